@@ -21,7 +21,7 @@ type noContext struct {
 	mem, copy *DeviceMem
 	far       *DeviceMem // of another context
 	host      *HostMem
-	add, spin *Function
+	add       *Function
 	exec      *GraphExec
 }
 
@@ -33,7 +33,7 @@ func (n *noContext) calls() []struct {
 	want string
 } {
 	m, h := n.mem.core.raw, n.host.core.host
-	add, spin := kernelParams(U64(uint64(m)), U32(1), F32(1)), kernelParams(U64(1000))
+	add := kernelParams(U64(uint64(m)), U32(1), F32(1))
 	tab := n.tab
 	return []struct {
 		name string
@@ -44,7 +44,7 @@ func (n *noContext) calls() []struct {
 			return tab.LaunchKernel(at, n.add.raw, 1, 1, 1, 1, 1, 1, 0, n.s, add)
 		}, ""}, // see one
 		{"cuLaunchCooperativeKernel", func(at driver.At) driver.Result {
-			return tab.LaunchCooperativeKernel(at, n.spin.raw, 1, 1, 1, 1, 1, 1, 0, n.s, spin)
+			return tab.LaunchCooperativeKernel(at, n.add.raw, 1, 1, 1, 1, 1, 1, 0, n.s, add)
 		}, ""},
 		{
 			"cuMemcpyHtoDAsync",
@@ -121,7 +121,7 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 	n := &noContext{
 		t: t, tab: gpu.own.core.drv.table, gpu: gpu.own.core, mem: must(gpu.Alloc(64))(t), copy: must(gpu.Alloc(64))(t),
 		far: must(two.Alloc(64))(t), host: must(gpu.AllocHost(64, 0))(t),
-		add: must(mod.Function("add"))(t), spin: must(mod.Function("spin"))(t),
+		add: must(mod.Function("add"))(t),
 	}
 	defer closeIt(t, n.mem)
 	defer closeIt(t, n.copy)
@@ -187,6 +187,13 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 	}
 }
 
+// viewHost calls f with the host memory.
+func (n *noContext) viewHost(f func(b []byte)) {
+	if err := n.host.View(func(b []byte) error { f(b); return nil }); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
 // one makes a call, and looks at what it did.
 func (n *noContext) one(name, call string, make func(driver.At) driver.Result, want string, current driver.Context,
 	captured, explicit bool) {
@@ -194,6 +201,7 @@ func (n *noContext) one(name, call string, make func(driver.At) driver.Result, w
 	if err := n.mem.CopyFrom([]byte{1, 1, 1, 1}); err != nil {
 		t.Fatal(err)
 	}
+	n.viewHost(func(b []byte) { clear(b[8:12]) })
 	if res := tab.CtxSetCurrent(at, current); res != driver.ResultSuccess {
 		t.Fatal(res)
 	}
@@ -247,7 +255,14 @@ func (n *noContext) one(name, call string, make func(driver.At) driver.Result, w
 	if err := n.mem.CopyTo(got[:]); err != nil {
 		t.Fatal(err)
 	}
-	if call == "cuLaunchKernel" {
+	if call == "cuMemcpyDtoHAsync" {
+		n.viewHost(func(b []byte) {
+			if !bytes.Equal(b[8:12], []byte{1, 1, 1, 1}) {
+				t.Errorf("%s: the host memory holds %v", name, b[8:12])
+			}
+		})
+	}
+	if call == "cuLaunchKernel" || call == "cuLaunchCooperativeKernel" {
 		if f := *(*float32)(unsafe.Pointer(&got)); f < 0.99 || f > 1.01 {
 			t.Errorf("%s: the element is %v", name, f)
 		}

@@ -9,7 +9,7 @@
 //
 // The output has the format of Go's benchmarks, so benchstat can compare two versions:
 //
-//	BenchmarkScale-16    1893    10240 gpu-ns/op    10272 gpu-p95-ns/op    819200 MB/s
+//	BenchmarkScale-16    1893    819200.00 MB/s    10240 gpu-ns/op    10272 gpu-p95-ns/op    1893 samples
 package cubench
 
 import (
@@ -39,7 +39,7 @@ type options struct {
 }
 
 // Bytes says how many bytes one operation moves. Run then reports MB/s, in millions of bytes per
-// second of the GPU's time.
+// second of the GPU's time. Use it in place of b.SetBytes, which would count the host's time.
 func Bytes(n int64) Option { return func(o *options) { o.bytes = n } }
 
 // WithoutLaunches subtracts what n empty kernels take on the GPU, where n is how many kernels one
@@ -47,7 +47,9 @@ func Bytes(n int64) Option { return func(o *options) { o.bytes = n } }
 // instruction. Without this option the result contains the time that the GPU needs to begin and to
 // end each kernel, which is about a microsecond on an H100.
 //
-// The empty kernel is compiled from PTX by the driver. Run also reports its time, as launch-ns/op.
+// Run also reports what it has subtracted, as launch-ns/op. The benchmark fails if that is more than
+// the operation takes. The empty kernel, cubench_empty, is compiled from PTX by the driver. On the
+// software driver it takes the time that cusim.WithKernel says.
 func WithoutLaunches(n int) Option { return func(o *options) { o.kernels = n } }
 
 // Precision is the relative error at which Run stops to take samples; the default is 0.005. The
@@ -63,12 +65,12 @@ func Longest(d time.Duration) Option { return func(o *options) { o.longest = d }
 type Clock interface{ Advance(by time.Duration) }
 
 // Virtual says that the work runs on a software driver with virtual time. While Run waits for the
-// work it advances the time. The results are the same in every run.
+// work it advances the time. So the times do not depend on the machine; the number of samples does.
 func Virtual(c Clock) Option { return func(o *options) { o.clock = c } }
 
 // Run measures how long the GPU takes for an operation. op enqueues the operation's work on the
 // stream that it gets, and returns the first error, which ends the benchmark. Run calls op from the
-// benchmark's goroutine, many times for one sample.
+// benchmark's goroutine, many times for one sample. Call Run once in a benchmark.
 //
 // # What is measured
 //
@@ -78,15 +80,16 @@ func Virtual(c Clock) Option { return func(o *options) { o.clock = c } }
 // GPU does in half a millisecond, but at most 256. The first samples, before the time is stable,
 // are not used.
 //
-// If one sample's work does not fit into the stream's queue, which has room for about a thousand
-// calls, Run uses fewer operations per sample.
+// A stream's queue has room for about a thousand calls. If a sample's work does not fit, Run uses
+// fewer operations. The benchmark fails if not even one operation fits, or if op waits for its own
+// work: then the host's time would be part of the result.
 //
 // # Results
 //
-// Run reports the median of the samples as gpu-ns/op, and the 95th percentile as gpu-p95-ns/op. The
-// number of iterations that Go prints is the number of samples; the time on the host (ns/op) is
-// left out. Samples are taken for -benchtime, or longer if the relative error is larger than
-// [Precision]. With -benchtime=Nx there are exactly N samples.
+// Run reports the median of the samples as gpu-ns/op, the 95th percentile as gpu-p95-ns/op, and the
+// number of samples. The time on the host (ns/op) is left out. Samples are taken for -benchtime, or
+// longer if the relative error is larger than [Precision]. With -benchtime=Nx there are exactly N
+// samples.
 //
 // Run logs a warning if the result may be wrong: samples that are close to the resolution of
 // events, samples that spread, and a GPU that becomes slower during the benchmark, for example
@@ -98,7 +101,9 @@ func Run(b *testing.B, gpu *cu.Context, op func(s *cu.Stream) error, opts ...Opt
 		operations: 256, // the queue of a stream has room for about a thousand calls
 	}
 	for _, set := range opts {
-		set(&o)
+		if set != nil {
+			set(&o)
+		}
 	}
 	m, err := newMeasurement(b.Context(), gpu, op, o)
 	if err != nil {
@@ -115,12 +120,16 @@ func Run(b *testing.B, gpu *cu.Context, op func(s *cu.Stream) error, opts ...Opt
 	if err := m.take(b); err != nil {
 		b.Fatalf("cubench: %v", err)
 	}
-	r := m.result()
+	r, err := m.result()
+	if err != nil {
+		b.Fatalf("cubench: %v", err)
+	}
 	b.ReportMetric(0, "ns/op") // is left out of the output
 	b.ReportMetric(r.median, "gpu-ns/op")
 	b.ReportMetric(r.p95, "gpu-p95-ns/op")
+	b.ReportMetric(float64(len(m.samples)), "samples")
 	if o.kernels > 0 {
-		b.ReportMetric(m.launch*float64(o.kernels), "launch-ns/op")
+		b.ReportMetric(m.launches(), "launch-ns/op")
 	}
 	if o.bytes > 0 && r.median > 0 {
 		b.ReportMetric(float64(o.bytes)/r.median*1e3, "MB/s")
@@ -139,8 +148,11 @@ func (m *measurement) take(b *testing.B) error {
 		}
 	}
 	for !counted() && !m.precise() && time.Since(begin) < m.opts.longest {
-		if err := m.add(); err != nil {
-			return err
+		// Some more at a time, because precise sorts them all.
+		for range max(leastSamples, len(m.samples)/10) {
+			if err := m.add(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -112,30 +112,42 @@ func run(t *testing.T, benchtime string, f func(b *testing.B)) testing.Benchmark
 	return testing.Benchmark(f)
 }
 
-// TestRun compares all results with the times of the software driver's kernels.
+// TestRun compares all results with the times of the software driver's kernels. The time advances
+// while the work is enqueued, which must not matter.
 func TestRun(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		opts []Option
-		want map[string]float64
+		name    string
+		kernels int // of an operation
+		opts    []Option
+		want    map[string]float64
 	}{
-		{"without options", nil, map[string]float64{"gpu-ns/op": 21000, "gpu-p95-ns/op": 21000}},
-		{"bytes", []Option{Bytes(42000)}, map[string]float64{
+		{"without options", 1, []Option{nil}, map[string]float64{"gpu-ns/op": 21000, "gpu-p95-ns/op": 21000}},
+		{"bytes", 1, []Option{Bytes(42000)}, map[string]float64{
 			"gpu-ns/op": 21000, "gpu-p95-ns/op": 21000, "MB/s": 2000,
 		}},
-		{"without launches", []Option{WithoutLaunches(1)}, map[string]float64{
+		{"without launches", 1, []Option{WithoutLaunches(1)}, map[string]float64{
 			"gpu-ns/op": 20000, "gpu-p95-ns/op": 20000, "launch-ns/op": 1000,
+		}},
+		{"without three launches", 3, []Option{WithoutLaunches(3)}, map[string]float64{
+			"gpu-ns/op": 60000, "gpu-p95-ns/op": 60000, "launch-ns/op": 3000,
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, nil)
+			kernel := b.kernel(20 * time.Microsecond)
 			r := run(t, "12x", func(tb *testing.B) {
-				Run(tb, b.gpu, b.kernel(20*time.Microsecond), append(c.opts, Virtual(b.sim))...)
+				Run(tb, b.gpu, func(s *cu.Stream) (err error) {
+					for range c.kernels {
+						err = errors.Join(err, kernel(s))
+						b.sim.Advance(time.Millisecond)
+					}
+					return err
+				}, append(c.opts, Virtual(b.sim))...)
 			})
 			if r.N != 12 {
-				t.Errorf("%d samples, want 12", r.N)
+				t.Errorf("%d iterations, want 12", r.N)
 			}
-			if c.want["ns/op"] = 0; len(r.Extra) != len(c.want) {
+			if c.want["ns/op"], c.want["samples"] = 0, 12; len(r.Extra) != len(c.want) {
 				t.Errorf("%v, want %v", r.Extra, c.want)
 			}
 			for unit, want := range c.want {
@@ -151,32 +163,42 @@ func TestRun(t *testing.T) {
 }
 
 // TestBenchtime takes more samples than -benchtime asks for, until the spread is small enough or
-// the longest time is over.
+// the longest time is over, but not more than a number that -benchtime tells.
 func TestBenchtime(t *testing.T) {
+	two := func(run int, d time.Duration) time.Duration { return d * time.Duration(1+run%2) }
+	const longest = 30 * time.Millisecond
 	for _, c := range []struct {
-		name    string
-		more    func(run int, d time.Duration) time.Duration
-		longest time.Duration
-		precise bool
+		name, benchtime string
+		more            func(run int, d time.Duration) time.Duration
+		precise         bool
 	}{
-		{"equal", nil, time.Minute, true},
-		{"two values", func(run int, d time.Duration) time.Duration {
-			return d * time.Duration(1+run%2)
-		}, 50 * time.Millisecond, false},
+		{"equal", "1ns", nil, true},
+		{"two values", "1ns", two, false},
+		{"a number", "1x", two, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, c.more)
 			m := must(newMeasurement(t.Context(), b.gpu, b.kernel(time.Millisecond), options{
-				clock: b.sim, patience: time.Minute, operations: 8, target: 1e6, precision: 0.005, longest: c.longest,
+				clock: b.sim, patience: time.Minute, operations: 1, target: 1e6, precision: 0.005, longest: longest,
 			}))(t)
-			defer m.close()
-			r := run(t, "1ms", func(tb *testing.B) {
+			begin := time.Now()
+			r := run(t, c.benchtime, func(tb *testing.B) {
 				if err := m.take(tb); err != nil {
 					t.Error(err)
 				}
 			})
-			if len(m.samples) < r.N || len(m.samples) < leastSamples || m.precise() != c.precise {
-				t.Errorf("%d samples in %d iterations, precise: %v", len(m.samples), r.N, m.precise())
+			switch n := len(m.samples); {
+			case c.benchtime == "1x":
+				if n != 1 {
+					t.Errorf("%d samples, want 1", n)
+				}
+			case n <= r.N || n < leastSamples || m.precise() != c.precise:
+				t.Errorf("%d samples in %d iterations, precise: %v", n, r.N, m.precise())
+			case !c.precise && time.Since(begin) < longest:
+				t.Errorf("%d samples that differ, and only %v", n, time.Since(begin))
+			}
+			if err := m.close(); err != nil {
+				t.Error(err)
 			}
 		})
 	}
@@ -197,7 +219,7 @@ func TestWarnings(t *testing.T) {
 		want       []string
 	}{
 		{"good", several(100, func(int) float64 { return 1e5 }), 1, nil},
-		{"short", several(100, func(int) float64 { return 1e3 }), 49, []string{"a sample takes 49µs"}},
+		{"short", several(100, func(int) float64 { return 1e3 }), 99, []string{"a sample takes 99µs"}},
 		{"few", several(9, func(int) float64 { return 1e5 }), 1, []string{"there are 9 samples"}},
 		{"spread", several(100, func(i int) float64 { return 1e5 * float64(1+i%2) }), 1, []string{"relative error"}},
 		{"slower", several(100, func(i int) float64 { return 1e5 + 100*float64(i) }), 1,
@@ -205,7 +227,7 @@ func TestWarnings(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := &measurement{samples: c.samples, operations: c.operations, opts: options{precision: 0.005}}
-			got := m.result().warnings
+			got := must(m.result())(t).warnings
 			for i, w := range got {
 				if i >= len(c.want) || !strings.Contains(w, c.want[i]) {
 					t.Errorf("%q, want %q", got, c.want)
@@ -218,31 +240,45 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestErrors returns errors of the operation, and closes everything.
+// TestErrors returns errors, waits for the work of a sample that failed, and closes everything.
 func TestErrors(t *testing.T) {
 	b := newBench(t, nil)
 	broken := errors.New("broken")
-	fails := 0
+	calls := 0
+	kernel := b.kernel(20 * time.Microsecond)
 	for name, c := range map[string]struct {
 		op   func(s *cu.Stream) error
-		want error
+		opts options
+		want string
 	}{
-		"nil":     {nil, nil},
-		"at once": {func(*cu.Stream) error { return broken }, broken},
-		"later": {func(s *cu.Stream) error {
-			if fails++; fails == 20 {
+		"nil":     {nil, options{}, "the operation is nil"},
+		"kernels": {kernel, options{kernels: -1}, "WithoutLaunches(-1)"},
+		"at once": {func(*cu.Stream) error { return broken }, options{}, "broken"},
+		"in the middle of a sample": {func(s *cu.Stream) error {
+			if calls++; calls == 20 {
 				return broken
 			}
-			return b.kernel(time.Millisecond)(s)
-		}, broken},
+			return kernel(s)
+		}, options{}, "broken"},
+		"a wait for its own work": {func(s *cu.Stream) error {
+			return errors.Join(kernel(s), s.Wait(t.Context()))
+		}, options{}, errNotHeld.Error()},
+		"too many launches": {kernel, options{kernels: 50}, "50 empty kernels take 50000 ns, and the operation 21000 ns"},
 	} {
-		m, err := newMeasurement(t.Context(), b.gpu, c.op, options{clock: b.sim, patience: time.Minute, operations: 8, target: 1e6})
-		for i := 0; err == nil && i < 30; i++ {
-			if err = m.warmUp(); err == nil {
-				err = m.add()
-			}
+		modules := b.sim.Census()["module"]
+		c.opts.clock, c.opts.patience, c.opts.operations = b.sim, 50*time.Millisecond, 8
+		c.opts.target, c.opts.longest = 500*time.Microsecond, time.Minute
+		m, err := newMeasurement(t.Context(), b.gpu, c.op, c.opts)
+		if err == nil {
+			err = m.warmUp()
 		}
-		if err == nil || c.want != nil && !errors.Is(err, c.want) {
+		for i := 0; err == nil && i < 20; i++ {
+			err = m.add()
+		}
+		if err == nil {
+			_, err = m.result()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if m != nil {
@@ -250,6 +286,43 @@ func TestErrors(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+		if m == nil {
+			continue
+		}
+		_, errStream := m.s.Query()
+		_, errStart := m.start.Query()
+		_, errStop := m.stop.Query()
+		for what, err := range map[string]error{
+			"stream": errStream, "timeline": m.gate.Set(1 << 40), "first event": errStart, "last event": errStop,
+		} {
+			if !errors.Is(err, cu.ErrClosed) {
+				t.Errorf("%s: the %s is open: %v", name, what, err)
+			}
+		}
+		if n := b.sim.Census()["module"]; n != modules {
+			t.Errorf("%s: %d modules, before %d", name, n, modules)
+		}
+	}
+}
+
+// TestFatal ends the benchmark in the middle of a sample. Afterwards nothing is held.
+func TestFatal(t *testing.T) {
+	b := newBench(t, nil)
+	calls := 0
+	kernel := b.kernel(20 * time.Microsecond)
+	r := run(t, "12x", func(tb *testing.B) {
+		Run(tb, b.gpu, func(s *cu.Stream) error {
+			if calls++; calls == 30 {
+				tb.FailNow()
+			}
+			return kernel(s)
+		}, Virtual(b.sim))
+	})
+	if r.N != 0 {
+		t.Errorf("the benchmark has the result %v", r)
+	}
+	if held := b.sim.Blocked(); len(held) != 0 {
+		t.Errorf("%v", held)
 	}
 }
 
@@ -277,7 +350,7 @@ func TestFullQueue(t *testing.T) {
 		if err := m.add(); err != nil {
 			t.Fatal(err)
 		}
-		m.operations = min(64, m.opts.operations) // as warmUp would choose
+		m.operations = m.opts.operations // as warmUp would choose
 	}
 	if m.operations > 20 || m.operations < 8 {
 		t.Errorf("%d operations in a sample, want at most 20", m.operations)
@@ -326,6 +399,9 @@ func TestGPUKernelTime(t *testing.T) {
 			t.Logf("kernel of %v: %s; by its own clock %d ns, in C %d ns", d, r, span[0], inC[int64(d)])
 			if without == 0 {
 				continue
+			}
+			if len(inC) > 0 && inC[int64(d)] == 0 {
+				t.Errorf("%s has no line for %v", os.Getenv(kernelTimeEnv), d)
 			}
 			for name, want := range map[string]float64{"its own clock": float64(span[0]), "C": float64(inC[int64(d)])} {
 				if want != 0 && math.Abs(got-want) > want/50 {

@@ -18,8 +18,8 @@ var scale = cusim.WithKernel("scale", cusim.Kernel{Time: func(l *cusim.Launch) t
 	return 2 * time.Duration(l.U32(0))
 }})
 
-// A benchmark of a kernel. With PURECU_TEST_GPU=1 it runs on a GPU, and cutest.Driver opens it; here it
-// runs on the software driver with virtual time, so that the results are the same in every run.
+// A benchmark of a kernel on the software driver. In virtual time the results do not depend on the
+// machine. To measure a GPU, open the driver with cutest.Driver, and leave out cubench.Virtual.
 func ExampleRun() {
 	benchmarkScale := func(b *testing.B) {
 		drv, sim := cutest.Soft(b, scale, cusim.VirtualTime())

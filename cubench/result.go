@@ -17,16 +17,20 @@ type result struct {
 }
 
 // result returns the result of the samples so far.
-func (m *measurement) result() result {
-	s := sorted(m.samples)
-	r := result{median: s.quantile(0.5), p95: s.quantile(0.95)}
+func (m *measurement) result() (r result, err error) {
+	s, launches := sorted(m.samples), m.launches()
+	r = result{median: s.quantile(0.5) - launches, p95: s.quantile(0.95) - launches}
+	if launches > 0 && r.median <= 0 {
+		return r, fmt.Errorf("%d empty kernels take %.0f ns, and the operation %.0f ns: "+
+			"WithoutLaunches gets the number of kernels that one operation launches",
+			m.opts.kernels, launches, r.median+launches)
+	}
 	warn := func(format string, args ...any) { r.warnings = append(r.warnings, fmt.Sprintf(format, args...)) }
-	const enough = 100 // times the resolution
-	if took := (r.median + m.launch*float64(m.opts.kernels)) * float64(m.operations); took < enough*float64(resolution) {
+	if took := s.quantile(0.5) * float64(m.operations); took*m.opts.precision < float64(resolution) {
 		warn("a sample takes %v, and events have a resolution of %v: let one operation do more work",
 			time.Duration(took), resolution)
 	}
-	if e := s.relativeError(); len(s) < leastSamples {
+	if e := s.relativeError(launches); len(s) < leastSamples {
 		warn("there are %d samples, and %d are needed to know the error: use a larger -benchtime", len(s), leastSamples)
 	} else if e > m.opts.precision {
 		warn("the relative error is %.1f %%, and should be %.1f %%: other work may use the GPU",
@@ -42,7 +46,7 @@ func (m *measurement) result() result {
 				100*(last.quantile(0.5)/first.quantile(0.5)-1))
 		}
 	}
-	return r
+	return r, nil
 }
 
 // series are numbers in ascending order.
@@ -68,19 +72,23 @@ func (s series) quantile(q float64) float64 {
 // leastSamples is how many samples it takes to estimate the error of the median.
 const leastSamples = 10
 
-// relativeError returns half the width of the 95 % interval of the median, divided by the median.
-// The interval's ends are samples: each is below the median with the probability 1/2, so that the
-// number of samples below the median has a standard deviation of half the root of their number.
-func (s series) relativeError() float64 {
+// relativeError returns half the width of the 95 % interval of the median, divided by what the median
+// is more than the launches. The interval's ends are samples: each is below the median with the
+// probability 1/2, so that the number of samples below the median has a standard deviation of half
+// the root of their number.
+func (s series) relativeError(launches float64) float64 {
 	n := len(s)
 	if n < leastSamples {
 		return math.Inf(1)
 	}
-	median := s.quantile(0.5)
-	if median == 0 {
+	low := max(0, int(float64(n)/2-1.96*math.Sqrt(float64(n))/2))
+	high := n - 1 - low
+	switch width, median := s[high]-s[low], s.quantile(0.5)-launches; {
+	case width == 0:
 		return 0
+	case median <= 0:
+		return math.Inf(1)
+	default:
+		return width / 2 / median
 	}
-	away := 1.96 * math.Sqrt(float64(n)) / 2
-	low, high := max(0, int(float64(n)/2-away)), min(n-1, int(math.Ceil(float64(n)/2+away)))
-	return (s[high] - s[low]) / 2 / median
 }
