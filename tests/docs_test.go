@@ -20,6 +20,8 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/internal/release"
 )
 
 // A page is a Markdown file of this module.
@@ -550,4 +552,16 @@ func fakeDriver(t *testing.T) string {
 		t.Fatalf("%s: %v\n%s", cc, err, out)
 	}
 	return lib
+}
+
+// TestChangelogVersion checks that the first section of CHANGELOG.md is of the tree's version.
+func TestChangelogVersion(t *testing.T) {
+	b, err := os.ReadFile("../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(b), "\n## ")
+	if version, _, _ := strings.Cut(section, ","); version != release.Version {
+		t.Errorf("CHANGELOG.md begins with version %q, and internal/release has %q", version, release.Version)
+	}
 }

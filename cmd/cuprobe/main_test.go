@@ -21,6 +21,7 @@ import (
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/internal/ccall"
+	"github.com/purecu/purecu/internal/release"
 	"github.com/purecu/purecu/loader"
 )
 
@@ -363,14 +364,30 @@ func TestNearest(t *testing.T) {
 func TestVersion(t *testing.T) {
 	r := probe{}.run("-version")
 	if want := ", " + runtime.Version() + ", " + runtime.GOOS + "/" + runtime.GOARCH + "\n"; r.status != 0 ||
-		!strings.HasPrefix(r.stdout, "cuprobe ") || !strings.HasSuffix(r.stdout, want) {
+		!strings.HasPrefix(r.stdout, "cuprobe "+release.Version) || !strings.HasSuffix(r.stdout, want) {
 		t.Errorf("exit status %d, %q", r.status, r.stdout)
 	}
 	var v buildReport
 	r = probe{}.run("-json", "-version")
 	decode(t, r, &v)
-	if v.Module != "github.com/purecu/purecu" || v.Go != runtime.Version() {
+	if v.Module != "github.com/purecu/purecu" || v.Go != runtime.Version() || v.Version != release.Version {
 		t.Errorf("%+v", v)
+	}
+	for _, c := range []struct {
+		report buildReport
+		want   string
+	}{
+		{buildReport{Version: "1.2.3", Go: "go1", Platform: "p"}, "cuprobe 1.2.3, go1, p\n"},
+		{buildReport{Version: "1.2.3", Revision: "abc", Go: "go1", Platform: "p"}, "cuprobe 1.2.3 (abc), go1, p\n"},
+		{
+			buildReport{Version: "1.2.3", Revision: "abc", Modified: true, Go: "go1", Platform: "p"},
+			"cuprobe 1.2.3 (abc, modified), go1, p\n",
+		},
+	} {
+		var b strings.Builder
+		if c.report.text(&b); b.String() != c.want {
+			t.Errorf("%q, want %q", b.String(), c.want)
+		}
 	}
 }
 

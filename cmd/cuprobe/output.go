@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/release"
 	"github.com/purecu/purecu/loader"
 )
 
@@ -304,21 +305,22 @@ type buildReport struct {
 	Module   string `json:"module"`
 	Version  string `json:"version"`
 	Revision string `json:"revision"`
+	Modified bool   `json:"modified"` // the tree differed from the revision
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-// programVersion returns the version of cuprobe, as far as the build recorded it.
+// programVersion returns the version of cuprobe, and the revision as far as the build recorded it.
 func programVersion() *buildReport {
-	r := &buildReport{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	r := &buildReport{Version: release.Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		r.Module = info.Main.Path
-		if info.Main.Version != "" {
-			r.Version = info.Main.Version
-		}
 		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
+			switch s.Key {
+			case "vcs.revision":
 				r.Revision = s.Value
+			case "vcs.modified":
+				r.Modified = s.Value == "true"
 			}
 		}
 	}
@@ -327,7 +329,10 @@ func programVersion() *buildReport {
 
 func (r *buildReport) text(w io.Writer) {
 	fmt.Fprintf(w, "cuprobe %s", r.Version)
-	if r.Revision != "" {
+	switch {
+	case r.Revision != "" && r.Modified:
+		fmt.Fprintf(w, " (%s, modified)", r.Revision)
+	case r.Revision != "":
 		fmt.Fprintf(w, " (%s)", r.Revision)
 	}
 	fmt.Fprintf(w, ", %s, %s\n", r.Go, r.Platform)
