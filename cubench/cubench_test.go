@@ -166,20 +166,20 @@ func TestRun(t *testing.T) {
 // the longest time is over, but not more than a number that -benchtime tells.
 func TestBenchtime(t *testing.T) {
 	two := func(run int, d time.Duration) time.Duration { return d * time.Duration(1+run%2) }
-	const longest = 30 * time.Millisecond
 	for _, c := range []struct {
 		name, benchtime string
 		more            func(run int, d time.Duration) time.Duration
+		longest         time.Duration
 		precise         bool
 	}{
-		{"equal", "1ns", nil, true},
-		{"two values", "1ns", two, false},
-		{"a number", "1x", two, false},
+		{"equal", "1ns", nil, time.Minute, true},
+		{"two values", "1ns", two, 30 * time.Millisecond, false},
+		{"a number", "1x", two, time.Minute, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, c.more)
 			m := must(newMeasurement(t.Context(), b.gpu, b.kernel(time.Millisecond), options{
-				clock: b.sim, patience: time.Minute, operations: 1, target: 1e6, precision: 0.005, longest: longest,
+				clock: b.sim, patience: time.Minute, operations: 1, target: 1e6, precision: 0.005, longest: c.longest,
 			}))(t)
 			begin := time.Now()
 			r := run(t, c.benchtime, func(tb *testing.B) {
@@ -192,10 +192,12 @@ func TestBenchtime(t *testing.T) {
 				if n != 1 {
 					t.Errorf("%d samples, want 1", n)
 				}
-			case n <= r.N || n < leastSamples || m.precise() != c.precise:
-				t.Errorf("%d samples in %d iterations, precise: %v", n, r.N, m.precise())
-			case !c.precise && time.Since(begin) < longest:
-				t.Errorf("%d samples that differ, and only %v", n, time.Since(begin))
+			case c.precise:
+				if n <= r.N || n < leastSamples || !m.precise() {
+					t.Errorf("%d samples in %d iterations, precise: %v", n, r.N, m.precise())
+				}
+			case time.Since(begin) < c.longest || m.precise():
+				t.Errorf("%d samples that differ, in %v, precise: %v", n, time.Since(begin), m.precise())
 			}
 			if err := m.close(); err != nil {
 				t.Error(err)
