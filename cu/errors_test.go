@@ -428,7 +428,7 @@ func TestDevice(t *testing.T) {
 	dev := must(drv.Device(1))(t)
 	major, minor, err := dev.ComputeCapability()
 	got := []any{must(drv.Version())(t), must(drv.DeviceCount())(t), dev.Ordinal(), must(dev.Name())(t), must(dev.TotalMem())(t), major, minor, err}
-	if diff := cmp.Diff([]any{12080, 3, 1, "Fake GPU 1", uint64(1 << 34), 9, 0, nil}, got); diff != "" {
+	if diff := cmp.Diff([]any{Version(12080), 3, 1, "Fake GPU 1", uint64(1 << 34), 9, 0, nil}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	p := must(drv.Proc("cuDeviceTotalMem"))(t)
