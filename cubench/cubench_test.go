@@ -265,7 +265,9 @@ func TestErrors(t *testing.T) {
 		"a wait for its own work": {func(s *cu.Stream) error {
 			return errors.Join(kernel(s), s.Wait(t.Context()))
 		}, options{}, errNotHeld.Error()},
-		"too many launches": {kernel, options{kernels: 50}, "50 empty kernels take 50000 ns, and the operation 21000 ns"},
+		"too many launches": {
+			kernel, options{kernels: 50}, "50 empty kernels take 50000 ns, and the operation 21000 ns",
+		},
 	} {
 		modules := b.sim.Census()["module"]
 		c.opts.clock, c.opts.patience, c.opts.operations = b.sim, 50*time.Millisecond, 8
@@ -283,13 +285,11 @@ func TestErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if m != nil {
-			if err := m.close(); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
 		if m == nil {
 			continue
+		}
+		if err := m.close(); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 		_, errStream := m.s.Query()
 		_, errStart := m.start.Query()

@@ -259,7 +259,9 @@ func TestMissingError(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	for v, want := range map[Version]string{2000: "2.0", 11080: "11.8", 12080: "12.8", 13000: "13.0", 13010: "13.1", 14120: "14.12"} {
+	for v, want := range map[Version]string{
+		2000: "2.0", 11080: "11.8", 12080: "12.8", 13000: "13.0", 13010: "13.1", 14120: "14.12",
+	} {
 		if got := v.String(); got != want {
 			t.Errorf("%d: %q, want %q", v, got, want)
 		}

@@ -76,7 +76,8 @@ func runSymbols(c *call, onlyMissing bool) error {
 		return &cu.Error{Op: "Open", Err: fmt.Errorf("%w: %w", cu.ErrNoDriver, err)}
 	}
 	r := &symbolsReport{Symbols: []symbolInfo{}}
-	r.Driver = driverInfo{Library: lib.Name(), Version: cu.Version(lib.Version()), CUDA: cu.Version(lib.Version()).String()}
+	version := cu.Version(lib.Version())
+	r.Driver = driverInfo{Library: lib.Name(), Version: version, CUDA: version.String()}
 	for _, s := range cu.LibrarySymbols(lib) {
 		if named(s, text) {
 			r.add(s, onlyMissing)

@@ -20,7 +20,8 @@ func TestJudge(t *testing.T) {
 		{"a leak in every second phase", series(resident, 0, 0, 80<<10, 80<<10, 160<<10, 160<<10, 240<<10,
 			240<<10, 320<<10), true},
 		{"less than the slack", series(resident, 0, 1, 2, 3, 4, 5, 6), false},
-		{"two times more objects than before", series(resident, 0, 0, 20<<10, 20<<10, 120<<10, 120<<10, 120<<10), false},
+		{"two times more objects than before", series(resident, 0, 0, 20<<10, 20<<10, 120<<10, 120<<10,
+			120<<10), false},
 		{"other numbers have no high-water mark", series(events, 0, 0, 0, 0, 9, 9, 9), true},
 		{"higher at the end only", series(events, 0, 0, 0, 0, 0, 0, 9), false},
 	} {
