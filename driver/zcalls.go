@@ -362,7 +362,12 @@ func (t *Table) DeviceGetAttribute(at At, attrib int32, dev Device) (pi int32, r
 		v0     int32
 	}{fn: fn, attrib: uintptr(uint32(attrib)), dev: uintptr(uint32(dev))}
 	f.pi = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -877,7 +882,12 @@ func (t *Table) CtxGetFlags(at At) (flags uint32, res Result) {
 		v0    uint32
 	}{fn: fn}
 	f.flags = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -905,7 +915,13 @@ func (t *Table) CtxSetFlags(at At, flags uint32) (res Result) {
 		flags uintptr
 		_     [5]uintptr
 	}{fn: fn, flags: uintptr(flags)}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // CtxSynchronize calls cuCtxSynchronize, which exists since CUDA 2.0.
@@ -959,7 +975,12 @@ func (t *Table) CtxGetStreamPriorityRange(at At) (leastPriority int32, greatestP
 	}{fn: fn}
 	f.leastPriority = unsafe.Pointer(&f.v0)
 	f.greatestPriority = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, f.v1, res
 }
 
@@ -987,7 +1008,12 @@ func (t *Table) CtxGetApiVersion(at At, ctx Context) (version uint32, res Result
 		v0      uint32
 	}{fn: fn, ctx: uintptr(ctx)}
 	f.version = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -1052,7 +1078,12 @@ func (t *Table) CtxGetLimit(at At, limit int32) (pvalue uint64, res Result) {
 		v0     uint64
 	}{fn: fn, limit: uintptr(uint32(limit))}
 	f.pvalue = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -2341,7 +2372,13 @@ func (t *Table) StreamAddCallback(at At, hStream Stream, callback Callback, flag
 		userData: callback.Data,
 		flags:    uintptr(flags),
 	}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // LaunchHostFunc calls cuLaunchHostFunc, which exists since CUDA 10.0.
@@ -2366,7 +2403,13 @@ func (t *Table) LaunchHostFunc(at At, hStream Stream, callback Callback) (res Re
 		userData uintptr
 		_        [3]uintptr
 	}{fn: fn, hStream: uintptr(hStream), callback: callback.Addr, userData: callback.Data}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // StreamBeginCapture calls cuStreamBeginCapture_v2, which exists since CUDA 10.1.
@@ -2674,7 +2717,12 @@ func (t *Table) GraphCreate(at At, flags uint32) (phGraph Graph, res Result) {
 		v0      Graph
 	}{fn: fn, flags: uintptr(flags)}
 	f.phGraph = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	if res < popFailed {
 		t.GraphDestroy(at.undo(), f.v0)
 		f.v0 = 0
@@ -2702,7 +2750,13 @@ func (t *Table) GraphDestroy(at At, hGraph Graph) (res Result) {
 		hGraph uintptr
 		_      [5]uintptr
 	}{fn: fn, hGraph: uintptr(hGraph)}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphClone calls cuGraphClone, which exists since CUDA 10.0.
@@ -2734,7 +2788,12 @@ func (t *Table) GraphClone(at At, originalGraph Graph) (phGraphClone Graph, res 
 		v0            Graph
 	}{fn: fn, originalGraph: uintptr(originalGraph)}
 	f.phGraphClone = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	if res < popFailed {
 		t.GraphDestroy(at.undo(), f.v0)
 		f.v0 = 0
@@ -2814,7 +2873,12 @@ func (t *Table) GraphAddEmptyNode(at At, hGraph Graph, dependencies []GraphNode)
 		numDependencies: uintptr(len(dependencies)),
 	}
 	f.phGraphNode = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -2855,7 +2919,12 @@ func (t *Table) GraphAddEventRecordNode(at At, hGraph Graph, dependencies []Grap
 		event:           uintptr(event),
 	}
 	f.phGraphNode = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -2896,7 +2965,12 @@ func (t *Table) GraphAddEventWaitNode(at At, hGraph Graph, dependencies []GraphN
 		event:           uintptr(event),
 	}
 	f.phGraphNode = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -2928,7 +3002,12 @@ func (t *Table) GraphEventRecordNodeGetEvent(at At, hNode GraphNode) (eventOut E
 		v0       Event
 	}{fn: fn, hNode: uintptr(hNode)}
 	f.eventOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -2957,7 +3036,13 @@ func (t *Table) GraphEventRecordNodeSetEvent(at At, hNode GraphNode, event Event
 		event uintptr
 		_     [4]uintptr
 	}{fn: fn, hNode: uintptr(hNode), event: uintptr(event)}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphEventWaitNodeGetEvent calls cuGraphEventWaitNodeGetEvent, which exists since CUDA 11.1.
@@ -2988,7 +3073,12 @@ func (t *Table) GraphEventWaitNodeGetEvent(at At, hNode GraphNode) (eventOut Eve
 		v0       Event
 	}{fn: fn, hNode: uintptr(hNode)}
 	f.eventOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -3017,7 +3107,13 @@ func (t *Table) GraphEventWaitNodeSetEvent(at At, hNode GraphNode, event Event) 
 		event uintptr
 		_     [4]uintptr
 	}{fn: fn, hNode: uintptr(hNode), event: uintptr(event)}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphGetNodes calls cuGraphGetNodes, which exists since CUDA 10.0.
@@ -3050,7 +3146,12 @@ func (t *Table) GraphGetNodes(at At, hGraph Graph, nodes []GraphNode) (numNodes 
 		v0:     uint64(len(nodes)),
 	}
 	f.numNodes = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -3090,7 +3191,12 @@ func (t *Table) GraphGetEdges(at At, hGraph Graph, from []GraphNode, to []GraphN
 		v0:     uint64(len(from)),
 	}
 	f.numEdges = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -3118,7 +3224,12 @@ func (t *Table) GraphNodeGetType(at At, hNode GraphNode) (typ int32, res Result)
 		v0    int32
 	}{fn: fn, hNode: uintptr(hNode)}
 	f.typ = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -3195,7 +3306,12 @@ func (t *Table) GraphExecUpdate(at At, hGraphExec GraphExec, hGraph Graph) (hErr
 	}{fn: fn, hGraphExec: uintptr(hGraphExec), hGraph: uintptr(hGraph)}
 	f.hErrorNodeOut = unsafe.Pointer(&f.v0)
 	f.updateResultOut = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, f.v1, res
 }
 
@@ -3225,7 +3341,13 @@ func (t *Table) GraphExecEventRecordNodeSetEvent(at At, hGraphExec GraphExec, hN
 		event      uintptr
 		_          [3]uintptr
 	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), event: uintptr(event)}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphExecEventWaitNodeSetEvent calls cuGraphExecEventWaitNodeSetEvent, which exists since CUDA 11.1.
@@ -3254,7 +3376,13 @@ func (t *Table) GraphExecEventWaitNodeSetEvent(at At, hGraphExec GraphExec, hNod
 		event      uintptr
 		_          [3]uintptr
 	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), event: uintptr(event)}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphLaunch calls cuGraphLaunch, which exists since CUDA 10.0.
@@ -3312,7 +3440,13 @@ func (t *Table) GraphUpload(at At, hGraphExec GraphExec, hStream Stream) (res Re
 		hStream    uintptr
 		_          [4]uintptr
 	}{fn: fn, hGraphExec: uintptr(hGraphExec), hStream: uintptr(hStream)}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphExecDestroy calls cuGraphExecDestroy, which exists since CUDA 10.0.
@@ -3335,7 +3469,13 @@ func (t *Table) GraphExecDestroy(at At, hGraphExec GraphExec) (res Result) {
 		hGraphExec uintptr
 		_          [5]uintptr
 	}{fn: fn, hGraphExec: uintptr(hGraphExec)}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // IpcGetEventHandle calls cuIpcGetEventHandle, which exists since CUDA 4.1.
@@ -3558,7 +3698,12 @@ func (t *Table) MemGetInfo(at At) (free uint64, total uint64, res Result) {
 	}{fn: fn}
 	f.free = unsafe.Pointer(&f.v0)
 	f.total = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, f.v1, res
 }
 
@@ -3591,7 +3736,12 @@ func (t *Table) MemAlloc(at At, bytesize uint64) (dptr DevicePtr, res Result) {
 		v0       DevicePtr
 	}{fn: fn, bytesize: uintptr(bytesize)}
 	f.dptr = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	if res < popFailed {
 		t.MemFree(at.undo(), f.v0)
 		f.v0 = 0
@@ -3654,7 +3804,12 @@ func (t *Table) MemAllocAsync(at At, bytesize uint64, hStream Stream) (dptr Devi
 		v0       DevicePtr
 	}{fn: fn, bytesize: uintptr(bytesize), hStream: uintptr(hStream)}
 	f.dptr = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -3722,7 +3877,12 @@ func (t *Table) MemHostAlloc(at At, bytesize uint64, flags uint32) (pp HostPtr, 
 		v0       HostPtr
 	}{fn: fn, bytesize: uintptr(bytesize), flags: uintptr(flags)}
 	f.pp = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	if res < popFailed {
 		t.MemFreeHost(at.undo(), f.v0)
 		f.v0 = 0
@@ -3781,7 +3941,12 @@ func (t *Table) MemHostGetDevicePointer(at At, p HostPtr, flags uint32) (pdptr D
 		v0    DevicePtr
 	}{fn: fn, p: uintptr(p), flags: uintptr(flags)}
 	f.pdptr = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -3809,7 +3974,12 @@ func (t *Table) MemHostGetFlags(at At, p HostPtr) (pFlags uint32, res Result) {
 		v0     uint32
 	}{fn: fn, p: uintptr(p)}
 	f.pFlags = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -3840,7 +4010,12 @@ func (t *Table) MemHostRegister(at At, p HostPtr, bytesize uint64, flags uint32)
 		flags    uintptr
 		_        [3]uintptr
 	}{fn: fn, p: uintptr(p), bytesize: uintptr(bytesize), flags: uintptr(flags)}
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	if res < popFailed {
 		t.MemHostUnregister(at.undo(), p)
 	}
@@ -4427,7 +4602,12 @@ func (t *Table) ModuleGetFunction(at At, hmod Module, name string) (hfunc Functi
 		v0    Function
 	}{fn: fn, hmod: uintptr(hmod), name: unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))}
 	f.hfunc = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -4463,7 +4643,12 @@ func (t *Table) ModuleGetGlobal(at At, hmod Module, name string) (dptr DevicePtr
 	}{fn: fn, hmod: uintptr(hmod), name: unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))}
 	f.dptr = unsafe.Pointer(&f.v0)
 	f.bytes = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, f.v1, res
 }
 
@@ -4492,7 +4677,12 @@ func (t *Table) FuncGetAttribute(at At, attrib int32, hfunc Function) (pi int32,
 		v0     int32
 	}{fn: fn, attrib: uintptr(uint32(attrib)), hfunc: uintptr(hfunc)}
 	f.pi = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -4518,7 +4708,13 @@ func (t *Table) FuncSetAttribute(at At, hfunc Function, attrib int32, value int3
 		value  uintptr
 		_      [3]uintptr
 	}{fn: fn, hfunc: uintptr(hfunc), attrib: uintptr(uint32(attrib)), value: uintptr(uint32(value))}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // FuncGetName calls cuFuncGetName, which exists since CUDA 12.3.
@@ -4549,7 +4745,12 @@ func (t *Table) FuncGetName(at At, hfunc Function) (name string, res Result) {
 		v0    unsafe.Pointer
 	}{fn: fn, hfunc: uintptr(hfunc)}
 	f.name = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return goString(f.v0), res
 }
 
@@ -4585,7 +4786,12 @@ func (t *Table) FuncGetParamInfo(at At, function Function, paramIndex uint64) (p
 	}{fn: fn, function: uintptr(function), paramIndex: uintptr(paramIndex)}
 	f.paramOffset = unsafe.Pointer(&f.v0)
 	f.paramSize = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, f.v1, res
 }
 
@@ -4620,7 +4826,12 @@ func (t *Table) OccupancyMaxActiveBlocksPerMultiprocessor(at At, function Functi
 		dynamicSMemSize: uintptr(dynamicSMemSize),
 	}
 	f.numBlocks = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -4658,7 +4869,12 @@ func (t *Table) OccupancyMaxPotentialBlockSize(at At, function Function, dynamic
 	}
 	f.minGridSize = unsafe.Pointer(&f.v0)
 	f.blockSize = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, f.v1, res
 }
 

@@ -44,9 +44,9 @@ import "unsafe"
 type Class uint8
 
 const (
-	// Setup functions may create threads, load, compile, or are rare.
+	// Setup functions are called rarely, and may compile or start a process.
 	Setup Class = iota
-	// Hot functions return at once and are called often.
+	// Hot functions do not wait for the device.
 	Hot
 	// Blocking functions may wait for the device.
 	Blocking

@@ -2,6 +2,7 @@ package main
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -42,12 +43,25 @@ func parseClasses(file, text string, errs *errorList) []rule {
 	return rules
 }
 
-// classify returns the first rule that name matches.
-func classify(rules []rule, name string) (rule, bool) {
-	for _, r := range rules {
-		if ok, _ := path.Match(r.glob, name); ok {
-			return r, true
-		}
+// classify gives every function of m the class that the rules in classes say.
+func (m *manifest) classify(classes source) error {
+	var errs errorList
+	rules := parseClasses(classes.name, classes.text, &errs)
+	if err := errs.err(); err != nil {
+		return err
 	}
-	return rule{}, false
+	line := strings.Count(classes.text, "\n") // the last, where a rule for everything else would be
+	for i := range m.funcs {
+		f := &m.funcs[i]
+		n := slices.IndexFunc(rules, func(r rule) bool {
+			ok, _ := path.Match(r.glob, f.ask) // parseClasses reports bad patterns
+			return ok
+		})
+		if n < 0 {
+			errs.add(classes.name, line, "no rule gives %s a class", f.export)
+			continue
+		}
+		f.class, f.dlsym = rules[n].class, rules[n].dlsym
+	}
+	return errs.err()
 }

@@ -19,16 +19,12 @@ func TestCommitted(t *testing.T) {
 			t.Skipf("the library is not beside the tools: %v", err)
 		}
 	}
-	src := readSource(t, "manifest/cuda-13.0.tsv")
-	m, err := parseManifest(src.name, src.text)
+	m := committedManifest(t)
+	files, err := emit(m, readSource(t, "calls.tsv"), committedName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := emit(m, readSource(t, "calls.tsv"), src.name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	library, err := emitLibrary(m, readSource(t, "calls.tsv"), readSource(t, "libcuda.tsv"), src.name)
+	library, err := emitLibrary(m, readSource(t, "calls.tsv"), readSource(t, "libcuda.tsv"), committedName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,11 +44,7 @@ func TestCommitted(t *testing.T) {
 // TestFacts checks facts of the committed manifest that were seen on real drivers, and that a
 // faulty generator would get wrong.
 func TestFacts(t *testing.T) {
-	src := readSource(t, "manifest/cuda-13.0.tsv")
-	m, err := parseManifest(src.name, src.text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := committedManifest(t)
 	if m.version != 13000 {
 		t.Errorf("version is %d", m.version)
 	}

@@ -51,10 +51,9 @@ func (a *abi) signature() string {
 	return a.unit.signature(&ctype{shape: sFunc, elem: a.proto.ret, params: a.proto.params})
 }
 
-// extract makes a manifest from the headers and from the two files of this project.
-func extract(cuda, typedefs, results, classes source) (*manifest, error) {
+// extract makes a manifest from the headers and the project's texts for results.
+func extract(cuda, typedefs, results source) (*manifest, error) {
 	var errs errorList
-	rules := parseClasses(classes.name, classes.text, &errs)
 	texts := parseResults(results.name, results.text, &errs)
 	units := make([]*unit, len(passes))
 	var macros *preprocessor
@@ -79,7 +78,7 @@ func extract(cuda, typedefs, results, classes source) (*manifest, error) {
 	exports := collectExports(units, &errs)
 	joinVersions(exports, units[internalPass], &errs)
 	for _, a := range exports {
-		m.funcs = append(m.funcs, funcFacts(a, rules, &errs))
+		m.funcs = append(m.funcs, funcFacts(a, &errs))
 	}
 	checkCurrent(exports, &errs)
 	slices.SortFunc(m.funcs, func(a, b funcFact) int { return cmp.Compare(a.export, b.export) })
@@ -215,14 +214,10 @@ func plural(n int, word string) string {
 	return fmt.Sprintf("%d %s", n, word)
 }
 
-func funcFacts(a *abi, rules []rule, errs *errorList) funcFact {
+func funcFacts(a *abi, errs *errorList) funcFact {
 	p := a.proto
-	r, ok := classify(rules, a.ask)
-	if !ok {
-		errs.add(p.file, p.line, "%s: no rule gives it a class", p.name)
-	}
 	f := funcFact{export: p.name, ask: a.ask, version: a.version, perThread: a.flavour != "",
-		class: r.class, dlsym: r.dlsym, current: a.current, base: a.base, ret: p.ret.String()}
+		current: a.current, base: a.base, ret: p.ret.String()}
 	for _, prm := range p.params {
 		fact := paramFact{name: prm.name, typ: prm.typ.String()}
 		if fact.name == "" {

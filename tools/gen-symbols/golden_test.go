@@ -27,16 +27,18 @@ func readSource(t testing.TB, name string) source {
 	return source{filepath.Base(name), string(data)}
 }
 
-// widget returns the inputs of the invented API.
-func widget(t testing.TB) (header, typedefs, results, classes source) {
+// widget returns the inputs of the invented API's manifest.
+func widget(t testing.TB) (header, typedefs, results source) {
 	t.Helper()
-	return readSource(t, "testdata/widget.h"), readSource(t, "testdata/widgetTypedefs.h"),
-		readSource(t, "testdata/results.tsv"), readSource(t, "testdata/classes.txt")
+	return readSource(t, "testdata/widget.h"), readSource(t, "testdata/widgetTypedefs.h"), readSource(t, "testdata/results.tsv")
 }
 
 func widgetManifest(t testing.TB) *manifest {
 	t.Helper()
 	m, err := extract(widget(t))
+	if err == nil {
+		err = m.classify(readSource(t, "testdata/classes.txt"))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,11 +5,16 @@ import (
 	"testing"
 )
 
+const committedName = "cuda-13.0.tsv"
+
 // committedManifest reads the manifest that the library is generated from.
 func committedManifest(t *testing.T) *manifest {
 	t.Helper()
-	src := readSource(t, "manifest/cuda-13.0.tsv")
+	src := readSource(t, "manifest/"+committedName)
 	m, err := parseManifest(src.name, src.text)
+	if err == nil {
+		err = m.classify(readSource(t, "classes.txt"))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

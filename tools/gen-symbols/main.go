@@ -1,9 +1,9 @@
 // Command gen-symbols makes a manifest of facts from the headers of the CUDA driver API, and the
 // generated files of the library from the manifest.
 //
-//	gen-symbols extract -cuda cuda.h -typedefs cudaTypedefs.h -results results.tsv -classes classes.txt -o manifest/cuda-13.0.tsv
-//	gen-symbols emit -manifest manifest/cuda-13.0.tsv -calls calls.tsv -root ../..
-//	gen-symbols library -manifest manifest/cuda-13.0.tsv -calls calls.tsv -libcuda libcuda.tsv -root ../..
+//	gen-symbols extract -cuda cuda.h -typedefs cudaTypedefs.h -results results.tsv -o manifest/cuda-13.0.tsv
+//	gen-symbols emit -manifest manifest/cuda-13.0.tsv -classes classes.txt -calls calls.tsv -root ../..
+//	gen-symbols library -manifest manifest/cuda-13.0.tsv -classes classes.txt -calls calls.tsv -libcuda libcuda.tsv -root ../..
 //
 // The headers belong to NVIDIA and are not in the repository. A manifest has only names, numbers
 // and prototypes, so that everybody can run emit.
@@ -52,20 +52,19 @@ func runExtract(flags *flag.FlagSet, args []string) error {
 	cuda := flags.String("cuda", "", "path of cuda.h")
 	typedefs := flags.String("typedefs", "", "path of cudaTypedefs.h of the same release")
 	results := flags.String("results", "results.tsv", "the driver's text for each result")
-	classes := flags.String("classes", "classes.txt", "rules for the class of each function")
 	out := flags.String("o", "", "manifest to write")
 	if err := parseFlags(flags, args); err != nil {
 		return err
 	}
-	var srcs [4]source
-	for i, name := range []string{*cuda, *typedefs, *results, *classes} {
+	var srcs [3]source
+	for i, name := range []string{*cuda, *typedefs, *results} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return err
 		}
 		srcs[i] = source{name, string(text)}
 	}
-	m, err := extract(srcs[0], srcs[1], srcs[2], srcs[3])
+	m, err := extract(srcs[0], srcs[1], srcs[2])
 	if err != nil {
 		return err
 	}
@@ -75,6 +74,7 @@ func runExtract(flags *flag.FlagSet, args []string) error {
 // runEmit writes the files of the library, or of the C library if there is a flag for its file.
 func runEmit(flags *flag.FlagSet, args []string, libcuda *string) error {
 	manifestFile := flags.String("manifest", "manifest/cuda-13.0.tsv", "manifest to read")
+	classesFile := flags.String("classes", "classes.txt", "rules for the class of each function")
 	callsFile := flags.String("calls", "calls.tsv", "calls to emit")
 	root := flags.String("root", "../..", "root of the module that the files are for")
 	if err := parseFlags(flags, args); err != nil {
@@ -86,6 +86,13 @@ func runEmit(flags *flag.FlagSet, args []string, libcuda *string) error {
 	}
 	m, err := parseManifest(*manifestFile, string(text))
 	if err != nil {
+		return err
+	}
+	classesText, err := os.ReadFile(*classesFile)
+	if err != nil {
+		return err
+	}
+	if err := m.classify(source{*classesFile, string(classesText)}); err != nil {
 		return err
 	}
 	callsText, err := os.ReadFile(*callsFile)

@@ -19,8 +19,8 @@ func TestMalformed(t *testing.T) {
 	const spin = "CUresult cuWidgetSpin(int n);\n"
 	const pfnSpin = "typedef CUresult (*PFN_cuWidgetSpin_v2000)(int n);\n"
 	for _, test := range []struct {
-		name, header, typedefs, results, classes string
-		want                                     string // lines; empty if the input is well formed
+		name, header, typedefs, results string
+		want                            string // lines; empty if the input is well formed
 	}{
 		{name: "nothing wrong", header: spin, typedefs: pfnSpin},
 
@@ -99,21 +99,13 @@ func TestMalformed(t *testing.T) {
 		{name: "result columns", results: "0\tCUDA_SUCCESS\n", want: "r:1: want code, name, text and perhaps sticky, found 2 columns"},
 		{name: "result code", results: "0\tCUDA_SUCCESS\tfine\nx\tCUDA_ERROR_X\tno\n", want: "r:2: code 0 is here twice\nr:2: column 1: \"x\" is not a number"},
 		{name: "sticky word", results: "0\tCUDA_SUCCESS\tfine\tslimy\n", want: "r:1: column 4: \"slimy\" is neither \"\" nor \"sticky\""},
-		{name: "unknown class", classes: "warm *\n", want: "c:1: unknown class \"warm\""},
-		{name: "class columns", classes: "hot\n", want: "c:1: want a class, perhaps dlsym, and a pattern"},
-		{name: "class pattern", classes: "hot [\n", want: "c:1: malformed pattern \"[\""},
-		{name: "no class", header: spin, typedefs: pfnSpin, classes: "hot cuOther\n", want: "h:3: cuWidgetSpin: no rule gives it a class"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			results, classes := test.results, test.classes
+			results := test.results
 			if results == "" {
 				results = "0\tCUDA_SUCCESS\tfine\n"
 			}
-			if classes == "" {
-				classes = "setup *\n"
-			}
-			_, err := extract(source{"h", preamble + test.header}, source{"t", test.typedefs}, source{"r", results},
-				source{"c", classes})
+			_, err := extract(source{"h", preamble + test.header}, source{"t", test.typedefs}, source{"r", results})
 			got := ""
 			if err != nil {
 				got = err.Error()
@@ -127,7 +119,7 @@ func TestMalformed(t *testing.T) {
 
 func TestMissingVersion(t *testing.T) {
 	_, err := extract(source{"h", strings.SplitAfter(preamble, "\n")[1]}, source{"t", ""},
-		source{"r", "0\tCUDA_SUCCESS\tfine\n"}, source{"c", ""})
+		source{"r", "0\tCUDA_SUCCESS\tfine\n"})
 	if err == nil || err.Error() != "h:1: CUDA_VERSION is not defined" {
 		t.Errorf("got %v", err)
 	}
@@ -138,7 +130,7 @@ func TestErrorsAreCapped(t *testing.T) {
 	for i := range 2 * maxErrors {
 		fmt.Fprintf(&header, "CUtype%d f%d(void);\n", i, i)
 	}
-	_, err := extract(source{"h", preamble + header.String()}, source{"t", ""}, source{"r", ""}, source{"c", ""})
+	_, err := extract(source{"h", preamble + header.String()}, source{"t", ""}, source{"r", ""})
 	lines := strings.Split(err.Error(), "\n")
 	if len(lines) != maxErrors+1 || lines[0] != `h:3: unknown type "CUtype0"` || lines[maxErrors] != "and 20 more" {
 		t.Errorf("got\n%v", err)
@@ -171,16 +163,29 @@ func TestMalformedCalls(t *testing.T) {
 	}
 }
 
+func TestMalformedClasses(t *testing.T) {
+	for _, test := range []struct{ classes, want string }{
+		{"warm *", "c:1: unknown class \"warm\""},
+		{"hot", "c:1: want a class, perhaps dlsym, and a pattern"},
+		{"hot [", "c:1: malformed pattern \"[\""},
+		{"hot cuB*", "c:1: no rule gives cuA a class"},
+	} {
+		m := &manifest{funcs: []funcFact{{export: "cuA", ask: "cuA"}}}
+		if err := m.classify(source{"c", test.classes + "\n"}); err == nil || err.Error() != test.want {
+			t.Errorf("%q: got %v, want %s", test.classes, err, test.want)
+		}
+	}
+}
+
 func TestMalformedManifest(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"version\tx", `m:1: column 2: "x" is not a number`},
 		{"version\t1\t2", "m:1: version row has 3 columns, want 2"},
 		{"frob", `m:1: unknown kind of row "frob"`},
-		{"func\tcuA", "m:1: func row has 2 columns, want 10 or more"},
-		{"func\tcuA\tcuA\t1\tplain\twarm\tproc\t-\tcuA\tCUresult", `m:1: unknown class "warm"`},
-		{"func\tcuA\tcuA\t1\tplain\thot\tproc\t-\tcuA\tCUresult\tn", `m:1: malformed parameter "n"`},
-		{"func\tcuA\tcuA\t1\tplain\thot\tproc\t-\tcuA\tCUresult\tn:T:x", `m:1: parameter "n:T:x" has no size`},
-		{"func\tcuA\tcuA\t1\tround\thot\tproc\t-\tcuA\tCUresult", `m:1: column 5: "round" is neither "plain" nor "per-thread"`},
+		{"func\tcuA", "m:1: func row has 2 columns, want 8 or more"},
+		{"func\tcuA\tcuA\t1\tplain\t-\tcuA\tCUresult\tn", `m:1: malformed parameter "n"`},
+		{"func\tcuA\tcuA\t1\tplain\t-\tcuA\tCUresult\tn:T:x", `m:1: parameter "n:T:x" has no size`},
+		{"func\tcuA\tcuA\t1\tround\t-\tcuA\tCUresult", `m:1: column 5: "round" is neither "plain" nor "per-thread"`},
 	} {
 		if _, err := parseManifest("m", test.text+"\n"); err == nil || err.Error() != test.want {
 			t.Errorf("%q: got %v, want %s", test.text, err, test.want)
@@ -195,7 +200,7 @@ func TestRun(t *testing.T) {
 	out := filepath.Join(dir, "manifest.tsv")
 	args := func(header string) []string {
 		return []string{"extract", "-cuda", header, "-typedefs", "testdata/widgetTypedefs.h",
-			"-results", "testdata/results.tsv", "-classes", "testdata/classes.txt", "-o", out}
+			"-results", "testdata/results.tsv", "-o", out}
 	}
 	bad := filepath.Join(dir, "bad.h")
 	if err := os.WriteFile(bad, []byte("#if 1\nint n;\n"), 0o644); err != nil {
@@ -229,7 +234,7 @@ func TestRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := run([]string{"emit", "-manifest", out, "-calls", "testdata/calls.tsv", "-root", root}, os.Stderr); err != nil {
+	if err := run([]string{"emit", "-manifest", out, "-classes", "testdata/classes.txt", "-calls", "testdata/calls.tsv", "-root", root}, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
 	if names := fileNames(t, filepath.Join(root, "driver")); names != "zcalls.go zenums.go zresult.go zsoftware.go zsymbols.go zunimplemented.go" {
@@ -259,7 +264,7 @@ func fileNames(t *testing.T, dir string) string {
 // that it writes. The seeds are short, because the fuzzer would spend its time on shortening long
 // ones.
 func FuzzExtract(f *testing.F) {
-	_, _, results, classes := widget(f)
+	_, _, results := widget(f)
 	for _, seed := range []struct{ header, typedefs string }{
 		{"#define cuA cuA_v2\nint cuA(int n);\n", "typedef int (*PFN_cuA_v2000)(int n);"},
 		{"#define F(a, b) a ## b\nF(in, t) cuB(const char **s);\n", "typedef int (*PFN_cuB_v2000)(const char **s);"},
@@ -272,7 +277,7 @@ func FuzzExtract(f *testing.F) {
 	preamble := "#define CUDA_VERSION 9020\ntypedef enum { CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE, " +
 		"CUDA_ERROR_WIDGET_BROKEN = 700, CUDA_ERROR_PTX_ASSERT = 710 } CUresult;\n"
 	f.Fuzz(func(t *testing.T, h, d string) {
-		m, err := extract(source{"h", preamble + h}, source{"t", d}, results, classes)
+		m, err := extract(source{"h", preamble + h}, source{"t", d}, results)
 		if err != nil {
 			return
 		}

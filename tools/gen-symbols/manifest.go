@@ -42,12 +42,14 @@ type funcFact struct {
 	ask       string // the name for cuGetProcAddress
 	version   int    // of CUDA that introduced this ABI
 	perThread bool   // for per-thread default streams
-	class     string
-	dlsym     bool   // cuGetProcAddress does not find it
 	current   bool   // the ABI that the header gives base
 	base      string // the name in C source
 	ret       string
 	params    []paramFact
+
+	// These come from the rules, not from the headers.
+	class string
+	dlsym bool // cuGetProcAddress does not find it
 }
 
 // A paramFact is one parameter.
@@ -63,7 +65,7 @@ const manifestHead = `# Facts about the CUDA driver API, written by gen-symbols 
 # result	code	name	sticky or -	text
 # define	name	value
 # enum	type	constant	value
-# func	export	name to ask for	since	plain or per-thread	class	proc or dlsym	current or -	name in C	returns	parameter:type[:size if by value]…
+# func	export	name to ask for	since	plain or per-thread	current or -	name in C	returns	parameter:type[:size if by value]…
 `
 
 // format returns m as text.
@@ -94,7 +96,7 @@ func (m *manifest) format() []byte {
 	}
 	for _, f := range m.funcs {
 		fields := []string{"func", f.export, f.ask, strconv.Itoa(f.version), either(f.perThread, "per-thread", "plain"),
-			f.class, either(f.dlsym, "dlsym", "proc"), either(f.current, "current", "-"), f.base, f.ret}
+			either(f.current, "current", "-"), f.base, f.ret}
 		for _, p := range f.params {
 			s := p.name + ":" + p.typ
 			if p.size > 0 {
@@ -137,17 +139,14 @@ func parseManifest(file, text string) (*manifest, error) {
 			e := &m.enums[len(m.enums)-1]
 			e.constants = append(e.constants, constant{r.field(2), r.number(3)})
 		case "func":
-			if len(r.fields) < 10 {
-				r.bad("func row has %d columns, want 10 or more", len(r.fields))
+			if len(r.fields) < 8 {
+				r.bad("func row has %d columns, want 8 or more", len(r.fields))
 				return
 			}
 			f := funcFact{export: r.field(1), ask: r.field(2), version: int(r.number(3)),
-				perThread: r.choice(4, "plain", "per-thread"), class: r.field(5), dlsym: r.choice(6, "proc", "dlsym"),
-				current: r.choice(7, "-", "current"), base: r.field(8), ret: r.field(9)}
-			if !isClass(f.class) {
-				r.bad("unknown class %q", f.class)
-			}
-			for _, s := range r.fields[10:] {
+				perThread: r.choice(4, "plain", "per-thread"),
+				current:   r.choice(5, "-", "current"), base: r.field(6), ret: r.field(7)}
+			for _, s := range r.fields[8:] {
 				parts := strings.Split(s, ":")
 				p := paramFact{name: parts[0]}
 				switch len(parts) {
