@@ -87,8 +87,8 @@ const batchSize = 64
 // batch holds the items of one transition into C. A call is in flight on each event and each
 // stream.
 type batch struct {
-	drv     *Driver // of the items
-	pool    *Driver // whose pool keeps the batch
+	drv     *driverCore // of the items
+	pool    *driverCore // whose pool keeps the batch
 	n       int
 	events  [batchSize]driver.Event
 	streams [batchSize]driver.Stream
@@ -106,7 +106,7 @@ type batchItem struct {
 }
 
 // batch returns an empty batch.
-func (d *Driver) batch() *batch {
+func (d *driverCore) batch() *batch {
 	b, _ := d.batches.Get().(*batch)
 	if b == nil {
 		b = &batch{pool: d}
@@ -151,7 +151,9 @@ func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)
 
 // tracersOrCaptures reports whether there are tracers, or captures that have not ended. Events are
 // then recorded and waited for one by one.
-func (d *Driver) tracersOrCaptures() bool { return d.tracers.Load() != nil || d.captures.n.Load() != 0 }
+func (d *driverCore) tracersOrCaptures() bool {
+	return d.tracers.Load() != nil || d.captures.n.Load() != 0
+}
 
 // QueryAll queries the events, like [Event.Query] (cuEventQuery). It stores the results in
 // statuses, which must be as long as events. If some queries fail, their statuses are

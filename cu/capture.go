@@ -441,7 +441,7 @@ var errInvalidated = errors.New("a call has invalidated the capture")
 // noteInvalidating stores e, the error of a call that the program made, in the captures that the
 // call has invalidated. Calls of other code are not observed: if such a call invalidated a capture
 // just before, e is stored although its call is not the cause.
-func (d *Driver) noteInvalidating(e *Error) {
+func (d *driverCore) noteInvalidating(e *Error) {
 	if d.captures.n.Load() == 0 || e.Result < ResultStreamCaptureUnsupported || e.Result > ResultCapturedEvent ||
 		e.Result == ResultStreamCaptureInvalidated || e.Op == endCaptureOp {
 		return

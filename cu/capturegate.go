@@ -9,7 +9,7 @@ import (
 
 // gatesOf returns the gates of a CUDA context. Each context of a software driver has gates of its
 // own, because it is no context of the process.
-func (d *Driver) gatesOf(key contextKey) *capturegate.Context {
+func (d *driverCore) gatesOf(key contextKey) *capturegate.Context {
 	if d.table.Software() {
 		return new(capturegate.Context)
 	}

@@ -2,6 +2,7 @@ package cu
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -59,7 +60,7 @@ func (c *contextCore) takeCell(at driver.At) (x slab.Cell, err error) {
 // newSlab returns a slab that is registered in the context.
 func (c *contextCore) newSlab(size int, at driver.At) (*slab.Slab, error) {
 	if n, _ := c.cells.Count(); n == 0 {
-		if err := c.device.supportsTimelines(); err != nil {
+		if err := c.supportsTimelines(); err != nil {
 			return nil, err
 		}
 	}
@@ -72,6 +73,25 @@ func (c *contextCore) newSlab(size int, at driver.At) (*slab.Slab, error) {
 			Detail: "the operating system has no memory for the counters of timelines"}
 	}
 	return nil, c.callError(f.Op, 0, f.Result)
+}
+
+// supportsTimelines returns an error if the device's streams cannot use counters.
+func (c *contextCore) supportsTimelines() error {
+	for _, op := range []string{signalOp, blockOp} {
+		if sym, known := driver.FindSymbol(op); known && !c.drv.has(op) {
+			return c.drv.resultError(op, 0, driver.NotImplemented(sym))
+		}
+	}
+	const op = "cuDeviceGetAttribute"
+	can, res := c.drv.table.DeviceGetAttribute(driver.At{}, driver.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, c.dev)
+	switch {
+	case res != driver.ResultSuccess:
+		return c.drv.resultError(op, 0, res)
+	case can == 0:
+		return &Error{Op: signalOp, Result: ResultNotSupported, Err: errNoValues, Detail: fmt.Sprintf(
+			"CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS of device %d is 0: use events instead", c.dev)}
+	}
+	return nil
 }
 
 // place returns the context as a place where slabs are registered.
@@ -91,7 +111,7 @@ func (tc *timelineCore) mapped(x slab.Cell, sc *streamCore) (driver.DevicePtr, e
 		return p, nil
 	}
 	if c.dev != tc.ctx.dev {
-		if err := c.device.supportsTimelines(); err != nil {
+		if err := c.supportsTimelines(); err != nil {
 			return 0, err
 		}
 	}
@@ -189,11 +209,11 @@ func (c *contextCore) forgetAddresses() {
 
 // unmapSlabs unmaps the slabs that no context has. If other code keeps the primary context in which
 // a slab is registered, the slab is unregistered first, which waits for all work in that context.
-func (d *Driver) unmapSlabs() { d.slabs.Unmap(d.unregister) }
+func (d *driverCore) unmapSlabs() { d.slabs.Unmap(d.unregister) }
 
 // unregister unregisters a slab, and reports whether it is registered nowhere now. It waits for the
 // GPU.
-func (d *Driver) unregister(s driver.HostPtr, in slab.Place[contextKey]) bool {
+func (d *driverCore) unregister(s driver.HostPtr, in slab.Place[contextKey]) bool {
 	switch {
 	case in.Key == contextKey{}:
 		return true
@@ -247,7 +267,7 @@ func (c *contextCore) timelineProbe() (driver.Event, error) {
 type timelineCounts struct{ mappings, open, unfinished int }
 
 // timelineCounts returns the numbers of the driver.
-func (d *Driver) timelineCounts() (n timelineCounts) {
+func (d *driverCore) timelineCounts() (n timelineCounts) {
 	n.mappings = d.slabs.Mapped()
 	d.mu.Lock()
 	defer d.mu.Unlock()

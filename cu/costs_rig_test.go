@@ -101,7 +101,7 @@ func newCostRig(b *testing.B) *costRig {
 		*costRounds, *costCalls = min(*costRounds, 2), min(*costCalls, 20)
 	}
 	gpu := gpuContext(b)
-	r := &costRig{b: b, gpu: gpu, drv: gpu.own.core.drv}
+	r := &costRig{b: b, gpu: gpu, drv: gpu.Device().Driver()}
 	if !r.drv.table.Software() {
 		r.c = newBaseline(b, r.drv)
 	}

@@ -60,12 +60,12 @@ type contextCore struct {
 
 // contextIdentity says which CUDA context a core stands for. It never changes.
 type contextIdentity struct {
-	drv *Driver
+	drv *driverCore
 	raw driver.Context
 	dev driver.Device
 	key contextKey
-	// device is the Device of dev.
-	device *Device
+	// public is the *Device of dev. Only the API uses it.
+	public any
 }
 
 // contextStreams is the state of a context that its streams share.
@@ -104,7 +104,7 @@ func (dev *Device) PrimaryContext() (*Context, error) {
 	}
 	d := dev.drv
 	var raw driver.Context
-	res := d.allocate(dev, func() (res driver.Result) {
+	res := d.allocate(dev.raw, func() (res driver.Result) {
 		raw, res = d.table.DevicePrimaryCtxRetain(driver.At{}, dev.raw)
 		return res
 	})
@@ -134,7 +134,7 @@ func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
 	d := dev.drv
 	at := driver.At{Pop: true} // cuCtxCreate makes the context current
 	var raw driver.Context
-	res := d.allocate(dev, func() (res driver.Result) {
+	res := d.allocate(dev.raw, func() (res driver.Result) {
 		raw, res = d.table.CtxCreate(at, uint32(flags), dev.raw)
 		if d.table.Missing(res) != nil { // before CUDA 12.5
 			raw, res = d.table.CtxCreateV2(at, uint32(flags), dev.raw)
@@ -223,7 +223,7 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Con
 		}
 	} else {
 		core = &contextCore{
-			contextIdentity: contextIdentity{drv: d, raw: raw, dev: dev.raw, device: dev, key: key},
+			contextIdentity: contextIdentity{drv: &d.driverCore, raw: raw, dev: dev.raw, public: dev, key: key},
 			contextStreams:  contextStreams{captureGate: d.gatesOf(key)},
 			ownership:       ownership{claim: hold},
 		}
@@ -273,7 +273,7 @@ func (c *Context) Close() error {
 	}
 	core := c.own.core
 	err := core.release()
-	core.drv.freeDeferred(core.device)
+	core.drv.freeDeferred(core.dev)
 	return err
 }
 
@@ -313,7 +313,7 @@ func (c *Context) Device() *Device {
 	if c == nil || c.own == nil {
 		return nil
 	}
-	return c.own.core.device
+	return deviceOf(c.own.core)
 }
 
 // Handle returns the CUcontext, for code that calls the driver directly. The handle is valid until

@@ -123,15 +123,17 @@ func (c *contextCore) freeClaimed(r *resource, err error) {
 	c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: err})
 }
 
-// freeDeferred frees the deferred objects in all contexts of a device, or of all devices for nil.
-// It also releases the abandoned contexts. It waits for the GPU: only calls that are documented to
+// everyDevice is what freeDeferred frees all deferred objects for.
+const everyDevice driver.Device = -1
+
+// freeDeferred frees the deferred objects in all contexts of a device, or of everyDevice. It also releases the abandoned contexts. It waits for the GPU: only calls that are documented to
 // wait may use it.
-func (d *Driver) freeDeferred(dev *Device) {
+func (d *driverCore) freeDeferred(dev driver.Device) {
 	d.watch.Settle(d.table.Clock())
 	d.mu.Lock()
 	var held []*contextCore
 	for _, c := range d.contexts {
-		if (dev == nil || c.device == dev) && (c.abandoned || c.deferred.Pending()) && c.reviveLocked() {
+		if (dev == everyDevice || c.dev == dev) && (c.abandoned || c.deferred.Pending()) && c.reviveLocked() {
 			held = append(held, c)
 		}
 	}
@@ -145,11 +147,11 @@ func (d *Driver) freeDeferred(dev *Device) {
 // allocate makes a call that allocates. If there is too little memory, it frees the deferred
 // objects of the device, for which it waits, and makes the call again.
 func (c *contextCore) allocate(call func() driver.Result) driver.Result {
-	return c.drv.allocate(c.device, call)
+	return c.drv.allocate(c.dev, call)
 }
 
 // allocate is contextCore.allocate for callers without a context.
-func (d *Driver) allocate(dev *Device, call func() driver.Result) driver.Result {
+func (d *driverCore) allocate(dev driver.Device, call func() driver.Result) driver.Result {
 	res := call()
 	if res == driver.ResultOutOfMemory {
 		d.freeDeferred(dev)

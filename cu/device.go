@@ -52,6 +52,9 @@ func (d *Driver) device(raw driver.Device, ordinal int) *Device {
 	return dev
 }
 
+// deviceOf returns the Device of a context.
+func deviceOf(c *contextCore) *Device { return c.public.(*Device) }
+
 // Devices returns all devices that the driver has, in the order of their ordinals.
 func (d *Driver) Devices() ([]*Device, error) {
 	n, err := d.DeviceCount()

@@ -8,83 +8,19 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/clock"
-	"github.com/purecu/purecu/internal/lock"
 	"github.com/purecu/purecu/internal/remedy"
-	"github.com/purecu/purecu/internal/slab"
-	"github.com/purecu/purecu/internal/watch"
 	"github.com/purecu/purecu/loader"
 )
 
 // Driver is a loaded and initialised CUDA driver. A program should open one Driver and share it:
 // objects of two Drivers cannot be used together.
 type Driver struct {
-	// tracers (nil if there are none), sequenced, and the first fields of calls, which every call
-	// reads, share a cache line.
-	tracers atomic.Pointer[tracers]
-	// sequenced says that records note their sequence numbers, because many records have been waited
-	// for.
-	sequenced atomic.Bool
-	// needContext are the workFunctions that are called in the stream's context.
-	needContext atomic.Uint32
-	calls       driver.Table
-
-	table *driver.Table // &calls
-	name  string
-	hook  func(Leak)
-
-	driverContexts
-	framePools
-	captures captures
-	exports  exports
-	waiting
-	slabs  slab.Pool[contextKey]
-	losses losses
-	driverTime
-	numbering
-}
-
-// driverContexts are the devices and contexts that a Driver knows.
-type driverContexts struct {
-	mu       lock.Mutex[lock.Driver]
-	contexts map[contextKey]*contextCore
-	// abandoned are the contexts that have a claim but no user.
-	abandoned []*contextCore
-	devices   map[driver.Device]*Device
-}
-
-// framePools are the memory that calls need while they run.
-type framePools struct {
-	frames  sync.Pool // of *workFrame
-	batches sync.Pool // of *batch
-	cores   sync.Pool // of *coreSlab
-}
-
-// waiting is how a Driver waits for the GPU.
-type waiting struct {
-	watch  watch.Watcher
-	source watchSource // the source of watch
-}
-
-// driverTime relates the driver's clock to the machine's.
-type driverTime struct {
-	// opened is the time of Open by the driver's clock, and since measures from the same moment.
-	opened time.Time
-	since  clock.Watch
-}
-
-// numbering gives events and streams numbers that no other event or stream of the process has.
-type numbering struct {
-	// tag is a random number that identifies the Driver. An EventKey has it and the event's number.
-	tag uint64
-	_   [64]byte // records and waits read the fields above, so the counters have another cache line
-	// events and streams count those that were created.
-	events, streams atomic.Uint64
+	driverCore
+	// devices are the Devices that calls have returned. The mutex of driverCore guards them.
+	devices map[driver.Device]*Device
 }
 
 // Option changes how [Open] finds and uses a driver.
@@ -164,23 +100,6 @@ func WithLeakHook(hook func(Leak)) Option {
 	return func(o *options) { o.hook = hook }
 }
 
-// Leak is a report about an object that was never closed, or that was destroyed when no call waited
-// for the result.
-type Leak struct {
-	// Kind is the kind of object: "event", "stream", "context", "module", "device memory", "host
-	// memory", "graph", "executable graph", "event pool", "pooled event", "green context", "host
-	// function", "timeline".
-	Kind string
-	// Handle is the driver's handle of the object.
-	Handle uintptr
-	// Abandoned is true if the object was never closed, and the garbage collector found it. For a
-	// pooled event it is also true if its pool was closed before its release.
-	Abandoned bool
-	// Err is the error of the destruction. It is nil if the destruction succeeded, or if calls are
-	// still in flight, so that the object will be destroyed later.
-	Err error
-}
-
 // Open loads NVIDIA's driver library and initialises it (cuInit), or uses the software driver of
 // [WithSoftware]. [loader.Open] describes which libraries are tried.
 //
@@ -203,12 +122,12 @@ func Open(opts ...Option) (*Driver, error) {
 		return nil, err
 	}
 	d := &Driver{
-		hook: o.hook,
-		driverContexts: driverContexts{
-			contexts: make(map[contextKey]*contextCore),
-			devices:  make(map[driver.Device]*Device),
+		driverCore: driverCore{
+			hook:           o.hook,
+			driverContexts: driverContexts{contexts: make(map[contextKey]*contextCore)},
+			numbering:      numbering{tag: rand.Uint64()},
 		},
-		numbering: numbering{tag: rand.Uint64()},
+		devices: make(map[driver.Device]*Device),
 	}
 	d.frames.New = func() any { return new(workFrame) }
 	d.table = &d.calls
@@ -281,7 +200,7 @@ func (d *Driver) open() bool { return d != nil && d.table != nil }
 // Driver is never closed, objects that are not freed yet stay until the process ends.
 func (d *Driver) Close() error {
 	if d.open() {
-		d.freeDeferred(nil)
+		d.freeDeferred(everyDevice)
 		d.unmapSlabs()
 	}
 	return nil
@@ -321,14 +240,6 @@ func (d *Driver) DeviceCount() (int, error) {
 		return 0, d.resultError("cuDeviceGetCount", 0, res)
 	}
 	return int(n), nil
-}
-
-// leak calls the hook, if there is one, on a new goroutine. The caller's goroutine may hold locks
-// that the hook needs, and a cleanup's goroutine runs all cleanups of the process.
-func (d *Driver) leak(l Leak) {
-	if d.hook != nil && (l.Abandoned || l.Err != nil) {
-		go d.hook(l)
-	}
 }
 
 // Symbol describes one interface of a function of the driver API, and whether the driver has it.

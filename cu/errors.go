@@ -161,8 +161,8 @@ func mismatch(a, b *contextCore) error {
 func mixed(op string, aKind string, a *contextCore, bKind string, b *contextCore) error {
 	switch err := mismatch(a, b); err {
 	case ErrDriverMismatch:
-		return mistake(op, err, 0, fmt.Sprintf("the %s belongs to %v, the %s to %v: open one driver and share it",
-			aKind, a.drv, bKind, b.drv))
+		return mistake(op, err, 0, fmt.Sprintf("the %s belongs to %s, the %s to %s: open one driver and share it",
+			aKind, a.drv.name, bKind, b.drv.name))
 	case ErrDeviceMismatch:
 		return mistake(op, err, 0, fmt.Sprintf("the %s is on device %d, the %s on device %d: create both on one device",
 			aKind, a.dev, bKind, b.dev))
@@ -174,7 +174,7 @@ func mixed(op string, aKind string, a *contextCore, bKind string, b *contextCore
 
 // resultError returns the error for a call that the driver answered with res. res is not success.
 // It is for calls that concern no context.
-func (d *Driver) resultError(op string, handle uintptr, res driver.Result) *Error {
+func (d *driverCore) resultError(op string, handle uintptr, res driver.Result) *Error {
 	if after, code, ok := res.After(); ok {
 		e := d.resultError(after, 0, code)
 		e.afterSuccess(op)

@@ -186,7 +186,7 @@ func (e *Event) Device() (dev *Device, ok bool) {
 		return nil, false
 	}
 	if o := e.load(); o != nil {
-		return o.core.ctx.device, true
+		return deviceOf(o.core.ctx), true
 	}
 	return nil, false
 }

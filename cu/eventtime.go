@@ -125,7 +125,7 @@ func measure(op string, start, stop *slot) (time.Duration, Status, error) {
 }
 
 // elapsed returns the time between two records in milliseconds.
-func (d *Driver) elapsed(start, stop driver.Event) (float32, driver.Result) {
+func (d *driverCore) elapsed(start, stop driver.Event) (float32, driver.Result) {
 	ms, res := d.table.EventElapsedTimeV2(driver.At{}, start, stop)
 	if d.table.Missing(res) != nil { // before CUDA 12.8
 		ms, res = d.table.EventElapsedTime(driver.At{}, start, stop)

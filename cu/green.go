@@ -153,7 +153,7 @@ func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
 		case r.dev == nil || r.Count() == 0:
 			return nil, mistake(op, ErrNil, 0,
 				fmt.Sprintf("SMResource %d of %d has no multiprocessors: check the results of Split", i+1, len(sms)))
-		case r.dev.drv != d:
+		case &r.dev.drv.driverCore != d:
 			return nil, mistake(op, ErrDriverMismatch, 0,
 				"the multiprocessors are of a device of another driver: open one driver and share it")
 		case r.dev.raw != core.dev:
@@ -230,7 +230,7 @@ func (g *GreenContext) SMResource() (SMResource, error) {
 	if res != driver.ResultSuccess {
 		return SMResource{}, gc.ctx.callError(op, uintptr(gc.raw), res)
 	}
-	return SMResource{dev: gc.ctx.device, raw: raw, of: gc}, nil
+	return SMResource{dev: deviceOf(gc.ctx), raw: raw, of: gc}, nil
 }
 
 // NewStream creates a stream whose kernels run on the green context's multiprocessors

@@ -214,7 +214,7 @@ func (f *Function) launch(sc *streamCore, cfg *LaunchConfig, params driver.Kerne
 func (f *Function) failed(sc *streamCore, cfg *LaunchConfig, res driver.Result) error {
 	e := sc.ctx.callError(cfg.op(), uintptr(f.raw), res)
 	if e.Err == nil && res == driver.ResultInvalidValue {
-		e.Detail = sc.ctx.device.exceededLimit(cfg.Grid.normalize(), cfg.Block.normalize())
+		e.Detail = deviceOf(sc.ctx).exceededLimit(cfg.Grid.normalize(), cfg.Block.normalize())
 	}
 	return e
 }
@@ -329,7 +329,7 @@ func (f *Function) badMemory(cfg *LaunchConfig, i int, c *contextCore, mc *memCo
 	switch err {
 	case ErrDriverMismatch:
 		e.Detail += fmt.Sprintf(" is memory of %v, and the kernel is of %v: open one driver and share it",
-			mc.ctx.drv, c.drv)
+			mc.ctx.drv.name, c.drv.name)
 	case ErrClosed:
 		e.Detail += " is closed memory: close memory after its last use"
 	default:

@@ -13,7 +13,7 @@ func (*noCopy) Unlock() {}
 // last runs f, which destroys an object after its last call. If later is set, the caller may hold
 // locks or must not call tracers: then f runs on another goroutine, for which the Close of a
 // context waits. The object has to be a user of its context until f has returned.
-func (d *Driver) last(later bool, f func()) {
+func (d *driverCore) last(later bool, f func()) {
 	if !later {
 		f()
 		return

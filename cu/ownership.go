@@ -59,7 +59,7 @@ type contextKey struct {
 }
 
 // keyOf returns the key of a CUDA context.
-func (d *Driver) keyOf(raw driver.Context) (contextKey, error) {
+func (d *driverCore) keyOf(raw driver.Context) (contextKey, error) {
 	switch id, res := d.table.CtxGetId(driver.At{Relaxed: true}, raw); {
 	case res == driver.ResultSuccess:
 		return contextKey{id: id}, nil
@@ -177,7 +177,7 @@ func (c *contextCore) beginRelease() bool {
 }
 
 // forget removes the context from the driver's table. The caller holds the driver's mutex.
-func (d *Driver) forget(c *contextCore) {
+func (d *driverCore) forget(c *contextCore) {
 	if d.contexts[c.key] == c {
 		delete(d.contexts, c.key)
 	}
@@ -241,7 +241,7 @@ func (c *contextCore) endClaim(at driver.At) error {
 }
 
 // releasePrimary releases a claim to the primary context that turned out to be unnecessary.
-func (d *Driver) releasePrimary(dev driver.Device) {
+func (d *driverCore) releasePrimary(dev driver.Device) {
 	if res := d.table.DevicePrimaryCtxRelease(driver.At{Relaxed: true}, dev); res != driver.ResultSuccess {
 		d.leak(Leak{Kind: "context", Err: d.resultError("cuDevicePrimaryCtxRelease", 0, res)})
 	}

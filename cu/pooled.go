@@ -323,5 +323,5 @@ func (p Pooled) Device() *Device {
 	if p.entry == nil {
 		return nil
 	}
-	return p.entry.pool.ctx.device
+	return deviceOf(p.entry.pool.ctx)
 }

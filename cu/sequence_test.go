@@ -153,7 +153,7 @@ func TestLentIsAsked(t *testing.T) {
 }
 
 // watches returns how many records the watcher waits for.
-func watches(d *Driver) int { return d.watch.State().Waits }
+func watches(d *driverCore) int { return d.watch.State().Waits }
 
 // TestWaitsInOrder lets streams get on record by record while goroutines wait for all of
 // them, in any order.
@@ -167,7 +167,7 @@ func TestWaitsInOrder(t *testing.T) {
 // TestGPUWaitsInOrder is the same on a GPU.
 func TestGPUWaitsInOrder(t *testing.T) {
 	gpu := gpuContext(t)
-	waitsInOrder(t, gpu.own.core.drv, gpu, true, rounds(30))
+	waitsInOrder(t, gpu.Device().Driver(), gpu, true, rounds(30))
 }
 
 func waitsInOrder(t *testing.T, drv *Driver, gpu *Context, ordered bool, rounds int) {

@@ -19,7 +19,7 @@ type slot struct {
 	// Records keeps the CUevent for calls in flight, and remembers completion.
 	handle.Records
 	raw driver.Event
-	drv *Driver
+	drv *driverCore
 	// on is the serial of the newest record's stream; 0 if that stream gives no sequence numbers.
 	on   atomic.Uint64
 	core *eventCore
@@ -252,7 +252,7 @@ type coreSlab struct {
 }
 
 // newCore returns a zero core.
-func (d *Driver) newCore() *eventCore {
+func (d *driverCore) newCore() *eventCore {
 	s, _ := d.cores.Get().(*coreSlab)
 	if s == nil {
 		s = new(coreSlab)

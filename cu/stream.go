@@ -363,7 +363,7 @@ func (s *Stream) Device() *Device {
 	if s == nil || s.core == nil {
 		return nil
 	}
-	return s.core.ctx.device
+	return deviceOf(s.core.ctx)
 }
 
 // Priority returns the stream's priority (cuStreamGetPriority). Lower numbers go first.

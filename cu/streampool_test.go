@@ -195,7 +195,7 @@ func (r *soft) pendingAt(gpu *Context, host *HostMem, held *Stream) {
 	r.release(held)
 	r.ok(<-closed)
 	if !eventually(func() bool {
-		core.drv.Close()
+		deviceOf(core).Driver().Close()
 		return core.gone.Load() && host.core.freed.Load()
 	}) {
 		r.t.Error("it is never over")
@@ -329,7 +329,7 @@ func TestPermanentStreamLost(t *testing.T) {
 			}
 			r.sim.Inject(cusim.Fault{Function: fault, Every: true, Code: int(ResultUnknown)})
 			r.ok(errors.Join(s.Close(), gpu.Close()))
-			drv := gpu.own.core.drv
+			drv := gpu.Device().Driver()
 			if !eventually(func() bool { drv.Close(); return gpu.own.core.gone.Load() }) {
 				t.Error("the context is never released")
 			}

@@ -76,21 +76,6 @@ const (
 	waitOp   = "Timeline.Wait"
 )
 
-// supportsTimelines returns an error if the device's streams cannot use counters.
-func (dev *Device) supportsTimelines() error {
-	for _, op := range []string{signalOp, blockOp} {
-		if sym, known := driver.FindSymbol(op); known && !dev.drv.has(op) {
-			return dev.drv.resultError(op, 0, driver.NotImplemented(sym))
-		}
-	}
-	can, err := dev.Attribute(DeviceAttributeCanUse64BitStreamMemOps)
-	if err == nil && can == 0 {
-		err = &Error{Op: signalOp, Result: ResultNotSupported, Err: errNoValues, Detail: fmt.Sprintf(
-			"CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS of device %d is 0: use events instead", dev.ordinal)}
-	}
-	return err
-}
-
 // NewTimeline creates a timeline whose counter begins at value. Streams of all contexts of the
 // driver can raise it and wait for it, if their devices have this ability. NewTimeline invalidates
 // no capture, and does not wait for work. It registers memory with the driver (cuMemHostRegister,
@@ -411,7 +396,7 @@ func (t *Timeline) Device() *Device {
 	if t == nil || t.core == nil {
 		return nil
 	}
-	return t.core.ctx.device
+	return deviceOf(t.core.ctx)
 }
 
 // Handle exposes the counter's CUdeviceptr to kernels, and to code that calls the driver without

@@ -99,7 +99,7 @@ type CallTracer func(TraceCall)
 
 // tracers are the tracers of a driver. A change replaces the value, and never modifies it.
 type tracers struct {
-	drv   *Driver
+	drv   *driverCore
 	ops   []*Tracer
 	calls []*CallTracer
 }
@@ -137,7 +137,7 @@ func without[T comparable](list []T, e T) []T {
 }
 
 // changeTracers replaces the tracers by a changed copy.
-func (d *Driver) changeTracers(change func(*tracers)) {
+func (d *driverCore) changeTracers(change func(*tracers)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	fresh := &tracers{drv: d}
@@ -158,7 +158,7 @@ type tracedCall struct {
 }
 
 // trace begins a call. It is inlined; without tracers it costs one atomic load.
-func (d *Driver) trace(op TraceOp, e driver.Event, s driver.Stream) tracedCall {
+func (d *driverCore) trace(op TraceOp, e driver.Event, s driver.Stream) tracedCall {
 	if d.tracers.Load() == nil {
 		return tracedCall{}
 	}
@@ -190,7 +190,7 @@ func (t tracedCall) doneOr(undo func(), op TraceOp, e driver.Event, s driver.Str
 
 // destroying makes a call that destroys an object, and calls tracers. The call is made even if a
 // tracer before it panics or ends the goroutine.
-func (d *Driver) destroying(op TraceOp, e driver.Event, s driver.Stream,
+func (d *driverCore) destroying(op TraceOp, e driver.Event, s driver.Stream,
 	call func() driver.Result) (res driver.Result) {
 	if d.tracers.Load() == nil {
 		return call()
@@ -223,7 +223,7 @@ func eachFrom(i, n int, f func(i int)) {
 	}
 }
 
-func (d *Driver) begin(op TraceOp, e driver.Event, s driver.Stream) tracedCall {
+func (d *driverCore) begin(op TraceOp, e driver.Event, s driver.Stream) tracedCall {
 	l := d.tracers.Load()
 	if l == nil {
 		return tracedCall{} // the tracers have been removed meanwhile

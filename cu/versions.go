@@ -40,7 +40,7 @@ var newer = [...]struct {
 
 // has reports whether the driver has the current version of a function. A software driver has it if
 // the driver's CUDA version is high enough.
-func (d *Driver) has(name string) bool {
+func (d *driverCore) has(name string) bool {
 	sym, ok := driver.FindSymbol(name)
 	if !ok {
 		return false

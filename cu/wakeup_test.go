@@ -239,7 +239,7 @@ func BenchmarkWakeUp(b *testing.B) {
 		}
 	}
 	b.Log(r.report())
-	b.Logf("engine %s, GOMAXPROCS %d, %s, CUDA %d", ccall.Engine, runtime.GOMAXPROCS(0), runtime.Version(), must(gpu.own.core.drv.Version())(b))
+	b.Logf("engine %s, GOMAXPROCS %d, %s, CUDA %d", ccall.Engine, runtime.GOMAXPROCS(0), runtime.Version(), must(gpu.Device().Driver().Version())(b))
 }
 
 // close lets everything go on, and releases what the benchmark has.
@@ -914,7 +914,7 @@ func (r *wakeRig) sweeps() {
 	}
 	var inC func() float64
 	if _, err := exec.LookPath("cc"); !tab.Software() && (err == nil || os.Getenv("PURECU_TEST_CLIB") != "") {
-		c := newBaseline(r.b, r.gpu.own.core.drv)
+		c := newBaseline(r.b, r.gpu.Device().Driver())
 		handles := make([]uintptr, len(events))
 		for i, e := range events {
 			handles[i] = uintptr(e)

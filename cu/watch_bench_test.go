@@ -200,7 +200,7 @@ func BenchmarkClosingWakes(b *testing.B) {
 						wg.Go(func() { errs[i*each+k] = s.Wait(b.Context()) })
 					}
 				}
-				for watches(drv) != closed*each {
+				for watches(&drv.driverCore) != closed*each {
 					time.Sleep(time.Millisecond)
 				}
 				begin := time.Now()

@@ -1031,8 +1031,8 @@ func TestClosingEndsItsOwn(t *testing.T) {
 			go func() { ended <- s.Wait(t.Context()) }()
 		}
 	}
-	if !eventually(func() bool { return watches(drv) == 12 }) {
-		t.Fatalf("%d are waited for", watches(drv))
+	if !eventually(func() bool { return watches(&drv.driverCore) == 12 }) {
+		t.Fatalf("%d are waited for", watches(&drv.driverCore))
 	}
 	ends := func(s *Stream, what string, want ...error) {
 		t.Helper()

@@ -12,7 +12,7 @@ type waitCounts struct {
 }
 
 // waitCounts returns the present resources of the driver's waits.
-func (d *Driver) waitCounts() waitCounts {
+func (d *driverCore) waitCounts() waitCounts {
 	s := d.watch.State()
 	c := waitCounts{waits: s.Waiters + s.Others}
 	if n := d.source.notifier.Load(); n != nil {

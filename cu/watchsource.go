@@ -17,7 +17,7 @@ import (
 // calls are made with captures.polls held for reading: meanwhile no record joins a capture of this
 // package.
 type watchSource struct {
-	drv      *Driver
+	drv      *driverCore
 	notifier atomic.Pointer[notifier] // nil before the first wait
 	events   [watch.MaxQuery]driver.Event
 	results  [watch.MaxQuery]driver.Result
@@ -41,7 +41,7 @@ type watcherClock struct{ driver.Clock }
 func (watcherClock) Now() time.Time { return time.Now() }
 
 // initWatch is called when the driver has been opened.
-func (d *Driver) initWatch() {
+func (d *driverCore) initWatch() {
 	d.source.drv = d
 	d.watch.Init(&d.source, watcherClock{d.table.Clock()})
 }
@@ -158,7 +158,7 @@ func (s *watchSource) Arm(item watch.Item, handle uintptr, q *watch.Query) (watc
 }
 
 // armResult converts a driver's result of an arming call.
-func (d *Driver) armResult(res driver.Result) watch.ArmResult {
+func (d *driverCore) armResult(res driver.Result) watch.ArmResult {
 	switch {
 	case res == driver.ResultSuccess:
 		return watch.Armed
@@ -233,7 +233,7 @@ func (tc *timelineCore) Works() error { return tc.works() }
 func (tc *timelineCore) Drop() { tc.leave() }
 
 // closedContext ends the waits for all objects of a closed context with errors.
-func (d *Driver) closedContext(c *contextCore) {
+func (d *driverCore) closedContext(c *contextCore) {
 	d.watch.EndDomain(&c.watched,
 		func(item watch.Item) error { return errContextClosedMeanwhile(item.(*slot)) },
 		func(word watch.Word) error { return errTimelineContextClosed(word.(*timelineCore)) })

@@ -1,0 +1,102 @@
+package cu
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/clock"
+	"github.com/purecu/purecu/internal/lock"
+	"github.com/purecu/purecu/internal/slab"
+	"github.com/purecu/purecu/internal/watch"
+)
+
+// driverCore is the state of a Driver. The protocols use it, and not the Driver.
+type driverCore struct {
+	// tracers (nil if there are none), sequenced, and the first fields of calls, which every call
+	// reads, share a cache line.
+	tracers atomic.Pointer[tracers]
+	// sequenced says that records note their sequence numbers, because many records have been waited
+	// for.
+	sequenced atomic.Bool
+	// needContext are the workFunctions that are called in the stream's context.
+	needContext atomic.Uint32
+	calls       driver.Table
+
+	table *driver.Table // &calls
+	name  string
+	hook  func(Leak)
+
+	driverContexts
+	framePools
+	captures captures
+	exports  exports
+	waiting
+	slabs  slab.Pool[contextKey]
+	losses losses
+	driverTime
+	numbering
+}
+
+// driverContexts are the contexts that a Driver knows.
+type driverContexts struct {
+	mu       lock.Mutex[lock.Driver]
+	contexts map[contextKey]*contextCore
+	// abandoned are the contexts that have a claim but no user.
+	abandoned []*contextCore
+}
+
+// framePools are the memory that calls need while they run.
+type framePools struct {
+	frames  sync.Pool // of *workFrame
+	batches sync.Pool // of *batch
+	cores   sync.Pool // of *coreSlab
+}
+
+// waiting is how a Driver waits for the GPU.
+type waiting struct {
+	watch  watch.Watcher
+	source watchSource // the source of watch
+}
+
+// driverTime relates the driver's clock to the machine's.
+type driverTime struct {
+	// opened is the time of Open by the driver's clock, and since measures from the same moment.
+	opened time.Time
+	since  clock.Watch
+}
+
+// numbering gives events and streams numbers that no other event or stream of the process has.
+type numbering struct {
+	// tag is a random number that identifies the Driver. An EventKey has it and the event's number.
+	tag uint64
+	_   [64]byte // records and waits read the fields above, so the counters have another cache line
+	// events and streams count those that were created.
+	events, streams atomic.Uint64
+}
+
+// Leak is a report about an object that was never closed, or that was destroyed when no call waited
+// for the result.
+type Leak struct {
+	// Kind is the kind of object: "event", "stream", "context", "module", "device memory", "host
+	// memory", "graph", "executable graph", "event pool", "pooled event", "green context", "host
+	// function", "timeline".
+	Kind string
+	// Handle is the driver's handle of the object.
+	Handle uintptr
+	// Abandoned is true if the object was never closed, and the garbage collector found it. For a
+	// pooled event it is also true if its pool was closed before its release.
+	Abandoned bool
+	// Err is the error of the destruction. It is nil if the destruction succeeded, or if calls are
+	// still in flight, so that the object will be destroyed later.
+	Err error
+}
+
+// leak calls the hook, if there is one, on a new goroutine. The caller's goroutine may hold locks
+// that the hook needs, and a cleanup's goroutine runs all cleanups of the process.
+func (d *driverCore) leak(l Leak) {
+	if d.hook != nil && (l.Abandoned || l.Err != nil) {
+		go d.hook(l)
+	}
+}
