@@ -105,8 +105,8 @@ type batchItem struct {
 	noted handle.Gen // for a record: see slot.noteSequence
 }
 
-// batch returns an empty batch.
-func (d *driverCore) batch() *batch {
+// newBatch returns an empty batch of the Driver's pool.
+func newBatch(d *driverCore) *batch {
 	b, _ := d.batches.Get().(*batch)
 	if b == nil {
 		b = &batch{pool: d}
@@ -210,7 +210,7 @@ func QueryAll(statuses []Status, events []*Event) error {
 			o.leave(sl)
 			continue
 		case b == nil:
-			b = d.batch()
+			b = newBatch(d)
 		case b.drv != d || b.n == batchSize:
 			b.query(statuses, &errs)
 			b.drv = d
@@ -264,7 +264,7 @@ func RecordAll(events []*Event, streams []*Stream) error {
 		}
 		switch d := s.core.ctx.drv; {
 		case b == nil:
-			b = d.batch()
+			b = newBatch(d)
 		case b.drv != d || b.n == batchSize:
 			b.record(&errs)
 			b.drv = d
@@ -361,7 +361,7 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 			errs.add(i, s.WaitEvent(e))
 			continue
 		case b == nil:
-			b = d.batch()
+			b = newBatch(d)
 		case b.n == batchSize:
 			b.wait(sc, &errs)
 		}

@@ -160,7 +160,7 @@ func TestRecordAll(t *testing.T) {
 		t.Error("a record beside another one of the event fits")
 	}
 	sl.End(sl)
-	b := r.drv.batch()
+	b := newBatch(&r.drv.driverCore)
 	if b.drv = nil; b.n != 0 || slices.ContainsFunc(b.items[:], func(it batchItem) bool { return it != batchItem{} }) {
 		t.Error("a kept batch is not empty")
 	}

@@ -22,7 +22,7 @@ func (c *Context) RecordEvent(e *Event) error {
 		return err
 	}
 	defer c.leave()
-	return core.record(op, e, o, recordArgs{by: byContext})
+	return recordWhole(core, op, e, o, recordArgs{by: byContext})
 }
 
 // WaitEvent makes all work that is enqueued in the context from now on wait for the event's newest
@@ -65,9 +65,9 @@ func (c *Context) enterWith(op string, e *Event) (*contextCore, *eventOwner, err
 	return core, o, err
 }
 
-// record records an event for a whole context or green context. o is the event's owner, or nil if
-// the event was not created yet.
-func (c *contextCore) record(op string, e *Event, o *eventOwner, a recordArgs) (err error) {
+// recordWhole records an event for a whole context or green context. o is the event's owner, or nil
+// if the event was not created yet.
+func recordWhole(c *contextCore, op string, e *Event, o *eventOwner, a recordArgs) (err error) {
 	if o == nil {
 		if o, err = e.create(c); err != nil {
 			return err

@@ -269,7 +269,7 @@ func (g *GreenContext) RecordEvent(e *Event) error {
 		return err
 	}
 	defer g.leave()
-	return gc.ctx.record(op, e, o, recordArgs{by: byGreenContext, green: gc.raw})
+	return recordWhole(gc.ctx, op, e, o, recordArgs{by: byGreenContext, green: gc.raw})
 }
 
 // noGreen returns the error for an event that processes share. NVIDIA's driver crashes where a

@@ -146,7 +146,7 @@ func (p Pooled) Record(s *Stream) error {
 	done, err := c.recordFast(op, sc)
 	runtime.KeepAlive(s)
 	if !done {
-		err = c.recordEntered(op, s)
+		err = p.recordEntered(op, c, s)
 	}
 	if err != nil {
 		if c.slot.Load() == nil {
@@ -161,8 +161,8 @@ func (p Pooled) Record(s *Stream) error {
 	return nil
 }
 
-// recordEntered is record with its own call on the stream.
-func (c *eventCore) recordEntered(op string, s *Stream) error {
+// recordEntered records c, the pool entry's event, with its own call on the stream.
+func (Pooled) recordEntered(op string, c *eventCore, s *Stream) error {
 	if err := s.core.begin(op); err != nil {
 		return err
 	}
