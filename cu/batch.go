@@ -3,82 +3,10 @@ package cu
 import (
 	"fmt"
 	"runtime"
-	"strings"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
 )
-
-// BatchError is the error of a call on several items of which some failed. It matches, with
-// errors.Is and errors.As, every error in Errs.
-type BatchError struct {
-	// Op is the C function of the call. Each error in Errs names its own function.
-	Op string
-	// Errs has one element for each item, in order. It is nil if the item did not fail.
-	Errs []error
-}
-
-// Error returns the number of items that failed, and the first three errors.
-func (e *BatchError) Error() string {
-	if e == nil {
-		return "cu: no error"
-	}
-	const most = 3
-	var b strings.Builder
-	failed := len(e.Unwrap())
-	fmt.Fprintf(&b, "cu: %s: %d of %d items failed", e.Op, failed, len(e.Errs))
-	named := 0
-	for i, err := range e.Errs {
-		switch {
-		case err == nil:
-		case named < most:
-			fmt.Fprintf(&b, "; item %d: %v", i, err)
-			named++
-		}
-	}
-	if failed > most {
-		fmt.Fprintf(&b, "; and %d more", failed-most)
-	}
-	return b.String()
-}
-
-// Unwrap returns the errors of the items that failed.
-func (e *BatchError) Unwrap() (errs []error) {
-	if e == nil {
-		return nil
-	}
-	for _, err := range e.Errs {
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errs
-}
-
-// batchErrors collects the errors of a call on several items.
-type batchErrors struct {
-	op    string
-	items int
-	list  []error // nil while there are none
-}
-
-func (b *batchErrors) add(place int, err error) {
-	if err == nil {
-		return
-	}
-	if b.list == nil {
-		b.list = make([]error, b.items)
-	}
-	b.list[place] = err
-}
-
-// err returns nil if no item failed, else a BatchError.
-func (b *batchErrors) err() error {
-	if b.list == nil {
-		return nil
-	}
-	return &BatchError{b.op, b.list}
-}
 
 // batchSize is the largest number of items for one transition into C. It is limited because the
 // garbage collector cannot stop the goroutine's processor during the transition.
@@ -147,12 +75,6 @@ func (b *batch) each(res driver.Result, f func(it *batchItem, res driver.Result)
 		*it = batchItem{}
 	})
 	b.n = 0
-}
-
-// tracersOrCaptures reports whether there are tracers, or captures that have not ended. Events are
-// then recorded and waited for one by one.
-func (d *driverCore) tracersOrCaptures() bool {
-	return d.tracers.Load() != nil || d.captures.n.Load() != 0
 }
 
 // QueryAll queries the events, like [Event.Query] (cuEventQuery). It stores the results in

@@ -1,7 +1,6 @@
 package cu
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 
@@ -134,28 +133,6 @@ func (s *Stream) beginMemory(f workFunction, d, r *region) (w work, err error) {
 	return w, nil
 }
 
-// checkMemory returns an error if the stream cannot use the regions.
-func (sc *streamCore) checkMemory(f workFunction, d, r *region) error {
-	op := f.op()
-	if f == workCopyPeer {
-		if d.mem.ctx != sc.ctx && r.mem.ctx != sc.ctx {
-			return mistake(op, mismatch(d.mem.ctx, sc.ctx), uintptr(sc.raw), fmt.Sprintf(
-				"the memory is on devices %d and %d, the stream on device %d: use a stream of either memory's context",
-				d.mem.ctx.dev, r.mem.ctx.dev, sc.ctx.dev))
-		}
-	} else {
-		for _, sp := range [...]*region{d, r} {
-			if !sp.mem.onHost() && sp.mem.ctx != sc.ctx {
-				return mixed(op, "memory", sp.mem.ctx, "stream", sc.ctx)
-			}
-		}
-	}
-	if d.mem == r.mem && d.mem.onHost() && d.mem.raw == 0 {
-		return mistake(op, errUnmapped, d.mem.handle(), "allocate it with HostDeviceMap")
-	}
-	return nil
-}
-
 // endMemory ends the call that beginMemory began. res is the driver's result.
 func (s *Stream) endMemory(f workFunction, w *work, res driver.Result) error {
 	w.sc.endLegacy()
@@ -166,6 +143,3 @@ func (s *Stream) endMemory(f workFunction, w *work, res driver.Result) error {
 	}
 	return nil
 }
-
-// errUnmapped is wrapped by the error of work on host memory that the device cannot access.
-var errUnmapped = errors.New("the device cannot access the host memory")

@@ -1,15 +1,9 @@
 package cu
 
 import (
-	"errors"
 	"runtime"
-	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/capturegate"
-	"github.com/purecu/purecu/internal/handle"
-	"github.com/purecu/purecu/internal/lock"
-	"github.com/purecu/purecu/internal/watch"
 )
 
 // Context is a CUDA context. It is a device's primary context, which the Context retains, or a
@@ -24,75 +18,6 @@ type Context struct {
 	own     *contextOwner
 	cleanup runtime.Cleanup
 }
-
-// contextOwner is a Context's use of a core.
-type contextOwner struct {
-	handle.Refs
-	core *contextCore
-}
-
-// contextCore is a CUDA context to which this package holds a claim. Its owners and its children
-// are its users. The last user releases the claim.
-type contextCore struct {
-	contextIdentity
-	ownership
-	firstErrors
-	contextStreams
-
-	// deferred are the objects that the program's next call that may wait frees.
-	deferred deferredList
-	spare    eventCache
-	ends     streamEnds
-	// wakeUps are the streams that wake the watcher.
-	wakeUps wakeUpPool
-	// watched is the domain of all waits of the context. The watcher's lock guards it.
-	watched watch.Domain
-	// cells is the memory of the context's timelines.
-	cells cells
-	// pool is the context's pool of events, nil if no EventPool uses it.
-	pool  *poolCore
-	peers peers
-	// calls are the functions that the context's streams have yet to call.
-	calls hostCalls
-	// numbers counts the resources that were created: see resource.number.
-	numbers atomic.Uint32
-}
-
-// contextIdentity says which CUDA context a core stands for. It never changes.
-type contextIdentity struct {
-	drv *driverCore
-	raw driver.Context
-	dev driver.Device
-	key contextKey
-	// public is the *Device of dev. Only the API uses it.
-	public any
-}
-
-// contextStreams is the state of a context that its streams share.
-type contextStreams struct {
-	mu           lock.Mutex[lock.Context]
-	sharedStates map[driver.Stream]*sharedState // of streams that have a handle of their own
-	// pools are the streams that PoolStream returns, by their priority.
-	pools map[int32]*streamPool
-	// captureGate separates captures of the context's streams from calls that the driver checks
-	// against captures.
-	captureGate *capturegate.Context
-}
-
-// keepDeferred reports the deferred objects of another owner's context as leaks. It does not free
-// them, because the owner may destroy the context at any time. It is called when the last user has
-// gone; contexts of this package have no deferred objects then.
-func (c *contextCore) keepDeferred() {
-	for _, r := range c.deferred.All() { // no other goroutine uses the core any more
-		c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: r.keep(errBorrowed)})
-		r.unmark()
-	}
-}
-
-// errBorrowed says why abandoned objects of another owner's context are not freed.
-var errBorrowed = errors.New(
-	"the context belongs to other code, which may destroy it: close the objects of the context before the Context",
-)
 
 // PrimaryContext retains the device's primary context (cuDevicePrimaryCtxRetain). The first call in
 // a process takes a few hundred milliseconds. It changes no thread's current context. It may wait
@@ -276,21 +201,6 @@ func (c *Context) Close() error {
 	core.drv.freeDeferred(core.dev)
 	return err
 }
-
-// closeAbandoned closes an owner that the garbage collector has found.
-func (o *contextOwner) closeAbandoned() {
-	if first, last := o.Close(); first {
-		o.core.owners.Add(-1) // waits of the context continue
-		o.core.drv.leak(Leak{Kind: "context", Handle: uintptr(o.core.raw), Abandoned: true})
-		if last {
-			o.core.endHold()
-		}
-	}
-}
-
-// Last ends the owner's use of the context. It may run at once: no call holds a lock when it enters
-// or leaves a Context.
-func (o *contextOwner) Last(bool) { o.core.endHold() }
 
 // enter begins a call on the context, and leave ends it.
 func (c *Context) enter(op string) (*contextCore, error) {

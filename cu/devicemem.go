@@ -169,39 +169,6 @@ func (m *DeviceMem) copy(op string, n int, off int64, f func(*memCore, driver.De
 	return f(mc, mc.raw+driver.DevicePtr(off))
 }
 
-// legacyCall makes a call of the driver that the driver treats as work on the legacy default stream.
-func (mc *memCore) legacyCall(op string, call func(*driver.Table, driver.At) driver.Result) error {
-	if res := mc.ctx.onLegacy(call); res != driver.ResultSuccess {
-		return mc.ctx.callError(op, mc.handle(), res)
-	}
-	return nil
-}
-
-// onLegacy makes a call that the driver checks against captures as it checks calls on the legacy
-// default stream.
-func (c *contextCore) onLegacy(call func(*driver.Table, driver.At) driver.Result) driver.Result {
-	t, legacy := c.drv.table, &c.captureGate.Legacy
-	place := legacy.BeginLong(t.Clock())
-	defer legacy.EndLong(place)
-	return call(t, driver.At{Context: c.raw})
-}
-
-// finishCopy waits until a copy by cuMemcpyHtoD is done, which may return when it has read its
-// source. It does not wait while a blocking stream of the context is part of a capture, because the call
-// would invalidate the capture.
-func (c *contextCore) finishCopy() error {
-	res := c.onLegacy(func(t *driver.Table, at driver.At) driver.Result {
-		if c.captureGate.Blocking.Load() != 0 {
-			return driver.ResultSuccess
-		}
-		return t.StreamSynchronize(at, driver.CU_STREAM_LEGACY)
-	})
-	if res != driver.ResultSuccess {
-		return c.callError("cuStreamSynchronize", uintptr(driver.CU_STREAM_LEGACY), res)
-	}
-	return nil
-}
-
 // Memset sets each byte of the device memory (cuMemsetD8). It begins after the earlier work on the
 // legacy default stream and on blocking streams, and may return before the GPU has set the memory: work on a
 // non-blocking stream can read the old bytes. Use [Stream.Memset] on that stream.

@@ -100,3 +100,18 @@ func (d *driverCore) leak(l Leak) {
 		go d.hook(l)
 	}
 }
+
+// has reports whether the driver has the current version of a function. A software driver has it if
+// the driver's CUDA version is high enough.
+func (d *driverCore) has(name string) bool {
+	sym, ok := driver.FindSymbol(name)
+	if !ok {
+		return false
+	}
+	if d.table.Software() {
+		v, res := d.table.DriverGetVersion(driver.At{})
+		return res == driver.ResultSuccess && int(v) >= sym.Info().Version
+	}
+	_, err := d.table.Resolve(sym)
+	return err == nil
+}

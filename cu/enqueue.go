@@ -1,6 +1,8 @@
 package cu
 
 import (
+	"errors"
+	"fmt"
 	"math/bits"
 
 	"github.com/purecu/purecu/driver"
@@ -184,12 +186,6 @@ var workFunctions = [...]string{
 	"cuMemcpyDtoDAsync", "cuMemsetD8Async", "cuMemsetD32Async", "cuGraphLaunch", "cuGraphUpload",
 }
 
-// contextFree is the first version of the driver on which the workFunctions are called without a
-// current context, on a stream with a handle of its own. TestGPUWorkWithoutContext has shown for this
-// version, on one and on two H100s, that they succeed and do the right work whatever context is
-// current: see docs/design/hot-path.md.
-const contextFree = 13000
-
 // op returns the function's name in C.
 func (f workFunction) op() string { return workFunctions[bits.TrailingZeros32(uint32(f))] }
 
@@ -222,3 +218,34 @@ func (sc *streamCore) needsContext(f workFunction, c driver.Context,
 	}
 	return c, false
 }
+
+// checkMemory returns an error if the stream cannot use the regions.
+func (sc *streamCore) checkMemory(f workFunction, d, r *region) error {
+	op := f.op()
+	if f == workCopyPeer {
+		if d.mem.ctx != sc.ctx && r.mem.ctx != sc.ctx {
+			return mistake(op, mismatch(d.mem.ctx, sc.ctx), uintptr(sc.raw), fmt.Sprintf(
+				"the memory is on devices %d and %d, the stream on device %d: use a stream of either memory's context",
+				d.mem.ctx.dev, r.mem.ctx.dev, sc.ctx.dev))
+		}
+	} else {
+		for _, sp := range [...]*region{d, r} {
+			if !sp.mem.onHost() && sp.mem.ctx != sc.ctx {
+				return mixed(op, "memory", sp.mem.ctx, "stream", sc.ctx)
+			}
+		}
+	}
+	if d.mem == r.mem && d.mem.onHost() && d.mem.raw == 0 {
+		return mistake(op, errUnmapped, d.mem.handle(), "allocate it with HostDeviceMap")
+	}
+	return nil
+}
+
+// errUnmapped is wrapped by the error of work on host memory that the device cannot access.
+var errUnmapped = errors.New("the device cannot access the host memory")
+
+// contextFree is the first version of the driver on which the workFunctions are called without a
+// current context, on a stream with a handle of its own. TestGPUWorkWithoutContext has shown for this
+// version, on one and on two H100s, that they succeed and do the right work whatever context is
+// current: see docs/design/hot-path.md.
+const contextFree = 13000

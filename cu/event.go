@@ -24,15 +24,6 @@ type Event struct {
 	mu lock.Mutex[lock.Owner]
 }
 
-// eventOwner is what an Event points to. It is a separate object, so that Move can transfer it
-// while waits and cleanups are attached to it.
-type eventOwner struct {
-	// core is nil in the owner of a lazy event. The flags of a lazy event are here too, so that
-	// Move transfers all in one step.
-	core *eventCore
-	lazy EventFlags
-}
-
 // load returns the event's owner, or nil if the event has no CUevent yet.
 func (e *Event) load() *eventOwner {
 	o := e.owner.Load()
@@ -98,18 +89,6 @@ func newEventOwner(c *eventCore) *eventOwner {
 	o := &eventOwner{core: c}
 	runtime.SetFinalizer(o, (*eventOwner).closeAbandoned)
 	return o
-}
-
-func (o *eventOwner) closeAbandoned() { o.core.closeAbandoned() }
-
-// closed notes that the event was closed.
-func (o *eventOwner) closed() { runtime.SetFinalizer(o, nil) }
-
-// leave ends a call on the event. The owner must stay reachable until then: its finalizer would close
-// the event. The Event may have been moved meanwhile, so that nothing else refers to the owner.
-func (o *eventOwner) leave(sl *slot) {
-	sl.leave()
-	runtime.KeepAlive(o)
 }
 
 // Close destroys the event (cuEventDestroy). It does not wait for the GPU. If calls on the event
@@ -309,45 +288,6 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) e
 	return err
 }
 
-// recordOn records the event on a stream. The caller has a call in flight on the stream.
-func (c *eventCore) recordOn(op string, a recordArgs) error {
-	op, a, err := c.externalArgs(op, a)
-	if err != nil {
-		return err
-	}
-	return c.record(op, a)
-}
-
-// externalArgs returns the function and the arguments for a record: RecordExternal is added if the
-// event has EventExternal and the stream is being captured.
-func (c *eventCore) externalArgs(op string, a recordArgs) (string, recordArgs, error) {
-	switch {
-	case c.flags&EventInterprocess != 0:
-		return op, a, c.refuseNode(op, a.stream, a.flags)
-	case c.flags&EventExternal != 0 && a.stream.captureActive():
-		a.flags, a.by = a.flags|RecordExternal, byRecordWithFlags
-		return "cuEventRecordWithFlags", a, nil
-	}
-	return op, a, nil
-}
-
-// mismatch returns the error for a record on a stream of another context. Different drivers come
-// first, then a closed object, then different contexts.
-func (c *eventCore) mismatch(op string, sc *streamCore) error {
-	if c.ctx.drv == sc.ctx.drv && c.slot.Load() != nil && sc.Closed() {
-		return errClosed(op, "stream", uintptr(sc.raw))
-	}
-	return c.ofAnotherContext(op, "stream", sc.ctx)
-}
-
-// ofAnotherContext returns the error for a record on an object of another context.
-func (c *eventCore) ofAnotherContext(op, kind string, ctx *contextCore) error {
-	if c.ctx.drv == ctx.drv && c.slot.Load() == nil {
-		return errClosed(op, "event", uintptr(c.first.raw))
-	}
-	return mixed(op, "event", c.ctx, kind, ctx)
-}
-
 // Query reports whether the event's newest record has completed (cuEventQuery). An event that was
 // never recorded is complete. The error may be of earlier work.
 //
@@ -387,24 +327,6 @@ func (e *Event) Query() (Status, error) {
 	}
 }
 
-// traceQuery calls the tracers of a query, which may panic, and ends the call on the slot.
-func (o *eventOwner) traceQuery(op string, sl *slot, t tracedCall, res driver.Result) (Status, error) {
-	defer o.leave(sl)
-	t.end(TraceEventQuery, sl.raw, 0, res)
-	return o.core.status(op, sl, res)
-}
-
-// status returns the status for the result of a query that the program made.
-func (c *eventCore) status(op string, sl *slot, res driver.Result) (Status, error) {
-	switch res {
-	case driver.ResultSuccess:
-		return Complete, nil
-	case driver.ResultNotReady:
-		return Pending, nil
-	}
-	return StatusUnknown, c.ctx.callError(op, uintptr(sl.raw), res)
-}
-
 // Synchronize waits until the event's newest record has completed (cuEventSynchronize). It holds an
 // operating system thread meanwhile, and spins unless the event has EventBlockingSync; [Event.Wait]
 // does neither. An event that was never recorded is complete. The error may be of earlier work.
@@ -434,4 +356,25 @@ func (e *Event) Synchronize() error {
 		return c.ctx.callError(op, uintptr(sl.raw), res)
 	}
 	return nil
+}
+
+// newEventCore creates a CUevent in the context. The caller is a user of the context.
+func newEventCore(ctx *contextCore, flags EventFlags) (*eventCore, error) {
+	raw, err := ctx.createEvent(flags, driver.At{})
+	if err != nil {
+		return nil, err
+	}
+	return ownEvent(ctx, flags, raw), nil
+}
+
+// ownEvent returns a new core for a CUevent of the context. The caller is a user of the context.
+func ownEvent(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
+	c := ctx.drv.newCore()
+	c.ctx, c.flags, c.id = ctx, flags, ctx.drv.events.Add(1)
+	c.put(&c.first, raw)
+	if flags&EventInterprocess != 0 {
+		c.first.SetBits(slotExposed)
+	}
+	c.slot.Store(&c.first)
+	return c
 }

@@ -178,69 +178,12 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 	return g.nodesOf(last), nil
 }
 
-const beginToGraphOp = "cuStreamBeginCaptureToGraph"
-
-// captureTo captures the work that f enqueues on a stream into the graph. call says the rest.
-func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, call captureCall,
-	f func() error) error {
-	call.op, call.objects = beginToGraphOp, gc.objects
-	call.begin = func(at driver.At) driver.Result {
-		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, mode.driverMode())
-	}
-	call.lost = func() { gc.destroyed.Store(true) }
-	call.discard = func(driver.Graph) {}
-	_, err := sc.capture(call, f)
-	return err
-}
-
 // closeDestroyed closes the graph if the driver has destroyed it. The caller has a call in flight on
 // the graph.
 func (g *Graph) closeDestroyed() {
 	if g.core.destroyed.Load() {
 		g.Close()
 	}
-}
-
-// capture calls captureTo, which calls the method of that name, and returns the last nodes.
-func (gc *graphCore) capture(deps []driver.GraphNode, captureTo func() error) ([]driver.GraphNode, error) {
-	before, err := gc.nodes()
-	if err != nil {
-		return nil, err
-	}
-	if err := captureTo(); err != nil {
-		return nil, err
-	}
-	after, err := gc.nodes()
-	if err != nil {
-		return nil, err
-	}
-	edges, err := gc.edges()
-	if err != nil {
-		return nil, err
-	}
-	// All added nodes come before the end of the stream, or the capture would have failed. So the
-	// last nodes are those that no node comes after.
-	fresh := make(map[driver.GraphNode]bool)
-	for _, n := range after {
-		fresh[n] = true
-	}
-	for _, n := range before {
-		delete(fresh, n)
-	}
-	inner := make(map[driver.GraphNode]bool)
-	for _, e := range edges {
-		inner[e.from] = true
-	}
-	var last []driver.GraphNode
-	for _, n := range after {
-		if fresh[n] && !inner[n] {
-			last = append(last, n)
-		}
-	}
-	if last == nil {
-		last = deps
-	}
-	return last, nil
 }
 
 // AddKernel adds a node that runs a kernel, and that comes after other nodes; see [Function.Launch]

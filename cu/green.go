@@ -1,7 +1,6 @@
 package cu
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 
@@ -107,19 +106,6 @@ type GreenContext struct {
 	_       noCopy
 	core    *greenCore
 	cleanup runtime.Cleanup
-}
-
-// greenCore is the shared state of a green context. Each of its streams is a call in flight on it.
-type greenCore struct {
-	raw driver.GreenCtx
-	resource
-}
-
-func (g *greenCore) kind() string    { return "green context" }
-func (g *greenCore) handle() uintptr { return uintptr(g.raw) }
-
-func (g *greenCore) free(at driver.At) (string, driver.Result) {
-	return "cuGreenCtxDestroy", g.ctx.drv.table.GreenCtxDestroy(at, g.raw)
 }
 
 // NewGreenContext creates a green context with these multiprocessors (cuDevResourceGenerateDesc,
@@ -271,20 +257,6 @@ func (g *GreenContext) RecordEvent(e *Event) error {
 	defer g.leave()
 	return recordWhole(gc.ctx, op, e, o, recordArgs{by: byGreenContext, green: gc.raw})
 }
-
-// noGreen returns the error for an event that processes share. NVIDIA's driver crashes where a
-// stream of another context waits for such an event. Whether that holds for a green context is
-// untested.
-func noGreen(op string, h uintptr) error {
-	return &Error{Op: op, Result: ResultNotSupported, Handle: h, Err: errGreenShared,
-		Detail: "record it, and wait for it, on a stream of the primary context, " +
-			"and let other streams wait for that stream by WaitStream"}
-}
-
-// errGreenShared is wrapped by the error of a call with a green context and an event that processes
-// share.
-var errGreenShared = fmt.Errorf("an event that processes share cannot be used with a green context: %w",
-	errors.ErrUnsupported)
 
 // WaitEvent makes work that is enqueued from now on, on present and future streams of the green
 // context, wait for the event's present record (cuGreenCtxWaitEvent, CUDA 12.4). The event must not

@@ -3,7 +3,6 @@ package cu
 import (
 	"fmt"
 	"runtime"
-	"unsafe"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -148,12 +147,4 @@ func (m *HostMem) ReadAt(dst []byte, off int64) (int, error) {
 		return 0, err
 	}
 	return len(dst), end
-}
-
-// bytes returns the memory as a slice. The caller has a call in flight.
-func (mc *memCore) bytes() []byte {
-	// The conversion is valid: the address is of C memory, which the garbage collector neither
-	// moves nor frees. go vet refuses the usual form, because the address comes from C as a number.
-	p := *(*unsafe.Pointer)(unsafe.Pointer(&mc.host))
-	return unsafe.Slice((*byte)(p), mc.size)
 }

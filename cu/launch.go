@@ -5,7 +5,6 @@ import (
 	"math"
 	"reflect"
 	"runtime"
-	"unsafe"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -22,32 +21,6 @@ type LaunchConfig struct {
 	// Flags choose how the kernel is launched.
 	Flags LaunchFlags
 }
-
-// Arg is an argument of a kernel, with a definite type: see [U32], [Ptr], [Value].
-type Arg struct {
-	bits uint64
-	mem  *memCore // the memory whose address bits is, or nil
-	// ref keeps the owner of mem from being collected. Without mem it is the address of the value
-	// if the value does not fit into bits, or the argument's error.
-	ref  any
-	size uint32
-}
-
-// bytes returns the address of a value that does not fit into bits, or nil.
-func (a *Arg) bytes() *byte {
-	p, _ := a.ref.(*byte)
-	return p
-}
-
-// err returns the mistake in the argument, or nil.
-func (a *Arg) err() error {
-	err, _ := a.ref.(argError)
-	return err.error
-}
-
-// argError is the error of an argument. It is a type of its own, because a type switch is faster
-// than a test whether the owner of memory is an error.
-type argError struct{ error }
 
 // I32 passes a 32-bit signed integer.
 func I32(v int32) Arg { return Arg{bits: uint64(uint32(v)), size: 4} }
@@ -94,32 +67,8 @@ func Value[T any](v T) Arg {
 	}
 	n := t.Size()
 	data := make([]byte, max(n, 1))
-	// The conversion is valid: v has n bytes, and contains no pointer.
-	copy(data, unsafe.Slice((*byte)(unsafe.Pointer(&v)), n))
+	copy(data, bytesAt(&v, uint64(n)))
 	return Arg{ref: &data[0], size: uint32(n)}
-}
-
-// plain reports whether a type has no pointers, and the same size on all platforms. A bool is plain
-// if bools is set.
-func plain(t reflect.Type, bools bool) bool {
-	switch t.Kind() {
-	case reflect.Bool:
-		return bools
-	case reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128,
-		reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
-		reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return true
-	case reflect.Array:
-		return plain(t.Elem(), bools)
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if !plain(t.Field(i).Type, bools) {
-				return false
-			}
-		}
-		return true
-	}
-	return false
 }
 
 // Launch enqueues the kernel on a stream (cuLaunchKernel). It returns when the kernel is enqueued,
@@ -260,62 +209,6 @@ func (f *Function) useModule(w *work, cfg *LaunchConfig) error {
 		return mc.Refused(cfg.op())
 	}
 	return nil
-}
-
-// useMemory makes the work of a kernel use memory. It reports false if the memory is closed, or the
-// kernel cannot access it.
-func (w *work) useMemory(mc *memCore) bool {
-	return (mc.ctx == w.sc.ctx || w.sc.ctx.canAccess(mc)) && (w.kept(&mc.resource) || w.use(&mc.resource, mc))
-}
-
-// kernelArgs are the arguments of a kernel as the driver takes them: the address of each value, and
-// its size. An address refers to values, or, if borrowed is set, possibly to other memory.
-type kernelArgs struct {
-	borrowed bool // first: every call that enqueues work reads it, and counted in workFrame is next to it
-	values   []uint64
-	ptrs     []unsafe.Pointer
-	sizes    []uint32
-}
-
-// set sets an argument. It returns the argument's error, if there is one.
-func (k *kernelArgs) set(i int, a *Arg) error {
-	if a.mem == nil && a.ref != nil {
-		if err := a.err(); err != nil {
-			return err
-		}
-		k.ptrs[i], k.borrowed = unsafe.Pointer(a.bytes()), true
-	}
-	k.values[i], k.sizes[i] = a.bits, a.size
-	return nil
-}
-
-// params returns the first n arguments for the driver.
-func (k *kernelArgs) params(n int) driver.KernelParams {
-	return driver.KernelParams{Ptrs: k.ptrs[:n], Sizes: k.sizes[:n]}
-}
-
-// canAccess reports whether kernels of the context can access memory of another context.
-func (c *contextCore) canAccess(mc *memCore) bool {
-	return mc.ctx.drv == c.drv && (mc.onHost() || c.reaches(mc.ctx))
-}
-
-// grow makes room for n arguments.
-func (k *kernelArgs) grow(n int) {
-	if n <= len(k.values) {
-		return
-	}
-	const usual = 16
-	n = max(n, usual, 2*len(k.values))
-	k.values, k.ptrs, k.sizes = make([]uint64, n), make([]unsafe.Pointer, n), make([]uint32, n)
-	k.restore()
-}
-
-// restore makes all addresses refer to values.
-func (k *kernelArgs) restore() {
-	for i := range k.ptrs {
-		k.ptrs[i] = unsafe.Pointer(&k.values[i])
-	}
-	k.borrowed = false
 }
 
 // badMemory returns the error for an argument that is memory which the kernel cannot use. Drivers

@@ -1,174 +1,16 @@
 package cu
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
-	"sync/atomic"
-
-	"github.com/purecu/purecu/driver"
 )
-
-// memoryKind is a kind of memory: it determines who frees the memory, and where it may be used. A
-// new kind is a row of memoryKinds, a case of memCore.free, and a file with its Go type and its
-// allocation.
-type memoryKind uint8
-
-const (
-	_              memoryKind = iota // invalid: each memCore sets its kind
-	deviceMemory                     // allocated by cuMemAlloc
-	pinnedMemory                     // allocated by cuMemHostAlloc
-	moduleVariable                   // owned by its module
-)
-
-// memoryKinds has the properties of each kind.
-var memoryKinds = [...]struct {
-	name string
-	// onHost says that the memory is host memory, at memCore.host. Streams of every context may use
-	// it.
-	onHost bool
-	// waits says that freeing the memory waits for all work in the context: see deferredList. Only
-	// such memory may serve another allocation.
-	waits bool
-}{
-	deviceMemory:   {name: "device memory", waits: true},
-	pinnedMemory:   {name: "host memory", onHost: true, waits: true},
-	moduleVariable: {name: "device memory"},
-}
-
-// memCore is memory that the GPU can use. Its resource has its context and counts the calls in
-// flight.
-type memCore struct {
-	resource
-	is   memoryKind
-	raw  driver.DevicePtr // the address for the device, 0 if the device cannot access the memory
-	host driver.HostPtr   // the address for the host, if the kind is onHost
-	size uint64
-	// capacity is the size that the driver has allocated. It is larger than size if the memory
-	// served a larger allocation before.
-	capacity uint64
-	flags    HostFlags // of pinned memory
-	// exposed says that other code has the address.
-	exposed atomic.Bool
-	// copied says that a call without a stream has used the memory. After such a call has returned,
-	// work on the legacy default stream may still use the memory. marked is an event that was
-	// recorded there later: when it is complete, that work is done.
-	copied atomic.Bool
-	marked driver.Event
-	// localStreams has the streams of the memory's own context that used it, if it is device
-	// memory. Freeing it waits for all work there, so only a reuse by another allocation has to
-	// check this.
-	localStreams streamSet
-	// module is the module of a variable, with a call in flight for the memory.
-	module *moduleCore
-}
 
 // newMemory initializes mc, whose life ends when owner, the program's Go value, is abandoned or
 // closed.
 func newMemory[O any](owner *O, ctx *contextCore, mc *memCore) runtime.Cleanup {
 	mc.waits, mc.usedStreams = memoryKinds[mc.is].waits, new(streamSet)
 	return owned(owner, &mc.resource, mc, ctx)
-}
-
-func (mc *memCore) kind() string { return memoryKinds[mc.is].name }
-
-// onHost reports whether this is host memory.
-func (mc *memCore) onHost() bool { return memoryKinds[mc.is].onHost }
-
-func (mc *memCore) handle() uintptr {
-	if mc.onHost() {
-		return uintptr(mc.host)
-	}
-	return uintptr(mc.raw)
-}
-
-func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
-	at.Context = mc.ctx.raw
-	t := mc.ctx.drv.table
-	switch mc.is {
-	case deviceMemory:
-		return "cuMemFree", t.MemFree(at, mc.raw)
-	case pinnedMemory:
-		return "cuMemFreeHost", t.MemFreeHost(at, mc.host)
-	case moduleVariable:
-		if mc.module.leave(); !at.NoWait {
-			mc.ctx.freeDeferred() // this frees the module if it was closed before
-		}
-		return "", driver.ResultSuccess
-	}
-	return "Close", driver.ResultNotSupported // the kind has no case here
-}
-
-// usedOn notes that work which uses the memory is about to be enqueued on a stream. Calls are in
-// flight on both. The memory is not freed before the work is done. The variable of a module is not
-// noted, but the module is.
-func (mc *memCore) usedOn(sc *streamCore) (noted bool) {
-	switch {
-	case mc.is == moduleVariable:
-		mc.module.usedOn(sc)
-		return false
-	case mc.is == pinnedMemory || sc.ctx != mc.ctx:
-		return mc.resource.usedOn(sc)
-	}
-	return mc.localStreams.note(sc, false)
-}
-
-// idle reports, without waiting, whether all work that uses the memory is known to be done. No call
-// is in flight.
-func (mc *memCore) idle() bool {
-	if mc.exposed.Load() || !mc.usedStreams.idle() || !mc.localStreams.idle() {
-		return false
-	}
-	if !mc.copied.Load() {
-		return true
-	}
-	if mc.marked == 0 {
-		legacy := &streamCore{raw: driver.CU_STREAM_LEGACY, at: driver.At{Context: mc.ctx.raw}}
-		legacy.ctx, legacy.shared = mc.ctx, &legacy.own
-		e, err := legacy.mark()
-		if err != nil {
-			return false
-		}
-		mc.marked = e
-	}
-	return mc.ctx.queryEvent(mc.marked) == driver.ResultSuccess
-}
-
-// fit returns the allocations that the memory can serve.
-func (mc *memCore) fit() memoryFit { return fit(mc.is, mc.flags, mc.capacity) }
-
-// unmark releases the event that memCore.idle recorded.
-func (r *resource) unmark() {
-	if mc, ok := r.self.(*memCore); ok {
-		mc.unmark()
-	}
-}
-
-// unmark releases the event that idle recorded.
-func (mc *memCore) unmark() {
-	if mc.marked != 0 {
-		mc.ctx.doneWith(EventDisableTiming, mc.marked)
-		mc.marked = 0
-	}
-}
-
-// usedOnAll is usedOn for each stream of the set.
-func (mc *memCore) usedOnAll(set *streamSet) {
-	if l := set.streams.Load(); l != nil {
-		for _, sc := range *l {
-			mc.usedOn(sc)
-		}
-	}
-}
-
-// failAlloc is fail for an allocation of size bytes.
-func (c *contextCore) failAlloc(op string, size uint64, res driver.Result) error {
-	e := c.callError(op, 0, res)
-	if res == driver.ResultOutOfMemory {
-		e.Detail = join(fmt.Sprintf("%d bytes were requested", size), e.Detail)
-	}
-	return e
 }
 
 // Memory is memory that the GPU can use: a [*DeviceMem], a [*HostMem], or a [Span] of one. No other
@@ -210,49 +52,6 @@ func (s Span) Span(off, size uint64) Span {
 	return s
 }
 
-// region is a Span without its owner, which the caller keeps from being collected. It lets the
-// compiler see that a Span passed as Memory does not escape, so that none is allocated.
-type region struct {
-	mem       *memCore
-	off, size uint64
-	err       error
-}
-
-// valid reports whether the region lies within some memory.
-func (r *region) valid() bool { return r.mem != nil && r.err == nil }
-
-// addr returns the region's address for the device.
-func (r *region) addr() driver.DevicePtr { return r.mem.raw + driver.DevicePtr(r.off) }
-
-// hostAddr returns the region's address for the host.
-func (r *region) hostAddr() driver.HostPtr { return r.mem.host + driver.HostPtr(r.off) }
-
-// check returns an error if the region does not lie within open memory.
-func (r *region) check(op string) error {
-	if err := r.missing(op); err != nil {
-		return err
-	}
-	if r.err != nil {
-		return &Error{Op: op, Result: ResultInvalidValue, Err: r.err,
-			Detail: "choose a span that lies within the memory"}
-	}
-	if r.mem.Closed() {
-		return r.mem.Refused(op)
-	}
-	return nil
-}
-
-// missing returns an error if the region has no memory.
-func (r *region) missing(op string) error {
-	switch {
-	case r.err == errEmbedded:
-		return mistake(op, errEmbedded, 0, "pass the embedded memory, such as x.DeviceMem")
-	case r.mem == nil:
-		return errNil(op, "memory")
-	}
-	return nil
-}
-
 func (s *Span) region() region { return region{mem: s.mem, off: s.off, size: s.size, err: s.err()} }
 
 // regionOf returns the region of a Memory, which may be nil. It is a type switch because a call of
@@ -276,21 +75,10 @@ func regionOf(m Memory) region {
 	return region{err: errEmbedded}
 }
 
-// errEmbedded is wrapped by the error for a type that implements Memory by embedding.
-var errEmbedded = errors.New("the type embeds memory, and is not memory itself")
-
 // readable cuts dst to the bytes that can be read at off, of size bytes in all.
 func readable(dst []byte, off int64, size uint64) ([]byte, error) {
 	if off >= 0 && uint64(off) <= size && uint64(len(dst)) > size-uint64(off) {
 		return dst[:size-uint64(off)], io.EOF
 	}
 	return dst, nil
-}
-
-// fits returns an error unless n bytes at off lie within the memory.
-func (mc *memCore) fits(op string, n int, off int64) error {
-	if off < 0 || uint64(off) > mc.size || uint64(n) > mc.size-uint64(off) {
-		return invalid(op, fmt.Sprintf("%d bytes at %d do not fit into %d", n, off, mc.size))
-	}
-	return nil
 }

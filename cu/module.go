@@ -19,21 +19,6 @@ type Module struct {
 	cleanup runtime.Cleanup
 }
 
-type moduleCore struct {
-	resource
-	raw driver.Module
-	// ptx is the text of the module if the driver cannot report the parameters of its kernels.
-	ptx []byte
-}
-
-func (mc *moduleCore) kind() string    { return "module" }
-func (mc *moduleCore) handle() uintptr { return uintptr(mc.raw) }
-
-func (mc *moduleCore) free(at driver.At) (string, driver.Result) {
-	at.Context = mc.ctx.raw
-	return "cuModuleUnload", mc.ctx.drv.table.ModuleUnload(at, mc.raw)
-}
-
 // JITOption changes how the driver compiles PTX. It has no effect on code that is compiled already.
 type JITOption struct{ raw driver.JITOption }
 
@@ -178,15 +163,6 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 	}
 	// The memory now owns the call in flight.
 	return newDeviceMem(mc.ctx, &memCore{is: moduleVariable, raw: raw, size: size, module: mc}), nil
-}
-
-// notFound returns the error of a failed look-up of a name.
-func (mc *moduleCore) notFound(op, what, name string, res driver.Result) error {
-	if res == driver.ResultNotFound {
-		return &Error{Op: op, Result: res, Handle: uintptr(mc.raw), Detail: fmt.Sprintf(
-			"the module has no %s named %q: C++ names are mangled unless they are declared extern \"C\"", what, name)}
-	}
-	return mc.ctx.callError(op, uintptr(mc.raw), res)
 }
 
 // Function is a kernel of a module. It keeps the module loaded until the module is closed.

@@ -73,15 +73,6 @@ func (p Pooled) Release() error {
 	return nil
 }
 
-// release takes a core out of service. Waits continue, and the CUevent is reused after the last of
-// them.
-func (c *eventCore) release() {
-	c.released.Store(true)
-	if sl := c.slot.Swap(nil); sl != nil {
-		sl.retire()
-	}
-}
-
 // enter begins a call on the event. recorded reports whether a record has succeeded since
 // the event was acquired. The caller ends the call by leave.
 func (p Pooled) enter(op string) (sl *slot, recorded bool, err error) {

@@ -2,9 +2,6 @@ package cu
 
 import (
 	"errors"
-	"sync/atomic"
-
-	"github.com/purecu/purecu/driver"
 )
 
 // NeedsRestart reports whether err says that the process must be restarted, because CUDA no longer
@@ -26,82 +23,6 @@ func NeedsRestart(err error) bool {
 	}
 	var r Result
 	return errors.As(err, &r) && (r.Sticky() || r == ResultECCUncorrectable)
-}
-
-// firstError is the first error of a kind in a context or a driver.
-type firstError struct {
-	op  string
-	res Result
-}
-
-// losses are a driver's reports of lost devices.
-type losses struct {
-	// lost is the first loss, unknown the first ResultUnknown.
-	lost, unknown atomic.Pointer[firstError]
-}
-
-// isLoss reports whether a result can mean that a device is lost.
-func isLoss(r Result) bool {
-	return r == ResultECCUncorrectable || r == ResultDeviceUnavailable || r == ResultUnknown
-}
-
-// note returns the first loss if the result of a call means that a device is lost, else nil.
-// inContext says that the call was made in an open context. Then ResultDeviceUnavailable is a loss;
-// otherwise it says that the device is busy, unless a loss was noted before. ResultUnknown is a
-// loss if two functions have returned it, because one function may have another reason for it.
-func (l *losses) note(op string, res Result, inContext bool) *firstError {
-	this := &firstError{op, res}
-	lost := false
-	switch res {
-	case ResultECCUncorrectable:
-		lost = true
-	case ResultDeviceUnavailable:
-		lost = inContext
-	case ResultUnknown:
-		lost = !l.unknown.CompareAndSwap(nil, this) && l.unknown.Load().op != op
-	default:
-		return nil
-	}
-	if lost {
-		l.lost.CompareAndSwap(nil, this)
-	}
-	return l.lost.Load()
-}
-
-const (
-	poisonedDetail = "no GPU works in this process any more: start a new process"
-	lostDetail     = "the driver has lost the device: start the process again; " +
-		"if that does not help, see dmesg for Xid messages, and reset or drain the GPU"
-)
-
-// setLost makes e say that the device is lost, and which error reported that first.
-func (e *Error) setLost(first *firstError) {
-	e.Err = ErrDeviceLost
-	e.Detail = first.op + " was the first to report it"
-	if asynchronous(first.res) {
-		e.Detail += ", perhaps for work that was enqueued earlier"
-	}
-	e.Detail = join(e.Detail, lostDetail)
-	if first.res != e.Result {
-		e.Detail = join(e.Detail, "the first error was "+first.res.Error())
-	}
-}
-
-// firstErrors are the errors that made a context unusable. Each is set once.
-type firstErrors struct {
-	// poison is the first sticky error, loss the first loss of the device.
-	poison, loss atomic.Pointer[firstError]
-}
-
-// note notes a call's result if it makes the context unusable.
-func (c *contextCore) note(op string, res driver.Result) {
-	if res.Sticky() {
-		c.poison.CompareAndSwap(nil, &firstError{op, res})
-		c.calls.dropAll() // no host function is called any more
-	}
-	if first := c.drv.losses.note(op, res, true); first != nil {
-		c.loss.CompareAndSwap(nil, first)
-	}
 }
 
 // Err returns the error that made the context unusable, or nil. It is the first sticky error, which

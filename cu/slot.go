@@ -223,27 +223,6 @@ type eventCore struct {
 	_ [192 - 176]byte
 }
 
-// newEventCore creates a CUevent in the context. The caller is a user of the context.
-func newEventCore(ctx *contextCore, flags EventFlags) (*eventCore, error) {
-	raw, err := ctx.createEvent(flags, driver.At{})
-	if err != nil {
-		return nil, err
-	}
-	return ownEvent(ctx, flags, raw), nil
-}
-
-// ownEvent returns a new core for a CUevent of the context. The caller is a user of the context.
-func ownEvent(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
-	c := ctx.drv.newCore()
-	c.ctx, c.flags, c.id = ctx, flags, ctx.drv.events.Add(1)
-	c.put(&c.first, raw)
-	if flags&EventInterprocess != 0 {
-		c.first.SetBits(slotExposed)
-	}
-	c.slot.Store(&c.first)
-	return c
-}
-
 // coreSlab has several cores, because allocating them one by one takes longer. The collector frees
 // them together.
 type coreSlab struct {

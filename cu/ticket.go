@@ -2,14 +2,8 @@ package cu
 
 import (
 	"context"
-	"errors"
 	"runtime"
-	"sync/atomic"
 	"time"
-
-	"github.com/purecu/purecu/internal/handle"
-	"github.com/purecu/purecu/internal/lock"
-	"github.com/purecu/purecu/internal/watch"
 )
 
 // Ticket stands for one record of an event: the newest record when [Event.Ticket] is called. If the
@@ -26,28 +20,6 @@ type Ticket struct {
 	core    *ticketCore
 	known   time.Time // when the record was known to be complete, if core is nil
 	cleanup runtime.Cleanup
-}
-
-// ticketCore is the state that a ticket keeps until its result is known or it is collected. Calls
-// in flight on it keep the slot's CUevent.
-type ticketCore struct {
-	handle.Refs
-	slot *slot
-	// result is nil until it is known. It is set once, before Refs is closed, also for a success.
-	result atomic.Pointer[ticketResult]
-
-	mu lock.Mutex[lock.Ticket]
-	// done is made by Done, and closed when the result is known.
-	done chan struct{}
-	// call are the functions passed to Notify.
-	call []func(error)
-	// sub is the ticket's own wait for the record, from the first Done or Notify to the result.
-	sub *watch.Sub
-}
-
-type ticketResult struct {
-	err error
-	at  time.Time // when the result was known
 }
 
 // Ticket returns a ticket for the event's present record. It is complete if the event was never
@@ -80,90 +52,6 @@ func newTicket(o *eventOwner, sl *slot) *Ticket {
 	t := &Ticket{owner: o, core: &ticketCore{slot: sl}}
 	t.cleanup = runtime.AddCleanup(t, (*ticketCore).collected, t.core)
 	return t
-}
-
-// errCollected is the result of a collected ticket. No call can see it.
-var errCollected = errors.New("the ticket was collected")
-
-// collected releases the record of a collected ticket, unless a Done or Notify needs the result.
-func (tc *ticketCore) collected() {
-	tc.mu.Lock()
-	wanted := tc.sub != nil
-	tc.mu.Unlock()
-	if !wanted {
-		tc.settle(errCollected)
-	}
-}
-
-// settle stores the result if there is none yet, releases the slot, and returns the stored result.
-func (tc *ticketCore) settle(err error) error {
-	now := tc.slot.drv.calls.Clock().Now()
-	// subscribe looks for the result under the lock. If it finds none, its channel or function is
-	// in the lists that this function notifies.
-	tc.mu.Lock()
-	if r := tc.result.Load(); r != nil {
-		tc.mu.Unlock()
-		return r.err
-	}
-	tc.result.Store(&ticketResult{err, now})
-	sub, call := tc.sub, tc.call
-	tc.sub, tc.call = nil, nil
-	if tc.done != nil {
-		close(tc.done)
-	}
-	tc.mu.Unlock()
-	for _, f := range call {
-		go f(err)
-	}
-	if sub != nil {
-		tc.slot.drv.watch.Cancel(sub)
-	}
-	if _, last := tc.Close(); last {
-		tc.Last(false)
-	}
-	return err
-}
-
-// Last releases the slot when the result is known and the last call on the ticket has ended.
-func (tc *ticketCore) Last(later bool) {
-	tc.slot.Unwatch()
-	if later {
-		tc.slot.ReleaseLater(tc.slot)
-	} else {
-		tc.slot.leave()
-	}
-}
-
-// subscribe calls add, which registers a channel or function to notify of the result. If the result
-// is known, it reports false, and does not call add.
-func (tc *ticketCore) subscribe(owner *eventOwner, add func()) bool {
-	if !tc.Acquire(tc) {
-		return false
-	}
-	defer tc.Release(tc)
-	tc.mu.Lock()
-	if tc.result.Load() != nil {
-		tc.mu.Unlock()
-		return false
-	}
-	add()
-	first := tc.sub == nil
-	var sub *watch.Sub
-	if first {
-		sub = &watch.Sub{Call: func(s *watch.Sub) {
-			tc.settle(s.Err)
-			runtime.KeepAlive(owner) // keeps the event from being collected until now
-		}}
-		tc.sub = sub
-	}
-	tc.mu.Unlock()
-	if first {
-		tc.slot.addSub(sub, nil)
-		if tc.result.Load() != nil { // Wait was faster
-			tc.slot.drv.watch.Cancel(sub)
-		}
-	}
-	return true
 }
 
 // Wait waits until the ticket's record has completed, like [Event.Wait]. These results are final:

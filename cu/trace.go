@@ -104,33 +104,6 @@ type tracers struct {
 	calls []*CallTracer
 }
 
-// AddTracer registers t for all operations until remove is called. Other tracers stay registered. A
-// call that is in flight during remove may still call t. Without tracers, an operation costs one
-// more load.
-func (d *Driver) AddTracer(t Tracer) (remove func()) {
-	if !d.open() || t == nil {
-		return func() {}
-	}
-	mine := &t
-	d.changeTracers(func(l *tracers) { l.ops = append(l.ops, mine) })
-	return func() {
-		d.changeTracers(func(l *tracers) { l.ops = without(l.ops, mine) })
-	}
-}
-
-// AddCallTracer registers t for driver calls that have returned, with their times and results: see
-// [Driver.AddTracer].
-func (d *Driver) AddCallTracer(t CallTracer) (remove func()) {
-	if !d.open() || t == nil {
-		return func() {}
-	}
-	mine := &t
-	d.changeTracers(func(l *tracers) { l.calls = append(l.calls, mine) })
-	return func() {
-		d.changeTracers(func(l *tracers) { l.calls = without(l.calls, mine) })
-	}
-}
-
 // without removes an element from a list.
 func without[T comparable](list []T, e T) []T {
 	return slices.DeleteFunc(list, func(other T) bool { return other == e })

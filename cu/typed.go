@@ -136,8 +136,36 @@ func bytesOf[T any](op string, s []T) ([]byte, error) {
 	if size == 0 {
 		return nil, nil
 	}
-	// The conversion is valid: the slice has this many bytes, and its values contain no pointers.
-	return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), size), nil
+	return bytesAt(&s[0], size), nil
+}
+
+// bytesAt returns the memory at p. The rule that makes it correct: p is a variable, or the first of
+// several, of size bytes together, and of a plain type, so that the memory contains no pointers.
+func bytesAt[T any](p *T, size uint64) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(p)), size)
+}
+
+// plain reports whether a type has no pointers, and the same size on all platforms. A bool is plain
+// if bools is set.
+func plain(t reflect.Type, bools bool) bool {
+	switch t.Kind() {
+	case reflect.Bool:
+		return bools
+	case reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128,
+		reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return true
+	case reflect.Array:
+		return plain(t.Elem(), bools)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if !plain(t.Field(i).Type, bools) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
 }
 
 // Grid1D returns the configuration of a launch with at least n threads in one dimension, in blocks of

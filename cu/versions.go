@@ -1,7 +1,5 @@
 package cu
 
-import "github.com/purecu/purecu/driver"
-
 // newer are the functions that older drivers lack, if there is a substitute or a field of
 // [Features]. [Driver.Features] is derived from this table. The table of symbols has the version of
 // each function. A missing function returns a result that [driver.Table.Missing] recognizes.
@@ -36,21 +34,6 @@ var newer = [...]struct {
 		"its first version: see Driver.elapsed",
 		func(f *Features) *bool { return &f.ElapsedTimeV2 },
 	},
-}
-
-// has reports whether the driver has the current version of a function. A software driver has it if
-// the driver's CUDA version is high enough.
-func (d *driverCore) has(name string) bool {
-	sym, ok := driver.FindSymbol(name)
-	if !ok {
-		return false
-	}
-	if d.table.Software() {
-		v, res := d.table.DriverGetVersion(driver.At{})
-		return res == driver.ResultSuccess && int(v) >= sym.Info().Version
-	}
-	_, err := d.table.Resolve(sym)
-	return err == nil
 }
 
 // Features says which functions the driver has in addition to those of every driver for CUDA 11.

@@ -54,7 +54,7 @@ var rules = map[string]rule{
 	"internal/watch":       {imports: []string{"driver", "internal/explore", "internal/lock"}},
 	"loader":               {imports: []string{"internal/ccall"}},
 	"driver":               {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
-	"cu":                   {imports: []string{"internal/capturegate", "internal/clock", "internal/codeimage", "internal/deferred", "driver", "internal/handle", "internal/lock", "internal/ptx", "internal/remedy", "internal/slab", "internal/watch", "loader"}, unsafe: []string{"hostmem.go", "launch.go", "typed.go"}},
+	"cu":                   {imports: []string{"internal/capturegate", "internal/clock", "internal/codeimage", "internal/deferred", "driver", "internal/handle", "internal/lock", "internal/ptx", "internal/remedy", "internal/slab", "internal/watch", "loader"}, unsafe: []string{"launchcore.go", "memcore.go", "typed.go"}},
 	"internal/sim":         {imports: []string{"driver", "internal/ptx"}, unsafe: []string{"mem*.go", "ipc*.go"}},
 	"cusim":                {imports: []string{"internal/sim", "driver"}},
 	"cubench":              {imports: []string{"cu"}},

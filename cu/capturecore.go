@@ -1,0 +1,446 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
+)
+
+// CaptureMode says which calls are refused while a stream is being captured. These calls cannot
+// become part of the graph, and would invalidate the capture: docs/captures.md lists them.
+type CaptureMode int32
+
+const (
+	// CaptureGlobal is the same as CaptureThreadLocal. In CUDA, CU_STREAM_CAPTURE_MODE_GLOBAL
+	// refuses these calls on every thread. This package begins no capture in that mode: driver 580
+	// crashes if another thread makes such a call, for example a query, while the capture begins or
+	// ends.
+	CaptureGlobal CaptureMode = driver.CU_STREAM_CAPTURE_MODE_GLOBAL
+	// CaptureThreadLocal refuses these calls to the goroutine that captures:
+	// CU_STREAM_CAPTURE_MODE_THREAD_LOCAL.
+	CaptureThreadLocal CaptureMode = driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+	// CaptureRelaxed refuses only calls on a captured stream itself:
+	// CU_STREAM_CAPTURE_MODE_RELAXED.
+	CaptureRelaxed CaptureMode = driver.CU_STREAM_CAPTURE_MODE_RELAXED
+)
+
+// String returns the name of the mode in lower case.
+func (m CaptureMode) String() string {
+	switch m {
+	case CaptureGlobal:
+		return "global"
+	case CaptureThreadLocal:
+		return "thread-local"
+	case CaptureRelaxed:
+		return "relaxed"
+	}
+	return strconv.Itoa(int(m))
+}
+
+// driverMode returns the mode in which the driver begins a capture.
+func (m CaptureMode) driverMode() int32 {
+	if m == CaptureGlobal {
+		m = CaptureThreadLocal
+	}
+	return int32(m)
+}
+
+// CaptureStatus is the state of a stream's capture.
+type CaptureStatus int32
+
+const (
+	// CaptureNone means that the stream is not being captured: CU_STREAM_CAPTURE_STATUS_NONE.
+	CaptureNone CaptureStatus = driver.CU_STREAM_CAPTURE_STATUS_NONE
+	// CaptureActive means that work on the stream becomes part of a graph:
+	// CU_STREAM_CAPTURE_STATUS_ACTIVE.
+	CaptureActive CaptureStatus = driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
+	// CaptureInvalidated means that a call has invalidated the capture. The capture must still be
+	// ended, and gives no graph: CU_STREAM_CAPTURE_STATUS_INVALIDATED.
+	CaptureInvalidated CaptureStatus = driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
+)
+
+// String returns the name of the status in lower case.
+func (s CaptureStatus) String() string {
+	switch s {
+	case CaptureNone:
+		return "none"
+	case CaptureActive:
+		return "active"
+	case CaptureInvalidated:
+		return "invalidated"
+	}
+	return strconv.Itoa(int(s))
+}
+
+// CaptureInfo is the driver's information about a stream's capture.
+type CaptureInfo struct {
+	// Status says whether the stream is being captured.
+	Status CaptureStatus
+	// ID identifies the capture. No other capture of the process has the same ID, and all streams
+	// of a capture have the same. It is 0 without a capture.
+	ID uint64
+	// Dependencies is the number of nodes that the stream's next node in the graph will depend on.
+	Dependencies int
+}
+
+// captureInfo calls the newest version of the function that the driver has.
+func (sc *streamCore) captureInfo(at driver.At) (CaptureInfo, driver.Result) {
+	t := sc.ctx.drv.table
+	status, id, _, _, _, n, res := t.StreamGetCaptureInfoV3(at, sc.raw)
+	if t.Missing(res) != nil { // before CUDA 12.3
+		status, id, _, _, n, res = t.StreamGetCaptureInfoV2(at, sc.raw)
+	}
+	if res != driver.ResultSuccess || status == driver.CU_STREAM_CAPTURE_STATUS_NONE {
+		return CaptureInfo{}, res
+	}
+	return CaptureInfo{Status: CaptureStatus(status), ID: id, Dependencies: int(n)}, res
+}
+
+// destroyGraph destroys a graph that was never returned to the program.
+func (c *contextCore) destroyGraph(g driver.Graph) {
+	if g == 0 {
+		return
+	}
+	if res := c.drv.table.GraphDestroy(driver.At{Relaxed: true}, g); res != driver.ResultSuccess {
+		c.drv.leak(Leak{Kind: "graph", Handle: uintptr(g), Err: c.backgroundError("cuGraphDestroy", uintptr(g), res)})
+	}
+}
+
+// captureCall is a call that captures what a function enqueues.
+type captureCall struct {
+	op      string
+	objects *objectSet // of the graph
+	// begin begins the capture.
+	begin func(at driver.At) driver.Result
+	// lost is called if the driver ends the capture with an error, while family is locked.
+	lost func()
+	// discard destroys the graph that the program does not get, or does nothing if it is 0. It also
+	// releases what only that graph needs. It is called if the capture began and does not succeed.
+	discard func(driver.Graph)
+	// hidden says that the program does not know of the capture. Calls that would invalidate the
+	// capture, and fail, wait until its end.
+	hidden bool
+	// family is the family of the graph that the capture is into, unless the caller of capture has
+	// locked it. It is locked while the capture begins and while it ends, because an error at the end
+	// destroys the graph.
+	family *graphFamily
+}
+
+// capture calls f between the beginning and the end of a capture, and returns the graph. If there
+// is an error, or f does not return, the graph, if there is one, is passed to discard.
+func (sc *streamCore) capture(call captureCall, f func() error) (g driver.Graph, err error) {
+	if call.hidden {
+		defer shutGates([]*streamCore{sc}, sc.ctx.drv.table.Clock())()
+	}
+	at := sc.at
+	if at.Thread == nil {
+		at.Thread = sc.ctx.drv.table.Pin()
+		defer at.Thread.Unpin()
+	}
+	c, err := sc.beginCapture(call, at)
+	if err != nil {
+		return 0, err
+	}
+	returned := false
+	defer func() {
+		done := false
+		defer func() {
+			if !done { // f or a tracer panics, or has ended the goroutine
+				call.discard(c.graph)
+			}
+		}()
+		if res := sc.endCapture(at, c); res != driver.ResultSuccess {
+			err = errors.Join(err, c.endError(sc, res, err == nil))
+		}
+		if g, done = c.graph, returned && err == nil; !done {
+			g = 0
+		}
+	}()
+	err = f()
+	returned = true
+	return 0, err
+}
+
+// capture is a capture that this package has begun.
+type capture struct {
+	captureCall
+	id uint64
+	// streams are part of the capture. Each has a call in flight, so that no stream is destroyed
+	// during the capture. captures.mu guards the list. While ending is set, no stream joins, except
+	// one whose wait the driver had before: see streamCore.joined.
+	streams []*streamCore
+	ending  bool
+	// graph is the graph that the end of the capture has returned, or 0.
+	graph driver.Graph
+	// first is the error of the first call that invalidated the capture, if that call is known.
+	first atomic.Pointer[Error]
+	over  atomic.Bool
+}
+
+// active reports whether c is a capture that is not over. c may be nil.
+func (c *capture) active() bool { return c != nil && !c.over.Load() }
+
+// captures are the captures of a driver that have not ended.
+type captures struct {
+	// n counts the captures, each from before its beginning until after its end. Records and waits
+	// read n, and no other field here while n is 0. Therefore n has a cache line of its own.
+	_    [64]byte
+	n    atomic.Int32
+	_    [64]byte
+	mu   lock.Mutex[lock.Captures]
+	byID map[uint64]*capture
+	// polls is held for reading while an event is polled, or while a wake-up stream is made to wait
+	// for the event. The event's record must not become part of a capture meanwhile: see
+	// awaitPolls.
+	polls lock.RWMutex[lock.Polls]
+}
+
+// awaitPolls waits until all polls that began earlier have returned. Later polls see the state that
+// the caller stored before: that a record is in progress, or that the CUevent is exposed. The wait
+// is short, because polls is held only during calls of the driver that return at once.
+func (c *captures) awaitPolls() {
+	c.polls.Lock()
+	//lint:ignore SA2001 waits for the readers that hold the lock
+	c.polls.Unlock()
+}
+
+// beginCapture begins a capture. No work is enqueued on the stream meanwhile, so that each call
+// that enqueues work can tell whether the work is captured.
+func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, error) {
+	d := sc.ctx.drv
+	c := &capture{captureCall: call}
+	d.captures.n.Add(1)
+	defer c.lockFamily()()
+	defer sc.shared.change()()
+	fail := func(op string, res driver.Result) (*capture, error) {
+		d.captures.n.Add(-1)
+		return nil, sc.ctx.callError(op, uintptr(sc.raw), res)
+	}
+	sc.countBlocking(1)
+	defer sc.countBlocking(-1) // join counts the stream, too
+	res := func() driver.Result {
+		defer c.shutGates(sc)()
+		return call.begin(at)
+	}()
+	undo := func() {
+		c.end(at, sc)
+		call.discard(c.graph)
+	}
+	if res != driver.ResultSuccess {
+		if _, _, made := res.After(); made {
+			undo()
+		}
+		return fail(call.op, res)
+	}
+	info, res := sc.captureInfo(at)
+	if res != driver.ResultSuccess {
+		undo()
+		return fail("cuStreamGetCaptureInfo", res)
+	}
+	d.captures.mu.Lock()
+	defer d.captures.mu.Unlock()
+	if c.id = info.ID; c.id != 0 { // 0 if a call has invalidated the capture already
+		if d.captures.byID == nil {
+			d.captures.byID = make(map[uint64]*capture)
+		}
+		d.captures.byID[c.id] = c
+	}
+	c.join(sc)
+	return c, nil
+}
+
+// lockFamily locks the family of the graph that the capture is into, if the caller does not hold the
+// lock.
+func (c *capture) lockFamily() (unlock func()) {
+	if c.family == nil {
+		return func() {}
+	}
+	c.family.mu.Lock()
+	return c.family.unlock
+}
+
+// endOf returns the streams that are part of a capture. No stream joins from now on.
+func (c *captures) endOf(of *capture) []*streamCore {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of.ending = true
+	return slices.Clone(of.streams)
+}
+
+// shutGates makes calls that the driver checks against captures wait until open is called, while the
+// capture, which these streams are part of, begins or ends.
+func (c *capture) shutGates(streams ...*streamCore) (open func()) {
+	if c.hidden {
+		return func() {} // they are shut already
+	}
+	return shutGates(streams, streams[0].ctx.drv.table.Clock())
+}
+
+// end makes the driver end the capture. These streams are part of it; the first one began it. The
+// family of the graph is locked.
+func (c *capture) end(at driver.At, streams ...*streamCore) driver.Result {
+	defer c.shutGates(streams...)()
+	g, res := streams[0].ctx.drv.table.StreamEndCapture(at, streams[0].raw)
+	switch {
+	case res == driver.ResultSuccess:
+		c.graph = g
+	case c.lost != nil:
+		c.lost()
+	}
+	return res
+}
+
+// endCapture ends a capture. For this package the capture is over also if the driver returns an
+// error.
+func (sc *streamCore) endCapture(at driver.At, c *capture) driver.Result {
+	d := sc.ctx.drv
+	unlock := c.lockFamily()
+	done := sc.shared.change()
+	res := c.end(at, d.captures.endOf(c)...)
+	c.over.Store(true)
+	done() // from now on no work counts as captured: see knownCapture
+	unlock()
+	d.captures.mu.Lock()
+	delete(d.captures.byID, c.id)
+	streams := c.streams
+	c.streams = nil
+	d.captures.mu.Unlock()
+	defer d.captures.n.Add(-1)
+	each(len(streams), func(i int) {
+		s := streams[i]
+		s.shared.work.Lock() // no call adds objects to the graph from now on
+		s.shared.capture.CompareAndSwap(c, nil)
+		s.shared.work.Unlock()
+		s.countBlocking(-1)
+		s.leave()
+	})
+	return res
+}
+
+// endError returns the error for the end of a capture that the driver answered with res. If explain
+// is set, the error names the call that invalidated the capture, if that call is known.
+func (c *capture) endError(sc *streamCore, res driver.Result, explain bool) error {
+	e := sc.ctx.callError(endCaptureOp, uintptr(sc.raw), res)
+	if explain && res == driver.ResultStreamCaptureInvalidated && e.Err == nil {
+		if first := c.first.Load(); first != nil {
+			e.Err = fmt.Errorf("%w: %w", errInvalidated, first)
+			e.Detail = "make that call before or after the capture"
+		}
+	}
+	return e
+}
+
+const endCaptureOp = "cuStreamEndCapture"
+
+// errInvalidated is wrapped by the error of a capture that a known call has invalidated.
+var errInvalidated = errors.New("a call has invalidated the capture")
+
+// noteInvalidating stores e, the error of a call that the program made, in the captures that the
+// call has invalidated. Calls of other code are not observed: if such a call invalidated a capture
+// just before, e is stored although its call is not the cause.
+func (d *driverCore) noteInvalidating(e *Error) {
+	if d.captures.n.Load() == 0 || e.Result < ResultStreamCaptureUnsupported || e.Result > ResultCapturedEvent ||
+		e.Result == ResultStreamCaptureInvalidated || e.Op == endCaptureOp {
+		return
+	}
+	for c, sc := range d.captures.all() {
+		if c.first.Load() == nil && sc.captureInvalidated() {
+			c.first.CompareAndSwap(nil, e)
+		}
+		sc.leave()
+	}
+}
+
+// all returns the captures that have not ended, each with the stream that was captured first. The
+// caller must end a call on each of these streams.
+func (c *captures) all() map[*capture]*streamCore {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make(map[*capture]*streamCore, len(c.byID))
+	for _, of := range c.byID {
+		of.streams[0].Retain() // valid also if the stream is being closed: the capture has a call in flight
+		all[of] = of.streams[0]
+	}
+	return all
+}
+
+// captureInvalidated reports whether the stream's capture is invalidated. It reports false if the
+// driver cannot be asked on this thread.
+func (sc *streamCore) captureInvalidated() bool {
+	if sc.at.Thread != nil && !sc.at.Thread.Here() {
+		return false
+	}
+	status, res := sc.ctx.drv.table.StreamIsCapturing(sc.at, sc.raw)
+	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
+}
+
+// change makes calls that enqueue work on the stream wait while the stream joins or leaves a
+// capture, until done is called. The caller must not make the driver enqueue work for the GPU
+// meanwhile. It may wait for capturegate.Patience, and, before the stream joins a capture, for the
+// end of that capture.
+func (shared *sharedState) change() (done func()) {
+	shared.work.Lock()
+	shared.changing.Store(true)
+	return func() {
+		shared.changing.Store(false)
+		shared.work.Unlock()
+	}
+}
+
+// captureAfterWork is currentCapture for calls that have enqueued their work without beginWork. It
+// does not wait for other calls that enqueue work.
+func (sc *streamCore) captureAfterWork() *capture {
+	if sc.shared.changing.Load() { // for at most capturegate.Patience
+		sc.shared.work.RLock()
+		//lint:ignore SA2001 waits for the end of the change
+		sc.shared.work.RUnlock()
+	}
+	return sc.currentCapture()
+}
+
+// currentCapture returns the capture that work on the stream becomes part of, or nil. The answer is
+// valid until the stream joins or leaves a capture.
+func (sc *streamCore) currentCapture() *capture {
+	c := sc.knownCapture()
+	if c != nil || sc.raw != driver.CU_STREAM_PER_THREAD || sc.ctx.drv.captures.n.Load() == 0 {
+		return c
+	}
+	// The capture may have begun in another Do on the same thread.
+	return sc.askCapture()
+}
+
+// askCapture asks the driver which capture of this package the stream is part of.
+func (sc *streamCore) askCapture() *capture {
+	i, res := sc.captureInfo(sc.at)
+	if res != driver.ResultSuccess || i.ID == 0 {
+		return nil
+	}
+	captures := &sc.ctx.drv.captures
+	captures.mu.Lock()
+	defer captures.mu.Unlock()
+	return captures.byID[i.ID]
+}
+
+// knownCapture returns the capture that this package knows the stream to be part of, or nil. A
+// capture that is over does not count, although the stream may still refer to it.
+func (sc *streamCore) knownCapture() *capture {
+	if c := sc.shared.capture.Load(); c.active() {
+		return c
+	}
+	return nil
+}
+
+// captureActive reports whether work that is enqueued on the stream becomes part of a graph, also
+// if other code began the capture.
+func (sc *streamCore) captureActive() bool {
+	if sc.raw == driver.CU_STREAM_LEGACY { // cannot be captured
+		return false
+	}
+	status, res := sc.ctx.drv.table.StreamIsCapturing(sc.at, sc.raw)
+	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
+}

@@ -1,0 +1,196 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/capturegate"
+	"github.com/purecu/purecu/internal/handle"
+	"github.com/purecu/purecu/internal/lock"
+	"github.com/purecu/purecu/internal/watch"
+)
+
+// contextOwner is a Context's use of a core.
+type contextOwner struct {
+	handle.Refs
+	core *contextCore
+}
+
+// contextCore is a CUDA context to which this package holds a claim. Its owners and its children
+// are its users. The last user releases the claim.
+type contextCore struct {
+	contextIdentity
+	ownership
+	firstErrors
+	contextStreams
+
+	// deferred are the objects that the program's next call that may wait frees.
+	deferred deferredList
+	spare    eventCache
+	ends     streamEnds
+	// wakeUps are the streams that wake the watcher.
+	wakeUps wakeUpPool
+	// watched is the domain of all waits of the context. The watcher's lock guards it.
+	watched watch.Domain
+	// cells is the memory of the context's timelines.
+	cells cells
+	// pool is the context's pool of events, nil if no EventPool uses it.
+	pool  *poolCore
+	peers peers
+	// calls are the functions that the context's streams have yet to call.
+	calls hostCalls
+	// numbers counts the resources that were created: see resource.number.
+	numbers atomic.Uint32
+}
+
+// contextIdentity says which CUDA context a core stands for. It never changes.
+type contextIdentity struct {
+	drv *driverCore
+	raw driver.Context
+	dev driver.Device
+	key contextKey
+	// public is the *Device of dev. Only the API uses it.
+	public any
+}
+
+// contextStreams is the state of a context that its streams share.
+type contextStreams struct {
+	mu           lock.Mutex[lock.Context]
+	sharedStates map[driver.Stream]*sharedState // of streams that have a handle of their own
+	// pools are the streams that PoolStream returns, by their priority.
+	pools map[int32]*streamPool
+	// captureGate separates captures of the context's streams from calls that the driver checks
+	// against captures.
+	captureGate *capturegate.Context
+}
+
+// keepDeferred reports the deferred objects of another owner's context as leaks. It does not free
+// them, because the owner may destroy the context at any time. It is called when the last user has
+// gone; contexts of this package have no deferred objects then.
+func (c *contextCore) keepDeferred() {
+	for _, r := range c.deferred.All() { // no other goroutine uses the core any more
+		c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: r.keep(errBorrowed)})
+		r.unmark()
+	}
+}
+
+// errBorrowed says why abandoned objects of another owner's context are not freed.
+var errBorrowed = errors.New(
+	"the context belongs to other code, which may destroy it: close the objects of the context before the Context",
+)
+
+// closeAbandoned closes an owner that the garbage collector has found.
+func (o *contextOwner) closeAbandoned() {
+	if first, last := o.Close(); first {
+		o.core.owners.Add(-1) // waits of the context continue
+		o.core.drv.leak(Leak{Kind: "context", Handle: uintptr(o.core.raw), Abandoned: true})
+		if last {
+			o.core.endHold()
+		}
+	}
+}
+
+// Last ends the owner's use of the context. It may run at once: no call holds a lock when it enters
+// or leaves a Context.
+func (o *contextOwner) Last(bool) { o.core.endHold() }
+
+// wait makes a whole context or green context wait for an event. handle is the handle for errors. o
+// is the event's owner, or nil if the event was not created yet.
+func (c *contextCore) wait(op string, handle uintptr, o *eventOwner,
+	call func(driver.At, driver.Event) driver.Result) error {
+	if o == nil {
+		return nil // never recorded
+	}
+	sl, err := o.core.enter(op)
+	if err != nil {
+		return err
+	}
+	defer o.leave(sl)
+	if o.core.flags&EventInterprocess != 0 && o.core.ctx != c {
+		return o.core.ofAnotherContext(op, "context", c) // the driver would crash
+	}
+	if sl.Unrecorded() {
+		return nil
+	}
+	slots := []*slot{sl}
+	if sl.hasPrior() {
+		slots = append(slots, sl.prior)
+	}
+	for _, sl := range slots {
+		t := c.drv.trace(TraceStreamWait, sl.raw, 0)
+		c.beginWhole()
+		res := call(driver.At{Context: c.raw}, sl.raw)
+		c.endWhole()
+		t.done(TraceStreamWait, sl.raw, 0, res)
+		if res != driver.ResultSuccess {
+			return c.callError(op, handle, res)
+		}
+	}
+	return nil
+}
+
+// greenCore is the shared state of a green context. Each of its streams is a call in flight on it.
+type greenCore struct {
+	raw driver.GreenCtx
+	resource
+}
+
+func (g *greenCore) kind() string { return "green context" }
+
+func (g *greenCore) handle() uintptr { return uintptr(g.raw) }
+
+func (g *greenCore) free(at driver.At) (string, driver.Result) {
+	return "cuGreenCtxDestroy", g.ctx.drv.table.GreenCtxDestroy(at, g.raw)
+}
+
+// noGreen returns the error for an event that processes share. NVIDIA's driver crashes where a
+// stream of another context waits for such an event. Whether that holds for a green context is
+// untested.
+func noGreen(op string, h uintptr) error {
+	return &Error{Op: op, Result: ResultNotSupported, Handle: h, Err: errGreenShared,
+		Detail: "record it, and wait for it, on a stream of the primary context, " +
+			"and let other streams wait for that stream by WaitStream"}
+}
+
+// errGreenShared is wrapped by the error of a call with a green context and an event that processes
+// share.
+var errGreenShared = fmt.Errorf("an event that processes share cannot be used with a green context: %w",
+	errors.ErrUnsupported)
+
+// peers has the other contexts whose memory the kernels of a context can access. The map is
+// replaced and never changed, so that a launch reads it without a lock.
+type peers struct {
+	mu  lock.Mutex[lock.Peers]
+	all atomic.Pointer[map[*contextCore]bool]
+}
+
+// set adds a peer or removes it. It also removes contexts that are gone.
+func (p *peers) set(peer *contextCore, on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make(map[*contextCore]bool)
+	if old := p.all.Load(); old != nil {
+		for c := range *old {
+			if !c.gone.Load() {
+				all[c] = true
+			}
+		}
+	}
+	if on {
+		all[peer] = true
+	} else {
+		delete(all, peer)
+	}
+	p.all.Store(&all)
+}
+
+// has reports whether a context is a peer.
+func (p *peers) has(c *contextCore) bool {
+	all := p.all.Load()
+	return all != nil && (*all)[c]
+}
+
+// reaches reports whether kernels of the context can access memory of another context.
+func (c *contextCore) reaches(other *contextCore) bool { return c == other || c.peers.has(other) }

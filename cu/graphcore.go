@@ -1,0 +1,188 @@
+package cu
+
+import (
+	"sync/atomic"
+
+	"github.com/purecu/purecu/driver"
+)
+
+type graphCore struct {
+	resource
+	raw driver.Graph
+	// family.mu is held for each call on the graph, except while Capture runs the program's function.
+	family  *graphFamily
+	objects *objectSet
+	// building is set while Capture runs the program's function. family.mu guards it, and is not
+	// held while the function runs.
+	building bool
+	// destroyed is set if the driver has destroyed the graph, because it ended a capture into the
+	// graph with an error.
+	destroyed atomic.Bool
+}
+
+func (gc *graphCore) kind() string { return "graph" }
+
+func (gc *graphCore) handle() uintptr { return uintptr(gc.raw) }
+
+func (gc *graphCore) free(at driver.At) (string, driver.Result) {
+	return gc.family.destroy(at, gc)
+}
+
+// destroyRaw does nothing if the driver has destroyed the graph.
+func (gc *graphCore) destroyRaw(at driver.At) (string, driver.Result) {
+	const op = "cuGraphDestroy"
+	if gc.destroyed.Load() {
+		return op, driver.ResultSuccess
+	}
+	return op, gc.ctx.drv.table.GraphDestroy(at, gc.raw)
+}
+
+func (gc *graphCore) releaseObjects() { gc.objects.release() }
+
+// Refused returns the error of a call that began after the graph was closed, or the driver had
+// destroyed it.
+func (gc *graphCore) Refused(op string) error {
+	if !gc.destroyed.Load() {
+		return gc.resource.Refused(op)
+	}
+	return mistake(op, ErrClosed, uintptr(gc.raw),
+		"the driver destroyed the graph when a capture into it failed: build a new one")
+}
+
+// callError returns the error for the driver's result.
+func (gc *graphCore) callError(op string, res driver.Result) error {
+	return gc.ctx.callError(op, uintptr(gc.raw), res)
+}
+
+// nodes is Nodes within a call.
+func (gc *graphCore) nodes() ([]driver.GraphNode, error) {
+	const op = "cuGraphGetNodes"
+	t := gc.ctx.drv.table
+	n, res := t.GraphGetNodes(driver.At{}, gc.raw, nil)
+	if res != driver.ResultSuccess || n == 0 {
+		return nil, gc.check(op, res)
+	}
+	nodes := make([]driver.GraphNode, n)
+	if n, res = t.GraphGetNodes(driver.At{}, gc.raw, nodes); res != driver.ResultSuccess {
+		return nil, gc.callError(op, res)
+	}
+	return nodes[:min(n, uint64(len(nodes)))], nil
+}
+
+// check returns the error for the driver's result, or nil if the call succeeded.
+func (gc *graphCore) check(op string, res driver.Result) error {
+	if res == driver.ResultSuccess {
+		return nil
+	}
+	return gc.callError(op, res)
+}
+
+// edge says that node to comes after node from.
+type edge struct{ from, to driver.GraphNode }
+
+// edges returns the graph's edges, within a call.
+func (gc *graphCore) edges() ([]edge, error) {
+	const op = "cuGraphGetEdges"
+	t := gc.ctx.drv.table
+	n, res := t.GraphGetEdges(driver.At{}, gc.raw, nil, nil)
+	if res != driver.ResultSuccess || n == 0 {
+		return nil, gc.check(op, res)
+	}
+	from, to := make([]driver.GraphNode, n), make([]driver.GraphNode, n)
+	if n, res = t.GraphGetEdges(driver.At{}, gc.raw, from, to); res != driver.ResultSuccess {
+		return nil, gc.callError(op, res)
+	}
+	edges := make([]edge, 0, len(from))
+	for i := range min(n, uint64(len(from))) {
+		edges = append(edges, edge{from[i], to[i]})
+	}
+	return edges, nil
+}
+
+// GraphNodeType is the kind of work that a node does.
+type GraphNodeType int32
+
+// String returns the type's name in lower case.
+func (t GraphNodeType) String() string { return nameOf(namesGraphNodeType[:], int32(t)) }
+
+func (gc *graphCore) typeOf(n driver.GraphNode) (GraphNodeType, error) {
+	typ, res := gc.ctx.drv.table.GraphNodeGetType(driver.At{}, n)
+	if res != driver.ResultSuccess {
+		return 0, gc.callError("cuGraphNodeGetType", res)
+	}
+	return GraphNodeType(typ), nil
+}
+
+// eventOf returns the event of a node that records one or waits for one.
+func (gc *graphCore) eventOf(n driver.GraphNode, typ GraphNodeType) (e driver.Event, ok bool, err error) {
+	t, op := gc.ctx.drv.table, ""
+	var res driver.Result
+	switch typ {
+	case GraphNodeTypeEventRecord:
+		op = "cuGraphEventRecordNodeGetEvent"
+		e, res = t.GraphEventRecordNodeGetEvent(driver.At{}, n)
+	case GraphNodeTypeWaitEvent:
+		op = "cuGraphEventWaitNodeGetEvent"
+		e, res = t.GraphEventWaitNodeGetEvent(driver.At{}, n)
+	default:
+		return 0, false, nil
+	}
+	return e, true, gc.check(op, res)
+}
+
+const beginToGraphOp = "cuStreamBeginCaptureToGraph"
+
+// captureTo captures the work that f enqueues on a stream into the graph. call says the rest.
+func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, call captureCall,
+	f func() error) error {
+	call.op, call.objects = beginToGraphOp, gc.objects
+	call.begin = func(at driver.At) driver.Result {
+		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, mode.driverMode())
+	}
+	call.lost = func() { gc.destroyed.Store(true) }
+	call.discard = func(driver.Graph) {}
+	_, err := sc.capture(call, f)
+	return err
+}
+
+// capture calls captureTo, which calls the method of that name, and returns the last nodes.
+func (gc *graphCore) capture(deps []driver.GraphNode, captureTo func() error) ([]driver.GraphNode, error) {
+	before, err := gc.nodes()
+	if err != nil {
+		return nil, err
+	}
+	if err := captureTo(); err != nil {
+		return nil, err
+	}
+	after, err := gc.nodes()
+	if err != nil {
+		return nil, err
+	}
+	edges, err := gc.edges()
+	if err != nil {
+		return nil, err
+	}
+	// All added nodes come before the end of the stream, or the capture would have failed. So the
+	// last nodes are those that no node comes after.
+	fresh := make(map[driver.GraphNode]bool)
+	for _, n := range after {
+		fresh[n] = true
+	}
+	for _, n := range before {
+		delete(fresh, n)
+	}
+	inner := make(map[driver.GraphNode]bool)
+	for _, e := range edges {
+		inner[e.from] = true
+	}
+	var last []driver.GraphNode
+	for _, n := range after {
+		if fresh[n] && !inner[n] {
+			last = append(last, n)
+		}
+	}
+	if last == nil {
+		last = deps
+	}
+	return last, nil
+}

@@ -1,0 +1,165 @@
+package cu
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
+)
+
+type execCore struct {
+	resource
+	raw driver.GraphExec
+	// mu is held for each call, because CUDA does not synchronize calls on an executable graph. So
+	// a launch waits for another launch, which may wait until its stream's queue has room.
+	mu      lock.Mutex[lock.Exec]
+	objects atomic.Pointer[objectSet]
+	// exposed says that other code has the handle.
+	exposed atomic.Bool
+	// graph is the graph that it was instantiated from. Its nodes name the nodes of the executable
+	// graph.
+	graph *graphCore
+	// delayed has the objects that only earlier launches use. delayedMu guards it.
+	delayedMu lock.Mutex[lock.Late]
+	delayed   []delayedRelease
+}
+
+// delayedRelease is an object that is released after earlier launches. kind and handle are for the
+// leak report.
+type delayedRelease struct {
+	holder
+	kind   string
+	handle uintptr
+}
+
+func (xc *execCore) kind() string { return "executable graph" }
+
+func (xc *execCore) handle() uintptr { return uintptr(xc.raw) }
+
+func (xc *execCore) free(at driver.At) (string, driver.Result) {
+	return xc.graph.family.destroy(at, xc)
+}
+
+func (xc *execCore) destroyRaw(at driver.At) (string, driver.Result) {
+	return "cuGraphExecDestroy", xc.ctx.drv.table.GraphExecDestroy(at, xc.raw)
+}
+
+func (xc *execCore) releaseObjects() { xc.objects.Load().release() }
+
+// enqueue calls the driver.
+func (xc *execCore) enqueue(f workFunction, sc *streamCore) (res driver.Result) {
+	xc.mu.Lock()
+	defer xc.mu.Unlock()
+	sc.beginLegacy()
+	defer sc.endLegacy()
+	for in, again := sc.contextFor(f), true; again; in, again = sc.needsContext(f, in, res) {
+		at := sc.within(in)
+		if f == workGraphUpload {
+			res = sc.ctx.drv.table.GraphUpload(at, xc.raw, sc.raw)
+		} else {
+			res = sc.ctx.drv.table.GraphLaunch(at, xc.raw, sc.raw)
+		}
+	}
+	if res == driver.ResultSuccess && f == workGraphLaunch {
+		xc.objects.Load().launched()
+	}
+	return res
+}
+
+// keepForLaunches prepares the release of an old set: objects that earlier launches use stay until
+// these are done.
+func (xc *execCore) keepForLaunches(old *objectSet) {
+	launched, objects := xc.usedStreams.streams.Load() != nil, xc.objects.Load()
+	old.mu.Lock()
+	defer old.mu.Unlock()
+	for h := range old.held {
+		switch h := h.(type) {
+		case *memCore:
+			h.usedOnAll(xc.usedStreams)
+		case *moduleCore:
+			h.usedStreams.noteAll(xc.usedStreams)
+		case *timelineCore:
+			h.usedOnAll(xc.usedStreams)
+		case *slot:
+			if launched && !objects.has(h) {
+				h.Retain() // works also if the event was closed
+				xc.leaveAfterLaunches(h.delayedRelease())
+			}
+		case *hostFunc:
+			if launched && !objects.has(h) {
+				h.Retain()
+				xc.leaveAfterLaunches(delayedRelease{h, "host function", 0})
+			}
+		}
+	}
+}
+
+func (sl *slot) delayedRelease() delayedRelease { return delayedRelease{sl, "event", uintptr(sl.raw)} }
+
+// leaveAfterLaunches ends the call in flight on an object that earlier launches may use, when these
+// are done. If there were none, it does so at once, for which the caller must hold no lock; else in
+// the background.
+func (xc *execCore) leaveAfterLaunches(l delayedRelease) {
+	if xc.usedStreams.streams.Load() == nil {
+		l.leave()
+		return
+	}
+	xc.delayedMu.Lock()
+	defer xc.delayedMu.Unlock()
+	xc.delayed = append(xc.delayed, l)
+	if len(xc.delayed) == 1 {
+		go xc.leaveDelayed()
+	}
+}
+
+// leaveDelayed is the goroutine that leaveAfterLaunches starts.
+func (xc *execCore) leaveDelayed() {
+	done := 0
+	for {
+		xc.delayedMu.Lock()
+		xc.delayed = xc.delayed[done:]
+		batch := xc.delayed
+		if len(batch) == 0 {
+			xc.delayed = nil
+		}
+		xc.delayedMu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		if err := xc.usedStreams.waitLong(xc.ctx.drv.table.Clock()); err != nil {
+			for _, l := range batch {
+				xc.ctx.drv.leak(Leak{Kind: l.kind, Handle: l.handle, Err: errKept(l.kind, l.handle, err)})
+			}
+		} else {
+			each(len(batch), func(i int) { batch[i].leave() })
+		}
+		done = len(batch)
+	}
+}
+
+// difference returns why an update was refused.
+func (gc *graphCore) difference(at driver.GraphNode, why int32) string {
+	reason := map[int32]string{
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED:            "the graphs have different nodes or dependencies",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED:           "a node has another type",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED:            "a node runs another kernel, which this driver cannot update",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED:          "a node's parameters differ in a way that cannot be updated",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED:               "a property of a node cannot be updated",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE: "a node runs another kernel, with which it cannot be updated",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED:          "a node's attributes differ in a way that cannot be updated",
+	}[why]
+	if reason == "" {
+		reason = fmt.Sprintf("the driver's reason is CUgraphExecUpdateResult %d", why)
+	}
+	if nodes, err := gc.nodes(); err == nil {
+		for i, n := range nodes {
+			if n == at {
+				if typ, err := gc.typeOf(n); err == nil {
+					return fmt.Sprintf("%s: node %d of the new graph, of type %v", reason, i, typ)
+				}
+			}
+		}
+	}
+	return reason
+}

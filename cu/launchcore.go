@@ -1,0 +1,115 @@
+package cu
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// Arg is an argument of a kernel, with a definite type: see [U32], [Ptr], [Value].
+type Arg struct {
+	bits uint64
+	mem  *memCore // the memory whose address bits is, or nil
+	// ref keeps the owner of mem from being collected. Without mem it is the address of the value
+	// if the value does not fit into bits, or the argument's error.
+	ref  any
+	size uint32
+}
+
+// bytes returns the address of a value that does not fit into bits, or nil.
+func (a *Arg) bytes() *byte {
+	p, _ := a.ref.(*byte)
+	return p
+}
+
+// err returns the mistake in the argument, or nil.
+func (a *Arg) err() error {
+	err, _ := a.ref.(argError)
+	return err.error
+}
+
+// argError is the error of an argument. It is a type of its own, because a type switch is faster
+// than a test whether the owner of memory is an error.
+type argError struct{ error }
+
+// useMemory makes the work of a kernel use memory. It reports false if the memory is closed, or the
+// kernel cannot access it.
+func (w *work) useMemory(mc *memCore) bool {
+	return (mc.ctx == w.sc.ctx || w.sc.ctx.canAccess(mc)) && (w.kept(&mc.resource) || w.use(&mc.resource, mc))
+}
+
+// kernelArgs are the arguments of a kernel as the driver takes them: the address of each value, and
+// its size. An address refers to values, or, if borrowed is set, possibly to other memory.
+type kernelArgs struct {
+	borrowed bool // first: every call that enqueues work reads it, and counted in workFrame is next to it
+	values   []uint64
+	ptrs     []unsafe.Pointer
+	sizes    []uint32
+}
+
+// set sets an argument. It returns the argument's error, if there is one.
+func (k *kernelArgs) set(i int, a *Arg) error {
+	if a.mem == nil && a.ref != nil {
+		if err := a.err(); err != nil {
+			return err
+		}
+		k.ptrs[i], k.borrowed = unsafe.Pointer(a.bytes()), true
+	}
+	k.values[i], k.sizes[i] = a.bits, a.size
+	return nil
+}
+
+// params returns the first n arguments for the driver.
+func (k *kernelArgs) params(n int) driver.KernelParams {
+	return driver.KernelParams{Ptrs: k.ptrs[:n], Sizes: k.sizes[:n]}
+}
+
+// canAccess reports whether kernels of the context can access memory of another context.
+func (c *contextCore) canAccess(mc *memCore) bool {
+	return mc.ctx.drv == c.drv && (mc.onHost() || c.reaches(mc.ctx))
+}
+
+// grow makes room for n arguments.
+func (k *kernelArgs) grow(n int) {
+	if n <= len(k.values) {
+		return
+	}
+	const usual = 16
+	n = max(n, usual, 2*len(k.values))
+	k.values, k.ptrs, k.sizes = make([]uint64, n), make([]unsafe.Pointer, n), make([]uint32, n)
+	k.restore()
+}
+
+// restore makes all addresses refer to values.
+func (k *kernelArgs) restore() {
+	for i := range k.ptrs {
+		k.ptrs[i] = unsafe.Pointer(&k.values[i])
+	}
+	k.borrowed = false
+}
+
+type moduleCore struct {
+	resource
+	raw driver.Module
+	// ptx is the text of the module if the driver cannot report the parameters of its kernels.
+	ptx []byte
+}
+
+func (mc *moduleCore) kind() string { return "module" }
+
+func (mc *moduleCore) handle() uintptr { return uintptr(mc.raw) }
+
+func (mc *moduleCore) free(at driver.At) (string, driver.Result) {
+	at.Context = mc.ctx.raw
+	return "cuModuleUnload", mc.ctx.drv.table.ModuleUnload(at, mc.raw)
+}
+
+// notFound returns the error of a failed look-up of a name.
+func (mc *moduleCore) notFound(op, what, name string, res driver.Result) error {
+	if res == driver.ResultNotFound {
+		return &Error{Op: op, Result: res, Handle: uintptr(mc.raw), Detail: fmt.Sprintf(
+			"the module has no %s named %q: C++ names are mangled unless they are declared extern \"C\"", what, name)}
+	}
+	return mc.ctx.callError(op, uintptr(mc.raw), res)
+}

@@ -1,0 +1,128 @@
+package cu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/watch"
+)
+
+// wait waits for the slot's record. The caller has counted a wait on the slot. final is false if a
+// repeated wait may have another result: ctx ended this wait, or the driver failed to answer.
+func (sl *slot) wait(ctx context.Context) (final bool, err error) {
+	return sl.waitFor(ctx, nil)
+}
+
+// waitFor is wait. If stream is not nil, the wait also ends when the stream is closed.
+func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, err error) {
+	w, ctxCore := &sl.drv.watch, sl.core.ctx
+	closings := ctxCore.closings.Load()
+	over, err := w.Poll(func() (over bool, err error) {
+		final = true
+		switch res := sl.poll(); {
+		case res == driver.ResultSuccess:
+		case res != driver.ResultNotReady:
+			err = ctxCore.backgroundError("cuEventQuery", uintptr(sl.raw), res)
+			final = ctxCore.poison.Load() != nil
+		case sl.eventClosed():
+			err = errClosedMeanwhile(sl)
+		case stream != nil && stream.Closed():
+			err = errStreamClosedMeanwhile(stream)
+		case ctxCore.closings.Load() != closings:
+			final, err = false, errContextClosedMeanwhile(sl)
+		case ctx.Err() != nil:
+			final, err = false, waitEnded("cuEventQuery", sl, ctx)
+		default:
+			return false, nil
+		}
+		return true, err
+	})
+	if over {
+		return final, err
+	}
+	if res := ctxCore.drv.table.CheckWait(sl.raw); res != driver.ResultSuccess {
+		w.Leave()
+		return false, &Error{Op: "cuEventQuery", Result: res, Handle: uintptr(sl.raw),
+			Detail: "a host function waits for work that begins only after the function returns: return, and wait on another goroutine"}
+	}
+	s := watch.NewSingle()
+	sl.addSub(&s.Sub, stream)
+	// A context that was closed meanwhile may not have ended this wait.
+	if ctxCore.closings.Load() != closings && w.Cancel(&s.Sub) {
+		return false, errContextClosedMeanwhile(sl)
+	}
+	// The goroutine sleeps in this function: a deeper stack makes each wake-up slower.
+	if !s.Wait(ctx.Done()) && w.Cancel(&s.Sub) {
+		return false, waitEnded("cuEventQuery", sl, ctx)
+	}
+	return s.Final, s.Err
+}
+
+// addSub subscribes s to the slot's record. The caller has a call in flight on the slot. If stream
+// is not nil, the wait is for the stream.
+func (sl *slot) addSub(s *watch.Sub, stream *streamCore) {
+	in := watch.Scope{Group: &sl.core.waits, Domain: &sl.core.ctx.watched, Owner: sl}
+	if stream != nil {
+		in.Group, in.Owner = &stream.waits, stream
+	}
+	sl.drv.watch.Add(sl, in, s)
+}
+
+func errClosedMeanwhile(sl *slot) error {
+	return mistake("cuEventQuery", ErrClosed, uintptr(sl.raw), "the event was closed while this call waited for it")
+}
+
+func errStreamClosedMeanwhile(sc *streamCore) error {
+	return mistake("cuEventQuery", ErrClosed, uintptr(sc.raw), "the stream was closed while this call waited for it")
+}
+
+func errContextClosedMeanwhile(sl *slot) error {
+	return mistake("cuEventQuery", ErrClosed, uintptr(sl.raw), contextClosedDetail)
+}
+
+func waitEnded(op string, sl *slot, ctx context.Context) error {
+	return &Error{Op: op, Handle: uintptr(sl.raw), Err: errEnded(ctx), Detail: "the event's record was still pending"}
+}
+
+// errEnded returns the error to wrap if ctx has ended a wait.
+func errEnded(ctx context.Context) error {
+	err := fmt.Errorf("wait ended: %w", ctx.Err())
+	if cause := context.Cause(ctx); cause != ctx.Err() {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
+}
+
+// markSlot records an event of the library on the stream, and returns its slot, on which it counts a
+// wait. It ends the caller's call in flight on the stream.
+func (sc *streamCore) markSlot() (*slot, error) {
+	defer sc.leave() // also if a tracer panics
+	seq := uint64(0)
+	if sc.ctx.drv.sequenced.Load() {
+		seq = sc.nextRecord()
+	}
+	e, err := sc.mark()
+	for errors.Is(err, errShut) { // no mark is made while a capture begins or ends
+		sc.beginLegacy() // waits for that
+		sc.endLegacy()
+		e, err = sc.mark()
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := newPooledCore(sc.ctx, EventDisableTiming, e)
+	sl := &c.first
+	sl.Begin(sl)
+	sl.End(sl) // the record is made
+	sl.SetBits(slotRecorded)
+	if sc.raw != driver.CU_STREAM_PER_THREAD {
+		sl.on.Store(sc.serial)
+		if seq != 0 {
+			sl.seq.Store(seq)
+		}
+	}
+	sl.Watch()
+	return sl, nil
+}
