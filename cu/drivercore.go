@@ -33,8 +33,7 @@ type driverCore struct {
 	captures captures
 	exports  exports
 	waiting
-	slabs  slab.Pool[contextKey]
-	losses losses
+	slabs slab.Pool[contextKey]
 	driverTime
 	numbering
 }
@@ -45,6 +44,7 @@ type driverContexts struct {
 	contexts map[contextKey]*contextCore
 	// abandoned are the contexts that have a claim but no user.
 	abandoned []*contextCore
+	losses    losses // of the contexts' devices
 }
 
 // framePools are the memory that calls need while they run.

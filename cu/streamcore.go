@@ -42,14 +42,15 @@ type streamCore struct {
 	green *greenCore
 	// serial identifies the stream. Handles do not, because the driver reuses them.
 	serial uint64
-	// records counts the records that have a sequence number. Only the stream's sole call in flight
-	// may use it: see slot.noteSequence.
-	records uint64
 	streamTurn
 }
 
-// streamTurn is what the work uses that has the stream's turn: see enqueue.
+// streamTurn is what one call at a time uses. For all but records it is the call that has the
+// stream's turn: see enqueue.
 type streamTurn struct {
+	// records counts the records that have a sequence number. Only the stream's sole call in flight
+	// may use it: see slot.noteSequence.
+	records uint64
 	// kept are the objects that the stream keeps for its work.
 	kept  handle.Kept[resource, *resource]
 	frame workFrame
