@@ -75,6 +75,7 @@ var apiFuncs = map[string]func(){
 		WaitAny(context.Background())
 		WaitAny(context.Background(), nil, new(Event))
 	},
+	"OpenContext":    func() { var none context.Context; OpenContext(none); OpenContext(none, nil) },
 	"WithMinVersion": func() { WithMinVersion(-1, -1)(new(options)) },
 	"WithLeakHook":   func() { WithLeakHook(nil)(new(options)) },
 	"WithLibrary":    func() { WithLibrary("")(new(options)) },

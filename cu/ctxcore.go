@@ -83,13 +83,22 @@ var errBorrowed = errors.New(
 
 // closeAbandoned closes an owner that the garbage collector has found.
 func (o *contextOwner) closeAbandoned() {
-	if first, last := o.Close(); first {
-		o.core.owners.Add(-1) // waits of the context continue
+	if o.end() {
 		o.core.drv.leak(Leak{Kind: "context", Handle: uintptr(o.core.raw), Abandoned: true})
+	}
+}
+
+// end closes an owner that no method of a Context closes. It reports whether it was open. Waits of the
+// context continue.
+func (o *contextOwner) end() bool {
+	first, last := o.Close()
+	if first {
+		o.core.owners.Add(-1)
 		if last {
 			o.core.endHold()
 		}
 	}
+	return first
 }
 
 // Last ends the owner's use of the context. It may run at once: no call holds a lock when it enters

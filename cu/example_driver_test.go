@@ -1,10 +1,12 @@
 package cu_test
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
@@ -44,6 +46,29 @@ func ExampleWithMinVersion() {
 		fmt.Println(err)
 	}
 	// Output: cu: Open: unsupported operation; the driver supports CUDA 12.8, and the program needs 99.0: install a newer NVIDIA driver
+}
+
+// A check of a machine's health gives up on a driver that hangs.
+func ExampleOpenContext() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	drv, err := cu.OpenContext(ctx, cu.WithSoftware(cusim.New()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	dev, err := drv.Device(0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	gpu, err := dev.RetainPrimaryContext(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		log.Fatal("the GPU does not answer: ", err)
+	} else if err != nil {
+		log.Fatal(err)
+	}
+	defer gpu.Close()
+	fmt.Println("the GPU answers")
+	// Output: the GPU answers
 }
 
 // What nobody closed is closed by the garbage collector. The hook finds it in

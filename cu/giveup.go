@@ -1,0 +1,67 @@
+package cu
+
+import (
+	"context"
+	"runtime"
+)
+
+// OpenContext is [Open] for programs that must not hang if the driver does, such as a check of a
+// machine's health. If ctx ends first, the error matches ctx.Err() and [context.Cause].
+//
+// A call into C cannot be stopped. So the call of cuInit that has not returned keeps its goroutine
+// and its operating system thread until it returns, or until the process ends. Its result is then
+// dropped. A program that repeats OpenContext should count its failures, and stop.
+func OpenContext(ctx context.Context, opts ...Option) (*Driver, error) {
+	return giveUp(ctx, "cuInit", func() (*Driver, error) { return Open(opts...) }, func(*Driver) {})
+}
+
+// RetainPrimaryContext is [Device.PrimaryContext] for programs that must not hang if the driver does
+// (cuDevicePrimaryCtxRetain). If ctx ends first, the error matches ctx.Err() and [context.Cause].
+//
+// The call that has not returned continues, as that of [OpenContext]. If it succeeds in the end, the
+// library keeps the context for the next call that retains it; a Close of another Context of the
+// device, and [Driver.Close], release it.
+func (dev *Device) RetainPrimaryContext(ctx context.Context) (*Context, error) {
+	return giveUp(ctx, "cuDevicePrimaryCtxRetain", dev.PrimaryContext, (*Context).putBack)
+}
+
+// putBack closes a Context that no caller has received. It makes no call that may wait.
+func (c *Context) putBack() {
+	c.cleanup.Stop()
+	c.own.end()
+	runtime.KeepAlive(c)
+}
+
+// giveUp returns the result of f, or an error if ctx ends first. f runs on a goroutine of its own. If
+// it succeeds after ctx has ended, late gets the value.
+func giveUp[T any](ctx context.Context, op string, f func() (T, error), late func(T)) (v T, err error) {
+	if ctx == nil {
+		return v, errNoGoContext(op)
+	}
+	const detail = "the driver has not answered: look for errors of the GPU in the kernel's log (dmesg, grep for " +
+		"NVRM or Xid), and take the GPU or the machine out of service if there are any"
+	if ctx.Err() != nil {
+		return v, &Error{Op: op, Err: errEnded(ctx), Detail: "the driver was not called"}
+	}
+	type result struct {
+		v   T
+		err error
+	}
+	returned := make(chan result)
+	go func() {
+		v, err := f()
+		select {
+		case returned <- result{v, err}:
+		case <-ctx.Done():
+			if err == nil {
+				late(v)
+			}
+		}
+	}()
+	select {
+	case r := <-returned:
+		return r.v, r.err
+	case <-ctx.Done():
+		return v, &Error{Op: op, Err: errEnded(ctx), Detail: detail}
+	}
+}
