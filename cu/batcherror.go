@@ -75,9 +75,3 @@ func (b *batchErrors) err() error {
 	}
 	return &BatchError{b.op, b.list}
 }
-
-// tracersOrCaptures reports whether there are tracers, or captures that have not ended. Events are
-// then recorded and waited for one by one.
-func (d *driverCore) tracersOrCaptures() bool {
-	return d.tracers.Load() != nil || d.captures.n.Load() != 0
-}

@@ -101,16 +101,6 @@ func (sc *streamCore) captureInfo(at driver.At) (CaptureInfo, driver.Result) {
 	return CaptureInfo{Status: CaptureStatus(status), ID: id, Dependencies: int(n)}, res
 }
 
-// destroyGraph destroys a graph that was never returned to the program.
-func (c *contextCore) destroyGraph(g driver.Graph) {
-	if g == 0 {
-		return
-	}
-	if res := c.drv.table.GraphDestroy(driver.At{Relaxed: true}, g); res != driver.ResultSuccess {
-		c.drv.leak(Leak{Kind: "graph", Handle: uintptr(g), Err: c.backgroundError("cuGraphDestroy", uintptr(g), res)})
-	}
-}
-
 // captureCall is a call that captures what a function enqueues.
 type captureCall struct {
 	op      string
@@ -377,19 +367,6 @@ func (sc *streamCore) captureInvalidated() bool {
 	}
 	status, res := sc.ctx.drv.table.StreamIsCapturing(sc.at, sc.raw)
 	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
-}
-
-// change makes calls that enqueue work on the stream wait while the stream joins or leaves a
-// capture, until done is called. The caller must not make the driver enqueue work for the GPU
-// meanwhile. It may wait for capturegate.Patience, and, before the stream joins a capture, for the
-// end of that capture.
-func (shared *sharedState) change() (done func()) {
-	shared.work.Lock()
-	shared.changing.Store(true)
-	return func() {
-		shared.changing.Store(false)
-		shared.work.Unlock()
-	}
 }
 
 // captureAfterWork is currentCapture for calls that have enqueued their work without beginWork. It

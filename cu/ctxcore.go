@@ -1,8 +1,6 @@
 package cu
 
 import (
-	"errors"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
@@ -66,21 +64,6 @@ type contextStreams struct {
 	captureGate *capturegate.Context
 }
 
-// keepDeferred reports the deferred objects of another owner's context as leaks. It does not free
-// them, because the owner may destroy the context at any time. It is called when the last user has
-// gone; contexts of this package have no deferred objects then.
-func (c *contextCore) keepDeferred() {
-	for _, r := range c.deferred.All() { // no other goroutine uses the core any more
-		c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: r.keep(errBorrowed)})
-		r.unmark()
-	}
-}
-
-// errBorrowed says why abandoned objects of another owner's context are not freed.
-var errBorrowed = errors.New(
-	"the context belongs to other code, which may destroy it: close the objects of the context before the Context",
-)
-
 // closeAbandoned closes an owner that the garbage collector has found.
 func (o *contextOwner) closeAbandoned() {
 	if o.end() {
@@ -139,67 +122,3 @@ func (c *contextCore) wait(op string, handle uintptr, o *eventOwner,
 	}
 	return nil
 }
-
-// greenCore is the shared state of a green context. Each of its streams is a call in flight on it.
-type greenCore struct {
-	raw driver.GreenCtx
-	resource
-}
-
-func (g *greenCore) kind() string { return "green context" }
-
-func (g *greenCore) handle() uintptr { return uintptr(g.raw) }
-
-func (g *greenCore) free(at driver.At) (string, driver.Result) {
-	return "cuGreenCtxDestroy", g.ctx.drv.table.GreenCtxDestroy(at, g.raw)
-}
-
-// noGreen returns the error for an event that processes share. NVIDIA's driver crashes where a
-// stream of another context waits for such an event. Whether that holds for a green context is
-// untested.
-func noGreen(op string, h uintptr) error {
-	return &Error{Op: op, Result: ResultNotSupported, Handle: h, Err: errGreenShared,
-		Detail: "record it, and wait for it, on a stream of the primary context, " +
-			"and let other streams wait for that stream by WaitStream"}
-}
-
-// errGreenShared is wrapped by the error of a call with a green context and an event that processes
-// share.
-var errGreenShared = fmt.Errorf("an event that processes share cannot be used with a green context: %w",
-	errors.ErrUnsupported)
-
-// peers has the other contexts whose memory the kernels of a context can access. The map is
-// replaced and never changed, so that a launch reads it without a lock.
-type peers struct {
-	mu  lock.Mutex[lock.Peers]
-	all atomic.Pointer[map[*contextCore]bool]
-}
-
-// set adds a peer or removes it. It also removes contexts that are gone.
-func (p *peers) set(peer *contextCore, on bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all := make(map[*contextCore]bool)
-	if old := p.all.Load(); old != nil {
-		for c := range *old {
-			if !c.gone.Load() {
-				all[c] = true
-			}
-		}
-	}
-	if on {
-		all[peer] = true
-	} else {
-		delete(all, peer)
-	}
-	p.all.Store(&all)
-}
-
-// has reports whether a context is a peer.
-func (p *peers) has(c *contextCore) bool {
-	all := p.all.Load()
-	return all != nil && (*all)[c]
-}
-
-// reaches reports whether kernels of the context can access memory of another context.
-func (c *contextCore) reaches(other *contextCore) bool { return c == other || c.peers.has(other) }

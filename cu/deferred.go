@@ -126,7 +126,8 @@ func (c *contextCore) freeClaimed(r *resource, err error) {
 // everyDevice is what freeDeferred frees all deferred objects for.
 const everyDevice driver.Device = -1
 
-// freeDeferred frees the deferred objects in all contexts of a device, or of everyDevice. It also releases the abandoned contexts. It waits for the GPU: only calls that are documented to
+// freeDeferred frees the deferred objects in all contexts of a device, or of everyDevice. It also
+// releases the abandoned contexts. It waits for the GPU: only calls that are documented to
 // wait may use it.
 func (d *driverCore) freeDeferred(dev driver.Device) {
 	d.watch.Settle(d.table.Clock())

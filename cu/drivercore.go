@@ -115,3 +115,9 @@ func (d *driverCore) has(name string) bool {
 	_, err := d.table.Resolve(sym)
 	return err == nil
 }
+
+// tracersOrCaptures reports whether there are tracers, or captures that have not ended. Events are
+// then recorded and waited for one by one.
+func (d *driverCore) tracersOrCaptures() bool {
+	return d.tracers.Load() != nil || d.captures.n.Load() != 0
+}

@@ -293,6 +293,8 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) e
 //
 // Completion is remembered until the next record, so that Query then does not call the driver
 // again. Therefore an error that happens later is reported by another call.
+//
+// On the goroutine that captures a stream Query may invalidate the capture: see docs/captures.md.
 func (e *Event) Query() (Status, error) {
 	const op = "cuEventQuery"
 	if e == nil {
@@ -356,25 +358,4 @@ func (e *Event) Synchronize() error {
 		return c.ctx.callError(op, uintptr(sl.raw), res)
 	}
 	return nil
-}
-
-// newEventCore creates a CUevent in the context. The caller is a user of the context.
-func newEventCore(ctx *contextCore, flags EventFlags) (*eventCore, error) {
-	raw, err := ctx.createEvent(flags, driver.At{})
-	if err != nil {
-		return nil, err
-	}
-	return ownEvent(ctx, flags, raw), nil
-}
-
-// ownEvent returns a new core for a CUevent of the context. The caller is a user of the context.
-func ownEvent(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
-	c := ctx.drv.newCore()
-	c.ctx, c.flags, c.id = ctx, flags, ctx.drv.events.Add(1)
-	c.put(&c.first, raw)
-	if flags&EventInterprocess != 0 {
-		c.first.SetBits(slotExposed)
-	}
-	c.slot.Store(&c.first)
-	return c
 }

@@ -1,12 +1,44 @@
 package cu
 
 import (
-	"math"
 	"runtime"
-	"time"
+	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
+	"github.com/purecu/purecu/internal/watch"
 )
+
+// eventCore is the state of an event that the event's owner, calls in flight and waiters share. It
+// fills cache lines of its own, because goroutines that poll other events often write to these.
+type eventCore struct {
+	// slot is nil once the event is closed.
+	slot  atomic.Pointer[slot]
+	first slot // used until the event needs another slot
+
+	ctx *contextCore
+	// id identifies the event: see EventKey.
+	id    uint64
+	flags EventFlags
+	// foreign says that other code owns the CUevent and destroys it.
+	foreign bool
+	// imported says that the CUevent was opened from another process's handle.
+	imported bool
+	// released says that the event returned to its pool during waits: slot is nil, and the waits
+	// continue.
+	released atomic.Bool
+	// waits are the waits for the event's records.
+	waits watch.Group
+	// moving is held while the event moves to another slot, and while a call decides that the event
+	// stays. The driver is not called meanwhile, except by settle.
+	moving lock.Mutex[lock.Moving]
+	// ranks counts the event's successors. moving guards it.
+	ranks uint64
+	// once is closed when the RecordOnce in flight has recorded, or nil. moving guards it.
+	once chan struct{}
+
+	_ [192 - 176]byte
+}
 
 // eventOwner is what an Event points to. It is a separate object, so that Move can transfer it
 // while waits and cleanups are attached to it.
@@ -137,60 +169,139 @@ func (c *eventCore) endTurn(turn chan struct{}) {
 	close(turn)
 }
 
-// interval is the records of two events. A call is in flight on both events.
-type interval struct {
-	start, stop         *eventOwner
-	startSlot, stopSlot *slot
-}
-
-// leave ends the calls.
-func (iv *interval) leave() {
-	if iv.startSlot != nil {
-		iv.startSlot.leave()
+// newEventCore creates a CUevent in the context. The caller is a user of the context.
+func newEventCore(ctx *contextCore, flags EventFlags) (*eventCore, error) {
+	raw, err := ctx.createEvent(flags, driver.At{})
+	if err != nil {
+		return nil, err
 	}
-	if iv.stopSlot != nil {
-		iv.stopSlot.leave()
+	return ownEvent(ctx, flags, raw), nil
+}
+
+// ownEvent returns a new core for a CUevent of the context. The caller is a user of the context.
+func ownEvent(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
+	c := ctx.drv.newCore()
+	c.ctx, c.flags, c.id = ctx, flags, ctx.drv.events.Add(1)
+	c.put(&c.first, raw)
+	if flags&EventInterprocess != 0 {
+		c.first.SetBits(slotExposed)
 	}
-	runtime.KeepAlive(iv.start)
-	runtime.KeepAlive(iv.stop)
+	c.slot.Store(&c.first)
+	return c
 }
 
-func (iv *interval) measure(op string) (time.Duration, Status, error) {
-	return measure(op, iv.startSlot, iv.stopSlot)
+// coreSlab has several cores, because allocating them one by one takes longer. The collector frees
+// them together.
+type coreSlab struct {
+	cores [4]eventCore
+	used  int
 }
 
-// measure asks the driver for the time between two records.
-func measure(op string, start, stop *slot) (time.Duration, Status, error) {
-	// Exposed events are passed to the driver even if this package has not recorded them. A first
-	// record may succeed between the driver's answer and the checks below, so these checks use the
-	// state before the call.
-	started, stopped := start.recorded(), stop.recorded()
-	ms, res := stop.drv.elapsed(start.raw, stop.raw)
-	switch res {
-	case driver.ResultSuccess:
-		return time.Duration(math.Round(float64(ms) * 1e6)), Complete, nil
-	case driver.ResultNotReady:
-		return 0, Pending, nil
-	case driver.ResultInvalidHandle:
-		if !started {
-			return 0, StatusUnknown, errUnrecorded(op, uintptr(start.raw))
+// newCore returns a zero core.
+func (d *driverCore) newCore() *eventCore {
+	s, _ := d.cores.Get().(*coreSlab)
+	if s == nil {
+		s = new(coreSlab)
+	}
+	c := &s.cores[s.used]
+	if s.used++; s.used < len(s.cores) {
+		d.cores.Put(s)
+	}
+	return c
+}
+
+// newSlot returns a new slot with a CUevent.
+func (c *eventCore) newSlot(raw driver.Event) *slot {
+	padded := new(struct {
+		slot
+		_ [128 - 104]byte
+	})
+	c.put(&padded.slot, raw)
+	return &padded.slot
+}
+
+// put sets the fields of a slot, and makes the slot a user of the context.
+func (c *eventCore) put(sl *slot, raw driver.Event) {
+	c.ctx.hold() // cannot fail: the caller is a user of the context, or acts for a user
+	sl.raw, sl.drv, sl.core = raw, c.ctx.drv, c
+}
+
+// enter begins a call on the event's present slot.
+func (c *eventCore) enter(op string) (*slot, error) {
+	for {
+		sl := c.slot.Load()
+		if sl == nil {
+			return nil, errClosed(op, "event", uintptr(c.first.raw))
 		}
-		if !stopped {
-			return 0, StatusUnknown, errUnrecorded(op, uintptr(stop.raw))
+		if sl.Acquire(sl) {
+			return sl, nil
+		}
+		// The slot was retired, or the event was closed, after the load.
+	}
+}
+
+// enterForeign is enter for a caller that exposes the CUevent.
+func (c *eventCore) enterForeign(op string) (*slot, error) {
+	for {
+		c.moving.Lock()
+		sl := c.slot.Load()
+		if sl != nil && sl.Acquire(sl) {
+			sl.expose()
+			c.moving.Unlock()
+			return sl, nil
+		}
+		c.moving.Unlock()
+		if sl == nil {
+			return nil, errClosed(op, "event", uintptr(c.first.raw))
 		}
 	}
-	return 0, StatusUnknown, stop.core.ctx.callError(op, uintptr(stop.raw), res)
 }
 
-// elapsed returns the time between two records in milliseconds.
-func (d *driverCore) elapsed(start, stop driver.Event) (float32, driver.Result) {
-	ms, res := d.table.EventElapsedTimeV2(driver.At{}, start, stop)
-	if d.table.Missing(res) != nil { // before CUDA 12.8
-		ms, res = d.table.EventElapsedTime(driver.At{}, start, stop)
+// enterNode is enterForeign for a graph that will record the CUevent. If a waiter needs the present
+// record, it returns a new slot.
+func (c *eventCore) enterNode(op string) (*slot, error) {
+	for {
+		next, err := c.successor(op, RecordExternal)
+		if err != nil {
+			return nil, err
+		}
+		acquired := false
+		sl, open := c.settle(&next, func(sl *slot) bool {
+			acquired = sl.Acquire(sl)
+			return acquired
+		})
+		next.leave()
+		switch {
+		case acquired:
+			return sl, nil
+		case !open:
+			return nil, errClosed(op, "event", uintptr(c.first.raw))
+		}
 	}
-	return ms, res
 }
 
-func errUnrecorded(op string, h uintptr) error {
-	return mistake(op, ErrNotRecorded, h, "record both events before asking for the time between them")
+// close closes the event. first is true for one caller only.
+func (c *eventCore) close(at driver.At) (first bool, err error) {
+	sl := c.slot.Swap(nil)
+	if sl == nil {
+		return false, nil
+	}
+	last := sl.Close()
+	// A new wait is added before it checks for a closed event, so one of the two sees the other.
+	if !c.waits.Empty() && !c.released.Load() {
+		c.ctx.drv.watch.EndGroup(&c.waits, func(item watch.Item) error { return errClosedMeanwhile(item.(*slot)) })
+	}
+	if last {
+		err = sl.destroy(at)
+	}
+	return true, err
+}
+
+// closeAbandoned closes an abandoned event.
+func (c *eventCore) closeAbandoned() {
+	sl := c.slot.Load()
+	first, err := c.close(background())
+	if first {
+		c.ctx.drv.leak(Leak{Kind: "event", Handle: uintptr(sl.raw), Abandoned: true, Err: err})
+	}
 }

@@ -280,7 +280,7 @@ func (en *poolEntry) refill(op string, old *eventCore) error {
 		ctx.doneWith(en.flags, raw)
 		return errClosed(op, "event pool", 0)
 	}
-	en.core.Store(newPooledCore(ctx, en.flags, raw))
+	en.core.Store(newUnnumberedCore(ctx, en.flags, raw))
 	pool.made++
 	pool.mu.Unlock()
 	if old != nil {
@@ -289,8 +289,8 @@ func (en *poolEntry) refill(op string, old *eventCore) error {
 	return nil
 }
 
-// newPooledCore returns a core for a CUevent. The CUevent may have the record of an earlier user.
-func newPooledCore(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
+// newUnnumberedCore returns a core for a CUevent. The CUevent may have the record of an earlier user.
+func newUnnumberedCore(ctx *contextCore, flags EventFlags, raw driver.Event) *eventCore {
 	c := &eventCore{ctx: ctx, flags: flags}
 	c.put(&c.first, raw)
 	c.slot.Store(&c.first)

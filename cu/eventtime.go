@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"context"
 	"time"
 )
 
@@ -82,4 +83,43 @@ func errUntimed(op string, h uintptr) error {
 		h,
 		"create it with gpu.NewEvent(cu.EventDefault): the zero Event and events with EventDisableTiming record no time",
 	)
+}
+
+// Elapsed waits for the present records of both events, and returns the time between them
+// (cuEventElapsedTime). Records that are made during the wait change nothing. [Event.Since]
+// describes the precision, and [Event.Wait] the wait.
+func Elapsed(ctx context.Context, start, stop *Event) (time.Duration, error) {
+	const op = "cuEventElapsedTime"
+	if ctx == nil {
+		return 0, errNoGoContext(op)
+	}
+	iv, err := enterInterval(op, start, stop)
+	if err != nil {
+		return 0, err
+	}
+	defer iv.leave()
+	// A wait is counted on each slot until the end, so that a new record uses another slot.
+	slots := [...]*slot{iv.stopSlot, iv.startSlot}
+	for _, sl := range slots {
+		sl.Watch()
+		defer sl.Unwatch()
+	}
+	for {
+		for _, sl := range slots {
+			if sl.Complete() {
+				continue
+			}
+			if _, err := sl.wait(ctx); err != nil {
+				return 0, err
+			}
+		}
+		d, st, err := iv.measure(op)
+		if err != nil || st == Complete {
+			return d, err
+		}
+		// A record was in flight at the beginning, or other code has recorded an event.
+		if ctx.Err() != nil {
+			return 0, waitEnded(op, iv.stopSlot, ctx)
+		}
+	}
 }

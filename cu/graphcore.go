@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
@@ -185,4 +186,40 @@ func (gc *graphCore) capture(deps []driver.GraphNode, captureTo func() error) ([
 		last = deps
 	}
 	return last, nil
+}
+
+// destroyGraph destroys a graph that was never returned to the program.
+func (c *contextCore) destroyGraph(g driver.Graph) {
+	if g == 0 {
+		return
+	}
+	if res := c.drv.table.GraphDestroy(driver.At{Relaxed: true}, g); res != driver.ResultSuccess {
+		c.drv.leak(Leak{Kind: "graph", Handle: uintptr(g), Err: c.backgroundError("cuGraphDestroy", uintptr(g), res)})
+	}
+}
+
+// difference returns why an update was refused.
+func (gc *graphCore) difference(at driver.GraphNode, why int32) string {
+	reason := map[int32]string{
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED:            "the graphs have different nodes or dependencies",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED:           "a node has another type",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED:            "a node runs another kernel, which this driver cannot update",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED:          "a node's parameters differ in a way that cannot be updated",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED:               "a property of a node cannot be updated",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE: "a node runs another kernel, with which it cannot be updated",
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED:          "a node's attributes differ in a way that cannot be updated",
+	}[why]
+	if reason == "" {
+		reason = fmt.Sprintf("the driver's reason is CUgraphExecUpdateResult %d", why)
+	}
+	if nodes, err := gc.nodes(); err == nil {
+		for i, n := range nodes {
+			if n == at {
+				if typ, err := gc.typeOf(n); err == nil {
+					return fmt.Sprintf("%s: node %d of the new graph, of type %v", reason, i, typ)
+				}
+			}
+		}
+	}
+	return reason
 }

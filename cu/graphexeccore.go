@@ -1,7 +1,6 @@
 package cu
 
 import (
-	"fmt"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
@@ -136,30 +135,4 @@ func (xc *execCore) leaveDelayed() {
 		}
 		done = len(batch)
 	}
-}
-
-// difference returns why an update was refused.
-func (gc *graphCore) difference(at driver.GraphNode, why int32) string {
-	reason := map[int32]string{
-		driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED:            "the graphs have different nodes or dependencies",
-		driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED:           "a node has another type",
-		driver.CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED:            "a node runs another kernel, which this driver cannot update",
-		driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED:          "a node's parameters differ in a way that cannot be updated",
-		driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED:               "a property of a node cannot be updated",
-		driver.CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE: "a node runs another kernel, with which it cannot be updated",
-		driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED:          "a node's attributes differ in a way that cannot be updated",
-	}[why]
-	if reason == "" {
-		reason = fmt.Sprintf("the driver's reason is CUgraphExecUpdateResult %d", why)
-	}
-	if nodes, err := gc.nodes(); err == nil {
-		for i, n := range nodes {
-			if n == at {
-				if typ, err := gc.typeOf(n); err == nil {
-					return fmt.Sprintf("%s: node %d of the new graph, of type %v", reason, i, typ)
-				}
-			}
-		}
-	}
-	return reason
 }

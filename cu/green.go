@@ -163,7 +163,7 @@ func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
 		return nil, core.callError(op, 0, res)
 	}
 	g := &GreenContext{core: &greenCore{raw: handle}}
-	g.core.waits = true
+	g.core.freeWaits = true
 	g.cleanup = owned(g, &g.core.resource, g.core, core)
 	return g, nil
 }

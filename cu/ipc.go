@@ -2,6 +2,8 @@ package cu
 
 import (
 	"context"
+	"encoding/hex"
+	"fmt"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -51,7 +53,7 @@ func (e *Event) IPCHandle(ctx context.Context) (IPCEventHandle, error) {
 		return IPCEventHandle{}, c.ctx.callError(op, uintptr(sl.raw), res)
 	}
 	h := IPCEventHandle(raw)
-	c.ctx.drv.exports.add(h, c)
+	c.ctx.drv.exports.add(driver.IPCEventHandle(h), c)
 	return h, nil
 }
 
@@ -110,7 +112,7 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 	if err := h.check(op); err != nil {
 		return nil, err
 	}
-	if core.drv.exports.has(h) {
+	if core.drv.exports.has(driver.IPCEventHandle(h)) {
 		return nil, errSameProcess(op)
 	}
 	t := core.drv.trace(TraceEventCreate, 0, 0)
@@ -133,4 +135,102 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 func errSameProcess(op string) error {
 	return &Error{Op: op, Result: ResultInvalidContext, Err: ErrSameProcess,
 		Detail: "the handle is of an event of this process: use that Event, and open the handle in another process"}
+}
+
+// IPCEventHandle names an event to other processes on the machine: the content of a
+// CUipcEventHandle. [Event.IPCHandle] returns it, and [Context.OpenIPCEvent] of another process
+// takes it. It is a plain value, which may be compared, copied and used as a key of a map. It does
+// not keep the event open.
+//
+// It is transferred as its 64 bytes (MarshalBinary), the format of C and PyTorch, or as text of 128
+// hexadecimal digits (MarshalText): a string in JSON, an environment variable, or, by
+// [flag.TextVar], a flag. The zero IPCEventHandle names no event; calls with it return an error
+// that matches [ErrNil].
+type IPCEventHandle [driver.CU_IPC_HANDLE_SIZE]byte
+
+// IsZero reports whether the handle is zero, and so names no event.
+func (h IPCEventHandle) IsZero() bool { return h == IPCEventHandle{} }
+
+// String returns the handle as MarshalText does; "" for the zero handle.
+func (h IPCEventHandle) String() string {
+	if h.IsZero() {
+		return ""
+	}
+	return hex.EncodeToString(h[:])
+}
+
+// check refuses the zero handle.
+func (h IPCEventHandle) check(op string) error {
+	if h.IsZero() {
+		return mistake(op, ErrNil, 0,
+			"the handle is zero, and names no event: pass one that Event.IPCHandle has returned")
+	}
+	return nil
+}
+
+// AppendBinary appends the handle's 64 bytes to b: see [encoding.BinaryAppender].
+func (h IPCEventHandle) AppendBinary(b []byte) ([]byte, error) {
+	if err := h.check("IPCEventHandle.AppendBinary"); err != nil {
+		return b, err
+	}
+	return append(b, h[:]...), nil
+}
+
+// MarshalBinary returns the handle's 64 bytes: see [encoding.BinaryMarshaler].
+func (h IPCEventHandle) MarshalBinary() ([]byte, error) { return h.AppendBinary(nil) }
+
+// UnmarshalBinary sets the handle from exactly 64 bytes: see [encoding.BinaryUnmarshaler]. If it
+// returns an error, the handle is unchanged. Whether the bytes name an event is checked when the
+// handle is opened.
+func (h *IPCEventHandle) UnmarshalBinary(data []byte) error {
+	const op = "IPCEventHandle.UnmarshalBinary"
+	if h == nil {
+		return errNil(op, "handle")
+	}
+	if len(data) != len(h) {
+		return invalid(op,
+			fmt.Sprintf("there are %d bytes, and a handle has %d: pass the result of MarshalBinary", len(data), len(h)))
+	}
+	got := IPCEventHandle(data)
+	if err := got.check(op); err != nil {
+		return err
+	}
+	*h = got
+	return nil
+}
+
+// AppendText appends the handle as text, 128 hexadecimal digits, to b: see
+// [encoding.TextAppender].
+func (h IPCEventHandle) AppendText(b []byte) ([]byte, error) {
+	if err := h.check("IPCEventHandle.AppendText"); err != nil {
+		return b, err
+	}
+	return hex.AppendEncode(b, h[:]), nil
+}
+
+// MarshalText returns the handle as text, 128 hexadecimal digits: see
+// [encoding.TextMarshaler].
+func (h IPCEventHandle) MarshalText() ([]byte, error) { return h.AppendText(nil) }
+
+// UnmarshalText sets the handle from exactly 128 hexadecimal digits: see
+// [encoding.TextUnmarshaler]. If it returns an error, the handle is unchanged.
+func (h *IPCEventHandle) UnmarshalText(text []byte) error {
+	const op = "IPCEventHandle.UnmarshalText"
+	if h == nil {
+		return errNil(op, "handle")
+	}
+	if want := hex.EncodedLen(len(h)); len(text) != want {
+		return invalid(op,
+			fmt.Sprintf("there are %d characters, and a handle has %d: "+
+				"pass the result of MarshalText", len(text), want))
+	}
+	var got IPCEventHandle
+	if _, err := hex.Decode(got[:], text); err != nil {
+		return invalid(op, fmt.Sprintf("%v: a handle's text has hexadecimal digits only", err))
+	}
+	if err := got.check(op); err != nil {
+		return err
+	}
+	*h = got
+	return nil
 }

@@ -564,7 +564,7 @@ func TestExports(t *testing.T) {
 	if n := len(x.byHandle); n > minSweep+1 {
 		t.Errorf("%d handles are kept", n)
 	}
-	if !x.has(h) {
+	if !x.has(driver.IPCEventHandle(h)) {
 		t.Error("that of an open event is not")
 	}
 }

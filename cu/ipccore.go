@@ -1,7 +1,6 @@
 package cu
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"weak"
@@ -10,119 +9,21 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// IPCEventHandle names an event to other processes on the machine: the content of a
-// CUipcEventHandle. [Event.IPCHandle] returns it, and [Context.OpenIPCEvent] of another process
-// takes it. It is a plain value, which may be compared, copied and used as a key of a map. It does
-// not keep the event open.
-//
-// It is transferred as its 64 bytes (MarshalBinary), the format of C and PyTorch, or as text of 128
-// hexadecimal digits (MarshalText): a string in JSON, an environment variable, or, by
-// [flag.TextVar], a flag. The zero IPCEventHandle names no event; calls with it return an error
-// that matches [ErrNil].
-type IPCEventHandle [driver.CU_IPC_HANDLE_SIZE]byte
-
-// IsZero reports whether the handle is zero, and so names no event.
-func (h IPCEventHandle) IsZero() bool { return h == IPCEventHandle{} }
-
-// String returns the handle as MarshalText does; "" for the zero handle.
-func (h IPCEventHandle) String() string {
-	if h.IsZero() {
-		return ""
-	}
-	return hex.EncodeToString(h[:])
-}
-
-// check refuses the zero handle.
-func (h IPCEventHandle) check(op string) error {
-	if h.IsZero() {
-		return mistake(op, ErrNil, 0,
-			"the handle is zero, and names no event: pass one that Event.IPCHandle has returned")
-	}
-	return nil
-}
-
-// AppendBinary appends the handle's 64 bytes to b: see [encoding.BinaryAppender].
-func (h IPCEventHandle) AppendBinary(b []byte) ([]byte, error) {
-	if err := h.check("IPCEventHandle.AppendBinary"); err != nil {
-		return b, err
-	}
-	return append(b, h[:]...), nil
-}
-
-// MarshalBinary returns the handle's 64 bytes: see [encoding.BinaryMarshaler].
-func (h IPCEventHandle) MarshalBinary() ([]byte, error) { return h.AppendBinary(nil) }
-
-// UnmarshalBinary sets the handle from exactly 64 bytes: see [encoding.BinaryUnmarshaler]. If it
-// returns an error, the handle is unchanged. Whether the bytes name an event is checked when the
-// handle is opened.
-func (h *IPCEventHandle) UnmarshalBinary(data []byte) error {
-	const op = "IPCEventHandle.UnmarshalBinary"
-	if h == nil {
-		return errNil(op, "handle")
-	}
-	if len(data) != len(h) {
-		return invalid(op,
-			fmt.Sprintf("there are %d bytes, and a handle has %d: pass the result of MarshalBinary", len(data), len(h)))
-	}
-	got := IPCEventHandle(data)
-	if err := got.check(op); err != nil {
-		return err
-	}
-	*h = got
-	return nil
-}
-
-// AppendText appends the handle as text, 128 hexadecimal digits, to b: see
-// [encoding.TextAppender].
-func (h IPCEventHandle) AppendText(b []byte) ([]byte, error) {
-	if err := h.check("IPCEventHandle.AppendText"); err != nil {
-		return b, err
-	}
-	return hex.AppendEncode(b, h[:]), nil
-}
-
-// MarshalText returns the handle as text, 128 hexadecimal digits: see
-// [encoding.TextMarshaler].
-func (h IPCEventHandle) MarshalText() ([]byte, error) { return h.AppendText(nil) }
-
-// UnmarshalText sets the handle from exactly 128 hexadecimal digits: see
-// [encoding.TextUnmarshaler]. If it returns an error, the handle is unchanged.
-func (h *IPCEventHandle) UnmarshalText(text []byte) error {
-	const op = "IPCEventHandle.UnmarshalText"
-	if h == nil {
-		return errNil(op, "handle")
-	}
-	if want := hex.EncodedLen(len(h)); len(text) != want {
-		return invalid(op,
-			fmt.Sprintf("there are %d characters, and a handle has %d: "+
-				"pass the result of MarshalText", len(text), want))
-	}
-	var got IPCEventHandle
-	if _, err := hex.Decode(got[:], text); err != nil {
-		return invalid(op, fmt.Sprintf("%v: a handle's text has hexadecimal digits only", err))
-	}
-	if err := got.check(op); err != nil {
-		return err
-	}
-	*h = got
-	return nil
-}
-
 // exports has the events whose handles IPCHandle has returned, so that OpenIPCEvent recognizes a
 // handle of its own process without a call of the driver. It does not keep the events from being
 // collected.
 type exports struct {
 	mu       lock.Mutex[lock.Exports]
-	byHandle map[IPCEventHandle]weak.Pointer[eventCore]
+	byHandle map[driver.IPCEventHandle]weak.Pointer[eventCore]
 	sweep    int // the number of handles from which those of closed events are removed
 }
 
 // add adds the handle of an event.
-func (x *exports) add(h IPCEventHandle, c *eventCore) {
+func (x *exports) add(h driver.IPCEventHandle, c *eventCore) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.byHandle == nil {
-		x.byHandle = make(map[IPCEventHandle]weak.Pointer[eventCore])
+		x.byHandle = make(map[driver.IPCEventHandle]weak.Pointer[eventCore])
 	}
 	x.byHandle[h] = weak.Make(c)
 	if len(x.byHandle) <= max(x.sweep, minSweep) {
@@ -140,7 +41,7 @@ func (x *exports) add(h IPCEventHandle, c *eventCore) {
 const minSweep = 64
 
 // has reports whether the handle is of an open event of this process.
-func (x *exports) has(h IPCEventHandle) bool {
+func (x *exports) has(h driver.IPCEventHandle) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	c, found := x.byHandle[h]

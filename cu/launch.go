@@ -313,3 +313,13 @@ func (dev *Device) exceededLimit(grid, block Dim3) string {
 func (d Dim3) normalize() Dim3 {
 	return Dim3{d.X, max(d.Y, 1), max(d.Z, 1)}
 }
+
+// Grid1D returns the configuration of a launch with at least n threads in one dimension, in blocks of
+// the given number of threads. The kernel has to ignore the threads from n on. If n or block is less
+// than 1, or if 1<<32 blocks or more are needed, the launch fails.
+func Grid1D(n, block int) LaunchConfig {
+	if n < 1 || block < 1 || uint64(block) > math.MaxUint32 || (uint64(n)-1)/uint64(block) >= math.MaxUint32 {
+		return LaunchConfig{}
+	}
+	return LaunchConfig{Grid: Dim3{X: uint32((uint64(n)-1)/uint64(block) + 1)}, Block: Dim3{X: uint32(block)}}
+}

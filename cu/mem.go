@@ -9,7 +9,7 @@ import (
 // newMemory initializes mc, whose life ends when owner, the program's Go value, is abandoned or
 // closed.
 func newMemory[O any](owner *O, ctx *contextCore, mc *memCore) runtime.Cleanup {
-	mc.waits, mc.usedStreams = memoryKinds[mc.is].waits, new(streamSet)
+	mc.freeWaits, mc.usedStreams = memoryKinds[mc.is].freeWaits, new(streamSet)
 	return owned(owner, &mc.resource, mc, ctx)
 }
 

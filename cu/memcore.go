@@ -27,12 +27,12 @@ var memoryKinds = [...]struct {
 	// onHost says that the memory is host memory, at memCore.host. Streams of every context may use
 	// it.
 	onHost bool
-	// waits says that freeing the memory waits for all work in the context: see deferredList. Only
+	// freeWaits says that freeing the memory waits for all work in the context: see deferredList. Only
 	// such memory may serve another allocation.
-	waits bool
+	freeWaits bool
 }{
-	deviceMemory:   {name: "device memory", waits: true},
-	pinnedMemory:   {name: "host memory", onHost: true, waits: true},
+	deviceMemory:   {name: "device memory", freeWaits: true},
+	pinnedMemory:   {name: "host memory", onHost: true, freeWaits: true},
 	moduleVariable: {name: "device memory"},
 }
 
@@ -154,7 +154,7 @@ func (mc *memCore) usedOnAll(set *streamSet) {
 	}
 }
 
-// failAlloc is fail for an allocation of size bytes.
+// failAlloc returns the error of callError, with the size if there is too little memory.
 func (c *contextCore) failAlloc(op string, size uint64, res driver.Result) error {
 	e := c.callError(op, 0, res)
 	if res == driver.ResultOutOfMemory {

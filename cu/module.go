@@ -84,7 +84,7 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 		return nil, e
 	}
 	mc := &moduleCore{raw: raw}
-	mc.waits, mc.usedStreams = true, new(streamSet)
+	mc.freeWaits, mc.usedStreams = true, new(streamSet)
 	// The version of a software driver does not tell which functions it has.
 	if codeimage.IsPTX(image) && (core.drv.table.Software() || !core.drv.has("cuFuncGetParamInfo")) {
 		mc.ptx = image

@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
@@ -13,7 +14,7 @@ import (
 // next call that may wait for the GPU releases the claim, unless a new user takes the context
 // before. Exactly one caller releases the claim.
 type ownership struct {
-	// claim is the kind of claim. The driver's mutex guards it.
+	// claim is the kind of claim. The driver's mutex guards it. It never changes after releasing is set.
 	claim claim
 	// users counts the users that keep the claim. The count only rises from 0 under the driver's
 	// mutex.
@@ -246,3 +247,18 @@ func (d *driverCore) releasePrimary(dev driver.Device) {
 		d.leak(Leak{Kind: "context", Err: d.resultError("cuDevicePrimaryCtxRelease", 0, res)})
 	}
 }
+
+// keepDeferred reports the deferred objects of another owner's context as leaks. It does not free
+// them, because the owner may destroy the context at any time. It is called when the last user has
+// gone; contexts of this package have no deferred objects then.
+func (c *contextCore) keepDeferred() {
+	for _, r := range c.deferred.All() { // no other goroutine uses the core any more
+		c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: r.keep(errBorrowed)})
+		r.unmark()
+	}
+}
+
+// errBorrowed says why abandoned objects of another owner's context are not freed.
+var errBorrowed = errors.New(
+	"the context belongs to other code, which may destroy it: close the objects of the context before the Context",
+)

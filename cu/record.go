@@ -7,7 +7,8 @@ import (
 
 // This file is the protocol for recording events. The caller has a call in flight on the stream, if
 // there is one. callRecord makes the steps from beginRecord to confirm. During captures
-// recordInCapture takes the place of the last two steps before End.
+// recordInCapture takes the place of all steps between Begin and End: it uses callRecord, and notes
+// the capture.
 //
 //	sl.Begin(sl)           A record of the slot is in flight. Waits and polls of the slot see that.
 //	sl.beginRecord(sc)     The slot notes the stream, and the record's sequence number, if known.

@@ -24,8 +24,8 @@ type resource struct {
 	handle.Refs
 	ctx  *contextCore
 	self object
-	// waits says that the driver may wait for the GPU when it frees the object: see deferredList.
-	waits bool
+	// freeWaits says that the driver may wait for the GPU when it frees the object: see deferredList.
+	freeWaits bool
 	// tries is how often the driver failed to report when the object's last work is done. The lock
 	// of the context's deferred objects guards it.
 	tries uint8
@@ -112,7 +112,7 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 		return nil
 	}
 	late = false
-	if !r.waits {
+	if !r.freeWaits {
 		return r.destroy(driver.At{Relaxed: true})
 	}
 	defer r.ctx.releaseLate()
@@ -150,7 +150,7 @@ func errKept(kind string, handle uintptr, err error) error {
 	return &Error{Op: "Close", Handle: handle, Err: err, Detail: "the " + kind + " is not freed: the GPU may still use it"}
 }
 
-// usedOn notes a stream before work that uses the object is enqueued on it: see usage.
+// usedOn notes a stream before work that uses the object is enqueued on it: see streamSet.
 func (r *resource) usedOn(sc *streamCore) (noted bool) {
 	if r.ctx != sc.ctx && !sc.shared.usesOthers.Load() {
 		sc.shared.usesOthers.Store(true)
@@ -163,7 +163,7 @@ func (r *resource) usedOn(sc *streamCore) (noted bool) {
 // GPU, the resource is deferred.
 func (r *resource) destroyLate(abandoned bool) {
 	drv, l := r.ctx.drv, Leak{Kind: r.self.kind(), Handle: r.self.handle(), Abandoned: abandoned}
-	if r.waits {
+	if r.freeWaits {
 		drv.leak(l)
 		r.ctx.addDeferred(r)
 		r.ctx.endHold()

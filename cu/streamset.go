@@ -171,7 +171,7 @@ func (sc *streamCore) waitIdle() error {
 			return ctx.unlessPoisoned(err)
 		}
 		defer ctx.doneWith(EventDisableTiming, e)
-		return ctx.waitEvent(e)
+		return ctx.awaitEvent(e)
 	}
 	if sc.Acquire(sc) {
 		if sc.at.Thread != nil && !sc.at.Thread.Here() {
@@ -183,7 +183,7 @@ func (sc *streamCore) waitIdle() error {
 			return ctx.unlessPoisoned(err)
 		}
 		defer ctx.doneWith(EventDisableTiming, e)
-		return ctx.waitEvent(e)
+		return ctx.awaitEvent(e)
 	}
 	if !sc.freed.Load() {
 		return errBusy // a call on the stream is in flight
@@ -201,13 +201,14 @@ func (c *contextCore) unlessPoisoned(err error) error {
 	return err
 }
 
-func (c *contextCore) waitEvent(e driver.Event) error {
-	return c.waitFor("cuEventQuery", func() driver.Result { return c.queryEvent(e) })
+// awaitEvent polls until an event of the library is complete.
+func (c *contextCore) awaitEvent(e driver.Event) error {
+	return c.pollUntil("cuEventQuery", func() driver.Result { return c.queryEvent(e) })
 }
 
-// waitFor polls until query returns a result other than ResultNotReady. In a poisoned context it
+// pollUntil polls until query returns a result other than ResultNotReady. In a poisoned context it
 // returns nil, because no work runs in it any more.
-func (c *contextCore) waitFor(op string, query func() driver.Result) error {
+func (c *contextCore) pollUntil(op string, query func() driver.Result) error {
 	b := watch.BackOff{Policy: watch.Brief, Clock: c.drv.table.Clock()}
 	defer b.End()
 	for ; ; b.Wait() {
@@ -219,4 +220,12 @@ func (c *contextCore) waitFor(op string, query func() driver.Result) error {
 			return c.unlessPoisoned(c.backgroundError(op, 0, res))
 		}
 	}
+}
+
+// list returns the streams on which work was enqueued that uses the object.
+func (set *streamSet) list() []*streamCore {
+	if l := set.streams.Load(); l != nil {
+		return *l
+	}
+	return nil
 }

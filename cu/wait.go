@@ -5,7 +5,6 @@ import (
 	"errors"
 	"runtime"
 	"slices"
-	"time"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/watch"
@@ -50,45 +49,6 @@ func (e *Event) Wait(ctx context.Context) error {
 // errNoGoContext returns the error for a nil context.Context.
 func errNoGoContext(op string) error {
 	return mistake(op, ErrNil, 0, "the context.Context is nil: pass context.Background() to wait without a limit")
-}
-
-// Elapsed waits for the present records of both events, and returns the time between them
-// (cuEventElapsedTime). Records that are made during the wait change nothing. [Event.Since]
-// describes the precision, and [Event.Wait] the wait.
-func Elapsed(ctx context.Context, start, stop *Event) (time.Duration, error) {
-	const op = "cuEventElapsedTime"
-	if ctx == nil {
-		return 0, errNoGoContext(op)
-	}
-	iv, err := enterInterval(op, start, stop)
-	if err != nil {
-		return 0, err
-	}
-	defer iv.leave()
-	// A wait is counted on each slot until the end, so that a new record uses another slot.
-	slots := [...]*slot{iv.stopSlot, iv.startSlot}
-	for _, sl := range slots {
-		sl.Watch()
-		defer sl.Unwatch()
-	}
-	for {
-		for _, sl := range slots {
-			if sl.Complete() {
-				continue
-			}
-			if _, err := sl.wait(ctx); err != nil {
-				return 0, err
-			}
-		}
-		d, st, err := iv.measure(op)
-		if err != nil || st == Complete {
-			return d, err
-		}
-		// A record was in flight at the beginning, or other code has recorded an event.
-		if ctx.Err() != nil {
-			return 0, waitEnded(op, iv.stopSlot, ctx)
-		}
-	}
 }
 
 // awaited is one of several records in one wait.

@@ -112,7 +112,7 @@ func (sc *streamCore) markSlot() (*slot, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := newPooledCore(sc.ctx, EventDisableTiming, e)
+	c := newUnnumberedCore(sc.ctx, EventDisableTiming, e)
 	sl := &c.first
 	sl.Begin(sl)
 	sl.End(sl) // the record is made

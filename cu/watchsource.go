@@ -88,7 +88,8 @@ func (s *watchSource) Query(q *watch.Query) bool {
 	return true
 }
 
-// QueryAlone queries one event that other code may record, or that is part of a capture.
+// QueryAlone queries one event that other code may record. For a record that is part of a capture it
+// returns an answer without a query.
 func (s *watchSource) QueryAlone(item watch.Item) watch.Answer {
 	res, _ := item.(*slot).ask()
 	return answerOf(res)

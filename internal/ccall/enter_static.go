@@ -12,7 +12,7 @@ import (
 const Engine = "static"
 
 // enter calls the C function thunk with the frame f. The call runs on this thread, unless the
-// function may create threads or run for long: then it runs on a thread that C has created. enter
+// function is of class Setup or longElsewhere: then it runs on a thread that C has created. enter
 // reports false if the thread that the call needs cannot be created.
 //
 // It is small enough to be inlined, as every call uses it.

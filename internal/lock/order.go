@@ -78,7 +78,7 @@ type (
 	Marks struct{}
 	// Exports is exports.mu: the events whose IPC handles were exported.
 	Exports struct{}
-	// Driver is Driver.mu: a driver's devices, contexts and claims, and changes to the list of
+	// Driver is driverContexts.mu: a driver's devices, contexts and claims, and changes to the list of
 	// tracers.
 	Driver struct{}
 	// StreamEnds is streamEnds.mu: the tails of destroyed streams.

@@ -261,21 +261,3 @@ func (c *contextCore) timelineProbe() (driver.Event, error) {
 	c.doneWith(EventDisableTiming, e)
 	return probe, nil
 }
-
-// timelineCounts has the number of slabs, and how many timelines are open, or closed and still in
-// use.
-type timelineCounts struct{ mappings, open, unfinished int }
-
-// timelineCounts returns the numbers of the driver.
-func (d *driverCore) timelineCounts() (n timelineCounts) {
-	n.mappings = d.slabs.Mapped()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, c := range d.contexts {
-		c.cells.mu.Lock()
-		n.open += c.cells.open
-		n.unfinished += c.cells.unfinished
-		c.cells.mu.Unlock()
-	}
-	return n
-}

@@ -189,7 +189,7 @@ func (c *contextCore) waitTail(sc *streamCore) error {
 	if t.err != nil {
 		return fmt.Errorf("%w: %v", errNoTail, t.err) // %v hides an errBusy, because the error is final
 	}
-	if err := c.waitFor("cuEventQuery", func() driver.Result { return t.query() }); err != nil {
+	if err := c.pollUntil("cuEventQuery", func() driver.Result { return t.query() }); err != nil {
 		return err
 	}
 	if t.Closed() {

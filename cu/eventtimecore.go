@@ -1,0 +1,67 @@
+package cu
+
+import (
+	"math"
+	"runtime"
+	"time"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// interval is the records of two events. A call is in flight on both events.
+type interval struct {
+	start, stop         *eventOwner
+	startSlot, stopSlot *slot
+}
+
+// leave ends the calls.
+func (iv *interval) leave() {
+	if iv.startSlot != nil {
+		iv.startSlot.leave()
+	}
+	if iv.stopSlot != nil {
+		iv.stopSlot.leave()
+	}
+	runtime.KeepAlive(iv.start)
+	runtime.KeepAlive(iv.stop)
+}
+
+func (iv *interval) measure(op string) (time.Duration, Status, error) {
+	return measure(op, iv.startSlot, iv.stopSlot)
+}
+
+// measure asks the driver for the time between two records.
+func measure(op string, start, stop *slot) (time.Duration, Status, error) {
+	// Exposed events are passed to the driver even if this package has not recorded them. A first
+	// record may succeed between the driver's answer and the checks below, so these checks use the
+	// state before the call.
+	started, stopped := start.recorded(), stop.recorded()
+	ms, res := stop.drv.elapsed(start.raw, stop.raw)
+	switch res {
+	case driver.ResultSuccess:
+		return time.Duration(math.Round(float64(ms) * 1e6)), Complete, nil
+	case driver.ResultNotReady:
+		return 0, Pending, nil
+	case driver.ResultInvalidHandle:
+		if !started {
+			return 0, StatusUnknown, errUnrecorded(op, uintptr(start.raw))
+		}
+		if !stopped {
+			return 0, StatusUnknown, errUnrecorded(op, uintptr(stop.raw))
+		}
+	}
+	return 0, StatusUnknown, stop.core.ctx.callError(op, uintptr(stop.raw), res)
+}
+
+// elapsed returns the time between two records in milliseconds.
+func (d *driverCore) elapsed(start, stop driver.Event) (float32, driver.Result) {
+	ms, res := d.table.EventElapsedTimeV2(driver.At{}, start, stop)
+	if d.table.Missing(res) != nil { // before CUDA 12.8
+		ms, res = d.table.EventElapsedTime(driver.At{}, start, stop)
+	}
+	return ms, res
+}
+
+func errUnrecorded(op string, h uintptr) error {
+	return mistake(op, ErrNotRecorded, h, "record both events before asking for the time between them")
+}
