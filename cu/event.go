@@ -256,6 +256,7 @@ func (e *Event) RecordCurrent(ctx context.Context) error {
 // that was never recorded blocks nothing.
 func (e *Event) Block(s *Stream) error { return s.WaitEvent(e) }
 
+// record checks the arguments of a record, and creates a zero event's CUevent.
 func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) error {
 	if e == nil {
 		return errNil(op, "event")

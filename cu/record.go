@@ -96,6 +96,8 @@ func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error)
 	return true, nil
 }
 
+// record records the event: on its slot, or, if there is a wait for the previous record, on another
+// slot, which recordElsewhere takes.
 func (c *eventCore) record(op string, a recordArgs) error {
 	for {
 		sl := c.slot.Load()
@@ -258,6 +260,7 @@ func (sl *slot) recordMade(sc *streamCore, res driver.Result) {
 	}
 }
 
+// callRecord makes the driver's call, and notes the record if it succeeds.
 func (sl *slot) callRecord(a recordArgs) (res driver.Result) {
 	noted := sl.beginRecord(a.stream)
 	switch ctx := sl.core.ctx; a.by {
