@@ -31,6 +31,7 @@ var examples = map[string]example{
 		check:    checkGraphTrace,
 	},
 	"hello-event":    {prints: `^the stop event is (pending|complete)\nthe GPU was busy for \d\S*\n$`, undriven: 1},
+	"nodecheck":      {prints: `^ok\n$`, undriven: 10},
 	"trace-pipeline": {prints: `^open trace.json in ui.perfetto.dev\n$`},
 	"two-processes":  {prints: `^the parent's work is done\n$`, undriven: 1},
 	"two-streams":    {prints: `^both kernels are done, after \d+m?s\n$`, undriven: 1},
@@ -40,7 +41,7 @@ var examples = map[string]example{
 // TestExamples runs all examples on the software driver that PURECU_DRIVER chooses, and, if
 // PURECU_TEST_GPU is set, on the machine's GPU.
 func TestExamples(t *testing.T) {
-	bin := buildExamples(t)
+	bin := buildExamples(t, "...")
 	drivers := map[string][]string{"soft": {"PURECU_DRIVER=soft", "CUDA_DRIVER_LIBRARY=/nonexistent"}}
 	if path := os.Getenv(cutest.Environment); path == "1" {
 		drivers["gpu"] = []string{"PURECU_DRIVER="}
@@ -66,8 +67,42 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// buildExamples builds all examples without cgo, and returns the folder of the programs.
-func buildExamples(t *testing.T) string {
+// TestNodecheck checks the exit status of nodecheck, and what it says, for each software driver that it offers.
+func TestNodecheck(t *testing.T) {
+	bin := buildExamples(t, "nodecheck")
+	for _, tt := range []struct {
+		sim    string
+		status int
+		says   string
+	}{
+		{"ok", 0, `^ok\n$`},
+		{"hang", 0, `^ok\n$`}, // slow, but within the limit
+		{"nodevice", 11, `^nodecheck: cu: cuInit: no CUDA device; `},
+		{"old", 12, `^nodecheck: cu: Open: .* CUDA 11\.8, .* 12\.4: `},
+		{"poisoned", 13, `^nodecheck: device 0 \(.*\): .* context is poisoned .* \(700\): .*\n$`},
+		{"busy", 14, `^nodecheck: device 0 \(.*\): .* \(46\): .*\n$`},
+		{"lost", 14, `^nodecheck: device 0 \(.*\): .* \(46\): .*\n$`},
+		{"stub", 15, `^nodecheck: cu: cuInit: .* \(34\): `},
+		{"mismatch", 15, `^nodecheck: cu: cuInit: .* \(803\): `},
+		{"unknown", 15, `^nodecheck: cu: cuInit: .* \(999\): `},
+		{"oom", 15, `^nodecheck: device 0 \(.*\): .* \(2\): out of memory; .*\n$`},
+	} {
+		t.Run(tt.sim, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "nodecheck"), "-sim", tt.sim)
+			out, err := cmd.CombinedOutput()
+			if cmd.ProcessState == nil {
+				t.Fatal(err)
+			}
+			if got := cmd.ProcessState.ExitCode(); got != tt.status || !regexp.MustCompile(tt.says).Match(out) {
+				t.Errorf("exit status %d: %q; want %d, %s", got, out, tt.status, tt.says)
+			}
+		})
+	}
+}
+
+// buildExamples builds an example, or "...", which are all, without cgo. It returns the folder of the programs.
+func buildExamples(t *testing.T, which string) string {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join(moduleRoot, "examples", "*", "main.go"))
 	if err != nil {
@@ -79,7 +114,7 @@ func buildExamples(t *testing.T) string {
 		}
 	}
 	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", bin+string(filepath.Separator), "./examples/...")
+	build := exec.Command("go", "build", "-o", bin+string(filepath.Separator), "./examples/"+which)
 	build.Dir = moduleRoot
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
