@@ -3,7 +3,7 @@
 //	func BenchmarkScale(b *testing.B) {
 //		…
 //		cubench.Run(b, gpu, func(s *cu.Stream) error {
-//			return scale.Launch(s, cu.Grid1D(n, 256), cu.Mem(x), cu.U32(n))
+//			return scale.Launch(s, cu.Grid1D(n, 256), cu.Ptr(x), cu.U32(n))
 //		}, cubench.Bytes(8*n))
 //	}
 //
