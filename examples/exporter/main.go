@@ -1,0 +1,151 @@
+// Command exporter measures every GPU once a second. It serves histograms of launch latencies, copy
+// times and event round trips to Prometheus, and whether each GPU is healthy.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	prom "github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
+	_ "github.com/purecu/purecu/cusim/auto"
+)
+
+const ptx = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry empty() { ret; }"
+
+// exporter has the time between probes, their limit, and how long the need of a restart is served.
+type exporter struct{ every, limit, linger time.Duration }
+
+// watch probes a device until ctx ends or only a new process helps, which is an error.
+func (e exporter) watch(ctx context.Context, dev *cu.Device, reg prom.Registerer) error {
+	uuid, err := dev.UUID()
+	labels := prom.Labels{"uuid": uuid.String(), "device": strconv.Itoa(dev.Ordinal())}
+	auto := promauto.With(prom.WrapRegistererWith(labels, reg))
+	h := func(name, help string) prom.Histogram {
+		return auto.NewHistogram(prom.HistogramOpts{Name: name, Help: help, Buckets: prom.ExponentialBuckets(100e-9, 2, 20)})
+	}
+	launch := h("cuda_launch_seconds", "Host time of one kernel launch.")
+	h2d := h("cuda_h2d_1mib_seconds", "GPU time to copy 1 MiB to the device.")
+	d2h := h("cuda_d2h_1mib_seconds", "GPU time to copy 1 MiB from the device.")
+	round := h("cuda_event_round_trip_seconds", "Host time from a record to its completion.")
+	failures := auto.NewCounterVec(prom.CounterOpts{Name: "cuda_probe_failures_total", Help: "Failed probes."}, []string{"code"})
+	healthy := auto.NewGauge(prom.GaugeOpts{Name: "cuda_healthy", Help: "0 if probes fail, or only a restart helps."})
+	healthy.Set(1)
+	late := time.AfterFunc(e.every+e.limit, func() { healthy.Set(0) }) // also while a call of the driver hangs
+	defer late.Stop()
+
+	// Calls on nil objects fail, and closing them does nothing, so that only the first error counts.
+	gpu, err1 := dev.PrimaryContext()
+	s, err2 := gpu.NewStream(cu.StreamNonBlocking)
+	mod, err3 := gpu.LoadModule([]byte(ptx))
+	empty, err4 := mod.Function("empty")
+	mem, err5 := gpu.Alloc(1 << 20)
+	host, err6 := gpu.AllocHost(1<<20, cu.HostDefault)
+	var ev cu.Event
+	defer func() {
+		ev.Close()
+		host.Close()
+		mem.Close()
+		mod.Close()
+		s.Close()
+		gpu.Close()
+	}()
+	if err = cmp.Or(err, err1, err2, err3, err4, err5, err6); err != nil {
+		return err
+	}
+	for ctx.Err() == nil && !cu.NeedsRestart(err) {
+		s.Wait(ctx) // for work of a probe that took too long
+		probe, cancel := context.WithTimeout(ctx, e.limit)
+		pause, t0 := e.every, time.Now()
+		err1 := empty.Launch(s, cu.Grid1D(1, 1))
+		t1 := time.Now()
+		in, err2 := s.Time(probe, func() error { return s.Copy(mem, host) })
+		out, err3 := s.Time(probe, func() error { return s.Copy(host, mem) })
+		t2 := time.Now()
+		err4, err5 := ev.Record(s), ev.Wait(probe)
+		t3 := time.Now()
+		if err = cmp.Or(err1, err2, err3, err4, err5); err == nil {
+			late.Reset(e.every + e.limit)
+			healthy.Set(1)
+			launch.Observe(t1.Sub(t0).Seconds())
+			h2d.Observe(in.Seconds())
+			d2h.Observe(out.Seconds())
+			round.Observe(t3.Sub(t2).Seconds())
+		} else if ctx.Err() == nil {
+			code := cu.ResultTimeout // unless it is an error of CUDA
+			errors.As(err, &code)
+			failures.WithLabelValues(code.Name()).Inc()
+			slog.Error("probe", "device", dev.Ordinal(), "err", err)
+			if cu.NeedsRestart(err) {
+				healthy.Set(0)
+				pause = e.linger
+			}
+		}
+		cancel()
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	return err
+}
+
+// run serves until ctx ends; the error is then [http.ErrServerClosed] or [context.Canceled].
+func (e exporter) run(ctx context.Context, devs []*cu.Device, l net.Listener) error {
+	reg := prom.NewRegistry()
+	srv := &http.Server{Handler: promhttp.HandlerFor(reg, promhttp.HandlerOpts{}),
+		ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	all, ctx := errgroup.WithContext(ctx)
+	for _, dev := range devs {
+		all.Go(func() error { return e.watch(ctx, dev, reg) })
+	}
+	all.Go(func() error { return srv.Serve(l) })
+	all.Go(func() error { <-ctx.Done(); return srv.Shutdown(context.Background()) })
+	return all.Wait()
+}
+
+func main() {
+	e := exporter{every: time.Second}
+	listen := flag.String("listen", "127.0.0.1:9999", "serve at this `address`")
+	soft := flag.Int("soft", 0, "use this many software devices")
+	flag.DurationVar(&e.limit, "limit", 5*time.Second, "a probe that takes longer has failed")
+	flag.DurationVar(&e.linger, "linger", 2*time.Minute, "how long to serve that only a restart helps, before the end")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	check := func(what string, err error) {
+		if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, context.Canceled) {
+			slog.Error(what, "err", err)
+			os.Exit(1)
+		}
+	}
+	var opts []cu.Option
+	if *soft > 0 {
+		opts = append(opts, cu.WithSoftware(cusim.New(cusim.Devices(*soft))))
+	}
+	drv, err := cu.Open(opts...)
+	check("open", err)
+	devs, err := drv.Devices()
+	check("devices", err)
+	l, err := net.Listen("tcp", *listen)
+	check("listen", err)
+	slog.Info("listening", "addr", l.Addr())
+	context.AfterFunc(ctx, func() { time.AfterFunc(2*e.limit, func() { check("stop", errors.New("a GPU hangs")) }) })
+	check("run", e.run(ctx, devs, l))
+	slog.Info("bye")
+}
