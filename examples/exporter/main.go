@@ -1,5 +1,4 @@
-// Command exporter measures every GPU once a second. It serves histograms of launch latencies, copy
-// times and event round trips to Prometheus, and whether each GPU is healthy.
+// Command exporter measures every GPU once a second, and serves its latencies and its health to Prometheus.
 package main
 
 import (
@@ -7,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -26,8 +26,6 @@ import (
 	_ "github.com/purecu/purecu/cusim/auto"
 )
 
-const ptx = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry empty() { ret; }"
-
 // exporter has the time between probes, their limit, and how long the need of a restart is served.
 type exporter struct{ every, limit, linger time.Duration }
 
@@ -43,27 +41,25 @@ func (e exporter) watch(ctx context.Context, dev *cu.Device, reg prom.Registerer
 	h2d := h("cuda_h2d_1mib_seconds", "GPU time to copy 1 MiB to the device.")
 	d2h := h("cuda_d2h_1mib_seconds", "GPU time to copy 1 MiB from the device.")
 	round := h("cuda_event_round_trip_seconds", "Host time from a record to its completion.")
-	failures := auto.NewCounterVec(prom.CounterOpts{Name: "cuda_probe_failures_total", Help: "Failed probes."}, []string{"code"})
+	failures := auto.NewCounterVec(prom.CounterOpts{Name: "cuda_probe_failures_total",
+		Help: "Failed probes."}, []string{"code"})
 	healthy := auto.NewGauge(prom.GaugeOpts{Name: "cuda_healthy", Help: "0 if probes fail, or only a restart helps."})
 	healthy.Set(1)
 	late := time.AfterFunc(e.every+e.limit, func() { healthy.Set(0) }) // also while a call of the driver hangs
 	defer late.Stop()
 
-	// Calls on nil objects fail, and closing them does nothing, so that only the first error counts.
+	// Methods of nil objects return errors, and closing them does no harm: only the first error counts.
 	gpu, err1 := dev.PrimaryContext()
 	s, err2 := gpu.NewStream(cu.StreamNonBlocking)
-	mod, err3 := gpu.LoadModule([]byte(ptx))
+	mod, err3 := gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry empty() { ret; }"))
 	empty, err4 := mod.Function("empty")
 	mem, err5 := gpu.Alloc(1 << 20)
 	host, err6 := gpu.AllocHost(1<<20, cu.HostDefault)
 	var ev cu.Event
 	defer func() {
-		ev.Close()
-		host.Close()
-		mem.Close()
-		mod.Close()
-		s.Close()
-		gpu.Close()
+		for _, c := range []io.Closer{&ev, host, mem, mod, s, gpu} {
+			c.Close()
+		}
 	}()
 	if err = cmp.Or(err, err1, err2, err3, err4, err5, err6); err != nil {
 		return err
@@ -78,14 +74,13 @@ func (e exporter) watch(ctx context.Context, dev *cu.Device, reg prom.Registerer
 		out, err3 := s.Time(probe, func() error { return s.Copy(host, mem) })
 		t2 := time.Now()
 		err4, err5 := ev.Record(s), ev.Wait(probe)
-		t3 := time.Now()
 		if err = cmp.Or(err1, err2, err3, err4, err5); err == nil {
+			round.Observe(time.Since(t2).Seconds())
 			late.Reset(e.every + e.limit)
 			healthy.Set(1)
 			launch.Observe(t1.Sub(t0).Seconds())
 			h2d.Observe(in.Seconds())
 			d2h.Observe(out.Seconds())
-			round.Observe(t3.Sub(t2).Seconds())
 		} else if ctx.Err() == nil {
 			code := cu.ResultTimeout // unless it is an error of CUDA
 			errors.As(err, &code)
