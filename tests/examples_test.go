@@ -77,6 +77,7 @@ func TestNodecheck(t *testing.T) {
 	}{
 		{"ok", 0, `^ok\n$`},
 		{"hang", 0, `^ok\n$`}, // slow, but within the limit
+		{"hang -limit 500ms", 14, `^nodecheck: .* cuDevicePrimaryCtxRetain: .* deadline exceeded; the driver has not answered: `},
 		{"nodevice", 11, `^nodecheck: cu: cuInit: no CUDA device; `},
 		{"old", 12, `^nodecheck: cu: Open: .* CUDA 11\.8, .* 12\.4: `},
 		{"poisoned", 13, `^nodecheck: device 0 \(.*\): .* context is poisoned .* \(700\): .*\n$`},
@@ -89,7 +90,7 @@ func TestNodecheck(t *testing.T) {
 	} {
 		t.Run(tt.sim, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "nodecheck"), "-sim", tt.sim)
+			cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "nodecheck"), strings.Fields("-sim "+tt.sim)...)
 			out, err := cmd.CombinedOutput()
 			if cmd.ProcessState == nil {
 				t.Fatal(err)

@@ -1,6 +1,6 @@
 // Command nodecheck runs a kernel on every device of a node, and exits with 0 if CUDA works, 10 without
 // a driver, 11 without a device, 12 if the driver is too old, 13 if a context is poisoned, 14 if a device
-// is busy or lost, 15 after another error of CUDA, and 16 after any other error.
+// is busy or lost, or does not answer, 15 after another error of CUDA, and 16 after any other error.
 package main
 
 import (
@@ -25,18 +25,19 @@ var ptx []byte
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("nodecheck: ")
-	sim := flag.String("sim", "", "use a software driver: ok, "+
-		"or old, nodevice, mismatch, unknown, stub, busy, oom, hang, poisoned or lost, to see what is reported")
+	sim := flag.String("sim", "", "use a software driver: ok, or one that fails: "+
+		"old, nodevice, mismatch, unknown, stub, busy, oom, hang, poisoned or lost")
+	limit := flag.Duration("limit", 10*time.Second, "how long a driver may take")
 	flag.Parse()
 	opts := []cu.Option{cu.WithMinVersion(12, 4)}
 	if *sim != "" {
 		opts = append(opts, cu.WithSoftware(cusim.New(software(*sim))))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), *limit)
 	defer cancel()
-	for _, dev := range must(must(cu.Open(opts...)).Devices()) {
+	for _, dev := range must(must(cu.OpenContext(ctx, opts...)).Devices()) {
 		log.SetPrefix(fmt.Sprintf("nodecheck: %v: ", dev))
-		gpu := must(dev.PrimaryContext())
+		gpu := must(dev.RetainPrimaryContext(ctx))
 		s := must(gpu.NewStream(cu.StreamNonBlocking))
 		mod := must(gpu.LoadModule(ptx))
 		spin := must(mod.Function("cusim_spin"))
@@ -54,12 +55,18 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+// status returns the exit status that tells an error from others.
 func status(err error) int {
-	is := func(target error) bool { return errors.Is(err, target) }
-	_, cuda := errors.AsType[*cu.Error](err)
-	lost := is(cu.ErrDeviceLost) || is(cu.ResultDeviceUnavailable)
-	return 10 + slices.Index([]bool{is(cu.ErrNoDriver), is(cu.ErrNoDevice), is(errors.ErrUnsupported),
-		is(cu.ErrContextPoisoned), lost, cuda, true}, true)
+	for i, kind := range [][]error{{cu.ErrNoDriver}, {cu.ErrNoDevice}, {errors.ErrUnsupported}, {cu.ErrContextPoisoned},
+		{cu.ErrDeviceLost, cu.ResultDeviceUnavailable, context.DeadlineExceeded}} {
+		if slices.ContainsFunc(kind, func(target error) bool { return errors.Is(err, target) }) {
+			return 10 + i
+		}
+	}
+	if _, cuda := errors.AsType[*cu.Error](err); cuda {
+		return 15
+	}
+	return 16
 }
 
 // software returns what makes a software driver fail.
@@ -68,15 +75,10 @@ func software(how string) cusim.Option {
 		return cusim.Faults(cusim.Fault{Function: function, Every: true, Code: code, Slow: slow})
 	}
 	return map[string]cusim.Option{
-		"old":      cusim.Version(11080),
-		"nodevice": cusim.Devices(0),
-		"mismatch": fault("cuInit", 803, 0),
-		"unknown":  fault("cuInit", 999, 0),
-		"stub":     fault("cuInit", 34, 0),
-		"busy":     fault("cuDevicePrimaryCtxRetain", 46, 0),
-		"oom":      fault("cuDevicePrimaryCtxRetain", 2, 0),
+		"old": cusim.Version(11080), "nodevice": cusim.Devices(0),
+		"mismatch": fault("cuInit", 803, 0), "unknown": fault("cuInit", 999, 0), "stub": fault("cuInit", 34, 0),
+		"busy": fault("cuDevicePrimaryCtxRetain", 46, 0), "oom": fault("cuDevicePrimaryCtxRetain", 2, 0),
 		"hang":     fault("cuDevicePrimaryCtxRetain", 0, 3*time.Second),
-		"poisoned": func(d *cusim.Driver) { d.Poison(700) },
-		"lost":     (*cusim.Driver).LoseDevice,
+		"poisoned": func(d *cusim.Driver) { d.Poison(700) }, "lost": (*cusim.Driver).LoseDevice,
 	}[how]
 }
