@@ -49,7 +49,7 @@ func (e exporter) watch(ctx context.Context, dev *cu.Device, reg prom.Registerer
 	defer late.Stop()
 
 	// Methods of nil objects return errors, and closing them does no harm: only the first error counts.
-	gpu, err1 := dev.PrimaryContext()
+	gpu, err1 := dev.RetainPrimaryContext(ctx)
 	s, err2 := gpu.NewStream(cu.StreamNonBlocking)
 	mod, err3 := gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry empty() { ret; }"))
 	empty, err4 := mod.Function("empty")
@@ -133,7 +133,7 @@ func main() {
 	if *soft > 0 {
 		opts = append(opts, cu.WithSoftware(cusim.New(cusim.Devices(*soft))))
 	}
-	drv, err := cu.Open(opts...)
+	drv, err := cu.OpenContext(ctx, opts...)
 	check("open", err)
 	devs, err := drv.Devices()
 	check("devices", err)
