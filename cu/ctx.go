@@ -148,7 +148,7 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Con
 		}
 	} else {
 		core = &contextCore{
-			contextIdentity: contextIdentity{drv: &d.driverCore, raw: raw, dev: dev.raw, public: dev, key: key},
+			contextIdentity: contextIdentity{drv: &d.driverCore, raw: raw, dev: dev.raw, apiDevice: dev, key: key},
 			contextStreams:  contextStreams{captureGate: d.gatesOf(key)},
 			ownership:       ownership{claim: hold},
 		}
@@ -188,10 +188,7 @@ func (c *Context) Close() error {
 	first, last := c.own.Close()
 	if first {
 		c.cleanup.Stop()
-		if core := c.own.core; core.owners.Add(-1) == 0 {
-			core.closings.Add(1) // waits that have not reached the watcher yet read this later
-			core.drv.closedContext(core)
-		}
+		c.own.endWaits()
 	}
 	if !last {
 		return nil

@@ -49,8 +49,8 @@ type contextIdentity struct {
 	raw driver.Context
 	dev driver.Device
 	key contextKey
-	// public is the *Device of dev. Only the API uses it.
-	public any
+	// apiDevice is the *Device of dev. It is set when the core is made, and only deviceOf reads it.
+	apiDevice any
 }
 
 // contextStreams is the state of a context that its streams share.
@@ -66,22 +66,22 @@ type contextStreams struct {
 
 // closeAbandoned closes an owner that the garbage collector has found.
 func (o *contextOwner) closeAbandoned() {
-	if o.end() {
+	if first, last := o.Close(); first {
+		o.core.owners.Add(-1) // waits of the context continue
 		o.core.drv.leak(Leak{Kind: "context", Handle: uintptr(o.core.raw), Abandoned: true})
-	}
-}
-
-// end closes an owner that no method of a Context closes. It reports whether it was open. Waits of the
-// context continue.
-func (o *contextOwner) end() bool {
-	first, last := o.Close()
-	if first {
-		o.core.owners.Add(-1)
 		if last {
 			o.core.endHold()
 		}
 	}
-	return first
+}
+
+// endWaits is called when the owner was closed. It ends the waits of the context if no other owner is
+// open.
+func (o *contextOwner) endWaits() {
+	if core := o.core; core.owners.Add(-1) == 0 {
+		core.closings.Add(1) // waits that have not reached the watcher yet read this later
+		core.drv.closedContext(core)
+	}
 }
 
 // Last ends the owner's use of the context. It may run at once: no call holds a lock when it enters

@@ -53,7 +53,7 @@ func (d *Driver) device(raw driver.Device, ordinal int) *Device {
 }
 
 // deviceOf returns the Device of a context.
-func deviceOf(c *contextCore) *Device { return c.public.(*Device) }
+func deviceOf(c *contextCore) *Device { return c.apiDevice.(*Device) }
 
 // Devices returns all devices that the driver has, in the order of their ordinals.
 func (d *Driver) Devices() ([]*Device, error) {

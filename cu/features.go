@@ -31,7 +31,7 @@ var newer = [...]struct {
 	{"cuGreenCtxStreamCreate", "", func(f *Features) *bool { return &f.GreenContexts }},
 	{
 		"cuEventElapsedTime",
-		"its first version: see Driver.elapsed",
+		"its first version: see driverCore.elapsed",
 		func(f *Features) *bool { return &f.ElapsedTimeV2 },
 	},
 }

@@ -2,6 +2,7 @@ package cu
 
 import (
 	"context"
+	"errors"
 	"runtime"
 )
 
@@ -28,9 +29,17 @@ func (dev *Device) RetainPrimaryContext(ctx context.Context) (*Context, error) {
 // putBack closes a Context that no caller has received. It makes no call that may wait.
 func (c *Context) putBack() {
 	c.cleanup.Stop()
-	c.own.end()
+	if first, last := c.own.Close(); first {
+		c.own.endWaits()
+		if last {
+			c.own.core.endHold()
+		}
+	}
 	runtime.KeepAlive(c)
 }
+
+// errGoexit is wrapped in the error for a call whose goroutine ended before the call returned.
+var errGoexit = errors.New("the goroutine of the call ended")
 
 // giveUp returns the result of f, or an error if ctx ends first. f runs on a goroutine of its own. If
 // it succeeds after ctx has ended, late gets the value.
@@ -49,14 +58,17 @@ func giveUp[T any](ctx context.Context, op string, f func() (T, error), late fun
 	}
 	returned := make(chan result)
 	go func() {
-		v, err := f()
-		select {
-		case returned <- result{v, err}:
-		case <-ctx.Done():
-			if err == nil {
-				late(v)
+		r := result{err: &Error{Op: op, Err: errGoexit, Detail: "a software driver or a tracer called runtime.Goexit"}}
+		defer func() {
+			select {
+			case returned <- r:
+			case <-ctx.Done():
+				if r.err == nil {
+					late(r.v)
+				}
 			}
-		}
+		}()
+		r.v, r.err = f()
 	}()
 	select {
 	case r := <-returned:

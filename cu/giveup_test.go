@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -149,5 +150,45 @@ func TestGPUOpenContext(t *testing.T) {
 	}
 	if err := drv.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPutBackEndsWaits gives back a Context after the program has closed its own: the waits of the
+// CUDA context end, as no Context is left.
+func TestPutBackEndsWaits(t *testing.T) {
+	sim := cusim.New(cusim.VirtualTime())
+	drv := must(Open(WithSoftware(sim), neverWait))(t)
+	dev := must(drv.Device(0))(t)
+	a, late := must(dev.PrimaryContext())(t), must(dev.PrimaryContext())(t)
+	s := must(a.NewStream(StreamNonBlocking))(t)
+	sim.Hold(s.Handle())
+	e := must(a.NewEvent(0))(t)
+	if err := e.Record(s); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- e.Wait(context.Background()) }()
+	if !eventually(func() bool { return drv.Stats().Waits == 1 }) {
+		t.Fatal("nobody waits")
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	late.putBack()
+	if err := <-ended; !errors.Is(err, ErrClosed) {
+		t.Errorf("the wait ended with %v", err)
+	}
+	sim.Release(s.Handle())
+	sim.Finish()
+	if err := errors.Join(e.Close(), s.Close(), drv.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGiveUpGoexit calls a software driver that ends the goroutine, as t.FailNow does.
+func TestGiveUpGoexit(t *testing.T) {
+	_, err := giveUp(context.Background(), "cuInit", func() (int, error) { runtime.Goexit(); return 1, nil }, func(int) {})
+	if !errors.Is(err, errGoexit) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -42,8 +42,8 @@ type streamCore struct {
 	streamTurn
 }
 
-// streamTurn belongs to the call that has the stream's turn: see enqueue. Each field says what else
-// may use it.
+// streamTurn belongs to the call that has the stream's turn, unless a field says something else: see
+// enqueue.
 type streamTurn struct {
 	// records counts the records that have a sequence number. Only the stream's sole call in flight
 	// may use it: see slot.noteSequence.

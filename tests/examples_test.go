@@ -25,7 +25,7 @@ type example struct {
 // examples holds every program in examples, by its folder.
 var examples = map[string]example{
 	"graph": {
-		prints: `^enqueued in \S+ all done in \S+ \{Calls:\d+ Spans:1000 .* Err:<nil>\}\n` +
+		prints: `^enqueued in \S+, all done in \S+, \{Calls:\d+ Spans:1000 .* Err:<nil>\}\n` +
 			`1000 replays by one interval: \S+\n\d+ bytes for ui.perfetto.dev in \S+graph-trace.json\n$`,
 		undriven: 1,
 		check:    checkGraphTrace,
@@ -78,6 +78,7 @@ func TestNodecheck(t *testing.T) {
 		{"ok", 0, `^ok\n$`},
 		{"hang", 0, `^ok\n$`}, // slow, but within the limit
 		{"hang -limit 500ms", 14, `^nodecheck: .* cuDevicePrimaryCtxRetain: .* deadline exceeded; the driver has not answered: `},
+		{"misspelt", 1, `^nodecheck: there is no -sim misspelt: see -help\n$`},
 		{"nodevice", 11, `^nodecheck: cu: cuInit: no CUDA device; `},
 		{"old", 12, `^nodecheck: cu: Open: .* CUDA 11\.8, .* 12\.4: `},
 		{"poisoned", 13, `^nodecheck: device 0 \(.*\): .* context is poisoned .* \(700\): .*\n$`},

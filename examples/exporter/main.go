@@ -27,7 +27,10 @@ import (
 )
 
 // exporter has the time between probes, their limit, and how long the need of a restart is served.
-type exporter struct{ every, limit, linger time.Duration }
+type exporter struct {
+	every, limit, linger time.Duration
+	hangs                func() // is called if a GPU hangs at the end
+}
 
 // watch probes a device until ctx ends or only a new process helps, which is an error.
 func (e exporter) watch(ctx context.Context, dev *cu.Device, reg prom.Registerer) error {
@@ -97,7 +100,10 @@ func (e exporter) watch(ctx context.Context, dev *cu.Device, reg prom.Registerer
 		case <-time.After(pause):
 		}
 	}
-	return err
+	if cu.NeedsRestart(err) {
+		return err
+	}
+	return ctx.Err()
 }
 
 // run serves until ctx ends; the error is then [http.ErrServerClosed] or [context.Canceled].
@@ -106,6 +112,15 @@ func (e exporter) run(ctx context.Context, devs []*cu.Device, l net.Listener) er
 	srv := &http.Server{Handler: promhttp.HandlerFor(reg, promhttp.HandlerOpts{}),
 		ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	all, ctx := errgroup.WithContext(ctx)
+	ended := make(chan struct{})
+	defer close(ended)
+	context.AfterFunc(ctx, func() {
+		select {
+		case <-ended:
+		case <-time.After(2 * e.limit):
+			e.hangs()
+		}
+	})
 	for _, dev := range devs {
 		all.Go(func() error { return e.watch(ctx, dev, reg) })
 	}
@@ -115,7 +130,7 @@ func (e exporter) run(ctx context.Context, devs []*cu.Device, l net.Listener) er
 }
 
 func main() {
-	e := exporter{every: time.Second}
+	e := exporter{every: time.Second, hangs: func() { slog.Error("stop", "err", "a GPU hangs"); os.Exit(1) }}
 	listen := flag.String("listen", "127.0.0.1:9999", "serve at this `address`")
 	soft := flag.Int("soft", 0, "use this many software devices")
 	flag.DurationVar(&e.limit, "limit", 5*time.Second, "a probe that takes longer has failed")
@@ -124,7 +139,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	check := func(what string, err error) {
-		if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, context.Canceled) {
+		if err != nil && ctx.Err() == nil { // a signal may cause errors
 			slog.Error(what, "err", err)
 			os.Exit(1)
 		}
@@ -140,7 +155,6 @@ func main() {
 	l, err := net.Listen("tcp", *listen)
 	check("listen", err)
 	slog.Info("listening", "addr", l.Addr())
-	context.AfterFunc(ctx, func() { time.AfterFunc(2*e.limit, func() { check("stop", errors.New("a GPU hangs")) }) })
 	check("run", e.run(ctx, devs, l))
 	slog.Info("bye")
 }

@@ -146,7 +146,7 @@ func stop(t *testing.T, cancel func(), ended <-chan error, virtual ...*cusim.Dri
 	}
 }
 
-var patient = exporter{every: time.Millisecond, limit: time.Minute, linger: time.Hour}
+var patient = exporter{every: time.Millisecond, limit: time.Minute, linger: time.Hour, hangs: func() {}}
 
 func TestPage(t *testing.T) {
 	drv := cutest.Driver(t, cusim.Devices(2))
@@ -246,7 +246,7 @@ func TestRestart(t *testing.T) {
 		})
 		t.Run(tt.code+"/end", func(t *testing.T) {
 			drv, sim := cutest.Soft(t, cusim.Devices(2))
-			addr, cancel, ended := start(t, drv, exporter{every: time.Millisecond, limit: time.Minute})
+			addr, cancel, ended := start(t, drv, exporter{every: time.Millisecond, limit: time.Minute, hangs: func() {}})
 			defer cancel()
 			until(t, addr, "a probe of each device", func(p page) bool { return probed(p, "0") > 0 && probed(p, "1") > 0 })
 			tt.fail(sim)
@@ -275,7 +275,7 @@ func TestOtherErrors(t *testing.T) {
 // TestSlow checks a GPU that does not do its work in time, and does it later: the page says both.
 func TestSlow(t *testing.T) {
 	drv, sim := cutest.Soft(t, cusim.VirtualTime())
-	addr, cancel, ended := start(t, drv, exporter{every: time.Millisecond, limit: 200 * time.Millisecond})
+	addr, cancel, ended := start(t, drv, exporter{every: time.Millisecond, limit: 200 * time.Millisecond, hangs: func() {}})
 	p := until(t, addr, "an unhealthy device", func(p page) bool {
 		return health(p)["0"] == 0 && failures(p, cu.ResultTimeout.Name()) > 0
 	})
@@ -294,7 +294,7 @@ func TestCallHangs(t *testing.T) {
 	for _, function := range []string{"cuModuleLoadDataEx", "cuLaunchKernel"} {
 		t.Run(function, func(t *testing.T) {
 			drv, sim := cutest.Soft(t, cusim.VirtualTime(), cusim.Faults(cusim.Fault{Function: function, Slow: time.Hour}))
-			addr, cancel, ended := start(t, drv, exporter{every: time.Millisecond, limit: 20 * time.Millisecond})
+			addr, cancel, ended := start(t, drv, exporter{every: time.Millisecond, limit: 20 * time.Millisecond, hangs: func() {}})
 			until(t, addr, "an unhealthy device", func(p page) bool { return health(p)["0"] == 0 })
 			stop(t, cancel, ended, sim)
 		})

@@ -32,7 +32,7 @@ func main() {
 	check(times(1000, func(i int) error { return rec.Span(s, fmt.Sprint("replay ", i), replay) }))
 	enqueued := time.Since(begin)
 	check(rec.Close(ctx)) // waits for the replays
-	fmt.Printf("enqueued in %v all done in %v %+v\n", enqueued, time.Since(begin), rec.Stats())
+	fmt.Printf("enqueued in %v, all done in %v, %+v\n", enqueued, time.Since(begin), rec.Stats())
 	d := must(s.Time(ctx, func() error { return times(1000, func(int) error { return replay() }) }))
 	fmt.Println("1000 replays by one interval:", d)
 	file := must(os.Create(os.TempDir() + "/graph-trace.json"))

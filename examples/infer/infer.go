@@ -16,7 +16,6 @@ import (
 )
 
 const maxBatch, width = 32, 256 // a request has up to width numbers
-
 //go:embed model.ptx
 var ptx []byte
 
@@ -127,8 +126,8 @@ func (v *Server) serve(ready chan<- error) {
 				s.Copy(in, cu.SpanOf[float32](host, 0, n)),
 				v.model.Launch(s, cu.Grid1D(n, 256), cu.Ptr(out), cu.Ptr(in), cu.U32(uint32(n))),
 				s.Copy(host, cu.SpanOf[float32](out, 0, n)), s.Wait(v.ctx))
-			for i, r := range batch {
-				copy(r.values[:], values[i*width:])
+			for i := 0; err == nil && i < len(batch); i++ { // after an error the GPU may still write
+				copy(batch[i].values[:], values[i*width:])
 			}
 			return err
 		})
@@ -141,16 +140,18 @@ func (v *Server) serve(ready chan<- error) {
 // ServeHTTP answers a JSON array of numbers with another one.
 func (v *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var in []float32
-	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || len(in) > width {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&in); err != nil || len(in) > width {
 		http.Error(w, ErrInput.Error(), http.StatusBadRequest)
 		return
 	}
-	switch out, err := v.Infer(r.Context(), in); {
+	out, err := v.Infer(r.Context(), in)
+	answer, bad := json.Marshal(out) // JSON has no infinity
+	switch {
 	case errors.Is(err, ErrBusy):
 		http.Error(w, err.Error(), http.StatusTooManyRequests)
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+	case err != nil || bad != nil:
+		http.Error(w, cmp.Or(err, bad).Error(), http.StatusInternalServerError)
 	default:
-		json.NewEncoder(w).Encode(out)
+		w.Write(answer)
 	}
 }

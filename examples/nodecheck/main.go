@@ -1,6 +1,6 @@
 // Command nodecheck runs a kernel on every device of a node, and exits with 0 if CUDA works, 10 without
 // a driver, 11 without a device, 12 if the driver is too old, 13 if a context is poisoned, 14 if a device
-// is busy or lost, or does not answer, 15 after another error of CUDA, and 16 after any other error.
+// is busy or lost, or a driver does not open it in time, 15 after another error of CUDA, and 16 after any other error.
 package main
 
 import (
@@ -27,11 +27,13 @@ func main() {
 	log.SetPrefix("nodecheck: ")
 	sim := flag.String("sim", "", "use a software driver: ok, or one that fails: "+
 		"old, nodevice, mismatch, unknown, stub, busy, oom, hang, poisoned or lost")
-	limit := flag.Duration("limit", 10*time.Second, "how long a driver may take")
+	limit := flag.Duration("limit", 10*time.Second, "how long the driver may take to open the devices")
 	flag.Parse()
 	opts := []cu.Option{cu.WithMinVersion(12, 4)}
-	if *sim != "" {
-		opts = append(opts, cu.WithSoftware(cusim.New(software(*sim))))
+	if option, known := software[*sim]; known {
+		opts = append(opts, cu.WithSoftware(cusim.New(option)))
+	} else if *sim != "" {
+		log.Fatalf("there is no -sim %s: see -help", *sim)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), *limit)
 	defer cancel()
@@ -42,7 +44,7 @@ func main() {
 		mod := must(gpu.LoadModule(ptx))
 		spin := must(mod.Function("cusim_spin"))
 		must(s.Time(ctx, func() error { return spin.Launch(s, cu.Grid1D(1, 1), cu.U64(1000)) }))
-		must(dev, errors.Join(mod.Close(), s.Close(), gpu.Close()))
+		must(0, errors.Join(mod.Close(), s.Close(), gpu.Close())) // only the error matters
 	}
 	fmt.Println("ok")
 }
@@ -69,16 +71,15 @@ func status(err error) int {
 	return 16
 }
 
-// software returns what makes a software driver fail.
-func software(how string) cusim.Option {
-	fault := func(function string, code int, slow time.Duration) cusim.Option {
-		return cusim.Faults(cusim.Fault{Function: function, Every: true, Code: code, Slow: slow})
-	}
-	return map[string]cusim.Option{
-		"old": cusim.Version(11080), "nodevice": cusim.Devices(0),
-		"mismatch": fault("cuInit", 803, 0), "unknown": fault("cuInit", 999, 0), "stub": fault("cuInit", 34, 0),
-		"busy": fault("cuDevicePrimaryCtxRetain", 46, 0), "oom": fault("cuDevicePrimaryCtxRetain", 2, 0),
-		"hang":     fault("cuDevicePrimaryCtxRetain", 0, 3*time.Second),
-		"poisoned": func(d *cusim.Driver) { d.Poison(700) }, "lost": (*cusim.Driver).LoseDevice,
-	}[how]
+func fault(function string, code int, slow time.Duration) cusim.Option {
+	return cusim.Faults(cusim.Fault{Function: function, Every: true, Code: code, Slow: slow})
+}
+
+// software are the software drivers of -sim.
+var software = map[string]cusim.Option{
+	"ok": cusim.Devices(1), "old": cusim.Version(11080), "nodevice": cusim.Devices(0),
+	"mismatch": fault("cuInit", 803, 0), "unknown": fault("cuInit", 999, 0), "stub": fault("cuInit", 34, 0),
+	"busy": fault("cuDevicePrimaryCtxRetain", 46, 0), "oom": fault("cuDevicePrimaryCtxRetain", 2, 0),
+	"hang":     fault("cuDevicePrimaryCtxRetain", 0, 3*time.Second),
+	"poisoned": func(d *cusim.Driver) { d.Poison(700) }, "lost": (*cusim.Driver).LoseDevice,
 }

@@ -1,5 +1,5 @@
-// Command vecadd adds two slices on the GPU. It does so twice: with copies of Go's memory, which wait,
-// and with copies of pinned memory, which a stream does.
+// Command vecadd adds two slices on the GPU, twice: with copies that wait, and with copies of pinned
+// memory that are enqueued on a stream.
 package main
 
 import (
@@ -22,28 +22,31 @@ func main() {
 		a[i], b[i], ones[i] = float32(i), 2*float32(i), 1
 	}
 	gpu := must(must(must(cu.Open()).Device(0)).PrimaryContext())
-	s := must(gpu.NewStream(cu.StreamNonBlocking))
-	mod := must(gpu.LoadModule(ptx))
+	s, mod := must(gpu.NewStream(cu.StreamNonBlocking)), must(gpu.LoadModule(ptx))
 	da, db, dc := must(cu.AllocFrom(gpu, a)), must(cu.AllocFrom(gpu, b)), must(cu.AllocFor[float32](gpu, n))
 	pinned := must(cu.AllocHostFor[float32](gpu, n, cu.HostDefault))
 	defer func() {
 		check(errors.Join(pinned.Close(), da.Close(), db.Close(), dc.Close(), mod.Close(), s.Close(), gpu.Close()))
 	}()
-	add := must(mod.Function("cusim_add_f32"))
-	sum := must(add.Prepare(cu.Grid1D(n, 256), cu.Ptr(dc), cu.Ptr(da), cu.Ptr(db), cu.U32(n)))
+	sum := must(must(mod.Function("cusim_add_f32")).Prepare(cu.Grid1D(n, 256), cu.Ptr(dc), cu.Ptr(da), cu.Ptr(db), cu.U32(n)))
 
 	check(errors.Join(sum.Launch(s), s.Synchronize(), cu.CopyTo(dc, c)))
-	for i := range c {
-		if c[i] != 3*float32(i) {
-			log.Fatalf("c[%d] = %v", i, c[i])
-		}
-	}
+	verify(c, 3, 0)
 	fmt.Println("ok", c[n-1])
 
 	check(cu.View(pinned, func(v []float32) error { copy(v, ones); return nil }))
 	check(errors.Join(s.Copy(da, pinned), sum.Launch(s), s.Copy(pinned, dc), s.Synchronize()))
 	check(cu.View(pinned, func(v []float32) error { copy(c, v); return nil }))
+	verify(c, 2, 1)
 	fmt.Println("async ok", c[3] == 7, c[3])
+}
+
+func verify(c []float32, factor, term float32) {
+	for i := range c {
+		if c[i] != factor*float32(i)+term {
+			log.Fatalf("c[%d] = %v", i, c[i])
+		}
+	}
 }
 
 func must[T any](v T, err error) T {

@@ -46,7 +46,7 @@ type Class uint8
 const (
 	// Setup functions are called rarely, and may compile or start a process.
 	Setup Class = iota
-	// Hot functions do not wait for the device.
+	// Hot functions do not wait for the device, unless a stream is full.
 	Hot
 	// Blocking functions may wait for the device.
 	Blocking

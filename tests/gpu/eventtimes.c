@@ -9,8 +9,8 @@
 //
 // The columns are: the row; how often it was made; how often cuEventElapsedTime succeeded at once; how often its time
 // then differed from the later one by more than two microseconds, which is four times the events' resolution; how often
-// it did so although cuEventQuery of both events had succeeded before; the largest difference in milliseconds; and which
-// results other than 0 and 600 the calls had.
+// it did so although cuEventQuery of both events, made in every second round, had succeeded before; the largest
+// difference in milliseconds; and which result other than 0 and 600 a call had.
 #define _GNU_SOURCE
 #include "blocking.h"
 #include <dlfcn.h>
@@ -95,8 +95,11 @@ static void run(const struct row *r) {
 	float most = 0;
 	for (int i = 0; i < TIMES; i++) {
 		float soon = 0, late = 0;
-		ok(r->first(start));
-		ok(r->second(stop));
+		int first = r->first(start), second = first ? 0 : r->second(stop);
+		if (first || second) {
+			printf("not measured: a call answers %d\n", first ? first : second);
+			return;
+		}
 		int complete = i % 2 && cuEventQuery(start) == 0 && cuEventQuery(stop) == 0;
 		int res = elapsed(&soon, start, stop);
 		ok(cuCtxSynchronize());
