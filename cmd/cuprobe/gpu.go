@@ -52,7 +52,10 @@ func (c *call) open() (*cu.Driver, error) {
 		opts = append(opts, cu.WithLibrary(path))
 	}
 	if c.software() {
-		opts = append(opts, cu.WithSoftware(cusim.New()))
+		if c.sim == nil {
+			c.sim = cusim.New()
+		}
+		opts = append(opts, cu.WithSoftware(c.sim))
 	}
 	drv, err := cu.Open(opts...)
 	if err != nil {

@@ -58,7 +58,9 @@ Examples:
   cuprobe -driver soft           run the demo without a GPU
   cuprobe doctor                 find out why it does not
   cuprobe time -spin 1ms,10ms    compare events with the host's clock
-  cuprobe time -copy 256MiB      measure the speed of the bus
+  cuprobe bench                  measure the bus, the link between devices, and the calls
+  cuprobe bench -only peer -devices all -size 256MiB
+                                 measure the links between all devices
   cuprobe devices -json          list the devices for a program
   cuprobe symbols -missing       list the functions that the driver lacks
 `, loader.Environment, "CUDA_VISIBLE_DEVICES", "COLUMNS")

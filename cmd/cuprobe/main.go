@@ -8,6 +8,7 @@
 //
 //	demo     run two streams, one of which waits for the other, and draw their work
 //	time     measure kernels, copies and calls, by events and by the host's clock
+//	bench    measure copies in both directions and between devices, and the latencies of calls
 //	devices  list the devices
 //	doctor   find the problem, and how to fix it
 //	symbols  list the functions that the driver has and lacks
@@ -21,7 +22,7 @@
 //	         auto and cuda search for NVIDIA's driver; soft is package cusim's, which is
 //	         written in Go and needs no GPU; PATH is loaded, and nothing else
 //	-device N
-//	         use the device with this ordinal; by default 0, and all in devices and doctor
+//	         use the device with this ordinal; by default 0; all in devices and doctor; two in bench
 //
 // The exit status is 0 if all went well, 1 for a failure or an interrupted measurement, 2 for wrong
 // usage, 3 if there is no CUDA driver, and 4 if there is a driver that sees no device.
@@ -45,6 +46,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/purecu/purecu/cusim"
 )
 
 //go:embed spin.ptx
@@ -76,6 +79,8 @@ type call struct {
 	args   []string
 	bare   bool // the command line contains no command
 
+	sim *cusim.Driver // the software driver, if it is used; nil before it is opened
+
 	after func(time.Duration) <-chan time.Time // time.After, except in tests
 }
 
@@ -94,7 +99,8 @@ type command struct {
 
 // commands returns all commands. The first one is the default.
 func commands() []command {
-	return []command{demoCommand(), timeCommand(), devicesCommand(), doctorCommand(), symbolsCommand(), helpCommand()}
+	return []command{demoCommand(), timeCommand(), benchCommand(), devicesCommand(), doctorCommand(), symbolsCommand(),
+		helpCommand()}
 }
 
 // run is the program with its arguments, output and environment. It returns the exit status.
@@ -171,7 +177,7 @@ func (c *call) define(fs *flag.FlagSet) {
 		c.driver = s
 		return nil
 	})
-	fs.Func("device", "use the device with the ordinal `N` (default 0; devices and doctor: all)", func(s string) error {
+	fs.Func("device", "use the device with the ordinal `N` (default 0; devices, doctor: all; bench: 0,1)", func(s string) error {
 		n, err := strconv.ParseInt(s, 10, 32)
 		if err != nil || n < 0 {
 			return errors.New("a device's ordinal is a whole number, counted from 0")

@@ -287,7 +287,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"-nonsense"}, "-nonsense; see cuprobe -h"},
 		{[]string{"-spin", "1ms"}, "-spin is a flag of cuprobe time"},
 		{[]string{"time", "-nonsense"}, "-nonsense; see cuprobe time -h"},
-		{[]string{"nonsense"}, `no command "nonsense": there are demo, devices, doctor, help, symbols, time.`},
+		{[]string{"nonsense"}, `no command "nonsense": there are bench, demo, devices, doctor, help, symbols, time.`},
 		{[]string{""}, `no command ""`},
 		{[]string{"devcies"}, "did you mean devices?"},
 		{[]string{"d"}, "did you mean demo or devices or doctor?"},
@@ -308,6 +308,14 @@ func TestUsage(t *testing.T) {
 		{[]string{"time", "-copy", "16XB"}, `"16XB" is no size`},
 		{[]string{"time", "-n", "0"}, "whole number from 1"},
 		{[]string{"time", "-n", "many"}, "whole number from 1"},
+		{[]string{"bench", "-n", "0"}, "the number of samples is a whole number from 1"},
+		{[]string{"bench", "-batch", "65"}, "the number of copies is a whole number from 1 to 64"},
+		{[]string{"bench", "-size", "0"}, `"0" is no size from 1B to 64GiB`},
+		{[]string{"bench", "-for", "1us"}, `"1us" is no duration from 1ms to 1m0s, such as 250ms`},
+		{[]string{"bench", "-only", "pinned,speed"}, `there is no part "speed": name some of pinned, pageable, peer, latency`},
+		{[]string{"bench", "-devices", "0,x"}, `"x" is no ordinal of a device: name ordinals`},
+		{[]string{"bench", "-devices", "1,0,1"}, "device 1 is in the list twice: name each device once"},
+		{[]string{"bench", "-devices", "all", "-device", "0"}, "use one of them; see cuprobe bench -h"},
 	} {
 		r := probe{}.run(tt.args...)
 		if r.status != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, tt.want) || strings.Count(r.stderr, "\n") != 1 {
@@ -410,7 +418,7 @@ func TestFlagsAnywhere(t *testing.T) {
 // TestWriteError checks that an error of writing the output is a failure.
 func TestWriteError(t *testing.T) {
 	f := newFake(t)
-	for _, args := range [][]string{{"demo"}, {"demo", "-json"}, {"devices"}, {"time", "-spin", "1us"}, {"time", "-json", "-spin", "1us"}, {"symbols"}, {"-h"}, {"-version"}} {
+	for _, args := range [][]string{{"demo"}, {"demo", "-json"}, {"devices"}, {"time", "-spin", "1us"}, {"time", "-json", "-spin", "1us"}, {"bench", "-n", "1", "-only", "latency"}, {"symbols"}, {"-h"}, {"-version"}} {
 		r := probe{out: full{}}.run(append([]string{"-driver", f.path}, args...)...)
 		if r.status != exitFailure || !strings.Contains(r.stderr, "could not be written: the disk is full") {
 			t.Errorf("cuprobe %q: exit status %d, %q", args, r.status, r.stderr)

@@ -155,8 +155,8 @@ func TestWithoutGPU(t *testing.T) {
 	}
 
 	for _, args := range [][]string{
-		{"demo"}, {"time"}, {"devices"}, {"doctor"}, {"-driver", "cuda"}, {"-device", "0"},
-		{"-json"}, {"demo", "-json"}, {"time", "-json"}, {"devices", "-json"}, {"doctor", "-json"},
+		{"demo"}, {"time"}, {"bench"}, {"devices"}, {"doctor"}, {"-driver", "cuda"}, {"-device", "0"},
+		{"-json"}, {"demo", "-json"}, {"time", "-json"}, {"bench", "-json"}, {"devices", "-json"}, {"doctor", "-json"},
 	} {
 		r := program(t, nil, args...)
 		if r.status != exitNoDriver && r.status != exitNoDevice || strings.Contains(r.stdout+r.stderr, "software driver") {

@@ -68,6 +68,8 @@ const (
 	hintNotHeld    = "not-held"
 	hintClocks     = "clocks-disagree"
 	hintCache      = "cache"
+	hintStaged     = "staged"
+	hintNoTime     = "no-time"
 )
 
 // advice returns the advice for a kind of hint.
@@ -86,6 +88,10 @@ func advice(code string) string {
 		return "the stream could not be held until all work was enqueued, so the times include time of the host: is CUDA_LAUNCH_BLOCKING set, or is the host busy?"
 	case hintCache:
 		return "the copies are smaller than twice the L2 cache, so this may be the speed of the cache and not of the memory: copy more"
+	case hintStaged:
+		return "the devices cannot access each other's memory, so these copies go through the memory of the host: see cuprobe devices"
+	case hintNoTime:
+		return "the clock did not advance: in the software driver's model calls and pageable copies take no time"
 	case hintClocks:
 		return "the host noticed completed events late: is it busy, or does it have too few processors?"
 	}
@@ -156,20 +162,23 @@ func judge(kind string, samples, host []time.Duration, notHeld int) []hint {
 
 // explainHints returns the hints of all measurements, grouped by kind, with the advice for each
 // kind, in lines of at most width bytes.
-func explainHints(ms []*measurement, width int) []string {
+func explainHints[M interface {
+	hinted() (name string, hints []hint)
+}](ms []M, width int) []string {
 	var lines []string
-	for _, code := range []string{hintNotHeld, hintFew, hintResolution, hintSpread, hintDrift, hintCache, hintClocks} {
+	for _, code := range []string{hintNotHeld, hintFew, hintNoTime, hintResolution, hintSpread, hintDrift, hintCache, hintClocks, hintStaged} {
 		var texts []string // in the order of their first measurement
 		names := make(map[string][]string)
 		for _, m := range ms {
-			for _, h := range m.Hints {
+			name, hints := m.hinted()
+			for _, h := range hints {
 				if h.Code != code {
 					continue
 				}
 				if names[h.Text] == nil {
 					texts = append(texts, h.Text)
 				}
-				names[h.Text] = append(names[h.Text], m.Name)
+				names[h.Text] = append(names[h.Text], name)
 			}
 		}
 		if len(texts) == 0 {

@@ -131,7 +131,7 @@ func TestExplainHints(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := explainHints(nil, 60); got != nil {
+	if got := explainHints[*measurement](nil, 60); got != nil {
 		t.Errorf("without hints: %q", got)
 	}
 }

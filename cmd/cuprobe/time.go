@@ -6,12 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/purecu/purecu/cu"
@@ -56,14 +53,7 @@ host is for one call.`,
 			})
 			fs.BoolVar(&p.calls, "calls", false, "measure the calls that launch, record, query and measure")
 			fs.BoolVar(&p.quick, "quick", false, "take about two seconds")
-			fs.Func("n", "take `N` samples of each row (default up to 50, in up to a second)", func(s string) error {
-				n, err := strconv.ParseUint(s, 10, 31)
-				if err != nil || n == 0 {
-					return errors.New("the number of samples is a whole number from 1")
-				}
-				p.samples = int(n)
-				return nil
-			})
+			fs.Func("n", "take `N` samples of each row (default up to 50, in up to a second)", parseCount("samples", &p.samples))
 			return p.run
 		},
 	}
@@ -78,7 +68,8 @@ type plan struct {
 	samples int // 0 for a number that the program chooses
 
 	warmUp, atLeast, atMost int
-	budget                  time.Duration // for one row; 0 if there is none
+	budget                  time.Duration               // for one row; 0 if there is none
+	watch                   func() func() time.Duration // reads the clock of the budget; nil for the host's
 
 	l2 uint64 // the size of the device's L2 cache, or 0 if it is not known
 }
@@ -132,6 +123,18 @@ func parseSpin(s string) (time.Duration, error) {
 	return d, nil
 }
 
+// parseCount returns the function of a flag that sets n to a number of things.
+func parseCount(things string, n *int) func(string) error {
+	return func(s string) error {
+		v, err := strconv.ParseUint(s, 10, 31)
+		if err != nil || v == 0 {
+			return fmt.Errorf("the number of %s is a whole number from 1", things)
+		}
+		*n = int(v)
+		return nil
+	}
+}
+
 // maxSize limits the size of copies.
 const maxSize = 64 << 30
 
@@ -178,20 +181,12 @@ type measurement struct {
 	Hints   []hint `json:"hints"`
 }
 
-// skipped is a row that could not be measured, with the reason.
-type skipped struct {
-	Name   string `json:"name"`
-	Reason string `json:"reason"`
-}
-
 // timeReport contains the results of cuprobe time.
 type timeReport struct {
 	Driver       driverInfo     `json:"driver"`
 	Device       deviceInfo     `json:"device"`
 	Measurements []*measurement `json:"measurements"`
-	Skipped      []skipped      `json:"skipped"`
-	Interrupted  bool           `json:"interrupted"`
-	Error        *failure       `json:"error,omitempty"`
+	ends
 }
 
 // run makes all measurements. Without -json it prints each row at once.
@@ -201,42 +196,18 @@ func (p *plan) run(c *call) (err error) {
 	if err != nil {
 		return err
 	}
-	r := &timeReport{Measurements: []*measurement{}, Skipped: []skipped{}}
+	r := &timeReport{Measurements: []*measurement{}, ends: ends{Skipped: []skipped{}}}
 	if r.Driver, err = c.driverInfo(drv); err != nil {
 		return err
 	}
 	if r.Device, err = newDeviceInfo(dev); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second interrupt ends the process
-	w := io.Writer(c.out)
-	if c.json {
-		w = io.Discard
-	}
-	r.Driver.text(w)
-	r.Device.text(w)
-	err = p.measure(ctx, dev, r, w)
-	if r.Interrupted = ctx.Err() != nil && errors.Is(err, ctx.Err()); r.Interrupted {
-		err = nil
-	}
-	r.textEnd(w)
-	if c.json {
-		if err != nil {
-			r.Error = c.failure(err)
-		}
-		if err := c.showJSON(r); err != nil {
-			return err
-		}
-		if err != nil {
-			return reported(status(err))
-		}
-	}
-	if err == nil && r.Interrupted {
-		return reported(exitFailure)
-	}
-	return err
+	return c.measured(r, func(ctx context.Context, w io.Writer) error {
+		r.Driver.text(w)
+		r.Device.text(w)
+		return p.measure(ctx, dev, r, w)
+	})
 }
 
 // measure fills the report.
@@ -332,38 +303,43 @@ func outOfMemory(err error) string {
 
 // buffers allocates the memory for a copy on the stream.
 func (r *rig) buffers(s *cu.Stream, direction string, n uint64) (dst, src cu.Memory, release func() error, err error) {
-	var opened []io.Closer
-	release = func() error {
-		var errs []error
-		for _, o := range opened {
-			errs = append(errs, o.Close())
-		}
-		return errors.Join(errs...)
-	}
-	alloc := func(host bool) cu.Memory {
-		if err != nil {
-			return nil
-		}
-		if host {
-			var m *cu.HostMem
-			if m, err = r.gpu.AllocHost(n, cu.HostDefault); err == nil {
-				opened = append(opened, m)
-				err = m.View(func(b []byte) error { clear(b); return nil })
-			}
-			return m
-		}
-		var m *cu.DeviceMem
-		if m, err = r.gpu.Alloc(n); err == nil {
-			opened = append(opened, m)
-			err = s.Memset(m, 0)
-		}
-		return m
-	}
-	dst, src = alloc(direction == "d2h"), alloc(direction == "h2d")
+	to, err := r.alloc(s, n, direction == "d2h")
 	if err != nil {
-		return nil, nil, nil, errors.Join(err, release())
+		return nil, nil, nil, err
 	}
-	return dst, src, release, nil
+	from, err := r.alloc(s, n, direction == "h2d")
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, to.Close())
+	}
+	return to, from, func() error { return errors.Join(to.Close(), from.Close()) }, nil
+}
+
+// buffer is memory of one end of a copy.
+type buffer interface {
+	cu.Memory
+	io.Closer
+}
+
+// alloc allocates pinned memory of the host, or memory of the device, and writes all of it.
+func (r *rig) alloc(s *cu.Stream, n uint64, host bool) (buffer, error) {
+	if host {
+		m, err := r.gpu.AllocHost(n, cu.HostDefault)
+		if err != nil {
+			return nil, err
+		}
+		if err := m.View(func(b []byte) error { clear(b); return nil }); err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+		return m, nil
+	}
+	m, err := r.gpu.Alloc(n)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Memset(m, 0); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
 }
 
 // sample takes the samples of a row that is measured on the GPU.
@@ -431,9 +407,13 @@ func (p *plan) repeat(ctx context.Context, sample func(keep bool) error) error {
 			return err
 		}
 	}
-	began := time.Now()
+	begin := p.watch
+	if begin == nil {
+		begin = watch
+	}
+	elapsed := begin()
 	for i := range p.atMost {
-		if i >= p.atLeast && time.Since(began) > p.budget {
+		if i >= p.atLeast && elapsed() > p.budget {
 			break
 		}
 		if err := ctx.Err(); err != nil {
@@ -474,29 +454,18 @@ func (m *measurement) row() string {
 		}
 		line += fmt.Sprintf("  %9s %+8.2f%% %8s", duration(m.Host.Median), 100*m.Deviation, rate)
 	}
-	return strings.TrimRight(line+" "+m.mark(), " ")
+	return strings.TrimRight(line+" "+mark(m.Hints), " ")
 }
 
-// mark returns the references to the hints.
-func (m *measurement) mark() string {
-	if len(m.Hints) > 0 {
+func (m *measurement) hinted() (string, []hint) { return m.Name, m.Hints }
+
+// mark returns the reference to hints, if there are any.
+func mark(hints []hint) string {
+	if len(hints) > 0 {
 		return "*"
 	}
 	return ""
 }
 
 // textEnd prints the text below the table.
-func (r *timeReport) textEnd(w io.Writer) {
-	for i, s := range r.Skipped {
-		if i == 0 {
-			fmt.Fprintln(w)
-		}
-		fmt.Fprintf(w, "skipped  %s: %s\n", s.Name, s.Reason)
-	}
-	if lines := explainHints(r.Measurements, 80); len(lines) > 0 {
-		fmt.Fprintf(w, "\n%s\n", strings.Join(lines, "\n"))
-	}
-	if r.Interrupted {
-		fmt.Fprintf(w, "\ninterrupted: the rest was not measured\n")
-	}
-}
+func (r *timeReport) textEnd(w io.Writer) { r.ends.text(w, explainHints(r.Measurements, 80)) }

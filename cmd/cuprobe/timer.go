@@ -18,6 +18,15 @@ type timer struct {
 	gate        *cu.Event // recorded after the kernel that holds the stream
 	single      holder    // for one interval
 	batches     holder    // for a batch of calls
+
+	watch func() (elapsed func() time.Duration) // reads the host's clock
+	wait  func() error                          // is called while work is pending
+}
+
+// watch returns a function that says how much time has passed since the call, by the host's clock.
+func watch() func() time.Duration {
+	began := clock.Start()
+	return began.Elapsed
 }
 
 // holder determines how long the stream is held.
@@ -64,7 +73,10 @@ func (h *holder) held(try func(hold time.Duration) (held bool, err error)) error
 
 // newTimer creates a timer, and makes a first launch, which loads the kernel.
 func newTimer(ctx context.Context, rig *rig) (*timer, error) {
-	t := &timer{ctx: ctx, rig: rig, single: holder{hold: minHold, most: maxHold}, batches: holder{hold: minBatch, most: maxBatch}}
+	t := &timer{
+		ctx: ctx, rig: rig, watch: watch, wait: ctx.Err,
+		single: holder{hold: minHold, most: maxHold}, batches: holder{hold: minBatch, most: maxBatch},
+	}
 	var err error
 	if t.stream, err = rig.stream(); err != nil {
 		return nil, err
@@ -127,14 +139,14 @@ func (t *timer) once(hold time.Duration, work func() error) (s sample, err error
 	}
 	s.held = st == cu.Pending
 	var p polls
-	if err := p.await(t.start, t.ctx.Err); err != nil {
+	if err := p.await(t.start, t.wait); err != nil {
 		return s, err
 	}
-	began := clock.Start()
-	if err := p.await(t.stop, t.ctx.Err); err != nil {
+	elapsed := t.watch()
+	if err := p.await(t.stop, t.wait); err != nil {
 		return s, err
 	}
-	s.host = began.Elapsed()
+	s.host = elapsed()
 	s.events, st, err = t.stop.Since(t.start)
 	if err == nil && st != cu.Complete {
 		err = errors.New("the driver reports an event as pending after it was complete")
@@ -166,13 +178,13 @@ func (t *timer) batch(hold time.Duration, before, one func() error) (d time.Dura
 	if err := before(); err != nil {
 		return 0, false, err
 	}
-	began := clock.Start()
+	elapsed := t.watch()
 	for range batch {
 		if err := one(); err != nil {
 			return 0, false, err
 		}
 	}
-	d = began.Elapsed() / batch
+	d = elapsed() / batch
 	st, err := t.gate.Query()
 	if err != nil {
 		return 0, false, err
@@ -186,7 +198,7 @@ func (t *timer) drain() error {
 		return err
 	}
 	var p polls
-	return p.await(t.stop, t.ctx.Err)
+	return p.await(t.stop, t.wait)
 }
 
 // since returns the host's time for reading the time between two records.
@@ -194,24 +206,24 @@ func (t *timer) since() (d time.Duration, held bool, err error) {
 	if _, err := t.once(0, func() error { return nil }); err != nil {
 		return 0, false, err
 	}
-	began := clock.Start()
+	elapsed := t.watch()
 	for range batch {
 		if _, _, err := t.stop.Since(t.start); err != nil {
 			return 0, false, err
 		}
 	}
-	return began.Elapsed() / batch, true, nil
+	return elapsed() / batch, true, nil
 }
 
 // roundTrip returns the time from before the launch of an empty kernel until the host knows that it
 // has completed.
 func (t *timer) roundTrip() (time.Duration, error) {
-	began := clock.Start()
+	elapsed := t.watch()
 	if err := t.rig.launch(t.stream, 0); err != nil {
 		return 0, err
 	}
 	err := t.drain()
-	return began.Elapsed(), err
+	return elapsed(), err
 }
 
 // callRows returns the rows for the overhead of the GPU and of the host.

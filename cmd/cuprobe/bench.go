@@ -1,0 +1,340 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
+)
+
+func benchCommand() command {
+	return command{
+		name:  "bench",
+		short: "measure copies in both directions and between devices, and the latencies of calls",
+		long: `It measures copies to the device (h2d), to the host (d2h), and both at the same time.
+The memory of the host is pinned, or pageable, which is ordinary memory of the program.
+Between each two devices it measures copies both ways, one way at a time (0>1) and at
+the same time (0<>1). Without -device and -devices it uses the first two devices.
+
+Pinned copies and copies between devices are measured by events. A sample has several
+copies in a row, as many as take 0.2 ms, at most 64, and a kernel holds the stream until
+they are enqueued. So the time of one copy is that of a copy among others, without the
+host's time. Pageable copies and calls are measured by the host's clock, one at a time.
+GB/s counts 10^9 bytes for a GB, and adds both directions. Latencies: "launch", "record"
+and "query" are the host's time for one call, the mean of 32 calls in a row. "launch to
+completion" ends when a query says that the kernel has completed. "record to Wait" ends
+when Event.Wait returns.
+
+Below the tables are warnings about a busy GPU, and hints about inaccurate results. On
+a terminal, standard error shows the progress. An interrupt ends the measurement: the
+results so far are printed, and the exit status is 1.
+
+With -driver soft the time is virtual, and the results are a model's: they are the same
+in each run, and a row has ten samples. Calls and pageable copies take no time there.
+
+Fields with -json: driver, devices (see cuprobe -h), virtualTime, measurements (name,
+kind: copy or call, device, peer: the other device, memory: pinned, pageable or device,
+direction: h2d, d2h, both or peer, bytes: of all copies that one time is for, batch: how
+many of them are a sample, clock: events or host, time: samples, minNS, medianNS, p95NS,
+madNS, bytesPerSecond: of the median, notHeld, hints: code, text), warnings (device,
+code: busy or memory-in-use, text), skipped (name, reason), interrupted, and error if
+there was one.`,
+		define: func(fs *flag.FlagSet) func(*call) error {
+			b := &bench{budget: 250 * time.Millisecond}
+			b.define(fs)
+			return b.run
+		},
+	}
+}
+
+// The parts of a bench.
+const (
+	partPinned   = "pinned"
+	partPageable = "pageable"
+	partPeer     = "peer"
+	partLatency  = "latency"
+)
+
+func benchParts() []string { return []string{partPinned, partPageable, partPeer, partLatency} }
+
+// bench says what to measure, and has what is needed for it.
+type bench struct {
+	ordinals []int // nil for the first two devices
+	all      bool  // all devices
+	sizes    []uint64
+	parts    []string // nil for all
+	samples  int      // 0 for a number that the program chooses
+	batch    int      // 0 for a number that the program chooses
+	budget   time.Duration
+
+	ctx      context.Context
+	plan     plan
+	sim      *cusim.Driver // the software driver with virtual time, or nil
+	targets  []*target
+	report   *benchReport
+	progress progress
+}
+
+// target is a device that is measured.
+type target struct {
+	dev   *cu.Device
+	rig   *rig
+	timer *timer
+	other *cu.Stream // for copies at the same time as those on the timer's stream
+}
+
+// define defines the flags.
+func (b *bench) define(fs *flag.FlagSet) {
+	fs.Func("devices", "use the devices of the `LIST`, such as 0,1 or all (default 0,1)", func(s string) (err error) {
+		if b.all = s == "all"; b.all {
+			return nil
+		}
+		b.ordinals, err = parseList(s, parseOrdinal)
+		for i, n := range b.ordinals {
+			if slices.Contains(b.ordinals[:i], n) {
+				return fmt.Errorf("device %d is in the list twice: name each device once", n)
+			}
+		}
+		return err
+	})
+	fs.Func("size", "copy the sizes of the `LIST` (default 4KiB,1MiB,64MiB; 4K is 4KiB)", func(s string) (err error) {
+		b.sizes, err = parseList(s, parseSize)
+		return err
+	})
+	fs.Func("only", "measure only the parts of the `LIST`: "+strings.Join(benchParts(), ", "), func(s string) (err error) {
+		b.parts, err = parseList(s, parsePart)
+		return err
+	})
+	fs.Func("for", "measure each row for the `DURATION` (default 250ms)", func(s string) (err error) {
+		b.budget, err = parseBudget(s)
+		return err
+	})
+	fs.Func("n", "take `N` samples of each row, however long they take", parseCount("samples", &b.samples))
+	fs.Func("batch", "measure `N` copies together (default as many as take 0.2ms, at most 64)", func(s string) error {
+		if err := parseCount("copies", &b.batch)(s); err != nil || b.batch > maxCopies {
+			return fmt.Errorf("the number of copies is a whole number from 1 to %d", maxCopies)
+		}
+		return nil
+	})
+}
+
+func parseOrdinal(s string) (int, error) {
+	n, err := strconv.ParseUint(s, 10, 31)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no ordinal of a device: name ordinals, counted from 0, such as 0,1, or all", s)
+	}
+	return int(n), nil
+}
+
+func parsePart(s string) (string, error) {
+	if !slices.Contains(benchParts(), s) {
+		return "", fmt.Errorf("there is no part %q: name some of %s", s, strings.Join(benchParts(), ", "))
+	}
+	return s, nil
+}
+
+func parseBudget(s string) (time.Duration, error) {
+	const most = time.Minute
+	d, err := time.ParseDuration(s)
+	if err != nil || d < time.Millisecond || d > most {
+		return 0, fmt.Errorf("%q is no duration from 1ms to %v, such as 250ms", s, most)
+	}
+	return d, nil
+}
+
+// complete sets the options that the user has not set.
+func (b *bench) complete() {
+	if b.sizes == nil {
+		b.sizes = []uint64{4 << 10, 1 << 20, 64 << 20}
+	}
+	b.plan = plan{warmUp: 3, atLeast: 10, atMost: 1000, budget: b.budget, watch: b.watch}
+	if b.sim != nil {
+		b.plan.atMost = b.plan.atLeast // in a model all samples are the same
+	}
+	if b.samples > 0 {
+		b.plan.atLeast, b.plan.atMost = b.samples, b.samples
+	}
+}
+
+// asked reports whether a part is to be measured.
+func (b *bench) asked(part string) bool { return b.parts == nil || slices.Contains(b.parts, part) }
+
+// benchReport contains the results of cuprobe bench.
+type benchReport struct {
+	Driver  driverInfo   `json:"driver"`
+	Devices []deviceInfo `json:"devices"`
+	// VirtualTime says that the times are those of the software driver's model.
+	VirtualTime  bool           `json:"virtualTime"`
+	Measurements []*benchRow    `json:"measurements"`
+	Warnings     []benchWarning `json:"warnings"`
+	ends
+}
+
+// benchRow is a row of the tables.
+type benchRow struct {
+	Name   string `json:"name"`
+	Kind   string `json:"kind"` // kindCopy or kindCall
+	Device int    `json:"device"`
+	// Peer is the other device of a copy between devices, Memory the kind of memory on the other
+	// side, and Direction the direction: h2d, d2h, peer, or both.
+	Peer      *int   `json:"peer,omitempty"`
+	Memory    string `json:"memory,omitempty"`
+	Direction string `json:"direction,omitempty"`
+	// Bytes is the size of all copies that a time of the row is for: of two if they run at the same
+	// time.
+	Bytes uint64 `json:"bytes,omitempty"`
+	// Batch is how often a sample has the work that a time of the row is for.
+	Batch int `json:"batch"`
+	// Clock is the clock of the times: events or host.
+	Clock string `json:"clock"`
+	// Time is the time of one copy in each direction, or of one call.
+	Time           stats   `json:"time"`
+	BytesPerSecond float64 `json:"bytesPerSecond,omitempty"`
+	// NotHeld counts the samples that began on the GPU before all their work was enqueued.
+	NotHeld int    `json:"notHeld"`
+	Hints   []hint `json:"hints"`
+
+	copied uint64 // the size of one copy
+	staged bool   // the devices cannot access each other's memory
+}
+
+// The clocks.
+const (
+	clockEvents = "events"
+	clockHost   = "host"
+)
+
+// benchWarning says that the state of a device makes all results inaccurate.
+type benchWarning struct {
+	Device int `json:"device"`
+	hint
+}
+
+func (r *benchRow) hinted() (string, []hint) { return r.Name, r.Hints }
+
+// run makes all measurements. Without -json it prints each row at once.
+func (b *bench) run(c *call) error {
+	if c.device != anyDevice && (b.all || b.ordinals != nil) {
+		return usage("-device and -devices name devices twice: use one of them; see cuprobe bench -h")
+	}
+	if c.software() {
+		b.sim = cusim.New(cusim.VirtualTime())
+		c.sim = b.sim
+	}
+	b.complete()
+	drv, err := c.open()
+	if err != nil {
+		return err
+	}
+	devs, err := b.devices(drv, c.device)
+	if err != nil {
+		return err
+	}
+	b.report = newBenchReport(b.sim != nil)
+	if b.report.Driver, err = c.driverInfo(drv); err != nil {
+		return err
+	}
+	for _, dev := range devs {
+		info, err := newDeviceInfo(dev)
+		if err != nil {
+			return err
+		}
+		b.report.Devices = append(b.report.Devices, info)
+	}
+	b.progress.w = progressOf(c.err)
+	return c.measured(b.report, func(ctx context.Context, w io.Writer) error {
+		b.report.head(w)
+		return b.measure(ctx, devs, w)
+	})
+}
+
+func newBenchReport(virtual bool) *benchReport {
+	return &benchReport{
+		Devices: []deviceInfo{}, VirtualTime: virtual, Measurements: []*benchRow{}, Warnings: []benchWarning{},
+		ends: ends{Skipped: []skipped{}},
+	}
+}
+
+// devices returns the devices that the user has chosen. one is the value of -device.
+func (b *bench) devices(drv *cu.Driver, one int) ([]*cu.Device, error) {
+	ordinals := b.ordinals
+	switch {
+	case one != anyDevice:
+		ordinals = []int{one}
+	case ordinals == nil:
+		devs, err := drv.Devices()
+		if !b.all {
+			devs = devs[:min(len(devs), 2)]
+		}
+		return devs, err
+	}
+	var devs []*cu.Device
+	for _, n := range ordinals {
+		dev, err := drv.Device(n)
+		if err != nil {
+			return nil, err
+		}
+		devs = append(devs, dev)
+	}
+	return devs, nil
+}
+
+// head prints the lines above the tables.
+func (r *benchReport) head(w io.Writer) {
+	r.Driver.text(w)
+	for _, d := range r.Devices {
+		d.text(w)
+	}
+	if r.VirtualTime {
+		fmt.Fprintln(w, "time     virtual: these are the times of a model, not of a GPU")
+	}
+}
+
+// heads returns the header lines of the row's table.
+func (r *benchRow) heads() []string {
+	if r.Kind == kindCall {
+		return []string{fmt.Sprintf("%-26s %5s %5s %9s %9s", "host, for one call", "n", "calls", "median", "p95")}
+	}
+	return []string{fmt.Sprintf("%-26s %5s %5s %9s %9s %9s", r.Clock+", for one copy", "n", "batch", "median", "p95", "GB/s")}
+}
+
+// text returns the row's line in the table.
+func (r *benchRow) text() string {
+	line := fmt.Sprintf("%-26s %5d %5d %9s %9s", r.Name, r.Time.Samples, r.Batch, duration(r.Time.Median), duration(r.Time.P95))
+	if r.Kind == kindCopy {
+		rate := "-"
+		if r.BytesPerSecond > 0 {
+			rate = decimal(r.BytesPerSecond/1e9, 5)
+		}
+		line += fmt.Sprintf(" %9s", rate)
+	}
+	return strings.TrimRight(line+" "+mark(r.Hints), " ")
+}
+
+// textEnd prints the text below the tables.
+func (r *benchReport) textEnd(w io.Writer) {
+	for i, warning := range r.Warnings {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		text := fmt.Sprintf("warning  device %d, %s: %s", warning.Device, warning.Code, warning.Text)
+		fmt.Fprintln(w, strings.Join(wrap(text, "         ", 80), "\n"))
+	}
+	r.ends.text(w, explainHints(r.Measurements, 80))
+}
+
+// outOfRoom says why a row could not be measured, if there was too little memory for it.
+func outOfRoom(err error) (reason string, ok bool) {
+	if !errors.Is(err, cu.ResultOutOfMemory) {
+		return "", false
+	}
+	return "there is too little memory, " + outOfMemory(err), true
+}

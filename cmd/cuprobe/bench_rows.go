@@ -1,0 +1,497 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/purecu/purecu/cu"
+)
+
+// A sample has as many copies as take copiesFor, but at most maxCopies, which fit into a stream's
+// queue.
+const (
+	copiesFor = 200 * time.Microsecond
+	maxCopies = 64
+)
+
+// watch returns a function that says how much time has passed, by the clock of the driver.
+func (b *bench) watch() func() time.Duration {
+	if b.sim == nil {
+		return watch()
+	}
+	now := b.sim.Software().Clock().Now
+	began := now()
+	return func() time.Duration { return now().Sub(began) }
+}
+
+// wait is called while work is pending. Virtual time has to be advanced then.
+func (b *bench) wait() error {
+	if b.sim != nil {
+		b.sim.Finish()
+	}
+	return b.ctx.Err()
+}
+
+// measure fills the report.
+func (b *bench) measure(ctx context.Context, devs []*cu.Device, w io.Writer) (err error) {
+	b.ctx = ctx
+	defer b.progress.clear()
+	defer func() { // the newest first, and after their work
+		b.wait()
+		for _, t := range slices.Backward(b.targets) {
+			t.rig.closeAfter(&err)
+		}
+	}()
+	for _, dev := range devs {
+		if err := b.open(dev); err != nil {
+			return err
+		}
+	}
+	if err := b.checkLoad("before"); err != nil {
+		return err
+	}
+	var head []string
+	steps := b.steps()
+	for i, s := range steps {
+		b.progress.show(i, len(steps), s.row.Name)
+		err := s.take(s.row)
+		b.progress.clear()
+		if reason, ok := outOfRoom(err); ok {
+			b.report.Skipped = append(b.report.Skipped, skipped{s.row.Name, reason})
+			continue
+		}
+		if s.row.Time.Samples > 0 {
+			b.report.Measurements = append(b.report.Measurements, s.row)
+			if h := s.row.heads(); !slices.Equal(h, head) {
+				head = h
+				fmt.Fprintf(w, "\n%s\n", strings.Join(h, "\n"))
+			}
+			fmt.Fprintln(w, s.row.text())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return b.checkLoad("after")
+}
+
+// open prepares a device.
+func (b *bench) open(dev *cu.Device) error {
+	rig, err := newRig(dev)
+	if err != nil {
+		return err
+	}
+	t := &target{dev: dev, rig: rig}
+	b.targets = append(b.targets, t)
+	if t.timer, err = newTimer(b.ctx, rig); err != nil {
+		return err
+	}
+	t.timer.watch, t.timer.wait = b.watch, b.wait
+	t.timer.single = t.timer.batches // a sample is a batch of copies, too
+	if t.other, err = rig.stream(); err != nil {
+		return err
+	}
+	if err := b.checkMemory(t); err != nil {
+		return err
+	}
+	return t.timer.warm(warmUp)
+}
+
+// The kinds of warnings.
+const (
+	warnBusy   = "busy"
+	warnMemory = "memory-in-use"
+)
+
+// The limits of a device that nothing else uses. A context takes a few hundred megabytes.
+const (
+	loadSpin      = time.Millisecond
+	loadSamples   = 20
+	loadDeviation = 0.05
+	usedPart      = 10 // a tenth of the memory
+	usedLeast     = 2 << 30
+)
+
+func (b *bench) warn(t *target, code, format string, args ...any) {
+	b.report.Warnings = append(b.report.Warnings, benchWarning{t.dev.Ordinal(), hint{code, fmt.Sprintf(format, args...)}})
+}
+
+// checkMemory warns if much of the device's memory is in use before anything is allocated.
+func (b *bench) checkMemory(t *target) error {
+	free, total, err := t.rig.gpu.MemInfo()
+	if err != nil {
+		return err
+	}
+	if used := total - min(free, total); used > max(total/usedPart, usedLeast) {
+		b.warn(t, warnMemory, "%s of %s GiB of the memory are in use: other programs may use the GPU, see nvidia-smi", gibibytes(used), gibibytes(total))
+	}
+	return nil
+}
+
+// checkLoad warns if kernels that spin for a fixed time take longer. They spin by the GPU's timer, so
+// that clocks do not matter: the GPU does something else in between.
+func (b *bench) checkLoad(when string) error {
+	for _, t := range b.targets {
+		var took []time.Duration
+		for range loadSamples {
+			s, err := t.timer.time(func() error { return t.rig.launch(t.timer.stream, loadSpin) })
+			if err != nil {
+				return err
+			}
+			took = append(took, s.events)
+		}
+		if s := summarize(took); deviation(s.P95, loadSpin) > loadDeviation {
+			b.warn(t, warnBusy, "%s the measurement, kernels of %s took up to %s (95th percentile of %d): something else uses the GPU, see nvidia-smi",
+				when, shortDuration(loadSpin), duration(s.P95), s.Samples)
+		}
+	}
+	return nil
+}
+
+// step is a row, and the function that measures it.
+type step struct {
+	row  *benchRow
+	take func(*benchRow) error
+}
+
+// steps returns what is to be measured.
+func (b *bench) steps() []step {
+	var steps []step
+	for _, t := range b.targets {
+		prefix := ""
+		if len(b.targets) > 1 {
+			prefix = fmt.Sprintf("%d: ", t.dev.Ordinal())
+		}
+		for _, memory := range []string{partPinned, partPageable} {
+			if !b.asked(memory) {
+				continue
+			}
+			for _, direction := range []string{"h2d", "d2h", "both"} {
+				for _, n := range b.sizes {
+					row := copyRow(t, prefix+memory+" "+direction, memory, direction, n)
+					take := func(r *benchRow) error { return b.pinned(t, r) }
+					if memory == partPageable {
+						row.Clock = clockHost
+						take = func(r *benchRow) error { return b.pageable(t, r) }
+					}
+					steps = append(steps, step{row, take})
+				}
+			}
+		}
+	}
+	if b.asked(partPeer) {
+		steps = append(steps, b.peerSteps()...)
+	}
+	if b.asked(partLatency) {
+		for _, t := range b.targets {
+			steps = append(steps, b.latencySteps(t)...)
+		}
+	}
+	return steps
+}
+
+// copyRow returns the row for copies of n bytes, without results.
+func copyRow(t *target, name, memory, direction string, n uint64) *benchRow {
+	r := &benchRow{
+		Name: name + " " + size(n), Kind: kindCopy, Device: t.dev.Ordinal(), Memory: memory, Direction: direction,
+		Bytes: n, Batch: 1, Clock: clockEvents, copied: n,
+	}
+	if direction == "both" {
+		r.Bytes *= 2
+	}
+	return r
+}
+
+// peerSteps returns the steps for copies between devices: for each pair both ways, and both at once.
+func (b *bench) peerSteps() []step {
+	var steps []step
+	for i, from := range b.targets {
+		for _, to := range b.targets[i+1:] {
+			for _, way := range []struct {
+				from, to *target
+				sign     string
+			}{{from, to, ">"}, {to, from, ">"}, {from, to, "<>"}} {
+				direction := "peer"
+				if way.sign == "<>" {
+					direction = "both"
+				}
+				for _, n := range b.sizes {
+					other := way.to.dev.Ordinal()
+					row := copyRow(way.from, fmt.Sprintf("peer %d%s%d", way.from.dev.Ordinal(), way.sign, other), "device", direction, n)
+					row.Peer = &other
+					steps = append(steps, step{row, func(r *benchRow) error { return b.peers(way.from, way.to, r) }})
+				}
+			}
+		}
+	}
+	return steps
+}
+
+// latencySteps returns the steps for the calls on a device.
+func (b *bench) latencySteps(t *target) []step {
+	nothing := func() error { return nil }
+	kernel := func() error { return t.rig.launch(t.timer.stream, 0) }
+	record := func() error { return t.timer.start.Record(t.timer.stream) }
+	query := func() error { _, err := t.timer.start.Query(); return err }
+	single := func(take func() (time.Duration, error)) func() (time.Duration, bool, error) {
+		return func() (time.Duration, bool, error) { d, err := take(); return d, true, err }
+	}
+	held := func(before, one func() error) func() (time.Duration, bool, error) {
+		return func() (time.Duration, bool, error) { return t.timer.calls(before, one) }
+	}
+	var steps []step
+	for _, call := range []struct {
+		name  string
+		batch int
+		take  func() (time.Duration, bool, error)
+	}{
+		{"launch", batch, held(nothing, kernel)},
+		{"launch to completion", 1, single(t.timer.roundTrip)},
+		{"record", batch, held(nothing, record)},
+		{"query", batch, held(record, query)},
+		{"record to Wait", 1, single(func() (time.Duration, error) { return b.recordToWait(t) })},
+	} {
+		name := call.name
+		if len(b.targets) > 1 {
+			name = fmt.Sprintf("%d: %s", t.dev.Ordinal(), name)
+		}
+		row := &benchRow{Name: name, Kind: kindCall, Device: t.dev.Ordinal(), Batch: call.batch, Clock: clockHost}
+		steps = append(steps, step{row, func(r *benchRow) error { return b.sample(r, call.take) }})
+	}
+	return steps
+}
+
+// recordToWait returns the time from before the record of an event on an idle stream until
+// Event.Wait returns.
+func (b *bench) recordToWait(t *target) (time.Duration, error) {
+	elapsed := b.watch()
+	if err := t.timer.start.Record(t.timer.stream); err != nil {
+		return 0, err
+	}
+	if b.sim != nil {
+		b.sim.Finish() // Wait does not advance the time
+	}
+	err := t.timer.start.Wait(b.ctx)
+	return elapsed(), err
+}
+
+// pinned measures copies from or to pinned memory.
+func (b *bench) pinned(t *target, r *benchRow) (err error) {
+	s := &buffers{b: b}
+	defer s.close(&err)
+	up := s.pair(t, false, t, true, r.copied)
+	down := up
+	if r.Direction == "both" {
+		down = s.pair(t, true, t, false, r.copied)
+	} else if r.Direction == "d2h" {
+		up.dst, up.src = up.src, up.dst
+	}
+	if s.err != nil {
+		return s.err
+	}
+	return b.events(t, r, up, t.other, down)
+}
+
+// peers measures copies between devices.
+func (b *bench) peers(from, to *target, r *benchRow) (err error) {
+	access, err := connect(from, to)
+	if err != nil {
+		return err
+	}
+	r.staged = !access
+	s := &buffers{b: b}
+	defer s.close(&err)
+	there := s.pair(to, false, from, false, r.copied)
+	back := there
+	if r.Direction == "both" {
+		back = s.pair(from, false, to, false, r.copied)
+	}
+	if s.err != nil {
+		return s.err
+	}
+	return b.events(from, r, there, to.other, back)
+}
+
+// connect lets two devices access each other's memory, if they can.
+func connect(x, y *target) (bool, error) {
+	for _, way := range [][2]*target{{x, y}, {y, x}} {
+		can, err := way[0].dev.CanAccessPeer(way[1].dev)
+		if err != nil || !can {
+			return false, err
+		}
+		if err := way[0].rig.gpu.EnablePeerAccess(way[1].rig.gpu); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// transfer is a copy.
+type transfer struct{ dst, src buffer }
+
+// buffers contains the memory of a row. After its first error it allocates nothing.
+type buffers struct {
+	b      *bench
+	opened []buffer
+	err    error
+}
+
+func (s *buffers) alloc(t *target, n uint64, host bool) buffer {
+	if s.err != nil {
+		return nil
+	}
+	m, err := t.rig.alloc(t.timer.stream, n, host)
+	if s.err = err; err != nil {
+		return nil
+	}
+	s.opened = append(s.opened, m)
+	if s.err = t.timer.drain(); s.err != nil { // another stream may use it
+		return nil
+	}
+	return m
+}
+
+// pair allocates the memory of a copy of n bytes. The memory of each end is in pinned memory of the
+// host, or in the memory of the target.
+func (s *buffers) pair(dst *target, dstHost bool, src *target, srcHost bool, n uint64) transfer {
+	return transfer{s.alloc(dst, n, dstHost), s.alloc(src, n, srcHost)}
+}
+
+// close frees the memory after the work that uses it.
+func (s *buffers) close(err *error) {
+	s.b.wait()
+	for _, m := range slices.Backward(s.opened) {
+		if e := m.Close(); *err == nil {
+			*err = e
+		}
+	}
+}
+
+// events measures copies by events on the target's stream. If the row's direction is both, the stream
+// other makes the copy back at the same time.
+func (b *bench) events(t *target, r *benchRow, there transfer, other *cu.Stream, back transfer) error {
+	s := t.timer.stream
+	work := func() error {
+		for range r.Batch {
+			if err := s.Copy(there.dst, there.src); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if r.Direction == "both" {
+		one := work
+		work = func() error { return t.atOnce(one, other, r.Batch, back) }
+	}
+	take := func() (time.Duration, bool, error) {
+		s, err := t.timer.time(work)
+		return s.events, s.held, err
+	}
+	if r.Batch = b.batch; r.Batch == 0 {
+		r.Batch = 1
+		for range b.plan.warmUp { // the first copies may be slow
+			took, _, err := take()
+			if err != nil {
+				return err
+			}
+			r.Batch = int(min(max(copiesFor*time.Duration(r.Batch)/max(took, 1), 1), maxCopies))
+		}
+	}
+	return b.sample(r, take)
+}
+
+// atOnce enqueues work on the timer's stream and copies on another stream, which may be of another
+// device. Both begin after the event start, and the timer's stream waits for both.
+func (t *target) atOnce(work func() error, other *cu.Stream, batch int, c transfer) error {
+	if err := other.WaitEvent(t.timer.start); err != nil {
+		return err
+	}
+	if err := work(); err != nil {
+		return err
+	}
+	for range batch {
+		if err := other.Copy(c.dst, c.src); err != nil {
+			return err
+		}
+	}
+	return t.timer.stream.WaitStream(other)
+}
+
+// pageable measures copies from or to ordinary memory. The calls return after the copy.
+func (b *bench) pageable(t *target, r *benchRow) (err error) {
+	s := &buffers{b: b}
+	defer s.close(&err)
+	up, _ := s.alloc(t, r.copied, false).(*cu.DeviceMem)
+	down := up
+	if r.Direction == "both" {
+		down, _ = s.alloc(t, r.copied, false).(*cu.DeviceMem)
+	}
+	if s.err != nil {
+		return s.err
+	}
+	src, dst := make([]byte, r.copied), make([]byte, r.copied)
+	for i := range src { // the system provides memory when it is written
+		src[i], dst[i] = 1, 1
+	}
+	return b.sample(r, func() (time.Duration, bool, error) {
+		elapsed := b.watch()
+		var err error
+		switch r.Direction {
+		case "h2d":
+			err = up.CopyFrom(src)
+		case "d2h":
+			err = down.CopyTo(dst)
+		default:
+			other := make(chan error, 1)
+			go func() { other <- up.CopyFrom(src) }()
+			err = down.CopyTo(dst)
+			err = errors.Join(err, <-other)
+		}
+		return elapsed(), true, err
+	})
+}
+
+// sample takes the samples of a row, and summarizes them. take returns the time of a sample, and
+// whether the stream was held while its work was enqueued.
+func (b *bench) sample(r *benchRow, take func() (time.Duration, bool, error)) error {
+	var took []time.Duration
+	err := b.plan.repeat(b.ctx, func(keep bool) error {
+		d, held, err := take()
+		if err == nil && keep {
+			took = append(took, d)
+			if !held {
+				r.NotHeld++
+			}
+		}
+		return err
+	})
+	kind := kindCopy
+	if r.Clock == clockHost {
+		kind = kindCall
+	}
+	r.Hints = judge(kind, took, nil, r.NotHeld)
+	r.Time = summarize(took)
+	if r.Clock == clockEvents { // calls are divided already
+		n := time.Duration(r.Batch)
+		r.Time.Min, r.Time.Median, r.Time.P95, r.Time.MAD = r.Time.Min/n, r.Time.Median/n, r.Time.P95/n, r.Time.MAD/n
+	}
+	r.rate()
+	return err
+}
+
+// rate sets the row's bytes per second, and adds the hints that judge does not know.
+func (r *benchRow) rate() {
+	if r.Time.Median == 0 && r.Time.Samples > 0 {
+		r.Hints = []hint{{hintNoTime, "the median is 0ns"}}
+	} else if r.Bytes > 0 && r.Time.Samples > 0 {
+		r.BytesPerSecond = float64(r.Bytes) / r.Time.Median.Seconds()
+	}
+	if r.staged {
+		r.Hints = append(r.Hints, hint{hintStaged, "there is no peer access"})
+	}
+}
