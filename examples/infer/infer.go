@@ -152,6 +152,6 @@ func (v *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil || bad != nil:
 		http.Error(w, cmp.Or(err, bad).Error(), http.StatusInternalServerError)
 	default:
-		w.Write(answer)
+		w.Write(append(answer, '\n'))
 	}
 }

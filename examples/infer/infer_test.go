@@ -75,6 +75,7 @@ func TestHTTP(t *testing.T) {
 		{full, 200, strings.ReplaceAll(full, "1", "3") + "\n"},
 		{"[1" + full[1:len(full)-1] + ",1]", 400, "bad input\n"},
 		{"[1,", 400, "bad input\n"},
+		{"[3e38]", 500, "json: unsupported value: +Inf\n"},
 		{`["1"]`, 400, "bad input\n"},
 	} {
 		if status, out := post(tt.in); status != tt.status || out != tt.out {
