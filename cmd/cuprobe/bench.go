@@ -27,7 +27,8 @@ the same time (0<>1). Without -device and -devices it uses the first two devices
 Pinned copies and copies between devices are measured by events. A sample has several
 copies in a row, as many as take 0.2 ms, at most 64, and a kernel holds the stream until
 they are enqueued. So the time of one copy is that of a copy among others, without the
-host's time. Pageable copies and calls are measured by the host's clock, one at a time.
+host's time. Pageable copies and calls are measured by the host's clock, one at a time;
+both at the same time are made by two goroutines, whose start is part of the time.
 GB/s counts 10^9 bytes for a GB, and adds both directions. Latencies: "launch", "record"
 and "query" are the host's time for one call, the mean of 32 calls in a row. "launch to
 completion" ends when a query says that the kernel has completed. "record to Wait" ends
@@ -303,12 +304,14 @@ func (r *benchRow) heads() []string {
 	if r.Kind == kindCall {
 		return []string{fmt.Sprintf("%-26s %5s %5s %9s %9s", "host, for one call", "n", "calls", "median", "p95")}
 	}
-	return []string{fmt.Sprintf("%-26s %5s %5s %9s %9s %9s", r.Clock+", for one copy", "n", "batch", "median", "p95", "GB/s")}
+	what := r.Clock + ", for one copy"
+	return []string{fmt.Sprintf("%-26s %5s %5s %9s %9s %9s", what, "n", "batch", "median", "p95", "GB/s")}
 }
 
 // text returns the row's line in the table.
 func (r *benchRow) text() string {
-	line := fmt.Sprintf("%-26s %5d %5d %9s %9s", r.Name, r.Time.Samples, r.Batch, duration(r.Time.Median), duration(r.Time.P95))
+	s := r.Time
+	line := fmt.Sprintf("%-26s %5d %5d %9s %9s", r.Name, s.Samples, r.Batch, duration(s.Median), duration(s.P95))
 	if r.Kind == kindCopy {
 		rate := "-"
 		if r.BytesPerSecond > 0 {

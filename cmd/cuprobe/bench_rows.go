@@ -42,7 +42,7 @@ func (b *bench) measure(ctx context.Context, devs []*cu.Device, w io.Writer) (er
 	b.ctx = ctx
 	defer b.progress.clear()
 	defer func() { // the newest first, and after their work
-		b.wait()
+		b.wait() // the error of the context is known
 		for _, t := range slices.Backward(b.targets) {
 			t.rig.closeAfter(&err)
 		}
@@ -118,7 +118,8 @@ const (
 )
 
 func (b *bench) warn(t *target, code, format string, args ...any) {
-	b.report.Warnings = append(b.report.Warnings, benchWarning{t.dev.Ordinal(), hint{code, fmt.Sprintf(format, args...)}})
+	w := benchWarning{t.dev.Ordinal(), hint{code, fmt.Sprintf(format, args...)}}
+	b.report.Warnings = append(b.report.Warnings, w)
 }
 
 // checkMemory warns if much of the device's memory is in use before anything is allocated.
@@ -128,7 +129,8 @@ func (b *bench) checkMemory(t *target) error {
 		return err
 	}
 	if used := total - min(free, total); used > max(total/usedPart, usedLeast) {
-		b.warn(t, warnMemory, "%s of %s GiB of the memory are in use: other programs may use the GPU, see nvidia-smi", gibibytes(used), gibibytes(total))
+		b.warn(t, warnMemory, "%s of %s GiB of the memory are in use: other programs may use the GPU, see nvidia-smi",
+			gibibytes(used), gibibytes(total))
 	}
 	return nil
 }
@@ -146,8 +148,8 @@ func (b *bench) checkLoad(when string) error {
 			took = append(took, s.events)
 		}
 		if s := summarize(took); deviation(s.P95, loadSpin) > loadDeviation {
-			b.warn(t, warnBusy, "%s the measurement, kernels of %s took up to %s (95th percentile of %d): something else uses the GPU, see nvidia-smi",
-				when, shortDuration(loadSpin), duration(s.P95), s.Samples)
+			b.warn(t, warnBusy, "%s the measurement, kernels of %s took up to %s (95th percentile of %d): "+
+				"something else uses the GPU, see nvidia-smi", when, shortDuration(loadSpin), duration(s.P95), s.Samples)
 		}
 	}
 	return nil
@@ -222,7 +224,8 @@ func (b *bench) peerSteps() []step {
 				}
 				for _, n := range b.sizes {
 					other := way.to.dev.Ordinal()
-					row := copyRow(way.from, fmt.Sprintf("peer %d%s%d", way.from.dev.Ordinal(), way.sign, other), "device", direction, n)
+					name := fmt.Sprintf("peer %d%s%d", way.from.dev.Ordinal(), way.sign, other)
+					row := copyRow(way.from, name, "device", direction, n)
 					row.Peer = &other
 					steps = append(steps, step{row, func(r *benchRow) error { return b.peers(way.from, way.to, r) }})
 				}

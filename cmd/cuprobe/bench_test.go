@@ -59,7 +59,8 @@ record to Wait                10     1       0ns       0ns *
 
 func TestSoftBenchJSON(t *testing.T) {
 	var got benchReport
-	r := probe{}.run("bench", "-driver", "soft", "-json", "-size", "1000", "-only", "pinned,latency", "-n", "6", "-batch", "1")
+	args := []string{"-json", "-size", "1000", "-only", "pinned,latency", "-n", "6", "-batch", "1"}
+	r := probe{}.run(append([]string{"bench", "-driver", "soft"}, args...)...)
 	decode(t, r, &got)
 	documented(t, "bench", r.stdout)
 	near := []hint{{hintResolution, "the median of 2.0200us is 4.0 times the events' resolution"}}
@@ -67,8 +68,8 @@ func TestSoftBenchJSON(t *testing.T) {
 	want := benchReport{Driver: soft, Devices: []deviceInfo{simulated}, VirtualTime: true}
 	for _, direction := range []string{"h2d", "d2h", "both"} {
 		row := &benchRow{
-			Name: "pinned " + direction + " 1000B", Kind: "copy", Memory: "pinned", Direction: direction, Bytes: 1000, Batch: 1,
-			Clock: "events", Time: sixOf(2020), BytesPerSecond: 1000 / 2020e-9, Hints: near,
+			Name: "pinned " + direction + " 1000B", Kind: "copy", Memory: "pinned", Direction: direction,
+			Bytes: 1000, Batch: 1, Clock: "events", Time: sixOf(2020), BytesPerSecond: 1000 / 2020e-9, Hints: near,
 		}
 		if direction == "both" {
 			row.Bytes, row.BytesPerSecond = 2000, 2*row.BytesPerSecond
@@ -76,7 +77,8 @@ func TestSoftBenchJSON(t *testing.T) {
 		want.Measurements = append(want.Measurements, row)
 	}
 	for name, batch := range rangeLatencies() {
-		want.Measurements = append(want.Measurements, &benchRow{Name: name, Kind: "call", Batch: batch, Clock: "host", Time: sixOf(0), Hints: still})
+		row := &benchRow{Name: name, Kind: "call", Batch: batch, Clock: "host", Time: sixOf(0), Hints: still}
+		want.Measurements = append(want.Measurements, row)
 	}
 	if diff := cmp.Diff(want, got, compareBench()...); diff != "" || r.status != exitOK {
 		t.Errorf("exit status %d (-want +got):\n%s", r.status, diff)
@@ -89,15 +91,16 @@ func sixOf(d time.Duration) stats { return stats{Samples: 6, Min: d, Median: d, 
 // rangeLatencies goes through the names of the rows of calls, and their batches.
 func rangeLatencies() func(yield func(string, int) bool) {
 	return func(yield func(string, int) bool) {
-		_ = yield("launch", 32) && yield("launch to completion", 1) && yield("record", 32) && yield("query", 32) && yield("record to Wait", 1)
+		_ = yield("launch", 32) && yield("launch to completion", 1) && yield("record", 32) && yield("query", 32) &&
+			yield("record to Wait", 1)
 	}
 }
 
 // compareBench returns the options for a comparison of reports.
 func compareBench() []cmp.Option {
 	return []cmp.Option{
-		cmp.AllowUnexported(benchReport{}, benchWarning{}), cmpopts.IgnoreUnexported(benchRow{}), cmpopts.EquateEmpty(),
-		cmpopts.EquateApprox(1e-9, 0), cmpopts.IgnoreFields(deviceInfo{}, "MemoryTotal"),
+		cmp.AllowUnexported(benchReport{}, benchWarning{}), cmpopts.IgnoreUnexported(benchRow{}),
+		cmpopts.EquateEmpty(), cmpopts.EquateApprox(1e-9, 0), cmpopts.IgnoreFields(deviceInfo{}, "MemoryTotal"),
 	}
 }
 
@@ -113,7 +116,8 @@ const (
 	slowUp, slowDown                  = 40 * time.Microsecond, 50 * time.Microsecond
 )
 
-func (s slow) LaunchKernel(th *driver.Thread, f driver.Function, gx, gy, gz, bx, by, bz, shared uint32, h driver.Stream, p driver.KernelParams) driver.Result {
+func (s slow) LaunchKernel(th *driver.Thread, f driver.Function, gx, gy, gz, bx, by, bz, shared uint32, h driver.Stream,
+	p driver.KernelParams) driver.Result {
 	s.sim.Advance(slowLaunch)
 	return s.Software.LaunchKernel(th, f, gx, gy, gz, bx, by, bz, shared, h, p)
 }
@@ -161,7 +165,8 @@ func benchOn(t *testing.T, sim *cusim.Driver, provider driver.Provider, b *bench
 // TestBenchSlow measures calls that take virtual time, and copies between two devices.
 func TestBenchSlow(t *testing.T) {
 	sim := cusim.New(cusim.VirtualTime(), cusim.Devices(2))
-	got := benchOn(t, sim, driver.Provide(slow{sim.Software(), sim}), &bench{sizes: []uint64{1 << 20}, samples: 6, batch: 2})
+	b := &bench{sizes: []uint64{1 << 20}, samples: 6, batch: 2}
+	got := benchOn(t, sim, driver.Provide(slow{sim.Software(), sim}), b)
 	times := make(map[string]time.Duration)
 	rates := make(map[string]float64)
 	for _, m := range got.Measurements {
@@ -212,30 +217,49 @@ func TestBenchBusy(t *testing.T) {
 	got := benchOn(t, sim, sim, &bench{parts: []string{partLatency}, samples: 1})
 	want := []benchWarning{}
 	for _, when := range []string{"before", "after"} {
-		want = append(want, benchWarning{0, hint{warnBusy, when +
-			" the measurement, kernels of 1ms took up to 1.5000ms (95th percentile of 20): something else uses the GPU, see nvidia-smi"}})
+		want = append(want, benchWarning{0, hint{warnBusy, when + " the measurement, kernels of 1ms took up to 1.5000ms " +
+			"(95th percentile of 20): something else uses the GPU, see nvidia-smi"}})
 	}
 	if diff := cmp.Diff(want, got.Warnings, cmp.AllowUnexported(benchWarning{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// noPeers is a software driver whose devices cannot access each other's memory.
-type noPeers struct{ driver.Software }
+// noPeers is a software driver whose devices cannot access each other's memory. It counts the copies
+// from each device.
+type noPeers struct {
+	driver.Software
+	from map[driver.Context]int
+}
+
+func (p noPeers) MemcpyPeerAsync(th *driver.Thread, dst driver.DevicePtr, dstCtx driver.Context, src driver.DevicePtr,
+	srcCtx driver.Context, n uint64, h driver.Stream) driver.Result {
+	p.from[srcCtx]++
+	return p.Software.MemcpyPeerAsync(th, dst, dstCtx, src, srcCtx, n, h)
+}
 
 func (noPeers) DeviceCanAccessPeer(*driver.Thread, driver.Device, driver.Device) (int32, driver.Result) {
 	return 0, driver.ResultSuccess
 }
 
-// TestBenchStaged checks the hint for copies between devices without peer access.
+// TestBenchStaged checks the hint for copies between devices without peer access, and that there are
+// as many copies from each device.
 func TestBenchStaged(t *testing.T) {
 	sim := cusim.New(cusim.VirtualTime(), cusim.Devices(2))
-	got := benchOn(t, sim, driver.Provide(noPeers{sim.Software()}), &bench{parts: []string{partPeer}, sizes: []uint64{1 << 20}, samples: 6})
+	b := &bench{parts: []string{partPeer}, sizes: []uint64{1 << 20}, samples: 6, batch: 64}
+	from := make(map[driver.Context]int)
+	got := benchOn(t, sim, driver.Provide(noPeers{sim.Software(), from}), b)
 	if len(got.Measurements) != 3 {
 		t.Errorf("%d rows", len(got.Measurements))
 	}
+	for _, n := range from {
+		if want := 2 * 64 * (b.plan.warmUp + 6); n != want || len(from) != 2 {
+			t.Errorf("%d copies from a device, want %d from each of two", n, want)
+		}
+	}
 	for _, m := range got.Measurements {
-		if diff := cmp.Diff([]hint{{hintStaged, "there is no peer access"}}, m.Hints); diff != "" || advice(hintStaged) == "" {
+		diff := cmp.Diff([]hint{{hintStaged, "there is no peer access"}}, m.Hints)
+		if diff != "" || advice(hintStaged) == "" {
 			t.Errorf("%s (-want +got):\n%s", m.Name, diff)
 		}
 	}
@@ -250,7 +274,8 @@ func TestBenchFake(t *testing.T) {
 	r := f.run("bench", "-json", "-devices", "2,0", "-size", "4KiB,256MiB", "-n", "6")
 	decode(t, r, &got)
 	documented(t, "bench", r.stdout)
-	if r.status != exitOK || got.VirtualTime || got.Driver.CUDA != "12.8" || len(got.Measurements)+len(got.Skipped) != 2*(6*2+5)+3*2 {
+	rows := len(got.Measurements) + len(got.Skipped)
+	if r.status != exitOK || got.VirtualTime || got.Driver.CUDA != "12.8" || rows != 2*(6*2+5)+3*2 {
 		t.Errorf("exit status %d, %d rows and %d skipped\n%s", r.status, len(got.Measurements), len(got.Skipped), r.stdout)
 	}
 	if diff := cmp.Diff([]deviceInfo{fakeDevice(2), fakeDevice(0)}, got.Devices); diff != "" {
@@ -263,7 +288,8 @@ func TestBenchFake(t *testing.T) {
 	}
 	found := false
 	for _, m := range got.Measurements {
-		if m.Time.Samples != 6 || m.Hints == nil || m.Kind == kindCopy && m.Clock == clockEvents && m.Direction != "both" && m.Time.Median != ms {
+		byEvents := m.Clock == clockEvents && m.Direction != "both"
+		if m.Time.Samples != 6 || m.Hints == nil || byEvents && m.Time.Median != ms {
 			t.Errorf("%+v", m)
 		}
 		found = found || m.Name == "peer 2>0 4KiB" && m.Device == 2 && m.Peer != nil && *m.Peer == 0
@@ -277,7 +303,9 @@ func TestBenchFake(t *testing.T) {
 		t.Errorf("peer %v, %d skipped", found, len(got.Skipped))
 	}
 	r = f.run("bench", "-only", "latency", "-n", "5", "-device", "1")
-	if r.status != exitOK || r.stderr != "" || !strings.Contains(r.stdout, "\nwarning  device 1, memory-in-use: 8.0 of 16.0 GiB of the memory are in use:\n         other programs may") {
+	const warning = "\nwarning  device 1, memory-in-use: 8.0 of 16.0 GiB of the memory are in use:\n" +
+		"         other programs may"
+	if r.status != exitOK || r.stderr != "" || !strings.Contains(r.stdout, warning) {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 	if r := f.run("bench", "-devices", "0,7"); r.status != exitFailure || !strings.Contains(r.stderr, "7") {
@@ -294,7 +322,8 @@ func TestBenchInterrupted(t *testing.T) {
 	defer cancel()
 	p := probe{ctx: ctx, out: cancelAt{"pinned d2h", cancel}}
 	r := p.run("bench", "-driver", f.path, "-size", "4KiB", "-n", "2")
-	if r.status != exitFailure || r.stderr != "" || !strings.HasSuffix(r.stdout, "\ninterrupted: the rest was not measured\n") ||
+	ended := strings.HasSuffix(r.stdout, "\ninterrupted: the rest was not measured\n")
+	if r.status != exitFailure || r.stderr != "" || !ended ||
 		!strings.Contains(r.stdout, "\n0: pinned d2h ") || strings.Contains(r.stdout, "pinned both ") {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
@@ -304,7 +333,8 @@ func TestBenchInterrupted(t *testing.T) {
 	var got benchReport
 	r = f.run("bench", "-json", "-size", "4KiB", "-n", "2")
 	decode(t, r, &got)
-	if r.status != exitFailure || len(got.Measurements) != 1 || got.Error == nil || got.Error.Result != "CUDA_ERROR_LAUNCH_TIMEOUT" {
+	if r.status != exitFailure || len(got.Measurements) != 1 || got.Error == nil ||
+		got.Error.Result != "CUDA_ERROR_LAUNCH_TIMEOUT" {
 		t.Errorf("exit status %d\n%s", r.status, r.stdout)
 	}
 }
@@ -337,6 +367,43 @@ func TestBenchParts(t *testing.T) {
 		decode(t, r, &got)
 		if len(got.Measurements) != want || r.status != exitOK {
 			t.Errorf("%s: exit status %d, %d rows, want %d", parts, r.status, len(got.Measurements), want)
+		}
+	}
+}
+
+// TestAtOnce checks that the measured interval contains all work of both streams, whichever takes
+// longer.
+func TestAtOnce(t *testing.T) {
+	drv, sim := cutest.Soft(t, cusim.VirtualTime())
+	dev, err := drv.Device(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{ctx: t.Context(), sim: sim, report: newBenchReport(true)}
+	err = b.open(dev)
+	if len(b.targets) == 1 {
+		defer b.targets[0].rig.closeAfter(&err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	tg := b.targets[0]
+	bufs := &buffers{b: b}
+	c := bufs.pair(tg, false, tg, true, 1<<20)
+	defer bufs.close(&err)
+	if bufs.err != nil {
+		t.Fatal(bufs.err)
+	}
+	const one = 2*time.Microsecond + (1<<20)/50
+	for _, tt := range []struct {
+		copies     int           // on the other stream
+		spin, want time.Duration // on the timer's stream, and the interval
+	}{{1, 0, one}, {3, 0, 3 * one}, {1, ms, ms}, {0, ms, ms}} {
+		s, err := tg.timer.time(func() error {
+			return tg.atOnce(func() error { return tg.rig.launch(tg.timer.stream, tt.spin) }, tg.other, tt.copies, c)
+		})
+		if s.events != tt.want || !s.held || err != nil {
+			t.Errorf("%+v: %v, held %v, %v", tt, s.events, s.held, err)
 		}
 	}
 }
@@ -381,7 +448,7 @@ func TestBenchGPU(t *testing.T) {
 		if (m.Kind == kindCopy) != (m.BytesPerSecond > 0) {
 			t.Errorf("%s: %g bytes per second", m.Name, m.BytesPerSecond)
 		}
-		t.Logf("%-22s %s", m.Name, m.text())
+		t.Log(m.text())
 	}
 	t.Logf("warnings: %+v", b.report.Warnings)
 }

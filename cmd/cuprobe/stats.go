@@ -83,7 +83,7 @@ func advice(code string) string {
 		return "something changed meanwhile. For copies it may be the GPU's clocks (see nvidia-smi -q -d PERFORMANCE, and lock them with nvidia-smi -lgc); " +
 			"spinning kernels use the GPU's timer and do not depend on the clocks: for them it is the host, or another user of the GPU"
 	case hintResolution:
-		return "events have a resolution of half a microsecond: put several pieces of work into one interval"
+		return "events have a resolution of half a microsecond: put several pieces of work into one interval (cuprobe bench: raise -batch)"
 	case hintNotHeld:
 		return "the stream could not be held until all work was enqueued, so the times include time of the host: is CUDA_LAUNCH_BLOCKING set, or is the host busy?"
 	case hintCache:

@@ -125,6 +125,7 @@ func TestExplainHints(t *testing.T) {
 		"    spin 1us: 2 samples",
 		"* resolution: events have a resolution of half a",
 		"  microsecond: put several pieces of work into one interval",
+		"  (cuprobe bench: raise -batch)",
 		"    spin 1us, h2d 4KiB: coarse",
 		"    spin 2us: very coarse",
 	}
