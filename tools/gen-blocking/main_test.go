@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -20,15 +21,13 @@ func TestWaitingFunctionsAreMarked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest, err := os.ReadFile("../gen-symbols/manifest/cuda-13.0.tsv")
+	symbols, err := os.ReadFile("../../driver/zsymbols.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	class := make(map[string]string)
-	for line := range strings.Lines(string(manifest)) {
-		if f := strings.Split(line, "\t"); f[0] == "func" {
-			class[f[1]], class[f[8]] = f[5], f[5]
-		}
+	for _, f := range regexp.MustCompile(`export: "(\w+)".*?(?:, class: ccall\.(\w+))?, base: "(\w+)"`).FindAllStringSubmatch(string(symbols), -1) {
+		class[f[1]], class[f[3]] = f[2], f[2]
 	}
 	enqueues := map[string]bool{"cuEventRecord": true, "cuLaunchKernel": true, "cuGraphLaunch": true, "cuStreamWriteValue32": true,
 		"cuMemsetD8Async": true, "cuMemcpyHtoDAsync": true, "cuMemcpyDtoHAsync": true, "cuLaunchHostFunc": true}
@@ -40,7 +39,7 @@ func TestWaitingFunctionsAreMarked(t *testing.T) {
 				continue
 			}
 			n++
-			if class[fn] != "blocking" {
+			if class[fn] != "Blocking" {
 				t.Errorf("%s waited (%s), and is of class %q in tools/gen-symbols/classes.txt", fn, r.call, class[fn])
 			}
 		}
