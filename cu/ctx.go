@@ -22,23 +22,33 @@ type Context struct {
 // PrimaryContext retains the device's primary context (cuDevicePrimaryCtxRetain). The first call in
 // a process takes a few hundred milliseconds. It changes no thread's current context. It may wait
 // for the GPU: see docs/blocking.md.
-func (dev *Device) PrimaryContext() (*Context, error) {
+func (dev *Device) PrimaryContext() (*Context, error) { return dev.retain(true) }
+
+// retain retains the primary context. With mayWait it frees deferred objects if there is too little
+// memory, which waits for the GPU.
+func (dev *Device) retain(mayWait bool) (*Context, error) {
 	const op = "cuDevicePrimaryCtxRetain"
 	if !dev.valid() {
 		return nil, errNil(op, "device")
 	}
 	d := dev.drv
 	var raw driver.Context
-	res := d.allocate(dev.raw, func() (res driver.Result) {
+	call := func() (res driver.Result) {
 		raw, res = d.table.DevicePrimaryCtxRetain(driver.At{}, dev.raw)
 		return res
-	})
+	}
+	var res driver.Result
+	if mayWait {
+		res = d.allocate(dev.raw, call)
+	} else {
+		res = call()
+	}
 	if res != driver.ResultSuccess {
 		return nil, d.resultError(op, 0, res)
 	}
 	c, redundant, err := d.newContext(raw, dev, retained)
 	if err != nil || redundant {
-		d.releasePrimary(dev.raw) // returns at once if another claim exists
+		d.releasePrimary(dev.raw) // returns at once if another claim exists, such as c's
 	}
 	return c, err
 }

@@ -48,7 +48,7 @@ func ExampleWithMinVersion() {
 	// Output: cu: Open: unsupported operation; the driver supports CUDA 12.8, and the program needs 99.0: install a newer NVIDIA driver
 }
 
-// A check of a machine's health gives up on a driver that hangs.
+// A check of a machine's health fails in time if the driver hangs.
 func ExampleOpenContext() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -47,7 +47,8 @@ func (tc *timelineCore) kind() string { return "timeline" }
 func (tc *timelineCore) handle() uintptr { return uintptr(tc.raw) }
 
 // errNoValues is wrapped in the error for a device without the functions that timelines need.
-var errNoValues = fmt.Errorf("streams of the device cannot write 64-bit values, or wait for them: %w", errors.ErrUnsupported)
+var errNoValues = fmt.Errorf("streams of the device cannot write 64-bit values, or wait for them: %w",
+	errors.ErrUnsupported)
 
 const (
 	signalOp = "cuStreamWriteValue64"

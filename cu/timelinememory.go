@@ -83,7 +83,8 @@ func (c *contextCore) supportsTimelines() error {
 		}
 	}
 	const op = "cuDeviceGetAttribute"
-	can, res := c.drv.table.DeviceGetAttribute(driver.At{}, driver.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, c.dev)
+	const attribute = driver.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+	can, res := c.drv.table.DeviceGetAttribute(driver.At{}, attribute, c.dev)
 	switch {
 	case res == driver.ResultInvalidValue:
 		return invalid(op, "the driver does not know whether streams can use counters in memory: use events instead")

@@ -45,7 +45,8 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 	if res := ctxCore.drv.table.CheckWait(sl.raw); res != driver.ResultSuccess {
 		w.Leave()
 		return false, &Error{Op: "cuEventQuery", Result: res, Handle: uintptr(sl.raw),
-			Detail: "a host function waits for work that begins only after the function returns: return, and wait on another goroutine"}
+			Detail: "a host function waits for work that begins only after the function returns: " +
+				"return, and wait on another goroutine"}
 	}
 	s := watch.NewSingle()
 	sl.addSub(&s.Sub, stream)

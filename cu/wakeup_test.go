@@ -239,7 +239,8 @@ func BenchmarkWakeUp(b *testing.B) {
 		}
 	}
 	b.Log(r.report())
-	b.Logf("engine %s, GOMAXPROCS %d, %s, CUDA %d", ccall.Engine, runtime.GOMAXPROCS(0), runtime.Version(), must(gpu.Device().Driver().Version())(b))
+	b.Logf("engine %s, GOMAXPROCS %d, %s, CUDA %d", ccall.Engine, runtime.GOMAXPROCS(0), runtime.Version(),
+		must(gpu.Device().Driver().Version())(b))
 }
 
 // close lets everything go on, and releases what the benchmark has.

@@ -73,7 +73,8 @@ func TestLayers(t *testing.T) {
 				continue
 			}
 			reported[names[i]+o.Name()] = true
-			t.Errorf("%v: a protocol uses %s of the API file %s: move one of them", fset.Position(id.Pos()), o.Name(), fileOf(o.Pos()))
+			t.Errorf("%v: a protocol uses %s of the API file %s: move one of them",
+				fset.Position(id.Pos()), o.Name(), fileOf(o.Pos()))
 		}
 	}
 	if protocols < 30 {

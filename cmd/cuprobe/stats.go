@@ -83,13 +83,15 @@ func advice(code string) string {
 		return "something changed meanwhile. For copies it may be the GPU's clocks (see nvidia-smi -q -d PERFORMANCE, and lock them with nvidia-smi -lgc); " +
 			"spinning kernels use the GPU's timer and do not depend on the clocks: for them it is the host, or another user of the GPU"
 	case hintResolution:
-		return "events have a resolution of half a microsecond: put several pieces of work into one interval (cuprobe bench: raise -batch)"
+		return "events have a resolution of half a microsecond: put several pieces of work into one interval " +
+			"(cuprobe bench: raise -batch)"
 	case hintNotHeld:
 		return "the stream could not be held until all work was enqueued, so the times include time of the host: is CUDA_LAUNCH_BLOCKING set, or is the host busy?"
 	case hintCache:
 		return "the copies are smaller than twice the L2 cache, so this may be the speed of the cache and not of the memory: copy more"
 	case hintStaged:
-		return "the devices cannot access each other's memory, so these copies go through the memory of the host: see cuprobe devices"
+		return "the devices cannot access each other's memory, so these copies go through the memory of the host: " +
+			"see cuprobe devices"
 	case hintNoTime:
 		return "the clock did not advance: in the software driver's model calls and pageable copies take no time"
 	case hintClocks:
@@ -166,7 +168,9 @@ func explainHints[M interface {
 	hinted() (name string, hints []hint)
 }](ms []M, width int) []string {
 	var lines []string
-	for _, code := range []string{hintNotHeld, hintFew, hintNoTime, hintResolution, hintSpread, hintDrift, hintCache, hintClocks, hintStaged} {
+	for _, code := range []string{
+		hintNotHeld, hintFew, hintNoTime, hintResolution, hintSpread, hintDrift, hintCache, hintClocks, hintStaged,
+	} {
 		var texts []string // in the order of their first measurement
 		names := make(map[string][]string)
 		for _, m := range ms {

@@ -81,7 +81,10 @@ func TestTimeJSON(t *testing.T) {
 	for _, name := range []string{"launch", "record", "query", "since", "round trip"} {
 		want.Measurements = append(want.Measurements, &measurement{Name: name, Kind: "call"})
 	}
-	opts := []cmp.Option{cmpopts.IgnoreFields(measurement{}, "Host", "Deviation", "NotHeld", "Hints"), cmp.AllowUnexported(timeReport{})}
+	opts := []cmp.Option{
+		cmpopts.IgnoreFields(measurement{}, "Host", "Deviation", "NotHeld", "Hints"),
+		cmp.AllowUnexported(timeReport{}),
+	}
 	if diff := cmp.Diff(want, got, opts...); diff != "" || r.status != exitOK {
 		t.Errorf("exit status %d (-want +got):\n%s", r.status, diff)
 	}

@@ -158,7 +158,9 @@ func TestPage(t *testing.T) {
 	p := until(t, addr, "five probes of each device", func(p page) bool {
 		return !slices.ContainsFunc(devs, func(dev *cu.Device) bool { return probed(p, strconv.Itoa(dev.Ordinal())) < 5 })
 	})
-	for _, name := range []string{"cuda_launch_seconds", "cuda_h2d_1mib_seconds", "cuda_d2h_1mib_seconds", "cuda_event_round_trip_seconds"} {
+	for _, name := range []string{
+		"cuda_launch_seconds", "cuda_h2d_1mib_seconds", "cuda_d2h_1mib_seconds", "cuda_event_round_trip_seconds",
+	} {
 		if p[name].GetType() != dto.MetricType_HISTOGRAM || p[name].GetHelp() == "" || len(p[name].GetMetric()) != len(devs) {
 			t.Errorf("%s: %v", name, p[name])
 			continue
@@ -227,13 +229,17 @@ func TestRestart(t *testing.T) {
 		fail func(*cusim.Driver)
 	}{
 		{"CUDA_ERROR_DEVICE_UNAVAILABLE", (*cusim.Driver).LoseDevice},
-		{"CUDA_ERROR_ECC_UNCORRECTABLE", func(sim *cusim.Driver) { sim.Inject(cusim.Fault{Function: "cuLaunchKernel", Code: 214}) }},
+		{"CUDA_ERROR_ECC_UNCORRECTABLE", func(sim *cusim.Driver) {
+			sim.Inject(cusim.Fault{Function: "cuLaunchKernel", Code: 214})
+		}},
 		{"CUDA_ERROR_ILLEGAL_ADDRESS", func(sim *cusim.Driver) { sim.Poison(int(cu.ResultIllegalAddress)) }},
 	} {
 		t.Run(tt.code, func(t *testing.T) {
 			drv, sim := cutest.Soft(t)
 			addr, cancel, ended := start(t, drv, patient)
-			until(t, addr, "a healthy device that was probed", func(p page) bool { return probed(p, "0") > 0 && health(p)["0"] == 1 })
+			until(t, addr, "a healthy device that was probed", func(p page) bool {
+				return probed(p, "0") > 0 && health(p)["0"] == 1
+			})
 			tt.fail(sim)
 			p := until(t, addr, "an unhealthy device", func(p page) bool { return health(p)["0"] == 0 })
 			if n := failures(p, tt.code); n != 1 {
@@ -275,7 +281,8 @@ func TestOtherErrors(t *testing.T) {
 // TestSlow checks a GPU that does not do its work in time, and does it later: the page says both.
 func TestSlow(t *testing.T) {
 	drv, sim := cutest.Soft(t, cusim.VirtualTime())
-	addr, cancel, ended := start(t, drv, exporter{every: time.Millisecond, limit: 200 * time.Millisecond, hangs: func() {}})
+	e := exporter{every: time.Millisecond, limit: 200 * time.Millisecond, hangs: func() {}}
+	addr, cancel, ended := start(t, drv, e)
 	p := until(t, addr, "an unhealthy device", func(p page) bool {
 		return health(p)["0"] == 0 && failures(p, cu.ResultTimeout.Name()) > 0
 	})
@@ -294,7 +301,8 @@ func TestCallHangs(t *testing.T) {
 	for _, function := range []string{"cuModuleLoadDataEx", "cuLaunchKernel"} {
 		t.Run(function, func(t *testing.T) {
 			drv, sim := cutest.Soft(t, cusim.VirtualTime(), cusim.Faults(cusim.Fault{Function: function, Slow: time.Hour}))
-			addr, cancel, ended := start(t, drv, exporter{every: time.Millisecond, limit: 20 * time.Millisecond, hangs: func() {}})
+			e := exporter{every: time.Millisecond, limit: 20 * time.Millisecond, hangs: func() {}}
+			addr, cancel, ended := start(t, drv, e)
 			until(t, addr, "an unhealthy device", func(p page) bool { return health(p)["0"] == 0 })
 			stop(t, cancel, ended, sim)
 		})

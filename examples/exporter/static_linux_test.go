@@ -73,12 +73,14 @@ func TestEmptyRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile(`(?m)^RUN (CGO_ENABLED=0 go build -tags cu_static .* -o )/exporter \.$`).FindSubmatch(dockerfile)
+	build := regexp.MustCompile(`(?m)^RUN (CGO_ENABLED=0 go build -tags cu_static .* -o )/exporter \.$`)
+	m := build.FindSubmatch(dockerfile)
 	if m == nil {
 		t.Fatalf("there is no static build in\n%s", dockerfile)
 	}
 	root := t.TempDir()
-	if out, err := exec.Command("sh", "-c", string(m[1])+filepath.Join(root, "exporter")+" .").CombinedOutput(); err != nil {
+	command := string(m[1]) + filepath.Join(root, "exporter") + " ."
+	if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", m[1], err, out)
 	}
 	if err := inRoot(exec.Command("/exporter", "-h"), root).Run(); err != nil && os.Getuid() != 0 {

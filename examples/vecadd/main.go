@@ -28,7 +28,8 @@ func main() {
 	defer func() {
 		check(errors.Join(pinned.Close(), da.Close(), db.Close(), dc.Close(), mod.Close(), s.Close(), gpu.Close()))
 	}()
-	sum := must(must(mod.Function("cusim_add_f32")).Prepare(cu.Grid1D(n, 256), cu.Ptr(dc), cu.Ptr(da), cu.Ptr(db), cu.U32(n)))
+	add := must(mod.Function("cusim_add_f32"))
+	sum := must(add.Prepare(cu.Grid1D(n, 256), cu.Ptr(dc), cu.Ptr(da), cu.Ptr(db), cu.U32(n)))
 
 	check(errors.Join(sum.Launch(s), s.Synchronize(), cu.CopyTo(dc, c)))
 	verify(c, 3, 0)
@@ -42,9 +43,9 @@ func main() {
 }
 
 func verify(c []float32, factor, term float32) {
-	for i := range c {
-		if c[i] != factor*float32(i)+term {
-			log.Fatalf("c[%d] = %v", i, c[i])
+	for i, v := range c {
+		if v != factor*float32(i)+term {
+			log.Fatalf("c[%d] = %v", i, v)
 		}
 	}
 }

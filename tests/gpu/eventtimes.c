@@ -138,7 +138,8 @@ int main(int argc, char **argv) {
 	ok(cuStreamCreate(&t, STREAM_NON_BLOCKING));
 	ok(cuEventCreate(&start, EVENT_TIMED));
 	ok(cuEventCreate(&stop, EVENT_TIMED));
-	printf("# Whether a time between two events is right as soon as the driver tells one. Made by tests/gpu/eventtimes.c.\n"
+	printf("# Whether a time between two events is right as soon as the driver tells one.\n"
+	       "# Made by tests/gpu/eventtimes.c.\n"
 	       "# records\ttimes\tsuccess at once\tof these wrong\twrong after queries\tmost, ms\tother result\n");
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		int wanted = argc < 2;

@@ -26,7 +26,8 @@ func TestWaitingFunctionsAreMarked(t *testing.T) {
 		t.Fatal(err)
 	}
 	class := make(map[string]string)
-	for _, f := range regexp.MustCompile(`export: "(\w+)".*?(?:, class: ccall\.(\w+))?, base: "(\w+)"`).FindAllStringSubmatch(string(symbols), -1) {
+	symbol := regexp.MustCompile(`export: "(\w+)".*?(?:, class: ccall\.(\w+))?, base: "(\w+)"`)
+	for _, f := range symbol.FindAllStringSubmatch(string(symbols), -1) {
 		class[f[1]], class[f[3]] = f[2], f[2]
 	}
 	enqueues := map[string]bool{"cuEventRecord": true, "cuLaunchKernel": true, "cuGraphLaunch": true, "cuStreamWriteValue32": true,

@@ -30,7 +30,8 @@ func readSource(t testing.TB, name string) source {
 // widget returns the inputs of the invented API's manifest.
 func widget(t testing.TB) (header, typedefs, results source) {
 	t.Helper()
-	return readSource(t, "testdata/widget.h"), readSource(t, "testdata/widgetTypedefs.h"), readSource(t, "testdata/results.tsv")
+	return readSource(t, "testdata/widget.h"), readSource(t, "testdata/widgetTypedefs.h"),
+		readSource(t, "testdata/results.tsv")
 }
 
 func widgetManifest(t testing.TB) *manifest {

@@ -3,7 +3,8 @@
 //
 //	gen-symbols extract -cuda cuda.h -typedefs cudaTypedefs.h -results results.tsv -o manifest/cuda-13.0.tsv
 //	gen-symbols emit -manifest manifest/cuda-13.0.tsv -classes classes.txt -calls calls.tsv -root ../..
-//	gen-symbols library -manifest manifest/cuda-13.0.tsv -classes classes.txt -calls calls.tsv -libcuda libcuda.tsv -root ../..
+//	gen-symbols library -manifest manifest/cuda-13.0.tsv -classes classes.txt -calls calls.tsv \
+//		-libcuda libcuda.tsv -root ../..
 //
 // The headers belong to NVIDIA and are not in the repository. A manifest has only names, numbers
 // and prototypes, so that everybody can run emit.

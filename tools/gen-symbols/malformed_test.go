@@ -234,7 +234,8 @@ func TestRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := run([]string{"emit", "-manifest", out, "-classes", "testdata/classes.txt", "-calls", "testdata/calls.tsv", "-root", root}, os.Stderr); err != nil {
+	emit := []string{"emit", "-manifest", out, "-classes", "testdata/classes.txt", "-calls", "testdata/calls.tsv", "-root", root}
+	if err := run(emit, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
 	if names := fileNames(t, filepath.Join(root, "driver")); names != "zcalls.go zenums.go zresult.go zsoftware.go zsymbols.go zunimplemented.go" {

@@ -82,13 +82,14 @@ func TestOpenContext(t *testing.T) {
 	}
 }
 
-// TestRetainPrimaryContext gives up on a retain that succeeds later. The context is not released in
+// TestRetainPrimaryContext cancels a retain that succeeds later. The context is not released in
 // the background; the next call uses it again, or Close of the Driver releases it.
 func TestRetainPrimaryContext(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		sim := cusim.New()
 		h := hang(sim)
-		drv := must(Open(WithSoftware(driver.Provide(h)), neverWait, WithLeakHook(func(l Leak) { t.Errorf("leak: %+v", l) })))(t)
+		hook := WithLeakHook(func(l Leak) { t.Errorf("leak: %+v", l) })
+		drv := must(Open(WithSoftware(driver.Provide(h)), neverWait, hook))(t)
 		dev := must(drv.Device(0))(t)
 		h.retain = make(chan struct{})
 		cause := errors.New("too late")
@@ -129,6 +130,23 @@ func TestRetainPrimaryContext(t *testing.T) {
 	}
 }
 
+// TestRetainPrimaryContextNoMemory has too little memory for a context. The call must not free
+// deferred objects: it may continue when nobody waits for it, and frees would wait for the GPU.
+func TestRetainPrimaryContextNoMemory(t *testing.T) {
+	h := hang(cusim.New(cusim.Faults(cusim.Fault{Function: "cuDevicePrimaryCtxRetain", Code: 2})))
+	drv := must(Open(WithSoftware(driver.Provide(h)), neverWait))(t)
+	dev := must(drv.Device(0))(t)
+	if _, err := dev.RetainPrimaryContext(context.Background()); !errors.Is(err, ResultOutOfMemory) {
+		t.Errorf("got %v", err)
+	}
+	if n := len(h.retains); n != 1 {
+		t.Errorf("%d calls of the driver", n)
+	}
+	if err := must(dev.RetainPrimaryContext(context.Background()))(t).Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestGPUOpenContext opens the driver and the primary context of a GPU before a context.Context ends.
 func TestGPUOpenContext(t *testing.T) {
 	option := WithSoftware(cusim.New())
@@ -153,9 +171,9 @@ func TestGPUOpenContext(t *testing.T) {
 	}
 }
 
-// TestPutBackEndsWaits gives back a Context after the program has closed its own: the waits of the
+// TestCloseUnusedEndsWaits closes a Context that arrived too late, after the program has closed its own: the waits of the
 // CUDA context end, as no Context is left.
-func TestPutBackEndsWaits(t *testing.T) {
+func TestCloseUnusedEndsWaits(t *testing.T) {
 	sim := cusim.New(cusim.VirtualTime())
 	drv := must(Open(WithSoftware(sim), neverWait))(t)
 	dev := must(drv.Device(0))(t)
@@ -174,7 +192,7 @@ func TestPutBackEndsWaits(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	late.putBack()
+	late.closeUnused()
 	if err := <-ended; !errors.Is(err, ErrClosed) {
 		t.Errorf("the wait ended with %v", err)
 	}
@@ -185,9 +203,10 @@ func TestPutBackEndsWaits(t *testing.T) {
 	}
 }
 
-// TestGiveUpGoexit calls a software driver that ends the goroutine, as t.FailNow does.
-func TestGiveUpGoexit(t *testing.T) {
-	_, err := giveUp(context.Background(), "cuInit", func() (int, error) { runtime.Goexit(); return 1, nil }, func(int) {})
+// TestCallContextGoexit calls a software driver that ends the goroutine, as t.FailNow does.
+func TestCallContextGoexit(t *testing.T) {
+	call := func() (int, error) { runtime.Goexit(); return 1, nil }
+	_, err := callContext(context.Background(), "cuInit", call, func(int) {})
 	if !errors.Is(err, errGoexit) {
 		t.Errorf("got %v", err)
 	}

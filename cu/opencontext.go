@@ -13,21 +13,23 @@ import (
 // and its operating system thread until it returns, or until the process ends. Its result is then
 // dropped. A program that repeats OpenContext should count its failures, and stop.
 func OpenContext(ctx context.Context, opts ...Option) (*Driver, error) {
-	return giveUp(ctx, "cuInit", func() (*Driver, error) { return Open(opts...) }, func(*Driver) {})
+	return callContext(ctx, "cuInit", func() (*Driver, error) { return Open(opts...) }, func(*Driver) {})
 }
 
 // RetainPrimaryContext is [Device.PrimaryContext] for programs that must not hang if the driver does
 // (cuDevicePrimaryCtxRetain). If ctx ends first, the error matches ctx.Err() and [context.Cause].
 //
-// The call that has not returned continues, as that of [OpenContext]. If it succeeds in the end, the
+// A call that has not returned continues, as that of [OpenContext]. If it succeeds in the end, the
 // library keeps the context for the next call that retains it; a Close of another Context of the
-// device, and [Driver.Close], release it.
+// device, and [Driver.Close], release it. If there is too little memory, RetainPrimaryContext frees no
+// deferred objects, because that waits for the GPU: call Driver.Close, which does.
 func (dev *Device) RetainPrimaryContext(ctx context.Context) (*Context, error) {
-	return giveUp(ctx, "cuDevicePrimaryCtxRetain", dev.PrimaryContext, (*Context).putBack)
+	retain := func() (*Context, error) { return dev.retain(false) }
+	return callContext(ctx, "cuDevicePrimaryCtxRetain", retain, (*Context).closeUnused)
 }
 
-// putBack closes a Context that no caller has received. It makes no call that may wait.
-func (c *Context) putBack() {
+// closeUnused closes a Context that no caller has received. It makes no call that may wait.
+func (c *Context) closeUnused() {
 	c.cleanup.Stop()
 	if first, last := c.own.Close(); first {
 		c.own.endWaits()
@@ -41,9 +43,9 @@ func (c *Context) putBack() {
 // errGoexit is wrapped in the error for a call whose goroutine ended before the call returned.
 var errGoexit = errors.New("the goroutine of the call ended")
 
-// giveUp returns the result of f, or an error if ctx ends first. f runs on a goroutine of its own. If
+// callContext returns the result of f, or an error if ctx ends first. f runs on a goroutine of its own. If
 // it succeeds after ctx has ended, late gets the value.
-func giveUp[T any](ctx context.Context, op string, f func() (T, error), late func(T)) (v T, err error) {
+func callContext[T any](ctx context.Context, op string, f func() (T, error), late func(T)) (v T, err error) {
 	if ctx == nil {
 		return v, errNoGoContext(op)
 	}
