@@ -151,11 +151,13 @@ func TestNotifierWithoutDescriptors(t *testing.T) {
 	if took < time.Millisecond {
 		t.Errorf("without a notification, two waits of a millisecond took %v", took)
 	}
-	go b.Notify()
+	var notifying sync.WaitGroup
+	notifying.Go(b.Notify)
 	b.Wait(time.Hour)
 	if _, _, ok = b.Callback(); !ok || descriptors(b) != 1 {
 		t.Errorf("there are descriptors, and it has %d; C may call: %t", descriptors(b), ok)
 	}
+	notifying.Wait() // Close refuses while Notify has not returned
 	if !b.Close() || !b.Forget(0) {
 		t.Error("the notifier is not collected")
 	}
