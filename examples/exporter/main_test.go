@@ -81,6 +81,12 @@ func label(m *dto.Metric, name string) string {
 	return ""
 }
 
+// unhealthy reports whether device 0 is known to be unhealthy. Before the probes begin, nothing is known.
+func unhealthy(p page) bool {
+	healthy, known := health(p)["0"]
+	return known && healthy == 0
+}
+
 // health returns the health of each device.
 func health(p page) map[string]float64 {
 	healthy := map[string]float64{}
@@ -241,7 +247,7 @@ func TestRestart(t *testing.T) {
 				return probed(p, "0") > 0 && health(p)["0"] == 1
 			})
 			tt.fail(sim)
-			p := until(t, addr, "an unhealthy device", func(p page) bool { return health(p)["0"] == 0 })
+			p := until(t, addr, "an unhealthy device", unhealthy)
 			if n := failures(p, tt.code); n != 1 {
 				t.Errorf("%v failures with this code: %v", n, p["cuda_probe_failures_total"])
 			}
@@ -284,7 +290,7 @@ func TestSlow(t *testing.T) {
 	e := exporter{every: time.Millisecond, limit: 200 * time.Millisecond, hangs: func() {}}
 	addr, cancel, ended := start(t, drv, e)
 	p := until(t, addr, "an unhealthy device", func(p page) bool {
-		return health(p)["0"] == 0 && failures(p, cu.ResultTimeout.Name()) > 0
+		return unhealthy(p) && failures(p, cu.ResultTimeout.Name()) > 0
 	})
 	if probed(p, "0") != 0 {
 		t.Errorf("probes succeeded: %v", p)
@@ -303,7 +309,7 @@ func TestCallHangs(t *testing.T) {
 			drv, sim := cutest.Soft(t, cusim.VirtualTime(), cusim.Faults(cusim.Fault{Function: function, Slow: time.Hour}))
 			e := exporter{every: time.Millisecond, limit: 20 * time.Millisecond, hangs: func() {}}
 			addr, cancel, ended := start(t, drv, e)
-			until(t, addr, "an unhealthy device", func(p page) bool { return health(p)["0"] == 0 })
+			until(t, addr, "an unhealthy device", unhealthy)
 			stop(t, cancel, ended, sim)
 		})
 	}

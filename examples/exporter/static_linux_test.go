@@ -129,7 +129,7 @@ func TestHangingShutdown(t *testing.T) {
 	cmd.Env = append(os.Environ(), "EXPORTER_TEST_MAIN=1", "PURECU_DRIVER=hangs")
 	p := execute(t, cmd)
 	addr := p.addr(t)
-	until(t, addr, "an unhealthy device", func(p page) bool { return health(p)["0"] == 0 })
+	until(t, addr, "an unhealthy device", unhealthy)
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
