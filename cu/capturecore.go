@@ -115,6 +115,9 @@ type captureCall struct {
 	// hidden says that the program does not know of the capture. Calls that would invalidate the
 	// capture, and fail, wait until its end.
 	hidden bool
+	// into is the graph that the capture is into, or 0, and after are the nodes that come before.
+	into  driver.Graph
+	after []driver.GraphNode
 	// family is the family of the graph that the capture is into, unless the caller of capture has
 	// locked it. It is locked while the capture begins and while it ends, because an error at the end
 	// destroys the graph.
@@ -241,6 +244,9 @@ func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, er
 		d.captures.byID[c.id] = c
 	}
 	c.join(sc)
+	if o := d.observer(); o != nil {
+		o.BeginCapture(sc.observed(), uintptr(call.into), graphNodes(call.after))
+	}
 	return c, nil
 }
 
@@ -293,6 +299,9 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) driver.Result {
 	done := sc.shared.change()
 	res := c.end(at, d.captures.endOf(c)...)
 	c.over.Store(true)
+	if o := d.observer(); o != nil {
+		o.EndCapture(sc.observed(), uintptr(c.graph))
+	}
 	done() // from now on no work counts as captured: see knownCapture
 	unlock()
 	d.captures.mu.Lock()

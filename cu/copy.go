@@ -41,7 +41,7 @@ func (s *Stream) Copy(dst, src Memory) error {
 			res = t.MemcpyDtoDAsync(sc.within(in), d.addr(), r.addr(), r.size, sc.raw)
 		}
 	}
-	return s.endMemory(f, &w, res)
+	return s.endMemory(f, &w, &d, &r, res)
 }
 
 // copyFunction returns the function for the copy, or 0 if there is none.
@@ -74,7 +74,7 @@ func (s *Stream) Memset(dst Memory, value byte) error {
 	for in, again := sc.contextFor(workSet8), true; again && d.size != 0; in, again = sc.needsContext(workSet8, in, res) {
 		res = sc.ctx.drv.table.MemsetD8Async(sc.within(in), d.addr(), value, d.size, sc.raw)
 	}
-	return s.endMemory(workSet8, &w, res)
+	return s.endMemory(workSet8, &w, &d, &d, res)
 }
 
 // Memset32 enqueues the setting of each 32-bit word of the memory (cuMemsetD32Async). The address
@@ -95,7 +95,7 @@ func (s *Stream) Memset32(dst Memory, value uint32) error {
 	for in, again := sc.contextFor(workSet32), true; again && d.size != 0; in, again = sc.needsContext(workSet32, in, res) {
 		res = sc.ctx.drv.table.MemsetD32Async(sc.within(in), d.addr(), value, d.size/4, sc.raw)
 	}
-	return s.endMemory(workSet32, &w, res)
+	return s.endMemory(workSet32, &w, &d, &d, res)
 }
 
 // beginMemory begins to enqueue work on two regions, which may be the same. If it returns an error,
@@ -134,12 +134,13 @@ func (s *Stream) beginMemory(f workFunction, d, r *region) (w work, err error) {
 }
 
 // endMemory ends the call that beginMemory began. res is the driver's result.
-func (s *Stream) endMemory(f workFunction, w *work, res driver.Result) error {
+func (s *Stream) endMemory(f workFunction, w *work, d, r *region, res driver.Result) error {
 	w.sc.endLegacy()
 	w.end()
 	runtime.KeepAlive(s)
 	if res != driver.ResultSuccess {
 		return w.sc.ctx.callError(f.op(), uintptr(w.sc.raw), res)
 	}
+	w.observeMemory(f.op(), d, r)
 	return nil
 }

@@ -345,6 +345,7 @@ func (c *Context) Synchronize() error {
 	if res != driver.ResultSuccess {
 		return core.callError(op, uintptr(core.raw), res)
 	}
+	core.observeDone()
 	core.freeDeferred()
 	core.lookAtClosed()
 	return nil

@@ -111,6 +111,9 @@ func (c *contextCore) wait(op string, handle uintptr, o *eventOwner,
 		slots = append(slots, sl.prior)
 	}
 	for _, sl := range slots {
+		if o := c.drv.observer(); o != nil {
+			o.WaitContext(uintptr(c.raw), uintptr(sl.raw), sl.eventKind(false))
+		}
 		t := c.drv.trace(TraceStreamWait, sl.raw, 0)
 		c.beginWhole()
 		res := call(driver.At{Context: c.raw}, sl.raw)

@@ -60,6 +60,7 @@ func (m *DeviceMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFree", "device memory")
 	}
+	m.core.observeClose()
 	return m.core.closeOwned(m.cleanup)
 }
 
@@ -120,8 +121,12 @@ func (m *DeviceMem) WriteAt(src []byte, off int64) (int, error) {
 	const op = "cuMemcpyHtoD"
 	err := m.copy(op, len(src), off, func(mc *memCore, p driver.DevicePtr) error {
 		err := mc.legacyCall(op, func(t *driver.Table, at driver.At) driver.Result { return t.MemcpyHtoD(at, p, src) })
+		waited := false
 		if err == nil {
-			err = mc.ctx.finishCopy()
+			waited, err = mc.ctx.finishCopy()
+		}
+		if err == nil {
+			mc.observeLegacy(op, off, len(src), true, waited)
 		}
 		return err
 	})
@@ -145,7 +150,11 @@ func (m *DeviceMem) ReadAt(dst []byte, off int64) (n int, err error) {
 func (m *DeviceMem) read(dst []byte, off int64) error {
 	const op = "cuMemcpyDtoH"
 	return m.copy(op, len(dst), off, func(mc *memCore, p driver.DevicePtr) error {
-		return mc.legacyCall(op, func(t *driver.Table, at driver.At) driver.Result { return t.MemcpyDtoH(at, dst, p) })
+		err := mc.legacyCall(op, func(t *driver.Table, at driver.At) driver.Result { return t.MemcpyDtoH(at, dst, p) })
+		if err == nil {
+			mc.observeLegacy(op, off, len(dst), false, true)
+		}
+		return err
 	})
 }
 
@@ -175,8 +184,12 @@ func (m *DeviceMem) copy(op string, n int, off int64, f func(*memCore, driver.De
 func (m *DeviceMem) Memset(value byte) error {
 	const op = "cuMemsetD8"
 	return m.copy(op, 1, 0, func(mc *memCore, p driver.DevicePtr) error {
-		return mc.legacyCall(op, func(t *driver.Table, at driver.At) driver.Result {
+		err := mc.legacyCall(op, func(t *driver.Table, at driver.At) driver.Result {
 			return t.MemsetD8(at, p, value, mc.size)
 		})
+		if err == nil {
+			mc.observeLegacy(op, 0, int(mc.size), true, false)
+		}
+		return err
 	})
 }

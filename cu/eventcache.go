@@ -71,6 +71,9 @@ func (c *contextCore) queryEvent(e driver.Event) driver.Result {
 }
 
 func (c *contextCore) destroyEvent(e driver.Event, at driver.At) error {
+	if o := c.drv.observer(); o != nil {
+		o.EventDestroyed(uintptr(e))
+	}
 	res := c.drv.destroying(TraceEventDestroy, e, 0, func() driver.Result { return c.drv.table.EventDestroy(at, e) })
 	if res != driver.ResultSuccess {
 		return c.backgroundError("cuEventDestroy", uintptr(e), res)

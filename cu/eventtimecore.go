@@ -39,6 +39,8 @@ func measure(op string, start, stop *slot) (time.Duration, Status, error) {
 	ms, res := stop.drv.elapsed(start.raw, stop.raw)
 	switch res {
 	case driver.ResultSuccess:
+		start.observeDone()
+		stop.observeDone()
 		return time.Duration(math.Round(float64(ms) * 1e6)), Complete, nil
 	case driver.ResultNotReady:
 		return 0, Pending, nil

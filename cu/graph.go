@@ -42,6 +42,9 @@ func (c *Context) NewGraph() (*Graph, error) {
 	if res != driver.ResultSuccess {
 		return nil, core.callError(op, 0, res)
 	}
+	if o := core.drv.observer(); o != nil {
+		o.NewGraph(uintptr(raw), 0)
+	}
 	return newGraph(core, raw, new(objectSet), new(graphFamily)), nil
 }
 
@@ -108,6 +111,9 @@ func (g *Graph) Clone() (*Graph, error) {
 	raw, res := gc.ctx.drv.table.GraphClone(driver.At{Context: gc.ctx.raw}, gc.raw)
 	if res != driver.ResultSuccess {
 		return nil, gc.callError(op, res)
+	}
+	if o := gc.ctx.drv.observer(); o != nil {
+		o.NewGraph(uintptr(raw), uintptr(gc.raw))
 	}
 	objects := new(objectSet)
 	objects.addAll(gc.objects)
@@ -267,6 +273,9 @@ func (n GraphNode) setEvent(e *Event, to *eventSetter) (before *slot, err error)
 	}
 	if typ == GraphNodeTypeEventRecord {
 		objects.records(sl)
+	}
+	if o := to.ctx.drv.observer(); o != nil {
+		o.SetNodeEvent(to.handle, uintptr(n.raw), uintptr(sl.raw), typ == GraphNodeTypeWaitEvent)
 	}
 	if before = objects.give(n.raw, sl); before != nil && !objects.drop(before) {
 		before = nil

@@ -43,7 +43,7 @@ func (e *Event) enterNode(op string, ctx *contextCore, typ GraphNodeType) (*slot
 func (g *Graph) AddEmpty(after ...GraphNode) (GraphNode, error) {
 	const op = "cuGraphAddEmptyNode"
 	return g.add(op, after, func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
-		n, res := gc.ctx.drv.table.GraphAddEmptyNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps)
+		n, res := gc.addEmpty(deps)
 		return n, res, nil
 	})
 }
@@ -90,6 +90,9 @@ func (g *Graph) addEvent(
 			gc.objects.undo(sl)
 		case typ == GraphNodeTypeEventRecord:
 			gc.objects.records(sl)
+		}
+		if o := gc.ctx.drv.observer(); o != nil && res == driver.ResultSuccess {
+			o.AddNode(uintptr(gc.raw), uintptr(n), graphNodes(deps), uintptr(sl.raw), typ == GraphNodeTypeWaitEvent)
 		}
 		return n, res, nil
 	})
@@ -267,8 +270,7 @@ func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, tell func(*S
 			return GraphNode{}, err
 		}
 	}
-	s := newStream(ctx, raw, driver.At{}, ok)
-	s.core.flags = StreamNonBlocking
+	s := newStream(ctx, raw, driver.At{}, ok, StreamNonBlocking)
 	defer s.Close()
 	n, err := g.add(
 		beginToGraphOp,
@@ -281,7 +283,7 @@ func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, tell func(*S
 				return 0, 0, err
 			}
 			if len(last) != 1 || slices.Contains(deps, last[0]) {
-				n, res := ctx.drv.table.GraphAddEmptyNode(at, gc.raw, last)
+				n, res := gc.addEmpty(last)
 				return n, res, nil
 			}
 			return last[0], driver.ResultSuccess, nil

@@ -100,6 +100,15 @@ func (gc *graphCore) edges() ([]edge, error) {
 	return edges, nil
 }
 
+// addEmpty adds a node without work.
+func (gc *graphCore) addEmpty(deps []driver.GraphNode) (driver.GraphNode, driver.Result) {
+	n, res := gc.ctx.drv.table.GraphAddEmptyNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps)
+	if o := gc.ctx.drv.observer(); o != nil && res == driver.ResultSuccess {
+		o.AddNode(uintptr(gc.raw), uintptr(n), graphNodes(deps), 0, false)
+	}
+	return n, res
+}
+
 // GraphNodeType is the kind of work that a node does.
 type GraphNodeType int32
 
@@ -136,7 +145,7 @@ const beginToGraphOp = "cuStreamBeginCaptureToGraph"
 // captureTo captures the work that f enqueues on a stream into the graph. call says the rest.
 func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, call captureCall,
 	f func() error) error {
-	call.op, call.objects = beginToGraphOp, gc.objects
+	call.op, call.objects, call.into, call.after = beginToGraphOp, gc.objects, gc.raw, deps
 	call.begin = func(at driver.At) driver.Result {
 		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, mode.driverMode())
 	}
@@ -183,7 +192,10 @@ func (gc *graphCore) capture(deps []driver.GraphNode, captureTo func() error) ([
 		}
 	}
 	if last == nil {
-		last = deps
+		return deps, nil
+	}
+	if o := gc.ctx.drv.observer(); o != nil {
+		o.LastNodes(uintptr(gc.raw), graphNodes(last))
 	}
 	return last, nil
 }

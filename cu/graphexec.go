@@ -32,6 +32,9 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 	if res != driver.ResultSuccess {
 		return nil, gc.callError(op, res)
 	}
+	if o := gc.ctx.drv.observer(); o != nil {
+		o.Instantiate(uintptr(raw), uintptr(gc.raw))
+	}
 	xc, objects := &execCore{raw: raw, graph: gc}, new(objectSet)
 	objects.addAll(gc.objects)
 	xc.objects.Store(objects)
@@ -130,6 +133,9 @@ func (x *GraphExec) on(f workFunction, s *Stream) error {
 		sc.Retain()
 		defer sc.leave()
 	}
+	if o := sc.ctx.drv.observer(); o != nil && f == workGraphLaunch {
+		o.Launch(sc.observed(), uintptr(xc.raw))
+	}
 	res := xc.enqueue(f, sc)
 	w.end()
 	runtime.KeepAlive(x)
@@ -138,6 +144,7 @@ func (x *GraphExec) on(f workFunction, s *Stream) error {
 	if res != driver.ResultSuccess {
 		return sc.ctx.callError(op, uintptr(xc.raw), res)
 	}
+	sc.ctx.drv.reportRaces()
 	return nil
 }
 
@@ -181,6 +188,9 @@ func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
 			e.Detail = join(gc.difference(at, why), e.Detail)
 		}
 		return fresh, e
+	}
+	if o := xc.ctx.drv.observer(); o != nil {
+		o.Instantiate(uintptr(xc.raw), uintptr(gc.raw))
 	}
 	old := xc.objects.Swap(fresh)
 	if xc.exposed.Load() { // Handle sets exposed before it loads objects

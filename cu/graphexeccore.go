@@ -41,6 +41,9 @@ func (xc *execCore) free(at driver.At) (string, driver.Result) {
 }
 
 func (xc *execCore) destroyRaw(at driver.At) (string, driver.Result) {
+	if o := xc.ctx.drv.observer(); o != nil {
+		o.ExecDestroyed(uintptr(xc.raw))
+	}
 	return "cuGraphExecDestroy", xc.ctx.drv.table.GraphExecDestroy(at, xc.raw)
 }
 

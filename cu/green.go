@@ -240,8 +240,8 @@ func (g *GreenContext) NewStream(priority int) (*Stream, error) {
 		return nil, err
 	}
 	gc.Retain() // for the stream: a concurrent Close does not destroy the green context
-	s := newStream(ctx, raw, driver.At{}, false)
-	s.core.flags, s.core.green = StreamNonBlocking, gc
+	s := newStream(ctx, raw, driver.At{}, false, StreamNonBlocking)
+	s.core.green = gc
 	return s, nil
 }
 

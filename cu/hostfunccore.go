@@ -13,6 +13,7 @@ func (sc *streamCore) hostFunc(f func()) error {
 	ctx := sc.ctx
 	c := sc.beginWork()
 	h := new(hostFunc)
+	f, number := ctx.drv.observeHostFunc(f)
 	call := f
 	// A graph of other code may call the function any number of times.
 	if once := c == nil && !sc.captureActive(); once {
@@ -28,6 +29,10 @@ func (sc *streamCore) hostFunc(f func()) error {
 	}
 	defer h.leave()
 	c.keep(h, sc)
+	o := ctx.drv.observer()
+	if o != nil {
+		o.EnqueueHostFunc(sc.observed(), number)
+	}
 	sc.beginLegacy()
 	res := ctx.drv.table.LaunchHostFunc(sc.inContext(), sc.raw, h.callback)
 	sc.endLegacy()
@@ -41,6 +46,9 @@ func (sc *streamCore) hostFunc(f func()) error {
 	sc.endWork()
 	if res == driver.ResultSuccess {
 		return nil
+	}
+	if o != nil {
+		o.HostFuncDropped(number)
 	}
 	return ctx.callError(hostFuncOp, uintptr(sc.raw), res)
 }

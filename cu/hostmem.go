@@ -61,6 +61,7 @@ func (m *HostMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFreeHost", "host memory")
 	}
+	m.core.observeClose()
 	return m.core.closeOwned(m.cleanup)
 }
 
@@ -97,11 +98,21 @@ func (m *HostMem) Handle() uintptr {
 // program has to ensure that the GPU does not use the memory at the same time.
 func (m *HostMem) View(f func(b []byte) error) error {
 	const op = "HostMem.View"
+	if f == nil && m != nil && m.core != nil {
+		return errNoView(op)
+	}
+	return m.use(op, func(b []byte) error {
+		if o := m.core.ctx.drv.observer(); o != nil {
+			return m.core.observeView(op, o, b, f)
+		}
+		return f(b)
+	})
+}
+
+// use calls f with the memory, within a call.
+func (m *HostMem) use(op string, f func(b []byte) error) error {
 	if m == nil || m.core == nil {
 		return errNil(op, "host memory")
-	}
-	if f == nil {
-		return errNoView(op)
 	}
 	mc := m.core
 	if err := mc.Enter(mc, op); err != nil {
@@ -119,10 +130,12 @@ func errNoView(op string) error {
 // WriteAt implements io.WriterAt: it copies src to the memory at byte off. If src does not fit,
 // nothing is copied.
 func (m *HostMem) WriteAt(src []byte, off int64) (int, error) {
-	err := m.View(func(b []byte) error {
-		if err := m.core.fits("HostMem.WriteAt", len(src), off); err != nil {
+	const op = "HostMem.WriteAt"
+	err := m.use(op, func(b []byte) error {
+		if err := m.core.fits(op, len(src), off); err != nil {
 			return err
 		}
+		m.core.observeHostUse(op, off, len(src), true)
 		copy(b[off:], src)
 		return nil
 	})
@@ -135,11 +148,13 @@ func (m *HostMem) WriteAt(src []byte, off int64) (int, error) {
 // ReadAt implements io.ReaderAt: it copies from the memory at byte off to dst. It returns io.EOF if
 // fewer than len(dst) bytes are left there.
 func (m *HostMem) ReadAt(dst []byte, off int64) (int, error) {
+	const op = "HostMem.ReadAt"
 	dst, end := readable(dst, off, m.Size())
-	err := m.View(func(b []byte) error {
-		if err := m.core.fits("HostMem.ReadAt", len(dst), off); err != nil {
+	err := m.use(op, func(b []byte) error {
+		if err := m.core.fits(op, len(dst), off); err != nil {
 			return err
 		}
+		m.core.observeHostUse(op, off, len(dst), false)
 		copy(dst, b[off:])
 		return nil
 	})

@@ -74,6 +74,7 @@ func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 	if flags != WaitDefault {
 		return errNoNode(op, uintptr(sl.raw))
 	}
+	sc.observeWait(sl, flags)
 	t := ctx.drv.trace(TraceStreamWait, sl.raw, sc.raw)
 	// The wait would invalidate a capture. The lock keeps captures of this package from beginning.
 	sc.shared.work.RLock()

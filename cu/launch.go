@@ -40,6 +40,14 @@ func F32(v float32) Arg { return Arg{bits: uint64(math.Float32bits(v)), size: 4}
 // F64 passes a 64-bit float.
 func F64(v float64) Arg { return Arg{bits: math.Float64bits(v), size: 8} }
 
+// ConstPtr is [Ptr] for memory that the kernel only reads. The driver makes no difference between
+// the two, but [Driver.DetectRaces] does: kernels on two streams may read the same memory.
+func ConstPtr(m Memory) Arg {
+	a := Ptr(m)
+	a.readOnly = true
+	return a
+}
+
 // Ptr passes the address of memory. The memory is not freed before the kernel has run.
 func Ptr(m Memory) Arg {
 	if m == nil {
@@ -55,7 +63,7 @@ func Ptr(m Memory) Arg {
 		return Arg{ref: argError{errUnmapped}}
 	}
 	r := s.region()
-	return Arg{bits: uint64(r.addr()), size: 8, mem: s.mem, ref: s.owner}
+	return Arg{bits: uint64(r.addr()), size: 8, mem: s.mem, ref: s.owner, extent: r.size}
 }
 
 // Value passes the bytes of a value whose type contains no Go pointers. The kernel's type must have
@@ -113,6 +121,7 @@ func (f *Function) launchTraced(s *Stream, cfg *LaunchConfig, args []Arg, prepar
 	t := sc.ctx.drv.trace(TraceLaunch, 0, sc.raw)
 	res, err := f.enqueue(sc, cfg, args, prepared)
 	t.done(TraceLaunch, 0, sc.raw, res)
+	sc.ctx.drv.reportRaces()
 	return err
 }
 
@@ -135,6 +144,12 @@ func (f *Function) enqueue(sc *streamCore, cfg *LaunchConfig, args []Arg,
 	runtime.KeepAlive(prepared)
 	if res != driver.ResultSuccess {
 		return res, f.failed(sc, cfg, res)
+	}
+	if o := sc.ctx.drv.observer(); o != nil {
+		if prepared != nil {
+			args = prepared.args
+		}
+		o.Enqueue(sc.observed(), cfg.op(), "kernel "+f.name, used(args))
 	}
 	return res, nil
 }

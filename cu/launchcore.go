@@ -1,9 +1,11 @@
 package cu
 
 import (
+	"fmt"
 	"unsafe"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
 )
 
 // Arg is an argument of a kernel, with a definite type: see [U32], [Ptr], [Value].
@@ -14,6 +16,10 @@ type Arg struct {
 	// if the value does not fit into bits, or the argument's error.
 	ref  any
 	size uint32
+	// readOnly says that the kernel only reads mem, and extent how many bytes of it the kernel may
+	// use. The race detector needs both.
+	readOnly bool
+	extent   uint64
 }
 
 // bytes returns the address of a value that does not fit into bits, or nil.
@@ -36,6 +42,22 @@ type argError struct{ error }
 // kernel cannot access it.
 func (w *work) useMemory(mc *memCore) bool {
 	return (mc.ctx == w.sc.ctx || w.sc.ctx.canAccess(mc)) && (w.kept(&mc.resource) || w.use(&mc.resource, mc))
+}
+
+// used returns the uses of memory by a kernel with these arguments.
+func used(args []Arg) []races.Use {
+	var uses []races.Use
+	for i := range args {
+		a, as := &args[i], fmt.Sprintf("argument %d", i)
+		switch {
+		case a.mem != nil:
+			off := a.bits - uint64(a.mem.raw)
+			uses = append(uses, a.mem.used(off, a.extent, !a.readOnly, as))
+		case a.size == 8 && a.ref == nil:
+			uses = append(uses, races.Use{Addr: a.bits, Address: true, As: as})
+		}
+	}
+	return uses
 }
 
 // kernelArgs are the arguments of a kernel as the driver takes them: the address of each value, and

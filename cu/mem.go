@@ -10,7 +10,9 @@ import (
 // closed.
 func newMemory[O any](owner *O, ctx *contextCore, mc *memCore) runtime.Cleanup {
 	mc.freeWaits, mc.usedStreams = memoryKinds[mc.is].freeWaits, new(streamSet)
-	return owned(owner, &mc.resource, mc, ctx)
+	cleanup := owned(owner, &mc.resource, mc, ctx)
+	mc.observeAllocation()
+	return cleanup
 }
 
 // Memory is memory that the GPU can use: a [*DeviceMem], a [*HostMem], or a [Span] of one. No other

@@ -237,17 +237,18 @@ func (c *contextCore) onLegacy(call func(*driver.Table, driver.At) driver.Result
 // finishCopy waits until a copy by cuMemcpyHtoD is done, which may return when it has read its
 // source. It does not wait while a blocking stream of the context is part of a capture, because the call
 // would invalidate the capture.
-func (c *contextCore) finishCopy() error {
+func (c *contextCore) finishCopy() (waited bool, err error) {
 	res := c.onLegacy(func(t *driver.Table, at driver.At) driver.Result {
 		if c.captureGate.Blocking.Load() != 0 {
 			return driver.ResultSuccess
 		}
+		waited = true
 		return t.StreamSynchronize(at, driver.CU_STREAM_LEGACY)
 	})
 	if res != driver.ResultSuccess {
-		return c.callError("cuStreamSynchronize", uintptr(driver.CU_STREAM_LEGACY), res)
+		return false, c.callError("cuStreamSynchronize", uintptr(driver.CU_STREAM_LEGACY), res)
 	}
-	return nil
+	return waited, nil
 }
 
 // bytes returns the memory as a slice. The caller has a call in flight.

@@ -179,6 +179,7 @@ func (r *recording) node(a recordArgs) {
 		if !r.begin(sl) {
 			return false
 		}
+		sl.observeRecord(a)
 		r.slot, r.res = sl, sl.recordNode(a, captured)
 		return r.res == driver.ResultSuccess
 	})
@@ -228,6 +229,7 @@ func (sl *slot) endTraced(t tracedCall, on driver.Stream, res driver.Result) {
 
 // record calls the driver, between Begin and End.
 func (sl *slot) record(a recordArgs) (res driver.Result) {
+	sl.observeRecord(a)
 	if a.flags&RecordExternal != 0 || sl.drv.captures.n.Load() != 0 {
 		res = sl.recordInCapture(a)
 		if res == driver.ResultSuccess && a.flags&RecordExternal == 0 && !sl.recorded() { // else the graph records

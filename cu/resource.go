@@ -116,7 +116,11 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 		return r.destroy(driver.At{Relaxed: true})
 	}
 	defer r.ctx.releaseLate()
-	return r.free(driver.At{Relaxed: true})
+	err := r.free(driver.At{Relaxed: true})
+	if err == nil {
+		r.ctx.observeDone() // the driver has waited for all work in the context
+	}
+	return err
 }
 
 // forgotten closes a resource whose owner is abandoned. An object that is part of it may be in use.

@@ -135,7 +135,9 @@ func (sl *slot) queryFirst(at driver.At) (t tracedCall, res driver.Result) {
 	}
 	g := sl.Gen()
 	t = sl.drv.trace(TraceEventQuery, sl.raw, 0)
-	res = sl.drv.calls.EventQuery(at, sl.raw)
+	if res = sl.drv.calls.EventQuery(at, sl.raw); res == driver.ResultSuccess {
+		sl.observeDone()
+	}
 	sl.remember(g, res)
 	return t, res
 }
@@ -153,14 +155,18 @@ func (sl *slot) synchronize(at driver.At) driver.Result {
 	t := sl.drv.trace(TraceEventSynchronize, sl.raw, 0)
 	g := sl.Gen()
 	res := sl.drv.calls.EventSynchronize(at, sl.raw)
+	if res == driver.ResultSuccess {
+		sl.observeDone()
+	}
 	sl.remember(g, res)
 	t.done(TraceEventSynchronize, sl.raw, 0, res)
 	return res
 }
 
-// remember notes the driver's answer to a query that began at generation g.
+// remember notes the driver's answer to a query that began at generation g. With a race detector
+// nothing is remembered, so that the detector sees each query.
 func (sl *slot) remember(g handle.Gen, res driver.Result) {
-	if res == driver.ResultSuccess {
+	if res == driver.ResultSuccess && sl.drv.observer() == nil {
 		sl.Remember(g)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -19,8 +20,11 @@ type Stream struct {
 }
 
 // newStream returns a Stream that owns a handle.
-func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool) *Stream {
-	s := &Stream{core: &streamCore{raw: raw, at: at, foreign: foreign, serial: ctx.drv.streams.Add(1)}}
+func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool, flags StreamFlags) *Stream {
+	if o := ctx.drv.observer(); o != nil {
+		o.NewStream(races.Stream{Context: uintptr(ctx.raw), Handle: uintptr(raw)}, flags&StreamNonBlocking != 0, !foreign)
+	}
+	s := &Stream{core: &streamCore{raw: raw, at: at, foreign: foreign, flags: flags, serial: ctx.drv.streams.Add(1)}}
 	s.core.shared = ctx.takeShared(raw, &s.core.own)
 	s.cleanup = owned(s, &s.core.resource, s.core, ctx)
 	if !foreign {
@@ -69,9 +73,7 @@ func (c *Context) newStream(op string, flags StreamFlags,
 	if err != nil {
 		return nil, err
 	}
-	s := newStream(core, raw, driver.At{}, false)
-	s.core.flags = flags
-	return s, nil
+	return newStream(core, raw, driver.At{}, false, flags), nil
 }
 
 // LegacyStream returns the context's legacy default stream, which C programs name by NULL or
@@ -92,7 +94,7 @@ func (c *Context) LegacyStream() (*Stream, error) {
 		return nil, err
 	}
 	defer c.leave()
-	return newStream(core, driver.CU_STREAM_LEGACY, driver.At{Context: core.raw}, true), nil
+	return newStream(core, driver.CU_STREAM_LEGACY, driver.At{Context: core.raw}, true, StreamDefault), nil
 }
 
 // WrapStream returns a Stream for a CUstream of this context that other code created and owns
@@ -121,7 +123,13 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 		return nil, mistake(op, ErrContextMismatch, handle,
 			fmt.Sprintf("the stream is of context %#x, not of %#x: wrap it with its own context", of, core.raw))
 	}
-	return newStream(core, raw, driver.At{}, true), nil
+	flags := StreamDefault
+	if core.drv.observer() != nil {
+		if f, res := core.drv.table.StreamGetFlags(driver.At{}, raw); res == driver.ResultSuccess {
+			flags = StreamFlags(f)
+		}
+	}
+	return newStream(core, raw, driver.At{}, true, flags), nil
 }
 
 // enter begins a call on the stream, and leave ends it.
@@ -290,6 +298,9 @@ func (s *Stream) Query() (Status, error) {
 	sc.beginLegacy()
 	res := sc.ctx.drv.table.StreamQuery(sc.at, sc.raw)
 	sc.endLegacy()
+	if res == driver.ResultSuccess {
+		sc.observeDone()
+	}
 	s.leaveTraced(t, TraceStreamQuery, res)
 	switch res {
 	case driver.ResultSuccess:
@@ -317,6 +328,7 @@ func (s *Stream) Synchronize() error {
 	if res != driver.ResultSuccess {
 		return sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
+	sc.observeDone()
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
+	"github.com/purecu/purecu/internal/races"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -102,6 +103,9 @@ func (c *contextCore) createStream(op string, create func() (driver.Stream, driv
 
 // destroyStream destroys a CUstream, and calls tracers.
 func (c *contextCore) destroyStream(raw driver.Stream, at driver.At) driver.Result {
+	if o := c.drv.observer(); o != nil {
+		o.StreamDestroyed(races.Stream{Context: uintptr(c.raw), Handle: uintptr(raw)})
+	}
 	return c.drv.destroying(TraceStreamDestroy, 0, raw, func() driver.Result {
 		return c.drv.table.StreamDestroy(at, raw)
 	})

@@ -69,6 +69,7 @@ func (sc *streamCore) recordMark(e driver.Event) (recorded bool, res driver.Resu
 	if err := sc.unlessCaptured(at); err != nil {
 		return false, 0, err // the event would become part of the capture
 	}
+	sc.observeMark(e)
 	if res = t.EventRecord(at, e, sc.raw); res != driver.ResultSuccess {
 		return true, res, ctx.backgroundError("cuEventRecord", uintptr(sc.raw), res)
 	}

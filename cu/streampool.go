@@ -36,8 +36,8 @@ func (c *Context) PoolStream(priority int) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newStream(core, raw, driver.At{}, true)
-	s.core.pooled, s.core.flags = true, StreamNonBlocking
+	s := newStream(core, raw, driver.At{}, true, StreamNonBlocking)
+	s.core.pooled = true
 	return s, nil
 }
 

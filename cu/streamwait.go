@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
 )
 
 // WaitEvent makes the stream wait on the GPU until the event's present record has completed
@@ -125,11 +126,15 @@ func (s *Stream) WaitStream(other *Stream) error {
 	defer oc.keepEvent(e)
 	c := oc.beginWork()
 	t := oc.ctx.drv.trace(TraceEventRecord, e, oc.raw)
+	oc.observeMark(e)
 	res := oc.recordEvent(e)
 	oc.endWork()
 	t.done(TraceEventRecord, e, oc.raw, res)
 	if res != driver.ResultSuccess {
 		return oc.ctx.callError("cuEventRecord", uintptr(oc.raw), res)
+	}
+	if o := sc.ctx.drv.observer(); o != nil {
+		o.Wait(sc.observed(), uintptr(e), races.PlainEvent)
 	}
 	t = sc.ctx.drv.trace(TraceStreamWait, e, sc.raw)
 	res = sc.waitEvent(e, c)

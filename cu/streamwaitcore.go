@@ -61,6 +61,7 @@ func (sc *streamCore) noteCaptureDuringWait(sl *slot, g handle.Gen) {
 
 // waitSlot makes the stream wait for a slot. The caller has calls in flight on both.
 func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
+	sc.observeWait(sl, flags)
 	t := sc.ctx.drv.trace(TraceStreamWait, sl.raw, sc.raw)
 	var res driver.Result
 	if flags == WaitDefault {

@@ -63,6 +63,9 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	tc := &timelineCore{ctx: core, cell: x, word: x.Word(0), raw: x.Raw(), probe: probe, usedStreams: new(streamSet)}
 	tc.word.Store(value)
 	tc.waits.Init(tc, &core.watched)
+	if tc.observer = core.drv.observer(); tc.observer != nil {
+		tc.observer.NewTimeline(uintptr(tc.raw), value)
+	}
 	core.hold() // cannot fail: the caller is a user of the context
 	core.cells.countTimelines(1, 0)
 	tl := &Timeline{core: tc, word: tc.word}
@@ -143,6 +146,14 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 	if raceEnabled {
 		tc.raises.Add(1)
 	}
+	if o := tc.observer; o != nil {
+		if op == signalOp {
+			o.Signal(sc.observed(), uintptr(tc.raw), value)
+		} else {
+			o.Block(sc.observed(), uintptr(tc.raw), value)
+		}
+		defer o.Report()
+	}
 	c := sc.beginWork()
 	c.keep(tc, sc)
 	sc.beginLegacy()
@@ -172,6 +183,8 @@ func (t *Timeline) Value() uint64 {
 	// The cell's next timeline writes to it only after freed was set.
 	if t.core.freed.Load() {
 		v = t.core.last
+	} else if o := t.core.observer; o != nil {
+		o.HostSees(uintptr(t.core.raw), v)
 	}
 	runtime.KeepAlive(t)
 	return v
@@ -204,6 +217,10 @@ func (t *Timeline) Set(value uint64) error {
 		if !watch.Reached(value, have) {
 			return invalid(raiseOp, fmt.Sprintf("the counter is at %d and cannot fall to %d: wait for a higher value, or create another timeline", have, value))
 		}
+		if tc.observer != nil {
+			tc.observer.HostSignal(uintptr(tc.raw), value)
+			defer tc.observer.Report()
+		}
 		if t.word.CompareAndSwap(have, value) {
 			tc.ctx.drv.watch.Raise(&tc.waits)
 			return nil
@@ -231,6 +248,9 @@ func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 	}
 	defer t.leave()
 	err = tc.wait(ctx, value)
+	if err == nil && tc.observer != nil {
+		tc.observer.HostSees(uintptr(tc.raw), value)
+	}
 	if raceEnabled {
 		tc.raises.Load()
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/lock"
+	"github.com/purecu/purecu/internal/races"
 	"github.com/purecu/purecu/internal/slab"
 	"github.com/purecu/purecu/internal/watch"
 )
@@ -31,6 +32,9 @@ type timelineCore struct {
 	// raises counts the raises that this package began, for the race detector. The detector does
 	// not see the atomic operations on memory outside of Go; this counter shows it the same order.
 	raises atomic.Uint64
+	// observer is the race detector at the time when the timeline was created, or nil. So Value
+	// needs no load for it.
+	observer races.Observer
 
 	// marks are the known ends of the work on streams. After the last call the cell waits for them.
 	marksMu lock.Mutex[lock.Marks]

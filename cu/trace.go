@@ -7,6 +7,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/lock"
+	"github.com/purecu/purecu/internal/races"
 )
 
 // TraceOp is an operation that a [Tracer] is called for.
@@ -102,6 +103,9 @@ type tracers struct {
 	drv   *driverCore
 	ops   []*Tracer
 	calls []*CallTracer
+	// observer is the race detector, or nil. It is an interface so that programs without race
+	// detection do not contain the detector.
+	observer races.Observer
 }
 
 // without removes an element from a list.
@@ -115,9 +119,9 @@ func (d *driverCore) changeTracers(change func(*tracers)) {
 	defer d.mu.Unlock()
 	fresh := &tracers{drv: d}
 	if l := d.tracers.Load(); l != nil {
-		fresh.ops, fresh.calls = slices.Clone(l.ops), slices.Clone(l.calls)
+		fresh.ops, fresh.calls, fresh.observer = slices.Clone(l.ops), slices.Clone(l.calls), l.observer
 	}
-	if change(fresh); len(fresh.ops)+len(fresh.calls) == 0 {
+	if change(fresh); len(fresh.ops)+len(fresh.calls) == 0 && fresh.observer == nil {
 		fresh = nil
 	}
 	d.tracers.Store(fresh)

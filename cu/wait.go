@@ -123,6 +123,9 @@ func leaveAll(list []awaited, ended func(*slot) error) {
 		case a.slot.poll() != driver.ResultSuccess: // the watcher may not have queried the record yet
 			a.err = ended(a.slot)
 		}
+		if a.watched && a.err == nil {
+			a.slot.observeDone()
+		}
 	})
 }
 

@@ -40,6 +40,9 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 		return true, err
 	})
 	if over {
+		if err == nil {
+			sl.observeDone()
+		}
 		return final, err
 	}
 	if res := ctxCore.drv.table.CheckWait(sl.raw); res != driver.ResultSuccess {
@@ -57,6 +60,9 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 	// The goroutine sleeps in this function: a deeper stack makes each wake-up slower.
 	if !s.Wait(ctx.Done()) && w.Cancel(&s.Sub) {
 		return false, waitEnded("cuEventQuery", sl, ctx)
+	}
+	if s.Err == nil {
+		sl.observeDone()
 	}
 	return s.Final, s.Err
 }

@@ -187,7 +187,9 @@ func (sl *slot) Look() (event uintptr, generation uint64, how watch.Access) {
 func (sl *slot) Generation() uint64 { return uint64(sl.Gen()) }
 
 // Completed notes that the record of a generation has completed.
-func (sl *slot) Completed(generation uint64) { sl.Remember(handle.Gen(generation)) }
+func (sl *slot) Completed(generation uint64) {
+	sl.remember(handle.Gen(generation), driver.ResultSuccess)
+}
 
 // Position returns the stream of the newest record and the sequence number there: see position.
 func (sl *slot) Position() (sequence, number uint64) { return sl.position() }

@@ -15,7 +15,7 @@ import (
 // beside the files whose names end in core.go. All other files hold the API.
 var protocolFiles = strings.Fields(`
 	batcherror.go capturegate.go capturejoin.go deferred.go enqueue.go errordoc.go errors.go eventcache.go
-	fatalerrors.go flags.go graphfamily.go lifetime.go norace.go objectset.go ownership.go record.go resource.go slot.go
+	fatalerrors.go flags.go graphfamily.go lifetime.go norace.go objectset.go observer.go ownership.go record.go resource.go slot.go
 	streammark.go streamset.go streamtail.go timelinememory.go trace.go wakeups.go watchsource.go zenums.go zresult.go
 `)
 

@@ -103,4 +103,6 @@ type (
 	LongCalls struct{}
 	// Gates is contexts.mu of package capturegate: the gates of all contexts of the process.
 	Gates struct{}
+	// Races is races.Detector.mu: everything that a race detector knows.
+	Races struct{}
 )

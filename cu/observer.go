@@ -1,0 +1,210 @@
+package cu
+
+import (
+	"hash/maphash"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
+)
+
+// This file tells the race detector what the protocols do: see [races.Observer]. Without a detector
+// each of these functions costs one load.
+
+// observer returns the race detector, or nil.
+func (d *driverCore) observer() races.Observer {
+	if l := d.tracers.Load(); l != nil {
+		return l.observer
+	}
+	return nil
+}
+
+// observed returns what identifies the stream.
+func (sc *streamCore) observed() races.Stream {
+	return races.Stream{Context: uintptr(sc.ctx.raw), Handle: uintptr(sc.raw)}
+}
+
+// eventKind returns what a record of the slot means, or a wait for it.
+func (sl *slot) eventKind(external bool) races.EventKind {
+	switch {
+	case external:
+		return races.ExternalEvent
+	case sl.shared():
+		return races.SharedEvent
+	}
+	return races.PlainEvent
+}
+
+// observeRecord is called before a record.
+func (sl *slot) observeRecord(a recordArgs) {
+	o := sl.drv.observer()
+	switch {
+	case o == nil:
+	case a.stream == nil: // a green context's streams count as all streams
+		o.RecordContext(uintptr(sl.core.ctx.raw), uintptr(sl.raw), sl.eventKind(false))
+	default:
+		o.Record(a.stream.observed(), uintptr(sl.raw), sl.eventKind(a.flags&RecordExternal != 0))
+	}
+}
+
+// observeMark is called before a record of an event of the library's own.
+func (sc *streamCore) observeMark(e driver.Event) {
+	if o := sc.ctx.drv.observer(); o != nil {
+		o.Record(sc.observed(), uintptr(e), races.PlainEvent)
+	}
+}
+
+// observeWait is called before a wait of a stream for a slot.
+func (sc *streamCore) observeWait(sl *slot, flags WaitFlags) {
+	if o := sc.ctx.drv.observer(); o != nil {
+		o.Wait(sc.observed(), uintptr(sl.raw), sl.eventKind(flags&WaitExternal != 0))
+	}
+}
+
+// observeDone is called when the program learns that the slot's record is complete.
+func (sl *slot) observeDone() {
+	o := sl.drv.observer()
+	if o == nil {
+		return
+	}
+	o.EventDone(uintptr(sl.raw))
+	if sl.hasPrior() {
+		o.EventDone(uintptr(sl.prior.raw))
+	}
+}
+
+// observeDone is called when the program learns that the stream's work is done.
+func (sc *streamCore) observeDone() {
+	if o := sc.ctx.drv.observer(); o != nil {
+		o.StreamDone(sc.observed())
+	}
+}
+
+// observeDone is called when the program learns that all work in the context is done.
+func (c *contextCore) observeDone() {
+	if o := c.drv.observer(); o != nil {
+		o.ContextDone(uintptr(c.raw))
+	}
+}
+
+// observeLegacy is called after a call that is work on the legacy default stream. done says that the
+// call has waited for the work.
+func (mc *memCore) observeLegacy(op string, off int64, size int, write, done bool) {
+	o := mc.ctx.drv.observer()
+	if o == nil {
+		return
+	}
+	legacy := races.Stream{Context: uintptr(mc.ctx.raw), Handle: races.Legacy}
+	o.Enqueue(legacy, op, "", []races.Use{mc.used(uint64(off), uint64(size), write, "memory")})
+	if done {
+		o.StreamDone(legacy)
+	}
+	o.Report()
+}
+
+// used describes a use of a part of the memory.
+func (mc *memCore) used(off, size uint64, write bool, as string) races.Use {
+	return races.Use{Addr: uint64(mc.handle()) + off, Size: size, OnHost: mc.onHost(), Write: write, As: as}
+}
+
+func (r *region) used(size uint64, write bool, as string) races.Use {
+	return r.mem.used(r.off, size, write, as)
+}
+
+// observeMemory is called after a copy or memset was enqueued. d and r are the same for a memset.
+func (w *work) observeMemory(op string, d, r *region) {
+	o := w.sc.ctx.drv.observer()
+	if o == nil {
+		return
+	}
+	uses := []races.Use{d.used(r.size, true, "destination")}
+	if d != r {
+		uses = append(uses, r.used(r.size, false, "source"))
+	}
+	o.Enqueue(w.sc.observed(), op, "", uses)
+	if w.capture == nil { // else a lock may be held: see Graph.addWork
+		o.Report()
+	}
+}
+
+// observeAllocation is called before the program gets memory.
+func (mc *memCore) observeAllocation() {
+	if o := mc.ctx.drv.observer(); o != nil && mc.is != moduleVariable {
+		o.Allocated(mc.kind(), uint64(mc.handle()), mc.size, mc.onHost())
+		o.Report()
+	}
+}
+
+// observeClose is called when the program closes memory.
+func (mc *memCore) observeClose() {
+	if o := mc.ctx.drv.observer(); o != nil && mc.is != moduleVariable {
+		o.Closed(uint64(mc.handle()), mc.onHost())
+	}
+}
+
+// observeHostUse is called before the host reads or writes a part of pinned memory.
+func (mc *memCore) observeHostUse(op string, off int64, size int, write bool) {
+	if o := mc.ctx.drv.observer(); o != nil {
+		o.HostUse(op, mc.used(uint64(off), uint64(size), write, "memory"))
+		o.Report()
+	}
+}
+
+// viewBlock is the size of the blocks of which observeView notices that they have changed.
+const viewBlock = 256
+
+// observeView calls f with pinned memory. f may read all of it. What f writes is known by the blocks
+// that have changed.
+func (mc *memCore) observeView(op string, o races.Observer, b []byte, f func([]byte) error) error {
+	o.HostUse(op, mc.used(0, mc.size, false, "memory"))
+	seed := maphash.MakeSeed()
+	var sums []uint64
+	for off := 0; off < len(b); off += viewBlock {
+		sums = append(sums, maphash.Bytes(seed, b[off:min(off+viewBlock, len(b))]))
+	}
+	defer func() { // also if f panics
+		var changed []races.Use
+		for i, sum := range sums {
+			off := i * viewBlock
+			if part := b[off:min(off+viewBlock, len(b))]; maphash.Bytes(seed, part) != sum {
+				changed = append(changed, mc.used(uint64(off), uint64(len(part)), true, "memory"))
+			}
+		}
+		if changed != nil {
+			o.HostUse(op, changed...)
+		}
+		o.Report()
+	}()
+	return f(b)
+}
+
+// observeHostFunc returns a host function that tells the detector of its calls, and the detector's
+// number for the function.
+func (d *driverCore) observeHostFunc(f func()) (func(), uint64) {
+	o := d.observer()
+	if o == nil {
+		return f, 0
+	}
+	n := o.NewHostFunc()
+	return func() {
+		o.HostFuncBegins(n)
+		defer o.Report()
+		defer o.HostFuncEnds(n)
+		f()
+	}, n
+}
+
+// graphNodes converts handles.
+func graphNodes(nodes []driver.GraphNode) []uintptr {
+	handles := make([]uintptr, len(nodes))
+	for i, n := range nodes {
+		handles[i] = uintptr(n)
+	}
+	return handles
+}
+
+// reportRaces reports the races that were found. The caller holds no lock.
+func (d *driverCore) reportRaces() {
+	if o := d.observer(); o != nil {
+		o.Report()
+	}
+}

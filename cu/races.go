@@ -1,0 +1,78 @@
+package cu
+
+import (
+	"errors"
+
+	"github.com/purecu/purecu/internal/races"
+)
+
+// DetectRaces calls report for uses of the same memory that the program has not put in order, until
+// stop is called. Call it before the driver's objects are created, and in tests: see also package
+// cutest. report must be safe for concurrent use, and may use this package; it is called by the call
+// that makes the second use. Each race is reported once. A driver has at most one detector; a second
+// call fails.
+//
+// # What counts as a use
+//
+// Copies, memsets and launches use the memory of their arguments: [ConstPtr] for reading, [Ptr] for
+// reading and writing. The nodes of a graph use theirs in each launch. The host uses pinned memory
+// by [HostMem.View], ReadAt and WriteAt. [DeviceMem.CopyTo] and the other calls without a stream are
+// work on the legacy default stream. An address that is passed as a number, by [U64], counts as a
+// read of one byte, and must not be of closed memory.
+//
+// # What counts as an order
+//
+// Two uses are in order if they are on one stream, or if records, waits, timelines, host functions,
+// graphs or the default streams' rules order them, or if a call of this package has told the program
+// that the first is done, before the second was enqueued. How fast the GPU is does not matter: a race
+// is found even if the work is always done in time. All goroutines count as one: what one has
+// learned, all know.
+//
+// # What it does not see
+//
+// Uses of memory by other code, by other processes and by raw driver calls; memory that a kernel
+// reaches in another way than by its arguments; and captures that other code began. Green contexts
+// count as their whole context, and the per-thread default streams of a context as one stream.
+func (d *Driver) DetectRaces(report func(Race)) (stop func(), err error) {
+	const op = "Driver.DetectRaces"
+	switch {
+	case !d.open():
+		return nil, errNil(op, "driver")
+	case report == nil:
+		return nil, mistake(op, ErrNil, 0, "the function is nil: pass one that handles a Race")
+	}
+	detector := races.New(func(r races.Race) { report(Race{r}) })
+	d.changeTracers(func(l *tracers) {
+		if l.observer != nil {
+			err = mistake(op, errDetecting, 0, "stop the first detection before")
+			return
+		}
+		l.observer = detector
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		d.changeTracers(func(l *tracers) {
+			if l.observer == detector {
+				l.observer = nil
+			}
+		})
+		detector.Stop()
+	}, nil
+}
+
+// errDetecting is wrapped by the error of a second DetectRaces.
+var errDetecting = errors.New("races are being detected already")
+
+// Race is a race that [Driver.DetectRaces] has found.
+type Race struct{ found races.Race }
+
+// Summary returns in one sentence which calls use which memory without an order.
+func (r Race) Summary() string { return r.found.Summary() }
+
+// Remedy returns what the program has to do, such as which stream has to wait for which.
+func (r Race) Remedy() string { return r.found.Remedy() }
+
+// String returns the summary, the remedy, and the stacks of both calls and of the allocation.
+func (r Race) String() string { return r.found.String() }

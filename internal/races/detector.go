@@ -1,0 +1,590 @@
+package races
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+
+	"github.com/purecu/purecu/internal/lock"
+)
+
+// Detector finds races. It is an [Observer], and is safe for concurrent use.
+type Detector struct {
+	mu       lock.Mutex[lock.Races]
+	report   func(Race) // nil after Stop
+	host     clock // what the host knows
+	lanes    lanes
+	memory   memory
+	streams  map[Stream]*stream
+	contexts map[uintptr]*context
+	events   map[uintptr]*event
+	shared   queue // records of events that other processes may record
+	orderByHost
+	graphs
+	found
+}
+
+// orderByHost is what hosts and streams order work by, beside events.
+type orderByHost struct {
+	timelines map[uintptr]*timeline
+	hostFuncs map[uint64]*hostFunc
+	functions uint64 // the number of the last host function
+}
+
+// New returns a detector that calls report for each race.
+func New(report func(Race)) *Detector {
+	return &Detector{
+		report:   report,
+		streams:  map[Stream]*stream{},
+		contexts: map[uintptr]*context{},
+		events:   map[uintptr]*event{},
+		orderByHost: orderByHost{
+			timelines: map[uintptr]*timeline{},
+			hostFuncs: map[uint64]*hostFunc{},
+		},
+		graphs: graphs{described: map[uintptr]*graph{}, executable: map[uintptr]*exec{}},
+		found:  found{reported: map[pair]bool{}},
+	}
+}
+
+// stream is a stream of the program.
+type stream struct {
+	key         Stream
+	number      int // of the context's streams, for reports
+	context     *context
+	lane        *lane
+	tail        *step // the last step, nil before the first one
+	nonBlocking bool
+	// capture is the capture that the stream is part of, or nil; deps are the nodes that the
+	// stream's next node comes after.
+	capture *capture
+	deps    []*node
+}
+
+// context is a CUDA context.
+type context struct {
+	streams map[*stream]struct{}
+	legacy  *stream // nil before its first use
+	// whole has the records and waits of the whole context. New streams begin after it.
+	whole queue
+	// blocking and nonBlocking are the ends of the destroyed streams of each kind.
+	blocking, nonBlocking queue
+	made                  int // how many streams the context has had
+}
+
+// queue is a lane with its last step.
+type queue struct {
+	lane *lane
+	tail *step // nil before the first one
+}
+
+// add adds a step after the last one.
+func (q *queue) add(d *Detector, deps ...*step) *step {
+	if q.lane == nil {
+		q.lane = d.lanes.take(d.host)
+	}
+	q.tail = d.add(q.lane, nil, append(deps, q.tail)...)
+	return q.tail
+}
+
+// event is the newest record of an event.
+type event struct {
+	step *step
+	// If the record is part of a capture, these are the nodes before it.
+	capture *capture
+	deps    []*node
+}
+
+func (d *Detector) context(raw uintptr) *context {
+	c := d.contexts[raw]
+	if c == nil {
+		c = &context{streams: map[*stream]struct{}{}}
+		d.contexts[raw] = c
+	}
+	return c
+}
+
+// stream returns a stream, which may be new to the detector.
+func (d *Detector) stream(key Stream) *stream {
+	id := key
+	if key.Handle > PerThread {
+		id.Context = 0 // the handle says enough
+	}
+	if s := d.streams[id]; s != nil {
+		return s
+	}
+	c := d.context(key.Context)
+	s := &stream{key: key, context: c, lane: d.lanes.take(d.host), tail: c.whole.tail}
+	switch key.Handle {
+	case Legacy:
+		c.legacy = s
+	case PerThread:
+	default:
+		c.made++
+		s.number = c.made
+	}
+	c.streams[s] = struct{}{}
+	d.streams[id] = s
+	return s
+}
+
+// enqueue adds a step to a stream.
+func (d *Detector) enqueue(s *stream, w *work, deps ...*step) *step {
+	deps = append(deps, s.tail)
+	switch c := s.context; {
+	case s == c.legacy:
+		deps = append(deps, c.blocking.tail)
+		for other := range c.streams {
+			if !other.nonBlocking {
+				deps = append(deps, other.tail)
+			}
+		}
+	case !s.nonBlocking && c.legacy != nil:
+		deps = append(deps, c.legacy.tail)
+	}
+	s.tail = d.add(s.lane, w, deps...)
+	return s.tail
+}
+
+// NewStream implements [Observer].
+func (d *Detector) NewStream(key Stream, nonBlocking, fresh bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if fresh {
+		d.forget(key)
+	}
+	d.stream(key).nonBlocking = nonBlocking
+}
+
+// StreamDestroyed implements [Observer].
+func (d *Detector) StreamDestroyed(key Stream) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.forget(key)
+}
+
+// forget ends the lane of a stream. Its work may still run.
+func (d *Detector) forget(key Stream) {
+	id := Stream{Handle: key.Handle}
+	s := d.streams[id]
+	if s == nil {
+		return
+	}
+	delete(d.streams, id)
+	delete(s.context.streams, s)
+	if c := s.context; s.nonBlocking {
+		c.nonBlocking.add(d, s.tail)
+	} else {
+		c.blocking.add(d, s.tail)
+	}
+	d.lanes.end(s.lane)
+}
+
+// Enqueue implements [Observer].
+func (d *Detector) Enqueue(key Stream, call, detail string, uses []Use) {
+	stack := callers()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.stream(key)
+	w := &work{call: call, detail: detail, uses: uses, stack: stack, stream: s}
+	if s.capture != nil {
+		s.node(&node{work: w})
+		return
+	}
+	d.enqueue(s, w)
+}
+
+// Record implements [Observer].
+func (d *Detector) Record(key Stream, raw uintptr, kind EventKind) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.stream(key)
+	switch {
+	case s.capture == nil:
+		d.recorded(raw, kind, d.enqueue(s, nil))
+	case kind == ExternalEvent:
+		s.node(&node{event: raw, records: true})
+	default:
+		d.events[raw] = &event{capture: s.capture, deps: slices.Clone(s.deps)}
+	}
+}
+
+// recorded notes the newest record of an event.
+func (d *Detector) recorded(raw uintptr, kind EventKind, s *step) {
+	d.events[raw] = &event{step: s}
+	if kind == SharedEvent {
+		d.shared.add(d, s)
+	}
+}
+
+// RecordContext implements [Observer].
+func (d *Detector) RecordContext(ctx, raw uintptr, kind EventKind) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.context(ctx)
+	d.recorded(raw, kind, c.whole.add(d, c.tails()...))
+}
+
+// tails returns the last steps of the context.
+func (c *context) tails() []*step {
+	all := []*step{c.whole.tail, c.blocking.tail, c.nonBlocking.tail}
+	for s := range c.streams {
+		all = append(all, s.tail)
+	}
+	return all
+}
+
+// before returns the steps that a wait for an event comes after. Through another process, a wait for
+// a shared event may follow each record of one that this process has made before.
+func (d *Detector) before(raw uintptr, kind EventKind) []*step {
+	var deps []*step
+	if e := d.events[raw]; e != nil {
+		deps = append(deps, e.step)
+	}
+	if kind == SharedEvent {
+		deps = append(deps, d.shared.tail)
+	}
+	return deps
+}
+
+// Wait implements [Observer].
+func (d *Detector) Wait(key Stream, raw uintptr, kind EventKind) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, e := d.stream(key), d.events[raw]
+	switch {
+	case kind == ExternalEvent && s.capture != nil:
+		s.node(&node{event: raw})
+	case e != nil && e.capture != nil:
+		s.join(e.capture, e.deps)
+	case s.capture == nil:
+		d.enqueue(s, nil, d.before(raw, kind)...)
+	}
+}
+
+// WaitContext implements [Observer].
+func (d *Detector) WaitContext(ctx, raw uintptr, kind EventKind) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.context(ctx)
+	all := c.whole.add(d, d.before(raw, kind)...)
+	for s := range c.streams {
+		s.tail = d.add(s.lane, nil, s.tail, all)
+	}
+}
+
+// EventDestroyed implements [Observer].
+func (d *Detector) EventDestroyed(raw uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.events, raw)
+}
+
+// EventDone implements [Observer].
+func (d *Detector) EventDone(raw uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e := d.events[raw]; e != nil {
+		d.learn(e.step)
+	}
+}
+
+// StreamDone implements [Observer].
+func (d *Detector) StreamDone(key Stream) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.stream(key)
+	if s == s.context.legacy {
+		d.learn(d.enqueue(s, nil)) // the driver waits for the blocking streams
+		return
+	}
+	d.learn(s.tail)
+}
+
+// ContextDone implements [Observer].
+func (d *Detector) ContextDone(ctx uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.context(ctx).tails() {
+		d.learn(s)
+	}
+}
+
+// HostUse implements [Observer].
+func (d *Detector) HostUse(call string, uses ...Use) {
+	stack := callers()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := d.host.of(hostLane) + 1
+	d.host = d.host.with(hostLane, n)
+	l := lane{id: hostLane}
+	d.memory.use(d, &step{lane: &l, n: n, clock: d.host, work: &work{call: call, uses: uses, stack: stack}})
+}
+
+// Allocated implements [Observer].
+func (d *Detector) Allocated(what string, addr, size uint64, onHost bool) {
+	stack := callers()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.memory.allocate(d, &allocation{what: what, addr: addr, size: size, onHost: onHost, stack: stack})
+}
+
+// Closed implements [Observer].
+func (d *Detector) Closed(addr uint64, onHost bool) {
+	stack := callers()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a := d.memory.holding(addr, onHost); a != nil && a.addr == addr && a.closed == nil {
+		a.closed = stack
+	}
+}
+
+// Report implements [Observer].
+func (d *Detector) Report() {
+	d.mu.Lock()
+	list := d.list
+	d.list = nil
+	report := d.report
+	d.mu.Unlock()
+	if len(list) == 0 || report == nil {
+		return
+	}
+	lock.None("a report of races")
+	for _, r := range list {
+		report(r)
+	}
+}
+
+// Stop reports what was found, and then nothing any more.
+func (d *Detector) Stop() {
+	d.Report()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.report = nil
+}
+
+// callers returns the stack of the caller's caller.
+func callers() []uintptr {
+	var pcs [32]uintptr
+	return slices.Clone(pcs[:runtime.Callers(3, pcs[:])])
+}
+
+// name returns the stream's name in reports.
+func (s *stream) name() string {
+	switch {
+	case s == nil:
+		return "the host"
+	case s.key.Handle == Legacy:
+		return "the legacy default stream"
+	case s.key.Handle == PerThread:
+		return "the thread's default stream"
+	}
+	return fmt.Sprintf("stream %d", s.number)
+}
+
+// timeline is a counter in memory.
+type timeline struct {
+	values []reached // in the order of the values
+	gates  []awaited
+}
+
+// reached says what comes before the time when a timeline had a value.
+type reached struct {
+	value uint64
+	clock clock
+}
+
+// awaited is a gate that is opened when a timeline has a value.
+type awaited struct {
+	value uint64
+	gate  *step
+}
+
+// maxReached is how many values of a timeline are kept. A wait for a value that is no longer kept
+// counts as a wait for the lowest value that is.
+const maxReached = 256
+
+// NewTimeline implements [Observer].
+func (d *Detector) NewTimeline(raw uintptr, value uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.timelines[raw] = &timeline{values: []reached{{value, d.host}}}
+}
+
+func (d *Detector) timeline(raw uintptr) *timeline {
+	t := d.timelines[raw]
+	if t == nil {
+		t = new(timeline)
+		d.timelines[raw] = t
+	}
+	return t
+}
+
+// raise notes that a timeline has a value.
+func (d *Detector) raise(t *timeline, value uint64, c clock) {
+	at, found := slices.BinarySearchFunc(t.values, value, func(r reached, v uint64) int { return int(min(1, max(-1, int64(r.value-v)))) })
+	if !found { // else the first raise to the value counts
+		t.values = slices.Insert(t.values, at, reached{value, c})
+		if n := len(t.values) - maxReached; n > 0 {
+			t.values = slices.Delete(t.values, 0, n)
+		}
+	}
+	var open []*step
+	t.gates = slices.DeleteFunc(t.gates, func(a awaited) bool {
+		if int64(value-a.value) < 0 {
+			return false
+		}
+		open = append(open, a.gate)
+		return true
+	})
+	for _, g := range open {
+		d.open(g, c)
+	}
+}
+
+// reaching returns a step that comes after the raise of a timeline to a value.
+func (t *timeline) reaching(value uint64) *step {
+	for _, r := range t.values {
+		if int64(r.value-value) >= 0 {
+			return known(r.clock)
+		}
+	}
+	g := gate()
+	t.gates = append(t.gates, awaited{value, g})
+	return g
+}
+
+// Signal implements [Observer].
+func (d *Detector) Signal(key Stream, raw uintptr, value uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, t := d.stream(key), d.timeline(raw)
+	if s.capture != nil {
+		s.node(&node{timeline: t, value: value, signals: true})
+		return
+	}
+	d.signal(d.enqueue(s, nil), t, value)
+}
+
+// signal makes a step raise a timeline.
+func (d *Detector) signal(s *step, t *timeline, value uint64) {
+	if s.pending == 0 {
+		d.raise(t, value, s.clock)
+		return
+	}
+	s.then = func() { d.raise(t, value, s.clock) }
+}
+
+// Block implements [Observer].
+func (d *Detector) Block(key Stream, raw uintptr, value uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, t := d.stream(key), d.timeline(raw)
+	if s.capture != nil {
+		s.node(&node{timeline: t, value: value})
+		return
+	}
+	d.enqueue(s, nil, t.reaching(value))
+}
+
+// HostSignal implements [Observer].
+func (d *Detector) HostSignal(raw uintptr, value uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.raise(d.timeline(raw), value, d.host)
+}
+
+// HostSees implements [Observer].
+func (d *Detector) HostSees(raw uintptr, value uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range d.timeline(raw).values {
+		if int64(r.value-value) >= 0 {
+			d.host = join(d.host, r.clock)
+			return
+		}
+	}
+}
+
+// hostFunc is a function of the program that streams call.
+type hostFunc struct {
+	inGraph bool // otherwise it is called once
+	// waiting are the calls that have not begun, in the order in which they were enqueued, and
+	// running those that have begun.
+	waiting, running []hostCall
+}
+
+// hostCall is one call of a host function: a step before it, and a gate for what comes after it.
+type hostCall struct{ before, after *step }
+
+// NewHostFunc implements [Observer].
+func (d *Detector) NewHostFunc() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.functions++
+	d.hostFuncs[d.functions] = new(hostFunc)
+	return d.functions
+}
+
+// EnqueueHostFunc implements [Observer].
+func (d *Detector) EnqueueHostFunc(key Stream, f uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.stream(key)
+	if s.capture != nil {
+		if h := d.hostFuncs[f]; h != nil {
+			h.inGraph = true
+		}
+		s.node(&node{hostFunc: f})
+		return
+	}
+	d.enqueue(s, nil, d.call(f, d.enqueue(s, nil)))
+}
+
+// call notes a call of a host function after a step, and returns the gate behind the call.
+func (d *Detector) call(f uint64, before *step) *step {
+	h, g := d.hostFuncs[f], gate()
+	if h == nil {
+		return before
+	}
+	h.waiting = append(h.waiting, hostCall{before, g})
+	return g
+}
+
+// HostFuncBegins implements [Observer].
+func (d *Detector) HostFuncBegins(f uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h := d.hostFuncs[f]; h != nil && len(h.waiting) > 0 {
+		c := h.waiting[0]
+		h.waiting, h.running = h.waiting[1:], append(h.running, c)
+		d.learn(c.before)
+	}
+}
+
+// HostFuncEnds implements [Observer].
+func (d *Detector) HostFuncEnds(f uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h := d.hostFuncs[f]; h != nil && len(h.running) > 0 {
+		c := h.running[0]
+		h.running = h.running[1:]
+		if !h.inGraph {
+			delete(d.hostFuncs, f)
+		}
+		d.open(c.after, d.host)
+	}
+}
+
+// HostFuncDropped implements [Observer].
+func (d *Detector) HostFuncDropped(f uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h := d.hostFuncs[f]; h != nil {
+		delete(d.hostFuncs, f)
+		for _, c := range h.waiting {
+			d.open(c.after, d.host)
+		}
+	}
+}
+

@@ -1,0 +1,341 @@
+package races
+
+import "slices"
+
+// graphs are the graphs of the program.
+type graphs struct {
+	described  map[uintptr]*graph
+	executable map[uintptr]*exec
+}
+
+// graph is a description of work.
+type graph struct {
+	// nodes are in an order in which each node comes after those that it depends on.
+	nodes    []*node
+	byHandle map[uintptr]*node
+	last     []*node // of the latest capture into the graph
+}
+
+// node is a node of a graph.
+type node struct {
+	deps []*node
+	work *work
+	// The node records an event, or waits for one; both may be later than the capture or AddNode.
+	event   uintptr
+	records bool
+	// The node raises a timeline, or waits for one.
+	timeline *timeline
+	value    uint64
+	signals  bool
+	hostFunc uint64
+}
+
+// capture is a capture that has not ended.
+type capture struct {
+	graph   *graph
+	streams []*stream
+}
+
+// node adds a node to the capture that the stream is part of.
+func (s *stream) node(n *node) {
+	n.deps = slices.Clone(s.deps)
+	s.capture.graph.nodes = append(s.capture.graph.nodes, n)
+	s.deps = []*node{n}
+}
+
+// join makes a stream part of a capture, because it waits for a captured record, or makes its next
+// node come after these nodes.
+func (s *stream) join(c *capture, deps []*node) {
+	if s.capture == nil && len(c.streams) > 0 {
+		s.capture = c
+		c.streams = append(c.streams, s)
+	}
+	if s.capture != c {
+		return // the capture has ended, or the driver refuses the wait
+	}
+	for _, n := range deps {
+		if !slices.Contains(s.deps, n) {
+			s.deps = append(s.deps, n)
+		}
+	}
+}
+
+// find returns the nodes with these handles. For a node whose handle is not known it returns all.
+func (g *graph) find(handles []uintptr) []*node {
+	var nodes []*node
+	for _, h := range handles {
+		n := g.byHandle[h]
+		if n == nil {
+			return slices.Clone(g.nodes)
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+// name gives a node its handle.
+func (g *graph) name(h uintptr, n *node) {
+	if g.byHandle == nil {
+		g.byHandle = map[uintptr]*node{}
+	}
+	g.byHandle[h] = n
+}
+
+func (d *Detector) graph(raw uintptr) *graph {
+	g := d.described[raw]
+	if g == nil {
+		g = new(graph)
+		d.described[raw] = g
+	}
+	return g
+}
+
+// BeginCapture implements [Observer].
+func (d *Detector) BeginCapture(key Stream, into uintptr, after []uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, g := d.stream(key), new(graph)
+	if into != 0 {
+		g = d.graph(into)
+	}
+	s.capture, s.deps = &capture{graph: g, streams: []*stream{s}}, g.find(after)
+}
+
+// EndCapture implements [Observer].
+func (d *Detector) EndCapture(key Stream, raw uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.stream(key)
+	c := s.capture
+	if c == nil {
+		return
+	}
+	c.graph.last = s.deps
+	if raw != 0 {
+		d.described[raw] = c.graph
+	}
+	for _, s := range c.streams {
+		s.capture, s.deps = nil, nil
+	}
+	c.streams = nil
+}
+
+// NewGraph implements [Observer].
+func (d *Detector) NewGraph(raw, from uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	g := new(graph)
+	if of := d.described[from]; from != 0 && of != nil {
+		g.nodes, _ = copied(of.nodes)
+	}
+	d.described[raw] = g
+}
+
+// copied returns copies of nodes, and the copy of each node.
+func copied(nodes []*node) (list []*node, of map[*node]*node) {
+	of = make(map[*node]*node, len(nodes))
+	for _, n := range nodes {
+		c := *n
+		c.deps = make([]*node, len(n.deps))
+		for i, dep := range n.deps {
+			c.deps[i] = of[dep]
+		}
+		of[n] = &c
+		list = append(list, &c)
+	}
+	return list, of
+}
+
+// AddNode implements [Observer].
+func (d *Detector) AddNode(raw, handle uintptr, after []uintptr, event uintptr, waits bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	g := d.graph(raw)
+	n := &node{deps: g.find(after), event: event, records: event != 0 && !waits}
+	g.nodes = append(g.nodes, n)
+	g.name(handle, n)
+}
+
+// LastNodes implements [Observer].
+func (d *Detector) LastNodes(raw uintptr, handles []uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	g := d.graph(raw)
+	last := g.last
+	if len(handles) == 0 || len(last) == 0 {
+		return
+	}
+	if len(handles) == 1 && len(last) == 1 {
+		g.name(handles[0], last[0])
+		return
+	}
+	// Which node has which handle is not known. A node behind all of them stands for each.
+	all := &node{deps: slices.Clone(last)}
+	g.nodes = append(g.nodes, all)
+	for _, h := range handles {
+		if g.byHandle[h] == nil {
+			g.name(h, all)
+		}
+	}
+}
+
+// SetNodeEvent implements [Observer].
+func (d *Detector) SetNodeEvent(raw, handle, event uintptr, waits bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if x := d.executable[raw]; x != nil {
+		x.setEvent(x.byHandle[handle], event, waits)
+		return
+	}
+	g := d.graph(raw)
+	if n := g.byHandle[handle]; n != nil {
+		n.event = event
+		return
+	}
+	n := &node{event: event, records: !waits}
+	if waits {
+		for _, other := range g.nodes {
+			if len(other.deps) == 0 {
+				other.deps = []*node{n}
+			}
+		}
+		g.nodes = slices.Insert(g.nodes, 0, n)
+		return
+	}
+	n.deps = slices.Clone(g.nodes)
+	g.nodes = append(g.nodes, n)
+}
+
+// exec is an executable graph.
+type exec struct {
+	nodes    []execNode
+	byHandle map[uintptr]*node // the graph's nodes as they are in nodes
+	lanes    []*lane
+	tail     *step // the end of the last launch: launches run one after the other
+}
+
+// execNode is a node and the lane of its steps.
+type execNode struct {
+	*node
+	lane *lane
+}
+
+// setEvent replaces the event of a node. If the node is not known, each launch records the event at
+// its end, or waits for it at its beginning, beside what it did before.
+func (x *exec) setEvent(n *node, event uintptr, waits bool) {
+	switch {
+	case n != nil:
+		n.event = event
+	case waits:
+		first := &node{event: event}
+		for _, other := range x.nodes {
+			if len(other.deps) == 0 {
+				other.deps = []*node{first}
+			}
+		}
+		x.nodes = slices.Insert(x.nodes, 0, execNode{node: first, lane: x.lanes[0]})
+	default:
+		last := &node{event: event, records: true}
+		for _, other := range x.nodes {
+			last.deps = append(last.deps, other.node)
+		}
+		x.nodes = append(x.nodes, execNode{node: last, lane: x.lanes[0]})
+	}
+}
+
+// Instantiate implements [Observer].
+func (d *Detector) Instantiate(raw, of uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var tail *step
+	if old := d.executable[raw]; old != nil {
+		tail = old.tail
+		d.endExec(raw)
+	}
+	g := d.graph(of)
+	nodes, copies := copied(g.nodes)
+	x := &exec{byHandle: map[uintptr]*node{}, lanes: []*lane{d.lanes.take(d.host)}, tail: tail}
+	for h, n := range g.byHandle {
+		x.byHandle[h] = copies[n]
+	}
+	// A node continues the lane of a node that it comes after, if no other node does. The first lane
+	// is for nodes of setEvent.
+	free := map[*node]*lane{}
+	for _, n := range nodes {
+		var l *lane
+		for _, dep := range n.deps {
+			if l = free[dep]; l != nil {
+				delete(free, dep)
+				break
+			}
+		}
+		if l == nil {
+			l = d.lanes.take(d.host)
+			x.lanes = append(x.lanes, l)
+		}
+		free[n] = l
+		x.nodes = append(x.nodes, execNode{n, l})
+	}
+	d.executable[raw] = x
+}
+
+// Launch implements [Observer].
+func (d *Detector) Launch(key Stream, raw uintptr) {
+	stack := callers()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, x := d.stream(key), d.executable[raw]
+	if x == nil || s.capture != nil {
+		return
+	}
+	launch := &work{call: "cuGraphLaunch", stack: stack, stream: s}
+	first := d.enqueue(s, nil, x.tail)
+	steps, all := map[*node]*step{}, []*step{first}
+	for _, n := range x.nodes {
+		deps := []*step{first}
+		for _, dep := range n.deps {
+			deps = append(deps, steps[dep])
+		}
+		var w *work
+		switch {
+		case n.work != nil:
+			of := *n.work
+			of.launch = launch
+			w = &of
+		case n.event != 0 && !n.records:
+			deps = append(deps, d.before(n.event, PlainEvent)...)
+		case n.timeline != nil && !n.signals:
+			deps = append(deps, n.timeline.reaching(n.value))
+		case n.hostFunc != 0:
+			deps = append(deps, d.call(n.hostFunc, d.add(n.lane, nil, deps...)))
+		}
+		st := d.add(n.lane, w, deps...)
+		switch {
+		case n.records:
+			d.events[n.event] = &event{step: st}
+		case n.signals:
+			d.signal(st, n.timeline, n.value)
+		}
+		steps[n.node] = st
+		all = append(all, st)
+	}
+	x.tail = d.enqueue(s, nil, all...)
+}
+
+// ExecDestroyed implements [Observer].
+func (d *Detector) ExecDestroyed(raw uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.endExec(raw)
+}
+
+func (d *Detector) endExec(raw uintptr) {
+	x := d.executable[raw]
+	if x == nil {
+		return
+	}
+	delete(d.executable, raw)
+	for _, l := range x.lanes {
+		d.lanes.end(l)
+	}
+}

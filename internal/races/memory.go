@@ -1,0 +1,173 @@
+package races
+
+import (
+	"cmp"
+	"slices"
+)
+
+// memory is what is known about the uses of all memory. Each space has an index: memory of devices,
+// whose addresses differ, and memory of the host.
+type memory struct {
+	segments    [2][]segment     // in the order of the addresses, without overlaps
+	allocations [2][]*allocation // the same
+}
+
+// segment is a range of memory whose bytes have been used in the same way.
+type segment struct {
+	from, to uint64
+	write    *access
+	reads    []*access // after write, and not in order with each other
+}
+
+// access is one use of memory.
+type access struct {
+	lane int
+	n    uint64
+	by   *work
+	use  Use
+}
+
+// allocation is memory that the program has allocated.
+type allocation struct {
+	what       string
+	addr, size uint64
+	onHost     bool
+	stack      []uintptr
+	closed     []uintptr // where the program closed it, or nil
+}
+
+func space(onHost bool) int {
+	if onHost {
+		return 1
+	}
+	return 0
+}
+
+// use notes the uses of a step, and finds those that are not in order with earlier uses.
+func (m *memory) use(d *Detector, s *step) {
+	for _, u := range s.work.uses {
+		a := &access{lane: s.lane.id, n: s.n, by: s.work, use: u}
+		if u.Address {
+			of := m.holding(u.Addr, false)
+			if of == nil {
+				of = m.holding(u.Addr, true) // most host memory has the same address on the device
+			}
+			if of == nil {
+				continue // a number that is no address
+			}
+			u.OnHost = of.onHost
+			if of.closed != nil {
+				d.find(Race{Kind: UsedAfterClose, Second: a.party(), memory: of, Addr: u.Addr, Size: 1})
+				continue
+			}
+			u.Size = min(1, of.addr+of.size-u.Addr)
+		}
+		if u.Size == 0 {
+			continue
+		}
+		for i := m.split(u); i < len(m.segments[space(u.OnHost)]); i++ {
+			seg := &m.segments[space(u.OnHost)][i]
+			if seg.from >= u.Addr+u.Size {
+				break
+			}
+			m.check(d, s, seg, a)
+		}
+	}
+}
+
+// check looks for races in a segment, and notes the access there.
+func (m *memory) check(d *Detector, s *step, seg *segment, a *access) {
+	ordered := func(b *access) bool { return s.clock.of(b.lane) >= b.n }
+	if w := seg.write; w != nil && !ordered(w) {
+		d.race(w, a, seg)
+	}
+	if !a.use.Write {
+		seg.reads = append(slices.DeleteFunc(seg.reads, ordered), a)
+		return
+	}
+	for _, r := range seg.reads {
+		if !ordered(r) {
+			d.race(r, a, seg)
+		}
+	}
+	seg.write, seg.reads = a, nil
+}
+
+// split makes segments that begin and end where the use does, and that have no gaps in it. It returns
+// the index of the first segment of the use.
+func (m *memory) split(u Use) int {
+	list := &m.segments[space(u.OnHost)]
+	from, to := u.Addr, u.Addr+u.Size
+	first := m.cut(list, from)
+	end := m.cut(list, to)
+	var filled []segment
+	at := from
+	for _, seg := range (*list)[first:end] {
+		if seg.from > at {
+			filled = append(filled, segment{from: at, to: seg.from})
+		}
+		filled = append(filled, seg)
+		at = seg.to
+	}
+	if at < to {
+		filled = append(filled, segment{from: at, to: to})
+	}
+	if len(filled) != end-first {
+		*list = slices.Replace(*list, first, end, filled...)
+	}
+	return first
+}
+
+// cut makes no segment reach across an address. It returns the index of the first segment behind it.
+func (m *memory) cut(list *[]segment, at uint64) int {
+	i, _ := slices.BinarySearchFunc(*list, at, func(s segment, at uint64) int {
+		if s.to <= at {
+			return -1
+		}
+		return 1
+	})
+	if i < len(*list) && (*list)[i].from < at {
+		left := (*list)[i]
+		left.to = at
+		left.reads = slices.Clone(left.reads)
+		(*list)[i].from = at
+		*list = slices.Insert(*list, i, left)
+		i++
+	}
+	return i
+}
+
+// holding returns the allocation that has an address, or nil.
+func (m *memory) holding(addr uint64, onHost bool) *allocation {
+	list := m.allocations[space(onHost)]
+	i, found := slices.BinarySearchFunc(list, addr, func(a *allocation, addr uint64) int { return cmp.Compare(a.addr, addr) })
+	if !found {
+		i--
+	}
+	if i < 0 || addr-list[i].addr >= list[i].size {
+		return nil
+	}
+	return list[i]
+}
+
+// allocate notes an allocation. The uses of memory that was there before are forgotten, after a look
+// for work that may still use that memory: the library frees no memory whose use it knows, so only
+// addresses that were passed as numbers count.
+func (m *memory) allocate(d *Detector, a *allocation) {
+	to := a.addr + a.size
+	list := &m.segments[space(a.onHost)]
+	first, end := m.cut(list, a.addr), m.cut(list, to)
+	for _, seg := range (*list)[first:end] {
+		for _, r := range seg.reads {
+			if r.use.Address && d.host.of(r.lane) < r.n {
+				d.find(Race{Kind: Reused, First: r.party(), Second: Party{Call: a.what, Stack: a.stack}, memory: a,
+					Addr: seg.from, Size: seg.to - seg.from})
+			}
+		}
+	}
+	*list = slices.Delete(*list, first, end)
+	all := &m.allocations[space(a.onHost)]
+	*all = slices.DeleteFunc(*all, func(old *allocation) bool { return old.addr < to && a.addr < old.addr+old.size })
+	i, _ := slices.BinarySearchFunc(*all, a.addr, func(a *allocation, addr uint64) int { return cmp.Compare(a.addr, addr) })
+	*all = slices.Insert(*all, i, a)
+}

@@ -1,0 +1,138 @@
+// Package races finds work for the GPU that uses the same memory without an order between the uses.
+//
+// A [Detector] observes what a program enqueues, records, waits for and learns. It never asks the
+// driver, and never waits. From what it observes it derives which work the program has put in order:
+//
+//   - Each piece of work is a step. A step has a position in a lane: a stream is a lane, and so is
+//     each chain of nodes of an executable graph. The host is one lane, whichever goroutine calls.
+//   - A step depends on earlier steps: on the one before it in its stream, on records that the stream
+//     has waited for, on whatever the host knew when the step was enqueued.
+//   - The clock of a step has, for each lane, the last position that comes before the step. So two
+//     steps are in order if the clock of one includes the position of the other.
+//   - A step may depend on something that comes later, such as the raise of a timeline. It is pending
+//     until then, and so are the steps that depend on it. A step is checked when it is no longer pending.
+//   - For each range of memory the detector has the last write, and the reads after it. A use that is
+//     not in order with these is a race.
+//
+// The host learns that work is done only from the results of calls that the program makes. It does
+// not matter how fast the GPU is, so a race is found even if the work is always done in time.
+package races
+
+// Stream identifies a stream. Default streams have the same handles in all contexts.
+type Stream struct{ Context, Handle uintptr }
+
+// The handles of default streams.
+const (
+	Legacy    = 1 // waits for the blocking streams of its context, and they wait for it
+	PerThread = 2 // all threads' streams count as one stream
+)
+
+// EventKind says what the record of an event, or a wait for an event, means.
+type EventKind uint8
+
+const (
+	PlainEvent    EventKind = iota
+	ExternalEvent           // a node of the graph that is being captured
+	SharedEvent             // other processes may record the event
+)
+
+// Use is a use of memory.
+type Use struct {
+	Addr, Size uint64
+	OnHost     bool // Addr is the address of pinned host memory for the host
+	Write      bool // otherwise the memory is only read
+	// Address says that a kernel gets the address as a number: nobody knows how much memory it uses,
+	// and whether it writes.
+	Address bool
+	// As says how the memory is used: "argument 0", "source".
+	As string
+}
+
+// Observer is told in which order a program does what. Except where a comment says something else,
+// a method is called when the driver has made the call with success.
+//
+// A method never waits, and calls nothing of the program. So it may be called while locks are held.
+// Report calls the program.
+type Observer interface {
+	// NewStream is called before the program gets a stream. fresh says that the stream was created
+	// now; otherwise it may have work already.
+	NewStream(s Stream, nonBlocking, fresh bool)
+	// StreamDestroyed is called before the stream is destroyed.
+	StreamDestroyed(s Stream)
+
+	// Enqueue is called for work that uses memory. call is the name of the function in C, and detail
+	// says more about the work, such as the name of a kernel.
+	Enqueue(s Stream, call, detail string, uses []Use)
+
+	// NewHostFunc returns a number for a host function.
+	NewHostFunc() (f uint64)
+	// EnqueueHostFunc is called before the driver has the function.
+	EnqueueHostFunc(s Stream, f uint64)
+	// HostFuncBegins and HostFuncEnds are called by the goroutine of each call.
+	HostFuncBegins(f uint64)
+	HostFuncEnds(f uint64)
+	// HostFuncDropped is called if the driver did not take the function.
+	HostFuncDropped(f uint64)
+
+	// Record is called before the driver records an event.
+	Record(s Stream, event uintptr, kind EventKind)
+	// RecordContext is Record for all streams of a context.
+	RecordContext(ctx, event uintptr, kind EventKind)
+	// Wait is called before the driver makes a stream wait for an event.
+	Wait(s Stream, event uintptr, kind EventKind)
+	// WaitContext is Wait for all streams of a context, present and later ones.
+	WaitContext(ctx, event uintptr, kind EventKind)
+	// EventDestroyed is called before the event is destroyed.
+	EventDestroyed(event uintptr)
+
+	// NewTimeline is called before the program gets a timeline with this value.
+	NewTimeline(timeline uintptr, value uint64)
+	// Signal is called before the driver has the raise of a timeline by a stream.
+	Signal(s Stream, timeline uintptr, value uint64)
+	// Block is called before the driver has the wait of a stream for a timeline.
+	Block(s Stream, timeline uintptr, value uint64)
+	// HostSignal is called before the host raises a timeline.
+	HostSignal(timeline uintptr, value uint64)
+	// HostSees is called when the host has seen the value of a timeline, or a higher one.
+	HostSees(timeline uintptr, value uint64)
+
+	// EventDone is called when the program learns that the record of an event is complete.
+	EventDone(event uintptr)
+	// StreamDone is called when the program learns that a stream's work is done.
+	StreamDone(s Stream)
+	// ContextDone is called when the program learns that all work in a context is done.
+	ContextDone(ctx uintptr)
+
+	// HostUse is called when the host uses pinned memory.
+	HostUse(call string, uses ...Use)
+	// Allocated is called before the program gets memory.
+	Allocated(what string, addr, size uint64, onHost bool)
+	// Closed is called when the program closes memory.
+	Closed(addr uint64, onHost bool)
+
+	// BeginCapture is called after the beginning of a capture. graph is 0, or the graph that the
+	// capture is into; after are the nodes that come before the captured work.
+	BeginCapture(s Stream, graph uintptr, after []uintptr)
+	// EndCapture is called after the end of the capture that began on the stream. graph is 0 if the
+	// capture has failed.
+	EndCapture(s Stream, graph uintptr)
+	// NewGraph is called for an empty graph, and for a copy of graph from.
+	NewGraph(graph, from uintptr)
+	// AddNode is called for a node without work. If event is not 0, the node records the event, or
+	// waits for it.
+	AddNode(graph, node uintptr, after []uintptr, event uintptr, waits bool)
+	// LastNodes gives the last nodes of the latest capture into the graph their handles.
+	LastNodes(graph uintptr, nodes []uintptr)
+	// SetNodeEvent replaces the event of a node, in a graph or in an executable graph.
+	SetNodeEvent(graph, node, event uintptr, waits bool)
+	// Instantiate makes exec do what the graph describes: a new executable graph, or an updated one.
+	Instantiate(exec, graph uintptr)
+	// Launch is called before the driver has the launch.
+	Launch(s Stream, exec uintptr)
+	// ExecDestroyed is called before an executable graph is destroyed.
+	ExecDestroyed(exec uintptr)
+
+	// Report passes the races that were found since the last call to the program. The caller holds no
+	// lock.
+	Report()
+}
