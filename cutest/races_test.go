@@ -2,11 +2,13 @@ package cutest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/cutest"
 )
 
@@ -481,4 +483,237 @@ func TestRaces(t *testing.T) {
 			})
 		}
 	}
+}
+
+// orderedPrograms have no race, for other reasons than those of raceTests.
+var orderedPrograms = map[string]func(*scene){
+	"one stream": func(p *scene) { p.fill(p.a); p.read(p.a); p.fill(p.a) },
+	"two reads": func(p *scene) {
+		p.do(p.k.Launch(p.a, grid, cu.ConstPtr(p.m), cu.U64(0)))
+		p.do(p.k.Launch(p.b, grid, cu.ConstPtr(p.m), cu.U64(p.m.Handle())))
+		p.read(p.a)
+	},
+	"spans beside each other": func(p *scene) {
+		p.do(p.a.Memset(p.m.Span(0, 16), 1))
+		p.do(p.b.Memset(cu.SpanOf[float32](p.m, 4, 4), 2))
+	},
+	"halves of pinned memory": func(p *scene) {
+		p.do(p.a.Copy(p.h.Span(0, 2048), p.m.Span(0, 2048)))
+		_, err := p.h.WriteAt([]byte{1}, 2048)
+		p.do(err)
+	},
+	"the host reads what a stream reads": func(p *scene) {
+		p.do(p.a.Copy(p.m, p.h))
+		p.do(p.fetch())
+		p.do(p.h.View(func(b []byte) error { _ = b[0]; return nil }))
+	},
+	"default streams": func(p *scene) {
+		legacy, s := get[*cu.Stream](p)(p.gpu.LegacyStream()), get[*cu.Stream](p)(p.gpu.NewStream(cu.StreamDefault))
+		defer legacy.Close()
+		defer s.Close()
+		p.fill(s)
+		p.fill(legacy)
+		p.read(s)
+		p.do(p.m.CopyTo(make([]byte, 16)))
+		p.do(p.gpu.Do(func(t *cu.Thread) error {
+			own := get[*cu.Stream](p)(t.DefaultStream())
+			return own.Memset(p.m, 3)
+		}))
+		p.fill(legacy)
+	},
+	"CopyFrom has ended when it returns": func(p *scene) {
+		p.do(p.m.CopyFrom(make([]byte, 16)))
+		p.read(p.a)
+	},
+	"launches of one executable graph": func(p *scene) {
+		x := p.exec(get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error { return p.a.Memset(p.m, 1) })))
+		p.do(x.Launch(p.a))
+		p.do(x.Launch(p.b))
+	},
+	"captured work does not run": func(p *scene) {
+		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error { return p.a.Memset(p.m, 1) }))
+		defer g.Close()
+		p.fill(p.b)
+	},
+	"a capture that fails": func(p *scene) {
+		if _, err := p.a.Capture(cu.CaptureRelaxed, func() error {
+			p.do(p.b.WaitStream(p.a))
+			p.fill(p.b) // the captured stream does not wait for it
+			return nil
+		}); err == nil {
+			p.Error("the capture has succeeded")
+		}
+		p.fill(p.a)
+		p.do(p.b.WaitStream(p.a))
+		p.fill(p.b)
+	},
+	"memory that is allocated again": func(p *scene) {
+		for range 3 {
+			m := get[*cu.DeviceMem](p)(p.gpu.Alloc(128))
+			p.do(p.a.Memset(m, 1))
+			p.do(m.Close())
+		}
+	},
+	"an event that moves": func(p *scene) {
+		var e, f cu.Event
+		defer f.Close()
+		p.fill(p.a)
+		p.do(e.Record(p.a))
+		p.do(e.MoveTo(&f))
+		p.do(p.b.WaitEvent(&f))
+		p.read(p.b)
+	},
+	"a record during a wait": func(p *scene) {
+		var e cu.Event
+		defer e.Close()
+		tl := p.timeline()
+		p.do(tl.Block(p.a, 1))
+		p.do(p.a.Copy(p.h, p.m))
+		p.do(e.Record(p.a))
+		ticket := get[*cu.Ticket](p)(e.Ticket())
+		done := ticket.Done() // a wait, so that the next record is made on another CUevent
+		p.do(e.Record(p.b))
+		p.do(tl.Set(1))
+		<-done
+		p.do(p.fetch())
+	},
+	"replaced event of a node": func(p *scene) {
+		e, f, g := p.event(), p.event(), p.graph()
+		n := get[cu.GraphNode](p)(g.AddEventRecord(e, get[cu.GraphNode](p)(g.AddMemset(p.m, 1))))
+		x := p.exec(g)
+		p.do(x.SetEvent(n, f))
+		p.do(x.Launch(p.a))
+		p.do(p.b.WaitEvent(f))
+		p.read(p.b)
+	},
+	"clone of a graph": func(p *scene) {
+		g := p.graph()
+		get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		x := p.exec(get[*cu.Graph](p)(g.Clone()))
+		p.do(g.Close())
+		p.do(x.Launch(p.a))
+		p.do(p.b.WaitStream(p.a))
+		p.read(p.b)
+	},
+	"green context": func(p *scene) {
+		sms, err := p.gpu.Device().SMResource()
+		if err != nil {
+			p.Skip(err)
+		}
+		green := get[*cu.GreenContext](p)(p.gpu.NewGreenContext(sms))
+		defer green.Close()
+		s, e := get[*cu.Stream](p)(green.NewStream(0)), p.event()
+		defer s.Close()
+		p.fill(s)
+		p.do(green.RecordEvent(e))
+		p.do(p.b.WaitEvent(e))
+		p.read(p.b)
+	},
+	"after an error": func(p *scene) { // refused work uses nothing
+		p.fill(p.a)
+		if err := p.b.Copy(p.n.Span(0, 16), p.m); err == nil {
+			p.Error("the copy has succeeded")
+		}
+	},
+}
+
+// TestOrderedPrograms checks that no race is found in programs without one.
+func TestOrderedPrograms(t *testing.T) {
+	for name, run := range orderedPrograms {
+		t.Run(name, func(t *testing.T) { run(setScene(t, -1)) })
+	}
+}
+
+// TestUseAfterClose passes the address of closed memory as a number.
+func TestUseAfterClose(t *testing.T) {
+	said := run(t, func(t testing.TB) {
+		p := setScene(t, -1)
+		m := get[*cu.DeviceMem](p)(p.gpu.Alloc(64))
+		addr := m.Handle()
+		p.do(m.Close())
+		p.do(p.k.Launch(p.a, grid, cu.Ptr(p.m), cu.U64(addr+8)))
+	})
+	if !strings.Contains(said, "use after close: cuLaunchKernel of kernel use on stream 1 gets") ||
+		!strings.Contains(said, "closed:") || !strings.Contains(said, "races_test.go:") {
+		t.Errorf("got %q", said)
+	}
+}
+
+// TestRacesOfTwoDevices copies between two devices.
+func TestRacesOfTwoDevices(t *testing.T) {
+	for _, ordered := range []bool{true, false} {
+		said := run(t, func(t testing.TB) {
+			drv, _ := cutest.Soft(t, cusim.Devices(2))
+			cutest.Races(t, drv)
+			p := &scene{TB: t}
+			devs := get[[]*cu.Device](p)(drv.Devices())
+			var s [2]*cu.Stream
+			var m [2]*cu.DeviceMem
+			for i, dev := range devs {
+				gpu := get[*cu.Context](p)(dev.PrimaryContext())
+				defer gpu.Close()
+				s[i] = get[*cu.Stream](p)(gpu.NewStream(cu.StreamNonBlocking))
+				defer s[i].Close()
+				m[i] = get[*cu.DeviceMem](p)(gpu.Alloc(64))
+				defer m[i].Close()
+			}
+			p.do(s[0].Memset(m[0], 1))
+			if ordered {
+				p.do(s[1].WaitStream(s[0]))
+			}
+			p.do(s[1].Copy(m[1], m[0]))
+		})
+		if ordered != (said == "") {
+			t.Errorf("ordered %v: %q", ordered, said)
+		}
+	}
+}
+
+// TestDetectRaces checks the arguments and the end of the detection.
+func TestDetectRaces(t *testing.T) {
+	drv := cutest.Driver(t)
+	if _, err := drv.DetectRaces(nil); !errors.Is(err, cu.ErrNil) {
+		t.Errorf("without a function: %v", err)
+	}
+	if _, err := (*cu.Driver)(nil).DetectRaces(func(cu.Race) {}); !errors.Is(err, cu.ErrNil) {
+		t.Errorf("without a driver: %v", err)
+	}
+	p := &scene{TB: t, drv: drv}
+	p.gpu = get[*cu.Context](p)(get[*cu.Device](p)(drv.Device(0)).PrimaryContext())
+	defer p.gpu.Close()
+	m := get[*cu.DeviceMem](p)(p.gpu.Alloc(64))
+	defer m.Close()
+	var races []cu.Race
+	stop := get[func()](p)(drv.DetectRaces(func(r cu.Race) {
+		races = append(races, r)
+		p.do(p.gpu.Synchronize()) // the function may use the driver
+	}))
+	if _, err := drv.DetectRaces(func(cu.Race) {}); err == nil || !strings.Contains(err.Error(), "already") {
+		t.Errorf("a second detection: %v", err)
+	}
+	write := func() {
+		for range 2 {
+			s := get[*cu.Stream](p)(p.gpu.NewStream(cu.StreamNonBlocking))
+			p.do(s.Memset(m, 1))
+			p.do(s.Close())
+		}
+	}
+	write()
+	if len(races) != 1 {
+		t.Fatalf("%d races, want 1", len(races))
+	}
+	want := "record an event on stream 1 after cuMemsetD8Async, and make stream 2 wait for it before cuMemsetD8Async: " +
+		"Stream.WaitStream, or Event.Record and Stream.WaitEvent"
+	if got := races[0].Remedy(); got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if s := races[0].String(); !strings.HasPrefix(s, races[0].Summary()) || strings.Count(s, "races_test.go:") < 3 ||
+		strings.Contains(s, "cu.(*Stream).Memset") {
+		t.Errorf("got %s", s)
+	}
+	stop()
+	if write(); len(races) != 1 {
+		t.Error("a race was reported after the end")
+	}
+	stop() // does nothing
 }
