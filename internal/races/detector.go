@@ -12,7 +12,7 @@ import (
 type Detector struct {
 	mu       lock.Mutex[lock.Races]
 	report   func(Race) // nil after Stop
-	host     clock // what the host knows
+	host     clock      // what the host knows
 	lanes    lanes
 	memory   memory
 	streams  map[Stream]*stream
@@ -587,4 +587,3 @@ func (d *Detector) HostFuncDropped(f uint64) {
 		}
 	}
 }
-
