@@ -22,7 +22,7 @@ var apiTypes = []any{
 	new(Arg), new(BatchError), new(CallTracer), new(CaptureInfo), new(CaptureMode), new(CaptureStatus), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem), new(Dim3), new(Driver), new(Error), new(Event),
 	new(EventFlags), new(EventKey), new(EventPool), new(Features), new(Function), new(FunctionAttribute), new(Graph), new(GraphExec),
 	new(GraphNode), new(GraphNodeType), new(GreenContext), new(HostFlags), new(HostMem), new(IPCEventHandle), new(JITOption), new(LaunchConfig),
-	new(LaunchFlags), new(Leak), new(Limit), new(Memory), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(PoolStats), new(Pooled),
+	new(LaunchFlags), new(Leak), new(Limit), new(Memory), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(PoolStats), new(Pooled), new(Race),
 	new(Version),
 	new(PreparedLaunch), new(Proc), new(RecordFlags),
 	new(Result), new(SMResource), new(Span), new(Stats), new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Timeline), new(Trace), new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(WaitFlags),
@@ -49,6 +49,7 @@ var apiFuncs = map[string]func(){
 		Elapsed(none, new(Event), new(Event))
 		Elapsed(context.Background(), new(Event), new(Event))
 	},
+	"ConstPtr": func() { _ = ConstPtr(nil); _ = ConstPtr(new(DeviceMem)) },
 	"F32": func() { _ = F32(0) }, "F64": func() { _ = F64(0) },
 	"I32": func() { _ = I32(0) }, "I64": func() { _ = I64(0) },
 	"U32": func() { _ = U32(0) }, "U64": func() { _ = U64(0) },

@@ -667,7 +667,8 @@ func TestGPUTimeline(t *testing.T) {
 	}
 
 	// One stream waits for the other, which is enqueued first, and for the host.
-	ok(mem.Memset(0))
+	ok(s.Memset(mem, 0))
+	ok(other.WaitStream(s))
 	ok(tl.Block(s, v+2))
 	ok(s.Copy(to, mem))
 	ok(tl.Signal(s, v+3))

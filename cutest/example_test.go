@@ -71,6 +71,28 @@ func Example_hold() {
 	// <nil>
 }
 
+// A stream that uses memory before another stream has written it is found, whatever the time.
+func Example_races() {
+	drv := try(cu.Open(cu.WithSoftware(cusim.New())))
+	stop := try(drv.DetectRaces(func(r cu.Race) { fmt.Println(r.Summary() + "\n" + r.Remedy()) })) // r has stacks, too
+	defer stop()
+	gpu := try(try(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	load, compute := try(gpu.NewStream(cu.StreamNonBlocking)), try(gpu.NewStream(cu.StreamNonBlocking))
+	defer load.Close()
+	defer compute.Close()
+	mem, host := try(gpu.Alloc(64)), try(gpu.AllocHost(64, cu.HostDefault))
+	defer mem.Close()
+	defer host.Close()
+
+	check(load.Copy(mem, host))
+	// check(compute.WaitStream(load)) is missing
+	check(compute.Memset(mem.Span(32, 16), 0))
+	// Output:
+	// race: cuMemsetD8Async on stream 2 writes what cuMemcpyHtoDAsync on stream 1 writes, and nothing orders the two (device memory, bytes 32 to 47)
+	// record an event on stream 1 after cuMemcpyHtoDAsync, and make stream 2 wait for it before cuMemsetD8Async: Stream.WaitStream, or Event.Record and Stream.WaitEvent
+}
+
 // A kernel can be a Go function.
 func Example_kernel() {
 	double := cusim.WithKernel("double", cusim.Kernel{Run: func(l *cusim.Launch) {

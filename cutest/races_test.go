@@ -717,3 +717,44 @@ func TestDetectRaces(t *testing.T) {
 	}
 	stop() // does nothing
 }
+
+// BenchmarkRaces shows what the detection costs: each call on the software driver, without it and
+// with it.
+func BenchmarkRaces(b *testing.B) {
+	for _, on := range []bool{false, true} {
+		drv, _ := cutest.Soft(b)
+		if on {
+			cutest.Races(b, drv)
+		}
+		p := &scene{TB: b}
+		gpu := get[*cu.Context](p)(get[*cu.Device](p)(drv.Device(0)).PrimaryContext())
+		defer gpu.Close()
+		s, other := get[*cu.Stream](p)(gpu.NewStream(cu.StreamNonBlocking)), get[*cu.Stream](p)(gpu.NewStream(cu.StreamNonBlocking))
+		defer s.Close()
+		defer other.Close()
+		m := get[*cu.DeviceMem](p)(gpu.Alloc(4096))
+		defer m.Close()
+		mod := get[*cu.Module](p)(gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.address_size 64\n" +
+			".visible .entry use(.param .u64 p, .param .u32 n) { ret; }")))
+		defer mod.Close()
+		use := get[*cu.Function](p)(mod.Function("use"))
+		e := get[*cu.Event](p)(gpu.NewEvent(cu.EventDisableTiming))
+		defer e.Close()
+		for name, call := range map[string]func(){
+			"Memset":    func() { s.Memset(m, 1) },
+			"Launch":    func() { use.Launch(s, grid, cu.Ptr(m), cu.U32(1)) },
+			"Record":    func() { e.Record(s) },
+			"WaitEvent": func() { other.WaitEvent(e) },
+		} {
+			b.Run(fmt.Sprintf("%s/detected=%v", name, on), func(b *testing.B) {
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					if call(); i%512 == 0 {
+						s.Synchronize()
+						other.Synchronize()
+					}
+				}
+			})
+		}
+	}
+}
