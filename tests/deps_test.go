@@ -64,7 +64,7 @@ var rules = map[string]rule{
 	"cusim/libcuda/build":  {program: true},
 	"cutest":               {imports: []string{"cu", "cusim"}},
 	"cutrace":              {imports: []string{"cu"}},
-	"cmd/cuprobe":          {imports: []string{"cu", "cusim", "internal/clock", "internal/release", "loader"}, program: true},
+	"cmd/cuprobe":          {imports: []string{"cu", "cusim", "cutrace", "internal/clock", "internal/release", "loader"}, program: true},
 	"examples/...":         {imports: []string{"cu", "cusim", "cusim/auto", "cutest", "cutrace"}, program: true},
 	"tests":                {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},
 	"tests/...":            {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},

@@ -23,6 +23,7 @@ func benchCommand() command {
 The memory of the host is pinned, or pageable, which is ordinary memory of the program.
 Between each two devices it measures copies both ways, one way at a time (0>1) and at
 the same time (0<>1). Without -device and -devices it uses the first two devices.
+A size such as 4K is 4KiB.
 
 Pinned copies and copies between devices are measured by events. A sample has several
 copies in a row, as many as take 0.2 ms, at most 64, and a kernel holds the stream until
@@ -45,11 +46,11 @@ Fields with -json: driver, devices (see cuprobe -h), virtualTime, measurements (
 kind: copy or call, device, peer: the other device, memory: pinned, pageable or device,
 direction: h2d, d2h, both or peer, bytes: of all copies that one time is for, batch: how
 many of them are a sample, clock: events or host, time: samples, minNS, medianNS, p95NS,
-madNS, bytesPerSecond: of the median, notHeld, hints: code, text), warnings (device,
-code: busy or memory-in-use, text), skipped (name, reason), interrupted, and error if
-there was one.`,
+maxNS, madNS, distribution of a call's times: percent, timeNS, bytesPerSecond: of the
+median, notHeld, hints: code, text), warnings (device, code: busy or memory-in-use,
+text), skipped (name, reason), interrupted, and error if there was one.`,
 		define: func(fs *flag.FlagSet) func(*call) error {
-			b := &bench{budget: 250 * time.Millisecond}
+			b := &bench{budget: 250 * time.Millisecond, sizes: []uint64{4 << 10, 1 << 20, 64 << 20}}
 			b.define(fs)
 			return b.run
 		},
@@ -69,6 +70,7 @@ func benchParts() []string { return []string{partPinned, partPageable, partPeer,
 // bench says what to measure, and has what is needed for it.
 type bench struct {
 	ordinals []int // nil for the first two devices
+	faulty   []int // devices that are not measured, even if they are chosen
 	all      bool  // all devices
 	sizes    []uint64
 	parts    []string // nil for all
@@ -77,6 +79,7 @@ type bench struct {
 	budget   time.Duration
 
 	ctx      context.Context
+	guard    *waiter // ends the wait for a call that hangs; nil for no end
 	plan     plan
 	sim      *cusim.Driver // the software driver with virtual time, or nil
 	targets  []*target
@@ -106,7 +109,11 @@ func (b *bench) define(fs *flag.FlagSet) {
 		}
 		return err
 	})
-	fs.Func("size", "copy the sizes of the `LIST` (default 4KiB,1MiB,64MiB; 4K is 4KiB)", func(s string) (err error) {
+	var sizes []string
+	for _, n := range b.sizes {
+		sizes = append(sizes, size(n))
+	}
+	fs.Func("size", "copy each size of `LIST` (default "+strings.Join(sizes, ",")+")", func(s string) (err error) {
 		b.sizes, err = parseList(s, parseSize)
 		return err
 	})
@@ -114,7 +121,7 @@ func (b *bench) define(fs *flag.FlagSet) {
 		b.parts, err = parseList(s, parsePart)
 		return err
 	})
-	fs.Func("for", "measure each row for the `DURATION` (default 250ms)", func(s string) (err error) {
+	fs.Func("for", "measure each row for the `DURATION` (default "+b.budget.String()+")", func(s string) (err error) {
 		b.budget, err = parseBudget(s)
 		return err
 	})
@@ -153,9 +160,6 @@ func parseBudget(s string) (time.Duration, error) {
 
 // complete sets the options that the user has not set.
 func (b *bench) complete() {
-	if b.sizes == nil {
-		b.sizes = []uint64{4 << 10, 1 << 20, 64 << 20}
-	}
 	b.plan = plan{warmUp: 3, atLeast: 10, atMost: 1000, budget: b.budget, watch: b.watch}
 	if b.sim != nil {
 		b.plan.atMost = b.plan.atLeast // in a model all samples are the same
@@ -197,14 +201,15 @@ type benchRow struct {
 	// Clock is the clock of the times: events or host.
 	Clock string `json:"clock"`
 	// Time is the time of one copy in each direction, or of one call.
-	Time           stats   `json:"time"`
-	BytesPerSecond float64 `json:"bytesPerSecond,omitempty"`
+	Time stats `json:"time"`
+	// Distribution says more about the times of calls.
+	Distribution   []quantile `json:"distribution,omitempty"`
+	BytesPerSecond float64    `json:"bytesPerSecond,omitempty"`
 	// NotHeld counts the samples that began on the GPU before all their work was enqueued.
 	NotHeld int    `json:"notHeld"`
 	Hints   []hint `json:"hints"`
 
-	copied uint64 // the size of one copy
-	staged bool   // the devices cannot access each other's memory
+	staged bool // the devices cannot access each other's memory
 }
 
 // The clocks.
@@ -223,38 +228,57 @@ func (r *benchRow) hinted() (string, []hint) { return r.Name, r.Hints }
 
 // run makes all measurements. Without -json it prints each row at once.
 func (b *bench) run(c *call) error {
-	if c.device != anyDevice && (b.all || b.ordinals != nil) {
-		return usage("-device and -devices name devices twice: use one of them; see cuprobe bench -h")
+	if err := b.check(c, "bench"); err != nil {
+		return err
 	}
+	b.progress = newProgress(c.err)
+	b.guard = &waiter{after: c.after, say: &b.progress}
+	devs, err := b.prepare(c)
+	if err != nil {
+		return err
+	}
+	return c.measured(b.report, func(ctx context.Context, w io.Writer) error {
+		b.report.head(w)
+		return b.measure(ctx, devs, w)
+	})
+}
+
+// check checks the flags of a command that measures.
+func (b *bench) check(c *call, command string) error {
+	if c.device != anyDevice && (b.all || b.ordinals != nil) {
+		return usage("-device and -devices name devices twice: use one of them; see cuprobe %s -h", command)
+	}
+	return nil
+}
+
+// prepare opens the driver, and begins the report. It returns the devices to measure. The software
+// driver gets a clock of its own, which virtual time needs.
+func (b *bench) prepare(c *call) ([]*cu.Device, error) {
 	if c.software() {
 		b.sim = cusim.New(cusim.VirtualTime())
 		c.sim = b.sim
 	}
 	b.complete()
+	b.report = newBenchReport(b.sim != nil)
 	drv, err := c.open()
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if b.report.Driver, err = c.driverInfo(drv); err != nil {
+		return nil, err
 	}
 	devs, err := b.devices(drv, c.device)
 	if err != nil {
-		return err
-	}
-	b.report = newBenchReport(b.sim != nil)
-	if b.report.Driver, err = c.driverInfo(drv); err != nil {
-		return err
+		return nil, err
 	}
 	for _, dev := range devs {
 		info, err := newDeviceInfo(dev)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		b.report.Devices = append(b.report.Devices, info)
 	}
-	b.progress.w = progressOf(c.err)
-	return c.measured(b.report, func(ctx context.Context, w io.Writer) error {
-		b.report.head(w)
-		return b.measure(ctx, devs, w)
-	})
+	return devs, nil
 }
 
 func newBenchReport(virtual bool) *benchReport {
@@ -264,15 +288,19 @@ func newBenchReport(virtual bool) *benchReport {
 	}
 }
 
-// devices returns the devices that the user has chosen. one is the value of -device.
+// devices returns the devices that the user has chosen, without the faulty ones. one is the value of
+// -device.
 func (b *bench) devices(drv *cu.Driver, one int) ([]*cu.Device, error) {
 	ordinals := b.ordinals
-	switch {
-	case one != anyDevice:
+	if one != anyDevice {
 		ordinals = []int{one}
-	case ordinals == nil:
+	}
+	usable := func(devs []*cu.Device) []*cu.Device {
+		return slices.DeleteFunc(devs, func(d *cu.Device) bool { return slices.Contains(b.faulty, d.Ordinal()) })
+	}
+	if ordinals == nil {
 		devs, err := drv.Devices()
-		if !b.all {
+		if devs = usable(devs); !b.all {
 			devs = devs[:min(len(devs), 2)]
 		}
 		return devs, err
@@ -285,7 +313,7 @@ func (b *bench) devices(drv *cu.Driver, one int) ([]*cu.Device, error) {
 		}
 		devs = append(devs, dev)
 	}
-	return devs, nil
+	return usable(devs), nil
 }
 
 // head prints the lines above the tables.

@@ -42,13 +42,16 @@ func (b *bench) measure(ctx context.Context, devs []*cu.Device, w io.Writer) (er
 	b.ctx = ctx
 	defer b.progress.clear()
 	defer func() { // the newest first, and after their work
+		if errors.Is(err, errHangs) {
+			return // closing would hang, too
+		}
 		b.wait() // the error of the context is known
 		for _, t := range slices.Backward(b.targets) {
 			t.rig.closeAfter(&err)
 		}
 	}()
 	for _, dev := range devs {
-		if err := b.open(dev); err != nil {
+		if err := b.within(fmt.Sprintf("device %d", dev.Ordinal()), func() error { return b.open(dev) }); err != nil {
 			return err
 		}
 	}
@@ -59,8 +62,11 @@ func (b *bench) measure(ctx context.Context, devs []*cu.Device, w io.Writer) (er
 	steps := b.steps()
 	for i, s := range steps {
 		b.progress.show(i, len(steps), s.row.Name)
-		err := s.take(s.row)
+		err := b.within(s.row.Name, func() error { return s.take(s.row) })
 		b.progress.clear()
+		if errors.Is(err, errHangs) {
+			return err // the call that hangs may still change the row
+		}
 		if reason, ok := outOfRoom(err); ok {
 			b.report.Skipped = append(b.report.Skipped, skipped{s.row.Name, reason})
 			continue
@@ -78,6 +84,18 @@ func (b *bench) measure(ctx context.Context, devs []*cu.Device, w io.Writer) (er
 		}
 	}
 	return b.checkLoad("after")
+}
+
+// within calls f. If there is a guard, it returns an error if f hangs.
+func (b *bench) within(what string, f func() error) error {
+	if b.guard == nil {
+		return f()
+	}
+	_, err := within(b.guard, what, func() (struct{}, error) { return struct{}{}, f() })
+	if errors.Is(err, errHangs) {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return err
 }
 
 // open prepares a device.
@@ -140,12 +158,18 @@ func (b *bench) checkMemory(t *target) error {
 func (b *bench) checkLoad(when string) error {
 	for _, t := range b.targets {
 		var took []time.Duration
-		for range loadSamples {
-			s, err := t.timer.time(func() error { return t.rig.launch(t.timer.stream, loadSpin) })
-			if err != nil {
-				return err
+		err := b.within(fmt.Sprintf("kernels on device %d", t.dev.Ordinal()), func() error {
+			for range loadSamples {
+				s, err := t.timer.time(func() error { return t.rig.launch(t.timer.stream, loadSpin) })
+				if err != nil {
+					return err
+				}
+				took = append(took, s.events)
 			}
-			took = append(took, s.events)
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 		if s := summarize(took); deviation(s.P95, loadSpin) > loadDeviation {
 			b.warn(t, warnBusy, "%s the measurement, kernels of %s took up to %s (95th percentile of %d): "+
@@ -201,7 +225,7 @@ func (b *bench) steps() []step {
 func copyRow(t *target, name, memory, direction string, n uint64) *benchRow {
 	r := &benchRow{
 		Name: name + " " + size(n), Kind: kindCopy, Device: t.dev.Ordinal(), Memory: memory, Direction: direction,
-		Bytes: n, Batch: 1, Clock: clockEvents, copied: n,
+		Bytes: n, Batch: 1, Clock: clockEvents,
 	}
 	if direction == "both" {
 		r.Bytes *= 2
@@ -287,10 +311,10 @@ func (b *bench) recordToWait(t *target) (time.Duration, error) {
 func (b *bench) pinned(t *target, r *benchRow) (err error) {
 	s := &buffers{b: b}
 	defer s.close(&err)
-	up := s.pair(t, false, t, true, r.copied)
+	up := s.pair(t, false, t, true, r.size())
 	down := up
 	if r.Direction == "both" {
-		down = s.pair(t, true, t, false, r.copied)
+		down = s.pair(t, true, t, false, r.size())
 	} else if r.Direction == "d2h" {
 		up.dst, up.src = up.src, up.dst
 	}
@@ -309,10 +333,10 @@ func (b *bench) peers(from, to *target, r *benchRow) (err error) {
 	r.staged = !access
 	s := &buffers{b: b}
 	defer s.close(&err)
-	there := s.pair(to, false, from, false, r.copied)
+	there := s.pair(to, false, from, false, r.size())
 	back := there
 	if r.Direction == "both" {
-		back = s.pair(from, false, to, false, r.copied)
+		back = s.pair(from, false, to, false, r.size())
 	}
 	if s.err != nil {
 		return s.err
@@ -429,15 +453,15 @@ func (t *target) atOnce(work func() error, other *cu.Stream, batch int, c transf
 func (b *bench) pageable(t *target, r *benchRow) (err error) {
 	s := &buffers{b: b}
 	defer s.close(&err)
-	up, _ := s.alloc(t, r.copied, false).(*cu.DeviceMem)
+	up, _ := s.alloc(t, r.size(), false).(*cu.DeviceMem)
 	down := up
 	if r.Direction == "both" {
-		down, _ = s.alloc(t, r.copied, false).(*cu.DeviceMem)
+		down, _ = s.alloc(t, r.size(), false).(*cu.DeviceMem)
 	}
 	if s.err != nil {
 		return s.err
 	}
-	src, dst := make([]byte, r.copied), make([]byte, r.copied)
+	src, dst := make([]byte, r.size()), make([]byte, r.size())
 	for i := range src { // the system provides memory when it is written
 		src[i], dst[i] = 1, 1
 	}
@@ -465,6 +489,9 @@ func (b *bench) sample(r *benchRow, take func() (time.Duration, bool, error)) er
 	var took []time.Duration
 	err := b.plan.repeat(b.ctx, func(keep bool) error {
 		d, held, err := take()
+		if b.guard != nil {
+			b.guard.beats.Add(1)
+		}
 		if err == nil && keep {
 			took = append(took, d)
 			if !held {
@@ -481,7 +508,12 @@ func (b *bench) sample(r *benchRow, take func() (time.Duration, bool, error)) er
 	r.Time = summarize(took)
 	if r.Clock == clockEvents { // calls are divided already
 		n := time.Duration(r.Batch)
-		r.Time.Min, r.Time.Median, r.Time.P95, r.Time.MAD = r.Time.Min/n, r.Time.Median/n, r.Time.P95/n, r.Time.MAD/n
+		for _, t := range []*time.Duration{&r.Time.Min, &r.Time.Median, &r.Time.P95, &r.Time.Max, &r.Time.MAD} {
+			*t /= n
+		}
+	}
+	if r.Kind == kindCall {
+		r.Distribution = distribution(took)
 	}
 	r.rate()
 	return err

@@ -78,6 +78,7 @@ func TestSoftBenchJSON(t *testing.T) {
 	}
 	for name, batch := range rangeLatencies() {
 		row := &benchRow{Name: name, Kind: "call", Batch: batch, Clock: "host", Time: sixOf(0), Hints: still}
+		row.Distribution = distribution(slicesOf(6, 0))
 		want.Measurements = append(want.Measurements, row)
 	}
 	if diff := cmp.Diff(want, got, compareBench()...); diff != "" || r.status != exitOK {
@@ -86,7 +87,7 @@ func TestSoftBenchJSON(t *testing.T) {
 }
 
 // sixOf summarizes six equal samples.
-func sixOf(d time.Duration) stats { return stats{Samples: 6, Min: d, Median: d, P95: d} }
+func sixOf(d time.Duration) stats { return stats{Samples: 6, Min: d, Median: d, P95: d, Max: d} }
 
 // rangeLatencies goes through the names of the rows of calls, and their batches.
 func rangeLatencies() func(yield func(string, int) bool) {
@@ -336,6 +337,56 @@ func TestBenchInterrupted(t *testing.T) {
 	if r.status != exitFailure || len(got.Measurements) != 1 || got.Error == nil ||
 		got.Error.Result != "CUDA_ERROR_LAUNCH_TIMEOUT" {
 		t.Errorf("exit status %d\n%s", r.status, r.stdout)
+	}
+}
+
+// hangAt returns a function for the field after of a call. It ends every timeout when a call of a
+// function of the driver hangs.
+func (f *fake) hangAt(name string) func(time.Duration) <-chan time.Time {
+	f.ask("fake_block", name, 1, 1)
+	timeout := make(chan time.Time)
+	go func() {
+		f.ask("fake_await_blocked", name, 1)
+		close(timeout)
+	}()
+	return func(d time.Duration) <-chan time.Time {
+		if d == silence {
+			return nil
+		}
+		return timeout
+	}
+}
+
+// TestBenchHangs checks that a bench ends with the results so far if a call hangs.
+func TestBenchHangs(t *testing.T) {
+	f := newFake(t)
+	var out, said bytes.Buffer
+	c := &call{ctx: t.Context(), out: &output{w: &out}, err: &said, driver: f.path, device: 1}
+	c.after = f.hangAt("cuMemcpyDtoH_v2")
+	b := &bench{sizes: []uint64{4 << 10}, samples: 2, parts: []string{partPageable}}
+	status := c.finish(b.run(c))
+	f.ask("fake_unblock", "cuMemcpyDtoH_v2")
+	const want = "cuprobe: pageable d2h 4KiB: it has not ended: the GPU or the driver hangs\n"
+	if status != exitFailure || said.String() != want || !strings.Contains(out.String(), "\npageable h2d 4KiB ") ||
+		b.guard.beats.Load() < 5 { // three warm-ups and two samples
+		t.Errorf("exit status %d\n%s%s", status, &out, &said)
+	}
+	f.closeTargets(b)
+}
+
+// closeTargets closes what a bench leaves open after a call has hung, when it hangs no longer.
+func (f *fake) closeTargets(b *bench) {
+	f.t.Helper()
+	for f.ask("fake_census", 6) != 0 { // the abandoned row frees its memory at its end
+		time.Sleep(time.Millisecond)
+	}
+	for _, tg := range b.targets {
+		if err := tg.rig.close(); err != nil {
+			f.t.Error(err)
+		}
+	}
+	for f.ask("fake_census", 1) != 0 { // abandoned calls close contexts of their own
+		time.Sleep(time.Millisecond)
 	}
 }
 

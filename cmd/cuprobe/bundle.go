@@ -88,23 +88,32 @@ func (c *call) newBundle(r *doctorReport) ([]byte, error) {
 			b.Environment[name] = v
 		}
 	}
-	out, err := json.Marshal(b)
+	tree, err := anonymize(b, c.env)
 	if err != nil {
-		return nil, err
-	}
-	// Replace in the parsed JSON, so that every text is included.
-	var tree any
-	dec := json.NewDecoder(bytes.NewReader(out))
-	dec.UseNumber()
-	if err := dec.Decode(&tree); err != nil {
 		return nil, err
 	}
 	var clean bytes.Buffer
 	enc := json.NewEncoder(&clean)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	err = enc.Encode(mapTexts(tree, newAnonymizer(c.env)))
+	err = enc.Encode(tree)
 	return clean.Bytes(), err
+}
+
+// anonymize returns a value as JSON would have it, and replaces home folders and user names in
+// every text.
+func anonymize(v any, env func(string) (string, bool)) (any, error) {
+	out, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var tree any
+	dec := json.NewDecoder(bytes.NewReader(out))
+	dec.UseNumber()
+	if err := dec.Decode(&tree); err != nil {
+		return nil, err
+	}
+	return mapTexts(tree, newAnonymizer(env)), nil
 }
 
 // mapTexts replaces every text in a JSON value.

@@ -113,22 +113,31 @@ type peer struct {
 }
 
 func runDevices(c *call, all bool) error {
-	drv, err := c.open()
+	r, err := c.listDevices(all)
 	if err != nil {
 		return err
+	}
+	return c.show(r)
+}
+
+// listDevices returns the list of the devices that the user has chosen.
+func (c *call) listDevices(all bool) (*devicesReport, error) {
+	drv, err := c.open()
+	if err != nil {
+		return nil, err
 	}
 	r := &devicesReport{Devices: []deviceDetail{}, Peers: []peer{}}
 	if r.Driver, err = c.driverInfo(drv); err != nil {
-		return err
+		return nil, err
 	}
 	devs, err := c.devices(drv)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, dev := range devs {
 		d, err := newDeviceDetail(dev, all)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		r.Devices = append(r.Devices, d)
 		for _, to := range devs {
@@ -137,12 +146,12 @@ func runDevices(c *call, all bool) error {
 			}
 			can, err := dev.CanAccessPeer(to)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			r.Peers = append(r.Peers, peer{dev.Ordinal(), to.Ordinal(), can})
 		}
 	}
-	return c.show(r)
+	return r, nil
 }
 
 // newDeviceDetail queries all that is listed about a device. A device that cannot be used now is

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/purecu/purecu/cu"
@@ -168,7 +169,8 @@ var errHangs = errors.New("it has not ended: the GPU or the driver hangs")
 type waiter struct {
 	after func(time.Duration) <-chan time.Time
 	say   io.Writer
-	hung  bool // a call has hung
+	hung  bool         // a call has hung
+	beats atomic.Int64 // how often a long call has shown that it continues
 }
 
 // timeout returns a channel that ends the wait for a call.
@@ -182,8 +184,8 @@ func (w *waiter) timeout() <-chan time.Time {
 // waiting prints what is waited for.
 func (w *waiter) waiting(what string) { fmt.Fprintf(w.say, "cuprobe: waiting for %s\n", what) }
 
-// within calls f, and returns an error after the timeout. Then f continues to run, as a call of a
-// driver cannot be interrupted.
+// within calls f, and returns an error after the timeout, which begins anew with each beat. Then f
+// continues to run, as a call of a driver cannot be interrupted.
 func within[T any](w *waiter, what string, f func() (T, error)) (T, error) {
 	type outcome struct {
 		v   T
@@ -194,14 +196,24 @@ func within[T any](w *waiter, what string, f func() (T, error)) (T, error) {
 		v, err := f()
 		done <- outcome{v, err}
 	}()
+	seen := w.beats.Load()
 	for tooLong, quiet := w.timeout(), w.after(silence); ; {
+		var expired <-chan time.Time
 		select {
 		case o := <-done:
 			return o.v, o.err
 		case <-quiet:
+			expired = quiet
+		case <-tooLong:
+			expired = tooLong
+		}
+		switch n := w.beats.Load(); {
+		case n != seen: // it continues
+			seen, tooLong, quiet = n, w.timeout(), w.after(silence)
+		case expired == quiet:
 			w.waiting(what)
 			quiet = nil
-		case <-tooLong:
+		default:
 			w.hung = true
 			var none T
 			return none, errHangs
@@ -210,26 +222,14 @@ func within[T any](w *waiter, what string, f func() (T, error)) (T, error) {
 }
 
 func runDoctor(c *call, path string) error {
-	r := &doctorReport{Missing: []missingSymbol{}, Devices: []deviceInfo{}, Checks: []check{}}
-	w := &waiter{after: c.after, say: c.err}
 	early := ""
-	if !c.software() {
-		var err error
-		// The search has its own timeouts, and finds more than this function could.
-		if r.Report, err = within(&waiter{after: w.endless, say: w.say}, examining, func() (*loader.Report, error) { return c.look(), nil }); err != nil {
-			return err
-		}
+	r, opened := c.doctor(&waiter{after: c.after, say: c.err}, func(r *loader.Report) {
 		// Print the known facts before a step that may hang.
 		if !c.json {
-			early = facts(r.Report)
+			early = facts(r)
 			io.WriteString(c.out, early) // c.out keeps the error
 		}
-	}
-	opened := r.examineDriver(c, w)
-	r.judge()
-	if r.Error != nil && r.Error.Fix == "" {
-		r.Error.Fix = r.Verdict.Fix
-	}
+	})
 	var said string
 	if path != "" {
 		b := &bundleResult{Path: path}
@@ -251,6 +251,23 @@ func runDoctor(c *call, path string) error {
 		return reported(s)
 	}
 	return nil
+}
+
+// doctor examines the machine, passes the result to looked, and then examines the driver. It also
+// returns the error of opening the driver.
+func (c *call) doctor(w *waiter, looked func(*loader.Report)) (r *doctorReport, opened error) {
+	r = &doctorReport{Missing: []missingSymbol{}, Devices: []deviceInfo{}, Checks: []check{}}
+	if !c.software() {
+		// The search has its own timeouts, and finds more than this function could.
+		r.Report, _ = within(&waiter{after: w.endless, say: w.say}, examining, func() (*loader.Report, error) { return c.look(), nil })
+		looked(r.Report)
+	}
+	opened = r.examineDriver(c, w)
+	r.judge()
+	if r.Error != nil && r.Error.Fix == "" {
+		r.Error.Fix = r.Verdict.Fix
+	}
+	return r, opened
 }
 
 // endless is an after without a timeout: it ends the silence, but never the wait.

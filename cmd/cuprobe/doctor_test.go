@@ -439,6 +439,32 @@ func TestWithin(t *testing.T) {
 	}
 }
 
+// TestWithinBeats checks that a call which shows that it continues is waited for, without a message.
+func TestWithinBeats(t *testing.T) {
+	timeout, quiet, armed := make(chan time.Time), make(chan time.Time), make(chan struct{}, 2)
+	w := &waiter{after: func(d time.Duration) <-chan time.Time { // without say, a message would panic
+		armed <- struct{}{}
+		if d == silence {
+			return quiet
+		}
+		return timeout
+	}}
+	v, err := within(w, "", func() (int, error) {
+		for _, expired := range []chan time.Time{quiet, timeout, quiet, timeout} {
+			<-armed // both timers
+			<-armed
+			w.beats.Add(1)
+			expired <- time.Time{}
+		}
+		<-armed
+		<-armed
+		return 7, nil
+	})
+	if v != 7 || err != nil || w.hung {
+		t.Errorf("%d, %v", v, err)
+	}
+}
+
 // TestTimeouts checks that the timeout is shorter after a call has hung.
 func TestTimeouts(t *testing.T) {
 	var asked []time.Duration

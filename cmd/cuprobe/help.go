@@ -61,6 +61,7 @@ Examples:
   cuprobe bench                  measure the bus, the link between devices, and the calls
   cuprobe bench -only peer -devices all -size 256MiB
                                  measure the links between all devices
+  cuprobe report                 write all of this to an HTML file for a ticket
   cuprobe devices -json          list the devices for a program
   cuprobe symbols -missing       list the functions that the driver lacks
 `, loader.Environment, "CUDA_VISIBLE_DEVICES", "COLUMNS")

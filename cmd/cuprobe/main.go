@@ -11,6 +11,7 @@
 //	bench    measure copies in both directions and between devices, and the latencies of calls
 //	devices  list the devices
 //	doctor   find the problem, and how to fix it
+//	report   write one HTML file with the findings, the devices, plots and a timeline
 //	symbols  list the functions that the driver has and lacks
 //	help     print the help for a command, like cuprobe COMMAND -h
 //
@@ -22,7 +23,7 @@
 //	         auto and cuda search for NVIDIA's driver; soft is package cusim's, which is
 //	         written in Go and needs no GPU; PATH is loaded, and nothing else
 //	-device N
-//	         use the device with this ordinal; by default 0; all in devices and doctor; two in bench
+//	         use the device with this ordinal; by default 0; all in devices and doctor; two in bench and report
 //
 // The exit status is 0 if all went well, 1 for a failure or an interrupted measurement, 2 for wrong
 // usage, 3 if there is no CUDA driver, and 4 if there is a driver that sees no device.
@@ -99,8 +100,8 @@ type command struct {
 
 // commands returns all commands. The first one is the default.
 func commands() []command {
-	return []command{demoCommand(), timeCommand(), benchCommand(), devicesCommand(), doctorCommand(), symbolsCommand(),
-		helpCommand()}
+	return []command{demoCommand(), timeCommand(), benchCommand(), devicesCommand(), doctorCommand(), reportCommand(),
+		symbolsCommand(), helpCommand()}
 }
 
 // run is the program with its arguments, output and environment. It returns the exit status.
@@ -177,7 +178,7 @@ func (c *call) define(fs *flag.FlagSet) {
 		c.driver = s
 		return nil
 	})
-	const device = "use the device with the ordinal `N` (default 0; devices, doctor: all; bench: 0,1)"
+	const device = "use device `N` (default 0; devices, doctor: all; bench, report: 0,1)"
 	fs.Func("device", device, func(s string) error {
 		n, err := strconv.ParseInt(s, 10, 32)
 		if err != nil || n < 0 {

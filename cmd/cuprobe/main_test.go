@@ -187,10 +187,13 @@ func decode(t *testing.T, r result, v any) {
 	}
 }
 
-// documented checks that a command's help mentions every field of its JSON.
-func documented(t *testing.T, command, text string) {
+// documented checks that the help for some commands mentions every field of the JSON of the first one.
+func documented(t *testing.T, commands, text string) {
 	t.Helper()
-	help := probe{}.run("-h").stdout + probe{}.run(command, "-h").stdout
+	help := probe{}.run("-h").stdout
+	for _, command := range strings.Fields(commands) {
+		help += probe{}.run(command, "-h").stdout
+	}
 	words := strings.FieldsFunc(help, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
 	})
@@ -203,11 +206,14 @@ func documented(t *testing.T, command, text string) {
 		switch v := v.(type) {
 		case map[string]any:
 			for key, member := range v {
-				if path == ".devices.attributes" || path == ".report.environment" {
+				switch path {
+				case ".devices.attributes", ".report.environment", ".doctor.report.environment":
 					continue // the keys are names of CUDA or of the user
+				case ".trace":
+					continue // this is another format
 				}
 				if !slices.Contains(words, key) {
-					t.Errorf("the help for %s does not name %s.%s", command, path, key)
+					t.Errorf("the help for %s does not name %s.%s", commands, path, key)
 				}
 				walk(path+"."+key, member)
 			}
@@ -287,7 +293,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"-nonsense"}, "-nonsense; see cuprobe -h"},
 		{[]string{"-spin", "1ms"}, "-spin is a flag of cuprobe time"},
 		{[]string{"time", "-nonsense"}, "-nonsense; see cuprobe time -h"},
-		{[]string{"nonsense"}, `no command "nonsense": there are bench, demo, devices, doctor, help, symbols, time.`},
+		{[]string{"nonsense"}, `no command "nonsense": there are bench, demo, devices, doctor, help, report, symbols, time.`},
 		{[]string{""}, `no command ""`},
 		{[]string{"devcies"}, "did you mean devices?"},
 		{[]string{"d"}, "did you mean demo or devices or doctor?"},
@@ -316,6 +322,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"bench", "-devices", "0,x"}, `"x" is no ordinal of a device: name ordinals`},
 		{[]string{"bench", "-devices", "1,0,1"}, "device 1 is in the list twice: name each device once"},
 		{[]string{"bench", "-devices", "all", "-device", "0"}, "use one of them; see cuprobe bench -h"},
+		{[]string{"report", "-devices", "all", "-device", "0"}, "use one of them; see cuprobe report -h"},
 	} {
 		r := probe{}.run(tt.args...)
 		if r.status != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, tt.want) || strings.Count(r.stderr, "\n") != 1 {

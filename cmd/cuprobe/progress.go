@@ -11,6 +11,16 @@ import (
 type progress struct {
 	w     io.Writer // the terminal, or nil
 	width int       // of the line that is shown
+	err   io.Writer // standard error
+}
+
+// newProgress returns a progress that is shown on standard error, if that is a terminal.
+func newProgress(err io.Writer) progress { return progress{w: progressOf(err), err: err} }
+
+// Write writes a message to standard error, instead of the line.
+func (p *progress) Write(text []byte) (int, error) {
+	p.clear()
+	return p.err.Write(text)
 }
 
 // progressOf returns the terminal behind an error output, or nil if that is none.

@@ -15,6 +15,7 @@ type stats struct {
 	Median  time.Duration `json:"medianNS"`
 	// P95 is the 95th percentile of the samples.
 	P95 time.Duration `json:"p95NS"`
+	Max time.Duration `json:"maxNS"`
 	// MAD is the median absolute deviation of the samples.
 	MAD time.Duration `json:"madNS"`
 }
@@ -30,8 +31,35 @@ func summarize(samples []time.Duration) stats {
 		distances[i] = max(d-m, m-d)
 	}
 	slices.Sort(distances)
-	p95 := (len(sorted)*95 + 99) / 100 // rounded up, counted from 1
-	return stats{Samples: len(sorted), Min: sorted[0], Median: m, P95: sorted[p95-1], MAD: median(distances)}
+	return stats{Samples: len(sorted), Min: sorted[0], Median: m, P95: percentile(sorted, 95), Max: sorted[len(sorted)-1],
+		MAD: median(distances)}
+}
+
+// percentile returns the smallest of the sorted samples that is not less than p percent of them.
+// There must be at least one.
+func percentile(sorted []time.Duration, p int) time.Duration {
+	return sorted[max(0, (len(sorted)*p+99)/100-1)]
+}
+
+// quantile is a point of a distribution.
+type quantile struct {
+	// Percent is how many of the samples are not above Time.
+	Percent int           `json:"percent"`
+	Time    time.Duration `json:"timeNS"`
+}
+
+// distribution returns the points that describe how samples are distributed. There are more of them
+// at the ends, where rare samples are.
+func distribution(samples []time.Duration) []quantile {
+	if len(samples) == 0 {
+		return nil
+	}
+	sorted := slices.Sorted(slices.Values(samples))
+	var points []quantile
+	for _, p := range []int{0, 1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100} {
+		points = append(points, quantile{p, percentile(sorted, p)})
+	}
+	return points
 }
 
 // median returns the median of sorted samples, or 0 if there are none.

@@ -24,12 +24,12 @@ func TestSummarize(t *testing.T) {
 		want    stats
 	}{
 		{"none", nil, stats{}},
-		{"one", []time.Duration{7}, stats{1, 7, 7, 7, 0}},
-		{"two", []time.Duration{10, 4}, stats{2, 4, 7, 10, 3}},
-		{"an odd number", []time.Duration{5, 1, 9}, stats{3, 1, 5, 9, 4}},
-		{"an outlier", []time.Duration{10, 11, 12, 13, 1000}, stats{5, 10, 12, 1000, 1}},
-		{"twenty", slicesOf(19, 10, 1, 99), stats{20, 10, 10, 10, 0}},
-		{"a hundred", hundred, stats{100, 1, 50, 95, 25}},
+		{"one", []time.Duration{7}, stats{1, 7, 7, 7, 7, 0}},
+		{"two", []time.Duration{10, 4}, stats{2, 4, 7, 10, 10, 3}},
+		{"an odd number", []time.Duration{5, 1, 9}, stats{3, 1, 5, 9, 9, 4}},
+		{"an outlier", []time.Duration{10, 11, 12, 13, 1000}, stats{5, 10, 12, 1000, 1000, 1}},
+		{"twenty", slicesOf(19, 10, 1, 99), stats{20, 10, 10, 10, 99, 0}},
+		{"a hundred", hundred, stats{100, 1, 50, 95, 100, 25}},
 	} {
 		before := append([]time.Duration(nil), tt.samples...)
 		if diff := cmp.Diff(tt.want, summarize(tt.samples)); diff != "" {

@@ -38,7 +38,7 @@ is 1.
 
 Fields with -json: driver, device, measurements (name, kind: spin, copy, gpu or
 call, askedNS, bytes, direction, events and host: samples, minNS, medianNS, p95NS,
-madNS, deviation, gbPerSecond, notHeld, hints: code, text), skipped (name,
+maxNS, madNS, deviation, gbPerSecond, notHeld, hints: code, text), skipped (name,
 reason), interrupted, and error if there was one. The kind call has no events, and
 host is for one call.`,
 		define: func(fs *flag.FlagSet) func(*call) error {

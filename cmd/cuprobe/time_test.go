@@ -62,7 +62,7 @@ func TestTimeJSON(t *testing.T) {
 	var got timeReport
 	decode(t, r, &got)
 	documented(t, "time", r.stdout)
-	one := &stats{Samples: 2, Min: ms, Median: ms, P95: ms}
+	one := &stats{Samples: 2, Min: ms, Median: ms, P95: ms, Max: ms}
 	row := func(name, kind string) *measurement { return &measurement{Name: name, Kind: kind, Events: one} }
 	want := timeReport{
 		Driver: driverInfo{Library: f.path, Version: 12080, CUDA: "12.8"}, Device: fakeDevice(1),
@@ -77,7 +77,7 @@ func TestTimeJSON(t *testing.T) {
 		want.Skipped = append(want.Skipped, skipped{direction + " 256MiB", "there is too little memory, on the device (cuMemAlloc)"})
 	}
 	want.Measurements = append(want.Measurements, row("two records", "gpu"), row("empty kernel", "gpu"))
-	want.Measurements[5].Events = &stats{Samples: 2, Min: ms, Median: ms, P95: ms}
+	want.Measurements[5].Events = &stats{Samples: 2, Min: ms, Median: ms, P95: ms, Max: ms}
 	for _, name := range []string{"launch", "record", "query", "since", "round trip"} {
 		want.Measurements = append(want.Measurements, &measurement{Name: name, Kind: "call"})
 	}
