@@ -160,6 +160,14 @@ var raceTests = []struct {
 		p.order(func() error { return e.Block(p.b) })
 		p.read(p.b)
 	}, 2},
+	{"interprocess event", func(p *scene) {
+		e := get[*cu.Event](p)(p.gpu.NewEvent(cu.EventInterprocess | cu.EventDisableTiming))
+		defer e.Close()
+		p.fill(p.a)
+		p.order(func() error { return e.Record(p.a) })
+		p.order(func() error { return p.b.WaitEvent(e) })
+		p.read(p.b)
+	}, 2},
 	{"RecordNew", func(p *scene) {
 		p.fill(p.a)
 		e := get[*cu.Event](p)(p.a.RecordNew(cu.EventDefault))
@@ -192,6 +200,9 @@ var raceTests = []struct {
 	{"WaitAll", hostWait(func(_ *scene, e *cu.Event) error { return cu.WaitAll(bg, e) }), 1},
 	{"WaitAny", hostWait(func(_ *scene, e *cu.Event) error { _, err := cu.WaitAny(bg, e); return err }), 1},
 	{"Elapsed", hostWait(func(_ *scene, e *cu.Event) error { _, err := cu.Elapsed(bg, e, e); return err }), 1},
+	{"Event.Since", hostWait(func(_ *scene, e *cu.Event) error {
+		return pollUntil(func() (cu.Status, error) { _, st, err := e.Since(e); return st, err })
+	}), 1},
 	{"Ticket.Wait", hostWait(func(p *scene, e *cu.Event) error { return get[*cu.Ticket](p)(e.Ticket()).Wait(bg) }), 1},
 	{"Ticket.Done", hostWait(func(p *scene, e *cu.Event) error {
 		<-get[*cu.Ticket](p)(e.Ticket()).Done()
@@ -359,6 +370,15 @@ var raceTests = []struct {
 		}))
 		p.do(p.exec(g).Launch(p.a))
 		p.order(func() error { return tl.Block(p.b, 1) })
+		p.read(p.b)
+	}, 1},
+	{"clone of a graph", func(p *scene) {
+		g := p.graph()
+		get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		x := p.exec(get[*cu.Graph](p)(g.Clone()))
+		p.do(g.Close())
+		p.do(x.Launch(p.a))
+		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.read(p.b)
 	}, 1},
 	{"updated graph", func(p *scene) {
@@ -586,15 +606,6 @@ var orderedPrograms = map[string]func(*scene){
 		p.do(p.b.WaitEvent(f))
 		p.read(p.b)
 	},
-	"clone of a graph": func(p *scene) {
-		g := p.graph()
-		get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
-		x := p.exec(get[*cu.Graph](p)(g.Clone()))
-		p.do(g.Close())
-		p.do(x.Launch(p.a))
-		p.do(p.b.WaitStream(p.a))
-		p.read(p.b)
-	},
 	"green context": func(p *scene) {
 		sms, err := p.gpu.Device().SMResource()
 		if err != nil {
@@ -636,6 +647,43 @@ func TestUseAfterClose(t *testing.T) {
 	if !strings.Contains(said, "use after close: cuLaunchKernel of kernel use on stream 1 gets") ||
 		!strings.Contains(said, "closed:") || !strings.Contains(said, "races_test.go:") {
 		t.Errorf("got %q", said)
+	}
+}
+
+// TestUseOfClosedPinnedMemory does the same with pinned memory.
+func TestUseOfClosedPinnedMemory(t *testing.T) {
+	said := run(t, func(t testing.TB) {
+		p := setScene(t, -1)
+		h := get[*cu.HostMem](p)(p.gpu.AllocHost(64, cu.HostDeviceMap))
+		addr := uint64(h.Handle())
+		p.do(h.Close())
+		p.do(p.k.Launch(p.a, grid, cu.Ptr(p.m), cu.U64(addr)))
+	})
+	if !strings.Contains(said, "an address in host memory that was closed before") {
+		t.Errorf("got %q", said)
+	}
+}
+
+// TestRefusedHostFunc looks for a race behind a host function that the driver has refused.
+func TestRefusedHostFunc(t *testing.T) {
+	said := run(t, func(t testing.TB) {
+		drv, sim := cutest.Soft(t)
+		cutest.Races(t, drv)
+		p := &scene{TB: t}
+		p.gpu = get[*cu.Context](p)(get[*cu.Device](p)(drv.Device(0)).PrimaryContext())
+		defer p.gpu.Close()
+		m := get[*cu.DeviceMem](p)(p.gpu.Alloc(64))
+		defer m.Close()
+		sim.Inject(cusim.Fault{Function: "cuLaunchHostFunc", Code: 2})
+		for range 2 {
+			s := get[*cu.Stream](p)(p.gpu.NewStream(cu.StreamNonBlocking))
+			defer s.Close()
+			s.HostFunc(func() {}) // the first one fails
+			p.do(s.Memset(m, 1))
+		}
+	})
+	if !strings.Contains(said, "nothing orders the two") {
+		t.Errorf("no race was found: %q", said)
 	}
 }
 

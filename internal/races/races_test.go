@@ -266,6 +266,61 @@ func TestOtherKinds(t *testing.T) {
 	}
 }
 
+// TestReusedHandles creates objects whose handles other objects had before.
+func TestReusedHandles(t *testing.T) {
+	a, b := Stream{1, 0x10}, Stream{1, 0x20}
+	write := []Use{{Addr: 8, Size: 8, Write: true}}
+	for name, between := range map[string]func(d *Detector){
+		"event": func(d *Detector) {
+			d.Record(a, 5, PlainEvent)
+			d.EventDestroyed(5)
+			d.Wait(b, 5, PlainEvent) // it was never recorded
+		},
+		"stream": func(d *Detector) {
+			d.StreamDestroyed(b)
+			d.NewStream(b, true, true)
+		},
+		"stream without notice": func(d *Detector) {
+			d.Record(a, 5, PlainEvent)
+			d.Wait(b, 5, PlainEvent)
+			d.NewStream(b, true, true)
+		},
+		"graph": func(d *Detector) {
+			d.NewGraph(0x30, 0)
+			d.AddNode(0x30, 0x40, nil, 6, true)
+			d.Record(a, 6, PlainEvent)
+			d.NewGraph(0x30, 0)
+			d.Instantiate(0x50, 0x30)
+			d.Launch(b, 0x50)
+		},
+		"executable graph": func(d *Detector) {
+			d.NewGraph(0x30, 0)
+			d.Instantiate(0x50, 0x30)
+			d.Launch(a, 0x50)
+			d.ExecDestroyed(0x50)
+			d.Instantiate(0x50, 0x30)
+			d.Launch(b, 0x50) // launches of one executable graph would be in order
+		},
+		"timeline": func(d *Detector) {
+			d.NewTimeline(7, 0)
+			d.Signal(a, 7, 1)
+			d.NewTimeline(7, 1)
+			d.Block(b, 7, 1)
+		},
+	} {
+		n := 0
+		d := New(func(Race) { n++ })
+		d.NewStream(a, true, true)
+		d.NewStream(b, true, true)
+		d.Enqueue(a, "first", "", write)
+		between(d)
+		d.Enqueue(b, "second", "", write)
+		if d.Stop(); n != 1 {
+			t.Errorf("%s: %d races, want 1", name, n)
+		}
+	}
+}
+
 // TestBounded checks that what the detector keeps does not grow with the work.
 func TestBounded(t *testing.T) {
 	d := New(func(r Race) { t.Errorf("%v", r) })
