@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,12 +23,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // recorder is a testing.TB that records errors and cleanups.
 type recorder struct {
 	testing.TB
+	mu       sync.Mutex // a race may be reported by a host function's goroutine
 	errors   []string
 	cleanups []func()
 }
 
+func (r *recorder) messages() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.errors)
+}
+
 func (r *recorder) Helper() {}
 func (r *recorder) Errorf(f string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.errors = append(r.errors, fmt.Sprintf(f, args...))
 }
 func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
@@ -38,7 +49,7 @@ func run(t *testing.T, test func(t testing.TB)) string {
 	for i := len(r.cleanups) - 1; i >= 0; i-- {
 		r.cleanups[i]()
 	}
-	return strings.Join(r.errors, "\n")
+	return strings.Join(r.messages(), "\n")
 }
 
 func must[T any](v T, err error) T {
