@@ -27,10 +27,7 @@ import (
 )
 
 // exporter has the time between probes, their limit, and how long the need of a restart is served.
-type exporter struct {
-	every, limit, linger time.Duration
-	hangs                func() // is called if a GPU hangs at the end
-}
+type exporter struct{ every, limit, linger time.Duration }
 
 // watch probes a device until ctx ends or only a new process helps, which is an error.
 func (e exporter) watch(ctx context.Context, dev *cu.Device, reg prom.Registerer) error {
@@ -64,10 +61,8 @@ func (e exporter) watch(ctx context.Context, dev *cu.Device, reg prom.Registerer
 			c.Close()
 		}
 	}()
-	if err = cmp.Or(err, err1, err2, err3, err4, err5, err6); err != nil {
-		return err
-	}
-	for ctx.Err() == nil && !cu.NeedsRestart(err) {
+	err = cmp.Or(err, err1, err2, err3, err4, err5, err6)
+	for open := err == nil; open && ctx.Err() == nil && !cu.NeedsRestart(err); {
 		s.Wait(ctx) // for work of a probe that took too long
 		probe, cancel := context.WithTimeout(ctx, e.limit)
 		pause, t0 := e.every, time.Now()
@@ -95,32 +90,18 @@ func (e exporter) watch(ctx context.Context, dev *cu.Device, reg prom.Registerer
 			}
 		}
 		cancel()
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		rest, cancel := context.WithTimeout(ctx, pause)
+		<-rest.Done()
+		cancel()
 	}
-	if cu.NeedsRestart(err) {
-		return err
-	}
-	return ctx.Err()
+	return cmp.Or(err, ctx.Err())
 }
 
-// run serves until ctx ends; the error is then [http.ErrServerClosed] or [context.Canceled].
+// run serves until ctx ends, or only a restart helps.
 func (e exporter) run(ctx context.Context, devs []*cu.Device, l net.Listener) error {
 	reg := prom.NewRegistry()
-	srv := &http.Server{Handler: promhttp.HandlerFor(reg, promhttp.HandlerOpts{}),
-		ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	srv := &http.Server{Handler: promhttp.HandlerFor(reg, promhttp.HandlerOpts{}), ReadTimeout: time.Minute}
 	all, ctx := errgroup.WithContext(ctx)
-	ended := make(chan struct{})
-	defer close(ended)
-	context.AfterFunc(ctx, func() {
-		select {
-		case <-ended:
-		case <-time.After(2 * e.limit):
-			e.hangs()
-		}
-	})
 	for _, dev := range devs {
 		all.Go(func() error { return e.watch(ctx, dev, reg) })
 	}
@@ -130,7 +111,7 @@ func (e exporter) run(ctx context.Context, devs []*cu.Device, l net.Listener) er
 }
 
 func main() {
-	e := exporter{every: time.Second, hangs: func() { slog.Error("stop", "err", "a GPU hangs"); os.Exit(1) }}
+	e := exporter{every: time.Second}
 	listen := flag.String("listen", "127.0.0.1:9999", "serve at this `address`")
 	soft := flag.Int("soft", 0, "use this many software devices")
 	flag.DurationVar(&e.limit, "limit", 5*time.Second, "a probe that takes longer has failed")
@@ -155,6 +136,11 @@ func main() {
 	l, err := net.Listen("tcp", *listen)
 	check("listen", err)
 	slog.Info("listening", "addr", l.Addr())
+	context.AfterFunc(ctx, func() { // if a call of the driver hangs
+		time.Sleep(2 * e.limit)
+		slog.Error("stop", "err", "a GPU hangs")
+		os.Exit(1)
+	})
 	check("run", e.run(ctx, devs, l))
 	slog.Info("bye")
 }

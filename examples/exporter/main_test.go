@@ -152,7 +152,7 @@ func stop(t *testing.T, cancel func(), ended <-chan error, virtual ...*cusim.Dri
 	}
 }
 
-var patient = exporter{every: time.Millisecond, limit: time.Minute, linger: time.Hour, hangs: func() {}}
+var patient = exporter{every: time.Millisecond, limit: time.Minute, linger: time.Hour}
 
 func TestPage(t *testing.T) {
 	drv := cutest.Driver(t, cusim.Devices(2))
@@ -258,7 +258,7 @@ func TestRestart(t *testing.T) {
 		})
 		t.Run(tt.code+"/end", func(t *testing.T) {
 			drv, sim := cutest.Soft(t, cusim.Devices(2))
-			addr, cancel, ended := start(t, drv, exporter{every: time.Millisecond, limit: time.Minute, hangs: func() {}})
+			addr, cancel, ended := start(t, drv, exporter{every: time.Millisecond, limit: time.Minute})
 			defer cancel()
 			until(t, addr, "a probe of each device", func(p page) bool { return probed(p, "0") > 0 && probed(p, "1") > 0 })
 			tt.fail(sim)
@@ -287,7 +287,7 @@ func TestOtherErrors(t *testing.T) {
 // TestSlow checks a GPU that does not do its work in time, and does it later: the page says both.
 func TestSlow(t *testing.T) {
 	drv, sim := cutest.Soft(t, cusim.VirtualTime())
-	e := exporter{every: time.Millisecond, limit: 200 * time.Millisecond, hangs: func() {}}
+	e := exporter{every: time.Millisecond, limit: 200 * time.Millisecond}
 	addr, cancel, ended := start(t, drv, e)
 	p := until(t, addr, "an unhealthy device", func(p page) bool {
 		return unhealthy(p) && failures(p, cu.ResultTimeout.Name()) > 0
@@ -307,7 +307,7 @@ func TestCallHangs(t *testing.T) {
 	for _, function := range []string{"cuModuleLoadDataEx", "cuLaunchKernel"} {
 		t.Run(function, func(t *testing.T) {
 			drv, sim := cutest.Soft(t, cusim.VirtualTime(), cusim.Faults(cusim.Fault{Function: function, Slow: time.Hour}))
-			e := exporter{every: time.Millisecond, limit: 20 * time.Millisecond, hangs: func() {}}
+			e := exporter{every: time.Millisecond, limit: 20 * time.Millisecond}
 			addr, cancel, ended := start(t, drv, e)
 			until(t, addr, "an unhealthy device", unhealthy)
 			stop(t, cancel, ended, sim)
