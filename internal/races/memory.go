@@ -36,6 +36,9 @@ type allocation struct {
 	closed     []uintptr // where the program closed it, or nil
 }
 
+// compare compares the beginning of the allocation with an address.
+func (a *allocation) compare(addr uint64) int { return cmp.Compare(a.addr, addr) }
+
 func space(onHost bool) int {
 	if onHost {
 		return 1
@@ -140,7 +143,7 @@ func (m *memory) cut(list *[]segment, at uint64) int {
 // holding returns the allocation that has an address, or nil.
 func (m *memory) holding(addr uint64, onHost bool) *allocation {
 	list := m.allocations[space(onHost)]
-	i, found := slices.BinarySearchFunc(list, addr, func(a *allocation, addr uint64) int { return cmp.Compare(a.addr, addr) })
+	i, found := slices.BinarySearchFunc(list, addr, (*allocation).compare)
 	if !found {
 		i--
 	}
@@ -168,6 +171,6 @@ func (m *memory) allocate(d *Detector, a *allocation) {
 	*list = slices.Delete(*list, first, end)
 	all := &m.allocations[space(a.onHost)]
 	*all = slices.DeleteFunc(*all, func(old *allocation) bool { return old.addr < to && a.addr < old.addr+old.size })
-	i, _ := slices.BinarySearchFunc(*all, a.addr, func(a *allocation, addr uint64) int { return cmp.Compare(a.addr, addr) })
+	i, _ := slices.BinarySearchFunc(*all, a.addr, (*allocation).compare)
 	*all = slices.Insert(*all, i, a)
 }

@@ -43,7 +43,10 @@ type Party struct {
 }
 
 func (a *access) party() Party {
-	p := Party{Call: a.by.call, Detail: a.by.detail, As: a.use.As, Stream: a.by.stream.name(), Write: a.use.Write, Stack: a.by.stack}
+	p := Party{
+		Call: a.by.call, Detail: a.by.detail, As: a.use.As, Stream: a.by.stream.name(), Write: a.use.Write,
+		Stack: a.by.stack,
+	}
 	if l := a.by.launch; l != nil {
 		p.Launch, p.Stream = l.stack, l.stream.name()
 	}
@@ -166,7 +169,8 @@ func (r Race) Remedy() string {
 	first, second := r.First, r.Second
 	switch {
 	case r.Kind == UsedAfterClose:
-		return "close the memory after its last use, and pass memory by cu.Ptr instead of its address: then its use is checked"
+		return "close the memory after its last use, and pass memory by cu.Ptr instead of its address: " +
+			"then its use is checked"
 	case r.Kind == Reused:
 		return "wait for the work before the memory is closed, and pass memory by cu.Ptr instead of its address: " +
 			"then the memory is kept until the work is done"
@@ -203,7 +207,8 @@ func writeStack(b *strings.Builder, title string, pcs []uintptr) {
 	for own := true; ; {
 		f, more := frames.Next()
 		own = own && isOwn(f)
-		if !own && f.Function != "" && !strings.HasPrefix(f.Function, "runtime.") && !strings.HasPrefix(f.Function, "testing.") {
+		if !own && f.Function != "" && !strings.HasPrefix(f.Function, "runtime.") &&
+			!strings.HasPrefix(f.Function, "testing.") {
 			fmt.Fprintf(b, "    %s\n        %s:%d\n", f.Function, f.File, f.Line)
 		}
 		if !more {
