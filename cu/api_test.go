@@ -50,7 +50,7 @@ var apiFuncs = map[string]func(){
 		Elapsed(context.Background(), new(Event), new(Event))
 	},
 	"ConstPtr": func() { _ = ConstPtr(nil); _ = ConstPtr(new(DeviceMem)) },
-	"F32": func() { _ = F32(0) }, "F64": func() { _ = F64(0) },
+	"F32":      func() { _ = F32(0) }, "F64": func() { _ = F64(0) },
 	"I32": func() { _ = I32(0) }, "I64": func() { _ = I64(0) },
 	"U32": func() { _ = U32(0) }, "U64": func() { _ = U64(0) },
 	"JITDebugInfo": func() { _ = JITDebugInfo() }, "JITLineInfo": func() { _ = JITLineInfo() }, "JITVerbose": func() { _ = JITVerbose() },

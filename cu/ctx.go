@@ -205,6 +205,9 @@ func (c *Context) Close() error {
 	}
 	core := c.own.core
 	err := core.release()
+	if err == nil {
+		core.observeDone()
+	}
 	core.drv.freeDeferred(core.dev)
 	return err
 }

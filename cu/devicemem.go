@@ -60,7 +60,6 @@ func (m *DeviceMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFree", "device memory")
 	}
-	m.core.observeClose()
 	return m.core.closeOwned(m.cleanup)
 }
 
@@ -126,7 +125,7 @@ func (m *DeviceMem) WriteAt(src []byte, off int64) (int, error) {
 			waited, err = mc.ctx.finishCopy()
 		}
 		if err == nil {
-			mc.observeLegacy(op, off, len(src), true, waited)
+			mc.observeLegacy("DeviceMem.CopyFrom", off, len(src), true, waited)
 		}
 		return err
 	})
@@ -152,7 +151,7 @@ func (m *DeviceMem) read(dst []byte, off int64) error {
 	return m.copy(op, len(dst), off, func(mc *memCore, p driver.DevicePtr) error {
 		err := mc.legacyCall(op, func(t *driver.Table, at driver.At) driver.Result { return t.MemcpyDtoH(at, dst, p) })
 		if err == nil {
-			mc.observeLegacy(op, off, len(dst), false, true)
+			mc.observeLegacy("DeviceMem.CopyTo", off, len(dst), false, true)
 		}
 		return err
 	})
@@ -188,7 +187,7 @@ func (m *DeviceMem) Memset(value byte) error {
 			return t.MemsetD8(at, p, value, mc.size)
 		})
 		if err == nil {
-			mc.observeLegacy(op, 0, int(mc.size), true, false)
+			mc.observeLegacy("DeviceMem.Memset", 0, int(mc.size), true, false)
 		}
 		return err
 	})

@@ -32,6 +32,9 @@ func (gc *graphCore) free(at driver.At) (string, driver.Result) {
 // destroyRaw does nothing if the driver has destroyed the graph.
 func (gc *graphCore) destroyRaw(at driver.At) (string, driver.Result) {
 	const op = "cuGraphDestroy"
+	if o := gc.ctx.drv.observer(); o != nil {
+		o.GraphDestroyed(uintptr(gc.raw))
+	}
 	if gc.destroyed.Load() {
 		return op, driver.ResultSuccess
 	}

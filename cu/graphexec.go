@@ -137,6 +137,9 @@ func (x *GraphExec) on(f workFunction, s *Stream) error {
 		o.Launch(sc.observed(), uintptr(xc.raw))
 	}
 	res := xc.enqueue(f, sc)
+	if o := sc.ctx.drv.observer(); o != nil && f == workGraphLaunch && res != driver.ResultSuccess {
+		o.LaunchFailed(uintptr(xc.raw))
+	}
 	w.end()
 	runtime.KeepAlive(x)
 	runtime.KeepAlive(s)

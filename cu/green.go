@@ -242,6 +242,7 @@ func (g *GreenContext) NewStream(priority int) (*Stream, error) {
 	gc.Retain() // for the stream: a concurrent Close does not destroy the green context
 	s := newStream(ctx, raw, driver.At{}, false, StreamNonBlocking)
 	s.core.green = gc
+	s.core.observeNew(StreamNonBlocking)
 	return s, nil
 }
 

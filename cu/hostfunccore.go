@@ -16,7 +16,8 @@ func (sc *streamCore) hostFunc(f func()) error {
 	f, number := ctx.drv.observeHostFunc(f)
 	call := f
 	// A graph of other code may call the function any number of times.
-	if once := c == nil && !sc.captureActive(); once {
+	once := c == nil && !sc.captureActive()
+	if once {
 		call = func() {
 			if ctx.calls.take(h) {
 				f()
@@ -31,6 +32,9 @@ func (sc *streamCore) hostFunc(f func()) error {
 	c.keep(h, sc)
 	o := ctx.drv.observer()
 	if o != nil {
+		if !once {
+			h.dropped = func() { o.HostFuncDropped(number) }
+		}
 		o.EnqueueHostFunc(sc.observed(), number)
 	}
 	sc.beginLegacy()
@@ -58,6 +62,8 @@ func (sc *streamCore) hostFunc(f func()) error {
 type hostFunc struct {
 	handle.Refs
 	callback driver.Callback
+	// dropped tells the race detector that graphs do not call the function any more, or is nil.
+	dropped func()
 }
 
 // name gives the function an address. The caller then has a call in flight on h, which it ends.
@@ -77,7 +83,12 @@ func (h *hostFunc) usedOn(sc *streamCore) (noted bool) {
 }
 
 // Last drops the function when the last reference to it is released.
-func (h *hostFunc) Last(bool) { h.callback.Drop() }
+func (h *hostFunc) Last(bool) {
+	h.callback.Drop()
+	if h.dropped != nil {
+		h.dropped()
+	}
+}
 
 // hostCalls has the functions that the streams of a context have yet to call.
 type hostCalls struct {

@@ -61,7 +61,6 @@ func (m *HostMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFreeHost", "host memory")
 	}
-	m.core.observeClose()
 	return m.core.closeOwned(m.cleanup)
 }
 

@@ -80,8 +80,10 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	t := mc.ctx.drv.table
 	switch mc.is {
 	case deviceMemory:
+		mc.observeFree()
 		return "cuMemFree", t.MemFree(at, mc.raw)
 	case pinnedMemory:
+		mc.observeFree()
 		return "cuMemFreeHost", t.MemFreeHost(at, mc.host)
 	case moduleVariable:
 		if mc.module.leave(); !at.NoWait {

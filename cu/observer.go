@@ -20,10 +20,21 @@ func (d *driverCore) observer() races.Observer {
 
 // observed returns what identifies the stream.
 func (sc *streamCore) observed() races.Stream {
-	return races.Stream{Context: uintptr(sc.ctx.raw), Handle: uintptr(sc.raw)}
+	s := races.Stream{Context: uintptr(sc.ctx.raw), Handle: uintptr(sc.raw)}
+	if sc.raw == driver.CU_STREAM_PER_THREAD {
+		s.Thread = sc.serial
+	}
+	return s
 }
 
-// eventKind returns what a record of the slot means, or a wait for it.
+// observeNew is called before the program gets a stream.
+func (sc *streamCore) observeNew(flags StreamFlags) {
+	if o := sc.ctx.drv.observer(); o != nil {
+		o.NewStream(sc.observed(), flags&StreamNonBlocking != 0, !sc.foreign)
+	}
+}
+
+// eventKind returns the kind of a record of the slot, or of a wait for the slot.
 func (sl *slot) eventKind(external bool) races.EventKind {
 	switch {
 	case external:
@@ -43,6 +54,13 @@ func (sl *slot) observeRecord(a recordArgs) {
 		o.RecordContext(uintptr(sl.core.ctx.raw), uintptr(sl.raw), sl.eventKind(false))
 	default:
 		o.Record(a.stream.observed(), uintptr(sl.raw), sl.eventKind(a.flags&RecordExternal != 0))
+	}
+}
+
+// observeRefused is called after a record that the driver has refused.
+func (sl *slot) observeRefused() {
+	if o := sl.drv.observer(); o != nil {
+		o.RecordFailed(uintptr(sl.raw))
 	}
 }
 
@@ -66,9 +84,9 @@ func (sl *slot) observeDone() {
 	if o == nil {
 		return
 	}
-	o.EventDone(uintptr(sl.raw))
+	o.EventDone(uintptr(sl.raw), sl.eventKind(false))
 	if sl.hasPrior() {
-		o.EventDone(uintptr(sl.prior.raw))
+		o.EventDone(uintptr(sl.prior.raw), sl.eventKind(false))
 	}
 }
 
@@ -86,8 +104,8 @@ func (c *contextCore) observeDone() {
 	}
 }
 
-// observeLegacy is called after a call that is work on the legacy default stream. done says that the
-// call has waited for the work.
+// observeLegacy is called after a method of DeviceMem, which is work on the legacy default stream. done
+// says that it has waited for the work.
 func (mc *memCore) observeLegacy(op string, off int64, size int, write, done bool) {
 	o := mc.ctx.drv.observer()
 	if o == nil {
@@ -134,10 +152,10 @@ func (mc *memCore) observeAllocation() {
 	}
 }
 
-// observeClose is called when the program closes memory.
-func (mc *memCore) observeClose() {
-	if o := mc.ctx.drv.observer(); o != nil && mc.is != moduleVariable {
-		o.Closed(uint64(mc.handle()), mc.onHost())
+// observeFree is called before the driver gets the memory back.
+func (mc *memCore) observeFree() {
+	if o := mc.ctx.drv.observer(); o != nil {
+		o.Freed(uint64(mc.handle()), mc.onHost())
 	}
 }
 
@@ -155,7 +173,7 @@ const viewBlock = 256
 // observeView calls f with pinned memory. f may read all of it. What f writes is known by the blocks
 // that have changed.
 func (mc *memCore) observeView(op string, o races.Observer, b []byte, f func([]byte) error) error {
-	o.HostUse(op, mc.used(0, mc.size, false, "memory"))
+	v := o.BeginView(op, mc.used(0, mc.size, false, "memory"))
 	seed := maphash.MakeSeed()
 	var sums []uint64
 	for off := 0; off < len(b); off += viewBlock {
@@ -165,13 +183,16 @@ func (mc *memCore) observeView(op string, o races.Observer, b []byte, f func([]b
 		var changed []races.Use
 		for i, sum := range sums {
 			off := i * viewBlock
-			if part := b[off:min(off+viewBlock, len(b))]; maphash.Bytes(seed, part) != sum {
+			part := b[off:min(off+viewBlock, len(b))]
+			switch n := len(changed); {
+			case maphash.Bytes(seed, part) == sum:
+			case n > 0 && changed[n-1].Addr+changed[n-1].Size == uint64(mc.host)+uint64(off):
+				changed[n-1].Size += uint64(len(part))
+			default:
 				changed = append(changed, mc.used(uint64(off), uint64(len(part)), true, "memory"))
 			}
 		}
-		if changed != nil {
-			o.HostUse(op, changed...)
-		}
+		o.EndView(v, changed)
 		o.Report()
 	}()
 	return f(b)

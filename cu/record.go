@@ -180,7 +180,9 @@ func (r *recording) node(a recordArgs) {
 			return false
 		}
 		sl.observeRecord(a)
-		r.slot, r.res = sl, sl.recordNode(a, captured)
+		if r.slot, r.res = sl, sl.recordNode(a, captured); r.res != driver.ResultSuccess {
+			sl.observeRefused()
+		}
 		return r.res == driver.ResultSuccess
 	})
 	if sl == nil {
@@ -230,6 +232,11 @@ func (sl *slot) endTraced(t tracedCall, on driver.Stream, res driver.Result) {
 // record calls the driver, between Begin and End.
 func (sl *slot) record(a recordArgs) (res driver.Result) {
 	sl.observeRecord(a)
+	defer func() {
+		if res != driver.ResultSuccess {
+			sl.observeRefused()
+		}
+	}()
 	if a.flags&RecordExternal != 0 || sl.drv.captures.n.Load() != 0 {
 		res = sl.recordInCapture(a)
 		if res == driver.ResultSuccess && a.flags&RecordExternal == 0 && !sl.recorded() { // else the graph records

@@ -112,6 +112,9 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 		return nil
 	}
 	late = false
+	if xc, ok := r.self.(*execCore); ok {
+		xc.observeDone()
+	}
 	if !r.freeWaits {
 		return r.destroy(driver.At{Relaxed: true})
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/races"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -21,9 +20,6 @@ type Stream struct {
 
 // newStream returns a Stream that owns a handle.
 func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool, flags StreamFlags) *Stream {
-	if o := ctx.drv.observer(); o != nil {
-		o.NewStream(races.Stream{Context: uintptr(ctx.raw), Handle: uintptr(raw)}, flags&StreamNonBlocking != 0, !foreign)
-	}
 	s := &Stream{core: &streamCore{raw: raw, at: at, foreign: foreign, flags: flags, serial: ctx.drv.streams.Add(1)}}
 	s.core.shared = ctx.takeShared(raw, &s.core.own)
 	s.cleanup = owned(s, &s.core.resource, s.core, ctx)
@@ -73,7 +69,9 @@ func (c *Context) newStream(op string, flags StreamFlags,
 	if err != nil {
 		return nil, err
 	}
-	return newStream(core, raw, driver.At{}, false, flags), nil
+	s := newStream(core, raw, driver.At{}, false, flags)
+	s.core.observeNew(flags)
+	return s, nil
 }
 
 // LegacyStream returns the context's legacy default stream, which C programs name by NULL or
@@ -123,13 +121,13 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 		return nil, mistake(op, ErrContextMismatch, handle,
 			fmt.Sprintf("the stream is of context %#x, not of %#x: wrap it with its own context", of, core.raw))
 	}
-	flags := StreamDefault
+	s := newStream(core, raw, driver.At{}, true, StreamDefault)
 	if core.drv.observer() != nil {
-		if f, res := core.drv.table.StreamGetFlags(driver.At{}, raw); res == driver.ResultSuccess {
-			flags = StreamFlags(f)
+		if flags, res := core.drv.table.StreamGetFlags(driver.At{}, raw); res == driver.ResultSuccess {
+			s.core.observeNew(StreamFlags(flags))
 		}
 	}
-	return newStream(core, raw, driver.At{}, true, flags), nil
+	return s, nil
 }
 
 // enter begins a call on the stream, and leave ends it.

@@ -38,6 +38,7 @@ func (c *Context) PoolStream(priority int) (*Stream, error) {
 	}
 	s := newStream(core, raw, driver.At{}, true, StreamNonBlocking)
 	s.core.pooled = true
+	s.core.observeNew(StreamNonBlocking)
 	return s, nil
 }
 

@@ -49,9 +49,6 @@ func (tc *ticketCore) collected() {
 // settle stores the result if there is none yet, releases the slot, and returns the stored result.
 func (tc *ticketCore) settle(err error) error {
 	now := tc.slot.drv.calls.Clock().Now()
-	if err == nil {
-		tc.slot.observeDone()
-	}
 	// subscribe looks for the result under the lock. If it finds none, its channel or function is
 	// in the lists that this function notifies.
 	tc.mu.Lock()
@@ -61,6 +58,9 @@ func (tc *ticketCore) settle(err error) error {
 	}
 	tc.result.Store(&ticketResult{err, now})
 	sub, call := tc.sub, tc.call
+	if err == nil && (tc.done != nil || call != nil) {
+		tc.slot.observeDone() // the program may learn it by the channel, or by a call
+	}
 	tc.sub, tc.call = nil, nil
 	if tc.done != nil {
 		close(tc.done)

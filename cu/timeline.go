@@ -63,8 +63,9 @@ func (c *Context) NewTimeline(value uint64) (*Timeline, error) {
 	tc := &timelineCore{ctx: core, cell: x, word: x.Word(0), raw: x.Raw(), probe: probe, usedStreams: new(streamSet)}
 	tc.word.Store(value)
 	tc.waits.Init(tc, &core.watched)
-	if tc.observer = core.drv.observer(); tc.observer != nil {
-		tc.observer.NewTimeline(uintptr(tc.raw), value)
+	if o := core.drv.observer(); o != nil {
+		tc.observed.Store(true)
+		o.NewTimeline(uintptr(tc.raw), value)
 	}
 	core.hold() // cannot fail: the caller is a user of the context
 	core.cells.countTimelines(1, 0)
@@ -146,7 +147,8 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 	if raceEnabled {
 		tc.raises.Add(1)
 	}
-	if o := tc.observer; o != nil {
+	o := sc.ctx.drv.observer()
+	if o != nil {
 		if op == signalOp {
 			o.Signal(sc.observed(), uintptr(tc.raw), value)
 		} else {
@@ -164,6 +166,9 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 		tc.mark(sc)
 	}
 	if res != driver.ResultSuccess {
+		if o != nil && op == blockOp {
+			o.BlockFailed(sc.observed())
+		}
 		return sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
 	return nil
@@ -183,8 +188,8 @@ func (t *Timeline) Value() uint64 {
 	// The cell's next timeline writes to it only after freed was set.
 	if t.core.freed.Load() {
 		v = t.core.last
-	} else if o := t.core.observer; o != nil {
-		o.HostSees(uintptr(t.core.raw), v)
+	} else if t.core.observed.Load() {
+		t.core.observeValue(v)
 	}
 	runtime.KeepAlive(t)
 	return v
@@ -217,11 +222,11 @@ func (t *Timeline) Set(value uint64) error {
 		if !watch.Reached(value, have) {
 			return invalid(raiseOp, fmt.Sprintf("the counter is at %d and cannot fall to %d: wait for a higher value, or create another timeline", have, value))
 		}
-		if tc.observer != nil {
-			tc.observer.HostSignal(uintptr(tc.raw), value)
-			defer tc.observer.Report()
+		if o := tc.ctx.drv.observer(); o != nil {
+			o.HostSignal(uintptr(tc.raw), value)
 		}
 		if t.word.CompareAndSwap(have, value) {
+			tc.ctx.drv.reportRaces()
 			tc.ctx.drv.watch.Raise(&tc.waits)
 			return nil
 		}
@@ -248,8 +253,8 @@ func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 	}
 	defer t.leave()
 	err = tc.wait(ctx, value)
-	if err == nil && tc.observer != nil {
-		tc.observer.HostSees(uintptr(tc.raw), value)
+	if err == nil {
+		tc.observeValue(value)
 	}
 	if raceEnabled {
 		tc.raises.Load()

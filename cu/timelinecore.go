@@ -9,7 +9,6 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/lock"
-	"github.com/purecu/purecu/internal/races"
 	"github.com/purecu/purecu/internal/slab"
 	"github.com/purecu/purecu/internal/watch"
 )
@@ -28,13 +27,12 @@ type timelineCore struct {
 	usedStreams *streamSet
 	// freed is set when the timeline no longer has the cell; last is the final value.
 	freed atomic.Bool
-	last  uint64
+	// observed says that there was a race detector when the timeline was created.
+	observed atomic.Bool
+	last     uint64
 	// raises counts the raises that this package began, for the race detector. The detector does
 	// not see the atomic operations on memory outside of Go; this counter shows it the same order.
 	raises atomic.Uint64
-	// observer is the race detector at the time when the timeline was created, or nil. So Value
-	// needs no load for it.
-	observer races.Observer
 
 	// marks are the known ends of the work on streams. After the last call the cell waits for them.
 	marksMu lock.Mutex[lock.Marks]
@@ -44,6 +42,14 @@ type timelineCore struct {
 
 	// waits are the waits for the counter.
 	waits watch.Counter
+}
+
+// observeValue is called when the program has seen the counter at the value, or above it.
+func (tc *timelineCore) observeValue(value uint64) {
+	if o := tc.ctx.drv.observer(); o != nil {
+		o.HostSees(uintptr(tc.raw), value)
+		o.Report()
+	}
 }
 
 func (tc *timelineCore) kind() string { return "timeline" }

@@ -123,9 +123,6 @@ func leaveAll(list []awaited, ended func(*slot) error) {
 		case a.slot.poll() != driver.ResultSuccess: // the watcher may not have queried the record yet
 			a.err = ended(a.slot)
 		}
-		if a.watched && a.err == nil {
-			a.slot.observeDone()
-		}
 	})
 }
 
@@ -147,7 +144,9 @@ func WaitAll(ctx context.Context, events ...*Event) error {
 	}
 	errs := batchErrors{op: op, items: len(events)}
 	for i := range list {
-		errs.add(i, list[i].err)
+		if errs.add(i, list[i].err); list[i].err == nil {
+			list[i].observeDone()
+		}
 	}
 	return errs.err()
 }
@@ -181,6 +180,7 @@ func WaitAny(ctx context.Context, events ...*Event) (int, error) {
 		switch a := &list[i]; {
 		case a.slot != nil && !a.watched, a.err == errPending:
 		case a.err == nil:
+			a.observeDone()
 			return i, nil
 		case first < 0:
 			first = i
@@ -190,6 +190,13 @@ func WaitAny(ctx context.Context, events ...*Event) (int, error) {
 		return first, list[first].err
 	}
 	return -1, waitEnded(op, list[0].slot, ctx)
+}
+
+// observeDone is called when the program learns that the record is complete.
+func (a *awaited) observeDone() {
+	if a.slot != nil {
+		a.slot.observeDone()
+	}
 }
 
 // errPending is the result of a record that was pending at the end of WaitAny.

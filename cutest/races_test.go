@@ -653,8 +653,8 @@ func TestOrderedPrograms(t *testing.T) {
 	}
 }
 
-// TestUseAfterClose passes the address of closed memory as a number.
-func TestUseAfterClose(t *testing.T) {
+// TestUseAfterFree passes the address of freed memory as a number.
+func TestUseAfterFree(t *testing.T) {
 	said := run(t, func(t testing.TB) {
 		p := setScene(t, -1)
 		m := get[*cu.DeviceMem](p)(p.gpu.Alloc(64))
@@ -662,14 +662,14 @@ func TestUseAfterClose(t *testing.T) {
 		p.do(m.Close())
 		p.do(p.k.Launch(p.a, grid, cu.Ptr(p.m), cu.U64(addr+8)))
 	})
-	if !strings.Contains(said, "use after close: cuLaunchKernel of kernel use on stream 1 gets") ||
-		!strings.Contains(said, "closed:") || !strings.Contains(said, "races_test.go:") {
+	if !strings.Contains(said, "use after free: cuLaunchKernel of kernel use on stream 1 gets") ||
+		!strings.Contains(said, "freed:") || !strings.Contains(said, "races_test.go:") {
 		t.Errorf("got %q", said)
 	}
 }
 
-// TestUseOfClosedPinnedMemory does the same with pinned memory.
-func TestUseOfClosedPinnedMemory(t *testing.T) {
+// TestUseOfFreedPinnedMemory does the same with pinned memory.
+func TestUseOfFreedPinnedMemory(t *testing.T) {
 	said := run(t, func(t testing.TB) {
 		p := setScene(t, -1)
 		h := get[*cu.HostMem](p)(p.gpu.AllocHost(64, cu.HostDeviceMap))
@@ -677,7 +677,7 @@ func TestUseOfClosedPinnedMemory(t *testing.T) {
 		p.do(h.Close())
 		p.do(p.k.Launch(p.a, grid, cu.Ptr(p.m), cu.U64(addr)))
 	})
-	if !strings.Contains(said, "an address in host memory that was closed before") {
+	if !strings.Contains(said, "an address in host memory that was freed before") {
 		t.Errorf("got %q", said)
 	}
 }

@@ -22,6 +22,8 @@ type Detector struct {
 	orderByHost
 	graphs
 	found
+	made     uint64 // how many steps there were
+	numbered int    // how many streams have a number
 }
 
 // New returns a detector that calls report for each race.
@@ -43,11 +45,12 @@ func New(report func(Race)) *Detector {
 // stream is a stream of the program.
 type stream struct {
 	key         Stream
-	number      int // of the context's streams, for reports
+	name        string // in reports
 	context     *context
 	lane        *lane
 	tail        *step // the last step, nil before the first one
 	nonBlocking bool
+	numbered    bool // name has a number
 	// capture is the capture that the stream is part of, or nil; deps are the nodes that the
 	// stream's next node comes after.
 	capture *capture
@@ -58,11 +61,13 @@ type stream struct {
 type context struct {
 	streams map[*stream]struct{}
 	legacy  *stream // nil before its first use
-	// whole has the records and waits of the whole context. New streams begin after it.
-	whole queue
+	// recorded has the records of the whole context, and awaited the waits. New streams begin after
+	// awaited.
+	recorded, awaited queue
+	// threads are the ends of threads' default streams, whose streams other threads may have now.
+	threads queue
 	// blocking and nonBlocking are the ends of the destroyed streams of each kind.
 	blocking, nonBlocking queue
-	made                  int // how many streams the context has had
 }
 
 // queue is a lane with its last step.
@@ -86,6 +91,8 @@ type event struct {
 	// If the record is part of a capture, these are the nodes before it.
 	capture *capture
 	deps    []*node
+	// before is the record before this one, until the driver has taken the next one.
+	before *event
 }
 
 func (d *Detector) context(raw uintptr) *context {
@@ -103,18 +110,32 @@ func (d *Detector) stream(key Stream) *stream {
 	if key.Handle > PerThread {
 		id.Context = 0 // the handle says enough
 	}
-	if s := d.streams[id]; s != nil {
-		return s
-	}
 	c := d.context(key.Context)
-	s := &stream{key: key, context: c, lane: d.lanes.take(d.host), tail: c.whole.tail}
+	if s := d.streams[id]; s != nil {
+		if s.context == c {
+			return s
+		}
+		d.forget(key) // another stream, which other code has created, has the handle now
+	}
+	s := &stream{key: key, context: c, lane: d.lanes.take(d.host), tail: c.awaited.tail}
+	of := ""
+	if len(d.contexts) > 1 {
+		of = fmt.Sprintf(" of context %#x", key.Context)
+	}
 	switch key.Handle {
 	case Legacy:
 		c.legacy = s
+		s.name = "the legacy default stream" + of
 	case PerThread:
+		s.name = "the thread's default stream" + of
+		s.tail = c.threads.add(d, s.tail)
+		for other := range c.streams {
+			if other.key.Handle == PerThread { // it may be of the same thread
+				s.tail = d.add(s.lane, nil, s.tail, other.tail)
+			}
+		}
 	default:
-		c.made++
-		s.number = c.made
+		s.name = fmt.Sprintf("stream %#x", key.Handle)
 	}
 	c.streams[s] = struct{}{}
 	d.streams[id] = s
@@ -146,7 +167,29 @@ func (d *Detector) NewStream(key Stream, nonBlocking, fresh bool) {
 	if fresh {
 		d.forget(key)
 	}
-	d.stream(key).nonBlocking = nonBlocking
+	s := d.stream(key)
+	if s.nonBlocking = nonBlocking; !s.numbered {
+		d.numbered++
+		s.numbered, s.name = true, fmt.Sprintf("stream %d", d.numbered)
+	}
+}
+
+// EndThread implements [Observer].
+func (d *Detector) EndThread(key Stream) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.streams[key]
+	if s == nil {
+		return
+	}
+	d.forget(key)
+	c := s.context
+	c.threads.add(d, s.tail)
+	for other := range c.streams {
+		if other.key.Handle == PerThread { // it may be of the same thread
+			other.tail = d.add(other.lane, nil, other.tail, s.tail)
+		}
+	}
 }
 
 // StreamDestroyed implements [Observer].
@@ -158,7 +201,10 @@ func (d *Detector) StreamDestroyed(key Stream) {
 
 // forget ends the lane of a stream. Its work may still run.
 func (d *Detector) forget(key Stream) {
-	id := Stream{Handle: key.Handle}
+	id := key
+	if key.Handle > PerThread {
+		id.Context = 0
+	}
 	s := d.streams[id]
 	if s == nil {
 		return
@@ -198,15 +244,34 @@ func (d *Detector) Record(key Stream, raw uintptr, kind EventKind) {
 	case kind == ExternalEvent:
 		s.node(&node{event: raw, records: true})
 	default:
-		d.events[raw] = &event{capture: s.capture, deps: slices.Clone(s.deps)}
+		d.setEvent(raw, &event{capture: s.capture, deps: slices.Clone(s.deps)})
 	}
 }
 
 // recorded notes the newest record of an event.
 func (d *Detector) recorded(raw uintptr, kind EventKind, s *step) {
-	d.events[raw] = &event{step: s}
+	d.setEvent(raw, &event{step: s})
 	if kind == SharedEvent {
 		d.shared.add(d, s)
+	}
+}
+
+// setEvent replaces the newest record of an event.
+func (d *Detector) setEvent(raw uintptr, e *event) {
+	if e.before = d.events[raw]; e.before != nil {
+		e.before.before = nil
+	}
+	d.events[raw] = e
+}
+
+// RecordFailed implements [Observer].
+func (d *Detector) RecordFailed(raw uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e := d.events[raw]; e != nil && e.before != nil {
+		d.events[raw] = e.before
+	} else {
+		delete(d.events, raw)
 	}
 }
 
@@ -215,12 +280,12 @@ func (d *Detector) RecordContext(ctx, raw uintptr, kind EventKind) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := d.context(ctx)
-	d.recorded(raw, kind, c.whole.add(d, c.tails()...))
+	d.recorded(raw, kind, c.recorded.add(d, c.tails()...))
 }
 
 // tails returns the last steps of the context.
 func (c *context) tails() []*step {
-	all := []*step{c.whole.tail, c.blocking.tail, c.nonBlocking.tail}
+	all := []*step{c.awaited.tail, c.blocking.tail, c.nonBlocking.tail}
 	for s := range c.streams {
 		all = append(all, s.tail)
 	}
@@ -260,7 +325,7 @@ func (d *Detector) WaitContext(ctx, raw uintptr, kind EventKind) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := d.context(ctx)
-	all := c.whole.add(d, d.before(raw, kind)...)
+	all := c.awaited.add(d, d.before(raw, kind)...)
 	for s := range c.streams {
 		s.tail = d.add(s.lane, nil, s.tail, all)
 	}
@@ -274,11 +339,11 @@ func (d *Detector) EventDestroyed(raw uintptr) {
 }
 
 // EventDone implements [Observer].
-func (d *Detector) EventDone(raw uintptr) {
+func (d *Detector) EventDone(raw uintptr, kind EventKind) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if e := d.events[raw]; e != nil {
-		d.learn(e.step)
+	for _, s := range d.before(raw, kind) {
+		d.learn(s)
 	}
 }
 
@@ -304,14 +369,44 @@ func (d *Detector) ContextDone(ctx uintptr) {
 }
 
 // HostUse implements [Observer].
-func (d *Detector) HostUse(call string, uses ...Use) {
+func (d *Detector) HostUse(call string, u Use) {
 	stack := callers()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.hostUse(&work{call: call, uses: []Use{u}, stack: stack})
+}
+
+// hostUse adds a step of the host.
+func (d *Detector) hostUse(w *work) *step {
+	d.made++
 	n := d.host.of(hostLane) + 1
 	d.host = d.host.with(hostLane, n)
-	l := lane{id: hostLane}
-	d.memory.use(d, &step{lane: &l, n: n, clock: d.host, work: &work{call: call, uses: uses, stack: stack}})
+	s := &step{lane: &lane{id: hostLane}, n: n, clock: d.host, work: w, made: d.made}
+	d.memory.use(d, s)
+	return s
+}
+
+// View is a use of pinned memory by the host that has begun.
+type View struct{ step *step }
+
+// BeginView implements [Observer].
+func (d *Detector) BeginView(call string, u Use) View {
+	stack := callers()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return View{d.hostUse(&work{call: call, uses: []Use{u}, stack: stack})}
+}
+
+// EndView implements [Observer]. The writes count as made at the beginning: work that was enqueued
+// meanwhile may use what was written before.
+func (d *Detector) EndView(v View, written []Use) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := *v.step.work
+	w.uses = written
+	s := *v.step
+	s.work, s.late = &w, true
+	d.memory.use(d, &s)
 }
 
 // Allocated implements [Observer].
@@ -322,13 +417,13 @@ func (d *Detector) Allocated(what string, addr, size uint64, onHost bool) {
 	d.memory.allocate(d, &allocation{what: what, addr: addr, size: size, onHost: onHost, stack: stack})
 }
 
-// Closed implements [Observer].
-func (d *Detector) Closed(addr uint64, onHost bool) {
+// Freed implements [Observer].
+func (d *Detector) Freed(addr uint64, onHost bool) {
 	stack := callers()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if a := d.memory.holding(addr, onHost); a != nil && a.addr == addr && a.closed == nil {
-		a.closed = stack
+	if a := d.memory.holding(addr, onHost); a != nil && a.addr == addr && a.freed == nil {
+		d.memory.free(a, stack)
 	}
 }
 
@@ -360,17 +455,4 @@ func (d *Detector) Stop() {
 func callers() []uintptr {
 	var pcs [32]uintptr
 	return slices.Clone(pcs[:runtime.Callers(3, pcs[:])])
-}
-
-// name returns the stream's name in reports.
-func (s *stream) name() string {
-	switch {
-	case s == nil:
-		return "the host"
-	case s.key.Handle == Legacy:
-		return "the legacy default stream"
-	case s.key.Handle == PerThread:
-		return "the thread's default stream"
-	}
-	return fmt.Sprintf("stream %d", s.number)
 }

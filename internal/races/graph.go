@@ -212,6 +212,7 @@ type exec struct {
 	byHandle map[uintptr]*node // the graph's nodes as they are in nodes
 	lanes    []*lane
 	tail     *step // the end of the last launch: launches run one after the other
+	latest   *work // the last launch
 }
 
 // execNode is a node and the lane of its steps.
@@ -247,14 +248,23 @@ func (x *exec) setEvent(n *node, event uintptr, waits bool) {
 func (d *Detector) Instantiate(raw, of uintptr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var tail *step
+	x := &exec{byHandle: map[uintptr]*node{}}
+	// The launches after an update come after those before it, and so may have their lanes.
+	var lanes []*lane
 	if old := d.executable[raw]; old != nil {
-		tail = old.tail
-		d.endExec(raw)
+		x.tail, lanes = old.tail, old.lanes
 	}
+	take := func() *lane {
+		if len(lanes) > 0 {
+			x.lanes, lanes = append(x.lanes, lanes[0]), lanes[1:]
+		} else {
+			x.lanes = append(x.lanes, d.lanes.take(d.host))
+		}
+		return x.lanes[len(x.lanes)-1]
+	}
+	take()
 	g := d.graph(of)
 	nodes, copies := copied(g.nodes)
-	x := &exec{byHandle: map[uintptr]*node{}, lanes: []*lane{d.lanes.take(d.host)}, tail: tail}
 	for h, n := range g.byHandle {
 		x.byHandle[h] = copies[n]
 	}
@@ -270,11 +280,13 @@ func (d *Detector) Instantiate(raw, of uintptr) {
 			}
 		}
 		if l == nil {
-			l = d.lanes.take(d.host)
-			x.lanes = append(x.lanes, l)
+			l = take()
 		}
 		free[n] = l
 		x.nodes = append(x.nodes, execNode{n, l})
+	}
+	for _, l := range lanes {
+		d.lanes.end(l)
 	}
 	d.executable[raw] = x
 }
@@ -305,14 +317,14 @@ func (d *Detector) Launch(key Stream, raw uintptr) {
 		case n.event != 0 && !n.records:
 			deps = append(deps, d.before(n.event, PlainEvent)...)
 		case n.timeline != nil && !n.signals:
-			deps = append(deps, n.timeline.reaching(n.value))
+			deps = append(deps, d.reaching(n.timeline, n.value))
 		case n.hostFunc != 0:
-			deps = append(deps, d.call(n.hostFunc, d.add(n.lane, nil, deps...)))
+			deps = append(deps, d.call(n.hostFunc, d.add(n.lane, nil, deps...), launch))
 		}
 		st := d.add(n.lane, w, deps...)
 		switch {
 		case n.records:
-			d.events[n.event] = &event{step: st}
+			d.setEvent(n.event, &event{step: st})
 		case n.signals:
 			d.signal(st, n.timeline, n.value)
 		}
@@ -320,6 +332,49 @@ func (d *Detector) Launch(key Stream, raw uintptr) {
 		all = append(all, st)
 	}
 	x.tail = d.enqueue(s, nil, all...)
+	x.latest = launch
+}
+
+// LaunchFailed implements [Observer].
+func (d *Detector) LaunchFailed(raw uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	x := d.executable[raw]
+	if x == nil || x.latest == nil {
+		return
+	}
+	x.latest.failed = true
+	for _, n := range x.nodes {
+		if n.records {
+			if e := d.events[n.event]; e != nil && e.before != nil {
+				d.events[n.event] = e.before
+			}
+		}
+		if h := d.hostFuncs[n.hostFunc]; h != nil {
+			for _, c := range h.waiting {
+				if c.launch == x.latest {
+					d.open(c.after, nil)
+				}
+			}
+			h.waiting = slices.DeleteFunc(h.waiting, func(c hostCall) bool { return c.launch == x.latest })
+		}
+	}
+}
+
+// ExecDone implements [Observer].
+func (d *Detector) ExecDone(raw uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if x := d.executable[raw]; x != nil {
+		d.learn(x.tail)
+	}
+}
+
+// GraphDestroyed implements [Observer].
+func (d *Detector) GraphDestroyed(raw uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.described, raw)
 }
 
 // ExecDestroyed implements [Observer].

@@ -10,7 +10,11 @@ import (
 type memory struct {
 	segments    [2][]segment     // in the order of the addresses, without overlaps
 	allocations [2][]*allocation // the same
+	freed       []*allocation    // in the order in which they were freed
 }
+
+// maxFreed is how many freed allocations are known, for reports of their use.
+const maxFreed = 1024
 
 // segment is a range of memory whose bytes have been used in the same way.
 type segment struct {
@@ -23,6 +27,7 @@ type segment struct {
 type access struct {
 	lane int
 	n    uint64
+	made uint64
 	by   *work
 	use  Use
 }
@@ -33,7 +38,7 @@ type allocation struct {
 	addr, size uint64
 	onHost     bool
 	stack      []uintptr
-	closed     []uintptr // where the program closed it, or nil
+	freed      []uintptr // where it was freed, or nil
 }
 
 // compare compares the beginning of the allocation with an address.
@@ -49,38 +54,67 @@ func space(onHost bool) int {
 // use notes the uses of a step, and finds those that are not in order with earlier uses.
 func (m *memory) use(d *Detector, s *step) {
 	for _, u := range s.work.uses {
-		a := &access{lane: s.lane.id, n: s.n, by: s.work, use: u}
+		a := &access{lane: s.lane.id, n: s.n, made: s.made, by: s.work}
 		if u.Address {
 			of := m.holding(u.Addr, false)
 			if of == nil {
 				of = m.holding(u.Addr, true) // most host memory has the same address on the device
 			}
-			if of == nil {
-				continue // a number that is no address
+			if of == nil || m.endsAt(u.Addr, of.onHost) {
+				continue // a number that is no address, or perhaps the end of other memory
 			}
-			u.OnHost = of.onHost
-			if of.closed != nil {
-				d.find(Race{Kind: UsedAfterClose, Second: a.party(), memory: of, Addr: u.Addr, Size: 1})
+			u.OnHost, u.Size = of.onHost, 1
+			if a.use = u; of.freed != nil {
+				d.find(Race{Kind: UsedAfterFree, Second: a.party(), memory: of, Addr: u.Addr, Size: 1})
 				continue
 			}
-			u.Size = min(1, of.addr+of.size-u.Addr)
 		}
-		if u.Size == 0 {
+		if a.use = u; u.Size == 0 {
 			continue
 		}
-		for i := m.split(u); i < len(m.segments[space(u.OnHost)]); i++ {
-			seg := &m.segments[space(u.OnHost)][i]
-			if seg.from >= u.Addr+u.Size {
-				break
-			}
-			m.check(d, s, seg, a)
+		list := &m.segments[space(u.OnHost)]
+		first := m.split(u)
+		end := first
+		for ; end < len(*list) && (*list)[end].from < u.Addr+u.Size; end++ {
+			m.check(d, s, &(*list)[end], a)
 		}
+		m.merge(list, first, end)
 	}
+}
+
+// merge joins neighbours, from first to end, that have been used in the same way.
+func (m *memory) merge(list *[]segment, first, end int) {
+	kept := first
+	for i := first + 1; i < end; i++ {
+		if a, b := &(*list)[kept], &(*list)[i]; a.to == b.from && a.write == b.write && slices.Equal(a.reads, b.reads) {
+			a.to = b.to
+			continue
+		}
+		kept++
+		(*list)[kept] = (*list)[i]
+	}
+	if first < end {
+		*list = slices.Delete(*list, kept+1, end)
+	}
+}
+
+// endsAt reports whether memory ends at the address.
+func (m *memory) endsAt(addr uint64, onHost bool) bool {
+	of := m.holding(addr-1, onHost)
+	return of != nil && of.addr+of.size == addr
 }
 
 // check looks for races in a segment, and notes the access there.
 func (m *memory) check(d *Detector, s *step, seg *segment, a *access) {
-	ordered := func(b *access) bool { return s.clock.of(b.lane) >= b.n }
+	ordered := func(b *access) bool { return s.clock.of(b.lane) >= b.n || b.by.launch != nil && b.by.launch.failed }
+	if s.late {
+		// Work that was enqueued meanwhile comes after it.
+		before := ordered
+		ordered = func(b *access) bool { return b.made > s.made || before(b) }
+		if seg.write != nil && seg.write.made > s.made {
+			return // it may be the work that has written
+		}
+	}
 	if w := seg.write; w != nil && !ordered(w) {
 		d.race(w, a, seg)
 	}
@@ -93,7 +127,11 @@ func (m *memory) check(d *Detector, s *step, seg *segment, a *access) {
 			d.race(r, a, seg)
 		}
 	}
-	seg.write, seg.reads = a, nil
+	if seg.write = a; !s.late {
+		seg.reads = nil
+		return
+	}
+	seg.reads = slices.DeleteFunc(seg.reads, func(r *access) bool { return r.made <= s.made })
 }
 
 // split makes segments that begin and end where the use does, and that have no gaps in it. It returns
@@ -170,7 +208,31 @@ func (m *memory) allocate(d *Detector, a *allocation) {
 	}
 	*list = slices.Delete(*list, first, end)
 	all := &m.allocations[space(a.onHost)]
-	*all = slices.DeleteFunc(*all, func(old *allocation) bool { return old.addr < to && a.addr < old.addr+old.size })
-	i, _ := slices.BinarySearchFunc(*all, a.addr, (*allocation).compare)
-	*all = slices.Insert(*all, i, a)
+	i, found := slices.BinarySearchFunc(*all, a.addr, (*allocation).compare)
+	if !found && i > 0 && (*all)[i-1].addr+(*all)[i-1].size > a.addr {
+		i--
+	}
+	behind := i
+	for behind < len(*all) && (*all)[behind].addr < to {
+		behind++
+	}
+	*all = slices.Replace(*all, i, behind, a)
+}
+
+// free notes that memory is freed. The oldest of many freed allocations is forgotten.
+func (m *memory) free(a *allocation, stack []uintptr) {
+	a.freed = stack
+	m.freed = append(m.freed, a)
+	if len(m.freed) <= maxFreed {
+		return
+	}
+	old := m.freed[0]
+	m.freed = m.freed[1:]
+	if m.holding(old.addr, old.onHost) != old {
+		return // other memory is there
+	}
+	all, list := &m.allocations[space(old.onHost)], &m.segments[space(old.onHost)]
+	*all = slices.DeleteFunc(*all, func(a *allocation) bool { return a == old })
+	first, end := m.cut(list, old.addr), m.cut(list, old.addr+old.size)
+	*list = slices.Delete(*list, first, end)
 }

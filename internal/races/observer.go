@@ -18,13 +18,17 @@
 // not matter how fast the GPU is, so a race is found even if the work is always done in time.
 package races
 
-// Stream identifies a stream. Default streams have the same handles in all contexts.
-type Stream struct{ Context, Handle uintptr }
+// Stream identifies a stream. Default streams have the same handles in all contexts. Thread is a number
+// for a thread that uses its own default stream, and otherwise 0.
+type Stream struct {
+	Context, Handle uintptr
+	Thread          uint64
+}
 
 // The handles of default streams.
 const (
 	Legacy    = 1 // waits for the blocking streams of its context, and they wait for it
-	PerThread = 2 // all threads' streams count as one stream
+	PerThread = 2 // each thread has one
 )
 
 // EventKind says what the record of an event, or a wait for an event, means.
@@ -60,6 +64,10 @@ type Observer interface {
 	// StreamDestroyed is called before the stream is destroyed.
 	StreamDestroyed(s Stream)
 
+	// EndThread is called when a thread no longer uses its own default stream. Another thread's stream may
+	// be the same one.
+	EndThread(s Stream)
+
 	// Enqueue is called for work that uses memory. call is the name of the function in C, and detail
 	// says more about the work, such as the name of a kernel.
 	Enqueue(s Stream, call, detail string, uses []Use)
@@ -71,11 +79,13 @@ type Observer interface {
 	// HostFuncBegins and HostFuncEnds are called by the goroutine of each call.
 	HostFuncBegins(f uint64)
 	HostFuncEnds(f uint64)
-	// HostFuncDropped is called if the driver did not take the function.
+	// HostFuncDropped is called if the driver did not take the function, or will not call it any more.
 	HostFuncDropped(f uint64)
 
 	// Record is called before the driver records an event.
 	Record(s Stream, event uintptr, kind EventKind)
+	// RecordFailed is called if the driver has refused a record: the event keeps the one before.
+	RecordFailed(event uintptr)
 	// RecordContext is Record for all streams of a context.
 	RecordContext(ctx, event uintptr, kind EventKind)
 	// Wait is called before the driver makes a stream wait for an event.
@@ -91,24 +101,33 @@ type Observer interface {
 	Signal(s Stream, timeline uintptr, value uint64)
 	// Block is called before the driver has the wait of a stream for a timeline.
 	Block(s Stream, timeline uintptr, value uint64)
+	// BlockFailed is called if the driver has refused the wait.
+	BlockFailed(s Stream)
 	// HostSignal is called before the host raises a timeline.
 	HostSignal(timeline uintptr, value uint64)
 	// HostSees is called when the host has seen the value of a timeline, or a higher one.
 	HostSees(timeline uintptr, value uint64)
 
 	// EventDone is called when the program learns that the record of an event is complete.
-	EventDone(event uintptr)
+	EventDone(event uintptr, kind EventKind)
 	// StreamDone is called when the program learns that a stream's work is done.
 	StreamDone(s Stream)
 	// ContextDone is called when the program learns that all work in a context is done.
 	ContextDone(ctx uintptr)
 
-	// HostUse is called when the host uses pinned memory.
-	HostUse(call string, uses ...Use)
+	// ExecDone is called when the program learns that the launches of an executable graph are done.
+	ExecDone(exec uintptr)
+
+	// HostUse is called before the host uses pinned memory.
+	HostUse(call string, u Use)
+	// BeginView is called before the program may read pinned memory, and perhaps write it. EndView is
+	// called afterwards, with what it has written.
+	BeginView(call string, u Use) (v View)
+	EndView(v View, written []Use)
 	// Allocated is called before the program gets memory.
 	Allocated(what string, addr, size uint64, onHost bool)
-	// Closed is called when the program closes memory.
-	Closed(addr uint64, onHost bool)
+	// Freed is called before the driver gets memory back.
+	Freed(addr uint64, onHost bool)
 
 	// BeginCapture is called after the beginning of a capture. graph is 0, or the graph that the
 	// capture is into; after are the nodes that come before the captured work.
@@ -123,12 +142,16 @@ type Observer interface {
 	AddNode(graph, node uintptr, after []uintptr, event uintptr, waits bool)
 	// LastNodes gives the last nodes of the latest capture into the graph their handles.
 	LastNodes(graph uintptr, nodes []uintptr)
+	// GraphDestroyed is called before a graph is destroyed.
+	GraphDestroyed(graph uintptr)
 	// SetNodeEvent replaces the event of a node, in a graph or in an executable graph.
 	SetNodeEvent(graph, node, event uintptr, waits bool)
 	// Instantiate makes exec do what the graph describes: a new executable graph, or an updated one.
 	Instantiate(exec, graph uintptr)
 	// Launch is called before the driver has the launch.
 	Launch(s Stream, exec uintptr)
+	// LaunchFailed is called if the driver has refused the latest launch.
+	LaunchFailed(exec uintptr)
 	// ExecDestroyed is called before an executable graph is destroyed.
 	ExecDestroyed(exec uintptr)
 

@@ -83,7 +83,7 @@ func runProgram(t *testing.T, seed uint64) (raced bool) {
 	var found []Race
 	d := New(func(x Race) { found = append(found, x) })
 	o := &oracle{tails: map[Stream]int{}, events: map[uintptr]int{}, raised: map[uint64]int{}}
-	streams := []Stream{{1, 0x10}, {1, 0x20}, {1, 0x30}}
+	streams := []Stream{{Context: 1, Handle: 0x10}, {Context: 1, Handle: 0x20}, {Context: 1, Handle: 0x30}}
 	for _, s := range streams {
 		d.NewStream(s, true, true)
 	}
@@ -115,7 +115,7 @@ func runProgram(t *testing.T, seed uint64) (raced bool) {
 			}
 		case 6:
 			log += fmt.Sprintf("done %d\n", e)
-			d.EventDone(e)
+			d.EventDone(e, PlainEvent)
 			if rec, ok := o.events[e]; ok {
 				o.host = append(o.host, rec)
 			}
@@ -155,7 +155,7 @@ func runProgram(t *testing.T, seed uint64) (raced bool) {
 
 // TestPending enqueues work behind things that come later.
 func TestPending(t *testing.T) {
-	a, b := Stream{1, 0x10}, Stream{1, 0x20}
+	a, b := Stream{Context: 1, Handle: 0x10}, Stream{Context: 1, Handle: 0x20}
 	write := []Use{{Addr: 8, Size: 8, Write: true}}
 	for _, tt := range []struct {
 		name  string
@@ -179,10 +179,10 @@ func TestPending(t *testing.T) {
 			d.Signal(b, 8, 1)
 			d.Block(a, 8, 1)
 			d.Record(a, 1, PlainEvent)
-			d.Wait(Stream{1, 0x30}, 1, PlainEvent)
-			d.Enqueue(Stream{1, 0x30}, "last", "", write)
-			d.Enqueue(Stream{1, 0x40}, "first", "", write)
-			d.Signal(Stream{1, 0x40}, 7, 1)
+			d.Wait(Stream{Context: 1, Handle: 0x30}, 1, PlainEvent)
+			d.Enqueue(Stream{Context: 1, Handle: 0x30}, "last", "", write)
+			d.Enqueue(Stream{Context: 1, Handle: 0x40}, "first", "", write)
+			d.Signal(Stream{Context: 1, Handle: 0x40}, 7, 1)
 		}, 0},
 		{"a host function", func(d *Detector) {
 			f := d.NewHostFunc()
@@ -216,9 +216,11 @@ func TestPending(t *testing.T) {
 	} {
 		n := 0
 		d := New(func(Race) { n++ })
-		for _, s := range []Stream{a, b, {1, 0x30}, {1, 0x40}} {
+		for _, s := range []Stream{a, b, {Context: 1, Handle: 0x30}, {Context: 1, Handle: 0x40}} {
 			d.NewStream(s, true, true)
 		}
+		d.NewTimeline(7, 0)
+		d.NewTimeline(8, 0)
 		if tt.run(d); true {
 			d.Stop()
 		}
@@ -230,7 +232,7 @@ func TestPending(t *testing.T) {
 
 // TestOtherKinds checks the reports that are no unordered uses.
 func TestOtherKinds(t *testing.T) {
-	s := Stream{1, 0x10}
+	s := Stream{Context: 1, Handle: 0x10}
 	number := []Use{{Addr: 0x108, Address: true, As: "argument 1"}}
 	for _, tt := range []struct {
 		run  func(d *Detector)
@@ -238,15 +240,16 @@ func TestOtherKinds(t *testing.T) {
 	}{
 		{func(d *Detector) {
 			d.Allocated("device memory", 0x100, 16, false)
-			d.Closed(0x100, false)
+			d.Freed(0x100, false)
 			d.Enqueue(s, "cuLaunchKernel", "kernel k", number)
-		}, "use after close: cuLaunchKernel of kernel k on stream 1 gets 0x108 as argument 1, an address in device memory " +
-			"that was closed before"},
+		}, "use after free: cuLaunchKernel of kernel k on stream 1 gets 0x108 as argument 1, an address in device memory " +
+			"that was freed before"},
 		{func(d *Detector) {
 			d.Allocated("device memory", 0x100, 16, false)
 			d.Enqueue(s, "cuLaunchKernel", "kernel k", number)
 			d.Allocated("device memory", 0x100, 16, false)
-		}, "race: an allocation gets memory at 0x108 whose address cuLaunchKernel of kernel k on stream 1 has, which may still run"},
+		}, "race: new memory is at the address 0x108 that cuLaunchKernel of kernel k on stream 1 has as argument 1, " +
+			"and this work may still run"},
 		{func(d *Detector) {
 			d.Allocated("device memory", 0x100, 16, false)
 			d.Enqueue(s, "cuLaunchKernel", "kernel k", number)
@@ -268,7 +271,7 @@ func TestOtherKinds(t *testing.T) {
 
 // TestReusedHandles creates objects whose handles other objects had before.
 func TestReusedHandles(t *testing.T) {
-	a, b := Stream{1, 0x10}, Stream{1, 0x20}
+	a, b := Stream{Context: 1, Handle: 0x10}, Stream{Context: 1, Handle: 0x20}
 	write := []Use{{Addr: 8, Size: 8, Write: true}}
 	for name, between := range map[string]func(d *Detector){
 		"event": func(d *Detector) {
@@ -327,7 +330,7 @@ func TestBounded(t *testing.T) {
 	var handle uintptr = 0x1000
 	for i := range 5_000 {
 		handle += 0x10
-		s := Stream{1, handle}
+		s := Stream{Context: 1, Handle: handle}
 		d.NewStream(s, i%2 == 0, true)
 		d.Allocated("device memory", 0x100, 64, false)
 		d.Enqueue(s, "work", "", []Use{{Addr: 0x100 + uint64(i%32), Size: 32, Write: true}})
@@ -336,14 +339,14 @@ func TestBounded(t *testing.T) {
 		d.HostFuncBegins(f)
 		d.HostFuncEnds(f)
 		d.Record(s, handle, PlainEvent)
-		d.EventDone(handle)
+		d.EventDone(handle, PlainEvent)
 		d.EventDestroyed(handle)
 		d.StreamDestroyed(s)
 		d.NewGraph(0x50, 0)
 		d.AddNode(0x50, 0x60, nil, 0, false)
 		d.Instantiate(0x70, 0x50)
-		d.Launch(Stream{1, Legacy}, 0x70)
-		d.StreamDone(Stream{1, Legacy})
+		d.Launch(Stream{Context: 1, Handle: Legacy}, 0x70)
+		d.StreamDone(Stream{Context: 1, Handle: Legacy})
 		d.ExecDestroyed(0x70)
 		d.Report()
 	}
@@ -361,12 +364,12 @@ func TestConcurrentUse(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
-			s := Stream{1, uintptr(0x10 * (i + 1))}
+			s := Stream{Context: 1, Handle: uintptr(0x10 * (i + 1))}
 			for k := range 200 {
 				d.Enqueue(s, "work", "", []Use{{Addr: 8, Size: 8, Write: true}})
 				d.Record(s, uintptr(i), PlainEvent)
 				d.Wait(s, uintptr(k%4), PlainEvent)
-				d.EventDone(uintptr(k % 4))
+				d.EventDone(uintptr(k%4), PlainEvent)
 				d.Report()
 			}
 		})

@@ -12,8 +12,8 @@ type RaceKind uint8
 const (
 	// Unordered means that nothing orders two uses of the same memory, of which at least one writes.
 	Unordered RaceKind = iota
-	// UsedAfterClose means that a kernel gets the address of memory that the program has closed.
-	UsedAfterClose
+	// UsedAfterFree means that a kernel gets the address of memory that was freed.
+	UsedAfterFree
 	// Reused means that an allocation gets memory that earlier work may still use.
 	Reused
 )
@@ -21,7 +21,7 @@ const (
 // Race is a race that the detector has found.
 type Race struct {
 	Kind RaceKind
-	// First and Second are the uses. First is zero for UsedAfterClose.
+	// First and Second are the uses. First is zero for UsedAfterFree.
 	First, Second Party
 	// Addr and Size are the memory that both use, in bytes. OnHost says that it is host memory.
 	Addr, Size uint64
@@ -44,11 +44,11 @@ type Party struct {
 
 func (a *access) party() Party {
 	p := Party{
-		Call: a.by.call, Detail: a.by.detail, As: a.use.As, Stream: a.by.stream.name(), Write: a.use.Write,
+		Call: a.by.call, Detail: a.by.detail, As: a.use.As, Stream: a.by.stream.label(), Write: a.use.Write,
 		Stack: a.by.stack,
 	}
 	if l := a.by.launch; l != nil {
-		p.Launch, p.Stream = l.stack, l.stream.name()
+		p.Launch, p.Stream = l.stack, l.stream.label()
 	}
 	return p
 }
@@ -114,14 +114,22 @@ func (p Party) subject() string {
 
 const hostName = "the host"
 
+// label returns the stream's name.
+func (s *stream) label() string {
+	if s == nil {
+		return hostName
+	}
+	return s.name
+}
+
 // String returns a description of several lines, with what is missing and both stacks.
 func (r Race) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", r.Summary())
 	fmt.Fprintf(&b, "%s\n", r.Remedy())
 	switch r.Kind {
-	case UsedAfterClose:
-		writeStack(&b, "closed", r.memory.closed)
+	case UsedAfterFree:
+		writeStack(&b, "freed", r.memory.freed)
 	default:
 		r.First.writeStacks(&b, "first")
 	}
@@ -142,16 +150,22 @@ func (r Race) Summary() string {
 		what = r.memory.what
 	}
 	switch r.Kind {
-	case UsedAfterClose:
-		return fmt.Sprintf("use after close: %s gets %#x as %s, an address in %s that was closed before",
+	case UsedAfterFree:
+		return fmt.Sprintf("use after free: %s gets %#x as %s, an address in %s that was freed before",
 			r.Second.subject(), r.Addr, r.Second.As, what)
 	case Reused:
-		return fmt.Sprintf("race: an allocation gets memory at %#x whose address %s has, which may still run",
-			r.Addr, r.First.subject())
+		return fmt.Sprintf("race: new memory is at the address %#x that %s has as %s, and this work may still run",
+			r.Addr, r.First.subject(), r.First.As)
 	}
 	where := fmt.Sprintf("%d bytes at %#x", r.Size, r.Addr)
+	if r.Size == 1 {
+		where = fmt.Sprintf("the byte at %#x", r.Addr)
+	}
 	if m := r.memory; m != nil {
-		where = fmt.Sprintf("bytes %d to %d", r.Addr-m.addr, r.Addr-m.addr+r.Size-1)
+		first := r.Addr - m.addr
+		if where = fmt.Sprintf("bytes %d to %d", first, first+r.Size-1); r.Size == 1 {
+			where = fmt.Sprintf("byte %d", first)
+		}
 	}
 	return fmt.Sprintf("race: %s %s what %s %s, and nothing orders the two (%s, %s)",
 		r.Second.subject(), verb(r.Second.Write), r.First.subject(), verb(r.First.Write), what, where)
@@ -168,15 +182,18 @@ func verb(write bool) string {
 func (r Race) Remedy() string {
 	first, second := r.First, r.Second
 	switch {
-	case r.Kind == UsedAfterClose:
+	case r.Kind == UsedAfterFree:
 		return "close the memory after its last use, and pass memory by cu.Ptr instead of its address: " +
 			"then its use is checked"
 	case r.Kind == Reused:
-		return "wait for the work before the memory is closed, and pass memory by cu.Ptr instead of its address: " +
+		return "wait for the work before the memory is freed, and pass memory by cu.Ptr instead of its address: " +
 			"then the memory is kept until the work is done"
 	case r.within:
 		return "add a dependency between the two nodes: in a capture let the second one's stream wait for the first one's, " +
 			"by WaitStream or an event; otherwise pass the first node to the function that adds the second one"
+	case strings.HasPrefix(second.Call, "DeviceMem."):
+		return fmt.Sprintf("wait for %s after %s and before %s, which does not wait for it: Stream.Synchronize or Stream.Wait",
+			first.Stream, first.name(), second.name())
 	case second.Stream == hostName:
 		return fmt.Sprintf("record an event on %s after %s, and wait for it before %s: "+
 			"Event.Wait, Stream.Wait or Stream.Synchronize", first.Stream, first.name(), second.name())
@@ -204,10 +221,9 @@ func writeStack(b *strings.Builder, title string, pcs []uintptr) {
 	}
 	fmt.Fprintf(b, "  %s:\n", title)
 	frames := runtime.CallersFrames(pcs)
-	for own := true; ; {
+	for {
 		f, more := frames.Next()
-		own = own && isOwn(f)
-		if !own && f.Function != "" && !strings.HasPrefix(f.Function, "runtime.") &&
+		if !isOwn(f) && f.Function != "" && !strings.HasPrefix(f.Function, "runtime.") &&
 			!strings.HasPrefix(f.Function, "testing.") {
 			fmt.Fprintf(b, "    %s\n        %s:%d\n", f.Function, f.File, f.Line)
 		}

@@ -7,9 +7,12 @@ type step struct {
 	// clock says what comes before the step. It is valid when the step is no longer pending, and
 	// includes the step's own position.
 	clock   clock
-	pending int // how many dependencies are pending
+	pending int     // how many dependencies are pending
+	waits   []*step // the dependencies that were pending, until none is
 	next    []*step
-	work    *work // the uses of memory, or nil
+	made    uint64 // steps that were made later have higher numbers
+	late    bool   // the uses are noted after steps that were made later
+	work    *work  // the uses of memory, or nil
 	// then is called when the step is no longer pending, or is nil.
 	then func()
 }
@@ -22,6 +25,8 @@ type work struct {
 	stream       *stream // nil for the host
 	// launch is the launch of the graph that work is a node of, or nil.
 	launch *work
+	// failed says that the driver has refused the launch.
+	failed bool
 }
 
 // after adds a dependency. deps may contain nil.
@@ -33,6 +38,7 @@ func (s *step) after(deps ...*step) {
 			s.clock = join(s.clock, dep.clock)
 		default:
 			s.pending++
+			s.waits = append(s.waits, dep)
 			dep.next = append(dep.next, s)
 		}
 	}
@@ -41,7 +47,8 @@ func (s *step) after(deps ...*step) {
 // add adds a step to a lane, after everything that the host knows.
 func (d *Detector) add(l *lane, w *work, deps ...*step) *step {
 	l.last++
-	s := &step{lane: l, n: l.last, clock: d.host, work: w}
+	d.made++
+	s := &step{lane: l, n: l.last, clock: d.host, work: w, made: d.made}
 	s.after(deps...)
 	if s.pending == 0 {
 		d.arrive(s)
@@ -54,8 +61,32 @@ func gate() *step { return &step{pending: 1} }
 
 // open ends the pending state of a gate. c is what comes before.
 func (d *Detector) open(g *step, c clock) {
-	g.clock, g.pending = join(g.clock, c), 0
-	d.arrive(g)
+	if g.pending != 0 {
+		g.clock, g.pending = join(g.clock, c), 0
+		d.arrive(g)
+	}
+}
+
+// openAll opens the gates that a pending step waits for. Something that the detector does not see has
+// let the work go on.
+func (d *Detector) openAll(s *step) {
+	seen := map[*step]bool{}
+	var gates []*step
+	for list := []*step{s}; len(list) > 0; {
+		s := list[0]
+		list = list[1:]
+		switch {
+		case s.pending == 0 || seen[s]:
+		case s.lane == nil:
+			gates = append(gates, s)
+		default:
+			list = append(list, s.waits...)
+		}
+		seen[s] = true
+	}
+	for _, g := range gates {
+		d.open(g, d.host)
+	}
 }
 
 // known returns a step with a clock.
@@ -79,7 +110,7 @@ func (d *Detector) arrive(first *step) {
 				ready = append(ready, n)
 			}
 		}
-		s.next = nil
+		s.next, s.waits = nil, nil
 		if s.then != nil {
 			s.then()
 			s.then = nil
@@ -87,19 +118,10 @@ func (d *Detector) arrive(first *step) {
 	}
 }
 
-// learn makes the host know that a step is done, as soon as the step is no longer pending.
+// learn makes the host know that a step is done.
 func (d *Detector) learn(s *step) {
-	switch {
-	case s == nil:
-	case s.pending == 0:
+	if s != nil {
+		d.openAll(s)
 		d.host = join(d.host, s.clock)
-	default:
-		before := s.then
-		s.then = func() {
-			if before != nil {
-				before()
-			}
-			d.host = join(d.host, s.clock)
-		}
 	}
 }
