@@ -21,7 +21,7 @@ type Event struct {
 	// owner is nil in a zero Event.
 	owner atomic.Pointer[eventOwner]
 	// mu is held while the owner changes. Calls on the event load the owner without it.
-	mu lock.Mutex[lock.Owner]
+	mu lock.Mutex[lock.EventOwner]
 }
 
 // load returns the event's owner, or nil if the event has no CUevent yet.
