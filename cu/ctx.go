@@ -184,8 +184,9 @@ func (d *Driver) newContext(raw driver.Context, dev *Device, hold claim) (c *Con
 // # Contexts with open objects
 //
 // If objects of the context are still open, Close does not wait for them, and the close of the last
-// object leaves the CUDA context abandoned. An abandoned context is released by the next Close of a
-// Context of the same device, or by [Driver.Close]. [Device.PrimaryContext] uses it again.
+// object may leave the CUDA context abandoned. An abandoned context is released by the next Close
+// of a Context of the same device, by [Driver.Close], or if an allocation on the device finds too
+// little memory. [Device.PrimaryContext] uses it again.
 //
 // # Deferred objects
 //

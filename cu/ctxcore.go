@@ -16,15 +16,16 @@ type contextOwner struct {
 	core *contextCore
 }
 
-// contextCore is a CUDA context to which this package holds a claim. Its owners and its children
-// are its users. The last user releases the claim.
+// contextCore is a CUDA context that this package uses. Its owners and its children are its users.
+// The package holds a claim to the context, unless the context is other code's. Without users the
+// context is abandoned: see ownership.
 type contextCore struct {
 	contextIdentity
 	ownership
 	firstErrors
 	contextStreams
 
-	// deferred are the objects that the program's next call that may wait frees.
+	// deferred are the objects that the program's next freeing call frees.
 	deferred deferredList
 	spare    eventCache
 	ends     streamEnds

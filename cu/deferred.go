@@ -10,9 +10,10 @@ import (
 // deferredList has the objects of a context that are not in use any more, and are not freed yet.
 // Before the driver frees such an object it may wait for all work in the context, and block calls
 // that enqueue work there meanwhile. So no goroutine, cleanup or callback of the library frees the
-// object: the program's next call that may wait does. An allocation takes a piece of memory from
-// here if it fits. An object stays here until it is freed, so that it is not lost if a tracer
-// panics during the wait for its work.
+// object: the program's next freeing call does (docs/blocking.md lists these). An allocation takes
+// a piece of memory from here if it fits, its work is done, and its address was not exposed. An
+// object stays here until it is freed, so that it is not lost if a tracer panics during the wait
+// for its work.
 type deferredList = deferred.List[*resource, memoryFit]
 
 // memoryFit identifies the allocations that a piece of memory can serve.

@@ -52,10 +52,10 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 // docs/blocking.md. Further calls return nil.
 //
 // If calls that use the memory are in flight, or a graph uses the memory, Close returns at once.
-// The memory is then freed by the program's next call that may wait: Close of memory, a module, a
-// green context, a context or the driver, [Context.LoadModule] or [Context.Synchronize]. The same
-// holds for memory that was abandoned. A call that enqueues work on a stream counts as a call that
-// uses all memory which earlier work on the stream has used.
+// The memory is then freed by the program's next freeing call, such as [Context.Synchronize]:
+// docs/blocking.md lists these calls. The same holds for memory that was abandoned. A call that
+// enqueues work on a stream counts as a call that uses all memory which earlier work on the stream
+// has used.
 func (m *DeviceMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFree", "device memory")

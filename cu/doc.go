@@ -44,9 +44,10 @@
 //
 // Some functions of the driver wait for the GPU, and block calls of other goroutines meanwhile,
 // even calls that only enqueue work. docs/blocking.md lists the methods that call such a function,
-// and their documentation says so. The library never calls one in the background. Memory, modules,
-// green contexts and contexts that were abandoned, or closed while they were in use, are freed by
-// the program's next call that may wait. [Driver.Stats] counts them, and [Driver.Close] frees them.
+// and their documentation says so. The library never calls one in the background. Memory, modules
+// and green contexts that were abandoned, or closed while they were in use, are freed by the
+// program's next freeing call, such as [Context.Synchronize]. docs/blocking.md lists these calls.
+// [Driver.Stats] counts the objects, and [Driver.Close] frees them.
 //
 // # Concurrency
 //

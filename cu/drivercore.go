@@ -88,8 +88,9 @@ type Leak struct {
 	// Abandoned is true if the object was never closed, and the garbage collector found it. For a
 	// pooled event it is also true if its pool was closed before its release.
 	Abandoned bool
-	// Err is the error of the destruction. It is nil if the destruction succeeded, or if calls are
-	// still in flight, so that the object will be destroyed later.
+	// Err is the error of the destruction. It is nil if the destruction succeeded, or if the object
+	// will be destroyed later: by the last call in flight, or by the program's next freeing call
+	// (see docs/blocking.md).
 	Err error
 }
 

@@ -164,7 +164,7 @@ func (c *capture) keep(o usable, sc *streamCore) {
 // inContext returns the way to call the driver in the stream's context.
 func (sc *streamCore) inContext() driver.At { return sc.within(sc.ctx.raw) }
 
-// workFunction is a function of the driver that enqueues work, and a bit of Driver.needContext.
+// workFunction is a function of the driver that enqueues work, and a bit of driverCore.needContext.
 type workFunction uint32
 
 const (

@@ -21,7 +21,7 @@ type Event struct {
 	// owner is nil in a zero Event.
 	owner atomic.Pointer[eventOwner]
 	// mu is held while the owner changes. Calls on the event load the owner without it.
-	mu lock.Mutex[lock.Owner]
+	mu lock.Mutex[lock.EventOwner]
 }
 
 // load returns the event's owner, or nil if the event has no CUevent yet.
@@ -213,9 +213,9 @@ func (e *Event) Compare(other *Event) int { return e.Key().Compare(other.Key()) 
 // records of this event are complete, by all processes and on all streams. Such a record never
 // becomes part of a capture.
 //
-// Record does not wait for the GPU, with one exception: it waits while the stream's queue in the
-// driver is full (see docs/blocking.md). On an H200 the queue of a blocked stream was full before
-// 2,000 records.
+// Record does not wait for the GPU, with one exception: the record of a timed event waits while the
+// stream's queue in the driver is full. The queue holds about a thousand records: see
+// docs/blocking.md.
 func (e *Event) Record(s *Stream) error {
 	const op = "cuEventRecord"
 	if e != nil && s != nil && s.core != nil {
@@ -231,16 +231,16 @@ func (e *Event) Record(s *Stream) error {
 	return e.record(op, s, RecordDefault, byRecord)
 }
 
-// RecordWithFlags is Record with flags (cuEventRecordWithFlags, CUDA 11.1). It waits while the
-// stream's queue is full: see docs/blocking.md.
+// RecordWithFlags is Record with flags (cuEventRecordWithFlags, CUDA 11.1). If the event is timed,
+// it waits while the stream's queue is full: see docs/blocking.md.
 func (e *Event) RecordWithFlags(s *Stream, flags RecordFlags) error {
 	const op = "cuEventRecordWithFlags"
 	return e.record(op, s, flags, byRecordWithFlags)
 }
 
 // RecordCurrent is Record on the current stream of ctx: see [WithStream]. If ctx has no current
-// stream, the error matches [ErrNoCurrentStream]. It waits while the stream's queue is full: see
-// docs/blocking.md.
+// stream, the error matches [ErrNoCurrentStream]. If the event is timed, RecordCurrent waits while
+// the stream's queue is full: see docs/blocking.md.
 func (e *Event) RecordCurrent(ctx context.Context) error {
 	if e == nil {
 		return errNil("cuEventRecord", "event")
@@ -295,7 +295,9 @@ func (e *Event) record(op string, s *Stream, flags RecordFlags, by recordedBy) e
 // Completion is remembered until the next record, so that Query then does not call the driver
 // again. Therefore an error that happens later is reported by another call.
 //
-// On the goroutine that captures a stream Query may invalidate the capture: see docs/captures.md.
+// During a capture, Query of an event that was recorded in the capture invalidates it. Query of
+// another event does so only on the goroutine that captures, unless the mode is [CaptureRelaxed]:
+// see docs/captures.md.
 func (e *Event) Query() (Status, error) {
 	const op = "cuEventQuery"
 	if e == nil {

@@ -30,7 +30,8 @@ type eventCore struct {
 	// waits are the waits for the event's records.
 	waits watch.Group
 	// moving is held while the event moves to another slot, and while a call decides that the event
-	// stays. The driver is not called meanwhile, except by settle.
+	// stays. The driver is not called meanwhile, except for a record that becomes a node of a
+	// graph: see settle.
 	moving lock.Mutex[lock.Moving]
 	// ranks counts the event's successors. moving guards it.
 	ranks uint64

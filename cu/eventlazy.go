@@ -112,7 +112,8 @@ func (e *Event) MoveTo(dst *Event) error {
 
 // RecordOnce records the event on the stream, unless this package has recorded the event before. If
 // several calls run at the same time, one call records the event, and the other calls return after
-// that record. It waits while the stream's queue is full: see docs/blocking.md.
+// that record. If the event is timed, RecordOnce waits while the stream's queue is full: see
+// docs/blocking.md.
 //
 // A record in a capture counts, even if the graph is never launched. So an event with
 // [EventExternal] becomes one node of the graph, and not one node for each call.

@@ -1,8 +1,8 @@
 package cu
 
-// newer are the functions that older drivers lack, if there is a substitute or a field of
-// [Features]. [Driver.Features] is derived from this table. The table of symbols has the version of
-// each function. A missing function returns a result that [driver.Table.Missing] recognizes.
+// newer are functions that older drivers lack, with the substitute and the field of [Features], if
+// there are any. [Driver.Features] is derived from this table. The table of symbols has the version
+// of each function. A missing function returns a result that [driver.Table.Missing] recognizes.
 var newer = [...]struct {
 	function string // its name in C
 	without  string // the substitute; "" if the calls that need the function return an error
@@ -16,7 +16,7 @@ var newer = [...]struct {
 	{"cuStreamWaitValue64", "", nil},
 	{
 		"cuCtxGetId",
-		"the handle stands for the context: see Driver.keyOf",
+		"the handle stands for the context: see driverCore.keyOf",
 		func(f *Features) *bool { return &f.ContextID },
 	},
 	{"cuStreamGetId", "", func(f *Features) *bool { return &f.StreamID }},

@@ -20,7 +20,7 @@ type execCore struct {
 	// graph.
 	graph *graphCore
 	// delayed has the objects that only earlier launches use. delayedMu guards it.
-	delayedMu lock.Mutex[lock.Late]
+	delayedMu lock.Mutex[lock.Delayed]
 	delayed   []delayedRelease
 }
 

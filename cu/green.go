@@ -182,8 +182,8 @@ func (g *GreenContext) leave() {
 }
 
 // Close destroys the green context (cuGreenCtxDestroy), which may wait for the GPU. If calls on it
-// are in flight, or its streams are open, Close returns nil at once, and the next call that may
-// wait destroys it: see [DeviceMem.Close] and docs/blocking.md. Further calls return nil.
+// are in flight, or its streams are open, Close returns nil at once, and the next freeing call
+// destroys it: see docs/blocking.md. Further calls return nil.
 func (g *GreenContext) Close() error {
 	if g == nil || g.core == nil {
 		return errNil("cuGreenCtxDestroy", "green context")

@@ -125,8 +125,8 @@ func (m *Module) Log() string {
 // Close waits until the module's kernels have run, as the driver does for all work in the context,
 // and unloads the module (cuModuleUnload). If calls that enqueue work are in flight on a stream on
 // which a kernel was launched, or memory that [Module.Global] returned is open, or such a stream is
-// being captured, Close returns at once, and the next call that may wait unloads the module: see
-// [DeviceMem.Close] and docs/blocking.md. Further calls return nil.
+// being captured, Close returns at once, and the next freeing call unloads the module: see
+// docs/blocking.md. Further calls return nil.
 func (m *Module) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuModuleUnload", "module")

@@ -20,9 +20,8 @@ func OpenContext(ctx context.Context, opts ...Option) (*Driver, error) {
 // (cuDevicePrimaryCtxRetain). If ctx ends first, the error matches ctx.Err() and [context.Cause].
 //
 // A call that has not returned continues, as that of [OpenContext]. If it succeeds in the end, the
-// library keeps the context for the next call that retains it; a Close of another Context of the
-// device, and [Driver.Close], release it. If there is too little memory, RetainPrimaryContext frees no
-// deferred objects, because that waits for the GPU: call Driver.Close, which does.
+// context is abandoned: see [Context.Close]. If there is too little memory, RetainPrimaryContext
+// frees no deferred objects, because that waits for the GPU: call [Driver.Close], which does.
 func (dev *Device) RetainPrimaryContext(ctx context.Context) (*Context, error) {
 	retain := func() (*Context, error) { return dev.retain(false) }
 	return callContext(ctx, "cuDevicePrimaryCtxRetain", retain, (*Context).closeUnused)

@@ -10,9 +10,10 @@ import (
 )
 
 // ownership is the claim to a CUDA context, with its users. It has three states. With users, the
-// claim stays. When the last user is gone, the context is abandoned: the driver lists it, and the
-// next call that may wait for the GPU releases the claim, unless a new user takes the context
-// before. Exactly one caller releases the claim.
+// claim stays. When the last user is gone, the context is abandoned: the driver lists it, and
+// driverCore.freeDeferred releases the claim, unless a new user takes the context before. If a
+// freeing call ends the last use, it releases the claim itself. Exactly one caller releases the
+// claim.
 type ownership struct {
 	// claim is the kind of claim. The driver's mutex guards it. It never changes after releasing is set.
 	claim claim
@@ -81,8 +82,8 @@ func (c *contextCore) endHold() {
 	}
 }
 
-// abandon is called when the last user is gone, by calls that must not wait for the GPU. The next
-// call that may wait releases the claim, unless a new user takes the context before.
+// abandon is called when the last user is gone, and the claim is not released in the same call. It
+// does not wait for the GPU.
 func (c *contextCore) abandon() {
 	d := c.drv
 	d.mu.Lock()
@@ -90,8 +91,8 @@ func (c *contextCore) abandon() {
 	switch {
 	case !c.users.None() || c.releasing || c.abandoned:
 	case c.claim == borrowed:
-		// Other code may destroy the context from now on. The release frees nothing, and
-		// therefore does not wait.
+		// Other code may destroy the context from now on. The release frees no memory, and
+		// therefore makes no call that may wait.
 		c.releasing = true
 		d.forget(c)
 		go func() {

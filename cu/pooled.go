@@ -119,7 +119,8 @@ func errReleased(op string, h uintptr) error {
 }
 
 // Record makes the event mark the end of the work that is enqueued on the stream now: see
-// [Event.Record] (cuEventRecord). It waits while the stream's queue is full: see docs/blocking.md.
+// [Event.Record] (cuEventRecord). If the event is timed, Record waits while the stream's queue is
+// full: see docs/blocking.md.
 func (p Pooled) Record(s *Stream) error {
 	const op = "cuEventRecord"
 	if s == nil || s.core == nil {

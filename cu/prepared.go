@@ -106,9 +106,8 @@ func (p *PreparedLaunch) SetArg(i int, arg Arg) error {
 	return nil
 }
 
-// Launch enqueues the kernel on a stream, as [Function.Launch] does. It allocates nothing if
-// the stream keeps the memory of the arguments. It waits
-// while the stream's queue is full: see docs/blocking.md.
+// Launch enqueues the kernel on a stream, as [Function.Launch] does. It allocates nothing if the
+// stream keeps the memory of the arguments. It may wait for the GPU: see docs/blocking.md.
 func (p *PreparedLaunch) Launch(s *Stream) error {
 	if p == nil || p.f == nil {
 		return errNil("cuLaunchKernel", "launch")

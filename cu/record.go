@@ -7,8 +7,8 @@ import (
 
 // This file is the protocol for recording events. The caller has a call in flight on the stream, if
 // there is one. callRecord makes the steps from beginRecord to confirm. During captures
-// recordInCapture takes the place of all steps between Begin and End: it uses callRecord, and notes
-// the capture.
+// recordInCapture makes these steps: it uses callRecord, and notes the capture. Then slot.record
+// sets slotRecorded, and does not call recordMade.
 //
 //	sl.Begin(sl)           A record of the slot is in flight. Waits and polls of the slot see that.
 //	sl.beginRecord(sc)     The slot notes the stream, and the record's sequence number, if known.
@@ -314,7 +314,8 @@ func (sl *slot) recordedOn(sc *streamCore) {
 }
 
 // noteSequence notes the sequence number of a record in flight, after recordedOn, if a consumer of
-// sequence numbers exists (Driver.sequenced). The caller passes a result other than 0 to confirm.
+// sequence numbers exists (driverCore.sequenced). The caller passes a result other than 0 to
+// confirm.
 //
 // A sequence number is known only if no other call on the stream, and no other record of the slot,
 // is in flight. Then all calls with a lower number have returned, and the stream completes their

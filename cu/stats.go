@@ -13,11 +13,11 @@ type Stats struct {
 	// WakeUps are the wake-ups that are enqueued on streams and have not happened yet.
 	WakeUps int `json:"wakeUps"`
 	// DeferredObjects are objects that were abandoned, or closed while they were in use. The next
-	// call that may wait for the GPU frees them: see [Driver.Close]. DeferredBytes is their memory.
+	// freeing call frees them: see docs/blocking.md. DeferredBytes is their memory.
 	DeferredObjects int    `json:"deferredObjects"`
 	DeferredBytes   uint64 `json:"deferredBytes"`
-	// AbandonedContexts are CUDA contexts that the library no longer uses. The next call that may
-	// wait for the GPU releases them.
+	// AbandonedContexts are CUDA contexts that the library no longer uses, and has not released:
+	// see [Context.Close].
 	AbandonedContexts int `json:"abandonedContexts"`
 	// Timelines are the open timelines. UnfinishedTimelines are closed, and their work is not known
 	// to be done.

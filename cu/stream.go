@@ -259,8 +259,8 @@ func (s *Stream) ID() (uint64, error) {
 }
 
 // RecordNew creates an event with these flags in the stream's context, and records it on the stream
-// (cuEventCreate, cuEventRecord). The caller closes the event. It waits while the stream's queue is
-// full: see docs/blocking.md.
+// (cuEventCreate, cuEventRecord). The caller closes the event. If the event is timed, RecordNew
+// waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) RecordNew(flags EventFlags) (_ *Event, err error) {
 	sc, err := s.enter("cuEventRecord")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // Wait waits until the event's present record has completed, and holds no operating system thread.
 // A record that is made during the wait does not prolong it. Wait returns nil if the record has
 // completed; an error that matches ctx's error if ctx ended first; an error that matches
-// [ErrClosed] if the event was closed meanwhile; or the driver's error. An event that was never
-// recorded is complete.
+// [ErrClosed] if the event, or the last [Context] of its CUDA context, was closed meanwhile; or the
+// driver's error. An event that was never recorded is complete.
 //
 // # Events that other code records
 //

@@ -10,7 +10,8 @@ import (
 )
 
 // wait waits for the slot's record. The caller has counted a wait on the slot. final is false if a
-// repeated wait may have another result: ctx ended this wait, or the driver failed to answer.
+// repeated wait may have another result: ctx or the close of the last Context ended this wait, the
+// caller is a host function that the record waits for, or the driver failed to answer.
 func (sl *slot) wait(ctx context.Context) (final bool, err error) {
 	return sl.waitFor(ctx, nil)
 }

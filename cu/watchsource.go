@@ -183,7 +183,7 @@ func (sl *slot) Look() (event uintptr, generation uint64, how watch.Access) {
 	return uintptr(sl.raw), uint64(g), how
 }
 
-// Generation returns the number of records that have begun.
+// Generation returns the slot's generation: see handle.Gen.
 func (sl *slot) Generation() uint64 { return uint64(sl.Gen()) }
 
 // Completed notes that the record of a generation has completed.

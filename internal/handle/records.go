@@ -2,9 +2,9 @@ package handle
 
 import "github.com/purecu/purecu/internal/explore"
 
-// Records implements the lifetime of an event. Each record of the event is a generation, and the
-// completion of one generation says nothing about the next. The zero value is open and unrecorded.
-// This is the contract:
+// Records implements the lifetime of an event. Here an event is one CUevent, which package cu calls
+// a slot. Each record changes the event's generation ([Gen]), and the completion of one record says
+// nothing about the next. The zero value is open and unrecorded. This is the contract:
 //
 //   - Begin begins a record, and End ends it. Begin reports false, and the caller has nothing to
 //     undo, if the event is closed, if there are waits for the present record, or if the event is
@@ -58,7 +58,8 @@ const (
 	FirstBit
 )
 
-// Gen is the state of an event's records at one moment.
+// Gen is a generation: the number of records that have begun, and of those in progress, at one
+// moment.
 type Gen uint64
 
 // Count returns how many records had begun.

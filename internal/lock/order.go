@@ -1,5 +1,6 @@
-// Package lock defines the mutexes of package cu and of the internal packages that it uses, and the
-// order in which they are taken.
+// Package lock defines the mutexes of package cu and of the internal packages that it imports, and
+// the order in which they are taken. Package internal/ccall has locks of its own: a goroutine that
+// holds one of them takes none of the locks here.
 //
 // A goroutine that holds a lock takes only locks that are further down in the list below, and no
 // second lock of the same type, except where the type's comment says so. No lock is held during a
@@ -7,9 +8,13 @@
 // driver, except where the type's comment says so. Such a lock delays only calls that would block
 // for the same reason in the driver.
 //
-// In a program a [Mutex] is a [sync.Mutex]. With the build tag lockorder each Lock is checked
-// against the list, and [None] checks that the goroutine holds no lock. A violation panics with a
-// list of the held locks.
+// A goroutine may hold Exec, Work and Moving while it waits at a gate of package capturegate, and
+// Graph and Work while it shuts a gate and waits for the calls there. No wait of these kinds ends
+// later because of such a lock.
+//
+// In a program a [Mutex] is a [sync.Mutex]. With the build tag lockorder each Lock and RLock is
+// checked against the list, and [None] checks that the goroutine holds no lock. A violation panics
+// with a list of the held locks. TryLock, calls of the driver, and waits are not checked.
 package lock
 
 // The locks, outermost first. Each type names a lock, and its comment says what the lock protects.
@@ -18,24 +23,28 @@ type (
 	// such call at a time, so this lock and the next one are held while the driver is called. A
 	// launch may block there until its stream's queue has room, and Graph.Instantiate until the GPU
 	// has done its work. Other calls on the same objects then block, as they have to in C. Handle
-	// takes neither lock. Close takes Graph with TryLock, and never waits for it.
+	// takes neither lock. Close takes Graph with TryLock, and never waits for it. A launch on the
+	// legacy stream waits at a gate under Exec. A capture into a graph shuts gates under Graph.
 	Exec struct{}
 	// Graph is graphFamily.mu: a call on a graph or on one of its clones, or the destruction of one
 	// of these or of one of their executable graphs. See Exec.
 	Graph struct{}
 	// Work is sharedState.work: the capture that a CUstream is part of. A call that enqueues work,
 	// and whose objects a captured graph would have to keep, holds it for reading while the driver
-	// enqueues the work. The driver may block there until the stream's queue has room. Only the
-	// beginning and the end of a capture of the stream, and a wait by which the stream joins a
-	// capture, hold it for writing. The driver enqueues nothing then. A wait for calls that are being
-	// checked lasts at most capturegate.Patience; a stream that joins a capture may also wait until
-	// that capture has ended. So a call that blocks on this lock is about to enqueue work on the same
-	// stream, or begins or ends a capture of it. A goroutine may hold the locks of several streams
-	// for reading.
+	// enqueues the work. The driver may block there until the stream's queue has room. Work on the
+	// legacy stream waits at a gate before. Under the same lock the driver is asked about the
+	// stream's capture (cuStreamIsCapturing, cuStreamGetCaptureInfo), and whether the stream is
+	// idle (cuStreamQuery). Only the beginning and the end of a capture of the stream, and a wait
+	// by which the stream joins a capture, hold the lock for writing. The driver enqueues nothing
+	// then. These calls wait at most capturegate.Patience for calls that are being checked; a
+	// stream that joins a capture may also wait until that capture has ended. So a call that blocks
+	// on this lock is about to enqueue work on the same stream, or begins or ends a capture of it.
+	// A goroutine may hold the locks of several streams for reading.
 	Work struct{}
 	// Moving is eventCore.moving: the slot of an event, whether the event keeps it, and the order
 	// of RecordOnce calls. The driver is called under this lock only for a record that becomes a
-	// node of a graph, which enqueues nothing.
+	// node of a graph, which enqueues nothing. On the legacy stream such a record waits at a gate
+	// before.
 	Moving struct{}
 	// Prepared is PreparedLaunch.mu: the replacement of an argument.
 	Prepared struct{}
@@ -46,9 +55,9 @@ type (
 	// ObjectSet is objectSet.mu: the objects that a graph uses. The lock of a graph that is
 	// replaced or copied is taken before the lock of the new graph.
 	ObjectSet struct{}
-	// Owner is Event.mu: the owner that an Event points to. A goroutine may hold the locks of two
-	// events. It takes the second one with TryLock.
-	Owner struct{}
+	// EventOwner is Event.mu: the owner that an Event points to. A goroutine may hold the locks of
+	// two events. It takes the second one with TryLock.
+	EventOwner struct{}
 	// Polls is captures.polls, which protects no data. It is held for reading while an event is
 	// polled, or while a stream of the library's own begins to wait for the event. The driver
 	// returns from both calls without blocking, as nothing else is enqueued on that stream. A
@@ -63,8 +72,9 @@ type (
 	Ticket struct{}
 	// StreamSet is streamSet.mu: changes to the list of streams on which an object was used.
 	StreamSet struct{}
-	// Late is execCore.delayedMu: the objects that only earlier launches of an executable graph use.
-	Late struct{}
+	// Delayed is execCore.delayedMu: the objects that only earlier launches of an executable graph
+	// use.
+	Delayed struct{}
 	// Growing is slab.Cells.growing, which protects no data. A goroutine that needs a slab for
 	// timelines holds it while the driver registers the slab, which does not wait for the GPU.
 	Growing struct{}

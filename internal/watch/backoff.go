@@ -33,7 +33,9 @@ func (p Policy) Sleep(waited time.Duration) time.Duration {
 	return max(p.Min, min(waited/p.Part, p.Max))
 }
 
-// BackOff makes the pauses of one polling loop. The caller holds no lock.
+// BackOff makes the pauses of one polling loop. The caller holds no lock that is needed for what
+// the loop waits for. Package lock lists the locks that a goroutine may hold at a gate of
+// capturegate.
 type BackOff struct {
 	Policy Policy
 	Clock  driver.Clock

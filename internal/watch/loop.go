@@ -10,8 +10,7 @@ import (
 // rounds without a pause for spin (less SelfPoll if there is one waiter), and yields between them.
 // Then it sleeps between rounds. After Long without news it arms the waits that have lasted for
 // Long. When the first wait of each counter is armed, it queries everything every Slow, as no
-// stream notifies after a sticky error. If some waits cannot be armed because all streams are in
-// use, it does so every Behind.
+// stream notifies after a sticky error. If another wait is not armed, it does so every Behind.
 const (
 	spin   = 2 * time.Millisecond
 	Long   = 4 * time.Millisecond

@@ -8,7 +8,7 @@ import (
 )
 
 // A waiter polls for itself before the watcher polls for it: for SelfPoll if it is the only waiter,
-// and for selfBrief if there are up to FewPoll waiters. More waiters do not poll, as they would
+// and for selfBrief if there are up to FewPoll waiters. More waiters poll once each, as they would
 // compete for the processors.
 const (
 	SelfPoll  = time.Millisecond

@@ -31,7 +31,8 @@ The columns say with what, and by whom, the function is called:
 - *same thread*, *other thread*: with something that is not part of the capture, by the thread that began it, or by another thread, while the capture is in global, thread-local or relaxed
   mode. A thread that has exchanged its own mode for the relaxed mode may do what a relaxed capture allows.
 
-Calls that take an event are made with a complete event that is not part of the capture.
+Calls that take an event are made with a complete event that is not part of the capture. If the event was recorded in the capture, cuEventQuery and cuEventSynchronize return 907 and
+invalidate the capture, from every thread and in every mode.
 
 | function | on it | legacy | same thread: global | thread-local | relaxed | other thread: global | thread-local | relaxed |
 |---|---|---|---|---|---|---|---|---|

@@ -166,7 +166,7 @@ func document(measured, annotated string) ([]byte, error) {
 
 Some functions of NVIDIA's driver wait until the GPU has done all work of the context, or of the device. While they wait, other calls wait for
 them. **This library never calls such a function in the background**: no goroutine, cleanup or callback does. An object that was abandoned, or closed while it
-was in use, and that only such a call can free, is freed by the program's next call that may wait anyway. ` + "`Driver.Stats`" + ` counts these
+was in use, and that only such a call can free, is freed by the program's next [freeing call](#freeing-calls). ` + "`Driver.Stats`" + ` counts these
 objects. A program that calls none of the methods below is blocked only if other code in the process makes such calls. Functions that do the same for several
 events, such as RecordAll, behave as the methods.
 
@@ -194,9 +194,28 @@ Calls in other contexts continue, with these exceptions:
 
 `)
 	b.WriteString(elsewhere(rows))
+	b.WriteString(freeing)
 	writeFunctions(&b, rows, groups)
 	return b.Bytes(), nil
 }
+
+// freeing is the section about the methods that free deferred objects.
+const freeing = `
+## Freeing calls
+
+These calls of the program free deferred objects: memory, modules and green contexts that were abandoned, or closed while they
+were in use. They wait for the work that uses the objects. The other methods of this page free none.
+
+- Context.Synchronize, Context.LoadModule and Context.LoadModuleFile free the objects of their context.
+- Close of memory, a Module or a GreenContext frees the objects of its context, unless it returns at once because its own
+  object is in use.
+- Close of a Context frees the objects in all contexts of the device, and so do Context.Alloc, Context.AllocHost,
+  Device.PrimaryContext and Device.NewContext if there is too little memory.
+- Driver.Close frees the objects in all contexts.
+
+A CUDA context is abandoned if its last user has gone, and no freeing call has released it. Only the calls of the last two
+items release abandoned contexts.
+`
 
 // writeMethods writes the table of methods, and below it the groups of calls that they block. It
 // returns the groups.
