@@ -7,18 +7,21 @@ import (
 )
 
 // DetectRaces calls report for uses of the same memory that the program has not put in order, until
-// stop is called. Call it before the driver's objects are created, and in tests: see also package
-// cutest. report must be safe for concurrent use, and may use this package; it is called by the call
-// that makes the second use. Each race is reported once. A driver has at most one detector; a second
-// call fails.
+// stop is called. It is meant for tests: see also package cutest. Call it before objects are created on
+// the driver, because what older objects order is not known.
+//
+// report is called by the call that makes the second use, and must be safe for concurrent use. It may
+// use this package, but must not wait for the GPU, because a host function may make that call. Each race
+// is reported once. A report that another goroutine has begun may end after stop. A driver has at most
+// one detector; a second call fails.
 //
 // # What counts as a use
 //
 // Copies, memsets and launches use the memory of their arguments: [ConstPtr] for reading, [Ptr] for
 // reading and writing. The nodes of a graph use theirs in each launch. The host uses pinned memory
-// by [HostMem.View], ReadAt and WriteAt. [DeviceMem.CopyTo] and the other calls without a stream are
-// work on the legacy default stream. An address that is passed as a number, by [U64], counts as a
-// read of one byte, and must not be of closed memory.
+// by [HostMem.View], which counts as a read of all of it, by ReadAt and WriteAt. [DeviceMem.CopyTo] and
+// the other calls without a stream are work on the legacy default stream. An address that is passed as
+// a number, by [U64], counts as a read of one byte, and must not be of freed memory.
 //
 // # What counts as an order
 //
@@ -30,9 +33,9 @@ import (
 //
 // # What it does not see
 //
-// Uses of memory by other code, by other processes and by raw driver calls; memory that a kernel
-// reaches in another way than by its arguments; and captures that other code began. Green contexts
-// count as their whole context, and the per-thread default streams of a context as one stream.
+// It sees neither uses of memory nor orders by other code, by raw driver calls or by kernels that raise
+// a timeline; nor memory that a kernel reaches in another way than by its arguments. Waits for events of
+// other processes count as waits for all of this process. Green contexts count as their whole context.
 func (d *Driver) DetectRaces(report func(Race)) (stop func(), err error) {
 	const op = "Driver.DetectRaces"
 	switch {

@@ -14,6 +14,8 @@ type graph struct {
 	nodes    []*node
 	byHandle map[uintptr]*node
 	last     []*node // of the latest capture into the graph
+	// unsure says that a node whose handle is not known has another event: see exec.unsure.
+	unsure bool
 }
 
 // node is a node of a graph.
@@ -127,6 +129,7 @@ func (d *Detector) NewGraph(raw, from uintptr) {
 	g := new(graph)
 	if of := d.described[from]; from != 0 && of != nil {
 		g.nodes, _ = copied(of.nodes)
+		g.unsure = of.unsure
 	}
 	d.described[raw] = g
 }
@@ -192,6 +195,7 @@ func (d *Detector) SetNodeEvent(raw, handle, event uintptr, waits bool) {
 		n.event = event
 		return
 	}
+	g.unsure = true
 	n := &node{event: event, records: !waits}
 	if waits {
 		for _, other := range g.nodes {
@@ -213,6 +217,9 @@ type exec struct {
 	lanes    []*lane
 	tail     *step // the end of the last launch: launches run one after the other
 	latest   *work // the last launch
+	// unsure says that a node that records an event may record another one now. So a launch does not
+	// replace the record of an event.
+	unsure bool
 }
 
 // execNode is a node and the lane of its steps.
@@ -227,6 +234,7 @@ func (x *exec) setEvent(n *node, event uintptr, waits bool) {
 	switch {
 	case n != nil:
 		n.event = event
+		return
 	case waits:
 		first := &node{event: event}
 		for _, other := range x.nodes {
@@ -242,13 +250,15 @@ func (x *exec) setEvent(n *node, event uintptr, waits bool) {
 		}
 		x.nodes = append(x.nodes, execNode{node: last, lane: x.lanes[0]})
 	}
+	x.unsure = true
 }
 
 // Instantiate implements [Observer].
 func (d *Detector) Instantiate(raw, of uintptr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	x := &exec{byHandle: map[uintptr]*node{}}
+	g := d.graph(of)
+	x := &exec{byHandle: map[uintptr]*node{}, unsure: g.unsure}
 	// The launches after an update come after those before it, and so may have their lanes.
 	var lanes []*lane
 	if old := d.executable[raw]; old != nil {
@@ -263,7 +273,6 @@ func (d *Detector) Instantiate(raw, of uintptr) {
 		return x.lanes[len(x.lanes)-1]
 	}
 	take()
-	g := d.graph(of)
 	nodes, copies := copied(g.nodes)
 	for h, n := range g.byHandle {
 		x.byHandle[h] = copies[n]
@@ -324,6 +333,9 @@ func (d *Detector) Launch(key Stream, raw uintptr) {
 		st := d.add(n.lane, w, deps...)
 		switch {
 		case n.records:
+			if e := d.events[n.event]; e != nil && x.unsure {
+				st = d.add(n.lane, nil, st, e.step)
+			}
 			d.setEvent(n.event, &event{step: st})
 		case n.signals:
 			d.signal(st, n.timeline, n.value)
@@ -344,6 +356,7 @@ func (d *Detector) LaunchFailed(raw uintptr) {
 		return
 	}
 	x.latest.failed = true
+	d.forgetRaces(x.latest)
 	for _, n := range x.nodes {
 		if n.records {
 			if e := d.events[n.event]; e != nil && e.before != nil {

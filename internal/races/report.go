@@ -3,6 +3,7 @@ package races
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -28,6 +29,7 @@ type Race struct {
 	OnHost     bool
 	memory     *allocation // or nil
 	within     bool        // both are nodes of one graph, and of one launch
+	launch     *work       // of the second use, if it is a node of a graph
 }
 
 // Party is one of the two uses of a race.
@@ -70,17 +72,29 @@ func (d *Detector) race(a, b *access, seg *segment) {
 	from, to := max(seg.from, b.use.Addr), seg.to
 	d.find(Race{
 		Kind: Unordered, First: a.party(), Second: b.party(), Addr: from, Size: to - from, OnHost: b.use.OnHost,
-		memory: d.memory.holding(from, b.use.OnHost), within: a.by.launch != nil && a.by.launch == b.by.launch,
+		memory: d.memory.holding(from, b.use.OnHost), launch: b.by.launch,
+		within: a.by.launch != nil && a.by.launch == b.by.launch,
 	})
 }
 
 func (d *Detector) find(r Race) {
-	key := pair{r.Kind, r.First.place(), r.Second.place()}
-	if !d.reported[key] {
+	if key := r.key(); !d.reported[key] {
 		d.reported[key] = true
 		d.list = append(d.list, r)
 	}
 }
+
+// forgetRaces forgets the races of a launch that were not reported yet.
+func (d *Detector) forgetRaces(launch *work) {
+	d.list = slices.DeleteFunc(d.list, func(r Race) bool {
+		if r.launch == launch {
+			delete(d.reported, r.key())
+		}
+		return r.launch == launch
+	})
+}
+
+func (r Race) key() pair { return pair{r.Kind, r.First.place(), r.Second.place()} }
 
 // place identifies the call.
 func (p Party) place() string { return fmt.Sprint(p.Call, p.As, p.Stream, p.Stack, p.Launch) }

@@ -57,7 +57,9 @@ func (d *Detector) raise(t *timeline, value uint64, c clock) {
 	at, found := slices.BinarySearchFunc(t.values, value, func(r reached, v uint64) int {
 		return cmp.Compare(int64(r.value-v), 0) // on a circle
 	})
-	if !found { // else the first raise to the value counts
+	if found { // the first raise to the value counts
+		t.values = t.values[:at+1]
+	} else {
 		t.values = append(t.values[:at], reached{value, c}) // a lower value lowers the timeline
 		if n := len(t.values) - maxReached; n > 0 {
 			t.values = slices.Delete(t.values, 0, n)

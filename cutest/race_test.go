@@ -1,0 +1,5 @@
+//go:build race
+
+package cutest_test
+
+const raceEnabled = true
