@@ -16,7 +16,7 @@ func TestMoveRace(t *testing.T) {
 		want[e.Key()] = 1
 	}
 	n := 1_000_000
-	if testing.Short() {
+	if testing.Short() || raceEnabled { // with the checks of Go and of the order of locks each move takes far longer
 		n = 100_000
 	}
 	var wg sync.WaitGroup
