@@ -178,7 +178,8 @@ func (t *Thread) DefaultStream() (*Stream, error) {
 		return nil, mistake(op, ErrClosed, 0, "Do has returned: use the Thread in the function that Do calls")
 	}
 	if t.stream == nil {
-		t.stream = newStream(t.ctx, driver.CU_STREAM_PER_THREAD, driver.At{Context: t.ctx.raw, Thread: t.raw}, true, StreamDefault)
+		at := driver.At{Context: t.ctx.raw, Thread: t.raw}
+		t.stream = newStream(t.ctx, driver.CU_STREAM_PER_THREAD, at, true, StreamDefault)
 		t.stream.core.Retain() // until end
 	}
 	return t.stream, nil

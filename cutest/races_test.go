@@ -346,7 +346,8 @@ var raceTests = []struct {
 		first := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
 		var after []cu.GraphNode
 		p.order(func() error { after = append(after, first); return nil })
-		last := get[[]cu.GraphNode](p)(g.Capture(p.a, cu.CaptureRelaxed, func() error { return p.a.Copy(p.n, p.m) }, after...))
+		read := func() error { return p.a.Copy(p.n, p.m) }
+		last := get[[]cu.GraphNode](p)(g.Capture(p.a, cu.CaptureRelaxed, read, after...))
 		p.order(func() error { after = append(after, last...); return nil })
 		get[cu.GraphNode](p)(g.AddMemset(p.n, 2, after...))
 		p.do(p.exec(g).Launch(p.a))
@@ -1018,7 +1019,8 @@ func BenchmarkRaces(b *testing.B) {
 		p := &scene{TB: b}
 		gpu := get[*cu.Context](p)(get[*cu.Device](p)(drv.Device(0)).PrimaryContext())
 		defer gpu.Close()
-		s, other := get[*cu.Stream](p)(gpu.NewStream(cu.StreamNonBlocking)), get[*cu.Stream](p)(gpu.NewStream(cu.StreamNonBlocking))
+		s := get[*cu.Stream](p)(gpu.NewStream(cu.StreamNonBlocking))
+		other := get[*cu.Stream](p)(gpu.NewStream(cu.StreamNonBlocking))
 		defer s.Close()
 		defer other.Close()
 		m := get[*cu.DeviceMem](p)(gpu.Alloc(4096))

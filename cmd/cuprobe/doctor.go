@@ -259,7 +259,8 @@ func (c *call) doctor(w *waiter, looked func(*loader.Report)) (r *doctorReport, 
 	r = &doctorReport{Missing: []missingSymbol{}, Devices: []deviceInfo{}, Checks: []check{}}
 	if !c.software() {
 		// The search has its own timeouts, and finds more than this function could.
-		r.Report, _ = within(&waiter{after: w.endless, say: w.say}, examining, func() (*loader.Report, error) { return c.look(), nil })
+		look := func() (*loader.Report, error) { return c.look(), nil }
+		r.Report, _ = within(&waiter{after: w.endless, say: w.say}, examining, look)
 		looked(r.Report)
 	}
 	opened = r.examineDriver(c, w)

@@ -140,8 +140,10 @@ func (d *pageData) Program() string {
 	return strings.TrimPrefix(strings.TrimSpace(b.String()), "cuprobe ")
 }
 
-// Calls are the rows about calls, and Copies those about copies.
-func (r *benchReport) Calls() []*benchRow  { return r.ofKind(kindCall) }
+// Calls returns the rows about calls.
+func (r *benchReport) Calls() []*benchRow { return r.ofKind(kindCall) }
+
+// Copies returns the rows about copies.
 func (r *benchReport) Copies() []*benchRow { return r.ofKind(kindCopy) }
 
 func (r *benchReport) ofKind(kind string) []*benchRow {

@@ -107,7 +107,7 @@ func sampleReport(t *testing.T, odd string, n int) *nodeReport {
 		r.Devices.Peers = []peer{{0, 1, true}, {1, 0, true}}
 	}
 	if odd != "" {
-		r.spoil(t, odd)
+		r.addFailures(t, odd)
 	}
 	r.Doctor.judge()
 	return r
@@ -138,8 +138,8 @@ func (r *nodeReport) measureSample(t *testing.T, n int) {
 	}
 }
 
-// spoil adds what is in a report if something fails.
-func (r *nodeReport) spoil(t *testing.T, odd string) {
+// addFailures adds what is in a report if something fails.
+func (r *nodeReport) addFailures(t *testing.T, odd string) {
 	t.Helper()
 	r.Missing = append(r.Missing, skipped{"a part" + odd, "it hangs" + odd})
 	r.Doctor.Report.Findings = []loader.Finding{

@@ -272,7 +272,8 @@ func TestReportHangs(t *testing.T) {
 		f.ask("fake_unblock", hangs)
 		_, page := readPage(t, filepath.Dir(path))
 		got := embedded(t, page)
-		if diff := cmp.Diff(want, got.Missing); diff != "" || status != exitFailure || (got.Bench != nil) != (len(want) == 1) {
+		diff := cmp.Diff(want, got.Missing)
+		if diff != "" || status != exitFailure || (got.Bench != nil) != (len(want) == 1) {
 			t.Errorf("exit status %d, %s%s (-want +got):\n%s", status, &out, &said, diff)
 		}
 		if got.Bench != nil && (len(got.Bench.Measurements) != 3 || got.Trace == nil) {

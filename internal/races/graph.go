@@ -216,7 +216,7 @@ type exec struct {
 	byHandle map[uintptr]*node // the graph's nodes as they are in nodes
 	lanes    []*lane
 	tail     *step // the end of the last launch: launches run one after the other
-	latest   *work // the last launch
+	latest   *work // the last launch, unless the driver has refused it
 	// unsure says that a node that records an event may record another one now. So a launch does not
 	// replace the record of an event.
 	unsure bool
@@ -306,8 +306,12 @@ func (d *Detector) Launch(key Stream, raw uintptr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s, x := d.stream(key), d.executable[raw]
-	if x == nil || s.capture != nil {
+	if x == nil {
 		return
+	}
+	x.latest = nil
+	if s.capture != nil {
+		return // the driver refuses it
 	}
 	launch := &work{call: "cuGraphLaunch", stack: stack, stream: s}
 	first := d.enqueue(s, nil, x.tail)
@@ -372,6 +376,7 @@ func (d *Detector) LaunchFailed(raw uintptr) {
 			h.waiting = slices.DeleteFunc(h.waiting, func(c hostCall) bool { return c.launch == x.latest })
 		}
 	}
+	x.latest = nil
 }
 
 // ExecDone implements [Observer].

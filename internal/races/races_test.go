@@ -206,6 +206,18 @@ func TestPending(t *testing.T) {
 			d.HostSignal(7, 1)
 			d.HostUse("read", Use{Addr: 8, Size: 8, OnHost: true})
 		}, 0},
+		{"a refused launch after one that was not", func(d *Detector) {
+			d.BeginCapture(a, 0, nil)
+			d.Enqueue(a, "first", "", write)
+			d.EndCapture(a, 0x30)
+			d.Instantiate(0x50, 0x30)
+			d.Launch(a, 0x50)
+			d.BeginCapture(b, 0, nil)
+			d.Launch(b, 0x50) // no stream that is being captured can launch a graph
+			d.LaunchFailed(0x50)
+			d.EndCapture(b, 0x60)
+			d.Enqueue(b, "second", "", write)
+		}, 1},
 		{"values around the end of the circle", func(d *Detector) {
 			d.NewTimeline(7, 1<<64-2)
 			d.Enqueue(a, "first", "", write)
@@ -353,7 +365,8 @@ func TestBounded(t *testing.T) {
 	if n := len(d.host); n > 64 {
 		t.Errorf("%d lanes", n)
 	}
-	if n := len(d.memory.segments[0]) + len(d.memory.allocations[0]) + len(d.streams) + len(d.events) + len(d.hostFuncs); n > 32 {
+	n := len(d.memory.segments[0]) + len(d.memory.allocations[0])
+	if n += len(d.streams) + len(d.events) + len(d.hostFuncs); n > 32 {
 		t.Errorf("%d entries", n)
 	}
 }

@@ -206,8 +206,8 @@ func (r Race) Remedy() string {
 		return "add a dependency between the two nodes: in a capture let the second one's stream wait for the first one's, " +
 			"by WaitStream or an event; otherwise pass the first node to the function that adds the second one"
 	case strings.HasPrefix(second.Call, "DeviceMem."):
-		return fmt.Sprintf("wait for %s after %s and before %s, which does not wait for it: Stream.Synchronize or Stream.Wait",
-			first.Stream, first.name(), second.name())
+		return fmt.Sprintf("wait for %s after %s and before %s, which does not wait for it: "+
+			"Stream.Synchronize or Stream.Wait", first.Stream, first.name(), second.name())
 	case second.Stream == hostName:
 		return fmt.Sprintf("record an event on %s after %s, and wait for it before %s: "+
 			"Event.Wait, Stream.Wait or Stream.Synchronize", first.Stream, first.name(), second.name())

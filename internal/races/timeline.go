@@ -142,7 +142,7 @@ func (d *Detector) Block(key Stream, raw uintptr, value uint64) {
 func (d *Detector) BlockFailed(key Stream) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if s := d.stream(key); s.tail != nil {
+	if s := d.stream(key); s.tail != nil && s.capture == nil {
 		for _, g := range slices.Clone(s.tail.waits) {
 			if g.lane == nil {
 				d.open(g, nil)
