@@ -16,9 +16,42 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/cutest"
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/loader"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if err := keep(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// keep holds the primary context of a GPU that the tests use until the process ends. To create a
+// new one takes longer than most tests.
+func keep() error {
+	path := os.Getenv(cutest.Environment)
+	if path == "" {
+		return nil
+	}
+	if path == "1" {
+		path = ""
+	}
+	lib, err := loader.Open(path)
+	if err != nil {
+		return err
+	}
+	table := driver.New(lib)
+	r := table.Init(driver.At{}, 0)
+	if r == driver.ResultSuccess {
+		_, r = table.DevicePrimaryCtxRetain(driver.At{}, 0)
+	}
+	if r != driver.ResultSuccess {
+		return fmt.Errorf("the primary context of device 0: %v", r)
+	}
+	return nil
+}
 
 // recorder is a testing.TB that records errors and cleanups.
 type recorder struct {

@@ -7,10 +7,12 @@
 //	./eventtimes >eventtimes.tsv      # all rows, some seconds
 //	./eventtimes cuCtxRecordEvent     # only rows with this in their names
 //
-// The columns are: the row; how often it was made; how often cuEventElapsedTime succeeded at once; how often its time
-// then differed from the later one by more than two microseconds, which is four times the events' resolution; how often
-// it did so although cuEventQuery of both events, made in every second round, had succeeded before; the largest
-// difference in milliseconds; and which result other than 0 and 600 a call had.
+// What is done before the time is measured changes from round to round: nothing; cuEventQuery of both events until they
+// succeed; cuEventSynchronize of both; the time is measured until it is the same twice in a row; cuEventSynchronize, and
+// 1 ms of sleep. The columns are: the row; how often it was made; for each of these ways, how often the time was told /
+// how often it then differed from the later one by more than two microseconds, which is four times the events' resolution;
+// the largest difference in milliseconds; for how long after cuEventSynchronize a wrong time was told, at most, in
+// microseconds; and which result other than 0 and 600 a call had.
 #define _GNU_SOURCE
 #include "blocking.h"
 #include <dlfcn.h>
@@ -18,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { TIMES = 20000 };
@@ -90,35 +93,89 @@ static int elapsed(float *ms, H a, H b) {
 	return r == -1 ? cuEventElapsedTime(ms, a, b) : r;
 }
 
+enum { AT_ONCE, QUERIED, SYNCHRONIZED, TWICE, SLEPT, WAYS };
+
+static double now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
+}
+
+static int near(float a, float b) { return a - b <= 2e-3f && b - a <= 2e-3f; }
+
+// soon measures the time in one of the ways.
+static int soon(int way, float *ms) {
+	float before;
+	int r = 0;
+	switch (way) {
+	case QUERIED:
+		while (cuEventQuery(start) || cuEventQuery(stop))
+			;
+		break;
+	case SYNCHRONIZED:
+	case SLEPT:
+		ok(cuEventSynchronize(start));
+		ok(cuEventSynchronize(stop));
+		if (way == SLEPT)
+			usleep(1000);
+		break;
+	case TWICE:
+		do {
+			while ((r = elapsed(&before, start, stop)) == NOT_READY)
+				;
+			if (r)
+				return r;
+			r = elapsed(ms, start, stop);
+		} while (r == NOT_READY || (r == 0 && *ms != before));
+		return r;
+	}
+	return elapsed(ms, start, stop);
+}
+
 static void run(const struct row *r) {
-	int ready = 0, wrong = 0, wrong_after_query = 0, other = 0;
+	enum { SERIES = 200 };
+	int ready[WAYS] = {0}, wrong[WAYS] = {0}, other = 0;
 	float most = 0;
+	double longest = 0;
 	for (int i = 0; i < TIMES; i++) {
-		float soon = 0, late = 0;
+		float ms = 0, late = 0, series[SERIES];
+		double begun = 0, at[SERIES];
+		int way = i % WAYS, n = 0;
 		int first = r->first(start), second = first ? 0 : r->second(stop);
 		if (first || second) {
 			printf("not measured: a call answers %d\n", first ? first : second);
 			return;
 		}
-		int complete = i % 2 && cuEventQuery(start) == 0 && cuEventQuery(stop) == 0;
-		int res = elapsed(&soon, start, stop);
+		int res = soon(way, &ms);
+		if (way == SYNCHRONIZED)
+			for (begun = now(); n < SERIES; n++) {
+				at[n] = now() - begun;
+				ok(elapsed(&series[n], start, stop));
+			}
 		ok(cuCtxSynchronize());
 		if (green_stream)
 			ok(cuStreamSynchronize(green_stream));
 		ok(elapsed(&late, start, stop));
+		while (n-- > 0)
+			if (!near(series[n], late)) {
+				longest = at[n] > longest ? at[n] : longest;
+				break;
+			}
 		if (res) {
 			other = res == NOT_READY ? other : res;
 			continue;
 		}
-		ready++;
-		float by = soon > late ? soon - late : late - soon;
+		ready[way]++;
+		wrong[way] += !near(ms, late);
+		float by = ms > late ? ms - late : late - ms;
 		most = by > most ? by : most;
-		wrong += by > 2e-3f;
-		wrong_after_query += complete && by > 2e-3f;
 		if (i % 16 == 0)
 			usleep(100); // a stale time differs from the right one
 	}
-	printf("%d\t%d\t%d\t%d\t%.6f\t%d\n", TIMES, ready, wrong, wrong_after_query, most, other);
+	printf("%d", TIMES);
+	for (int way = 0; way < WAYS; way++)
+		printf("\t%d / %d", ready[way], wrong[way]);
+	printf("\t%.6f\t%.1f\t%d\n", most, longest, other);
 }
 
 int main(int argc, char **argv) {
@@ -140,7 +197,8 @@ int main(int argc, char **argv) {
 	ok(cuEventCreate(&stop, EVENT_TIMED));
 	printf("# Whether a time between two events is right as soon as the driver tells one.\n"
 	       "# Made by tests/gpu/eventtimes.c.\n"
-	       "# records\ttimes\tsuccess at once\tof these wrong\twrong after queries\tmost, ms\tother result\n");
+	       "# records\ttimes\tat once\tqueried\tsynchronized\ttwice the same\tsynchronized, 1 ms later\tmost, ms\twrong for, us\tother "
+	       "result\n");
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		int wanted = argc < 2;
 		for (int k = 1; k < argc; k++)
