@@ -42,6 +42,9 @@ type contextCore struct {
 	calls hostCalls
 	// numbers counts the resources that were created: see resource.number.
 	numbers atomic.Uint32
+	// wholeAt is when the driver returned from the context's last record of a whole context, in
+	// nanoseconds of the driver's clock.
+	wholeAt atomic.Int64
 }
 
 // contextIdentity says which CUDA context a core stands for. It never changes.

@@ -6,9 +6,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
 )
 
 // status expects an event's status.
@@ -280,5 +283,63 @@ func TestContextEventsBesideClose(t *testing.T) {
 		wg.Go(func() { r.ok(e.Close()) })
 		wg.Go(func() { r.ok(gpu.Close()) })
 		wg.Wait()
+	}
+}
+
+// earlyTimes is a driver that, like NVIDIA's, returns a time for records of whole contexts that are
+// not complete.
+type earlyTimes struct {
+	driver.Software
+	early atomic.Int32 // how often
+}
+
+func (d *earlyTimes) EventElapsedTimeV2(th *driver.Thread, start, end driver.Event) (float32, driver.Result) {
+	ms, res := d.Software.EventElapsedTimeV2(th, start, end)
+	if res == driver.ResultNotReady {
+		d.early.Add(1)
+		return 42, driver.ResultSuccess
+	}
+	return ms, res
+}
+
+// TestContextRecordTime measures the time between records of whole contexts, one of which is pending.
+func TestContextRecordTime(t *testing.T) {
+	sim := cusim.New()
+	d := &earlyTimes{Software: sim.Software()}
+	drv := must(Open(WithSoftware(driver.Provide(d))))(t)
+	defer drv.Close()
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	defer gpu.Close()
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	mem := must(gpu.Alloc(8))(t)
+	defer mem.Close()
+	start, stop := LazyEvent(EventDefault), LazyEvent(EventDefault)
+	defer start.Close()
+	defer stop.Close()
+	for _, records := range [][2]func(*Event) error{
+		{gpu.RecordEvent, gpu.RecordEvent},
+		{func(e *Event) error { return e.Record(s) }, gpu.RecordEvent},
+	} {
+		sim.Hold(s.Handle())
+		if err := errors.Join(s.Memset(mem, 1), records[0](start), records[1](stop)); err != nil {
+			t.Fatal(err)
+		}
+		if gpu.own.core.wholeAt.Load() == 0 {
+			t.Error("the record is not noted")
+		}
+		if d, st, err := stop.Since(start); st != Pending || err != nil {
+			t.Errorf("before the end of the records: %v, %v, %v", d, st, err)
+		}
+		sim.Release(s.Handle())
+		if err := errors.Join(start.Wait(t.Context()), stop.Wait(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if d, st, err := stop.Since(start); st != Complete || d == 42*time.Millisecond || err != nil {
+			t.Errorf("after the records: %v, %v, %v", d, st, err)
+		}
+	}
+	if n := d.early.Load(); n != 0 {
+		t.Errorf("the driver was asked %d times for the time of a pending record", n)
 	}
 }

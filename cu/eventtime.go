@@ -18,6 +18,12 @@ import (
 // stream takes: the GPU may reach a record late, and do work of other streams meanwhile, unless all
 // work is on the legacy default stream.
 //
+// # Records of whole contexts
+//
+// CUDA does not define the time of a record by [Context.RecordEvent] or [GreenContext.RecordEvent].
+// In the millisecond after such a record Since sleeps for the rest of that millisecond, because
+// the GPU stores the time a little after the event is complete.
+//
 // # Polling
 //
 // Do not poll Since to wait for a record: use [Event.Query] or [Event.Wait]. From CUDA 12.8 on the

@@ -276,10 +276,12 @@ func (sl *slot) callRecord(a recordArgs) (res driver.Result) {
 	case byContext:
 		ctx.beginWhole()
 		res = sl.drv.calls.CtxRecordEvent(driver.At{Context: ctx.raw}, ctx.raw, sl.raw)
+		sl.noteWhole()
 		ctx.endWhole()
 	case byGreenContext:
 		ctx.beginWhole()
 		res = sl.drv.calls.GreenCtxRecordEvent(driver.At{Context: ctx.raw}, a.green, sl.raw)
+		sl.noteWhole()
 		ctx.endWhole()
 	case byRecordWithFlags:
 		a.stream.beginLegacy()
@@ -292,6 +294,12 @@ func (sl *slot) callRecord(a recordArgs) (res driver.Result) {
 		sl.confirm(noted, res)
 	}
 	return res
+}
+
+// noteWhole notes a record of a whole context.
+func (sl *slot) noteWhole() {
+	sl.core.ctx.wholeAt.Store(sl.drv.table.Clock().Now().UnixNano())
+	sl.SetBits(slotWhole)
 }
 
 // recordEvent records an event on any stream.

@@ -53,6 +53,9 @@ const (
 	// slotGraphExposed says that other code may have launched a graph that records the CUevent, so
 	// only the driver has the record's state.
 	slotGraphExposed
+	// slotWhole says that a record of a whole context was made. It is the newest record only if on
+	// is 0.
+	slotWhole
 )
 
 // leave ends a call that Acquire began.

@@ -8,11 +8,11 @@
 //	./eventtimes cuCtxRecordEvent     # only rows with this in their names
 //
 // What is done before the time is measured changes from round to round: nothing; cuEventQuery of both events until they
-// succeed; cuEventSynchronize of both; the time is measured until it is the same twice in a row; cuEventSynchronize, and
-// 1 ms of sleep. The columns are: the row; how often it was made; for each of these ways, how often the time was told /
-// how often it then differed from the later one by more than two microseconds, which is four times the events' resolution;
-// the largest difference in milliseconds; for how long after cuEventSynchronize a wrong time was told, at most, in
-// microseconds; and which result other than 0 and 600 a call had.
+// succeed; the same, and cuEventQuery of both once more; cuEventQuery as before, and cuEventSynchronize of both. The
+// columns are: the row; how often it was made; for each of these ways, how often the time was told / how often it then
+// differed from the later one by more than two microseconds, which is four times the events' resolution; the largest
+// difference in milliseconds; the longest cuEventSynchronize in microseconds; and which result other than 0 and 600 a call
+// had.
 #define _GNU_SOURCE
 #include "blocking.h"
 #include <dlfcn.h>
@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TIMES = 20000 };
+enum { TIMES = 100000 };
 
 static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
 			  ".visible .entry small() { ret; }\n";
@@ -93,7 +93,7 @@ static int elapsed(float *ms, H a, H b) {
 	return r == -1 ? cuEventElapsedTime(ms, a, b) : r;
 }
 
-enum { AT_ONCE, QUERIED, SYNCHRONIZED, TWICE, SLEPT, WAYS };
+enum { AT_ONCE, QUERIED, QUERIED_TWICE, SYNCHRONIZED, WAYS };
 
 static double now(void) {
 	struct timespec t;
@@ -103,73 +103,60 @@ static double now(void) {
 
 static int near(float a, float b) { return a - b <= 2e-3f && b - a <= 2e-3f; }
 
-// soon measures the time in one of the ways.
-static int soon(int way, float *ms) {
-	float before;
-	int r = 0;
-	switch (way) {
-	case QUERIED:
-		while (cuEventQuery(start) || cuEventQuery(stop))
-			;
-		break;
-	case SYNCHRONIZED:
-	case SLEPT:
-		ok(cuEventSynchronize(start));
-		ok(cuEventSynchronize(stop));
-		if (way == SLEPT)
-			usleep(1000);
-		break;
-	case TWICE:
-		do {
-			while ((r = elapsed(&before, start, stop)) == NOT_READY)
-				;
-			if (r)
-				return r;
-			r = elapsed(ms, start, stop);
-		} while (r == NOT_READY || (r == 0 && *ms != before));
-		return r;
+static double longest; // cuEventSynchronize, in microseconds
+
+static void query(void) {
+	while (cuEventQuery(start) || cuEventQuery(stop))
+		;
+}
+
+static void synchronize(H e) {
+	double begun = now(), took;
+	ok(cuEventSynchronize(e));
+	took = now() - begun;
+	longest = took > longest ? took : longest;
+}
+
+// prepare waits for the events in one of the ways.
+static void prepare(int way) {
+	if (way == AT_ONCE)
+		return;
+	query();
+	if (way == QUERIED_TWICE)
+		query();
+	if (way == SYNCHRONIZED) {
+		synchronize(start);
+		synchronize(stop);
 	}
-	return elapsed(ms, start, stop);
 }
 
 static void run(const struct row *r) {
-	enum { SERIES = 200 };
 	int ready[WAYS] = {0}, wrong[WAYS] = {0}, other = 0;
 	float most = 0;
-	double longest = 0;
+	longest = 0;
 	for (int i = 0; i < TIMES; i++) {
-		float ms = 0, late = 0, series[SERIES];
-		double begun = 0, at[SERIES];
-		int way = i % WAYS, n = 0;
+		float soon = 0, late = 0;
+		int way = i % WAYS;
 		int first = r->first(start), second = first ? 0 : r->second(stop);
 		if (first || second) {
 			printf("not measured: a call answers %d\n", first ? first : second);
 			return;
 		}
-		int res = soon(way, &ms);
-		if (way == SYNCHRONIZED)
-			for (begun = now(); n < SERIES; n++) {
-				at[n] = now() - begun;
-				ok(elapsed(&series[n], start, stop));
-			}
+		prepare(way);
+		int res = elapsed(&soon, start, stop);
 		ok(cuCtxSynchronize());
 		if (green_stream)
 			ok(cuStreamSynchronize(green_stream));
 		ok(elapsed(&late, start, stop));
-		while (n-- > 0)
-			if (!near(series[n], late)) {
-				longest = at[n] > longest ? at[n] : longest;
-				break;
-			}
 		if (res) {
 			other = res == NOT_READY ? other : res;
 			continue;
 		}
 		ready[way]++;
-		wrong[way] += !near(ms, late);
-		float by = ms > late ? ms - late : late - ms;
+		wrong[way] += !near(soon, late);
+		float by = soon > late ? soon - late : late - soon;
 		most = by > most ? by : most;
-		if (i % 16 == 0)
+		if (i % 61 < WAYS)
 			usleep(100); // a stale time differs from the right one
 	}
 	printf("%d", TIMES);
@@ -197,8 +184,7 @@ int main(int argc, char **argv) {
 	ok(cuEventCreate(&stop, EVENT_TIMED));
 	printf("# Whether a time between two events is right as soon as the driver tells one.\n"
 	       "# Made by tests/gpu/eventtimes.c.\n"
-	       "# records\ttimes\tat once\tqueried\tsynchronized\ttwice the same\tsynchronized, 1 ms later\tmost, ms\twrong for, us\tother "
-	       "result\n");
+	       "# records\ttimes\tat once\tqueried\tqueried twice\tsynchronized\tmost, ms\tlongest, us\tother result\n");
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		int wanted = argc < 2;
 		for (int k = 1; k < argc; k++)
