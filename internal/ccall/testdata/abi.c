@@ -171,6 +171,21 @@ uint64_t out_many(uint64_t *out, uint64_t a, uint64_t b) {
 // length counts the bytes of a C string.
 uint64_t length(const char *s) { return strlen(s); }
 
+// lengths counts the bytes of all strings of a list that ends with NULL.
+int32_t lengths(const char *const *s, uint64_t *n) {
+	for (*n = 0; s && *s; s++) *n += strlen(*s);
+	return 0;
+}
+
+// text returns a string for 1, and NULL for other numbers.
+const char *text(int32_t which) { return which == 1 ? "a text" : NULL; }
+
+// sum adds the bytes, and writes the sum to a pair. It returns a status: the number of bytes.
+uint64_t sum(const uint8_t *b, uint64_t n, struct pair { int32_t n; uint64_t sum; } *out) {
+	for (uint64_t i = 0; i < n; i++) out->n++, out->sum += b[i];
+	return result(out->n == 3 ? 0 : out->n);
+}
+
 // ---- The stack pointer.
 
 typedef float vec __attribute__((vector_size(16)));
