@@ -44,3 +44,25 @@ func ExampleReport_AddInit() {
 	fmt.Println(report.Verdict().Title)
 	// Output: CUDA works: cuInit succeeded
 }
+
+// A program calls functions of NVML through variables of function types, without unsafe code.
+func ExampleLibrary_Bind() {
+	nvml, err := loader.OpenLibrary(loader.NVML, "/nowhere/libnvidia-ml.so.1")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var initialise func() error
+	var deviceCount func(n *uint32) error
+	if err := errors.Join(nvml.Bind(&initialise, "nvmlInit_v2"), nvml.Bind(&deviceCount, "nvmlDeviceGetCount_v2")); err != nil {
+		fmt.Println(err)
+		return
+	}
+	var n uint32
+	err = errors.Join(initialise(), deviceCount(&n))
+	fmt.Println(n, err)
+	// Output:
+	// loader: no NVML library could be loaded
+	// 	/nowhere/libnvidia-ml.so.1 (given by the program): file does not exist
+	// 	NVML is a part of NVIDIA's driver (on Debian the package libnvidia-ml1, on Ubuntu libnvidia-compute-VERSION); a container has it if NVIDIA_DRIVER_CAPABILITIES contains utility
+}

@@ -175,6 +175,7 @@ const (
 	noDriver  = "no driver" // a library without cuInit
 	truncated = "truncated" // a driver without its end
 	foreign   = "foreign"   // a driver for another machine
+	companion = "companion" // NVML, NVRTC and NVENC in one
 	text      = "text"      // a text file
 	empty     = "empty"
 )
@@ -187,7 +188,7 @@ var compiled = sync.OnceValues(func() (map[string]string, error) {
 	}
 	defer os.RemoveAll(dir)
 	libs := map[string]string{text: "version 1", empty: ""}
-	for kind, source := range map[string]string{real: goodDriver, stub: stubDriver, noDriver: noInit} {
+	for kind, source := range map[string]string{real: goodDriver, stub: stubDriver, noDriver: noInit, companion: companionLibrary} {
 		lib := filepath.Join(dir, "lib.so")
 		if err := compile(lib, source); err != nil {
 			return nil, err

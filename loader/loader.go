@@ -1,9 +1,13 @@
-// Package loader finds and loads NVIDIA's driver library at run time.
+// Package loader finds and loads NVIDIA's driver library, and other libraries of NVIDIA's, at run
+// time.
 //
 // [Open] tries the candidates in order, and records which one was taken and why. If none can be
 // used, [LoadError] has the reason for each of them. A [Library] looks functions up by name and by
 // the CUDA version that the caller was written for. [Diagnose] examines the whole machine, and says
 // what keeps CUDA from working and what to do about it.
+//
+// [OpenLibrary] does the same for NVML, NVRTC and NVENC. [Library.Bind] makes Go functions of the
+// functions of any library.
 //
 // Loading the library does not initialise the driver. No device is touched before a call of cuInit,
 // which package cu makes.
@@ -14,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/purecu/purecu/internal/ccall"
@@ -25,8 +30,10 @@ import (
 // capabilities), and in programs that are not dumpable (PR_SET_DUMPABLE).
 const Environment = "CUDA_DRIVER_LIBRARY"
 
-// Library is a loaded driver library. It is safe for concurrent use. It is never unloaded.
+// Library is a loaded library: the driver's, or one of [OpenLibrary]. It is safe for concurrent use.
+// It is never unloaded.
 type Library struct {
+	kind    Kind // "" for the driver's library
 	taken   Candidate
 	tried   []Candidate
 	lib     ccall.Library
@@ -91,7 +98,11 @@ const (
 	Stuck Problem = "stuck"
 	// NotADriver means that the library lacks functions that every driver has.
 	NotADriver Problem = "not-a-driver"
-	// Stub means that the library is the CUDA toolkit's stub, which is for linking only.
+	// OtherLibrary means that the library lacks a function of the library that [OpenLibrary] was
+	// asked for.
+	OtherLibrary Problem = "other-library"
+	// Stub means that the library is a stub of the CUDA toolkit or another kit, which is for linking
+	// only.
 	Stub Problem = "stub"
 	// Duplicate means that the name leads to a file that was tried before.
 	Duplicate Problem = "duplicate"
@@ -103,25 +114,33 @@ type LoadError struct {
 	Candidates []Candidate
 	// Platform is the operating system and architecture, such as "linux/amd64".
 	Platform string
+	// Kind is the library that [OpenLibrary] was asked for. It is "" for the driver's library.
+	Kind Kind
 }
 
-// Error returns a text with one line for each candidate and its reason. The last line has all
-// folders that have no such file.
+// Error returns a text with one line for each candidate and its reason. Then comes a line with all
+// folders that have no such file. If no library of [OpenLibrary] was found, the last line says how
+// to install it.
 func (e *LoadError) Error() string {
 	if e == nil {
 		return "loader: no error"
 	}
+	wanted := productOf(e.Kind)
 	if len(e.Candidates) == 0 {
-		return "loader: NVIDIA ships no CUDA driver for " + e.Platform
+		return "loader: NVIDIA ships no " + wanted.title + " for " + e.Platform
 	}
 	var b strings.Builder
-	b.WriteString("loader: no CUDA driver library could be loaded")
+	b.WriteString("loader: no " + wanted.title + " library could be loaded")
 	var nothing []string
+	present := false
 	for _, c := range e.Candidates {
 		if c.Problem == Absent && len(e.Candidates) > 1 && filepath.IsAbs(c.Name) {
-			nothing = append(nothing, filepath.Dir(c.Name))
+			if dir := filepath.Dir(c.Name); !slices.Contains(nothing, dir) {
+				nothing = append(nothing, dir)
+			}
 			continue
 		}
+		present = present || c.Problem != Absent
 		fmt.Fprintf(&b, "\n\t%s (%s): %s", c.Name, c.Source, c.reason())
 		if do := c.remedy(); do != "" {
 			b.WriteString("; " + do)
@@ -131,7 +150,9 @@ func (e *LoadError) Error() string {
 		b.WriteString("\n\tnothing in " + strings.Join(nothing, ", "))
 	}
 	if e.unsupported() { // a library was named nevertheless
-		b.WriteString("\n\tNVIDIA ships no CUDA driver for " + e.Platform)
+		b.WriteString("\n\tNVIDIA ships no " + wanted.title + " for " + e.Platform)
+	} else if !present && wanted.install != "" {
+		b.WriteString("\n\t" + wanted.install)
 	}
 	return b.String()
 }
@@ -187,7 +208,7 @@ func (e *LoadError) Unwrap() []error {
 // full size. Loading or calling such a library can end the process, or never return.
 func Open(path string) (*Library, error) {
 	sys := thisSystem()
-	lib, tried := sys.open(path)
+	lib, tried := sys.open(productOf(""), path)
 	if lib == nil {
 		return nil, &LoadError{Candidates: tried, Platform: sys.platform}
 	}
@@ -199,9 +220,9 @@ func otherIDs() bool {
 	return os.Getuid() != os.Geteuid() || os.Getgid() != os.Getegid()
 }
 
-// verify checks that a loaded library is a usable driver. It always returns the library. The
+// verifyDriver checks that a loaded library is a usable driver. It always returns the library. The
 // address is that of a function in the library, or 0 if no function is known.
-func verify(lib ccall.Library) (l *Library, addr uintptr, problem Problem, err error) {
+func verifyDriver(lib ccall.Library) (l *Library, addr uintptr, problem Problem, err error) {
 	l = &Library{lib: lib}
 	defer func() {
 		if errors.Is(err, ccall.ErrNoThread) { // the reason is not the library
@@ -259,7 +280,7 @@ func (l *Library) Source() string { return l.taken.Source }
 func (l *Library) Tried() []Candidate { return append([]Candidate(nil), l.tried...) }
 
 // Version returns the CUDA version that the driver supports, as cuDriverGetVersion counts: 12080 is
-// 12.8.
+// 12.8. It is 0 for other libraries.
 func (l *Library) Version() int { return l.version }
 
 // Symbol returns the address of a symbol that the library exports, such as "cuEventElapsedTime_v2".
@@ -271,13 +292,18 @@ func (l *Library) Symbol(export string) (uintptr, error) {
 // as "cuEventElapsedTime". The version is the CUDA version that the caller was written for (12080
 // for 12.8). If perThread is set, Proc returns the variant for which the NULL stream is the
 // per-thread default stream. Proc calls cuGetProcAddress_v2 or cuGetProcAddress. If the driver has
-// neither (before CUDA 11.3), the error matches [errors.ErrUnsupported].
+// neither (before CUDA 11.3), or if the library is another one, the error matches
+// [errors.ErrUnsupported].
 //
 // A driver that is older than version returns its newest interface, which may take other arguments:
 // compare version with [Library.Version] first.
 func (l *Library) Proc(name string, version int, perThread bool) (uintptr, error) {
 	if l.getProc == 0 {
-		return 0, fmt.Errorf("loader: the driver has no cuGetProcAddress: %w", errors.ErrUnsupported)
+		what := "the driver"
+		if l.kind != "" {
+			what = string(l.kind)
+		}
+		return 0, fmt.Errorf("loader: %s has no cuGetProcAddress: %w", what, errors.ErrUnsupported)
 	}
 	const legacyStream, perThreadStream = 1, 2 // CU_GET_PROC_ADDRESS_…
 	flags := uint64(legacyStream)

@@ -82,6 +82,8 @@ const (
 	noInit       = "noinit"
 	noVersion    = "noversion"
 	needy        = "needy" // calls a function that is missing, so loading it fails
+
+	companionLibrary = "companion"
 )
 
 func TestOpen(t *testing.T) {
@@ -264,7 +266,7 @@ func TestNamed(t *testing.T) {
 		sys.root = t.TempDir()
 		sys.lookupEnv = func(key string) (string, bool) { return tt.env, key == Environment && tt.env != "" }
 		sys.elevated = func() bool { return tt.elevated }
-		choices := sys.choices(tt.path)
+		choices := sys.choices(productOf(""), tt.path)
 		if tt.want == "" {
 			if shipped[platform] && (len(choices) == 0 || choices[0].named) {
 				t.Errorf("%+v: %+v", tt, choices)

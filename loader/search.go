@@ -59,27 +59,27 @@ type examined struct {
 	err     error
 }
 
-// choices returns the candidates that Open tries for a name, in order.
-func (s *system) choices(name string) []choice {
+// choices returns the candidates for a library that are tried for a name, in order.
+func (s *system) choices(p *product, name string) []choice {
 	if name != "" {
 		c := Candidate{Name: name, Source: "given by the program"}
 		return []choice{s.named(c)}
 	}
-	if v := s.getenv(Environment); v != "" && !s.elevated() {
-		c := Candidate{Name: v, Source: "environment variable " + Environment}
+	if v := s.getenv(p.variable); v != "" && !s.elevated() {
+		c := Candidate{Name: v, Source: "environment variable " + p.variable}
 		// A program may name a file relative to its working directory. The environment may not: the
 		// user who sets the variable does not choose the program's working directory, and other
 		// users may write to it.
 		if !filepath.IsAbs(v) && (!isBare(v) || runtime.GOOS == "windows") {
 			c.Problem = Unsafe
-			c.Err = because(v, "it depends on the folder that the program runs in: give "+Environment+" an absolute path", nil)
+			c.Err = because(v, "it depends on the folder that the program runs in: give "+p.variable+" an absolute path", nil)
 		}
 		return []choice{s.named(c)}
 	}
 	if !shipped[s.platform] {
 		return nil
 	}
-	return s.systemChoices()
+	return s.systemChoices(p)
 }
 
 // named returns the choice of a single candidate.
@@ -111,16 +111,16 @@ func splitSearchPath(v string) []string {
 
 // open tries the candidates for a name. It returns nil if none can be used. Otherwise the last
 // candidate is the one that was taken.
-func (s *system) open(name string) (*Library, []Candidate) {
-	return s.search(name, func([]Candidate, Candidate) {})
+func (s *system) open(p *product, name string) (*Library, []Candidate) {
+	return s.search(p, name, func([]Candidate, Candidate) {})
 }
 
 // search is open with a callback: it calls begin before it tries a candidate, with the candidates
 // that were tried before.
-func (s *system) search(name string, begin func(tried []Candidate, next Candidate)) (*Library, []Candidate) {
-	t := trial{system: s}
+func (s *system) search(p *product, name string, begin func(tried []Candidate, next Candidate)) (*Library, []Candidate) {
+	t := trial{system: s, product: p}
 	var tried []Candidate
-	for _, c := range s.choices(name) {
+	for _, c := range s.choices(p, name) {
 		begin(tried, c.Candidate)
 		lib := t.try(&c)
 		tried = append(tried, c.Candidate)
@@ -138,6 +138,7 @@ func (s *system) search(name string, begin func(tried []Candidate, next Candidat
 // trial is the state of one search.
 type trial struct {
 	*system
+	*product
 	seen []seenFile
 }
 
@@ -195,12 +196,12 @@ func (t *trial) try(c *choice) *Library {
 	case h.problem != "" && !c.bare, h.problem == Truncated: // a bare name is tried in spite of other problems
 		t.reject(c, h.info, h.problem, h.err)
 		return nil
-	case !c.named && strings.HasSuffix(filepath.Dir(c.Path), "/stubs"):
+	case !c.named && slices.Contains(strings.Split(filepath.ToSlash(filepath.Dir(c.Path)), "/"), "stubs"):
 		// Only its answers prove that a library is a stub. But the system's loader gives a loaded
 		// stub to all code in this process that asks for libcuda.so.1. So a library in a folder of
 		// stubs is not loaded.
-		t.reject(c, h.info, Stub, because(c.Path, "it is in the CUDA toolkit's folder of stubs, which are for linking only: "+
-			"remove the folder from the search path and install the NVIDIA driver", nil))
+		t.reject(c, h.info, Stub, because(c.Path, "it is in "+t.kit+"'s folder of stubs, which are for linking only: "+
+			"remove the folder from the search path and install "+t.owner(), nil))
 		return nil
 	}
 	if c.bare && t.searchesHere() {
@@ -231,7 +232,7 @@ func (t *trial) try(c *choice) *Library {
 		t.blame(c, h, err)
 		return nil
 	}
-	lib, addr, problem, err := verify(handle)
+	lib, addr, problem, err := t.verify(handle)
 	if loaded := mappedFile(addr); loaded != "" {
 		c.Path = t.name(loaded)
 	} else if c.Path == "" && !c.bare {

@@ -3,6 +3,7 @@ package loader
 import (
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -11,9 +12,6 @@ import (
 
 // looksFirst is set if a library's file can be examined before it is loaded.
 const looksFirst = true
-
-// libraryName is the driver's name on Linux. libcuda.so belongs to development packages.
-const libraryName = "libcuda.so.1"
 
 // triplet returns Debian's name of an architecture in library folders.
 func triplet(arch string) string {
@@ -29,9 +27,6 @@ func triplet(arch string) string {
 	}
 	return arch + "-linux-gnu"
 }
-
-// place is a folder in which a kind of system keeps its driver.
-type place struct{ folder, kind string }
 
 // places returns the folders to search, in order, if the system's loader finds no usable library.
 // Forward compatibility comes last, because it can replace the driver's own library on some GPUs
@@ -61,10 +56,13 @@ func places(arch string) []place {
 }
 
 // systemChoices returns the candidates if no library was named.
-func (s *system) systemChoices() []choice {
+func (s *system) systemChoices(p *product) []choice {
 	const source = "the system's library search path"
 	var list, further []choice
-	for _, name := range []string{libraryName, "libcuda.so"} {
+	if p.kind != "" && !p.toolkit {
+		list = append(list, s.inFolders(s.besideDriver(), p.names)...)
+	}
+	for _, name := range p.names {
 		c := choice{Candidate: Candidate{Name: name, Source: source}, bare: true, hits: s.find(name)}
 		list = append(list, c)
 		// The system's loader takes one file of this name. If that file cannot be used, perhaps
@@ -77,10 +75,62 @@ func (s *system) systemChoices() []choice {
 		}
 	}
 	list = append(list, further...)
-	for _, p := range places(runtime.GOARCH) {
-		list = append(list, choice{Candidate: Candidate{Name: p.folder + "/" + libraryName, Source: p.kind}})
+	if p.toolkit {
+		return append(list, s.inFolders(s.toolkitFolders(), p.names)...)
+	}
+	for _, at := range places(runtime.GOARCH) {
+		if p.kind == "" || !strings.HasPrefix(at.folder, "/usr/local/cuda/") { // it has only libcuda
+			list = append(list, choice{Candidate: Candidate{Name: at.folder + "/" + p.names[0], Source: at.kind}})
+		}
 	}
 	return list
+}
+
+// besideDriver returns the folders of the CUDA driver that this process has loaded, and of the one
+// that the environment names. A library of the driver must have the driver's version.
+func (s *system) besideDriver() []place {
+	var list []place
+	for line := range strings.Lines(s.read("/proc/self/maps")) {
+		if i := strings.IndexByte(line, '/'); i >= 0 && strings.HasPrefix(path.Base(line), "libcuda.so") {
+			list = append(list, place{path.Dir(line[i:]), "beside the CUDA driver of this process"})
+			break
+		}
+	}
+	if v := s.getenv(Environment); filepath.IsAbs(v) && !s.elevated() {
+		list = append(list, place{path.Dir(v), "beside the CUDA driver that " + Environment + " names"})
+	}
+	return list
+}
+
+// toolkitFolders returns the folders with libraries of the CUDA toolkit, as the toolkit, its
+// packages for Python, and distributions install them.
+func (s *system) toolkitFolders() []place {
+	target := map[string]string{"amd64": "x86_64", "arm64": "sbsa"}[runtime.GOARCH]
+	var list []place
+	for _, t := range s.toolkits() {
+		list = append(list, place{t.folder + "/lib64", t.kind})
+		if target != "" {
+			list = append(list, place{t.folder + "/targets/" + target + "-linux/lib", t.kind})
+		}
+	}
+	if v := s.folderIn("CONDA_PREFIX"); v != "" {
+		list = append(list, place{v + "/lib", "the Conda environment"})
+	}
+	for _, prefix := range []string{s.folderIn("VIRTUAL_ENV"), s.folderIn("CONDA_PREFIX"), "/usr/local", "/usr"} {
+		if prefix == "" {
+			continue
+		}
+		for _, packages := range []string{"site-packages", "dist-packages"} {
+			for _, sub := range []string{"cuda_nvrtc", "cu13"} {
+				pattern := s.file(prefix) + "/lib/python3*/" + packages + "/nvidia/" + sub + "/lib"
+				found, _ := filepath.Glob(pattern)
+				for _, folder := range found {
+					list = append(list, place{s.name(folder), "Python's packages"})
+				}
+			}
+		}
+	}
+	return append(list, place{"/usr/lib/" + triplet(runtime.GOARCH), "Debian and Ubuntu"}, place{"/usr/lib64", "Red Hat, Fedora and SUSE"})
 }
 
 // find returns the files that glibc's loader finds when it searches for name, in the loader's

@@ -8,5 +8,5 @@ import "runtime"
 // that examineELF does not know, and some that are not files.
 const looksFirst = runtime.GOOS != "darwin"
 
-// systemChoices returns nothing, because NVIDIA ships no driver for these systems.
-func (s *system) systemChoices() []choice { return nil }
+// systemChoices returns nothing, because NVIDIA ships nothing for these systems.
+func (s *system) systemChoices(*product) []choice { return nil }

@@ -15,13 +15,22 @@ import (
 // Windows refuses is examined afterwards; see refusal.
 const looksFirst = false
 
-// systemChoices returns the absolute path of the driver. For a bare name Windows would search the
-// program's own folder first.
-func (s *system) systemChoices() []choice {
-	return []choice{{Candidate: Candidate{
-		Name:   filepath.Join(ccall.SystemFolder(), "nvcuda.dll"),
-		Source: "the system folder",
-	}}}
+// systemChoices returns the absolute paths at which the library may be. For a bare name Windows
+// would search the program's own folder first.
+func (s *system) systemChoices(p *product) []choice {
+	if !p.toolkit {
+		return []choice{{Candidate: Candidate{
+			Name:   filepath.Join(ccall.SystemFolder(), p.dlls[0]),
+			Source: "the system folder",
+		}}}
+	}
+	var folders []place
+	for _, t := range s.toolkits() {
+		for _, sub := range []string{`bin\x64`, "bin"} {
+			folders = append(folders, place{filepath.Join(t.folder, sub), t.kind})
+		}
+	}
+	return s.inFolders(folders, p.dlls)
 }
 
 // These are the errors of the system's loader.
