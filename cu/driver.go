@@ -160,6 +160,7 @@ func Open(opts ...Option) (*Driver, error) {
 			d.needContext.Store(1<<len(workFunctions) - 1)
 		}
 		d.initWatch()
+		d.log.begin(d.table)
 		return d, nil
 	case driver.ResultNoDevice:
 		return nil, &Error{Op: "cuInit", Result: res, Err: ErrNoDevice, Detail: fmt.Sprintf(

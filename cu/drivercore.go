@@ -34,6 +34,7 @@ type driverCore struct {
 	exports  exports
 	waiting
 	slabs slab.Pool[contextKey]
+	log   driverLog
 	driverTime
 	numbering
 }

@@ -79,7 +79,7 @@ type Error struct {
 	// Detail says what is wrong with the arguments, what to do, or where the error may come from.
 	// Nearly every call may report an error of work that was enqueued earlier. If the result can be
 	// such an error, Detail says so. For a poisoned context, Detail names the first call that
-	// reported the error.
+	// reported the error. It ends with what the driver's own log says, if it has one (CUDA 12.9).
 	Detail string
 	// Err is the mistake, if it was found before the call of the driver, or another cause. It may
 	// be nil.
@@ -180,6 +180,14 @@ func (d *driverCore) resultError(op string, handle uintptr, res driver.Result) *
 		e.afterSuccess(op)
 		return e
 	}
+	e := d.silentError(op, handle, res)
+	e.Detail = join(e.Detail, d.said(op, res))
+	return e
+}
+
+// silentError is resultError without the driver's log, and without results of steps that follow a
+// success.
+func (d *driverCore) silentError(op string, handle uintptr, res driver.Result) *Error {
 	e := &Error{Op: op, Result: res, Handle: handle}
 	if m := d.table.Missing(res); m != nil {
 		e.Result, e.Err, e.Detail = ResultNotSupported, m, remedy.OfMissing(m)
@@ -222,10 +230,11 @@ func (c *contextCore) backgroundError(op string, handle uintptr, res driver.Resu
 		e.afterSuccess(op)
 		return e
 	}
-	e := c.drv.resultError(op, handle, res)
+	e := c.drv.silentError(op, handle, res)
 	if res < 0 {
 		return e
 	}
+	defer func() { e.Detail = join(e.Detail, c.drv.said(op, res)) }()
 	c.note(op, res)
 	switch p, lost := c.poison.Load(), c.loss.Load(); {
 	case p != nil:

@@ -34,6 +34,8 @@ var newer = [...]struct {
 		"its first version: see driverCore.elapsed",
 		func(f *Features) *bool { return &f.ElapsedTimeV2 },
 	},
+	{"cuLogsCurrent", "errors lack what the driver's log says", nil},
+	{"cuLogsDumpToMemory", "errors lack what the driver's log says", nil},
 }
 
 // Features says which functions the driver has in addition to those of every driver for CUDA 11.

@@ -9,7 +9,7 @@ import (
 // Fault makes calls fail, or last longer.
 type Fault struct {
 	// Function is the name of a C function, such as "cuEventCreate", and means all its versions. ""
-	// means all functions but cuDriverGetVersion, cuGetErrorName and cuGetErrorString.
+	// means all functions but cuDriverGetVersion, cuGetErrorName, cuGetErrorString and cuLogs….
 	Function string
 	// Nth is the number of the affected call since the fault was set. 0 and 1 are the first call.
 	Nth int
@@ -20,6 +20,9 @@ type Fault struct {
 	Code int
 	// Slow is a delay at the beginning of the call, in the driver's time.
 	Slow time.Duration
+	// Log is what the driver writes to its log about a call that returns Code. It becomes a part of
+	// the cu.Error. It needs a driver for CUDA 12.9 or newer.
+	Log string
 }
 
 // Faults sets faults from the beginning. See also [Driver.Inject].

@@ -130,6 +130,80 @@ func (t *Table) GetErrorString(at At, code Result) (pStr string, res Result) {
 	return goString(f.v0), res
 }
 
+// LogsCurrent calls cuLogsCurrent, which exists since CUDA 12.9.
+func (t *Table) LogsCurrent(at At, flags uint32) (iteratorOut uint32, res Result) {
+	if t.soft != nil {
+		if t.version < 12090 {
+			res = missing(symLogsCurrent)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		iteratorOut, res = t.soft.LogsCurrent(th, flags)
+		return iteratorOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symLogsCurrent].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogsCurrent); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r       uintptr
+		iteratorOut unsafe.Pointer
+		flags       uintptr
+		_           [4]uintptr
+		v0          uint32
+	}{fn: fn, flags: uintptr(flags)}
+	f.iteratorOut = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// LogsDumpToMemory calls cuLogsDumpToMemory, which exists since CUDA 12.9.
+func (t *Table) LogsDumpToMemory(at At, iterator uint32, buffer []byte, flags uint32) (iteratorOut uint32, size uint64, res Result) {
+	if t.soft != nil {
+		if t.version < 12090 {
+			res = missing(symLogsDumpToMemory)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		iteratorOut, size, res = t.soft.LogsDumpToMemory(th, iterator, buffer, flags)
+		return iteratorOut, size, t.leave(at, th, res)
+	}
+	fn := t.procs[symLogsDumpToMemory].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogsDumpToMemory); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		iterator unsafe.Pointer
+		buffer   unsafe.Pointer
+		size     unsafe.Pointer
+		flags    uintptr
+		_        [2]uintptr
+		v0       uint32
+		v1       uint64
+	}{
+		fn:     fn,
+		buffer: unsafe.Pointer(unsafe.SliceData(buffer)),
+		flags:  uintptr(flags),
+		v0:     iterator,
+		v1:     uint64(len(buffer)),
+	}
+	f.iterator = unsafe.Pointer(&f.v0)
+	f.size = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
 // DeviceGetCount calls cuDeviceGetCount, which exists since CUDA 2.0.
 func (t *Table) DeviceGetCount(at At) (count int32, res Result) {
 	if t.soft != nil {

@@ -35,6 +35,12 @@ type Software interface {
 	// GetErrorString is cuGetErrorString.
 	GetErrorString(th *Thread, code Result) (pStr string, res Result)
 
+	// LogsCurrent is cuLogsCurrent.
+	LogsCurrent(th *Thread, flags uint32) (iteratorOut uint32, res Result)
+
+	// LogsDumpToMemory is cuLogsDumpToMemory.
+	LogsDumpToMemory(th *Thread, iterator uint32, buffer []byte, flags uint32) (iteratorOut uint32, size uint64, res Result)
+
 	// DeviceGetCount is cuDeviceGetCount.
 	DeviceGetCount(th *Thread) (count int32, res Result)
 

@@ -97,6 +97,8 @@ const (
 	symLaunchHostFunc                            Symbol = 263
 	symLaunchKernel                              Symbol = 265
 	symLaunchKernelEx                            Symbol = 266
+	symLogsCurrent                               Symbol = 287
+	symLogsDumpToMemory                          Symbol = 289
 	symMemAllocAsync                             Symbol = 297
 	symMemAlloc_v2                               Symbol = 306
 	symMemFreeAsync                              Symbol = 316

@@ -22,6 +22,16 @@ func (Unimplemented) GetErrorString(th *Thread, code Result) (pStr string, res R
 	return pStr, missing(symGetErrorString)
 }
 
+// LogsCurrent implements [Software]. It returns [NotImplemented] for cuLogsCurrent.
+func (Unimplemented) LogsCurrent(th *Thread, flags uint32) (iteratorOut uint32, res Result) {
+	return iteratorOut, missing(symLogsCurrent)
+}
+
+// LogsDumpToMemory implements [Software]. It returns [NotImplemented] for cuLogsDumpToMemory.
+func (Unimplemented) LogsDumpToMemory(th *Thread, iterator uint32, buffer []byte, flags uint32) (iteratorOut uint32, size uint64, res Result) {
+	return iteratorOut, size, missing(symLogsDumpToMemory)
+}
+
 // DeviceGetCount implements [Software]. It returns [NotImplemented] for cuDeviceGetCount.
 func (Unimplemented) DeviceGetCount(th *Thread) (count int32, res Result) {
 	return count, missing(symDeviceGetCount)

@@ -9,17 +9,39 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	switch number {
 	case 0: // cuInit
 		return l.init(a[0])
-	case 1: // cuDeviceGetCount
+	case 1: // cuLogsCurrent
+		p0 := pointer[uint32](&a[0])
+		v0, r := l.d.LogsCurrent(th, uint32(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 2: // cuLogsDumpToMemory
+		p0 := pointer[uint32](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1, there := sliceIfAny[byte](&a[1], room[uint64](&a[2]))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2 := pointer[uint64](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, v2, r := l.d.LogsDumpToMemory(th, *p0, p1, uint32(a[3]))
+		r = store(r, p0, v0)
+		r = store(r, p2, v2)
+		return r
+	case 3: // cuDeviceGetCount
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetCount(th)
 		r = store(r, p0, v0)
 		return r
-	case 2: // cuDeviceGet
+	case 4: // cuDeviceGet
 		p0 := pointer[driver.Device](&a[0])
 		v0, r := l.d.DeviceGet(th, int32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 3: // cuDeviceGetByPCIBusId
+	case 5: // cuDeviceGetByPCIBusId
 		p0 := pointer[driver.Device](&a[0])
 		p1, there := text(&a[1])
 		if !there {
@@ -28,49 +50,49 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.DeviceGetByPCIBusId(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 4: // cuDeviceGetName
+	case 6: // cuDeviceGetName
 		p0, there := slice[byte](&a[0], uint64(max(int32(a[1]), 0)))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.DeviceGetName(th, p0, driver.Device(a[2]))
-	case 5: // cuDeviceGetUuid_v2
+	case 7: // cuDeviceGetUuid_v2
 		p0 := pointer[driver.UUID](&a[0])
 		v0, r := l.d.DeviceGetUUID(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 6: // cuDeviceGetUuid
+	case 8: // cuDeviceGetUuid
 		p0 := pointer[driver.UUID](&a[0])
 		v0, r := l.d.DeviceGetUUIDV1(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 7: // cuDeviceGetPCIBusId
+	case 9: // cuDeviceGetPCIBusId
 		p0, there := slice[byte](&a[0], uint64(max(int32(a[1]), 0)))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.DeviceGetPCIBusId(th, p0, driver.Device(a[2]))
-	case 8: // cuDeviceGetAttribute
+	case 10: // cuDeviceGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetAttribute(th, int32(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 9: // cuDeviceTotalMem_v2
+	case 11: // cuDeviceTotalMem_v2
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.DeviceTotalMem(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 10: // cuDeviceCanAccessPeer
+	case 12: // cuDeviceCanAccessPeer
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceCanAccessPeer(th, driver.Device(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 11: // cuDeviceGetP2PAttribute
+	case 13: // cuDeviceGetP2PAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetP2PAttribute(th, int32(a[1]), driver.Device(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 12: // cuDevicePrimaryCtxRetain
+	case 14: // cuDevicePrimaryCtxRetain
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -78,20 +100,20 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.DevicePrimaryCtxRetain(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 13: // cuDevicePrimaryCtxRelease_v2
+	case 15: // cuDevicePrimaryCtxRelease_v2
 		return l.d.DevicePrimaryCtxRelease(th, driver.Device(a[0]))
-	case 14: // cuDevicePrimaryCtxReset_v2
+	case 16: // cuDevicePrimaryCtxReset_v2
 		return l.d.DevicePrimaryCtxReset(th, driver.Device(a[0]))
-	case 15: // cuDevicePrimaryCtxGetState
+	case 17: // cuDevicePrimaryCtxGetState
 		p1 := pointer[uint32](&a[1])
 		p2 := pointer[int32](&a[2])
 		v1, v2, r := l.d.DevicePrimaryCtxGetState(th, driver.Device(a[0]))
 		r = offer(r, p1, v1)
 		r = offer(r, p2, v2)
 		return r
-	case 16: // cuDevicePrimaryCtxSetFlags_v2
+	case 18: // cuDevicePrimaryCtxSetFlags_v2
 		return l.d.DevicePrimaryCtxSetFlags(th, driver.Device(a[0]), uint32(a[1]))
-	case 17: // cuCtxCreate_v4
+	case 19: // cuCtxCreate_v4
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -102,7 +124,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxCreate(th, uint32(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 18: // cuCtxCreate_v2
+	case 20: // cuCtxCreate_v2
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -110,74 +132,74 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxCreateV2(th, uint32(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 19: // cuCtxDestroy_v2
+	case 21: // cuCtxDestroy_v2
 		return l.d.CtxDestroy(th, driver.Context(a[0]))
-	case 20: // cuCtxPushCurrent_v2
+	case 22: // cuCtxPushCurrent_v2
 		return l.d.CtxPushCurrent(th, driver.Context(a[0]))
-	case 21: // cuCtxPopCurrent_v2
+	case 23: // cuCtxPopCurrent_v2
 		p0 := pointer[driver.Context](&a[0])
 		v0, r := l.d.CtxPopCurrent(th)
 		r = offer(r, p0, v0)
 		return r
-	case 22: // cuCtxGetCurrent
+	case 24: // cuCtxGetCurrent
 		p0 := pointer[driver.Context](&a[0])
 		v0, r := l.d.CtxGetCurrent(th)
 		r = store(r, p0, v0)
 		return r
-	case 23: // cuCtxSetCurrent
+	case 25: // cuCtxSetCurrent
 		return l.d.CtxSetCurrent(th, driver.Context(a[0]))
-	case 24: // cuCtxGetDevice
+	case 26: // cuCtxGetDevice
 		p0 := pointer[driver.Device](&a[0])
 		v0, r := l.d.CtxGetDevice(th)
 		r = store(r, p0, v0)
 		return r
-	case 25: // cuCtxGetFlags
+	case 27: // cuCtxGetFlags
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.CtxGetFlags(th)
 		r = store(r, p0, v0)
 		return r
-	case 26: // cuCtxSetFlags
+	case 28: // cuCtxSetFlags
 		return l.d.CtxSetFlags(th, uint32(a[0]))
-	case 27: // cuCtxSynchronize
+	case 29: // cuCtxSynchronize
 		return l.d.CtxSynchronize(th)
-	case 28: // cuCtxGetStreamPriorityRange
+	case 30: // cuCtxGetStreamPriorityRange
 		p0 := pointer[int32](&a[0])
 		p1 := pointer[int32](&a[1])
 		v0, v1, r := l.d.CtxGetStreamPriorityRange(th)
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 29: // cuCtxGetApiVersion
+	case 31: // cuCtxGetApiVersion
 		p1 := pointer[uint32](&a[1])
 		v1, r := l.d.CtxGetApiVersion(th, driver.Context(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 30: // cuCtxGetId
+	case 32: // cuCtxGetId
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.CtxGetId(th, driver.Context(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 31: // cuCtxGetLimit
+	case 33: // cuCtxGetLimit
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.CtxGetLimit(th, int32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 32: // cuCtxSetLimit
+	case 34: // cuCtxSetLimit
 		return l.d.CtxSetLimit(th, int32(a[0]), a[1])
-	case 33: // cuCtxRecordEvent
+	case 35: // cuCtxRecordEvent
 		return l.d.CtxRecordEvent(th, driver.Context(a[0]), driver.Event(a[1]))
-	case 34: // cuCtxWaitEvent
+	case 36: // cuCtxWaitEvent
 		return l.d.CtxWaitEvent(th, driver.Context(a[0]), driver.Event(a[1]))
-	case 35: // cuCtxEnablePeerAccess
+	case 37: // cuCtxEnablePeerAccess
 		return l.d.CtxEnablePeerAccess(th, driver.Context(a[0]), uint32(a[1]))
-	case 36: // cuCtxDisablePeerAccess
+	case 38: // cuCtxDisablePeerAccess
 		return l.d.CtxDisablePeerAccess(th, driver.Context(a[0]))
-	case 37: // cuDeviceGetDevResource
+	case 39: // cuDeviceGetDevResource
 		p1 := pointer[driver.DevResource](&a[1])
 		v1, r := l.d.DeviceGetDevResource(th, driver.Device(a[0]), int32(a[2]))
 		r = store(r, p1, v1)
 		return r
-	case 38: // cuDevSmResourceSplitByCount
+	case 40: // cuDevSmResourceSplitByCount
 		p0, there := sliceIfAny[driver.DevResource](&a[0], room[uint32](&a[1]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -195,7 +217,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p1, v1)
 		r = offer(r, p3, v3)
 		return r
-	case 39: // cuDevResourceGenerateDesc
+	case 41: // cuDevResourceGenerateDesc
 		p0 := pointer[driver.DevResourceDesc](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -207,7 +229,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.DevResourceGenerateDesc(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 40: // cuGreenCtxCreate
+	case 42: // cuGreenCtxCreate
 		p0 := pointer[driver.GreenCtx](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -215,18 +237,18 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GreenCtxCreate(th, driver.DevResourceDesc(a[1]), driver.Device(a[2]), uint32(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 41: // cuGreenCtxDestroy
+	case 43: // cuGreenCtxDestroy
 		return l.d.GreenCtxDestroy(th, driver.GreenCtx(a[0]))
-	case 42: // cuGreenCtxGetDevResource
+	case 44: // cuGreenCtxGetDevResource
 		p1 := pointer[driver.DevResource](&a[1])
 		v1, r := l.d.GreenCtxGetDevResource(th, driver.GreenCtx(a[0]), int32(a[2]))
 		r = store(r, p1, v1)
 		return r
-	case 43: // cuGreenCtxRecordEvent
+	case 45: // cuGreenCtxRecordEvent
 		return l.d.GreenCtxRecordEvent(th, driver.GreenCtx(a[0]), driver.Event(a[1]))
-	case 44: // cuGreenCtxWaitEvent
+	case 46: // cuGreenCtxWaitEvent
 		return l.d.GreenCtxWaitEvent(th, driver.GreenCtx(a[0]), driver.Event(a[1]))
-	case 45: // cuGreenCtxStreamCreate
+	case 47: // cuGreenCtxStreamCreate
 		p0 := pointer[driver.Stream](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -234,7 +256,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GreenCtxStreamCreate(th, driver.GreenCtx(a[1]), uint32(a[2]), int32(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 46: // cuEventCreate
+	case 48: // cuEventCreate
 		p0 := pointer[driver.Event](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -242,27 +264,27 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.EventCreate(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 47: // cuEventDestroy_v2
+	case 49: // cuEventDestroy_v2
 		return l.d.EventDestroy(th, driver.Event(a[0]))
-	case 48: // cuEventRecord
+	case 50: // cuEventRecord
 		return l.d.EventRecord(th, driver.Event(a[0]), driver.Stream(a[1]))
-	case 49: // cuEventRecordWithFlags
+	case 51: // cuEventRecordWithFlags
 		return l.d.EventRecordWithFlags(th, driver.Event(a[0]), driver.Stream(a[1]), uint32(a[2]))
-	case 50: // cuEventQuery
+	case 52: // cuEventQuery
 		return l.d.EventQuery(th, driver.Event(a[0]))
-	case 51: // cuEventSynchronize
+	case 53: // cuEventSynchronize
 		return l.d.EventSynchronize(th, driver.Event(a[0]))
-	case 52: // cuEventElapsedTime
+	case 54: // cuEventElapsedTime
 		p0 := pointer[float32](&a[0])
 		v0, r := l.d.EventElapsedTime(th, driver.Event(a[1]), driver.Event(a[2]))
 		r = require(r, p0, v0)
 		return r
-	case 53: // cuEventElapsedTime_v2
+	case 55: // cuEventElapsedTime_v2
 		p0 := pointer[float32](&a[0])
 		v0, r := l.d.EventElapsedTimeV2(th, driver.Event(a[1]), driver.Event(a[2]))
 		r = require(r, p0, v0)
 		return r
-	case 54: // cuStreamCreate
+	case 56: // cuStreamCreate
 		p0 := pointer[driver.Stream](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -270,7 +292,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.StreamCreate(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 55: // cuStreamCreateWithPriority
+	case 57: // cuStreamCreateWithPriority
 		p0 := pointer[driver.Stream](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -278,54 +300,54 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.StreamCreateWithPriority(th, uint32(a[1]), int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 56: // cuStreamDestroy_v2
+	case 58: // cuStreamDestroy_v2
 		return l.d.StreamDestroy(th, driver.Stream(a[0]))
-	case 57: // cuStreamQuery
+	case 59: // cuStreamQuery
 		return l.d.StreamQuery(th, driver.Stream(a[0]))
-	case 58: // cuStreamSynchronize
+	case 60: // cuStreamSynchronize
 		return l.d.StreamSynchronize(th, driver.Stream(a[0]))
-	case 59: // cuStreamWaitEvent
+	case 61: // cuStreamWaitEvent
 		return l.d.StreamWaitEvent(th, driver.Stream(a[0]), driver.Event(a[1]), uint32(a[2]))
-	case 60: // cuStreamGetCtx
+	case 62: // cuStreamGetCtx
 		p1 := pointer[driver.Context](&a[1])
 		v1, r := l.d.StreamGetCtx(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 61: // cuStreamGetFlags
+	case 63: // cuStreamGetFlags
 		p1 := pointer[uint32](&a[1])
 		v1, r := l.d.StreamGetFlags(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 62: // cuStreamGetPriority
+	case 64: // cuStreamGetPriority
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.StreamGetPriority(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 63: // cuStreamGetId
+	case 65: // cuStreamGetId
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.StreamGetId(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 64: // cuStreamGetDevice
+	case 66: // cuStreamGetDevice
 		p1 := pointer[driver.Device](&a[1])
 		v1, r := l.d.StreamGetDevice(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 65: // cuStreamWaitValue32_v2
+	case 67: // cuStreamWaitValue32_v2
 		return l.d.StreamWaitValue32(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), uint32(a[2]), uint32(a[3]))
-	case 66: // cuStreamWaitValue64_v2
+	case 68: // cuStreamWaitValue64_v2
 		return l.d.StreamWaitValue64(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
-	case 67: // cuStreamWriteValue32_v2
+	case 69: // cuStreamWriteValue32_v2
 		return l.d.StreamWriteValue32(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), uint32(a[2]), uint32(a[3]))
-	case 68: // cuStreamWriteValue64_v2
+	case 70: // cuStreamWriteValue64_v2
 		return l.d.StreamWriteValue64(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
-	case 69: // cuStreamAddCallback
+	case 71: // cuStreamAddCallback
 		return l.d.StreamAddCallback(th, driver.Stream(a[0]), l.streamCallback(a[0], a[1], a[2]), uint32(a[3]))
-	case 70: // cuLaunchHostFunc
+	case 72: // cuLaunchHostFunc
 		return l.d.LaunchHostFunc(th, driver.Stream(a[0]), l.hostFunc(a[1], a[2]))
-	case 71: // cuStreamBeginCapture_v2
+	case 73: // cuStreamBeginCapture_v2
 		return l.d.StreamBeginCapture(th, driver.Stream(a[0]), int32(a[1]))
-	case 72: // cuStreamBeginCaptureToGraph
+	case 74: // cuStreamBeginCaptureToGraph
 		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[4])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -334,7 +356,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultNotSupported)
 		}
 		return l.d.StreamBeginCaptureToGraph(th, driver.Stream(a[0]), driver.Graph(a[1]), p2, int32(a[5]))
-	case 73: // cuStreamEndCapture
+	case 75: // cuStreamEndCapture
 		p1 := pointer[driver.Graph](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -342,12 +364,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v1, r := l.d.StreamEndCapture(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 74: // cuStreamIsCapturing
+	case 76: // cuStreamIsCapturing
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.StreamIsCapturing(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 75: // cuStreamGetCaptureInfo_v2
+	case 77: // cuStreamGetCaptureInfo_v2
 		p1 := pointer[int32](&a[1])
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[driver.Graph](&a[3])
@@ -360,7 +382,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p4, v4)
 		r = offer(r, p5, v5)
 		return r
-	case 76: // cuStreamGetCaptureInfo_v3
+	case 78: // cuStreamGetCaptureInfo_v3
 		p1 := pointer[int32](&a[1])
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[driver.Graph](&a[3])
@@ -375,7 +397,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p5, v5)
 		r = offer(r, p6, v6)
 		return r
-	case 77: // cuThreadExchangeStreamCaptureMode
+	case 79: // cuThreadExchangeStreamCaptureMode
 		p0 := pointer[int32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -383,7 +405,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ThreadExchangeStreamCaptureMode(th, *p0)
 		r = store(r, p0, v0)
 		return r
-	case 78: // cuGraphCreate
+	case 80: // cuGraphCreate
 		p0 := pointer[driver.Graph](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -391,9 +413,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphCreate(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 79: // cuGraphDestroy
+	case 81: // cuGraphDestroy
 		return l.d.GraphDestroy(th, driver.Graph(a[0]))
-	case 80: // cuGraphClone
+	case 82: // cuGraphClone
 		p0 := pointer[driver.Graph](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -401,13 +423,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphClone(th, driver.Graph(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 81: // cuGraphDebugDotPrint
+	case 83: // cuGraphDebugDotPrint
 		p1, there := text(&a[1])
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphDebugDotPrint(th, driver.Graph(a[0]), p1, uint32(a[2]))
-	case 82: // cuGraphAddEmptyNode
+	case 84: // cuGraphAddEmptyNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -419,7 +441,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEmptyNode(th, driver.Graph(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 83: // cuGraphAddEventRecordNode
+	case 85: // cuGraphAddEventRecordNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -431,7 +453,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEventRecordNode(th, driver.Graph(a[1]), p2, driver.Event(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 84: // cuGraphAddEventWaitNode
+	case 86: // cuGraphAddEventWaitNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -443,21 +465,21 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEventWaitNode(th, driver.Graph(a[1]), p2, driver.Event(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 85: // cuGraphEventRecordNodeGetEvent
+	case 87: // cuGraphEventRecordNodeGetEvent
 		p1 := pointer[driver.Event](&a[1])
 		v1, r := l.d.GraphEventRecordNodeGetEvent(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 86: // cuGraphEventRecordNodeSetEvent
+	case 88: // cuGraphEventRecordNodeSetEvent
 		return l.d.GraphEventRecordNodeSetEvent(th, driver.GraphNode(a[0]), driver.Event(a[1]))
-	case 87: // cuGraphEventWaitNodeGetEvent
+	case 89: // cuGraphEventWaitNodeGetEvent
 		p1 := pointer[driver.Event](&a[1])
 		v1, r := l.d.GraphEventWaitNodeGetEvent(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 88: // cuGraphEventWaitNodeSetEvent
+	case 90: // cuGraphEventWaitNodeSetEvent
 		return l.d.GraphEventWaitNodeSetEvent(th, driver.GraphNode(a[0]), driver.Event(a[1]))
-	case 89: // cuGraphGetNodes
+	case 91: // cuGraphGetNodes
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -469,7 +491,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphGetNodes(th, driver.Graph(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 90: // cuGraphGetEdges
+	case 92: // cuGraphGetEdges
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[3]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -488,12 +510,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.GraphGetEdges(th, driver.Graph(a[0]), p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 91: // cuGraphNodeGetType
+	case 93: // cuGraphNodeGetType
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.GraphNodeGetType(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 92: // cuGraphInstantiateWithFlags
+	case 94: // cuGraphInstantiateWithFlags
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -501,7 +523,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphInstantiateWithFlags(th, driver.Graph(a[1]), a[2])
 		r = store(r, p0, v0)
 		return r
-	case 93: // cuGraphExecUpdate
+	case 95: // cuGraphExecUpdate
 		p2 := pointer[driver.GraphNode](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -514,22 +536,22 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offerAlways(r, p2, v2)
 		r = offerAlways(r, p3, v3)
 		return r
-	case 94: // cuGraphExecEventRecordNodeSetEvent
+	case 96: // cuGraphExecEventRecordNodeSetEvent
 		return l.d.GraphExecEventRecordNodeSetEvent(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Event(a[2]))
-	case 95: // cuGraphExecEventWaitNodeSetEvent
+	case 97: // cuGraphExecEventWaitNodeSetEvent
 		return l.d.GraphExecEventWaitNodeSetEvent(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Event(a[2]))
-	case 96: // cuGraphLaunch
+	case 98: // cuGraphLaunch
 		return l.d.GraphLaunch(th, driver.GraphExec(a[0]), driver.Stream(a[1]))
-	case 97: // cuGraphUpload
+	case 99: // cuGraphUpload
 		return l.d.GraphUpload(th, driver.GraphExec(a[0]), driver.Stream(a[1]))
-	case 98: // cuGraphExecDestroy
+	case 100: // cuGraphExecDestroy
 		return l.d.GraphExecDestroy(th, driver.GraphExec(a[0]))
-	case 99: // cuIpcGetEventHandle
+	case 101: // cuIpcGetEventHandle
 		p0 := pointer[driver.IPCEventHandle](&a[0])
 		v0, r := l.d.IpcGetEventHandle(th, driver.Event(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 100: // cuIpcOpenEventHandle
+	case 102: // cuIpcOpenEventHandle
 		p0 := pointer[driver.Event](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -537,12 +559,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.IpcOpenEventHandle(th, *pointer[driver.IPCEventHandle](&a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 101: // cuIpcGetMemHandle
+	case 103: // cuIpcGetMemHandle
 		p0 := pointer[driver.IPCMemHandle](&a[0])
 		v0, r := l.d.IpcGetMemHandle(th, driver.DevicePtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 102: // cuIpcOpenMemHandle_v2
+	case 104: // cuIpcOpenMemHandle_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -550,16 +572,16 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.IpcOpenMemHandle(th, *pointer[driver.IPCMemHandle](&a[1]), uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 103: // cuIpcCloseMemHandle
+	case 105: // cuIpcCloseMemHandle
 		return l.d.IpcCloseMemHandle(th, driver.DevicePtr(a[0]))
-	case 104: // cuMemGetInfo_v2
+	case 106: // cuMemGetInfo_v2
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[uint64](&a[1])
 		v0, v1, r := l.d.MemGetInfo(th)
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 105: // cuMemAlloc_v2
+	case 107: // cuMemAlloc_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -567,9 +589,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAlloc(th, a[1])
 		r = store(r, p0, v0)
 		return r
-	case 106: // cuMemFree_v2
+	case 108: // cuMemFree_v2
 		return l.d.MemFree(th, driver.DevicePtr(a[0]))
-	case 107: // cuMemAllocAsync
+	case 109: // cuMemAllocAsync
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -577,9 +599,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocAsync(th, a[1], driver.Stream(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 108: // cuMemFreeAsync
+	case 110: // cuMemFreeAsync
 		return l.d.MemFreeAsync(th, driver.DevicePtr(a[0]), driver.Stream(a[1]))
-	case 109: // cuMemHostAlloc
+	case 111: // cuMemHostAlloc
 		p0 := pointer[driver.HostPtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -587,55 +609,55 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemHostAlloc(th, a[1], uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 110: // cuMemFreeHost
+	case 112: // cuMemFreeHost
 		return l.d.MemFreeHost(th, driver.HostPtr(a[0]))
-	case 111: // cuMemHostGetDevicePointer_v2
+	case 113: // cuMemHostGetDevicePointer_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		v0, r := l.d.MemHostGetDevicePointer(th, driver.HostPtr(a[1]), uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 112: // cuMemHostGetFlags
+	case 114: // cuMemHostGetFlags
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.MemHostGetFlags(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 113: // cuMemHostRegister_v2
+	case 115: // cuMemHostRegister_v2
 		return l.d.MemHostRegister(th, driver.HostPtr(a[0]), a[1], uint32(a[2]))
-	case 114: // cuMemHostUnregister
+	case 116: // cuMemHostUnregister
 		return l.d.MemHostUnregister(th, driver.HostPtr(a[0]))
-	case 115: // cuMemcpyHtoD_v2
+	case 117: // cuMemcpyHtoD_v2
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 116: // cuMemcpyDtoH_v2
+	case 118: // cuMemcpyDtoH_v2
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 117: // cuMemcpyHtoDAsync_v2
+	case 119: // cuMemcpyHtoDAsync_v2
 		return l.d.MemcpyHtoDAsync(th, driver.DevicePtr(a[0]), driver.HostPtr(a[1]), a[2], driver.Stream(a[3]))
-	case 118: // cuMemcpyDtoHAsync_v2
+	case 120: // cuMemcpyDtoHAsync_v2
 		return l.d.MemcpyDtoHAsync(th, driver.HostPtr(a[0]), driver.DevicePtr(a[1]), a[2], driver.Stream(a[3]))
-	case 119: // cuMemcpyDtoD_v2
+	case 121: // cuMemcpyDtoD_v2
 		return l.d.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 120: // cuMemcpyDtoDAsync_v2
+	case 122: // cuMemcpyDtoDAsync_v2
 		return l.d.MemcpyDtoDAsync(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2], driver.Stream(a[3]))
-	case 121: // cuMemcpyPeer
+	case 123: // cuMemcpyPeer
 		return l.d.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 122: // cuMemcpyPeerAsync
+	case 124: // cuMemcpyPeerAsync
 		return l.d.MemcpyPeerAsync(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4], driver.Stream(a[5]))
-	case 123: // cuMemsetD8_v2
+	case 125: // cuMemsetD8_v2
 		return l.d.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
-	case 124: // cuMemsetD32_v2
+	case 126: // cuMemsetD32_v2
 		return l.d.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 125: // cuMemsetD8Async
+	case 127: // cuMemsetD8Async
 		return l.d.MemsetD8Async(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2], driver.Stream(a[3]))
-	case 126: // cuMemsetD32Async
+	case 128: // cuMemsetD32Async
 		return l.d.MemsetD32Async(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2], driver.Stream(a[3]))
-	case 127: // cuModuleLoadData
+	case 129: // cuModuleLoadData
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -647,7 +669,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadData(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 128: // cuModuleLoadDataEx
+	case 130: // cuModuleLoadDataEx
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -667,9 +689,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadDataEx(th, p1, p3, p4)
 		r = store(r, p0, v0)
 		return r
-	case 129: // cuModuleUnload
+	case 131: // cuModuleUnload
 		return l.d.ModuleUnload(th, driver.Module(a[0]))
-	case 130: // cuModuleGetFunction
+	case 132: // cuModuleGetFunction
 		p0 := pointer[driver.Function](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -681,7 +703,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleGetFunction(th, driver.Module(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 131: // cuModuleGetGlobal_v2
+	case 133: // cuModuleGetGlobal_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -692,30 +714,30 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 132: // cuFuncGetAttribute
+	case 134: // cuFuncGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncGetAttribute(th, int32(a[1]), driver.Function(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 133: // cuFuncSetAttribute
+	case 135: // cuFuncSetAttribute
 		return l.d.FuncSetAttribute(th, driver.Function(a[0]), int32(a[1]), int32(a[2]))
-	case 134: // cuFuncGetName
+	case 136: // cuFuncGetName
 		v0, r := l.d.FuncGetName(th, driver.Function(a[1]))
 		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
 		return r
-	case 135: // cuFuncGetParamInfo
+	case 137: // cuFuncGetParamInfo
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[uint64](&a[3])
 		v2, v3, r := l.d.FuncGetParamInfo(th, driver.Function(a[0]), a[1])
 		r = store(r, p2, v2)
 		r = offer(r, p3, v3)
 		return r
-	case 136: // cuOccupancyMaxActiveBlocksPerMultiprocessor
+	case 138: // cuOccupancyMaxActiveBlocksPerMultiprocessor
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.OccupancyMaxActiveBlocksPerMultiprocessor(th, driver.Function(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
 		return r
-	case 137: // cuOccupancyMaxPotentialBlockSize
+	case 139: // cuOccupancyMaxPotentialBlockSize
 		p0 := pointer[int32](&a[0])
 		p1 := pointer[int32](&a[1])
 		if a[3] != 0 {
@@ -725,33 +747,33 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 138: // cuLaunchKernel
+	case 140: // cuLaunchKernel
 		return l.d.LaunchKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], &a[10]))
-	case 139: // cuLaunchKernelEx
+	case 141: // cuLaunchKernelEx
 		return l.d.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 140: // cuLaunchCooperativeKernel
+	case 142: // cuLaunchCooperativeKernel
 		return l.d.LaunchCooperativeKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], nil))
-	case 141: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 143: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 142: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 144: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 143: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 145: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 144: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 146: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 145: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 147: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 146: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 148: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 147: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 149: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -760,6 +782,8 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 // callNames are the functions' names without versions, by the number of the call.
 var callNames = [...]string{
 	"cuInit",
+	"cuLogsCurrent",
+	"cuLogsDumpToMemory",
 	"cuDeviceGetCount",
 	"cuDeviceGet",
 	"cuDeviceGetByPCIBusId",

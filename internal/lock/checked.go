@@ -17,7 +17,7 @@ var order = [...]any{
 	Exec{}, Graph{}, Work{}, Moving{}, Prepared{}, Thread{}, StreamPool{}, ObjectSet{}, EventOwner{}, Polls{}, Watcher{},
 	Ticket{}, StreamSet{}, Delayed{}, Growing{}, HostCalls{}, EventPool{}, Captures{}, Marks{}, Exports{}, Driver{},
 	StreamEnds{}, Context{}, WakeUps{},
-	EventCache{}, Peers{}, Deferred{}, Timelines{}, Cells{}, Slabs{}, LongCalls{}, Gates{}, Races{},
+	EventCache{}, Peers{}, Deferred{}, Timelines{}, Cells{}, Slabs{}, LongCalls{}, Gates{}, Races{}, Log{},
 }
 
 // several reports whether a goroutine may hold more than one lock at a place of the order.

@@ -23,6 +23,7 @@ type Driver struct {
 	captures []*capture // the captures in progress
 	noThread thread     // the thread of calls without a pinned thread; it has no state
 	misuses  []Misuse
+	log      errorLog
 	kernelTable
 	failures
 	waiting

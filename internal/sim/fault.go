@@ -15,6 +15,7 @@ type Fault struct {
 	Every    bool
 	Code     int
 	Slow     time.Duration
+	Log      string
 }
 
 // fault contains the faults of a function.
@@ -106,15 +107,15 @@ func (d *Driver) MeetFault(function string) driver.Result {
 	if h := d.host(); h != nil && !h.permits(function) {
 		return driver.ResultNotPermitted
 	}
-	return d.meet(d.faults[function])
+	return d.meet(function, d.faults[function])
 }
 
 // fault returns the result of a fault for a call, or ok. The driver is unlocked during the delay of
 // a slow call.
-func (d *Driver) fault(name string) driver.Result { return d.meet(d.faults[name], d.faults[""]) }
+func (d *Driver) fault(name string) driver.Result { return d.meet(name, d.faults[name], d.faults[""]) }
 
-// meet returns the result of the given faults, each of which may be nil.
-func (d *Driver) meet(faults ...*fault) driver.Result {
+// meet returns the result of the given faults of a call, each of which may be nil.
+func (d *Driver) meet(name string, faults ...*fault) driver.Result {
 	r, slow := ok, time.Duration(0)
 	for _, f := range faults {
 		if f == nil {
@@ -131,7 +132,9 @@ func (d *Driver) meet(faults ...*fault) driver.Result {
 			c.over = !c.Every
 			slow += c.Slow
 			if r == ok {
-				r = driver.Result(c.Code)
+				if r = driver.Result(c.Code); r != ok && c.Log != "" {
+					d.explain(name, c.Log, r)
+				}
 			}
 			d.unreachable = d.unreachable || c.Function == "" && c.Every && isLoss(driver.Result(c.Code))
 		}

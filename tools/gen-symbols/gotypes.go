@@ -27,6 +27,7 @@ var goTypes = map[string]string{
 	"CUipcMemHandle":   "IPCMemHandle",
 	"CUmemLocation":    "MemLocation",
 	"CUjit_option":     "uint32",
+	"CUlogIterator":    "uint32",
 
 	"CUgreenCtx":        "GreenCtx",
 	"CUdevResource":     "DevResource",

@@ -1,0 +1,126 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/cusim"
+)
+
+func TestParseLog(t *testing.T) {
+	const old = "[22:21:32.099][25642][CUDA][E]"
+	for _, tt := range []struct {
+		name, log string
+		want      []logEntry
+	}{
+		{"empty", "", nil},
+		{"a function in brackets", old + "[cuLogsDumpToMemory] buffer cannot be NULL\n", []logEntry{{op: "cuLogsDumpToMemory", code: 0, text: "buffer cannot be NULL"}}},
+		{"a last line with the function", old + " buffer cannot be NULL\n" + old + " Returning 1 (CUDA_ERROR_INVALID_VALUE) from cuMemAlloc_v2\n",
+			[]logEntry{{op: "cuMemAlloc", code: 1, text: "buffer cannot be NULL"}}},
+		{"two messages", old + " one\n" + old + " two\n" + old + " Returning 1 (X) from cuA_v3_ptsz\n", []logEntry{{op: "cuA", code: 1, text: "one; two"}}},
+		{"two threads", "[t][1][CUDA][E] of one\n[t][2][CUDA][E] of two\n[t][1][CUDA][E] Returning 1 (X) from cuOne\n[t][2][CUDA][E] Returning 2 (Y) from cuTwo\n",
+			[]logEntry{{op: "cuOne", code: 1, text: "of one"}, {op: "cuTwo", code: 2, text: "of two"}}},
+		{"no function", old + " something\n", []logEntry{{text: "something"}}},
+		{"a warning in brackets", "[t][1][CUDA][W] [x] y\n", []logEntry{{text: "[x] y"}}},
+		{"other lines", "logs were lost\n[\n[a\n[a]\n\n", nil},
+		{"no number", old + " Returning from a trip\n", []logEntry{{text: "Returning from a trip"}}},
+		{"a long number", old + " Returning 99999999999 (X) from cuA\n", []logEntry{{text: "Returning 99999999999 (X) from cuA"}}},
+	} {
+		if diff := cmp.Diff(tt.want, parseLog(tt.log), cmp.AllowUnexported(logEntry{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// TestDriverLog checks that errors have what the driver's log says, and each only what concerns it.
+func TestDriverLog(t *testing.T) {
+	sim := cusim.New(cusim.VirtualTime())
+	drv, err := Open(WithSoftware(sim))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := drv.Device(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu, err := dev.PrimaryContext()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gpu.Close()
+	sim.Inject(cusim.Fault{Function: "cuMemGetInfo", Code: 2, Log: "the pool is empty"})
+	sim.Inject(cusim.Fault{Function: "cuMemGetInfo", Nth: 2, Code: 2}) // the driver says nothing
+	const says = "the driver's log says: the pool is empty"
+	for _, want := range []bool{true, false} {
+		_, _, err := gpu.MemInfo()
+		var e *Error
+		if !errors.As(err, &e) || strings.HasSuffix(e.Detail, "; "+says) != want || strings.Contains(e.Detail, "log says") != want {
+			t.Errorf("%v; want the log: %v", err, want)
+		}
+	}
+
+	// Two functions fail at the same time.
+	sim.Inject(cusim.Fault{Function: "cuMemGetInfo", Every: true, Code: 2, Log: "size"})
+	sim.Inject(cusim.Fault{Function: "cuDeviceGetCount", Every: true, Code: 2, Log: "count"})
+	var wg sync.WaitGroup
+	results := make(chan error, 100)
+	for range 4 {
+		wg.Go(func() {
+			for range 100 {
+				_, _, aerr := gpu.MemInfo()
+				_, serr := drv.DeviceCount()
+				if aerr == nil || serr == nil || !strings.HasSuffix(aerr.Error(), "says: size") || !strings.HasSuffix(serr.Error(), "says: count") {
+					select {
+					case results <- fmt.Errorf("%v\n%v", aerr, serr):
+					default:
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(results)
+	for err := range results {
+		t.Fatal(err)
+	}
+	if n := len(drv.log.kept); n != 0 {
+		t.Errorf("%d entries are left: %v", n, drv.log.kept)
+	}
+
+	// Lines that nobody has asked for in time are of no error.
+	drv.log.kept = []logEntry{{op: "cuMemGetInfo", text: "old", read: drv.table.Clock().Now()}}
+	sim.ClearFaults()
+	sim.Inject(cusim.Fault{Function: "cuMemGetInfo", Code: 2})
+	sim.Advance(2 * keptFor)
+	if _, _, err := gpu.MemInfo(); err == nil || strings.Contains(err.Error(), "log") {
+		t.Errorf("after a while: %v", err)
+	}
+}
+
+// TestDriverLogIsBounded checks that lines that nobody gets are forgotten, and that an old driver
+// has no log.
+func TestDriverLogIsBounded(t *testing.T) {
+	l := &driverLog{}
+	for i := range 200 {
+		l.kept = append(l.kept, logEntry{op: fmt.Sprint("cu", i)})
+	}
+	if got := l.take("cuOther", 1); got != "" || len(l.kept) != 200 {
+		t.Errorf("%q, %d", got, len(l.kept))
+	}
+	l.kept = append(l.kept, logEntry{text: "anything"})
+	if got := l.take("cuOther", 1); got != "the driver's log ends with this, perhaps about another call: anything" {
+		t.Error(got)
+	}
+	drv, err := Open(WithSoftware(cusim.New(cusim.Version(12080), cusim.Faults(cusim.Fault{Function: "cuDeviceGetCount", Code: 999, Log: "unseen"}))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := drv.DeviceCount(); err == nil || strings.Contains(err.Error(), "log") || drv.log.exists {
+		t.Errorf("CUDA 12.8: %v", err)
+	}
+}

@@ -1,0 +1,161 @@
+package cu
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
+)
+
+// driverLog reads the log in which the driver explains errors (CUDA 12.9). It is read after an error
+// only. The log is one for the process, and its lines are in the order in which calls of all threads
+// failed. So an error gets the lines that name its function, and the lines of other functions are
+// kept for their errors, for a second.
+type driverLog struct {
+	mu lock.Mutex[lock.Log]
+	// The fields below are not used until begin has found the log.
+	exists bool
+	at     uint32 // where the log was read up to
+	buffer []byte
+	kept   []logEntry // that no error has got yet, the oldest first
+}
+
+// logEntry is what the log says about one failed call.
+type logEntry struct {
+	op   string        // "" if the log does not name the function
+	code driver.Result // 0 if the log does not have it
+	text string
+	read time.Time
+}
+
+const (
+	logSize   = 25600 + 1 // NVIDIA's driver keeps this many bytes; a NUL follows
+	keptLines = 64
+	keptFor   = time.Second // another goroutine needs less to ask for its lines
+)
+
+// begin finds the end of the log. The driver has been initialized.
+func (l *driverLog) begin(t *driver.Table) {
+	at, res := t.LogsCurrent(driver.At{}, 0)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.exists, l.at = res == driver.ResultSuccess, at
+}
+
+// said returns what the driver's log says about an error, or "".
+func (d *driverCore) said(op string, res driver.Result) string {
+	switch res {
+	case driver.ResultOperatingSystem, driver.ResultDeinitialized:
+		return "" // the next call could wait for a thread, or find no driver
+	}
+	l := &d.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.exists || res < 0 {
+		return ""
+	}
+	if l.buffer == nil {
+		l.buffer = make([]byte, logSize)
+	}
+	now := d.table.Clock().Now()
+	l.kept = slices.DeleteFunc(l.kept, func(k logEntry) bool { return now.Sub(k.read) > keptFor })
+	if at, n, r := d.table.LogsDumpToMemory(driver.At{}, l.at, l.buffer, 0); r == driver.ResultSuccess {
+		l.at = at
+		for _, k := range parseLog(string(l.buffer[:min(n, logSize)])) {
+			k.read = now
+			l.kept = append(l.kept, k)
+		}
+		l.kept = l.kept[max(0, len(l.kept)-keptLines):]
+	}
+	return l.take(op, res)
+}
+
+// take returns the text about the newest error of a function, or else the newest one that names no
+// function, and forgets it.
+func (l *driverLog) take(op string, res driver.Result) string {
+	for _, want := range []struct{ op, text string }{
+		{op, "the driver's log says: "},
+		{"", "the driver's log ends with this, perhaps about another call: "},
+	} {
+		for i := len(l.kept) - 1; i >= 0; i-- {
+			if k := l.kept[i]; k.op == want.op && (k.code == 0 || k.code == res) {
+				l.kept = slices.Delete(l.kept, i, i+1)
+				if k.text == "" {
+					return "" // only that the call returned res
+				}
+				return want.text + k.text
+			}
+		}
+	}
+	return ""
+}
+
+// parseLog returns the entries of a log. A line is "[time][thread][source][severity] message", with
+// the function's name in a fifth pair of brackets, or in the last line of a thread about the call:
+// "Returning 1 (CUDA_ERROR_INVALID_VALUE) from cuMemAlloc". Other lines are left out.
+func parseLog(log string) (entries []logEntry) {
+	open := make(map[string]string) // the messages of each thread's current call
+	var threads []string
+	for line := range strings.Lines(log) {
+		var fields []string
+		rest := strings.TrimSpace(line)
+		for strings.HasPrefix(rest, "[") {
+			field, after, ok := strings.Cut(rest[1:], "]")
+			if !ok {
+				break
+			}
+			fields, rest = append(fields, field), after
+		}
+		if len(fields) < 4 {
+			continue
+		}
+		thread, message := fields[1], strings.TrimSpace(rest)
+		if _, known := open[thread]; !known {
+			threads = append(threads, thread)
+		}
+		code, op, returning := parseReturning(message)
+		switch {
+		case returning:
+			entries = append(entries, logEntry{op: op, code: code, text: open[thread]})
+			open[thread] = ""
+		case len(fields) > 4:
+			entries = append(entries, logEntry{op: baseName(fields[4]), text: message})
+		default:
+			open[thread] = join(open[thread], message)
+		}
+	}
+	for _, thread := range threads {
+		if open[thread] != "" {
+			entries = append(entries, logEntry{text: open[thread]})
+		}
+	}
+	return entries
+}
+
+// parseReturning parses "Returning 1 (CUDA_ERROR_INVALID_VALUE) from cuMemAlloc".
+func parseReturning(message string) (code driver.Result, op string, ok bool) {
+	rest, ok := strings.CutPrefix(message, "Returning ")
+	if !ok {
+		return 0, "", false
+	}
+	number, rest, ok := strings.Cut(rest, " ")
+	_, op, from := strings.Cut(rest, " from ")
+	for _, c := range number {
+		if c < '0' || c > '9' || code > 1<<20 {
+			return 0, "", false
+		}
+		code = code*10 + driver.Result(c-'0')
+	}
+	return code, baseName(op), ok && from
+}
+
+// baseName returns the name of a function in C programs: without the version of its interface.
+func baseName(export string) string {
+	name := strings.TrimSuffix(strings.TrimSuffix(export, "_ptsz"), "_ptds")
+	if i := strings.LastIndex(name, "_v"); i > 0 && strings.Trim(name[i+2:], "0123456789") == "" {
+		name = name[:i]
+	}
+	return name
+}

@@ -1,0 +1,74 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// errorLog is the log in which the driver explains errors. It has the messages of faults, and the
+// driver's own complaints.
+type errorLog struct {
+	lines []string
+	first uint32 // the position of lines[0]
+}
+
+// maxLog is how many bytes of the log are kept, as NVIDIA documents it.
+const maxLog = 25600
+
+// explain adds messages about a call that returns r.
+func (d *Driver) explain(op, message string, r driver.Result) {
+	at := d.clock.Now().UTC().Format("15:04:05.000")
+	for _, m := range []string{message, fmt.Sprintf("Returning %d (%s) from %s", r, r.Name(), op)} {
+		d.log.lines = append(d.log.lines, fmt.Sprintf("[%s][1][CUDA][E] %s\n", at, m))
+	}
+	size := 0
+	for i := len(d.log.lines) - 1; i >= 0; i-- {
+		if size += len(d.log.lines[i]); size > maxLog {
+			d.log.first += uint32(i + 1)
+			d.log.lines = d.log.lines[i+1:]
+			break
+		}
+	}
+}
+
+// LogsCurrent is cuLogsCurrent.
+func (d *Driver) LogsCurrent(_ *driver.Thread, flags uint32) (uint32, driver.Result) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r := d.meet("cuLogsCurrent", d.faults["cuLogsCurrent"]); r != ok {
+		return 0, r
+	}
+	if flags != 0 {
+		return 0, driver.ResultInvalidValue
+	}
+	return d.log.first + uint32(len(d.log.lines)), ok
+}
+
+// LogsDumpToMemory is cuLogsDumpToMemory. A NUL follows the lines in the buffer.
+func (d *Driver) LogsDumpToMemory(_ *driver.Thread, iterator uint32, buffer []byte, flags uint32) (uint32, uint64, driver.Result) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	const op = "cuLogsDumpToMemory"
+	if r := d.meet(op, d.faults[op]); r != ok {
+		return iterator, 0, r
+	}
+	if flags != 0 || len(buffer) == 0 {
+		d.explain(op, "buffer cannot be NULL", driver.ResultInvalidValue)
+		return iterator, 0, driver.ResultInvalidValue
+	}
+	n := 0
+	for i := max(iterator, d.log.first) - d.log.first; int(i) < len(d.log.lines); i++ {
+		line := d.log.lines[i]
+		if n+len(line) >= len(buffer) {
+			if n == 0 {
+				return iterator, 0, driver.ResultInvalidValue
+			}
+			break
+		}
+		n += copy(buffer[n:], line)
+		iterator = d.log.first + i + 1
+	}
+	buffer[n] = 0
+	return iterator, uint64(n), ok
+}
