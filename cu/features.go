@@ -34,6 +34,7 @@ var newer = [...]struct {
 		"its first version: see driverCore.elapsed",
 		func(f *Features) *bool { return &f.ElapsedTimeV2 },
 	},
+	{"cuCheckpointProcessLock", "", nil},
 	{"cuLogsCurrent", "errors lack what the driver's log says", nil},
 	{"cuLogsDumpToMemory", "errors lack what the driver's log says", nil},
 }

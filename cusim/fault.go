@@ -9,7 +9,7 @@ import (
 // Fault makes calls fail, or last longer.
 type Fault struct {
 	// Function is the name of a C function, such as "cuEventCreate", and means all its versions. ""
-	// means all functions but cuDriverGetVersion, cuGetErrorName, cuGetErrorString and cuLogs….
+	// means all functions but cuDriverGetVersion, cuGetErrorName, cuGetErrorString and those of its log.
 	Function string
 	// Nth is the number of the affected call since the fault was set. 0 and 1 are the first call.
 	Nth int

@@ -89,6 +89,13 @@ type LaunchConfig struct {
 	Count                  uint32
 }
 
+// CheckpointLockArgs is a CUcheckpointLockArgs. A timeout of 0 is none.
+type CheckpointLockArgs struct {
+	TimeoutMs uint32
+	_         uint32
+	_         [7]uint64
+}
+
 // LaunchAttribute is a CUlaunchAttribute. ID is a CU_LAUNCH_ATTRIBUTE_… constant, and the layout of
 // Value depends on it, as in C.
 type LaunchAttribute struct {

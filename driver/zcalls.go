@@ -204,6 +204,200 @@ func (t *Table) LogsDumpToMemory(at At, iterator uint32, buffer []byte, flags ui
 	return f.v0, f.v1, res
 }
 
+// CheckpointProcessGetState calls cuCheckpointProcessGetState, which exists since CUDA 12.8.
+func (t *Table) CheckpointProcessGetState(at At, pid int32) (state int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symCheckpointProcessGetState)
+	}
+	if t.soft != nil {
+		if t.version < 12080 {
+			res = missing(symCheckpointProcessGetState)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		state, res = t.soft.CheckpointProcessGetState(th, pid)
+		return state, t.leave(at, th, res)
+	}
+	fn := t.procs[symCheckpointProcessGetState].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCheckpointProcessGetState); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pid   uintptr
+		state unsafe.Pointer
+		_     [4]uintptr
+		v0    int32
+	}{fn: fn, pid: uintptr(uint32(pid))}
+	f.state = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// CheckpointProcessGetRestoreThreadId calls cuCheckpointProcessGetRestoreThreadId, which exists since CUDA 12.8.
+func (t *Table) CheckpointProcessGetRestoreThreadId(at At, pid int32) (tid int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symCheckpointProcessGetRestoreThreadId)
+	}
+	if t.soft != nil {
+		if t.version < 12080 {
+			res = missing(symCheckpointProcessGetRestoreThreadId)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		tid, res = t.soft.CheckpointProcessGetRestoreThreadId(th, pid)
+		return tid, t.leave(at, th, res)
+	}
+	fn := t.procs[symCheckpointProcessGetRestoreThreadId].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCheckpointProcessGetRestoreThreadId); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pid   uintptr
+		tid   unsafe.Pointer
+		_     [4]uintptr
+		v0    int32
+	}{fn: fn, pid: uintptr(uint32(pid))}
+	f.tid = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// CheckpointProcessLock calls cuCheckpointProcessLock, which exists since CUDA 12.8.
+func (t *Table) CheckpointProcessLock(at At, pid int32, args *CheckpointLockArgs) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCheckpointProcessLock)
+	}
+	if t.soft != nil {
+		if t.version < 12080 {
+			res = missing(symCheckpointProcessLock)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.CheckpointProcessLock(th, pid, args))
+	}
+	fn := t.procs[symCheckpointProcessLock].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCheckpointProcessLock); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pid   uintptr
+		args  unsafe.Pointer
+		_     [4]uintptr
+	}{fn: fn, pid: uintptr(uint32(pid)), args: unsafe.Pointer(args)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// CheckpointProcessCheckpoint calls cuCheckpointProcessCheckpoint, which exists since CUDA 12.8.
+func (t *Table) CheckpointProcessCheckpoint(at At, pid int32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCheckpointProcessCheckpoint)
+	}
+	if t.soft != nil {
+		if t.version < 12080 {
+			res = missing(symCheckpointProcessCheckpoint)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.CheckpointProcessCheckpoint(th, pid))
+	}
+	fn := t.procs[symCheckpointProcessCheckpoint].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCheckpointProcessCheckpoint); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pid   uintptr
+		args  uintptr
+		_     [4]uintptr
+	}{fn: fn, pid: uintptr(uint32(pid))}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// CheckpointProcessRestore calls cuCheckpointProcessRestore, which exists since CUDA 12.8.
+func (t *Table) CheckpointProcessRestore(at At, pid int32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCheckpointProcessRestore)
+	}
+	if t.soft != nil {
+		if t.version < 12080 {
+			res = missing(symCheckpointProcessRestore)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.CheckpointProcessRestore(th, pid))
+	}
+	fn := t.procs[symCheckpointProcessRestore].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCheckpointProcessRestore); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pid   uintptr
+		args  uintptr
+		_     [4]uintptr
+	}{fn: fn, pid: uintptr(uint32(pid))}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// CheckpointProcessUnlock calls cuCheckpointProcessUnlock, which exists since CUDA 12.8.
+func (t *Table) CheckpointProcessUnlock(at At, pid int32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCheckpointProcessUnlock)
+	}
+	if t.soft != nil {
+		if t.version < 12080 {
+			res = missing(symCheckpointProcessUnlock)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.CheckpointProcessUnlock(th, pid))
+	}
+	fn := t.procs[symCheckpointProcessUnlock].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCheckpointProcessUnlock); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pid   uintptr
+		args  uintptr
+		_     [4]uintptr
+	}{fn: fn, pid: uintptr(uint32(pid))}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
 // DeviceGetCount calls cuDeviceGetCount, which exists since CUDA 2.0.
 func (t *Table) DeviceGetCount(at At) (count int32, res Result) {
 	if t.soft != nil {

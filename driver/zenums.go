@@ -433,6 +433,14 @@ const (
 	CU_LIMIT_MAX                              = 0xa
 )
 
+// The constants of CUprocessState.
+const (
+	CU_PROCESS_STATE_RUNNING      = 0x0
+	CU_PROCESS_STATE_LOCKED       = 0x1
+	CU_PROCESS_STATE_CHECKPOINTED = 0x2
+	CU_PROCESS_STATE_FAILED       = 0x3
+)
+
 // The constants of CUstreamCaptureMode.
 const (
 	CU_STREAM_CAPTURE_MODE_GLOBAL       = 0x0

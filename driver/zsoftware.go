@@ -41,6 +41,24 @@ type Software interface {
 	// LogsDumpToMemory is cuLogsDumpToMemory.
 	LogsDumpToMemory(th *Thread, iterator uint32, buffer []byte, flags uint32) (iteratorOut uint32, size uint64, res Result)
 
+	// CheckpointProcessGetState is cuCheckpointProcessGetState.
+	CheckpointProcessGetState(th *Thread, pid int32) (state int32, res Result)
+
+	// CheckpointProcessGetRestoreThreadId is cuCheckpointProcessGetRestoreThreadId.
+	CheckpointProcessGetRestoreThreadId(th *Thread, pid int32) (tid int32, res Result)
+
+	// CheckpointProcessLock is cuCheckpointProcessLock.
+	CheckpointProcessLock(th *Thread, pid int32, args *CheckpointLockArgs) (res Result)
+
+	// CheckpointProcessCheckpoint is cuCheckpointProcessCheckpoint.
+	CheckpointProcessCheckpoint(th *Thread, pid int32) (res Result)
+
+	// CheckpointProcessRestore is cuCheckpointProcessRestore.
+	CheckpointProcessRestore(th *Thread, pid int32) (res Result)
+
+	// CheckpointProcessUnlock is cuCheckpointProcessUnlock.
+	CheckpointProcessUnlock(th *Thread, pid int32) (res Result)
+
 	// DeviceGetCount is cuDeviceGetCount.
 	DeviceGetCount(th *Thread) (count int32, res Result)
 

@@ -6,6 +6,12 @@ import "github.com/purecu/purecu/internal/ccall"
 
 // The symbols that have a typed call.
 const (
+	symCheckpointProcessCheckpoint               Symbol = 12
+	symCheckpointProcessGetRestoreThreadId       Symbol = 13
+	symCheckpointProcessGetState                 Symbol = 14
+	symCheckpointProcessLock                     Symbol = 15
+	symCheckpointProcessRestore                  Symbol = 16
+	symCheckpointProcessUnlock                   Symbol = 17
 	symCtxCreate_v2                              Symbol = 24
 	symCtxCreate_v4                              Symbol = 26
 	symCtxDestroy_v2                             Symbol = 28

@@ -32,6 +32,36 @@ func (Unimplemented) LogsDumpToMemory(th *Thread, iterator uint32, buffer []byte
 	return iteratorOut, size, missing(symLogsDumpToMemory)
 }
 
+// CheckpointProcessGetState implements [Software]. It returns [NotImplemented] for cuCheckpointProcessGetState.
+func (Unimplemented) CheckpointProcessGetState(th *Thread, pid int32) (state int32, res Result) {
+	return state, missing(symCheckpointProcessGetState)
+}
+
+// CheckpointProcessGetRestoreThreadId implements [Software]. It returns [NotImplemented] for cuCheckpointProcessGetRestoreThreadId.
+func (Unimplemented) CheckpointProcessGetRestoreThreadId(th *Thread, pid int32) (tid int32, res Result) {
+	return tid, missing(symCheckpointProcessGetRestoreThreadId)
+}
+
+// CheckpointProcessLock implements [Software]. It returns [NotImplemented] for cuCheckpointProcessLock.
+func (Unimplemented) CheckpointProcessLock(th *Thread, pid int32, args *CheckpointLockArgs) (res Result) {
+	return missing(symCheckpointProcessLock)
+}
+
+// CheckpointProcessCheckpoint implements [Software]. It returns [NotImplemented] for cuCheckpointProcessCheckpoint.
+func (Unimplemented) CheckpointProcessCheckpoint(th *Thread, pid int32) (res Result) {
+	return missing(symCheckpointProcessCheckpoint)
+}
+
+// CheckpointProcessRestore implements [Software]. It returns [NotImplemented] for cuCheckpointProcessRestore.
+func (Unimplemented) CheckpointProcessRestore(th *Thread, pid int32) (res Result) {
+	return missing(symCheckpointProcessRestore)
+}
+
+// CheckpointProcessUnlock implements [Software]. It returns [NotImplemented] for cuCheckpointProcessUnlock.
+func (Unimplemented) CheckpointProcessUnlock(th *Thread, pid int32) (res Result) {
+	return missing(symCheckpointProcessUnlock)
+}
+
 // DeviceGetCount implements [Software]. It returns [NotImplemented] for cuDeviceGetCount.
 func (Unimplemented) DeviceGetCount(th *Thread) (count int32, res Result) {
 	return count, missing(symDeviceGetCount)

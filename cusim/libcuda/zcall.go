@@ -31,17 +31,44 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p2, v2)
 		return r
-	case 3: // cuDeviceGetCount
+	case 3: // cuCheckpointProcessGetState
+		p1 := pointer[int32](&a[1])
+		v1, r := l.d.CheckpointProcessGetState(th, int32(a[0]))
+		r = store(r, p1, v1)
+		return r
+	case 4: // cuCheckpointProcessGetRestoreThreadId
+		p1 := pointer[int32](&a[1])
+		v1, r := l.d.CheckpointProcessGetRestoreThreadId(th, int32(a[0]))
+		r = store(r, p1, v1)
+		return r
+	case 5: // cuCheckpointProcessLock
+		return l.d.CheckpointProcessLock(th, int32(a[0]), pointer[driver.CheckpointLockArgs](&a[1]))
+	case 6: // cuCheckpointProcessCheckpoint
+		if a[1] != 0 {
+			return l.refuse(driver.ResultNotSupported)
+		}
+		return l.d.CheckpointProcessCheckpoint(th, int32(a[0]))
+	case 7: // cuCheckpointProcessRestore
+		if a[1] != 0 {
+			return l.refuse(driver.ResultNotSupported)
+		}
+		return l.d.CheckpointProcessRestore(th, int32(a[0]))
+	case 8: // cuCheckpointProcessUnlock
+		if a[1] != 0 {
+			return l.refuse(driver.ResultNotSupported)
+		}
+		return l.d.CheckpointProcessUnlock(th, int32(a[0]))
+	case 9: // cuDeviceGetCount
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetCount(th)
 		r = store(r, p0, v0)
 		return r
-	case 4: // cuDeviceGet
+	case 10: // cuDeviceGet
 		p0 := pointer[driver.Device](&a[0])
 		v0, r := l.d.DeviceGet(th, int32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 5: // cuDeviceGetByPCIBusId
+	case 11: // cuDeviceGetByPCIBusId
 		p0 := pointer[driver.Device](&a[0])
 		p1, there := text(&a[1])
 		if !there {
@@ -50,49 +77,49 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.DeviceGetByPCIBusId(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 6: // cuDeviceGetName
+	case 12: // cuDeviceGetName
 		p0, there := slice[byte](&a[0], uint64(max(int32(a[1]), 0)))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.DeviceGetName(th, p0, driver.Device(a[2]))
-	case 7: // cuDeviceGetUuid_v2
+	case 13: // cuDeviceGetUuid_v2
 		p0 := pointer[driver.UUID](&a[0])
 		v0, r := l.d.DeviceGetUUID(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 8: // cuDeviceGetUuid
+	case 14: // cuDeviceGetUuid
 		p0 := pointer[driver.UUID](&a[0])
 		v0, r := l.d.DeviceGetUUIDV1(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 9: // cuDeviceGetPCIBusId
+	case 15: // cuDeviceGetPCIBusId
 		p0, there := slice[byte](&a[0], uint64(max(int32(a[1]), 0)))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.DeviceGetPCIBusId(th, p0, driver.Device(a[2]))
-	case 10: // cuDeviceGetAttribute
+	case 16: // cuDeviceGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetAttribute(th, int32(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 11: // cuDeviceTotalMem_v2
+	case 17: // cuDeviceTotalMem_v2
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.DeviceTotalMem(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 12: // cuDeviceCanAccessPeer
+	case 18: // cuDeviceCanAccessPeer
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceCanAccessPeer(th, driver.Device(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 13: // cuDeviceGetP2PAttribute
+	case 19: // cuDeviceGetP2PAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetP2PAttribute(th, int32(a[1]), driver.Device(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 14: // cuDevicePrimaryCtxRetain
+	case 20: // cuDevicePrimaryCtxRetain
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -100,20 +127,20 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.DevicePrimaryCtxRetain(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 15: // cuDevicePrimaryCtxRelease_v2
+	case 21: // cuDevicePrimaryCtxRelease_v2
 		return l.d.DevicePrimaryCtxRelease(th, driver.Device(a[0]))
-	case 16: // cuDevicePrimaryCtxReset_v2
+	case 22: // cuDevicePrimaryCtxReset_v2
 		return l.d.DevicePrimaryCtxReset(th, driver.Device(a[0]))
-	case 17: // cuDevicePrimaryCtxGetState
+	case 23: // cuDevicePrimaryCtxGetState
 		p1 := pointer[uint32](&a[1])
 		p2 := pointer[int32](&a[2])
 		v1, v2, r := l.d.DevicePrimaryCtxGetState(th, driver.Device(a[0]))
 		r = offer(r, p1, v1)
 		r = offer(r, p2, v2)
 		return r
-	case 18: // cuDevicePrimaryCtxSetFlags_v2
+	case 24: // cuDevicePrimaryCtxSetFlags_v2
 		return l.d.DevicePrimaryCtxSetFlags(th, driver.Device(a[0]), uint32(a[1]))
-	case 19: // cuCtxCreate_v4
+	case 25: // cuCtxCreate_v4
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -124,7 +151,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxCreate(th, uint32(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 20: // cuCtxCreate_v2
+	case 26: // cuCtxCreate_v2
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -132,74 +159,74 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxCreateV2(th, uint32(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 21: // cuCtxDestroy_v2
+	case 27: // cuCtxDestroy_v2
 		return l.d.CtxDestroy(th, driver.Context(a[0]))
-	case 22: // cuCtxPushCurrent_v2
+	case 28: // cuCtxPushCurrent_v2
 		return l.d.CtxPushCurrent(th, driver.Context(a[0]))
-	case 23: // cuCtxPopCurrent_v2
+	case 29: // cuCtxPopCurrent_v2
 		p0 := pointer[driver.Context](&a[0])
 		v0, r := l.d.CtxPopCurrent(th)
 		r = offer(r, p0, v0)
 		return r
-	case 24: // cuCtxGetCurrent
+	case 30: // cuCtxGetCurrent
 		p0 := pointer[driver.Context](&a[0])
 		v0, r := l.d.CtxGetCurrent(th)
 		r = store(r, p0, v0)
 		return r
-	case 25: // cuCtxSetCurrent
+	case 31: // cuCtxSetCurrent
 		return l.d.CtxSetCurrent(th, driver.Context(a[0]))
-	case 26: // cuCtxGetDevice
+	case 32: // cuCtxGetDevice
 		p0 := pointer[driver.Device](&a[0])
 		v0, r := l.d.CtxGetDevice(th)
 		r = store(r, p0, v0)
 		return r
-	case 27: // cuCtxGetFlags
+	case 33: // cuCtxGetFlags
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.CtxGetFlags(th)
 		r = store(r, p0, v0)
 		return r
-	case 28: // cuCtxSetFlags
+	case 34: // cuCtxSetFlags
 		return l.d.CtxSetFlags(th, uint32(a[0]))
-	case 29: // cuCtxSynchronize
+	case 35: // cuCtxSynchronize
 		return l.d.CtxSynchronize(th)
-	case 30: // cuCtxGetStreamPriorityRange
+	case 36: // cuCtxGetStreamPriorityRange
 		p0 := pointer[int32](&a[0])
 		p1 := pointer[int32](&a[1])
 		v0, v1, r := l.d.CtxGetStreamPriorityRange(th)
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 31: // cuCtxGetApiVersion
+	case 37: // cuCtxGetApiVersion
 		p1 := pointer[uint32](&a[1])
 		v1, r := l.d.CtxGetApiVersion(th, driver.Context(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 32: // cuCtxGetId
+	case 38: // cuCtxGetId
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.CtxGetId(th, driver.Context(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 33: // cuCtxGetLimit
+	case 39: // cuCtxGetLimit
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.CtxGetLimit(th, int32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 34: // cuCtxSetLimit
+	case 40: // cuCtxSetLimit
 		return l.d.CtxSetLimit(th, int32(a[0]), a[1])
-	case 35: // cuCtxRecordEvent
+	case 41: // cuCtxRecordEvent
 		return l.d.CtxRecordEvent(th, driver.Context(a[0]), driver.Event(a[1]))
-	case 36: // cuCtxWaitEvent
+	case 42: // cuCtxWaitEvent
 		return l.d.CtxWaitEvent(th, driver.Context(a[0]), driver.Event(a[1]))
-	case 37: // cuCtxEnablePeerAccess
+	case 43: // cuCtxEnablePeerAccess
 		return l.d.CtxEnablePeerAccess(th, driver.Context(a[0]), uint32(a[1]))
-	case 38: // cuCtxDisablePeerAccess
+	case 44: // cuCtxDisablePeerAccess
 		return l.d.CtxDisablePeerAccess(th, driver.Context(a[0]))
-	case 39: // cuDeviceGetDevResource
+	case 45: // cuDeviceGetDevResource
 		p1 := pointer[driver.DevResource](&a[1])
 		v1, r := l.d.DeviceGetDevResource(th, driver.Device(a[0]), int32(a[2]))
 		r = store(r, p1, v1)
 		return r
-	case 40: // cuDevSmResourceSplitByCount
+	case 46: // cuDevSmResourceSplitByCount
 		p0, there := sliceIfAny[driver.DevResource](&a[0], room[uint32](&a[1]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -217,7 +244,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p1, v1)
 		r = offer(r, p3, v3)
 		return r
-	case 41: // cuDevResourceGenerateDesc
+	case 47: // cuDevResourceGenerateDesc
 		p0 := pointer[driver.DevResourceDesc](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -229,7 +256,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.DevResourceGenerateDesc(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 42: // cuGreenCtxCreate
+	case 48: // cuGreenCtxCreate
 		p0 := pointer[driver.GreenCtx](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -237,18 +264,18 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GreenCtxCreate(th, driver.DevResourceDesc(a[1]), driver.Device(a[2]), uint32(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 43: // cuGreenCtxDestroy
+	case 49: // cuGreenCtxDestroy
 		return l.d.GreenCtxDestroy(th, driver.GreenCtx(a[0]))
-	case 44: // cuGreenCtxGetDevResource
+	case 50: // cuGreenCtxGetDevResource
 		p1 := pointer[driver.DevResource](&a[1])
 		v1, r := l.d.GreenCtxGetDevResource(th, driver.GreenCtx(a[0]), int32(a[2]))
 		r = store(r, p1, v1)
 		return r
-	case 45: // cuGreenCtxRecordEvent
+	case 51: // cuGreenCtxRecordEvent
 		return l.d.GreenCtxRecordEvent(th, driver.GreenCtx(a[0]), driver.Event(a[1]))
-	case 46: // cuGreenCtxWaitEvent
+	case 52: // cuGreenCtxWaitEvent
 		return l.d.GreenCtxWaitEvent(th, driver.GreenCtx(a[0]), driver.Event(a[1]))
-	case 47: // cuGreenCtxStreamCreate
+	case 53: // cuGreenCtxStreamCreate
 		p0 := pointer[driver.Stream](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -256,7 +283,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GreenCtxStreamCreate(th, driver.GreenCtx(a[1]), uint32(a[2]), int32(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 48: // cuEventCreate
+	case 54: // cuEventCreate
 		p0 := pointer[driver.Event](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -264,27 +291,27 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.EventCreate(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 49: // cuEventDestroy_v2
+	case 55: // cuEventDestroy_v2
 		return l.d.EventDestroy(th, driver.Event(a[0]))
-	case 50: // cuEventRecord
+	case 56: // cuEventRecord
 		return l.d.EventRecord(th, driver.Event(a[0]), driver.Stream(a[1]))
-	case 51: // cuEventRecordWithFlags
+	case 57: // cuEventRecordWithFlags
 		return l.d.EventRecordWithFlags(th, driver.Event(a[0]), driver.Stream(a[1]), uint32(a[2]))
-	case 52: // cuEventQuery
+	case 58: // cuEventQuery
 		return l.d.EventQuery(th, driver.Event(a[0]))
-	case 53: // cuEventSynchronize
+	case 59: // cuEventSynchronize
 		return l.d.EventSynchronize(th, driver.Event(a[0]))
-	case 54: // cuEventElapsedTime
+	case 60: // cuEventElapsedTime
 		p0 := pointer[float32](&a[0])
 		v0, r := l.d.EventElapsedTime(th, driver.Event(a[1]), driver.Event(a[2]))
 		r = require(r, p0, v0)
 		return r
-	case 55: // cuEventElapsedTime_v2
+	case 61: // cuEventElapsedTime_v2
 		p0 := pointer[float32](&a[0])
 		v0, r := l.d.EventElapsedTimeV2(th, driver.Event(a[1]), driver.Event(a[2]))
 		r = require(r, p0, v0)
 		return r
-	case 56: // cuStreamCreate
+	case 62: // cuStreamCreate
 		p0 := pointer[driver.Stream](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -292,7 +319,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.StreamCreate(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 57: // cuStreamCreateWithPriority
+	case 63: // cuStreamCreateWithPriority
 		p0 := pointer[driver.Stream](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -300,54 +327,54 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.StreamCreateWithPriority(th, uint32(a[1]), int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 58: // cuStreamDestroy_v2
+	case 64: // cuStreamDestroy_v2
 		return l.d.StreamDestroy(th, driver.Stream(a[0]))
-	case 59: // cuStreamQuery
+	case 65: // cuStreamQuery
 		return l.d.StreamQuery(th, driver.Stream(a[0]))
-	case 60: // cuStreamSynchronize
+	case 66: // cuStreamSynchronize
 		return l.d.StreamSynchronize(th, driver.Stream(a[0]))
-	case 61: // cuStreamWaitEvent
+	case 67: // cuStreamWaitEvent
 		return l.d.StreamWaitEvent(th, driver.Stream(a[0]), driver.Event(a[1]), uint32(a[2]))
-	case 62: // cuStreamGetCtx
+	case 68: // cuStreamGetCtx
 		p1 := pointer[driver.Context](&a[1])
 		v1, r := l.d.StreamGetCtx(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 63: // cuStreamGetFlags
+	case 69: // cuStreamGetFlags
 		p1 := pointer[uint32](&a[1])
 		v1, r := l.d.StreamGetFlags(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 64: // cuStreamGetPriority
+	case 70: // cuStreamGetPriority
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.StreamGetPriority(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 65: // cuStreamGetId
+	case 71: // cuStreamGetId
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.StreamGetId(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 66: // cuStreamGetDevice
+	case 72: // cuStreamGetDevice
 		p1 := pointer[driver.Device](&a[1])
 		v1, r := l.d.StreamGetDevice(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 67: // cuStreamWaitValue32_v2
+	case 73: // cuStreamWaitValue32_v2
 		return l.d.StreamWaitValue32(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), uint32(a[2]), uint32(a[3]))
-	case 68: // cuStreamWaitValue64_v2
+	case 74: // cuStreamWaitValue64_v2
 		return l.d.StreamWaitValue64(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
-	case 69: // cuStreamWriteValue32_v2
+	case 75: // cuStreamWriteValue32_v2
 		return l.d.StreamWriteValue32(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), uint32(a[2]), uint32(a[3]))
-	case 70: // cuStreamWriteValue64_v2
+	case 76: // cuStreamWriteValue64_v2
 		return l.d.StreamWriteValue64(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
-	case 71: // cuStreamAddCallback
+	case 77: // cuStreamAddCallback
 		return l.d.StreamAddCallback(th, driver.Stream(a[0]), l.streamCallback(a[0], a[1], a[2]), uint32(a[3]))
-	case 72: // cuLaunchHostFunc
+	case 78: // cuLaunchHostFunc
 		return l.d.LaunchHostFunc(th, driver.Stream(a[0]), l.hostFunc(a[1], a[2]))
-	case 73: // cuStreamBeginCapture_v2
+	case 79: // cuStreamBeginCapture_v2
 		return l.d.StreamBeginCapture(th, driver.Stream(a[0]), int32(a[1]))
-	case 74: // cuStreamBeginCaptureToGraph
+	case 80: // cuStreamBeginCaptureToGraph
 		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[4])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -356,7 +383,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultNotSupported)
 		}
 		return l.d.StreamBeginCaptureToGraph(th, driver.Stream(a[0]), driver.Graph(a[1]), p2, int32(a[5]))
-	case 75: // cuStreamEndCapture
+	case 81: // cuStreamEndCapture
 		p1 := pointer[driver.Graph](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -364,12 +391,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v1, r := l.d.StreamEndCapture(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 76: // cuStreamIsCapturing
+	case 82: // cuStreamIsCapturing
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.StreamIsCapturing(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 77: // cuStreamGetCaptureInfo_v2
+	case 83: // cuStreamGetCaptureInfo_v2
 		p1 := pointer[int32](&a[1])
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[driver.Graph](&a[3])
@@ -382,7 +409,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p4, v4)
 		r = offer(r, p5, v5)
 		return r
-	case 78: // cuStreamGetCaptureInfo_v3
+	case 84: // cuStreamGetCaptureInfo_v3
 		p1 := pointer[int32](&a[1])
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[driver.Graph](&a[3])
@@ -397,7 +424,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p5, v5)
 		r = offer(r, p6, v6)
 		return r
-	case 79: // cuThreadExchangeStreamCaptureMode
+	case 85: // cuThreadExchangeStreamCaptureMode
 		p0 := pointer[int32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -405,7 +432,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ThreadExchangeStreamCaptureMode(th, *p0)
 		r = store(r, p0, v0)
 		return r
-	case 80: // cuGraphCreate
+	case 86: // cuGraphCreate
 		p0 := pointer[driver.Graph](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -413,9 +440,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphCreate(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 81: // cuGraphDestroy
+	case 87: // cuGraphDestroy
 		return l.d.GraphDestroy(th, driver.Graph(a[0]))
-	case 82: // cuGraphClone
+	case 88: // cuGraphClone
 		p0 := pointer[driver.Graph](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -423,13 +450,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphClone(th, driver.Graph(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 83: // cuGraphDebugDotPrint
+	case 89: // cuGraphDebugDotPrint
 		p1, there := text(&a[1])
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphDebugDotPrint(th, driver.Graph(a[0]), p1, uint32(a[2]))
-	case 84: // cuGraphAddEmptyNode
+	case 90: // cuGraphAddEmptyNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -441,7 +468,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEmptyNode(th, driver.Graph(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 85: // cuGraphAddEventRecordNode
+	case 91: // cuGraphAddEventRecordNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -453,7 +480,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEventRecordNode(th, driver.Graph(a[1]), p2, driver.Event(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 86: // cuGraphAddEventWaitNode
+	case 92: // cuGraphAddEventWaitNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -465,21 +492,21 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEventWaitNode(th, driver.Graph(a[1]), p2, driver.Event(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 87: // cuGraphEventRecordNodeGetEvent
+	case 93: // cuGraphEventRecordNodeGetEvent
 		p1 := pointer[driver.Event](&a[1])
 		v1, r := l.d.GraphEventRecordNodeGetEvent(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 88: // cuGraphEventRecordNodeSetEvent
+	case 94: // cuGraphEventRecordNodeSetEvent
 		return l.d.GraphEventRecordNodeSetEvent(th, driver.GraphNode(a[0]), driver.Event(a[1]))
-	case 89: // cuGraphEventWaitNodeGetEvent
+	case 95: // cuGraphEventWaitNodeGetEvent
 		p1 := pointer[driver.Event](&a[1])
 		v1, r := l.d.GraphEventWaitNodeGetEvent(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 90: // cuGraphEventWaitNodeSetEvent
+	case 96: // cuGraphEventWaitNodeSetEvent
 		return l.d.GraphEventWaitNodeSetEvent(th, driver.GraphNode(a[0]), driver.Event(a[1]))
-	case 91: // cuGraphGetNodes
+	case 97: // cuGraphGetNodes
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -491,7 +518,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphGetNodes(th, driver.Graph(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 92: // cuGraphGetEdges
+	case 98: // cuGraphGetEdges
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[3]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -510,12 +537,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.GraphGetEdges(th, driver.Graph(a[0]), p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 93: // cuGraphNodeGetType
+	case 99: // cuGraphNodeGetType
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.GraphNodeGetType(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 94: // cuGraphInstantiateWithFlags
+	case 100: // cuGraphInstantiateWithFlags
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -523,7 +550,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphInstantiateWithFlags(th, driver.Graph(a[1]), a[2])
 		r = store(r, p0, v0)
 		return r
-	case 95: // cuGraphExecUpdate
+	case 101: // cuGraphExecUpdate
 		p2 := pointer[driver.GraphNode](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -536,22 +563,22 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offerAlways(r, p2, v2)
 		r = offerAlways(r, p3, v3)
 		return r
-	case 96: // cuGraphExecEventRecordNodeSetEvent
+	case 102: // cuGraphExecEventRecordNodeSetEvent
 		return l.d.GraphExecEventRecordNodeSetEvent(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Event(a[2]))
-	case 97: // cuGraphExecEventWaitNodeSetEvent
+	case 103: // cuGraphExecEventWaitNodeSetEvent
 		return l.d.GraphExecEventWaitNodeSetEvent(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Event(a[2]))
-	case 98: // cuGraphLaunch
+	case 104: // cuGraphLaunch
 		return l.d.GraphLaunch(th, driver.GraphExec(a[0]), driver.Stream(a[1]))
-	case 99: // cuGraphUpload
+	case 105: // cuGraphUpload
 		return l.d.GraphUpload(th, driver.GraphExec(a[0]), driver.Stream(a[1]))
-	case 100: // cuGraphExecDestroy
+	case 106: // cuGraphExecDestroy
 		return l.d.GraphExecDestroy(th, driver.GraphExec(a[0]))
-	case 101: // cuIpcGetEventHandle
+	case 107: // cuIpcGetEventHandle
 		p0 := pointer[driver.IPCEventHandle](&a[0])
 		v0, r := l.d.IpcGetEventHandle(th, driver.Event(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 102: // cuIpcOpenEventHandle
+	case 108: // cuIpcOpenEventHandle
 		p0 := pointer[driver.Event](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -559,12 +586,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.IpcOpenEventHandle(th, *pointer[driver.IPCEventHandle](&a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 103: // cuIpcGetMemHandle
+	case 109: // cuIpcGetMemHandle
 		p0 := pointer[driver.IPCMemHandle](&a[0])
 		v0, r := l.d.IpcGetMemHandle(th, driver.DevicePtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 104: // cuIpcOpenMemHandle_v2
+	case 110: // cuIpcOpenMemHandle_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -572,16 +599,16 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.IpcOpenMemHandle(th, *pointer[driver.IPCMemHandle](&a[1]), uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 105: // cuIpcCloseMemHandle
+	case 111: // cuIpcCloseMemHandle
 		return l.d.IpcCloseMemHandle(th, driver.DevicePtr(a[0]))
-	case 106: // cuMemGetInfo_v2
+	case 112: // cuMemGetInfo_v2
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[uint64](&a[1])
 		v0, v1, r := l.d.MemGetInfo(th)
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 107: // cuMemAlloc_v2
+	case 113: // cuMemAlloc_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -589,9 +616,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAlloc(th, a[1])
 		r = store(r, p0, v0)
 		return r
-	case 108: // cuMemFree_v2
+	case 114: // cuMemFree_v2
 		return l.d.MemFree(th, driver.DevicePtr(a[0]))
-	case 109: // cuMemAllocAsync
+	case 115: // cuMemAllocAsync
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -599,9 +626,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocAsync(th, a[1], driver.Stream(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 110: // cuMemFreeAsync
+	case 116: // cuMemFreeAsync
 		return l.d.MemFreeAsync(th, driver.DevicePtr(a[0]), driver.Stream(a[1]))
-	case 111: // cuMemHostAlloc
+	case 117: // cuMemHostAlloc
 		p0 := pointer[driver.HostPtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -609,55 +636,55 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemHostAlloc(th, a[1], uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 112: // cuMemFreeHost
+	case 118: // cuMemFreeHost
 		return l.d.MemFreeHost(th, driver.HostPtr(a[0]))
-	case 113: // cuMemHostGetDevicePointer_v2
+	case 119: // cuMemHostGetDevicePointer_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		v0, r := l.d.MemHostGetDevicePointer(th, driver.HostPtr(a[1]), uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 114: // cuMemHostGetFlags
+	case 120: // cuMemHostGetFlags
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.MemHostGetFlags(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 115: // cuMemHostRegister_v2
+	case 121: // cuMemHostRegister_v2
 		return l.d.MemHostRegister(th, driver.HostPtr(a[0]), a[1], uint32(a[2]))
-	case 116: // cuMemHostUnregister
+	case 122: // cuMemHostUnregister
 		return l.d.MemHostUnregister(th, driver.HostPtr(a[0]))
-	case 117: // cuMemcpyHtoD_v2
+	case 123: // cuMemcpyHtoD_v2
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 118: // cuMemcpyDtoH_v2
+	case 124: // cuMemcpyDtoH_v2
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 119: // cuMemcpyHtoDAsync_v2
+	case 125: // cuMemcpyHtoDAsync_v2
 		return l.d.MemcpyHtoDAsync(th, driver.DevicePtr(a[0]), driver.HostPtr(a[1]), a[2], driver.Stream(a[3]))
-	case 120: // cuMemcpyDtoHAsync_v2
+	case 126: // cuMemcpyDtoHAsync_v2
 		return l.d.MemcpyDtoHAsync(th, driver.HostPtr(a[0]), driver.DevicePtr(a[1]), a[2], driver.Stream(a[3]))
-	case 121: // cuMemcpyDtoD_v2
+	case 127: // cuMemcpyDtoD_v2
 		return l.d.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 122: // cuMemcpyDtoDAsync_v2
+	case 128: // cuMemcpyDtoDAsync_v2
 		return l.d.MemcpyDtoDAsync(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2], driver.Stream(a[3]))
-	case 123: // cuMemcpyPeer
+	case 129: // cuMemcpyPeer
 		return l.d.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 124: // cuMemcpyPeerAsync
+	case 130: // cuMemcpyPeerAsync
 		return l.d.MemcpyPeerAsync(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4], driver.Stream(a[5]))
-	case 125: // cuMemsetD8_v2
+	case 131: // cuMemsetD8_v2
 		return l.d.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
-	case 126: // cuMemsetD32_v2
+	case 132: // cuMemsetD32_v2
 		return l.d.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 127: // cuMemsetD8Async
+	case 133: // cuMemsetD8Async
 		return l.d.MemsetD8Async(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2], driver.Stream(a[3]))
-	case 128: // cuMemsetD32Async
+	case 134: // cuMemsetD32Async
 		return l.d.MemsetD32Async(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2], driver.Stream(a[3]))
-	case 129: // cuModuleLoadData
+	case 135: // cuModuleLoadData
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -669,7 +696,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadData(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 130: // cuModuleLoadDataEx
+	case 136: // cuModuleLoadDataEx
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -689,9 +716,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadDataEx(th, p1, p3, p4)
 		r = store(r, p0, v0)
 		return r
-	case 131: // cuModuleUnload
+	case 137: // cuModuleUnload
 		return l.d.ModuleUnload(th, driver.Module(a[0]))
-	case 132: // cuModuleGetFunction
+	case 138: // cuModuleGetFunction
 		p0 := pointer[driver.Function](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -703,7 +730,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleGetFunction(th, driver.Module(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 133: // cuModuleGetGlobal_v2
+	case 139: // cuModuleGetGlobal_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -714,30 +741,30 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 134: // cuFuncGetAttribute
+	case 140: // cuFuncGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncGetAttribute(th, int32(a[1]), driver.Function(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 135: // cuFuncSetAttribute
+	case 141: // cuFuncSetAttribute
 		return l.d.FuncSetAttribute(th, driver.Function(a[0]), int32(a[1]), int32(a[2]))
-	case 136: // cuFuncGetName
+	case 142: // cuFuncGetName
 		v0, r := l.d.FuncGetName(th, driver.Function(a[1]))
 		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
 		return r
-	case 137: // cuFuncGetParamInfo
+	case 143: // cuFuncGetParamInfo
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[uint64](&a[3])
 		v2, v3, r := l.d.FuncGetParamInfo(th, driver.Function(a[0]), a[1])
 		r = store(r, p2, v2)
 		r = offer(r, p3, v3)
 		return r
-	case 138: // cuOccupancyMaxActiveBlocksPerMultiprocessor
+	case 144: // cuOccupancyMaxActiveBlocksPerMultiprocessor
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.OccupancyMaxActiveBlocksPerMultiprocessor(th, driver.Function(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
 		return r
-	case 139: // cuOccupancyMaxPotentialBlockSize
+	case 145: // cuOccupancyMaxPotentialBlockSize
 		p0 := pointer[int32](&a[0])
 		p1 := pointer[int32](&a[1])
 		if a[3] != 0 {
@@ -747,33 +774,33 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 140: // cuLaunchKernel
+	case 146: // cuLaunchKernel
 		return l.d.LaunchKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], &a[10]))
-	case 141: // cuLaunchKernelEx
+	case 147: // cuLaunchKernelEx
 		return l.d.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 142: // cuLaunchCooperativeKernel
+	case 148: // cuLaunchCooperativeKernel
 		return l.d.LaunchCooperativeKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], nil))
-	case 143: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 149: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 144: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 150: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 145: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 151: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 146: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 152: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 147: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 153: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 148: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 154: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 149: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 155: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -784,6 +811,12 @@ var callNames = [...]string{
 	"cuInit",
 	"cuLogsCurrent",
 	"cuLogsDumpToMemory",
+	"cuCheckpointProcessGetState",
+	"cuCheckpointProcessGetRestoreThreadId",
+	"cuCheckpointProcessLock",
+	"cuCheckpointProcessCheckpoint",
+	"cuCheckpointProcessRestore",
+	"cuCheckpointProcessUnlock",
 	"cuDeviceGetCount",
 	"cuDeviceGet",
 	"cuDeviceGetByPCIBusId",

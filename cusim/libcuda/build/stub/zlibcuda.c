@@ -89,44 +89,38 @@ int cuArrayGetSparseProperties(void *sparseProperties, void *array)
 
 int cuCheckpointProcessCheckpoint(int pid, void *args)
 {
-	(void)pid;
-	(void)args;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
+	return cusim_call(6, 12080, a);
 }
 
 int cuCheckpointProcessGetRestoreThreadId(int pid, void *tid)
 {
-	(void)pid;
-	(void)tid;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uint32_t)pid, (uintptr_t)tid};
+	return cusim_call(4, 12080, a);
 }
 
 int cuCheckpointProcessGetState(int pid, void *state)
 {
-	(void)pid;
-	(void)state;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uint32_t)pid, (uintptr_t)state};
+	return cusim_call(3, 12080, a);
 }
 
 int cuCheckpointProcessLock(int pid, void *args)
 {
-	(void)pid;
-	(void)args;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
+	return cusim_call(5, 12080, a);
 }
 
 int cuCheckpointProcessRestore(int pid, void *args)
 {
-	(void)pid;
-	(void)args;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
+	return cusim_call(7, 12080, a);
 }
 
 int cuCheckpointProcessUnlock(int pid, void *args)
 {
-	(void)pid;
-	(void)args;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
+	return cusim_call(8, 12080, a);
 }
 
 int cuCoredumpGetAttribute(int attrib, void *value, void *size)
@@ -171,25 +165,25 @@ int cuCtxAttach(void *pctx, unsigned int flags)
 int cuCtxCreate(void *pctx, unsigned int flags, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pctx, (uint32_t)flags, (uint32_t)dev};
-	return cusim_call(20, 2000, a);
+	return cusim_call(26, 2000, a);
 }
 
 int cuCtxCreate_v2(void *pctx, unsigned int flags, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pctx, (uint32_t)flags, (uint32_t)dev};
-	return cusim_call(20, 3020, a);
+	return cusim_call(26, 3020, a);
 }
 
 int cuCtxDestroy(void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)ctx};
-	return cusim_call(21, 2000, a);
+	return cusim_call(27, 2000, a);
 }
 
 int cuCtxDestroy_v2(void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)ctx};
-	return cusim_call(21, 4000, a);
+	return cusim_call(27, 4000, a);
 }
 
 int cuCtxDetach(void *ctx)
@@ -201,13 +195,13 @@ int cuCtxDetach(void *ctx)
 int cuCtxDisablePeerAccess(void *peerContext)
 {
 	uint64_t a[] = {(uintptr_t)peerContext};
-	return cusim_call(38, 4000, a);
+	return cusim_call(44, 4000, a);
 }
 
 int cuCtxEnablePeerAccess(void *peerContext, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)peerContext, (uint32_t)Flags};
-	return cusim_call(37, 4000, a);
+	return cusim_call(43, 4000, a);
 }
 
 int cuCtxFromGreenCtx(void *pContext, void *hCtx)
@@ -220,7 +214,7 @@ int cuCtxFromGreenCtx(void *pContext, void *hCtx)
 int cuCtxGetApiVersion(void *ctx, void *version)
 {
 	uint64_t a[] = {(uintptr_t)ctx, (uintptr_t)version};
-	return cusim_call(31, 3020, a);
+	return cusim_call(37, 3020, a);
 }
 
 int cuCtxGetCacheConfig(void *pconfig)
@@ -232,7 +226,7 @@ int cuCtxGetCacheConfig(void *pconfig)
 int cuCtxGetCurrent(void *pctx)
 {
 	uint64_t a[] = {(uintptr_t)pctx};
-	return cusim_call(24, 4000, a);
+	return cusim_call(30, 4000, a);
 }
 
 int cuCtxGetDevResource(void *hCtx, void *resource, int type)
@@ -246,7 +240,7 @@ int cuCtxGetDevResource(void *hCtx, void *resource, int type)
 int cuCtxGetDevice(void *device)
 {
 	uint64_t a[] = {(uintptr_t)device};
-	return cusim_call(26, 2000, a);
+	return cusim_call(32, 2000, a);
 }
 
 int cuCtxGetExecAffinity(void *pExecAffinity, int type)
@@ -259,19 +253,19 @@ int cuCtxGetExecAffinity(void *pExecAffinity, int type)
 int cuCtxGetFlags(void *flags)
 {
 	uint64_t a[] = {(uintptr_t)flags};
-	return cusim_call(27, 7000, a);
+	return cusim_call(33, 7000, a);
 }
 
 int cuCtxGetId(void *ctx, void *ctxId)
 {
 	uint64_t a[] = {(uintptr_t)ctx, (uintptr_t)ctxId};
-	return cusim_call(32, 12000, a);
+	return cusim_call(38, 12000, a);
 }
 
 int cuCtxGetLimit(void *pvalue, int limit)
 {
 	uint64_t a[] = {(uintptr_t)pvalue, (uint32_t)limit};
-	return cusim_call(33, 3010, a);
+	return cusim_call(39, 3010, a);
 }
 
 int cuCtxGetSharedMemConfig(void *pConfig)
@@ -283,37 +277,37 @@ int cuCtxGetSharedMemConfig(void *pConfig)
 int cuCtxGetStreamPriorityRange(void *leastPriority, void *greatestPriority)
 {
 	uint64_t a[] = {(uintptr_t)leastPriority, (uintptr_t)greatestPriority};
-	return cusim_call(30, 5050, a);
+	return cusim_call(36, 5050, a);
 }
 
 int cuCtxPopCurrent(void *pctx)
 {
 	uint64_t a[] = {(uintptr_t)pctx};
-	return cusim_call(23, 2000, a);
+	return cusim_call(29, 2000, a);
 }
 
 int cuCtxPopCurrent_v2(void *pctx)
 {
 	uint64_t a[] = {(uintptr_t)pctx};
-	return cusim_call(23, 4000, a);
+	return cusim_call(29, 4000, a);
 }
 
 int cuCtxPushCurrent(void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)ctx};
-	return cusim_call(22, 2000, a);
+	return cusim_call(28, 2000, a);
 }
 
 int cuCtxPushCurrent_v2(void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)ctx};
-	return cusim_call(22, 4000, a);
+	return cusim_call(28, 4000, a);
 }
 
 int cuCtxRecordEvent(void *hCtx, void *hEvent)
 {
 	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)hEvent};
-	return cusim_call(35, 12050, a);
+	return cusim_call(41, 12050, a);
 }
 
 int cuCtxResetPersistingL2Cache(void)
@@ -330,19 +324,19 @@ int cuCtxSetCacheConfig(int config)
 int cuCtxSetCurrent(void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)ctx};
-	return cusim_call(25, 4000, a);
+	return cusim_call(31, 4000, a);
 }
 
 int cuCtxSetFlags(unsigned int flags)
 {
 	uint64_t a[] = {(uint32_t)flags};
-	return cusim_call(28, 12010, a);
+	return cusim_call(34, 12010, a);
 }
 
 int cuCtxSetLimit(int limit, size_t value)
 {
 	uint64_t a[] = {(uint32_t)limit, value};
-	return cusim_call(34, 3010, a);
+	return cusim_call(40, 3010, a);
 }
 
 int cuCtxSetSharedMemConfig(int config)
@@ -353,13 +347,13 @@ int cuCtxSetSharedMemConfig(int config)
 
 int cuCtxSynchronize(void)
 {
-	return cusim_call(29, 2000, NULL);
+	return cusim_call(35, 2000, NULL);
 }
 
 int cuCtxWaitEvent(void *hCtx, void *hEvent)
 {
 	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)hEvent};
-	return cusim_call(36, 12050, a);
+	return cusim_call(42, 12050, a);
 }
 
 int cuDestroyExternalMemory(void *extMem)
@@ -377,43 +371,43 @@ int cuDestroyExternalSemaphore(void *extSem)
 int cuDevResourceGenerateDesc(void *phDesc, void *resources, unsigned int nbResources)
 {
 	uint64_t a[] = {(uintptr_t)phDesc, (uintptr_t)resources, (uint32_t)nbResources};
-	return cusim_call(41, 12040, a);
+	return cusim_call(47, 12040, a);
 }
 
 int cuDevSmResourceSplitByCount(void *result, void *nbGroups, void *input, void *remaining, unsigned int useFlags, unsigned int minCount)
 {
 	uint64_t a[] = {(uintptr_t)result, (uintptr_t)nbGroups, (uintptr_t)input, (uintptr_t)remaining, (uint32_t)useFlags, (uint32_t)minCount};
-	return cusim_call(40, 12040, a);
+	return cusim_call(46, 12040, a);
 }
 
 int cuDeviceCanAccessPeer(void *canAccessPeer, int dev, int peerDev)
 {
 	uint64_t a[] = {(uintptr_t)canAccessPeer, (uint32_t)dev, (uint32_t)peerDev};
-	return cusim_call(12, 4000, a);
+	return cusim_call(18, 4000, a);
 }
 
 int cuDeviceGet(void *device, int ordinal)
 {
 	uint64_t a[] = {(uintptr_t)device, (uint32_t)ordinal};
-	return cusim_call(4, 2000, a);
+	return cusim_call(10, 2000, a);
 }
 
 int cuDeviceGetAttribute(void *pi, int attrib, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pi, (uint32_t)attrib, (uint32_t)dev};
-	return cusim_call(10, 2000, a);
+	return cusim_call(16, 2000, a);
 }
 
 int cuDeviceGetByPCIBusId(void *dev, void *pciBusId)
 {
 	uint64_t a[] = {(uintptr_t)dev, (uintptr_t)pciBusId};
-	return cusim_call(5, 4010, a);
+	return cusim_call(11, 4010, a);
 }
 
 int cuDeviceGetCount(void *count)
 {
 	uint64_t a[] = {(uintptr_t)count};
-	return cusim_call(3, 2000, a);
+	return cusim_call(9, 2000, a);
 }
 
 int cuDeviceGetDefaultMemPool(void *pool_out, int dev)
@@ -426,7 +420,7 @@ int cuDeviceGetDefaultMemPool(void *pool_out, int dev)
 int cuDeviceGetDevResource(int device, void *resource, int type)
 {
 	uint64_t a[] = {(uint32_t)device, (uintptr_t)resource, (uint32_t)type};
-	return cusim_call(39, 12040, a);
+	return cusim_call(45, 12040, a);
 }
 
 int cuDeviceGetExecAffinitySupport(void *pi, int type, int dev)
@@ -472,7 +466,7 @@ int cuDeviceGetMemPool(void *pool, int dev)
 int cuDeviceGetName(void *name, int len, int dev)
 {
 	uint64_t a[] = {(uintptr_t)name, (uint32_t)len, (uint32_t)dev};
-	return cusim_call(6, 2000, a);
+	return cusim_call(12, 2000, a);
 }
 
 int cuDeviceGetNvSciSyncAttributes(void *nvSciSyncAttrList, int dev, int flags)
@@ -496,13 +490,13 @@ int cuDeviceGetP2PAtomicCapabilities(void *capabilities, void *operations, unsig
 int cuDeviceGetP2PAttribute(void *value, int attrib, int srcDevice, int dstDevice)
 {
 	uint64_t a[] = {(uintptr_t)value, (uint32_t)attrib, (uint32_t)srcDevice, (uint32_t)dstDevice};
-	return cusim_call(13, 8000, a);
+	return cusim_call(19, 8000, a);
 }
 
 int cuDeviceGetPCIBusId(void *pciBusId, int len, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pciBusId, (uint32_t)len, (uint32_t)dev};
-	return cusim_call(9, 4010, a);
+	return cusim_call(15, 4010, a);
 }
 
 int cuDeviceGetProperties(void *prop, int dev)
@@ -524,13 +518,13 @@ int cuDeviceGetTexture1DLinearMaxWidth(void *maxWidthInElements, int format, uns
 int cuDeviceGetUuid(void *uuid, int dev)
 {
 	uint64_t a[] = {(uintptr_t)uuid, (uint32_t)dev};
-	return cusim_call(8, 9020, a);
+	return cusim_call(14, 9020, a);
 }
 
 int cuDeviceGetUuid_v2(void *uuid, int dev)
 {
 	uint64_t a[] = {(uintptr_t)uuid, (uint32_t)dev};
-	return cusim_call(7, 11040, a);
+	return cusim_call(13, 11040, a);
 }
 
 int cuDeviceGraphMemTrim(int device)
@@ -542,49 +536,49 @@ int cuDeviceGraphMemTrim(int device)
 int cuDevicePrimaryCtxGetState(int dev, void *flags, void *active)
 {
 	uint64_t a[] = {(uint32_t)dev, (uintptr_t)flags, (uintptr_t)active};
-	return cusim_call(17, 7000, a);
+	return cusim_call(23, 7000, a);
 }
 
 int cuDevicePrimaryCtxRelease(int dev)
 {
 	uint64_t a[] = {(uint32_t)dev};
-	return cusim_call(15, 7000, a);
+	return cusim_call(21, 7000, a);
 }
 
 int cuDevicePrimaryCtxRelease_v2(int dev)
 {
 	uint64_t a[] = {(uint32_t)dev};
-	return cusim_call(15, 11000, a);
+	return cusim_call(21, 11000, a);
 }
 
 int cuDevicePrimaryCtxReset(int dev)
 {
 	uint64_t a[] = {(uint32_t)dev};
-	return cusim_call(16, 7000, a);
+	return cusim_call(22, 7000, a);
 }
 
 int cuDevicePrimaryCtxReset_v2(int dev)
 {
 	uint64_t a[] = {(uint32_t)dev};
-	return cusim_call(16, 11000, a);
+	return cusim_call(22, 11000, a);
 }
 
 int cuDevicePrimaryCtxRetain(void *pctx, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pctx, (uint32_t)dev};
-	return cusim_call(14, 7000, a);
+	return cusim_call(20, 7000, a);
 }
 
 int cuDevicePrimaryCtxSetFlags(int dev, unsigned int flags)
 {
 	uint64_t a[] = {(uint32_t)dev, (uint32_t)flags};
-	return cusim_call(18, 7000, a);
+	return cusim_call(24, 7000, a);
 }
 
 int cuDevicePrimaryCtxSetFlags_v2(int dev, unsigned int flags)
 {
 	uint64_t a[] = {(uint32_t)dev, (uint32_t)flags};
-	return cusim_call(18, 11000, a);
+	return cusim_call(24, 11000, a);
 }
 
 int cuDeviceRegisterAsyncNotification(int device, void *callbackFunc, void *userData, void *callback)
@@ -621,7 +615,7 @@ int cuDeviceTotalMem(void *bytes, int dev)
 int cuDeviceTotalMem_v2(void *bytes, int dev)
 {
 	uint64_t a[] = {(uintptr_t)bytes, (uint32_t)dev};
-	return cusim_call(11, 3020, a);
+	return cusim_call(17, 3020, a);
 }
 
 int cuDeviceUnregisterAsyncNotification(int device, void *callback)
@@ -684,13 +678,13 @@ int cuEGLStreamProducerReturnFrame(void)
 int cuEventCreate(void *phEvent, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)phEvent, (uint32_t)Flags};
-	return cusim_call(48, 2000, a);
+	return cusim_call(54, 2000, a);
 }
 
 int cuEventDestroy(void *hEvent)
 {
 	uint64_t a[] = {(uintptr_t)hEvent};
-	return cusim_call(49, 2000, a);
+	return cusim_call(55, 2000, a);
 }
 
 int cuEventDestroy_v2(void *hEvent)
@@ -698,7 +692,7 @@ int cuEventDestroy_v2(void *hEvent)
 	if (!hEvent && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)hEvent};
-	return cusim_call(49, 4000, a);
+	return cusim_call(55, 4000, a);
 }
 
 int cuEventElapsedTime(void *pMilliseconds, void *hStart, void *hEnd)
@@ -706,7 +700,7 @@ int cuEventElapsedTime(void *pMilliseconds, void *hStart, void *hEnd)
 	if (!hStart && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)pMilliseconds, (uintptr_t)hStart, (uintptr_t)hEnd};
-	return cusim_call(54, 2000, a);
+	return cusim_call(60, 2000, a);
 }
 
 int cuEventElapsedTime_v2(void *pMilliseconds, void *hStart, void *hEnd)
@@ -714,7 +708,7 @@ int cuEventElapsedTime_v2(void *pMilliseconds, void *hStart, void *hEnd)
 	if (!hStart && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)pMilliseconds, (uintptr_t)hStart, (uintptr_t)hEnd};
-	return cusim_call(55, 12080, a);
+	return cusim_call(61, 12080, a);
 }
 
 int cuEventQuery(void *hEvent)
@@ -722,31 +716,31 @@ int cuEventQuery(void *hEvent)
 	if (!hEvent && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)hEvent};
-	return cusim_call(52, 2000, a);
+	return cusim_call(58, 2000, a);
 }
 
 int cuEventRecord(void *hEvent, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hEvent, (uintptr_t)hStream};
-	return cusim_call(50, 2000, a);
+	return cusim_call(56, 2000, a);
 }
 
 int cuEventRecordWithFlags(void *hEvent, void *hStream, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hEvent, (uintptr_t)hStream, (uint32_t)flags};
-	return cusim_call(51, 11010, a);
+	return cusim_call(57, 11010, a);
 }
 
 int cuEventRecordWithFlags_ptsz(void *hEvent, void *hStream, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hEvent, cusim_own(hStream), (uint32_t)flags};
-	return cusim_call(51, 11010, a);
+	return cusim_call(57, 11010, a);
 }
 
 int cuEventRecord_ptsz(void *hEvent, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hEvent, cusim_own(hStream)};
-	return cusim_call(50, 7000, a);
+	return cusim_call(56, 7000, a);
 }
 
 int cuEventSynchronize(void *hEvent)
@@ -754,7 +748,7 @@ int cuEventSynchronize(void *hEvent)
 	if (!hEvent && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)hEvent};
-	return cusim_call(53, 2000, a);
+	return cusim_call(59, 2000, a);
 }
 
 int cuExternalMemoryGetMappedBuffer(void *devPtr, void *extMem, void *bufferDesc)
@@ -783,7 +777,7 @@ int cuFlushGPUDirectRDMAWrites(int target, int scope)
 int cuFuncGetAttribute(void *pi, int attrib, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)pi, (uint32_t)attrib, (uintptr_t)hfunc};
-	return cusim_call(134, 2020, a);
+	return cusim_call(140, 2020, a);
 }
 
 int cuFuncGetModule(void *hmod, void *hfunc)
@@ -796,13 +790,13 @@ int cuFuncGetModule(void *hmod, void *hfunc)
 int cuFuncGetName(void *name, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)name, (uintptr_t)hfunc};
-	return cusim_call(136, 12030, a);
+	return cusim_call(142, 12030, a);
 }
 
 int cuFuncGetParamInfo(void *func, size_t paramIndex, void *paramOffset, void *paramSize)
 {
 	uint64_t a[] = {(uintptr_t)func, paramIndex, (uintptr_t)paramOffset, (uintptr_t)paramSize};
-	return cusim_call(137, 12040, a);
+	return cusim_call(143, 12040, a);
 }
 
 int cuFuncIsLoaded(void *state, void *function)
@@ -821,7 +815,7 @@ int cuFuncLoad(void *function)
 int cuFuncSetAttribute(void *hfunc, int attrib, int value)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)attrib, (uint32_t)value};
-	return cusim_call(135, 9000, a);
+	return cusim_call(141, 9000, a);
 }
 
 int cuFuncSetBlockShape(void *hfunc, int x, int y, int z)
@@ -983,19 +977,19 @@ int cuGraphAddDependencies_v2(void *hGraph, void *from, void *to, void *edgeData
 int cuGraphAddEmptyNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies};
-	return cusim_call(84, 10000, a);
+	return cusim_call(90, 10000, a);
 }
 
 int cuGraphAddEventRecordNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *event)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)event};
-	return cusim_call(85, 11010, a);
+	return cusim_call(91, 11010, a);
 }
 
 int cuGraphAddEventWaitNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *event)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)event};
-	return cusim_call(86, 11010, a);
+	return cusim_call(92, 11010, a);
 }
 
 int cuGraphAddExternalSemaphoresSignalNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
@@ -1135,7 +1129,7 @@ int cuGraphChildGraphNodeGetGraph(void *hNode, void *phGraph)
 int cuGraphClone(void *phGraphClone, void *originalGraph)
 {
 	uint64_t a[] = {(uintptr_t)phGraphClone, (uintptr_t)originalGraph};
-	return cusim_call(82, 10000, a);
+	return cusim_call(88, 10000, a);
 }
 
 int cuGraphConditionalHandleCreate(void *pHandle_out, void *hGraph, void *ctx, unsigned int defaultLaunchValue, unsigned int flags)
@@ -1151,19 +1145,19 @@ int cuGraphConditionalHandleCreate(void *pHandle_out, void *hGraph, void *ctx, u
 int cuGraphCreate(void *phGraph, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)phGraph, (uint32_t)flags};
-	return cusim_call(80, 10000, a);
+	return cusim_call(86, 10000, a);
 }
 
 int cuGraphDebugDotPrint(void *hGraph, void *path, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)path, (uint32_t)flags};
-	return cusim_call(83, 11030, a);
+	return cusim_call(89, 11030, a);
 }
 
 int cuGraphDestroy(void *hGraph)
 {
 	uint64_t a[] = {(uintptr_t)hGraph};
-	return cusim_call(81, 10000, a);
+	return cusim_call(87, 10000, a);
 }
 
 int cuGraphDestroyNode(void *hNode)
@@ -1175,25 +1169,25 @@ int cuGraphDestroyNode(void *hNode)
 int cuGraphEventRecordNodeGetEvent(void *hNode, void *event_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event_out};
-	return cusim_call(87, 11010, a);
+	return cusim_call(93, 11010, a);
 }
 
 int cuGraphEventRecordNodeSetEvent(void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(88, 11010, a);
+	return cusim_call(94, 11010, a);
 }
 
 int cuGraphEventWaitNodeGetEvent(void *hNode, void *event_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event_out};
-	return cusim_call(89, 11010, a);
+	return cusim_call(95, 11010, a);
 }
 
 int cuGraphEventWaitNodeSetEvent(void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(90, 11010, a);
+	return cusim_call(96, 11010, a);
 }
 
 int cuGraphExecBatchMemOpNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
@@ -1215,19 +1209,19 @@ int cuGraphExecChildGraphNodeSetParams(void *hGraphExec, void *hNode, void *chil
 int cuGraphExecDestroy(void *hGraphExec)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec};
-	return cusim_call(100, 10000, a);
+	return cusim_call(106, 10000, a);
 }
 
 int cuGraphExecEventRecordNodeSetEvent(void *hGraphExec, void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(96, 11010, a);
+	return cusim_call(102, 11010, a);
 }
 
 int cuGraphExecEventWaitNodeSetEvent(void *hGraphExec, void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(97, 11010, a);
+	return cusim_call(103, 11010, a);
 }
 
 int cuGraphExecExternalSemaphoresSignalNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
@@ -1306,7 +1300,7 @@ int cuGraphExecNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 int cuGraphExecUpdate(void *hGraphExec, void *hGraph, void *hErrorNode_out, void *updateResult_out)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hGraph, (uintptr_t)hErrorNode_out, (uintptr_t)updateResult_out};
-	return cusim_call(95, 10020, a);
+	return cusim_call(101, 10020, a);
 }
 
 int cuGraphExecUpdate_v2(void *hGraphExec, void *hGraph, void *resultInfo)
@@ -1348,7 +1342,7 @@ int cuGraphExternalSemaphoresWaitNodeSetParams(void *hNode, void *nodeParams)
 int cuGraphGetEdges(void *hGraph, void *from, void *to, void *numEdges)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)numEdges};
-	return cusim_call(92, 10000, a);
+	return cusim_call(98, 10000, a);
 }
 
 int cuGraphGetEdges_v2(void *hGraph, void *from, void *to, void *edgeData, void *numEdges)
@@ -1364,7 +1358,7 @@ int cuGraphGetEdges_v2(void *hGraph, void *from, void *to, void *edgeData, void 
 int cuGraphGetNodes(void *hGraph, void *nodes, void *numNodes)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)nodes, (uintptr_t)numNodes};
-	return cusim_call(91, 10000, a);
+	return cusim_call(97, 10000, a);
 }
 
 int cuGraphGetRootNodes(void *hGraph, void *rootNodes, void *numRootNodes)
@@ -1402,7 +1396,7 @@ int cuGraphInstantiate(void *phGraphExec, void *hGraph, void *phErrorNode, void 
 int cuGraphInstantiateWithFlags(void *phGraphExec, void *hGraph, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, flags};
-	return cusim_call(94, 11040, a);
+	return cusim_call(100, 11040, a);
 }
 
 int cuGraphInstantiateWithParams(void *phGraphExec, void *hGraph, void *instantiateParams)
@@ -1475,13 +1469,13 @@ int cuGraphKernelNodeSetParams_v2(void *hNode, void *nodeParams)
 int cuGraphLaunch(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hStream};
-	return cusim_call(98, 10000, a);
+	return cusim_call(104, 10000, a);
 }
 
 int cuGraphLaunch_ptsz(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, cusim_own(hStream)};
-	return cusim_call(98, 10000, a);
+	return cusim_call(104, 10000, a);
 }
 
 int cuGraphMemAllocNodeGetParams(void *hNode, void *params_out)
@@ -1579,7 +1573,7 @@ int cuGraphNodeGetEnabled(void *hGraphExec, void *hNode, void *isEnabled)
 int cuGraphNodeGetType(void *hNode, void *type)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)type};
-	return cusim_call(93, 10000, a);
+	return cusim_call(99, 10000, a);
 }
 
 int cuGraphNodeSetEnabled(void *hGraphExec, void *hNode, unsigned int isEnabled)
@@ -1636,13 +1630,13 @@ int cuGraphRetainUserObject(void *graph, void *object, unsigned int count, unsig
 int cuGraphUpload(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hStream};
-	return cusim_call(99, 11010, a);
+	return cusim_call(105, 11010, a);
 }
 
 int cuGraphUpload_ptsz(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, cusim_own(hStream)};
-	return cusim_call(99, 11010, a);
+	return cusim_call(105, 11010, a);
 }
 
 int cuGraphicsEGLRegisterImage(void)
@@ -1762,19 +1756,19 @@ int cuGraphicsVDPAURegisterVideoSurface(void)
 int cuGreenCtxCreate(void *phCtx, void *desc, int dev, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)phCtx, (uintptr_t)desc, (uint32_t)dev, (uint32_t)flags};
-	return cusim_call(42, 12040, a);
+	return cusim_call(48, 12040, a);
 }
 
 int cuGreenCtxDestroy(void *hCtx)
 {
 	uint64_t a[] = {(uintptr_t)hCtx};
-	return cusim_call(43, 12040, a);
+	return cusim_call(49, 12040, a);
 }
 
 int cuGreenCtxGetDevResource(void *hCtx, void *resource, int type)
 {
 	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)resource, (uint32_t)type};
-	return cusim_call(44, 12040, a);
+	return cusim_call(50, 12040, a);
 }
 
 int cuGreenCtxGetId(void *greenCtx, void *greenCtxId)
@@ -1787,19 +1781,19 @@ int cuGreenCtxGetId(void *greenCtx, void *greenCtxId)
 int cuGreenCtxRecordEvent(void *hCtx, void *hEvent)
 {
 	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)hEvent};
-	return cusim_call(45, 12040, a);
+	return cusim_call(51, 12040, a);
 }
 
 int cuGreenCtxStreamCreate(void *phStream, void *greenCtx, unsigned int flags, int priority)
 {
 	uint64_t a[] = {(uintptr_t)phStream, (uintptr_t)greenCtx, (uint32_t)flags, (uint32_t)priority};
-	return cusim_call(47, 12050, a);
+	return cusim_call(53, 12050, a);
 }
 
 int cuGreenCtxWaitEvent(void *hCtx, void *hEvent)
 {
 	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)hEvent};
-	return cusim_call(46, 12040, a);
+	return cusim_call(52, 12040, a);
 }
 
 int cuImportExternalMemory(void *extMem_out, void *memHandleDesc)
@@ -1819,37 +1813,37 @@ int cuImportExternalSemaphore(void *extSem_out, void *semHandleDesc)
 int cuIpcCloseMemHandle(unsigned long long dptr)
 {
 	uint64_t a[] = {dptr};
-	return cusim_call(105, 4010, a);
+	return cusim_call(111, 4010, a);
 }
 
 int cuIpcGetEventHandle(void *pHandle, void *event)
 {
 	uint64_t a[] = {(uintptr_t)pHandle, (uintptr_t)event};
-	return cusim_call(101, 4010, a);
+	return cusim_call(107, 4010, a);
 }
 
 int cuIpcGetMemHandle(void *pHandle, unsigned long long dptr)
 {
 	uint64_t a[] = {(uintptr_t)pHandle, dptr};
-	return cusim_call(103, 4010, a);
+	return cusim_call(109, 4010, a);
 }
 
 int cuIpcOpenEventHandle(void *phEvent, struct cusim_words8 handle)
 {
 	uint64_t a[] = {(uintptr_t)phEvent, (uintptr_t)&handle};
-	return cusim_call(102, 4010, a);
+	return cusim_call(108, 4010, a);
 }
 
 int cuIpcOpenMemHandle(void *pdptr, struct cusim_words8 handle, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pdptr, (uintptr_t)&handle, (uint32_t)Flags};
-	return cusim_call(104, 4010, a);
+	return cusim_call(110, 4010, a);
 }
 
 int cuIpcOpenMemHandle_v2(void *pdptr, struct cusim_words8 handle, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pdptr, (uintptr_t)&handle, (uint32_t)Flags};
-	return cusim_call(104, 11000, a);
+	return cusim_call(110, 11000, a);
 }
 
 int cuKernelGetAttribute(void *pi, int attrib, void *kernel, int dev)
@@ -1917,7 +1911,7 @@ int cuLaunch(void *f)
 int cuLaunchCooperativeKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams};
-	return cusim_call(142, 9000, a);
+	return cusim_call(148, 9000, a);
 }
 
 int cuLaunchCooperativeKernelMultiDevice(void *launchParamsList, unsigned int numDevices, unsigned int flags)
@@ -1931,7 +1925,7 @@ int cuLaunchCooperativeKernelMultiDevice(void *launchParamsList, unsigned int nu
 int cuLaunchCooperativeKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, cusim_own(hStream), (uintptr_t)kernelParams};
-	return cusim_call(142, 9000, a);
+	return cusim_call(148, 9000, a);
 }
 
 int cuLaunchGrid(void *f, int grid_width, int grid_height)
@@ -1954,37 +1948,37 @@ int cuLaunchGridAsync(void *f, int grid_width, int grid_height, void *hStream)
 int cuLaunchHostFunc(void *hStream, void *fn, void *userData)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)fn, (uintptr_t)userData};
-	return cusim_call(72, 10000, a);
+	return cusim_call(78, 10000, a);
 }
 
 int cuLaunchHostFunc_ptsz(void *hStream, void *fn, void *userData)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)fn, (uintptr_t)userData};
-	return cusim_call(72, 10000, a);
+	return cusim_call(78, 10000, a);
 }
 
 int cuLaunchKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(140, 4000, a);
+	return cusim_call(146, 4000, a);
 }
 
 int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(141, 11060, a);
+	return cusim_call(147, 11060, a);
 }
 
 int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(143, 11060, a);
+	return cusim_call(149, 11060, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, cusim_own(hStream), (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(140, 7000, a);
+	return cusim_call(146, 7000, a);
 }
 
 int cuLibraryEnumerateKernels(void *kernels, unsigned int numKernels, void *lib)
@@ -2234,13 +2228,13 @@ int cuMemAlloc(void *dptr, unsigned int bytesize)
 int cuMemAllocAsync(void *dptr, size_t bytesize, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uintptr_t)hStream};
-	return cusim_call(109, 11020, a);
+	return cusim_call(115, 11020, a);
 }
 
 int cuMemAllocAsync_ptsz(void *dptr, size_t bytesize, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, cusim_own(hStream)};
-	return cusim_call(109, 11020, a);
+	return cusim_call(115, 11020, a);
 }
 
 int cuMemAllocFromPoolAsync(void *dptr, size_t bytesize, void *pool, void *hStream)
@@ -2299,7 +2293,7 @@ int cuMemAllocPitch_v2(void *dptr, void *pPitch, size_t WidthInBytes, size_t Hei
 int cuMemAlloc_v2(void *dptr, size_t bytesize)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize};
-	return cusim_call(107, 3020, a);
+	return cusim_call(113, 3020, a);
 }
 
 int cuMemBatchDecompressAsync(void *paramsArray, size_t count, unsigned int flags, void *errorIndex, void *stream)
@@ -2395,25 +2389,25 @@ int cuMemFree(unsigned int dptr)
 int cuMemFreeAsync(unsigned long long dptr, void *hStream)
 {
 	uint64_t a[] = {dptr, (uintptr_t)hStream};
-	return cusim_call(110, 11020, a);
+	return cusim_call(116, 11020, a);
 }
 
 int cuMemFreeAsync_ptsz(unsigned long long dptr, void *hStream)
 {
 	uint64_t a[] = {dptr, cusim_own(hStream)};
-	return cusim_call(110, 11020, a);
+	return cusim_call(116, 11020, a);
 }
 
 int cuMemFreeHost(void *p)
 {
 	uint64_t a[] = {(uintptr_t)p};
-	return cusim_call(112, 2000, a);
+	return cusim_call(118, 2000, a);
 }
 
 int cuMemFree_v2(unsigned long long dptr)
 {
 	uint64_t a[] = {dptr};
-	return cusim_call(108, 3020, a);
+	return cusim_call(114, 3020, a);
 }
 
 int cuMemGetAccess(void *flags, void *location, unsigned long long ptr)
@@ -2493,7 +2487,7 @@ int cuMemGetInfo(void *free, void *total)
 int cuMemGetInfo_v2(void *free, void *total)
 {
 	uint64_t a[] = {(uintptr_t)free, (uintptr_t)total};
-	return cusim_call(106, 3020, a);
+	return cusim_call(112, 3020, a);
 }
 
 int cuMemGetMemPool(void *pool, void *location, int type)
@@ -2507,7 +2501,7 @@ int cuMemGetMemPool(void *pool, void *location, int type)
 int cuMemHostAlloc(void *pp, size_t bytesize, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pp, bytesize, (uint32_t)Flags};
-	return cusim_call(111, 2020, a);
+	return cusim_call(117, 2020, a);
 }
 
 int cuMemHostGetDevicePointer(void *pdptr, void *p, unsigned int Flags)
@@ -2521,31 +2515,31 @@ int cuMemHostGetDevicePointer(void *pdptr, void *p, unsigned int Flags)
 int cuMemHostGetDevicePointer_v2(void *pdptr, void *p, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pdptr, (uintptr_t)p, (uint32_t)Flags};
-	return cusim_call(113, 3020, a);
+	return cusim_call(119, 3020, a);
 }
 
 int cuMemHostGetFlags(void *pFlags, void *p)
 {
 	uint64_t a[] = {(uintptr_t)pFlags, (uintptr_t)p};
-	return cusim_call(114, 2030, a);
+	return cusim_call(120, 2030, a);
 }
 
 int cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)p, bytesize, (uint32_t)Flags};
-	return cusim_call(115, 4000, a);
+	return cusim_call(121, 4000, a);
 }
 
 int cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)p, bytesize, (uint32_t)Flags};
-	return cusim_call(115, 6050, a);
+	return cusim_call(121, 6050, a);
 }
 
 int cuMemHostUnregister(void *p)
 {
 	uint64_t a[] = {(uintptr_t)p};
-	return cusim_call(116, 4000, a);
+	return cusim_call(122, 4000, a);
 }
 
 int cuMemImportFromShareableHandle(void *handle, void *osHandle, int shHandleType)
@@ -3164,25 +3158,25 @@ int cuMemcpyDtoDAsync(unsigned int dstDevice, unsigned int srcDevice, unsigned i
 int cuMemcpyDtoDAsync_v2(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount, (uintptr_t)hStream};
-	return cusim_call(122, 3020, a);
+	return cusim_call(128, 3020, a);
 }
 
 int cuMemcpyDtoDAsync_v2_ptsz(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount, cusim_own(hStream)};
-	return cusim_call(122, 7000, a);
+	return cusim_call(128, 7000, a);
 }
 
 int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(121, 3020, a);
+	return cusim_call(127, 3020, a);
 }
 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(144, 7000, a);
+	return cusim_call(150, 7000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -3205,25 +3199,25 @@ int cuMemcpyDtoHAsync(void *dstHost, unsigned int srcDevice, unsigned int ByteCo
 int cuMemcpyDtoHAsync_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount, (uintptr_t)hStream};
-	return cusim_call(120, 3020, a);
+	return cusim_call(126, 3020, a);
 }
 
 int cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount, cusim_own(hStream)};
-	return cusim_call(120, 7000, a);
+	return cusim_call(126, 7000, a);
 }
 
 int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(118, 3020, a);
+	return cusim_call(124, 3020, a);
 }
 
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(145, 7000, a);
+	return cusim_call(151, 7000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -3303,49 +3297,49 @@ int cuMemcpyHtoDAsync(unsigned int dstDevice, void *srcHost, unsigned int ByteCo
 int cuMemcpyHtoDAsync_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount, (uintptr_t)hStream};
-	return cusim_call(119, 3020, a);
+	return cusim_call(125, 3020, a);
 }
 
 int cuMemcpyHtoDAsync_v2_ptsz(unsigned long long dstDevice, void *srcHost, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount, cusim_own(hStream)};
-	return cusim_call(119, 7000, a);
+	return cusim_call(125, 7000, a);
 }
 
 int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(117, 3020, a);
+	return cusim_call(123, 3020, a);
 }
 
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(146, 7000, a);
+	return cusim_call(152, 7000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(123, 4000, a);
+	return cusim_call(129, 4000, a);
 }
 
 int cuMemcpyPeerAsync(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount, (uintptr_t)hStream};
-	return cusim_call(124, 4000, a);
+	return cusim_call(130, 4000, a);
 }
 
 int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount, cusim_own(hStream)};
-	return cusim_call(124, 7000, a);
+	return cusim_call(130, 7000, a);
 }
 
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(147, 7000, a);
+	return cusim_call(153, 7000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -3557,25 +3551,25 @@ int cuMemsetD32(unsigned int dstDevice, unsigned int ui, unsigned int N)
 int cuMemsetD32Async(unsigned long long dstDevice, unsigned int ui, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N, (uintptr_t)hStream};
-	return cusim_call(128, 3020, a);
+	return cusim_call(134, 3020, a);
 }
 
 int cuMemsetD32Async_ptsz(unsigned long long dstDevice, unsigned int ui, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N, cusim_own(hStream)};
-	return cusim_call(128, 7000, a);
+	return cusim_call(134, 7000, a);
 }
 
 int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(126, 3020, a);
+	return cusim_call(132, 3020, a);
 }
 
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(148, 7000, a);
+	return cusim_call(154, 7000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3589,25 +3583,25 @@ int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
 int cuMemsetD8Async(unsigned long long dstDevice, unsigned char uc, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N, (uintptr_t)hStream};
-	return cusim_call(127, 3020, a);
+	return cusim_call(133, 3020, a);
 }
 
 int cuMemsetD8Async_ptsz(unsigned long long dstDevice, unsigned char uc, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N, cusim_own(hStream)};
-	return cusim_call(127, 7000, a);
+	return cusim_call(133, 7000, a);
 }
 
 int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(125, 3020, a);
+	return cusim_call(131, 3020, a);
 }
 
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(149, 7000, a);
+	return cusim_call(155, 7000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)
@@ -3658,7 +3652,7 @@ int cuModuleEnumerateFunctions(void *functions, unsigned int numFunctions, void 
 int cuModuleGetFunction(void *hfunc, void *hmod, void *name)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uintptr_t)hmod, (uintptr_t)name};
-	return cusim_call(132, 2000, a);
+	return cusim_call(138, 2000, a);
 }
 
 int cuModuleGetFunctionCount(void *count, void *mod)
@@ -3680,7 +3674,7 @@ int cuModuleGetGlobal(void *dptr, void *bytes, void *hmod, void *name)
 int cuModuleGetGlobal_v2(void *dptr, void *bytes, void *hmod, void *name)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)bytes, (uintptr_t)hmod, (uintptr_t)name};
-	return cusim_call(133, 3020, a);
+	return cusim_call(139, 3020, a);
 }
 
 int cuModuleGetLoadingMode(void *mode)
@@ -3708,13 +3702,13 @@ int cuModuleGetTexRef(void *pTexRef, void *hmod, void *name)
 int cuModuleLoadData(void *module, void *image)
 {
 	uint64_t a[] = {(uintptr_t)module, (uintptr_t)image};
-	return cusim_call(129, 2000, a);
+	return cusim_call(135, 2000, a);
 }
 
 int cuModuleLoadDataEx(void *module, void *image, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)module, (uintptr_t)image, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(130, 2010, a);
+	return cusim_call(136, 2010, a);
 }
 
 int cuModuleLoadFatBinary(void *module, void *fatCubin)
@@ -3727,7 +3721,7 @@ int cuModuleLoadFatBinary(void *module, void *fatCubin)
 int cuModuleUnload(void *hmod)
 {
 	uint64_t a[] = {(uintptr_t)hmod};
-	return cusim_call(131, 2000, a);
+	return cusim_call(137, 2000, a);
 }
 
 int cuMulticastAddDevice(unsigned long long mcHandle, int dev)
@@ -3794,7 +3788,7 @@ int cuOccupancyAvailableDynamicSMemPerBlock(void *dynamicSmemSize, void *func, i
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *numBlocks, void *func, int blockSize, size_t dynamicSMemSize)
 {
 	uint64_t a[] = {(uintptr_t)numBlocks, (uintptr_t)func, (uint32_t)blockSize, dynamicSMemSize};
-	return cusim_call(138, 6050, a);
+	return cusim_call(144, 6050, a);
 }
 
 int cuOccupancyMaxActiveClusters(void *numClusters, void *func, void *config)
@@ -3808,7 +3802,7 @@ int cuOccupancyMaxActiveClusters(void *numClusters, void *func, void *config)
 int cuOccupancyMaxPotentialBlockSize(void *minGridSize, void *blockSize, void *func, void *blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
 {
 	uint64_t a[] = {(uintptr_t)minGridSize, (uintptr_t)blockSize, (uintptr_t)func, (uintptr_t)blockSizeToDynamicSMemSize, dynamicSMemSize, (uint32_t)blockSizeLimit};
-	return cusim_call(139, 6050, a);
+	return cusim_call(145, 6050, a);
 }
 
 int cuOccupancyMaxPotentialClusterSize(void *clusterSize, void *func, void *config)
@@ -3910,13 +3904,13 @@ int cuSignalExternalSemaphoresAsync_ptsz(void *extSemArray, void *paramsArray, u
 int cuStreamAddCallback(void *hStream, void *callback, void *userData, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)callback, (uintptr_t)userData, (uint32_t)flags};
-	return cusim_call(71, 5000, a);
+	return cusim_call(77, 5000, a);
 }
 
 int cuStreamAddCallback_ptsz(void *hStream, void *callback, void *userData, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)callback, (uintptr_t)userData, (uint32_t)flags};
-	return cusim_call(71, 7000, a);
+	return cusim_call(77, 7000, a);
 }
 
 int cuStreamAttachMemAsync(void *hStream, unsigned long long dptr, size_t length, unsigned int flags)
@@ -3976,25 +3970,25 @@ int cuStreamBatchMemOp_v2_ptsz(void *stream, unsigned int count, void *paramArra
 int cuStreamBeginCaptureToGraph(void *hStream, void *hGraph, void *dependencies, void *dependencyData, size_t numDependencies, int mode)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)hGraph, (uintptr_t)dependencies, (uintptr_t)dependencyData, numDependencies, (uint32_t)mode};
-	return cusim_call(74, 12030, a);
+	return cusim_call(80, 12030, a);
 }
 
 int cuStreamBeginCaptureToGraph_ptsz(void *hStream, void *hGraph, void *dependencies, void *dependencyData, size_t numDependencies, int mode)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)hGraph, (uintptr_t)dependencies, (uintptr_t)dependencyData, numDependencies, (uint32_t)mode};
-	return cusim_call(74, 12030, a);
+	return cusim_call(80, 12030, a);
 }
 
 int cuStreamBeginCapture_v2(void *hStream, int mode)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uint32_t)mode};
-	return cusim_call(73, 10010, a);
+	return cusim_call(79, 10010, a);
 }
 
 int cuStreamBeginCapture_v2_ptsz(void *hStream, int mode)
 {
 	uint64_t a[] = {cusim_own(hStream), (uint32_t)mode};
-	return cusim_call(73, 10010, a);
+	return cusim_call(79, 10010, a);
 }
 
 int cuStreamCopyAttributes(void *dst, void *src)
@@ -4014,19 +4008,19 @@ int cuStreamCopyAttributes_ptsz(void *dst, void *src)
 int cuStreamCreate(void *phStream, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)phStream, (uint32_t)Flags};
-	return cusim_call(56, 2000, a);
+	return cusim_call(62, 2000, a);
 }
 
 int cuStreamCreateWithPriority(void *phStream, unsigned int flags, int priority)
 {
 	uint64_t a[] = {(uintptr_t)phStream, (uint32_t)flags, (uint32_t)priority};
-	return cusim_call(57, 5050, a);
+	return cusim_call(63, 5050, a);
 }
 
 int cuStreamDestroy(void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hStream};
-	return cusim_call(58, 2000, a);
+	return cusim_call(64, 2000, a);
 }
 
 int cuStreamDestroy_v2(void *hStream)
@@ -4034,19 +4028,19 @@ int cuStreamDestroy_v2(void *hStream)
 	if (!hStream && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)hStream};
-	return cusim_call(58, 4000, a);
+	return cusim_call(64, 4000, a);
 }
 
 int cuStreamEndCapture(void *hStream, void *phGraph)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)phGraph};
-	return cusim_call(75, 10000, a);
+	return cusim_call(81, 10000, a);
 }
 
 int cuStreamEndCapture_ptsz(void *hStream, void *phGraph)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)phGraph};
-	return cusim_call(75, 10000, a);
+	return cusim_call(81, 10000, a);
 }
 
 int cuStreamGetAttribute(void *hStream, int attr, void *value_out)
@@ -4068,61 +4062,61 @@ int cuStreamGetAttribute_ptsz(void *hStream, int attr, void *value_out)
 int cuStreamGetCaptureInfo_v2(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *numDependencies_out)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)numDependencies_out};
-	return cusim_call(77, 11030, a);
+	return cusim_call(83, 11030, a);
 }
 
 int cuStreamGetCaptureInfo_v2_ptsz(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *numDependencies_out)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)numDependencies_out};
-	return cusim_call(77, 11030, a);
+	return cusim_call(83, 11030, a);
 }
 
 int cuStreamGetCaptureInfo_v3(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *edgeData_out, void *numDependencies_out)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)edgeData_out, (uintptr_t)numDependencies_out};
-	return cusim_call(78, 12030, a);
+	return cusim_call(84, 12030, a);
 }
 
 int cuStreamGetCaptureInfo_v3_ptsz(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *edgeData_out, void *numDependencies_out)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)edgeData_out, (uintptr_t)numDependencies_out};
-	return cusim_call(78, 12030, a);
+	return cusim_call(84, 12030, a);
 }
 
 int cuStreamGetCtx(void *hStream, void *pctx)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)pctx};
-	return cusim_call(62, 9020, a);
+	return cusim_call(68, 9020, a);
 }
 
 int cuStreamGetCtx_ptsz(void *hStream, void *pctx)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)pctx};
-	return cusim_call(62, 9020, a);
+	return cusim_call(68, 9020, a);
 }
 
 int cuStreamGetDevice(void *hStream, void *device)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)device};
-	return cusim_call(66, 12080, a);
+	return cusim_call(72, 12080, a);
 }
 
 int cuStreamGetDevice_ptsz(void *hStream, void *device)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)device};
-	return cusim_call(66, 12080, a);
+	return cusim_call(72, 12080, a);
 }
 
 int cuStreamGetFlags(void *hStream, void *flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)flags};
-	return cusim_call(63, 5050, a);
+	return cusim_call(69, 5050, a);
 }
 
 int cuStreamGetFlags_ptsz(void *hStream, void *flags)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)flags};
-	return cusim_call(63, 7000, a);
+	return cusim_call(69, 7000, a);
 }
 
 int cuStreamGetGreenCtx(void *hStream, void *phCtx)
@@ -4135,49 +4129,49 @@ int cuStreamGetGreenCtx(void *hStream, void *phCtx)
 int cuStreamGetId(void *hStream, void *streamId)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)streamId};
-	return cusim_call(65, 12000, a);
+	return cusim_call(71, 12000, a);
 }
 
 int cuStreamGetId_ptsz(void *hStream, void *streamId)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)streamId};
-	return cusim_call(65, 12000, a);
+	return cusim_call(71, 12000, a);
 }
 
 int cuStreamGetPriority(void *hStream, void *priority)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)priority};
-	return cusim_call(64, 5050, a);
+	return cusim_call(70, 5050, a);
 }
 
 int cuStreamGetPriority_ptsz(void *hStream, void *priority)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)priority};
-	return cusim_call(64, 7000, a);
+	return cusim_call(70, 7000, a);
 }
 
 int cuStreamIsCapturing(void *hStream, void *captureStatus)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)captureStatus};
-	return cusim_call(76, 10000, a);
+	return cusim_call(82, 10000, a);
 }
 
 int cuStreamIsCapturing_ptsz(void *hStream, void *captureStatus)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)captureStatus};
-	return cusim_call(76, 10000, a);
+	return cusim_call(82, 10000, a);
 }
 
 int cuStreamQuery(void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hStream};
-	return cusim_call(59, 2000, a);
+	return cusim_call(65, 2000, a);
 }
 
 int cuStreamQuery_ptsz(void *hStream)
 {
 	uint64_t a[] = {cusim_own(hStream)};
-	return cusim_call(59, 7000, a);
+	return cusim_call(65, 7000, a);
 }
 
 int cuStreamSetAttribute(void *hStream, int attr, void *value)
@@ -4199,13 +4193,13 @@ int cuStreamSetAttribute_ptsz(void *hStream, int attr, void *value)
 int cuStreamSynchronize(void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hStream};
-	return cusim_call(60, 2000, a);
+	return cusim_call(66, 2000, a);
 }
 
 int cuStreamSynchronize_ptsz(void *hStream)
 {
 	uint64_t a[] = {cusim_own(hStream)};
-	return cusim_call(60, 7000, a);
+	return cusim_call(66, 7000, a);
 }
 
 int cuStreamUpdateCaptureDependencies(void *hStream, void *dependencies, size_t numDependencies, unsigned int flags)
@@ -4249,109 +4243,109 @@ int cuStreamUpdateCaptureDependencies_v2_ptsz(void *hStream, void *dependencies,
 int cuStreamWaitEvent(void *hStream, void *hEvent, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)hEvent, (uint32_t)Flags};
-	return cusim_call(61, 3020, a);
+	return cusim_call(67, 3020, a);
 }
 
 int cuStreamWaitEvent_ptsz(void *hStream, void *hEvent, unsigned int Flags)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)hEvent, (uint32_t)Flags};
-	return cusim_call(61, 7000, a);
+	return cusim_call(67, 7000, a);
 }
 
 int cuStreamWaitValue32(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(67, 8000, a);
+	return cusim_call(73, 8000, a);
 }
 
 int cuStreamWaitValue32_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(67, 8000, a);
+	return cusim_call(73, 8000, a);
 }
 
 int cuStreamWaitValue32_v2(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(67, 11070, a);
+	return cusim_call(73, 11070, a);
 }
 
 int cuStreamWaitValue32_v2_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(67, 11070, a);
+	return cusim_call(73, 11070, a);
 }
 
 int cuStreamWaitValue64(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, value, (uint32_t)flags};
-	return cusim_call(68, 9000, a);
+	return cusim_call(74, 9000, a);
 }
 
 int cuStreamWaitValue64_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(68, 9000, a);
+	return cusim_call(74, 9000, a);
 }
 
 int cuStreamWaitValue64_v2(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, value, (uint32_t)flags};
-	return cusim_call(68, 11070, a);
+	return cusim_call(74, 11070, a);
 }
 
 int cuStreamWaitValue64_v2_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(68, 11070, a);
+	return cusim_call(74, 11070, a);
 }
 
 int cuStreamWriteValue32(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(69, 8000, a);
+	return cusim_call(75, 8000, a);
 }
 
 int cuStreamWriteValue32_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(69, 8000, a);
+	return cusim_call(75, 8000, a);
 }
 
 int cuStreamWriteValue32_v2(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(69, 11070, a);
+	return cusim_call(75, 11070, a);
 }
 
 int cuStreamWriteValue32_v2_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(69, 11070, a);
+	return cusim_call(75, 11070, a);
 }
 
 int cuStreamWriteValue64(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, value, (uint32_t)flags};
-	return cusim_call(70, 9000, a);
+	return cusim_call(76, 9000, a);
 }
 
 int cuStreamWriteValue64_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(70, 9000, a);
+	return cusim_call(76, 9000, a);
 }
 
 int cuStreamWriteValue64_v2(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, value, (uint32_t)flags};
-	return cusim_call(70, 11070, a);
+	return cusim_call(76, 11070, a);
 }
 
 int cuStreamWriteValue64_v2_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(70, 11070, a);
+	return cusim_call(76, 11070, a);
 }
 
 int cuSurfObjectCreate(void *pSurfObject, void *pResDesc)
@@ -4726,7 +4720,7 @@ int cuTexRefSetMipmappedArray(void *hTexRef, void *hMipmappedArray, unsigned int
 int cuThreadExchangeStreamCaptureMode(void *mode)
 {
 	uint64_t a[] = {(uintptr_t)mode};
-	return cusim_call(79, 10010, a);
+	return cusim_call(85, 10010, a);
 }
 
 int cuUserObjectCreate(void *object_out, void *ptr, void *destroy, unsigned int initialRefcount, unsigned int flags)

@@ -1,0 +1,160 @@
+package cu
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/watch"
+)
+
+// ProcessState says whether a process can use CUDA (CUprocessState).
+type ProcessState int32
+
+const (
+	// ProcessRunning means that the process can call CUDA.
+	ProcessRunning ProcessState = driver.CU_PROCESS_STATE_RUNNING
+	// ProcessLocked means that calls of CUDA block in the process.
+	ProcessLocked ProcessState = driver.CU_PROCESS_STATE_LOCKED
+	// ProcessCheckpointed means that the content of the process's device memory is in host memory,
+	// and that the process holds no device.
+	ProcessCheckpointed ProcessState = driver.CU_PROCESS_STATE_CHECKPOINTED
+	// ProcessFailed means that a checkpoint or its restoration has failed. The process cannot recover.
+	ProcessFailed ProcessState = driver.CU_PROCESS_STATE_FAILED
+)
+
+// String returns the name of the constant, or the number.
+func (s ProcessState) String() string {
+	return nameOf([]enumName{
+		{int32(ProcessRunning), "ProcessRunning"}, {int32(ProcessLocked), "ProcessLocked"},
+		{int32(ProcessCheckpointed), "ProcessCheckpointed"}, {int32(ProcessFailed), "ProcessFailed"},
+	}, int32(s))
+}
+
+// Process is another process that uses CUDA, which this one can checkpoint: take it off its devices,
+// and put it back later (CUDA 12.8, Linux). It is a value, and is safe for concurrent use.
+//
+// A checkpoint is Lock and Checkpoint; Restore and Unlock undo it. In between the process still runs,
+// and its calls of CUDA block. Its handles, its device memory and its events stay valid.
+type Process struct {
+	drv *Driver
+	pid int
+}
+
+// Process returns the process with this number. It makes no call of the driver.
+func (d *Driver) Process(pid int) Process { return Process{d, pid} }
+
+// PID returns the number of the process.
+func (p Process) PID() int { return p.pid }
+
+// State returns the state of the process (cuCheckpointProcessGetState).
+func (p Process) State() (ProcessState, error) {
+	const op = "cuCheckpointProcessGetState"
+	if err := p.check(op); err != nil {
+		return 0, err
+	}
+	s, res := p.drv.table.CheckpointProcessGetState(driver.At{}, int32(p.pid))
+	return ProcessState(s), p.result(op, res)
+}
+
+// RestoreThread returns the number of the thread of the process that restores it
+// (cuCheckpointProcessGetRestoreThreadId). A program that restores whole processes (CRIU) lets this
+// thread run before [Process.Restore].
+func (p Process) RestoreThread() (tid int, err error) {
+	const op = "cuCheckpointProcessGetRestoreThreadId"
+	if err := p.check(op); err != nil {
+		return 0, err
+	}
+	t, res := p.drv.table.CheckpointProcessGetRestoreThreadId(driver.At{}, int32(p.pid))
+	return int(t), p.result(op, res)
+}
+
+// Lock makes the process's calls of CUDA block, after the present ones (cuCheckpointProcessLock). If
+// ctx ends first, the process stays ProcessRunning, and the error matches ctx.Err(). The process must
+// be ProcessRunning. This process cannot lock itself, because this library's own calls would block.
+func (p Process) Lock(ctx context.Context) error {
+	const (
+		op   = "cuCheckpointProcessLock"
+		once = 100 * time.Millisecond // the driver cannot be told that ctx has ended
+	)
+	if err := p.check(op); err != nil {
+		return err
+	}
+	switch {
+	case ctx == nil:
+		return errNoGoContext(op)
+	case p.pid == os.Getpid():
+		return invalid(op, "a process cannot lock itself: lock it from another process")
+	}
+	back := watch.BackOff{Policy: watch.Patient, Clock: p.drv.table.Clock()} // if the driver does not wait
+	defer back.End()
+	for ctx.Err() == nil {
+		left := once
+		if deadline, ok := ctx.Deadline(); ok {
+			left = max(time.Millisecond, min(left, time.Until(deadline)))
+		}
+		args := driver.CheckpointLockArgs{TimeoutMs: uint32(left.Milliseconds())}
+		switch res := p.drv.table.CheckpointProcessLock(driver.At{}, int32(p.pid), &args); res {
+		case driver.ResultNotReady, driver.ResultTimeout:
+			back.Wait()
+		default:
+			return p.result(op, res)
+		}
+	}
+	return &Error{Op: op, Result: ResultTimeout, Err: errEnded(ctx), Detail: "a call of CUDA in the process has not returned: try again later"}
+}
+
+// Checkpoint copies the process's device memory to host memory, and releases its devices
+// (cuCheckpointProcessCheckpoint). The process must be ProcessLocked. It takes as long as the copy. If
+// ctx ends first, the error matches ctx.Err(), and the call continues: see [OpenContext].
+func (p Process) Checkpoint(ctx context.Context) error {
+	return p.call(ctx, "cuCheckpointProcessCheckpoint", (*driver.Table).CheckpointProcessCheckpoint)
+}
+
+// Restore gives the process its devices and its device memory back
+// (cuCheckpointProcessRestore). The process must be ProcessCheckpointed, and is ProcessLocked then.
+// ctx is as for [Process.Checkpoint].
+func (p Process) Restore(ctx context.Context) error {
+	return p.call(ctx, "cuCheckpointProcessRestore", (*driver.Table).CheckpointProcessRestore)
+}
+
+// Unlock lets the process's calls of CUDA continue (cuCheckpointProcessUnlock). The process must be
+// ProcessLocked. ctx is as for [Process.Checkpoint].
+func (p Process) Unlock(ctx context.Context) error {
+	return p.call(ctx, "cuCheckpointProcessUnlock", (*driver.Table).CheckpointProcessUnlock)
+}
+
+// call makes a call that may take long.
+func (p Process) call(ctx context.Context, op string, f func(*driver.Table, driver.At, int32) driver.Result) error {
+	if err := p.check(op); err != nil {
+		return err
+	}
+	_, err := callContext(ctx, op, func() (struct{}, error) {
+		return struct{}{}, p.result(op, f(p.drv.table, driver.At{}, int32(p.pid)))
+	}, func(struct{}) {})
+	return err
+}
+
+// check returns an error if p is no process.
+func (p Process) check(op string) error {
+	switch {
+	case !p.drv.open():
+		return errNil(op, "process")
+	case p.pid <= 0 || p.pid > math.MaxInt32:
+		return invalid(op, "the number of a process is positive")
+	}
+	return nil
+}
+
+// result returns the error for a result of the driver, or nil.
+func (p Process) result(op string, res driver.Result) error {
+	if res == driver.ResultSuccess {
+		return nil
+	}
+	e := p.drv.resultError(op, 0, res)
+	e.Detail = join(fmt.Sprintf("process %d", p.pid), e.Detail)
+	return e
+}

@@ -1,0 +1,119 @@
+package cu
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/purecu/purecu/cusim"
+)
+
+// TestProcess makes every call in every state.
+func TestProcess(t *testing.T) {
+	drv := must(Open(WithSoftware(cusim.New())))(t)
+	p := drv.Process(4711)
+	if p.PID() != 4711 {
+		t.Errorf("PID = %d", p.PID())
+	}
+	steps := map[string]func(context.Context) error{"lock": p.Lock, "checkpoint": p.Checkpoint, "restore": p.Restore, "unlock": p.Unlock}
+	for _, at := range []struct {
+		state   ProcessState
+		allowed map[string]ProcessState
+		next    string
+	}{
+		{ProcessRunning, map[string]ProcessState{"lock": ProcessLocked}, "lock"},
+		{ProcessLocked, map[string]ProcessState{"checkpoint": ProcessCheckpointed, "unlock": ProcessRunning}, "checkpoint"},
+		{ProcessCheckpointed, map[string]ProcessState{"restore": ProcessLocked}, "restore"},
+		{ProcessLocked, map[string]ProcessState{"checkpoint": ProcessCheckpointed, "unlock": ProcessRunning}, "unlock"},
+	} {
+		if s := must(p.State())(t); s != at.state {
+			t.Fatalf("it is %v, want %v", s, at.state)
+		}
+		for name, step := range steps {
+			if _, ok := at.allowed[name]; ok {
+				continue
+			}
+			if err := step(t.Context()); !errors.Is(err, ResultIllegalState) || !strings.Contains(err.Error(), "process 4711; the process is in another state: ") {
+				t.Errorf("%s while %v: %v", name, at.state, err)
+			}
+		}
+		if err := steps[at.next](t.Context()); err != nil {
+			t.Errorf("%s while %v: %v", at.next, at.state, err)
+		}
+		if s := must(p.State())(t); s != at.allowed[at.next] {
+			t.Errorf("after %s: %v", at.next, s)
+		}
+	}
+	if tid := must(p.RestoreThread())(t); tid <= 0 {
+		t.Errorf("the thread is %d", tid)
+	}
+	if s := ProcessState(9).String(); s != "9" {
+		t.Error(s)
+	}
+}
+
+// TestProcessErrors checks what is refused, and that calls end with their context.
+func TestProcessErrors(t *testing.T) {
+	sim := cusim.New()
+	drv := must(Open(WithSoftware(sim)))(t)
+	each := func(p Process, ctx context.Context) map[string]error {
+		_, state := p.State()
+		_, thread := p.RestoreThread()
+		return map[string]error{"State": state, "RestoreThread": thread,
+			"Lock": p.Lock(ctx), "Checkpoint": p.Checkpoint(ctx), "Restore": p.Restore(ctx), "Unlock": p.Unlock(ctx)}
+	}
+	for name, err := range each(Process{}, t.Context()) {
+		if !errors.Is(err, ErrNil) {
+			t.Errorf("%s of no process: %v", name, err)
+		}
+	}
+	for _, pid := range []int{0, -1, 1 << 31} {
+		for name, err := range each(drv.Process(pid), t.Context()) {
+			if !errors.Is(err, ResultInvalidValue) {
+				t.Errorf("%s of process %d: %v", name, pid, err)
+			}
+		}
+	}
+	if err := drv.Process(os.Getpid()).Lock(t.Context()); !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "cannot lock itself") {
+		t.Errorf("Lock of this process: %v", err)
+	}
+	p := drv.Process(4711)
+	if err := p.Lock(nil); !errors.Is(err, ErrNil) { //nolint:staticcheck // nil is tested
+		t.Errorf("Lock without a context: %v", err)
+	}
+
+	sim.Inject(cusim.Fault{Function: "cuCheckpointProcessLock", Every: true, Code: 600})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := p.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ResultTimeout) {
+		t.Errorf("Lock of a busy process: %v", err)
+	}
+	ended, cause := ended()
+	if err := p.Lock(ended); !errors.Is(err, cause) {
+		t.Errorf("Lock with a context that has ended: %v", err)
+	}
+	sim.ClearFaults()
+	sim.Inject(cusim.Fault{Function: "cuCheckpointProcessLock", Code: 600})
+	if err := p.Lock(t.Context()); err != nil {
+		t.Errorf("the second attempt: %v", err)
+	}
+	sim.Inject(cusim.Fault{Function: "cuCheckpointProcessCheckpoint", Slow: 100 * time.Millisecond})
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := p.Checkpoint(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a slow checkpoint: %v", err)
+	}
+	for must(p.State())(t) != ProcessCheckpointed { // the call continues
+		time.Sleep(time.Millisecond)
+	}
+
+	old := must(Open(WithSoftware(cusim.New(cusim.Version(12060)))))(t)
+	for name, err := range each(old.Process(4711), t.Context()) {
+		if !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s with CUDA 12.6: %v", name, err)
+		}
+	}
+}
