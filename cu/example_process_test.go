@@ -10,7 +10,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 )
 
-// Another process gives its GPUs away for a while. Its memory, streams and events stay valid.
+// Another process gives its GPUs away for a while.
 func ExampleProcess() {
 	drv, err := cu.Open(cu.WithSoftware(cusim.New()))
 	if err != nil {

@@ -38,7 +38,7 @@ func (s ProcessState) String() string {
 // and put it back later (CUDA 12.8, Linux). It is a value, and is safe for concurrent use.
 //
 // A checkpoint is Lock and Checkpoint; Restore and Unlock undo it. In between the process still runs,
-// and its calls of CUDA block. Its handles, its device memory and its events stay valid.
+// and its calls of CUDA block.
 type Process struct {
 	drv *Driver
 	pid int

@@ -81,7 +81,8 @@ func TestProcessErrors(t *testing.T) {
 		t.Errorf("Lock of this process: %v", err)
 	}
 	p := drv.Process(4711)
-	if err := p.Lock(nil); !errors.Is(err, ErrNil) { //nolint:staticcheck // nil is tested
+	var none context.Context
+	if err := p.Lock(none); !errors.Is(err, ErrNil) {
 		t.Errorf("Lock without a context: %v", err)
 	}
 

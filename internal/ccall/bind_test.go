@@ -82,7 +82,7 @@ func TestBind(t *testing.T) {
 // TestBindErrors checks what Bind refuses, and that strings with a NUL are refused before the call.
 func TestBindErrors(t *testing.T) {
 	fn := cfunc(t, "words0")
-	type node struct{ next *node }
+	type node struct{ Next *node }
 	for _, tt := range []struct {
 		to   any
 		want string

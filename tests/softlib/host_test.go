@@ -38,6 +38,7 @@ func TestHost(t *testing.T) {
 		env      []string
 	}{
 		{scenario: "lazy"},
+		{scenario: "processes"},
 		{scenario: "fork-before"},
 		{scenario: "fork-after"},
 		{scenario: "fork-while"},

@@ -62,6 +62,11 @@ F(cuDriverGetVersion, int *v) AS(cuDriverGetVersion, (int *), (v))
 F(cuGetErrorName, int r, const char **s) AS(cuGetErrorName, (int, const char **), (r, s))
 F(cuGetErrorString, int r, const char **s) AS(cuGetErrorString, (int, const char **), (r, s))
 F(cuGetProcAddress_v2, const char *n, void **p, int v, uint64_t f, int *s) AS(cuGetProcAddress_v2, (const char *, void **, int, uint64_t, int *), (n, p, v, f, s))
+F(cuLogsCurrent, unsigned *at, unsigned f) AS(cuLogsCurrent, (unsigned *, unsigned), (at, f))
+F(cuLogsDumpToMemory, unsigned *at, char *b, uint64_t *n, unsigned f) AS(cuLogsDumpToMemory, (unsigned *, char *, uint64_t *, unsigned), (at, b, n, f))
+F(cuCheckpointProcessGetState, int p, int *s) AS(cuCheckpointProcessGetState, (int, int *), (p, s))
+F(cuCheckpointProcessLock, int p, void *a) AS(cuCheckpointProcessLock, (int, void *), (p, a))
+F(cuCheckpointProcessUnlock, int p, void *a) AS(cuCheckpointProcessUnlock, (int, void *), (p, a))
 F(cuDeviceGetCount, int *n) AS(cuDeviceGetCount, (int *), (n))
 F(cuDeviceGet, int *d, int n) AS(cuDeviceGet, (int *, int), (d, n))
 F(cuDeviceGetName, char *s, int n, int d) AS(cuDeviceGetName, (char *, int, int), (s, n, d))
@@ -867,6 +872,33 @@ static void configured(void)
 	CHECK(status == 1 && !f);
 }
 
+// processes reads the log, and the states of other processes.
+static void processes(void)
+{
+	unsigned at = 77;
+	char text[256] = "x";
+	uint64_t n = sizeof text;
+	int state = -1;
+	uint64_t args[8] = {1000};
+	OK(cuInit(0));
+	OK(cuLogsCurrent(&at, 0));
+	CHECK(at == 0);
+	WANT(1, cuLogsCurrent(NULL, 0));
+	OK(cuLogsDumpToMemory(&at, text, &n, 0));
+	CHECK(at == 0 && n == 0 && text[0] == 0);
+	n = 0;
+	WANT(1, cuLogsDumpToMemory(&at, NULL, &n, 0)); // explains itself
+	n = sizeof text;
+	OK(cuLogsDumpToMemory(&at, text, &n, 0));
+	CHECK(at == 2 && n == strlen(text) && strstr(text, "Returning 1 (CUDA_ERROR_INVALID_VALUE) from cuLogsDumpToMemory\n"));
+	OK(cuCheckpointProcessLock(4711, args));
+	OK(cuCheckpointProcessGetState(4711, &state));
+	CHECK(state == 1);
+	WANT(401, cuCheckpointProcessLock(4711, NULL));
+	OK(cuCheckpointProcessUnlock(4711, NULL));
+	WANT(801, cuCheckpointProcessLock(getpid(), NULL));
+}
+
 // in_process configures the driver from within the process.
 static void in_process(void)
 {
@@ -973,7 +1005,7 @@ static void faults(void)
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); } scenarios[] = {
-		{"lazy", lazy}, {"fork-before", fork_before}, {"fork-after", fork_after}, {"fork-while", fork_while},
+		{"lazy", lazy}, {"processes", processes}, {"fork-before", fork_before}, {"fork-after", fork_after}, {"fork-while", fork_while},
 		{"threads", many_threads}, {"callbacks", callbacks}, {"memory", memory}, {"wild", wild}, {"nulls", nulls},
 		{"more", more}, {"signals", signals}, {"unload", unload}, {"misuse", misuse}, {"configured", configured},
 		{"faults", faults}, {"in-process", in_process}, {"stale", stale},
