@@ -196,7 +196,7 @@ func (t *trial) try(c *choice) *Library {
 	case h.problem != "" && !c.bare, h.problem == Truncated: // a bare name is tried in spite of other problems
 		t.reject(c, h.info, h.problem, h.err)
 		return nil
-	case !c.named && slices.Contains(strings.Split(filepath.ToSlash(filepath.Dir(c.Path)), "/"), "stubs"):
+	case !c.named && inStubs(c.Path):
 		// Only its answers prove that a library is a stub. But the system's loader gives a loaded
 		// stub to all code in this process that asks for libcuda.so.1. So a library in a folder of
 		// stubs is not loaded.
@@ -244,6 +244,12 @@ func (t *trial) try(c *choice) *Library {
 	info, _ := os.Stat(t.file(c.Path)) // may differ from the forecast
 	t.reject(c, info, problem, because(c.Name, "", err))
 	return nil
+}
+
+// inStubs reports whether a file is in a folder of stubs, or in one for an architecture in it.
+func inStubs(file string) bool {
+	folder := filepath.Dir(file)
+	return filepath.Base(folder) == "stubs" || filepath.Base(filepath.Dir(folder)) == "stubs"
 }
 
 // ofGlibc reports whether the problem is about the glibc of a static program, and not about the

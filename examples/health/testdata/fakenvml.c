@@ -68,6 +68,7 @@ int nvmlDeviceGetMemoryInfo(device d, uint64_t v[3]) { CHECK(d) return v[0] = 80
 int nvmlDeviceGetUtilizationRates(device d, unsigned v[2]) { CHECK(d) return v[0] = 12, v[1] = 3, OK; }
 int nvmlDeviceGetTotalEccErrors(device d, int uncorrected, int aggregate, unsigned long long *v) {
 	CHECK(d)
+	if (aggregate) return INVALID;
 	if (is("plain")) return UNSUPPORTED;
 	return *v = uncorrected ? is("ecc") : 5, OK;
 }
@@ -81,7 +82,8 @@ int nvmlDeviceRegisterEvents(device d, unsigned long long types, void *set) {
 	return registered++, OK;
 }
 #ifndef OLD
-int nvmlEventSetWait_v2(void *set, struct { device d; unsigned long long type, data; unsigned gpu, compute; } *e, unsigned ms) {
+struct event { device d; unsigned long long type, data; unsigned gpu, compute; };
+int nvmlEventSetWait_v2(void *set, struct event *e, unsigned ms) {
 	if (set != &sets || !registered) return INVALID;
 	if (is("broken")) return UNKNOWN;
 	if (is("xid") && events++ < 2) {
