@@ -25,7 +25,7 @@ var apiTypes = []any{
 	new(LaunchFlags), new(Leak), new(Limit), new(Memory), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(PoolStats), new(Pooled),
 	new(Race),
 	new(Version),
-	new(PreparedLaunch), new(Proc), new(RecordFlags),
+	new(PreparedLaunch), new(Proc), new(Process), new(ProcessState), new(RecordFlags),
 	new(Result), new(SMResource), new(Span), new(Stats), new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Timeline), new(Trace), new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(WaitFlags),
 }
 

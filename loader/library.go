@@ -152,7 +152,7 @@ func (e *StatusError) Error() string {
 // a string contains a NUL, or, in a static program, no thread could be created.
 //
 // The function may be called from any goroutine, as far as the C function may. It costs about a
-// microsecond more than C, and blocks a thread while C waits.
+// microsecond more than C, in a static program tens of them, and blocks a thread while C waits.
 func (l *Library) Bind(function any, name string) error {
 	fn, err := l.lib.Lookup(name)
 	if err != nil {
