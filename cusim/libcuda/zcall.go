@@ -419,7 +419,83 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEmptyNode(th, driver.Graph(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 83: // cuGraphAddEventRecordNode
+	case 83: // cuGraphAddKernelNode_v2
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GraphAddKernelNode(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
+		r = store(r, p0, v0)
+		return r
+	case 84: // cuGraphAddKernelNode
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GraphAddKernelNodeV1(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
+		r = store(r, p0, v0)
+		return r
+	case 85: // cuGraphAddMemcpyNode
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GraphAddMemcpyNode(th, driver.Graph(a[1]), p2, pointer[driver.Memcpy3D](&a[4]), driver.Context(a[5]))
+		r = store(r, p0, v0)
+		return r
+	case 86: // cuGraphAddMemsetNode
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GraphAddMemsetNode(th, driver.Graph(a[1]), p2, pointer[driver.MemsetNodeParams](&a[4]), driver.Context(a[5]))
+		r = store(r, p0, v0)
+		return r
+	case 87: // cuGraphAddHostNode
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p4 := pointer[[2]uint64](&a[4])
+		if p4 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GraphAddHostNode(th, driver.Graph(a[1]), p2, l.hostFunc(p4[0], p4[1]))
+		r = store(r, p0, v0)
+		return r
+	case 88: // cuGraphAddChildGraphNode
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GraphAddChildGraphNode(th, driver.Graph(a[1]), p2, driver.Graph(a[4]))
+		r = store(r, p0, v0)
+		return r
+	case 89: // cuGraphAddEventRecordNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -431,7 +507,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEventRecordNode(th, driver.Graph(a[1]), p2, driver.Event(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 84: // cuGraphAddEventWaitNode
+	case 90: // cuGraphAddEventWaitNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -443,21 +519,21 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEventWaitNode(th, driver.Graph(a[1]), p2, driver.Event(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 85: // cuGraphEventRecordNodeGetEvent
+	case 91: // cuGraphEventRecordNodeGetEvent
 		p1 := pointer[driver.Event](&a[1])
 		v1, r := l.d.GraphEventRecordNodeGetEvent(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 86: // cuGraphEventRecordNodeSetEvent
+	case 92: // cuGraphEventRecordNodeSetEvent
 		return l.d.GraphEventRecordNodeSetEvent(th, driver.GraphNode(a[0]), driver.Event(a[1]))
-	case 87: // cuGraphEventWaitNodeGetEvent
+	case 93: // cuGraphEventWaitNodeGetEvent
 		p1 := pointer[driver.Event](&a[1])
 		v1, r := l.d.GraphEventWaitNodeGetEvent(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 88: // cuGraphEventWaitNodeSetEvent
+	case 94: // cuGraphEventWaitNodeSetEvent
 		return l.d.GraphEventWaitNodeSetEvent(th, driver.GraphNode(a[0]), driver.Event(a[1]))
-	case 89: // cuGraphGetNodes
+	case 95: // cuGraphGetNodes
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -469,7 +545,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphGetNodes(th, driver.Graph(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 90: // cuGraphGetEdges
+	case 96: // cuGraphGetEdges
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[3]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -488,12 +564,48 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.GraphGetEdges(th, driver.Graph(a[0]), p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 91: // cuGraphNodeGetType
+	case 97: // cuGraphNodeGetType
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.GraphNodeGetType(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 92: // cuGraphInstantiateWithFlags
+	case 98: // cuGraphKernelNodeSetParams_v2
+		return l.d.GraphKernelNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
+	case 99: // cuGraphKernelNodeSetParams
+		return l.d.GraphKernelNodeSetParamsV1(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
+	case 100: // cuGraphMemcpyNodeSetParams
+		return l.d.GraphMemcpyNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.Memcpy3D](&a[1]))
+	case 101: // cuGraphMemsetNodeSetParams
+		return l.d.GraphMemsetNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.MemsetNodeParams](&a[1]))
+	case 102: // cuGraphHostNodeSetParams
+		p1 := pointer[[2]uint64](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphHostNodeSetParams(th, driver.GraphNode(a[0]), l.hostFunc(p1[0], p1[1]))
+	case 103: // cuGraphDestroyNode
+		return l.d.GraphDestroyNode(th, driver.GraphNode(a[0]))
+	case 104: // cuGraphAddDependencies
+		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphAddDependencies(th, driver.Graph(a[0]), p1, p2)
+	case 105: // cuGraphRemoveDependencies
+		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphRemoveDependencies(th, driver.Graph(a[0]), p1, p2)
+	case 106: // cuGraphInstantiateWithFlags
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -501,7 +613,15 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphInstantiateWithFlags(th, driver.Graph(a[1]), a[2])
 		r = store(r, p0, v0)
 		return r
-	case 93: // cuGraphExecUpdate
+	case 107: // cuGraphInstantiateWithParams
+		p0 := pointer[driver.GraphExec](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GraphInstantiateWithParams(th, driver.Graph(a[1]), pointer[driver.GraphInstantiateParams](&a[2]))
+		r = store(r, p0, v0)
+		return r
+	case 108: // cuGraphExecUpdate
 		p2 := pointer[driver.GraphNode](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -514,22 +634,45 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offerAlways(r, p2, v2)
 		r = offerAlways(r, p3, v3)
 		return r
-	case 94: // cuGraphExecEventRecordNodeSetEvent
+	case 109: // cuGraphExecEventRecordNodeSetEvent
 		return l.d.GraphExecEventRecordNodeSetEvent(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Event(a[2]))
-	case 95: // cuGraphExecEventWaitNodeSetEvent
+	case 110: // cuGraphExecEventWaitNodeSetEvent
 		return l.d.GraphExecEventWaitNodeSetEvent(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Event(a[2]))
-	case 96: // cuGraphLaunch
+	case 111: // cuGraphExecKernelNodeSetParams_v2
+		return l.d.GraphExecKernelNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
+	case 112: // cuGraphExecKernelNodeSetParams
+		return l.d.GraphExecKernelNodeSetParamsV1(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
+	case 113: // cuGraphExecMemcpyNodeSetParams
+		return l.d.GraphExecMemcpyNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.Memcpy3D](&a[2]), driver.Context(a[3]))
+	case 114: // cuGraphExecMemsetNodeSetParams
+		return l.d.GraphExecMemsetNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.MemsetNodeParams](&a[2]), driver.Context(a[3]))
+	case 115: // cuGraphExecHostNodeSetParams
+		p2 := pointer[[2]uint64](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphExecHostNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), l.hostFunc(p2[0], p2[1]))
+	case 116: // cuGraphExecChildGraphNodeSetParams
+		return l.d.GraphExecChildGraphNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Graph(a[2]))
+	case 117: // cuGraphNodeSetEnabled
+		return l.d.GraphNodeSetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), uint32(a[2]))
+	case 118: // cuGraphNodeGetEnabled
+		p2 := pointer[uint32](&a[2])
+		v2, r := l.d.GraphNodeGetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]))
+		r = store(r, p2, v2)
+		return r
+	case 119: // cuGraphLaunch
 		return l.d.GraphLaunch(th, driver.GraphExec(a[0]), driver.Stream(a[1]))
-	case 97: // cuGraphUpload
+	case 120: // cuGraphUpload
 		return l.d.GraphUpload(th, driver.GraphExec(a[0]), driver.Stream(a[1]))
-	case 98: // cuGraphExecDestroy
+	case 121: // cuGraphExecDestroy
 		return l.d.GraphExecDestroy(th, driver.GraphExec(a[0]))
-	case 99: // cuIpcGetEventHandle
+	case 122: // cuIpcGetEventHandle
 		p0 := pointer[driver.IPCEventHandle](&a[0])
 		v0, r := l.d.IpcGetEventHandle(th, driver.Event(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 100: // cuIpcOpenEventHandle
+	case 123: // cuIpcOpenEventHandle
 		p0 := pointer[driver.Event](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -537,12 +680,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.IpcOpenEventHandle(th, *pointer[driver.IPCEventHandle](&a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 101: // cuIpcGetMemHandle
+	case 124: // cuIpcGetMemHandle
 		p0 := pointer[driver.IPCMemHandle](&a[0])
 		v0, r := l.d.IpcGetMemHandle(th, driver.DevicePtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 102: // cuIpcOpenMemHandle_v2
+	case 125: // cuIpcOpenMemHandle_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -550,16 +693,16 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.IpcOpenMemHandle(th, *pointer[driver.IPCMemHandle](&a[1]), uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 103: // cuIpcCloseMemHandle
+	case 126: // cuIpcCloseMemHandle
 		return l.d.IpcCloseMemHandle(th, driver.DevicePtr(a[0]))
-	case 104: // cuMemGetInfo_v2
+	case 127: // cuMemGetInfo_v2
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[uint64](&a[1])
 		v0, v1, r := l.d.MemGetInfo(th)
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 105: // cuMemAlloc_v2
+	case 128: // cuMemAlloc_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -567,9 +710,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAlloc(th, a[1])
 		r = store(r, p0, v0)
 		return r
-	case 106: // cuMemFree_v2
+	case 129: // cuMemFree_v2
 		return l.d.MemFree(th, driver.DevicePtr(a[0]))
-	case 107: // cuMemAllocAsync
+	case 130: // cuMemAllocAsync
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -577,9 +720,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocAsync(th, a[1], driver.Stream(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 108: // cuMemFreeAsync
+	case 131: // cuMemFreeAsync
 		return l.d.MemFreeAsync(th, driver.DevicePtr(a[0]), driver.Stream(a[1]))
-	case 109: // cuMemHostAlloc
+	case 132: // cuMemHostAlloc
 		p0 := pointer[driver.HostPtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -587,55 +730,55 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemHostAlloc(th, a[1], uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 110: // cuMemFreeHost
+	case 133: // cuMemFreeHost
 		return l.d.MemFreeHost(th, driver.HostPtr(a[0]))
-	case 111: // cuMemHostGetDevicePointer_v2
+	case 134: // cuMemHostGetDevicePointer_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		v0, r := l.d.MemHostGetDevicePointer(th, driver.HostPtr(a[1]), uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 112: // cuMemHostGetFlags
+	case 135: // cuMemHostGetFlags
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.MemHostGetFlags(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 113: // cuMemHostRegister_v2
+	case 136: // cuMemHostRegister_v2
 		return l.d.MemHostRegister(th, driver.HostPtr(a[0]), a[1], uint32(a[2]))
-	case 114: // cuMemHostUnregister
+	case 137: // cuMemHostUnregister
 		return l.d.MemHostUnregister(th, driver.HostPtr(a[0]))
-	case 115: // cuMemcpyHtoD_v2
+	case 138: // cuMemcpyHtoD_v2
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 116: // cuMemcpyDtoH_v2
+	case 139: // cuMemcpyDtoH_v2
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 117: // cuMemcpyHtoDAsync_v2
+	case 140: // cuMemcpyHtoDAsync_v2
 		return l.d.MemcpyHtoDAsync(th, driver.DevicePtr(a[0]), driver.HostPtr(a[1]), a[2], driver.Stream(a[3]))
-	case 118: // cuMemcpyDtoHAsync_v2
+	case 141: // cuMemcpyDtoHAsync_v2
 		return l.d.MemcpyDtoHAsync(th, driver.HostPtr(a[0]), driver.DevicePtr(a[1]), a[2], driver.Stream(a[3]))
-	case 119: // cuMemcpyDtoD_v2
+	case 142: // cuMemcpyDtoD_v2
 		return l.d.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 120: // cuMemcpyDtoDAsync_v2
+	case 143: // cuMemcpyDtoDAsync_v2
 		return l.d.MemcpyDtoDAsync(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2], driver.Stream(a[3]))
-	case 121: // cuMemcpyPeer
+	case 144: // cuMemcpyPeer
 		return l.d.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 122: // cuMemcpyPeerAsync
+	case 145: // cuMemcpyPeerAsync
 		return l.d.MemcpyPeerAsync(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4], driver.Stream(a[5]))
-	case 123: // cuMemsetD8_v2
+	case 146: // cuMemsetD8_v2
 		return l.d.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
-	case 124: // cuMemsetD32_v2
+	case 147: // cuMemsetD32_v2
 		return l.d.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 125: // cuMemsetD8Async
+	case 148: // cuMemsetD8Async
 		return l.d.MemsetD8Async(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2], driver.Stream(a[3]))
-	case 126: // cuMemsetD32Async
+	case 149: // cuMemsetD32Async
 		return l.d.MemsetD32Async(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2], driver.Stream(a[3]))
-	case 127: // cuModuleLoadData
+	case 150: // cuModuleLoadData
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -647,7 +790,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadData(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 128: // cuModuleLoadDataEx
+	case 151: // cuModuleLoadDataEx
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -667,9 +810,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadDataEx(th, p1, p3, p4)
 		r = store(r, p0, v0)
 		return r
-	case 129: // cuModuleUnload
+	case 152: // cuModuleUnload
 		return l.d.ModuleUnload(th, driver.Module(a[0]))
-	case 130: // cuModuleGetFunction
+	case 153: // cuModuleGetFunction
 		p0 := pointer[driver.Function](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -681,7 +824,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleGetFunction(th, driver.Module(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 131: // cuModuleGetGlobal_v2
+	case 154: // cuModuleGetGlobal_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -692,30 +835,30 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 132: // cuFuncGetAttribute
+	case 155: // cuFuncGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncGetAttribute(th, int32(a[1]), driver.Function(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 133: // cuFuncSetAttribute
+	case 156: // cuFuncSetAttribute
 		return l.d.FuncSetAttribute(th, driver.Function(a[0]), int32(a[1]), int32(a[2]))
-	case 134: // cuFuncGetName
+	case 157: // cuFuncGetName
 		v0, r := l.d.FuncGetName(th, driver.Function(a[1]))
 		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
 		return r
-	case 135: // cuFuncGetParamInfo
+	case 158: // cuFuncGetParamInfo
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[uint64](&a[3])
 		v2, v3, r := l.d.FuncGetParamInfo(th, driver.Function(a[0]), a[1])
 		r = store(r, p2, v2)
 		r = offer(r, p3, v3)
 		return r
-	case 136: // cuOccupancyMaxActiveBlocksPerMultiprocessor
+	case 159: // cuOccupancyMaxActiveBlocksPerMultiprocessor
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.OccupancyMaxActiveBlocksPerMultiprocessor(th, driver.Function(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
 		return r
-	case 137: // cuOccupancyMaxPotentialBlockSize
+	case 160: // cuOccupancyMaxPotentialBlockSize
 		p0 := pointer[int32](&a[0])
 		p1 := pointer[int32](&a[1])
 		if a[3] != 0 {
@@ -725,33 +868,41 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 138: // cuLaunchKernel
+	case 161: // cuLaunchKernel
 		return l.d.LaunchKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], &a[10]))
-	case 139: // cuLaunchKernelEx
+	case 162: // cuLaunchKernelEx
 		return l.d.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 140: // cuLaunchCooperativeKernel
+	case 163: // cuLaunchCooperativeKernel
 		return l.d.LaunchCooperativeKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], nil))
-	case 141: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 164: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+		p0 := pointer[driver.GraphExec](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := ownStream{l.d}.GraphInstantiateWithParams(th, driver.Graph(a[1]), pointer[driver.GraphInstantiateParams](&a[2]))
+		r = store(r, p0, v0)
+		return r
+	case 165: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 142: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 166: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 143: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 167: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 144: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 168: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 145: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 169: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 146: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 170: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 147: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 171: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -842,6 +993,12 @@ var callNames = [...]string{
 	"cuGraphClone",
 	"cuGraphDebugDotPrint",
 	"cuGraphAddEmptyNode",
+	"cuGraphAddKernelNode",
+	"cuGraphAddKernelNode",
+	"cuGraphAddMemcpyNode",
+	"cuGraphAddMemsetNode",
+	"cuGraphAddHostNode",
+	"cuGraphAddChildGraphNode",
 	"cuGraphAddEventRecordNode",
 	"cuGraphAddEventWaitNode",
 	"cuGraphEventRecordNodeGetEvent",
@@ -851,10 +1008,27 @@ var callNames = [...]string{
 	"cuGraphGetNodes",
 	"cuGraphGetEdges",
 	"cuGraphNodeGetType",
+	"cuGraphKernelNodeSetParams",
+	"cuGraphKernelNodeSetParams",
+	"cuGraphMemcpyNodeSetParams",
+	"cuGraphMemsetNodeSetParams",
+	"cuGraphHostNodeSetParams",
+	"cuGraphDestroyNode",
+	"cuGraphAddDependencies",
+	"cuGraphRemoveDependencies",
 	"cuGraphInstantiateWithFlags",
+	"cuGraphInstantiateWithParams",
 	"cuGraphExecUpdate",
 	"cuGraphExecEventRecordNodeSetEvent",
 	"cuGraphExecEventWaitNodeSetEvent",
+	"cuGraphExecKernelNodeSetParams",
+	"cuGraphExecKernelNodeSetParams",
+	"cuGraphExecMemcpyNodeSetParams",
+	"cuGraphExecMemsetNodeSetParams",
+	"cuGraphExecHostNodeSetParams",
+	"cuGraphExecChildGraphNodeSetParams",
+	"cuGraphNodeSetEnabled",
+	"cuGraphNodeGetEnabled",
 	"cuGraphLaunch",
 	"cuGraphUpload",
 	"cuGraphExecDestroy",
@@ -900,6 +1074,7 @@ var callNames = [...]string{
 	"cuLaunchKernel",
 	"cuLaunchKernelEx",
 	"cuLaunchCooperativeKernel",
+	"cuGraphInstantiateWithParams",
 	"cuLaunchKernelEx",
 	"cuMemcpyDtoD",
 	"cuMemcpyDtoH",
