@@ -36,7 +36,7 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 		o.Instantiate(uintptr(raw), uintptr(gc.raw))
 	}
 	xc, objects := &execCore{raw: raw, graph: gc}, new(objectSet)
-	objects.addAll(gc.objects)
+	objects.copyAll(gc.objects)
 	xc.objects.Store(objects)
 	xc.usedStreams = new(streamSet) // the objects that the graph uses are released when its launches are done
 	x := &GraphExec{core: xc}
@@ -183,7 +183,11 @@ func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
 	defer g.leave()
 	// The new objects are added before the old ones are released, because most are in both sets.
 	fresh := new(objectSet)
-	fresh.addAll(gc.objects)
+	if gc == xc.graph {
+		fresh.copyAll(gc.objects)
+	} else {
+		fresh.addAll(gc.objects)
+	}
 	at, why, res := xc.ctx.drv.table.GraphExecUpdate(driver.At{Context: xc.ctx.raw}, xc.raw, gc.raw)
 	if res != driver.ResultSuccess {
 		e := xc.ctx.callError(op, uintptr(xc.raw), res)
@@ -207,8 +211,8 @@ func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
 // The node must be one of the graph that this one was instantiated from, which must still be open
 // (cuGraphExecEventRecordNodeSetEvent, cuGraphExecEventWaitNodeSetEvent, CUDA 11.1).
 //
-// An event that SetEvent set before, and that nothing else in the executable graph uses, is
-// released when the launches that may use it are done.
+// The event that the node had before is released when the launches that may use it are done, unless
+// something else in the executable graph uses it, or the node was captured with it.
 func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 	const op = "cuGraphExecEventRecordNodeSetEvent"
 	if x != nil && x.core != nil && n.graph != nil && n.graph.core != x.core.graph {
@@ -245,8 +249,6 @@ func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 			return t.GraphExecEventWaitNodeSetEvent(at, xc.raw, n.raw, e)
 		},
 	})
-	if before != nil {
-		xc.leaveAfterLaunches(before.delayedRelease())
-	}
+	each(len(before), func(i int) { xc.leaveLaunched(before[i]) })
 	return err
 }

@@ -94,8 +94,12 @@ type LaunchConfig struct {
 type LaunchAttribute struct {
 	ID    int32
 	_     int32
-	Value [64]byte
+	Value LaunchAttributeValue
 }
+
+// LaunchAttributeValue is a CUlaunchAttributeValue, the value of an attribute of a launch or of a
+// kernel node.
+type LaunchAttributeValue [64]byte
 
 // KernelNodeParams is a CUDA_KERNEL_NODE_PARAMS_v2: a kernel, its dimensions and its arguments.
 // KernelParams and Extra are as in cuLaunchKernel. The fields before Kern are a

@@ -3557,6 +3557,68 @@ func (t *Table) GraphKernelNodeSetParamsV1(at At, hNode GraphNode, nodeParams *K
 	return res
 }
 
+// GraphKernelNodeSetAttribute calls cuGraphKernelNodeSetAttribute, which exists since CUDA 11.0.
+func (t *Table) GraphKernelNodeSetAttribute(at At, hNode GraphNode, attr int32, value *LaunchAttributeValue) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphKernelNodeSetAttribute(th, hNode, attr, value))
+	}
+	fn := t.procs[symGraphKernelNodeSetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphKernelNodeSetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		hNode uintptr
+		attr  uintptr
+		value unsafe.Pointer
+		_     [3]uintptr
+	}{fn: fn, hNode: uintptr(hNode), attr: uintptr(uint32(attr)), value: unsafe.Pointer(value)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// GraphKernelNodeGetAttribute calls cuGraphKernelNodeGetAttribute, which exists since CUDA 11.0.
+func (t *Table) GraphKernelNodeGetAttribute(at At, hNode GraphNode, attr int32, valueOut *LaunchAttributeValue) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphKernelNodeGetAttribute(th, hNode, attr, valueOut))
+	}
+	fn := t.procs[symGraphKernelNodeGetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphKernelNodeGetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		hNode    uintptr
+		attr     uintptr
+		valueOut unsafe.Pointer
+		_        [3]uintptr
+	}{fn: fn, hNode: uintptr(hNode), attr: uintptr(uint32(attr)), valueOut: unsafe.Pointer(valueOut)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
 // GraphMemcpyNodeSetParams calls cuGraphMemcpyNodeSetParams, which exists since CUDA 10.0.
 func (t *Table) GraphMemcpyNodeSetParams(at At, hNode GraphNode, nodeParams *Memcpy3D) (res Result) {
 	if t.soft != nil {

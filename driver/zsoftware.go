@@ -332,6 +332,12 @@ type Software interface {
 	// GraphKernelNodeSetParamsV1 is cuGraphKernelNodeSetParams.
 	GraphKernelNodeSetParamsV1(th *Thread, hNode GraphNode, nodeParams *KernelNodeParams) (res Result)
 
+	// GraphKernelNodeSetAttribute is cuGraphKernelNodeSetAttribute.
+	GraphKernelNodeSetAttribute(th *Thread, hNode GraphNode, attr int32, value *LaunchAttributeValue) (res Result)
+
+	// GraphKernelNodeGetAttribute is cuGraphKernelNodeGetAttribute.
+	GraphKernelNodeGetAttribute(th *Thread, hNode GraphNode, attr int32, valueOut *LaunchAttributeValue) (res Result)
+
 	// GraphMemcpyNodeSetParams is cuGraphMemcpyNodeSetParams.
 	GraphMemcpyNodeSetParams(th *Thread, hNode GraphNode, nodeParams *Memcpy3D) (res Result)
 

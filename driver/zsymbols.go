@@ -94,6 +94,8 @@ const (
 	symGraphHostNodeSetParams                    Symbol = 187
 	symGraphInstantiateWithFlags                 Symbol = 189
 	symGraphInstantiateWithParams                Symbol = 190
+	symGraphKernelNodeGetAttribute               Symbol = 194
+	symGraphKernelNodeSetAttribute               Symbol = 197
 	symGraphKernelNodeSetParams                  Symbol = 198
 	symGraphKernelNodeSetParams_v2               Symbol = 199
 	symGraphLaunch                               Symbol = 200

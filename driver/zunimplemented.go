@@ -517,6 +517,16 @@ func (Unimplemented) GraphKernelNodeSetParamsV1(th *Thread, hNode GraphNode, nod
 	return missing(symGraphKernelNodeSetParams)
 }
 
+// GraphKernelNodeSetAttribute implements [Software]. It returns [NotImplemented] for cuGraphKernelNodeSetAttribute.
+func (Unimplemented) GraphKernelNodeSetAttribute(th *Thread, hNode GraphNode, attr int32, value *LaunchAttributeValue) (res Result) {
+	return missing(symGraphKernelNodeSetAttribute)
+}
+
+// GraphKernelNodeGetAttribute implements [Software]. It returns [NotImplemented] for cuGraphKernelNodeGetAttribute.
+func (Unimplemented) GraphKernelNodeGetAttribute(th *Thread, hNode GraphNode, attr int32, valueOut *LaunchAttributeValue) (res Result) {
+	return missing(symGraphKernelNodeGetAttribute)
+}
+
 // GraphMemcpyNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphMemcpyNodeSetParams.
 func (Unimplemented) GraphMemcpyNodeSetParams(th *Thread, hNode GraphNode, nodeParams *Memcpy3D) (res Result) {
 	return missing(symGraphMemcpyNodeSetParams)

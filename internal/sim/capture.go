@@ -31,6 +31,10 @@ type work struct {
 	// kernel is that of a kernel node, and child has the nodes of a child graph.
 	kernel *function
 	child  []*node
+	// These are of a kernel.
+	grid, block Dim3
+	shared      uint32
+	cooperative bool
 	// blocks is the memory of a copy or memset, and many says that it has more than one row.
 	blocks []*block
 	many   bool

@@ -75,8 +75,10 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	case r != ok:
 		return r
 	}
-	r = d.submit(s, d.kernelWork(h, f, &Launch{Name: f.name, Grid: grid, Block: block, SharedMem: c.SharedMemBytes,
-		d: d, module: f.module, args: args}))
+	w := d.kernelWork(h, f, &Launch{Name: f.name, Grid: grid, Block: block, SharedMem: c.SharedMemBytes,
+		d: d, module: f.module, args: args})
+	w.cooperative = o.cooperative
+	r = d.submit(s, w)
 	for _, e := range o.events {
 		if r == ok {
 			r = d.recordEvent(e, s)
@@ -87,7 +89,7 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 
 // kernelWork returns the work of a kernel, which each launch of a graph does with a copy of l.
 func (d *Driver) kernelWork(h driver.Function, f *function, l *Launch) *work {
-	return &work{node: kernelNode, kernel: f, make: func() *op {
+	return &work{node: kernelNode, kernel: f, grid: l.Grid, block: l.Block, shared: l.SharedMem, make: func() *op {
 		if f.module.unloaded {
 			d.misuse("cuGraphLaunch", uintptr(h), "the graph runs a kernel of a module that was unloaded", nil)
 			return &op{}

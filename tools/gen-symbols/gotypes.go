@@ -28,6 +28,8 @@ var goTypes = map[string]string{
 	"CUmemLocation":    "MemLocation",
 	"CUjit_option":     "uint32",
 
+	"CUkernelNodeAttrID": "int32", // another name of an enum
+
 	"CUgreenCtx":        "GreenCtx",
 	"CUdevResource":     "DevResource",
 	"CUdevResourceDesc": "DevResourceDesc",
