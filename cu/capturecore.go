@@ -248,7 +248,7 @@ func (c *capture) lockFamily() (unlock func()) {
 	if c.family == nil {
 		return func() {}
 	}
-	c.family.mu.Lock()
+	c.family.lock()
 	return c.family.unlock
 }
 

@@ -58,17 +58,25 @@ func (g *Graph) enter(op string) (*graphCore, error) {
 	if err := g.core.Enter(g.core, op); err != nil {
 		return nil, err
 	}
-	g.core.family.mu.Lock()
-	if g.core.destroyed.Load() {
+	g.core.family.lock()
+	if err := g.core.usable(op); err != nil {
 		g.leave()
-		return nil, g.core.Refused(op)
-	}
-	if g.core.building {
-		g.leave()
-		return nil, &Error{Op: op, Result: ResultIllegalState, Handle: uintptr(g.core.raw), Err: errBuilding,
-			Detail: "use the graph after its Capture has returned"}
+		return nil, err
 	}
 	return g.core, nil
+}
+
+// usable returns an error if the driver has destroyed the graph, or a Capture into it has not
+// returned. The caller has locked the family.
+func (gc *graphCore) usable(op string) error {
+	switch {
+	case gc.destroyed.Load():
+		return gc.Refused(op)
+	case gc.building:
+		return &Error{Op: op, Result: ResultIllegalState, Handle: uintptr(gc.raw), Err: errBuilding,
+			Detail: "use the graph after its Capture has returned"}
+	}
+	return nil
 }
 
 // errBuilding is wrapped by the error of a call on a graph during its Capture.

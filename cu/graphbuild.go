@@ -173,7 +173,7 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 		// such calls, and because the end of the capture may destroy streams, which calls tracers.
 		gc.building = true
 		defer func() {
-			gc.family.mu.Lock()
+			gc.family.lock()
 			gc.building = false
 		}()
 		gc.family.unlock()

@@ -12,13 +12,14 @@ import (
 type graphCore struct {
 	resource
 	raw driver.Graph
-	// family.mu is held for each call on the graph, except while Capture runs the program's function.
+	// family is locked for each call on the graph, except while Capture runs the program's function.
 	family  *graphFamily
 	objects *objectSet
-	// building is set while Capture runs the program's function. family.mu guards it, and is not
-	// held while the function runs.
+	// building is set while Capture runs the program's function. The lock of family guards it, and is
+	// not held while the function runs.
 	building bool
-	// removed counts how often a node with this handle was removed: see GraphNode. family.mu guards it.
+	// removed counts how often a node with this handle was removed: see GraphNode. The lock of family
+	// guards it.
 	removed map[driver.GraphNode]uint32
 	// destroyed is set if the driver has destroyed the graph, because it ended a capture into the
 	// graph with an error.
@@ -236,6 +237,27 @@ func (gc *graphCore) difference(at driver.GraphNode, why int32) string {
 		return reason + ": " + name
 	}
 	return reason
+}
+
+// refusal returns why the driver did not instantiate the graph, or "" if it does not say.
+func (gc *graphCore) refusal(p *driver.GraphInstantiateParams) string {
+	reason := map[int32]string{
+		driver.CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE:            "the graph has a cycle, or another invalid structure",
+		driver.CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED: "a node does what a graph for launches by kernels cannot do",
+		driver.CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED:  "the nodes are of several contexts, which a graph for launches by kernels cannot have",
+		driver.CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED:    "a conditional handle belongs to no conditional node",
+	}[p.Result]
+	if p.ErrNode == 0 {
+		return reason
+	}
+	name := gc.describe(p.ErrNode, "the graph")
+	if name == "" {
+		name = fmt.Sprintf("node %#x, of a child graph", p.ErrNode)
+	}
+	if reason == "" {
+		return "the driver refuses " + name
+	}
+	return reason + ": " + name
 }
 
 // describe names a node of the graph in an error: by its place in Nodes and its type. It returns "" if

@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"fmt"
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
@@ -32,6 +33,39 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 	if res != driver.ResultSuccess {
 		return nil, gc.callError(op, res)
 	}
+	return gc.executable(raw), nil
+}
+
+// InstantiateWithFlags is Instantiate with flags. If the driver refuses a node, the error names the
+// node and the reason (cuGraphInstantiateWithParams, CUDA 12.0; else cuGraphInstantiateWithFlags, whose
+// error does not). It may wait for the GPU: see docs/blocking.md.
+func (g *Graph) InstantiateWithFlags(flags InstantiateFlags) (*GraphExec, error) {
+	op := "cuGraphInstantiateWithParams"
+	if flags&^instantiateFlags != 0 {
+		return nil, invalid(op, fmt.Sprintf("unknown flags %v: see InstantiateFlags", flags))
+	}
+	gc, err := g.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer g.leave()
+	t, at := gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}
+	p := driver.GraphInstantiateParams{Flags: uint64(flags)}
+	raw, res := t.GraphInstantiateWithParams(at, gc.raw, &p)
+	if t.Missing(res) != nil {
+		op = "cuGraphInstantiateWithFlags"
+		raw, res = t.GraphInstantiateWithFlags(at, gc.raw, uint64(flags))
+	}
+	if res != driver.ResultSuccess {
+		e := gc.ctx.callError(op, uintptr(gc.raw), res)
+		e.Detail = join(gc.refusal(&p), e.Detail)
+		return nil, e
+	}
+	return gc.executable(raw), nil
+}
+
+// executable returns the owner of an executable graph that was instantiated from the graph.
+func (gc *graphCore) executable(raw driver.GraphExec) *GraphExec {
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.Instantiate(uintptr(raw), uintptr(gc.raw))
 	}
@@ -41,7 +75,7 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 	xc.usedStreams = new(streamSet) // the objects that the graph uses are released when its launches are done
 	x := &GraphExec{core: xc}
 	x.cleanup = owned(x, &xc.resource, xc, gc.ctx)
-	return x, nil
+	return x
 }
 
 // enter begins a call on the executable graph, and waits until no other one is in flight. leave

@@ -196,9 +196,22 @@ func (x *GraphExec) owns(n GraphNode, op string) error {
 	return nil
 }
 
-// begin begins a call that replaces the work of the node, which must be of a type, in x, or in the
+// beginSet begins a call that replaces the work of the node, which must be of a type, in x, or in the
 // graph if x is nil. finish ends the call.
-func (n GraphNode) begin(x *GraphExec, op string, typ GraphNodeType) (*nodeCall, error) {
+func (n GraphNode) beginSet(x *GraphExec, op string, typ GraphNodeType) (*nodeCall, error) {
+	c, err := n.begin(x, op)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.is(typ); err != nil {
+		n.finish(x, c)
+		return nil, err
+	}
+	return c, nil
+}
+
+// begin begins a call about the node, in x, or in the graph if x is nil. finish ends the call.
+func (n GraphNode) begin(x *GraphExec, op string) (*nodeCall, error) {
 	if x != nil {
 		if _, err := x.enter(op); err != nil {
 			return nil, err
@@ -215,17 +228,14 @@ func (n GraphNode) begin(x *GraphExec, op string, typ GraphNodeType) (*nodeCall,
 	if x != nil {
 		c.xc = x.core
 	}
-	if err = c.find(n.raw); err == nil {
-		err = c.is(typ)
-	}
-	if err != nil {
+	if err = c.find(n.raw); err != nil {
 		n.finish(x, c)
 		return nil, err
 	}
 	return c, nil
 }
 
-// finish ends the call that begin began.
+// finish ends a call that begin or beginSet began.
 func (n GraphNode) finish(x *GraphExec, c *nodeCall) {
 	n.graph.leave()
 	if x != nil {
@@ -238,7 +248,7 @@ func (n GraphNode) setKernel(x *GraphExec, op string, k *Function, cfg *LaunchCo
 	if k == nil || k.mod == nil {
 		return errNil(op, "function")
 	}
-	c, err := n.begin(x, op, GraphNodeTypeKernel)
+	c, err := n.beginSet(x, op, GraphNodeTypeKernel)
 	if err != nil {
 		return err
 	}
@@ -256,7 +266,7 @@ func (n GraphNode) setKernel(x *GraphExec, op string, k *Function, cfg *LaunchCo
 
 func (n GraphNode) setCopy(x *GraphExec, op string, dst, src Memory) error {
 	d, r := regionOf(dst), regionOf(src)
-	c, err := n.begin(x, op, GraphNodeTypeMemcpy)
+	c, err := n.beginSet(x, op, GraphNodeTypeMemcpy)
 	if err != nil {
 		return err
 	}
@@ -274,7 +284,7 @@ func (n GraphNode) setCopy(x *GraphExec, op string, dst, src Memory) error {
 
 func (n GraphNode) setFill(x *GraphExec, op string, dst Memory, value, size uint32) error {
 	d := regionOf(dst)
-	c, err := n.begin(x, op, GraphNodeTypeMemset)
+	c, err := n.beginSet(x, op, GraphNodeTypeMemset)
 	if err != nil {
 		return err
 	}
@@ -293,7 +303,7 @@ func (n GraphNode) setHostFunc(x *GraphExec, op string, f func()) error {
 	if f == nil {
 		return errNoHostFunc(op)
 	}
-	c, err := n.begin(x, op, GraphNodeTypeHost)
+	c, err := n.beginSet(x, op, GraphNodeTypeHost)
 	if err != nil {
 		return err
 	}

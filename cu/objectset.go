@@ -114,6 +114,23 @@ func (set *objectSet) records(sl *slot) {
 	}
 }
 
+// recordsAll notes what another graph records.
+func (set *objectSet) recordsAll(other *objectSet) {
+	other.mu.Lock()
+	list := slices.Clone(other.unlaunched)
+	other.mu.Unlock()
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	set.unlaunched = append(set.unlaunched, list...)
+}
+
+// list returns the objects.
+func (set *objectSet) list() []holder {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	return slices.Collect(maps.Keys(set.held))
+}
+
 // launched notes that the graph was launched, so that its events are recorded.
 func (set *objectSet) launched() {
 	set.mu.Lock()

@@ -32,6 +32,9 @@ type node struct {
 	hostFunc uint64
 	// handle is the node's handle, or 0 if it is not known.
 	handle uintptr
+	// child has the nodes of a child graph. Instantiation puts them before the node, as nodes inside it.
+	child  []*node
+	inside *node
 	// disabled says that the node of an executable graph does no work.
 	disabled bool
 }
@@ -169,7 +172,10 @@ func (d *Detector) AddNode(raw, handle uintptr, after []uintptr, w NodeWork) {
 // does says what a node does from now on.
 func (d *Detector) does(n *node, w NodeWork, stack []uintptr) {
 	n.work, n.event, n.records, n.hostFunc = nil, w.Event, w.Event != 0 && !w.Waits, w.HostFunc
-	n.timeline = nil
+	n.timeline, n.child = nil, nil
+	if of := d.described[w.Graph]; w.Graph != 0 && of != nil {
+		n.child, _ = copied(of.nodes)
+	}
 	if w.Uses != nil {
 		n.work = &work{call: w.Call, detail: w.Detail, uses: w.Uses, stack: stack}
 	}
@@ -310,7 +316,11 @@ func (d *Detector) SetNode(raw, handle uintptr, w NodeWork) {
 	defer d.mu.Unlock()
 	x := d.executable[raw]
 	if x != nil {
-		if n := exactly(x.byHandle, handle); n != nil {
+		switch n := exactly(x.byHandle, handle); {
+		case n != nil && w.Graph != 0:
+			x.forgetInside(n)
+			return
+		case n != nil:
 			d.does(n, w, stack)
 			return
 		}
@@ -327,6 +337,15 @@ func (d *Detector) SetNode(raw, handle uintptr, w NodeWork) {
 		x.addUnknown(n)
 	default:
 		d.graph(raw).addUnknown(n)
+	}
+}
+
+// forgetInside forgets the work of the nodes inside a node, whose child graph was replaced.
+func (x *exec) forgetInside(n *node) {
+	for _, in := range x.nodes {
+		if in.inside == n {
+			in.work = nil
+		}
 	}
 }
 
@@ -370,6 +389,30 @@ type execNode struct {
 	lane *lane
 }
 
+// expanded replaces each node that has a child graph by the nodes of that graph, with a node before
+// and one behind them.
+func expanded(nodes []*node) (list []*node) {
+	for _, n := range nodes {
+		if n.child != nil {
+			inner, _ := copied(n.child)
+			inner = expanded(inner)
+			first := &node{deps: n.deps}
+			n.deps, n.child = []*node{first}, nil
+			list = append(list, first)
+			for _, in := range inner {
+				if in.handle = 0; len(in.deps) == 0 {
+					in.deps = []*node{first}
+				}
+				n.deps = append(n.deps, in)
+				in.inside = n
+			}
+			list = append(list, inner...)
+		}
+		list = append(list, n)
+	}
+	return list
+}
+
 // addUnknown is graph.addUnknown for an executable graph.
 func (x *exec) addUnknown(n *node) {
 	g := graph{unsure: x.unsure}
@@ -406,6 +449,7 @@ func (d *Detector) Instantiate(raw, of uintptr) {
 	}
 	take()
 	nodes, copies := copied(g.nodes)
+	nodes = expanded(nodes)
 	for h, n := range g.byHandle {
 		x.byHandle[h] = copies[n]
 	}

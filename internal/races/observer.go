@@ -62,6 +62,8 @@ type NodeWork struct {
 	Uses         []Use
 	// HostFunc is a function that the node calls, or 0.
 	HostFunc uint64
+	// Graph is a graph whose work the node does as the graph is now, or 0.
+	Graph uintptr
 }
 
 // Observer is told in which order a program does what. Except where a comment says something else,
