@@ -17,8 +17,21 @@ func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...Gr
 		return GraphNode{}, errNil(op, "function")
 	}
 	defer runtime.KeepAlive(k)
-	return g.addWork(op, GraphNodeTypeKernel, after, func(c *nodeCall) error { return k.nodeWork(c, &cfg, args) },
+	n, err := g.addWork(op, GraphNodeTypeKernel, after, func(c *nodeCall) error { return k.nodeWork(c, &cfg, args) },
 		func() races.NodeWork { return k.observed(args) })
+	if err != nil {
+		err = k.explain(err, &cfg)
+	}
+	return n, err
+}
+
+// explain adds to an error of the driver about a node that runs the kernel what is wrong with the
+// configuration.
+func (f *Function) explain(err error, cfg *LaunchConfig) error {
+	if e, ok := err.(*Error); ok && e.Err == nil && e.Result == ResultInvalidValue {
+		e.Detail = join(e.Detail, deviceOf(f.mod.core.ctx).exceededDimension(cfg.Grid.normalize(), cfg.Block.normalize()))
+	}
+	return err
 }
 
 // AddCopy adds a node that copies src to the beginning of dst, and that comes after other nodes; see
@@ -261,7 +274,10 @@ func (n GraphNode) setKernel(x *GraphExec, op string, k *Function, cfg *LaunchCo
 	n.finish(x, c)
 	runtime.KeepAlive(k)
 	runtime.KeepAlive(args) // these have the owners of memory
-	return err
+	if err != nil {
+		return k.explain(err, cfg)
+	}
+	return nil
 }
 
 func (n GraphNode) setCopy(x *GraphExec, op string, dst, src Memory) error {
