@@ -46,6 +46,7 @@ func TestHost(t *testing.T) {
 		{scenario: "memory"},
 		{scenario: "wild"},
 		{scenario: "nulls"},
+		{scenario: "nodes"},
 		{scenario: "more"},
 		{scenario: "signals"},
 		{scenario: "unload"},
