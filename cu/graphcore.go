@@ -243,8 +243,8 @@ func (gc *graphCore) difference(at driver.GraphNode, why int32) string {
 func (gc *graphCore) refusal(p *driver.GraphInstantiateParams) string {
 	reason := map[int32]string{
 		driver.CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE:            "the graph has a cycle, or another invalid structure",
-		driver.CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED: "a node does what a graph for launches by kernels cannot do",
-		driver.CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED:  "the nodes are of several contexts, which a graph for launches by kernels cannot have",
+		driver.CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED: "a graph that kernels launch cannot have this node",
+		driver.CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED:  "a graph that kernels launch has nodes of several contexts",
 		driver.CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED:    "a conditional handle belongs to no conditional node",
 	}[p.Result]
 	if p.ErrNode == 0 {

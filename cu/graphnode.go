@@ -60,7 +60,8 @@ func (g *Graph) AddMemset32(dst Memory, value uint32, after ...GraphNode) (Graph
 func (g *Graph) addFill(dst Memory, value, size uint32, after []GraphNode) (GraphNode, error) {
 	d := regionOf(dst)
 	defer runtime.KeepAlive(dst)
-	return g.addWork(fillNodes.add, GraphNodeTypeMemset, after, func(c *nodeCall) error { return c.fillOf(&d, value, size) },
+	return g.addWork(fillNodes.add, GraphNodeTypeMemset, after,
+		func(c *nodeCall) error { return c.fillOf(&d, value, size) },
 		func() races.NodeWork { return races.NodeWork{Uses: usedByCopy(&d, &d)} })
 }
 

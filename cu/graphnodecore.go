@@ -132,7 +132,7 @@ func (c *nodeCall) is(typ GraphNodeType) error {
 		return nil
 	}
 	return &Error{Op: c.op, Result: ResultInvalidValue, Handle: uintptr(c.node), Err: errInvalid,
-		Detail: fmt.Sprintf("the node is of type %v, not %v: add another node, or choose the node by its Type", c.use.typ, typ)}
+		Detail: fmt.Sprintf("the node is of type %v, not %v: choose the node by its Type", c.use.typ, typ)}
 }
 
 // keep makes the work use an object. It reports false if the object is closed.
@@ -214,7 +214,8 @@ func (c *nodeCall) fillOf(d *region, value, size uint32) error {
 		return notWhole(c.op, d, size)
 	}
 	c.ctx = d.mem.ctx
-	c.fill = driver.MemsetNodeParams{Dst: d.addr(), Value: value, ElementSize: size, Width: d.size / uint64(size), Height: 1}
+	n := d.size / uint64(size)
+	c.fill = driver.MemsetNodeParams{Dst: d.addr(), Value: value, ElementSize: size, Width: n, Height: 1}
 	return c.notEmpty(d)
 }
 
@@ -280,7 +281,8 @@ func (c *nodeCall) add(deps []driver.GraphNode, seen func() races.NodeWork) erro
 	if res != driver.ResultSuccess {
 		return c.failed(c.gc.ctx.callError(c.op, uintptr(c.gc.raw), res))
 	}
-	c.dropped = c.gc.objects.replace(c.node, nodeUse{typ: c.use.typ, cooperative: c.cooperative}, c.objects, c.dropped)
+	u := nodeUse{typ: c.use.typ, cooperative: c.cooperative}
+	c.dropped = c.gc.objects.replace(c.node, u, c.objects, c.dropped)
 	if o := c.gc.ctx.drv.observer(); o != nil {
 		o.AddNode(uintptr(g), uintptr(c.node), graphNodes(deps), c.seen(seen))
 	}

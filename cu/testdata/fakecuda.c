@@ -140,6 +140,8 @@ enum { EVENT_BLOCKING = 1, EVENT_UNTIMED = 2, EVENT_IPC = 4 };
 	F(cuGraphExecMemsetNodeSetParams, 10020, cuGraphExecMemsetNodeSetParams) \
 	F(cuGraphExecHostNodeSetParams, 10020, cuGraphExecHostNodeSetParams) \
 	F(cuGraphDestroyNode, 10000, cuGraphDestroyNode) \
+	F(cuGraphNodeSetEnabled, 11060, cuGraphNodeSetEnabled) \
+	F(cuGraphNodeGetEnabled, 11060, cuGraphNodeGetEnabled) \
 	F(cuGraphAddEventRecordNode, 11010, cuGraphAddEventRecordNode) \
 	F(cuGraphAddEventWaitNode, 11010, cuGraphAddEventWaitNode) \
 	F(cuGraphEventRecordNodeGetEvent, 11010, cuGraphEventRecordNodeGetEvent) \
@@ -682,6 +684,7 @@ struct node {
 	struct node **after;
 	int after_count;
 	struct node *source; // of the executable graph's: what it was made from
+	bool disabled;
 };
 
 enum { KERNEL_NODE, MEMCPY_NODE, MEMSET_NODE, HOST_NODE, EMPTY_NODE = 5, WAIT_NODE, RECORD_NODE };
@@ -2328,22 +2331,47 @@ static CUresult set_node(enum function fn, struct node *n, int type, const struc
 	return leave(r);
 }
 
-static CUresult set_exec_node(enum function fn, struct object *x, struct node *n, int type, const struct op *o, CUresult wrong) {
+// exec_node finds the node of an executable graph that was made from a node.
+static CUresult exec_node(enum function fn, struct object *x, struct node *n, int type, struct node **found) {
 	CUresult r = enter_node(fn, n, type);
 	if (r == SUCCESS)
 		r = check(fn, x, EXEC);
 	if (r == SUCCESS && x->in_use != 0)
 		r = crash(fn, x, "another call on the executable graph is under way");
+	for (int i = 0; r == SUCCESS && i < x->g.count; i++)
+		if (x->g.nodes[i]->source == n) {
+			*found = x->g.nodes[i];
+			return SUCCESS;
+		}
+	return r == SUCCESS ? INVALID_VALUE : r;
+}
+
+static CUresult set_exec_node(enum function fn, struct object *x, struct node *n, int type, const struct op *o, CUresult wrong) {
+	struct node *found;
+	CUresult r = exec_node(fn, x, n, type, &found);
 	if (r == SUCCESS)
 		r = wrong;
-	if (r != SUCCESS)
-		return leave(r);
-	for (int i = 0; i < x->g.count; i++)
-		if (x->g.nodes[i]->source == n) {
-			x->g.nodes[i]->op = *o;
-			return leave(SUCCESS);
-		}
-	return leave(INVALID_VALUE);
+	if (r == SUCCESS)
+		found->op = *o;
+	return leave(r);
+}
+
+CUresult cuGraphNodeSetEnabled(struct object *x, struct node *n, unsigned enabled) {
+	struct node *found;
+	CUresult r = exec_node(FN_cuGraphNodeSetEnabled, x, n, -1, &found);
+	if (r == SUCCESS && n->type > MEMSET_NODE)
+		r = INVALID_VALUE;
+	if (r == SUCCESS)
+		found->disabled = enabled == 0;
+	return leave(r);
+}
+
+CUresult cuGraphNodeGetEnabled(struct object *x, struct node *n, unsigned *enabled) {
+	struct node *found;
+	CUresult r = exec_node(FN_cuGraphNodeGetEnabled, x, n, -1, &found);
+	if (r == SUCCESS)
+		*enabled = !found->disabled;
+	return leave(r);
 }
 
 CUresult cuGraphAddKernelNode_v2(struct node **node, struct object *g, struct node **after, size_t n, const struct kernel_params *p) {
@@ -2581,6 +2609,8 @@ CUresult cuGraphLaunch(struct object *x, struct object *s) {
 		case EMPTY_NODE:
 			break;
 		default:
+			if (n->disabled)
+				break;
 			if (s->s.held && op_count < (int)(sizeof ops / sizeof ops[0])) {
 				ops[op_count] = n->op;
 				ops[op_count].stream = s;
