@@ -2,6 +2,7 @@ package cu
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
@@ -69,7 +70,7 @@ func (gc *graphCore) executable(raw driver.GraphExec) *GraphExec {
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.Instantiate(uintptr(raw), uintptr(gc.raw))
 	}
-	xc, objects := &execCore{raw: raw, graph: gc}, new(objectSet)
+	xc, objects := &execCore{raw: raw, graph: gc, removed: maps.Clone(gc.removed)}, new(objectSet)
 	objects.copyAll(gc.objects)
 	xc.objects.Store(objects)
 	xc.usedStreams = new(streamSet) // the objects that the graph uses are released when its launches are done
@@ -249,11 +250,8 @@ func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
 // something else in the executable graph uses it, or the node was captured with it.
 func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 	const op = "cuGraphExecEventRecordNodeSetEvent"
-	if x != nil && x.core != nil && n.graph != nil && n.graph.core != x.core.graph {
-		return invalid(op, "the node belongs to another graph: pass a node of the graph that was instantiated")
-	}
-	if x == nil || x.core == nil {
-		return errNil(op, "executable graph")
+	if err := x.owns(n, op); err != nil {
+		return err
 	}
 	xc := x.core
 	if err := xc.Enter(xc, op); err != nil {

@@ -19,6 +19,8 @@ type execCore struct {
 	// graph is the graph that it was instantiated from. Its nodes name the nodes of the executable
 	// graph.
 	graph *graphCore
+	// removed is graphCore.removed as it was then, or nil. It never changes.
+	removed map[driver.GraphNode]uint32
 	// delayed has the objects that only earlier launches use. delayedMu guards it.
 	delayedMu lock.Mutex[lock.Delayed]
 	delayed   []delayedRelease

@@ -206,6 +206,8 @@ func (x *GraphExec) owns(n GraphNode, op string) error {
 		return errNil(op, "executable graph")
 	case n.graph != nil && n.graph.core != x.core.graph:
 		return invalid(op, "the node belongs to another graph: pass a node of the graph that was instantiated")
+	case n.removed != x.core.removed[n.raw]: // the driver could take it for an older node with its handle
+		return invalid(op, "the node was added after the graph was instantiated, or removed before")
 	}
 	return nil
 }

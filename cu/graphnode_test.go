@@ -133,6 +133,26 @@ func TestGraphNodeStorm(t *testing.T) {
 	}
 }
 
+// TestGraphNodeHandles has a new node get the handle of a removed one.
+func TestGraphNodeHandles(t *testing.T) {
+	r := newSoft(t)
+	g := must(r.gpu.NewGraph())(t)
+	defer g.Close()
+	old := must(g.AddKernel(r.spin, oneThread, []Arg{U64(1)}))(t)
+	x := r.exec(g)
+	r.ok(old.Remove())
+	fresh := GraphNode{g, old.raw, 1} // as if the driver had reused the handle
+	r.is(x.SetKernel(fresh, r.spin, oneThread, U64(1)), ResultInvalidValue)
+	r.is(x.SetKernel(old, r.spin, oneThread, U64(1)), ErrClosed)
+	_, err := old.Type()
+	r.is(err, ErrClosed)
+	r.is(old.SetKernel(r.spin, oneThread, U64(1)), ErrClosed)
+	_, err = g.AddEmpty(old)
+	r.is(err, ErrClosed)
+	r.is(g.AddEdge(old, must(g.AddEmpty())(t)), ErrClosed)
+	r.ok(x.Launch(r.s))
+}
+
 // TestGraphFamiliesMerge makes graphs parts of each other in several goroutines, and destroys them meanwhile.
 func TestGraphFamiliesMerge(t *testing.T) {
 	soft := cusim.New()
