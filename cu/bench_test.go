@@ -2,6 +2,7 @@ package cu
 
 import (
 	"testing"
+	"unsafe"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -134,6 +135,25 @@ func BenchmarkHandles(b *testing.B) {
 		params := kernelParams(args...)
 		for b.Loop() {
 			tab.LaunchKernel(at, axpy.raw, 1, 1, 1, 1, 1, 1, 0, rawStream, params)
+		}
+	})
+	graph := must(r.gpu.NewGraph())(b)
+	node := must(graph.AddKernel(axpy, oneThread, args))(b)
+	exec := must(graph.Instantiate())(b)
+	defer func() { exec.Close(); graph.Close() }()
+	b.Run("kernel node/table", func(b *testing.B) {
+		p := driver.KernelNodeParams{
+			Func: axpy.raw, GridDimX: 1, GridDimY: 1, GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1,
+			KernelParams: unsafe.Pointer(unsafe.SliceData(kernelParams(args...).Ptrs)),
+		}
+		for b.Loop() {
+			tab.GraphExecKernelNodeSetParams(at, exec.core.raw, node.raw, &p)
+		}
+	})
+	b.Run("kernel node/exec", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			exec.SetKernel(node, axpy, oneThread, args...)
 		}
 	})
 	other := r.stream(r.gpu)

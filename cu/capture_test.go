@@ -851,9 +851,7 @@ func TestGraphOldDrivers(t *testing.T) {
 	r := newSoft(t, cusim.Version(12020))
 	g := r.graph(func() error { return r.work(r.s) })
 	r.ok(r.exec(g).Launch(r.s))
-	_, err := g.AddKernel(r.spin, oneThread, []Arg{U64(1)})
-	r.is(err, errors.ErrUnsupported)
-	_, err = g.Capture(r.s, CaptureGlobal, func() error { return nil })
+	_, err := g.Capture(r.s, CaptureGlobal, func() error { return nil })
 	r.is(err, errors.ErrUnsupported)
 	r.idle(r.s)
 

@@ -112,24 +112,17 @@ type captureCall struct {
 	// discard destroys the graph that the program does not get, or does nothing if it is 0. It also
 	// releases what only that graph needs. It is called if the capture began and does not succeed.
 	discard func(driver.Graph)
-	// hidden says that the program does not know of the capture. Calls that would invalidate the
-	// capture, and fail, wait until its end.
-	hidden bool
 	// into is the graph that the capture is into, or 0, and after are the nodes that come before.
 	into  driver.Graph
 	after []driver.GraphNode
-	// family is the family of the graph that the capture is into, unless the caller of capture has
-	// locked it. It is locked while the capture begins and while it ends, because an error at the end
-	// destroys the graph.
+	// family is the family of the graph that the capture is into, or nil. It is locked while the
+	// capture begins and while it ends, because an error at the end destroys the graph.
 	family *graphFamily
 }
 
 // capture calls f between the beginning and the end of a capture, and returns the graph. If there
 // is an error, or f does not return, the graph, if there is one, is passed to discard.
 func (sc *streamCore) capture(call captureCall, f func() error) (g driver.Graph, err error) {
-	if call.hidden {
-		defer shutGates([]*streamCore{sc}, sc.ctx.drv.table.Clock())()
-	}
 	at := sc.at
 	if at.Thread == nil {
 		at.Thread = sc.ctx.drv.table.Pin()
@@ -217,7 +210,7 @@ func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, er
 	sc.countBlocking(1)
 	defer sc.countBlocking(-1) // join counts the stream, too
 	res := func() driver.Result {
-		defer c.shutGates(sc)()
+		defer shutGates(sc)()
 		return call.begin(at)
 	}()
 	undo := func() {
@@ -250,13 +243,12 @@ func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, er
 	return c, nil
 }
 
-// lockFamily locks the family of the graph that the capture is into, if the caller does not hold the
-// lock.
+// lockFamily locks the family of the graph that the capture is into, if there is one.
 func (c *capture) lockFamily() (unlock func()) {
 	if c.family == nil {
 		return func() {}
 	}
-	c.family.mu.Lock()
+	c.family.lock()
 	return c.family.unlock
 }
 
@@ -268,19 +260,10 @@ func (c *captures) endOf(of *capture) []*streamCore {
 	return slices.Clone(of.streams)
 }
 
-// shutGates makes calls that the driver checks against captures wait until open is called, while the
-// capture, which these streams are part of, begins or ends.
-func (c *capture) shutGates(streams ...*streamCore) (open func()) {
-	if c.hidden {
-		return func() {} // they are shut already
-	}
-	return shutGates(streams, streams[0].ctx.drv.table.Clock())
-}
-
 // end makes the driver end the capture. These streams are part of it; the first one began it. The
 // family of the graph is locked.
 func (c *capture) end(at driver.At, streams ...*streamCore) driver.Result {
-	defer c.shutGates(streams...)()
+	defer shutGates(streams...)()
 	g, res := streams[0].ctx.drv.table.StreamEndCapture(at, streams[0].raw)
 	switch {
 	case res == driver.ResultSuccess:

@@ -17,8 +17,9 @@ func (d *driverCore) gatesOf(key contextKey) *capturegate.Context {
 }
 
 // shutGates makes calls that the driver checks against captures wait until open is called, in the
-// contexts of streams that are, or will be, part of a capture: see [capturegate.Shut].
-func shutGates(streams []*streamCore, clock driver.Clock) (open func()) {
+// contexts of streams that are, or will be, part of a capture: see [capturegate.Shut]. There is at
+// least one stream.
+func shutGates(streams ...*streamCore) (open func()) {
 	var shut []*capturegate.Gate
 	for _, sc := range streams {
 		gates := sc.ctx.captureGate
@@ -31,7 +32,7 @@ func shutGates(streams []*streamCore, clock driver.Clock) (open func()) {
 			shut = append(shut, &gates.Legacy)
 		}
 	}
-	return capturegate.Shut(shut, clock)
+	return capturegate.Shut(shut, streams[0].ctx.drv.table.Clock())
 }
 
 // beginWhole precedes a call of the driver on all streams of the context, and endWhole follows it.

@@ -58,6 +58,7 @@ func (r *costRig) besideNothing() []cost {
 	r.addCopyToHost()
 	r.addMemset()
 	r.addGraph()
+	r.addGraphUpdate()
 	r.addStreams()
 	r.addMemory()
 	return r.take()

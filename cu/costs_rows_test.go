@@ -1,10 +1,12 @@
 package cu
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -325,6 +327,54 @@ func (r *costRig) addGraph() {
 		r.bareInContext("Table.GraphLaunch", inTable),
 		r.cu("GraphExec.Launch", opGraph, func() error { return x.Launch(r.s) }),
 	}, nil}, fewInARow, r.sync)
+}
+
+// addGraphUpdate adds the replacement of the arguments of 32 kernel nodes, one after the other.
+func (r *costRig) addGraphUpdate() {
+	const nodes = 32
+	kernel, tab := r.kernel(4), r.drv.table
+	args, values := r.costArgs(4)
+	g := must(r.gpu.NewGraph())(r.b)
+	var list []GraphNode
+	for range nodes {
+		list = append(list, must(g.AddKernel(kernel, oneThread, args))(r.b))
+	}
+	x := must(g.Instantiate())(r.b)
+	r.b.Cleanup(func() { r.ok(errors.Join(x.Close(), g.Close())) })
+	raw := x.core.raw
+	params := kernelParams(args...)
+	p := driver.KernelNodeParams{
+		Func: kernel.raw, GridDimX: 1, GridDimY: 1, GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1,
+		KernelParams: unsafe.Pointer(unsafe.SliceData(params.Ptrs)),
+	}
+	i := 0
+	inTable := func(at driver.At) driver.Result {
+		i++
+		return tab.GraphExecKernelNodeSetParams(at, raw, list[i%nodes].raw, &p)
+	}
+	const at = 1024 // where the handles are in r.cargs
+	inC := r.inCInContext("kernel_nodes", procName("cuGraphExecKernelNodeSetParams"), uintptr(raw), r.cargs.Handle()+at,
+		uintptr(kernel.raw), r.cargs.Handle())
+	ns := inC.ns
+	inC.ns = func(n int) float64 {
+		r.cParams(values)
+		r.ok(r.cargs.View(func(b []byte) error {
+			for i, n := range list {
+				binary.NativeEndian.PutUint64(b[at+8*i:], uint64(n.raw))
+			}
+			return nil
+		}))
+		return ns(n)
+	}
+	r.add(cost{"cuGraphExecKernelNodeSetParams, 32 nodes, 4 arguments", many / 4, []way{
+		inC,
+		r.bare("Table.GraphExecKernelNodeSetParams", driver.At{}, inTable),
+		r.bareInContext("Table.GraphExecKernelNodeSetParams", inTable),
+		r.cu("GraphExec.SetKernel", "", func() error {
+			i++
+			return x.SetKernel(list[i%nodes], kernel, oneThread, args...)
+		}),
+	}, nil}, 0, nil)
 }
 
 // addStreams adds streams that live for a moment.

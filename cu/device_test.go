@@ -95,19 +95,21 @@ func TestDevicePeers(t *testing.T) {
 
 func TestEnumNames(t *testing.T) {
 	for got, want := range map[string]string{
-		DeviceAttributeWarpSize.String():                "warp_size",
-		DeviceAttributePCIBusID.String():                "pci_bus_id",
-		DeviceAttribute(9999).String():                  "9999",
-		P2PAttributeCUDAArrayAccessSupported.String():   "cuda_array_access_supported",
-		FunctionAttributeNumRegs.String():               "num_regs",
-		LimitStackSize.String():                         "stack_size",
-		(ContextSchedSpin | ContextMapHost).String():    "ContextSchedSpin|ContextMapHost",
-		ContextDefault.String():                         "ContextDefault",
-		(HostPortable | HostWriteCombined).String():     "HostPortable|HostWriteCombined",
-		WaitExternal.String():                           "WaitExternal",
-		LaunchCooperative.String():                      "LaunchCooperative",
-		LaunchFlags(6).String():                         "0x6",
-		(ContextSchedSpin | ContextSchedYield).String(): "ContextSchedSpin|ContextSchedYield",
+		DeviceAttributeWarpSize.String():              "warp_size",
+		DeviceAttributePCIBusID.String():              "pci_bus_id",
+		DeviceAttribute(9999).String():                "9999",
+		P2PAttributeCUDAArrayAccessSupported.String(): "cuda_array_access_supported",
+		FunctionAttributeNumRegs.String():             "num_regs",
+		LimitStackSize.String():                       "stack_size",
+		(ContextSchedSpin | ContextMapHost).String():  "ContextSchedSpin|ContextMapHost",
+		ContextDefault.String():                       "ContextDefault",
+		(HostPortable | HostWriteCombined).String():   "HostPortable|HostWriteCombined",
+		WaitExternal.String():                         "WaitExternal",
+		LaunchCooperative.String():                    "LaunchCooperative",
+		LaunchFlags(6).String():                       "0x6",
+		InstantiateDefault.String():                   "InstantiateDefault",
+		(InstantiateAutoFree | InstantiateDeviceLaunch | InstantiateNodePriority).String(): "InstantiateAutoFree|InstantiateDeviceLaunch|InstantiateNodePriority",
+		(ContextSchedSpin | ContextSchedYield).String():                                    "ContextSchedSpin|ContextSchedYield",
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)

@@ -130,6 +130,7 @@ func Open(opts ...Option) (*Driver, error) {
 		devices: make(map[driver.Device]*Device),
 	}
 	d.frames.New = func() any { return new(workFrame) }
+	d.nodeCalls.New = func() any { return new(nodeCall) }
 	d.table = &d.calls
 	d.table.OnWait(o.onWait)
 	if o.software != nil {

@@ -52,7 +52,9 @@ type driverContexts struct {
 type framePools struct {
 	frames  sync.Pool // of *workFrame
 	batches sync.Pool // of *batch
-	cores   sync.Pool // of *coreSlab
+	// nodeCalls are of *nodeCall.
+	nodeCalls sync.Pool
+	cores     sync.Pool // of *coreSlab
 }
 
 // waiting is how a Driver waits for the GPU.

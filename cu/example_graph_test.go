@@ -112,6 +112,45 @@ func ExampleGraph() {
 	fmt.Println("a millisecond, at least:", d >= 1e6)
 }
 
+// One executable graph runs with other arguments each time.
+func ExampleGraphExec_SetKernel() {
+	g, err := gpu.NewGraph()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer g.Close()
+	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
+	kernel, err := g.AddKernel(spin, cfg, []cu.Arg{cu.U64(1000)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	set, err := g.AddMemset(x, 0, kernel)
+	if err != nil {
+		log.Fatal(err)
+	}
+	exec, err := g.Instantiate()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer exec.Close()
+	for i := range 3 {
+		if err := exec.SetKernel(kernel, spin, cfg, cu.U64(uint64(i)*1000)); err != nil {
+			log.Fatal(err)
+		}
+		if err := exec.SetEnabled(set, i == 0); err != nil {
+			log.Fatal(err)
+		}
+		if err := exec.Launch(s); err != nil {
+			log.Fatal(err)
+		}
+	}
+	enabled, err := exec.Enabled(set)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("the memory is set:", enabled)
+}
+
 // Part of a graph is captured, and other nodes come after it.
 func ExampleGraph_Capture() {
 	g, err := gpu.NewGraph()

@@ -21,6 +21,11 @@ var newer = [...]struct {
 	},
 	{"cuStreamGetId", "", func(f *Features) *bool { return &f.StreamID }},
 	{"cuStreamGetCaptureInfo", "its earlier version: see streamCore.captureInfo", nil},
+	{"cuGraphAddKernelNode", "its first version: see nodeCall.add", nil},
+	{"cuGraphKernelNodeSetParams", "its first version: see nodeCall.setGraph", nil},
+	{"cuGraphExecKernelNodeSetParams", "its first version: see nodeCall.setExec", nil},
+	{"cuGraphInstantiateWithParams", "cuGraphInstantiateWithFlags: see Graph.InstantiateWithFlags", nil},
+	{"cuGraphNodeSetEnabled", "", nil},
 	{
 		"cuFuncGetParamInfo",
 		"the module's PTX is read: see Function.findParams",

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
 )
 
 // Graph describes work for the GPU: nodes, and the order between them. [Stream.Capture] returns
@@ -57,17 +58,25 @@ func (g *Graph) enter(op string) (*graphCore, error) {
 	if err := g.core.Enter(g.core, op); err != nil {
 		return nil, err
 	}
-	g.core.family.mu.Lock()
-	if g.core.destroyed.Load() {
+	g.core.family.lock()
+	if err := g.core.usable(op); err != nil {
 		g.leave()
-		return nil, g.core.Refused(op)
-	}
-	if g.core.building {
-		g.leave()
-		return nil, &Error{Op: op, Result: ResultIllegalState, Handle: uintptr(g.core.raw), Err: errBuilding,
-			Detail: "use the graph after its Capture has returned"}
+		return nil, err
 	}
 	return g.core, nil
+}
+
+// usable returns an error if the driver has destroyed the graph, or a Capture into it has not
+// returned. The caller has locked the family.
+func (gc *graphCore) usable(op string) error {
+	switch {
+	case gc.destroyed.Load():
+		return gc.Refused(op)
+	case gc.building:
+		return &Error{Op: op, Result: ResultIllegalState, Handle: uintptr(gc.raw), Err: errBuilding,
+			Detail: "use the graph after its Capture has returned"}
+	}
+	return nil
 }
 
 // errBuilding is wrapped by the error of a call on a graph during its Capture.
@@ -137,15 +146,21 @@ func (g *Graph) Nodes() ([]GraphNode, error) {
 func (g *Graph) nodesOf(raw []driver.GraphNode) []GraphNode {
 	nodes := make([]GraphNode, len(raw))
 	for i, n := range raw {
-		nodes[i] = GraphNode{g, n}
+		nodes[i] = g.node(n)
 	}
 	return nodes
 }
+
+// node returns a node of the graph. The caller has entered the graph.
+func (g *Graph) node(raw driver.GraphNode) GraphNode { return GraphNode{g, raw, g.core.removed[raw]} }
 
 // GraphNode is a node of a graph. GraphNodes can be compared.
 type GraphNode struct {
 	graph *Graph
 	raw   driver.GraphNode
+	// removed is how many nodes with the same handle were removed before. The driver gives the handle
+	// of a removed node to another one.
+	removed uint32
 }
 
 // enter begins a call on the node's graph. The caller ends it by n.graph.leave.
@@ -153,7 +168,23 @@ func (n GraphNode) enter(op string) (*graphCore, error) {
 	if n.graph == nil {
 		return nil, errNil(op, "graph node")
 	}
-	return n.graph.enter(op)
+	gc, err := n.graph.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.there(op); err != nil {
+		n.graph.leave()
+		return nil, err
+	}
+	return gc, nil
+}
+
+// there returns an error if the node was removed. The caller has entered the graph.
+func (n GraphNode) there(op string) error {
+	if removed := n.graph.core.removed; len(removed) == 0 || removed[n.raw] == n.removed {
+		return nil
+	}
+	return mistake(op, ErrClosed, uintptr(n.raw), "the node was removed from its graph")
 }
 
 // Graph returns the node's graph, nil for the zero GraphNode.
@@ -188,16 +219,16 @@ func (n GraphNode) Dependencies() ([]GraphNode, error) {
 	var before []GraphNode
 	for _, e := range edges {
 		if e.to == n.raw {
-			before = append(before, GraphNode{n.graph, e.from})
+			before = append(before, n.graph.node(e.from))
 		}
 	}
 	return before, nil
 }
 
 // SetEvent replaces the event of a node that records an event or waits for one. Existing executable
-// graphs are not changed: see [GraphExec.SetEvent]. The graph releases an event that SetEvent set
-// before and that nothing else in the graph uses (cuGraphEventRecordNodeSetEvent,
-// cuGraphEventWaitNodeSetEvent).
+// graphs are not changed: see [GraphExec.SetEvent]. The graph releases the event that the node had before,
+// unless something else in the graph uses it, or the node was captured with it
+// (cuGraphEventRecordNodeSetEvent, cuGraphEventWaitNodeSetEvent).
 func (n GraphNode) SetEvent(e *Event) error {
 	if n.graph == nil || n.graph.core == nil {
 		return errNil(graphRecordSetOp, "graph node")
@@ -220,9 +251,7 @@ func (n GraphNode) SetEvent(e *Event) error {
 		waitOp:   "cuGraphEventWaitNodeSetEvent",
 		wait:     func(e driver.Event) driver.Result { return t.GraphEventWaitNodeSetEvent(driver.At{}, n.raw, e) },
 	})
-	if before != nil {
-		before.leave() // without a lock: this may destroy the CUevent, and calls tracers
-	}
+	each(len(before), func(i int) { before[i].leave() }) // without a lock: this may destroy the CUevent
 	return err
 }
 
@@ -239,11 +268,11 @@ type eventSetter struct {
 	record, wait     func(driver.Event) driver.Result
 }
 
-// setEvent replaces the node's event by e. before is the event that was set before, if nothing else
-// in the graph uses it: it has a call in flight, which the caller ends. (The event that the node
-// was made with is kept as long as the graph.) The caller has a call in flight on the graph, and
+// setEvent replaces the node's event by e. before has the event that the node had before, if nothing
+// else in the graph uses it: it has a call in flight, which the caller ends. (The event that a node
+// was captured with is kept as long as the graph.) The caller has a call in flight on the graph, and
 // holds no lock, because tracers are called.
-func (n GraphNode) setEvent(e *Event, to *eventSetter) (before *slot, err error) {
+func (n GraphNode) setEvent(e *Event, to *eventSetter) (before []holder, err error) {
 	typ, err := n.typeOf(to.recordOp)
 	if err != nil {
 		return nil, err
@@ -266,19 +295,17 @@ func (n GraphNode) setEvent(e *Event, to *eventSetter) (before *slot, err error)
 		return nil, err
 	}
 	defer leave()
-	objects.add(sl)
 	if res := set(sl.raw); res != driver.ResultSuccess {
-		objects.undo(sl)
 		return nil, to.ctx.callError(op, to.handle, res)
 	}
+	u := objects.nodes[n.raw]
+	u.typ = typ
+	before = objects.replace(n.raw, u, []holder{sl}, nil)
 	if typ == GraphNodeTypeEventRecord {
 		objects.records(sl)
 	}
 	if o := to.ctx.drv.observer(); o != nil {
-		o.SetNodeEvent(to.handle, uintptr(n.raw), uintptr(sl.raw), typ == GraphNodeTypeWaitEvent)
-	}
-	if before = objects.give(n.raw, sl); before != nil && !objects.drop(before) {
-		before = nil
+		o.SetNode(to.handle, uintptr(n.raw), races.NodeWork{Event: uintptr(sl.raw), Waits: typ == GraphNodeTypeWaitEvent})
 	}
 	return before, nil
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
 )
 
 // enterNode begins a call on an event that a node of this type will record or wait for. An event
@@ -83,16 +84,17 @@ func (g *Graph) addEvent(
 	}
 	defer o.leave(sl)
 	return g.add(op, after, func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
-		gc.objects.add(sl)
 		n, res := add(gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}, gc.raw, deps, sl.raw)
-		switch {
-		case res != driver.ResultSuccess:
-			gc.objects.undo(sl)
-		case typ == GraphNodeTypeEventRecord:
+		if res != driver.ResultSuccess {
+			return n, res, nil
+		}
+		gc.objects.replace(n, nodeUse{typ: typ}, []holder{sl}, nil)
+		if typ == GraphNodeTypeEventRecord {
 			gc.objects.records(sl)
 		}
-		if o := gc.ctx.drv.observer(); o != nil && res == driver.ResultSuccess {
-			o.AddNode(uintptr(gc.raw), uintptr(n), graphNodes(deps), uintptr(sl.raw), typ == GraphNodeTypeWaitEvent)
+		if o := gc.ctx.drv.observer(); o != nil {
+			w := races.NodeWork{Event: uintptr(sl.raw), Waits: typ == GraphNodeTypeWaitEvent}
+			o.AddNode(uintptr(gc.raw), uintptr(n), graphNodes(deps), w)
 		}
 		return n, res, nil
 	})
@@ -117,7 +119,7 @@ func (g *Graph) add(op string, after []GraphNode,
 	if err != nil {
 		return GraphNode{}, err
 	}
-	return GraphNode{g, n}, nil
+	return g.node(n), nil
 }
 
 // dependencies returns the handles of nodes, without duplicates.
@@ -130,6 +132,8 @@ func (g *Graph) dependencies(op string, after []GraphNode) ([]driver.GraphNode, 
 		case n.graph != g:
 			return nil, invalid(op,
 				"a node can come only after nodes of its own graph, and one of these belongs to another graph")
+		case n.there(op) != nil:
+			return nil, n.there(op)
 		case !slices.Contains(deps, n.raw):
 			deps = append(deps, n.raw)
 		}
@@ -169,11 +173,11 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 		// such calls, and because the end of the capture may destroy streams, which calls tracers.
 		gc.building = true
 		defer func() {
-			gc.family.mu.Lock()
+			gc.family.lock()
 			gc.building = false
 		}()
 		gc.family.unlock()
-		return gc.captureTo(sc, mode, deps, captureCall{family: gc.family}, f)
+		return gc.captureTo(sc, mode, deps, f)
 	})
 	if err != nil {
 		return nil, err
@@ -187,108 +191,4 @@ func (g *Graph) closeDestroyed() {
 	if g.core.destroyed.Load() {
 		g.Close()
 	}
-}
-
-// AddKernel adds a node that runs a kernel, and that comes after other nodes; see [Function.Launch]
-// for the arguments (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuLaunchKernel). It may wait for
-// the GPU: see docs/blocking.md.
-func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...GraphNode) (GraphNode, error) {
-	if k == nil || k.mod == nil {
-		return GraphNode{}, errNil(cfg.op(), "function")
-	}
-	var t tracedCall
-	var res driver.Result
-	return g.addWork(k.mod.core.ctx, func(s *Stream) (err error) {
-		t = s.core.ctx.drv.trace(TraceLaunch, 0, s.core.raw)
-		res, err = k.enqueue(s.core, &cfg, args, nil)
-		return err
-	}, func(s *Stream) { t.done(TraceLaunch, 0, s.core.raw, res) }, after)
-}
-
-// AddCopy adds a node that copies src to the beginning of dst, and that comes after other nodes;
-// see [Stream.Copy] (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuMemcpyAsync). It may wait for
-// the GPU: see docs/blocking.md.
-func (g *Graph) AddCopy(dst, src Memory, after ...GraphNode) (GraphNode, error) {
-	d, r := regionOf(dst), regionOf(src)
-	m := d.mem
-	if m == nil || m.onHost() {
-		m = r.mem
-	}
-	for _, region := range []*region{&d, &r} {
-		if err := region.missing("cuMemcpyDtoDAsync"); err != nil {
-			return GraphNode{}, err
-		}
-	}
-	return g.addWork(m.ctx, func(s *Stream) error { return s.Copy(dst, src) }, func(*Stream) {}, after)
-}
-
-// AddMemset adds a node that sets each byte of the memory, and that comes after other nodes
-// (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuMemsetD8Async). It may wait for the GPU: see
-// docs/blocking.md.
-func (g *Graph) AddMemset(dst Memory, value byte, after ...GraphNode) (GraphNode, error) {
-	d := regionOf(dst)
-	if err := d.missing("cuMemsetD8Async"); err != nil {
-		return GraphNode{}, err
-	}
-	return g.addWork(d.mem.ctx, func(s *Stream) error { return s.Memset(dst, value) }, func(*Stream) {}, after)
-}
-
-// addWork adds the work that a function enqueues on a stream that no other code has, in a hidden
-// capture. So all kinds of work enter a graph in one way, with the checks of ordinary calls. An
-// empty copy becomes an empty node. No lock is held while the stream is created and destroyed, and
-// while tell is called, because these call tracers. work calls neither tracers nor functions that
-// wait for the end of a hidden capture.
-func (g *Graph) addWork(ctx *contextCore, work func(*Stream) error, tell func(*Stream),
-	after []GraphNode) (GraphNode, error) {
-	if g == nil || g.core == nil {
-		return GraphNode{}, errNil(beginToGraphOp, "graph")
-	}
-	if err := g.core.Enter(g.core, beginToGraphOp); err != nil {
-		return GraphNode{}, err
-	}
-	defer g.core.leave()
-	defer g.closeDestroyed()
-	if g.core.ctx.drv != ctx.drv {
-		return GraphNode{}, mixed(beginToGraphOp, "graph", g.core.ctx, "work", ctx)
-	}
-	if !ctx.hold() {
-		return GraphNode{}, errClosed(beginToGraphOp, "context", uintptr(ctx.raw))
-	}
-	defer ctx.endHold()
-	at := driver.At{Context: ctx.raw}
-	var raw driver.Stream
-	up, ok := ctx.takeWakeUp()
-	if ok {
-		raw = up.raw
-		defer up.Return()
-	} else {
-		var err error
-		raw, err = ctx.createStream("cuStreamCreate", func() (driver.Stream, driver.Result) {
-			return ctx.drv.table.StreamCreate(at, driver.CU_STREAM_NON_BLOCKING)
-		})
-		if err != nil {
-			return GraphNode{}, err
-		}
-	}
-	s := newStream(ctx, raw, driver.At{}, ok, StreamNonBlocking)
-	defer s.Close()
-	n, err := g.add(
-		beginToGraphOp,
-		after,
-		func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
-			last, err := gc.capture(deps, func() error {
-				return gc.captureTo(s.core, CaptureRelaxed, deps, captureCall{hidden: true}, func() error { return work(s) })
-			})
-			if err != nil {
-				return 0, 0, err
-			}
-			if len(last) != 1 || slices.Contains(deps, last[0]) {
-				n, res := gc.addEmpty(last)
-				return n, res, nil
-			}
-			return last[0], driver.ResultSuccess, nil
-		},
-	)
-	tell(s)
-	return n, err
 }

@@ -2,20 +2,25 @@ package cu
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
 )
 
 type graphCore struct {
 	resource
 	raw driver.Graph
-	// family.mu is held for each call on the graph, except while Capture runs the program's function.
+	// family is locked for each call on the graph, except while Capture runs the program's function.
 	family  *graphFamily
 	objects *objectSet
-	// building is set while Capture runs the program's function. family.mu guards it, and is not
-	// held while the function runs.
+	// building is set while Capture runs the program's function. The lock of family guards it, and is
+	// not held while the function runs.
 	building bool
+	// removed counts how often a node with this handle was removed: see GraphNode. The lock of family
+	// guards it.
+	removed map[driver.GraphNode]uint32
 	// destroyed is set if the driver has destroyed the graph, because it ended a capture into the
 	// graph with an error.
 	destroyed atomic.Bool
@@ -107,7 +112,7 @@ func (gc *graphCore) edges() ([]edge, error) {
 func (gc *graphCore) addEmpty(deps []driver.GraphNode) (driver.GraphNode, driver.Result) {
 	n, res := gc.ctx.drv.table.GraphAddEmptyNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps)
 	if o := gc.ctx.drv.observer(); o != nil && res == driver.ResultSuccess {
-		o.AddNode(uintptr(gc.raw), uintptr(n), graphNodes(deps), 0, false)
+		o.AddNode(uintptr(gc.raw), uintptr(n), graphNodes(deps), races.NodeWork{})
 	}
 	return n, res
 }
@@ -145,15 +150,16 @@ func (gc *graphCore) eventOf(n driver.GraphNode, typ GraphNodeType) (e driver.Ev
 
 const beginToGraphOp = "cuStreamBeginCaptureToGraph"
 
-// captureTo captures the work that f enqueues on a stream into the graph. call says the rest.
-func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, call captureCall,
-	f func() error) error {
-	call.op, call.objects, call.into, call.after = beginToGraphOp, gc.objects, gc.raw, deps
+// captureTo captures the work that f enqueues on a stream into the graph.
+func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, f func() error) error {
+	call := captureCall{
+		op: beginToGraphOp, family: gc.family, objects: gc.objects, into: gc.raw, after: deps,
+		lost:    func() { gc.destroyed.Store(true) },
+		discard: func(driver.Graph) {},
+	}
 	call.begin = func(at driver.At) driver.Result {
 		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, mode.driverMode())
 	}
-	call.lost = func() { gc.destroyed.Store(true) }
-	call.discard = func(driver.Graph) {}
 	_, err := sc.capture(call, f)
 	return err
 }
@@ -227,14 +233,47 @@ func (gc *graphCore) difference(at driver.GraphNode, why int32) string {
 	if reason == "" {
 		reason = fmt.Sprintf("the driver's reason is CUgraphExecUpdateResult %d", why)
 	}
-	if nodes, err := gc.nodes(); err == nil {
-		for i, n := range nodes {
-			if n == at {
-				if typ, err := gc.typeOf(n); err == nil {
-					return fmt.Sprintf("%s: node %d of the new graph, of type %v", reason, i, typ)
-				}
-			}
-		}
+	if name := gc.describe(at, "the new graph"); name != "" {
+		return reason + ": " + name
 	}
 	return reason
+}
+
+// refusal returns why the driver did not instantiate the graph, or "" if it does not say.
+func (gc *graphCore) refusal(p *driver.GraphInstantiateParams) string {
+	reason := map[int32]string{
+		driver.CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE:            "the graph has a cycle, or another invalid structure",
+		driver.CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED: "a graph that kernels launch cannot have this node",
+		driver.CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED:  "a graph that kernels launch has nodes of several contexts",
+		driver.CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED:    "a conditional handle belongs to no conditional node",
+	}[p.Result]
+	if p.ErrNode == 0 {
+		return reason
+	}
+	name := gc.describe(p.ErrNode, "the graph")
+	if name == "" {
+		name = fmt.Sprintf("node %#x, of a child graph", p.ErrNode)
+	}
+	if reason == "" {
+		return "the driver refuses " + name
+	}
+	return reason + ": " + name
+}
+
+// describe names a node of the graph in an error: by its place in Nodes and its type. It returns "" if
+// the driver does not answer.
+func (gc *graphCore) describe(n driver.GraphNode, graph string) string {
+	nodes, err := gc.nodes()
+	if err != nil {
+		return ""
+	}
+	i := slices.Index(nodes, n)
+	if i < 0 {
+		return ""
+	}
+	typ, err := gc.typeOf(n)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("node %d of %s, of type %v", i, graph, typ)
 }

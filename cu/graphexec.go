@@ -1,6 +1,8 @@
 package cu
 
 import (
+	"fmt"
+	"maps"
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
@@ -32,16 +34,49 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 	if res != driver.ResultSuccess {
 		return nil, gc.callError(op, res)
 	}
+	return gc.executable(raw), nil
+}
+
+// InstantiateWithFlags is Instantiate with flags. If the driver refuses a node, the error names the
+// node and the reason (cuGraphInstantiateWithParams, CUDA 12.0; else cuGraphInstantiateWithFlags, whose
+// error does not). It may wait for the GPU: see docs/blocking.md.
+func (g *Graph) InstantiateWithFlags(flags InstantiateFlags) (*GraphExec, error) {
+	op := "cuGraphInstantiateWithParams"
+	if flags&^instantiateFlags != 0 {
+		return nil, invalid(op, fmt.Sprintf("unknown flags %v: see InstantiateFlags", flags))
+	}
+	gc, err := g.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer g.leave()
+	t, at := gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}
+	p := driver.GraphInstantiateParams{Flags: uint64(flags)}
+	raw, res := t.GraphInstantiateWithParams(at, gc.raw, &p)
+	if t.Missing(res) != nil {
+		op = "cuGraphInstantiateWithFlags"
+		raw, res = t.GraphInstantiateWithFlags(at, gc.raw, uint64(flags))
+	}
+	if res != driver.ResultSuccess {
+		e := gc.ctx.callError(op, uintptr(gc.raw), res)
+		e.Detail = join(gc.refusal(&p), e.Detail)
+		return nil, e
+	}
+	return gc.executable(raw), nil
+}
+
+// executable returns the owner of an executable graph that was instantiated from the graph.
+func (gc *graphCore) executable(raw driver.GraphExec) *GraphExec {
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.Instantiate(uintptr(raw), uintptr(gc.raw))
 	}
-	xc, objects := &execCore{raw: raw, graph: gc}, new(objectSet)
-	objects.addAll(gc.objects)
+	xc, objects := &execCore{raw: raw, graph: gc, removed: maps.Clone(gc.removed)}, new(objectSet)
+	objects.copyAll(gc.objects)
 	xc.objects.Store(objects)
 	xc.usedStreams = new(streamSet) // the objects that the graph uses are released when its launches are done
 	x := &GraphExec{core: xc}
 	x.cleanup = owned(x, &xc.resource, xc, gc.ctx)
-	return x, nil
+	return x
 }
 
 // enter begins a call on the executable graph, and waits until no other one is in flight. leave
@@ -183,7 +218,11 @@ func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
 	defer g.leave()
 	// The new objects are added before the old ones are released, because most are in both sets.
 	fresh := new(objectSet)
-	fresh.addAll(gc.objects)
+	if gc == xc.graph {
+		fresh.copyAll(gc.objects)
+	} else {
+		fresh.addAll(gc.objects)
+	}
 	at, why, res := xc.ctx.drv.table.GraphExecUpdate(driver.At{Context: xc.ctx.raw}, xc.raw, gc.raw)
 	if res != driver.ResultSuccess {
 		e := xc.ctx.callError(op, uintptr(xc.raw), res)
@@ -207,15 +246,12 @@ func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
 // The node must be one of the graph that this one was instantiated from, which must still be open
 // (cuGraphExecEventRecordNodeSetEvent, cuGraphExecEventWaitNodeSetEvent, CUDA 11.1).
 //
-// An event that SetEvent set before, and that nothing else in the executable graph uses, is
-// released when the launches that may use it are done.
+// The event that the node had before is released when the launches that may use it are done, unless
+// something else in the executable graph uses it, or the node was captured with it.
 func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 	const op = "cuGraphExecEventRecordNodeSetEvent"
-	if x != nil && x.core != nil && n.graph != nil && n.graph.core != x.core.graph {
-		return invalid(op, "the node belongs to another graph: pass a node of the graph that was instantiated")
-	}
-	if x == nil || x.core == nil {
-		return errNil(op, "executable graph")
+	if err := x.owns(n, op); err != nil {
+		return err
 	}
 	xc := x.core
 	if err := xc.Enter(xc, op); err != nil {
@@ -245,8 +281,6 @@ func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 			return t.GraphExecEventWaitNodeSetEvent(at, xc.raw, n.raw, e)
 		},
 	})
-	if before != nil {
-		xc.leaveAfterLaunches(before.delayedRelease())
-	}
+	each(len(before), func(i int) { xc.leaveLaunched(before[i]) })
 	return err
 }

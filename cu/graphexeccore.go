@@ -19,6 +19,8 @@ type execCore struct {
 	// graph is the graph that it was instantiated from. Its nodes name the nodes of the executable
 	// graph.
 	graph *graphCore
+	// removed is graphCore.removed as it was then, or nil. It never changes.
+	removed map[driver.GraphNode]uint32
 	// delayed has the objects that only earlier launches use. delayedMu guards it.
 	delayedMu lock.Mutex[lock.Delayed]
 	delayed   []delayedRelease
@@ -83,28 +85,40 @@ func (xc *execCore) keepForLaunches(old *objectSet) {
 	old.mu.Lock()
 	defer old.mu.Unlock()
 	for h := range old.held {
-		switch h := h.(type) {
-		case *memCore:
-			h.usedOnAll(xc.usedStreams)
-		case *moduleCore:
-			h.usedStreams.noteAll(xc.usedStreams)
-		case *timelineCore:
-			h.usedOnAll(xc.usedStreams)
-		case *slot:
-			if launched && !objects.has(h) {
-				h.Retain() // works also if the event was closed
-				xc.leaveAfterLaunches(h.delayedRelease())
-			}
-		case *hostFunc:
-			if launched && !objects.has(h) {
-				h.Retain()
-				xc.leaveAfterLaunches(delayedRelease{h, "host function", 0})
-			}
+		if l := xc.noteLaunches(h); l.holder != nil && launched && !objects.has(h) {
+			h.Retain() // works also if the object was closed
+			xc.leaveAfterLaunches(l)
 		}
 	}
 }
 
-func (sl *slot) delayedRelease() delayedRelease { return delayedRelease{sl, "event", uintptr(sl.raw)} }
+// noteLaunches makes an object wait for the earlier launches when it is destroyed. For one that waits
+// for no streams, it returns how to release it after the launches.
+func (xc *execCore) noteLaunches(h holder) delayedRelease {
+	switch h := h.(type) {
+	case *memCore:
+		h.usedOnAll(xc.usedStreams)
+	case *moduleCore:
+		h.usedStreams.noteAll(xc.usedStreams)
+	case *timelineCore:
+		h.usedOnAll(xc.usedStreams)
+	case *slot:
+		return delayedRelease{h, "event", uintptr(h.raw)}
+	case *hostFunc:
+		return delayedRelease{h, "host function", 0}
+	}
+	return delayedRelease{}
+}
+
+// leaveLaunched ends the call in flight on an object that earlier launches may use. The caller holds
+// no lock.
+func (xc *execCore) leaveLaunched(h holder) {
+	if l := xc.noteLaunches(h); l.holder != nil {
+		xc.leaveAfterLaunches(l)
+	} else {
+		h.leave()
+	}
+}
 
 // leaveAfterLaunches ends the call in flight on an object that earlier launches may use, when these
 // are done. If there were none, it does so at once, for which the caller must hold no lock; else in

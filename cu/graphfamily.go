@@ -7,10 +7,11 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// graphFamily is a graph, its clones, their clones, and the executable graphs of all these. mu is
-// held during the driver's calls that read, change or destroy a graph of the family, or that destroy
-// an executable graph. It is not held while the program's function of Graph.Capture runs, and adds
-// nodes: no crash was seen then. Destruction never waits for mu.
+// graphFamily is a graph, its clones, their clones, the graphs that one of these has as a child, and
+// the executable graphs of all these. Its lock is held during the driver's calls that read, change or
+// destroy a graph of the family, or that destroy an executable graph. It is not held while the
+// program's function of Graph.Capture runs, and adds nodes: no crash was seen then. Destruction never
+// waits for the lock.
 //
 // CUDA requires the program to make one call on a graph at a time. Driver 580 also crashes if, for
 // example, two executable graphs of one graph are destroyed at a time: see docs/design/graphs.md.
@@ -18,13 +19,83 @@ type graphFamily struct {
 	mu lock.Mutex[lock.Graph]
 	// ended are members to destroy. They were closed while mu was held.
 	ended atomic.Pointer[endedMember]
+	// into is the family that this one has become part of, or nil. It changes while the locks of both
+	// are held.
+	into atomic.Pointer[graphFamily]
+}
+
+// root returns the family that f is part of now.
+func (f *graphFamily) root() *graphFamily {
+	for {
+		into := f.into.Load()
+		if into == nil {
+			return f
+		}
+		f = into
+	}
+}
+
+// lock locks the family.
+func (f *graphFamily) lock() {
+	for {
+		r := f.root()
+		if r.mu.Lock(); r.into.Load() == nil {
+			return
+		}
+		r.mu.Unlock()
+	}
+}
+
+// tryLock is lock, but reports false instead of waiting.
+func (f *graphFamily) tryLock() bool {
+	for {
+		r := f.root()
+		if !r.mu.TryLock() {
+			return false
+		}
+		if r.into.Load() == nil {
+			return true
+		}
+		r.mu.Unlock()
+	}
+}
+
+// lockBoth locks two families, which may be one. It waits for one lock at a time.
+func lockBoth(f, other *graphFamily) {
+	for {
+		f.lock()
+		if f.root() == other.root() || other.tryLock() {
+			return
+		}
+		f.unlock()
+		f, other = other, f
+	}
+}
+
+// unlockBoth unlocks two families, which may be one.
+func unlockBoth(f, other *graphFamily) {
+	one := f.root() == other.root()
+	if f.unlock(); !one {
+		other.unlock()
+	}
+}
+
+// merge makes two families one. The caller has locked both, and then the lock of the one.
+func (f *graphFamily) merge(other *graphFamily) {
+	f, other = f.root(), other.root()
+	if f == other {
+		return
+	}
+	other.into.Store(f)
+	f.pushAll(other.ended.Swap(nil))
+	other.mu.Unlock()
 }
 
 // familyMember is a graph or an executable graph.
 type familyMember interface {
 	object
 	context() *contextCore
-	// destroyRaw makes the driver destroy the object. The caller holds the family's mu.
+	// destroyRaw makes the driver destroy the object. The caller has locked the family.
 	destroyRaw(at driver.At) (op string, res driver.Result)
 	// releaseObjects ends the use of other objects, after destroyRaw and without a lock.
 	releaseObjects()
@@ -42,45 +113,62 @@ func (e *endedMember) release() {
 	e.releaseObjects()
 }
 
+// push adds a member to destroy.
+func (f *graphFamily) push(e *endedMember) {
+	r := f.root()
+	for {
+		e.next = r.ended.Load()
+		if r.ended.CompareAndSwap(e.next, e) {
+			break
+		}
+	}
+	if r.into.Load() != nil { // since root: merge may not have seen e
+		f.pushAll(r.ended.Swap(nil))
+	}
+}
+
+func (f *graphFamily) pushAll(e *endedMember) {
+	for e != nil {
+		next := e.next
+		f.push(e)
+		e = next
+	}
+}
+
 // destroy destroys a member without waiting. If another call is in flight, the goroutine of that
 // call destroys the member afterwards, and an error goes to the leak hook.
 func (f *graphFamily) destroy(at driver.At, m familyMember) (op string, res driver.Result) {
-	if f.mu.TryLock() {
+	if f.tryLock() {
 		op, res = m.destroyRaw(at)
 		f.unlock()
 		m.releaseObjects()
 		return op, res
 	}
 	m.context().hold() // cannot fail: the member is a user of the context
-	e := &endedMember{familyMember: m}
-	for {
-		e.next = f.ended.Load()
-		if f.ended.CompareAndSwap(e.next, e) {
-			break
-		}
-	}
-	if f.mu.TryLock() { // the other call may have ended before it could see e
+	f.push(&endedMember{familyMember: m})
+	if f.tryLock() { // the other call may have ended before it could see the member
 		f.unlock()
 	}
 	return "", driver.ResultSuccess
 }
 
-// unlock unlocks mu, and destroys the members that were closed meanwhile. It calls no tracer: the
-// objects of these members are released on another goroutine.
+// unlock unlocks the family, and destroys the members that were closed meanwhile. It calls no tracer:
+// the objects of these members are released on another goroutine.
 func (f *graphFamily) unlock() {
 	for {
-		ended := f.ended.Swap(nil)
+		r := f.root()
+		ended := r.ended.Swap(nil)
 		for e := ended; e != nil; e = e.next {
 			if op, res := e.destroyRaw(background()); res != driver.ResultSuccess {
 				c := e.context()
 				c.drv.leak(Leak{Kind: e.kind(), Handle: e.handle(), Err: c.backgroundError(op, e.handle(), res)})
 			}
 		}
-		f.mu.Unlock()
+		r.mu.Unlock()
 		for e := ended; e != nil; e = e.next {
 			e.context().drv.last(true, e.release)
 		}
-		if f.ended.Load() == nil || !f.mu.TryLock() {
+		if f.root().ended.Load() == nil || !f.tryLock() {
 			return
 		}
 	}

@@ -36,7 +36,7 @@ func (s *Stream) HostFunc(f func()) error {
 		return errNil(hostFuncOp, "stream")
 	}
 	if f == nil {
-		return errNoHostFunc()
+		return errNoHostFunc(hostFuncOp)
 	}
 	sc, err := s.enter(hostFuncOp)
 	if err != nil {
@@ -46,21 +46,6 @@ func (s *Stream) HostFunc(f func()) error {
 	return sc.hostFunc(f)
 }
 
-// AddHostFunc adds a node that calls f whenever the graph runs, and that comes after other nodes.
-// See [Stream.HostFunc] for what f may do. Executable graphs that run at the same time may call f
-// at the same time. The graph, and executable graphs made from it, keep f. So a graph that f refers
-// to is never collected: close it (cuStreamBeginCaptureToGraph, CUDA 12.3, and cuLaunchHostFunc).
-// It may wait for the GPU: see docs/blocking.md.
-func (g *Graph) AddHostFunc(f func(), after ...GraphNode) (GraphNode, error) {
-	if g == nil || g.core == nil {
-		return GraphNode{}, errNil(hostFuncOp, "graph")
-	}
-	if f == nil {
-		return GraphNode{}, errNoHostFunc()
-	}
-	return g.addWork(g.core.ctx, func(s *Stream) error { return s.HostFunc(f) }, func(*Stream) {}, after)
-}
-
-func errNoHostFunc() error {
-	return mistake(hostFuncOp, ErrNil, 0, "the function is nil: pass the function that the stream has to call")
+func errNoHostFunc(op string) error {
+	return mistake(op, ErrNil, 0, "the function is nil: pass the function that the stream has to call")
 }

@@ -57,6 +57,17 @@ func (sc *streamCore) hostFunc(f func()) error {
 	return ctx.callError(hostFuncOp, uintptr(sc.raw), res)
 }
 
+// nodeFunc returns a function that graphs can call any number of times, with a call in flight, and
+// the race detector's number for it.
+func (d *driverCore) nodeFunc(f func()) (h *hostFunc, number uint64, err error) {
+	h = new(hostFunc)
+	f, number = d.observeHostFunc(f)
+	if o := d.observer(); o != nil {
+		h.dropped = func() { o.HostFuncDropped(number) }
+	}
+	return h, number, h.name(d.table, f)
+}
+
 // hostFunc is a function with an address that the driver can call. Graphs keep it, or the context
 // until it is called. Then it is dropped. A call by the driver after that has no effect.
 type hostFunc struct {

@@ -303,6 +303,15 @@ func (cfg *LaunchConfig) op() string { return cfg.function().op() }
 // it names the dimension that exceeds the device's limit, or else the limits that depend on the
 // kernel.
 func (dev *Device) exceededLimit(grid, block Dim3) string {
+	if d := dev.exceededDimension(grid, block); d != "" {
+		return d
+	}
+	return "the block has more threads, or more shared memory, than the kernel or the device allows: " +
+		"call SuggestBlockSize, and raise FunctionAttributeMaxDynamicSharedSizeBytes for more than 48 KiB"
+}
+
+// exceededDimension names the dimension that exceeds the device's limit, or returns "".
+func (dev *Device) exceededDimension(grid, block Dim3) string {
 	for _, d := range []struct {
 		name string
 		size uint32
@@ -320,8 +329,7 @@ func (dev *Device) exceededLimit(grid, block Dim3) string {
 			return fmt.Sprintf("%s is %d, and the device allows %d: %s", d.name, d.size, most, d.less)
 		}
 	}
-	return "the block has more threads, or more shared memory, than the kernel or the device allows: " +
-		"call SuggestBlockSize, and raise FunctionAttributeMaxDynamicSharedSizeBytes for more than 48 KiB"
+	return ""
 }
 
 // normalize replaces a zero Y or Z by 1.

@@ -86,6 +86,11 @@ func (k *kernelArgs) params(n int) driver.KernelParams {
 	return driver.KernelParams{Ptrs: k.ptrs[:n], Sizes: k.sizes[:n]}
 }
 
+// node returns the parameters of a node that runs a kernel with these arguments.
+func (k *kernelArgs) node(f driver.Function) driver.KernelNodeParams {
+	return driver.KernelNodeParams{Func: f, KernelParams: unsafe.Pointer(unsafe.SliceData(k.ptrs))}
+}
+
 // canAccess reports whether kernels of the context can access memory of another context.
 func (c *contextCore) canAccess(mc *memCore) bool {
 	return mc.ctx.drv == c.drv && (mc.onHost() || c.reaches(mc.ctx))

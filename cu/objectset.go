@@ -19,10 +19,53 @@ type holder interface {
 type objectSet struct {
 	mu   lock.Mutex[lock.ObjectSet]
 	held map[holder]int // how often each was added
-	// nodeEvents are the events of nodes whose event was replaced.
-	nodeEvents map[driver.GraphNode]*slot
+	// nodes is what is known about nodes. The lock of the graph, or of the executable graph, guards it.
+	nodes map[driver.GraphNode]nodeUse
 	// unlaunched are recorded slots that represent earlier records until the first launch.
 	unlaunched []*slot
+}
+
+// nodeUse is what is known about a node. It is a value, and shares objects with the same node of
+// graphs and executable graphs that were made from one another.
+type nodeUse struct {
+	typ GraphNodeType
+	// cooperative says that the node launches its kernel cooperatively.
+	cooperative bool
+	// objects are those that the node uses, one by one, each of which was added for the node. They are
+	// not known for a captured node until its work is replaced: then they stay as long as the set.
+	objects []holder
+	// own says that no other nodeUse has the array of objects.
+	own bool
+}
+
+// know notes what is known about a node.
+func (set *objectSet) know(n driver.GraphNode, u nodeUse) {
+	if set.nodes == nil {
+		set.nodes = make(map[driver.GraphNode]nodeUse)
+	}
+	set.nodes[n] = u
+}
+
+// replace replaces the objects of a node. dropped gets the objects, after those that it has, that
+// nothing else in the graph uses: the caller must end the calls in flight on them.
+func (set *objectSet) replace(n driver.GraphNode, u nodeUse, objects, dropped []holder) []holder {
+	if slices.Equal(u.objects, objects) {
+		return dropped
+	}
+	for _, h := range objects {
+		set.add(h)
+	}
+	for _, h := range u.objects {
+		if set.drop(h) {
+			dropped = append(dropped, h)
+		}
+	}
+	if !u.own {
+		u.objects, u.own = make([]holder, 0, len(objects)), true
+	}
+	u.objects = append(u.objects[:0], objects...)
+	set.know(n, u)
+	return dropped
 }
 
 // add adds an object. The caller has a call in flight on it, or another set holds it.
@@ -47,6 +90,9 @@ func (set *objectSet) drop(h holder) (last bool) {
 	case !ok: // release was called meanwhile
 	case n == 1:
 		delete(set.held, h)
+		if sl, ok := h.(*slot); ok {
+			set.unlaunched = slices.DeleteFunc(set.unlaunched, func(other *slot) bool { return other == sl })
+		}
 	default:
 		set.held[h] = n - 1
 	}
@@ -68,6 +114,23 @@ func (set *objectSet) records(sl *slot) {
 	}
 }
 
+// recordsAll notes what another graph records.
+func (set *objectSet) recordsAll(other *objectSet) {
+	other.mu.Lock()
+	list := slices.Clone(other.unlaunched)
+	other.mu.Unlock()
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	set.unlaunched = append(set.unlaunched, list...)
+}
+
+// list returns the objects.
+func (set *objectSet) list() []holder {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	return slices.Collect(maps.Keys(set.held))
+}
+
 // launched notes that the graph was launched, so that its events are recorded.
 func (set *objectSet) launched() {
 	set.mu.Lock()
@@ -87,19 +150,6 @@ func (set *objectSet) exposed() {
 	}
 }
 
-// give notes the new event of a node. The caller has added the event. give returns the event that
-// the node had before, or nil.
-func (set *objectSet) give(n driver.GraphNode, sl *slot) (before *slot) {
-	set.mu.Lock()
-	defer set.mu.Unlock()
-	if set.nodeEvents == nil {
-		set.nodeEvents = make(map[driver.GraphNode]*slot)
-	}
-	before = set.nodeEvents[n]
-	set.nodeEvents[n] = sl
-	return before
-}
-
 // addAll adds the objects of another set.
 func (set *objectSet) addAll(other *objectSet) {
 	other.mu.Lock()
@@ -112,11 +162,27 @@ func (set *objectSet) addAll(other *objectSet) {
 	set.mu.Unlock()
 }
 
+// copyAll makes a new set equal to another one, for nodes of the same names. The caller holds the
+// lock of the other set's graph.
+func (set *objectSet) copyAll(other *objectSet) {
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	for h := range other.held {
+		h.Retain() // the other set has a call in flight on it
+	}
+	set.held, set.unlaunched = maps.Clone(other.held), slices.Clone(other.unlaunched)
+	for n, u := range other.nodes {
+		u.own = false
+		other.nodes[n] = u
+		set.know(n, u)
+	}
+}
+
 // release ends the use of all objects.
 func (set *objectSet) release() {
 	set.mu.Lock()
 	held := set.held
-	set.held, set.nodeEvents, set.unlaunched = nil, nil, nil
+	set.held, set.nodes, set.unlaunched = nil, nil, nil
 	set.mu.Unlock()
 	list := slices.Collect(maps.Keys(held))
 	each(len(list), func(i int) { list[i].leave() })

@@ -134,14 +134,17 @@ func (w *work) observeMemory(op string, d, r *region) {
 	if o == nil {
 		return
 	}
+	o.Enqueue(w.sc.observed(), op, "", usedByCopy(d, r))
+	o.Report()
+}
+
+// usedByCopy returns the uses of memory by a copy, or by a memset, whose regions are the same.
+func usedByCopy(d, r *region) []races.Use {
 	uses := []races.Use{d.used(r.size, true, "destination")}
 	if d != r {
 		uses = append(uses, r.used(r.size, false, "source"))
 	}
-	o.Enqueue(w.sc.observed(), op, "", uses)
-	if w.capture == nil { // else a lock may be held: see Graph.addWork
-		o.Report()
-	}
+	return uses
 }
 
 // observeAllocation is called before the program gets memory.

@@ -142,18 +142,6 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 			r.t.Cleanup(func() { x.Close(); g.Close() })
 			return func() { x.Launch(r.s) }
 		}},
-		"AddMemset": {TraceStreamCreate, func(r *rig) func() {
-			g, mem := must(r.gpu.NewGraph())(r.t), r.memory(r.gpu, 8)
-			r.t.Cleanup(func() { g.Close() })
-			useWakeUps(r)
-			return func() { g.AddMemset(mem, 1) }
-		}},
-		"AddMemset, end": {TraceStreamDestroy, func(r *rig) func() {
-			g, mem := must(r.gpu.NewGraph())(r.t), r.memory(r.gpu, 8)
-			r.t.Cleanup(func() { g.Close() })
-			useWakeUps(r)
-			return func() { g.AddMemset(mem, 1) }
-		}},
 		"OpenIPCEvent": {TraceEventCreate, with(nothing, func(r *rig, _ *Event) {
 			r.gpu.OpenIPCEvent(ForeignHandle())
 		})},
@@ -219,18 +207,5 @@ func TestTracersThatDoNotReturn(t *testing.T) {
 				})
 			}
 		}
-	}
-}
-
-// useWakeUps takes all wake-up streams of the context until the test ends, so that a graph's node needs a stream of
-// its own.
-func useWakeUps(r *rig) {
-	c := r.gpu.own.core
-	for {
-		s, ok := c.takeWakeUp()
-		if !ok {
-			return
-		}
-		r.t.Cleanup(s.Return)
 	}
 }

@@ -7,8 +7,7 @@ import (
 )
 
 // wakeUpStream is a stream of the library. It waits for a record that goroutines have waited for a
-// long time, and then notifies the watcher. No other work is enqueued on it, but Graph.addWork
-// captures work on one that is free.
+// long time, and then notifies the watcher. No other work is enqueued on it.
 type wakeUpStream struct {
 	ctx  *contextCore
 	raw  driver.Stream

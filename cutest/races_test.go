@@ -341,6 +341,58 @@ var raceTests = []struct {
 		get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}, empty))
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
+	{"node with other work in the executable graph", func(p *scene) {
+		g := p.graph()
+		fill := get[cu.GraphNode](p)(g.AddMemset(p.n, 1))
+		x := p.exec(g)
+		p.do(x.SetMemset(fill, p.m, 1))
+		p.do(x.Launch(p.a))
+		p.order(func() error { return p.b.WaitStream(p.a) })
+		p.read(p.b)
+	}, 1},
+	{"node with another kernel in the graph", func(p *scene) {
+		g := p.graph()
+		k := get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}))
+		p.do(k.SetKernel(p.k, grid, cu.Ptr(p.m), cu.U64(0)))
+		p.do(p.exec(g).Launch(p.a))
+		p.order(func() error { return p.b.WaitStream(p.a) })
+		p.read(p.b)
+	}, 1},
+	{"edge that is added", func(p *scene) {
+		g := p.graph()
+		read := get[cu.GraphNode](p)(g.AddCopy(p.n, p.m))
+		fill := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		p.order(func() error { return g.AddEdge(fill, read) })
+		p.do(p.exec(g).Launch(p.a))
+	}, 1},
+	{"node between two others that is removed", func(p *scene) {
+		g := p.graph()
+		fill := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		empty := get[cu.GraphNode](p)(g.AddEmpty(fill))
+		read := get[cu.GraphNode](p)(g.AddCopy(p.n, p.m, empty))
+		p.do(empty.Remove())
+		p.order(func() error { return g.AddEdge(fill, read) })
+		p.do(p.exec(g).Launch(p.a))
+	}, 1},
+	{"graph within a graph", func(p *scene) {
+		inner, g := p.graph(), p.graph()
+		get[cu.GraphNode](p)(inner.AddMemset(p.m, 1))
+		child := get[cu.GraphNode](p)(g.AddChildGraph(inner))
+		var after []cu.GraphNode
+		p.order(func() error { after = append(after, child); return nil })
+		get[cu.GraphNode](p)(g.AddCopy(p.n, p.m, after...))
+		p.do(p.exec(g).Launch(p.a))
+	}, 1},
+	{"other host function of a node", func(p *scene) {
+		p.onHost()
+		g, done := p.graph(), make(chan struct{}, 1)
+		n := get[cu.GraphNode](p)(g.AddHostFunc(func() {}, get[cu.GraphNode](p)(g.AddCopy(p.h, p.m))))
+		x := p.exec(g)
+		p.do(x.SetHostFunc(n, func() { done <- struct{}{} }))
+		p.do(x.Launch(p.a))
+		p.order(func() error { <-done; return nil })
+		p.do(p.fetch())
+	}, 1},
 	{"capture into a graph", func(p *scene) {
 		g := p.graph()
 		first := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
@@ -665,6 +717,32 @@ var orderedPrograms = map[string]func(*scene){
 		p.do(tl.Set(1))
 		<-done
 		p.do(p.fetch())
+	},
+	"disabled node": func(p *scene) {
+		g := p.graph()
+		fill := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		x := p.exec(g)
+		p.do(x.SetEnabled(fill, false))
+		p.do(x.Launch(p.a))
+		p.read(p.b)
+	},
+	"removed node": func(p *scene) {
+		g := p.graph()
+		fill := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		p.do(fill.Remove())
+		p.do(p.exec(g).Launch(p.a))
+		p.read(p.b)
+	},
+	"other work of a captured node": func(p *scene) {
+		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error { return p.a.Memset(p.m, 1) }))
+		x := p.exec(g)
+		for _, n := range get[[]cu.GraphNode](p)(g.Nodes()) {
+			p.do(x.SetMemset(n, p.n, 1))
+		}
+		p.do(g.Close())
+		p.do(x.Launch(p.a))
+		p.read(p.b)
+		p.do(p.b.WaitStream(p.a))
 	},
 	"replaced event of a node": func(p *scene) {
 		e, f, g := p.event(), p.event(), p.graph()

@@ -101,7 +101,63 @@ type CheckpointLockArgs struct {
 type LaunchAttribute struct {
 	ID    int32
 	_     int32
-	Value [64]byte
+	Value LaunchAttributeValue
+}
+
+// LaunchAttributeValue is a CUlaunchAttributeValue, the value of an attribute of a launch or of a
+// kernel node.
+type LaunchAttributeValue [64]byte
+
+// KernelNodeParams is a CUDA_KERNEL_NODE_PARAMS_v2: a kernel, its dimensions and its arguments.
+// KernelParams and Extra are as in cuLaunchKernel. The fields before Kern are a
+// CUDA_KERNEL_NODE_PARAMS_v1, so the first versions of the functions take the struct, too.
+type KernelNodeParams struct {
+	Func                            Function
+	GridDimX, GridDimY, GridDimZ    uint32
+	BlockDimX, BlockDimY, BlockDimZ uint32
+	SharedMemBytes                  uint32
+	KernelParams                    unsafe.Pointer
+	Extra                           unsafe.Pointer
+	Kern                            uintptr
+	Ctx                             Context
+}
+
+// Memcpy3D is a CUDA_MEMCPY3D_v2: a copy between memory that SrcMemoryType and DstMemoryType choose,
+// each a CU_MEMORYTYPE_… constant.
+type Memcpy3D struct {
+	SrcXInBytes, SrcY, SrcZ, SrcLOD uint64
+	SrcMemoryType                   int32
+	SrcHost                         HostPtr
+	SrcDevice                       DevicePtr
+	SrcArray                        uintptr
+	Reserved0                       uintptr
+	SrcPitch, SrcHeight             uint64
+	DstXInBytes, DstY, DstZ, DstLOD uint64
+	DstMemoryType                   int32
+	DstHost                         HostPtr
+	DstDevice                       DevicePtr
+	DstArray                        uintptr
+	Reserved1                       uintptr
+	DstPitch, DstHeight             uint64
+	WidthInBytes, Height, Depth     uint64
+}
+
+// MemsetNodeParams is a CUDA_MEMSET_NODE_PARAMS_v1: the setting of Width elements in each of Height
+// rows, which begin every Pitch bytes. An element has ElementSize bytes: 1, 2 or 4.
+type MemsetNodeParams struct {
+	Dst                DevicePtr
+	Pitch              uint64
+	Value, ElementSize uint32
+	Width, Height      uint64
+}
+
+// GraphInstantiateParams is a CUDA_GRAPH_INSTANTIATE_PARAMS. The driver sets ErrNode and Result, a
+// CUDA_GRAPH_INSTANTIATE_… constant.
+type GraphInstantiateParams struct {
+	Flags        uint64
+	UploadStream Stream
+	ErrNode      GraphNode
+	Result       int32
 }
 
 // Callback is a function that the driver calls when a stream reaches it. NVIDIA's driver calls the

@@ -3150,6 +3150,266 @@ func (t *Table) GraphAddEmptyNode(at At, hGraph Graph, dependencies []GraphNode)
 	return f.v0, res
 }
 
+// GraphAddKernelNode calls cuGraphAddKernelNode_v2, which exists since CUDA 12.0.
+func (t *Table) GraphAddKernelNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result) {
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symGraphAddKernelNode_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, res = t.soft.GraphAddKernelNode(th, hGraph, dependencies, nodeParams)
+		return phGraphNode, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddKernelNode_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddKernelNode_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		nodeParams      unsafe.Pointer
+		_               [1]uintptr
+		v0              GraphNode
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		nodeParams:      unsafe.Pointer(nodeParams),
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, res
+}
+
+// GraphAddKernelNodeV1 calls cuGraphAddKernelNode, which exists since CUDA 10.0.
+func (t *Table) GraphAddKernelNodeV1(at At, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, res = t.soft.GraphAddKernelNodeV1(th, hGraph, dependencies, nodeParams)
+		return phGraphNode, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddKernelNode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddKernelNode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		nodeParams      unsafe.Pointer
+		_               [1]uintptr
+		v0              GraphNode
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		nodeParams:      unsafe.Pointer(nodeParams),
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, res
+}
+
+// GraphAddMemcpyNode calls cuGraphAddMemcpyNode, which exists since CUDA 10.0.
+func (t *Table) GraphAddMemcpyNode(at At, hGraph Graph, dependencies []GraphNode, copyParams *Memcpy3D, ctx Context) (phGraphNode GraphNode, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, res = t.soft.GraphAddMemcpyNode(th, hGraph, dependencies, copyParams, ctx)
+		return phGraphNode, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddMemcpyNode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddMemcpyNode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		copyParams      unsafe.Pointer
+		ctx             uintptr
+		v0              GraphNode
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		copyParams:      unsafe.Pointer(copyParams),
+		ctx:             uintptr(ctx),
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, res
+}
+
+// GraphAddMemsetNode calls cuGraphAddMemsetNode, which exists since CUDA 10.0.
+func (t *Table) GraphAddMemsetNode(at At, hGraph Graph, dependencies []GraphNode, memsetParams *MemsetNodeParams, ctx Context) (phGraphNode GraphNode, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, res = t.soft.GraphAddMemsetNode(th, hGraph, dependencies, memsetParams, ctx)
+		return phGraphNode, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddMemsetNode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddMemsetNode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		memsetParams    unsafe.Pointer
+		ctx             uintptr
+		v0              GraphNode
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		memsetParams:    unsafe.Pointer(memsetParams),
+		ctx:             uintptr(ctx),
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, res
+}
+
+// GraphAddHostNode calls cuGraphAddHostNode, which exists since CUDA 10.0.
+func (t *Table) GraphAddHostNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams Callback) (phGraphNode GraphNode, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, res = t.soft.GraphAddHostNode(th, hGraph, dependencies, nodeParams)
+		return phGraphNode, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddHostNode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddHostNode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		nodeParams      unsafe.Pointer
+		_               [1]uintptr
+		v0              GraphNode
+		a4              [2]uintptr
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		a4:              [2]uintptr{nodeParams.Addr, nodeParams.Data},
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	f.nodeParams = unsafe.Pointer(&f.a4)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, res
+}
+
+// GraphAddChildGraphNode calls cuGraphAddChildGraphNode, which exists since CUDA 10.0.
+func (t *Table) GraphAddChildGraphNode(at At, hGraph Graph, dependencies []GraphNode, childGraph Graph) (phGraphNode GraphNode, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, res = t.soft.GraphAddChildGraphNode(th, hGraph, dependencies, childGraph)
+		return phGraphNode, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddChildGraphNode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddChildGraphNode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		childGraph      uintptr
+		_               [1]uintptr
+		v0              GraphNode
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		childGraph:      uintptr(childGraph),
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, res
+}
+
 // GraphAddEventRecordNode calls cuGraphAddEventRecordNode, which exists since CUDA 11.1.
 func (t *Table) GraphAddEventRecordNode(at At, hGraph Graph, dependencies []GraphNode, event Event) (phGraphNode GraphNode, res Result) {
 	if t.soft != nil {
@@ -3501,6 +3761,337 @@ func (t *Table) GraphNodeGetType(at At, hNode GraphNode) (typ int32, res Result)
 	return f.v0, res
 }
 
+// GraphKernelNodeSetParams calls cuGraphKernelNodeSetParams_v2, which exists since CUDA 12.0.
+func (t *Table) GraphKernelNodeSetParams(at At, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symGraphKernelNodeSetParams_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphKernelNodeSetParams(th, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphKernelNodeSetParams_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphKernelNodeSetParams_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// GraphKernelNodeSetParamsV1 calls cuGraphKernelNodeSetParams, which exists since CUDA 10.0.
+func (t *Table) GraphKernelNodeSetParamsV1(at At, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphKernelNodeSetParamsV1(th, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphKernelNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphKernelNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// GraphKernelNodeSetAttribute calls cuGraphKernelNodeSetAttribute, which exists since CUDA 11.0.
+func (t *Table) GraphKernelNodeSetAttribute(at At, hNode GraphNode, attr int32, value *LaunchAttributeValue) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphKernelNodeSetAttribute(th, hNode, attr, value))
+	}
+	fn := t.procs[symGraphKernelNodeSetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphKernelNodeSetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		hNode uintptr
+		attr  uintptr
+		value unsafe.Pointer
+		_     [3]uintptr
+	}{fn: fn, hNode: uintptr(hNode), attr: uintptr(uint32(attr)), value: unsafe.Pointer(value)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// GraphKernelNodeGetAttribute calls cuGraphKernelNodeGetAttribute, which exists since CUDA 11.0.
+func (t *Table) GraphKernelNodeGetAttribute(at At, hNode GraphNode, attr int32, valueOut *LaunchAttributeValue) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphKernelNodeGetAttribute(th, hNode, attr, valueOut))
+	}
+	fn := t.procs[symGraphKernelNodeGetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphKernelNodeGetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		hNode    uintptr
+		attr     uintptr
+		valueOut unsafe.Pointer
+		_        [3]uintptr
+	}{fn: fn, hNode: uintptr(hNode), attr: uintptr(uint32(attr)), valueOut: unsafe.Pointer(valueOut)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// GraphMemcpyNodeSetParams calls cuGraphMemcpyNodeSetParams, which exists since CUDA 10.0.
+func (t *Table) GraphMemcpyNodeSetParams(at At, hNode GraphNode, nodeParams *Memcpy3D) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphMemcpyNodeSetParams(th, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphMemcpyNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphMemcpyNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// GraphMemsetNodeSetParams calls cuGraphMemsetNodeSetParams, which exists since CUDA 10.0.
+func (t *Table) GraphMemsetNodeSetParams(at At, hNode GraphNode, nodeParams *MemsetNodeParams) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphMemsetNodeSetParams(th, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphMemsetNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphMemsetNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// GraphHostNodeSetParams calls cuGraphHostNodeSetParams, which exists since CUDA 10.0.
+func (t *Table) GraphHostNodeSetParams(at At, hNode GraphNode, nodeParams Callback) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphHostNodeSetParams(th, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphHostNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphHostNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+		a1         [2]uintptr
+	}{fn: fn, hNode: uintptr(hNode), a1: [2]uintptr{nodeParams.Addr, nodeParams.Data}}
+	f.nodeParams = unsafe.Pointer(&f.a1)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// GraphDestroyNode calls cuGraphDestroyNode, which exists since CUDA 10.0.
+func (t *Table) GraphDestroyNode(at At, hNode GraphNode) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphDestroyNode(th, hNode))
+	}
+	fn := t.procs[symGraphDestroyNode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphDestroyNode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		hNode uintptr
+		_     [5]uintptr
+	}{fn: fn, hNode: uintptr(hNode)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// GraphAddDependencies calls cuGraphAddDependencies, which exists since CUDA 10.0.
+func (t *Table) GraphAddDependencies(at At, hGraph Graph, from []GraphNode, to []GraphNode) (res Result) {
+	if len(to) != len(from) {
+		res = ResultInvalidValue
+		return
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphAddDependencies(th, hGraph, from, to))
+	}
+	fn := t.procs[symGraphAddDependencies].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddDependencies); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		hGraph          uintptr
+		from            unsafe.Pointer
+		to              unsafe.Pointer
+		numDependencies uintptr
+		_               [2]uintptr
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		from:            unsafe.Pointer(unsafe.SliceData(from)),
+		to:              unsafe.Pointer(unsafe.SliceData(to)),
+		numDependencies: uintptr(len(from)),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// GraphRemoveDependencies calls cuGraphRemoveDependencies, which exists since CUDA 10.0.
+func (t *Table) GraphRemoveDependencies(at At, hGraph Graph, from []GraphNode, to []GraphNode) (res Result) {
+	if len(to) != len(from) {
+		res = ResultInvalidValue
+		return
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphRemoveDependencies(th, hGraph, from, to))
+	}
+	fn := t.procs[symGraphRemoveDependencies].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphRemoveDependencies); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		hGraph          uintptr
+		from            unsafe.Pointer
+		to              unsafe.Pointer
+		numDependencies uintptr
+		_               [2]uintptr
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		from:            unsafe.Pointer(unsafe.SliceData(from)),
+		to:              unsafe.Pointer(unsafe.SliceData(to)),
+		numDependencies: uintptr(len(from)),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
 // GraphInstantiateWithFlags calls cuGraphInstantiateWithFlags, which exists since CUDA 11.4.
 func (t *Table) GraphInstantiateWithFlags(at At, hGraph Graph, flags uint64) (phGraphExec GraphExec, res Result) {
 	if at.NoWait {
@@ -3537,6 +4128,51 @@ func (t *Table) GraphInstantiateWithFlags(at At, hGraph Graph, flags uint64) (ph
 		_           [3]uintptr
 		v0          GraphExec
 	}{fn: fn, hGraph: uintptr(hGraph), flags: uintptr(flags)}
+	f.phGraphExec = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.GraphExecDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// GraphInstantiateWithParams calls cuGraphInstantiateWithParams, which exists since CUDA 12.0.
+func (t *Table) GraphInstantiateWithParams(at At, hGraph Graph, instantiateParams *GraphInstantiateParams) (phGraphExec GraphExec, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphInstantiateWithParams)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symGraphInstantiateWithParams)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphExec, res = t.soft.GraphInstantiateWithParams(th, hGraph, instantiateParams)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.GraphExecDestroy(at.undo(), phGraphExec)
+			phGraphExec = 0
+		}
+		return
+	}
+	fn := t.procs[symGraphInstantiateWithParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphInstantiateWithParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r             uintptr
+		phGraphExec       unsafe.Pointer
+		hGraph            uintptr
+		instantiateParams unsafe.Pointer
+		_                 [3]uintptr
+		v0                GraphExec
+	}{fn: fn, hGraph: uintptr(hGraph), instantiateParams: unsafe.Pointer(instantiateParams)}
 	f.phGraphExec = unsafe.Pointer(&f.v0)
 	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	if res < popFailed {
@@ -3651,6 +4287,304 @@ func (t *Table) GraphExecEventWaitNodeSetEvent(at At, hGraphExec GraphExec, hNod
 		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
 	}
 	return res
+}
+
+// GraphExecKernelNodeSetParams calls cuGraphExecKernelNodeSetParams_v2, which exists since CUDA 12.0.
+func (t *Table) GraphExecKernelNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symGraphExecKernelNodeSetParams_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphExecKernelNodeSetParams(th, hGraphExec, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphExecKernelNodeSetParams_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecKernelNodeSetParams_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [3]uintptr
+	}{
+		fn:         fn,
+		hGraphExec: uintptr(hGraphExec),
+		hNode:      uintptr(hNode),
+		nodeParams: unsafe.Pointer(nodeParams),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// GraphExecKernelNodeSetParamsV1 calls cuGraphExecKernelNodeSetParams, which exists since CUDA 10.1.
+func (t *Table) GraphExecKernelNodeSetParamsV1(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphExecKernelNodeSetParamsV1(th, hGraphExec, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphExecKernelNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecKernelNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [3]uintptr
+	}{
+		fn:         fn,
+		hGraphExec: uintptr(hGraphExec),
+		hNode:      uintptr(hNode),
+		nodeParams: unsafe.Pointer(nodeParams),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// GraphExecMemcpyNodeSetParams calls cuGraphExecMemcpyNodeSetParams, which exists since CUDA 10.2.
+func (t *Table) GraphExecMemcpyNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, copyParams *Memcpy3D, ctx Context) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphExecMemcpyNodeSetParams(th, hGraphExec, hNode, copyParams, ctx))
+	}
+	fn := t.procs[symGraphExecMemcpyNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecMemcpyNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hNode      uintptr
+		copyParams unsafe.Pointer
+		ctx        uintptr
+		_          [2]uintptr
+	}{
+		fn:         fn,
+		hGraphExec: uintptr(hGraphExec),
+		hNode:      uintptr(hNode),
+		copyParams: unsafe.Pointer(copyParams),
+		ctx:        uintptr(ctx),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// GraphExecMemsetNodeSetParams calls cuGraphExecMemsetNodeSetParams, which exists since CUDA 10.2.
+func (t *Table) GraphExecMemsetNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, memsetParams *MemsetNodeParams, ctx Context) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphExecMemsetNodeSetParams(th, hGraphExec, hNode, memsetParams, ctx))
+	}
+	fn := t.procs[symGraphExecMemsetNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecMemsetNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		hGraphExec   uintptr
+		hNode        uintptr
+		memsetParams unsafe.Pointer
+		ctx          uintptr
+		_            [2]uintptr
+	}{
+		fn:           fn,
+		hGraphExec:   uintptr(hGraphExec),
+		hNode:        uintptr(hNode),
+		memsetParams: unsafe.Pointer(memsetParams),
+		ctx:          uintptr(ctx),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// GraphExecHostNodeSetParams calls cuGraphExecHostNodeSetParams, which exists since CUDA 10.2.
+func (t *Table) GraphExecHostNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams Callback) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphExecHostNodeSetParams(th, hGraphExec, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphExecHostNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecHostNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [3]uintptr
+		a2         [2]uintptr
+	}{
+		fn:         fn,
+		hGraphExec: uintptr(hGraphExec),
+		hNode:      uintptr(hNode),
+		a2:         [2]uintptr{nodeParams.Addr, nodeParams.Data},
+	}
+	f.nodeParams = unsafe.Pointer(&f.a2)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// GraphExecChildGraphNodeSetParams calls cuGraphExecChildGraphNodeSetParams, which exists since CUDA 11.1.
+func (t *Table) GraphExecChildGraphNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, childGraph Graph) (res Result) {
+	if t.soft != nil {
+		if t.version < 11010 {
+			res = missing(symGraphExecChildGraphNodeSetParams)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphExecChildGraphNodeSetParams(th, hGraphExec, hNode, childGraph))
+	}
+	fn := t.procs[symGraphExecChildGraphNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecChildGraphNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hNode      uintptr
+		childGraph uintptr
+		_          [3]uintptr
+	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), childGraph: uintptr(childGraph)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// GraphNodeSetEnabled calls cuGraphNodeSetEnabled, which exists since CUDA 11.6.
+func (t *Table) GraphNodeSetEnabled(at At, hGraphExec GraphExec, hNode GraphNode, isEnabled uint32) (res Result) {
+	if t.soft != nil {
+		if t.version < 11060 {
+			res = missing(symGraphNodeSetEnabled)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.GraphNodeSetEnabled(th, hGraphExec, hNode, isEnabled))
+	}
+	fn := t.procs[symGraphNodeSetEnabled].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphNodeSetEnabled); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hNode      uintptr
+		isEnabled  uintptr
+		_          [3]uintptr
+	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), isEnabled: uintptr(isEnabled)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// GraphNodeGetEnabled calls cuGraphNodeGetEnabled, which exists since CUDA 11.6.
+func (t *Table) GraphNodeGetEnabled(at At, hGraphExec GraphExec, hNode GraphNode) (isEnabled uint32, res Result) {
+	if t.soft != nil {
+		if t.version < 11060 {
+			res = missing(symGraphNodeGetEnabled)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		isEnabled, res = t.soft.GraphNodeGetEnabled(th, hGraphExec, hNode)
+		return isEnabled, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphNodeGetEnabled].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphNodeGetEnabled); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hNode      uintptr
+		isEnabled  unsafe.Pointer
+		_          [3]uintptr
+		v0         uint32
+	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode)}
+	f.isEnabled = unsafe.Pointer(&f.v0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, res
 }
 
 // GraphLaunch calls cuGraphLaunch, which exists since CUDA 10.0.

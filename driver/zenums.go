@@ -322,6 +322,16 @@ const (
 	CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED          = 0x8
 )
 
+// The constants of CUgraphInstantiateResult.
+const (
+	CUDA_GRAPH_INSTANTIATE_SUCCESS                      = 0x0
+	CUDA_GRAPH_INSTANTIATE_ERROR                        = 0x1
+	CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE            = 0x2
+	CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED = 0x3
+	CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED  = 0x4
+	CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED    = 0x5
+)
+
 // The constants of CUgraphInstantiate_flags.
 const (
 	CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH = 0x1
@@ -431,6 +441,14 @@ const (
 	CU_LIMIT_CIG_ENABLED                      = 0x8
 	CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED       = 0x9
 	CU_LIMIT_MAX                              = 0xa
+)
+
+// The constants of CUmemorytype.
+const (
+	CU_MEMORYTYPE_HOST    = 0x1
+	CU_MEMORYTYPE_DEVICE  = 0x2
+	CU_MEMORYTYPE_ARRAY   = 0x3
+	CU_MEMORYTYPE_UNIFIED = 0x4
 )
 
 // The constants of CUprocessState.

@@ -305,6 +305,24 @@ type Software interface {
 	// GraphAddEmptyNode is cuGraphAddEmptyNode.
 	GraphAddEmptyNode(th *Thread, hGraph Graph, dependencies []GraphNode) (phGraphNode GraphNode, res Result)
 
+	// GraphAddKernelNode is cuGraphAddKernelNode_v2.
+	GraphAddKernelNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result)
+
+	// GraphAddKernelNodeV1 is cuGraphAddKernelNode.
+	GraphAddKernelNodeV1(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result)
+
+	// GraphAddMemcpyNode is cuGraphAddMemcpyNode.
+	GraphAddMemcpyNode(th *Thread, hGraph Graph, dependencies []GraphNode, copyParams *Memcpy3D, ctx Context) (phGraphNode GraphNode, res Result)
+
+	// GraphAddMemsetNode is cuGraphAddMemsetNode.
+	GraphAddMemsetNode(th *Thread, hGraph Graph, dependencies []GraphNode, memsetParams *MemsetNodeParams, ctx Context) (phGraphNode GraphNode, res Result)
+
+	// GraphAddHostNode is cuGraphAddHostNode.
+	GraphAddHostNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams Callback) (phGraphNode GraphNode, res Result)
+
+	// GraphAddChildGraphNode is cuGraphAddChildGraphNode.
+	GraphAddChildGraphNode(th *Thread, hGraph Graph, dependencies []GraphNode, childGraph Graph) (phGraphNode GraphNode, res Result)
+
 	// GraphAddEventRecordNode is cuGraphAddEventRecordNode.
 	GraphAddEventRecordNode(th *Thread, hGraph Graph, dependencies []GraphNode, event Event) (phGraphNode GraphNode, res Result)
 
@@ -332,8 +350,41 @@ type Software interface {
 	// GraphNodeGetType is cuGraphNodeGetType.
 	GraphNodeGetType(th *Thread, hNode GraphNode) (typ int32, res Result)
 
+	// GraphKernelNodeSetParams is cuGraphKernelNodeSetParams_v2.
+	GraphKernelNodeSetParams(th *Thread, hNode GraphNode, nodeParams *KernelNodeParams) (res Result)
+
+	// GraphKernelNodeSetParamsV1 is cuGraphKernelNodeSetParams.
+	GraphKernelNodeSetParamsV1(th *Thread, hNode GraphNode, nodeParams *KernelNodeParams) (res Result)
+
+	// GraphKernelNodeSetAttribute is cuGraphKernelNodeSetAttribute.
+	GraphKernelNodeSetAttribute(th *Thread, hNode GraphNode, attr int32, value *LaunchAttributeValue) (res Result)
+
+	// GraphKernelNodeGetAttribute is cuGraphKernelNodeGetAttribute.
+	GraphKernelNodeGetAttribute(th *Thread, hNode GraphNode, attr int32, valueOut *LaunchAttributeValue) (res Result)
+
+	// GraphMemcpyNodeSetParams is cuGraphMemcpyNodeSetParams.
+	GraphMemcpyNodeSetParams(th *Thread, hNode GraphNode, nodeParams *Memcpy3D) (res Result)
+
+	// GraphMemsetNodeSetParams is cuGraphMemsetNodeSetParams.
+	GraphMemsetNodeSetParams(th *Thread, hNode GraphNode, nodeParams *MemsetNodeParams) (res Result)
+
+	// GraphHostNodeSetParams is cuGraphHostNodeSetParams.
+	GraphHostNodeSetParams(th *Thread, hNode GraphNode, nodeParams Callback) (res Result)
+
+	// GraphDestroyNode is cuGraphDestroyNode.
+	GraphDestroyNode(th *Thread, hNode GraphNode) (res Result)
+
+	// GraphAddDependencies is cuGraphAddDependencies.
+	GraphAddDependencies(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode) (res Result)
+
+	// GraphRemoveDependencies is cuGraphRemoveDependencies.
+	GraphRemoveDependencies(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode) (res Result)
+
 	// GraphInstantiateWithFlags is cuGraphInstantiateWithFlags.
 	GraphInstantiateWithFlags(th *Thread, hGraph Graph, flags uint64) (phGraphExec GraphExec, res Result)
+
+	// GraphInstantiateWithParams is cuGraphInstantiateWithParams.
+	GraphInstantiateWithParams(th *Thread, hGraph Graph, instantiateParams *GraphInstantiateParams) (phGraphExec GraphExec, res Result)
 
 	// GraphExecUpdate is cuGraphExecUpdate.
 	GraphExecUpdate(th *Thread, hGraphExec GraphExec, hGraph Graph) (hErrorNodeOut GraphNode, updateResultOut int32, res Result)
@@ -343,6 +394,30 @@ type Software interface {
 
 	// GraphExecEventWaitNodeSetEvent is cuGraphExecEventWaitNodeSetEvent.
 	GraphExecEventWaitNodeSetEvent(th *Thread, hGraphExec GraphExec, hNode GraphNode, event Event) (res Result)
+
+	// GraphExecKernelNodeSetParams is cuGraphExecKernelNodeSetParams_v2.
+	GraphExecKernelNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result)
+
+	// GraphExecKernelNodeSetParamsV1 is cuGraphExecKernelNodeSetParams.
+	GraphExecKernelNodeSetParamsV1(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result)
+
+	// GraphExecMemcpyNodeSetParams is cuGraphExecMemcpyNodeSetParams.
+	GraphExecMemcpyNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, copyParams *Memcpy3D, ctx Context) (res Result)
+
+	// GraphExecMemsetNodeSetParams is cuGraphExecMemsetNodeSetParams.
+	GraphExecMemsetNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, memsetParams *MemsetNodeParams, ctx Context) (res Result)
+
+	// GraphExecHostNodeSetParams is cuGraphExecHostNodeSetParams.
+	GraphExecHostNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams Callback) (res Result)
+
+	// GraphExecChildGraphNodeSetParams is cuGraphExecChildGraphNodeSetParams.
+	GraphExecChildGraphNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, childGraph Graph) (res Result)
+
+	// GraphNodeSetEnabled is cuGraphNodeSetEnabled.
+	GraphNodeSetEnabled(th *Thread, hGraphExec GraphExec, hNode GraphNode, isEnabled uint32) (res Result)
+
+	// GraphNodeGetEnabled is cuGraphNodeGetEnabled.
+	GraphNodeGetEnabled(th *Thread, hGraphExec GraphExec, hNode GraphNode) (isEnabled uint32, res Result)
 
 	// GraphLaunch is cuGraphLaunch.
 	GraphLaunch(th *Thread, hGraphExec GraphExec, hStream Stream) (res Result)

@@ -472,6 +472,36 @@ func (Unimplemented) GraphAddEmptyNode(th *Thread, hGraph Graph, dependencies []
 	return phGraphNode, missing(symGraphAddEmptyNode)
 }
 
+// GraphAddKernelNode implements [Software]. It returns [NotImplemented] for cuGraphAddKernelNode_v2.
+func (Unimplemented) GraphAddKernelNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result) {
+	return phGraphNode, missing(symGraphAddKernelNode_v2)
+}
+
+// GraphAddKernelNodeV1 implements [Software]. It returns [NotImplemented] for cuGraphAddKernelNode.
+func (Unimplemented) GraphAddKernelNodeV1(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result) {
+	return phGraphNode, missing(symGraphAddKernelNode)
+}
+
+// GraphAddMemcpyNode implements [Software]. It returns [NotImplemented] for cuGraphAddMemcpyNode.
+func (Unimplemented) GraphAddMemcpyNode(th *Thread, hGraph Graph, dependencies []GraphNode, copyParams *Memcpy3D, ctx Context) (phGraphNode GraphNode, res Result) {
+	return phGraphNode, missing(symGraphAddMemcpyNode)
+}
+
+// GraphAddMemsetNode implements [Software]. It returns [NotImplemented] for cuGraphAddMemsetNode.
+func (Unimplemented) GraphAddMemsetNode(th *Thread, hGraph Graph, dependencies []GraphNode, memsetParams *MemsetNodeParams, ctx Context) (phGraphNode GraphNode, res Result) {
+	return phGraphNode, missing(symGraphAddMemsetNode)
+}
+
+// GraphAddHostNode implements [Software]. It returns [NotImplemented] for cuGraphAddHostNode.
+func (Unimplemented) GraphAddHostNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams Callback) (phGraphNode GraphNode, res Result) {
+	return phGraphNode, missing(symGraphAddHostNode)
+}
+
+// GraphAddChildGraphNode implements [Software]. It returns [NotImplemented] for cuGraphAddChildGraphNode.
+func (Unimplemented) GraphAddChildGraphNode(th *Thread, hGraph Graph, dependencies []GraphNode, childGraph Graph) (phGraphNode GraphNode, res Result) {
+	return phGraphNode, missing(symGraphAddChildGraphNode)
+}
+
 // GraphAddEventRecordNode implements [Software]. It returns [NotImplemented] for cuGraphAddEventRecordNode.
 func (Unimplemented) GraphAddEventRecordNode(th *Thread, hGraph Graph, dependencies []GraphNode, event Event) (phGraphNode GraphNode, res Result) {
 	return phGraphNode, missing(symGraphAddEventRecordNode)
@@ -517,9 +547,64 @@ func (Unimplemented) GraphNodeGetType(th *Thread, hNode GraphNode) (typ int32, r
 	return typ, missing(symGraphNodeGetType)
 }
 
+// GraphKernelNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphKernelNodeSetParams_v2.
+func (Unimplemented) GraphKernelNodeSetParams(th *Thread, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
+	return missing(symGraphKernelNodeSetParams_v2)
+}
+
+// GraphKernelNodeSetParamsV1 implements [Software]. It returns [NotImplemented] for cuGraphKernelNodeSetParams.
+func (Unimplemented) GraphKernelNodeSetParamsV1(th *Thread, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
+	return missing(symGraphKernelNodeSetParams)
+}
+
+// GraphKernelNodeSetAttribute implements [Software]. It returns [NotImplemented] for cuGraphKernelNodeSetAttribute.
+func (Unimplemented) GraphKernelNodeSetAttribute(th *Thread, hNode GraphNode, attr int32, value *LaunchAttributeValue) (res Result) {
+	return missing(symGraphKernelNodeSetAttribute)
+}
+
+// GraphKernelNodeGetAttribute implements [Software]. It returns [NotImplemented] for cuGraphKernelNodeGetAttribute.
+func (Unimplemented) GraphKernelNodeGetAttribute(th *Thread, hNode GraphNode, attr int32, valueOut *LaunchAttributeValue) (res Result) {
+	return missing(symGraphKernelNodeGetAttribute)
+}
+
+// GraphMemcpyNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphMemcpyNodeSetParams.
+func (Unimplemented) GraphMemcpyNodeSetParams(th *Thread, hNode GraphNode, nodeParams *Memcpy3D) (res Result) {
+	return missing(symGraphMemcpyNodeSetParams)
+}
+
+// GraphMemsetNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphMemsetNodeSetParams.
+func (Unimplemented) GraphMemsetNodeSetParams(th *Thread, hNode GraphNode, nodeParams *MemsetNodeParams) (res Result) {
+	return missing(symGraphMemsetNodeSetParams)
+}
+
+// GraphHostNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphHostNodeSetParams.
+func (Unimplemented) GraphHostNodeSetParams(th *Thread, hNode GraphNode, nodeParams Callback) (res Result) {
+	return missing(symGraphHostNodeSetParams)
+}
+
+// GraphDestroyNode implements [Software]. It returns [NotImplemented] for cuGraphDestroyNode.
+func (Unimplemented) GraphDestroyNode(th *Thread, hNode GraphNode) (res Result) {
+	return missing(symGraphDestroyNode)
+}
+
+// GraphAddDependencies implements [Software]. It returns [NotImplemented] for cuGraphAddDependencies.
+func (Unimplemented) GraphAddDependencies(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode) (res Result) {
+	return missing(symGraphAddDependencies)
+}
+
+// GraphRemoveDependencies implements [Software]. It returns [NotImplemented] for cuGraphRemoveDependencies.
+func (Unimplemented) GraphRemoveDependencies(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode) (res Result) {
+	return missing(symGraphRemoveDependencies)
+}
+
 // GraphInstantiateWithFlags implements [Software]. It returns [NotImplemented] for cuGraphInstantiateWithFlags.
 func (Unimplemented) GraphInstantiateWithFlags(th *Thread, hGraph Graph, flags uint64) (phGraphExec GraphExec, res Result) {
 	return phGraphExec, missing(symGraphInstantiateWithFlags)
+}
+
+// GraphInstantiateWithParams implements [Software]. It returns [NotImplemented] for cuGraphInstantiateWithParams.
+func (Unimplemented) GraphInstantiateWithParams(th *Thread, hGraph Graph, instantiateParams *GraphInstantiateParams) (phGraphExec GraphExec, res Result) {
+	return phGraphExec, missing(symGraphInstantiateWithParams)
 }
 
 // GraphExecUpdate implements [Software]. It returns [NotImplemented] for cuGraphExecUpdate.
@@ -535,6 +620,46 @@ func (Unimplemented) GraphExecEventRecordNodeSetEvent(th *Thread, hGraphExec Gra
 // GraphExecEventWaitNodeSetEvent implements [Software]. It returns [NotImplemented] for cuGraphExecEventWaitNodeSetEvent.
 func (Unimplemented) GraphExecEventWaitNodeSetEvent(th *Thread, hGraphExec GraphExec, hNode GraphNode, event Event) (res Result) {
 	return missing(symGraphExecEventWaitNodeSetEvent)
+}
+
+// GraphExecKernelNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecKernelNodeSetParams_v2.
+func (Unimplemented) GraphExecKernelNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
+	return missing(symGraphExecKernelNodeSetParams_v2)
+}
+
+// GraphExecKernelNodeSetParamsV1 implements [Software]. It returns [NotImplemented] for cuGraphExecKernelNodeSetParams.
+func (Unimplemented) GraphExecKernelNodeSetParamsV1(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
+	return missing(symGraphExecKernelNodeSetParams)
+}
+
+// GraphExecMemcpyNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecMemcpyNodeSetParams.
+func (Unimplemented) GraphExecMemcpyNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, copyParams *Memcpy3D, ctx Context) (res Result) {
+	return missing(symGraphExecMemcpyNodeSetParams)
+}
+
+// GraphExecMemsetNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecMemsetNodeSetParams.
+func (Unimplemented) GraphExecMemsetNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, memsetParams *MemsetNodeParams, ctx Context) (res Result) {
+	return missing(symGraphExecMemsetNodeSetParams)
+}
+
+// GraphExecHostNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecHostNodeSetParams.
+func (Unimplemented) GraphExecHostNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams Callback) (res Result) {
+	return missing(symGraphExecHostNodeSetParams)
+}
+
+// GraphExecChildGraphNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecChildGraphNodeSetParams.
+func (Unimplemented) GraphExecChildGraphNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, childGraph Graph) (res Result) {
+	return missing(symGraphExecChildGraphNodeSetParams)
+}
+
+// GraphNodeSetEnabled implements [Software]. It returns [NotImplemented] for cuGraphNodeSetEnabled.
+func (Unimplemented) GraphNodeSetEnabled(th *Thread, hGraphExec GraphExec, hNode GraphNode, isEnabled uint32) (res Result) {
+	return missing(symGraphNodeSetEnabled)
+}
+
+// GraphNodeGetEnabled implements [Software]. It returns [NotImplemented] for cuGraphNodeGetEnabled.
+func (Unimplemented) GraphNodeGetEnabled(th *Thread, hGraphExec GraphExec, hNode GraphNode) (isEnabled uint32, res Result) {
+	return isEnabled, missing(symGraphNodeGetEnabled)
 }
 
 // GraphLaunch implements [Software]. It returns [NotImplemented] for cuGraphLaunch.

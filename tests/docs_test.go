@@ -262,7 +262,7 @@ var _, _, _ = errors.Is, time.Now, loader.Open
 
 func _(ctx context.Context, drv *cu.Driver, dev *cu.Device, gpu *cu.Context, s, other *cu.Stream, e, start, stop *cu.Event,
 	mod *cu.Module, kernel, spin *cu.Function, mem, x *cu.DeviceMem, host *cu.HostMem, n uint64, b []byte, v []float32, cfg cu.LaunchConfig,
-	g *cu.Graph, exec *cu.GraphExec, before cu.GraphNode, args []cu.Arg,
+	g, child *cu.Graph, exec *cu.GraphExec, before, node cu.GraphNode, args []cu.Arg,
 	f func(*cu.Thread) error, t *cu.Thread, work func() error, h cu.IPCEventHandle, handle uintptr, err error,
 	lib *loader.Library, initialize func() error, count func(*uint32) error, total uint32, status *loader.StatusError) {
 	{

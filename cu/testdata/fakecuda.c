@@ -127,6 +127,21 @@ enum { EVENT_BLOCKING = 1, EVENT_UNTIMED = 2, EVENT_IPC = 4 };
 	F(cuGraphDestroy, 10000, cuGraphDestroy) \
 	F(cuGraphClone, 10000, cuGraphClone) \
 	F(cuGraphAddEmptyNode, 10000, cuGraphAddEmptyNode) \
+	F(cuGraphAddKernelNode_v2, 12000, cuGraphAddKernelNode) \
+	F(cuGraphAddMemcpyNode, 10000, cuGraphAddMemcpyNode) \
+	F(cuGraphAddMemsetNode, 10000, cuGraphAddMemsetNode) \
+	F(cuGraphAddHostNode, 10000, cuGraphAddHostNode) \
+	F(cuGraphKernelNodeSetParams_v2, 12000, cuGraphKernelNodeSetParams) \
+	F(cuGraphMemcpyNodeSetParams, 10000, cuGraphMemcpyNodeSetParams) \
+	F(cuGraphMemsetNodeSetParams, 10000, cuGraphMemsetNodeSetParams) \
+	F(cuGraphHostNodeSetParams, 10000, cuGraphHostNodeSetParams) \
+	F(cuGraphExecKernelNodeSetParams_v2, 12000, cuGraphExecKernelNodeSetParams) \
+	F(cuGraphExecMemcpyNodeSetParams, 10020, cuGraphExecMemcpyNodeSetParams) \
+	F(cuGraphExecMemsetNodeSetParams, 10020, cuGraphExecMemsetNodeSetParams) \
+	F(cuGraphExecHostNodeSetParams, 10020, cuGraphExecHostNodeSetParams) \
+	F(cuGraphDestroyNode, 10000, cuGraphDestroyNode) \
+	F(cuGraphNodeSetEnabled, 11060, cuGraphNodeSetEnabled) \
+	F(cuGraphNodeGetEnabled, 11060, cuGraphNodeGetEnabled) \
 	F(cuGraphAddEventRecordNode, 11010, cuGraphAddEventRecordNode) \
 	F(cuGraphAddEventWaitNode, 11010, cuGraphAddEventWaitNode) \
 	F(cuGraphEventRecordNodeGetEvent, 11010, cuGraphEventRecordNodeGetEvent) \
@@ -669,6 +684,7 @@ struct node {
 	struct node **after;
 	int after_count;
 	struct node *source; // of the executable graph's: what it was made from
+	bool disabled;
 };
 
 enum { KERNEL_NODE, MEMCPY_NODE, MEMSET_NODE, HOST_NODE, EMPTY_NODE = 5, WAIT_NODE, RECORD_NODE };
@@ -2182,30 +2198,273 @@ CUresult cuGraphClone(struct object **clone, struct object *g) {
 	return leave(r);
 }
 
-static CUresult add_to_graph(enum function fn, struct node **node, struct object *g, struct node **after, size_t n, int type, struct object *event) {
+// add_to_graph adds a node with an event or an operation. wrong is the result of checking that.
+static CUresult add_to_graph(enum function fn, struct node **node, struct object *g, struct node **after, size_t n, int type, struct object *event, const struct op *op, CUresult wrong) {
 	CUresult r = enter_graph(fn, g, GRAPH);
 	for (size_t i = 0; i < n && r == SUCCESS; i++)
 		if (!among(g->g.nodes, g->g.count, after[i]) || among(after, i, after[i]))
 			r = INVALID_VALUE;
-	if (r == SUCCESS && type != EMPTY_NODE)
+	if (r == SUCCESS && (type == WAIT_NODE || type == RECORD_NODE))
 		r = event == NULL ? INVALID_VALUE : check(fn, event, EVENT);
+	if (r == SUCCESS)
+		r = wrong;
 	if (r == SUCCESS) {
 		*node = add_node(g, type, after, n);
 		(*node)->event = event;
+		if (op != NULL)
+			(*node)->op = *op;
 	}
 	return leave(r);
 }
 
 CUresult cuGraphAddEmptyNode(struct node **node, struct object *g, struct node **after, size_t n) {
-	return add_to_graph(FN_cuGraphAddEmptyNode, node, g, after, n, EMPTY_NODE, NULL);
+	return add_to_graph(FN_cuGraphAddEmptyNode, node, g, after, n, EMPTY_NODE, NULL, NULL, SUCCESS);
 }
 
 CUresult cuGraphAddEventRecordNode(struct node **node, struct object *g, struct node **after, size_t n, struct object *e) {
-	return add_to_graph(FN_cuGraphAddEventRecordNode, node, g, after, n, RECORD_NODE, e);
+	return add_to_graph(FN_cuGraphAddEventRecordNode, node, g, after, n, RECORD_NODE, e, NULL, SUCCESS);
 }
 
 CUresult cuGraphAddEventWaitNode(struct node **node, struct object *g, struct node **after, size_t n, struct object *e) {
-	return add_to_graph(FN_cuGraphAddEventWaitNode, node, g, after, n, WAIT_NODE, e);
+	return add_to_graph(FN_cuGraphAddEventWaitNode, node, g, after, n, WAIT_NODE, e, NULL, SUCCESS);
+}
+
+// Nodes with work. Each has an operation, as if it was captured.
+
+struct kernel_params {
+	struct object *function;
+	unsigned grid[3], block[3], shared;
+	void **params, **extra;
+	void *kernel;
+	struct object *ctx;
+};
+
+struct copy_params {
+	size_t src_place[4];
+	int src_type;
+	uint64_t src_host, src;
+	void *src_array, *reserved0;
+	size_t src_pitch, src_height, dst_place[4];
+	int dst_type;
+	uint64_t dst_host, dst;
+	void *dst_array, *reserved1;
+	size_t dst_pitch, dst_height, width, height, depth;
+};
+
+struct set_params {
+	uint64_t dst;
+	size_t pitch;
+	unsigned value, size;
+	size_t width, height;
+};
+
+struct host_params {
+	void *f, *data;
+};
+
+// These four check the parameters of a node, and return its operation.
+
+static CUresult kernel_op(enum function fn, const struct kernel_params *p, struct op *o) {
+	lock();
+	CUresult r = p == NULL || p->extra != NULL ? INVALID_VALUE : check_function(fn, p->function);
+	if (r == SUCCESS && (p->grid[0] * p->grid[1] * p->grid[2] == 0 || p->block[0] * p->block[1] * p->block[2] == 0))
+		r = INVALID_VALUE;
+	*o = (struct op){.fn = FN_cuLaunchKernel};
+	if (r == SUCCESS) {
+		o->module = p->function->f.module;
+		if (p->function->f.kernel == &kernels[1]) { // axpy reads memory through its first parameter
+			memcpy(&o->dst, p->params[0], sizeof o->dst);
+			o->n = 1;
+		}
+	}
+	unlock();
+	return r;
+}
+
+static CUresult copy_op(enum function fn, const struct copy_params *p, struct object *ctx, struct op *o) {
+	struct object *m;
+	char *data;
+	lock();
+	CUresult r = p == NULL || p->width == 0 || p->height != 1 || p->depth != 1 ? INVALID_VALUE : check(fn, ctx, CONTEXT);
+	if (r == SUCCESS && p->dst_type == 1) {
+		*o = (struct op){.fn = FN_cuMemcpyDtoHAsync_v2, .dst = p->dst_host, .src = p->src, .n = p->width};
+		r = host_at(fn, o->dst, o->n, &m, &data);
+	} else if (r == SUCCESS && p->src_type == 1) {
+		*o = (struct op){.fn = FN_cuMemcpyHtoDAsync_v2, .dst = p->dst, .src = p->src_host, .n = p->width};
+		r = host_at(fn, o->src, o->n, &m, &data);
+	} else if (r == SUCCESS) {
+		*o = (struct op){.fn = FN_cuMemcpyDtoDAsync_v2, .dst = p->dst, .src = p->src, .n = p->width};
+		r = memory_at(fn, o->src, o->n, &m, &data);
+	}
+	if (r == SUCCESS && p->dst_type != 1)
+		r = memory_at(fn, o->dst, o->n, &m, &data);
+	unlock();
+	return r;
+}
+
+static CUresult set_op(enum function fn, const struct set_params *p, struct object *ctx, struct op *o) {
+	struct object *m;
+	char *data;
+	lock();
+	CUresult r = p == NULL || p->width == 0 || p->height != 1 || (p->size != 1 && p->size != 4) ? INVALID_VALUE : check(fn, ctx, CONTEXT);
+	if (r == SUCCESS) {
+		*o = (struct op){.fn = p->size == 1 ? FN_cuMemsetD8Async : FN_cuMemsetD32Async, .dst = p->dst, .n = p->width * p->size, .value = p->value};
+		r = memory_at(fn, o->dst, o->n, &m, &data);
+	}
+	unlock();
+	return r;
+}
+
+static CUresult host_op(const struct host_params *p, struct op *o) {
+	if (p == NULL || p->f == NULL)
+		return INVALID_VALUE;
+	*o = (struct op){.fn = FN_cuLaunchHostFunc, .dst = (uintptr_t)p->f, .src = (uintptr_t)p->data};
+	return SUCCESS;
+}
+
+static CUresult set_node(enum function fn, struct node *n, int type, const struct op *o, CUresult wrong) {
+	CUresult r = enter_node(fn, n, type);
+	if (r == SUCCESS)
+		r = wrong;
+	if (r == SUCCESS)
+		n->op = *o;
+	return leave(r);
+}
+
+// exec_node finds the node of an executable graph that was made from a node.
+static CUresult exec_node(enum function fn, struct object *x, struct node *n, int type, struct node **found) {
+	CUresult r = enter_node(fn, n, type);
+	if (r == SUCCESS)
+		r = check(fn, x, EXEC);
+	if (r == SUCCESS && x->in_use != 0)
+		r = crash(fn, x, "another call on the executable graph is under way");
+	for (int i = 0; r == SUCCESS && i < x->g.count; i++)
+		if (x->g.nodes[i]->source == n) {
+			*found = x->g.nodes[i];
+			return SUCCESS;
+		}
+	return r == SUCCESS ? INVALID_VALUE : r;
+}
+
+static CUresult set_exec_node(enum function fn, struct object *x, struct node *n, int type, const struct op *o, CUresult wrong) {
+	struct node *found;
+	CUresult r = exec_node(fn, x, n, type, &found);
+	if (r == SUCCESS)
+		r = wrong;
+	if (r == SUCCESS)
+		found->op = *o;
+	return leave(r);
+}
+
+CUresult cuGraphNodeSetEnabled(struct object *x, struct node *n, unsigned enabled) {
+	struct node *found;
+	CUresult r = exec_node(FN_cuGraphNodeSetEnabled, x, n, -1, &found);
+	if (r == SUCCESS && n->type > MEMSET_NODE)
+		r = INVALID_VALUE;
+	if (r == SUCCESS)
+		found->disabled = enabled == 0;
+	return leave(r);
+}
+
+CUresult cuGraphNodeGetEnabled(struct object *x, struct node *n, unsigned *enabled) {
+	struct node *found;
+	CUresult r = exec_node(FN_cuGraphNodeGetEnabled, x, n, -1, &found);
+	if (r == SUCCESS)
+		*enabled = !found->disabled;
+	return leave(r);
+}
+
+CUresult cuGraphAddKernelNode_v2(struct node **node, struct object *g, struct node **after, size_t n, const struct kernel_params *p) {
+	struct op o;
+	CUresult r = kernel_op(FN_cuGraphAddKernelNode_v2, p, &o);
+	return add_to_graph(FN_cuGraphAddKernelNode_v2, node, g, after, n, KERNEL_NODE, NULL, &o, r);
+}
+
+CUresult cuGraphAddMemcpyNode(struct node **node, struct object *g, struct node **after, size_t n, const struct copy_params *p, struct object *ctx) {
+	struct op o;
+	CUresult r = copy_op(FN_cuGraphAddMemcpyNode, p, ctx, &o);
+	return add_to_graph(FN_cuGraphAddMemcpyNode, node, g, after, n, MEMCPY_NODE, NULL, &o, r);
+}
+
+CUresult cuGraphAddMemsetNode(struct node **node, struct object *g, struct node **after, size_t n, const struct set_params *p, struct object *ctx) {
+	struct op o;
+	CUresult r = set_op(FN_cuGraphAddMemsetNode, p, ctx, &o);
+	return add_to_graph(FN_cuGraphAddMemsetNode, node, g, after, n, MEMSET_NODE, NULL, &o, r);
+}
+
+CUresult cuGraphAddHostNode(struct node **node, struct object *g, struct node **after, size_t n, const struct host_params *p) {
+	struct op o;
+	CUresult r = host_op(p, &o);
+	return add_to_graph(FN_cuGraphAddHostNode, node, g, after, n, HOST_NODE, NULL, &o, r);
+}
+
+CUresult cuGraphKernelNodeSetParams_v2(struct node *n, const struct kernel_params *p) {
+	struct op o;
+	CUresult r = kernel_op(FN_cuGraphKernelNodeSetParams_v2, p, &o);
+	return set_node(FN_cuGraphKernelNodeSetParams_v2, n, KERNEL_NODE, &o, r);
+}
+
+CUresult cuGraphMemcpyNodeSetParams(struct node *n, const struct copy_params *p) {
+	struct op o;
+	CUresult r = copy_op(FN_cuGraphMemcpyNodeSetParams, p, n->graph->ctx, &o);
+	return set_node(FN_cuGraphMemcpyNodeSetParams, n, MEMCPY_NODE, &o, r);
+}
+
+CUresult cuGraphMemsetNodeSetParams(struct node *n, const struct set_params *p) {
+	struct op o;
+	CUresult r = set_op(FN_cuGraphMemsetNodeSetParams, p, n->graph->ctx, &o);
+	return set_node(FN_cuGraphMemsetNodeSetParams, n, MEMSET_NODE, &o, r);
+}
+
+CUresult cuGraphHostNodeSetParams(struct node *n, const struct host_params *p) {
+	struct op o;
+	CUresult r = host_op(p, &o);
+	return set_node(FN_cuGraphHostNodeSetParams, n, HOST_NODE, &o, r);
+}
+
+CUresult cuGraphExecKernelNodeSetParams_v2(struct object *x, struct node *n, const struct kernel_params *p) {
+	struct op o;
+	CUresult r = kernel_op(FN_cuGraphExecKernelNodeSetParams_v2, p, &o);
+	return set_exec_node(FN_cuGraphExecKernelNodeSetParams_v2, x, n, KERNEL_NODE, &o, r);
+}
+
+CUresult cuGraphExecMemcpyNodeSetParams(struct object *x, struct node *n, const struct copy_params *p, struct object *ctx) {
+	struct op o;
+	CUresult r = copy_op(FN_cuGraphExecMemcpyNodeSetParams, p, ctx, &o);
+	return set_exec_node(FN_cuGraphExecMemcpyNodeSetParams, x, n, MEMCPY_NODE, &o, r);
+}
+
+CUresult cuGraphExecMemsetNodeSetParams(struct object *x, struct node *n, const struct set_params *p, struct object *ctx) {
+	struct op o;
+	CUresult r = set_op(FN_cuGraphExecMemsetNodeSetParams, p, ctx, &o);
+	return set_exec_node(FN_cuGraphExecMemsetNodeSetParams, x, n, MEMSET_NODE, &o, r);
+}
+
+CUresult cuGraphExecHostNodeSetParams(struct object *x, struct node *n, const struct host_params *p) {
+	struct op o;
+	CUresult r = host_op(p, &o);
+	return set_exec_node(FN_cuGraphExecHostNodeSetParams, x, n, HOST_NODE, &o, r);
+}
+
+// cuGraphDestroyNode keeps the memory of the node, so that a later use is noticed.
+CUresult cuGraphDestroyNode(struct node *n) {
+	CUresult r = enter_node(FN_cuGraphDestroyNode, n, -1);
+	if (r != SUCCESS)
+		return leave(r);
+	struct object *g = n->graph;
+	for (int i = 0, kept = 0; i < g->g.count; i++) {
+		struct node *other = g->g.nodes[i];
+		int m = 0;
+		for (int k = 0; k < other->after_count; k++)
+			if (other->after[k] != n)
+				other->after[m++] = other->after[k];
+		other->after_count = m;
+		if (other != n)
+			g->g.nodes[kept++] = other;
+	}
+	g->g.count--;
+	n->magic = 0;
+	return leave(SUCCESS);
 }
 
 static CUresult get_event(enum function fn, struct node *n, int type, struct object **e) {
@@ -2350,6 +2609,8 @@ CUresult cuGraphLaunch(struct object *x, struct object *s) {
 		case EMPTY_NODE:
 			break;
 		default:
+			if (n->disabled)
+				break;
 			if (s->s.held && op_count < (int)(sizeof ops / sizeof ops[0])) {
 				ops[op_count] = n->op;
 				ops[op_count].stream = s;

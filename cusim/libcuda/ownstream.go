@@ -40,6 +40,18 @@ func (o ownStream) LaunchKernelEx(th *driver.Thread, c *driver.LaunchConfig, f d
 	return o.d.LaunchKernelEx(th, c, f, p)
 }
 
+// GraphInstantiateWithParams is cuGraphInstantiateWithParams, which uploads the graph on the
+// per-thread default stream if the parameters have no stream.
+func (o ownStream) GraphInstantiateWithParams(th *driver.Thread, g driver.Graph,
+	p *driver.GraphInstantiateParams) (driver.GraphExec, driver.Result) {
+	if p == nil || p.UploadStream != 0 {
+		return o.d.GraphInstantiateWithParams(th, g, p)
+	}
+	p.UploadStream = perThread
+	defer func() { p.UploadStream = 0 }()
+	return o.d.GraphInstantiateWithParams(th, g, p)
+}
+
 // MemcpyHtoD is cuMemcpyHtoD on the per-thread default stream. It returns when the copy is done.
 func (o ownStream) MemcpyHtoD(th *driver.Thread, dst driver.DevicePtr, src []byte) driver.Result {
 	if r := o.d.MeetFault("cuMemcpyHtoD"); r != driver.ResultSuccess {

@@ -27,7 +27,8 @@ type (
 	// legacy stream waits at a gate under Exec. A capture into a graph shuts gates under Graph.
 	Exec struct{}
 	// Graph is graphFamily.mu: a call on a graph or on one of its clones, or the destruction of one
-	// of these or of one of their executable graphs. See Exec.
+	// of these or of one of their executable graphs. See Exec. A goroutine may hold the locks of two
+	// families, one of whose graphs becomes a part of the other. It takes the second one with TryLock.
 	Graph struct{}
 	// Work is sharedState.work: the capture that a CUstream is part of. A call that enqueues work,
 	// and whose objects a captured graph would have to keep, holds it for reading while the driver

@@ -30,6 +30,13 @@ type node struct {
 	value    uint64
 	signals  bool
 	hostFunc uint64
+	// handle is the node's handle, or 0 if it is not known.
+	handle uintptr
+	// child has the nodes of a child graph. Instantiation puts them before the node, as nodes inside it.
+	child  []*node
+	inside *node
+	// disabled says that the node of an executable graph does no work.
+	disabled bool
 }
 
 // capture is a capture that has not ended.
@@ -150,13 +157,132 @@ func copied(nodes []*node) (list []*node, of map[*node]*node) {
 }
 
 // AddNode implements [Observer].
-func (d *Detector) AddNode(raw, handle uintptr, after []uintptr, event uintptr, waits bool) {
+func (d *Detector) AddNode(raw, handle uintptr, after []uintptr, w NodeWork) {
+	stack := callers()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	g := d.graph(raw)
-	n := &node{deps: g.find(after), event: event, records: event != 0 && !waits}
+	n := &node{deps: g.find(after)}
+	d.does(n, w, stack)
 	g.nodes = append(g.nodes, n)
 	g.name(handle, n)
+	n.handle = handle
+}
+
+// does says what a node does from now on.
+func (d *Detector) does(n *node, w NodeWork, stack []uintptr) {
+	n.work, n.event, n.records, n.hostFunc = nil, w.Event, w.Event != 0 && !w.Waits, w.HostFunc
+	n.timeline, n.child = nil, nil
+	if of := d.described[w.Graph]; w.Graph != 0 && of != nil {
+		n.child, _ = copied(of.nodes)
+	}
+	if w.Uses != nil {
+		n.work = &work{call: w.Call, detail: w.Detail, uses: w.Uses, stack: stack}
+	}
+	if h := d.hostFuncs[w.HostFunc]; h != nil {
+		h.inGraph = true
+	}
+}
+
+// exactly returns the node with a handle, or nil if it is not known which of the captured nodes has it.
+func exactly(byHandle map[uintptr]*node, handle uintptr) *node {
+	if n := byHandle[handle]; n != nil && n.handle == handle {
+		return n
+	}
+	return nil
+}
+
+// blind makes the detector forget what a captured node does whose handle is not known, because one of
+// these nodes does something else now.
+func (n *node) blind() {
+	if n.handle == 0 {
+		n.work = nil
+	}
+}
+
+// sort restores the order of the nodes, unless there is a cycle.
+func (g *graph) sort() {
+	sorted, done := make([]*node, 0, len(g.nodes)), map[*node]bool{}
+	for len(sorted) < len(g.nodes) {
+		before := len(sorted)
+		for _, n := range g.nodes {
+			if !done[n] && !slices.ContainsFunc(n.deps, func(dep *node) bool { return !done[dep] }) {
+				done[n] = true
+				sorted = append(sorted, n)
+			}
+		}
+		if len(sorted) == before {
+			return // the driver will not instantiate the graph
+		}
+	}
+	g.nodes = sorted
+}
+
+// EnableNode implements [Observer].
+func (d *Detector) EnableNode(raw, handle uintptr, enabled bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	x := d.executable[raw]
+	if x == nil {
+		return
+	}
+	if n := exactly(x.byHandle, handle); n != nil {
+		n.disabled = !enabled
+	} else {
+		for _, n := range x.nodes {
+			n.blind()
+		}
+	}
+}
+
+// RemoveNode implements [Observer].
+func (d *Detector) RemoveNode(raw, handle uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	g := d.graph(raw)
+	n := exactly(g.byHandle, handle)
+	delete(g.byHandle, handle)
+	if n == nil {
+		for _, n := range g.nodes {
+			n.blind()
+		}
+		return
+	}
+	is := func(other *node) bool { return other == n }
+	g.nodes = slices.DeleteFunc(g.nodes, is)
+	for _, other := range g.nodes {
+		other.deps = slices.DeleteFunc(other.deps, is)
+	}
+}
+
+// AddEdge implements [Observer].
+func (d *Detector) AddEdge(raw, from, to uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	g := d.graph(raw)
+	a, b := exactly(g.byHandle, from), exactly(g.byHandle, to)
+	if a == nil || b == nil {
+		for _, n := range g.nodes {
+			n.work = nil // each of them may be ordered by the edge
+		}
+		return
+	}
+	if !slices.Contains(b.deps, a) {
+		b.deps = append(b.deps, a)
+	}
+	g.sort()
+}
+
+// RemoveEdge implements [Observer].
+func (d *Detector) RemoveEdge(raw, from, to uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	g := d.graph(raw)
+	a, b := exactly(g.byHandle, from), exactly(g.byHandle, to)
+	if a == nil || b == nil {
+		return // an order that does not exist hides races, but reports none
+	}
+	b.deps = slices.DeleteFunc(b.deps, func(n *node) bool { return n == a })
 }
 
 // LastNodes implements [Observer].
@@ -170,6 +296,7 @@ func (d *Detector) LastNodes(raw uintptr, handles []uintptr) {
 	}
 	if len(handles) == 1 && len(last) == 1 {
 		g.name(handles[0], last[0])
+		last[0].handle = handles[0]
 		return
 	}
 	// Which node has which handle is not known. A node behind all of them stands for each.
@@ -182,32 +309,66 @@ func (d *Detector) LastNodes(raw uintptr, handles []uintptr) {
 	}
 }
 
-// SetNodeEvent implements [Observer].
-func (d *Detector) SetNodeEvent(raw, handle, event uintptr, waits bool) {
+// SetNode implements [Observer].
+func (d *Detector) SetNode(raw, handle uintptr, w NodeWork) {
+	stack := callers()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if x := d.executable[raw]; x != nil {
-		x.setEvent(x.byHandle[handle], event, waits)
+	x := d.executable[raw]
+	if x != nil {
+		switch n := exactly(x.byHandle, handle); {
+		case n != nil && w.Graph != 0:
+			x.forgetInside(n)
+			return
+		case n != nil:
+			d.does(n, w, stack)
+			return
+		}
+	} else if n := exactly(d.graph(raw).byHandle, handle); n != nil {
+		d.does(n, w, stack)
 		return
 	}
-	g := d.graph(raw)
-	if n := g.byHandle[handle]; n != nil {
-		n.event = event
-		return
+	// It is not known which node has other work. What it does comes after everything else, or, if it is
+	// a wait, before: so the detector finds fewer races, but none that does not exist.
+	n := new(node)
+	d.does(n, NodeWork{Event: w.Event, Waits: w.Waits, HostFunc: w.HostFunc}, nil)
+	switch {
+	case x != nil:
+		x.addUnknown(n)
+	default:
+		d.graph(raw).addUnknown(n)
 	}
-	g.unsure = true
-	n := &node{event: event, records: !waits}
-	if waits {
+}
+
+// forgetInside forgets the work of the nodes inside a node, whose child graph was replaced.
+func (x *exec) forgetInside(n *node) {
+	for _, in := range x.nodes {
+		if in.inside == n {
+			in.work = nil
+		}
+	}
+}
+
+// addUnknown adds what a node does that is not known.
+func (g *graph) addUnknown(n *node) {
+	for _, other := range g.nodes {
+		other.blind()
+	}
+	switch {
+	case n.event == 0 && n.hostFunc == 0:
+		return
+	case n.event != 0 && !n.records:
 		for _, other := range g.nodes {
 			if len(other.deps) == 0 {
 				other.deps = []*node{n}
 			}
 		}
 		g.nodes = slices.Insert(g.nodes, 0, n)
-		return
+	default:
+		n.deps = slices.Clone(g.nodes)
+		g.nodes = append(g.nodes, n)
 	}
-	n.deps = slices.Clone(g.nodes)
-	g.nodes = append(g.nodes, n)
+	g.unsure = g.unsure || n.event != 0
 }
 
 // exec is an executable graph.
@@ -228,29 +389,43 @@ type execNode struct {
 	lane *lane
 }
 
-// setEvent replaces the event of a node. If the node is not known, each launch records the event at
-// its end, or waits for it at its beginning, beside what it did before.
-func (x *exec) setEvent(n *node, event uintptr, waits bool) {
-	switch {
-	case n != nil:
-		n.event = event
-		return
-	case waits:
-		first := &node{event: event}
-		for _, other := range x.nodes {
-			if len(other.deps) == 0 {
-				other.deps = []*node{first}
+// expanded replaces each node that has a child graph by the nodes of that graph, with a node before
+// and one behind them.
+func expanded(nodes []*node) (list []*node) {
+	for _, n := range nodes {
+		if n.child != nil {
+			inner, _ := copied(n.child)
+			inner = expanded(inner)
+			first := &node{deps: n.deps}
+			n.deps, n.child = []*node{first}, nil
+			list = append(list, first)
+			for _, in := range inner {
+				if in.handle = 0; len(in.deps) == 0 {
+					in.deps = []*node{first}
+				}
+				n.deps = append(n.deps, in)
+				in.inside = n
 			}
+			list = append(list, inner...)
 		}
-		x.nodes = slices.Insert(x.nodes, 0, execNode{node: first, lane: x.lanes[0]})
-	default:
-		last := &node{event: event, records: true}
-		for _, other := range x.nodes {
-			last.deps = append(last.deps, other.node)
-		}
-		x.nodes = append(x.nodes, execNode{node: last, lane: x.lanes[0]})
+		list = append(list, n)
 	}
-	x.unsure = true
+	return list
+}
+
+// addUnknown is graph.addUnknown for an executable graph.
+func (x *exec) addUnknown(n *node) {
+	g := graph{unsure: x.unsure}
+	lanes := map[*node]*lane{n: x.lanes[0]}
+	for _, other := range x.nodes {
+		g.nodes = append(g.nodes, other.node)
+		lanes[other.node] = other.lane
+	}
+	g.addUnknown(n)
+	x.nodes, x.unsure = nil, g.unsure
+	for _, other := range g.nodes {
+		x.nodes = append(x.nodes, execNode{other, lanes[other]})
+	}
 }
 
 // Instantiate implements [Observer].
@@ -274,6 +449,7 @@ func (d *Detector) Instantiate(raw, of uintptr) {
 	}
 	take()
 	nodes, copies := copied(g.nodes)
+	nodes = expanded(nodes)
 	for h, n := range g.byHandle {
 		x.byHandle[h] = copies[n]
 	}
@@ -323,6 +499,7 @@ func (d *Detector) Launch(key Stream, raw uintptr) {
 		}
 		var w *work
 		switch {
+		case n.disabled:
 		case n.work != nil:
 			of := *n.work
 			of.launch = launch

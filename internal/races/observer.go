@@ -52,6 +52,20 @@ type Use struct {
 	As string
 }
 
+// NodeWork is what a node of a graph does. The zero value is a node without work.
+type NodeWork struct {
+	// Event is an event that the node records, or that it waits for, or 0.
+	Event uintptr
+	Waits bool
+	// Call, Detail and Uses are as for [Observer.Enqueue].
+	Call, Detail string
+	Uses         []Use
+	// HostFunc is a function that the node calls, or 0.
+	HostFunc uint64
+	// Graph is a graph whose work the node does as the graph is now, or 0.
+	Graph uintptr
+}
+
 // Observer is told in which order a program does what. Except where a comment says something else,
 // a method is called when the driver has made the call with success.
 //
@@ -137,15 +151,21 @@ type Observer interface {
 	EndCapture(s Stream, graph uintptr)
 	// NewGraph is called for an empty graph, and for a copy of graph from.
 	NewGraph(graph, from uintptr)
-	// AddNode is called for a node without work. If event is not 0, the node records the event, or
-	// waits for it.
-	AddNode(graph, node uintptr, after []uintptr, event uintptr, waits bool)
+	// AddNode is called for a node that was added.
+	AddNode(graph, node uintptr, after []uintptr, w NodeWork)
 	// LastNodes gives the last nodes of the latest capture into the graph their handles.
 	LastNodes(graph uintptr, nodes []uintptr)
 	// GraphDestroyed is called before a graph is destroyed.
 	GraphDestroyed(graph uintptr)
-	// SetNodeEvent replaces the event of a node, in a graph or in an executable graph.
-	SetNodeEvent(graph, node, event uintptr, waits bool)
+	// SetNode replaces what a node does, in a graph or in an executable graph.
+	SetNode(graph, node uintptr, w NodeWork)
+	// EnableNode says whether a node of an executable graph does its work.
+	EnableNode(exec, node uintptr, enabled bool)
+	// RemoveNode removes a node with its edges.
+	RemoveNode(graph, node uintptr)
+	// AddEdge and RemoveEdge change whether node to comes after node from.
+	AddEdge(graph, from, to uintptr)
+	RemoveEdge(graph, from, to uintptr)
 	// Instantiate makes exec do what the graph describes: a new executable graph, or an updated one.
 	Instantiate(exec, graph uintptr)
 	// Launch is called before the driver has the launch.

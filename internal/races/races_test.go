@@ -302,7 +302,7 @@ func TestReusedHandles(t *testing.T) {
 		},
 		"graph": func(d *Detector) {
 			d.NewGraph(0x30, 0)
-			d.AddNode(0x30, 0x40, nil, 6, true)
+			d.AddNode(0x30, 0x40, nil, NodeWork{Event: 6, Waits: true})
 			d.Record(a, 6, PlainEvent)
 			d.NewGraph(0x30, 0)
 			d.Instantiate(0x50, 0x30)
@@ -355,7 +355,7 @@ func TestBounded(t *testing.T) {
 		d.EventDestroyed(handle)
 		d.StreamDestroyed(s)
 		d.NewGraph(0x50, 0)
-		d.AddNode(0x50, 0x60, nil, 0, false)
+		d.AddNode(0x50, 0x60, nil, NodeWork{})
 		d.Instantiate(0x70, 0x50)
 		d.Launch(Stream{Context: 1, Handle: Legacy}, 0x70)
 		d.StreamDone(Stream{Context: 1, Handle: Legacy})

@@ -28,6 +28,16 @@ type work struct {
 	ctx   *context // that it is done in; nil for that of the stream
 	node  nodeKindOf
 	event *event // of a record or a wait
+	// kernel is that of a kernel node, and child has the nodes of a child graph.
+	kernel *function
+	child  []*node
+	// These are of a kernel.
+	grid, block Dim3
+	shared      uint32
+	cooperative bool
+	// blocks is the memory of a copy or memset, and many says that it has more than one row.
+	blocks []*block
+	many   bool
 	// make returns the operation; nil for one that does nothing.
 	make func() *op
 }

@@ -15,6 +15,7 @@ const (
 	memcpyNode      nodeKindOf = 1
 	memsetNode      nodeKindOf = 2
 	hostNode        nodeKindOf = 3
+	childNode       nodeKindOf = 4
 	emptyNode       nodeKindOf = 5
 	eventWaitNode   nodeKindOf = 6
 	eventRecordNode nodeKindOf = 7
@@ -34,6 +35,8 @@ type node struct {
 	graph  *graph
 	work   work
 	after  []*node
+	// disabled says that the node of an executable graph does nothing.
+	disabled bool
 }
 
 // exec is a CUgraphExec: a copy of a graph at its instantiation.
@@ -313,7 +316,52 @@ func (d *Driver) GraphNodeGetType(_ *driver.Thread, h driver.GraphNode) (int32, 
 // GraphInstantiateWithFlags is cuGraphInstantiateWithFlags.
 func (d *Driver) GraphInstantiateWithFlags(th *driver.Thread, h driver.Graph, flags uint64) (driver.GraphExec, driver.Result) {
 	defer d.mu.Unlock()
-	g, r := d.graphOf("cuGraphInstantiateWithFlags", h)
+	x, _, r := d.instantiate("cuGraphInstantiateWithFlags", th, h, flags)
+	return x, r
+}
+
+// GraphInstantiateWithParams is cuGraphInstantiateWithParams.
+func (d *Driver) GraphInstantiateWithParams(th *driver.Thread, h driver.Graph,
+	p *driver.GraphInstantiateParams) (driver.GraphExec, driver.Result) {
+	const name = "cuGraphInstantiateWithParams"
+	defer d.mu.Unlock()
+	if p == nil {
+		return 0, cmp.Or(d.begin(name), driver.ResultInvalidValue)
+	}
+	p.ErrNode, p.Result = 0, driver.CUDA_GRAPH_INSTANTIATE_ERROR
+	h2, wrong, r := d.instantiate(name, th, h, p.Flags)
+	if r != ok {
+		if wrong != nil {
+			p.ErrNode, p.Result = wrong.handle, wrong.why
+		}
+		return 0, r
+	}
+	p.Result = driver.CUDA_GRAPH_INSTANTIATE_SUCCESS
+	if p.Flags&driver.CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD != 0 {
+		x, _ := d.execOf(name, h2)
+		s, r := d.stream(name, d.thread(th), p.UploadStream)
+		if r == ok {
+			r = d.uncaptured(s)
+		}
+		if r != ok {
+			d.objects.remove(uintptr(h2))
+			return 0, r
+		}
+		d.upload(x, s)
+	}
+	return h2, ok
+}
+
+// wrongNode is a node that cannot be instantiated.
+type wrongNode struct {
+	handle driver.GraphNode
+	why    int32 // a CUDA_GRAPH_INSTANTIATE_… constant
+}
+
+// instantiate makes an executable graph.
+func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
+	flags uint64) (driver.GraphExec, *wrongNode, driver.Result) {
+	g, r := d.graphOf(name, h)
 	c := d.thread(th).current()
 	if r == ok {
 		r = d.live(c)
@@ -322,31 +370,54 @@ func (d *Driver) GraphInstantiateWithFlags(th *driver.Thread, h driver.Graph, fl
 		r = d.forbidden(d.thread(th), nil)
 	}
 	if r != ok {
-		return 0, r
+		return 0, nil, r
 	}
 	if flags&^15 != 0 {
-		return 0, driver.ResultInvalidValue
+		return 0, nil, driver.ResultInvalidValue
 	}
-	x := &exec{ctx: c, copies: make(map[*node]*node), source: slices.Clone(g.nodes)}
-	for len(x.nodes) < len(g.nodes) {
-		n := len(x.nodes)
+	x := &exec{ctx: c, source: slices.Clone(g.nodes)}
+	var cycle *node
+	if x.nodes, x.copies, cycle = g.sorted(); cycle != nil {
+		return 0, &wrongNode{cycle.handle, driver.CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE}, driver.ResultInvalidValue
+	}
+	if flags&driver.CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH != 0 {
+		for _, n := range g.nodes {
+			if n.work.node > memsetNode && n.work.node != childNode {
+				return 0, &wrongNode{n.handle, driver.CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED},
+					driver.ResultNotSupported
+			}
+		}
+	}
+	x.handle = driver.GraphExec(d.objects.add(graphExecKind, x))
+	return x.handle, nil, ok
+}
+
+// sorted returns copies of the nodes in a topological order, or a node of a cycle. The copies are by
+// the graph's nodes, too.
+func (g *graph) sorted() (list []*node, copies map[*node]*node, cycle *node) {
+	copies = make(map[*node]*node, len(g.nodes))
+	for len(list) < len(g.nodes) {
+		n := len(list)
 		for _, of := range g.nodes {
-			if x.copies[of] != nil || slices.ContainsFunc(of.after, func(b *node) bool { return x.copies[b] == nil }) {
+			if copies[of] != nil {
+				continue
+			}
+			if slices.ContainsFunc(of.after, func(b *node) bool { return copies[b] == nil }) {
+				cycle = of
 				continue
 			}
 			made := &node{graph: g, work: of.work}
 			for _, b := range of.after {
-				made.after = append(made.after, x.copies[b])
+				made.after = append(made.after, copies[b])
 			}
-			x.copies[of] = made
-			x.nodes = append(x.nodes, made)
+			copies[of] = made
+			list = append(list, made)
 		}
-		if len(x.nodes) == n {
-			return 0, driver.ResultInvalidValue // the graph has a cycle
+		if len(list) == n {
+			return nil, nil, cycle
 		}
 	}
-	x.handle = driver.GraphExec(d.objects.add(graphExecKind, x))
-	return x.handle, ok
+	return list, copies, nil
 }
 
 // GraphExecUpdate is cuGraphExecUpdate: the executable graph gets the work of another graph with
@@ -377,6 +448,8 @@ func (d *Driver) GraphExecUpdate(_ *driver.Thread, h driver.GraphExec, gh driver
 		case len(own.after) != len(n.after),
 			slices.ContainsFunc(n.after, func(b *node) bool { return !slices.Contains(own.after, counterpart[b]) }):
 			return n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, driver.ResultGraphExecUpdateFailure
+		case !alike(own.work.child, n.work.child):
+			return n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, driver.ResultGraphExecUpdateFailure
 		}
 	}
 	for n, own := range counterpart {
@@ -454,31 +527,42 @@ func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.St
 	}
 	begin := &op{}
 	d.engine.enqueue(s, begin, x.newest)
-	ops := make(map[*node]*op, len(x.nodes))
-	end := &op{}
-	for _, n := range x.nodes {
-		// Each node is on its own stream, so that only the edges of the graph order the nodes.
-		lane := &stream{ctx: cmp.Or(n.work.ctx, s.ctx), flags: driver.CU_STREAM_NON_BLOCKING}
+	x.newest = &op{}
+	d.engine.enqueue(s, x.newest, d.runNodes(s.ctx, x.nodes, begin)...)
+	return ok
+}
+
+// runNodes enqueues the operations of nodes after another one, and returns them. Each node is on its
+// own stream, so that only the edges of the graph order the nodes.
+func (d *Driver) runNodes(c *context, nodes []*node, begin *op) []*op {
+	ops := make(map[*node]*op, len(nodes))
+	list := make([]*op, 0, len(nodes))
+	for _, n := range nodes {
+		lane := &stream{ctx: cmp.Or(n.work.ctx, c), flags: driver.CU_STREAM_NON_BLOCKING}
 		after := []*op{begin}
 		for _, b := range n.after {
 			after = append(after, ops[b])
 		}
 		o := d.runNode(lane, n, after)
 		ops[n] = o
+		list = append(list, o)
 	}
-	after := make([]*op, 0, len(ops))
-	for _, o := range ops {
-		after = append(after, o)
-	}
-	x.newest = end
-	d.engine.enqueue(s, end, after...)
-	return ok
+	return list
 }
 
 // runNode enqueues the operation of a node.
 func (d *Driver) runNode(lane *stream, n *node, after []*op) *op {
-	o := n.work.op()
+	o := &op{}
+	if n.disabled {
+		d.engine.enqueue(lane, o, after...)
+		return o
+	}
+	o = n.work.op()
 	switch e := n.work.event; n.work.node {
+	case childNode:
+		begin := &op{}
+		d.engine.enqueue(lane, begin, after...)
+		after = append(d.runNodes(lane.ctx, n.work.child, begin), begin)
 	case eventRecordNode:
 		if e.ctx.destroyed {
 			break
@@ -511,11 +595,15 @@ func (d *Driver) GraphUpload(th *driver.Thread, h driver.GraphExec, sh driver.St
 	}
 	x, r := d.execOf(name, h)
 	if r == ok {
-		o := &op{}
-		d.engine.enqueue(s, o, x.newest)
-		x.newest = o
+		d.upload(x, s)
 	}
 	return r
+}
+
+func (d *Driver) upload(x *exec, s *stream) {
+	o := &op{}
+	d.engine.enqueue(s, o, x.newest)
+	x.newest = o
 }
 
 // GraphExecDestroy is cuGraphExecDestroy.

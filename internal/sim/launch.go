@@ -75,20 +75,28 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	case r != ok:
 		return r
 	}
-	shared := c.SharedMemBytes // copied, as the caller may change the configuration
-	r = d.submit(s, &work{node: kernelNode, make: func() *op {
-		if f.module.unloaded {
-			d.misuse("cuGraphLaunch", uintptr(h), "the graph runs a kernel of a module that was unloaded", nil)
-			return &op{}
-		}
-		return d.kernelOp(&Launch{Name: f.name, Grid: grid, Block: block, SharedMem: shared, d: d, module: f.module, args: args})
-	}})
+	w := d.kernelWork(h, f, &Launch{Name: f.name, Grid: grid, Block: block, SharedMem: c.SharedMemBytes,
+		d: d, module: f.module, args: args})
+	w.cooperative = o.cooperative
+	r = d.submit(s, w)
 	for _, e := range o.events {
 		if r == ok {
 			r = d.recordEvent(e, s)
 		}
 	}
 	return r
+}
+
+// kernelWork returns the work of a kernel, which each launch of a graph does with a copy of l.
+func (d *Driver) kernelWork(h driver.Function, f *function, l *Launch) *work {
+	return &work{node: kernelNode, kernel: f, grid: l.Grid, block: l.Block, shared: l.SharedMem, make: func() *op {
+		if f.module.unloaded {
+			d.misuse("cuGraphLaunch", uintptr(h), "the graph runs a kernel of a module that was unloaded", nil)
+			return &op{}
+		}
+		each := *l
+		return d.kernelOp(&each)
+	}}
 }
 
 // fits checks the dimensions of a launch.

@@ -114,7 +114,7 @@ func (d *Driver) enqueueCopy(name string, s *stream, dst, src span) driver.Resul
 		src = span{&block{size: src.n, kind: pinnedBlock, data: staged}, 0, src.n}
 	}
 	var done *op
-	r := d.submit(s, &work{node: memcpyNode, make: func() *op {
+	r := d.submit(s, &work{node: memcpyNode, blocks: []*block{dst.block, src.block}, make: func() *op {
 		done = d.access(&op{duration: duration(dst.n, dst.kind, src.kind)}, func() { transfer(dst, src) }, dst, src)
 		return done
 	}})
@@ -380,7 +380,7 @@ func (d *Driver) memsetAsync(name string, th *driver.Thread, dst driver.DevicePt
 	if s.capture == nil && !s.ctx.reaches(to.block) {
 		return driver.ResultInvalidValue
 	}
-	return d.submit(s, &work{node: memsetNode, make: func() *op {
+	return d.submit(s, &work{node: memsetNode, blocks: []*block{to.block}, make: func() *op {
 		return d.access(&op{duration: duration(to.n, to.kind)}, set, to)
 	}})
 }

@@ -27,6 +27,7 @@ typedef int (*fn_launch)(void *function, unsigned, unsigned, unsigned, unsigned,
 typedef int (*fn_copy)(uint64_t to, const void *from, size_t size, void *stream);
 typedef int (*fn_alloc)(uint64_t *, size_t);
 typedef int (*fn_free)(uint64_t);
+typedef int (*fn_set_node)(void *exec, void *node, const void *params);
 typedef int (*fn_memset)(uint64_t to, unsigned char value, size_t size, void *stream);
 
 uint64_t baseline_loop1(fn1 f, void *a, uint64_t n) {
@@ -101,6 +102,22 @@ uint64_t baseline_launch(fn_launch launch, void *function, void *stream, void **
 	uint64_t t = now();
 	for (uint64_t i = 0; i < n; i++)
 		if (launch(function, 1, 1, 1, 1, 1, 1, 0, stream, params, 0))
+			return 0;
+	return per_call(t, n);
+}
+
+// baseline_kernel_nodes replaces the parameters of 32 kernel nodes of an executable graph in turn, n
+// times in all.
+uint64_t baseline_kernel_nodes(fn_set_node set, void *exec, void **nodes, void *function, void **params, uint64_t n) {
+	struct {
+		void *function;
+		unsigned grid[3], block[3], shared;
+		void **params, **extra;
+		void *kernel, *ctx;
+	} p = {function, {1, 1, 1}, {1, 1, 1}, 0, params, 0, 0, 0};
+	uint64_t t = now();
+	for (uint64_t i = 0; i < n; i++)
+		if (set(exec, nodes[i % 32], &p))
 			return 0;
 	return per_call(t, n);
 }

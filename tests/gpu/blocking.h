@@ -28,6 +28,40 @@ typedef struct {
 	U flags;
 	D alias, rest;
 } MemOp; // a CUstreamBatchMemOpParams
+typedef struct {
+	H function;
+	U grid[3], block[3], shared;
+	void **params, **extra;
+	H kernel, context;
+} KernelParams; // a CUDA_KERNEL_NODE_PARAMS_v2
+typedef struct {
+	size_t src_place[4];
+	U src_type;
+	const void *src_host;
+	D src;
+	H src_array, reserved0;
+	size_t src_pitch, src_height, dst_place[4];
+	U dst_type;
+	void *dst_host;
+	D dst;
+	H dst_array, reserved1;
+	size_t dst_pitch, dst_height, width, height, depth;
+} CopyParams; // a CUDA_MEMCPY3D_v2
+typedef struct {
+	D dst;
+	size_t pitch;
+	U value, size;
+	size_t width, height;
+} SetParams; // a CUDA_MEMSET_NODE_PARAMS_v1
+typedef struct {
+	void (*function)(void *);
+	void *data;
+} HostParams; // a CUDA_HOST_NODE_PARAMS_v1
+typedef struct {
+	unsigned long long flags;
+	H stream, node;
+	U result;
+} InstantiateParams; // a CUDA_GRAPH_INSTANTIATE_PARAMS
 
 // F(name here, name of the export, parameters)
 #define FUNCTIONS(F)                                                                                                   \
@@ -137,6 +171,28 @@ typedef struct {
 	F(cuGraphExecUpdate, "cuGraphExecUpdate", (H, H, H *, int *))                                                  \
 	F(cuGraphExecEventRecordNodeSetEvent, "cuGraphExecEventRecordNodeSetEvent", (H, H, H))                         \
 	F(cuGraphExecEventWaitNodeSetEvent, "cuGraphExecEventWaitNodeSetEvent", (H, H, H))                             \
+	F(cuGraphAddKernelNode, "cuGraphAddKernelNode_v2", (H *, H, const H *, size_t, const KernelParams *))          \
+	F(cuGraphAddMemcpyNode, "cuGraphAddMemcpyNode", (H *, H, const H *, size_t, const CopyParams *, H))            \
+	F(cuGraphAddMemsetNode, "cuGraphAddMemsetNode", (H *, H, const H *, size_t, const SetParams *, H))             \
+	F(cuGraphAddHostNode, "cuGraphAddHostNode", (H *, H, const H *, size_t, const HostParams *))                   \
+	F(cuGraphAddChildGraphNode, "cuGraphAddChildGraphNode", (H *, H, const H *, size_t, H))                        \
+	F(cuGraphKernelNodeSetParams, "cuGraphKernelNodeSetParams_v2", (H, const KernelParams *))                      \
+	F(cuGraphKernelNodeSetAttribute, "cuGraphKernelNodeSetAttribute", (H, int, const void *))                      \
+	F(cuGraphKernelNodeGetAttribute, "cuGraphKernelNodeGetAttribute", (H, int, void *))                            \
+	F(cuGraphMemcpyNodeSetParams, "cuGraphMemcpyNodeSetParams", (H, const CopyParams *))                           \
+	F(cuGraphMemsetNodeSetParams, "cuGraphMemsetNodeSetParams", (H, const SetParams *))                            \
+	F(cuGraphHostNodeSetParams, "cuGraphHostNodeSetParams", (H, const HostParams *))                               \
+	F(cuGraphDestroyNode, "cuGraphDestroyNode", (H))                                                               \
+	F(cuGraphAddDependencies, "cuGraphAddDependencies", (H, const H *, const H *, size_t))                         \
+	F(cuGraphRemoveDependencies, "cuGraphRemoveDependencies", (H, const H *, const H *, size_t))                   \
+	F(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", (H *, H, InstantiateParams *))                 \
+	F(cuGraphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams_v2", (H, H, const KernelParams *))           \
+	F(cuGraphExecMemcpyNodeSetParams, "cuGraphExecMemcpyNodeSetParams", (H, H, const CopyParams *, H))             \
+	F(cuGraphExecMemsetNodeSetParams, "cuGraphExecMemsetNodeSetParams", (H, H, const SetParams *, H))              \
+	F(cuGraphExecHostNodeSetParams, "cuGraphExecHostNodeSetParams", (H, H, const HostParams *))                    \
+	F(cuGraphExecChildGraphNodeSetParams, "cuGraphExecChildGraphNodeSetParams", (H, H, H))                         \
+	F(cuGraphNodeSetEnabled, "cuGraphNodeSetEnabled", (H, H, U))                                                   \
+	F(cuGraphNodeGetEnabled, "cuGraphNodeGetEnabled", (H, H, U *))                                                 \
 	F(cuGraphLaunch, "cuGraphLaunch", (H, H))                                                                      \
 	F(cuGraphUpload, "cuGraphUpload", (H, H))                                                                      \
 	F(cuGraphExecDestroy, "cuGraphExecDestroy", (H))                                                               \

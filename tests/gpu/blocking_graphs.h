@@ -22,6 +22,99 @@ ROW(graph_nodes, "cuGraphGetNodes", 0, h = kernel_graph(), cuGraphGetNodes(h, NU
 ROW(graph_edges, "cuGraphGetEdges", 0, h = kernel_graph(), cuGraphGetEdges(h, NULL, NULL, &z1))
 ROW(graph_type, "cuGraphNodeGetType", 0, event_graph(&h, new_event(EVENT_TIMED)), cuGraphNodeGetType(h, &i1))
 
+// Nodes with work, and changes of them. built is a graph of a kernel, a copy, a memset, a host function
+// and a graph, whose nodes are hs[0] to hs[4].
+static KernelParams kernel_params;
+static CopyParams copy_params;
+static SetParams set_params;
+static HostParams host_params = {nothing, NULL};
+static void node_params(void) {
+	d = new_mem(1 << 20);
+	kernel_params = (KernelParams){.function = small, .grid = {1, 1, 1}, .block = {1, 1, 1}};
+	copy_params = (CopyParams){.src_type = 2, .src = d, .src_pitch = 64, .src_height = 1, .dst_type = 2,
+	                           .dst = d + 64, .dst_pitch = 64, .dst_height = 1, .width = 64, .height = 1, .depth = 1};
+	set_params = (SetParams){.dst = d, .value = 1, .size = 1, .width = 64, .height = 1};
+}
+static H built(void) {
+	H g, inner = kernel_graph();
+	node_params();
+	ok(cuGraphCreate(&g, 0));
+	ok(cuGraphAddKernelNode(&hs[0], g, NULL, 0, &kernel_params));
+	ok(cuGraphAddMemcpyNode(&hs[1], g, NULL, 0, &copy_params, ctx));
+	ok(cuGraphAddMemsetNode(&hs[2], g, NULL, 0, &set_params, ctx));
+	ok(cuGraphAddHostNode(&hs[3], g, NULL, 0, &host_params));
+	ok(cuGraphAddChildGraphNode(&hs[4], g, NULL, 0, inner));
+	return g;
+}
+#define NEW node_params(); ok(cuGraphCreate(&h, 0))
+#define BUILT h = built()
+#define EXEC BUILT; h2 = executable(h)
+#define RUNNING EXEC; hold(); ok(cuGraphLaunch(h2, held))
+ROW(node_kernel, "cuGraphAddKernelNode", 0, NEW, cuGraphAddKernelNode(&h2, h, NULL, 0, &kernel_params))
+CASE(node_kernel_deep, "cuGraphAddKernelNode, a kernel with 200 KB of local memory", ALONE) {
+	NEW;
+	kernel_params.function = deep_kernel();
+	kernel_params.params = (void *[]){&d, &(D){0}, &(D){4}};
+	CALL(cuGraphAddKernelNode(&h2, h, NULL, 0, &kernel_params));
+}
+ROW(node_copy, "cuGraphAddMemcpyNode", 0, NEW, cuGraphAddMemcpyNode(&h2, h, NULL, 0, &copy_params, ctx))
+ROW(node_set, "cuGraphAddMemsetNode", 0, NEW, cuGraphAddMemsetNode(&h2, h, NULL, 0, &set_params, ctx))
+ROW(node_host, "cuGraphAddHostNode", 0, NEW, cuGraphAddHostNode(&h2, h, NULL, 0, &host_params))
+ROW(node_child, "cuGraphAddChildGraphNode", 0, NEW; hs[0] = kernel_graph(),
+    cuGraphAddChildGraphNode(&h2, h, NULL, 0, hs[0]))
+ROW(node_kernel_n, "cuGraphAddKernelNode, a graph with many nodes", 0,
+    NEW; for (int i = 0; i < 1000; i++) ok(cuGraphAddKernelNode(&h2, h, NULL, 0, &kernel_params)),
+    cuGraphAddKernelNode(&h2, h, NULL, 0, &kernel_params))
+ROW(node_set_kernel, "cuGraphKernelNodeSetParams", 0, BUILT, cuGraphKernelNodeSetParams(hs[0], &kernel_params))
+ROW(node_set_copy, "cuGraphMemcpyNodeSetParams", 0, BUILT, cuGraphMemcpyNodeSetParams(hs[1], &copy_params))
+ROW(node_set_set, "cuGraphMemsetNodeSetParams", 0, BUILT, cuGraphMemsetNodeSetParams(hs[2], &set_params))
+ROW(node_set_host, "cuGraphHostNodeSetParams", 0, BUILT, cuGraphHostNodeSetParams(hs[3], &host_params))
+ROW(node_set_attribute, "cuGraphKernelNodeSetAttribute", 0, BUILT, cuGraphKernelNodeSetAttribute(hs[0], 2, &(long[8]){1}))
+ROW(node_get_attribute, "cuGraphKernelNodeGetAttribute", 0, BUILT, cuGraphKernelNodeGetAttribute(hs[0], 2, &(long[8]){0}))
+ROW(node_destroy, "cuGraphDestroyNode", 0, BUILT, cuGraphDestroyNode(hs[0]))
+ROW(node_destroy_child, "cuGraphDestroyNode, a graph", 0, BUILT, cuGraphDestroyNode(hs[4]))
+ROW(node_destroy_used, "cuGraphDestroyNode, its executable graph runs on the held stream", 0, RUNNING,
+    cuGraphDestroyNode(hs[0]))
+ROW(edge_add, "cuGraphAddDependencies", 0, BUILT, cuGraphAddDependencies(h, hs, hs + 1, 1))
+ROW(edge_remove, "cuGraphRemoveDependencies", 0, BUILT; ok(cuGraphAddDependencies(h, hs, hs + 1, 1)),
+    cuGraphRemoveDependencies(h, hs, hs + 1, 1))
+ROW(exec_set_kernel, "cuGraphExecKernelNodeSetParams", 0, EXEC,
+    cuGraphExecKernelNodeSetParams(h2, hs[0], &kernel_params))
+ROW(exec_set_kernel2, "cuGraphExecKernelNodeSetParams, runs on the held stream", 0, RUNNING,
+    cuGraphExecKernelNodeSetParams(h2, hs[0], &kernel_params))
+CASE(exec_set_kernel_n, "cuGraphExecKernelNodeSetParams, runs on the held stream, the Nth", 0) {
+	RUNNING;
+	MANY(1, 10000, 3, cuGraphExecKernelNodeSetParams(h2, hs[0], &kernel_params));
+}
+ROW(exec_set_copy, "cuGraphExecMemcpyNodeSetParams", 0, EXEC, cuGraphExecMemcpyNodeSetParams(h2, hs[1], &copy_params, ctx))
+ROW(exec_set_copy2, "cuGraphExecMemcpyNodeSetParams, runs on the held stream", 0, RUNNING,
+    cuGraphExecMemcpyNodeSetParams(h2, hs[1], &copy_params, ctx))
+ROW(exec_set_set, "cuGraphExecMemsetNodeSetParams", 0, EXEC, cuGraphExecMemsetNodeSetParams(h2, hs[2], &set_params, ctx))
+ROW(exec_set_set2, "cuGraphExecMemsetNodeSetParams, runs on the held stream", 0, RUNNING,
+    cuGraphExecMemsetNodeSetParams(h2, hs[2], &set_params, ctx))
+ROW(exec_set_host, "cuGraphExecHostNodeSetParams", 0, EXEC, cuGraphExecHostNodeSetParams(h2, hs[3], &host_params))
+ROW(exec_set_host2, "cuGraphExecHostNodeSetParams, runs on the held stream", 0, RUNNING,
+    cuGraphExecHostNodeSetParams(h2, hs[3], &host_params))
+ROW(exec_set_child, "cuGraphExecChildGraphNodeSetParams", 0, EXEC; hs[5] = kernel_graph(),
+    cuGraphExecChildGraphNodeSetParams(h2, hs[4], hs[5]))
+ROW(exec_set_child2, "cuGraphExecChildGraphNodeSetParams, runs on the held stream", 0, hs[5] = kernel_graph(); RUNNING,
+    cuGraphExecChildGraphNodeSetParams(h2, hs[4], hs[5]))
+ROW(exec_disable, "cuGraphNodeSetEnabled", 0, EXEC, cuGraphNodeSetEnabled(h2, hs[0], 0))
+ROW(exec_disable2, "cuGraphNodeSetEnabled, runs on the held stream", 0, RUNNING, cuGraphNodeSetEnabled(h2, hs[0], 0))
+ROW(exec_enabled, "cuGraphNodeGetEnabled", 0, EXEC, cuGraphNodeGetEnabled(h2, hs[0], &(U){0}))
+ROW(instantiate_params, "cuGraphInstantiateWithParams, a kernel", 0, h = kernel_graph(),
+    cuGraphInstantiateWithParams(&h2, h, &(InstantiateParams){0}))
+ROW(instantiate_priority, "cuGraphInstantiateWithParams, a kernel, node priorities", 0, h = kernel_graph(),
+    cuGraphInstantiateWithParams(&h2, h, &(InstantiateParams){.flags = 8}))
+ROW(instantiate_upload, "cuGraphInstantiateWithParams, a kernel, with an upload to the free stream", 0,
+    h = kernel_graph(), cuGraphInstantiateWithParams(&h2, h, &(InstantiateParams){.flags = 2, .stream = idle}))
+ROW(instantiate_device, "cuGraphInstantiateWithParams, a kernel, for launches by kernels", 0, h = kernel_graph(),
+    cuGraphInstantiateWithParams(&h2, h, &(InstantiateParams){.flags = 4}))
+CASE(instantiate_params_n, "cuGraphInstantiateWithParams, a kernel, the Nth", 0) {
+	h = kernel_graph();
+	MANY(1, 1000, 3, cuGraphInstantiateWithParams(&h2, h, &(InstantiateParams){0}));
+}
+
 // Running them.
 ROW(instantiate, "cuGraphInstantiateWithFlags, a kernel", 0,
     h = kernel_graph(), cuGraphInstantiateWithFlags(&h2, h, 0))

@@ -47,6 +47,7 @@ func TestHost(t *testing.T) {
 		{scenario: "memory"},
 		{scenario: "wild"},
 		{scenario: "nulls"},
+		{scenario: "nodes"},
 		{scenario: "more"},
 		{scenario: "signals"},
 		{scenario: "unload"},

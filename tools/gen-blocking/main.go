@@ -187,8 +187,7 @@ Graph.Capture. Graph.Instantiate is such a call, and may wait for the GPU. Close
 
 The driver crashes if a capture begins or ends while another thread makes a call about the
 whole context or the legacy default stream. So these calls wait while Stream.Capture or Graph.Capture begins or ends a
-capture, and the capture waits for them, for up to a second: see design/captures.md. Graph.AddKernel, AddCopy, AddMemset
-and AddHostFunc capture the work for the node: calls about the whole context wait until that capture has ended.
+capture, and the capture waits for them, for up to a second: see design/captures.md.
 
 Calls in other contexts continue, with these exceptions:
 
@@ -233,8 +232,11 @@ func writeMethods(b *bytes.Buffer, methods []method) (groups []string) {
 			}
 			group = fmt.Sprintf("group %c", 'A'+i)
 		}
-		if m.row == nil && strings.Contains(m.when, "as ") {
+		switch {
+		case m.row == nil && strings.Contains(m.when, "as "):
 			group = "as there"
+		case m.when == "not measured yet":
+			group = m.when
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s |\n", m.name, m.when, group)
 	}

@@ -53,6 +53,7 @@ const (
 	roleKExtra   = "kextra"   // a kernel's arguments in another form
 	roleFunc     = "func"     // C function that the driver calls
 	roleData     = "data"     // the argument of that function
+	roleHostNode = "hostnode" // pointer to a struct of a C function and its argument
 	roleNull     = "null"     // always zero
 	roleStruct   = "struct"   // pointer to a struct, or nil
 	roleHostPtr  = "hostptr"  // address of memory outside of Go
@@ -275,6 +276,8 @@ func (p *callParam) goType(m *manifest) (string, bool) {
 		return "Callback", stars == 0
 	case roleData:
 		return "", p.c.typ == "void *"
+	case roleHostNode:
+		return "Callback", p.c.typ == "const CUDA_HOST_NODE_PARAMS *"
 	case roleKExtra:
 		return "", p.c.typ == "void **"
 	case roleNull:

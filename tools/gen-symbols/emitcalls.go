@@ -256,10 +256,13 @@ func (c *call) layout(onStack bool) (fields []field, size int) {
 		case p.isLarge() && onStack:
 			stack = append(stack, field{name: p.name, typ: p.typ, init: p.name})
 			continue
-		case p.isLarge(), p.role == roleRef:
-			copied := fmt.Sprintf("a%d", len(words))
-			f = field{p.name, "unsafe.Pointer", "", "unsafe.Pointer(&f." + copied + ")"}
-			slots = append(slots, field{name: copied, typ: p.typ, init: p.name})
+		case p.isLarge(), p.role == roleRef, p.role == roleHostNode:
+			copied := field{name: fmt.Sprintf("a%d", len(words)), typ: p.typ, init: p.name}
+			if p.role == roleHostNode {
+				copied.typ, copied.init = "[2]uintptr", fmt.Sprintf("[2]uintptr{%s.Addr, %[1]s.Data}", p.name)
+			}
+			f = field{p.name, "unsafe.Pointer", "", "unsafe.Pointer(&f." + copied.name + ")"}
+			slots = append(slots, copied)
 		case p.hasSlot():
 			name := fmt.Sprintf("v%d", p.slot)
 			f = field{p.name, "unsafe.Pointer", "", "unsafe.Pointer(&f." + name + ")"}

@@ -491,6 +491,10 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 			} else {
 				args = append(args, fmt.Sprintf("l.hostFunc(%s, a[%d])", word, i+1))
 			}
+		case roleHostNode:
+			fmt.Fprintf(b, "%s := pointer[[2]uint64](&%s)\n", name, word)
+			refuse(name + " == nil")
+			args = append(args, fmt.Sprintf("l.hostFunc(%s[0], %[1]s[1])", name))
 		case roleNull:
 			fmt.Fprintf(b, "if %s != 0 {\nreturn l.refuse(driver.ResultNotSupported)\n}\n", word)
 		}

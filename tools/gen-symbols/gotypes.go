@@ -29,6 +29,8 @@ var goTypes = map[string]string{
 	"CUjit_option":     "uint32",
 	"CUlogIterator":    "uint32",
 
+	"CUkernelNodeAttrID": "int32", // another name of an enum
+
 	"CUgreenCtx":        "GreenCtx",
 	"CUdevResource":     "DevResource",
 	"CUdevResourceDesc": "DevResourceDesc",

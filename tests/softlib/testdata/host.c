@@ -106,6 +106,23 @@ F(cuGraphExecUpdate, handle x, handle g, handle *n, int *r) AS(cuGraphExecUpdate
 F(cuGraphLaunch, handle x, handle s) AS(cuGraphLaunch, (handle, handle), (x, s))
 F(cuGraphExecDestroy, handle x) AS(cuGraphExecDestroy, (handle), (x))
 F(cuGraphDestroy, handle g) AS(cuGraphDestroy, (handle), (g))
+F(cuGraphCreate, handle *g, unsigned f) AS(cuGraphCreate, (handle *, unsigned), (g, f))
+F(cuGraphAddKernelNode, handle *n, handle g, handle *d, size_t c, void *p) AS(cuGraphAddKernelNode, (handle *, handle, handle *, size_t, void *), (n, g, d, c, p))
+F(cuGraphAddKernelNode_v2, handle *n, handle g, handle *d, size_t c, void *p) AS(cuGraphAddKernelNode_v2, (handle *, handle, handle *, size_t, void *), (n, g, d, c, p))
+F(cuGraphAddMemcpyNode, handle *n, handle g, handle *d, size_t c, void *p, handle x) AS(cuGraphAddMemcpyNode, (handle *, handle, handle *, size_t, void *, handle), (n, g, d, c, p, x))
+F(cuGraphAddMemsetNode, handle *n, handle g, handle *d, size_t c, void *p, handle x) AS(cuGraphAddMemsetNode, (handle *, handle, handle *, size_t, void *, handle), (n, g, d, c, p, x))
+F(cuGraphAddHostNode, handle *n, handle g, handle *d, size_t c, void *p) AS(cuGraphAddHostNode, (handle *, handle, handle *, size_t, void *), (n, g, d, c, p))
+F(cuGraphAddChildGraphNode, handle *n, handle g, handle *d, size_t c, handle x) AS(cuGraphAddChildGraphNode, (handle *, handle, handle *, size_t, handle), (n, g, d, c, x))
+F(cuGraphMemsetNodeSetParams, handle n, void *p) AS(cuGraphMemsetNodeSetParams, (handle, void *), (n, p))
+F(cuGraphExecKernelNodeSetParams_v2, handle x, handle n, void *p) AS(cuGraphExecKernelNodeSetParams_v2, (handle, handle, void *), (x, n, p))
+F(cuGraphExecMemcpyNodeSetParams, handle x, handle n, void *p, handle c) AS(cuGraphExecMemcpyNodeSetParams, (handle, handle, void *, handle), (x, n, p, c))
+F(cuGraphExecHostNodeSetParams, handle x, handle n, void *p) AS(cuGraphExecHostNodeSetParams, (handle, handle, void *), (x, n, p))
+F(cuGraphNodeSetEnabled, handle x, handle n, unsigned e) AS(cuGraphNodeSetEnabled, (handle, handle, unsigned), (x, n, e))
+F(cuGraphNodeGetEnabled, handle x, handle n, unsigned *e) AS(cuGraphNodeGetEnabled, (handle, handle, unsigned *), (x, n, e))
+F(cuGraphDestroyNode, handle n) AS(cuGraphDestroyNode, (handle), (n))
+F(cuGraphAddDependencies, handle g, handle *a, handle *b, size_t n) AS(cuGraphAddDependencies, (handle, handle *, handle *, size_t), (g, a, b, n))
+F(cuGraphRemoveDependencies, handle g, handle *a, handle *b, size_t n) AS(cuGraphRemoveDependencies, (handle, handle *, handle *, size_t), (g, a, b, n))
+F(cuGraphInstantiateWithParams, handle *x, handle g, void *p) AS(cuGraphInstantiateWithParams, (handle *, handle, void *), (x, g, p))
 F(cuLaunchHostFunc, handle s, void (*f)(void *), void *d) AS(cuLaunchHostFunc, (handle, void (*)(void *), void *), (s, f, d))
 F(cuStreamAddCallback, handle s, void (*f)(handle, int, void *), void *d, unsigned fl) AS(cuStreamAddCallback, (handle, void (*)(handle, int, void *), void *, unsigned), (s, f, d, fl))
 F(cuMemAlloc_v2, address *p, size_t n) AS(cuMemAlloc_v2, (address *, size_t), (p, n))
@@ -669,6 +686,111 @@ static void nulls(void)
 }
 
 // What is made of other functions.
+static void count(void *n) { ++*(int *)n; }
+
+// nodes builds a graph of a memset, a kernel, a copy to the host and a host function, and changes it.
+static void nodes(void)
+{
+	handle ctx = setup(), s, m, f, g, outer, x, n[5];
+	int calls = 0, more = 0;
+	void *out;
+	address p;
+	OK(cuStreamCreate(&s, 1));
+	OK(cuModuleLoadData(&m, ptx));
+	OK(cuModuleGetFunction(&f, m, "cusim_fill_u32"));
+	OK(cuMemAlloc_v2(&p, 64));
+	OK(cuMemAllocHost_v2(&out, 64));
+	unsigned value = 42, count4 = 4;
+	void *args[] = {&p, &value, &count4};
+	struct {
+		handle f;
+		unsigned grid[3], block[3], shared;
+		void **params, **extra;
+		handle kernel, ctx;
+	} kernel = {f, {1, 1, 1}, {64, 1, 1}, 0, args, NULL, NULL, NULL};
+	struct {
+		size_t at[4];
+		int kind;
+		void *host;
+		address device;
+		handle array, reserved;
+		size_t pitch, height;
+		size_t to_at[4];
+		int to_kind;
+		void *to_host;
+		address to_device;
+		handle to_array, to_reserved;
+		size_t to_pitch, to_height, width, rows, depth;
+	} copy = {.kind = 2, .device = p, .pitch = 16, .height = 1, .to_kind = 1, .to_host = out, .to_pitch = 16, .to_height = 1,
+		.width = 16, .rows = 2, .depth = 1}; // two rows of 16 bytes
+	struct {
+		address p;
+		size_t pitch;
+		unsigned value, size;
+		size_t width, height;
+	} set = {p, 0, 7, 4, 16, 1};
+	struct { void (*f)(void *); void *data; } host = {count, &calls};
+	struct { uint64_t flags; handle stream, node; int result; } how = {0};
+
+	OK(cuGraphCreate(&g, 0));
+	OK(cuGraphAddMemsetNode(&n[0], g, NULL, 0, &set, ctx));
+	OK(cuGraphAddKernelNode_v2(&n[1], g, n, 1, &kernel));
+	OK(cuGraphAddMemcpyNode(&n[2], g, n + 1, 1, &copy, ctx));
+	OK(cuGraphAddHostNode(&n[3], g, n + 2, 1, &host));
+	WANT(1, cuGraphAddKernelNode_v2(&n[4], g, NULL, 0, NULL));
+	WANT(1, cuGraphAddHostNode(&n[4], g, NULL, 0, NULL));
+	WANT(1, cuGraphAddMemsetNode(&n[4], g, n, 2, NULL, ctx));
+	OK(cuGraphInstantiateWithParams(&x, g, &how));
+	CHECK(how.result == 0 && !how.node);
+	OK(cuGraphLaunch(x, s));
+	OK(cuStreamSynchronize(s));
+	CHECK(calls == 1 && ((unsigned *)out)[3] == 42 && ((unsigned *)out)[4] == 7 && ((unsigned *)out)[7] == 7);
+
+	// Other work for later launches.
+	value = 43;
+	host.data = &more;
+	OK(cuGraphExecKernelNodeSetParams_v2(x, n[1], &kernel));
+	OK(cuGraphExecHostNodeSetParams(x, n[3], &host));
+	WANT(1, cuGraphExecMemcpyNodeSetParams(x, n[2], &copy, ctx)); // two rows
+	WANT(1, cuGraphExecKernelNodeSetParams_v2(x, n[0], &kernel)); // a memset
+	OK(cuGraphLaunch(x, s));
+	OK(cuStreamSynchronize(s));
+	CHECK(calls == 1 && more == 1 && ((unsigned *)out)[3] == 43);
+	unsigned on = 1;
+	OK(cuGraphNodeSetEnabled(x, n[1], 0));
+	OK(cuGraphNodeGetEnabled(x, n[1], &on));
+	CHECK(!on);
+	WANT(1, cuGraphNodeSetEnabled(x, n[3], 0)); // a host function
+	OK(cuGraphLaunch(x, s));
+	OK(cuStreamSynchronize(s));
+	CHECK(((unsigned *)out)[3] == 7);
+	OK(cuGraphExecDestroy(x));
+
+	// The graph without the kernel, within another graph, after a kernel of the function's first version.
+	OK(cuGraphDestroyNode(n[1]));
+	OK(cuGraphAddDependencies(g, n, n + 2, 1));
+	WANT(1, cuGraphAddDependencies(g, n, n + 2, 1));
+	OK(cuGraphRemoveDependencies(g, n, n + 2, 1));
+	WANT(1, cuGraphRemoveDependencies(g, n, n + 2, 1));
+	OK(cuGraphAddDependencies(g, n, n + 2, 1));
+	set.value = 9;
+	OK(cuGraphMemsetNodeSetParams(n[0], &set));
+	OK(cuGraphCreate(&outer, 0));
+	OK(cuGraphAddKernelNode(&n[1], outer, NULL, 0, &kernel));
+	OK(cuGraphAddChildGraphNode(&n[4], outer, n + 1, 1, g));
+	OK(cuGraphDestroy(g));
+	OK(cuGraphInstantiateWithParams(&x, outer, &how));
+	OK(cuGraphLaunch(x, s));
+	OK(cuStreamSynchronize(s));
+	CHECK(calls == 2 && ((unsigned *)out)[3] == 9);
+	OK(cuGraphExecDestroy(x));
+	OK(cuGraphDestroy(outer));
+	OK(cuStreamDestroy_v2(s));
+	OK(cuModuleUnload(m));
+	OK(cuMemFree_v2(p));
+	OK(cuMemFreeHost(out));
+}
+
 static void more(void)
 {
 	handle ctx = setup(), s, m, f, current;
@@ -1006,7 +1128,7 @@ int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); } scenarios[] = {
 		{"lazy", lazy}, {"processes", processes}, {"fork-before", fork_before}, {"fork-after", fork_after}, {"fork-while", fork_while},
-		{"threads", many_threads}, {"callbacks", callbacks}, {"memory", memory}, {"wild", wild}, {"nulls", nulls},
+		{"threads", many_threads}, {"callbacks", callbacks}, {"memory", memory}, {"wild", wild}, {"nulls", nulls}, {"nodes", nodes},
 		{"more", more}, {"signals", signals}, {"unload", unload}, {"misuse", misuse}, {"configured", configured},
 		{"faults", faults}, {"in-process", in_process}, {"stale", stale},
 	};

@@ -1,0 +1,284 @@
+package cu
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// Nodes of graphs that the driver's functions make and change, with results that are read back.
+
+// nodeBench is a graph with a node of each kind that works: a memset to 0, a kernel that adds 1 to four floats, a copy
+// to the host, and a host function.
+type nodeBench struct {
+	t                     *testing.T
+	gpu                   *Context
+	s                     *Stream
+	mem, other            *DeviceMem
+	out                   *HostMem
+	add                   *Function
+	g                     *Graph
+	x                     *GraphExec
+	set, kernel, copy, fn GraphNode
+	called, again         atomic.Int32
+}
+
+var fourThreads = LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 4}}
+
+func newNodeBench(t *testing.T) *nodeBench {
+	b := &nodeBench{t: t, gpu: gpuContext(t)}
+	b.s = must(b.gpu.NewStream(StreamNonBlocking))(t)
+	b.mem, b.other = must(b.gpu.Alloc(16))(t), must(b.gpu.Alloc(16))(t)
+	b.out = must(b.gpu.AllocHost(16, 0))(t)
+	mod := must(b.gpu.LoadModule([]byte(spinPTX)))(t)
+	b.add = must(mod.Function("add"))(t)
+	b.g = must(b.gpu.NewGraph())(t)
+	b.set = must(b.g.AddMemset(b.mem, 0))(t)
+	b.kernel = must(b.g.AddKernel(b.add, fourThreads, []Arg{Ptr(b.mem), U32(4), F32(1)}, b.set))(t)
+	b.copy = must(b.g.AddCopy(b.out, b.mem, b.kernel))(t)
+	b.fn = must(b.g.AddHostFunc(func() { b.called.Add(1) }, b.copy))(t)
+	b.x = must(b.g.Instantiate())(t)
+	t.Cleanup(func() {
+		b.ok(errors.Join(b.s.Synchronize(), b.x.Close(), b.g.Close(), mod.Close(), b.out.Close(), b.mem.Close(),
+			b.other.Close(), b.s.Close()))
+	})
+	return b
+}
+
+func (b *nodeBench) ok(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Error(err)
+	}
+}
+
+// runs launches the executable graph, and compares the four floats on the host.
+func (b *nodeBench) runs(what string, x *GraphExec, want float32) {
+	b.t.Helper()
+	b.ok(b.out.View(func(data []byte) error { clear(data); return nil }))
+	b.ok(x.Launch(b.s))
+	b.ok(b.s.Wait(context.Background()))
+	b.ok(b.out.View(func(data []byte) error {
+		for i := range 4 {
+			if got := math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:])); got != want {
+				b.t.Errorf("%s: number %d is %v, want %v", what, i, got, want)
+			}
+		}
+		return nil
+	}))
+}
+
+// TestGPUGraphNodes runs a graph of all kinds of nodes, and replaces the work of each, in the executable graph and in
+// the graph.
+func TestGPUGraphNodes(t *testing.T) {
+	b := newNodeBench(t)
+	b.runs("as it was made", b.x, 1)
+	if b.called.Load() != 1 {
+		t.Errorf("%d calls", b.called.Load())
+	}
+	b.ok(b.x.SetKernel(b.kernel, b.add, fourThreads, Ptr(b.mem), U32(4), F32(2.5)))
+	b.runs("another argument", b.x, 2.5)
+	b.ok(b.x.SetMemset32(b.set, b.mem, math.Float32bits(10)))
+	b.runs("another value", b.x, 12.5)
+	b.ok(errors.Join(b.x.SetMemset32(b.set, b.other, math.Float32bits(20)),
+		b.x.SetKernel(b.kernel, b.add, fourThreads, Ptr(b.other), U32(4), F32(1)), b.x.SetCopy(b.copy, b.out, b.other)))
+	b.runs("other memory", b.x, 21)
+	b.ok(b.x.SetHostFunc(b.fn, func() { b.again.Add(1) }))
+	b.runs("another function", b.x, 21)
+	if c, a := b.called.Load(), b.again.Load(); c != 4 || a != 1 {
+		t.Errorf("%d and %d calls", c, a)
+	}
+
+	// The graph has not changed.
+	y := must(b.g.Instantiate())(t)
+	b.runs("the graph", y, 1)
+	b.ok(y.Close())
+	b.ok(errors.Join(b.set.SetMemset32(b.mem, math.Float32bits(3)),
+		b.kernel.SetKernel(b.add, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 32}}, Ptr(b.mem), U32(4), F32(4)),
+		b.copy.SetCopy(b.out, b.mem), b.fn.SetHostFunc(func() { b.again.Add(10) })))
+	y = must(b.g.Instantiate())(t)
+	b.runs("the changed graph", y, 7)
+	if a := b.again.Load(); a != 11 {
+		t.Errorf("%d calls", a)
+	}
+	b.ok(b.x.Update(b.g))
+	b.runs("updated to the changed graph", b.x, 7)
+	b.ok(b.x.SetKernel(b.kernel, b.add, fourThreads, Ptr(b.mem), U32(4), F32(5)))
+	b.runs("changed after the update", b.x, 8)
+	b.ok(y.Close())
+}
+
+// TestGPUGraphNodesWhileRunning replaces arguments while an earlier launch is held, which does what it was enqueued for.
+func TestGPUGraphNodesWhileRunning(t *testing.T) {
+	b := newNodeBench(t)
+	gate := newGate(t, b.gpu)
+	gate.hold(t, b.s)
+	b.ok(b.x.Launch(b.s))
+	done := make(chan error, 1)
+	go func() {
+		done <- errors.Join(b.x.SetKernel(b.kernel, b.add, fourThreads, Ptr(b.other), U32(4), F32(2)),
+			b.x.SetMemset(b.set, b.other, 0), b.x.SetCopy(b.copy, b.out.Span(0, 8), b.other.Span(8, 8)))
+	}()
+	gate.open() // a driver may let the calls wait for the launch
+	b.ok(<-done)
+	b.ok(b.s.Wait(context.Background()))
+	b.ok(b.out.View(func(data []byte) error {
+		if got := math.Float32frombits(binary.LittleEndian.Uint32(data)); got != 1 {
+			t.Errorf("the launch before the change wrote %v", got)
+		}
+		return nil
+	}))
+}
+
+// TestGPUGraphNodesMany updates 32 kernel nodes, each of which adds another power of two.
+func TestGPUGraphNodesMany(t *testing.T) {
+	b := newNodeBench(t)
+	g := must(b.gpu.NewGraph())(t)
+	defer closeIt(t, g)
+	last := must(g.AddMemset(b.mem, 0))(t)
+	var nodes []GraphNode
+	for range 32 {
+		last = must(g.AddKernel(b.add, fourThreads, []Arg{Ptr(b.mem), U32(4), F32(1)}, last))(t)
+		nodes = append(nodes, last)
+	}
+	must(g.AddCopy(b.out, b.mem, last))(t)
+	x := must(g.Instantiate())(t)
+	defer closeIt(t, x)
+	b.runs("as it was made", x, 32)
+	for round := range 3 {
+		for i, n := range nodes {
+			b.ok(x.SetKernel(n, b.add, fourThreads, Ptr(b.mem), U32(4), F32(float32((i+1)*(round+1)))))
+		}
+		b.runs("updated", x, float32(528*(round+1)))
+	}
+}
+
+// TestGPUGraphNodesEdited disables, removes and reorders nodes.
+func TestGPUGraphNodesEdited(t *testing.T) {
+	b := newNodeBench(t)
+	b.ok(b.x.SetEnabled(b.kernel, false))
+	if on, err := b.x.Enabled(b.kernel); on || err != nil {
+		t.Errorf("the node is enabled: %v, %v", on, err)
+	}
+	b.runs("disabled", b.x, 0)
+	b.ok(b.x.SetKernel(b.kernel, b.add, fourThreads, Ptr(b.mem), U32(4), F32(6)))
+	b.runs("changed while disabled", b.x, 0)
+	b.ok(b.x.SetEnabled(b.kernel, true))
+	if on, err := b.x.Enabled(b.kernel); !on || err != nil {
+		t.Errorf("the node is enabled: %v, %v", on, err)
+	}
+	b.runs("enabled", b.x, 6)
+
+	// A second kernel, by way of edges.
+	second := must(b.g.AddKernel(b.add, fourThreads, []Arg{Ptr(b.mem), U32(4), F32(30)}))(t)
+	b.ok(errors.Join(b.g.AddEdge(b.kernel, second), b.g.AddEdge(second, b.copy), b.g.RemoveEdge(b.kernel, b.copy)))
+	y := must(b.g.InstantiateWithFlags(InstantiateDefault))(t)
+	b.runs("two kernels", y, 31)
+	b.ok(y.Close())
+	b.ok(b.kernel.Remove())
+	b.ok(b.g.AddEdge(b.set, second))
+	y = must(b.g.InstantiateWithFlags(InstantiateNodePriority))(t)
+	b.runs("the second kernel", y, 30)
+	b.ok(y.Close())
+	b.runs("the old executable graph", b.x, 6)
+}
+
+// TestGPUGraphNodesChild runs a graph within a graph.
+func TestGPUGraphNodesChild(t *testing.T) {
+	b := newNodeBench(t)
+	outer := must(b.gpu.NewGraph())(t)
+	child := must(outer.AddChildGraph(b.g))(t)
+	after := must(outer.AddKernel(b.add, fourThreads, []Arg{Ptr(b.mem), U32(4), F32(8)}, child))(t)
+	must(outer.AddCopy(b.out, b.mem, after))(t)
+	x := must(outer.Instantiate())(t)
+	b.runs("a child", x, 9)
+	b.ok(b.kernel.SetKernel(b.add, fourThreads, Ptr(b.mem), U32(4), F32(2)))
+	b.runs("its graph has changed", x, 9)
+	b.ok(x.SetChildGraph(child, b.g))
+	b.runs("another child", x, 10)
+	b.ok(errors.Join(outer.Close(), x.Close()))
+}
+
+// TestGPUGraphNodesPeer copies between two GPUs in a graph, without peer access.
+func TestGPUGraphNodesPeer(t *testing.T) {
+	b := newNodeBench(t)
+	dev, err := b.gpu.Device().Driver().Device(1)
+	if err != nil {
+		t.Skip("one GPU")
+	}
+	two := must(dev.PrimaryContext())(t)
+	far := must(two.Alloc(16))(t)
+	defer func() { b.ok(errors.Join(far.Close(), two.Close())) }()
+	g := must(b.gpu.NewGraph())(t)
+	set := must(g.AddMemset32(far, math.Float32bits(5)))(t)
+	near := must(g.AddCopy(b.mem, far, set))(t)
+	must(g.AddCopy(b.out, b.mem, near))(t)
+	x := must(g.Instantiate())(t)
+	b.runs("from the other GPU", x, 5)
+	b.ok(errors.Join(x.Close(), g.Close()))
+}
+
+// TestGPUGraphNodesRefused passes nodes of wrong kinds, and contexts and lengths that an executable graph cannot get.
+func TestGPUGraphNodesRefused(t *testing.T) {
+	b := newNodeBench(t)
+	two := must(b.gpu.Device().NewContext(0))(t)
+	far := must(two.Alloc(16))(t)
+	mod := must(two.LoadModule([]byte(spinPTX)))(t)
+	theirs := must(mod.Function("add"))(t)
+	defer func() { b.ok(errors.Join(far.Close(), mod.Close(), two.Close())) }()
+	for what, err := range map[string]error{
+		"a kernel for a memset":                b.x.SetKernel(b.set, b.add, fourThreads, Ptr(b.mem), U32(4), F32(1)),
+		"a memset for a kernel":                b.x.SetMemset(b.kernel, b.mem, 1),
+		"a copy for a host function":           b.copy.SetHostFunc(func() {}),
+		"a kernel of another context":          b.x.SetKernel(b.kernel, theirs, fourThreads, Ptr(far), U32(4), F32(1)),
+		"memory of another context":            b.x.SetMemset(b.set, far, 1),
+		"a copy from another context":          b.x.SetCopy(b.copy, b.out, far),
+		"no bytes":                             b.x.SetCopy(b.copy, b.out.Span(0, 0), b.mem.Span(0, 0)),
+		"a grid that is too large":             b.x.SetKernel(b.kernel, b.add, LaunchConfig{Grid: Dim3{X: 1, Y: 1 << 20}, Block: Dim3{X: 1}}, Ptr(b.mem), U32(4), F32(1)),
+		"a host function that is disabled":     b.x.SetEnabled(b.fn, false),
+		"an edge that exists":                  b.g.AddEdge(b.set, b.kernel),
+		"an edge that does not exist":          b.g.RemoveEdge(b.set, b.copy),
+		"an edge that closes a cycle":          b.g.AddEdge(b.copy, b.set),
+		"a cooperative launch of the graph":    b.x.SetKernel(b.kernel, b.add, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 4}, Flags: LaunchCooperative}, Ptr(b.mem), U32(4), F32(1)),
+		"a graph that kernels cannot launch":   func() error { _, err := b.g.InstantiateWithFlags(InstantiateDeviceLaunch); return err }(),
+		"a graph as a part of itself":          func() error { _, err := b.g.AddChildGraph(b.g); return err }(),
+		"a node that is removed":               func() error { n := must(b.g.AddEmpty())(t); b.ok(n.Remove()); return n.Remove() }(),
+		"a dependency on a node that is gone ": func() error { n := must(b.g.AddEmpty())(t); b.ok(n.Remove()); _, err := b.g.AddEmpty(n); return err }(),
+	} {
+		if err == nil {
+			t.Errorf("%s is accepted", what)
+			continue
+		}
+		t.Logf("%s: %v", what, err)
+		if strings.HasPrefix(what, "a kernel of") && !strings.Contains(err.Error(), "node 1 of the graph, of type kernel") {
+			t.Errorf("%s: the error does not name the node", what)
+		}
+	}
+	b.runs("after all that was refused", b.x, 1)
+}
+
+// TestGPUGraphNodesCooperative adds a kernel that is launched cooperatively, and makes it an ordinary one.
+func TestGPUGraphNodesCooperative(t *testing.T) {
+	b := newNodeBench(t)
+	cfg := fourThreads
+	cfg.Flags = LaunchCooperative
+	g := must(b.gpu.NewGraph())(t)
+	set := must(g.AddMemset(b.mem, 0))(t)
+	kernel := must(g.AddKernel(b.add, cfg, []Arg{Ptr(b.mem), U32(4), F32(2)}, set))(t)
+	must(g.AddCopy(b.out, b.mem, kernel))(t)
+	x := must(g.Instantiate())(t)
+	b.runs("cooperative", x, 2)
+	b.ok(x.SetKernel(kernel, b.add, cfg, Ptr(b.mem), U32(4), F32(3)))
+	b.runs("cooperative, changed", x, 3)
+	if err := x.SetKernel(kernel, b.add, fourThreads, Ptr(b.mem), U32(4), F32(3)); !errors.Is(err, ResultInvalidValue) {
+		t.Errorf("an ordinary kernel in its place: %v", err)
+	}
+	b.ok(kernel.SetKernel(b.add, fourThreads, Ptr(b.mem), U32(4), F32(4)))
+	y := must(g.Instantiate())(t)
+	b.runs("ordinary", y, 4)
+	b.ok(errors.Join(x.Close(), y.Close(), g.Close()))
+}

@@ -1,0 +1,295 @@
+package cu
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
+)
+
+// This file changes graphs beside the work of their nodes: edges, removed nodes, disabled nodes, and
+// graphs within graphs.
+
+const (
+	removeOp     = "cuGraphDestroyNode"
+	addEdgeOp    = "cuGraphAddDependencies"
+	removeEdgeOp = "cuGraphRemoveDependencies"
+)
+
+// Remove removes the node and its edges from its graph, which releases the objects that only the node
+// uses. The nodes after it do not come after those before it any more. Executable graphs that were
+// made before do not change. Later calls on the node fail with [ErrClosed] (cuGraphDestroyNode). It
+// may wait for the GPU: see docs/blocking.md.
+func (n GraphNode) Remove() error {
+	gc, err := n.enter(removeOp)
+	if err != nil {
+		return err
+	}
+	c := gc.nodeCall(removeOp)
+	defer c.end()
+	defer n.graph.leave()
+	if res := gc.ctx.drv.table.GraphDestroyNode(driver.At{Context: gc.ctx.raw}, n.raw); res != driver.ResultSuccess {
+		return gc.callError(removeOp, res)
+	}
+	if o := gc.ctx.drv.observer(); o != nil {
+		o.RemoveNode(uintptr(gc.raw), uintptr(n.raw))
+	}
+	c.dropped = gc.objects.replace(n.raw, gc.objects.nodes[n.raw], nil, c.dropped)
+	delete(gc.objects.nodes, n.raw)
+	if gc.removed == nil {
+		gc.removed = make(map[driver.GraphNode]uint32)
+	}
+	gc.removed[n.raw]++
+	return nil
+}
+
+// AddEdge makes a node come after another one of the graph. An edge that exists, or that would close a
+// cycle, is an error (cuGraphAddDependencies). It may wait for the GPU: see docs/blocking.md.
+func (g *Graph) AddEdge(from, to GraphNode) error { return g.changeEdge(addEdgeOp, from, to, true) }
+
+// RemoveEdge removes the edge between two nodes of the graph, which must exist
+// (cuGraphRemoveDependencies). It may wait for the GPU: see docs/blocking.md.
+func (g *Graph) RemoveEdge(from, to GraphNode) error {
+	return g.changeEdge(removeEdgeOp, from, to, false)
+}
+
+func (g *Graph) changeEdge(op string, from, to GraphNode, add bool) error {
+	gc, err := g.enter(op)
+	if err != nil {
+		return err
+	}
+	defer g.leave()
+	ends, err := g.dependencies(op, []GraphNode{from, to})
+	if err != nil {
+		return err
+	}
+	if len(ends) != 2 {
+		return invalid(op, "both ends of the edge are the same node")
+	}
+	edges, err := gc.edges()
+	if err != nil {
+		return err
+	}
+	exists := slices.Contains(edges, edge{from.raw, to.raw})
+	t, at, o := gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}, gc.ctx.drv.observer()
+	var res driver.Result
+	switch {
+	case !add && !exists:
+		return invalid(op, "there is no such edge: see Dependencies")
+	case !add:
+		if res = t.GraphRemoveDependencies(at, gc.raw, ends[:1], ends[1:]); res == driver.ResultSuccess && o != nil {
+			o.RemoveEdge(uintptr(gc.raw), uintptr(from.raw), uintptr(to.raw))
+		}
+	case exists:
+		return invalid(op, "there is such an edge already: see Dependencies")
+	case reaches(edges, to.raw, from.raw):
+		return invalid(op, "the edge would close a cycle: the first node comes after the second")
+	default:
+		if res = t.GraphAddDependencies(at, gc.raw, ends[:1], ends[1:]); res == driver.ResultSuccess && o != nil {
+			o.AddEdge(uintptr(gc.raw), uintptr(from.raw), uintptr(to.raw))
+		}
+	}
+	return gc.check(op, res)
+}
+
+// reaches reports whether a path of edges leads from a node to another one.
+func reaches(edges []edge, from, to driver.GraphNode) bool {
+	after := make(map[driver.GraphNode][]driver.GraphNode)
+	for _, e := range edges {
+		after[e.from] = append(after[e.from], e.to)
+	}
+	seen := map[driver.GraphNode]bool{from: true}
+	for list := []driver.GraphNode{from}; len(list) > 0; list = list[1:] {
+		if list[0] == to {
+			return true
+		}
+		for _, n := range after[list[0]] {
+			if !seen[n] {
+				seen[n] = true
+				list = append(list, n)
+			}
+		}
+	}
+	return false
+}
+
+// SetEnabled enables or disables a node for later launches. A disabled node does nothing, and the
+// nodes after it run as if it was done. Only nodes that run kernels, copy, or set memory can be
+// disabled. The node must be one of the graph that this one was instantiated from, which must still be
+// open (cuGraphNodeSetEnabled, CUDA 11.6). It may wait for the GPU: see docs/blocking.md.
+func (x *GraphExec) SetEnabled(n GraphNode, enabled bool) error {
+	const op = "cuGraphNodeSetEnabled"
+	c, err := x.beginEnabled(n, op)
+	if err != nil {
+		return err
+	}
+	defer n.finish(x, c)
+	value := uint32(0)
+	if enabled {
+		value = 1
+	}
+	if res := c.gc.ctx.drv.table.GraphNodeSetEnabled(c.at(), x.core.raw, n.raw, value); res != driver.ResultSuccess {
+		return c.failed(x.core.ctx.callError(op, uintptr(x.core.raw), res))
+	}
+	if o := c.gc.ctx.drv.observer(); o != nil {
+		o.EnableNode(uintptr(x.core.raw), uintptr(n.raw), enabled)
+	}
+	return nil
+}
+
+// Enabled reports whether a node is enabled: see [GraphExec.SetEnabled] (cuGraphNodeGetEnabled, CUDA
+// 11.6). It may wait for the GPU: see docs/blocking.md.
+func (x *GraphExec) Enabled(n GraphNode) (bool, error) {
+	const op = "cuGraphNodeGetEnabled"
+	c, err := x.beginEnabled(n, op)
+	if err != nil {
+		return false, err
+	}
+	defer n.finish(x, c)
+	value, res := c.gc.ctx.drv.table.GraphNodeGetEnabled(c.at(), x.core.raw, n.raw)
+	if res != driver.ResultSuccess {
+		return false, c.failed(x.core.ctx.callError(op, uintptr(x.core.raw), res))
+	}
+	return value != 0, nil
+}
+
+// beginEnabled begins a call about a node that can be disabled.
+func (x *GraphExec) beginEnabled(n GraphNode, op string) (*nodeCall, error) {
+	if err := x.owns(n, op); err != nil {
+		return nil, err
+	}
+	c, err := n.begin(x, op)
+	if err != nil {
+		return nil, err
+	}
+	switch c.ctx = x.core.ctx; c.use.typ {
+	case GraphNodeTypeKernel, GraphNodeTypeMemcpy, GraphNodeTypeMemset:
+		return c, nil
+	}
+	err = &Error{Op: op, Result: ResultInvalidValue, Handle: uintptr(n.raw), Err: errInvalid,
+		Detail: fmt.Sprintf("the node is of type %v: only kernel, memcpy and memset nodes can be disabled", c.use.typ)}
+	n.finish(x, c)
+	return nil, err
+}
+
+const (
+	addChildOp = "cuGraphAddChildGraphNode"
+	setChildOp = "cuGraphExecChildGraphNodeSetParams"
+)
+
+// AddChildGraph adds a node that does the work of another graph as it is now, and that comes after
+// other nodes. Later changes of the other graph do not affect it. From now on calls on one of the two
+// graphs wait for calls on the other (cuGraphAddChildGraphNode). It may wait for the GPU: see
+// docs/blocking.md.
+func (g *Graph) AddChildGraph(child *Graph, after ...GraphNode) (GraphNode, error) {
+	gc, err := g.enterWith(child, addChildOp)
+	if err != nil {
+		return GraphNode{}, err
+	}
+	defer g.leaveWith(child)
+	deps, err := g.dependencies(addChildOp, after)
+	if err != nil {
+		return GraphNode{}, err
+	}
+	// The driver makes a clone of the other graph.
+	gc.family.merge(child.core.family)
+	raw, res := gc.ctx.drv.table.GraphAddChildGraphNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps, child.core.raw)
+	if res != driver.ResultSuccess {
+		return GraphNode{}, gc.callError(addChildOp, res)
+	}
+	gc.objects.replace(raw, nodeUse{typ: GraphNodeTypeGraph}, child.core.objects.list(), nil)
+	gc.objects.recordsAll(child.core.objects)
+	if o := gc.ctx.drv.observer(); o != nil {
+		o.AddNode(uintptr(gc.raw), uintptr(raw), graphNodes(deps), races.NodeWork{Graph: uintptr(child.core.raw)})
+	}
+	return g.node(raw), nil
+}
+
+// SetChildGraph replaces the graph of a node that has one, for later launches: see
+// [GraphExec.SetKernel]. The new graph must have the same nodes and edges as the old one
+// (cuGraphExecChildGraphNodeSetParams, CUDA 11.1). It may wait for the GPU: see docs/blocking.md.
+func (x *GraphExec) SetChildGraph(n GraphNode, child *Graph) error {
+	if err := x.owns(n, setChildOp); err != nil {
+		return err
+	}
+	xc, err := x.enter(setChildOp)
+	if err != nil {
+		return err
+	}
+	if n.graph == nil {
+		x.leave()
+		return errNil(setChildOp, "graph node")
+	}
+	gc, err := n.graph.enterWith(child, setChildOp)
+	if err != nil {
+		x.leave()
+		return err
+	}
+	c := gc.nodeCall(setChildOp)
+	c.xc, c.ctx = xc, xc.ctx
+	defer c.end()
+	defer x.leave()
+	defer n.graph.leaveWith(child)
+	if err = n.there(setChildOp); err == nil {
+		err = c.find(n.raw)
+	}
+	if err == nil {
+		err = c.is(GraphNodeTypeGraph)
+	}
+	if err != nil {
+		return err
+	}
+	res := gc.ctx.drv.table.GraphExecChildGraphNodeSetParams(c.at(), xc.raw, n.raw, child.core.raw)
+	if res != driver.ResultSuccess {
+		return c.failed(xc.ctx.callError(setChildOp, uintptr(xc.raw), res))
+	}
+	set := xc.objects.Load()
+	c.dropped = set.replace(n.raw, c.use, child.core.objects.list(), c.dropped)
+	set.recordsAll(child.core.objects)
+	if o := gc.ctx.drv.observer(); o != nil {
+		o.SetNode(uintptr(xc.raw), uintptr(n.raw), races.NodeWork{Graph: uintptr(child.core.raw)})
+	}
+	return nil
+}
+
+// enterWith begins a call on two graphs, of which one becomes part of the other.
+func (g *Graph) enterWith(child *Graph, op string) (*graphCore, error) {
+	switch {
+	case g == nil || g.core == nil:
+		return nil, errNil(op, "graph")
+	case child == nil || child.core == nil:
+		return nil, errNil(op, "child graph")
+	case g.core == child.core:
+		return nil, invalid(op, "a graph cannot be part of itself: pass a clone")
+	case g.core.ctx.drv != child.core.ctx.drv:
+		return nil, mixed(op, "graph", g.core.ctx, "child graph", child.core.ctx)
+	}
+	if err := g.core.Enter(g.core, op); err != nil {
+		return nil, err
+	}
+	if err := child.core.Enter(child.core, op); err != nil {
+		g.core.leave()
+		return nil, err
+	}
+	lockBoth(g.core.family, child.core.family)
+	err := g.core.usable(op)
+	if err == nil {
+		err = child.core.usable(op)
+	}
+	if err != nil {
+		g.leaveWith(child)
+		return nil, err
+	}
+	return g.core, nil
+}
+
+// leaveWith ends the call that enterWith began.
+func (g *Graph) leaveWith(child *Graph) {
+	unlockBoth(g.core.family, child.core.family)
+	child.core.leave()
+	g.core.leave()
+	runtime.KeepAlive(child)
+	runtime.KeepAlive(g)
+}

@@ -1,0 +1,373 @@
+package cu
+
+import (
+	"runtime"
+
+	"github.com/purecu/purecu/internal/races"
+)
+
+// This file has the nodes of a graph that do work: kernels, copies, memsets and host functions.
+
+// AddKernel adds a node that runs a kernel, and that comes after other nodes; see [Function.Launch]
+// for the arguments. The kernel may be of another context than the graph (cuGraphAddKernelNode). It
+// may wait for the GPU: see docs/blocking.md.
+func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...GraphNode) (GraphNode, error) {
+	op := kernelNodes.add
+	if k == nil || k.mod == nil {
+		return GraphNode{}, errNil(op, "function")
+	}
+	defer runtime.KeepAlive(k)
+	n, err := g.addWork(op, GraphNodeTypeKernel, after, func(c *nodeCall) error { return k.nodeWork(c, &cfg, args) },
+		func() races.NodeWork { return k.observed(args) })
+	if err != nil {
+		err = k.explain(err, &cfg)
+	}
+	return n, err
+}
+
+// explain adds to an error of the driver about a node that runs the kernel what is wrong with the
+// configuration.
+func (f *Function) explain(err error, cfg *LaunchConfig) error {
+	if e, ok := err.(*Error); ok && e.Err == nil && e.Result == ResultInvalidValue {
+		e.Detail = join(e.Detail, deviceOf(f.mod.core.ctx).exceededDimension(cfg.Grid.normalize(), cfg.Block.normalize()))
+	}
+	return err
+}
+
+// AddCopy adds a node that copies src to the beginning of dst, and that comes after other nodes; see
+// [Stream.Copy] (cuGraphAddMemcpyNode). An empty copy is an empty node. It may wait for the GPU: see
+// docs/blocking.md.
+func (g *Graph) AddCopy(dst, src Memory, after ...GraphNode) (GraphNode, error) {
+	d, r := regionOf(dst), regionOf(src)
+	defer runtime.KeepAlive(src)
+	defer runtime.KeepAlive(dst)
+	return g.addWork(copyNodes.add, GraphNodeTypeMemcpy, after, func(c *nodeCall) error { return c.copyOf(&d, &r) },
+		func() races.NodeWork { return races.NodeWork{Uses: usedByCopy(&d, &r)} })
+}
+
+// AddMemset adds a node that sets each byte of the memory, and that comes after other nodes
+// (cuGraphAddMemsetNode). It may wait for the GPU: see docs/blocking.md.
+func (g *Graph) AddMemset(dst Memory, value byte, after ...GraphNode) (GraphNode, error) {
+	return g.addFill(dst, uint32(value), 1, after)
+}
+
+// AddMemset32 adds a node that sets each 32-bit word of the memory, and that comes after other nodes;
+// see [Stream.Memset32] (cuGraphAddMemsetNode). It may wait for the GPU: see docs/blocking.md.
+func (g *Graph) AddMemset32(dst Memory, value uint32, after ...GraphNode) (GraphNode, error) {
+	return g.addFill(dst, value, 4, after)
+}
+
+func (g *Graph) addFill(dst Memory, value, size uint32, after []GraphNode) (GraphNode, error) {
+	d := regionOf(dst)
+	defer runtime.KeepAlive(dst)
+	return g.addWork(fillNodes.add, GraphNodeTypeMemset, after,
+		func(c *nodeCall) error { return c.fillOf(&d, value, size) },
+		func() races.NodeWork { return races.NodeWork{Uses: usedByCopy(&d, &d)} })
+}
+
+// AddHostFunc adds a node that calls f whenever the graph runs, and that comes after other nodes.
+// See [Stream.HostFunc] for what f may do. Executable graphs that run at the same time may call f
+// at the same time. The graph, and executable graphs made from it, keep f. So a graph that f refers
+// to is never collected: close it (cuGraphAddHostNode). It may wait for the GPU: see
+// docs/blocking.md.
+func (g *Graph) AddHostFunc(f func(), after ...GraphNode) (GraphNode, error) {
+	op := hostNodes.add
+	if g == nil || g.core == nil {
+		return GraphNode{}, errNil(op, "graph")
+	}
+	if f == nil {
+		return GraphNode{}, errNoHostFunc(op)
+	}
+	var number uint64
+	return g.addWork(op, GraphNodeTypeHost, after,
+		func(c *nodeCall) (err error) {
+			number, err = c.hostFunc(f)
+			return err
+		},
+		func() races.NodeWork { return races.NodeWork{HostFunc: number} })
+}
+
+// addWork adds a node of a type, whose work a function prepares. seen says what the race detector is
+// told.
+func (g *Graph) addWork(op string, typ GraphNodeType, after []GraphNode, work func(*nodeCall) error,
+	seen func() races.NodeWork) (GraphNode, error) {
+	gc, err := g.enter(op)
+	if err != nil {
+		return GraphNode{}, err
+	}
+	c := gc.nodeCall(op)
+	defer c.end()
+	defer g.leave()
+	deps, err := g.dependencies(op, after)
+	if err != nil {
+		return GraphNode{}, err
+	}
+	c.use.typ = typ
+	if err = work(c); err == nil {
+		err = c.add(deps, seen)
+	}
+	if err != nil {
+		return GraphNode{}, err
+	}
+	return g.node(c.node), nil
+}
+
+// SetKernel replaces the kernel, the configuration and the arguments of a kernel node. Executable
+// graphs that were made before do not change: see [GraphExec.SetKernel]
+// (cuGraphKernelNodeSetParams). It may wait for the GPU: see docs/blocking.md.
+func (n GraphNode) SetKernel(k *Function, cfg LaunchConfig, args ...Arg) error {
+	return n.setKernel(nil, kernelNodes.set, k, &cfg, args)
+}
+
+// SetCopy replaces the memory of a node that copies. Executable graphs that were made before do not
+// change: see [GraphExec.SetCopy] (cuGraphMemcpyNodeSetParams). It may wait for the GPU: see
+// docs/blocking.md.
+func (n GraphNode) SetCopy(dst, src Memory) error {
+	return n.setCopy(nil, copyNodes.set, dst, src)
+}
+
+// SetMemset replaces the memory and the value of a node that sets bytes or words; it sets bytes from
+// now on. Executable graphs that were made before do not change: see [GraphExec.SetMemset]
+// (cuGraphMemsetNodeSetParams). It may wait for the GPU: see docs/blocking.md.
+func (n GraphNode) SetMemset(dst Memory, value byte) error {
+	return n.setFill(nil, fillNodes.set, dst, uint32(value), 1)
+}
+
+// SetMemset32 is SetMemset for 32-bit words: see [Graph.AddMemset32] (cuGraphMemsetNodeSetParams). It
+// may wait for the GPU: see docs/blocking.md.
+func (n GraphNode) SetMemset32(dst Memory, value uint32) error {
+	return n.setFill(nil, fillNodes.set, dst, value, 4)
+}
+
+// SetHostFunc replaces the function of a node that calls one. Executable graphs that were made before
+// do not change: see [GraphExec.SetHostFunc] (cuGraphHostNodeSetParams). It may wait for the GPU: see
+// docs/blocking.md.
+func (n GraphNode) SetHostFunc(f func()) error {
+	return n.setHostFunc(nil, hostNodes.set, f)
+}
+
+// SetKernel replaces the kernel, the configuration and the arguments of a kernel node for later
+// launches; launches that are enqueued do not change. The node must be one of the graph that this one
+// was instantiated from, which must still be open. It allocates nothing unless the node uses other
+// objects than before (cuGraphExecKernelNodeSetParams). It may wait for the GPU: see docs/blocking.md.
+//
+// The new kernel must be of the context of the old one, and both or neither must be launched
+// cooperatively. Memory that only earlier launches use stays allocated until they are done.
+func (x *GraphExec) SetKernel(n GraphNode, k *Function, cfg LaunchConfig, args ...Arg) error {
+	if err := x.owns(n, kernelNodes.execSet); err != nil {
+		return err
+	}
+	return n.setKernel(x, kernelNodes.execSet, k, &cfg, args)
+}
+
+// SetCopy replaces the memory of a node that copies, for later launches: see [GraphExec.SetKernel].
+// The memory must be of the same contexts as the memory that it replaces, and not empty
+// (cuGraphExecMemcpyNodeSetParams). It may wait for the GPU: see docs/blocking.md.
+func (x *GraphExec) SetCopy(n GraphNode, dst, src Memory) error {
+	if err := x.owns(n, copyNodes.execSet); err != nil {
+		return err
+	}
+	return n.setCopy(x, copyNodes.execSet, dst, src)
+}
+
+// SetMemset replaces the memory and the value of a node that sets bytes or words, for later launches:
+// see [GraphExec.SetKernel]. The memory must be of the same context as the memory that it replaces,
+// and not empty (cuGraphExecMemsetNodeSetParams). It may wait for the GPU: see docs/blocking.md.
+func (x *GraphExec) SetMemset(n GraphNode, dst Memory, value byte) error {
+	if err := x.owns(n, fillNodes.execSet); err != nil {
+		return err
+	}
+	return n.setFill(x, fillNodes.execSet, dst, uint32(value), 1)
+}
+
+// SetMemset32 is SetMemset for 32-bit words: see [Graph.AddMemset32]
+// (cuGraphExecMemsetNodeSetParams). It may wait for the GPU: see docs/blocking.md.
+func (x *GraphExec) SetMemset32(n GraphNode, dst Memory, value uint32) error {
+	if err := x.owns(n, fillNodes.execSet); err != nil {
+		return err
+	}
+	return n.setFill(x, fillNodes.execSet, dst, value, 4)
+}
+
+// SetHostFunc replaces the function of a node that calls one, for later launches: see
+// [GraphExec.SetKernel] (cuGraphExecHostNodeSetParams). It may wait for the GPU: see
+// docs/blocking.md.
+func (x *GraphExec) SetHostFunc(n GraphNode, f func()) error {
+	if err := x.owns(n, hostNodes.execSet); err != nil {
+		return err
+	}
+	return n.setHostFunc(x, hostNodes.execSet, f)
+}
+
+// owns returns an error unless the node names one of the executable graph.
+func (x *GraphExec) owns(n GraphNode, op string) error {
+	switch {
+	case x == nil || x.core == nil:
+		return errNil(op, "executable graph")
+	case n.graph != nil && n.graph.core != x.core.graph:
+		return invalid(op, "the node belongs to another graph: pass a node of the graph that was instantiated")
+	case n.removed != x.core.removed[n.raw]: // the driver could take it for an older node with its handle
+		return invalid(op, "the node was added after the graph was instantiated, or removed before")
+	}
+	return nil
+}
+
+// beginSet begins a call that replaces the work of the node, which must be of a type, in x, or in the
+// graph if x is nil. finish ends the call.
+func (n GraphNode) beginSet(x *GraphExec, op string, typ GraphNodeType) (*nodeCall, error) {
+	c, err := n.begin(x, op)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.is(typ); err != nil {
+		n.finish(x, c)
+		return nil, err
+	}
+	return c, nil
+}
+
+// begin begins a call about the node, in x, or in the graph if x is nil. finish ends the call.
+func (n GraphNode) begin(x *GraphExec, op string) (*nodeCall, error) {
+	if x != nil {
+		if _, err := x.enter(op); err != nil {
+			return nil, err
+		}
+	}
+	gc, err := n.enter(op)
+	if err != nil {
+		if x != nil {
+			x.leave()
+		}
+		return nil, err
+	}
+	c := gc.nodeCall(op)
+	if x != nil {
+		c.xc = x.core
+	}
+	if err = c.find(n.raw); err != nil {
+		n.finish(x, c)
+		return nil, err
+	}
+	return c, nil
+}
+
+// finish ends a call that begin or beginSet began.
+func (n GraphNode) finish(x *GraphExec, c *nodeCall) {
+	n.graph.leave()
+	if x != nil {
+		x.leave()
+	}
+	c.end()
+}
+
+func (n GraphNode) setKernel(x *GraphExec, op string, k *Function, cfg *LaunchConfig, args []Arg) error {
+	if k == nil || k.mod == nil {
+		return errNil(op, "function")
+	}
+	c, err := n.beginSet(x, op, GraphNodeTypeKernel)
+	if err != nil {
+		return err
+	}
+	if err = k.nodeWork(c, cfg, args); err == nil {
+		err = c.set()
+	}
+	if err == nil && c.gc.ctx.drv.observer() != nil {
+		c.observeSet(k.observed(args))
+	}
+	n.finish(x, c)
+	runtime.KeepAlive(k)
+	runtime.KeepAlive(args) // these have the owners of memory
+	if err != nil {
+		return k.explain(err, cfg)
+	}
+	return nil
+}
+
+func (n GraphNode) setCopy(x *GraphExec, op string, dst, src Memory) error {
+	d, r := regionOf(dst), regionOf(src)
+	c, err := n.beginSet(x, op, GraphNodeTypeMemcpy)
+	if err != nil {
+		return err
+	}
+	if err = c.copyOf(&d, &r); err == nil {
+		err = c.set()
+	}
+	if err == nil && c.gc.ctx.drv.observer() != nil {
+		c.observeSet(races.NodeWork{Uses: usedByCopy(&d, &r)})
+	}
+	n.finish(x, c)
+	runtime.KeepAlive(dst)
+	runtime.KeepAlive(src)
+	return err
+}
+
+func (n GraphNode) setFill(x *GraphExec, op string, dst Memory, value, size uint32) error {
+	d := regionOf(dst)
+	c, err := n.beginSet(x, op, GraphNodeTypeMemset)
+	if err != nil {
+		return err
+	}
+	if err = c.fillOf(&d, value, size); err == nil {
+		err = c.set()
+	}
+	if err == nil && c.gc.ctx.drv.observer() != nil {
+		c.observeSet(races.NodeWork{Uses: usedByCopy(&d, &d)})
+	}
+	n.finish(x, c)
+	runtime.KeepAlive(dst)
+	return err
+}
+
+func (n GraphNode) setHostFunc(x *GraphExec, op string, f func()) error {
+	if f == nil {
+		return errNoHostFunc(op)
+	}
+	c, err := n.beginSet(x, op, GraphNodeTypeHost)
+	if err != nil {
+		return err
+	}
+	number, err := c.hostFunc(f)
+	if err == nil {
+		err = c.set()
+	}
+	if err == nil && c.gc.ctx.drv.observer() != nil {
+		c.observeSet(races.NodeWork{HostFunc: number})
+	}
+	n.finish(x, c)
+	return err
+}
+
+// observed describes a node that runs the kernel.
+func (f *Function) observed(args []Arg) races.NodeWork {
+	return races.NodeWork{Detail: "kernel " + f.name, Uses: used(args)}
+}
+
+// nodeWork makes a node run the kernel.
+func (f *Function) nodeWork(c *nodeCall, cfg *LaunchConfig, args []Arg) error {
+	mc := f.mod.core
+	if mc.ctx.drv != c.gc.ctx.drv {
+		return mixed(c.op, "kernel", mc.ctx, "graph", c.gc.ctx)
+	}
+	if !c.keep(&mc.resource, mc) {
+		return mc.Refused(c.op)
+	}
+	if err := f.check(cfg, args); err != nil {
+		return c.rename(err)
+	}
+	c.args.grow(len(args))
+	for i := range args {
+		a := &args[i]
+		if m := a.mem; m != nil && !(m.ctx == mc.ctx || mc.ctx.canAccess(m)) || m != nil && !c.keep(&m.resource, m) {
+			return c.rename(f.badMemory(cfg, i, mc.ctx, m))
+		}
+		if err := c.args.set(i, a); err != nil {
+			return c.rename(f.badArg(cfg, i, err))
+		}
+	}
+	g, b := cfg.Grid.normalize(), cfg.Block.normalize()
+	c.ctx, c.kernel = mc.ctx, c.args.node(f.raw)
+	c.kernel.GridDimX, c.kernel.GridDimY, c.kernel.GridDimZ = g.X, g.Y, g.Z
+	c.kernel.BlockDimX, c.kernel.BlockDimY, c.kernel.BlockDimZ = b.X, b.Y, b.Z
+	c.kernel.SharedMemBytes = cfg.SharedMem
+	return c.setFlags(cfg.Flags&LaunchCooperative != 0)
+}

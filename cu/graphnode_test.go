@@ -1,0 +1,226 @@
+package cu
+
+import (
+	"bytes"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/purecu/purecu/cusim"
+)
+
+// TestGraphNodeObjects replaces what nodes use. The graph and the executable graph let go of what they do not use any
+// more, and keep the rest.
+func TestGraphNodeObjects(t *testing.T) {
+	r := newSoft(t)
+	memory := func() int { return r.sim.Census()["device memory"] }
+	mem := func() *DeviceMem { return must(r.gpu.Alloc(64))(t) }
+	a, b, c := mem(), mem(), mem()
+	g := must(r.gpu.NewGraph())(t)
+	n := must(g.AddMemset(a, 1))(t)
+	copied := must(g.AddCopy(b, a, n))(t)
+	x := must(g.Instantiate())(t)
+	r.ok(errors.Join(a.Close(), b.Close()))
+	r.ok(r.gpu.Synchronize())
+	if got := memory(); got != 3 {
+		t.Errorf("%d pieces of memory", got)
+	}
+	// Both nodes of the executable graph use c. The graph itself still uses a and b.
+	r.ok(errors.Join(x.SetMemset(n, c, 2), x.SetCopy(copied, c.Span(0, 8), c.Span(8, 8))))
+	r.ok(r.gpu.Synchronize())
+	if got := memory(); got != 3 {
+		t.Errorf("%d pieces of memory after the executable graph was changed", got)
+	}
+	r.is(n.SetMemset(a, 1), ErrClosed)
+	r.is(x.SetMemset(n, a, 1), ErrClosed)
+	r.ok(g.Close())
+	r.ok(r.gpu.Synchronize())
+	if got := memory(); got != 1 {
+		t.Errorf("%d pieces of memory after the graph was closed", got)
+	}
+	r.is(x.SetMemset(n, c, 1), ErrClosed) // the graph must be open
+	r.ok(c.Close())
+	r.ok(r.gpu.Synchronize())
+	if got := memory(); got != 1 {
+		t.Errorf("%d pieces of memory while the executable graph uses one", got)
+	}
+	r.ok(x.Launch(r.s))
+	r.ok(r.s.Synchronize())
+	r.ok(x.Close())
+	r.ok(r.gpu.Synchronize())
+	if got := memory(); got != 0 {
+		t.Errorf("%d pieces of memory in the end", got)
+	}
+}
+
+// TestGraphNodeObjectsOfLaunches replaces what a launch uses that is held.
+func TestGraphNodeObjectsOfLaunches(t *testing.T) {
+	r := newSoft(t)
+	old, fresh := must(r.gpu.AllocHost(8, 0))(t), must(r.gpu.AllocHost(8, 0))(t)
+	mem := must(r.gpu.Alloc(8))(t)
+	var c calls
+	g := must(r.gpu.NewGraph())(t)
+	set := must(g.AddMemset(mem, 7))(t)
+	out := must(g.AddCopy(old, mem, set))(t)
+	fn := must(g.AddHostFunc(c.of("old"), out))(t)
+	x := must(g.Instantiate())(t)
+	r.hold(r.s)
+	r.ok(x.Launch(r.s))
+	r.ok(errors.Join(x.SetCopy(out, fresh, mem), x.SetHostFunc(fn, c.of("new"))))
+	r.ok(errors.Join(out.SetCopy(fresh, mem), fn.SetHostFunc(c.of("newest"))))
+	closed := make(chan error, 1)
+	go func() { closed <- old.Close() }() // waits for the launch
+	kept(t, "a launch is pending", 3)
+	r.ok(x.Launch(r.s))
+	r.release(r.s)
+	r.ok(r.s.Synchronize())
+	r.ok(<-closed)
+	c.want(t, "two launches", "old", "new")
+	kept(t, "the launches are done", 2)
+	r.ok(fresh.View(func(b []byte) error {
+		if !bytes.Equal(b, bytes.Repeat([]byte{7}, 8)) {
+			t.Errorf("the memory holds %v", b)
+		}
+		return nil
+	}))
+	r.ok(errors.Join(x.Close(), g.Close(), fresh.Close(), mem.Close()))
+	kept(t, "in the end", 0)
+}
+
+// TestGraphNodeStorm changes, removes and launches nodes in several goroutines.
+func TestGraphNodeStorm(t *testing.T) {
+	r := newSoft(t)
+	g := must(r.gpu.NewGraph())(t)
+	defer g.Close()
+	kernel := must(g.AddKernel(r.spin, oneThread, []Arg{U64(1)}))(t)
+	set := func() error {
+		mem, err := r.gpu.Alloc(64)
+		if err != nil {
+			return err
+		}
+		defer mem.Close()
+		n, err := g.AddMemset(mem, 1, kernel)
+		if err != nil {
+			return err
+		}
+		x, err := g.Instantiate()
+		if err != nil {
+			return err
+		}
+		defer x.Close()
+		other, err := r.gpu.Alloc(64)
+		if err != nil {
+			return err
+		}
+		defer other.Close()
+		return errors.Join(x.Launch(r.s), x.SetMemset(n, other, 2), x.Launch(r.other), x.SetEnabled(n, false),
+			n.SetMemset(other, 3), x.SetKernel(kernel, r.spin, oneThread, U64(2)), n.Remove())
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 100 {
+				r.ok(set())
+				runtime.Gosched()
+			}
+		})
+	}
+	wg.Wait()
+	r.ok(errors.Join(r.s.Synchronize(), r.other.Synchronize()))
+	if nodes := must(g.Nodes())(t); len(nodes) != 1 || nodes[0] != kernel {
+		t.Errorf("the nodes %v are left", nodes)
+	}
+}
+
+// TestGraphNodeHandles has a new node get the handle of a removed one.
+func TestGraphNodeHandles(t *testing.T) {
+	r := newSoft(t)
+	g := must(r.gpu.NewGraph())(t)
+	defer g.Close()
+	old := must(g.AddKernel(r.spin, oneThread, []Arg{U64(1)}))(t)
+	x := r.exec(g)
+	r.ok(old.Remove())
+	fresh := GraphNode{g, old.raw, 1} // as if the driver had reused the handle
+	r.is(x.SetKernel(fresh, r.spin, oneThread, U64(1)), ResultInvalidValue)
+	r.is(x.SetKernel(old, r.spin, oneThread, U64(1)), ErrClosed)
+	_, err := old.Type()
+	r.is(err, ErrClosed)
+	r.is(old.SetKernel(r.spin, oneThread, U64(1)), ErrClosed)
+	_, err = g.AddEmpty(old)
+	r.is(err, ErrClosed)
+	r.is(g.AddEdge(old, must(g.AddEmpty())(t)), ErrClosed)
+	r.ok(x.Launch(r.s))
+}
+
+// TestGraphFamiliesMerge makes graphs parts of each other in several goroutines, and destroys them meanwhile.
+func TestGraphFamiliesMerge(t *testing.T) {
+	soft := cusim.New()
+	drv := must(Open(WithSoftware(soft)))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	var wg sync.WaitGroup
+	shared := []*Graph{must(gpu.NewGraph())(t), must(gpu.NewGraph())(t), must(gpu.NewGraph())(t)}
+	for i := range 6 {
+		wg.Go(func() {
+			for k := range 200 {
+				outer, err := gpu.NewGraph()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				n, err := outer.AddChildGraph(shared[(i+k)%3])
+				if err == nil {
+					_, err = outer.AddChildGraph(shared[(i+k+1)%3], n)
+				}
+				if err == nil {
+					var x *GraphExec
+					if x, err = outer.Instantiate(); err == nil {
+						err = errors.Join(x.SetChildGraph(n, shared[(i+k)%3]), outer.Close(), x.Close())
+					}
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, g := range shared {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+		if g.core.family.root() != shared[0].core.family.root() {
+			t.Error("the graphs are not of one family")
+		}
+	}
+	if err := errors.Join(gpu.Close(), drv.Close()); err != nil {
+		t.Error(err)
+	}
+	checkFreed(t, soft)
+}
+
+// TestGraphNodesOldDrivers makes and changes nodes with drivers that have only the first versions of functions.
+func TestGraphNodesOldDrivers(t *testing.T) {
+	for _, version := range []int{11000, 11040, 11080, 12020} {
+		r := newSoft(t, cusim.Version(version))
+		mem := must(r.gpu.Alloc(8))(t)
+		g := must(r.gpu.NewGraph())(t)
+		kernel := must(g.AddKernel(r.spin, oneThread, []Arg{U64(1)}))(t)
+		set := must(g.AddMemset(mem, 1, kernel))(t)
+		fn := must(g.AddHostFunc(func() {}, set))(t)
+		r.ok(errors.Join(kernel.SetKernel(r.spin, oneThread, U64(2)), g.RemoveEdge(set, fn), g.AddEdge(kernel, fn)))
+		if version >= 11040 {
+			x := must(g.InstantiateWithFlags(InstantiateDefault))(t)
+			r.ok(errors.Join(x.SetKernel(kernel, r.spin, oneThread, U64(3)), x.SetMemset(set, mem, 2), x.Launch(r.s)))
+			err := x.SetEnabled(set, false)
+			if version >= 11060 {
+				r.ok(err)
+			} else {
+				r.is(err, errors.ErrUnsupported)
+			}
+			r.ok(errors.Join(r.s.Synchronize(), x.Close()))
+		}
+		r.ok(errors.Join(g.Close(), mem.Close()))
+	}
+}

@@ -1,0 +1,418 @@
+package cu
+
+import (
+	"fmt"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
+)
+
+// This file is the protocol by which a node with work is added to a graph, and by which the work of a
+// node is replaced, in a graph or in an executable graph.
+//
+//	c := gc.nodeCall(type)     Takes the memory for the call from a pool.
+//	c.xc, c.use, ...           The caller has entered the graph, and for c.xc the executable graph.
+//	c.keep(object)             For each object that the work uses.
+//	c.add(deps), c.set()       Calls the driver. If it succeeds, the graph keeps the objects.
+//	c.end()                    Without a lock: objects may be destroyed, which calls tracers.
+
+// nodeCall is a call that adds a node, or replaces the work of one.
+type nodeCall struct {
+	gc   *graphCore
+	xc   *execCore // nil unless the work is replaced in an executable graph
+	op   string
+	node driver.GraphNode
+	use  nodeUse // what is known about the node
+	// ctx is the context of the work.
+	ctx *contextCore
+	// cooperative says that the node's kernel has to be launched cooperatively from now on.
+	cooperative bool
+
+	// The work, of which use.typ chooses one field.
+	kernel driver.KernelNodeParams
+	copy   driver.Memcpy3D
+	fill   driver.MemsetNodeParams
+	host   *hostFunc
+	args   kernelArgs // of kernel
+
+	// objects are those that the work uses. acquired are those on which the call itself has a call
+	// in flight, and dropped those that the graph used before and does not use any more.
+	objects, acquired, dropped []holder
+}
+
+// nodeFunctions are the functions for a type of nodes.
+type nodeFunctions struct{ add, set, execSet string }
+
+var (
+	kernelNodes = nodeFunctions{"cuGraphAddKernelNode", "cuGraphKernelNodeSetParams", "cuGraphExecKernelNodeSetParams"}
+	copyNodes   = nodeFunctions{"cuGraphAddMemcpyNode", "cuGraphMemcpyNodeSetParams", "cuGraphExecMemcpyNodeSetParams"}
+	fillNodes   = nodeFunctions{"cuGraphAddMemsetNode", "cuGraphMemsetNodeSetParams", "cuGraphExecMemsetNodeSetParams"}
+	hostNodes   = nodeFunctions{"cuGraphAddHostNode", "cuGraphHostNodeSetParams", "cuGraphExecHostNodeSetParams"}
+)
+
+// nodeCall begins a call about a node of the graph.
+func (gc *graphCore) nodeCall(op string) *nodeCall {
+	c := gc.ctx.drv.nodeCalls.Get().(*nodeCall)
+	c.gc, c.op = gc, op
+	return c
+}
+
+// end ends the call. The caller holds no lock.
+func (c *nodeCall) end() {
+	if len(c.acquired)+len(c.dropped) != 0 {
+		c.leaveAll()
+	}
+	if c.args.borrowed {
+		c.args.restore()
+	}
+	d := c.gc.ctx.drv
+	c.gc, c.xc, c.ctx, c.host, c.node, c.use, c.cooperative = nil, nil, nil, nil, 0, nodeUse{}, false
+	c.objects = c.objects[:0]
+	d.nodeCalls.Put(c)
+}
+
+// leaveAll ends the calls in flight on objects. Those that earlier launches of an executable graph may
+// use are not destroyed before these launches are done.
+func (c *nodeCall) leaveAll() {
+	dropped, acquired := c.dropped, c.acquired
+	c.dropped, c.acquired = c.dropped[:0], c.acquired[:0]
+	each(len(dropped)+len(acquired), func(i int) {
+		if i < len(dropped) {
+			if c.xc != nil {
+				c.xc.leaveLaunched(dropped[i])
+				return
+			}
+			dropped[i].leave()
+			return
+		}
+		acquired[i-len(dropped)].leave()
+	})
+	clear(dropped)
+	clear(acquired)
+}
+
+// set returns the objects of the graph, or of the executable graph.
+func (c *nodeCall) objectSet() *objectSet {
+	if c.xc != nil {
+		return c.xc.objects.Load()
+	}
+	return c.gc.objects
+}
+
+// find finds what is known about the node whose work is replaced.
+func (c *nodeCall) find(n driver.GraphNode) (err error) {
+	c.node = n
+	set := c.objectSet()
+	u, known := set.nodes[n]
+	if !known {
+		if u, err = c.gc.askUse(n); err != nil {
+			return err
+		}
+		set.know(n, u)
+	}
+	c.use = u
+	return nil
+}
+
+// askUse asks the driver about a node.
+func (gc *graphCore) askUse(n driver.GraphNode) (u nodeUse, err error) {
+	if u.typ, err = gc.typeOf(n); err != nil || u.typ != GraphNodeTypeKernel {
+		return u, err
+	}
+	var v driver.LaunchAttributeValue
+	res := gc.ctx.drv.table.GraphKernelNodeGetAttribute(driver.At{Context: gc.ctx.raw}, n,
+		driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &v)
+	u.cooperative = res == driver.ResultSuccess && v[0] != 0
+	return u, nil
+}
+
+// is returns an error unless the node is of a type.
+func (c *nodeCall) is(typ GraphNodeType) error {
+	if c.use.typ == typ {
+		return nil
+	}
+	return &Error{Op: c.op, Result: ResultInvalidValue, Handle: uintptr(c.node), Err: errInvalid,
+		Detail: fmt.Sprintf("the node is of type %v, not %v: choose the node by its Type", c.use.typ, typ)}
+}
+
+// keep makes the work use an object. It reports false if the object is closed.
+func (c *nodeCall) keep(r *resource, h holder) bool {
+	if i := len(c.objects); i < len(c.use.objects) && c.use.objects[i] == h { // the graph keeps it
+		if r.Closed() {
+			return false
+		}
+	} else {
+		if !r.Acquire(r) {
+			return false
+		}
+		c.acquired = append(c.acquired, h)
+	}
+	c.objects = append(c.objects, h)
+	return true
+}
+
+// keepRegions checks the regions of a copy or memset, which may be the same, and keeps their memory.
+func (c *nodeCall) keepRegions(d, r *region) error {
+	for _, sp := range [...]*region{d, r} {
+		if err := sp.missing(c.op); err != nil {
+			return err
+		}
+		if sp.mem.ctx.drv != c.gc.ctx.drv {
+			return mixed(c.op, "memory", sp.mem.ctx, "graph", c.gc.ctx)
+		}
+		if err := sp.check(c.op); err != nil {
+			return err
+		}
+		if m := sp.mem; !c.keep(&m.resource, m) {
+			return m.Refused(c.op)
+		}
+		if d == r {
+			break
+		}
+	}
+	return nil
+}
+
+// copyOf makes the node copy r to the beginning of d. An empty copy makes it an empty node.
+func (c *nodeCall) copyOf(d, r *region) error {
+	if err := c.keepRegions(d, r); err != nil {
+		return err
+	}
+	switch {
+	case d.mem.onHost() && r.mem.onHost():
+		return invalid(c.op, "both are host memory: use Go's copy on the slices of View")
+	case r.size > d.size:
+		return invalid(c.op, fmt.Sprintf("%d bytes do not fit into %d", r.size, d.size))
+	}
+	c.ctx = d.mem.ctx
+	if d.mem.onHost() {
+		c.ctx = r.mem.ctx
+	}
+	c.copy = driver.Memcpy3D{
+		SrcMemoryType: driver.CU_MEMORYTYPE_DEVICE, SrcDevice: r.addr(), SrcPitch: r.size, SrcHeight: 1,
+		DstMemoryType: driver.CU_MEMORYTYPE_DEVICE, DstDevice: d.addr(), DstPitch: r.size, DstHeight: 1,
+		WidthInBytes: r.size, Height: 1, Depth: 1,
+	}
+	if r.mem.onHost() {
+		c.copy.SrcMemoryType, c.copy.SrcHost, c.copy.SrcDevice = driver.CU_MEMORYTYPE_HOST, r.hostAddr(), 0
+	}
+	if d.mem.onHost() {
+		c.copy.DstMemoryType, c.copy.DstHost, c.copy.DstDevice = driver.CU_MEMORYTYPE_HOST, d.hostAddr(), 0
+	}
+	return c.notEmpty(r)
+}
+
+// fillOf makes the node set elements of the memory, each of size bytes.
+func (c *nodeCall) fillOf(d *region, value, size uint32) error {
+	if err := c.keepRegions(d, d); err != nil {
+		return err
+	}
+	switch {
+	case d.mem.raw == 0:
+		return mistake(c.op, errUnmapped, d.mem.handle(), "allocate it with HostDeviceMap")
+	case d.off%uint64(size) != 0 || d.size%uint64(size) != 0:
+		return notWhole(c.op, d, size)
+	}
+	c.ctx = d.mem.ctx
+	n := d.size / uint64(size)
+	c.fill = driver.MemsetNodeParams{Dst: d.addr(), Value: value, ElementSize: size, Width: n, Height: 1}
+	return c.notEmpty(d)
+}
+
+// notWhole returns the error for memory that is not a number of elements.
+func notWhole(op string, d *region, size uint32) error {
+	return invalid(op, fmt.Sprintf("%d bytes at %d are not whole words: offset and size must be multiples of %d",
+		d.size, d.off, size))
+}
+
+// notEmpty makes an added node without bytes an empty node, as a capture does.
+func (c *nodeCall) notEmpty(r *region) error {
+	if r.size != 0 {
+		return nil
+	}
+	if c.node != 0 {
+		return invalid(c.op, "the driver cannot make the node copy or set nothing: disable it by GraphExec.SetEnabled")
+	}
+	c.use.typ = GraphNodeTypeEmpty
+	return nil
+}
+
+// hostFunc makes the node call a function, and returns the race detector's number for it.
+func (c *nodeCall) hostFunc(f func()) (number uint64, err error) {
+	h, number, err := c.gc.ctx.drv.nodeFunc(f)
+	if err != nil {
+		return 0, &Error{Op: c.op, Result: ResultNotSupported, Handle: uintptr(c.gc.raw), Err: err}
+	}
+	c.acquired, c.objects = append(c.acquired, h), append(c.objects, h)
+	c.host, c.ctx = h, c.gc.ctx
+	return number, nil
+}
+
+// at says how the driver is called. It is told the context of copies and memsets. For kernels, which
+// have a context, nobody has observed yet what it does without a current context.
+func (c *nodeCall) at() driver.At { return driver.At{Context: c.ctx.raw} }
+
+// add adds the node after other nodes.
+func (c *nodeCall) add(deps []driver.GraphNode, seen func() races.NodeWork) error {
+	t, g := c.gc.ctx.drv.table, c.gc.raw
+	var res driver.Result
+	switch c.use.typ {
+	case GraphNodeTypeKernel:
+		c.node, res = t.GraphAddKernelNode(c.at(), g, deps, &c.kernel)
+		if t.Missing(res) != nil { // before CUDA 12.0
+			c.node, res = t.GraphAddKernelNodeV1(c.at(), g, deps, &c.kernel)
+		}
+		if res == driver.ResultSuccess && c.cooperative {
+			if res = c.setCooperative(true); res != driver.ResultSuccess {
+				t.GraphDestroyNode(driver.At{}, c.node)
+			}
+		}
+	case GraphNodeTypeMemcpy:
+		c.node, res = t.GraphAddMemcpyNode(c.at(), g, deps, &c.copy, c.ctx.raw)
+	case GraphNodeTypeMemset:
+		c.node, res = t.GraphAddMemsetNode(c.at(), g, deps, &c.fill, c.ctx.raw)
+	case GraphNodeTypeHost:
+		c.node, res = t.GraphAddHostNode(c.at(), g, deps, c.host.callback)
+	default:
+		c.objects = c.objects[:0]
+		c.op = "cuGraphAddEmptyNode"
+		c.node, res = t.GraphAddEmptyNode(c.at(), g, deps)
+	}
+	if res != driver.ResultSuccess {
+		return c.failed(c.gc.ctx.callError(c.op, uintptr(c.gc.raw), res))
+	}
+	u := nodeUse{typ: c.use.typ, cooperative: c.cooperative}
+	c.dropped = c.gc.objects.replace(c.node, u, c.objects, c.dropped)
+	if o := c.gc.ctx.drv.observer(); o != nil {
+		o.AddNode(uintptr(g), uintptr(c.node), graphNodes(deps), c.seen(seen))
+	}
+	return nil
+}
+
+// seen returns what the race detector is told of the work.
+func (c *nodeCall) seen(work func() races.NodeWork) races.NodeWork {
+	if c.use.typ == GraphNodeTypeEmpty {
+		return races.NodeWork{}
+	}
+	w := work()
+	if w.Call == "" {
+		w.Call = c.op
+	}
+	return w
+}
+
+// setCooperative sets whether the node launches its kernel cooperatively.
+func (c *nodeCall) setCooperative(is bool) driver.Result {
+	var v driver.LaunchAttributeValue
+	if is {
+		v[0] = 1
+	}
+	c.op = "cuGraphKernelNodeSetAttribute"
+	return c.gc.ctx.drv.table.GraphKernelNodeSetAttribute(c.at(), c.node, driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &v)
+}
+
+// setFlags says whether the node has to launch its kernel cooperatively.
+func (c *nodeCall) setFlags(cooperative bool) error {
+	if c.cooperative = cooperative; c.xc == nil || cooperative == c.use.cooperative {
+		return nil
+	}
+	return invalid(c.op, "an executable graph cannot change whether a node launches its kernel cooperatively: "+
+		"change the node of the graph, and call Update")
+}
+
+// rename gives an error of a check for launches the name of this call.
+func (c *nodeCall) rename(err error) error {
+	if e, ok := err.(*Error); ok {
+		e.Op = c.op
+	}
+	return err
+}
+
+// observeSet tells the race detector of the new work of the node.
+func (c *nodeCall) observeSet(w races.NodeWork) {
+	in := uintptr(c.gc.raw)
+	if c.xc != nil {
+		in = uintptr(c.xc.raw)
+	}
+	if w.Call == "" {
+		w.Call = c.op
+	}
+	c.gc.ctx.drv.observer().SetNode(in, uintptr(c.node), w)
+}
+
+// set replaces the work of the node.
+func (c *nodeCall) set() error {
+	var res driver.Result
+	if c.xc != nil {
+		res = c.setExec()
+	} else {
+		res = c.setGraph()
+	}
+	if res != driver.ResultSuccess {
+		if c.xc != nil {
+			return c.failed(c.xc.ctx.callError(c.op, uintptr(c.xc.raw), res))
+		}
+		return c.failed(c.gc.ctx.callError(c.op, uintptr(c.gc.raw), res))
+	}
+	set := c.objectSet()
+	if c.use.cooperative != c.cooperative {
+		c.use.cooperative = c.cooperative
+		set.know(c.node, c.use)
+	}
+	c.dropped = set.replace(c.node, c.use, c.objects, c.dropped)
+	return nil
+}
+
+// setExec calls the driver for an executable graph.
+func (c *nodeCall) setExec() (res driver.Result) {
+	switch t, x := c.gc.ctx.drv.table, c.xc.raw; c.use.typ {
+	case GraphNodeTypeKernel:
+		res = t.GraphExecKernelNodeSetParams(c.at(), x, c.node, &c.kernel)
+		if res < 0 && t.Missing(res) != nil { // before CUDA 12.0
+			res = t.GraphExecKernelNodeSetParamsV1(c.at(), x, c.node, &c.kernel)
+		}
+	case GraphNodeTypeMemcpy:
+		res = t.GraphExecMemcpyNodeSetParams(c.at(), x, c.node, &c.copy, c.ctx.raw)
+	case GraphNodeTypeMemset:
+		res = t.GraphExecMemsetNodeSetParams(c.at(), x, c.node, &c.fill, c.ctx.raw)
+	default:
+		res = t.GraphExecHostNodeSetParams(c.at(), x, c.node, c.host.callback)
+	}
+	return res
+}
+
+// setGraph calls the driver for a graph.
+func (c *nodeCall) setGraph() (res driver.Result) {
+	switch t := c.gc.ctx.drv.table; c.use.typ {
+	case GraphNodeTypeKernel:
+		op, changed := c.op, c.use.cooperative != c.cooperative
+		if changed {
+			if res = c.setCooperative(c.cooperative); res != driver.ResultSuccess {
+				return res
+			}
+		}
+		res = t.GraphKernelNodeSetParams(c.at(), c.node, &c.kernel)
+		if t.Missing(res) != nil { // before CUDA 12.0
+			res = t.GraphKernelNodeSetParamsV1(c.at(), c.node, &c.kernel)
+		}
+		if changed && res != driver.ResultSuccess {
+			c.setCooperative(c.use.cooperative)
+		}
+		c.op = op
+	case GraphNodeTypeMemcpy:
+		res = t.GraphMemcpyNodeSetParams(c.at(), c.node, &c.copy)
+	case GraphNodeTypeMemset:
+		res = t.GraphMemsetNodeSetParams(c.at(), c.node, &c.fill)
+	default:
+		res = t.GraphHostNodeSetParams(c.at(), c.node, c.host.callback)
+	}
+	return res
+}
+
+// failed adds to an error of the driver which node it is about.
+func (c *nodeCall) failed(e *Error) error {
+	if c.node != 0 {
+		e.Detail = join(c.gc.describe(c.node, "the graph"), e.Detail)
+	}
+	return e
+}

@@ -1,0 +1,544 @@
+package sim
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// This file has the functions that add nodes with work, and that change the work of a node.
+
+// change changes the work of a node in its graph.
+func (d *Driver) change(name string, h driver.GraphNode, k nodeKindOf, w func() (*work, driver.Result)) driver.Result {
+	n, r := d.nodeOf(name, h, k)
+	if r != ok {
+		return r
+	}
+	made, r := w()
+	if r == ok {
+		made.cooperative = n.work.cooperative
+		n.work = *made
+	}
+	return r
+}
+
+// changeExec changes the work of a node in an executable graph.
+func (d *Driver) changeExec(name string, h driver.GraphExec, nh driver.GraphNode, k nodeKindOf,
+	w func() (*work, driver.Result)) driver.Result {
+	made, r := d.execNode(name, h, nh, k)
+	if r != ok {
+		return r
+	}
+	fresh, r := w()
+	switch {
+	case r != ok:
+		return r
+	case !made.work.replaceable(fresh):
+		return driver.ResultInvalidValue
+	}
+	fresh.cooperative = made.work.cooperative
+	made.work = *fresh
+	return ok
+}
+
+// execNode returns the node of an executable graph that a node of its graph stands for.
+func (d *Driver) execNode(name string, h driver.GraphExec, nh driver.GraphNode,
+	kinds ...nodeKindOf) (*node, driver.Result) {
+	n, r := d.nodeOf(name, nh, kinds...)
+	if r != ok {
+		return nil, r
+	}
+	x, r := d.execOf(name, h)
+	if r != ok {
+		return nil, r
+	}
+	made := x.copies[n]
+	if made == nil {
+		return nil, driver.ResultInvalidValue
+	}
+	return made, ok
+}
+
+// replaceable reports whether other work can replace the work of an executable graph's node: a
+// kernel of the same context, or memory of the same contexts in one row.
+func (w *work) replaceable(other *work) bool {
+	if w.kernel != nil && w.kernel.module.ctx != other.kernel.module.ctx {
+		return false
+	}
+	return !w.many && !other.many && alike(w.child, other.child) &&
+		slices.EqualFunc(w.blocks, other.blocks, func(a, b *block) bool { return a.ctx == b.ctx })
+}
+
+// alike reports whether two child graphs have the same nodes and edges.
+func alike(a, b []*node) bool {
+	return slices.EqualFunc(a, b, func(m, n *node) bool {
+		return m.work.node == n.work.node && alike(m.work.child, n.work.child) &&
+			slices.EqualFunc(m.after, n.after, func(x, y *node) bool { return slices.Index(a, x) == slices.Index(b, y) })
+	})
+}
+
+// kernelParams returns the work of a kernel node. The context of the function counts, and no other.
+func (d *Driver) kernelParams(name string, p *driver.KernelNodeParams) func() (*work, driver.Result) {
+	return func() (*work, driver.Result) {
+		if p == nil || p.Func == 0 { // a CUkernel is not supported
+			return nil, driver.ResultInvalidValue
+		}
+		f, r := d.function(name, p.Func)
+		if r != ok && (f == nil || r != d.lost) { // a graph may be built even after a sticky error
+			return nil, r
+		}
+		grid, block := Dim3{p.GridDimX, p.GridDimY, p.GridDimZ}, Dim3{p.BlockDimX, p.BlockDimY, p.BlockDimZ}
+		if r := f.fits(grid, block, p.SharedMemBytes); r != ok {
+			return nil, r
+		}
+		if p.KernelParams == nil && p.Extra == nil && len(f.params) > 0 {
+			return nil, driver.ResultInvalidValue
+		}
+		args, r := d.arguments(name, p.Func, f, driver.KernelParams{Array: p.KernelParams, Extra: p.Extra})
+		if r == ok {
+			r = d.known(name, f)
+		}
+		if r != ok {
+			return nil, r
+		}
+		w := d.kernelWork(p.Func, f, &Launch{Name: f.name, Grid: grid, Block: block, SharedMem: p.SharedMemBytes,
+			d: d, module: f.module, args: args})
+		w.ctx = f.module.ctx
+		return w, ok
+	}
+}
+
+// nodeContext returns the context of a node.
+func (d *Driver) nodeContext(name string, h driver.Context) (*context, driver.Result) {
+	if h == 0 {
+		return nil, driver.ResultInvalidContext
+	}
+	c, r := find[context](d, name, contextKind, uintptr(h))
+	if r != ok {
+		return nil, driver.ResultInvalidContext
+	}
+	if r = d.live(c); r != ok && r != d.lost {
+		return nil, r
+	}
+	return c, ok
+}
+
+// rows is one end of a copy: rows of bytes, whose beginnings are pitch apart. Each plane has height
+// rows.
+type rows struct {
+	span
+	pitch, height uint64
+}
+
+// at returns the offset of a row.
+func (r *rows) at(y, z uint64) uint64 { return (z*r.height + y) * r.pitch }
+
+// rows returns one end of a copy of p.
+func (d *Driver) rows(p *driver.Memcpy3D, kind int32, host driver.HostPtr, dev driver.DevicePtr, x, y, z, pitch,
+	height uint64) (rows, driver.Result) {
+	many := p.Height > 1 || p.Depth > 1
+	r := rows{pitch: pitch, height: height}
+	switch {
+	case p.WidthInBytes > 1<<40, p.Height > 1<<40, p.Depth > 1<<40, x > 1<<40, y > 1<<40, z > 1<<40, pitch > 1<<40,
+		height > 1<<20, (many || pitch != 0) && pitch < x+p.WidthInBytes, p.Depth > 1 && height < y+p.Height:
+		return rows{}, driver.ResultInvalidValue
+	}
+	first := r.at(y, z) + x
+	n := r.at(p.Height-1, p.Depth-1) + p.WidthInBytes
+	var res driver.Result
+	switch kind {
+	case driver.CU_MEMORYTYPE_HOST:
+		r.span, res = d.space.hostSpan(host+driver.HostPtr(first), n)
+	case driver.CU_MEMORYTYPE_DEVICE:
+		r.span, res = d.space.span(uint64(dev)+first, n)
+	case driver.CU_MEMORYTYPE_UNIFIED:
+		r.span, res = d.space.hostSpan(driver.HostPtr(dev)+driver.HostPtr(first), n)
+	default: // arrays are not supported
+		return rows{}, driver.ResultInvalidValue
+	}
+	return r, res
+}
+
+// copyParams returns the work of a copy node.
+func (d *Driver) copyParams(name string, p *driver.Memcpy3D, in *context) (*work, driver.Result) {
+	if p == nil || p.WidthInBytes == 0 || p.Height == 0 || p.Depth == 0 {
+		return nil, driver.ResultInvalidValue
+	}
+	c := *p
+	src, r := d.rows(&c, c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, c.SrcZ, c.SrcPitch, c.SrcHeight)
+	if r != ok {
+		return nil, r
+	}
+	dst, r := d.rows(&c, c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, c.DstZ, c.DstPitch, c.DstHeight)
+	if r != ok {
+		return nil, r
+	}
+	took := duration(c.WidthInBytes*c.Height*c.Depth, dst.kind, src.kind)
+	return &work{
+		ctx: in, node: memcpyNode, blocks: []*block{dst.block, src.block}, many: c.Height > 1 || c.Depth > 1,
+		make: func() *op {
+			return d.access(&op{duration: took}, func() {
+				for z := range c.Depth {
+					for y := range c.Height {
+						to, from := dst.span, src.span
+						to.off, from.off = to.off+dst.at(y, z), from.off+src.at(y, z)
+						to.n, from.n = c.WidthInBytes, c.WidthInBytes
+						transfer(to, from)
+					}
+				}
+			}, dst.span, src.span)
+		},
+	}, ok
+}
+
+// setParams returns the work of a memset node.
+func (d *Driver) setParams(p *driver.MemsetNodeParams, in *context) (*work, driver.Result) {
+	if p == nil || p.Width == 0 || p.Height == 0 || p.Width > 1<<40 || p.Height > 1<<20 ||
+		p.ElementSize != 1 && p.ElementSize != 2 && p.ElementSize != 4 {
+		return nil, driver.ResultInvalidValue
+	}
+	value := binary.LittleEndian.AppendUint32(nil, p.Value)[:p.ElementSize]
+	size := uint64(p.ElementSize)
+	if p.Height > 1 && (p.Pitch < p.Width*size || p.Pitch%size != 0 || p.Pitch > 1<<40) {
+		return nil, driver.ResultInvalidValue
+	}
+	w := &work{ctx: in, node: memsetNode, many: p.Height > 1}
+	var spans []span
+	var sets []func()
+	for y := range p.Height {
+		to, set, r := d.pattern(p.Dst+driver.DevicePtr(y*p.Pitch), value, p.Width)
+		if r != ok || !in.reaches(to.block) {
+			return nil, driver.ResultInvalidValue
+		}
+		spans, sets, w.blocks = append(spans, to), append(sets, set), []*block{to.block}
+	}
+	took := duration(p.Width*size*p.Height, spans[0].kind)
+	w.make = func() *op {
+		return d.access(&op{duration: took}, func() {
+			for _, set := range sets {
+				set()
+			}
+		}, spans...)
+	}
+	return w, ok
+}
+
+// hostParams returns the work of a node that calls a host function.
+func (d *Driver) hostParams(f driver.Callback) func() (*work, driver.Result) {
+	return func() (*work, driver.Result) {
+		if r := callable(f); r != ok {
+			return nil, r
+		}
+		return &work{node: hostNode, make: func() *op { return d.hostOp(f) }}, ok
+	}
+}
+
+// childParams returns the work of a node that runs a copy of a graph.
+func (d *Driver) childParams(name string, h driver.Graph) func() (*work, driver.Result) {
+	return func() (*work, driver.Result) {
+		if h == 0 {
+			return nil, driver.ResultInvalidValue
+		}
+		g, r := find[graph](d, name, graphKind, uintptr(h))
+		if r != ok {
+			return nil, driver.ResultInvalidValue
+		}
+		list, _, cycle := g.sorted()
+		if cycle != nil {
+			return nil, driver.ResultInvalidValue
+		}
+		return &work{node: childNode, child: list}, ok
+	}
+}
+
+// within returns the work that make makes in a context.
+func (d *Driver) within(name string, h driver.Context,
+	make func(*context) (*work, driver.Result)) func() (*work, driver.Result) {
+	return func() (*work, driver.Result) {
+		c, r := d.nodeContext(name, h)
+		if r != ok {
+			return nil, r
+		}
+		return make(c)
+	}
+}
+
+// sameContext returns the work that make makes in the context of a node.
+func (d *Driver) sameContext(h driver.GraphNode,
+	make func(*context) (*work, driver.Result)) func() (*work, driver.Result) {
+	return func() (*work, driver.Result) {
+		object, _ := d.objects.find(uintptr(h))
+		return make(object.(*node).work.ctx)
+	}
+}
+
+// GraphAddKernelNode is cuGraphAddKernelNode_v2.
+func (d *Driver) GraphAddKernelNode(_ *driver.Thread, g driver.Graph, deps []driver.GraphNode,
+	p *driver.KernelNodeParams) (driver.GraphNode, driver.Result) {
+	const name = "cuGraphAddKernelNode"
+	defer d.reportUnknown()
+	defer d.mu.Unlock()
+	return d.addNode(name, g, deps, d.kernelParams(name, p))
+}
+
+// GraphAddKernelNodeV1 is cuGraphAddKernelNode.
+func (d *Driver) GraphAddKernelNodeV1(th *driver.Thread, g driver.Graph, deps []driver.GraphNode,
+	p *driver.KernelNodeParams) (driver.GraphNode, driver.Result) {
+	return d.GraphAddKernelNode(th, g, deps, p)
+}
+
+// GraphKernelNodeSetParams is cuGraphKernelNodeSetParams_v2.
+func (d *Driver) GraphKernelNodeSetParams(_ *driver.Thread, n driver.GraphNode,
+	p *driver.KernelNodeParams) driver.Result {
+	const name = "cuGraphKernelNodeSetParams"
+	defer d.reportUnknown()
+	defer d.mu.Unlock()
+	return d.change(name, n, kernelNode, d.kernelParams(name, p))
+}
+
+// GraphKernelNodeSetParamsV1 is cuGraphKernelNodeSetParams.
+func (d *Driver) GraphKernelNodeSetParamsV1(th *driver.Thread, n driver.GraphNode,
+	p *driver.KernelNodeParams) driver.Result {
+	return d.GraphKernelNodeSetParams(th, n, p)
+}
+
+// GraphExecKernelNodeSetParams is cuGraphExecKernelNodeSetParams_v2.
+func (d *Driver) GraphExecKernelNodeSetParams(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+	p *driver.KernelNodeParams) driver.Result {
+	const name = "cuGraphExecKernelNodeSetParams"
+	defer d.reportUnknown()
+	defer d.mu.Unlock()
+	return d.changeExec(name, x, n, kernelNode, d.kernelParams(name, p))
+}
+
+// GraphExecKernelNodeSetParamsV1 is cuGraphExecKernelNodeSetParams.
+func (d *Driver) GraphExecKernelNodeSetParamsV1(th *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+	p *driver.KernelNodeParams) driver.Result {
+	return d.GraphExecKernelNodeSetParams(th, x, n, p)
+}
+
+// GraphKernelNodeSetAttribute is cuGraphKernelNodeSetAttribute, as far as it makes a launch
+// cooperative.
+func (d *Driver) GraphKernelNodeSetAttribute(_ *driver.Thread, h driver.GraphNode, id int32,
+	v *driver.LaunchAttributeValue) driver.Result {
+	const name = "cuGraphKernelNodeSetAttribute"
+	defer d.mu.Unlock()
+	n, r := d.nodeOf(name, h, kernelNode)
+	switch {
+	case r != ok:
+		return r
+	case v == nil:
+		return driver.ResultInvalidValue
+	case id != driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+		return driver.ResultNotSupported
+	}
+	w := &n.work
+	cooperative := binary.LittleEndian.Uint32(v[:]) != 0
+	if r := w.kernel.fitsTogether(w.grid, w.block, w.shared, launchOptions{cooperative: cooperative}); r != ok {
+		return r
+	}
+	w.cooperative = cooperative
+	return ok
+}
+
+// GraphKernelNodeGetAttribute is cuGraphKernelNodeGetAttribute for the same attribute.
+func (d *Driver) GraphKernelNodeGetAttribute(_ *driver.Thread, h driver.GraphNode, id int32,
+	v *driver.LaunchAttributeValue) driver.Result {
+	defer d.mu.Unlock()
+	n, r := d.nodeOf("cuGraphKernelNodeGetAttribute", h, kernelNode)
+	switch {
+	case r != ok:
+		return r
+	case v == nil:
+		return driver.ResultInvalidValue
+	case id != driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+		return driver.ResultNotSupported
+	}
+	*v = driver.LaunchAttributeValue{}
+	if n.work.cooperative {
+		v[0] = 1
+	}
+	return ok
+}
+
+// GraphAddMemcpyNode is cuGraphAddMemcpyNode.
+func (d *Driver) GraphAddMemcpyNode(_ *driver.Thread, g driver.Graph, deps []driver.GraphNode, p *driver.Memcpy3D,
+	c driver.Context) (driver.GraphNode, driver.Result) {
+	const name = "cuGraphAddMemcpyNode"
+	defer d.mu.Unlock()
+	return d.addNode(name, g, deps, d.within(name, c, func(c *context) (*work, driver.Result) {
+		return d.copyParams(name, p, c)
+	}))
+}
+
+// GraphMemcpyNodeSetParams is cuGraphMemcpyNodeSetParams.
+func (d *Driver) GraphMemcpyNodeSetParams(_ *driver.Thread, n driver.GraphNode, p *driver.Memcpy3D) driver.Result {
+	const name = "cuGraphMemcpyNodeSetParams"
+	defer d.mu.Unlock()
+	return d.change(name, n, memcpyNode, d.sameContext(n, func(c *context) (*work, driver.Result) {
+		return d.copyParams(name, p, c)
+	}))
+}
+
+// GraphExecMemcpyNodeSetParams is cuGraphExecMemcpyNodeSetParams.
+func (d *Driver) GraphExecMemcpyNodeSetParams(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+	p *driver.Memcpy3D, c driver.Context) driver.Result {
+	const name = "cuGraphExecMemcpyNodeSetParams"
+	defer d.mu.Unlock()
+	return d.changeExec(name, x, n, memcpyNode, d.within(name, c, func(c *context) (*work, driver.Result) {
+		return d.copyParams(name, p, c)
+	}))
+}
+
+// GraphAddMemsetNode is cuGraphAddMemsetNode.
+func (d *Driver) GraphAddMemsetNode(_ *driver.Thread, g driver.Graph, deps []driver.GraphNode,
+	p *driver.MemsetNodeParams, c driver.Context) (driver.GraphNode, driver.Result) {
+	const name = "cuGraphAddMemsetNode"
+	defer d.mu.Unlock()
+	return d.addNode(name, g, deps, d.within(name, c, func(c *context) (*work, driver.Result) {
+		return d.setParams(p, c)
+	}))
+}
+
+// GraphMemsetNodeSetParams is cuGraphMemsetNodeSetParams.
+func (d *Driver) GraphMemsetNodeSetParams(_ *driver.Thread, n driver.GraphNode,
+	p *driver.MemsetNodeParams) driver.Result {
+	defer d.mu.Unlock()
+	return d.change("cuGraphMemsetNodeSetParams", n, memsetNode, d.sameContext(n,
+		func(c *context) (*work, driver.Result) { return d.setParams(p, c) }))
+}
+
+// GraphExecMemsetNodeSetParams is cuGraphExecMemsetNodeSetParams.
+func (d *Driver) GraphExecMemsetNodeSetParams(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+	p *driver.MemsetNodeParams, c driver.Context) driver.Result {
+	const name = "cuGraphExecMemsetNodeSetParams"
+	defer d.mu.Unlock()
+	return d.changeExec(name, x, n, memsetNode, d.within(name, c, func(c *context) (*work, driver.Result) {
+		return d.setParams(p, c)
+	}))
+}
+
+// GraphAddHostNode is cuGraphAddHostNode.
+func (d *Driver) GraphAddHostNode(_ *driver.Thread, g driver.Graph, deps []driver.GraphNode,
+	f driver.Callback) (driver.GraphNode, driver.Result) {
+	defer d.mu.Unlock()
+	return d.addNode("cuGraphAddHostNode", g, deps, d.hostParams(f))
+}
+
+// GraphHostNodeSetParams is cuGraphHostNodeSetParams.
+func (d *Driver) GraphHostNodeSetParams(_ *driver.Thread, n driver.GraphNode, f driver.Callback) driver.Result {
+	defer d.mu.Unlock()
+	return d.change("cuGraphHostNodeSetParams", n, hostNode, d.hostParams(f))
+}
+
+// GraphExecHostNodeSetParams is cuGraphExecHostNodeSetParams.
+func (d *Driver) GraphExecHostNodeSetParams(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+	f driver.Callback) driver.Result {
+	defer d.mu.Unlock()
+	return d.changeExec("cuGraphExecHostNodeSetParams", x, n, hostNode, d.hostParams(f))
+}
+
+// GraphAddChildGraphNode is cuGraphAddChildGraphNode.
+func (d *Driver) GraphAddChildGraphNode(_ *driver.Thread, g driver.Graph, deps []driver.GraphNode,
+	child driver.Graph) (driver.GraphNode, driver.Result) {
+	const name = "cuGraphAddChildGraphNode"
+	defer d.mu.Unlock()
+	return d.addNode(name, g, deps, d.childParams(name, child))
+}
+
+// GraphExecChildGraphNodeSetParams is cuGraphExecChildGraphNodeSetParams.
+func (d *Driver) GraphExecChildGraphNodeSetParams(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+	child driver.Graph) driver.Result {
+	const name = "cuGraphExecChildGraphNodeSetParams"
+	defer d.mu.Unlock()
+	return d.changeExec(name, x, n, childNode, d.childParams(name, child))
+}
+
+// GraphNodeSetEnabled is cuGraphNodeSetEnabled. Only kernels, copies and memsets can be disabled.
+func (d *Driver) GraphNodeSetEnabled(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+	enabled uint32) driver.Result {
+	defer d.mu.Unlock()
+	made, r := d.execNode("cuGraphNodeSetEnabled", x, n, kernelNode, memcpyNode, memsetNode)
+	if r == ok {
+		made.disabled = enabled == 0
+	}
+	return r
+}
+
+// GraphNodeGetEnabled is cuGraphNodeGetEnabled.
+func (d *Driver) GraphNodeGetEnabled(_ *driver.Thread, x driver.GraphExec,
+	n driver.GraphNode) (uint32, driver.Result) {
+	defer d.mu.Unlock()
+	made, r := d.execNode("cuGraphNodeGetEnabled", x, n, kernelNode, memcpyNode, memsetNode)
+	if r != ok || made.disabled {
+		return 0, r
+	}
+	return 1, ok
+}
+
+// GraphDestroyNode is cuGraphDestroyNode: the node and its edges are removed.
+func (d *Driver) GraphDestroyNode(_ *driver.Thread, h driver.GraphNode) driver.Result {
+	defer d.mu.Unlock()
+	n, r := d.nodeOf("cuGraphDestroyNode", h)
+	if r != ok {
+		return r
+	}
+	is := func(other *node) bool { return other == n }
+	n.graph.nodes = slices.DeleteFunc(n.graph.nodes, is)
+	for _, other := range n.graph.nodes {
+		other.after = slices.DeleteFunc(other.after, is)
+	}
+	d.objects.remove(uintptr(h))
+	return ok
+}
+
+// GraphAddDependencies is cuGraphAddDependencies. None of the edges may exist.
+func (d *Driver) GraphAddDependencies(_ *driver.Thread, h driver.Graph, from, to []driver.GraphNode) driver.Result {
+	defer d.mu.Unlock()
+	return d.eachEdge("cuGraphAddDependencies", h, from, to, false, func(from, to *node) {
+		to.after = append(to.after, from)
+	})
+}
+
+// GraphRemoveDependencies is cuGraphRemoveDependencies. Each of the edges must exist.
+func (d *Driver) GraphRemoveDependencies(_ *driver.Thread, h driver.Graph,
+	from, to []driver.GraphNode) driver.Result {
+	defer d.mu.Unlock()
+	return d.eachEdge("cuGraphRemoveDependencies", h, from, to, true, func(from, to *node) {
+		to.after = slices.DeleteFunc(to.after, func(n *node) bool { return n == from })
+	})
+}
+
+// eachEdge calls f for the edges between nodes of a graph, all of which exist or none.
+func (d *Driver) eachEdge(name string, h driver.Graph, from, to []driver.GraphNode, exist bool,
+	f func(from, to *node)) driver.Result {
+	g, r := d.graphOf(name, h)
+	if r != ok {
+		return r
+	}
+	if len(from) != len(to) {
+		return driver.ResultInvalidValue
+	}
+	type edge struct{ from, to *node }
+	var edges []edge
+	for i := range from {
+		ends := make([]*node, 2)
+		for j, h := range []driver.GraphNode{from[i], to[i]} {
+			n, r := find[node](d, name, nodeKind, uintptr(h))
+			if r != ok || n.graph != g {
+				return driver.ResultInvalidValue
+			}
+			ends[j] = n
+		}
+		e := edge{ends[0], ends[1]}
+		if e.from == e.to || slices.Contains(edges, e) || slices.Contains(e.to.after, e.from) != exist {
+			return driver.ResultInvalidValue
+		}
+		edges = append(edges, e)
+	}
+	for _, e := range edges {
+		f(e.from, e.to)
+	}
+	return ok
+}

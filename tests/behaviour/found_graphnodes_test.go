@@ -1,0 +1,254 @@
+package behaviour
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// nodes has a graph with a node of each kind that works, an executable graph of it, and parameters for more.
+type nodes struct {
+	c      *raw
+	ctx    driver.Context
+	graph  driver.Graph
+	exec   driver.GraphExec
+	p      driver.DevicePtr
+	ns     *uint64
+	list   []driver.GraphNode // a kernel, a copy, a memset, a host function, an empty node
+	kernel driver.KernelNodeParams
+	copy   driver.Memcpy3D
+	set    driver.MemsetNodeParams
+	host   driver.Callback
+}
+
+var nodeKinds = []string{"kernel", "copy", "memset", "host", "empty"}
+
+func newNodes(c *raw, ctx driver.Context) *nodes {
+	n := &nodes{c: c, ctx: ctx, ns: new(uint64)}
+	var res driver.Result
+	n.p, res = c.MemAlloc(c.at, 256)
+	c.must("cuMemAlloc", res)
+	args := []unsafe.Pointer{unsafe.Pointer(n.ns)}
+	n.kernel = driver.KernelNodeParams{
+		Func: c.spinner().f, GridDimX: 1, GridDimY: 1, GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1,
+		KernelParams: unsafe.Pointer(unsafe.SliceData(args)),
+	}
+	n.copy = driver.Memcpy3D{
+		SrcMemoryType: driver.CU_MEMORYTYPE_DEVICE, SrcDevice: n.p, SrcPitch: 64, SrcHeight: 1,
+		DstMemoryType: driver.CU_MEMORYTYPE_DEVICE, DstDevice: n.p + 64, DstPitch: 64, DstHeight: 1,
+		WidthInBytes: 64, Height: 1, Depth: 1,
+	}
+	n.set = driver.MemsetNodeParams{Dst: n.p, Value: 1, ElementSize: 1, Width: 64, Height: 1}
+	n.host = c.callback(writeOne(), newSlot(0), func() {})
+	n.graph, res = c.GraphCreate(c.at, 0)
+	c.must("cuGraphCreate", res)
+	for i, name := range nodeKinds {
+		node, res := n.add(i)
+		c.must("adding a node: "+name, res)
+		n.list = append(n.list, node)
+	}
+	n.exec = c.exec(n.graph)
+	return n
+}
+
+// add adds a node of a kind. set and setExec replace the work of a node as if it was of the kind.
+func (n *nodes) add(kind int) (driver.GraphNode, driver.Result) {
+	switch c := n.c; kind {
+	case 0:
+		return c.GraphAddKernelNode(c.at, n.graph, nil, &n.kernel)
+	case 1:
+		return c.GraphAddMemcpyNode(c.at, n.graph, nil, &n.copy, n.ctx)
+	case 2:
+		return c.GraphAddMemsetNode(c.at, n.graph, nil, &n.set, n.ctx)
+	case 3:
+		return c.GraphAddHostNode(c.at, n.graph, nil, n.host)
+	default:
+		return c.GraphAddEmptyNode(c.at, n.graph, nil)
+	}
+}
+
+func (n *nodes) replace(kind int, node driver.GraphNode) driver.Result {
+	switch c := n.c; kind {
+	case 0:
+		return c.GraphKernelNodeSetParams(c.at, node, &n.kernel)
+	case 1:
+		return c.GraphMemcpyNodeSetParams(c.at, node, &n.copy)
+	case 2:
+		return c.GraphMemsetNodeSetParams(c.at, node, &n.set)
+	default:
+		return c.GraphHostNodeSetParams(c.at, node, n.host)
+	}
+}
+
+func (n *nodes) replaceExec(kind int, node driver.GraphNode) driver.Result {
+	switch c := n.c; kind {
+	case 0:
+		return c.GraphExecKernelNodeSetParams(c.at, n.exec, node, &n.kernel)
+	case 1:
+		return c.GraphExecMemcpyNodeSetParams(c.at, n.exec, node, &n.copy, n.ctx)
+	case 2:
+		return c.GraphExecMemsetNodeSetParams(c.at, n.exec, node, &n.set, n.ctx)
+	default:
+		return c.GraphExecHostNodeSetParams(c.at, n.exec, node, n.host)
+	}
+}
+
+// all makes all calls for the first four kinds.
+func (n *nodes) all(c *raw, what string) {
+	for i, name := range nodeKinds[:4] {
+		_, res := n.add(i)
+		c.res("add-"+name+what, res)
+		c.res("set-"+name+what, n.replace(i, n.list[i]))
+		c.res("exec-"+name+what, n.replaceExec(i, n.list[i]))
+	}
+}
+
+// foundGraphNodes are about nodes that are added, changed, disabled and removed.
+func foundGraphNodes() []found {
+	return []found{
+		{famGraph, "nodes-wrong-kind", "setting the parameters of a node of another kind", func(c *raw) {
+			_, ctx := c.setup()
+			n := newNodes(c, ctx)
+			other := newNodes(c, ctx)
+			for i, name := range nodeKinds[:4] {
+				for k, node := range n.list {
+					if i != k {
+						c.res(name+"-of-"+nodeKinds[k], n.replace(i, node))
+						c.res("exec-"+name+"-of-"+nodeKinds[k], n.replaceExec(i, node))
+					}
+				}
+				c.res("exec-"+name+"-of-another-graph", n.replaceExec(i, other.list[i]))
+			}
+		}},
+		{famGraph, "nodes-without-a-context", "adding and changing nodes on a thread without a current context", func(c *raw) {
+			_, ctx := c.setup()
+			n := newNodes(c, ctx)
+			c.bare()
+			n.all(c, "")
+			c.res("disable", c.GraphNodeSetEnabled(c.at, n.exec, n.list[0], 0))
+			c.res("edge", c.GraphAddDependencies(c.at, n.graph, n.list[:1], n.list[1:2]))
+			c.res("no-edge", c.GraphRemoveDependencies(c.at, n.graph, n.list[:1], n.list[1:2]))
+			c.res("remove", c.GraphDestroyNode(c.at, n.list[4]))
+		}},
+		{famGraph, "nodes-of-another-context", "changing a node to work of another context", func(c *raw) {
+			dev, ctx := c.setup()
+			n := newNodes(c, ctx)
+			second := c.aside(dev)
+			far := newNodes(c.inside(second), second)
+			n.kernel, n.copy, n.set = far.kernel, far.copy, far.set
+			n.all(c, "")
+			n.ctx = second
+			n.all(c, "-in-it")
+			n.ctx = 0
+			n.all(c, "-in-none")
+		}},
+		{famGraph, "nodes-with-invalid-parameters", "nodes with parameters that make no sense, and copies and memsets of no bytes", func(c *raw) {
+			_, ctx := c.setup()
+			n := newNodes(c, ctx)
+			try := func(what string, kind int, change func()) {
+				kernel, copied, set := n.kernel, n.copy, n.set
+				change()
+				_, res := n.add(kind)
+				c.res(what, res)
+				c.res("set-"+what, n.replace(kind, n.list[kind]))
+				c.res("exec-"+what, n.replaceExec(kind, n.list[kind]))
+				n.kernel, n.copy, n.set = kernel, copied, set
+			}
+			try("no-function", 0, func() { n.kernel.Func = 0 })
+			try("no-grid", 0, func() { n.kernel.GridDimX = 0 })
+			try("large-block", 0, func() { n.kernel.BlockDimX = 2048 })
+			try("no-width", 1, func() { n.copy.WidthInBytes = 0 })
+			try("no-height", 1, func() { n.copy.Height = 0 })
+			try("no-pitch", 1, func() { n.copy.SrcPitch, n.copy.DstPitch = 0, 0 })
+			try("two-rows", 1, func() { n.copy.WidthInBytes, n.copy.Height = 32, 2 })
+			try("kind-of-memory", 1, func() { n.copy.SrcMemoryType = 0 })
+			try("unified-memory", 1, func() {
+				n.copy.SrcMemoryType, n.copy.DstMemoryType = driver.CU_MEMORYTYPE_UNIFIED, driver.CU_MEMORYTYPE_UNIFIED
+			})
+			try("no-elements", 2, func() { n.set.Width = 0 })
+			try("no-rows", 2, func() { n.set.Height = 0 })
+			try("elements-of-3-bytes", 2, func() { n.set.ElementSize = 3 })
+			try("odd-address", 2, func() { n.set.Dst, n.set.ElementSize, n.set.Width = n.p+1, 4, 4 })
+			try("two-rows-of-a-memset", 2, func() { n.set.Pitch, n.set.Width, n.set.Height = 32, 16, 2 })
+		}},
+		{famGraph, "nodes-disabled", "which nodes can be disabled, and whether they still are after an update", func(c *raw) {
+			_, ctx := c.setup()
+			n := newNodes(c, ctx)
+			for i, name := range nodeKinds {
+				c.res("disable-"+name, c.GraphNodeSetEnabled(c.at, n.exec, n.list[i], 0))
+				on, res := c.GraphNodeGetEnabled(c.at, n.exec, n.list[i])
+				c.res("enabled-"+name, res)
+				c.val("is-"+name, on)
+			}
+			c.res("set-disabled", n.replaceExec(0, n.list[0]))
+			on, _ := c.GraphNodeGetEnabled(c.at, n.exec, n.list[0])
+			c.val("after-set", on)
+			_, _, res := c.GraphExecUpdate(c.at, n.exec, n.graph)
+			c.res("update", res)
+			on, _ = c.GraphNodeGetEnabled(c.at, n.exec, n.list[0])
+			c.val("after-update", on)
+			c.res("two", c.GraphNodeSetEnabled(c.at, n.exec, n.list[0], 2))
+			s := c.stream(nonBlocking)
+			c.run(n.exec, s)
+			c.finish(s)
+		}},
+		{famGraph, "edges-changed", "adding an edge twice, removing one that does not exist, and instantiating a cycle", func(c *raw) {
+			_, ctx := c.setup()
+			n := newNodes(c, ctx)
+			a, b := n.list[:1], n.list[1:2]
+			c.res("remove-none", c.GraphRemoveDependencies(c.at, n.graph, a, b))
+			c.res("add", c.GraphAddDependencies(c.at, n.graph, a, b))
+			c.res("add-again", c.GraphAddDependencies(c.at, n.graph, a, b))
+			c.res("to-itself", c.GraphAddDependencies(c.at, n.graph, a, a))
+			c.res("cycle", c.GraphAddDependencies(c.at, n.graph, b, a))
+			p := driver.GraphInstantiateParams{}
+			_, res := c.GraphInstantiateWithParams(c.at, n.graph, &p)
+			c.res("instantiate-cycle", res)
+			c.val("why", p.Result)
+			c.val("named", slices.Contains(n.list, p.ErrNode))
+			c.res("remove", c.GraphRemoveDependencies(c.at, n.graph, b, a))
+			_, res = c.GraphInstantiateWithParams(c.at, n.graph, &p)
+			c.res("instantiate", res)
+			c.val("success", p.Result)
+			p.Flags = driver.CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
+			_, res = c.GraphInstantiateWithParams(c.at, n.graph, &p)
+			c.res("instantiate-for-devices", res)
+			c.val("why-not", p.Result)
+			c.val("host-named", p.ErrNode == n.list[3])
+		}},
+		{famGraph, "node-removed", "what becomes of the nodes behind one that is removed, and of executable graphs", func(c *raw) {
+			_, ctx := c.setup()
+			n := newNodes(c, ctx)
+			c.must("cuGraphAddDependencies", c.GraphAddDependencies(c.at, n.graph, n.list[:2], n.list[1:3]))
+			c.res("remove", c.GraphDestroyNode(c.at, n.list[1]))
+			edges, res := c.GraphGetEdges(c.at, n.graph, nil, nil)
+			c.res("edges", res)
+			c.val("left", edges)
+			_, why, res := c.GraphExecUpdate(c.at, n.exec, n.graph)
+			c.res("update", res)
+			c.val("why", why)
+			s := c.stream(nonBlocking)
+			c.run(n.exec, s)
+			c.finish(s)
+		}},
+		{famGraph, "graph-in-a-graph", "changing a graph after it has become part of another, and replacing the part", func(c *raw) {
+			_, ctx := c.setup()
+			n, outer := newNodes(c, ctx), newNodes(c, ctx)
+			child, res := c.GraphAddChildGraphNode(c.at, outer.graph, nil, n.graph)
+			c.res("add", res)
+			_, res = c.GraphAddChildGraphNode(c.at, n.graph, nil, n.graph)
+			c.res("add-to-itself", res)
+			x := c.exec(outer.graph)
+			_, res = c.GraphAddEmptyNode(c.at, n.graph, nil)
+			c.must("cuGraphAddEmptyNode", res)
+			c.res("set-another-shape", c.GraphExecChildGraphNodeSetParams(c.at, x, child, n.graph))
+			c.res("set-the-same", c.GraphExecChildGraphNodeSetParams(c.at, x, child, newNodes(c, ctx).graph))
+			c.res("disable", c.GraphNodeSetEnabled(c.at, x, child, 0))
+			c.res("destroy-inner", c.GraphDestroy(c.at, n.graph))
+			s := c.stream(nonBlocking)
+			c.run(x, s)
+			c.finish(s)
+		}},
+	}
+}
