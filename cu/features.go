@@ -12,6 +12,7 @@ var newer = [...]struct {
 	{"cuThreadExchangeStreamCaptureMode", "the driver has no capture that a call could invalidate", nil},
 	{"cuEventRecordWithFlags", "", func(f *Features) *bool { return &f.RecordExternal }},
 	{"cuDeviceGetUuid", "cuDeviceGetUuid's first version: see Device.UUID", nil},
+	{"cuGraphNodeSetEnabled", "", nil},
 	{"cuStreamWriteValue64", "", nil},
 	{"cuStreamWaitValue64", "", nil},
 	{
@@ -20,12 +21,11 @@ var newer = [...]struct {
 		func(f *Features) *bool { return &f.ContextID },
 	},
 	{"cuStreamGetId", "", func(f *Features) *bool { return &f.StreamID }},
-	{"cuStreamGetCaptureInfo", "its earlier version: see streamCore.captureInfo", nil},
 	{"cuGraphAddKernelNode", "its first version: see nodeCall.add", nil},
 	{"cuGraphKernelNodeSetParams", "its first version: see nodeCall.setGraph", nil},
 	{"cuGraphExecKernelNodeSetParams", "its first version: see nodeCall.setExec", nil},
 	{"cuGraphInstantiateWithParams", "cuGraphInstantiateWithFlags: see Graph.InstantiateWithFlags", nil},
-	{"cuGraphNodeSetEnabled", "", nil},
+	{"cuStreamGetCaptureInfo", "its earlier version: see streamCore.captureInfo", nil},
 	{
 		"cuFuncGetParamInfo",
 		"the module's PTX is read: see Function.findParams",
