@@ -19,6 +19,7 @@ const (
 	deviceMemory                     // allocated by cuMemAlloc
 	pinnedMemory                     // allocated by cuMemHostAlloc
 	moduleVariable                   // owned by its module
+	pooledMemory                     // allocated by cuMemAllocAsync or cuMemAllocFromPoolAsync
 )
 
 // memoryKinds has the properties of each kind.
@@ -30,10 +31,14 @@ var memoryKinds = [...]struct {
 	// freeWaits says that freeing the memory waits for all work in the context: see deferredList. Only
 	// such memory may serve another allocation.
 	freeWaits bool
+	// tracked says that freeing the memory has to wait for the streams that have used it. Otherwise the
+	// driver does that by itself for the streams of the memory's context.
+	tracked bool
 }{
 	deviceMemory:   {name: "device memory", freeWaits: true},
-	pinnedMemory:   {name: "host memory", onHost: true, freeWaits: true},
+	pinnedMemory:   {name: "host memory", onHost: true, freeWaits: true, tracked: true},
 	moduleVariable: {name: "device memory"},
+	pooledMemory:   {name: "device memory", tracked: true},
 }
 
 // memCore is memory that the GPU can use. Its resource has its context and counts the calls in
@@ -61,6 +66,10 @@ type memCore struct {
 	localStreams streamSet
 	// module is the module of a variable, with a call in flight for the memory.
 	module *moduleCore
+	// pool is the pool of the memory, with a call in flight for the memory, or nil if it is the
+	// device's current pool. freeOn is the stream on which the program wants the memory to be freed.
+	pool   *memPoolCore
+	freeOn atomic.Pointer[streamCore]
 }
 
 func (mc *memCore) kind() string { return memoryKinds[mc.is].name }
@@ -85,6 +94,10 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	case pinnedMemory:
 		mc.observeFree()
 		return "cuMemFreeHost", t.MemFreeHost(at, mc.host)
+	case pooledMemory: // it was deferred: see destroyIdle
+		mc.observeFree()
+		defer mc.leavePool()
+		return "cuMemFree", t.MemFree(at, mc.raw)
 	case moduleVariable:
 		if mc.module.leave(); !at.NoWait {
 			mc.ctx.freeDeferred() // this frees the module if it was closed before
@@ -102,7 +115,7 @@ func (mc *memCore) usedOn(sc *streamCore) (noted bool) {
 	case mc.is == moduleVariable:
 		mc.module.usedOn(sc)
 		return false
-	case mc.is == pinnedMemory || sc.ctx != mc.ctx:
+	case memoryKinds[mc.is].tracked || sc.ctx != mc.ctx:
 		return mc.resource.usedOn(sc)
 	}
 	return mc.localStreams.note(sc, false)
@@ -118,9 +131,7 @@ func (mc *memCore) idle() bool {
 		return true
 	}
 	if mc.marked == 0 {
-		legacy := &streamCore{raw: driver.CU_STREAM_LEGACY, at: driver.At{Context: mc.ctx.raw}}
-		legacy.ctx, legacy.shared = mc.ctx, &legacy.own
-		e, err := legacy.mark()
+		e, err := mc.ctx.legacyStream().mark()
 		if err != nil {
 			return false
 		}

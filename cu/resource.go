@@ -102,6 +102,9 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 	if !last {
 		return nil
 	}
+	if mc, ok := r.self.(*memCore); ok && mc.is == pooledMemory {
+		return mc.closeOrdered()
+	}
 	late := true
 	defer func() {
 		if late { // destroyLate repeats the wait for the last work; also if a tracer panics
@@ -177,7 +180,12 @@ func (r *resource) destroyLate(abandoned bool) {
 		return
 	}
 	destroy := func() {
-		if l.Err = r.usedStreams.waitLong(drv.table.Clock()); l.Err == nil {
+		l.Err = r.usedStreams.waitLong(drv.table.Clock())
+		if mc, ok := r.self.(*memCore); ok && mc.is == pooledMemory && l.Err == nil {
+			mc.destroyIdle(l)
+			return
+		}
+		if l.Err == nil {
 			l.Err = r.destroy(background())
 		} else {
 			l.Err = r.keep(l.Err)

@@ -127,6 +127,15 @@ var raceTests = []struct {
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.read(p.b)
 	}, 1},
+	{"allocation from a pool", func(p *scene) {
+		m := get[*cu.DeviceMem](p)(p.a.Alloc(64))
+		p.order(func() error { return p.b.WaitStream(p.a) })
+		p.do(p.b.Memset(m, 1))
+		p.do(m.Close()) // behind the work on both streams
+		m = get[*cu.DeviceMem](p)(p.a.Alloc(64))
+		p.do(p.a.Memset(m, 1))
+		p.do(m.Close())
+	}, 1},
 	{"both directions", func(p *scene) { // the second write must not overtake the read
 		p.fill(p.a)
 		p.order(func() error { return p.b.WaitStream(p.a) })

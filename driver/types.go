@@ -30,6 +30,8 @@ type (
 	GreenCtx uintptr
 	// DevResourceDesc is a CUdevResourceDesc.
 	DevResourceDesc uintptr
+	// MemoryPool is a CUmemoryPool.
+	MemoryPool uintptr
 	// DevicePtr is a CUdeviceptr: an address on the device.
 	DevicePtr uint64
 	// HostPtr is an address of host memory that Go does not manage.
@@ -44,10 +46,58 @@ type (
 	IPCEventHandle [64]byte
 	// IPCMemHandle is a CUipcMemHandle, which C passes by value.
 	IPCMemHandle [64]byte
+	// MemPoolPtrExportData is a CUmemPoolPtrExportData.
+	MemPoolPtrExportData [64]byte
 	// DevResource is a CUdevResource: its type, 92 bytes for the driver, and 48 bytes whose meaning
 	// depends on the type.
 	DevResource [18]uint64
 )
+
+// MemLocation is a CUmemLocation, which C passes by value. Type is a CU_MEM_LOCATION_TYPE_… constant,
+// and ID an ordinal of that type.
+type MemLocation struct{ Type, ID int32 }
+
+// word returns the location as the word in which C passes it.
+func (l MemLocation) word() uintptr {
+	return uintptr(uint64(uint32(l.Type)) | uint64(uint32(l.ID))<<32)
+}
+
+// MemAccessDesc is a CUmemAccessDesc: what a location may do with memory. Flags is a
+// CU_MEM_ACCESS_FLAGS_… constant.
+type MemAccessDesc struct {
+	Location MemLocation
+	Flags    int32
+}
+
+// MemPoolProps is a CUmemPoolProps.
+type MemPoolProps struct {
+	AllocType               int32
+	HandleTypes             int32
+	Location                MemLocation
+	Win32SecurityAttributes uintptr
+	MaxSize                 uint64
+	Usage                   uint16
+	Reserved                [54]byte
+}
+
+// MemPoolAttributeSize returns the size of the value of a CU_MEMPOOL_ATTR_… constant, in bytes.
+func MemPoolAttributeSize(attr int32) uint64 {
+	if attr >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD {
+		return 8
+	}
+	return 4
+}
+
+// ShareableHandleSize returns the size of a handle of a CU_MEM_HANDLE_TYPE_… constant, in bytes.
+func ShareableHandleSize(handleType int32) uint64 {
+	switch handleType {
+	case CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
+		return 4
+	case CU_MEM_HANDLE_TYPE_FABRIC:
+		return 64
+	}
+	return 8
+}
 
 // SMCount returns how many multiprocessors the resource has, or 0 if it is of another type.
 func (r *DevResource) SMCount() uint32 {

@@ -433,6 +433,55 @@ const (
 	CU_LIMIT_MAX                              = 0xa
 )
 
+// The constants of CUmemAccess_flags.
+const (
+	CU_MEM_ACCESS_FLAGS_PROT_NONE      = 0x0
+	CU_MEM_ACCESS_FLAGS_PROT_READ      = 0x1
+	CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 0x3
+	CU_MEM_ACCESS_FLAGS_PROT_MAX       = 0x7fffffff
+)
+
+// The constants of CUmemAllocationHandleType.
+const (
+	CU_MEM_HANDLE_TYPE_NONE                  = 0x0
+	CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 0x1
+	CU_MEM_HANDLE_TYPE_WIN32                 = 0x2
+	CU_MEM_HANDLE_TYPE_WIN32_KMT             = 0x4
+	CU_MEM_HANDLE_TYPE_FABRIC                = 0x8
+	CU_MEM_HANDLE_TYPE_MAX                   = 0x7fffffff
+)
+
+// The constants of CUmemAllocationType.
+const (
+	CU_MEM_ALLOCATION_TYPE_INVALID = 0x0
+	CU_MEM_ALLOCATION_TYPE_PINNED  = 0x1
+	CU_MEM_ALLOCATION_TYPE_MANAGED = 0x2
+	CU_MEM_ALLOCATION_TYPE_MAX     = 0x7fffffff
+)
+
+// The constants of CUmemLocationType.
+const (
+	CU_MEM_LOCATION_TYPE_INVALID           = 0x0
+	CU_MEM_LOCATION_TYPE_NONE              = 0x0
+	CU_MEM_LOCATION_TYPE_DEVICE            = 0x1
+	CU_MEM_LOCATION_TYPE_HOST              = 0x2
+	CU_MEM_LOCATION_TYPE_HOST_NUMA         = 0x3
+	CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT = 0x4
+	CU_MEM_LOCATION_TYPE_MAX               = 0x7fffffff
+)
+
+// The constants of CUmemPool_attribute.
+const (
+	CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES   = 0x1
+	CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC         = 0x2
+	CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 0x3
+	CU_MEMPOOL_ATTR_RELEASE_THRESHOLD                 = 0x4
+	CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT              = 0x5
+	CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH                 = 0x6
+	CU_MEMPOOL_ATTR_USED_MEM_CURRENT                  = 0x7
+	CU_MEMPOOL_ATTR_USED_MEM_HIGH                     = 0x8
+)
+
 // The constants of CUstreamCaptureMode.
 const (
 	CU_STREAM_CAPTURE_MODE_GLOBAL       = 0x0

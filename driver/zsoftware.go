@@ -413,6 +413,51 @@ type Software interface {
 	// MemsetD32Async is cuMemsetD32Async.
 	MemsetD32Async(th *Thread, dstDevice DevicePtr, ui uint32, n uint64, hStream Stream) (res Result)
 
+	// DeviceGetDefaultMemPool is cuDeviceGetDefaultMemPool.
+	DeviceGetDefaultMemPool(th *Thread, dev Device) (poolOut MemoryPool, res Result)
+
+	// DeviceGetMemPool is cuDeviceGetMemPool.
+	DeviceGetMemPool(th *Thread, dev Device) (pool MemoryPool, res Result)
+
+	// DeviceSetMemPool is cuDeviceSetMemPool.
+	DeviceSetMemPool(th *Thread, dev Device, pool MemoryPool) (res Result)
+
+	// MemPoolCreate is cuMemPoolCreate.
+	MemPoolCreate(th *Thread, poolProps MemPoolProps) (pool MemoryPool, res Result)
+
+	// MemPoolDestroy is cuMemPoolDestroy.
+	MemPoolDestroy(th *Thread, pool MemoryPool) (res Result)
+
+	// MemPoolGetAttribute is cuMemPoolGetAttribute.
+	MemPoolGetAttribute(th *Thread, pool MemoryPool, attr int32, value []byte) (res Result)
+
+	// MemPoolSetAttribute is cuMemPoolSetAttribute.
+	MemPoolSetAttribute(th *Thread, pool MemoryPool, attr int32, value []byte) (res Result)
+
+	// MemPoolTrimTo is cuMemPoolTrimTo.
+	MemPoolTrimTo(th *Thread, pool MemoryPool, minBytesToKeep uint64) (res Result)
+
+	// MemPoolGetAccess is cuMemPoolGetAccess.
+	MemPoolGetAccess(th *Thread, memPool MemoryPool, location *MemLocation) (flags int32, res Result)
+
+	// MemPoolSetAccess is cuMemPoolSetAccess.
+	MemPoolSetAccess(th *Thread, pool MemoryPool, mapArg []MemAccessDesc) (res Result)
+
+	// MemAllocFromPoolAsync is cuMemAllocFromPoolAsync.
+	MemAllocFromPoolAsync(th *Thread, bytesize uint64, pool MemoryPool, hStream Stream) (dptr DevicePtr, res Result)
+
+	// MemPoolExportToShareableHandle is cuMemPoolExportToShareableHandle.
+	MemPoolExportToShareableHandle(th *Thread, handleOut []byte, pool MemoryPool, handleType int32, flags uint64) (res Result)
+
+	// MemPoolImportFromShareableHandle is cuMemPoolImportFromShareableHandle.
+	MemPoolImportFromShareableHandle(th *Thread, handle HostPtr, handleType int32, flags uint64) (poolOut MemoryPool, res Result)
+
+	// MemPoolExportPointer is cuMemPoolExportPointer.
+	MemPoolExportPointer(th *Thread, ptr DevicePtr) (shareDataOut MemPoolPtrExportData, res Result)
+
+	// MemPoolImportPointer is cuMemPoolImportPointer.
+	MemPoolImportPointer(th *Thread, pool MemoryPool, shareData *MemPoolPtrExportData) (ptrOut DevicePtr, res Result)
+
 	// ModuleLoadData is cuModuleLoadData.
 	ModuleLoadData(th *Thread, image []byte) (module Module, res Result)
 

@@ -33,7 +33,9 @@ const (
 	symDeviceGetAttribute                        Symbol = 66
 	symDeviceGetByPCIBusId                       Symbol = 67
 	symDeviceGetCount                            Symbol = 68
+	symDeviceGetDefaultMemPool                   Symbol = 69
 	symDeviceGetDevResource                      Symbol = 70
+	symDeviceGetMemPool                          Symbol = 75
 	symDeviceGetName                             Symbol = 76
 	symDeviceGetP2PAttribute                     Symbol = 79
 	symDeviceGetPCIBusId                         Symbol = 80
@@ -44,6 +46,7 @@ const (
 	symDevicePrimaryCtxReset_v2                  Symbol = 90
 	symDevicePrimaryCtxRetain                    Symbol = 91
 	symDevicePrimaryCtxSetFlags_v2               Symbol = 93
+	symDeviceSetMemPool                          Symbol = 96
 	symDeviceTotalMem_v2                         Symbol = 98
 	symDriverGetVersion                          Symbol = 100
 	symEventCreate                               Symbol = 101
@@ -98,6 +101,7 @@ const (
 	symLaunchKernel                              Symbol = 265
 	symLaunchKernelEx                            Symbol = 266
 	symMemAllocAsync                             Symbol = 297
+	symMemAllocFromPoolAsync                     Symbol = 299
 	symMemAlloc_v2                               Symbol = 306
 	symMemFreeAsync                              Symbol = 316
 	symMemFreeHost                               Symbol = 318
@@ -108,6 +112,17 @@ const (
 	symMemHostGetFlags                           Symbol = 333
 	symMemHostRegister_v2                        Symbol = 335
 	symMemHostUnregister                         Symbol = 336
+	symMemPoolCreate                             Symbol = 341
+	symMemPoolDestroy                            Symbol = 342
+	symMemPoolExportPointer                      Symbol = 343
+	symMemPoolExportToShareableHandle            Symbol = 344
+	symMemPoolGetAccess                          Symbol = 345
+	symMemPoolGetAttribute                       Symbol = 346
+	symMemPoolImportFromShareableHandle          Symbol = 347
+	symMemPoolImportPointer                      Symbol = 348
+	symMemPoolSetAccess                          Symbol = 349
+	symMemPoolSetAttribute                       Symbol = 350
+	symMemPoolTrimTo                             Symbol = 351
 	symMemcpyDtoDAsync_v2                        Symbol = 412
 	symMemcpyDtoD_v2                             Symbol = 414
 	symMemcpyDtoHAsync_v2                        Symbol = 418

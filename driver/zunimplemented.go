@@ -652,6 +652,81 @@ func (Unimplemented) MemsetD32Async(th *Thread, dstDevice DevicePtr, ui uint32, 
 	return missing(symMemsetD32Async)
 }
 
+// DeviceGetDefaultMemPool implements [Software]. It returns [NotImplemented] for cuDeviceGetDefaultMemPool.
+func (Unimplemented) DeviceGetDefaultMemPool(th *Thread, dev Device) (poolOut MemoryPool, res Result) {
+	return poolOut, missing(symDeviceGetDefaultMemPool)
+}
+
+// DeviceGetMemPool implements [Software]. It returns [NotImplemented] for cuDeviceGetMemPool.
+func (Unimplemented) DeviceGetMemPool(th *Thread, dev Device) (pool MemoryPool, res Result) {
+	return pool, missing(symDeviceGetMemPool)
+}
+
+// DeviceSetMemPool implements [Software]. It returns [NotImplemented] for cuDeviceSetMemPool.
+func (Unimplemented) DeviceSetMemPool(th *Thread, dev Device, pool MemoryPool) (res Result) {
+	return missing(symDeviceSetMemPool)
+}
+
+// MemPoolCreate implements [Software]. It returns [NotImplemented] for cuMemPoolCreate.
+func (Unimplemented) MemPoolCreate(th *Thread, poolProps MemPoolProps) (pool MemoryPool, res Result) {
+	return pool, missing(symMemPoolCreate)
+}
+
+// MemPoolDestroy implements [Software]. It returns [NotImplemented] for cuMemPoolDestroy.
+func (Unimplemented) MemPoolDestroy(th *Thread, pool MemoryPool) (res Result) {
+	return missing(symMemPoolDestroy)
+}
+
+// MemPoolGetAttribute implements [Software]. It returns [NotImplemented] for cuMemPoolGetAttribute.
+func (Unimplemented) MemPoolGetAttribute(th *Thread, pool MemoryPool, attr int32, value []byte) (res Result) {
+	return missing(symMemPoolGetAttribute)
+}
+
+// MemPoolSetAttribute implements [Software]. It returns [NotImplemented] for cuMemPoolSetAttribute.
+func (Unimplemented) MemPoolSetAttribute(th *Thread, pool MemoryPool, attr int32, value []byte) (res Result) {
+	return missing(symMemPoolSetAttribute)
+}
+
+// MemPoolTrimTo implements [Software]. It returns [NotImplemented] for cuMemPoolTrimTo.
+func (Unimplemented) MemPoolTrimTo(th *Thread, pool MemoryPool, minBytesToKeep uint64) (res Result) {
+	return missing(symMemPoolTrimTo)
+}
+
+// MemPoolGetAccess implements [Software]. It returns [NotImplemented] for cuMemPoolGetAccess.
+func (Unimplemented) MemPoolGetAccess(th *Thread, memPool MemoryPool, location *MemLocation) (flags int32, res Result) {
+	return flags, missing(symMemPoolGetAccess)
+}
+
+// MemPoolSetAccess implements [Software]. It returns [NotImplemented] for cuMemPoolSetAccess.
+func (Unimplemented) MemPoolSetAccess(th *Thread, pool MemoryPool, mapArg []MemAccessDesc) (res Result) {
+	return missing(symMemPoolSetAccess)
+}
+
+// MemAllocFromPoolAsync implements [Software]. It returns [NotImplemented] for cuMemAllocFromPoolAsync.
+func (Unimplemented) MemAllocFromPoolAsync(th *Thread, bytesize uint64, pool MemoryPool, hStream Stream) (dptr DevicePtr, res Result) {
+	return dptr, missing(symMemAllocFromPoolAsync)
+}
+
+// MemPoolExportToShareableHandle implements [Software]. It returns [NotImplemented] for cuMemPoolExportToShareableHandle.
+func (Unimplemented) MemPoolExportToShareableHandle(th *Thread, handleOut []byte, pool MemoryPool, handleType int32, flags uint64) (res Result) {
+	return missing(symMemPoolExportToShareableHandle)
+}
+
+// MemPoolImportFromShareableHandle implements [Software]. It returns [NotImplemented] for cuMemPoolImportFromShareableHandle.
+func (Unimplemented) MemPoolImportFromShareableHandle(th *Thread, handle HostPtr, handleType int32, flags uint64) (poolOut MemoryPool, res Result) {
+	return poolOut, missing(symMemPoolImportFromShareableHandle)
+}
+
+// MemPoolExportPointer implements [Software]. It returns [NotImplemented] for cuMemPoolExportPointer.
+func (Unimplemented) MemPoolExportPointer(th *Thread, ptr DevicePtr) (shareDataOut MemPoolPtrExportData, res Result) {
+	return shareDataOut, missing(symMemPoolExportPointer)
+}
+
+// MemPoolImportPointer implements [Software]. It returns [NotImplemented] for cuMemPoolImportPointer.
+func (Unimplemented) MemPoolImportPointer(th *Thread, pool MemoryPool, shareData *MemPoolPtrExportData) (ptrOut DevicePtr, res Result) {
+	return ptrOut, missing(symMemPoolImportPointer)
+}
+
 // ModuleLoadData implements [Software]. It returns [NotImplemented] for cuModuleLoadData.
 func (Unimplemented) ModuleLoadData(th *Thread, image []byte) (module Module, res Result) {
 	return module, missing(symModuleLoadData)

@@ -260,7 +260,7 @@ import (
 var _, _ = errors.Is, time.Now
 
 func _(ctx context.Context, drv *cu.Driver, dev *cu.Device, gpu *cu.Context, s, other *cu.Stream, e, start, stop *cu.Event,
-	mod *cu.Module, kernel, spin *cu.Function, mem, x *cu.DeviceMem, host *cu.HostMem, n uint64, b []byte, v []float32, cfg cu.LaunchConfig,
+	mod *cu.Module, kernel, spin *cu.Function, mem, x *cu.DeviceMem, pool *cu.MemPool, host *cu.HostMem, n uint64, b []byte, v []float32, cfg cu.LaunchConfig,
 	g *cu.Graph, exec *cu.GraphExec, before cu.GraphNode, args []cu.Arg,
 	f func(*cu.Thread) error, t *cu.Thread, work func() error, h cu.IPCEventHandle, handle uintptr, err error) {
 	{
@@ -444,7 +444,7 @@ func TestExampleNouns(t *testing.T) {
 		noun, _, _ := strings.Cut(strings.TrimPrefix(name, "Example"), "_")
 		shown[noun] = true
 	}
-	for _, noun := range []string{"Context", "Device", "DeviceMem", "Driver", "Event", "Function", "Graph", "GraphExec", "HostMem", "Module", "Proc", "Stream", "Thread", "Ticket"} {
+	for _, noun := range []string{"Context", "Device", "DeviceMem", "Driver", "Event", "Function", "Graph", "GraphExec", "HostMem", "MemPool", "Module", "Proc", "Stream", "Thread", "Ticket"} {
 		if !shown[noun] {
 			t.Errorf("package cu has no example of %s", noun)
 		}

@@ -635,7 +635,93 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return l.d.MemsetD8Async(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2], driver.Stream(a[3]))
 	case 126: // cuMemsetD32Async
 		return l.d.MemsetD32Async(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2], driver.Stream(a[3]))
-	case 127: // cuModuleLoadData
+	case 127: // cuDeviceGetDefaultMemPool
+		p0 := pointer[driver.MemoryPool](&a[0])
+		v0, r := l.d.DeviceGetDefaultMemPool(th, driver.Device(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 128: // cuDeviceGetMemPool
+		p0 := pointer[driver.MemoryPool](&a[0])
+		v0, r := l.d.DeviceGetMemPool(th, driver.Device(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 129: // cuDeviceSetMemPool
+		return l.d.DeviceSetMemPool(th, driver.Device(a[0]), driver.MemoryPool(a[1]))
+	case 130: // cuMemPoolCreate
+		p0 := pointer[driver.MemoryPool](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1 := pointer[driver.MemPoolProps](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemPoolCreate(th, *p1)
+		r = store(r, p0, v0)
+		return r
+	case 131: // cuMemPoolDestroy
+		return l.d.MemPoolDestroy(th, driver.MemoryPool(a[0]))
+	case 132: // cuMemPoolGetAttribute
+		p2, there := slice[byte](&a[2], driver.MemPoolAttributeSize(int32(a[1])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemPoolGetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]), p2)
+	case 133: // cuMemPoolSetAttribute
+		p2, there := slice[byte](&a[2], driver.MemPoolAttributeSize(int32(a[1])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemPoolSetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]), p2)
+	case 134: // cuMemPoolTrimTo
+		return l.d.MemPoolTrimTo(th, driver.MemoryPool(a[0]), a[1])
+	case 135: // cuMemPoolGetAccess
+		p0 := pointer[int32](&a[0])
+		v0, r := l.d.MemPoolGetAccess(th, driver.MemoryPool(a[1]), pointer[driver.MemLocation](&a[2]))
+		r = store(r, p0, v0)
+		return r
+	case 136: // cuMemPoolSetAccess
+		p1, there := slice[driver.MemAccessDesc](&a[1], uint64(uint64(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemPoolSetAccess(th, driver.MemoryPool(a[0]), p1)
+	case 137: // cuMemAllocFromPoolAsync
+		p0 := pointer[driver.DevicePtr](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemAllocFromPoolAsync(th, a[1], driver.MemoryPool(a[2]), driver.Stream(a[3]))
+		r = store(r, p0, v0)
+		return r
+	case 138: // cuMemPoolExportToShareableHandle
+		p0, there := slice[byte](&a[0], driver.ShareableHandleSize(int32(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemPoolExportToShareableHandle(th, p0, driver.MemoryPool(a[1]), int32(a[2]), a[3])
+	case 139: // cuMemPoolImportFromShareableHandle
+		p0 := pointer[driver.MemoryPool](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemPoolImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]), a[3])
+		r = store(r, p0, v0)
+		return r
+	case 140: // cuMemPoolExportPointer
+		p0 := pointer[driver.MemPoolPtrExportData](&a[0])
+		v0, r := l.d.MemPoolExportPointer(th, driver.DevicePtr(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 141: // cuMemPoolImportPointer
+		p0 := pointer[driver.DevicePtr](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemPoolImportPointer(th, driver.MemoryPool(a[1]), pointer[driver.MemPoolPtrExportData](&a[2]))
+		r = store(r, p0, v0)
+		return r
+	case 142: // cuModuleLoadData
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -647,7 +733,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadData(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 128: // cuModuleLoadDataEx
+	case 143: // cuModuleLoadDataEx
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -667,9 +753,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadDataEx(th, p1, p3, p4)
 		r = store(r, p0, v0)
 		return r
-	case 129: // cuModuleUnload
+	case 144: // cuModuleUnload
 		return l.d.ModuleUnload(th, driver.Module(a[0]))
-	case 130: // cuModuleGetFunction
+	case 145: // cuModuleGetFunction
 		p0 := pointer[driver.Function](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -681,7 +767,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleGetFunction(th, driver.Module(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 131: // cuModuleGetGlobal_v2
+	case 146: // cuModuleGetGlobal_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -692,30 +778,30 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 132: // cuFuncGetAttribute
+	case 147: // cuFuncGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncGetAttribute(th, int32(a[1]), driver.Function(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 133: // cuFuncSetAttribute
+	case 148: // cuFuncSetAttribute
 		return l.d.FuncSetAttribute(th, driver.Function(a[0]), int32(a[1]), int32(a[2]))
-	case 134: // cuFuncGetName
+	case 149: // cuFuncGetName
 		v0, r := l.d.FuncGetName(th, driver.Function(a[1]))
 		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
 		return r
-	case 135: // cuFuncGetParamInfo
+	case 150: // cuFuncGetParamInfo
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[uint64](&a[3])
 		v2, v3, r := l.d.FuncGetParamInfo(th, driver.Function(a[0]), a[1])
 		r = store(r, p2, v2)
 		r = offer(r, p3, v3)
 		return r
-	case 136: // cuOccupancyMaxActiveBlocksPerMultiprocessor
+	case 151: // cuOccupancyMaxActiveBlocksPerMultiprocessor
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.OccupancyMaxActiveBlocksPerMultiprocessor(th, driver.Function(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
 		return r
-	case 137: // cuOccupancyMaxPotentialBlockSize
+	case 152: // cuOccupancyMaxPotentialBlockSize
 		p0 := pointer[int32](&a[0])
 		p1 := pointer[int32](&a[1])
 		if a[3] != 0 {
@@ -725,33 +811,33 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 138: // cuLaunchKernel
+	case 153: // cuLaunchKernel
 		return l.d.LaunchKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], &a[10]))
-	case 139: // cuLaunchKernelEx
+	case 154: // cuLaunchKernelEx
 		return l.d.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 140: // cuLaunchCooperativeKernel
+	case 155: // cuLaunchCooperativeKernel
 		return l.d.LaunchCooperativeKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], nil))
-	case 141: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 156: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 142: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 157: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 143: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 158: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 144: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 159: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 145: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 160: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 146: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 161: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 147: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 162: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -886,6 +972,21 @@ var callNames = [...]string{
 	"cuMemsetD32",
 	"cuMemsetD8Async",
 	"cuMemsetD32Async",
+	"cuDeviceGetDefaultMemPool",
+	"cuDeviceGetMemPool",
+	"cuDeviceSetMemPool",
+	"cuMemPoolCreate",
+	"cuMemPoolDestroy",
+	"cuMemPoolGetAttribute",
+	"cuMemPoolSetAttribute",
+	"cuMemPoolTrimTo",
+	"cuMemPoolGetAccess",
+	"cuMemPoolSetAccess",
+	"cuMemAllocFromPoolAsync",
+	"cuMemPoolExportToShareableHandle",
+	"cuMemPoolImportFromShareableHandle",
+	"cuMemPoolExportPointer",
+	"cuMemPoolImportPointer",
 	"cuModuleLoadData",
 	"cuModuleLoadDataEx",
 	"cuModuleUnload",

@@ -1,0 +1,54 @@
+package cu_test
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
+)
+
+// Memory of a pool is allocated and freed in the order of a stream. Only Synchronize waits for the GPU.
+func ExampleStream_Alloc() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+
+	seen := make(map[uint64]bool)
+	for i := range 3 {
+		mem := must(s.Alloc(1 << 20))
+		seen[mem.Handle()] = true
+		check(s.Memset(mem, byte(i)))
+		check(mem.Close()) // after the memset; the next allocation uses the memory again
+	}
+	check(s.Synchronize())
+	fmt.Println("addresses:", len(seen))
+	// Output: addresses: 1
+}
+
+// A pool of the program's own keeps its memory when the program waits for the GPU.
+func ExampleMemPool() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+
+	pool := must(gpu.NewMemPool(cu.MemPoolOptions{}))
+	defer pool.Close()
+	check(pool.SetReleaseThreshold(math.MaxUint64))
+	mem := must(pool.Alloc(s, 1<<20))
+	before := must(pool.Stats())
+	check(mem.Close())
+	check(s.Synchronize())
+	after := must(pool.Stats())
+	fmt.Println("used:", before.Used, after.Used)
+	fmt.Println("kept:", after.Reserved > 0)
+	// Output:
+	// used: 1048576 0
+	// kept: true
+}
