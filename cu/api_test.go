@@ -25,8 +25,8 @@ var apiTypes = []any{
 	new(LaunchFlags), new(Leak), new(Limit), new(MemPool), new(MemPoolOptions), new(MemPoolReuse), new(MemPoolStats), new(Memory), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(PoolStats), new(Pooled),
 	new(Race),
 	new(Version),
-	new(PoolMemHandle), new(PreparedLaunch), new(Proc), new(RecordFlags),
-	new(Result), new(SMResource), new(Span), new(Stats), new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Timeline), new(Trace), new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(WaitFlags),
+	new(Planes), new(PoolMemHandle), new(PreparedLaunch), new(Proc), new(RecordFlags),
+	new(Result), new(Rows), new(SMResource), new(Span), new(Stats), new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Timeline), new(Trace), new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(WaitFlags),
 }
 
 // apiFuncs are the exported functions, called with nil and zero arguments.

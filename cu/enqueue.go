@@ -178,12 +178,18 @@ const (
 	workSet32
 	workGraphLaunch
 	workGraphUpload
+	// The following are always called in the stream's context.
+	workCopy2D
+	workCopy3D
+	workSet2D8
+	workSet2D32
 )
 
 // workFunctions are the names of the functions in C.
 var workFunctions = [...]string{
 	"cuLaunchKernel", "cuLaunchCooperativeKernel", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuMemcpyPeerAsync",
-	"cuMemcpyDtoDAsync", "cuMemsetD8Async", "cuMemsetD32Async", "cuGraphLaunch", "cuGraphUpload",
+	"cuMemcpyDtoDAsync", "cuMemsetD8Async", "cuMemsetD32Async", "cuGraphLaunch", "cuGraphUpload", "cuMemcpy2DAsync", "cuMemcpy3DAsync",
+	"cuMemsetD2D8Async", "cuMemsetD2D32Async",
 }
 
 // op returns the function's name in C.

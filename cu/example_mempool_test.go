@@ -52,3 +52,30 @@ func ExampleMemPool() {
 	// used: 1048576 0
 	// kept: true
 }
+
+// A rectangle of an image is copied from the device.
+func ExampleStream_Copy2D() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	const width, height = 100, 4
+	mem, pitch, err := gpu.AllocPitch(width, height, 4)
+	check(err)
+	defer mem.Close()
+	part := must(gpu.AllocHost(3*2, cu.HostDefault))
+	defer part.Close()
+
+	image := cu.Rows{Mem: mem, Pitch: pitch}
+	check(s.Memset2D(image, 1, width, height))
+	check(s.Memset2D(image.At(50, 1), 7, 2, 2))
+	check(s.Copy2D(cu.Rows{Mem: part}, image.At(49, 1), 3, 2)) // two rows of three bytes
+	check(s.Synchronize())
+	check(part.View(func(b []byte) error {
+		fmt.Println(b[:3], b[3:])
+		return nil
+	}))
+	// Output: [1 7 7] [1 7 7]
+}

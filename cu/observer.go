@@ -130,13 +130,21 @@ func (r *region) used(size uint64, write bool, as string) races.Use {
 
 // observeMemory is called after a copy or memset was enqueued. d and r are the same for a memset.
 func (w *work) observeMemory(op string, d, r *region) {
-	o := w.sc.ctx.drv.observer()
-	if o == nil {
+	if w.sc.ctx.drv.observer() == nil {
 		return
 	}
 	uses := []races.Use{d.used(r.size, true, "destination")}
 	if d != r {
 		uses = append(uses, r.used(r.size, false, "source"))
+	}
+	w.observeUses(op, uses)
+}
+
+// observeUses is called after work was enqueued that uses memory.
+func (w *work) observeUses(op string, uses []races.Use) {
+	o := w.sc.ctx.drv.observer()
+	if o == nil {
+		return
 	}
 	o.Enqueue(w.sc.observed(), op, "", uses)
 	if w.capture == nil { // else a lock may be held: see Graph.addWork

@@ -80,6 +80,47 @@ type MemPoolProps struct {
 	Reserved                [54]byte
 }
 
+// Memcpy2D is a CUDA_MEMCPY2D: the copy of a rectangle. The memory types are CU_MEMORYTYPE_… constants,
+// and say which of the addresses count.
+type Memcpy2D struct {
+	SrcXInBytes, SrcY uint64
+	SrcMemoryType     int32
+	SrcHost           HostPtr
+	SrcDevice         DevicePtr
+	SrcArray          uintptr
+	SrcPitch          uint64
+
+	DstXInBytes, DstY uint64
+	DstMemoryType     int32
+	DstHost           HostPtr
+	DstDevice         DevicePtr
+	DstArray          uintptr
+	DstPitch          uint64
+
+	WidthInBytes, Height uint64
+}
+
+// Memcpy3D is a CUDA_MEMCPY3D: see [Memcpy2D].
+type Memcpy3D struct {
+	SrcXInBytes, SrcY, SrcZ, SrcLOD uint64
+	SrcMemoryType                   int32
+	SrcHost                         HostPtr
+	SrcDevice                       DevicePtr
+	SrcArray                        uintptr
+	reserved0                       uintptr
+	SrcPitch, SrcHeight             uint64
+
+	DstXInBytes, DstY, DstZ, DstLOD uint64
+	DstMemoryType                   int32
+	DstHost                         HostPtr
+	DstDevice                       DevicePtr
+	DstArray                        uintptr
+	reserved1                       uintptr
+	DstPitch, DstHeight             uint64
+
+	WidthInBytes, Height, Depth uint64
+}
+
 // MemPoolAttributeSize returns the size of the value of a CU_MEMPOOL_ATTR_… constant, in bytes.
 func MemPoolAttributeSize(attr int32) uint64 {
 	if attr >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD {

@@ -4454,6 +4454,204 @@ func (t *Table) MemsetD32Async(at At, dstDevice DevicePtr, ui uint32, n uint64, 
 	return res
 }
 
+// MemAllocPitch calls cuMemAllocPitch_v2, which exists since CUDA 3.2.
+func (t *Table) MemAllocPitch(at At, widthInBytes uint64, height uint64, elementSizeBytes uint32) (dptr DevicePtr, pPitch uint64, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		dptr, pPitch, res = t.soft.MemAllocPitch(th, widthInBytes, height, elementSizeBytes)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemFree(at.undo(), dptr)
+			dptr = 0
+		}
+		return
+	}
+	fn := t.procs[symMemAllocPitch_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemAllocPitch_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r            uintptr
+		dptr             unsafe.Pointer
+		pPitch           unsafe.Pointer
+		widthInBytes     uintptr
+		height           uintptr
+		elementSizeBytes uintptr
+		_                [1]uintptr
+		v0               DevicePtr
+		v1               uint64
+	}{
+		fn:               fn,
+		widthInBytes:     uintptr(widthInBytes),
+		height:           uintptr(height),
+		elementSizeBytes: uintptr(elementSizeBytes),
+	}
+	f.dptr = unsafe.Pointer(&f.v0)
+	f.pPitch = unsafe.Pointer(&f.v1)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	if res < popFailed {
+		t.MemFree(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, f.v1, res
+}
+
+// Memcpy2DAsync calls cuMemcpy2DAsync_v2, which exists since CUDA 3.2.
+func (t *Table) Memcpy2DAsync(at At, pCopy Memcpy2D, hStream Stream) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.Memcpy2DAsync(th, pCopy, hStream))
+	}
+	fn := t.procs[symMemcpy2DAsync_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpy2DAsync_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pCopy   unsafe.Pointer
+		hStream uintptr
+		_       [4]uintptr
+		a0      Memcpy2D
+	}{fn: fn, hStream: uintptr(hStream), a0: pCopy}
+	f.pCopy = unsafe.Pointer(&f.a0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// Memcpy3DAsync calls cuMemcpy3DAsync_v2, which exists since CUDA 3.2.
+func (t *Table) Memcpy3DAsync(at At, pCopy Memcpy3D, hStream Stream) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.Memcpy3DAsync(th, pCopy, hStream))
+	}
+	fn := t.procs[symMemcpy3DAsync_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpy3DAsync_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pCopy   unsafe.Pointer
+		hStream uintptr
+		_       [4]uintptr
+		a0      Memcpy3D
+	}{fn: fn, hStream: uintptr(hStream), a0: pCopy}
+	f.pCopy = unsafe.Pointer(&f.a0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// MemsetD2D8Async calls cuMemsetD2D8Async, which exists since CUDA 3.2.
+func (t *Table) MemsetD2D8Async(at At, dstDevice DevicePtr, dstPitch uint64, uc uint8, width uint64, height uint64, hStream Stream) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.MemsetD2D8Async(th, dstDevice, dstPitch, uc, width, height, hStream))
+	}
+	fn := t.procs[symMemsetD2D8Async].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemsetD2D8Async); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstDevice uintptr
+		dstPitch  uintptr
+		uc        uintptr
+		width     uintptr
+		height    uintptr
+		hStream   uintptr
+	}{
+		fn:        fn,
+		dstDevice: uintptr(dstDevice),
+		dstPitch:  uintptr(dstPitch),
+		uc:        uintptr(uc),
+		width:     uintptr(width),
+		height:    uintptr(height),
+		hStream:   uintptr(hStream),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// MemsetD2D32Async calls cuMemsetD2D32Async, which exists since CUDA 3.2.
+func (t *Table) MemsetD2D32Async(at At, dstDevice DevicePtr, dstPitch uint64, ui uint32, width uint64, height uint64, hStream Stream) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.MemsetD2D32Async(th, dstDevice, dstPitch, ui, width, height, hStream))
+	}
+	fn := t.procs[symMemsetD2D32Async].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemsetD2D32Async); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstDevice uintptr
+		dstPitch  uintptr
+		ui        uintptr
+		width     uintptr
+		height    uintptr
+		hStream   uintptr
+	}{
+		fn:        fn,
+		dstDevice: uintptr(dstDevice),
+		dstPitch:  uintptr(dstPitch),
+		ui:        uintptr(ui),
+		width:     uintptr(width),
+		height:    uintptr(height),
+		hStream:   uintptr(hStream),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
 // DeviceGetDefaultMemPool calls cuDeviceGetDefaultMemPool, which exists since CUDA 11.2.
 func (t *Table) DeviceGetDefaultMemPool(at At, dev Device) (poolOut MemoryPool, res Result) {
 	if t.soft != nil {

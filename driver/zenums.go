@@ -482,6 +482,14 @@ const (
 	CU_MEMPOOL_ATTR_USED_MEM_HIGH                     = 0x8
 )
 
+// The constants of CUmemorytype.
+const (
+	CU_MEMORYTYPE_HOST    = 0x1
+	CU_MEMORYTYPE_DEVICE  = 0x2
+	CU_MEMORYTYPE_ARRAY   = 0x3
+	CU_MEMORYTYPE_UNIFIED = 0x4
+)
+
 // The constants of CUstreamCaptureMode.
 const (
 	CU_STREAM_CAPTURE_MODE_GLOBAL       = 0x0

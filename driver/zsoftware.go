@@ -413,6 +413,21 @@ type Software interface {
 	// MemsetD32Async is cuMemsetD32Async.
 	MemsetD32Async(th *Thread, dstDevice DevicePtr, ui uint32, n uint64, hStream Stream) (res Result)
 
+	// MemAllocPitch is cuMemAllocPitch_v2.
+	MemAllocPitch(th *Thread, widthInBytes uint64, height uint64, elementSizeBytes uint32) (dptr DevicePtr, pPitch uint64, res Result)
+
+	// Memcpy2DAsync is cuMemcpy2DAsync_v2.
+	Memcpy2DAsync(th *Thread, pCopy Memcpy2D, hStream Stream) (res Result)
+
+	// Memcpy3DAsync is cuMemcpy3DAsync_v2.
+	Memcpy3DAsync(th *Thread, pCopy Memcpy3D, hStream Stream) (res Result)
+
+	// MemsetD2D8Async is cuMemsetD2D8Async.
+	MemsetD2D8Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, uc uint8, width uint64, height uint64, hStream Stream) (res Result)
+
+	// MemsetD2D32Async is cuMemsetD2D32Async.
+	MemsetD2D32Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, ui uint32, width uint64, height uint64, hStream Stream) (res Result)
+
 	// DeviceGetDefaultMemPool is cuDeviceGetDefaultMemPool.
 	DeviceGetDefaultMemPool(th *Thread, dev Device) (poolOut MemoryPool, res Result)
 

@@ -102,6 +102,7 @@ const (
 	symLaunchKernelEx                            Symbol = 266
 	symMemAllocAsync                             Symbol = 297
 	symMemAllocFromPoolAsync                     Symbol = 299
+	symMemAllocPitch_v2                          Symbol = 305
 	symMemAlloc_v2                               Symbol = 306
 	symMemFreeAsync                              Symbol = 316
 	symMemFreeHost                               Symbol = 318
@@ -123,6 +124,8 @@ const (
 	symMemPoolSetAccess                          Symbol = 349
 	symMemPoolSetAttribute                       Symbol = 350
 	symMemPoolTrimTo                             Symbol = 351
+	symMemcpy2DAsync_v2                          Symbol = 368
+	symMemcpy3DAsync_v2                          Symbol = 377
 	symMemcpyDtoDAsync_v2                        Symbol = 412
 	symMemcpyDtoD_v2                             Symbol = 414
 	symMemcpyDtoHAsync_v2                        Symbol = 418
@@ -131,6 +134,8 @@ const (
 	symMemcpyHtoD_v2                             Symbol = 432
 	symMemcpyPeer                                Symbol = 434
 	symMemcpyPeerAsync                           Symbol = 435
+	symMemsetD2D32Async                          Symbol = 450
+	symMemsetD2D8Async                           Symbol = 455
 	symMemsetD32Async                            Symbol = 460
 	symMemsetD32_v2                              Symbol = 462
 	symMemsetD8Async                             Symbol = 465

@@ -652,6 +652,31 @@ func (Unimplemented) MemsetD32Async(th *Thread, dstDevice DevicePtr, ui uint32, 
 	return missing(symMemsetD32Async)
 }
 
+// MemAllocPitch implements [Software]. It returns [NotImplemented] for cuMemAllocPitch_v2.
+func (Unimplemented) MemAllocPitch(th *Thread, widthInBytes uint64, height uint64, elementSizeBytes uint32) (dptr DevicePtr, pPitch uint64, res Result) {
+	return dptr, pPitch, missing(symMemAllocPitch_v2)
+}
+
+// Memcpy2DAsync implements [Software]. It returns [NotImplemented] for cuMemcpy2DAsync_v2.
+func (Unimplemented) Memcpy2DAsync(th *Thread, pCopy Memcpy2D, hStream Stream) (res Result) {
+	return missing(symMemcpy2DAsync_v2)
+}
+
+// Memcpy3DAsync implements [Software]. It returns [NotImplemented] for cuMemcpy3DAsync_v2.
+func (Unimplemented) Memcpy3DAsync(th *Thread, pCopy Memcpy3D, hStream Stream) (res Result) {
+	return missing(symMemcpy3DAsync_v2)
+}
+
+// MemsetD2D8Async implements [Software]. It returns [NotImplemented] for cuMemsetD2D8Async.
+func (Unimplemented) MemsetD2D8Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, uc uint8, width uint64, height uint64, hStream Stream) (res Result) {
+	return missing(symMemsetD2D8Async)
+}
+
+// MemsetD2D32Async implements [Software]. It returns [NotImplemented] for cuMemsetD2D32Async.
+func (Unimplemented) MemsetD2D32Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, ui uint32, width uint64, height uint64, hStream Stream) (res Result) {
+	return missing(symMemsetD2D32Async)
+}
+
 // DeviceGetDefaultMemPool implements [Software]. It returns [NotImplemented] for cuDeviceGetDefaultMemPool.
 func (Unimplemented) DeviceGetDefaultMemPool(th *Thread, dev Device) (poolOut MemoryPool, res Result) {
 	return poolOut, missing(symDeviceGetDefaultMemPool)

@@ -635,19 +635,48 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return l.d.MemsetD8Async(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2], driver.Stream(a[3]))
 	case 126: // cuMemsetD32Async
 		return l.d.MemsetD32Async(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2], driver.Stream(a[3]))
-	case 127: // cuDeviceGetDefaultMemPool
+	case 127: // cuMemAllocPitch_v2
+		p0 := pointer[driver.DevicePtr](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1 := pointer[uint64](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, v1, r := l.d.MemAllocPitch(th, a[2], a[3], uint32(a[4]))
+		r = store(r, p0, v0)
+		r = store(r, p1, v1)
+		return r
+	case 128: // cuMemcpy2DAsync_v2
+		p0 := pointer[driver.Memcpy2D](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.Memcpy2DAsync(th, *p0, driver.Stream(a[1]))
+	case 129: // cuMemcpy3DAsync_v2
+		p0 := pointer[driver.Memcpy3D](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.Memcpy3DAsync(th, *p0, driver.Stream(a[1]))
+	case 130: // cuMemsetD2D8Async
+		return l.d.MemsetD2D8Async(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4], driver.Stream(a[5]))
+	case 131: // cuMemsetD2D32Async
+		return l.d.MemsetD2D32Async(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4], driver.Stream(a[5]))
+	case 132: // cuDeviceGetDefaultMemPool
 		p0 := pointer[driver.MemoryPool](&a[0])
 		v0, r := l.d.DeviceGetDefaultMemPool(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 128: // cuDeviceGetMemPool
+	case 133: // cuDeviceGetMemPool
 		p0 := pointer[driver.MemoryPool](&a[0])
 		v0, r := l.d.DeviceGetMemPool(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 129: // cuDeviceSetMemPool
+	case 134: // cuDeviceSetMemPool
 		return l.d.DeviceSetMemPool(th, driver.Device(a[0]), driver.MemoryPool(a[1]))
-	case 130: // cuMemPoolCreate
+	case 135: // cuMemPoolCreate
 		p0 := pointer[driver.MemoryPool](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -659,34 +688,34 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolCreate(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 131: // cuMemPoolDestroy
+	case 136: // cuMemPoolDestroy
 		return l.d.MemPoolDestroy(th, driver.MemoryPool(a[0]))
-	case 132: // cuMemPoolGetAttribute
+	case 137: // cuMemPoolGetAttribute
 		p2, there := slice[byte](&a[2], driver.MemPoolAttributeSize(int32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPoolGetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]), p2)
-	case 133: // cuMemPoolSetAttribute
+	case 138: // cuMemPoolSetAttribute
 		p2, there := slice[byte](&a[2], driver.MemPoolAttributeSize(int32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPoolSetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]), p2)
-	case 134: // cuMemPoolTrimTo
+	case 139: // cuMemPoolTrimTo
 		return l.d.MemPoolTrimTo(th, driver.MemoryPool(a[0]), a[1])
-	case 135: // cuMemPoolGetAccess
+	case 140: // cuMemPoolGetAccess
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.MemPoolGetAccess(th, driver.MemoryPool(a[1]), pointer[driver.MemLocation](&a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 136: // cuMemPoolSetAccess
+	case 141: // cuMemPoolSetAccess
 		p1, there := slice[driver.MemAccessDesc](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPoolSetAccess(th, driver.MemoryPool(a[0]), p1)
-	case 137: // cuMemAllocFromPoolAsync
+	case 142: // cuMemAllocFromPoolAsync
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -694,13 +723,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocFromPoolAsync(th, a[1], driver.MemoryPool(a[2]), driver.Stream(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 138: // cuMemPoolExportToShareableHandle
+	case 143: // cuMemPoolExportToShareableHandle
 		p0, there := slice[byte](&a[0], driver.ShareableHandleSize(int32(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPoolExportToShareableHandle(th, p0, driver.MemoryPool(a[1]), int32(a[2]), a[3])
-	case 139: // cuMemPoolImportFromShareableHandle
+	case 144: // cuMemPoolImportFromShareableHandle
 		p0 := pointer[driver.MemoryPool](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -708,12 +737,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
 		return r
-	case 140: // cuMemPoolExportPointer
+	case 145: // cuMemPoolExportPointer
 		p0 := pointer[driver.MemPoolPtrExportData](&a[0])
 		v0, r := l.d.MemPoolExportPointer(th, driver.DevicePtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 141: // cuMemPoolImportPointer
+	case 146: // cuMemPoolImportPointer
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -721,7 +750,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolImportPointer(th, driver.MemoryPool(a[1]), pointer[driver.MemPoolPtrExportData](&a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 142: // cuModuleLoadData
+	case 147: // cuModuleLoadData
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -733,7 +762,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadData(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 143: // cuModuleLoadDataEx
+	case 148: // cuModuleLoadDataEx
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -753,9 +782,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadDataEx(th, p1, p3, p4)
 		r = store(r, p0, v0)
 		return r
-	case 144: // cuModuleUnload
+	case 149: // cuModuleUnload
 		return l.d.ModuleUnload(th, driver.Module(a[0]))
-	case 145: // cuModuleGetFunction
+	case 150: // cuModuleGetFunction
 		p0 := pointer[driver.Function](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -767,7 +796,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleGetFunction(th, driver.Module(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 146: // cuModuleGetGlobal_v2
+	case 151: // cuModuleGetGlobal_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -778,30 +807,30 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 147: // cuFuncGetAttribute
+	case 152: // cuFuncGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncGetAttribute(th, int32(a[1]), driver.Function(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 148: // cuFuncSetAttribute
+	case 153: // cuFuncSetAttribute
 		return l.d.FuncSetAttribute(th, driver.Function(a[0]), int32(a[1]), int32(a[2]))
-	case 149: // cuFuncGetName
+	case 154: // cuFuncGetName
 		v0, r := l.d.FuncGetName(th, driver.Function(a[1]))
 		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
 		return r
-	case 150: // cuFuncGetParamInfo
+	case 155: // cuFuncGetParamInfo
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[uint64](&a[3])
 		v2, v3, r := l.d.FuncGetParamInfo(th, driver.Function(a[0]), a[1])
 		r = store(r, p2, v2)
 		r = offer(r, p3, v3)
 		return r
-	case 151: // cuOccupancyMaxActiveBlocksPerMultiprocessor
+	case 156: // cuOccupancyMaxActiveBlocksPerMultiprocessor
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.OccupancyMaxActiveBlocksPerMultiprocessor(th, driver.Function(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
 		return r
-	case 152: // cuOccupancyMaxPotentialBlockSize
+	case 157: // cuOccupancyMaxPotentialBlockSize
 		p0 := pointer[int32](&a[0])
 		p1 := pointer[int32](&a[1])
 		if a[3] != 0 {
@@ -811,33 +840,33 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 153: // cuLaunchKernel
+	case 158: // cuLaunchKernel
 		return l.d.LaunchKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], &a[10]))
-	case 154: // cuLaunchKernelEx
+	case 159: // cuLaunchKernelEx
 		return l.d.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 155: // cuLaunchCooperativeKernel
+	case 160: // cuLaunchCooperativeKernel
 		return l.d.LaunchCooperativeKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], nil))
-	case 156: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 161: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 157: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 162: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 158: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 163: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 159: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 164: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 160: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 165: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 161: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 166: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 162: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 167: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -972,6 +1001,11 @@ var callNames = [...]string{
 	"cuMemsetD32",
 	"cuMemsetD8Async",
 	"cuMemsetD32Async",
+	"cuMemAllocPitch",
+	"cuMemcpy2DAsync",
+	"cuMemcpy3DAsync",
+	"cuMemsetD2D8Async",
+	"cuMemsetD2D32Async",
 	"cuDeviceGetDefaultMemPool",
 	"cuDeviceGetMemPool",
 	"cuDeviceSetMemPool",
