@@ -79,3 +79,19 @@ func ExampleStream_Copy2D() {
 	}))
 	// Output: [1 7 7] [1 7 7]
 }
+
+// The driver knows pinned memory, and no other memory of the host.
+func ExampleContext_PointerInfo() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	mem := must(gpu.Alloc(1000))
+	defer mem.Close()
+	info := must(gpu.PointerInfo(mem.Handle() + 10))
+	fmt.Println(info.Type, info.Size, info.Start == mem.Handle())
+	fmt.Println(must(gpu.PointerInfo(10)).Type)
+	// Output:
+	// device 1000 true
+	// unregistered
+}

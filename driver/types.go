@@ -129,6 +129,20 @@ func MemPoolAttributeSize(attr int32) uint64 {
 	return 4
 }
 
+// PointerAttributeSize returns the size of the value of a CU_POINTER_ATTRIBUTE_… constant, in bytes.
+func PointerAttributeSize(attribute int32) uint64 {
+	switch attribute {
+	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+		return 16
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+		CU_POINTER_ATTRIBUTE_MAPPED, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
+		CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+		return 4
+	}
+	return 8
+}
+
 // ShareableHandleSize returns the size of a handle of a CU_MEM_HANDLE_TYPE_… constant, in bytes.
 func ShareableHandleSize(handleType int32) uint64 {
 	switch handleType {

@@ -4652,6 +4652,78 @@ func (t *Table) MemsetD2D32Async(at At, dstDevice DevicePtr, dstPitch uint64, ui
 	return res
 }
 
+// MemGetAddressRange calls cuMemGetAddressRange_v2, which exists since CUDA 3.2.
+func (t *Table) MemGetAddressRange(at At, dptr DevicePtr) (pbase DevicePtr, psize uint64, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pbase, psize, res = t.soft.MemGetAddressRange(th, dptr)
+		return pbase, psize, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemGetAddressRange_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemGetAddressRange_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pbase unsafe.Pointer
+		psize unsafe.Pointer
+		dptr  uintptr
+		_     [3]uintptr
+		v0    DevicePtr
+		v1    uint64
+	}{fn: fn, dptr: uintptr(dptr)}
+	f.pbase = unsafe.Pointer(&f.v0)
+	f.psize = unsafe.Pointer(&f.v1)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, f.v1, res
+}
+
+// PointerGetAttribute calls cuPointerGetAttribute, which exists since CUDA 4.0.
+func (t *Table) PointerGetAttribute(at At, data []byte, attribute int32, ptr DevicePtr) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.PointerGetAttribute(th, data, attribute, ptr))
+	}
+	fn := t.procs[symPointerGetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symPointerGetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		data      unsafe.Pointer
+		attribute uintptr
+		ptr       uintptr
+		_         [3]uintptr
+	}{
+		fn:        fn,
+		data:      unsafe.Pointer(unsafe.SliceData(data)),
+		attribute: uintptr(uint32(attribute)),
+		ptr:       uintptr(ptr),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
 // DeviceGetDefaultMemPool calls cuDeviceGetDefaultMemPool, which exists since CUDA 11.2.
 func (t *Table) DeviceGetDefaultMemPool(at At, dev Device) (poolOut MemoryPool, res Result) {
 	if t.soft != nil {

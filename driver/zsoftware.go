@@ -428,6 +428,12 @@ type Software interface {
 	// MemsetD2D32Async is cuMemsetD2D32Async.
 	MemsetD2D32Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, ui uint32, width uint64, height uint64, hStream Stream) (res Result)
 
+	// MemGetAddressRange is cuMemGetAddressRange_v2.
+	MemGetAddressRange(th *Thread, dptr DevicePtr) (pbase DevicePtr, psize uint64, res Result)
+
+	// PointerGetAttribute is cuPointerGetAttribute.
+	PointerGetAttribute(th *Thread, data []byte, attribute int32, ptr DevicePtr) (res Result)
+
 	// DeviceGetDefaultMemPool is cuDeviceGetDefaultMemPool.
 	DeviceGetDefaultMemPool(th *Thread, dev Device) (poolOut MemoryPool, res Result)
 

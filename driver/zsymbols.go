@@ -107,6 +107,7 @@ const (
 	symMemFreeAsync                              Symbol = 316
 	symMemFreeHost                               Symbol = 318
 	symMemFree_v2                                Symbol = 319
+	symMemGetAddressRange_v2                     Symbol = 322
 	symMemGetInfo_v2                             Symbol = 328
 	symMemHostAlloc                              Symbol = 330
 	symMemHostGetDevicePointer_v2                Symbol = 332
@@ -147,6 +148,7 @@ const (
 	symModuleUnload                              Symbol = 486
 	symOccupancyMaxActiveBlocksPerMultiprocessor Symbol = 494
 	symOccupancyMaxPotentialBlockSize            Symbol = 497
+	symPointerGetAttribute                       Symbol = 505
 	symStreamAddCallback                         Symbol = 510
 	symStreamBeginCaptureToGraph                 Symbol = 519
 	symStreamBeginCapture_v2                     Symbol = 522

@@ -677,6 +677,16 @@ func (Unimplemented) MemsetD2D32Async(th *Thread, dstDevice DevicePtr, dstPitch 
 	return missing(symMemsetD2D32Async)
 }
 
+// MemGetAddressRange implements [Software]. It returns [NotImplemented] for cuMemGetAddressRange_v2.
+func (Unimplemented) MemGetAddressRange(th *Thread, dptr DevicePtr) (pbase DevicePtr, psize uint64, res Result) {
+	return pbase, psize, missing(symMemGetAddressRange_v2)
+}
+
+// PointerGetAttribute implements [Software]. It returns [NotImplemented] for cuPointerGetAttribute.
+func (Unimplemented) PointerGetAttribute(th *Thread, data []byte, attribute int32, ptr DevicePtr) (res Result) {
+	return missing(symPointerGetAttribute)
+}
+
 // DeviceGetDefaultMemPool implements [Software]. It returns [NotImplemented] for cuDeviceGetDefaultMemPool.
 func (Unimplemented) DeviceGetDefaultMemPool(th *Thread, dev Device) (poolOut MemoryPool, res Result) {
 	return poolOut, missing(symDeviceGetDefaultMemPool)

@@ -664,19 +664,32 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return l.d.MemsetD2D8Async(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4], driver.Stream(a[5]))
 	case 131: // cuMemsetD2D32Async
 		return l.d.MemsetD2D32Async(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 132: // cuDeviceGetDefaultMemPool
+	case 132: // cuMemGetAddressRange_v2
+		p0 := pointer[driver.DevicePtr](&a[0])
+		p1 := pointer[uint64](&a[1])
+		v0, v1, r := l.d.MemGetAddressRange(th, driver.DevicePtr(a[2]))
+		r = offer(r, p0, v0)
+		r = offer(r, p1, v1)
+		return r
+	case 133: // cuPointerGetAttribute
+		p0, there := slice[byte](&a[0], driver.PointerAttributeSize(int32(a[1])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.PointerGetAttribute(th, p0, int32(a[1]), driver.DevicePtr(a[2]))
+	case 134: // cuDeviceGetDefaultMemPool
 		p0 := pointer[driver.MemoryPool](&a[0])
 		v0, r := l.d.DeviceGetDefaultMemPool(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 133: // cuDeviceGetMemPool
+	case 135: // cuDeviceGetMemPool
 		p0 := pointer[driver.MemoryPool](&a[0])
 		v0, r := l.d.DeviceGetMemPool(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 134: // cuDeviceSetMemPool
+	case 136: // cuDeviceSetMemPool
 		return l.d.DeviceSetMemPool(th, driver.Device(a[0]), driver.MemoryPool(a[1]))
-	case 135: // cuMemPoolCreate
+	case 137: // cuMemPoolCreate
 		p0 := pointer[driver.MemoryPool](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -688,34 +701,34 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolCreate(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 136: // cuMemPoolDestroy
+	case 138: // cuMemPoolDestroy
 		return l.d.MemPoolDestroy(th, driver.MemoryPool(a[0]))
-	case 137: // cuMemPoolGetAttribute
+	case 139: // cuMemPoolGetAttribute
 		p2, there := slice[byte](&a[2], driver.MemPoolAttributeSize(int32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPoolGetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]), p2)
-	case 138: // cuMemPoolSetAttribute
+	case 140: // cuMemPoolSetAttribute
 		p2, there := slice[byte](&a[2], driver.MemPoolAttributeSize(int32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPoolSetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]), p2)
-	case 139: // cuMemPoolTrimTo
+	case 141: // cuMemPoolTrimTo
 		return l.d.MemPoolTrimTo(th, driver.MemoryPool(a[0]), a[1])
-	case 140: // cuMemPoolGetAccess
+	case 142: // cuMemPoolGetAccess
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.MemPoolGetAccess(th, driver.MemoryPool(a[1]), pointer[driver.MemLocation](&a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 141: // cuMemPoolSetAccess
+	case 143: // cuMemPoolSetAccess
 		p1, there := slice[driver.MemAccessDesc](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPoolSetAccess(th, driver.MemoryPool(a[0]), p1)
-	case 142: // cuMemAllocFromPoolAsync
+	case 144: // cuMemAllocFromPoolAsync
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -723,13 +736,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocFromPoolAsync(th, a[1], driver.MemoryPool(a[2]), driver.Stream(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 143: // cuMemPoolExportToShareableHandle
+	case 145: // cuMemPoolExportToShareableHandle
 		p0, there := slice[byte](&a[0], driver.ShareableHandleSize(int32(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPoolExportToShareableHandle(th, p0, driver.MemoryPool(a[1]), int32(a[2]), a[3])
-	case 144: // cuMemPoolImportFromShareableHandle
+	case 146: // cuMemPoolImportFromShareableHandle
 		p0 := pointer[driver.MemoryPool](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -737,12 +750,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
 		return r
-	case 145: // cuMemPoolExportPointer
+	case 147: // cuMemPoolExportPointer
 		p0 := pointer[driver.MemPoolPtrExportData](&a[0])
 		v0, r := l.d.MemPoolExportPointer(th, driver.DevicePtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 146: // cuMemPoolImportPointer
+	case 148: // cuMemPoolImportPointer
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -750,7 +763,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolImportPointer(th, driver.MemoryPool(a[1]), pointer[driver.MemPoolPtrExportData](&a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 147: // cuModuleLoadData
+	case 149: // cuModuleLoadData
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -762,7 +775,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadData(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 148: // cuModuleLoadDataEx
+	case 150: // cuModuleLoadDataEx
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -782,9 +795,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadDataEx(th, p1, p3, p4)
 		r = store(r, p0, v0)
 		return r
-	case 149: // cuModuleUnload
+	case 151: // cuModuleUnload
 		return l.d.ModuleUnload(th, driver.Module(a[0]))
-	case 150: // cuModuleGetFunction
+	case 152: // cuModuleGetFunction
 		p0 := pointer[driver.Function](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -796,7 +809,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleGetFunction(th, driver.Module(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 151: // cuModuleGetGlobal_v2
+	case 153: // cuModuleGetGlobal_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -807,30 +820,30 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 152: // cuFuncGetAttribute
+	case 154: // cuFuncGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncGetAttribute(th, int32(a[1]), driver.Function(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 153: // cuFuncSetAttribute
+	case 155: // cuFuncSetAttribute
 		return l.d.FuncSetAttribute(th, driver.Function(a[0]), int32(a[1]), int32(a[2]))
-	case 154: // cuFuncGetName
+	case 156: // cuFuncGetName
 		v0, r := l.d.FuncGetName(th, driver.Function(a[1]))
 		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
 		return r
-	case 155: // cuFuncGetParamInfo
+	case 157: // cuFuncGetParamInfo
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[uint64](&a[3])
 		v2, v3, r := l.d.FuncGetParamInfo(th, driver.Function(a[0]), a[1])
 		r = store(r, p2, v2)
 		r = offer(r, p3, v3)
 		return r
-	case 156: // cuOccupancyMaxActiveBlocksPerMultiprocessor
+	case 158: // cuOccupancyMaxActiveBlocksPerMultiprocessor
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.OccupancyMaxActiveBlocksPerMultiprocessor(th, driver.Function(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
 		return r
-	case 157: // cuOccupancyMaxPotentialBlockSize
+	case 159: // cuOccupancyMaxPotentialBlockSize
 		p0 := pointer[int32](&a[0])
 		p1 := pointer[int32](&a[1])
 		if a[3] != 0 {
@@ -840,33 +853,33 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 158: // cuLaunchKernel
+	case 160: // cuLaunchKernel
 		return l.d.LaunchKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], &a[10]))
-	case 159: // cuLaunchKernelEx
+	case 161: // cuLaunchKernelEx
 		return l.d.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 160: // cuLaunchCooperativeKernel
+	case 162: // cuLaunchCooperativeKernel
 		return l.d.LaunchCooperativeKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], nil))
-	case 161: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 163: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 162: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 164: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 163: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 165: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 164: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 166: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 165: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 167: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 166: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 168: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 167: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 169: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -1006,6 +1019,8 @@ var callNames = [...]string{
 	"cuMemcpy3DAsync",
 	"cuMemsetD2D8Async",
 	"cuMemsetD2D32Async",
+	"cuMemGetAddressRange",
+	"cuPointerGetAttribute",
 	"cuDeviceGetDefaultMemPool",
 	"cuDeviceGetMemPool",
 	"cuDeviceSetMemPool",

@@ -14,6 +14,7 @@ const (
 	deviceBlock     blockKind = iota // of cuMemAlloc
 	poolBlock                        // of a pool
 	moduleBlock                      // a variable of a module
+	managedBlock                     // of cuMemAllocManaged
 	pinnedBlock                      // of cuMemHostAlloc
 	registeredBlock                  // memory of other code, pinned by cuMemHostRegister
 	pageableBlock                    // memory of other code, not registered
@@ -21,6 +22,9 @@ const (
 
 // onHost reports whether it is memory of the host.
 func (k blockKind) onHost() bool { return k >= pinnedBlock }
+
+// visible reports whether the host can access the memory.
+func (k blockKind) visible() bool { return k >= managedBlock }
 
 // foreign reports whether the memory belongs to other code, which could unmap it.
 func (k blockKind) foreign() bool { return k >= registeredBlock }
@@ -32,6 +36,7 @@ type block struct {
 	ctx        *context
 	flags      uint32 // flags of pinned and registered memory
 	chunk      *chunk // of a pool
+	id         uint64 // differs from those of all other blocks
 	// data is the content. Memory of a device has no data before its first use, so that large
 	// unused blocks cost nothing.
 	data []byte
@@ -55,6 +60,7 @@ type addressSpace struct {
 	blocks []*block // sorted by address
 	next   uint64   // the first unused address of the devices
 	pinned uint64   // size of the pinned memory, in bytes
+	ids    uint64   // the last assigned id
 
 	// The functions of PinnedMemory, or nil for Go's heap.
 	alloc func(size uint64) []byte
@@ -116,6 +122,8 @@ func (a *addressSpace) taken(addr, n uint64) bool {
 func (a *addressSpace) add(b *block) {
 	i, _ := slices.BinarySearchFunc(a.blocks, b.addr, func(o *block, addr uint64) int { return cmp.Compare(o.addr, addr) })
 	a.blocks = slices.Insert(a.blocks, i, b)
+	a.ids++
+	b.id = a.ids
 }
 
 // remove removes a block. Enqueued work that uses the block keeps its content.
