@@ -25,7 +25,7 @@ var apiTypes = []any{
 	new(LaunchFlags), new(Leak), new(Limit), new(MemPool), new(MemPoolOptions), new(MemPoolReuse), new(MemPoolStats), new(Memory), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(PoolStats), new(Pooled),
 	new(Race),
 	new(Version),
-	new(MemoryType), new(Planes), new(PointerInfo), new(PoolMemHandle), new(PreparedLaunch), new(Proc), new(RecordFlags),
+	new(AttachFlags), new(ManagedInfo), new(MemAdvice), new(MemLocation), new(MemLocationType), new(MemoryType), new(Planes), new(PointerInfo), new(PoolMemHandle), new(PreparedLaunch), new(Proc), new(RecordFlags),
 	new(Result), new(Rows), new(SMResource), new(Span), new(Stats), new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Timeline), new(Trace), new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(WaitFlags),
 }
 

@@ -95,3 +95,24 @@ func ExampleContext_PointerInfo() {
 	// device 1000 true
 	// unregistered
 }
+
+// The host and kernels use managed memory at the same address.
+func ExampleContext_AllocManaged() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	mem := must(gpu.AllocManaged(16, cu.AttachGlobal))
+	defer mem.Close()
+
+	check(s.Prefetch(mem, gpu.Device().Location()))
+	check(s.Memset(mem, 3)) // or a kernel, with cu.Ptr(mem)
+	check(s.Synchronize())
+	check(mem.View(func(b []byte) error {
+		fmt.Println(b[:4])
+		return nil
+	}))
+	// Output: [3 3 3 3]
+}

@@ -7,8 +7,8 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// HostMem is pinned host memory, which the GPU copies from and to while the program runs. It is not
-// memory of the Go heap: see [HostMem.View].
+// HostMem is memory that the host and the GPU can access: pinned host memory, or managed memory
+// ([Context.AllocManaged]). It is not memory of the Go heap: see [HostMem.View].
 type HostMem struct {
 	_       noCopy
 	core    *memCore

@@ -88,7 +88,7 @@ func (k *kernelArgs) params(n int) driver.KernelParams {
 
 // canAccess reports whether kernels of the context can access memory of another context.
 func (c *contextCore) canAccess(mc *memCore) bool {
-	return mc.ctx.drv == c.drv && (mc.onHost() || c.reaches(mc.ctx) || mc.pool.reaches(c.dev))
+	return mc.ctx.drv == c.drv && (mc.everywhere() || c.reaches(mc.ctx) || mc.pool.reaches(c.dev))
 }
 
 // grow makes room for n arguments.

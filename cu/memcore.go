@@ -20,6 +20,7 @@ const (
 	pinnedMemory                     // allocated by cuMemHostAlloc
 	moduleVariable                   // owned by its module
 	pooledMemory                     // allocated by cuMemAllocAsync or cuMemAllocFromPoolAsync
+	managedMemory                    // allocated by cuMemAllocManaged
 )
 
 // memoryKinds has the properties of each kind.
@@ -34,11 +35,14 @@ var memoryKinds = [...]struct {
 	// tracked says that freeing the memory has to wait for the streams that have used it. Otherwise the
 	// driver does that by itself for the streams of the memory's context.
 	tracked bool
+	// everywhere says that streams of every context may use the memory, although it is not onHost.
+	everywhere bool
 }{
 	deviceMemory:   {name: "device memory", freeWaits: true},
 	pinnedMemory:   {name: "host memory", onHost: true, freeWaits: true, tracked: true},
 	moduleVariable: {name: "device memory"},
 	pooledMemory:   {name: "device memory", tracked: true},
+	managedMemory:  {name: "managed memory", freeWaits: true, tracked: true, everywhere: true},
 }
 
 // memCore is memory that the GPU can use. Its resource has its context and counts the calls in
@@ -47,7 +51,7 @@ type memCore struct {
 	resource
 	is   memoryKind
 	raw  driver.DevicePtr // the address for the device, 0 if the device cannot access the memory
-	host driver.HostPtr   // the address for the host, if the kind is onHost
+	host driver.HostPtr   // the address for the host, if the host can access the memory
 	size uint64
 	// capacity is the size that the driver has allocated. It is larger than size if the memory
 	// served a larger allocation before.
@@ -77,6 +81,12 @@ func (mc *memCore) kind() string { return memoryKinds[mc.is].name }
 // onHost reports whether this is host memory.
 func (mc *memCore) onHost() bool { return memoryKinds[mc.is].onHost }
 
+// everywhere reports whether streams of every context may use the memory.
+func (mc *memCore) everywhere() bool {
+	k := &memoryKinds[mc.is]
+	return k.onHost || k.everywhere
+}
+
 func (mc *memCore) handle() uintptr {
 	if mc.onHost() {
 		return uintptr(mc.host)
@@ -88,7 +98,7 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	at.Context = mc.ctx.raw
 	t := mc.ctx.drv.table
 	switch mc.is {
-	case deviceMemory:
+	case deviceMemory, managedMemory:
 		mc.observeFree()
 		return "cuMemFree", t.MemFree(at, mc.raw)
 	case pinnedMemory:

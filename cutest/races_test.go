@@ -127,6 +127,15 @@ var raceTests = []struct {
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.read(p.b)
 	}, 1},
+	{"managed memory", func(p *scene) {
+		m := get[*cu.HostMem](p)(p.gpu.AllocManaged(64, cu.AttachGlobal))
+		p.Cleanup(func() { m.Close() })
+		p.onHost()
+		p.do(p.a.Memset(m, 1))
+		p.order(p.a.Synchronize)
+		_, err := m.ReadAt(make([]byte, 16), 0)
+		p.do(err)
+	}, 1},
 	{"rectangles", func(p *scene) {
 		m := cu.Rows{Mem: p.m, Pitch: 8}
 		p.do(p.a.Memset2D(m, 1, 4, 2))

@@ -4724,6 +4724,213 @@ func (t *Table) PointerGetAttribute(at At, data []byte, attribute int32, ptr Dev
 	return res
 }
 
+// MemAllocManaged calls cuMemAllocManaged, which exists since CUDA 6.0.
+func (t *Table) MemAllocManaged(at At, bytesize uint64, flags uint32) (dptr DevicePtr, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		dptr, res = t.soft.MemAllocManaged(th, bytesize, flags)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemFree(at.undo(), dptr)
+			dptr = 0
+		}
+		return
+	}
+	fn := t.procs[symMemAllocManaged].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemAllocManaged); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		dptr     unsafe.Pointer
+		bytesize uintptr
+		flags    uintptr
+		_        [3]uintptr
+		v0       DevicePtr
+	}{fn: fn, bytesize: uintptr(bytesize), flags: uintptr(flags)}
+	f.dptr = unsafe.Pointer(&f.v0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	if res < popFailed {
+		t.MemFree(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// MemAdvise calls cuMemAdvise_v2, which exists since CUDA 12.2.
+func (t *Table) MemAdvise(at At, devPtr DevicePtr, count uint64, advice int32, location MemLocation) (res Result) {
+	if t.soft != nil {
+		if t.version < 12020 {
+			res = missing(symMemAdvise_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.MemAdvise(th, devPtr, count, advice, location))
+	}
+	fn := t.procs[symMemAdvise_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemAdvise_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		devPtr   uintptr
+		count    uintptr
+		advice   uintptr
+		location uintptr
+		_        [2]uintptr
+	}{
+		fn:       fn,
+		devPtr:   uintptr(devPtr),
+		count:    uintptr(count),
+		advice:   uintptr(uint32(advice)),
+		location: location.word(),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// MemPrefetchAsync calls cuMemPrefetchAsync_v2, which exists since CUDA 12.2.
+func (t *Table) MemPrefetchAsync(at At, devPtr DevicePtr, count uint64, location MemLocation, flags uint32, hStream Stream) (res Result) {
+	if t.soft != nil {
+		if t.version < 12020 {
+			res = missing(symMemPrefetchAsync_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.MemPrefetchAsync(th, devPtr, count, location, flags, hStream))
+	}
+	fn := t.procs[symMemPrefetchAsync_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPrefetchAsync_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		devPtr   uintptr
+		count    uintptr
+		location uintptr
+		flags    uintptr
+		hStream  uintptr
+		_        [1]uintptr
+	}{
+		fn:       fn,
+		devPtr:   uintptr(devPtr),
+		count:    uintptr(count),
+		location: location.word(),
+		flags:    uintptr(flags),
+		hStream:  uintptr(hStream),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// MemRangeGetAttribute calls cuMemRangeGetAttribute, which exists since CUDA 8.0.
+func (t *Table) MemRangeGetAttribute(at At, data []byte, attribute int32, devPtr DevicePtr, count uint64) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.MemRangeGetAttribute(th, data, attribute, devPtr, count))
+	}
+	fn := t.procs[symMemRangeGetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemRangeGetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		data      unsafe.Pointer
+		dataSize  uintptr
+		attribute uintptr
+		devPtr    uintptr
+		count     uintptr
+		_         [1]uintptr
+	}{
+		fn:        fn,
+		data:      unsafe.Pointer(unsafe.SliceData(data)),
+		dataSize:  uintptr(len(data)),
+		attribute: uintptr(uint32(attribute)),
+		devPtr:    uintptr(devPtr),
+		count:     uintptr(count),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// StreamAttachMemAsync calls cuStreamAttachMemAsync, which exists since CUDA 6.0.
+func (t *Table) StreamAttachMemAsync(at At, hStream Stream, dptr DevicePtr, length uint64, flags uint32) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.StreamAttachMemAsync(th, hStream, dptr, length, flags))
+	}
+	fn := t.procs[symStreamAttachMemAsync].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamAttachMemAsync); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		hStream uintptr
+		dptr    uintptr
+		length  uintptr
+		flags   uintptr
+		_       [2]uintptr
+	}{
+		fn:      fn,
+		hStream: uintptr(hStream),
+		dptr:    uintptr(dptr),
+		length:  uintptr(length),
+		flags:   uintptr(flags),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
 // DeviceGetDefaultMemPool calls cuDeviceGetDefaultMemPool, which exists since CUDA 11.2.
 func (t *Table) DeviceGetDefaultMemPool(at At, dev Device) (poolOut MemoryPool, res Result) {
 	if t.soft != nil {

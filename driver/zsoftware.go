@@ -434,6 +434,21 @@ type Software interface {
 	// PointerGetAttribute is cuPointerGetAttribute.
 	PointerGetAttribute(th *Thread, data []byte, attribute int32, ptr DevicePtr) (res Result)
 
+	// MemAllocManaged is cuMemAllocManaged.
+	MemAllocManaged(th *Thread, bytesize uint64, flags uint32) (dptr DevicePtr, res Result)
+
+	// MemAdvise is cuMemAdvise_v2.
+	MemAdvise(th *Thread, devPtr DevicePtr, count uint64, advice int32, location MemLocation) (res Result)
+
+	// MemPrefetchAsync is cuMemPrefetchAsync_v2.
+	MemPrefetchAsync(th *Thread, devPtr DevicePtr, count uint64, location MemLocation, flags uint32, hStream Stream) (res Result)
+
+	// MemRangeGetAttribute is cuMemRangeGetAttribute.
+	MemRangeGetAttribute(th *Thread, data []byte, attribute int32, devPtr DevicePtr, count uint64) (res Result)
+
+	// StreamAttachMemAsync is cuStreamAttachMemAsync.
+	StreamAttachMemAsync(th *Thread, hStream Stream, dptr DevicePtr, length uint64, flags uint32) (res Result)
+
 	// DeviceGetDefaultMemPool is cuDeviceGetDefaultMemPool.
 	DeviceGetDefaultMemPool(th *Thread, dev Device) (poolOut MemoryPool, res Result)
 

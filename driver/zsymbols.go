@@ -100,8 +100,10 @@ const (
 	symLaunchHostFunc                            Symbol = 263
 	symLaunchKernel                              Symbol = 265
 	symLaunchKernelEx                            Symbol = 266
+	symMemAdvise_v2                              Symbol = 295
 	symMemAllocAsync                             Symbol = 297
 	symMemAllocFromPoolAsync                     Symbol = 299
+	symMemAllocManaged                           Symbol = 303
 	symMemAllocPitch_v2                          Symbol = 305
 	symMemAlloc_v2                               Symbol = 306
 	symMemFreeAsync                              Symbol = 316
@@ -125,6 +127,8 @@ const (
 	symMemPoolSetAccess                          Symbol = 349
 	symMemPoolSetAttribute                       Symbol = 350
 	symMemPoolTrimTo                             Symbol = 351
+	symMemPrefetchAsync_v2                       Symbol = 354
+	symMemRangeGetAttribute                      Symbol = 358
 	symMemcpy2DAsync_v2                          Symbol = 368
 	symMemcpy3DAsync_v2                          Symbol = 377
 	symMemcpyDtoDAsync_v2                        Symbol = 412
@@ -150,6 +154,7 @@ const (
 	symOccupancyMaxPotentialBlockSize            Symbol = 497
 	symPointerGetAttribute                       Symbol = 505
 	symStreamAddCallback                         Symbol = 510
+	symStreamAttachMemAsync                      Symbol = 512
 	symStreamBeginCaptureToGraph                 Symbol = 519
 	symStreamBeginCapture_v2                     Symbol = 522
 	symStreamCreate                              Symbol = 526

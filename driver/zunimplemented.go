@@ -687,6 +687,31 @@ func (Unimplemented) PointerGetAttribute(th *Thread, data []byte, attribute int3
 	return missing(symPointerGetAttribute)
 }
 
+// MemAllocManaged implements [Software]. It returns [NotImplemented] for cuMemAllocManaged.
+func (Unimplemented) MemAllocManaged(th *Thread, bytesize uint64, flags uint32) (dptr DevicePtr, res Result) {
+	return dptr, missing(symMemAllocManaged)
+}
+
+// MemAdvise implements [Software]. It returns [NotImplemented] for cuMemAdvise_v2.
+func (Unimplemented) MemAdvise(th *Thread, devPtr DevicePtr, count uint64, advice int32, location MemLocation) (res Result) {
+	return missing(symMemAdvise_v2)
+}
+
+// MemPrefetchAsync implements [Software]. It returns [NotImplemented] for cuMemPrefetchAsync_v2.
+func (Unimplemented) MemPrefetchAsync(th *Thread, devPtr DevicePtr, count uint64, location MemLocation, flags uint32, hStream Stream) (res Result) {
+	return missing(symMemPrefetchAsync_v2)
+}
+
+// MemRangeGetAttribute implements [Software]. It returns [NotImplemented] for cuMemRangeGetAttribute.
+func (Unimplemented) MemRangeGetAttribute(th *Thread, data []byte, attribute int32, devPtr DevicePtr, count uint64) (res Result) {
+	return missing(symMemRangeGetAttribute)
+}
+
+// StreamAttachMemAsync implements [Software]. It returns [NotImplemented] for cuStreamAttachMemAsync.
+func (Unimplemented) StreamAttachMemAsync(th *Thread, hStream Stream, dptr DevicePtr, length uint64, flags uint32) (res Result) {
+	return missing(symStreamAttachMemAsync)
+}
+
 // DeviceGetDefaultMemPool implements [Software]. It returns [NotImplemented] for cuDeviceGetDefaultMemPool.
 func (Unimplemented) DeviceGetDefaultMemPool(th *Thread, dev Device) (poolOut MemoryPool, res Result) {
 	return poolOut, missing(symDeviceGetDefaultMemPool)

@@ -677,19 +677,39 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.PointerGetAttribute(th, p0, int32(a[1]), driver.DevicePtr(a[2]))
-	case 134: // cuDeviceGetDefaultMemPool
+	case 134: // cuMemAllocManaged
+		p0 := pointer[driver.DevicePtr](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemAllocManaged(th, a[1], uint32(a[2]))
+		r = store(r, p0, v0)
+		return r
+	case 135: // cuMemAdvise_v2
+		return l.d.MemAdvise(th, driver.DevicePtr(a[0]), a[1], int32(a[2]), *pointer[driver.MemLocation](&a[3]))
+	case 136: // cuMemPrefetchAsync_v2
+		return l.d.MemPrefetchAsync(th, driver.DevicePtr(a[0]), a[1], *pointer[driver.MemLocation](&a[2]), uint32(a[3]), driver.Stream(a[4]))
+	case 137: // cuMemRangeGetAttribute
+		p0, there := slice[byte](&a[0], uint64(uint64(a[1])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemRangeGetAttribute(th, p0, int32(a[2]), driver.DevicePtr(a[3]), a[4])
+	case 138: // cuStreamAttachMemAsync
+		return l.d.StreamAttachMemAsync(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
+	case 139: // cuDeviceGetDefaultMemPool
 		p0 := pointer[driver.MemoryPool](&a[0])
 		v0, r := l.d.DeviceGetDefaultMemPool(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 135: // cuDeviceGetMemPool
+	case 140: // cuDeviceGetMemPool
 		p0 := pointer[driver.MemoryPool](&a[0])
 		v0, r := l.d.DeviceGetMemPool(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 136: // cuDeviceSetMemPool
+	case 141: // cuDeviceSetMemPool
 		return l.d.DeviceSetMemPool(th, driver.Device(a[0]), driver.MemoryPool(a[1]))
-	case 137: // cuMemPoolCreate
+	case 142: // cuMemPoolCreate
 		p0 := pointer[driver.MemoryPool](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -701,34 +721,34 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolCreate(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 138: // cuMemPoolDestroy
+	case 143: // cuMemPoolDestroy
 		return l.d.MemPoolDestroy(th, driver.MemoryPool(a[0]))
-	case 139: // cuMemPoolGetAttribute
+	case 144: // cuMemPoolGetAttribute
 		p2, there := slice[byte](&a[2], driver.MemPoolAttributeSize(int32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPoolGetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]), p2)
-	case 140: // cuMemPoolSetAttribute
+	case 145: // cuMemPoolSetAttribute
 		p2, there := slice[byte](&a[2], driver.MemPoolAttributeSize(int32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPoolSetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]), p2)
-	case 141: // cuMemPoolTrimTo
+	case 146: // cuMemPoolTrimTo
 		return l.d.MemPoolTrimTo(th, driver.MemoryPool(a[0]), a[1])
-	case 142: // cuMemPoolGetAccess
+	case 147: // cuMemPoolGetAccess
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.MemPoolGetAccess(th, driver.MemoryPool(a[1]), pointer[driver.MemLocation](&a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 143: // cuMemPoolSetAccess
+	case 148: // cuMemPoolSetAccess
 		p1, there := slice[driver.MemAccessDesc](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPoolSetAccess(th, driver.MemoryPool(a[0]), p1)
-	case 144: // cuMemAllocFromPoolAsync
+	case 149: // cuMemAllocFromPoolAsync
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -736,13 +756,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocFromPoolAsync(th, a[1], driver.MemoryPool(a[2]), driver.Stream(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 145: // cuMemPoolExportToShareableHandle
+	case 150: // cuMemPoolExportToShareableHandle
 		p0, there := slice[byte](&a[0], driver.ShareableHandleSize(int32(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPoolExportToShareableHandle(th, p0, driver.MemoryPool(a[1]), int32(a[2]), a[3])
-	case 146: // cuMemPoolImportFromShareableHandle
+	case 151: // cuMemPoolImportFromShareableHandle
 		p0 := pointer[driver.MemoryPool](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -750,12 +770,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
 		return r
-	case 147: // cuMemPoolExportPointer
+	case 152: // cuMemPoolExportPointer
 		p0 := pointer[driver.MemPoolPtrExportData](&a[0])
 		v0, r := l.d.MemPoolExportPointer(th, driver.DevicePtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 148: // cuMemPoolImportPointer
+	case 153: // cuMemPoolImportPointer
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -763,7 +783,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolImportPointer(th, driver.MemoryPool(a[1]), pointer[driver.MemPoolPtrExportData](&a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 149: // cuModuleLoadData
+	case 154: // cuModuleLoadData
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -775,7 +795,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadData(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 150: // cuModuleLoadDataEx
+	case 155: // cuModuleLoadDataEx
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -795,9 +815,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadDataEx(th, p1, p3, p4)
 		r = store(r, p0, v0)
 		return r
-	case 151: // cuModuleUnload
+	case 156: // cuModuleUnload
 		return l.d.ModuleUnload(th, driver.Module(a[0]))
-	case 152: // cuModuleGetFunction
+	case 157: // cuModuleGetFunction
 		p0 := pointer[driver.Function](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -809,7 +829,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleGetFunction(th, driver.Module(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 153: // cuModuleGetGlobal_v2
+	case 158: // cuModuleGetGlobal_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -820,30 +840,30 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 154: // cuFuncGetAttribute
+	case 159: // cuFuncGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncGetAttribute(th, int32(a[1]), driver.Function(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 155: // cuFuncSetAttribute
+	case 160: // cuFuncSetAttribute
 		return l.d.FuncSetAttribute(th, driver.Function(a[0]), int32(a[1]), int32(a[2]))
-	case 156: // cuFuncGetName
+	case 161: // cuFuncGetName
 		v0, r := l.d.FuncGetName(th, driver.Function(a[1]))
 		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
 		return r
-	case 157: // cuFuncGetParamInfo
+	case 162: // cuFuncGetParamInfo
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[uint64](&a[3])
 		v2, v3, r := l.d.FuncGetParamInfo(th, driver.Function(a[0]), a[1])
 		r = store(r, p2, v2)
 		r = offer(r, p3, v3)
 		return r
-	case 158: // cuOccupancyMaxActiveBlocksPerMultiprocessor
+	case 163: // cuOccupancyMaxActiveBlocksPerMultiprocessor
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.OccupancyMaxActiveBlocksPerMultiprocessor(th, driver.Function(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
 		return r
-	case 159: // cuOccupancyMaxPotentialBlockSize
+	case 164: // cuOccupancyMaxPotentialBlockSize
 		p0 := pointer[int32](&a[0])
 		p1 := pointer[int32](&a[1])
 		if a[3] != 0 {
@@ -853,33 +873,33 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 160: // cuLaunchKernel
+	case 165: // cuLaunchKernel
 		return l.d.LaunchKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], &a[10]))
-	case 161: // cuLaunchKernelEx
+	case 166: // cuLaunchKernelEx
 		return l.d.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 162: // cuLaunchCooperativeKernel
+	case 167: // cuLaunchCooperativeKernel
 		return l.d.LaunchCooperativeKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], nil))
-	case 163: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 168: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 164: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 169: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 165: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 170: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 166: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 171: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 167: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 172: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 168: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 173: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 169: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 174: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -1021,6 +1041,11 @@ var callNames = [...]string{
 	"cuMemsetD2D32Async",
 	"cuMemGetAddressRange",
 	"cuPointerGetAttribute",
+	"cuMemAllocManaged",
+	"cuMemAdvise",
+	"cuMemPrefetchAsync",
+	"cuMemRangeGetAttribute",
+	"cuStreamAttachMemAsync",
 	"cuDeviceGetDefaultMemPool",
 	"cuDeviceGetMemPool",
 	"cuDeviceSetMemPool",

@@ -129,8 +129,6 @@ var attributes = map[int32]int32{
 // missing are the attributes that are 0 because the driver does not have their feature. When the
 // driver gets a feature, its attributes are removed here.
 var missing = map[int32]bool{
-	driver.CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:                                true,
-	driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:                     true,
 	driver.CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH:               true,
 	driver.CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:           true,
 	driver.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:   true,

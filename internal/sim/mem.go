@@ -34,9 +34,10 @@ type block struct {
 	addr, size uint64
 	kind       blockKind
 	ctx        *context
-	flags      uint32 // flags of pinned and registered memory
-	chunk      *chunk // of a pool
-	id         uint64 // differs from those of all other blocks
+	flags      uint32    // flags of pinned and registered memory
+	chunk      *chunk    // of a pool
+	advice     []advised // about managed memory, in the order of the offsets; nil if there is none
+	id         uint64    // differs from those of all other blocks
 	// data is the content. Memory of a device has no data before its first use, so that large
 	// unused blocks cost nothing.
 	data []byte
@@ -59,7 +60,7 @@ func (b *block) end() uint64 { return b.addr + b.size }
 type addressSpace struct {
 	blocks []*block // sorted by address
 	next   uint64   // the first unused address of the devices
-	pinned uint64   // size of the pinned memory, in bytes
+	pinned uint64   // size of the pinned and managed memory, in bytes
 	ids    uint64   // the last assigned id
 
 	// The functions of PinnedMemory, or nil for Go's heap.
@@ -138,7 +139,7 @@ func (a *addressSpace) remove(b *block) {
 		b.unused()
 	case deviceBlock, moduleBlock:
 		b.ctx.dev.memory -= rounded(b.size)
-	case pinnedBlock:
+	case pinnedBlock, managedBlock:
 		a.pinned -= b.size
 		if a.free != nil {
 			a.free(b.data)
@@ -176,6 +177,8 @@ func (a *addressSpace) census(n map[string]int) {
 		switch b.kind {
 		case deviceBlock, poolBlock:
 			n["device memory"]++
+		case managedBlock:
+			n["managed memory"]++
 		case pinnedBlock, registeredBlock:
 			n["host memory"]++
 		}
@@ -257,7 +260,7 @@ func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind,
 	c, b := t.current(), d.space.of(addr, k)
 	if k == deviceBlock {
 		if b == nil {
-			b = d.space.of(addr, poolBlock)
+			b = d.space.of(addr, poolBlock, managedBlock)
 		}
 		// It needs no current context, as the block refers to its context.
 		switch {

@@ -419,7 +419,7 @@ int cuDeviceGetCount(void *count)
 int cuDeviceGetDefaultMemPool(void *pool_out, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pool_out, (uint32_t)dev};
-	return cusim_call(134, 11020, a);
+	return cusim_call(139, 11020, a);
 }
 
 int cuDeviceGetDevResource(int device, void *resource, int type)
@@ -464,7 +464,7 @@ int cuDeviceGetLuid(void *luid, void *deviceNodeMask, int dev)
 int cuDeviceGetMemPool(void *pool, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uint32_t)dev};
-	return cusim_call(135, 11020, a);
+	return cusim_call(140, 11020, a);
 }
 
 int cuDeviceGetName(void *name, int len, int dev)
@@ -605,7 +605,7 @@ int cuDeviceSetGraphMemAttribute(int device, int attr, void *value)
 int cuDeviceSetMemPool(int dev, void *pool)
 {
 	uint64_t a[] = {(uint32_t)dev, (uintptr_t)pool};
-	return cusim_call(136, 11020, a);
+	return cusim_call(141, 11020, a);
 }
 
 int cuDeviceTotalMem(void *bytes, int dev)
@@ -780,7 +780,7 @@ int cuFlushGPUDirectRDMAWrites(int target, int scope)
 int cuFuncGetAttribute(void *pi, int attrib, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)pi, (uint32_t)attrib, (uintptr_t)hfunc};
-	return cusim_call(154, 2020, a);
+	return cusim_call(159, 2020, a);
 }
 
 int cuFuncGetModule(void *hmod, void *hfunc)
@@ -793,13 +793,13 @@ int cuFuncGetModule(void *hmod, void *hfunc)
 int cuFuncGetName(void *name, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)name, (uintptr_t)hfunc};
-	return cusim_call(156, 12030, a);
+	return cusim_call(161, 12030, a);
 }
 
 int cuFuncGetParamInfo(void *func, size_t paramIndex, void *paramOffset, void *paramSize)
 {
 	uint64_t a[] = {(uintptr_t)func, paramIndex, (uintptr_t)paramOffset, (uintptr_t)paramSize};
-	return cusim_call(157, 12040, a);
+	return cusim_call(162, 12040, a);
 }
 
 int cuFuncIsLoaded(void *state, void *function)
@@ -818,7 +818,7 @@ int cuFuncLoad(void *function)
 int cuFuncSetAttribute(void *hfunc, int attrib, int value)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)attrib, (uint32_t)value};
-	return cusim_call(155, 9000, a);
+	return cusim_call(160, 9000, a);
 }
 
 int cuFuncSetBlockShape(void *hfunc, int x, int y, int z)
@@ -1914,7 +1914,7 @@ int cuLaunch(void *f)
 int cuLaunchCooperativeKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams};
-	return cusim_call(162, 9000, a);
+	return cusim_call(167, 9000, a);
 }
 
 int cuLaunchCooperativeKernelMultiDevice(void *launchParamsList, unsigned int numDevices, unsigned int flags)
@@ -1928,7 +1928,7 @@ int cuLaunchCooperativeKernelMultiDevice(void *launchParamsList, unsigned int nu
 int cuLaunchCooperativeKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, cusim_own(hStream), (uintptr_t)kernelParams};
-	return cusim_call(162, 9000, a);
+	return cusim_call(167, 9000, a);
 }
 
 int cuLaunchGrid(void *f, int grid_width, int grid_height)
@@ -1963,25 +1963,25 @@ int cuLaunchHostFunc_ptsz(void *hStream, void *fn, void *userData)
 int cuLaunchKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(160, 4000, a);
+	return cusim_call(165, 4000, a);
 }
 
 int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(161, 11060, a);
+	return cusim_call(166, 11060, a);
 }
 
 int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(163, 11060, a);
+	return cusim_call(168, 11060, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, cusim_own(hStream), (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(160, 7000, a);
+	return cusim_call(165, 7000, a);
 }
 
 int cuLibraryEnumerateKernels(void *kernels, unsigned int numKernels, void *lib)
@@ -2218,11 +2218,8 @@ int cuMemAdvise(unsigned long long devPtr, size_t count, int advice, int device)
 
 int cuMemAdvise_v2(unsigned long long devPtr, size_t count, int advice, struct cusim_words1 location)
 {
-	(void)devPtr;
-	(void)count;
-	(void)advice;
-	(void)location;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {devPtr, count, (uint32_t)advice, (uintptr_t)&location};
+	return cusim_call(135, 12020, a);
 }
 
 int cuMemAlloc(void *dptr, unsigned int bytesize)
@@ -2247,13 +2244,13 @@ int cuMemAllocAsync_ptsz(void *dptr, size_t bytesize, void *hStream)
 int cuMemAllocFromPoolAsync(void *dptr, size_t bytesize, void *pool, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uintptr_t)pool, (uintptr_t)hStream};
-	return cusim_call(144, 11020, a);
+	return cusim_call(149, 11020, a);
 }
 
 int cuMemAllocFromPoolAsync_ptsz(void *dptr, size_t bytesize, void *pool, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uintptr_t)pool, cusim_own(hStream)};
-	return cusim_call(144, 11020, a);
+	return cusim_call(149, 11020, a);
 }
 
 int cuMemAllocHost(void *pp, unsigned int bytesize)
@@ -2265,10 +2262,8 @@ int cuMemAllocHost(void *pp, unsigned int bytesize)
 
 int cuMemAllocManaged(void *dptr, size_t bytesize, unsigned int flags)
 {
-	(void)dptr;
-	(void)bytesize;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uint32_t)flags};
+	return cusim_call(134, 6000, a);
 }
 
 int cuMemAllocPitch(void *dptr, void *pPitch, unsigned int WidthInBytes, unsigned int Height, unsigned int ElementSizeBytes)
@@ -2574,67 +2569,67 @@ int cuMemMapArrayAsync_ptsz(void *mapInfoList, unsigned int count, void *hStream
 int cuMemPoolCreate(void *pool, void *poolProps)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uintptr_t)poolProps};
-	return cusim_call(137, 11020, a);
+	return cusim_call(142, 11020, a);
 }
 
 int cuMemPoolDestroy(void *pool)
 {
 	uint64_t a[] = {(uintptr_t)pool};
-	return cusim_call(138, 11020, a);
+	return cusim_call(143, 11020, a);
 }
 
 int cuMemPoolExportPointer(void *shareData_out, unsigned long long ptr)
 {
 	uint64_t a[] = {(uintptr_t)shareData_out, ptr};
-	return cusim_call(147, 11020, a);
+	return cusim_call(152, 11020, a);
 }
 
 int cuMemPoolExportToShareableHandle(void *handle_out, void *pool, int handleType, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)handle_out, (uintptr_t)pool, (uint32_t)handleType, flags};
-	return cusim_call(145, 11020, a);
+	return cusim_call(150, 11020, a);
 }
 
 int cuMemPoolGetAccess(void *flags, void *memPool, void *location)
 {
 	uint64_t a[] = {(uintptr_t)flags, (uintptr_t)memPool, (uintptr_t)location};
-	return cusim_call(142, 11020, a);
+	return cusim_call(147, 11020, a);
 }
 
 int cuMemPoolGetAttribute(void *pool, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(139, 11020, a);
+	return cusim_call(144, 11020, a);
 }
 
 int cuMemPoolImportFromShareableHandle(void *pool_out, void *handle, int handleType, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)pool_out, (uintptr_t)handle, (uint32_t)handleType, flags};
-	return cusim_call(146, 11020, a);
+	return cusim_call(151, 11020, a);
 }
 
 int cuMemPoolImportPointer(void *ptr_out, void *pool, void *shareData)
 {
 	uint64_t a[] = {(uintptr_t)ptr_out, (uintptr_t)pool, (uintptr_t)shareData};
-	return cusim_call(148, 11020, a);
+	return cusim_call(153, 11020, a);
 }
 
 int cuMemPoolSetAccess(void *pool, void *map, size_t count)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uintptr_t)map, count};
-	return cusim_call(143, 11020, a);
+	return cusim_call(148, 11020, a);
 }
 
 int cuMemPoolSetAttribute(void *pool, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(140, 11020, a);
+	return cusim_call(145, 11020, a);
 }
 
 int cuMemPoolTrimTo(void *pool, size_t minBytesToKeep)
 {
 	uint64_t a[] = {(uintptr_t)pool, minBytesToKeep};
-	return cusim_call(141, 11020, a);
+	return cusim_call(146, 11020, a);
 }
 
 int cuMemPrefetchAsync(unsigned long long devPtr, size_t count, int dstDevice, void *hStream)
@@ -2657,22 +2652,14 @@ int cuMemPrefetchAsync_ptsz(unsigned long long devPtr, size_t count, int dstDevi
 
 int cuMemPrefetchAsync_v2(unsigned long long devPtr, size_t count, struct cusim_words1 location, unsigned int flags, void *hStream)
 {
-	(void)devPtr;
-	(void)count;
-	(void)location;
-	(void)flags;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {devPtr, count, (uintptr_t)&location, (uint32_t)flags, (uintptr_t)hStream};
+	return cusim_call(136, 12020, a);
 }
 
 int cuMemPrefetchAsync_v2_ptsz(unsigned long long devPtr, size_t count, struct cusim_words1 location, unsigned int flags, void *hStream)
 {
-	(void)devPtr;
-	(void)count;
-	(void)location;
-	(void)flags;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {devPtr, count, (uintptr_t)&location, (uint32_t)flags, cusim_own(hStream)};
+	return cusim_call(136, 12020, a);
 }
 
 int cuMemPrefetchBatchAsync(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
@@ -2703,12 +2690,8 @@ int cuMemPrefetchBatchAsync_ptsz(void *dptrs, void *sizes, size_t count, void *p
 
 int cuMemRangeGetAttribute(void *data, size_t dataSize, int attribute, unsigned long long devPtr, size_t count)
 {
-	(void)data;
-	(void)dataSize;
-	(void)attribute;
-	(void)devPtr;
-	(void)count;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)data, dataSize, (uint32_t)attribute, devPtr, count};
+	return cusim_call(137, 8000, a);
 }
 
 int cuMemRangeGetAttributes(void *data, void *dataSizes, void *attributes, size_t numAttributes, unsigned long long devPtr, size_t count)
@@ -3148,7 +3131,7 @@ int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(164, 7000, a);
+	return cusim_call(169, 7000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -3189,7 +3172,7 @@ int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCoun
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(165, 7000, a);
+	return cusim_call(170, 7000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -3287,7 +3270,7 @@ int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCoun
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(166, 7000, a);
+	return cusim_call(171, 7000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
@@ -3311,7 +3294,7 @@ int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsig
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(167, 7000, a);
+	return cusim_call(172, 7000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -3521,7 +3504,7 @@ int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(168, 7000, a);
+	return cusim_call(173, 7000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3553,7 +3536,7 @@ int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(169, 7000, a);
+	return cusim_call(174, 7000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)
@@ -3604,7 +3587,7 @@ int cuModuleEnumerateFunctions(void *functions, unsigned int numFunctions, void 
 int cuModuleGetFunction(void *hfunc, void *hmod, void *name)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uintptr_t)hmod, (uintptr_t)name};
-	return cusim_call(152, 2000, a);
+	return cusim_call(157, 2000, a);
 }
 
 int cuModuleGetFunctionCount(void *count, void *mod)
@@ -3626,7 +3609,7 @@ int cuModuleGetGlobal(void *dptr, void *bytes, void *hmod, void *name)
 int cuModuleGetGlobal_v2(void *dptr, void *bytes, void *hmod, void *name)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)bytes, (uintptr_t)hmod, (uintptr_t)name};
-	return cusim_call(153, 3020, a);
+	return cusim_call(158, 3020, a);
 }
 
 int cuModuleGetLoadingMode(void *mode)
@@ -3654,13 +3637,13 @@ int cuModuleGetTexRef(void *pTexRef, void *hmod, void *name)
 int cuModuleLoadData(void *module, void *image)
 {
 	uint64_t a[] = {(uintptr_t)module, (uintptr_t)image};
-	return cusim_call(149, 2000, a);
+	return cusim_call(154, 2000, a);
 }
 
 int cuModuleLoadDataEx(void *module, void *image, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)module, (uintptr_t)image, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(150, 2010, a);
+	return cusim_call(155, 2010, a);
 }
 
 int cuModuleLoadFatBinary(void *module, void *fatCubin)
@@ -3673,7 +3656,7 @@ int cuModuleLoadFatBinary(void *module, void *fatCubin)
 int cuModuleUnload(void *hmod)
 {
 	uint64_t a[] = {(uintptr_t)hmod};
-	return cusim_call(151, 2000, a);
+	return cusim_call(156, 2000, a);
 }
 
 int cuMulticastAddDevice(unsigned long long mcHandle, int dev)
@@ -3740,7 +3723,7 @@ int cuOccupancyAvailableDynamicSMemPerBlock(void *dynamicSmemSize, void *func, i
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *numBlocks, void *func, int blockSize, size_t dynamicSMemSize)
 {
 	uint64_t a[] = {(uintptr_t)numBlocks, (uintptr_t)func, (uint32_t)blockSize, dynamicSMemSize};
-	return cusim_call(158, 6050, a);
+	return cusim_call(163, 6050, a);
 }
 
 int cuOccupancyMaxActiveClusters(void *numClusters, void *func, void *config)
@@ -3754,7 +3737,7 @@ int cuOccupancyMaxActiveClusters(void *numClusters, void *func, void *config)
 int cuOccupancyMaxPotentialBlockSize(void *minGridSize, void *blockSize, void *func, void *blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
 {
 	uint64_t a[] = {(uintptr_t)minGridSize, (uintptr_t)blockSize, (uintptr_t)func, (uintptr_t)blockSizeToDynamicSMemSize, dynamicSMemSize, (uint32_t)blockSizeLimit};
-	return cusim_call(159, 6050, a);
+	return cusim_call(164, 6050, a);
 }
 
 int cuOccupancyMaxPotentialClusterSize(void *clusterSize, void *func, void *config)
@@ -3865,20 +3848,14 @@ int cuStreamAddCallback_ptsz(void *hStream, void *callback, void *userData, unsi
 
 int cuStreamAttachMemAsync(void *hStream, unsigned long long dptr, size_t length, unsigned int flags)
 {
-	(void)hStream;
-	(void)dptr;
-	(void)length;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hStream, dptr, length, (uint32_t)flags};
+	return cusim_call(138, 6000, a);
 }
 
 int cuStreamAttachMemAsync_ptsz(void *hStream, unsigned long long dptr, size_t length, unsigned int flags)
 {
-	(void)hStream;
-	(void)dptr;
-	(void)length;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {cusim_own(hStream), dptr, length, (uint32_t)flags};
+	return cusim_call(138, 7000, a);
 }
 
 int cuStreamBatchMemOp(void *stream, unsigned int count, void *paramArray, unsigned int flags)
