@@ -116,3 +116,24 @@ func ExampleContext_AllocManaged() {
 	}))
 	// Output: [3 3 3 3]
 }
+
+// The program's own memory is pinned while it is registered.
+func ExampleContext_RegisterHost() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	mem := must(gpu.Alloc(4096))
+	defer mem.Close()
+	own := make([]byte, 4096) // better: of syscall.Mmap
+	pinned := must(gpu.RegisterHost(own, cu.HostDefault))
+	defer pinned.Close()
+
+	check(s.Memset(mem, 5))
+	check(s.Copy(pinned, mem))
+	check(s.Synchronize())
+	fmt.Println(own[:3])
+	// Output: [5 5 5]
+}

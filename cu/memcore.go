@@ -15,12 +15,13 @@ import (
 type memoryKind uint8
 
 const (
-	_              memoryKind = iota // invalid: each memCore sets its kind
-	deviceMemory                     // allocated by cuMemAlloc
-	pinnedMemory                     // allocated by cuMemHostAlloc
-	moduleVariable                   // owned by its module
-	pooledMemory                     // allocated by cuMemAllocAsync or cuMemAllocFromPoolAsync
-	managedMemory                    // allocated by cuMemAllocManaged
+	_                memoryKind = iota // invalid: each memCore sets its kind
+	deviceMemory                       // allocated by cuMemAlloc
+	pinnedMemory                       // allocated by cuMemHostAlloc
+	moduleVariable                     // owned by its module
+	pooledMemory                       // allocated by cuMemAllocAsync or cuMemAllocFromPoolAsync
+	managedMemory                      // allocated by cuMemAllocManaged
+	registeredMemory                   // the program's own, registered by cuMemHostRegister
 )
 
 // memoryKinds has the properties of each kind.
@@ -38,11 +39,12 @@ var memoryKinds = [...]struct {
 	// everywhere says that streams of every context may use the memory, although it is not onHost.
 	everywhere bool
 }{
-	deviceMemory:   {name: "device memory", freeWaits: true},
-	pinnedMemory:   {name: "host memory", onHost: true, freeWaits: true, tracked: true},
-	moduleVariable: {name: "device memory"},
-	pooledMemory:   {name: "device memory", tracked: true},
-	managedMemory:  {name: "managed memory", freeWaits: true, tracked: true, everywhere: true},
+	deviceMemory:     {name: "device memory", freeWaits: true},
+	pinnedMemory:     {name: "host memory", onHost: true, freeWaits: true, tracked: true},
+	moduleVariable:   {name: "device memory"},
+	pooledMemory:     {name: "device memory", tracked: true},
+	registeredMemory: {name: "host memory", onHost: true, freeWaits: true, tracked: true},
+	managedMemory:    {name: "managed memory", freeWaits: true, tracked: true, everywhere: true},
 }
 
 // memCore is memory that the GPU can use. Its resource has its context and counts the calls in
@@ -57,6 +59,8 @@ type memCore struct {
 	// served a larger allocation before.
 	capacity uint64
 	flags    HostFlags // of pinned memory
+	// own is the program's memory that is registered, so that it is not collected before.
+	own []byte
 	// exposed says that other code has the address.
 	exposed atomic.Bool
 	// copied says that a call without a stream has used the memory. After such a call has returned,
@@ -83,8 +87,7 @@ func (mc *memCore) onHost() bool { return memoryKinds[mc.is].onHost }
 
 // everywhere reports whether streams of every context may use the memory.
 func (mc *memCore) everywhere() bool {
-	k := &memoryKinds[mc.is]
-	return k.onHost || k.everywhere
+	return memoryKinds[mc.is].onHost || memoryKinds[mc.is].everywhere
 }
 
 func (mc *memCore) handle() uintptr {
@@ -104,6 +107,9 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	case pinnedMemory:
 		mc.observeFree()
 		return "cuMemFreeHost", t.MemFreeHost(at, mc.host)
+	case registeredMemory:
+		mc.observeFree()
+		return "cuMemHostUnregister", t.MemHostUnregister(at, mc.host)
 	case pooledMemory: // it was deferred: see destroyIdle
 		mc.observeFree()
 		defer mc.leavePool()
@@ -276,8 +282,17 @@ func (c *contextCore) finishCopy() (waited bool, err error) {
 
 // bytes returns the memory as a slice. The caller has a call in flight.
 func (mc *memCore) bytes() []byte {
+	if mc.own != nil {
+		return mc.own
+	}
 	// The conversion is valid: the address is of C memory, which the garbage collector neither
 	// moves nor frees. go vet refuses the usual form, because the address comes from C as a number.
 	p := *(*unsafe.Pointer)(unsafe.Pointer(&mc.host))
 	return unsafe.Slice((*byte)(p), mc.size)
+}
+
+// hostAddress returns the address of the program's memory. The memory is not on a stack, as the caller
+// keeps it, and the garbage collector does not move it.
+func hostAddress(b []byte) driver.HostPtr {
+	return driver.HostPtr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }

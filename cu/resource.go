@@ -154,7 +154,12 @@ func (r *resource) free(at driver.At) error {
 }
 
 // keep leaves the object for the life of the process, because the end of the GPU's use is unknown.
-func (r *resource) keep(err error) error { return errKept(r.self.kind(), r.self.handle(), err) }
+func (r *resource) keep(err error) error {
+	if mc, ok := r.self.(*memCore); ok && mc.own != nil {
+		r.ctx.drv.kept.Store(mc, true)
+	}
+	return errKept(r.self.kind(), r.self.handle(), err)
+}
 
 func errKept(kind string, handle uintptr, err error) error {
 	return &Error{Op: "Close", Handle: handle, Err: err, Detail: "the " + kind + " is not freed: the GPU may still use it"}
