@@ -10,8 +10,8 @@ import (
 	"github.com/purecu/purecu/internal/races"
 )
 
-// Rows is memory in rows, such as an image. Mem begins with the first row, and ends with or after the
-// last one.
+// Rows is memory in rows, such as an image. Mem begins with the first row, and ends with or after
+// the last one.
 type Rows struct {
 	Mem Memory
 	// Pitch is the number of bytes from the beginning of a row to the beginning of the next one. 0
@@ -19,8 +19,8 @@ type Rows struct {
 	Pitch uint64
 }
 
-// At returns the rows that begin x bytes and y rows after the first byte, up to the end of the memory.
-// The Pitch must not be 0. If this is outside of the memory, every use of the result fails.
+// At returns the rows that begin x bytes and y rows after the first byte, up to the end of the
+// memory. The Pitch must not be 0. If this is outside of the memory, every use of the result fails.
 func (r Rows) At(x, y uint64) Rows {
 	if r.Mem == nil {
 		return r
@@ -40,14 +40,15 @@ func (r Rows) At(x, y uint64) Rows {
 // Planes is memory in planes of rows, such as a volume.
 type Planes struct {
 	Rows
-	// Height is the number of rows from the beginning of a plane to the beginning of the next one. 0
-	// means that there are no rows between the planes.
+	// Height is the number of rows from the beginning of a plane to the beginning of the next one.
+	// 0 means that there are no rows between the planes.
 	Height uint64
 }
 
 // AllocPitch allocates device memory for rows of width bytes, as [Context.Alloc] does
-// (cuMemAllocPitch). The driver chooses the pitch, such that the GPU accesses each row fast. A kernel
-// accesses the rows by elements of 4, 8 or 16 bytes. It may wait for the GPU: see docs/blocking.md.
+// (cuMemAllocPitch). The driver chooses the pitch, such that the GPU accesses each row fast. A
+// kernel accesses the rows by elements of 4, 8 or 16 bytes. It may wait for the GPU: see
+// docs/blocking.md.
 func (c *Context) AllocPitch(width, height uint64, element int) (m *DeviceMem, pitch uint64, err error) {
 	const op = "cuMemAllocPitch"
 	core, err := c.enter(op)
@@ -74,9 +75,9 @@ func (c *Context) AllocPitch(width, height uint64, element int) (m *DeviceMem, p
 	return newDeviceMem(core, &memCore{is: deviceMemory, raw: raw, size: size, capacity: size}), pitch, nil
 }
 
-// Copy2D enqueues a copy of a rectangle: of height rows of width bytes (cuMemcpy2DAsync). Memory and
-// stream are as for [Stream.Copy], and both ends are of the stream's context or on the host. The ends
-// must not overlap. It waits while the stream's queue is full: see docs/blocking.md.
+// Copy2D enqueues a copy of a rectangle: of height rows of width bytes (cuMemcpy2DAsync). Memory
+// and stream are as for [Stream.Copy], and both ends are of the stream's context or on the host.
+// The ends must not overlap. It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Copy2D(dst, src Rows, width, height uint64) error {
 	d, r := planesOf(Planes{Rows: dst}), planesOf(Planes{Rows: src})
 	defer runtime.KeepAlive(src.Mem)
@@ -84,8 +85,8 @@ func (s *Stream) Copy2D(dst, src Rows, width, height uint64) error {
 	return s.copyPlanes(workCopy2D, &d, &r, extent{width, height, 1})
 }
 
-// Copy3D enqueues a copy of a box: of depth planes of height rows of width bytes (cuMemcpy3DAsync). It
-// is like [Stream.Copy2D]. It waits while the stream's queue is full: see docs/blocking.md.
+// Copy3D enqueues a copy of a box: of depth planes of height rows of width bytes (cuMemcpy3DAsync).
+// It is like [Stream.Copy2D]. It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Copy3D(dst, src Planes, width, height, depth uint64) error {
 	d, r := planesOf(dst), planesOf(src)
 	defer runtime.KeepAlive(src.Mem)
@@ -135,13 +136,13 @@ func (s *Stream) Memset2D(dst Rows, value byte, width, height uint64) error {
 }
 
 // Memset2D32 enqueues the setting of each 32-bit word of a rectangle: of height rows of width words
-// (cuMemsetD2D32Async). Address and pitch must be multiples of four bytes. It waits while the stream's
-// queue is full: see docs/blocking.md.
+// (cuMemsetD2D32Async). Address and pitch must be multiples of four bytes. It waits while the
+// stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset2D32(dst Rows, value uint32, width, height uint64) error {
 	op := workSet2D32.op()
 	if r := regionOf(dst.Mem); r.valid() && (r.off%4 != 0 || dst.Pitch%4 != 0) || width > math.MaxUint32 {
-		return invalid(op, fmt.Sprintf("rows of %d words at %d, with a pitch of %d bytes: offset and pitch must be multiples of 4",
-			width, r.off, dst.Pitch))
+		return invalid(op, fmt.Sprintf("rows of %d words at %d, with a pitch of %d bytes: "+
+			"offset and pitch must be multiples of 4", width, r.off, dst.Pitch))
 	}
 	return s.setRows(workSet2D32, dst, extent{4 * width, height, 1}, func(sc *streamCore, d *planes) driver.Result {
 		return sc.ctx.drv.table.MemsetD2D32Async(sc.inContext(), d.addr(), d.pitch, value, width, height, sc.raw)
@@ -210,8 +211,8 @@ func (p *planes) fit(op string, e extent) error {
 		return nil // beginMemory finds the mistake
 	}
 	if p.pitch < e.width || e.depth > 1 && p.height < e.height {
-		return invalid(op, fmt.Sprintf("%d rows of %d bytes do not fit into %d rows of %d: the pitch or the height is too small",
-			e.height, e.width, p.height, p.pitch))
+		return invalid(op, fmt.Sprintf("%d rows of %d bytes do not fit into %d rows of %d: "+
+			"the pitch or the height is too small", e.height, e.width, p.height, p.pitch))
 	}
 	over, rows := bits.Mul64(e.depth-1, p.height)
 	rows, carry := bits.Add64(rows, e.height-1, 0)

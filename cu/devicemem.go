@@ -6,8 +6,8 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// DeviceMem is memory on the device: of [Context.Alloc], of a pool ([Stream.Alloc], [MemPool.Alloc]),
-// or a variable of a module.
+// DeviceMem is memory on the device: of [Context.Alloc], of a pool ([Stream.Alloc],
+// [MemPool.Alloc]), or a variable of a module.
 type DeviceMem struct {
 	_       noCopy
 	core    *memCore

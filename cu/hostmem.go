@@ -7,9 +7,9 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// HostMem is memory that the host and the GPU can access: pinned host memory, memory of the program
-// ([Context.RegisterHost]), or managed memory ([Context.AllocManaged]). The first and the last are not
-// memory of the Go heap: see [HostMem.View].
+// HostMem is memory that the host and the GPU can access: pinned host memory ([Context.AllocHost]),
+// the program's own memory ([Context.RegisterHost]), or managed memory ([Context.AllocManaged]). The
+// first and the last are not memory of the Go heap: see [HostMem.View].
 type HostMem struct {
 	_       noCopy
 	core    *memCore
@@ -58,8 +58,8 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 // access it (cuMemHostRegister). Until Close, b must stay mapped, and GPUs use it: the program must
 // order its own accesses. flags are HostPortable and HostDeviceMap. [HostMem.View] returns b.
 //
-// The driver pins whole pages. Two registrations must not share a page, so use memory that begins and
-// ends at a page, such as that of [syscall.Mmap], rather than small slices of Go's heap.
+// The driver pins whole pages. So use memory that begins and ends at a page, such as that of
+// [syscall.Mmap], rather than small slices of Go's heap.
 func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 	const op = "cuMemHostRegister"
 	core, err := c.enter(op)
@@ -87,8 +87,8 @@ func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 	return m, nil
 }
 
-// Close frees the memory (cuMemFreeHost, cuMemFree), or ends its registration (cuMemHostUnregister). It
-// waits for all work in the context, and for all work on
+// Close frees the memory (cuMemFreeHost, cuMemFree), or ends its registration
+// (cuMemHostUnregister). It waits for all work in the context, and for all work on
 // streams of other contexts that used the memory. [DeviceMem.Close] says what happens to memory
 // that is in use or abandoned; memory that was used on a stream that is being captured counts as in
 // use. Further calls return nil. It may wait for the GPU: see docs/blocking.md.

@@ -62,17 +62,19 @@ func (l MemLocation) raw() driver.MemLocation {
 type MemAdvice int32
 
 const (
-	// AdviseReadMostly says that the memory is read often and written seldom, so that each device may
-	// have a copy of it: CU_MEM_ADVISE_SET_READ_MOSTLY.
+	// AdviseReadMostly says that the memory is read often and written seldom, so that each device
+	// may have a copy of it: CU_MEM_ADVISE_SET_READ_MOSTLY.
 	AdviseReadMostly MemAdvice = driver.CU_MEM_ADVISE_SET_READ_MOSTLY
 	// UnadviseReadMostly ends AdviseReadMostly: CU_MEM_ADVISE_UNSET_READ_MOSTLY.
 	UnadviseReadMostly MemAdvice = driver.CU_MEM_ADVISE_UNSET_READ_MOSTLY
-	// AdvisePreferredLocation says where the memory should be: CU_MEM_ADVISE_SET_PREFERRED_LOCATION.
+	// AdvisePreferredLocation says where the memory should be:
+	// CU_MEM_ADVISE_SET_PREFERRED_LOCATION.
 	AdvisePreferredLocation MemAdvice = driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION
-	// UnadvisePreferredLocation ends AdvisePreferredLocation: CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION.
+	// UnadvisePreferredLocation ends AdvisePreferredLocation:
+	// CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION.
 	UnadvisePreferredLocation MemAdvice = driver.CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION
-	// AdviseAccessedBy says that a device or the host will access the memory, which should be mapped
-	// there: CU_MEM_ADVISE_SET_ACCESSED_BY.
+	// AdviseAccessedBy says that a device or the host will access the memory, which should be
+	// mapped there: CU_MEM_ADVISE_SET_ACCESSED_BY.
 	AdviseAccessedBy MemAdvice = driver.CU_MEM_ADVISE_SET_ACCESSED_BY
 	// UnadviseAccessedBy ends AdviseAccessedBy: CU_MEM_ADVISE_UNSET_ACCESSED_BY.
 	UnadviseAccessedBy MemAdvice = driver.CU_MEM_ADVISE_UNSET_ACCESSED_BY
@@ -80,7 +82,8 @@ const (
 
 // String returns the name of the advice.
 func (a MemAdvice) String() string {
-	return nameOf([]enumName{{int32(AdviseReadMostly), "AdviseReadMostly"}, {int32(UnadviseReadMostly), "UnadviseReadMostly"},
+	return nameOf([]enumName{{int32(AdviseReadMostly), "AdviseReadMostly"},
+		{int32(UnadviseReadMostly), "UnadviseReadMostly"},
 		{int32(AdvisePreferredLocation), "AdvisePreferredLocation"},
 		{int32(UnadvisePreferredLocation), "UnadvisePreferredLocation"},
 		{int32(AdviseAccessedBy), "AdviseAccessedBy"}, {int32(UnadviseAccessedBy), "UnadviseAccessedBy"}}, int32(a))
@@ -103,9 +106,9 @@ func (f AttachFlags) String() string {
 	return flagNames(uint32(f), "0", []string{"AttachGlobal", "AttachHost", "AttachSingle"})
 }
 
-// AllocManaged allocates size bytes of managed memory, which the driver moves to the device or to the
-// host that accesses it (cuMemAllocManaged). flags are AttachGlobal or AttachHost. Streams of all
-// contexts can use the memory, and the host by [HostMem.View]. It may wait for the GPU: see
+// AllocManaged allocates size bytes of managed memory, which the driver moves to the device or to
+// the host that accesses it (cuMemAllocManaged). flags are AttachGlobal or AttachHost. Streams of
+// all contexts can use the memory, and the host by [HostMem.View]. It may wait for the GPU: see
 // docs/blocking.md.
 //
 // On devices without concurrent managed access, on which the host must not access the memory while
@@ -146,18 +149,19 @@ func (c *Context) AllocManaged(size uint64, flags AttachFlags) (*HostMem, error)
 	return m, nil
 }
 
-// errNotConcurrent is wrapped by the error for a device on which the host cannot access managed memory
-// at any time.
-var errNotConcurrent = fmt.Errorf("the host could not access the memory while the GPU has work: %w", errors.ErrUnsupported)
+// errNotConcurrent is wrapped by the error for a device on which the host cannot access managed
+// memory at any time.
+var errNotConcurrent = fmt.Errorf("the host could not access the memory while the GPU has work: %w",
+	errors.ErrUnsupported)
 
 // notManaged returns the error for other memory than managed memory.
 func notManaged(op string) error {
 	return invalid(op, "the memory is not managed memory: allocate it by AllocManaged")
 }
 
-// Prefetch enqueues the move of managed memory to a place (cuMemPrefetchAsync, CUDA 12.2). The stream
-// must be of the place's device, or of any for the host. Work that is enqueued on the stream later
-// finds the memory there. It may wait while the stream's queue is full: see docs/blocking.md.
+// Prefetch enqueues the move of managed memory to a place (cuMemPrefetchAsync, CUDA 12.2). The
+// stream must be of the place's device, or of any for the host. Work that is enqueued on the stream
+// later finds the memory there. It may wait while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Prefetch(m Memory, to MemLocation) error {
 	return s.onManaged(workPrefetch, m, func(sc *streamCore, r *region) driver.Result {
 		return sc.ctx.drv.table.MemPrefetchAsync(sc.inContext(), r.addr(), r.size, to.raw(), 0, sc.raw)
@@ -165,8 +169,8 @@ func (s *Stream) Prefetch(m Memory, to MemLocation) error {
 }
 
 // Attach enqueues that only the streams that flags say may access managed memory, which must be a
-// whole allocation (cuStreamAttachMemAsync). With AttachSingle this is the stream. It may wait while
-// the stream's queue is full: see docs/blocking.md.
+// whole allocation (cuStreamAttachMemAsync). With AttachSingle this is the stream. It may wait
+// while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Attach(m *HostMem, flags AttachFlags) error {
 	if flags != AttachGlobal && flags != AttachHost && flags != AttachSingle {
 		return invalid(workAttach.op(), "the flags are "+flags.String()+": use one of AttachFlags")
@@ -224,9 +228,9 @@ func (c *Context) useManaged(op string, m Memory, call func(*contextCore, *regio
 	return nil
 }
 
-// Advise says how managed memory will be used (cuMemAdvise, CUDA 12.2). It concerns the pages of the
-// memory. The place matters for a preferred location, and for who accesses the memory. Whether it
-// waits for the GPU was not measured: see docs/blocking.md.
+// Advise says how managed memory will be used (cuMemAdvise, CUDA 12.2). It concerns the pages of
+// the memory. The place matters for a preferred location, and for who accesses the memory. Whether
+// it waits for the GPU was not measured: see docs/blocking.md.
 func (c *Context) Advise(m Memory, advice MemAdvice, at MemLocation) error {
 	const op = "cuMemAdvise"
 	return c.useManaged(op, m, func(core *contextCore, r *region) driver.Result {
@@ -234,8 +238,8 @@ func (c *Context) Advise(m Memory, advice MemAdvice, at MemLocation) error {
 	})
 }
 
-// ManagedInfo is the advice about a part of managed memory. A place is zero if there is none, or if it
-// differs between the pages.
+// ManagedInfo is the advice about a part of managed memory. A place is zero if there is none, or if
+// it differs between the pages.
 type ManagedInfo struct {
 	ReadMostly bool
 	// Preferred is the preferred location, and LastPrefetch the place of the last prefetch.
@@ -265,7 +269,8 @@ func (c *Context) ManagedInfo(m Memory) (i ManagedInfo, err error) {
 			return l
 		}
 		i.ReadMostly = get(driver.CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, 1)[0] != 0
-		i.Preferred = place(driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE, driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID)
+		i.Preferred = place(driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE,
+			driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID)
 		i.LastPrefetch = place(driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE,
 			driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID)
 		devices, res := core.drv.table.DeviceGetCount(driver.At{})

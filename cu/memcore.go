@@ -33,8 +33,8 @@ var memoryKinds = [...]struct {
 	// freeWaits says that freeing the memory waits for all work in the context: see deferredList. Only
 	// such memory may serve another allocation.
 	freeWaits bool
-	// tracked says that freeing the memory has to wait for the streams that have used it. Otherwise the
-	// driver does that by itself for the streams of the memory's context.
+	// tracked says that freeing the memory has to wait for the streams that have used it. Otherwise
+	// the driver does that by itself for the streams of the memory's context.
 	tracked bool
 	// everywhere says that streams of every context may use the memory, although it is not onHost.
 	everywhere bool
@@ -291,8 +291,8 @@ func (mc *memCore) bytes() []byte {
 	return unsafe.Slice((*byte)(p), mc.size)
 }
 
-// hostAddress returns the address of the program's memory. The memory is not on a stack, as the caller
-// keeps it, and the garbage collector does not move it.
+// hostAddress returns the address of the program's memory. The memory is not on a stack, as the
+// caller keeps it, and the garbage collector does not move it.
 func hostAddress(b []byte) driver.HostPtr {
 	return driver.HostPtr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }

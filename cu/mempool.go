@@ -9,8 +9,8 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// MemPool is a pool of device memory (CUmemoryPool). It reserves memory, and streams allocate from it
-// and free to it without waiting for the GPU. It is safe for concurrent use.
+// MemPool is a pool of device memory (CUmemoryPool). It reserves memory, and streams allocate from
+// it and free to it without waiting for the GPU. It is safe for concurrent use.
 type MemPool struct {
 	_       noCopy
 	core    *memPoolCore
@@ -42,8 +42,8 @@ const (
 	// ReuseFollowEvents allows memory whose free comes before the allocation, because of events:
 	// CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES.
 	ReuseFollowEvents MemPoolReuse = 1 << iota
-	// ReuseOpportunistic allows memory whose free is complete, although nothing makes the allocation
-	// come after it: CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC.
+	// ReuseOpportunistic allows memory whose free is complete, although nothing makes the
+	// allocation come after it: CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC.
 	ReuseOpportunistic
 	// ReuseInternalDependencies allows the driver to make the allocating stream wait for the free:
 	// CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES.
@@ -66,8 +66,8 @@ func newMemPool(c *contextCore, raw driver.MemoryPool, foreign bool) *MemPool {
 	return p
 }
 
-// NewMemPool creates a pool of memory on the context's device (cuMemPoolCreate, CUDA 11.2). Streams of
-// the context allocate from it.
+// NewMemPool creates a pool of memory on the context's device (cuMemPoolCreate, CUDA 11.2). Streams
+// of the context allocate from it.
 func (c *Context) NewMemPool(o MemPoolOptions) (*MemPool, error) {
 	const op = "cuMemPoolCreate"
 	core, err := c.enter(op)
@@ -97,8 +97,8 @@ func (c *Context) DefaultMemPool() (*MemPool, error) {
 }
 
 // MemPool returns the current pool of the context's device, from which [Stream.Alloc] allocates
-// (cuDeviceGetMemPool, CUDA 11.2). Close ends the use of the value. A pool that this package created
-// is not destroyed before that.
+// (cuDeviceGetMemPool, CUDA 11.2). Close ends the use of the value. A pool that this package
+// created is not destroyed before that.
 func (c *Context) MemPool() (*MemPool, error) {
 	return c.devicePool("cuDeviceGetMemPool", (*driver.Table).DeviceGetMemPool)
 }
@@ -135,8 +135,9 @@ func (c *Context) devicePool(op string,
 	return p, nil
 }
 
-// SetMemPool makes [Stream.Alloc] allocate from the pool, in all contexts of the context's device, or
-// from the default pool if p is nil (cuDeviceSetMemPool, CUDA 11.2). The end of the pool ends this.
+// SetMemPool makes [Stream.Alloc] allocate from the pool, in all contexts of the context's device,
+// or from the default pool if p is nil (cuDeviceSetMemPool, CUDA 11.2). The end of the pool ends
+// this.
 func (c *Context) SetMemPool(p *MemPool) error {
 	const op = "cuDeviceSetMemPool"
 	core, err := c.enter(op)
@@ -182,10 +183,10 @@ func (p *MemPool) leave() {
 	runtime.KeepAlive(p)
 }
 
-// Close destroys the pool (cuMemPoolDestroy). While memory of the pool is allocated, Close returns at
-// once, and the pool is destroyed by the first freeing call after the memory was freed: see
-// docs/blocking.md. Whether the driver may wait for the GPU has not been measured, so Close counts as
-// a call that may wait. Further calls return nil.
+// Close destroys the pool (cuMemPoolDestroy). While memory of the pool is allocated, Close returns
+// at once, and the pool is destroyed by the first freeing call after the memory was freed: see
+// docs/blocking.md. Whether the driver may wait for the GPU has not been measured, so Close counts
+// as a call that may wait. Further calls return nil.
 func (p *MemPool) Close() error {
 	if p == nil || p.core == nil {
 		return errNil("cuMemPoolDestroy", "memory pool")
@@ -239,8 +240,8 @@ func (p *MemPool) set(attr int32, value uint64) error {
 	})
 }
 
-// Stats returns the amounts of memory of the pool (cuMemPoolGetAttribute, CUDA 11.3). They are read one
-// after the other.
+// Stats returns the amounts of memory of the pool (cuMemPoolGetAttribute, CUDA 11.3). They are read
+// one after the other.
 func (p *MemPool) Stats() (MemPoolStats, error) {
 	v, err := p.get(driver.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, driver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
 		driver.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH)
@@ -250,7 +251,8 @@ func (p *MemPool) Stats() (MemPoolStats, error) {
 	return MemPoolStats{Reserved: v[0], Used: v[1], ReservedHigh: v[2], UsedHigh: v[3]}, nil
 }
 
-// ResetHigh sets ReservedHigh and UsedHigh to the current values (cuMemPoolSetAttribute, CUDA 11.3).
+// ResetHigh sets ReservedHigh and UsedHigh to the current values (cuMemPoolSetAttribute, CUDA
+// 11.3).
 func (p *MemPool) ResetHigh() error {
 	if err := p.set(driver.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0); err != nil {
 		return err
@@ -258,8 +260,8 @@ func (p *MemPool) ResetHigh() error {
 	return p.set(driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)
 }
 
-// ReleaseThreshold returns the reserved memory, in bytes, up to which the pool keeps memory that is not
-// used when the program waits for a stream, an event or a context (cuMemPoolGetAttribute).
+// ReleaseThreshold returns the reserved memory, in bytes, up to which the pool keeps memory that is
+// not used when the program waits for a stream, an event or a context (cuMemPoolGetAttribute).
 func (p *MemPool) ReleaseThreshold() (uint64, error) {
 	v, err := p.get(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 	if err != nil {
@@ -268,14 +270,14 @@ func (p *MemPool) ReleaseThreshold() (uint64, error) {
 	return v[0], nil
 }
 
-// SetReleaseThreshold sets what [MemPool.ReleaseThreshold] returns (cuMemPoolSetAttribute). The default
-// is 0. With [math.MaxUint64] the pool keeps all memory.
+// SetReleaseThreshold sets what [MemPool.ReleaseThreshold] returns (cuMemPoolSetAttribute). The
+// default is 0. With [math.MaxUint64] the pool keeps all memory.
 func (p *MemPool) SetReleaseThreshold(bytes uint64) error {
 	return p.set(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes)
 }
 
-// Reuse returns the policies by which memory that one stream has freed serves an allocation on another
-// stream (cuMemPoolGetAttribute).
+// Reuse returns the policies by which memory that one stream has freed serves an allocation on
+// another stream (cuMemPoolGetAttribute).
 func (p *MemPool) Reuse() (r MemPoolReuse, err error) {
 	v, err := p.get(driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES,
 		driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
@@ -287,8 +289,8 @@ func (p *MemPool) Reuse() (r MemPoolReuse, err error) {
 	return r, err
 }
 
-// SetReuse sets the policies that [MemPool.Reuse] returns (cuMemPoolSetAttribute). A new pool has all
-// of them.
+// SetReuse sets the policies that [MemPool.Reuse] returns (cuMemPoolSetAttribute). A new pool has
+// all of them.
 func (p *MemPool) SetReuse(r MemPoolReuse) error {
 	if r&^(ReuseFollowEvents|ReuseOpportunistic|ReuseInternalDependencies) != 0 {
 		return invalid("cuMemPoolSetAttribute", "unknown policies "+r.String()+": see MemPoolReuse")
@@ -303,8 +305,8 @@ func (p *MemPool) SetReuse(r MemPoolReuse) error {
 }
 
 // Trim gives reserved memory that is not used back to the device, until keep bytes are reserved
-// (cuMemPoolTrimTo). Whether the driver may wait for the GPU has not been measured, so Trim counts as
-// a call that may wait: see docs/blocking.md.
+// (cuMemPoolTrimTo). Whether the driver may wait for the GPU has not been measured, so Trim counts
+// as a call that may wait: see docs/blocking.md.
 func (p *MemPool) Trim(keep uint64) error {
 	return p.call("cuMemPoolTrimTo", func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
 		return t.MemPoolTrimTo(at, raw, keep)
@@ -312,7 +314,8 @@ func (p *MemPool) Trim(keep uint64) error {
 }
 
 // SetAccess allows kernels on another device to access the pool's memory, or ends that
-// (cuMemPoolSetAccess). Kernels that use the memory after the end fail, which poisons their context.
+// (cuMemPoolSetAccess). Kernels that use the memory after the end fail, which poisons their
+// context.
 func (p *MemPool) SetAccess(peer *Device, allow bool) error {
 	const op = "cuMemPoolSetAccess"
 	if !peer.valid() {
@@ -371,18 +374,19 @@ func (p *MemPool) Alloc(s *Stream, size uint64) (*DeviceMem, error) {
 	return s.alloc(op, size, pc)
 }
 
-// Alloc allocates device memory of the device's current pool in the order of the stream, and returns
-// at once (cuMemAllocAsync, CUDA 11.2). Work that is enqueued on the stream later can use the memory.
-// Other streams, and methods of DeviceMem, must come after the allocation: see [Stream.WaitStream].
-// It may wait for the GPU if memory is short, like [Context.Alloc]: see docs/blocking.md.
+// Alloc allocates device memory of the device's current pool in the order of the stream, and
+// returns at once (cuMemAllocAsync, CUDA 11.2). Work that is enqueued on the stream later can use
+// the memory. Other streams, and methods of DeviceMem, must come after the allocation: see
+// [Stream.WaitStream]. It may wait for the GPU if memory is short, like [Context.Alloc]: see
+// docs/blocking.md.
 //
 // # Freeing
 //
 // Close frees the memory on this stream, after all work that uses the memory (cuMemFreeAsync). It
 // does not wait: the stream waits, on the GPU, for other streams that have used the memory. If the
 // stream was closed, another one that has used the memory takes its place. If there is none, or a
-// stream is being captured, the library polls until the work is done, and then frees the memory. The
-// same holds for memory that was abandoned. [Stream.Free] chooses the stream.
+// stream is being captured, the library polls until the work is done, and then frees the memory.
+// The same holds for memory that was abandoned. [Stream.Free] chooses the stream.
 //
 // # Captures
 //
@@ -424,9 +428,10 @@ func (s *Stream) alloc(op string, size uint64, p *memPoolCore) (*DeviceMem, erro
 	return m, nil
 }
 
-// Free closes memory of a pool, like [DeviceMem.Close], and frees it on this stream, which must be of
-// the memory's context (cuMemFreeAsync). An allocation on this stream can then reuse the memory. It
-// does not wait for work of the GPU, but perhaps for room in the stream's queue: see docs/blocking.md.
+// Free closes memory of a pool, like [DeviceMem.Close], and frees it on this stream, which must be
+// of the memory's context (cuMemFreeAsync). An allocation on this stream can then reuse the memory.
+// It does not wait for work of the GPU, but perhaps for room in the stream's queue: see
+// docs/blocking.md.
 func (s *Stream) Free(m *DeviceMem) error {
 	const op = "cuMemFreeAsync"
 	sc, err := s.enter(op)

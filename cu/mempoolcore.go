@@ -11,16 +11,17 @@ import (
 // stream, which must come after all other work that uses the memory. The stream is the one that the
 // program names, or else the one on which the memory was allocated, or one that has used it. It
 // waits, on the GPU, for the other streams that have used the memory. If no such stream is open, or
-// the end of a stream's work cannot be marked now, the library polls until the work is done. Then it
-// frees the memory on a wake-up stream, which has nothing to do. If there is none, the memory is
+// the end of a stream's work cannot be marked now, the library polls until the work is done. Then
+// it frees the memory on a wake-up stream, which has nothing to do. If there is none, the memory is
 // deferred, and the next freeing call frees it by cuMemFree.
 
-// memPoolCore is a pool of memory. Each piece of memory that was allocated by MemPool.Alloc is a call
-// in flight on it.
+// memPoolCore is a pool of memory. Each piece of memory that was allocated by MemPool.Alloc is a
+// call in flight on it.
 type memPoolCore struct {
 	raw driver.MemoryPool
 	resource
-	// foreign says that the pool belongs to the device, to other code, or to another core, which is of.
+	// foreign says that the pool belongs to the device, to other code, or to another core, which is
+	// of.
 	foreign bool
 	of      *memPoolCore
 }
@@ -46,8 +47,8 @@ func (p *memPoolCore) free(at driver.At) (string, driver.Result) {
 	return "cuMemPoolDestroy", p.ctx.drv.table.MemPoolDestroy(at, p.raw)
 }
 
-// poolAccess is a key of driverCore.poolAccess, which has the devices that the program has allowed to
-// access the memory of a pool.
+// poolAccess is a key of driverCore.poolAccess, which has the devices that the program has allowed
+// to access the memory of a pool.
 type poolAccess struct {
 	pool driver.MemoryPool
 	dev  driver.Device
@@ -73,8 +74,8 @@ func (c *contextCore) legacyStream() *streamCore {
 	return c.legacy.Load()
 }
 
-// allocOnce allocates from a pool, or from the device's current one if p is nil. The caller has a call
-// in flight on the stream.
+// allocOnce allocates from a pool, or from the device's current one if p is nil. The caller has a
+// call in flight on the stream.
 func (sc *streamCore) allocOnce(size uint64, p *memPoolCore) (raw driver.DevicePtr, res driver.Result, captured bool) {
 	at := sc.inContext()
 	captured = sc.beginWork() != nil
@@ -157,7 +158,10 @@ func (f *orderedFree) chooseStream() bool {
 // end ends the call on the stream, and the use of the marks.
 func (f *orderedFree) end() {
 	defer f.on.leave()
-	each(len(f.marks), func(i int) { f.of[i].doneWith(EventDisableTiming, f.marks[i]) })
+	each(len(f.marks), func(i int) {
+		defer f.of[i].endHold()
+		f.of[i].doneWith(EventDisableTiming, f.marks[i])
+	})
 }
 
 // markOthers marks the end of the work on the other streams that have used the memory. It reports
@@ -172,14 +176,7 @@ func (f *orderedFree) markOthers() bool {
 		} else if done {
 			continue
 		}
-		if !sc.permanent() {
-			if sc.at.Thread != nil && !sc.at.Thread.Here() || !sc.Acquire(sc) {
-				return false
-			}
-		} else if !sc.ctx.hold() {
-			return false
-		}
-		e, err := f.mark(sc)
+		e, err := sc.markHeld()
 		if err != nil {
 			return false
 		}
@@ -188,13 +185,24 @@ func (f *orderedFree) markOthers() bool {
 	return true
 }
 
-// mark marks the end of a stream's work, and ends the caller's call on the stream.
-func (f *orderedFree) mark(sc *streamCore) (driver.Event, error) {
-	if !sc.permanent() {
-		return sc.markAndLeave()
+// markHeld is mark for a caller that has no call in flight on the stream, which may be closed. The
+// caller ends its use of the context after the use of the mark.
+func (sc *streamCore) markHeld() (e driver.Event, err error) {
+	if !sc.ctx.hold() {
+		return 0, errBusy
 	}
-	defer sc.ctx.endHold()
-	return sc.mark()
+	defer func() {
+		if e == 0 { // also if a tracer panics
+			sc.ctx.endHold()
+		}
+	}()
+	switch {
+	case sc.permanent():
+		return sc.mark()
+	case sc.at.Thread != nil && !sc.at.Thread.Here() || !sc.Acquire(sc):
+		return 0, errBusy
+	}
+	return sc.markAndLeave()
 }
 
 // enqueue makes the stream wait for the marks, and then free the memory. It reports false if the
@@ -228,8 +236,8 @@ func (f *orderedFree) enqueue() (res driver.Result, enqueued bool) {
 	return t.MemFreeAsync(at, f.mc.raw, sc.raw), true
 }
 
-// destroyIdle frees memory of a pool in the background, when all work that uses it is done. l is the
-// report for the leak hook.
+// destroyIdle frees memory of a pool in the background, when all work that uses it is done. l is
+// the report for the leak hook.
 func (mc *memCore) destroyIdle(l Leak) {
 	ctx := mc.ctx
 	up, ok := ctx.takeWakeUp()

@@ -25,9 +25,9 @@ func (p *MemPool) Export() (*os.File, error) {
 }
 
 // ImportMemPool opens the pool of another process, on the same device
-// (cuMemPoolImportFromShareableHandle, CUDA 11.2). fd is the descriptor of a file that [MemPool.Export]
-// has returned there, and may be closed afterwards. Streams cannot allocate from the pool:
-// [MemPool.Open] gives access to memory that the other process has allocated.
+// (cuMemPoolImportFromShareableHandle, CUDA 11.2). fd is the descriptor of a file that
+// [MemPool.Export] has returned there, and may be closed afterwards. Streams cannot allocate from
+// the pool: [MemPool.Open] gives access to memory that the other process has allocated.
 func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 	const op = "cuMemPoolImportFromShareableHandle"
 	core, err := c.enter(op)
@@ -51,8 +51,8 @@ type PoolMemHandle [64 + 8]byte
 
 // PoolHandle returns the handle by which a process that has imported the memory's pool opens the
 // memory (cuMemPoolExportPointer, CUDA 11.2). Streams of that process have to come after the
-// allocation, by an event that the processes share: see [Event.IPCHandle]. The memory must be closed
-// there before it is closed here.
+// allocation, by an event that the processes share: see [Event.IPCHandle]. The memory must be
+// closed there before it is closed here.
 func (m *DeviceMem) PoolHandle() (h PoolMemHandle, err error) {
 	const op = "cuMemPoolExportPointer"
 	if m == nil || m.core == nil {

@@ -160,8 +160,8 @@ func (mc *memCore) observeAllocation() {
 	}
 }
 
-// observeOrder is called after memory was allocated in the order of a stream. The allocation counts as a
-// write, so other streams have to wait for it before they use the memory.
+// observeOrder is called after memory was allocated in the order of a stream. The allocation counts
+// as a write, so other streams have to wait for it before they use the memory.
 func (mc *memCore) observeOrder(op string, sc *streamCore) {
 	if o := mc.ctx.drv.observer(); o != nil {
 		o.Enqueue(sc.observed(), op, "", []races.Use{mc.used(0, mc.size, true, "memory")})

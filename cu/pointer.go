@@ -10,8 +10,8 @@ import (
 type MemoryType uint8
 
 const (
-	// MemoryUnregistered is memory that the driver does not know, such as memory of Go's heap. It is
-	// the zero value.
+	// MemoryUnregistered is memory that the driver does not know, such as memory of Go's heap. It
+	// is the zero value.
 	MemoryUnregistered MemoryType = 0
 	// MemoryHost is pinned host memory: CU_MEMORYTYPE_HOST.
 	MemoryHost MemoryType = driver.CU_MEMORYTYPE_HOST
@@ -32,8 +32,8 @@ func (t MemoryType) String() string {
 	return nameOf(nil, int32(t))
 }
 
-// PointerInfo is what the driver knows about an address. A field is zero if the driver does not know
-// it, or is too old to have it.
+// PointerInfo is what the driver knows about an address. A field is zero if the driver does not
+// know it, or is too old to have it.
 type PointerInfo struct {
 	Type MemoryType
 	// Managed says that it is managed memory.
@@ -52,9 +52,9 @@ type PointerInfo struct {
 	Pool uintptr
 }
 
-// PointerInfo returns what the driver knows about an address of the device or of the host, which may
-// be of any code (cuPointerGetAttribute). For memory that the driver does not know it returns the
-// zero PointerInfo and no error.
+// PointerInfo returns what the driver knows about an address of the device or of the host, which
+// may be of any code (cuPointerGetAttribute). For memory that the driver does not know it returns
+// the zero PointerInfo and no error.
 func (c *Context) PointerInfo(addr uint64) (PointerInfo, error) {
 	const op = "cuPointerGetAttribute"
 	core, err := c.enter(op)
@@ -80,7 +80,8 @@ func (c *Context) PointerInfo(addr uint64) (PointerInfo, error) {
 		i.Managed = get(driver.CU_POINTER_ATTRIBUTE_IS_MANAGED) != 0
 		i.Context = uintptr(get(driver.CU_POINTER_ATTRIBUTE_CONTEXT))
 		i.Start, i.Size = get(driver.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR), get(driver.CU_POINTER_ATTRIBUTE_RANGE_SIZE)
-		i.DevicePointer, i.HostPointer = get(driver.CU_POINTER_ATTRIBUTE_DEVICE_POINTER), get(driver.CU_POINTER_ATTRIBUTE_HOST_POINTER)
+		i.DevicePointer = get(driver.CU_POINTER_ATTRIBUTE_DEVICE_POINTER)
+		i.HostPointer = get(driver.CU_POINTER_ATTRIBUTE_HOST_POINTER)
 		i.BufferID = get(driver.CU_POINTER_ATTRIBUTE_BUFFER_ID)
 		i.Pool = uintptr(get(driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE))
 		i.Device, err = deviceOf(core).drv.Device(int(int32(get(driver.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL))))
@@ -94,8 +95,8 @@ func (c *Context) PointerInfo(addr uint64) (PointerInfo, error) {
 	return i, nil
 }
 
-// AddressRange returns the allocation of device memory that contains an address, and its size in bytes
-// (cuMemGetAddressRange).
+// AddressRange returns the allocation of device memory that contains an address, and its size in
+// bytes (cuMemGetAddressRange).
 func (c *Context) AddressRange(addr uint64) (start, size uint64, err error) {
 	const op = "cuMemGetAddressRange"
 	core, err := c.enter(op)

@@ -53,8 +53,8 @@ type (
 	DevResource [18]uint64
 )
 
-// MemLocation is a CUmemLocation, which C passes by value. Type is a CU_MEM_LOCATION_TYPE_… constant,
-// and ID an ordinal of that type.
+// MemLocation is a CUmemLocation, which C passes by value. Type is a CU_MEM_LOCATION_TYPE_…
+// constant, and ID an ordinal of that type.
 type MemLocation struct{ Type, ID int32 }
 
 // word returns the location as the word in which C passes it.
@@ -80,8 +80,8 @@ type MemPoolProps struct {
 	Reserved                [54]byte
 }
 
-// Memcpy2D is a CUDA_MEMCPY2D: the copy of a rectangle. The memory types are CU_MEMORYTYPE_… constants,
-// and say which of the addresses count.
+// Memcpy2D is a CUDA_MEMCPY2D: the copy of a rectangle. The memory types are CU_MEMORYTYPE_…
+// constants, and say which of the addresses count.
 type Memcpy2D struct {
 	SrcXInBytes, SrcY uint64
 	SrcMemoryType     int32
@@ -129,7 +129,8 @@ func MemPoolAttributeSize(attr int32) uint64 {
 	return 4
 }
 
-// PointerAttributeSize returns the size of the value of a CU_POINTER_ATTRIBUTE_… constant, in bytes.
+// PointerAttributeSize returns the size of the value of a CU_POINTER_ATTRIBUTE_… constant, in
+// bytes.
 func PointerAttributeSize(attribute int32) uint64 {
 	switch attribute {
 	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:

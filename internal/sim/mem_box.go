@@ -17,7 +17,8 @@ type extent struct{ width, height, depth uint64 }
 
 func (e extent) empty() bool { return e.width == 0 || e.height == 0 || e.depth == 0 }
 
-// box is a part of memory in rows and planes. Its span has all of its bytes, and those between them.
+// box is a part of memory in rows and planes. Its span has all of its bytes, and those between
+// them.
 type box struct {
 	span
 	pitch, plane uint64 // bytes from one row to the next, and from one plane to the next
