@@ -534,7 +534,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
-		v0, r := l.d.IpcOpenEventHandle(th, *pointer[driver.IPCEventHandle](&a[1]))
+		p1 := pointer[driver.IPCEventHandle](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.IpcOpenEventHandle(th, *p1)
 		r = store(r, p0, v0)
 		return r
 	case 101: // cuIpcGetMemHandle
@@ -547,7 +551,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
-		v0, r := l.d.IpcOpenMemHandle(th, *pointer[driver.IPCMemHandle](&a[1]), uint32(a[2]))
+		p1 := pointer[driver.IPCMemHandle](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.IpcOpenMemHandle(th, *p1, uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
 	case 103: // cuIpcCloseMemHandle
@@ -686,9 +694,17 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		return r
 	case 135: // cuMemAdvise_v2
-		return l.d.MemAdvise(th, driver.DevicePtr(a[0]), a[1], int32(a[2]), *pointer[driver.MemLocation](&a[3]))
+		p3 := pointer[driver.MemLocation](&a[3])
+		if p3 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemAdvise(th, driver.DevicePtr(a[0]), a[1], int32(a[2]), *p3)
 	case 136: // cuMemPrefetchAsync_v2
-		return l.d.MemPrefetchAsync(th, driver.DevicePtr(a[0]), a[1], *pointer[driver.MemLocation](&a[2]), uint32(a[3]), driver.Stream(a[4]))
+		p2 := pointer[driver.MemLocation](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemPrefetchAsync(th, driver.DevicePtr(a[0]), a[1], *p2, uint32(a[3]), driver.Stream(a[4]))
 	case 137: // cuMemRangeGetAttribute
 		p0, there := slice[byte](&a[0], uint64(uint64(a[1])))
 		if !there {

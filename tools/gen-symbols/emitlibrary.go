@@ -477,9 +477,7 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 			}
 			refuse("!there")
 			args = append(args, name)
-		case roleAgg:
-			args = append(args, fmt.Sprintf("*pointer[%s](&%s)", driverType(p.typ), word))
-		case roleRef:
+		case roleAgg, roleRef: // the stub of C passes the address of a struct
 			fmt.Fprintf(b, "%s := pointer[%s](&%s)\n", name, driverType(p.typ), word)
 			refuse(name + " == nil")
 			args = append(args, "*"+name)
