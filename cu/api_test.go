@@ -21,13 +21,7 @@ import (
 var apiTypes = []any{
 	new(Arg), new(BatchError), new(CallTracer), new(CaptureInfo), new(CaptureMode), new(CaptureStatus), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem), new(Dim3), new(Driver), new(Error), new(Event),
 	new(EventFlags), new(EventKey), new(EventPool), new(Features), new(Function), new(FunctionAttribute), new(Graph), new(GraphExec),
-	new(GraphNode), new(GraphNodeType), new(GreenContext), new(HostFlags), new(HostMem), new(IPCEventHandle),
-	new(InstantiateFlags), new(JITOption), new(LaunchConfig),
-	new(LaunchFlags), new(Leak), new(Limit), new(Memory), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(PoolStats), new(Pooled),
-	new(Race),
-	new(Version),
-	new(PreparedLaunch), new(Proc), new(Process), new(ProcessState), new(RecordFlags),
-	new(Result), new(SMResource), new(Span), new(Stats), new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Timeline), new(Trace), new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(WaitFlags),
+	new(GraphNode), new(GraphNodeType), new(GreenContext), new(HostFlags), new(HostMem), new(IPCEventHandle), new(InstantiateFlags), new(JITOption), new(LaunchConfig), new(LaunchFlags), new(Leak), new(Limit), new(Memory), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(PoolStats), new(Pooled), new(Race), new(Version), new(PreparedLaunch), new(Proc), new(Process), new(ProcessState), new(RecordFlags), new(Result), new(SMResource), new(Span), new(Stats), new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Timeline), new(Trace), new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(WaitFlags), new(MemPool), new(MemPoolOptions), new(MemPoolReuse), new(MemPoolStats), new(AttachFlags), new(ManagedInfo), new(MemAdvice), new(MemLocation), new(MemLocationType), new(MemoryType), new(Planes), new(PointerInfo), new(PoolMemHandle), new(Rows),
 }
 
 // apiFuncs are the exported functions, called with nil and zero arguments.
@@ -169,7 +163,8 @@ func TestNothingPanics(t *testing.T) {
 	good = append(good,
 		func() any { return soft.graph(func() error { return soft.work(soft.s) }) },
 		func() any { return soft.exec(soft.graph(func() error { return soft.work(soft.s) })) },
-		func() any { return soft.timeline(0) })
+		func() any { return soft.timeline(0) },
+		func() any { return must(soft.gpu.DefaultMemPool())(t) })
 	goodOf := func(typ reflect.Type) func() any {
 		i := slices.IndexFunc(good, func(f func() any) bool { return reflect.TypeOf(f()) == typ })
 		if i < 0 {

@@ -54,7 +54,7 @@ func copyFunction(d, r *region) workFunction {
 		return workCopyToHost
 	case r.mem.onHost():
 		return workCopyToDevice
-	case d.mem.ctx != r.mem.ctx:
+	case d.mem.ctx != r.mem.ctx && !d.mem.everywhere() && !r.mem.everywhere():
 		return workCopyPeer
 	}
 	return workCopyOnDevice

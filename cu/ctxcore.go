@@ -38,6 +38,8 @@ type contextCore struct {
 	// pool is the context's pool of events, nil if no EventPool uses it.
 	pool  *poolCore
 	peers peers
+	// legacy is the legacy default stream, for calls without a stream, or nil before its first use.
+	legacy atomic.Pointer[streamCore]
 	// calls are the functions that the context's streams have yet to call.
 	calls hostCalls
 	// numbers counts the resources that were created: see resource.number.

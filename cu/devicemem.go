@@ -6,7 +6,8 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// DeviceMem is memory on the device.
+// DeviceMem is memory on the device: of [Context.Alloc], of a pool ([Stream.Alloc],
+// [MemPool.Alloc]), or a variable of a module.
 type DeviceMem struct {
 	_       noCopy
 	core    *memCore
@@ -55,7 +56,7 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 // The memory is then freed by the program's next freeing call, such as [Context.Synchronize]:
 // docs/blocking.md lists these calls. The same holds for memory that was abandoned. A call that
 // enqueues work on a stream counts as a call that uses all memory which earlier work on the stream
-// has used.
+// has used. Memory of a pool is freed in another way: see [Stream.Alloc].
 func (m *DeviceMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFree", "device memory")
@@ -173,6 +174,9 @@ func (m *DeviceMem) copy(op string, n int, off int64, f func(*memCore, driver.De
 	}
 	if !mc.copied.Load() {
 		mc.copied.Store(true)
+	}
+	if mc.is == pooledMemory {
+		mc.resource.usedOn(mc.ctx.legacyStream())
 	}
 	return f(mc, mc.raw+driver.DevicePtr(off))
 }

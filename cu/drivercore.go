@@ -32,6 +32,13 @@ type driverCore struct {
 	framePools
 	captures captures
 	exports  exports
+	// kept has each *memCore of the program's own memory that the GPU may use for ever.
+	kept sync.Map
+	// pools has the pools of memory that this package has created: a *memPoolCore for each
+	// driver.MemoryPool.
+	pools sync.Map
+	// poolAccess has a value for each poolAccess that the program has allowed.
+	poolAccess sync.Map
 	waiting
 	slabs slab.Pool[contextKey]
 	log   driverLog

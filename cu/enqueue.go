@@ -178,12 +178,20 @@ const (
 	workSet32
 	workGraphLaunch
 	workGraphUpload
+	// The following are always called in the stream's context.
+	workCopy2D
+	workCopy3D
+	workSet2D8
+	workSet2D32
+	workPrefetch
+	workAttach
 )
 
 // workFunctions are the names of the functions in C.
 var workFunctions = [...]string{
 	"cuLaunchKernel", "cuLaunchCooperativeKernel", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuMemcpyPeerAsync",
-	"cuMemcpyDtoDAsync", "cuMemsetD8Async", "cuMemsetD32Async", "cuGraphLaunch", "cuGraphUpload",
+	"cuMemcpyDtoDAsync", "cuMemsetD8Async", "cuMemsetD32Async", "cuGraphLaunch", "cuGraphUpload", "cuMemcpy2DAsync", "cuMemcpy3DAsync",
+	"cuMemsetD2D8Async", "cuMemsetD2D32Async", "cuMemPrefetchAsync", "cuStreamAttachMemAsync",
 }
 
 // op returns the function's name in C.
@@ -230,7 +238,7 @@ func (sc *streamCore) checkMemory(f workFunction, d, r *region) error {
 		}
 	} else {
 		for _, sp := range [...]*region{d, r} {
-			if !sp.mem.onHost() && sp.mem.ctx != sc.ctx {
+			if !sp.mem.everywhere() && sp.mem.ctx != sc.ctx {
 				return mixed(op, "memory", sp.mem.ctx, "stream", sc.ctx)
 			}
 		}

@@ -7,8 +7,9 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// HostMem is pinned host memory, which the GPU copies from and to while the program runs. It is not
-// memory of the Go heap: see [HostMem.View].
+// HostMem is memory that the host and the GPU can access: pinned host memory ([Context.AllocHost]),
+// the program's own memory ([Context.RegisterHost]), or managed memory ([Context.AllocManaged]). The
+// first and the last are not memory of the Go heap: see [HostMem.View].
 type HostMem struct {
 	_       noCopy
 	core    *memCore
@@ -53,7 +54,41 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 	return m, nil
 }
 
-// Close frees the memory (cuMemFreeHost). It waits for all work in the context, and for all work on
+// RegisterHost pins the program's own memory, so that the GPU copies from and to it and kernels can
+// access it (cuMemHostRegister). Until Close, b must stay mapped, and GPUs use it: the program must
+// order its own accesses. flags are HostPortable and HostDeviceMap. [HostMem.View] returns b.
+//
+// The driver pins whole pages. So use memory that begins and ends at a page, such as that of
+// [syscall.Mmap], rather than small slices of Go's heap.
+func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
+	const op = "cuMemHostRegister"
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	switch {
+	case len(b) == 0:
+		return nil, invalid(op, "there are no bytes to register")
+	case flags&^(HostPortable|HostDeviceMap) != 0:
+		return nil, invalid(op, "the flags are "+flags.String()+": use HostPortable and HostDeviceMap")
+	}
+	t, at := core.drv.table, driver.At{Context: core.raw}
+	mc := &memCore{is: registeredMemory, flags: flags, own: b}
+	mc.host, mc.size, mc.capacity = hostAddress(b), uint64(len(b)), uint64(len(b))
+	if res := t.MemHostRegister(at, mc.host, mc.size, uint32(flags)); res != driver.ResultSuccess {
+		return nil, core.callError(op, mc.handle(), res)
+	}
+	if raw, res := t.MemHostGetDevicePointer(at, mc.host, 0); res == driver.ResultSuccess {
+		mc.raw = raw
+	}
+	m := &HostMem{core: mc}
+	m.cleanup = newMemory(m, core, mc)
+	return m, nil
+}
+
+// Close frees the memory (cuMemFreeHost, cuMemFree), or ends its registration
+// (cuMemHostUnregister). It waits for all work in the context, and for all work on
 // streams of other contexts that used the memory. [DeviceMem.Close] says what happens to memory
 // that is in use or abandoned; memory that was used on a stream that is being captured counts as in
 // use. Further calls return nil. It may wait for the GPU: see docs/blocking.md.

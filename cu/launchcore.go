@@ -93,7 +93,7 @@ func (k *kernelArgs) node(f driver.Function) driver.KernelNodeParams {
 
 // canAccess reports whether kernels of the context can access memory of another context.
 func (c *contextCore) canAccess(mc *memCore) bool {
-	return mc.ctx.drv == c.drv && (mc.onHost() || c.reaches(mc.ctx))
+	return mc.ctx.drv == c.drv && (mc.everywhere() || c.reaches(mc.ctx) || mc.pool.reaches(c.dev))
 }
 
 // grow makes room for n arguments.

@@ -15,10 +15,13 @@ import (
 type memoryKind uint8
 
 const (
-	_              memoryKind = iota // invalid: each memCore sets its kind
-	deviceMemory                     // allocated by cuMemAlloc
-	pinnedMemory                     // allocated by cuMemHostAlloc
-	moduleVariable                   // owned by its module
+	_                memoryKind = iota // invalid: each memCore sets its kind
+	deviceMemory                       // allocated by cuMemAlloc
+	pinnedMemory                       // allocated by cuMemHostAlloc
+	moduleVariable                     // owned by its module
+	pooledMemory                       // allocated by cuMemAllocAsync or cuMemAllocFromPoolAsync
+	managedMemory                      // allocated by cuMemAllocManaged
+	registeredMemory                   // the program's own, registered by cuMemHostRegister
 )
 
 // memoryKinds has the properties of each kind.
@@ -30,10 +33,18 @@ var memoryKinds = [...]struct {
 	// freeWaits says that freeing the memory waits for all work in the context: see deferredList. Only
 	// such memory may serve another allocation.
 	freeWaits bool
+	// tracked says that freeing the memory has to wait for the streams that have used it. Otherwise
+	// the driver does that by itself for the streams of the memory's context.
+	tracked bool
+	// everywhere says that streams of every context may use the memory, although it is not onHost.
+	everywhere bool
 }{
-	deviceMemory:   {name: "device memory", freeWaits: true},
-	pinnedMemory:   {name: "host memory", onHost: true, freeWaits: true},
-	moduleVariable: {name: "device memory"},
+	deviceMemory:     {name: "device memory", freeWaits: true},
+	pinnedMemory:     {name: "host memory", onHost: true, freeWaits: true, tracked: true},
+	moduleVariable:   {name: "device memory"},
+	pooledMemory:     {name: "device memory", tracked: true},
+	registeredMemory: {name: "host memory", onHost: true, freeWaits: true, tracked: true},
+	managedMemory:    {name: "managed memory", freeWaits: true, tracked: true, everywhere: true},
 }
 
 // memCore is memory that the GPU can use. Its resource has its context and counts the calls in
@@ -42,12 +53,14 @@ type memCore struct {
 	resource
 	is   memoryKind
 	raw  driver.DevicePtr // the address for the device, 0 if the device cannot access the memory
-	host driver.HostPtr   // the address for the host, if the kind is onHost
+	host driver.HostPtr   // the address for the host, if the host can access the memory
 	size uint64
 	// capacity is the size that the driver has allocated. It is larger than size if the memory
 	// served a larger allocation before.
 	capacity uint64
 	flags    HostFlags // of pinned memory
+	// own is the program's memory that is registered, so that it is not collected before.
+	own []byte
 	// exposed says that other code has the address.
 	exposed atomic.Bool
 	// copied says that a call without a stream has used the memory. After such a call has returned,
@@ -61,12 +74,21 @@ type memCore struct {
 	localStreams streamSet
 	// module is the module of a variable, with a call in flight for the memory.
 	module *moduleCore
+	// pool is the pool of the memory, with a call in flight for the memory, or nil if it is the
+	// device's current pool. freeOn is the stream on which the program wants the memory to be freed.
+	pool   *memPoolCore
+	freeOn atomic.Pointer[streamCore]
 }
 
 func (mc *memCore) kind() string { return memoryKinds[mc.is].name }
 
 // onHost reports whether this is host memory.
 func (mc *memCore) onHost() bool { return memoryKinds[mc.is].onHost }
+
+// everywhere reports whether streams of every context may use the memory.
+func (mc *memCore) everywhere() bool {
+	return memoryKinds[mc.is].onHost || memoryKinds[mc.is].everywhere
+}
 
 func (mc *memCore) handle() uintptr {
 	if mc.onHost() {
@@ -79,12 +101,19 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	at.Context = mc.ctx.raw
 	t := mc.ctx.drv.table
 	switch mc.is {
-	case deviceMemory:
+	case deviceMemory, managedMemory:
 		mc.observeFree()
 		return "cuMemFree", t.MemFree(at, mc.raw)
 	case pinnedMemory:
 		mc.observeFree()
 		return "cuMemFreeHost", t.MemFreeHost(at, mc.host)
+	case registeredMemory:
+		mc.observeFree()
+		return "cuMemHostUnregister", t.MemHostUnregister(at, mc.host)
+	case pooledMemory: // it was deferred: see destroyIdle
+		mc.observeFree()
+		defer mc.leavePool()
+		return "cuMemFree", t.MemFree(at, mc.raw)
 	case moduleVariable:
 		if mc.module.leave(); !at.NoWait {
 			mc.ctx.freeDeferred() // this frees the module if it was closed before
@@ -102,7 +131,7 @@ func (mc *memCore) usedOn(sc *streamCore) (noted bool) {
 	case mc.is == moduleVariable:
 		mc.module.usedOn(sc)
 		return false
-	case mc.is == pinnedMemory || sc.ctx != mc.ctx:
+	case memoryKinds[mc.is].tracked || sc.ctx != mc.ctx:
 		return mc.resource.usedOn(sc)
 	}
 	return mc.localStreams.note(sc, false)
@@ -118,9 +147,7 @@ func (mc *memCore) idle() bool {
 		return true
 	}
 	if mc.marked == 0 {
-		legacy := &streamCore{raw: driver.CU_STREAM_LEGACY, at: driver.At{Context: mc.ctx.raw}}
-		legacy.ctx, legacy.shared = mc.ctx, &legacy.own
-		e, err := legacy.mark()
+		e, err := mc.ctx.legacyStream().mark()
 		if err != nil {
 			return false
 		}
@@ -255,8 +282,17 @@ func (c *contextCore) finishCopy() (waited bool, err error) {
 
 // bytes returns the memory as a slice. The caller has a call in flight.
 func (mc *memCore) bytes() []byte {
+	if mc.own != nil {
+		return mc.own
+	}
 	// The conversion is valid: the address is of C memory, which the garbage collector neither
 	// moves nor frees. go vet refuses the usual form, because the address comes from C as a number.
 	p := *(*unsafe.Pointer)(unsafe.Pointer(&mc.host))
 	return unsafe.Slice((*byte)(p), mc.size)
+}
+
+// hostAddress returns the address of the program's memory. The memory is not on a stack, as the
+// caller keeps it, and the garbage collector does not move it.
+func hostAddress(b []byte) driver.HostPtr {
+	return driver.HostPtr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }

@@ -130,12 +130,10 @@ func (r *region) used(size uint64, write bool, as string) races.Use {
 
 // observeMemory is called after a copy or memset was enqueued. d and r are the same for a memset.
 func (w *work) observeMemory(op string, d, r *region) {
-	o := w.sc.ctx.drv.observer()
-	if o == nil {
+	if w.sc.ctx.drv.observer() == nil {
 		return
 	}
-	o.Enqueue(w.sc.observed(), op, "", usedByCopy(d, r))
-	o.Report()
+	w.observeUses(op, usedByCopy(d, r))
 }
 
 // usedByCopy returns the uses of memory by a copy, or by a memset, whose regions are the same.
@@ -147,10 +145,27 @@ func usedByCopy(d, r *region) []races.Use {
 	return uses
 }
 
+// observeUses is called after work was enqueued that uses memory.
+func (w *work) observeUses(op string, uses []races.Use) {
+	if o := w.sc.ctx.drv.observer(); o != nil {
+		o.Enqueue(w.sc.observed(), op, "", uses)
+		o.Report()
+	}
+}
+
 // observeAllocation is called before the program gets memory.
 func (mc *memCore) observeAllocation() {
 	if o := mc.ctx.drv.observer(); o != nil && mc.is != moduleVariable {
 		o.Allocated(mc.kind(), uint64(mc.handle()), mc.size, mc.onHost())
+		o.Report()
+	}
+}
+
+// observeOrder is called after memory was allocated in the order of a stream. The allocation counts
+// as a write, so other streams have to wait for it before they use the memory.
+func (mc *memCore) observeOrder(op string, sc *streamCore) {
+	if o := mc.ctx.drv.observer(); o != nil {
+		o.Enqueue(sc.observed(), op, "", []races.Use{mc.used(0, mc.size, true, "memory")})
 		o.Report()
 	}
 }

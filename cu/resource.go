@@ -102,6 +102,9 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 	if !last {
 		return nil
 	}
+	if mc, ok := r.self.(*memCore); ok && mc.is == pooledMemory {
+		return mc.closeOrdered()
+	}
 	late := true
 	defer func() {
 		if late { // destroyLate repeats the wait for the last work; also if a tracer panics
@@ -151,7 +154,12 @@ func (r *resource) free(at driver.At) error {
 }
 
 // keep leaves the object for the life of the process, because the end of the GPU's use is unknown.
-func (r *resource) keep(err error) error { return errKept(r.self.kind(), r.self.handle(), err) }
+func (r *resource) keep(err error) error {
+	if mc, ok := r.self.(*memCore); ok && mc.own != nil {
+		r.ctx.drv.kept.Store(mc, true)
+	}
+	return errKept(r.self.kind(), r.self.handle(), err)
+}
 
 func errKept(kind string, handle uintptr, err error) error {
 	return &Error{Op: "Close", Handle: handle, Err: err, Detail: "the " + kind + " is not freed: the GPU may still use it"}
@@ -177,7 +185,12 @@ func (r *resource) destroyLate(abandoned bool) {
 		return
 	}
 	destroy := func() {
-		if l.Err = r.usedStreams.waitLong(drv.table.Clock()); l.Err == nil {
+		l.Err = r.usedStreams.waitLong(drv.table.Clock())
+		if mc, ok := r.self.(*memCore); ok && mc.is == pooledMemory && l.Err == nil {
+			mc.destroyIdle(l)
+			return
+		}
+		if l.Err == nil {
 			l.Err = r.destroy(background())
 		} else {
 			l.Err = r.keep(l.Err)

@@ -127,6 +127,30 @@ var raceTests = []struct {
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.read(p.b)
 	}, 1},
+	{"managed memory", func(p *scene) {
+		m := get[*cu.HostMem](p)(p.gpu.AllocManaged(64, cu.AttachGlobal))
+		p.Cleanup(func() { m.Close() })
+		p.onHost()
+		p.do(p.a.Memset(m, 1))
+		p.order(p.a.Synchronize)
+		_, err := m.ReadAt(make([]byte, 16), 0)
+		p.do(err)
+	}, 1},
+	{"rectangles", func(p *scene) {
+		m := cu.Rows{Mem: p.m, Pitch: 8}
+		p.do(p.a.Memset2D(m, 1, 4, 2))
+		p.order(func() error { return p.b.WaitStream(p.a) })
+		p.do(p.b.Copy2D(cu.Rows{Mem: p.n, Pitch: 8}, m.At(3, 1), 2, 1))
+	}, 1},
+	{"allocation from a pool", func(p *scene) {
+		m := get[*cu.DeviceMem](p)(p.a.Alloc(64))
+		p.order(func() error { return p.b.WaitStream(p.a) })
+		p.do(p.b.Memset(m, 1))
+		p.do(m.Close()) // behind the work on both streams
+		m = get[*cu.DeviceMem](p)(p.a.Alloc(64))
+		p.do(p.a.Memset(m, 1))
+		p.do(m.Close())
+	}, 1},
 	{"both directions", func(p *scene) { // the second write must not overtake the read
 		p.fill(p.a)
 		p.order(func() error { return p.b.WaitStream(p.a) })
@@ -633,6 +657,11 @@ var orderedPrograms = map[string]func(*scene){
 		p.do(p.k.Launch(p.a, grid, cu.ConstPtr(p.m), cu.U64(0)))
 		p.do(p.k.Launch(p.b, grid, cu.ConstPtr(p.m), cu.U64(p.m.Handle())))
 		p.read(p.a)
+	},
+	"columns beside each other": func(p *scene) {
+		m := cu.Rows{Mem: p.m, Pitch: 8}
+		p.do(p.a.Memset2D(m, 1, 4, 2))
+		p.do(p.b.Copy3D(cu.Planes{Rows: m.At(4, 0), Height: 2}, cu.Planes{Rows: cu.Rows{Mem: p.n, Pitch: 8}, Height: 2}, 4, 2, 1))
 	},
 	"spans beside each other": func(p *scene) {
 		p.do(p.a.Memset(p.m.Span(0, 16), 1))

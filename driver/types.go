@@ -30,6 +30,8 @@ type (
 	GreenCtx uintptr
 	// DevResourceDesc is a CUdevResourceDesc.
 	DevResourceDesc uintptr
+	// MemoryPool is a CUmemoryPool.
+	MemoryPool uintptr
 	// DevicePtr is a CUdeviceptr: an address on the device.
 	DevicePtr uint64
 	// HostPtr is an address of host memory that Go does not manage.
@@ -44,10 +46,93 @@ type (
 	IPCEventHandle [64]byte
 	// IPCMemHandle is a CUipcMemHandle, which C passes by value.
 	IPCMemHandle [64]byte
+	// MemPoolPtrExportData is a CUmemPoolPtrExportData.
+	MemPoolPtrExportData [64]byte
 	// DevResource is a CUdevResource: its type, 92 bytes for the driver, and 48 bytes whose meaning
 	// depends on the type.
 	DevResource [18]uint64
 )
+
+// MemLocation is a CUmemLocation, which C passes by value. Type is a CU_MEM_LOCATION_TYPE_…
+// constant, and ID an ordinal of that type.
+type MemLocation struct{ Type, ID int32 }
+
+// word returns the location as the word in which C passes it.
+func (l MemLocation) word() uintptr {
+	return uintptr(uint64(uint32(l.Type)) | uint64(uint32(l.ID))<<32)
+}
+
+// MemAccessDesc is a CUmemAccessDesc: what a location may do with memory. Flags is a
+// CU_MEM_ACCESS_FLAGS_… constant.
+type MemAccessDesc struct {
+	Location MemLocation
+	Flags    int32
+}
+
+// MemPoolProps is a CUmemPoolProps.
+type MemPoolProps struct {
+	AllocType               int32
+	HandleTypes             int32
+	Location                MemLocation
+	Win32SecurityAttributes uintptr
+	MaxSize                 uint64
+	Usage                   uint16
+	Reserved                [54]byte
+}
+
+// Memcpy2D is a CUDA_MEMCPY2D: the copy of a rectangle. The memory types are CU_MEMORYTYPE_…
+// constants, and say which of the addresses count.
+type Memcpy2D struct {
+	SrcXInBytes, SrcY uint64
+	SrcMemoryType     int32
+	SrcHost           HostPtr
+	SrcDevice         DevicePtr
+	SrcArray          uintptr
+	SrcPitch          uint64
+
+	DstXInBytes, DstY uint64
+	DstMemoryType     int32
+	DstHost           HostPtr
+	DstDevice         DevicePtr
+	DstArray          uintptr
+	DstPitch          uint64
+
+	WidthInBytes, Height uint64
+}
+
+// MemPoolAttributeSize returns the size of the value of a CU_MEMPOOL_ATTR_… constant, in bytes.
+func MemPoolAttributeSize(attr int32) uint64 {
+	if attr >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD {
+		return 8
+	}
+	return 4
+}
+
+// PointerAttributeSize returns the size of the value of a CU_POINTER_ATTRIBUTE_… constant, in
+// bytes.
+func PointerAttributeSize(attribute int32) uint64 {
+	switch attribute {
+	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+		return 16
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+		CU_POINTER_ATTRIBUTE_MAPPED, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
+		CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+		return 4
+	}
+	return 8
+}
+
+// ShareableHandleSize returns the size of a handle of a CU_MEM_HANDLE_TYPE_… constant, in bytes.
+func ShareableHandleSize(handleType int32) uint64 {
+	switch handleType {
+	case CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
+		return 4
+	case CU_MEM_HANDLE_TYPE_FABRIC:
+		return 64
+	}
+	return 8
+}
 
 // SMCount returns how many multiprocessors the resource has, or 0 if it is of another type.
 func (r *DevResource) SMCount() uint32 {
@@ -122,8 +207,7 @@ type KernelNodeParams struct {
 	Ctx                             Context
 }
 
-// Memcpy3D is a CUDA_MEMCPY3D_v2: a copy between memory that SrcMemoryType and DstMemoryType choose,
-// each a CU_MEMORYTYPE_… constant.
+// Memcpy3D is a CUDA_MEMCPY3D_v2: see [Memcpy2D].
 type Memcpy3D struct {
 	SrcXInBytes, SrcY, SrcZ, SrcLOD uint64
 	SrcMemoryType                   int32

@@ -5656,6 +5656,1046 @@ func (t *Table) MemsetD32Async(at At, dstDevice DevicePtr, ui uint32, n uint64, 
 	return res
 }
 
+// MemAllocPitch calls cuMemAllocPitch_v2, which exists since CUDA 3.2.
+func (t *Table) MemAllocPitch(at At, widthInBytes uint64, height uint64, elementSizeBytes uint32) (dptr DevicePtr, pPitch uint64, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		dptr, pPitch, res = t.soft.MemAllocPitch(th, widthInBytes, height, elementSizeBytes)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemFree(at.undo(), dptr)
+			dptr = 0
+		}
+		return
+	}
+	fn := t.procs[symMemAllocPitch_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemAllocPitch_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r            uintptr
+		dptr             unsafe.Pointer
+		pPitch           unsafe.Pointer
+		widthInBytes     uintptr
+		height           uintptr
+		elementSizeBytes uintptr
+		_                [1]uintptr
+		v0               DevicePtr
+		v1               uint64
+	}{
+		fn:               fn,
+		widthInBytes:     uintptr(widthInBytes),
+		height:           uintptr(height),
+		elementSizeBytes: uintptr(elementSizeBytes),
+	}
+	f.dptr = unsafe.Pointer(&f.v0)
+	f.pPitch = unsafe.Pointer(&f.v1)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	if res < popFailed {
+		t.MemFree(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, f.v1, res
+}
+
+// Memcpy2DAsync calls cuMemcpy2DAsync_v2, which exists since CUDA 3.2.
+func (t *Table) Memcpy2DAsync(at At, pCopy Memcpy2D, hStream Stream) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.Memcpy2DAsync(th, pCopy, hStream))
+	}
+	fn := t.procs[symMemcpy2DAsync_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpy2DAsync_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pCopy   unsafe.Pointer
+		hStream uintptr
+		_       [4]uintptr
+		a0      Memcpy2D
+	}{fn: fn, hStream: uintptr(hStream), a0: pCopy}
+	f.pCopy = unsafe.Pointer(&f.a0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// Memcpy3DAsync calls cuMemcpy3DAsync_v2, which exists since CUDA 3.2.
+func (t *Table) Memcpy3DAsync(at At, pCopy Memcpy3D, hStream Stream) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.Memcpy3DAsync(th, pCopy, hStream))
+	}
+	fn := t.procs[symMemcpy3DAsync_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpy3DAsync_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pCopy   unsafe.Pointer
+		hStream uintptr
+		_       [4]uintptr
+		a0      Memcpy3D
+	}{fn: fn, hStream: uintptr(hStream), a0: pCopy}
+	f.pCopy = unsafe.Pointer(&f.a0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// MemsetD2D8Async calls cuMemsetD2D8Async, which exists since CUDA 3.2.
+func (t *Table) MemsetD2D8Async(at At, dstDevice DevicePtr, dstPitch uint64, uc uint8, width uint64, height uint64, hStream Stream) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.MemsetD2D8Async(th, dstDevice, dstPitch, uc, width, height, hStream))
+	}
+	fn := t.procs[symMemsetD2D8Async].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemsetD2D8Async); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstDevice uintptr
+		dstPitch  uintptr
+		uc        uintptr
+		width     uintptr
+		height    uintptr
+		hStream   uintptr
+	}{
+		fn:        fn,
+		dstDevice: uintptr(dstDevice),
+		dstPitch:  uintptr(dstPitch),
+		uc:        uintptr(uc),
+		width:     uintptr(width),
+		height:    uintptr(height),
+		hStream:   uintptr(hStream),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// MemsetD2D32Async calls cuMemsetD2D32Async, which exists since CUDA 3.2.
+func (t *Table) MemsetD2D32Async(at At, dstDevice DevicePtr, dstPitch uint64, ui uint32, width uint64, height uint64, hStream Stream) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.MemsetD2D32Async(th, dstDevice, dstPitch, ui, width, height, hStream))
+	}
+	fn := t.procs[symMemsetD2D32Async].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemsetD2D32Async); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstDevice uintptr
+		dstPitch  uintptr
+		ui        uintptr
+		width     uintptr
+		height    uintptr
+		hStream   uintptr
+	}{
+		fn:        fn,
+		dstDevice: uintptr(dstDevice),
+		dstPitch:  uintptr(dstPitch),
+		ui:        uintptr(ui),
+		width:     uintptr(width),
+		height:    uintptr(height),
+		hStream:   uintptr(hStream),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// MemGetAddressRange calls cuMemGetAddressRange_v2, which exists since CUDA 3.2.
+func (t *Table) MemGetAddressRange(at At, dptr DevicePtr) (pbase DevicePtr, psize uint64, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pbase, psize, res = t.soft.MemGetAddressRange(th, dptr)
+		return pbase, psize, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemGetAddressRange_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemGetAddressRange_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pbase unsafe.Pointer
+		psize unsafe.Pointer
+		dptr  uintptr
+		_     [3]uintptr
+		v0    DevicePtr
+		v1    uint64
+	}{fn: fn, dptr: uintptr(dptr)}
+	f.pbase = unsafe.Pointer(&f.v0)
+	f.psize = unsafe.Pointer(&f.v1)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, f.v1, res
+}
+
+// PointerGetAttribute calls cuPointerGetAttribute, which exists since CUDA 4.0.
+func (t *Table) PointerGetAttribute(at At, data []byte, attribute int32, ptr DevicePtr) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.PointerGetAttribute(th, data, attribute, ptr))
+	}
+	fn := t.procs[symPointerGetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symPointerGetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		data      unsafe.Pointer
+		attribute uintptr
+		ptr       uintptr
+		_         [3]uintptr
+	}{
+		fn:        fn,
+		data:      unsafe.Pointer(unsafe.SliceData(data)),
+		attribute: uintptr(uint32(attribute)),
+		ptr:       uintptr(ptr),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// MemAllocManaged calls cuMemAllocManaged, which exists since CUDA 6.0.
+func (t *Table) MemAllocManaged(at At, bytesize uint64, flags uint32) (dptr DevicePtr, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		dptr, res = t.soft.MemAllocManaged(th, bytesize, flags)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemFree(at.undo(), dptr)
+			dptr = 0
+		}
+		return
+	}
+	fn := t.procs[symMemAllocManaged].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemAllocManaged); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		dptr     unsafe.Pointer
+		bytesize uintptr
+		flags    uintptr
+		_        [3]uintptr
+		v0       DevicePtr
+	}{fn: fn, bytesize: uintptr(bytesize), flags: uintptr(flags)}
+	f.dptr = unsafe.Pointer(&f.v0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	if res < popFailed {
+		t.MemFree(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// MemAdvise calls cuMemAdvise_v2, which exists since CUDA 12.2.
+func (t *Table) MemAdvise(at At, devPtr DevicePtr, count uint64, advice int32, location MemLocation) (res Result) {
+	if t.soft != nil {
+		if t.version < 12020 {
+			res = missing(symMemAdvise_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.MemAdvise(th, devPtr, count, advice, location))
+	}
+	fn := t.procs[symMemAdvise_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemAdvise_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		devPtr   uintptr
+		count    uintptr
+		advice   uintptr
+		location uintptr
+		_        [2]uintptr
+	}{
+		fn:       fn,
+		devPtr:   uintptr(devPtr),
+		count:    uintptr(count),
+		advice:   uintptr(uint32(advice)),
+		location: location.word(),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// MemPrefetchAsync calls cuMemPrefetchAsync_v2, which exists since CUDA 12.2.
+func (t *Table) MemPrefetchAsync(at At, devPtr DevicePtr, count uint64, location MemLocation, flags uint32, hStream Stream) (res Result) {
+	if t.soft != nil {
+		if t.version < 12020 {
+			res = missing(symMemPrefetchAsync_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.MemPrefetchAsync(th, devPtr, count, location, flags, hStream))
+	}
+	fn := t.procs[symMemPrefetchAsync_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPrefetchAsync_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		devPtr   uintptr
+		count    uintptr
+		location uintptr
+		flags    uintptr
+		hStream  uintptr
+		_        [1]uintptr
+	}{
+		fn:       fn,
+		devPtr:   uintptr(devPtr),
+		count:    uintptr(count),
+		location: location.word(),
+		flags:    uintptr(flags),
+		hStream:  uintptr(hStream),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// MemRangeGetAttribute calls cuMemRangeGetAttribute, which exists since CUDA 8.0.
+func (t *Table) MemRangeGetAttribute(at At, data []byte, attribute int32, devPtr DevicePtr, count uint64) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.MemRangeGetAttribute(th, data, attribute, devPtr, count))
+	}
+	fn := t.procs[symMemRangeGetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemRangeGetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		data      unsafe.Pointer
+		dataSize  uintptr
+		attribute uintptr
+		devPtr    uintptr
+		count     uintptr
+		_         [1]uintptr
+	}{
+		fn:        fn,
+		data:      unsafe.Pointer(unsafe.SliceData(data)),
+		dataSize:  uintptr(len(data)),
+		attribute: uintptr(uint32(attribute)),
+		devPtr:    uintptr(devPtr),
+		count:     uintptr(count),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// StreamAttachMemAsync calls cuStreamAttachMemAsync, which exists since CUDA 6.0.
+func (t *Table) StreamAttachMemAsync(at At, hStream Stream, dptr DevicePtr, length uint64, flags uint32) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.StreamAttachMemAsync(th, hStream, dptr, length, flags))
+	}
+	fn := t.procs[symStreamAttachMemAsync].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamAttachMemAsync); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		hStream uintptr
+		dptr    uintptr
+		length  uintptr
+		flags   uintptr
+		_       [2]uintptr
+	}{
+		fn:      fn,
+		hStream: uintptr(hStream),
+		dptr:    uintptr(dptr),
+		length:  uintptr(length),
+		flags:   uintptr(flags),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// DeviceGetDefaultMemPool calls cuDeviceGetDefaultMemPool, which exists since CUDA 11.2.
+func (t *Table) DeviceGetDefaultMemPool(at At, dev Device) (poolOut MemoryPool, res Result) {
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symDeviceGetDefaultMemPool)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		poolOut, res = t.soft.DeviceGetDefaultMemPool(th, dev)
+		return poolOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symDeviceGetDefaultMemPool].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceGetDefaultMemPool); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		poolOut unsafe.Pointer
+		dev     uintptr
+		_       [4]uintptr
+		v0      MemoryPool
+	}{fn: fn, dev: uintptr(uint32(dev))}
+	f.poolOut = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// DeviceGetMemPool calls cuDeviceGetMemPool, which exists since CUDA 11.2.
+func (t *Table) DeviceGetMemPool(at At, dev Device) (pool MemoryPool, res Result) {
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symDeviceGetMemPool)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pool, res = t.soft.DeviceGetMemPool(th, dev)
+		return pool, t.leave(at, th, res)
+	}
+	fn := t.procs[symDeviceGetMemPool].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceGetMemPool); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pool  unsafe.Pointer
+		dev   uintptr
+		_     [4]uintptr
+		v0    MemoryPool
+	}{fn: fn, dev: uintptr(uint32(dev))}
+	f.pool = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// DeviceSetMemPool calls cuDeviceSetMemPool, which exists since CUDA 11.2.
+func (t *Table) DeviceSetMemPool(at At, dev Device, pool MemoryPool) (res Result) {
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symDeviceSetMemPool)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.DeviceSetMemPool(th, dev, pool))
+	}
+	fn := t.procs[symDeviceSetMemPool].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceSetMemPool); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		dev   uintptr
+		pool  uintptr
+		_     [4]uintptr
+	}{fn: fn, dev: uintptr(uint32(dev)), pool: uintptr(pool)}
+	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+}
+
+// MemPoolCreate calls cuMemPoolCreate, which exists since CUDA 11.2.
+func (t *Table) MemPoolCreate(at At, poolProps MemPoolProps) (pool MemoryPool, res Result) {
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolCreate)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pool, res = t.soft.MemPoolCreate(th, poolProps)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemPoolDestroy(at.undo(), pool)
+			pool = 0
+		}
+		return
+	}
+	fn := t.procs[symMemPoolCreate].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolCreate); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		pool      unsafe.Pointer
+		poolProps unsafe.Pointer
+		_         [4]uintptr
+		v0        MemoryPool
+		a1        MemPoolProps
+	}{fn: fn, a1: poolProps}
+	f.pool = unsafe.Pointer(&f.v0)
+	f.poolProps = unsafe.Pointer(&f.a1)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	if res < popFailed {
+		t.MemPoolDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// MemPoolDestroy calls cuMemPoolDestroy, which exists since CUDA 11.2.
+func (t *Table) MemPoolDestroy(at At, pool MemoryPool) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemPoolDestroy)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolDestroy)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.MemPoolDestroy(th, pool))
+	}
+	fn := t.procs[symMemPoolDestroy].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolDestroy); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pool  uintptr
+		_     [5]uintptr
+	}{fn: fn, pool: uintptr(pool)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemPoolGetAttribute calls cuMemPoolGetAttribute, which exists since CUDA 11.2.
+func (t *Table) MemPoolGetAttribute(at At, pool MemoryPool, attr int32, value []byte) (res Result) {
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolGetAttribute)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.MemPoolGetAttribute(th, pool, attr, value))
+	}
+	fn := t.procs[symMemPoolGetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolGetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pool  uintptr
+		attr  uintptr
+		value unsafe.Pointer
+		_     [3]uintptr
+	}{
+		fn:    fn,
+		pool:  uintptr(pool),
+		attr:  uintptr(uint32(attr)),
+		value: unsafe.Pointer(unsafe.SliceData(value)),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// MemPoolSetAttribute calls cuMemPoolSetAttribute, which exists since CUDA 11.2.
+func (t *Table) MemPoolSetAttribute(at At, pool MemoryPool, attr int32, value []byte) (res Result) {
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolSetAttribute)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.MemPoolSetAttribute(th, pool, attr, value))
+	}
+	fn := t.procs[symMemPoolSetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolSetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pool  uintptr
+		attr  uintptr
+		value unsafe.Pointer
+		_     [3]uintptr
+	}{
+		fn:    fn,
+		pool:  uintptr(pool),
+		attr:  uintptr(uint32(attr)),
+		value: unsafe.Pointer(unsafe.SliceData(value)),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// MemPoolTrimTo calls cuMemPoolTrimTo, which exists since CUDA 11.2.
+func (t *Table) MemPoolTrimTo(at At, pool MemoryPool, minBytesToKeep uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemPoolTrimTo)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolTrimTo)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.MemPoolTrimTo(th, pool, minBytesToKeep))
+	}
+	fn := t.procs[symMemPoolTrimTo].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolTrimTo); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r          uintptr
+		pool           uintptr
+		minBytesToKeep uintptr
+		_              [4]uintptr
+	}{fn: fn, pool: uintptr(pool), minBytesToKeep: uintptr(minBytesToKeep)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemPoolGetAccess calls cuMemPoolGetAccess, which exists since CUDA 11.2.
+func (t *Table) MemPoolGetAccess(at At, memPool MemoryPool, location *MemLocation) (flags int32, res Result) {
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolGetAccess)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		flags, res = t.soft.MemPoolGetAccess(th, memPool, location)
+		return flags, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemPoolGetAccess].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolGetAccess); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		flags    unsafe.Pointer
+		memPool  uintptr
+		location unsafe.Pointer
+		_        [3]uintptr
+		v0       int32
+	}{fn: fn, memPool: uintptr(memPool), location: unsafe.Pointer(location)}
+	f.flags = unsafe.Pointer(&f.v0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, res
+}
+
+// MemPoolSetAccess calls cuMemPoolSetAccess, which exists since CUDA 11.2.
+func (t *Table) MemPoolSetAccess(at At, pool MemoryPool, mapArg []MemAccessDesc) (res Result) {
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolSetAccess)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.MemPoolSetAccess(th, pool, mapArg))
+	}
+	fn := t.procs[symMemPoolSetAccess].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolSetAccess); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		pool   uintptr
+		mapArg unsafe.Pointer
+		count  uintptr
+		_      [3]uintptr
+	}{
+		fn:     fn,
+		pool:   uintptr(pool),
+		mapArg: unsafe.Pointer(unsafe.SliceData(mapArg)),
+		count:  uintptr(len(mapArg)),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// MemAllocFromPoolAsync calls cuMemAllocFromPoolAsync, which exists since CUDA 11.2.
+func (t *Table) MemAllocFromPoolAsync(at At, bytesize uint64, pool MemoryPool, hStream Stream) (dptr DevicePtr, res Result) {
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemAllocFromPoolAsync)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		dptr, res = t.soft.MemAllocFromPoolAsync(th, bytesize, pool, hStream)
+		return dptr, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemAllocFromPoolAsync].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemAllocFromPoolAsync); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		dptr     unsafe.Pointer
+		bytesize uintptr
+		pool     uintptr
+		hStream  uintptr
+		_        [2]uintptr
+		v0       DevicePtr
+	}{fn: fn, bytesize: uintptr(bytesize), pool: uintptr(pool), hStream: uintptr(hStream)}
+	f.dptr = unsafe.Pointer(&f.v0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, res
+}
+
+// MemPoolExportToShareableHandle calls cuMemPoolExportToShareableHandle, which exists since CUDA 11.2.
+func (t *Table) MemPoolExportToShareableHandle(at At, handleOut []byte, pool MemoryPool, handleType int32, flags uint64) (res Result) {
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolExportToShareableHandle)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.soft.MemPoolExportToShareableHandle(th, handleOut, pool, handleType, flags))
+	}
+	fn := t.procs[symMemPoolExportToShareableHandle].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolExportToShareableHandle); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		handleOut  unsafe.Pointer
+		pool       uintptr
+		handleType uintptr
+		flags      uintptr
+		_          [2]uintptr
+	}{
+		fn:         fn,
+		handleOut:  unsafe.Pointer(unsafe.SliceData(handleOut)),
+		pool:       uintptr(pool),
+		handleType: uintptr(uint32(handleType)),
+		flags:      uintptr(flags),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// MemPoolImportFromShareableHandle calls cuMemPoolImportFromShareableHandle, which exists since CUDA 11.2.
+func (t *Table) MemPoolImportFromShareableHandle(at At, handle HostPtr, handleType int32, flags uint64) (poolOut MemoryPool, res Result) {
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolImportFromShareableHandle)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		poolOut, res = t.soft.MemPoolImportFromShareableHandle(th, handle, handleType, flags)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemPoolDestroy(at.undo(), poolOut)
+			poolOut = 0
+		}
+		return
+	}
+	fn := t.procs[symMemPoolImportFromShareableHandle].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolImportFromShareableHandle); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		poolOut    unsafe.Pointer
+		handle     uintptr
+		handleType uintptr
+		flags      uintptr
+		_          [2]uintptr
+		v0         MemoryPool
+	}{fn: fn, handle: uintptr(handle), handleType: uintptr(uint32(handleType)), flags: uintptr(flags)}
+	f.poolOut = unsafe.Pointer(&f.v0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	if res < popFailed {
+		t.MemPoolDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// MemPoolExportPointer calls cuMemPoolExportPointer, which exists since CUDA 11.2.
+func (t *Table) MemPoolExportPointer(at At, ptr DevicePtr) (shareDataOut MemPoolPtrExportData, res Result) {
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolExportPointer)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		shareDataOut, res = t.soft.MemPoolExportPointer(th, ptr)
+		return shareDataOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemPoolExportPointer].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolExportPointer); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		shareDataOut unsafe.Pointer
+		ptr          uintptr
+		_            [4]uintptr
+		v0           MemPoolPtrExportData
+	}{fn: fn, ptr: uintptr(ptr)}
+	f.shareDataOut = unsafe.Pointer(&f.v0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, res
+}
+
+// MemPoolImportPointer calls cuMemPoolImportPointer, which exists since CUDA 11.2.
+func (t *Table) MemPoolImportPointer(at At, pool MemoryPool, shareData *MemPoolPtrExportData) (ptrOut DevicePtr, res Result) {
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolImportPointer)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		ptrOut, res = t.soft.MemPoolImportPointer(th, pool, shareData)
+		return ptrOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemPoolImportPointer].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolImportPointer); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		ptrOut    unsafe.Pointer
+		pool      uintptr
+		shareData unsafe.Pointer
+		_         [3]uintptr
+		v0        DevicePtr
+	}{fn: fn, pool: uintptr(pool), shareData: unsafe.Pointer(shareData)}
+	f.ptrOut = unsafe.Pointer(&f.v0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, res
+}
+
 // ModuleLoadData calls cuModuleLoadData, which exists since CUDA 2.0.
 func (t *Table) ModuleLoadData(at At, image []byte) (module Module, res Result) {
 	if at.NoWait {

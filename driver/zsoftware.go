@@ -512,6 +512,87 @@ type Software interface {
 	// MemsetD32Async is cuMemsetD32Async.
 	MemsetD32Async(th *Thread, dstDevice DevicePtr, ui uint32, n uint64, hStream Stream) (res Result)
 
+	// MemAllocPitch is cuMemAllocPitch_v2.
+	MemAllocPitch(th *Thread, widthInBytes uint64, height uint64, elementSizeBytes uint32) (dptr DevicePtr, pPitch uint64, res Result)
+
+	// Memcpy2DAsync is cuMemcpy2DAsync_v2.
+	Memcpy2DAsync(th *Thread, pCopy Memcpy2D, hStream Stream) (res Result)
+
+	// Memcpy3DAsync is cuMemcpy3DAsync_v2.
+	Memcpy3DAsync(th *Thread, pCopy Memcpy3D, hStream Stream) (res Result)
+
+	// MemsetD2D8Async is cuMemsetD2D8Async.
+	MemsetD2D8Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, uc uint8, width uint64, height uint64, hStream Stream) (res Result)
+
+	// MemsetD2D32Async is cuMemsetD2D32Async.
+	MemsetD2D32Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, ui uint32, width uint64, height uint64, hStream Stream) (res Result)
+
+	// MemGetAddressRange is cuMemGetAddressRange_v2.
+	MemGetAddressRange(th *Thread, dptr DevicePtr) (pbase DevicePtr, psize uint64, res Result)
+
+	// PointerGetAttribute is cuPointerGetAttribute.
+	PointerGetAttribute(th *Thread, data []byte, attribute int32, ptr DevicePtr) (res Result)
+
+	// MemAllocManaged is cuMemAllocManaged.
+	MemAllocManaged(th *Thread, bytesize uint64, flags uint32) (dptr DevicePtr, res Result)
+
+	// MemAdvise is cuMemAdvise_v2.
+	MemAdvise(th *Thread, devPtr DevicePtr, count uint64, advice int32, location MemLocation) (res Result)
+
+	// MemPrefetchAsync is cuMemPrefetchAsync_v2.
+	MemPrefetchAsync(th *Thread, devPtr DevicePtr, count uint64, location MemLocation, flags uint32, hStream Stream) (res Result)
+
+	// MemRangeGetAttribute is cuMemRangeGetAttribute.
+	MemRangeGetAttribute(th *Thread, data []byte, attribute int32, devPtr DevicePtr, count uint64) (res Result)
+
+	// StreamAttachMemAsync is cuStreamAttachMemAsync.
+	StreamAttachMemAsync(th *Thread, hStream Stream, dptr DevicePtr, length uint64, flags uint32) (res Result)
+
+	// DeviceGetDefaultMemPool is cuDeviceGetDefaultMemPool.
+	DeviceGetDefaultMemPool(th *Thread, dev Device) (poolOut MemoryPool, res Result)
+
+	// DeviceGetMemPool is cuDeviceGetMemPool.
+	DeviceGetMemPool(th *Thread, dev Device) (pool MemoryPool, res Result)
+
+	// DeviceSetMemPool is cuDeviceSetMemPool.
+	DeviceSetMemPool(th *Thread, dev Device, pool MemoryPool) (res Result)
+
+	// MemPoolCreate is cuMemPoolCreate.
+	MemPoolCreate(th *Thread, poolProps MemPoolProps) (pool MemoryPool, res Result)
+
+	// MemPoolDestroy is cuMemPoolDestroy.
+	MemPoolDestroy(th *Thread, pool MemoryPool) (res Result)
+
+	// MemPoolGetAttribute is cuMemPoolGetAttribute.
+	MemPoolGetAttribute(th *Thread, pool MemoryPool, attr int32, value []byte) (res Result)
+
+	// MemPoolSetAttribute is cuMemPoolSetAttribute.
+	MemPoolSetAttribute(th *Thread, pool MemoryPool, attr int32, value []byte) (res Result)
+
+	// MemPoolTrimTo is cuMemPoolTrimTo.
+	MemPoolTrimTo(th *Thread, pool MemoryPool, minBytesToKeep uint64) (res Result)
+
+	// MemPoolGetAccess is cuMemPoolGetAccess.
+	MemPoolGetAccess(th *Thread, memPool MemoryPool, location *MemLocation) (flags int32, res Result)
+
+	// MemPoolSetAccess is cuMemPoolSetAccess.
+	MemPoolSetAccess(th *Thread, pool MemoryPool, mapArg []MemAccessDesc) (res Result)
+
+	// MemAllocFromPoolAsync is cuMemAllocFromPoolAsync.
+	MemAllocFromPoolAsync(th *Thread, bytesize uint64, pool MemoryPool, hStream Stream) (dptr DevicePtr, res Result)
+
+	// MemPoolExportToShareableHandle is cuMemPoolExportToShareableHandle.
+	MemPoolExportToShareableHandle(th *Thread, handleOut []byte, pool MemoryPool, handleType int32, flags uint64) (res Result)
+
+	// MemPoolImportFromShareableHandle is cuMemPoolImportFromShareableHandle.
+	MemPoolImportFromShareableHandle(th *Thread, handle HostPtr, handleType int32, flags uint64) (poolOut MemoryPool, res Result)
+
+	// MemPoolExportPointer is cuMemPoolExportPointer.
+	MemPoolExportPointer(th *Thread, ptr DevicePtr) (shareDataOut MemPoolPtrExportData, res Result)
+
+	// MemPoolImportPointer is cuMemPoolImportPointer.
+	MemPoolImportPointer(th *Thread, pool MemoryPool, shareData *MemPoolPtrExportData) (ptrOut DevicePtr, res Result)
+
 	// ModuleLoadData is cuModuleLoadData.
 	ModuleLoadData(th *Thread, image []byte) (module Module, res Result)
 

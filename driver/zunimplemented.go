@@ -817,6 +817,141 @@ func (Unimplemented) MemsetD32Async(th *Thread, dstDevice DevicePtr, ui uint32, 
 	return missing(symMemsetD32Async)
 }
 
+// MemAllocPitch implements [Software]. It returns [NotImplemented] for cuMemAllocPitch_v2.
+func (Unimplemented) MemAllocPitch(th *Thread, widthInBytes uint64, height uint64, elementSizeBytes uint32) (dptr DevicePtr, pPitch uint64, res Result) {
+	return dptr, pPitch, missing(symMemAllocPitch_v2)
+}
+
+// Memcpy2DAsync implements [Software]. It returns [NotImplemented] for cuMemcpy2DAsync_v2.
+func (Unimplemented) Memcpy2DAsync(th *Thread, pCopy Memcpy2D, hStream Stream) (res Result) {
+	return missing(symMemcpy2DAsync_v2)
+}
+
+// Memcpy3DAsync implements [Software]. It returns [NotImplemented] for cuMemcpy3DAsync_v2.
+func (Unimplemented) Memcpy3DAsync(th *Thread, pCopy Memcpy3D, hStream Stream) (res Result) {
+	return missing(symMemcpy3DAsync_v2)
+}
+
+// MemsetD2D8Async implements [Software]. It returns [NotImplemented] for cuMemsetD2D8Async.
+func (Unimplemented) MemsetD2D8Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, uc uint8, width uint64, height uint64, hStream Stream) (res Result) {
+	return missing(symMemsetD2D8Async)
+}
+
+// MemsetD2D32Async implements [Software]. It returns [NotImplemented] for cuMemsetD2D32Async.
+func (Unimplemented) MemsetD2D32Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, ui uint32, width uint64, height uint64, hStream Stream) (res Result) {
+	return missing(symMemsetD2D32Async)
+}
+
+// MemGetAddressRange implements [Software]. It returns [NotImplemented] for cuMemGetAddressRange_v2.
+func (Unimplemented) MemGetAddressRange(th *Thread, dptr DevicePtr) (pbase DevicePtr, psize uint64, res Result) {
+	return pbase, psize, missing(symMemGetAddressRange_v2)
+}
+
+// PointerGetAttribute implements [Software]. It returns [NotImplemented] for cuPointerGetAttribute.
+func (Unimplemented) PointerGetAttribute(th *Thread, data []byte, attribute int32, ptr DevicePtr) (res Result) {
+	return missing(symPointerGetAttribute)
+}
+
+// MemAllocManaged implements [Software]. It returns [NotImplemented] for cuMemAllocManaged.
+func (Unimplemented) MemAllocManaged(th *Thread, bytesize uint64, flags uint32) (dptr DevicePtr, res Result) {
+	return dptr, missing(symMemAllocManaged)
+}
+
+// MemAdvise implements [Software]. It returns [NotImplemented] for cuMemAdvise_v2.
+func (Unimplemented) MemAdvise(th *Thread, devPtr DevicePtr, count uint64, advice int32, location MemLocation) (res Result) {
+	return missing(symMemAdvise_v2)
+}
+
+// MemPrefetchAsync implements [Software]. It returns [NotImplemented] for cuMemPrefetchAsync_v2.
+func (Unimplemented) MemPrefetchAsync(th *Thread, devPtr DevicePtr, count uint64, location MemLocation, flags uint32, hStream Stream) (res Result) {
+	return missing(symMemPrefetchAsync_v2)
+}
+
+// MemRangeGetAttribute implements [Software]. It returns [NotImplemented] for cuMemRangeGetAttribute.
+func (Unimplemented) MemRangeGetAttribute(th *Thread, data []byte, attribute int32, devPtr DevicePtr, count uint64) (res Result) {
+	return missing(symMemRangeGetAttribute)
+}
+
+// StreamAttachMemAsync implements [Software]. It returns [NotImplemented] for cuStreamAttachMemAsync.
+func (Unimplemented) StreamAttachMemAsync(th *Thread, hStream Stream, dptr DevicePtr, length uint64, flags uint32) (res Result) {
+	return missing(symStreamAttachMemAsync)
+}
+
+// DeviceGetDefaultMemPool implements [Software]. It returns [NotImplemented] for cuDeviceGetDefaultMemPool.
+func (Unimplemented) DeviceGetDefaultMemPool(th *Thread, dev Device) (poolOut MemoryPool, res Result) {
+	return poolOut, missing(symDeviceGetDefaultMemPool)
+}
+
+// DeviceGetMemPool implements [Software]. It returns [NotImplemented] for cuDeviceGetMemPool.
+func (Unimplemented) DeviceGetMemPool(th *Thread, dev Device) (pool MemoryPool, res Result) {
+	return pool, missing(symDeviceGetMemPool)
+}
+
+// DeviceSetMemPool implements [Software]. It returns [NotImplemented] for cuDeviceSetMemPool.
+func (Unimplemented) DeviceSetMemPool(th *Thread, dev Device, pool MemoryPool) (res Result) {
+	return missing(symDeviceSetMemPool)
+}
+
+// MemPoolCreate implements [Software]. It returns [NotImplemented] for cuMemPoolCreate.
+func (Unimplemented) MemPoolCreate(th *Thread, poolProps MemPoolProps) (pool MemoryPool, res Result) {
+	return pool, missing(symMemPoolCreate)
+}
+
+// MemPoolDestroy implements [Software]. It returns [NotImplemented] for cuMemPoolDestroy.
+func (Unimplemented) MemPoolDestroy(th *Thread, pool MemoryPool) (res Result) {
+	return missing(symMemPoolDestroy)
+}
+
+// MemPoolGetAttribute implements [Software]. It returns [NotImplemented] for cuMemPoolGetAttribute.
+func (Unimplemented) MemPoolGetAttribute(th *Thread, pool MemoryPool, attr int32, value []byte) (res Result) {
+	return missing(symMemPoolGetAttribute)
+}
+
+// MemPoolSetAttribute implements [Software]. It returns [NotImplemented] for cuMemPoolSetAttribute.
+func (Unimplemented) MemPoolSetAttribute(th *Thread, pool MemoryPool, attr int32, value []byte) (res Result) {
+	return missing(symMemPoolSetAttribute)
+}
+
+// MemPoolTrimTo implements [Software]. It returns [NotImplemented] for cuMemPoolTrimTo.
+func (Unimplemented) MemPoolTrimTo(th *Thread, pool MemoryPool, minBytesToKeep uint64) (res Result) {
+	return missing(symMemPoolTrimTo)
+}
+
+// MemPoolGetAccess implements [Software]. It returns [NotImplemented] for cuMemPoolGetAccess.
+func (Unimplemented) MemPoolGetAccess(th *Thread, memPool MemoryPool, location *MemLocation) (flags int32, res Result) {
+	return flags, missing(symMemPoolGetAccess)
+}
+
+// MemPoolSetAccess implements [Software]. It returns [NotImplemented] for cuMemPoolSetAccess.
+func (Unimplemented) MemPoolSetAccess(th *Thread, pool MemoryPool, mapArg []MemAccessDesc) (res Result) {
+	return missing(symMemPoolSetAccess)
+}
+
+// MemAllocFromPoolAsync implements [Software]. It returns [NotImplemented] for cuMemAllocFromPoolAsync.
+func (Unimplemented) MemAllocFromPoolAsync(th *Thread, bytesize uint64, pool MemoryPool, hStream Stream) (dptr DevicePtr, res Result) {
+	return dptr, missing(symMemAllocFromPoolAsync)
+}
+
+// MemPoolExportToShareableHandle implements [Software]. It returns [NotImplemented] for cuMemPoolExportToShareableHandle.
+func (Unimplemented) MemPoolExportToShareableHandle(th *Thread, handleOut []byte, pool MemoryPool, handleType int32, flags uint64) (res Result) {
+	return missing(symMemPoolExportToShareableHandle)
+}
+
+// MemPoolImportFromShareableHandle implements [Software]. It returns [NotImplemented] for cuMemPoolImportFromShareableHandle.
+func (Unimplemented) MemPoolImportFromShareableHandle(th *Thread, handle HostPtr, handleType int32, flags uint64) (poolOut MemoryPool, res Result) {
+	return poolOut, missing(symMemPoolImportFromShareableHandle)
+}
+
+// MemPoolExportPointer implements [Software]. It returns [NotImplemented] for cuMemPoolExportPointer.
+func (Unimplemented) MemPoolExportPointer(th *Thread, ptr DevicePtr) (shareDataOut MemPoolPtrExportData, res Result) {
+	return shareDataOut, missing(symMemPoolExportPointer)
+}
+
+// MemPoolImportPointer implements [Software]. It returns [NotImplemented] for cuMemPoolImportPointer.
+func (Unimplemented) MemPoolImportPointer(th *Thread, pool MemoryPool, shareData *MemPoolPtrExportData) (ptrOut DevicePtr, res Result) {
+	return ptrOut, missing(symMemPoolImportPointer)
+}
+
 // ModuleLoadData implements [Software]. It returns [NotImplemented] for cuModuleLoadData.
 func (Unimplemented) ModuleLoadData(th *Thread, image []byte) (module Module, res Result) {
 	return module, missing(symModuleLoadData)

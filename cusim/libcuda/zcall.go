@@ -730,7 +730,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
-		v0, r := l.d.IpcOpenEventHandle(th, *pointer[driver.IPCEventHandle](&a[1]))
+		p1 := pointer[driver.IPCEventHandle](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.IpcOpenEventHandle(th, *p1)
 		r = store(r, p0, v0)
 		return r
 	case 134: // cuIpcGetMemHandle
@@ -743,7 +747,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
-		v0, r := l.d.IpcOpenMemHandle(th, *pointer[driver.IPCMemHandle](&a[1]), uint32(a[2]))
+		p1 := pointer[driver.IPCMemHandle](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.IpcOpenMemHandle(th, *p1, uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
 	case 136: // cuIpcCloseMemHandle
@@ -831,7 +839,163 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return l.d.MemsetD8Async(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2], driver.Stream(a[3]))
 	case 159: // cuMemsetD32Async
 		return l.d.MemsetD32Async(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2], driver.Stream(a[3]))
-	case 160: // cuModuleLoadData
+	case 160: // cuMemAllocPitch_v2
+		p0 := pointer[driver.DevicePtr](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1 := pointer[uint64](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, v1, r := l.d.MemAllocPitch(th, a[2], a[3], uint32(a[4]))
+		r = store(r, p0, v0)
+		r = store(r, p1, v1)
+		return r
+	case 161: // cuMemcpy2DAsync_v2
+		p0 := pointer[driver.Memcpy2D](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.Memcpy2DAsync(th, *p0, driver.Stream(a[1]))
+	case 162: // cuMemcpy3DAsync_v2
+		p0 := pointer[driver.Memcpy3D](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.Memcpy3DAsync(th, *p0, driver.Stream(a[1]))
+	case 163: // cuMemsetD2D8Async
+		return l.d.MemsetD2D8Async(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4], driver.Stream(a[5]))
+	case 164: // cuMemsetD2D32Async
+		return l.d.MemsetD2D32Async(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4], driver.Stream(a[5]))
+	case 165: // cuMemGetAddressRange_v2
+		p0 := pointer[driver.DevicePtr](&a[0])
+		p1 := pointer[uint64](&a[1])
+		v0, v1, r := l.d.MemGetAddressRange(th, driver.DevicePtr(a[2]))
+		r = offer(r, p0, v0)
+		r = offer(r, p1, v1)
+		return r
+	case 166: // cuPointerGetAttribute
+		p0, there := slice[byte](&a[0], driver.PointerAttributeSize(int32(a[1])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.PointerGetAttribute(th, p0, int32(a[1]), driver.DevicePtr(a[2]))
+	case 167: // cuMemAllocManaged
+		p0 := pointer[driver.DevicePtr](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemAllocManaged(th, a[1], uint32(a[2]))
+		r = store(r, p0, v0)
+		return r
+	case 168: // cuMemAdvise_v2
+		p3 := pointer[driver.MemLocation](&a[3])
+		if p3 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemAdvise(th, driver.DevicePtr(a[0]), a[1], int32(a[2]), *p3)
+	case 169: // cuMemPrefetchAsync_v2
+		p2 := pointer[driver.MemLocation](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemPrefetchAsync(th, driver.DevicePtr(a[0]), a[1], *p2, uint32(a[3]), driver.Stream(a[4]))
+	case 170: // cuMemRangeGetAttribute
+		p0, there := slice[byte](&a[0], uint64(uint64(a[1])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemRangeGetAttribute(th, p0, int32(a[2]), driver.DevicePtr(a[3]), a[4])
+	case 171: // cuStreamAttachMemAsync
+		return l.d.StreamAttachMemAsync(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
+	case 172: // cuDeviceGetDefaultMemPool
+		p0 := pointer[driver.MemoryPool](&a[0])
+		v0, r := l.d.DeviceGetDefaultMemPool(th, driver.Device(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 173: // cuDeviceGetMemPool
+		p0 := pointer[driver.MemoryPool](&a[0])
+		v0, r := l.d.DeviceGetMemPool(th, driver.Device(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 174: // cuDeviceSetMemPool
+		return l.d.DeviceSetMemPool(th, driver.Device(a[0]), driver.MemoryPool(a[1]))
+	case 175: // cuMemPoolCreate
+		p0 := pointer[driver.MemoryPool](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1 := pointer[driver.MemPoolProps](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemPoolCreate(th, *p1)
+		r = store(r, p0, v0)
+		return r
+	case 176: // cuMemPoolDestroy
+		return l.d.MemPoolDestroy(th, driver.MemoryPool(a[0]))
+	case 177: // cuMemPoolGetAttribute
+		p2, there := slice[byte](&a[2], driver.MemPoolAttributeSize(int32(a[1])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemPoolGetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]), p2)
+	case 178: // cuMemPoolSetAttribute
+		p2, there := slice[byte](&a[2], driver.MemPoolAttributeSize(int32(a[1])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemPoolSetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]), p2)
+	case 179: // cuMemPoolTrimTo
+		return l.d.MemPoolTrimTo(th, driver.MemoryPool(a[0]), a[1])
+	case 180: // cuMemPoolGetAccess
+		p0 := pointer[int32](&a[0])
+		v0, r := l.d.MemPoolGetAccess(th, driver.MemoryPool(a[1]), pointer[driver.MemLocation](&a[2]))
+		r = store(r, p0, v0)
+		return r
+	case 181: // cuMemPoolSetAccess
+		p1, there := slice[driver.MemAccessDesc](&a[1], uint64(uint64(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemPoolSetAccess(th, driver.MemoryPool(a[0]), p1)
+	case 182: // cuMemAllocFromPoolAsync
+		p0 := pointer[driver.DevicePtr](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemAllocFromPoolAsync(th, a[1], driver.MemoryPool(a[2]), driver.Stream(a[3]))
+		r = store(r, p0, v0)
+		return r
+	case 183: // cuMemPoolExportToShareableHandle
+		p0, there := slice[byte](&a[0], driver.ShareableHandleSize(int32(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemPoolExportToShareableHandle(th, p0, driver.MemoryPool(a[1]), int32(a[2]), a[3])
+	case 184: // cuMemPoolImportFromShareableHandle
+		p0 := pointer[driver.MemoryPool](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemPoolImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]), a[3])
+		r = store(r, p0, v0)
+		return r
+	case 185: // cuMemPoolExportPointer
+		p0 := pointer[driver.MemPoolPtrExportData](&a[0])
+		v0, r := l.d.MemPoolExportPointer(th, driver.DevicePtr(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 186: // cuMemPoolImportPointer
+		p0 := pointer[driver.DevicePtr](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemPoolImportPointer(th, driver.MemoryPool(a[1]), pointer[driver.MemPoolPtrExportData](&a[2]))
+		r = store(r, p0, v0)
+		return r
+	case 187: // cuModuleLoadData
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -843,7 +1007,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadData(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 161: // cuModuleLoadDataEx
+	case 188: // cuModuleLoadDataEx
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -863,9 +1027,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadDataEx(th, p1, p3, p4)
 		r = store(r, p0, v0)
 		return r
-	case 162: // cuModuleUnload
+	case 189: // cuModuleUnload
 		return l.d.ModuleUnload(th, driver.Module(a[0]))
-	case 163: // cuModuleGetFunction
+	case 190: // cuModuleGetFunction
 		p0 := pointer[driver.Function](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -877,7 +1041,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleGetFunction(th, driver.Module(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 164: // cuModuleGetGlobal_v2
+	case 191: // cuModuleGetGlobal_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -888,30 +1052,30 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 165: // cuFuncGetAttribute
+	case 192: // cuFuncGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncGetAttribute(th, int32(a[1]), driver.Function(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 166: // cuFuncSetAttribute
+	case 193: // cuFuncSetAttribute
 		return l.d.FuncSetAttribute(th, driver.Function(a[0]), int32(a[1]), int32(a[2]))
-	case 167: // cuFuncGetName
+	case 194: // cuFuncGetName
 		v0, r := l.d.FuncGetName(th, driver.Function(a[1]))
 		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
 		return r
-	case 168: // cuFuncGetParamInfo
+	case 195: // cuFuncGetParamInfo
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[uint64](&a[3])
 		v2, v3, r := l.d.FuncGetParamInfo(th, driver.Function(a[0]), a[1])
 		r = store(r, p2, v2)
 		r = offer(r, p3, v3)
 		return r
-	case 169: // cuOccupancyMaxActiveBlocksPerMultiprocessor
+	case 196: // cuOccupancyMaxActiveBlocksPerMultiprocessor
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.OccupancyMaxActiveBlocksPerMultiprocessor(th, driver.Function(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
 		return r
-	case 170: // cuOccupancyMaxPotentialBlockSize
+	case 197: // cuOccupancyMaxPotentialBlockSize
 		p0 := pointer[int32](&a[0])
 		p1 := pointer[int32](&a[1])
 		if a[3] != 0 {
@@ -921,13 +1085,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 171: // cuLaunchKernel
+	case 198: // cuLaunchKernel
 		return l.d.LaunchKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], &a[10]))
-	case 172: // cuLaunchKernelEx
+	case 199: // cuLaunchKernelEx
 		return l.d.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 173: // cuLaunchCooperativeKernel
+	case 200: // cuLaunchCooperativeKernel
 		return l.d.LaunchCooperativeKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], nil))
-	case 174: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 201: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -935,27 +1099,27 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := ownStream{l.d}.GraphInstantiateWithParams(th, driver.Graph(a[1]), pointer[driver.GraphInstantiateParams](&a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 175: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 202: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 176: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 203: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 177: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 204: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 178: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 205: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 179: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 206: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 180: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 207: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 181: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 208: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -1123,6 +1287,33 @@ var callNames = [...]string{
 	"cuMemsetD32",
 	"cuMemsetD8Async",
 	"cuMemsetD32Async",
+	"cuMemAllocPitch",
+	"cuMemcpy2DAsync",
+	"cuMemcpy3DAsync",
+	"cuMemsetD2D8Async",
+	"cuMemsetD2D32Async",
+	"cuMemGetAddressRange",
+	"cuPointerGetAttribute",
+	"cuMemAllocManaged",
+	"cuMemAdvise",
+	"cuMemPrefetchAsync",
+	"cuMemRangeGetAttribute",
+	"cuStreamAttachMemAsync",
+	"cuDeviceGetDefaultMemPool",
+	"cuDeviceGetMemPool",
+	"cuDeviceSetMemPool",
+	"cuMemPoolCreate",
+	"cuMemPoolDestroy",
+	"cuMemPoolGetAttribute",
+	"cuMemPoolSetAttribute",
+	"cuMemPoolTrimTo",
+	"cuMemPoolGetAccess",
+	"cuMemPoolSetAccess",
+	"cuMemAllocFromPoolAsync",
+	"cuMemPoolExportToShareableHandle",
+	"cuMemPoolImportFromShareableHandle",
+	"cuMemPoolExportPointer",
+	"cuMemPoolImportPointer",
 	"cuModuleLoadData",
 	"cuModuleLoadDataEx",
 	"cuModuleUnload",

@@ -129,8 +129,6 @@ var attributes = map[int32]int32{
 // missing are the attributes that are 0 because the driver does not have their feature. When the
 // driver gets a feature, its attributes are removed here.
 var missing = map[int32]bool{
-	driver.CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:                                true,
-	driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:                     true,
 	driver.CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH:               true,
 	driver.CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:           true,
 	driver.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:   true,
@@ -138,7 +136,6 @@ var missing = map[int32]bool{
 	driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:       true,
 	driver.CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED:                   true,
 	driver.CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED:          true,
-	driver.CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:                        true,
 	driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:                     true,
 	driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS:          true,
 	driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING:               true,

@@ -63,6 +63,11 @@ func (d *Driver) Census() map[string]int {
 		}
 	}
 	for _, dev := range d.devices {
+		for _, p := range dev.pools {
+			if p.created {
+				n[poolKind.String()]++
+			}
+		}
 		if live := len(dev.contexts); live != 0 {
 			n["context"] += live
 		}

@@ -361,7 +361,10 @@ func (d *Driver) CtxSynchronize(th *driver.Thread) driver.Result {
 	if r != ok {
 		return r
 	}
-	return d.drain("cuCtxSynchronize", uintptr(c.handle), c)
+	if r = d.drain("cuCtxSynchronize", uintptr(c.handle), c); r == ok {
+		d.synchronized(c.dev)
+	}
+	return r
 }
 
 // CtxGetStreamPriorityRange is cuCtxGetStreamPriorityRange.

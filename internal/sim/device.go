@@ -14,6 +14,10 @@ type device struct {
 	flags    uint32 // flags of the primary context
 	contexts []*context
 	memory   uint64 // memory in use, in bytes
+	// pool is the default pool, nil before its first use, currentPool that of cuMemAllocAsync, and
+	// pools are all that are not destroyed.
+	pool, currentPool *memPool
+	pools             []*memPool
 }
 
 // The properties of an H200.

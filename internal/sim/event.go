@@ -249,7 +249,10 @@ func (d *Driver) EventSynchronize(th *driver.Thread, h driver.Event) driver.Resu
 	if r != ok {
 		return r
 	}
-	return d.wait(&wait{op: "cuEventSynchronize", handle: uintptr(h), ops: []*op{e.point.op}})
+	if r = d.wait(&wait{op: "cuEventSynchronize", handle: uintptr(h), ops: []*op{e.point.op}}); r == ok {
+		d.synchronized(e.ctx.dev)
+	}
+	return r
 }
 
 // EventElapsedTime is cuEventElapsedTime.

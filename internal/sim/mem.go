@@ -11,8 +11,10 @@ import (
 type blockKind uint8
 
 const (
-	deviceBlock     blockKind = iota // of cuMemAlloc and cuMemAllocAsync
+	deviceBlock     blockKind = iota // of cuMemAlloc
+	poolBlock                        // of a pool
 	moduleBlock                      // a variable of a module
+	managedBlock                     // of cuMemAllocManaged
 	pinnedBlock                      // of cuMemHostAlloc
 	registeredBlock                  // memory of other code, pinned by cuMemHostRegister
 	pageableBlock                    // memory of other code, not registered
@@ -20,6 +22,9 @@ const (
 
 // onHost reports whether it is memory of the host.
 func (k blockKind) onHost() bool { return k >= pinnedBlock }
+
+// visible reports whether the host can access the memory.
+func (k blockKind) visible() bool { return k >= managedBlock }
 
 // foreign reports whether the memory belongs to other code, which could unmap it.
 func (k blockKind) foreign() bool { return k >= registeredBlock }
@@ -29,7 +34,10 @@ type block struct {
 	addr, size uint64
 	kind       blockKind
 	ctx        *context
-	flags      uint32 // flags of pinned and registered memory
+	flags      uint32    // flags of pinned and registered memory
+	chunk      *chunk    // of a pool
+	advice     []advised // about managed memory, in the order of the offsets; nil if there is none
+	id         uint64    // differs from those of all other blocks
 	// data is the content. Memory of a device has no data before its first use, so that large
 	// unused blocks cost nothing.
 	data []byte
@@ -52,7 +60,8 @@ func (b *block) end() uint64 { return b.addr + b.size }
 type addressSpace struct {
 	blocks []*block // sorted by address
 	next   uint64   // the first unused address of the devices
-	pinned uint64   // size of the pinned memory, in bytes
+	pinned uint64   // size of the pinned and managed memory, in bytes
+	ids    uint64   // the last assigned id
 
 	// The functions of PinnedMemory, or nil for Go's heap.
 	alloc func(size uint64) []byte
@@ -114,6 +123,8 @@ func (a *addressSpace) taken(addr, n uint64) bool {
 func (a *addressSpace) add(b *block) {
 	i, _ := slices.BinarySearchFunc(a.blocks, b.addr, func(o *block, addr uint64) int { return cmp.Compare(o.addr, addr) })
 	a.blocks = slices.Insert(a.blocks, i, b)
+	a.ids++
+	b.id = a.ids
 }
 
 // remove removes a block. Enqueued work that uses the block keeps its content.
@@ -122,17 +133,24 @@ func (a *addressSpace) remove(b *block) {
 		return
 	}
 	b.gone = true
-	if i := a.after(b.addr); i < len(a.blocks) && a.blocks[i] == b {
-		a.blocks = slices.Delete(a.blocks, i, i+1)
-	}
+	a.forget(b)
 	switch b.kind {
+	case poolBlock:
+		b.unused()
 	case deviceBlock, moduleBlock:
 		b.ctx.dev.memory -= rounded(b.size)
-	case pinnedBlock:
+	case pinnedBlock, managedBlock:
 		a.pinned -= b.size
 		if a.free != nil {
 			a.free(b.data)
 		}
+	}
+}
+
+// forget removes a block from the list of blocks, so that others can have its addresses.
+func (a *addressSpace) forget(b *block) {
+	if i := a.after(b.addr); i < len(a.blocks) && a.blocks[i] == b {
+		a.blocks = slices.Delete(a.blocks, i, i+1)
 	}
 }
 
@@ -157,8 +175,10 @@ func PinnedMemory(alloc func(size uint64) []byte, free func(memory []byte)) Opti
 func (a *addressSpace) census(n map[string]int) {
 	for _, b := range a.blocks {
 		switch b.kind {
-		case deviceBlock:
+		case deviceBlock, poolBlock:
 			n["device memory"]++
+		case managedBlock:
+			n["managed memory"]++
 		case pinnedBlock, registeredBlock:
 			n["host memory"]++
 		}
@@ -175,22 +195,35 @@ func (d *Driver) newDeviceBlock(c *context, size uint64, k blockKind) (*block, d
 	if size > deviceMemory-c.dev.memory || rounded(size) > deviceMemory-c.dev.memory {
 		return nil, driver.ResultOutOfMemory
 	}
-	a := &d.space
+	b := &block{addr: d.space.place(size), size: size, kind: k, ctx: c}
+	c.dev.memory += rounded(size)
+	d.space.add(b)
+	return b, ok
+}
+
+// place returns new addresses for memory of a device.
+func (a *addressSpace) place(size uint64) uint64 {
 	if a.next == 0 {
 		a.next = deviceBase
 	}
-	b := &block{addr: a.next, size: size, kind: k, ctx: c}
+	addr := a.next
 	a.next += rounded(size) + alignment
-	c.dev.memory += rounded(size)
-	a.add(b)
-	return b, ok
+	return addr
 }
 
 // freeMemoryOf frees all memory of a context.
 func (d *Driver) freeMemoryOf(c *context) {
 	for _, b := range slices.Clone(d.space.blocks) {
 		if b.ctx == c {
+			if b.kind == poolBlock && !b.leaving {
+				b.freed(nil, nil)
+			}
 			d.space.remove(b)
+		}
+	}
+	if len(c.dev.contexts) == 0 {
+		for _, p := range c.dev.pools {
+			p.trim(0)
 		}
 	}
 }
@@ -226,6 +259,9 @@ func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind,
 	}
 	c, b := t.current(), d.space.of(addr, k)
 	if k == deviceBlock {
+		if b == nil {
+			b = d.space.of(addr, poolBlock, managedBlock)
+		}
 		// It needs no current context, as the block refers to its context.
 		switch {
 		case b != nil:
@@ -262,8 +298,8 @@ func (d *Driver) MemAlloc(th *driver.Thread, size uint64) (driver.DevicePtr, dri
 	return driver.DevicePtr(b.addr), ok
 }
 
-// MemFree is cuMemFree_v2. It waits for all work in the memory's context. With NULL it does
-// nothing.
+// MemFree is cuMemFree_v2. It waits for all work in the memory's context, unless the memory is of a
+// pool. With NULL it does nothing.
 func (d *Driver) MemFree(th *driver.Thread, p driver.DevicePtr) driver.Result {
 	defer d.mu.Unlock()
 	none := driver.ResultInvalidValue
@@ -277,6 +313,11 @@ func (d *Driver) MemFree(th *driver.Thread, p driver.DevicePtr) driver.Result {
 // error. The driver is unlocked during the wait.
 func (d *Driver) free(op string, b *block) driver.Result {
 	b.leaving = true
+	if b.kind == poolBlock {
+		b.freed(nil, nil)
+		d.space.remove(b)
+		return ok
+	}
 	r := d.drain(op, uintptr(b.addr), b.ctx)
 	if r == driver.ResultNotPermitted {
 		b.leaving = false
@@ -284,46 +325,6 @@ func (d *Driver) free(op string, b *block) driver.Result {
 	}
 	d.space.remove(b)
 	return r
-}
-
-// MemAllocAsync is cuMemAllocAsync. It returns the address at once, and does not reuse memory that
-// is about to be freed.
-func (d *Driver) MemAllocAsync(th *driver.Thread, size uint64, h driver.Stream) (driver.DevicePtr, driver.Result) {
-	defer d.mu.Unlock()
-	s, _, r := d.onStream("cuMemAllocAsync", th, h)
-	switch {
-	case r != ok:
-		return 0, r
-	case size == 0:
-		return 0, driver.ResultInvalidValue
-	case s.capture != nil: // this driver has no graph nodes for allocations
-		return 0, d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
-	}
-	b, r := d.newDeviceBlock(s.ctx, size, deviceBlock)
-	if r != ok {
-		return 0, r
-	}
-	return driver.DevicePtr(b.addr), ok
-}
-
-// MemFreeAsync is cuMemFreeAsync: the memory is freed when the stream reaches this operation.
-func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.Stream) driver.Result {
-	defer d.mu.Unlock()
-	s, _, r := d.onStream("cuMemFreeAsync", th, h)
-	if r != ok {
-		return r
-	}
-	b := d.space.of(uint64(p), deviceBlock)
-	switch {
-	case b == nil:
-		return driver.ResultInvalidValue
-	case s.capture != nil:
-		return d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
-	}
-	b.leaving = true
-	return d.submit(s, &work{node: emptyNode, make: func() *op {
-		return &op{effect: func() { d.space.remove(b) }}
-	}})
 }
 
 // MemHostAlloc is cuMemHostAlloc. Without [PinnedMemory] the memory is on Go's heap, where it does

@@ -84,7 +84,7 @@ func (d *Driver) access(o *op, f func(), spans ...span) *op {
 		}
 	}
 	for _, s := range spans {
-		o.visible = o.visible || s.kind.onHost()
+		o.visible = o.visible || s.kind.visible()
 	}
 	return o
 }
@@ -363,7 +363,7 @@ func (d *Driver) memset(op string, th *driver.Thread, dst driver.DevicePtr, valu
 // reaches reports whether the context's device can set memory, which may belong to another device.
 // A copy does not need this.
 func (c *context) reaches(b *block) bool {
-	return b.kind.onHost() || b.ctx.dev == c.dev || c.peers[b.ctx]
+	return b.kind.visible() || b.ctx.dev == c.dev || c.peers[b.ctx] || b.kind == poolBlock && b.chunk.pool.reaches(c.dev)
 }
 
 // memsetAsync enqueues the setting of memory.

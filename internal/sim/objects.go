@@ -21,13 +21,14 @@ const (
 	nodeKind
 	greenKind
 	descriptorKind
+	poolKind
 	kindCount
 )
 
 // String returns the name of the kind.
 func (k kind) String() string {
 	return [...]string{"nothing", "context", "stream", "event", "module", "function", "graph", "executable graph", "graph node", "green context",
-		"resource descriptor"}[k]
+		"resource descriptor", "memory pool"}[k]
 }
 
 // objects maps handles to objects. A handle contains an index of the table, and how often this

@@ -242,7 +242,10 @@ func (d *Driver) StreamSynchronize(th *driver.Thread, h driver.Stream) driver.Re
 	if r != ok {
 		return r
 	}
-	return d.wait(&wait{op: "cuStreamSynchronize", handle: uintptr(h), ops: s.unfinished()})
+	if r = d.wait(&wait{op: "cuStreamSynchronize", handle: uintptr(h), ops: s.unfinished()}); r == ok {
+		d.synchronized(s.ctx.dev)
+	}
+	return r
 }
 
 // StreamWaitEvent is cuStreamWaitEvent.

@@ -62,6 +62,44 @@ typedef struct {
 	H stream, node;
 	U result;
 } InstantiateParams; // a CUDA_GRAPH_INSTANTIATE_PARAMS
+typedef struct {
+	int type, id;
+} Location; // a CUmemLocation
+typedef struct {
+	int type, handles;
+	Location location;
+	void *security;
+	size_t max;
+	char reserved[56];
+} PoolProps; // a CUmemPoolProps
+typedef struct {
+	Location location;
+	int flags;
+} Access; // a CUmemAccessDesc
+typedef struct {
+	size_t x, y;
+	int type;
+	void *host;
+	D device;
+	void *array;
+	size_t pitch;
+} End2;
+typedef struct {
+	End2 from, to;
+	size_t width, height;
+} Copy2; // a CUDA_MEMCPY2D
+typedef struct {
+	size_t x, y, z, lod;
+	int type;
+	void *host;
+	D device;
+	void *array, *reserved;
+	size_t pitch, height;
+} End3;
+typedef struct {
+	End3 from, to;
+	size_t width, height, depth;
+} Copy3; // a CUDA_MEMCPY3D
 
 // F(name here, name of the export, parameters)
 #define FUNCTIONS(F)                                                                                                   \
@@ -225,6 +263,30 @@ typedef struct {
 	F(cuMemsetD8Async, "cuMemsetD8Async", (D, unsigned char, size_t, H))                                           \
 	F(cuMemsetD32Async, "cuMemsetD32Async", (D, U, size_t, H))                                                     \
 	F(cuPointerGetAttribute, "cuPointerGetAttribute", (void *, int, D))                                            \
+	F(cuMemAllocPitch, "cuMemAllocPitch_v2", (D *, size_t *, size_t, size_t, U))                                   \
+	F(cuMemcpy2DAsync, "cuMemcpy2DAsync_v2", (const Copy2 *, H))                                                   \
+	F(cuMemcpy3DAsync, "cuMemcpy3DAsync_v2", (const Copy3 *, H))                                                   \
+	F(cuMemsetD2D8Async, "cuMemsetD2D8Async", (D, size_t, unsigned char, size_t, size_t, H))                       \
+	F(cuMemsetD2D32Async, "cuMemsetD2D32Async", (D, size_t, U, size_t, size_t, H))                                 \
+	F(cuMemGetAddressRange, "cuMemGetAddressRange_v2", (D *, size_t *, D))                                         \
+	F(cuMemAllocManaged, "cuMemAllocManaged", (D *, size_t, U))                                                    \
+	F(cuMemAdvise, "cuMemAdvise_v2", (D, size_t, int, Location))                                                   \
+	F(cuMemPrefetchAsync, "cuMemPrefetchAsync_v2", (D, size_t, Location, U, H))                                    \
+	F(cuMemRangeGetAttribute, "cuMemRangeGetAttribute", (void *, size_t, int, D, size_t))                          \
+	F(cuStreamAttachMemAsync, "cuStreamAttachMemAsync", (H, D, size_t, U))                                         \
+	F(cuDeviceGetDefaultMemPool, "cuDeviceGetDefaultMemPool", (H *, int))                                          \
+	F(cuDeviceGetMemPool, "cuDeviceGetMemPool", (H *, int))                                                        \
+	F(cuDeviceSetMemPool, "cuDeviceSetMemPool", (int, H))                                                          \
+	F(cuMemPoolCreate, "cuMemPoolCreate", (H *, const PoolProps *))                                                \
+	F(cuMemPoolDestroy, "cuMemPoolDestroy", (H))                                                                   \
+	F(cuMemPoolGetAttribute, "cuMemPoolGetAttribute", (H, int, void *))                                            \
+	F(cuMemPoolSetAttribute, "cuMemPoolSetAttribute", (H, int, void *))                                            \
+	F(cuMemPoolTrimTo, "cuMemPoolTrimTo", (H, size_t))                                                             \
+	F(cuMemPoolGetAccess, "cuMemPoolGetAccess", (int *, H, Location *))                                            \
+	F(cuMemPoolSetAccess, "cuMemPoolSetAccess", (H, const Access *, size_t))                                       \
+	F(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", (D *, size_t, H, H))                                     \
+	F(cuMemPoolExportToShareableHandle, "cuMemPoolExportToShareableHandle", (void *, H, int, unsigned long long))  \
+	F(cuMemPoolExportPointer, "cuMemPoolExportPointer", (Ipc *, D))                                                \
 	F(cuModuleLoadData, "cuModuleLoadData", (H *, const void *))                                                   \
 	F(cuModuleLoadDataEx, "cuModuleLoadDataEx", (H *, const void *, U, int *, void **))                            \
 	F(cuModuleUnload, "cuModuleUnload", (H))                                                                       \

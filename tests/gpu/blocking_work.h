@@ -197,6 +197,146 @@ ROW(host_pointer, "cuMemHostGetDevicePointer", 0,
 ROW(host_flags, "cuMemHostGetFlags", 0, h = new_host(4096, HOST_MAPPED), cuMemHostGetFlags(&u1, h))
 ROW(pointer, "cuPointerGetAttribute", 0, d = new_mem(64), cuPointerGetAttribute(&h, 1, d))
 
+ROW(address_range, "cuMemGetAddressRange", 0, d = new_mem(64), cuMemGetAddressRange(&d2, &z1, d))
+
+// Pools of memory.
+static H new_pool(int handles) {
+	PoolProps props = {1, handles, {1, dev}, NULL, 0, {0}};
+	H p;
+	ok(cuMemPoolCreate(&p, &props));
+	return p;
+}
+static D new_pooled(H pool, H stream) {
+	D at;
+	ok(cuMemAllocFromPoolAsync(&at, 1 << 20, pool, stream));
+	return at;
+}
+static unsigned long long all_memory = ~0ull;
+#define KEEPS(pool) ok(cuMemPoolSetAttribute(pool, 4, &all_memory))
+ROW(pool_default, "cuDeviceGetDefaultMemPool", 0, , cuDeviceGetDefaultMemPool(&h, dev))
+ROW(pool_current, "cuDeviceGetMemPool", 0, , cuDeviceGetMemPool(&h, dev))
+ROW(pool_set_current, "cuDeviceSetMemPool", 0, h = new_pool(0), cuDeviceSetMemPool(dev, h))
+CASE(pool_create, "cuMemPoolCreate", 0) {
+	static PoolProps props = {1, 0, {1, 0}, NULL, 0, {0}};
+	CALL(cuMemPoolCreate(&h, &props));
+}
+ROW(pool_destroy, "cuMemPoolDestroy, never used", 0, h = new_pool(0), cuMemPoolDestroy(h))
+ROW(pool_destroy_free, "cuMemPoolDestroy, with memory that is free", 0,
+    h = new_pool(0); KEEPS(h); ok(cuMemFreeAsync(new_pooled(h, idle), idle)); ok(cuStreamSynchronize(idle)),
+    cuMemPoolDestroy(h))
+ROW(pool_destroy_used, "cuMemPoolDestroy, with allocated memory", 0,
+    h = new_pool(0); new_pooled(h, idle), cuMemPoolDestroy(h))
+ROW(pool_destroy_held, "cuMemPoolDestroy, with a free on the held stream", 0,
+    h = new_pool(0); d = new_pooled(h, held); hold(); ok(cuMemFreeAsync(d, held)), cuMemPoolDestroy(h))
+ROW(pool_trim, "cuMemPoolTrimTo, with memory that is free", 0,
+    h = new_pool(0); KEEPS(h); ok(cuMemFreeAsync(new_pooled(h, idle), idle)); ok(cuStreamSynchronize(idle)),
+    cuMemPoolTrimTo(h, 0))
+ROW(pool_trim_held, "cuMemPoolTrimTo, with a free on the held stream", 0,
+    h = new_pool(0); d = new_pooled(h, held); hold(); ok(cuMemFreeAsync(d, held)), cuMemPoolTrimTo(h, 0))
+ROW(pool_attribute, "cuMemPoolGetAttribute", 0, h = new_pool(0), cuMemPoolGetAttribute(h, 5, &l1))
+ROW(pool_set_attribute, "cuMemPoolSetAttribute, threshold", 0,
+    h = new_pool(0), cuMemPoolSetAttribute(h, 4, &all_memory))
+ROW(pool_set_less, "cuMemPoolSetAttribute, threshold, less", 0,
+    h = new_pool(0); KEEPS(h); ok(cuMemFreeAsync(new_pooled(h, idle), idle)); ok(cuStreamSynchronize(idle)),
+    cuMemPoolSetAttribute(h, 4, &(unsigned long long){0}))
+ROW(pool_get_access, "cuMemPoolGetAccess", 0, h = new_pool(0), cuMemPoolGetAccess(&i1, h, &(Location){1, dev}))
+ROW(pool_set_access, "cuMemPoolSetAccess", 0,
+    second_device(); h = new_pool(0); new_pooled(h, idle), cuMemPoolSetAccess(h, &(Access){{1, 1}, 3}, 1))
+ROW(pool_alloc, "cuMemAllocFromPoolAsync, free stream, the first", 0,
+    h = new_pool(0), cuMemAllocFromPoolAsync(&d, 1 << 20, h, idle))
+ROW(pool_alloc_held, "cuMemAllocFromPoolAsync, held stream", 0,
+    h = new_pool(0), cuMemAllocFromPoolAsync(&d, 1 << 20, h, held))
+ROW(pool_alloc_again, "cuMemAllocFromPoolAsync, held stream, after a free on it", 0,
+    h = new_pool(0); d = new_pooled(h, held); hold(); ok(cuMemFreeAsync(d, held)),
+    cuMemAllocFromPoolAsync(&d, 1 << 20, h, held))
+ROW(pool_alloc_other, "cuMemAllocFromPoolAsync, free stream, after a free on the held one", 0,
+    h = new_pool(0); d = new_pooled(h, held); hold(); ok(cuMemFreeAsync(d, held)),
+    cuMemAllocFromPoolAsync(&d, 1 << 20, h, idle))
+CASE(pool_alloc_many, "cuMemAllocFromPoolAsync, held stream, the Nth", 0) {
+	h = new_pool(0);
+	MANY(1, 1100, 1, cuMemAllocFromPoolAsync(&d, 64, h, held));
+}
+ROW(pool_free_held, "cuMemFreeAsync of memory of a pool, held stream", 0,
+    d = new_pooled(new_pool(0), held), cuMemFreeAsync(d, held))
+CASE(pool_free_many, "cuMemFreeAsync of memory of a pool, held stream, the Nth", 0) {
+	static D ds[1100];
+	h = new_pool(0);
+	for (int i = 0; i < 1100; i++)
+		ds[i] = new_pooled(h, held);
+	ok(cuStreamSynchronize(held));
+	MANY(1, 1100, 1, cuMemFreeAsync(ds[many.at - 1], held));
+}
+CASE(pool_free_full, "cuMemFreeAsync of memory of a pool, held stream with 1020 launches", 0) {
+	d = new_pooled(new_pool(0), held);
+	hold();
+	for (int i = 0; i < 1020; i++)
+		ok(launch(small, held, NULL));
+	CALL(cuMemFreeAsync(d, held));
+}
+ROW(pool_free_sync, "cuMemFree of memory of a pool that the held stream uses", 0,
+    d = new_pooled(new_pool(0), held); hold(); ok(cuMemsetD8Async(d, 1, 64, held)), cuMemFree(d))
+ROW(pool_export, "cuMemPoolExportToShareableHandle", 0,
+    h = new_pool(1), cuMemPoolExportToShareableHandle(&i1, h, 1, 0))
+ROW(pool_export_pointer, "cuMemPoolExportPointer", 0, d = new_pooled(new_pool(1), idle), cuMemPoolExportPointer(ipc, d))
+
+// Managed memory.
+static D new_managed(void) {
+	D at;
+	ok(cuMemAllocManaged(&at, 1 << 20, 1));
+	return at;
+}
+ROW(managed_alloc, "cuMemAllocManaged, the first", 0, , cuMemAllocManaged(&d, 1 << 20, 1))
+ROW(managed_alloc2, "cuMemAllocManaged, not the first", 0, new_managed(), cuMemAllocManaged(&d, 1 << 20, 1))
+ROW(managed_free, "cuMemFree of managed memory", 0, d = new_managed(), cuMemFree(d))
+ROW(managed_advise, "cuMemAdvise, preferred location", 0,
+    d = new_managed(), cuMemAdvise(d, 1 << 20, 3, (Location){1, dev}))
+ROW(managed_mapped, "cuMemAdvise, accessed by", 0, d = new_managed(), cuMemAdvise(d, 1 << 20, 5, (Location){1, dev}))
+ROW(managed_copies, "cuMemAdvise, read mostly", 0, d = new_managed(), cuMemAdvise(d, 1 << 20, 1, (Location){1, dev}))
+ROW(managed_prefetch, "cuMemPrefetchAsync, free stream", 0,
+    d = new_managed(), cuMemPrefetchAsync(d, 1 << 20, (Location){1, dev}, 0, idle))
+ROW(managed_prefetch_held, "cuMemPrefetchAsync, held stream", 0,
+    d = new_managed(), cuMemPrefetchAsync(d, 1 << 20, (Location){1, dev}, 0, held))
+ROW(managed_prefetch_back, "cuMemPrefetchAsync, to the host, free stream", 0,
+    d = new_managed(); ok(cuMemsetD8(d, 1, 1 << 20)), cuMemPrefetchAsync(d, 1 << 20, (Location){2, 0}, 0, idle))
+CASE(managed_prefetch_many, "cuMemPrefetchAsync, held stream, the Nth", 0) {
+	d = new_managed();
+	MANY(1, 1100, 1, cuMemPrefetchAsync(d, 1 << 20, (Location){1, dev}, 0, held));
+}
+ROW(managed_range, "cuMemRangeGetAttribute", 0, d = new_managed(), cuMemRangeGetAttribute(&i1, 4, 1, d, 1 << 20))
+ROW(managed_attach, "cuStreamAttachMemAsync, free stream", 0,
+    d = new_managed(), cuStreamAttachMemAsync(idle, d, 0, 4))
+ROW(managed_attach_held, "cuStreamAttachMemAsync, held stream", 0,
+    d = new_managed(), cuStreamAttachMemAsync(held, d, 0, 4))
+
+// Rectangles and boxes.
+static Copy2 rectangle;
+static Copy3 cuboid;
+static void rectangles(void) {
+	ok(cuMemAllocPitch(&d, &z1, 256, 64, 4));
+	h = new_host(256 * 64, 0);
+	rectangle = (Copy2){{0, 0, 1, h, 0, NULL, 256}, {0, 0, 2, NULL, d, NULL, z1}, 256, 64};
+	cuboid = (Copy3){{0, 0, 0, 0, 1, h, 0, NULL, NULL, 256, 8}, {0, 0, 0, 0, 2, NULL, d, NULL, NULL, z1, 8}, 256, 8, 8};
+}
+ROW(pitch_alloc, "cuMemAllocPitch", 0, , cuMemAllocPitch(&d, &z1, 256, 64, 4))
+ROW(copy2, "cuMemcpy2DAsync, pinned, free stream", 0, rectangles(), cuMemcpy2DAsync(&rectangle, idle))
+ROW(copy2_held, "cuMemcpy2DAsync, pinned, held stream", 0, rectangles(), cuMemcpy2DAsync(&rectangle, held))
+CASE(copy2_many, "cuMemcpy2DAsync, pinned, held stream, the Nth", 0) {
+	rectangles();
+	MANY(1, 1100, 1, cuMemcpy2DAsync(&rectangle, held));
+}
+ROW(copy3, "cuMemcpy3DAsync, pinned, free stream", 0, rectangles(), cuMemcpy3DAsync(&cuboid, idle))
+ROW(copy3_held, "cuMemcpy3DAsync, pinned, held stream", 0, rectangles(), cuMemcpy3DAsync(&cuboid, held))
+CASE(copy3_many, "cuMemcpy3DAsync, pinned, held stream, the Nth", 0) {
+	rectangles();
+	MANY(1, 1100, 1, cuMemcpy3DAsync(&cuboid, held));
+}
+ROW(set2, "cuMemsetD2D8Async, free stream", 0, rectangles(), cuMemsetD2D8Async(d, z1, 1, 256, 64, idle))
+CASE(set2_many, "cuMemsetD2D8Async, held stream, the Nth", 0) {
+	rectangles();
+	MANY(1, 1100, 1, cuMemsetD2D8Async(d, z1, 1, 256, 64, held));
+}
+ROW(set2_words, "cuMemsetD2D32Async, free stream", 0, rectangles(), cuMemsetD2D32Async(d, z1, 1, 64, 64, idle))
+
 // Copies. What is not async uses the legacy stream, which waits for those that are not non-blocking.
 #define BIG ((size_t)64 << 20)
 #define COPY (d = new_mem(BIG), d2 = new_mem(BIG))

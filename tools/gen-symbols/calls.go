@@ -46,7 +46,7 @@ const (
 	roleSame     = "same"     // buf with the length of another buf
 	roleLen      = "len"      // length of a buf
 	roleInOutLen = "inoutlen" // pointer to the length of a buf, which the driver changes
-	roleBytes    = "bytes"    // pointer to memory whose length the driver determines
+	roleBytes    = "bytes"    // pointer to memory whose length the driver determines, or a function of another parameter
 	roleAgg      = "agg"      // struct by value
 	roleRef      = "ref"      // pointer to a value that the driver only reads: by value in Go
 	roleKParams  = "kparams"  // a kernel's arguments
@@ -140,6 +140,10 @@ func (c *call) resolve(m *manifest, bad func(string, ...any)) {
 			if p.of == nil || p.of.role != roleBuf {
 				bad("parameter %s: no buf parameter %q", p.c.name, p.arg)
 			}
+		case roleBytes:
+			if fn, of := p.sized(); p.arg != "" && (fn == "" || c.param(of) == nil) {
+				bad("parameter %s: %q is no function of a parameter", p.c.name, p.arg)
+			}
 		case roleFunc:
 			if i+1 >= len(c.params) || c.params[i+1].role != roleData {
 				bad("parameter %s: func without data after it", p.c.name)
@@ -208,6 +212,17 @@ func (c *call) param(name string) *callParam {
 	return nil
 }
 
+// sized returns the function of package driver and the parameter that determine how many bytes p
+// points to.
+func (p *callParam) sized() (fn, of string) {
+	fn, of, _ = strings.Cut(p.arg, "(")
+	of, closed := strings.CutSuffix(of, ")")
+	if !closed {
+		return "", ""
+	}
+	return fn, of
+}
+
 // hasSlot reports whether the driver stores a value that Go reads.
 func (p *callParam) hasSlot() bool {
 	switch p.role {
@@ -232,7 +247,7 @@ func (p *callParam) goType(m *manifest) (string, bool) {
 	isConst := strings.HasPrefix(p.c.typ, "const ")
 	elem, known := scalarType(m, base)
 	isArray := arrayTypes[base] != 0
-	takesArg := p.role == roleStruct || p.role == roleLen || p.role == roleInOutLen || p.role == roleSame
+	takesArg := p.role == roleStruct || p.role == roleLen || p.role == roleInOutLen || p.role == roleSame || p.role == roleBytes
 	if p.arg != "" && !takesArg {
 		return "", false
 	}

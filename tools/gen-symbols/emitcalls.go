@@ -19,15 +19,9 @@ func emitCalls(plan *callPlan) string {
 	for _, c := range plan.calls {
 		for _, p := range c.params {
 			needs[p.role] = true
-			if p.role == roleAgg && p.c.size <= 8 {
-				needs["binary"] = true
-			}
 		}
 	}
 	b.WriteString("import (\n")
-	if needs["binary"] {
-		b.WriteString("\"encoding/binary\"\n")
-	}
 	if needs[roleStr] {
 		b.WriteString("\"strings\"\n")
 	}
@@ -392,7 +386,7 @@ func (p *callParam) field() field {
 	case roleStruct, roleGoPtr:
 		f.typ, f.init = "unsafe.Pointer", "unsafe.Pointer("+p.name+")"
 	case roleAgg: // at most a word
-		f.init = fmt.Sprintf("uintptr(binary.LittleEndian.Uint%d(%s[:]))", p.c.size*8, p.name)
+		f.init = p.name + ".word()"
 	case roleFunc:
 		f.init = p.name + ".Addr"
 	case roleData:

@@ -421,7 +421,8 @@ func unversioned(export string) string {
 func (c *call) makesSomething() bool {
 	return (!strings.Contains(c.method, "Get") || c.method == "ModuleGetFunction") && slices.ContainsFunc(c.outs(), func(p *callParam) bool {
 		switch p.typ {
-		case "Context", "Stream", "Event", "Module", "Function", "Graph", "GraphExec", "GraphNode", "DevicePtr", "HostPtr", "GreenCtx", "DevResourceDesc":
+		case "Context", "Stream", "Event", "Module", "Function", "Graph", "GraphExec", "GraphNode", "DevicePtr", "HostPtr", "GreenCtx", "DevResourceDesc",
+			"MemoryPool":
 			return true
 		}
 		return false
@@ -468,12 +469,15 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 			}
 			args = append(args, name)
 		case roleBytes:
-			fmt.Fprintf(b, "%s, there := image(&%s)\n", name, word)
+			if fn, of := p.sized(); fn != "" {
+				at := slices.IndexFunc(c.params, func(q *callParam) bool { return q.c.name == of })
+				fmt.Fprintf(b, "%s, there := slice[byte](&%s, driver.%s(int32(a[%d])))\n", name, word, fn, at)
+			} else {
+				fmt.Fprintf(b, "%s, there := image(&%s)\n", name, word)
+			}
 			refuse("!there")
 			args = append(args, name)
-		case roleAgg:
-			args = append(args, fmt.Sprintf("*pointer[%s](&%s)", driverType(p.typ), word))
-		case roleRef:
+		case roleAgg, roleRef: // the stub of C passes the address of a struct
 			fmt.Fprintf(b, "%s := pointer[%s](&%s)\n", name, driverType(p.typ), word)
 			refuse(name + " == nil")
 			args = append(args, "*"+name)

@@ -119,7 +119,7 @@ type (
 	DevicePtr uint64
 	HostPtr uintptr
 	IPCEventHandle [64]byte
-	MemLocation [8]byte
+	MemLocation struct{ A, B int32 }
 	WidgetDesc struct{}
 	KernelParams struct { Ptrs []unsafe.Pointer; Sizes []uint32; Extra unsafe.Pointer }
 	Callback struct { Addr, Data uintptr; Go func() }
@@ -137,6 +137,7 @@ func (t *Table) leave(at At, th *Thread, res Result) Result { return res }
 func (t *Table) resolve(sym Symbol) (uintptr, Result) { return 0, 0 }
 func (t *Table) mayWait(sym Symbol) {}
 func missing(sym Symbol) Result { return 0 }
+func (l MemLocation) word() uintptr { return 0 }
 func (at *At) plain() bool { return true }
 func (th *Thread) cc() *int { return nil }
 func (t *Table) scoped6(at At, class ccall.Class, f unsafe.Pointer) Result { return 0 }

@@ -34,6 +34,13 @@ var goTypes = map[string]string{
 	"CUgreenCtx":        "GreenCtx",
 	"CUdevResource":     "DevResource",
 	"CUdevResourceDesc": "DevResourceDesc",
+
+	"CUmemoryPool":           "MemoryPool",
+	"CUmemPoolProps":         "MemPoolProps",
+	"CUmemAccessDesc":        "MemAccessDesc",
+	"CUmemPoolPtrExportData": "MemPoolPtrExportData",
+	"CUDA_MEMCPY2D":          "Memcpy2D",
+	"CUDA_MEMCPY3D":          "Memcpy3D",
 }
 
 // arrayTypes are the types that are arrays in Go, with their size in bytes.

@@ -412,9 +412,8 @@ int cuDeviceGetCount(void *count)
 
 int cuDeviceGetDefaultMemPool(void *pool_out, int dev)
 {
-	(void)pool_out;
-	(void)dev;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pool_out, (uint32_t)dev};
+	return cusim_call(172, 11020, a);
 }
 
 int cuDeviceGetDevResource(int device, void *resource, int type)
@@ -458,9 +457,8 @@ int cuDeviceGetLuid(void *luid, void *deviceNodeMask, int dev)
 
 int cuDeviceGetMemPool(void *pool, int dev)
 {
-	(void)pool;
-	(void)dev;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pool, (uint32_t)dev};
+	return cusim_call(173, 11020, a);
 }
 
 int cuDeviceGetName(void *name, int len, int dev)
@@ -600,9 +598,8 @@ int cuDeviceSetGraphMemAttribute(int device, int attr, void *value)
 
 int cuDeviceSetMemPool(int dev, void *pool)
 {
-	(void)dev;
-	(void)pool;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uint32_t)dev, (uintptr_t)pool};
+	return cusim_call(174, 11020, a);
 }
 
 int cuDeviceTotalMem(void *bytes, int dev)
@@ -777,7 +774,7 @@ int cuFlushGPUDirectRDMAWrites(int target, int scope)
 int cuFuncGetAttribute(void *pi, int attrib, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)pi, (uint32_t)attrib, (uintptr_t)hfunc};
-	return cusim_call(165, 2020, a);
+	return cusim_call(192, 2020, a);
 }
 
 int cuFuncGetModule(void *hmod, void *hfunc)
@@ -790,13 +787,13 @@ int cuFuncGetModule(void *hmod, void *hfunc)
 int cuFuncGetName(void *name, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)name, (uintptr_t)hfunc};
-	return cusim_call(167, 12030, a);
+	return cusim_call(194, 12030, a);
 }
 
 int cuFuncGetParamInfo(void *func, size_t paramIndex, void *paramOffset, void *paramSize)
 {
 	uint64_t a[] = {(uintptr_t)func, paramIndex, (uintptr_t)paramOffset, (uintptr_t)paramSize};
-	return cusim_call(168, 12040, a);
+	return cusim_call(195, 12040, a);
 }
 
 int cuFuncIsLoaded(void *state, void *function)
@@ -815,7 +812,7 @@ int cuFuncLoad(void *function)
 int cuFuncSetAttribute(void *hfunc, int attrib, int value)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)attrib, (uint32_t)value};
-	return cusim_call(166, 9000, a);
+	return cusim_call(193, 9000, a);
 }
 
 int cuFuncSetBlockShape(void *hfunc, int x, int y, int z)
@@ -1364,7 +1361,7 @@ int cuGraphInstantiateWithParams(void *phGraphExec, void *hGraph, void *instanti
 int cuGraphInstantiateWithParams_ptsz(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(174, 12000, a);
+	return cusim_call(201, 12000, a);
 }
 
 int cuGraphKernelNodeCopyAttributes(void *dst, void *src)
@@ -1848,7 +1845,7 @@ int cuLaunch(void *f)
 int cuLaunchCooperativeKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams};
-	return cusim_call(173, 9000, a);
+	return cusim_call(200, 9000, a);
 }
 
 int cuLaunchCooperativeKernelMultiDevice(void *launchParamsList, unsigned int numDevices, unsigned int flags)
@@ -1862,7 +1859,7 @@ int cuLaunchCooperativeKernelMultiDevice(void *launchParamsList, unsigned int nu
 int cuLaunchCooperativeKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, cusim_own(hStream), (uintptr_t)kernelParams};
-	return cusim_call(173, 9000, a);
+	return cusim_call(200, 9000, a);
 }
 
 int cuLaunchGrid(void *f, int grid_width, int grid_height)
@@ -1897,25 +1894,25 @@ int cuLaunchHostFunc_ptsz(void *hStream, void *fn, void *userData)
 int cuLaunchKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(171, 4000, a);
+	return cusim_call(198, 4000, a);
 }
 
 int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(172, 11060, a);
+	return cusim_call(199, 11060, a);
 }
 
 int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(175, 11060, a);
+	return cusim_call(202, 11060, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, cusim_own(hStream), (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(171, 7000, a);
+	return cusim_call(198, 7000, a);
 }
 
 int cuLibraryEnumerateKernels(void *kernels, unsigned int numKernels, void *lib)
@@ -2148,11 +2145,8 @@ int cuMemAdvise(unsigned long long devPtr, size_t count, int advice, int device)
 
 int cuMemAdvise_v2(unsigned long long devPtr, size_t count, int advice, struct cusim_words1 location)
 {
-	(void)devPtr;
-	(void)count;
-	(void)advice;
-	(void)location;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {devPtr, count, (uint32_t)advice, (uintptr_t)&location};
+	return cusim_call(168, 12020, a);
 }
 
 int cuMemAlloc(void *dptr, unsigned int bytesize)
@@ -2176,20 +2170,14 @@ int cuMemAllocAsync_ptsz(void *dptr, size_t bytesize, void *hStream)
 
 int cuMemAllocFromPoolAsync(void *dptr, size_t bytesize, void *pool, void *hStream)
 {
-	(void)dptr;
-	(void)bytesize;
-	(void)pool;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uintptr_t)pool, (uintptr_t)hStream};
+	return cusim_call(182, 11020, a);
 }
 
 int cuMemAllocFromPoolAsync_ptsz(void *dptr, size_t bytesize, void *pool, void *hStream)
 {
-	(void)dptr;
-	(void)bytesize;
-	(void)pool;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uintptr_t)pool, cusim_own(hStream)};
+	return cusim_call(182, 11020, a);
 }
 
 int cuMemAllocHost(void *pp, unsigned int bytesize)
@@ -2201,10 +2189,8 @@ int cuMemAllocHost(void *pp, unsigned int bytesize)
 
 int cuMemAllocManaged(void *dptr, size_t bytesize, unsigned int flags)
 {
-	(void)dptr;
-	(void)bytesize;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uint32_t)flags};
+	return cusim_call(167, 6000, a);
 }
 
 int cuMemAllocPitch(void *dptr, void *pPitch, unsigned int WidthInBytes, unsigned int Height, unsigned int ElementSizeBytes)
@@ -2219,12 +2205,8 @@ int cuMemAllocPitch(void *dptr, void *pPitch, unsigned int WidthInBytes, unsigne
 
 int cuMemAllocPitch_v2(void *dptr, void *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 {
-	(void)dptr;
-	(void)pPitch;
-	(void)WidthInBytes;
-	(void)Height;
-	(void)ElementSizeBytes;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)pPitch, WidthInBytes, Height, (uint32_t)ElementSizeBytes};
+	return cusim_call(160, 3020, a);
 }
 
 int cuMemAlloc_v2(void *dptr, size_t bytesize)
@@ -2365,10 +2347,8 @@ int cuMemGetAddressRange(void *pbase, void *psize, unsigned int dptr)
 
 int cuMemGetAddressRange_v2(void *pbase, void *psize, unsigned long long dptr)
 {
-	(void)pbase;
-	(void)psize;
-	(void)dptr;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pbase, (uintptr_t)psize, dptr};
+	return cusim_call(165, 3020, a);
 }
 
 int cuMemGetAllocationGranularity(void *granularity, void *prop, int option)
@@ -2515,87 +2495,68 @@ int cuMemMapArrayAsync_ptsz(void *mapInfoList, unsigned int count, void *hStream
 
 int cuMemPoolCreate(void *pool, void *poolProps)
 {
-	(void)pool;
-	(void)poolProps;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pool, (uintptr_t)poolProps};
+	return cusim_call(175, 11020, a);
 }
 
 int cuMemPoolDestroy(void *pool)
 {
-	(void)pool;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pool};
+	return cusim_call(176, 11020, a);
 }
 
 int cuMemPoolExportPointer(void *shareData_out, unsigned long long ptr)
 {
-	(void)shareData_out;
-	(void)ptr;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)shareData_out, ptr};
+	return cusim_call(185, 11020, a);
 }
 
 int cuMemPoolExportToShareableHandle(void *handle_out, void *pool, int handleType, unsigned long long flags)
 {
-	(void)handle_out;
-	(void)pool;
-	(void)handleType;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)handle_out, (uintptr_t)pool, (uint32_t)handleType, flags};
+	return cusim_call(183, 11020, a);
 }
 
 int cuMemPoolGetAccess(void *flags, void *memPool, void *location)
 {
-	(void)flags;
-	(void)memPool;
-	(void)location;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)flags, (uintptr_t)memPool, (uintptr_t)location};
+	return cusim_call(180, 11020, a);
 }
 
 int cuMemPoolGetAttribute(void *pool, int attr, void *value)
 {
-	(void)pool;
-	(void)attr;
-	(void)value;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pool, (uint32_t)attr, (uintptr_t)value};
+	return cusim_call(177, 11020, a);
 }
 
 int cuMemPoolImportFromShareableHandle(void *pool_out, void *handle, int handleType, unsigned long long flags)
 {
-	(void)pool_out;
-	(void)handle;
-	(void)handleType;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pool_out, (uintptr_t)handle, (uint32_t)handleType, flags};
+	return cusim_call(184, 11020, a);
 }
 
 int cuMemPoolImportPointer(void *ptr_out, void *pool, void *shareData)
 {
-	(void)ptr_out;
-	(void)pool;
-	(void)shareData;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)ptr_out, (uintptr_t)pool, (uintptr_t)shareData};
+	return cusim_call(186, 11020, a);
 }
 
 int cuMemPoolSetAccess(void *pool, void *map, size_t count)
 {
-	(void)pool;
-	(void)map;
-	(void)count;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pool, (uintptr_t)map, count};
+	return cusim_call(181, 11020, a);
 }
 
 int cuMemPoolSetAttribute(void *pool, int attr, void *value)
 {
-	(void)pool;
-	(void)attr;
-	(void)value;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pool, (uint32_t)attr, (uintptr_t)value};
+	return cusim_call(178, 11020, a);
 }
 
 int cuMemPoolTrimTo(void *pool, size_t minBytesToKeep)
 {
-	(void)pool;
-	(void)minBytesToKeep;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pool, minBytesToKeep};
+	return cusim_call(179, 11020, a);
 }
 
 int cuMemPrefetchAsync(unsigned long long devPtr, size_t count, int dstDevice, void *hStream)
@@ -2618,22 +2579,14 @@ int cuMemPrefetchAsync_ptsz(unsigned long long devPtr, size_t count, int dstDevi
 
 int cuMemPrefetchAsync_v2(unsigned long long devPtr, size_t count, struct cusim_words1 location, unsigned int flags, void *hStream)
 {
-	(void)devPtr;
-	(void)count;
-	(void)location;
-	(void)flags;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {devPtr, count, (uintptr_t)&location, (uint32_t)flags, (uintptr_t)hStream};
+	return cusim_call(169, 12020, a);
 }
 
 int cuMemPrefetchAsync_v2_ptsz(unsigned long long devPtr, size_t count, struct cusim_words1 location, unsigned int flags, void *hStream)
 {
-	(void)devPtr;
-	(void)count;
-	(void)location;
-	(void)flags;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {devPtr, count, (uintptr_t)&location, (uint32_t)flags, cusim_own(hStream)};
+	return cusim_call(169, 12020, a);
 }
 
 int cuMemPrefetchBatchAsync(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
@@ -2664,12 +2617,8 @@ int cuMemPrefetchBatchAsync_ptsz(void *dptrs, void *sizes, size_t count, void *p
 
 int cuMemRangeGetAttribute(void *data, size_t dataSize, int attribute, unsigned long long devPtr, size_t count)
 {
-	(void)data;
-	(void)dataSize;
-	(void)attribute;
-	(void)devPtr;
-	(void)count;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)data, dataSize, (uint32_t)attribute, devPtr, count};
+	return cusim_call(170, 8000, a);
 }
 
 int cuMemRangeGetAttributes(void *data, void *dataSizes, void *attributes, size_t numAttributes, unsigned long long devPtr, size_t count)
@@ -2735,16 +2684,14 @@ int cuMemcpy2DAsync(void *pCopy, void *hStream)
 
 int cuMemcpy2DAsync_v2(void *pCopy, void *hStream)
 {
-	(void)pCopy;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pCopy, (uintptr_t)hStream};
+	return cusim_call(161, 3020, a);
 }
 
 int cuMemcpy2DAsync_v2_ptsz(void *pCopy, void *hStream)
 {
-	(void)pCopy;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pCopy, cusim_own(hStream)};
+	return cusim_call(161, 7000, a);
 }
 
 int cuMemcpy2DUnaligned(void *pCopy)
@@ -2792,16 +2739,14 @@ int cuMemcpy3DAsync(void *pCopy, void *hStream)
 
 int cuMemcpy3DAsync_v2(void *pCopy, void *hStream)
 {
-	(void)pCopy;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pCopy, (uintptr_t)hStream};
+	return cusim_call(162, 3020, a);
 }
 
 int cuMemcpy3DAsync_v2_ptsz(void *pCopy, void *hStream)
 {
-	(void)pCopy;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pCopy, cusim_own(hStream)};
+	return cusim_call(162, 7000, a);
 }
 
 int cuMemcpy3DBatchAsync(size_t numOps, void *opList, void *failIdx, unsigned long long flags, void *hStream)
@@ -3113,7 +3058,7 @@ int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(176, 7000, a);
+	return cusim_call(203, 7000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -3154,7 +3099,7 @@ int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCoun
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(177, 7000, a);
+	return cusim_call(204, 7000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -3252,7 +3197,7 @@ int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCoun
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(178, 7000, a);
+	return cusim_call(205, 7000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
@@ -3276,7 +3221,7 @@ int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsig
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(179, 7000, a);
+	return cusim_call(206, 7000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -3385,24 +3330,14 @@ int cuMemsetD2D32(unsigned int dstDevice, unsigned int dstPitch, unsigned int ui
 
 int cuMemsetD2D32Async(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, void *hStream)
 {
-	(void)dstDevice;
-	(void)dstPitch;
-	(void)ui;
-	(void)Width;
-	(void)Height;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height, (uintptr_t)hStream};
+	return cusim_call(164, 3020, a);
 }
 
 int cuMemsetD2D32Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, void *hStream)
 {
-	(void)dstDevice;
-	(void)dstPitch;
-	(void)ui;
-	(void)Width;
-	(void)Height;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height, cusim_own(hStream)};
+	return cusim_call(164, 7000, a);
 }
 
 int cuMemsetD2D32_v2(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
@@ -3437,24 +3372,14 @@ int cuMemsetD2D8(unsigned int dstDevice, unsigned int dstPitch, unsigned char uc
 
 int cuMemsetD2D8Async(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, void *hStream)
 {
-	(void)dstDevice;
-	(void)dstPitch;
-	(void)uc;
-	(void)Width;
-	(void)Height;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height, (uintptr_t)hStream};
+	return cusim_call(163, 3020, a);
 }
 
 int cuMemsetD2D8Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, void *hStream)
 {
-	(void)dstDevice;
-	(void)dstPitch;
-	(void)uc;
-	(void)Width;
-	(void)Height;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height, cusim_own(hStream)};
+	return cusim_call(163, 7000, a);
 }
 
 int cuMemsetD2D8_v2(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
@@ -3506,7 +3431,7 @@ int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(180, 7000, a);
+	return cusim_call(207, 7000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3538,7 +3463,7 @@ int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(181, 7000, a);
+	return cusim_call(208, 7000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)
@@ -3589,7 +3514,7 @@ int cuModuleEnumerateFunctions(void *functions, unsigned int numFunctions, void 
 int cuModuleGetFunction(void *hfunc, void *hmod, void *name)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uintptr_t)hmod, (uintptr_t)name};
-	return cusim_call(163, 2000, a);
+	return cusim_call(190, 2000, a);
 }
 
 int cuModuleGetFunctionCount(void *count, void *mod)
@@ -3611,7 +3536,7 @@ int cuModuleGetGlobal(void *dptr, void *bytes, void *hmod, void *name)
 int cuModuleGetGlobal_v2(void *dptr, void *bytes, void *hmod, void *name)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)bytes, (uintptr_t)hmod, (uintptr_t)name};
-	return cusim_call(164, 3020, a);
+	return cusim_call(191, 3020, a);
 }
 
 int cuModuleGetLoadingMode(void *mode)
@@ -3639,13 +3564,13 @@ int cuModuleGetTexRef(void *pTexRef, void *hmod, void *name)
 int cuModuleLoadData(void *module, void *image)
 {
 	uint64_t a[] = {(uintptr_t)module, (uintptr_t)image};
-	return cusim_call(160, 2000, a);
+	return cusim_call(187, 2000, a);
 }
 
 int cuModuleLoadDataEx(void *module, void *image, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)module, (uintptr_t)image, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(161, 2010, a);
+	return cusim_call(188, 2010, a);
 }
 
 int cuModuleLoadFatBinary(void *module, void *fatCubin)
@@ -3658,7 +3583,7 @@ int cuModuleLoadFatBinary(void *module, void *fatCubin)
 int cuModuleUnload(void *hmod)
 {
 	uint64_t a[] = {(uintptr_t)hmod};
-	return cusim_call(162, 2000, a);
+	return cusim_call(189, 2000, a);
 }
 
 int cuMulticastAddDevice(unsigned long long mcHandle, int dev)
@@ -3725,7 +3650,7 @@ int cuOccupancyAvailableDynamicSMemPerBlock(void *dynamicSmemSize, void *func, i
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *numBlocks, void *func, int blockSize, size_t dynamicSMemSize)
 {
 	uint64_t a[] = {(uintptr_t)numBlocks, (uintptr_t)func, (uint32_t)blockSize, dynamicSMemSize};
-	return cusim_call(169, 6050, a);
+	return cusim_call(196, 6050, a);
 }
 
 int cuOccupancyMaxActiveClusters(void *numClusters, void *func, void *config)
@@ -3739,7 +3664,7 @@ int cuOccupancyMaxActiveClusters(void *numClusters, void *func, void *config)
 int cuOccupancyMaxPotentialBlockSize(void *minGridSize, void *blockSize, void *func, void *blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
 {
 	uint64_t a[] = {(uintptr_t)minGridSize, (uintptr_t)blockSize, (uintptr_t)func, (uintptr_t)blockSizeToDynamicSMemSize, dynamicSMemSize, (uint32_t)blockSizeLimit};
-	return cusim_call(170, 6050, a);
+	return cusim_call(197, 6050, a);
 }
 
 int cuOccupancyMaxPotentialClusterSize(void *clusterSize, void *func, void *config)
@@ -3792,10 +3717,8 @@ int cuParamSetv(void *hfunc, int offset, void *ptr, unsigned int numbytes)
 
 int cuPointerGetAttribute(void *data, int attribute, unsigned long long ptr)
 {
-	(void)data;
-	(void)attribute;
-	(void)ptr;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)data, (uint32_t)attribute, ptr};
+	return cusim_call(166, 4000, a);
 }
 
 int cuPointerGetAttributes(unsigned int numAttributes, void *attributes, void *data, unsigned long long ptr)
@@ -3852,20 +3775,14 @@ int cuStreamAddCallback_ptsz(void *hStream, void *callback, void *userData, unsi
 
 int cuStreamAttachMemAsync(void *hStream, unsigned long long dptr, size_t length, unsigned int flags)
 {
-	(void)hStream;
-	(void)dptr;
-	(void)length;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hStream, dptr, length, (uint32_t)flags};
+	return cusim_call(171, 6000, a);
 }
 
 int cuStreamAttachMemAsync_ptsz(void *hStream, unsigned long long dptr, size_t length, unsigned int flags)
 {
-	(void)hStream;
-	(void)dptr;
-	(void)length;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {cusim_own(hStream), dptr, length, (uint32_t)flags};
+	return cusim_call(171, 7000, a);
 }
 
 int cuStreamBatchMemOp(void *stream, unsigned int count, void *paramArray, unsigned int flags)

@@ -3,7 +3,6 @@
 package driver
 
 import (
-	"encoding/binary"
 	"strings"
 	"unsafe"
 
@@ -282,12 +281,7 @@ func (t *Table) WidgetMove(at At, ctx Context, location MemLocation, count uint6
 		location uintptr
 		count    uintptr
 		_        [3]uintptr
-	}{
-		fn:       fn,
-		ctx:      uintptr(ctx),
-		location: uintptr(binary.LittleEndian.Uint64(location[:])),
-		count:    uintptr(count),
-	}
+	}{fn: fn, ctx: uintptr(ctx), location: location.word(), count: uintptr(count)}
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 

@@ -1,0 +1,249 @@
+package cu
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"runtime"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
+)
+
+// Rows is memory in rows, such as an image. Mem begins with the first row, and ends with or after
+// the last one.
+type Rows struct {
+	Mem Memory
+	// Pitch is the number of bytes from the beginning of a row to the beginning of the next one. 0
+	// means that there are no bytes between the rows.
+	Pitch uint64
+}
+
+// At returns the rows that begin x bytes and y rows after the first byte, up to the end of the
+// memory. The Pitch must not be 0. If this is outside of the memory, every use of the result fails.
+func (r Rows) At(x, y uint64) Rows {
+	if r.Mem == nil {
+		return r
+	}
+	s := r.Mem.span()
+	over, off := bits.Mul64(y, r.Pitch)
+	off, carry := bits.Add64(off, x, 0)
+	switch {
+	case over|carry != 0:
+		off = math.MaxUint64 // outside
+	case r.Pitch == 0 && y != 0:
+		s.owner = spanError{fmt.Errorf("%w: row %d of memory without a pitch", errInvalid, y)}
+	}
+	return Rows{s.Span(off, s.size-min(off, s.size)), r.Pitch}
+}
+
+// Planes is memory in planes of rows, such as a volume.
+type Planes struct {
+	Rows
+	// Height is the number of rows from the beginning of a plane to the beginning of the next one.
+	// 0 means that there are no rows between the planes.
+	Height uint64
+}
+
+// AllocPitch allocates device memory for rows of width bytes, as [Context.Alloc] does
+// (cuMemAllocPitch). The driver chooses the pitch, such that the GPU accesses each row fast. A
+// kernel accesses the rows by elements of 4, 8 or 16 bytes. It may wait for the GPU: see
+// docs/blocking.md.
+func (c *Context) AllocPitch(width, height uint64, element int) (m *DeviceMem, pitch uint64, err error) {
+	const op = "cuMemAllocPitch"
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer c.leave()
+	switch {
+	case width == 0 || height == 0:
+		return nil, 0, invalid(op, fmt.Sprintf("%d rows of %d bytes are no memory", height, width))
+	case element != 4 && element != 8 && element != 16:
+		return nil, 0, invalid(op, fmt.Sprintf("elements of %d bytes: choose 4, 8 or 16", element))
+	}
+	var raw driver.DevicePtr
+	res := core.allocate(func() (res driver.Result) {
+		raw, pitch, res = core.drv.table.MemAllocPitch(driver.At{Context: core.raw}, width, height, uint32(element))
+		return res
+	})
+	size := pitch * height
+	if res != driver.ResultSuccess {
+		_, size = bits.Mul64(width, height)
+		return nil, 0, core.failAlloc(op, size, res)
+	}
+	return newDeviceMem(core, &memCore{is: deviceMemory, raw: raw, size: size, capacity: size}), pitch, nil
+}
+
+// Copy2D enqueues a copy of a rectangle: of height rows of width bytes (cuMemcpy2DAsync). Memory
+// and stream are as for [Stream.Copy], and both ends are of the stream's context or on the host.
+// The ends must not overlap. It waits while the stream's queue is full: see docs/blocking.md.
+func (s *Stream) Copy2D(dst, src Rows, width, height uint64) error {
+	d, r := planesOf(Planes{Rows: dst}), planesOf(Planes{Rows: src})
+	defer runtime.KeepAlive(src.Mem)
+	defer runtime.KeepAlive(dst.Mem)
+	return s.copyPlanes(workCopy2D, &d, &r, extent{width, height, 1})
+}
+
+// Copy3D enqueues a copy of a box: of depth planes of height rows of width bytes (cuMemcpy3DAsync).
+// It is like [Stream.Copy2D]. It waits while the stream's queue is full: see docs/blocking.md.
+func (s *Stream) Copy3D(dst, src Planes, width, height, depth uint64) error {
+	d, r := planesOf(dst), planesOf(src)
+	defer runtime.KeepAlive(src.Mem)
+	defer runtime.KeepAlive(dst.Mem)
+	return s.copyPlanes(workCopy3D, &d, &r, extent{width, height, depth})
+}
+
+func (s *Stream) copyPlanes(f workFunction, d, r *planes, e extent) error {
+	op := f.op()
+	if d.mem != nil && r.mem != nil && d.mem.onHost() && r.mem.onHost() {
+		return invalid(op, "both are host memory: use Go's copy on the slices of View")
+	}
+	if err := d.fit(op, e); err != nil {
+		return err
+	}
+	if err := r.fit(op, e); err != nil {
+		return err
+	}
+	w, err := s.beginMemory(f, &d.region, &r.region)
+	if err != nil {
+		return err
+	}
+	sc, res := w.sc, driver.ResultSuccess
+	if t := sc.ctx.drv.table; !e.empty() {
+		c := driver.Memcpy3D{WidthInBytes: e.width, Height: e.height, Depth: e.depth,
+			DstPitch: d.pitch, DstHeight: d.height, SrcPitch: r.pitch, SrcHeight: r.height}
+		c.DstMemoryType, c.DstHost, c.DstDevice = d.end()
+		c.SrcMemoryType, c.SrcHost, c.SrcDevice = r.end()
+		if f == workCopy3D {
+			res = t.Memcpy3DAsync(sc.inContext(), c, sc.raw)
+		} else {
+			res = t.Memcpy2DAsync(sc.inContext(), driver.Memcpy2D{WidthInBytes: e.width, Height: e.height,
+				DstMemoryType: c.DstMemoryType, DstHost: c.DstHost, DstDevice: c.DstDevice, DstPitch: c.DstPitch,
+				SrcMemoryType: c.SrcMemoryType, SrcHost: c.SrcHost, SrcDevice: c.SrcDevice, SrcPitch: c.SrcPitch}, sc.raw)
+		}
+	}
+	return s.endPlanes(f, &w, d, r, e, res)
+}
+
+// Memset2D enqueues the setting of each byte of a rectangle: of height rows of width bytes
+// (cuMemsetD2D8Async). The memory is as for [Stream.Memset]. It waits while the stream's queue is
+// full: see docs/blocking.md.
+func (s *Stream) Memset2D(dst Rows, value byte, width, height uint64) error {
+	return s.setRows(workSet2D8, dst, extent{width, height, 1}, func(sc *streamCore, d *planes) driver.Result {
+		return sc.ctx.drv.table.MemsetD2D8Async(sc.inContext(), d.addr(), d.pitch, value, width, height, sc.raw)
+	})
+}
+
+// Memset2D32 enqueues the setting of each 32-bit word of a rectangle: of height rows of width words
+// (cuMemsetD2D32Async). Address and pitch must be multiples of four bytes. It waits while the
+// stream's queue is full: see docs/blocking.md.
+func (s *Stream) Memset2D32(dst Rows, value uint32, width, height uint64) error {
+	op := workSet2D32.op()
+	if r := regionOf(dst.Mem); r.valid() && (r.off%4 != 0 || dst.Pitch%4 != 0) || width > math.MaxUint32 {
+		return invalid(op, fmt.Sprintf("rows of %d words at %d, with a pitch of %d bytes: "+
+			"offset and pitch must be multiples of 4", width, r.off, dst.Pitch))
+	}
+	return s.setRows(workSet2D32, dst, extent{4 * width, height, 1}, func(sc *streamCore, d *planes) driver.Result {
+		return sc.ctx.drv.table.MemsetD2D32Async(sc.inContext(), d.addr(), d.pitch, value, width, height, sc.raw)
+	})
+}
+
+// setRows enqueues the setting of a rectangle.
+func (s *Stream) setRows(f workFunction, dst Rows, e extent, set func(*streamCore, *planes) driver.Result) error {
+	d := planesOf(Planes{Rows: dst})
+	defer runtime.KeepAlive(dst.Mem)
+	if err := d.fit(f.op(), e); err != nil {
+		return err
+	}
+	w, err := s.beginMemory(f, &d.region, &d.region)
+	if err != nil {
+		return err
+	}
+	res := driver.ResultSuccess
+	if !e.empty() {
+		res = set(w.sc, &d)
+	}
+	return s.endPlanes(f, &w, &d, &d, e, res)
+}
+
+// endPlanes ends the call that beginMemory began. res is the driver's result.
+func (s *Stream) endPlanes(f workFunction, w *work, d, r *planes, e extent, res driver.Result) error {
+	w.sc.endLegacy()
+	w.end()
+	runtime.KeepAlive(s)
+	switch {
+	case res != driver.ResultSuccess:
+		return w.sc.ctx.callError(f.op(), uintptr(w.sc.raw), res)
+	case e.empty() || w.sc.ctx.drv.observer() == nil:
+		return nil
+	}
+	uses := d.uses(e, true, "destination")
+	if d != r {
+		uses = append(uses, r.uses(e, false, "source")...)
+	}
+	w.observeUses(f.op(), uses)
+	return nil
+}
+
+// extent is the size of a box: the bytes of a row, the rows of a plane, and the planes.
+type extent struct{ width, height, depth uint64 }
+
+func (e extent) empty() bool { return e.width == 0 || e.height == 0 || e.depth == 0 }
+
+// planes is a region in planes of rows.
+type planes struct {
+	region
+	pitch, height uint64
+}
+
+func planesOf(p Planes) planes { return planes{regionOf(p.Mem), p.Pitch, p.Height} }
+
+// fit replaces a pitch and a height of 0, and returns an error unless a box lies within the region.
+func (p *planes) fit(op string, e extent) error {
+	if p.pitch == 0 {
+		p.pitch = e.width
+	}
+	if p.height == 0 {
+		p.height = e.height
+	}
+	if !p.valid() || e.empty() {
+		return nil // beginMemory finds the mistake
+	}
+	if p.pitch < e.width || e.depth > 1 && p.height < e.height {
+		return invalid(op, fmt.Sprintf("%d rows of %d bytes do not fit into %d rows of %d: "+
+			"the pitch or the height is too small", e.height, e.width, p.height, p.pitch))
+	}
+	over, rows := bits.Mul64(e.depth-1, p.height)
+	rows, carry := bits.Add64(rows, e.height-1, 0)
+	over2, n := bits.Mul64(rows, p.pitch)
+	n, carry2 := bits.Add64(n, e.width, 0)
+	if over|over2|carry|carry2 != 0 || n > p.size {
+		return invalid(op, fmt.Sprintf("%d planes of %d rows of %d bytes, with a pitch of %d, do not fit into %d bytes",
+			e.depth, e.height, e.width, p.pitch, p.size))
+	}
+	return nil
+}
+
+// end returns the region as one end of a copy.
+func (p *planes) end() (kind int32, host driver.HostPtr, dev driver.DevicePtr) {
+	if p.mem.onHost() {
+		return driver.CU_MEMORYTYPE_HOST, p.hostAddr(), 0
+	}
+	return driver.CU_MEMORYTYPE_DEVICE, 0, p.addr()
+}
+
+// uses returns the uses of the rows of a box, for the race detector.
+func (p *planes) uses(e extent, write bool, as string) (uses []races.Use) {
+	for z := range e.depth {
+		for y := range e.height {
+			u := p.mem.used(p.off+(z*p.height+y)*p.pitch, e.width, write, as)
+			if n := len(uses); n > 0 && uses[n-1].Addr+uses[n-1].Size == u.Addr {
+				uses[n-1].Size += u.Size
+			} else {
+				uses = append(uses, u)
+			}
+		}
+	}
+	return uses
+}

@@ -1,0 +1,237 @@
+package cu
+
+import (
+	"encoding/hex"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Pools of memory on a real GPU: see gpu_test.go.
+
+// gpuPool returns a pool, or skips the test.
+func gpuPool(t testing.TB, gpu *Context, o MemPoolOptions) *MemPool {
+	t.Helper()
+	if n := must(gpu.Device().Attribute(DeviceAttributeMemoryPoolsSupported))(t); n == 0 {
+		t.Skip("the device has no pools of memory")
+	}
+	p, err := gpu.NewMemPool(o)
+	if errors.Is(err, ResultNotSupported) {
+		t.Skip(err)
+	}
+	noErr(t, err)
+	t.Cleanup(func() { noErr(t, p.Close()) })
+	return p
+}
+
+func TestGPUPoolAttributes(t *testing.T) {
+	gpu := gpuContext(t)
+	p := gpuPool(t, gpu, MemPoolOptions{})
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	if r := must(p.Reuse())(t); r != ReuseFollowEvents|ReuseOpportunistic|ReuseInternalDependencies {
+		t.Errorf("Reuse = %v", r)
+	}
+	noErr(t, p.SetReuse(ReuseFollowEvents))
+	if r := must(p.Reuse())(t); r != ReuseFollowEvents {
+		t.Errorf("Reuse = %v", r)
+	}
+	if n := must(p.ReleaseThreshold())(t); n != 0 {
+		t.Errorf("the threshold is %d", n)
+	}
+	m := must(p.Alloc(s, 1<<20))(t)
+	used := must(p.Stats())(t)
+	t.Logf("after an allocation of 1 MiB: %+v", used)
+	if used.Used != 1<<20 || used.Reserved < used.Used {
+		t.Errorf("Stats = %+v", used)
+	}
+	noErr(t, m.Close())
+	noErr(t, s.Synchronize())
+	if st := must(p.Stats())(t); st.Used != 0 || st.Reserved != 0 || st.UsedHigh != 1<<20 || st.ReservedHigh != used.Reserved {
+		t.Errorf("after the free: %+v", st)
+	}
+	noErr(t, p.ResetHigh())
+	if st := must(p.Stats())(t); st != (MemPoolStats{}) {
+		t.Errorf("after ResetHigh: %+v", st)
+	}
+	noErr(t, p.SetReleaseThreshold(math.MaxUint64))
+	noErr(t, must(p.Alloc(s, 1<<20))(t).Close())
+	noErr(t, s.Synchronize())
+	if st := must(p.Stats())(t); st.Reserved == 0 {
+		t.Errorf("with a threshold: %+v", st)
+	}
+	noErr(t, p.Trim(0))
+	if st := must(p.Stats())(t); st.Reserved != 0 {
+		t.Errorf("after Trim: %+v", st)
+	}
+	small := gpuPool(t, gpu, MemPoolOptions{MaxSize: 32 << 20})
+	if m, err := small.Alloc(s, 1<<30); !errors.Is(err, ResultOutOfMemory) {
+		t.Errorf("more than MaxSize: %v", err)
+		m.Close()
+	}
+}
+
+// TestGPUPoolUsed finds out when a free counts in Used: at the call, or when the stream reaches it.
+func TestGPUPoolUsed(t *testing.T) {
+	gpu := gpuContext(t)
+	p := gpuPool(t, gpu, MemPoolOptions{})
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	m := must(p.Alloc(s, 1<<20))(t)
+	noErr(t, s.Synchronize())
+	g := newGate(t, gpu)
+	g.hold(t, s)
+	noErr(t, s.Free(m))
+	pending := must(p.Stats())(t)
+	again := must(p.Alloc(s, 1<<20))(t)
+	reused := must(p.Stats())(t)
+	g.open()
+	noErr(t, s.Synchronize())
+	t.Logf("with a pending free: %+v; with an allocation behind it: %+v; afterwards: %+v", pending, reused, must(p.Stats())(t))
+	if pending.Used != 1<<20 {
+		t.Errorf("a pending free counts at once: %+v", pending)
+	}
+	if reused.Reserved != pending.Reserved {
+		t.Errorf("the freed memory was not reused: %+v, %+v", pending, reused)
+	}
+	noErr(t, again.Close())
+}
+
+// TestGPUPoolFree frees memory while a stream that uses it is held.
+func TestGPUPoolFree(t *testing.T) {
+	gpu := gpuContext(t)
+	p := gpuPool(t, gpu, MemPoolOptions{})
+	noErr(t, p.SetReleaseThreshold(math.MaxUint64))
+	a, b := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+	defer a.Close()
+	defer b.Close()
+	const n = 1 << 20
+	host := must(gpu.AllocHost(n, 0))(t)
+	defer host.Close()
+	g := newGate(t, gpu)
+	m := must(p.Alloc(a, n))(t)
+	noErr(t, b.WaitStream(a))
+	noErr(t, b.Memset(m, 5))
+	g.hold(t, b)
+	noErr(t, b.Copy(host, m))
+	begin := time.Now()
+	noErr(t, m.Close())
+	if d := time.Since(begin); d > time.Second {
+		t.Errorf("Close took %v", d)
+	}
+	other := must(p.Alloc(a, n))(t) // the same memory, behind the copy
+	noErr(t, a.Memset(other, 9))
+	g.open()
+	noErr(t, a.Synchronize())
+	noErr(t, host.View(func(v []byte) error {
+		for i, x := range v {
+			if x != 5 {
+				t.Fatalf("byte %d is %d", i, x)
+			}
+		}
+		return nil
+	}))
+	noErr(t, other.Close())
+
+	// A pool ends before its memory, and memory is abandoned.
+	q := must(gpu.NewMemPool(MemPoolOptions{}))(t)
+	m = must(q.Alloc(a, n))(t)
+	noErr(t, q.Close())
+	noErr(t, a.Memset(m, 1))
+	noErr(t, m.Close())
+	noErr(t, gpu.Synchronize())
+	func() { must(p.Alloc(b, n))(t) }()
+	if !eventually(func() bool { runtime.GC(); return must(p.Stats())(t).Used == 0 }) {
+		t.Errorf("abandoned memory is not freed: %+v", must(p.Stats())(t))
+	}
+	noErr(t, gpu.Synchronize())
+}
+
+// TestGPUPoolRaw checks what the driver itself does: a pool is destroyed before its memory, and is the current pool.
+func TestGPUPoolRaw(t *testing.T) {
+	gpu := gpuContext(t)
+	p := gpuPool(t, gpu, MemPoolOptions{})
+	def := must(gpu.DefaultMemPool())(t)
+	defer def.Close()
+	noErr(t, gpu.SetMemPool(p))
+	cur := must(gpu.MemPool())(t)
+	if cur.Handle() != p.Handle() {
+		t.Errorf("the current pool is %#x, not %#x", cur.Handle(), p.Handle())
+	}
+	noErr(t, cur.Close())
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	m := must(s.Alloc(1 << 20))(t)
+	noErr(t, p.Close())
+	noErr(t, gpu.Synchronize()) // destroys the pool
+	noErr(t, s.Memset(m, 3))
+	got := make([]byte, 16)
+	noErr(t, s.Synchronize())
+	noErr(t, m.CopyTo(got))
+	if got[15] != 3 {
+		t.Error("the memory of a destroyed pool is wrong")
+	}
+	noErr(t, m.Close())
+	noErr(t, s.Synchronize())
+	cur = must(gpu.MemPool())(t)
+	defer cur.Close()
+	if cur.Handle() != def.Handle() {
+		t.Errorf("the current pool is %#x, not the default one", cur.Handle())
+	}
+}
+
+// TestGPUPoolProcesses shares a pool with another process.
+func TestGPUPoolProcesses(t *testing.T) {
+	const env = "PURECU_TEST_POOL"
+	if runtime.GOOS != "linux" {
+		t.Skip("pools are shared by file descriptors on Linux")
+	}
+	const n = 1 << 20
+	if text := os.Getenv(env); text != "" {
+		var h PoolMemHandle
+		if _, err := hex.Decode(h[:], []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		gpu := gpuContext(t)
+		p := must(gpu.ImportMemPool(3))(t)
+		defer p.Close()
+		m := must(p.Open(h))(t)
+		got := make([]byte, n)
+		noErr(t, m.CopyTo(got))
+		if m.Size() != n || got[n-1] != 7 {
+			t.Errorf("%d bytes, the last is %d", m.Size(), got[n-1])
+		}
+		noErr(t, m.Memset(8))
+		noErr(t, gpu.Synchronize())
+		noErr(t, m.Close())
+		noErr(t, gpu.Synchronize())
+		return
+	}
+	gpu := gpuContext(t)
+	p := gpuPool(t, gpu, MemPoolOptions{Shareable: true})
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	m := must(p.Alloc(s, n))(t)
+	noErr(t, s.Memset(m, 7))
+	noErr(t, s.Synchronize())
+	f := must(p.Export())(t)
+	defer f.Close()
+	h := must(m.PoolHandle())(t)
+	args := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), os.Args[0], "-test.run=^TestGPUPoolProcesses$", "-test.v")
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env, cmd.ExtraFiles = append(os.Environ(), env+"="+hex.EncodeToString(h[:])), []*os.File{f}
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	noErr(t, err)
+	got := make([]byte, n)
+	if k, err := m.ReadAt(got, 0); k != n || err != nil && err != io.EOF || got[n-1] != 8 {
+		t.Errorf("%d bytes, %v, the last is %d", k, err, got[n-1])
+	}
+	noErr(t, m.Close())
+}

@@ -1,0 +1,51 @@
+package cu
+
+import (
+	"errors"
+	"testing"
+	"unsafe"
+)
+
+// TestGPUPointerInfo asks about all kinds of memory on a real GPU: see gpu_test.go.
+func TestGPUPointerInfo(t *testing.T) {
+	gpu := gpuContext(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	m, h := must(gpu.Alloc(1000))(t), must(gpu.AllocHost(1000, HostPortable|HostDeviceMap))(t)
+	defer m.Close()
+	defer h.Close()
+	p := gpuPool(t, gpu, MemPoolOptions{})
+	pooled := must(p.Alloc(s, 1000))(t)
+	defer pooled.Close()
+	own := make([]byte, 64)
+	check := func(name string, addr uint64, want PointerInfo) {
+		t.Helper()
+		got := must(gpu.PointerInfo(addr))(t)
+		t.Logf("%s: %+v", name, got)
+		if want.Type != MemoryUnregistered && (got.BufferID == 0 || got.Size < 1000) {
+			t.Errorf("%s: the ID is %d, the size %d", name, got.BufferID, got.Size)
+		}
+		got.BufferID, got.Size = 0, 0
+		if got != want {
+			t.Errorf("%s: got  %+v\nwant %+v", name, got, want)
+		}
+	}
+	host := uint64(h.Handle())
+	check("device", m.Handle()+8, PointerInfo{Type: MemoryDevice, Device: gpu.Device(), Context: gpu.Handle(), Start: m.Handle(),
+		DevicePointer: m.Handle() + 8})
+	check("host", host+8, PointerInfo{Type: MemoryHost, Device: gpu.Device(), Context: gpu.Handle(), Start: host,
+		DevicePointer: host + 8, HostPointer: host + 8})
+	check("pool", pooled.Handle()+8, PointerInfo{Type: MemoryDevice, Device: gpu.Device(), Start: pooled.Handle(),
+		DevicePointer: pooled.Handle() + 8, Pool: p.Handle()})
+	check("unregistered", uint64(uintptr(unsafe.Pointer(&own[0]))), PointerInfo{})
+	check("null", 0, PointerInfo{})
+	start, size, err := gpu.AddressRange(m.Handle() + 999)
+	if start != m.Handle() || size < 1000 || err != nil {
+		t.Errorf("AddressRange = %#x, %d, %v", start, size, err)
+	}
+	if _, _, err := gpu.AddressRange(uint64(uintptr(unsafe.Pointer(&own[0])))); err == nil || errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("AddressRange of unregistered memory: %v", err)
+	} else {
+		t.Log(err)
+	}
+}

@@ -1,0 +1,294 @@
+package cu
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// MemLocation is a place where managed memory can be. The zero value is no place.
+type MemLocation struct {
+	Type MemLocationType
+	// ID is the ordinal of the device, or the number of the NUMA node.
+	ID int
+}
+
+// Location returns the device as a place of managed memory.
+func (dev *Device) Location() MemLocation {
+	if !dev.valid() {
+		return MemLocation{}
+	}
+	return MemLocation{LocationDevice, int(dev.raw)}
+}
+
+// MemLocationType is the kind of a [MemLocation] (CUmemLocationType).
+type MemLocationType int32
+
+const (
+	// LocationDevice is the memory of a device: CU_MEM_LOCATION_TYPE_DEVICE.
+	LocationDevice MemLocationType = driver.CU_MEM_LOCATION_TYPE_DEVICE
+	// LocationHost is the memory of the host: CU_MEM_LOCATION_TYPE_HOST.
+	LocationHost MemLocationType = driver.CU_MEM_LOCATION_TYPE_HOST
+	// LocationHostNUMA is the memory of a NUMA node: CU_MEM_LOCATION_TYPE_HOST_NUMA.
+	LocationHostNUMA MemLocationType = driver.CU_MEM_LOCATION_TYPE_HOST_NUMA
+	// LocationHostNUMACurrent is the memory of the calling thread's NUMA node:
+	// CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT.
+	LocationHostNUMACurrent MemLocationType = driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
+)
+
+// String returns the name of the type.
+func (t MemLocationType) String() string {
+	return nameOf([]enumName{{driver.CU_MEM_LOCATION_TYPE_INVALID, "nowhere"}, {int32(LocationDevice), "device"},
+		{int32(LocationHost), "host"}, {int32(LocationHostNUMA), "NUMA node"},
+		{int32(LocationHostNUMACurrent), "current NUMA node"}}, int32(t))
+}
+
+// String returns the place in words, such as "device 0".
+func (l MemLocation) String() string {
+	if l.Type == LocationDevice || l.Type == LocationHostNUMA {
+		return fmt.Sprintf("%v %d", l.Type, l.ID)
+	}
+	return l.Type.String()
+}
+
+func (l MemLocation) raw() driver.MemLocation {
+	return driver.MemLocation{Type: int32(l.Type), ID: clamp32(l.ID)}
+}
+
+// MemAdvice is what a program says about the future use of managed memory (CUmem_advise).
+type MemAdvice int32
+
+const (
+	// AdviseReadMostly says that the memory is read often and written seldom, so that each device
+	// may have a copy of it: CU_MEM_ADVISE_SET_READ_MOSTLY.
+	AdviseReadMostly MemAdvice = driver.CU_MEM_ADVISE_SET_READ_MOSTLY
+	// UnadviseReadMostly ends AdviseReadMostly: CU_MEM_ADVISE_UNSET_READ_MOSTLY.
+	UnadviseReadMostly MemAdvice = driver.CU_MEM_ADVISE_UNSET_READ_MOSTLY
+	// AdvisePreferredLocation says where the memory should be:
+	// CU_MEM_ADVISE_SET_PREFERRED_LOCATION.
+	AdvisePreferredLocation MemAdvice = driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION
+	// UnadvisePreferredLocation ends AdvisePreferredLocation:
+	// CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION.
+	UnadvisePreferredLocation MemAdvice = driver.CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION
+	// AdviseAccessedBy says that a device or the host will access the memory, which should be
+	// mapped there: CU_MEM_ADVISE_SET_ACCESSED_BY.
+	AdviseAccessedBy MemAdvice = driver.CU_MEM_ADVISE_SET_ACCESSED_BY
+	// UnadviseAccessedBy ends AdviseAccessedBy: CU_MEM_ADVISE_UNSET_ACCESSED_BY.
+	UnadviseAccessedBy MemAdvice = driver.CU_MEM_ADVISE_UNSET_ACCESSED_BY
+)
+
+// String returns the name of the advice.
+func (a MemAdvice) String() string {
+	return nameOf([]enumName{{int32(AdviseReadMostly), "AdviseReadMostly"},
+		{int32(UnadviseReadMostly), "UnadviseReadMostly"},
+		{int32(AdvisePreferredLocation), "AdvisePreferredLocation"},
+		{int32(UnadvisePreferredLocation), "UnadvisePreferredLocation"},
+		{int32(AdviseAccessedBy), "AdviseAccessedBy"}, {int32(UnadviseAccessedBy), "UnadviseAccessedBy"}}, int32(a))
+}
+
+// AttachFlags say which streams may access managed memory (CUmemAttach_flags).
+type AttachFlags uint32
+
+const (
+	// AttachGlobal allows all streams on all devices: CU_MEM_ATTACH_GLOBAL.
+	AttachGlobal AttachFlags = driver.CU_MEM_ATTACH_GLOBAL
+	// AttachHost allows no stream on devices without concurrent managed access: CU_MEM_ATTACH_HOST.
+	AttachHost AttachFlags = driver.CU_MEM_ATTACH_HOST
+	// AttachSingle allows one stream only: CU_MEM_ATTACH_SINGLE.
+	AttachSingle AttachFlags = driver.CU_MEM_ATTACH_SINGLE
+)
+
+// String lists the flags by name.
+func (f AttachFlags) String() string {
+	return flagNames(uint32(f), "0", []string{"AttachGlobal", "AttachHost", "AttachSingle"})
+}
+
+// AllocManaged allocates size bytes of managed memory, which the driver moves to the device or to
+// the host that accesses it (cuMemAllocManaged). flags are AttachGlobal or AttachHost. Streams of
+// all contexts can use the memory, and the host by [HostMem.View]. It may wait for the GPU: see
+// docs/blocking.md.
+//
+// On devices without concurrent managed access, on which the host must not access the memory while
+// the GPU has work, the error matches [errors.ErrUnsupported].
+func (c *Context) AllocManaged(size uint64, flags AttachFlags) (*HostMem, error) {
+	const op = "cuMemAllocManaged"
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	switch {
+	case size == 0 || size > 1<<62:
+		return nil, invalid(op, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
+	case flags != AttachGlobal && flags != AttachHost:
+		return nil, invalid(op, "the flags are "+flags.String()+": use AttachGlobal or AttachHost")
+	}
+	t, at := core.drv.table, driver.At{Context: core.raw}
+	can, res := t.DeviceGetAttribute(at, driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, core.dev)
+	switch {
+	case res != driver.ResultSuccess:
+		return nil, core.callError("cuDeviceGetAttribute", 0, res)
+	case can == 0:
+		return nil, &Error{Op: op, Result: ResultNotSupported, Err: errNotConcurrent,
+			Detail: "use AllocHost, and copy the memory"}
+	}
+	var raw driver.DevicePtr
+	res = core.allocate(func() (res driver.Result) {
+		raw, res = t.MemAllocManaged(at, size, uint32(flags))
+		return res
+	})
+	if res != driver.ResultSuccess {
+		return nil, core.failAlloc(op, size, res)
+	}
+	mc := &memCore{is: managedMemory, raw: raw, host: driver.HostPtr(raw), size: size, capacity: size}
+	m := &HostMem{core: mc}
+	m.cleanup = newMemory(m, core, mc)
+	return m, nil
+}
+
+// errNotConcurrent is wrapped by the error for a device on which the host cannot access managed
+// memory at any time.
+var errNotConcurrent = fmt.Errorf("the host could not access the memory while the GPU has work: %w",
+	errors.ErrUnsupported)
+
+// notManaged returns the error for other memory than managed memory.
+func notManaged(op string) error {
+	return invalid(op, "the memory is not managed memory: allocate it by AllocManaged")
+}
+
+// Prefetch enqueues the move of managed memory to a place (cuMemPrefetchAsync, CUDA 12.2). The
+// stream must be of the place's device, or of any for the host. Work that is enqueued on the stream
+// later finds the memory there. It may wait while the stream's queue is full: see docs/blocking.md.
+func (s *Stream) Prefetch(m Memory, to MemLocation) error {
+	return s.onManaged(workPrefetch, m, func(sc *streamCore, r *region) driver.Result {
+		return sc.ctx.drv.table.MemPrefetchAsync(sc.inContext(), r.addr(), r.size, to.raw(), 0, sc.raw)
+	})
+}
+
+// Attach enqueues that only the streams that flags say may access managed memory, which must be a
+// whole allocation (cuStreamAttachMemAsync). With AttachSingle this is the stream. It may wait
+// while the stream's queue is full: see docs/blocking.md.
+func (s *Stream) Attach(m *HostMem, flags AttachFlags) error {
+	if flags != AttachGlobal && flags != AttachHost && flags != AttachSingle {
+		return invalid(workAttach.op(), "the flags are "+flags.String()+": use one of AttachFlags")
+	}
+	return s.onManaged(workAttach, m, func(sc *streamCore, r *region) driver.Result {
+		return sc.ctx.drv.table.StreamAttachMemAsync(sc.inContext(), sc.raw, r.addr(), 0, uint32(flags))
+	})
+}
+
+// onManaged enqueues work about managed memory, which uses no content of it.
+func (s *Stream) onManaged(f workFunction, m Memory, call func(*streamCore, *region) driver.Result) error {
+	r := regionOf(m)
+	defer runtime.KeepAlive(m)
+	if r.valid() && (r.mem.is != managedMemory || r.size == 0) {
+		return notManaged(f.op())
+	}
+	w, err := s.beginMemory(f, &r, &r)
+	if err != nil {
+		return err
+	}
+	res := call(w.sc, &r)
+	w.sc.endLegacy()
+	w.end()
+	runtime.KeepAlive(s)
+	if res != driver.ResultSuccess {
+		return w.sc.ctx.callError(f.op(), uintptr(w.sc.raw), res)
+	}
+	return nil
+}
+
+// useManaged makes a call about a part of managed memory.
+func (c *Context) useManaged(op string, m Memory, call func(*contextCore, *region) driver.Result) error {
+	core, err := c.enter(op)
+	if err != nil {
+		return err
+	}
+	defer c.leave()
+	r := regionOf(m)
+	defer runtime.KeepAlive(m)
+	switch err := r.check(op); {
+	case err != nil:
+		return err
+	case r.mem.ctx.drv != core.drv:
+		return mixed(op, "memory", r.mem.ctx, "context", core)
+	case r.mem.is != managedMemory || r.size == 0:
+		return notManaged(op)
+	}
+	if err := r.mem.Enter(r.mem, op); err != nil {
+		return err
+	}
+	defer r.mem.leave()
+	if res := call(core, &r); res != driver.ResultSuccess {
+		return core.callError(op, r.mem.handle(), res)
+	}
+	return nil
+}
+
+// Advise says how managed memory will be used (cuMemAdvise, CUDA 12.2). It concerns the pages of
+// the memory. The place matters for a preferred location, and for who accesses the memory. Whether
+// it waits for the GPU was not measured: see docs/blocking.md.
+func (c *Context) Advise(m Memory, advice MemAdvice, at MemLocation) error {
+	const op = "cuMemAdvise"
+	return c.useManaged(op, m, func(core *contextCore, r *region) driver.Result {
+		return core.drv.table.MemAdvise(driver.At{Context: core.raw}, r.addr(), r.size, int32(advice), at.raw())
+	})
+}
+
+// ManagedInfo is the advice about a part of managed memory. A place is zero if there is none, or if
+// it differs between the pages.
+type ManagedInfo struct {
+	ReadMostly bool
+	// Preferred is the preferred location, and LastPrefetch the place of the last prefetch.
+	Preferred, LastPrefetch MemLocation
+	// AccessedBy are the devices, and the host, for which the memory is mapped.
+	AccessedBy []MemLocation
+}
+
+// ManagedInfo returns the advice about managed memory (cuMemRangeGetAttribute, CUDA 12.2).
+func (c *Context) ManagedInfo(m Memory) (i ManagedInfo, err error) {
+	err = c.useManaged("cuMemRangeGetAttribute", m, func(core *contextCore, r *region) (failed driver.Result) {
+		get := func(attribute int32, n int) []int32 {
+			data, values := make([]byte, 4*n), make([]int32, n)
+			at := driver.At{Context: core.raw}
+			if res := core.drv.table.MemRangeGetAttribute(at, data, attribute, r.addr(), r.size); res != driver.ResultSuccess {
+				failed = res
+			}
+			for k := range values {
+				values[k] = int32(binary.LittleEndian.Uint32(data[4*k:]))
+			}
+			return values
+		}
+		place := func(typ, id int32) (l MemLocation) {
+			if l.Type = MemLocationType(get(typ, 1)[0]); l.Type == LocationDevice || l.Type == LocationHostNUMA {
+				l.ID = int(get(id, 1)[0])
+			}
+			return l
+		}
+		i.ReadMostly = get(driver.CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, 1)[0] != 0
+		i.Preferred = place(driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE,
+			driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID)
+		i.LastPrefetch = place(driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE,
+			driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID)
+		devices, res := core.drv.table.DeviceGetCount(driver.At{})
+		if res != driver.ResultSuccess {
+			return res
+		}
+		for _, dev := range get(driver.CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, int(devices)+1) {
+			switch {
+			case dev == driver.CU_DEVICE_CPU:
+				i.AccessedBy = append(i.AccessedBy, MemLocation{Type: LocationHost})
+			case dev >= 0:
+				i.AccessedBy = append(i.AccessedBy, MemLocation{LocationDevice, int(dev)})
+			}
+		}
+		return failed
+	})
+	if err != nil {
+		return ManagedInfo{}, err
+	}
+	return i, nil
+}

@@ -1,0 +1,467 @@
+package cu
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// MemPool is a pool of device memory (CUmemoryPool). It reserves memory, and streams allocate from
+// it and free to it without waiting for the GPU. It is safe for concurrent use.
+type MemPool struct {
+	_       noCopy
+	core    *memPoolCore
+	cleanup runtime.Cleanup
+}
+
+// MemPoolOptions are the options of [Context.NewMemPool]. The zero value is a pool of this process,
+// without a limit.
+type MemPoolOptions struct {
+	// MaxSize is the most memory that the pool reserves, in bytes, or 0 for no limit (CUDA 12.2).
+	MaxSize uint64
+	// Shareable makes a pool that [MemPool.Export] can share with other processes on Linux.
+	Shareable bool
+}
+
+// MemPoolStats are the amounts of memory of a pool, in bytes.
+type MemPoolStats struct {
+	// Reserved is what the pool has of the device's memory, and Used what is allocated.
+	Reserved, Used uint64
+	// ReservedHigh and UsedHigh are the highest values since [MemPool.ResetHigh].
+	ReservedHigh, UsedHigh uint64
+}
+
+// MemPoolReuse says which memory that was freed on a stream can serve an allocation on another
+// stream. An allocation on the same stream can always use it.
+type MemPoolReuse uint8
+
+const (
+	// ReuseFollowEvents allows memory whose free comes before the allocation, because of events:
+	// CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES.
+	ReuseFollowEvents MemPoolReuse = 1 << iota
+	// ReuseOpportunistic allows memory whose free is complete, although nothing makes the
+	// allocation come after it: CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC.
+	ReuseOpportunistic
+	// ReuseInternalDependencies allows the driver to make the allocating stream wait for the free:
+	// CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES.
+	ReuseInternalDependencies
+)
+
+// String lists the policies by name.
+func (r MemPoolReuse) String() string {
+	return flagNames(uint32(r), "0", []string{"ReuseFollowEvents", "ReuseOpportunistic", "ReuseInternalDependencies"})
+}
+
+// newMemPool returns the pool with a handle, within a call on the context.
+func newMemPool(c *contextCore, raw driver.MemoryPool, foreign bool) *MemPool {
+	p := &MemPool{core: &memPoolCore{raw: raw, foreign: foreign}}
+	p.core.freeWaits = !foreign
+	p.cleanup = owned(p, &p.core.resource, p.core, c)
+	if !foreign {
+		c.drv.pools.Store(raw, p.core)
+	}
+	return p
+}
+
+// NewMemPool creates a pool of memory on the context's device (cuMemPoolCreate, CUDA 11.2). Streams
+// of the context allocate from it.
+func (c *Context) NewMemPool(o MemPoolOptions) (*MemPool, error) {
+	const op = "cuMemPoolCreate"
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	props := driver.MemPoolProps{
+		AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
+		Location:  driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: int32(core.dev)},
+		MaxSize:   o.MaxSize,
+	}
+	if o.Shareable {
+		props.HandleTypes = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+	}
+	raw, res := core.drv.table.MemPoolCreate(driver.At{Context: core.raw}, props)
+	if res != driver.ResultSuccess {
+		return nil, core.callError(op, 0, res)
+	}
+	return newMemPool(core, raw, false), nil
+}
+
+// DefaultMemPool returns the default pool of the context's device (cuDeviceGetDefaultMemPool, CUDA
+// 11.2). Close ends the use of the value, and does not destroy the pool.
+func (c *Context) DefaultMemPool() (*MemPool, error) {
+	return c.devicePool("cuDeviceGetDefaultMemPool", (*driver.Table).DeviceGetDefaultMemPool)
+}
+
+// MemPool returns the current pool of the context's device, from which [Stream.Alloc] allocates
+// (cuDeviceGetMemPool, CUDA 11.2). Close ends the use of the value. A pool that this package
+// created is not destroyed before that.
+func (c *Context) MemPool() (*MemPool, error) {
+	return c.devicePool("cuDeviceGetMemPool", (*driver.Table).DeviceGetMemPool)
+}
+
+func (c *Context) devicePool(op string,
+	get func(*driver.Table, driver.At, driver.Device) (driver.MemoryPool, driver.Result)) (*MemPool, error) {
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	ask := func() (driver.MemoryPool, driver.Result) {
+		return get(core.drv.table, driver.At{Context: core.raw}, core.dev)
+	}
+	raw, res := ask()
+	var of *memPoolCore
+	for again := true; again && res == driver.ResultSuccess; { // the pool may be destroyed meanwhile
+		before := raw
+		known, _ := core.drv.pools.Load(raw)
+		of, _ = known.(*memPoolCore)
+		raw, res = ask()
+		again = raw != before
+	}
+	if res != driver.ResultSuccess {
+		return nil, core.callError(op, 0, res)
+	}
+	if of != nil {
+		if err := of.Enter(of, op); err != nil {
+			return nil, err
+		}
+	}
+	p := newMemPool(core, raw, true)
+	p.core.of = of
+	return p, nil
+}
+
+// SetMemPool makes [Stream.Alloc] allocate from the pool, in all contexts of the context's device,
+// or from the default pool if p is nil (cuDeviceSetMemPool, CUDA 11.2). The end of the pool ends
+// this.
+func (c *Context) SetMemPool(p *MemPool) error {
+	const op = "cuDeviceSetMemPool"
+	core, err := c.enter(op)
+	if err != nil {
+		return err
+	}
+	defer c.leave()
+	t, at := core.drv.table, driver.At{Context: core.raw}
+	var raw driver.MemoryPool
+	res := driver.ResultSuccess
+	if p == nil {
+		raw, res = t.DeviceGetDefaultMemPool(at, core.dev)
+	} else {
+		pc, err := p.enter(op)
+		if err != nil {
+			return err
+		}
+		defer p.leave()
+		if pc.ctx.drv != core.drv || pc.ctx.dev != core.dev {
+			return mixed(op, "pool", pc.ctx, "context", core)
+		}
+		raw = pc.raw
+	}
+	if res == driver.ResultSuccess {
+		res = t.DeviceSetMemPool(at, core.dev, raw)
+	}
+	if res != driver.ResultSuccess {
+		return core.callError(op, uintptr(raw), res)
+	}
+	return nil
+}
+
+// enter begins a call on the pool. leave ends it.
+func (p *MemPool) enter(op string) (*memPoolCore, error) {
+	if p == nil || p.core == nil {
+		return nil, errNil(op, "memory pool")
+	}
+	return p.core, p.core.Enter(p.core, op)
+}
+
+func (p *MemPool) leave() {
+	p.core.leave()
+	runtime.KeepAlive(p)
+}
+
+// Close destroys the pool (cuMemPoolDestroy). While memory of the pool is allocated, Close returns
+// at once, and the pool is destroyed by the first freeing call after the memory was freed: see
+// docs/blocking.md. Whether the driver may wait for the GPU has not been measured, so Close counts
+// as a call that may wait. Further calls return nil.
+func (p *MemPool) Close() error {
+	if p == nil || p.core == nil {
+		return errNil("cuMemPoolDestroy", "memory pool")
+	}
+	return p.core.closeOwned(p.cleanup)
+}
+
+// Handle returns the CUmemoryPool, for code that calls the driver without this package. It is valid
+// until the MemPool is closed or collected. For nil and for a closed pool it is 0.
+func (p *MemPool) Handle() uintptr {
+	if p == nil || p.core == nil || p.core.Closed() {
+		return 0
+	}
+	return uintptr(p.core.raw)
+}
+
+// call makes a call of the driver about the pool.
+func (p *MemPool) call(op string, f func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result) error {
+	pc, err := p.enter(op)
+	if err != nil {
+		return err
+	}
+	defer p.leave()
+	if res := f(pc.ctx.drv.table, driver.At{Context: pc.ctx.raw}, pc.raw); res != driver.ResultSuccess {
+		return pc.ctx.callError(op, uintptr(pc.raw), res)
+	}
+	return nil
+}
+
+// get returns attributes of the pool, each as 64 bits.
+func (p *MemPool) get(attrs ...int32) (values []uint64, err error) {
+	const op = "cuMemPoolGetAttribute"
+	err = p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
+		for _, a := range attrs {
+			var b [8]byte
+			if res := t.MemPoolGetAttribute(at, raw, a, b[:]); res != driver.ResultSuccess {
+				return res
+			}
+			values = append(values, binary.LittleEndian.Uint64(b[:]))
+		}
+		return driver.ResultSuccess
+	})
+	return values, err
+}
+
+// set sets an attribute of the pool.
+func (p *MemPool) set(attr int32, value uint64) error {
+	const op = "cuMemPoolSetAttribute"
+	return p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
+		return t.MemPoolSetAttribute(at, raw, attr, binary.LittleEndian.AppendUint64(nil, value))
+	})
+}
+
+// Stats returns the amounts of memory of the pool (cuMemPoolGetAttribute, CUDA 11.3). They are read
+// one after the other.
+func (p *MemPool) Stats() (MemPoolStats, error) {
+	v, err := p.get(driver.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, driver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
+		driver.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+	if err != nil {
+		return MemPoolStats{}, err
+	}
+	return MemPoolStats{Reserved: v[0], Used: v[1], ReservedHigh: v[2], UsedHigh: v[3]}, nil
+}
+
+// ResetHigh sets ReservedHigh and UsedHigh to the current values (cuMemPoolSetAttribute, CUDA
+// 11.3).
+func (p *MemPool) ResetHigh() error {
+	if err := p.set(driver.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0); err != nil {
+		return err
+	}
+	return p.set(driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)
+}
+
+// ReleaseThreshold returns the reserved memory, in bytes, up to which the pool keeps memory that is
+// not used when the program waits for a stream, an event or a context (cuMemPoolGetAttribute).
+func (p *MemPool) ReleaseThreshold() (uint64, error) {
+	v, err := p.get(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+	if err != nil {
+		return 0, err
+	}
+	return v[0], nil
+}
+
+// SetReleaseThreshold sets what [MemPool.ReleaseThreshold] returns (cuMemPoolSetAttribute). The
+// default is 0. With [math.MaxUint64] the pool keeps all memory.
+func (p *MemPool) SetReleaseThreshold(bytes uint64) error {
+	return p.set(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes)
+}
+
+// Reuse returns the policies by which memory that one stream has freed serves an allocation on
+// another stream (cuMemPoolGetAttribute).
+func (p *MemPool) Reuse() (r MemPoolReuse, err error) {
+	v, err := p.get(driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES,
+		driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
+	for i, v := range v {
+		if v != 0 {
+			r |= 1 << i
+		}
+	}
+	return r, err
+}
+
+// SetReuse sets the policies that [MemPool.Reuse] returns (cuMemPoolSetAttribute). A new pool has
+// all of them.
+func (p *MemPool) SetReuse(r MemPoolReuse) error {
+	if r&^(ReuseFollowEvents|ReuseOpportunistic|ReuseInternalDependencies) != 0 {
+		return invalid("cuMemPoolSetAttribute", "unknown policies "+r.String()+": see MemPoolReuse")
+	}
+	for i := range 3 {
+		attr := int32(driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES + i)
+		if err := p.set(attr, uint64(r>>i&1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Trim gives reserved memory that is not used back to the device, until keep bytes are reserved
+// (cuMemPoolTrimTo). Whether the driver may wait for the GPU has not been measured, so Trim counts
+// as a call that may wait: see docs/blocking.md.
+func (p *MemPool) Trim(keep uint64) error {
+	return p.call("cuMemPoolTrimTo", func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
+		return t.MemPoolTrimTo(at, raw, keep)
+	})
+}
+
+// SetAccess allows kernels on another device to access the pool's memory, or ends that
+// (cuMemPoolSetAccess). Kernels that use the memory after the end fail, which poisons their
+// context.
+func (p *MemPool) SetAccess(peer *Device, allow bool) error {
+	const op = "cuMemPoolSetAccess"
+	if !peer.valid() {
+		return errNil(op, "device")
+	}
+	desc := driver.MemAccessDesc{Location: deviceLocation(peer.raw)}
+	if allow {
+		desc.Flags = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+	}
+	return p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
+		res := t.MemPoolSetAccess(at, raw, []driver.MemAccessDesc{desc})
+		if res == driver.ResultSuccess {
+			key := poolAccess{raw, peer.raw}
+			if allow {
+				p.core.ctx.drv.poolAccess.Store(key, true)
+			} else {
+				p.core.ctx.drv.poolAccess.Delete(key)
+			}
+		}
+		return res
+	})
+}
+
+// Access reports whether kernels on a device can access the pool's memory (cuMemPoolGetAccess).
+func (p *MemPool) Access(dev *Device) (can bool, err error) {
+	const op = "cuMemPoolGetAccess"
+	if !dev.valid() {
+		return false, errNil(op, "device")
+	}
+	err = p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
+		where := deviceLocation(dev.raw)
+		flags, res := t.MemPoolGetAccess(at, raw, &where)
+		can = flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+		return res
+	})
+	return can, err
+}
+
+func deviceLocation(dev driver.Device) driver.MemLocation {
+	return driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: int32(dev)}
+}
+
+// Alloc is [Stream.Alloc] with this pool, which must be of the stream's context
+// (cuMemAllocFromPoolAsync, CUDA 11.2). It may wait for the GPU if memory is short: see
+// docs/blocking.md.
+func (p *MemPool) Alloc(s *Stream, size uint64) (*DeviceMem, error) {
+	const op = "cuMemAllocFromPoolAsync"
+	pc, err := p.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer p.leave()
+	if s != nil && s.core != nil && s.core.ctx != pc.ctx {
+		return nil, mixed(op, "pool", pc.ctx, "stream", s.core.ctx)
+	}
+	return s.alloc(op, size, pc)
+}
+
+// Alloc allocates device memory of the device's current pool in the order of the stream, and
+// returns at once (cuMemAllocAsync, CUDA 11.2). Work that is enqueued on the stream later can use
+// the memory. Other streams, and methods of DeviceMem, must come after the allocation: see
+// [Stream.WaitStream]. It may wait for the GPU if memory is short, like [Context.Alloc]: see
+// docs/blocking.md.
+//
+// # Freeing
+//
+// Close frees the memory on this stream, after all work that uses the memory (cuMemFreeAsync). It
+// does not wait: the stream waits, on the GPU, for other streams that have used the memory. If the
+// stream was closed, another one that has used the memory takes its place. If there is none, or a
+// stream is being captured, the library polls until the work is done, and then frees the memory.
+// The same holds for memory that was abandoned. [Stream.Free] chooses the stream.
+//
+// # Captures
+//
+// A stream that is being captured cannot allocate, or free: the error matches
+// [errors.ErrUnsupported]. The capture continues.
+func (s *Stream) Alloc(size uint64) (*DeviceMem, error) {
+	return s.alloc("cuMemAllocAsync", size, nil)
+}
+
+// alloc allocates from a pool, or from the current pool of the device if p is nil.
+func (s *Stream) alloc(op string, size uint64, p *memPoolCore) (*DeviceMem, error) {
+	sc, err := s.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	if size == 0 {
+		return nil, invalid(op, "the size is 0 bytes: ask for at least one")
+	}
+	var raw driver.DevicePtr
+	captured := false
+	res := sc.ctx.allocate(func() (res driver.Result) {
+		raw, res, captured = sc.allocOnce(size, p)
+		return res
+	})
+	switch {
+	case captured:
+		return nil, errPoolCaptured(op, uintptr(sc.raw))
+	case res != driver.ResultSuccess:
+		return nil, sc.ctx.failAlloc(op, size, res)
+	}
+	mc := &memCore{is: pooledMemory, raw: raw, size: size, capacity: size, pool: p}
+	if p != nil {
+		p.Retain()
+	}
+	m := newDeviceMem(sc.ctx, mc)
+	mc.resource.usedOn(sc)
+	mc.observeOrder(op, sc)
+	return m, nil
+}
+
+// Free closes memory of a pool, like [DeviceMem.Close], and frees it on this stream, which must be
+// of the memory's context (cuMemFreeAsync). An allocation on this stream can then reuse the memory.
+// It does not wait for work of the GPU, but perhaps for room in the stream's queue: see
+// docs/blocking.md.
+func (s *Stream) Free(m *DeviceMem) error {
+	const op = "cuMemFreeAsync"
+	sc, err := s.enter(op)
+	if err != nil {
+		return err
+	}
+	defer s.leave()
+	switch {
+	case m == nil || m.core == nil:
+		return errNil(op, "device memory")
+	case m.core.ctx != sc.ctx:
+		return mixed(op, "memory", m.core.ctx, "stream", sc.ctx)
+	case m.core.is != pooledMemory:
+		return invalid(op, "the memory is not of a pool: use its Close")
+	}
+	sc.beginWork()
+	captured := sc.raw != driver.CU_STREAM_LEGACY && sc.captureActive()
+	sc.endWork()
+	if captured {
+		return errPoolCaptured(op, uintptr(sc.raw))
+	}
+	m.core.freeOn.CompareAndSwap(nil, sc)
+	return m.Close()
+}
+
+// errPoolCaptured returns the error for an allocation or a free on a stream that is being captured.
+func errPoolCaptured(op string, stream uintptr) error {
+	return &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: stream, Err: errCapturedMemory,
+		Detail: "allocate before the capture, and free after the last launch of the graph"}
+}
+
+// errCapturedMemory is wrapped by the error of errPoolCaptured.
+var errCapturedMemory = fmt.Errorf("a graph cannot allocate or free memory of a pool: %w", errors.ErrUnsupported)

@@ -1,0 +1,333 @@
+package cu
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
+)
+
+// pool returns a new pool that keeps all memory.
+func (r *soft) pool() *MemPool {
+	r.t.Helper()
+	p := must(r.gpu.NewMemPool(MemPoolOptions{}))(r.t)
+	r.t.Cleanup(func() { p.Close() })
+	noErr(r.t, p.SetReleaseThreshold(1<<40))
+	return p
+}
+
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *soft) stats(p *MemPool, want MemPoolStats) {
+	r.t.Helper()
+	got := must(p.Stats())(r.t)
+	got.Reserved, got.ReservedHigh = 0, 0
+	if diff := cmp.Diff(want, got); diff != "" {
+		r.t.Errorf("Stats (-want +got):\n%s", diff)
+	}
+}
+
+// TestPoolFree frees memory while streams are held: the memory is freed after the work of all of them.
+func TestPoolFree(t *testing.T) {
+	for name, free := range map[string]func(r *soft, m *DeviceMem) error{
+		"Close": func(_ *soft, m *DeviceMem) error { return m.Close() },
+		"Free":  func(r *soft, m *DeviceMem) error { return r.other.Free(m) },
+		"Close after the stream": func(r *soft, m *DeviceMem) error {
+			noErr(r.t, r.s.Close())
+			return m.Close()
+		},
+		"Close after both streams": func(r *soft, m *DeviceMem) error {
+			noErr(r.t, r.s.Close())
+			noErr(r.t, r.other.Close())
+			return m.Close()
+		},
+		"abandoned": func(r *soft, m *DeviceMem) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newSoft(t)
+			p := r.pool()
+			func() {
+				m := must(p.Alloc(r.s, 1000))(t)
+				noErr(t, r.other.WaitStream(r.s))
+				r.sim.Hold(r.other.Handle())
+				held := r.other.Handle()
+				noErr(t, r.other.Memset(m, 1))
+				noErr(t, free(r, m))
+				if name != "abandoned" {
+					if _, err := m.ReadAt(make([]byte, 1), 0); !errors.Is(err, ErrClosed) {
+						t.Errorf("a use after the free: %v", err)
+					}
+				}
+				r.stats(p, MemPoolStats{Used: 1024, UsedHigh: 1024})
+				if !r.other.core.Closed() { // else it is no longer held
+					r.sim.Release(held)
+				}
+			}()
+			if !eventually(func() bool {
+				runtime.GC()
+				r.sim.Finish()
+				return must(p.Stats())(t).Used == 0
+			}) {
+				t.Error("the memory is not freed")
+			}
+		})
+	}
+}
+
+// TestPoolReuse checks that memory that one stream has freed serves its next allocation, before it is free.
+func TestPoolReuse(t *testing.T) {
+	r := newSoft(t)
+	p := r.pool()
+	r.sim.Hold(r.s.Handle())
+	a := must(p.Alloc(r.s, 4096))(t)
+	at := a.Handle()
+	noErr(t, r.s.Memset(a, 1))
+	noErr(t, a.Close())
+	b := must(p.Alloc(r.s, 4096))(t)
+	defer b.Close()
+	if b.Handle() != at {
+		t.Errorf("the address is %#x, not %#x", b.Handle(), at)
+	}
+	c := must(p.Alloc(r.other, 4096))(t)
+	defer c.Close()
+	if c.Handle() == at {
+		t.Error("two pieces of memory have one address")
+	}
+	noErr(t, r.s.Memset(b, 2))
+	r.sim.Release(r.s.Handle())
+	noErr(t, r.s.Synchronize())
+	got := make([]byte, 4096)
+	noErr(t, b.CopyTo(got))
+	if got[0] != 2 || got[4095] != 2 {
+		t.Errorf("the memory is %d … %d", got[0], got[4095])
+	}
+}
+
+// TestPoolKeptByMemory closes a pool before its memory.
+func TestPoolKeptByMemory(t *testing.T) {
+	r := newSoft(t)
+	p := r.pool()
+	m := must(p.Alloc(r.s, 64))(t)
+	noErr(t, p.Close())
+	if _, err := p.Alloc(r.s, 64); !errors.Is(err, ErrClosed) {
+		t.Errorf("an allocation from a closed pool: %v", err)
+	}
+	noErr(t, r.s.Memset(m, 7))
+	got := make([]byte, 64)
+	noErr(t, r.s.Synchronize())
+	noErr(t, m.CopyTo(got))
+	if got[63] != 7 {
+		t.Error("the memory is gone")
+	}
+	noErr(t, m.Close())
+	if n := r.sim.Census()["memory pool"]; n != 1 {
+		t.Errorf("%d pools before the freeing call", n)
+	}
+	noErr(t, r.gpu.Synchronize())
+	if n := r.sim.Census()["memory pool"]; n != 0 {
+		t.Errorf("%d pools after the freeing call", n)
+	}
+}
+
+func TestPoolAttributes(t *testing.T) {
+	r := newSoft(t)
+	p := must(r.gpu.NewMemPool(MemPoolOptions{}))(t)
+	defer p.Close()
+	all := ReuseFollowEvents | ReuseOpportunistic | ReuseInternalDependencies
+	if got := must(p.Reuse())(t); got != all {
+		t.Errorf("Reuse = %v", got)
+	}
+	noErr(t, p.SetReuse(ReuseOpportunistic))
+	if got := must(p.Reuse())(t); got != ReuseOpportunistic || got.String() != "ReuseOpportunistic" {
+		t.Errorf("Reuse = %v", got)
+	}
+	if err := p.SetReuse(8); !errors.Is(err, ResultInvalidValue) {
+		t.Errorf("an unknown policy: %v", err)
+	}
+	m := must(p.Alloc(r.s, 1<<20))(t)
+	before := must(p.Stats())(t)
+	noErr(t, m.Close())
+	noErr(t, r.s.Synchronize())
+	after := must(p.Stats())(t)
+	if before.Used != 1<<20 || before.Reserved < before.Used || after.Used != 0 || after.Reserved != 0 || after.UsedHigh != 1<<20 {
+		t.Errorf("%+v, then %+v", before, after)
+	}
+	noErr(t, p.ResetHigh())
+	if got := must(p.Stats())(t); got != (MemPoolStats{}) {
+		t.Errorf("Stats = %+v", got)
+	}
+	noErr(t, p.SetReleaseThreshold(1<<30))
+	if got := must(p.ReleaseThreshold())(t); got != 1<<30 {
+		t.Errorf("ReleaseThreshold = %d", got)
+	}
+	noErr(t, must(p.Alloc(r.s, 1<<20))(t).Close())
+	noErr(t, r.s.Synchronize())
+	if got := must(p.Stats())(t).Reserved; got == 0 {
+		t.Error("the pool keeps no memory")
+	}
+	noErr(t, p.Trim(0))
+	if got := must(p.Stats())(t).Reserved; got != 0 {
+		t.Errorf("%d bytes are reserved after Trim", got)
+	}
+}
+
+// TestPoolCurrent sets the pool of the device.
+func TestPoolCurrent(t *testing.T) {
+	r := newSoft(t)
+	p, def := r.pool(), must(r.gpu.DefaultMemPool())(t)
+	defer def.Close()
+	current := func(want *MemPool) {
+		t.Helper()
+		got := must(r.gpu.MemPool())(t)
+		defer got.Close()
+		if got.Handle() != want.Handle() {
+			t.Errorf("the current pool is %#x, not %#x", got.Handle(), want.Handle())
+		}
+	}
+	current(def)
+	noErr(t, r.gpu.SetMemPool(p))
+	current(p)
+	m := must(r.s.Alloc(64))(t)
+	r.stats(p, MemPoolStats{Used: 512, UsedHigh: 512})
+	noErr(t, m.Close())
+	cur := must(r.gpu.MemPool())(t)
+	noErr(t, p.Close())
+	noErr(t, r.gpu.Synchronize())
+	must(cur.Stats())(t) // it keeps the pool
+	noErr(t, cur.Close())
+	noErr(t, r.gpu.Synchronize())
+	current(def)
+	noErr(t, r.gpu.SetMemPool(nil))
+	current(def)
+}
+
+// TestPoolMistakes checks what is refused.
+func TestPoolMistakes(t *testing.T) {
+	r := newSoft(t)
+	p := r.pool()
+	far := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+	defer far.Close()
+	fs := must(far.NewStream(0))(t)
+	defer fs.Close()
+	if _, err := p.Alloc(fs, 64); !errors.Is(err, ErrDeviceMismatch) {
+		t.Errorf("another device's stream: %v", err)
+	}
+	if err := far.SetMemPool(p); !errors.Is(err, ErrDeviceMismatch) {
+		t.Errorf("another device's pool: %v", err)
+	}
+	if _, err := p.Alloc(r.s, 0); !errors.Is(err, ResultInvalidValue) {
+		t.Errorf("no bytes: %v", err)
+	}
+	if _, err := p.Alloc(r.s, 1<<50); !errors.Is(err, ResultOutOfMemory) {
+		t.Errorf("too many bytes: %v", err)
+	}
+	if _, err := r.gpu.NewMemPool(MemPoolOptions{Shareable: true}); !errors.Is(err, ResultNotSupported) {
+		t.Errorf("a shareable pool: %v", err)
+	}
+	plain := must(r.gpu.Alloc(64))(t)
+	defer plain.Close()
+	if err := r.s.Free(plain); !errors.Is(err, ResultInvalidValue) {
+		t.Errorf("memory of no pool: %v", err)
+	}
+	m := must(p.Alloc(r.s, 64))(t)
+	if err := fs.Free(m); !errors.Is(err, ErrDeviceMismatch) {
+		t.Errorf("a free on another device's stream: %v", err)
+	}
+	g := must(r.s.Capture(CaptureGlobal, func() error {
+		if _, err := r.s.Alloc(64); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("an allocation in a capture: %v", err)
+		}
+		if err := r.s.Free(m); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("a free in a capture: %v", err)
+		}
+		return m.Close() // later
+	}))(t)
+	defer g.Close()
+	if !eventually(func() bool { r.sim.Finish(); return must(p.Stats())(t).Used == 0 }) {
+		t.Error("the memory is not freed")
+	}
+	var none *MemPool
+	if err := none.Trim(0); !errors.Is(err, ErrNil) {
+		t.Errorf("nil: %v", err)
+	}
+}
+
+// TestPoolPeers allows another device to access the memory of a pool.
+func TestPoolPeers(t *testing.T) {
+	r := newSoft(t, addKernel)
+	p := r.pool()
+	dev := must(r.drv.Device(1))(t)
+	far := must(dev.PrimaryContext())(t)
+	defer far.Close()
+	fs := must(far.NewStream(StreamNonBlocking))(t)
+	defer fs.Close()
+	mod := must(far.LoadModule([]byte(spinPTX)))(t)
+	defer mod.Close()
+	spin := must(mod.Function("add"))(t)
+	m := must(p.Alloc(r.s, 64))(t)
+	defer m.Close()
+	noErr(t, r.s.Synchronize())
+	use := func() error {
+		return spin.Launch(fs, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(m), U32(0), F32(1))
+	}
+	if err := use(); !errors.Is(err, ErrDeviceMismatch) && err == nil {
+		t.Errorf("without access: %v", err)
+	}
+	if must(p.Access(dev))(t) || !must(p.Access(r.gpu.Device()))(t) {
+		t.Error("wrong access of a new pool")
+	}
+	noErr(t, p.SetAccess(dev, true))
+	if !must(p.Access(dev))(t) {
+		t.Error("the access is not known")
+	}
+	noErr(t, use())
+	noErr(t, fs.Synchronize())
+	noErr(t, p.SetAccess(dev, false))
+	if err := use(); err == nil {
+		t.Error("access after its end")
+	}
+}
+
+// TestPoolWithoutWakeUp frees abandoned memory where the library has no stream of its own.
+func TestPoolWithoutWakeUp(t *testing.T) {
+	r := newSoft(t)
+	p := r.pool()
+	for {
+		up, ok := r.gpu.own.core.takeWakeUp()
+		if !ok {
+			break
+		}
+		defer up.Return()
+	}
+	func() { must(p.Alloc(r.s, 64))(t) }()
+	if !eventually(func() bool { runtime.GC(); return r.drv.Stats().DeferredObjects > 0 }) {
+		t.Fatal("the memory is not deferred")
+	}
+	r.stats(p, MemPoolStats{Used: 512, UsedHigh: 512})
+	noErr(t, r.gpu.Synchronize())
+	r.stats(p, MemPoolStats{UsedHigh: 512})
+}
+
+// TestPoolFreeFails checks that an error of the free is returned.
+func TestPoolFreeFails(t *testing.T) {
+	r := newSoft(t)
+	p := r.pool()
+	m := must(p.Alloc(r.s, 64))(t)
+	raw := driver.DevicePtr(m.core.raw)
+	r.sim.Inject(cusim.Fault{Function: "cuMemFreeAsync", Code: int(ResultInvalidValue)})
+	if err := m.Close(); !errors.Is(err, ResultInvalidValue) {
+		t.Errorf("Close = %v", err)
+	}
+	if res := r.drv.table.MemFree(driver.At{Context: r.gpu.own.core.raw}, raw); res != driver.ResultSuccess {
+		t.Error(res)
+	}
+}

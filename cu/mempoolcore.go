@@ -1,0 +1,267 @@
+package cu
+
+import (
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
+)
+
+// This file has the pools of device memory, and the protocol by which their memory is freed.
+//
+// Other memory is freed by calls that wait for the GPU. Memory of a pool is freed by work on a
+// stream, which must come after all other work that uses the memory. The stream is the one that the
+// program names, or else the one on which the memory was allocated, or one that has used it. It
+// waits, on the GPU, for the other streams that have used the memory. If no such stream is open, or
+// the end of a stream's work cannot be marked now, the library polls until the work is done. Then
+// it frees the memory on a wake-up stream, which has nothing to do. If there is none, the memory is
+// deferred, and the next freeing call frees it by cuMemFree.
+
+// memPoolCore is a pool of memory. Each piece of memory that was allocated by MemPool.Alloc is a
+// call in flight on it.
+type memPoolCore struct {
+	raw driver.MemoryPool
+	resource
+	// foreign says that the pool belongs to the device, to other code, or to another core, which is
+	// of.
+	foreign bool
+	of      *memPoolCore
+}
+
+func (p *memPoolCore) kind() string { return "memory pool" }
+
+func (p *memPoolCore) handle() uintptr { return uintptr(p.raw) }
+
+func (p *memPoolCore) free(at driver.At) (string, driver.Result) {
+	if p.foreign {
+		if p.of != nil {
+			p.of.leave()
+		}
+		return "", driver.ResultSuccess
+	}
+	defer p.ctx.drv.pools.CompareAndDelete(p.raw, p)
+	p.ctx.drv.poolAccess.Range(func(key, _ any) bool {
+		if key.(poolAccess).pool == p.raw {
+			p.ctx.drv.poolAccess.Delete(key)
+		}
+		return true
+	})
+	return "cuMemPoolDestroy", p.ctx.drv.table.MemPoolDestroy(at, p.raw)
+}
+
+// poolAccess is a key of driverCore.poolAccess, which has the devices that the program has allowed
+// to access the memory of a pool.
+type poolAccess struct {
+	pool driver.MemoryPool
+	dev  driver.Device
+}
+
+// reaches reports whether kernels on a device can access the memory of the pool, which may be nil.
+func (p *memPoolCore) reaches(dev driver.Device) bool {
+	if p == nil {
+		return false
+	}
+	_, ok := p.ctx.drv.poolAccess.Load(poolAccess{p.raw, dev})
+	return ok
+}
+
+// legacyStream returns a core for the legacy default stream, for calls that have no stream.
+func (c *contextCore) legacyStream() *streamCore {
+	if sc := c.legacy.Load(); sc != nil {
+		return sc
+	}
+	sc := &streamCore{raw: driver.CU_STREAM_LEGACY, at: driver.At{Context: c.raw}}
+	sc.ctx, sc.shared, sc.foreign = c, &sc.own, true
+	c.legacy.CompareAndSwap(nil, sc)
+	return c.legacy.Load()
+}
+
+// allocOnce allocates from a pool, or from the device's current one if p is nil. The caller has a
+// call in flight on the stream.
+func (sc *streamCore) allocOnce(size uint64, p *memPoolCore) (raw driver.DevicePtr, res driver.Result, captured bool) {
+	at := sc.inContext()
+	captured = sc.beginWork() != nil
+	defer sc.endWork()
+	if captured || (sc.foreign || sc.exposed.Load()) && sc.captureActive() {
+		return 0, driver.ResultSuccess, true
+	}
+	sc.beginLegacy()
+	defer sc.endLegacy()
+	if p == nil {
+		raw, res = sc.ctx.drv.table.MemAllocAsync(at, size, sc.raw)
+	} else {
+		raw, res = sc.ctx.drv.table.MemAllocFromPoolAsync(at, size, p.raw, sc.raw)
+	}
+	return raw, res, false
+}
+
+// orderedFree is a free of memory that is about to be enqueued.
+type orderedFree struct {
+	mc *memCore
+	// on is the stream, on which a call is in flight.
+	on *streamCore
+	// marks are the ends of the work on other streams.
+	marks  []driver.Event
+	of     []*contextCore // the contexts of marks
+	traces []func()       // the calls of tracers that are due
+}
+
+// closeOrdered frees closed memory of a pool in the order of a stream, and returns at once. No call
+// on the memory is in flight. If this is not possible now, the memory is freed later.
+func (mc *memCore) closeOrdered() error {
+	f := orderedFree{mc: mc}
+	late := true
+	defer func() {
+		if late { // also if a tracer panics
+			mc.destroyLate(false)
+		}
+	}()
+	if !f.chooseStream() {
+		return nil
+	}
+	defer f.end()
+	if !f.markOthers() {
+		return nil
+	}
+	res, enqueued := f.enqueue()
+	if !enqueued {
+		return nil
+	}
+	late = false
+	defer mc.ctx.endHold()
+	mc.freed.Store(true)
+	mc.leavePool()
+	each(len(f.traces), func(i int) { f.traces[i]() })
+	if res != driver.ResultSuccess {
+		return mc.ctx.backgroundError("cuMemFreeAsync", mc.handle(), res)
+	}
+	return nil
+}
+
+// chooseStream begins a call on the stream that is to free the memory. It reports false if none is
+// open.
+func (f *orderedFree) chooseStream() bool {
+	streams := f.mc.usedStreams.list()
+	if sc := f.mc.freeOn.Load(); sc != nil {
+		streams = append([]*streamCore{sc}, streams...)
+	}
+	for _, sc := range streams {
+		if sc.ctx != f.mc.ctx || sc.at.Thread != nil && !sc.at.Thread.Here() || sc == f.mc.ctx.legacy.Load() {
+			continue
+		}
+		if sc.Acquire(sc) {
+			f.on = sc
+			return true
+		}
+	}
+	return false
+}
+
+// end ends the call on the stream, and the use of the marks.
+func (f *orderedFree) end() {
+	defer f.on.leave()
+	each(len(f.marks), func(i int) {
+		defer f.of[i].endHold()
+		f.of[i].doneWith(EventDisableTiming, f.marks[i])
+	})
+}
+
+// markOthers marks the end of the work on the other streams that have used the memory. It reports
+// false if a mark is not possible now.
+func (f *orderedFree) markOthers() bool {
+	for _, sc := range f.mc.usedStreams.list() {
+		if sc == f.on || sc.same(f.on) && !sc.Closed() {
+			continue
+		}
+		if done, err := sc.finished(); err != nil {
+			return false
+		} else if done {
+			continue
+		}
+		e, err := sc.markHeld()
+		if err != nil {
+			return false
+		}
+		f.marks, f.of = append(f.marks, e), append(f.of, sc.ctx)
+	}
+	return true
+}
+
+// markHeld is mark for a caller that has no call in flight on the stream, which may be closed. The
+// caller ends its use of the context after the use of the mark.
+func (sc *streamCore) markHeld() (e driver.Event, err error) {
+	if !sc.ctx.hold() {
+		return 0, errBusy
+	}
+	defer func() {
+		if e == 0 { // also if a tracer panics
+			sc.ctx.endHold()
+		}
+	}()
+	switch {
+	case sc.permanent():
+		return sc.mark()
+	case sc.at.Thread != nil && !sc.at.Thread.Here() || !sc.Acquire(sc):
+		return 0, errBusy
+	}
+	return sc.markAndLeave()
+}
+
+// enqueue makes the stream wait for the marks, and then free the memory. It reports false if the
+// stream is being captured.
+func (f *orderedFree) enqueue() (res driver.Result, enqueued bool) {
+	sc := f.on
+	t, at := sc.ctx.drv.table, sc.inContext()
+	at.Relaxed = true
+	captured := sc.beginWork() != nil
+	defer sc.endWork()
+	if captured || !sc.tryBeginLegacy() {
+		return 0, false
+	}
+	defer sc.endLegacy()
+	if sc.unlessCaptured(at) != nil {
+		return 0, false
+	}
+	o := sc.ctx.drv.observer()
+	for _, e := range f.marks {
+		trace := sc.ctx.drv.trace(TraceStreamWait, e, sc.raw)
+		if o != nil {
+			o.Wait(sc.observed(), uintptr(e), races.PlainEvent)
+		}
+		res := t.StreamWaitEvent(at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
+		f.traces = append(f.traces, func() { trace.done(TraceStreamWait, e, sc.raw, res) })
+		if res != driver.ResultSuccess {
+			return 0, false
+		}
+	}
+	f.mc.observeFree()
+	return t.MemFreeAsync(at, f.mc.raw, sc.raw), true
+}
+
+// destroyIdle frees memory of a pool in the background, when all work that uses it is done. l is
+// the report for the leak hook.
+func (mc *memCore) destroyIdle(l Leak) {
+	ctx := mc.ctx
+	up, ok := ctx.takeWakeUp()
+	if !ok {
+		ctx.drv.leak(l)
+		ctx.addDeferred(&mc.resource)
+		ctx.endHold()
+		return
+	}
+	defer ctx.endHold()
+	mc.observeFree()
+	res := ctx.drv.table.MemFreeAsync(background(), mc.raw, up.raw)
+	up.Return()
+	mc.freed.Store(true)
+	mc.leavePool()
+	if res != driver.ResultSuccess {
+		l.Err = ctx.backgroundError("cuMemFreeAsync", mc.handle(), res)
+	}
+	ctx.drv.leak(l)
+}
+
+// leavePool ends the memory's use of its pool.
+func (mc *memCore) leavePool() {
+	if mc.pool != nil {
+		mc.pool.leave()
+	}
+}

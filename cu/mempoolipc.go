@@ -1,0 +1,101 @@
+package cu
+
+import (
+	"encoding/binary"
+	"os"
+	"runtime"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// Export returns a file that stands for the pool in other processes, which open the pool by
+// [Context.ImportMemPool] (cuMemPoolExportToShareableHandle, CUDA 11.2). The pool must be
+// [MemPoolOptions.Shareable]. The caller closes the file, and passes it on by
+// [os/exec.Cmd.ExtraFiles] or over a Unix socket. It keeps the pool's memory allocated.
+func (p *MemPool) Export() (*os.File, error) {
+	const op = "cuMemPoolExportToShareableHandle"
+	var fd [4]byte
+	err := p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
+		return t.MemPoolExportToShareableHandle(at, fd[:], raw, driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(binary.LittleEndian.Uint32(fd[:])), "CUmemoryPool"), nil
+}
+
+// ImportMemPool opens the pool of another process, on the same device
+// (cuMemPoolImportFromShareableHandle, CUDA 11.2). fd is the descriptor of a file that
+// [MemPool.Export] has returned there, and may be closed afterwards. Streams cannot allocate from
+// the pool: [MemPool.Open] gives access to memory that the other process has allocated.
+func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
+	const op = "cuMemPoolImportFromShareableHandle"
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	at := driver.At{Context: core.raw}
+	raw, res := core.drv.table.MemPoolImportFromShareableHandle(at, driver.HostPtr(fd),
+		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+	if res != driver.ResultSuccess {
+		return nil, core.callError(op, 0, res)
+	}
+	return newMemPool(core, raw, false), nil
+}
+
+// PoolMemHandle names memory of a shareable pool to other processes: the bytes of a
+// CUmemPoolPtrExportData, and the size of the memory. It is a plain value, which does not keep the
+// memory allocated.
+type PoolMemHandle [64 + 8]byte
+
+// PoolHandle returns the handle by which a process that has imported the memory's pool opens the
+// memory (cuMemPoolExportPointer, CUDA 11.2). Streams of that process have to come after the
+// allocation, by an event that the processes share: see [Event.IPCHandle]. The memory must be
+// closed there before it is closed here.
+func (m *DeviceMem) PoolHandle() (h PoolMemHandle, err error) {
+	const op = "cuMemPoolExportPointer"
+	if m == nil || m.core == nil {
+		return h, errNil(op, "device memory")
+	}
+	mc := m.core
+	if mc.is != pooledMemory {
+		return h, invalid(op, "the memory is not of a pool: allocate it by MemPool.Alloc of a shareable pool")
+	}
+	if err := mc.Enter(mc, op); err != nil {
+		return h, err
+	}
+	defer runtime.KeepAlive(m)
+	defer mc.leave()
+	data, res := mc.ctx.drv.table.MemPoolExportPointer(driver.At{Context: mc.ctx.raw}, mc.raw)
+	if res != driver.ResultSuccess {
+		return h, mc.ctx.callError(op, mc.handle(), res)
+	}
+	copy(h[:], data[:])
+	binary.LittleEndian.PutUint64(h[64:], mc.size)
+	return h, nil
+}
+
+// Open gives access to memory that another process has allocated from the pool, which
+// [Context.ImportMemPool] has returned (cuMemPoolImportPointer, CUDA 11.2). Close of the DeviceMem
+// ends the access, as if it were memory of this process. A handle that was changed on the way may
+// crash the process.
+func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
+	const op = "cuMemPoolImportPointer"
+	size := binary.LittleEndian.Uint64(h[64:])
+	if size == 0 {
+		return nil, mistake(op, ErrNil, 0, "the handle names no memory: pass one that DeviceMem.PoolHandle has returned")
+	}
+	pc, err := p.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer p.leave()
+	data := driver.MemPoolPtrExportData(h[:64])
+	raw, res := pc.ctx.drv.table.MemPoolImportPointer(driver.At{Context: pc.ctx.raw}, pc.raw, &data)
+	if res != driver.ResultSuccess {
+		return nil, pc.ctx.callError(op, uintptr(pc.raw), res)
+	}
+	pc.Retain()
+	return newDeviceMem(pc.ctx, &memCore{is: pooledMemory, raw: raw, size: size, capacity: size, pool: pc}), nil
+}

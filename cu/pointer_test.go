@@ -1,0 +1,54 @@
+package cu
+
+import (
+	"errors"
+	"testing"
+	"unsafe"
+
+	"github.com/purecu/purecu/cusim"
+)
+
+func TestPointerInfo(t *testing.T) {
+	r := newSoft(t)
+	dev := r.gpu.Device()
+	m, h := must(r.gpu.Alloc(100))(t), must(r.gpu.AllocHost(100, 0))(t)
+	defer m.Close()
+	defer h.Close()
+	p := r.pool()
+	pooled := must(p.Alloc(r.s, 100))(t)
+	defer pooled.Close()
+	own := make([]byte, 64)
+	host, ctx := uint64(h.Handle()), r.gpu.Handle()
+	for name, c := range map[string]struct {
+		addr uint64
+		want PointerInfo
+	}{
+		"device": {m.Handle() + 7, PointerInfo{Type: MemoryDevice, Device: dev, Context: ctx, Start: m.Handle(), Size: 100,
+			DevicePointer: m.Handle() + 7}},
+		"host": {host + 7, PointerInfo{Type: MemoryHost, Device: dev, Context: ctx, Start: host, Size: 100,
+			DevicePointer: host + 7, HostPointer: host + 7}},
+		"pool": {pooled.Handle(), PointerInfo{Type: MemoryDevice, Device: dev, Start: pooled.Handle(), Size: 100,
+			DevicePointer: pooled.Handle(), Pool: p.Handle()}},
+		"unregistered": {uint64(uintptr(unsafe.Pointer(&own[0]))), PointerInfo{}},
+		"null":         {0, PointerInfo{}},
+	} {
+		got := must(r.gpu.PointerInfo(c.addr))(t)
+		if (got.BufferID == 0) != (c.want.Type == MemoryUnregistered) {
+			t.Errorf("%s: the buffer's ID is %d", name, got.BufferID)
+		}
+		got.BufferID = 0
+		if got != c.want {
+			t.Errorf("%s: got  %+v\nwant %+v", name, got, c.want)
+		}
+	}
+	if start, size, err := r.gpu.AddressRange(m.Handle() + 99); start != m.Handle() || size != 100 || err != nil {
+		t.Errorf("AddressRange = %#x, %d, %v", start, size, err)
+	}
+	if _, _, err := r.gpu.AddressRange(m.Handle() + 100); !errors.Is(err, ResultNotFound) {
+		t.Errorf("AddressRange of no memory: %v", err)
+	}
+	r.sim.Inject(cusim.Fault{Function: "cuPointerGetAttribute", Code: int(ResultUnknown)})
+	if _, err := r.gpu.PointerInfo(m.Handle()); !errors.Is(err, ResultUnknown) {
+		t.Errorf("a failure of the driver: %v", err)
+	}
+}

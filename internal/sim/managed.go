@@ -1,0 +1,269 @@
+package sim
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// advice is what the program has said about the use of managed memory.
+type advice struct {
+	readMostly           bool
+	preferred, prefetch  driver.MemLocation
+	accessedBy           uint64 // a bit for each device, and accessedByHost
+	hasPreferred, loaded bool   // preferred and prefetch are set
+}
+
+const accessedByHost = 1 << 63
+
+// advised is the advice about a part of a block, whose offsets are multiples of a page.
+type advised struct {
+	from, to uint64
+	advice
+}
+
+// cut makes no part of the block's advice reach across an offset, and returns the index of the part
+// that begins there.
+func (b *block) cut(off uint64) int {
+	if b.advice == nil {
+		b.advice = []advised{{to: (b.size + page - 1) / page * page}}
+	}
+	for i, a := range b.advice {
+		switch {
+		case off <= a.from:
+			return i
+		case off < a.to:
+			right := a
+			b.advice[i].to, right.from = off, off
+			b.advice = slices.Insert(b.advice, i+1, right)
+			return i + 1
+		}
+	}
+	return len(b.advice)
+}
+
+// advisedIn returns the advice about the pages of a range.
+func (s span) advisedIn() []advised {
+	from, to := s.off/page*page, (s.off+s.n+page-1)/page*page
+	s.cut(from)
+	end := s.cut(to)
+	return s.block.advice[s.cut(from):end]
+}
+
+// aboutManaged returns a range of managed memory.
+func (d *Driver) managed(p driver.DevicePtr, n uint64) (span, driver.Result) {
+	s, r := d.space.span(uint64(p), n)
+	if r == ok && (n == 0 || s.kind != managedBlock) {
+		r = driver.ResultInvalidValue
+	}
+	return s, r
+}
+
+// MemAllocManaged is cuMemAllocManaged.
+func (d *Driver) MemAllocManaged(th *driver.Thread, size uint64, flags uint32) (driver.DevicePtr, driver.Result) {
+	defer d.mu.Unlock()
+	c, r := d.aboutMemory("cuMemAllocManaged", th)
+	switch {
+	case r != ok:
+		return 0, r
+	case size == 0 || flags != driver.CU_MEM_ATTACH_GLOBAL && flags != driver.CU_MEM_ATTACH_HOST:
+		return 0, driver.ResultInvalidValue
+	case size > mostPinned-d.space.pinned:
+		return 0, driver.ResultOutOfMemory
+	}
+	data, addr := d.space.pages(size)
+	if data == nil {
+		return 0, driver.ResultOutOfMemory
+	}
+	d.space.pinned += size
+	d.space.add(&block{addr: addr, size: size, kind: managedBlock, ctx: c, flags: flags, data: data})
+	return driver.DevicePtr(addr), ok
+}
+
+// place returns the device of a location, or nil for the host.
+func (d *Driver) place(l driver.MemLocation) (*device, driver.Result) {
+	switch l.Type {
+	case driver.CU_MEM_LOCATION_TYPE_DEVICE:
+		return d.device(driver.Device(l.ID))
+	case driver.CU_MEM_LOCATION_TYPE_HOST, driver.CU_MEM_LOCATION_TYPE_HOST_NUMA, driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+		return nil, ok
+	}
+	return nil, driver.ResultInvalidValue
+}
+
+// MemAdvise is cuMemAdvise_v2.
+func (d *Driver) MemAdvise(th *driver.Thread, p driver.DevicePtr, n uint64, what int32, l driver.MemLocation) driver.Result {
+	defer d.mu.Unlock()
+	if _, _, r := d.inContext("cuMemAdvise", th); r != ok {
+		return r
+	}
+	s, r := d.managed(p, n)
+	if r != ok {
+		return r
+	}
+	var bit uint64
+	needs := what == driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION || what == driver.CU_MEM_ADVISE_SET_ACCESSED_BY ||
+		what == driver.CU_MEM_ADVISE_UNSET_ACCESSED_BY
+	if needs {
+		v, r := d.place(l)
+		switch {
+		case r != ok:
+			return r
+		case v != nil:
+			bit = 1 << v.ordinal
+		default:
+			bit = accessedByHost
+		}
+	}
+	if what < driver.CU_MEM_ADVISE_SET_READ_MOSTLY || what > driver.CU_MEM_ADVISE_UNSET_ACCESSED_BY {
+		return driver.ResultInvalidValue
+	}
+	list := s.advisedIn()
+	for i := range list {
+		switch a := &list[i]; what {
+		case driver.CU_MEM_ADVISE_SET_READ_MOSTLY, driver.CU_MEM_ADVISE_UNSET_READ_MOSTLY:
+			a.readMostly = what == driver.CU_MEM_ADVISE_SET_READ_MOSTLY
+		case driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
+			a.preferred, a.hasPreferred = l, true
+		case driver.CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
+			a.preferred, a.hasPreferred = driver.MemLocation{}, false
+		case driver.CU_MEM_ADVISE_SET_ACCESSED_BY:
+			a.accessedBy |= bit
+		default:
+			a.accessedBy &^= bit
+		}
+	}
+	return ok
+}
+
+// MemPrefetchAsync is cuMemPrefetchAsync_v2.
+func (d *Driver) MemPrefetchAsync(th *driver.Thread, p driver.DevicePtr, n uint64, l driver.MemLocation, flags uint32,
+	h driver.Stream) driver.Result {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream("cuMemPrefetchAsync", th, h)
+	if r == ok {
+		r = d.uncaptured(s)
+	}
+	if r != ok {
+		return r
+	}
+	m, r := d.managed(p, n)
+	if r == ok {
+		_, r = d.place(l)
+	}
+	switch {
+	case r != ok:
+		return r
+	case flags != 0:
+		return driver.ResultInvalidValue
+	}
+	list := m.advisedIn()
+	for i := range list {
+		list[i].prefetch, list[i].loaded = l, true
+	}
+	d.engine.enqueue(s, d.access(&op{duration: duration(n, pinnedBlock)}, func() {}, m))
+	return ok
+}
+
+// MemRangeGetAttribute is cuMemRangeGetAttribute.
+func (d *Driver) MemRangeGetAttribute(th *driver.Thread, data []byte, attribute int32, p driver.DevicePtr, n uint64) driver.Result {
+	defer d.mu.Unlock()
+	if _, _, r := d.inContext("cuMemRangeGetAttribute", th); r != ok {
+		return r
+	}
+	s, r := d.managed(p, n)
+	switch {
+	case r != ok:
+		return r
+	case len(data) == 0 || len(data)%4 != 0 || len(data) != 4 && attribute != driver.CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY:
+		return driver.ResultInvalidValue
+	}
+	all := advice{readMostly: true, accessedBy: 1<<64 - 1}
+	for i, a := range s.advisedIn() {
+		all.readMostly, all.accessedBy = all.readMostly && a.readMostly, all.accessedBy&a.accessedBy
+		if i == 0 {
+			all.preferred, all.hasPreferred, all.prefetch, all.loaded = a.preferred, a.hasPreferred, a.prefetch, a.loaded
+		}
+		all.hasPreferred = all.hasPreferred && a.hasPreferred && all.preferred == a.preferred
+		all.loaded = all.loaded && a.loaded && all.prefetch == a.prefetch
+	}
+	var values []int32
+	switch attribute {
+	case driver.CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
+		values = []int32{0}
+		if all.readMostly {
+			values[0] = 1
+		}
+	case driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
+		values = []int32{legacyPlace(all.preferred, all.hasPreferred)}
+	case driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
+		values = []int32{legacyPlace(all.prefetch, all.loaded)}
+	case driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE, driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
+		values = placePart(all.preferred, all.hasPreferred, attribute == driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE)
+	case driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE, driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
+		values = placePart(all.prefetch, all.loaded, attribute == driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE)
+	case driver.CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY:
+		for i := range d.devices {
+			if all.accessedBy&(1<<i) != 0 {
+				values = append(values, int32(i))
+			}
+		}
+		if all.accessedBy&accessedByHost != 0 {
+			values = append(values, driver.CU_DEVICE_CPU)
+		}
+	default:
+		return driver.ResultInvalidValue
+	}
+	for i := range len(data) / 4 {
+		v := int32(driver.CU_DEVICE_INVALID)
+		if i < len(values) {
+			v = values[i]
+		}
+		binary.LittleEndian.PutUint32(data[4*i:], uint32(v))
+	}
+	return ok
+}
+
+// legacyPlace returns a location as a device.
+func legacyPlace(l driver.MemLocation, set bool) int32 {
+	switch {
+	case !set:
+		return driver.CU_DEVICE_INVALID
+	case l.Type == driver.CU_MEM_LOCATION_TYPE_DEVICE:
+		return l.ID
+	}
+	return driver.CU_DEVICE_CPU
+}
+
+// placePart returns the type or the number of a location.
+func placePart(l driver.MemLocation, set, typ bool) []int32 {
+	switch {
+	case !set:
+		return []int32{driver.CU_MEM_LOCATION_TYPE_INVALID}
+	case typ:
+		return []int32{l.Type}
+	}
+	return []int32{l.ID}
+}
+
+// StreamAttachMemAsync is cuStreamAttachMemAsync. It has no effect, as the host can always access
+// managed memory.
+func (d *Driver) StreamAttachMemAsync(th *driver.Thread, h driver.Stream, p driver.DevicePtr, n uint64, flags uint32) driver.Result {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream("cuStreamAttachMemAsync", th, h)
+	if r == ok {
+		r = d.uncaptured(s)
+	}
+	if r != ok {
+		return r
+	}
+	b := d.space.of(uint64(p), managedBlock)
+	switch {
+	case b == nil, n != 0 && n != b.size, flags == 0 || flags > driver.CU_MEM_ATTACH_SINGLE || flags&(flags-1) != 0,
+		flags == driver.CU_MEM_ATTACH_SINGLE && s.kind == legacyStream:
+		return driver.ResultInvalidValue
+	}
+	d.engine.enqueue(s, &op{})
+	return ok
+}

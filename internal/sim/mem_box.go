@@ -1,0 +1,205 @@
+package sim
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// maxPitch is the largest number of bytes from one row to the next.
+const maxPitch = math.MaxInt32
+
+// extent is the size of a box: the bytes of a row, the rows of a plane, and the planes.
+type extent struct{ width, height, depth uint64 }
+
+func (e extent) empty() bool { return e.width == 0 || e.height == 0 || e.depth == 0 }
+
+// box is a part of memory in rows and planes. Its span has all of its bytes, and those between
+// them.
+type box struct {
+	span
+	pitch, plane uint64 // bytes from one row to the next, and from one plane to the next
+}
+
+// reach returns the number of bytes from the first to the last byte of a box, and reports false if
+// there is no such number.
+func (e extent) reach(pitch, plane uint64) (uint64, bool) {
+	over, a := bits.Mul64(e.depth-1, plane)
+	over2, b := bits.Mul64(e.height-1, pitch)
+	n, carry := bits.Add64(a, b, 0)
+	n, carry2 := bits.Add64(n, e.width, 0)
+	return n, over|over2|carry|carry2 == 0
+}
+
+// corner is one end of a copy, as in C's structures.
+type corner struct {
+	kind          int32
+	host          driver.HostPtr
+	dev           driver.DevicePtr
+	x, y, z       uint64
+	pitch, height uint64
+}
+
+// box returns the memory at one end of a copy. Arrays are not supported.
+func (d *Driver) box(c corner, e extent) (box, driver.Result) {
+	if c.pitch > maxPitch || c.pitch < c.x+e.width || e.depth > 1 && c.height < c.y+e.height {
+		return box{}, driver.ResultInvalidValue
+	}
+	b := box{pitch: c.pitch, plane: c.pitch * c.height}
+	n, fits := e.reach(b.pitch, b.plane)
+	if !fits {
+		return box{}, driver.ResultInvalidValue
+	}
+	var r driver.Result
+	off := c.x + c.y*b.pitch + c.z*b.plane
+	switch c.kind {
+	case driver.CU_MEMORYTYPE_HOST:
+		b.span, r = d.space.hostSpan(c.host+driver.HostPtr(off), n)
+	case driver.CU_MEMORYTYPE_DEVICE, driver.CU_MEMORYTYPE_UNIFIED:
+		b.span, r = d.space.span(uint64(c.dev)+off, n)
+	default:
+		return box{}, driver.ResultInvalidValue
+	}
+	return b, r
+}
+
+// rows calls f with the place of each row of a box.
+func (b box) rows(e extent, f func(off uint64)) {
+	for z := range e.depth {
+		for y := range e.height {
+			f(z*b.plane + y*b.pitch)
+		}
+	}
+}
+
+// copyBox enqueues the copy of a box.
+func (d *Driver) copyBox(name string, th *driver.Thread, to, from corner, e extent, h driver.Stream) driver.Result {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream(name, th, h)
+	if r != ok || e.empty() {
+		return r
+	}
+	dst, r := d.box(to, e)
+	if r != ok {
+		return r
+	}
+	src, r := d.box(from, e)
+	if r != ok {
+		return r
+	}
+	if s.capture == nil && src.kind == pageableBlock {
+		staged := newBytes(src.n)
+		if !touch(func() { copy(staged, src.bytes()) }) {
+			return driver.ResultInvalidValue
+		}
+		src.span = span{&block{size: src.n, kind: pinnedBlock, data: staged}, 0, src.n}
+	}
+	var done *op
+	r = d.submit(s, &work{node: memcpyNode, make: func() *op {
+		time := duration(e.width*e.height*e.depth, dst.kind, src.kind)
+		done = d.access(&op{duration: time}, func() { e.transfer(dst, src) }, dst.span, src.span)
+		return done
+	}})
+	if r == ok && s.capture == nil && dst.kind == pageableBlock {
+		return d.await(name, done)
+	}
+	return r
+}
+
+// transfer copies the rows of a box.
+func (e extent) transfer(dst, src box) {
+	if dst.data == nil && src.data == nil {
+		return
+	}
+	var offs []uint64
+	src.rows(e, func(off uint64) { offs = append(offs, off) })
+	to, from := dst.bytes(), src.bytes()
+	dst.rows(e, func(off uint64) {
+		copy(to[off:off+e.width], from[offs[0]:])
+		offs = offs[1:]
+	})
+}
+
+// Memcpy2DAsync is cuMemcpy2DAsync_v2.
+func (d *Driver) Memcpy2DAsync(th *driver.Thread, c driver.Memcpy2D, h driver.Stream) driver.Result {
+	return d.copyBox("cuMemcpy2DAsync", th,
+		corner{c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, 0, c.DstPitch, 0},
+		corner{c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, 0, c.SrcPitch, 0},
+		extent{c.WidthInBytes, c.Height, 1}, h)
+}
+
+// Memcpy3DAsync is cuMemcpy3DAsync_v2.
+func (d *Driver) Memcpy3DAsync(th *driver.Thread, c driver.Memcpy3D, h driver.Stream) driver.Result {
+	return d.copyBox("cuMemcpy3DAsync", th,
+		corner{c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, c.DstZ, c.DstPitch, c.DstHeight},
+		corner{c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, c.SrcZ, c.SrcPitch, c.SrcHeight},
+		extent{c.WidthInBytes, c.Height, c.Depth}, h)
+}
+
+// setBox enqueues the setting of a rectangle. width is a number of values.
+func (d *Driver) setBox(name string, th *driver.Thread, p driver.DevicePtr, pitch uint64, value []byte, width, height uint64,
+	h driver.Stream) driver.Result {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream(name, th, h)
+	e := extent{width, height, 1}
+	if r != ok || e.empty() {
+		return r
+	}
+	size := uint64(len(value))
+	if uint64(p)%size != 0 || width > maxPitch || height > 1 && pitch%size != 0 {
+		return driver.ResultInvalidValue
+	}
+	if e.width *= size; height == 1 {
+		pitch = max(pitch, e.width)
+	}
+	b, r := d.box(corner{kind: driver.CU_MEMORYTYPE_DEVICE, dev: p, pitch: pitch}, e)
+	switch {
+	case r != ok:
+		return r
+	case s.capture == nil && !s.ctx.reaches(b.block):
+		return driver.ResultInvalidValue
+	}
+	row := slices.Repeat(value, int(width))
+	return d.submit(s, &work{node: memsetNode, make: func() *op {
+		return d.access(&op{duration: duration(e.width*e.height, b.kind)}, func() {
+			to := b.bytes()
+			b.rows(e, func(off uint64) { copy(to[off:], row) })
+		}, b.span)
+	}})
+}
+
+// MemsetD2D8Async is cuMemsetD2D8Async.
+func (d *Driver) MemsetD2D8Async(th *driver.Thread, p driver.DevicePtr, pitch uint64, v uint8, width, height uint64,
+	h driver.Stream) driver.Result {
+	return d.setBox("cuMemsetD2D8Async", th, p, pitch, []byte{v}, width, height, h)
+}
+
+// MemsetD2D32Async is cuMemsetD2D32Async.
+func (d *Driver) MemsetD2D32Async(th *driver.Thread, p driver.DevicePtr, pitch uint64, v uint32, width, height uint64,
+	h driver.Stream) driver.Result {
+	return d.setBox("cuMemsetD2D32Async", th, p, pitch, binary.LittleEndian.AppendUint32(nil, v), width, height, h)
+}
+
+// MemAllocPitch is cuMemAllocPitch_v2.
+func (d *Driver) MemAllocPitch(th *driver.Thread, width, height uint64, element uint32) (driver.DevicePtr, uint64, driver.Result) {
+	defer d.mu.Unlock()
+	c, r := d.aboutMemory("cuMemAllocPitch", th)
+	switch {
+	case r != ok:
+		return 0, 0, r
+	case width == 0 || height == 0 || element != 4 && element != 8 && element != 16 || rounded(width) > maxPitch:
+		return 0, 0, driver.ResultInvalidValue
+	}
+	pitch := rounded(width)
+	if height > deviceMemory/pitch {
+		return 0, 0, driver.ResultOutOfMemory
+	}
+	b, r := d.newDeviceBlock(c, pitch*height, deviceBlock)
+	if r != ok {
+		return 0, 0, r
+	}
+	return driver.DevicePtr(b.addr), pitch, ok
+}

@@ -1,0 +1,55 @@
+package sim
+
+import (
+	"testing"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// TestBoxResults copies and sets boxes, and checks the results of the calls.
+func TestBoxResults(t *testing.T) {
+	const invalid = driver.ResultInvalidValue
+	r := newLab(t)
+	s := r.newStream()
+	p, pitch, res := r.MemAllocPitch(r.th, 100, 4, 4)
+	r.must(res)
+	defer r.MemFree(r.th, p)
+	if pitch != alignment {
+		t.Errorf("the pitch is %d", pitch)
+	}
+	page := newBytes(64)
+	host := driver.HostPtr(sliceAddress(page))
+	copy2D := func(change func(c *driver.Memcpy2D)) driver.Result {
+		c := driver.Memcpy2D{SrcMemoryType: driver.CU_MEMORYTYPE_HOST, SrcHost: host, SrcPitch: 8, DstMemoryType: driver.CU_MEMORYTYPE_DEVICE,
+			DstDevice: p, DstPitch: pitch, WidthInBytes: 8, Height: 4}
+		change(&c)
+		return r.Memcpy2DAsync(r.th, c, s)
+	}
+	alloc := func(w, h uint64, element uint32) driver.Result {
+		_, _, res := r.MemAllocPitch(r.th, w, h, element)
+		return res
+	}
+	for name, c := range map[string]struct{ got, want driver.Result }{
+		"a copy":                {copy2D(func(*driver.Memcpy2D) {}), ok},
+		"no rows":               {copy2D(func(c *driver.Memcpy2D) { c.Height = 0 }), ok},
+		"a small pitch":         {copy2D(func(c *driver.Memcpy2D) { c.SrcPitch = 7 }), invalid},
+		"a large pitch":         {copy2D(func(c *driver.Memcpy2D) { c.DstPitch = 1 << 31 }), invalid},
+		"past the row":          {copy2D(func(c *driver.Memcpy2D) { c.DstXInBytes = pitch }), invalid},
+		"too many rows":         {copy2D(func(c *driver.Memcpy2D) { c.DstY = 1 }), invalid},
+		"an array":              {copy2D(func(c *driver.Memcpy2D) { c.DstMemoryType = driver.CU_MEMORYTYPE_ARRAY }), invalid},
+		"unified":               {copy2D(func(c *driver.Memcpy2D) { c.DstMemoryType = driver.CU_MEMORYTYPE_UNIFIED }), ok},
+		"a set":                 {r.MemsetD2D8Async(r.th, p, pitch, 1, 100, 4, s), ok},
+		"a set of too much":     {r.MemsetD2D8Async(r.th, p, pitch, 1, pitch+1, 4, s), invalid},
+		"a set of one row":      {r.MemsetD2D8Async(r.th, p, 0, 1, pitch, 1, s), ok},
+		"a set at an odd place": {r.MemsetD2D32Async(r.th, p+1, pitch, 1, 1, 1, s), invalid},
+		"a set of odd rows":     {r.MemsetD2D32Async(r.th, p, 9, 1, 1, 2, s), invalid},
+		"nothing":               {alloc(0, 1, 4), invalid},
+		"an odd element":        {alloc(1, 1, 3), invalid},
+		"too much":              {alloc(1<<20, 1<<40, 4), driver.ResultOutOfMemory},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %v, want %v", name, c.got, c.want)
+		}
+	}
+	r.must(r.StreamSynchronize(r.th, s))
+}

@@ -1,0 +1,518 @@
+package sim
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// memPool is a pool of device memory. It reserves chunks, from which streams allocate blocks. A
+// block that a stream frees can serve an allocation that comes after the free.
+type memPool struct {
+	handle driver.MemoryPool
+	dev    *device
+	// created says that the program has created the pool, and destroyed that it has destroyed it.
+	// The memory stays valid until it is freed.
+	created, destroyed bool
+	max                uint64 // the most memory that the pool may reserve, in bytes; 0 for no limit
+	threshold          uint64
+	reuse              [3]int32 // by attribute, from CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES on
+	reserved, used     highWater
+	chunks             []*chunk
+	access             map[*device]int32
+}
+
+// highWater is a number of bytes, and the most that it was since the last reset.
+type highWater struct{ now, high uint64 }
+
+// add changes the number. by may be a negative number in two's complement.
+func (w *highWater) add(by uint64) {
+	w.now += by
+	w.high = max(w.high, w.now)
+}
+
+// chunk is memory that a pool has reserved.
+type chunk struct {
+	pool       *memPool
+	addr, size uint64
+	live       int // number of blocks that are not freed
+	free       []piece
+}
+
+// piece is a part of a chunk that can be allocated.
+type piece struct {
+	addr, size uint64
+	s          *stream // that has freed it, or nil
+	op         *op     // the free, or nil
+	was        *block  // that was there, or nil
+}
+
+const (
+	// chunkSize is the least size of a chunk, and chunkUnit the unit of the sizes, in bytes.
+	chunkSize = 32 << 20
+	chunkUnit = 2 << 20
+)
+
+// defaultPool returns the default pool of a device.
+func (d *Driver) defaultPool(v *device) *memPool {
+	if v.pool == nil {
+		v.pool = d.newPool(v)
+		v.currentPool = v.pool
+	}
+	return v.pool
+}
+
+func (d *Driver) newPool(v *device) *memPool {
+	p := &memPool{dev: v, reuse: [3]int32{1, 1, 1}}
+	p.handle = driver.MemoryPool(d.objects.add(poolKind, p))
+	v.pools = append(v.pools, p)
+	return p
+}
+
+// after reports whether work that a stream does next comes after the free of the piece.
+func (q *piece) after(p *memPool, s *stream) bool {
+	switch {
+	case q.op == nil || q.s == s:
+		return true
+	case q.op.done:
+		return p.reuse[driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC-1] != 0
+	case s.idle():
+		return false
+	}
+	return p.reuse[driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES-1] != 0 && (&wait{ops: []*op{s.tail}}).needs(q.op)
+}
+
+// take removes n bytes that fit from a chunk of the pool, and returns their address.
+func (p *memPool) take(d *Driver, n uint64, fits func(*piece) bool) (c *chunk, got piece) {
+	for _, c := range p.chunks {
+		for i := range c.free {
+			q := &c.free[i]
+			if q.size < n || !fits(q) {
+				continue
+			}
+			got := *q
+			if got.was != nil {
+				d.space.forget(got.was)
+			}
+			if q.addr, q.size = q.addr+n, q.size-n; q.size == 0 {
+				c.free = slices.Delete(c.free, i, i+1)
+			}
+			return c, got
+		}
+	}
+	return nil, piece{}
+}
+
+// reserve adds a chunk for n bytes to the pool, and reports false if there is too little memory.
+func (p *memPool) reserve(d *Driver, n uint64) bool {
+	size := max(chunkSize, (n+chunkUnit-1)/chunkUnit*chunkUnit)
+	if size < n || p.max != 0 && (size > p.max || p.reserved.now > p.max-size) {
+		return false
+	}
+	if room := deviceMemory - p.dev.memory; size > room {
+		for _, other := range p.dev.pools {
+			other.trim(0)
+		}
+		if size > deviceMemory-p.dev.memory {
+			return false
+		}
+	}
+	c := &chunk{pool: p, addr: d.space.place(size), size: size}
+	c.free = []piece{{addr: c.addr, size: size}}
+	p.chunks = append(p.chunks, c)
+	p.dev.memory += size
+	p.reserved.add(size)
+	return true
+}
+
+// trim gives unused chunks back until no more than keep bytes are reserved.
+func (p *memPool) trim(keep uint64) {
+	p.chunks = slices.DeleteFunc(p.chunks, func(c *chunk) bool {
+		if c.live > 0 || p.reserved.now <= keep {
+			return false
+		}
+		p.dev.memory -= c.size
+		p.reserved.now -= c.size
+		return true
+	})
+}
+
+// synchronized is called when the program has waited for work on a device. Pools then give memory
+// back that they do not use, and that exceeds their thresholds.
+func (d *Driver) synchronized(v *device) {
+	for _, p := range v.pools {
+		p.trim(p.threshold)
+	}
+}
+
+// allocate allocates memory of the pool in the order of a stream.
+func (p *memPool) allocate(d *Driver, s *stream, size uint64) (driver.DevicePtr, driver.Result) {
+	n := rounded(size)
+	if size == 0 || n < size {
+		return 0, driver.ResultInvalidValue
+	}
+	now := func(q *piece) bool { return q.after(p, s) }
+	c, q := p.take(d, n, now)
+	if c == nil && p.reserve(d, n) {
+		c, q = p.take(d, n, now)
+	}
+	if c == nil && p.reuse[driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES-1] != 0 {
+		if c, q = p.take(d, n, func(*piece) bool { return true }); c != nil {
+			d.engine.enqueue(s, &op{}, q.op)
+		}
+	}
+	if c == nil {
+		return 0, driver.ResultOutOfMemory
+	}
+	b := &block{addr: q.addr, size: size, kind: poolBlock, ctx: s.ctx, chunk: c}
+	c.live++
+	p.used.add(n)
+	d.space.add(b)
+	return driver.DevicePtr(b.addr), ok
+}
+
+// freed adds a block to the free pieces of its chunk, when a stream frees it by an operation, or
+// when it is freed at once.
+func (b *block) freed(s *stream, o *op) {
+	q := piece{addr: b.addr, size: rounded(b.size), s: s, op: o, was: b}
+	b.chunk.free = slices.Insert(b.chunk.free, 0, q) // it is preferred to memory that was never used
+}
+
+// unused is called when a block is freed.
+func (b *block) unused() {
+	c, p := b.chunk, b.chunk.pool
+	p.used.now -= rounded(b.size)
+	if c.live--; c.live > 0 {
+		return
+	}
+	// All memory of the chunk is one piece again, which was freed last by whoever freed b.
+	if i := slices.IndexFunc(c.free, func(q piece) bool { return q.was == b }); i >= 0 {
+		q := c.free[i]
+		q.addr, q.size = c.addr, c.size
+		c.free = []piece{q}
+	}
+	if p.destroyed {
+		p.trim(0)
+	}
+}
+
+// aboutPool begins a call with a pool as an argument.
+func (d *Driver) aboutPool(name string, h driver.MemoryPool) (*memPool, driver.Result) {
+	if r := d.begin(name); r != ok {
+		return nil, r
+	}
+	return d.poolOf(name, h)
+}
+
+func (d *Driver) poolOf(name string, h driver.MemoryPool) (*memPool, driver.Result) {
+	p, r := find[memPool](d, name, poolKind, uintptr(h))
+	if r != ok {
+		return nil, driver.ResultInvalidValue
+	}
+	return p, ok
+}
+
+// DeviceGetDefaultMemPool is cuDeviceGetDefaultMemPool.
+func (d *Driver) DeviceGetDefaultMemPool(_ *driver.Thread, dev driver.Device) (driver.MemoryPool, driver.Result) {
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice("cuDeviceGetDefaultMemPool", dev)
+	if r != ok {
+		return 0, r
+	}
+	return d.defaultPool(v).handle, ok
+}
+
+// DeviceGetMemPool is cuDeviceGetMemPool.
+func (d *Driver) DeviceGetMemPool(_ *driver.Thread, dev driver.Device) (driver.MemoryPool, driver.Result) {
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice("cuDeviceGetMemPool", dev)
+	if r != ok {
+		return 0, r
+	}
+	d.defaultPool(v)
+	return v.currentPool.handle, ok
+}
+
+// DeviceSetMemPool is cuDeviceSetMemPool.
+func (d *Driver) DeviceSetMemPool(_ *driver.Thread, dev driver.Device, h driver.MemoryPool) driver.Result {
+	const name = "cuDeviceSetMemPool"
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice(name, dev)
+	if r != ok {
+		return r
+	}
+	p, r := d.poolOf(name, h)
+	switch {
+	case r != ok:
+		return r
+	case p.dev != v:
+		return driver.ResultInvalidValue
+	}
+	d.defaultPool(v)
+	v.currentPool = p
+	return ok
+}
+
+// MemPoolCreate is cuMemPoolCreate. Pools that processes share are not supported.
+func (d *Driver) MemPoolCreate(_ *driver.Thread, props driver.MemPoolProps) (driver.MemoryPool, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin("cuMemPoolCreate"); r != ok {
+		return 0, r
+	}
+	if props.AllocType != driver.CU_MEM_ALLOCATION_TYPE_PINNED || props.Location.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE {
+		return 0, driver.ResultInvalidValue
+	}
+	v, r := d.device(driver.Device(props.Location.ID))
+	switch {
+	case r != ok:
+		return 0, r
+	case props.HandleTypes != driver.CU_MEM_HANDLE_TYPE_NONE:
+		return 0, driver.ResultNotSupported
+	}
+	d.defaultPool(v)
+	p := d.newPool(v)
+	p.created, p.max = true, props.MaxSize
+	return p.handle, ok
+}
+
+// MemPoolDestroy is cuMemPoolDestroy. It does not wait: the pool's memory stays valid until it is
+// freed.
+func (d *Driver) MemPoolDestroy(_ *driver.Thread, h driver.MemoryPool) driver.Result {
+	defer d.mu.Unlock()
+	p, r := d.aboutPool("cuMemPoolDestroy", h)
+	switch {
+	case r != ok:
+		return r
+	case !p.created:
+		return driver.ResultInvalidValue
+	}
+	if p.dev.currentPool == p {
+		p.dev.currentPool = p.dev.pool
+	}
+	p.destroyed = true
+	p.trim(0)
+	p.dev.pools = slices.DeleteFunc(p.dev.pools, func(other *memPool) bool { return other == p })
+	d.objects.remove(uintptr(h))
+	return ok
+}
+
+// MemPoolGetAttribute is cuMemPoolGetAttribute.
+func (d *Driver) MemPoolGetAttribute(_ *driver.Thread, h driver.MemoryPool, attr int32, value []byte) driver.Result {
+	defer d.mu.Unlock()
+	p, r := d.aboutPool("cuMemPoolGetAttribute", h)
+	if r != ok {
+		return r
+	}
+	var v uint64
+	switch attr {
+	case driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC,
+		driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+		binary.LittleEndian.PutUint32(value, uint32(p.reuse[attr-1]))
+		return ok
+	case driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+		v = p.threshold
+	case driver.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+		v = p.reserved.now
+	case driver.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+		v = p.reserved.high
+	case driver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+		v = p.used.now
+	case driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+		v = p.used.high
+	default:
+		return driver.ResultInvalidValue
+	}
+	binary.LittleEndian.PutUint64(value, v)
+	return ok
+}
+
+// MemPoolSetAttribute is cuMemPoolSetAttribute.
+func (d *Driver) MemPoolSetAttribute(_ *driver.Thread, h driver.MemoryPool, attr int32, value []byte) driver.Result {
+	defer d.mu.Unlock()
+	p, r := d.aboutPool("cuMemPoolSetAttribute", h)
+	if r != ok {
+		return r
+	}
+	switch attr {
+	case driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC,
+		driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+		p.reuse[attr-1] = int32(binary.LittleEndian.Uint32(value))
+		return ok
+	case driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+		p.threshold = binary.LittleEndian.Uint64(value)
+		return ok
+	}
+	if attr != driver.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH && attr != driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH ||
+		binary.LittleEndian.Uint64(value) != 0 {
+		return driver.ResultInvalidValue
+	}
+	if attr == driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH {
+		p.used.high = p.used.now
+	} else {
+		p.reserved.high = p.reserved.now
+	}
+	return ok
+}
+
+// MemPoolTrimTo is cuMemPoolTrimTo.
+func (d *Driver) MemPoolTrimTo(_ *driver.Thread, h driver.MemoryPool, keep uint64) driver.Result {
+	defer d.mu.Unlock()
+	p, r := d.aboutPool("cuMemPoolTrimTo", h)
+	if r != ok {
+		return r
+	}
+	p.trim(keep)
+	return ok
+}
+
+// located returns the device of a location.
+func (d *Driver) located(l driver.MemLocation) (*device, driver.Result) {
+	if l.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE {
+		return nil, driver.ResultInvalidValue
+	}
+	return d.device(driver.Device(l.ID))
+}
+
+// MemPoolGetAccess is cuMemPoolGetAccess.
+func (d *Driver) MemPoolGetAccess(_ *driver.Thread, h driver.MemoryPool, l *driver.MemLocation) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	p, r := d.aboutPool("cuMemPoolGetAccess", h)
+	switch {
+	case r != ok:
+		return 0, r
+	case l == nil:
+		return 0, driver.ResultInvalidValue
+	}
+	v, r := d.located(*l)
+	switch {
+	case r != ok:
+		return 0, r
+	case v == p.dev:
+		return driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE, ok
+	}
+	return p.access[v], ok
+}
+
+// MemPoolSetAccess is cuMemPoolSetAccess.
+func (d *Driver) MemPoolSetAccess(_ *driver.Thread, h driver.MemoryPool, list []driver.MemAccessDesc) driver.Result {
+	defer d.mu.Unlock()
+	p, r := d.aboutPool("cuMemPoolSetAccess", h)
+	if r != ok {
+		return r
+	}
+	devs := make([]*device, len(list))
+	for i, a := range list {
+		v, r := d.located(a.Location)
+		all := a.Flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+		switch {
+		case r != ok:
+			return r
+		case !all && (v == p.dev || a.Flags != driver.CU_MEM_ACCESS_FLAGS_PROT_NONE):
+			return driver.ResultInvalidValue
+		}
+		devs[i] = v
+	}
+	if p.access == nil {
+		p.access = make(map[*device]int32)
+	}
+	for i, v := range devs {
+		p.access[v] = list[i].Flags
+	}
+	return ok
+}
+
+// reaches reports whether a device can access the pool's memory.
+func (p *memPool) reaches(v *device) bool {
+	return p.dev == v || p.access[v] == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+}
+
+// allocateOn allocates memory of a pool, or of the device's current pool if h is 0.
+func (d *Driver) allocateOn(name string, th *driver.Thread, size uint64, h *driver.MemoryPool, on driver.Stream) (driver.DevicePtr, driver.Result) {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream(name, th, on)
+	if r != ok {
+		return 0, r
+	}
+	d.defaultPool(s.ctx.dev)
+	p := s.ctx.dev.currentPool
+	if h != nil {
+		if p, r = d.poolOf(name, *h); r != ok {
+			return 0, r
+		}
+	}
+	if s.capture != nil { // this driver has no graph nodes for allocations
+		return 0, d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
+	}
+	return p.allocate(d, s, size)
+}
+
+// MemAllocAsync is cuMemAllocAsync. It returns the address at once.
+func (d *Driver) MemAllocAsync(th *driver.Thread, size uint64, h driver.Stream) (driver.DevicePtr, driver.Result) {
+	return d.allocateOn("cuMemAllocAsync", th, size, nil, h)
+}
+
+// MemAllocFromPoolAsync is cuMemAllocFromPoolAsync.
+func (d *Driver) MemAllocFromPoolAsync(th *driver.Thread, size uint64, p driver.MemoryPool, h driver.Stream) (driver.DevicePtr, driver.Result) {
+	return d.allocateOn("cuMemAllocFromPoolAsync", th, size, &p, h)
+}
+
+// MemFreeAsync is cuMemFreeAsync: the memory is freed when the stream reaches this operation.
+func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.Stream) driver.Result {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream("cuMemFreeAsync", th, h)
+	if r != ok {
+		return r
+	}
+	b := d.space.of(uint64(p), deviceBlock, poolBlock)
+	switch {
+	case b == nil:
+		return driver.ResultInvalidValue
+	case s.capture != nil:
+		return d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
+	}
+	b.leaving = true
+	o := &op{effect: func() { d.space.remove(b) }}
+	if b.kind == poolBlock {
+		b.freed(s, o)
+	}
+	d.engine.enqueue(s, o)
+	return ok
+}
+
+// MemPoolExportToShareableHandle is cuMemPoolExportToShareableHandle, for pools that no process can
+// share.
+func (d *Driver) MemPoolExportToShareableHandle(_ *driver.Thread, _ []byte, h driver.MemoryPool, _ int32, _ uint64) driver.Result {
+	defer d.mu.Unlock()
+	if _, r := d.aboutPool("cuMemPoolExportToShareableHandle", h); r != ok {
+		return r
+	}
+	return driver.ResultInvalidValue
+}
+
+// MemPoolImportFromShareableHandle is cuMemPoolImportFromShareableHandle, which is not supported.
+func (d *Driver) MemPoolImportFromShareableHandle(_ *driver.Thread, _ driver.HostPtr, _ int32, _ uint64) (driver.MemoryPool, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin("cuMemPoolImportFromShareableHandle"); r != ok {
+		return 0, r
+	}
+	return 0, driver.ResultNotSupported
+}
+
+// MemPoolExportPointer is cuMemPoolExportPointer, for memory that no process can share.
+func (d *Driver) MemPoolExportPointer(_ *driver.Thread, _ driver.DevicePtr) (driver.MemPoolPtrExportData, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin("cuMemPoolExportPointer"); r != ok {
+		return driver.MemPoolPtrExportData{}, r
+	}
+	return driver.MemPoolPtrExportData{}, driver.ResultInvalidValue
+}
+
+// MemPoolImportPointer is cuMemPoolImportPointer, for pools that were not imported.
+func (d *Driver) MemPoolImportPointer(_ *driver.Thread, h driver.MemoryPool, _ *driver.MemPoolPtrExportData) (driver.DevicePtr, driver.Result) {
+	defer d.mu.Unlock()
+	if _, r := d.aboutPool("cuMemPoolImportPointer", h); r != ok {
+		return 0, r
+	}
+	return 0, driver.ResultInvalidValue
+}

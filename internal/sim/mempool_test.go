@@ -1,0 +1,135 @@
+package sim
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/purecu/purecu/driver"
+)
+
+func (r *lab) poolAttr(p driver.MemoryPool, attr int32) uint64 {
+	r.t.Helper()
+	b := make([]byte, 8)
+	r.must(r.MemPoolGetAttribute(r.th, p, attr, b[:driver.MemPoolAttributeSize(attr)]))
+	return binary.LittleEndian.Uint64(b)
+}
+
+func poolProps(dev int32) driver.MemPoolProps {
+	return driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
+		Location: driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: dev}}
+}
+
+// TestPoolResults makes calls about pools, and checks their results.
+func TestPoolResults(t *testing.T) {
+	const invalid = driver.ResultInvalidValue
+	r := newLab(t, Devices(2))
+	s := r.newStream()
+	p, res := r.MemPoolCreate(r.th, poolProps(0))
+	r.must(res)
+	def, res := r.DeviceGetDefaultMemPool(r.th, 0)
+	r.must(res)
+	value := make([]byte, 8)
+	one := binary.LittleEndian.AppendUint64(nil, 1)
+	shared, managed := poolProps(0), poolProps(0)
+	shared.HandleTypes, managed.AllocType = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, driver.CU_MEM_ALLOCATION_TYPE_MANAGED
+	host := driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST}
+	access := func(dev, flags int32) driver.Result {
+		return r.MemPoolSetAccess(r.th, p, []driver.MemAccessDesc{{Location: poolProps(dev).Location, Flags: flags}})
+	}
+	second := func(_ any, res driver.Result) driver.Result { return res }
+	for name, c := range map[string]struct{ got, want driver.Result }{
+		"a pool of no device":         {second(r.MemPoolCreate(r.th, poolProps(9))), driver.ResultInvalidDevice},
+		"a shared pool":               {second(r.MemPoolCreate(r.th, shared)), driver.ResultNotSupported},
+		"a managed pool":              {second(r.MemPoolCreate(r.th, managed)), invalid},
+		"destroy the default pool":    {r.MemPoolDestroy(r.th, def), invalid},
+		"destroy nothing":             {r.MemPoolDestroy(r.th, 0), invalid},
+		"an unknown attribute":        {r.MemPoolGetAttribute(r.th, p, 99, value), invalid},
+		"set an unknown attribute":    {r.MemPoolSetAttribute(r.th, p, 99, value), invalid},
+		"set a current amount":        {r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT, value), invalid},
+		"set a mark to 1":             {r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH, one), invalid},
+		"set a mark to 0":             {r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH, value), ok},
+		"access of the host":          {second(r.MemPoolGetAccess(r.th, p, &host)), invalid},
+		"access of nothing":           {second(r.MemPoolGetAccess(r.th, p, nil)), invalid},
+		"no access of its own device": {access(0, driver.CU_MEM_ACCESS_FLAGS_PROT_NONE), invalid},
+		"read access":                 {access(1, driver.CU_MEM_ACCESS_FLAGS_PROT_READ), invalid},
+		"access of no device":         {access(9, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE), driver.ResultInvalidDevice},
+		"the pool of another device":  {r.DeviceSetMemPool(r.th, 1, p), invalid},
+		"an allocation of nothing":    {second(r.MemAllocFromPoolAsync(r.th, 0, p, s)), invalid},
+		"export":                      {r.MemPoolExportToShareableHandle(r.th, value[:4], p, 1, 0), invalid},
+		"export of no memory":         {second(r.MemPoolExportPointer(r.th, 1)), invalid},
+		"import":                      {second(r.MemPoolImportFromShareableHandle(r.th, 3, 1, 0)), driver.ResultNotSupported},
+		"import of memory":            {second(r.MemPoolImportPointer(r.th, p, nil)), invalid},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %v, want %v", name, c.got, c.want)
+		}
+	}
+	r.must(r.MemPoolDestroy(r.th, p))
+}
+
+// TestPoolDependencies allocates what another stream has freed.
+func TestPoolDependencies(t *testing.T) {
+	const n = 1 << 30
+	for _, c := range []struct {
+		name           string
+		policy         int32 // the only one, or 0
+		wait, complete bool  // between the free and the allocation
+		reuse          bool
+	}{
+		{"no policy", 0, false, true, false},
+		{"opportunistic", driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, false, true, true},
+		{"opportunistic, pending", driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, false, false, false},
+		{"events, without one", driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, false, false, false},
+		{"events", driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, true, false, true},
+		{"internal", driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, false, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newLab(t)
+			s, other := r.newStream(), r.newStream()
+			props := poolProps(0)
+			props.MaxSize = n
+			p, res := r.MemPoolCreate(r.th, props)
+			r.must(res)
+			r.must(r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, []byte{7: 1}))
+			for a := int32(1); a <= 3; a++ {
+				set := []byte{0, 0, 0, 0}
+				if a == c.policy {
+					set[0] = 1
+				}
+				r.must(r.MemPoolSetAttribute(r.th, p, a, set))
+			}
+			m, res := r.MemAllocFromPoolAsync(r.th, n, p, s)
+			r.must(res)
+			if !c.complete {
+				r.Hold(uintptr(s))
+			}
+			r.must(r.MemFreeAsync(r.th, m, s))
+			if c.wait {
+				e, res := r.EventCreate(r.th, driver.CU_EVENT_DISABLE_TIMING)
+				r.must(res)
+				r.must(r.EventRecord(r.th, e, s))
+				r.must(r.StreamWaitEvent(r.th, other, e, 0))
+				r.must(r.EventDestroy(r.th, e))
+			}
+			again, res := r.MemAllocFromPoolAsync(r.th, n, p, other)
+			if reused := res == ok; reused != c.reuse || reused && again != m {
+				t.Errorf("%#x, %v; the freed memory is %#x", again, res, m)
+			}
+			if c.reuse {
+				r.must(r.MemsetD8Async(r.th, again, 1, n, other))
+				if done := r.StreamQuery(r.th, other) == ok; !c.complete && done {
+					t.Error("the memory is used before it is free")
+				}
+				r.Finish()
+				if used := r.poolAttr(p, driver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT); used != n {
+					t.Errorf("%d bytes are used", used)
+				}
+			}
+			r.Release(uintptr(s))
+			if res == ok {
+				r.must(r.MemFree(r.th, again))
+			}
+			r.must(r.MemPoolDestroy(r.th, p))
+		})
+	}
+}

@@ -1,0 +1,101 @@
+package sim
+
+import (
+	"encoding/binary"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// known returns the block that contains an address, or nil.
+func (a *addressSpace) known(p driver.DevicePtr) *block {
+	if b := a.at(uint64(p)); b != nil && !b.leaving {
+		return b
+	}
+	return nil
+}
+
+// MemGetAddressRange is cuMemGetAddressRange_v2.
+func (d *Driver) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (driver.DevicePtr, uint64, driver.Result) {
+	defer d.mu.Unlock()
+	if _, _, r := d.inContext("cuMemGetAddressRange", th); r != ok {
+		return 0, 0, r
+	}
+	b := d.space.known(p)
+	if b == nil {
+		return 0, 0, driver.ResultNotFound
+	}
+	return driver.DevicePtr(b.addr), b.size, ok
+}
+
+// PointerGetAttribute is cuPointerGetAttribute. It refuses addresses that the driver does not know.
+func (d *Driver) PointerGetAttribute(th *driver.Thread, data []byte, attribute int32, p driver.DevicePtr) driver.Result {
+	defer d.mu.Unlock()
+	if _, _, r := d.inContext("cuPointerGetAttribute", th); r != ok {
+		return r
+	}
+	b := d.space.known(p)
+	if b == nil {
+		return driver.ResultInvalidValue
+	}
+	v, r := b.attribute(attribute, uint64(p))
+	if r != ok {
+		return r
+	}
+	copy(data[:driver.PointerAttributeSize(attribute)], binary.LittleEndian.AppendUint64(nil, v))
+	return ok
+}
+
+// attribute returns an attribute of an address in the block.
+func (b *block) attribute(attribute int32, addr uint64) (v uint64, r driver.Result) {
+	flag := func(is bool) (uint64, driver.Result) {
+		if is {
+			return 1, ok
+		}
+		return 0, ok
+	}
+	switch attribute {
+	case driver.CU_POINTER_ATTRIBUTE_CONTEXT:
+		if b.kind == poolBlock {
+			return 0, ok
+		}
+		return uint64(b.ctx.handle), ok
+	case driver.CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		if b.kind.onHost() {
+			return driver.CU_MEMORYTYPE_HOST, ok
+		}
+		return driver.CU_MEMORYTYPE_DEVICE, ok
+	case driver.CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		return addr, ok
+	case driver.CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		if b.kind.visible() {
+			return addr, ok
+		}
+	case driver.CU_POINTER_ATTRIBUTE_BUFFER_ID, driver.CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+		return b.id, ok
+	case driver.CU_POINTER_ATTRIBUTE_IS_MANAGED:
+		return flag(b.kind == managedBlock)
+	case driver.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		return uint64(b.ctx.dev.ordinal), ok
+	case driver.CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		return flag(b.kind == deviceBlock)
+	case driver.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, driver.CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+		return b.addr, ok
+	case driver.CU_POINTER_ATTRIBUTE_RANGE_SIZE, driver.CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+		return b.size, ok
+	case driver.CU_POINTER_ATTRIBUTE_MAPPED:
+		return 1, ok
+	case driver.CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		return driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE, ok
+	case driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		if b.kind == poolBlock {
+			return uint64(b.chunk.pool.handle), ok
+		}
+		return 0, ok
+	case driver.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, driver.CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
+		driver.CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, driver.CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+		return 0, ok
+	case driver.CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+		return 0, driver.ResultNotSupported
+	}
+	return 0, driver.ResultInvalidValue
+}
