@@ -206,7 +206,7 @@ func TestCloseUnusedEndsWaits(t *testing.T) {
 // TestCallContextGoexit calls a software driver that ends the goroutine, as t.FailNow does.
 func TestCallContextGoexit(t *testing.T) {
 	call := func() (int, error) { runtime.Goexit(); return 1, nil }
-	_, err := callContext(context.Background(), "cuInit", call, func(int) {})
+	_, err := callContext(context.Background(), "cuInit", hangs, call, func(int) {})
 	if !errors.Is(err, errGoexit) {
 		t.Errorf("got %v", err)
 	}

@@ -88,6 +88,8 @@ func (p Process) Lock(ctx context.Context) error {
 		return errNoGoContext(op)
 	case p.pid == os.Getpid():
 		return invalid(op, "a process cannot lock itself: lock it from another process")
+	case ctx.Err() != nil:
+		return errNotCalled(op, ctx)
 	}
 	back := watch.BackOff{Policy: watch.Patient, Clock: p.drv.table.Clock()} // if the driver does not wait
 	defer back.End()
@@ -104,7 +106,8 @@ func (p Process) Lock(ctx context.Context) error {
 			return p.result(op, res)
 		}
 	}
-	return &Error{Op: op, Result: ResultTimeout, Err: errEnded(ctx), Detail: "a call of CUDA in the process has not returned: try again later"}
+	return &Error{Op: op, Result: ResultTimeout, Err: errEnded(ctx), Detail: fmt.Sprintf(
+		"process %d: a call of CUDA in the process has not returned: try again later", p.pid)}
 }
 
 // Checkpoint copies the process's device memory to host memory, and releases its devices
@@ -132,7 +135,8 @@ func (p Process) call(ctx context.Context, op string, f func(*driver.Table, driv
 	if err := p.check(op); err != nil {
 		return err
 	}
-	_, err := callContext(ctx, op, func() (struct{}, error) {
+	continues := fmt.Sprintf("process %d: the call continues: Process.State tells when it has ended", p.pid)
+	_, err := callContext(ctx, op, continues, func() (struct{}, error) {
 		return struct{}{}, p.result(op, f(p.drv.table, driver.At{}, int32(p.pid)))
 	}, func(struct{}) {})
 	return err

@@ -93,8 +93,10 @@ func TestProcessErrors(t *testing.T) {
 		t.Errorf("Lock of a busy process: %v", err)
 	}
 	ended, cause := ended()
-	if err := p.Lock(ended); !errors.Is(err, cause) {
-		t.Errorf("Lock with a context that has ended: %v", err)
+	for name, err := range map[string]error{"Lock": p.Lock(ended), "Checkpoint": p.Checkpoint(ended)} {
+		if !errors.Is(err, cause) || !strings.Contains(err.Error(), "the driver was not called") {
+			t.Errorf("%s with a context that has ended: %v", name, err)
+		}
 	}
 	sim.ClearFaults()
 	sim.Inject(cusim.Fault{Function: "cuCheckpointProcessLock", Code: 600})
@@ -104,7 +106,7 @@ func TestProcessErrors(t *testing.T) {
 	sim.Inject(cusim.Fault{Function: "cuCheckpointProcessCheckpoint", Slow: 100 * time.Millisecond})
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := p.Checkpoint(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if err := p.Checkpoint(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "process 4711: the call continues") {
 		t.Errorf("a slow checkpoint: %v", err)
 	}
 	for must(p.State())(t) != ProcessCheckpointed { // the call continues
