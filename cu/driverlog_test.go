@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -34,6 +35,15 @@ func TestParseLog(t *testing.T) {
 		if diff := cmp.Diff(tt.want, parseLog(tt.log), cmp.AllowUnexported(logEntry{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
+	}
+}
+
+// TestDriverLogLong checks that a long text becomes a short one, with its beginning and its end.
+func TestDriverLogLong(t *testing.T) {
+	sim := cusim.New(cusim.Faults(cusim.Fault{Function: "cuDeviceGetCount", Code: 2, Log: "begin" + strings.Repeat("ä", 10000) + "end"}))
+	_, err := must(Open(WithSoftware(sim)))(t).DeviceCount()
+	if s := fmt.Sprint(err); len(s) > 2*maxSaid || !strings.Contains(s, "says: beginää") || !strings.HasSuffix(s, "ääend") || !utf8.ValidString(s) {
+		t.Errorf("%d bytes: %v", len(s), err)
 	}
 }
 

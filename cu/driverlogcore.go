@@ -34,6 +34,7 @@ const (
 	logSize   = 25600 + 1 // NVIDIA's driver keeps this many bytes; a NUL follows
 	keptLines = 64
 	keptFor   = time.Second // another goroutine needs less to ask for its lines
+	maxSaid   = 1000        // bytes of a text; without the name of a function it may be of many calls
 )
 
 // begin finds the end of the log. The driver has been initialized.
@@ -85,11 +86,19 @@ func (l *driverLog) take(op string, res driver.Result) string {
 				if k.text == "" {
 					return "" // only that the call returned res
 				}
-				return want.text + k.text
+				return want.text + shorten(k.text)
 			}
 		}
 	}
 	return ""
+}
+
+// shorten leaves the middle of a long text out.
+func shorten(text string) string {
+	if len(text) <= maxSaid {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxSaid/2], "") + " … " + strings.ToValidUTF8(text[len(text)-maxSaid/2:], "")
 }
 
 // parseLog returns the entries of a log. A line is "[time][thread][source][severity] message", with
