@@ -67,7 +67,7 @@ func (g *Graph) changeEdge(op string, from, to GraphNode, add bool) error {
 		return err
 	}
 	if len(ends) != 2 {
-		return invalid(op, "both ends of the edge are the same node")
+		return invalid(op, "both ends of the edge are the same node: pass two")
 	}
 	edges, err := gc.edges()
 	if err != nil {

@@ -356,8 +356,8 @@ func (d *Detector) SetNode(raw, handle uintptr, w NodeWork) {
 	}
 }
 
-// replaceInside replaces the child graph of a node, or of one that is not known if n is nil. Which node
-// of the new child graph takes the place of which old one is not known.
+// replaceInside replaces the child graph of a node, or of one that is not known if n is nil. Which
+// node of the new child graph takes the place of which old one is not known.
 func (x *exec) replaceInside(n *node, child *graph) {
 	inside := func(in execNode) bool { return n != nil && in.inside == n }
 	for _, in := range x.nodes {
@@ -379,8 +379,8 @@ func (x *exec) replaceInside(n *node, child *graph) {
 	}
 }
 
-// orders reports whether the node records, raises, calls or waits for the same as another one, which
-// may be nothing.
+// orders reports whether the node records, raises, calls or waits for the same as another one,
+// which may be nothing.
 func (n *node) orders(other *node) bool {
 	return n.event == other.event && n.records == other.records && n.hostFunc == other.hostFunc &&
 		n.timeline == other.timeline && n.value == other.value && n.signals == other.signals
@@ -528,8 +528,8 @@ func (d *Detector) Instantiate(raw, of uintptr) {
 	d.executable[raw] = x
 }
 
-// keepDisabled disables the nodes that were disabled before an update, after which these nodes do the
-// work. If it is not known which, each of them may be disabled.
+// keepDisabled disables the nodes that were disabled before an update, after which these nodes do
+// the work. If it is not known which, each of them may be disabled.
 func (x *exec) keepDisabled(old *exec, nodes []*node) {
 	for h, n := range old.byHandle {
 		if !n.disabled {
