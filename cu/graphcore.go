@@ -21,6 +21,8 @@ type graphCore struct {
 	// removed counts how often a node with this handle was removed: see GraphNode. The lock of family
 	// guards it.
 	removed map[driver.GraphNode]uint32
+	// edits counts removed nodes and changed edges. The lock of family guards it.
+	edits int
 	// destroyed is set if the driver has destroyed the graph, because it ended a capture into the
 	// graph with an error.
 	destroyed atomic.Bool

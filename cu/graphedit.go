@@ -42,6 +42,7 @@ func (n GraphNode) Remove() error {
 		gc.removed = make(map[driver.GraphNode]uint32)
 	}
 	gc.removed[n.raw]++
+	gc.edits++
 	return nil
 }
 
@@ -66,7 +67,7 @@ func (g *Graph) changeEdge(op string, from, to GraphNode, add bool) error {
 		return err
 	}
 	if len(ends) != 2 {
-		return invalid(op, "both ends of the edge are the same node")
+		return invalid(op, "both ends of the edge are the same node: pass two")
 	}
 	edges, err := gc.edges()
 	if err != nil {
@@ -90,6 +91,9 @@ func (g *Graph) changeEdge(op string, from, to GraphNode, add bool) error {
 		if res = t.GraphAddDependencies(at, gc.raw, ends[:1], ends[1:]); res == driver.ResultSuccess && o != nil {
 			o.AddEdge(uintptr(gc.raw), uintptr(from.raw), uintptr(to.raw))
 		}
+	}
+	if res == driver.ResultSuccess {
+		gc.edits++
 	}
 	return gc.check(op, res)
 }

@@ -70,7 +70,7 @@ func (gc *graphCore) executable(raw driver.GraphExec) *GraphExec {
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.Instantiate(uintptr(raw), uintptr(gc.raw))
 	}
-	xc, objects := &execCore{raw: raw, graph: gc, removed: maps.Clone(gc.removed)}, new(objectSet)
+	xc, objects := &execCore{raw: raw, graph: gc, removed: maps.Clone(gc.removed), edits: gc.edits}, new(objectSet)
 	objects.copyAll(gc.objects)
 	xc.objects.Store(objects)
 	xc.usedStreams = new(streamSet) // the objects that the graph uses are released when its launches are done
@@ -218,7 +218,7 @@ func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
 	defer g.leave()
 	// The new objects are added before the old ones are released, because most are in both sets.
 	fresh := new(objectSet)
-	if gc == xc.graph {
+	if gc == xc.graph && gc.edits == xc.edits {
 		fresh.copyAll(gc.objects)
 	} else {
 		fresh.addAll(gc.objects)

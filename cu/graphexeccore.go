@@ -21,6 +21,9 @@ type execCore struct {
 	graph *graphCore
 	// removed is graphCore.removed as it was then, or nil. It never changes.
 	removed map[driver.GraphNode]uint32
+	// edits is graphCore.edits as it was then. While the graph's is the same, an update with the graph
+	// gives each node the work of the node that names it.
+	edits int
 	// delayed has the objects that only earlier launches use. delayedMu guards it.
 	delayedMu lock.Mutex[lock.Delayed]
 	delayed   []delayedRelease

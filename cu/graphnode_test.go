@@ -153,6 +153,46 @@ func TestGraphNodeHandles(t *testing.T) {
 	r.ok(x.Launch(r.s))
 }
 
+// TestGraphNodeObjectsOfEditedGraph updates an executable graph with its graph, in which nodes were removed and added.
+// A node then names another one of the executable graph than before, which the memory must survive.
+func TestGraphNodeObjectsOfEditedGraph(t *testing.T) {
+	r := newSoft(t)
+	mem := func() *DeviceMem { return must(r.gpu.Alloc(64))(t) }
+	a, b, c, d := mem(), mem(), mem(), mem()
+	g := must(r.gpu.NewGraph())(t)
+	first, second := must(g.AddMemset(a, 1))(t), must(g.AddMemset(b, 1))(t)
+	x := must(g.Instantiate())(t)
+	r.ok(first.Remove())
+	must(g.AddMemset(c, 1))(t)
+	r.ok(x.Update(g))
+	r.ok(x.SetMemset(second, d, 2)) // the other node does the work of second
+	r.ok(errors.Join(g.Close(), a.Close(), b.Close(), c.Close(), d.Close()))
+	r.ok(r.gpu.Synchronize())
+	r.ok(x.Launch(r.s))
+	r.ok(r.s.Synchronize())
+	r.ok(x.Close())
+}
+
+// TestGraphNodeCooperativeLater makes a captured kernel cooperative after its graph was instantiated. The executable
+// graph goes on to launch it as before.
+func TestGraphNodeCooperativeLater(t *testing.T) {
+	r := newSoft(t)
+	g := must(r.s.Capture(CaptureRelaxed, func() error { return r.spin.Launch(r.s, oneThread, U64(1)) }))(t)
+	n := must(g.Nodes())(t)[0]
+	x := must(g.Instantiate())(t)
+	together := oneThread
+	together.Flags = LaunchCooperative
+	for range 2 {
+		r.ok(n.SetKernel(r.spin, together, U64(1)))
+		r.ok(x.SetKernel(n, r.spin, oneThread, U64(1)))
+		r.is(x.SetKernel(n, r.spin, together, U64(1)), ResultInvalidValue)
+	}
+	y := must(g.Instantiate())(t)
+	r.ok(y.SetKernel(n, r.spin, together, U64(1)))
+	r.is(y.SetKernel(n, r.spin, oneThread, U64(1)), ResultInvalidValue)
+	r.ok(errors.Join(x.Close(), y.Close(), g.Close()))
+}
+
 // TestGraphFamiliesMerge makes graphs parts of each other in several goroutines, and destroys them meanwhile.
 func TestGraphFamiliesMerge(t *testing.T) {
 	soft := cusim.New()

@@ -105,10 +105,14 @@ func (c *nodeCall) find(n driver.GraphNode) (err error) {
 	set := c.objectSet()
 	u, known := set.nodes[n]
 	if !known {
+		u, known = c.gc.objects.nodes[n]
+		u = nodeUse{typ: u.typ, cooperative: u.first, first: u.first}
+	}
+	if !known {
 		if u, err = c.gc.askUse(n); err != nil {
 			return err
 		}
-		set.know(n, u)
+		c.gc.objects.know(n, u)
 	}
 	c.use = u
 	return nil
@@ -123,6 +127,7 @@ func (gc *graphCore) askUse(n driver.GraphNode) (u nodeUse, err error) {
 	res := gc.ctx.drv.table.GraphKernelNodeGetAttribute(driver.At{Context: gc.ctx.raw}, n,
 		driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &v)
 	u.cooperative = res == driver.ResultSuccess && v[0] != 0
+	u.first = u.cooperative
 	return u, nil
 }
 
@@ -281,7 +286,7 @@ func (c *nodeCall) add(deps []driver.GraphNode, seen func() races.NodeWork) erro
 	if res != driver.ResultSuccess {
 		return c.failed(c.gc.ctx.callError(c.op, uintptr(c.gc.raw), res))
 	}
-	u := nodeUse{typ: c.use.typ, cooperative: c.cooperative}
+	u := nodeUse{typ: c.use.typ, cooperative: c.cooperative, first: c.cooperative}
 	c.dropped = c.gc.objects.replace(c.node, u, c.objects, c.dropped)
 	if o := c.gc.ctx.drv.observer(); o != nil {
 		o.AddNode(uintptr(g), uintptr(c.node), graphNodes(deps), c.seen(seen))

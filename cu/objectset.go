@@ -31,6 +31,9 @@ type nodeUse struct {
 	typ GraphNodeType
 	// cooperative says that the node launches its kernel cooperatively.
 	cooperative bool
+	// first is cooperative as it was before the first change. Executable graphs that know nothing
+	// about the node were made before that.
+	first bool
 	// objects are those that the node uses, one by one, each of which was added for the node. They are
 	// not known for a captured node until its work is replaced: then they stay as long as the set.
 	objects []holder

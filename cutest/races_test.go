@@ -948,6 +948,78 @@ var orderedPrograms = map[string]func(*scene){
 		p.do(p.b.WaitEvent(e))
 		p.read(p.b)
 	},
+	"other work in a clone": func(p *scene) {
+		g := p.graph()
+		get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		clone := get[*cu.Graph](p)(g.Clone())
+		p.do(g.Close())
+		p.do(get[[]cu.GraphNode](p)(clone.Nodes())[0].SetMemset(p.n, 1))
+		p.do(p.exec(clone).Launch(p.a))
+		p.fill(p.b)
+	},
+	"a disabled node of a clone": func(p *scene) {
+		g := p.graph()
+		get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		clone := get[*cu.Graph](p)(g.Clone())
+		p.do(g.Close())
+		x := p.exec(clone)
+		p.do(x.SetEnabled(get[[]cu.GraphNode](p)(clone.Nodes())[0], false))
+		p.do(x.Launch(p.a))
+		p.fill(p.b)
+	},
+	"other work after an update with another graph": func(p *scene) {
+		g, other := p.graph(), p.graph()
+		defer other.Close()
+		n := get[cu.GraphNode](p)(g.AddMemset(p.n, 1))
+		get[cu.GraphNode](p)(other.AddMemset(p.m, 1))
+		x := p.exec(g)
+		p.do(x.Update(other))
+		p.do(x.SetMemset(n, p.n, 2))
+		p.do(x.Launch(p.a))
+		p.fill(p.b)
+	},
+	"other work after an update with the edited graph": func(p *scene) {
+		g := p.graph()
+		first := get[cu.GraphNode](p)(g.AddMemset(p.n, 1))
+		n := get[cu.GraphNode](p)(g.AddMemset(p.n, 1, first))
+		x := p.exec(g)
+		p.do(first.Remove())
+		p.do(g.AddEdge(n, get[cu.GraphNode](p)(g.AddMemset(p.m, 1))))
+		if err := x.Update(g); err == nil { // the driver may pair the nodes in another way
+			p.do(x.SetMemset(n, p.n, 2))
+			p.do(x.Launch(p.a))
+			p.fill(p.b)
+		}
+	},
+	"a disabled node after updates": func(p *scene) {
+		g, other := p.graph(), p.graph()
+		defer other.Close()
+		n := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		get[cu.GraphNode](p)(other.AddMemset(p.m, 1))
+		x := p.exec(g)
+		p.do(x.SetEnabled(n, false))
+		for _, with := range []*cu.Graph{g, other, g} {
+			p.do(x.Update(with))
+			p.do(x.Launch(p.a))
+		}
+		p.fill(p.b)
+	},
+	"an event of another graph within a graph": func(p *scene) {
+		e, g := p.event(), p.graph()
+		inner, other := p.graph(), p.graph()
+		defer func() { inner.Close(); other.Close() }()
+		get[cu.GraphNode](p)(inner.AddEventRecord(p.event()))
+		get[cu.GraphNode](p)(other.AddEventRecord(e))
+		child := get[cu.GraphNode](p)(g.AddChildGraph(inner, get[cu.GraphNode](p)(g.AddMemset(p.m, 1))))
+		x := p.exec(g)
+		for range 2 {
+			p.do(x.SetChildGraph(child, other))
+			p.do(x.Launch(p.a))
+			p.do(p.b.WaitEvent(e))
+			p.fill(p.b)
+			p.do(p.a.WaitStream(p.b))
+		}
+	},
 	"after an error": func(p *scene) { // refused work uses nothing
 		p.fill(p.a)
 		if err := p.b.Copy(p.n.Span(0, 16), p.m); err == nil {

@@ -16,6 +16,8 @@ type graph struct {
 	last     []*node // of the latest capture into the graph
 	// unsure says that a node whose handle is not known has another event: see exec.unsure.
 	unsure bool
+	// edits counts removed nodes and changed edges.
+	edits int
 }
 
 // node is a node of a graph.
@@ -136,6 +138,7 @@ func (d *Detector) NewGraph(raw, from uintptr) {
 	g := new(graph)
 	if of := d.described[from]; from != 0 && of != nil {
 		g.nodes, _ = copied(of.nodes)
+		forgetHandles(g.nodes) // a clone's nodes have handles of their own
 		g.unsure = of.unsure
 	}
 	d.described[raw] = g
@@ -154,6 +157,13 @@ func copied(nodes []*node) (list []*node, of map[*node]*node) {
 		list = append(list, &c)
 	}
 	return list, of
+}
+
+// forgetHandles makes the handles of nodes unknown.
+func forgetHandles(nodes []*node) {
+	for _, n := range nodes {
+		n.handle = 0
+	}
 }
 
 // AddNode implements [Observer].
@@ -228,10 +238,11 @@ func (d *Detector) EnableNode(raw, handle uintptr, enabled bool) {
 	}
 	if n := exactly(x.byHandle, handle); n != nil {
 		n.disabled = !enabled
-	} else {
-		for _, n := range x.nodes {
-			n.blind()
-		}
+		return
+	}
+	x.unsureDisabled = true
+	for _, n := range x.nodes {
+		n.blind()
 	}
 }
 
@@ -240,6 +251,7 @@ func (d *Detector) RemoveNode(raw, handle uintptr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	g := d.graph(raw)
+	g.edits++
 	n := exactly(g.byHandle, handle)
 	delete(g.byHandle, handle)
 	if n == nil {
@@ -260,6 +272,7 @@ func (d *Detector) AddEdge(raw, from, to uintptr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	g := d.graph(raw)
+	g.edits++
 	a, b := exactly(g.byHandle, from), exactly(g.byHandle, to)
 	if a == nil || b == nil {
 		for _, n := range g.nodes {
@@ -278,6 +291,7 @@ func (d *Detector) RemoveEdge(raw, from, to uintptr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	g := d.graph(raw)
+	g.edits++
 	a, b := exactly(g.byHandle, from), exactly(g.byHandle, to)
 	if a == nil || b == nil {
 		return // an order that does not exist hides races, but reports none
@@ -318,7 +332,7 @@ func (d *Detector) SetNode(raw, handle uintptr, w NodeWork) {
 	if x != nil {
 		switch n := exactly(x.byHandle, handle); {
 		case n != nil && w.Graph != 0:
-			x.forgetInside(n)
+			x.replaceInside(n, d.described[w.Graph])
 			return
 		case n != nil:
 			d.does(n, w, stack)
@@ -333,6 +347,8 @@ func (d *Detector) SetNode(raw, handle uintptr, w NodeWork) {
 	n := new(node)
 	d.does(n, NodeWork{Event: w.Event, Waits: w.Waits, HostFunc: w.HostFunc}, nil)
 	switch {
+	case x != nil && w.Graph != 0:
+		x.replaceInside(nil, d.described[w.Graph])
 	case x != nil:
 		x.addUnknown(n)
 	default:
@@ -340,13 +356,34 @@ func (d *Detector) SetNode(raw, handle uintptr, w NodeWork) {
 	}
 }
 
-// forgetInside forgets the work of the nodes inside a node, whose child graph was replaced.
-func (x *exec) forgetInside(n *node) {
+// replaceInside replaces the child graph of a node, or of one that is not known if n is nil. Which
+// node of the new child graph takes the place of which old one is not known.
+func (x *exec) replaceInside(n *node, child *graph) {
+	inside := func(in execNode) bool { return n != nil && in.inside == n }
 	for _, in := range x.nodes {
-		if in.inside == n {
-			in.work = nil
+		if inside(in) {
+			in.work, in.hostFunc = nil, 0
 		}
 	}
+	x.addUnknown(new(node))
+	if child == nil {
+		return
+	}
+	nodes, _ := copied(child.nodes)
+	for _, c := range expanded(nodes) {
+		if slices.ContainsFunc(x.nodes, func(in execNode) bool { return inside(in) && in.orders(c) }) {
+			continue
+		}
+		x.addUnknown(&node{event: c.event, records: c.records, timeline: c.timeline, value: c.value, signals: c.signals,
+			hostFunc: c.hostFunc, inside: n})
+	}
+}
+
+// orders reports whether the node records, raises, calls or waits for the same as another one,
+// which may be nothing.
+func (n *node) orders(other *node) bool {
+	return n.event == other.event && n.records == other.records && n.hostFunc == other.hostFunc &&
+		n.timeline == other.timeline && n.value == other.value && n.signals == other.signals
 }
 
 // addUnknown adds what a node does that is not known.
@@ -355,9 +392,9 @@ func (g *graph) addUnknown(n *node) {
 		other.blind()
 	}
 	switch {
-	case n.event == 0 && n.hostFunc == 0:
+	case n.event == 0 && n.hostFunc == 0 && n.timeline == nil:
 		return
-	case n.event != 0 && !n.records:
+	case n.event != 0 && !n.records, n.timeline != nil && !n.signals:
 		for _, other := range g.nodes {
 			if len(other.deps) == 0 {
 				other.deps = []*node{n}
@@ -381,6 +418,12 @@ type exec struct {
 	// unsure says that a node that records an event may record another one now. So a launch does not
 	// replace the record of an event.
 	unsure bool
+	// of is the graph that it was instantiated from, whose nodes name its nodes, and edits its number
+	// of changes then.
+	of    *graph
+	edits int
+	// unsureDisabled says that it is not known which nodes are disabled.
+	unsureDisabled bool
 }
 
 // execNode is a node and the lane of its steps.
@@ -433,11 +476,13 @@ func (d *Detector) Instantiate(raw, of uintptr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	g := d.graph(of)
-	x := &exec{byHandle: map[uintptr]*node{}, unsure: g.unsure}
+	x := &exec{byHandle: map[uintptr]*node{}, unsure: g.unsure, of: g, edits: g.edits}
 	// The launches after an update come after those before it, and so may have their lanes.
 	var lanes []*lane
-	if old := d.executable[raw]; old != nil {
+	old := d.executable[raw]
+	if old != nil {
 		x.tail, lanes = old.tail, old.lanes
+		x.of, x.edits, x.unsureDisabled = old.of, old.edits, old.unsureDisabled
 	}
 	take := func() *lane {
 		if len(lanes) > 0 {
@@ -450,8 +495,15 @@ func (d *Detector) Instantiate(raw, of uintptr) {
 	take()
 	nodes, copies := copied(g.nodes)
 	nodes = expanded(nodes)
-	for h, n := range g.byHandle {
-		x.byHandle[h] = copies[n]
+	if x.of == g && x.edits == g.edits {
+		for h, n := range g.byHandle {
+			x.byHandle[h] = copies[n]
+		}
+	} else {
+		forgetHandles(nodes) // which node does the work of which is not known
+	}
+	if old != nil {
+		x.keepDisabled(old, nodes)
 	}
 	// A node continues the lane of a node that it comes after, if no other node does. The first lane
 	// is for nodes of setEvent.
@@ -474,6 +526,26 @@ func (d *Detector) Instantiate(raw, of uintptr) {
 		d.lanes.end(l)
 	}
 	d.executable[raw] = x
+}
+
+// keepDisabled disables the nodes that were disabled before an update, after which these nodes do
+// the work. If it is not known which, each of them may be disabled.
+func (x *exec) keepDisabled(old *exec, nodes []*node) {
+	for h, n := range old.byHandle {
+		if !n.disabled {
+			continue
+		}
+		if now := exactly(x.byHandle, h); now != nil {
+			now.disabled = true
+		} else {
+			x.unsureDisabled = true
+		}
+	}
+	if x.unsureDisabled {
+		for _, n := range nodes {
+			n.work = nil
+		}
+	}
 }
 
 // Launch implements [Observer].
