@@ -180,8 +180,13 @@ int32_t lengths(const char *const *s, uint64_t *n) {
 // text returns a string for 1, and NULL for other numbers.
 const char *text(int32_t which) { return which == 1 ? "a text" : NULL; }
 
+struct counted {
+	int32_t n;
+	uint64_t sum;
+};
+
 // sum adds the bytes, and writes the sum to a pair. It returns a status: the number of bytes.
-uint64_t sum(const uint8_t *b, uint64_t n, struct pair { int32_t n; uint64_t sum; } *out) {
+uint64_t sum(const uint8_t *b, uint64_t n, struct counted *out) {
 	for (uint64_t i = 0; i < n; i++) out->n++, out->sum += b[i];
 	return result(out->n == 3 ? 0 : out->n);
 }
