@@ -144,10 +144,10 @@ func (d *racyCaptures) StreamBeginCapture(th *driver.Thread, s driver.Stream, mo
 }
 
 func (d *racyCaptures) StreamBeginCaptureToGraph(th *driver.Thread, s driver.Stream, g driver.Graph,
-	deps []driver.GraphNode, mode int32) driver.Result {
+	deps []driver.GraphNode, edges []driver.GraphEdgeData, mode int32) driver.Result {
 	d.begins(mode)
 	defer d.change(th, "begin", s)()
-	return d.Software.StreamBeginCaptureToGraph(th, s, g, deps, mode)
+	return d.Software.StreamBeginCaptureToGraph(th, s, g, deps, edges, mode)
 }
 
 func (d *racyCaptures) StreamEndCapture(th *driver.Thread, s driver.Stream) (driver.Graph, driver.Result) {

@@ -70,7 +70,7 @@ func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
 	at := driver.At{Pop: true} // cuCtxCreate makes the context current
 	var raw driver.Context
 	res := d.allocate(dev.raw, func() (res driver.Result) {
-		raw, res = d.table.CtxCreate(at, uint32(flags), dev.raw)
+		raw, res = d.table.CtxCreate(at, nil, uint32(flags), dev.raw)
 		if d.table.Missing(res) != nil { // before CUDA 12.5
 			raw, res = d.table.CtxCreateV2(at, uint32(flags), dev.raw)
 		}

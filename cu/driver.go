@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"reflect"
 	"runtime"
 	"strings"
 
@@ -28,7 +27,7 @@ type Option func(*options)
 
 type options struct {
 	path     string
-	software *driver.Provider // nil without WithSoftware
+	software func(*driver.Table) bool // makes the table call a software driver; nil without WithSoftware
 	hook     func(Leak)
 	// minVersion is the oldest driver version that Open accepts, as in Driver.Version.
 	minVersion int
@@ -41,11 +40,10 @@ const driverVariable = "PURECU_DRIVER"
 // useVariable applies the environment variable PURECU_DRIVER to options that name no driver.
 func (o *options) useVariable() error {
 	v := os.Getenv(driverVariable)
-	switch open := driver.Registered(v); {
+	switch use := driver.Registered(v); {
 	case o.path != "" || o.software != nil || v == "" || v == "cuda":
-	case open != nil:
-		p := open()
-		o.software = &p
+	case use != nil:
+		o.software = use
 	case strings.ContainsAny(v, `/\`):
 		o.path = v
 	case v == "soft":
@@ -75,22 +73,7 @@ func WithMinVersion(major, minor int) Option {
 // or another implementation of [driver.Software], see [driver.Unimplemented]. If p or its driver is
 // nil, Open fails with an error that matches [ErrNil].
 func WithSoftware(p driver.Provider) Option {
-	return func(o *options) { o.software = &p }
-}
-
-// softwareOf returns the driver of p, or nil if p or the driver is nil.
-func softwareOf(p driver.Provider) driver.Software {
-	isNil := func(v any) bool {
-		r := reflect.ValueOf(v)
-		return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
-	}
-	if isNil(p) {
-		return nil
-	}
-	if s := p.Software(); !isNil(s) {
-		return s
-	}
-	return nil
+	return func(o *options) { o.software = func(t *driver.Table) bool { return t.UseProvider(p) } }
 }
 
 // WithLeakHook makes the driver report objects that were never closed, and errors of destructions
@@ -134,12 +117,10 @@ func Open(opts ...Option) (*Driver, error) {
 	d.table = &d.calls
 	d.table.OnWait(o.onWait)
 	if o.software != nil {
-		s := softwareOf(*o.software)
-		if s == nil {
+		if !o.software(d.table) {
 			return nil, mistake("Open", ErrNil, 0,
 				"the software driver is nil: pass the result of cusim.New, or do not use WithSoftware")
 		}
-		d.table.UseSoftware(s)
 		d.name = "the software driver"
 	} else {
 		lib, err := loader.Open(o.path)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/lock"
@@ -98,7 +99,14 @@ func shorten(text string) string {
 	if len(text) <= maxSaid {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxSaid/2], "") + " … " + strings.ToValidUTF8(text[len(text)-maxSaid/2:], "")
+	head, tail := maxSaid/2, len(text)-maxSaid/2
+	for head > 0 && !utf8.RuneStart(text[head]) {
+		head--
+	}
+	for tail < len(text) && !utf8.RuneStart(text[tail]) {
+		tail++
+	}
+	return text[:head] + " … " + text[tail:]
 }
 
 // parseLog returns the entries of a log. A line is "[time][thread][source][severity] message", with

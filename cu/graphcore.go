@@ -160,7 +160,7 @@ func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.G
 		discard: func(driver.Graph) {},
 	}
 	call.begin = func(at driver.At) driver.Result {
-		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, mode.driverMode())
+		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, nil, mode.driverMode())
 	}
 	_, err := sc.capture(call, f)
 	return err
@@ -242,19 +242,19 @@ func (gc *graphCore) difference(at driver.GraphNode, why int32) string {
 }
 
 // refusal returns why the driver did not instantiate the graph, or "" if it does not say.
-func (gc *graphCore) refusal(p *driver.GraphInstantiateParams) string {
+func (gc *graphCore) refusal(p driver.GraphInstantiateParams) string {
 	reason := map[int32]string{
 		driver.CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE:            "the graph has a cycle, or another invalid structure",
 		driver.CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED: "a graph that kernels launch cannot have this node",
 		driver.CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED:  "a graph that kernels launch has nodes of several contexts",
 		driver.CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED:    "a conditional handle belongs to no conditional node",
-	}[p.Result]
-	if p.ErrNode == 0 {
+	}[p.ResultOut]
+	if p.HErrNodeOut == 0 {
 		return reason
 	}
-	name := gc.describe(p.ErrNode, "the graph")
+	name := gc.describe(p.HErrNodeOut, "the graph")
 	if name == "" {
-		name = fmt.Sprintf("node %#x, of a child graph", p.ErrNode)
+		name = fmt.Sprintf("node %#x, of a child graph", p.HErrNodeOut)
 	}
 	if reason == "" {
 		return "the driver refuses " + name

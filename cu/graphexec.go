@@ -51,15 +51,14 @@ func (g *Graph) InstantiateWithFlags(flags InstantiateFlags) (*GraphExec, error)
 	}
 	defer g.leave()
 	t, at := gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}
-	p := driver.GraphInstantiateParams{Flags: uint64(flags)}
-	raw, res := t.GraphInstantiateWithParams(at, gc.raw, &p)
+	raw, p, res := t.GraphInstantiateWithParams(at, gc.raw, driver.GraphInstantiateParams{Flags: uint64(flags)})
 	if t.Missing(res) != nil {
 		op = "cuGraphInstantiateWithFlags"
 		raw, res = t.GraphInstantiateWithFlags(at, gc.raw, uint64(flags))
 	}
 	if res != driver.ResultSuccess {
 		e := gc.ctx.callError(op, uintptr(gc.raw), res)
-		e.Detail = join(gc.refusal(&p), e.Detail)
+		e.Detail = join(gc.refusal(p), e.Detail)
 		return nil, e
 	}
 	return gc.executable(raw), nil

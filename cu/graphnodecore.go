@@ -123,9 +123,8 @@ func (gc *graphCore) askUse(n driver.GraphNode) (u nodeUse, err error) {
 	if u.typ, err = gc.typeOf(n); err != nil || u.typ != GraphNodeTypeKernel {
 		return u, err
 	}
-	var v driver.LaunchAttributeValue
-	res := gc.ctx.drv.table.GraphKernelNodeGetAttribute(driver.At{Context: gc.ctx.raw}, n,
-		driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &v)
+	v, res := gc.ctx.drv.table.GraphKernelNodeGetAttribute(driver.At{Context: gc.ctx.raw}, n,
+		driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
 	u.cooperative = res == driver.ResultSuccess && v[0] != 0
 	u.first = u.cooperative
 	return u, nil

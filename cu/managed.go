@@ -89,6 +89,11 @@ func (a MemAdvice) String() string {
 		{int32(AdviseAccessedBy), "AdviseAccessedBy"}, {int32(UnadviseAccessedBy), "UnadviseAccessedBy"}}, int32(a))
 }
 
+// located reports whether a place belongs to the advice.
+func (a MemAdvice) located() bool {
+	return a == AdvisePreferredLocation || a == AdviseAccessedBy || a == UnadviseAccessedBy
+}
+
 // AttachFlags say which streams may access managed memory (CUmemAttach_flags).
 type AttachFlags uint32
 
@@ -234,6 +239,9 @@ func (c *Context) useManaged(op string, m Memory, call func(*contextCore, *regio
 func (c *Context) Advise(m Memory, advice MemAdvice, at MemLocation) error {
 	const op = "cuMemAdvise"
 	return c.useManaged(op, m, func(core *contextCore, r *region) driver.Result {
+		if at == (MemLocation{}) && !advice.located() { // the driver checks it all the same
+			at = MemLocation{Type: LocationDevice, ID: int(core.dev)}
+		}
 		return core.drv.table.MemAdvise(driver.At{Context: core.raw}, r.addr(), r.size, int32(advice), at.raw())
 	})
 }

@@ -1,7 +1,6 @@
 package cu
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
@@ -28,7 +27,8 @@ type MemPoolOptions struct {
 
 // MemPoolStats are the amounts of memory of a pool, in bytes.
 type MemPoolStats struct {
-	// Reserved is what the pool has of the device's memory, and Used what is allocated.
+	// Reserved is what the pool has of the device's memory, and Used what is allocated. Memory that
+	// a stream is going to free does not count as used.
 	Reserved, Used uint64
 	// ReservedHigh and UsedHigh are the highest values since [MemPool.ResetHigh].
 	ReservedHigh, UsedHigh uint64
@@ -221,11 +221,11 @@ func (p *MemPool) get(attrs ...int32) (values []uint64, err error) {
 	const op = "cuMemPoolGetAttribute"
 	err = p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
 		for _, a := range attrs {
-			var b [8]byte
-			if res := t.MemPoolGetAttribute(at, raw, a, b[:]); res != driver.ResultSuccess {
+			v, res := t.MemPoolGetAttribute(at, raw, a)
+			if res != driver.ResultSuccess {
 				return res
 			}
-			values = append(values, binary.LittleEndian.Uint64(b[:]))
+			values = append(values, v)
 		}
 		return driver.ResultSuccess
 	})
@@ -236,7 +236,7 @@ func (p *MemPool) get(attrs ...int32) (values []uint64, err error) {
 func (p *MemPool) set(attr int32, value uint64) error {
 	const op = "cuMemPoolSetAttribute"
 	return p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
-		return t.MemPoolSetAttribute(at, raw, attr, binary.LittleEndian.AppendUint64(nil, value))
+		return t.MemPoolSetAttribute(at, raw, attr, value)
 	})
 }
 
@@ -346,8 +346,7 @@ func (p *MemPool) Access(dev *Device) (can bool, err error) {
 		return false, errNil(op, "device")
 	}
 	err = p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
-		where := deviceLocation(dev.raw)
-		flags, res := t.MemPoolGetAccess(at, raw, &where)
+		flags, res := t.MemPoolGetAccess(at, raw, deviceLocation(dev.raw))
 		can = flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 		return res
 	})

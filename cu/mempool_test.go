@@ -67,7 +67,9 @@ func TestPoolFree(t *testing.T) {
 						t.Errorf("a use after the free: %v", err)
 					}
 				}
-				r.stats(p, MemPoolStats{Used: 1024, UsedHigh: 1024})
+				if n := r.sim.Census()["device memory"]; n != 1 {
+					t.Errorf("%d pieces of memory are there while the stream is held, want 1", n)
+				}
 				if !r.other.core.Closed() { // else it is no longer held
 					r.sim.Release(held)
 				}
@@ -75,7 +77,7 @@ func TestPoolFree(t *testing.T) {
 			if !eventually(func() bool {
 				runtime.GC()
 				r.sim.Finish()
-				return must(p.Stats())(t).Used == 0
+				return r.sim.Census()["device memory"] == 0
 			}) {
 				t.Error("the memory is not freed")
 			}

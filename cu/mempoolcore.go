@@ -37,7 +37,11 @@ func (p *memPoolCore) free(at driver.At) (string, driver.Result) {
 		}
 		return "", driver.ResultSuccess
 	}
-	defer p.ctx.drv.pools.CompareAndDelete(p.raw, p)
+	defer func() {
+		if known, _ := p.ctx.drv.pools.Load(p.raw); known == any(p) {
+			p.ctx.drv.pools.Delete(p.raw)
+		}
+	}()
 	p.ctx.drv.poolAccess.Range(func(key, _ any) bool {
 		if key.(poolAccess).pool == p.raw {
 			p.ctx.drv.poolAccess.Delete(key)

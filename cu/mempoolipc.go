@@ -14,14 +14,15 @@ import (
 // [os/exec.Cmd.ExtraFiles] or over a Unix socket. It keeps the pool's memory allocated.
 func (p *MemPool) Export() (*os.File, error) {
 	const op = "cuMemPoolExportToShareableHandle"
-	var fd [4]byte
-	err := p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
-		return t.MemPoolExportToShareableHandle(at, fd[:], raw, driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+	var h driver.ShareableHandle
+	err := p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) (res driver.Result) {
+		h, res = t.MemPoolExportToShareableHandle(at, raw, driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+		return res
 	})
 	if err != nil {
 		return nil, err
 	}
-	return os.NewFile(uintptr(binary.LittleEndian.Uint32(fd[:])), "CUmemoryPool"), nil
+	return os.NewFile(uintptr(h.FD()), "CUmemoryPool"), nil
 }
 
 // ImportMemPool opens the pool of another process, on the same device
@@ -91,8 +92,7 @@ func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
 		return nil, err
 	}
 	defer p.leave()
-	data := driver.MemPoolPtrExportData(h[:64])
-	raw, res := pc.ctx.drv.table.MemPoolImportPointer(driver.At{Context: pc.ctx.raw}, pc.raw, &data)
+	raw, res := pc.ctx.drv.table.MemPoolImportPointer(driver.At{Context: pc.ctx.raw}, pc.raw, driver.MemPoolPtrExportData(h[:64]))
 	if res != driver.ResultSuccess {
 		return nil, pc.ctx.callError(op, uintptr(pc.raw), res)
 	}

@@ -18,16 +18,16 @@ func (d sharing) MemPoolCreate(th *driver.Thread, p driver.MemPoolProps) (driver
 	return d.Software.MemPoolCreate(th, p)
 }
 
-func (d sharing) MemPoolExportToShareableHandle(_ *driver.Thread, handle []byte, _ driver.MemoryPool, typ int32, _ uint64) driver.Result {
+func (d sharing) MemPoolExportToShareableHandle(_ *driver.Thread, _ driver.MemoryPool, typ int32, _ uint64) (h driver.ShareableHandle, res driver.Result) {
 	r, w, err := os.Pipe()
-	if err != nil || typ != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || len(handle) != 4 {
-		return driver.ResultInvalidValue
+	if err != nil || typ != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR {
+		return h, driver.ResultInvalidValue
 	}
 	defer r.Close()
 	fd := w.Fd()
-	binary.LittleEndian.PutUint32(handle, uint32(fd))
+	h[0] = uint64(fd)
 	exportedFiles = append(exportedFiles, w)
-	return driver.ResultSuccess
+	return h, driver.ResultSuccess
 }
 
 var exportedFiles []*os.File // whose descriptors belong to the files that Export returns
@@ -42,7 +42,7 @@ func (d sharing) MemPoolExportPointer(_ *driver.Thread, p driver.DevicePtr) (dat
 	return data, driver.ResultSuccess
 }
 
-func (d sharing) MemPoolImportPointer(th *driver.Thread, p driver.MemoryPool, _ *driver.MemPoolPtrExportData) (driver.DevicePtr, driver.Result) {
+func (d sharing) MemPoolImportPointer(th *driver.Thread, p driver.MemoryPool, _ driver.MemPoolPtrExportData) (driver.DevicePtr, driver.Result) {
 	return d.MemAllocFromPoolAsync(th, 64, p, driver.CU_STREAM_LEGACY)
 }
 

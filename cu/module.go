@@ -302,7 +302,7 @@ func (f *Function) SuggestBlockSize(sharedMem uint64, limit int) (blocks, thread
 		return 0, 0, invalid(op, fmt.Sprintf("a block cannot be limited to %d threads: 0 stands for no limit", limit))
 	}
 	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) ([2]int32, driver.Result) {
-		b, th, res := t.OccupancyMaxPotentialBlockSize(at, f.raw, sharedMem, int32(limit))
+		b, th, res := t.OccupancyMaxPotentialBlockSize(at, f.raw, 0, sharedMem, int32(limit))
 		return [2]int32{b, th}, res
 	})
 	return int(n[0]), int(n[1]), err

@@ -1,8 +1,6 @@
 package cu
 
 import (
-	"encoding/binary"
-
 	"github.com/purecu/purecu/driver"
 )
 
@@ -64,11 +62,10 @@ func (c *Context) PointerInfo(addr uint64) (PointerInfo, error) {
 	defer c.leave()
 	var failed driver.Result
 	get := func(attribute int32) (v uint64) {
-		var b [8]byte
-		res := core.drv.table.PointerGetAttribute(driver.At{Context: core.raw}, b[:], attribute, driver.DevicePtr(addr))
+		value, res := core.drv.table.PointerGetAttribute(driver.At{Context: core.raw}, attribute, driver.DevicePtr(addr))
 		switch res {
 		case driver.ResultSuccess:
-			return binary.LittleEndian.Uint64(b[:])
+			return value[0]
 		case driver.ResultInvalidValue, driver.ResultNotSupported: // the memory does not have the attribute
 		default:
 			failed = res

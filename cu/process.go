@@ -114,30 +114,36 @@ func (p Process) Lock(ctx context.Context) error {
 // (cuCheckpointProcessCheckpoint). The process must be ProcessLocked. It takes as long as the copy. If
 // ctx ends first, the error matches ctx.Err(), and the call continues: see [OpenContext].
 func (p Process) Checkpoint(ctx context.Context) error {
-	return p.call(ctx, "cuCheckpointProcessCheckpoint", (*driver.Table).CheckpointProcessCheckpoint)
+	return p.call(ctx, "cuCheckpointProcessCheckpoint", func(t *driver.Table, pid int32) driver.Result {
+		return t.CheckpointProcessCheckpoint(driver.At{}, pid, nil)
+	})
 }
 
 // Restore gives the process its devices and its device memory back
 // (cuCheckpointProcessRestore). The process must be ProcessCheckpointed, and is ProcessLocked then.
 // ctx is as for [Process.Checkpoint].
 func (p Process) Restore(ctx context.Context) error {
-	return p.call(ctx, "cuCheckpointProcessRestore", (*driver.Table).CheckpointProcessRestore)
+	return p.call(ctx, "cuCheckpointProcessRestore", func(t *driver.Table, pid int32) driver.Result {
+		return t.CheckpointProcessRestore(driver.At{}, pid, nil)
+	})
 }
 
 // Unlock lets the process's calls of CUDA continue (cuCheckpointProcessUnlock). The process must be
 // ProcessLocked. ctx is as for [Process.Checkpoint].
 func (p Process) Unlock(ctx context.Context) error {
-	return p.call(ctx, "cuCheckpointProcessUnlock", (*driver.Table).CheckpointProcessUnlock)
+	return p.call(ctx, "cuCheckpointProcessUnlock", func(t *driver.Table, pid int32) driver.Result {
+		return t.CheckpointProcessUnlock(driver.At{}, pid, nil)
+	})
 }
 
 // call makes a call that may take long.
-func (p Process) call(ctx context.Context, op string, f func(*driver.Table, driver.At, int32) driver.Result) error {
+func (p Process) call(ctx context.Context, op string, f func(*driver.Table, int32) driver.Result) error {
 	if err := p.check(op); err != nil {
 		return err
 	}
 	continues := fmt.Sprintf("process %d: the call continues: Process.State tells when it has ended", p.pid)
 	_, err := callContext(ctx, op, continues, func() (struct{}, error) {
-		return struct{}{}, p.result(op, f(p.drv.table, driver.At{}, int32(p.pid)))
+		return struct{}{}, p.result(op, f(p.drv.table, int32(p.pid)))
 	}, func(struct{}) {})
 	return err
 }

@@ -156,7 +156,7 @@ func (r *resource) free(at driver.At) error {
 // keep leaves the object for the life of the process, because the end of the GPU's use is unknown.
 func (r *resource) keep(err error) error {
 	if mc, ok := r.self.(*memCore); ok && mc.own != nil {
-		r.ctx.drv.kept.Store(mc, true)
+		r.ctx.drv.kept.LoadOrStore(mc, true)
 	}
 	return errKept(r.self.kind(), r.self.handle(), err)
 }

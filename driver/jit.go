@@ -30,7 +30,7 @@ func (t *Table) ModuleLoadJIT(at At, image []byte, options []JITOption) (m Modul
 		if res != ResultSuccess {
 			return 0, log, res
 		}
-		m, log, res = t.soft.ModuleLoadLog(th, image, options)
+		m, log, res = t.software().ModuleLoadLog(th, image, options)
 		if res = t.leave(at, th, res); res < popFailed {
 			t.ModuleUnload(at.undo(), m)
 			m = 0

@@ -1,52 +1,80 @@
 package driver
 
 import (
+	"reflect"
 	"testing"
 	"unsafe"
 )
 
-// TestLayouts compares the structs with C's: the offset of each group of fields, and the size.
+// A layout is what C makes of a struct or a union, in bytes.
+type layout struct {
+	name        string
+	typ         reflect.Type
+	size, align uintptr
+	fields      []span
+}
+
+// A span is where a field is.
+type span struct{ offset, size uintptr }
+
+// TestLayouts compares the structs with C's. Go aligns nothing to more than a word: the alignment of
+// such a struct is checked where it is passed to C.
 func TestLayouts(t *testing.T) {
-	var (
-		k KernelNodeParams
-		c Memcpy3D
-		s MemsetNodeParams
-		i GraphInstantiateParams
-	)
-	for _, f := range []struct {
-		name      string
-		got, want uintptr
-	}{
-		{"KernelNodeParams.GridDimX", unsafe.Offsetof(k.GridDimX), 8},
-		{"KernelNodeParams.BlockDimX", unsafe.Offsetof(k.BlockDimX), 20},
-		{"KernelNodeParams.SharedMemBytes", unsafe.Offsetof(k.SharedMemBytes), 32},
-		{"KernelNodeParams.KernelParams", unsafe.Offsetof(k.KernelParams), 40},
-		{"KernelNodeParams.Extra", unsafe.Offsetof(k.Extra), 48},
-		{"KernelNodeParams.Kern", unsafe.Offsetof(k.Kern), 56},
-		{"KernelNodeParams.Ctx", unsafe.Offsetof(k.Ctx), 64},
-		{"KernelNodeParams", unsafe.Sizeof(k), 72},
-		{"Memcpy3D.SrcLOD", unsafe.Offsetof(c.SrcLOD), 24},
-		{"Memcpy3D.SrcMemoryType", unsafe.Offsetof(c.SrcMemoryType), 32},
-		{"Memcpy3D.SrcHost", unsafe.Offsetof(c.SrcHost), 40},
-		{"Memcpy3D.SrcDevice", unsafe.Offsetof(c.SrcDevice), 48},
-		{"Memcpy3D.SrcPitch", unsafe.Offsetof(c.SrcPitch), 72},
-		{"Memcpy3D.DstXInBytes", unsafe.Offsetof(c.DstXInBytes), 88},
-		{"Memcpy3D.DstMemoryType", unsafe.Offsetof(c.DstMemoryType), 120},
-		{"Memcpy3D.DstDevice", unsafe.Offsetof(c.DstDevice), 136},
-		{"Memcpy3D.DstPitch", unsafe.Offsetof(c.DstPitch), 160},
-		{"Memcpy3D.WidthInBytes", unsafe.Offsetof(c.WidthInBytes), 176},
-		{"Memcpy3D", unsafe.Sizeof(c), 200},
-		{"MemsetNodeParams.Value", unsafe.Offsetof(s.Value), 16},
-		{"MemsetNodeParams.ElementSize", unsafe.Offsetof(s.ElementSize), 20},
-		{"MemsetNodeParams.Height", unsafe.Offsetof(s.Height), 32},
-		{"MemsetNodeParams", unsafe.Sizeof(s), 40},
-		{"GraphInstantiateParams.UploadStream", unsafe.Offsetof(i.UploadStream), 8},
-		{"GraphInstantiateParams.ErrNode", unsafe.Offsetof(i.ErrNode), 16},
-		{"GraphInstantiateParams.Result", unsafe.Offsetof(i.Result), 24},
-		{"GraphInstantiateParams", unsafe.Sizeof(i), 32},
-	} {
-		if f.got != f.want {
-			t.Errorf("%s is at, or has, %d bytes, in C %d", f.name, f.got, f.want)
+	if len(layouts) < 80 {
+		t.Fatalf("there are only %d structs", len(layouts))
+	}
+	for _, l := range layouts {
+		if l.typ.Size() != l.size {
+			t.Errorf("%s has %d bytes as %v, and %d in C", l.name, l.typ.Size(), l.typ, l.size)
+		}
+		isArray := l.typ.Kind() == reflect.Array // written by hand: it is only in places that are aligned
+		if align := uintptr(l.typ.Align()); align != min(l.align, 8) && !isArray {
+			t.Errorf("%s is aligned to %d bytes as %v, and to %d in C", l.name, align, l.typ, l.align)
+		}
+		if l.fields == nil {
+			continue
+		}
+		var fields []reflect.StructField
+		for i := range l.typ.NumField() {
+			if f := l.typ.Field(i); f.Type.Size() > 0 {
+				fields = append(fields, f)
+			}
+		}
+		if len(fields) != len(l.fields) {
+			t.Errorf("%s has %d fields as %v, and %d in C", l.name, len(fields), l.typ, len(l.fields))
+			continue
+		}
+		for i, want := range l.fields {
+			if f := fields[i]; f.Offset != want.offset || f.Type.Size() != want.size {
+				t.Errorf("%s: field %s has %d bytes at %d, and %d at %d in C", l.name, f.Name, f.Type.Size(), f.Offset, want.size, want.offset)
+			}
+		}
+	}
+}
+
+// TestUnions stores members of unions, and finds them where C has them.
+func TestUnions(t *testing.T) {
+	var p GraphNodeParams
+	p.Memset().Pitch = 7 // the union has no name of its own
+	if at := uintptr(unsafe.Pointer(p.Memset())) - uintptr(unsafe.Pointer(&p)); at != 16 || p.GraphNodeParamsUnion[1] != 7 {
+		t.Errorf("the members begin at %d, and have the words %v", at, p.GraphNodeParamsUnion)
+	}
+	var op StreamBatchMemOpParams
+	op.WriteValue().Operation = CU_STREAM_MEM_OP_WRITE_VALUE_64
+	*op.WriteValue().Value64() = 1 << 40
+	if *op.Operation() != CU_STREAM_MEM_OP_WRITE_VALUE_64 || op[2] != 1<<40 {
+		t.Errorf("the operation is %d, and the words %v", *op.Operation(), op)
+	}
+}
+
+// TestAligned aligns values at every position that the heap may give them.
+func TestAligned(t *testing.T) {
+	memory := new([4]TensorMap)
+	for i := range uintptr(128 / 8) {
+		p := (*[2]TensorMap)(unsafe.Add(unsafe.Pointer(memory), 8*i))
+		q := aligned(p, 128)
+		if at := uintptr(unsafe.Pointer(q)); at%128 != 0 || at < uintptr(unsafe.Pointer(p)) || at > uintptr(unsafe.Pointer(&p[1])) {
+			t.Errorf("%#x is aligned at %#x", unsafe.Pointer(p), at)
 		}
 	}
 }

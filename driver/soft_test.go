@@ -106,7 +106,7 @@ func (s *soft) CtxGetCurrent(th *Thread) (Context, Result) {
 	return st.stack[len(st.stack)-1], ResultSuccess
 }
 
-func (s *soft) CtxCreate(th *Thread, flags uint32, dev Device) (Context, Result) {
+func (s *soft) CtxCreate(th *Thread, _ *CtxCreateParams, flags uint32, dev Device) (Context, Result) {
 	res := s.note("create context")
 	if res != ResultSuccess {
 		return 0, res
@@ -329,7 +329,7 @@ func TestSoftwareScopes(t *testing.T) {
 }
 
 func createContext(tab *Table, at At) Result {
-	_, res := tab.CtxCreate(at, 0, 0)
+	_, res := tab.CtxCreate(at, nil, 0, 0)
 	return res
 }
 

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"errors"
+	"reflect"
 	"sync/atomic"
 	"unsafe"
 
@@ -24,8 +25,8 @@ type Library interface {
 // concurrent use. An address is looked up when it is first used. From then on a lookup is one
 // atomic load.
 type Table struct {
-	soft    Software
-	version int32 // of a software driver
+	soft    unsafe.Pointer // of a Software, or nil; its type would bring all its methods' types into every program
+	version int32          // of a software driver
 	lib     Library
 	clock   Clock
 	onWait  func(function string)
@@ -57,10 +58,11 @@ func NewSoftware(s Software) *Table {
 // does not call functions that are newer than the result of the driver's DriverGetVersion. A driver
 // without DriverGetVersion counts as the newest version.
 func (t *Table) UseSoftware(s Software) {
-	t.soft, t.clock, t.version = s, systemClock{}, newest
+	t.clock, t.version = systemClock{}, newest
 	if s == nil {
 		return
 	}
+	t.soft = unsafe.Pointer(&s)
 	if v, res := s.DriverGetVersion(nil); res == ResultSuccess {
 		t.version = v
 	}
@@ -68,6 +70,27 @@ func (t *Table) UseSoftware(s Software) {
 		t.clock = c
 	}
 }
+
+// UseProvider makes a new Table call a provider's software driver, as UseSoftware does. It reports
+// false, and does nothing, if the provider or its driver is nil.
+func (t *Table) UseProvider(p Provider) bool {
+	isNil := func(v any) bool {
+		r := reflect.ValueOf(v)
+		return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
+	}
+	if isNil(p) {
+		return false
+	}
+	s := p.Software()
+	if isNil(s) {
+		return false
+	}
+	t.UseSoftware(s)
+	return true
+}
+
+// software returns the software driver, which there is.
+func (t *Table) software() Software { return *(*Software)(t.soft) }
 
 // OnWait makes the Table call f before each call with [At.NoWait] of a function that may wait for
 // the GPU, on the caller's goroutine. It is for tests, which fail then. It must come before all
@@ -100,7 +123,7 @@ func (t *Table) Software() bool { return t.soft != nil }
 // A software driver may know that the wait would never end.
 func (t *Table) CheckWait(e Event) Result {
 	if t.soft != nil {
-		return t.soft.CheckWait(e)
+		return t.software().CheckWait(e)
 	}
 	return ResultSuccess
 }
@@ -212,6 +235,20 @@ func (t *Table) scoped14(at At, class ccall.Class, f unsafe.Pointer) Result {
 	return outcome(f, r, failed)
 }
 
+// callWide makes a call with a frame of sixteen argument words and two floating-point numbers.
+func (t *Table) callWide(at At, class ccall.Class, f unsafe.Pointer) Result {
+	if at.plain() {
+		ccall.CallWide(f, class, at.Thread.cc())
+		return Result(int32((*ccall.Head)(f).R))
+	}
+	sc, res := t.scope(at)
+	if res != ResultSuccess {
+		return res
+	}
+	r, failed := sc.CallWide(f, class, at.Thread.cc())
+	return outcome(f, r, failed)
+}
+
 // outcome returns the result of a call in a scope: the call's own result if it was made and has
 // failed, and otherwise that of the step that has failed.
 func outcome(f unsafe.Pointer, around int32, failed ccall.Step) Result {
@@ -270,7 +307,7 @@ func (t *Table) EventQueryAll(at At, events []Event, results []Result) Result {
 	case len(events) == 0:
 		return ResultSuccess
 	case t.soft != nil:
-		return t.softEach(at, results[:len(events)], func(th *Thread, i int) Result { return t.soft.EventQuery(th, events[i]) })
+		return t.softEach(at, results[:len(events)], func(th *Thread, i int) Result { return t.software().EventQuery(th, events[i]) })
 	}
 	var zero uintptr
 	e := ccall.Each{N: uintptr(len(events)), Results: unsafe.Pointer(&results[0])}
@@ -287,7 +324,7 @@ func (t *Table) EventRecordAll(at At, events []Event, streams []Stream, results 
 	case len(events) == 0:
 		return ResultSuccess
 	case t.soft != nil:
-		return t.softEach(at, results[:len(events)], func(th *Thread, i int) Result { return t.soft.EventRecord(th, events[i], streams[i]) })
+		return t.softEach(at, results[:len(events)], func(th *Thread, i int) Result { return t.software().EventRecord(th, events[i], streams[i]) })
 	}
 	var zero uintptr
 	e := ccall.Each{N: uintptr(len(events)), Results: unsafe.Pointer(&results[0])}
@@ -307,7 +344,7 @@ func (t *Table) StreamWaitEventAll(at At, s Stream, events []Event, results []Re
 		return ResultSuccess
 	case t.soft != nil:
 		return t.softEach(at, results[:len(events)], func(th *Thread, i int) Result {
-			return t.soft.StreamWaitEvent(th, s, events[i], CU_EVENT_WAIT_DEFAULT)
+			return t.software().StreamWaitEvent(th, s, events[i], CU_EVENT_WAIT_DEFAULT)
 		})
 	}
 	e := ccall.Each{N: uintptr(len(events)), Results: unsafe.Pointer(&results[0])}

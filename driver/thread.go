@@ -98,14 +98,14 @@ func (t *Table) enter(at At) (*Thread, Result) {
 		th = new(Thread)
 	}
 	if at.Relaxed {
-		mode, res := t.soft.ThreadExchangeStreamCaptureMode(th, CU_STREAM_CAPTURE_MODE_RELAXED)
+		mode, res := t.software().ThreadExchangeStreamCaptureMode(th, CU_STREAM_CAPTURE_MODE_RELAXED)
 		if res != ResultSuccess && res != noCaptureMode {
 			return nil, res
 		}
 		th.mode = mode
 	}
 	if at.Context != 0 {
-		if res := t.soft.CtxPushCurrent(th, at.Context); res != ResultSuccess {
+		if res := t.software().CtxPushCurrent(th, at.Context); res != ResultSuccess {
 			return nil, t.restore(at, th, res)
 		}
 	}
@@ -118,7 +118,7 @@ func (t *Table) leave(at At, th *Thread, res Result) Result {
 		return res
 	}
 	if at.Context != 0 || (at.Pop && res == ResultSuccess) {
-		if _, r := t.soft.CtxPopCurrent(th); res == ResultSuccess && r != ResultSuccess {
+		if _, r := t.software().CtxPopCurrent(th); res == ResultSuccess && r != ResultSuccess {
 			res = popFailed.with(r)
 		}
 	}
@@ -128,7 +128,7 @@ func (t *Table) leave(at At, th *Thread, res Result) Result {
 // restore restores a software driver's capture mode, and returns the first failure.
 func (t *Table) restore(at At, th *Thread, res Result) Result {
 	if at.Relaxed {
-		_, r := t.soft.ThreadExchangeStreamCaptureMode(th, th.mode)
+		_, r := t.software().ThreadExchangeStreamCaptureMode(th, th.mode)
 		if res == ResultSuccess && r != ResultSuccess && r != noCaptureMode {
 			res = restoreFailed.with(r)
 		}

@@ -30,8 +30,45 @@ type (
 	GreenCtx uintptr
 	// DevResourceDesc is a CUdevResourceDesc.
 	DevResourceDesc uintptr
+	// LibraryHandle is a CUlibrary.
+	LibraryHandle uintptr
+	// Kernel is a CUkernel.
+	Kernel uintptr
+	// Array is a CUarray.
+	Array uintptr
+	// MipmappedArray is a CUmipmappedArray.
+	MipmappedArray uintptr
+	// TexRef is a CUtexref.
+	TexRef uintptr
+	// SurfRef is a CUsurfref.
+	SurfRef uintptr
+	// TexObject is a CUtexObject.
+	TexObject uint64
+	// SurfObject is a CUsurfObject.
+	SurfObject uint64
 	// MemoryPool is a CUmemoryPool.
 	MemoryPool uintptr
+	// MemGenericAllocationHandle is a CUmemGenericAllocationHandle: physical memory, or a multicast
+	// object.
+	MemGenericAllocationHandle uint64
+	// LinkState is a CUlinkState.
+	LinkState uintptr
+	// GraphicsResource is a CUgraphicsResource.
+	GraphicsResource uintptr
+	// ExternalMemory is a CUexternalMemory.
+	ExternalMemory uintptr
+	// ExternalSemaphore is a CUexternalSemaphore.
+	ExternalSemaphore uintptr
+	// UserObject is a CUuserObject.
+	UserObject uintptr
+	// GraphConditionalHandle is a CUgraphConditionalHandle.
+	GraphConditionalHandle uint64
+	// GraphDeviceNode is a CUgraphDeviceNode.
+	GraphDeviceNode uintptr
+	// AsyncCallbackHandle is a CUasyncCallbackHandle.
+	AsyncCallbackHandle uintptr
+	// LogsCallbackHandle is a CUlogsCallbackHandle.
+	LogsCallbackHandle uintptr
 	// DevicePtr is a CUdeviceptr: an address on the device.
 	DevicePtr uint64
 	// HostPtr is an address of host memory that Go does not manage.
@@ -53,86 +90,13 @@ type (
 	DevResource [18]uint64
 )
 
-// MemLocation is a CUmemLocation, which C passes by value. Type is a CU_MEM_LOCATION_TYPE_…
-// constant, and ID an ordinal of that type.
-type MemLocation struct{ Type, ID int32 }
+// ShareableHandle is a handle of memory that the operating system or another process knows. How much
+// of it is used depends on the type of the handle: 4 bytes of a file descriptor, 8 bytes of a handle
+// of Windows, or all of a CUmemFabricHandle.
+type ShareableHandle [8]uint64
 
-// word returns the location as the word in which C passes it.
-func (l MemLocation) word() uintptr {
-	return uintptr(uint64(uint32(l.Type)) | uint64(uint32(l.ID))<<32)
-}
-
-// MemAccessDesc is a CUmemAccessDesc: what a location may do with memory. Flags is a
-// CU_MEM_ACCESS_FLAGS_… constant.
-type MemAccessDesc struct {
-	Location MemLocation
-	Flags    int32
-}
-
-// MemPoolProps is a CUmemPoolProps.
-type MemPoolProps struct {
-	AllocType               int32
-	HandleTypes             int32
-	Location                MemLocation
-	Win32SecurityAttributes uintptr
-	MaxSize                 uint64
-	Usage                   uint16
-	Reserved                [54]byte
-}
-
-// Memcpy2D is a CUDA_MEMCPY2D: the copy of a rectangle. The memory types are CU_MEMORYTYPE_…
-// constants, and say which of the addresses count.
-type Memcpy2D struct {
-	SrcXInBytes, SrcY uint64
-	SrcMemoryType     int32
-	SrcHost           HostPtr
-	SrcDevice         DevicePtr
-	SrcArray          uintptr
-	SrcPitch          uint64
-
-	DstXInBytes, DstY uint64
-	DstMemoryType     int32
-	DstHost           HostPtr
-	DstDevice         DevicePtr
-	DstArray          uintptr
-	DstPitch          uint64
-
-	WidthInBytes, Height uint64
-}
-
-// MemPoolAttributeSize returns the size of the value of a CU_MEMPOOL_ATTR_… constant, in bytes.
-func MemPoolAttributeSize(attr int32) uint64 {
-	if attr >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD {
-		return 8
-	}
-	return 4
-}
-
-// PointerAttributeSize returns the size of the value of a CU_POINTER_ATTRIBUTE_… constant, in
-// bytes.
-func PointerAttributeSize(attribute int32) uint64 {
-	switch attribute {
-	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-		return 16
-	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
-		CU_POINTER_ATTRIBUTE_MAPPED, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
-		CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-		return 4
-	}
-	return 8
-}
-
-// ShareableHandleSize returns the size of a handle of a CU_MEM_HANDLE_TYPE_… constant, in bytes.
-func ShareableHandleSize(handleType int32) uint64 {
-	switch handleType {
-	case CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
-		return 4
-	case CU_MEM_HANDLE_TYPE_FABRIC:
-		return 64
-	}
-	return 8
-}
+// FD returns the file descriptor that the handle is.
+func (h ShareableHandle) FD() int32 { return int32(h[0]) }
 
 // SMCount returns how many multiprocessors the resource has, or 0 if it is of another type.
 func (r *DevResource) SMCount() uint32 {
@@ -174,75 +138,18 @@ type LaunchConfig struct {
 	Count                  uint32
 }
 
-// CheckpointLockArgs is a CUcheckpointLockArgs. A timeout of 0 is none.
-type CheckpointLockArgs struct {
-	TimeoutMs uint32
-	_         uint32
-	_         [7]uint64
-}
-
 // LaunchAttribute is a CUlaunchAttribute. ID is a CU_LAUNCH_ATTRIBUTE_… constant, and the layout of
 // Value depends on it, as in C.
 type LaunchAttribute struct {
+	_     [0]uint64 // aligns it as in C
 	ID    int32
 	_     int32
 	Value LaunchAttributeValue
 }
 
-// LaunchAttributeValue is a CUlaunchAttributeValue, the value of an attribute of a launch or of a
-// kernel node.
+// LaunchAttributeValue is a CUlaunchAttributeValue, the value of an attribute of a launch, a stream or
+// a kernel node.
 type LaunchAttributeValue [64]byte
-
-// KernelNodeParams is a CUDA_KERNEL_NODE_PARAMS_v2: a kernel, its dimensions and its arguments.
-// KernelParams and Extra are as in cuLaunchKernel. The fields before Kern are a
-// CUDA_KERNEL_NODE_PARAMS_v1, so the first versions of the functions take the struct, too.
-type KernelNodeParams struct {
-	Func                            Function
-	GridDimX, GridDimY, GridDimZ    uint32
-	BlockDimX, BlockDimY, BlockDimZ uint32
-	SharedMemBytes                  uint32
-	KernelParams                    unsafe.Pointer
-	Extra                           unsafe.Pointer
-	Kern                            uintptr
-	Ctx                             Context
-}
-
-// Memcpy3D is a CUDA_MEMCPY3D_v2: see [Memcpy2D].
-type Memcpy3D struct {
-	SrcXInBytes, SrcY, SrcZ, SrcLOD uint64
-	SrcMemoryType                   int32
-	SrcHost                         HostPtr
-	SrcDevice                       DevicePtr
-	SrcArray                        uintptr
-	Reserved0                       uintptr
-	SrcPitch, SrcHeight             uint64
-	DstXInBytes, DstY, DstZ, DstLOD uint64
-	DstMemoryType                   int32
-	DstHost                         HostPtr
-	DstDevice                       DevicePtr
-	DstArray                        uintptr
-	Reserved1                       uintptr
-	DstPitch, DstHeight             uint64
-	WidthInBytes, Height, Depth     uint64
-}
-
-// MemsetNodeParams is a CUDA_MEMSET_NODE_PARAMS_v1: the setting of Width elements in each of Height
-// rows, which begin every Pitch bytes. An element has ElementSize bytes: 1, 2 or 4.
-type MemsetNodeParams struct {
-	Dst                DevicePtr
-	Pitch              uint64
-	Value, ElementSize uint32
-	Width, Height      uint64
-}
-
-// GraphInstantiateParams is a CUDA_GRAPH_INSTANTIATE_PARAMS. The driver sets ErrNode and Result, a
-// CUDA_GRAPH_INSTANTIATE_… constant.
-type GraphInstantiateParams struct {
-	Flags        uint64
-	UploadStream Stream
-	ErrNode      GraphNode
-	Result       int32
-}
 
 // Callback is a function that the driver calls when a stream reaches it. NVIDIA's driver calls the
 // C function at Addr with the argument Data. A software driver calls Go, or GoStatus with the
@@ -256,6 +163,12 @@ type Callback struct {
 	// Apart says that the function behind Go runs on another thread, and that the callback waits
 	// for it. Such a function may make all driver calls.
 	Apart bool
+}
+
+// aligned returns the address of one of the two values, at a multiple of align bytes. The values must
+// be on the heap, where they do not move, and align must not be more than their size.
+func aligned[T any](p *[2]T, align uintptr) *T {
+	return (*T)(unsafe.Add(unsafe.Pointer(p), -uintptr(unsafe.Pointer(p))&(align-1)))
 }
 
 // goString returns a copy of a NUL-terminated C string, or "" for NULL.

@@ -3,6 +3,7 @@
 package driver
 
 import (
+	"math"
 	"strings"
 	"unsafe"
 
@@ -16,7 +17,7 @@ func (t *Table) Init(at At, flags uint32) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.Init(th, flags))
+		return t.leave(at, th, t.software().Init(th, flags))
 	}
 	fn := t.procs[symInit].Load()
 	if fn == 0 {
@@ -39,7 +40,7 @@ func (t *Table) DriverGetVersion(at At) (driverVersion int32, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		driverVersion, res = t.soft.DriverGetVersion(th)
+		driverVersion, res = t.software().DriverGetVersion(th)
 		return driverVersion, t.leave(at, th, res)
 	}
 	fn := t.procs[symDriverGetVersion].Load()
@@ -71,7 +72,7 @@ func (t *Table) GetErrorName(at At, code Result) (pStr string, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pStr, res = t.soft.GetErrorName(th, code)
+		pStr, res = t.software().GetErrorName(th, code)
 		return pStr, t.leave(at, th, res)
 	}
 	fn := t.procs[symGetErrorName].Load()
@@ -104,7 +105,7 @@ func (t *Table) GetErrorString(at At, code Result) (pStr string, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pStr, res = t.soft.GetErrorString(th, code)
+		pStr, res = t.software().GetErrorString(th, code)
 		return pStr, t.leave(at, th, res)
 	}
 	fn := t.procs[symGetErrorString].Load()
@@ -130,274 +131,6 @@ func (t *Table) GetErrorString(at At, code Result) (pStr string, res Result) {
 	return goString(f.v0), res
 }
 
-// LogsCurrent calls cuLogsCurrent, which exists since CUDA 12.9.
-func (t *Table) LogsCurrent(at At, flags uint32) (iteratorOut uint32, res Result) {
-	if t.soft != nil {
-		if t.version < 12090 {
-			res = missing(symLogsCurrent)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		iteratorOut, res = t.soft.LogsCurrent(th, flags)
-		return iteratorOut, t.leave(at, th, res)
-	}
-	fn := t.procs[symLogsCurrent].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogsCurrent); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r       uintptr
-		iteratorOut unsafe.Pointer
-		flags       uintptr
-		_           [4]uintptr
-		v0          uint32
-	}{fn: fn, flags: uintptr(flags)}
-	f.iteratorOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
-}
-
-// LogsDumpToMemory calls cuLogsDumpToMemory, which exists since CUDA 12.9.
-func (t *Table) LogsDumpToMemory(at At, iterator uint32, buffer []byte, flags uint32) (iteratorOut uint32, size uint64, res Result) {
-	if t.soft != nil {
-		if t.version < 12090 {
-			res = missing(symLogsDumpToMemory)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		iteratorOut, size, res = t.soft.LogsDumpToMemory(th, iterator, buffer, flags)
-		return iteratorOut, size, t.leave(at, th, res)
-	}
-	fn := t.procs[symLogsDumpToMemory].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symLogsDumpToMemory); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		iterator unsafe.Pointer
-		buffer   unsafe.Pointer
-		size     unsafe.Pointer
-		flags    uintptr
-		_        [2]uintptr
-		v0       uint32
-		v1       uint64
-	}{
-		fn:     fn,
-		buffer: unsafe.Pointer(unsafe.SliceData(buffer)),
-		flags:  uintptr(flags),
-		v0:     iterator,
-		v1:     uint64(len(buffer)),
-	}
-	f.iterator = unsafe.Pointer(&f.v0)
-	f.size = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, f.v1, res
-}
-
-// CheckpointProcessGetState calls cuCheckpointProcessGetState, which exists since CUDA 12.8.
-func (t *Table) CheckpointProcessGetState(at At, pid int32) (state int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symCheckpointProcessGetState)
-	}
-	if t.soft != nil {
-		if t.version < 12080 {
-			res = missing(symCheckpointProcessGetState)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		state, res = t.soft.CheckpointProcessGetState(th, pid)
-		return state, t.leave(at, th, res)
-	}
-	fn := t.procs[symCheckpointProcessGetState].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCheckpointProcessGetState); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pid   uintptr
-		state unsafe.Pointer
-		_     [4]uintptr
-		v0    int32
-	}{fn: fn, pid: uintptr(uint32(pid))}
-	f.state = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
-}
-
-// CheckpointProcessGetRestoreThreadId calls cuCheckpointProcessGetRestoreThreadId, which exists since CUDA 12.8.
-func (t *Table) CheckpointProcessGetRestoreThreadId(at At, pid int32) (tid int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symCheckpointProcessGetRestoreThreadId)
-	}
-	if t.soft != nil {
-		if t.version < 12080 {
-			res = missing(symCheckpointProcessGetRestoreThreadId)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		tid, res = t.soft.CheckpointProcessGetRestoreThreadId(th, pid)
-		return tid, t.leave(at, th, res)
-	}
-	fn := t.procs[symCheckpointProcessGetRestoreThreadId].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCheckpointProcessGetRestoreThreadId); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pid   uintptr
-		tid   unsafe.Pointer
-		_     [4]uintptr
-		v0    int32
-	}{fn: fn, pid: uintptr(uint32(pid))}
-	f.tid = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	return f.v0, res
-}
-
-// CheckpointProcessLock calls cuCheckpointProcessLock, which exists since CUDA 12.8.
-func (t *Table) CheckpointProcessLock(at At, pid int32, args *CheckpointLockArgs) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCheckpointProcessLock)
-	}
-	if t.soft != nil {
-		if t.version < 12080 {
-			res = missing(symCheckpointProcessLock)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.CheckpointProcessLock(th, pid, args))
-	}
-	fn := t.procs[symCheckpointProcessLock].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCheckpointProcessLock); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pid   uintptr
-		args  unsafe.Pointer
-		_     [4]uintptr
-	}{fn: fn, pid: uintptr(uint32(pid)), args: unsafe.Pointer(args)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-}
-
-// CheckpointProcessCheckpoint calls cuCheckpointProcessCheckpoint, which exists since CUDA 12.8.
-func (t *Table) CheckpointProcessCheckpoint(at At, pid int32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCheckpointProcessCheckpoint)
-	}
-	if t.soft != nil {
-		if t.version < 12080 {
-			res = missing(symCheckpointProcessCheckpoint)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.CheckpointProcessCheckpoint(th, pid))
-	}
-	fn := t.procs[symCheckpointProcessCheckpoint].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCheckpointProcessCheckpoint); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pid   uintptr
-		args  uintptr
-		_     [4]uintptr
-	}{fn: fn, pid: uintptr(uint32(pid))}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-}
-
-// CheckpointProcessRestore calls cuCheckpointProcessRestore, which exists since CUDA 12.8.
-func (t *Table) CheckpointProcessRestore(at At, pid int32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCheckpointProcessRestore)
-	}
-	if t.soft != nil {
-		if t.version < 12080 {
-			res = missing(symCheckpointProcessRestore)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.CheckpointProcessRestore(th, pid))
-	}
-	fn := t.procs[symCheckpointProcessRestore].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCheckpointProcessRestore); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pid   uintptr
-		args  uintptr
-		_     [4]uintptr
-	}{fn: fn, pid: uintptr(uint32(pid))}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-}
-
-// CheckpointProcessUnlock calls cuCheckpointProcessUnlock, which exists since CUDA 12.8.
-func (t *Table) CheckpointProcessUnlock(at At, pid int32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCheckpointProcessUnlock)
-	}
-	if t.soft != nil {
-		if t.version < 12080 {
-			res = missing(symCheckpointProcessUnlock)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.CheckpointProcessUnlock(th, pid))
-	}
-	fn := t.procs[symCheckpointProcessUnlock].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symCheckpointProcessUnlock); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pid   uintptr
-		args  uintptr
-		_     [4]uintptr
-	}{fn: fn, pid: uintptr(uint32(pid))}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-}
-
 // DeviceGetCount calls cuDeviceGetCount, which exists since CUDA 2.0.
 func (t *Table) DeviceGetCount(at At) (count int32, res Result) {
 	if t.soft != nil {
@@ -405,7 +138,7 @@ func (t *Table) DeviceGetCount(at At) (count int32, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		count, res = t.soft.DeviceGetCount(th)
+		count, res = t.software().DeviceGetCount(th)
 		return count, t.leave(at, th, res)
 	}
 	fn := t.procs[symDeviceGetCount].Load()
@@ -432,7 +165,7 @@ func (t *Table) DeviceGet(at At, ordinal int32) (device Device, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		device, res = t.soft.DeviceGet(th, ordinal)
+		device, res = t.software().DeviceGet(th, ordinal)
 		return device, t.leave(at, th, res)
 	}
 	fn := t.procs[symDeviceGet].Load()
@@ -464,7 +197,7 @@ func (t *Table) DeviceGetByPCIBusId(at At, pciBusId string) (dev Device, res Res
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		dev, res = t.soft.DeviceGetByPCIBusId(th, pciBusId)
+		dev, res = t.software().DeviceGetByPCIBusId(th, pciBusId)
 		return dev, t.leave(at, th, res)
 	}
 	fn := t.procs[symDeviceGetByPCIBusId].Load()
@@ -492,7 +225,7 @@ func (t *Table) DeviceGetName(at At, name []byte, dev Device) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.DeviceGetName(th, name, dev))
+		return t.leave(at, th, t.software().DeviceGetName(th, name, dev))
 	}
 	fn := t.procs[symDeviceGetName].Load()
 	if fn == 0 {
@@ -526,7 +259,7 @@ func (t *Table) DeviceGetUUID(at At, dev Device) (uuid UUID, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		uuid, res = t.soft.DeviceGetUUID(th, dev)
+		uuid, res = t.software().DeviceGetUUID(th, dev)
 		return uuid, t.leave(at, th, res)
 	}
 	fn := t.procs[symDeviceGetUuid_v2].Load()
@@ -554,7 +287,7 @@ func (t *Table) DeviceGetUUIDV1(at At, dev Device) (uuid UUID, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		uuid, res = t.soft.DeviceGetUUIDV1(th, dev)
+		uuid, res = t.software().DeviceGetUUIDV1(th, dev)
 		return uuid, t.leave(at, th, res)
 	}
 	fn := t.procs[symDeviceGetUuid].Load()
@@ -582,7 +315,7 @@ func (t *Table) DeviceGetPCIBusId(at At, pciBusId []byte, dev Device) (res Resul
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.DeviceGetPCIBusId(th, pciBusId, dev))
+		return t.leave(at, th, t.software().DeviceGetPCIBusId(th, pciBusId, dev))
 	}
 	fn := t.procs[symDeviceGetPCIBusId].Load()
 	if fn == 0 {
@@ -612,7 +345,7 @@ func (t *Table) DeviceGetAttribute(at At, attrib int32, dev Device) (pi int32, r
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pi, res = t.soft.DeviceGetAttribute(th, attrib, dev)
+		pi, res = t.software().DeviceGetAttribute(th, attrib, dev)
 		return pi, t.leave(at, th, res)
 	}
 	fn := t.procs[symDeviceGetAttribute].Load()
@@ -646,7 +379,7 @@ func (t *Table) DeviceTotalMem(at At, dev Device) (bytes uint64, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		bytes, res = t.soft.DeviceTotalMem(th, dev)
+		bytes, res = t.software().DeviceTotalMem(th, dev)
 		return bytes, t.leave(at, th, res)
 	}
 	fn := t.procs[symDeviceTotalMem_v2].Load()
@@ -674,7 +407,7 @@ func (t *Table) DeviceCanAccessPeer(at At, dev Device, peerDev Device) (canAcces
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		canAccessPeer, res = t.soft.DeviceCanAccessPeer(th, dev, peerDev)
+		canAccessPeer, res = t.software().DeviceCanAccessPeer(th, dev, peerDev)
 		return canAccessPeer, t.leave(at, th, res)
 	}
 	fn := t.procs[symDeviceCanAccessPeer].Load()
@@ -703,7 +436,7 @@ func (t *Table) DeviceGetP2PAttribute(at At, attrib int32, srcDevice Device, dst
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		value, res = t.soft.DeviceGetP2PAttribute(th, attrib, srcDevice, dstDevice)
+		value, res = t.software().DeviceGetP2PAttribute(th, attrib, srcDevice, dstDevice)
 		return value, t.leave(at, th, res)
 	}
 	fn := t.procs[symDeviceGetP2PAttribute].Load()
@@ -738,7 +471,7 @@ func (t *Table) DevicePrimaryCtxRetain(at At, dev Device) (pctx Context, res Res
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pctx, res = t.soft.DevicePrimaryCtxRetain(th, dev)
+		pctx, res = t.software().DevicePrimaryCtxRetain(th, dev)
 		return pctx, t.leave(at, th, res)
 	}
 	fn := t.procs[symDevicePrimaryCtxRetain].Load()
@@ -769,7 +502,7 @@ func (t *Table) DevicePrimaryCtxRelease(at At, dev Device) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.DevicePrimaryCtxRelease(th, dev))
+		return t.leave(at, th, t.software().DevicePrimaryCtxRelease(th, dev))
 	}
 	fn := t.procs[symDevicePrimaryCtxRelease_v2].Load()
 	if fn == 0 {
@@ -795,7 +528,7 @@ func (t *Table) DevicePrimaryCtxReset(at At, dev Device) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.DevicePrimaryCtxReset(th, dev))
+		return t.leave(at, th, t.software().DevicePrimaryCtxReset(th, dev))
 	}
 	fn := t.procs[symDevicePrimaryCtxReset_v2].Load()
 	if fn == 0 {
@@ -818,7 +551,7 @@ func (t *Table) DevicePrimaryCtxGetState(at At, dev Device) (flags uint32, activ
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		flags, active, res = t.soft.DevicePrimaryCtxGetState(th, dev)
+		flags, active, res = t.software().DevicePrimaryCtxGetState(th, dev)
 		return flags, active, t.leave(at, th, res)
 	}
 	fn := t.procs[symDevicePrimaryCtxGetState].Load()
@@ -849,7 +582,7 @@ func (t *Table) DevicePrimaryCtxSetFlags(at At, dev Device, flags uint32) (res R
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.DevicePrimaryCtxSetFlags(th, dev, flags))
+		return t.leave(at, th, t.software().DevicePrimaryCtxSetFlags(th, dev, flags))
 	}
 	fn := t.procs[symDevicePrimaryCtxSetFlags_v2].Load()
 	if fn == 0 {
@@ -867,7 +600,7 @@ func (t *Table) DevicePrimaryCtxSetFlags(at At, dev Device, flags uint32) (res R
 }
 
 // CtxCreate calls cuCtxCreate_v4, which exists since CUDA 12.5.
-func (t *Table) CtxCreate(at At, flags uint32, dev Device) (pctx Context, res Result) {
+func (t *Table) CtxCreate(at At, ctxCreateParams *CtxCreateParams, flags uint32, dev Device) (pctx Context, res Result) {
 	if t.soft != nil {
 		if t.version < 12050 {
 			res = missing(symCtxCreate_v4)
@@ -877,7 +610,7 @@ func (t *Table) CtxCreate(at At, flags uint32, dev Device) (pctx Context, res Re
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pctx, res = t.soft.CtxCreate(th, flags, dev)
+		pctx, res = t.software().CtxCreate(th, ctxCreateParams, flags, dev)
 		res = t.leave(at, th, res)
 		if res < popFailed {
 			t.CtxDestroy(at.undo(), pctx)
@@ -894,12 +627,17 @@ func (t *Table) CtxCreate(at At, flags uint32, dev Device) (pctx Context, res Re
 	f := struct {
 		fn, r           uintptr
 		pctx            unsafe.Pointer
-		ctxCreateParams uintptr
+		ctxCreateParams unsafe.Pointer
 		flags           uintptr
 		dev             uintptr
 		_               [2]uintptr
 		v0              Context
-	}{fn: fn, flags: uintptr(flags), dev: uintptr(uint32(dev))}
+	}{
+		fn:              fn,
+		ctxCreateParams: unsafe.Pointer(ctxCreateParams),
+		flags:           uintptr(flags),
+		dev:             uintptr(uint32(dev)),
+	}
 	f.pctx = unsafe.Pointer(&f.v0)
 	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 	if res < popFailed {
@@ -916,7 +654,7 @@ func (t *Table) CtxCreateV2(at At, flags uint32, dev Device) (pctx Context, res 
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pctx, res = t.soft.CtxCreateV2(th, flags, dev)
+		pctx, res = t.software().CtxCreateV2(th, flags, dev)
 		res = t.leave(at, th, res)
 		if res < popFailed {
 			t.CtxDestroy(at.undo(), pctx)
@@ -957,7 +695,7 @@ func (t *Table) CtxDestroy(at At, ctx Context) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.CtxDestroy(th, ctx))
+		return t.leave(at, th, t.software().CtxDestroy(th, ctx))
 	}
 	fn := t.procs[symCtxDestroy_v2].Load()
 	if fn == 0 {
@@ -980,7 +718,7 @@ func (t *Table) CtxPushCurrent(at At, ctx Context) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.CtxPushCurrent(th, ctx))
+		return t.leave(at, th, t.software().CtxPushCurrent(th, ctx))
 	}
 	fn := t.procs[symCtxPushCurrent_v2].Load()
 	if fn == 0 {
@@ -1009,7 +747,7 @@ func (t *Table) CtxPopCurrent(at At) (pctx Context, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pctx, res = t.soft.CtxPopCurrent(th)
+		pctx, res = t.software().CtxPopCurrent(th)
 		return pctx, t.leave(at, th, res)
 	}
 	fn := t.procs[symCtxPopCurrent_v2].Load()
@@ -1041,7 +779,7 @@ func (t *Table) CtxGetCurrent(at At) (pctx Context, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pctx, res = t.soft.CtxGetCurrent(th)
+		pctx, res = t.software().CtxGetCurrent(th)
 		return pctx, t.leave(at, th, res)
 	}
 	fn := t.procs[symCtxGetCurrent].Load()
@@ -1073,7 +811,7 @@ func (t *Table) CtxSetCurrent(at At, ctx Context) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.CtxSetCurrent(th, ctx))
+		return t.leave(at, th, t.software().CtxSetCurrent(th, ctx))
 	}
 	fn := t.procs[symCtxSetCurrent].Load()
 	if fn == 0 {
@@ -1102,7 +840,7 @@ func (t *Table) CtxGetDevice(at At) (device Device, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		device, res = t.soft.CtxGetDevice(th)
+		device, res = t.software().CtxGetDevice(th)
 		return device, t.leave(at, th, res)
 	}
 	fn := t.procs[symCtxGetDevice].Load()
@@ -1134,7 +872,7 @@ func (t *Table) CtxGetFlags(at At) (flags uint32, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		flags, res = t.soft.CtxGetFlags(th)
+		flags, res = t.software().CtxGetFlags(th)
 		return flags, t.leave(at, th, res)
 	}
 	fn := t.procs[symCtxGetFlags].Load()
@@ -1170,7 +908,7 @@ func (t *Table) CtxSetFlags(at At, flags uint32) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.CtxSetFlags(th, flags))
+		return t.leave(at, th, t.software().CtxSetFlags(th, flags))
 	}
 	fn := t.procs[symCtxSetFlags].Load()
 	if fn == 0 {
@@ -1202,7 +940,7 @@ func (t *Table) CtxSynchronize(at At) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.CtxSynchronize(th))
+		return t.leave(at, th, t.software().CtxSynchronize(th))
 	}
 	fn := t.procs[symCtxSynchronize].Load()
 	if fn == 0 {
@@ -1224,7 +962,7 @@ func (t *Table) CtxGetStreamPriorityRange(at At) (leastPriority int32, greatestP
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		leastPriority, greatestPriority, res = t.soft.CtxGetStreamPriorityRange(th)
+		leastPriority, greatestPriority, res = t.software().CtxGetStreamPriorityRange(th)
 		return leastPriority, greatestPriority, t.leave(at, th, res)
 	}
 	fn := t.procs[symCtxGetStreamPriorityRange].Load()
@@ -1259,7 +997,7 @@ func (t *Table) CtxGetApiVersion(at At, ctx Context) (version uint32, res Result
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		version, res = t.soft.CtxGetApiVersion(th, ctx)
+		version, res = t.software().CtxGetApiVersion(th, ctx)
 		return version, t.leave(at, th, res)
 	}
 	fn := t.procs[symCtxGetApiVersion].Load()
@@ -1296,7 +1034,7 @@ func (t *Table) CtxGetId(at At, ctx Context) (ctxId uint64, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		ctxId, res = t.soft.CtxGetId(th, ctx)
+		ctxId, res = t.software().CtxGetId(th, ctx)
 		return ctxId, t.leave(at, th, res)
 	}
 	fn := t.procs[symCtxGetId].Load()
@@ -1329,7 +1067,7 @@ func (t *Table) CtxGetLimit(at At, limit int32) (pvalue uint64, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pvalue, res = t.soft.CtxGetLimit(th, limit)
+		pvalue, res = t.software().CtxGetLimit(th, limit)
 		return pvalue, t.leave(at, th, res)
 	}
 	fn := t.procs[symCtxGetLimit].Load()
@@ -1365,7 +1103,7 @@ func (t *Table) CtxSetLimit(at At, limit int32, value uint64) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.CtxSetLimit(th, limit, value))
+		return t.leave(at, th, t.software().CtxSetLimit(th, limit, value))
 	}
 	fn := t.procs[symCtxSetLimit].Load()
 	if fn == 0 {
@@ -1393,7 +1131,7 @@ func (t *Table) CtxRecordEvent(at At, hCtx Context, hEvent Event) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.CtxRecordEvent(th, hCtx, hEvent))
+		return t.leave(at, th, t.software().CtxRecordEvent(th, hCtx, hEvent))
 	}
 	fn := t.procs[symCtxRecordEvent].Load()
 	if fn == 0 {
@@ -1427,7 +1165,7 @@ func (t *Table) CtxWaitEvent(at At, hCtx Context, hEvent Event) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.CtxWaitEvent(th, hCtx, hEvent))
+		return t.leave(at, th, t.software().CtxWaitEvent(th, hCtx, hEvent))
 	}
 	fn := t.procs[symCtxWaitEvent].Load()
 	if fn == 0 {
@@ -1457,7 +1195,7 @@ func (t *Table) CtxEnablePeerAccess(at At, peerContext Context, flags uint32) (r
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.CtxEnablePeerAccess(th, peerContext, flags))
+		return t.leave(at, th, t.software().CtxEnablePeerAccess(th, peerContext, flags))
 	}
 	fn := t.procs[symCtxEnablePeerAccess].Load()
 	if fn == 0 {
@@ -1484,7 +1222,7 @@ func (t *Table) CtxDisablePeerAccess(at At, peerContext Context) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.CtxDisablePeerAccess(th, peerContext))
+		return t.leave(at, th, t.software().CtxDisablePeerAccess(th, peerContext))
 	}
 	fn := t.procs[symCtxDisablePeerAccess].Load()
 	if fn == 0 {
@@ -1511,7 +1249,7 @@ func (t *Table) DeviceGetDevResource(at At, device Device, typ int32) (resource 
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		resource, res = t.soft.DeviceGetDevResource(th, device, typ)
+		resource, res = t.software().DeviceGetDevResource(th, device, typ)
 		return resource, t.leave(at, th, res)
 	}
 	fn := t.procs[symDeviceGetDevResource].Load()
@@ -1544,7 +1282,7 @@ func (t *Table) DevSmResourceSplitByCount(at At, result []DevResource, input Dev
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		nbGroups, remaining, res = t.soft.DevSmResourceSplitByCount(th, result, input, useFlags, minCount)
+		nbGroups, remaining, res = t.software().DevSmResourceSplitByCount(th, result, input, useFlags, minCount)
 		return nbGroups, remaining, t.leave(at, th, res)
 	}
 	fn := t.procs[symDevSmResourceSplitByCount].Load()
@@ -1590,7 +1328,7 @@ func (t *Table) DevResourceGenerateDesc(at At, resources []DevResource) (phDesc 
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		phDesc, res = t.soft.DevResourceGenerateDesc(th, resources)
+		phDesc, res = t.software().DevResourceGenerateDesc(th, resources)
 		return phDesc, t.leave(at, th, res)
 	}
 	fn := t.procs[symDevResourceGenerateDesc].Load()
@@ -1626,7 +1364,7 @@ func (t *Table) GreenCtxCreate(at At, desc DevResourceDesc, dev Device, flags ui
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		phCtx, res = t.soft.GreenCtxCreate(th, desc, dev, flags)
+		phCtx, res = t.software().GreenCtxCreate(th, desc, dev, flags)
 		res = t.leave(at, th, res)
 		if res < popFailed {
 			t.GreenCtxDestroy(at.undo(), phCtx)
@@ -1672,7 +1410,7 @@ func (t *Table) GreenCtxDestroy(at At, hCtx GreenCtx) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.GreenCtxDestroy(th, hCtx))
+		return t.leave(at, th, t.software().GreenCtxDestroy(th, hCtx))
 	}
 	fn := t.procs[symGreenCtxDestroy].Load()
 	if fn == 0 {
@@ -1699,7 +1437,7 @@ func (t *Table) GreenCtxGetDevResource(at At, hCtx GreenCtx, typ int32) (resourc
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		resource, res = t.soft.GreenCtxGetDevResource(th, hCtx, typ)
+		resource, res = t.software().GreenCtxGetDevResource(th, hCtx, typ)
 		return resource, t.leave(at, th, res)
 	}
 	fn := t.procs[symGreenCtxGetDevResource].Load()
@@ -1732,7 +1470,7 @@ func (t *Table) GreenCtxRecordEvent(at At, hCtx GreenCtx, hEvent Event) (res Res
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.GreenCtxRecordEvent(th, hCtx, hEvent))
+		return t.leave(at, th, t.software().GreenCtxRecordEvent(th, hCtx, hEvent))
 	}
 	fn := t.procs[symGreenCtxRecordEvent].Load()
 	if fn == 0 {
@@ -1766,7 +1504,7 @@ func (t *Table) GreenCtxWaitEvent(at At, hCtx GreenCtx, hEvent Event) (res Resul
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.GreenCtxWaitEvent(th, hCtx, hEvent))
+		return t.leave(at, th, t.software().GreenCtxWaitEvent(th, hCtx, hEvent))
 	}
 	fn := t.procs[symGreenCtxWaitEvent].Load()
 	if fn == 0 {
@@ -1803,7 +1541,7 @@ func (t *Table) GreenCtxStreamCreate(at At, greenCtx GreenCtx, flags uint32, pri
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		phStream, res = t.soft.GreenCtxStreamCreate(th, greenCtx, flags, priority)
+		phStream, res = t.software().GreenCtxStreamCreate(th, greenCtx, flags, priority)
 		res = t.leave(at, th, res)
 		if res < popFailed {
 			t.StreamDestroy(at.undo(), phStream)
@@ -1842,7 +1580,7 @@ func (t *Table) EventCreate(at At, flags uint32) (phEvent Event, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		phEvent, res = t.soft.EventCreate(th, flags)
+		phEvent, res = t.software().EventCreate(th, flags)
 		res = t.leave(at, th, res)
 		if res < popFailed {
 			t.EventDestroy(at.undo(), phEvent)
@@ -1884,7 +1622,7 @@ func (t *Table) EventDestroy(at At, hEvent Event) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.EventDestroy(th, hEvent))
+		return t.leave(at, th, t.software().EventDestroy(th, hEvent))
 	}
 	fn := t.procs[symEventDestroy_v2].Load()
 	if fn == 0 {
@@ -1913,7 +1651,7 @@ func (t *Table) EventRecord(at At, hEvent Event, hStream Stream) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.EventRecord(th, hEvent, hStream))
+		return t.leave(at, th, t.software().EventRecord(th, hEvent, hStream))
 	}
 	fn := t.procs[symEventRecord].Load()
 	if fn == 0 {
@@ -1947,7 +1685,7 @@ func (t *Table) EventRecordWithFlags(at At, hEvent Event, hStream Stream, flags 
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.EventRecordWithFlags(th, hEvent, hStream, flags))
+		return t.leave(at, th, t.software().EventRecordWithFlags(th, hEvent, hStream, flags))
 	}
 	fn := t.procs[symEventRecordWithFlags].Load()
 	if fn == 0 {
@@ -1978,7 +1716,7 @@ func (t *Table) EventQuery(at At, hEvent Event) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.EventQuery(th, hEvent))
+		return t.leave(at, th, t.software().EventQuery(th, hEvent))
 	}
 	fn := t.procs[symEventQuery].Load()
 	if fn == 0 {
@@ -2010,7 +1748,7 @@ func (t *Table) EventSynchronize(at At, hEvent Event) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.EventSynchronize(th, hEvent))
+		return t.leave(at, th, t.software().EventSynchronize(th, hEvent))
 	}
 	fn := t.procs[symEventSynchronize].Load()
 	if fn == 0 {
@@ -2033,7 +1771,7 @@ func (t *Table) EventElapsedTime(at At, hStart Event, hEnd Event) (pMilliseconds
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pMilliseconds, res = t.soft.EventElapsedTime(th, hStart, hEnd)
+		pMilliseconds, res = t.software().EventElapsedTime(th, hStart, hEnd)
 		return pMilliseconds, t.leave(at, th, res)
 	}
 	fn := t.procs[symEventElapsedTime].Load()
@@ -2071,7 +1809,7 @@ func (t *Table) EventElapsedTimeV2(at At, hStart Event, hEnd Event) (pMillisecon
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pMilliseconds, res = t.soft.EventElapsedTimeV2(th, hStart, hEnd)
+		pMilliseconds, res = t.software().EventElapsedTimeV2(th, hStart, hEnd)
 		return pMilliseconds, t.leave(at, th, res)
 	}
 	fn := t.procs[symEventElapsedTime_v2].Load()
@@ -2108,7 +1846,7 @@ func (t *Table) StreamCreate(at At, flags uint32) (phStream Stream, res Result) 
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		phStream, res = t.soft.StreamCreate(th, flags)
+		phStream, res = t.software().StreamCreate(th, flags)
 		res = t.leave(at, th, res)
 		if res < popFailed {
 			t.StreamDestroy(at.undo(), phStream)
@@ -2148,7 +1886,7 @@ func (t *Table) StreamCreateWithPriority(at At, flags uint32, priority int32) (p
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		phStream, res = t.soft.StreamCreateWithPriority(th, flags, priority)
+		phStream, res = t.software().StreamCreateWithPriority(th, flags, priority)
 		res = t.leave(at, th, res)
 		if res < popFailed {
 			t.StreamDestroy(at.undo(), phStream)
@@ -2186,7 +1924,7 @@ func (t *Table) StreamDestroy(at At, hStream Stream) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.StreamDestroy(th, hStream))
+		return t.leave(at, th, t.software().StreamDestroy(th, hStream))
 	}
 	fn := t.procs[symStreamDestroy_v2].Load()
 	if fn == 0 {
@@ -2215,7 +1953,7 @@ func (t *Table) StreamQuery(at At, hStream Stream) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.StreamQuery(th, hStream))
+		return t.leave(at, th, t.software().StreamQuery(th, hStream))
 	}
 	fn := t.procs[symStreamQuery].Load()
 	if fn == 0 {
@@ -2247,7 +1985,7 @@ func (t *Table) StreamSynchronize(at At, hStream Stream) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.StreamSynchronize(th, hStream))
+		return t.leave(at, th, t.software().StreamSynchronize(th, hStream))
 	}
 	fn := t.procs[symStreamSynchronize].Load()
 	if fn == 0 {
@@ -2270,7 +2008,7 @@ func (t *Table) StreamWaitEvent(at At, hStream Stream, hEvent Event, flags uint3
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.StreamWaitEvent(th, hStream, hEvent, flags))
+		return t.leave(at, th, t.software().StreamWaitEvent(th, hStream, hEvent, flags))
 	}
 	fn := t.procs[symStreamWaitEvent].Load()
 	if fn == 0 {
@@ -2301,7 +2039,7 @@ func (t *Table) StreamGetCtx(at At, hStream Stream) (pctx Context, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pctx, res = t.soft.StreamGetCtx(th, hStream)
+		pctx, res = t.software().StreamGetCtx(th, hStream)
 		return pctx, t.leave(at, th, res)
 	}
 	fn := t.procs[symStreamGetCtx].Load()
@@ -2334,7 +2072,7 @@ func (t *Table) StreamGetFlags(at At, hStream Stream) (flags uint32, res Result)
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		flags, res = t.soft.StreamGetFlags(th, hStream)
+		flags, res = t.software().StreamGetFlags(th, hStream)
 		return flags, t.leave(at, th, res)
 	}
 	fn := t.procs[symStreamGetFlags].Load()
@@ -2367,7 +2105,7 @@ func (t *Table) StreamGetPriority(at At, hStream Stream) (priority int32, res Re
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		priority, res = t.soft.StreamGetPriority(th, hStream)
+		priority, res = t.software().StreamGetPriority(th, hStream)
 		return priority, t.leave(at, th, res)
 	}
 	fn := t.procs[symStreamGetPriority].Load()
@@ -2404,7 +2142,7 @@ func (t *Table) StreamGetId(at At, hStream Stream) (streamId uint64, res Result)
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		streamId, res = t.soft.StreamGetId(th, hStream)
+		streamId, res = t.software().StreamGetId(th, hStream)
 		return streamId, t.leave(at, th, res)
 	}
 	fn := t.procs[symStreamGetId].Load()
@@ -2441,7 +2179,7 @@ func (t *Table) StreamGetDevice(at At, hStream Stream) (device Device, res Resul
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		device, res = t.soft.StreamGetDevice(th, hStream)
+		device, res = t.software().StreamGetDevice(th, hStream)
 		return device, t.leave(at, th, res)
 	}
 	fn := t.procs[symStreamGetDevice].Load()
@@ -2478,7 +2216,7 @@ func (t *Table) StreamWaitValue32(at At, stream Stream, addr DevicePtr, value ui
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.StreamWaitValue32(th, stream, addr, value, flags))
+		return t.leave(at, th, t.software().StreamWaitValue32(th, stream, addr, value, flags))
 	}
 	fn := t.procs[symStreamWaitValue32_v2].Load()
 	if fn == 0 {
@@ -2514,7 +2252,7 @@ func (t *Table) StreamWaitValue64(at At, stream Stream, addr DevicePtr, value ui
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.StreamWaitValue64(th, stream, addr, value, flags))
+		return t.leave(at, th, t.software().StreamWaitValue64(th, stream, addr, value, flags))
 	}
 	fn := t.procs[symStreamWaitValue64_v2].Load()
 	if fn == 0 {
@@ -2550,7 +2288,7 @@ func (t *Table) StreamWriteValue32(at At, stream Stream, addr DevicePtr, value u
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.StreamWriteValue32(th, stream, addr, value, flags))
+		return t.leave(at, th, t.software().StreamWriteValue32(th, stream, addr, value, flags))
 	}
 	fn := t.procs[symStreamWriteValue32_v2].Load()
 	if fn == 0 {
@@ -2586,7 +2324,7 @@ func (t *Table) StreamWriteValue64(at At, stream Stream, addr DevicePtr, value u
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.StreamWriteValue64(th, stream, addr, value, flags))
+		return t.leave(at, th, t.software().StreamWriteValue64(th, stream, addr, value, flags))
 	}
 	fn := t.procs[symStreamWriteValue64_v2].Load()
 	if fn == 0 {
@@ -2618,7 +2356,7 @@ func (t *Table) StreamAddCallback(at At, hStream Stream, callback Callback, flag
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.StreamAddCallback(th, hStream, callback, flags))
+		return t.leave(at, th, t.software().StreamAddCallback(th, hStream, callback, flags))
 	}
 	fn := t.procs[symStreamAddCallback].Load()
 	if fn == 0 {
@@ -2656,7 +2394,7 @@ func (t *Table) LaunchHostFunc(at At, hStream Stream, callback Callback) (res Re
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.LaunchHostFunc(th, hStream, callback))
+		return t.leave(at, th, t.software().LaunchHostFunc(th, hStream, callback))
 	}
 	fn := t.procs[symLaunchHostFunc].Load()
 	if fn == 0 {
@@ -2687,7 +2425,7 @@ func (t *Table) StreamBeginCapture(at At, hStream Stream, mode int32) (res Resul
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.StreamBeginCapture(th, hStream, mode))
+		return t.leave(at, th, t.software().StreamBeginCapture(th, hStream, mode))
 	}
 	fn := t.procs[symStreamBeginCapture_v2].Load()
 	if fn == 0 {
@@ -2711,7 +2449,11 @@ func (t *Table) StreamBeginCapture(at At, hStream Stream, mode int32) (res Resul
 }
 
 // StreamBeginCaptureToGraph calls cuStreamBeginCaptureToGraph, which exists since CUDA 12.3.
-func (t *Table) StreamBeginCaptureToGraph(at At, hStream Stream, hGraph Graph, dependencies []GraphNode, mode int32) (res Result) {
+func (t *Table) StreamBeginCaptureToGraph(at At, hStream Stream, hGraph Graph, dependencies []GraphNode, dependencyData []GraphEdgeData, mode int32) (res Result) {
+	if dependencyData != nil && len(dependencyData) != len(dependencies) {
+		res = ResultInvalidValue
+		return
+	}
 	if t.soft != nil {
 		if t.version < 12030 {
 			res = missing(symStreamBeginCaptureToGraph)
@@ -2721,7 +2463,7 @@ func (t *Table) StreamBeginCaptureToGraph(at At, hStream Stream, hGraph Graph, d
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.StreamBeginCaptureToGraph(th, hStream, hGraph, dependencies, mode))
+		return t.leave(at, th, t.software().StreamBeginCaptureToGraph(th, hStream, hGraph, dependencies, dependencyData, mode))
 	}
 	fn := t.procs[symStreamBeginCaptureToGraph].Load()
 	if fn == 0 {
@@ -2734,7 +2476,7 @@ func (t *Table) StreamBeginCaptureToGraph(at At, hStream Stream, hGraph Graph, d
 		hStream         uintptr
 		hGraph          uintptr
 		dependencies    unsafe.Pointer
-		dependencyData  uintptr
+		dependencyData  unsafe.Pointer
 		numDependencies uintptr
 		mode            uintptr
 	}{
@@ -2742,6 +2484,7 @@ func (t *Table) StreamBeginCaptureToGraph(at At, hStream Stream, hGraph Graph, d
 		hStream:         uintptr(hStream),
 		hGraph:          uintptr(hGraph),
 		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		dependencyData:  unsafe.Pointer(unsafe.SliceData(dependencyData)),
 		numDependencies: uintptr(len(dependencies)),
 		mode:            uintptr(uint32(mode)),
 	}
@@ -2761,7 +2504,7 @@ func (t *Table) StreamEndCapture(at At, hStream Stream) (phGraph Graph, res Resu
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		phGraph, res = t.soft.StreamEndCapture(th, hStream)
+		phGraph, res = t.software().StreamEndCapture(th, hStream)
 		res = t.leave(at, th, res)
 		if res < popFailed {
 			t.GraphDestroy(at.undo(), phGraph)
@@ -2803,7 +2546,7 @@ func (t *Table) StreamIsCapturing(at At, hStream Stream) (captureStatus int32, r
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		captureStatus, res = t.soft.StreamIsCapturing(th, hStream)
+		captureStatus, res = t.software().StreamIsCapturing(th, hStream)
 		return captureStatus, t.leave(at, th, res)
 	}
 	fn := t.procs[symStreamIsCapturing].Load()
@@ -2840,7 +2583,7 @@ func (t *Table) StreamGetCaptureInfoV2(at At, hStream Stream) (captureStatusOut 
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		captureStatusOut, idOut, graphOut, dependenciesOut, numDependenciesOut, res = t.soft.StreamGetCaptureInfoV2(th, hStream)
+		captureStatusOut, idOut, graphOut, dependenciesOut, numDependenciesOut, res = t.software().StreamGetCaptureInfoV2(th, hStream)
 		return captureStatusOut, idOut, graphOut, dependenciesOut, numDependenciesOut, t.leave(at, th, res)
 	}
 	fn := t.procs[symStreamGetCaptureInfo_v2].Load()
@@ -2888,7 +2631,7 @@ func (t *Table) StreamGetCaptureInfoV3(at At, hStream Stream) (captureStatusOut 
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		captureStatusOut, idOut, graphOut, dependenciesOut, edgeDataOut, numDependenciesOut, res = t.soft.StreamGetCaptureInfoV3(th, hStream)
+		captureStatusOut, idOut, graphOut, dependenciesOut, edgeDataOut, numDependenciesOut, res = t.software().StreamGetCaptureInfoV3(th, hStream)
 		return captureStatusOut, idOut, graphOut, dependenciesOut, edgeDataOut, numDependenciesOut, t.leave(at, th, res)
 	}
 	fn := t.procs[symStreamGetCaptureInfo_v3].Load()
@@ -2931,7 +2674,7 @@ func (t *Table) ThreadExchangeStreamCaptureMode(at At, mode int32) (modeOut int3
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		modeOut, res = t.soft.ThreadExchangeStreamCaptureMode(th, mode)
+		modeOut, res = t.software().ThreadExchangeStreamCaptureMode(th, mode)
 		return modeOut, t.leave(at, th, res)
 	}
 	fn := t.procs[symThreadExchangeStreamCaptureMode].Load()
@@ -2963,7 +2706,7 @@ func (t *Table) GraphCreate(at At, flags uint32) (phGraph Graph, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		phGraph, res = t.soft.GraphCreate(th, flags)
+		phGraph, res = t.software().GraphCreate(th, flags)
 		res = t.leave(at, th, res)
 		if res < popFailed {
 			t.GraphDestroy(at.undo(), phGraph)
@@ -3005,7 +2748,7 @@ func (t *Table) GraphDestroy(at At, hGraph Graph) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.GraphDestroy(th, hGraph))
+		return t.leave(at, th, t.software().GraphDestroy(th, hGraph))
 	}
 	fn := t.procs[symGraphDestroy].Load()
 	if fn == 0 {
@@ -3034,7 +2777,7 @@ func (t *Table) GraphClone(at At, originalGraph Graph) (phGraphClone Graph, res 
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		phGraphClone, res = t.soft.GraphClone(th, originalGraph)
+		phGraphClone, res = t.software().GraphClone(th, originalGraph)
 		res = t.leave(at, th, res)
 		if res < popFailed {
 			t.GraphDestroy(at.undo(), phGraphClone)
@@ -3087,7 +2830,7 @@ func (t *Table) GraphDebugDotPrint(at At, hGraph Graph, path string, flags uint3
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.GraphDebugDotPrint(th, hGraph, path, flags))
+		return t.leave(at, th, t.software().GraphDebugDotPrint(th, hGraph, path, flags))
 	}
 	fn := t.procs[symGraphDebugDotPrint].Load()
 	if fn == 0 {
@@ -3117,7 +2860,7 @@ func (t *Table) GraphAddEmptyNode(at At, hGraph Graph, dependencies []GraphNode)
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		phGraphNode, res = t.soft.GraphAddEmptyNode(th, hGraph, dependencies)
+		phGraphNode, res = t.software().GraphAddEmptyNode(th, hGraph, dependencies)
 		return phGraphNode, t.leave(at, th, res)
 	}
 	fn := t.procs[symGraphAddEmptyNode].Load()
@@ -3150,266 +2893,6 @@ func (t *Table) GraphAddEmptyNode(at At, hGraph Graph, dependencies []GraphNode)
 	return f.v0, res
 }
 
-// GraphAddKernelNode calls cuGraphAddKernelNode_v2, which exists since CUDA 12.0.
-func (t *Table) GraphAddKernelNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symGraphAddKernelNode_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.soft.GraphAddKernelNode(th, hGraph, dependencies, nodeParams)
-		return phGraphNode, t.leave(at, th, res)
-	}
-	fn := t.procs[symGraphAddKernelNode_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddKernelNode_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		nodeParams      unsafe.Pointer
-		_               [1]uintptr
-		v0              GraphNode
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		nodeParams:      unsafe.Pointer(nodeParams),
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
-}
-
-// GraphAddKernelNodeV1 calls cuGraphAddKernelNode, which exists since CUDA 10.0.
-func (t *Table) GraphAddKernelNodeV1(at At, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.soft.GraphAddKernelNodeV1(th, hGraph, dependencies, nodeParams)
-		return phGraphNode, t.leave(at, th, res)
-	}
-	fn := t.procs[symGraphAddKernelNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddKernelNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		nodeParams      unsafe.Pointer
-		_               [1]uintptr
-		v0              GraphNode
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		nodeParams:      unsafe.Pointer(nodeParams),
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
-}
-
-// GraphAddMemcpyNode calls cuGraphAddMemcpyNode, which exists since CUDA 10.0.
-func (t *Table) GraphAddMemcpyNode(at At, hGraph Graph, dependencies []GraphNode, copyParams *Memcpy3D, ctx Context) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.soft.GraphAddMemcpyNode(th, hGraph, dependencies, copyParams, ctx)
-		return phGraphNode, t.leave(at, th, res)
-	}
-	fn := t.procs[symGraphAddMemcpyNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddMemcpyNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		copyParams      unsafe.Pointer
-		ctx             uintptr
-		v0              GraphNode
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		copyParams:      unsafe.Pointer(copyParams),
-		ctx:             uintptr(ctx),
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
-}
-
-// GraphAddMemsetNode calls cuGraphAddMemsetNode, which exists since CUDA 10.0.
-func (t *Table) GraphAddMemsetNode(at At, hGraph Graph, dependencies []GraphNode, memsetParams *MemsetNodeParams, ctx Context) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.soft.GraphAddMemsetNode(th, hGraph, dependencies, memsetParams, ctx)
-		return phGraphNode, t.leave(at, th, res)
-	}
-	fn := t.procs[symGraphAddMemsetNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddMemsetNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		memsetParams    unsafe.Pointer
-		ctx             uintptr
-		v0              GraphNode
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		memsetParams:    unsafe.Pointer(memsetParams),
-		ctx:             uintptr(ctx),
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
-}
-
-// GraphAddHostNode calls cuGraphAddHostNode, which exists since CUDA 10.0.
-func (t *Table) GraphAddHostNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams Callback) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.soft.GraphAddHostNode(th, hGraph, dependencies, nodeParams)
-		return phGraphNode, t.leave(at, th, res)
-	}
-	fn := t.procs[symGraphAddHostNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddHostNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		nodeParams      unsafe.Pointer
-		_               [1]uintptr
-		v0              GraphNode
-		a4              [2]uintptr
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		a4:              [2]uintptr{nodeParams.Addr, nodeParams.Data},
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	f.nodeParams = unsafe.Pointer(&f.a4)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
-}
-
-// GraphAddChildGraphNode calls cuGraphAddChildGraphNode, which exists since CUDA 10.0.
-func (t *Table) GraphAddChildGraphNode(at At, hGraph Graph, dependencies []GraphNode, childGraph Graph) (phGraphNode GraphNode, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphNode, res = t.soft.GraphAddChildGraphNode(th, hGraph, dependencies, childGraph)
-		return phGraphNode, t.leave(at, th, res)
-	}
-	fn := t.procs[symGraphAddChildGraphNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddChildGraphNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		phGraphNode     unsafe.Pointer
-		hGraph          uintptr
-		dependencies    unsafe.Pointer
-		numDependencies uintptr
-		childGraph      uintptr
-		_               [1]uintptr
-		v0              GraphNode
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
-		numDependencies: uintptr(len(dependencies)),
-		childGraph:      uintptr(childGraph),
-	}
-	f.phGraphNode = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
-}
-
 // GraphAddEventRecordNode calls cuGraphAddEventRecordNode, which exists since CUDA 11.1.
 func (t *Table) GraphAddEventRecordNode(at At, hGraph Graph, dependencies []GraphNode, event Event) (phGraphNode GraphNode, res Result) {
 	if t.soft != nil {
@@ -3421,7 +2904,7 @@ func (t *Table) GraphAddEventRecordNode(at At, hGraph Graph, dependencies []Grap
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		phGraphNode, res = t.soft.GraphAddEventRecordNode(th, hGraph, dependencies, event)
+		phGraphNode, res = t.software().GraphAddEventRecordNode(th, hGraph, dependencies, event)
 		return phGraphNode, t.leave(at, th, res)
 	}
 	fn := t.procs[symGraphAddEventRecordNode].Load()
@@ -3467,7 +2950,7 @@ func (t *Table) GraphAddEventWaitNode(at At, hGraph Graph, dependencies []GraphN
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		phGraphNode, res = t.soft.GraphAddEventWaitNode(th, hGraph, dependencies, event)
+		phGraphNode, res = t.software().GraphAddEventWaitNode(th, hGraph, dependencies, event)
 		return phGraphNode, t.leave(at, th, res)
 	}
 	fn := t.procs[symGraphAddEventWaitNode].Load()
@@ -3513,7 +2996,7 @@ func (t *Table) GraphEventRecordNodeGetEvent(at At, hNode GraphNode) (eventOut E
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		eventOut, res = t.soft.GraphEventRecordNodeGetEvent(th, hNode)
+		eventOut, res = t.software().GraphEventRecordNodeGetEvent(th, hNode)
 		return eventOut, t.leave(at, th, res)
 	}
 	fn := t.procs[symGraphEventRecordNodeGetEvent].Load()
@@ -3550,7 +3033,7 @@ func (t *Table) GraphEventRecordNodeSetEvent(at At, hNode GraphNode, event Event
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.GraphEventRecordNodeSetEvent(th, hNode, event))
+		return t.leave(at, th, t.software().GraphEventRecordNodeSetEvent(th, hNode, event))
 	}
 	fn := t.procs[symGraphEventRecordNodeSetEvent].Load()
 	if fn == 0 {
@@ -3584,7 +3067,7 @@ func (t *Table) GraphEventWaitNodeGetEvent(at At, hNode GraphNode) (eventOut Eve
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		eventOut, res = t.soft.GraphEventWaitNodeGetEvent(th, hNode)
+		eventOut, res = t.software().GraphEventWaitNodeGetEvent(th, hNode)
 		return eventOut, t.leave(at, th, res)
 	}
 	fn := t.procs[symGraphEventWaitNodeGetEvent].Load()
@@ -3621,7 +3104,7 @@ func (t *Table) GraphEventWaitNodeSetEvent(at At, hNode GraphNode, event Event) 
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.GraphEventWaitNodeSetEvent(th, hNode, event))
+		return t.leave(at, th, t.software().GraphEventWaitNodeSetEvent(th, hNode, event))
 	}
 	fn := t.procs[symGraphEventWaitNodeSetEvent].Load()
 	if fn == 0 {
@@ -3651,7 +3134,7 @@ func (t *Table) GraphGetNodes(at At, hGraph Graph, nodes []GraphNode) (numNodes 
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		numNodes, res = t.soft.GraphGetNodes(th, hGraph, nodes)
+		numNodes, res = t.software().GraphGetNodes(th, hGraph, nodes)
 		return numNodes, t.leave(at, th, res)
 	}
 	fn := t.procs[symGraphGetNodes].Load()
@@ -3694,7 +3177,7 @@ func (t *Table) GraphGetEdges(at At, hGraph Graph, from []GraphNode, to []GraphN
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		numEdges, res = t.soft.GraphGetEdges(th, hGraph, from, to)
+		numEdges, res = t.software().GraphGetEdges(th, hGraph, from, to)
 		return numEdges, t.leave(at, th, res)
 	}
 	fn := t.procs[symGraphGetEdges].Load()
@@ -3735,7 +3218,7 @@ func (t *Table) GraphNodeGetType(at At, hNode GraphNode) (typ int32, res Result)
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		typ, res = t.soft.GraphNodeGetType(th, hNode)
+		typ, res = t.software().GraphNodeGetType(th, hNode)
 		return typ, t.leave(at, th, res)
 	}
 	fn := t.procs[symGraphNodeGetType].Load()
@@ -3761,337 +3244,6 @@ func (t *Table) GraphNodeGetType(at At, hNode GraphNode) (typ int32, res Result)
 	return f.v0, res
 }
 
-// GraphKernelNodeSetParams calls cuGraphKernelNodeSetParams_v2, which exists since CUDA 12.0.
-func (t *Table) GraphKernelNodeSetParams(at At, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symGraphKernelNodeSetParams_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.GraphKernelNodeSetParams(th, hNode, nodeParams))
-	}
-	fn := t.procs[symGraphKernelNodeSetParams_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphKernelNodeSetParams_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// GraphKernelNodeSetParamsV1 calls cuGraphKernelNodeSetParams, which exists since CUDA 10.0.
-func (t *Table) GraphKernelNodeSetParamsV1(at At, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.GraphKernelNodeSetParamsV1(th, hNode, nodeParams))
-	}
-	fn := t.procs[symGraphKernelNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphKernelNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// GraphKernelNodeSetAttribute calls cuGraphKernelNodeSetAttribute, which exists since CUDA 11.0.
-func (t *Table) GraphKernelNodeSetAttribute(at At, hNode GraphNode, attr int32, value *LaunchAttributeValue) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.GraphKernelNodeSetAttribute(th, hNode, attr, value))
-	}
-	fn := t.procs[symGraphKernelNodeSetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphKernelNodeSetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		hNode uintptr
-		attr  uintptr
-		value unsafe.Pointer
-		_     [3]uintptr
-	}{fn: fn, hNode: uintptr(hNode), attr: uintptr(uint32(attr)), value: unsafe.Pointer(value)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// GraphKernelNodeGetAttribute calls cuGraphKernelNodeGetAttribute, which exists since CUDA 11.0.
-func (t *Table) GraphKernelNodeGetAttribute(at At, hNode GraphNode, attr int32, valueOut *LaunchAttributeValue) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.GraphKernelNodeGetAttribute(th, hNode, attr, valueOut))
-	}
-	fn := t.procs[symGraphKernelNodeGetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphKernelNodeGetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		hNode    uintptr
-		attr     uintptr
-		valueOut unsafe.Pointer
-		_        [3]uintptr
-	}{fn: fn, hNode: uintptr(hNode), attr: uintptr(uint32(attr)), valueOut: unsafe.Pointer(valueOut)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// GraphMemcpyNodeSetParams calls cuGraphMemcpyNodeSetParams, which exists since CUDA 10.0.
-func (t *Table) GraphMemcpyNodeSetParams(at At, hNode GraphNode, nodeParams *Memcpy3D) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.GraphMemcpyNodeSetParams(th, hNode, nodeParams))
-	}
-	fn := t.procs[symGraphMemcpyNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphMemcpyNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// GraphMemsetNodeSetParams calls cuGraphMemsetNodeSetParams, which exists since CUDA 10.0.
-func (t *Table) GraphMemsetNodeSetParams(at At, hNode GraphNode, nodeParams *MemsetNodeParams) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.GraphMemsetNodeSetParams(th, hNode, nodeParams))
-	}
-	fn := t.procs[symGraphMemsetNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphMemsetNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// GraphHostNodeSetParams calls cuGraphHostNodeSetParams, which exists since CUDA 10.0.
-func (t *Table) GraphHostNodeSetParams(at At, hNode GraphNode, nodeParams Callback) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.GraphHostNodeSetParams(th, hNode, nodeParams))
-	}
-	fn := t.procs[symGraphHostNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphHostNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [4]uintptr
-		a1         [2]uintptr
-	}{fn: fn, hNode: uintptr(hNode), a1: [2]uintptr{nodeParams.Addr, nodeParams.Data}}
-	f.nodeParams = unsafe.Pointer(&f.a1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// GraphDestroyNode calls cuGraphDestroyNode, which exists since CUDA 10.0.
-func (t *Table) GraphDestroyNode(at At, hNode GraphNode) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.GraphDestroyNode(th, hNode))
-	}
-	fn := t.procs[symGraphDestroyNode].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphDestroyNode); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		hNode uintptr
-		_     [5]uintptr
-	}{fn: fn, hNode: uintptr(hNode)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// GraphAddDependencies calls cuGraphAddDependencies, which exists since CUDA 10.0.
-func (t *Table) GraphAddDependencies(at At, hGraph Graph, from []GraphNode, to []GraphNode) (res Result) {
-	if len(to) != len(from) {
-		res = ResultInvalidValue
-		return
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.GraphAddDependencies(th, hGraph, from, to))
-	}
-	fn := t.procs[symGraphAddDependencies].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphAddDependencies); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		hGraph          uintptr
-		from            unsafe.Pointer
-		to              unsafe.Pointer
-		numDependencies uintptr
-		_               [2]uintptr
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		from:            unsafe.Pointer(unsafe.SliceData(from)),
-		to:              unsafe.Pointer(unsafe.SliceData(to)),
-		numDependencies: uintptr(len(from)),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// GraphRemoveDependencies calls cuGraphRemoveDependencies, which exists since CUDA 10.0.
-func (t *Table) GraphRemoveDependencies(at At, hGraph Graph, from []GraphNode, to []GraphNode) (res Result) {
-	if len(to) != len(from) {
-		res = ResultInvalidValue
-		return
-	}
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.GraphRemoveDependencies(th, hGraph, from, to))
-	}
-	fn := t.procs[symGraphRemoveDependencies].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphRemoveDependencies); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r           uintptr
-		hGraph          uintptr
-		from            unsafe.Pointer
-		to              unsafe.Pointer
-		numDependencies uintptr
-		_               [2]uintptr
-	}{
-		fn:              fn,
-		hGraph:          uintptr(hGraph),
-		from:            unsafe.Pointer(unsafe.SliceData(from)),
-		to:              unsafe.Pointer(unsafe.SliceData(to)),
-		numDependencies: uintptr(len(from)),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
 // GraphInstantiateWithFlags calls cuGraphInstantiateWithFlags, which exists since CUDA 11.4.
 func (t *Table) GraphInstantiateWithFlags(at At, hGraph Graph, flags uint64) (phGraphExec GraphExec, res Result) {
 	if at.NoWait {
@@ -4106,7 +3258,7 @@ func (t *Table) GraphInstantiateWithFlags(at At, hGraph Graph, flags uint64) (ph
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		phGraphExec, res = t.soft.GraphInstantiateWithFlags(th, hGraph, flags)
+		phGraphExec, res = t.software().GraphInstantiateWithFlags(th, hGraph, flags)
 		res = t.leave(at, th, res)
 		if res < popFailed {
 			t.GraphExecDestroy(at.undo(), phGraphExec)
@@ -4137,51 +3289,6 @@ func (t *Table) GraphInstantiateWithFlags(at At, hGraph Graph, flags uint64) (ph
 	return f.v0, res
 }
 
-// GraphInstantiateWithParams calls cuGraphInstantiateWithParams, which exists since CUDA 12.0.
-func (t *Table) GraphInstantiateWithParams(at At, hGraph Graph, instantiateParams *GraphInstantiateParams) (phGraphExec GraphExec, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphInstantiateWithParams)
-	}
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symGraphInstantiateWithParams)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		phGraphExec, res = t.soft.GraphInstantiateWithParams(th, hGraph, instantiateParams)
-		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.GraphExecDestroy(at.undo(), phGraphExec)
-			phGraphExec = 0
-		}
-		return
-	}
-	fn := t.procs[symGraphInstantiateWithParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphInstantiateWithParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r             uintptr
-		phGraphExec       unsafe.Pointer
-		hGraph            uintptr
-		instantiateParams unsafe.Pointer
-		_                 [3]uintptr
-		v0                GraphExec
-	}{fn: fn, hGraph: uintptr(hGraph), instantiateParams: unsafe.Pointer(instantiateParams)}
-	f.phGraphExec = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-	if res < popFailed {
-		t.GraphExecDestroy(at.undo(), f.v0)
-		f.v0 = 0
-	}
-	return f.v0, res
-}
-
 // GraphExecUpdate calls cuGraphExecUpdate, which exists since CUDA 10.2.
 func (t *Table) GraphExecUpdate(at At, hGraphExec GraphExec, hGraph Graph) (hErrorNodeOut GraphNode, updateResultOut int32, res Result) {
 	if t.soft != nil {
@@ -4189,7 +3296,7 @@ func (t *Table) GraphExecUpdate(at At, hGraphExec GraphExec, hGraph Graph) (hErr
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		hErrorNodeOut, updateResultOut, res = t.soft.GraphExecUpdate(th, hGraphExec, hGraph)
+		hErrorNodeOut, updateResultOut, res = t.software().GraphExecUpdate(th, hGraphExec, hGraph)
 		return hErrorNodeOut, updateResultOut, t.leave(at, th, res)
 	}
 	fn := t.procs[symGraphExecUpdate].Load()
@@ -4230,7 +3337,7 @@ func (t *Table) GraphExecEventRecordNodeSetEvent(at At, hGraphExec GraphExec, hN
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.GraphExecEventRecordNodeSetEvent(th, hGraphExec, hNode, event))
+		return t.leave(at, th, t.software().GraphExecEventRecordNodeSetEvent(th, hGraphExec, hNode, event))
 	}
 	fn := t.procs[symGraphExecEventRecordNodeSetEvent].Load()
 	if fn == 0 {
@@ -4265,7 +3372,7 @@ func (t *Table) GraphExecEventWaitNodeSetEvent(at At, hGraphExec GraphExec, hNod
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.GraphExecEventWaitNodeSetEvent(th, hGraphExec, hNode, event))
+		return t.leave(at, th, t.software().GraphExecEventWaitNodeSetEvent(th, hGraphExec, hNode, event))
 	}
 	fn := t.procs[symGraphExecEventWaitNodeSetEvent].Load()
 	if fn == 0 {
@@ -4289,304 +3396,6 @@ func (t *Table) GraphExecEventWaitNodeSetEvent(at At, hGraphExec GraphExec, hNod
 	return res
 }
 
-// GraphExecKernelNodeSetParams calls cuGraphExecKernelNodeSetParams_v2, which exists since CUDA 12.0.
-func (t *Table) GraphExecKernelNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
-	if t.soft != nil {
-		if t.version < 12000 {
-			res = missing(symGraphExecKernelNodeSetParams_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.GraphExecKernelNodeSetParams(th, hGraphExec, hNode, nodeParams))
-	}
-	fn := t.procs[symGraphExecKernelNodeSetParams_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExecKernelNodeSetParams_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [3]uintptr
-	}{
-		fn:         fn,
-		hGraphExec: uintptr(hGraphExec),
-		hNode:      uintptr(hNode),
-		nodeParams: unsafe.Pointer(nodeParams),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// GraphExecKernelNodeSetParamsV1 calls cuGraphExecKernelNodeSetParams, which exists since CUDA 10.1.
-func (t *Table) GraphExecKernelNodeSetParamsV1(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.GraphExecKernelNodeSetParamsV1(th, hGraphExec, hNode, nodeParams))
-	}
-	fn := t.procs[symGraphExecKernelNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExecKernelNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [3]uintptr
-	}{
-		fn:         fn,
-		hGraphExec: uintptr(hGraphExec),
-		hNode:      uintptr(hNode),
-		nodeParams: unsafe.Pointer(nodeParams),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// GraphExecMemcpyNodeSetParams calls cuGraphExecMemcpyNodeSetParams, which exists since CUDA 10.2.
-func (t *Table) GraphExecMemcpyNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, copyParams *Memcpy3D, ctx Context) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.GraphExecMemcpyNodeSetParams(th, hGraphExec, hNode, copyParams, ctx))
-	}
-	fn := t.procs[symGraphExecMemcpyNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExecMemcpyNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		hNode      uintptr
-		copyParams unsafe.Pointer
-		ctx        uintptr
-		_          [2]uintptr
-	}{
-		fn:         fn,
-		hGraphExec: uintptr(hGraphExec),
-		hNode:      uintptr(hNode),
-		copyParams: unsafe.Pointer(copyParams),
-		ctx:        uintptr(ctx),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// GraphExecMemsetNodeSetParams calls cuGraphExecMemsetNodeSetParams, which exists since CUDA 10.2.
-func (t *Table) GraphExecMemsetNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, memsetParams *MemsetNodeParams, ctx Context) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.GraphExecMemsetNodeSetParams(th, hGraphExec, hNode, memsetParams, ctx))
-	}
-	fn := t.procs[symGraphExecMemsetNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExecMemsetNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		hGraphExec   uintptr
-		hNode        uintptr
-		memsetParams unsafe.Pointer
-		ctx          uintptr
-		_            [2]uintptr
-	}{
-		fn:           fn,
-		hGraphExec:   uintptr(hGraphExec),
-		hNode:        uintptr(hNode),
-		memsetParams: unsafe.Pointer(memsetParams),
-		ctx:          uintptr(ctx),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// GraphExecHostNodeSetParams calls cuGraphExecHostNodeSetParams, which exists since CUDA 10.2.
-func (t *Table) GraphExecHostNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams Callback) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.GraphExecHostNodeSetParams(th, hGraphExec, hNode, nodeParams))
-	}
-	fn := t.procs[symGraphExecHostNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExecHostNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		hNode      uintptr
-		nodeParams unsafe.Pointer
-		_          [3]uintptr
-		a2         [2]uintptr
-	}{
-		fn:         fn,
-		hGraphExec: uintptr(hGraphExec),
-		hNode:      uintptr(hNode),
-		a2:         [2]uintptr{nodeParams.Addr, nodeParams.Data},
-	}
-	f.nodeParams = unsafe.Pointer(&f.a2)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// GraphExecChildGraphNodeSetParams calls cuGraphExecChildGraphNodeSetParams, which exists since CUDA 11.1.
-func (t *Table) GraphExecChildGraphNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, childGraph Graph) (res Result) {
-	if t.soft != nil {
-		if t.version < 11010 {
-			res = missing(symGraphExecChildGraphNodeSetParams)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.GraphExecChildGraphNodeSetParams(th, hGraphExec, hNode, childGraph))
-	}
-	fn := t.procs[symGraphExecChildGraphNodeSetParams].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphExecChildGraphNodeSetParams); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		hNode      uintptr
-		childGraph uintptr
-		_          [3]uintptr
-	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), childGraph: uintptr(childGraph)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// GraphNodeSetEnabled calls cuGraphNodeSetEnabled, which exists since CUDA 11.6.
-func (t *Table) GraphNodeSetEnabled(at At, hGraphExec GraphExec, hNode GraphNode, isEnabled uint32) (res Result) {
-	if t.soft != nil {
-		if t.version < 11060 {
-			res = missing(symGraphNodeSetEnabled)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.GraphNodeSetEnabled(th, hGraphExec, hNode, isEnabled))
-	}
-	fn := t.procs[symGraphNodeSetEnabled].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphNodeSetEnabled); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		hNode      uintptr
-		isEnabled  uintptr
-		_          [3]uintptr
-	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), isEnabled: uintptr(isEnabled)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// GraphNodeGetEnabled calls cuGraphNodeGetEnabled, which exists since CUDA 11.6.
-func (t *Table) GraphNodeGetEnabled(at At, hGraphExec GraphExec, hNode GraphNode) (isEnabled uint32, res Result) {
-	if t.soft != nil {
-		if t.version < 11060 {
-			res = missing(symGraphNodeGetEnabled)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		isEnabled, res = t.soft.GraphNodeGetEnabled(th, hGraphExec, hNode)
-		return isEnabled, t.leave(at, th, res)
-	}
-	fn := t.procs[symGraphNodeGetEnabled].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symGraphNodeGetEnabled); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		hNode      uintptr
-		isEnabled  unsafe.Pointer
-		_          [3]uintptr
-		v0         uint32
-	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode)}
-	f.isEnabled = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
-}
-
 // GraphLaunch calls cuGraphLaunch, which exists since CUDA 10.0.
 func (t *Table) GraphLaunch(at At, hGraphExec GraphExec, hStream Stream) (res Result) {
 	if t.soft != nil {
@@ -4594,7 +3403,7 @@ func (t *Table) GraphLaunch(at At, hGraphExec GraphExec, hStream Stream) (res Re
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.GraphLaunch(th, hGraphExec, hStream))
+		return t.leave(at, th, t.software().GraphLaunch(th, hGraphExec, hStream))
 	}
 	fn := t.procs[symGraphLaunch].Load()
 	if fn == 0 {
@@ -4628,7 +3437,7 @@ func (t *Table) GraphUpload(at At, hGraphExec GraphExec, hStream Stream) (res Re
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.GraphUpload(th, hGraphExec, hStream))
+		return t.leave(at, th, t.software().GraphUpload(th, hGraphExec, hStream))
 	}
 	fn := t.procs[symGraphUpload].Load()
 	if fn == 0 {
@@ -4658,7 +3467,7 @@ func (t *Table) GraphExecDestroy(at At, hGraphExec GraphExec) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.GraphExecDestroy(th, hGraphExec))
+		return t.leave(at, th, t.software().GraphExecDestroy(th, hGraphExec))
 	}
 	fn := t.procs[symGraphExecDestroy].Load()
 	if fn == 0 {
@@ -4687,7 +3496,7 @@ func (t *Table) IpcGetEventHandle(at At, event Event) (pHandle IPCEventHandle, r
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pHandle, res = t.soft.IpcGetEventHandle(th, event)
+		pHandle, res = t.software().IpcGetEventHandle(th, event)
 		return pHandle, t.leave(at, th, res)
 	}
 	fn := t.procs[symIpcGetEventHandle].Load()
@@ -4715,7 +3524,7 @@ func (t *Table) IpcOpenEventHandle(at At, handle IPCEventHandle) (phEvent Event,
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		phEvent, res = t.soft.IpcOpenEventHandle(th, handle)
+		phEvent, res = t.software().IpcOpenEventHandle(th, handle)
 		res = t.leave(at, th, res)
 		if res < popFailed {
 			t.EventDestroy(at.undo(), phEvent)
@@ -4770,7 +3579,7 @@ func (t *Table) IpcGetMemHandle(at At, dptr DevicePtr) (pHandle IPCMemHandle, re
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pHandle, res = t.soft.IpcGetMemHandle(th, dptr)
+		pHandle, res = t.software().IpcGetMemHandle(th, dptr)
 		return pHandle, t.leave(at, th, res)
 	}
 	fn := t.procs[symIpcGetMemHandle].Load()
@@ -4798,7 +3607,7 @@ func (t *Table) IpcOpenMemHandle(at At, handle IPCMemHandle, flags uint32) (pdpt
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pdptr, res = t.soft.IpcOpenMemHandle(th, handle, flags)
+		pdptr, res = t.software().IpcOpenMemHandle(th, handle, flags)
 		res = t.leave(at, th, res)
 		if res < popFailed {
 			t.IpcCloseMemHandle(at.undo(), pdptr)
@@ -4858,7 +3667,7 @@ func (t *Table) IpcCloseMemHandle(at At, dptr DevicePtr) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.IpcCloseMemHandle(th, dptr))
+		return t.leave(at, th, t.software().IpcCloseMemHandle(th, dptr))
 	}
 	fn := t.procs[symIpcCloseMemHandle].Load()
 	if fn == 0 {
@@ -4881,7 +3690,7 @@ func (t *Table) MemGetInfo(at At) (free uint64, total uint64, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		free, total, res = t.soft.MemGetInfo(th)
+		free, total, res = t.software().MemGetInfo(th)
 		return free, total, t.leave(at, th, res)
 	}
 	fn := t.procs[symMemGetInfo_v2].Load()
@@ -4916,7 +3725,7 @@ func (t *Table) MemAlloc(at At, bytesize uint64) (dptr DevicePtr, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		dptr, res = t.soft.MemAlloc(th, bytesize)
+		dptr, res = t.software().MemAlloc(th, bytesize)
 		res = t.leave(at, th, res)
 		if res < popFailed {
 			t.MemFree(at.undo(), dptr)
@@ -4961,7 +3770,7 @@ func (t *Table) MemFree(at At, dptr DevicePtr) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.MemFree(th, dptr))
+		return t.leave(at, th, t.software().MemFree(th, dptr))
 	}
 	fn := t.procs[symMemFree_v2].Load()
 	if fn == 0 {
@@ -4988,7 +3797,7 @@ func (t *Table) MemAllocAsync(at At, bytesize uint64, hStream Stream) (dptr Devi
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		dptr, res = t.soft.MemAllocAsync(th, bytesize, hStream)
+		dptr, res = t.software().MemAllocAsync(th, bytesize, hStream)
 		return dptr, t.leave(at, th, res)
 	}
 	fn := t.procs[symMemAllocAsync].Load()
@@ -5026,7 +3835,7 @@ func (t *Table) MemFreeAsync(at At, dptr DevicePtr, hStream Stream) (res Result)
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.MemFreeAsync(th, dptr, hStream))
+		return t.leave(at, th, t.software().MemFreeAsync(th, dptr, hStream))
 	}
 	fn := t.procs[symMemFreeAsync].Load()
 	if fn == 0 {
@@ -5056,7 +3865,7 @@ func (t *Table) MemHostAlloc(at At, bytesize uint64, flags uint32) (pp HostPtr, 
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pp, res = t.soft.MemHostAlloc(th, bytesize, flags)
+		pp, res = t.software().MemHostAlloc(th, bytesize, flags)
 		res = t.leave(at, th, res)
 		if res < popFailed {
 			t.MemFreeHost(at.undo(), pp)
@@ -5102,7 +3911,7 @@ func (t *Table) MemFreeHost(at At, p HostPtr) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.MemFreeHost(th, p))
+		return t.leave(at, th, t.software().MemFreeHost(th, p))
 	}
 	fn := t.procs[symMemFreeHost].Load()
 	if fn == 0 {
@@ -5125,7 +3934,7 @@ func (t *Table) MemHostGetDevicePointer(at At, p HostPtr, flags uint32) (pdptr D
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pdptr, res = t.soft.MemHostGetDevicePointer(th, p, flags)
+		pdptr, res = t.software().MemHostGetDevicePointer(th, p, flags)
 		return pdptr, t.leave(at, th, res)
 	}
 	fn := t.procs[symMemHostGetDevicePointer_v2].Load()
@@ -5159,7 +3968,7 @@ func (t *Table) MemHostGetFlags(at At, p HostPtr) (pFlags uint32, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pFlags, res = t.soft.MemHostGetFlags(th, p)
+		pFlags, res = t.software().MemHostGetFlags(th, p)
 		return pFlags, t.leave(at, th, res)
 	}
 	fn := t.procs[symMemHostGetFlags].Load()
@@ -5192,7 +4001,7 @@ func (t *Table) MemHostRegister(at At, p HostPtr, bytesize uint64, flags uint32)
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		res = t.soft.MemHostRegister(th, p, bytesize, flags)
+		res = t.software().MemHostRegister(th, p, bytesize, flags)
 		res = t.leave(at, th, res)
 		if res < popFailed {
 			t.MemHostUnregister(at.undo(), p)
@@ -5234,7 +4043,7 @@ func (t *Table) MemHostUnregister(at At, p HostPtr) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.MemHostUnregister(th, p))
+		return t.leave(at, th, t.software().MemHostUnregister(th, p))
 	}
 	fn := t.procs[symMemHostUnregister].Load()
 	if fn == 0 {
@@ -5260,7 +4069,7 @@ func (t *Table) MemcpyHtoD(at At, dstDevice DevicePtr, srcHost []byte) (res Resu
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.MemcpyHtoD(th, dstDevice, srcHost))
+		return t.leave(at, th, t.software().MemcpyHtoD(th, dstDevice, srcHost))
 	}
 	fn := t.procs[symMemcpyHtoD_v2].Load()
 	if fn == 0 {
@@ -5293,7 +4102,7 @@ func (t *Table) MemcpyDtoH(at At, dstHost []byte, srcDevice DevicePtr) (res Resu
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.MemcpyDtoH(th, dstHost, srcDevice))
+		return t.leave(at, th, t.software().MemcpyDtoH(th, dstHost, srcDevice))
 	}
 	fn := t.procs[symMemcpyDtoH_v2].Load()
 	if fn == 0 {
@@ -5323,7 +4132,7 @@ func (t *Table) MemcpyHtoDAsync(at At, dstDevice DevicePtr, srcHost HostPtr, byt
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.MemcpyHtoDAsync(th, dstDevice, srcHost, byteCount, hStream))
+		return t.leave(at, th, t.software().MemcpyHtoDAsync(th, dstDevice, srcHost, byteCount, hStream))
 	}
 	fn := t.procs[symMemcpyHtoDAsync_v2].Load()
 	if fn == 0 {
@@ -5361,7 +4170,7 @@ func (t *Table) MemcpyDtoHAsync(at At, dstHost HostPtr, srcDevice DevicePtr, byt
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.MemcpyDtoHAsync(th, dstHost, srcDevice, byteCount, hStream))
+		return t.leave(at, th, t.software().MemcpyDtoHAsync(th, dstHost, srcDevice, byteCount, hStream))
 	}
 	fn := t.procs[symMemcpyDtoHAsync_v2].Load()
 	if fn == 0 {
@@ -5402,7 +4211,7 @@ func (t *Table) MemcpyDtoD(at At, dstDevice DevicePtr, srcDevice DevicePtr, byte
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.MemcpyDtoD(th, dstDevice, srcDevice, byteCount))
+		return t.leave(at, th, t.software().MemcpyDtoD(th, dstDevice, srcDevice, byteCount))
 	}
 	fn := t.procs[symMemcpyDtoD_v2].Load()
 	if fn == 0 {
@@ -5427,7 +4236,7 @@ func (t *Table) MemcpyDtoDAsync(at At, dstDevice DevicePtr, srcDevice DevicePtr,
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.MemcpyDtoDAsync(th, dstDevice, srcDevice, byteCount, hStream))
+		return t.leave(at, th, t.software().MemcpyDtoDAsync(th, dstDevice, srcDevice, byteCount, hStream))
 	}
 	fn := t.procs[symMemcpyDtoDAsync_v2].Load()
 	if fn == 0 {
@@ -5468,7 +4277,7 @@ func (t *Table) MemcpyPeer(at At, dstDevice DevicePtr, dstContext Context, srcDe
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.MemcpyPeer(th, dstDevice, dstContext, srcDevice, srcContext, byteCount))
+		return t.leave(at, th, t.software().MemcpyPeer(th, dstDevice, dstContext, srcDevice, srcContext, byteCount))
 	}
 	fn := t.procs[symMemcpyPeer].Load()
 	if fn == 0 {
@@ -5502,7 +4311,7 @@ func (t *Table) MemcpyPeerAsync(at At, dstDevice DevicePtr, dstContext Context, 
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.MemcpyPeerAsync(th, dstDevice, dstContext, srcDevice, srcContext, byteCount, hStream))
+		return t.leave(at, th, t.software().MemcpyPeerAsync(th, dstDevice, dstContext, srcDevice, srcContext, byteCount, hStream))
 	}
 	fn := t.procs[symMemcpyPeerAsync].Load()
 	if fn == 0 {
@@ -5546,7 +4355,7 @@ func (t *Table) MemsetD8(at At, dstDevice DevicePtr, uc uint8, n uint64) (res Re
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.MemsetD8(th, dstDevice, uc, n))
+		return t.leave(at, th, t.software().MemsetD8(th, dstDevice, uc, n))
 	}
 	fn := t.procs[symMemsetD8_v2].Load()
 	if fn == 0 {
@@ -5574,7 +4383,7 @@ func (t *Table) MemsetD32(at At, dstDevice DevicePtr, ui uint32, n uint64) (res 
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.MemsetD32(th, dstDevice, ui, n))
+		return t.leave(at, th, t.software().MemsetD32(th, dstDevice, ui, n))
 	}
 	fn := t.procs[symMemsetD32_v2].Load()
 	if fn == 0 {
@@ -5599,7 +4408,7 @@ func (t *Table) MemsetD8Async(at At, dstDevice DevicePtr, uc uint8, n uint64, hS
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.MemsetD8Async(th, dstDevice, uc, n, hStream))
+		return t.leave(at, th, t.software().MemsetD8Async(th, dstDevice, uc, n, hStream))
 	}
 	fn := t.procs[symMemsetD8Async].Load()
 	if fn == 0 {
@@ -5631,7 +4440,7 @@ func (t *Table) MemsetD32Async(at At, dstDevice DevicePtr, ui uint32, n uint64, 
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.MemsetD32Async(th, dstDevice, ui, n, hStream))
+		return t.leave(at, th, t.software().MemsetD32Async(th, dstDevice, ui, n, hStream))
 	}
 	fn := t.procs[symMemsetD32Async].Load()
 	if fn == 0 {
@@ -5656,1046 +4465,6 @@ func (t *Table) MemsetD32Async(at At, dstDevice DevicePtr, ui uint32, n uint64, 
 	return res
 }
 
-// MemAllocPitch calls cuMemAllocPitch_v2, which exists since CUDA 3.2.
-func (t *Table) MemAllocPitch(at At, widthInBytes uint64, height uint64, elementSizeBytes uint32) (dptr DevicePtr, pPitch uint64, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		dptr, pPitch, res = t.soft.MemAllocPitch(th, widthInBytes, height, elementSizeBytes)
-		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.MemFree(at.undo(), dptr)
-			dptr = 0
-		}
-		return
-	}
-	fn := t.procs[symMemAllocPitch_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemAllocPitch_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r            uintptr
-		dptr             unsafe.Pointer
-		pPitch           unsafe.Pointer
-		widthInBytes     uintptr
-		height           uintptr
-		elementSizeBytes uintptr
-		_                [1]uintptr
-		v0               DevicePtr
-		v1               uint64
-	}{
-		fn:               fn,
-		widthInBytes:     uintptr(widthInBytes),
-		height:           uintptr(height),
-		elementSizeBytes: uintptr(elementSizeBytes),
-	}
-	f.dptr = unsafe.Pointer(&f.v0)
-	f.pPitch = unsafe.Pointer(&f.v1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	if res < popFailed {
-		t.MemFree(at.undo(), f.v0)
-		f.v0 = 0
-	}
-	return f.v0, f.v1, res
-}
-
-// Memcpy2DAsync calls cuMemcpy2DAsync_v2, which exists since CUDA 3.2.
-func (t *Table) Memcpy2DAsync(at At, pCopy Memcpy2D, hStream Stream) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.Memcpy2DAsync(th, pCopy, hStream))
-	}
-	fn := t.procs[symMemcpy2DAsync_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpy2DAsync_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		pCopy   unsafe.Pointer
-		hStream uintptr
-		_       [4]uintptr
-		a0      Memcpy2D
-	}{fn: fn, hStream: uintptr(hStream), a0: pCopy}
-	f.pCopy = unsafe.Pointer(&f.a0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// Memcpy3DAsync calls cuMemcpy3DAsync_v2, which exists since CUDA 3.2.
-func (t *Table) Memcpy3DAsync(at At, pCopy Memcpy3D, hStream Stream) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.Memcpy3DAsync(th, pCopy, hStream))
-	}
-	fn := t.procs[symMemcpy3DAsync_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemcpy3DAsync_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		pCopy   unsafe.Pointer
-		hStream uintptr
-		_       [4]uintptr
-		a0      Memcpy3D
-	}{fn: fn, hStream: uintptr(hStream), a0: pCopy}
-	f.pCopy = unsafe.Pointer(&f.a0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// MemsetD2D8Async calls cuMemsetD2D8Async, which exists since CUDA 3.2.
-func (t *Table) MemsetD2D8Async(at At, dstDevice DevicePtr, dstPitch uint64, uc uint8, width uint64, height uint64, hStream Stream) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.MemsetD2D8Async(th, dstDevice, dstPitch, uc, width, height, hStream))
-	}
-	fn := t.procs[symMemsetD2D8Async].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemsetD2D8Async); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		dstDevice uintptr
-		dstPitch  uintptr
-		uc        uintptr
-		width     uintptr
-		height    uintptr
-		hStream   uintptr
-	}{
-		fn:        fn,
-		dstDevice: uintptr(dstDevice),
-		dstPitch:  uintptr(dstPitch),
-		uc:        uintptr(uc),
-		width:     uintptr(width),
-		height:    uintptr(height),
-		hStream:   uintptr(hStream),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// MemsetD2D32Async calls cuMemsetD2D32Async, which exists since CUDA 3.2.
-func (t *Table) MemsetD2D32Async(at At, dstDevice DevicePtr, dstPitch uint64, ui uint32, width uint64, height uint64, hStream Stream) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.MemsetD2D32Async(th, dstDevice, dstPitch, ui, width, height, hStream))
-	}
-	fn := t.procs[symMemsetD2D32Async].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemsetD2D32Async); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		dstDevice uintptr
-		dstPitch  uintptr
-		ui        uintptr
-		width     uintptr
-		height    uintptr
-		hStream   uintptr
-	}{
-		fn:        fn,
-		dstDevice: uintptr(dstDevice),
-		dstPitch:  uintptr(dstPitch),
-		ui:        uintptr(ui),
-		width:     uintptr(width),
-		height:    uintptr(height),
-		hStream:   uintptr(hStream),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// MemGetAddressRange calls cuMemGetAddressRange_v2, which exists since CUDA 3.2.
-func (t *Table) MemGetAddressRange(at At, dptr DevicePtr) (pbase DevicePtr, psize uint64, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pbase, psize, res = t.soft.MemGetAddressRange(th, dptr)
-		return pbase, psize, t.leave(at, th, res)
-	}
-	fn := t.procs[symMemGetAddressRange_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemGetAddressRange_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pbase unsafe.Pointer
-		psize unsafe.Pointer
-		dptr  uintptr
-		_     [3]uintptr
-		v0    DevicePtr
-		v1    uint64
-	}{fn: fn, dptr: uintptr(dptr)}
-	f.pbase = unsafe.Pointer(&f.v0)
-	f.psize = unsafe.Pointer(&f.v1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, f.v1, res
-}
-
-// PointerGetAttribute calls cuPointerGetAttribute, which exists since CUDA 4.0.
-func (t *Table) PointerGetAttribute(at At, data []byte, attribute int32, ptr DevicePtr) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.PointerGetAttribute(th, data, attribute, ptr))
-	}
-	fn := t.procs[symPointerGetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symPointerGetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		data      unsafe.Pointer
-		attribute uintptr
-		ptr       uintptr
-		_         [3]uintptr
-	}{
-		fn:        fn,
-		data:      unsafe.Pointer(unsafe.SliceData(data)),
-		attribute: uintptr(uint32(attribute)),
-		ptr:       uintptr(ptr),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// MemAllocManaged calls cuMemAllocManaged, which exists since CUDA 6.0.
-func (t *Table) MemAllocManaged(at At, bytesize uint64, flags uint32) (dptr DevicePtr, res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		dptr, res = t.soft.MemAllocManaged(th, bytesize, flags)
-		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.MemFree(at.undo(), dptr)
-			dptr = 0
-		}
-		return
-	}
-	fn := t.procs[symMemAllocManaged].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemAllocManaged); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		dptr     unsafe.Pointer
-		bytesize uintptr
-		flags    uintptr
-		_        [3]uintptr
-		v0       DevicePtr
-	}{fn: fn, bytesize: uintptr(bytesize), flags: uintptr(flags)}
-	f.dptr = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	if res < popFailed {
-		t.MemFree(at.undo(), f.v0)
-		f.v0 = 0
-	}
-	return f.v0, res
-}
-
-// MemAdvise calls cuMemAdvise_v2, which exists since CUDA 12.2.
-func (t *Table) MemAdvise(at At, devPtr DevicePtr, count uint64, advice int32, location MemLocation) (res Result) {
-	if t.soft != nil {
-		if t.version < 12020 {
-			res = missing(symMemAdvise_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.MemAdvise(th, devPtr, count, advice, location))
-	}
-	fn := t.procs[symMemAdvise_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemAdvise_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		devPtr   uintptr
-		count    uintptr
-		advice   uintptr
-		location uintptr
-		_        [2]uintptr
-	}{
-		fn:       fn,
-		devPtr:   uintptr(devPtr),
-		count:    uintptr(count),
-		advice:   uintptr(uint32(advice)),
-		location: location.word(),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// MemPrefetchAsync calls cuMemPrefetchAsync_v2, which exists since CUDA 12.2.
-func (t *Table) MemPrefetchAsync(at At, devPtr DevicePtr, count uint64, location MemLocation, flags uint32, hStream Stream) (res Result) {
-	if t.soft != nil {
-		if t.version < 12020 {
-			res = missing(symMemPrefetchAsync_v2)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.MemPrefetchAsync(th, devPtr, count, location, flags, hStream))
-	}
-	fn := t.procs[symMemPrefetchAsync_v2].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPrefetchAsync_v2); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		devPtr   uintptr
-		count    uintptr
-		location uintptr
-		flags    uintptr
-		hStream  uintptr
-		_        [1]uintptr
-	}{
-		fn:       fn,
-		devPtr:   uintptr(devPtr),
-		count:    uintptr(count),
-		location: location.word(),
-		flags:    uintptr(flags),
-		hStream:  uintptr(hStream),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// MemRangeGetAttribute calls cuMemRangeGetAttribute, which exists since CUDA 8.0.
-func (t *Table) MemRangeGetAttribute(at At, data []byte, attribute int32, devPtr DevicePtr, count uint64) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.MemRangeGetAttribute(th, data, attribute, devPtr, count))
-	}
-	fn := t.procs[symMemRangeGetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemRangeGetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		data      unsafe.Pointer
-		dataSize  uintptr
-		attribute uintptr
-		devPtr    uintptr
-		count     uintptr
-		_         [1]uintptr
-	}{
-		fn:        fn,
-		data:      unsafe.Pointer(unsafe.SliceData(data)),
-		dataSize:  uintptr(len(data)),
-		attribute: uintptr(uint32(attribute)),
-		devPtr:    uintptr(devPtr),
-		count:     uintptr(count),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// StreamAttachMemAsync calls cuStreamAttachMemAsync, which exists since CUDA 6.0.
-func (t *Table) StreamAttachMemAsync(at At, hStream Stream, dptr DevicePtr, length uint64, flags uint32) (res Result) {
-	if t.soft != nil {
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.StreamAttachMemAsync(th, hStream, dptr, length, flags))
-	}
-	fn := t.procs[symStreamAttachMemAsync].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symStreamAttachMemAsync); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		hStream uintptr
-		dptr    uintptr
-		length  uintptr
-		flags   uintptr
-		_       [2]uintptr
-	}{
-		fn:      fn,
-		hStream: uintptr(hStream),
-		dptr:    uintptr(dptr),
-		length:  uintptr(length),
-		flags:   uintptr(flags),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// DeviceGetDefaultMemPool calls cuDeviceGetDefaultMemPool, which exists since CUDA 11.2.
-func (t *Table) DeviceGetDefaultMemPool(at At, dev Device) (poolOut MemoryPool, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symDeviceGetDefaultMemPool)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		poolOut, res = t.soft.DeviceGetDefaultMemPool(th, dev)
-		return poolOut, t.leave(at, th, res)
-	}
-	fn := t.procs[symDeviceGetDefaultMemPool].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetDefaultMemPool); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r   uintptr
-		poolOut unsafe.Pointer
-		dev     uintptr
-		_       [4]uintptr
-		v0      MemoryPool
-	}{fn: fn, dev: uintptr(uint32(dev))}
-	f.poolOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
-}
-
-// DeviceGetMemPool calls cuDeviceGetMemPool, which exists since CUDA 11.2.
-func (t *Table) DeviceGetMemPool(at At, dev Device) (pool MemoryPool, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symDeviceGetMemPool)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pool, res = t.soft.DeviceGetMemPool(th, dev)
-		return pool, t.leave(at, th, res)
-	}
-	fn := t.procs[symDeviceGetMemPool].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceGetMemPool); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pool  unsafe.Pointer
-		dev   uintptr
-		_     [4]uintptr
-		v0    MemoryPool
-	}{fn: fn, dev: uintptr(uint32(dev))}
-	f.pool = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-	return f.v0, res
-}
-
-// DeviceSetMemPool calls cuDeviceSetMemPool, which exists since CUDA 11.2.
-func (t *Table) DeviceSetMemPool(at At, dev Device, pool MemoryPool) (res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symDeviceSetMemPool)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.DeviceSetMemPool(th, dev, pool))
-	}
-	fn := t.procs[symDeviceSetMemPool].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symDeviceSetMemPool); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		dev   uintptr
-		pool  uintptr
-		_     [4]uintptr
-	}{fn: fn, dev: uintptr(uint32(dev)), pool: uintptr(pool)}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
-}
-
-// MemPoolCreate calls cuMemPoolCreate, which exists since CUDA 11.2.
-func (t *Table) MemPoolCreate(at At, poolProps MemPoolProps) (pool MemoryPool, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolCreate)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		pool, res = t.soft.MemPoolCreate(th, poolProps)
-		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.MemPoolDestroy(at.undo(), pool)
-			pool = 0
-		}
-		return
-	}
-	fn := t.procs[symMemPoolCreate].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolCreate); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		pool      unsafe.Pointer
-		poolProps unsafe.Pointer
-		_         [4]uintptr
-		v0        MemoryPool
-		a1        MemPoolProps
-	}{fn: fn, a1: poolProps}
-	f.pool = unsafe.Pointer(&f.v0)
-	f.poolProps = unsafe.Pointer(&f.a1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	if res < popFailed {
-		t.MemPoolDestroy(at.undo(), f.v0)
-		f.v0 = 0
-	}
-	return f.v0, res
-}
-
-// MemPoolDestroy calls cuMemPoolDestroy, which exists since CUDA 11.2.
-func (t *Table) MemPoolDestroy(at At, pool MemoryPool) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemPoolDestroy)
-	}
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolDestroy)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.MemPoolDestroy(th, pool))
-	}
-	fn := t.procs[symMemPoolDestroy].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolDestroy); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pool  uintptr
-		_     [5]uintptr
-	}{fn: fn, pool: uintptr(pool)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-}
-
-// MemPoolGetAttribute calls cuMemPoolGetAttribute, which exists since CUDA 11.2.
-func (t *Table) MemPoolGetAttribute(at At, pool MemoryPool, attr int32, value []byte) (res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolGetAttribute)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.MemPoolGetAttribute(th, pool, attr, value))
-	}
-	fn := t.procs[symMemPoolGetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolGetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pool  uintptr
-		attr  uintptr
-		value unsafe.Pointer
-		_     [3]uintptr
-	}{
-		fn:    fn,
-		pool:  uintptr(pool),
-		attr:  uintptr(uint32(attr)),
-		value: unsafe.Pointer(unsafe.SliceData(value)),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// MemPoolSetAttribute calls cuMemPoolSetAttribute, which exists since CUDA 11.2.
-func (t *Table) MemPoolSetAttribute(at At, pool MemoryPool, attr int32, value []byte) (res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolSetAttribute)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.MemPoolSetAttribute(th, pool, attr, value))
-	}
-	fn := t.procs[symMemPoolSetAttribute].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolSetAttribute); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r uintptr
-		pool  uintptr
-		attr  uintptr
-		value unsafe.Pointer
-		_     [3]uintptr
-	}{
-		fn:    fn,
-		pool:  uintptr(pool),
-		attr:  uintptr(uint32(attr)),
-		value: unsafe.Pointer(unsafe.SliceData(value)),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// MemPoolTrimTo calls cuMemPoolTrimTo, which exists since CUDA 11.2.
-func (t *Table) MemPoolTrimTo(at At, pool MemoryPool, minBytesToKeep uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemPoolTrimTo)
-	}
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolTrimTo)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.MemPoolTrimTo(th, pool, minBytesToKeep))
-	}
-	fn := t.procs[symMemPoolTrimTo].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolTrimTo); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r          uintptr
-		pool           uintptr
-		minBytesToKeep uintptr
-		_              [4]uintptr
-	}{fn: fn, pool: uintptr(pool), minBytesToKeep: uintptr(minBytesToKeep)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
-}
-
-// MemPoolGetAccess calls cuMemPoolGetAccess, which exists since CUDA 11.2.
-func (t *Table) MemPoolGetAccess(at At, memPool MemoryPool, location *MemLocation) (flags int32, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolGetAccess)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		flags, res = t.soft.MemPoolGetAccess(th, memPool, location)
-		return flags, t.leave(at, th, res)
-	}
-	fn := t.procs[symMemPoolGetAccess].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolGetAccess); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		flags    unsafe.Pointer
-		memPool  uintptr
-		location unsafe.Pointer
-		_        [3]uintptr
-		v0       int32
-	}{fn: fn, memPool: uintptr(memPool), location: unsafe.Pointer(location)}
-	f.flags = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
-}
-
-// MemPoolSetAccess calls cuMemPoolSetAccess, which exists since CUDA 11.2.
-func (t *Table) MemPoolSetAccess(at At, pool MemoryPool, mapArg []MemAccessDesc) (res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolSetAccess)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.MemPoolSetAccess(th, pool, mapArg))
-	}
-	fn := t.procs[symMemPoolSetAccess].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolSetAccess); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r  uintptr
-		pool   uintptr
-		mapArg unsafe.Pointer
-		count  uintptr
-		_      [3]uintptr
-	}{
-		fn:     fn,
-		pool:   uintptr(pool),
-		mapArg: unsafe.Pointer(unsafe.SliceData(mapArg)),
-		count:  uintptr(len(mapArg)),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// MemAllocFromPoolAsync calls cuMemAllocFromPoolAsync, which exists since CUDA 11.2.
-func (t *Table) MemAllocFromPoolAsync(at At, bytesize uint64, pool MemoryPool, hStream Stream) (dptr DevicePtr, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemAllocFromPoolAsync)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		dptr, res = t.soft.MemAllocFromPoolAsync(th, bytesize, pool, hStream)
-		return dptr, t.leave(at, th, res)
-	}
-	fn := t.procs[symMemAllocFromPoolAsync].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemAllocFromPoolAsync); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r    uintptr
-		dptr     unsafe.Pointer
-		bytesize uintptr
-		pool     uintptr
-		hStream  uintptr
-		_        [2]uintptr
-		v0       DevicePtr
-	}{fn: fn, bytesize: uintptr(bytesize), pool: uintptr(pool), hStream: uintptr(hStream)}
-	f.dptr = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
-}
-
-// MemPoolExportToShareableHandle calls cuMemPoolExportToShareableHandle, which exists since CUDA 11.2.
-func (t *Table) MemPoolExportToShareableHandle(at At, handleOut []byte, pool MemoryPool, handleType int32, flags uint64) (res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolExportToShareableHandle)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		return t.leave(at, th, t.soft.MemPoolExportToShareableHandle(th, handleOut, pool, handleType, flags))
-	}
-	fn := t.procs[symMemPoolExportToShareableHandle].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolExportToShareableHandle); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		handleOut  unsafe.Pointer
-		pool       uintptr
-		handleType uintptr
-		flags      uintptr
-		_          [2]uintptr
-	}{
-		fn:         fn,
-		handleOut:  unsafe.Pointer(unsafe.SliceData(handleOut)),
-		pool:       uintptr(pool),
-		handleType: uintptr(uint32(handleType)),
-		flags:      uintptr(flags),
-	}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
-}
-
-// MemPoolImportFromShareableHandle calls cuMemPoolImportFromShareableHandle, which exists since CUDA 11.2.
-func (t *Table) MemPoolImportFromShareableHandle(at At, handle HostPtr, handleType int32, flags uint64) (poolOut MemoryPool, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolImportFromShareableHandle)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		poolOut, res = t.soft.MemPoolImportFromShareableHandle(th, handle, handleType, flags)
-		res = t.leave(at, th, res)
-		if res < popFailed {
-			t.MemPoolDestroy(at.undo(), poolOut)
-			poolOut = 0
-		}
-		return
-	}
-	fn := t.procs[symMemPoolImportFromShareableHandle].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolImportFromShareableHandle); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r      uintptr
-		poolOut    unsafe.Pointer
-		handle     uintptr
-		handleType uintptr
-		flags      uintptr
-		_          [2]uintptr
-		v0         MemoryPool
-	}{fn: fn, handle: uintptr(handle), handleType: uintptr(uint32(handleType)), flags: uintptr(flags)}
-	f.poolOut = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	if res < popFailed {
-		t.MemPoolDestroy(at.undo(), f.v0)
-		f.v0 = 0
-	}
-	return f.v0, res
-}
-
-// MemPoolExportPointer calls cuMemPoolExportPointer, which exists since CUDA 11.2.
-func (t *Table) MemPoolExportPointer(at At, ptr DevicePtr) (shareDataOut MemPoolPtrExportData, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolExportPointer)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		shareDataOut, res = t.soft.MemPoolExportPointer(th, ptr)
-		return shareDataOut, t.leave(at, th, res)
-	}
-	fn := t.procs[symMemPoolExportPointer].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolExportPointer); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r        uintptr
-		shareDataOut unsafe.Pointer
-		ptr          uintptr
-		_            [4]uintptr
-		v0           MemPoolPtrExportData
-	}{fn: fn, ptr: uintptr(ptr)}
-	f.shareDataOut = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
-}
-
-// MemPoolImportPointer calls cuMemPoolImportPointer, which exists since CUDA 11.2.
-func (t *Table) MemPoolImportPointer(at At, pool MemoryPool, shareData *MemPoolPtrExportData) (ptrOut DevicePtr, res Result) {
-	if t.soft != nil {
-		if t.version < 11020 {
-			res = missing(symMemPoolImportPointer)
-			return
-		}
-		var th *Thread
-		if th, res = t.enter(at); res != ResultSuccess {
-			return
-		}
-		ptrOut, res = t.soft.MemPoolImportPointer(th, pool, shareData)
-		return ptrOut, t.leave(at, th, res)
-	}
-	fn := t.procs[symMemPoolImportPointer].Load()
-	if fn == 0 {
-		if fn, res = t.resolve(symMemPoolImportPointer); fn == 0 {
-			return
-		}
-	}
-	f := struct {
-		fn, r     uintptr
-		ptrOut    unsafe.Pointer
-		pool      uintptr
-		shareData unsafe.Pointer
-		_         [3]uintptr
-		v0        DevicePtr
-	}{fn: fn, pool: uintptr(pool), shareData: unsafe.Pointer(shareData)}
-	f.ptrOut = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return f.v0, res
-}
-
 // ModuleLoadData calls cuModuleLoadData, which exists since CUDA 2.0.
 func (t *Table) ModuleLoadData(at At, image []byte) (module Module, res Result) {
 	if at.NoWait {
@@ -6706,7 +4475,7 @@ func (t *Table) ModuleLoadData(at At, image []byte) (module Module, res Result) 
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		module, res = t.soft.ModuleLoadData(th, image)
+		module, res = t.software().ModuleLoadData(th, image)
 		res = t.leave(at, th, res)
 		if res < popFailed {
 			t.ModuleUnload(at.undo(), module)
@@ -6750,7 +4519,7 @@ func (t *Table) ModuleLoadDataEx(at At, image []byte, options []uint32, optionVa
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		module, res = t.soft.ModuleLoadDataEx(th, image, options, optionValues)
+		module, res = t.software().ModuleLoadDataEx(th, image, options, optionValues)
 		res = t.leave(at, th, res)
 		if res < popFailed {
 			t.ModuleUnload(at.undo(), module)
@@ -6799,7 +4568,7 @@ func (t *Table) ModuleUnload(at At, hmod Module) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.ModuleUnload(th, hmod))
+		return t.leave(at, th, t.software().ModuleUnload(th, hmod))
 	}
 	fn := t.procs[symModuleUnload].Load()
 	if fn == 0 {
@@ -6826,7 +4595,7 @@ func (t *Table) ModuleGetFunction(at At, hmod Module, name string) (hfunc Functi
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		hfunc, res = t.soft.ModuleGetFunction(th, hmod, name)
+		hfunc, res = t.software().ModuleGetFunction(th, hmod, name)
 		return hfunc, t.leave(at, th, res)
 	}
 	fn := t.procs[symModuleGetFunction].Load()
@@ -6864,7 +4633,7 @@ func (t *Table) ModuleGetGlobal(at At, hmod Module, name string) (dptr DevicePtr
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		dptr, bytes, res = t.soft.ModuleGetGlobal(th, hmod, name)
+		dptr, bytes, res = t.software().ModuleGetGlobal(th, hmod, name)
 		return dptr, bytes, t.leave(at, th, res)
 	}
 	fn := t.procs[symModuleGetGlobal_v2].Load()
@@ -6901,7 +4670,7 @@ func (t *Table) FuncGetAttribute(at At, attrib int32, hfunc Function) (pi int32,
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pi, res = t.soft.FuncGetAttribute(th, attrib, hfunc)
+		pi, res = t.software().FuncGetAttribute(th, attrib, hfunc)
 		return pi, t.leave(at, th, res)
 	}
 	fn := t.procs[symFuncGetAttribute].Load()
@@ -6935,7 +4704,7 @@ func (t *Table) FuncSetAttribute(at At, hfunc Function, attrib int32, value int3
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.FuncSetAttribute(th, hfunc, attrib, value))
+		return t.leave(at, th, t.software().FuncSetAttribute(th, hfunc, attrib, value))
 	}
 	fn := t.procs[symFuncSetAttribute].Load()
 	if fn == 0 {
@@ -6970,7 +4739,7 @@ func (t *Table) FuncGetName(at At, hfunc Function) (name string, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		name, res = t.soft.FuncGetName(th, hfunc)
+		name, res = t.software().FuncGetName(th, hfunc)
 		return name, t.leave(at, th, res)
 	}
 	fn := t.procs[symFuncGetName].Load()
@@ -7007,7 +4776,7 @@ func (t *Table) FuncGetParamInfo(at At, function Function, paramIndex uint64) (p
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		paramOffset, paramSize, res = t.soft.FuncGetParamInfo(th, function, paramIndex)
+		paramOffset, paramSize, res = t.software().FuncGetParamInfo(th, function, paramIndex)
 		return paramOffset, paramSize, t.leave(at, th, res)
 	}
 	fn := t.procs[symFuncGetParamInfo].Load()
@@ -7044,7 +4813,7 @@ func (t *Table) OccupancyMaxActiveBlocksPerMultiprocessor(at At, function Functi
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		numBlocks, res = t.soft.OccupancyMaxActiveBlocksPerMultiprocessor(th, function, blockSize, dynamicSMemSize)
+		numBlocks, res = t.software().OccupancyMaxActiveBlocksPerMultiprocessor(th, function, blockSize, dynamicSMemSize)
 		return numBlocks, t.leave(at, th, res)
 	}
 	fn := t.procs[symOccupancyMaxActiveBlocksPerMultiprocessor].Load()
@@ -7078,13 +4847,13 @@ func (t *Table) OccupancyMaxActiveBlocksPerMultiprocessor(at At, function Functi
 }
 
 // OccupancyMaxPotentialBlockSize calls cuOccupancyMaxPotentialBlockSize, which exists since CUDA 6.5.
-func (t *Table) OccupancyMaxPotentialBlockSize(at At, function Function, dynamicSMemSize uint64, blockSizeLimit int32) (minGridSize int32, blockSize int32, res Result) {
+func (t *Table) OccupancyMaxPotentialBlockSize(at At, function Function, blockSizeToDynamicSMemSize uintptr, dynamicSMemSize uint64, blockSizeLimit int32) (minGridSize int32, blockSize int32, res Result) {
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		minGridSize, blockSize, res = t.soft.OccupancyMaxPotentialBlockSize(th, function, dynamicSMemSize, blockSizeLimit)
+		minGridSize, blockSize, res = t.software().OccupancyMaxPotentialBlockSize(th, function, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit)
 		return minGridSize, blockSize, t.leave(at, th, res)
 	}
 	fn := t.procs[symOccupancyMaxPotentialBlockSize].Load()
@@ -7093,7 +4862,7 @@ func (t *Table) OccupancyMaxPotentialBlockSize(at At, function Function, dynamic
 			return
 		}
 	}
-	f := struct {
+	f := ccall.Heap(&struct {
 		fn, r                      uintptr
 		minGridSize                unsafe.Pointer
 		blockSize                  unsafe.Pointer
@@ -7104,19 +4873,15 @@ func (t *Table) OccupancyMaxPotentialBlockSize(at At, function Function, dynamic
 		v0                         int32
 		v1                         int32
 	}{
-		fn:              fn,
-		function:        uintptr(function),
-		dynamicSMemSize: uintptr(dynamicSMemSize),
-		blockSizeLimit:  uintptr(uint32(blockSizeLimit)),
-	}
+		fn:                         fn,
+		function:                   uintptr(function),
+		blockSizeToDynamicSMemSize: uintptr(blockSizeToDynamicSMemSize),
+		dynamicSMemSize:            uintptr(dynamicSMemSize),
+		blockSizeLimit:             uintptr(uint32(blockSizeLimit)),
+	})
 	f.minGridSize = unsafe.Pointer(&f.v0)
 	f.blockSize = unsafe.Pointer(&f.v1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
+	res = t.call6(at, ccall.Hot, unsafe.Pointer(f))
 	return f.v0, f.v1, res
 }
 
@@ -7127,7 +4892,7 @@ func (t *Table) LaunchKernel(at At, function Function, gridDimX uint32, gridDimY
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.LaunchKernel(th, function, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams))
+		return t.leave(at, th, t.software().LaunchKernel(th, function, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams))
 	}
 	fn := t.procs[symLaunchKernel].Load()
 	if fn == 0 {
@@ -7177,7 +4942,7 @@ func (t *Table) LaunchKernelEx(at At, config *LaunchConfig, function Function, k
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.LaunchKernelEx(th, config, function, kernelParams))
+		return t.leave(at, th, t.software().LaunchKernelEx(th, config, function, kernelParams))
 	}
 	fn := t.procs[symLaunchKernelEx].Load()
 	if fn == 0 {
@@ -7215,7 +4980,7 @@ func (t *Table) LaunchCooperativeKernel(at At, function Function, gridDimX uint3
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.LaunchCooperativeKernel(th, function, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams))
+		return t.leave(at, th, t.software().LaunchCooperativeKernel(th, function, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams))
 	}
 	fn := t.procs[symLaunchCooperativeKernel].Load()
 	if fn == 0 {
@@ -7250,4 +5015,11999 @@ func (t *Table) LaunchCooperativeKernel(at At, function Function, gridDimX uint3
 		kernelParams:   unsafe.Pointer(unsafe.SliceData(kernelParams.Ptrs)),
 	}
 	return t.call14(at, ccall.Hot, unsafe.Pointer(&f))
+}
+
+// DeviceGetDefaultMemPool calls cuDeviceGetDefaultMemPool, which exists since CUDA 11.2.
+func (t *Table) DeviceGetDefaultMemPool(at At, dev Device) (poolOut MemoryPool, res Result) {
+	if at.NoWait {
+		t.mayWait(symDeviceGetDefaultMemPool)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symDeviceGetDefaultMemPool)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		poolOut, res = t.software().DeviceGetDefaultMemPool(th, dev)
+		return poolOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symDeviceGetDefaultMemPool].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceGetDefaultMemPool); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		poolOut unsafe.Pointer
+		dev     uintptr
+		_       [4]uintptr
+		v0      MemoryPool
+	}{fn: fn, dev: uintptr(uint32(dev))}
+	f.poolOut = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// DeviceGetGraphMemAttribute calls cuDeviceGetGraphMemAttribute, which exists since CUDA 11.4.
+func (t *Table) DeviceGetGraphMemAttribute(at At, device Device, attr int32) (value uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symDeviceGetGraphMemAttribute)
+	}
+	if t.soft != nil {
+		if t.version < 11040 {
+			res = missing(symDeviceGetGraphMemAttribute)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		value, res = t.software().DeviceGetGraphMemAttribute(th, device, attr)
+		return value, t.leave(at, th, res)
+	}
+	fn := t.procs[symDeviceGetGraphMemAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceGetGraphMemAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		device uintptr
+		attr   uintptr
+		value  unsafe.Pointer
+		_      [3]uintptr
+		v0     uint64
+	}{fn: fn, device: uintptr(uint32(device)), attr: uintptr(uint32(attr))}
+	f.value = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// DeviceGetMemPool calls cuDeviceGetMemPool, which exists since CUDA 11.2.
+func (t *Table) DeviceGetMemPool(at At, dev Device) (pool MemoryPool, res Result) {
+	if at.NoWait {
+		t.mayWait(symDeviceGetMemPool)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symDeviceGetMemPool)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pool, res = t.software().DeviceGetMemPool(th, dev)
+		return pool, t.leave(at, th, res)
+	}
+	fn := t.procs[symDeviceGetMemPool].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceGetMemPool); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pool  unsafe.Pointer
+		dev   uintptr
+		_     [4]uintptr
+		v0    MemoryPool
+	}{fn: fn, dev: uintptr(uint32(dev))}
+	f.pool = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// DeviceGraphMemTrim calls cuDeviceGraphMemTrim, which exists since CUDA 11.4.
+func (t *Table) DeviceGraphMemTrim(at At, device Device) (res Result) {
+	if at.NoWait {
+		t.mayWait(symDeviceGraphMemTrim)
+	}
+	if t.soft != nil {
+		if t.version < 11040 {
+			res = missing(symDeviceGraphMemTrim)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().DeviceGraphMemTrim(th, device))
+	}
+	fn := t.procs[symDeviceGraphMemTrim].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceGraphMemTrim); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		device uintptr
+		_      [5]uintptr
+	}{fn: fn, device: uintptr(uint32(device))}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// DeviceSetGraphMemAttribute calls cuDeviceSetGraphMemAttribute, which exists since CUDA 11.4.
+func (t *Table) DeviceSetGraphMemAttribute(at At, device Device, attr int32, value uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symDeviceSetGraphMemAttribute)
+	}
+	if t.soft != nil {
+		if t.version < 11040 {
+			res = missing(symDeviceSetGraphMemAttribute)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().DeviceSetGraphMemAttribute(th, device, attr, value))
+	}
+	fn := t.procs[symDeviceSetGraphMemAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceSetGraphMemAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		device uintptr
+		attr   uintptr
+		value  unsafe.Pointer
+		_      [3]uintptr
+		a2     uint64
+	}{fn: fn, device: uintptr(uint32(device)), attr: uintptr(uint32(attr)), a2: value}
+	f.value = unsafe.Pointer(&f.a2)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// DeviceSetMemPool calls cuDeviceSetMemPool, which exists since CUDA 11.2.
+func (t *Table) DeviceSetMemPool(at At, dev Device, pool MemoryPool) (res Result) {
+	if at.NoWait {
+		t.mayWait(symDeviceSetMemPool)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symDeviceSetMemPool)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().DeviceSetMemPool(th, dev, pool))
+	}
+	fn := t.procs[symDeviceSetMemPool].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceSetMemPool); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		dev   uintptr
+		pool  uintptr
+		_     [4]uintptr
+	}{fn: fn, dev: uintptr(uint32(dev)), pool: uintptr(pool)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemAllocFromPoolAsync calls cuMemAllocFromPoolAsync, which exists since CUDA 11.2.
+func (t *Table) MemAllocFromPoolAsync(at At, bytesize uint64, pool MemoryPool, hStream Stream) (dptr DevicePtr, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemAllocFromPoolAsync)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemAllocFromPoolAsync)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		dptr, res = t.software().MemAllocFromPoolAsync(th, bytesize, pool, hStream)
+		return dptr, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemAllocFromPoolAsync].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemAllocFromPoolAsync); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		dptr     unsafe.Pointer
+		bytesize uintptr
+		pool     uintptr
+		hStream  uintptr
+		_        [2]uintptr
+		v0       DevicePtr
+	}{fn: fn, bytesize: uintptr(bytesize), pool: uintptr(pool), hStream: uintptr(hStream)}
+	f.dptr = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MemGetDefaultMemPool calls cuMemGetDefaultMemPool, which exists since CUDA 13.0.
+func (t *Table) MemGetDefaultMemPool(at At, location MemLocation, typ int32) (poolOut MemoryPool, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemGetDefaultMemPool)
+	}
+	if t.soft != nil {
+		if t.version < 13000 {
+			res = missing(symMemGetDefaultMemPool)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		poolOut, res = t.software().MemGetDefaultMemPool(th, location, typ)
+		return poolOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemGetDefaultMemPool].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemGetDefaultMemPool); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		poolOut  unsafe.Pointer
+		location unsafe.Pointer
+		typ      uintptr
+		_        [3]uintptr
+		v0       MemoryPool
+		a1       MemLocation
+	}{fn: fn, typ: uintptr(uint32(typ)), a1: location}
+	f.poolOut = unsafe.Pointer(&f.v0)
+	f.location = unsafe.Pointer(&f.a1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MemGetMemPool calls cuMemGetMemPool, which exists since CUDA 13.0.
+func (t *Table) MemGetMemPool(at At, location MemLocation, typ int32) (pool MemoryPool, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemGetMemPool)
+	}
+	if t.soft != nil {
+		if t.version < 13000 {
+			res = missing(symMemGetMemPool)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pool, res = t.software().MemGetMemPool(th, location, typ)
+		return pool, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemGetMemPool].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemGetMemPool); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		pool     unsafe.Pointer
+		location unsafe.Pointer
+		typ      uintptr
+		_        [3]uintptr
+		v0       MemoryPool
+		a1       MemLocation
+	}{fn: fn, typ: uintptr(uint32(typ)), a1: location}
+	f.pool = unsafe.Pointer(&f.v0)
+	f.location = unsafe.Pointer(&f.a1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MemPoolCreate calls cuMemPoolCreate, which exists since CUDA 11.2.
+func (t *Table) MemPoolCreate(at At, poolProps MemPoolProps) (pool MemoryPool, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemPoolCreate)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolCreate)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pool, res = t.software().MemPoolCreate(th, poolProps)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemPoolDestroy(at.undo(), pool)
+			pool = 0
+		}
+		return
+	}
+	fn := t.procs[symMemPoolCreate].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolCreate); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		pool      unsafe.Pointer
+		poolProps unsafe.Pointer
+		_         [4]uintptr
+		v0        MemoryPool
+		a1        MemPoolProps
+	}{fn: fn, a1: poolProps}
+	f.pool = unsafe.Pointer(&f.v0)
+	f.poolProps = unsafe.Pointer(&f.a1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.MemPoolDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// MemPoolDestroy calls cuMemPoolDestroy, which exists since CUDA 11.2.
+func (t *Table) MemPoolDestroy(at At, pool MemoryPool) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemPoolDestroy)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolDestroy)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemPoolDestroy(th, pool))
+	}
+	fn := t.procs[symMemPoolDestroy].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolDestroy); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pool  uintptr
+		_     [5]uintptr
+	}{fn: fn, pool: uintptr(pool)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemPoolExportPointer calls cuMemPoolExportPointer, which exists since CUDA 11.2.
+func (t *Table) MemPoolExportPointer(at At, ptr DevicePtr) (shareDataOut MemPoolPtrExportData, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemPoolExportPointer)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolExportPointer)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		shareDataOut, res = t.software().MemPoolExportPointer(th, ptr)
+		return shareDataOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemPoolExportPointer].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolExportPointer); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		shareDataOut unsafe.Pointer
+		ptr          uintptr
+		_            [4]uintptr
+		v0           MemPoolPtrExportData
+	}{fn: fn, ptr: uintptr(ptr)}
+	f.shareDataOut = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MemPoolExportToShareableHandle calls cuMemPoolExportToShareableHandle, which exists since CUDA 11.2.
+func (t *Table) MemPoolExportToShareableHandle(at At, pool MemoryPool, handleType int32, flags uint64) (handleOut ShareableHandle, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemPoolExportToShareableHandle)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolExportToShareableHandle)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		handleOut, res = t.software().MemPoolExportToShareableHandle(th, pool, handleType, flags)
+		return handleOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemPoolExportToShareableHandle].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolExportToShareableHandle); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		handleOut  unsafe.Pointer
+		pool       uintptr
+		handleType uintptr
+		flags      uintptr
+		_          [2]uintptr
+		v0         ShareableHandle
+	}{fn: fn, pool: uintptr(pool), handleType: uintptr(uint32(handleType)), flags: uintptr(flags)}
+	f.handleOut = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MemPoolGetAccess calls cuMemPoolGetAccess, which exists since CUDA 11.2.
+func (t *Table) MemPoolGetAccess(at At, memPool MemoryPool, location MemLocation) (flags int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemPoolGetAccess)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolGetAccess)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		flags, res = t.software().MemPoolGetAccess(th, memPool, location)
+		return flags, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemPoolGetAccess].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolGetAccess); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		flags    unsafe.Pointer
+		memPool  uintptr
+		location unsafe.Pointer
+		_        [3]uintptr
+		v0       int32
+		a2       MemLocation
+	}{fn: fn, memPool: uintptr(memPool), a2: location}
+	f.flags = unsafe.Pointer(&f.v0)
+	f.location = unsafe.Pointer(&f.a2)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MemPoolGetAttribute calls cuMemPoolGetAttribute, which exists since CUDA 11.2.
+func (t *Table) MemPoolGetAttribute(at At, pool MemoryPool, attr int32) (value uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemPoolGetAttribute)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolGetAttribute)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		value, res = t.software().MemPoolGetAttribute(th, pool, attr)
+		return value, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemPoolGetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolGetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pool  uintptr
+		attr  uintptr
+		value unsafe.Pointer
+		_     [3]uintptr
+		v0    uint64
+	}{fn: fn, pool: uintptr(pool), attr: uintptr(uint32(attr))}
+	f.value = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MemPoolImportFromShareableHandle calls cuMemPoolImportFromShareableHandle, which exists since CUDA 11.2.
+func (t *Table) MemPoolImportFromShareableHandle(at At, handle HostPtr, handleType int32, flags uint64) (poolOut MemoryPool, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemPoolImportFromShareableHandle)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolImportFromShareableHandle)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		poolOut, res = t.software().MemPoolImportFromShareableHandle(th, handle, handleType, flags)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemPoolDestroy(at.undo(), poolOut)
+			poolOut = 0
+		}
+		return
+	}
+	fn := t.procs[symMemPoolImportFromShareableHandle].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolImportFromShareableHandle); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		poolOut    unsafe.Pointer
+		handle     uintptr
+		handleType uintptr
+		flags      uintptr
+		_          [2]uintptr
+		v0         MemoryPool
+	}{fn: fn, handle: uintptr(handle), handleType: uintptr(uint32(handleType)), flags: uintptr(flags)}
+	f.poolOut = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.MemPoolDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// MemPoolImportPointer calls cuMemPoolImportPointer, which exists since CUDA 11.2.
+func (t *Table) MemPoolImportPointer(at At, pool MemoryPool, shareData MemPoolPtrExportData) (ptrOut DevicePtr, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemPoolImportPointer)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolImportPointer)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		ptrOut, res = t.software().MemPoolImportPointer(th, pool, shareData)
+		return ptrOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemPoolImportPointer].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolImportPointer); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		ptrOut    unsafe.Pointer
+		pool      uintptr
+		shareData unsafe.Pointer
+		_         [3]uintptr
+		v0        DevicePtr
+		a2        MemPoolPtrExportData
+	}{fn: fn, pool: uintptr(pool), a2: shareData}
+	f.ptrOut = unsafe.Pointer(&f.v0)
+	f.shareData = unsafe.Pointer(&f.a2)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MemPoolSetAccess calls cuMemPoolSetAccess, which exists since CUDA 11.2.
+func (t *Table) MemPoolSetAccess(at At, pool MemoryPool, mapArg []MemAccessDesc) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemPoolSetAccess)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolSetAccess)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemPoolSetAccess(th, pool, mapArg))
+	}
+	fn := t.procs[symMemPoolSetAccess].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolSetAccess); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		pool   uintptr
+		mapArg unsafe.Pointer
+		count  uintptr
+		_      [3]uintptr
+	}{
+		fn:     fn,
+		pool:   uintptr(pool),
+		mapArg: unsafe.Pointer(unsafe.SliceData(mapArg)),
+		count:  uintptr(len(mapArg)),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemPoolSetAttribute calls cuMemPoolSetAttribute, which exists since CUDA 11.2.
+func (t *Table) MemPoolSetAttribute(at At, pool MemoryPool, attr int32, value uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemPoolSetAttribute)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolSetAttribute)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemPoolSetAttribute(th, pool, attr, value))
+	}
+	fn := t.procs[symMemPoolSetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolSetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pool  uintptr
+		attr  uintptr
+		value unsafe.Pointer
+		_     [3]uintptr
+		a2    uint64
+	}{fn: fn, pool: uintptr(pool), attr: uintptr(uint32(attr)), a2: value}
+	f.value = unsafe.Pointer(&f.a2)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemPoolTrimTo calls cuMemPoolTrimTo, which exists since CUDA 11.2.
+func (t *Table) MemPoolTrimTo(at At, pool MemoryPool, minBytesToKeep uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemPoolTrimTo)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symMemPoolTrimTo)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemPoolTrimTo(th, pool, minBytesToKeep))
+	}
+	fn := t.procs[symMemPoolTrimTo].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPoolTrimTo); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r          uintptr
+		pool           uintptr
+		minBytesToKeep uintptr
+		_              [4]uintptr
+	}{fn: fn, pool: uintptr(pool), minBytesToKeep: uintptr(minBytesToKeep)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemSetMemPool calls cuMemSetMemPool, which exists since CUDA 13.0.
+func (t *Table) MemSetMemPool(at At, location MemLocation, typ int32, pool MemoryPool) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemSetMemPool)
+	}
+	if t.soft != nil {
+		if t.version < 13000 {
+			res = missing(symMemSetMemPool)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemSetMemPool(th, location, typ, pool))
+	}
+	fn := t.procs[symMemSetMemPool].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemSetMemPool); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		location unsafe.Pointer
+		typ      uintptr
+		pool     uintptr
+		_        [3]uintptr
+		a0       MemLocation
+	}{fn: fn, typ: uintptr(uint32(typ)), pool: uintptr(pool), a0: location}
+	f.location = unsafe.Pointer(&f.a0)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemAdvise calls cuMemAdvise_v2, which exists since CUDA 12.2.
+func (t *Table) MemAdvise(at At, devPtr DevicePtr, count uint64, advice int32, location MemLocation) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemAdvise_v2)
+	}
+	if t.soft != nil {
+		if t.version < 12020 {
+			res = missing(symMemAdvise_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemAdvise(th, devPtr, count, advice, location))
+	}
+	fn := t.procs[symMemAdvise_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemAdvise_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		devPtr   uintptr
+		count    uintptr
+		advice   uintptr
+		location MemLocation
+		_        [2]uintptr
+	}{
+		fn:       fn,
+		devPtr:   uintptr(devPtr),
+		count:    uintptr(count),
+		advice:   uintptr(uint32(advice)),
+		location: location,
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemAdviseV1 calls cuMemAdvise, which exists since CUDA 8.0.
+func (t *Table) MemAdviseV1(at At, devPtr DevicePtr, count uint64, advice int32, device Device) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemAdvise)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemAdviseV1(th, devPtr, count, advice, device))
+	}
+	fn := t.procs[symMemAdvise].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemAdvise); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		devPtr uintptr
+		count  uintptr
+		advice uintptr
+		device uintptr
+		_      [2]uintptr
+	}{
+		fn:     fn,
+		devPtr: uintptr(devPtr),
+		count:  uintptr(count),
+		advice: uintptr(uint32(advice)),
+		device: uintptr(uint32(device)),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemAllocManaged calls cuMemAllocManaged, which exists since CUDA 6.0.
+func (t *Table) MemAllocManaged(at At, bytesize uint64, flags uint32) (dptr DevicePtr, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemAllocManaged)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		dptr, res = t.software().MemAllocManaged(th, bytesize, flags)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemFree(at.undo(), dptr)
+			dptr = 0
+		}
+		return
+	}
+	fn := t.procs[symMemAllocManaged].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemAllocManaged); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		dptr     unsafe.Pointer
+		bytesize uintptr
+		flags    uintptr
+		_        [3]uintptr
+		v0       DevicePtr
+	}{fn: fn, bytesize: uintptr(bytesize), flags: uintptr(flags)}
+	f.dptr = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.MemFree(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// MemDiscardAndPrefetchBatchAsync calls cuMemDiscardAndPrefetchBatchAsync, which exists since CUDA 13.0.
+func (t *Table) MemDiscardAndPrefetchBatchAsync(at At, dptrs []DevicePtr, sizes []uint64, prefetchLocs []MemLocation, prefetchLocIdxs []uint64, flags uint64, hStream Stream) (res Result) {
+	if len(sizes) != len(dptrs) || len(prefetchLocIdxs) != len(prefetchLocs) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symMemDiscardAndPrefetchBatchAsync)
+	}
+	if t.soft != nil {
+		if t.version < 13000 {
+			res = missing(symMemDiscardAndPrefetchBatchAsync)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemDiscardAndPrefetchBatchAsync(th, dptrs, sizes, prefetchLocs, prefetchLocIdxs, flags, hStream))
+	}
+	fn := t.procs[symMemDiscardAndPrefetchBatchAsync].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemDiscardAndPrefetchBatchAsync); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		dptrs           unsafe.Pointer
+		sizes           unsafe.Pointer
+		count           uintptr
+		prefetchLocs    unsafe.Pointer
+		prefetchLocIdxs unsafe.Pointer
+		numPrefetchLocs uintptr
+		flags           uintptr
+		hStream         uintptr
+		_               [6]uintptr
+	}{
+		fn:              fn,
+		dptrs:           unsafe.Pointer(unsafe.SliceData(dptrs)),
+		sizes:           unsafe.Pointer(unsafe.SliceData(sizes)),
+		count:           uintptr(len(dptrs)),
+		prefetchLocs:    unsafe.Pointer(unsafe.SliceData(prefetchLocs)),
+		prefetchLocIdxs: unsafe.Pointer(unsafe.SliceData(prefetchLocIdxs)),
+		numPrefetchLocs: uintptr(len(prefetchLocs)),
+		flags:           uintptr(flags),
+		hStream:         uintptr(hStream),
+	}
+	return t.call14(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemDiscardBatchAsync calls cuMemDiscardBatchAsync, which exists since CUDA 13.0.
+func (t *Table) MemDiscardBatchAsync(at At, dptrs []DevicePtr, sizes []uint64, flags uint64, hStream Stream) (res Result) {
+	if len(sizes) != len(dptrs) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symMemDiscardBatchAsync)
+	}
+	if t.soft != nil {
+		if t.version < 13000 {
+			res = missing(symMemDiscardBatchAsync)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemDiscardBatchAsync(th, dptrs, sizes, flags, hStream))
+	}
+	fn := t.procs[symMemDiscardBatchAsync].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemDiscardBatchAsync); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		dptrs   unsafe.Pointer
+		sizes   unsafe.Pointer
+		count   uintptr
+		flags   uintptr
+		hStream uintptr
+		_       [1]uintptr
+	}{
+		fn:      fn,
+		dptrs:   unsafe.Pointer(unsafe.SliceData(dptrs)),
+		sizes:   unsafe.Pointer(unsafe.SliceData(sizes)),
+		count:   uintptr(len(dptrs)),
+		flags:   uintptr(flags),
+		hStream: uintptr(hStream),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemGetAddressRange calls cuMemGetAddressRange_v2, which exists since CUDA 3.2.
+func (t *Table) MemGetAddressRange(at At, dptr DevicePtr) (pbase DevicePtr, psize uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemGetAddressRange_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pbase, psize, res = t.software().MemGetAddressRange(th, dptr)
+		return pbase, psize, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemGetAddressRange_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemGetAddressRange_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pbase unsafe.Pointer
+		psize unsafe.Pointer
+		dptr  uintptr
+		_     [3]uintptr
+		v0    DevicePtr
+		v1    uint64
+	}{fn: fn, dptr: uintptr(dptr)}
+	f.pbase = unsafe.Pointer(&f.v0)
+	f.psize = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
+// MemPrefetchAsync calls cuMemPrefetchAsync_v2, which exists since CUDA 12.2.
+func (t *Table) MemPrefetchAsync(at At, devPtr DevicePtr, count uint64, location MemLocation, flags uint32, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemPrefetchAsync_v2)
+	}
+	if t.soft != nil {
+		if t.version < 12020 {
+			res = missing(symMemPrefetchAsync_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemPrefetchAsync(th, devPtr, count, location, flags, hStream))
+	}
+	fn := t.procs[symMemPrefetchAsync_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPrefetchAsync_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		devPtr   uintptr
+		count    uintptr
+		location MemLocation
+		flags    uintptr
+		hStream  uintptr
+		_        [1]uintptr
+	}{
+		fn:       fn,
+		devPtr:   uintptr(devPtr),
+		count:    uintptr(count),
+		location: location,
+		flags:    uintptr(flags),
+		hStream:  uintptr(hStream),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemPrefetchAsyncV1 calls cuMemPrefetchAsync, which exists since CUDA 8.0.
+func (t *Table) MemPrefetchAsyncV1(at At, devPtr DevicePtr, count uint64, dstDevice Device, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemPrefetchAsync)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemPrefetchAsyncV1(th, devPtr, count, dstDevice, hStream))
+	}
+	fn := t.procs[symMemPrefetchAsync].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPrefetchAsync); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		devPtr    uintptr
+		count     uintptr
+		dstDevice uintptr
+		hStream   uintptr
+		_         [2]uintptr
+	}{
+		fn:        fn,
+		devPtr:    uintptr(devPtr),
+		count:     uintptr(count),
+		dstDevice: uintptr(uint32(dstDevice)),
+		hStream:   uintptr(hStream),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemPrefetchBatchAsync calls cuMemPrefetchBatchAsync, which exists since CUDA 13.0.
+func (t *Table) MemPrefetchBatchAsync(at At, dptrs []DevicePtr, sizes []uint64, prefetchLocs []MemLocation, prefetchLocIdxs []uint64, flags uint64, hStream Stream) (res Result) {
+	if len(sizes) != len(dptrs) || len(prefetchLocIdxs) != len(prefetchLocs) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symMemPrefetchBatchAsync)
+	}
+	if t.soft != nil {
+		if t.version < 13000 {
+			res = missing(symMemPrefetchBatchAsync)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemPrefetchBatchAsync(th, dptrs, sizes, prefetchLocs, prefetchLocIdxs, flags, hStream))
+	}
+	fn := t.procs[symMemPrefetchBatchAsync].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemPrefetchBatchAsync); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		dptrs           unsafe.Pointer
+		sizes           unsafe.Pointer
+		count           uintptr
+		prefetchLocs    unsafe.Pointer
+		prefetchLocIdxs unsafe.Pointer
+		numPrefetchLocs uintptr
+		flags           uintptr
+		hStream         uintptr
+		_               [6]uintptr
+	}{
+		fn:              fn,
+		dptrs:           unsafe.Pointer(unsafe.SliceData(dptrs)),
+		sizes:           unsafe.Pointer(unsafe.SliceData(sizes)),
+		count:           uintptr(len(dptrs)),
+		prefetchLocs:    unsafe.Pointer(unsafe.SliceData(prefetchLocs)),
+		prefetchLocIdxs: unsafe.Pointer(unsafe.SliceData(prefetchLocIdxs)),
+		numPrefetchLocs: uintptr(len(prefetchLocs)),
+		flags:           uintptr(flags),
+		hStream:         uintptr(hStream),
+	}
+	return t.call14(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemRangeGetAttribute calls cuMemRangeGetAttribute, which exists since CUDA 8.0.
+func (t *Table) MemRangeGetAttribute(at At, data []byte, attribute int32, devPtr DevicePtr, count uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemRangeGetAttribute)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemRangeGetAttribute(th, data, attribute, devPtr, count))
+	}
+	fn := t.procs[symMemRangeGetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemRangeGetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		data      unsafe.Pointer
+		dataSize  uintptr
+		attribute uintptr
+		devPtr    uintptr
+		count     uintptr
+		_         [1]uintptr
+	}{
+		fn:        fn,
+		data:      unsafe.Pointer(unsafe.SliceData(data)),
+		dataSize:  uintptr(len(data)),
+		attribute: uintptr(uint32(attribute)),
+		devPtr:    uintptr(devPtr),
+		count:     uintptr(count),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemRangeGetAttributes calls cuMemRangeGetAttributes, which exists since CUDA 8.0.
+func (t *Table) MemRangeGetAttributes(at At, data []unsafe.Pointer, dataSizes []uint64, attributes []int32, devPtr DevicePtr, count uint64) (res Result) {
+	if len(dataSizes) != len(data) || len(attributes) != len(data) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symMemRangeGetAttributes)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemRangeGetAttributes(th, data, dataSizes, attributes, devPtr, count))
+	}
+	fn := t.procs[symMemRangeGetAttributes].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemRangeGetAttributes); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r         uintptr
+		data          unsafe.Pointer
+		dataSizes     unsafe.Pointer
+		attributes    unsafe.Pointer
+		numAttributes uintptr
+		devPtr        uintptr
+		count         uintptr
+	}{
+		fn:            fn,
+		data:          unsafe.Pointer(unsafe.SliceData(data)),
+		dataSizes:     unsafe.Pointer(unsafe.SliceData(dataSizes)),
+		attributes:    unsafe.Pointer(unsafe.SliceData(attributes)),
+		numAttributes: uintptr(len(data)),
+		devPtr:        uintptr(devPtr),
+		count:         uintptr(count),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// PointerGetAttribute calls cuPointerGetAttribute, which exists since CUDA 4.0.
+func (t *Table) PointerGetAttribute(at At, attribute int32, ptr DevicePtr) (data [2]uint64, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		data, res = t.software().PointerGetAttribute(th, attribute, ptr)
+		return data, t.leave(at, th, res)
+	}
+	fn := t.procs[symPointerGetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symPointerGetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		data      unsafe.Pointer
+		attribute uintptr
+		ptr       uintptr
+		_         [3]uintptr
+		v0        [2]uint64
+	}{fn: fn, attribute: uintptr(uint32(attribute)), ptr: uintptr(ptr)}
+	f.data = unsafe.Pointer(&f.v0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, res
+}
+
+// PointerGetAttributes calls cuPointerGetAttributes, which exists since CUDA 7.0.
+func (t *Table) PointerGetAttributes(at At, attributes []int32, data []unsafe.Pointer, ptr DevicePtr) (res Result) {
+	if len(data) != len(attributes) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symPointerGetAttributes)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().PointerGetAttributes(th, attributes, data, ptr))
+	}
+	fn := t.procs[symPointerGetAttributes].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symPointerGetAttributes); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r         uintptr
+		numAttributes uintptr
+		attributes    unsafe.Pointer
+		data          unsafe.Pointer
+		ptr           uintptr
+		_             [2]uintptr
+	}{
+		fn:            fn,
+		numAttributes: uintptr(len(attributes)),
+		attributes:    unsafe.Pointer(unsafe.SliceData(attributes)),
+		data:          unsafe.Pointer(unsafe.SliceData(data)),
+		ptr:           uintptr(ptr),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// PointerSetAttribute calls cuPointerSetAttribute, which exists since CUDA 6.0.
+func (t *Table) PointerSetAttribute(at At, value uint64, attribute int32, ptr DevicePtr) (res Result) {
+	if at.NoWait {
+		t.mayWait(symPointerSetAttribute)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().PointerSetAttribute(th, value, attribute, ptr))
+	}
+	fn := t.procs[symPointerSetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symPointerSetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		value     unsafe.Pointer
+		attribute uintptr
+		ptr       uintptr
+		_         [3]uintptr
+		a0        uint64
+	}{fn: fn, attribute: uintptr(uint32(attribute)), ptr: uintptr(ptr), a0: value}
+	f.value = unsafe.Pointer(&f.a0)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// StreamAttachMemAsync calls cuStreamAttachMemAsync, which exists since CUDA 6.0.
+func (t *Table) StreamAttachMemAsync(at At, hStream Stream, dptr DevicePtr, length uint64, flags uint32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symStreamAttachMemAsync)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().StreamAttachMemAsync(th, hStream, dptr, length, flags))
+	}
+	fn := t.procs[symStreamAttachMemAsync].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamAttachMemAsync); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		hStream uintptr
+		dptr    uintptr
+		length  uintptr
+		flags   uintptr
+		_       [2]uintptr
+	}{
+		fn:      fn,
+		hStream: uintptr(hStream),
+		dptr:    uintptr(dptr),
+		length:  uintptr(length),
+		flags:   uintptr(flags),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// FlushGPUDirectRDMAWrites calls cuFlushGPUDirectRDMAWrites, which exists since CUDA 11.3.
+func (t *Table) FlushGPUDirectRDMAWrites(at At, target int32, scope int32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symFlushGPUDirectRDMAWrites)
+	}
+	if t.soft != nil {
+		if t.version < 11030 {
+			res = missing(symFlushGPUDirectRDMAWrites)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().FlushGPUDirectRDMAWrites(th, target, scope))
+	}
+	fn := t.procs[symFlushGPUDirectRDMAWrites].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symFlushGPUDirectRDMAWrites); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		target uintptr
+		scope  uintptr
+		_      [4]uintptr
+	}{fn: fn, target: uintptr(uint32(target)), scope: uintptr(uint32(scope))}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemAllocHost calls cuMemAllocHost_v2, which exists since CUDA 3.2.
+func (t *Table) MemAllocHost(at At, bytesize uint64) (pp HostPtr, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemAllocHost_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pp, res = t.software().MemAllocHost(th, bytesize)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemFreeHost(at.undo(), pp)
+			pp = 0
+		}
+		return
+	}
+	fn := t.procs[symMemAllocHost_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemAllocHost_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		pp       unsafe.Pointer
+		bytesize uintptr
+		_        [4]uintptr
+		v0       HostPtr
+	}{fn: fn, bytesize: uintptr(bytesize)}
+	f.pp = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.MemFreeHost(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// MemAllocPitch calls cuMemAllocPitch_v2, which exists since CUDA 3.2.
+func (t *Table) MemAllocPitch(at At, widthInBytes uint64, height uint64, elementSizeBytes uint32) (dptr DevicePtr, pPitch uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemAllocPitch_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		dptr, pPitch, res = t.software().MemAllocPitch(th, widthInBytes, height, elementSizeBytes)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemFree(at.undo(), dptr)
+			dptr = 0
+		}
+		return
+	}
+	fn := t.procs[symMemAllocPitch_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemAllocPitch_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r            uintptr
+		dptr             unsafe.Pointer
+		pPitch           unsafe.Pointer
+		widthInBytes     uintptr
+		height           uintptr
+		elementSizeBytes uintptr
+		_                [1]uintptr
+		v0               DevicePtr
+		v1               uint64
+	}{
+		fn:               fn,
+		widthInBytes:     uintptr(widthInBytes),
+		height:           uintptr(height),
+		elementSizeBytes: uintptr(elementSizeBytes),
+	}
+	f.dptr = unsafe.Pointer(&f.v0)
+	f.pPitch = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.MemFree(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, f.v1, res
+}
+
+// MemBatchDecompressAsync calls cuMemBatchDecompressAsync, which exists since CUDA 12.6.
+func (t *Table) MemBatchDecompressAsync(at At, paramsArray []MemDecompressParams, flags uint32, stream Stream) (errorIndex uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemBatchDecompressAsync)
+	}
+	if t.soft != nil {
+		if t.version < 12060 {
+			res = missing(symMemBatchDecompressAsync)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		errorIndex, res = t.software().MemBatchDecompressAsync(th, paramsArray, flags, stream)
+		return errorIndex, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemBatchDecompressAsync].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemBatchDecompressAsync); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r       uintptr
+		paramsArray unsafe.Pointer
+		count       uintptr
+		flags       uintptr
+		errorIndex  unsafe.Pointer
+		stream      uintptr
+		_           [1]uintptr
+		v0          uint64
+	}{
+		fn:          fn,
+		paramsArray: unsafe.Pointer(unsafe.SliceData(paramsArray)),
+		count:       uintptr(len(paramsArray)),
+		flags:       uintptr(flags),
+		stream:      uintptr(stream),
+	}
+	f.errorIndex = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// Memcpy calls cuMemcpy, which exists since CUDA 4.0.
+func (t *Table) Memcpy(at At, dst DevicePtr, src DevicePtr, byteCount uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpy)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().Memcpy(th, dst, src, byteCount))
+	}
+	fn := t.procs[symMemcpy].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpy); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dst       uintptr
+		src       uintptr
+		byteCount uintptr
+		_         [3]uintptr
+	}{fn: fn, dst: uintptr(dst), src: uintptr(src), byteCount: uintptr(byteCount)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// Memcpy2D calls cuMemcpy2D_v2, which exists since CUDA 3.2.
+func (t *Table) Memcpy2D(at At, pCopy Memcpy2D) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpy2D_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().Memcpy2D(th, pCopy))
+	}
+	fn := t.procs[symMemcpy2D_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpy2D_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pCopy unsafe.Pointer
+		_     [5]uintptr
+		a0    Memcpy2D
+	}{fn: fn, a0: pCopy}
+	f.pCopy = unsafe.Pointer(&f.a0)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// Memcpy2DAsync calls cuMemcpy2DAsync_v2, which exists since CUDA 3.2.
+func (t *Table) Memcpy2DAsync(at At, pCopy Memcpy2D, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpy2DAsync_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().Memcpy2DAsync(th, pCopy, hStream))
+	}
+	fn := t.procs[symMemcpy2DAsync_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpy2DAsync_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pCopy   unsafe.Pointer
+		hStream uintptr
+		_       [4]uintptr
+		a0      Memcpy2D
+	}{fn: fn, hStream: uintptr(hStream), a0: pCopy}
+	f.pCopy = unsafe.Pointer(&f.a0)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// Memcpy2DUnaligned calls cuMemcpy2DUnaligned_v2, which exists since CUDA 3.2.
+func (t *Table) Memcpy2DUnaligned(at At, pCopy Memcpy2D) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpy2DUnaligned_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().Memcpy2DUnaligned(th, pCopy))
+	}
+	fn := t.procs[symMemcpy2DUnaligned_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpy2DUnaligned_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pCopy unsafe.Pointer
+		_     [5]uintptr
+		a0    Memcpy2D
+	}{fn: fn, a0: pCopy}
+	f.pCopy = unsafe.Pointer(&f.a0)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// Memcpy3D calls cuMemcpy3D_v2, which exists since CUDA 3.2.
+func (t *Table) Memcpy3D(at At, pCopy Memcpy3D) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpy3D_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().Memcpy3D(th, pCopy))
+	}
+	fn := t.procs[symMemcpy3D_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpy3D_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pCopy unsafe.Pointer
+		_     [5]uintptr
+		a0    Memcpy3D
+	}{fn: fn, a0: pCopy}
+	f.pCopy = unsafe.Pointer(&f.a0)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// Memcpy3DAsync calls cuMemcpy3DAsync_v2, which exists since CUDA 3.2.
+func (t *Table) Memcpy3DAsync(at At, pCopy Memcpy3D, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpy3DAsync_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().Memcpy3DAsync(th, pCopy, hStream))
+	}
+	fn := t.procs[symMemcpy3DAsync_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpy3DAsync_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pCopy   unsafe.Pointer
+		hStream uintptr
+		_       [4]uintptr
+		a0      Memcpy3D
+	}{fn: fn, hStream: uintptr(hStream), a0: pCopy}
+	f.pCopy = unsafe.Pointer(&f.a0)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// Memcpy3DBatchAsync calls cuMemcpy3DBatchAsync_v2, which exists since CUDA 13.0.
+func (t *Table) Memcpy3DBatchAsync(at At, opList []Memcpy3DBatchOp, flags uint64, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpy3DBatchAsync_v2)
+	}
+	if t.soft != nil {
+		if t.version < 13000 {
+			res = missing(symMemcpy3DBatchAsync_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().Memcpy3DBatchAsync(th, opList, flags, hStream))
+	}
+	fn := t.procs[symMemcpy3DBatchAsync_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpy3DBatchAsync_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		numOps  uintptr
+		opList  unsafe.Pointer
+		flags   uintptr
+		hStream uintptr
+		_       [2]uintptr
+	}{
+		fn:      fn,
+		numOps:  uintptr(len(opList)),
+		opList:  unsafe.Pointer(unsafe.SliceData(opList)),
+		flags:   uintptr(flags),
+		hStream: uintptr(hStream),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// Memcpy3DBatchAsyncV1 calls cuMemcpy3DBatchAsync, which exists since CUDA 12.8.
+func (t *Table) Memcpy3DBatchAsyncV1(at At, opList []Memcpy3DBatchOp, flags uint64, hStream Stream) (failIdx uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpy3DBatchAsync)
+	}
+	if t.soft != nil {
+		if t.version < 12080 {
+			res = missing(symMemcpy3DBatchAsync)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		failIdx, res = t.software().Memcpy3DBatchAsyncV1(th, opList, flags, hStream)
+		return failIdx, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemcpy3DBatchAsync].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpy3DBatchAsync); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		numOps  uintptr
+		opList  unsafe.Pointer
+		failIdx unsafe.Pointer
+		flags   uintptr
+		hStream uintptr
+		_       [1]uintptr
+		v0      uint64
+	}{
+		fn:      fn,
+		numOps:  uintptr(len(opList)),
+		opList:  unsafe.Pointer(unsafe.SliceData(opList)),
+		flags:   uintptr(flags),
+		hStream: uintptr(hStream),
+	}
+	f.failIdx = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// Memcpy3DPeer calls cuMemcpy3DPeer, which exists since CUDA 4.0.
+func (t *Table) Memcpy3DPeer(at At, pCopy Memcpy3DPeer) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpy3DPeer)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().Memcpy3DPeer(th, pCopy))
+	}
+	fn := t.procs[symMemcpy3DPeer].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpy3DPeer); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pCopy unsafe.Pointer
+		_     [5]uintptr
+		a0    Memcpy3DPeer
+	}{fn: fn, a0: pCopy}
+	f.pCopy = unsafe.Pointer(&f.a0)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// Memcpy3DPeerAsync calls cuMemcpy3DPeerAsync, which exists since CUDA 4.0.
+func (t *Table) Memcpy3DPeerAsync(at At, pCopy Memcpy3DPeer, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpy3DPeerAsync)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().Memcpy3DPeerAsync(th, pCopy, hStream))
+	}
+	fn := t.procs[symMemcpy3DPeerAsync].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpy3DPeerAsync); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pCopy   unsafe.Pointer
+		hStream uintptr
+		_       [4]uintptr
+		a0      Memcpy3DPeer
+	}{fn: fn, hStream: uintptr(hStream), a0: pCopy}
+	f.pCopy = unsafe.Pointer(&f.a0)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemcpyAsync calls cuMemcpyAsync, which exists since CUDA 4.0.
+func (t *Table) MemcpyAsync(at At, dst DevicePtr, src DevicePtr, byteCount uint64, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpyAsync)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemcpyAsync(th, dst, src, byteCount, hStream))
+	}
+	fn := t.procs[symMemcpyAsync].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpyAsync); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dst       uintptr
+		src       uintptr
+		byteCount uintptr
+		hStream   uintptr
+		_         [2]uintptr
+	}{
+		fn:        fn,
+		dst:       uintptr(dst),
+		src:       uintptr(src),
+		byteCount: uintptr(byteCount),
+		hStream:   uintptr(hStream),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemcpyBatchAsync calls cuMemcpyBatchAsync_v2, which exists since CUDA 13.0.
+func (t *Table) MemcpyBatchAsync(at At, dsts []DevicePtr, srcs []DevicePtr, sizes []uint64, attrs []MemcpyAttributes, attrsIdxs []uint64, hStream Stream) (res Result) {
+	if len(srcs) != len(dsts) || len(sizes) != len(dsts) || len(attrsIdxs) != len(attrs) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symMemcpyBatchAsync_v2)
+	}
+	if t.soft != nil {
+		if t.version < 13000 {
+			res = missing(symMemcpyBatchAsync_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemcpyBatchAsync(th, dsts, srcs, sizes, attrs, attrsIdxs, hStream))
+	}
+	fn := t.procs[symMemcpyBatchAsync_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpyBatchAsync_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dsts      unsafe.Pointer
+		srcs      unsafe.Pointer
+		sizes     unsafe.Pointer
+		count     uintptr
+		attrs     unsafe.Pointer
+		attrsIdxs unsafe.Pointer
+		numAttrs  uintptr
+		hStream   uintptr
+		_         [6]uintptr
+	}{
+		fn:        fn,
+		dsts:      unsafe.Pointer(unsafe.SliceData(dsts)),
+		srcs:      unsafe.Pointer(unsafe.SliceData(srcs)),
+		sizes:     unsafe.Pointer(unsafe.SliceData(sizes)),
+		count:     uintptr(len(dsts)),
+		attrs:     unsafe.Pointer(unsafe.SliceData(attrs)),
+		attrsIdxs: unsafe.Pointer(unsafe.SliceData(attrsIdxs)),
+		numAttrs:  uintptr(len(attrs)),
+		hStream:   uintptr(hStream),
+	}
+	return t.call14(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemcpyBatchAsyncV1 calls cuMemcpyBatchAsync, which exists since CUDA 12.8.
+func (t *Table) MemcpyBatchAsyncV1(at At, dsts []DevicePtr, srcs []DevicePtr, sizes []uint64, attrs []MemcpyAttributes, attrsIdxs []uint64, hStream Stream) (failIdx uint64, res Result) {
+	if len(srcs) != len(dsts) || len(sizes) != len(dsts) || len(attrsIdxs) != len(attrs) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symMemcpyBatchAsync)
+	}
+	if t.soft != nil {
+		if t.version < 12080 {
+			res = missing(symMemcpyBatchAsync)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		failIdx, res = t.software().MemcpyBatchAsyncV1(th, dsts, srcs, sizes, attrs, attrsIdxs, hStream)
+		return failIdx, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemcpyBatchAsync].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpyBatchAsync); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dsts      unsafe.Pointer
+		srcs      unsafe.Pointer
+		sizes     unsafe.Pointer
+		count     uintptr
+		attrs     unsafe.Pointer
+		attrsIdxs unsafe.Pointer
+		numAttrs  uintptr
+		failIdx   unsafe.Pointer
+		hStream   uintptr
+		_         [5]uintptr
+		v0        uint64
+	}{
+		fn:        fn,
+		dsts:      unsafe.Pointer(unsafe.SliceData(dsts)),
+		srcs:      unsafe.Pointer(unsafe.SliceData(srcs)),
+		sizes:     unsafe.Pointer(unsafe.SliceData(sizes)),
+		count:     uintptr(len(dsts)),
+		attrs:     unsafe.Pointer(unsafe.SliceData(attrs)),
+		attrsIdxs: unsafe.Pointer(unsafe.SliceData(attrsIdxs)),
+		numAttrs:  uintptr(len(attrs)),
+		hStream:   uintptr(hStream),
+	}
+	f.failIdx = unsafe.Pointer(&f.v0)
+	res = t.call14(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MemsetD16 calls cuMemsetD16_v2, which exists since CUDA 3.2.
+func (t *Table) MemsetD16(at At, dstDevice DevicePtr, us uint16, n uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemsetD16_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemsetD16(th, dstDevice, us, n))
+	}
+	fn := t.procs[symMemsetD16_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemsetD16_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstDevice uintptr
+		us        uintptr
+		n         uintptr
+		_         [3]uintptr
+	}{fn: fn, dstDevice: uintptr(dstDevice), us: uintptr(us), n: uintptr(n)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemsetD16Async calls cuMemsetD16Async, which exists since CUDA 3.2.
+func (t *Table) MemsetD16Async(at At, dstDevice DevicePtr, us uint16, n uint64, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemsetD16Async)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemsetD16Async(th, dstDevice, us, n, hStream))
+	}
+	fn := t.procs[symMemsetD16Async].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemsetD16Async); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstDevice uintptr
+		us        uintptr
+		n         uintptr
+		hStream   uintptr
+		_         [2]uintptr
+	}{fn: fn, dstDevice: uintptr(dstDevice), us: uintptr(us), n: uintptr(n), hStream: uintptr(hStream)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemsetD2D16 calls cuMemsetD2D16_v2, which exists since CUDA 3.2.
+func (t *Table) MemsetD2D16(at At, dstDevice DevicePtr, dstPitch uint64, us uint16, width uint64, height uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemsetD2D16_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemsetD2D16(th, dstDevice, dstPitch, us, width, height))
+	}
+	fn := t.procs[symMemsetD2D16_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemsetD2D16_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstDevice uintptr
+		dstPitch  uintptr
+		us        uintptr
+		width     uintptr
+		height    uintptr
+		_         [1]uintptr
+	}{
+		fn:        fn,
+		dstDevice: uintptr(dstDevice),
+		dstPitch:  uintptr(dstPitch),
+		us:        uintptr(us),
+		width:     uintptr(width),
+		height:    uintptr(height),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemsetD2D16Async calls cuMemsetD2D16Async, which exists since CUDA 3.2.
+func (t *Table) MemsetD2D16Async(at At, dstDevice DevicePtr, dstPitch uint64, us uint16, width uint64, height uint64, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemsetD2D16Async)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemsetD2D16Async(th, dstDevice, dstPitch, us, width, height, hStream))
+	}
+	fn := t.procs[symMemsetD2D16Async].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemsetD2D16Async); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstDevice uintptr
+		dstPitch  uintptr
+		us        uintptr
+		width     uintptr
+		height    uintptr
+		hStream   uintptr
+	}{
+		fn:        fn,
+		dstDevice: uintptr(dstDevice),
+		dstPitch:  uintptr(dstPitch),
+		us:        uintptr(us),
+		width:     uintptr(width),
+		height:    uintptr(height),
+		hStream:   uintptr(hStream),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemsetD2D32 calls cuMemsetD2D32_v2, which exists since CUDA 3.2.
+func (t *Table) MemsetD2D32(at At, dstDevice DevicePtr, dstPitch uint64, ui uint32, width uint64, height uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemsetD2D32_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemsetD2D32(th, dstDevice, dstPitch, ui, width, height))
+	}
+	fn := t.procs[symMemsetD2D32_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemsetD2D32_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstDevice uintptr
+		dstPitch  uintptr
+		ui        uintptr
+		width     uintptr
+		height    uintptr
+		_         [1]uintptr
+	}{
+		fn:        fn,
+		dstDevice: uintptr(dstDevice),
+		dstPitch:  uintptr(dstPitch),
+		ui:        uintptr(ui),
+		width:     uintptr(width),
+		height:    uintptr(height),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemsetD2D32Async calls cuMemsetD2D32Async, which exists since CUDA 3.2.
+func (t *Table) MemsetD2D32Async(at At, dstDevice DevicePtr, dstPitch uint64, ui uint32, width uint64, height uint64, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemsetD2D32Async)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemsetD2D32Async(th, dstDevice, dstPitch, ui, width, height, hStream))
+	}
+	fn := t.procs[symMemsetD2D32Async].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemsetD2D32Async); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstDevice uintptr
+		dstPitch  uintptr
+		ui        uintptr
+		width     uintptr
+		height    uintptr
+		hStream   uintptr
+	}{
+		fn:        fn,
+		dstDevice: uintptr(dstDevice),
+		dstPitch:  uintptr(dstPitch),
+		ui:        uintptr(ui),
+		width:     uintptr(width),
+		height:    uintptr(height),
+		hStream:   uintptr(hStream),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemsetD2D8 calls cuMemsetD2D8_v2, which exists since CUDA 3.2.
+func (t *Table) MemsetD2D8(at At, dstDevice DevicePtr, dstPitch uint64, uc uint8, width uint64, height uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemsetD2D8_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemsetD2D8(th, dstDevice, dstPitch, uc, width, height))
+	}
+	fn := t.procs[symMemsetD2D8_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemsetD2D8_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstDevice uintptr
+		dstPitch  uintptr
+		uc        uintptr
+		width     uintptr
+		height    uintptr
+		_         [1]uintptr
+	}{
+		fn:        fn,
+		dstDevice: uintptr(dstDevice),
+		dstPitch:  uintptr(dstPitch),
+		uc:        uintptr(uc),
+		width:     uintptr(width),
+		height:    uintptr(height),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemsetD2D8Async calls cuMemsetD2D8Async, which exists since CUDA 3.2.
+func (t *Table) MemsetD2D8Async(at At, dstDevice DevicePtr, dstPitch uint64, uc uint8, width uint64, height uint64, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemsetD2D8Async)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemsetD2D8Async(th, dstDevice, dstPitch, uc, width, height, hStream))
+	}
+	fn := t.procs[symMemsetD2D8Async].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemsetD2D8Async); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstDevice uintptr
+		dstPitch  uintptr
+		uc        uintptr
+		width     uintptr
+		height    uintptr
+		hStream   uintptr
+	}{
+		fn:        fn,
+		dstDevice: uintptr(dstDevice),
+		dstPitch:  uintptr(dstPitch),
+		uc:        uintptr(uc),
+		width:     uintptr(width),
+		height:    uintptr(height),
+		hStream:   uintptr(hStream),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphAddBatchMemOpNode calls cuGraphAddBatchMemOpNode, which exists since CUDA 11.7.
+func (t *Table) GraphAddBatchMemOpNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams BatchMemOpNodeParams) (phGraphNode GraphNode, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphAddBatchMemOpNode)
+	}
+	if t.soft != nil {
+		if t.version < 11070 {
+			res = missing(symGraphAddBatchMemOpNode)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, res = t.software().GraphAddBatchMemOpNode(th, hGraph, dependencies, nodeParams)
+		return phGraphNode, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddBatchMemOpNode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddBatchMemOpNode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		nodeParams      unsafe.Pointer
+		_               [1]uintptr
+		v0              GraphNode
+		a4              BatchMemOpNodeParams
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		a4:              nodeParams,
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	f.nodeParams = unsafe.Pointer(&f.a4)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphAddChildGraphNode calls cuGraphAddChildGraphNode, which exists since CUDA 10.0.
+func (t *Table) GraphAddChildGraphNode(at At, hGraph Graph, dependencies []GraphNode, childGraph Graph) (phGraphNode GraphNode, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphAddChildGraphNode)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, res = t.software().GraphAddChildGraphNode(th, hGraph, dependencies, childGraph)
+		return phGraphNode, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddChildGraphNode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddChildGraphNode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		childGraph      uintptr
+		_               [1]uintptr
+		v0              GraphNode
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		childGraph:      uintptr(childGraph),
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphAddDependencies calls cuGraphAddDependencies, which exists since CUDA 10.0.
+func (t *Table) GraphAddDependencies(at At, hGraph Graph, from []GraphNode, to []GraphNode) (res Result) {
+	if len(to) != len(from) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symGraphAddDependencies)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphAddDependencies(th, hGraph, from, to))
+	}
+	fn := t.procs[symGraphAddDependencies].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddDependencies); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		hGraph          uintptr
+		from            unsafe.Pointer
+		to              unsafe.Pointer
+		numDependencies uintptr
+		_               [2]uintptr
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		from:            unsafe.Pointer(unsafe.SliceData(from)),
+		to:              unsafe.Pointer(unsafe.SliceData(to)),
+		numDependencies: uintptr(len(from)),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphAddDependenciesV2 calls cuGraphAddDependencies_v2, which exists since CUDA 12.3.
+func (t *Table) GraphAddDependenciesV2(at At, hGraph Graph, from []GraphNode, to []GraphNode, edgeData []GraphEdgeData) (res Result) {
+	if len(to) != len(from) || edgeData != nil && len(edgeData) != len(from) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symGraphAddDependencies_v2)
+	}
+	if t.soft != nil {
+		if t.version < 12030 {
+			res = missing(symGraphAddDependencies_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphAddDependenciesV2(th, hGraph, from, to, edgeData))
+	}
+	fn := t.procs[symGraphAddDependencies_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddDependencies_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		hGraph          uintptr
+		from            unsafe.Pointer
+		to              unsafe.Pointer
+		edgeData        unsafe.Pointer
+		numDependencies uintptr
+		_               [1]uintptr
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		from:            unsafe.Pointer(unsafe.SliceData(from)),
+		to:              unsafe.Pointer(unsafe.SliceData(to)),
+		edgeData:        unsafe.Pointer(unsafe.SliceData(edgeData)),
+		numDependencies: uintptr(len(from)),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphAddExternalSemaphoresSignalNode calls cuGraphAddExternalSemaphoresSignalNode, which exists since CUDA 11.2.
+func (t *Table) GraphAddExternalSemaphoresSignalNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams ExtSemSignalNodeParams) (phGraphNode GraphNode, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphAddExternalSemaphoresSignalNode)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symGraphAddExternalSemaphoresSignalNode)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, res = t.software().GraphAddExternalSemaphoresSignalNode(th, hGraph, dependencies, nodeParams)
+		return phGraphNode, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddExternalSemaphoresSignalNode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddExternalSemaphoresSignalNode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		nodeParams      unsafe.Pointer
+		_               [1]uintptr
+		v0              GraphNode
+		a4              ExtSemSignalNodeParams
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		a4:              nodeParams,
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	f.nodeParams = unsafe.Pointer(&f.a4)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphAddExternalSemaphoresWaitNode calls cuGraphAddExternalSemaphoresWaitNode, which exists since CUDA 11.2.
+func (t *Table) GraphAddExternalSemaphoresWaitNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams ExtSemWaitNodeParams) (phGraphNode GraphNode, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphAddExternalSemaphoresWaitNode)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symGraphAddExternalSemaphoresWaitNode)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, res = t.software().GraphAddExternalSemaphoresWaitNode(th, hGraph, dependencies, nodeParams)
+		return phGraphNode, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddExternalSemaphoresWaitNode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddExternalSemaphoresWaitNode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		nodeParams      unsafe.Pointer
+		_               [1]uintptr
+		v0              GraphNode
+		a4              ExtSemWaitNodeParams
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		a4:              nodeParams,
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	f.nodeParams = unsafe.Pointer(&f.a4)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphAddHostNode calls cuGraphAddHostNode, which exists since CUDA 10.0.
+func (t *Table) GraphAddHostNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams Callback) (phGraphNode GraphNode, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphAddHostNode)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, res = t.software().GraphAddHostNode(th, hGraph, dependencies, nodeParams)
+		return phGraphNode, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddHostNode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddHostNode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		nodeParams      unsafe.Pointer
+		_               [1]uintptr
+		v0              GraphNode
+		a4              [2]uintptr
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		a4:              [2]uintptr{nodeParams.Addr, nodeParams.Data},
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	f.nodeParams = unsafe.Pointer(&f.a4)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphAddKernelNode calls cuGraphAddKernelNode_v2, which exists since CUDA 12.0.
+func (t *Table) GraphAddKernelNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphAddKernelNode_v2)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symGraphAddKernelNode_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, res = t.software().GraphAddKernelNode(th, hGraph, dependencies, nodeParams)
+		return phGraphNode, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddKernelNode_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddKernelNode_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		nodeParams      unsafe.Pointer
+		_               [1]uintptr
+		v0              GraphNode
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		nodeParams:      unsafe.Pointer(nodeParams),
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphAddKernelNodeV1 calls cuGraphAddKernelNode, which exists since CUDA 10.0.
+func (t *Table) GraphAddKernelNodeV1(at At, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphAddKernelNode)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, res = t.software().GraphAddKernelNodeV1(th, hGraph, dependencies, nodeParams)
+		return phGraphNode, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddKernelNode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddKernelNode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		nodeParams      unsafe.Pointer
+		_               [1]uintptr
+		v0              GraphNode
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		nodeParams:      unsafe.Pointer(nodeParams),
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphAddMemAllocNode calls cuGraphAddMemAllocNode, which exists since CUDA 11.4.
+func (t *Table) GraphAddMemAllocNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams MemAllocNodeParams) (phGraphNode GraphNode, nodeParamsOut MemAllocNodeParams, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphAddMemAllocNode)
+	}
+	if t.soft != nil {
+		if t.version < 11040 {
+			res = missing(symGraphAddMemAllocNode)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, nodeParamsOut, res = t.software().GraphAddMemAllocNode(th, hGraph, dependencies, nodeParams)
+		return phGraphNode, nodeParamsOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddMemAllocNode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddMemAllocNode); fn == 0 {
+			return
+		}
+	}
+	f := ccall.Heap(&struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		nodeParams      unsafe.Pointer
+		_               [1]uintptr
+		v0              GraphNode
+		v1              MemAllocNodeParams
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		v1:              nodeParams,
+	})
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	f.nodeParams = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+	return f.v0, f.v1, res
+}
+
+// GraphAddMemFreeNode calls cuGraphAddMemFreeNode, which exists since CUDA 11.4.
+func (t *Table) GraphAddMemFreeNode(at At, hGraph Graph, dependencies []GraphNode, dptr DevicePtr) (phGraphNode GraphNode, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphAddMemFreeNode)
+	}
+	if t.soft != nil {
+		if t.version < 11040 {
+			res = missing(symGraphAddMemFreeNode)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, res = t.software().GraphAddMemFreeNode(th, hGraph, dependencies, dptr)
+		return phGraphNode, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddMemFreeNode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddMemFreeNode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		dptr            uintptr
+		_               [1]uintptr
+		v0              GraphNode
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		dptr:            uintptr(dptr),
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphAddMemcpyNode calls cuGraphAddMemcpyNode, which exists since CUDA 10.0.
+func (t *Table) GraphAddMemcpyNode(at At, hGraph Graph, dependencies []GraphNode, copyParams *Memcpy3D, ctx Context) (phGraphNode GraphNode, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphAddMemcpyNode)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, res = t.software().GraphAddMemcpyNode(th, hGraph, dependencies, copyParams, ctx)
+		return phGraphNode, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddMemcpyNode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddMemcpyNode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		copyParams      unsafe.Pointer
+		ctx             uintptr
+		v0              GraphNode
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		copyParams:      unsafe.Pointer(copyParams),
+		ctx:             uintptr(ctx),
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphAddMemsetNode calls cuGraphAddMemsetNode, which exists since CUDA 10.0.
+func (t *Table) GraphAddMemsetNode(at At, hGraph Graph, dependencies []GraphNode, memsetParams *MemsetNodeParams, ctx Context) (phGraphNode GraphNode, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphAddMemsetNode)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, res = t.software().GraphAddMemsetNode(th, hGraph, dependencies, memsetParams, ctx)
+		return phGraphNode, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddMemsetNode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddMemsetNode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		memsetParams    unsafe.Pointer
+		ctx             uintptr
+		v0              GraphNode
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		memsetParams:    unsafe.Pointer(memsetParams),
+		ctx:             uintptr(ctx),
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphAddNode calls cuGraphAddNode_v2, which exists since CUDA 12.3.
+func (t *Table) GraphAddNode(at At, hGraph Graph, dependencies []GraphNode, dependencyData []GraphEdgeData, nodeParams GraphNodeParams) (phGraphNode GraphNode, nodeParamsOut GraphNodeParams, res Result) {
+	if dependencyData != nil && len(dependencyData) != len(dependencies) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symGraphAddNode_v2)
+	}
+	if t.soft != nil {
+		if t.version < 12030 {
+			res = missing(symGraphAddNode_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, nodeParamsOut, res = t.software().GraphAddNode(th, hGraph, dependencies, dependencyData, nodeParams)
+		return phGraphNode, nodeParamsOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddNode_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddNode_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		dependencyData  unsafe.Pointer
+		numDependencies uintptr
+		nodeParams      unsafe.Pointer
+		v0              GraphNode
+		v1              GraphNodeParams
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		dependencyData:  unsafe.Pointer(unsafe.SliceData(dependencyData)),
+		numDependencies: uintptr(len(dependencies)),
+		v1:              nodeParams,
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	f.nodeParams = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
+// GraphAddNodeV1 calls cuGraphAddNode, which exists since CUDA 12.2.
+func (t *Table) GraphAddNodeV1(at At, hGraph Graph, dependencies []GraphNode, nodeParams GraphNodeParams) (phGraphNode GraphNode, nodeParamsOut GraphNodeParams, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphAddNode)
+	}
+	if t.soft != nil {
+		if t.version < 12020 {
+			res = missing(symGraphAddNode)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, nodeParamsOut, res = t.software().GraphAddNodeV1(th, hGraph, dependencies, nodeParams)
+		return phGraphNode, nodeParamsOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddNode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddNode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		nodeParams      unsafe.Pointer
+		_               [1]uintptr
+		v0              GraphNode
+		v1              GraphNodeParams
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		v1:              nodeParams,
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	f.nodeParams = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
+// GraphBatchMemOpNodeGetParams calls cuGraphBatchMemOpNodeGetParams, which exists since CUDA 11.7.
+func (t *Table) GraphBatchMemOpNodeGetParams(at At, hNode GraphNode) (nodeParamsOut BatchMemOpNodeParams, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphBatchMemOpNodeGetParams)
+	}
+	if t.soft != nil {
+		if t.version < 11070 {
+			res = missing(symGraphBatchMemOpNodeGetParams)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		nodeParamsOut, res = t.software().GraphBatchMemOpNodeGetParams(th, hNode)
+		return nodeParamsOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphBatchMemOpNodeGetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphBatchMemOpNodeGetParams); fn == 0 {
+			return
+		}
+	}
+	f := ccall.Heap(&struct {
+		fn, r         uintptr
+		hNode         uintptr
+		nodeParamsOut unsafe.Pointer
+		_             [4]uintptr
+		v0            BatchMemOpNodeParams
+	}{fn: fn, hNode: uintptr(hNode)})
+	f.nodeParamsOut = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+	return f.v0, res
+}
+
+// GraphBatchMemOpNodeSetParams calls cuGraphBatchMemOpNodeSetParams, which exists since CUDA 11.7.
+func (t *Table) GraphBatchMemOpNodeSetParams(at At, hNode GraphNode, nodeParams BatchMemOpNodeParams) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphBatchMemOpNodeSetParams)
+	}
+	if t.soft != nil {
+		if t.version < 11070 {
+			res = missing(symGraphBatchMemOpNodeSetParams)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphBatchMemOpNodeSetParams(th, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphBatchMemOpNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphBatchMemOpNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+		a1         BatchMemOpNodeParams
+	}{fn: fn, hNode: uintptr(hNode), a1: nodeParams}
+	f.nodeParams = unsafe.Pointer(&f.a1)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphChildGraphNodeGetGraph calls cuGraphChildGraphNodeGetGraph, which exists since CUDA 10.0.
+func (t *Table) GraphChildGraphNodeGetGraph(at At, hNode GraphNode) (phGraph Graph, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphChildGraphNodeGetGraph)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraph, res = t.software().GraphChildGraphNodeGetGraph(th, hNode)
+		return phGraph, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphChildGraphNodeGetGraph].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphChildGraphNodeGetGraph); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		hNode   uintptr
+		phGraph unsafe.Pointer
+		_       [4]uintptr
+		v0      Graph
+	}{fn: fn, hNode: uintptr(hNode)}
+	f.phGraph = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphConditionalHandleCreate calls cuGraphConditionalHandleCreate, which exists since CUDA 12.3.
+func (t *Table) GraphConditionalHandleCreate(at At, hGraph Graph, ctx Context, defaultLaunchValue uint32, flags uint32) (pHandleOut GraphConditionalHandle, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphConditionalHandleCreate)
+	}
+	if t.soft != nil {
+		if t.version < 12030 {
+			res = missing(symGraphConditionalHandleCreate)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pHandleOut, res = t.software().GraphConditionalHandleCreate(th, hGraph, ctx, defaultLaunchValue, flags)
+		return pHandleOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphConditionalHandleCreate].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphConditionalHandleCreate); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r              uintptr
+		pHandleOut         unsafe.Pointer
+		hGraph             uintptr
+		ctx                uintptr
+		defaultLaunchValue uintptr
+		flags              uintptr
+		_                  [1]uintptr
+		v0                 GraphConditionalHandle
+	}{
+		fn:                 fn,
+		hGraph:             uintptr(hGraph),
+		ctx:                uintptr(ctx),
+		defaultLaunchValue: uintptr(defaultLaunchValue),
+		flags:              uintptr(flags),
+	}
+	f.pHandleOut = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphDestroyNode calls cuGraphDestroyNode, which exists since CUDA 10.0.
+func (t *Table) GraphDestroyNode(at At, hNode GraphNode) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphDestroyNode)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphDestroyNode(th, hNode))
+	}
+	fn := t.procs[symGraphDestroyNode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphDestroyNode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		hNode uintptr
+		_     [5]uintptr
+	}{fn: fn, hNode: uintptr(hNode)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphExecBatchMemOpNodeSetParams calls cuGraphExecBatchMemOpNodeSetParams, which exists since CUDA 11.7.
+func (t *Table) GraphExecBatchMemOpNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams BatchMemOpNodeParams) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphExecBatchMemOpNodeSetParams)
+	}
+	if t.soft != nil {
+		if t.version < 11070 {
+			res = missing(symGraphExecBatchMemOpNodeSetParams)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphExecBatchMemOpNodeSetParams(th, hGraphExec, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphExecBatchMemOpNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecBatchMemOpNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [3]uintptr
+		a2         BatchMemOpNodeParams
+	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), a2: nodeParams}
+	f.nodeParams = unsafe.Pointer(&f.a2)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphExecChildGraphNodeSetParams calls cuGraphExecChildGraphNodeSetParams, which exists since CUDA 11.1.
+func (t *Table) GraphExecChildGraphNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, childGraph Graph) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphExecChildGraphNodeSetParams)
+	}
+	if t.soft != nil {
+		if t.version < 11010 {
+			res = missing(symGraphExecChildGraphNodeSetParams)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphExecChildGraphNodeSetParams(th, hGraphExec, hNode, childGraph))
+	}
+	fn := t.procs[symGraphExecChildGraphNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecChildGraphNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hNode      uintptr
+		childGraph uintptr
+		_          [3]uintptr
+	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), childGraph: uintptr(childGraph)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphExecExternalSemaphoresSignalNodeSetParams calls cuGraphExecExternalSemaphoresSignalNodeSetParams, which exists since CUDA 11.2.
+func (t *Table) GraphExecExternalSemaphoresSignalNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams ExtSemSignalNodeParams) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphExecExternalSemaphoresSignalNodeSetParams)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symGraphExecExternalSemaphoresSignalNodeSetParams)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphExecExternalSemaphoresSignalNodeSetParams(th, hGraphExec, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphExecExternalSemaphoresSignalNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecExternalSemaphoresSignalNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [3]uintptr
+		a2         ExtSemSignalNodeParams
+	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), a2: nodeParams}
+	f.nodeParams = unsafe.Pointer(&f.a2)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphExecExternalSemaphoresWaitNodeSetParams calls cuGraphExecExternalSemaphoresWaitNodeSetParams, which exists since CUDA 11.2.
+func (t *Table) GraphExecExternalSemaphoresWaitNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams ExtSemWaitNodeParams) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphExecExternalSemaphoresWaitNodeSetParams)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symGraphExecExternalSemaphoresWaitNodeSetParams)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphExecExternalSemaphoresWaitNodeSetParams(th, hGraphExec, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphExecExternalSemaphoresWaitNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecExternalSemaphoresWaitNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [3]uintptr
+		a2         ExtSemWaitNodeParams
+	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), a2: nodeParams}
+	f.nodeParams = unsafe.Pointer(&f.a2)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphExecGetFlags calls cuGraphExecGetFlags, which exists since CUDA 12.0.
+func (t *Table) GraphExecGetFlags(at At, hGraphExec GraphExec) (flags uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphExecGetFlags)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symGraphExecGetFlags)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		flags, res = t.software().GraphExecGetFlags(th, hGraphExec)
+		return flags, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphExecGetFlags].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecGetFlags); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		flags      unsafe.Pointer
+		_          [4]uintptr
+		v0         uint64
+	}{fn: fn, hGraphExec: uintptr(hGraphExec)}
+	f.flags = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphExecHostNodeSetParams calls cuGraphExecHostNodeSetParams, which exists since CUDA 10.2.
+func (t *Table) GraphExecHostNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams Callback) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphExecHostNodeSetParams)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphExecHostNodeSetParams(th, hGraphExec, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphExecHostNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecHostNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [3]uintptr
+		a2         [2]uintptr
+	}{
+		fn:         fn,
+		hGraphExec: uintptr(hGraphExec),
+		hNode:      uintptr(hNode),
+		a2:         [2]uintptr{nodeParams.Addr, nodeParams.Data},
+	}
+	f.nodeParams = unsafe.Pointer(&f.a2)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphExecKernelNodeSetParams calls cuGraphExecKernelNodeSetParams_v2, which exists since CUDA 12.0.
+func (t *Table) GraphExecKernelNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphExecKernelNodeSetParams_v2)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symGraphExecKernelNodeSetParams_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphExecKernelNodeSetParams(th, hGraphExec, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphExecKernelNodeSetParams_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecKernelNodeSetParams_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [3]uintptr
+	}{
+		fn:         fn,
+		hGraphExec: uintptr(hGraphExec),
+		hNode:      uintptr(hNode),
+		nodeParams: unsafe.Pointer(nodeParams),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphExecKernelNodeSetParamsV1 calls cuGraphExecKernelNodeSetParams, which exists since CUDA 10.1.
+func (t *Table) GraphExecKernelNodeSetParamsV1(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphExecKernelNodeSetParams)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphExecKernelNodeSetParamsV1(th, hGraphExec, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphExecKernelNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecKernelNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [3]uintptr
+	}{
+		fn:         fn,
+		hGraphExec: uintptr(hGraphExec),
+		hNode:      uintptr(hNode),
+		nodeParams: unsafe.Pointer(nodeParams),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphExecMemcpyNodeSetParams calls cuGraphExecMemcpyNodeSetParams, which exists since CUDA 10.2.
+func (t *Table) GraphExecMemcpyNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, copyParams *Memcpy3D, ctx Context) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphExecMemcpyNodeSetParams)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphExecMemcpyNodeSetParams(th, hGraphExec, hNode, copyParams, ctx))
+	}
+	fn := t.procs[symGraphExecMemcpyNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecMemcpyNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hNode      uintptr
+		copyParams unsafe.Pointer
+		ctx        uintptr
+		_          [2]uintptr
+	}{
+		fn:         fn,
+		hGraphExec: uintptr(hGraphExec),
+		hNode:      uintptr(hNode),
+		copyParams: unsafe.Pointer(copyParams),
+		ctx:        uintptr(ctx),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphExecMemsetNodeSetParams calls cuGraphExecMemsetNodeSetParams, which exists since CUDA 10.2.
+func (t *Table) GraphExecMemsetNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, memsetParams *MemsetNodeParams, ctx Context) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphExecMemsetNodeSetParams)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphExecMemsetNodeSetParams(th, hGraphExec, hNode, memsetParams, ctx))
+	}
+	fn := t.procs[symGraphExecMemsetNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecMemsetNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		hGraphExec   uintptr
+		hNode        uintptr
+		memsetParams unsafe.Pointer
+		ctx          uintptr
+		_            [2]uintptr
+	}{
+		fn:           fn,
+		hGraphExec:   uintptr(hGraphExec),
+		hNode:        uintptr(hNode),
+		memsetParams: unsafe.Pointer(memsetParams),
+		ctx:          uintptr(ctx),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphExecNodeSetParams calls cuGraphExecNodeSetParams, which exists since CUDA 12.2.
+func (t *Table) GraphExecNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams GraphNodeParams) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphExecNodeSetParams)
+	}
+	if t.soft != nil {
+		if t.version < 12020 {
+			res = missing(symGraphExecNodeSetParams)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphExecNodeSetParams(th, hGraphExec, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphExecNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [3]uintptr
+		a2         GraphNodeParams
+	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), a2: nodeParams}
+	f.nodeParams = unsafe.Pointer(&f.a2)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphExecUpdateV2 calls cuGraphExecUpdate_v2, which exists since CUDA 12.0.
+func (t *Table) GraphExecUpdateV2(at At, hGraphExec GraphExec, hGraph Graph) (resultInfo GraphExecUpdateResultInfo, res Result) {
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symGraphExecUpdate_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		resultInfo, res = t.software().GraphExecUpdateV2(th, hGraphExec, hGraph)
+		return resultInfo, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphExecUpdate_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExecUpdate_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hGraph     uintptr
+		resultInfo unsafe.Pointer
+		_          [3]uintptr
+		v0         GraphExecUpdateResultInfo
+	}{fn: fn, hGraphExec: uintptr(hGraphExec), hGraph: uintptr(hGraph)}
+	f.resultInfo = unsafe.Pointer(&f.v0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, res
+}
+
+// GraphExternalSemaphoresSignalNodeGetParams calls cuGraphExternalSemaphoresSignalNodeGetParams, which exists since CUDA 11.2.
+func (t *Table) GraphExternalSemaphoresSignalNodeGetParams(at At, hNode GraphNode) (paramsOut ExtSemSignalNodeParams, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphExternalSemaphoresSignalNodeGetParams)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symGraphExternalSemaphoresSignalNodeGetParams)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		paramsOut, res = t.software().GraphExternalSemaphoresSignalNodeGetParams(th, hNode)
+		return paramsOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphExternalSemaphoresSignalNodeGetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExternalSemaphoresSignalNodeGetParams); fn == 0 {
+			return
+		}
+	}
+	f := ccall.Heap(&struct {
+		fn, r     uintptr
+		hNode     uintptr
+		paramsOut unsafe.Pointer
+		_         [4]uintptr
+		v0        ExtSemSignalNodeParams
+	}{fn: fn, hNode: uintptr(hNode)})
+	f.paramsOut = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+	return f.v0, res
+}
+
+// GraphExternalSemaphoresSignalNodeSetParams calls cuGraphExternalSemaphoresSignalNodeSetParams, which exists since CUDA 11.2.
+func (t *Table) GraphExternalSemaphoresSignalNodeSetParams(at At, hNode GraphNode, nodeParams ExtSemSignalNodeParams) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphExternalSemaphoresSignalNodeSetParams)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symGraphExternalSemaphoresSignalNodeSetParams)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphExternalSemaphoresSignalNodeSetParams(th, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphExternalSemaphoresSignalNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExternalSemaphoresSignalNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+		a1         ExtSemSignalNodeParams
+	}{fn: fn, hNode: uintptr(hNode), a1: nodeParams}
+	f.nodeParams = unsafe.Pointer(&f.a1)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphExternalSemaphoresWaitNodeGetParams calls cuGraphExternalSemaphoresWaitNodeGetParams, which exists since CUDA 11.2.
+func (t *Table) GraphExternalSemaphoresWaitNodeGetParams(at At, hNode GraphNode) (paramsOut ExtSemWaitNodeParams, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphExternalSemaphoresWaitNodeGetParams)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symGraphExternalSemaphoresWaitNodeGetParams)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		paramsOut, res = t.software().GraphExternalSemaphoresWaitNodeGetParams(th, hNode)
+		return paramsOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphExternalSemaphoresWaitNodeGetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExternalSemaphoresWaitNodeGetParams); fn == 0 {
+			return
+		}
+	}
+	f := ccall.Heap(&struct {
+		fn, r     uintptr
+		hNode     uintptr
+		paramsOut unsafe.Pointer
+		_         [4]uintptr
+		v0        ExtSemWaitNodeParams
+	}{fn: fn, hNode: uintptr(hNode)})
+	f.paramsOut = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+	return f.v0, res
+}
+
+// GraphExternalSemaphoresWaitNodeSetParams calls cuGraphExternalSemaphoresWaitNodeSetParams, which exists since CUDA 11.2.
+func (t *Table) GraphExternalSemaphoresWaitNodeSetParams(at At, hNode GraphNode, nodeParams ExtSemWaitNodeParams) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphExternalSemaphoresWaitNodeSetParams)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symGraphExternalSemaphoresWaitNodeSetParams)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphExternalSemaphoresWaitNodeSetParams(th, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphExternalSemaphoresWaitNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphExternalSemaphoresWaitNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+		a1         ExtSemWaitNodeParams
+	}{fn: fn, hNode: uintptr(hNode), a1: nodeParams}
+	f.nodeParams = unsafe.Pointer(&f.a1)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphGetEdgesV2 calls cuGraphGetEdges_v2, which exists since CUDA 12.3.
+func (t *Table) GraphGetEdgesV2(at At, hGraph Graph, from []GraphNode, to []GraphNode, edgeData []GraphEdgeData) (numEdges uint64, res Result) {
+	if len(to) != len(from) || edgeData != nil && len(edgeData) != len(from) {
+		res = ResultInvalidValue
+		return
+	}
+	if t.soft != nil {
+		if t.version < 12030 {
+			res = missing(symGraphGetEdges_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		numEdges, res = t.software().GraphGetEdgesV2(th, hGraph, from, to, edgeData)
+		return numEdges, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphGetEdges_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphGetEdges_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		hGraph   uintptr
+		from     unsafe.Pointer
+		to       unsafe.Pointer
+		edgeData unsafe.Pointer
+		numEdges unsafe.Pointer
+		_        [1]uintptr
+		v0       uint64
+	}{
+		fn:       fn,
+		hGraph:   uintptr(hGraph),
+		from:     unsafe.Pointer(unsafe.SliceData(from)),
+		to:       unsafe.Pointer(unsafe.SliceData(to)),
+		edgeData: unsafe.Pointer(unsafe.SliceData(edgeData)),
+		v0:       uint64(len(from)),
+	}
+	f.numEdges = unsafe.Pointer(&f.v0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, res
+}
+
+// GraphGetRootNodes calls cuGraphGetRootNodes, which exists since CUDA 10.0.
+func (t *Table) GraphGetRootNodes(at At, hGraph Graph, rootNodes []GraphNode) (numRootNodes uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphGetRootNodes)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		numRootNodes, res = t.software().GraphGetRootNodes(th, hGraph, rootNodes)
+		return numRootNodes, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphGetRootNodes].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphGetRootNodes); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		hGraph       uintptr
+		rootNodes    unsafe.Pointer
+		numRootNodes unsafe.Pointer
+		_            [3]uintptr
+		v0           uint64
+	}{
+		fn:        fn,
+		hGraph:    uintptr(hGraph),
+		rootNodes: unsafe.Pointer(unsafe.SliceData(rootNodes)),
+		v0:        uint64(len(rootNodes)),
+	}
+	f.numRootNodes = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphHostNodeGetParams calls cuGraphHostNodeGetParams, which exists since CUDA 10.0.
+func (t *Table) GraphHostNodeGetParams(at At, hNode GraphNode) (nodeParams HostNodeParams, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphHostNodeGetParams)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		nodeParams, res = t.software().GraphHostNodeGetParams(th, hNode)
+		return nodeParams, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphHostNodeGetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphHostNodeGetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+		v0         HostNodeParams
+	}{fn: fn, hNode: uintptr(hNode)}
+	f.nodeParams = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphHostNodeSetParams calls cuGraphHostNodeSetParams, which exists since CUDA 10.0.
+func (t *Table) GraphHostNodeSetParams(at At, hNode GraphNode, nodeParams Callback) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphHostNodeSetParams)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphHostNodeSetParams(th, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphHostNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphHostNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+		a1         [2]uintptr
+	}{fn: fn, hNode: uintptr(hNode), a1: [2]uintptr{nodeParams.Addr, nodeParams.Data}}
+	f.nodeParams = unsafe.Pointer(&f.a1)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphInstantiateV2 calls cuGraphInstantiate_v2, which exists since CUDA 11.0.
+func (t *Table) GraphInstantiateV2(at At, hGraph Graph, logBuffer []byte) (phGraphExec GraphExec, phErrorNode GraphNode, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphInstantiate_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphExec, phErrorNode, res = t.software().GraphInstantiateV2(th, hGraph, logBuffer)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.GraphExecDestroy(at.undo(), phGraphExec)
+			phGraphExec = 0
+		}
+		return
+	}
+	fn := t.procs[symGraphInstantiate_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphInstantiate_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r       uintptr
+		phGraphExec unsafe.Pointer
+		hGraph      uintptr
+		phErrorNode unsafe.Pointer
+		logBuffer   unsafe.Pointer
+		bufferSize  uintptr
+		_           [1]uintptr
+		v0          GraphExec
+		v1          GraphNode
+	}{
+		fn:         fn,
+		hGraph:     uintptr(hGraph),
+		logBuffer:  unsafe.Pointer(unsafe.SliceData(logBuffer)),
+		bufferSize: uintptr(len(logBuffer)),
+	}
+	f.phGraphExec = unsafe.Pointer(&f.v0)
+	f.phErrorNode = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.GraphExecDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, f.v1, res
+}
+
+// GraphInstantiateWithParams calls cuGraphInstantiateWithParams, which exists since CUDA 12.0.
+func (t *Table) GraphInstantiateWithParams(at At, hGraph Graph, instantiateParams GraphInstantiateParams) (phGraphExec GraphExec, instantiateParamsOut GraphInstantiateParams, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphInstantiateWithParams)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symGraphInstantiateWithParams)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphExec, instantiateParamsOut, res = t.software().GraphInstantiateWithParams(th, hGraph, instantiateParams)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.GraphExecDestroy(at.undo(), phGraphExec)
+			phGraphExec = 0
+		}
+		return
+	}
+	fn := t.procs[symGraphInstantiateWithParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphInstantiateWithParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r             uintptr
+		phGraphExec       unsafe.Pointer
+		hGraph            uintptr
+		instantiateParams unsafe.Pointer
+		_                 [3]uintptr
+		v0                GraphExec
+		v1                GraphInstantiateParams
+	}{fn: fn, hGraph: uintptr(hGraph), v1: instantiateParams}
+	f.phGraphExec = unsafe.Pointer(&f.v0)
+	f.instantiateParams = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.GraphExecDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, f.v1, res
+}
+
+// GraphKernelNodeCopyAttributes calls cuGraphKernelNodeCopyAttributes, which exists since CUDA 11.0.
+func (t *Table) GraphKernelNodeCopyAttributes(at At, dst GraphNode, src GraphNode) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphKernelNodeCopyAttributes)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphKernelNodeCopyAttributes(th, dst, src))
+	}
+	fn := t.procs[symGraphKernelNodeCopyAttributes].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphKernelNodeCopyAttributes); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		dst   uintptr
+		src   uintptr
+		_     [4]uintptr
+	}{fn: fn, dst: uintptr(dst), src: uintptr(src)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphKernelNodeGetAttribute calls cuGraphKernelNodeGetAttribute, which exists since CUDA 11.0.
+func (t *Table) GraphKernelNodeGetAttribute(at At, hNode GraphNode, attr int32) (valueOut LaunchAttributeValue, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphKernelNodeGetAttribute)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		valueOut, res = t.software().GraphKernelNodeGetAttribute(th, hNode, attr)
+		return valueOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphKernelNodeGetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphKernelNodeGetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		hNode    uintptr
+		attr     uintptr
+		valueOut unsafe.Pointer
+		_        [3]uintptr
+		v0       LaunchAttributeValue
+	}{fn: fn, hNode: uintptr(hNode), attr: uintptr(uint32(attr))}
+	f.valueOut = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphKernelNodeGetParams calls cuGraphKernelNodeGetParams_v2, which exists since CUDA 12.0.
+func (t *Table) GraphKernelNodeGetParams(at At, hNode GraphNode) (nodeParams KernelNodeParams, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphKernelNodeGetParams_v2)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symGraphKernelNodeGetParams_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		nodeParams, res = t.software().GraphKernelNodeGetParams(th, hNode)
+		return nodeParams, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphKernelNodeGetParams_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphKernelNodeGetParams_v2); fn == 0 {
+			return
+		}
+	}
+	f := ccall.Heap(&struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+		v0         KernelNodeParams
+	}{fn: fn, hNode: uintptr(hNode)})
+	f.nodeParams = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+	return f.v0, res
+}
+
+// GraphKernelNodeGetParamsV1 calls cuGraphKernelNodeGetParams, which exists since CUDA 10.0.
+func (t *Table) GraphKernelNodeGetParamsV1(at At, hNode GraphNode) (nodeParams KernelNodeParamsV1, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphKernelNodeGetParams)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		nodeParams, res = t.software().GraphKernelNodeGetParamsV1(th, hNode)
+		return nodeParams, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphKernelNodeGetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphKernelNodeGetParams); fn == 0 {
+			return
+		}
+	}
+	f := ccall.Heap(&struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+		v0         KernelNodeParamsV1
+	}{fn: fn, hNode: uintptr(hNode)})
+	f.nodeParams = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+	return f.v0, res
+}
+
+// GraphKernelNodeSetAttribute calls cuGraphKernelNodeSetAttribute, which exists since CUDA 11.0.
+func (t *Table) GraphKernelNodeSetAttribute(at At, hNode GraphNode, attr int32, value *LaunchAttributeValue) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphKernelNodeSetAttribute)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphKernelNodeSetAttribute(th, hNode, attr, value))
+	}
+	fn := t.procs[symGraphKernelNodeSetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphKernelNodeSetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		hNode uintptr
+		attr  uintptr
+		value unsafe.Pointer
+		_     [3]uintptr
+	}{fn: fn, hNode: uintptr(hNode), attr: uintptr(uint32(attr)), value: unsafe.Pointer(value)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphKernelNodeSetParams calls cuGraphKernelNodeSetParams_v2, which exists since CUDA 12.0.
+func (t *Table) GraphKernelNodeSetParams(at At, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphKernelNodeSetParams_v2)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symGraphKernelNodeSetParams_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphKernelNodeSetParams(th, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphKernelNodeSetParams_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphKernelNodeSetParams_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphKernelNodeSetParamsV1 calls cuGraphKernelNodeSetParams, which exists since CUDA 10.0.
+func (t *Table) GraphKernelNodeSetParamsV1(at At, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphKernelNodeSetParams)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphKernelNodeSetParamsV1(th, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphKernelNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphKernelNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphMemAllocNodeGetParams calls cuGraphMemAllocNodeGetParams, which exists since CUDA 11.4.
+func (t *Table) GraphMemAllocNodeGetParams(at At, hNode GraphNode) (paramsOut MemAllocNodeParams, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphMemAllocNodeGetParams)
+	}
+	if t.soft != nil {
+		if t.version < 11040 {
+			res = missing(symGraphMemAllocNodeGetParams)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		paramsOut, res = t.software().GraphMemAllocNodeGetParams(th, hNode)
+		return paramsOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphMemAllocNodeGetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphMemAllocNodeGetParams); fn == 0 {
+			return
+		}
+	}
+	f := ccall.Heap(&struct {
+		fn, r     uintptr
+		hNode     uintptr
+		paramsOut unsafe.Pointer
+		_         [4]uintptr
+		v0        MemAllocNodeParams
+	}{fn: fn, hNode: uintptr(hNode)})
+	f.paramsOut = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+	return f.v0, res
+}
+
+// GraphMemFreeNodeGetParams calls cuGraphMemFreeNodeGetParams, which exists since CUDA 11.4.
+func (t *Table) GraphMemFreeNodeGetParams(at At, hNode GraphNode) (dptrOut DevicePtr, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphMemFreeNodeGetParams)
+	}
+	if t.soft != nil {
+		if t.version < 11040 {
+			res = missing(symGraphMemFreeNodeGetParams)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		dptrOut, res = t.software().GraphMemFreeNodeGetParams(th, hNode)
+		return dptrOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphMemFreeNodeGetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphMemFreeNodeGetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		hNode   uintptr
+		dptrOut unsafe.Pointer
+		_       [4]uintptr
+		v0      DevicePtr
+	}{fn: fn, hNode: uintptr(hNode)}
+	f.dptrOut = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphMemcpyNodeGetParams calls cuGraphMemcpyNodeGetParams, which exists since CUDA 10.0.
+func (t *Table) GraphMemcpyNodeGetParams(at At, hNode GraphNode) (nodeParams Memcpy3D, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphMemcpyNodeGetParams)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		nodeParams, res = t.software().GraphMemcpyNodeGetParams(th, hNode)
+		return nodeParams, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphMemcpyNodeGetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphMemcpyNodeGetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+		v0         Memcpy3D
+	}{fn: fn, hNode: uintptr(hNode)}
+	f.nodeParams = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphMemcpyNodeSetParams calls cuGraphMemcpyNodeSetParams, which exists since CUDA 10.0.
+func (t *Table) GraphMemcpyNodeSetParams(at At, hNode GraphNode, nodeParams *Memcpy3D) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphMemcpyNodeSetParams)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphMemcpyNodeSetParams(th, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphMemcpyNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphMemcpyNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphMemsetNodeGetParams calls cuGraphMemsetNodeGetParams, which exists since CUDA 10.0.
+func (t *Table) GraphMemsetNodeGetParams(at At, hNode GraphNode) (nodeParams MemsetNodeParams, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphMemsetNodeGetParams)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		nodeParams, res = t.software().GraphMemsetNodeGetParams(th, hNode)
+		return nodeParams, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphMemsetNodeGetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphMemsetNodeGetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+		v0         MemsetNodeParams
+	}{fn: fn, hNode: uintptr(hNode)}
+	f.nodeParams = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphMemsetNodeSetParams calls cuGraphMemsetNodeSetParams, which exists since CUDA 10.0.
+func (t *Table) GraphMemsetNodeSetParams(at At, hNode GraphNode, nodeParams *MemsetNodeParams) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphMemsetNodeSetParams)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphMemsetNodeSetParams(th, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphMemsetNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphMemsetNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphNodeFindInClone calls cuGraphNodeFindInClone, which exists since CUDA 10.0.
+func (t *Table) GraphNodeFindInClone(at At, hOriginalNode GraphNode, hClonedGraph Graph) (phNode GraphNode, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphNodeFindInClone)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phNode, res = t.software().GraphNodeFindInClone(th, hOriginalNode, hClonedGraph)
+		return phNode, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphNodeFindInClone].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphNodeFindInClone); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r         uintptr
+		phNode        unsafe.Pointer
+		hOriginalNode uintptr
+		hClonedGraph  uintptr
+		_             [3]uintptr
+		v0            GraphNode
+	}{fn: fn, hOriginalNode: uintptr(hOriginalNode), hClonedGraph: uintptr(hClonedGraph)}
+	f.phNode = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphNodeGetDependencies calls cuGraphNodeGetDependencies, which exists since CUDA 10.0.
+func (t *Table) GraphNodeGetDependencies(at At, hNode GraphNode, dependencies []GraphNode) (numDependencies uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphNodeGetDependencies)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		numDependencies, res = t.software().GraphNodeGetDependencies(th, hNode, dependencies)
+		return numDependencies, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphNodeGetDependencies].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphNodeGetDependencies); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		hNode           uintptr
+		dependencies    unsafe.Pointer
+		numDependencies unsafe.Pointer
+		_               [3]uintptr
+		v0              uint64
+	}{
+		fn:           fn,
+		hNode:        uintptr(hNode),
+		dependencies: unsafe.Pointer(unsafe.SliceData(dependencies)),
+		v0:           uint64(len(dependencies)),
+	}
+	f.numDependencies = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphNodeGetDependenciesV2 calls cuGraphNodeGetDependencies_v2, which exists since CUDA 12.3.
+func (t *Table) GraphNodeGetDependenciesV2(at At, hNode GraphNode, dependencies []GraphNode, edgeData []GraphEdgeData) (numDependencies uint64, res Result) {
+	if edgeData != nil && len(edgeData) != len(dependencies) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symGraphNodeGetDependencies_v2)
+	}
+	if t.soft != nil {
+		if t.version < 12030 {
+			res = missing(symGraphNodeGetDependencies_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		numDependencies, res = t.software().GraphNodeGetDependenciesV2(th, hNode, dependencies, edgeData)
+		return numDependencies, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphNodeGetDependencies_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphNodeGetDependencies_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		hNode           uintptr
+		dependencies    unsafe.Pointer
+		edgeData        unsafe.Pointer
+		numDependencies unsafe.Pointer
+		_               [2]uintptr
+		v0              uint64
+	}{
+		fn:           fn,
+		hNode:        uintptr(hNode),
+		dependencies: unsafe.Pointer(unsafe.SliceData(dependencies)),
+		edgeData:     unsafe.Pointer(unsafe.SliceData(edgeData)),
+		v0:           uint64(len(dependencies)),
+	}
+	f.numDependencies = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphNodeGetDependentNodes calls cuGraphNodeGetDependentNodes, which exists since CUDA 10.0.
+func (t *Table) GraphNodeGetDependentNodes(at At, hNode GraphNode, dependentNodes []GraphNode) (numDependentNodes uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphNodeGetDependentNodes)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		numDependentNodes, res = t.software().GraphNodeGetDependentNodes(th, hNode, dependentNodes)
+		return numDependentNodes, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphNodeGetDependentNodes].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphNodeGetDependentNodes); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r             uintptr
+		hNode             uintptr
+		dependentNodes    unsafe.Pointer
+		numDependentNodes unsafe.Pointer
+		_                 [3]uintptr
+		v0                uint64
+	}{
+		fn:             fn,
+		hNode:          uintptr(hNode),
+		dependentNodes: unsafe.Pointer(unsafe.SliceData(dependentNodes)),
+		v0:             uint64(len(dependentNodes)),
+	}
+	f.numDependentNodes = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphNodeGetDependentNodesV2 calls cuGraphNodeGetDependentNodes_v2, which exists since CUDA 12.3.
+func (t *Table) GraphNodeGetDependentNodesV2(at At, hNode GraphNode, dependentNodes []GraphNode, edgeData []GraphEdgeData) (numDependentNodes uint64, res Result) {
+	if edgeData != nil && len(edgeData) != len(dependentNodes) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symGraphNodeGetDependentNodes_v2)
+	}
+	if t.soft != nil {
+		if t.version < 12030 {
+			res = missing(symGraphNodeGetDependentNodes_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		numDependentNodes, res = t.software().GraphNodeGetDependentNodesV2(th, hNode, dependentNodes, edgeData)
+		return numDependentNodes, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphNodeGetDependentNodes_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphNodeGetDependentNodes_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r             uintptr
+		hNode             uintptr
+		dependentNodes    unsafe.Pointer
+		edgeData          unsafe.Pointer
+		numDependentNodes unsafe.Pointer
+		_                 [2]uintptr
+		v0                uint64
+	}{
+		fn:             fn,
+		hNode:          uintptr(hNode),
+		dependentNodes: unsafe.Pointer(unsafe.SliceData(dependentNodes)),
+		edgeData:       unsafe.Pointer(unsafe.SliceData(edgeData)),
+		v0:             uint64(len(dependentNodes)),
+	}
+	f.numDependentNodes = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphNodeGetEnabled calls cuGraphNodeGetEnabled, which exists since CUDA 11.6.
+func (t *Table) GraphNodeGetEnabled(at At, hGraphExec GraphExec, hNode GraphNode) (isEnabled uint32, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphNodeGetEnabled)
+	}
+	if t.soft != nil {
+		if t.version < 11060 {
+			res = missing(symGraphNodeGetEnabled)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		isEnabled, res = t.software().GraphNodeGetEnabled(th, hGraphExec, hNode)
+		return isEnabled, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphNodeGetEnabled].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphNodeGetEnabled); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hNode      uintptr
+		isEnabled  unsafe.Pointer
+		_          [3]uintptr
+		v0         uint32
+	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode)}
+	f.isEnabled = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphNodeSetEnabled calls cuGraphNodeSetEnabled, which exists since CUDA 11.6.
+func (t *Table) GraphNodeSetEnabled(at At, hGraphExec GraphExec, hNode GraphNode, isEnabled uint32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphNodeSetEnabled)
+	}
+	if t.soft != nil {
+		if t.version < 11060 {
+			res = missing(symGraphNodeSetEnabled)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphNodeSetEnabled(th, hGraphExec, hNode, isEnabled))
+	}
+	fn := t.procs[symGraphNodeSetEnabled].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphNodeSetEnabled); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hGraphExec uintptr
+		hNode      uintptr
+		isEnabled  uintptr
+		_          [3]uintptr
+	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), isEnabled: uintptr(isEnabled)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphNodeSetParams calls cuGraphNodeSetParams, which exists since CUDA 12.2.
+func (t *Table) GraphNodeSetParams(at At, hNode GraphNode, nodeParams GraphNodeParams) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphNodeSetParams)
+	}
+	if t.soft != nil {
+		if t.version < 12020 {
+			res = missing(symGraphNodeSetParams)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphNodeSetParams(th, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphNodeSetParams].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphNodeSetParams); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+		a1         GraphNodeParams
+	}{fn: fn, hNode: uintptr(hNode), a1: nodeParams}
+	f.nodeParams = unsafe.Pointer(&f.a1)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphReleaseUserObject calls cuGraphReleaseUserObject, which exists since CUDA 11.3.
+func (t *Table) GraphReleaseUserObject(at At, graph Graph, object UserObject, count uint32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphReleaseUserObject)
+	}
+	if t.soft != nil {
+		if t.version < 11030 {
+			res = missing(symGraphReleaseUserObject)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphReleaseUserObject(th, graph, object, count))
+	}
+	fn := t.procs[symGraphReleaseUserObject].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphReleaseUserObject); fn == 0 {
+			return
+		}
+	}
+	f := ccall.Heap(&struct {
+		fn, r  uintptr
+		graph  uintptr
+		object uintptr
+		count  uintptr
+		_      [3]uintptr
+	}{fn: fn, graph: uintptr(graph), object: uintptr(object), count: uintptr(count)})
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+}
+
+// GraphRemoveDependencies calls cuGraphRemoveDependencies, which exists since CUDA 10.0.
+func (t *Table) GraphRemoveDependencies(at At, hGraph Graph, from []GraphNode, to []GraphNode) (res Result) {
+	if len(to) != len(from) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symGraphRemoveDependencies)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphRemoveDependencies(th, hGraph, from, to))
+	}
+	fn := t.procs[symGraphRemoveDependencies].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphRemoveDependencies); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		hGraph          uintptr
+		from            unsafe.Pointer
+		to              unsafe.Pointer
+		numDependencies uintptr
+		_               [2]uintptr
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		from:            unsafe.Pointer(unsafe.SliceData(from)),
+		to:              unsafe.Pointer(unsafe.SliceData(to)),
+		numDependencies: uintptr(len(from)),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphRemoveDependenciesV2 calls cuGraphRemoveDependencies_v2, which exists since CUDA 12.3.
+func (t *Table) GraphRemoveDependenciesV2(at At, hGraph Graph, from []GraphNode, to []GraphNode, edgeData []GraphEdgeData) (res Result) {
+	if len(to) != len(from) || edgeData != nil && len(edgeData) != len(from) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symGraphRemoveDependencies_v2)
+	}
+	if t.soft != nil {
+		if t.version < 12030 {
+			res = missing(symGraphRemoveDependencies_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphRemoveDependenciesV2(th, hGraph, from, to, edgeData))
+	}
+	fn := t.procs[symGraphRemoveDependencies_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphRemoveDependencies_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		hGraph          uintptr
+		from            unsafe.Pointer
+		to              unsafe.Pointer
+		edgeData        unsafe.Pointer
+		numDependencies uintptr
+		_               [1]uintptr
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		from:            unsafe.Pointer(unsafe.SliceData(from)),
+		to:              unsafe.Pointer(unsafe.SliceData(to)),
+		edgeData:        unsafe.Pointer(unsafe.SliceData(edgeData)),
+		numDependencies: uintptr(len(from)),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphRetainUserObject calls cuGraphRetainUserObject, which exists since CUDA 11.3.
+func (t *Table) GraphRetainUserObject(at At, graph Graph, object UserObject, count uint32, flags uint32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphRetainUserObject)
+	}
+	if t.soft != nil {
+		if t.version < 11030 {
+			res = missing(symGraphRetainUserObject)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphRetainUserObject(th, graph, object, count, flags))
+	}
+	fn := t.procs[symGraphRetainUserObject].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphRetainUserObject); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		graph  uintptr
+		object uintptr
+		count  uintptr
+		flags  uintptr
+		_      [2]uintptr
+	}{fn: fn, graph: uintptr(graph), object: uintptr(object), count: uintptr(count), flags: uintptr(flags)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// StreamGetCaptureInfo calls cuStreamGetCaptureInfo, which exists since CUDA 10.1.
+func (t *Table) StreamGetCaptureInfo(at At, hStream Stream) (captureStatusOut int32, idOut uint64, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		captureStatusOut, idOut, res = t.software().StreamGetCaptureInfo(th, hStream)
+		return captureStatusOut, idOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symStreamGetCaptureInfo].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamGetCaptureInfo); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r            uintptr
+		hStream          uintptr
+		captureStatusOut unsafe.Pointer
+		idOut            unsafe.Pointer
+		_                [3]uintptr
+		v0               int32
+		v1               uint64
+	}{fn: fn, hStream: uintptr(hStream)}
+	f.captureStatusOut = unsafe.Pointer(&f.v0)
+	f.idOut = unsafe.Pointer(&f.v1)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, f.v1, res
+}
+
+// StreamUpdateCaptureDependencies calls cuStreamUpdateCaptureDependencies, which exists since CUDA 11.3.
+func (t *Table) StreamUpdateCaptureDependencies(at At, hStream Stream, dependencies []GraphNode, flags uint32) (res Result) {
+	if t.soft != nil {
+		if t.version < 11030 {
+			res = missing(symStreamUpdateCaptureDependencies)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().StreamUpdateCaptureDependencies(th, hStream, dependencies, flags))
+	}
+	fn := t.procs[symStreamUpdateCaptureDependencies].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamUpdateCaptureDependencies); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		hStream         uintptr
+		dependencies    unsafe.Pointer
+		numDependencies uintptr
+		flags           uintptr
+		_               [2]uintptr
+	}{
+		fn:              fn,
+		hStream:         uintptr(hStream),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		numDependencies: uintptr(len(dependencies)),
+		flags:           uintptr(flags),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// StreamUpdateCaptureDependenciesV2 calls cuStreamUpdateCaptureDependencies_v2, which exists since CUDA 12.3.
+func (t *Table) StreamUpdateCaptureDependenciesV2(at At, hStream Stream, dependencies []GraphNode, dependencyData []GraphEdgeData, flags uint32) (res Result) {
+	if dependencyData != nil && len(dependencyData) != len(dependencies) {
+		res = ResultInvalidValue
+		return
+	}
+	if t.soft != nil {
+		if t.version < 12030 {
+			res = missing(symStreamUpdateCaptureDependencies_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().StreamUpdateCaptureDependenciesV2(th, hStream, dependencies, dependencyData, flags))
+	}
+	fn := t.procs[symStreamUpdateCaptureDependencies_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamUpdateCaptureDependencies_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		hStream         uintptr
+		dependencies    unsafe.Pointer
+		dependencyData  unsafe.Pointer
+		numDependencies uintptr
+		flags           uintptr
+		_               [1]uintptr
+	}{
+		fn:              fn,
+		hStream:         uintptr(hStream),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		dependencyData:  unsafe.Pointer(unsafe.SliceData(dependencyData)),
+		numDependencies: uintptr(len(dependencies)),
+		flags:           uintptr(flags),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// UserObjectCreate calls cuUserObjectCreate, which exists since CUDA 11.3.
+func (t *Table) UserObjectCreate(at At, destroy Callback, initialRefcount uint32, flags uint32) (objectOut UserObject, res Result) {
+	if at.NoWait {
+		t.mayWait(symUserObjectCreate)
+	}
+	if t.soft != nil {
+		if t.version < 11030 {
+			res = missing(symUserObjectCreate)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		objectOut, res = t.software().UserObjectCreate(th, destroy, initialRefcount, flags)
+		return objectOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symUserObjectCreate].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symUserObjectCreate); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		objectOut       unsafe.Pointer
+		ptr             uintptr
+		destroy         uintptr
+		initialRefcount uintptr
+		flags           uintptr
+		_               [1]uintptr
+		v0              UserObject
+	}{
+		fn:              fn,
+		ptr:             destroy.Data,
+		destroy:         destroy.Addr,
+		initialRefcount: uintptr(initialRefcount),
+		flags:           uintptr(flags),
+	}
+	f.objectOut = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// UserObjectRelease calls cuUserObjectRelease, which exists since CUDA 11.3.
+func (t *Table) UserObjectRelease(at At, object UserObject, count uint32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symUserObjectRelease)
+	}
+	if t.soft != nil {
+		if t.version < 11030 {
+			res = missing(symUserObjectRelease)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().UserObjectRelease(th, object, count))
+	}
+	fn := t.procs[symUserObjectRelease].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symUserObjectRelease); fn == 0 {
+			return
+		}
+	}
+	f := ccall.Heap(&struct {
+		fn, r  uintptr
+		object uintptr
+		count  uintptr
+		_      [4]uintptr
+	}{fn: fn, object: uintptr(object), count: uintptr(count)})
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+}
+
+// UserObjectRetain calls cuUserObjectRetain, which exists since CUDA 11.3.
+func (t *Table) UserObjectRetain(at At, object UserObject, count uint32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symUserObjectRetain)
+	}
+	if t.soft != nil {
+		if t.version < 11030 {
+			res = missing(symUserObjectRetain)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().UserObjectRetain(th, object, count))
+	}
+	fn := t.procs[symUserObjectRetain].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symUserObjectRetain); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		object uintptr
+		count  uintptr
+		_      [4]uintptr
+	}{fn: fn, object: uintptr(object), count: uintptr(count)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// FuncGetModule calls cuFuncGetModule, which exists since CUDA 11.0.
+func (t *Table) FuncGetModule(at At, hfunc Function) (hmod Module, res Result) {
+	if at.NoWait {
+		t.mayWait(symFuncGetModule)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		hmod, res = t.software().FuncGetModule(th, hfunc)
+		return hmod, t.leave(at, th, res)
+	}
+	fn := t.procs[symFuncGetModule].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symFuncGetModule); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		hmod  unsafe.Pointer
+		hfunc uintptr
+		_     [4]uintptr
+		v0    Module
+	}{fn: fn, hfunc: uintptr(hfunc)}
+	f.hmod = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// FuncIsLoaded calls cuFuncIsLoaded, which exists since CUDA 12.4.
+func (t *Table) FuncIsLoaded(at At, function Function) (state int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symFuncIsLoaded)
+	}
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symFuncIsLoaded)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		state, res = t.software().FuncIsLoaded(th, function)
+		return state, t.leave(at, th, res)
+	}
+	fn := t.procs[symFuncIsLoaded].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symFuncIsLoaded); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		state    unsafe.Pointer
+		function uintptr
+		_        [4]uintptr
+		v0       int32
+	}{fn: fn, function: uintptr(function)}
+	f.state = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// FuncLoad calls cuFuncLoad, which exists since CUDA 12.4.
+func (t *Table) FuncLoad(at At, function Function) (res Result) {
+	if at.NoWait {
+		t.mayWait(symFuncLoad)
+	}
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symFuncLoad)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().FuncLoad(th, function))
+	}
+	fn := t.procs[symFuncLoad].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symFuncLoad); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		function uintptr
+		_        [5]uintptr
+	}{fn: fn, function: uintptr(function)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// FuncSetBlockShape calls cuFuncSetBlockShape, which exists since CUDA 2.0.
+func (t *Table) FuncSetBlockShape(at At, hfunc Function, x int32, y int32, z int32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symFuncSetBlockShape)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().FuncSetBlockShape(th, hfunc, x, y, z))
+	}
+	fn := t.procs[symFuncSetBlockShape].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symFuncSetBlockShape); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		hfunc uintptr
+		x     uintptr
+		y     uintptr
+		z     uintptr
+		_     [2]uintptr
+	}{fn: fn, hfunc: uintptr(hfunc), x: uintptr(uint32(x)), y: uintptr(uint32(y)), z: uintptr(uint32(z))}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// FuncSetCacheConfig calls cuFuncSetCacheConfig, which exists since CUDA 3.0.
+func (t *Table) FuncSetCacheConfig(at At, hfunc Function, config int32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symFuncSetCacheConfig)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().FuncSetCacheConfig(th, hfunc, config))
+	}
+	fn := t.procs[symFuncSetCacheConfig].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symFuncSetCacheConfig); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		hfunc  uintptr
+		config uintptr
+		_      [4]uintptr
+	}{fn: fn, hfunc: uintptr(hfunc), config: uintptr(uint32(config))}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// FuncSetSharedMemConfig calls cuFuncSetSharedMemConfig, which exists since CUDA 4.2.
+func (t *Table) FuncSetSharedMemConfig(at At, hfunc Function, config int32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symFuncSetSharedMemConfig)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().FuncSetSharedMemConfig(th, hfunc, config))
+	}
+	fn := t.procs[symFuncSetSharedMemConfig].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symFuncSetSharedMemConfig); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		hfunc  uintptr
+		config uintptr
+		_      [4]uintptr
+	}{fn: fn, hfunc: uintptr(hfunc), config: uintptr(uint32(config))}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// FuncSetSharedSize calls cuFuncSetSharedSize, which exists since CUDA 2.0.
+func (t *Table) FuncSetSharedSize(at At, hfunc Function, bytes uint32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symFuncSetSharedSize)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().FuncSetSharedSize(th, hfunc, bytes))
+	}
+	fn := t.procs[symFuncSetSharedSize].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symFuncSetSharedSize); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		hfunc uintptr
+		bytes uintptr
+		_     [4]uintptr
+	}{fn: fn, hfunc: uintptr(hfunc), bytes: uintptr(bytes)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// Launch calls cuLaunch, which exists since CUDA 2.0.
+func (t *Table) Launch(at At, function Function) (res Result) {
+	if at.NoWait {
+		t.mayWait(symLaunch)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().Launch(th, function))
+	}
+	fn := t.procs[symLaunch].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLaunch); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		function uintptr
+		_        [5]uintptr
+	}{fn: fn, function: uintptr(function)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// LaunchCooperativeKernelMultiDevice calls cuLaunchCooperativeKernelMultiDevice, which exists since CUDA 9.0.
+func (t *Table) LaunchCooperativeKernelMultiDevice(at At, launchParamsList []LaunchParams, flags uint32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symLaunchCooperativeKernelMultiDevice)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().LaunchCooperativeKernelMultiDevice(th, launchParamsList, flags))
+	}
+	fn := t.procs[symLaunchCooperativeKernelMultiDevice].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLaunchCooperativeKernelMultiDevice); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r            uintptr
+		launchParamsList unsafe.Pointer
+		numDevices       uintptr
+		flags            uintptr
+		_                [3]uintptr
+	}{
+		fn:               fn,
+		launchParamsList: unsafe.Pointer(unsafe.SliceData(launchParamsList)),
+		numDevices:       uintptr(len(launchParamsList)),
+		flags:            uintptr(flags),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// LaunchGrid calls cuLaunchGrid, which exists since CUDA 2.0.
+func (t *Table) LaunchGrid(at At, function Function, gridWidth int32, gridHeight int32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symLaunchGrid)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().LaunchGrid(th, function, gridWidth, gridHeight))
+	}
+	fn := t.procs[symLaunchGrid].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLaunchGrid); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		function   uintptr
+		gridWidth  uintptr
+		gridHeight uintptr
+		_          [3]uintptr
+	}{
+		fn:         fn,
+		function:   uintptr(function),
+		gridWidth:  uintptr(uint32(gridWidth)),
+		gridHeight: uintptr(uint32(gridHeight)),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// LaunchGridAsync calls cuLaunchGridAsync, which exists since CUDA 2.0.
+func (t *Table) LaunchGridAsync(at At, function Function, gridWidth int32, gridHeight int32, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symLaunchGridAsync)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().LaunchGridAsync(th, function, gridWidth, gridHeight, hStream))
+	}
+	fn := t.procs[symLaunchGridAsync].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLaunchGridAsync); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		function   uintptr
+		gridWidth  uintptr
+		gridHeight uintptr
+		hStream    uintptr
+		_          [2]uintptr
+	}{
+		fn:         fn,
+		function:   uintptr(function),
+		gridWidth:  uintptr(uint32(gridWidth)),
+		gridHeight: uintptr(uint32(gridHeight)),
+		hStream:    uintptr(hStream),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// OccupancyAvailableDynamicSMemPerBlock calls cuOccupancyAvailableDynamicSMemPerBlock, which exists since CUDA 10.2.
+func (t *Table) OccupancyAvailableDynamicSMemPerBlock(at At, function Function, numBlocks int32, blockSize int32) (dynamicSmemSize uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symOccupancyAvailableDynamicSMemPerBlock)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		dynamicSmemSize, res = t.software().OccupancyAvailableDynamicSMemPerBlock(th, function, numBlocks, blockSize)
+		return dynamicSmemSize, t.leave(at, th, res)
+	}
+	fn := t.procs[symOccupancyAvailableDynamicSMemPerBlock].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symOccupancyAvailableDynamicSMemPerBlock); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		dynamicSmemSize unsafe.Pointer
+		function        uintptr
+		numBlocks       uintptr
+		blockSize       uintptr
+		_               [2]uintptr
+		v0              uint64
+	}{
+		fn:        fn,
+		function:  uintptr(function),
+		numBlocks: uintptr(uint32(numBlocks)),
+		blockSize: uintptr(uint32(blockSize)),
+	}
+	f.dynamicSmemSize = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// OccupancyMaxActiveBlocksPerMultiprocessorWithFlags calls cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, which exists since CUDA 7.0.
+func (t *Table) OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(at At, function Function, blockSize int32, dynamicSMemSize uint64, flags uint32) (numBlocks int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		numBlocks, res = t.software().OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(th, function, blockSize, dynamicSMemSize, flags)
+		return numBlocks, t.leave(at, th, res)
+	}
+	fn := t.procs[symOccupancyMaxActiveBlocksPerMultiprocessorWithFlags].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symOccupancyMaxActiveBlocksPerMultiprocessorWithFlags); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		numBlocks       unsafe.Pointer
+		function        uintptr
+		blockSize       uintptr
+		dynamicSMemSize uintptr
+		flags           uintptr
+		_               [1]uintptr
+		v0              int32
+	}{
+		fn:              fn,
+		function:        uintptr(function),
+		blockSize:       uintptr(uint32(blockSize)),
+		dynamicSMemSize: uintptr(dynamicSMemSize),
+		flags:           uintptr(flags),
+	}
+	f.numBlocks = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// OccupancyMaxActiveClusters calls cuOccupancyMaxActiveClusters, which exists since CUDA 11.7.
+func (t *Table) OccupancyMaxActiveClusters(at At, function Function, config LaunchConfig) (numClusters int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symOccupancyMaxActiveClusters)
+	}
+	if t.soft != nil {
+		if t.version < 11070 {
+			res = missing(symOccupancyMaxActiveClusters)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		numClusters, res = t.software().OccupancyMaxActiveClusters(th, function, config)
+		return numClusters, t.leave(at, th, res)
+	}
+	fn := t.procs[symOccupancyMaxActiveClusters].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symOccupancyMaxActiveClusters); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r       uintptr
+		numClusters unsafe.Pointer
+		function    uintptr
+		config      unsafe.Pointer
+		_           [3]uintptr
+		v0          int32
+		a2          LaunchConfig
+	}{fn: fn, function: uintptr(function), a2: config}
+	f.numClusters = unsafe.Pointer(&f.v0)
+	f.config = unsafe.Pointer(&f.a2)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// OccupancyMaxPotentialBlockSizeWithFlags calls cuOccupancyMaxPotentialBlockSizeWithFlags, which exists since CUDA 7.0.
+func (t *Table) OccupancyMaxPotentialBlockSizeWithFlags(at At, function Function, blockSizeToDynamicSMemSize uintptr, dynamicSMemSize uint64, blockSizeLimit int32, flags uint32) (minGridSize int32, blockSize int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symOccupancyMaxPotentialBlockSizeWithFlags)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		minGridSize, blockSize, res = t.software().OccupancyMaxPotentialBlockSizeWithFlags(th, function, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, flags)
+		return minGridSize, blockSize, t.leave(at, th, res)
+	}
+	fn := t.procs[symOccupancyMaxPotentialBlockSizeWithFlags].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symOccupancyMaxPotentialBlockSizeWithFlags); fn == 0 {
+			return
+		}
+	}
+	f := ccall.Heap(&struct {
+		fn, r                      uintptr
+		minGridSize                unsafe.Pointer
+		blockSize                  unsafe.Pointer
+		function                   uintptr
+		blockSizeToDynamicSMemSize uintptr
+		dynamicSMemSize            uintptr
+		blockSizeLimit             uintptr
+		flags                      uintptr
+		_                          [7]uintptr
+		v0                         int32
+		v1                         int32
+	}{
+		fn:                         fn,
+		function:                   uintptr(function),
+		blockSizeToDynamicSMemSize: uintptr(blockSizeToDynamicSMemSize),
+		dynamicSMemSize:            uintptr(dynamicSMemSize),
+		blockSizeLimit:             uintptr(uint32(blockSizeLimit)),
+		flags:                      uintptr(flags),
+	})
+	f.minGridSize = unsafe.Pointer(&f.v0)
+	f.blockSize = unsafe.Pointer(&f.v1)
+	res = t.call14(at, ccall.Blocking, unsafe.Pointer(f))
+	return f.v0, f.v1, res
+}
+
+// OccupancyMaxPotentialClusterSize calls cuOccupancyMaxPotentialClusterSize, which exists since CUDA 11.7.
+func (t *Table) OccupancyMaxPotentialClusterSize(at At, function Function, config LaunchConfig) (clusterSize int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symOccupancyMaxPotentialClusterSize)
+	}
+	if t.soft != nil {
+		if t.version < 11070 {
+			res = missing(symOccupancyMaxPotentialClusterSize)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		clusterSize, res = t.software().OccupancyMaxPotentialClusterSize(th, function, config)
+		return clusterSize, t.leave(at, th, res)
+	}
+	fn := t.procs[symOccupancyMaxPotentialClusterSize].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symOccupancyMaxPotentialClusterSize); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r       uintptr
+		clusterSize unsafe.Pointer
+		function    uintptr
+		config      unsafe.Pointer
+		_           [3]uintptr
+		v0          int32
+		a2          LaunchConfig
+	}{fn: fn, function: uintptr(function), a2: config}
+	f.clusterSize = unsafe.Pointer(&f.v0)
+	f.config = unsafe.Pointer(&f.a2)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// ParamSetSize calls cuParamSetSize, which exists since CUDA 2.0.
+func (t *Table) ParamSetSize(at At, hfunc Function, numbytes uint32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symParamSetSize)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().ParamSetSize(th, hfunc, numbytes))
+	}
+	fn := t.procs[symParamSetSize].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symParamSetSize); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		hfunc    uintptr
+		numbytes uintptr
+		_        [4]uintptr
+	}{fn: fn, hfunc: uintptr(hfunc), numbytes: uintptr(numbytes)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// ParamSetTexRef calls cuParamSetTexRef, which exists since CUDA 2.0.
+func (t *Table) ParamSetTexRef(at At, hfunc Function, texunit int32, hTexRef TexRef) (res Result) {
+	if at.NoWait {
+		t.mayWait(symParamSetTexRef)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().ParamSetTexRef(th, hfunc, texunit, hTexRef))
+	}
+	fn := t.procs[symParamSetTexRef].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symParamSetTexRef); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		hfunc   uintptr
+		texunit uintptr
+		hTexRef uintptr
+		_       [3]uintptr
+	}{fn: fn, hfunc: uintptr(hfunc), texunit: uintptr(uint32(texunit)), hTexRef: uintptr(hTexRef)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// ParamSetf calls cuParamSetf, which exists since CUDA 2.0.
+func (t *Table) ParamSetf(at At, hfunc Function, offset int32, value float32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symParamSetf)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().ParamSetf(th, hfunc, offset, value))
+	}
+	fn := t.procs[symParamSetf].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symParamSetf); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		hfunc  uintptr
+		offset uintptr
+		value  uintptr
+		_      [13]uintptr
+		d0     uintptr
+		_      [1]uintptr
+	}{
+		fn:     fn,
+		hfunc:  uintptr(hfunc),
+		offset: uintptr(uint32(offset)),
+		value:  uintptr(math.Float32bits(value)),
+		d0:     uintptr(math.Float32bits(value)),
+	}
+	return t.callWide(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// ParamSeti calls cuParamSeti, which exists since CUDA 2.0.
+func (t *Table) ParamSeti(at At, hfunc Function, offset int32, value uint32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symParamSeti)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().ParamSeti(th, hfunc, offset, value))
+	}
+	fn := t.procs[symParamSeti].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symParamSeti); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		hfunc  uintptr
+		offset uintptr
+		value  uintptr
+		_      [3]uintptr
+	}{fn: fn, hfunc: uintptr(hfunc), offset: uintptr(uint32(offset)), value: uintptr(value)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// ParamSetv calls cuParamSetv, which exists since CUDA 2.0.
+func (t *Table) ParamSetv(at At, hfunc Function, offset int32, ptr []byte) (res Result) {
+	if at.NoWait {
+		t.mayWait(symParamSetv)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().ParamSetv(th, hfunc, offset, ptr))
+	}
+	fn := t.procs[symParamSetv].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symParamSetv); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		hfunc    uintptr
+		offset   uintptr
+		ptr      unsafe.Pointer
+		numbytes uintptr
+		_        [2]uintptr
+	}{
+		fn:       fn,
+		hfunc:    uintptr(hfunc),
+		offset:   uintptr(uint32(offset)),
+		ptr:      unsafe.Pointer(unsafe.SliceData(ptr)),
+		numbytes: uintptr(len(ptr)),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// StreamBatchMemOp calls cuStreamBatchMemOp_v2, which exists since CUDA 11.7.
+func (t *Table) StreamBatchMemOp(at At, stream Stream, paramArray []StreamBatchMemOpParams, flags uint32) (res Result) {
+	if t.soft != nil {
+		if t.version < 11070 {
+			res = missing(symStreamBatchMemOp_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().StreamBatchMemOp(th, stream, paramArray, flags))
+	}
+	fn := t.procs[symStreamBatchMemOp_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamBatchMemOp_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		stream     uintptr
+		count      uintptr
+		paramArray unsafe.Pointer
+		flags      uintptr
+		_          [2]uintptr
+	}{
+		fn:         fn,
+		stream:     uintptr(stream),
+		count:      uintptr(len(paramArray)),
+		paramArray: unsafe.Pointer(unsafe.SliceData(paramArray)),
+		flags:      uintptr(flags),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// StreamBatchMemOpV1 calls cuStreamBatchMemOp, which exists since CUDA 8.0.
+func (t *Table) StreamBatchMemOpV1(at At, stream Stream, paramArray []StreamBatchMemOpParams, flags uint32) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().StreamBatchMemOpV1(th, stream, paramArray, flags))
+	}
+	fn := t.procs[symStreamBatchMemOp].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamBatchMemOp); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		stream     uintptr
+		count      uintptr
+		paramArray unsafe.Pointer
+		flags      uintptr
+		_          [2]uintptr
+	}{
+		fn:         fn,
+		stream:     uintptr(stream),
+		count:      uintptr(len(paramArray)),
+		paramArray: unsafe.Pointer(unsafe.SliceData(paramArray)),
+		flags:      uintptr(flags),
+	}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// StreamCopyAttributes calls cuStreamCopyAttributes, which exists since CUDA 11.0.
+func (t *Table) StreamCopyAttributes(at At, dst Stream, src Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symStreamCopyAttributes)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().StreamCopyAttributes(th, dst, src))
+	}
+	fn := t.procs[symStreamCopyAttributes].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamCopyAttributes); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		dst   uintptr
+		src   uintptr
+		_     [4]uintptr
+	}{fn: fn, dst: uintptr(dst), src: uintptr(src)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// StreamGetAttribute calls cuStreamGetAttribute, which exists since CUDA 11.0.
+func (t *Table) StreamGetAttribute(at At, hStream Stream, attr int32) (valueOut LaunchAttributeValue, res Result) {
+	if at.NoWait {
+		t.mayWait(symStreamGetAttribute)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		valueOut, res = t.software().StreamGetAttribute(th, hStream, attr)
+		return valueOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symStreamGetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamGetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		hStream  uintptr
+		attr     uintptr
+		valueOut unsafe.Pointer
+		_        [3]uintptr
+		v0       LaunchAttributeValue
+	}{fn: fn, hStream: uintptr(hStream), attr: uintptr(uint32(attr))}
+	f.valueOut = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// StreamGetCtxV2 calls cuStreamGetCtx_v2, which exists since CUDA 12.5.
+func (t *Table) StreamGetCtxV2(at At, hStream Stream) (pCtx Context, pGreenCtx GreenCtx, res Result) {
+	if t.soft != nil {
+		if t.version < 12050 {
+			res = missing(symStreamGetCtx_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pCtx, pGreenCtx, res = t.software().StreamGetCtxV2(th, hStream)
+		return pCtx, pGreenCtx, t.leave(at, th, res)
+	}
+	fn := t.procs[symStreamGetCtx_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamGetCtx_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		hStream   uintptr
+		pCtx      unsafe.Pointer
+		pGreenCtx unsafe.Pointer
+		_         [3]uintptr
+		v0        Context
+		v1        GreenCtx
+	}{fn: fn, hStream: uintptr(hStream)}
+	f.pCtx = unsafe.Pointer(&f.v0)
+	f.pGreenCtx = unsafe.Pointer(&f.v1)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, f.v1, res
+}
+
+// StreamGetGreenCtx calls cuStreamGetGreenCtx, which exists since CUDA 12.4.
+func (t *Table) StreamGetGreenCtx(at At, hStream Stream) (phCtx GreenCtx, res Result) {
+	if at.NoWait {
+		t.mayWait(symStreamGetGreenCtx)
+	}
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symStreamGetGreenCtx)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phCtx, res = t.software().StreamGetGreenCtx(th, hStream)
+		return phCtx, t.leave(at, th, res)
+	}
+	fn := t.procs[symStreamGetGreenCtx].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamGetGreenCtx); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		hStream uintptr
+		phCtx   unsafe.Pointer
+		_       [4]uintptr
+		v0      GreenCtx
+	}{fn: fn, hStream: uintptr(hStream)}
+	f.phCtx = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// StreamSetAttribute calls cuStreamSetAttribute, which exists since CUDA 11.0.
+func (t *Table) StreamSetAttribute(at At, hStream Stream, attr int32, value LaunchAttributeValue) (res Result) {
+	if at.NoWait {
+		t.mayWait(symStreamSetAttribute)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().StreamSetAttribute(th, hStream, attr, value))
+	}
+	fn := t.procs[symStreamSetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamSetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		hStream uintptr
+		attr    uintptr
+		value   unsafe.Pointer
+		_       [3]uintptr
+		a2      LaunchAttributeValue
+	}{fn: fn, hStream: uintptr(hStream), attr: uintptr(uint32(attr)), a2: value}
+	f.value = unsafe.Pointer(&f.a2)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// StreamWaitValue32V1 calls cuStreamWaitValue32, which exists since CUDA 8.0.
+func (t *Table) StreamWaitValue32V1(at At, stream Stream, addr DevicePtr, value uint32, flags uint32) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().StreamWaitValue32V1(th, stream, addr, value, flags))
+	}
+	fn := t.procs[symStreamWaitValue32].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamWaitValue32); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		stream uintptr
+		addr   uintptr
+		value  uintptr
+		flags  uintptr
+		_      [2]uintptr
+	}{fn: fn, stream: uintptr(stream), addr: uintptr(addr), value: uintptr(value), flags: uintptr(flags)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// StreamWaitValue64V1 calls cuStreamWaitValue64, which exists since CUDA 9.0.
+func (t *Table) StreamWaitValue64V1(at At, stream Stream, addr DevicePtr, value uint64, flags uint32) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().StreamWaitValue64V1(th, stream, addr, value, flags))
+	}
+	fn := t.procs[symStreamWaitValue64].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamWaitValue64); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		stream uintptr
+		addr   uintptr
+		value  uintptr
+		flags  uintptr
+		_      [2]uintptr
+	}{fn: fn, stream: uintptr(stream), addr: uintptr(addr), value: uintptr(value), flags: uintptr(flags)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// StreamWriteValue32V1 calls cuStreamWriteValue32, which exists since CUDA 8.0.
+func (t *Table) StreamWriteValue32V1(at At, stream Stream, addr DevicePtr, value uint32, flags uint32) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().StreamWriteValue32V1(th, stream, addr, value, flags))
+	}
+	fn := t.procs[symStreamWriteValue32].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamWriteValue32); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		stream uintptr
+		addr   uintptr
+		value  uintptr
+		flags  uintptr
+		_      [2]uintptr
+	}{fn: fn, stream: uintptr(stream), addr: uintptr(addr), value: uintptr(value), flags: uintptr(flags)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// StreamWriteValue64V1 calls cuStreamWriteValue64, which exists since CUDA 9.0.
+func (t *Table) StreamWriteValue64V1(at At, stream Stream, addr DevicePtr, value uint64, flags uint32) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().StreamWriteValue64V1(th, stream, addr, value, flags))
+	}
+	fn := t.procs[symStreamWriteValue64].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamWriteValue64); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		stream uintptr
+		addr   uintptr
+		value  uintptr
+		flags  uintptr
+		_      [2]uintptr
+	}{fn: fn, stream: uintptr(stream), addr: uintptr(addr), value: uintptr(value), flags: uintptr(flags)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
+}
+
+// GetExportTable calls cuGetExportTable, which exists since CUDA 3.0.
+func (t *Table) GetExportTable(at At, pExportTableId UUID) (ppExportTable HostPtr, res Result) {
+	if at.NoWait {
+		t.mayWait(symGetExportTable)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		ppExportTable, res = t.software().GetExportTable(th, pExportTableId)
+		return ppExportTable, t.leave(at, th, res)
+	}
+	fn := t.procs[symGetExportTable].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGetExportTable); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r          uintptr
+		ppExportTable  unsafe.Pointer
+		pExportTableId unsafe.Pointer
+		_              [4]uintptr
+		v0             HostPtr
+		a1             UUID
+	}{fn: fn, a1: pExportTableId}
+	f.ppExportTable = unsafe.Pointer(&f.v0)
+	f.pExportTableId = unsafe.Pointer(&f.a1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GetProcAddress calls cuGetProcAddress_v2, which exists since CUDA 12.0.
+func (t *Table) GetProcAddress(at At, symbol string, cudaVersion int32, flags uint64) (pfn HostPtr, symbolStatus int32, res Result) {
+	if strings.IndexByte(symbol, 0) >= 0 {
+		res = ResultInvalidValue
+		return
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symGetProcAddress_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pfn, symbolStatus, res = t.software().GetProcAddress(th, symbol, cudaVersion, flags)
+		return pfn, symbolStatus, t.leave(at, th, res)
+	}
+	fn := t.procs[symGetProcAddress_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGetProcAddress_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		symbol       unsafe.Pointer
+		pfn          unsafe.Pointer
+		cudaVersion  uintptr
+		flags        uintptr
+		symbolStatus unsafe.Pointer
+		_            [1]uintptr
+		v0           HostPtr
+		v1           int32
+	}{
+		fn:          fn,
+		symbol:      unsafe.Pointer(unsafe.SliceData(append([]byte(symbol), 0))),
+		cudaVersion: uintptr(uint32(cudaVersion)),
+		flags:       uintptr(flags),
+	}
+	f.pfn = unsafe.Pointer(&f.v0)
+	f.symbolStatus = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
+// GetProcAddressV1 calls cuGetProcAddress, which exists since CUDA 11.3.
+func (t *Table) GetProcAddressV1(at At, symbol string, cudaVersion int32, flags uint64) (pfn HostPtr, res Result) {
+	if strings.IndexByte(symbol, 0) >= 0 {
+		res = ResultInvalidValue
+		return
+	}
+	if t.soft != nil {
+		if t.version < 11030 {
+			res = missing(symGetProcAddress)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pfn, res = t.software().GetProcAddressV1(th, symbol, cudaVersion, flags)
+		return pfn, t.leave(at, th, res)
+	}
+	fn := t.procs[symGetProcAddress].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGetProcAddress); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r       uintptr
+		symbol      unsafe.Pointer
+		pfn         unsafe.Pointer
+		cudaVersion uintptr
+		flags       uintptr
+		_           [2]uintptr
+		v0          HostPtr
+	}{
+		fn:          fn,
+		symbol:      unsafe.Pointer(unsafe.SliceData(append([]byte(symbol), 0))),
+		cudaVersion: uintptr(uint32(cudaVersion)),
+		flags:       uintptr(flags),
+	}
+	f.pfn = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// KernelGetAttribute calls cuKernelGetAttribute, which exists since CUDA 12.0.
+func (t *Table) KernelGetAttribute(at At, attrib int32, kernel Kernel, dev Device) (pi int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symKernelGetAttribute)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symKernelGetAttribute)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pi, res = t.software().KernelGetAttribute(th, attrib, kernel, dev)
+		return pi, t.leave(at, th, res)
+	}
+	fn := t.procs[symKernelGetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symKernelGetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		pi     unsafe.Pointer
+		attrib uintptr
+		kernel uintptr
+		dev    uintptr
+		_      [2]uintptr
+		v0     int32
+	}{fn: fn, attrib: uintptr(uint32(attrib)), kernel: uintptr(kernel), dev: uintptr(uint32(dev))}
+	f.pi = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// KernelGetFunction calls cuKernelGetFunction, which exists since CUDA 12.0.
+func (t *Table) KernelGetFunction(at At, kernel Kernel) (pFunc Function, res Result) {
+	if at.NoWait {
+		t.mayWait(symKernelGetFunction)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symKernelGetFunction)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pFunc, res = t.software().KernelGetFunction(th, kernel)
+		return pFunc, t.leave(at, th, res)
+	}
+	fn := t.procs[symKernelGetFunction].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symKernelGetFunction); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		pFunc  unsafe.Pointer
+		kernel uintptr
+		_      [4]uintptr
+		v0     Function
+	}{fn: fn, kernel: uintptr(kernel)}
+	f.pFunc = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// KernelGetLibrary calls cuKernelGetLibrary, which exists since CUDA 12.5.
+func (t *Table) KernelGetLibrary(at At, kernel Kernel) (pLib LibraryHandle, res Result) {
+	if at.NoWait {
+		t.mayWait(symKernelGetLibrary)
+	}
+	if t.soft != nil {
+		if t.version < 12050 {
+			res = missing(symKernelGetLibrary)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pLib, res = t.software().KernelGetLibrary(th, kernel)
+		return pLib, t.leave(at, th, res)
+	}
+	fn := t.procs[symKernelGetLibrary].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symKernelGetLibrary); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		pLib   unsafe.Pointer
+		kernel uintptr
+		_      [4]uintptr
+		v0     LibraryHandle
+	}{fn: fn, kernel: uintptr(kernel)}
+	f.pLib = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// KernelGetName calls cuKernelGetName, which exists since CUDA 12.3.
+func (t *Table) KernelGetName(at At, hfunc Kernel) (name string, res Result) {
+	if at.NoWait {
+		t.mayWait(symKernelGetName)
+	}
+	if t.soft != nil {
+		if t.version < 12030 {
+			res = missing(symKernelGetName)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		name, res = t.software().KernelGetName(th, hfunc)
+		return name, t.leave(at, th, res)
+	}
+	fn := t.procs[symKernelGetName].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symKernelGetName); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		name  unsafe.Pointer
+		hfunc uintptr
+		_     [4]uintptr
+		v0    unsafe.Pointer
+	}{fn: fn, hfunc: uintptr(hfunc)}
+	f.name = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return goString(f.v0), res
+}
+
+// KernelGetParamInfo calls cuKernelGetParamInfo, which exists since CUDA 12.4.
+func (t *Table) KernelGetParamInfo(at At, kernel Kernel, paramIndex uint64) (paramOffset uint64, paramSize uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symKernelGetParamInfo)
+	}
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symKernelGetParamInfo)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		paramOffset, paramSize, res = t.software().KernelGetParamInfo(th, kernel, paramIndex)
+		return paramOffset, paramSize, t.leave(at, th, res)
+	}
+	fn := t.procs[symKernelGetParamInfo].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symKernelGetParamInfo); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r       uintptr
+		kernel      uintptr
+		paramIndex  uintptr
+		paramOffset unsafe.Pointer
+		paramSize   unsafe.Pointer
+		_           [2]uintptr
+		v0          uint64
+		v1          uint64
+	}{fn: fn, kernel: uintptr(kernel), paramIndex: uintptr(paramIndex)}
+	f.paramOffset = unsafe.Pointer(&f.v0)
+	f.paramSize = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
+// KernelSetAttribute calls cuKernelSetAttribute, which exists since CUDA 12.0.
+func (t *Table) KernelSetAttribute(at At, attrib int32, val int32, kernel Kernel, dev Device) (res Result) {
+	if at.NoWait {
+		t.mayWait(symKernelSetAttribute)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symKernelSetAttribute)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().KernelSetAttribute(th, attrib, val, kernel, dev))
+	}
+	fn := t.procs[symKernelSetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symKernelSetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		attrib uintptr
+		val    uintptr
+		kernel uintptr
+		dev    uintptr
+		_      [2]uintptr
+	}{
+		fn:     fn,
+		attrib: uintptr(uint32(attrib)),
+		val:    uintptr(uint32(val)),
+		kernel: uintptr(kernel),
+		dev:    uintptr(uint32(dev)),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// KernelSetCacheConfig calls cuKernelSetCacheConfig, which exists since CUDA 12.0.
+func (t *Table) KernelSetCacheConfig(at At, kernel Kernel, config int32, dev Device) (res Result) {
+	if at.NoWait {
+		t.mayWait(symKernelSetCacheConfig)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symKernelSetCacheConfig)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().KernelSetCacheConfig(th, kernel, config, dev))
+	}
+	fn := t.procs[symKernelSetCacheConfig].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symKernelSetCacheConfig); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		kernel uintptr
+		config uintptr
+		dev    uintptr
+		_      [3]uintptr
+	}{fn: fn, kernel: uintptr(kernel), config: uintptr(uint32(config)), dev: uintptr(uint32(dev))}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// LibraryEnumerateKernels calls cuLibraryEnumerateKernels, which exists since CUDA 12.4.
+func (t *Table) LibraryEnumerateKernels(at At, kernels []Kernel, lib LibraryHandle) (res Result) {
+	if at.NoWait {
+		t.mayWait(symLibraryEnumerateKernels)
+	}
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symLibraryEnumerateKernels)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().LibraryEnumerateKernels(th, kernels, lib))
+	}
+	fn := t.procs[symLibraryEnumerateKernels].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLibraryEnumerateKernels); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		kernels    unsafe.Pointer
+		numKernels uintptr
+		lib        uintptr
+		_          [3]uintptr
+	}{
+		fn:         fn,
+		kernels:    unsafe.Pointer(unsafe.SliceData(kernels)),
+		numKernels: uintptr(len(kernels)),
+		lib:        uintptr(lib),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// LibraryGetGlobal calls cuLibraryGetGlobal, which exists since CUDA 12.0.
+func (t *Table) LibraryGetGlobal(at At, library LibraryHandle, name string) (dptr DevicePtr, bytes uint64, res Result) {
+	if strings.IndexByte(name, 0) >= 0 {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symLibraryGetGlobal)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symLibraryGetGlobal)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		dptr, bytes, res = t.software().LibraryGetGlobal(th, library, name)
+		return dptr, bytes, t.leave(at, th, res)
+	}
+	fn := t.procs[symLibraryGetGlobal].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLibraryGetGlobal); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		dptr    unsafe.Pointer
+		bytes   unsafe.Pointer
+		library uintptr
+		name    unsafe.Pointer
+		_       [2]uintptr
+		v0      DevicePtr
+		v1      uint64
+	}{fn: fn, library: uintptr(library), name: unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))}
+	f.dptr = unsafe.Pointer(&f.v0)
+	f.bytes = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
+// LibraryGetKernel calls cuLibraryGetKernel, which exists since CUDA 12.0.
+func (t *Table) LibraryGetKernel(at At, library LibraryHandle, name string) (pKernel Kernel, res Result) {
+	if strings.IndexByte(name, 0) >= 0 {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symLibraryGetKernel)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symLibraryGetKernel)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pKernel, res = t.software().LibraryGetKernel(th, library, name)
+		return pKernel, t.leave(at, th, res)
+	}
+	fn := t.procs[symLibraryGetKernel].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLibraryGetKernel); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pKernel unsafe.Pointer
+		library uintptr
+		name    unsafe.Pointer
+		_       [3]uintptr
+		v0      Kernel
+	}{fn: fn, library: uintptr(library), name: unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))}
+	f.pKernel = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// LibraryGetKernelCount calls cuLibraryGetKernelCount, which exists since CUDA 12.4.
+func (t *Table) LibraryGetKernelCount(at At, lib LibraryHandle) (count uint32, res Result) {
+	if at.NoWait {
+		t.mayWait(symLibraryGetKernelCount)
+	}
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symLibraryGetKernelCount)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		count, res = t.software().LibraryGetKernelCount(th, lib)
+		return count, t.leave(at, th, res)
+	}
+	fn := t.procs[symLibraryGetKernelCount].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLibraryGetKernelCount); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		count unsafe.Pointer
+		lib   uintptr
+		_     [4]uintptr
+		v0    uint32
+	}{fn: fn, lib: uintptr(lib)}
+	f.count = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// LibraryGetManaged calls cuLibraryGetManaged, which exists since CUDA 12.0.
+func (t *Table) LibraryGetManaged(at At, library LibraryHandle, name string) (dptr DevicePtr, bytes uint64, res Result) {
+	if strings.IndexByte(name, 0) >= 0 {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symLibraryGetManaged)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symLibraryGetManaged)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		dptr, bytes, res = t.software().LibraryGetManaged(th, library, name)
+		return dptr, bytes, t.leave(at, th, res)
+	}
+	fn := t.procs[symLibraryGetManaged].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLibraryGetManaged); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		dptr    unsafe.Pointer
+		bytes   unsafe.Pointer
+		library uintptr
+		name    unsafe.Pointer
+		_       [2]uintptr
+		v0      DevicePtr
+		v1      uint64
+	}{fn: fn, library: uintptr(library), name: unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))}
+	f.dptr = unsafe.Pointer(&f.v0)
+	f.bytes = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
+// LibraryGetModule calls cuLibraryGetModule, which exists since CUDA 12.0.
+func (t *Table) LibraryGetModule(at At, library LibraryHandle) (pMod Module, res Result) {
+	if at.NoWait {
+		t.mayWait(symLibraryGetModule)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symLibraryGetModule)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pMod, res = t.software().LibraryGetModule(th, library)
+		return pMod, t.leave(at, th, res)
+	}
+	fn := t.procs[symLibraryGetModule].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLibraryGetModule); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pMod    unsafe.Pointer
+		library uintptr
+		_       [4]uintptr
+		v0      Module
+	}{fn: fn, library: uintptr(library)}
+	f.pMod = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// LibraryGetUnifiedFunction calls cuLibraryGetUnifiedFunction, which exists since CUDA 12.0.
+func (t *Table) LibraryGetUnifiedFunction(at At, library LibraryHandle, symbol string) (fptr HostPtr, res Result) {
+	if strings.IndexByte(symbol, 0) >= 0 {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symLibraryGetUnifiedFunction)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symLibraryGetUnifiedFunction)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		fptr, res = t.software().LibraryGetUnifiedFunction(th, library, symbol)
+		return fptr, t.leave(at, th, res)
+	}
+	fn := t.procs[symLibraryGetUnifiedFunction].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLibraryGetUnifiedFunction); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		fptr    unsafe.Pointer
+		library uintptr
+		symbol  unsafe.Pointer
+		_       [3]uintptr
+		v0      HostPtr
+	}{
+		fn:      fn,
+		library: uintptr(library),
+		symbol:  unsafe.Pointer(unsafe.SliceData(append([]byte(symbol), 0))),
+	}
+	f.fptr = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// LibraryLoadData calls cuLibraryLoadData, which exists since CUDA 12.0.
+func (t *Table) LibraryLoadData(at At, code []byte, jitOptions []uint32, jitOptionsValues []uintptr, libraryOptions []int32, libraryOptionValues []uintptr) (library LibraryHandle, res Result) {
+	if len(jitOptionsValues) != len(jitOptions) || len(libraryOptionValues) != len(libraryOptions) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symLibraryLoadData)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symLibraryLoadData)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		library, res = t.software().LibraryLoadData(th, code, jitOptions, jitOptionsValues, libraryOptions, libraryOptionValues)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.LibraryUnload(at.undo(), library)
+			library = 0
+		}
+		return
+	}
+	fn := t.procs[symLibraryLoadData].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLibraryLoadData); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r               uintptr
+		library             unsafe.Pointer
+		code                unsafe.Pointer
+		jitOptions          unsafe.Pointer
+		jitOptionsValues    unsafe.Pointer
+		numJitOptions       uintptr
+		libraryOptions      unsafe.Pointer
+		libraryOptionValues unsafe.Pointer
+		numLibraryOptions   uintptr
+		_                   [6]uintptr
+		v0                  LibraryHandle
+	}{
+		fn:                  fn,
+		code:                unsafe.Pointer(unsafe.SliceData(code)),
+		jitOptions:          unsafe.Pointer(unsafe.SliceData(jitOptions)),
+		jitOptionsValues:    unsafe.Pointer(unsafe.SliceData(jitOptionsValues)),
+		numJitOptions:       uintptr(len(jitOptions)),
+		libraryOptions:      unsafe.Pointer(unsafe.SliceData(libraryOptions)),
+		libraryOptionValues: unsafe.Pointer(unsafe.SliceData(libraryOptionValues)),
+		numLibraryOptions:   uintptr(len(libraryOptions)),
+	}
+	f.library = unsafe.Pointer(&f.v0)
+	res = t.call14(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.LibraryUnload(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// LibraryLoadFromFile calls cuLibraryLoadFromFile, which exists since CUDA 12.0.
+func (t *Table) LibraryLoadFromFile(at At, fileName string, jitOptions []uint32, jitOptionsValues []uintptr, libraryOptions []int32, libraryOptionValues []uintptr) (library LibraryHandle, res Result) {
+	if strings.IndexByte(fileName, 0) >= 0 || len(jitOptionsValues) != len(jitOptions) || len(libraryOptionValues) != len(libraryOptions) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symLibraryLoadFromFile)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symLibraryLoadFromFile)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		library, res = t.software().LibraryLoadFromFile(th, fileName, jitOptions, jitOptionsValues, libraryOptions, libraryOptionValues)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.LibraryUnload(at.undo(), library)
+			library = 0
+		}
+		return
+	}
+	fn := t.procs[symLibraryLoadFromFile].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLibraryLoadFromFile); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r               uintptr
+		library             unsafe.Pointer
+		fileName            unsafe.Pointer
+		jitOptions          unsafe.Pointer
+		jitOptionsValues    unsafe.Pointer
+		numJitOptions       uintptr
+		libraryOptions      unsafe.Pointer
+		libraryOptionValues unsafe.Pointer
+		numLibraryOptions   uintptr
+		_                   [6]uintptr
+		v0                  LibraryHandle
+	}{
+		fn:                  fn,
+		fileName:            unsafe.Pointer(unsafe.SliceData(append([]byte(fileName), 0))),
+		jitOptions:          unsafe.Pointer(unsafe.SliceData(jitOptions)),
+		jitOptionsValues:    unsafe.Pointer(unsafe.SliceData(jitOptionsValues)),
+		numJitOptions:       uintptr(len(jitOptions)),
+		libraryOptions:      unsafe.Pointer(unsafe.SliceData(libraryOptions)),
+		libraryOptionValues: unsafe.Pointer(unsafe.SliceData(libraryOptionValues)),
+		numLibraryOptions:   uintptr(len(libraryOptions)),
+	}
+	f.library = unsafe.Pointer(&f.v0)
+	res = t.call14(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.LibraryUnload(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// LibraryUnload calls cuLibraryUnload, which exists since CUDA 12.0.
+func (t *Table) LibraryUnload(at At, library LibraryHandle) (res Result) {
+	if at.NoWait {
+		t.mayWait(symLibraryUnload)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symLibraryUnload)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().LibraryUnload(th, library))
+	}
+	fn := t.procs[symLibraryUnload].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLibraryUnload); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		library uintptr
+		_       [5]uintptr
+	}{fn: fn, library: uintptr(library)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// LinkAddData calls cuLinkAddData_v2, which exists since CUDA 6.5.
+func (t *Table) LinkAddData(at At, state LinkState, typ int32, data []byte, name string, options []uint32, optionValues []uintptr) (res Result) {
+	if strings.IndexByte(name, 0) >= 0 || len(optionValues) != len(options) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symLinkAddData_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().LinkAddData(th, state, typ, data, name, options, optionValues))
+	}
+	fn := t.procs[symLinkAddData_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLinkAddData_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		state        uintptr
+		typ          uintptr
+		data         unsafe.Pointer
+		size         uintptr
+		name         unsafe.Pointer
+		numOptions   uintptr
+		options      unsafe.Pointer
+		optionValues unsafe.Pointer
+		_            [6]uintptr
+	}{
+		fn:           fn,
+		state:        uintptr(state),
+		typ:          uintptr(uint32(typ)),
+		data:         unsafe.Pointer(unsafe.SliceData(data)),
+		size:         uintptr(len(data)),
+		name:         unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0))),
+		numOptions:   uintptr(len(options)),
+		options:      unsafe.Pointer(unsafe.SliceData(options)),
+		optionValues: unsafe.Pointer(unsafe.SliceData(optionValues)),
+	}
+	return t.call14(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// LinkAddFile calls cuLinkAddFile_v2, which exists since CUDA 6.5.
+func (t *Table) LinkAddFile(at At, state LinkState, typ int32, path string, options []uint32, optionValues []uintptr) (res Result) {
+	if strings.IndexByte(path, 0) >= 0 || len(optionValues) != len(options) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symLinkAddFile_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().LinkAddFile(th, state, typ, path, options, optionValues))
+	}
+	fn := t.procs[symLinkAddFile_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLinkAddFile_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		state        uintptr
+		typ          uintptr
+		path         unsafe.Pointer
+		numOptions   uintptr
+		options      unsafe.Pointer
+		optionValues unsafe.Pointer
+	}{
+		fn:           fn,
+		state:        uintptr(state),
+		typ:          uintptr(uint32(typ)),
+		path:         unsafe.Pointer(unsafe.SliceData(append([]byte(path), 0))),
+		numOptions:   uintptr(len(options)),
+		options:      unsafe.Pointer(unsafe.SliceData(options)),
+		optionValues: unsafe.Pointer(unsafe.SliceData(optionValues)),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// LinkComplete calls cuLinkComplete, which exists since CUDA 5.5.
+func (t *Table) LinkComplete(at At, state LinkState) (cubinOut HostPtr, sizeOut uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symLinkComplete)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		cubinOut, sizeOut, res = t.software().LinkComplete(th, state)
+		return cubinOut, sizeOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symLinkComplete].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLinkComplete); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		state    uintptr
+		cubinOut unsafe.Pointer
+		sizeOut  unsafe.Pointer
+		_        [3]uintptr
+		v0       HostPtr
+		v1       uint64
+	}{fn: fn, state: uintptr(state)}
+	f.cubinOut = unsafe.Pointer(&f.v0)
+	f.sizeOut = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
+// LinkCreate calls cuLinkCreate_v2, which exists since CUDA 6.5.
+func (t *Table) LinkCreate(at At, options []uint32, optionValues []uintptr) (stateOut LinkState, res Result) {
+	if len(optionValues) != len(options) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symLinkCreate_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		stateOut, res = t.software().LinkCreate(th, options, optionValues)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.LinkDestroy(at.undo(), stateOut)
+			stateOut = 0
+		}
+		return
+	}
+	fn := t.procs[symLinkCreate_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLinkCreate_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		numOptions   uintptr
+		options      unsafe.Pointer
+		optionValues unsafe.Pointer
+		stateOut     unsafe.Pointer
+		_            [2]uintptr
+		v0           LinkState
+	}{
+		fn:           fn,
+		numOptions:   uintptr(len(options)),
+		options:      unsafe.Pointer(unsafe.SliceData(options)),
+		optionValues: unsafe.Pointer(unsafe.SliceData(optionValues)),
+	}
+	f.stateOut = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.LinkDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// LinkDestroy calls cuLinkDestroy, which exists since CUDA 5.5.
+func (t *Table) LinkDestroy(at At, state LinkState) (res Result) {
+	if at.NoWait {
+		t.mayWait(symLinkDestroy)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().LinkDestroy(th, state))
+	}
+	fn := t.procs[symLinkDestroy].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLinkDestroy); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		state uintptr
+		_     [5]uintptr
+	}{fn: fn, state: uintptr(state)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// ModuleEnumerateFunctions calls cuModuleEnumerateFunctions, which exists since CUDA 12.4.
+func (t *Table) ModuleEnumerateFunctions(at At, functions []Function, mod Module) (res Result) {
+	if at.NoWait {
+		t.mayWait(symModuleEnumerateFunctions)
+	}
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symModuleEnumerateFunctions)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().ModuleEnumerateFunctions(th, functions, mod))
+	}
+	fn := t.procs[symModuleEnumerateFunctions].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symModuleEnumerateFunctions); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		functions    unsafe.Pointer
+		numFunctions uintptr
+		mod          uintptr
+		_            [3]uintptr
+	}{
+		fn:           fn,
+		functions:    unsafe.Pointer(unsafe.SliceData(functions)),
+		numFunctions: uintptr(len(functions)),
+		mod:          uintptr(mod),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// ModuleGetFunctionCount calls cuModuleGetFunctionCount, which exists since CUDA 12.4.
+func (t *Table) ModuleGetFunctionCount(at At, mod Module) (count uint32, res Result) {
+	if at.NoWait {
+		t.mayWait(symModuleGetFunctionCount)
+	}
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symModuleGetFunctionCount)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		count, res = t.software().ModuleGetFunctionCount(th, mod)
+		return count, t.leave(at, th, res)
+	}
+	fn := t.procs[symModuleGetFunctionCount].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symModuleGetFunctionCount); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		count unsafe.Pointer
+		mod   uintptr
+		_     [4]uintptr
+		v0    uint32
+	}{fn: fn, mod: uintptr(mod)}
+	f.count = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// ModuleGetLoadingMode calls cuModuleGetLoadingMode, which exists since CUDA 11.7.
+func (t *Table) ModuleGetLoadingMode(at At) (mode int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symModuleGetLoadingMode)
+	}
+	if t.soft != nil {
+		if t.version < 11070 {
+			res = missing(symModuleGetLoadingMode)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		mode, res = t.software().ModuleGetLoadingMode(th)
+		return mode, t.leave(at, th, res)
+	}
+	fn := t.procs[symModuleGetLoadingMode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symModuleGetLoadingMode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		mode  unsafe.Pointer
+		_     [5]uintptr
+		v0    int32
+	}{fn: fn}
+	f.mode = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// ModuleGetSurfRef calls cuModuleGetSurfRef, which exists since CUDA 3.0.
+func (t *Table) ModuleGetSurfRef(at At, hmod Module, name string) (pSurfRef SurfRef, res Result) {
+	if strings.IndexByte(name, 0) >= 0 {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symModuleGetSurfRef)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pSurfRef, res = t.software().ModuleGetSurfRef(th, hmod, name)
+		return pSurfRef, t.leave(at, th, res)
+	}
+	fn := t.procs[symModuleGetSurfRef].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symModuleGetSurfRef); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		pSurfRef unsafe.Pointer
+		hmod     uintptr
+		name     unsafe.Pointer
+		_        [3]uintptr
+		v0       SurfRef
+	}{fn: fn, hmod: uintptr(hmod), name: unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))}
+	f.pSurfRef = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// ModuleGetTexRef calls cuModuleGetTexRef, which exists since CUDA 2.0.
+func (t *Table) ModuleGetTexRef(at At, hmod Module, name string) (pTexRef TexRef, res Result) {
+	if strings.IndexByte(name, 0) >= 0 {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symModuleGetTexRef)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pTexRef, res = t.software().ModuleGetTexRef(th, hmod, name)
+		return pTexRef, t.leave(at, th, res)
+	}
+	fn := t.procs[symModuleGetTexRef].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symModuleGetTexRef); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pTexRef unsafe.Pointer
+		hmod    uintptr
+		name    unsafe.Pointer
+		_       [3]uintptr
+		v0      TexRef
+	}{fn: fn, hmod: uintptr(hmod), name: unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))}
+	f.pTexRef = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// ModuleLoad calls cuModuleLoad, which exists since CUDA 2.0.
+func (t *Table) ModuleLoad(at At, fname string) (module Module, res Result) {
+	if strings.IndexByte(fname, 0) >= 0 {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symModuleLoad)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		module, res = t.software().ModuleLoad(th, fname)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.ModuleUnload(at.undo(), module)
+			module = 0
+		}
+		return
+	}
+	fn := t.procs[symModuleLoad].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symModuleLoad); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		module unsafe.Pointer
+		fname  unsafe.Pointer
+		_      [4]uintptr
+		v0     Module
+	}{fn: fn, fname: unsafe.Pointer(unsafe.SliceData(append([]byte(fname), 0)))}
+	f.module = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.ModuleUnload(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// ModuleLoadFatBinary calls cuModuleLoadFatBinary, which exists since CUDA 2.0.
+func (t *Table) ModuleLoadFatBinary(at At, fatCubin []byte) (module Module, res Result) {
+	if at.NoWait {
+		t.mayWait(symModuleLoadFatBinary)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		module, res = t.software().ModuleLoadFatBinary(th, fatCubin)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.ModuleUnload(at.undo(), module)
+			module = 0
+		}
+		return
+	}
+	fn := t.procs[symModuleLoadFatBinary].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symModuleLoadFatBinary); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		module   unsafe.Pointer
+		fatCubin unsafe.Pointer
+		_        [4]uintptr
+		v0       Module
+	}{fn: fn, fatCubin: unsafe.Pointer(unsafe.SliceData(fatCubin))}
+	f.module = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.ModuleUnload(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// MemAddressFree calls cuMemAddressFree, which exists since CUDA 10.2.
+func (t *Table) MemAddressFree(at At, ptr DevicePtr, size uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemAddressFree)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemAddressFree(th, ptr, size))
+	}
+	fn := t.procs[symMemAddressFree].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemAddressFree); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		ptr   uintptr
+		size  uintptr
+		_     [4]uintptr
+	}{fn: fn, ptr: uintptr(ptr), size: uintptr(size)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemAddressReserve calls cuMemAddressReserve, which exists since CUDA 10.2.
+func (t *Table) MemAddressReserve(at At, size uint64, alignment uint64, addr DevicePtr, flags uint64) (ptr DevicePtr, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemAddressReserve)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		ptr, res = t.software().MemAddressReserve(th, size, alignment, addr, flags)
+		return ptr, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemAddressReserve].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemAddressReserve); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		ptr       unsafe.Pointer
+		size      uintptr
+		alignment uintptr
+		addr      uintptr
+		flags     uintptr
+		_         [1]uintptr
+		v0        DevicePtr
+	}{
+		fn:        fn,
+		size:      uintptr(size),
+		alignment: uintptr(alignment),
+		addr:      uintptr(addr),
+		flags:     uintptr(flags),
+	}
+	f.ptr = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MemCreate calls cuMemCreate, which exists since CUDA 10.2.
+func (t *Table) MemCreate(at At, size uint64, prop MemAllocationProp, flags uint64) (handle MemGenericAllocationHandle, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemCreate)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		handle, res = t.software().MemCreate(th, size, prop, flags)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemRelease(at.undo(), handle)
+			handle = 0
+		}
+		return
+	}
+	fn := t.procs[symMemCreate].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemCreate); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		handle unsafe.Pointer
+		size   uintptr
+		prop   unsafe.Pointer
+		flags  uintptr
+		_      [2]uintptr
+		v0     MemGenericAllocationHandle
+		a2     MemAllocationProp
+	}{fn: fn, size: uintptr(size), flags: uintptr(flags), a2: prop}
+	f.handle = unsafe.Pointer(&f.v0)
+	f.prop = unsafe.Pointer(&f.a2)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.MemRelease(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// MemExportToShareableHandle calls cuMemExportToShareableHandle, which exists since CUDA 10.2.
+func (t *Table) MemExportToShareableHandle(at At, handle MemGenericAllocationHandle, handleType int32, flags uint64) (shareableHandle ShareableHandle, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemExportToShareableHandle)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		shareableHandle, res = t.software().MemExportToShareableHandle(th, handle, handleType, flags)
+		return shareableHandle, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemExportToShareableHandle].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemExportToShareableHandle); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		shareableHandle unsafe.Pointer
+		handle          uintptr
+		handleType      uintptr
+		flags           uintptr
+		_               [2]uintptr
+		v0              ShareableHandle
+	}{fn: fn, handle: uintptr(handle), handleType: uintptr(uint32(handleType)), flags: uintptr(flags)}
+	f.shareableHandle = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MemGetAccess calls cuMemGetAccess, which exists since CUDA 10.2.
+func (t *Table) MemGetAccess(at At, location MemLocation, ptr DevicePtr) (flags uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemGetAccess)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		flags, res = t.software().MemGetAccess(th, location, ptr)
+		return flags, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemGetAccess].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemGetAccess); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		flags    unsafe.Pointer
+		location unsafe.Pointer
+		ptr      uintptr
+		_        [3]uintptr
+		v0       uint64
+		a1       MemLocation
+	}{fn: fn, ptr: uintptr(ptr), a1: location}
+	f.flags = unsafe.Pointer(&f.v0)
+	f.location = unsafe.Pointer(&f.a1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MemGetAllocationGranularity calls cuMemGetAllocationGranularity, which exists since CUDA 10.2.
+func (t *Table) MemGetAllocationGranularity(at At, prop MemAllocationProp, option int32) (granularity uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemGetAllocationGranularity)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		granularity, res = t.software().MemGetAllocationGranularity(th, prop, option)
+		return granularity, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemGetAllocationGranularity].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemGetAllocationGranularity); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r       uintptr
+		granularity unsafe.Pointer
+		prop        unsafe.Pointer
+		option      uintptr
+		_           [3]uintptr
+		v0          uint64
+		a1          MemAllocationProp
+	}{fn: fn, option: uintptr(uint32(option)), a1: prop}
+	f.granularity = unsafe.Pointer(&f.v0)
+	f.prop = unsafe.Pointer(&f.a1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MemGetAllocationPropertiesFromHandle calls cuMemGetAllocationPropertiesFromHandle, which exists since CUDA 10.2.
+func (t *Table) MemGetAllocationPropertiesFromHandle(at At, handle MemGenericAllocationHandle) (prop MemAllocationProp, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemGetAllocationPropertiesFromHandle)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		prop, res = t.software().MemGetAllocationPropertiesFromHandle(th, handle)
+		return prop, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemGetAllocationPropertiesFromHandle].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemGetAllocationPropertiesFromHandle); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		prop   unsafe.Pointer
+		handle uintptr
+		_      [4]uintptr
+		v0     MemAllocationProp
+	}{fn: fn, handle: uintptr(handle)}
+	f.prop = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MemGetHandleForAddressRange calls cuMemGetHandleForAddressRange, which exists since CUDA 11.7.
+func (t *Table) MemGetHandleForAddressRange(at At, dptr DevicePtr, size uint64, handleType int32, flags uint64) (handle ShareableHandle, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemGetHandleForAddressRange)
+	}
+	if t.soft != nil {
+		if t.version < 11070 {
+			res = missing(symMemGetHandleForAddressRange)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		handle, res = t.software().MemGetHandleForAddressRange(th, dptr, size, handleType, flags)
+		return handle, t.leave(at, th, res)
+	}
+	fn := t.procs[symMemGetHandleForAddressRange].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemGetHandleForAddressRange); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		handle     unsafe.Pointer
+		dptr       uintptr
+		size       uintptr
+		handleType uintptr
+		flags      uintptr
+		_          [1]uintptr
+		v0         ShareableHandle
+	}{
+		fn:         fn,
+		dptr:       uintptr(dptr),
+		size:       uintptr(size),
+		handleType: uintptr(uint32(handleType)),
+		flags:      uintptr(flags),
+	}
+	f.handle = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MemImportFromShareableHandle calls cuMemImportFromShareableHandle, which exists since CUDA 10.2.
+func (t *Table) MemImportFromShareableHandle(at At, osHandle HostPtr, shHandleType int32) (handle MemGenericAllocationHandle, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemImportFromShareableHandle)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		handle, res = t.software().MemImportFromShareableHandle(th, osHandle, shHandleType)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemRelease(at.undo(), handle)
+			handle = 0
+		}
+		return
+	}
+	fn := t.procs[symMemImportFromShareableHandle].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemImportFromShareableHandle); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		handle       unsafe.Pointer
+		osHandle     uintptr
+		shHandleType uintptr
+		_            [3]uintptr
+		v0           MemGenericAllocationHandle
+	}{fn: fn, osHandle: uintptr(osHandle), shHandleType: uintptr(uint32(shHandleType))}
+	f.handle = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.MemRelease(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// MemMap calls cuMemMap, which exists since CUDA 10.2.
+func (t *Table) MemMap(at At, ptr DevicePtr, size uint64, offset uint64, handle MemGenericAllocationHandle, flags uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemMap)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemMap(th, ptr, size, offset, handle, flags))
+	}
+	fn := t.procs[symMemMap].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemMap); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		ptr    uintptr
+		size   uintptr
+		offset uintptr
+		handle uintptr
+		flags  uintptr
+		_      [1]uintptr
+	}{
+		fn:     fn,
+		ptr:    uintptr(ptr),
+		size:   uintptr(size),
+		offset: uintptr(offset),
+		handle: uintptr(handle),
+		flags:  uintptr(flags),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemRelease calls cuMemRelease, which exists since CUDA 10.2.
+func (t *Table) MemRelease(at At, handle MemGenericAllocationHandle) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemRelease)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemRelease(th, handle))
+	}
+	fn := t.procs[symMemRelease].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemRelease); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		handle uintptr
+		_      [5]uintptr
+	}{fn: fn, handle: uintptr(handle)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemRetainAllocationHandle calls cuMemRetainAllocationHandle, which exists since CUDA 11.0.
+func (t *Table) MemRetainAllocationHandle(at At, addr HostPtr) (handle MemGenericAllocationHandle, res Result) {
+	if at.NoWait {
+		t.mayWait(symMemRetainAllocationHandle)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		handle, res = t.software().MemRetainAllocationHandle(th, addr)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemRelease(at.undo(), handle)
+			handle = 0
+		}
+		return
+	}
+	fn := t.procs[symMemRetainAllocationHandle].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemRetainAllocationHandle); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		handle unsafe.Pointer
+		addr   uintptr
+		_      [4]uintptr
+		v0     MemGenericAllocationHandle
+	}{fn: fn, addr: uintptr(addr)}
+	f.handle = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.MemRelease(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// MemSetAccess calls cuMemSetAccess, which exists since CUDA 10.2.
+func (t *Table) MemSetAccess(at At, ptr DevicePtr, size uint64, desc []MemAccessDesc) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemSetAccess)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemSetAccess(th, ptr, size, desc))
+	}
+	fn := t.procs[symMemSetAccess].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemSetAccess); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		ptr   uintptr
+		size  uintptr
+		desc  unsafe.Pointer
+		count uintptr
+		_     [2]uintptr
+	}{
+		fn:    fn,
+		ptr:   uintptr(ptr),
+		size:  uintptr(size),
+		desc:  unsafe.Pointer(unsafe.SliceData(desc)),
+		count: uintptr(len(desc)),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemUnmap calls cuMemUnmap, which exists since CUDA 10.2.
+func (t *Table) MemUnmap(at At, ptr DevicePtr, size uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemUnmap)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemUnmap(th, ptr, size))
+	}
+	fn := t.procs[symMemUnmap].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemUnmap); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		ptr   uintptr
+		size  uintptr
+		_     [4]uintptr
+	}{fn: fn, ptr: uintptr(ptr), size: uintptr(size)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MulticastAddDevice calls cuMulticastAddDevice, which exists since CUDA 12.1.
+func (t *Table) MulticastAddDevice(at At, mcHandle MemGenericAllocationHandle, dev Device) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMulticastAddDevice)
+	}
+	if t.soft != nil {
+		if t.version < 12010 {
+			res = missing(symMulticastAddDevice)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MulticastAddDevice(th, mcHandle, dev))
+	}
+	fn := t.procs[symMulticastAddDevice].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMulticastAddDevice); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		mcHandle uintptr
+		dev      uintptr
+		_        [4]uintptr
+	}{fn: fn, mcHandle: uintptr(mcHandle), dev: uintptr(uint32(dev))}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MulticastBindAddr calls cuMulticastBindAddr, which exists since CUDA 12.1.
+func (t *Table) MulticastBindAddr(at At, mcHandle MemGenericAllocationHandle, mcOffset uint64, memptr DevicePtr, size uint64, flags uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMulticastBindAddr)
+	}
+	if t.soft != nil {
+		if t.version < 12010 {
+			res = missing(symMulticastBindAddr)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MulticastBindAddr(th, mcHandle, mcOffset, memptr, size, flags))
+	}
+	fn := t.procs[symMulticastBindAddr].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMulticastBindAddr); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		mcHandle uintptr
+		mcOffset uintptr
+		memptr   uintptr
+		size     uintptr
+		flags    uintptr
+		_        [1]uintptr
+	}{
+		fn:       fn,
+		mcHandle: uintptr(mcHandle),
+		mcOffset: uintptr(mcOffset),
+		memptr:   uintptr(memptr),
+		size:     uintptr(size),
+		flags:    uintptr(flags),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MulticastBindMem calls cuMulticastBindMem, which exists since CUDA 12.1.
+func (t *Table) MulticastBindMem(at At, mcHandle MemGenericAllocationHandle, mcOffset uint64, memHandle MemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMulticastBindMem)
+	}
+	if t.soft != nil {
+		if t.version < 12010 {
+			res = missing(symMulticastBindMem)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MulticastBindMem(th, mcHandle, mcOffset, memHandle, memOffset, size, flags))
+	}
+	fn := t.procs[symMulticastBindMem].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMulticastBindMem); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		mcHandle  uintptr
+		mcOffset  uintptr
+		memHandle uintptr
+		memOffset uintptr
+		size      uintptr
+		flags     uintptr
+	}{
+		fn:        fn,
+		mcHandle:  uintptr(mcHandle),
+		mcOffset:  uintptr(mcOffset),
+		memHandle: uintptr(memHandle),
+		memOffset: uintptr(memOffset),
+		size:      uintptr(size),
+		flags:     uintptr(flags),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MulticastCreate calls cuMulticastCreate, which exists since CUDA 12.1.
+func (t *Table) MulticastCreate(at At, prop MulticastObjectProp) (mcHandle MemGenericAllocationHandle, res Result) {
+	if at.NoWait {
+		t.mayWait(symMulticastCreate)
+	}
+	if t.soft != nil {
+		if t.version < 12010 {
+			res = missing(symMulticastCreate)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		mcHandle, res = t.software().MulticastCreate(th, prop)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemRelease(at.undo(), mcHandle)
+			mcHandle = 0
+		}
+		return
+	}
+	fn := t.procs[symMulticastCreate].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMulticastCreate); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		mcHandle unsafe.Pointer
+		prop     unsafe.Pointer
+		_        [4]uintptr
+		v0       MemGenericAllocationHandle
+		a1       MulticastObjectProp
+	}{fn: fn, a1: prop}
+	f.mcHandle = unsafe.Pointer(&f.v0)
+	f.prop = unsafe.Pointer(&f.a1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.MemRelease(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// MulticastGetGranularity calls cuMulticastGetGranularity, which exists since CUDA 12.1.
+func (t *Table) MulticastGetGranularity(at At, prop MulticastObjectProp, option int32) (granularity uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symMulticastGetGranularity)
+	}
+	if t.soft != nil {
+		if t.version < 12010 {
+			res = missing(symMulticastGetGranularity)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		granularity, res = t.software().MulticastGetGranularity(th, prop, option)
+		return granularity, t.leave(at, th, res)
+	}
+	fn := t.procs[symMulticastGetGranularity].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMulticastGetGranularity); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r       uintptr
+		granularity unsafe.Pointer
+		prop        unsafe.Pointer
+		option      uintptr
+		_           [3]uintptr
+		v0          uint64
+		a1          MulticastObjectProp
+	}{fn: fn, option: uintptr(uint32(option)), a1: prop}
+	f.granularity = unsafe.Pointer(&f.v0)
+	f.prop = unsafe.Pointer(&f.a1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MulticastUnbind calls cuMulticastUnbind, which exists since CUDA 12.1.
+func (t *Table) MulticastUnbind(at At, mcHandle MemGenericAllocationHandle, dev Device, mcOffset uint64, size uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMulticastUnbind)
+	}
+	if t.soft != nil {
+		if t.version < 12010 {
+			res = missing(symMulticastUnbind)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MulticastUnbind(th, mcHandle, dev, mcOffset, size))
+	}
+	fn := t.procs[symMulticastUnbind].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMulticastUnbind); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		mcHandle uintptr
+		dev      uintptr
+		mcOffset uintptr
+		size     uintptr
+		_        [2]uintptr
+	}{
+		fn:       fn,
+		mcHandle: uintptr(mcHandle),
+		dev:      uintptr(uint32(dev)),
+		mcOffset: uintptr(mcOffset),
+		size:     uintptr(size),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// CtxAttach calls cuCtxAttach, which exists since CUDA 2.0.
+func (t *Table) CtxAttach(at At, flags uint32) (pctx Context, res Result) {
+	if at.NoWait {
+		t.mayWait(symCtxAttach)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pctx, res = t.software().CtxAttach(th, flags)
+		return pctx, t.leave(at, th, res)
+	}
+	fn := t.procs[symCtxAttach].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCtxAttach); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pctx  unsafe.Pointer
+		flags uintptr
+		_     [4]uintptr
+		v0    Context
+	}{fn: fn, flags: uintptr(flags)}
+	f.pctx = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// CtxCreateV3 calls cuCtxCreate_v3, which exists since CUDA 11.4.
+func (t *Table) CtxCreateV3(at At, paramsArray []ExecAffinityParam, flags uint32, dev Device) (pctx Context, res Result) {
+	if t.soft != nil {
+		if t.version < 11040 {
+			res = missing(symCtxCreate_v3)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pctx, res = t.software().CtxCreateV3(th, paramsArray, flags, dev)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.CtxDestroy(at.undo(), pctx)
+			pctx = 0
+		}
+		return
+	}
+	fn := t.procs[symCtxCreate_v3].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCtxCreate_v3); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r       uintptr
+		pctx        unsafe.Pointer
+		paramsArray unsafe.Pointer
+		numParams   uintptr
+		flags       uintptr
+		dev         uintptr
+		_           [1]uintptr
+		v0          Context
+	}{
+		fn:          fn,
+		paramsArray: unsafe.Pointer(unsafe.SliceData(paramsArray)),
+		numParams:   uintptr(len(paramsArray)),
+		flags:       uintptr(flags),
+		dev:         uintptr(uint32(dev)),
+	}
+	f.pctx = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.CtxDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// CtxDetach calls cuCtxDetach, which exists since CUDA 2.0.
+func (t *Table) CtxDetach(at At, ctx Context) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCtxDetach)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().CtxDetach(th, ctx))
+	}
+	fn := t.procs[symCtxDetach].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCtxDetach); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		ctx   uintptr
+		_     [5]uintptr
+	}{fn: fn, ctx: uintptr(ctx)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// CtxFromGreenCtx calls cuCtxFromGreenCtx, which exists since CUDA 12.4.
+func (t *Table) CtxFromGreenCtx(at At, hCtx GreenCtx) (pContext Context, res Result) {
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symCtxFromGreenCtx)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pContext, res = t.software().CtxFromGreenCtx(th, hCtx)
+		return pContext, t.leave(at, th, res)
+	}
+	fn := t.procs[symCtxFromGreenCtx].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCtxFromGreenCtx); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		pContext unsafe.Pointer
+		hCtx     uintptr
+		_        [4]uintptr
+		v0       Context
+	}{fn: fn, hCtx: uintptr(hCtx)}
+	f.pContext = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// CtxGetCacheConfig calls cuCtxGetCacheConfig, which exists since CUDA 3.2.
+func (t *Table) CtxGetCacheConfig(at At) (pconfig int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symCtxGetCacheConfig)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pconfig, res = t.software().CtxGetCacheConfig(th)
+		return pconfig, t.leave(at, th, res)
+	}
+	fn := t.procs[symCtxGetCacheConfig].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCtxGetCacheConfig); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pconfig unsafe.Pointer
+		_       [5]uintptr
+		v0      int32
+	}{fn: fn}
+	f.pconfig = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// CtxGetDevResource calls cuCtxGetDevResource, which exists since CUDA 12.4.
+func (t *Table) CtxGetDevResource(at At, hCtx Context, typ int32) (resource DevResource, res Result) {
+	if at.NoWait {
+		t.mayWait(symCtxGetDevResource)
+	}
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symCtxGetDevResource)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		resource, res = t.software().CtxGetDevResource(th, hCtx, typ)
+		return resource, t.leave(at, th, res)
+	}
+	fn := t.procs[symCtxGetDevResource].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCtxGetDevResource); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		hCtx     uintptr
+		resource unsafe.Pointer
+		typ      uintptr
+		_        [3]uintptr
+		v0       DevResource
+	}{fn: fn, hCtx: uintptr(hCtx), typ: uintptr(uint32(typ))}
+	f.resource = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// CtxGetDeviceV2 calls cuCtxGetDevice_v2, which exists since CUDA 13.0.
+func (t *Table) CtxGetDeviceV2(at At, ctx Context) (device Device, res Result) {
+	if t.soft != nil {
+		if t.version < 13000 {
+			res = missing(symCtxGetDevice_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		device, res = t.software().CtxGetDeviceV2(th, ctx)
+		return device, t.leave(at, th, res)
+	}
+	fn := t.procs[symCtxGetDevice_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCtxGetDevice_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		device unsafe.Pointer
+		ctx    uintptr
+		_      [4]uintptr
+		v0     Device
+	}{fn: fn, ctx: uintptr(ctx)}
+	f.device = unsafe.Pointer(&f.v0)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, res
+}
+
+// CtxGetExecAffinity calls cuCtxGetExecAffinity, which exists since CUDA 11.4.
+func (t *Table) CtxGetExecAffinity(at At, typ int32) (pExecAffinity ExecAffinityParam, res Result) {
+	if at.NoWait {
+		t.mayWait(symCtxGetExecAffinity)
+	}
+	if t.soft != nil {
+		if t.version < 11040 {
+			res = missing(symCtxGetExecAffinity)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pExecAffinity, res = t.software().CtxGetExecAffinity(th, typ)
+		return pExecAffinity, t.leave(at, th, res)
+	}
+	fn := t.procs[symCtxGetExecAffinity].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCtxGetExecAffinity); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r         uintptr
+		pExecAffinity unsafe.Pointer
+		typ           uintptr
+		_             [4]uintptr
+		v0            ExecAffinityParam
+	}{fn: fn, typ: uintptr(uint32(typ))}
+	f.pExecAffinity = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// CtxGetSharedMemConfig calls cuCtxGetSharedMemConfig, which exists since CUDA 4.2.
+func (t *Table) CtxGetSharedMemConfig(at At) (pConfig int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symCtxGetSharedMemConfig)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pConfig, res = t.software().CtxGetSharedMemConfig(th)
+		return pConfig, t.leave(at, th, res)
+	}
+	fn := t.procs[symCtxGetSharedMemConfig].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCtxGetSharedMemConfig); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pConfig unsafe.Pointer
+		_       [5]uintptr
+		v0      int32
+	}{fn: fn}
+	f.pConfig = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// CtxResetPersistingL2Cache calls cuCtxResetPersistingL2Cache, which exists since CUDA 11.0.
+func (t *Table) CtxResetPersistingL2Cache(at At) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCtxResetPersistingL2Cache)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().CtxResetPersistingL2Cache(th))
+	}
+	fn := t.procs[symCtxResetPersistingL2Cache].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCtxResetPersistingL2Cache); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		_     [6]uintptr
+	}{fn: fn}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// CtxSetCacheConfig calls cuCtxSetCacheConfig, which exists since CUDA 3.2.
+func (t *Table) CtxSetCacheConfig(at At, config int32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCtxSetCacheConfig)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().CtxSetCacheConfig(th, config))
+	}
+	fn := t.procs[symCtxSetCacheConfig].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCtxSetCacheConfig); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		config uintptr
+		_      [5]uintptr
+	}{fn: fn, config: uintptr(uint32(config))}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// CtxSetSharedMemConfig calls cuCtxSetSharedMemConfig, which exists since CUDA 4.2.
+func (t *Table) CtxSetSharedMemConfig(at At, config int32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCtxSetSharedMemConfig)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().CtxSetSharedMemConfig(th, config))
+	}
+	fn := t.procs[symCtxSetSharedMemConfig].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCtxSetSharedMemConfig); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		config uintptr
+		_      [5]uintptr
+	}{fn: fn, config: uintptr(uint32(config))}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// CtxSynchronizeV2 calls cuCtxSynchronize_v2, which exists since CUDA 13.0.
+func (t *Table) CtxSynchronizeV2(at At, ctx Context) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCtxSynchronize_v2)
+	}
+	if t.soft != nil {
+		if t.version < 13000 {
+			res = missing(symCtxSynchronize_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().CtxSynchronizeV2(th, ctx))
+	}
+	fn := t.procs[symCtxSynchronize_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCtxSynchronize_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		ctx   uintptr
+		_     [5]uintptr
+	}{fn: fn, ctx: uintptr(ctx)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// DeviceComputeCapability calls cuDeviceComputeCapability, which exists since CUDA 2.0.
+func (t *Table) DeviceComputeCapability(at At, dev Device) (major int32, minor int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symDeviceComputeCapability)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		major, minor, res = t.software().DeviceComputeCapability(th, dev)
+		return major, minor, t.leave(at, th, res)
+	}
+	fn := t.procs[symDeviceComputeCapability].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceComputeCapability); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		major unsafe.Pointer
+		minor unsafe.Pointer
+		dev   uintptr
+		_     [3]uintptr
+		v0    int32
+		v1    int32
+	}{fn: fn, dev: uintptr(uint32(dev))}
+	f.major = unsafe.Pointer(&f.v0)
+	f.minor = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
+// DeviceGetExecAffinitySupport calls cuDeviceGetExecAffinitySupport, which exists since CUDA 11.4.
+func (t *Table) DeviceGetExecAffinitySupport(at At, typ int32, dev Device) (pi int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symDeviceGetExecAffinitySupport)
+	}
+	if t.soft != nil {
+		if t.version < 11040 {
+			res = missing(symDeviceGetExecAffinitySupport)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pi, res = t.software().DeviceGetExecAffinitySupport(th, typ, dev)
+		return pi, t.leave(at, th, res)
+	}
+	fn := t.procs[symDeviceGetExecAffinitySupport].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceGetExecAffinitySupport); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pi    unsafe.Pointer
+		typ   uintptr
+		dev   uintptr
+		_     [3]uintptr
+		v0    int32
+	}{fn: fn, typ: uintptr(uint32(typ)), dev: uintptr(uint32(dev))}
+	f.pi = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// DeviceGetHostAtomicCapabilities calls cuDeviceGetHostAtomicCapabilities, which exists since CUDA 13.0.
+func (t *Table) DeviceGetHostAtomicCapabilities(at At, capabilities []uint32, operations []int32, dev Device) (res Result) {
+	if len(operations) != len(capabilities) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symDeviceGetHostAtomicCapabilities)
+	}
+	if t.soft != nil {
+		if t.version < 13000 {
+			res = missing(symDeviceGetHostAtomicCapabilities)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().DeviceGetHostAtomicCapabilities(th, capabilities, operations, dev))
+	}
+	fn := t.procs[symDeviceGetHostAtomicCapabilities].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceGetHostAtomicCapabilities); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		capabilities unsafe.Pointer
+		operations   unsafe.Pointer
+		count        uintptr
+		dev          uintptr
+		_            [2]uintptr
+	}{
+		fn:           fn,
+		capabilities: unsafe.Pointer(unsafe.SliceData(capabilities)),
+		operations:   unsafe.Pointer(unsafe.SliceData(operations)),
+		count:        uintptr(len(capabilities)),
+		dev:          uintptr(uint32(dev)),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// DeviceGetLuid calls cuDeviceGetLuid, which exists since CUDA 10.0.
+func (t *Table) DeviceGetLuid(at At, dev Device) (luid [8]byte, deviceNodeMask uint32, res Result) {
+	if at.NoWait {
+		t.mayWait(symDeviceGetLuid)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		luid, deviceNodeMask, res = t.software().DeviceGetLuid(th, dev)
+		return luid, deviceNodeMask, t.leave(at, th, res)
+	}
+	fn := t.procs[symDeviceGetLuid].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceGetLuid); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r          uintptr
+		luid           unsafe.Pointer
+		deviceNodeMask unsafe.Pointer
+		dev            uintptr
+		_              [3]uintptr
+		v0             [8]byte
+		v1             uint32
+	}{fn: fn, dev: uintptr(uint32(dev))}
+	f.luid = unsafe.Pointer(&f.v0)
+	f.deviceNodeMask = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
+// DeviceGetNvSciSyncAttributes calls cuDeviceGetNvSciSyncAttributes, which exists since CUDA 10.2.
+func (t *Table) DeviceGetNvSciSyncAttributes(at At, nvSciSyncAttrList HostPtr, dev Device, flags int32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symDeviceGetNvSciSyncAttributes)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().DeviceGetNvSciSyncAttributes(th, nvSciSyncAttrList, dev, flags))
+	}
+	fn := t.procs[symDeviceGetNvSciSyncAttributes].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceGetNvSciSyncAttributes); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r             uintptr
+		nvSciSyncAttrList uintptr
+		dev               uintptr
+		flags             uintptr
+		_                 [3]uintptr
+	}{
+		fn:                fn,
+		nvSciSyncAttrList: uintptr(nvSciSyncAttrList),
+		dev:               uintptr(uint32(dev)),
+		flags:             uintptr(uint32(flags)),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// DeviceGetP2PAtomicCapabilities calls cuDeviceGetP2PAtomicCapabilities, which exists since CUDA 13.0.
+func (t *Table) DeviceGetP2PAtomicCapabilities(at At, capabilities []uint32, operations []int32, srcDevice Device, dstDevice Device) (res Result) {
+	if len(operations) != len(capabilities) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symDeviceGetP2PAtomicCapabilities)
+	}
+	if t.soft != nil {
+		if t.version < 13000 {
+			res = missing(symDeviceGetP2PAtomicCapabilities)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().DeviceGetP2PAtomicCapabilities(th, capabilities, operations, srcDevice, dstDevice))
+	}
+	fn := t.procs[symDeviceGetP2PAtomicCapabilities].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceGetP2PAtomicCapabilities); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		capabilities unsafe.Pointer
+		operations   unsafe.Pointer
+		count        uintptr
+		srcDevice    uintptr
+		dstDevice    uintptr
+		_            [1]uintptr
+	}{
+		fn:           fn,
+		capabilities: unsafe.Pointer(unsafe.SliceData(capabilities)),
+		operations:   unsafe.Pointer(unsafe.SliceData(operations)),
+		count:        uintptr(len(capabilities)),
+		srcDevice:    uintptr(uint32(srcDevice)),
+		dstDevice:    uintptr(uint32(dstDevice)),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// DeviceGetProperties calls cuDeviceGetProperties, which exists since CUDA 2.0.
+func (t *Table) DeviceGetProperties(at At, dev Device) (prop Devprop, res Result) {
+	if at.NoWait {
+		t.mayWait(symDeviceGetProperties)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		prop, res = t.software().DeviceGetProperties(th, dev)
+		return prop, t.leave(at, th, res)
+	}
+	fn := t.procs[symDeviceGetProperties].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceGetProperties); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		prop  unsafe.Pointer
+		dev   uintptr
+		_     [4]uintptr
+		v0    Devprop
+	}{fn: fn, dev: uintptr(uint32(dev))}
+	f.prop = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// DeviceGetTexture1DLinearMaxWidth calls cuDeviceGetTexture1DLinearMaxWidth, which exists since CUDA 11.1.
+func (t *Table) DeviceGetTexture1DLinearMaxWidth(at At, format int32, numChannels uint32, dev Device) (maxWidthInElements uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symDeviceGetTexture1DLinearMaxWidth)
+	}
+	if t.soft != nil {
+		if t.version < 11010 {
+			res = missing(symDeviceGetTexture1DLinearMaxWidth)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		maxWidthInElements, res = t.software().DeviceGetTexture1DLinearMaxWidth(th, format, numChannels, dev)
+		return maxWidthInElements, t.leave(at, th, res)
+	}
+	fn := t.procs[symDeviceGetTexture1DLinearMaxWidth].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceGetTexture1DLinearMaxWidth); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r              uintptr
+		maxWidthInElements unsafe.Pointer
+		format             uintptr
+		numChannels        uintptr
+		dev                uintptr
+		_                  [2]uintptr
+		v0                 uint64
+	}{
+		fn:          fn,
+		format:      uintptr(uint32(format)),
+		numChannels: uintptr(numChannels),
+		dev:         uintptr(uint32(dev)),
+	}
+	f.maxWidthInElements = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// DeviceRegisterAsyncNotification calls cuDeviceRegisterAsyncNotification, which exists since CUDA 12.4.
+func (t *Table) DeviceRegisterAsyncNotification(at At, device Device, callbackFunc uintptr, userData HostPtr) (callback AsyncCallbackHandle, res Result) {
+	if at.NoWait {
+		t.mayWait(symDeviceRegisterAsyncNotification)
+	}
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symDeviceRegisterAsyncNotification)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		callback, res = t.software().DeviceRegisterAsyncNotification(th, device, callbackFunc, userData)
+		return callback, t.leave(at, th, res)
+	}
+	fn := t.procs[symDeviceRegisterAsyncNotification].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceRegisterAsyncNotification); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		device       uintptr
+		callbackFunc uintptr
+		userData     uintptr
+		callback     unsafe.Pointer
+		_            [2]uintptr
+		v0           AsyncCallbackHandle
+	}{
+		fn:           fn,
+		device:       uintptr(uint32(device)),
+		callbackFunc: uintptr(callbackFunc),
+		userData:     uintptr(userData),
+	}
+	f.callback = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// DeviceUnregisterAsyncNotification calls cuDeviceUnregisterAsyncNotification, which exists since CUDA 12.4.
+func (t *Table) DeviceUnregisterAsyncNotification(at At, device Device, callback AsyncCallbackHandle) (res Result) {
+	if at.NoWait {
+		t.mayWait(symDeviceUnregisterAsyncNotification)
+	}
+	if t.soft != nil {
+		if t.version < 12040 {
+			res = missing(symDeviceUnregisterAsyncNotification)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().DeviceUnregisterAsyncNotification(th, device, callback))
+	}
+	fn := t.procs[symDeviceUnregisterAsyncNotification].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceUnregisterAsyncNotification); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		device   uintptr
+		callback uintptr
+		_        [4]uintptr
+	}{fn: fn, device: uintptr(uint32(device)), callback: uintptr(callback)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GreenCtxGetId calls cuGreenCtxGetId, which exists since CUDA 12.9.
+func (t *Table) GreenCtxGetId(at At, greenCtx GreenCtx) (greenCtxId uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symGreenCtxGetId)
+	}
+	if t.soft != nil {
+		if t.version < 12090 {
+			res = missing(symGreenCtxGetId)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		greenCtxId, res = t.software().GreenCtxGetId(th, greenCtx)
+		return greenCtxId, t.leave(at, th, res)
+	}
+	fn := t.procs[symGreenCtxGetId].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGreenCtxGetId); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		greenCtx   uintptr
+		greenCtxId unsafe.Pointer
+		_          [4]uintptr
+		v0         uint64
+	}{fn: fn, greenCtx: uintptr(greenCtx)}
+	f.greenCtxId = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// CheckpointProcessCheckpoint calls cuCheckpointProcessCheckpoint, which exists since CUDA 12.8.
+func (t *Table) CheckpointProcessCheckpoint(at At, pid int32, args *CheckpointCheckpointArgs) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCheckpointProcessCheckpoint)
+	}
+	if t.soft != nil {
+		if t.version < 12080 {
+			res = missing(symCheckpointProcessCheckpoint)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().CheckpointProcessCheckpoint(th, pid, args))
+	}
+	fn := t.procs[symCheckpointProcessCheckpoint].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCheckpointProcessCheckpoint); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pid   uintptr
+		args  unsafe.Pointer
+		_     [4]uintptr
+	}{fn: fn, pid: uintptr(uint32(pid)), args: unsafe.Pointer(args)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// CheckpointProcessGetRestoreThreadId calls cuCheckpointProcessGetRestoreThreadId, which exists since CUDA 12.8.
+func (t *Table) CheckpointProcessGetRestoreThreadId(at At, pid int32) (tid int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symCheckpointProcessGetRestoreThreadId)
+	}
+	if t.soft != nil {
+		if t.version < 12080 {
+			res = missing(symCheckpointProcessGetRestoreThreadId)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		tid, res = t.software().CheckpointProcessGetRestoreThreadId(th, pid)
+		return tid, t.leave(at, th, res)
+	}
+	fn := t.procs[symCheckpointProcessGetRestoreThreadId].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCheckpointProcessGetRestoreThreadId); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pid   uintptr
+		tid   unsafe.Pointer
+		_     [4]uintptr
+		v0    int32
+	}{fn: fn, pid: uintptr(uint32(pid))}
+	f.tid = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// CheckpointProcessGetState calls cuCheckpointProcessGetState, which exists since CUDA 12.8.
+func (t *Table) CheckpointProcessGetState(at At, pid int32) (state int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symCheckpointProcessGetState)
+	}
+	if t.soft != nil {
+		if t.version < 12080 {
+			res = missing(symCheckpointProcessGetState)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		state, res = t.software().CheckpointProcessGetState(th, pid)
+		return state, t.leave(at, th, res)
+	}
+	fn := t.procs[symCheckpointProcessGetState].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCheckpointProcessGetState); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pid   uintptr
+		state unsafe.Pointer
+		_     [4]uintptr
+		v0    int32
+	}{fn: fn, pid: uintptr(uint32(pid))}
+	f.state = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// CheckpointProcessLock calls cuCheckpointProcessLock, which exists since CUDA 12.8.
+func (t *Table) CheckpointProcessLock(at At, pid int32, args *CheckpointLockArgs) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCheckpointProcessLock)
+	}
+	if t.soft != nil {
+		if t.version < 12080 {
+			res = missing(symCheckpointProcessLock)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().CheckpointProcessLock(th, pid, args))
+	}
+	fn := t.procs[symCheckpointProcessLock].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCheckpointProcessLock); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pid   uintptr
+		args  unsafe.Pointer
+		_     [4]uintptr
+	}{fn: fn, pid: uintptr(uint32(pid)), args: unsafe.Pointer(args)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// CheckpointProcessRestore calls cuCheckpointProcessRestore, which exists since CUDA 12.8.
+func (t *Table) CheckpointProcessRestore(at At, pid int32, args *CheckpointRestoreArgs) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCheckpointProcessRestore)
+	}
+	if t.soft != nil {
+		if t.version < 12080 {
+			res = missing(symCheckpointProcessRestore)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().CheckpointProcessRestore(th, pid, args))
+	}
+	fn := t.procs[symCheckpointProcessRestore].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCheckpointProcessRestore); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pid   uintptr
+		args  unsafe.Pointer
+		_     [4]uintptr
+	}{fn: fn, pid: uintptr(uint32(pid)), args: unsafe.Pointer(args)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// CheckpointProcessUnlock calls cuCheckpointProcessUnlock, which exists since CUDA 12.8.
+func (t *Table) CheckpointProcessUnlock(at At, pid int32, args *CheckpointUnlockArgs) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCheckpointProcessUnlock)
+	}
+	if t.soft != nil {
+		if t.version < 12080 {
+			res = missing(symCheckpointProcessUnlock)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().CheckpointProcessUnlock(th, pid, args))
+	}
+	fn := t.procs[symCheckpointProcessUnlock].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCheckpointProcessUnlock); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		pid   uintptr
+		args  unsafe.Pointer
+		_     [4]uintptr
+	}{fn: fn, pid: uintptr(uint32(pid)), args: unsafe.Pointer(args)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// CoredumpGetAttribute calls cuCoredumpGetAttribute, which exists since CUDA 12.1.
+func (t *Table) CoredumpGetAttribute(at At, attrib int32, value []byte) (size uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symCoredumpGetAttribute)
+	}
+	if t.soft != nil {
+		if t.version < 12010 {
+			res = missing(symCoredumpGetAttribute)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		size, res = t.software().CoredumpGetAttribute(th, attrib, value)
+		return size, t.leave(at, th, res)
+	}
+	fn := t.procs[symCoredumpGetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCoredumpGetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		attrib uintptr
+		value  unsafe.Pointer
+		size   unsafe.Pointer
+		_      [3]uintptr
+		v0     uint64
+	}{
+		fn:     fn,
+		attrib: uintptr(uint32(attrib)),
+		value:  unsafe.Pointer(unsafe.SliceData(value)),
+		v0:     uint64(len(value)),
+	}
+	f.size = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// CoredumpGetAttributeGlobal calls cuCoredumpGetAttributeGlobal, which exists since CUDA 12.1.
+func (t *Table) CoredumpGetAttributeGlobal(at At, attrib int32, value []byte) (size uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symCoredumpGetAttributeGlobal)
+	}
+	if t.soft != nil {
+		if t.version < 12010 {
+			res = missing(symCoredumpGetAttributeGlobal)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		size, res = t.software().CoredumpGetAttributeGlobal(th, attrib, value)
+		return size, t.leave(at, th, res)
+	}
+	fn := t.procs[symCoredumpGetAttributeGlobal].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCoredumpGetAttributeGlobal); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		attrib uintptr
+		value  unsafe.Pointer
+		size   unsafe.Pointer
+		_      [3]uintptr
+		v0     uint64
+	}{
+		fn:     fn,
+		attrib: uintptr(uint32(attrib)),
+		value:  unsafe.Pointer(unsafe.SliceData(value)),
+		v0:     uint64(len(value)),
+	}
+	f.size = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// CoredumpSetAttribute calls cuCoredumpSetAttribute, which exists since CUDA 12.1.
+func (t *Table) CoredumpSetAttribute(at At, attrib int32, value []byte) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCoredumpSetAttribute)
+	}
+	if t.soft != nil {
+		if t.version < 12010 {
+			res = missing(symCoredumpSetAttribute)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().CoredumpSetAttribute(th, attrib, value))
+	}
+	fn := t.procs[symCoredumpSetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCoredumpSetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		attrib uintptr
+		value  unsafe.Pointer
+		size   unsafe.Pointer
+		_      [3]uintptr
+		a2     uint64
+	}{
+		fn:     fn,
+		attrib: uintptr(uint32(attrib)),
+		value:  unsafe.Pointer(unsafe.SliceData(value)),
+		a2:     uint64(len(value)),
+	}
+	f.size = unsafe.Pointer(&f.a2)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// CoredumpSetAttributeGlobal calls cuCoredumpSetAttributeGlobal, which exists since CUDA 12.1.
+func (t *Table) CoredumpSetAttributeGlobal(at At, attrib int32, value []byte) (res Result) {
+	if at.NoWait {
+		t.mayWait(symCoredumpSetAttributeGlobal)
+	}
+	if t.soft != nil {
+		if t.version < 12010 {
+			res = missing(symCoredumpSetAttributeGlobal)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().CoredumpSetAttributeGlobal(th, attrib, value))
+	}
+	fn := t.procs[symCoredumpSetAttributeGlobal].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symCoredumpSetAttributeGlobal); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		attrib uintptr
+		value  unsafe.Pointer
+		size   unsafe.Pointer
+		_      [3]uintptr
+		a2     uint64
+	}{
+		fn:     fn,
+		attrib: uintptr(uint32(attrib)),
+		value:  unsafe.Pointer(unsafe.SliceData(value)),
+		a2:     uint64(len(value)),
+	}
+	f.size = unsafe.Pointer(&f.a2)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// LogsCurrent calls cuLogsCurrent, which exists since CUDA 12.9.
+func (t *Table) LogsCurrent(at At, flags uint32) (iteratorOut uint32, res Result) {
+	if at.NoWait {
+		t.mayWait(symLogsCurrent)
+	}
+	if t.soft != nil {
+		if t.version < 12090 {
+			res = missing(symLogsCurrent)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		iteratorOut, res = t.software().LogsCurrent(th, flags)
+		return iteratorOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symLogsCurrent].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogsCurrent); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r       uintptr
+		iteratorOut unsafe.Pointer
+		flags       uintptr
+		_           [4]uintptr
+		v0          uint32
+	}{fn: fn, flags: uintptr(flags)}
+	f.iteratorOut = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// LogsDumpToFile calls cuLogsDumpToFile, which exists since CUDA 12.9.
+func (t *Table) LogsDumpToFile(at At, iterator *uint32, pathToFile string, flags uint32) (res Result) {
+	if strings.IndexByte(pathToFile, 0) >= 0 {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symLogsDumpToFile)
+	}
+	if t.soft != nil {
+		if t.version < 12090 {
+			res = missing(symLogsDumpToFile)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().LogsDumpToFile(th, iterator, pathToFile, flags))
+	}
+	fn := t.procs[symLogsDumpToFile].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogsDumpToFile); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		iterator   unsafe.Pointer
+		pathToFile unsafe.Pointer
+		flags      uintptr
+		_          [3]uintptr
+	}{
+		fn:         fn,
+		iterator:   unsafe.Pointer(iterator),
+		pathToFile: unsafe.Pointer(unsafe.SliceData(append([]byte(pathToFile), 0))),
+		flags:      uintptr(flags),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// LogsDumpToMemory calls cuLogsDumpToMemory, which exists since CUDA 12.9.
+func (t *Table) LogsDumpToMemory(at At, iterator uint32, buffer []byte, flags uint32) (iteratorOut uint32, size uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symLogsDumpToMemory)
+	}
+	if t.soft != nil {
+		if t.version < 12090 {
+			res = missing(symLogsDumpToMemory)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		iteratorOut, size, res = t.software().LogsDumpToMemory(th, iterator, buffer, flags)
+		return iteratorOut, size, t.leave(at, th, res)
+	}
+	fn := t.procs[symLogsDumpToMemory].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogsDumpToMemory); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		iterator unsafe.Pointer
+		buffer   unsafe.Pointer
+		size     unsafe.Pointer
+		flags    uintptr
+		_        [2]uintptr
+		v0       uint32
+		v1       uint64
+	}{
+		fn:     fn,
+		buffer: unsafe.Pointer(unsafe.SliceData(buffer)),
+		flags:  uintptr(flags),
+		v0:     iterator,
+		v1:     uint64(len(buffer)),
+	}
+	f.iterator = unsafe.Pointer(&f.v0)
+	f.size = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
+// LogsRegisterCallback calls cuLogsRegisterCallback, which exists since CUDA 12.9.
+func (t *Table) LogsRegisterCallback(at At, callbackFunc uintptr, userData HostPtr) (callbackOut LogsCallbackHandle, res Result) {
+	if at.NoWait {
+		t.mayWait(symLogsRegisterCallback)
+	}
+	if t.soft != nil {
+		if t.version < 12090 {
+			res = missing(symLogsRegisterCallback)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		callbackOut, res = t.software().LogsRegisterCallback(th, callbackFunc, userData)
+		return callbackOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symLogsRegisterCallback].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogsRegisterCallback); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		callbackFunc uintptr
+		userData     uintptr
+		callbackOut  unsafe.Pointer
+		_            [3]uintptr
+		v0           LogsCallbackHandle
+	}{fn: fn, callbackFunc: uintptr(callbackFunc), userData: uintptr(userData)}
+	f.callbackOut = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// LogsUnregisterCallback calls cuLogsUnregisterCallback, which exists since CUDA 12.9.
+func (t *Table) LogsUnregisterCallback(at At, callback LogsCallbackHandle) (res Result) {
+	if at.NoWait {
+		t.mayWait(symLogsUnregisterCallback)
+	}
+	if t.soft != nil {
+		if t.version < 12090 {
+			res = missing(symLogsUnregisterCallback)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().LogsUnregisterCallback(th, callback))
+	}
+	fn := t.procs[symLogsUnregisterCallback].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogsUnregisterCallback); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		callback uintptr
+		_        [5]uintptr
+	}{fn: fn, callback: uintptr(callback)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// DestroyExternalMemory calls cuDestroyExternalMemory, which exists since CUDA 10.0.
+func (t *Table) DestroyExternalMemory(at At, extMem ExternalMemory) (res Result) {
+	if at.NoWait {
+		t.mayWait(symDestroyExternalMemory)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().DestroyExternalMemory(th, extMem))
+	}
+	fn := t.procs[symDestroyExternalMemory].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDestroyExternalMemory); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		extMem uintptr
+		_      [5]uintptr
+	}{fn: fn, extMem: uintptr(extMem)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// DestroyExternalSemaphore calls cuDestroyExternalSemaphore, which exists since CUDA 10.0.
+func (t *Table) DestroyExternalSemaphore(at At, extSem ExternalSemaphore) (res Result) {
+	if at.NoWait {
+		t.mayWait(symDestroyExternalSemaphore)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().DestroyExternalSemaphore(th, extSem))
+	}
+	fn := t.procs[symDestroyExternalSemaphore].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDestroyExternalSemaphore); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		extSem uintptr
+		_      [5]uintptr
+	}{fn: fn, extSem: uintptr(extSem)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// ExternalMemoryGetMappedBuffer calls cuExternalMemoryGetMappedBuffer, which exists since CUDA 10.0.
+func (t *Table) ExternalMemoryGetMappedBuffer(at At, extMem ExternalMemory, bufferDesc ExternalMemoryBufferDesc) (devPtr DevicePtr, res Result) {
+	if at.NoWait {
+		t.mayWait(symExternalMemoryGetMappedBuffer)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		devPtr, res = t.software().ExternalMemoryGetMappedBuffer(th, extMem, bufferDesc)
+		return devPtr, t.leave(at, th, res)
+	}
+	fn := t.procs[symExternalMemoryGetMappedBuffer].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symExternalMemoryGetMappedBuffer); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		devPtr     unsafe.Pointer
+		extMem     uintptr
+		bufferDesc unsafe.Pointer
+		_          [3]uintptr
+		v0         DevicePtr
+		a2         ExternalMemoryBufferDesc
+	}{fn: fn, extMem: uintptr(extMem), a2: bufferDesc}
+	f.devPtr = unsafe.Pointer(&f.v0)
+	f.bufferDesc = unsafe.Pointer(&f.a2)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// ExternalMemoryGetMappedMipmappedArray calls cuExternalMemoryGetMappedMipmappedArray, which exists since CUDA 10.0.
+func (t *Table) ExternalMemoryGetMappedMipmappedArray(at At, extMem ExternalMemory, mipmapDesc ExternalMemoryMipmappedArrayDesc) (mipmap MipmappedArray, res Result) {
+	if at.NoWait {
+		t.mayWait(symExternalMemoryGetMappedMipmappedArray)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		mipmap, res = t.software().ExternalMemoryGetMappedMipmappedArray(th, extMem, mipmapDesc)
+		return mipmap, t.leave(at, th, res)
+	}
+	fn := t.procs[symExternalMemoryGetMappedMipmappedArray].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symExternalMemoryGetMappedMipmappedArray); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		mipmap     unsafe.Pointer
+		extMem     uintptr
+		mipmapDesc unsafe.Pointer
+		_          [3]uintptr
+		v0         MipmappedArray
+		a2         ExternalMemoryMipmappedArrayDesc
+	}{fn: fn, extMem: uintptr(extMem), a2: mipmapDesc}
+	f.mipmap = unsafe.Pointer(&f.v0)
+	f.mipmapDesc = unsafe.Pointer(&f.a2)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphicsMapResources calls cuGraphicsMapResources, which exists since CUDA 3.0.
+func (t *Table) GraphicsMapResources(at At, resources []GraphicsResource, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphicsMapResources)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphicsMapResources(th, resources, hStream))
+	}
+	fn := t.procs[symGraphicsMapResources].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphicsMapResources); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		count     uintptr
+		resources unsafe.Pointer
+		hStream   uintptr
+		_         [3]uintptr
+	}{
+		fn:        fn,
+		count:     uintptr(len(resources)),
+		resources: unsafe.Pointer(unsafe.SliceData(resources)),
+		hStream:   uintptr(hStream),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphicsResourceGetMappedMipmappedArray calls cuGraphicsResourceGetMappedMipmappedArray, which exists since CUDA 5.0.
+func (t *Table) GraphicsResourceGetMappedMipmappedArray(at At, resource GraphicsResource) (pMipmappedArray MipmappedArray, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphicsResourceGetMappedMipmappedArray)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pMipmappedArray, res = t.software().GraphicsResourceGetMappedMipmappedArray(th, resource)
+		return pMipmappedArray, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphicsResourceGetMappedMipmappedArray].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphicsResourceGetMappedMipmappedArray); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		pMipmappedArray unsafe.Pointer
+		resource        uintptr
+		_               [4]uintptr
+		v0              MipmappedArray
+	}{fn: fn, resource: uintptr(resource)}
+	f.pMipmappedArray = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphicsResourceGetMappedPointer calls cuGraphicsResourceGetMappedPointer_v2, which exists since CUDA 3.2.
+func (t *Table) GraphicsResourceGetMappedPointer(at At, resource GraphicsResource) (pDevPtr DevicePtr, pSize uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphicsResourceGetMappedPointer_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pDevPtr, pSize, res = t.software().GraphicsResourceGetMappedPointer(th, resource)
+		return pDevPtr, pSize, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphicsResourceGetMappedPointer_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphicsResourceGetMappedPointer_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		pDevPtr  unsafe.Pointer
+		pSize    unsafe.Pointer
+		resource uintptr
+		_        [3]uintptr
+		v0       DevicePtr
+		v1       uint64
+	}{fn: fn, resource: uintptr(resource)}
+	f.pDevPtr = unsafe.Pointer(&f.v0)
+	f.pSize = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
+// GraphicsResourceSetMapFlags calls cuGraphicsResourceSetMapFlags_v2, which exists since CUDA 6.5.
+func (t *Table) GraphicsResourceSetMapFlags(at At, resource GraphicsResource, flags uint32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphicsResourceSetMapFlags_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphicsResourceSetMapFlags(th, resource, flags))
+	}
+	fn := t.procs[symGraphicsResourceSetMapFlags_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphicsResourceSetMapFlags_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		resource uintptr
+		flags    uintptr
+		_        [4]uintptr
+	}{fn: fn, resource: uintptr(resource), flags: uintptr(flags)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphicsSubResourceGetMappedArray calls cuGraphicsSubResourceGetMappedArray, which exists since CUDA 3.0.
+func (t *Table) GraphicsSubResourceGetMappedArray(at At, resource GraphicsResource, arrayIndex uint32, mipLevel uint32) (pArray Array, res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphicsSubResourceGetMappedArray)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pArray, res = t.software().GraphicsSubResourceGetMappedArray(th, resource, arrayIndex, mipLevel)
+		return pArray, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphicsSubResourceGetMappedArray].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphicsSubResourceGetMappedArray); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		pArray     unsafe.Pointer
+		resource   uintptr
+		arrayIndex uintptr
+		mipLevel   uintptr
+		_          [2]uintptr
+		v0         Array
+	}{fn: fn, resource: uintptr(resource), arrayIndex: uintptr(arrayIndex), mipLevel: uintptr(mipLevel)}
+	f.pArray = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// GraphicsUnmapResources calls cuGraphicsUnmapResources, which exists since CUDA 3.0.
+func (t *Table) GraphicsUnmapResources(at At, resources []GraphicsResource, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphicsUnmapResources)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphicsUnmapResources(th, resources, hStream))
+	}
+	fn := t.procs[symGraphicsUnmapResources].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphicsUnmapResources); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		count     uintptr
+		resources unsafe.Pointer
+		hStream   uintptr
+		_         [3]uintptr
+	}{
+		fn:        fn,
+		count:     uintptr(len(resources)),
+		resources: unsafe.Pointer(unsafe.SliceData(resources)),
+		hStream:   uintptr(hStream),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// GraphicsUnregisterResource calls cuGraphicsUnregisterResource, which exists since CUDA 3.0.
+func (t *Table) GraphicsUnregisterResource(at At, resource GraphicsResource) (res Result) {
+	if at.NoWait {
+		t.mayWait(symGraphicsUnregisterResource)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphicsUnregisterResource(th, resource))
+	}
+	fn := t.procs[symGraphicsUnregisterResource].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphicsUnregisterResource); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		resource uintptr
+		_        [5]uintptr
+	}{fn: fn, resource: uintptr(resource)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// ImportExternalMemory calls cuImportExternalMemory, which exists since CUDA 10.0.
+func (t *Table) ImportExternalMemory(at At, memHandleDesc ExternalMemoryHandleDesc) (extMemOut ExternalMemory, res Result) {
+	if at.NoWait {
+		t.mayWait(symImportExternalMemory)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		extMemOut, res = t.software().ImportExternalMemory(th, memHandleDesc)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.DestroyExternalMemory(at.undo(), extMemOut)
+			extMemOut = 0
+		}
+		return
+	}
+	fn := t.procs[symImportExternalMemory].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symImportExternalMemory); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r         uintptr
+		extMemOut     unsafe.Pointer
+		memHandleDesc unsafe.Pointer
+		_             [4]uintptr
+		v0            ExternalMemory
+		a1            ExternalMemoryHandleDesc
+	}{fn: fn, a1: memHandleDesc}
+	f.extMemOut = unsafe.Pointer(&f.v0)
+	f.memHandleDesc = unsafe.Pointer(&f.a1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.DestroyExternalMemory(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// ImportExternalSemaphore calls cuImportExternalSemaphore, which exists since CUDA 10.0.
+func (t *Table) ImportExternalSemaphore(at At, semHandleDesc ExternalSemaphoreHandleDesc) (extSemOut ExternalSemaphore, res Result) {
+	if at.NoWait {
+		t.mayWait(symImportExternalSemaphore)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		extSemOut, res = t.software().ImportExternalSemaphore(th, semHandleDesc)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.DestroyExternalSemaphore(at.undo(), extSemOut)
+			extSemOut = 0
+		}
+		return
+	}
+	fn := t.procs[symImportExternalSemaphore].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symImportExternalSemaphore); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r         uintptr
+		extSemOut     unsafe.Pointer
+		semHandleDesc unsafe.Pointer
+		_             [4]uintptr
+		v0            ExternalSemaphore
+		a1            ExternalSemaphoreHandleDesc
+	}{fn: fn, a1: semHandleDesc}
+	f.extSemOut = unsafe.Pointer(&f.v0)
+	f.semHandleDesc = unsafe.Pointer(&f.a1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.DestroyExternalSemaphore(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// SignalExternalSemaphoresAsync calls cuSignalExternalSemaphoresAsync, which exists since CUDA 10.0.
+func (t *Table) SignalExternalSemaphoresAsync(at At, extSemArray []ExternalSemaphore, paramsArray []ExternalSemaphoreSignalParams, stream Stream) (res Result) {
+	if len(paramsArray) != len(extSemArray) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symSignalExternalSemaphoresAsync)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().SignalExternalSemaphoresAsync(th, extSemArray, paramsArray, stream))
+	}
+	fn := t.procs[symSignalExternalSemaphoresAsync].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symSignalExternalSemaphoresAsync); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r       uintptr
+		extSemArray unsafe.Pointer
+		paramsArray unsafe.Pointer
+		numExtSems  uintptr
+		stream      uintptr
+		_           [2]uintptr
+	}{
+		fn:          fn,
+		extSemArray: unsafe.Pointer(unsafe.SliceData(extSemArray)),
+		paramsArray: unsafe.Pointer(unsafe.SliceData(paramsArray)),
+		numExtSems:  uintptr(len(extSemArray)),
+		stream:      uintptr(stream),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// WaitExternalSemaphoresAsync calls cuWaitExternalSemaphoresAsync, which exists since CUDA 10.0.
+func (t *Table) WaitExternalSemaphoresAsync(at At, extSemArray []ExternalSemaphore, paramsArray []ExternalSemaphoreWaitParams, stream Stream) (res Result) {
+	if len(paramsArray) != len(extSemArray) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symWaitExternalSemaphoresAsync)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().WaitExternalSemaphoresAsync(th, extSemArray, paramsArray, stream))
+	}
+	fn := t.procs[symWaitExternalSemaphoresAsync].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symWaitExternalSemaphoresAsync); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r       uintptr
+		extSemArray unsafe.Pointer
+		paramsArray unsafe.Pointer
+		numExtSems  uintptr
+		stream      uintptr
+		_           [2]uintptr
+	}{
+		fn:          fn,
+		extSemArray: unsafe.Pointer(unsafe.SliceData(extSemArray)),
+		paramsArray: unsafe.Pointer(unsafe.SliceData(paramsArray)),
+		numExtSems:  uintptr(len(extSemArray)),
+		stream:      uintptr(stream),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// Array3DCreate calls cuArray3DCreate_v2, which exists since CUDA 3.2.
+func (t *Table) Array3DCreate(at At, pAllocateArray Array3DDescriptor) (pHandle Array, res Result) {
+	if at.NoWait {
+		t.mayWait(symArray3DCreate_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pHandle, res = t.software().Array3DCreate(th, pAllocateArray)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.ArrayDestroy(at.undo(), pHandle)
+			pHandle = 0
+		}
+		return
+	}
+	fn := t.procs[symArray3DCreate_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symArray3DCreate_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r          uintptr
+		pHandle        unsafe.Pointer
+		pAllocateArray unsafe.Pointer
+		_              [4]uintptr
+		v0             Array
+		a1             Array3DDescriptor
+	}{fn: fn, a1: pAllocateArray}
+	f.pHandle = unsafe.Pointer(&f.v0)
+	f.pAllocateArray = unsafe.Pointer(&f.a1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.ArrayDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// Array3DGetDescriptor calls cuArray3DGetDescriptor_v2, which exists since CUDA 3.2.
+func (t *Table) Array3DGetDescriptor(at At, hArray Array) (pArrayDescriptor Array3DDescriptor, res Result) {
+	if at.NoWait {
+		t.mayWait(symArray3DGetDescriptor_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pArrayDescriptor, res = t.software().Array3DGetDescriptor(th, hArray)
+		return pArrayDescriptor, t.leave(at, th, res)
+	}
+	fn := t.procs[symArray3DGetDescriptor_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symArray3DGetDescriptor_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r            uintptr
+		pArrayDescriptor unsafe.Pointer
+		hArray           uintptr
+		_                [4]uintptr
+		v0               Array3DDescriptor
+	}{fn: fn, hArray: uintptr(hArray)}
+	f.pArrayDescriptor = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// ArrayCreate calls cuArrayCreate_v2, which exists since CUDA 3.2.
+func (t *Table) ArrayCreate(at At, pAllocateArray ArrayDescriptor) (pHandle Array, res Result) {
+	if at.NoWait {
+		t.mayWait(symArrayCreate_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pHandle, res = t.software().ArrayCreate(th, pAllocateArray)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.ArrayDestroy(at.undo(), pHandle)
+			pHandle = 0
+		}
+		return
+	}
+	fn := t.procs[symArrayCreate_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symArrayCreate_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r          uintptr
+		pHandle        unsafe.Pointer
+		pAllocateArray unsafe.Pointer
+		_              [4]uintptr
+		v0             Array
+		a1             ArrayDescriptor
+	}{fn: fn, a1: pAllocateArray}
+	f.pHandle = unsafe.Pointer(&f.v0)
+	f.pAllocateArray = unsafe.Pointer(&f.a1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.ArrayDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// ArrayDestroy calls cuArrayDestroy, which exists since CUDA 2.0.
+func (t *Table) ArrayDestroy(at At, hArray Array) (res Result) {
+	if at.NoWait {
+		t.mayWait(symArrayDestroy)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().ArrayDestroy(th, hArray))
+	}
+	fn := t.procs[symArrayDestroy].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symArrayDestroy); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		hArray uintptr
+		_      [5]uintptr
+	}{fn: fn, hArray: uintptr(hArray)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// ArrayGetDescriptor calls cuArrayGetDescriptor_v2, which exists since CUDA 3.2.
+func (t *Table) ArrayGetDescriptor(at At, hArray Array) (pArrayDescriptor ArrayDescriptor, res Result) {
+	if at.NoWait {
+		t.mayWait(symArrayGetDescriptor_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pArrayDescriptor, res = t.software().ArrayGetDescriptor(th, hArray)
+		return pArrayDescriptor, t.leave(at, th, res)
+	}
+	fn := t.procs[symArrayGetDescriptor_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symArrayGetDescriptor_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r            uintptr
+		pArrayDescriptor unsafe.Pointer
+		hArray           uintptr
+		_                [4]uintptr
+		v0               ArrayDescriptor
+	}{fn: fn, hArray: uintptr(hArray)}
+	f.pArrayDescriptor = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// ArrayGetMemoryRequirements calls cuArrayGetMemoryRequirements, which exists since CUDA 11.6.
+func (t *Table) ArrayGetMemoryRequirements(at At, array Array, device Device) (memoryRequirements ArrayMemoryRequirements, res Result) {
+	if at.NoWait {
+		t.mayWait(symArrayGetMemoryRequirements)
+	}
+	if t.soft != nil {
+		if t.version < 11060 {
+			res = missing(symArrayGetMemoryRequirements)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		memoryRequirements, res = t.software().ArrayGetMemoryRequirements(th, array, device)
+		return memoryRequirements, t.leave(at, th, res)
+	}
+	fn := t.procs[symArrayGetMemoryRequirements].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symArrayGetMemoryRequirements); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r              uintptr
+		memoryRequirements unsafe.Pointer
+		array              uintptr
+		device             uintptr
+		_                  [3]uintptr
+		v0                 ArrayMemoryRequirements
+	}{fn: fn, array: uintptr(array), device: uintptr(uint32(device))}
+	f.memoryRequirements = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// ArrayGetPlane calls cuArrayGetPlane, which exists since CUDA 11.2.
+func (t *Table) ArrayGetPlane(at At, hArray Array, planeIdx uint32) (pPlaneArray Array, res Result) {
+	if at.NoWait {
+		t.mayWait(symArrayGetPlane)
+	}
+	if t.soft != nil {
+		if t.version < 11020 {
+			res = missing(symArrayGetPlane)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pPlaneArray, res = t.software().ArrayGetPlane(th, hArray, planeIdx)
+		return pPlaneArray, t.leave(at, th, res)
+	}
+	fn := t.procs[symArrayGetPlane].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symArrayGetPlane); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r       uintptr
+		pPlaneArray unsafe.Pointer
+		hArray      uintptr
+		planeIdx    uintptr
+		_           [3]uintptr
+		v0          Array
+	}{fn: fn, hArray: uintptr(hArray), planeIdx: uintptr(planeIdx)}
+	f.pPlaneArray = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// ArrayGetSparseProperties calls cuArrayGetSparseProperties, which exists since CUDA 11.1.
+func (t *Table) ArrayGetSparseProperties(at At, array Array) (sparseProperties ArraySparseProperties, res Result) {
+	if at.NoWait {
+		t.mayWait(symArrayGetSparseProperties)
+	}
+	if t.soft != nil {
+		if t.version < 11010 {
+			res = missing(symArrayGetSparseProperties)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		sparseProperties, res = t.software().ArrayGetSparseProperties(th, array)
+		return sparseProperties, t.leave(at, th, res)
+	}
+	fn := t.procs[symArrayGetSparseProperties].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symArrayGetSparseProperties); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r            uintptr
+		sparseProperties unsafe.Pointer
+		array            uintptr
+		_                [4]uintptr
+		v0               ArraySparseProperties
+	}{fn: fn, array: uintptr(array)}
+	f.sparseProperties = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MemMapArrayAsync calls cuMemMapArrayAsync, which exists since CUDA 11.1.
+func (t *Table) MemMapArrayAsync(at At, mapInfoList []ArrayMapInfo, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemMapArrayAsync)
+	}
+	if t.soft != nil {
+		if t.version < 11010 {
+			res = missing(symMemMapArrayAsync)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemMapArrayAsync(th, mapInfoList, hStream))
+	}
+	fn := t.procs[symMemMapArrayAsync].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemMapArrayAsync); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r       uintptr
+		mapInfoList unsafe.Pointer
+		count       uintptr
+		hStream     uintptr
+		_           [3]uintptr
+	}{
+		fn:          fn,
+		mapInfoList: unsafe.Pointer(unsafe.SliceData(mapInfoList)),
+		count:       uintptr(len(mapInfoList)),
+		hStream:     uintptr(hStream),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemcpyAtoA calls cuMemcpyAtoA_v2, which exists since CUDA 3.2.
+func (t *Table) MemcpyAtoA(at At, dstArray Array, dstOffset uint64, srcArray Array, srcOffset uint64, byteCount uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpyAtoA_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemcpyAtoA(th, dstArray, dstOffset, srcArray, srcOffset, byteCount))
+	}
+	fn := t.procs[symMemcpyAtoA_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpyAtoA_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstArray  uintptr
+		dstOffset uintptr
+		srcArray  uintptr
+		srcOffset uintptr
+		byteCount uintptr
+		_         [1]uintptr
+	}{
+		fn:        fn,
+		dstArray:  uintptr(dstArray),
+		dstOffset: uintptr(dstOffset),
+		srcArray:  uintptr(srcArray),
+		srcOffset: uintptr(srcOffset),
+		byteCount: uintptr(byteCount),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemcpyAtoD calls cuMemcpyAtoD_v2, which exists since CUDA 3.2.
+func (t *Table) MemcpyAtoD(at At, dstDevice DevicePtr, srcArray Array, srcOffset uint64, byteCount uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpyAtoD_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemcpyAtoD(th, dstDevice, srcArray, srcOffset, byteCount))
+	}
+	fn := t.procs[symMemcpyAtoD_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpyAtoD_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstDevice uintptr
+		srcArray  uintptr
+		srcOffset uintptr
+		byteCount uintptr
+		_         [2]uintptr
+	}{
+		fn:        fn,
+		dstDevice: uintptr(dstDevice),
+		srcArray:  uintptr(srcArray),
+		srcOffset: uintptr(srcOffset),
+		byteCount: uintptr(byteCount),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemcpyAtoH calls cuMemcpyAtoH_v2, which exists since CUDA 3.2.
+func (t *Table) MemcpyAtoH(at At, dstHost []byte, srcArray Array, srcOffset uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpyAtoH_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemcpyAtoH(th, dstHost, srcArray, srcOffset))
+	}
+	fn := t.procs[symMemcpyAtoH_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpyAtoH_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstHost   unsafe.Pointer
+		srcArray  uintptr
+		srcOffset uintptr
+		byteCount uintptr
+		_         [2]uintptr
+	}{
+		fn:        fn,
+		dstHost:   unsafe.Pointer(unsafe.SliceData(dstHost)),
+		srcArray:  uintptr(srcArray),
+		srcOffset: uintptr(srcOffset),
+		byteCount: uintptr(len(dstHost)),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemcpyAtoHAsync calls cuMemcpyAtoHAsync_v2, which exists since CUDA 3.2.
+func (t *Table) MemcpyAtoHAsync(at At, dstHost HostPtr, srcArray Array, srcOffset uint64, byteCount uint64, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpyAtoHAsync_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemcpyAtoHAsync(th, dstHost, srcArray, srcOffset, byteCount, hStream))
+	}
+	fn := t.procs[symMemcpyAtoHAsync_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpyAtoHAsync_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstHost   uintptr
+		srcArray  uintptr
+		srcOffset uintptr
+		byteCount uintptr
+		hStream   uintptr
+		_         [1]uintptr
+	}{
+		fn:        fn,
+		dstHost:   uintptr(dstHost),
+		srcArray:  uintptr(srcArray),
+		srcOffset: uintptr(srcOffset),
+		byteCount: uintptr(byteCount),
+		hStream:   uintptr(hStream),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemcpyDtoA calls cuMemcpyDtoA_v2, which exists since CUDA 3.2.
+func (t *Table) MemcpyDtoA(at At, dstArray Array, dstOffset uint64, srcDevice DevicePtr, byteCount uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpyDtoA_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemcpyDtoA(th, dstArray, dstOffset, srcDevice, byteCount))
+	}
+	fn := t.procs[symMemcpyDtoA_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpyDtoA_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstArray  uintptr
+		dstOffset uintptr
+		srcDevice uintptr
+		byteCount uintptr
+		_         [2]uintptr
+	}{
+		fn:        fn,
+		dstArray:  uintptr(dstArray),
+		dstOffset: uintptr(dstOffset),
+		srcDevice: uintptr(srcDevice),
+		byteCount: uintptr(byteCount),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemcpyHtoA calls cuMemcpyHtoA_v2, which exists since CUDA 3.2.
+func (t *Table) MemcpyHtoA(at At, dstArray Array, dstOffset uint64, srcHost []byte) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpyHtoA_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemcpyHtoA(th, dstArray, dstOffset, srcHost))
+	}
+	fn := t.procs[symMemcpyHtoA_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpyHtoA_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstArray  uintptr
+		dstOffset uintptr
+		srcHost   unsafe.Pointer
+		byteCount uintptr
+		_         [2]uintptr
+	}{
+		fn:        fn,
+		dstArray:  uintptr(dstArray),
+		dstOffset: uintptr(dstOffset),
+		srcHost:   unsafe.Pointer(unsafe.SliceData(srcHost)),
+		byteCount: uintptr(len(srcHost)),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemcpyHtoAAsync calls cuMemcpyHtoAAsync_v2, which exists since CUDA 3.2.
+func (t *Table) MemcpyHtoAAsync(at At, dstArray Array, dstOffset uint64, srcHost HostPtr, byteCount uint64, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMemcpyHtoAAsync_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemcpyHtoAAsync(th, dstArray, dstOffset, srcHost, byteCount, hStream))
+	}
+	fn := t.procs[symMemcpyHtoAAsync_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemcpyHtoAAsync_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		dstArray  uintptr
+		dstOffset uintptr
+		srcHost   uintptr
+		byteCount uintptr
+		hStream   uintptr
+		_         [1]uintptr
+	}{
+		fn:        fn,
+		dstArray:  uintptr(dstArray),
+		dstOffset: uintptr(dstOffset),
+		srcHost:   uintptr(srcHost),
+		byteCount: uintptr(byteCount),
+		hStream:   uintptr(hStream),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MipmappedArrayCreate calls cuMipmappedArrayCreate, which exists since CUDA 5.0.
+func (t *Table) MipmappedArrayCreate(at At, pMipmappedArrayDesc Array3DDescriptor, numMipmapLevels uint32) (pHandle MipmappedArray, res Result) {
+	if at.NoWait {
+		t.mayWait(symMipmappedArrayCreate)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pHandle, res = t.software().MipmappedArrayCreate(th, pMipmappedArrayDesc, numMipmapLevels)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MipmappedArrayDestroy(at.undo(), pHandle)
+			pHandle = 0
+		}
+		return
+	}
+	fn := t.procs[symMipmappedArrayCreate].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMipmappedArrayCreate); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r               uintptr
+		pHandle             unsafe.Pointer
+		pMipmappedArrayDesc unsafe.Pointer
+		numMipmapLevels     uintptr
+		_                   [3]uintptr
+		v0                  MipmappedArray
+		a1                  Array3DDescriptor
+	}{fn: fn, numMipmapLevels: uintptr(numMipmapLevels), a1: pMipmappedArrayDesc}
+	f.pHandle = unsafe.Pointer(&f.v0)
+	f.pMipmappedArrayDesc = unsafe.Pointer(&f.a1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.MipmappedArrayDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// MipmappedArrayDestroy calls cuMipmappedArrayDestroy, which exists since CUDA 5.0.
+func (t *Table) MipmappedArrayDestroy(at At, hMipmappedArray MipmappedArray) (res Result) {
+	if at.NoWait {
+		t.mayWait(symMipmappedArrayDestroy)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MipmappedArrayDestroy(th, hMipmappedArray))
+	}
+	fn := t.procs[symMipmappedArrayDestroy].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMipmappedArrayDestroy); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		hMipmappedArray uintptr
+		_               [5]uintptr
+	}{fn: fn, hMipmappedArray: uintptr(hMipmappedArray)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MipmappedArrayGetLevel calls cuMipmappedArrayGetLevel, which exists since CUDA 5.0.
+func (t *Table) MipmappedArrayGetLevel(at At, hMipmappedArray MipmappedArray, level uint32) (pLevelArray Array, res Result) {
+	if at.NoWait {
+		t.mayWait(symMipmappedArrayGetLevel)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pLevelArray, res = t.software().MipmappedArrayGetLevel(th, hMipmappedArray, level)
+		return pLevelArray, t.leave(at, th, res)
+	}
+	fn := t.procs[symMipmappedArrayGetLevel].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMipmappedArrayGetLevel); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		pLevelArray     unsafe.Pointer
+		hMipmappedArray uintptr
+		level           uintptr
+		_               [3]uintptr
+		v0              Array
+	}{fn: fn, hMipmappedArray: uintptr(hMipmappedArray), level: uintptr(level)}
+	f.pLevelArray = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MipmappedArrayGetMemoryRequirements calls cuMipmappedArrayGetMemoryRequirements, which exists since CUDA 11.6.
+func (t *Table) MipmappedArrayGetMemoryRequirements(at At, mipmap MipmappedArray, device Device) (memoryRequirements ArrayMemoryRequirements, res Result) {
+	if at.NoWait {
+		t.mayWait(symMipmappedArrayGetMemoryRequirements)
+	}
+	if t.soft != nil {
+		if t.version < 11060 {
+			res = missing(symMipmappedArrayGetMemoryRequirements)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		memoryRequirements, res = t.software().MipmappedArrayGetMemoryRequirements(th, mipmap, device)
+		return memoryRequirements, t.leave(at, th, res)
+	}
+	fn := t.procs[symMipmappedArrayGetMemoryRequirements].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMipmappedArrayGetMemoryRequirements); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r              uintptr
+		memoryRequirements unsafe.Pointer
+		mipmap             uintptr
+		device             uintptr
+		_                  [3]uintptr
+		v0                 ArrayMemoryRequirements
+	}{fn: fn, mipmap: uintptr(mipmap), device: uintptr(uint32(device))}
+	f.memoryRequirements = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// MipmappedArrayGetSparseProperties calls cuMipmappedArrayGetSparseProperties, which exists since CUDA 11.1.
+func (t *Table) MipmappedArrayGetSparseProperties(at At, mipmap MipmappedArray) (sparseProperties ArraySparseProperties, res Result) {
+	if at.NoWait {
+		t.mayWait(symMipmappedArrayGetSparseProperties)
+	}
+	if t.soft != nil {
+		if t.version < 11010 {
+			res = missing(symMipmappedArrayGetSparseProperties)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		sparseProperties, res = t.software().MipmappedArrayGetSparseProperties(th, mipmap)
+		return sparseProperties, t.leave(at, th, res)
+	}
+	fn := t.procs[symMipmappedArrayGetSparseProperties].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMipmappedArrayGetSparseProperties); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r            uintptr
+		sparseProperties unsafe.Pointer
+		mipmap           uintptr
+		_                [4]uintptr
+		v0               ArraySparseProperties
+	}{fn: fn, mipmap: uintptr(mipmap)}
+	f.sparseProperties = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// SurfObjectCreate calls cuSurfObjectCreate, which exists since CUDA 5.0.
+func (t *Table) SurfObjectCreate(at At, pResDesc ResourceDesc) (pSurfObject SurfObject, res Result) {
+	if at.NoWait {
+		t.mayWait(symSurfObjectCreate)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pSurfObject, res = t.software().SurfObjectCreate(th, pResDesc)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.SurfObjectDestroy(at.undo(), pSurfObject)
+			pSurfObject = 0
+		}
+		return
+	}
+	fn := t.procs[symSurfObjectCreate].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symSurfObjectCreate); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r       uintptr
+		pSurfObject unsafe.Pointer
+		pResDesc    unsafe.Pointer
+		_           [4]uintptr
+		v0          SurfObject
+		a1          ResourceDesc
+	}{fn: fn, a1: pResDesc}
+	f.pSurfObject = unsafe.Pointer(&f.v0)
+	f.pResDesc = unsafe.Pointer(&f.a1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.SurfObjectDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// SurfObjectDestroy calls cuSurfObjectDestroy, which exists since CUDA 5.0.
+func (t *Table) SurfObjectDestroy(at At, surfObject SurfObject) (res Result) {
+	if at.NoWait {
+		t.mayWait(symSurfObjectDestroy)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().SurfObjectDestroy(th, surfObject))
+	}
+	fn := t.procs[symSurfObjectDestroy].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symSurfObjectDestroy); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		surfObject uintptr
+		_          [5]uintptr
+	}{fn: fn, surfObject: uintptr(surfObject)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// SurfObjectGetResourceDesc calls cuSurfObjectGetResourceDesc, which exists since CUDA 5.0.
+func (t *Table) SurfObjectGetResourceDesc(at At, surfObject SurfObject) (pResDesc ResourceDesc, res Result) {
+	if at.NoWait {
+		t.mayWait(symSurfObjectGetResourceDesc)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pResDesc, res = t.software().SurfObjectGetResourceDesc(th, surfObject)
+		return pResDesc, t.leave(at, th, res)
+	}
+	fn := t.procs[symSurfObjectGetResourceDesc].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symSurfObjectGetResourceDesc); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		pResDesc   unsafe.Pointer
+		surfObject uintptr
+		_          [4]uintptr
+		v0         ResourceDesc
+	}{fn: fn, surfObject: uintptr(surfObject)}
+	f.pResDesc = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// SurfRefGetArray calls cuSurfRefGetArray, which exists since CUDA 3.0.
+func (t *Table) SurfRefGetArray(at At, hSurfRef SurfRef) (phArray Array, res Result) {
+	if at.NoWait {
+		t.mayWait(symSurfRefGetArray)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phArray, res = t.software().SurfRefGetArray(th, hSurfRef)
+		return phArray, t.leave(at, th, res)
+	}
+	fn := t.procs[symSurfRefGetArray].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symSurfRefGetArray); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		phArray  unsafe.Pointer
+		hSurfRef uintptr
+		_        [4]uintptr
+		v0       Array
+	}{fn: fn, hSurfRef: uintptr(hSurfRef)}
+	f.phArray = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// SurfRefSetArray calls cuSurfRefSetArray, which exists since CUDA 3.0.
+func (t *Table) SurfRefSetArray(at At, hSurfRef SurfRef, hArray Array, flags uint32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symSurfRefSetArray)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().SurfRefSetArray(th, hSurfRef, hArray, flags))
+	}
+	fn := t.procs[symSurfRefSetArray].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symSurfRefSetArray); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		hSurfRef uintptr
+		hArray   uintptr
+		flags    uintptr
+		_        [3]uintptr
+	}{fn: fn, hSurfRef: uintptr(hSurfRef), hArray: uintptr(hArray), flags: uintptr(flags)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// TexObjectCreate calls cuTexObjectCreate, which exists since CUDA 5.0.
+func (t *Table) TexObjectCreate(at At, pResDesc ResourceDesc, pTexDesc TextureDesc, pResViewDesc *ResourceViewDesc) (pTexObject TexObject, res Result) {
+	if at.NoWait {
+		t.mayWait(symTexObjectCreate)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pTexObject, res = t.software().TexObjectCreate(th, pResDesc, pTexDesc, pResViewDesc)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.TexObjectDestroy(at.undo(), pTexObject)
+			pTexObject = 0
+		}
+		return
+	}
+	fn := t.procs[symTexObjectCreate].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexObjectCreate); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		pTexObject   unsafe.Pointer
+		pResDesc     unsafe.Pointer
+		pTexDesc     unsafe.Pointer
+		pResViewDesc unsafe.Pointer
+		_            [2]uintptr
+		v0           TexObject
+		a1           ResourceDesc
+		a2           TextureDesc
+	}{fn: fn, pResViewDesc: unsafe.Pointer(pResViewDesc), a1: pResDesc, a2: pTexDesc}
+	f.pTexObject = unsafe.Pointer(&f.v0)
+	f.pResDesc = unsafe.Pointer(&f.a1)
+	f.pTexDesc = unsafe.Pointer(&f.a2)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.TexObjectDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// TexObjectDestroy calls cuTexObjectDestroy, which exists since CUDA 5.0.
+func (t *Table) TexObjectDestroy(at At, texObject TexObject) (res Result) {
+	if at.NoWait {
+		t.mayWait(symTexObjectDestroy)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().TexObjectDestroy(th, texObject))
+	}
+	fn := t.procs[symTexObjectDestroy].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexObjectDestroy); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		texObject uintptr
+		_         [5]uintptr
+	}{fn: fn, texObject: uintptr(texObject)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// TexObjectGetResourceDesc calls cuTexObjectGetResourceDesc, which exists since CUDA 5.0.
+func (t *Table) TexObjectGetResourceDesc(at At, texObject TexObject) (pResDesc ResourceDesc, res Result) {
+	if at.NoWait {
+		t.mayWait(symTexObjectGetResourceDesc)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pResDesc, res = t.software().TexObjectGetResourceDesc(th, texObject)
+		return pResDesc, t.leave(at, th, res)
+	}
+	fn := t.procs[symTexObjectGetResourceDesc].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexObjectGetResourceDesc); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		pResDesc  unsafe.Pointer
+		texObject uintptr
+		_         [4]uintptr
+		v0        ResourceDesc
+	}{fn: fn, texObject: uintptr(texObject)}
+	f.pResDesc = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// TexObjectGetResourceViewDesc calls cuTexObjectGetResourceViewDesc, which exists since CUDA 5.0.
+func (t *Table) TexObjectGetResourceViewDesc(at At, texObject TexObject) (pResViewDesc ResourceViewDesc, res Result) {
+	if at.NoWait {
+		t.mayWait(symTexObjectGetResourceViewDesc)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pResViewDesc, res = t.software().TexObjectGetResourceViewDesc(th, texObject)
+		return pResViewDesc, t.leave(at, th, res)
+	}
+	fn := t.procs[symTexObjectGetResourceViewDesc].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexObjectGetResourceViewDesc); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		pResViewDesc unsafe.Pointer
+		texObject    uintptr
+		_            [4]uintptr
+		v0           ResourceViewDesc
+	}{fn: fn, texObject: uintptr(texObject)}
+	f.pResViewDesc = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// TexObjectGetTextureDesc calls cuTexObjectGetTextureDesc, which exists since CUDA 5.0.
+func (t *Table) TexObjectGetTextureDesc(at At, texObject TexObject) (pTexDesc TextureDesc, res Result) {
+	if at.NoWait {
+		t.mayWait(symTexObjectGetTextureDesc)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pTexDesc, res = t.software().TexObjectGetTextureDesc(th, texObject)
+		return pTexDesc, t.leave(at, th, res)
+	}
+	fn := t.procs[symTexObjectGetTextureDesc].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexObjectGetTextureDesc); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		pTexDesc  unsafe.Pointer
+		texObject uintptr
+		_         [4]uintptr
+		v0        TextureDesc
+	}{fn: fn, texObject: uintptr(texObject)}
+	f.pTexDesc = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// TexRefCreate calls cuTexRefCreate, which exists since CUDA 2.0.
+func (t *Table) TexRefCreate(at At) (pTexRef TexRef, res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefCreate)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pTexRef, res = t.software().TexRefCreate(th)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.TexRefDestroy(at.undo(), pTexRef)
+			pTexRef = 0
+		}
+		return
+	}
+	fn := t.procs[symTexRefCreate].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefCreate); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pTexRef unsafe.Pointer
+		_       [5]uintptr
+		v0      TexRef
+	}{fn: fn}
+	f.pTexRef = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.TexRefDestroy(at.undo(), f.v0)
+		f.v0 = 0
+	}
+	return f.v0, res
+}
+
+// TexRefDestroy calls cuTexRefDestroy, which exists since CUDA 2.0.
+func (t *Table) TexRefDestroy(at At, hTexRef TexRef) (res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefDestroy)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().TexRefDestroy(th, hTexRef))
+	}
+	fn := t.procs[symTexRefDestroy].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefDestroy); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		hTexRef uintptr
+		_       [5]uintptr
+	}{fn: fn, hTexRef: uintptr(hTexRef)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// TexRefGetAddress calls cuTexRefGetAddress_v2, which exists since CUDA 3.2.
+func (t *Table) TexRefGetAddress(at At, hTexRef TexRef) (pdptr DevicePtr, res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefGetAddress_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pdptr, res = t.software().TexRefGetAddress(th, hTexRef)
+		return pdptr, t.leave(at, th, res)
+	}
+	fn := t.procs[symTexRefGetAddress_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefGetAddress_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pdptr   unsafe.Pointer
+		hTexRef uintptr
+		_       [4]uintptr
+		v0      DevicePtr
+	}{fn: fn, hTexRef: uintptr(hTexRef)}
+	f.pdptr = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// TexRefGetAddressMode calls cuTexRefGetAddressMode, which exists since CUDA 2.0.
+func (t *Table) TexRefGetAddressMode(at At, hTexRef TexRef, dim int32) (pam int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefGetAddressMode)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pam, res = t.software().TexRefGetAddressMode(th, hTexRef, dim)
+		return pam, t.leave(at, th, res)
+	}
+	fn := t.procs[symTexRefGetAddressMode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefGetAddressMode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pam     unsafe.Pointer
+		hTexRef uintptr
+		dim     uintptr
+		_       [3]uintptr
+		v0      int32
+	}{fn: fn, hTexRef: uintptr(hTexRef), dim: uintptr(uint32(dim))}
+	f.pam = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// TexRefGetArray calls cuTexRefGetArray, which exists since CUDA 2.0.
+func (t *Table) TexRefGetArray(at At, hTexRef TexRef) (phArray Array, res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefGetArray)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phArray, res = t.software().TexRefGetArray(th, hTexRef)
+		return phArray, t.leave(at, th, res)
+	}
+	fn := t.procs[symTexRefGetArray].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefGetArray); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		phArray unsafe.Pointer
+		hTexRef uintptr
+		_       [4]uintptr
+		v0      Array
+	}{fn: fn, hTexRef: uintptr(hTexRef)}
+	f.phArray = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// TexRefGetBorderColor calls cuTexRefGetBorderColor, which exists since CUDA 8.0.
+func (t *Table) TexRefGetBorderColor(at At, hTexRef TexRef) (pBorderColor [4]float32, res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefGetBorderColor)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pBorderColor, res = t.software().TexRefGetBorderColor(th, hTexRef)
+		return pBorderColor, t.leave(at, th, res)
+	}
+	fn := t.procs[symTexRefGetBorderColor].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefGetBorderColor); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		pBorderColor unsafe.Pointer
+		hTexRef      uintptr
+		_            [4]uintptr
+		v0           [4]float32
+	}{fn: fn, hTexRef: uintptr(hTexRef)}
+	f.pBorderColor = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// TexRefGetFilterMode calls cuTexRefGetFilterMode, which exists since CUDA 2.0.
+func (t *Table) TexRefGetFilterMode(at At, hTexRef TexRef) (pfm int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefGetFilterMode)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pfm, res = t.software().TexRefGetFilterMode(th, hTexRef)
+		return pfm, t.leave(at, th, res)
+	}
+	fn := t.procs[symTexRefGetFilterMode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefGetFilterMode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pfm     unsafe.Pointer
+		hTexRef uintptr
+		_       [4]uintptr
+		v0      int32
+	}{fn: fn, hTexRef: uintptr(hTexRef)}
+	f.pfm = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// TexRefGetFlags calls cuTexRefGetFlags, which exists since CUDA 2.0.
+func (t *Table) TexRefGetFlags(at At, hTexRef TexRef) (pFlags uint32, res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefGetFlags)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pFlags, res = t.software().TexRefGetFlags(th, hTexRef)
+		return pFlags, t.leave(at, th, res)
+	}
+	fn := t.procs[symTexRefGetFlags].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefGetFlags); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pFlags  unsafe.Pointer
+		hTexRef uintptr
+		_       [4]uintptr
+		v0      uint32
+	}{fn: fn, hTexRef: uintptr(hTexRef)}
+	f.pFlags = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// TexRefGetFormat calls cuTexRefGetFormat, which exists since CUDA 2.0.
+func (t *Table) TexRefGetFormat(at At, hTexRef TexRef) (pFormat int32, pNumChannels int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefGetFormat)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pFormat, pNumChannels, res = t.software().TexRefGetFormat(th, hTexRef)
+		return pFormat, pNumChannels, t.leave(at, th, res)
+	}
+	fn := t.procs[symTexRefGetFormat].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefGetFormat); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		pFormat      unsafe.Pointer
+		pNumChannels unsafe.Pointer
+		hTexRef      uintptr
+		_            [3]uintptr
+		v0           int32
+		v1           int32
+	}{fn: fn, hTexRef: uintptr(hTexRef)}
+	f.pFormat = unsafe.Pointer(&f.v0)
+	f.pNumChannels = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
+// TexRefGetMaxAnisotropy calls cuTexRefGetMaxAnisotropy, which exists since CUDA 5.0.
+func (t *Table) TexRefGetMaxAnisotropy(at At, hTexRef TexRef) (pmaxAniso int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefGetMaxAnisotropy)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pmaxAniso, res = t.software().TexRefGetMaxAnisotropy(th, hTexRef)
+		return pmaxAniso, t.leave(at, th, res)
+	}
+	fn := t.procs[symTexRefGetMaxAnisotropy].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefGetMaxAnisotropy); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		pmaxAniso unsafe.Pointer
+		hTexRef   uintptr
+		_         [4]uintptr
+		v0        int32
+	}{fn: fn, hTexRef: uintptr(hTexRef)}
+	f.pmaxAniso = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// TexRefGetMipmapFilterMode calls cuTexRefGetMipmapFilterMode, which exists since CUDA 5.0.
+func (t *Table) TexRefGetMipmapFilterMode(at At, hTexRef TexRef) (pfm int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefGetMipmapFilterMode)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pfm, res = t.software().TexRefGetMipmapFilterMode(th, hTexRef)
+		return pfm, t.leave(at, th, res)
+	}
+	fn := t.procs[symTexRefGetMipmapFilterMode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefGetMipmapFilterMode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pfm     unsafe.Pointer
+		hTexRef uintptr
+		_       [4]uintptr
+		v0      int32
+	}{fn: fn, hTexRef: uintptr(hTexRef)}
+	f.pfm = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// TexRefGetMipmapLevelBias calls cuTexRefGetMipmapLevelBias, which exists since CUDA 5.0.
+func (t *Table) TexRefGetMipmapLevelBias(at At, hTexRef TexRef) (pbias float32, res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefGetMipmapLevelBias)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pbias, res = t.software().TexRefGetMipmapLevelBias(th, hTexRef)
+		return pbias, t.leave(at, th, res)
+	}
+	fn := t.procs[symTexRefGetMipmapLevelBias].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefGetMipmapLevelBias); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		pbias   unsafe.Pointer
+		hTexRef uintptr
+		_       [4]uintptr
+		v0      float32
+	}{fn: fn, hTexRef: uintptr(hTexRef)}
+	f.pbias = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// TexRefGetMipmapLevelClamp calls cuTexRefGetMipmapLevelClamp, which exists since CUDA 5.0.
+func (t *Table) TexRefGetMipmapLevelClamp(at At, hTexRef TexRef) (pminMipmapLevelClamp float32, pmaxMipmapLevelClamp float32, res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefGetMipmapLevelClamp)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		pminMipmapLevelClamp, pmaxMipmapLevelClamp, res = t.software().TexRefGetMipmapLevelClamp(th, hTexRef)
+		return pminMipmapLevelClamp, pmaxMipmapLevelClamp, t.leave(at, th, res)
+	}
+	fn := t.procs[symTexRefGetMipmapLevelClamp].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefGetMipmapLevelClamp); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r                uintptr
+		pminMipmapLevelClamp unsafe.Pointer
+		pmaxMipmapLevelClamp unsafe.Pointer
+		hTexRef              uintptr
+		_                    [3]uintptr
+		v0                   float32
+		v1                   float32
+	}{fn: fn, hTexRef: uintptr(hTexRef)}
+	f.pminMipmapLevelClamp = unsafe.Pointer(&f.v0)
+	f.pmaxMipmapLevelClamp = unsafe.Pointer(&f.v1)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
+// TexRefGetMipmappedArray calls cuTexRefGetMipmappedArray, which exists since CUDA 5.0.
+func (t *Table) TexRefGetMipmappedArray(at At, hTexRef TexRef) (phMipmappedArray MipmappedArray, res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefGetMipmappedArray)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phMipmappedArray, res = t.software().TexRefGetMipmappedArray(th, hTexRef)
+		return phMipmappedArray, t.leave(at, th, res)
+	}
+	fn := t.procs[symTexRefGetMipmappedArray].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefGetMipmappedArray); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r            uintptr
+		phMipmappedArray unsafe.Pointer
+		hTexRef          uintptr
+		_                [4]uintptr
+		v0               MipmappedArray
+	}{fn: fn, hTexRef: uintptr(hTexRef)}
+	f.phMipmappedArray = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// TexRefSetAddress calls cuTexRefSetAddress_v2, which exists since CUDA 3.2.
+func (t *Table) TexRefSetAddress(at At, hTexRef TexRef, dptr DevicePtr, bytes uint64) (byteOffset uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefSetAddress_v2)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		byteOffset, res = t.software().TexRefSetAddress(th, hTexRef, dptr, bytes)
+		return byteOffset, t.leave(at, th, res)
+	}
+	fn := t.procs[symTexRefSetAddress_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefSetAddress_v2); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		byteOffset unsafe.Pointer
+		hTexRef    uintptr
+		dptr       uintptr
+		bytes      uintptr
+		_          [2]uintptr
+		v0         uint64
+	}{fn: fn, hTexRef: uintptr(hTexRef), dptr: uintptr(dptr), bytes: uintptr(bytes)}
+	f.byteOffset = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// TexRefSetAddress2D calls cuTexRefSetAddress2D_v3, which exists since CUDA 4.1.
+func (t *Table) TexRefSetAddress2D(at At, hTexRef TexRef, desc ArrayDescriptor, dptr DevicePtr, pitch uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefSetAddress2D_v3)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().TexRefSetAddress2D(th, hTexRef, desc, dptr, pitch))
+	}
+	fn := t.procs[symTexRefSetAddress2D_v3].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefSetAddress2D_v3); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		hTexRef uintptr
+		desc    unsafe.Pointer
+		dptr    uintptr
+		pitch   uintptr
+		_       [2]uintptr
+		a1      ArrayDescriptor
+	}{fn: fn, hTexRef: uintptr(hTexRef), dptr: uintptr(dptr), pitch: uintptr(pitch), a1: desc}
+	f.desc = unsafe.Pointer(&f.a1)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// TexRefSetAddressMode calls cuTexRefSetAddressMode, which exists since CUDA 2.0.
+func (t *Table) TexRefSetAddressMode(at At, hTexRef TexRef, dim int32, am int32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefSetAddressMode)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().TexRefSetAddressMode(th, hTexRef, dim, am))
+	}
+	fn := t.procs[symTexRefSetAddressMode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefSetAddressMode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		hTexRef uintptr
+		dim     uintptr
+		am      uintptr
+		_       [3]uintptr
+	}{fn: fn, hTexRef: uintptr(hTexRef), dim: uintptr(uint32(dim)), am: uintptr(uint32(am))}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// TexRefSetArray calls cuTexRefSetArray, which exists since CUDA 2.0.
+func (t *Table) TexRefSetArray(at At, hTexRef TexRef, hArray Array, flags uint32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefSetArray)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().TexRefSetArray(th, hTexRef, hArray, flags))
+	}
+	fn := t.procs[symTexRefSetArray].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefSetArray); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		hTexRef uintptr
+		hArray  uintptr
+		flags   uintptr
+		_       [3]uintptr
+	}{fn: fn, hTexRef: uintptr(hTexRef), hArray: uintptr(hArray), flags: uintptr(flags)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// TexRefSetBorderColor calls cuTexRefSetBorderColor, which exists since CUDA 8.0.
+func (t *Table) TexRefSetBorderColor(at At, hTexRef TexRef, pBorderColor [4]float32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefSetBorderColor)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().TexRefSetBorderColor(th, hTexRef, pBorderColor))
+	}
+	fn := t.procs[symTexRefSetBorderColor].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefSetBorderColor); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r        uintptr
+		hTexRef      uintptr
+		pBorderColor unsafe.Pointer
+		_            [4]uintptr
+		a1           [4]float32
+	}{fn: fn, hTexRef: uintptr(hTexRef), a1: pBorderColor}
+	f.pBorderColor = unsafe.Pointer(&f.a1)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// TexRefSetFilterMode calls cuTexRefSetFilterMode, which exists since CUDA 2.0.
+func (t *Table) TexRefSetFilterMode(at At, hTexRef TexRef, fm int32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefSetFilterMode)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().TexRefSetFilterMode(th, hTexRef, fm))
+	}
+	fn := t.procs[symTexRefSetFilterMode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefSetFilterMode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		hTexRef uintptr
+		fm      uintptr
+		_       [4]uintptr
+	}{fn: fn, hTexRef: uintptr(hTexRef), fm: uintptr(uint32(fm))}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// TexRefSetFlags calls cuTexRefSetFlags, which exists since CUDA 2.0.
+func (t *Table) TexRefSetFlags(at At, hTexRef TexRef, flags uint32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefSetFlags)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().TexRefSetFlags(th, hTexRef, flags))
+	}
+	fn := t.procs[symTexRefSetFlags].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefSetFlags); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		hTexRef uintptr
+		flags   uintptr
+		_       [4]uintptr
+	}{fn: fn, hTexRef: uintptr(hTexRef), flags: uintptr(flags)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// TexRefSetFormat calls cuTexRefSetFormat, which exists since CUDA 2.0.
+func (t *Table) TexRefSetFormat(at At, hTexRef TexRef, fmt int32, numPackedComponents int32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefSetFormat)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().TexRefSetFormat(th, hTexRef, fmt, numPackedComponents))
+	}
+	fn := t.procs[symTexRefSetFormat].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefSetFormat); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r               uintptr
+		hTexRef             uintptr
+		fmt                 uintptr
+		numPackedComponents uintptr
+		_                   [3]uintptr
+	}{
+		fn:                  fn,
+		hTexRef:             uintptr(hTexRef),
+		fmt:                 uintptr(uint32(fmt)),
+		numPackedComponents: uintptr(uint32(numPackedComponents)),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// TexRefSetMaxAnisotropy calls cuTexRefSetMaxAnisotropy, which exists since CUDA 5.0.
+func (t *Table) TexRefSetMaxAnisotropy(at At, hTexRef TexRef, maxAniso uint32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefSetMaxAnisotropy)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().TexRefSetMaxAnisotropy(th, hTexRef, maxAniso))
+	}
+	fn := t.procs[symTexRefSetMaxAnisotropy].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefSetMaxAnisotropy); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		hTexRef  uintptr
+		maxAniso uintptr
+		_        [4]uintptr
+	}{fn: fn, hTexRef: uintptr(hTexRef), maxAniso: uintptr(maxAniso)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// TexRefSetMipmapFilterMode calls cuTexRefSetMipmapFilterMode, which exists since CUDA 5.0.
+func (t *Table) TexRefSetMipmapFilterMode(at At, hTexRef TexRef, fm int32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefSetMipmapFilterMode)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().TexRefSetMipmapFilterMode(th, hTexRef, fm))
+	}
+	fn := t.procs[symTexRefSetMipmapFilterMode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefSetMipmapFilterMode); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		hTexRef uintptr
+		fm      uintptr
+		_       [4]uintptr
+	}{fn: fn, hTexRef: uintptr(hTexRef), fm: uintptr(uint32(fm))}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// TexRefSetMipmapLevelBias calls cuTexRefSetMipmapLevelBias, which exists since CUDA 5.0.
+func (t *Table) TexRefSetMipmapLevelBias(at At, hTexRef TexRef, bias float32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefSetMipmapLevelBias)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().TexRefSetMipmapLevelBias(th, hTexRef, bias))
+	}
+	fn := t.procs[symTexRefSetMipmapLevelBias].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefSetMipmapLevelBias); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r   uintptr
+		hTexRef uintptr
+		bias    uintptr
+		_       [14]uintptr
+		d0      uintptr
+		_       [1]uintptr
+	}{
+		fn:      fn,
+		hTexRef: uintptr(hTexRef),
+		bias:    uintptr(math.Float32bits(bias)),
+		d0:      uintptr(math.Float32bits(bias)),
+	}
+	return t.callWide(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// TexRefSetMipmapLevelClamp calls cuTexRefSetMipmapLevelClamp, which exists since CUDA 5.0.
+func (t *Table) TexRefSetMipmapLevelClamp(at At, hTexRef TexRef, minMipmapLevelClamp float32, maxMipmapLevelClamp float32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefSetMipmapLevelClamp)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().TexRefSetMipmapLevelClamp(th, hTexRef, minMipmapLevelClamp, maxMipmapLevelClamp))
+	}
+	fn := t.procs[symTexRefSetMipmapLevelClamp].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefSetMipmapLevelClamp); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r               uintptr
+		hTexRef             uintptr
+		minMipmapLevelClamp uintptr
+		maxMipmapLevelClamp uintptr
+		_                   [13]uintptr
+		d0                  uintptr
+		d1                  uintptr
+	}{
+		fn:                  fn,
+		hTexRef:             uintptr(hTexRef),
+		minMipmapLevelClamp: uintptr(math.Float32bits(minMipmapLevelClamp)),
+		maxMipmapLevelClamp: uintptr(math.Float32bits(maxMipmapLevelClamp)),
+		d0:                  uintptr(math.Float32bits(minMipmapLevelClamp)),
+		d1:                  uintptr(math.Float32bits(maxMipmapLevelClamp)),
+	}
+	return t.callWide(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// TexRefSetMipmappedArray calls cuTexRefSetMipmappedArray, which exists since CUDA 5.0.
+func (t *Table) TexRefSetMipmappedArray(at At, hTexRef TexRef, hMipmappedArray MipmappedArray, flags uint32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symTexRefSetMipmappedArray)
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().TexRefSetMipmappedArray(th, hTexRef, hMipmappedArray, flags))
+	}
+	fn := t.procs[symTexRefSetMipmappedArray].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTexRefSetMipmappedArray); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		hTexRef         uintptr
+		hMipmappedArray uintptr
+		flags           uintptr
+		_               [3]uintptr
+	}{fn: fn, hTexRef: uintptr(hTexRef), hMipmappedArray: uintptr(hMipmappedArray), flags: uintptr(flags)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// TensorMapEncodeIm2col calls cuTensorMapEncodeIm2col, which exists since CUDA 12.0.
+func (t *Table) TensorMapEncodeIm2col(at At, tensorDataType int32, globalAddress HostPtr, globalDim []uint64, globalStrides []uint64, pixelBoxLowerCorner []int32, pixelBoxUpperCorner []int32, channelsPerPixel uint32, pixelsPerColumn uint32, elementStrides []uint32, interleave int32, swizzle int32, l2Promotion int32, oobFill int32) (tensorMap TensorMap, res Result) {
+	if len(globalStrides) != max(len(globalDim)-1, 0) || len(pixelBoxLowerCorner) != max(len(globalDim)-2, 0) || len(pixelBoxUpperCorner) != max(len(globalDim)-2, 0) || len(elementStrides) != len(globalDim) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symTensorMapEncodeIm2col)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symTensorMapEncodeIm2col)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		tensorMap, res = t.software().TensorMapEncodeIm2col(th, tensorDataType, globalAddress, globalDim, globalStrides, pixelBoxLowerCorner, pixelBoxUpperCorner, channelsPerPixel, pixelsPerColumn, elementStrides, interleave, swizzle, l2Promotion, oobFill)
+		return tensorMap, t.leave(at, th, res)
+	}
+	fn := t.procs[symTensorMapEncodeIm2col].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTensorMapEncodeIm2col); fn == 0 {
+			return
+		}
+	}
+	f := ccall.Heap(&struct {
+		fn, r               uintptr
+		tensorMap           *TensorMap
+		tensorDataType      uintptr
+		tensorRank          uintptr
+		globalAddress       uintptr
+		globalDim           unsafe.Pointer
+		globalStrides       unsafe.Pointer
+		pixelBoxLowerCorner unsafe.Pointer
+		pixelBoxUpperCorner unsafe.Pointer
+		channelsPerPixel    uintptr
+		pixelsPerColumn     uintptr
+		elementStrides      unsafe.Pointer
+		interleave          uintptr
+		swizzle             uintptr
+		l2Promotion         uintptr
+		oobFill             uintptr
+		_                   [1]uintptr
+		_                   [2]uintptr
+		v0                  [2]TensorMap
+	}{
+		fn:                  fn,
+		tensorDataType:      uintptr(uint32(tensorDataType)),
+		tensorRank:          uintptr(len(globalDim)),
+		globalAddress:       uintptr(globalAddress),
+		globalDim:           unsafe.Pointer(unsafe.SliceData(globalDim)),
+		globalStrides:       unsafe.Pointer(unsafe.SliceData(globalStrides)),
+		pixelBoxLowerCorner: unsafe.Pointer(unsafe.SliceData(pixelBoxLowerCorner)),
+		pixelBoxUpperCorner: unsafe.Pointer(unsafe.SliceData(pixelBoxUpperCorner)),
+		channelsPerPixel:    uintptr(channelsPerPixel),
+		pixelsPerColumn:     uintptr(pixelsPerColumn),
+		elementStrides:      unsafe.Pointer(unsafe.SliceData(elementStrides)),
+		interleave:          uintptr(uint32(interleave)),
+		swizzle:             uintptr(uint32(swizzle)),
+		l2Promotion:         uintptr(uint32(l2Promotion)),
+		oobFill:             uintptr(uint32(oobFill)),
+	})
+	f.tensorMap = aligned(&f.v0, 128)
+	res = t.callWide(at, ccall.Blocking, unsafe.Pointer(f))
+	return *f.tensorMap, res
+}
+
+// TensorMapEncodeIm2colWide calls cuTensorMapEncodeIm2colWide, which exists since CUDA 12.8.
+func (t *Table) TensorMapEncodeIm2colWide(at At, tensorDataType int32, globalAddress HostPtr, globalDim []uint64, globalStrides []uint64, pixelBoxLowerCornerWidth int32, pixelBoxUpperCornerWidth int32, channelsPerPixel uint32, pixelsPerColumn uint32, elementStrides []uint32, interleave int32, mode int32, swizzle int32, l2Promotion int32, oobFill int32) (tensorMap TensorMap, res Result) {
+	if len(globalStrides) != max(len(globalDim)-1, 0) || len(elementStrides) != len(globalDim) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symTensorMapEncodeIm2colWide)
+	}
+	if t.soft != nil {
+		if t.version < 12080 {
+			res = missing(symTensorMapEncodeIm2colWide)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		tensorMap, res = t.software().TensorMapEncodeIm2colWide(th, tensorDataType, globalAddress, globalDim, globalStrides, pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth, channelsPerPixel, pixelsPerColumn, elementStrides, interleave, mode, swizzle, l2Promotion, oobFill)
+		return tensorMap, t.leave(at, th, res)
+	}
+	fn := t.procs[symTensorMapEncodeIm2colWide].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTensorMapEncodeIm2colWide); fn == 0 {
+			return
+		}
+	}
+	f := ccall.Heap(&struct {
+		fn, r                    uintptr
+		tensorMap                *TensorMap
+		tensorDataType           uintptr
+		tensorRank               uintptr
+		globalAddress            uintptr
+		globalDim                unsafe.Pointer
+		globalStrides            unsafe.Pointer
+		pixelBoxLowerCornerWidth uintptr
+		pixelBoxUpperCornerWidth uintptr
+		channelsPerPixel         uintptr
+		pixelsPerColumn          uintptr
+		elementStrides           unsafe.Pointer
+		interleave               uintptr
+		mode                     uintptr
+		swizzle                  uintptr
+		l2Promotion              uintptr
+		oobFill                  uintptr
+		_                        [2]uintptr
+		v0                       [2]TensorMap
+	}{
+		fn:                       fn,
+		tensorDataType:           uintptr(uint32(tensorDataType)),
+		tensorRank:               uintptr(len(globalDim)),
+		globalAddress:            uintptr(globalAddress),
+		globalDim:                unsafe.Pointer(unsafe.SliceData(globalDim)),
+		globalStrides:            unsafe.Pointer(unsafe.SliceData(globalStrides)),
+		pixelBoxLowerCornerWidth: uintptr(uint32(pixelBoxLowerCornerWidth)),
+		pixelBoxUpperCornerWidth: uintptr(uint32(pixelBoxUpperCornerWidth)),
+		channelsPerPixel:         uintptr(channelsPerPixel),
+		pixelsPerColumn:          uintptr(pixelsPerColumn),
+		elementStrides:           unsafe.Pointer(unsafe.SliceData(elementStrides)),
+		interleave:               uintptr(uint32(interleave)),
+		mode:                     uintptr(uint32(mode)),
+		swizzle:                  uintptr(uint32(swizzle)),
+		l2Promotion:              uintptr(uint32(l2Promotion)),
+		oobFill:                  uintptr(uint32(oobFill)),
+	})
+	f.tensorMap = aligned(&f.v0, 128)
+	res = t.callWide(at, ccall.Blocking, unsafe.Pointer(f))
+	return *f.tensorMap, res
+}
+
+// TensorMapEncodeTiled calls cuTensorMapEncodeTiled, which exists since CUDA 12.0.
+func (t *Table) TensorMapEncodeTiled(at At, tensorDataType int32, globalAddress HostPtr, globalDim []uint64, globalStrides []uint64, boxDim []uint32, elementStrides []uint32, interleave int32, swizzle int32, l2Promotion int32, oobFill int32) (tensorMap TensorMap, res Result) {
+	if len(globalStrides) != max(len(globalDim)-1, 0) || len(boxDim) != len(globalDim) || len(elementStrides) != len(globalDim) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symTensorMapEncodeTiled)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symTensorMapEncodeTiled)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		tensorMap, res = t.software().TensorMapEncodeTiled(th, tensorDataType, globalAddress, globalDim, globalStrides, boxDim, elementStrides, interleave, swizzle, l2Promotion, oobFill)
+		return tensorMap, t.leave(at, th, res)
+	}
+	fn := t.procs[symTensorMapEncodeTiled].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTensorMapEncodeTiled); fn == 0 {
+			return
+		}
+	}
+	f := ccall.Heap(&struct {
+		fn, r          uintptr
+		tensorMap      *TensorMap
+		tensorDataType uintptr
+		tensorRank     uintptr
+		globalAddress  uintptr
+		globalDim      unsafe.Pointer
+		globalStrides  unsafe.Pointer
+		boxDim         unsafe.Pointer
+		elementStrides unsafe.Pointer
+		interleave     uintptr
+		swizzle        uintptr
+		l2Promotion    uintptr
+		oobFill        uintptr
+		_              [2]uintptr
+		v0             [2]TensorMap
+	}{
+		fn:             fn,
+		tensorDataType: uintptr(uint32(tensorDataType)),
+		tensorRank:     uintptr(len(globalDim)),
+		globalAddress:  uintptr(globalAddress),
+		globalDim:      unsafe.Pointer(unsafe.SliceData(globalDim)),
+		globalStrides:  unsafe.Pointer(unsafe.SliceData(globalStrides)),
+		boxDim:         unsafe.Pointer(unsafe.SliceData(boxDim)),
+		elementStrides: unsafe.Pointer(unsafe.SliceData(elementStrides)),
+		interleave:     uintptr(uint32(interleave)),
+		swizzle:        uintptr(uint32(swizzle)),
+		l2Promotion:    uintptr(uint32(l2Promotion)),
+		oobFill:        uintptr(uint32(oobFill)),
+	})
+	f.tensorMap = aligned(&f.v0, 128)
+	res = t.call14(at, ccall.Blocking, unsafe.Pointer(f))
+	return *f.tensorMap, res
+}
+
+// TensorMapReplaceAddress calls cuTensorMapReplaceAddress, which exists since CUDA 12.0.
+func (t *Table) TensorMapReplaceAddress(at At, tensorMap TensorMap, globalAddress HostPtr) (tensorMapOut TensorMap, res Result) {
+	if at.NoWait {
+		t.mayWait(symTensorMapReplaceAddress)
+	}
+	if t.soft != nil {
+		if t.version < 12000 {
+			res = missing(symTensorMapReplaceAddress)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		tensorMapOut, res = t.software().TensorMapReplaceAddress(th, tensorMap, globalAddress)
+		return tensorMapOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symTensorMapReplaceAddress].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symTensorMapReplaceAddress); fn == 0 {
+			return
+		}
+	}
+	f := ccall.Heap(&struct {
+		fn, r         uintptr
+		tensorMap     *TensorMap
+		globalAddress uintptr
+		_             [4]uintptr
+		v0            [2]TensorMap
+	}{fn: fn, globalAddress: uintptr(globalAddress)})
+	f.tensorMap = aligned(&f.v0, 128)
+	*f.tensorMap = tensorMap
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+	return *f.tensorMap, res
 }

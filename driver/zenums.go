@@ -31,11 +31,117 @@ const (
 	CU_ACCESS_PROPERTY_PERSISTING = 0x2
 )
 
+// The constants of CUaddress_mode.
+const (
+	CU_TR_ADDRESS_MODE_WRAP   = 0x0
+	CU_TR_ADDRESS_MODE_CLAMP  = 0x1
+	CU_TR_ADDRESS_MODE_MIRROR = 0x2
+	CU_TR_ADDRESS_MODE_BORDER = 0x3
+)
+
+// The constants of CUarraySparseSubresourceType.
+const (
+	CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_SPARSE_LEVEL = 0x0
+	CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL      = 0x1
+)
+
+// The constants of CUarray_format.
+const (
+	CU_AD_FORMAT_UNSIGNED_INT8           = 0x1
+	CU_AD_FORMAT_UNSIGNED_INT16          = 0x2
+	CU_AD_FORMAT_UNSIGNED_INT32          = 0x3
+	CU_AD_FORMAT_SIGNED_INT8             = 0x8
+	CU_AD_FORMAT_SIGNED_INT16            = 0x9
+	CU_AD_FORMAT_SIGNED_INT32            = 0xa
+	CU_AD_FORMAT_HALF                    = 0x10
+	CU_AD_FORMAT_FLOAT                   = 0x20
+	CU_AD_FORMAT_NV12                    = 0xb0
+	CU_AD_FORMAT_UNORM_INT8X1            = 0xc0
+	CU_AD_FORMAT_UNORM_INT8X2            = 0xc1
+	CU_AD_FORMAT_UNORM_INT8X4            = 0xc2
+	CU_AD_FORMAT_UNORM_INT16X1           = 0xc3
+	CU_AD_FORMAT_UNORM_INT16X2           = 0xc4
+	CU_AD_FORMAT_UNORM_INT16X4           = 0xc5
+	CU_AD_FORMAT_SNORM_INT8X1            = 0xc6
+	CU_AD_FORMAT_SNORM_INT8X2            = 0xc7
+	CU_AD_FORMAT_SNORM_INT8X4            = 0xc8
+	CU_AD_FORMAT_SNORM_INT16X1           = 0xc9
+	CU_AD_FORMAT_SNORM_INT16X2           = 0xca
+	CU_AD_FORMAT_SNORM_INT16X4           = 0xcb
+	CU_AD_FORMAT_BC1_UNORM               = 0x91
+	CU_AD_FORMAT_BC1_UNORM_SRGB          = 0x92
+	CU_AD_FORMAT_BC2_UNORM               = 0x93
+	CU_AD_FORMAT_BC2_UNORM_SRGB          = 0x94
+	CU_AD_FORMAT_BC3_UNORM               = 0x95
+	CU_AD_FORMAT_BC3_UNORM_SRGB          = 0x96
+	CU_AD_FORMAT_BC4_UNORM               = 0x97
+	CU_AD_FORMAT_BC4_SNORM               = 0x98
+	CU_AD_FORMAT_BC5_UNORM               = 0x99
+	CU_AD_FORMAT_BC5_SNORM               = 0x9a
+	CU_AD_FORMAT_BC6H_UF16               = 0x9b
+	CU_AD_FORMAT_BC6H_SF16               = 0x9c
+	CU_AD_FORMAT_BC7_UNORM               = 0x9d
+	CU_AD_FORMAT_BC7_UNORM_SRGB          = 0x9e
+	CU_AD_FORMAT_P010                    = 0x9f
+	CU_AD_FORMAT_P016                    = 0xa1
+	CU_AD_FORMAT_NV16                    = 0xa2
+	CU_AD_FORMAT_P210                    = 0xa3
+	CU_AD_FORMAT_P216                    = 0xa4
+	CU_AD_FORMAT_YUY2                    = 0xa5
+	CU_AD_FORMAT_Y210                    = 0xa6
+	CU_AD_FORMAT_Y216                    = 0xa7
+	CU_AD_FORMAT_AYUV                    = 0xa8
+	CU_AD_FORMAT_Y410                    = 0xa9
+	CU_AD_FORMAT_Y416                    = 0xb1
+	CU_AD_FORMAT_Y444_PLANAR8            = 0xb2
+	CU_AD_FORMAT_Y444_PLANAR10           = 0xb3
+	CU_AD_FORMAT_YUV444_8bit_SemiPlanar  = 0xb4
+	CU_AD_FORMAT_YUV444_16bit_SemiPlanar = 0xb5
+	CU_AD_FORMAT_UNORM_INT_101010_2      = 0x50
+	CU_AD_FORMAT_MAX                     = 0x7fffffff
+)
+
+// The constants of CUatomicOperation.
+const (
+	CU_ATOMIC_OPERATION_INTEGER_ADD       = 0x0
+	CU_ATOMIC_OPERATION_INTEGER_MIN       = 0x1
+	CU_ATOMIC_OPERATION_INTEGER_MAX       = 0x2
+	CU_ATOMIC_OPERATION_INTEGER_INCREMENT = 0x3
+	CU_ATOMIC_OPERATION_INTEGER_DECREMENT = 0x4
+	CU_ATOMIC_OPERATION_AND               = 0x5
+	CU_ATOMIC_OPERATION_OR                = 0x6
+	CU_ATOMIC_OPERATION_XOR               = 0x7
+	CU_ATOMIC_OPERATION_EXCHANGE          = 0x8
+	CU_ATOMIC_OPERATION_CAS               = 0x9
+	CU_ATOMIC_OPERATION_FLOAT_ADD         = 0xa
+	CU_ATOMIC_OPERATION_FLOAT_MIN         = 0xb
+	CU_ATOMIC_OPERATION_FLOAT_MAX         = 0xc
+	CU_ATOMIC_OPERATION_MAX               = 0xd
+)
+
+// The constants of CUcigDataType.
+const (
+	CIG_DATA_TYPE_D3D12_COMMAND_QUEUE = 0x1
+	CIG_DATA_TYPE_NV_BLOB             = 0x2
+)
+
 // The constants of CUclusterSchedulingPolicy.
 const (
 	CU_CLUSTER_SCHEDULING_POLICY_DEFAULT        = 0x0
 	CU_CLUSTER_SCHEDULING_POLICY_SPREAD         = 0x1
 	CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING = 0x2
+)
+
+// The constants of CUcoredumpSettings.
+const (
+	CU_COREDUMP_ENABLE_ON_EXCEPTION = 0x1
+	CU_COREDUMP_TRIGGER_HOST        = 0x2
+	CU_COREDUMP_LIGHTWEIGHT         = 0x3
+	CU_COREDUMP_ENABLE_USER_TRIGGER = 0x4
+	CU_COREDUMP_FILE                = 0x5
+	CU_COREDUMP_PIPE                = 0x6
+	CU_COREDUMP_GENERATION_FLAGS    = 0x7
+	CU_COREDUMP_MAX                 = 0x8
 )
 
 // The constants of CUctx_flags.
@@ -268,6 +374,71 @@ const (
 	CU_EVENT_WAIT_EXTERNAL = 0x1
 )
 
+// The constants of CUexecAffinityType.
+const (
+	CU_EXEC_AFFINITY_TYPE_SM_COUNT = 0x0
+	CU_EXEC_AFFINITY_TYPE_MAX      = 0x1
+)
+
+// The constants of CUexternalMemoryHandleType.
+const (
+	CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD          = 0x1
+	CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32       = 0x2
+	CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32_KMT   = 0x3
+	CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_HEAP         = 0x4
+	CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_RESOURCE     = 0x5
+	CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE     = 0x6
+	CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE_KMT = 0x7
+	CU_EXTERNAL_MEMORY_HANDLE_TYPE_NVSCIBUF           = 0x8
+	CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD          = 0x9
+)
+
+// The constants of CUexternalSemaphoreHandleType.
+const (
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD                = 0x1
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32             = 0x2
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32_KMT         = 0x3
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D12_FENCE              = 0x4
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_FENCE              = 0x5
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_NVSCISYNC                = 0x6
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_KEYED_MUTEX        = 0x7
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_KEYED_MUTEX_KMT    = 0x8
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD    = 0x9
+	CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_WIN32 = 0xa
+)
+
+// The constants of CUfilter_mode.
+const (
+	CU_TR_FILTER_MODE_POINT  = 0x0
+	CU_TR_FILTER_MODE_LINEAR = 0x1
+)
+
+// The constants of CUflushGPUDirectRDMAWritesScope.
+const (
+	CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER       = 0x64
+	CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES = 0xc8
+)
+
+// The constants of CUflushGPUDirectRDMAWritesTarget.
+const (
+	CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX = 0x0
+)
+
+// The constants of CUfunc_cache.
+const (
+	CU_FUNC_CACHE_PREFER_NONE   = 0x0
+	CU_FUNC_CACHE_PREFER_SHARED = 0x1
+	CU_FUNC_CACHE_PREFER_L1     = 0x2
+	CU_FUNC_CACHE_PREFER_EQUAL  = 0x3
+)
+
+// The constants of CUfunctionLoadingState.
+const (
+	CU_FUNCTION_LOADING_STATE_UNLOADED = 0x0
+	CU_FUNCTION_LOADING_STATE_LOADED   = 0x1
+	CU_FUNCTION_LOADING_STATE_MAX      = 0x2
+)
+
 // The constants of CUfunction_attribute.
 const (
 	CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK                = 0x0
@@ -287,6 +458,19 @@ const (
 	CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED    = 0xe
 	CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE = 0xf
 	CU_FUNC_ATTRIBUTE_MAX                                  = 0x10
+)
+
+// The constants of CUgraphChildGraphNodeOwnership.
+const (
+	CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE = 0x0
+	CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE  = 0x1
+)
+
+// The constants of CUgraphConditionalNodeType.
+const (
+	CU_GRAPH_COND_TYPE_IF     = 0x0
+	CU_GRAPH_COND_TYPE_WHILE  = 0x1
+	CU_GRAPH_COND_TYPE_SWITCH = 0x2
 )
 
 // The constants of CUgraphDebugDot_flags.
@@ -340,6 +524,14 @@ const (
 	CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY   = 0x8
 )
 
+// The constants of CUgraphMem_attribute.
+const (
+	CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT     = 0x0
+	CU_GRAPH_MEM_ATTR_USED_MEM_HIGH        = 0x1
+	CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 0x2
+	CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH    = 0x3
+)
+
 // The constants of CUgraphNodeType.
 const (
 	CU_GRAPH_NODE_TYPE_KERNEL           = 0x0
@@ -366,6 +558,17 @@ const (
 // The constants of CUipcMem_flags.
 const (
 	CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 0x1
+)
+
+// The constants of CUjitInputType.
+const (
+	CU_JIT_INPUT_CUBIN     = 0x0
+	CU_JIT_INPUT_PTX       = 0x1
+	CU_JIT_INPUT_FATBINARY = 0x2
+	CU_JIT_INPUT_OBJECT    = 0x3
+	CU_JIT_INPUT_LIBRARY   = 0x4
+	CU_JIT_INPUT_NVVM      = 0x5
+	CU_JIT_NUM_INPUT_TYPES = 0x6
 )
 
 // The constants of CUjit_option.
@@ -428,6 +631,19 @@ const (
 	CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING       = 0x10
 )
 
+// The constants of CUlaunchMemSyncDomain.
+const (
+	CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT = 0x0
+	CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE  = 0x1
+)
+
+// The constants of CUlibraryOption.
+const (
+	CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE = 0x0
+	CU_LIBRARY_BINARY_IS_PRESERVED                    = 0x1
+	CU_LIBRARY_NUM_OPTIONS                            = 0x2
+)
+
 // The constants of CUlimit.
 const (
 	CU_LIMIT_STACK_SIZE                       = 0x0
@@ -449,6 +665,12 @@ const (
 	CU_MEM_ACCESS_FLAGS_PROT_READ      = 0x1
 	CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 0x3
 	CU_MEM_ACCESS_FLAGS_PROT_MAX       = 0x7fffffff
+)
+
+// The constants of CUmemAllocationGranularity_flags.
+const (
+	CU_MEM_ALLOC_GRANULARITY_MINIMUM     = 0x0
+	CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 0x1
 )
 
 // The constants of CUmemAllocationHandleType.
@@ -476,6 +698,19 @@ const (
 	CU_MEM_ATTACH_SINGLE = 0x4
 )
 
+// The constants of CUmemDecompressAlgorithm.
+const (
+	CU_MEM_DECOMPRESS_UNSUPPORTED       = 0x0
+	CU_MEM_DECOMPRESS_ALGORITHM_DEFLATE = 0x1
+	CU_MEM_DECOMPRESS_ALGORITHM_SNAPPY  = 0x2
+	CU_MEM_DECOMPRESS_ALGORITHM_LZ4     = 0x4
+)
+
+// The constants of CUmemHandleType.
+const (
+	CU_MEM_HANDLE_TYPE_GENERIC = 0x0
+)
+
 // The constants of CUmemLocationType.
 const (
 	CU_MEM_LOCATION_TYPE_INVALID           = 0x0
@@ -485,6 +720,12 @@ const (
 	CU_MEM_LOCATION_TYPE_HOST_NUMA         = 0x3
 	CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT = 0x4
 	CU_MEM_LOCATION_TYPE_MAX               = 0x7fffffff
+)
+
+// The constants of CUmemOperationType.
+const (
+	CU_MEM_OPERATION_TYPE_MAP   = 0x1
+	CU_MEM_OPERATION_TYPE_UNMAP = 0x2
 )
 
 // The constants of CUmemPool_attribute.
@@ -497,6 +738,12 @@ const (
 	CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH                 = 0x6
 	CU_MEMPOOL_ATTR_USED_MEM_CURRENT                  = 0x7
 	CU_MEMPOOL_ATTR_USED_MEM_HIGH                     = 0x8
+)
+
+// The constants of CUmemRangeHandleType.
+const (
+	CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 0x1
+	CU_MEM_RANGE_HANDLE_TYPE_MAX        = 0x7fffffff
 )
 
 // The constants of CUmem_advise.
@@ -521,12 +768,40 @@ const (
 	CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID   = 0x8
 )
 
+// The constants of CUmemcpy3DOperandType.
+const (
+	CU_MEMCPY_OPERAND_TYPE_POINTER = 0x1
+	CU_MEMCPY_OPERAND_TYPE_ARRAY   = 0x2
+	CU_MEMCPY_OPERAND_TYPE_MAX     = 0x7fffffff
+)
+
+// The constants of CUmemcpySrcAccessOrder.
+const (
+	CU_MEMCPY_SRC_ACCESS_ORDER_INVALID         = 0x0
+	CU_MEMCPY_SRC_ACCESS_ORDER_STREAM          = 0x1
+	CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL = 0x2
+	CU_MEMCPY_SRC_ACCESS_ORDER_ANY             = 0x3
+	CU_MEMCPY_SRC_ACCESS_ORDER_MAX             = 0x7fffffff
+)
+
 // The constants of CUmemorytype.
 const (
 	CU_MEMORYTYPE_HOST    = 0x1
 	CU_MEMORYTYPE_DEVICE  = 0x2
 	CU_MEMORYTYPE_ARRAY   = 0x3
 	CU_MEMORYTYPE_UNIFIED = 0x4
+)
+
+// The constants of CUmoduleLoadingMode.
+const (
+	CU_MODULE_EAGER_LOADING = 0x1
+	CU_MODULE_LAZY_LOADING  = 0x2
+)
+
+// The constants of CUmulticastGranularity_flags.
+const (
+	CU_MULTICAST_GRANULARITY_MINIMUM     = 0x0
+	CU_MULTICAST_GRANULARITY_RECOMMENDED = 0x1
 )
 
 // The constants of CUpointer_attribute.
@@ -562,6 +837,70 @@ const (
 	CU_PROCESS_STATE_FAILED       = 0x3
 )
 
+// The constants of CUresourceViewFormat.
+const (
+	CU_RES_VIEW_FORMAT_NONE          = 0x0
+	CU_RES_VIEW_FORMAT_UINT_1X8      = 0x1
+	CU_RES_VIEW_FORMAT_UINT_2X8      = 0x2
+	CU_RES_VIEW_FORMAT_UINT_4X8      = 0x3
+	CU_RES_VIEW_FORMAT_SINT_1X8      = 0x4
+	CU_RES_VIEW_FORMAT_SINT_2X8      = 0x5
+	CU_RES_VIEW_FORMAT_SINT_4X8      = 0x6
+	CU_RES_VIEW_FORMAT_UINT_1X16     = 0x7
+	CU_RES_VIEW_FORMAT_UINT_2X16     = 0x8
+	CU_RES_VIEW_FORMAT_UINT_4X16     = 0x9
+	CU_RES_VIEW_FORMAT_SINT_1X16     = 0xa
+	CU_RES_VIEW_FORMAT_SINT_2X16     = 0xb
+	CU_RES_VIEW_FORMAT_SINT_4X16     = 0xc
+	CU_RES_VIEW_FORMAT_UINT_1X32     = 0xd
+	CU_RES_VIEW_FORMAT_UINT_2X32     = 0xe
+	CU_RES_VIEW_FORMAT_UINT_4X32     = 0xf
+	CU_RES_VIEW_FORMAT_SINT_1X32     = 0x10
+	CU_RES_VIEW_FORMAT_SINT_2X32     = 0x11
+	CU_RES_VIEW_FORMAT_SINT_4X32     = 0x12
+	CU_RES_VIEW_FORMAT_FLOAT_1X16    = 0x13
+	CU_RES_VIEW_FORMAT_FLOAT_2X16    = 0x14
+	CU_RES_VIEW_FORMAT_FLOAT_4X16    = 0x15
+	CU_RES_VIEW_FORMAT_FLOAT_1X32    = 0x16
+	CU_RES_VIEW_FORMAT_FLOAT_2X32    = 0x17
+	CU_RES_VIEW_FORMAT_FLOAT_4X32    = 0x18
+	CU_RES_VIEW_FORMAT_UNSIGNED_BC1  = 0x19
+	CU_RES_VIEW_FORMAT_UNSIGNED_BC2  = 0x1a
+	CU_RES_VIEW_FORMAT_UNSIGNED_BC3  = 0x1b
+	CU_RES_VIEW_FORMAT_UNSIGNED_BC4  = 0x1c
+	CU_RES_VIEW_FORMAT_SIGNED_BC4    = 0x1d
+	CU_RES_VIEW_FORMAT_UNSIGNED_BC5  = 0x1e
+	CU_RES_VIEW_FORMAT_SIGNED_BC5    = 0x1f
+	CU_RES_VIEW_FORMAT_UNSIGNED_BC6H = 0x20
+	CU_RES_VIEW_FORMAT_SIGNED_BC6H   = 0x21
+	CU_RES_VIEW_FORMAT_UNSIGNED_BC7  = 0x22
+)
+
+// The constants of CUresourcetype.
+const (
+	CU_RESOURCE_TYPE_ARRAY           = 0x0
+	CU_RESOURCE_TYPE_MIPMAPPED_ARRAY = 0x1
+	CU_RESOURCE_TYPE_LINEAR          = 0x2
+	CU_RESOURCE_TYPE_PITCH2D         = 0x3
+)
+
+// The constants of CUsharedconfig.
+const (
+	CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE    = 0x0
+	CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE  = 0x1
+	CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE = 0x2
+)
+
+// The constants of CUstreamBatchMemOpType.
+const (
+	CU_STREAM_MEM_OP_WAIT_VALUE_32       = 0x1
+	CU_STREAM_MEM_OP_WRITE_VALUE_32      = 0x2
+	CU_STREAM_MEM_OP_WAIT_VALUE_64       = 0x4
+	CU_STREAM_MEM_OP_WRITE_VALUE_64      = 0x5
+	CU_STREAM_MEM_OP_BARRIER             = 0x6
+	CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES = 0x3
+)
+
 // The constants of CUstreamCaptureMode.
 const (
 	CU_STREAM_CAPTURE_MODE_GLOBAL       = 0x0
@@ -595,4 +934,70 @@ const (
 const (
 	CU_STREAM_DEFAULT      = 0x0
 	CU_STREAM_NON_BLOCKING = 0x1
+)
+
+// The constants of CUsynchronizationPolicy.
+const (
+	CU_SYNC_POLICY_AUTO          = 0x1
+	CU_SYNC_POLICY_SPIN          = 0x2
+	CU_SYNC_POLICY_YIELD         = 0x3
+	CU_SYNC_POLICY_BLOCKING_SYNC = 0x4
+)
+
+// The constants of CUtensorMapDataType.
+const (
+	CU_TENSOR_MAP_DATA_TYPE_UINT8         = 0x0
+	CU_TENSOR_MAP_DATA_TYPE_UINT16        = 0x1
+	CU_TENSOR_MAP_DATA_TYPE_UINT32        = 0x2
+	CU_TENSOR_MAP_DATA_TYPE_INT32         = 0x3
+	CU_TENSOR_MAP_DATA_TYPE_UINT64        = 0x4
+	CU_TENSOR_MAP_DATA_TYPE_INT64         = 0x5
+	CU_TENSOR_MAP_DATA_TYPE_FLOAT16       = 0x6
+	CU_TENSOR_MAP_DATA_TYPE_FLOAT32       = 0x7
+	CU_TENSOR_MAP_DATA_TYPE_FLOAT64       = 0x8
+	CU_TENSOR_MAP_DATA_TYPE_BFLOAT16      = 0x9
+	CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ   = 0xa
+	CU_TENSOR_MAP_DATA_TYPE_TFLOAT32      = 0xb
+	CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ  = 0xc
+	CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B  = 0xd
+	CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B = 0xe
+	CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B = 0xf
+)
+
+// The constants of CUtensorMapFloatOOBfill.
+const (
+	CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE                 = 0x0
+	CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA = 0x1
+)
+
+// The constants of CUtensorMapIm2ColWideMode.
+const (
+	CU_TENSOR_MAP_IM2COL_WIDE_MODE_W    = 0x0
+	CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128 = 0x1
+)
+
+// The constants of CUtensorMapInterleave.
+const (
+	CU_TENSOR_MAP_INTERLEAVE_NONE = 0x0
+	CU_TENSOR_MAP_INTERLEAVE_16B  = 0x1
+	CU_TENSOR_MAP_INTERLEAVE_32B  = 0x2
+)
+
+// The constants of CUtensorMapL2promotion.
+const (
+	CU_TENSOR_MAP_L2_PROMOTION_NONE    = 0x0
+	CU_TENSOR_MAP_L2_PROMOTION_L2_64B  = 0x1
+	CU_TENSOR_MAP_L2_PROMOTION_L2_128B = 0x2
+	CU_TENSOR_MAP_L2_PROMOTION_L2_256B = 0x3
+)
+
+// The constants of CUtensorMapSwizzle.
+const (
+	CU_TENSOR_MAP_SWIZZLE_NONE                  = 0x0
+	CU_TENSOR_MAP_SWIZZLE_32B                   = 0x1
+	CU_TENSOR_MAP_SWIZZLE_64B                   = 0x2
+	CU_TENSOR_MAP_SWIZZLE_128B                  = 0x3
+	CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B         = 0x4
+	CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B_FLIP_8B = 0x5
+	CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B         = 0x6
 )

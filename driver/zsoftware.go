@@ -2,6 +2,8 @@
 
 package driver
 
+import "unsafe"
+
 // Software is a driver that is written in Go. Its methods are the calls of [Table].
 //
 // The methods return as values what the C functions write through pointers, so that no call has to
@@ -34,30 +36,6 @@ type Software interface {
 
 	// GetErrorString is cuGetErrorString.
 	GetErrorString(th *Thread, code Result) (pStr string, res Result)
-
-	// LogsCurrent is cuLogsCurrent.
-	LogsCurrent(th *Thread, flags uint32) (iteratorOut uint32, res Result)
-
-	// LogsDumpToMemory is cuLogsDumpToMemory.
-	LogsDumpToMemory(th *Thread, iterator uint32, buffer []byte, flags uint32) (iteratorOut uint32, size uint64, res Result)
-
-	// CheckpointProcessGetState is cuCheckpointProcessGetState.
-	CheckpointProcessGetState(th *Thread, pid int32) (state int32, res Result)
-
-	// CheckpointProcessGetRestoreThreadId is cuCheckpointProcessGetRestoreThreadId.
-	CheckpointProcessGetRestoreThreadId(th *Thread, pid int32) (tid int32, res Result)
-
-	// CheckpointProcessLock is cuCheckpointProcessLock.
-	CheckpointProcessLock(th *Thread, pid int32, args *CheckpointLockArgs) (res Result)
-
-	// CheckpointProcessCheckpoint is cuCheckpointProcessCheckpoint.
-	CheckpointProcessCheckpoint(th *Thread, pid int32) (res Result)
-
-	// CheckpointProcessRestore is cuCheckpointProcessRestore.
-	CheckpointProcessRestore(th *Thread, pid int32) (res Result)
-
-	// CheckpointProcessUnlock is cuCheckpointProcessUnlock.
-	CheckpointProcessUnlock(th *Thread, pid int32) (res Result)
 
 	// DeviceGetCount is cuDeviceGetCount.
 	DeviceGetCount(th *Thread) (count int32, res Result)
@@ -108,7 +86,7 @@ type Software interface {
 	DevicePrimaryCtxSetFlags(th *Thread, dev Device, flags uint32) (res Result)
 
 	// CtxCreate is cuCtxCreate_v4.
-	CtxCreate(th *Thread, flags uint32, dev Device) (pctx Context, res Result)
+	CtxCreate(th *Thread, ctxCreateParams *CtxCreateParams, flags uint32, dev Device) (pctx Context, res Result)
 
 	// CtxCreateV2 is cuCtxCreate_v2.
 	CtxCreateV2(th *Thread, flags uint32, dev Device) (pctx Context, res Result)
@@ -273,7 +251,7 @@ type Software interface {
 	StreamBeginCapture(th *Thread, hStream Stream, mode int32) (res Result)
 
 	// StreamBeginCaptureToGraph is cuStreamBeginCaptureToGraph.
-	StreamBeginCaptureToGraph(th *Thread, hStream Stream, hGraph Graph, dependencies []GraphNode, mode int32) (res Result)
+	StreamBeginCaptureToGraph(th *Thread, hStream Stream, hGraph Graph, dependencies []GraphNode, dependencyData []GraphEdgeData, mode int32) (res Result)
 
 	// StreamEndCapture is cuStreamEndCapture.
 	StreamEndCapture(th *Thread, hStream Stream) (phGraph Graph, res Result)
@@ -305,24 +283,6 @@ type Software interface {
 	// GraphAddEmptyNode is cuGraphAddEmptyNode.
 	GraphAddEmptyNode(th *Thread, hGraph Graph, dependencies []GraphNode) (phGraphNode GraphNode, res Result)
 
-	// GraphAddKernelNode is cuGraphAddKernelNode_v2.
-	GraphAddKernelNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result)
-
-	// GraphAddKernelNodeV1 is cuGraphAddKernelNode.
-	GraphAddKernelNodeV1(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result)
-
-	// GraphAddMemcpyNode is cuGraphAddMemcpyNode.
-	GraphAddMemcpyNode(th *Thread, hGraph Graph, dependencies []GraphNode, copyParams *Memcpy3D, ctx Context) (phGraphNode GraphNode, res Result)
-
-	// GraphAddMemsetNode is cuGraphAddMemsetNode.
-	GraphAddMemsetNode(th *Thread, hGraph Graph, dependencies []GraphNode, memsetParams *MemsetNodeParams, ctx Context) (phGraphNode GraphNode, res Result)
-
-	// GraphAddHostNode is cuGraphAddHostNode.
-	GraphAddHostNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams Callback) (phGraphNode GraphNode, res Result)
-
-	// GraphAddChildGraphNode is cuGraphAddChildGraphNode.
-	GraphAddChildGraphNode(th *Thread, hGraph Graph, dependencies []GraphNode, childGraph Graph) (phGraphNode GraphNode, res Result)
-
 	// GraphAddEventRecordNode is cuGraphAddEventRecordNode.
 	GraphAddEventRecordNode(th *Thread, hGraph Graph, dependencies []GraphNode, event Event) (phGraphNode GraphNode, res Result)
 
@@ -350,41 +310,8 @@ type Software interface {
 	// GraphNodeGetType is cuGraphNodeGetType.
 	GraphNodeGetType(th *Thread, hNode GraphNode) (typ int32, res Result)
 
-	// GraphKernelNodeSetParams is cuGraphKernelNodeSetParams_v2.
-	GraphKernelNodeSetParams(th *Thread, hNode GraphNode, nodeParams *KernelNodeParams) (res Result)
-
-	// GraphKernelNodeSetParamsV1 is cuGraphKernelNodeSetParams.
-	GraphKernelNodeSetParamsV1(th *Thread, hNode GraphNode, nodeParams *KernelNodeParams) (res Result)
-
-	// GraphKernelNodeSetAttribute is cuGraphKernelNodeSetAttribute.
-	GraphKernelNodeSetAttribute(th *Thread, hNode GraphNode, attr int32, value *LaunchAttributeValue) (res Result)
-
-	// GraphKernelNodeGetAttribute is cuGraphKernelNodeGetAttribute.
-	GraphKernelNodeGetAttribute(th *Thread, hNode GraphNode, attr int32, valueOut *LaunchAttributeValue) (res Result)
-
-	// GraphMemcpyNodeSetParams is cuGraphMemcpyNodeSetParams.
-	GraphMemcpyNodeSetParams(th *Thread, hNode GraphNode, nodeParams *Memcpy3D) (res Result)
-
-	// GraphMemsetNodeSetParams is cuGraphMemsetNodeSetParams.
-	GraphMemsetNodeSetParams(th *Thread, hNode GraphNode, nodeParams *MemsetNodeParams) (res Result)
-
-	// GraphHostNodeSetParams is cuGraphHostNodeSetParams.
-	GraphHostNodeSetParams(th *Thread, hNode GraphNode, nodeParams Callback) (res Result)
-
-	// GraphDestroyNode is cuGraphDestroyNode.
-	GraphDestroyNode(th *Thread, hNode GraphNode) (res Result)
-
-	// GraphAddDependencies is cuGraphAddDependencies.
-	GraphAddDependencies(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode) (res Result)
-
-	// GraphRemoveDependencies is cuGraphRemoveDependencies.
-	GraphRemoveDependencies(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode) (res Result)
-
 	// GraphInstantiateWithFlags is cuGraphInstantiateWithFlags.
 	GraphInstantiateWithFlags(th *Thread, hGraph Graph, flags uint64) (phGraphExec GraphExec, res Result)
-
-	// GraphInstantiateWithParams is cuGraphInstantiateWithParams.
-	GraphInstantiateWithParams(th *Thread, hGraph Graph, instantiateParams *GraphInstantiateParams) (phGraphExec GraphExec, res Result)
 
 	// GraphExecUpdate is cuGraphExecUpdate.
 	GraphExecUpdate(th *Thread, hGraphExec GraphExec, hGraph Graph) (hErrorNodeOut GraphNode, updateResultOut int32, res Result)
@@ -394,30 +321,6 @@ type Software interface {
 
 	// GraphExecEventWaitNodeSetEvent is cuGraphExecEventWaitNodeSetEvent.
 	GraphExecEventWaitNodeSetEvent(th *Thread, hGraphExec GraphExec, hNode GraphNode, event Event) (res Result)
-
-	// GraphExecKernelNodeSetParams is cuGraphExecKernelNodeSetParams_v2.
-	GraphExecKernelNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result)
-
-	// GraphExecKernelNodeSetParamsV1 is cuGraphExecKernelNodeSetParams.
-	GraphExecKernelNodeSetParamsV1(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result)
-
-	// GraphExecMemcpyNodeSetParams is cuGraphExecMemcpyNodeSetParams.
-	GraphExecMemcpyNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, copyParams *Memcpy3D, ctx Context) (res Result)
-
-	// GraphExecMemsetNodeSetParams is cuGraphExecMemsetNodeSetParams.
-	GraphExecMemsetNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, memsetParams *MemsetNodeParams, ctx Context) (res Result)
-
-	// GraphExecHostNodeSetParams is cuGraphExecHostNodeSetParams.
-	GraphExecHostNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams Callback) (res Result)
-
-	// GraphExecChildGraphNodeSetParams is cuGraphExecChildGraphNodeSetParams.
-	GraphExecChildGraphNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, childGraph Graph) (res Result)
-
-	// GraphNodeSetEnabled is cuGraphNodeSetEnabled.
-	GraphNodeSetEnabled(th *Thread, hGraphExec GraphExec, hNode GraphNode, isEnabled uint32) (res Result)
-
-	// GraphNodeGetEnabled is cuGraphNodeGetEnabled.
-	GraphNodeGetEnabled(th *Thread, hGraphExec GraphExec, hNode GraphNode) (isEnabled uint32, res Result)
 
 	// GraphLaunch is cuGraphLaunch.
 	GraphLaunch(th *Thread, hGraphExec GraphExec, hStream Stream) (res Result)
@@ -512,87 +415,6 @@ type Software interface {
 	// MemsetD32Async is cuMemsetD32Async.
 	MemsetD32Async(th *Thread, dstDevice DevicePtr, ui uint32, n uint64, hStream Stream) (res Result)
 
-	// MemAllocPitch is cuMemAllocPitch_v2.
-	MemAllocPitch(th *Thread, widthInBytes uint64, height uint64, elementSizeBytes uint32) (dptr DevicePtr, pPitch uint64, res Result)
-
-	// Memcpy2DAsync is cuMemcpy2DAsync_v2.
-	Memcpy2DAsync(th *Thread, pCopy Memcpy2D, hStream Stream) (res Result)
-
-	// Memcpy3DAsync is cuMemcpy3DAsync_v2.
-	Memcpy3DAsync(th *Thread, pCopy Memcpy3D, hStream Stream) (res Result)
-
-	// MemsetD2D8Async is cuMemsetD2D8Async.
-	MemsetD2D8Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, uc uint8, width uint64, height uint64, hStream Stream) (res Result)
-
-	// MemsetD2D32Async is cuMemsetD2D32Async.
-	MemsetD2D32Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, ui uint32, width uint64, height uint64, hStream Stream) (res Result)
-
-	// MemGetAddressRange is cuMemGetAddressRange_v2.
-	MemGetAddressRange(th *Thread, dptr DevicePtr) (pbase DevicePtr, psize uint64, res Result)
-
-	// PointerGetAttribute is cuPointerGetAttribute.
-	PointerGetAttribute(th *Thread, data []byte, attribute int32, ptr DevicePtr) (res Result)
-
-	// MemAllocManaged is cuMemAllocManaged.
-	MemAllocManaged(th *Thread, bytesize uint64, flags uint32) (dptr DevicePtr, res Result)
-
-	// MemAdvise is cuMemAdvise_v2.
-	MemAdvise(th *Thread, devPtr DevicePtr, count uint64, advice int32, location MemLocation) (res Result)
-
-	// MemPrefetchAsync is cuMemPrefetchAsync_v2.
-	MemPrefetchAsync(th *Thread, devPtr DevicePtr, count uint64, location MemLocation, flags uint32, hStream Stream) (res Result)
-
-	// MemRangeGetAttribute is cuMemRangeGetAttribute.
-	MemRangeGetAttribute(th *Thread, data []byte, attribute int32, devPtr DevicePtr, count uint64) (res Result)
-
-	// StreamAttachMemAsync is cuStreamAttachMemAsync.
-	StreamAttachMemAsync(th *Thread, hStream Stream, dptr DevicePtr, length uint64, flags uint32) (res Result)
-
-	// DeviceGetDefaultMemPool is cuDeviceGetDefaultMemPool.
-	DeviceGetDefaultMemPool(th *Thread, dev Device) (poolOut MemoryPool, res Result)
-
-	// DeviceGetMemPool is cuDeviceGetMemPool.
-	DeviceGetMemPool(th *Thread, dev Device) (pool MemoryPool, res Result)
-
-	// DeviceSetMemPool is cuDeviceSetMemPool.
-	DeviceSetMemPool(th *Thread, dev Device, pool MemoryPool) (res Result)
-
-	// MemPoolCreate is cuMemPoolCreate.
-	MemPoolCreate(th *Thread, poolProps MemPoolProps) (pool MemoryPool, res Result)
-
-	// MemPoolDestroy is cuMemPoolDestroy.
-	MemPoolDestroy(th *Thread, pool MemoryPool) (res Result)
-
-	// MemPoolGetAttribute is cuMemPoolGetAttribute.
-	MemPoolGetAttribute(th *Thread, pool MemoryPool, attr int32, value []byte) (res Result)
-
-	// MemPoolSetAttribute is cuMemPoolSetAttribute.
-	MemPoolSetAttribute(th *Thread, pool MemoryPool, attr int32, value []byte) (res Result)
-
-	// MemPoolTrimTo is cuMemPoolTrimTo.
-	MemPoolTrimTo(th *Thread, pool MemoryPool, minBytesToKeep uint64) (res Result)
-
-	// MemPoolGetAccess is cuMemPoolGetAccess.
-	MemPoolGetAccess(th *Thread, memPool MemoryPool, location *MemLocation) (flags int32, res Result)
-
-	// MemPoolSetAccess is cuMemPoolSetAccess.
-	MemPoolSetAccess(th *Thread, pool MemoryPool, mapArg []MemAccessDesc) (res Result)
-
-	// MemAllocFromPoolAsync is cuMemAllocFromPoolAsync.
-	MemAllocFromPoolAsync(th *Thread, bytesize uint64, pool MemoryPool, hStream Stream) (dptr DevicePtr, res Result)
-
-	// MemPoolExportToShareableHandle is cuMemPoolExportToShareableHandle.
-	MemPoolExportToShareableHandle(th *Thread, handleOut []byte, pool MemoryPool, handleType int32, flags uint64) (res Result)
-
-	// MemPoolImportFromShareableHandle is cuMemPoolImportFromShareableHandle.
-	MemPoolImportFromShareableHandle(th *Thread, handle HostPtr, handleType int32, flags uint64) (poolOut MemoryPool, res Result)
-
-	// MemPoolExportPointer is cuMemPoolExportPointer.
-	MemPoolExportPointer(th *Thread, ptr DevicePtr) (shareDataOut MemPoolPtrExportData, res Result)
-
-	// MemPoolImportPointer is cuMemPoolImportPointer.
-	MemPoolImportPointer(th *Thread, pool MemoryPool, shareData *MemPoolPtrExportData) (ptrOut DevicePtr, res Result)
-
 	// ModuleLoadData is cuModuleLoadData.
 	ModuleLoadData(th *Thread, image []byte) (module Module, res Result)
 
@@ -624,7 +446,7 @@ type Software interface {
 	OccupancyMaxActiveBlocksPerMultiprocessor(th *Thread, function Function, blockSize int32, dynamicSMemSize uint64) (numBlocks int32, res Result)
 
 	// OccupancyMaxPotentialBlockSize is cuOccupancyMaxPotentialBlockSize.
-	OccupancyMaxPotentialBlockSize(th *Thread, function Function, dynamicSMemSize uint64, blockSizeLimit int32) (minGridSize int32, blockSize int32, res Result)
+	OccupancyMaxPotentialBlockSize(th *Thread, function Function, blockSizeToDynamicSMemSize uintptr, dynamicSMemSize uint64, blockSizeLimit int32) (minGridSize int32, blockSize int32, res Result)
 
 	// LaunchKernel is cuLaunchKernel.
 	LaunchKernel(th *Thread, function Function, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream Stream, kernelParams KernelParams) (res Result)
@@ -634,4 +456,1006 @@ type Software interface {
 
 	// LaunchCooperativeKernel is cuLaunchCooperativeKernel.
 	LaunchCooperativeKernel(th *Thread, function Function, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream Stream, kernelParams KernelParams) (res Result)
+
+	// DeviceGetDefaultMemPool is cuDeviceGetDefaultMemPool.
+	DeviceGetDefaultMemPool(th *Thread, dev Device) (poolOut MemoryPool, res Result)
+
+	// DeviceGetGraphMemAttribute is cuDeviceGetGraphMemAttribute.
+	DeviceGetGraphMemAttribute(th *Thread, device Device, attr int32) (value uint64, res Result)
+
+	// DeviceGetMemPool is cuDeviceGetMemPool.
+	DeviceGetMemPool(th *Thread, dev Device) (pool MemoryPool, res Result)
+
+	// DeviceGraphMemTrim is cuDeviceGraphMemTrim.
+	DeviceGraphMemTrim(th *Thread, device Device) (res Result)
+
+	// DeviceSetGraphMemAttribute is cuDeviceSetGraphMemAttribute.
+	DeviceSetGraphMemAttribute(th *Thread, device Device, attr int32, value uint64) (res Result)
+
+	// DeviceSetMemPool is cuDeviceSetMemPool.
+	DeviceSetMemPool(th *Thread, dev Device, pool MemoryPool) (res Result)
+
+	// MemAllocFromPoolAsync is cuMemAllocFromPoolAsync.
+	MemAllocFromPoolAsync(th *Thread, bytesize uint64, pool MemoryPool, hStream Stream) (dptr DevicePtr, res Result)
+
+	// MemGetDefaultMemPool is cuMemGetDefaultMemPool.
+	MemGetDefaultMemPool(th *Thread, location MemLocation, typ int32) (poolOut MemoryPool, res Result)
+
+	// MemGetMemPool is cuMemGetMemPool.
+	MemGetMemPool(th *Thread, location MemLocation, typ int32) (pool MemoryPool, res Result)
+
+	// MemPoolCreate is cuMemPoolCreate.
+	MemPoolCreate(th *Thread, poolProps MemPoolProps) (pool MemoryPool, res Result)
+
+	// MemPoolDestroy is cuMemPoolDestroy.
+	MemPoolDestroy(th *Thread, pool MemoryPool) (res Result)
+
+	// MemPoolExportPointer is cuMemPoolExportPointer.
+	MemPoolExportPointer(th *Thread, ptr DevicePtr) (shareDataOut MemPoolPtrExportData, res Result)
+
+	// MemPoolExportToShareableHandle is cuMemPoolExportToShareableHandle.
+	MemPoolExportToShareableHandle(th *Thread, pool MemoryPool, handleType int32, flags uint64) (handleOut ShareableHandle, res Result)
+
+	// MemPoolGetAccess is cuMemPoolGetAccess.
+	MemPoolGetAccess(th *Thread, memPool MemoryPool, location MemLocation) (flags int32, res Result)
+
+	// MemPoolGetAttribute is cuMemPoolGetAttribute.
+	MemPoolGetAttribute(th *Thread, pool MemoryPool, attr int32) (value uint64, res Result)
+
+	// MemPoolImportFromShareableHandle is cuMemPoolImportFromShareableHandle.
+	MemPoolImportFromShareableHandle(th *Thread, handle HostPtr, handleType int32, flags uint64) (poolOut MemoryPool, res Result)
+
+	// MemPoolImportPointer is cuMemPoolImportPointer.
+	MemPoolImportPointer(th *Thread, pool MemoryPool, shareData MemPoolPtrExportData) (ptrOut DevicePtr, res Result)
+
+	// MemPoolSetAccess is cuMemPoolSetAccess.
+	MemPoolSetAccess(th *Thread, pool MemoryPool, mapArg []MemAccessDesc) (res Result)
+
+	// MemPoolSetAttribute is cuMemPoolSetAttribute.
+	MemPoolSetAttribute(th *Thread, pool MemoryPool, attr int32, value uint64) (res Result)
+
+	// MemPoolTrimTo is cuMemPoolTrimTo.
+	MemPoolTrimTo(th *Thread, pool MemoryPool, minBytesToKeep uint64) (res Result)
+
+	// MemSetMemPool is cuMemSetMemPool.
+	MemSetMemPool(th *Thread, location MemLocation, typ int32, pool MemoryPool) (res Result)
+
+	// MemAdvise is cuMemAdvise_v2.
+	MemAdvise(th *Thread, devPtr DevicePtr, count uint64, advice int32, location MemLocation) (res Result)
+
+	// MemAdviseV1 is cuMemAdvise.
+	MemAdviseV1(th *Thread, devPtr DevicePtr, count uint64, advice int32, device Device) (res Result)
+
+	// MemAllocManaged is cuMemAllocManaged.
+	MemAllocManaged(th *Thread, bytesize uint64, flags uint32) (dptr DevicePtr, res Result)
+
+	// MemDiscardAndPrefetchBatchAsync is cuMemDiscardAndPrefetchBatchAsync.
+	MemDiscardAndPrefetchBatchAsync(th *Thread, dptrs []DevicePtr, sizes []uint64, prefetchLocs []MemLocation, prefetchLocIdxs []uint64, flags uint64, hStream Stream) (res Result)
+
+	// MemDiscardBatchAsync is cuMemDiscardBatchAsync.
+	MemDiscardBatchAsync(th *Thread, dptrs []DevicePtr, sizes []uint64, flags uint64, hStream Stream) (res Result)
+
+	// MemGetAddressRange is cuMemGetAddressRange_v2.
+	MemGetAddressRange(th *Thread, dptr DevicePtr) (pbase DevicePtr, psize uint64, res Result)
+
+	// MemPrefetchAsync is cuMemPrefetchAsync_v2.
+	MemPrefetchAsync(th *Thread, devPtr DevicePtr, count uint64, location MemLocation, flags uint32, hStream Stream) (res Result)
+
+	// MemPrefetchAsyncV1 is cuMemPrefetchAsync.
+	MemPrefetchAsyncV1(th *Thread, devPtr DevicePtr, count uint64, dstDevice Device, hStream Stream) (res Result)
+
+	// MemPrefetchBatchAsync is cuMemPrefetchBatchAsync.
+	MemPrefetchBatchAsync(th *Thread, dptrs []DevicePtr, sizes []uint64, prefetchLocs []MemLocation, prefetchLocIdxs []uint64, flags uint64, hStream Stream) (res Result)
+
+	// MemRangeGetAttribute is cuMemRangeGetAttribute.
+	MemRangeGetAttribute(th *Thread, data []byte, attribute int32, devPtr DevicePtr, count uint64) (res Result)
+
+	// MemRangeGetAttributes is cuMemRangeGetAttributes.
+	MemRangeGetAttributes(th *Thread, data []unsafe.Pointer, dataSizes []uint64, attributes []int32, devPtr DevicePtr, count uint64) (res Result)
+
+	// PointerGetAttribute is cuPointerGetAttribute.
+	PointerGetAttribute(th *Thread, attribute int32, ptr DevicePtr) (data [2]uint64, res Result)
+
+	// PointerGetAttributes is cuPointerGetAttributes.
+	PointerGetAttributes(th *Thread, attributes []int32, data []unsafe.Pointer, ptr DevicePtr) (res Result)
+
+	// PointerSetAttribute is cuPointerSetAttribute.
+	PointerSetAttribute(th *Thread, value uint64, attribute int32, ptr DevicePtr) (res Result)
+
+	// StreamAttachMemAsync is cuStreamAttachMemAsync.
+	StreamAttachMemAsync(th *Thread, hStream Stream, dptr DevicePtr, length uint64, flags uint32) (res Result)
+
+	// FlushGPUDirectRDMAWrites is cuFlushGPUDirectRDMAWrites.
+	FlushGPUDirectRDMAWrites(th *Thread, target int32, scope int32) (res Result)
+
+	// MemAllocHost is cuMemAllocHost_v2.
+	MemAllocHost(th *Thread, bytesize uint64) (pp HostPtr, res Result)
+
+	// MemAllocPitch is cuMemAllocPitch_v2.
+	MemAllocPitch(th *Thread, widthInBytes uint64, height uint64, elementSizeBytes uint32) (dptr DevicePtr, pPitch uint64, res Result)
+
+	// MemBatchDecompressAsync is cuMemBatchDecompressAsync.
+	MemBatchDecompressAsync(th *Thread, paramsArray []MemDecompressParams, flags uint32, stream Stream) (errorIndex uint64, res Result)
+
+	// Memcpy is cuMemcpy.
+	Memcpy(th *Thread, dst DevicePtr, src DevicePtr, byteCount uint64) (res Result)
+
+	// Memcpy2D is cuMemcpy2D_v2.
+	Memcpy2D(th *Thread, pCopy Memcpy2D) (res Result)
+
+	// Memcpy2DAsync is cuMemcpy2DAsync_v2.
+	Memcpy2DAsync(th *Thread, pCopy Memcpy2D, hStream Stream) (res Result)
+
+	// Memcpy2DUnaligned is cuMemcpy2DUnaligned_v2.
+	Memcpy2DUnaligned(th *Thread, pCopy Memcpy2D) (res Result)
+
+	// Memcpy3D is cuMemcpy3D_v2.
+	Memcpy3D(th *Thread, pCopy Memcpy3D) (res Result)
+
+	// Memcpy3DAsync is cuMemcpy3DAsync_v2.
+	Memcpy3DAsync(th *Thread, pCopy Memcpy3D, hStream Stream) (res Result)
+
+	// Memcpy3DBatchAsync is cuMemcpy3DBatchAsync_v2.
+	Memcpy3DBatchAsync(th *Thread, opList []Memcpy3DBatchOp, flags uint64, hStream Stream) (res Result)
+
+	// Memcpy3DBatchAsyncV1 is cuMemcpy3DBatchAsync.
+	Memcpy3DBatchAsyncV1(th *Thread, opList []Memcpy3DBatchOp, flags uint64, hStream Stream) (failIdx uint64, res Result)
+
+	// Memcpy3DPeer is cuMemcpy3DPeer.
+	Memcpy3DPeer(th *Thread, pCopy Memcpy3DPeer) (res Result)
+
+	// Memcpy3DPeerAsync is cuMemcpy3DPeerAsync.
+	Memcpy3DPeerAsync(th *Thread, pCopy Memcpy3DPeer, hStream Stream) (res Result)
+
+	// MemcpyAsync is cuMemcpyAsync.
+	MemcpyAsync(th *Thread, dst DevicePtr, src DevicePtr, byteCount uint64, hStream Stream) (res Result)
+
+	// MemcpyBatchAsync is cuMemcpyBatchAsync_v2.
+	MemcpyBatchAsync(th *Thread, dsts []DevicePtr, srcs []DevicePtr, sizes []uint64, attrs []MemcpyAttributes, attrsIdxs []uint64, hStream Stream) (res Result)
+
+	// MemcpyBatchAsyncV1 is cuMemcpyBatchAsync.
+	MemcpyBatchAsyncV1(th *Thread, dsts []DevicePtr, srcs []DevicePtr, sizes []uint64, attrs []MemcpyAttributes, attrsIdxs []uint64, hStream Stream) (failIdx uint64, res Result)
+
+	// MemsetD16 is cuMemsetD16_v2.
+	MemsetD16(th *Thread, dstDevice DevicePtr, us uint16, n uint64) (res Result)
+
+	// MemsetD16Async is cuMemsetD16Async.
+	MemsetD16Async(th *Thread, dstDevice DevicePtr, us uint16, n uint64, hStream Stream) (res Result)
+
+	// MemsetD2D16 is cuMemsetD2D16_v2.
+	MemsetD2D16(th *Thread, dstDevice DevicePtr, dstPitch uint64, us uint16, width uint64, height uint64) (res Result)
+
+	// MemsetD2D16Async is cuMemsetD2D16Async.
+	MemsetD2D16Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, us uint16, width uint64, height uint64, hStream Stream) (res Result)
+
+	// MemsetD2D32 is cuMemsetD2D32_v2.
+	MemsetD2D32(th *Thread, dstDevice DevicePtr, dstPitch uint64, ui uint32, width uint64, height uint64) (res Result)
+
+	// MemsetD2D32Async is cuMemsetD2D32Async.
+	MemsetD2D32Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, ui uint32, width uint64, height uint64, hStream Stream) (res Result)
+
+	// MemsetD2D8 is cuMemsetD2D8_v2.
+	MemsetD2D8(th *Thread, dstDevice DevicePtr, dstPitch uint64, uc uint8, width uint64, height uint64) (res Result)
+
+	// MemsetD2D8Async is cuMemsetD2D8Async.
+	MemsetD2D8Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, uc uint8, width uint64, height uint64, hStream Stream) (res Result)
+
+	// GraphAddBatchMemOpNode is cuGraphAddBatchMemOpNode.
+	GraphAddBatchMemOpNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams BatchMemOpNodeParams) (phGraphNode GraphNode, res Result)
+
+	// GraphAddChildGraphNode is cuGraphAddChildGraphNode.
+	GraphAddChildGraphNode(th *Thread, hGraph Graph, dependencies []GraphNode, childGraph Graph) (phGraphNode GraphNode, res Result)
+
+	// GraphAddDependencies is cuGraphAddDependencies.
+	GraphAddDependencies(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode) (res Result)
+
+	// GraphAddDependenciesV2 is cuGraphAddDependencies_v2.
+	GraphAddDependenciesV2(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode, edgeData []GraphEdgeData) (res Result)
+
+	// GraphAddExternalSemaphoresSignalNode is cuGraphAddExternalSemaphoresSignalNode.
+	GraphAddExternalSemaphoresSignalNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams ExtSemSignalNodeParams) (phGraphNode GraphNode, res Result)
+
+	// GraphAddExternalSemaphoresWaitNode is cuGraphAddExternalSemaphoresWaitNode.
+	GraphAddExternalSemaphoresWaitNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams ExtSemWaitNodeParams) (phGraphNode GraphNode, res Result)
+
+	// GraphAddHostNode is cuGraphAddHostNode.
+	GraphAddHostNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams Callback) (phGraphNode GraphNode, res Result)
+
+	// GraphAddKernelNode is cuGraphAddKernelNode_v2.
+	GraphAddKernelNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result)
+
+	// GraphAddKernelNodeV1 is cuGraphAddKernelNode.
+	GraphAddKernelNodeV1(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result)
+
+	// GraphAddMemAllocNode is cuGraphAddMemAllocNode.
+	GraphAddMemAllocNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams MemAllocNodeParams) (phGraphNode GraphNode, nodeParamsOut MemAllocNodeParams, res Result)
+
+	// GraphAddMemFreeNode is cuGraphAddMemFreeNode.
+	GraphAddMemFreeNode(th *Thread, hGraph Graph, dependencies []GraphNode, dptr DevicePtr) (phGraphNode GraphNode, res Result)
+
+	// GraphAddMemcpyNode is cuGraphAddMemcpyNode.
+	GraphAddMemcpyNode(th *Thread, hGraph Graph, dependencies []GraphNode, copyParams *Memcpy3D, ctx Context) (phGraphNode GraphNode, res Result)
+
+	// GraphAddMemsetNode is cuGraphAddMemsetNode.
+	GraphAddMemsetNode(th *Thread, hGraph Graph, dependencies []GraphNode, memsetParams *MemsetNodeParams, ctx Context) (phGraphNode GraphNode, res Result)
+
+	// GraphAddNode is cuGraphAddNode_v2.
+	GraphAddNode(th *Thread, hGraph Graph, dependencies []GraphNode, dependencyData []GraphEdgeData, nodeParams GraphNodeParams) (phGraphNode GraphNode, nodeParamsOut GraphNodeParams, res Result)
+
+	// GraphAddNodeV1 is cuGraphAddNode.
+	GraphAddNodeV1(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams GraphNodeParams) (phGraphNode GraphNode, nodeParamsOut GraphNodeParams, res Result)
+
+	// GraphBatchMemOpNodeGetParams is cuGraphBatchMemOpNodeGetParams.
+	GraphBatchMemOpNodeGetParams(th *Thread, hNode GraphNode) (nodeParamsOut BatchMemOpNodeParams, res Result)
+
+	// GraphBatchMemOpNodeSetParams is cuGraphBatchMemOpNodeSetParams.
+	GraphBatchMemOpNodeSetParams(th *Thread, hNode GraphNode, nodeParams BatchMemOpNodeParams) (res Result)
+
+	// GraphChildGraphNodeGetGraph is cuGraphChildGraphNodeGetGraph.
+	GraphChildGraphNodeGetGraph(th *Thread, hNode GraphNode) (phGraph Graph, res Result)
+
+	// GraphConditionalHandleCreate is cuGraphConditionalHandleCreate.
+	GraphConditionalHandleCreate(th *Thread, hGraph Graph, ctx Context, defaultLaunchValue uint32, flags uint32) (pHandleOut GraphConditionalHandle, res Result)
+
+	// GraphDestroyNode is cuGraphDestroyNode.
+	GraphDestroyNode(th *Thread, hNode GraphNode) (res Result)
+
+	// GraphExecBatchMemOpNodeSetParams is cuGraphExecBatchMemOpNodeSetParams.
+	GraphExecBatchMemOpNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams BatchMemOpNodeParams) (res Result)
+
+	// GraphExecChildGraphNodeSetParams is cuGraphExecChildGraphNodeSetParams.
+	GraphExecChildGraphNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, childGraph Graph) (res Result)
+
+	// GraphExecExternalSemaphoresSignalNodeSetParams is cuGraphExecExternalSemaphoresSignalNodeSetParams.
+	GraphExecExternalSemaphoresSignalNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams ExtSemSignalNodeParams) (res Result)
+
+	// GraphExecExternalSemaphoresWaitNodeSetParams is cuGraphExecExternalSemaphoresWaitNodeSetParams.
+	GraphExecExternalSemaphoresWaitNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams ExtSemWaitNodeParams) (res Result)
+
+	// GraphExecGetFlags is cuGraphExecGetFlags.
+	GraphExecGetFlags(th *Thread, hGraphExec GraphExec) (flags uint64, res Result)
+
+	// GraphExecHostNodeSetParams is cuGraphExecHostNodeSetParams.
+	GraphExecHostNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams Callback) (res Result)
+
+	// GraphExecKernelNodeSetParams is cuGraphExecKernelNodeSetParams_v2.
+	GraphExecKernelNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result)
+
+	// GraphExecKernelNodeSetParamsV1 is cuGraphExecKernelNodeSetParams.
+	GraphExecKernelNodeSetParamsV1(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result)
+
+	// GraphExecMemcpyNodeSetParams is cuGraphExecMemcpyNodeSetParams.
+	GraphExecMemcpyNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, copyParams *Memcpy3D, ctx Context) (res Result)
+
+	// GraphExecMemsetNodeSetParams is cuGraphExecMemsetNodeSetParams.
+	GraphExecMemsetNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, memsetParams *MemsetNodeParams, ctx Context) (res Result)
+
+	// GraphExecNodeSetParams is cuGraphExecNodeSetParams.
+	GraphExecNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams GraphNodeParams) (res Result)
+
+	// GraphExecUpdateV2 is cuGraphExecUpdate_v2.
+	GraphExecUpdateV2(th *Thread, hGraphExec GraphExec, hGraph Graph) (resultInfo GraphExecUpdateResultInfo, res Result)
+
+	// GraphExternalSemaphoresSignalNodeGetParams is cuGraphExternalSemaphoresSignalNodeGetParams.
+	GraphExternalSemaphoresSignalNodeGetParams(th *Thread, hNode GraphNode) (paramsOut ExtSemSignalNodeParams, res Result)
+
+	// GraphExternalSemaphoresSignalNodeSetParams is cuGraphExternalSemaphoresSignalNodeSetParams.
+	GraphExternalSemaphoresSignalNodeSetParams(th *Thread, hNode GraphNode, nodeParams ExtSemSignalNodeParams) (res Result)
+
+	// GraphExternalSemaphoresWaitNodeGetParams is cuGraphExternalSemaphoresWaitNodeGetParams.
+	GraphExternalSemaphoresWaitNodeGetParams(th *Thread, hNode GraphNode) (paramsOut ExtSemWaitNodeParams, res Result)
+
+	// GraphExternalSemaphoresWaitNodeSetParams is cuGraphExternalSemaphoresWaitNodeSetParams.
+	GraphExternalSemaphoresWaitNodeSetParams(th *Thread, hNode GraphNode, nodeParams ExtSemWaitNodeParams) (res Result)
+
+	// GraphGetEdgesV2 is cuGraphGetEdges_v2.
+	GraphGetEdgesV2(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode, edgeData []GraphEdgeData) (numEdges uint64, res Result)
+
+	// GraphGetRootNodes is cuGraphGetRootNodes.
+	GraphGetRootNodes(th *Thread, hGraph Graph, rootNodes []GraphNode) (numRootNodes uint64, res Result)
+
+	// GraphHostNodeGetParams is cuGraphHostNodeGetParams.
+	GraphHostNodeGetParams(th *Thread, hNode GraphNode) (nodeParams HostNodeParams, res Result)
+
+	// GraphHostNodeSetParams is cuGraphHostNodeSetParams.
+	GraphHostNodeSetParams(th *Thread, hNode GraphNode, nodeParams Callback) (res Result)
+
+	// GraphInstantiateV2 is cuGraphInstantiate_v2.
+	GraphInstantiateV2(th *Thread, hGraph Graph, logBuffer []byte) (phGraphExec GraphExec, phErrorNode GraphNode, res Result)
+
+	// GraphInstantiateWithParams is cuGraphInstantiateWithParams.
+	GraphInstantiateWithParams(th *Thread, hGraph Graph, instantiateParams GraphInstantiateParams) (phGraphExec GraphExec, instantiateParamsOut GraphInstantiateParams, res Result)
+
+	// GraphKernelNodeCopyAttributes is cuGraphKernelNodeCopyAttributes.
+	GraphKernelNodeCopyAttributes(th *Thread, dst GraphNode, src GraphNode) (res Result)
+
+	// GraphKernelNodeGetAttribute is cuGraphKernelNodeGetAttribute.
+	GraphKernelNodeGetAttribute(th *Thread, hNode GraphNode, attr int32) (valueOut LaunchAttributeValue, res Result)
+
+	// GraphKernelNodeGetParams is cuGraphKernelNodeGetParams_v2.
+	GraphKernelNodeGetParams(th *Thread, hNode GraphNode) (nodeParams KernelNodeParams, res Result)
+
+	// GraphKernelNodeGetParamsV1 is cuGraphKernelNodeGetParams.
+	GraphKernelNodeGetParamsV1(th *Thread, hNode GraphNode) (nodeParams KernelNodeParamsV1, res Result)
+
+	// GraphKernelNodeSetAttribute is cuGraphKernelNodeSetAttribute.
+	GraphKernelNodeSetAttribute(th *Thread, hNode GraphNode, attr int32, value *LaunchAttributeValue) (res Result)
+
+	// GraphKernelNodeSetParams is cuGraphKernelNodeSetParams_v2.
+	GraphKernelNodeSetParams(th *Thread, hNode GraphNode, nodeParams *KernelNodeParams) (res Result)
+
+	// GraphKernelNodeSetParamsV1 is cuGraphKernelNodeSetParams.
+	GraphKernelNodeSetParamsV1(th *Thread, hNode GraphNode, nodeParams *KernelNodeParams) (res Result)
+
+	// GraphMemAllocNodeGetParams is cuGraphMemAllocNodeGetParams.
+	GraphMemAllocNodeGetParams(th *Thread, hNode GraphNode) (paramsOut MemAllocNodeParams, res Result)
+
+	// GraphMemFreeNodeGetParams is cuGraphMemFreeNodeGetParams.
+	GraphMemFreeNodeGetParams(th *Thread, hNode GraphNode) (dptrOut DevicePtr, res Result)
+
+	// GraphMemcpyNodeGetParams is cuGraphMemcpyNodeGetParams.
+	GraphMemcpyNodeGetParams(th *Thread, hNode GraphNode) (nodeParams Memcpy3D, res Result)
+
+	// GraphMemcpyNodeSetParams is cuGraphMemcpyNodeSetParams.
+	GraphMemcpyNodeSetParams(th *Thread, hNode GraphNode, nodeParams *Memcpy3D) (res Result)
+
+	// GraphMemsetNodeGetParams is cuGraphMemsetNodeGetParams.
+	GraphMemsetNodeGetParams(th *Thread, hNode GraphNode) (nodeParams MemsetNodeParams, res Result)
+
+	// GraphMemsetNodeSetParams is cuGraphMemsetNodeSetParams.
+	GraphMemsetNodeSetParams(th *Thread, hNode GraphNode, nodeParams *MemsetNodeParams) (res Result)
+
+	// GraphNodeFindInClone is cuGraphNodeFindInClone.
+	GraphNodeFindInClone(th *Thread, hOriginalNode GraphNode, hClonedGraph Graph) (phNode GraphNode, res Result)
+
+	// GraphNodeGetDependencies is cuGraphNodeGetDependencies.
+	GraphNodeGetDependencies(th *Thread, hNode GraphNode, dependencies []GraphNode) (numDependencies uint64, res Result)
+
+	// GraphNodeGetDependenciesV2 is cuGraphNodeGetDependencies_v2.
+	GraphNodeGetDependenciesV2(th *Thread, hNode GraphNode, dependencies []GraphNode, edgeData []GraphEdgeData) (numDependencies uint64, res Result)
+
+	// GraphNodeGetDependentNodes is cuGraphNodeGetDependentNodes.
+	GraphNodeGetDependentNodes(th *Thread, hNode GraphNode, dependentNodes []GraphNode) (numDependentNodes uint64, res Result)
+
+	// GraphNodeGetDependentNodesV2 is cuGraphNodeGetDependentNodes_v2.
+	GraphNodeGetDependentNodesV2(th *Thread, hNode GraphNode, dependentNodes []GraphNode, edgeData []GraphEdgeData) (numDependentNodes uint64, res Result)
+
+	// GraphNodeGetEnabled is cuGraphNodeGetEnabled.
+	GraphNodeGetEnabled(th *Thread, hGraphExec GraphExec, hNode GraphNode) (isEnabled uint32, res Result)
+
+	// GraphNodeSetEnabled is cuGraphNodeSetEnabled.
+	GraphNodeSetEnabled(th *Thread, hGraphExec GraphExec, hNode GraphNode, isEnabled uint32) (res Result)
+
+	// GraphNodeSetParams is cuGraphNodeSetParams.
+	GraphNodeSetParams(th *Thread, hNode GraphNode, nodeParams GraphNodeParams) (res Result)
+
+	// GraphReleaseUserObject is cuGraphReleaseUserObject.
+	GraphReleaseUserObject(th *Thread, graph Graph, object UserObject, count uint32) (res Result)
+
+	// GraphRemoveDependencies is cuGraphRemoveDependencies.
+	GraphRemoveDependencies(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode) (res Result)
+
+	// GraphRemoveDependenciesV2 is cuGraphRemoveDependencies_v2.
+	GraphRemoveDependenciesV2(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode, edgeData []GraphEdgeData) (res Result)
+
+	// GraphRetainUserObject is cuGraphRetainUserObject.
+	GraphRetainUserObject(th *Thread, graph Graph, object UserObject, count uint32, flags uint32) (res Result)
+
+	// StreamGetCaptureInfo is cuStreamGetCaptureInfo.
+	StreamGetCaptureInfo(th *Thread, hStream Stream) (captureStatusOut int32, idOut uint64, res Result)
+
+	// StreamUpdateCaptureDependencies is cuStreamUpdateCaptureDependencies.
+	StreamUpdateCaptureDependencies(th *Thread, hStream Stream, dependencies []GraphNode, flags uint32) (res Result)
+
+	// StreamUpdateCaptureDependenciesV2 is cuStreamUpdateCaptureDependencies_v2.
+	StreamUpdateCaptureDependenciesV2(th *Thread, hStream Stream, dependencies []GraphNode, dependencyData []GraphEdgeData, flags uint32) (res Result)
+
+	// UserObjectCreate is cuUserObjectCreate.
+	UserObjectCreate(th *Thread, destroy Callback, initialRefcount uint32, flags uint32) (objectOut UserObject, res Result)
+
+	// UserObjectRelease is cuUserObjectRelease.
+	UserObjectRelease(th *Thread, object UserObject, count uint32) (res Result)
+
+	// UserObjectRetain is cuUserObjectRetain.
+	UserObjectRetain(th *Thread, object UserObject, count uint32) (res Result)
+
+	// FuncGetModule is cuFuncGetModule.
+	FuncGetModule(th *Thread, hfunc Function) (hmod Module, res Result)
+
+	// FuncIsLoaded is cuFuncIsLoaded.
+	FuncIsLoaded(th *Thread, function Function) (state int32, res Result)
+
+	// FuncLoad is cuFuncLoad.
+	FuncLoad(th *Thread, function Function) (res Result)
+
+	// FuncSetBlockShape is cuFuncSetBlockShape.
+	FuncSetBlockShape(th *Thread, hfunc Function, x int32, y int32, z int32) (res Result)
+
+	// FuncSetCacheConfig is cuFuncSetCacheConfig.
+	FuncSetCacheConfig(th *Thread, hfunc Function, config int32) (res Result)
+
+	// FuncSetSharedMemConfig is cuFuncSetSharedMemConfig.
+	FuncSetSharedMemConfig(th *Thread, hfunc Function, config int32) (res Result)
+
+	// FuncSetSharedSize is cuFuncSetSharedSize.
+	FuncSetSharedSize(th *Thread, hfunc Function, bytes uint32) (res Result)
+
+	// Launch is cuLaunch.
+	Launch(th *Thread, function Function) (res Result)
+
+	// LaunchCooperativeKernelMultiDevice is cuLaunchCooperativeKernelMultiDevice.
+	LaunchCooperativeKernelMultiDevice(th *Thread, launchParamsList []LaunchParams, flags uint32) (res Result)
+
+	// LaunchGrid is cuLaunchGrid.
+	LaunchGrid(th *Thread, function Function, gridWidth int32, gridHeight int32) (res Result)
+
+	// LaunchGridAsync is cuLaunchGridAsync.
+	LaunchGridAsync(th *Thread, function Function, gridWidth int32, gridHeight int32, hStream Stream) (res Result)
+
+	// OccupancyAvailableDynamicSMemPerBlock is cuOccupancyAvailableDynamicSMemPerBlock.
+	OccupancyAvailableDynamicSMemPerBlock(th *Thread, function Function, numBlocks int32, blockSize int32) (dynamicSmemSize uint64, res Result)
+
+	// OccupancyMaxActiveBlocksPerMultiprocessorWithFlags is cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags.
+	OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(th *Thread, function Function, blockSize int32, dynamicSMemSize uint64, flags uint32) (numBlocks int32, res Result)
+
+	// OccupancyMaxActiveClusters is cuOccupancyMaxActiveClusters.
+	OccupancyMaxActiveClusters(th *Thread, function Function, config LaunchConfig) (numClusters int32, res Result)
+
+	// OccupancyMaxPotentialBlockSizeWithFlags is cuOccupancyMaxPotentialBlockSizeWithFlags.
+	OccupancyMaxPotentialBlockSizeWithFlags(th *Thread, function Function, blockSizeToDynamicSMemSize uintptr, dynamicSMemSize uint64, blockSizeLimit int32, flags uint32) (minGridSize int32, blockSize int32, res Result)
+
+	// OccupancyMaxPotentialClusterSize is cuOccupancyMaxPotentialClusterSize.
+	OccupancyMaxPotentialClusterSize(th *Thread, function Function, config LaunchConfig) (clusterSize int32, res Result)
+
+	// ParamSetSize is cuParamSetSize.
+	ParamSetSize(th *Thread, hfunc Function, numbytes uint32) (res Result)
+
+	// ParamSetTexRef is cuParamSetTexRef.
+	ParamSetTexRef(th *Thread, hfunc Function, texunit int32, hTexRef TexRef) (res Result)
+
+	// ParamSetf is cuParamSetf.
+	ParamSetf(th *Thread, hfunc Function, offset int32, value float32) (res Result)
+
+	// ParamSeti is cuParamSeti.
+	ParamSeti(th *Thread, hfunc Function, offset int32, value uint32) (res Result)
+
+	// ParamSetv is cuParamSetv.
+	ParamSetv(th *Thread, hfunc Function, offset int32, ptr []byte) (res Result)
+
+	// StreamBatchMemOp is cuStreamBatchMemOp_v2.
+	StreamBatchMemOp(th *Thread, stream Stream, paramArray []StreamBatchMemOpParams, flags uint32) (res Result)
+
+	// StreamBatchMemOpV1 is cuStreamBatchMemOp.
+	StreamBatchMemOpV1(th *Thread, stream Stream, paramArray []StreamBatchMemOpParams, flags uint32) (res Result)
+
+	// StreamCopyAttributes is cuStreamCopyAttributes.
+	StreamCopyAttributes(th *Thread, dst Stream, src Stream) (res Result)
+
+	// StreamGetAttribute is cuStreamGetAttribute.
+	StreamGetAttribute(th *Thread, hStream Stream, attr int32) (valueOut LaunchAttributeValue, res Result)
+
+	// StreamGetCtxV2 is cuStreamGetCtx_v2.
+	StreamGetCtxV2(th *Thread, hStream Stream) (pCtx Context, pGreenCtx GreenCtx, res Result)
+
+	// StreamGetGreenCtx is cuStreamGetGreenCtx.
+	StreamGetGreenCtx(th *Thread, hStream Stream) (phCtx GreenCtx, res Result)
+
+	// StreamSetAttribute is cuStreamSetAttribute.
+	StreamSetAttribute(th *Thread, hStream Stream, attr int32, value LaunchAttributeValue) (res Result)
+
+	// StreamWaitValue32V1 is cuStreamWaitValue32.
+	StreamWaitValue32V1(th *Thread, stream Stream, addr DevicePtr, value uint32, flags uint32) (res Result)
+
+	// StreamWaitValue64V1 is cuStreamWaitValue64.
+	StreamWaitValue64V1(th *Thread, stream Stream, addr DevicePtr, value uint64, flags uint32) (res Result)
+
+	// StreamWriteValue32V1 is cuStreamWriteValue32.
+	StreamWriteValue32V1(th *Thread, stream Stream, addr DevicePtr, value uint32, flags uint32) (res Result)
+
+	// StreamWriteValue64V1 is cuStreamWriteValue64.
+	StreamWriteValue64V1(th *Thread, stream Stream, addr DevicePtr, value uint64, flags uint32) (res Result)
+
+	// GetExportTable is cuGetExportTable.
+	GetExportTable(th *Thread, pExportTableId UUID) (ppExportTable HostPtr, res Result)
+
+	// GetProcAddress is cuGetProcAddress_v2.
+	GetProcAddress(th *Thread, symbol string, cudaVersion int32, flags uint64) (pfn HostPtr, symbolStatus int32, res Result)
+
+	// GetProcAddressV1 is cuGetProcAddress.
+	GetProcAddressV1(th *Thread, symbol string, cudaVersion int32, flags uint64) (pfn HostPtr, res Result)
+
+	// KernelGetAttribute is cuKernelGetAttribute.
+	KernelGetAttribute(th *Thread, attrib int32, kernel Kernel, dev Device) (pi int32, res Result)
+
+	// KernelGetFunction is cuKernelGetFunction.
+	KernelGetFunction(th *Thread, kernel Kernel) (pFunc Function, res Result)
+
+	// KernelGetLibrary is cuKernelGetLibrary.
+	KernelGetLibrary(th *Thread, kernel Kernel) (pLib LibraryHandle, res Result)
+
+	// KernelGetName is cuKernelGetName.
+	KernelGetName(th *Thread, hfunc Kernel) (name string, res Result)
+
+	// KernelGetParamInfo is cuKernelGetParamInfo.
+	KernelGetParamInfo(th *Thread, kernel Kernel, paramIndex uint64) (paramOffset uint64, paramSize uint64, res Result)
+
+	// KernelSetAttribute is cuKernelSetAttribute.
+	KernelSetAttribute(th *Thread, attrib int32, val int32, kernel Kernel, dev Device) (res Result)
+
+	// KernelSetCacheConfig is cuKernelSetCacheConfig.
+	KernelSetCacheConfig(th *Thread, kernel Kernel, config int32, dev Device) (res Result)
+
+	// LibraryEnumerateKernels is cuLibraryEnumerateKernels.
+	LibraryEnumerateKernels(th *Thread, kernels []Kernel, lib LibraryHandle) (res Result)
+
+	// LibraryGetGlobal is cuLibraryGetGlobal.
+	LibraryGetGlobal(th *Thread, library LibraryHandle, name string) (dptr DevicePtr, bytes uint64, res Result)
+
+	// LibraryGetKernel is cuLibraryGetKernel.
+	LibraryGetKernel(th *Thread, library LibraryHandle, name string) (pKernel Kernel, res Result)
+
+	// LibraryGetKernelCount is cuLibraryGetKernelCount.
+	LibraryGetKernelCount(th *Thread, lib LibraryHandle) (count uint32, res Result)
+
+	// LibraryGetManaged is cuLibraryGetManaged.
+	LibraryGetManaged(th *Thread, library LibraryHandle, name string) (dptr DevicePtr, bytes uint64, res Result)
+
+	// LibraryGetModule is cuLibraryGetModule.
+	LibraryGetModule(th *Thread, library LibraryHandle) (pMod Module, res Result)
+
+	// LibraryGetUnifiedFunction is cuLibraryGetUnifiedFunction.
+	LibraryGetUnifiedFunction(th *Thread, library LibraryHandle, symbol string) (fptr HostPtr, res Result)
+
+	// LibraryLoadData is cuLibraryLoadData.
+	LibraryLoadData(th *Thread, code []byte, jitOptions []uint32, jitOptionsValues []uintptr, libraryOptions []int32, libraryOptionValues []uintptr) (library LibraryHandle, res Result)
+
+	// LibraryLoadFromFile is cuLibraryLoadFromFile.
+	LibraryLoadFromFile(th *Thread, fileName string, jitOptions []uint32, jitOptionsValues []uintptr, libraryOptions []int32, libraryOptionValues []uintptr) (library LibraryHandle, res Result)
+
+	// LibraryUnload is cuLibraryUnload.
+	LibraryUnload(th *Thread, library LibraryHandle) (res Result)
+
+	// LinkAddData is cuLinkAddData_v2.
+	LinkAddData(th *Thread, state LinkState, typ int32, data []byte, name string, options []uint32, optionValues []uintptr) (res Result)
+
+	// LinkAddFile is cuLinkAddFile_v2.
+	LinkAddFile(th *Thread, state LinkState, typ int32, path string, options []uint32, optionValues []uintptr) (res Result)
+
+	// LinkComplete is cuLinkComplete.
+	LinkComplete(th *Thread, state LinkState) (cubinOut HostPtr, sizeOut uint64, res Result)
+
+	// LinkCreate is cuLinkCreate_v2.
+	LinkCreate(th *Thread, options []uint32, optionValues []uintptr) (stateOut LinkState, res Result)
+
+	// LinkDestroy is cuLinkDestroy.
+	LinkDestroy(th *Thread, state LinkState) (res Result)
+
+	// ModuleEnumerateFunctions is cuModuleEnumerateFunctions.
+	ModuleEnumerateFunctions(th *Thread, functions []Function, mod Module) (res Result)
+
+	// ModuleGetFunctionCount is cuModuleGetFunctionCount.
+	ModuleGetFunctionCount(th *Thread, mod Module) (count uint32, res Result)
+
+	// ModuleGetLoadingMode is cuModuleGetLoadingMode.
+	ModuleGetLoadingMode(th *Thread) (mode int32, res Result)
+
+	// ModuleGetSurfRef is cuModuleGetSurfRef.
+	ModuleGetSurfRef(th *Thread, hmod Module, name string) (pSurfRef SurfRef, res Result)
+
+	// ModuleGetTexRef is cuModuleGetTexRef.
+	ModuleGetTexRef(th *Thread, hmod Module, name string) (pTexRef TexRef, res Result)
+
+	// ModuleLoad is cuModuleLoad.
+	ModuleLoad(th *Thread, fname string) (module Module, res Result)
+
+	// ModuleLoadFatBinary is cuModuleLoadFatBinary.
+	ModuleLoadFatBinary(th *Thread, fatCubin []byte) (module Module, res Result)
+
+	// MemAddressFree is cuMemAddressFree.
+	MemAddressFree(th *Thread, ptr DevicePtr, size uint64) (res Result)
+
+	// MemAddressReserve is cuMemAddressReserve.
+	MemAddressReserve(th *Thread, size uint64, alignment uint64, addr DevicePtr, flags uint64) (ptr DevicePtr, res Result)
+
+	// MemCreate is cuMemCreate.
+	MemCreate(th *Thread, size uint64, prop MemAllocationProp, flags uint64) (handle MemGenericAllocationHandle, res Result)
+
+	// MemExportToShareableHandle is cuMemExportToShareableHandle.
+	MemExportToShareableHandle(th *Thread, handle MemGenericAllocationHandle, handleType int32, flags uint64) (shareableHandle ShareableHandle, res Result)
+
+	// MemGetAccess is cuMemGetAccess.
+	MemGetAccess(th *Thread, location MemLocation, ptr DevicePtr) (flags uint64, res Result)
+
+	// MemGetAllocationGranularity is cuMemGetAllocationGranularity.
+	MemGetAllocationGranularity(th *Thread, prop MemAllocationProp, option int32) (granularity uint64, res Result)
+
+	// MemGetAllocationPropertiesFromHandle is cuMemGetAllocationPropertiesFromHandle.
+	MemGetAllocationPropertiesFromHandle(th *Thread, handle MemGenericAllocationHandle) (prop MemAllocationProp, res Result)
+
+	// MemGetHandleForAddressRange is cuMemGetHandleForAddressRange.
+	MemGetHandleForAddressRange(th *Thread, dptr DevicePtr, size uint64, handleType int32, flags uint64) (handle ShareableHandle, res Result)
+
+	// MemImportFromShareableHandle is cuMemImportFromShareableHandle.
+	MemImportFromShareableHandle(th *Thread, osHandle HostPtr, shHandleType int32) (handle MemGenericAllocationHandle, res Result)
+
+	// MemMap is cuMemMap.
+	MemMap(th *Thread, ptr DevicePtr, size uint64, offset uint64, handle MemGenericAllocationHandle, flags uint64) (res Result)
+
+	// MemRelease is cuMemRelease.
+	MemRelease(th *Thread, handle MemGenericAllocationHandle) (res Result)
+
+	// MemRetainAllocationHandle is cuMemRetainAllocationHandle.
+	MemRetainAllocationHandle(th *Thread, addr HostPtr) (handle MemGenericAllocationHandle, res Result)
+
+	// MemSetAccess is cuMemSetAccess.
+	MemSetAccess(th *Thread, ptr DevicePtr, size uint64, desc []MemAccessDesc) (res Result)
+
+	// MemUnmap is cuMemUnmap.
+	MemUnmap(th *Thread, ptr DevicePtr, size uint64) (res Result)
+
+	// MulticastAddDevice is cuMulticastAddDevice.
+	MulticastAddDevice(th *Thread, mcHandle MemGenericAllocationHandle, dev Device) (res Result)
+
+	// MulticastBindAddr is cuMulticastBindAddr.
+	MulticastBindAddr(th *Thread, mcHandle MemGenericAllocationHandle, mcOffset uint64, memptr DevicePtr, size uint64, flags uint64) (res Result)
+
+	// MulticastBindMem is cuMulticastBindMem.
+	MulticastBindMem(th *Thread, mcHandle MemGenericAllocationHandle, mcOffset uint64, memHandle MemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) (res Result)
+
+	// MulticastCreate is cuMulticastCreate.
+	MulticastCreate(th *Thread, prop MulticastObjectProp) (mcHandle MemGenericAllocationHandle, res Result)
+
+	// MulticastGetGranularity is cuMulticastGetGranularity.
+	MulticastGetGranularity(th *Thread, prop MulticastObjectProp, option int32) (granularity uint64, res Result)
+
+	// MulticastUnbind is cuMulticastUnbind.
+	MulticastUnbind(th *Thread, mcHandle MemGenericAllocationHandle, dev Device, mcOffset uint64, size uint64) (res Result)
+
+	// CtxAttach is cuCtxAttach.
+	CtxAttach(th *Thread, flags uint32) (pctx Context, res Result)
+
+	// CtxCreateV3 is cuCtxCreate_v3.
+	CtxCreateV3(th *Thread, paramsArray []ExecAffinityParam, flags uint32, dev Device) (pctx Context, res Result)
+
+	// CtxDetach is cuCtxDetach.
+	CtxDetach(th *Thread, ctx Context) (res Result)
+
+	// CtxFromGreenCtx is cuCtxFromGreenCtx.
+	CtxFromGreenCtx(th *Thread, hCtx GreenCtx) (pContext Context, res Result)
+
+	// CtxGetCacheConfig is cuCtxGetCacheConfig.
+	CtxGetCacheConfig(th *Thread) (pconfig int32, res Result)
+
+	// CtxGetDevResource is cuCtxGetDevResource.
+	CtxGetDevResource(th *Thread, hCtx Context, typ int32) (resource DevResource, res Result)
+
+	// CtxGetDeviceV2 is cuCtxGetDevice_v2.
+	CtxGetDeviceV2(th *Thread, ctx Context) (device Device, res Result)
+
+	// CtxGetExecAffinity is cuCtxGetExecAffinity.
+	CtxGetExecAffinity(th *Thread, typ int32) (pExecAffinity ExecAffinityParam, res Result)
+
+	// CtxGetSharedMemConfig is cuCtxGetSharedMemConfig.
+	CtxGetSharedMemConfig(th *Thread) (pConfig int32, res Result)
+
+	// CtxResetPersistingL2Cache is cuCtxResetPersistingL2Cache.
+	CtxResetPersistingL2Cache(th *Thread) (res Result)
+
+	// CtxSetCacheConfig is cuCtxSetCacheConfig.
+	CtxSetCacheConfig(th *Thread, config int32) (res Result)
+
+	// CtxSetSharedMemConfig is cuCtxSetSharedMemConfig.
+	CtxSetSharedMemConfig(th *Thread, config int32) (res Result)
+
+	// CtxSynchronizeV2 is cuCtxSynchronize_v2.
+	CtxSynchronizeV2(th *Thread, ctx Context) (res Result)
+
+	// DeviceComputeCapability is cuDeviceComputeCapability.
+	DeviceComputeCapability(th *Thread, dev Device) (major int32, minor int32, res Result)
+
+	// DeviceGetExecAffinitySupport is cuDeviceGetExecAffinitySupport.
+	DeviceGetExecAffinitySupport(th *Thread, typ int32, dev Device) (pi int32, res Result)
+
+	// DeviceGetHostAtomicCapabilities is cuDeviceGetHostAtomicCapabilities.
+	DeviceGetHostAtomicCapabilities(th *Thread, capabilities []uint32, operations []int32, dev Device) (res Result)
+
+	// DeviceGetLuid is cuDeviceGetLuid.
+	DeviceGetLuid(th *Thread, dev Device) (luid [8]byte, deviceNodeMask uint32, res Result)
+
+	// DeviceGetNvSciSyncAttributes is cuDeviceGetNvSciSyncAttributes.
+	DeviceGetNvSciSyncAttributes(th *Thread, nvSciSyncAttrList HostPtr, dev Device, flags int32) (res Result)
+
+	// DeviceGetP2PAtomicCapabilities is cuDeviceGetP2PAtomicCapabilities.
+	DeviceGetP2PAtomicCapabilities(th *Thread, capabilities []uint32, operations []int32, srcDevice Device, dstDevice Device) (res Result)
+
+	// DeviceGetProperties is cuDeviceGetProperties.
+	DeviceGetProperties(th *Thread, dev Device) (prop Devprop, res Result)
+
+	// DeviceGetTexture1DLinearMaxWidth is cuDeviceGetTexture1DLinearMaxWidth.
+	DeviceGetTexture1DLinearMaxWidth(th *Thread, format int32, numChannels uint32, dev Device) (maxWidthInElements uint64, res Result)
+
+	// DeviceRegisterAsyncNotification is cuDeviceRegisterAsyncNotification.
+	DeviceRegisterAsyncNotification(th *Thread, device Device, callbackFunc uintptr, userData HostPtr) (callback AsyncCallbackHandle, res Result)
+
+	// DeviceUnregisterAsyncNotification is cuDeviceUnregisterAsyncNotification.
+	DeviceUnregisterAsyncNotification(th *Thread, device Device, callback AsyncCallbackHandle) (res Result)
+
+	// GreenCtxGetId is cuGreenCtxGetId.
+	GreenCtxGetId(th *Thread, greenCtx GreenCtx) (greenCtxId uint64, res Result)
+
+	// CheckpointProcessCheckpoint is cuCheckpointProcessCheckpoint.
+	CheckpointProcessCheckpoint(th *Thread, pid int32, args *CheckpointCheckpointArgs) (res Result)
+
+	// CheckpointProcessGetRestoreThreadId is cuCheckpointProcessGetRestoreThreadId.
+	CheckpointProcessGetRestoreThreadId(th *Thread, pid int32) (tid int32, res Result)
+
+	// CheckpointProcessGetState is cuCheckpointProcessGetState.
+	CheckpointProcessGetState(th *Thread, pid int32) (state int32, res Result)
+
+	// CheckpointProcessLock is cuCheckpointProcessLock.
+	CheckpointProcessLock(th *Thread, pid int32, args *CheckpointLockArgs) (res Result)
+
+	// CheckpointProcessRestore is cuCheckpointProcessRestore.
+	CheckpointProcessRestore(th *Thread, pid int32, args *CheckpointRestoreArgs) (res Result)
+
+	// CheckpointProcessUnlock is cuCheckpointProcessUnlock.
+	CheckpointProcessUnlock(th *Thread, pid int32, args *CheckpointUnlockArgs) (res Result)
+
+	// CoredumpGetAttribute is cuCoredumpGetAttribute.
+	CoredumpGetAttribute(th *Thread, attrib int32, value []byte) (size uint64, res Result)
+
+	// CoredumpGetAttributeGlobal is cuCoredumpGetAttributeGlobal.
+	CoredumpGetAttributeGlobal(th *Thread, attrib int32, value []byte) (size uint64, res Result)
+
+	// CoredumpSetAttribute is cuCoredumpSetAttribute.
+	CoredumpSetAttribute(th *Thread, attrib int32, value []byte) (res Result)
+
+	// CoredumpSetAttributeGlobal is cuCoredumpSetAttributeGlobal.
+	CoredumpSetAttributeGlobal(th *Thread, attrib int32, value []byte) (res Result)
+
+	// LogsCurrent is cuLogsCurrent.
+	LogsCurrent(th *Thread, flags uint32) (iteratorOut uint32, res Result)
+
+	// LogsDumpToFile is cuLogsDumpToFile.
+	LogsDumpToFile(th *Thread, iterator *uint32, pathToFile string, flags uint32) (res Result)
+
+	// LogsDumpToMemory is cuLogsDumpToMemory.
+	LogsDumpToMemory(th *Thread, iterator uint32, buffer []byte, flags uint32) (iteratorOut uint32, size uint64, res Result)
+
+	// LogsRegisterCallback is cuLogsRegisterCallback.
+	LogsRegisterCallback(th *Thread, callbackFunc uintptr, userData HostPtr) (callbackOut LogsCallbackHandle, res Result)
+
+	// LogsUnregisterCallback is cuLogsUnregisterCallback.
+	LogsUnregisterCallback(th *Thread, callback LogsCallbackHandle) (res Result)
+
+	// DestroyExternalMemory is cuDestroyExternalMemory.
+	DestroyExternalMemory(th *Thread, extMem ExternalMemory) (res Result)
+
+	// DestroyExternalSemaphore is cuDestroyExternalSemaphore.
+	DestroyExternalSemaphore(th *Thread, extSem ExternalSemaphore) (res Result)
+
+	// ExternalMemoryGetMappedBuffer is cuExternalMemoryGetMappedBuffer.
+	ExternalMemoryGetMappedBuffer(th *Thread, extMem ExternalMemory, bufferDesc ExternalMemoryBufferDesc) (devPtr DevicePtr, res Result)
+
+	// ExternalMemoryGetMappedMipmappedArray is cuExternalMemoryGetMappedMipmappedArray.
+	ExternalMemoryGetMappedMipmappedArray(th *Thread, extMem ExternalMemory, mipmapDesc ExternalMemoryMipmappedArrayDesc) (mipmap MipmappedArray, res Result)
+
+	// GraphicsMapResources is cuGraphicsMapResources.
+	GraphicsMapResources(th *Thread, resources []GraphicsResource, hStream Stream) (res Result)
+
+	// GraphicsResourceGetMappedMipmappedArray is cuGraphicsResourceGetMappedMipmappedArray.
+	GraphicsResourceGetMappedMipmappedArray(th *Thread, resource GraphicsResource) (pMipmappedArray MipmappedArray, res Result)
+
+	// GraphicsResourceGetMappedPointer is cuGraphicsResourceGetMappedPointer_v2.
+	GraphicsResourceGetMappedPointer(th *Thread, resource GraphicsResource) (pDevPtr DevicePtr, pSize uint64, res Result)
+
+	// GraphicsResourceSetMapFlags is cuGraphicsResourceSetMapFlags_v2.
+	GraphicsResourceSetMapFlags(th *Thread, resource GraphicsResource, flags uint32) (res Result)
+
+	// GraphicsSubResourceGetMappedArray is cuGraphicsSubResourceGetMappedArray.
+	GraphicsSubResourceGetMappedArray(th *Thread, resource GraphicsResource, arrayIndex uint32, mipLevel uint32) (pArray Array, res Result)
+
+	// GraphicsUnmapResources is cuGraphicsUnmapResources.
+	GraphicsUnmapResources(th *Thread, resources []GraphicsResource, hStream Stream) (res Result)
+
+	// GraphicsUnregisterResource is cuGraphicsUnregisterResource.
+	GraphicsUnregisterResource(th *Thread, resource GraphicsResource) (res Result)
+
+	// ImportExternalMemory is cuImportExternalMemory.
+	ImportExternalMemory(th *Thread, memHandleDesc ExternalMemoryHandleDesc) (extMemOut ExternalMemory, res Result)
+
+	// ImportExternalSemaphore is cuImportExternalSemaphore.
+	ImportExternalSemaphore(th *Thread, semHandleDesc ExternalSemaphoreHandleDesc) (extSemOut ExternalSemaphore, res Result)
+
+	// SignalExternalSemaphoresAsync is cuSignalExternalSemaphoresAsync.
+	SignalExternalSemaphoresAsync(th *Thread, extSemArray []ExternalSemaphore, paramsArray []ExternalSemaphoreSignalParams, stream Stream) (res Result)
+
+	// WaitExternalSemaphoresAsync is cuWaitExternalSemaphoresAsync.
+	WaitExternalSemaphoresAsync(th *Thread, extSemArray []ExternalSemaphore, paramsArray []ExternalSemaphoreWaitParams, stream Stream) (res Result)
+
+	// Array3DCreate is cuArray3DCreate_v2.
+	Array3DCreate(th *Thread, pAllocateArray Array3DDescriptor) (pHandle Array, res Result)
+
+	// Array3DGetDescriptor is cuArray3DGetDescriptor_v2.
+	Array3DGetDescriptor(th *Thread, hArray Array) (pArrayDescriptor Array3DDescriptor, res Result)
+
+	// ArrayCreate is cuArrayCreate_v2.
+	ArrayCreate(th *Thread, pAllocateArray ArrayDescriptor) (pHandle Array, res Result)
+
+	// ArrayDestroy is cuArrayDestroy.
+	ArrayDestroy(th *Thread, hArray Array) (res Result)
+
+	// ArrayGetDescriptor is cuArrayGetDescriptor_v2.
+	ArrayGetDescriptor(th *Thread, hArray Array) (pArrayDescriptor ArrayDescriptor, res Result)
+
+	// ArrayGetMemoryRequirements is cuArrayGetMemoryRequirements.
+	ArrayGetMemoryRequirements(th *Thread, array Array, device Device) (memoryRequirements ArrayMemoryRequirements, res Result)
+
+	// ArrayGetPlane is cuArrayGetPlane.
+	ArrayGetPlane(th *Thread, hArray Array, planeIdx uint32) (pPlaneArray Array, res Result)
+
+	// ArrayGetSparseProperties is cuArrayGetSparseProperties.
+	ArrayGetSparseProperties(th *Thread, array Array) (sparseProperties ArraySparseProperties, res Result)
+
+	// MemMapArrayAsync is cuMemMapArrayAsync.
+	MemMapArrayAsync(th *Thread, mapInfoList []ArrayMapInfo, hStream Stream) (res Result)
+
+	// MemcpyAtoA is cuMemcpyAtoA_v2.
+	MemcpyAtoA(th *Thread, dstArray Array, dstOffset uint64, srcArray Array, srcOffset uint64, byteCount uint64) (res Result)
+
+	// MemcpyAtoD is cuMemcpyAtoD_v2.
+	MemcpyAtoD(th *Thread, dstDevice DevicePtr, srcArray Array, srcOffset uint64, byteCount uint64) (res Result)
+
+	// MemcpyAtoH is cuMemcpyAtoH_v2.
+	MemcpyAtoH(th *Thread, dstHost []byte, srcArray Array, srcOffset uint64) (res Result)
+
+	// MemcpyAtoHAsync is cuMemcpyAtoHAsync_v2.
+	MemcpyAtoHAsync(th *Thread, dstHost HostPtr, srcArray Array, srcOffset uint64, byteCount uint64, hStream Stream) (res Result)
+
+	// MemcpyDtoA is cuMemcpyDtoA_v2.
+	MemcpyDtoA(th *Thread, dstArray Array, dstOffset uint64, srcDevice DevicePtr, byteCount uint64) (res Result)
+
+	// MemcpyHtoA is cuMemcpyHtoA_v2.
+	MemcpyHtoA(th *Thread, dstArray Array, dstOffset uint64, srcHost []byte) (res Result)
+
+	// MemcpyHtoAAsync is cuMemcpyHtoAAsync_v2.
+	MemcpyHtoAAsync(th *Thread, dstArray Array, dstOffset uint64, srcHost HostPtr, byteCount uint64, hStream Stream) (res Result)
+
+	// MipmappedArrayCreate is cuMipmappedArrayCreate.
+	MipmappedArrayCreate(th *Thread, pMipmappedArrayDesc Array3DDescriptor, numMipmapLevels uint32) (pHandle MipmappedArray, res Result)
+
+	// MipmappedArrayDestroy is cuMipmappedArrayDestroy.
+	MipmappedArrayDestroy(th *Thread, hMipmappedArray MipmappedArray) (res Result)
+
+	// MipmappedArrayGetLevel is cuMipmappedArrayGetLevel.
+	MipmappedArrayGetLevel(th *Thread, hMipmappedArray MipmappedArray, level uint32) (pLevelArray Array, res Result)
+
+	// MipmappedArrayGetMemoryRequirements is cuMipmappedArrayGetMemoryRequirements.
+	MipmappedArrayGetMemoryRequirements(th *Thread, mipmap MipmappedArray, device Device) (memoryRequirements ArrayMemoryRequirements, res Result)
+
+	// MipmappedArrayGetSparseProperties is cuMipmappedArrayGetSparseProperties.
+	MipmappedArrayGetSparseProperties(th *Thread, mipmap MipmappedArray) (sparseProperties ArraySparseProperties, res Result)
+
+	// SurfObjectCreate is cuSurfObjectCreate.
+	SurfObjectCreate(th *Thread, pResDesc ResourceDesc) (pSurfObject SurfObject, res Result)
+
+	// SurfObjectDestroy is cuSurfObjectDestroy.
+	SurfObjectDestroy(th *Thread, surfObject SurfObject) (res Result)
+
+	// SurfObjectGetResourceDesc is cuSurfObjectGetResourceDesc.
+	SurfObjectGetResourceDesc(th *Thread, surfObject SurfObject) (pResDesc ResourceDesc, res Result)
+
+	// SurfRefGetArray is cuSurfRefGetArray.
+	SurfRefGetArray(th *Thread, hSurfRef SurfRef) (phArray Array, res Result)
+
+	// SurfRefSetArray is cuSurfRefSetArray.
+	SurfRefSetArray(th *Thread, hSurfRef SurfRef, hArray Array, flags uint32) (res Result)
+
+	// TexObjectCreate is cuTexObjectCreate.
+	TexObjectCreate(th *Thread, pResDesc ResourceDesc, pTexDesc TextureDesc, pResViewDesc *ResourceViewDesc) (pTexObject TexObject, res Result)
+
+	// TexObjectDestroy is cuTexObjectDestroy.
+	TexObjectDestroy(th *Thread, texObject TexObject) (res Result)
+
+	// TexObjectGetResourceDesc is cuTexObjectGetResourceDesc.
+	TexObjectGetResourceDesc(th *Thread, texObject TexObject) (pResDesc ResourceDesc, res Result)
+
+	// TexObjectGetResourceViewDesc is cuTexObjectGetResourceViewDesc.
+	TexObjectGetResourceViewDesc(th *Thread, texObject TexObject) (pResViewDesc ResourceViewDesc, res Result)
+
+	// TexObjectGetTextureDesc is cuTexObjectGetTextureDesc.
+	TexObjectGetTextureDesc(th *Thread, texObject TexObject) (pTexDesc TextureDesc, res Result)
+
+	// TexRefCreate is cuTexRefCreate.
+	TexRefCreate(th *Thread) (pTexRef TexRef, res Result)
+
+	// TexRefDestroy is cuTexRefDestroy.
+	TexRefDestroy(th *Thread, hTexRef TexRef) (res Result)
+
+	// TexRefGetAddress is cuTexRefGetAddress_v2.
+	TexRefGetAddress(th *Thread, hTexRef TexRef) (pdptr DevicePtr, res Result)
+
+	// TexRefGetAddressMode is cuTexRefGetAddressMode.
+	TexRefGetAddressMode(th *Thread, hTexRef TexRef, dim int32) (pam int32, res Result)
+
+	// TexRefGetArray is cuTexRefGetArray.
+	TexRefGetArray(th *Thread, hTexRef TexRef) (phArray Array, res Result)
+
+	// TexRefGetBorderColor is cuTexRefGetBorderColor.
+	TexRefGetBorderColor(th *Thread, hTexRef TexRef) (pBorderColor [4]float32, res Result)
+
+	// TexRefGetFilterMode is cuTexRefGetFilterMode.
+	TexRefGetFilterMode(th *Thread, hTexRef TexRef) (pfm int32, res Result)
+
+	// TexRefGetFlags is cuTexRefGetFlags.
+	TexRefGetFlags(th *Thread, hTexRef TexRef) (pFlags uint32, res Result)
+
+	// TexRefGetFormat is cuTexRefGetFormat.
+	TexRefGetFormat(th *Thread, hTexRef TexRef) (pFormat int32, pNumChannels int32, res Result)
+
+	// TexRefGetMaxAnisotropy is cuTexRefGetMaxAnisotropy.
+	TexRefGetMaxAnisotropy(th *Thread, hTexRef TexRef) (pmaxAniso int32, res Result)
+
+	// TexRefGetMipmapFilterMode is cuTexRefGetMipmapFilterMode.
+	TexRefGetMipmapFilterMode(th *Thread, hTexRef TexRef) (pfm int32, res Result)
+
+	// TexRefGetMipmapLevelBias is cuTexRefGetMipmapLevelBias.
+	TexRefGetMipmapLevelBias(th *Thread, hTexRef TexRef) (pbias float32, res Result)
+
+	// TexRefGetMipmapLevelClamp is cuTexRefGetMipmapLevelClamp.
+	TexRefGetMipmapLevelClamp(th *Thread, hTexRef TexRef) (pminMipmapLevelClamp float32, pmaxMipmapLevelClamp float32, res Result)
+
+	// TexRefGetMipmappedArray is cuTexRefGetMipmappedArray.
+	TexRefGetMipmappedArray(th *Thread, hTexRef TexRef) (phMipmappedArray MipmappedArray, res Result)
+
+	// TexRefSetAddress is cuTexRefSetAddress_v2.
+	TexRefSetAddress(th *Thread, hTexRef TexRef, dptr DevicePtr, bytes uint64) (byteOffset uint64, res Result)
+
+	// TexRefSetAddress2D is cuTexRefSetAddress2D_v3.
+	TexRefSetAddress2D(th *Thread, hTexRef TexRef, desc ArrayDescriptor, dptr DevicePtr, pitch uint64) (res Result)
+
+	// TexRefSetAddressMode is cuTexRefSetAddressMode.
+	TexRefSetAddressMode(th *Thread, hTexRef TexRef, dim int32, am int32) (res Result)
+
+	// TexRefSetArray is cuTexRefSetArray.
+	TexRefSetArray(th *Thread, hTexRef TexRef, hArray Array, flags uint32) (res Result)
+
+	// TexRefSetBorderColor is cuTexRefSetBorderColor.
+	TexRefSetBorderColor(th *Thread, hTexRef TexRef, pBorderColor [4]float32) (res Result)
+
+	// TexRefSetFilterMode is cuTexRefSetFilterMode.
+	TexRefSetFilterMode(th *Thread, hTexRef TexRef, fm int32) (res Result)
+
+	// TexRefSetFlags is cuTexRefSetFlags.
+	TexRefSetFlags(th *Thread, hTexRef TexRef, flags uint32) (res Result)
+
+	// TexRefSetFormat is cuTexRefSetFormat.
+	TexRefSetFormat(th *Thread, hTexRef TexRef, fmt int32, numPackedComponents int32) (res Result)
+
+	// TexRefSetMaxAnisotropy is cuTexRefSetMaxAnisotropy.
+	TexRefSetMaxAnisotropy(th *Thread, hTexRef TexRef, maxAniso uint32) (res Result)
+
+	// TexRefSetMipmapFilterMode is cuTexRefSetMipmapFilterMode.
+	TexRefSetMipmapFilterMode(th *Thread, hTexRef TexRef, fm int32) (res Result)
+
+	// TexRefSetMipmapLevelBias is cuTexRefSetMipmapLevelBias.
+	TexRefSetMipmapLevelBias(th *Thread, hTexRef TexRef, bias float32) (res Result)
+
+	// TexRefSetMipmapLevelClamp is cuTexRefSetMipmapLevelClamp.
+	TexRefSetMipmapLevelClamp(th *Thread, hTexRef TexRef, minMipmapLevelClamp float32, maxMipmapLevelClamp float32) (res Result)
+
+	// TexRefSetMipmappedArray is cuTexRefSetMipmappedArray.
+	TexRefSetMipmappedArray(th *Thread, hTexRef TexRef, hMipmappedArray MipmappedArray, flags uint32) (res Result)
+
+	// TensorMapEncodeIm2col is cuTensorMapEncodeIm2col.
+	TensorMapEncodeIm2col(th *Thread, tensorDataType int32, globalAddress HostPtr, globalDim []uint64, globalStrides []uint64, pixelBoxLowerCorner []int32, pixelBoxUpperCorner []int32, channelsPerPixel uint32, pixelsPerColumn uint32, elementStrides []uint32, interleave int32, swizzle int32, l2Promotion int32, oobFill int32) (tensorMap TensorMap, res Result)
+
+	// TensorMapEncodeIm2colWide is cuTensorMapEncodeIm2colWide.
+	TensorMapEncodeIm2colWide(th *Thread, tensorDataType int32, globalAddress HostPtr, globalDim []uint64, globalStrides []uint64, pixelBoxLowerCornerWidth int32, pixelBoxUpperCornerWidth int32, channelsPerPixel uint32, pixelsPerColumn uint32, elementStrides []uint32, interleave int32, mode int32, swizzle int32, l2Promotion int32, oobFill int32) (tensorMap TensorMap, res Result)
+
+	// TensorMapEncodeTiled is cuTensorMapEncodeTiled.
+	TensorMapEncodeTiled(th *Thread, tensorDataType int32, globalAddress HostPtr, globalDim []uint64, globalStrides []uint64, boxDim []uint32, elementStrides []uint32, interleave int32, swizzle int32, l2Promotion int32, oobFill int32) (tensorMap TensorMap, res Result)
+
+	// TensorMapReplaceAddress is cuTensorMapReplaceAddress.
+	TensorMapReplaceAddress(th *Thread, tensorMap TensorMap, globalAddress HostPtr) (tensorMapOut TensorMap, res Result)
 }

@@ -6,210 +6,484 @@ import "github.com/purecu/purecu/internal/ccall"
 
 // The symbols that have a typed call.
 const (
-	symCheckpointProcessCheckpoint               Symbol = 12
-	symCheckpointProcessGetRestoreThreadId       Symbol = 13
-	symCheckpointProcessGetState                 Symbol = 14
-	symCheckpointProcessLock                     Symbol = 15
-	symCheckpointProcessRestore                  Symbol = 16
-	symCheckpointProcessUnlock                   Symbol = 17
-	symCtxCreate_v2                              Symbol = 24
-	symCtxCreate_v4                              Symbol = 26
-	symCtxDestroy_v2                             Symbol = 28
-	symCtxDisablePeerAccess                      Symbol = 30
-	symCtxEnablePeerAccess                       Symbol = 31
-	symCtxGetApiVersion                          Symbol = 33
-	symCtxGetCurrent                             Symbol = 35
-	symCtxGetDevice                              Symbol = 37
-	symCtxGetFlags                               Symbol = 40
-	symCtxGetId                                  Symbol = 41
-	symCtxGetLimit                               Symbol = 42
-	symCtxGetStreamPriorityRange                 Symbol = 44
-	symCtxPopCurrent_v2                          Symbol = 46
-	symCtxPushCurrent_v2                         Symbol = 48
-	symCtxRecordEvent                            Symbol = 49
-	symCtxSetCurrent                             Symbol = 52
-	symCtxSetFlags                               Symbol = 53
-	symCtxSetLimit                               Symbol = 54
-	symCtxSynchronize                            Symbol = 56
-	symCtxWaitEvent                              Symbol = 58
-	symDevResourceGenerateDesc                   Symbol = 61
-	symDevSmResourceSplitByCount                 Symbol = 62
-	symDeviceCanAccessPeer                       Symbol = 63
-	symDeviceGet                                 Symbol = 65
-	symDeviceGetAttribute                        Symbol = 66
-	symDeviceGetByPCIBusId                       Symbol = 67
-	symDeviceGetCount                            Symbol = 68
-	symDeviceGetDefaultMemPool                   Symbol = 69
-	symDeviceGetDevResource                      Symbol = 70
-	symDeviceGetMemPool                          Symbol = 75
-	symDeviceGetName                             Symbol = 76
-	symDeviceGetP2PAttribute                     Symbol = 79
-	symDeviceGetPCIBusId                         Symbol = 80
-	symDeviceGetUuid                             Symbol = 83
-	symDeviceGetUuid_v2                          Symbol = 84
-	symDevicePrimaryCtxGetState                  Symbol = 86
-	symDevicePrimaryCtxRelease_v2                Symbol = 88
-	symDevicePrimaryCtxReset_v2                  Symbol = 90
-	symDevicePrimaryCtxRetain                    Symbol = 91
-	symDevicePrimaryCtxSetFlags_v2               Symbol = 93
-	symDeviceSetMemPool                          Symbol = 96
-	symDeviceTotalMem_v2                         Symbol = 98
-	symDriverGetVersion                          Symbol = 100
-	symEventCreate                               Symbol = 101
-	symEventDestroy_v2                           Symbol = 103
-	symEventElapsedTime                          Symbol = 104
-	symEventElapsedTime_v2                       Symbol = 105
-	symEventQuery                                Symbol = 106
-	symEventRecord                               Symbol = 107
-	symEventRecordWithFlags                      Symbol = 108
-	symEventSynchronize                          Symbol = 111
-	symFuncGetAttribute                          Symbol = 115
-	symFuncGetName                               Symbol = 117
-	symFuncGetParamInfo                          Symbol = 118
-	symFuncSetAttribute                          Symbol = 121
-	symGetErrorName                              Symbol = 126
-	symGetErrorString                            Symbol = 127
-	symGraphAddChildGraphNode                    Symbol = 132
-	symGraphAddDependencies                      Symbol = 133
-	symGraphAddEmptyNode                         Symbol = 135
-	symGraphAddEventRecordNode                   Symbol = 136
-	symGraphAddEventWaitNode                     Symbol = 137
-	symGraphAddHostNode                          Symbol = 140
-	symGraphAddKernelNode                        Symbol = 141
-	symGraphAddKernelNode_v2                     Symbol = 142
-	symGraphAddMemcpyNode                        Symbol = 145
-	symGraphAddMemsetNode                        Symbol = 146
-	symGraphClone                                Symbol = 152
-	symGraphCreate                               Symbol = 154
-	symGraphDebugDotPrint                        Symbol = 155
-	symGraphDestroy                              Symbol = 156
-	symGraphDestroyNode                          Symbol = 157
-	symGraphEventRecordNodeGetEvent              Symbol = 158
-	symGraphEventRecordNodeSetEvent              Symbol = 159
-	symGraphEventWaitNodeGetEvent                Symbol = 160
-	symGraphEventWaitNodeSetEvent                Symbol = 161
-	symGraphExecChildGraphNodeSetParams          Symbol = 163
-	symGraphExecDestroy                          Symbol = 164
-	symGraphExecEventRecordNodeSetEvent          Symbol = 165
-	symGraphExecEventWaitNodeSetEvent            Symbol = 166
-	symGraphExecHostNodeSetParams                Symbol = 170
-	symGraphExecKernelNodeSetParams              Symbol = 171
-	symGraphExecKernelNodeSetParams_v2           Symbol = 172
-	symGraphExecMemcpyNodeSetParams              Symbol = 173
-	symGraphExecMemsetNodeSetParams              Symbol = 174
-	symGraphExecUpdate                           Symbol = 176
-	symGraphGetEdges                             Symbol = 182
-	symGraphGetNodes                             Symbol = 184
-	symGraphHostNodeSetParams                    Symbol = 187
-	symGraphInstantiateWithFlags                 Symbol = 189
-	symGraphInstantiateWithParams                Symbol = 190
-	symGraphKernelNodeGetAttribute               Symbol = 194
-	symGraphKernelNodeSetAttribute               Symbol = 197
-	symGraphKernelNodeSetParams                  Symbol = 198
-	symGraphKernelNodeSetParams_v2               Symbol = 199
-	symGraphLaunch                               Symbol = 200
-	symGraphMemcpyNodeSetParams                  Symbol = 205
-	symGraphMemsetNodeSetParams                  Symbol = 207
-	symGraphNodeGetEnabled                       Symbol = 213
-	symGraphNodeGetType                          Symbol = 214
-	symGraphNodeSetEnabled                       Symbol = 215
-	symGraphRemoveDependencies                   Symbol = 218
-	symGraphUpload                               Symbol = 221
-	symGreenCtxCreate                            Symbol = 234
-	symGreenCtxDestroy                           Symbol = 235
-	symGreenCtxGetDevResource                    Symbol = 236
-	symGreenCtxRecordEvent                       Symbol = 238
-	symGreenCtxStreamCreate                      Symbol = 239
-	symGreenCtxWaitEvent                         Symbol = 240
-	symInit                                      Symbol = 243
-	symIpcCloseMemHandle                         Symbol = 244
-	symIpcGetEventHandle                         Symbol = 245
-	symIpcGetMemHandle                           Symbol = 246
-	symIpcOpenEventHandle                        Symbol = 247
-	symIpcOpenMemHandle_v2                       Symbol = 249
-	symLaunchCooperativeKernel                   Symbol = 258
-	symLaunchHostFunc                            Symbol = 263
-	symLaunchKernel                              Symbol = 265
-	symLaunchKernelEx                            Symbol = 266
-	symLogsCurrent                               Symbol = 287
-	symLogsDumpToMemory                          Symbol = 289
-	symMemAdvise_v2                              Symbol = 295
-	symMemAllocAsync                             Symbol = 297
-	symMemAllocFromPoolAsync                     Symbol = 299
-	symMemAllocManaged                           Symbol = 303
-	symMemAllocPitch_v2                          Symbol = 305
-	symMemAlloc_v2                               Symbol = 306
-	symMemFreeAsync                              Symbol = 316
-	symMemFreeHost                               Symbol = 318
-	symMemFree_v2                                Symbol = 319
-	symMemGetAddressRange_v2                     Symbol = 322
-	symMemGetInfo_v2                             Symbol = 328
-	symMemHostAlloc                              Symbol = 330
-	symMemHostGetDevicePointer_v2                Symbol = 332
-	symMemHostGetFlags                           Symbol = 333
-	symMemHostRegister_v2                        Symbol = 335
-	symMemHostUnregister                         Symbol = 336
-	symMemPoolCreate                             Symbol = 341
-	symMemPoolDestroy                            Symbol = 342
-	symMemPoolExportPointer                      Symbol = 343
-	symMemPoolExportToShareableHandle            Symbol = 344
-	symMemPoolGetAccess                          Symbol = 345
-	symMemPoolGetAttribute                       Symbol = 346
-	symMemPoolImportFromShareableHandle          Symbol = 347
-	symMemPoolImportPointer                      Symbol = 348
-	symMemPoolSetAccess                          Symbol = 349
-	symMemPoolSetAttribute                       Symbol = 350
-	symMemPoolTrimTo                             Symbol = 351
-	symMemPrefetchAsync_v2                       Symbol = 354
-	symMemRangeGetAttribute                      Symbol = 358
-	symMemcpy2DAsync_v2                          Symbol = 368
-	symMemcpy3DAsync_v2                          Symbol = 377
-	symMemcpyDtoDAsync_v2                        Symbol = 412
-	symMemcpyDtoD_v2                             Symbol = 414
-	symMemcpyDtoHAsync_v2                        Symbol = 418
-	symMemcpyDtoH_v2                             Symbol = 420
-	symMemcpyHtoDAsync_v2                        Symbol = 430
-	symMemcpyHtoD_v2                             Symbol = 432
-	symMemcpyPeer                                Symbol = 434
-	symMemcpyPeerAsync                           Symbol = 435
-	symMemsetD2D32Async                          Symbol = 450
-	symMemsetD2D8Async                           Symbol = 455
-	symMemsetD32Async                            Symbol = 460
-	symMemsetD32_v2                              Symbol = 462
-	symMemsetD8Async                             Symbol = 465
-	symMemsetD8_v2                               Symbol = 467
-	symModuleGetFunction                         Symbol = 475
-	symModuleGetGlobal_v2                        Symbol = 478
-	symModuleLoadData                            Symbol = 483
-	symModuleLoadDataEx                          Symbol = 484
-	symModuleUnload                              Symbol = 486
-	symOccupancyMaxActiveBlocksPerMultiprocessor Symbol = 494
-	symOccupancyMaxPotentialBlockSize            Symbol = 497
-	symPointerGetAttribute                       Symbol = 505
-	symStreamAddCallback                         Symbol = 510
-	symStreamAttachMemAsync                      Symbol = 512
-	symStreamBeginCaptureToGraph                 Symbol = 519
-	symStreamBeginCapture_v2                     Symbol = 522
-	symStreamCreate                              Symbol = 526
-	symStreamCreateWithPriority                  Symbol = 527
-	symStreamDestroy_v2                          Symbol = 529
-	symStreamEndCapture                          Symbol = 530
-	symStreamGetCaptureInfo_v2                   Symbol = 536
-	symStreamGetCaptureInfo_v3                   Symbol = 538
-	symStreamGetCtx                              Symbol = 540
-	symStreamGetDevice                           Symbol = 544
-	symStreamGetFlags                            Symbol = 546
-	symStreamGetId                               Symbol = 549
-	symStreamGetPriority                         Symbol = 551
-	symStreamIsCapturing                         Symbol = 553
-	symStreamQuery                               Symbol = 555
-	symStreamSynchronize                         Symbol = 559
-	symStreamWaitEvent                           Symbol = 565
-	symStreamWaitValue32_v2                      Symbol = 569
-	symStreamWaitValue64_v2                      Symbol = 573
-	symStreamWriteValue32_v2                     Symbol = 577
-	symStreamWriteValue64_v2                     Symbol = 581
-	symThreadExchangeStreamCaptureMode           Symbol = 628
+	symArray3DCreate_v2                                   Symbol = 1
+	symArray3DGetDescriptor_v2                            Symbol = 3
+	symArrayCreate_v2                                     Symbol = 5
+	symArrayDestroy                                       Symbol = 6
+	symArrayGetDescriptor_v2                              Symbol = 8
+	symArrayGetMemoryRequirements                         Symbol = 9
+	symArrayGetPlane                                      Symbol = 10
+	symArrayGetSparseProperties                           Symbol = 11
+	symCheckpointProcessCheckpoint                        Symbol = 12
+	symCheckpointProcessGetRestoreThreadId                Symbol = 13
+	symCheckpointProcessGetState                          Symbol = 14
+	symCheckpointProcessLock                              Symbol = 15
+	symCheckpointProcessRestore                           Symbol = 16
+	symCheckpointProcessUnlock                            Symbol = 17
+	symCoredumpGetAttribute                               Symbol = 18
+	symCoredumpGetAttributeGlobal                         Symbol = 19
+	symCoredumpSetAttribute                               Symbol = 20
+	symCoredumpSetAttributeGlobal                         Symbol = 21
+	symCtxAttach                                          Symbol = 22
+	symCtxCreate_v2                                       Symbol = 24
+	symCtxCreate_v3                                       Symbol = 25
+	symCtxCreate_v4                                       Symbol = 26
+	symCtxDestroy_v2                                      Symbol = 28
+	symCtxDetach                                          Symbol = 29
+	symCtxDisablePeerAccess                               Symbol = 30
+	symCtxEnablePeerAccess                                Symbol = 31
+	symCtxFromGreenCtx                                    Symbol = 32
+	symCtxGetApiVersion                                   Symbol = 33
+	symCtxGetCacheConfig                                  Symbol = 34
+	symCtxGetCurrent                                      Symbol = 35
+	symCtxGetDevResource                                  Symbol = 36
+	symCtxGetDevice                                       Symbol = 37
+	symCtxGetDevice_v2                                    Symbol = 38
+	symCtxGetExecAffinity                                 Symbol = 39
+	symCtxGetFlags                                        Symbol = 40
+	symCtxGetId                                           Symbol = 41
+	symCtxGetLimit                                        Symbol = 42
+	symCtxGetSharedMemConfig                              Symbol = 43
+	symCtxGetStreamPriorityRange                          Symbol = 44
+	symCtxPopCurrent_v2                                   Symbol = 46
+	symCtxPushCurrent_v2                                  Symbol = 48
+	symCtxRecordEvent                                     Symbol = 49
+	symCtxResetPersistingL2Cache                          Symbol = 50
+	symCtxSetCacheConfig                                  Symbol = 51
+	symCtxSetCurrent                                      Symbol = 52
+	symCtxSetFlags                                        Symbol = 53
+	symCtxSetLimit                                        Symbol = 54
+	symCtxSetSharedMemConfig                              Symbol = 55
+	symCtxSynchronize                                     Symbol = 56
+	symCtxSynchronize_v2                                  Symbol = 57
+	symCtxWaitEvent                                       Symbol = 58
+	symDestroyExternalMemory                              Symbol = 59
+	symDestroyExternalSemaphore                           Symbol = 60
+	symDevResourceGenerateDesc                            Symbol = 61
+	symDevSmResourceSplitByCount                          Symbol = 62
+	symDeviceCanAccessPeer                                Symbol = 63
+	symDeviceComputeCapability                            Symbol = 64
+	symDeviceGet                                          Symbol = 65
+	symDeviceGetAttribute                                 Symbol = 66
+	symDeviceGetByPCIBusId                                Symbol = 67
+	symDeviceGetCount                                     Symbol = 68
+	symDeviceGetDefaultMemPool                            Symbol = 69
+	symDeviceGetDevResource                               Symbol = 70
+	symDeviceGetExecAffinitySupport                       Symbol = 71
+	symDeviceGetGraphMemAttribute                         Symbol = 72
+	symDeviceGetHostAtomicCapabilities                    Symbol = 73
+	symDeviceGetLuid                                      Symbol = 74
+	symDeviceGetMemPool                                   Symbol = 75
+	symDeviceGetName                                      Symbol = 76
+	symDeviceGetNvSciSyncAttributes                       Symbol = 77
+	symDeviceGetP2PAtomicCapabilities                     Symbol = 78
+	symDeviceGetP2PAttribute                              Symbol = 79
+	symDeviceGetPCIBusId                                  Symbol = 80
+	symDeviceGetProperties                                Symbol = 81
+	symDeviceGetTexture1DLinearMaxWidth                   Symbol = 82
+	symDeviceGetUuid                                      Symbol = 83
+	symDeviceGetUuid_v2                                   Symbol = 84
+	symDeviceGraphMemTrim                                 Symbol = 85
+	symDevicePrimaryCtxGetState                           Symbol = 86
+	symDevicePrimaryCtxRelease_v2                         Symbol = 88
+	symDevicePrimaryCtxReset_v2                           Symbol = 90
+	symDevicePrimaryCtxRetain                             Symbol = 91
+	symDevicePrimaryCtxSetFlags_v2                        Symbol = 93
+	symDeviceRegisterAsyncNotification                    Symbol = 94
+	symDeviceSetGraphMemAttribute                         Symbol = 95
+	symDeviceSetMemPool                                   Symbol = 96
+	symDeviceTotalMem_v2                                  Symbol = 98
+	symDeviceUnregisterAsyncNotification                  Symbol = 99
+	symDriverGetVersion                                   Symbol = 100
+	symEventCreate                                        Symbol = 101
+	symEventDestroy_v2                                    Symbol = 103
+	symEventElapsedTime                                   Symbol = 104
+	symEventElapsedTime_v2                                Symbol = 105
+	symEventQuery                                         Symbol = 106
+	symEventRecord                                        Symbol = 107
+	symEventRecordWithFlags                               Symbol = 108
+	symEventSynchronize                                   Symbol = 111
+	symExternalMemoryGetMappedBuffer                      Symbol = 112
+	symExternalMemoryGetMappedMipmappedArray              Symbol = 113
+	symFlushGPUDirectRDMAWrites                           Symbol = 114
+	symFuncGetAttribute                                   Symbol = 115
+	symFuncGetModule                                      Symbol = 116
+	symFuncGetName                                        Symbol = 117
+	symFuncGetParamInfo                                   Symbol = 118
+	symFuncIsLoaded                                       Symbol = 119
+	symFuncLoad                                           Symbol = 120
+	symFuncSetAttribute                                   Symbol = 121
+	symFuncSetBlockShape                                  Symbol = 122
+	symFuncSetCacheConfig                                 Symbol = 123
+	symFuncSetSharedMemConfig                             Symbol = 124
+	symFuncSetSharedSize                                  Symbol = 125
+	symGetErrorName                                       Symbol = 126
+	symGetErrorString                                     Symbol = 127
+	symGetExportTable                                     Symbol = 128
+	symGetProcAddress                                     Symbol = 129
+	symGetProcAddress_v2                                  Symbol = 130
+	symGraphAddBatchMemOpNode                             Symbol = 131
+	symGraphAddChildGraphNode                             Symbol = 132
+	symGraphAddDependencies                               Symbol = 133
+	symGraphAddDependencies_v2                            Symbol = 134
+	symGraphAddEmptyNode                                  Symbol = 135
+	symGraphAddEventRecordNode                            Symbol = 136
+	symGraphAddEventWaitNode                              Symbol = 137
+	symGraphAddExternalSemaphoresSignalNode               Symbol = 138
+	symGraphAddExternalSemaphoresWaitNode                 Symbol = 139
+	symGraphAddHostNode                                   Symbol = 140
+	symGraphAddKernelNode                                 Symbol = 141
+	symGraphAddKernelNode_v2                              Symbol = 142
+	symGraphAddMemAllocNode                               Symbol = 143
+	symGraphAddMemFreeNode                                Symbol = 144
+	symGraphAddMemcpyNode                                 Symbol = 145
+	symGraphAddMemsetNode                                 Symbol = 146
+	symGraphAddNode                                       Symbol = 147
+	symGraphAddNode_v2                                    Symbol = 148
+	symGraphBatchMemOpNodeGetParams                       Symbol = 149
+	symGraphBatchMemOpNodeSetParams                       Symbol = 150
+	symGraphChildGraphNodeGetGraph                        Symbol = 151
+	symGraphClone                                         Symbol = 152
+	symGraphConditionalHandleCreate                       Symbol = 153
+	symGraphCreate                                        Symbol = 154
+	symGraphDebugDotPrint                                 Symbol = 155
+	symGraphDestroy                                       Symbol = 156
+	symGraphDestroyNode                                   Symbol = 157
+	symGraphEventRecordNodeGetEvent                       Symbol = 158
+	symGraphEventRecordNodeSetEvent                       Symbol = 159
+	symGraphEventWaitNodeGetEvent                         Symbol = 160
+	symGraphEventWaitNodeSetEvent                         Symbol = 161
+	symGraphExecBatchMemOpNodeSetParams                   Symbol = 162
+	symGraphExecChildGraphNodeSetParams                   Symbol = 163
+	symGraphExecDestroy                                   Symbol = 164
+	symGraphExecEventRecordNodeSetEvent                   Symbol = 165
+	symGraphExecEventWaitNodeSetEvent                     Symbol = 166
+	symGraphExecExternalSemaphoresSignalNodeSetParams     Symbol = 167
+	symGraphExecExternalSemaphoresWaitNodeSetParams       Symbol = 168
+	symGraphExecGetFlags                                  Symbol = 169
+	symGraphExecHostNodeSetParams                         Symbol = 170
+	symGraphExecKernelNodeSetParams                       Symbol = 171
+	symGraphExecKernelNodeSetParams_v2                    Symbol = 172
+	symGraphExecMemcpyNodeSetParams                       Symbol = 173
+	symGraphExecMemsetNodeSetParams                       Symbol = 174
+	symGraphExecNodeSetParams                             Symbol = 175
+	symGraphExecUpdate                                    Symbol = 176
+	symGraphExecUpdate_v2                                 Symbol = 177
+	symGraphExternalSemaphoresSignalNodeGetParams         Symbol = 178
+	symGraphExternalSemaphoresSignalNodeSetParams         Symbol = 179
+	symGraphExternalSemaphoresWaitNodeGetParams           Symbol = 180
+	symGraphExternalSemaphoresWaitNodeSetParams           Symbol = 181
+	symGraphGetEdges                                      Symbol = 182
+	symGraphGetEdges_v2                                   Symbol = 183
+	symGraphGetNodes                                      Symbol = 184
+	symGraphGetRootNodes                                  Symbol = 185
+	symGraphHostNodeGetParams                             Symbol = 186
+	symGraphHostNodeSetParams                             Symbol = 187
+	symGraphInstantiateWithFlags                          Symbol = 189
+	symGraphInstantiateWithParams                         Symbol = 190
+	symGraphInstantiate_v2                                Symbol = 192
+	symGraphKernelNodeCopyAttributes                      Symbol = 193
+	symGraphKernelNodeGetAttribute                        Symbol = 194
+	symGraphKernelNodeGetParams                           Symbol = 195
+	symGraphKernelNodeGetParams_v2                        Symbol = 196
+	symGraphKernelNodeSetAttribute                        Symbol = 197
+	symGraphKernelNodeSetParams                           Symbol = 198
+	symGraphKernelNodeSetParams_v2                        Symbol = 199
+	symGraphLaunch                                        Symbol = 200
+	symGraphMemAllocNodeGetParams                         Symbol = 202
+	symGraphMemFreeNodeGetParams                          Symbol = 203
+	symGraphMemcpyNodeGetParams                           Symbol = 204
+	symGraphMemcpyNodeSetParams                           Symbol = 205
+	symGraphMemsetNodeGetParams                           Symbol = 206
+	symGraphMemsetNodeSetParams                           Symbol = 207
+	symGraphNodeFindInClone                               Symbol = 208
+	symGraphNodeGetDependencies                           Symbol = 209
+	symGraphNodeGetDependencies_v2                        Symbol = 210
+	symGraphNodeGetDependentNodes                         Symbol = 211
+	symGraphNodeGetDependentNodes_v2                      Symbol = 212
+	symGraphNodeGetEnabled                                Symbol = 213
+	symGraphNodeGetType                                   Symbol = 214
+	symGraphNodeSetEnabled                                Symbol = 215
+	symGraphNodeSetParams                                 Symbol = 216
+	symGraphReleaseUserObject                             Symbol = 217
+	symGraphRemoveDependencies                            Symbol = 218
+	symGraphRemoveDependencies_v2                         Symbol = 219
+	symGraphRetainUserObject                              Symbol = 220
+	symGraphUpload                                        Symbol = 221
+	symGraphicsMapResources                               Symbol = 223
+	symGraphicsResourceGetMappedMipmappedArray            Symbol = 225
+	symGraphicsResourceGetMappedPointer_v2                Symbol = 227
+	symGraphicsResourceSetMapFlags_v2                     Symbol = 229
+	symGraphicsSubResourceGetMappedArray                  Symbol = 230
+	symGraphicsUnmapResources                             Symbol = 231
+	symGraphicsUnregisterResource                         Symbol = 233
+	symGreenCtxCreate                                     Symbol = 234
+	symGreenCtxDestroy                                    Symbol = 235
+	symGreenCtxGetDevResource                             Symbol = 236
+	symGreenCtxGetId                                      Symbol = 237
+	symGreenCtxRecordEvent                                Symbol = 238
+	symGreenCtxStreamCreate                               Symbol = 239
+	symGreenCtxWaitEvent                                  Symbol = 240
+	symImportExternalMemory                               Symbol = 241
+	symImportExternalSemaphore                            Symbol = 242
+	symInit                                               Symbol = 243
+	symIpcCloseMemHandle                                  Symbol = 244
+	symIpcGetEventHandle                                  Symbol = 245
+	symIpcGetMemHandle                                    Symbol = 246
+	symIpcOpenEventHandle                                 Symbol = 247
+	symIpcOpenMemHandle_v2                                Symbol = 249
+	symKernelGetAttribute                                 Symbol = 250
+	symKernelGetFunction                                  Symbol = 251
+	symKernelGetLibrary                                   Symbol = 252
+	symKernelGetName                                      Symbol = 253
+	symKernelGetParamInfo                                 Symbol = 254
+	symKernelSetAttribute                                 Symbol = 255
+	symKernelSetCacheConfig                               Symbol = 256
+	symLaunch                                             Symbol = 257
+	symLaunchCooperativeKernel                            Symbol = 258
+	symLaunchCooperativeKernelMultiDevice                 Symbol = 259
+	symLaunchGrid                                         Symbol = 261
+	symLaunchGridAsync                                    Symbol = 262
+	symLaunchHostFunc                                     Symbol = 263
+	symLaunchKernel                                       Symbol = 265
+	symLaunchKernelEx                                     Symbol = 266
+	symLibraryEnumerateKernels                            Symbol = 269
+	symLibraryGetGlobal                                   Symbol = 270
+	symLibraryGetKernel                                   Symbol = 271
+	symLibraryGetKernelCount                              Symbol = 272
+	symLibraryGetManaged                                  Symbol = 273
+	symLibraryGetModule                                   Symbol = 274
+	symLibraryGetUnifiedFunction                          Symbol = 275
+	symLibraryLoadData                                    Symbol = 276
+	symLibraryLoadFromFile                                Symbol = 277
+	symLibraryUnload                                      Symbol = 278
+	symLinkAddData_v2                                     Symbol = 280
+	symLinkAddFile_v2                                     Symbol = 282
+	symLinkComplete                                       Symbol = 283
+	symLinkCreate_v2                                      Symbol = 285
+	symLinkDestroy                                        Symbol = 286
+	symLogsCurrent                                        Symbol = 287
+	symLogsDumpToFile                                     Symbol = 288
+	symLogsDumpToMemory                                   Symbol = 289
+	symLogsRegisterCallback                               Symbol = 290
+	symLogsUnregisterCallback                             Symbol = 291
+	symMemAddressFree                                     Symbol = 292
+	symMemAddressReserve                                  Symbol = 293
+	symMemAdvise                                          Symbol = 294
+	symMemAdvise_v2                                       Symbol = 295
+	symMemAllocAsync                                      Symbol = 297
+	symMemAllocFromPoolAsync                              Symbol = 299
+	symMemAllocHost_v2                                    Symbol = 302
+	symMemAllocManaged                                    Symbol = 303
+	symMemAllocPitch_v2                                   Symbol = 305
+	symMemAlloc_v2                                        Symbol = 306
+	symMemBatchDecompressAsync                            Symbol = 307
+	symMemCreate                                          Symbol = 309
+	symMemDiscardAndPrefetchBatchAsync                    Symbol = 310
+	symMemDiscardBatchAsync                               Symbol = 312
+	symMemExportToShareableHandle                         Symbol = 314
+	symMemFreeAsync                                       Symbol = 316
+	symMemFreeHost                                        Symbol = 318
+	symMemFree_v2                                         Symbol = 319
+	symMemGetAccess                                       Symbol = 320
+	symMemGetAddressRange_v2                              Symbol = 322
+	symMemGetAllocationGranularity                        Symbol = 323
+	symMemGetAllocationPropertiesFromHandle               Symbol = 324
+	symMemGetDefaultMemPool                               Symbol = 325
+	symMemGetHandleForAddressRange                        Symbol = 326
+	symMemGetInfo_v2                                      Symbol = 328
+	symMemGetMemPool                                      Symbol = 329
+	symMemHostAlloc                                       Symbol = 330
+	symMemHostGetDevicePointer_v2                         Symbol = 332
+	symMemHostGetFlags                                    Symbol = 333
+	symMemHostRegister_v2                                 Symbol = 335
+	symMemHostUnregister                                  Symbol = 336
+	symMemImportFromShareableHandle                       Symbol = 337
+	symMemMap                                             Symbol = 338
+	symMemMapArrayAsync                                   Symbol = 339
+	symMemPoolCreate                                      Symbol = 341
+	symMemPoolDestroy                                     Symbol = 342
+	symMemPoolExportPointer                               Symbol = 343
+	symMemPoolExportToShareableHandle                     Symbol = 344
+	symMemPoolGetAccess                                   Symbol = 345
+	symMemPoolGetAttribute                                Symbol = 346
+	symMemPoolImportFromShareableHandle                   Symbol = 347
+	symMemPoolImportPointer                               Symbol = 348
+	symMemPoolSetAccess                                   Symbol = 349
+	symMemPoolSetAttribute                                Symbol = 350
+	symMemPoolTrimTo                                      Symbol = 351
+	symMemPrefetchAsync                                   Symbol = 352
+	symMemPrefetchAsync_v2                                Symbol = 354
+	symMemPrefetchBatchAsync                              Symbol = 356
+	symMemRangeGetAttribute                               Symbol = 358
+	symMemRangeGetAttributes                              Symbol = 359
+	symMemRelease                                         Symbol = 360
+	symMemRetainAllocationHandle                          Symbol = 361
+	symMemSetAccess                                       Symbol = 362
+	symMemSetMemPool                                      Symbol = 363
+	symMemUnmap                                           Symbol = 364
+	symMemcpy                                             Symbol = 365
+	symMemcpy2DAsync_v2                                   Symbol = 368
+	symMemcpy2DUnaligned_v2                               Symbol = 371
+	symMemcpy2D_v2                                        Symbol = 373
+	symMemcpy3DAsync_v2                                   Symbol = 377
+	symMemcpy3DBatchAsync                                 Symbol = 379
+	symMemcpy3DBatchAsync_v2                              Symbol = 381
+	symMemcpy3DPeer                                       Symbol = 383
+	symMemcpy3DPeerAsync                                  Symbol = 384
+	symMemcpy3D_v2                                        Symbol = 387
+	symMemcpyAsync                                        Symbol = 389
+	symMemcpyAtoA_v2                                      Symbol = 392
+	symMemcpyAtoD_v2                                      Symbol = 395
+	symMemcpyAtoHAsync_v2                                 Symbol = 399
+	symMemcpyAtoH_v2                                      Symbol = 401
+	symMemcpyBatchAsync                                   Symbol = 403
+	symMemcpyBatchAsync_v2                                Symbol = 405
+	symMemcpyDtoA_v2                                      Symbol = 408
+	symMemcpyDtoDAsync_v2                                 Symbol = 412
+	symMemcpyDtoD_v2                                      Symbol = 414
+	symMemcpyDtoHAsync_v2                                 Symbol = 418
+	symMemcpyDtoH_v2                                      Symbol = 420
+	symMemcpyHtoAAsync_v2                                 Symbol = 424
+	symMemcpyHtoA_v2                                      Symbol = 426
+	symMemcpyHtoDAsync_v2                                 Symbol = 430
+	symMemcpyHtoD_v2                                      Symbol = 432
+	symMemcpyPeer                                         Symbol = 434
+	symMemcpyPeerAsync                                    Symbol = 435
+	symMemsetD16Async                                     Symbol = 440
+	symMemsetD16_v2                                       Symbol = 442
+	symMemsetD2D16Async                                   Symbol = 445
+	symMemsetD2D16_v2                                     Symbol = 447
+	symMemsetD2D32Async                                   Symbol = 450
+	symMemsetD2D32_v2                                     Symbol = 452
+	symMemsetD2D8Async                                    Symbol = 455
+	symMemsetD2D8_v2                                      Symbol = 457
+	symMemsetD32Async                                     Symbol = 460
+	symMemsetD32_v2                                       Symbol = 462
+	symMemsetD8Async                                      Symbol = 465
+	symMemsetD8_v2                                        Symbol = 467
+	symMipmappedArrayCreate                               Symbol = 469
+	symMipmappedArrayDestroy                              Symbol = 470
+	symMipmappedArrayGetLevel                             Symbol = 471
+	symMipmappedArrayGetMemoryRequirements                Symbol = 472
+	symMipmappedArrayGetSparseProperties                  Symbol = 473
+	symModuleEnumerateFunctions                           Symbol = 474
+	symModuleGetFunction                                  Symbol = 475
+	symModuleGetFunctionCount                             Symbol = 476
+	symModuleGetGlobal_v2                                 Symbol = 478
+	symModuleGetLoadingMode                               Symbol = 479
+	symModuleGetSurfRef                                   Symbol = 480
+	symModuleGetTexRef                                    Symbol = 481
+	symModuleLoad                                         Symbol = 482
+	symModuleLoadData                                     Symbol = 483
+	symModuleLoadDataEx                                   Symbol = 484
+	symModuleLoadFatBinary                                Symbol = 485
+	symModuleUnload                                       Symbol = 486
+	symMulticastAddDevice                                 Symbol = 487
+	symMulticastBindAddr                                  Symbol = 488
+	symMulticastBindMem                                   Symbol = 489
+	symMulticastCreate                                    Symbol = 490
+	symMulticastGetGranularity                            Symbol = 491
+	symMulticastUnbind                                    Symbol = 492
+	symOccupancyAvailableDynamicSMemPerBlock              Symbol = 493
+	symOccupancyMaxActiveBlocksPerMultiprocessor          Symbol = 494
+	symOccupancyMaxActiveBlocksPerMultiprocessorWithFlags Symbol = 495
+	symOccupancyMaxActiveClusters                         Symbol = 496
+	symOccupancyMaxPotentialBlockSize                     Symbol = 497
+	symOccupancyMaxPotentialBlockSizeWithFlags            Symbol = 498
+	symOccupancyMaxPotentialClusterSize                   Symbol = 499
+	symParamSetSize                                       Symbol = 500
+	symParamSetTexRef                                     Symbol = 501
+	symParamSetf                                          Symbol = 502
+	symParamSeti                                          Symbol = 503
+	symParamSetv                                          Symbol = 504
+	symPointerGetAttribute                                Symbol = 505
+	symPointerGetAttributes                               Symbol = 506
+	symPointerSetAttribute                                Symbol = 507
+	symSignalExternalSemaphoresAsync                      Symbol = 508
+	symStreamAddCallback                                  Symbol = 510
+	symStreamAttachMemAsync                               Symbol = 512
+	symStreamBatchMemOp                                   Symbol = 514
+	symStreamBatchMemOp_v2                                Symbol = 516
+	symStreamBeginCaptureToGraph                          Symbol = 519
+	symStreamBeginCapture_v2                              Symbol = 522
+	symStreamCopyAttributes                               Symbol = 524
+	symStreamCreate                                       Symbol = 526
+	symStreamCreateWithPriority                           Symbol = 527
+	symStreamDestroy_v2                                   Symbol = 529
+	symStreamEndCapture                                   Symbol = 530
+	symStreamGetAttribute                                 Symbol = 532
+	symStreamGetCaptureInfo                               Symbol = 534
+	symStreamGetCaptureInfo_v2                            Symbol = 536
+	symStreamGetCaptureInfo_v3                            Symbol = 538
+	symStreamGetCtx                                       Symbol = 540
+	symStreamGetCtx_v2                                    Symbol = 542
+	symStreamGetDevice                                    Symbol = 544
+	symStreamGetFlags                                     Symbol = 546
+	symStreamGetGreenCtx                                  Symbol = 548
+	symStreamGetId                                        Symbol = 549
+	symStreamGetPriority                                  Symbol = 551
+	symStreamIsCapturing                                  Symbol = 553
+	symStreamQuery                                        Symbol = 555
+	symStreamSetAttribute                                 Symbol = 557
+	symStreamSynchronize                                  Symbol = 559
+	symStreamUpdateCaptureDependencies                    Symbol = 561
+	symStreamUpdateCaptureDependencies_v2                 Symbol = 563
+	symStreamWaitEvent                                    Symbol = 565
+	symStreamWaitValue32                                  Symbol = 567
+	symStreamWaitValue32_v2                               Symbol = 569
+	symStreamWaitValue64                                  Symbol = 571
+	symStreamWaitValue64_v2                               Symbol = 573
+	symStreamWriteValue32                                 Symbol = 575
+	symStreamWriteValue32_v2                              Symbol = 577
+	symStreamWriteValue64                                 Symbol = 579
+	symStreamWriteValue64_v2                              Symbol = 581
+	symSurfObjectCreate                                   Symbol = 583
+	symSurfObjectDestroy                                  Symbol = 584
+	symSurfObjectGetResourceDesc                          Symbol = 585
+	symSurfRefGetArray                                    Symbol = 586
+	symSurfRefSetArray                                    Symbol = 587
+	symTensorMapEncodeIm2col                              Symbol = 588
+	symTensorMapEncodeIm2colWide                          Symbol = 589
+	symTensorMapEncodeTiled                               Symbol = 590
+	symTensorMapReplaceAddress                            Symbol = 591
+	symTexObjectCreate                                    Symbol = 592
+	symTexObjectDestroy                                   Symbol = 593
+	symTexObjectGetResourceDesc                           Symbol = 594
+	symTexObjectGetResourceViewDesc                       Symbol = 595
+	symTexObjectGetTextureDesc                            Symbol = 596
+	symTexRefCreate                                       Symbol = 597
+	symTexRefDestroy                                      Symbol = 598
+	symTexRefGetAddressMode                               Symbol = 600
+	symTexRefGetAddress_v2                                Symbol = 601
+	symTexRefGetArray                                     Symbol = 602
+	symTexRefGetBorderColor                               Symbol = 603
+	symTexRefGetFilterMode                                Symbol = 604
+	symTexRefGetFlags                                     Symbol = 605
+	symTexRefGetFormat                                    Symbol = 606
+	symTexRefGetMaxAnisotropy                             Symbol = 607
+	symTexRefGetMipmapFilterMode                          Symbol = 608
+	symTexRefGetMipmapLevelBias                           Symbol = 609
+	symTexRefGetMipmapLevelClamp                          Symbol = 610
+	symTexRefGetMipmappedArray                            Symbol = 611
+	symTexRefSetAddress2D_v3                              Symbol = 615
+	symTexRefSetAddressMode                               Symbol = 616
+	symTexRefSetAddress_v2                                Symbol = 617
+	symTexRefSetArray                                     Symbol = 618
+	symTexRefSetBorderColor                               Symbol = 619
+	symTexRefSetFilterMode                                Symbol = 620
+	symTexRefSetFlags                                     Symbol = 621
+	symTexRefSetFormat                                    Symbol = 622
+	symTexRefSetMaxAnisotropy                             Symbol = 623
+	symTexRefSetMipmapFilterMode                          Symbol = 624
+	symTexRefSetMipmapLevelBias                           Symbol = 625
+	symTexRefSetMipmapLevelClamp                          Symbol = 626
+	symTexRefSetMipmappedArray                            Symbol = 627
+	symThreadExchangeStreamCaptureMode                    Symbol = 628
+	symUserObjectCreate                                   Symbol = 629
+	symUserObjectRelease                                  Symbol = 630
+	symUserObjectRetain                                   Symbol = 631
+	symWaitExternalSemaphoresAsync                        Symbol = 632
 )
 
 // numSymbols is how many symbols the driver API of CUDA 13.0 has.
@@ -220,29 +494,29 @@ const newest = 13000
 
 // symbols are the properties of all symbols of the driver API, sorted by the exported name.
 var symbols = [numSymbols]symbolFacts{
-	{export: "cuArray3DCreate", ask: "cuArray3DCreate", version: 2000, class: ccall.Hot, base: "cuArray3DCreate"},
-	{export: "cuArray3DCreate_v2", ask: "cuArray3DCreate", version: 3020, current: true, class: ccall.Hot, base: "cuArray3DCreate"},
-	{export: "cuArray3DGetDescriptor", ask: "cuArray3DGetDescriptor", version: 2000, class: ccall.Hot, base: "cuArray3DGetDescriptor"},
-	{export: "cuArray3DGetDescriptor_v2", ask: "cuArray3DGetDescriptor", version: 3020, current: true, class: ccall.Hot, base: "cuArray3DGetDescriptor"},
-	{export: "cuArrayCreate", ask: "cuArrayCreate", version: 2000, class: ccall.Hot, base: "cuArrayCreate"},
-	{export: "cuArrayCreate_v2", ask: "cuArrayCreate", version: 3020, current: true, class: ccall.Hot, base: "cuArrayCreate"},
+	{export: "cuArray3DCreate", ask: "cuArray3DCreate", version: 2000, class: ccall.Blocking, base: "cuArray3DCreate"},
+	{export: "cuArray3DCreate_v2", ask: "cuArray3DCreate", version: 3020, current: true, class: ccall.Blocking, base: "cuArray3DCreate"},
+	{export: "cuArray3DGetDescriptor", ask: "cuArray3DGetDescriptor", version: 2000, class: ccall.Blocking, base: "cuArray3DGetDescriptor"},
+	{export: "cuArray3DGetDescriptor_v2", ask: "cuArray3DGetDescriptor", version: 3020, current: true, class: ccall.Blocking, base: "cuArray3DGetDescriptor"},
+	{export: "cuArrayCreate", ask: "cuArrayCreate", version: 2000, class: ccall.Blocking, base: "cuArrayCreate"},
+	{export: "cuArrayCreate_v2", ask: "cuArrayCreate", version: 3020, current: true, class: ccall.Blocking, base: "cuArrayCreate"},
 	{export: "cuArrayDestroy", ask: "cuArrayDestroy", version: 2000, current: true, class: ccall.Blocking, base: "cuArrayDestroy"},
-	{export: "cuArrayGetDescriptor", ask: "cuArrayGetDescriptor", version: 2000, class: ccall.Hot, base: "cuArrayGetDescriptor"},
-	{export: "cuArrayGetDescriptor_v2", ask: "cuArrayGetDescriptor", version: 3020, current: true, class: ccall.Hot, base: "cuArrayGetDescriptor"},
-	{export: "cuArrayGetMemoryRequirements", ask: "cuArrayGetMemoryRequirements", version: 11060, current: true, class: ccall.Hot, base: "cuArrayGetMemoryRequirements"},
-	{export: "cuArrayGetPlane", ask: "cuArrayGetPlane", version: 11020, current: true, class: ccall.Hot, base: "cuArrayGetPlane"},
-	{export: "cuArrayGetSparseProperties", ask: "cuArrayGetSparseProperties", version: 11010, current: true, class: ccall.Hot, base: "cuArrayGetSparseProperties"},
+	{export: "cuArrayGetDescriptor", ask: "cuArrayGetDescriptor", version: 2000, class: ccall.Blocking, base: "cuArrayGetDescriptor"},
+	{export: "cuArrayGetDescriptor_v2", ask: "cuArrayGetDescriptor", version: 3020, current: true, class: ccall.Blocking, base: "cuArrayGetDescriptor"},
+	{export: "cuArrayGetMemoryRequirements", ask: "cuArrayGetMemoryRequirements", version: 11060, current: true, class: ccall.Blocking, base: "cuArrayGetMemoryRequirements"},
+	{export: "cuArrayGetPlane", ask: "cuArrayGetPlane", version: 11020, current: true, class: ccall.Blocking, base: "cuArrayGetPlane"},
+	{export: "cuArrayGetSparseProperties", ask: "cuArrayGetSparseProperties", version: 11010, current: true, class: ccall.Blocking, base: "cuArrayGetSparseProperties"},
 	{export: "cuCheckpointProcessCheckpoint", ask: "cuCheckpointProcessCheckpoint", version: 12080, current: true, class: ccall.Blocking, base: "cuCheckpointProcessCheckpoint"},
 	{export: "cuCheckpointProcessGetRestoreThreadId", ask: "cuCheckpointProcessGetRestoreThreadId", version: 12080, current: true, class: ccall.Blocking, base: "cuCheckpointProcessGetRestoreThreadId"},
 	{export: "cuCheckpointProcessGetState", ask: "cuCheckpointProcessGetState", version: 12080, current: true, class: ccall.Blocking, base: "cuCheckpointProcessGetState"},
 	{export: "cuCheckpointProcessLock", ask: "cuCheckpointProcessLock", version: 12080, current: true, class: ccall.Blocking, base: "cuCheckpointProcessLock"},
 	{export: "cuCheckpointProcessRestore", ask: "cuCheckpointProcessRestore", version: 12080, current: true, class: ccall.Blocking, base: "cuCheckpointProcessRestore"},
 	{export: "cuCheckpointProcessUnlock", ask: "cuCheckpointProcessUnlock", version: 12080, current: true, class: ccall.Blocking, base: "cuCheckpointProcessUnlock"},
-	{export: "cuCoredumpGetAttribute", ask: "cuCoredumpGetAttribute", version: 12010, current: true, base: "cuCoredumpGetAttribute"},
-	{export: "cuCoredumpGetAttributeGlobal", ask: "cuCoredumpGetAttributeGlobal", version: 12010, current: true, base: "cuCoredumpGetAttributeGlobal"},
-	{export: "cuCoredumpSetAttribute", ask: "cuCoredumpSetAttribute", version: 12010, current: true, base: "cuCoredumpSetAttribute"},
-	{export: "cuCoredumpSetAttributeGlobal", ask: "cuCoredumpSetAttributeGlobal", version: 12010, current: true, base: "cuCoredumpSetAttributeGlobal"},
-	{export: "cuCtxAttach", ask: "cuCtxAttach", version: 2000, current: true, base: "cuCtxAttach"},
+	{export: "cuCoredumpGetAttribute", ask: "cuCoredumpGetAttribute", version: 12010, current: true, class: ccall.Blocking, base: "cuCoredumpGetAttribute"},
+	{export: "cuCoredumpGetAttributeGlobal", ask: "cuCoredumpGetAttributeGlobal", version: 12010, current: true, class: ccall.Blocking, base: "cuCoredumpGetAttributeGlobal"},
+	{export: "cuCoredumpSetAttribute", ask: "cuCoredumpSetAttribute", version: 12010, current: true, class: ccall.Blocking, base: "cuCoredumpSetAttribute"},
+	{export: "cuCoredumpSetAttributeGlobal", ask: "cuCoredumpSetAttributeGlobal", version: 12010, current: true, class: ccall.Blocking, base: "cuCoredumpSetAttributeGlobal"},
+	{export: "cuCtxAttach", ask: "cuCtxAttach", version: 2000, current: true, class: ccall.Blocking, base: "cuCtxAttach"},
 	{export: "cuCtxCreate", ask: "cuCtxCreate", version: 2000, base: "cuCtxCreate"},
 	{export: "cuCtxCreate_v2", ask: "cuCtxCreate", version: 3020, base: "cuCtxCreate"},
 	{export: "cuCtxCreate_v3", ask: "cuCtxCreate", version: 11040, base: "cuCtxCreate"},
@@ -254,28 +528,28 @@ var symbols = [numSymbols]symbolFacts{
 	{export: "cuCtxEnablePeerAccess", ask: "cuCtxEnablePeerAccess", version: 4000, current: true, base: "cuCtxEnablePeerAccess"},
 	{export: "cuCtxFromGreenCtx", ask: "cuCtxFromGreenCtx", version: 12040, current: true, base: "cuCtxFromGreenCtx"},
 	{export: "cuCtxGetApiVersion", ask: "cuCtxGetApiVersion", version: 3020, current: true, class: ccall.Hot, base: "cuCtxGetApiVersion"},
-	{export: "cuCtxGetCacheConfig", ask: "cuCtxGetCacheConfig", version: 3020, current: true, class: ccall.Hot, base: "cuCtxGetCacheConfig"},
+	{export: "cuCtxGetCacheConfig", ask: "cuCtxGetCacheConfig", version: 3020, current: true, class: ccall.Blocking, base: "cuCtxGetCacheConfig"},
 	{export: "cuCtxGetCurrent", ask: "cuCtxGetCurrent", version: 4000, current: true, class: ccall.Hot, base: "cuCtxGetCurrent"},
-	{export: "cuCtxGetDevResource", ask: "cuCtxGetDevResource", version: 12040, current: true, class: ccall.Hot, base: "cuCtxGetDevResource"},
+	{export: "cuCtxGetDevResource", ask: "cuCtxGetDevResource", version: 12040, current: true, class: ccall.Blocking, base: "cuCtxGetDevResource"},
 	{export: "cuCtxGetDevice", ask: "cuCtxGetDevice", version: 2000, current: true, class: ccall.Hot, base: "cuCtxGetDevice"},
 	{export: "cuCtxGetDevice_v2", ask: "cuCtxGetDevice", version: 13000, current: true, class: ccall.Hot, base: "cuCtxGetDevice_v2"},
-	{export: "cuCtxGetExecAffinity", ask: "cuCtxGetExecAffinity", version: 11040, current: true, class: ccall.Hot, base: "cuCtxGetExecAffinity"},
+	{export: "cuCtxGetExecAffinity", ask: "cuCtxGetExecAffinity", version: 11040, current: true, class: ccall.Blocking, base: "cuCtxGetExecAffinity"},
 	{export: "cuCtxGetFlags", ask: "cuCtxGetFlags", version: 7000, current: true, class: ccall.Hot, base: "cuCtxGetFlags"},
 	{export: "cuCtxGetId", ask: "cuCtxGetId", version: 12000, current: true, class: ccall.Hot, base: "cuCtxGetId"},
 	{export: "cuCtxGetLimit", ask: "cuCtxGetLimit", version: 3010, current: true, class: ccall.Hot, base: "cuCtxGetLimit"},
-	{export: "cuCtxGetSharedMemConfig", ask: "cuCtxGetSharedMemConfig", version: 4020, current: true, class: ccall.Hot, base: "cuCtxGetSharedMemConfig"},
+	{export: "cuCtxGetSharedMemConfig", ask: "cuCtxGetSharedMemConfig", version: 4020, current: true, class: ccall.Blocking, base: "cuCtxGetSharedMemConfig"},
 	{export: "cuCtxGetStreamPriorityRange", ask: "cuCtxGetStreamPriorityRange", version: 5050, current: true, class: ccall.Hot, base: "cuCtxGetStreamPriorityRange"},
 	{export: "cuCtxPopCurrent", ask: "cuCtxPopCurrent", version: 2000, class: ccall.Hot, base: "cuCtxPopCurrent"},
 	{export: "cuCtxPopCurrent_v2", ask: "cuCtxPopCurrent", version: 4000, current: true, class: ccall.Hot, base: "cuCtxPopCurrent"},
 	{export: "cuCtxPushCurrent", ask: "cuCtxPushCurrent", version: 2000, class: ccall.Hot, base: "cuCtxPushCurrent"},
 	{export: "cuCtxPushCurrent_v2", ask: "cuCtxPushCurrent", version: 4000, current: true, class: ccall.Hot, base: "cuCtxPushCurrent"},
 	{export: "cuCtxRecordEvent", ask: "cuCtxRecordEvent", version: 12050, current: true, class: ccall.Hot, base: "cuCtxRecordEvent"},
-	{export: "cuCtxResetPersistingL2Cache", ask: "cuCtxResetPersistingL2Cache", version: 11000, current: true, base: "cuCtxResetPersistingL2Cache"},
-	{export: "cuCtxSetCacheConfig", ask: "cuCtxSetCacheConfig", version: 3020, current: true, base: "cuCtxSetCacheConfig"},
+	{export: "cuCtxResetPersistingL2Cache", ask: "cuCtxResetPersistingL2Cache", version: 11000, current: true, class: ccall.Blocking, base: "cuCtxResetPersistingL2Cache"},
+	{export: "cuCtxSetCacheConfig", ask: "cuCtxSetCacheConfig", version: 3020, current: true, class: ccall.Blocking, base: "cuCtxSetCacheConfig"},
 	{export: "cuCtxSetCurrent", ask: "cuCtxSetCurrent", version: 4000, current: true, class: ccall.Hot, base: "cuCtxSetCurrent"},
 	{export: "cuCtxSetFlags", ask: "cuCtxSetFlags", version: 12010, current: true, class: ccall.Hot, base: "cuCtxSetFlags"},
 	{export: "cuCtxSetLimit", ask: "cuCtxSetLimit", version: 3010, current: true, class: ccall.Blocking, base: "cuCtxSetLimit"},
-	{export: "cuCtxSetSharedMemConfig", ask: "cuCtxSetSharedMemConfig", version: 4020, current: true, base: "cuCtxSetSharedMemConfig"},
+	{export: "cuCtxSetSharedMemConfig", ask: "cuCtxSetSharedMemConfig", version: 4020, current: true, class: ccall.Blocking, base: "cuCtxSetSharedMemConfig"},
 	{export: "cuCtxSynchronize", ask: "cuCtxSynchronize", version: 2000, current: true, class: ccall.Blocking, base: "cuCtxSynchronize"},
 	{export: "cuCtxSynchronize_v2", ask: "cuCtxSynchronize", version: 13000, current: true, class: ccall.Blocking, base: "cuCtxSynchronize_v2"},
 	{export: "cuCtxWaitEvent", ask: "cuCtxWaitEvent", version: 12050, current: true, class: ccall.Hot, base: "cuCtxWaitEvent"},
@@ -284,25 +558,25 @@ var symbols = [numSymbols]symbolFacts{
 	{export: "cuDevResourceGenerateDesc", ask: "cuDevResourceGenerateDesc", version: 12040, current: true, base: "cuDevResourceGenerateDesc"},
 	{export: "cuDevSmResourceSplitByCount", ask: "cuDevSmResourceSplitByCount", version: 12040, current: true, base: "cuDevSmResourceSplitByCount"},
 	{export: "cuDeviceCanAccessPeer", ask: "cuDeviceCanAccessPeer", version: 4000, current: true, base: "cuDeviceCanAccessPeer"},
-	{export: "cuDeviceComputeCapability", ask: "cuDeviceComputeCapability", version: 2000, current: true, base: "cuDeviceComputeCapability"},
+	{export: "cuDeviceComputeCapability", ask: "cuDeviceComputeCapability", version: 2000, current: true, class: ccall.Blocking, base: "cuDeviceComputeCapability"},
 	{export: "cuDeviceGet", ask: "cuDeviceGet", version: 2000, current: true, base: "cuDeviceGet"},
 	{export: "cuDeviceGetAttribute", ask: "cuDeviceGetAttribute", version: 2000, current: true, class: ccall.Hot, base: "cuDeviceGetAttribute"},
 	{export: "cuDeviceGetByPCIBusId", ask: "cuDeviceGetByPCIBusId", version: 4010, current: true, base: "cuDeviceGetByPCIBusId"},
 	{export: "cuDeviceGetCount", ask: "cuDeviceGetCount", version: 2000, current: true, base: "cuDeviceGetCount"},
-	{export: "cuDeviceGetDefaultMemPool", ask: "cuDeviceGetDefaultMemPool", version: 11020, current: true, base: "cuDeviceGetDefaultMemPool"},
+	{export: "cuDeviceGetDefaultMemPool", ask: "cuDeviceGetDefaultMemPool", version: 11020, current: true, class: ccall.Blocking, base: "cuDeviceGetDefaultMemPool"},
 	{export: "cuDeviceGetDevResource", ask: "cuDeviceGetDevResource", version: 12040, current: true, base: "cuDeviceGetDevResource"},
-	{export: "cuDeviceGetExecAffinitySupport", ask: "cuDeviceGetExecAffinitySupport", version: 11040, current: true, base: "cuDeviceGetExecAffinitySupport"},
-	{export: "cuDeviceGetGraphMemAttribute", ask: "cuDeviceGetGraphMemAttribute", version: 11040, current: true, base: "cuDeviceGetGraphMemAttribute"},
-	{export: "cuDeviceGetHostAtomicCapabilities", ask: "cuDeviceGetHostAtomicCapabilities", version: 13000, current: true, base: "cuDeviceGetHostAtomicCapabilities"},
-	{export: "cuDeviceGetLuid", ask: "cuDeviceGetLuid", version: 10000, current: true, base: "cuDeviceGetLuid"},
-	{export: "cuDeviceGetMemPool", ask: "cuDeviceGetMemPool", version: 11020, current: true, base: "cuDeviceGetMemPool"},
+	{export: "cuDeviceGetExecAffinitySupport", ask: "cuDeviceGetExecAffinitySupport", version: 11040, current: true, class: ccall.Blocking, base: "cuDeviceGetExecAffinitySupport"},
+	{export: "cuDeviceGetGraphMemAttribute", ask: "cuDeviceGetGraphMemAttribute", version: 11040, current: true, class: ccall.Blocking, base: "cuDeviceGetGraphMemAttribute"},
+	{export: "cuDeviceGetHostAtomicCapabilities", ask: "cuDeviceGetHostAtomicCapabilities", version: 13000, current: true, class: ccall.Blocking, base: "cuDeviceGetHostAtomicCapabilities"},
+	{export: "cuDeviceGetLuid", ask: "cuDeviceGetLuid", version: 10000, current: true, class: ccall.Blocking, base: "cuDeviceGetLuid"},
+	{export: "cuDeviceGetMemPool", ask: "cuDeviceGetMemPool", version: 11020, current: true, class: ccall.Blocking, base: "cuDeviceGetMemPool"},
 	{export: "cuDeviceGetName", ask: "cuDeviceGetName", version: 2000, current: true, base: "cuDeviceGetName"},
-	{export: "cuDeviceGetNvSciSyncAttributes", ask: "cuDeviceGetNvSciSyncAttributes", version: 10020, current: true, base: "cuDeviceGetNvSciSyncAttributes"},
-	{export: "cuDeviceGetP2PAtomicCapabilities", ask: "cuDeviceGetP2PAtomicCapabilities", version: 13000, current: true, base: "cuDeviceGetP2PAtomicCapabilities"},
+	{export: "cuDeviceGetNvSciSyncAttributes", ask: "cuDeviceGetNvSciSyncAttributes", version: 10020, current: true, class: ccall.Blocking, base: "cuDeviceGetNvSciSyncAttributes"},
+	{export: "cuDeviceGetP2PAtomicCapabilities", ask: "cuDeviceGetP2PAtomicCapabilities", version: 13000, current: true, class: ccall.Blocking, base: "cuDeviceGetP2PAtomicCapabilities"},
 	{export: "cuDeviceGetP2PAttribute", ask: "cuDeviceGetP2PAttribute", version: 8000, current: true, base: "cuDeviceGetP2PAttribute"},
 	{export: "cuDeviceGetPCIBusId", ask: "cuDeviceGetPCIBusId", version: 4010, current: true, base: "cuDeviceGetPCIBusId"},
-	{export: "cuDeviceGetProperties", ask: "cuDeviceGetProperties", version: 2000, current: true, base: "cuDeviceGetProperties"},
-	{export: "cuDeviceGetTexture1DLinearMaxWidth", ask: "cuDeviceGetTexture1DLinearMaxWidth", version: 11010, current: true, base: "cuDeviceGetTexture1DLinearMaxWidth"},
+	{export: "cuDeviceGetProperties", ask: "cuDeviceGetProperties", version: 2000, current: true, class: ccall.Blocking, base: "cuDeviceGetProperties"},
+	{export: "cuDeviceGetTexture1DLinearMaxWidth", ask: "cuDeviceGetTexture1DLinearMaxWidth", version: 11010, current: true, class: ccall.Blocking, base: "cuDeviceGetTexture1DLinearMaxWidth"},
 	{export: "cuDeviceGetUuid", ask: "cuDeviceGetUuid", version: 9020, base: "cuDeviceGetUuid"},
 	{export: "cuDeviceGetUuid_v2", ask: "cuDeviceGetUuid", version: 11040, current: true, base: "cuDeviceGetUuid"},
 	{export: "cuDeviceGraphMemTrim", ask: "cuDeviceGraphMemTrim", version: 11040, current: true, class: ccall.Blocking, base: "cuDeviceGraphMemTrim"},
@@ -314,12 +588,12 @@ var symbols = [numSymbols]symbolFacts{
 	{export: "cuDevicePrimaryCtxRetain", ask: "cuDevicePrimaryCtxRetain", version: 7000, current: true, base: "cuDevicePrimaryCtxRetain"},
 	{export: "cuDevicePrimaryCtxSetFlags", ask: "cuDevicePrimaryCtxSetFlags", version: 7000, base: "cuDevicePrimaryCtxSetFlags"},
 	{export: "cuDevicePrimaryCtxSetFlags_v2", ask: "cuDevicePrimaryCtxSetFlags", version: 11000, current: true, base: "cuDevicePrimaryCtxSetFlags"},
-	{export: "cuDeviceRegisterAsyncNotification", ask: "cuDeviceRegisterAsyncNotification", version: 12040, current: true, base: "cuDeviceRegisterAsyncNotification"},
-	{export: "cuDeviceSetGraphMemAttribute", ask: "cuDeviceSetGraphMemAttribute", version: 11040, current: true, base: "cuDeviceSetGraphMemAttribute"},
-	{export: "cuDeviceSetMemPool", ask: "cuDeviceSetMemPool", version: 11020, current: true, base: "cuDeviceSetMemPool"},
+	{export: "cuDeviceRegisterAsyncNotification", ask: "cuDeviceRegisterAsyncNotification", version: 12040, current: true, class: ccall.Blocking, base: "cuDeviceRegisterAsyncNotification"},
+	{export: "cuDeviceSetGraphMemAttribute", ask: "cuDeviceSetGraphMemAttribute", version: 11040, current: true, class: ccall.Blocking, base: "cuDeviceSetGraphMemAttribute"},
+	{export: "cuDeviceSetMemPool", ask: "cuDeviceSetMemPool", version: 11020, current: true, class: ccall.Blocking, base: "cuDeviceSetMemPool"},
 	{export: "cuDeviceTotalMem", ask: "cuDeviceTotalMem", version: 2000, base: "cuDeviceTotalMem"},
 	{export: "cuDeviceTotalMem_v2", ask: "cuDeviceTotalMem", version: 3020, current: true, base: "cuDeviceTotalMem"},
-	{export: "cuDeviceUnregisterAsyncNotification", ask: "cuDeviceUnregisterAsyncNotification", version: 12040, current: true, base: "cuDeviceUnregisterAsyncNotification"},
+	{export: "cuDeviceUnregisterAsyncNotification", ask: "cuDeviceUnregisterAsyncNotification", version: 12040, current: true, class: ccall.Blocking, base: "cuDeviceUnregisterAsyncNotification"},
 	{export: "cuDriverGetVersion", ask: "cuDriverGetVersion", version: 2020, current: true, class: ccall.Hot, base: "cuDriverGetVersion"},
 	{export: "cuEventCreate", ask: "cuEventCreate", version: 2000, current: true, class: ccall.Hot, base: "cuEventCreate"},
 	{export: "cuEventDestroy", ask: "cuEventDestroy", version: 2000, class: ccall.Hot, base: "cuEventDestroy"},
@@ -332,137 +606,137 @@ var symbols = [numSymbols]symbolFacts{
 	{export: "cuEventRecordWithFlags_ptsz", ask: "cuEventRecordWithFlags", version: 11010, perThread: true, current: true, class: ccall.Hot, base: "cuEventRecordWithFlags"},
 	{export: "cuEventRecord_ptsz", ask: "cuEventRecord", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuEventRecord"},
 	{export: "cuEventSynchronize", ask: "cuEventSynchronize", version: 2000, current: true, class: ccall.Blocking, base: "cuEventSynchronize"},
-	{export: "cuExternalMemoryGetMappedBuffer", ask: "cuExternalMemoryGetMappedBuffer", version: 10000, current: true, base: "cuExternalMemoryGetMappedBuffer"},
-	{export: "cuExternalMemoryGetMappedMipmappedArray", ask: "cuExternalMemoryGetMappedMipmappedArray", version: 10000, current: true, base: "cuExternalMemoryGetMappedMipmappedArray"},
+	{export: "cuExternalMemoryGetMappedBuffer", ask: "cuExternalMemoryGetMappedBuffer", version: 10000, current: true, class: ccall.Blocking, base: "cuExternalMemoryGetMappedBuffer"},
+	{export: "cuExternalMemoryGetMappedMipmappedArray", ask: "cuExternalMemoryGetMappedMipmappedArray", version: 10000, current: true, class: ccall.Blocking, base: "cuExternalMemoryGetMappedMipmappedArray"},
 	{export: "cuFlushGPUDirectRDMAWrites", ask: "cuFlushGPUDirectRDMAWrites", version: 11030, current: true, class: ccall.Blocking, base: "cuFlushGPUDirectRDMAWrites"},
 	{export: "cuFuncGetAttribute", ask: "cuFuncGetAttribute", version: 2020, current: true, class: ccall.Hot, base: "cuFuncGetAttribute"},
-	{export: "cuFuncGetModule", ask: "cuFuncGetModule", version: 11000, current: true, class: ccall.Hot, base: "cuFuncGetModule"},
+	{export: "cuFuncGetModule", ask: "cuFuncGetModule", version: 11000, current: true, class: ccall.Blocking, base: "cuFuncGetModule"},
 	{export: "cuFuncGetName", ask: "cuFuncGetName", version: 12030, current: true, class: ccall.Hot, base: "cuFuncGetName"},
 	{export: "cuFuncGetParamInfo", ask: "cuFuncGetParamInfo", version: 12040, current: true, class: ccall.Hot, base: "cuFuncGetParamInfo"},
-	{export: "cuFuncIsLoaded", ask: "cuFuncIsLoaded", version: 12040, current: true, class: ccall.Hot, base: "cuFuncIsLoaded"},
+	{export: "cuFuncIsLoaded", ask: "cuFuncIsLoaded", version: 12040, current: true, class: ccall.Blocking, base: "cuFuncIsLoaded"},
 	{export: "cuFuncLoad", ask: "cuFuncLoad", version: 12040, current: true, class: ccall.Blocking, base: "cuFuncLoad"},
 	{export: "cuFuncSetAttribute", ask: "cuFuncSetAttribute", version: 9000, current: true, class: ccall.Hot, base: "cuFuncSetAttribute"},
-	{export: "cuFuncSetBlockShape", ask: "cuFuncSetBlockShape", version: 2000, current: true, class: ccall.Hot, base: "cuFuncSetBlockShape"},
-	{export: "cuFuncSetCacheConfig", ask: "cuFuncSetCacheConfig", version: 3000, current: true, class: ccall.Hot, base: "cuFuncSetCacheConfig"},
-	{export: "cuFuncSetSharedMemConfig", ask: "cuFuncSetSharedMemConfig", version: 4020, current: true, class: ccall.Hot, base: "cuFuncSetSharedMemConfig"},
-	{export: "cuFuncSetSharedSize", ask: "cuFuncSetSharedSize", version: 2000, current: true, class: ccall.Hot, base: "cuFuncSetSharedSize"},
+	{export: "cuFuncSetBlockShape", ask: "cuFuncSetBlockShape", version: 2000, current: true, class: ccall.Blocking, base: "cuFuncSetBlockShape"},
+	{export: "cuFuncSetCacheConfig", ask: "cuFuncSetCacheConfig", version: 3000, current: true, class: ccall.Blocking, base: "cuFuncSetCacheConfig"},
+	{export: "cuFuncSetSharedMemConfig", ask: "cuFuncSetSharedMemConfig", version: 4020, current: true, class: ccall.Blocking, base: "cuFuncSetSharedMemConfig"},
+	{export: "cuFuncSetSharedSize", ask: "cuFuncSetSharedSize", version: 2000, current: true, class: ccall.Blocking, base: "cuFuncSetSharedSize"},
 	{export: "cuGetErrorName", ask: "cuGetErrorName", version: 6000, current: true, class: ccall.Hot, base: "cuGetErrorName"},
 	{export: "cuGetErrorString", ask: "cuGetErrorString", version: 6000, current: true, class: ccall.Hot, base: "cuGetErrorString"},
-	{export: "cuGetExportTable", ask: "cuGetExportTable", version: 3000, current: true, base: "cuGetExportTable"},
+	{export: "cuGetExportTable", ask: "cuGetExportTable", version: 3000, current: true, class: ccall.Blocking, base: "cuGetExportTable"},
 	{export: "cuGetProcAddress", ask: "cuGetProcAddress", version: 11030, viaDlsym: true, base: "cuGetProcAddress"},
 	{export: "cuGetProcAddress_v2", ask: "cuGetProcAddress", version: 12000, viaDlsym: true, current: true, base: "cuGetProcAddress"},
-	{export: "cuGraphAddBatchMemOpNode", ask: "cuGraphAddBatchMemOpNode", version: 11070, current: true, class: ccall.Hot, base: "cuGraphAddBatchMemOpNode"},
-	{export: "cuGraphAddChildGraphNode", ask: "cuGraphAddChildGraphNode", version: 10000, current: true, class: ccall.Hot, base: "cuGraphAddChildGraphNode"},
-	{export: "cuGraphAddDependencies", ask: "cuGraphAddDependencies", version: 10000, class: ccall.Hot, base: "cuGraphAddDependencies"},
-	{export: "cuGraphAddDependencies_v2", ask: "cuGraphAddDependencies", version: 12030, current: true, class: ccall.Hot, base: "cuGraphAddDependencies"},
+	{export: "cuGraphAddBatchMemOpNode", ask: "cuGraphAddBatchMemOpNode", version: 11070, current: true, class: ccall.Blocking, base: "cuGraphAddBatchMemOpNode"},
+	{export: "cuGraphAddChildGraphNode", ask: "cuGraphAddChildGraphNode", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphAddChildGraphNode"},
+	{export: "cuGraphAddDependencies", ask: "cuGraphAddDependencies", version: 10000, class: ccall.Blocking, base: "cuGraphAddDependencies"},
+	{export: "cuGraphAddDependencies_v2", ask: "cuGraphAddDependencies", version: 12030, current: true, class: ccall.Blocking, base: "cuGraphAddDependencies"},
 	{export: "cuGraphAddEmptyNode", ask: "cuGraphAddEmptyNode", version: 10000, current: true, class: ccall.Hot, base: "cuGraphAddEmptyNode"},
 	{export: "cuGraphAddEventRecordNode", ask: "cuGraphAddEventRecordNode", version: 11010, current: true, class: ccall.Hot, base: "cuGraphAddEventRecordNode"},
 	{export: "cuGraphAddEventWaitNode", ask: "cuGraphAddEventWaitNode", version: 11010, current: true, class: ccall.Hot, base: "cuGraphAddEventWaitNode"},
-	{export: "cuGraphAddExternalSemaphoresSignalNode", ask: "cuGraphAddExternalSemaphoresSignalNode", version: 11020, current: true, class: ccall.Hot, base: "cuGraphAddExternalSemaphoresSignalNode"},
-	{export: "cuGraphAddExternalSemaphoresWaitNode", ask: "cuGraphAddExternalSemaphoresWaitNode", version: 11020, current: true, class: ccall.Hot, base: "cuGraphAddExternalSemaphoresWaitNode"},
-	{export: "cuGraphAddHostNode", ask: "cuGraphAddHostNode", version: 10000, current: true, class: ccall.Hot, base: "cuGraphAddHostNode"},
-	{export: "cuGraphAddKernelNode", ask: "cuGraphAddKernelNode", version: 10000, class: ccall.Hot, base: "cuGraphAddKernelNode"},
-	{export: "cuGraphAddKernelNode_v2", ask: "cuGraphAddKernelNode", version: 12000, current: true, class: ccall.Hot, base: "cuGraphAddKernelNode"},
-	{export: "cuGraphAddMemAllocNode", ask: "cuGraphAddMemAllocNode", version: 11040, current: true, class: ccall.Hot, base: "cuGraphAddMemAllocNode"},
-	{export: "cuGraphAddMemFreeNode", ask: "cuGraphAddMemFreeNode", version: 11040, current: true, class: ccall.Hot, base: "cuGraphAddMemFreeNode"},
-	{export: "cuGraphAddMemcpyNode", ask: "cuGraphAddMemcpyNode", version: 10000, current: true, class: ccall.Hot, base: "cuGraphAddMemcpyNode"},
-	{export: "cuGraphAddMemsetNode", ask: "cuGraphAddMemsetNode", version: 10000, current: true, class: ccall.Hot, base: "cuGraphAddMemsetNode"},
-	{export: "cuGraphAddNode", ask: "cuGraphAddNode", version: 12020, class: ccall.Hot, base: "cuGraphAddNode"},
-	{export: "cuGraphAddNode_v2", ask: "cuGraphAddNode", version: 12030, current: true, class: ccall.Hot, base: "cuGraphAddNode"},
-	{export: "cuGraphBatchMemOpNodeGetParams", ask: "cuGraphBatchMemOpNodeGetParams", version: 11070, current: true, class: ccall.Hot, base: "cuGraphBatchMemOpNodeGetParams"},
-	{export: "cuGraphBatchMemOpNodeSetParams", ask: "cuGraphBatchMemOpNodeSetParams", version: 11070, current: true, class: ccall.Hot, base: "cuGraphBatchMemOpNodeSetParams"},
-	{export: "cuGraphChildGraphNodeGetGraph", ask: "cuGraphChildGraphNodeGetGraph", version: 10000, current: true, class: ccall.Hot, base: "cuGraphChildGraphNodeGetGraph"},
+	{export: "cuGraphAddExternalSemaphoresSignalNode", ask: "cuGraphAddExternalSemaphoresSignalNode", version: 11020, current: true, class: ccall.Blocking, base: "cuGraphAddExternalSemaphoresSignalNode"},
+	{export: "cuGraphAddExternalSemaphoresWaitNode", ask: "cuGraphAddExternalSemaphoresWaitNode", version: 11020, current: true, class: ccall.Blocking, base: "cuGraphAddExternalSemaphoresWaitNode"},
+	{export: "cuGraphAddHostNode", ask: "cuGraphAddHostNode", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphAddHostNode"},
+	{export: "cuGraphAddKernelNode", ask: "cuGraphAddKernelNode", version: 10000, class: ccall.Blocking, base: "cuGraphAddKernelNode"},
+	{export: "cuGraphAddKernelNode_v2", ask: "cuGraphAddKernelNode", version: 12000, current: true, class: ccall.Blocking, base: "cuGraphAddKernelNode"},
+	{export: "cuGraphAddMemAllocNode", ask: "cuGraphAddMemAllocNode", version: 11040, current: true, class: ccall.Blocking, base: "cuGraphAddMemAllocNode"},
+	{export: "cuGraphAddMemFreeNode", ask: "cuGraphAddMemFreeNode", version: 11040, current: true, class: ccall.Blocking, base: "cuGraphAddMemFreeNode"},
+	{export: "cuGraphAddMemcpyNode", ask: "cuGraphAddMemcpyNode", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphAddMemcpyNode"},
+	{export: "cuGraphAddMemsetNode", ask: "cuGraphAddMemsetNode", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphAddMemsetNode"},
+	{export: "cuGraphAddNode", ask: "cuGraphAddNode", version: 12020, class: ccall.Blocking, base: "cuGraphAddNode"},
+	{export: "cuGraphAddNode_v2", ask: "cuGraphAddNode", version: 12030, current: true, class: ccall.Blocking, base: "cuGraphAddNode"},
+	{export: "cuGraphBatchMemOpNodeGetParams", ask: "cuGraphBatchMemOpNodeGetParams", version: 11070, current: true, class: ccall.Blocking, base: "cuGraphBatchMemOpNodeGetParams"},
+	{export: "cuGraphBatchMemOpNodeSetParams", ask: "cuGraphBatchMemOpNodeSetParams", version: 11070, current: true, class: ccall.Blocking, base: "cuGraphBatchMemOpNodeSetParams"},
+	{export: "cuGraphChildGraphNodeGetGraph", ask: "cuGraphChildGraphNodeGetGraph", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphChildGraphNodeGetGraph"},
 	{export: "cuGraphClone", ask: "cuGraphClone", version: 10000, current: true, class: ccall.Hot, base: "cuGraphClone"},
-	{export: "cuGraphConditionalHandleCreate", ask: "cuGraphConditionalHandleCreate", version: 12030, current: true, class: ccall.Hot, base: "cuGraphConditionalHandleCreate"},
+	{export: "cuGraphConditionalHandleCreate", ask: "cuGraphConditionalHandleCreate", version: 12030, current: true, class: ccall.Blocking, base: "cuGraphConditionalHandleCreate"},
 	{export: "cuGraphCreate", ask: "cuGraphCreate", version: 10000, current: true, class: ccall.Hot, base: "cuGraphCreate"},
 	{export: "cuGraphDebugDotPrint", ask: "cuGraphDebugDotPrint", version: 11030, current: true, class: ccall.Blocking, base: "cuGraphDebugDotPrint"},
 	{export: "cuGraphDestroy", ask: "cuGraphDestroy", version: 10000, current: true, class: ccall.Hot, base: "cuGraphDestroy"},
-	{export: "cuGraphDestroyNode", ask: "cuGraphDestroyNode", version: 10000, current: true, class: ccall.Hot, base: "cuGraphDestroyNode"},
+	{export: "cuGraphDestroyNode", ask: "cuGraphDestroyNode", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphDestroyNode"},
 	{export: "cuGraphEventRecordNodeGetEvent", ask: "cuGraphEventRecordNodeGetEvent", version: 11010, current: true, class: ccall.Hot, base: "cuGraphEventRecordNodeGetEvent"},
 	{export: "cuGraphEventRecordNodeSetEvent", ask: "cuGraphEventRecordNodeSetEvent", version: 11010, current: true, class: ccall.Hot, base: "cuGraphEventRecordNodeSetEvent"},
 	{export: "cuGraphEventWaitNodeGetEvent", ask: "cuGraphEventWaitNodeGetEvent", version: 11010, current: true, class: ccall.Hot, base: "cuGraphEventWaitNodeGetEvent"},
 	{export: "cuGraphEventWaitNodeSetEvent", ask: "cuGraphEventWaitNodeSetEvent", version: 11010, current: true, class: ccall.Hot, base: "cuGraphEventWaitNodeSetEvent"},
-	{export: "cuGraphExecBatchMemOpNodeSetParams", ask: "cuGraphExecBatchMemOpNodeSetParams", version: 11070, current: true, class: ccall.Hot, base: "cuGraphExecBatchMemOpNodeSetParams"},
-	{export: "cuGraphExecChildGraphNodeSetParams", ask: "cuGraphExecChildGraphNodeSetParams", version: 11010, current: true, class: ccall.Hot, base: "cuGraphExecChildGraphNodeSetParams"},
+	{export: "cuGraphExecBatchMemOpNodeSetParams", ask: "cuGraphExecBatchMemOpNodeSetParams", version: 11070, current: true, class: ccall.Blocking, base: "cuGraphExecBatchMemOpNodeSetParams"},
+	{export: "cuGraphExecChildGraphNodeSetParams", ask: "cuGraphExecChildGraphNodeSetParams", version: 11010, current: true, class: ccall.Blocking, base: "cuGraphExecChildGraphNodeSetParams"},
 	{export: "cuGraphExecDestroy", ask: "cuGraphExecDestroy", version: 10000, current: true, class: ccall.Hot, base: "cuGraphExecDestroy"},
 	{export: "cuGraphExecEventRecordNodeSetEvent", ask: "cuGraphExecEventRecordNodeSetEvent", version: 11010, current: true, class: ccall.Hot, base: "cuGraphExecEventRecordNodeSetEvent"},
 	{export: "cuGraphExecEventWaitNodeSetEvent", ask: "cuGraphExecEventWaitNodeSetEvent", version: 11010, current: true, class: ccall.Hot, base: "cuGraphExecEventWaitNodeSetEvent"},
-	{export: "cuGraphExecExternalSemaphoresSignalNodeSetParams", ask: "cuGraphExecExternalSemaphoresSignalNodeSetParams", version: 11020, current: true, class: ccall.Hot, base: "cuGraphExecExternalSemaphoresSignalNodeSetParams"},
-	{export: "cuGraphExecExternalSemaphoresWaitNodeSetParams", ask: "cuGraphExecExternalSemaphoresWaitNodeSetParams", version: 11020, current: true, class: ccall.Hot, base: "cuGraphExecExternalSemaphoresWaitNodeSetParams"},
-	{export: "cuGraphExecGetFlags", ask: "cuGraphExecGetFlags", version: 12000, current: true, class: ccall.Hot, base: "cuGraphExecGetFlags"},
-	{export: "cuGraphExecHostNodeSetParams", ask: "cuGraphExecHostNodeSetParams", version: 10020, current: true, class: ccall.Hot, base: "cuGraphExecHostNodeSetParams"},
-	{export: "cuGraphExecKernelNodeSetParams", ask: "cuGraphExecKernelNodeSetParams", version: 10010, class: ccall.Hot, base: "cuGraphExecKernelNodeSetParams"},
-	{export: "cuGraphExecKernelNodeSetParams_v2", ask: "cuGraphExecKernelNodeSetParams", version: 12000, current: true, class: ccall.Hot, base: "cuGraphExecKernelNodeSetParams"},
-	{export: "cuGraphExecMemcpyNodeSetParams", ask: "cuGraphExecMemcpyNodeSetParams", version: 10020, current: true, class: ccall.Hot, base: "cuGraphExecMemcpyNodeSetParams"},
-	{export: "cuGraphExecMemsetNodeSetParams", ask: "cuGraphExecMemsetNodeSetParams", version: 10020, current: true, class: ccall.Hot, base: "cuGraphExecMemsetNodeSetParams"},
-	{export: "cuGraphExecNodeSetParams", ask: "cuGraphExecNodeSetParams", version: 12020, current: true, class: ccall.Hot, base: "cuGraphExecNodeSetParams"},
+	{export: "cuGraphExecExternalSemaphoresSignalNodeSetParams", ask: "cuGraphExecExternalSemaphoresSignalNodeSetParams", version: 11020, current: true, class: ccall.Blocking, base: "cuGraphExecExternalSemaphoresSignalNodeSetParams"},
+	{export: "cuGraphExecExternalSemaphoresWaitNodeSetParams", ask: "cuGraphExecExternalSemaphoresWaitNodeSetParams", version: 11020, current: true, class: ccall.Blocking, base: "cuGraphExecExternalSemaphoresWaitNodeSetParams"},
+	{export: "cuGraphExecGetFlags", ask: "cuGraphExecGetFlags", version: 12000, current: true, class: ccall.Blocking, base: "cuGraphExecGetFlags"},
+	{export: "cuGraphExecHostNodeSetParams", ask: "cuGraphExecHostNodeSetParams", version: 10020, current: true, class: ccall.Blocking, base: "cuGraphExecHostNodeSetParams"},
+	{export: "cuGraphExecKernelNodeSetParams", ask: "cuGraphExecKernelNodeSetParams", version: 10010, class: ccall.Blocking, base: "cuGraphExecKernelNodeSetParams"},
+	{export: "cuGraphExecKernelNodeSetParams_v2", ask: "cuGraphExecKernelNodeSetParams", version: 12000, current: true, class: ccall.Blocking, base: "cuGraphExecKernelNodeSetParams"},
+	{export: "cuGraphExecMemcpyNodeSetParams", ask: "cuGraphExecMemcpyNodeSetParams", version: 10020, current: true, class: ccall.Blocking, base: "cuGraphExecMemcpyNodeSetParams"},
+	{export: "cuGraphExecMemsetNodeSetParams", ask: "cuGraphExecMemsetNodeSetParams", version: 10020, current: true, class: ccall.Blocking, base: "cuGraphExecMemsetNodeSetParams"},
+	{export: "cuGraphExecNodeSetParams", ask: "cuGraphExecNodeSetParams", version: 12020, current: true, class: ccall.Blocking, base: "cuGraphExecNodeSetParams"},
 	{export: "cuGraphExecUpdate", ask: "cuGraphExecUpdate", version: 10020, class: ccall.Hot, base: "cuGraphExecUpdate"},
 	{export: "cuGraphExecUpdate_v2", ask: "cuGraphExecUpdate", version: 12000, current: true, class: ccall.Hot, base: "cuGraphExecUpdate"},
-	{export: "cuGraphExternalSemaphoresSignalNodeGetParams", ask: "cuGraphExternalSemaphoresSignalNodeGetParams", version: 11020, current: true, class: ccall.Hot, base: "cuGraphExternalSemaphoresSignalNodeGetParams"},
-	{export: "cuGraphExternalSemaphoresSignalNodeSetParams", ask: "cuGraphExternalSemaphoresSignalNodeSetParams", version: 11020, current: true, class: ccall.Hot, base: "cuGraphExternalSemaphoresSignalNodeSetParams"},
-	{export: "cuGraphExternalSemaphoresWaitNodeGetParams", ask: "cuGraphExternalSemaphoresWaitNodeGetParams", version: 11020, current: true, class: ccall.Hot, base: "cuGraphExternalSemaphoresWaitNodeGetParams"},
-	{export: "cuGraphExternalSemaphoresWaitNodeSetParams", ask: "cuGraphExternalSemaphoresWaitNodeSetParams", version: 11020, current: true, class: ccall.Hot, base: "cuGraphExternalSemaphoresWaitNodeSetParams"},
+	{export: "cuGraphExternalSemaphoresSignalNodeGetParams", ask: "cuGraphExternalSemaphoresSignalNodeGetParams", version: 11020, current: true, class: ccall.Blocking, base: "cuGraphExternalSemaphoresSignalNodeGetParams"},
+	{export: "cuGraphExternalSemaphoresSignalNodeSetParams", ask: "cuGraphExternalSemaphoresSignalNodeSetParams", version: 11020, current: true, class: ccall.Blocking, base: "cuGraphExternalSemaphoresSignalNodeSetParams"},
+	{export: "cuGraphExternalSemaphoresWaitNodeGetParams", ask: "cuGraphExternalSemaphoresWaitNodeGetParams", version: 11020, current: true, class: ccall.Blocking, base: "cuGraphExternalSemaphoresWaitNodeGetParams"},
+	{export: "cuGraphExternalSemaphoresWaitNodeSetParams", ask: "cuGraphExternalSemaphoresWaitNodeSetParams", version: 11020, current: true, class: ccall.Blocking, base: "cuGraphExternalSemaphoresWaitNodeSetParams"},
 	{export: "cuGraphGetEdges", ask: "cuGraphGetEdges", version: 10000, class: ccall.Hot, base: "cuGraphGetEdges"},
 	{export: "cuGraphGetEdges_v2", ask: "cuGraphGetEdges", version: 12030, current: true, class: ccall.Hot, base: "cuGraphGetEdges"},
 	{export: "cuGraphGetNodes", ask: "cuGraphGetNodes", version: 10000, current: true, class: ccall.Hot, base: "cuGraphGetNodes"},
-	{export: "cuGraphGetRootNodes", ask: "cuGraphGetRootNodes", version: 10000, current: true, class: ccall.Hot, base: "cuGraphGetRootNodes"},
-	{export: "cuGraphHostNodeGetParams", ask: "cuGraphHostNodeGetParams", version: 10000, current: true, class: ccall.Hot, base: "cuGraphHostNodeGetParams"},
-	{export: "cuGraphHostNodeSetParams", ask: "cuGraphHostNodeSetParams", version: 10000, current: true, class: ccall.Hot, base: "cuGraphHostNodeSetParams"},
+	{export: "cuGraphGetRootNodes", ask: "cuGraphGetRootNodes", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphGetRootNodes"},
+	{export: "cuGraphHostNodeGetParams", ask: "cuGraphHostNodeGetParams", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphHostNodeGetParams"},
+	{export: "cuGraphHostNodeSetParams", ask: "cuGraphHostNodeSetParams", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphHostNodeSetParams"},
 	{export: "cuGraphInstantiate", ask: "cuGraphInstantiate", version: 10000, class: ccall.Blocking, base: "cuGraphInstantiate"},
 	{export: "cuGraphInstantiateWithFlags", ask: "cuGraphInstantiateWithFlags", version: 11040, current: true, class: ccall.Blocking, base: "cuGraphInstantiate"},
 	{export: "cuGraphInstantiateWithParams", ask: "cuGraphInstantiateWithParams", version: 12000, current: true, class: ccall.Blocking, base: "cuGraphInstantiateWithParams"},
 	{export: "cuGraphInstantiateWithParams_ptsz", ask: "cuGraphInstantiateWithParams", version: 12000, perThread: true, current: true, class: ccall.Blocking, base: "cuGraphInstantiateWithParams"},
 	{export: "cuGraphInstantiate_v2", ask: "cuGraphInstantiate", version: 11000, class: ccall.Blocking, base: "cuGraphInstantiate"},
-	{export: "cuGraphKernelNodeCopyAttributes", ask: "cuGraphKernelNodeCopyAttributes", version: 11000, current: true, class: ccall.Hot, base: "cuGraphKernelNodeCopyAttributes"},
-	{export: "cuGraphKernelNodeGetAttribute", ask: "cuGraphKernelNodeGetAttribute", version: 11000, current: true, class: ccall.Hot, base: "cuGraphKernelNodeGetAttribute"},
-	{export: "cuGraphKernelNodeGetParams", ask: "cuGraphKernelNodeGetParams", version: 10000, class: ccall.Hot, base: "cuGraphKernelNodeGetParams"},
-	{export: "cuGraphKernelNodeGetParams_v2", ask: "cuGraphKernelNodeGetParams", version: 12000, current: true, class: ccall.Hot, base: "cuGraphKernelNodeGetParams"},
-	{export: "cuGraphKernelNodeSetAttribute", ask: "cuGraphKernelNodeSetAttribute", version: 11000, current: true, class: ccall.Hot, base: "cuGraphKernelNodeSetAttribute"},
-	{export: "cuGraphKernelNodeSetParams", ask: "cuGraphKernelNodeSetParams", version: 10000, class: ccall.Hot, base: "cuGraphKernelNodeSetParams"},
-	{export: "cuGraphKernelNodeSetParams_v2", ask: "cuGraphKernelNodeSetParams", version: 12000, current: true, class: ccall.Hot, base: "cuGraphKernelNodeSetParams"},
+	{export: "cuGraphKernelNodeCopyAttributes", ask: "cuGraphKernelNodeCopyAttributes", version: 11000, current: true, class: ccall.Blocking, base: "cuGraphKernelNodeCopyAttributes"},
+	{export: "cuGraphKernelNodeGetAttribute", ask: "cuGraphKernelNodeGetAttribute", version: 11000, current: true, class: ccall.Blocking, base: "cuGraphKernelNodeGetAttribute"},
+	{export: "cuGraphKernelNodeGetParams", ask: "cuGraphKernelNodeGetParams", version: 10000, class: ccall.Blocking, base: "cuGraphKernelNodeGetParams"},
+	{export: "cuGraphKernelNodeGetParams_v2", ask: "cuGraphKernelNodeGetParams", version: 12000, current: true, class: ccall.Blocking, base: "cuGraphKernelNodeGetParams"},
+	{export: "cuGraphKernelNodeSetAttribute", ask: "cuGraphKernelNodeSetAttribute", version: 11000, current: true, class: ccall.Blocking, base: "cuGraphKernelNodeSetAttribute"},
+	{export: "cuGraphKernelNodeSetParams", ask: "cuGraphKernelNodeSetParams", version: 10000, class: ccall.Blocking, base: "cuGraphKernelNodeSetParams"},
+	{export: "cuGraphKernelNodeSetParams_v2", ask: "cuGraphKernelNodeSetParams", version: 12000, current: true, class: ccall.Blocking, base: "cuGraphKernelNodeSetParams"},
 	{export: "cuGraphLaunch", ask: "cuGraphLaunch", version: 10000, current: true, class: ccall.Hot, base: "cuGraphLaunch"},
 	{export: "cuGraphLaunch_ptsz", ask: "cuGraphLaunch", version: 10000, perThread: true, current: true, class: ccall.Hot, base: "cuGraphLaunch"},
-	{export: "cuGraphMemAllocNodeGetParams", ask: "cuGraphMemAllocNodeGetParams", version: 11040, current: true, class: ccall.Hot, base: "cuGraphMemAllocNodeGetParams"},
-	{export: "cuGraphMemFreeNodeGetParams", ask: "cuGraphMemFreeNodeGetParams", version: 11040, current: true, class: ccall.Hot, base: "cuGraphMemFreeNodeGetParams"},
-	{export: "cuGraphMemcpyNodeGetParams", ask: "cuGraphMemcpyNodeGetParams", version: 10000, current: true, class: ccall.Hot, base: "cuGraphMemcpyNodeGetParams"},
-	{export: "cuGraphMemcpyNodeSetParams", ask: "cuGraphMemcpyNodeSetParams", version: 10000, current: true, class: ccall.Hot, base: "cuGraphMemcpyNodeSetParams"},
-	{export: "cuGraphMemsetNodeGetParams", ask: "cuGraphMemsetNodeGetParams", version: 10000, current: true, class: ccall.Hot, base: "cuGraphMemsetNodeGetParams"},
-	{export: "cuGraphMemsetNodeSetParams", ask: "cuGraphMemsetNodeSetParams", version: 10000, current: true, class: ccall.Hot, base: "cuGraphMemsetNodeSetParams"},
-	{export: "cuGraphNodeFindInClone", ask: "cuGraphNodeFindInClone", version: 10000, current: true, class: ccall.Hot, base: "cuGraphNodeFindInClone"},
-	{export: "cuGraphNodeGetDependencies", ask: "cuGraphNodeGetDependencies", version: 10000, class: ccall.Hot, base: "cuGraphNodeGetDependencies"},
-	{export: "cuGraphNodeGetDependencies_v2", ask: "cuGraphNodeGetDependencies", version: 12030, current: true, class: ccall.Hot, base: "cuGraphNodeGetDependencies"},
-	{export: "cuGraphNodeGetDependentNodes", ask: "cuGraphNodeGetDependentNodes", version: 10000, class: ccall.Hot, base: "cuGraphNodeGetDependentNodes"},
-	{export: "cuGraphNodeGetDependentNodes_v2", ask: "cuGraphNodeGetDependentNodes", version: 12030, current: true, class: ccall.Hot, base: "cuGraphNodeGetDependentNodes"},
-	{export: "cuGraphNodeGetEnabled", ask: "cuGraphNodeGetEnabled", version: 11060, current: true, class: ccall.Hot, base: "cuGraphNodeGetEnabled"},
+	{export: "cuGraphMemAllocNodeGetParams", ask: "cuGraphMemAllocNodeGetParams", version: 11040, current: true, class: ccall.Blocking, base: "cuGraphMemAllocNodeGetParams"},
+	{export: "cuGraphMemFreeNodeGetParams", ask: "cuGraphMemFreeNodeGetParams", version: 11040, current: true, class: ccall.Blocking, base: "cuGraphMemFreeNodeGetParams"},
+	{export: "cuGraphMemcpyNodeGetParams", ask: "cuGraphMemcpyNodeGetParams", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphMemcpyNodeGetParams"},
+	{export: "cuGraphMemcpyNodeSetParams", ask: "cuGraphMemcpyNodeSetParams", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphMemcpyNodeSetParams"},
+	{export: "cuGraphMemsetNodeGetParams", ask: "cuGraphMemsetNodeGetParams", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphMemsetNodeGetParams"},
+	{export: "cuGraphMemsetNodeSetParams", ask: "cuGraphMemsetNodeSetParams", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphMemsetNodeSetParams"},
+	{export: "cuGraphNodeFindInClone", ask: "cuGraphNodeFindInClone", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphNodeFindInClone"},
+	{export: "cuGraphNodeGetDependencies", ask: "cuGraphNodeGetDependencies", version: 10000, class: ccall.Blocking, base: "cuGraphNodeGetDependencies"},
+	{export: "cuGraphNodeGetDependencies_v2", ask: "cuGraphNodeGetDependencies", version: 12030, current: true, class: ccall.Blocking, base: "cuGraphNodeGetDependencies"},
+	{export: "cuGraphNodeGetDependentNodes", ask: "cuGraphNodeGetDependentNodes", version: 10000, class: ccall.Blocking, base: "cuGraphNodeGetDependentNodes"},
+	{export: "cuGraphNodeGetDependentNodes_v2", ask: "cuGraphNodeGetDependentNodes", version: 12030, current: true, class: ccall.Blocking, base: "cuGraphNodeGetDependentNodes"},
+	{export: "cuGraphNodeGetEnabled", ask: "cuGraphNodeGetEnabled", version: 11060, current: true, class: ccall.Blocking, base: "cuGraphNodeGetEnabled"},
 	{export: "cuGraphNodeGetType", ask: "cuGraphNodeGetType", version: 10000, current: true, class: ccall.Hot, base: "cuGraphNodeGetType"},
-	{export: "cuGraphNodeSetEnabled", ask: "cuGraphNodeSetEnabled", version: 11060, current: true, class: ccall.Hot, base: "cuGraphNodeSetEnabled"},
-	{export: "cuGraphNodeSetParams", ask: "cuGraphNodeSetParams", version: 12020, current: true, class: ccall.Hot, base: "cuGraphNodeSetParams"},
-	{export: "cuGraphReleaseUserObject", ask: "cuGraphReleaseUserObject", version: 11030, current: true, class: ccall.Hot, base: "cuGraphReleaseUserObject"},
-	{export: "cuGraphRemoveDependencies", ask: "cuGraphRemoveDependencies", version: 10000, class: ccall.Hot, base: "cuGraphRemoveDependencies"},
-	{export: "cuGraphRemoveDependencies_v2", ask: "cuGraphRemoveDependencies", version: 12030, current: true, class: ccall.Hot, base: "cuGraphRemoveDependencies"},
-	{export: "cuGraphRetainUserObject", ask: "cuGraphRetainUserObject", version: 11030, current: true, class: ccall.Hot, base: "cuGraphRetainUserObject"},
+	{export: "cuGraphNodeSetEnabled", ask: "cuGraphNodeSetEnabled", version: 11060, current: true, class: ccall.Blocking, base: "cuGraphNodeSetEnabled"},
+	{export: "cuGraphNodeSetParams", ask: "cuGraphNodeSetParams", version: 12020, current: true, class: ccall.Blocking, base: "cuGraphNodeSetParams"},
+	{export: "cuGraphReleaseUserObject", ask: "cuGraphReleaseUserObject", version: 11030, current: true, class: ccall.Blocking, base: "cuGraphReleaseUserObject"},
+	{export: "cuGraphRemoveDependencies", ask: "cuGraphRemoveDependencies", version: 10000, class: ccall.Blocking, base: "cuGraphRemoveDependencies"},
+	{export: "cuGraphRemoveDependencies_v2", ask: "cuGraphRemoveDependencies", version: 12030, current: true, class: ccall.Blocking, base: "cuGraphRemoveDependencies"},
+	{export: "cuGraphRetainUserObject", ask: "cuGraphRetainUserObject", version: 11030, current: true, class: ccall.Blocking, base: "cuGraphRetainUserObject"},
 	{export: "cuGraphUpload", ask: "cuGraphUpload", version: 11010, current: true, class: ccall.Hot, base: "cuGraphUpload"},
 	{export: "cuGraphUpload_ptsz", ask: "cuGraphUpload", version: 11010, perThread: true, current: true, class: ccall.Hot, base: "cuGraphUpload"},
 	{export: "cuGraphicsMapResources", ask: "cuGraphicsMapResources", version: 3000, current: true, class: ccall.Blocking, base: "cuGraphicsMapResources"},
 	{export: "cuGraphicsMapResources_ptsz", ask: "cuGraphicsMapResources", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuGraphicsMapResources"},
-	{export: "cuGraphicsResourceGetMappedMipmappedArray", ask: "cuGraphicsResourceGetMappedMipmappedArray", version: 5000, current: true, base: "cuGraphicsResourceGetMappedMipmappedArray"},
-	{export: "cuGraphicsResourceGetMappedPointer", ask: "cuGraphicsResourceGetMappedPointer", version: 3000, base: "cuGraphicsResourceGetMappedPointer"},
-	{export: "cuGraphicsResourceGetMappedPointer_v2", ask: "cuGraphicsResourceGetMappedPointer", version: 3020, current: true, base: "cuGraphicsResourceGetMappedPointer"},
-	{export: "cuGraphicsResourceSetMapFlags", ask: "cuGraphicsResourceSetMapFlags", version: 3000, base: "cuGraphicsResourceSetMapFlags"},
-	{export: "cuGraphicsResourceSetMapFlags_v2", ask: "cuGraphicsResourceSetMapFlags", version: 6050, current: true, base: "cuGraphicsResourceSetMapFlags"},
-	{export: "cuGraphicsSubResourceGetMappedArray", ask: "cuGraphicsSubResourceGetMappedArray", version: 3000, current: true, base: "cuGraphicsSubResourceGetMappedArray"},
+	{export: "cuGraphicsResourceGetMappedMipmappedArray", ask: "cuGraphicsResourceGetMappedMipmappedArray", version: 5000, current: true, class: ccall.Blocking, base: "cuGraphicsResourceGetMappedMipmappedArray"},
+	{export: "cuGraphicsResourceGetMappedPointer", ask: "cuGraphicsResourceGetMappedPointer", version: 3000, class: ccall.Blocking, base: "cuGraphicsResourceGetMappedPointer"},
+	{export: "cuGraphicsResourceGetMappedPointer_v2", ask: "cuGraphicsResourceGetMappedPointer", version: 3020, current: true, class: ccall.Blocking, base: "cuGraphicsResourceGetMappedPointer"},
+	{export: "cuGraphicsResourceSetMapFlags", ask: "cuGraphicsResourceSetMapFlags", version: 3000, class: ccall.Blocking, base: "cuGraphicsResourceSetMapFlags"},
+	{export: "cuGraphicsResourceSetMapFlags_v2", ask: "cuGraphicsResourceSetMapFlags", version: 6050, current: true, class: ccall.Blocking, base: "cuGraphicsResourceSetMapFlags"},
+	{export: "cuGraphicsSubResourceGetMappedArray", ask: "cuGraphicsSubResourceGetMappedArray", version: 3000, current: true, class: ccall.Blocking, base: "cuGraphicsSubResourceGetMappedArray"},
 	{export: "cuGraphicsUnmapResources", ask: "cuGraphicsUnmapResources", version: 3000, current: true, class: ccall.Blocking, base: "cuGraphicsUnmapResources"},
 	{export: "cuGraphicsUnmapResources_ptsz", ask: "cuGraphicsUnmapResources", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuGraphicsUnmapResources"},
 	{export: "cuGraphicsUnregisterResource", ask: "cuGraphicsUnregisterResource", version: 3000, current: true, class: ccall.Blocking, base: "cuGraphicsUnregisterResource"},
 	{export: "cuGreenCtxCreate", ask: "cuGreenCtxCreate", version: 12040, current: true, class: ccall.Blocking, base: "cuGreenCtxCreate"},
 	{export: "cuGreenCtxDestroy", ask: "cuGreenCtxDestroy", version: 12040, current: true, class: ccall.Blocking, base: "cuGreenCtxDestroy"},
 	{export: "cuGreenCtxGetDevResource", ask: "cuGreenCtxGetDevResource", version: 12040, current: true, base: "cuGreenCtxGetDevResource"},
-	{export: "cuGreenCtxGetId", ask: "cuGreenCtxGetId", version: 12090, current: true, base: "cuGreenCtxGetId"},
+	{export: "cuGreenCtxGetId", ask: "cuGreenCtxGetId", version: 12090, current: true, class: ccall.Blocking, base: "cuGreenCtxGetId"},
 	{export: "cuGreenCtxRecordEvent", ask: "cuGreenCtxRecordEvent", version: 12040, current: true, class: ccall.Hot, base: "cuGreenCtxRecordEvent"},
 	{export: "cuGreenCtxStreamCreate", ask: "cuGreenCtxStreamCreate", version: 12050, current: true, class: ccall.Blocking, base: "cuGreenCtxStreamCreate"},
 	{export: "cuGreenCtxWaitEvent", ask: "cuGreenCtxWaitEvent", version: 12040, current: true, class: ccall.Hot, base: "cuGreenCtxWaitEvent"},
-	{export: "cuImportExternalMemory", ask: "cuImportExternalMemory", version: 10000, current: true, base: "cuImportExternalMemory"},
-	{export: "cuImportExternalSemaphore", ask: "cuImportExternalSemaphore", version: 10000, current: true, base: "cuImportExternalSemaphore"},
+	{export: "cuImportExternalMemory", ask: "cuImportExternalMemory", version: 10000, current: true, class: ccall.Blocking, base: "cuImportExternalMemory"},
+	{export: "cuImportExternalSemaphore", ask: "cuImportExternalSemaphore", version: 10000, current: true, class: ccall.Blocking, base: "cuImportExternalSemaphore"},
 	{export: "cuInit", ask: "cuInit", version: 2000, current: true, base: "cuInit"},
 	{export: "cuIpcCloseMemHandle", ask: "cuIpcCloseMemHandle", version: 4010, current: true, class: ccall.Blocking, base: "cuIpcCloseMemHandle"},
 	{export: "cuIpcGetEventHandle", ask: "cuIpcGetEventHandle", version: 4010, current: true, base: "cuIpcGetEventHandle"},
@@ -470,86 +744,86 @@ var symbols = [numSymbols]symbolFacts{
 	{export: "cuIpcOpenEventHandle", ask: "cuIpcOpenEventHandle", version: 4010, current: true, base: "cuIpcOpenEventHandle"},
 	{export: "cuIpcOpenMemHandle", ask: "cuIpcOpenMemHandle", version: 4010, base: "cuIpcOpenMemHandle"},
 	{export: "cuIpcOpenMemHandle_v2", ask: "cuIpcOpenMemHandle", version: 11000, current: true, base: "cuIpcOpenMemHandle"},
-	{export: "cuKernelGetAttribute", ask: "cuKernelGetAttribute", version: 12000, current: true, class: ccall.Hot, base: "cuKernelGetAttribute"},
-	{export: "cuKernelGetFunction", ask: "cuKernelGetFunction", version: 12000, current: true, base: "cuKernelGetFunction"},
-	{export: "cuKernelGetLibrary", ask: "cuKernelGetLibrary", version: 12050, current: true, class: ccall.Hot, base: "cuKernelGetLibrary"},
-	{export: "cuKernelGetName", ask: "cuKernelGetName", version: 12030, current: true, class: ccall.Hot, base: "cuKernelGetName"},
-	{export: "cuKernelGetParamInfo", ask: "cuKernelGetParamInfo", version: 12040, current: true, class: ccall.Hot, base: "cuKernelGetParamInfo"},
-	{export: "cuKernelSetAttribute", ask: "cuKernelSetAttribute", version: 12000, current: true, class: ccall.Hot, base: "cuKernelSetAttribute"},
-	{export: "cuKernelSetCacheConfig", ask: "cuKernelSetCacheConfig", version: 12000, current: true, class: ccall.Hot, base: "cuKernelSetCacheConfig"},
-	{export: "cuLaunch", ask: "cuLaunch", version: 2000, current: true, class: ccall.Hot, base: "cuLaunch"},
+	{export: "cuKernelGetAttribute", ask: "cuKernelGetAttribute", version: 12000, current: true, class: ccall.Blocking, base: "cuKernelGetAttribute"},
+	{export: "cuKernelGetFunction", ask: "cuKernelGetFunction", version: 12000, current: true, class: ccall.Blocking, base: "cuKernelGetFunction"},
+	{export: "cuKernelGetLibrary", ask: "cuKernelGetLibrary", version: 12050, current: true, class: ccall.Blocking, base: "cuKernelGetLibrary"},
+	{export: "cuKernelGetName", ask: "cuKernelGetName", version: 12030, current: true, class: ccall.Blocking, base: "cuKernelGetName"},
+	{export: "cuKernelGetParamInfo", ask: "cuKernelGetParamInfo", version: 12040, current: true, class: ccall.Blocking, base: "cuKernelGetParamInfo"},
+	{export: "cuKernelSetAttribute", ask: "cuKernelSetAttribute", version: 12000, current: true, class: ccall.Blocking, base: "cuKernelSetAttribute"},
+	{export: "cuKernelSetCacheConfig", ask: "cuKernelSetCacheConfig", version: 12000, current: true, class: ccall.Blocking, base: "cuKernelSetCacheConfig"},
+	{export: "cuLaunch", ask: "cuLaunch", version: 2000, current: true, class: ccall.Blocking, base: "cuLaunch"},
 	{export: "cuLaunchCooperativeKernel", ask: "cuLaunchCooperativeKernel", version: 9000, current: true, class: ccall.Hot, base: "cuLaunchCooperativeKernel"},
-	{export: "cuLaunchCooperativeKernelMultiDevice", ask: "cuLaunchCooperativeKernelMultiDevice", version: 9000, current: true, class: ccall.Hot, base: "cuLaunchCooperativeKernelMultiDevice"},
+	{export: "cuLaunchCooperativeKernelMultiDevice", ask: "cuLaunchCooperativeKernelMultiDevice", version: 9000, current: true, class: ccall.Blocking, base: "cuLaunchCooperativeKernelMultiDevice"},
 	{export: "cuLaunchCooperativeKernel_ptsz", ask: "cuLaunchCooperativeKernel", version: 9000, perThread: true, current: true, class: ccall.Hot, base: "cuLaunchCooperativeKernel"},
-	{export: "cuLaunchGrid", ask: "cuLaunchGrid", version: 2000, current: true, class: ccall.Hot, base: "cuLaunchGrid"},
-	{export: "cuLaunchGridAsync", ask: "cuLaunchGridAsync", version: 2000, current: true, class: ccall.Hot, base: "cuLaunchGridAsync"},
+	{export: "cuLaunchGrid", ask: "cuLaunchGrid", version: 2000, current: true, class: ccall.Blocking, base: "cuLaunchGrid"},
+	{export: "cuLaunchGridAsync", ask: "cuLaunchGridAsync", version: 2000, current: true, class: ccall.Blocking, base: "cuLaunchGridAsync"},
 	{export: "cuLaunchHostFunc", ask: "cuLaunchHostFunc", version: 10000, current: true, class: ccall.Hot, base: "cuLaunchHostFunc"},
 	{export: "cuLaunchHostFunc_ptsz", ask: "cuLaunchHostFunc", version: 10000, perThread: true, current: true, class: ccall.Hot, base: "cuLaunchHostFunc"},
 	{export: "cuLaunchKernel", ask: "cuLaunchKernel", version: 4000, current: true, class: ccall.Hot, base: "cuLaunchKernel"},
 	{export: "cuLaunchKernelEx", ask: "cuLaunchKernelEx", version: 11060, current: true, class: ccall.Hot, base: "cuLaunchKernelEx"},
 	{export: "cuLaunchKernelEx_ptsz", ask: "cuLaunchKernelEx", version: 11060, perThread: true, current: true, class: ccall.Hot, base: "cuLaunchKernelEx"},
 	{export: "cuLaunchKernel_ptsz", ask: "cuLaunchKernel", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuLaunchKernel"},
-	{export: "cuLibraryEnumerateKernels", ask: "cuLibraryEnumerateKernels", version: 12040, current: true, base: "cuLibraryEnumerateKernels"},
-	{export: "cuLibraryGetGlobal", ask: "cuLibraryGetGlobal", version: 12000, current: true, class: ccall.Hot, base: "cuLibraryGetGlobal"},
-	{export: "cuLibraryGetKernel", ask: "cuLibraryGetKernel", version: 12000, current: true, class: ccall.Hot, base: "cuLibraryGetKernel"},
-	{export: "cuLibraryGetKernelCount", ask: "cuLibraryGetKernelCount", version: 12040, current: true, class: ccall.Hot, base: "cuLibraryGetKernelCount"},
-	{export: "cuLibraryGetManaged", ask: "cuLibraryGetManaged", version: 12000, current: true, class: ccall.Hot, base: "cuLibraryGetManaged"},
-	{export: "cuLibraryGetModule", ask: "cuLibraryGetModule", version: 12000, current: true, class: ccall.Hot, base: "cuLibraryGetModule"},
-	{export: "cuLibraryGetUnifiedFunction", ask: "cuLibraryGetUnifiedFunction", version: 12000, current: true, class: ccall.Hot, base: "cuLibraryGetUnifiedFunction"},
+	{export: "cuLibraryEnumerateKernels", ask: "cuLibraryEnumerateKernels", version: 12040, current: true, class: ccall.Blocking, base: "cuLibraryEnumerateKernels"},
+	{export: "cuLibraryGetGlobal", ask: "cuLibraryGetGlobal", version: 12000, current: true, class: ccall.Blocking, base: "cuLibraryGetGlobal"},
+	{export: "cuLibraryGetKernel", ask: "cuLibraryGetKernel", version: 12000, current: true, class: ccall.Blocking, base: "cuLibraryGetKernel"},
+	{export: "cuLibraryGetKernelCount", ask: "cuLibraryGetKernelCount", version: 12040, current: true, class: ccall.Blocking, base: "cuLibraryGetKernelCount"},
+	{export: "cuLibraryGetManaged", ask: "cuLibraryGetManaged", version: 12000, current: true, class: ccall.Blocking, base: "cuLibraryGetManaged"},
+	{export: "cuLibraryGetModule", ask: "cuLibraryGetModule", version: 12000, current: true, class: ccall.Blocking, base: "cuLibraryGetModule"},
+	{export: "cuLibraryGetUnifiedFunction", ask: "cuLibraryGetUnifiedFunction", version: 12000, current: true, class: ccall.Blocking, base: "cuLibraryGetUnifiedFunction"},
 	{export: "cuLibraryLoadData", ask: "cuLibraryLoadData", version: 12000, current: true, class: ccall.Blocking, base: "cuLibraryLoadData"},
 	{export: "cuLibraryLoadFromFile", ask: "cuLibraryLoadFromFile", version: 12000, current: true, class: ccall.Blocking, base: "cuLibraryLoadFromFile"},
 	{export: "cuLibraryUnload", ask: "cuLibraryUnload", version: 12000, current: true, class: ccall.Blocking, base: "cuLibraryUnload"},
-	{export: "cuLinkAddData", ask: "cuLinkAddData", version: 5050, base: "cuLinkAddData"},
-	{export: "cuLinkAddData_v2", ask: "cuLinkAddData", version: 6050, current: true, base: "cuLinkAddData"},
-	{export: "cuLinkAddFile", ask: "cuLinkAddFile", version: 5050, base: "cuLinkAddFile"},
-	{export: "cuLinkAddFile_v2", ask: "cuLinkAddFile", version: 6050, current: true, base: "cuLinkAddFile"},
-	{export: "cuLinkComplete", ask: "cuLinkComplete", version: 5050, current: true, base: "cuLinkComplete"},
-	{export: "cuLinkCreate", ask: "cuLinkCreate", version: 5050, base: "cuLinkCreate"},
-	{export: "cuLinkCreate_v2", ask: "cuLinkCreate", version: 6050, current: true, base: "cuLinkCreate"},
-	{export: "cuLinkDestroy", ask: "cuLinkDestroy", version: 5050, current: true, base: "cuLinkDestroy"},
-	{export: "cuLogsCurrent", ask: "cuLogsCurrent", version: 12090, current: true, base: "cuLogsCurrent"},
+	{export: "cuLinkAddData", ask: "cuLinkAddData", version: 5050, class: ccall.Blocking, base: "cuLinkAddData"},
+	{export: "cuLinkAddData_v2", ask: "cuLinkAddData", version: 6050, current: true, class: ccall.Blocking, base: "cuLinkAddData"},
+	{export: "cuLinkAddFile", ask: "cuLinkAddFile", version: 5050, class: ccall.Blocking, base: "cuLinkAddFile"},
+	{export: "cuLinkAddFile_v2", ask: "cuLinkAddFile", version: 6050, current: true, class: ccall.Blocking, base: "cuLinkAddFile"},
+	{export: "cuLinkComplete", ask: "cuLinkComplete", version: 5050, current: true, class: ccall.Blocking, base: "cuLinkComplete"},
+	{export: "cuLinkCreate", ask: "cuLinkCreate", version: 5050, class: ccall.Blocking, base: "cuLinkCreate"},
+	{export: "cuLinkCreate_v2", ask: "cuLinkCreate", version: 6050, current: true, class: ccall.Blocking, base: "cuLinkCreate"},
+	{export: "cuLinkDestroy", ask: "cuLinkDestroy", version: 5050, current: true, class: ccall.Blocking, base: "cuLinkDestroy"},
+	{export: "cuLogsCurrent", ask: "cuLogsCurrent", version: 12090, current: true, class: ccall.Blocking, base: "cuLogsCurrent"},
 	{export: "cuLogsDumpToFile", ask: "cuLogsDumpToFile", version: 12090, current: true, class: ccall.Blocking, base: "cuLogsDumpToFile"},
-	{export: "cuLogsDumpToMemory", ask: "cuLogsDumpToMemory", version: 12090, current: true, base: "cuLogsDumpToMemory"},
-	{export: "cuLogsRegisterCallback", ask: "cuLogsRegisterCallback", version: 12090, current: true, base: "cuLogsRegisterCallback"},
-	{export: "cuLogsUnregisterCallback", ask: "cuLogsUnregisterCallback", version: 12090, current: true, base: "cuLogsUnregisterCallback"},
-	{export: "cuMemAddressFree", ask: "cuMemAddressFree", version: 10020, current: true, base: "cuMemAddressFree"},
-	{export: "cuMemAddressReserve", ask: "cuMemAddressReserve", version: 10020, current: true, base: "cuMemAddressReserve"},
-	{export: "cuMemAdvise", ask: "cuMemAdvise", version: 8000, class: ccall.Hot, base: "cuMemAdvise"},
-	{export: "cuMemAdvise_v2", ask: "cuMemAdvise", version: 12020, current: true, class: ccall.Hot, base: "cuMemAdvise"},
+	{export: "cuLogsDumpToMemory", ask: "cuLogsDumpToMemory", version: 12090, current: true, class: ccall.Blocking, base: "cuLogsDumpToMemory"},
+	{export: "cuLogsRegisterCallback", ask: "cuLogsRegisterCallback", version: 12090, current: true, class: ccall.Blocking, base: "cuLogsRegisterCallback"},
+	{export: "cuLogsUnregisterCallback", ask: "cuLogsUnregisterCallback", version: 12090, current: true, class: ccall.Blocking, base: "cuLogsUnregisterCallback"},
+	{export: "cuMemAddressFree", ask: "cuMemAddressFree", version: 10020, current: true, class: ccall.Blocking, base: "cuMemAddressFree"},
+	{export: "cuMemAddressReserve", ask: "cuMemAddressReserve", version: 10020, current: true, class: ccall.Blocking, base: "cuMemAddressReserve"},
+	{export: "cuMemAdvise", ask: "cuMemAdvise", version: 8000, class: ccall.Blocking, base: "cuMemAdvise"},
+	{export: "cuMemAdvise_v2", ask: "cuMemAdvise", version: 12020, current: true, class: ccall.Blocking, base: "cuMemAdvise"},
 	{export: "cuMemAlloc", ask: "cuMemAlloc", version: 2000, class: ccall.Hot, base: "cuMemAlloc"},
 	{export: "cuMemAllocAsync", ask: "cuMemAllocAsync", version: 11020, current: true, class: ccall.Hot, base: "cuMemAllocAsync"},
 	{export: "cuMemAllocAsync_ptsz", ask: "cuMemAllocAsync", version: 11020, perThread: true, current: true, class: ccall.Hot, base: "cuMemAllocAsync"},
-	{export: "cuMemAllocFromPoolAsync", ask: "cuMemAllocFromPoolAsync", version: 11020, current: true, class: ccall.Hot, base: "cuMemAllocFromPoolAsync"},
-	{export: "cuMemAllocFromPoolAsync_ptsz", ask: "cuMemAllocFromPoolAsync", version: 11020, perThread: true, current: true, class: ccall.Hot, base: "cuMemAllocFromPoolAsync"},
-	{export: "cuMemAllocHost", ask: "cuMemAllocHost", version: 2000, class: ccall.Hot, base: "cuMemAllocHost"},
-	{export: "cuMemAllocHost_v2", ask: "cuMemAllocHost", version: 3020, current: true, class: ccall.Hot, base: "cuMemAllocHost"},
-	{export: "cuMemAllocManaged", ask: "cuMemAllocManaged", version: 6000, current: true, class: ccall.Hot, base: "cuMemAllocManaged"},
-	{export: "cuMemAllocPitch", ask: "cuMemAllocPitch", version: 2000, class: ccall.Hot, base: "cuMemAllocPitch"},
-	{export: "cuMemAllocPitch_v2", ask: "cuMemAllocPitch", version: 3020, current: true, class: ccall.Hot, base: "cuMemAllocPitch"},
+	{export: "cuMemAllocFromPoolAsync", ask: "cuMemAllocFromPoolAsync", version: 11020, current: true, class: ccall.Blocking, base: "cuMemAllocFromPoolAsync"},
+	{export: "cuMemAllocFromPoolAsync_ptsz", ask: "cuMemAllocFromPoolAsync", version: 11020, perThread: true, current: true, class: ccall.Blocking, base: "cuMemAllocFromPoolAsync"},
+	{export: "cuMemAllocHost", ask: "cuMemAllocHost", version: 2000, class: ccall.Blocking, base: "cuMemAllocHost"},
+	{export: "cuMemAllocHost_v2", ask: "cuMemAllocHost", version: 3020, current: true, class: ccall.Blocking, base: "cuMemAllocHost"},
+	{export: "cuMemAllocManaged", ask: "cuMemAllocManaged", version: 6000, current: true, class: ccall.Blocking, base: "cuMemAllocManaged"},
+	{export: "cuMemAllocPitch", ask: "cuMemAllocPitch", version: 2000, class: ccall.Blocking, base: "cuMemAllocPitch"},
+	{export: "cuMemAllocPitch_v2", ask: "cuMemAllocPitch", version: 3020, current: true, class: ccall.Blocking, base: "cuMemAllocPitch"},
 	{export: "cuMemAlloc_v2", ask: "cuMemAlloc", version: 3020, current: true, class: ccall.Hot, base: "cuMemAlloc"},
-	{export: "cuMemBatchDecompressAsync", ask: "cuMemBatchDecompressAsync", version: 12060, current: true, class: ccall.Hot, base: "cuMemBatchDecompressAsync"},
-	{export: "cuMemBatchDecompressAsync_ptsz", ask: "cuMemBatchDecompressAsync", version: 12060, perThread: true, current: true, class: ccall.Hot, base: "cuMemBatchDecompressAsync"},
-	{export: "cuMemCreate", ask: "cuMemCreate", version: 10020, current: true, base: "cuMemCreate"},
-	{export: "cuMemDiscardAndPrefetchBatchAsync", ask: "cuMemDiscardAndPrefetchBatchAsync", version: 13000, current: true, class: ccall.Hot, base: "cuMemDiscardAndPrefetchBatchAsync"},
-	{export: "cuMemDiscardAndPrefetchBatchAsync_ptsz", ask: "cuMemDiscardAndPrefetchBatchAsync", version: 13000, perThread: true, current: true, class: ccall.Hot, base: "cuMemDiscardAndPrefetchBatchAsync"},
-	{export: "cuMemDiscardBatchAsync", ask: "cuMemDiscardBatchAsync", version: 13000, current: true, class: ccall.Hot, base: "cuMemDiscardBatchAsync"},
-	{export: "cuMemDiscardBatchAsync_ptsz", ask: "cuMemDiscardBatchAsync", version: 13000, perThread: true, current: true, class: ccall.Hot, base: "cuMemDiscardBatchAsync"},
-	{export: "cuMemExportToShareableHandle", ask: "cuMemExportToShareableHandle", version: 10020, current: true, base: "cuMemExportToShareableHandle"},
+	{export: "cuMemBatchDecompressAsync", ask: "cuMemBatchDecompressAsync", version: 12060, current: true, class: ccall.Blocking, base: "cuMemBatchDecompressAsync"},
+	{export: "cuMemBatchDecompressAsync_ptsz", ask: "cuMemBatchDecompressAsync", version: 12060, perThread: true, current: true, class: ccall.Blocking, base: "cuMemBatchDecompressAsync"},
+	{export: "cuMemCreate", ask: "cuMemCreate", version: 10020, current: true, class: ccall.Blocking, base: "cuMemCreate"},
+	{export: "cuMemDiscardAndPrefetchBatchAsync", ask: "cuMemDiscardAndPrefetchBatchAsync", version: 13000, current: true, class: ccall.Blocking, base: "cuMemDiscardAndPrefetchBatchAsync"},
+	{export: "cuMemDiscardAndPrefetchBatchAsync_ptsz", ask: "cuMemDiscardAndPrefetchBatchAsync", version: 13000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemDiscardAndPrefetchBatchAsync"},
+	{export: "cuMemDiscardBatchAsync", ask: "cuMemDiscardBatchAsync", version: 13000, current: true, class: ccall.Blocking, base: "cuMemDiscardBatchAsync"},
+	{export: "cuMemDiscardBatchAsync_ptsz", ask: "cuMemDiscardBatchAsync", version: 13000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemDiscardBatchAsync"},
+	{export: "cuMemExportToShareableHandle", ask: "cuMemExportToShareableHandle", version: 10020, current: true, class: ccall.Blocking, base: "cuMemExportToShareableHandle"},
 	{export: "cuMemFree", ask: "cuMemFree", version: 2000, class: ccall.Blocking, base: "cuMemFree"},
 	{export: "cuMemFreeAsync", ask: "cuMemFreeAsync", version: 11020, current: true, class: ccall.Hot, base: "cuMemFreeAsync"},
 	{export: "cuMemFreeAsync_ptsz", ask: "cuMemFreeAsync", version: 11020, perThread: true, current: true, class: ccall.Hot, base: "cuMemFreeAsync"},
 	{export: "cuMemFreeHost", ask: "cuMemFreeHost", version: 2000, current: true, class: ccall.Blocking, base: "cuMemFreeHost"},
 	{export: "cuMemFree_v2", ask: "cuMemFree", version: 3020, current: true, class: ccall.Blocking, base: "cuMemFree"},
-	{export: "cuMemGetAccess", ask: "cuMemGetAccess", version: 10020, current: true, class: ccall.Hot, base: "cuMemGetAccess"},
-	{export: "cuMemGetAddressRange", ask: "cuMemGetAddressRange", version: 2000, class: ccall.Hot, base: "cuMemGetAddressRange"},
-	{export: "cuMemGetAddressRange_v2", ask: "cuMemGetAddressRange", version: 3020, current: true, class: ccall.Hot, base: "cuMemGetAddressRange"},
-	{export: "cuMemGetAllocationGranularity", ask: "cuMemGetAllocationGranularity", version: 10020, current: true, class: ccall.Hot, base: "cuMemGetAllocationGranularity"},
-	{export: "cuMemGetAllocationPropertiesFromHandle", ask: "cuMemGetAllocationPropertiesFromHandle", version: 10020, current: true, class: ccall.Hot, base: "cuMemGetAllocationPropertiesFromHandle"},
-	{export: "cuMemGetDefaultMemPool", ask: "cuMemGetDefaultMemPool", version: 13000, current: true, class: ccall.Hot, base: "cuMemGetDefaultMemPool"},
-	{export: "cuMemGetHandleForAddressRange", ask: "cuMemGetHandleForAddressRange", version: 11070, current: true, class: ccall.Hot, base: "cuMemGetHandleForAddressRange"},
+	{export: "cuMemGetAccess", ask: "cuMemGetAccess", version: 10020, current: true, class: ccall.Blocking, base: "cuMemGetAccess"},
+	{export: "cuMemGetAddressRange", ask: "cuMemGetAddressRange", version: 2000, class: ccall.Blocking, base: "cuMemGetAddressRange"},
+	{export: "cuMemGetAddressRange_v2", ask: "cuMemGetAddressRange", version: 3020, current: true, class: ccall.Blocking, base: "cuMemGetAddressRange"},
+	{export: "cuMemGetAllocationGranularity", ask: "cuMemGetAllocationGranularity", version: 10020, current: true, class: ccall.Blocking, base: "cuMemGetAllocationGranularity"},
+	{export: "cuMemGetAllocationPropertiesFromHandle", ask: "cuMemGetAllocationPropertiesFromHandle", version: 10020, current: true, class: ccall.Blocking, base: "cuMemGetAllocationPropertiesFromHandle"},
+	{export: "cuMemGetDefaultMemPool", ask: "cuMemGetDefaultMemPool", version: 13000, current: true, class: ccall.Blocking, base: "cuMemGetDefaultMemPool"},
+	{export: "cuMemGetHandleForAddressRange", ask: "cuMemGetHandleForAddressRange", version: 11070, current: true, class: ccall.Blocking, base: "cuMemGetHandleForAddressRange"},
 	{export: "cuMemGetInfo", ask: "cuMemGetInfo", version: 2000, class: ccall.Hot, base: "cuMemGetInfo"},
 	{export: "cuMemGetInfo_v2", ask: "cuMemGetInfo", version: 3020, current: true, class: ccall.Hot, base: "cuMemGetInfo"},
-	{export: "cuMemGetMemPool", ask: "cuMemGetMemPool", version: 13000, current: true, class: ccall.Hot, base: "cuMemGetMemPool"},
+	{export: "cuMemGetMemPool", ask: "cuMemGetMemPool", version: 13000, current: true, class: ccall.Blocking, base: "cuMemGetMemPool"},
 	{export: "cuMemHostAlloc", ask: "cuMemHostAlloc", version: 2020, current: true, class: ccall.Hot, base: "cuMemHostAlloc"},
 	{export: "cuMemHostGetDevicePointer", ask: "cuMemHostGetDevicePointer", version: 2020, class: ccall.Hot, base: "cuMemHostGetDevicePointer"},
 	{export: "cuMemHostGetDevicePointer_v2", ask: "cuMemHostGetDevicePointer", version: 3020, current: true, class: ccall.Hot, base: "cuMemHostGetDevicePointer"},
@@ -557,60 +831,60 @@ var symbols = [numSymbols]symbolFacts{
 	{export: "cuMemHostRegister", ask: "cuMemHostRegister", version: 4000, class: ccall.Hot, base: "cuMemHostRegister"},
 	{export: "cuMemHostRegister_v2", ask: "cuMemHostRegister", version: 6050, current: true, class: ccall.Hot, base: "cuMemHostRegister"},
 	{export: "cuMemHostUnregister", ask: "cuMemHostUnregister", version: 4000, current: true, class: ccall.Blocking, base: "cuMemHostUnregister"},
-	{export: "cuMemImportFromShareableHandle", ask: "cuMemImportFromShareableHandle", version: 10020, current: true, base: "cuMemImportFromShareableHandle"},
-	{export: "cuMemMap", ask: "cuMemMap", version: 10020, current: true, base: "cuMemMap"},
-	{export: "cuMemMapArrayAsync", ask: "cuMemMapArrayAsync", version: 11010, current: true, class: ccall.Hot, base: "cuMemMapArrayAsync"},
-	{export: "cuMemMapArrayAsync_ptsz", ask: "cuMemMapArrayAsync", version: 11010, perThread: true, current: true, class: ccall.Hot, base: "cuMemMapArrayAsync"},
-	{export: "cuMemPoolCreate", ask: "cuMemPoolCreate", version: 11020, current: true, class: ccall.Hot, base: "cuMemPoolCreate"},
+	{export: "cuMemImportFromShareableHandle", ask: "cuMemImportFromShareableHandle", version: 10020, current: true, class: ccall.Blocking, base: "cuMemImportFromShareableHandle"},
+	{export: "cuMemMap", ask: "cuMemMap", version: 10020, current: true, class: ccall.Blocking, base: "cuMemMap"},
+	{export: "cuMemMapArrayAsync", ask: "cuMemMapArrayAsync", version: 11010, current: true, class: ccall.Blocking, base: "cuMemMapArrayAsync"},
+	{export: "cuMemMapArrayAsync_ptsz", ask: "cuMemMapArrayAsync", version: 11010, perThread: true, current: true, class: ccall.Blocking, base: "cuMemMapArrayAsync"},
+	{export: "cuMemPoolCreate", ask: "cuMemPoolCreate", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolCreate"},
 	{export: "cuMemPoolDestroy", ask: "cuMemPoolDestroy", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolDestroy"},
-	{export: "cuMemPoolExportPointer", ask: "cuMemPoolExportPointer", version: 11020, current: true, class: ccall.Hot, base: "cuMemPoolExportPointer"},
-	{export: "cuMemPoolExportToShareableHandle", ask: "cuMemPoolExportToShareableHandle", version: 11020, current: true, class: ccall.Hot, base: "cuMemPoolExportToShareableHandle"},
-	{export: "cuMemPoolGetAccess", ask: "cuMemPoolGetAccess", version: 11020, current: true, class: ccall.Hot, base: "cuMemPoolGetAccess"},
-	{export: "cuMemPoolGetAttribute", ask: "cuMemPoolGetAttribute", version: 11020, current: true, class: ccall.Hot, base: "cuMemPoolGetAttribute"},
-	{export: "cuMemPoolImportFromShareableHandle", ask: "cuMemPoolImportFromShareableHandle", version: 11020, current: true, class: ccall.Hot, base: "cuMemPoolImportFromShareableHandle"},
-	{export: "cuMemPoolImportPointer", ask: "cuMemPoolImportPointer", version: 11020, current: true, class: ccall.Hot, base: "cuMemPoolImportPointer"},
-	{export: "cuMemPoolSetAccess", ask: "cuMemPoolSetAccess", version: 11020, current: true, class: ccall.Hot, base: "cuMemPoolSetAccess"},
-	{export: "cuMemPoolSetAttribute", ask: "cuMemPoolSetAttribute", version: 11020, current: true, class: ccall.Hot, base: "cuMemPoolSetAttribute"},
+	{export: "cuMemPoolExportPointer", ask: "cuMemPoolExportPointer", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolExportPointer"},
+	{export: "cuMemPoolExportToShareableHandle", ask: "cuMemPoolExportToShareableHandle", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolExportToShareableHandle"},
+	{export: "cuMemPoolGetAccess", ask: "cuMemPoolGetAccess", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolGetAccess"},
+	{export: "cuMemPoolGetAttribute", ask: "cuMemPoolGetAttribute", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolGetAttribute"},
+	{export: "cuMemPoolImportFromShareableHandle", ask: "cuMemPoolImportFromShareableHandle", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolImportFromShareableHandle"},
+	{export: "cuMemPoolImportPointer", ask: "cuMemPoolImportPointer", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolImportPointer"},
+	{export: "cuMemPoolSetAccess", ask: "cuMemPoolSetAccess", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolSetAccess"},
+	{export: "cuMemPoolSetAttribute", ask: "cuMemPoolSetAttribute", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolSetAttribute"},
 	{export: "cuMemPoolTrimTo", ask: "cuMemPoolTrimTo", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolTrimTo"},
-	{export: "cuMemPrefetchAsync", ask: "cuMemPrefetchAsync", version: 8000, class: ccall.Hot, base: "cuMemPrefetchAsync"},
-	{export: "cuMemPrefetchAsync_ptsz", ask: "cuMemPrefetchAsync", version: 8000, perThread: true, class: ccall.Hot, base: "cuMemPrefetchAsync"},
-	{export: "cuMemPrefetchAsync_v2", ask: "cuMemPrefetchAsync", version: 12020, current: true, class: ccall.Hot, base: "cuMemPrefetchAsync"},
-	{export: "cuMemPrefetchAsync_v2_ptsz", ask: "cuMemPrefetchAsync", version: 12020, perThread: true, current: true, class: ccall.Hot, base: "cuMemPrefetchAsync"},
-	{export: "cuMemPrefetchBatchAsync", ask: "cuMemPrefetchBatchAsync", version: 13000, current: true, class: ccall.Hot, base: "cuMemPrefetchBatchAsync"},
-	{export: "cuMemPrefetchBatchAsync_ptsz", ask: "cuMemPrefetchBatchAsync", version: 13000, perThread: true, current: true, class: ccall.Hot, base: "cuMemPrefetchBatchAsync"},
-	{export: "cuMemRangeGetAttribute", ask: "cuMemRangeGetAttribute", version: 8000, current: true, class: ccall.Hot, base: "cuMemRangeGetAttribute"},
-	{export: "cuMemRangeGetAttributes", ask: "cuMemRangeGetAttributes", version: 8000, current: true, class: ccall.Hot, base: "cuMemRangeGetAttributes"},
+	{export: "cuMemPrefetchAsync", ask: "cuMemPrefetchAsync", version: 8000, class: ccall.Blocking, base: "cuMemPrefetchAsync"},
+	{export: "cuMemPrefetchAsync_ptsz", ask: "cuMemPrefetchAsync", version: 8000, perThread: true, class: ccall.Blocking, base: "cuMemPrefetchAsync"},
+	{export: "cuMemPrefetchAsync_v2", ask: "cuMemPrefetchAsync", version: 12020, current: true, class: ccall.Blocking, base: "cuMemPrefetchAsync"},
+	{export: "cuMemPrefetchAsync_v2_ptsz", ask: "cuMemPrefetchAsync", version: 12020, perThread: true, current: true, class: ccall.Blocking, base: "cuMemPrefetchAsync"},
+	{export: "cuMemPrefetchBatchAsync", ask: "cuMemPrefetchBatchAsync", version: 13000, current: true, class: ccall.Blocking, base: "cuMemPrefetchBatchAsync"},
+	{export: "cuMemPrefetchBatchAsync_ptsz", ask: "cuMemPrefetchBatchAsync", version: 13000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemPrefetchBatchAsync"},
+	{export: "cuMemRangeGetAttribute", ask: "cuMemRangeGetAttribute", version: 8000, current: true, class: ccall.Blocking, base: "cuMemRangeGetAttribute"},
+	{export: "cuMemRangeGetAttributes", ask: "cuMemRangeGetAttributes", version: 8000, current: true, class: ccall.Blocking, base: "cuMemRangeGetAttributes"},
 	{export: "cuMemRelease", ask: "cuMemRelease", version: 10020, current: true, class: ccall.Blocking, base: "cuMemRelease"},
-	{export: "cuMemRetainAllocationHandle", ask: "cuMemRetainAllocationHandle", version: 11000, current: true, base: "cuMemRetainAllocationHandle"},
-	{export: "cuMemSetAccess", ask: "cuMemSetAccess", version: 10020, current: true, class: ccall.Hot, base: "cuMemSetAccess"},
-	{export: "cuMemSetMemPool", ask: "cuMemSetMemPool", version: 13000, current: true, base: "cuMemSetMemPool"},
+	{export: "cuMemRetainAllocationHandle", ask: "cuMemRetainAllocationHandle", version: 11000, current: true, class: ccall.Blocking, base: "cuMemRetainAllocationHandle"},
+	{export: "cuMemSetAccess", ask: "cuMemSetAccess", version: 10020, current: true, class: ccall.Blocking, base: "cuMemSetAccess"},
+	{export: "cuMemSetMemPool", ask: "cuMemSetMemPool", version: 13000, current: true, class: ccall.Blocking, base: "cuMemSetMemPool"},
 	{export: "cuMemUnmap", ask: "cuMemUnmap", version: 10020, current: true, class: ccall.Blocking, base: "cuMemUnmap"},
 	{export: "cuMemcpy", ask: "cuMemcpy", version: 4000, current: true, class: ccall.Blocking, base: "cuMemcpy"},
 	{export: "cuMemcpy2D", ask: "cuMemcpy2D", version: 2000, class: ccall.Blocking, base: "cuMemcpy2D"},
-	{export: "cuMemcpy2DAsync", ask: "cuMemcpy2DAsync", version: 2000, class: ccall.Hot, base: "cuMemcpy2DAsync"},
-	{export: "cuMemcpy2DAsync_v2", ask: "cuMemcpy2DAsync", version: 3020, current: true, class: ccall.Hot, base: "cuMemcpy2DAsync"},
-	{export: "cuMemcpy2DAsync_v2_ptsz", ask: "cuMemcpy2DAsync", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuMemcpy2DAsync"},
+	{export: "cuMemcpy2DAsync", ask: "cuMemcpy2DAsync", version: 2000, class: ccall.Blocking, base: "cuMemcpy2DAsync"},
+	{export: "cuMemcpy2DAsync_v2", ask: "cuMemcpy2DAsync", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpy2DAsync"},
+	{export: "cuMemcpy2DAsync_v2_ptsz", ask: "cuMemcpy2DAsync", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpy2DAsync"},
 	{export: "cuMemcpy2DUnaligned", ask: "cuMemcpy2DUnaligned", version: 2000, class: ccall.Blocking, base: "cuMemcpy2DUnaligned"},
 	{export: "cuMemcpy2DUnaligned_v2", ask: "cuMemcpy2DUnaligned", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpy2DUnaligned"},
 	{export: "cuMemcpy2DUnaligned_v2_ptds", ask: "cuMemcpy2DUnaligned", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpy2DUnaligned"},
 	{export: "cuMemcpy2D_v2", ask: "cuMemcpy2D", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpy2D"},
 	{export: "cuMemcpy2D_v2_ptds", ask: "cuMemcpy2D", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpy2D"},
 	{export: "cuMemcpy3D", ask: "cuMemcpy3D", version: 2000, class: ccall.Blocking, base: "cuMemcpy3D"},
-	{export: "cuMemcpy3DAsync", ask: "cuMemcpy3DAsync", version: 2000, class: ccall.Hot, base: "cuMemcpy3DAsync"},
-	{export: "cuMemcpy3DAsync_v2", ask: "cuMemcpy3DAsync", version: 3020, current: true, class: ccall.Hot, base: "cuMemcpy3DAsync"},
-	{export: "cuMemcpy3DAsync_v2_ptsz", ask: "cuMemcpy3DAsync", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuMemcpy3DAsync"},
-	{export: "cuMemcpy3DBatchAsync", ask: "cuMemcpy3DBatchAsync", version: 12080, class: ccall.Hot, base: "cuMemcpy3DBatchAsync"},
-	{export: "cuMemcpy3DBatchAsync_ptsz", ask: "cuMemcpy3DBatchAsync", version: 12080, perThread: true, class: ccall.Hot, base: "cuMemcpy3DBatchAsync"},
-	{export: "cuMemcpy3DBatchAsync_v2", ask: "cuMemcpy3DBatchAsync", version: 13000, current: true, class: ccall.Hot, base: "cuMemcpy3DBatchAsync"},
-	{export: "cuMemcpy3DBatchAsync_v2_ptsz", ask: "cuMemcpy3DBatchAsync", version: 13000, perThread: true, current: true, class: ccall.Hot, base: "cuMemcpy3DBatchAsync"},
+	{export: "cuMemcpy3DAsync", ask: "cuMemcpy3DAsync", version: 2000, class: ccall.Blocking, base: "cuMemcpy3DAsync"},
+	{export: "cuMemcpy3DAsync_v2", ask: "cuMemcpy3DAsync", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpy3DAsync"},
+	{export: "cuMemcpy3DAsync_v2_ptsz", ask: "cuMemcpy3DAsync", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpy3DAsync"},
+	{export: "cuMemcpy3DBatchAsync", ask: "cuMemcpy3DBatchAsync", version: 12080, class: ccall.Blocking, base: "cuMemcpy3DBatchAsync"},
+	{export: "cuMemcpy3DBatchAsync_ptsz", ask: "cuMemcpy3DBatchAsync", version: 12080, perThread: true, class: ccall.Blocking, base: "cuMemcpy3DBatchAsync"},
+	{export: "cuMemcpy3DBatchAsync_v2", ask: "cuMemcpy3DBatchAsync", version: 13000, current: true, class: ccall.Blocking, base: "cuMemcpy3DBatchAsync"},
+	{export: "cuMemcpy3DBatchAsync_v2_ptsz", ask: "cuMemcpy3DBatchAsync", version: 13000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpy3DBatchAsync"},
 	{export: "cuMemcpy3DPeer", ask: "cuMemcpy3DPeer", version: 4000, current: true, class: ccall.Blocking, base: "cuMemcpy3DPeer"},
-	{export: "cuMemcpy3DPeerAsync", ask: "cuMemcpy3DPeerAsync", version: 4000, current: true, class: ccall.Hot, base: "cuMemcpy3DPeerAsync"},
-	{export: "cuMemcpy3DPeerAsync_ptsz", ask: "cuMemcpy3DPeerAsync", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuMemcpy3DPeerAsync"},
+	{export: "cuMemcpy3DPeerAsync", ask: "cuMemcpy3DPeerAsync", version: 4000, current: true, class: ccall.Blocking, base: "cuMemcpy3DPeerAsync"},
+	{export: "cuMemcpy3DPeerAsync_ptsz", ask: "cuMemcpy3DPeerAsync", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpy3DPeerAsync"},
 	{export: "cuMemcpy3DPeer_ptds", ask: "cuMemcpy3DPeer", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpy3DPeer"},
 	{export: "cuMemcpy3D_v2", ask: "cuMemcpy3D", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpy3D"},
 	{export: "cuMemcpy3D_v2_ptds", ask: "cuMemcpy3D", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpy3D"},
-	{export: "cuMemcpyAsync", ask: "cuMemcpyAsync", version: 4000, current: true, class: ccall.Hot, base: "cuMemcpyAsync"},
-	{export: "cuMemcpyAsync_ptsz", ask: "cuMemcpyAsync", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuMemcpyAsync"},
+	{export: "cuMemcpyAsync", ask: "cuMemcpyAsync", version: 4000, current: true, class: ccall.Blocking, base: "cuMemcpyAsync"},
+	{export: "cuMemcpyAsync_ptsz", ask: "cuMemcpyAsync", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyAsync"},
 	{export: "cuMemcpyAtoA", ask: "cuMemcpyAtoA", version: 2000, class: ccall.Blocking, base: "cuMemcpyAtoA"},
 	{export: "cuMemcpyAtoA_v2", ask: "cuMemcpyAtoA", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpyAtoA"},
 	{export: "cuMemcpyAtoA_v2_ptds", ask: "cuMemcpyAtoA", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyAtoA"},
@@ -618,15 +892,15 @@ var symbols = [numSymbols]symbolFacts{
 	{export: "cuMemcpyAtoD_v2", ask: "cuMemcpyAtoD", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpyAtoD"},
 	{export: "cuMemcpyAtoD_v2_ptds", ask: "cuMemcpyAtoD", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyAtoD"},
 	{export: "cuMemcpyAtoH", ask: "cuMemcpyAtoH", version: 2000, class: ccall.Blocking, base: "cuMemcpyAtoH"},
-	{export: "cuMemcpyAtoHAsync", ask: "cuMemcpyAtoHAsync", version: 2000, class: ccall.Hot, base: "cuMemcpyAtoHAsync"},
-	{export: "cuMemcpyAtoHAsync_v2", ask: "cuMemcpyAtoHAsync", version: 3020, current: true, class: ccall.Hot, base: "cuMemcpyAtoHAsync"},
-	{export: "cuMemcpyAtoHAsync_v2_ptsz", ask: "cuMemcpyAtoHAsync", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuMemcpyAtoHAsync"},
+	{export: "cuMemcpyAtoHAsync", ask: "cuMemcpyAtoHAsync", version: 2000, class: ccall.Blocking, base: "cuMemcpyAtoHAsync"},
+	{export: "cuMemcpyAtoHAsync_v2", ask: "cuMemcpyAtoHAsync", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpyAtoHAsync"},
+	{export: "cuMemcpyAtoHAsync_v2_ptsz", ask: "cuMemcpyAtoHAsync", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyAtoHAsync"},
 	{export: "cuMemcpyAtoH_v2", ask: "cuMemcpyAtoH", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpyAtoH"},
 	{export: "cuMemcpyAtoH_v2_ptds", ask: "cuMemcpyAtoH", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyAtoH"},
-	{export: "cuMemcpyBatchAsync", ask: "cuMemcpyBatchAsync", version: 12080, class: ccall.Hot, base: "cuMemcpyBatchAsync"},
-	{export: "cuMemcpyBatchAsync_ptsz", ask: "cuMemcpyBatchAsync", version: 12080, perThread: true, class: ccall.Hot, base: "cuMemcpyBatchAsync"},
-	{export: "cuMemcpyBatchAsync_v2", ask: "cuMemcpyBatchAsync", version: 13000, current: true, class: ccall.Hot, base: "cuMemcpyBatchAsync"},
-	{export: "cuMemcpyBatchAsync_v2_ptsz", ask: "cuMemcpyBatchAsync", version: 13000, perThread: true, current: true, class: ccall.Hot, base: "cuMemcpyBatchAsync"},
+	{export: "cuMemcpyBatchAsync", ask: "cuMemcpyBatchAsync", version: 12080, class: ccall.Blocking, base: "cuMemcpyBatchAsync"},
+	{export: "cuMemcpyBatchAsync_ptsz", ask: "cuMemcpyBatchAsync", version: 12080, perThread: true, class: ccall.Blocking, base: "cuMemcpyBatchAsync"},
+	{export: "cuMemcpyBatchAsync_v2", ask: "cuMemcpyBatchAsync", version: 13000, current: true, class: ccall.Blocking, base: "cuMemcpyBatchAsync"},
+	{export: "cuMemcpyBatchAsync_v2_ptsz", ask: "cuMemcpyBatchAsync", version: 13000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyBatchAsync"},
 	{export: "cuMemcpyDtoA", ask: "cuMemcpyDtoA", version: 2000, class: ccall.Blocking, base: "cuMemcpyDtoA"},
 	{export: "cuMemcpyDtoA_v2", ask: "cuMemcpyDtoA", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpyDtoA"},
 	{export: "cuMemcpyDtoA_v2_ptds", ask: "cuMemcpyDtoA", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyDtoA"},
@@ -643,9 +917,9 @@ var symbols = [numSymbols]symbolFacts{
 	{export: "cuMemcpyDtoH_v2", ask: "cuMemcpyDtoH", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpyDtoH"},
 	{export: "cuMemcpyDtoH_v2_ptds", ask: "cuMemcpyDtoH", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyDtoH"},
 	{export: "cuMemcpyHtoA", ask: "cuMemcpyHtoA", version: 2000, class: ccall.Blocking, base: "cuMemcpyHtoA"},
-	{export: "cuMemcpyHtoAAsync", ask: "cuMemcpyHtoAAsync", version: 2000, class: ccall.Hot, base: "cuMemcpyHtoAAsync"},
-	{export: "cuMemcpyHtoAAsync_v2", ask: "cuMemcpyHtoAAsync", version: 3020, current: true, class: ccall.Hot, base: "cuMemcpyHtoAAsync"},
-	{export: "cuMemcpyHtoAAsync_v2_ptsz", ask: "cuMemcpyHtoAAsync", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuMemcpyHtoAAsync"},
+	{export: "cuMemcpyHtoAAsync", ask: "cuMemcpyHtoAAsync", version: 2000, class: ccall.Blocking, base: "cuMemcpyHtoAAsync"},
+	{export: "cuMemcpyHtoAAsync_v2", ask: "cuMemcpyHtoAAsync", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpyHtoAAsync"},
+	{export: "cuMemcpyHtoAAsync_v2_ptsz", ask: "cuMemcpyHtoAAsync", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyHtoAAsync"},
 	{export: "cuMemcpyHtoA_v2", ask: "cuMemcpyHtoA", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpyHtoA"},
 	{export: "cuMemcpyHtoA_v2_ptds", ask: "cuMemcpyHtoA", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyHtoA"},
 	{export: "cuMemcpyHtoD", ask: "cuMemcpyHtoD", version: 2000, class: ccall.Blocking, base: "cuMemcpyHtoD"},
@@ -660,23 +934,23 @@ var symbols = [numSymbols]symbolFacts{
 	{export: "cuMemcpyPeer_ptds", ask: "cuMemcpyPeer", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyPeer"},
 	{export: "cuMemcpy_ptds", ask: "cuMemcpy", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpy"},
 	{export: "cuMemsetD16", ask: "cuMemsetD16", version: 2000, class: ccall.Blocking, base: "cuMemsetD16"},
-	{export: "cuMemsetD16Async", ask: "cuMemsetD16Async", version: 3020, current: true, class: ccall.Hot, base: "cuMemsetD16Async"},
-	{export: "cuMemsetD16Async_ptsz", ask: "cuMemsetD16Async", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuMemsetD16Async"},
+	{export: "cuMemsetD16Async", ask: "cuMemsetD16Async", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD16Async"},
+	{export: "cuMemsetD16Async_ptsz", ask: "cuMemsetD16Async", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD16Async"},
 	{export: "cuMemsetD16_v2", ask: "cuMemsetD16", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD16"},
 	{export: "cuMemsetD16_v2_ptds", ask: "cuMemsetD16", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD16"},
 	{export: "cuMemsetD2D16", ask: "cuMemsetD2D16", version: 2000, class: ccall.Blocking, base: "cuMemsetD2D16"},
-	{export: "cuMemsetD2D16Async", ask: "cuMemsetD2D16Async", version: 3020, current: true, class: ccall.Hot, base: "cuMemsetD2D16Async"},
-	{export: "cuMemsetD2D16Async_ptsz", ask: "cuMemsetD2D16Async", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuMemsetD2D16Async"},
+	{export: "cuMemsetD2D16Async", ask: "cuMemsetD2D16Async", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD2D16Async"},
+	{export: "cuMemsetD2D16Async_ptsz", ask: "cuMemsetD2D16Async", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD2D16Async"},
 	{export: "cuMemsetD2D16_v2", ask: "cuMemsetD2D16", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD2D16"},
 	{export: "cuMemsetD2D16_v2_ptds", ask: "cuMemsetD2D16", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD2D16"},
 	{export: "cuMemsetD2D32", ask: "cuMemsetD2D32", version: 2000, class: ccall.Blocking, base: "cuMemsetD2D32"},
-	{export: "cuMemsetD2D32Async", ask: "cuMemsetD2D32Async", version: 3020, current: true, class: ccall.Hot, base: "cuMemsetD2D32Async"},
-	{export: "cuMemsetD2D32Async_ptsz", ask: "cuMemsetD2D32Async", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuMemsetD2D32Async"},
+	{export: "cuMemsetD2D32Async", ask: "cuMemsetD2D32Async", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD2D32Async"},
+	{export: "cuMemsetD2D32Async_ptsz", ask: "cuMemsetD2D32Async", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD2D32Async"},
 	{export: "cuMemsetD2D32_v2", ask: "cuMemsetD2D32", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD2D32"},
 	{export: "cuMemsetD2D32_v2_ptds", ask: "cuMemsetD2D32", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD2D32"},
 	{export: "cuMemsetD2D8", ask: "cuMemsetD2D8", version: 2000, class: ccall.Blocking, base: "cuMemsetD2D8"},
-	{export: "cuMemsetD2D8Async", ask: "cuMemsetD2D8Async", version: 3020, current: true, class: ccall.Hot, base: "cuMemsetD2D8Async"},
-	{export: "cuMemsetD2D8Async_ptsz", ask: "cuMemsetD2D8Async", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuMemsetD2D8Async"},
+	{export: "cuMemsetD2D8Async", ask: "cuMemsetD2D8Async", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD2D8Async"},
+	{export: "cuMemsetD2D8Async_ptsz", ask: "cuMemsetD2D8Async", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD2D8Async"},
 	{export: "cuMemsetD2D8_v2", ask: "cuMemsetD2D8", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD2D8"},
 	{export: "cuMemsetD2D8_v2_ptds", ask: "cuMemsetD2D8", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD2D8"},
 	{export: "cuMemsetD32", ask: "cuMemsetD32", version: 2000, class: ccall.Blocking, base: "cuMemsetD32"},
@@ -689,51 +963,51 @@ var symbols = [numSymbols]symbolFacts{
 	{export: "cuMemsetD8Async_ptsz", ask: "cuMemsetD8Async", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuMemsetD8Async"},
 	{export: "cuMemsetD8_v2", ask: "cuMemsetD8", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD8"},
 	{export: "cuMemsetD8_v2_ptds", ask: "cuMemsetD8", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD8"},
-	{export: "cuMipmappedArrayCreate", ask: "cuMipmappedArrayCreate", version: 5000, current: true, class: ccall.Hot, base: "cuMipmappedArrayCreate"},
+	{export: "cuMipmappedArrayCreate", ask: "cuMipmappedArrayCreate", version: 5000, current: true, class: ccall.Blocking, base: "cuMipmappedArrayCreate"},
 	{export: "cuMipmappedArrayDestroy", ask: "cuMipmappedArrayDestroy", version: 5000, current: true, class: ccall.Blocking, base: "cuMipmappedArrayDestroy"},
-	{export: "cuMipmappedArrayGetLevel", ask: "cuMipmappedArrayGetLevel", version: 5000, current: true, class: ccall.Hot, base: "cuMipmappedArrayGetLevel"},
-	{export: "cuMipmappedArrayGetMemoryRequirements", ask: "cuMipmappedArrayGetMemoryRequirements", version: 11060, current: true, class: ccall.Hot, base: "cuMipmappedArrayGetMemoryRequirements"},
-	{export: "cuMipmappedArrayGetSparseProperties", ask: "cuMipmappedArrayGetSparseProperties", version: 11010, current: true, class: ccall.Hot, base: "cuMipmappedArrayGetSparseProperties"},
-	{export: "cuModuleEnumerateFunctions", ask: "cuModuleEnumerateFunctions", version: 12040, current: true, class: ccall.Hot, base: "cuModuleEnumerateFunctions"},
+	{export: "cuMipmappedArrayGetLevel", ask: "cuMipmappedArrayGetLevel", version: 5000, current: true, class: ccall.Blocking, base: "cuMipmappedArrayGetLevel"},
+	{export: "cuMipmappedArrayGetMemoryRequirements", ask: "cuMipmappedArrayGetMemoryRequirements", version: 11060, current: true, class: ccall.Blocking, base: "cuMipmappedArrayGetMemoryRequirements"},
+	{export: "cuMipmappedArrayGetSparseProperties", ask: "cuMipmappedArrayGetSparseProperties", version: 11010, current: true, class: ccall.Blocking, base: "cuMipmappedArrayGetSparseProperties"},
+	{export: "cuModuleEnumerateFunctions", ask: "cuModuleEnumerateFunctions", version: 12040, current: true, class: ccall.Blocking, base: "cuModuleEnumerateFunctions"},
 	{export: "cuModuleGetFunction", ask: "cuModuleGetFunction", version: 2000, current: true, class: ccall.Hot, base: "cuModuleGetFunction"},
-	{export: "cuModuleGetFunctionCount", ask: "cuModuleGetFunctionCount", version: 12040, current: true, class: ccall.Hot, base: "cuModuleGetFunctionCount"},
+	{export: "cuModuleGetFunctionCount", ask: "cuModuleGetFunctionCount", version: 12040, current: true, class: ccall.Blocking, base: "cuModuleGetFunctionCount"},
 	{export: "cuModuleGetGlobal", ask: "cuModuleGetGlobal", version: 2000, class: ccall.Hot, base: "cuModuleGetGlobal"},
 	{export: "cuModuleGetGlobal_v2", ask: "cuModuleGetGlobal", version: 3020, current: true, class: ccall.Hot, base: "cuModuleGetGlobal"},
-	{export: "cuModuleGetLoadingMode", ask: "cuModuleGetLoadingMode", version: 11070, current: true, class: ccall.Hot, base: "cuModuleGetLoadingMode"},
-	{export: "cuModuleGetSurfRef", ask: "cuModuleGetSurfRef", version: 3000, current: true, class: ccall.Hot, base: "cuModuleGetSurfRef"},
-	{export: "cuModuleGetTexRef", ask: "cuModuleGetTexRef", version: 2000, current: true, class: ccall.Hot, base: "cuModuleGetTexRef"},
+	{export: "cuModuleGetLoadingMode", ask: "cuModuleGetLoadingMode", version: 11070, current: true, class: ccall.Blocking, base: "cuModuleGetLoadingMode"},
+	{export: "cuModuleGetSurfRef", ask: "cuModuleGetSurfRef", version: 3000, current: true, class: ccall.Blocking, base: "cuModuleGetSurfRef"},
+	{export: "cuModuleGetTexRef", ask: "cuModuleGetTexRef", version: 2000, current: true, class: ccall.Blocking, base: "cuModuleGetTexRef"},
 	{export: "cuModuleLoad", ask: "cuModuleLoad", version: 2000, current: true, class: ccall.Blocking, base: "cuModuleLoad"},
 	{export: "cuModuleLoadData", ask: "cuModuleLoadData", version: 2000, current: true, class: ccall.Blocking, base: "cuModuleLoadData"},
 	{export: "cuModuleLoadDataEx", ask: "cuModuleLoadDataEx", version: 2010, current: true, class: ccall.Blocking, base: "cuModuleLoadDataEx"},
 	{export: "cuModuleLoadFatBinary", ask: "cuModuleLoadFatBinary", version: 2000, current: true, class: ccall.Blocking, base: "cuModuleLoadFatBinary"},
 	{export: "cuModuleUnload", ask: "cuModuleUnload", version: 2000, current: true, class: ccall.Blocking, base: "cuModuleUnload"},
-	{export: "cuMulticastAddDevice", ask: "cuMulticastAddDevice", version: 12010, current: true, base: "cuMulticastAddDevice"},
-	{export: "cuMulticastBindAddr", ask: "cuMulticastBindAddr", version: 12010, current: true, base: "cuMulticastBindAddr"},
-	{export: "cuMulticastBindMem", ask: "cuMulticastBindMem", version: 12010, current: true, base: "cuMulticastBindMem"},
-	{export: "cuMulticastCreate", ask: "cuMulticastCreate", version: 12010, current: true, base: "cuMulticastCreate"},
-	{export: "cuMulticastGetGranularity", ask: "cuMulticastGetGranularity", version: 12010, current: true, base: "cuMulticastGetGranularity"},
-	{export: "cuMulticastUnbind", ask: "cuMulticastUnbind", version: 12010, current: true, base: "cuMulticastUnbind"},
-	{export: "cuOccupancyAvailableDynamicSMemPerBlock", ask: "cuOccupancyAvailableDynamicSMemPerBlock", version: 10020, current: true, class: ccall.Hot, base: "cuOccupancyAvailableDynamicSMemPerBlock"},
+	{export: "cuMulticastAddDevice", ask: "cuMulticastAddDevice", version: 12010, current: true, class: ccall.Blocking, base: "cuMulticastAddDevice"},
+	{export: "cuMulticastBindAddr", ask: "cuMulticastBindAddr", version: 12010, current: true, class: ccall.Blocking, base: "cuMulticastBindAddr"},
+	{export: "cuMulticastBindMem", ask: "cuMulticastBindMem", version: 12010, current: true, class: ccall.Blocking, base: "cuMulticastBindMem"},
+	{export: "cuMulticastCreate", ask: "cuMulticastCreate", version: 12010, current: true, class: ccall.Blocking, base: "cuMulticastCreate"},
+	{export: "cuMulticastGetGranularity", ask: "cuMulticastGetGranularity", version: 12010, current: true, class: ccall.Blocking, base: "cuMulticastGetGranularity"},
+	{export: "cuMulticastUnbind", ask: "cuMulticastUnbind", version: 12010, current: true, class: ccall.Blocking, base: "cuMulticastUnbind"},
+	{export: "cuOccupancyAvailableDynamicSMemPerBlock", ask: "cuOccupancyAvailableDynamicSMemPerBlock", version: 10020, current: true, class: ccall.Blocking, base: "cuOccupancyAvailableDynamicSMemPerBlock"},
 	{export: "cuOccupancyMaxActiveBlocksPerMultiprocessor", ask: "cuOccupancyMaxActiveBlocksPerMultiprocessor", version: 6050, current: true, class: ccall.Hot, base: "cuOccupancyMaxActiveBlocksPerMultiprocessor"},
-	{export: "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", ask: "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", version: 7000, current: true, class: ccall.Hot, base: "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags"},
-	{export: "cuOccupancyMaxActiveClusters", ask: "cuOccupancyMaxActiveClusters", version: 11070, current: true, class: ccall.Hot, base: "cuOccupancyMaxActiveClusters"},
+	{export: "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", ask: "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", version: 7000, current: true, class: ccall.Blocking, base: "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags"},
+	{export: "cuOccupancyMaxActiveClusters", ask: "cuOccupancyMaxActiveClusters", version: 11070, current: true, class: ccall.Blocking, base: "cuOccupancyMaxActiveClusters"},
 	{export: "cuOccupancyMaxPotentialBlockSize", ask: "cuOccupancyMaxPotentialBlockSize", version: 6050, current: true, class: ccall.Hot, base: "cuOccupancyMaxPotentialBlockSize"},
-	{export: "cuOccupancyMaxPotentialBlockSizeWithFlags", ask: "cuOccupancyMaxPotentialBlockSizeWithFlags", version: 7000, current: true, class: ccall.Hot, base: "cuOccupancyMaxPotentialBlockSizeWithFlags"},
-	{export: "cuOccupancyMaxPotentialClusterSize", ask: "cuOccupancyMaxPotentialClusterSize", version: 11070, current: true, class: ccall.Hot, base: "cuOccupancyMaxPotentialClusterSize"},
-	{export: "cuParamSetSize", ask: "cuParamSetSize", version: 2000, current: true, base: "cuParamSetSize"},
-	{export: "cuParamSetTexRef", ask: "cuParamSetTexRef", version: 2000, current: true, base: "cuParamSetTexRef"},
-	{export: "cuParamSetf", ask: "cuParamSetf", version: 2000, current: true, base: "cuParamSetf"},
-	{export: "cuParamSeti", ask: "cuParamSeti", version: 2000, current: true, base: "cuParamSeti"},
-	{export: "cuParamSetv", ask: "cuParamSetv", version: 2000, current: true, base: "cuParamSetv"},
+	{export: "cuOccupancyMaxPotentialBlockSizeWithFlags", ask: "cuOccupancyMaxPotentialBlockSizeWithFlags", version: 7000, current: true, class: ccall.Blocking, base: "cuOccupancyMaxPotentialBlockSizeWithFlags"},
+	{export: "cuOccupancyMaxPotentialClusterSize", ask: "cuOccupancyMaxPotentialClusterSize", version: 11070, current: true, class: ccall.Blocking, base: "cuOccupancyMaxPotentialClusterSize"},
+	{export: "cuParamSetSize", ask: "cuParamSetSize", version: 2000, current: true, class: ccall.Blocking, base: "cuParamSetSize"},
+	{export: "cuParamSetTexRef", ask: "cuParamSetTexRef", version: 2000, current: true, class: ccall.Blocking, base: "cuParamSetTexRef"},
+	{export: "cuParamSetf", ask: "cuParamSetf", version: 2000, current: true, class: ccall.Blocking, base: "cuParamSetf"},
+	{export: "cuParamSeti", ask: "cuParamSeti", version: 2000, current: true, class: ccall.Blocking, base: "cuParamSeti"},
+	{export: "cuParamSetv", ask: "cuParamSetv", version: 2000, current: true, class: ccall.Blocking, base: "cuParamSetv"},
 	{export: "cuPointerGetAttribute", ask: "cuPointerGetAttribute", version: 4000, current: true, class: ccall.Hot, base: "cuPointerGetAttribute"},
-	{export: "cuPointerGetAttributes", ask: "cuPointerGetAttributes", version: 7000, current: true, class: ccall.Hot, base: "cuPointerGetAttributes"},
-	{export: "cuPointerSetAttribute", ask: "cuPointerSetAttribute", version: 6000, current: true, class: ccall.Hot, base: "cuPointerSetAttribute"},
-	{export: "cuSignalExternalSemaphoresAsync", ask: "cuSignalExternalSemaphoresAsync", version: 10000, current: true, class: ccall.Hot, base: "cuSignalExternalSemaphoresAsync"},
-	{export: "cuSignalExternalSemaphoresAsync_ptsz", ask: "cuSignalExternalSemaphoresAsync", version: 10000, perThread: true, current: true, class: ccall.Hot, base: "cuSignalExternalSemaphoresAsync"},
+	{export: "cuPointerGetAttributes", ask: "cuPointerGetAttributes", version: 7000, current: true, class: ccall.Blocking, base: "cuPointerGetAttributes"},
+	{export: "cuPointerSetAttribute", ask: "cuPointerSetAttribute", version: 6000, current: true, class: ccall.Blocking, base: "cuPointerSetAttribute"},
+	{export: "cuSignalExternalSemaphoresAsync", ask: "cuSignalExternalSemaphoresAsync", version: 10000, current: true, class: ccall.Blocking, base: "cuSignalExternalSemaphoresAsync"},
+	{export: "cuSignalExternalSemaphoresAsync_ptsz", ask: "cuSignalExternalSemaphoresAsync", version: 10000, perThread: true, current: true, class: ccall.Blocking, base: "cuSignalExternalSemaphoresAsync"},
 	{export: "cuStreamAddCallback", ask: "cuStreamAddCallback", version: 5000, current: true, class: ccall.Hot, base: "cuStreamAddCallback"},
 	{export: "cuStreamAddCallback_ptsz", ask: "cuStreamAddCallback", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuStreamAddCallback"},
-	{export: "cuStreamAttachMemAsync", ask: "cuStreamAttachMemAsync", version: 6000, current: true, class: ccall.Hot, base: "cuStreamAttachMemAsync"},
-	{export: "cuStreamAttachMemAsync_ptsz", ask: "cuStreamAttachMemAsync", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuStreamAttachMemAsync"},
+	{export: "cuStreamAttachMemAsync", ask: "cuStreamAttachMemAsync", version: 6000, current: true, class: ccall.Blocking, base: "cuStreamAttachMemAsync"},
+	{export: "cuStreamAttachMemAsync_ptsz", ask: "cuStreamAttachMemAsync", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuStreamAttachMemAsync"},
 	{export: "cuStreamBatchMemOp", ask: "cuStreamBatchMemOp", version: 8000, class: ccall.Hot, base: "cuStreamBatchMemOp"},
 	{export: "cuStreamBatchMemOp_ptsz", ask: "cuStreamBatchMemOp", version: 8000, perThread: true, class: ccall.Hot, base: "cuStreamBatchMemOp"},
 	{export: "cuStreamBatchMemOp_v2", ask: "cuStreamBatchMemOp", version: 11070, current: true, class: ccall.Hot, base: "cuStreamBatchMemOp"},
@@ -744,16 +1018,16 @@ var symbols = [numSymbols]symbolFacts{
 	{export: "cuStreamBeginCapture_ptsz", ask: "cuStreamBeginCapture", version: 10000, perThread: true, class: ccall.Hot, base: "cuStreamBeginCapture"},
 	{export: "cuStreamBeginCapture_v2", ask: "cuStreamBeginCapture", version: 10010, current: true, class: ccall.Hot, base: "cuStreamBeginCapture"},
 	{export: "cuStreamBeginCapture_v2_ptsz", ask: "cuStreamBeginCapture", version: 10010, perThread: true, current: true, class: ccall.Hot, base: "cuStreamBeginCapture"},
-	{export: "cuStreamCopyAttributes", ask: "cuStreamCopyAttributes", version: 11000, current: true, class: ccall.Hot, base: "cuStreamCopyAttributes"},
-	{export: "cuStreamCopyAttributes_ptsz", ask: "cuStreamCopyAttributes", version: 11000, perThread: true, current: true, class: ccall.Hot, base: "cuStreamCopyAttributes"},
+	{export: "cuStreamCopyAttributes", ask: "cuStreamCopyAttributes", version: 11000, current: true, class: ccall.Blocking, base: "cuStreamCopyAttributes"},
+	{export: "cuStreamCopyAttributes_ptsz", ask: "cuStreamCopyAttributes", version: 11000, perThread: true, current: true, class: ccall.Blocking, base: "cuStreamCopyAttributes"},
 	{export: "cuStreamCreate", ask: "cuStreamCreate", version: 2000, current: true, class: ccall.Blocking, base: "cuStreamCreate"},
 	{export: "cuStreamCreateWithPriority", ask: "cuStreamCreateWithPriority", version: 5050, current: true, class: ccall.Blocking, base: "cuStreamCreateWithPriority"},
 	{export: "cuStreamDestroy", ask: "cuStreamDestroy", version: 2000, class: ccall.Hot, base: "cuStreamDestroy"},
 	{export: "cuStreamDestroy_v2", ask: "cuStreamDestroy", version: 4000, current: true, class: ccall.Hot, base: "cuStreamDestroy"},
 	{export: "cuStreamEndCapture", ask: "cuStreamEndCapture", version: 10000, current: true, class: ccall.Hot, base: "cuStreamEndCapture"},
 	{export: "cuStreamEndCapture_ptsz", ask: "cuStreamEndCapture", version: 10000, perThread: true, current: true, class: ccall.Hot, base: "cuStreamEndCapture"},
-	{export: "cuStreamGetAttribute", ask: "cuStreamGetAttribute", version: 11000, current: true, class: ccall.Hot, base: "cuStreamGetAttribute"},
-	{export: "cuStreamGetAttribute_ptsz", ask: "cuStreamGetAttribute", version: 11000, perThread: true, current: true, class: ccall.Hot, base: "cuStreamGetAttribute"},
+	{export: "cuStreamGetAttribute", ask: "cuStreamGetAttribute", version: 11000, current: true, class: ccall.Blocking, base: "cuStreamGetAttribute"},
+	{export: "cuStreamGetAttribute_ptsz", ask: "cuStreamGetAttribute", version: 11000, perThread: true, current: true, class: ccall.Blocking, base: "cuStreamGetAttribute"},
 	{export: "cuStreamGetCaptureInfo", ask: "cuStreamGetCaptureInfo", version: 10010, class: ccall.Hot, base: "cuStreamGetCaptureInfo"},
 	{export: "cuStreamGetCaptureInfo_ptsz", ask: "cuStreamGetCaptureInfo", version: 10010, perThread: true, class: ccall.Hot, base: "cuStreamGetCaptureInfo"},
 	{export: "cuStreamGetCaptureInfo_v2", ask: "cuStreamGetCaptureInfo", version: 11030, class: ccall.Hot, base: "cuStreamGetCaptureInfo"},
@@ -768,7 +1042,7 @@ var symbols = [numSymbols]symbolFacts{
 	{export: "cuStreamGetDevice_ptsz", ask: "cuStreamGetDevice", version: 12080, perThread: true, current: true, class: ccall.Hot, base: "cuStreamGetDevice"},
 	{export: "cuStreamGetFlags", ask: "cuStreamGetFlags", version: 5050, current: true, class: ccall.Hot, base: "cuStreamGetFlags"},
 	{export: "cuStreamGetFlags_ptsz", ask: "cuStreamGetFlags", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuStreamGetFlags"},
-	{export: "cuStreamGetGreenCtx", ask: "cuStreamGetGreenCtx", version: 12040, current: true, class: ccall.Hot, base: "cuStreamGetGreenCtx"},
+	{export: "cuStreamGetGreenCtx", ask: "cuStreamGetGreenCtx", version: 12040, current: true, class: ccall.Blocking, base: "cuStreamGetGreenCtx"},
 	{export: "cuStreamGetId", ask: "cuStreamGetId", version: 12000, current: true, class: ccall.Hot, base: "cuStreamGetId"},
 	{export: "cuStreamGetId_ptsz", ask: "cuStreamGetId", version: 12000, perThread: true, current: true, class: ccall.Hot, base: "cuStreamGetId"},
 	{export: "cuStreamGetPriority", ask: "cuStreamGetPriority", version: 5050, current: true, class: ccall.Hot, base: "cuStreamGetPriority"},
@@ -777,8 +1051,8 @@ var symbols = [numSymbols]symbolFacts{
 	{export: "cuStreamIsCapturing_ptsz", ask: "cuStreamIsCapturing", version: 10000, perThread: true, current: true, class: ccall.Hot, base: "cuStreamIsCapturing"},
 	{export: "cuStreamQuery", ask: "cuStreamQuery", version: 2000, current: true, class: ccall.Hot, base: "cuStreamQuery"},
 	{export: "cuStreamQuery_ptsz", ask: "cuStreamQuery", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuStreamQuery"},
-	{export: "cuStreamSetAttribute", ask: "cuStreamSetAttribute", version: 11000, current: true, class: ccall.Hot, base: "cuStreamSetAttribute"},
-	{export: "cuStreamSetAttribute_ptsz", ask: "cuStreamSetAttribute", version: 11000, perThread: true, current: true, class: ccall.Hot, base: "cuStreamSetAttribute"},
+	{export: "cuStreamSetAttribute", ask: "cuStreamSetAttribute", version: 11000, current: true, class: ccall.Blocking, base: "cuStreamSetAttribute"},
+	{export: "cuStreamSetAttribute_ptsz", ask: "cuStreamSetAttribute", version: 11000, perThread: true, current: true, class: ccall.Blocking, base: "cuStreamSetAttribute"},
 	{export: "cuStreamSynchronize", ask: "cuStreamSynchronize", version: 2000, current: true, class: ccall.Blocking, base: "cuStreamSynchronize"},
 	{export: "cuStreamSynchronize_ptsz", ask: "cuStreamSynchronize", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuStreamSynchronize"},
 	{export: "cuStreamUpdateCaptureDependencies", ask: "cuStreamUpdateCaptureDependencies", version: 11030, class: ccall.Hot, base: "cuStreamUpdateCaptureDependencies"},
@@ -803,55 +1077,55 @@ var symbols = [numSymbols]symbolFacts{
 	{export: "cuStreamWriteValue64_ptsz", ask: "cuStreamWriteValue64", version: 9000, perThread: true, class: ccall.Hot, base: "cuStreamWriteValue64"},
 	{export: "cuStreamWriteValue64_v2", ask: "cuStreamWriteValue64", version: 11070, current: true, class: ccall.Hot, base: "cuStreamWriteValue64"},
 	{export: "cuStreamWriteValue64_v2_ptsz", ask: "cuStreamWriteValue64", version: 11070, perThread: true, current: true, class: ccall.Hot, base: "cuStreamWriteValue64"},
-	{export: "cuSurfObjectCreate", ask: "cuSurfObjectCreate", version: 5000, current: true, base: "cuSurfObjectCreate"},
-	{export: "cuSurfObjectDestroy", ask: "cuSurfObjectDestroy", version: 5000, current: true, base: "cuSurfObjectDestroy"},
-	{export: "cuSurfObjectGetResourceDesc", ask: "cuSurfObjectGetResourceDesc", version: 5000, current: true, base: "cuSurfObjectGetResourceDesc"},
-	{export: "cuSurfRefGetArray", ask: "cuSurfRefGetArray", version: 3000, current: true, base: "cuSurfRefGetArray"},
-	{export: "cuSurfRefSetArray", ask: "cuSurfRefSetArray", version: 3000, current: true, base: "cuSurfRefSetArray"},
-	{export: "cuTensorMapEncodeIm2col", ask: "cuTensorMapEncodeIm2col", version: 12000, current: true, base: "cuTensorMapEncodeIm2col"},
-	{export: "cuTensorMapEncodeIm2colWide", ask: "cuTensorMapEncodeIm2colWide", version: 12080, current: true, base: "cuTensorMapEncodeIm2colWide"},
-	{export: "cuTensorMapEncodeTiled", ask: "cuTensorMapEncodeTiled", version: 12000, current: true, base: "cuTensorMapEncodeTiled"},
-	{export: "cuTensorMapReplaceAddress", ask: "cuTensorMapReplaceAddress", version: 12000, current: true, base: "cuTensorMapReplaceAddress"},
-	{export: "cuTexObjectCreate", ask: "cuTexObjectCreate", version: 5000, current: true, base: "cuTexObjectCreate"},
-	{export: "cuTexObjectDestroy", ask: "cuTexObjectDestroy", version: 5000, current: true, base: "cuTexObjectDestroy"},
-	{export: "cuTexObjectGetResourceDesc", ask: "cuTexObjectGetResourceDesc", version: 5000, current: true, base: "cuTexObjectGetResourceDesc"},
-	{export: "cuTexObjectGetResourceViewDesc", ask: "cuTexObjectGetResourceViewDesc", version: 5000, current: true, base: "cuTexObjectGetResourceViewDesc"},
-	{export: "cuTexObjectGetTextureDesc", ask: "cuTexObjectGetTextureDesc", version: 5000, current: true, base: "cuTexObjectGetTextureDesc"},
-	{export: "cuTexRefCreate", ask: "cuTexRefCreate", version: 2000, current: true, base: "cuTexRefCreate"},
-	{export: "cuTexRefDestroy", ask: "cuTexRefDestroy", version: 2000, current: true, base: "cuTexRefDestroy"},
-	{export: "cuTexRefGetAddress", ask: "cuTexRefGetAddress", version: 2000, base: "cuTexRefGetAddress"},
-	{export: "cuTexRefGetAddressMode", ask: "cuTexRefGetAddressMode", version: 2000, current: true, base: "cuTexRefGetAddressMode"},
-	{export: "cuTexRefGetAddress_v2", ask: "cuTexRefGetAddress", version: 3020, current: true, base: "cuTexRefGetAddress"},
-	{export: "cuTexRefGetArray", ask: "cuTexRefGetArray", version: 2000, current: true, base: "cuTexRefGetArray"},
-	{export: "cuTexRefGetBorderColor", ask: "cuTexRefGetBorderColor", version: 8000, current: true, base: "cuTexRefGetBorderColor"},
-	{export: "cuTexRefGetFilterMode", ask: "cuTexRefGetFilterMode", version: 2000, current: true, base: "cuTexRefGetFilterMode"},
-	{export: "cuTexRefGetFlags", ask: "cuTexRefGetFlags", version: 2000, current: true, base: "cuTexRefGetFlags"},
-	{export: "cuTexRefGetFormat", ask: "cuTexRefGetFormat", version: 2000, current: true, base: "cuTexRefGetFormat"},
-	{export: "cuTexRefGetMaxAnisotropy", ask: "cuTexRefGetMaxAnisotropy", version: 5000, current: true, base: "cuTexRefGetMaxAnisotropy"},
-	{export: "cuTexRefGetMipmapFilterMode", ask: "cuTexRefGetMipmapFilterMode", version: 5000, current: true, base: "cuTexRefGetMipmapFilterMode"},
-	{export: "cuTexRefGetMipmapLevelBias", ask: "cuTexRefGetMipmapLevelBias", version: 5000, current: true, base: "cuTexRefGetMipmapLevelBias"},
-	{export: "cuTexRefGetMipmapLevelClamp", ask: "cuTexRefGetMipmapLevelClamp", version: 5000, current: true, base: "cuTexRefGetMipmapLevelClamp"},
-	{export: "cuTexRefGetMipmappedArray", ask: "cuTexRefGetMipmappedArray", version: 5000, current: true, base: "cuTexRefGetMipmappedArray"},
-	{export: "cuTexRefSetAddress", ask: "cuTexRefSetAddress", version: 2000, base: "cuTexRefSetAddress"},
-	{export: "cuTexRefSetAddress2D", ask: "cuTexRefSetAddress2D", version: 2020, base: "cuTexRefSetAddress2D"},
-	{export: "cuTexRefSetAddress2D_v2", ask: "cuTexRefSetAddress2D", version: 3020, base: "cuTexRefSetAddress2D"},
-	{export: "cuTexRefSetAddress2D_v3", ask: "cuTexRefSetAddress2D", version: 4010, current: true, base: "cuTexRefSetAddress2D"},
-	{export: "cuTexRefSetAddressMode", ask: "cuTexRefSetAddressMode", version: 2000, current: true, base: "cuTexRefSetAddressMode"},
-	{export: "cuTexRefSetAddress_v2", ask: "cuTexRefSetAddress", version: 3020, current: true, base: "cuTexRefSetAddress"},
-	{export: "cuTexRefSetArray", ask: "cuTexRefSetArray", version: 2000, current: true, base: "cuTexRefSetArray"},
-	{export: "cuTexRefSetBorderColor", ask: "cuTexRefSetBorderColor", version: 8000, current: true, base: "cuTexRefSetBorderColor"},
-	{export: "cuTexRefSetFilterMode", ask: "cuTexRefSetFilterMode", version: 2000, current: true, base: "cuTexRefSetFilterMode"},
-	{export: "cuTexRefSetFlags", ask: "cuTexRefSetFlags", version: 2000, current: true, base: "cuTexRefSetFlags"},
-	{export: "cuTexRefSetFormat", ask: "cuTexRefSetFormat", version: 2000, current: true, base: "cuTexRefSetFormat"},
-	{export: "cuTexRefSetMaxAnisotropy", ask: "cuTexRefSetMaxAnisotropy", version: 5000, current: true, base: "cuTexRefSetMaxAnisotropy"},
-	{export: "cuTexRefSetMipmapFilterMode", ask: "cuTexRefSetMipmapFilterMode", version: 5000, current: true, base: "cuTexRefSetMipmapFilterMode"},
-	{export: "cuTexRefSetMipmapLevelBias", ask: "cuTexRefSetMipmapLevelBias", version: 5000, current: true, base: "cuTexRefSetMipmapLevelBias"},
-	{export: "cuTexRefSetMipmapLevelClamp", ask: "cuTexRefSetMipmapLevelClamp", version: 5000, current: true, base: "cuTexRefSetMipmapLevelClamp"},
-	{export: "cuTexRefSetMipmappedArray", ask: "cuTexRefSetMipmappedArray", version: 5000, current: true, base: "cuTexRefSetMipmappedArray"},
+	{export: "cuSurfObjectCreate", ask: "cuSurfObjectCreate", version: 5000, current: true, class: ccall.Blocking, base: "cuSurfObjectCreate"},
+	{export: "cuSurfObjectDestroy", ask: "cuSurfObjectDestroy", version: 5000, current: true, class: ccall.Blocking, base: "cuSurfObjectDestroy"},
+	{export: "cuSurfObjectGetResourceDesc", ask: "cuSurfObjectGetResourceDesc", version: 5000, current: true, class: ccall.Blocking, base: "cuSurfObjectGetResourceDesc"},
+	{export: "cuSurfRefGetArray", ask: "cuSurfRefGetArray", version: 3000, current: true, class: ccall.Blocking, base: "cuSurfRefGetArray"},
+	{export: "cuSurfRefSetArray", ask: "cuSurfRefSetArray", version: 3000, current: true, class: ccall.Blocking, base: "cuSurfRefSetArray"},
+	{export: "cuTensorMapEncodeIm2col", ask: "cuTensorMapEncodeIm2col", version: 12000, current: true, class: ccall.Blocking, base: "cuTensorMapEncodeIm2col"},
+	{export: "cuTensorMapEncodeIm2colWide", ask: "cuTensorMapEncodeIm2colWide", version: 12080, current: true, class: ccall.Blocking, base: "cuTensorMapEncodeIm2colWide"},
+	{export: "cuTensorMapEncodeTiled", ask: "cuTensorMapEncodeTiled", version: 12000, current: true, class: ccall.Blocking, base: "cuTensorMapEncodeTiled"},
+	{export: "cuTensorMapReplaceAddress", ask: "cuTensorMapReplaceAddress", version: 12000, current: true, class: ccall.Blocking, base: "cuTensorMapReplaceAddress"},
+	{export: "cuTexObjectCreate", ask: "cuTexObjectCreate", version: 5000, current: true, class: ccall.Blocking, base: "cuTexObjectCreate"},
+	{export: "cuTexObjectDestroy", ask: "cuTexObjectDestroy", version: 5000, current: true, class: ccall.Blocking, base: "cuTexObjectDestroy"},
+	{export: "cuTexObjectGetResourceDesc", ask: "cuTexObjectGetResourceDesc", version: 5000, current: true, class: ccall.Blocking, base: "cuTexObjectGetResourceDesc"},
+	{export: "cuTexObjectGetResourceViewDesc", ask: "cuTexObjectGetResourceViewDesc", version: 5000, current: true, class: ccall.Blocking, base: "cuTexObjectGetResourceViewDesc"},
+	{export: "cuTexObjectGetTextureDesc", ask: "cuTexObjectGetTextureDesc", version: 5000, current: true, class: ccall.Blocking, base: "cuTexObjectGetTextureDesc"},
+	{export: "cuTexRefCreate", ask: "cuTexRefCreate", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefCreate"},
+	{export: "cuTexRefDestroy", ask: "cuTexRefDestroy", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefDestroy"},
+	{export: "cuTexRefGetAddress", ask: "cuTexRefGetAddress", version: 2000, class: ccall.Blocking, base: "cuTexRefGetAddress"},
+	{export: "cuTexRefGetAddressMode", ask: "cuTexRefGetAddressMode", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefGetAddressMode"},
+	{export: "cuTexRefGetAddress_v2", ask: "cuTexRefGetAddress", version: 3020, current: true, class: ccall.Blocking, base: "cuTexRefGetAddress"},
+	{export: "cuTexRefGetArray", ask: "cuTexRefGetArray", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefGetArray"},
+	{export: "cuTexRefGetBorderColor", ask: "cuTexRefGetBorderColor", version: 8000, current: true, class: ccall.Blocking, base: "cuTexRefGetBorderColor"},
+	{export: "cuTexRefGetFilterMode", ask: "cuTexRefGetFilterMode", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefGetFilterMode"},
+	{export: "cuTexRefGetFlags", ask: "cuTexRefGetFlags", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefGetFlags"},
+	{export: "cuTexRefGetFormat", ask: "cuTexRefGetFormat", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefGetFormat"},
+	{export: "cuTexRefGetMaxAnisotropy", ask: "cuTexRefGetMaxAnisotropy", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefGetMaxAnisotropy"},
+	{export: "cuTexRefGetMipmapFilterMode", ask: "cuTexRefGetMipmapFilterMode", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefGetMipmapFilterMode"},
+	{export: "cuTexRefGetMipmapLevelBias", ask: "cuTexRefGetMipmapLevelBias", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefGetMipmapLevelBias"},
+	{export: "cuTexRefGetMipmapLevelClamp", ask: "cuTexRefGetMipmapLevelClamp", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefGetMipmapLevelClamp"},
+	{export: "cuTexRefGetMipmappedArray", ask: "cuTexRefGetMipmappedArray", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefGetMipmappedArray"},
+	{export: "cuTexRefSetAddress", ask: "cuTexRefSetAddress", version: 2000, class: ccall.Blocking, base: "cuTexRefSetAddress"},
+	{export: "cuTexRefSetAddress2D", ask: "cuTexRefSetAddress2D", version: 2020, class: ccall.Blocking, base: "cuTexRefSetAddress2D"},
+	{export: "cuTexRefSetAddress2D_v2", ask: "cuTexRefSetAddress2D", version: 3020, class: ccall.Blocking, base: "cuTexRefSetAddress2D"},
+	{export: "cuTexRefSetAddress2D_v3", ask: "cuTexRefSetAddress2D", version: 4010, current: true, class: ccall.Blocking, base: "cuTexRefSetAddress2D"},
+	{export: "cuTexRefSetAddressMode", ask: "cuTexRefSetAddressMode", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefSetAddressMode"},
+	{export: "cuTexRefSetAddress_v2", ask: "cuTexRefSetAddress", version: 3020, current: true, class: ccall.Blocking, base: "cuTexRefSetAddress"},
+	{export: "cuTexRefSetArray", ask: "cuTexRefSetArray", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefSetArray"},
+	{export: "cuTexRefSetBorderColor", ask: "cuTexRefSetBorderColor", version: 8000, current: true, class: ccall.Blocking, base: "cuTexRefSetBorderColor"},
+	{export: "cuTexRefSetFilterMode", ask: "cuTexRefSetFilterMode", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefSetFilterMode"},
+	{export: "cuTexRefSetFlags", ask: "cuTexRefSetFlags", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefSetFlags"},
+	{export: "cuTexRefSetFormat", ask: "cuTexRefSetFormat", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefSetFormat"},
+	{export: "cuTexRefSetMaxAnisotropy", ask: "cuTexRefSetMaxAnisotropy", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefSetMaxAnisotropy"},
+	{export: "cuTexRefSetMipmapFilterMode", ask: "cuTexRefSetMipmapFilterMode", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefSetMipmapFilterMode"},
+	{export: "cuTexRefSetMipmapLevelBias", ask: "cuTexRefSetMipmapLevelBias", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefSetMipmapLevelBias"},
+	{export: "cuTexRefSetMipmapLevelClamp", ask: "cuTexRefSetMipmapLevelClamp", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefSetMipmapLevelClamp"},
+	{export: "cuTexRefSetMipmappedArray", ask: "cuTexRefSetMipmappedArray", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefSetMipmappedArray"},
 	{export: "cuThreadExchangeStreamCaptureMode", ask: "cuThreadExchangeStreamCaptureMode", version: 10010, current: true, class: ccall.Hot, base: "cuThreadExchangeStreamCaptureMode"},
-	{export: "cuUserObjectCreate", ask: "cuUserObjectCreate", version: 11030, current: true, base: "cuUserObjectCreate"},
-	{export: "cuUserObjectRelease", ask: "cuUserObjectRelease", version: 11030, current: true, base: "cuUserObjectRelease"},
-	{export: "cuUserObjectRetain", ask: "cuUserObjectRetain", version: 11030, current: true, base: "cuUserObjectRetain"},
-	{export: "cuWaitExternalSemaphoresAsync", ask: "cuWaitExternalSemaphoresAsync", version: 10000, current: true, class: ccall.Hot, base: "cuWaitExternalSemaphoresAsync"},
-	{export: "cuWaitExternalSemaphoresAsync_ptsz", ask: "cuWaitExternalSemaphoresAsync", version: 10000, perThread: true, current: true, class: ccall.Hot, base: "cuWaitExternalSemaphoresAsync"},
+	{export: "cuUserObjectCreate", ask: "cuUserObjectCreate", version: 11030, current: true, class: ccall.Blocking, base: "cuUserObjectCreate"},
+	{export: "cuUserObjectRelease", ask: "cuUserObjectRelease", version: 11030, current: true, class: ccall.Blocking, base: "cuUserObjectRelease"},
+	{export: "cuUserObjectRetain", ask: "cuUserObjectRetain", version: 11030, current: true, class: ccall.Blocking, base: "cuUserObjectRetain"},
+	{export: "cuWaitExternalSemaphoresAsync", ask: "cuWaitExternalSemaphoresAsync", version: 10000, current: true, class: ccall.Blocking, base: "cuWaitExternalSemaphoresAsync"},
+	{export: "cuWaitExternalSemaphoresAsync_ptsz", ask: "cuWaitExternalSemaphoresAsync", version: 10000, perThread: true, current: true, class: ccall.Blocking, base: "cuWaitExternalSemaphoresAsync"},
 }

@@ -2,6 +2,8 @@
 
 package driver
 
+import "unsafe"
+
 // Init implements [Software]. It returns [NotImplemented] for cuInit.
 func (Unimplemented) Init(th *Thread, flags uint32) (res Result) {
 	return missing(symInit)
@@ -20,46 +22,6 @@ func (Unimplemented) GetErrorName(th *Thread, code Result) (pStr string, res Res
 // GetErrorString implements [Software]. It returns [NotImplemented] for cuGetErrorString.
 func (Unimplemented) GetErrorString(th *Thread, code Result) (pStr string, res Result) {
 	return pStr, missing(symGetErrorString)
-}
-
-// LogsCurrent implements [Software]. It returns [NotImplemented] for cuLogsCurrent.
-func (Unimplemented) LogsCurrent(th *Thread, flags uint32) (iteratorOut uint32, res Result) {
-	return iteratorOut, missing(symLogsCurrent)
-}
-
-// LogsDumpToMemory implements [Software]. It returns [NotImplemented] for cuLogsDumpToMemory.
-func (Unimplemented) LogsDumpToMemory(th *Thread, iterator uint32, buffer []byte, flags uint32) (iteratorOut uint32, size uint64, res Result) {
-	return iteratorOut, size, missing(symLogsDumpToMemory)
-}
-
-// CheckpointProcessGetState implements [Software]. It returns [NotImplemented] for cuCheckpointProcessGetState.
-func (Unimplemented) CheckpointProcessGetState(th *Thread, pid int32) (state int32, res Result) {
-	return state, missing(symCheckpointProcessGetState)
-}
-
-// CheckpointProcessGetRestoreThreadId implements [Software]. It returns [NotImplemented] for cuCheckpointProcessGetRestoreThreadId.
-func (Unimplemented) CheckpointProcessGetRestoreThreadId(th *Thread, pid int32) (tid int32, res Result) {
-	return tid, missing(symCheckpointProcessGetRestoreThreadId)
-}
-
-// CheckpointProcessLock implements [Software]. It returns [NotImplemented] for cuCheckpointProcessLock.
-func (Unimplemented) CheckpointProcessLock(th *Thread, pid int32, args *CheckpointLockArgs) (res Result) {
-	return missing(symCheckpointProcessLock)
-}
-
-// CheckpointProcessCheckpoint implements [Software]. It returns [NotImplemented] for cuCheckpointProcessCheckpoint.
-func (Unimplemented) CheckpointProcessCheckpoint(th *Thread, pid int32) (res Result) {
-	return missing(symCheckpointProcessCheckpoint)
-}
-
-// CheckpointProcessRestore implements [Software]. It returns [NotImplemented] for cuCheckpointProcessRestore.
-func (Unimplemented) CheckpointProcessRestore(th *Thread, pid int32) (res Result) {
-	return missing(symCheckpointProcessRestore)
-}
-
-// CheckpointProcessUnlock implements [Software]. It returns [NotImplemented] for cuCheckpointProcessUnlock.
-func (Unimplemented) CheckpointProcessUnlock(th *Thread, pid int32) (res Result) {
-	return missing(symCheckpointProcessUnlock)
 }
 
 // DeviceGetCount implements [Software]. It returns [NotImplemented] for cuDeviceGetCount.
@@ -143,7 +105,7 @@ func (Unimplemented) DevicePrimaryCtxSetFlags(th *Thread, dev Device, flags uint
 }
 
 // CtxCreate implements [Software]. It returns [NotImplemented] for cuCtxCreate_v4.
-func (Unimplemented) CtxCreate(th *Thread, flags uint32, dev Device) (pctx Context, res Result) {
+func (Unimplemented) CtxCreate(th *Thread, ctxCreateParams *CtxCreateParams, flags uint32, dev Device) (pctx Context, res Result) {
 	return pctx, missing(symCtxCreate_v4)
 }
 
@@ -418,7 +380,7 @@ func (Unimplemented) StreamBeginCapture(th *Thread, hStream Stream, mode int32) 
 }
 
 // StreamBeginCaptureToGraph implements [Software]. It returns [NotImplemented] for cuStreamBeginCaptureToGraph.
-func (Unimplemented) StreamBeginCaptureToGraph(th *Thread, hStream Stream, hGraph Graph, dependencies []GraphNode, mode int32) (res Result) {
+func (Unimplemented) StreamBeginCaptureToGraph(th *Thread, hStream Stream, hGraph Graph, dependencies []GraphNode, dependencyData []GraphEdgeData, mode int32) (res Result) {
 	return missing(symStreamBeginCaptureToGraph)
 }
 
@@ -472,36 +434,6 @@ func (Unimplemented) GraphAddEmptyNode(th *Thread, hGraph Graph, dependencies []
 	return phGraphNode, missing(symGraphAddEmptyNode)
 }
 
-// GraphAddKernelNode implements [Software]. It returns [NotImplemented] for cuGraphAddKernelNode_v2.
-func (Unimplemented) GraphAddKernelNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result) {
-	return phGraphNode, missing(symGraphAddKernelNode_v2)
-}
-
-// GraphAddKernelNodeV1 implements [Software]. It returns [NotImplemented] for cuGraphAddKernelNode.
-func (Unimplemented) GraphAddKernelNodeV1(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result) {
-	return phGraphNode, missing(symGraphAddKernelNode)
-}
-
-// GraphAddMemcpyNode implements [Software]. It returns [NotImplemented] for cuGraphAddMemcpyNode.
-func (Unimplemented) GraphAddMemcpyNode(th *Thread, hGraph Graph, dependencies []GraphNode, copyParams *Memcpy3D, ctx Context) (phGraphNode GraphNode, res Result) {
-	return phGraphNode, missing(symGraphAddMemcpyNode)
-}
-
-// GraphAddMemsetNode implements [Software]. It returns [NotImplemented] for cuGraphAddMemsetNode.
-func (Unimplemented) GraphAddMemsetNode(th *Thread, hGraph Graph, dependencies []GraphNode, memsetParams *MemsetNodeParams, ctx Context) (phGraphNode GraphNode, res Result) {
-	return phGraphNode, missing(symGraphAddMemsetNode)
-}
-
-// GraphAddHostNode implements [Software]. It returns [NotImplemented] for cuGraphAddHostNode.
-func (Unimplemented) GraphAddHostNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams Callback) (phGraphNode GraphNode, res Result) {
-	return phGraphNode, missing(symGraphAddHostNode)
-}
-
-// GraphAddChildGraphNode implements [Software]. It returns [NotImplemented] for cuGraphAddChildGraphNode.
-func (Unimplemented) GraphAddChildGraphNode(th *Thread, hGraph Graph, dependencies []GraphNode, childGraph Graph) (phGraphNode GraphNode, res Result) {
-	return phGraphNode, missing(symGraphAddChildGraphNode)
-}
-
 // GraphAddEventRecordNode implements [Software]. It returns [NotImplemented] for cuGraphAddEventRecordNode.
 func (Unimplemented) GraphAddEventRecordNode(th *Thread, hGraph Graph, dependencies []GraphNode, event Event) (phGraphNode GraphNode, res Result) {
 	return phGraphNode, missing(symGraphAddEventRecordNode)
@@ -547,64 +479,9 @@ func (Unimplemented) GraphNodeGetType(th *Thread, hNode GraphNode) (typ int32, r
 	return typ, missing(symGraphNodeGetType)
 }
 
-// GraphKernelNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphKernelNodeSetParams_v2.
-func (Unimplemented) GraphKernelNodeSetParams(th *Thread, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
-	return missing(symGraphKernelNodeSetParams_v2)
-}
-
-// GraphKernelNodeSetParamsV1 implements [Software]. It returns [NotImplemented] for cuGraphKernelNodeSetParams.
-func (Unimplemented) GraphKernelNodeSetParamsV1(th *Thread, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
-	return missing(symGraphKernelNodeSetParams)
-}
-
-// GraphKernelNodeSetAttribute implements [Software]. It returns [NotImplemented] for cuGraphKernelNodeSetAttribute.
-func (Unimplemented) GraphKernelNodeSetAttribute(th *Thread, hNode GraphNode, attr int32, value *LaunchAttributeValue) (res Result) {
-	return missing(symGraphKernelNodeSetAttribute)
-}
-
-// GraphKernelNodeGetAttribute implements [Software]. It returns [NotImplemented] for cuGraphKernelNodeGetAttribute.
-func (Unimplemented) GraphKernelNodeGetAttribute(th *Thread, hNode GraphNode, attr int32, valueOut *LaunchAttributeValue) (res Result) {
-	return missing(symGraphKernelNodeGetAttribute)
-}
-
-// GraphMemcpyNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphMemcpyNodeSetParams.
-func (Unimplemented) GraphMemcpyNodeSetParams(th *Thread, hNode GraphNode, nodeParams *Memcpy3D) (res Result) {
-	return missing(symGraphMemcpyNodeSetParams)
-}
-
-// GraphMemsetNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphMemsetNodeSetParams.
-func (Unimplemented) GraphMemsetNodeSetParams(th *Thread, hNode GraphNode, nodeParams *MemsetNodeParams) (res Result) {
-	return missing(symGraphMemsetNodeSetParams)
-}
-
-// GraphHostNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphHostNodeSetParams.
-func (Unimplemented) GraphHostNodeSetParams(th *Thread, hNode GraphNode, nodeParams Callback) (res Result) {
-	return missing(symGraphHostNodeSetParams)
-}
-
-// GraphDestroyNode implements [Software]. It returns [NotImplemented] for cuGraphDestroyNode.
-func (Unimplemented) GraphDestroyNode(th *Thread, hNode GraphNode) (res Result) {
-	return missing(symGraphDestroyNode)
-}
-
-// GraphAddDependencies implements [Software]. It returns [NotImplemented] for cuGraphAddDependencies.
-func (Unimplemented) GraphAddDependencies(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode) (res Result) {
-	return missing(symGraphAddDependencies)
-}
-
-// GraphRemoveDependencies implements [Software]. It returns [NotImplemented] for cuGraphRemoveDependencies.
-func (Unimplemented) GraphRemoveDependencies(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode) (res Result) {
-	return missing(symGraphRemoveDependencies)
-}
-
 // GraphInstantiateWithFlags implements [Software]. It returns [NotImplemented] for cuGraphInstantiateWithFlags.
 func (Unimplemented) GraphInstantiateWithFlags(th *Thread, hGraph Graph, flags uint64) (phGraphExec GraphExec, res Result) {
 	return phGraphExec, missing(symGraphInstantiateWithFlags)
-}
-
-// GraphInstantiateWithParams implements [Software]. It returns [NotImplemented] for cuGraphInstantiateWithParams.
-func (Unimplemented) GraphInstantiateWithParams(th *Thread, hGraph Graph, instantiateParams *GraphInstantiateParams) (phGraphExec GraphExec, res Result) {
-	return phGraphExec, missing(symGraphInstantiateWithParams)
 }
 
 // GraphExecUpdate implements [Software]. It returns [NotImplemented] for cuGraphExecUpdate.
@@ -620,46 +497,6 @@ func (Unimplemented) GraphExecEventRecordNodeSetEvent(th *Thread, hGraphExec Gra
 // GraphExecEventWaitNodeSetEvent implements [Software]. It returns [NotImplemented] for cuGraphExecEventWaitNodeSetEvent.
 func (Unimplemented) GraphExecEventWaitNodeSetEvent(th *Thread, hGraphExec GraphExec, hNode GraphNode, event Event) (res Result) {
 	return missing(symGraphExecEventWaitNodeSetEvent)
-}
-
-// GraphExecKernelNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecKernelNodeSetParams_v2.
-func (Unimplemented) GraphExecKernelNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
-	return missing(symGraphExecKernelNodeSetParams_v2)
-}
-
-// GraphExecKernelNodeSetParamsV1 implements [Software]. It returns [NotImplemented] for cuGraphExecKernelNodeSetParams.
-func (Unimplemented) GraphExecKernelNodeSetParamsV1(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
-	return missing(symGraphExecKernelNodeSetParams)
-}
-
-// GraphExecMemcpyNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecMemcpyNodeSetParams.
-func (Unimplemented) GraphExecMemcpyNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, copyParams *Memcpy3D, ctx Context) (res Result) {
-	return missing(symGraphExecMemcpyNodeSetParams)
-}
-
-// GraphExecMemsetNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecMemsetNodeSetParams.
-func (Unimplemented) GraphExecMemsetNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, memsetParams *MemsetNodeParams, ctx Context) (res Result) {
-	return missing(symGraphExecMemsetNodeSetParams)
-}
-
-// GraphExecHostNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecHostNodeSetParams.
-func (Unimplemented) GraphExecHostNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams Callback) (res Result) {
-	return missing(symGraphExecHostNodeSetParams)
-}
-
-// GraphExecChildGraphNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecChildGraphNodeSetParams.
-func (Unimplemented) GraphExecChildGraphNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, childGraph Graph) (res Result) {
-	return missing(symGraphExecChildGraphNodeSetParams)
-}
-
-// GraphNodeSetEnabled implements [Software]. It returns [NotImplemented] for cuGraphNodeSetEnabled.
-func (Unimplemented) GraphNodeSetEnabled(th *Thread, hGraphExec GraphExec, hNode GraphNode, isEnabled uint32) (res Result) {
-	return missing(symGraphNodeSetEnabled)
-}
-
-// GraphNodeGetEnabled implements [Software]. It returns [NotImplemented] for cuGraphNodeGetEnabled.
-func (Unimplemented) GraphNodeGetEnabled(th *Thread, hGraphExec GraphExec, hNode GraphNode) (isEnabled uint32, res Result) {
-	return isEnabled, missing(symGraphNodeGetEnabled)
 }
 
 // GraphLaunch implements [Software]. It returns [NotImplemented] for cuGraphLaunch.
@@ -817,141 +654,6 @@ func (Unimplemented) MemsetD32Async(th *Thread, dstDevice DevicePtr, ui uint32, 
 	return missing(symMemsetD32Async)
 }
 
-// MemAllocPitch implements [Software]. It returns [NotImplemented] for cuMemAllocPitch_v2.
-func (Unimplemented) MemAllocPitch(th *Thread, widthInBytes uint64, height uint64, elementSizeBytes uint32) (dptr DevicePtr, pPitch uint64, res Result) {
-	return dptr, pPitch, missing(symMemAllocPitch_v2)
-}
-
-// Memcpy2DAsync implements [Software]. It returns [NotImplemented] for cuMemcpy2DAsync_v2.
-func (Unimplemented) Memcpy2DAsync(th *Thread, pCopy Memcpy2D, hStream Stream) (res Result) {
-	return missing(symMemcpy2DAsync_v2)
-}
-
-// Memcpy3DAsync implements [Software]. It returns [NotImplemented] for cuMemcpy3DAsync_v2.
-func (Unimplemented) Memcpy3DAsync(th *Thread, pCopy Memcpy3D, hStream Stream) (res Result) {
-	return missing(symMemcpy3DAsync_v2)
-}
-
-// MemsetD2D8Async implements [Software]. It returns [NotImplemented] for cuMemsetD2D8Async.
-func (Unimplemented) MemsetD2D8Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, uc uint8, width uint64, height uint64, hStream Stream) (res Result) {
-	return missing(symMemsetD2D8Async)
-}
-
-// MemsetD2D32Async implements [Software]. It returns [NotImplemented] for cuMemsetD2D32Async.
-func (Unimplemented) MemsetD2D32Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, ui uint32, width uint64, height uint64, hStream Stream) (res Result) {
-	return missing(symMemsetD2D32Async)
-}
-
-// MemGetAddressRange implements [Software]. It returns [NotImplemented] for cuMemGetAddressRange_v2.
-func (Unimplemented) MemGetAddressRange(th *Thread, dptr DevicePtr) (pbase DevicePtr, psize uint64, res Result) {
-	return pbase, psize, missing(symMemGetAddressRange_v2)
-}
-
-// PointerGetAttribute implements [Software]. It returns [NotImplemented] for cuPointerGetAttribute.
-func (Unimplemented) PointerGetAttribute(th *Thread, data []byte, attribute int32, ptr DevicePtr) (res Result) {
-	return missing(symPointerGetAttribute)
-}
-
-// MemAllocManaged implements [Software]. It returns [NotImplemented] for cuMemAllocManaged.
-func (Unimplemented) MemAllocManaged(th *Thread, bytesize uint64, flags uint32) (dptr DevicePtr, res Result) {
-	return dptr, missing(symMemAllocManaged)
-}
-
-// MemAdvise implements [Software]. It returns [NotImplemented] for cuMemAdvise_v2.
-func (Unimplemented) MemAdvise(th *Thread, devPtr DevicePtr, count uint64, advice int32, location MemLocation) (res Result) {
-	return missing(symMemAdvise_v2)
-}
-
-// MemPrefetchAsync implements [Software]. It returns [NotImplemented] for cuMemPrefetchAsync_v2.
-func (Unimplemented) MemPrefetchAsync(th *Thread, devPtr DevicePtr, count uint64, location MemLocation, flags uint32, hStream Stream) (res Result) {
-	return missing(symMemPrefetchAsync_v2)
-}
-
-// MemRangeGetAttribute implements [Software]. It returns [NotImplemented] for cuMemRangeGetAttribute.
-func (Unimplemented) MemRangeGetAttribute(th *Thread, data []byte, attribute int32, devPtr DevicePtr, count uint64) (res Result) {
-	return missing(symMemRangeGetAttribute)
-}
-
-// StreamAttachMemAsync implements [Software]. It returns [NotImplemented] for cuStreamAttachMemAsync.
-func (Unimplemented) StreamAttachMemAsync(th *Thread, hStream Stream, dptr DevicePtr, length uint64, flags uint32) (res Result) {
-	return missing(symStreamAttachMemAsync)
-}
-
-// DeviceGetDefaultMemPool implements [Software]. It returns [NotImplemented] for cuDeviceGetDefaultMemPool.
-func (Unimplemented) DeviceGetDefaultMemPool(th *Thread, dev Device) (poolOut MemoryPool, res Result) {
-	return poolOut, missing(symDeviceGetDefaultMemPool)
-}
-
-// DeviceGetMemPool implements [Software]. It returns [NotImplemented] for cuDeviceGetMemPool.
-func (Unimplemented) DeviceGetMemPool(th *Thread, dev Device) (pool MemoryPool, res Result) {
-	return pool, missing(symDeviceGetMemPool)
-}
-
-// DeviceSetMemPool implements [Software]. It returns [NotImplemented] for cuDeviceSetMemPool.
-func (Unimplemented) DeviceSetMemPool(th *Thread, dev Device, pool MemoryPool) (res Result) {
-	return missing(symDeviceSetMemPool)
-}
-
-// MemPoolCreate implements [Software]. It returns [NotImplemented] for cuMemPoolCreate.
-func (Unimplemented) MemPoolCreate(th *Thread, poolProps MemPoolProps) (pool MemoryPool, res Result) {
-	return pool, missing(symMemPoolCreate)
-}
-
-// MemPoolDestroy implements [Software]. It returns [NotImplemented] for cuMemPoolDestroy.
-func (Unimplemented) MemPoolDestroy(th *Thread, pool MemoryPool) (res Result) {
-	return missing(symMemPoolDestroy)
-}
-
-// MemPoolGetAttribute implements [Software]. It returns [NotImplemented] for cuMemPoolGetAttribute.
-func (Unimplemented) MemPoolGetAttribute(th *Thread, pool MemoryPool, attr int32, value []byte) (res Result) {
-	return missing(symMemPoolGetAttribute)
-}
-
-// MemPoolSetAttribute implements [Software]. It returns [NotImplemented] for cuMemPoolSetAttribute.
-func (Unimplemented) MemPoolSetAttribute(th *Thread, pool MemoryPool, attr int32, value []byte) (res Result) {
-	return missing(symMemPoolSetAttribute)
-}
-
-// MemPoolTrimTo implements [Software]. It returns [NotImplemented] for cuMemPoolTrimTo.
-func (Unimplemented) MemPoolTrimTo(th *Thread, pool MemoryPool, minBytesToKeep uint64) (res Result) {
-	return missing(symMemPoolTrimTo)
-}
-
-// MemPoolGetAccess implements [Software]. It returns [NotImplemented] for cuMemPoolGetAccess.
-func (Unimplemented) MemPoolGetAccess(th *Thread, memPool MemoryPool, location *MemLocation) (flags int32, res Result) {
-	return flags, missing(symMemPoolGetAccess)
-}
-
-// MemPoolSetAccess implements [Software]. It returns [NotImplemented] for cuMemPoolSetAccess.
-func (Unimplemented) MemPoolSetAccess(th *Thread, pool MemoryPool, mapArg []MemAccessDesc) (res Result) {
-	return missing(symMemPoolSetAccess)
-}
-
-// MemAllocFromPoolAsync implements [Software]. It returns [NotImplemented] for cuMemAllocFromPoolAsync.
-func (Unimplemented) MemAllocFromPoolAsync(th *Thread, bytesize uint64, pool MemoryPool, hStream Stream) (dptr DevicePtr, res Result) {
-	return dptr, missing(symMemAllocFromPoolAsync)
-}
-
-// MemPoolExportToShareableHandle implements [Software]. It returns [NotImplemented] for cuMemPoolExportToShareableHandle.
-func (Unimplemented) MemPoolExportToShareableHandle(th *Thread, handleOut []byte, pool MemoryPool, handleType int32, flags uint64) (res Result) {
-	return missing(symMemPoolExportToShareableHandle)
-}
-
-// MemPoolImportFromShareableHandle implements [Software]. It returns [NotImplemented] for cuMemPoolImportFromShareableHandle.
-func (Unimplemented) MemPoolImportFromShareableHandle(th *Thread, handle HostPtr, handleType int32, flags uint64) (poolOut MemoryPool, res Result) {
-	return poolOut, missing(symMemPoolImportFromShareableHandle)
-}
-
-// MemPoolExportPointer implements [Software]. It returns [NotImplemented] for cuMemPoolExportPointer.
-func (Unimplemented) MemPoolExportPointer(th *Thread, ptr DevicePtr) (shareDataOut MemPoolPtrExportData, res Result) {
-	return shareDataOut, missing(symMemPoolExportPointer)
-}
-
-// MemPoolImportPointer implements [Software]. It returns [NotImplemented] for cuMemPoolImportPointer.
-func (Unimplemented) MemPoolImportPointer(th *Thread, pool MemoryPool, shareData *MemPoolPtrExportData) (ptrOut DevicePtr, res Result) {
-	return ptrOut, missing(symMemPoolImportPointer)
-}
-
 // ModuleLoadData implements [Software]. It returns [NotImplemented] for cuModuleLoadData.
 func (Unimplemented) ModuleLoadData(th *Thread, image []byte) (module Module, res Result) {
 	return module, missing(symModuleLoadData)
@@ -1003,7 +705,7 @@ func (Unimplemented) OccupancyMaxActiveBlocksPerMultiprocessor(th *Thread, funct
 }
 
 // OccupancyMaxPotentialBlockSize implements [Software]. It returns [NotImplemented] for cuOccupancyMaxPotentialBlockSize.
-func (Unimplemented) OccupancyMaxPotentialBlockSize(th *Thread, function Function, dynamicSMemSize uint64, blockSizeLimit int32) (minGridSize int32, blockSize int32, res Result) {
+func (Unimplemented) OccupancyMaxPotentialBlockSize(th *Thread, function Function, blockSizeToDynamicSMemSize uintptr, dynamicSMemSize uint64, blockSizeLimit int32) (minGridSize int32, blockSize int32, res Result) {
 	return minGridSize, blockSize, missing(symOccupancyMaxPotentialBlockSize)
 }
 
@@ -1020,4 +722,1674 @@ func (Unimplemented) LaunchKernelEx(th *Thread, config *LaunchConfig, function F
 // LaunchCooperativeKernel implements [Software]. It returns [NotImplemented] for cuLaunchCooperativeKernel.
 func (Unimplemented) LaunchCooperativeKernel(th *Thread, function Function, gridDimX uint32, gridDimY uint32, gridDimZ uint32, blockDimX uint32, blockDimY uint32, blockDimZ uint32, sharedMemBytes uint32, hStream Stream, kernelParams KernelParams) (res Result) {
 	return missing(symLaunchCooperativeKernel)
+}
+
+// DeviceGetDefaultMemPool implements [Software]. It returns [NotImplemented] for cuDeviceGetDefaultMemPool.
+func (Unimplemented) DeviceGetDefaultMemPool(th *Thread, dev Device) (poolOut MemoryPool, res Result) {
+	return poolOut, missing(symDeviceGetDefaultMemPool)
+}
+
+// DeviceGetGraphMemAttribute implements [Software]. It returns [NotImplemented] for cuDeviceGetGraphMemAttribute.
+func (Unimplemented) DeviceGetGraphMemAttribute(th *Thread, device Device, attr int32) (value uint64, res Result) {
+	return value, missing(symDeviceGetGraphMemAttribute)
+}
+
+// DeviceGetMemPool implements [Software]. It returns [NotImplemented] for cuDeviceGetMemPool.
+func (Unimplemented) DeviceGetMemPool(th *Thread, dev Device) (pool MemoryPool, res Result) {
+	return pool, missing(symDeviceGetMemPool)
+}
+
+// DeviceGraphMemTrim implements [Software]. It returns [NotImplemented] for cuDeviceGraphMemTrim.
+func (Unimplemented) DeviceGraphMemTrim(th *Thread, device Device) (res Result) {
+	return missing(symDeviceGraphMemTrim)
+}
+
+// DeviceSetGraphMemAttribute implements [Software]. It returns [NotImplemented] for cuDeviceSetGraphMemAttribute.
+func (Unimplemented) DeviceSetGraphMemAttribute(th *Thread, device Device, attr int32, value uint64) (res Result) {
+	return missing(symDeviceSetGraphMemAttribute)
+}
+
+// DeviceSetMemPool implements [Software]. It returns [NotImplemented] for cuDeviceSetMemPool.
+func (Unimplemented) DeviceSetMemPool(th *Thread, dev Device, pool MemoryPool) (res Result) {
+	return missing(symDeviceSetMemPool)
+}
+
+// MemAllocFromPoolAsync implements [Software]. It returns [NotImplemented] for cuMemAllocFromPoolAsync.
+func (Unimplemented) MemAllocFromPoolAsync(th *Thread, bytesize uint64, pool MemoryPool, hStream Stream) (dptr DevicePtr, res Result) {
+	return dptr, missing(symMemAllocFromPoolAsync)
+}
+
+// MemGetDefaultMemPool implements [Software]. It returns [NotImplemented] for cuMemGetDefaultMemPool.
+func (Unimplemented) MemGetDefaultMemPool(th *Thread, location MemLocation, typ int32) (poolOut MemoryPool, res Result) {
+	return poolOut, missing(symMemGetDefaultMemPool)
+}
+
+// MemGetMemPool implements [Software]. It returns [NotImplemented] for cuMemGetMemPool.
+func (Unimplemented) MemGetMemPool(th *Thread, location MemLocation, typ int32) (pool MemoryPool, res Result) {
+	return pool, missing(symMemGetMemPool)
+}
+
+// MemPoolCreate implements [Software]. It returns [NotImplemented] for cuMemPoolCreate.
+func (Unimplemented) MemPoolCreate(th *Thread, poolProps MemPoolProps) (pool MemoryPool, res Result) {
+	return pool, missing(symMemPoolCreate)
+}
+
+// MemPoolDestroy implements [Software]. It returns [NotImplemented] for cuMemPoolDestroy.
+func (Unimplemented) MemPoolDestroy(th *Thread, pool MemoryPool) (res Result) {
+	return missing(symMemPoolDestroy)
+}
+
+// MemPoolExportPointer implements [Software]. It returns [NotImplemented] for cuMemPoolExportPointer.
+func (Unimplemented) MemPoolExportPointer(th *Thread, ptr DevicePtr) (shareDataOut MemPoolPtrExportData, res Result) {
+	return shareDataOut, missing(symMemPoolExportPointer)
+}
+
+// MemPoolExportToShareableHandle implements [Software]. It returns [NotImplemented] for cuMemPoolExportToShareableHandle.
+func (Unimplemented) MemPoolExportToShareableHandle(th *Thread, pool MemoryPool, handleType int32, flags uint64) (handleOut ShareableHandle, res Result) {
+	return handleOut, missing(symMemPoolExportToShareableHandle)
+}
+
+// MemPoolGetAccess implements [Software]. It returns [NotImplemented] for cuMemPoolGetAccess.
+func (Unimplemented) MemPoolGetAccess(th *Thread, memPool MemoryPool, location MemLocation) (flags int32, res Result) {
+	return flags, missing(symMemPoolGetAccess)
+}
+
+// MemPoolGetAttribute implements [Software]. It returns [NotImplemented] for cuMemPoolGetAttribute.
+func (Unimplemented) MemPoolGetAttribute(th *Thread, pool MemoryPool, attr int32) (value uint64, res Result) {
+	return value, missing(symMemPoolGetAttribute)
+}
+
+// MemPoolImportFromShareableHandle implements [Software]. It returns [NotImplemented] for cuMemPoolImportFromShareableHandle.
+func (Unimplemented) MemPoolImportFromShareableHandle(th *Thread, handle HostPtr, handleType int32, flags uint64) (poolOut MemoryPool, res Result) {
+	return poolOut, missing(symMemPoolImportFromShareableHandle)
+}
+
+// MemPoolImportPointer implements [Software]. It returns [NotImplemented] for cuMemPoolImportPointer.
+func (Unimplemented) MemPoolImportPointer(th *Thread, pool MemoryPool, shareData MemPoolPtrExportData) (ptrOut DevicePtr, res Result) {
+	return ptrOut, missing(symMemPoolImportPointer)
+}
+
+// MemPoolSetAccess implements [Software]. It returns [NotImplemented] for cuMemPoolSetAccess.
+func (Unimplemented) MemPoolSetAccess(th *Thread, pool MemoryPool, mapArg []MemAccessDesc) (res Result) {
+	return missing(symMemPoolSetAccess)
+}
+
+// MemPoolSetAttribute implements [Software]. It returns [NotImplemented] for cuMemPoolSetAttribute.
+func (Unimplemented) MemPoolSetAttribute(th *Thread, pool MemoryPool, attr int32, value uint64) (res Result) {
+	return missing(symMemPoolSetAttribute)
+}
+
+// MemPoolTrimTo implements [Software]. It returns [NotImplemented] for cuMemPoolTrimTo.
+func (Unimplemented) MemPoolTrimTo(th *Thread, pool MemoryPool, minBytesToKeep uint64) (res Result) {
+	return missing(symMemPoolTrimTo)
+}
+
+// MemSetMemPool implements [Software]. It returns [NotImplemented] for cuMemSetMemPool.
+func (Unimplemented) MemSetMemPool(th *Thread, location MemLocation, typ int32, pool MemoryPool) (res Result) {
+	return missing(symMemSetMemPool)
+}
+
+// MemAdvise implements [Software]. It returns [NotImplemented] for cuMemAdvise_v2.
+func (Unimplemented) MemAdvise(th *Thread, devPtr DevicePtr, count uint64, advice int32, location MemLocation) (res Result) {
+	return missing(symMemAdvise_v2)
+}
+
+// MemAdviseV1 implements [Software]. It returns [NotImplemented] for cuMemAdvise.
+func (Unimplemented) MemAdviseV1(th *Thread, devPtr DevicePtr, count uint64, advice int32, device Device) (res Result) {
+	return missing(symMemAdvise)
+}
+
+// MemAllocManaged implements [Software]. It returns [NotImplemented] for cuMemAllocManaged.
+func (Unimplemented) MemAllocManaged(th *Thread, bytesize uint64, flags uint32) (dptr DevicePtr, res Result) {
+	return dptr, missing(symMemAllocManaged)
+}
+
+// MemDiscardAndPrefetchBatchAsync implements [Software]. It returns [NotImplemented] for cuMemDiscardAndPrefetchBatchAsync.
+func (Unimplemented) MemDiscardAndPrefetchBatchAsync(th *Thread, dptrs []DevicePtr, sizes []uint64, prefetchLocs []MemLocation, prefetchLocIdxs []uint64, flags uint64, hStream Stream) (res Result) {
+	return missing(symMemDiscardAndPrefetchBatchAsync)
+}
+
+// MemDiscardBatchAsync implements [Software]. It returns [NotImplemented] for cuMemDiscardBatchAsync.
+func (Unimplemented) MemDiscardBatchAsync(th *Thread, dptrs []DevicePtr, sizes []uint64, flags uint64, hStream Stream) (res Result) {
+	return missing(symMemDiscardBatchAsync)
+}
+
+// MemGetAddressRange implements [Software]. It returns [NotImplemented] for cuMemGetAddressRange_v2.
+func (Unimplemented) MemGetAddressRange(th *Thread, dptr DevicePtr) (pbase DevicePtr, psize uint64, res Result) {
+	return pbase, psize, missing(symMemGetAddressRange_v2)
+}
+
+// MemPrefetchAsync implements [Software]. It returns [NotImplemented] for cuMemPrefetchAsync_v2.
+func (Unimplemented) MemPrefetchAsync(th *Thread, devPtr DevicePtr, count uint64, location MemLocation, flags uint32, hStream Stream) (res Result) {
+	return missing(symMemPrefetchAsync_v2)
+}
+
+// MemPrefetchAsyncV1 implements [Software]. It returns [NotImplemented] for cuMemPrefetchAsync.
+func (Unimplemented) MemPrefetchAsyncV1(th *Thread, devPtr DevicePtr, count uint64, dstDevice Device, hStream Stream) (res Result) {
+	return missing(symMemPrefetchAsync)
+}
+
+// MemPrefetchBatchAsync implements [Software]. It returns [NotImplemented] for cuMemPrefetchBatchAsync.
+func (Unimplemented) MemPrefetchBatchAsync(th *Thread, dptrs []DevicePtr, sizes []uint64, prefetchLocs []MemLocation, prefetchLocIdxs []uint64, flags uint64, hStream Stream) (res Result) {
+	return missing(symMemPrefetchBatchAsync)
+}
+
+// MemRangeGetAttribute implements [Software]. It returns [NotImplemented] for cuMemRangeGetAttribute.
+func (Unimplemented) MemRangeGetAttribute(th *Thread, data []byte, attribute int32, devPtr DevicePtr, count uint64) (res Result) {
+	return missing(symMemRangeGetAttribute)
+}
+
+// MemRangeGetAttributes implements [Software]. It returns [NotImplemented] for cuMemRangeGetAttributes.
+func (Unimplemented) MemRangeGetAttributes(th *Thread, data []unsafe.Pointer, dataSizes []uint64, attributes []int32, devPtr DevicePtr, count uint64) (res Result) {
+	return missing(symMemRangeGetAttributes)
+}
+
+// PointerGetAttribute implements [Software]. It returns [NotImplemented] for cuPointerGetAttribute.
+func (Unimplemented) PointerGetAttribute(th *Thread, attribute int32, ptr DevicePtr) (data [2]uint64, res Result) {
+	return data, missing(symPointerGetAttribute)
+}
+
+// PointerGetAttributes implements [Software]. It returns [NotImplemented] for cuPointerGetAttributes.
+func (Unimplemented) PointerGetAttributes(th *Thread, attributes []int32, data []unsafe.Pointer, ptr DevicePtr) (res Result) {
+	return missing(symPointerGetAttributes)
+}
+
+// PointerSetAttribute implements [Software]. It returns [NotImplemented] for cuPointerSetAttribute.
+func (Unimplemented) PointerSetAttribute(th *Thread, value uint64, attribute int32, ptr DevicePtr) (res Result) {
+	return missing(symPointerSetAttribute)
+}
+
+// StreamAttachMemAsync implements [Software]. It returns [NotImplemented] for cuStreamAttachMemAsync.
+func (Unimplemented) StreamAttachMemAsync(th *Thread, hStream Stream, dptr DevicePtr, length uint64, flags uint32) (res Result) {
+	return missing(symStreamAttachMemAsync)
+}
+
+// FlushGPUDirectRDMAWrites implements [Software]. It returns [NotImplemented] for cuFlushGPUDirectRDMAWrites.
+func (Unimplemented) FlushGPUDirectRDMAWrites(th *Thread, target int32, scope int32) (res Result) {
+	return missing(symFlushGPUDirectRDMAWrites)
+}
+
+// MemAllocHost implements [Software]. It returns [NotImplemented] for cuMemAllocHost_v2.
+func (Unimplemented) MemAllocHost(th *Thread, bytesize uint64) (pp HostPtr, res Result) {
+	return pp, missing(symMemAllocHost_v2)
+}
+
+// MemAllocPitch implements [Software]. It returns [NotImplemented] for cuMemAllocPitch_v2.
+func (Unimplemented) MemAllocPitch(th *Thread, widthInBytes uint64, height uint64, elementSizeBytes uint32) (dptr DevicePtr, pPitch uint64, res Result) {
+	return dptr, pPitch, missing(symMemAllocPitch_v2)
+}
+
+// MemBatchDecompressAsync implements [Software]. It returns [NotImplemented] for cuMemBatchDecompressAsync.
+func (Unimplemented) MemBatchDecompressAsync(th *Thread, paramsArray []MemDecompressParams, flags uint32, stream Stream) (errorIndex uint64, res Result) {
+	return errorIndex, missing(symMemBatchDecompressAsync)
+}
+
+// Memcpy implements [Software]. It returns [NotImplemented] for cuMemcpy.
+func (Unimplemented) Memcpy(th *Thread, dst DevicePtr, src DevicePtr, byteCount uint64) (res Result) {
+	return missing(symMemcpy)
+}
+
+// Memcpy2D implements [Software]. It returns [NotImplemented] for cuMemcpy2D_v2.
+func (Unimplemented) Memcpy2D(th *Thread, pCopy Memcpy2D) (res Result) {
+	return missing(symMemcpy2D_v2)
+}
+
+// Memcpy2DAsync implements [Software]. It returns [NotImplemented] for cuMemcpy2DAsync_v2.
+func (Unimplemented) Memcpy2DAsync(th *Thread, pCopy Memcpy2D, hStream Stream) (res Result) {
+	return missing(symMemcpy2DAsync_v2)
+}
+
+// Memcpy2DUnaligned implements [Software]. It returns [NotImplemented] for cuMemcpy2DUnaligned_v2.
+func (Unimplemented) Memcpy2DUnaligned(th *Thread, pCopy Memcpy2D) (res Result) {
+	return missing(symMemcpy2DUnaligned_v2)
+}
+
+// Memcpy3D implements [Software]. It returns [NotImplemented] for cuMemcpy3D_v2.
+func (Unimplemented) Memcpy3D(th *Thread, pCopy Memcpy3D) (res Result) {
+	return missing(symMemcpy3D_v2)
+}
+
+// Memcpy3DAsync implements [Software]. It returns [NotImplemented] for cuMemcpy3DAsync_v2.
+func (Unimplemented) Memcpy3DAsync(th *Thread, pCopy Memcpy3D, hStream Stream) (res Result) {
+	return missing(symMemcpy3DAsync_v2)
+}
+
+// Memcpy3DBatchAsync implements [Software]. It returns [NotImplemented] for cuMemcpy3DBatchAsync_v2.
+func (Unimplemented) Memcpy3DBatchAsync(th *Thread, opList []Memcpy3DBatchOp, flags uint64, hStream Stream) (res Result) {
+	return missing(symMemcpy3DBatchAsync_v2)
+}
+
+// Memcpy3DBatchAsyncV1 implements [Software]. It returns [NotImplemented] for cuMemcpy3DBatchAsync.
+func (Unimplemented) Memcpy3DBatchAsyncV1(th *Thread, opList []Memcpy3DBatchOp, flags uint64, hStream Stream) (failIdx uint64, res Result) {
+	return failIdx, missing(symMemcpy3DBatchAsync)
+}
+
+// Memcpy3DPeer implements [Software]. It returns [NotImplemented] for cuMemcpy3DPeer.
+func (Unimplemented) Memcpy3DPeer(th *Thread, pCopy Memcpy3DPeer) (res Result) {
+	return missing(symMemcpy3DPeer)
+}
+
+// Memcpy3DPeerAsync implements [Software]. It returns [NotImplemented] for cuMemcpy3DPeerAsync.
+func (Unimplemented) Memcpy3DPeerAsync(th *Thread, pCopy Memcpy3DPeer, hStream Stream) (res Result) {
+	return missing(symMemcpy3DPeerAsync)
+}
+
+// MemcpyAsync implements [Software]. It returns [NotImplemented] for cuMemcpyAsync.
+func (Unimplemented) MemcpyAsync(th *Thread, dst DevicePtr, src DevicePtr, byteCount uint64, hStream Stream) (res Result) {
+	return missing(symMemcpyAsync)
+}
+
+// MemcpyBatchAsync implements [Software]. It returns [NotImplemented] for cuMemcpyBatchAsync_v2.
+func (Unimplemented) MemcpyBatchAsync(th *Thread, dsts []DevicePtr, srcs []DevicePtr, sizes []uint64, attrs []MemcpyAttributes, attrsIdxs []uint64, hStream Stream) (res Result) {
+	return missing(symMemcpyBatchAsync_v2)
+}
+
+// MemcpyBatchAsyncV1 implements [Software]. It returns [NotImplemented] for cuMemcpyBatchAsync.
+func (Unimplemented) MemcpyBatchAsyncV1(th *Thread, dsts []DevicePtr, srcs []DevicePtr, sizes []uint64, attrs []MemcpyAttributes, attrsIdxs []uint64, hStream Stream) (failIdx uint64, res Result) {
+	return failIdx, missing(symMemcpyBatchAsync)
+}
+
+// MemsetD16 implements [Software]. It returns [NotImplemented] for cuMemsetD16_v2.
+func (Unimplemented) MemsetD16(th *Thread, dstDevice DevicePtr, us uint16, n uint64) (res Result) {
+	return missing(symMemsetD16_v2)
+}
+
+// MemsetD16Async implements [Software]. It returns [NotImplemented] for cuMemsetD16Async.
+func (Unimplemented) MemsetD16Async(th *Thread, dstDevice DevicePtr, us uint16, n uint64, hStream Stream) (res Result) {
+	return missing(symMemsetD16Async)
+}
+
+// MemsetD2D16 implements [Software]. It returns [NotImplemented] for cuMemsetD2D16_v2.
+func (Unimplemented) MemsetD2D16(th *Thread, dstDevice DevicePtr, dstPitch uint64, us uint16, width uint64, height uint64) (res Result) {
+	return missing(symMemsetD2D16_v2)
+}
+
+// MemsetD2D16Async implements [Software]. It returns [NotImplemented] for cuMemsetD2D16Async.
+func (Unimplemented) MemsetD2D16Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, us uint16, width uint64, height uint64, hStream Stream) (res Result) {
+	return missing(symMemsetD2D16Async)
+}
+
+// MemsetD2D32 implements [Software]. It returns [NotImplemented] for cuMemsetD2D32_v2.
+func (Unimplemented) MemsetD2D32(th *Thread, dstDevice DevicePtr, dstPitch uint64, ui uint32, width uint64, height uint64) (res Result) {
+	return missing(symMemsetD2D32_v2)
+}
+
+// MemsetD2D32Async implements [Software]. It returns [NotImplemented] for cuMemsetD2D32Async.
+func (Unimplemented) MemsetD2D32Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, ui uint32, width uint64, height uint64, hStream Stream) (res Result) {
+	return missing(symMemsetD2D32Async)
+}
+
+// MemsetD2D8 implements [Software]. It returns [NotImplemented] for cuMemsetD2D8_v2.
+func (Unimplemented) MemsetD2D8(th *Thread, dstDevice DevicePtr, dstPitch uint64, uc uint8, width uint64, height uint64) (res Result) {
+	return missing(symMemsetD2D8_v2)
+}
+
+// MemsetD2D8Async implements [Software]. It returns [NotImplemented] for cuMemsetD2D8Async.
+func (Unimplemented) MemsetD2D8Async(th *Thread, dstDevice DevicePtr, dstPitch uint64, uc uint8, width uint64, height uint64, hStream Stream) (res Result) {
+	return missing(symMemsetD2D8Async)
+}
+
+// GraphAddBatchMemOpNode implements [Software]. It returns [NotImplemented] for cuGraphAddBatchMemOpNode.
+func (Unimplemented) GraphAddBatchMemOpNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams BatchMemOpNodeParams) (phGraphNode GraphNode, res Result) {
+	return phGraphNode, missing(symGraphAddBatchMemOpNode)
+}
+
+// GraphAddChildGraphNode implements [Software]. It returns [NotImplemented] for cuGraphAddChildGraphNode.
+func (Unimplemented) GraphAddChildGraphNode(th *Thread, hGraph Graph, dependencies []GraphNode, childGraph Graph) (phGraphNode GraphNode, res Result) {
+	return phGraphNode, missing(symGraphAddChildGraphNode)
+}
+
+// GraphAddDependencies implements [Software]. It returns [NotImplemented] for cuGraphAddDependencies.
+func (Unimplemented) GraphAddDependencies(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode) (res Result) {
+	return missing(symGraphAddDependencies)
+}
+
+// GraphAddDependenciesV2 implements [Software]. It returns [NotImplemented] for cuGraphAddDependencies_v2.
+func (Unimplemented) GraphAddDependenciesV2(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode, edgeData []GraphEdgeData) (res Result) {
+	return missing(symGraphAddDependencies_v2)
+}
+
+// GraphAddExternalSemaphoresSignalNode implements [Software]. It returns [NotImplemented] for cuGraphAddExternalSemaphoresSignalNode.
+func (Unimplemented) GraphAddExternalSemaphoresSignalNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams ExtSemSignalNodeParams) (phGraphNode GraphNode, res Result) {
+	return phGraphNode, missing(symGraphAddExternalSemaphoresSignalNode)
+}
+
+// GraphAddExternalSemaphoresWaitNode implements [Software]. It returns [NotImplemented] for cuGraphAddExternalSemaphoresWaitNode.
+func (Unimplemented) GraphAddExternalSemaphoresWaitNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams ExtSemWaitNodeParams) (phGraphNode GraphNode, res Result) {
+	return phGraphNode, missing(symGraphAddExternalSemaphoresWaitNode)
+}
+
+// GraphAddHostNode implements [Software]. It returns [NotImplemented] for cuGraphAddHostNode.
+func (Unimplemented) GraphAddHostNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams Callback) (phGraphNode GraphNode, res Result) {
+	return phGraphNode, missing(symGraphAddHostNode)
+}
+
+// GraphAddKernelNode implements [Software]. It returns [NotImplemented] for cuGraphAddKernelNode_v2.
+func (Unimplemented) GraphAddKernelNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result) {
+	return phGraphNode, missing(symGraphAddKernelNode_v2)
+}
+
+// GraphAddKernelNodeV1 implements [Software]. It returns [NotImplemented] for cuGraphAddKernelNode.
+func (Unimplemented) GraphAddKernelNodeV1(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result) {
+	return phGraphNode, missing(symGraphAddKernelNode)
+}
+
+// GraphAddMemAllocNode implements [Software]. It returns [NotImplemented] for cuGraphAddMemAllocNode.
+func (Unimplemented) GraphAddMemAllocNode(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams MemAllocNodeParams) (phGraphNode GraphNode, nodeParamsOut MemAllocNodeParams, res Result) {
+	return phGraphNode, nodeParamsOut, missing(symGraphAddMemAllocNode)
+}
+
+// GraphAddMemFreeNode implements [Software]. It returns [NotImplemented] for cuGraphAddMemFreeNode.
+func (Unimplemented) GraphAddMemFreeNode(th *Thread, hGraph Graph, dependencies []GraphNode, dptr DevicePtr) (phGraphNode GraphNode, res Result) {
+	return phGraphNode, missing(symGraphAddMemFreeNode)
+}
+
+// GraphAddMemcpyNode implements [Software]. It returns [NotImplemented] for cuGraphAddMemcpyNode.
+func (Unimplemented) GraphAddMemcpyNode(th *Thread, hGraph Graph, dependencies []GraphNode, copyParams *Memcpy3D, ctx Context) (phGraphNode GraphNode, res Result) {
+	return phGraphNode, missing(symGraphAddMemcpyNode)
+}
+
+// GraphAddMemsetNode implements [Software]. It returns [NotImplemented] for cuGraphAddMemsetNode.
+func (Unimplemented) GraphAddMemsetNode(th *Thread, hGraph Graph, dependencies []GraphNode, memsetParams *MemsetNodeParams, ctx Context) (phGraphNode GraphNode, res Result) {
+	return phGraphNode, missing(symGraphAddMemsetNode)
+}
+
+// GraphAddNode implements [Software]. It returns [NotImplemented] for cuGraphAddNode_v2.
+func (Unimplemented) GraphAddNode(th *Thread, hGraph Graph, dependencies []GraphNode, dependencyData []GraphEdgeData, nodeParams GraphNodeParams) (phGraphNode GraphNode, nodeParamsOut GraphNodeParams, res Result) {
+	return phGraphNode, nodeParamsOut, missing(symGraphAddNode_v2)
+}
+
+// GraphAddNodeV1 implements [Software]. It returns [NotImplemented] for cuGraphAddNode.
+func (Unimplemented) GraphAddNodeV1(th *Thread, hGraph Graph, dependencies []GraphNode, nodeParams GraphNodeParams) (phGraphNode GraphNode, nodeParamsOut GraphNodeParams, res Result) {
+	return phGraphNode, nodeParamsOut, missing(symGraphAddNode)
+}
+
+// GraphBatchMemOpNodeGetParams implements [Software]. It returns [NotImplemented] for cuGraphBatchMemOpNodeGetParams.
+func (Unimplemented) GraphBatchMemOpNodeGetParams(th *Thread, hNode GraphNode) (nodeParamsOut BatchMemOpNodeParams, res Result) {
+	return nodeParamsOut, missing(symGraphBatchMemOpNodeGetParams)
+}
+
+// GraphBatchMemOpNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphBatchMemOpNodeSetParams.
+func (Unimplemented) GraphBatchMemOpNodeSetParams(th *Thread, hNode GraphNode, nodeParams BatchMemOpNodeParams) (res Result) {
+	return missing(symGraphBatchMemOpNodeSetParams)
+}
+
+// GraphChildGraphNodeGetGraph implements [Software]. It returns [NotImplemented] for cuGraphChildGraphNodeGetGraph.
+func (Unimplemented) GraphChildGraphNodeGetGraph(th *Thread, hNode GraphNode) (phGraph Graph, res Result) {
+	return phGraph, missing(symGraphChildGraphNodeGetGraph)
+}
+
+// GraphConditionalHandleCreate implements [Software]. It returns [NotImplemented] for cuGraphConditionalHandleCreate.
+func (Unimplemented) GraphConditionalHandleCreate(th *Thread, hGraph Graph, ctx Context, defaultLaunchValue uint32, flags uint32) (pHandleOut GraphConditionalHandle, res Result) {
+	return pHandleOut, missing(symGraphConditionalHandleCreate)
+}
+
+// GraphDestroyNode implements [Software]. It returns [NotImplemented] for cuGraphDestroyNode.
+func (Unimplemented) GraphDestroyNode(th *Thread, hNode GraphNode) (res Result) {
+	return missing(symGraphDestroyNode)
+}
+
+// GraphExecBatchMemOpNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecBatchMemOpNodeSetParams.
+func (Unimplemented) GraphExecBatchMemOpNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams BatchMemOpNodeParams) (res Result) {
+	return missing(symGraphExecBatchMemOpNodeSetParams)
+}
+
+// GraphExecChildGraphNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecChildGraphNodeSetParams.
+func (Unimplemented) GraphExecChildGraphNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, childGraph Graph) (res Result) {
+	return missing(symGraphExecChildGraphNodeSetParams)
+}
+
+// GraphExecExternalSemaphoresSignalNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecExternalSemaphoresSignalNodeSetParams.
+func (Unimplemented) GraphExecExternalSemaphoresSignalNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams ExtSemSignalNodeParams) (res Result) {
+	return missing(symGraphExecExternalSemaphoresSignalNodeSetParams)
+}
+
+// GraphExecExternalSemaphoresWaitNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecExternalSemaphoresWaitNodeSetParams.
+func (Unimplemented) GraphExecExternalSemaphoresWaitNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams ExtSemWaitNodeParams) (res Result) {
+	return missing(symGraphExecExternalSemaphoresWaitNodeSetParams)
+}
+
+// GraphExecGetFlags implements [Software]. It returns [NotImplemented] for cuGraphExecGetFlags.
+func (Unimplemented) GraphExecGetFlags(th *Thread, hGraphExec GraphExec) (flags uint64, res Result) {
+	return flags, missing(symGraphExecGetFlags)
+}
+
+// GraphExecHostNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecHostNodeSetParams.
+func (Unimplemented) GraphExecHostNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams Callback) (res Result) {
+	return missing(symGraphExecHostNodeSetParams)
+}
+
+// GraphExecKernelNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecKernelNodeSetParams_v2.
+func (Unimplemented) GraphExecKernelNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
+	return missing(symGraphExecKernelNodeSetParams_v2)
+}
+
+// GraphExecKernelNodeSetParamsV1 implements [Software]. It returns [NotImplemented] for cuGraphExecKernelNodeSetParams.
+func (Unimplemented) GraphExecKernelNodeSetParamsV1(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
+	return missing(symGraphExecKernelNodeSetParams)
+}
+
+// GraphExecMemcpyNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecMemcpyNodeSetParams.
+func (Unimplemented) GraphExecMemcpyNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, copyParams *Memcpy3D, ctx Context) (res Result) {
+	return missing(symGraphExecMemcpyNodeSetParams)
+}
+
+// GraphExecMemsetNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecMemsetNodeSetParams.
+func (Unimplemented) GraphExecMemsetNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, memsetParams *MemsetNodeParams, ctx Context) (res Result) {
+	return missing(symGraphExecMemsetNodeSetParams)
+}
+
+// GraphExecNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExecNodeSetParams.
+func (Unimplemented) GraphExecNodeSetParams(th *Thread, hGraphExec GraphExec, hNode GraphNode, nodeParams GraphNodeParams) (res Result) {
+	return missing(symGraphExecNodeSetParams)
+}
+
+// GraphExecUpdateV2 implements [Software]. It returns [NotImplemented] for cuGraphExecUpdate_v2.
+func (Unimplemented) GraphExecUpdateV2(th *Thread, hGraphExec GraphExec, hGraph Graph) (resultInfo GraphExecUpdateResultInfo, res Result) {
+	return resultInfo, missing(symGraphExecUpdate_v2)
+}
+
+// GraphExternalSemaphoresSignalNodeGetParams implements [Software]. It returns [NotImplemented] for cuGraphExternalSemaphoresSignalNodeGetParams.
+func (Unimplemented) GraphExternalSemaphoresSignalNodeGetParams(th *Thread, hNode GraphNode) (paramsOut ExtSemSignalNodeParams, res Result) {
+	return paramsOut, missing(symGraphExternalSemaphoresSignalNodeGetParams)
+}
+
+// GraphExternalSemaphoresSignalNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExternalSemaphoresSignalNodeSetParams.
+func (Unimplemented) GraphExternalSemaphoresSignalNodeSetParams(th *Thread, hNode GraphNode, nodeParams ExtSemSignalNodeParams) (res Result) {
+	return missing(symGraphExternalSemaphoresSignalNodeSetParams)
+}
+
+// GraphExternalSemaphoresWaitNodeGetParams implements [Software]. It returns [NotImplemented] for cuGraphExternalSemaphoresWaitNodeGetParams.
+func (Unimplemented) GraphExternalSemaphoresWaitNodeGetParams(th *Thread, hNode GraphNode) (paramsOut ExtSemWaitNodeParams, res Result) {
+	return paramsOut, missing(symGraphExternalSemaphoresWaitNodeGetParams)
+}
+
+// GraphExternalSemaphoresWaitNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphExternalSemaphoresWaitNodeSetParams.
+func (Unimplemented) GraphExternalSemaphoresWaitNodeSetParams(th *Thread, hNode GraphNode, nodeParams ExtSemWaitNodeParams) (res Result) {
+	return missing(symGraphExternalSemaphoresWaitNodeSetParams)
+}
+
+// GraphGetEdgesV2 implements [Software]. It returns [NotImplemented] for cuGraphGetEdges_v2.
+func (Unimplemented) GraphGetEdgesV2(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode, edgeData []GraphEdgeData) (numEdges uint64, res Result) {
+	return numEdges, missing(symGraphGetEdges_v2)
+}
+
+// GraphGetRootNodes implements [Software]. It returns [NotImplemented] for cuGraphGetRootNodes.
+func (Unimplemented) GraphGetRootNodes(th *Thread, hGraph Graph, rootNodes []GraphNode) (numRootNodes uint64, res Result) {
+	return numRootNodes, missing(symGraphGetRootNodes)
+}
+
+// GraphHostNodeGetParams implements [Software]. It returns [NotImplemented] for cuGraphHostNodeGetParams.
+func (Unimplemented) GraphHostNodeGetParams(th *Thread, hNode GraphNode) (nodeParams HostNodeParams, res Result) {
+	return nodeParams, missing(symGraphHostNodeGetParams)
+}
+
+// GraphHostNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphHostNodeSetParams.
+func (Unimplemented) GraphHostNodeSetParams(th *Thread, hNode GraphNode, nodeParams Callback) (res Result) {
+	return missing(symGraphHostNodeSetParams)
+}
+
+// GraphInstantiateV2 implements [Software]. It returns [NotImplemented] for cuGraphInstantiate_v2.
+func (Unimplemented) GraphInstantiateV2(th *Thread, hGraph Graph, logBuffer []byte) (phGraphExec GraphExec, phErrorNode GraphNode, res Result) {
+	return phGraphExec, phErrorNode, missing(symGraphInstantiate_v2)
+}
+
+// GraphInstantiateWithParams implements [Software]. It returns [NotImplemented] for cuGraphInstantiateWithParams.
+func (Unimplemented) GraphInstantiateWithParams(th *Thread, hGraph Graph, instantiateParams GraphInstantiateParams) (phGraphExec GraphExec, instantiateParamsOut GraphInstantiateParams, res Result) {
+	return phGraphExec, instantiateParamsOut, missing(symGraphInstantiateWithParams)
+}
+
+// GraphKernelNodeCopyAttributes implements [Software]. It returns [NotImplemented] for cuGraphKernelNodeCopyAttributes.
+func (Unimplemented) GraphKernelNodeCopyAttributes(th *Thread, dst GraphNode, src GraphNode) (res Result) {
+	return missing(symGraphKernelNodeCopyAttributes)
+}
+
+// GraphKernelNodeGetAttribute implements [Software]. It returns [NotImplemented] for cuGraphKernelNodeGetAttribute.
+func (Unimplemented) GraphKernelNodeGetAttribute(th *Thread, hNode GraphNode, attr int32) (valueOut LaunchAttributeValue, res Result) {
+	return valueOut, missing(symGraphKernelNodeGetAttribute)
+}
+
+// GraphKernelNodeGetParams implements [Software]. It returns [NotImplemented] for cuGraphKernelNodeGetParams_v2.
+func (Unimplemented) GraphKernelNodeGetParams(th *Thread, hNode GraphNode) (nodeParams KernelNodeParams, res Result) {
+	return nodeParams, missing(symGraphKernelNodeGetParams_v2)
+}
+
+// GraphKernelNodeGetParamsV1 implements [Software]. It returns [NotImplemented] for cuGraphKernelNodeGetParams.
+func (Unimplemented) GraphKernelNodeGetParamsV1(th *Thread, hNode GraphNode) (nodeParams KernelNodeParamsV1, res Result) {
+	return nodeParams, missing(symGraphKernelNodeGetParams)
+}
+
+// GraphKernelNodeSetAttribute implements [Software]. It returns [NotImplemented] for cuGraphKernelNodeSetAttribute.
+func (Unimplemented) GraphKernelNodeSetAttribute(th *Thread, hNode GraphNode, attr int32, value *LaunchAttributeValue) (res Result) {
+	return missing(symGraphKernelNodeSetAttribute)
+}
+
+// GraphKernelNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphKernelNodeSetParams_v2.
+func (Unimplemented) GraphKernelNodeSetParams(th *Thread, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
+	return missing(symGraphKernelNodeSetParams_v2)
+}
+
+// GraphKernelNodeSetParamsV1 implements [Software]. It returns [NotImplemented] for cuGraphKernelNodeSetParams.
+func (Unimplemented) GraphKernelNodeSetParamsV1(th *Thread, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
+	return missing(symGraphKernelNodeSetParams)
+}
+
+// GraphMemAllocNodeGetParams implements [Software]. It returns [NotImplemented] for cuGraphMemAllocNodeGetParams.
+func (Unimplemented) GraphMemAllocNodeGetParams(th *Thread, hNode GraphNode) (paramsOut MemAllocNodeParams, res Result) {
+	return paramsOut, missing(symGraphMemAllocNodeGetParams)
+}
+
+// GraphMemFreeNodeGetParams implements [Software]. It returns [NotImplemented] for cuGraphMemFreeNodeGetParams.
+func (Unimplemented) GraphMemFreeNodeGetParams(th *Thread, hNode GraphNode) (dptrOut DevicePtr, res Result) {
+	return dptrOut, missing(symGraphMemFreeNodeGetParams)
+}
+
+// GraphMemcpyNodeGetParams implements [Software]. It returns [NotImplemented] for cuGraphMemcpyNodeGetParams.
+func (Unimplemented) GraphMemcpyNodeGetParams(th *Thread, hNode GraphNode) (nodeParams Memcpy3D, res Result) {
+	return nodeParams, missing(symGraphMemcpyNodeGetParams)
+}
+
+// GraphMemcpyNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphMemcpyNodeSetParams.
+func (Unimplemented) GraphMemcpyNodeSetParams(th *Thread, hNode GraphNode, nodeParams *Memcpy3D) (res Result) {
+	return missing(symGraphMemcpyNodeSetParams)
+}
+
+// GraphMemsetNodeGetParams implements [Software]. It returns [NotImplemented] for cuGraphMemsetNodeGetParams.
+func (Unimplemented) GraphMemsetNodeGetParams(th *Thread, hNode GraphNode) (nodeParams MemsetNodeParams, res Result) {
+	return nodeParams, missing(symGraphMemsetNodeGetParams)
+}
+
+// GraphMemsetNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphMemsetNodeSetParams.
+func (Unimplemented) GraphMemsetNodeSetParams(th *Thread, hNode GraphNode, nodeParams *MemsetNodeParams) (res Result) {
+	return missing(symGraphMemsetNodeSetParams)
+}
+
+// GraphNodeFindInClone implements [Software]. It returns [NotImplemented] for cuGraphNodeFindInClone.
+func (Unimplemented) GraphNodeFindInClone(th *Thread, hOriginalNode GraphNode, hClonedGraph Graph) (phNode GraphNode, res Result) {
+	return phNode, missing(symGraphNodeFindInClone)
+}
+
+// GraphNodeGetDependencies implements [Software]. It returns [NotImplemented] for cuGraphNodeGetDependencies.
+func (Unimplemented) GraphNodeGetDependencies(th *Thread, hNode GraphNode, dependencies []GraphNode) (numDependencies uint64, res Result) {
+	return numDependencies, missing(symGraphNodeGetDependencies)
+}
+
+// GraphNodeGetDependenciesV2 implements [Software]. It returns [NotImplemented] for cuGraphNodeGetDependencies_v2.
+func (Unimplemented) GraphNodeGetDependenciesV2(th *Thread, hNode GraphNode, dependencies []GraphNode, edgeData []GraphEdgeData) (numDependencies uint64, res Result) {
+	return numDependencies, missing(symGraphNodeGetDependencies_v2)
+}
+
+// GraphNodeGetDependentNodes implements [Software]. It returns [NotImplemented] for cuGraphNodeGetDependentNodes.
+func (Unimplemented) GraphNodeGetDependentNodes(th *Thread, hNode GraphNode, dependentNodes []GraphNode) (numDependentNodes uint64, res Result) {
+	return numDependentNodes, missing(symGraphNodeGetDependentNodes)
+}
+
+// GraphNodeGetDependentNodesV2 implements [Software]. It returns [NotImplemented] for cuGraphNodeGetDependentNodes_v2.
+func (Unimplemented) GraphNodeGetDependentNodesV2(th *Thread, hNode GraphNode, dependentNodes []GraphNode, edgeData []GraphEdgeData) (numDependentNodes uint64, res Result) {
+	return numDependentNodes, missing(symGraphNodeGetDependentNodes_v2)
+}
+
+// GraphNodeGetEnabled implements [Software]. It returns [NotImplemented] for cuGraphNodeGetEnabled.
+func (Unimplemented) GraphNodeGetEnabled(th *Thread, hGraphExec GraphExec, hNode GraphNode) (isEnabled uint32, res Result) {
+	return isEnabled, missing(symGraphNodeGetEnabled)
+}
+
+// GraphNodeSetEnabled implements [Software]. It returns [NotImplemented] for cuGraphNodeSetEnabled.
+func (Unimplemented) GraphNodeSetEnabled(th *Thread, hGraphExec GraphExec, hNode GraphNode, isEnabled uint32) (res Result) {
+	return missing(symGraphNodeSetEnabled)
+}
+
+// GraphNodeSetParams implements [Software]. It returns [NotImplemented] for cuGraphNodeSetParams.
+func (Unimplemented) GraphNodeSetParams(th *Thread, hNode GraphNode, nodeParams GraphNodeParams) (res Result) {
+	return missing(symGraphNodeSetParams)
+}
+
+// GraphReleaseUserObject implements [Software]. It returns [NotImplemented] for cuGraphReleaseUserObject.
+func (Unimplemented) GraphReleaseUserObject(th *Thread, graph Graph, object UserObject, count uint32) (res Result) {
+	return missing(symGraphReleaseUserObject)
+}
+
+// GraphRemoveDependencies implements [Software]. It returns [NotImplemented] for cuGraphRemoveDependencies.
+func (Unimplemented) GraphRemoveDependencies(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode) (res Result) {
+	return missing(symGraphRemoveDependencies)
+}
+
+// GraphRemoveDependenciesV2 implements [Software]. It returns [NotImplemented] for cuGraphRemoveDependencies_v2.
+func (Unimplemented) GraphRemoveDependenciesV2(th *Thread, hGraph Graph, from []GraphNode, to []GraphNode, edgeData []GraphEdgeData) (res Result) {
+	return missing(symGraphRemoveDependencies_v2)
+}
+
+// GraphRetainUserObject implements [Software]. It returns [NotImplemented] for cuGraphRetainUserObject.
+func (Unimplemented) GraphRetainUserObject(th *Thread, graph Graph, object UserObject, count uint32, flags uint32) (res Result) {
+	return missing(symGraphRetainUserObject)
+}
+
+// StreamGetCaptureInfo implements [Software]. It returns [NotImplemented] for cuStreamGetCaptureInfo.
+func (Unimplemented) StreamGetCaptureInfo(th *Thread, hStream Stream) (captureStatusOut int32, idOut uint64, res Result) {
+	return captureStatusOut, idOut, missing(symStreamGetCaptureInfo)
+}
+
+// StreamUpdateCaptureDependencies implements [Software]. It returns [NotImplemented] for cuStreamUpdateCaptureDependencies.
+func (Unimplemented) StreamUpdateCaptureDependencies(th *Thread, hStream Stream, dependencies []GraphNode, flags uint32) (res Result) {
+	return missing(symStreamUpdateCaptureDependencies)
+}
+
+// StreamUpdateCaptureDependenciesV2 implements [Software]. It returns [NotImplemented] for cuStreamUpdateCaptureDependencies_v2.
+func (Unimplemented) StreamUpdateCaptureDependenciesV2(th *Thread, hStream Stream, dependencies []GraphNode, dependencyData []GraphEdgeData, flags uint32) (res Result) {
+	return missing(symStreamUpdateCaptureDependencies_v2)
+}
+
+// UserObjectCreate implements [Software]. It returns [NotImplemented] for cuUserObjectCreate.
+func (Unimplemented) UserObjectCreate(th *Thread, destroy Callback, initialRefcount uint32, flags uint32) (objectOut UserObject, res Result) {
+	return objectOut, missing(symUserObjectCreate)
+}
+
+// UserObjectRelease implements [Software]. It returns [NotImplemented] for cuUserObjectRelease.
+func (Unimplemented) UserObjectRelease(th *Thread, object UserObject, count uint32) (res Result) {
+	return missing(symUserObjectRelease)
+}
+
+// UserObjectRetain implements [Software]. It returns [NotImplemented] for cuUserObjectRetain.
+func (Unimplemented) UserObjectRetain(th *Thread, object UserObject, count uint32) (res Result) {
+	return missing(symUserObjectRetain)
+}
+
+// FuncGetModule implements [Software]. It returns [NotImplemented] for cuFuncGetModule.
+func (Unimplemented) FuncGetModule(th *Thread, hfunc Function) (hmod Module, res Result) {
+	return hmod, missing(symFuncGetModule)
+}
+
+// FuncIsLoaded implements [Software]. It returns [NotImplemented] for cuFuncIsLoaded.
+func (Unimplemented) FuncIsLoaded(th *Thread, function Function) (state int32, res Result) {
+	return state, missing(symFuncIsLoaded)
+}
+
+// FuncLoad implements [Software]. It returns [NotImplemented] for cuFuncLoad.
+func (Unimplemented) FuncLoad(th *Thread, function Function) (res Result) {
+	return missing(symFuncLoad)
+}
+
+// FuncSetBlockShape implements [Software]. It returns [NotImplemented] for cuFuncSetBlockShape.
+func (Unimplemented) FuncSetBlockShape(th *Thread, hfunc Function, x int32, y int32, z int32) (res Result) {
+	return missing(symFuncSetBlockShape)
+}
+
+// FuncSetCacheConfig implements [Software]. It returns [NotImplemented] for cuFuncSetCacheConfig.
+func (Unimplemented) FuncSetCacheConfig(th *Thread, hfunc Function, config int32) (res Result) {
+	return missing(symFuncSetCacheConfig)
+}
+
+// FuncSetSharedMemConfig implements [Software]. It returns [NotImplemented] for cuFuncSetSharedMemConfig.
+func (Unimplemented) FuncSetSharedMemConfig(th *Thread, hfunc Function, config int32) (res Result) {
+	return missing(symFuncSetSharedMemConfig)
+}
+
+// FuncSetSharedSize implements [Software]. It returns [NotImplemented] for cuFuncSetSharedSize.
+func (Unimplemented) FuncSetSharedSize(th *Thread, hfunc Function, bytes uint32) (res Result) {
+	return missing(symFuncSetSharedSize)
+}
+
+// Launch implements [Software]. It returns [NotImplemented] for cuLaunch.
+func (Unimplemented) Launch(th *Thread, function Function) (res Result) {
+	return missing(symLaunch)
+}
+
+// LaunchCooperativeKernelMultiDevice implements [Software]. It returns [NotImplemented] for cuLaunchCooperativeKernelMultiDevice.
+func (Unimplemented) LaunchCooperativeKernelMultiDevice(th *Thread, launchParamsList []LaunchParams, flags uint32) (res Result) {
+	return missing(symLaunchCooperativeKernelMultiDevice)
+}
+
+// LaunchGrid implements [Software]. It returns [NotImplemented] for cuLaunchGrid.
+func (Unimplemented) LaunchGrid(th *Thread, function Function, gridWidth int32, gridHeight int32) (res Result) {
+	return missing(symLaunchGrid)
+}
+
+// LaunchGridAsync implements [Software]. It returns [NotImplemented] for cuLaunchGridAsync.
+func (Unimplemented) LaunchGridAsync(th *Thread, function Function, gridWidth int32, gridHeight int32, hStream Stream) (res Result) {
+	return missing(symLaunchGridAsync)
+}
+
+// OccupancyAvailableDynamicSMemPerBlock implements [Software]. It returns [NotImplemented] for cuOccupancyAvailableDynamicSMemPerBlock.
+func (Unimplemented) OccupancyAvailableDynamicSMemPerBlock(th *Thread, function Function, numBlocks int32, blockSize int32) (dynamicSmemSize uint64, res Result) {
+	return dynamicSmemSize, missing(symOccupancyAvailableDynamicSMemPerBlock)
+}
+
+// OccupancyMaxActiveBlocksPerMultiprocessorWithFlags implements [Software]. It returns [NotImplemented] for cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags.
+func (Unimplemented) OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(th *Thread, function Function, blockSize int32, dynamicSMemSize uint64, flags uint32) (numBlocks int32, res Result) {
+	return numBlocks, missing(symOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)
+}
+
+// OccupancyMaxActiveClusters implements [Software]. It returns [NotImplemented] for cuOccupancyMaxActiveClusters.
+func (Unimplemented) OccupancyMaxActiveClusters(th *Thread, function Function, config LaunchConfig) (numClusters int32, res Result) {
+	return numClusters, missing(symOccupancyMaxActiveClusters)
+}
+
+// OccupancyMaxPotentialBlockSizeWithFlags implements [Software]. It returns [NotImplemented] for cuOccupancyMaxPotentialBlockSizeWithFlags.
+func (Unimplemented) OccupancyMaxPotentialBlockSizeWithFlags(th *Thread, function Function, blockSizeToDynamicSMemSize uintptr, dynamicSMemSize uint64, blockSizeLimit int32, flags uint32) (minGridSize int32, blockSize int32, res Result) {
+	return minGridSize, blockSize, missing(symOccupancyMaxPotentialBlockSizeWithFlags)
+}
+
+// OccupancyMaxPotentialClusterSize implements [Software]. It returns [NotImplemented] for cuOccupancyMaxPotentialClusterSize.
+func (Unimplemented) OccupancyMaxPotentialClusterSize(th *Thread, function Function, config LaunchConfig) (clusterSize int32, res Result) {
+	return clusterSize, missing(symOccupancyMaxPotentialClusterSize)
+}
+
+// ParamSetSize implements [Software]. It returns [NotImplemented] for cuParamSetSize.
+func (Unimplemented) ParamSetSize(th *Thread, hfunc Function, numbytes uint32) (res Result) {
+	return missing(symParamSetSize)
+}
+
+// ParamSetTexRef implements [Software]. It returns [NotImplemented] for cuParamSetTexRef.
+func (Unimplemented) ParamSetTexRef(th *Thread, hfunc Function, texunit int32, hTexRef TexRef) (res Result) {
+	return missing(symParamSetTexRef)
+}
+
+// ParamSetf implements [Software]. It returns [NotImplemented] for cuParamSetf.
+func (Unimplemented) ParamSetf(th *Thread, hfunc Function, offset int32, value float32) (res Result) {
+	return missing(symParamSetf)
+}
+
+// ParamSeti implements [Software]. It returns [NotImplemented] for cuParamSeti.
+func (Unimplemented) ParamSeti(th *Thread, hfunc Function, offset int32, value uint32) (res Result) {
+	return missing(symParamSeti)
+}
+
+// ParamSetv implements [Software]. It returns [NotImplemented] for cuParamSetv.
+func (Unimplemented) ParamSetv(th *Thread, hfunc Function, offset int32, ptr []byte) (res Result) {
+	return missing(symParamSetv)
+}
+
+// StreamBatchMemOp implements [Software]. It returns [NotImplemented] for cuStreamBatchMemOp_v2.
+func (Unimplemented) StreamBatchMemOp(th *Thread, stream Stream, paramArray []StreamBatchMemOpParams, flags uint32) (res Result) {
+	return missing(symStreamBatchMemOp_v2)
+}
+
+// StreamBatchMemOpV1 implements [Software]. It returns [NotImplemented] for cuStreamBatchMemOp.
+func (Unimplemented) StreamBatchMemOpV1(th *Thread, stream Stream, paramArray []StreamBatchMemOpParams, flags uint32) (res Result) {
+	return missing(symStreamBatchMemOp)
+}
+
+// StreamCopyAttributes implements [Software]. It returns [NotImplemented] for cuStreamCopyAttributes.
+func (Unimplemented) StreamCopyAttributes(th *Thread, dst Stream, src Stream) (res Result) {
+	return missing(symStreamCopyAttributes)
+}
+
+// StreamGetAttribute implements [Software]. It returns [NotImplemented] for cuStreamGetAttribute.
+func (Unimplemented) StreamGetAttribute(th *Thread, hStream Stream, attr int32) (valueOut LaunchAttributeValue, res Result) {
+	return valueOut, missing(symStreamGetAttribute)
+}
+
+// StreamGetCtxV2 implements [Software]. It returns [NotImplemented] for cuStreamGetCtx_v2.
+func (Unimplemented) StreamGetCtxV2(th *Thread, hStream Stream) (pCtx Context, pGreenCtx GreenCtx, res Result) {
+	return pCtx, pGreenCtx, missing(symStreamGetCtx_v2)
+}
+
+// StreamGetGreenCtx implements [Software]. It returns [NotImplemented] for cuStreamGetGreenCtx.
+func (Unimplemented) StreamGetGreenCtx(th *Thread, hStream Stream) (phCtx GreenCtx, res Result) {
+	return phCtx, missing(symStreamGetGreenCtx)
+}
+
+// StreamSetAttribute implements [Software]. It returns [NotImplemented] for cuStreamSetAttribute.
+func (Unimplemented) StreamSetAttribute(th *Thread, hStream Stream, attr int32, value LaunchAttributeValue) (res Result) {
+	return missing(symStreamSetAttribute)
+}
+
+// StreamWaitValue32V1 implements [Software]. It returns [NotImplemented] for cuStreamWaitValue32.
+func (Unimplemented) StreamWaitValue32V1(th *Thread, stream Stream, addr DevicePtr, value uint32, flags uint32) (res Result) {
+	return missing(symStreamWaitValue32)
+}
+
+// StreamWaitValue64V1 implements [Software]. It returns [NotImplemented] for cuStreamWaitValue64.
+func (Unimplemented) StreamWaitValue64V1(th *Thread, stream Stream, addr DevicePtr, value uint64, flags uint32) (res Result) {
+	return missing(symStreamWaitValue64)
+}
+
+// StreamWriteValue32V1 implements [Software]. It returns [NotImplemented] for cuStreamWriteValue32.
+func (Unimplemented) StreamWriteValue32V1(th *Thread, stream Stream, addr DevicePtr, value uint32, flags uint32) (res Result) {
+	return missing(symStreamWriteValue32)
+}
+
+// StreamWriteValue64V1 implements [Software]. It returns [NotImplemented] for cuStreamWriteValue64.
+func (Unimplemented) StreamWriteValue64V1(th *Thread, stream Stream, addr DevicePtr, value uint64, flags uint32) (res Result) {
+	return missing(symStreamWriteValue64)
+}
+
+// GetExportTable implements [Software]. It returns [NotImplemented] for cuGetExportTable.
+func (Unimplemented) GetExportTable(th *Thread, pExportTableId UUID) (ppExportTable HostPtr, res Result) {
+	return ppExportTable, missing(symGetExportTable)
+}
+
+// GetProcAddress implements [Software]. It returns [NotImplemented] for cuGetProcAddress_v2.
+func (Unimplemented) GetProcAddress(th *Thread, symbol string, cudaVersion int32, flags uint64) (pfn HostPtr, symbolStatus int32, res Result) {
+	return pfn, symbolStatus, missing(symGetProcAddress_v2)
+}
+
+// GetProcAddressV1 implements [Software]. It returns [NotImplemented] for cuGetProcAddress.
+func (Unimplemented) GetProcAddressV1(th *Thread, symbol string, cudaVersion int32, flags uint64) (pfn HostPtr, res Result) {
+	return pfn, missing(symGetProcAddress)
+}
+
+// KernelGetAttribute implements [Software]. It returns [NotImplemented] for cuKernelGetAttribute.
+func (Unimplemented) KernelGetAttribute(th *Thread, attrib int32, kernel Kernel, dev Device) (pi int32, res Result) {
+	return pi, missing(symKernelGetAttribute)
+}
+
+// KernelGetFunction implements [Software]. It returns [NotImplemented] for cuKernelGetFunction.
+func (Unimplemented) KernelGetFunction(th *Thread, kernel Kernel) (pFunc Function, res Result) {
+	return pFunc, missing(symKernelGetFunction)
+}
+
+// KernelGetLibrary implements [Software]. It returns [NotImplemented] for cuKernelGetLibrary.
+func (Unimplemented) KernelGetLibrary(th *Thread, kernel Kernel) (pLib LibraryHandle, res Result) {
+	return pLib, missing(symKernelGetLibrary)
+}
+
+// KernelGetName implements [Software]. It returns [NotImplemented] for cuKernelGetName.
+func (Unimplemented) KernelGetName(th *Thread, hfunc Kernel) (name string, res Result) {
+	return name, missing(symKernelGetName)
+}
+
+// KernelGetParamInfo implements [Software]. It returns [NotImplemented] for cuKernelGetParamInfo.
+func (Unimplemented) KernelGetParamInfo(th *Thread, kernel Kernel, paramIndex uint64) (paramOffset uint64, paramSize uint64, res Result) {
+	return paramOffset, paramSize, missing(symKernelGetParamInfo)
+}
+
+// KernelSetAttribute implements [Software]. It returns [NotImplemented] for cuKernelSetAttribute.
+func (Unimplemented) KernelSetAttribute(th *Thread, attrib int32, val int32, kernel Kernel, dev Device) (res Result) {
+	return missing(symKernelSetAttribute)
+}
+
+// KernelSetCacheConfig implements [Software]. It returns [NotImplemented] for cuKernelSetCacheConfig.
+func (Unimplemented) KernelSetCacheConfig(th *Thread, kernel Kernel, config int32, dev Device) (res Result) {
+	return missing(symKernelSetCacheConfig)
+}
+
+// LibraryEnumerateKernels implements [Software]. It returns [NotImplemented] for cuLibraryEnumerateKernels.
+func (Unimplemented) LibraryEnumerateKernels(th *Thread, kernels []Kernel, lib LibraryHandle) (res Result) {
+	return missing(symLibraryEnumerateKernels)
+}
+
+// LibraryGetGlobal implements [Software]. It returns [NotImplemented] for cuLibraryGetGlobal.
+func (Unimplemented) LibraryGetGlobal(th *Thread, library LibraryHandle, name string) (dptr DevicePtr, bytes uint64, res Result) {
+	return dptr, bytes, missing(symLibraryGetGlobal)
+}
+
+// LibraryGetKernel implements [Software]. It returns [NotImplemented] for cuLibraryGetKernel.
+func (Unimplemented) LibraryGetKernel(th *Thread, library LibraryHandle, name string) (pKernel Kernel, res Result) {
+	return pKernel, missing(symLibraryGetKernel)
+}
+
+// LibraryGetKernelCount implements [Software]. It returns [NotImplemented] for cuLibraryGetKernelCount.
+func (Unimplemented) LibraryGetKernelCount(th *Thread, lib LibraryHandle) (count uint32, res Result) {
+	return count, missing(symLibraryGetKernelCount)
+}
+
+// LibraryGetManaged implements [Software]. It returns [NotImplemented] for cuLibraryGetManaged.
+func (Unimplemented) LibraryGetManaged(th *Thread, library LibraryHandle, name string) (dptr DevicePtr, bytes uint64, res Result) {
+	return dptr, bytes, missing(symLibraryGetManaged)
+}
+
+// LibraryGetModule implements [Software]. It returns [NotImplemented] for cuLibraryGetModule.
+func (Unimplemented) LibraryGetModule(th *Thread, library LibraryHandle) (pMod Module, res Result) {
+	return pMod, missing(symLibraryGetModule)
+}
+
+// LibraryGetUnifiedFunction implements [Software]. It returns [NotImplemented] for cuLibraryGetUnifiedFunction.
+func (Unimplemented) LibraryGetUnifiedFunction(th *Thread, library LibraryHandle, symbol string) (fptr HostPtr, res Result) {
+	return fptr, missing(symLibraryGetUnifiedFunction)
+}
+
+// LibraryLoadData implements [Software]. It returns [NotImplemented] for cuLibraryLoadData.
+func (Unimplemented) LibraryLoadData(th *Thread, code []byte, jitOptions []uint32, jitOptionsValues []uintptr, libraryOptions []int32, libraryOptionValues []uintptr) (library LibraryHandle, res Result) {
+	return library, missing(symLibraryLoadData)
+}
+
+// LibraryLoadFromFile implements [Software]. It returns [NotImplemented] for cuLibraryLoadFromFile.
+func (Unimplemented) LibraryLoadFromFile(th *Thread, fileName string, jitOptions []uint32, jitOptionsValues []uintptr, libraryOptions []int32, libraryOptionValues []uintptr) (library LibraryHandle, res Result) {
+	return library, missing(symLibraryLoadFromFile)
+}
+
+// LibraryUnload implements [Software]. It returns [NotImplemented] for cuLibraryUnload.
+func (Unimplemented) LibraryUnload(th *Thread, library LibraryHandle) (res Result) {
+	return missing(symLibraryUnload)
+}
+
+// LinkAddData implements [Software]. It returns [NotImplemented] for cuLinkAddData_v2.
+func (Unimplemented) LinkAddData(th *Thread, state LinkState, typ int32, data []byte, name string, options []uint32, optionValues []uintptr) (res Result) {
+	return missing(symLinkAddData_v2)
+}
+
+// LinkAddFile implements [Software]. It returns [NotImplemented] for cuLinkAddFile_v2.
+func (Unimplemented) LinkAddFile(th *Thread, state LinkState, typ int32, path string, options []uint32, optionValues []uintptr) (res Result) {
+	return missing(symLinkAddFile_v2)
+}
+
+// LinkComplete implements [Software]. It returns [NotImplemented] for cuLinkComplete.
+func (Unimplemented) LinkComplete(th *Thread, state LinkState) (cubinOut HostPtr, sizeOut uint64, res Result) {
+	return cubinOut, sizeOut, missing(symLinkComplete)
+}
+
+// LinkCreate implements [Software]. It returns [NotImplemented] for cuLinkCreate_v2.
+func (Unimplemented) LinkCreate(th *Thread, options []uint32, optionValues []uintptr) (stateOut LinkState, res Result) {
+	return stateOut, missing(symLinkCreate_v2)
+}
+
+// LinkDestroy implements [Software]. It returns [NotImplemented] for cuLinkDestroy.
+func (Unimplemented) LinkDestroy(th *Thread, state LinkState) (res Result) {
+	return missing(symLinkDestroy)
+}
+
+// ModuleEnumerateFunctions implements [Software]. It returns [NotImplemented] for cuModuleEnumerateFunctions.
+func (Unimplemented) ModuleEnumerateFunctions(th *Thread, functions []Function, mod Module) (res Result) {
+	return missing(symModuleEnumerateFunctions)
+}
+
+// ModuleGetFunctionCount implements [Software]. It returns [NotImplemented] for cuModuleGetFunctionCount.
+func (Unimplemented) ModuleGetFunctionCount(th *Thread, mod Module) (count uint32, res Result) {
+	return count, missing(symModuleGetFunctionCount)
+}
+
+// ModuleGetLoadingMode implements [Software]. It returns [NotImplemented] for cuModuleGetLoadingMode.
+func (Unimplemented) ModuleGetLoadingMode(th *Thread) (mode int32, res Result) {
+	return mode, missing(symModuleGetLoadingMode)
+}
+
+// ModuleGetSurfRef implements [Software]. It returns [NotImplemented] for cuModuleGetSurfRef.
+func (Unimplemented) ModuleGetSurfRef(th *Thread, hmod Module, name string) (pSurfRef SurfRef, res Result) {
+	return pSurfRef, missing(symModuleGetSurfRef)
+}
+
+// ModuleGetTexRef implements [Software]. It returns [NotImplemented] for cuModuleGetTexRef.
+func (Unimplemented) ModuleGetTexRef(th *Thread, hmod Module, name string) (pTexRef TexRef, res Result) {
+	return pTexRef, missing(symModuleGetTexRef)
+}
+
+// ModuleLoad implements [Software]. It returns [NotImplemented] for cuModuleLoad.
+func (Unimplemented) ModuleLoad(th *Thread, fname string) (module Module, res Result) {
+	return module, missing(symModuleLoad)
+}
+
+// ModuleLoadFatBinary implements [Software]. It returns [NotImplemented] for cuModuleLoadFatBinary.
+func (Unimplemented) ModuleLoadFatBinary(th *Thread, fatCubin []byte) (module Module, res Result) {
+	return module, missing(symModuleLoadFatBinary)
+}
+
+// MemAddressFree implements [Software]. It returns [NotImplemented] for cuMemAddressFree.
+func (Unimplemented) MemAddressFree(th *Thread, ptr DevicePtr, size uint64) (res Result) {
+	return missing(symMemAddressFree)
+}
+
+// MemAddressReserve implements [Software]. It returns [NotImplemented] for cuMemAddressReserve.
+func (Unimplemented) MemAddressReserve(th *Thread, size uint64, alignment uint64, addr DevicePtr, flags uint64) (ptr DevicePtr, res Result) {
+	return ptr, missing(symMemAddressReserve)
+}
+
+// MemCreate implements [Software]. It returns [NotImplemented] for cuMemCreate.
+func (Unimplemented) MemCreate(th *Thread, size uint64, prop MemAllocationProp, flags uint64) (handle MemGenericAllocationHandle, res Result) {
+	return handle, missing(symMemCreate)
+}
+
+// MemExportToShareableHandle implements [Software]. It returns [NotImplemented] for cuMemExportToShareableHandle.
+func (Unimplemented) MemExportToShareableHandle(th *Thread, handle MemGenericAllocationHandle, handleType int32, flags uint64) (shareableHandle ShareableHandle, res Result) {
+	return shareableHandle, missing(symMemExportToShareableHandle)
+}
+
+// MemGetAccess implements [Software]. It returns [NotImplemented] for cuMemGetAccess.
+func (Unimplemented) MemGetAccess(th *Thread, location MemLocation, ptr DevicePtr) (flags uint64, res Result) {
+	return flags, missing(symMemGetAccess)
+}
+
+// MemGetAllocationGranularity implements [Software]. It returns [NotImplemented] for cuMemGetAllocationGranularity.
+func (Unimplemented) MemGetAllocationGranularity(th *Thread, prop MemAllocationProp, option int32) (granularity uint64, res Result) {
+	return granularity, missing(symMemGetAllocationGranularity)
+}
+
+// MemGetAllocationPropertiesFromHandle implements [Software]. It returns [NotImplemented] for cuMemGetAllocationPropertiesFromHandle.
+func (Unimplemented) MemGetAllocationPropertiesFromHandle(th *Thread, handle MemGenericAllocationHandle) (prop MemAllocationProp, res Result) {
+	return prop, missing(symMemGetAllocationPropertiesFromHandle)
+}
+
+// MemGetHandleForAddressRange implements [Software]. It returns [NotImplemented] for cuMemGetHandleForAddressRange.
+func (Unimplemented) MemGetHandleForAddressRange(th *Thread, dptr DevicePtr, size uint64, handleType int32, flags uint64) (handle ShareableHandle, res Result) {
+	return handle, missing(symMemGetHandleForAddressRange)
+}
+
+// MemImportFromShareableHandle implements [Software]. It returns [NotImplemented] for cuMemImportFromShareableHandle.
+func (Unimplemented) MemImportFromShareableHandle(th *Thread, osHandle HostPtr, shHandleType int32) (handle MemGenericAllocationHandle, res Result) {
+	return handle, missing(symMemImportFromShareableHandle)
+}
+
+// MemMap implements [Software]. It returns [NotImplemented] for cuMemMap.
+func (Unimplemented) MemMap(th *Thread, ptr DevicePtr, size uint64, offset uint64, handle MemGenericAllocationHandle, flags uint64) (res Result) {
+	return missing(symMemMap)
+}
+
+// MemRelease implements [Software]. It returns [NotImplemented] for cuMemRelease.
+func (Unimplemented) MemRelease(th *Thread, handle MemGenericAllocationHandle) (res Result) {
+	return missing(symMemRelease)
+}
+
+// MemRetainAllocationHandle implements [Software]. It returns [NotImplemented] for cuMemRetainAllocationHandle.
+func (Unimplemented) MemRetainAllocationHandle(th *Thread, addr HostPtr) (handle MemGenericAllocationHandle, res Result) {
+	return handle, missing(symMemRetainAllocationHandle)
+}
+
+// MemSetAccess implements [Software]. It returns [NotImplemented] for cuMemSetAccess.
+func (Unimplemented) MemSetAccess(th *Thread, ptr DevicePtr, size uint64, desc []MemAccessDesc) (res Result) {
+	return missing(symMemSetAccess)
+}
+
+// MemUnmap implements [Software]. It returns [NotImplemented] for cuMemUnmap.
+func (Unimplemented) MemUnmap(th *Thread, ptr DevicePtr, size uint64) (res Result) {
+	return missing(symMemUnmap)
+}
+
+// MulticastAddDevice implements [Software]. It returns [NotImplemented] for cuMulticastAddDevice.
+func (Unimplemented) MulticastAddDevice(th *Thread, mcHandle MemGenericAllocationHandle, dev Device) (res Result) {
+	return missing(symMulticastAddDevice)
+}
+
+// MulticastBindAddr implements [Software]. It returns [NotImplemented] for cuMulticastBindAddr.
+func (Unimplemented) MulticastBindAddr(th *Thread, mcHandle MemGenericAllocationHandle, mcOffset uint64, memptr DevicePtr, size uint64, flags uint64) (res Result) {
+	return missing(symMulticastBindAddr)
+}
+
+// MulticastBindMem implements [Software]. It returns [NotImplemented] for cuMulticastBindMem.
+func (Unimplemented) MulticastBindMem(th *Thread, mcHandle MemGenericAllocationHandle, mcOffset uint64, memHandle MemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) (res Result) {
+	return missing(symMulticastBindMem)
+}
+
+// MulticastCreate implements [Software]. It returns [NotImplemented] for cuMulticastCreate.
+func (Unimplemented) MulticastCreate(th *Thread, prop MulticastObjectProp) (mcHandle MemGenericAllocationHandle, res Result) {
+	return mcHandle, missing(symMulticastCreate)
+}
+
+// MulticastGetGranularity implements [Software]. It returns [NotImplemented] for cuMulticastGetGranularity.
+func (Unimplemented) MulticastGetGranularity(th *Thread, prop MulticastObjectProp, option int32) (granularity uint64, res Result) {
+	return granularity, missing(symMulticastGetGranularity)
+}
+
+// MulticastUnbind implements [Software]. It returns [NotImplemented] for cuMulticastUnbind.
+func (Unimplemented) MulticastUnbind(th *Thread, mcHandle MemGenericAllocationHandle, dev Device, mcOffset uint64, size uint64) (res Result) {
+	return missing(symMulticastUnbind)
+}
+
+// CtxAttach implements [Software]. It returns [NotImplemented] for cuCtxAttach.
+func (Unimplemented) CtxAttach(th *Thread, flags uint32) (pctx Context, res Result) {
+	return pctx, missing(symCtxAttach)
+}
+
+// CtxCreateV3 implements [Software]. It returns [NotImplemented] for cuCtxCreate_v3.
+func (Unimplemented) CtxCreateV3(th *Thread, paramsArray []ExecAffinityParam, flags uint32, dev Device) (pctx Context, res Result) {
+	return pctx, missing(symCtxCreate_v3)
+}
+
+// CtxDetach implements [Software]. It returns [NotImplemented] for cuCtxDetach.
+func (Unimplemented) CtxDetach(th *Thread, ctx Context) (res Result) {
+	return missing(symCtxDetach)
+}
+
+// CtxFromGreenCtx implements [Software]. It returns [NotImplemented] for cuCtxFromGreenCtx.
+func (Unimplemented) CtxFromGreenCtx(th *Thread, hCtx GreenCtx) (pContext Context, res Result) {
+	return pContext, missing(symCtxFromGreenCtx)
+}
+
+// CtxGetCacheConfig implements [Software]. It returns [NotImplemented] for cuCtxGetCacheConfig.
+func (Unimplemented) CtxGetCacheConfig(th *Thread) (pconfig int32, res Result) {
+	return pconfig, missing(symCtxGetCacheConfig)
+}
+
+// CtxGetDevResource implements [Software]. It returns [NotImplemented] for cuCtxGetDevResource.
+func (Unimplemented) CtxGetDevResource(th *Thread, hCtx Context, typ int32) (resource DevResource, res Result) {
+	return resource, missing(symCtxGetDevResource)
+}
+
+// CtxGetDeviceV2 implements [Software]. It returns [NotImplemented] for cuCtxGetDevice_v2.
+func (Unimplemented) CtxGetDeviceV2(th *Thread, ctx Context) (device Device, res Result) {
+	return device, missing(symCtxGetDevice_v2)
+}
+
+// CtxGetExecAffinity implements [Software]. It returns [NotImplemented] for cuCtxGetExecAffinity.
+func (Unimplemented) CtxGetExecAffinity(th *Thread, typ int32) (pExecAffinity ExecAffinityParam, res Result) {
+	return pExecAffinity, missing(symCtxGetExecAffinity)
+}
+
+// CtxGetSharedMemConfig implements [Software]. It returns [NotImplemented] for cuCtxGetSharedMemConfig.
+func (Unimplemented) CtxGetSharedMemConfig(th *Thread) (pConfig int32, res Result) {
+	return pConfig, missing(symCtxGetSharedMemConfig)
+}
+
+// CtxResetPersistingL2Cache implements [Software]. It returns [NotImplemented] for cuCtxResetPersistingL2Cache.
+func (Unimplemented) CtxResetPersistingL2Cache(th *Thread) (res Result) {
+	return missing(symCtxResetPersistingL2Cache)
+}
+
+// CtxSetCacheConfig implements [Software]. It returns [NotImplemented] for cuCtxSetCacheConfig.
+func (Unimplemented) CtxSetCacheConfig(th *Thread, config int32) (res Result) {
+	return missing(symCtxSetCacheConfig)
+}
+
+// CtxSetSharedMemConfig implements [Software]. It returns [NotImplemented] for cuCtxSetSharedMemConfig.
+func (Unimplemented) CtxSetSharedMemConfig(th *Thread, config int32) (res Result) {
+	return missing(symCtxSetSharedMemConfig)
+}
+
+// CtxSynchronizeV2 implements [Software]. It returns [NotImplemented] for cuCtxSynchronize_v2.
+func (Unimplemented) CtxSynchronizeV2(th *Thread, ctx Context) (res Result) {
+	return missing(symCtxSynchronize_v2)
+}
+
+// DeviceComputeCapability implements [Software]. It returns [NotImplemented] for cuDeviceComputeCapability.
+func (Unimplemented) DeviceComputeCapability(th *Thread, dev Device) (major int32, minor int32, res Result) {
+	return major, minor, missing(symDeviceComputeCapability)
+}
+
+// DeviceGetExecAffinitySupport implements [Software]. It returns [NotImplemented] for cuDeviceGetExecAffinitySupport.
+func (Unimplemented) DeviceGetExecAffinitySupport(th *Thread, typ int32, dev Device) (pi int32, res Result) {
+	return pi, missing(symDeviceGetExecAffinitySupport)
+}
+
+// DeviceGetHostAtomicCapabilities implements [Software]. It returns [NotImplemented] for cuDeviceGetHostAtomicCapabilities.
+func (Unimplemented) DeviceGetHostAtomicCapabilities(th *Thread, capabilities []uint32, operations []int32, dev Device) (res Result) {
+	return missing(symDeviceGetHostAtomicCapabilities)
+}
+
+// DeviceGetLuid implements [Software]. It returns [NotImplemented] for cuDeviceGetLuid.
+func (Unimplemented) DeviceGetLuid(th *Thread, dev Device) (luid [8]byte, deviceNodeMask uint32, res Result) {
+	return luid, deviceNodeMask, missing(symDeviceGetLuid)
+}
+
+// DeviceGetNvSciSyncAttributes implements [Software]. It returns [NotImplemented] for cuDeviceGetNvSciSyncAttributes.
+func (Unimplemented) DeviceGetNvSciSyncAttributes(th *Thread, nvSciSyncAttrList HostPtr, dev Device, flags int32) (res Result) {
+	return missing(symDeviceGetNvSciSyncAttributes)
+}
+
+// DeviceGetP2PAtomicCapabilities implements [Software]. It returns [NotImplemented] for cuDeviceGetP2PAtomicCapabilities.
+func (Unimplemented) DeviceGetP2PAtomicCapabilities(th *Thread, capabilities []uint32, operations []int32, srcDevice Device, dstDevice Device) (res Result) {
+	return missing(symDeviceGetP2PAtomicCapabilities)
+}
+
+// DeviceGetProperties implements [Software]. It returns [NotImplemented] for cuDeviceGetProperties.
+func (Unimplemented) DeviceGetProperties(th *Thread, dev Device) (prop Devprop, res Result) {
+	return prop, missing(symDeviceGetProperties)
+}
+
+// DeviceGetTexture1DLinearMaxWidth implements [Software]. It returns [NotImplemented] for cuDeviceGetTexture1DLinearMaxWidth.
+func (Unimplemented) DeviceGetTexture1DLinearMaxWidth(th *Thread, format int32, numChannels uint32, dev Device) (maxWidthInElements uint64, res Result) {
+	return maxWidthInElements, missing(symDeviceGetTexture1DLinearMaxWidth)
+}
+
+// DeviceRegisterAsyncNotification implements [Software]. It returns [NotImplemented] for cuDeviceRegisterAsyncNotification.
+func (Unimplemented) DeviceRegisterAsyncNotification(th *Thread, device Device, callbackFunc uintptr, userData HostPtr) (callback AsyncCallbackHandle, res Result) {
+	return callback, missing(symDeviceRegisterAsyncNotification)
+}
+
+// DeviceUnregisterAsyncNotification implements [Software]. It returns [NotImplemented] for cuDeviceUnregisterAsyncNotification.
+func (Unimplemented) DeviceUnregisterAsyncNotification(th *Thread, device Device, callback AsyncCallbackHandle) (res Result) {
+	return missing(symDeviceUnregisterAsyncNotification)
+}
+
+// GreenCtxGetId implements [Software]. It returns [NotImplemented] for cuGreenCtxGetId.
+func (Unimplemented) GreenCtxGetId(th *Thread, greenCtx GreenCtx) (greenCtxId uint64, res Result) {
+	return greenCtxId, missing(symGreenCtxGetId)
+}
+
+// CheckpointProcessCheckpoint implements [Software]. It returns [NotImplemented] for cuCheckpointProcessCheckpoint.
+func (Unimplemented) CheckpointProcessCheckpoint(th *Thread, pid int32, args *CheckpointCheckpointArgs) (res Result) {
+	return missing(symCheckpointProcessCheckpoint)
+}
+
+// CheckpointProcessGetRestoreThreadId implements [Software]. It returns [NotImplemented] for cuCheckpointProcessGetRestoreThreadId.
+func (Unimplemented) CheckpointProcessGetRestoreThreadId(th *Thread, pid int32) (tid int32, res Result) {
+	return tid, missing(symCheckpointProcessGetRestoreThreadId)
+}
+
+// CheckpointProcessGetState implements [Software]. It returns [NotImplemented] for cuCheckpointProcessGetState.
+func (Unimplemented) CheckpointProcessGetState(th *Thread, pid int32) (state int32, res Result) {
+	return state, missing(symCheckpointProcessGetState)
+}
+
+// CheckpointProcessLock implements [Software]. It returns [NotImplemented] for cuCheckpointProcessLock.
+func (Unimplemented) CheckpointProcessLock(th *Thread, pid int32, args *CheckpointLockArgs) (res Result) {
+	return missing(symCheckpointProcessLock)
+}
+
+// CheckpointProcessRestore implements [Software]. It returns [NotImplemented] for cuCheckpointProcessRestore.
+func (Unimplemented) CheckpointProcessRestore(th *Thread, pid int32, args *CheckpointRestoreArgs) (res Result) {
+	return missing(symCheckpointProcessRestore)
+}
+
+// CheckpointProcessUnlock implements [Software]. It returns [NotImplemented] for cuCheckpointProcessUnlock.
+func (Unimplemented) CheckpointProcessUnlock(th *Thread, pid int32, args *CheckpointUnlockArgs) (res Result) {
+	return missing(symCheckpointProcessUnlock)
+}
+
+// CoredumpGetAttribute implements [Software]. It returns [NotImplemented] for cuCoredumpGetAttribute.
+func (Unimplemented) CoredumpGetAttribute(th *Thread, attrib int32, value []byte) (size uint64, res Result) {
+	return size, missing(symCoredumpGetAttribute)
+}
+
+// CoredumpGetAttributeGlobal implements [Software]. It returns [NotImplemented] for cuCoredumpGetAttributeGlobal.
+func (Unimplemented) CoredumpGetAttributeGlobal(th *Thread, attrib int32, value []byte) (size uint64, res Result) {
+	return size, missing(symCoredumpGetAttributeGlobal)
+}
+
+// CoredumpSetAttribute implements [Software]. It returns [NotImplemented] for cuCoredumpSetAttribute.
+func (Unimplemented) CoredumpSetAttribute(th *Thread, attrib int32, value []byte) (res Result) {
+	return missing(symCoredumpSetAttribute)
+}
+
+// CoredumpSetAttributeGlobal implements [Software]. It returns [NotImplemented] for cuCoredumpSetAttributeGlobal.
+func (Unimplemented) CoredumpSetAttributeGlobal(th *Thread, attrib int32, value []byte) (res Result) {
+	return missing(symCoredumpSetAttributeGlobal)
+}
+
+// LogsCurrent implements [Software]. It returns [NotImplemented] for cuLogsCurrent.
+func (Unimplemented) LogsCurrent(th *Thread, flags uint32) (iteratorOut uint32, res Result) {
+	return iteratorOut, missing(symLogsCurrent)
+}
+
+// LogsDumpToFile implements [Software]. It returns [NotImplemented] for cuLogsDumpToFile.
+func (Unimplemented) LogsDumpToFile(th *Thread, iterator *uint32, pathToFile string, flags uint32) (res Result) {
+	return missing(symLogsDumpToFile)
+}
+
+// LogsDumpToMemory implements [Software]. It returns [NotImplemented] for cuLogsDumpToMemory.
+func (Unimplemented) LogsDumpToMemory(th *Thread, iterator uint32, buffer []byte, flags uint32) (iteratorOut uint32, size uint64, res Result) {
+	return iteratorOut, size, missing(symLogsDumpToMemory)
+}
+
+// LogsRegisterCallback implements [Software]. It returns [NotImplemented] for cuLogsRegisterCallback.
+func (Unimplemented) LogsRegisterCallback(th *Thread, callbackFunc uintptr, userData HostPtr) (callbackOut LogsCallbackHandle, res Result) {
+	return callbackOut, missing(symLogsRegisterCallback)
+}
+
+// LogsUnregisterCallback implements [Software]. It returns [NotImplemented] for cuLogsUnregisterCallback.
+func (Unimplemented) LogsUnregisterCallback(th *Thread, callback LogsCallbackHandle) (res Result) {
+	return missing(symLogsUnregisterCallback)
+}
+
+// DestroyExternalMemory implements [Software]. It returns [NotImplemented] for cuDestroyExternalMemory.
+func (Unimplemented) DestroyExternalMemory(th *Thread, extMem ExternalMemory) (res Result) {
+	return missing(symDestroyExternalMemory)
+}
+
+// DestroyExternalSemaphore implements [Software]. It returns [NotImplemented] for cuDestroyExternalSemaphore.
+func (Unimplemented) DestroyExternalSemaphore(th *Thread, extSem ExternalSemaphore) (res Result) {
+	return missing(symDestroyExternalSemaphore)
+}
+
+// ExternalMemoryGetMappedBuffer implements [Software]. It returns [NotImplemented] for cuExternalMemoryGetMappedBuffer.
+func (Unimplemented) ExternalMemoryGetMappedBuffer(th *Thread, extMem ExternalMemory, bufferDesc ExternalMemoryBufferDesc) (devPtr DevicePtr, res Result) {
+	return devPtr, missing(symExternalMemoryGetMappedBuffer)
+}
+
+// ExternalMemoryGetMappedMipmappedArray implements [Software]. It returns [NotImplemented] for cuExternalMemoryGetMappedMipmappedArray.
+func (Unimplemented) ExternalMemoryGetMappedMipmappedArray(th *Thread, extMem ExternalMemory, mipmapDesc ExternalMemoryMipmappedArrayDesc) (mipmap MipmappedArray, res Result) {
+	return mipmap, missing(symExternalMemoryGetMappedMipmappedArray)
+}
+
+// GraphicsMapResources implements [Software]. It returns [NotImplemented] for cuGraphicsMapResources.
+func (Unimplemented) GraphicsMapResources(th *Thread, resources []GraphicsResource, hStream Stream) (res Result) {
+	return missing(symGraphicsMapResources)
+}
+
+// GraphicsResourceGetMappedMipmappedArray implements [Software]. It returns [NotImplemented] for cuGraphicsResourceGetMappedMipmappedArray.
+func (Unimplemented) GraphicsResourceGetMappedMipmappedArray(th *Thread, resource GraphicsResource) (pMipmappedArray MipmappedArray, res Result) {
+	return pMipmappedArray, missing(symGraphicsResourceGetMappedMipmappedArray)
+}
+
+// GraphicsResourceGetMappedPointer implements [Software]. It returns [NotImplemented] for cuGraphicsResourceGetMappedPointer_v2.
+func (Unimplemented) GraphicsResourceGetMappedPointer(th *Thread, resource GraphicsResource) (pDevPtr DevicePtr, pSize uint64, res Result) {
+	return pDevPtr, pSize, missing(symGraphicsResourceGetMappedPointer_v2)
+}
+
+// GraphicsResourceSetMapFlags implements [Software]. It returns [NotImplemented] for cuGraphicsResourceSetMapFlags_v2.
+func (Unimplemented) GraphicsResourceSetMapFlags(th *Thread, resource GraphicsResource, flags uint32) (res Result) {
+	return missing(symGraphicsResourceSetMapFlags_v2)
+}
+
+// GraphicsSubResourceGetMappedArray implements [Software]. It returns [NotImplemented] for cuGraphicsSubResourceGetMappedArray.
+func (Unimplemented) GraphicsSubResourceGetMappedArray(th *Thread, resource GraphicsResource, arrayIndex uint32, mipLevel uint32) (pArray Array, res Result) {
+	return pArray, missing(symGraphicsSubResourceGetMappedArray)
+}
+
+// GraphicsUnmapResources implements [Software]. It returns [NotImplemented] for cuGraphicsUnmapResources.
+func (Unimplemented) GraphicsUnmapResources(th *Thread, resources []GraphicsResource, hStream Stream) (res Result) {
+	return missing(symGraphicsUnmapResources)
+}
+
+// GraphicsUnregisterResource implements [Software]. It returns [NotImplemented] for cuGraphicsUnregisterResource.
+func (Unimplemented) GraphicsUnregisterResource(th *Thread, resource GraphicsResource) (res Result) {
+	return missing(symGraphicsUnregisterResource)
+}
+
+// ImportExternalMemory implements [Software]. It returns [NotImplemented] for cuImportExternalMemory.
+func (Unimplemented) ImportExternalMemory(th *Thread, memHandleDesc ExternalMemoryHandleDesc) (extMemOut ExternalMemory, res Result) {
+	return extMemOut, missing(symImportExternalMemory)
+}
+
+// ImportExternalSemaphore implements [Software]. It returns [NotImplemented] for cuImportExternalSemaphore.
+func (Unimplemented) ImportExternalSemaphore(th *Thread, semHandleDesc ExternalSemaphoreHandleDesc) (extSemOut ExternalSemaphore, res Result) {
+	return extSemOut, missing(symImportExternalSemaphore)
+}
+
+// SignalExternalSemaphoresAsync implements [Software]. It returns [NotImplemented] for cuSignalExternalSemaphoresAsync.
+func (Unimplemented) SignalExternalSemaphoresAsync(th *Thread, extSemArray []ExternalSemaphore, paramsArray []ExternalSemaphoreSignalParams, stream Stream) (res Result) {
+	return missing(symSignalExternalSemaphoresAsync)
+}
+
+// WaitExternalSemaphoresAsync implements [Software]. It returns [NotImplemented] for cuWaitExternalSemaphoresAsync.
+func (Unimplemented) WaitExternalSemaphoresAsync(th *Thread, extSemArray []ExternalSemaphore, paramsArray []ExternalSemaphoreWaitParams, stream Stream) (res Result) {
+	return missing(symWaitExternalSemaphoresAsync)
+}
+
+// Array3DCreate implements [Software]. It returns [NotImplemented] for cuArray3DCreate_v2.
+func (Unimplemented) Array3DCreate(th *Thread, pAllocateArray Array3DDescriptor) (pHandle Array, res Result) {
+	return pHandle, missing(symArray3DCreate_v2)
+}
+
+// Array3DGetDescriptor implements [Software]. It returns [NotImplemented] for cuArray3DGetDescriptor_v2.
+func (Unimplemented) Array3DGetDescriptor(th *Thread, hArray Array) (pArrayDescriptor Array3DDescriptor, res Result) {
+	return pArrayDescriptor, missing(symArray3DGetDescriptor_v2)
+}
+
+// ArrayCreate implements [Software]. It returns [NotImplemented] for cuArrayCreate_v2.
+func (Unimplemented) ArrayCreate(th *Thread, pAllocateArray ArrayDescriptor) (pHandle Array, res Result) {
+	return pHandle, missing(symArrayCreate_v2)
+}
+
+// ArrayDestroy implements [Software]. It returns [NotImplemented] for cuArrayDestroy.
+func (Unimplemented) ArrayDestroy(th *Thread, hArray Array) (res Result) {
+	return missing(symArrayDestroy)
+}
+
+// ArrayGetDescriptor implements [Software]. It returns [NotImplemented] for cuArrayGetDescriptor_v2.
+func (Unimplemented) ArrayGetDescriptor(th *Thread, hArray Array) (pArrayDescriptor ArrayDescriptor, res Result) {
+	return pArrayDescriptor, missing(symArrayGetDescriptor_v2)
+}
+
+// ArrayGetMemoryRequirements implements [Software]. It returns [NotImplemented] for cuArrayGetMemoryRequirements.
+func (Unimplemented) ArrayGetMemoryRequirements(th *Thread, array Array, device Device) (memoryRequirements ArrayMemoryRequirements, res Result) {
+	return memoryRequirements, missing(symArrayGetMemoryRequirements)
+}
+
+// ArrayGetPlane implements [Software]. It returns [NotImplemented] for cuArrayGetPlane.
+func (Unimplemented) ArrayGetPlane(th *Thread, hArray Array, planeIdx uint32) (pPlaneArray Array, res Result) {
+	return pPlaneArray, missing(symArrayGetPlane)
+}
+
+// ArrayGetSparseProperties implements [Software]. It returns [NotImplemented] for cuArrayGetSparseProperties.
+func (Unimplemented) ArrayGetSparseProperties(th *Thread, array Array) (sparseProperties ArraySparseProperties, res Result) {
+	return sparseProperties, missing(symArrayGetSparseProperties)
+}
+
+// MemMapArrayAsync implements [Software]. It returns [NotImplemented] for cuMemMapArrayAsync.
+func (Unimplemented) MemMapArrayAsync(th *Thread, mapInfoList []ArrayMapInfo, hStream Stream) (res Result) {
+	return missing(symMemMapArrayAsync)
+}
+
+// MemcpyAtoA implements [Software]. It returns [NotImplemented] for cuMemcpyAtoA_v2.
+func (Unimplemented) MemcpyAtoA(th *Thread, dstArray Array, dstOffset uint64, srcArray Array, srcOffset uint64, byteCount uint64) (res Result) {
+	return missing(symMemcpyAtoA_v2)
+}
+
+// MemcpyAtoD implements [Software]. It returns [NotImplemented] for cuMemcpyAtoD_v2.
+func (Unimplemented) MemcpyAtoD(th *Thread, dstDevice DevicePtr, srcArray Array, srcOffset uint64, byteCount uint64) (res Result) {
+	return missing(symMemcpyAtoD_v2)
+}
+
+// MemcpyAtoH implements [Software]. It returns [NotImplemented] for cuMemcpyAtoH_v2.
+func (Unimplemented) MemcpyAtoH(th *Thread, dstHost []byte, srcArray Array, srcOffset uint64) (res Result) {
+	return missing(symMemcpyAtoH_v2)
+}
+
+// MemcpyAtoHAsync implements [Software]. It returns [NotImplemented] for cuMemcpyAtoHAsync_v2.
+func (Unimplemented) MemcpyAtoHAsync(th *Thread, dstHost HostPtr, srcArray Array, srcOffset uint64, byteCount uint64, hStream Stream) (res Result) {
+	return missing(symMemcpyAtoHAsync_v2)
+}
+
+// MemcpyDtoA implements [Software]. It returns [NotImplemented] for cuMemcpyDtoA_v2.
+func (Unimplemented) MemcpyDtoA(th *Thread, dstArray Array, dstOffset uint64, srcDevice DevicePtr, byteCount uint64) (res Result) {
+	return missing(symMemcpyDtoA_v2)
+}
+
+// MemcpyHtoA implements [Software]. It returns [NotImplemented] for cuMemcpyHtoA_v2.
+func (Unimplemented) MemcpyHtoA(th *Thread, dstArray Array, dstOffset uint64, srcHost []byte) (res Result) {
+	return missing(symMemcpyHtoA_v2)
+}
+
+// MemcpyHtoAAsync implements [Software]. It returns [NotImplemented] for cuMemcpyHtoAAsync_v2.
+func (Unimplemented) MemcpyHtoAAsync(th *Thread, dstArray Array, dstOffset uint64, srcHost HostPtr, byteCount uint64, hStream Stream) (res Result) {
+	return missing(symMemcpyHtoAAsync_v2)
+}
+
+// MipmappedArrayCreate implements [Software]. It returns [NotImplemented] for cuMipmappedArrayCreate.
+func (Unimplemented) MipmappedArrayCreate(th *Thread, pMipmappedArrayDesc Array3DDescriptor, numMipmapLevels uint32) (pHandle MipmappedArray, res Result) {
+	return pHandle, missing(symMipmappedArrayCreate)
+}
+
+// MipmappedArrayDestroy implements [Software]. It returns [NotImplemented] for cuMipmappedArrayDestroy.
+func (Unimplemented) MipmappedArrayDestroy(th *Thread, hMipmappedArray MipmappedArray) (res Result) {
+	return missing(symMipmappedArrayDestroy)
+}
+
+// MipmappedArrayGetLevel implements [Software]. It returns [NotImplemented] for cuMipmappedArrayGetLevel.
+func (Unimplemented) MipmappedArrayGetLevel(th *Thread, hMipmappedArray MipmappedArray, level uint32) (pLevelArray Array, res Result) {
+	return pLevelArray, missing(symMipmappedArrayGetLevel)
+}
+
+// MipmappedArrayGetMemoryRequirements implements [Software]. It returns [NotImplemented] for cuMipmappedArrayGetMemoryRequirements.
+func (Unimplemented) MipmappedArrayGetMemoryRequirements(th *Thread, mipmap MipmappedArray, device Device) (memoryRequirements ArrayMemoryRequirements, res Result) {
+	return memoryRequirements, missing(symMipmappedArrayGetMemoryRequirements)
+}
+
+// MipmappedArrayGetSparseProperties implements [Software]. It returns [NotImplemented] for cuMipmappedArrayGetSparseProperties.
+func (Unimplemented) MipmappedArrayGetSparseProperties(th *Thread, mipmap MipmappedArray) (sparseProperties ArraySparseProperties, res Result) {
+	return sparseProperties, missing(symMipmappedArrayGetSparseProperties)
+}
+
+// SurfObjectCreate implements [Software]. It returns [NotImplemented] for cuSurfObjectCreate.
+func (Unimplemented) SurfObjectCreate(th *Thread, pResDesc ResourceDesc) (pSurfObject SurfObject, res Result) {
+	return pSurfObject, missing(symSurfObjectCreate)
+}
+
+// SurfObjectDestroy implements [Software]. It returns [NotImplemented] for cuSurfObjectDestroy.
+func (Unimplemented) SurfObjectDestroy(th *Thread, surfObject SurfObject) (res Result) {
+	return missing(symSurfObjectDestroy)
+}
+
+// SurfObjectGetResourceDesc implements [Software]. It returns [NotImplemented] for cuSurfObjectGetResourceDesc.
+func (Unimplemented) SurfObjectGetResourceDesc(th *Thread, surfObject SurfObject) (pResDesc ResourceDesc, res Result) {
+	return pResDesc, missing(symSurfObjectGetResourceDesc)
+}
+
+// SurfRefGetArray implements [Software]. It returns [NotImplemented] for cuSurfRefGetArray.
+func (Unimplemented) SurfRefGetArray(th *Thread, hSurfRef SurfRef) (phArray Array, res Result) {
+	return phArray, missing(symSurfRefGetArray)
+}
+
+// SurfRefSetArray implements [Software]. It returns [NotImplemented] for cuSurfRefSetArray.
+func (Unimplemented) SurfRefSetArray(th *Thread, hSurfRef SurfRef, hArray Array, flags uint32) (res Result) {
+	return missing(symSurfRefSetArray)
+}
+
+// TexObjectCreate implements [Software]. It returns [NotImplemented] for cuTexObjectCreate.
+func (Unimplemented) TexObjectCreate(th *Thread, pResDesc ResourceDesc, pTexDesc TextureDesc, pResViewDesc *ResourceViewDesc) (pTexObject TexObject, res Result) {
+	return pTexObject, missing(symTexObjectCreate)
+}
+
+// TexObjectDestroy implements [Software]. It returns [NotImplemented] for cuTexObjectDestroy.
+func (Unimplemented) TexObjectDestroy(th *Thread, texObject TexObject) (res Result) {
+	return missing(symTexObjectDestroy)
+}
+
+// TexObjectGetResourceDesc implements [Software]. It returns [NotImplemented] for cuTexObjectGetResourceDesc.
+func (Unimplemented) TexObjectGetResourceDesc(th *Thread, texObject TexObject) (pResDesc ResourceDesc, res Result) {
+	return pResDesc, missing(symTexObjectGetResourceDesc)
+}
+
+// TexObjectGetResourceViewDesc implements [Software]. It returns [NotImplemented] for cuTexObjectGetResourceViewDesc.
+func (Unimplemented) TexObjectGetResourceViewDesc(th *Thread, texObject TexObject) (pResViewDesc ResourceViewDesc, res Result) {
+	return pResViewDesc, missing(symTexObjectGetResourceViewDesc)
+}
+
+// TexObjectGetTextureDesc implements [Software]. It returns [NotImplemented] for cuTexObjectGetTextureDesc.
+func (Unimplemented) TexObjectGetTextureDesc(th *Thread, texObject TexObject) (pTexDesc TextureDesc, res Result) {
+	return pTexDesc, missing(symTexObjectGetTextureDesc)
+}
+
+// TexRefCreate implements [Software]. It returns [NotImplemented] for cuTexRefCreate.
+func (Unimplemented) TexRefCreate(th *Thread) (pTexRef TexRef, res Result) {
+	return pTexRef, missing(symTexRefCreate)
+}
+
+// TexRefDestroy implements [Software]. It returns [NotImplemented] for cuTexRefDestroy.
+func (Unimplemented) TexRefDestroy(th *Thread, hTexRef TexRef) (res Result) {
+	return missing(symTexRefDestroy)
+}
+
+// TexRefGetAddress implements [Software]. It returns [NotImplemented] for cuTexRefGetAddress_v2.
+func (Unimplemented) TexRefGetAddress(th *Thread, hTexRef TexRef) (pdptr DevicePtr, res Result) {
+	return pdptr, missing(symTexRefGetAddress_v2)
+}
+
+// TexRefGetAddressMode implements [Software]. It returns [NotImplemented] for cuTexRefGetAddressMode.
+func (Unimplemented) TexRefGetAddressMode(th *Thread, hTexRef TexRef, dim int32) (pam int32, res Result) {
+	return pam, missing(symTexRefGetAddressMode)
+}
+
+// TexRefGetArray implements [Software]. It returns [NotImplemented] for cuTexRefGetArray.
+func (Unimplemented) TexRefGetArray(th *Thread, hTexRef TexRef) (phArray Array, res Result) {
+	return phArray, missing(symTexRefGetArray)
+}
+
+// TexRefGetBorderColor implements [Software]. It returns [NotImplemented] for cuTexRefGetBorderColor.
+func (Unimplemented) TexRefGetBorderColor(th *Thread, hTexRef TexRef) (pBorderColor [4]float32, res Result) {
+	return pBorderColor, missing(symTexRefGetBorderColor)
+}
+
+// TexRefGetFilterMode implements [Software]. It returns [NotImplemented] for cuTexRefGetFilterMode.
+func (Unimplemented) TexRefGetFilterMode(th *Thread, hTexRef TexRef) (pfm int32, res Result) {
+	return pfm, missing(symTexRefGetFilterMode)
+}
+
+// TexRefGetFlags implements [Software]. It returns [NotImplemented] for cuTexRefGetFlags.
+func (Unimplemented) TexRefGetFlags(th *Thread, hTexRef TexRef) (pFlags uint32, res Result) {
+	return pFlags, missing(symTexRefGetFlags)
+}
+
+// TexRefGetFormat implements [Software]. It returns [NotImplemented] for cuTexRefGetFormat.
+func (Unimplemented) TexRefGetFormat(th *Thread, hTexRef TexRef) (pFormat int32, pNumChannels int32, res Result) {
+	return pFormat, pNumChannels, missing(symTexRefGetFormat)
+}
+
+// TexRefGetMaxAnisotropy implements [Software]. It returns [NotImplemented] for cuTexRefGetMaxAnisotropy.
+func (Unimplemented) TexRefGetMaxAnisotropy(th *Thread, hTexRef TexRef) (pmaxAniso int32, res Result) {
+	return pmaxAniso, missing(symTexRefGetMaxAnisotropy)
+}
+
+// TexRefGetMipmapFilterMode implements [Software]. It returns [NotImplemented] for cuTexRefGetMipmapFilterMode.
+func (Unimplemented) TexRefGetMipmapFilterMode(th *Thread, hTexRef TexRef) (pfm int32, res Result) {
+	return pfm, missing(symTexRefGetMipmapFilterMode)
+}
+
+// TexRefGetMipmapLevelBias implements [Software]. It returns [NotImplemented] for cuTexRefGetMipmapLevelBias.
+func (Unimplemented) TexRefGetMipmapLevelBias(th *Thread, hTexRef TexRef) (pbias float32, res Result) {
+	return pbias, missing(symTexRefGetMipmapLevelBias)
+}
+
+// TexRefGetMipmapLevelClamp implements [Software]. It returns [NotImplemented] for cuTexRefGetMipmapLevelClamp.
+func (Unimplemented) TexRefGetMipmapLevelClamp(th *Thread, hTexRef TexRef) (pminMipmapLevelClamp float32, pmaxMipmapLevelClamp float32, res Result) {
+	return pminMipmapLevelClamp, pmaxMipmapLevelClamp, missing(symTexRefGetMipmapLevelClamp)
+}
+
+// TexRefGetMipmappedArray implements [Software]. It returns [NotImplemented] for cuTexRefGetMipmappedArray.
+func (Unimplemented) TexRefGetMipmappedArray(th *Thread, hTexRef TexRef) (phMipmappedArray MipmappedArray, res Result) {
+	return phMipmappedArray, missing(symTexRefGetMipmappedArray)
+}
+
+// TexRefSetAddress implements [Software]. It returns [NotImplemented] for cuTexRefSetAddress_v2.
+func (Unimplemented) TexRefSetAddress(th *Thread, hTexRef TexRef, dptr DevicePtr, bytes uint64) (byteOffset uint64, res Result) {
+	return byteOffset, missing(symTexRefSetAddress_v2)
+}
+
+// TexRefSetAddress2D implements [Software]. It returns [NotImplemented] for cuTexRefSetAddress2D_v3.
+func (Unimplemented) TexRefSetAddress2D(th *Thread, hTexRef TexRef, desc ArrayDescriptor, dptr DevicePtr, pitch uint64) (res Result) {
+	return missing(symTexRefSetAddress2D_v3)
+}
+
+// TexRefSetAddressMode implements [Software]. It returns [NotImplemented] for cuTexRefSetAddressMode.
+func (Unimplemented) TexRefSetAddressMode(th *Thread, hTexRef TexRef, dim int32, am int32) (res Result) {
+	return missing(symTexRefSetAddressMode)
+}
+
+// TexRefSetArray implements [Software]. It returns [NotImplemented] for cuTexRefSetArray.
+func (Unimplemented) TexRefSetArray(th *Thread, hTexRef TexRef, hArray Array, flags uint32) (res Result) {
+	return missing(symTexRefSetArray)
+}
+
+// TexRefSetBorderColor implements [Software]. It returns [NotImplemented] for cuTexRefSetBorderColor.
+func (Unimplemented) TexRefSetBorderColor(th *Thread, hTexRef TexRef, pBorderColor [4]float32) (res Result) {
+	return missing(symTexRefSetBorderColor)
+}
+
+// TexRefSetFilterMode implements [Software]. It returns [NotImplemented] for cuTexRefSetFilterMode.
+func (Unimplemented) TexRefSetFilterMode(th *Thread, hTexRef TexRef, fm int32) (res Result) {
+	return missing(symTexRefSetFilterMode)
+}
+
+// TexRefSetFlags implements [Software]. It returns [NotImplemented] for cuTexRefSetFlags.
+func (Unimplemented) TexRefSetFlags(th *Thread, hTexRef TexRef, flags uint32) (res Result) {
+	return missing(symTexRefSetFlags)
+}
+
+// TexRefSetFormat implements [Software]. It returns [NotImplemented] for cuTexRefSetFormat.
+func (Unimplemented) TexRefSetFormat(th *Thread, hTexRef TexRef, fmt int32, numPackedComponents int32) (res Result) {
+	return missing(symTexRefSetFormat)
+}
+
+// TexRefSetMaxAnisotropy implements [Software]. It returns [NotImplemented] for cuTexRefSetMaxAnisotropy.
+func (Unimplemented) TexRefSetMaxAnisotropy(th *Thread, hTexRef TexRef, maxAniso uint32) (res Result) {
+	return missing(symTexRefSetMaxAnisotropy)
+}
+
+// TexRefSetMipmapFilterMode implements [Software]. It returns [NotImplemented] for cuTexRefSetMipmapFilterMode.
+func (Unimplemented) TexRefSetMipmapFilterMode(th *Thread, hTexRef TexRef, fm int32) (res Result) {
+	return missing(symTexRefSetMipmapFilterMode)
+}
+
+// TexRefSetMipmapLevelBias implements [Software]. It returns [NotImplemented] for cuTexRefSetMipmapLevelBias.
+func (Unimplemented) TexRefSetMipmapLevelBias(th *Thread, hTexRef TexRef, bias float32) (res Result) {
+	return missing(symTexRefSetMipmapLevelBias)
+}
+
+// TexRefSetMipmapLevelClamp implements [Software]. It returns [NotImplemented] for cuTexRefSetMipmapLevelClamp.
+func (Unimplemented) TexRefSetMipmapLevelClamp(th *Thread, hTexRef TexRef, minMipmapLevelClamp float32, maxMipmapLevelClamp float32) (res Result) {
+	return missing(symTexRefSetMipmapLevelClamp)
+}
+
+// TexRefSetMipmappedArray implements [Software]. It returns [NotImplemented] for cuTexRefSetMipmappedArray.
+func (Unimplemented) TexRefSetMipmappedArray(th *Thread, hTexRef TexRef, hMipmappedArray MipmappedArray, flags uint32) (res Result) {
+	return missing(symTexRefSetMipmappedArray)
+}
+
+// TensorMapEncodeIm2col implements [Software]. It returns [NotImplemented] for cuTensorMapEncodeIm2col.
+func (Unimplemented) TensorMapEncodeIm2col(th *Thread, tensorDataType int32, globalAddress HostPtr, globalDim []uint64, globalStrides []uint64, pixelBoxLowerCorner []int32, pixelBoxUpperCorner []int32, channelsPerPixel uint32, pixelsPerColumn uint32, elementStrides []uint32, interleave int32, swizzle int32, l2Promotion int32, oobFill int32) (tensorMap TensorMap, res Result) {
+	return tensorMap, missing(symTensorMapEncodeIm2col)
+}
+
+// TensorMapEncodeIm2colWide implements [Software]. It returns [NotImplemented] for cuTensorMapEncodeIm2colWide.
+func (Unimplemented) TensorMapEncodeIm2colWide(th *Thread, tensorDataType int32, globalAddress HostPtr, globalDim []uint64, globalStrides []uint64, pixelBoxLowerCornerWidth int32, pixelBoxUpperCornerWidth int32, channelsPerPixel uint32, pixelsPerColumn uint32, elementStrides []uint32, interleave int32, mode int32, swizzle int32, l2Promotion int32, oobFill int32) (tensorMap TensorMap, res Result) {
+	return tensorMap, missing(symTensorMapEncodeIm2colWide)
+}
+
+// TensorMapEncodeTiled implements [Software]. It returns [NotImplemented] for cuTensorMapEncodeTiled.
+func (Unimplemented) TensorMapEncodeTiled(th *Thread, tensorDataType int32, globalAddress HostPtr, globalDim []uint64, globalStrides []uint64, boxDim []uint32, elementStrides []uint32, interleave int32, swizzle int32, l2Promotion int32, oobFill int32) (tensorMap TensorMap, res Result) {
+	return tensorMap, missing(symTensorMapEncodeTiled)
+}
+
+// TensorMapReplaceAddress implements [Software]. It returns [NotImplemented] for cuTensorMapReplaceAddress.
+func (Unimplemented) TensorMapReplaceAddress(th *Thread, tensorMap TensorMap, globalAddress HostPtr) (tensorMapOut TensorMap, res Result) {
+	return tensorMapOut, missing(symTensorMapReplaceAddress)
 }

@@ -252,7 +252,7 @@ func (m *machine) openWithin(path string) (*Library, []Candidate) {
 	var soFar []Candidate
 	done := make(chan outcome, 1)
 	go func() {
-		lib, tried := m.search(productOf(""), path, func(tried []Candidate, next Candidate) {
+		lib, tried := m.search(cudaDriver(), path, func(tried []Candidate, next Candidate) {
 			next.Problem = Stuck
 			next.Err = because(next.Name, "loading it has not ended after "+libraryPatience.String(), nil)
 			mu.Lock()

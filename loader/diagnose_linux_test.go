@@ -395,7 +395,7 @@ func TestDiagnose(t *testing.T) {
 			checkFindings(t, r)
 
 			// Diagnose takes the same library as open.
-			lib, tried := m.open(productOf(""), tt.path)
+			lib, tried := m.open(cudaDriver(), tt.path)
 			if (lib == nil) != (r.Library == nil) || len(tried) != len(r.Candidates) {
 				t.Fatalf("Open: %v, %v; Diagnose: %v, %v", lib, tried, r.Library, r.Candidates)
 			}

@@ -206,7 +206,7 @@ func TestLayouts(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t, tt.parts...)
-			lib, tried := f.machine().open(productOf(""), "")
+			lib, tried := f.machine().open(cudaDriver(), "")
 			if diff := cmp.Diff(tt.want, outcome(tried)); diff != "" {
 				t.Errorf("candidates (-want +got):\n%s", diff)
 			}
@@ -239,7 +239,7 @@ func TestLayouts(t *testing.T) {
 
 // TestSearchOrder checks all candidates in order, on a machine that has none of them.
 func TestSearchOrder(t *testing.T) {
-	_, tried := newFixture(t).machine().open(productOf(""), "")
+	_, tried := newFixture(t).machine().open(cudaDriver(), "")
 	want := []string{"libcuda.so.1", "libcuda.so"}
 	for _, p := range places(runtime.GOARCH) {
 		want = append(want, p.folder+"/libcuda.so.1")
@@ -275,7 +275,7 @@ func TestWorkingDirectory(t *testing.T) {
 			installed("/opt")(t, f)
 		}
 		t.Chdir(f.root + "/here")
-		_, tried := f.machine().open(productOf(""), "")
+		_, tried := f.machine().open(cudaDriver(), "")
 		if diff := cmp.Diff(tt.want, outcome(tried)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", tt.searchPath, diff)
 		}
@@ -318,7 +318,7 @@ func TestSearchesHere(t *testing.T) {
 			if got := m.searchesHere(); got != tt.here {
 				t.Errorf("%q leads to the working directory: %v", tt.searchPath, got)
 			}
-			lib, tried := m.open(productOf(""), "")
+			lib, tried := m.open(cudaDriver(), "")
 			if tt.here && len(f.asked) > 0 || !tt.here && len(f.asked) == 0 {
 				t.Errorf("%q: the system's loader was asked for %q", tt.searchPath, f.asked)
 			}
@@ -340,7 +340,7 @@ func TestSearchesHere(t *testing.T) {
 
 	// A file that would be rejected is rejected here, too, and the loader is not asked.
 	f := newFixture(t, with("LD_LIBRARY_PATH", ":/opt"), library("/opt/libcuda.so.1", foreign), library("/opt/libcuda.so", text))
-	_, tried := f.machine().open(productOf(""), "")
+	_, tried := f.machine().open(cudaDriver(), "")
 	if diff := cmp.Diff([]string{"libcuda.so.1: wrong-machine", "libcuda.so: not-a-library"}, outcome(tried)); diff != "" || len(f.asked) > 0 {
 		t.Errorf("%q was asked for (-want +got):\n%s", f.asked, diff)
 	}
@@ -363,7 +363,7 @@ func TestElevatedSearchPath(t *testing.T) {
 // TestBareName checks that a bare name from the program is searched for, and is the only candidate.
 func TestBareName(t *testing.T) {
 	f := newFixture(t, with("LD_LIBRARY_PATH", "/opt"), library("/opt/libmine.so", truncated), installed("/usr/lib64"))
-	if lib, tried := f.machine().open(productOf(""), "libmine.so"); lib != nil || len(tried) != 1 || tried[0].Problem != Truncated || tried[0].Path != "/opt/libmine.so" {
+	if lib, tried := f.machine().open(cudaDriver(), "libmine.so"); lib != nil || len(tried) != 1 || tried[0].Problem != Truncated || tried[0].Path != "/opt/libmine.so" {
 		t.Errorf("%v, %+v", lib, tried)
 	}
 }
@@ -372,7 +372,7 @@ func TestBareName(t *testing.T) {
 // remedy.
 func TestLoadErrorNoGlibc(t *testing.T) {
 	f := newFixture(t, library("/usr/lib64/libcuda.so.1", text), noGlibc("it has musl"))
-	lib, tried := f.machine().open(productOf(""), "")
+	lib, tried := f.machine().open(cudaDriver(), "")
 	err := &LoadError{Candidates: tried}
 	const want = `loader: no CUDA driver library could be loaded
 	libcuda.so.1 (the system's library search path): there is no glibc on this machine: it has musl; ` +
@@ -398,7 +398,7 @@ func TestLoadErrorGlibcFailed(t *testing.T) {
 		errors.New("it is broken"):         "install glibc again",
 	} {
 		f := newFixture(t, library("/usr/lib64/libcuda.so.1", text), glibcFailed(cause))
-		_, tried := f.machine().open(productOf(""), "")
+		_, tried := f.machine().open(cudaDriver(), "")
 		if len(tried) != 1 || tried[0].Problem != GlibcFailed || !errors.Is(tried[0].Err, cause) || !strings.Contains((&LoadError{Candidates: tried}).Error(), want) {
 			t.Errorf("%v: %+v does not say %q", cause, tried, want)
 		}
@@ -410,7 +410,7 @@ func TestLoadErrorText(t *testing.T) {
 	debianLib := "/usr/lib/" + triplet(runtime.GOARCH)
 	f := newFixture(t, library("/usr/lib64/libcuda.so.1", text), link("/usr/lib/libcuda.so.1", "../lib64/libcuda.so.1"),
 		link("/run/opengl-driver/lib/libcuda.so.1", "libcuda.so.1.1"))
-	_, tried := f.machine().open(productOf(""), "")
+	_, tried := f.machine().open(cudaDriver(), "")
 	nothing := []string{debianLib}
 	for _, p := range places(runtime.GOARCH) {
 		if !slices.Contains([]string{debianLib, "/usr/lib64", "/usr/lib", "/run/opengl-driver/lib"}, p.folder) {

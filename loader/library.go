@@ -31,13 +31,15 @@ func (k Kind) Environment() string { return "PURECU_" + string(k) + "_LIBRARY" }
 // product is a library, and how it is found and recognized.
 type product struct {
 	kind     Kind
-	title    string   // for errors: "no TITLE library could be loaded"
 	variable string   // the environment variable that names it
 	names    []string // its names on Linux, in the order in which they are tried
 	dlls     []string // its names on Windows
 	toolkit  bool     // it is a part of the CUDA toolkit, not of the driver
 	kit      string   // what has stubs of it
-	install  string   // how to install it; "" for the driver
+	// folders returns candidates of these names where the library is searched besides the system's folders, or nil: in folders of
+	// the toolkit after them, else before them. A program that opens only the driver does not contain
+	// such functions.
+	folders func(*system, []string) []choice
 	// verify checks that a loaded library is the right one. The address is that of a function in it,
 	// or 0 if no function is known.
 	verify func(ccall.Library) (l *Library, addr uintptr, problem Problem, err error)
@@ -46,31 +48,30 @@ type product struct {
 // libraryName is the driver's name on Linux. libcuda.so belongs to development packages.
 const libraryName = "libcuda.so.1"
 
-// productOf returns the library of a kind: "" is the driver's. It has no names if there is no such
-// kind.
+// cudaDriver returns the driver's library.
+func cudaDriver() *product {
+	return &product{
+		variable: Environment, kit: toolkitName, names: []string{libraryName, "libcuda.so"}, dlls: []string{"nvcuda.dll"},
+		verify: verifyDriver,
+	}
+}
+
+// productOf returns the library of a kind, or nil if there is no such kind.
 func productOf(k Kind) *product {
-	p := product{kind: k, title: string(k), variable: k.Environment(), kit: "the CUDA toolkit"}
+	p := product{kind: k, variable: k.Environment(), kit: toolkitName, folders: besideDriver}
 	function := ""
 	switch k {
-	case "":
-		p.title, p.variable, p.verify = "CUDA driver", Environment, verifyDriver
-		p.names, p.dlls = []string{libraryName, "libcuda.so"}, []string{"nvcuda.dll"}
-		return &p
 	case NVML:
 		p.names, p.dlls, function = []string{"libnvidia-ml.so.1"}, []string{"nvml.dll"}, "nvmlInit_v2"
-		p.install = "NVML is a part of NVIDIA's driver (on Debian the package libnvidia-ml1, on Ubuntu libnvidia-compute-VERSION); " +
-			"a container has it if NVIDIA_DRIVER_CAPABILITIES contains utility"
 	case NVENC:
 		p.names, p.dlls, function = []string{"libnvidia-encode.so.1"}, []string{"nvEncodeAPI64.dll"}, "NvEncodeAPICreateInstance"
 		p.kit = "the Video Codec SDK"
-		p.install = "NVENC is a part of NVIDIA's driver (on Debian the package libnvidia-encode1, on Ubuntu libnvidia-encode-VERSION); " +
-			"a container has it if NVIDIA_DRIVER_CAPABILITIES contains video"
 	case NVRTC:
 		p.names = []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"}
 		p.dlls = []string{"nvrtc64_130_0.dll", "nvrtc64_120_0.dll", "nvrtc64_112_0.dll"}
-		p.toolkit, function = true, "nvrtcCompileProgram"
-		p.install = "install NVRTC with the CUDA toolkit (NVIDIA's package cuda-nvrtc-VERSION), or for Python with " +
-			"pip install nvidia-cuda-nvrtc; or set " + p.variable + " to its path"
+		p.toolkit, p.folders, function = true, toolkitFolders, "nvrtcCompileProgram"
+	default:
+		return nil
 	}
 	p.verify = func(lib ccall.Library) (*Library, uintptr, Problem, error) {
 		l := &Library{kind: k, lib: lib}
@@ -84,6 +85,32 @@ func productOf(k Kind) *product {
 		return l, addr, "", nil
 	}
 	return &p
+}
+
+const toolkitName = "the CUDA toolkit"
+
+// title returns the library's name for errors.
+func (k Kind) title() string {
+	if k == "" {
+		return "CUDA driver"
+	}
+	return string(k)
+}
+
+// install returns how to install the library, or "" for the driver.
+func (k Kind) install() string {
+	switch k {
+	case NVML:
+		return "NVML is a part of NVIDIA's driver (on Debian the package libnvidia-ml1, on Ubuntu libnvidia-compute-VERSION); " +
+			"a container has it if NVIDIA_DRIVER_CAPABILITIES contains utility"
+	case NVENC:
+		return "NVENC is a part of NVIDIA's driver (on Debian the package libnvidia-encode1, on Ubuntu libnvidia-encode-VERSION); " +
+			"a container has it if NVIDIA_DRIVER_CAPABILITIES contains video"
+	case NVRTC:
+		return "install NVRTC with the CUDA toolkit (NVIDIA's package cuda-nvrtc-VERSION), or for Python with " +
+			"pip install nvidia-cuda-nvrtc; or set " + k.Environment() + " to its path"
+	}
+	return ""
 }
 
 // owner returns what the library is a part of.
@@ -103,7 +130,7 @@ func (p *product) owner() string {
 // [errors.ErrUnsupported] if there is no such kind.
 func OpenLibrary(k Kind, path string) (*Library, error) {
 	p := productOf(k)
-	if k == "" || len(p.names) == 0 {
+	if p == nil {
 		return nil, fmt.Errorf("loader: there is no kind %q of libraries: %w", string(k), errors.ErrUnsupported)
 	}
 	sys := thisSystem()

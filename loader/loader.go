@@ -125,12 +125,12 @@ func (e *LoadError) Error() string {
 	if e == nil {
 		return "loader: no error"
 	}
-	wanted := productOf(e.Kind)
+	title := e.Kind.title()
 	if len(e.Candidates) == 0 {
-		return "loader: NVIDIA ships no " + wanted.title + " for " + e.Platform
+		return "loader: NVIDIA ships no " + title + " for " + e.Platform
 	}
 	var b strings.Builder
-	b.WriteString("loader: no " + wanted.title + " library could be loaded")
+	b.WriteString("loader: no " + title + " library could be loaded")
 	var nothing []string
 	present := false
 	for _, c := range e.Candidates {
@@ -150,9 +150,9 @@ func (e *LoadError) Error() string {
 		b.WriteString("\n\tnothing in " + strings.Join(nothing, ", "))
 	}
 	if e.unsupported() { // a library was named nevertheless
-		b.WriteString("\n\tNVIDIA ships no " + wanted.title + " for " + e.Platform)
-	} else if !present && wanted.install != "" {
-		b.WriteString("\n\t" + wanted.install)
+		b.WriteString("\n\tNVIDIA ships no " + title + " for " + e.Platform)
+	} else if do := e.Kind.install(); !present && do != "" {
+		b.WriteString("\n\t" + do)
 	}
 	return b.String()
 }
@@ -208,7 +208,7 @@ func (e *LoadError) Unwrap() []error {
 // full size. Loading or calling such a library can end the process, or never return.
 func Open(path string) (*Library, error) {
 	sys := thisSystem()
-	lib, tried := sys.open(productOf(""), path)
+	lib, tried := sys.open(cudaDriver(), path)
 	if lib == nil {
 		return nil, &LoadError{Candidates: tried, Platform: sys.platform}
 	}

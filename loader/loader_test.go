@@ -266,7 +266,7 @@ func TestNamed(t *testing.T) {
 		sys.root = t.TempDir()
 		sys.lookupEnv = func(key string) (string, bool) { return tt.env, key == Environment && tt.env != "" }
 		sys.elevated = func() bool { return tt.elevated }
-		choices := sys.choices(productOf(""), tt.path)
+		choices := sys.choices(cudaDriver(), tt.path)
 		if tt.want == "" {
 			if shipped[platform] && (len(choices) == 0 || choices[0].named) {
 				t.Errorf("%+v: %+v", tt, choices)

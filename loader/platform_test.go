@@ -41,7 +41,7 @@ func TestPlatforms(t *testing.T) {
 			loaded = append(loaded, name)
 			return ccall.Library{}, errors.New(name + ": not today")
 		}
-		lib, tried := sys.open(productOf(""), "")
+		lib, tried := sys.open(cudaDriver(), "")
 		err := &LoadError{Candidates: tried, Platform: tt.platform}
 		text := "loader: NVIDIA ships no CUDA driver for " + tt.platform
 		if lib != nil || errors.Is(err, errors.ErrUnsupported) == tt.shipped || (err.Error() == text) == tt.shipped {
@@ -53,7 +53,7 @@ func TestPlatforms(t *testing.T) {
 
 		// A named library is tried on every platform. The error then has both reasons.
 		named := filepath.Join(t.TempDir(), "libcuda.so.1")
-		lib, tried = sys.open(productOf(""), named)
+		lib, tried = sys.open(cudaDriver(), named)
 		err = &LoadError{Candidates: tried, Platform: tt.platform}
 		if lib != nil || len(tried) != 1 || tried[0].Name != named || !errors.Is(err, fs.ErrNotExist) ||
 			errors.Is(err, errors.ErrUnsupported) == tt.shipped || strings.HasSuffix(err.Error(), "\n\tNVIDIA ships no CUDA driver for "+tt.platform) == tt.shipped {

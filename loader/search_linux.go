@@ -59,8 +59,8 @@ func places(arch string) []place {
 func (s *system) systemChoices(p *product) []choice {
 	const source = "the system's library search path"
 	var list, further []choice
-	if p.kind != "" && !p.toolkit {
-		list = append(list, s.inFolders(s.besideDriver(), p.names)...)
+	if p.folders != nil && !p.toolkit {
+		list = append(list, p.folders(s, p.names)...)
 	}
 	for _, name := range p.names {
 		c := choice{Candidate: Candidate{Name: name, Source: source}, bare: true, hits: s.find(name)}
@@ -76,7 +76,7 @@ func (s *system) systemChoices(p *product) []choice {
 	}
 	list = append(list, further...)
 	if p.toolkit {
-		return append(list, s.inFolders(s.toolkitFolders(), p.names)...)
+		return append(list, p.folders(s, p.names)...)
 	}
 	for _, at := range places(runtime.GOARCH) {
 		if p.kind == "" || !strings.HasPrefix(at.folder, "/usr/local/cuda/") { // it has only libcuda
@@ -86,9 +86,9 @@ func (s *system) systemChoices(p *product) []choice {
 	return list
 }
 
-// besideDriver returns the folders of the CUDA driver that this process has loaded, and of the one
+// besideDriver returns candidates in the folders of the CUDA driver that this process has loaded, and of the one
 // that the environment names. A library of the driver must have the driver's version.
-func (s *system) besideDriver() []place {
+func besideDriver(s *system, names []string) []choice {
 	var list []place
 	for line := range strings.Lines(s.read("/proc/self/maps")) {
 		if i := strings.IndexByte(line, '/'); i >= 0 && strings.HasPrefix(path.Base(line), "libcuda.so") {
@@ -99,12 +99,12 @@ func (s *system) besideDriver() []place {
 	if v := s.getenv(Environment); filepath.IsAbs(v) && !s.elevated() {
 		list = append(list, place{path.Dir(v), "beside the CUDA driver that " + Environment + " names"})
 	}
-	return list
+	return s.inFolders(list, names)
 }
 
-// toolkitFolders returns the folders with libraries of the CUDA toolkit, as the toolkit, its
+// toolkitFolders returns candidates in the folders with libraries of the CUDA toolkit, as the toolkit, its
 // packages for Python, and distributions install them.
-func (s *system) toolkitFolders() []place {
+func toolkitFolders(s *system, names []string) []choice {
 	target := map[string]string{"amd64": "x86_64", "arm64": "sbsa"}[runtime.GOARCH]
 	var list []place
 	for _, t := range s.toolkits() {
@@ -130,7 +130,8 @@ func (s *system) toolkitFolders() []place {
 			}
 		}
 	}
-	return append(list, place{"/usr/lib/" + triplet(runtime.GOARCH), "Debian and Ubuntu"}, place{"/usr/lib64", "Red Hat, Fedora and SUSE"})
+	list = append(list, place{"/usr/lib/" + triplet(runtime.GOARCH), "Debian and Ubuntu"}, place{"/usr/lib64", "Red Hat, Fedora and SUSE"})
+	return s.inFolders(list, names)
 }
 
 // find returns the files that glibc's loader finds when it searches for name, in the loader's

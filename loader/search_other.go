@@ -10,3 +10,7 @@ const looksFirst = runtime.GOOS != "darwin"
 
 // systemChoices returns nothing, because NVIDIA ships nothing for these systems.
 func (s *system) systemChoices(*product) []choice { return nil }
+
+func besideDriver(*system, []string) []choice { return nil }
+
+func toolkitFolders(*system, []string) []choice { return nil }

@@ -24,13 +24,21 @@ func (s *system) systemChoices(p *product) []choice {
 			Source: "the system folder",
 		}}}
 	}
+	return p.folders(s, p.dlls)
+}
+
+// besideDriver returns no candidates: all libraries of the driver are in the system folder.
+func besideDriver(*system, []string) []choice { return nil }
+
+// toolkitFolders returns candidates in the folders with libraries of the CUDA toolkit.
+func toolkitFolders(s *system, names []string) []choice {
 	var folders []place
 	for _, t := range s.toolkits() {
 		for _, sub := range []string{`bin\x64`, "bin"} {
 			folders = append(folders, place{filepath.Join(t.folder, sub), t.kind})
 		}
 	}
-	return s.inFolders(folders, p.dlls)
+	return s.inFolders(folders, names)
 }
 
 // These are the errors of the system's loader.

@@ -20,7 +20,7 @@ func TestSystemFolder(t *testing.T) {
 	}
 	t.Setenv("SystemRoot", t.TempDir())
 	t.Setenv("PATH", t.TempDir())
-	choices := thisSystem().systemChoices(productOf(""))
+	choices := thisSystem().systemChoices(cudaDriver())
 	if len(choices) != 1 || choices[0].Name != want || choices[0].bare {
 		t.Errorf("%+v, want %s alone", choices, want)
 	}

@@ -81,6 +81,7 @@ var variables = map[string]string{
 	"internal/capturegate.contexts": "a driver in C crashes whichever Driver of the process makes the call",
 	"internal/ccall.call6ABI0":      "set by the assembler",
 	"internal/ccall.call14ABI0":     "set by the assembler",
+	"internal/ccall.callWideABI0":   "set by the assembler",
 	"internal/ccall.eachABI0":       "set by the assembler",
 	"internal/ccall.scopeABI0":      "set by the assembler",
 	"internal/ccall.notifyABI0":     "set by the assembler",

@@ -32,7 +32,7 @@ type library struct {
 }
 
 // maxWords is the largest number of arguments of a call.
-const maxWords = 14
+const maxWords = 16
 
 // newLibrary returns a library with a driver.
 func newLibrary(d *sim.Driver) *library {
@@ -211,4 +211,58 @@ func terminated(word *uint64) (b []byte, there bool) {
 		n++
 	}
 	return unsafe.Slice(p, n), true
+}
+
+// storePart stores the first size bytes of a value at p, unless the call failed. A nil p is an error.
+func storePart[T any](r driver.Result, p *byte, v T, size int) driver.Result {
+	switch {
+	case r != driver.ResultSuccess:
+		return r
+	case p == nil:
+		return driver.ResultInvalidValue
+	}
+	copy(unsafe.Slice(p, size), unsafe.Slice((*byte)(unsafe.Pointer(&v)), unsafe.Sizeof(v)))
+	return r
+}
+
+// loadPart returns the value of which C has only the first size bytes, which are at p.
+func loadPart[T any](p *byte, size int) (v T) {
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&v)), unsafe.Sizeof(v)), unsafe.Slice(p, size))
+	return v
+}
+
+// memPoolAttributeSize returns the size of the value of an attribute of a memory pool.
+func memPoolAttributeSize(attr int32) int {
+	if attr >= driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD {
+		return 8
+	}
+	return 4
+}
+
+// graphMemAttributeSize returns the size of the value of an attribute of the memory of graphs.
+func graphMemAttributeSize(int32) int { return 8 }
+
+// shareableHandleSize returns the size of a handle of memory.
+func shareableHandleSize(handleType int32) int {
+	switch handleType {
+	case driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
+		return 4
+	case driver.CU_MEM_HANDLE_TYPE_FABRIC:
+		return 64
+	}
+	return 8
+}
+
+// pointerAttributeSize returns the size of the value of an attribute of an address.
+func pointerAttributeSize(attribute int32) int {
+	switch attribute {
+	case driver.CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+		return 16
+	case driver.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, driver.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, driver.CU_POINTER_ATTRIBUTE_IS_MANAGED,
+		driver.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, driver.CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+		driver.CU_POINTER_ATTRIBUTE_MAPPED, driver.CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
+		driver.CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, driver.CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+		return 4
+	}
+	return 8
 }

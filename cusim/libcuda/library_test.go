@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"slices"
 	"strings"
@@ -61,5 +62,35 @@ func TestNilResult(t *testing.T) {
 	}
 	if m := l.d.Misuses(); len(m) != 0 {
 		t.Errorf("misuses: %v", m)
+	}
+}
+
+// TestParts stores and loads values of which C has only the first bytes.
+func TestParts(t *testing.T) {
+	for _, size := range []int{
+		pointerAttributeSize(driver.CU_POINTER_ATTRIBUTE_IS_MANAGED), memPoolAttributeSize(driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC),
+		pointerAttributeSize(driver.CU_POINTER_ATTRIBUTE_MEMORY_TYPE), shareableHandleSize(driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+		memPoolAttributeSize(driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH), graphMemAttributeSize(driver.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT),
+		pointerAttributeSize(driver.CU_POINTER_ATTRIBUTE_RANGE_SIZE), shareableHandleSize(driver.CU_MEM_HANDLE_TYPE_WIN32),
+		pointerAttributeSize(driver.CU_POINTER_ATTRIBUTE_P2P_TOKENS), shareableHandleSize(driver.CU_MEM_HANDLE_TYPE_FABRIC),
+	} {
+		memory := make([]byte, 72)
+		value := driver.ShareableHandle{0x0101010101010101, 0x0101010101010101, 0x0101010101010101, 0x0101010101010101,
+			0x0101010101010101, 0x0101010101010101, 0x0101010101010101, 0x0101010101010101}
+		if r := storePart(driver.ResultSuccess, &memory[0], value, size); r != driver.ResultSuccess {
+			t.Errorf("%d bytes: %v", size, r)
+		}
+		if n := bytes.Count(memory, []byte{1}); n != size || memory[size] != 0 {
+			t.Errorf("of %d bytes %d were stored: %v", size, n, memory)
+		}
+		if v := loadPart[driver.ShareableHandle](&memory[0], size); v[0]&0xff != 1 || size < 8 && v[0]>>(8*size) != 0 {
+			t.Errorf("%d bytes: loaded %v", size, v)
+		}
+	}
+	if r := storePart(driver.ResultNotReady, nil, uint64(1), 8); r != driver.ResultNotReady {
+		t.Errorf("after an error: %v", r)
+	}
+	if r := storePart(driver.ResultSuccess, nil, uint64(1), 8); r != driver.ResultInvalidValue {
+		t.Errorf("nowhere: %v", r)
 	}
 }

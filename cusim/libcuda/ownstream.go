@@ -43,13 +43,14 @@ func (o ownStream) LaunchKernelEx(th *driver.Thread, c *driver.LaunchConfig, f d
 // GraphInstantiateWithParams is cuGraphInstantiateWithParams, which uploads the graph on the
 // per-thread default stream if the parameters have no stream.
 func (o ownStream) GraphInstantiateWithParams(th *driver.Thread, g driver.Graph,
-	p *driver.GraphInstantiateParams) (driver.GraphExec, driver.Result) {
-	if p == nil || p.UploadStream != 0 {
-		return o.d.GraphInstantiateWithParams(th, g, p)
+	p driver.GraphInstantiateParams) (driver.GraphExec, driver.GraphInstantiateParams, driver.Result) {
+	given := p.HUploadStream
+	if given == 0 {
+		p.HUploadStream = perThread
 	}
-	p.UploadStream = perThread
-	defer func() { p.UploadStream = 0 }()
-	return o.d.GraphInstantiateWithParams(th, g, p)
+	x, p, r := o.d.GraphInstantiateWithParams(th, g, p)
+	p.HUploadStream = given
+	return x, p, r
 }
 
 // MemcpyHtoD is cuMemcpyHtoD on the per-thread default stream. It returns when the copy is done.

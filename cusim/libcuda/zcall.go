@@ -9,66 +9,17 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	switch number {
 	case 0: // cuInit
 		return l.init(a[0])
-	case 1: // cuLogsCurrent
-		p0 := pointer[uint32](&a[0])
-		v0, r := l.d.LogsCurrent(th, uint32(a[1]))
-		r = store(r, p0, v0)
-		return r
-	case 2: // cuLogsDumpToMemory
-		p0 := pointer[uint32](&a[0])
-		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		p1, there := sliceIfAny[byte](&a[1], room[uint64](&a[2]))
-		if !there {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		p2 := pointer[uint64](&a[2])
-		if p2 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		v0, v2, r := l.d.LogsDumpToMemory(th, *p0, p1, uint32(a[3]))
-		r = store(r, p0, v0)
-		r = store(r, p2, v2)
-		return r
-	case 3: // cuCheckpointProcessGetState
-		p1 := pointer[int32](&a[1])
-		v1, r := l.d.CheckpointProcessGetState(th, int32(a[0]))
-		r = store(r, p1, v1)
-		return r
-	case 4: // cuCheckpointProcessGetRestoreThreadId
-		p1 := pointer[int32](&a[1])
-		v1, r := l.d.CheckpointProcessGetRestoreThreadId(th, int32(a[0]))
-		r = store(r, p1, v1)
-		return r
-	case 5: // cuCheckpointProcessLock
-		return l.d.CheckpointProcessLock(th, int32(a[0]), pointer[driver.CheckpointLockArgs](&a[1]))
-	case 6: // cuCheckpointProcessCheckpoint
-		if a[1] != 0 {
-			return l.refuse(driver.ResultNotSupported)
-		}
-		return l.d.CheckpointProcessCheckpoint(th, int32(a[0]))
-	case 7: // cuCheckpointProcessRestore
-		if a[1] != 0 {
-			return l.refuse(driver.ResultNotSupported)
-		}
-		return l.d.CheckpointProcessRestore(th, int32(a[0]))
-	case 8: // cuCheckpointProcessUnlock
-		if a[1] != 0 {
-			return l.refuse(driver.ResultNotSupported)
-		}
-		return l.d.CheckpointProcessUnlock(th, int32(a[0]))
-	case 9: // cuDeviceGetCount
+	case 1: // cuDeviceGetCount
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetCount(th)
 		r = store(r, p0, v0)
 		return r
-	case 10: // cuDeviceGet
+	case 2: // cuDeviceGet
 		p0 := pointer[driver.Device](&a[0])
 		v0, r := l.d.DeviceGet(th, int32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 11: // cuDeviceGetByPCIBusId
+	case 3: // cuDeviceGetByPCIBusId
 		p0 := pointer[driver.Device](&a[0])
 		p1, there := text(&a[1])
 		if !there {
@@ -77,49 +28,49 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.DeviceGetByPCIBusId(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 12: // cuDeviceGetName
+	case 4: // cuDeviceGetName
 		p0, there := slice[byte](&a[0], uint64(max(int32(a[1]), 0)))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.DeviceGetName(th, p0, driver.Device(a[2]))
-	case 13: // cuDeviceGetUuid_v2
+	case 5: // cuDeviceGetUuid_v2
 		p0 := pointer[driver.UUID](&a[0])
 		v0, r := l.d.DeviceGetUUID(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 14: // cuDeviceGetUuid
+	case 6: // cuDeviceGetUuid
 		p0 := pointer[driver.UUID](&a[0])
 		v0, r := l.d.DeviceGetUUIDV1(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 15: // cuDeviceGetPCIBusId
+	case 7: // cuDeviceGetPCIBusId
 		p0, there := slice[byte](&a[0], uint64(max(int32(a[1]), 0)))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.DeviceGetPCIBusId(th, p0, driver.Device(a[2]))
-	case 16: // cuDeviceGetAttribute
+	case 8: // cuDeviceGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetAttribute(th, int32(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 17: // cuDeviceTotalMem_v2
+	case 9: // cuDeviceTotalMem_v2
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.DeviceTotalMem(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 18: // cuDeviceCanAccessPeer
+	case 10: // cuDeviceCanAccessPeer
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceCanAccessPeer(th, driver.Device(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 19: // cuDeviceGetP2PAttribute
+	case 11: // cuDeviceGetP2PAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetP2PAttribute(th, int32(a[1]), driver.Device(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 20: // cuDevicePrimaryCtxRetain
+	case 12: // cuDevicePrimaryCtxRetain
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -127,31 +78,28 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.DevicePrimaryCtxRetain(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 21: // cuDevicePrimaryCtxRelease_v2
+	case 13: // cuDevicePrimaryCtxRelease_v2
 		return l.d.DevicePrimaryCtxRelease(th, driver.Device(a[0]))
-	case 22: // cuDevicePrimaryCtxReset_v2
+	case 14: // cuDevicePrimaryCtxReset_v2
 		return l.d.DevicePrimaryCtxReset(th, driver.Device(a[0]))
-	case 23: // cuDevicePrimaryCtxGetState
+	case 15: // cuDevicePrimaryCtxGetState
 		p1 := pointer[uint32](&a[1])
 		p2 := pointer[int32](&a[2])
 		v1, v2, r := l.d.DevicePrimaryCtxGetState(th, driver.Device(a[0]))
 		r = offer(r, p1, v1)
 		r = offer(r, p2, v2)
 		return r
-	case 24: // cuDevicePrimaryCtxSetFlags_v2
+	case 16: // cuDevicePrimaryCtxSetFlags_v2
 		return l.d.DevicePrimaryCtxSetFlags(th, driver.Device(a[0]), uint32(a[1]))
-	case 25: // cuCtxCreate_v4
+	case 17: // cuCtxCreate_v4
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
-		if a[1] != 0 {
-			return l.refuse(driver.ResultNotSupported)
-		}
-		v0, r := l.d.CtxCreate(th, uint32(a[2]), driver.Device(a[3]))
+		v0, r := l.d.CtxCreate(th, pointer[driver.CtxCreateParams](&a[1]), uint32(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 26: // cuCtxCreate_v2
+	case 18: // cuCtxCreate_v2
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -159,74 +107,74 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxCreateV2(th, uint32(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 27: // cuCtxDestroy_v2
+	case 19: // cuCtxDestroy_v2
 		return l.d.CtxDestroy(th, driver.Context(a[0]))
-	case 28: // cuCtxPushCurrent_v2
+	case 20: // cuCtxPushCurrent_v2
 		return l.d.CtxPushCurrent(th, driver.Context(a[0]))
-	case 29: // cuCtxPopCurrent_v2
+	case 21: // cuCtxPopCurrent_v2
 		p0 := pointer[driver.Context](&a[0])
 		v0, r := l.d.CtxPopCurrent(th)
 		r = offer(r, p0, v0)
 		return r
-	case 30: // cuCtxGetCurrent
+	case 22: // cuCtxGetCurrent
 		p0 := pointer[driver.Context](&a[0])
 		v0, r := l.d.CtxGetCurrent(th)
 		r = store(r, p0, v0)
 		return r
-	case 31: // cuCtxSetCurrent
+	case 23: // cuCtxSetCurrent
 		return l.d.CtxSetCurrent(th, driver.Context(a[0]))
-	case 32: // cuCtxGetDevice
+	case 24: // cuCtxGetDevice
 		p0 := pointer[driver.Device](&a[0])
 		v0, r := l.d.CtxGetDevice(th)
 		r = store(r, p0, v0)
 		return r
-	case 33: // cuCtxGetFlags
+	case 25: // cuCtxGetFlags
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.CtxGetFlags(th)
 		r = store(r, p0, v0)
 		return r
-	case 34: // cuCtxSetFlags
+	case 26: // cuCtxSetFlags
 		return l.d.CtxSetFlags(th, uint32(a[0]))
-	case 35: // cuCtxSynchronize
+	case 27: // cuCtxSynchronize
 		return l.d.CtxSynchronize(th)
-	case 36: // cuCtxGetStreamPriorityRange
+	case 28: // cuCtxGetStreamPriorityRange
 		p0 := pointer[int32](&a[0])
 		p1 := pointer[int32](&a[1])
 		v0, v1, r := l.d.CtxGetStreamPriorityRange(th)
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 37: // cuCtxGetApiVersion
+	case 29: // cuCtxGetApiVersion
 		p1 := pointer[uint32](&a[1])
 		v1, r := l.d.CtxGetApiVersion(th, driver.Context(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 38: // cuCtxGetId
+	case 30: // cuCtxGetId
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.CtxGetId(th, driver.Context(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 39: // cuCtxGetLimit
+	case 31: // cuCtxGetLimit
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.CtxGetLimit(th, int32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 40: // cuCtxSetLimit
+	case 32: // cuCtxSetLimit
 		return l.d.CtxSetLimit(th, int32(a[0]), a[1])
-	case 41: // cuCtxRecordEvent
+	case 33: // cuCtxRecordEvent
 		return l.d.CtxRecordEvent(th, driver.Context(a[0]), driver.Event(a[1]))
-	case 42: // cuCtxWaitEvent
+	case 34: // cuCtxWaitEvent
 		return l.d.CtxWaitEvent(th, driver.Context(a[0]), driver.Event(a[1]))
-	case 43: // cuCtxEnablePeerAccess
+	case 35: // cuCtxEnablePeerAccess
 		return l.d.CtxEnablePeerAccess(th, driver.Context(a[0]), uint32(a[1]))
-	case 44: // cuCtxDisablePeerAccess
+	case 36: // cuCtxDisablePeerAccess
 		return l.d.CtxDisablePeerAccess(th, driver.Context(a[0]))
-	case 45: // cuDeviceGetDevResource
+	case 37: // cuDeviceGetDevResource
 		p1 := pointer[driver.DevResource](&a[1])
 		v1, r := l.d.DeviceGetDevResource(th, driver.Device(a[0]), int32(a[2]))
 		r = store(r, p1, v1)
 		return r
-	case 46: // cuDevSmResourceSplitByCount
+	case 38: // cuDevSmResourceSplitByCount
 		p0, there := sliceIfAny[driver.DevResource](&a[0], room[uint32](&a[1]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -244,7 +192,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p1, v1)
 		r = offer(r, p3, v3)
 		return r
-	case 47: // cuDevResourceGenerateDesc
+	case 39: // cuDevResourceGenerateDesc
 		p0 := pointer[driver.DevResourceDesc](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -256,7 +204,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.DevResourceGenerateDesc(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 48: // cuGreenCtxCreate
+	case 40: // cuGreenCtxCreate
 		p0 := pointer[driver.GreenCtx](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -264,18 +212,18 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GreenCtxCreate(th, driver.DevResourceDesc(a[1]), driver.Device(a[2]), uint32(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 49: // cuGreenCtxDestroy
+	case 41: // cuGreenCtxDestroy
 		return l.d.GreenCtxDestroy(th, driver.GreenCtx(a[0]))
-	case 50: // cuGreenCtxGetDevResource
+	case 42: // cuGreenCtxGetDevResource
 		p1 := pointer[driver.DevResource](&a[1])
 		v1, r := l.d.GreenCtxGetDevResource(th, driver.GreenCtx(a[0]), int32(a[2]))
 		r = store(r, p1, v1)
 		return r
-	case 51: // cuGreenCtxRecordEvent
+	case 43: // cuGreenCtxRecordEvent
 		return l.d.GreenCtxRecordEvent(th, driver.GreenCtx(a[0]), driver.Event(a[1]))
-	case 52: // cuGreenCtxWaitEvent
+	case 44: // cuGreenCtxWaitEvent
 		return l.d.GreenCtxWaitEvent(th, driver.GreenCtx(a[0]), driver.Event(a[1]))
-	case 53: // cuGreenCtxStreamCreate
+	case 45: // cuGreenCtxStreamCreate
 		p0 := pointer[driver.Stream](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -283,7 +231,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GreenCtxStreamCreate(th, driver.GreenCtx(a[1]), uint32(a[2]), int32(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 54: // cuEventCreate
+	case 46: // cuEventCreate
 		p0 := pointer[driver.Event](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -291,27 +239,27 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.EventCreate(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 55: // cuEventDestroy_v2
+	case 47: // cuEventDestroy_v2
 		return l.d.EventDestroy(th, driver.Event(a[0]))
-	case 56: // cuEventRecord
+	case 48: // cuEventRecord
 		return l.d.EventRecord(th, driver.Event(a[0]), driver.Stream(a[1]))
-	case 57: // cuEventRecordWithFlags
+	case 49: // cuEventRecordWithFlags
 		return l.d.EventRecordWithFlags(th, driver.Event(a[0]), driver.Stream(a[1]), uint32(a[2]))
-	case 58: // cuEventQuery
+	case 50: // cuEventQuery
 		return l.d.EventQuery(th, driver.Event(a[0]))
-	case 59: // cuEventSynchronize
+	case 51: // cuEventSynchronize
 		return l.d.EventSynchronize(th, driver.Event(a[0]))
-	case 60: // cuEventElapsedTime
+	case 52: // cuEventElapsedTime
 		p0 := pointer[float32](&a[0])
 		v0, r := l.d.EventElapsedTime(th, driver.Event(a[1]), driver.Event(a[2]))
 		r = require(r, p0, v0)
 		return r
-	case 61: // cuEventElapsedTime_v2
+	case 53: // cuEventElapsedTime_v2
 		p0 := pointer[float32](&a[0])
 		v0, r := l.d.EventElapsedTimeV2(th, driver.Event(a[1]), driver.Event(a[2]))
 		r = require(r, p0, v0)
 		return r
-	case 62: // cuStreamCreate
+	case 54: // cuStreamCreate
 		p0 := pointer[driver.Stream](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -319,7 +267,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.StreamCreate(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 63: // cuStreamCreateWithPriority
+	case 55: // cuStreamCreateWithPriority
 		p0 := pointer[driver.Stream](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -327,63 +275,64 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.StreamCreateWithPriority(th, uint32(a[1]), int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 64: // cuStreamDestroy_v2
+	case 56: // cuStreamDestroy_v2
 		return l.d.StreamDestroy(th, driver.Stream(a[0]))
-	case 65: // cuStreamQuery
+	case 57: // cuStreamQuery
 		return l.d.StreamQuery(th, driver.Stream(a[0]))
-	case 66: // cuStreamSynchronize
+	case 58: // cuStreamSynchronize
 		return l.d.StreamSynchronize(th, driver.Stream(a[0]))
-	case 67: // cuStreamWaitEvent
+	case 59: // cuStreamWaitEvent
 		return l.d.StreamWaitEvent(th, driver.Stream(a[0]), driver.Event(a[1]), uint32(a[2]))
-	case 68: // cuStreamGetCtx
+	case 60: // cuStreamGetCtx
 		p1 := pointer[driver.Context](&a[1])
 		v1, r := l.d.StreamGetCtx(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 69: // cuStreamGetFlags
+	case 61: // cuStreamGetFlags
 		p1 := pointer[uint32](&a[1])
 		v1, r := l.d.StreamGetFlags(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 70: // cuStreamGetPriority
+	case 62: // cuStreamGetPriority
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.StreamGetPriority(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 71: // cuStreamGetId
+	case 63: // cuStreamGetId
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.StreamGetId(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 72: // cuStreamGetDevice
+	case 64: // cuStreamGetDevice
 		p1 := pointer[driver.Device](&a[1])
 		v1, r := l.d.StreamGetDevice(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 73: // cuStreamWaitValue32_v2
+	case 65: // cuStreamWaitValue32_v2
 		return l.d.StreamWaitValue32(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), uint32(a[2]), uint32(a[3]))
-	case 74: // cuStreamWaitValue64_v2
+	case 66: // cuStreamWaitValue64_v2
 		return l.d.StreamWaitValue64(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
-	case 75: // cuStreamWriteValue32_v2
+	case 67: // cuStreamWriteValue32_v2
 		return l.d.StreamWriteValue32(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), uint32(a[2]), uint32(a[3]))
-	case 76: // cuStreamWriteValue64_v2
+	case 68: // cuStreamWriteValue64_v2
 		return l.d.StreamWriteValue64(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
-	case 77: // cuStreamAddCallback
+	case 69: // cuStreamAddCallback
 		return l.d.StreamAddCallback(th, driver.Stream(a[0]), l.streamCallback(a[0], a[1], a[2]), uint32(a[3]))
-	case 78: // cuLaunchHostFunc
+	case 70: // cuLaunchHostFunc
 		return l.d.LaunchHostFunc(th, driver.Stream(a[0]), l.hostFunc(a[1], a[2]))
-	case 79: // cuStreamBeginCapture_v2
+	case 71: // cuStreamBeginCapture_v2
 		return l.d.StreamBeginCapture(th, driver.Stream(a[0]), int32(a[1]))
-	case 80: // cuStreamBeginCaptureToGraph
+	case 72: // cuStreamBeginCaptureToGraph
 		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[4])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
-		if a[3] != 0 {
-			return l.refuse(driver.ResultNotSupported)
+		p3, there := sliceIfAny[driver.GraphEdgeData](&a[3], uint64(uint64(a[4])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
 		}
-		return l.d.StreamBeginCaptureToGraph(th, driver.Stream(a[0]), driver.Graph(a[1]), p2, int32(a[5]))
-	case 81: // cuStreamEndCapture
+		return l.d.StreamBeginCaptureToGraph(th, driver.Stream(a[0]), driver.Graph(a[1]), p2, p3, int32(a[5]))
+	case 73: // cuStreamEndCapture
 		p1 := pointer[driver.Graph](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -391,12 +340,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v1, r := l.d.StreamEndCapture(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 82: // cuStreamIsCapturing
+	case 74: // cuStreamIsCapturing
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.StreamIsCapturing(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 83: // cuStreamGetCaptureInfo_v2
+	case 75: // cuStreamGetCaptureInfo_v2
 		p1 := pointer[int32](&a[1])
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[driver.Graph](&a[3])
@@ -409,7 +358,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p4, v4)
 		r = offer(r, p5, v5)
 		return r
-	case 84: // cuStreamGetCaptureInfo_v3
+	case 76: // cuStreamGetCaptureInfo_v3
 		p1 := pointer[int32](&a[1])
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[driver.Graph](&a[3])
@@ -424,7 +373,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p5, v5)
 		r = offer(r, p6, v6)
 		return r
-	case 85: // cuThreadExchangeStreamCaptureMode
+	case 77: // cuThreadExchangeStreamCaptureMode
 		p0 := pointer[int32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -432,7 +381,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ThreadExchangeStreamCaptureMode(th, *p0)
 		r = store(r, p0, v0)
 		return r
-	case 86: // cuGraphCreate
+	case 78: // cuGraphCreate
 		p0 := pointer[driver.Graph](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -440,9 +389,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphCreate(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 87: // cuGraphDestroy
+	case 79: // cuGraphDestroy
 		return l.d.GraphDestroy(th, driver.Graph(a[0]))
-	case 88: // cuGraphClone
+	case 80: // cuGraphClone
 		p0 := pointer[driver.Graph](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -450,13 +399,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphClone(th, driver.Graph(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 89: // cuGraphDebugDotPrint
+	case 81: // cuGraphDebugDotPrint
 		p1, there := text(&a[1])
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphDebugDotPrint(th, driver.Graph(a[0]), p1, uint32(a[2]))
-	case 90: // cuGraphAddEmptyNode
+	case 82: // cuGraphAddEmptyNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -468,83 +417,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEmptyNode(th, driver.Graph(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 91: // cuGraphAddKernelNode_v2
-		p0 := pointer[driver.GraphNode](&a[0])
-		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
-		if !there {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		v0, r := l.d.GraphAddKernelNode(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
-		r = store(r, p0, v0)
-		return r
-	case 92: // cuGraphAddKernelNode
-		p0 := pointer[driver.GraphNode](&a[0])
-		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
-		if !there {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		v0, r := l.d.GraphAddKernelNodeV1(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
-		r = store(r, p0, v0)
-		return r
-	case 93: // cuGraphAddMemcpyNode
-		p0 := pointer[driver.GraphNode](&a[0])
-		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
-		if !there {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		v0, r := l.d.GraphAddMemcpyNode(th, driver.Graph(a[1]), p2, pointer[driver.Memcpy3D](&a[4]), driver.Context(a[5]))
-		r = store(r, p0, v0)
-		return r
-	case 94: // cuGraphAddMemsetNode
-		p0 := pointer[driver.GraphNode](&a[0])
-		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
-		if !there {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		v0, r := l.d.GraphAddMemsetNode(th, driver.Graph(a[1]), p2, pointer[driver.MemsetNodeParams](&a[4]), driver.Context(a[5]))
-		r = store(r, p0, v0)
-		return r
-	case 95: // cuGraphAddHostNode
-		p0 := pointer[driver.GraphNode](&a[0])
-		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
-		if !there {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		p4 := pointer[[2]uint64](&a[4])
-		if p4 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		v0, r := l.d.GraphAddHostNode(th, driver.Graph(a[1]), p2, l.hostFunc(p4[0], p4[1]))
-		r = store(r, p0, v0)
-		return r
-	case 96: // cuGraphAddChildGraphNode
-		p0 := pointer[driver.GraphNode](&a[0])
-		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
-		if !there {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		v0, r := l.d.GraphAddChildGraphNode(th, driver.Graph(a[1]), p2, driver.Graph(a[4]))
-		r = store(r, p0, v0)
-		return r
-	case 97: // cuGraphAddEventRecordNode
+	case 83: // cuGraphAddEventRecordNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -556,7 +429,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEventRecordNode(th, driver.Graph(a[1]), p2, driver.Event(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 98: // cuGraphAddEventWaitNode
+	case 84: // cuGraphAddEventWaitNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -568,21 +441,21 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEventWaitNode(th, driver.Graph(a[1]), p2, driver.Event(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 99: // cuGraphEventRecordNodeGetEvent
+	case 85: // cuGraphEventRecordNodeGetEvent
 		p1 := pointer[driver.Event](&a[1])
 		v1, r := l.d.GraphEventRecordNodeGetEvent(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 100: // cuGraphEventRecordNodeSetEvent
+	case 86: // cuGraphEventRecordNodeSetEvent
 		return l.d.GraphEventRecordNodeSetEvent(th, driver.GraphNode(a[0]), driver.Event(a[1]))
-	case 101: // cuGraphEventWaitNodeGetEvent
+	case 87: // cuGraphEventWaitNodeGetEvent
 		p1 := pointer[driver.Event](&a[1])
 		v1, r := l.d.GraphEventWaitNodeGetEvent(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 102: // cuGraphEventWaitNodeSetEvent
+	case 88: // cuGraphEventWaitNodeSetEvent
 		return l.d.GraphEventWaitNodeSetEvent(th, driver.GraphNode(a[0]), driver.Event(a[1]))
-	case 103: // cuGraphGetNodes
+	case 89: // cuGraphGetNodes
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -594,7 +467,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphGetNodes(th, driver.Graph(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 104: // cuGraphGetEdges
+	case 90: // cuGraphGetEdges
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[3]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -613,52 +486,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.GraphGetEdges(th, driver.Graph(a[0]), p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 105: // cuGraphNodeGetType
+	case 91: // cuGraphNodeGetType
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.GraphNodeGetType(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 106: // cuGraphKernelNodeSetParams_v2
-		return l.d.GraphKernelNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 107: // cuGraphKernelNodeSetParams
-		return l.d.GraphKernelNodeSetParamsV1(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 108: // cuGraphKernelNodeSetAttribute
-		return l.d.GraphKernelNodeSetAttribute(th, driver.GraphNode(a[0]), int32(a[1]), pointer[driver.LaunchAttributeValue](&a[2]))
-	case 109: // cuGraphKernelNodeGetAttribute
-		return l.d.GraphKernelNodeGetAttribute(th, driver.GraphNode(a[0]), int32(a[1]), pointer[driver.LaunchAttributeValue](&a[2]))
-	case 110: // cuGraphMemcpyNodeSetParams
-		return l.d.GraphMemcpyNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.Memcpy3D](&a[1]))
-	case 111: // cuGraphMemsetNodeSetParams
-		return l.d.GraphMemsetNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.MemsetNodeParams](&a[1]))
-	case 112: // cuGraphHostNodeSetParams
-		p1 := pointer[[2]uint64](&a[1])
-		if p1 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		return l.d.GraphHostNodeSetParams(th, driver.GraphNode(a[0]), l.hostFunc(p1[0], p1[1]))
-	case 113: // cuGraphDestroyNode
-		return l.d.GraphDestroyNode(th, driver.GraphNode(a[0]))
-	case 114: // cuGraphAddDependencies
-		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
-		if !there {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
-		if !there {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		return l.d.GraphAddDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 115: // cuGraphRemoveDependencies
-		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
-		if !there {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
-		if !there {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		return l.d.GraphRemoveDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 116: // cuGraphInstantiateWithFlags
+	case 92: // cuGraphInstantiateWithFlags
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -666,15 +499,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphInstantiateWithFlags(th, driver.Graph(a[1]), a[2])
 		r = store(r, p0, v0)
 		return r
-	case 117: // cuGraphInstantiateWithParams
-		p0 := pointer[driver.GraphExec](&a[0])
-		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		v0, r := l.d.GraphInstantiateWithParams(th, driver.Graph(a[1]), pointer[driver.GraphInstantiateParams](&a[2]))
-		r = store(r, p0, v0)
-		return r
-	case 118: // cuGraphExecUpdate
+	case 93: // cuGraphExecUpdate
 		p2 := pointer[driver.GraphNode](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -687,45 +512,22 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offerAlways(r, p2, v2)
 		r = offerAlways(r, p3, v3)
 		return r
-	case 119: // cuGraphExecEventRecordNodeSetEvent
+	case 94: // cuGraphExecEventRecordNodeSetEvent
 		return l.d.GraphExecEventRecordNodeSetEvent(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Event(a[2]))
-	case 120: // cuGraphExecEventWaitNodeSetEvent
+	case 95: // cuGraphExecEventWaitNodeSetEvent
 		return l.d.GraphExecEventWaitNodeSetEvent(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Event(a[2]))
-	case 121: // cuGraphExecKernelNodeSetParams_v2
-		return l.d.GraphExecKernelNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
-	case 122: // cuGraphExecKernelNodeSetParams
-		return l.d.GraphExecKernelNodeSetParamsV1(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
-	case 123: // cuGraphExecMemcpyNodeSetParams
-		return l.d.GraphExecMemcpyNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.Memcpy3D](&a[2]), driver.Context(a[3]))
-	case 124: // cuGraphExecMemsetNodeSetParams
-		return l.d.GraphExecMemsetNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.MemsetNodeParams](&a[2]), driver.Context(a[3]))
-	case 125: // cuGraphExecHostNodeSetParams
-		p2 := pointer[[2]uint64](&a[2])
-		if p2 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		return l.d.GraphExecHostNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), l.hostFunc(p2[0], p2[1]))
-	case 126: // cuGraphExecChildGraphNodeSetParams
-		return l.d.GraphExecChildGraphNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Graph(a[2]))
-	case 127: // cuGraphNodeSetEnabled
-		return l.d.GraphNodeSetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), uint32(a[2]))
-	case 128: // cuGraphNodeGetEnabled
-		p2 := pointer[uint32](&a[2])
-		v2, r := l.d.GraphNodeGetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]))
-		r = store(r, p2, v2)
-		return r
-	case 129: // cuGraphLaunch
+	case 96: // cuGraphLaunch
 		return l.d.GraphLaunch(th, driver.GraphExec(a[0]), driver.Stream(a[1]))
-	case 130: // cuGraphUpload
+	case 97: // cuGraphUpload
 		return l.d.GraphUpload(th, driver.GraphExec(a[0]), driver.Stream(a[1]))
-	case 131: // cuGraphExecDestroy
+	case 98: // cuGraphExecDestroy
 		return l.d.GraphExecDestroy(th, driver.GraphExec(a[0]))
-	case 132: // cuIpcGetEventHandle
+	case 99: // cuIpcGetEventHandle
 		p0 := pointer[driver.IPCEventHandle](&a[0])
 		v0, r := l.d.IpcGetEventHandle(th, driver.Event(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 133: // cuIpcOpenEventHandle
+	case 100: // cuIpcOpenEventHandle
 		p0 := pointer[driver.Event](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -737,12 +539,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.IpcOpenEventHandle(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 134: // cuIpcGetMemHandle
+	case 101: // cuIpcGetMemHandle
 		p0 := pointer[driver.IPCMemHandle](&a[0])
 		v0, r := l.d.IpcGetMemHandle(th, driver.DevicePtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 135: // cuIpcOpenMemHandle_v2
+	case 102: // cuIpcOpenMemHandle_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -754,16 +556,16 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.IpcOpenMemHandle(th, *p1, uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 136: // cuIpcCloseMemHandle
+	case 103: // cuIpcCloseMemHandle
 		return l.d.IpcCloseMemHandle(th, driver.DevicePtr(a[0]))
-	case 137: // cuMemGetInfo_v2
+	case 104: // cuMemGetInfo_v2
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[uint64](&a[1])
 		v0, v1, r := l.d.MemGetInfo(th)
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 138: // cuMemAlloc_v2
+	case 105: // cuMemAlloc_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -771,9 +573,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAlloc(th, a[1])
 		r = store(r, p0, v0)
 		return r
-	case 139: // cuMemFree_v2
+	case 106: // cuMemFree_v2
 		return l.d.MemFree(th, driver.DevicePtr(a[0]))
-	case 140: // cuMemAllocAsync
+	case 107: // cuMemAllocAsync
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -781,9 +583,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocAsync(th, a[1], driver.Stream(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 141: // cuMemFreeAsync
+	case 108: // cuMemFreeAsync
 		return l.d.MemFreeAsync(th, driver.DevicePtr(a[0]), driver.Stream(a[1]))
-	case 142: // cuMemHostAlloc
+	case 109: // cuMemHostAlloc
 		p0 := pointer[driver.HostPtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -791,211 +593,55 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemHostAlloc(th, a[1], uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 143: // cuMemFreeHost
+	case 110: // cuMemFreeHost
 		return l.d.MemFreeHost(th, driver.HostPtr(a[0]))
-	case 144: // cuMemHostGetDevicePointer_v2
+	case 111: // cuMemHostGetDevicePointer_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		v0, r := l.d.MemHostGetDevicePointer(th, driver.HostPtr(a[1]), uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 145: // cuMemHostGetFlags
+	case 112: // cuMemHostGetFlags
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.MemHostGetFlags(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 146: // cuMemHostRegister_v2
+	case 113: // cuMemHostRegister_v2
 		return l.d.MemHostRegister(th, driver.HostPtr(a[0]), a[1], uint32(a[2]))
-	case 147: // cuMemHostUnregister
+	case 114: // cuMemHostUnregister
 		return l.d.MemHostUnregister(th, driver.HostPtr(a[0]))
-	case 148: // cuMemcpyHtoD_v2
+	case 115: // cuMemcpyHtoD_v2
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 149: // cuMemcpyDtoH_v2
+	case 116: // cuMemcpyDtoH_v2
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 150: // cuMemcpyHtoDAsync_v2
+	case 117: // cuMemcpyHtoDAsync_v2
 		return l.d.MemcpyHtoDAsync(th, driver.DevicePtr(a[0]), driver.HostPtr(a[1]), a[2], driver.Stream(a[3]))
-	case 151: // cuMemcpyDtoHAsync_v2
+	case 118: // cuMemcpyDtoHAsync_v2
 		return l.d.MemcpyDtoHAsync(th, driver.HostPtr(a[0]), driver.DevicePtr(a[1]), a[2], driver.Stream(a[3]))
-	case 152: // cuMemcpyDtoD_v2
+	case 119: // cuMemcpyDtoD_v2
 		return l.d.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 153: // cuMemcpyDtoDAsync_v2
+	case 120: // cuMemcpyDtoDAsync_v2
 		return l.d.MemcpyDtoDAsync(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2], driver.Stream(a[3]))
-	case 154: // cuMemcpyPeer
+	case 121: // cuMemcpyPeer
 		return l.d.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 155: // cuMemcpyPeerAsync
+	case 122: // cuMemcpyPeerAsync
 		return l.d.MemcpyPeerAsync(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4], driver.Stream(a[5]))
-	case 156: // cuMemsetD8_v2
+	case 123: // cuMemsetD8_v2
 		return l.d.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
-	case 157: // cuMemsetD32_v2
+	case 124: // cuMemsetD32_v2
 		return l.d.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 158: // cuMemsetD8Async
+	case 125: // cuMemsetD8Async
 		return l.d.MemsetD8Async(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2], driver.Stream(a[3]))
-	case 159: // cuMemsetD32Async
+	case 126: // cuMemsetD32Async
 		return l.d.MemsetD32Async(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2], driver.Stream(a[3]))
-	case 160: // cuMemAllocPitch_v2
-		p0 := pointer[driver.DevicePtr](&a[0])
-		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		p1 := pointer[uint64](&a[1])
-		if p1 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		v0, v1, r := l.d.MemAllocPitch(th, a[2], a[3], uint32(a[4]))
-		r = store(r, p0, v0)
-		r = store(r, p1, v1)
-		return r
-	case 161: // cuMemcpy2DAsync_v2
-		p0 := pointer[driver.Memcpy2D](&a[0])
-		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		return l.d.Memcpy2DAsync(th, *p0, driver.Stream(a[1]))
-	case 162: // cuMemcpy3DAsync_v2
-		p0 := pointer[driver.Memcpy3D](&a[0])
-		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		return l.d.Memcpy3DAsync(th, *p0, driver.Stream(a[1]))
-	case 163: // cuMemsetD2D8Async
-		return l.d.MemsetD2D8Async(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 164: // cuMemsetD2D32Async
-		return l.d.MemsetD2D32Async(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 165: // cuMemGetAddressRange_v2
-		p0 := pointer[driver.DevicePtr](&a[0])
-		p1 := pointer[uint64](&a[1])
-		v0, v1, r := l.d.MemGetAddressRange(th, driver.DevicePtr(a[2]))
-		r = offer(r, p0, v0)
-		r = offer(r, p1, v1)
-		return r
-	case 166: // cuPointerGetAttribute
-		p0, there := slice[byte](&a[0], driver.PointerAttributeSize(int32(a[1])))
-		if !there {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		return l.d.PointerGetAttribute(th, p0, int32(a[1]), driver.DevicePtr(a[2]))
-	case 167: // cuMemAllocManaged
-		p0 := pointer[driver.DevicePtr](&a[0])
-		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		v0, r := l.d.MemAllocManaged(th, a[1], uint32(a[2]))
-		r = store(r, p0, v0)
-		return r
-	case 168: // cuMemAdvise_v2
-		p3 := pointer[driver.MemLocation](&a[3])
-		if p3 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		return l.d.MemAdvise(th, driver.DevicePtr(a[0]), a[1], int32(a[2]), *p3)
-	case 169: // cuMemPrefetchAsync_v2
-		p2 := pointer[driver.MemLocation](&a[2])
-		if p2 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		return l.d.MemPrefetchAsync(th, driver.DevicePtr(a[0]), a[1], *p2, uint32(a[3]), driver.Stream(a[4]))
-	case 170: // cuMemRangeGetAttribute
-		p0, there := slice[byte](&a[0], uint64(uint64(a[1])))
-		if !there {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		return l.d.MemRangeGetAttribute(th, p0, int32(a[2]), driver.DevicePtr(a[3]), a[4])
-	case 171: // cuStreamAttachMemAsync
-		return l.d.StreamAttachMemAsync(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
-	case 172: // cuDeviceGetDefaultMemPool
-		p0 := pointer[driver.MemoryPool](&a[0])
-		v0, r := l.d.DeviceGetDefaultMemPool(th, driver.Device(a[1]))
-		r = store(r, p0, v0)
-		return r
-	case 173: // cuDeviceGetMemPool
-		p0 := pointer[driver.MemoryPool](&a[0])
-		v0, r := l.d.DeviceGetMemPool(th, driver.Device(a[1]))
-		r = store(r, p0, v0)
-		return r
-	case 174: // cuDeviceSetMemPool
-		return l.d.DeviceSetMemPool(th, driver.Device(a[0]), driver.MemoryPool(a[1]))
-	case 175: // cuMemPoolCreate
-		p0 := pointer[driver.MemoryPool](&a[0])
-		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		p1 := pointer[driver.MemPoolProps](&a[1])
-		if p1 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		v0, r := l.d.MemPoolCreate(th, *p1)
-		r = store(r, p0, v0)
-		return r
-	case 176: // cuMemPoolDestroy
-		return l.d.MemPoolDestroy(th, driver.MemoryPool(a[0]))
-	case 177: // cuMemPoolGetAttribute
-		p2, there := slice[byte](&a[2], driver.MemPoolAttributeSize(int32(a[1])))
-		if !there {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		return l.d.MemPoolGetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]), p2)
-	case 178: // cuMemPoolSetAttribute
-		p2, there := slice[byte](&a[2], driver.MemPoolAttributeSize(int32(a[1])))
-		if !there {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		return l.d.MemPoolSetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]), p2)
-	case 179: // cuMemPoolTrimTo
-		return l.d.MemPoolTrimTo(th, driver.MemoryPool(a[0]), a[1])
-	case 180: // cuMemPoolGetAccess
-		p0 := pointer[int32](&a[0])
-		v0, r := l.d.MemPoolGetAccess(th, driver.MemoryPool(a[1]), pointer[driver.MemLocation](&a[2]))
-		r = store(r, p0, v0)
-		return r
-	case 181: // cuMemPoolSetAccess
-		p1, there := slice[driver.MemAccessDesc](&a[1], uint64(uint64(a[2])))
-		if !there {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		return l.d.MemPoolSetAccess(th, driver.MemoryPool(a[0]), p1)
-	case 182: // cuMemAllocFromPoolAsync
-		p0 := pointer[driver.DevicePtr](&a[0])
-		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		v0, r := l.d.MemAllocFromPoolAsync(th, a[1], driver.MemoryPool(a[2]), driver.Stream(a[3]))
-		r = store(r, p0, v0)
-		return r
-	case 183: // cuMemPoolExportToShareableHandle
-		p0, there := slice[byte](&a[0], driver.ShareableHandleSize(int32(a[2])))
-		if !there {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		return l.d.MemPoolExportToShareableHandle(th, p0, driver.MemoryPool(a[1]), int32(a[2]), a[3])
-	case 184: // cuMemPoolImportFromShareableHandle
-		p0 := pointer[driver.MemoryPool](&a[0])
-		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		v0, r := l.d.MemPoolImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]), a[3])
-		r = store(r, p0, v0)
-		return r
-	case 185: // cuMemPoolExportPointer
-		p0 := pointer[driver.MemPoolPtrExportData](&a[0])
-		v0, r := l.d.MemPoolExportPointer(th, driver.DevicePtr(a[1]))
-		r = store(r, p0, v0)
-		return r
-	case 186: // cuMemPoolImportPointer
-		p0 := pointer[driver.DevicePtr](&a[0])
-		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
-		v0, r := l.d.MemPoolImportPointer(th, driver.MemoryPool(a[1]), pointer[driver.MemPoolPtrExportData](&a[2]))
-		r = store(r, p0, v0)
-		return r
-	case 187: // cuModuleLoadData
+	case 127: // cuModuleLoadData
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1007,7 +653,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadData(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 188: // cuModuleLoadDataEx
+	case 128: // cuModuleLoadDataEx
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1027,9 +673,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadDataEx(th, p1, p3, p4)
 		r = store(r, p0, v0)
 		return r
-	case 189: // cuModuleUnload
+	case 129: // cuModuleUnload
 		return l.d.ModuleUnload(th, driver.Module(a[0]))
-	case 190: // cuModuleGetFunction
+	case 130: // cuModuleGetFunction
 		p0 := pointer[driver.Function](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1041,7 +687,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleGetFunction(th, driver.Module(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 191: // cuModuleGetGlobal_v2
+	case 131: // cuModuleGetGlobal_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -1052,52 +698,407 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 192: // cuFuncGetAttribute
+	case 132: // cuFuncGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncGetAttribute(th, int32(a[1]), driver.Function(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 193: // cuFuncSetAttribute
+	case 133: // cuFuncSetAttribute
 		return l.d.FuncSetAttribute(th, driver.Function(a[0]), int32(a[1]), int32(a[2]))
-	case 194: // cuFuncGetName
+	case 134: // cuFuncGetName
 		v0, r := l.d.FuncGetName(th, driver.Function(a[1]))
 		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
 		return r
-	case 195: // cuFuncGetParamInfo
+	case 135: // cuFuncGetParamInfo
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[uint64](&a[3])
 		v2, v3, r := l.d.FuncGetParamInfo(th, driver.Function(a[0]), a[1])
 		r = store(r, p2, v2)
 		r = offer(r, p3, v3)
 		return r
-	case 196: // cuOccupancyMaxActiveBlocksPerMultiprocessor
+	case 136: // cuOccupancyMaxActiveBlocksPerMultiprocessor
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.OccupancyMaxActiveBlocksPerMultiprocessor(th, driver.Function(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
 		return r
-	case 197: // cuOccupancyMaxPotentialBlockSize
+	case 137: // cuOccupancyMaxPotentialBlockSize
 		p0 := pointer[int32](&a[0])
 		p1 := pointer[int32](&a[1])
-		if a[3] != 0 {
-			return l.refuse(driver.ResultNotSupported)
-		}
-		v0, v1, r := l.d.OccupancyMaxPotentialBlockSize(th, driver.Function(a[2]), a[4], int32(a[5]))
+		v0, v1, r := l.d.OccupancyMaxPotentialBlockSize(th, driver.Function(a[2]), uintptr(a[3]), a[4], int32(a[5]))
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 198: // cuLaunchKernel
+	case 138: // cuLaunchKernel
 		return l.d.LaunchKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], &a[10]))
-	case 199: // cuLaunchKernelEx
+	case 139: // cuLaunchKernelEx
 		return l.d.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 200: // cuLaunchCooperativeKernel
+	case 140: // cuLaunchCooperativeKernel
 		return l.d.LaunchCooperativeKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], nil))
+	case 141: // cuDeviceGetDefaultMemPool
+		p0 := pointer[driver.MemoryPool](&a[0])
+		v0, r := l.d.DeviceGetDefaultMemPool(th, driver.Device(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 142: // cuDeviceGetMemPool
+		p0 := pointer[driver.MemoryPool](&a[0])
+		v0, r := l.d.DeviceGetMemPool(th, driver.Device(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 143: // cuDeviceSetMemPool
+		return l.d.DeviceSetMemPool(th, driver.Device(a[0]), driver.MemoryPool(a[1]))
+	case 144: // cuMemAllocFromPoolAsync
+		p0 := pointer[driver.DevicePtr](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemAllocFromPoolAsync(th, a[1], driver.MemoryPool(a[2]), driver.Stream(a[3]))
+		r = store(r, p0, v0)
+		return r
+	case 145: // cuMemPoolCreate
+		p0 := pointer[driver.MemoryPool](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1 := pointer[driver.MemPoolProps](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemPoolCreate(th, *p1)
+		r = store(r, p0, v0)
+		return r
+	case 146: // cuMemPoolDestroy
+		return l.d.MemPoolDestroy(th, driver.MemoryPool(a[0]))
+	case 147: // cuMemPoolExportPointer
+		p0 := pointer[driver.MemPoolPtrExportData](&a[0])
+		v0, r := l.d.MemPoolExportPointer(th, driver.DevicePtr(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 148: // cuMemPoolExportToShareableHandle
+		v0, r := l.d.MemPoolExportToShareableHandle(th, driver.MemoryPool(a[1]), int32(a[2]), a[3])
+		r = storePart(r, pointer[byte](&a[0]), v0, shareableHandleSize(int32(a[2])))
+		return r
+	case 149: // cuMemPoolGetAccess
+		p0 := pointer[int32](&a[0])
+		p2 := pointer[driver.MemLocation](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemPoolGetAccess(th, driver.MemoryPool(a[1]), *p2)
+		r = store(r, p0, v0)
+		return r
+	case 150: // cuMemPoolGetAttribute
+		v2, r := l.d.MemPoolGetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]))
+		r = storePart(r, pointer[byte](&a[2]), v2, memPoolAttributeSize(int32(a[1])))
+		return r
+	case 151: // cuMemPoolImportFromShareableHandle
+		p0 := pointer[driver.MemoryPool](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemPoolImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]), a[3])
+		r = store(r, p0, v0)
+		return r
+	case 152: // cuMemPoolImportPointer
+		p0 := pointer[driver.DevicePtr](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2 := pointer[driver.MemPoolPtrExportData](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemPoolImportPointer(th, driver.MemoryPool(a[1]), *p2)
+		r = store(r, p0, v0)
+		return r
+	case 153: // cuMemPoolSetAccess
+		p1, there := slice[driver.MemAccessDesc](&a[1], uint64(uint64(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemPoolSetAccess(th, driver.MemoryPool(a[0]), p1)
+	case 154: // cuMemPoolSetAttribute
+		p2 := pointer[byte](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemPoolSetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]), loadPart[uint64](p2, memPoolAttributeSize(int32(a[1]))))
+	case 155: // cuMemPoolTrimTo
+		return l.d.MemPoolTrimTo(th, driver.MemoryPool(a[0]), a[1])
+	case 156: // cuMemAdvise_v2
+		p3 := pointer[driver.MemLocation](&a[3])
+		if p3 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemAdvise(th, driver.DevicePtr(a[0]), a[1], int32(a[2]), *p3)
+	case 157: // cuMemAllocManaged
+		p0 := pointer[driver.DevicePtr](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemAllocManaged(th, a[1], uint32(a[2]))
+		r = store(r, p0, v0)
+		return r
+	case 158: // cuMemGetAddressRange_v2
+		p0 := pointer[driver.DevicePtr](&a[0])
+		p1 := pointer[uint64](&a[1])
+		v0, v1, r := l.d.MemGetAddressRange(th, driver.DevicePtr(a[2]))
+		r = offer(r, p0, v0)
+		r = offer(r, p1, v1)
+		return r
+	case 159: // cuMemPrefetchAsync_v2
+		p2 := pointer[driver.MemLocation](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemPrefetchAsync(th, driver.DevicePtr(a[0]), a[1], *p2, uint32(a[3]), driver.Stream(a[4]))
+	case 160: // cuMemRangeGetAttribute
+		p0, there := slice[byte](&a[0], uint64(uint64(a[1])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemRangeGetAttribute(th, p0, int32(a[2]), driver.DevicePtr(a[3]), a[4])
+	case 161: // cuPointerGetAttribute
+		v0, r := l.d.PointerGetAttribute(th, int32(a[1]), driver.DevicePtr(a[2]))
+		r = storePart(r, pointer[byte](&a[0]), v0, pointerAttributeSize(int32(a[1])))
+		return r
+	case 162: // cuStreamAttachMemAsync
+		return l.d.StreamAttachMemAsync(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
+	case 163: // cuMemAllocPitch_v2
+		p0 := pointer[driver.DevicePtr](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1 := pointer[uint64](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, v1, r := l.d.MemAllocPitch(th, a[2], a[3], uint32(a[4]))
+		r = store(r, p0, v0)
+		r = store(r, p1, v1)
+		return r
+	case 164: // cuMemcpy2DAsync_v2
+		p0 := pointer[driver.Memcpy2D](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.Memcpy2DAsync(th, *p0, driver.Stream(a[1]))
+	case 165: // cuMemcpy3DAsync_v2
+		p0 := pointer[driver.Memcpy3D](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.Memcpy3DAsync(th, *p0, driver.Stream(a[1]))
+	case 166: // cuMemsetD2D32Async
+		return l.d.MemsetD2D32Async(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4], driver.Stream(a[5]))
+	case 167: // cuMemsetD2D8Async
+		return l.d.MemsetD2D8Async(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4], driver.Stream(a[5]))
+	case 168: // cuGraphAddChildGraphNode
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GraphAddChildGraphNode(th, driver.Graph(a[1]), p2, driver.Graph(a[4]))
+		r = store(r, p0, v0)
+		return r
+	case 169: // cuGraphAddDependencies
+		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphAddDependencies(th, driver.Graph(a[0]), p1, p2)
+	case 170: // cuGraphAddHostNode
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p4 := pointer[[2]uint64](&a[4])
+		if p4 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GraphAddHostNode(th, driver.Graph(a[1]), p2, l.hostFunc(p4[0], p4[1]))
+		r = store(r, p0, v0)
+		return r
+	case 171: // cuGraphAddKernelNode_v2
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GraphAddKernelNode(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
+		r = store(r, p0, v0)
+		return r
+	case 172: // cuGraphAddKernelNode
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GraphAddKernelNodeV1(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
+		r = store(r, p0, v0)
+		return r
+	case 173: // cuGraphAddMemcpyNode
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GraphAddMemcpyNode(th, driver.Graph(a[1]), p2, pointer[driver.Memcpy3D](&a[4]), driver.Context(a[5]))
+		r = store(r, p0, v0)
+		return r
+	case 174: // cuGraphAddMemsetNode
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GraphAddMemsetNode(th, driver.Graph(a[1]), p2, pointer[driver.MemsetNodeParams](&a[4]), driver.Context(a[5]))
+		r = store(r, p0, v0)
+		return r
+	case 175: // cuGraphDestroyNode
+		return l.d.GraphDestroyNode(th, driver.GraphNode(a[0]))
+	case 176: // cuGraphExecChildGraphNodeSetParams
+		return l.d.GraphExecChildGraphNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Graph(a[2]))
+	case 177: // cuGraphExecHostNodeSetParams
+		p2 := pointer[[2]uint64](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphExecHostNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), l.hostFunc(p2[0], p2[1]))
+	case 178: // cuGraphExecKernelNodeSetParams_v2
+		return l.d.GraphExecKernelNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
+	case 179: // cuGraphExecKernelNodeSetParams
+		return l.d.GraphExecKernelNodeSetParamsV1(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
+	case 180: // cuGraphExecMemcpyNodeSetParams
+		return l.d.GraphExecMemcpyNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.Memcpy3D](&a[2]), driver.Context(a[3]))
+	case 181: // cuGraphExecMemsetNodeSetParams
+		return l.d.GraphExecMemsetNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.MemsetNodeParams](&a[2]), driver.Context(a[3]))
+	case 182: // cuGraphHostNodeSetParams
+		p1 := pointer[[2]uint64](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphHostNodeSetParams(th, driver.GraphNode(a[0]), l.hostFunc(p1[0], p1[1]))
+	case 183: // cuGraphInstantiateWithParams
+		p0 := pointer[driver.GraphExec](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2 := pointer[driver.GraphInstantiateParams](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, v2, r := l.d.GraphInstantiateWithParams(th, driver.Graph(a[1]), *p2)
+		r = store(r, p0, v0)
+		r = offerAlways(r, p2, v2)
+		return r
+	case 184: // cuGraphKernelNodeGetAttribute
+		p2 := pointer[driver.LaunchAttributeValue](&a[2])
+		v2, r := l.d.GraphKernelNodeGetAttribute(th, driver.GraphNode(a[0]), int32(a[1]))
+		r = store(r, p2, v2)
+		return r
+	case 185: // cuGraphKernelNodeSetAttribute
+		return l.d.GraphKernelNodeSetAttribute(th, driver.GraphNode(a[0]), int32(a[1]), pointer[driver.LaunchAttributeValue](&a[2]))
+	case 186: // cuGraphKernelNodeSetParams_v2
+		return l.d.GraphKernelNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
+	case 187: // cuGraphKernelNodeSetParams
+		return l.d.GraphKernelNodeSetParamsV1(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
+	case 188: // cuGraphMemcpyNodeSetParams
+		return l.d.GraphMemcpyNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.Memcpy3D](&a[1]))
+	case 189: // cuGraphMemsetNodeSetParams
+		return l.d.GraphMemsetNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.MemsetNodeParams](&a[1]))
+	case 190: // cuGraphNodeGetEnabled
+		p2 := pointer[uint32](&a[2])
+		v2, r := l.d.GraphNodeGetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]))
+		r = store(r, p2, v2)
+		return r
+	case 191: // cuGraphNodeSetEnabled
+		return l.d.GraphNodeSetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), uint32(a[2]))
+	case 192: // cuGraphRemoveDependencies
+		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphRemoveDependencies(th, driver.Graph(a[0]), p1, p2)
+	case 193: // cuCheckpointProcessCheckpoint
+		return l.d.CheckpointProcessCheckpoint(th, int32(a[0]), pointer[driver.CheckpointCheckpointArgs](&a[1]))
+	case 194: // cuCheckpointProcessGetRestoreThreadId
+		p1 := pointer[int32](&a[1])
+		v1, r := l.d.CheckpointProcessGetRestoreThreadId(th, int32(a[0]))
+		r = store(r, p1, v1)
+		return r
+	case 195: // cuCheckpointProcessGetState
+		p1 := pointer[int32](&a[1])
+		v1, r := l.d.CheckpointProcessGetState(th, int32(a[0]))
+		r = store(r, p1, v1)
+		return r
+	case 196: // cuCheckpointProcessLock
+		return l.d.CheckpointProcessLock(th, int32(a[0]), pointer[driver.CheckpointLockArgs](&a[1]))
+	case 197: // cuCheckpointProcessRestore
+		return l.d.CheckpointProcessRestore(th, int32(a[0]), pointer[driver.CheckpointRestoreArgs](&a[1]))
+	case 198: // cuCheckpointProcessUnlock
+		return l.d.CheckpointProcessUnlock(th, int32(a[0]), pointer[driver.CheckpointUnlockArgs](&a[1]))
+	case 199: // cuLogsCurrent
+		p0 := pointer[uint32](&a[0])
+		v0, r := l.d.LogsCurrent(th, uint32(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 200: // cuLogsDumpToMemory
+		p0 := pointer[uint32](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1, there := sliceIfAny[byte](&a[1], room[uint64](&a[2]))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2 := pointer[uint64](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, v2, r := l.d.LogsDumpToMemory(th, *p0, p1, uint32(a[3]))
+		r = store(r, p0, v0)
+		r = store(r, p2, v2)
+		return r
 	case 201: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
-		v0, r := ownStream{l.d}.GraphInstantiateWithParams(th, driver.Graph(a[1]), pointer[driver.GraphInstantiateParams](&a[2]))
+		p2 := pointer[driver.GraphInstantiateParams](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, v2, r := ownStream{l.d}.GraphInstantiateWithParams(th, driver.Graph(a[1]), *p2)
 		r = store(r, p0, v0)
+		r = offerAlways(r, p2, v2)
 		return r
 	case 202: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
@@ -1128,14 +1129,6 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 // callNames are the functions' names without versions, by the number of the call.
 var callNames = [...]string{
 	"cuInit",
-	"cuLogsCurrent",
-	"cuLogsDumpToMemory",
-	"cuCheckpointProcessGetState",
-	"cuCheckpointProcessGetRestoreThreadId",
-	"cuCheckpointProcessLock",
-	"cuCheckpointProcessCheckpoint",
-	"cuCheckpointProcessRestore",
-	"cuCheckpointProcessUnlock",
 	"cuDeviceGetCount",
 	"cuDeviceGet",
 	"cuDeviceGetByPCIBusId",
@@ -1218,12 +1211,6 @@ var callNames = [...]string{
 	"cuGraphClone",
 	"cuGraphDebugDotPrint",
 	"cuGraphAddEmptyNode",
-	"cuGraphAddKernelNode",
-	"cuGraphAddKernelNode",
-	"cuGraphAddMemcpyNode",
-	"cuGraphAddMemsetNode",
-	"cuGraphAddHostNode",
-	"cuGraphAddChildGraphNode",
 	"cuGraphAddEventRecordNode",
 	"cuGraphAddEventWaitNode",
 	"cuGraphEventRecordNodeGetEvent",
@@ -1233,29 +1220,10 @@ var callNames = [...]string{
 	"cuGraphGetNodes",
 	"cuGraphGetEdges",
 	"cuGraphNodeGetType",
-	"cuGraphKernelNodeSetParams",
-	"cuGraphKernelNodeSetParams",
-	"cuGraphKernelNodeSetAttribute",
-	"cuGraphKernelNodeGetAttribute",
-	"cuGraphMemcpyNodeSetParams",
-	"cuGraphMemsetNodeSetParams",
-	"cuGraphHostNodeSetParams",
-	"cuGraphDestroyNode",
-	"cuGraphAddDependencies",
-	"cuGraphRemoveDependencies",
 	"cuGraphInstantiateWithFlags",
-	"cuGraphInstantiateWithParams",
 	"cuGraphExecUpdate",
 	"cuGraphExecEventRecordNodeSetEvent",
 	"cuGraphExecEventWaitNodeSetEvent",
-	"cuGraphExecKernelNodeSetParams",
-	"cuGraphExecKernelNodeSetParams",
-	"cuGraphExecMemcpyNodeSetParams",
-	"cuGraphExecMemsetNodeSetParams",
-	"cuGraphExecHostNodeSetParams",
-	"cuGraphExecChildGraphNodeSetParams",
-	"cuGraphNodeSetEnabled",
-	"cuGraphNodeGetEnabled",
 	"cuGraphLaunch",
 	"cuGraphUpload",
 	"cuGraphExecDestroy",
@@ -1287,33 +1255,6 @@ var callNames = [...]string{
 	"cuMemsetD32",
 	"cuMemsetD8Async",
 	"cuMemsetD32Async",
-	"cuMemAllocPitch",
-	"cuMemcpy2DAsync",
-	"cuMemcpy3DAsync",
-	"cuMemsetD2D8Async",
-	"cuMemsetD2D32Async",
-	"cuMemGetAddressRange",
-	"cuPointerGetAttribute",
-	"cuMemAllocManaged",
-	"cuMemAdvise",
-	"cuMemPrefetchAsync",
-	"cuMemRangeGetAttribute",
-	"cuStreamAttachMemAsync",
-	"cuDeviceGetDefaultMemPool",
-	"cuDeviceGetMemPool",
-	"cuDeviceSetMemPool",
-	"cuMemPoolCreate",
-	"cuMemPoolDestroy",
-	"cuMemPoolGetAttribute",
-	"cuMemPoolSetAttribute",
-	"cuMemPoolTrimTo",
-	"cuMemPoolGetAccess",
-	"cuMemPoolSetAccess",
-	"cuMemAllocFromPoolAsync",
-	"cuMemPoolExportToShareableHandle",
-	"cuMemPoolImportFromShareableHandle",
-	"cuMemPoolExportPointer",
-	"cuMemPoolImportPointer",
 	"cuModuleLoadData",
 	"cuModuleLoadDataEx",
 	"cuModuleUnload",
@@ -1328,6 +1269,66 @@ var callNames = [...]string{
 	"cuLaunchKernel",
 	"cuLaunchKernelEx",
 	"cuLaunchCooperativeKernel",
+	"cuDeviceGetDefaultMemPool",
+	"cuDeviceGetMemPool",
+	"cuDeviceSetMemPool",
+	"cuMemAllocFromPoolAsync",
+	"cuMemPoolCreate",
+	"cuMemPoolDestroy",
+	"cuMemPoolExportPointer",
+	"cuMemPoolExportToShareableHandle",
+	"cuMemPoolGetAccess",
+	"cuMemPoolGetAttribute",
+	"cuMemPoolImportFromShareableHandle",
+	"cuMemPoolImportPointer",
+	"cuMemPoolSetAccess",
+	"cuMemPoolSetAttribute",
+	"cuMemPoolTrimTo",
+	"cuMemAdvise",
+	"cuMemAllocManaged",
+	"cuMemGetAddressRange",
+	"cuMemPrefetchAsync",
+	"cuMemRangeGetAttribute",
+	"cuPointerGetAttribute",
+	"cuStreamAttachMemAsync",
+	"cuMemAllocPitch",
+	"cuMemcpy2DAsync",
+	"cuMemcpy3DAsync",
+	"cuMemsetD2D32Async",
+	"cuMemsetD2D8Async",
+	"cuGraphAddChildGraphNode",
+	"cuGraphAddDependencies",
+	"cuGraphAddHostNode",
+	"cuGraphAddKernelNode",
+	"cuGraphAddKernelNode",
+	"cuGraphAddMemcpyNode",
+	"cuGraphAddMemsetNode",
+	"cuGraphDestroyNode",
+	"cuGraphExecChildGraphNodeSetParams",
+	"cuGraphExecHostNodeSetParams",
+	"cuGraphExecKernelNodeSetParams",
+	"cuGraphExecKernelNodeSetParams",
+	"cuGraphExecMemcpyNodeSetParams",
+	"cuGraphExecMemsetNodeSetParams",
+	"cuGraphHostNodeSetParams",
+	"cuGraphInstantiateWithParams",
+	"cuGraphKernelNodeGetAttribute",
+	"cuGraphKernelNodeSetAttribute",
+	"cuGraphKernelNodeSetParams",
+	"cuGraphKernelNodeSetParams",
+	"cuGraphMemcpyNodeSetParams",
+	"cuGraphMemsetNodeSetParams",
+	"cuGraphNodeGetEnabled",
+	"cuGraphNodeSetEnabled",
+	"cuGraphRemoveDependencies",
+	"cuCheckpointProcessCheckpoint",
+	"cuCheckpointProcessGetRestoreThreadId",
+	"cuCheckpointProcessGetState",
+	"cuCheckpointProcessLock",
+	"cuCheckpointProcessRestore",
+	"cuCheckpointProcessUnlock",
+	"cuLogsCurrent",
+	"cuLogsDumpToMemory",
 	"cuGraphInstantiateWithParams",
 	"cuLaunchKernelEx",
 	"cuMemcpyDtoD",

@@ -28,7 +28,7 @@ func seen(t *testing.T, n int) []uint64 {
 		fn, r uintptr
 		to    unsafe.Pointer
 		_     [5]uintptr
-		words [14]uint64
+		words [16]uint64
 	}{fn: cfunc(t, "words_seen")}
 	f.to = unsafe.Pointer(&f.words)
 	Call6(unsafe.Pointer(&f), Hot, nil)
@@ -68,6 +68,51 @@ func TestWords(t *testing.T) {
 		t.Run(fmt.Sprint("Call14/", n), func(t *testing.T) {
 			checkSeen(t, call14(fn, words[:]...), want)
 		})
+	}
+}
+
+// TestWide checks all of the sixteen arguments of a wide frame, and floating-point numbers, inside of a
+// scope and outside. An engine that cannot make the call says so.
+func TestWide(t *testing.T) {
+	var f FrameWide
+	for i := range f.A {
+		f.A[i] = 0x8000_0001_8000_0000 + uintptr(i)*0x010203
+	}
+	many := f
+	many.Fn = cfunc(t, "words16")
+	numbers := f
+	numbers.Fn = cfunc(t, "floats")
+	numbers.F = [2]uintptr{uintptr(math.Float32bits(0.1)), uintptr(math.Float32bits(-3e38))}
+	numbers.A[2], numbers.A[3] = numbers.F[0], numbers.F[1]
+	for name, call := range map[string]func(f *FrameWide) bool{
+		"alone": func(f *FrameWide) bool { return CallWide(unsafe.Pointer(f), Blocking, nil) },
+		"in a scope": func(f *FrameWide) bool {
+			_, failed := Scope{}.CallWide(unsafe.Pointer(f), Hot, nil)
+			return failed.Made()
+		},
+	} {
+		for function, test := range map[string]struct {
+			f FrameWide
+			n int
+		}{"words": {many, 16}, "numbers": {numbers, 4}} {
+			t.Run(name+"/"+function, func(t *testing.T) {
+				got, want := test.f, make([]uint64, test.n)
+				for i := range want {
+					want[i] = uint64(test.f.A[i])
+				}
+				made := call(&got)
+				if Engine == "purego" {
+					if int32(got.R) != 801 {
+						t.Errorf("made: %v, result %d, want 801", made, int32(got.R))
+					}
+					return
+				}
+				checkSeen(t, got.R, want)
+				if got.R = 0; got != test.f {
+					t.Errorf("the frame changed: %+v, before %+v", got, test.f)
+				}
+			})
+		}
 	}
 }
 

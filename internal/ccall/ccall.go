@@ -12,7 +12,7 @@
 //
 // A call is described by a frame: a struct whose first word is the address of
 // the C function, whose second word receives the result register, and whose
-// next 6 (or 14) words are the arguments. Whatever follows belongs to the
+// next 6 (or 14, or 16) words are the arguments. Whatever follows belongs to the
 // caller; an out-value of the C function is usually kept there. Callers declare
 // a struct of this layout for each function, with Go pointers held in fields
 // of type unsafe.Pointer:
@@ -85,6 +85,16 @@ type Frame6 struct {
 type Frame14 struct {
 	Head
 	A [14]uintptr
+}
+
+// FrameWide is a frame of up to sixteen argument words, of which the last one or
+// two may be floating-point numbers, that holds no Go pointers.
+type FrameWide struct {
+	Head
+	A [16]uintptr
+	// F are the floating-point numbers once more, as bits, in their order. C
+	// receives them in registers of their own, except on Windows.
+	F [2]uintptr
 }
 
 // Each is a frame that calls a C function of up to three words once for each

@@ -29,6 +29,22 @@ func Call14(f unsafe.Pointer, _ Class, _ *Thread) (made bool) {
 	return true
 }
 
+// notSupported is the result of a call that the engine cannot make. It is CUDA_ERROR_NOT_SUPPORTED.
+const notSupported = 801
+
+// CallWide calls the function of a [FrameWide]. f points to it. If the engine cannot pass so many
+// words, or floating-point numbers, the result is notSupported, and it reports false.
+func CallWide(f unsafe.Pointer, _ Class, _ *Thread) (made bool) {
+	w := (*FrameWide)(escape(f))
+	if !callsWide {
+		w.R = notSupported
+		return false
+	}
+	w.R = call(w.Fn, w.A[:]...)
+	runtime.KeepAlive(f)
+	return true
+}
+
 // Call makes the calls that e describes, each with its own crossing.
 func (e *Each) Call(_ Class, _ *Thread) {
 	e = (*Each)(escape(unsafe.Pointer(e)))
@@ -56,6 +72,14 @@ func (s Scope) Call6(f unsafe.Pointer, c Class, on *Thread) (result int32, faile
 func (s Scope) Call14(f unsafe.Pointer, c Class, on *Thread) (result int32, failed Step) {
 	return s.run(func() int32 {
 		Call14(f, c, on)
+		return int32((*Head)(f).R)
+	})
+}
+
+// CallWide is [CallWide] inside the scope, with the results of [Scope.Call6].
+func (s Scope) CallWide(f unsafe.Pointer, c Class, on *Thread) (result int32, failed Step) {
+	return s.run(func() int32 {
+		CallWide(f, c, on)
 		return int32((*Head)(f).R)
 	})
 }

@@ -5,7 +5,7 @@ package ccall
 import "unsafe"
 
 // Addresses of the thunks in the assembly file. They are C functions with one argument, the frame.
-var call6ABI0, call14ABI0, eachABI0, scopeABI0 unsafe.Pointer
+var call6ABI0, call14ABI0, callWideABI0, eachABI0, scopeABI0 unsafe.Pointer
 
 // Call6 calls the function of a frame of six argument words. f points to it.
 func Call6(f unsafe.Pointer, c Class, on *Thread) {
@@ -22,6 +22,14 @@ const noThread = 304
 // if the call was not made: in a static program the thread that it needs may not be available.
 func Call14(f unsafe.Pointer, c Class, on *Thread) (made bool) {
 	if made = enter(call14ABI0, f, c); !made {
+		(*Head)(f).R = noThread
+	}
+	return made
+}
+
+// CallWide calls the function of a [FrameWide]. f points to it. See [Call14].
+func CallWide(f unsafe.Pointer, c Class, on *Thread) (made bool) {
+	if made = enter(callWideABI0, f, c); !made {
 		(*Head)(f).R = noThread
 	}
 	return made
@@ -50,6 +58,11 @@ func (s Scope) Call6(f unsafe.Pointer, c Class, on *Thread) (result int32, faile
 // Call14 is [Call14] inside the scope, with the results of [Scope.Call6].
 func (s Scope) Call14(f unsafe.Pointer, c Class, on *Thread) (result int32, failed Step) {
 	return s.call(call14ABI0, f, c, on)
+}
+
+// CallWide is [CallWide] inside the scope, with the results of [Scope.Call6].
+func (s Scope) CallWide(f unsafe.Pointer, c Class, on *Thread) (result int32, failed Step) {
+	return s.call(callWideABI0, f, c, on)
 }
 
 // Each is [Each.Call] inside the scope, with the results of [Scope.Call6].

@@ -62,6 +62,34 @@ TEXT call14<>(SB), NOSPLIT|NOFRAME, $0
 	ADD  $48, RSP
 	LEAVE
 
+// FrameWide: 16 A[0] … 136 A[15]  144 F[0]  152 F[1]
+GLOBL ·callWideABI0(SB), NOPTR|RODATA, $8
+DATA ·callWideABI0(SB)/8, $callWide<>(SB)
+
+TEXT callWide<>(SB), NOSPLIT|NOFRAME, $0
+	ENTER
+	MOVD  R0, R19
+	SUB   $64, RSP
+	LDP   80(R19), (R0, R1)   // A[8]
+	STP   (R0, R1), 0(RSP)
+	LDP   96(R19), (R0, R1)   // A[10]
+	STP   (R0, R1), 16(RSP)
+	LDP   112(R19), (R0, R1)  // A[12]
+	STP   (R0, R1), 32(RSP)
+	LDP   128(R19), (R0, R1)  // A[14]
+	STP   (R0, R1), 48(RSP)
+	FMOVD 144(R19), F0
+	FMOVD 152(R19), F1
+	LDP   16(R19), (R0, R1)
+	LDP   32(R19), (R2, R3)
+	LDP   48(R19), (R4, R5)
+	LDP   64(R19), (R6, R7)
+	MOVD  FN(R19), R9
+	CALL  (R9)
+	MOVD  R0, R(R19)
+	ADD   $64, RSP
+	LEAVE
+
 // Each: 0 Fn  8 N  16 Results  24 Base0  32 Stride0  40 Base1  48 Stride1  56 Base2  64 Stride2
 GLOBL ·eachABI0(SB), NOPTR|RODATA, $8
 DATA ·eachABI0(SB)/8, $each<>(SB)

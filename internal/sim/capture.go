@@ -222,13 +222,17 @@ func (d *Driver) StreamBeginCapture(th *driver.Thread, h driver.Stream, mode int
 }
 
 // StreamBeginCaptureToGraph is cuStreamBeginCaptureToGraph: what is captured becomes
-// part of a graph that there is already, after some of its nodes.
-func (d *Driver) StreamBeginCaptureToGraph(th *driver.Thread, h driver.Stream, gh driver.Graph, deps []driver.GraphNode, mode int32) driver.Result {
+// part of a graph that there is already, after some of its nodes. Edges cannot have data.
+func (d *Driver) StreamBeginCaptureToGraph(th *driver.Thread, h driver.Stream, gh driver.Graph, deps []driver.GraphNode,
+	edges []driver.GraphEdgeData, mode int32) driver.Result {
 	const name = "cuStreamBeginCaptureToGraph"
 	defer d.mu.Unlock()
 	return d.beginCapture(name, th, h, mode, func() (*graph, []*node, driver.Result) {
-		if gh == 0 {
+		switch {
+		case gh == 0:
 			return nil, nil, driver.ResultInvalidValue
+		case len(edges) > 0:
+			return nil, nil, driver.ResultNotSupported
 		}
 		g, r := find[graph](d, name, graphKind, uintptr(gh))
 		if r != ok {

@@ -233,8 +233,8 @@ func (d *Driver) DevicePrimaryCtxSetFlags(_ *driver.Thread, dev driver.Device, f
 	return ok
 }
 
-// CtxCreate is cuCtxCreate_v4.
-func (d *Driver) CtxCreate(th *driver.Thread, flags uint32, dev driver.Device) (driver.Context, driver.Result) {
+// CtxCreate is cuCtxCreate_v4, without parameters.
+func (d *Driver) CtxCreate(th *driver.Thread, params *driver.CtxCreateParams, flags uint32, dev driver.Device) (driver.Context, driver.Result) {
 	defer d.mu.Unlock()
 	v, r := d.aboutDevice("cuCtxCreate", dev)
 	if r == ok {
@@ -245,6 +245,8 @@ func (d *Driver) CtxCreate(th *driver.Thread, flags uint32, dev driver.Device) (
 		return 0, r
 	case d.lost != ok:
 		return 0, d.lost
+	case params != nil:
+		return 0, driver.ResultNotSupported
 	case !v.hasRoom():
 		return 0, driver.ResultOutOfMemory
 	}
@@ -258,7 +260,7 @@ func (d *Driver) CtxCreate(th *driver.Thread, flags uint32, dev driver.Device) (
 
 // CtxCreateV2 is cuCtxCreate_v2.
 func (d *Driver) CtxCreateV2(th *driver.Thread, flags uint32, dev driver.Device) (driver.Context, driver.Result) {
-	return d.CtxCreate(th, flags, dev)
+	return d.CtxCreate(th, nil, flags, dev)
 }
 
 // aboutContext begins a call with a context as an argument.

@@ -13,6 +13,8 @@ import (
 // Driver is a software driver. It is safe for concurrent use, and need not be closed. One lock
 // guards all its parts, because a call may change several of them at once.
 type Driver struct {
+	driver.Unimplemented // the functions that it lacks: docs/software-functions.md
+
 	mu sync.Mutex
 
 	machine

@@ -98,7 +98,7 @@ func TestKernelEndsGoroutine(t *testing.T) {
 func TestDestroyTwiceConcurrently(t *testing.T) {
 	r := raw(t)
 	th := new(driver.Thread)
-	c, _ := r.CtxCreate(th, 0, 0)
+	c, _ := r.CtxCreate(th, nil, 0, 0)
 	s, _ := r.StreamCreate(th, 1)
 	r.Hold(uintptr(s))
 	e, _ := r.EventCreate(th, 0)
@@ -154,7 +154,7 @@ func TestRetainDuringReset(t *testing.T) {
 func TestCaptureEndsWithContext(t *testing.T) {
 	r := raw(t)
 	th := new(driver.Thread)
-	c, _ := r.CtxCreate(th, 0, 0)
+	c, _ := r.CtxCreate(th, nil, 0, 0)
 	s, _ := r.StreamCreate(th, 1)
 	r.must(r.StreamBeginCapture(th, s, 0))
 	r.must(r.CtxDestroy(th, c))

@@ -322,34 +322,31 @@ func (d *Driver) GraphInstantiateWithFlags(th *driver.Thread, h driver.Graph, fl
 
 // GraphInstantiateWithParams is cuGraphInstantiateWithParams.
 func (d *Driver) GraphInstantiateWithParams(th *driver.Thread, h driver.Graph,
-	p *driver.GraphInstantiateParams) (driver.GraphExec, driver.Result) {
+	p driver.GraphInstantiateParams) (driver.GraphExec, driver.GraphInstantiateParams, driver.Result) {
 	const name = "cuGraphInstantiateWithParams"
 	defer d.mu.Unlock()
-	if p == nil {
-		return 0, cmp.Or(d.begin(name), driver.ResultInvalidValue)
-	}
-	p.ErrNode, p.Result = 0, driver.CUDA_GRAPH_INSTANTIATE_ERROR
+	p.HErrNodeOut, p.ResultOut = 0, driver.CUDA_GRAPH_INSTANTIATE_ERROR
 	h2, wrong, r := d.instantiate(name, th, h, p.Flags)
 	if r != ok {
 		if wrong != nil {
-			p.ErrNode, p.Result = wrong.handle, wrong.why
+			p.HErrNodeOut, p.ResultOut = wrong.handle, wrong.why
 		}
-		return 0, r
+		return 0, p, r
 	}
-	p.Result = driver.CUDA_GRAPH_INSTANTIATE_SUCCESS
+	p.ResultOut = driver.CUDA_GRAPH_INSTANTIATE_SUCCESS
 	if p.Flags&driver.CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD != 0 {
 		x, _ := d.execOf(name, h2)
-		s, r := d.stream(name, d.thread(th), p.UploadStream)
+		s, r := d.stream(name, d.thread(th), p.HUploadStream)
 		if r == ok {
 			r = d.uncaptured(s)
 		}
 		if r != ok {
 			d.objects.remove(uintptr(h2))
-			return 0, r
+			return 0, p, r
 		}
 		d.upload(x, s)
 	}
-	return h2, ok
+	return h2, p, ok
 }
 
 // wrongNode is a node that cannot be instantiated.

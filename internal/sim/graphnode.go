@@ -343,23 +343,18 @@ func (d *Driver) GraphKernelNodeSetAttribute(_ *driver.Thread, h driver.GraphNod
 }
 
 // GraphKernelNodeGetAttribute is cuGraphKernelNodeGetAttribute for the same attribute.
-func (d *Driver) GraphKernelNodeGetAttribute(_ *driver.Thread, h driver.GraphNode, id int32,
-	v *driver.LaunchAttributeValue) driver.Result {
+func (d *Driver) GraphKernelNodeGetAttribute(_ *driver.Thread, h driver.GraphNode, id int32) (v driver.LaunchAttributeValue, r driver.Result) {
 	defer d.mu.Unlock()
 	n, r := d.nodeOf("cuGraphKernelNodeGetAttribute", h, kernelNode)
 	switch {
 	case r != ok:
-		return r
-	case v == nil:
-		return driver.ResultInvalidValue
+		return v, r
 	case id != driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-		return driver.ResultNotSupported
-	}
-	*v = driver.LaunchAttributeValue{}
-	if n.work.cooperative {
+		return v, driver.ResultNotSupported
+	case n.work.cooperative:
 		v[0] = 1
 	}
-	return ok
+	return v, ok
 }
 
 // GraphAddMemcpyNode is cuGraphAddMemcpyNode.

@@ -270,7 +270,7 @@ func TestGreenStreams(t *testing.T) {
 	l.want("its capture", driver.ResultStreamCaptureInvalidated, r)
 	l.want("a wait for an invalid event", driver.ResultInvalidValue, l.GreenCtxWaitEvent(l.th, l.g, inside))
 
-	beside, _ := l.CtxCreate(nil, 0, 0)
+	beside, _ := l.CtxCreate(nil, nil, 0, 0)
 	l.CtxPushCurrent(l.th, beside)
 	foreign := l.event()
 	l.CtxPopCurrent(l.th)

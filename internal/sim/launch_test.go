@@ -70,7 +70,7 @@ func TestLaunchDimensions(t *testing.T) {
 		r := newLab(t)
 		f := r.kernel("k", "")
 		th := new(driver.Thread)
-		c, res := r.CtxCreate(th, 0, 0)
+		c, res := r.CtxCreate(th, nil, 0, 0)
 		r.must(res)
 		s, res := r.StreamCreate(th, 0)
 		r.must(res)

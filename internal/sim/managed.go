@@ -115,6 +115,8 @@ func (d *Driver) MemAdvise(th *driver.Thread, p driver.DevicePtr, n uint64, what
 		default:
 			bit = accessedByHost
 		}
+	} else if l.Type == driver.CU_MEM_LOCATION_TYPE_INVALID { // an H200 refuses it although it does not use it
+		return driver.ResultInvalidValue
 	}
 	if what < driver.CU_MEM_ADVISE_SET_READ_MOSTLY || what > driver.CU_MEM_ADVISE_UNSET_ACCESSED_BY {
 		return driver.ResultInvalidValue

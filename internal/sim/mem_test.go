@@ -573,7 +573,7 @@ func TestAsyncMemory(t *testing.T) {
 func TestMemoryOfContext(t *testing.T) {
 	r := newLab(t)
 	th := new(driver.Thread)
-	c, res := r.CtxCreate(th, 0, 0)
+	c, res := r.CtxCreate(th, nil, 0, 0)
 	r.must(res)
 	p, res := r.MemAlloc(th, 1000)
 	r.must(res)

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"github.com/purecu/purecu/driver"
@@ -172,17 +171,17 @@ func (p *memPool) allocate(d *Driver, s *stream, size uint64) (driver.DevicePtr,
 	return driver.DevicePtr(b.addr), ok
 }
 
-// freed adds a block to the free pieces of its chunk, when a stream frees it by an operation, or
-// when it is freed at once.
+// freed adds a block to the free pieces of its chunk, when a call makes a stream free it by an
+// operation, or when it is freed at once. It does not count as used from now on.
 func (b *block) freed(s *stream, o *op) {
+	b.chunk.pool.used.now -= rounded(b.size)
 	q := piece{addr: b.addr, size: rounded(b.size), s: s, op: o, was: b}
 	b.chunk.free = slices.Insert(b.chunk.free, 0, q) // it is preferred to memory that was never used
 }
 
-// unused is called when a block is freed.
+// unused is called when the block's free is done.
 func (b *block) unused() {
 	c, p := b.chunk, b.chunk.pool
-	p.used.now -= rounded(b.size)
 	if c.live--; c.live > 0 {
 		return
 	}
@@ -298,18 +297,16 @@ func (d *Driver) MemPoolDestroy(_ *driver.Thread, h driver.MemoryPool) driver.Re
 }
 
 // MemPoolGetAttribute is cuMemPoolGetAttribute.
-func (d *Driver) MemPoolGetAttribute(_ *driver.Thread, h driver.MemoryPool, attr int32, value []byte) driver.Result {
+func (d *Driver) MemPoolGetAttribute(_ *driver.Thread, h driver.MemoryPool, attr int32) (v uint64, r driver.Result) {
 	defer d.mu.Unlock()
 	p, r := d.aboutPool("cuMemPoolGetAttribute", h)
 	if r != ok {
-		return r
+		return 0, r
 	}
-	var v uint64
 	switch attr {
 	case driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC,
 		driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-		binary.LittleEndian.PutUint32(value, uint32(p.reuse[attr-1]))
-		return ok
+		v = uint64(uint32(p.reuse[attr-1]))
 	case driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
 		v = p.threshold
 	case driver.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
@@ -321,14 +318,13 @@ func (d *Driver) MemPoolGetAttribute(_ *driver.Thread, h driver.MemoryPool, attr
 	case driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH:
 		v = p.used.high
 	default:
-		return driver.ResultInvalidValue
+		return 0, driver.ResultInvalidValue
 	}
-	binary.LittleEndian.PutUint64(value, v)
-	return ok
+	return v, ok
 }
 
 // MemPoolSetAttribute is cuMemPoolSetAttribute.
-func (d *Driver) MemPoolSetAttribute(_ *driver.Thread, h driver.MemoryPool, attr int32, value []byte) driver.Result {
+func (d *Driver) MemPoolSetAttribute(_ *driver.Thread, h driver.MemoryPool, attr int32, value uint64) driver.Result {
 	defer d.mu.Unlock()
 	p, r := d.aboutPool("cuMemPoolSetAttribute", h)
 	if r != ok {
@@ -337,14 +333,14 @@ func (d *Driver) MemPoolSetAttribute(_ *driver.Thread, h driver.MemoryPool, attr
 	switch attr {
 	case driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC,
 		driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-		p.reuse[attr-1] = int32(binary.LittleEndian.Uint32(value))
+		p.reuse[attr-1] = int32(value)
 		return ok
 	case driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-		p.threshold = binary.LittleEndian.Uint64(value)
+		p.threshold = value
 		return ok
 	}
 	if attr != driver.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH && attr != driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH ||
-		binary.LittleEndian.Uint64(value) != 0 {
+		value != 0 {
 		return driver.ResultInvalidValue
 	}
 	if attr == driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH {
@@ -375,16 +371,13 @@ func (d *Driver) located(l driver.MemLocation) (*device, driver.Result) {
 }
 
 // MemPoolGetAccess is cuMemPoolGetAccess.
-func (d *Driver) MemPoolGetAccess(_ *driver.Thread, h driver.MemoryPool, l *driver.MemLocation) (int32, driver.Result) {
+func (d *Driver) MemPoolGetAccess(_ *driver.Thread, h driver.MemoryPool, l driver.MemLocation) (int32, driver.Result) {
 	defer d.mu.Unlock()
 	p, r := d.aboutPool("cuMemPoolGetAccess", h)
-	switch {
-	case r != ok:
+	if r != ok {
 		return 0, r
-	case l == nil:
-		return 0, driver.ResultInvalidValue
 	}
-	v, r := d.located(*l)
+	v, r := d.located(l)
 	switch {
 	case r != ok:
 		return 0, r
@@ -482,12 +475,12 @@ func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.St
 
 // MemPoolExportToShareableHandle is cuMemPoolExportToShareableHandle, for pools that no process can
 // share.
-func (d *Driver) MemPoolExportToShareableHandle(_ *driver.Thread, _ []byte, h driver.MemoryPool, _ int32, _ uint64) driver.Result {
+func (d *Driver) MemPoolExportToShareableHandle(_ *driver.Thread, h driver.MemoryPool, _ int32, _ uint64) (driver.ShareableHandle, driver.Result) {
 	defer d.mu.Unlock()
 	if _, r := d.aboutPool("cuMemPoolExportToShareableHandle", h); r != ok {
-		return r
+		return driver.ShareableHandle{}, r
 	}
-	return driver.ResultInvalidValue
+	return driver.ShareableHandle{}, driver.ResultInvalidValue
 }
 
 // MemPoolImportFromShareableHandle is cuMemPoolImportFromShareableHandle, which is not supported.
@@ -509,7 +502,7 @@ func (d *Driver) MemPoolExportPointer(_ *driver.Thread, _ driver.DevicePtr) (dri
 }
 
 // MemPoolImportPointer is cuMemPoolImportPointer, for pools that were not imported.
-func (d *Driver) MemPoolImportPointer(_ *driver.Thread, h driver.MemoryPool, _ *driver.MemPoolPtrExportData) (driver.DevicePtr, driver.Result) {
+func (d *Driver) MemPoolImportPointer(_ *driver.Thread, h driver.MemoryPool, _ driver.MemPoolPtrExportData) (driver.DevicePtr, driver.Result) {
 	defer d.mu.Unlock()
 	if _, r := d.aboutPool("cuMemPoolImportPointer", h); r != ok {
 		return 0, r

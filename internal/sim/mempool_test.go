@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"encoding/binary"
 	"testing"
 
 	"github.com/purecu/purecu/driver"
@@ -9,9 +8,9 @@ import (
 
 func (r *lab) poolAttr(p driver.MemoryPool, attr int32) uint64 {
 	r.t.Helper()
-	b := make([]byte, 8)
-	r.must(r.MemPoolGetAttribute(r.th, p, attr, b[:driver.MemPoolAttributeSize(attr)]))
-	return binary.LittleEndian.Uint64(b)
+	v, res := r.MemPoolGetAttribute(r.th, p, attr)
+	r.must(res)
+	return v
 }
 
 func poolProps(dev int32) driver.MemPoolProps {
@@ -28,8 +27,6 @@ func TestPoolResults(t *testing.T) {
 	r.must(res)
 	def, res := r.DeviceGetDefaultMemPool(r.th, 0)
 	r.must(res)
-	value := make([]byte, 8)
-	one := binary.LittleEndian.AppendUint64(nil, 1)
 	shared, managed := poolProps(0), poolProps(0)
 	shared.HandleTypes, managed.AllocType = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, driver.CU_MEM_ALLOCATION_TYPE_MANAGED
 	host := driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST}
@@ -43,22 +40,21 @@ func TestPoolResults(t *testing.T) {
 		"a managed pool":              {second(r.MemPoolCreate(r.th, managed)), invalid},
 		"destroy the default pool":    {r.MemPoolDestroy(r.th, def), invalid},
 		"destroy nothing":             {r.MemPoolDestroy(r.th, 0), invalid},
-		"an unknown attribute":        {r.MemPoolGetAttribute(r.th, p, 99, value), invalid},
-		"set an unknown attribute":    {r.MemPoolSetAttribute(r.th, p, 99, value), invalid},
-		"set a current amount":        {r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT, value), invalid},
-		"set a mark to 1":             {r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH, one), invalid},
-		"set a mark to 0":             {r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH, value), ok},
-		"access of the host":          {second(r.MemPoolGetAccess(r.th, p, &host)), invalid},
-		"access of nothing":           {second(r.MemPoolGetAccess(r.th, p, nil)), invalid},
+		"an unknown attribute":        {second(r.MemPoolGetAttribute(r.th, p, 99)), invalid},
+		"set an unknown attribute":    {r.MemPoolSetAttribute(r.th, p, 99, 0), invalid},
+		"set a current amount":        {r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT, 0), invalid},
+		"set a mark to 1":             {r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH, 1), invalid},
+		"set a mark to 0":             {r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0), ok},
+		"access of the host":          {second(r.MemPoolGetAccess(r.th, p, host)), invalid},
 		"no access of its own device": {access(0, driver.CU_MEM_ACCESS_FLAGS_PROT_NONE), invalid},
 		"read access":                 {access(1, driver.CU_MEM_ACCESS_FLAGS_PROT_READ), invalid},
 		"access of no device":         {access(9, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE), driver.ResultInvalidDevice},
 		"the pool of another device":  {r.DeviceSetMemPool(r.th, 1, p), invalid},
 		"an allocation of nothing":    {second(r.MemAllocFromPoolAsync(r.th, 0, p, s)), invalid},
-		"export":                      {r.MemPoolExportToShareableHandle(r.th, value[:4], p, 1, 0), invalid},
+		"export":                      {second(r.MemPoolExportToShareableHandle(r.th, p, 1, 0)), invalid},
 		"export of no memory":         {second(r.MemPoolExportPointer(r.th, 1)), invalid},
 		"import":                      {second(r.MemPoolImportFromShareableHandle(r.th, 3, 1, 0)), driver.ResultNotSupported},
-		"import of memory":            {second(r.MemPoolImportPointer(r.th, p, nil)), invalid},
+		"import of memory":            {second(r.MemPoolImportPointer(r.th, p, driver.MemPoolPtrExportData{})), invalid},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %v, want %v", name, c.got, c.want)
@@ -90,11 +86,11 @@ func TestPoolDependencies(t *testing.T) {
 			props.MaxSize = n
 			p, res := r.MemPoolCreate(r.th, props)
 			r.must(res)
-			r.must(r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, []byte{7: 1}))
+			r.must(r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 1<<56))
 			for a := int32(1); a <= 3; a++ {
-				set := []byte{0, 0, 0, 0}
+				set := uint64(0)
 				if a == c.policy {
-					set[0] = 1
+					set = 1
 				}
 				r.must(r.MemPoolSetAttribute(r.th, p, a, set))
 			}

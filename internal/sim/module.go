@@ -377,8 +377,9 @@ func (d *Driver) OccupancyMaxActiveBlocksPerMultiprocessor(_ *driver.Thread, h d
 	return f.active(threads, dynamic), ok
 }
 
-// OccupancyMaxPotentialBlockSize is cuOccupancyMaxPotentialBlockSize.
-func (d *Driver) OccupancyMaxPotentialBlockSize(_ *driver.Thread, h driver.Function, dynamic uint64,
+// OccupancyMaxPotentialBlockSize is cuOccupancyMaxPotentialBlockSize. It calls no function for the
+// shared memory of a block.
+func (d *Driver) OccupancyMaxPotentialBlockSize(_ *driver.Thread, h driver.Function, sizes uintptr, dynamic uint64,
 	limit int32) (grid, block int32, r driver.Result) {
 	defer d.mu.Unlock()
 	f, r := d.aboutFunction("cuOccupancyMaxPotentialBlockSize", h)
@@ -387,6 +388,8 @@ func (d *Driver) OccupancyMaxPotentialBlockSize(_ *driver.Thread, h driver.Funct
 		return 0, 0, r
 	case limit < 0:
 		return 0, 0, driver.ResultInvalidValue
+	case sizes != 0:
+		return 0, 0, driver.ResultNotSupported
 	case limit == 0 || limit > f.maxThreads:
 		limit = f.maxThreads
 	}

@@ -292,7 +292,7 @@ func TestOccupancy(t *testing.T) {
 		{0, 0, 264, 1024, ok}, {0, 2000, 264, 1024, ok}, {0, 256, 1056, 256, ok}, {0, 1000, 528, 512, ok}, {100 << 10, 0, 264, 1024, ok},
 		{1 << 20, 0, 0, 0, driver.ResultInvalidValue}, {0, -1, 0, 0, driver.ResultInvalidValue},
 	} {
-		grid, block, res := r.OccupancyMaxPotentialBlockSize(r.th, f, tt.shared, tt.limit)
+		grid, block, res := r.OccupancyMaxPotentialBlockSize(r.th, f, 0, tt.shared, tt.limit)
 		if grid != tt.grid || block != tt.block || res != tt.res {
 			t.Errorf("%d bytes, up to %d threads: %d blocks of %d, %v; want %d of %d, %v",
 				tt.shared, tt.limit, grid, block, res, tt.grid, tt.block, tt.res)

@@ -1,10 +1,6 @@
 package sim
 
-import (
-	"encoding/binary"
-
-	"github.com/purecu/purecu/driver"
-)
+import "github.com/purecu/purecu/driver"
 
 // known returns the block that contains an address, or nil.
 func (a *addressSpace) known(p driver.DevicePtr) *block {
@@ -28,21 +24,17 @@ func (d *Driver) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (driv
 }
 
 // PointerGetAttribute is cuPointerGetAttribute. It refuses addresses that the driver does not know.
-func (d *Driver) PointerGetAttribute(th *driver.Thread, data []byte, attribute int32, p driver.DevicePtr) driver.Result {
+func (d *Driver) PointerGetAttribute(th *driver.Thread, attribute int32, p driver.DevicePtr) (v [2]uint64, r driver.Result) {
 	defer d.mu.Unlock()
 	if _, _, r := d.inContext("cuPointerGetAttribute", th); r != ok {
-		return r
+		return v, r
 	}
 	b := d.space.known(p)
 	if b == nil {
-		return driver.ResultInvalidValue
+		return v, driver.ResultInvalidValue
 	}
-	v, r := b.attribute(attribute, uint64(p))
-	if r != ok {
-		return r
-	}
-	copy(data[:driver.PointerAttributeSize(attribute)], binary.LittleEndian.AppendUint64(nil, v))
-	return ok
+	v[0], r = b.attribute(attribute, uint64(p))
+	return v, r
 }
 
 // attribute returns an attribute of an address in the block.

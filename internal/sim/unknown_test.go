@@ -79,7 +79,7 @@ func (c *complaints) Errorf(format string, _ ...any) { *c = append(*c, format) }
 // TestCensusOfDestroyedContext checks that objects of a destroyed context do not count.
 func TestCensusOfDestroyedContext(t *testing.T) {
 	r := newLab(t)
-	c, res := r.CtxCreate(r.th, 0, 0)
+	c, res := r.CtxCreate(r.th, nil, 0, 0)
 	r.must(res)
 	_, _, res = r.ModuleLoadLog(r.th, []byte(header+".global .u64 g;"), nil)
 	r.must(res)
@@ -102,7 +102,7 @@ func TestMemoryOfContexts(t *testing.T) {
 	r := newLab(t)
 	free := func() uint64 { n, _, _ := r.MemGetInfo(r.th); return n }
 	before := free()
-	c, res := r.CtxCreate(r.th, 0, 0)
+	c, res := r.CtxCreate(r.th, nil, 0, 0)
 	r.must(res)
 	if n := before - free(); n != contextMemory {
 		t.Errorf("the second context takes %d bytes", n)
@@ -112,7 +112,7 @@ func TestMemoryOfContexts(t *testing.T) {
 	if free() != 0 {
 		t.Errorf("%d bytes are free", free())
 	}
-	_, res = r.CtxCreate(r.th, 0, 0)
+	_, res = r.CtxCreate(r.th, nil, 0, 0)
 	r.want("a context without memory", driver.ResultOutOfMemory, res)
 	r.must(r.MemFree(r.th, p))
 	r.must(r.CtxDestroy(r.th, c))

@@ -58,7 +58,7 @@ func intoGraph(name, doc string, mode int32,
 		s, p := c.stream(nonBlocking), c.memory()
 		g, res := c.GraphCreate(c.at, 0)
 		c.must("cuGraphCreate", res)
-		c.must("cuStreamBeginCaptureToGraph", c.StreamBeginCaptureToGraph(c.at, s, g, nil, mode))
+		c.must("cuStreamBeginCaptureToGraph", c.StreamBeginCaptureToGraph(c.at, s, g, nil, nil, mode))
 		c.must("cuMemsetD8Async", c.set(p, s))
 		fail(c, ctx, s, p)
 		c.dare("nodes", func() driver.Result { return bare(c.GraphGetNodes(c.at, g, nil)) })

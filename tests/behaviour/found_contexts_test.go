@@ -430,7 +430,7 @@ func foundContexts() []found {
 		}},
 		{famContext, "flags-of-a-created-context", "comparing the flags of a context with those that it was created with", func(c *raw) {
 			dev, _ := c.setup()
-			ctx, res := c.CtxCreate(c.at, driver.CU_CTX_SCHED_BLOCKING_SYNC, dev)
+			ctx, res := c.CtxCreate(c.at, nil, driver.CU_CTX_SCHED_BLOCKING_SYNC, dev)
 			c.res("create", res)
 			flags, res := c.CtxGetFlags(c.at)
 			c.res("get", res)

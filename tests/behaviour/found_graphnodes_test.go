@@ -203,19 +203,19 @@ func foundGraphNodes() []found {
 			c.res("to-itself", c.GraphAddDependencies(c.at, n.graph, a, a))
 			c.res("cycle", c.GraphAddDependencies(c.at, n.graph, b, a))
 			p := driver.GraphInstantiateParams{}
-			_, res := c.GraphInstantiateWithParams(c.at, n.graph, &p)
+			_, p, res := c.GraphInstantiateWithParams(c.at, n.graph, p)
 			c.res("instantiate-cycle", res)
-			c.val("why", p.Result)
-			c.val("named", slices.Contains(n.list, p.ErrNode))
+			c.val("why", p.ResultOut)
+			c.val("named", slices.Contains(n.list, p.HErrNodeOut))
 			c.res("remove", c.GraphRemoveDependencies(c.at, n.graph, b, a))
-			_, res = c.GraphInstantiateWithParams(c.at, n.graph, &p)
+			_, p, res = c.GraphInstantiateWithParams(c.at, n.graph, p)
 			c.res("instantiate", res)
-			c.val("success", p.Result)
+			c.val("success", p.ResultOut)
 			p.Flags = driver.CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
-			_, res = c.GraphInstantiateWithParams(c.at, n.graph, &p)
+			_, p, res = c.GraphInstantiateWithParams(c.at, n.graph, p)
 			c.res("instantiate-for-devices", res)
-			c.val("why-not", p.Result)
-			c.val("host-named", p.ErrNode == n.list[3])
+			c.val("why-not", p.ResultOut)
+			c.val("host-named", p.HErrNodeOut == n.list[3])
 		}},
 		{famGraph, "node-removed", "what becomes of the nodes behind one that is removed, and of executable graphs", func(c *raw) {
 			_, ctx := c.setup()

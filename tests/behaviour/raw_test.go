@@ -208,7 +208,7 @@ func (c *raw) current(ctx driver.Context) {
 // create creates a context and makes it current. Drivers before CUDA 12.5 have only an older
 // function.
 func (c *raw) create(dev driver.Device) (driver.Context, driver.Result) {
-	ctx, res := c.CtxCreate(c.at, 0, dev)
+	ctx, res := c.CtxCreate(c.at, nil, 0, dev)
 	if c.Missing(res) != nil {
 		ctx, res = c.CtxCreateV2(c.at, 0, dev)
 	}

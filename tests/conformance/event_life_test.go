@@ -46,7 +46,7 @@ func TestE12Identities(t *testing.T) {
 		for range 3 {
 			at := l.at
 			at.Pop = true
-			c, r := l.CtxCreate(at, 0, 0)
+			c, r := l.CtxCreate(at, nil, 0, 0)
 			if l.Missing(r) != nil {
 				c, r = l.CtxCreateV2(at, 0, 0)
 			}

@@ -281,7 +281,7 @@ func (l *lab) context(flags uint32) driver.At {
 	l.t.Helper()
 	at := l.at
 	at.Pop = true
-	c, r := l.CtxCreate(at, flags, 0)
+	c, r := l.CtxCreate(at, nil, flags, 0)
 	if l.Missing(r) != nil {
 		c, r = l.CtxCreateV2(at, flags, 0)
 	}

@@ -248,7 +248,7 @@ func calls() []call {
 	}
 	beginInto := func(mode int32) func(w W, at A, s S) R {
 		return func(w W, at A, s S) R {
-			r := w.StreamBeginCaptureToGraph(at, s, w.graph, nil, mode)
+			r := w.StreamBeginCaptureToGraph(at, s, w.graph, nil, nil, mode)
 			if r == ok {
 				w.begun = s
 			}
@@ -435,7 +435,7 @@ func calls() []call {
 			return w.GraphDestroyNode(at, n)
 		})),
 		fresh(alone("cuGraphInstantiateWithParams", func(w W, at A) R {
-			x, r := w.GraphInstantiateWithParams(at, w.graph, new(driver.GraphInstantiateParams))
+			x, _, r := w.GraphInstantiateWithParams(at, w.graph, driver.GraphInstantiateParams{})
 			return w.later(r, func(at A) R { return w.GraphExecDestroy(at, x) })
 		})),
 		alone("cuGraphGetEdges", func(w W, at A) R { _, r := w.GraphGetEdges(at, w.graph, nil, nil); return r }),

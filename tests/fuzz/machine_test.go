@@ -222,7 +222,7 @@ func (mc *machine) setup(contexts int) error {
 		case contexts > 1 && mc.host != nil && mc.host.created != 0:
 			mc.contexts[1] = mc.host.created
 		case contexts > 1:
-			mc.contexts[1], r = mc.CtxCreate(at, 0, 0)
+			mc.contexts[1], r = mc.CtxCreate(at, nil, 0, 0)
 			must("cuCtxCreate", r)
 			if mc.host != nil && r == ok {
 				errs = append(errs, mc.host.warm(at, mc.contexts[1]))

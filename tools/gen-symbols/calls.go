@@ -3,6 +3,7 @@ package main
 import (
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -27,38 +28,58 @@ type call struct {
 type callParam struct {
 	c    paramFact
 	role string
-	arg  string     // the text after the colon of the role
+	opt  bool       // it may be nil
+	arg  string     // the name of another parameter, after the colon of the role
+	less int        // how many elements fewer than those of that parameter
+	as   string     // the type in Go that stands for C's, after the role's =
 	name string     // in Go
 	typ  string     // in Go, of the value; for buf, of the slice
+	form form       // of an in parameter
 	of   *callParam // the buf of a length, the func of data
 	slot int        // number of its out-slot
+	wide int64      // the alignment of a value, if more than 8
 }
 
 // These are the roles of parameters. The argument of len, inoutlen and same is the name of a buf
 // parameter. By default len and inoutlen refer to the previous buf.
 const (
-	roleIn       = "in"       // scalar or handle
-	roleOut      = "out"      // pointer to scalar, handle or small array: a return value
-	roleInOut    = "inout"    // pointer to scalar: a parameter and a return value
-	roleStr      = "str"      // NUL-terminated string
-	roleStrOut   = "strout"   // pointer to a string in the driver: a returned string
+	roleIn       = "in"       // value, or pointer to a value that is only read
+	roleOut      = "out"      // pointer to a value: a result
+	roleInOut    = "inout"    // pointer to a value: a parameter and a result
 	roleBuf      = "buf"      // pointer to memory whose length is another parameter: a slice
 	roleSame     = "same"     // buf with the length of another buf
-	roleLen      = "len"      // length of a buf
+	roleLen      = "len"      // length of a buf, or pointer to it
 	roleInOutLen = "inoutlen" // pointer to the length of a buf, which the driver changes
-	roleBytes    = "bytes"    // pointer to memory whose length the driver determines, or a function of another parameter
-	roleAgg      = "agg"      // struct by value
-	roleRef      = "ref"      // pointer to a value that the driver only reads: by value in Go
+	roleBytes    = "bytes"    // pointer to memory whose length the driver determines
 	roleKParams  = "kparams"  // a kernel's arguments
 	roleKExtra   = "kextra"   // a kernel's arguments in another form
-	roleFunc     = "func"     // C function that the driver calls
+	roleFunc     = "func"     // C function that the driver calls, or pointer to a struct of the function and its argument
 	roleData     = "data"     // the argument of that function
-	roleHostNode = "hostnode" // pointer to a struct of a C function and its argument
-	roleNull     = "null"     // always zero
-	roleStruct   = "struct"   // pointer to a struct, or nil
-	roleHostPtr  = "hostptr"  // address of memory outside of Go
-	roleGoPtr    = "goptr"    // pointer passed through
 )
+
+// A form is how a value with role in reaches C.
+type form uint8
+
+const (
+	formWord   form = iota // as a word
+	formFloat              // in a register for floating-point numbers
+	formText               // as the address of a NUL-terminated copy
+	formCopy               // as the address of a copy
+	formPtr                // as the Go pointer that it is
+	formStruct             // as a struct by value
+)
+
+// parseRole splits a role: "same?:dims-1=uint64" is optional, has one element less than dims, and its
+// elements are of type uint64 in Go.
+func (p *callParam) parseRole(text string) {
+	text, p.as, _ = strings.Cut(text, "=")
+	text, p.arg, _ = strings.Cut(text, ":")
+	if arg, less, found := strings.Cut(p.arg, "-"); found {
+		p.arg = arg
+		p.less, _ = strconv.Atoi(less)
+	}
+	p.role, p.opt = strings.CutSuffix(text, "?")
+}
 
 // parseCalls reads the calls file. It has lines "method export flags roles…", and lines "constants
 // pattern" for enums and macros.
@@ -104,10 +125,11 @@ func parseCalls(src source, m *manifest) (*callPlan, error) {
 			return
 		}
 		for i, p := range fact.params {
-			role, arg, _ := strings.Cut(roles[i], ":")
-			c.params = append(c.params, &callParam{c: p, role: role, arg: arg, name: goName(p.name)})
+			q := &callParam{c: p, name: goName(p.name)}
+			q.parseRole(roles[i])
+			c.params = append(c.params, q)
 		}
-		c.resolve(m, func(format string, args ...any) {
+		c.resolve(m, roles, func(format string, args ...any) {
 			r.bad(c.method+": "+format, args...)
 		})
 		plan.calls = append(plan.calls, c)
@@ -116,7 +138,7 @@ func parseCalls(src source, m *manifest) (*callPlan, error) {
 }
 
 // resolve gives each parameter its Go type, and each length its buffer.
-func (c *call) resolve(m *manifest, bad func(string, ...any)) {
+func (c *call) resolve(m *manifest, roles []string, bad func(string, ...any)) {
 	slots := 0
 	var lastBuf *callParam
 	seen := map[string]bool{}
@@ -128,7 +150,7 @@ func (c *call) resolve(m *manifest, bad func(string, ...any)) {
 		var ok bool
 		p.typ, ok = p.goType(m)
 		if !ok {
-			bad("parameter %s: %s cannot be %q", p.c.name, p.c.typ, p.role)
+			bad("parameter %s: %s cannot be %q", p.c.name, p.c.typ, roles[i])
 		}
 		switch p.role {
 		case roleBuf:
@@ -140,20 +162,18 @@ func (c *call) resolve(m *manifest, bad func(string, ...any)) {
 			if p.of == nil || p.of.role != roleBuf {
 				bad("parameter %s: no buf parameter %q", p.c.name, p.arg)
 			}
-		case roleBytes:
-			if fn, of := p.sized(); p.arg != "" && (fn == "" || c.param(of) == nil) {
-				bad("parameter %s: %q is no function of a parameter", p.c.name, p.arg)
-			}
 		case roleFunc:
-			if i+1 >= len(c.params) || c.params[i+1].role != roleData {
-				bad("parameter %s: func without data after it", p.c.name)
+			isData := func(q *callParam) bool { return q.role == roleData }
+			if !p.isNode() && !slices.ContainsFunc(c.params, isData) {
+				bad("parameter %s: func without data", p.c.name)
 			}
 		case roleData:
-			if i == 0 || c.params[i-1].role != roleFunc {
-				bad("parameter %s: data without func before it", p.c.name)
+			at := slices.IndexFunc(c.params, func(q *callParam) bool { return q.role == roleFunc })
+			if at < 0 {
+				bad("parameter %s: data without func", p.c.name)
 				break
 			}
-			p.of = c.params[i-1]
+			p.of = c.params[at]
 		case roleKExtra:
 			if i == 0 || c.params[i-1].role != roleKParams {
 				bad("parameter %s: kextra without kparams before it", p.c.name)
@@ -164,10 +184,13 @@ func (c *call) resolve(m *manifest, bad func(string, ...any)) {
 		if p.hasSlot() {
 			p.slot = slots
 			slots++
+			// The compiler takes a pointer in a result for one into the frame. And a value in
+			// the frame is aligned only where it does not move.
+			c.heap = c.heap || p.wide > 0 || p.role != roleInOutLen && m.hasPointers(p.c.typ)
 		}
 	}
 	if c.undo != "" {
-		made := func(p *callParam) bool { return p.role == roleOut || p.role == roleHostPtr }
+		made := func(p *callParam) bool { return p.role == roleOut || p.role == roleIn && p.typ == "HostPtr" }
 		i := slices.IndexFunc(c.params, made)
 		if i < 0 {
 			bad("no parameter is destroyed by %s", c.undo)
@@ -175,7 +198,8 @@ func (c *call) resolve(m *manifest, bad func(string, ...any)) {
 			c.what = c.params[i]
 		}
 	}
-	if regs, stack := c.systemV(); stack > 0 && (regs > smallFrame || stack > largeFrame-smallFrame) || regs > largeFrame {
+	regs, stack := c.systemV()
+	if stack > 0 && (regs > smallFrame || stack > largeFrame-smallFrame) || regs > wideFrame || stack > 0 && c.isWide() || c.floats() > maxFloats {
 		bad("%d words and %d on the stack do not fit a frame", regs, stack)
 	}
 	for _, p := range c.params {
@@ -212,21 +236,30 @@ func (c *call) param(name string) *callParam {
 	return nil
 }
 
-// sized returns the function of package driver and the parameter that determine how many bytes p
-// points to.
-func (p *callParam) sized() (fn, of string) {
-	fn, of, _ = strings.Cut(p.arg, "(")
-	of, closed := strings.CutSuffix(of, ")")
-	if !closed {
-		return "", ""
-	}
-	return fn, of
+// isWide reports whether the call needs a frame of sixteen words and floating-point registers.
+func (c *call) isWide() bool {
+	regs, _ := c.systemV()
+	return regs > largeFrame || c.floats() > 0
 }
+
+// floats counts the arguments in floating-point registers.
+func (c *call) floats() int {
+	n := 0
+	for _, p := range c.params {
+		if p.role == roleIn && p.form == formFloat {
+			n++
+		}
+	}
+	return n
+}
+
+// isNode reports whether a func parameter is a struct of the function and its argument.
+func (p *callParam) isNode() bool { return p.role == roleFunc && strings.HasSuffix(p.c.typ, "*") }
 
 // hasSlot reports whether the driver stores a value that Go reads.
 func (p *callParam) hasSlot() bool {
 	switch p.role {
-	case roleOut, roleInOut, roleStrOut, roleInOutLen:
+	case roleOut, roleInOut, roleInOutLen:
 		return true
 	}
 	return false
@@ -235,76 +268,98 @@ func (p *callParam) hasSlot() bool {
 // isArg reports whether the method has a Go parameter for p.
 func (p *callParam) isArg() bool {
 	switch p.role {
-	case roleOut, roleStrOut, roleLen, roleInOutLen, roleData, roleNull, roleKExtra:
+	case roleOut, roleLen, roleInOutLen, roleData, roleKExtra:
 		return false
 	}
 	return true
 }
+
+// isSlice reports whether p is a slice in Go whose length C is told.
+func (p *callParam) isSlice() bool { return p.role == roleBuf || p.role == roleSame }
 
 // goType returns the Go type of p, or false if the role does not fit the C type.
 func (p *callParam) goType(m *manifest) (string, bool) {
 	base, stars := splitPointer(p.c.typ)
 	isConst := strings.HasPrefix(p.c.typ, "const ")
 	elem, known := scalarType(m, base)
-	isArray := arrayTypes[base] != 0
-	takesArg := p.role == roleStruct || p.role == roleLen || p.role == roleInOutLen || p.role == roleSame || p.role == roleBytes
-	if p.arg != "" && !takesArg {
+	if p.as != "" {
+		elem, known = p.as, true
+	}
+	refers := p.role == roleLen || p.role == roleInOutLen || p.role == roleSame
+	takesType := p.role == roleIn || p.role == roleOut || p.isSlice()
+	if p.arg != "" && !refers || p.as != "" && !takesType || p.opt && p.role != roleIn && p.role != roleSame {
 		return "", false
+	}
+	if s, ok := m.structByName(base); ok && s.align > 8 {
+		p.wide = s.align
 	}
 	switch p.role {
 	case roleIn:
-		return elem, known && stars == 0 && !isArray && elem != "float32"
+		return p.inType(elem, known, stars)
 	case roleOut:
-		if stars == 2 {
+		switch {
+		case p.c.typ == "const char **":
+			return "string", true
+		case stars == 2 && p.as == "":
 			return "HostPtr", true
 		}
 		return elem, known && stars == 1 && !isConst
 	case roleInOut:
-		return elem, known && stars == 1 && !isArray && !isConst
-	case roleStr:
-		return "string", p.c.typ == "const char *"
-	case roleStrOut:
-		return "string", p.c.typ == "const char **"
+		return elem, known && stars == 1 && !isConst
 	case roleBuf, roleSame:
 		switch {
+		case p.as != "":
 		case base == "void" && stars == 2:
 			return "[]uintptr", true
-		case stars != 1:
-			return "", false
-		case base == "void" || base == "char":
+		case stars == 1 && base == "void":
 			return "[]byte", true
 		}
-		return "[]" + elem, known
+		return "[]" + elem, known && stars > 0
 	case roleLen:
-		return elem, known && stars == 0 && (elem == "int32" || elem == "uint32" || elem == "uint64")
+		return elem, known && stars <= 1 && (elem == "int32" || elem == "uint32" || elem == "uint64")
 	case roleInOutLen:
 		return elem, known && stars == 1 && (elem == "uint64" || elem == "uint32")
 	case roleBytes:
 		return "[]byte", stars == 1 && base == "void"
-	case roleAgg:
-		return elem, p.c.size > 0 && isArray && arrayTypes[base] == p.c.size && (p.c.size == 4 || p.c.size == 8 || p.c.size > 16)
-	case roleRef:
-		return elem, known && stars == 1 && isConst
 	case roleKParams:
 		return "KernelParams", p.c.typ == "void **"
 	case roleFunc:
-		return "Callback", stars == 0
+		return "Callback", slices.Contains(functionTypes, p.c.typ) || p.c.typ == "const CUDA_HOST_NODE_PARAMS *"
 	case roleData:
 		return "", p.c.typ == "void *"
-	case roleHostNode:
-		return "Callback", p.c.typ == "const CUDA_HOST_NODE_PARAMS *"
 	case roleKExtra:
 		return "", p.c.typ == "void **"
-	case roleNull:
-		return "", p.c.size == 0
-	case roleStruct:
-		return "*" + p.arg, stars == 1 && p.arg != ""
-	case roleHostPtr:
-		return "HostPtr", stars == 1 && base == "void"
-	case roleGoPtr:
-		return "unsafe.Pointer", stars == 1
 	}
 	return "", false
+}
+
+// inType is goType for the role in, and finds the form.
+func (p *callParam) inType(elem string, known bool, stars int) (string, bool) {
+	switch {
+	case p.c.size > 0:
+		p.form = formStruct
+		return elem, known && !p.opt && p.as == "" && p.c.size%8 == 0 && (p.c.size == 8 || p.c.size > 16)
+	case p.c.typ == "const char *" && p.as == "":
+		p.form = formText
+		return "string", !p.opt
+	case stars == 0 && slices.Contains(functionTypes, p.c.typ):
+		return "uintptr", !p.opt
+	case stars == 0 && elem == "float32":
+		p.form = formFloat
+		return elem, !p.opt
+	case stars == 0:
+		return elem, known && !p.opt
+	case p.as == "unsafe.Pointer":
+		p.form = formPtr
+		return p.as, true
+	case stars == 1 && strings.HasSuffix(p.c.typ, "void *") && p.as == "":
+		return "HostPtr", !p.opt
+	case p.opt:
+		p.form = formPtr
+		return "*" + elem, known && stars == 1
+	}
+	p.form = formCopy
+	return elem, known && stars == 1
 }
 
 // splitPointer removes the pointers and the const from a C type.

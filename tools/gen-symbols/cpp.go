@@ -27,7 +27,11 @@ type preprocessor struct {
 func newPreprocessor(errs *errorList, predefined ...string) *preprocessor {
 	p := &preprocessor{macros: map[string]*macro{}, errs: errs}
 	for _, name := range predefined {
-		p.define(&macro{name: name, body: []token{{kind: tNumber, text: "1"}}})
+		name, value, found := strings.Cut(name, "=")
+		if !found {
+			value = "1"
+		}
+		p.define(&macro{name: name, body: []token{{kind: tNumber, text: value}}})
 	}
 	return p
 }

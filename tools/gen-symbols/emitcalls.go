@@ -6,10 +6,12 @@ import (
 	"strings"
 )
 
-// The frame of a call has six or fourteen argument words.
+// The frame of a call has six or fourteen argument words, or sixteen and two floating-point numbers.
 const (
 	smallFrame = 6
 	largeFrame = 14
+	wideFrame  = 16
+	maxFloats  = 2
 )
 
 // emitCalls writes a method of Table for each call.
@@ -18,11 +20,15 @@ func emitCalls(plan *callPlan) string {
 	needs := map[string]bool{}
 	for _, c := range plan.calls {
 		for _, p := range c.params {
-			needs[p.role] = true
+			needs["strings"] = needs["strings"] || p.role == roleIn && p.form == formText
+			needs["math"] = needs["math"] || p.role == roleIn && p.form == formFloat
 		}
 	}
 	b.WriteString("import (\n")
-	if needs[roleStr] {
+	if needs["math"] {
+		b.WriteString("\"math\"\n")
+	}
+	if needs["strings"] {
 		b.WriteString("\"strings\"\n")
 	}
 	b.WriteString("\"unsafe\"\n\n\"github.com/purecu/purecu/internal/ccall\"\n)\n\n")
@@ -91,7 +97,7 @@ func emitUnimplemented(plan *callPlan) string {
 // importUnsafe writes the import of unsafe, if a signature needs it.
 func importUnsafe(b *strings.Builder, plan *callPlan) {
 	for _, c := range plan.calls {
-		if slices.ContainsFunc(c.params, func(p *callParam) bool { return p.role == roleGoPtr }) {
+		if slices.ContainsFunc(c.params, func(p *callParam) bool { return strings.Contains(p.typ, "unsafe.") }) {
 			b.WriteString("import \"unsafe\"\n\n")
 			return
 		}
@@ -155,11 +161,19 @@ func (c *call) emit(b *strings.Builder) {
 func (c *call) emitChecks(b *strings.Builder) {
 	var conds []string
 	for _, p := range c.params {
-		switch p.role {
-		case roleStr:
+		switch {
+		case p.role == roleIn && p.form == formText:
 			conds = append(conds, "strings.IndexByte("+p.name+", 0) >= 0")
-		case roleSame:
-			conds = append(conds, "len("+p.name+") != len("+p.of.name+")")
+		case p.role == roleSame:
+			length := "len(" + p.of.name + ")"
+			if p.less > 0 {
+				length = fmt.Sprintf("max(%s-%d, 0)", length, p.less)
+			}
+			cond := "len(" + p.name + ") != " + length
+			if p.opt {
+				cond = p.name + " != nil && " + cond
+			}
+			conds = append(conds, cond)
 		}
 	}
 	if len(conds) > 0 {
@@ -179,7 +193,7 @@ func (c *call) emitSoft(b *strings.Builder) {
 			args = append(args, p.name)
 		}
 	}
-	soft := "t.soft." + c.method + "(" + strings.Join(args, ", ") + ")"
+	soft := "t.software()." + c.method + "(" + strings.Join(args, ", ") + ")"
 	b.WriteString("if t.soft != nil {\n")
 	if c.fact.version > oldestSoft {
 		fmt.Fprintf(b, "if t.version < %d {\nres = missing(%s)\nreturn\n}\n", c.fact.version, symName(c.fact.export))
@@ -223,7 +237,7 @@ func (c *call) hasLargeAggregate() bool {
 	return slices.ContainsFunc(c.params, (*callParam).isLarge)
 }
 
-func (p *callParam) isLarge() bool { return p.role == roleAgg && p.c.size > 16 }
+func (p *callParam) isLarge() bool { return p.role == roleIn && p.form == formStruct && p.c.size > 16 }
 
 // A field is a field of a frame.
 type field struct {
@@ -243,33 +257,34 @@ func (c *call) emitFrame(b *strings.Builder, onStack bool) {
 // are where System V expects them: in the words after the six for registers. Otherwise a pointer to
 // a copy replaces the struct.
 func (c *call) layout(onStack bool) (fields []field, size int) {
-	var words, stack, slots []field
+	var words, stack, slots, floats []field
 	for _, p := range c.params {
 		f := p.field()
+		copied := field{name: fmt.Sprintf("a%d", len(words)), typ: p.typ, init: p.name}
 		switch {
 		case p.isLarge() && onStack:
 			stack = append(stack, field{name: p.name, typ: p.typ, init: p.name})
 			continue
-		case p.isLarge(), p.role == roleRef, p.role == roleHostNode:
-			copied := field{name: fmt.Sprintf("a%d", len(words)), typ: p.typ, init: p.name}
-			if p.role == roleHostNode {
-				copied.typ, copied.init = "[2]uintptr", fmt.Sprintf("[2]uintptr{%s.Addr, %[1]s.Data}", p.name)
-			}
-			f = field{p.name, "unsafe.Pointer", "", "unsafe.Pointer(&f." + copied.name + ")"}
+		case p.isNode():
+			copied.typ, copied.init = "[2]uintptr", fmt.Sprintf("[2]uintptr{%s.Addr, %[1]s.Data}", p.name)
+			f = copied.address(p.name)
+			slots = append(slots, copied)
+		case p.role == roleLen && strings.HasSuffix(p.c.typ, "*"):
+			copied.init = p.typ + "(len(" + p.of.name + "))"
+			f = copied.address(p.name)
+			slots = append(slots, copied)
+		case p.isLarge(), p.role == roleIn && p.form == formCopy:
+			f = copied.address(p.name)
 			slots = append(slots, copied)
 		case p.hasSlot():
-			name := fmt.Sprintf("v%d", p.slot)
-			f = field{p.name, "unsafe.Pointer", "", "unsafe.Pointer(&f." + name + ")"}
-			slot := field{name: name, typ: p.typ}
-			switch p.role {
-			case roleStrOut:
-				slot.typ = "unsafe.Pointer"
-			case roleInOut:
-				slot.init = p.name
-			case roleInOutLen:
-				slot.init = p.typ + "(len(" + p.of.name + "))"
+			slot := p.slotField()
+			f = slot.address(p.name)
+			if p.wide > 0 {
+				f.typ, f.later = "*"+p.typ, fmt.Sprintf("aligned(&f.%s, %d)", slot.name, p.wide)
 			}
 			slots = append(slots, slot)
+		case p.role == roleIn && p.form == formFloat:
+			floats = append(floats, field{name: fmt.Sprintf("d%d", len(floats)), typ: "uintptr", init: f.init})
 		}
 		words = append(words, f)
 	}
@@ -286,6 +301,11 @@ func (c *call) layout(onStack bool) (fields []field, size int) {
 		fields = append(fields, stack...)
 		_, used := c.systemV()
 		pad(size - smallFrame - used)
+	case c.isWide():
+		size = wideFrame
+		pad(size - len(words))
+		fields = append(fields, floats...)
+		pad(maxFloats - len(floats))
 	case len(words) > smallFrame:
 		size = largeFrame
 		pad(size - len(words))
@@ -294,6 +314,27 @@ func (c *call) layout(onStack bool) (fields []field, size int) {
 		pad(size - len(words))
 	}
 	return append(fields, slots...), size
+}
+
+// address returns the argument word of a parameter that is the address of the field in the frame.
+func (f field) address(name string) field {
+	return field{name, "unsafe.Pointer", "", "unsafe.Pointer(&f." + f.name + ")"}
+}
+
+// slotField returns the field that the driver stores the value of p in.
+func (p *callParam) slotField() field {
+	slot := field{name: fmt.Sprintf("v%d", p.slot), typ: p.typ}
+	switch {
+	case p.typ == "string":
+		slot.typ = "unsafe.Pointer"
+	case p.wide > 0: // the compiler does not align it, so there is room for two
+		slot.typ = "[2]" + p.typ
+	case p.role == roleInOut:
+		slot.init = p.name
+	case p.role == roleInOutLen:
+		slot.init = p.typ + "(len(" + p.of.name + "))"
+	}
+	return slot
 }
 
 // emitLiteral writes the frame and the assignments after it.
@@ -327,6 +368,11 @@ func (c *call) emitLiteral(b *strings.Builder, fields []field) {
 			fmt.Fprintf(b, "f.%s = %s\n", f.name, f.later)
 		}
 	}
+	for _, p := range c.params {
+		if p.wide > 0 && p.role == roleInOut {
+			fmt.Fprintf(b, "*f.%s = %[1]s\n", p.name)
+		}
+	}
 }
 
 // emitCall writes the call, and the return. size is the number of words of the frame.
@@ -336,6 +382,10 @@ func (c *call) emitCall(b *strings.Builder, size int) {
 		address = "f" // f is a pointer
 	}
 	class := goClass(c.fact.class)
+	scoped := fmt.Sprint(size)
+	if size == wideFrame {
+		scoped = "Wide"
+	}
 	args := fmt.Sprintf("(at, %s, unsafe.Pointer(%s))", class, address)
 	outs := c.outs()
 	switch hot := class == "ccall.Hot" && size == smallFrame && !c.heap; {
@@ -343,10 +393,10 @@ func (c *call) emitCall(b *strings.Builder, size int) {
 		fmt.Fprintf(b, "if at.plain() {\nccall.Call6(unsafe.Pointer(&f), %s, at.Thread.cc())\n"+
 			"res = Result(int32(f.r))\n} else {\nres = t.scoped6%s\n}\n", class, args)
 	case len(outs) == 0 && c.undo == "":
-		fmt.Fprintf(b, "return t.call%d%s\n", size, args)
+		fmt.Fprintf(b, "return t.call%s%s\n", scoped, args)
 		return
 	default:
-		fmt.Fprintf(b, "res = t.call%d%s\n", size, args)
+		fmt.Fprintf(b, "res = t.call%s%s\n", scoped, args)
 	}
 	if c.undo != "" {
 		value := c.what.name
@@ -358,8 +408,11 @@ func (c *call) emitCall(b *strings.Builder, size int) {
 	b.WriteString("return ")
 	for _, p := range outs {
 		value := fmt.Sprintf("f.v%d", p.slot)
-		if p.role == roleStrOut {
+		switch {
+		case p.typ == "string":
 			value = "goString(" + value + ")"
+		case p.wide > 0:
+			value = "*f." + p.name
 		}
 		b.WriteString(value + ", ")
 	}
@@ -371,22 +424,27 @@ func (p *callParam) field() field {
 	f := field{name: p.name, typ: "uintptr"}
 	data := func(expr string) string { return "unsafe.Pointer(unsafe.SliceData(" + expr + "))" }
 	switch p.role {
-	case roleIn, roleHostPtr:
-		f.init = word(p.typ, p.name)
+	case roleIn:
+		switch p.form {
+		case formWord:
+			f.init = word(p.typ, p.name)
+		case formFloat:
+			f.init = "uintptr(math.Float32bits(" + p.name + "))"
+		case formText:
+			f.typ, f.init = "unsafe.Pointer", data("append([]byte("+p.name+"), 0)")
+		case formPtr:
+			f.typ, f.init = "unsafe.Pointer", "unsafe.Pointer("+p.name+")"
+		case formStruct: // of a word
+			f.typ, f.init = p.typ, p.name
+		}
 	case roleLen:
 		f.init = "uintptr(len(" + p.of.name + "))"
-	case roleStr:
-		f.typ, f.init = "unsafe.Pointer", data("append([]byte("+p.name+"), 0)")
 	case roleBuf, roleSame, roleBytes:
 		f.typ, f.init = "unsafe.Pointer", data(p.name)
 	case roleKParams:
 		f.typ, f.init = "unsafe.Pointer", data(p.name+".Ptrs")
 	case roleKExtra:
 		f.typ, f.init = "unsafe.Pointer", p.of.name+".Extra"
-	case roleStruct, roleGoPtr:
-		f.typ, f.init = "unsafe.Pointer", "unsafe.Pointer("+p.name+")"
-	case roleAgg: // at most a word
-		f.init = p.name + ".word()"
 	case roleFunc:
 		f.init = p.name + ".Addr"
 	case roleData:

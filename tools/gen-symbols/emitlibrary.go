@@ -14,6 +14,7 @@ type libraryPlan struct {
 	static  map[string]bool              // exports in byHand that never call the driver
 	stores  map[string]map[string]string // by export and parameter, the function that stores the value
 	handle  map[string]string            // by export, the parameter that must not be 0
+	sized   map[string]string            // by export, the function and the parameter that say how long a value is
 	exports []funcFact                   // functions outside the manifest, with unknown parameters
 }
 
@@ -27,7 +28,7 @@ var storeFunctions = map[string]string{"optional": "offer", "told": "offerAlways
 func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
 	var errs errorList
 	plan := &libraryPlan{
-		byHand: map[string]bool{}, static: map[string]bool{}, handle: map[string]string{},
+		byHand: map[string]bool{}, static: map[string]bool{}, handle: map[string]string{}, sized: map[string]string{},
 		stores: map[string]map[string]string{},
 	}
 	facts := map[string]funcFact{}
@@ -74,6 +75,13 @@ func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
 				}
 				plan.stores[fact.export][r.field(2)] = storeFunctions[r.fields[0]]
 			}
+		case "sized":
+			r.want(3)
+			_, of, _ := strings.Cut(strings.TrimSuffix(r.field(2), ")"), "(")
+			if !slices.ContainsFunc(fact.params, func(p paramFact) bool { return p.name == of }) {
+				r.bad("%s has no parameter %q", fact.export, of)
+			}
+			plan.sized[fact.export] = r.field(2)
 		case "handle":
 			if hasParam() {
 				plan.handle[fact.export] = r.field(2)
@@ -110,8 +118,9 @@ type numberedCall struct {
 
 // newLibrary decides what every exported function does. A function without a typed call makes the
 // call of another interface of the same function, if both prototypes have the same arguments.
-func newLibrary(m *manifest, calls *callPlan, plan *libraryPlan) *library {
+func newLibrary(m *manifest, calls *callPlan, plan *libraryPlan, implemented map[string]bool) *library {
 	lib := &library{m: m, plan: plan}
+	usable := func(c *call) bool { return implemented[c.method] && (!c.isVague() || plan.sized[c.fact.export] != "") }
 	number := func(c *call, own bool) int {
 		i := slices.IndexFunc(lib.calls, func(n numberedCall) bool { return n.call == c && n.own == own })
 		if i < 0 {
@@ -122,6 +131,9 @@ func newLibrary(m *manifest, calls *callPlan, plan *libraryPlan) *library {
 	}
 	typed := map[string]*call{}
 	for _, c := range calls.calls {
+		if !usable(c) {
+			continue
+		}
 		typed[c.fact.export] = c
 		if !plan.static[c.fact.export] {
 			number(c, false)
@@ -131,7 +143,7 @@ func newLibrary(m *manifest, calls *callPlan, plan *libraryPlan) *library {
 		s := stub{fact: f, byHand: plan.byHand[f.export]}
 		if s.call = typed[f.export]; s.call == nil {
 			for _, c := range calls.calls {
-				if c.fact.ask == f.ask && slices.EqualFunc(c.fact.params, f.params, func(a, b paramFact) bool { return a.typ == b.typ }) {
+				if typed[c.fact.export] == c && c.fact.ask == f.ask && slices.EqualFunc(c.fact.params, f.params, func(a, b paramFact) bool { return a.typ == b.typ }) {
 					s.call = c
 				}
 			}
@@ -156,7 +168,7 @@ func (s *stub) implemented() bool { return s.byHand || s.call != nil }
 
 // emitLibrary returns the generated files of the C library by their path in the module, with
 // slashes.
-func emitLibrary(m *manifest, calls, libcuda source, manifestName string) (map[string][]byte, error) {
+func emitLibrary(m *manifest, calls, libcuda source, manifestName string, implemented map[string]bool) (map[string][]byte, error) {
 	callPlan, err := parseCalls(calls, m)
 	if err != nil {
 		return nil, err
@@ -165,7 +177,7 @@ func emitLibrary(m *manifest, calls, libcuda source, manifestName string) (map[s
 	if err != nil {
 		return nil, err
 	}
-	lib := newLibrary(m, callPlan, plan)
+	lib := newLibrary(m, callPlan, plan, implemented)
 	header, err := lib.emitHeader()
 	if err != nil {
 		return nil, err
@@ -174,6 +186,7 @@ func emitLibrary(m *manifest, calls, libcuda source, manifestName string) (map[s
 	files := map[string][]byte{
 		"cusim/libcuda/build/stub/zlibcuda.h": []byte(from + header),
 		"cusim/libcuda/build/stub/zlibcuda.c": []byte(from + lib.emitStubs()),
+		"docs/software-functions.md":          []byte(emitImplemented(callPlan, implemented)),
 	}
 	for name, body := range map[string]string{
 		"cusim/libcuda/zcall.go":       lib.emitDispatch(),
@@ -197,22 +210,16 @@ var cTypes = map[string]string{
 	"CUdevice": "int", "CUdeviceptr": "unsigned long long", "CUdeviceptr_v1": "unsigned int", "CUlogIterator": "unsigned int",
 	"CUtexObject": "unsigned long long", "CUsurfObject": "unsigned long long", "CUmemGenericAllocationHandle": "unsigned long long",
 
-	// These are other names for enums.
-	"CUresult": "int", "CUstreamAttrID": "int", "CUkernelNodeAttrID": "int",
+	"CUresult": "int", "CUgraphConditionalHandle": "unsigned long long",
 }
 
-// addressTypes are the types that are addresses: handles and functions.
-var addressTypes = []string{
-	"CUcontext", "CUstream", "CUevent", "CUmodule", "CUfunction", "CUgraph", "CUgraphExec", "CUgraphNode", "CUlibrary", "CUkernel",
-	"CUarray", "CUmipmappedArray", "CUtexref", "CUsurfref", "CUmemoryPool", "CUgreenCtx", "CUlinkState", "CUgraphicsResource",
-	"CUexternalMemory", "CUexternalSemaphore", "CUuserObject", "CUdevResourceDesc", "CUasyncCallbackHandle", "CUlogsCallbackHandle",
-	"CUhostFn", "CUstreamCallback", "CUoccupancyB2DSize", "CUasyncCallback", "CUlogsCallback",
-}
+// isAddress reports whether a type is an address: a handle or a function.
+func isAddress(typ string) bool { return handles[typ] != "" || slices.Contains(functionTypes, typ) }
 
 // cType returns a plain C type for the type of a parameter.
 func (lib *library) cType(p paramFact) (string, error) {
 	switch {
-	case strings.Contains(p.typ, "*"), slices.Contains(addressTypes, p.typ):
+	case strings.Contains(p.typ, "*"), isAddress(p.typ):
 		return "void *", nil
 	case p.size > 0 && p.size%8 == 0:
 		return fmt.Sprintf("struct cusim_words%d ", p.size/8), nil
@@ -220,7 +227,7 @@ func (lib *library) cType(p paramFact) (string, error) {
 	if t, ok := cTypes[p.typ]; ok {
 		return t + " ", nil
 	}
-	if slices.ContainsFunc(lib.m.enums, func(e enumFact) bool { return e.name == p.typ }) {
+	if lib.m.isEnum(p.typ) {
 		return "int ", nil
 	}
 	return "", fmt.Errorf("parameter %s: there is no type of C for %s", p.name, p.typ)
@@ -334,6 +341,11 @@ func (lib *library) emitStubs() string {
 	return b.String()
 }
 
+// isWord reports whether values of a type are numbers of 64 bits.
+func isWord(typ string) bool {
+	return cTypes[typ] == "size_t" || strings.HasPrefix(cTypes[typ], "unsigned long long") || cTypes[typ] == "uint64_t"
+}
+
 // words returns the arguments as expressions of one word each.
 func (s *stub) words() []string {
 	var words []string
@@ -343,11 +355,13 @@ func (s *stub) words() []string {
 		switch {
 		case s.ownStream && i == s.streamParam():
 			w = "cusim_own(" + p.name + ")"
-		case stars > 0 || slices.Contains(addressTypes, base):
+		case stars > 0 || isAddress(base):
 		case p.size > 0:
 			w = "(uintptr_t)&" + p.name
-		case goTypes[p.typ] == "uint64" || goTypes[p.typ] == "DevicePtr":
+		case isWord(p.typ):
 			w = p.name
+		case p.typ == "float":
+			w = "cusim_bits(" + p.name + ")"
 		default: // not sign-extended
 			w = "(uint32_t)" + p.name
 		}
@@ -420,12 +434,8 @@ func unversioned(export string) string {
 // except for functions, whose handles are created when they are asked for.
 func (c *call) makesSomething() bool {
 	return (!strings.Contains(c.method, "Get") || c.method == "ModuleGetFunction") && slices.ContainsFunc(c.outs(), func(p *callParam) bool {
-		switch p.typ {
-		case "Context", "Stream", "Event", "Module", "Function", "Graph", "GraphExec", "GraphNode", "DevicePtr", "HostPtr", "GreenCtx", "DevResourceDesc",
-			"MemoryPool":
-			return true
-		}
-		return false
+		base, _ := splitPointer(p.c.typ)
+		return handles[base] != "" || p.typ == "DevicePtr" || p.typ == "HostPtr" || strings.HasSuffix(p.typ, "Handle")
 	})
 }
 
@@ -440,9 +450,19 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 		word := fmt.Sprintf("a[%d]", i)
 		name := fmt.Sprintf("p%d", i)
 		switch p.role {
-		case roleIn, roleHostPtr:
-			args = append(args, goWord(p.typ, word))
+		case roleIn:
+			args = append(args, lib.emitIn(b, c, p, name, word))
 		case roleOut, roleInOut, roleInOutLen:
+			if p.typ == "string" {
+				results = append(results, fmt.Sprintf("v%d", i))
+				stores = append(stores, fmt.Sprintf("r = store(r, pointer[uintptr](&%s), l.text(v%d))\n", word, i))
+				break
+			}
+			if size := lib.plan.sized[c.fact.export]; size != "" && p.as != "" {
+				results = append(results, fmt.Sprintf("v%d", i))
+				stores = append(stores, fmt.Sprintf("r = storePart(r, pointer[byte](&%s), v%d, %s)\n", word, i, c.sizeOf(size)))
+				break
+			}
 			fmt.Fprintf(b, "%s := pointer[%s](&%s)\n", name, driverType(p.typ), word)
 			store := cmp.Or(lib.plan.stores[c.fact.export][p.c.name], "store")
 			if p.role != roleOut || c.makesSomething() && store != "offer" {
@@ -453,54 +473,40 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 			}
 			results = append(results, fmt.Sprintf("v%d", i))
 			stores = append(stores, fmt.Sprintf("r = %s(r, %s, v%d)\n", store, name, i))
-		case roleStrOut:
-			results = append(results, fmt.Sprintf("v%d", i))
-			stores = append(stores, fmt.Sprintf("r = store(r, pointer[uintptr](&%s), l.text(v%d))\n", word, i))
-		case roleStr:
-			fmt.Fprintf(b, "%s, there := text(&%s)\n", name, word)
-			refuse("!there")
-			args = append(args, name)
 		case roleBuf, roleSame:
 			elem := driverType(strings.TrimPrefix(p.typ, "[]"))
-			fmt.Fprintf(b, "%s, there := %s[%s](&%s, %s)\n", name, c.slicer(p), elem, word, c.lengthOf(p))
+			slicer := c.slicer(p)
+			if p.opt {
+				slicer = "sliceIfAny"
+			}
+			fmt.Fprintf(b, "%s, there := %s[%s](&%s, %s)\n", name, slicer, elem, word, c.lengthOf(p))
 			refuse("!there")
-			if p.role == roleSame && c.slicer(p) == "sliceIfAny" { // the two have the same length
+			if p.role == roleSame && !p.opt && c.slicer(p) == "sliceIfAny" { // the two have the same length
 				refuse(fmt.Sprintf("(%s == nil) != (p%d == nil)", name, slices.Index(c.params, p.of)))
 			}
 			args = append(args, name)
 		case roleBytes:
-			if fn, of := p.sized(); fn != "" {
-				at := slices.IndexFunc(c.params, func(q *callParam) bool { return q.c.name == of })
-				fmt.Fprintf(b, "%s, there := slice[byte](&%s, driver.%s(int32(a[%d])))\n", name, word, fn, at)
-			} else {
-				fmt.Fprintf(b, "%s, there := image(&%s)\n", name, word)
-			}
+			fmt.Fprintf(b, "%s, there := image(&%s)\n", name, word)
 			refuse("!there")
 			args = append(args, name)
-		case roleAgg, roleRef: // the stub of C passes the address of a struct
-			fmt.Fprintf(b, "%s := pointer[%s](&%s)\n", name, driverType(p.typ), word)
-			refuse(name + " == nil")
-			args = append(args, "*"+name)
 		case roleKParams:
 			extra := "nil"
 			if i+1 < len(c.params) && c.params[i+1].role == roleKExtra {
 				extra = fmt.Sprintf("&a[%d]", i+1)
 			}
 			args = append(args, fmt.Sprintf("kernelParams(&%s, %s)", word, extra))
-		case roleStruct:
-			args = append(args, fmt.Sprintf("pointer[%s](&%s)", driverType(p.arg), word))
 		case roleFunc:
-			if p.c.typ == "CUstreamCallback" {
-				args = append(args, fmt.Sprintf("l.streamCallback(a[0], %s, a[%d])", word, i+1))
-			} else {
-				args = append(args, fmt.Sprintf("l.hostFunc(%s, a[%d])", word, i+1))
+			data := slices.IndexFunc(c.params, func(q *callParam) bool { return q.of == p })
+			switch {
+			case p.isNode():
+				fmt.Fprintf(b, "%s := pointer[[2]uint64](&%s)\n", name, word)
+				refuse(name + " == nil")
+				args = append(args, fmt.Sprintf("l.hostFunc(%s[0], %[1]s[1])", name))
+			case p.c.typ == "CUstreamCallback":
+				args = append(args, fmt.Sprintf("l.streamCallback(a[0], %s, a[%d])", word, data))
+			default:
+				args = append(args, fmt.Sprintf("l.hostFunc(%s, a[%d])", word, data))
 			}
-		case roleHostNode:
-			fmt.Fprintf(b, "%s := pointer[[2]uint64](&%s)\n", name, word)
-			refuse(name + " == nil")
-			args = append(args, fmt.Sprintf("l.hostFunc(%s[0], %[1]s[1])", name))
-		case roleNull:
-			fmt.Fprintf(b, "if %s != 0 {\nreturn l.refuse(driver.ResultNotSupported)\n}\n", word)
 		}
 	}
 	on := "l.d"
@@ -518,6 +524,45 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 	fmt.Fprintf(b, "%s, r := %s\n%sreturn r\n", strings.Join(results, ", "), made, strings.Join(stores, ""))
 }
 
+// emitIn writes what a parameter with role in needs, and returns the argument of the Go method.
+func (lib *library) emitIn(b *strings.Builder, c numberedCall, p *callParam, name, word string) string {
+	switch p.form {
+	case formFloat:
+		return "math.Float32frombits(uint32(" + word + "))"
+	case formText:
+		fmt.Fprintf(b, "%s, there := text(&%s)\nif !there {\nreturn l.refuse(driver.ResultInvalidValue)\n}\n", name, word)
+		return name
+	case formPtr:
+		if p.as == "unsafe.Pointer" {
+			return fmt.Sprintf("unsafe.Pointer(pointer[byte](&%s))", word)
+		}
+		return fmt.Sprintf("pointer[%s](&%s)", driverType(strings.TrimPrefix(p.typ, "*")), word)
+	case formCopy, formStruct: // the stub of C passes the address of a struct
+		if size := lib.plan.sized[c.fact.export]; size != "" && p.as != "" {
+			fmt.Fprintf(b, "%s := pointer[byte](&%s)\nif %[1]s == nil {\nreturn l.refuse(driver.ResultInvalidValue)\n}\n", name, word)
+			return fmt.Sprintf("loadPart[%s](%s, %s)", driverType(p.typ), name, c.sizeOf(size))
+		}
+		fmt.Fprintf(b, "%s := pointer[%s](&%s)\nif %[1]s == nil {\nreturn l.refuse(driver.ResultInvalidValue)\n}\n", name, driverType(p.typ), word)
+		return "*" + name
+	}
+	return goWord(p.typ, word)
+}
+
+// sizeOf returns the call of the function of package main that says how many bytes a value has. The
+// text is the function with a parameter of C in parentheses.
+func (c *call) sizeOf(text string) string {
+	fn, of, _ := strings.Cut(strings.TrimSuffix(text, ")"), "(")
+	i := slices.IndexFunc(c.params, func(p *callParam) bool { return p.c.name == of })
+	return fmt.Sprintf("%s(int32(a[%d]))", fn, i)
+}
+
+// isVague reports whether C does not say how long a value is, so that the C library has to be told.
+func (c *call) isVague() bool {
+	return slices.ContainsFunc(c.params, func(p *callParam) bool {
+		return p.as != "" && p.as != "unsafe.Pointer" && !p.isSlice() && strings.Contains(p.c.typ, "void")
+	})
+}
+
 // slicer returns the function that makes a slice of a buffer. A buffer whose length the driver
 // determines may be NULL, whatever the length argument is.
 func (c *call) slicer(buf *callParam) string {
@@ -532,6 +577,11 @@ func (c *call) slicer(buf *callParam) string {
 
 // lengthOf returns the expression for the length of a buffer.
 func (c *call) lengthOf(buf *callParam) string {
+	if buf.less > 0 {
+		whole := *buf
+		whole.less = 0
+		return fmt.Sprintf("max(%s, %d) - %[2]d", c.lengthOf(&whole), buf.less)
+	}
 	if buf.role == roleSame {
 		buf = buf.of
 	}
@@ -539,6 +589,8 @@ func (c *call) lengthOf(buf *callParam) string {
 		switch {
 		case p.of != buf:
 		case p.role == roleInOutLen:
+			return fmt.Sprintf("room[%s](&a[%d])", p.typ, i)
+		case p.role == roleLen && strings.HasSuffix(p.c.typ, "*"):
 			return fmt.Sprintf("room[%s](&a[%d])", p.typ, i)
 		case p.role == roleLen && p.typ == "int32":
 			return fmt.Sprintf("uint64(max(int32(a[%d]), 0))", i)
@@ -551,7 +603,18 @@ func (c *call) lengthOf(buf *callParam) string {
 
 // driverType adds the package name to a type of package driver.
 func driverType(typ string) string {
+	for _, prefix := range []string{"[]", "*"} {
+		if rest, ok := strings.CutPrefix(typ, prefix); ok {
+			return prefix + driverType(rest)
+		}
+	}
+	if strings.HasPrefix(typ, "[") {
+		n, elem, _ := strings.Cut(typ, "]")
+		return n + "]" + driverType(elem)
+	}
 	switch typ {
+	case "unsafe.Pointer":
+		return typ
 	case "byte", "int32", "uint32", "uint64", "uint8", "uint16", "int64", "float32", "uintptr":
 		return typ
 	}

@@ -62,8 +62,9 @@ func release(version int) string {
 	return fmt.Sprintf("%d.%d", version/1000, version%1000/10)
 }
 
-// initialisms are words in results' names that Go spells differently.
+// initialisms are words in names that Go spells differently.
 var initialisms = map[string]string{
+	"ARRAY3D": "Array3D", "MEMCPY2D": "Memcpy2D", "MEMCPY3D": "Memcpy3D",
 	"CDP": "CDP", "CIG": "CIG", "CUDA": "CUDA", "D3D12": "D3D12", "DMA": "DMA", "ECC": "ECC", "FIFO": "FIFO", "GPU": "GPU", "ID": "ID", "IPC": "IPC",
 	"JIT": "JIT", "MPS": "MPS", "NUMA": "NUMA", "NUMSLICES": "NumSlices", "NVLINK": "NVLink", "P2P": "P2P", "PC": "PC", "PCI": "PCI", "PTX": "PTX",
 	"RDMA": "RDMA", "RPC": "RPC", "SHMEM": "SharedMem", "TCC": "TCC", "VMM": "VMM",
@@ -128,10 +129,23 @@ func emitPublicResults(m *manifest) string {
 // package cu, and of the enums and macros in the plan.
 func emitEnums(m *manifest, plan *callPlan, callsFile string) (string, error) {
 	used := map[string]bool{}
+	use := func(typ string) {
+		base := parseDecl(typ).base
+		used[base] = true
+		for _, a := range m.aliases {
+			if a.name == base {
+				used[a.of] = true
+			}
+		}
+	}
 	for _, c := range plan.calls {
 		for _, p := range c.params {
-			base, _ := splitPointer(p.c.typ)
-			used[base] = true
+			use(p.c.typ)
+		}
+	}
+	for _, s := range usedStructs(m, plan) {
+		for _, f := range s.fields {
+			use(f.typ)
 		}
 	}
 	wanted := func(name string) bool {

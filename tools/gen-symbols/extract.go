@@ -27,8 +27,9 @@ const (
 	internalPass
 )
 
-// platform has the macros of a C compiler on 64-bit Linux that the headers use.
-var platform = []string{"__LP64__", "__GNUC__"}
+// platform has the macros of a C compiler on 64-bit Linux that the headers use. Without that of C11
+// they declare no alignments.
+var platform = []string{"__LP64__", "__GNUC__", "__STDC_VERSION__=201112"}
 
 var (
 	exportName = regexp.MustCompile(`^(cu[A-Z]\w*?)(?:_v(\d+))?(_ptds|_ptsz)?$`)
@@ -81,6 +82,9 @@ func extract(cuda, typedefs, results source) (*manifest, error) {
 		m.funcs = append(m.funcs, funcFacts(a, &errs))
 	}
 	checkCurrent(exports, &errs)
+	if errs.err() == nil { // else some layouts have been complained about
+		m.structs, m.aliases = structFacts(exports, &errs)
+	}
 	slices.SortFunc(m.funcs, func(a, b funcFact) int { return cmp.Compare(a.export, b.export) })
 	return m, errs.err()
 }

@@ -107,7 +107,7 @@ const StructsOnStack = true
 func Heap[T any](p *T) *T { return p }
 func Call6(f unsafe.Pointer, c Class, on *int) {}`,
 	"driver": `package driver
-import ("sync/atomic"; "unsafe"; "github.com/purecu/purecu/internal/ccall")
+import ("reflect"; "sync/atomic"; "unsafe"; "github.com/purecu/purecu/internal/ccall")
 type (
 	Result int32
 	Symbol uint16
@@ -119,8 +119,8 @@ type (
 	DevicePtr uint64
 	HostPtr uintptr
 	IPCEventHandle [64]byte
-	MemLocation struct{ A, B int32 }
-	WidgetDesc struct{}
+	layout struct { name string; typ reflect.Type; size, align uintptr; fields []span }
+	span struct { offset, size uintptr }
 	KernelParams struct { Ptrs []unsafe.Pointer; Sizes []uint32; Extra unsafe.Pointer }
 	Callback struct { Addr, Data uintptr; Go func() }
 	At struct{ Thread *Thread; NoWait bool }
@@ -130,19 +130,21 @@ type (
 	JITOption struct{}
 	JITLog struct{}
 	Module uintptr
-	Table struct { soft Software; version int32; procs [numSymbols]atomic.Uintptr }
+	Table struct { soft unsafe.Pointer; version int32; procs [numSymbols]atomic.Uintptr }
 )
+func (t *Table) software() Software { return nil }
 func (t *Table) enter(at At) (*Thread, Result) { return nil, 0 }
 func (t *Table) leave(at At, th *Thread, res Result) Result { return res }
 func (t *Table) resolve(sym Symbol) (uintptr, Result) { return 0, 0 }
 func (t *Table) mayWait(sym Symbol) {}
 func missing(sym Symbol) Result { return 0 }
-func (l MemLocation) word() uintptr { return 0 }
 func (at *At) plain() bool { return true }
 func (th *Thread) cc() *int { return nil }
 func (t *Table) scoped6(at At, class ccall.Class, f unsafe.Pointer) Result { return 0 }
 func (t *Table) call6(at At, class ccall.Class, f unsafe.Pointer) Result { return 0 }
 func (t *Table) call14(at At, class ccall.Class, f unsafe.Pointer) Result { return 0 }
+func (t *Table) callWide(at At, class ccall.Class, f unsafe.Pointer) Result { return 0 }
+func aligned[T any](p *[2]T, align uintptr) *T { return &p[0] }
 func goString(p unsafe.Pointer) string { return "" }`,
 	"cu": `package cu
 type (

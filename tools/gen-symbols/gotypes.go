@@ -11,50 +11,53 @@ var goTypes = map[string]string{
 	"size_t": "uint64", "unsigned long long": "uint64", "long long": "int64", "float": "float32",
 	"cuuint32_t": "uint32", "cuuint64_t": "uint64", "uint64_t": "uint64", "uint32_t": "uint32",
 
+	"char": "byte",
+
 	"CUresult":         "Result",
 	"CUdevice":         "Device",
-	"CUcontext":        "Context",
-	"CUstream":         "Stream",
-	"CUevent":          "Event",
-	"CUmodule":         "Module",
-	"CUfunction":       "Function",
-	"CUgraph":          "Graph",
-	"CUgraphExec":      "GraphExec",
-	"CUgraphNode":      "GraphNode",
 	"CUdeviceptr":      "DevicePtr",
 	"CUuuid":           "UUID",
 	"CUipcEventHandle": "IPCEventHandle",
 	"CUipcMemHandle":   "IPCMemHandle",
-	"CUmemLocation":    "MemLocation",
-	"CUjit_option":     "uint32",
-	"CUlogIterator":    "uint32",
 
-	"CUkernelNodeAttrID": "int32", // another name of an enum
-
-	"CUgreenCtx":        "GreenCtx",
-	"CUdevResource":     "DevResource",
-	"CUdevResourceDesc": "DevResourceDesc",
-
-	"CUmemoryPool":           "MemoryPool",
-	"CUmemPoolProps":         "MemPoolProps",
-	"CUmemAccessDesc":        "MemAccessDesc",
 	"CUmemPoolPtrExportData": "MemPoolPtrExportData",
-	"CUDA_MEMCPY2D":          "Memcpy2D",
-	"CUDA_MEMCPY3D":          "Memcpy3D",
+	"CUjit_option":           "uint32",
+	"CUlogIterator":          "uint32",
+
+	"CUtexObject":                  "TexObject",
+	"CUsurfObject":                 "SurfObject",
+	"CUmemGenericAllocationHandle": "MemGenericAllocationHandle",
+	"CUgraphConditionalHandle":     "GraphConditionalHandle",
 }
 
-// arrayTypes are the types that are arrays in Go, with their size in bytes.
-var arrayTypes = map[string]int64{"CUuuid": 16, "CUipcEventHandle": 64, "CUipcMemHandle": 64, "CUmemLocation": 8, "CUdevResource": 144}
+// handles are the types that are addresses of the driver's objects, and their types in Go.
+var handles = map[string]string{
+	"CUcontext": "Context", "CUstream": "Stream", "CUevent": "Event", "CUmodule": "Module", "CUfunction": "Function",
+	"CUgraph": "Graph", "CUgraphExec": "GraphExec", "CUgraphNode": "GraphNode", "CUgreenCtx": "GreenCtx",
+	"CUdevResourceDesc": "DevResourceDesc", "CUlibrary": "LibraryHandle", "CUkernel": "Kernel", "CUarray": "Array",
+	"CUmipmappedArray": "MipmappedArray", "CUtexref": "TexRef", "CUsurfref": "SurfRef", "CUmemoryPool": "MemoryPool",
+	"CUlinkState": "LinkState", "CUgraphicsResource": "GraphicsResource", "CUexternalMemory": "ExternalMemory",
+	"CUexternalSemaphore": "ExternalSemaphore", "CUuserObject": "UserObject",
+	"CUasyncCallbackHandle": "AsyncCallbackHandle", "CUlogsCallbackHandle": "LogsCallbackHandle",
+	"CUgraphDeviceNode": "GraphDeviceNode",
+}
+
+// functionTypes are the types that are addresses of C functions.
+var functionTypes = []string{"CUhostFn", "CUstreamCallback", "CUoccupancyB2DSize", "CUasyncCallback", "CUlogsCallback"}
 
 // scalarType returns the Go type of a C type that is not a pointer.
 func scalarType(m *manifest, name string) (string, bool) {
 	if t, ok := goTypes[name]; ok {
 		return t, true
 	}
-	for _, e := range m.enums {
-		if e.name == name {
-			return "int32", true
-		}
+	if t, ok := handles[name]; ok {
+		return t, true
+	}
+	if m.isEnum(name) {
+		return "int32", true
+	}
+	if s, ok := m.structByName(name); ok {
+		return m.structName(s), true
 	}
 	return "", false
 }
@@ -72,7 +75,7 @@ func word(typ, expr string) string {
 var taken = map[string]string{
 	"t": "tArg", "at": "atArg", "th": "thArg", "res": "resArg", "r": "rArg", "f": "function", "fn": "callback",
 	"func": "function", "len": "n", "append": "more", "error": "code", "string": "text", "unsafe": "raw", "ccall": "c",
-	"strings": "words", "binary": "bits", "uintptr": "word", "type": "typ",
+	"strings": "words", "math": "bits", "uintptr": "word", "type": "typ",
 }
 
 // goName returns the Go name for a C parameter.

@@ -24,7 +24,7 @@ func committedManifest(t *testing.T) *manifest {
 // TestLibraryStubs checks what exported functions of the C library do where a faulty generator
 // would be wrong.
 func TestLibraryStubs(t *testing.T) {
-	files, err := emitLibrary(committedManifest(t), readSource(t, "calls.tsv"), readSource(t, "libcuda.tsv"), "m")
+	files, err := emitLibrary(committedManifest(t), readSource(t, "calls.tsv"), readSource(t, "libcuda.tsv"), "m", implementedHere(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,13 +103,13 @@ func TestLibraryMalformed(t *testing.T) {
 		"export\tcuOdd\tcuOdd\t2000\tplain":           "5 columns, want 6",
 		"export\tcuOdd\tcuOdd\tnew\tplain\todd.h":     "not a number",
 	} {
-		_, err := emitLibrary(m, calls, source{"l", line + "\n"}, "m")
+		_, err := emitLibrary(m, calls, source{"l", line + "\n"}, "m", nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %q", line, err, want)
 		}
 	}
 	odd := &manifest{funcs: []funcFact{{export: "cuOdd", ask: "cuOdd", ret: "CUresult", params: []paramFact{{name: "p", typ: "CUodd"}}}}}
-	if _, err := emitLibrary(odd, source{"c", ""}, source{"l", ""}, "m"); err == nil || !strings.Contains(err.Error(), "cuOdd: parameter p") {
+	if _, err := emitLibrary(odd, source{"c", ""}, source{"l", ""}, "m", nil); err == nil || !strings.Contains(err.Error(), "cuOdd: parameter p") {
 		t.Errorf("an unknown type: %v", err)
 	}
 }

@@ -4,7 +4,7 @@
 //	gen-symbols extract -cuda cuda.h -typedefs cudaTypedefs.h -results results.tsv -o manifest/cuda-13.0.tsv
 //	gen-symbols emit -manifest manifest/cuda-13.0.tsv -classes classes.txt -calls calls.tsv -root ../..
 //	gen-symbols library -manifest manifest/cuda-13.0.tsv -classes classes.txt -calls calls.tsv \
-//		-libcuda libcuda.tsv -root ../..
+//		-libcuda libcuda.tsv -sim ../../internal/sim -root ../..
 //
 // The headers belong to NVIDIA and are not in the repository. A manifest has only names, numbers
 // and prototypes, so that everybody can run emit.
@@ -42,9 +42,10 @@ func run(args []string, stderr io.Writer) error {
 	case "extract":
 		return runExtract(flags, args[1:])
 	case "emit":
-		return runEmit(flags, args[1:], nil)
+		return runEmit(flags, args[1:], nil, nil)
 	case "library":
-		return runEmit(flags, args[1:], flags.String("libcuda", "libcuda.tsv", "further facts for the C library"))
+		return runEmit(flags, args[1:], flags.String("libcuda", "libcuda.tsv", "further facts for the C library"),
+			flags.String("sim", "../../internal/sim", "the package of the software driver"))
 	}
 	return errUsage
 }
@@ -73,7 +74,7 @@ func runExtract(flags *flag.FlagSet, args []string) error {
 }
 
 // runEmit writes the files of the library, or of the C library if there is a flag for its file.
-func runEmit(flags *flag.FlagSet, args []string, libcuda *string) error {
+func runEmit(flags *flag.FlagSet, args []string, libcuda, sim *string) error {
 	manifestFile := flags.String("manifest", "manifest/cuda-13.0.tsv", "manifest to read")
 	classesFile := flags.String("classes", "classes.txt", "rules for the class of each function")
 	callsFile := flags.String("calls", "calls.tsv", "calls to emit")
@@ -106,8 +107,16 @@ func runEmit(flags *flag.FlagSet, args []string, libcuda *string) error {
 		files, err = emit(m, calls, manifestName)
 	} else {
 		var libcudaText []byte
-		if libcudaText, err = os.ReadFile(*libcuda); err == nil {
-			files, err = emitLibrary(m, calls, source{*libcuda, string(libcudaText)}, manifestName)
+		if libcudaText, err = os.ReadFile(*libcuda); err != nil {
+			return err
+		}
+		implemented, err := implementedMethods(*sim)
+		if err != nil {
+			return err
+		}
+		files, err = emitLibrary(m, calls, source{*libcuda, string(libcudaText)}, manifestName, implemented)
+		if err != nil {
+			return err
 		}
 	}
 	if err != nil {

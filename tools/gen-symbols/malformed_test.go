@@ -146,13 +146,15 @@ func TestMalformedCalls(t *testing.T) {
 		{"A\tcuWidgetPush\t-\tin\tin\nA\tcuWidgetPush\t-\tin\tin", "c:2: A is here twice"},
 		{"A\tcuWidgetPush\t-\tin\tout", `c:1: A: parameter hStream: CUstream cannot be "out"`},
 		{"A\tcuWidgetPush\t-\tin\twhat", `c:1: A: parameter hStream: CUstream cannot be "what"`},
-		{"A\tcuWidgetPush\t-\tin\tin:x", `c:1: A: parameter hStream: CUstream cannot be "in"`},
-		{"A\tcuWidgetElapsed\t-\tin\tin\tin", `c:1: A: parameter pMilliseconds: float * cannot be "in"`},
+		{"A\tcuWidgetPush\t-\tin\tin:x", `c:1: A: parameter hStream: CUstream cannot be "in:x"`},
+		{"A\tcuWidgetElapsed\t-\tbytes\tin\tin", `c:1: A: parameter pMilliseconds: float * cannot be "bytes"`},
+		{"A\tcuWidgetElapsed\t-\tout\tin?\tin", `c:1: A: parameter hStart: CUevent cannot be "in?"`},
+		{"A\tcuWidgetElapsed\t-\tout?\tin\tin", `c:1: A: parameter pMilliseconds: float * cannot be "out?"`},
 		{"A\tcuWidgetCopy_v2\t-\tin\tbuf\tin", "c:1: A: parameter src: no parameter is its length"},
 		{"A\tcuWidgetCopy_v2\t-\tin\tbytes\tlen", `c:1: A: parameter ByteCount: no buf parameter ""`},
 		{"A\tcuWidgetCopy_v2\t-\tin\tbuf\tlen:dst", `c:1: A: parameter ByteCount: no buf parameter "dst"` + "\n" + "c:1: A: parameter src: no parameter is its length"},
-		{"A\tcuWidgetEach\t-\tin\tfunc\thostptr", "c:1: A: parameter fn: func without data after it"},
-		{"A\tcuWidgetEach\t-\tin\tin\tdata", `c:1: A: parameter fn: CUhostFn cannot be "in"` + "\n" + "c:1: A: parameter userData: data without func before it"},
+		{"A\tcuWidgetEach\t-\tin\tfunc\tin", "c:1: A: parameter fn: func without data"},
+		{"A\tcuWidgetEach\t-\tin\tin\tdata", "c:1: A: parameter userData: data without func"},
 		{"constants\t[", `c:1: malformed pattern "["`},
 		{"constants\tCU_NO_SUCH", "c: no enum and no macro is called CU_NO_SUCH"},
 	} {
@@ -182,6 +184,9 @@ func TestMalformedManifest(t *testing.T) {
 		{"version\tx", `m:1: column 2: "x" is not a number`},
 		{"version\t1\t2", "m:1: version row has 3 columns, want 2"},
 		{"frob", `m:1: unknown kind of row "frob"`},
+		{"struct\tCUa\t8\t8\ta:int:0", `m:1: malformed member "a:int:0"`},
+		{"union\tCUa\t8\t8\ta:int:0:x", `m:1: member "a:int:0:x" has no offset and size`},
+		{"alias\tCUa", "m:1: alias row has 2 columns, want 3"},
 		{"func\tcuA", "m:1: func row has 2 columns, want 8 or more"},
 		{"func\tcuA\tcuA\t1\tplain\t-\tcuA\tCUresult\tn", `m:1: malformed parameter "n"`},
 		{"func\tcuA\tcuA\t1\tplain\t-\tcuA\tCUresult\tn:T:x", `m:1: parameter "n:T:x" has no size`},
@@ -229,7 +234,7 @@ func TestRun(t *testing.T) {
 	}
 
 	root := filepath.Join(dir, "root")
-	for _, d := range []string{"driver", "cu"} {
+	for _, d := range []string{"driver", "cu", "tests/gpu"} {
 		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -238,7 +243,7 @@ func TestRun(t *testing.T) {
 	if err := run(emit, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
-	if names := fileNames(t, filepath.Join(root, "driver")); names != "zcalls.go zenums.go zresult.go zsoftware.go zsymbols.go zunimplemented.go" {
+	if names := fileNames(t, filepath.Join(root, "driver")); names != "zcalls.go zenums.go zlayout_test.go zresult.go zsoftware.go zstructs.go zsymbols.go zunimplemented.go" {
 		t.Errorf("emit wrote %s", names)
 	}
 	for _, args := range [][]string{nil, {"frob"}, {"emit", "more"}, {"emit", "-frob"}, {"extract"}, {"emit", "-manifest", "no such file"}} {

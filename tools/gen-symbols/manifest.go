@@ -13,6 +13,8 @@ type manifest struct {
 	results []resultFact
 	defines []constant
 	enums   []enumFact
+	structs []structFact
+	aliases []aliasFact
 	funcs   []funcFact
 }
 
@@ -35,6 +37,25 @@ type enumFact struct {
 	name      string
 	constants []constant
 }
+
+// A structFact is the layout of one struct or union on 64-bit platforms, in bytes.
+type structFact struct {
+	name        string
+	union       bool
+	size, align int64
+	fields      []fieldFact
+}
+
+// A fieldFact is one member. The members of a struct without a name, such as the member reserved of
+// CUx, have the type CUx.reserved, or CUx._ if the member has no name either.
+type fieldFact struct {
+	name         string
+	typ          string
+	offset, size int64
+}
+
+// An aliasFact is another name of a struct, a union or an enum.
+type aliasFact struct{ name, of string }
 
 // A funcFact is one ABI of one function of the driver.
 type funcFact struct {
@@ -65,6 +86,8 @@ const manifestHead = `# Facts about the CUDA driver API, written by gen-symbols 
 # result	code	name	sticky or -	text
 # define	name	value
 # enum	type	constant	value
+# struct or union	name	size	alignment	member:type:offset:size…
+# alias	name	struct, union or enum
 # func	export	name to ask for	since	plain or per-thread	current or -	name in C	returns	parameter:type[:size if by value]…
 `
 
@@ -93,6 +116,16 @@ func (m *manifest) format() []byte {
 		for _, c := range e.constants {
 			row("enum", e.name, c.name, hex(c.value))
 		}
+	}
+	for _, s := range m.structs {
+		fields := []string{either(s.union, "union", "struct"), s.name, strconv.FormatInt(s.size, 10), strconv.FormatInt(s.align, 10)}
+		for _, f := range s.fields {
+			fields = append(fields, fmt.Sprintf("%s:%s:%d:%d", f.name, f.typ, f.offset, f.size))
+		}
+		row(fields...)
+	}
+	for _, a := range m.aliases {
+		row("alias", a.name, a.of)
 	}
 	for _, f := range m.funcs {
 		fields := []string{"func", f.export, f.ask, strconv.Itoa(f.version), either(f.perThread, "per-thread", "plain"),
@@ -138,6 +171,11 @@ func parseManifest(file, text string) (*manifest, error) {
 			}
 			e := &m.enums[len(m.enums)-1]
 			e.constants = append(e.constants, constant{r.field(2), r.number(3)})
+		case "struct", "union":
+			m.structs = append(m.structs, r.structFact())
+		case "alias":
+			r.want(3)
+			m.aliases = append(m.aliases, aliasFact{r.field(1), r.field(2)})
 		case "func":
 			if len(r.fields) < 8 {
 				r.bad("func row has %d columns, want 8 or more", len(r.fields))
@@ -170,6 +208,25 @@ func parseManifest(file, text string) (*manifest, error) {
 		}
 	})
 	return m, errs.err()
+}
+
+// structFact reads a struct or a union.
+func (r row) structFact() structFact {
+	s := structFact{name: r.field(1), union: r.fields[0] == "union", size: r.number(2), align: r.number(3)}
+	for _, text := range r.fields[min(4, len(r.fields)):] {
+		parts := strings.Split(text, ":")
+		if len(parts) != 4 {
+			r.bad("malformed member %q", text)
+			continue
+		}
+		offset, err := strconv.ParseInt(parts[2], 10, 64)
+		size, err2 := strconv.ParseInt(parts[3], 10, 64)
+		if err != nil || err2 != nil {
+			r.bad("member %q has no offset and size", text)
+		}
+		s.fields = append(s.fields, fieldFact{parts[0], parts[1], offset, size})
+	}
+	return s
 }
 
 // A row is one line of a file with tabs between columns.

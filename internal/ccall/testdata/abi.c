@@ -27,7 +27,7 @@ static uint64_t result(int32_t v) { return 0xdeadbeef00000000u | (uint32_t)v; }
 // ---- Arguments: their order and width.
 
 // seen contains the arguments of the last call of a recorder, for words_seen.
-static uint64_t seen[14];
+static uint64_t seen[16];
 
 // fold stores n words and returns a hash that depends on every bit of each and
 // on their order.
@@ -74,6 +74,25 @@ RECORDER(13, (W(a), W(b), W(c), W(d), W(e), W(f), W(g), W(h), W(i), W(j), W(k), 
 	a, b, c, d, e, f, g, h, i, j, k, l, m)
 RECORDER(14, (W(a), W(b), W(c), W(d), W(e), W(f), W(g), W(h), W(i), W(j), W(k), W(l), W(m), W(n)),
 	a, b, c, d, e, f, g, h, i, j, k, l, m, n)
+RECORDER(16, (W(a), W(b), W(c), W(d), W(e), W(f), W(g), W(h), W(i), W(j), W(k), W(l), W(m), W(n), W(o), W(p)),
+	a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
+
+// quiet16 records its words and returns 0.
+uint64_t quiet16(W(a), W(b), W(c), W(d), W(e), W(f), W(g), W(h), W(i), W(j), W(k), W(l), W(m), W(n), W(o), W(p))
+{
+	words16(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);
+	return 0;
+}
+
+// floats records two words and the bits of two floating-point numbers after them.
+uint64_t floats(uint64_t a, uint64_t b, float x, float y)
+{
+	uint32_t bits[2];
+	memcpy(&bits[0], &x, 4);
+	memcpy(&bits[1], &y, 4);
+	uint64_t v[] = {a, b, bits[0], bits[1]};
+	return fold(v, 4);
+}
 
 // Narrow parameters, in registers and on the stack.
 uint64_t narrow6(int8_t a, uint8_t b, int16_t c, uint16_t d, int32_t e, uint32_t f) {

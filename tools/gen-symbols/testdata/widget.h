@@ -108,6 +108,22 @@ typedef enum cudaError_enum {
 
 typedef void (*CUhostFn)(void *userData);
 
+typedef struct CUwidgetMap_st {
+#if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
+    _Alignas(64)
+#endif
+    cuuint64_t opaque[16];
+} CUwidgetMap;
+
+typedef struct CUwidgetPlan_st {
+    CUevent *events;
+    void **places;
+    const char *name;
+    int from_shelf;
+    struct { int id; } shelf;
+    float weights[2][3];
+} CUwidgetPlan;
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -128,6 +144,13 @@ CUresult CUDAAPI cuWidgetFind(CUevent *pEvent, const char *name, CUwidgetPlace t
 CUresult CUDAAPI cuWidgetEach(CUcontext ctx, CUhostFn fn, void *userData);
 CUresult CUDAAPI cuWidgetExchangeMode(CUwidgetPlace *mode);
 CUresult CUDAAPI cuWidgetLaunch(unsigned int f, unsigned int x, unsigned int y, unsigned int z, CUstream hStream, void **kernelParams, void **extra);
+CUresult CUDAAPI cuWidgetTune(CUcontext ctx, float low, float high);
+CUresult CUDAAPI cuWidgetEncode(CUwidgetMap *map, cuuint32_t rank, const cuuint64_t *dims, const cuuint64_t *strides, const int *colors);
+CUresult CUDAAPI cuWidgetTurn(CUwidgetMap *map, int by);
+CUresult CUDAAPI cuWidgetGetAttribute(CUcontext ctx, int attr, void *value);
+CUresult CUDAAPI cuWidgetSetAttribute(CUcontext ctx, int attr, const void *value, size_t *size);
+CUresult CUDAAPI cuWidgetGetPlan(CUcontext ctx, CUwidgetPlan *plan);
+CUresult CUDAAPI cuWidgetMany(CUcontext ctx, int a, int b, int c, int d, int e, int f, int g, int h, int i, int j, int k, int l, int m, int n);
 CUresult CUDAAPI cuWidgetPin(void *p, size_t bytesize, void *next);
 WIDGET_DEPRECATED CUresult CUDAAPI cuWidgetGetState(int state[], CUcontext ctx);
 CUresult CUDAAPI cuWidgetGetState_v2(int *state, CUcontext ctx, CUipcEventHandle handle);

@@ -29,7 +29,14 @@ typedef CUresult (CUDAAPI *PFN_cuWidgetGetState_v9000)(int *state, CUcontext ctx
 #if defined(__CUDA_API_VERSION_INTERNAL)
     typedef CUresult (CUDAAPI *PFN_cuWidgetCreate_v2000)(CUcontext *pctx, unsigned int Flags);
     typedef CUresult (CUDAAPI *PFN_cuWidgetCopy_v2000)(CUdeviceptr_v1 dst, const void *src, unsigned int ByteCount);
-    typedef CUresult (CUDAAPI *PFN_cuWidgetSpin_v2000)(CUcontext ctx);
+    typedef CUresult (CUDAAPI *PFN_cuWidgetTune_v2000)(CUcontext ctx, float low, float high);
+typedef CUresult (CUDAAPI *PFN_cuWidgetEncode_v2000)(CUwidgetMap *map, cuuint32_t rank, const cuuint64_t *dims, const cuuint64_t *strides, const int *colors);
+typedef CUresult (CUDAAPI *PFN_cuWidgetTurn_v2000)(CUwidgetMap *map, int by);
+typedef CUresult (CUDAAPI *PFN_cuWidgetGetAttribute_v2000)(CUcontext ctx, int attr, void *value);
+typedef CUresult (CUDAAPI *PFN_cuWidgetSetAttribute_v2000)(CUcontext ctx, int attr, const void *value, size_t *size);
+typedef CUresult (CUDAAPI *PFN_cuWidgetGetPlan_v2000)(CUcontext ctx, CUwidgetPlan *plan);
+typedef CUresult (CUDAAPI *PFN_cuWidgetMany_v2000)(CUcontext ctx, int a, int b, int c, int d, int e, int f, int g, int h, int i, int j, int k, int l, int m, int n);
+typedef CUresult (CUDAAPI *PFN_cuWidgetSpin_v2000)(CUcontext ctx);
 #endif
 
 #endif

@@ -35,6 +35,13 @@ int cusim_begin(const char *function);
 // cuInit, or else the given result.
 int cusim_refuse(int result);
 
+// cusim_bits returns the bits of a floating-point argument.
+static inline uint32_t cusim_bits(float value)
+{
+	union { float value; uint32_t bits; } u = {value};
+	return u.bits;
+}
+
 // cusim_own returns the meaning of a stream argument in a function whose NULL stream is the
 // per-thread default stream.
 static inline uintptr_t cusim_own(void *stream)

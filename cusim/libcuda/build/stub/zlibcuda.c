@@ -90,37 +90,37 @@ int cuArrayGetSparseProperties(void *sparseProperties, void *array)
 int cuCheckpointProcessCheckpoint(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(6, 12080, a);
+	return cusim_call(193, 12080, a);
 }
 
 int cuCheckpointProcessGetRestoreThreadId(int pid, void *tid)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)tid};
-	return cusim_call(4, 12080, a);
+	return cusim_call(194, 12080, a);
 }
 
 int cuCheckpointProcessGetState(int pid, void *state)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)state};
-	return cusim_call(3, 12080, a);
+	return cusim_call(195, 12080, a);
 }
 
 int cuCheckpointProcessLock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(5, 12080, a);
+	return cusim_call(196, 12080, a);
 }
 
 int cuCheckpointProcessRestore(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(7, 12080, a);
+	return cusim_call(197, 12080, a);
 }
 
 int cuCheckpointProcessUnlock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(8, 12080, a);
+	return cusim_call(198, 12080, a);
 }
 
 int cuCoredumpGetAttribute(int attrib, void *value, void *size)
@@ -165,25 +165,25 @@ int cuCtxAttach(void *pctx, unsigned int flags)
 int cuCtxCreate(void *pctx, unsigned int flags, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pctx, (uint32_t)flags, (uint32_t)dev};
-	return cusim_call(26, 2000, a);
+	return cusim_call(18, 2000, a);
 }
 
 int cuCtxCreate_v2(void *pctx, unsigned int flags, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pctx, (uint32_t)flags, (uint32_t)dev};
-	return cusim_call(26, 3020, a);
+	return cusim_call(18, 3020, a);
 }
 
 int cuCtxDestroy(void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)ctx};
-	return cusim_call(27, 2000, a);
+	return cusim_call(19, 2000, a);
 }
 
 int cuCtxDestroy_v2(void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)ctx};
-	return cusim_call(27, 4000, a);
+	return cusim_call(19, 4000, a);
 }
 
 int cuCtxDetach(void *ctx)
@@ -195,13 +195,13 @@ int cuCtxDetach(void *ctx)
 int cuCtxDisablePeerAccess(void *peerContext)
 {
 	uint64_t a[] = {(uintptr_t)peerContext};
-	return cusim_call(44, 4000, a);
+	return cusim_call(36, 4000, a);
 }
 
 int cuCtxEnablePeerAccess(void *peerContext, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)peerContext, (uint32_t)Flags};
-	return cusim_call(43, 4000, a);
+	return cusim_call(35, 4000, a);
 }
 
 int cuCtxFromGreenCtx(void *pContext, void *hCtx)
@@ -214,7 +214,7 @@ int cuCtxFromGreenCtx(void *pContext, void *hCtx)
 int cuCtxGetApiVersion(void *ctx, void *version)
 {
 	uint64_t a[] = {(uintptr_t)ctx, (uintptr_t)version};
-	return cusim_call(37, 3020, a);
+	return cusim_call(29, 3020, a);
 }
 
 int cuCtxGetCacheConfig(void *pconfig)
@@ -226,7 +226,7 @@ int cuCtxGetCacheConfig(void *pconfig)
 int cuCtxGetCurrent(void *pctx)
 {
 	uint64_t a[] = {(uintptr_t)pctx};
-	return cusim_call(30, 4000, a);
+	return cusim_call(22, 4000, a);
 }
 
 int cuCtxGetDevResource(void *hCtx, void *resource, int type)
@@ -240,7 +240,7 @@ int cuCtxGetDevResource(void *hCtx, void *resource, int type)
 int cuCtxGetDevice(void *device)
 {
 	uint64_t a[] = {(uintptr_t)device};
-	return cusim_call(32, 2000, a);
+	return cusim_call(24, 2000, a);
 }
 
 int cuCtxGetExecAffinity(void *pExecAffinity, int type)
@@ -253,19 +253,19 @@ int cuCtxGetExecAffinity(void *pExecAffinity, int type)
 int cuCtxGetFlags(void *flags)
 {
 	uint64_t a[] = {(uintptr_t)flags};
-	return cusim_call(33, 7000, a);
+	return cusim_call(25, 7000, a);
 }
 
 int cuCtxGetId(void *ctx, void *ctxId)
 {
 	uint64_t a[] = {(uintptr_t)ctx, (uintptr_t)ctxId};
-	return cusim_call(38, 12000, a);
+	return cusim_call(30, 12000, a);
 }
 
 int cuCtxGetLimit(void *pvalue, int limit)
 {
 	uint64_t a[] = {(uintptr_t)pvalue, (uint32_t)limit};
-	return cusim_call(39, 3010, a);
+	return cusim_call(31, 3010, a);
 }
 
 int cuCtxGetSharedMemConfig(void *pConfig)
@@ -277,37 +277,37 @@ int cuCtxGetSharedMemConfig(void *pConfig)
 int cuCtxGetStreamPriorityRange(void *leastPriority, void *greatestPriority)
 {
 	uint64_t a[] = {(uintptr_t)leastPriority, (uintptr_t)greatestPriority};
-	return cusim_call(36, 5050, a);
+	return cusim_call(28, 5050, a);
 }
 
 int cuCtxPopCurrent(void *pctx)
 {
 	uint64_t a[] = {(uintptr_t)pctx};
-	return cusim_call(29, 2000, a);
+	return cusim_call(21, 2000, a);
 }
 
 int cuCtxPopCurrent_v2(void *pctx)
 {
 	uint64_t a[] = {(uintptr_t)pctx};
-	return cusim_call(29, 4000, a);
+	return cusim_call(21, 4000, a);
 }
 
 int cuCtxPushCurrent(void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)ctx};
-	return cusim_call(28, 2000, a);
+	return cusim_call(20, 2000, a);
 }
 
 int cuCtxPushCurrent_v2(void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)ctx};
-	return cusim_call(28, 4000, a);
+	return cusim_call(20, 4000, a);
 }
 
 int cuCtxRecordEvent(void *hCtx, void *hEvent)
 {
 	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)hEvent};
-	return cusim_call(41, 12050, a);
+	return cusim_call(33, 12050, a);
 }
 
 int cuCtxResetPersistingL2Cache(void)
@@ -324,19 +324,19 @@ int cuCtxSetCacheConfig(int config)
 int cuCtxSetCurrent(void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)ctx};
-	return cusim_call(31, 4000, a);
+	return cusim_call(23, 4000, a);
 }
 
 int cuCtxSetFlags(unsigned int flags)
 {
 	uint64_t a[] = {(uint32_t)flags};
-	return cusim_call(34, 12010, a);
+	return cusim_call(26, 12010, a);
 }
 
 int cuCtxSetLimit(int limit, size_t value)
 {
 	uint64_t a[] = {(uint32_t)limit, value};
-	return cusim_call(40, 3010, a);
+	return cusim_call(32, 3010, a);
 }
 
 int cuCtxSetSharedMemConfig(int config)
@@ -347,13 +347,13 @@ int cuCtxSetSharedMemConfig(int config)
 
 int cuCtxSynchronize(void)
 {
-	return cusim_call(35, 2000, NULL);
+	return cusim_call(27, 2000, NULL);
 }
 
 int cuCtxWaitEvent(void *hCtx, void *hEvent)
 {
 	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)hEvent};
-	return cusim_call(42, 12050, a);
+	return cusim_call(34, 12050, a);
 }
 
 int cuDestroyExternalMemory(void *extMem)
@@ -371,55 +371,55 @@ int cuDestroyExternalSemaphore(void *extSem)
 int cuDevResourceGenerateDesc(void *phDesc, void *resources, unsigned int nbResources)
 {
 	uint64_t a[] = {(uintptr_t)phDesc, (uintptr_t)resources, (uint32_t)nbResources};
-	return cusim_call(47, 12040, a);
+	return cusim_call(39, 12040, a);
 }
 
 int cuDevSmResourceSplitByCount(void *result, void *nbGroups, void *input, void *remaining, unsigned int useFlags, unsigned int minCount)
 {
 	uint64_t a[] = {(uintptr_t)result, (uintptr_t)nbGroups, (uintptr_t)input, (uintptr_t)remaining, (uint32_t)useFlags, (uint32_t)minCount};
-	return cusim_call(46, 12040, a);
+	return cusim_call(38, 12040, a);
 }
 
 int cuDeviceCanAccessPeer(void *canAccessPeer, int dev, int peerDev)
 {
 	uint64_t a[] = {(uintptr_t)canAccessPeer, (uint32_t)dev, (uint32_t)peerDev};
-	return cusim_call(18, 4000, a);
+	return cusim_call(10, 4000, a);
 }
 
 int cuDeviceGet(void *device, int ordinal)
 {
 	uint64_t a[] = {(uintptr_t)device, (uint32_t)ordinal};
-	return cusim_call(10, 2000, a);
+	return cusim_call(2, 2000, a);
 }
 
 int cuDeviceGetAttribute(void *pi, int attrib, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pi, (uint32_t)attrib, (uint32_t)dev};
-	return cusim_call(16, 2000, a);
+	return cusim_call(8, 2000, a);
 }
 
 int cuDeviceGetByPCIBusId(void *dev, void *pciBusId)
 {
 	uint64_t a[] = {(uintptr_t)dev, (uintptr_t)pciBusId};
-	return cusim_call(11, 4010, a);
+	return cusim_call(3, 4010, a);
 }
 
 int cuDeviceGetCount(void *count)
 {
 	uint64_t a[] = {(uintptr_t)count};
-	return cusim_call(9, 2000, a);
+	return cusim_call(1, 2000, a);
 }
 
 int cuDeviceGetDefaultMemPool(void *pool_out, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pool_out, (uint32_t)dev};
-	return cusim_call(172, 11020, a);
+	return cusim_call(141, 11020, a);
 }
 
 int cuDeviceGetDevResource(int device, void *resource, int type)
 {
 	uint64_t a[] = {(uint32_t)device, (uintptr_t)resource, (uint32_t)type};
-	return cusim_call(45, 12040, a);
+	return cusim_call(37, 12040, a);
 }
 
 int cuDeviceGetExecAffinitySupport(void *pi, int type, int dev)
@@ -458,13 +458,13 @@ int cuDeviceGetLuid(void *luid, void *deviceNodeMask, int dev)
 int cuDeviceGetMemPool(void *pool, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uint32_t)dev};
-	return cusim_call(173, 11020, a);
+	return cusim_call(142, 11020, a);
 }
 
 int cuDeviceGetName(void *name, int len, int dev)
 {
 	uint64_t a[] = {(uintptr_t)name, (uint32_t)len, (uint32_t)dev};
-	return cusim_call(12, 2000, a);
+	return cusim_call(4, 2000, a);
 }
 
 int cuDeviceGetNvSciSyncAttributes(void *nvSciSyncAttrList, int dev, int flags)
@@ -488,13 +488,13 @@ int cuDeviceGetP2PAtomicCapabilities(void *capabilities, void *operations, unsig
 int cuDeviceGetP2PAttribute(void *value, int attrib, int srcDevice, int dstDevice)
 {
 	uint64_t a[] = {(uintptr_t)value, (uint32_t)attrib, (uint32_t)srcDevice, (uint32_t)dstDevice};
-	return cusim_call(19, 8000, a);
+	return cusim_call(11, 8000, a);
 }
 
 int cuDeviceGetPCIBusId(void *pciBusId, int len, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pciBusId, (uint32_t)len, (uint32_t)dev};
-	return cusim_call(15, 4010, a);
+	return cusim_call(7, 4010, a);
 }
 
 int cuDeviceGetProperties(void *prop, int dev)
@@ -516,13 +516,13 @@ int cuDeviceGetTexture1DLinearMaxWidth(void *maxWidthInElements, int format, uns
 int cuDeviceGetUuid(void *uuid, int dev)
 {
 	uint64_t a[] = {(uintptr_t)uuid, (uint32_t)dev};
-	return cusim_call(14, 9020, a);
+	return cusim_call(6, 9020, a);
 }
 
 int cuDeviceGetUuid_v2(void *uuid, int dev)
 {
 	uint64_t a[] = {(uintptr_t)uuid, (uint32_t)dev};
-	return cusim_call(13, 11040, a);
+	return cusim_call(5, 11040, a);
 }
 
 int cuDeviceGraphMemTrim(int device)
@@ -534,49 +534,49 @@ int cuDeviceGraphMemTrim(int device)
 int cuDevicePrimaryCtxGetState(int dev, void *flags, void *active)
 {
 	uint64_t a[] = {(uint32_t)dev, (uintptr_t)flags, (uintptr_t)active};
-	return cusim_call(23, 7000, a);
+	return cusim_call(15, 7000, a);
 }
 
 int cuDevicePrimaryCtxRelease(int dev)
 {
 	uint64_t a[] = {(uint32_t)dev};
-	return cusim_call(21, 7000, a);
+	return cusim_call(13, 7000, a);
 }
 
 int cuDevicePrimaryCtxRelease_v2(int dev)
 {
 	uint64_t a[] = {(uint32_t)dev};
-	return cusim_call(21, 11000, a);
+	return cusim_call(13, 11000, a);
 }
 
 int cuDevicePrimaryCtxReset(int dev)
 {
 	uint64_t a[] = {(uint32_t)dev};
-	return cusim_call(22, 7000, a);
+	return cusim_call(14, 7000, a);
 }
 
 int cuDevicePrimaryCtxReset_v2(int dev)
 {
 	uint64_t a[] = {(uint32_t)dev};
-	return cusim_call(22, 11000, a);
+	return cusim_call(14, 11000, a);
 }
 
 int cuDevicePrimaryCtxRetain(void *pctx, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pctx, (uint32_t)dev};
-	return cusim_call(20, 7000, a);
+	return cusim_call(12, 7000, a);
 }
 
 int cuDevicePrimaryCtxSetFlags(int dev, unsigned int flags)
 {
 	uint64_t a[] = {(uint32_t)dev, (uint32_t)flags};
-	return cusim_call(24, 7000, a);
+	return cusim_call(16, 7000, a);
 }
 
 int cuDevicePrimaryCtxSetFlags_v2(int dev, unsigned int flags)
 {
 	uint64_t a[] = {(uint32_t)dev, (uint32_t)flags};
-	return cusim_call(24, 11000, a);
+	return cusim_call(16, 11000, a);
 }
 
 int cuDeviceRegisterAsyncNotification(int device, void *callbackFunc, void *userData, void *callback)
@@ -599,7 +599,7 @@ int cuDeviceSetGraphMemAttribute(int device, int attr, void *value)
 int cuDeviceSetMemPool(int dev, void *pool)
 {
 	uint64_t a[] = {(uint32_t)dev, (uintptr_t)pool};
-	return cusim_call(174, 11020, a);
+	return cusim_call(143, 11020, a);
 }
 
 int cuDeviceTotalMem(void *bytes, int dev)
@@ -612,7 +612,7 @@ int cuDeviceTotalMem(void *bytes, int dev)
 int cuDeviceTotalMem_v2(void *bytes, int dev)
 {
 	uint64_t a[] = {(uintptr_t)bytes, (uint32_t)dev};
-	return cusim_call(17, 3020, a);
+	return cusim_call(9, 3020, a);
 }
 
 int cuDeviceUnregisterAsyncNotification(int device, void *callback)
@@ -675,13 +675,13 @@ int cuEGLStreamProducerReturnFrame(void)
 int cuEventCreate(void *phEvent, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)phEvent, (uint32_t)Flags};
-	return cusim_call(54, 2000, a);
+	return cusim_call(46, 2000, a);
 }
 
 int cuEventDestroy(void *hEvent)
 {
 	uint64_t a[] = {(uintptr_t)hEvent};
-	return cusim_call(55, 2000, a);
+	return cusim_call(47, 2000, a);
 }
 
 int cuEventDestroy_v2(void *hEvent)
@@ -689,7 +689,7 @@ int cuEventDestroy_v2(void *hEvent)
 	if (!hEvent && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)hEvent};
-	return cusim_call(55, 4000, a);
+	return cusim_call(47, 4000, a);
 }
 
 int cuEventElapsedTime(void *pMilliseconds, void *hStart, void *hEnd)
@@ -697,7 +697,7 @@ int cuEventElapsedTime(void *pMilliseconds, void *hStart, void *hEnd)
 	if (!hStart && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)pMilliseconds, (uintptr_t)hStart, (uintptr_t)hEnd};
-	return cusim_call(60, 2000, a);
+	return cusim_call(52, 2000, a);
 }
 
 int cuEventElapsedTime_v2(void *pMilliseconds, void *hStart, void *hEnd)
@@ -705,7 +705,7 @@ int cuEventElapsedTime_v2(void *pMilliseconds, void *hStart, void *hEnd)
 	if (!hStart && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)pMilliseconds, (uintptr_t)hStart, (uintptr_t)hEnd};
-	return cusim_call(61, 12080, a);
+	return cusim_call(53, 12080, a);
 }
 
 int cuEventQuery(void *hEvent)
@@ -713,31 +713,31 @@ int cuEventQuery(void *hEvent)
 	if (!hEvent && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)hEvent};
-	return cusim_call(58, 2000, a);
+	return cusim_call(50, 2000, a);
 }
 
 int cuEventRecord(void *hEvent, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hEvent, (uintptr_t)hStream};
-	return cusim_call(56, 2000, a);
+	return cusim_call(48, 2000, a);
 }
 
 int cuEventRecordWithFlags(void *hEvent, void *hStream, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hEvent, (uintptr_t)hStream, (uint32_t)flags};
-	return cusim_call(57, 11010, a);
+	return cusim_call(49, 11010, a);
 }
 
 int cuEventRecordWithFlags_ptsz(void *hEvent, void *hStream, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hEvent, cusim_own(hStream), (uint32_t)flags};
-	return cusim_call(57, 11010, a);
+	return cusim_call(49, 11010, a);
 }
 
 int cuEventRecord_ptsz(void *hEvent, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hEvent, cusim_own(hStream)};
-	return cusim_call(56, 7000, a);
+	return cusim_call(48, 7000, a);
 }
 
 int cuEventSynchronize(void *hEvent)
@@ -745,7 +745,7 @@ int cuEventSynchronize(void *hEvent)
 	if (!hEvent && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)hEvent};
-	return cusim_call(59, 2000, a);
+	return cusim_call(51, 2000, a);
 }
 
 int cuExternalMemoryGetMappedBuffer(void *devPtr, void *extMem, void *bufferDesc)
@@ -774,7 +774,7 @@ int cuFlushGPUDirectRDMAWrites(int target, int scope)
 int cuFuncGetAttribute(void *pi, int attrib, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)pi, (uint32_t)attrib, (uintptr_t)hfunc};
-	return cusim_call(192, 2020, a);
+	return cusim_call(132, 2020, a);
 }
 
 int cuFuncGetModule(void *hmod, void *hfunc)
@@ -787,13 +787,13 @@ int cuFuncGetModule(void *hmod, void *hfunc)
 int cuFuncGetName(void *name, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)name, (uintptr_t)hfunc};
-	return cusim_call(194, 12030, a);
+	return cusim_call(134, 12030, a);
 }
 
 int cuFuncGetParamInfo(void *func, size_t paramIndex, void *paramOffset, void *paramSize)
 {
 	uint64_t a[] = {(uintptr_t)func, paramIndex, (uintptr_t)paramOffset, (uintptr_t)paramSize};
-	return cusim_call(195, 12040, a);
+	return cusim_call(135, 12040, a);
 }
 
 int cuFuncIsLoaded(void *state, void *function)
@@ -812,7 +812,7 @@ int cuFuncLoad(void *function)
 int cuFuncSetAttribute(void *hfunc, int attrib, int value)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)attrib, (uint32_t)value};
-	return cusim_call(193, 9000, a);
+	return cusim_call(133, 9000, a);
 }
 
 int cuFuncSetBlockShape(void *hfunc, int x, int y, int z)
@@ -945,13 +945,13 @@ int cuGraphAddBatchMemOpNode(void *phGraphNode, void *hGraph, void *dependencies
 int cuGraphAddChildGraphNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *childGraph)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)childGraph};
-	return cusim_call(96, 10000, a);
+	return cusim_call(168, 10000, a);
 }
 
 int cuGraphAddDependencies(void *hGraph, void *from, void *to, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, numDependencies};
-	return cusim_call(114, 10000, a);
+	return cusim_call(169, 10000, a);
 }
 
 int cuGraphAddDependencies_v2(void *hGraph, void *from, void *to, void *edgeData, size_t numDependencies)
@@ -967,19 +967,19 @@ int cuGraphAddDependencies_v2(void *hGraph, void *from, void *to, void *edgeData
 int cuGraphAddEmptyNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies};
-	return cusim_call(90, 10000, a);
+	return cusim_call(82, 10000, a);
 }
 
 int cuGraphAddEventRecordNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *event)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)event};
-	return cusim_call(97, 11010, a);
+	return cusim_call(83, 11010, a);
 }
 
 int cuGraphAddEventWaitNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *event)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)event};
-	return cusim_call(98, 11010, a);
+	return cusim_call(84, 11010, a);
 }
 
 int cuGraphAddExternalSemaphoresSignalNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
@@ -1005,19 +1005,19 @@ int cuGraphAddExternalSemaphoresWaitNode(void *phGraphNode, void *hGraph, void *
 int cuGraphAddHostNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(95, 10000, a);
+	return cusim_call(170, 10000, a);
 }
 
 int cuGraphAddKernelNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(92, 10000, a);
+	return cusim_call(172, 10000, a);
 }
 
 int cuGraphAddKernelNode_v2(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(91, 12000, a);
+	return cusim_call(171, 12000, a);
 }
 
 int cuGraphAddMemAllocNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
@@ -1043,13 +1043,13 @@ int cuGraphAddMemFreeNode(void *phGraphNode, void *hGraph, void *dependencies, s
 int cuGraphAddMemcpyNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *copyParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)copyParams, (uintptr_t)ctx};
-	return cusim_call(93, 10000, a);
+	return cusim_call(173, 10000, a);
 }
 
 int cuGraphAddMemsetNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *memsetParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)memsetParams, (uintptr_t)ctx};
-	return cusim_call(94, 10000, a);
+	return cusim_call(174, 10000, a);
 }
 
 int cuGraphAddNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
@@ -1097,7 +1097,7 @@ int cuGraphChildGraphNodeGetGraph(void *hNode, void *phGraph)
 int cuGraphClone(void *phGraphClone, void *originalGraph)
 {
 	uint64_t a[] = {(uintptr_t)phGraphClone, (uintptr_t)originalGraph};
-	return cusim_call(88, 10000, a);
+	return cusim_call(80, 10000, a);
 }
 
 int cuGraphConditionalHandleCreate(void *pHandle_out, void *hGraph, void *ctx, unsigned int defaultLaunchValue, unsigned int flags)
@@ -1113,49 +1113,49 @@ int cuGraphConditionalHandleCreate(void *pHandle_out, void *hGraph, void *ctx, u
 int cuGraphCreate(void *phGraph, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)phGraph, (uint32_t)flags};
-	return cusim_call(86, 10000, a);
+	return cusim_call(78, 10000, a);
 }
 
 int cuGraphDebugDotPrint(void *hGraph, void *path, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)path, (uint32_t)flags};
-	return cusim_call(89, 11030, a);
+	return cusim_call(81, 11030, a);
 }
 
 int cuGraphDestroy(void *hGraph)
 {
 	uint64_t a[] = {(uintptr_t)hGraph};
-	return cusim_call(87, 10000, a);
+	return cusim_call(79, 10000, a);
 }
 
 int cuGraphDestroyNode(void *hNode)
 {
 	uint64_t a[] = {(uintptr_t)hNode};
-	return cusim_call(113, 10000, a);
+	return cusim_call(175, 10000, a);
 }
 
 int cuGraphEventRecordNodeGetEvent(void *hNode, void *event_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event_out};
-	return cusim_call(99, 11010, a);
+	return cusim_call(85, 11010, a);
 }
 
 int cuGraphEventRecordNodeSetEvent(void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(100, 11010, a);
+	return cusim_call(86, 11010, a);
 }
 
 int cuGraphEventWaitNodeGetEvent(void *hNode, void *event_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event_out};
-	return cusim_call(101, 11010, a);
+	return cusim_call(87, 11010, a);
 }
 
 int cuGraphEventWaitNodeSetEvent(void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(102, 11010, a);
+	return cusim_call(88, 11010, a);
 }
 
 int cuGraphExecBatchMemOpNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
@@ -1169,25 +1169,25 @@ int cuGraphExecBatchMemOpNodeSetParams(void *hGraphExec, void *hNode, void *node
 int cuGraphExecChildGraphNodeSetParams(void *hGraphExec, void *hNode, void *childGraph)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)childGraph};
-	return cusim_call(126, 11010, a);
+	return cusim_call(176, 11010, a);
 }
 
 int cuGraphExecDestroy(void *hGraphExec)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec};
-	return cusim_call(131, 10000, a);
+	return cusim_call(98, 10000, a);
 }
 
 int cuGraphExecEventRecordNodeSetEvent(void *hGraphExec, void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(119, 11010, a);
+	return cusim_call(94, 11010, a);
 }
 
 int cuGraphExecEventWaitNodeSetEvent(void *hGraphExec, void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(120, 11010, a);
+	return cusim_call(95, 11010, a);
 }
 
 int cuGraphExecExternalSemaphoresSignalNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
@@ -1216,31 +1216,31 @@ int cuGraphExecGetFlags(void *hGraphExec, void *flags)
 int cuGraphExecHostNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(125, 10020, a);
+	return cusim_call(177, 10020, a);
 }
 
 int cuGraphExecKernelNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(122, 10010, a);
+	return cusim_call(179, 10010, a);
 }
 
 int cuGraphExecKernelNodeSetParams_v2(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(121, 12000, a);
+	return cusim_call(178, 12000, a);
 }
 
 int cuGraphExecMemcpyNodeSetParams(void *hGraphExec, void *hNode, void *copyParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)copyParams, (uintptr_t)ctx};
-	return cusim_call(123, 10020, a);
+	return cusim_call(180, 10020, a);
 }
 
 int cuGraphExecMemsetNodeSetParams(void *hGraphExec, void *hNode, void *memsetParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)memsetParams, (uintptr_t)ctx};
-	return cusim_call(124, 10020, a);
+	return cusim_call(181, 10020, a);
 }
 
 int cuGraphExecNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
@@ -1254,7 +1254,7 @@ int cuGraphExecNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 int cuGraphExecUpdate(void *hGraphExec, void *hGraph, void *hErrorNode_out, void *updateResult_out)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hGraph, (uintptr_t)hErrorNode_out, (uintptr_t)updateResult_out};
-	return cusim_call(118, 10020, a);
+	return cusim_call(93, 10020, a);
 }
 
 int cuGraphExecUpdate_v2(void *hGraphExec, void *hGraph, void *resultInfo)
@@ -1296,7 +1296,7 @@ int cuGraphExternalSemaphoresWaitNodeSetParams(void *hNode, void *nodeParams)
 int cuGraphGetEdges(void *hGraph, void *from, void *to, void *numEdges)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)numEdges};
-	return cusim_call(104, 10000, a);
+	return cusim_call(90, 10000, a);
 }
 
 int cuGraphGetEdges_v2(void *hGraph, void *from, void *to, void *edgeData, void *numEdges)
@@ -1312,7 +1312,7 @@ int cuGraphGetEdges_v2(void *hGraph, void *from, void *to, void *edgeData, void 
 int cuGraphGetNodes(void *hGraph, void *nodes, void *numNodes)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)nodes, (uintptr_t)numNodes};
-	return cusim_call(103, 10000, a);
+	return cusim_call(89, 10000, a);
 }
 
 int cuGraphGetRootNodes(void *hGraph, void *rootNodes, void *numRootNodes)
@@ -1333,7 +1333,7 @@ int cuGraphHostNodeGetParams(void *hNode, void *nodeParams)
 int cuGraphHostNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(112, 10000, a);
+	return cusim_call(182, 10000, a);
 }
 
 int cuGraphInstantiate(void *phGraphExec, void *hGraph, void *phErrorNode, void *logBuffer, size_t bufferSize)
@@ -1349,13 +1349,13 @@ int cuGraphInstantiate(void *phGraphExec, void *hGraph, void *phErrorNode, void 
 int cuGraphInstantiateWithFlags(void *phGraphExec, void *hGraph, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, flags};
-	return cusim_call(116, 11040, a);
+	return cusim_call(92, 11040, a);
 }
 
 int cuGraphInstantiateWithParams(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(117, 12000, a);
+	return cusim_call(183, 12000, a);
 }
 
 int cuGraphInstantiateWithParams_ptsz(void *phGraphExec, void *hGraph, void *instantiateParams)
@@ -1374,7 +1374,7 @@ int cuGraphKernelNodeCopyAttributes(void *dst, void *src)
 int cuGraphKernelNodeGetAttribute(void *hNode, int attr, void *value_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uint32_t)attr, (uintptr_t)value_out};
-	return cusim_call(109, 11000, a);
+	return cusim_call(184, 11000, a);
 }
 
 int cuGraphKernelNodeGetParams(void *hNode, void *nodeParams)
@@ -1394,31 +1394,31 @@ int cuGraphKernelNodeGetParams_v2(void *hNode, void *nodeParams)
 int cuGraphKernelNodeSetAttribute(void *hNode, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(108, 11000, a);
+	return cusim_call(185, 11000, a);
 }
 
 int cuGraphKernelNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(107, 10000, a);
+	return cusim_call(187, 10000, a);
 }
 
 int cuGraphKernelNodeSetParams_v2(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(106, 12000, a);
+	return cusim_call(186, 12000, a);
 }
 
 int cuGraphLaunch(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hStream};
-	return cusim_call(129, 10000, a);
+	return cusim_call(96, 10000, a);
 }
 
 int cuGraphLaunch_ptsz(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, cusim_own(hStream)};
-	return cusim_call(129, 10000, a);
+	return cusim_call(96, 10000, a);
 }
 
 int cuGraphMemAllocNodeGetParams(void *hNode, void *params_out)
@@ -1445,7 +1445,7 @@ int cuGraphMemcpyNodeGetParams(void *hNode, void *nodeParams)
 int cuGraphMemcpyNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(110, 10000, a);
+	return cusim_call(188, 10000, a);
 }
 
 int cuGraphMemsetNodeGetParams(void *hNode, void *nodeParams)
@@ -1458,7 +1458,7 @@ int cuGraphMemsetNodeGetParams(void *hNode, void *nodeParams)
 int cuGraphMemsetNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(111, 10000, a);
+	return cusim_call(189, 10000, a);
 }
 
 int cuGraphNodeFindInClone(void *phNode, void *hOriginalNode, void *hClonedGraph)
@@ -1506,19 +1506,19 @@ int cuGraphNodeGetDependentNodes_v2(void *hNode, void *dependentNodes, void *edg
 int cuGraphNodeGetEnabled(void *hGraphExec, void *hNode, void *isEnabled)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)isEnabled};
-	return cusim_call(128, 11060, a);
+	return cusim_call(190, 11060, a);
 }
 
 int cuGraphNodeGetType(void *hNode, void *type)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)type};
-	return cusim_call(105, 10000, a);
+	return cusim_call(91, 10000, a);
 }
 
 int cuGraphNodeSetEnabled(void *hGraphExec, void *hNode, unsigned int isEnabled)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uint32_t)isEnabled};
-	return cusim_call(127, 11060, a);
+	return cusim_call(191, 11060, a);
 }
 
 int cuGraphNodeSetParams(void *hNode, void *nodeParams)
@@ -1539,7 +1539,7 @@ int cuGraphReleaseUserObject(void *graph, void *object, unsigned int count)
 int cuGraphRemoveDependencies(void *hGraph, void *from, void *to, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, numDependencies};
-	return cusim_call(115, 10000, a);
+	return cusim_call(192, 10000, a);
 }
 
 int cuGraphRemoveDependencies_v2(void *hGraph, void *from, void *to, void *edgeData, size_t numDependencies)
@@ -1564,13 +1564,13 @@ int cuGraphRetainUserObject(void *graph, void *object, unsigned int count, unsig
 int cuGraphUpload(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hStream};
-	return cusim_call(130, 11010, a);
+	return cusim_call(97, 11010, a);
 }
 
 int cuGraphUpload_ptsz(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, cusim_own(hStream)};
-	return cusim_call(130, 11010, a);
+	return cusim_call(97, 11010, a);
 }
 
 int cuGraphicsEGLRegisterImage(void)
@@ -1690,19 +1690,19 @@ int cuGraphicsVDPAURegisterVideoSurface(void)
 int cuGreenCtxCreate(void *phCtx, void *desc, int dev, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)phCtx, (uintptr_t)desc, (uint32_t)dev, (uint32_t)flags};
-	return cusim_call(48, 12040, a);
+	return cusim_call(40, 12040, a);
 }
 
 int cuGreenCtxDestroy(void *hCtx)
 {
 	uint64_t a[] = {(uintptr_t)hCtx};
-	return cusim_call(49, 12040, a);
+	return cusim_call(41, 12040, a);
 }
 
 int cuGreenCtxGetDevResource(void *hCtx, void *resource, int type)
 {
 	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)resource, (uint32_t)type};
-	return cusim_call(50, 12040, a);
+	return cusim_call(42, 12040, a);
 }
 
 int cuGreenCtxGetId(void *greenCtx, void *greenCtxId)
@@ -1715,19 +1715,19 @@ int cuGreenCtxGetId(void *greenCtx, void *greenCtxId)
 int cuGreenCtxRecordEvent(void *hCtx, void *hEvent)
 {
 	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)hEvent};
-	return cusim_call(51, 12040, a);
+	return cusim_call(43, 12040, a);
 }
 
 int cuGreenCtxStreamCreate(void *phStream, void *greenCtx, unsigned int flags, int priority)
 {
 	uint64_t a[] = {(uintptr_t)phStream, (uintptr_t)greenCtx, (uint32_t)flags, (uint32_t)priority};
-	return cusim_call(53, 12050, a);
+	return cusim_call(45, 12050, a);
 }
 
 int cuGreenCtxWaitEvent(void *hCtx, void *hEvent)
 {
 	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)hEvent};
-	return cusim_call(52, 12040, a);
+	return cusim_call(44, 12040, a);
 }
 
 int cuImportExternalMemory(void *extMem_out, void *memHandleDesc)
@@ -1747,37 +1747,37 @@ int cuImportExternalSemaphore(void *extSem_out, void *semHandleDesc)
 int cuIpcCloseMemHandle(unsigned long long dptr)
 {
 	uint64_t a[] = {dptr};
-	return cusim_call(136, 4010, a);
+	return cusim_call(103, 4010, a);
 }
 
 int cuIpcGetEventHandle(void *pHandle, void *event)
 {
 	uint64_t a[] = {(uintptr_t)pHandle, (uintptr_t)event};
-	return cusim_call(132, 4010, a);
+	return cusim_call(99, 4010, a);
 }
 
 int cuIpcGetMemHandle(void *pHandle, unsigned long long dptr)
 {
 	uint64_t a[] = {(uintptr_t)pHandle, dptr};
-	return cusim_call(134, 4010, a);
+	return cusim_call(101, 4010, a);
 }
 
 int cuIpcOpenEventHandle(void *phEvent, struct cusim_words8 handle)
 {
 	uint64_t a[] = {(uintptr_t)phEvent, (uintptr_t)&handle};
-	return cusim_call(133, 4010, a);
+	return cusim_call(100, 4010, a);
 }
 
 int cuIpcOpenMemHandle(void *pdptr, struct cusim_words8 handle, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pdptr, (uintptr_t)&handle, (uint32_t)Flags};
-	return cusim_call(135, 4010, a);
+	return cusim_call(102, 4010, a);
 }
 
 int cuIpcOpenMemHandle_v2(void *pdptr, struct cusim_words8 handle, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pdptr, (uintptr_t)&handle, (uint32_t)Flags};
-	return cusim_call(135, 11000, a);
+	return cusim_call(102, 11000, a);
 }
 
 int cuKernelGetAttribute(void *pi, int attrib, void *kernel, int dev)
@@ -1845,7 +1845,7 @@ int cuLaunch(void *f)
 int cuLaunchCooperativeKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams};
-	return cusim_call(200, 9000, a);
+	return cusim_call(140, 9000, a);
 }
 
 int cuLaunchCooperativeKernelMultiDevice(void *launchParamsList, unsigned int numDevices, unsigned int flags)
@@ -1859,7 +1859,7 @@ int cuLaunchCooperativeKernelMultiDevice(void *launchParamsList, unsigned int nu
 int cuLaunchCooperativeKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, cusim_own(hStream), (uintptr_t)kernelParams};
-	return cusim_call(200, 9000, a);
+	return cusim_call(140, 9000, a);
 }
 
 int cuLaunchGrid(void *f, int grid_width, int grid_height)
@@ -1882,25 +1882,25 @@ int cuLaunchGridAsync(void *f, int grid_width, int grid_height, void *hStream)
 int cuLaunchHostFunc(void *hStream, void *fn, void *userData)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)fn, (uintptr_t)userData};
-	return cusim_call(78, 10000, a);
+	return cusim_call(70, 10000, a);
 }
 
 int cuLaunchHostFunc_ptsz(void *hStream, void *fn, void *userData)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)fn, (uintptr_t)userData};
-	return cusim_call(78, 10000, a);
+	return cusim_call(70, 10000, a);
 }
 
 int cuLaunchKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(198, 4000, a);
+	return cusim_call(138, 4000, a);
 }
 
 int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(199, 11060, a);
+	return cusim_call(139, 11060, a);
 }
 
 int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
@@ -1912,7 +1912,7 @@ int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, cusim_own(hStream), (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(198, 7000, a);
+	return cusim_call(138, 7000, a);
 }
 
 int cuLibraryEnumerateKernels(void *kernels, unsigned int numKernels, void *lib)
@@ -2086,7 +2086,7 @@ int cuLinkDestroy(void *state)
 int cuLogsCurrent(void *iterator_out, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator_out, (uint32_t)flags};
-	return cusim_call(1, 12090, a);
+	return cusim_call(199, 12090, a);
 }
 
 int cuLogsDumpToFile(void *iterator, void *pathToFile, unsigned int flags)
@@ -2100,7 +2100,7 @@ int cuLogsDumpToFile(void *iterator, void *pathToFile, unsigned int flags)
 int cuLogsDumpToMemory(void *iterator, void *buffer, void *size, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator, (uintptr_t)buffer, (uintptr_t)size, (uint32_t)flags};
-	return cusim_call(2, 12090, a);
+	return cusim_call(200, 12090, a);
 }
 
 int cuLogsRegisterCallback(void *callbackFunc, void *userData, void *callback_out)
@@ -2146,7 +2146,7 @@ int cuMemAdvise(unsigned long long devPtr, size_t count, int advice, int device)
 int cuMemAdvise_v2(unsigned long long devPtr, size_t count, int advice, struct cusim_words1 location)
 {
 	uint64_t a[] = {devPtr, count, (uint32_t)advice, (uintptr_t)&location};
-	return cusim_call(168, 12020, a);
+	return cusim_call(156, 12020, a);
 }
 
 int cuMemAlloc(void *dptr, unsigned int bytesize)
@@ -2159,25 +2159,25 @@ int cuMemAlloc(void *dptr, unsigned int bytesize)
 int cuMemAllocAsync(void *dptr, size_t bytesize, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uintptr_t)hStream};
-	return cusim_call(140, 11020, a);
+	return cusim_call(107, 11020, a);
 }
 
 int cuMemAllocAsync_ptsz(void *dptr, size_t bytesize, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, cusim_own(hStream)};
-	return cusim_call(140, 11020, a);
+	return cusim_call(107, 11020, a);
 }
 
 int cuMemAllocFromPoolAsync(void *dptr, size_t bytesize, void *pool, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uintptr_t)pool, (uintptr_t)hStream};
-	return cusim_call(182, 11020, a);
+	return cusim_call(144, 11020, a);
 }
 
 int cuMemAllocFromPoolAsync_ptsz(void *dptr, size_t bytesize, void *pool, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uintptr_t)pool, cusim_own(hStream)};
-	return cusim_call(182, 11020, a);
+	return cusim_call(144, 11020, a);
 }
 
 int cuMemAllocHost(void *pp, unsigned int bytesize)
@@ -2190,7 +2190,7 @@ int cuMemAllocHost(void *pp, unsigned int bytesize)
 int cuMemAllocManaged(void *dptr, size_t bytesize, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uint32_t)flags};
-	return cusim_call(167, 6000, a);
+	return cusim_call(157, 6000, a);
 }
 
 int cuMemAllocPitch(void *dptr, void *pPitch, unsigned int WidthInBytes, unsigned int Height, unsigned int ElementSizeBytes)
@@ -2206,13 +2206,13 @@ int cuMemAllocPitch(void *dptr, void *pPitch, unsigned int WidthInBytes, unsigne
 int cuMemAllocPitch_v2(void *dptr, void *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)pPitch, WidthInBytes, Height, (uint32_t)ElementSizeBytes};
-	return cusim_call(160, 3020, a);
+	return cusim_call(163, 3020, a);
 }
 
 int cuMemAlloc_v2(void *dptr, size_t bytesize)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize};
-	return cusim_call(138, 3020, a);
+	return cusim_call(105, 3020, a);
 }
 
 int cuMemBatchDecompressAsync(void *paramsArray, size_t count, unsigned int flags, void *errorIndex, void *stream)
@@ -2308,25 +2308,25 @@ int cuMemFree(unsigned int dptr)
 int cuMemFreeAsync(unsigned long long dptr, void *hStream)
 {
 	uint64_t a[] = {dptr, (uintptr_t)hStream};
-	return cusim_call(141, 11020, a);
+	return cusim_call(108, 11020, a);
 }
 
 int cuMemFreeAsync_ptsz(unsigned long long dptr, void *hStream)
 {
 	uint64_t a[] = {dptr, cusim_own(hStream)};
-	return cusim_call(141, 11020, a);
+	return cusim_call(108, 11020, a);
 }
 
 int cuMemFreeHost(void *p)
 {
 	uint64_t a[] = {(uintptr_t)p};
-	return cusim_call(143, 2000, a);
+	return cusim_call(110, 2000, a);
 }
 
 int cuMemFree_v2(unsigned long long dptr)
 {
 	uint64_t a[] = {dptr};
-	return cusim_call(139, 3020, a);
+	return cusim_call(106, 3020, a);
 }
 
 int cuMemGetAccess(void *flags, void *location, unsigned long long ptr)
@@ -2348,7 +2348,7 @@ int cuMemGetAddressRange(void *pbase, void *psize, unsigned int dptr)
 int cuMemGetAddressRange_v2(void *pbase, void *psize, unsigned long long dptr)
 {
 	uint64_t a[] = {(uintptr_t)pbase, (uintptr_t)psize, dptr};
-	return cusim_call(165, 3020, a);
+	return cusim_call(158, 3020, a);
 }
 
 int cuMemGetAllocationGranularity(void *granularity, void *prop, int option)
@@ -2404,7 +2404,7 @@ int cuMemGetInfo(void *free, void *total)
 int cuMemGetInfo_v2(void *free, void *total)
 {
 	uint64_t a[] = {(uintptr_t)free, (uintptr_t)total};
-	return cusim_call(137, 3020, a);
+	return cusim_call(104, 3020, a);
 }
 
 int cuMemGetMemPool(void *pool, void *location, int type)
@@ -2418,7 +2418,7 @@ int cuMemGetMemPool(void *pool, void *location, int type)
 int cuMemHostAlloc(void *pp, size_t bytesize, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pp, bytesize, (uint32_t)Flags};
-	return cusim_call(142, 2020, a);
+	return cusim_call(109, 2020, a);
 }
 
 int cuMemHostGetDevicePointer(void *pdptr, void *p, unsigned int Flags)
@@ -2432,31 +2432,31 @@ int cuMemHostGetDevicePointer(void *pdptr, void *p, unsigned int Flags)
 int cuMemHostGetDevicePointer_v2(void *pdptr, void *p, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pdptr, (uintptr_t)p, (uint32_t)Flags};
-	return cusim_call(144, 3020, a);
+	return cusim_call(111, 3020, a);
 }
 
 int cuMemHostGetFlags(void *pFlags, void *p)
 {
 	uint64_t a[] = {(uintptr_t)pFlags, (uintptr_t)p};
-	return cusim_call(145, 2030, a);
+	return cusim_call(112, 2030, a);
 }
 
 int cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)p, bytesize, (uint32_t)Flags};
-	return cusim_call(146, 4000, a);
+	return cusim_call(113, 4000, a);
 }
 
 int cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)p, bytesize, (uint32_t)Flags};
-	return cusim_call(146, 6050, a);
+	return cusim_call(113, 6050, a);
 }
 
 int cuMemHostUnregister(void *p)
 {
 	uint64_t a[] = {(uintptr_t)p};
-	return cusim_call(147, 4000, a);
+	return cusim_call(114, 4000, a);
 }
 
 int cuMemImportFromShareableHandle(void *handle, void *osHandle, int shHandleType)
@@ -2496,67 +2496,67 @@ int cuMemMapArrayAsync_ptsz(void *mapInfoList, unsigned int count, void *hStream
 int cuMemPoolCreate(void *pool, void *poolProps)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uintptr_t)poolProps};
-	return cusim_call(175, 11020, a);
+	return cusim_call(145, 11020, a);
 }
 
 int cuMemPoolDestroy(void *pool)
 {
 	uint64_t a[] = {(uintptr_t)pool};
-	return cusim_call(176, 11020, a);
+	return cusim_call(146, 11020, a);
 }
 
 int cuMemPoolExportPointer(void *shareData_out, unsigned long long ptr)
 {
 	uint64_t a[] = {(uintptr_t)shareData_out, ptr};
-	return cusim_call(185, 11020, a);
+	return cusim_call(147, 11020, a);
 }
 
 int cuMemPoolExportToShareableHandle(void *handle_out, void *pool, int handleType, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)handle_out, (uintptr_t)pool, (uint32_t)handleType, flags};
-	return cusim_call(183, 11020, a);
+	return cusim_call(148, 11020, a);
 }
 
 int cuMemPoolGetAccess(void *flags, void *memPool, void *location)
 {
 	uint64_t a[] = {(uintptr_t)flags, (uintptr_t)memPool, (uintptr_t)location};
-	return cusim_call(180, 11020, a);
+	return cusim_call(149, 11020, a);
 }
 
 int cuMemPoolGetAttribute(void *pool, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(177, 11020, a);
+	return cusim_call(150, 11020, a);
 }
 
 int cuMemPoolImportFromShareableHandle(void *pool_out, void *handle, int handleType, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)pool_out, (uintptr_t)handle, (uint32_t)handleType, flags};
-	return cusim_call(184, 11020, a);
+	return cusim_call(151, 11020, a);
 }
 
 int cuMemPoolImportPointer(void *ptr_out, void *pool, void *shareData)
 {
 	uint64_t a[] = {(uintptr_t)ptr_out, (uintptr_t)pool, (uintptr_t)shareData};
-	return cusim_call(186, 11020, a);
+	return cusim_call(152, 11020, a);
 }
 
 int cuMemPoolSetAccess(void *pool, void *map, size_t count)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uintptr_t)map, count};
-	return cusim_call(181, 11020, a);
+	return cusim_call(153, 11020, a);
 }
 
 int cuMemPoolSetAttribute(void *pool, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(178, 11020, a);
+	return cusim_call(154, 11020, a);
 }
 
 int cuMemPoolTrimTo(void *pool, size_t minBytesToKeep)
 {
 	uint64_t a[] = {(uintptr_t)pool, minBytesToKeep};
-	return cusim_call(179, 11020, a);
+	return cusim_call(155, 11020, a);
 }
 
 int cuMemPrefetchAsync(unsigned long long devPtr, size_t count, int dstDevice, void *hStream)
@@ -2580,13 +2580,13 @@ int cuMemPrefetchAsync_ptsz(unsigned long long devPtr, size_t count, int dstDevi
 int cuMemPrefetchAsync_v2(unsigned long long devPtr, size_t count, struct cusim_words1 location, unsigned int flags, void *hStream)
 {
 	uint64_t a[] = {devPtr, count, (uintptr_t)&location, (uint32_t)flags, (uintptr_t)hStream};
-	return cusim_call(169, 12020, a);
+	return cusim_call(159, 12020, a);
 }
 
 int cuMemPrefetchAsync_v2_ptsz(unsigned long long devPtr, size_t count, struct cusim_words1 location, unsigned int flags, void *hStream)
 {
 	uint64_t a[] = {devPtr, count, (uintptr_t)&location, (uint32_t)flags, cusim_own(hStream)};
-	return cusim_call(169, 12020, a);
+	return cusim_call(159, 12020, a);
 }
 
 int cuMemPrefetchBatchAsync(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
@@ -2618,7 +2618,7 @@ int cuMemPrefetchBatchAsync_ptsz(void *dptrs, void *sizes, size_t count, void *p
 int cuMemRangeGetAttribute(void *data, size_t dataSize, int attribute, unsigned long long devPtr, size_t count)
 {
 	uint64_t a[] = {(uintptr_t)data, dataSize, (uint32_t)attribute, devPtr, count};
-	return cusim_call(170, 8000, a);
+	return cusim_call(160, 8000, a);
 }
 
 int cuMemRangeGetAttributes(void *data, void *dataSizes, void *attributes, size_t numAttributes, unsigned long long devPtr, size_t count)
@@ -2685,13 +2685,13 @@ int cuMemcpy2DAsync(void *pCopy, void *hStream)
 int cuMemcpy2DAsync_v2(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, (uintptr_t)hStream};
-	return cusim_call(161, 3020, a);
+	return cusim_call(164, 3020, a);
 }
 
 int cuMemcpy2DAsync_v2_ptsz(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, cusim_own(hStream)};
-	return cusim_call(161, 7000, a);
+	return cusim_call(164, 7000, a);
 }
 
 int cuMemcpy2DUnaligned(void *pCopy)
@@ -2740,13 +2740,13 @@ int cuMemcpy3DAsync(void *pCopy, void *hStream)
 int cuMemcpy3DAsync_v2(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, (uintptr_t)hStream};
-	return cusim_call(162, 3020, a);
+	return cusim_call(165, 3020, a);
 }
 
 int cuMemcpy3DAsync_v2_ptsz(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, cusim_own(hStream)};
-	return cusim_call(162, 7000, a);
+	return cusim_call(165, 7000, a);
 }
 
 int cuMemcpy3DBatchAsync(size_t numOps, void *opList, void *failIdx, unsigned long long flags, void *hStream)
@@ -3040,19 +3040,19 @@ int cuMemcpyDtoDAsync(unsigned int dstDevice, unsigned int srcDevice, unsigned i
 int cuMemcpyDtoDAsync_v2(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount, (uintptr_t)hStream};
-	return cusim_call(153, 3020, a);
+	return cusim_call(120, 3020, a);
 }
 
 int cuMemcpyDtoDAsync_v2_ptsz(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount, cusim_own(hStream)};
-	return cusim_call(153, 7000, a);
+	return cusim_call(120, 7000, a);
 }
 
 int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(152, 3020, a);
+	return cusim_call(119, 3020, a);
 }
 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
@@ -3081,19 +3081,19 @@ int cuMemcpyDtoHAsync(void *dstHost, unsigned int srcDevice, unsigned int ByteCo
 int cuMemcpyDtoHAsync_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount, (uintptr_t)hStream};
-	return cusim_call(151, 3020, a);
+	return cusim_call(118, 3020, a);
 }
 
 int cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount, cusim_own(hStream)};
-	return cusim_call(151, 7000, a);
+	return cusim_call(118, 7000, a);
 }
 
 int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(149, 3020, a);
+	return cusim_call(116, 3020, a);
 }
 
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
@@ -3179,19 +3179,19 @@ int cuMemcpyHtoDAsync(unsigned int dstDevice, void *srcHost, unsigned int ByteCo
 int cuMemcpyHtoDAsync_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount, (uintptr_t)hStream};
-	return cusim_call(150, 3020, a);
+	return cusim_call(117, 3020, a);
 }
 
 int cuMemcpyHtoDAsync_v2_ptsz(unsigned long long dstDevice, void *srcHost, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount, cusim_own(hStream)};
-	return cusim_call(150, 7000, a);
+	return cusim_call(117, 7000, a);
 }
 
 int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(148, 3020, a);
+	return cusim_call(115, 3020, a);
 }
 
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
@@ -3203,19 +3203,19 @@ int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t Byt
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(154, 4000, a);
+	return cusim_call(121, 4000, a);
 }
 
 int cuMemcpyPeerAsync(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount, (uintptr_t)hStream};
-	return cusim_call(155, 4000, a);
+	return cusim_call(122, 4000, a);
 }
 
 int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount, cusim_own(hStream)};
-	return cusim_call(155, 7000, a);
+	return cusim_call(122, 7000, a);
 }
 
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
@@ -3331,13 +3331,13 @@ int cuMemsetD2D32(unsigned int dstDevice, unsigned int dstPitch, unsigned int ui
 int cuMemsetD2D32Async(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height, (uintptr_t)hStream};
-	return cusim_call(164, 3020, a);
+	return cusim_call(166, 3020, a);
 }
 
 int cuMemsetD2D32Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height, cusim_own(hStream)};
-	return cusim_call(164, 7000, a);
+	return cusim_call(166, 7000, a);
 }
 
 int cuMemsetD2D32_v2(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
@@ -3373,13 +3373,13 @@ int cuMemsetD2D8(unsigned int dstDevice, unsigned int dstPitch, unsigned char uc
 int cuMemsetD2D8Async(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height, (uintptr_t)hStream};
-	return cusim_call(163, 3020, a);
+	return cusim_call(167, 3020, a);
 }
 
 int cuMemsetD2D8Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height, cusim_own(hStream)};
-	return cusim_call(163, 7000, a);
+	return cusim_call(167, 7000, a);
 }
 
 int cuMemsetD2D8_v2(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
@@ -3413,19 +3413,19 @@ int cuMemsetD32(unsigned int dstDevice, unsigned int ui, unsigned int N)
 int cuMemsetD32Async(unsigned long long dstDevice, unsigned int ui, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N, (uintptr_t)hStream};
-	return cusim_call(159, 3020, a);
+	return cusim_call(126, 3020, a);
 }
 
 int cuMemsetD32Async_ptsz(unsigned long long dstDevice, unsigned int ui, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N, cusim_own(hStream)};
-	return cusim_call(159, 7000, a);
+	return cusim_call(126, 7000, a);
 }
 
 int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(157, 3020, a);
+	return cusim_call(124, 3020, a);
 }
 
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
@@ -3445,19 +3445,19 @@ int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
 int cuMemsetD8Async(unsigned long long dstDevice, unsigned char uc, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N, (uintptr_t)hStream};
-	return cusim_call(158, 3020, a);
+	return cusim_call(125, 3020, a);
 }
 
 int cuMemsetD8Async_ptsz(unsigned long long dstDevice, unsigned char uc, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N, cusim_own(hStream)};
-	return cusim_call(158, 7000, a);
+	return cusim_call(125, 7000, a);
 }
 
 int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(156, 3020, a);
+	return cusim_call(123, 3020, a);
 }
 
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
@@ -3514,7 +3514,7 @@ int cuModuleEnumerateFunctions(void *functions, unsigned int numFunctions, void 
 int cuModuleGetFunction(void *hfunc, void *hmod, void *name)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uintptr_t)hmod, (uintptr_t)name};
-	return cusim_call(190, 2000, a);
+	return cusim_call(130, 2000, a);
 }
 
 int cuModuleGetFunctionCount(void *count, void *mod)
@@ -3536,7 +3536,7 @@ int cuModuleGetGlobal(void *dptr, void *bytes, void *hmod, void *name)
 int cuModuleGetGlobal_v2(void *dptr, void *bytes, void *hmod, void *name)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)bytes, (uintptr_t)hmod, (uintptr_t)name};
-	return cusim_call(191, 3020, a);
+	return cusim_call(131, 3020, a);
 }
 
 int cuModuleGetLoadingMode(void *mode)
@@ -3564,13 +3564,13 @@ int cuModuleGetTexRef(void *pTexRef, void *hmod, void *name)
 int cuModuleLoadData(void *module, void *image)
 {
 	uint64_t a[] = {(uintptr_t)module, (uintptr_t)image};
-	return cusim_call(187, 2000, a);
+	return cusim_call(127, 2000, a);
 }
 
 int cuModuleLoadDataEx(void *module, void *image, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)module, (uintptr_t)image, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(188, 2010, a);
+	return cusim_call(128, 2010, a);
 }
 
 int cuModuleLoadFatBinary(void *module, void *fatCubin)
@@ -3583,7 +3583,7 @@ int cuModuleLoadFatBinary(void *module, void *fatCubin)
 int cuModuleUnload(void *hmod)
 {
 	uint64_t a[] = {(uintptr_t)hmod};
-	return cusim_call(189, 2000, a);
+	return cusim_call(129, 2000, a);
 }
 
 int cuMulticastAddDevice(unsigned long long mcHandle, int dev)
@@ -3650,7 +3650,7 @@ int cuOccupancyAvailableDynamicSMemPerBlock(void *dynamicSmemSize, void *func, i
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *numBlocks, void *func, int blockSize, size_t dynamicSMemSize)
 {
 	uint64_t a[] = {(uintptr_t)numBlocks, (uintptr_t)func, (uint32_t)blockSize, dynamicSMemSize};
-	return cusim_call(196, 6050, a);
+	return cusim_call(136, 6050, a);
 }
 
 int cuOccupancyMaxActiveClusters(void *numClusters, void *func, void *config)
@@ -3664,7 +3664,7 @@ int cuOccupancyMaxActiveClusters(void *numClusters, void *func, void *config)
 int cuOccupancyMaxPotentialBlockSize(void *minGridSize, void *blockSize, void *func, void *blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
 {
 	uint64_t a[] = {(uintptr_t)minGridSize, (uintptr_t)blockSize, (uintptr_t)func, (uintptr_t)blockSizeToDynamicSMemSize, dynamicSMemSize, (uint32_t)blockSizeLimit};
-	return cusim_call(197, 6050, a);
+	return cusim_call(137, 6050, a);
 }
 
 int cuOccupancyMaxPotentialClusterSize(void *clusterSize, void *func, void *config)
@@ -3718,7 +3718,7 @@ int cuParamSetv(void *hfunc, int offset, void *ptr, unsigned int numbytes)
 int cuPointerGetAttribute(void *data, int attribute, unsigned long long ptr)
 {
 	uint64_t a[] = {(uintptr_t)data, (uint32_t)attribute, ptr};
-	return cusim_call(166, 4000, a);
+	return cusim_call(161, 4000, a);
 }
 
 int cuPointerGetAttributes(unsigned int numAttributes, void *attributes, void *data, unsigned long long ptr)
@@ -3764,25 +3764,25 @@ int cuSignalExternalSemaphoresAsync_ptsz(void *extSemArray, void *paramsArray, u
 int cuStreamAddCallback(void *hStream, void *callback, void *userData, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)callback, (uintptr_t)userData, (uint32_t)flags};
-	return cusim_call(77, 5000, a);
+	return cusim_call(69, 5000, a);
 }
 
 int cuStreamAddCallback_ptsz(void *hStream, void *callback, void *userData, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)callback, (uintptr_t)userData, (uint32_t)flags};
-	return cusim_call(77, 7000, a);
+	return cusim_call(69, 7000, a);
 }
 
 int cuStreamAttachMemAsync(void *hStream, unsigned long long dptr, size_t length, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, dptr, length, (uint32_t)flags};
-	return cusim_call(171, 6000, a);
+	return cusim_call(162, 6000, a);
 }
 
 int cuStreamAttachMemAsync_ptsz(void *hStream, unsigned long long dptr, size_t length, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(hStream), dptr, length, (uint32_t)flags};
-	return cusim_call(171, 7000, a);
+	return cusim_call(162, 7000, a);
 }
 
 int cuStreamBatchMemOp(void *stream, unsigned int count, void *paramArray, unsigned int flags)
@@ -3824,25 +3824,25 @@ int cuStreamBatchMemOp_v2_ptsz(void *stream, unsigned int count, void *paramArra
 int cuStreamBeginCaptureToGraph(void *hStream, void *hGraph, void *dependencies, void *dependencyData, size_t numDependencies, int mode)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)hGraph, (uintptr_t)dependencies, (uintptr_t)dependencyData, numDependencies, (uint32_t)mode};
-	return cusim_call(80, 12030, a);
+	return cusim_call(72, 12030, a);
 }
 
 int cuStreamBeginCaptureToGraph_ptsz(void *hStream, void *hGraph, void *dependencies, void *dependencyData, size_t numDependencies, int mode)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)hGraph, (uintptr_t)dependencies, (uintptr_t)dependencyData, numDependencies, (uint32_t)mode};
-	return cusim_call(80, 12030, a);
+	return cusim_call(72, 12030, a);
 }
 
 int cuStreamBeginCapture_v2(void *hStream, int mode)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uint32_t)mode};
-	return cusim_call(79, 10010, a);
+	return cusim_call(71, 10010, a);
 }
 
 int cuStreamBeginCapture_v2_ptsz(void *hStream, int mode)
 {
 	uint64_t a[] = {cusim_own(hStream), (uint32_t)mode};
-	return cusim_call(79, 10010, a);
+	return cusim_call(71, 10010, a);
 }
 
 int cuStreamCopyAttributes(void *dst, void *src)
@@ -3862,19 +3862,19 @@ int cuStreamCopyAttributes_ptsz(void *dst, void *src)
 int cuStreamCreate(void *phStream, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)phStream, (uint32_t)Flags};
-	return cusim_call(62, 2000, a);
+	return cusim_call(54, 2000, a);
 }
 
 int cuStreamCreateWithPriority(void *phStream, unsigned int flags, int priority)
 {
 	uint64_t a[] = {(uintptr_t)phStream, (uint32_t)flags, (uint32_t)priority};
-	return cusim_call(63, 5050, a);
+	return cusim_call(55, 5050, a);
 }
 
 int cuStreamDestroy(void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hStream};
-	return cusim_call(64, 2000, a);
+	return cusim_call(56, 2000, a);
 }
 
 int cuStreamDestroy_v2(void *hStream)
@@ -3882,19 +3882,19 @@ int cuStreamDestroy_v2(void *hStream)
 	if (!hStream && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)hStream};
-	return cusim_call(64, 4000, a);
+	return cusim_call(56, 4000, a);
 }
 
 int cuStreamEndCapture(void *hStream, void *phGraph)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)phGraph};
-	return cusim_call(81, 10000, a);
+	return cusim_call(73, 10000, a);
 }
 
 int cuStreamEndCapture_ptsz(void *hStream, void *phGraph)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)phGraph};
-	return cusim_call(81, 10000, a);
+	return cusim_call(73, 10000, a);
 }
 
 int cuStreamGetAttribute(void *hStream, int attr, void *value_out)
@@ -3916,61 +3916,61 @@ int cuStreamGetAttribute_ptsz(void *hStream, int attr, void *value_out)
 int cuStreamGetCaptureInfo_v2(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *numDependencies_out)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)numDependencies_out};
-	return cusim_call(83, 11030, a);
+	return cusim_call(75, 11030, a);
 }
 
 int cuStreamGetCaptureInfo_v2_ptsz(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *numDependencies_out)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)numDependencies_out};
-	return cusim_call(83, 11030, a);
+	return cusim_call(75, 11030, a);
 }
 
 int cuStreamGetCaptureInfo_v3(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *edgeData_out, void *numDependencies_out)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)edgeData_out, (uintptr_t)numDependencies_out};
-	return cusim_call(84, 12030, a);
+	return cusim_call(76, 12030, a);
 }
 
 int cuStreamGetCaptureInfo_v3_ptsz(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *edgeData_out, void *numDependencies_out)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)edgeData_out, (uintptr_t)numDependencies_out};
-	return cusim_call(84, 12030, a);
+	return cusim_call(76, 12030, a);
 }
 
 int cuStreamGetCtx(void *hStream, void *pctx)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)pctx};
-	return cusim_call(68, 9020, a);
+	return cusim_call(60, 9020, a);
 }
 
 int cuStreamGetCtx_ptsz(void *hStream, void *pctx)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)pctx};
-	return cusim_call(68, 9020, a);
+	return cusim_call(60, 9020, a);
 }
 
 int cuStreamGetDevice(void *hStream, void *device)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)device};
-	return cusim_call(72, 12080, a);
+	return cusim_call(64, 12080, a);
 }
 
 int cuStreamGetDevice_ptsz(void *hStream, void *device)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)device};
-	return cusim_call(72, 12080, a);
+	return cusim_call(64, 12080, a);
 }
 
 int cuStreamGetFlags(void *hStream, void *flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)flags};
-	return cusim_call(69, 5050, a);
+	return cusim_call(61, 5050, a);
 }
 
 int cuStreamGetFlags_ptsz(void *hStream, void *flags)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)flags};
-	return cusim_call(69, 7000, a);
+	return cusim_call(61, 7000, a);
 }
 
 int cuStreamGetGreenCtx(void *hStream, void *phCtx)
@@ -3983,49 +3983,49 @@ int cuStreamGetGreenCtx(void *hStream, void *phCtx)
 int cuStreamGetId(void *hStream, void *streamId)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)streamId};
-	return cusim_call(71, 12000, a);
+	return cusim_call(63, 12000, a);
 }
 
 int cuStreamGetId_ptsz(void *hStream, void *streamId)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)streamId};
-	return cusim_call(71, 12000, a);
+	return cusim_call(63, 12000, a);
 }
 
 int cuStreamGetPriority(void *hStream, void *priority)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)priority};
-	return cusim_call(70, 5050, a);
+	return cusim_call(62, 5050, a);
 }
 
 int cuStreamGetPriority_ptsz(void *hStream, void *priority)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)priority};
-	return cusim_call(70, 7000, a);
+	return cusim_call(62, 7000, a);
 }
 
 int cuStreamIsCapturing(void *hStream, void *captureStatus)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)captureStatus};
-	return cusim_call(82, 10000, a);
+	return cusim_call(74, 10000, a);
 }
 
 int cuStreamIsCapturing_ptsz(void *hStream, void *captureStatus)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)captureStatus};
-	return cusim_call(82, 10000, a);
+	return cusim_call(74, 10000, a);
 }
 
 int cuStreamQuery(void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hStream};
-	return cusim_call(65, 2000, a);
+	return cusim_call(57, 2000, a);
 }
 
 int cuStreamQuery_ptsz(void *hStream)
 {
 	uint64_t a[] = {cusim_own(hStream)};
-	return cusim_call(65, 7000, a);
+	return cusim_call(57, 7000, a);
 }
 
 int cuStreamSetAttribute(void *hStream, int attr, void *value)
@@ -4047,13 +4047,13 @@ int cuStreamSetAttribute_ptsz(void *hStream, int attr, void *value)
 int cuStreamSynchronize(void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hStream};
-	return cusim_call(66, 2000, a);
+	return cusim_call(58, 2000, a);
 }
 
 int cuStreamSynchronize_ptsz(void *hStream)
 {
 	uint64_t a[] = {cusim_own(hStream)};
-	return cusim_call(66, 7000, a);
+	return cusim_call(58, 7000, a);
 }
 
 int cuStreamUpdateCaptureDependencies(void *hStream, void *dependencies, size_t numDependencies, unsigned int flags)
@@ -4097,109 +4097,109 @@ int cuStreamUpdateCaptureDependencies_v2_ptsz(void *hStream, void *dependencies,
 int cuStreamWaitEvent(void *hStream, void *hEvent, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)hEvent, (uint32_t)Flags};
-	return cusim_call(67, 3020, a);
+	return cusim_call(59, 3020, a);
 }
 
 int cuStreamWaitEvent_ptsz(void *hStream, void *hEvent, unsigned int Flags)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)hEvent, (uint32_t)Flags};
-	return cusim_call(67, 7000, a);
+	return cusim_call(59, 7000, a);
 }
 
 int cuStreamWaitValue32(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(73, 8000, a);
+	return cusim_call(65, 8000, a);
 }
 
 int cuStreamWaitValue32_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(73, 8000, a);
+	return cusim_call(65, 8000, a);
 }
 
 int cuStreamWaitValue32_v2(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(73, 11070, a);
+	return cusim_call(65, 11070, a);
 }
 
 int cuStreamWaitValue32_v2_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(73, 11070, a);
+	return cusim_call(65, 11070, a);
 }
 
 int cuStreamWaitValue64(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, value, (uint32_t)flags};
-	return cusim_call(74, 9000, a);
+	return cusim_call(66, 9000, a);
 }
 
 int cuStreamWaitValue64_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(74, 9000, a);
+	return cusim_call(66, 9000, a);
 }
 
 int cuStreamWaitValue64_v2(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, value, (uint32_t)flags};
-	return cusim_call(74, 11070, a);
+	return cusim_call(66, 11070, a);
 }
 
 int cuStreamWaitValue64_v2_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(74, 11070, a);
+	return cusim_call(66, 11070, a);
 }
 
 int cuStreamWriteValue32(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(75, 8000, a);
+	return cusim_call(67, 8000, a);
 }
 
 int cuStreamWriteValue32_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(75, 8000, a);
+	return cusim_call(67, 8000, a);
 }
 
 int cuStreamWriteValue32_v2(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(75, 11070, a);
+	return cusim_call(67, 11070, a);
 }
 
 int cuStreamWriteValue32_v2_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(75, 11070, a);
+	return cusim_call(67, 11070, a);
 }
 
 int cuStreamWriteValue64(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, value, (uint32_t)flags};
-	return cusim_call(76, 9000, a);
+	return cusim_call(68, 9000, a);
 }
 
 int cuStreamWriteValue64_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(76, 9000, a);
+	return cusim_call(68, 9000, a);
 }
 
 int cuStreamWriteValue64_v2(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, value, (uint32_t)flags};
-	return cusim_call(76, 11070, a);
+	return cusim_call(68, 11070, a);
 }
 
 int cuStreamWriteValue64_v2_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(76, 11070, a);
+	return cusim_call(68, 11070, a);
 }
 
 int cuSurfObjectCreate(void *pSurfObject, void *pResDesc)
@@ -4574,7 +4574,7 @@ int cuTexRefSetMipmappedArray(void *hTexRef, void *hMipmappedArray, unsigned int
 int cuThreadExchangeStreamCaptureMode(void *mode)
 {
 	uint64_t a[] = {(uintptr_t)mode};
-	return cusim_call(85, 10010, a);
+	return cusim_call(77, 10010, a);
 }
 
 int cuUserObjectCreate(void *object_out, void *ptr, void *destroy, unsigned int initialRefcount, unsigned int flags)

@@ -118,7 +118,7 @@ enum {
 // The calls that hand-written functions make, by their number.
 enum {
 	CUSIM_Init = 0,
-	CUSIM_CtxCreate_v4 = 25,
+	CUSIM_CtxCreate_v4 = 17,
 };
 
 // The functions that the library exports.

@@ -3,6 +3,7 @@
 package driver
 
 import (
+	"math"
 	"strings"
 	"unsafe"
 
@@ -16,7 +17,7 @@ func (t *Table) WidgetGetName(at At, code Result) (pStr string, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pStr, res = t.soft.WidgetGetName(th, code)
+		pStr, res = t.software().WidgetGetName(th, code)
 		return pStr, t.leave(at, th, res)
 	}
 	fn := t.procs[symWidgetGetName].Load()
@@ -44,7 +45,7 @@ func (t *Table) WidgetCreate(at At, desc *WidgetDesc, flags uint32) (pctx Contex
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pctx, res = t.soft.WidgetCreate(th, desc, flags)
+		pctx, res = t.software().WidgetCreate(th, desc, flags)
 		return pctx, t.leave(at, th, res)
 	}
 	fn := t.procs[symWidgetCreate_v2].Load()
@@ -73,7 +74,7 @@ func (t *Table) WidgetCopy(at At, dst DevicePtr, src []byte) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.WidgetCopy(th, dst, src))
+		return t.leave(at, th, t.software().WidgetCopy(th, dst, src))
 	}
 	fn := t.procs[symWidgetCopy_v2].Load()
 	if fn == 0 {
@@ -101,7 +102,7 @@ func (t *Table) WidgetSpin(at At, ctx Context, flags uint64) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.WidgetSpin(th, ctx, flags))
+		return t.leave(at, th, t.software().WidgetSpin(th, ctx, flags))
 	}
 	fn := t.procs[symWidgetSpinWithFlags].Load()
 	if fn == 0 {
@@ -125,7 +126,7 @@ func (t *Table) WidgetPush(at At, ctx Context, hStream Stream) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.WidgetPush(th, ctx, hStream))
+		return t.leave(at, th, t.software().WidgetPush(th, ctx, hStream))
 	}
 	fn := t.procs[symWidgetPush].Load()
 	if fn == 0 {
@@ -155,7 +156,7 @@ func (t *Table) WidgetElapsed(at At, hStart Event, hEnd Event) (pMilliseconds fl
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pMilliseconds, res = t.soft.WidgetElapsed(th, hStart, hEnd)
+		pMilliseconds, res = t.software().WidgetElapsed(th, hStart, hEnd)
 		return pMilliseconds, t.leave(at, th, res)
 	}
 	fn := t.procs[symWidgetElapsed].Load()
@@ -189,7 +190,7 @@ func (t *Table) WidgetElapsedV2(at At, hStart Event, hEnd Event) (pMilliseconds 
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pMilliseconds, res = t.soft.WidgetElapsedV2(th, hStart, hEnd)
+		pMilliseconds, res = t.software().WidgetElapsedV2(th, hStart, hEnd)
 		return pMilliseconds, t.leave(at, th, res)
 	}
 	fn := t.procs[symWidgetElapsed_v2].Load()
@@ -223,7 +224,7 @@ func (t *Table) WidgetOpen(at At, handle IPCEventHandle, flags uint32) (phEvent 
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		phEvent, res = t.soft.WidgetOpen(th, handle, flags)
+		phEvent, res = t.software().WidgetOpen(th, handle, flags)
 		return phEvent, t.leave(at, th, res)
 	}
 	fn := t.procs[symWidgetOpen].Load()
@@ -267,7 +268,7 @@ func (t *Table) WidgetMove(at At, ctx Context, location MemLocation, count uint6
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.WidgetMove(th, ctx, location, count))
+		return t.leave(at, th, t.software().WidgetMove(th, ctx, location, count))
 	}
 	fn := t.procs[symWidgetMove].Load()
 	if fn == 0 {
@@ -278,10 +279,10 @@ func (t *Table) WidgetMove(at At, ctx Context, location MemLocation, count uint6
 	f := struct {
 		fn, r    uintptr
 		ctx      uintptr
-		location uintptr
+		location MemLocation
 		count    uintptr
 		_        [3]uintptr
-	}{fn: fn, ctx: uintptr(ctx), location: location.word(), count: uintptr(count)}
+	}{fn: fn, ctx: uintptr(ctx), location: location, count: uintptr(count)}
 	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
@@ -292,7 +293,7 @@ func (t *Table) WidgetList(at At, ctx Context, events []Event) (numEvents uint64
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		numEvents, res = t.soft.WidgetList(th, ctx, events)
+		numEvents, res = t.software().WidgetList(th, ctx, events)
 		return numEvents, t.leave(at, th, res)
 	}
 	fn := t.procs[symWidgetList].Load()
@@ -321,7 +322,7 @@ func (t *Table) WidgetSplit(at At, parts []IPCEventHandle, whole IPCEventHandle)
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		numParts, rest, res = t.soft.WidgetSplit(th, parts, whole)
+		numParts, rest, res = t.software().WidgetSplit(th, parts, whole)
 		return numParts, rest, t.leave(at, th, res)
 	}
 	fn := t.procs[symWidgetSplit].Load()
@@ -359,7 +360,7 @@ func (t *Table) WidgetLoad(at At, image []byte, options []int32, optionValues []
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		ctx, res = t.soft.WidgetLoad(th, image, options, optionValues)
+		ctx, res = t.software().WidgetLoad(th, image, options, optionValues)
 		return ctx, t.leave(at, th, res)
 	}
 	fn := t.procs[symWidgetLoad].Load()
@@ -400,7 +401,7 @@ func (t *Table) WidgetFind(at At, name string, typ int32) (pEvent Event, res Res
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		pEvent, res = t.soft.WidgetFind(th, name, typ)
+		pEvent, res = t.software().WidgetFind(th, name, typ)
 		return pEvent, t.leave(at, th, res)
 	}
 	fn := t.procs[symWidgetFind].Load()
@@ -429,7 +430,7 @@ func (t *Table) WidgetEach(at At, ctx Context, callback Callback) (res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.WidgetEach(th, ctx, callback))
+		return t.leave(at, th, t.software().WidgetEach(th, ctx, callback))
 	}
 	fn := t.procs[symWidgetEach].Load()
 	if fn == 0 {
@@ -454,7 +455,7 @@ func (t *Table) WidgetExchangeMode(at At, mode int32) (modeOut int32, res Result
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		modeOut, res = t.soft.WidgetExchangeMode(th, mode)
+		modeOut, res = t.software().WidgetExchangeMode(th, mode)
 		return modeOut, t.leave(at, th, res)
 	}
 	fn := t.procs[symWidgetExchangeMode].Load()
@@ -486,7 +487,7 @@ func (t *Table) WidgetLaunch(at At, function uint32, x uint32, y uint32, z uint3
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.WidgetLaunch(th, function, x, y, z, hStream, kernelParams))
+		return t.leave(at, th, t.software().WidgetLaunch(th, function, x, y, z, hStream, kernelParams))
 	}
 	fn := t.procs[symWidgetLaunch].Load()
 	if fn == 0 {
@@ -524,7 +525,7 @@ func (t *Table) WidgetPin(at At, p HostPtr, bytesize uint64, next unsafe.Pointer
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		return t.leave(at, th, t.soft.WidgetPin(th, p, bytesize, next))
+		return t.leave(at, th, t.software().WidgetPin(th, p, bytesize, next))
 	}
 	fn := t.procs[symWidgetPin].Load()
 	if fn == 0 {
@@ -555,7 +556,7 @@ func (t *Table) WidgetGetState(at At, ctx Context) (state int32, res Result) {
 		if th, res = t.enter(at); res != ResultSuccess {
 			return
 		}
-		state, res = t.soft.WidgetGetState(th, ctx)
+		state, res = t.software().WidgetGetState(th, ctx)
 		return state, t.leave(at, th, res)
 	}
 	fn := t.procs[symWidgetGetState].Load()
@@ -574,4 +575,254 @@ func (t *Table) WidgetGetState(at At, ctx Context) (state int32, res Result) {
 	f.state = unsafe.Pointer(&f.v0)
 	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 	return f.v0, res
+}
+
+// WidgetTune calls cuWidgetTune, which exists since CUDA 2.0.
+func (t *Table) WidgetTune(at At, ctx Context, low float32, high float32) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().WidgetTune(th, ctx, low, high))
+	}
+	fn := t.procs[symWidgetTune].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symWidgetTune); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		ctx   uintptr
+		low   uintptr
+		high  uintptr
+		_     [13]uintptr
+		d0    uintptr
+		d1    uintptr
+	}{
+		fn:   fn,
+		ctx:  uintptr(ctx),
+		low:  uintptr(math.Float32bits(low)),
+		high: uintptr(math.Float32bits(high)),
+		d0:   uintptr(math.Float32bits(low)),
+		d1:   uintptr(math.Float32bits(high)),
+	}
+	return t.callWide(at, ccall.Setup, unsafe.Pointer(&f))
+}
+
+// WidgetEncode calls cuWidgetEncode, which exists since CUDA 2.0.
+func (t *Table) WidgetEncode(at At, dims []uint64, strides []uint64, colors []int32) (mapArg WidgetMap, res Result) {
+	if len(strides) != max(len(dims)-1, 0) || colors != nil && len(colors) != len(dims) {
+		res = ResultInvalidValue
+		return
+	}
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		mapArg, res = t.software().WidgetEncode(th, dims, strides, colors)
+		return mapArg, t.leave(at, th, res)
+	}
+	fn := t.procs[symWidgetEncode].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symWidgetEncode); fn == 0 {
+			return
+		}
+	}
+	f := ccall.Heap(&struct {
+		fn, r   uintptr
+		mapArg  *WidgetMap
+		rank    uintptr
+		dims    unsafe.Pointer
+		strides unsafe.Pointer
+		colors  unsafe.Pointer
+		_       [1]uintptr
+		v0      [2]WidgetMap
+	}{
+		fn:      fn,
+		rank:    uintptr(len(dims)),
+		dims:    unsafe.Pointer(unsafe.SliceData(dims)),
+		strides: unsafe.Pointer(unsafe.SliceData(strides)),
+		colors:  unsafe.Pointer(unsafe.SliceData(colors)),
+	})
+	f.mapArg = aligned(&f.v0, 64)
+	res = t.call6(at, ccall.Hot, unsafe.Pointer(f))
+	return *f.mapArg, res
+}
+
+// WidgetTurn calls cuWidgetTurn, which exists since CUDA 2.0.
+func (t *Table) WidgetTurn(at At, mapArg WidgetMap, by int32) (mapArgOut WidgetMap, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		mapArgOut, res = t.software().WidgetTurn(th, mapArg, by)
+		return mapArgOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symWidgetTurn].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symWidgetTurn); fn == 0 {
+			return
+		}
+	}
+	f := ccall.Heap(&struct {
+		fn, r  uintptr
+		mapArg *WidgetMap
+		by     uintptr
+		_      [4]uintptr
+		v0     [2]WidgetMap
+	}{fn: fn, by: uintptr(uint32(by))})
+	f.mapArg = aligned(&f.v0, 64)
+	*f.mapArg = mapArg
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(f))
+	return *f.mapArg, res
+}
+
+// WidgetGetAttribute calls cuWidgetGetAttribute, which exists since CUDA 2.0.
+func (t *Table) WidgetGetAttribute(at At, ctx Context, attr int32) (value uint64, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		value, res = t.software().WidgetGetAttribute(th, ctx, attr)
+		return value, t.leave(at, th, res)
+	}
+	fn := t.procs[symWidgetGetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symWidgetGetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		ctx   uintptr
+		attr  uintptr
+		value unsafe.Pointer
+		_     [3]uintptr
+		v0    uint64
+	}{fn: fn, ctx: uintptr(ctx), attr: uintptr(uint32(attr))}
+	f.value = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// WidgetSetAttribute calls cuWidgetSetAttribute, which exists since CUDA 2.0.
+func (t *Table) WidgetSetAttribute(at At, ctx Context, attr int32, value []byte) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().WidgetSetAttribute(th, ctx, attr, value))
+	}
+	fn := t.procs[symWidgetSetAttribute].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symWidgetSetAttribute); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		ctx   uintptr
+		attr  uintptr
+		value unsafe.Pointer
+		size  unsafe.Pointer
+		_     [2]uintptr
+		a3    uint64
+	}{
+		fn:    fn,
+		ctx:   uintptr(ctx),
+		attr:  uintptr(uint32(attr)),
+		value: unsafe.Pointer(unsafe.SliceData(value)),
+		a3:    uint64(len(value)),
+	}
+	f.size = unsafe.Pointer(&f.a3)
+	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+}
+
+// WidgetGetPlan calls cuWidgetGetPlan, which exists since CUDA 2.0.
+func (t *Table) WidgetGetPlan(at At, ctx Context) (plan WidgetPlan, res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		plan, res = t.software().WidgetGetPlan(th, ctx)
+		return plan, t.leave(at, th, res)
+	}
+	fn := t.procs[symWidgetGetPlan].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symWidgetGetPlan); fn == 0 {
+			return
+		}
+	}
+	f := ccall.Heap(&struct {
+		fn, r uintptr
+		ctx   uintptr
+		plan  unsafe.Pointer
+		_     [4]uintptr
+		v0    WidgetPlan
+	}{fn: fn, ctx: uintptr(ctx)})
+	f.plan = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(f))
+	return f.v0, res
+}
+
+// WidgetMany calls cuWidgetMany, which exists since CUDA 2.0.
+func (t *Table) WidgetMany(at At, ctx Context, a int32, b int32, c int32, d int32, e int32, function int32, g int32, h int32, i int32, j int32, k int32, l int32, m int32, n int32) (res Result) {
+	if t.soft != nil {
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().WidgetMany(th, ctx, a, b, c, d, e, function, g, h, i, j, k, l, m, n))
+	}
+	fn := t.procs[symWidgetMany].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symWidgetMany); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		ctx      uintptr
+		a        uintptr
+		b        uintptr
+		c        uintptr
+		d        uintptr
+		e        uintptr
+		function uintptr
+		g        uintptr
+		h        uintptr
+		i        uintptr
+		j        uintptr
+		k        uintptr
+		l        uintptr
+		m        uintptr
+		n        uintptr
+		_        [1]uintptr
+		_        [2]uintptr
+	}{
+		fn:       fn,
+		ctx:      uintptr(ctx),
+		a:        uintptr(uint32(a)),
+		b:        uintptr(uint32(b)),
+		c:        uintptr(uint32(c)),
+		d:        uintptr(uint32(d)),
+		e:        uintptr(uint32(e)),
+		function: uintptr(uint32(function)),
+		g:        uintptr(uint32(g)),
+		h:        uintptr(uint32(h)),
+		i:        uintptr(uint32(i)),
+		j:        uintptr(uint32(j)),
+		k:        uintptr(uint32(k)),
+		l:        uintptr(uint32(l)),
+		m:        uintptr(uint32(m)),
+		n:        uintptr(uint32(n)),
+	}
+	return t.callWide(at, ccall.Setup, unsafe.Pointer(&f))
 }

@@ -78,4 +78,25 @@ type Software interface {
 
 	// WidgetGetState is cuWidgetGetState.
 	WidgetGetState(th *Thread, ctx Context) (state int32, res Result)
+
+	// WidgetTune is cuWidgetTune.
+	WidgetTune(th *Thread, ctx Context, low float32, high float32) (res Result)
+
+	// WidgetEncode is cuWidgetEncode.
+	WidgetEncode(th *Thread, dims []uint64, strides []uint64, colors []int32) (mapArg WidgetMap, res Result)
+
+	// WidgetTurn is cuWidgetTurn.
+	WidgetTurn(th *Thread, mapArg WidgetMap, by int32) (mapArgOut WidgetMap, res Result)
+
+	// WidgetGetAttribute is cuWidgetGetAttribute.
+	WidgetGetAttribute(th *Thread, ctx Context, attr int32) (value uint64, res Result)
+
+	// WidgetSetAttribute is cuWidgetSetAttribute.
+	WidgetSetAttribute(th *Thread, ctx Context, attr int32, value []byte) (res Result)
+
+	// WidgetGetPlan is cuWidgetGetPlan.
+	WidgetGetPlan(th *Thread, ctx Context) (plan WidgetPlan, res Result)
+
+	// WidgetMany is cuWidgetMany.
+	WidgetMany(th *Thread, ctx Context, a int32, b int32, c int32, d int32, e int32, function int32, g int32, h int32, i int32, j int32, k int32, l int32, m int32, n int32) (res Result)
 }

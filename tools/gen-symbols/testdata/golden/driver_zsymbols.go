@@ -11,23 +11,30 @@ const (
 	symWidgetEach          Symbol = 5
 	symWidgetElapsed       Symbol = 6
 	symWidgetElapsed_v2    Symbol = 7
-	symWidgetExchangeMode  Symbol = 8
-	symWidgetFind          Symbol = 9
-	symWidgetGetName       Symbol = 10
-	symWidgetGetState      Symbol = 11
-	symWidgetLaunch        Symbol = 13
-	symWidgetList          Symbol = 14
-	symWidgetLoad          Symbol = 15
-	symWidgetMove          Symbol = 16
-	symWidgetOpen          Symbol = 17
-	symWidgetPin           Symbol = 18
-	symWidgetPush          Symbol = 19
-	symWidgetSpinWithFlags Symbol = 22
-	symWidgetSplit         Symbol = 23
+	symWidgetEncode        Symbol = 8
+	symWidgetExchangeMode  Symbol = 9
+	symWidgetFind          Symbol = 10
+	symWidgetGetAttribute  Symbol = 11
+	symWidgetGetName       Symbol = 12
+	symWidgetGetPlan       Symbol = 13
+	symWidgetGetState      Symbol = 14
+	symWidgetLaunch        Symbol = 16
+	symWidgetList          Symbol = 17
+	symWidgetLoad          Symbol = 18
+	symWidgetMany          Symbol = 19
+	symWidgetMove          Symbol = 20
+	symWidgetOpen          Symbol = 21
+	symWidgetPin           Symbol = 22
+	symWidgetPush          Symbol = 23
+	symWidgetSetAttribute  Symbol = 25
+	symWidgetSpinWithFlags Symbol = 27
+	symWidgetSplit         Symbol = 28
+	symWidgetTune          Symbol = 29
+	symWidgetTurn          Symbol = 30
 )
 
 // numSymbols is how many symbols the driver API of CUDA 9.2 has.
-const numSymbols = 24
+const numSymbols = 31
 
 // newest is the newest CUDA version that this package knows.
 const newest = 9020
@@ -42,20 +49,27 @@ var symbols = [numSymbols]symbolFacts{
 	{export: "cuWidgetEach", ask: "cuWidgetEach", version: 9000, current: true, class: ccall.Hot, base: "cuWidgetEach"},
 	{export: "cuWidgetElapsed", ask: "cuWidgetElapsed", version: 2000, class: ccall.Hot, base: "cuWidgetElapsed"},
 	{export: "cuWidgetElapsed_v2", ask: "cuWidgetElapsed", version: 9020, current: true, class: ccall.Hot, base: "cuWidgetElapsed"},
+	{export: "cuWidgetEncode", ask: "cuWidgetEncode", version: 2000, current: true, class: ccall.Hot, base: "cuWidgetEncode"},
 	{export: "cuWidgetExchangeMode", ask: "cuWidgetExchangeMode", version: 9000, current: true, class: ccall.Hot, base: "cuWidgetExchangeMode"},
 	{export: "cuWidgetFind", ask: "cuWidgetFind", version: 2000, current: true, base: "cuWidgetFind"},
+	{export: "cuWidgetGetAttribute", ask: "cuWidgetGetAttribute", version: 2000, current: true, base: "cuWidgetGetAttribute"},
 	{export: "cuWidgetGetName", ask: "cuWidgetGetName", version: 6000, current: true, base: "cuWidgetGetName"},
+	{export: "cuWidgetGetPlan", ask: "cuWidgetGetPlan", version: 2000, current: true, base: "cuWidgetGetPlan"},
 	{export: "cuWidgetGetState", ask: "cuWidgetGetState", version: 5000, viaDlsym: true, current: true, base: "cuWidgetGetState"},
 	{export: "cuWidgetGetState_v2", ask: "cuWidgetGetState", version: 9000, viaDlsym: true, current: true, base: "cuWidgetGetState_v2"},
 	{export: "cuWidgetLaunch", ask: "cuWidgetLaunch", version: 4000, current: true, base: "cuWidgetLaunch"},
 	{export: "cuWidgetList", ask: "cuWidgetList", version: 8000, current: true, base: "cuWidgetList"},
 	{export: "cuWidgetLoad", ask: "cuWidgetLoad", version: 2010, current: true, base: "cuWidgetLoad"},
+	{export: "cuWidgetMany", ask: "cuWidgetMany", version: 2000, current: true, base: "cuWidgetMany"},
 	{export: "cuWidgetMove", ask: "cuWidgetMove", version: 8000, current: true, base: "cuWidgetMove"},
 	{export: "cuWidgetOpen", ask: "cuWidgetOpen", version: 4010, current: true, base: "cuWidgetOpen"},
 	{export: "cuWidgetPin", ask: "cuWidgetPin", version: 4000, current: true, class: ccall.Hot, base: "cuWidgetPin"},
 	{export: "cuWidgetPush", ask: "cuWidgetPush", version: 2000, current: true, class: ccall.Hot, base: "cuWidgetPush"},
 	{export: "cuWidgetPush_ptsz", ask: "cuWidgetPush", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuWidgetPush"},
+	{export: "cuWidgetSetAttribute", ask: "cuWidgetSetAttribute", version: 2000, current: true, base: "cuWidgetSetAttribute"},
 	{export: "cuWidgetSpin", ask: "cuWidgetSpin", version: 2000, class: ccall.Blocking, base: "cuWidgetSpin"},
 	{export: "cuWidgetSpinWithFlags", ask: "cuWidgetSpinWithFlags", version: 9020, current: true, class: ccall.Blocking, base: "cuWidgetSpin"},
 	{export: "cuWidgetSplit", ask: "cuWidgetSplit", version: 8000, current: true, base: "cuWidgetSplit"},
+	{export: "cuWidgetTune", ask: "cuWidgetTune", version: 2000, current: true, base: "cuWidgetTune"},
+	{export: "cuWidgetTurn", ask: "cuWidgetTurn", version: 2000, current: true, base: "cuWidgetTurn"},
 }

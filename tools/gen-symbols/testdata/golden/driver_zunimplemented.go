@@ -93,3 +93,38 @@ func (Unimplemented) WidgetPin(th *Thread, p HostPtr, bytesize uint64, next unsa
 func (Unimplemented) WidgetGetState(th *Thread, ctx Context) (state int32, res Result) {
 	return state, missing(symWidgetGetState)
 }
+
+// WidgetTune implements [Software]. It returns [NotImplemented] for cuWidgetTune.
+func (Unimplemented) WidgetTune(th *Thread, ctx Context, low float32, high float32) (res Result) {
+	return missing(symWidgetTune)
+}
+
+// WidgetEncode implements [Software]. It returns [NotImplemented] for cuWidgetEncode.
+func (Unimplemented) WidgetEncode(th *Thread, dims []uint64, strides []uint64, colors []int32) (mapArg WidgetMap, res Result) {
+	return mapArg, missing(symWidgetEncode)
+}
+
+// WidgetTurn implements [Software]. It returns [NotImplemented] for cuWidgetTurn.
+func (Unimplemented) WidgetTurn(th *Thread, mapArg WidgetMap, by int32) (mapArgOut WidgetMap, res Result) {
+	return mapArgOut, missing(symWidgetTurn)
+}
+
+// WidgetGetAttribute implements [Software]. It returns [NotImplemented] for cuWidgetGetAttribute.
+func (Unimplemented) WidgetGetAttribute(th *Thread, ctx Context, attr int32) (value uint64, res Result) {
+	return value, missing(symWidgetGetAttribute)
+}
+
+// WidgetSetAttribute implements [Software]. It returns [NotImplemented] for cuWidgetSetAttribute.
+func (Unimplemented) WidgetSetAttribute(th *Thread, ctx Context, attr int32, value []byte) (res Result) {
+	return missing(symWidgetSetAttribute)
+}
+
+// WidgetGetPlan implements [Software]. It returns [NotImplemented] for cuWidgetGetPlan.
+func (Unimplemented) WidgetGetPlan(th *Thread, ctx Context) (plan WidgetPlan, res Result) {
+	return plan, missing(symWidgetGetPlan)
+}
+
+// WidgetMany implements [Software]. It returns [NotImplemented] for cuWidgetMany.
+func (Unimplemented) WidgetMany(th *Thread, ctx Context, a int32, b int32, c int32, d int32, e int32, function int32, g int32, h int32, i int32, j int32, k int32, l int32, m int32, n int32) (res Result) {
+	return missing(symWidgetMany)
+}

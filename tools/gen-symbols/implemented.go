@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	goparser "go/parser"
+	gotoken "go/token"
+	"os"
+	"strings"
+)
+
+// implementedMethods returns the methods that the type Driver declares in the Go files of a folder.
+// Methods that it has because it embeds another type do not count.
+func implementedMethods(dir string) (map[string]bool, error) {
+	methods := map[string]bool{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") {
+			continue
+		}
+		file, err := goparser.ParseFile(gotoken.NewFileSet(), dir+"/"+e.Name(), nil, goparser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range file.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Recv == nil {
+				continue
+			}
+			if star, ok := fn.Recv.List[0].Type.(*ast.StarExpr); ok {
+				if id, ok := star.X.(*ast.Ident); ok && id.Name == "Driver" {
+					methods[fn.Name.Name] = true
+				}
+			}
+		}
+	}
+	if len(methods) == 0 {
+		return nil, fmt.Errorf("%s declares no methods of a type Driver", dir)
+	}
+	return methods, nil
+}
+
+// emitImplemented writes the page that says which functions the software driver has.
+func emitImplemented(plan *callPlan, implemented map[string]bool) string {
+	var b strings.Builder
+	var has, lacks []string
+	for _, c := range plan.calls {
+		if implemented[c.method] {
+			has = append(has, c.fact.export)
+		} else {
+			lacks = append(lacks, c.fact.export)
+		}
+	}
+	fmt.Fprintf(&b, "<!-- Written by gen-symbols library; do not edit. -->\n# Functions of the software driver\n\n"+
+		"The [software driver](testing.md) has %d of the driver's functions, older interfaces included. The other %d return\n"+
+		"CUDA_ERROR_NOT_SUPPORTED (801) in C. In Go the error also matches `errors.ErrUnsupported`.\n", len(has), len(lacks))
+	for _, part := range []struct {
+		title string
+		names []string
+	}{{"What it has", has}, {"What it lacks", lacks}} {
+		fmt.Fprintf(&b, "\n## %s\n\n", part.title)
+		line := ""
+		for i, name := range part.names {
+			word := "`" + name + "`"
+			if i < len(part.names)-1 {
+				word += ","
+			}
+			if line != "" && len(line)+1+len(word) > 120 {
+				b.WriteString(line + "\n")
+				line = ""
+			}
+			if line != "" {
+				line += " "
+			}
+			line += word
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}
