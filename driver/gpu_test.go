@@ -38,14 +38,16 @@ func TestGPUCalls(t *testing.T) {
 
 	t.Run("tensor map", func(t *testing.T) { // sixteen words, and a result that is aligned to 128 bytes
 		dims, strides, ones := []uint64{64, 16}, []uint64{pitch}, []uint32{1, 1}
-		m, res := table.TensorMapEncodeTiled(at, driver.CU_TENSOR_MAP_DATA_TYPE_FLOAT32, driver.HostPtr(memory), dims, strides, []uint32{8, 8}, ones, 0, 0, 0, 0)
+		m, res := table.TensorMapEncodeTiled(at, driver.CU_TENSOR_MAP_DATA_TYPE_FLOAT32, driver.HostPtr(memory),
+			dims, strides, []uint32{8, 8}, ones, 0, 0, 0, 0)
 		if res == driver.ResultNotSupported || table.Missing(res) != nil {
 			t.Skip("this GPU or this driver has no tensor maps")
 		}
 		if res != driver.ResultSuccess || m == (driver.TensorMap{}) {
 			t.Errorf("TensorMapEncodeTiled: %v, %v", m, res)
 		}
-		if again, res := table.TensorMapReplaceAddress(at, m, driver.HostPtr(memory)); res != driver.ResultSuccess || again != m {
+		again, res := table.TensorMapReplaceAddress(at, m, driver.HostPtr(memory))
+		if res != driver.ResultSuccess || again != m {
 			t.Errorf("TensorMapReplaceAddress: %v, %v, want %v", again, res, m)
 		}
 	})
@@ -54,8 +56,11 @@ func TestGPUCalls(t *testing.T) {
 		ok("MemsetD2D8", table.MemsetD2D8(at, memory, pitch, 7, 8, 2))
 		ok("CtxSynchronize", table.CtxSynchronize(at))
 		ok("MemcpyDtoH", table.MemcpyDtoH(at, back[:], memory+driver.DevicePtr(pitch)))
-		ok("Memcpy2D", table.Memcpy2D(at, driver.Memcpy2D{SrcMemoryType: driver.CU_MEMORYTYPE_DEVICE, SrcDevice: memory, SrcPitch: pitch,
-			DstMemoryType: driver.CU_MEMORYTYPE_DEVICE, DstDevice: memory + 128, DstPitch: pitch, WidthInBytes: 8, Height: 2}))
+		ok("Memcpy2D", table.Memcpy2D(at, driver.Memcpy2D{
+			SrcMemoryType: driver.CU_MEMORYTYPE_DEVICE, SrcDevice: memory, SrcPitch: pitch,
+			DstMemoryType: driver.CU_MEMORYTYPE_DEVICE, DstDevice: memory + 128, DstPitch: pitch,
+			WidthInBytes: 8, Height: 2,
+		}))
 		ok("CtxSynchronize", table.CtxSynchronize(at))
 		var copied [8]byte
 		ok("MemcpyDtoH", table.MemcpyDtoH(at, copied[:], memory+driver.DevicePtr(pitch)+128))
@@ -84,7 +89,8 @@ func TestGPUCalls(t *testing.T) {
 		ref, res := table.TexRefCreate(at)
 		ok("TexRefCreate", res)
 		defer func() { ok("TexRefDestroy", table.TexRefDestroy(at, ref)) }()
-		if res := table.TexRefSetMipmapLevelClamp(at, ref, 0.25, 7.5); res != driver.ResultNotSupported { // by the portable engine
+		// The portable engine does not support it.
+		if res := table.TexRefSetMipmapLevelClamp(at, ref, 0.25, 7.5); res != driver.ResultNotSupported {
 			ok("TexRefSetMipmapLevelClamp", res)
 			low, high, res := table.TexRefGetMipmapLevelClamp(at, ref)
 			ok("TexRefGetMipmapLevelClamp", res)
@@ -93,7 +99,9 @@ func TestGPUCalls(t *testing.T) {
 			}
 		}
 		resource := driver.ResourceDesc{ResType: driver.CU_RESOURCE_TYPE_LINEAR}
-		*resource.Res.Linear() = driver.ResourceDescResLinear{DevPtr: memory, Format: driver.CU_AD_FORMAT_FLOAT, NumChannels: 1, SizeInBytes: 256}
+		*resource.Res.Linear() = driver.ResourceDescResLinear{
+			DevPtr: memory, Format: driver.CU_AD_FORMAT_FLOAT, NumChannels: 1, SizeInBytes: 256,
+		}
 		tex, res := table.TexObjectCreate(at, resource, driver.TextureDesc{MaxMipmapLevelClamp: 3.5}, nil)
 		ok("TexObjectCreate", res)
 		got, res := table.TexObjectGetResourceDesc(at, tex)
@@ -104,7 +112,8 @@ func TestGPUCalls(t *testing.T) {
 		ok("TexObjectDestroy", table.TexObjectDestroy(at, tex))
 	})
 	t.Run("virtual memory", func(t *testing.T) {
-		prop := driver.MemAllocationProp{Type: driver.CU_MEM_ALLOCATION_TYPE_PINNED, Location: driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE}}
+		prop := driver.MemAllocationProp{Type: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
+			Location: driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE}}
 		size, res := table.MemGetAllocationGranularity(at, prop, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
 		ok("MemGetAllocationGranularity", res)
 		handle, res := table.MemCreate(at, size, prop, 0)
@@ -112,7 +121,8 @@ func TestGPUCalls(t *testing.T) {
 		p, res := table.MemAddressReserve(at, size, 0, 0, 0)
 		ok("MemAddressReserve", res)
 		ok("MemMap", table.MemMap(at, p, size, 0, handle, 0))
-		ok("MemSetAccess", table.MemSetAccess(at, p, size, []driver.MemAccessDesc{{Location: prop.Location, Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}}))
+		access := driver.MemAccessDesc{Location: prop.Location, Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}
+		ok("MemSetAccess", table.MemSetAccess(at, p, size, []driver.MemAccessDesc{access}))
 		ok("MemsetD32", table.MemsetD32(at, p, 1, size/4))
 		have, res := table.MemGetAllocationPropertiesFromHandle(at, handle)
 		ok("MemGetAllocationPropertiesFromHandle", res)

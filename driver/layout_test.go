@@ -46,7 +46,8 @@ func TestLayouts(t *testing.T) {
 		}
 		for i, want := range l.fields {
 			if f := fields[i]; f.Offset != want.offset || f.Type.Size() != want.size {
-				t.Errorf("%s: field %s has %d bytes at %d, and %d at %d in C", l.name, f.Name, f.Type.Size(), f.Offset, want.size, want.offset)
+				t.Errorf("%s: field %s has %d bytes at %d, and %d at %d in C",
+					l.name, f.Name, f.Type.Size(), f.Offset, want.size, want.offset)
 			}
 		}
 	}
@@ -56,7 +57,8 @@ func TestLayouts(t *testing.T) {
 func TestUnions(t *testing.T) {
 	var p GraphNodeParams
 	p.Memset().Pitch = 7 // the union has no name of its own
-	if at := uintptr(unsafe.Pointer(p.Memset())) - uintptr(unsafe.Pointer(&p)); at != 16 || p.GraphNodeParamsUnion[1] != 7 {
+	at := uintptr(unsafe.Pointer(p.Memset())) - uintptr(unsafe.Pointer(&p))
+	if at != 16 || p.GraphNodeParamsUnion[1] != 7 {
 		t.Errorf("the members begin at %d, and have the words %v", at, p.GraphNodeParamsUnion)
 	}
 	var op StreamBatchMemOpParams
@@ -73,7 +75,8 @@ func TestAligned(t *testing.T) {
 	for i := range uintptr(128 / 8) {
 		p := (*[2]TensorMap)(unsafe.Add(unsafe.Pointer(memory), 8*i))
 		q := aligned(p, 128)
-		if at := uintptr(unsafe.Pointer(q)); at%128 != 0 || at < uintptr(unsafe.Pointer(p)) || at > uintptr(unsafe.Pointer(&p[1])) {
+		at, first, second := uintptr(unsafe.Pointer(q)), uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(&p[1]))
+		if at%128 != 0 || at < first || at > second {
 			t.Errorf("%#x is aligned at %#x", unsafe.Pointer(p), at)
 		}
 	}

@@ -68,11 +68,16 @@ func TestNilResult(t *testing.T) {
 // TestParts stores and loads values of which C has only the first bytes.
 func TestParts(t *testing.T) {
 	for _, size := range []int{
-		pointerAttributeSize(driver.CU_POINTER_ATTRIBUTE_IS_MANAGED), memPoolAttributeSize(driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC),
-		pointerAttributeSize(driver.CU_POINTER_ATTRIBUTE_MEMORY_TYPE), shareableHandleSize(driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-		memPoolAttributeSize(driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH), graphMemAttributeSize(driver.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT),
-		pointerAttributeSize(driver.CU_POINTER_ATTRIBUTE_RANGE_SIZE), shareableHandleSize(driver.CU_MEM_HANDLE_TYPE_WIN32),
-		pointerAttributeSize(driver.CU_POINTER_ATTRIBUTE_P2P_TOKENS), shareableHandleSize(driver.CU_MEM_HANDLE_TYPE_FABRIC),
+		pointerAttributeSize(driver.CU_POINTER_ATTRIBUTE_IS_MANAGED),
+		memPoolAttributeSize(driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC),
+		pointerAttributeSize(driver.CU_POINTER_ATTRIBUTE_MEMORY_TYPE),
+		shareableHandleSize(driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+		memPoolAttributeSize(driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH),
+		graphMemAttributeSize(driver.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT),
+		pointerAttributeSize(driver.CU_POINTER_ATTRIBUTE_RANGE_SIZE),
+		shareableHandleSize(driver.CU_MEM_HANDLE_TYPE_WIN32),
+		pointerAttributeSize(driver.CU_POINTER_ATTRIBUTE_P2P_TOKENS),
+		shareableHandleSize(driver.CU_MEM_HANDLE_TYPE_FABRIC),
 	} {
 		memory := make([]byte, 72)
 		value := driver.ShareableHandle{0x0101010101010101, 0x0101010101010101, 0x0101010101010101, 0x0101010101010101,

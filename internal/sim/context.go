@@ -234,7 +234,8 @@ func (d *Driver) DevicePrimaryCtxSetFlags(_ *driver.Thread, dev driver.Device, f
 }
 
 // CtxCreate is cuCtxCreate_v4, without parameters.
-func (d *Driver) CtxCreate(th *driver.Thread, params *driver.CtxCreateParams, flags uint32, dev driver.Device) (driver.Context, driver.Result) {
+func (d *Driver) CtxCreate(th *driver.Thread, params *driver.CtxCreateParams, flags uint32,
+	dev driver.Device) (driver.Context, driver.Result) {
 	defer d.mu.Unlock()
 	v, r := d.aboutDevice("cuCtxCreate", dev)
 	if r == ok {

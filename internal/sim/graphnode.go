@@ -343,7 +343,8 @@ func (d *Driver) GraphKernelNodeSetAttribute(_ *driver.Thread, h driver.GraphNod
 }
 
 // GraphKernelNodeGetAttribute is cuGraphKernelNodeGetAttribute for the same attribute.
-func (d *Driver) GraphKernelNodeGetAttribute(_ *driver.Thread, h driver.GraphNode, id int32) (v driver.LaunchAttributeValue, r driver.Result) {
+func (d *Driver) GraphKernelNodeGetAttribute(_ *driver.Thread, h driver.GraphNode,
+	id int32) (v driver.LaunchAttributeValue, r driver.Result) {
 	defer d.mu.Unlock()
 	n, r := d.nodeOf("cuGraphKernelNodeGetAttribute", h, kernelNode)
 	switch {

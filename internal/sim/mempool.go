@@ -475,7 +475,8 @@ func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.St
 
 // MemPoolExportToShareableHandle is cuMemPoolExportToShareableHandle, for pools that no process can
 // share.
-func (d *Driver) MemPoolExportToShareableHandle(_ *driver.Thread, h driver.MemoryPool, _ int32, _ uint64) (driver.ShareableHandle, driver.Result) {
+func (d *Driver) MemPoolExportToShareableHandle(_ *driver.Thread, h driver.MemoryPool, _ int32,
+	_ uint64) (driver.ShareableHandle, driver.Result) {
 	defer d.mu.Unlock()
 	if _, r := d.aboutPool("cuMemPoolExportToShareableHandle", h); r != ok {
 		return driver.ShareableHandle{}, r
@@ -502,7 +503,8 @@ func (d *Driver) MemPoolExportPointer(_ *driver.Thread, _ driver.DevicePtr) (dri
 }
 
 // MemPoolImportPointer is cuMemPoolImportPointer, for pools that were not imported.
-func (d *Driver) MemPoolImportPointer(_ *driver.Thread, h driver.MemoryPool, _ driver.MemPoolPtrExportData) (driver.DevicePtr, driver.Result) {
+func (d *Driver) MemPoolImportPointer(_ *driver.Thread, h driver.MemoryPool,
+	_ driver.MemPoolPtrExportData) (driver.DevicePtr, driver.Result) {
 	defer d.mu.Unlock()
 	if _, r := d.aboutPool("cuMemPoolImportPointer", h); r != ok {
 		return 0, r

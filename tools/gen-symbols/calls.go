@@ -53,7 +53,7 @@ const (
 	roleBytes    = "bytes"    // pointer to memory whose length the driver determines
 	roleKParams  = "kparams"  // a kernel's arguments
 	roleKExtra   = "kextra"   // a kernel's arguments in another form
-	roleFunc     = "func"     // C function that the driver calls, or pointer to a struct of the function and its argument
+	roleFunc     = "func"     // C function that the driver calls, or pointer to a struct of it and its argument
 	roleData     = "data"     // the argument of that function
 )
 
@@ -199,7 +199,8 @@ func (c *call) resolve(m *manifest, roles []string, bad func(string, ...any)) {
 		}
 	}
 	regs, stack := c.systemV()
-	if stack > 0 && (regs > smallFrame || stack > largeFrame-smallFrame) || regs > wideFrame || stack > 0 && c.isWide() || c.floats() > maxFloats {
+	noRoom := stack > 0 && (regs > smallFrame || stack > largeFrame-smallFrame || c.isWide())
+	if noRoom || regs > wideFrame || c.floats() > maxFloats {
 		bad("%d words and %d on the stack do not fit a frame", regs, stack)
 	}
 	for _, p := range c.params {

@@ -143,7 +143,8 @@ func newLibrary(m *manifest, calls *callPlan, plan *libraryPlan, implemented map
 		s := stub{fact: f, byHand: plan.byHand[f.export]}
 		if s.call = typed[f.export]; s.call == nil {
 			for _, c := range calls.calls {
-				if typed[c.fact.export] == c && c.fact.ask == f.ask && slices.EqualFunc(c.fact.params, f.params, func(a, b paramFact) bool { return a.typ == b.typ }) {
+				sameType := func(a, b paramFact) bool { return a.typ == b.typ }
+				if typed[c.fact.export] == c && c.fact.ask == f.ask && slices.EqualFunc(c.fact.params, f.params, sameType) {
 					s.call = c
 				}
 			}
@@ -168,7 +169,8 @@ func (s *stub) implemented() bool { return s.byHand || s.call != nil }
 
 // emitLibrary returns the generated files of the C library by their path in the module, with
 // slashes.
-func emitLibrary(m *manifest, calls, libcuda source, manifestName string, implemented map[string]bool) (map[string][]byte, error) {
+func emitLibrary(m *manifest, calls, libcuda source, manifestName string,
+	implemented map[string]bool) (map[string][]byte, error) {
 	callPlan, err := parseCalls(calls, m)
 	if err != nil {
 		return nil, err
@@ -526,11 +528,12 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 
 // emitIn writes what a parameter with role in needs, and returns the argument of the Go method.
 func (lib *library) emitIn(b *strings.Builder, c numberedCall, p *callParam, name, word string) string {
+	const refuse = " {\nreturn l.refuse(driver.ResultInvalidValue)\n}\n"
 	switch p.form {
 	case formFloat:
 		return "math.Float32frombits(uint32(" + word + "))"
 	case formText:
-		fmt.Fprintf(b, "%s, there := text(&%s)\nif !there {\nreturn l.refuse(driver.ResultInvalidValue)\n}\n", name, word)
+		fmt.Fprintf(b, "%s, there := text(&%s)\nif !there"+refuse, name, word)
 		return name
 	case formPtr:
 		if p.as == "unsafe.Pointer" {
@@ -539,10 +542,10 @@ func (lib *library) emitIn(b *strings.Builder, c numberedCall, p *callParam, nam
 		return fmt.Sprintf("pointer[%s](&%s)", driverType(strings.TrimPrefix(p.typ, "*")), word)
 	case formCopy, formStruct: // the stub of C passes the address of a struct
 		if size := lib.plan.sized[c.fact.export]; size != "" && p.as != "" {
-			fmt.Fprintf(b, "%s := pointer[byte](&%s)\nif %[1]s == nil {\nreturn l.refuse(driver.ResultInvalidValue)\n}\n", name, word)
+			fmt.Fprintf(b, "%s := pointer[byte](&%s)\nif %[1]s == nil"+refuse, name, word)
 			return fmt.Sprintf("loadPart[%s](%s, %s)", driverType(p.typ), name, c.sizeOf(size))
 		}
-		fmt.Fprintf(b, "%s := pointer[%s](&%s)\nif %[1]s == nil {\nreturn l.refuse(driver.ResultInvalidValue)\n}\n", name, driverType(p.typ), word)
+		fmt.Fprintf(b, "%s := pointer[%s](&%s)\nif %[1]s == nil"+refuse, name, driverType(p.typ), word)
 		return "*" + name
 	}
 	return goWord(p.typ, word)

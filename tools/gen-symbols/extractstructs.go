@@ -29,7 +29,8 @@ func structFacts(exports []*abi, errs *errorList) ([]structFact, []aliasFact) {
 	for _, name := range slices.Sorted(maps.Keys(c.aliases)) {
 		aliases = append(aliases, aliasFact{name, c.aliases[name]})
 	}
-	return slices.SortedFunc(maps.Values(c.structs), func(a, b structFact) int { return cmp.Compare(a.name, b.name) }), aliases
+	byName := func(a, b structFact) int { return cmp.Compare(a.name, b.name) }
+	return slices.SortedFunc(maps.Values(c.structs), byName), aliases
 }
 
 // visit collects what t refers to. nested is the name for a struct without a tag and a typedef.

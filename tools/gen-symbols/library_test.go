@@ -97,6 +97,7 @@ func TestLibraryMalformed(t *testing.T) {
 		"optional\tcuInit":                            "2 columns, want 3",
 		"told\tcuGraphExecUpdate\tresult":             `no parameter "result"`,
 		"required\tcuEventElapsedTime\tms":            `no parameter "ms"`,
+		"sized\tcuMemPoolGetAttribute\tf(attribute)":  `no parameter "attribute"`,
 		"handle\tcuEventQuery\thStream":               `no parameter "hStream"`,
 		"elsewhere\tcuEventQuery\thEvent":             "unknown kind of row",
 		"export\tcuInit\tcuInit\t2000\tplain\tcuda.h": "cuInit is here twice, or in the manifest",

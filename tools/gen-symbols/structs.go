@@ -39,9 +39,9 @@ func (m *manifest) structName(s structFact) string {
 	name, nested, _ := strings.Cut(s.name, ".")
 	version := ""
 	if base, v, found := strings.Cut(name, "_v"); found && strings.Trim(v, "0123456789") == "" {
-		known := func(a aliasFact) bool { return a.name == base }
-		i := slices.IndexFunc(m.aliases, known)
-		if i < 0 && slices.ContainsFunc(m.structs, func(s structFact) bool { return s.name == base }) || i >= 0 && m.aliases[i].of != name {
+		i := slices.IndexFunc(m.aliases, func(a aliasFact) bool { return a.name == base })
+		isOther := slices.ContainsFunc(m.structs, func(s structFact) bool { return s.name == base })
+		if i < 0 && isOther || i >= 0 && m.aliases[i].of != name {
 			version = "V" + v
 		}
 		name = base
@@ -136,7 +136,8 @@ func (m *manifest) hasPointers(typ string) bool {
 	}
 	return slices.ContainsFunc(s.fields, func(f fieldFact) bool {
 		t, err := m.fieldType(f.typ)
-		return err == nil && (strings.HasPrefix(t, "*") || t == "unsafe.Pointer") || parseDecl(f.typ).stars == 0 && m.hasPointers(f.typ)
+		isPointer := err == nil && (strings.HasPrefix(t, "*") || t == "unsafe.Pointer")
+		return isPointer || parseDecl(f.typ).stars == 0 && m.hasPointers(f.typ)
 	})
 }
 
@@ -169,7 +170,8 @@ func usedStructs(m *manifest, plan *callPlan) []structFact {
 
 // byHandStructs are written by hand in package driver. Their members have other names, or are fewer.
 var byHandStructs = map[string]bool{
-	"UUID": true, "IPCEventHandle": true, "IPCMemHandle": true, "MemPoolPtrExportData": true, "DevResource": true, "DevResourceUnion": true, "DevSmResource": true,
+	"UUID": true, "IPCEventHandle": true, "IPCMemHandle": true, "MemPoolPtrExportData": true,
+	"DevResource": true, "DevResourceUnion": true, "DevSmResource": true,
 	"LaunchConfig": true, "LaunchAttribute": true, "LaunchAttributeValue": true,
 }
 
