@@ -20,8 +20,7 @@ const (
 
 // Remove removes the node and its edges from its graph, which releases the objects that only the node
 // uses. The nodes after it do not come after those before it any more. Executable graphs that were
-// made before do not change. Later calls on the node fail with [ErrClosed] (cuGraphDestroyNode). It
-// may wait for the GPU: see docs/blocking.md.
+// made before do not change. Later calls on the node fail with [ErrClosed] (cuGraphDestroyNode).
 func (n GraphNode) Remove() error {
 	gc, err := n.enter(removeOp)
 	if err != nil {
@@ -47,11 +46,11 @@ func (n GraphNode) Remove() error {
 }
 
 // AddEdge makes a node come after another one of the graph. An edge that exists, or that would close a
-// cycle, is an error (cuGraphAddDependencies). It may wait for the GPU: see docs/blocking.md.
+// cycle, is an error (cuGraphAddDependencies).
 func (g *Graph) AddEdge(from, to GraphNode) error { return g.changeEdge(addEdgeOp, from, to, true) }
 
 // RemoveEdge removes the edge between two nodes of the graph, which must exist
-// (cuGraphRemoveDependencies). It may wait for the GPU: see docs/blocking.md.
+// (cuGraphRemoveDependencies).
 func (g *Graph) RemoveEdge(from, to GraphNode) error {
 	return g.changeEdge(removeEdgeOp, from, to, false)
 }
@@ -122,7 +121,7 @@ func reaches(edges []edge, from, to driver.GraphNode) bool {
 // SetEnabled enables or disables a node for later launches. A disabled node does nothing, and the
 // nodes after it run as if it was done. Only nodes that run kernels, copy, or set memory can be
 // disabled. The node must be one of the graph that this one was instantiated from, which must still be
-// open (cuGraphNodeSetEnabled, CUDA 11.6). It may wait for the GPU: see docs/blocking.md.
+// open (cuGraphNodeSetEnabled, CUDA 11.6).
 func (x *GraphExec) SetEnabled(n GraphNode, enabled bool) error {
 	const op = "cuGraphNodeSetEnabled"
 	c, err := x.beginEnabled(n, op)
@@ -144,7 +143,7 @@ func (x *GraphExec) SetEnabled(n GraphNode, enabled bool) error {
 }
 
 // Enabled reports whether a node is enabled: see [GraphExec.SetEnabled] (cuGraphNodeGetEnabled, CUDA
-// 11.6). It may wait for the GPU: see docs/blocking.md.
+// 11.6).
 func (x *GraphExec) Enabled(n GraphNode) (bool, error) {
 	const op = "cuGraphNodeGetEnabled"
 	c, err := x.beginEnabled(n, op)
@@ -185,8 +184,7 @@ const (
 
 // AddChildGraph adds a node that does the work of another graph as it is now, and that comes after
 // other nodes. Later changes of the other graph do not affect it. From now on calls on one of the two
-// graphs wait for calls on the other (cuGraphAddChildGraphNode). It may wait for the GPU: see
-// docs/blocking.md.
+// graphs wait for calls on the other (cuGraphAddChildGraphNode).
 func (g *Graph) AddChildGraph(child *Graph, after ...GraphNode) (GraphNode, error) {
 	gc, err := g.enterWith(child, addChildOp)
 	if err != nil {
@@ -213,7 +211,7 @@ func (g *Graph) AddChildGraph(child *Graph, after ...GraphNode) (GraphNode, erro
 
 // SetChildGraph replaces the graph of a node that has one, for later launches: see
 // [GraphExec.SetKernel]. The new graph must have the same nodes and edges as the old one
-// (cuGraphExecChildGraphNodeSetParams, CUDA 11.1). It may wait for the GPU: see docs/blocking.md.
+// (cuGraphExecChildGraphNodeSetParams, CUDA 11.1).
 func (x *GraphExec) SetChildGraph(n GraphNode, child *Graph) error {
 	if err := x.owns(n, setChildOp); err != nil {
 		return err

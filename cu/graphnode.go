@@ -9,8 +9,7 @@ import (
 // This file has the nodes of a graph that do work: kernels, copies, memsets and host functions.
 
 // AddKernel adds a node that runs a kernel, and that comes after other nodes; see [Function.Launch]
-// for the arguments. The kernel may be of another context than the graph (cuGraphAddKernelNode). It
-// may wait for the GPU: see docs/blocking.md.
+// for the arguments. The kernel may be of another context than the graph (cuGraphAddKernelNode).
 func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...GraphNode) (GraphNode, error) {
 	op := kernelNodes.add
 	if k == nil || k.mod == nil {
@@ -35,8 +34,7 @@ func (f *Function) explain(err error, cfg *LaunchConfig) error {
 }
 
 // AddCopy adds a node that copies src to the beginning of dst, and that comes after other nodes; see
-// [Stream.Copy] (cuGraphAddMemcpyNode). An empty copy is an empty node. It may wait for the GPU: see
-// docs/blocking.md.
+// [Stream.Copy] (cuGraphAddMemcpyNode). An empty copy is an empty node.
 func (g *Graph) AddCopy(dst, src Memory, after ...GraphNode) (GraphNode, error) {
 	d, r := regionOf(dst), regionOf(src)
 	defer runtime.KeepAlive(src)
@@ -46,13 +44,13 @@ func (g *Graph) AddCopy(dst, src Memory, after ...GraphNode) (GraphNode, error) 
 }
 
 // AddMemset adds a node that sets each byte of the memory, and that comes after other nodes
-// (cuGraphAddMemsetNode). It may wait for the GPU: see docs/blocking.md.
+// (cuGraphAddMemsetNode).
 func (g *Graph) AddMemset(dst Memory, value byte, after ...GraphNode) (GraphNode, error) {
 	return g.addFill(dst, uint32(value), 1, after)
 }
 
 // AddMemset32 adds a node that sets each 32-bit word of the memory, and that comes after other nodes;
-// see [Stream.Memset32] (cuGraphAddMemsetNode). It may wait for the GPU: see docs/blocking.md.
+// see [Stream.Memset32] (cuGraphAddMemsetNode).
 func (g *Graph) AddMemset32(dst Memory, value uint32, after ...GraphNode) (GraphNode, error) {
 	return g.addFill(dst, value, 4, after)
 }
@@ -68,8 +66,7 @@ func (g *Graph) addFill(dst Memory, value, size uint32, after []GraphNode) (Grap
 // AddHostFunc adds a node that calls f whenever the graph runs, and that comes after other nodes.
 // See [Stream.HostFunc] for what f may do. Executable graphs that run at the same time may call f
 // at the same time. The graph, and executable graphs made from it, keep f. So a graph that f refers
-// to is never collected: close it (cuGraphAddHostNode). It may wait for the GPU: see
-// docs/blocking.md.
+// to is never collected: close it (cuGraphAddHostNode).
 func (g *Graph) AddHostFunc(f func(), after ...GraphNode) (GraphNode, error) {
 	op := hostNodes.add
 	if g == nil || g.core == nil {
@@ -114,34 +111,31 @@ func (g *Graph) addWork(op string, typ GraphNodeType, after []GraphNode, work fu
 
 // SetKernel replaces the kernel, the configuration and the arguments of a kernel node. Executable
 // graphs that were made before do not change: see [GraphExec.SetKernel]
-// (cuGraphKernelNodeSetParams). It may wait for the GPU: see docs/blocking.md.
+// (cuGraphKernelNodeSetParams).
 func (n GraphNode) SetKernel(k *Function, cfg LaunchConfig, args ...Arg) error {
 	return n.setKernel(nil, kernelNodes.set, k, &cfg, args)
 }
 
 // SetCopy replaces the memory of a node that copies. Executable graphs that were made before do not
-// change: see [GraphExec.SetCopy] (cuGraphMemcpyNodeSetParams). It may wait for the GPU: see
-// docs/blocking.md.
+// change: see [GraphExec.SetCopy] (cuGraphMemcpyNodeSetParams).
 func (n GraphNode) SetCopy(dst, src Memory) error {
 	return n.setCopy(nil, copyNodes.set, dst, src)
 }
 
 // SetMemset replaces the memory and the value of a node that sets bytes or words; it sets bytes from
 // now on. Executable graphs that were made before do not change: see [GraphExec.SetMemset]
-// (cuGraphMemsetNodeSetParams). It may wait for the GPU: see docs/blocking.md.
+// (cuGraphMemsetNodeSetParams).
 func (n GraphNode) SetMemset(dst Memory, value byte) error {
 	return n.setFill(nil, fillNodes.set, dst, uint32(value), 1)
 }
 
-// SetMemset32 is SetMemset for 32-bit words: see [Graph.AddMemset32] (cuGraphMemsetNodeSetParams). It
-// may wait for the GPU: see docs/blocking.md.
+// SetMemset32 is SetMemset for 32-bit words: see [Graph.AddMemset32] (cuGraphMemsetNodeSetParams).
 func (n GraphNode) SetMemset32(dst Memory, value uint32) error {
 	return n.setFill(nil, fillNodes.set, dst, value, 4)
 }
 
 // SetHostFunc replaces the function of a node that calls one. Executable graphs that were made before
-// do not change: see [GraphExec.SetHostFunc] (cuGraphHostNodeSetParams). It may wait for the GPU: see
-// docs/blocking.md.
+// do not change: see [GraphExec.SetHostFunc] (cuGraphHostNodeSetParams).
 func (n GraphNode) SetHostFunc(f func()) error {
 	return n.setHostFunc(nil, hostNodes.set, f)
 }
@@ -149,7 +143,7 @@ func (n GraphNode) SetHostFunc(f func()) error {
 // SetKernel replaces the kernel, the configuration and the arguments of a kernel node for later
 // launches; launches that are enqueued do not change. The node must be one of the graph that this one
 // was instantiated from, which must still be open. It allocates nothing unless the node uses other
-// objects than before (cuGraphExecKernelNodeSetParams). It may wait for the GPU: see docs/blocking.md.
+// objects than before (cuGraphExecKernelNodeSetParams).
 //
 // The new kernel must be of the context of the old one, and both or neither must be launched
 // cooperatively. Memory that only earlier launches use stays allocated until they are done.
@@ -162,7 +156,7 @@ func (x *GraphExec) SetKernel(n GraphNode, k *Function, cfg LaunchConfig, args .
 
 // SetCopy replaces the memory of a node that copies, for later launches: see [GraphExec.SetKernel].
 // The memory must be of the same contexts as the memory that it replaces, and not empty
-// (cuGraphExecMemcpyNodeSetParams). It may wait for the GPU: see docs/blocking.md.
+// (cuGraphExecMemcpyNodeSetParams).
 func (x *GraphExec) SetCopy(n GraphNode, dst, src Memory) error {
 	if err := x.owns(n, copyNodes.execSet); err != nil {
 		return err
@@ -172,7 +166,7 @@ func (x *GraphExec) SetCopy(n GraphNode, dst, src Memory) error {
 
 // SetMemset replaces the memory and the value of a node that sets bytes or words, for later launches:
 // see [GraphExec.SetKernel]. The memory must be of the same context as the memory that it replaces,
-// and not empty (cuGraphExecMemsetNodeSetParams). It may wait for the GPU: see docs/blocking.md.
+// and not empty (cuGraphExecMemsetNodeSetParams).
 func (x *GraphExec) SetMemset(n GraphNode, dst Memory, value byte) error {
 	if err := x.owns(n, fillNodes.execSet); err != nil {
 		return err
@@ -181,7 +175,7 @@ func (x *GraphExec) SetMemset(n GraphNode, dst Memory, value byte) error {
 }
 
 // SetMemset32 is SetMemset for 32-bit words: see [Graph.AddMemset32]
-// (cuGraphExecMemsetNodeSetParams). It may wait for the GPU: see docs/blocking.md.
+// (cuGraphExecMemsetNodeSetParams).
 func (x *GraphExec) SetMemset32(n GraphNode, dst Memory, value uint32) error {
 	if err := x.owns(n, fillNodes.execSet); err != nil {
 		return err
@@ -190,8 +184,7 @@ func (x *GraphExec) SetMemset32(n GraphNode, dst Memory, value uint32) error {
 }
 
 // SetHostFunc replaces the function of a node that calls one, for later launches: see
-// [GraphExec.SetKernel] (cuGraphExecHostNodeSetParams). It may wait for the GPU: see
-// docs/blocking.md.
+// [GraphExec.SetKernel] (cuGraphExecHostNodeSetParams).
 func (x *GraphExec) SetHostFunc(n GraphNode, f func()) error {
 	if err := x.owns(n, hostNodes.execSet); err != nil {
 		return err

@@ -113,8 +113,8 @@ func (f AttachFlags) String() string {
 
 // AllocManaged allocates size bytes of managed memory, which the driver moves to the device or to
 // the host that accesses it (cuMemAllocManaged). flags are AttachGlobal or AttachHost. Streams of
-// all contexts can use the memory, and the host by [HostMem.View]. It may wait for the GPU: see
-// docs/blocking.md.
+// all contexts can use the memory, and the host by [HostMem.View]. It may wait for the GPU if memory
+// is short: see docs/blocking.md.
 //
 // On devices without concurrent managed access, on which the host must not access the memory while
 // the GPU has work, the error matches [errors.ErrUnsupported].
@@ -234,8 +234,7 @@ func (c *Context) useManaged(op string, m Memory, call func(*contextCore, *regio
 }
 
 // Advise says how managed memory will be used (cuMemAdvise, CUDA 12.2). It concerns the pages of
-// the memory. The place matters for a preferred location, and for who accesses the memory. Whether
-// it waits for the GPU was not measured: see docs/blocking.md.
+// the memory. The place matters for a preferred location, and for who accesses the memory.
 func (c *Context) Advise(m Memory, advice MemAdvice, at MemLocation) error {
 	const op = "cuMemAdvise"
 	return c.useManaged(op, m, func(core *contextCore, r *region) driver.Result {

@@ -185,8 +185,8 @@ func (p *MemPool) leave() {
 
 // Close destroys the pool (cuMemPoolDestroy). While memory of the pool is allocated, Close returns
 // at once, and the pool is destroyed by the first freeing call after the memory was freed: see
-// docs/blocking.md. Whether the driver may wait for the GPU has not been measured, so Close counts
-// as a call that may wait. Further calls return nil.
+// docs/blocking.md. Close may wait for the GPU if there is memory to be freed. Further calls return
+// nil.
 func (p *MemPool) Close() error {
 	if p == nil || p.core == nil {
 		return errNil("cuMemPoolDestroy", "memory pool")
@@ -305,8 +305,7 @@ func (p *MemPool) SetReuse(r MemPoolReuse) error {
 }
 
 // Trim gives reserved memory that is not used back to the device, until keep bytes are reserved
-// (cuMemPoolTrimTo). Whether the driver may wait for the GPU has not been measured, so Trim counts
-// as a call that may wait: see docs/blocking.md.
+// (cuMemPoolTrimTo).
 func (p *MemPool) Trim(keep uint64) error {
 	return p.call("cuMemPoolTrimTo", func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
 		return t.MemPoolTrimTo(at, raw, keep)
