@@ -38,6 +38,7 @@ type work struct {
 	// blocks is the memory of a copy or memset, and many says that it has more than one row.
 	blocks []*block
 	many   bool
+	kinds  [2]int32 // CU_MEMORYTYPE_… of a copy's destination and source
 	// make returns the operation; nil for one that does nothing.
 	make func() *op
 }

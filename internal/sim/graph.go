@@ -381,7 +381,7 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 		for _, n := range g.nodes {
 			if n.work.node > memsetNode && n.work.node != childNode {
 				return 0, &wrongNode{n.handle, driver.CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED},
-					driver.ResultNotSupported
+					driver.ResultInvalidValue
 			}
 		}
 	}

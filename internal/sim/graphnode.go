@@ -61,12 +61,12 @@ func (d *Driver) execNode(name string, h driver.GraphExec, nh driver.GraphNode,
 }
 
 // replaceable reports whether other work can replace the work of an executable graph's node: a
-// kernel of the same context, or memory of the same contexts in one row.
+// kernel of the same context, or memory of the same kinds and contexts in one row.
 func (w *work) replaceable(other *work) bool {
 	if w.kernel != nil && w.kernel.module.ctx != other.kernel.module.ctx {
 		return false
 	}
-	return !w.many && !other.many && alike(w.child, other.child) &&
+	return !w.many && !other.many && w.kinds == other.kinds && alike(w.child, other.child) &&
 		slices.EqualFunc(w.blocks, other.blocks, func(a, b *block) bool { return a.ctx == b.ctx })
 }
 
@@ -81,11 +81,14 @@ func alike(a, b []*node) bool {
 // kernelParams returns the work of a kernel node. The context of the function counts, and no other.
 func (d *Driver) kernelParams(name string, p *driver.KernelNodeParams) func() (*work, driver.Result) {
 	return func() (*work, driver.Result) {
-		if p == nil || p.Func == 0 { // a CUkernel is not supported
+		switch {
+		case p == nil:
 			return nil, driver.ResultInvalidValue
+		case p.Func == 0: // a CUkernel is not supported
+			return nil, driver.ResultInvalidHandle
 		}
 		f, r := d.function(name, p.Func)
-		if r != ok && (f == nil || r != d.lost) { // a graph may be built even after a sticky error
+		if r != ok {
 			return nil, r
 		}
 		grid, block := Dim3{p.GridDimX, p.GridDimY, p.GridDimZ}, Dim3{p.BlockDimX, p.BlockDimY, p.BlockDimZ}
@@ -109,19 +112,16 @@ func (d *Driver) kernelParams(name string, p *driver.KernelNodeParams) func() (*
 	}
 }
 
-// nodeContext returns the context of a node.
+// nodeContext returns the context of a node: nil stands for that of the memory.
 func (d *Driver) nodeContext(name string, h driver.Context) (*context, driver.Result) {
 	if h == 0 {
-		return nil, driver.ResultInvalidContext
+		return nil, ok
 	}
 	c, r := find[context](d, name, contextKind, uintptr(h))
 	if r != ok {
 		return nil, driver.ResultInvalidContext
 	}
-	if r = d.live(c); r != ok && r != d.lost {
-		return nil, r
-	}
-	return c, ok
+	return c, d.live(c)
 }
 
 // rows is one end of a copy: rows of bytes, whose beginnings are pitch apart. Each plane has height
@@ -141,7 +141,7 @@ func (d *Driver) rows(p *driver.Memcpy3D, kind int32, host driver.HostPtr, dev d
 	r := rows{pitch: pitch, height: height}
 	switch {
 	case p.WidthInBytes > 1<<40, p.Height > 1<<40, p.Depth > 1<<40, x > 1<<40, y > 1<<40, z > 1<<40, pitch > 1<<40,
-		height > 1<<20, (many || pitch != 0) && pitch < x+p.WidthInBytes, p.Depth > 1 && height < y+p.Height:
+		height > 1<<20, (many || pitch != 0) && pitch < x+p.WidthInBytes, (p.Depth > 1 || height != 0) && height < y+p.Height:
 		return rows{}, driver.ResultInvalidValue
 	}
 	first := r.at(y, z) + x
@@ -175,8 +175,11 @@ func (d *Driver) copyParams(name string, p *driver.Memcpy3D, in *context) (*work
 		return nil, r
 	}
 	took := duration(c.WidthInBytes*c.Height*c.Depth, dst.kind, src.kind)
+	if in == nil {
+		in = dst.block.ctx
+	}
 	return &work{
-		ctx: in, node: memcpyNode, blocks: []*block{dst.block, src.block}, many: c.Height > 1 || c.Depth > 1,
+		ctx: in, node: memcpyNode, kinds: [2]int32{c.DstMemoryType, c.SrcMemoryType}, blocks: []*block{dst.block, src.block}, many: c.Height > 1 || c.Depth > 1,
 		make: func() *op {
 			return d.access(&op{duration: took}, func() {
 				for z := range c.Depth {
@@ -208,7 +211,10 @@ func (d *Driver) setParams(p *driver.MemsetNodeParams, in *context) (*work, driv
 	var sets []func()
 	for y := range p.Height {
 		to, set, r := d.pattern(p.Dst+driver.DevicePtr(y*p.Pitch), value, p.Width)
-		if r != ok || !in.reaches(to.block) {
+		if r == ok && w.ctx == nil {
+			w.ctx = to.block.ctx
+		}
+		if r != ok || !w.ctx.reaches(to.block) {
 			return nil, driver.ResultInvalidValue
 		}
 		spans, sets, w.blocks = append(spans, to), append(sets, set), []*block{to.block}

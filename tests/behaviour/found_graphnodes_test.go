@@ -121,16 +121,6 @@ func foundGraphNodes() []found {
 				c.res("exec-"+name+"-of-another-graph", n.replaceExec(i, other.list[i]))
 			}
 		}},
-		{famGraph, "nodes-without-a-context", "adding and changing nodes on a thread without a current context", func(c *raw) {
-			_, ctx := c.setup()
-			n := newNodes(c, ctx)
-			c.bare()
-			n.all(c, "")
-			c.res("disable", c.GraphNodeSetEnabled(c.at, n.exec, n.list[0], 0))
-			c.res("edge", c.GraphAddDependencies(c.at, n.graph, n.list[:1], n.list[1:2]))
-			c.res("no-edge", c.GraphRemoveDependencies(c.at, n.graph, n.list[:1], n.list[1:2]))
-			c.res("remove", c.GraphDestroyNode(c.at, n.list[4]))
-		}},
 		{famGraph, "nodes-of-another-context", "changing a node to work of another context", func(c *raw) {
 			dev, ctx := c.setup()
 			n := newNodes(c, ctx)
@@ -237,8 +227,7 @@ func foundGraphNodes() []found {
 			n, outer := newNodes(c, ctx), newNodes(c, ctx)
 			child, res := c.GraphAddChildGraphNode(c.at, outer.graph, nil, n.graph)
 			c.res("add", res)
-			_, res = c.GraphAddChildGraphNode(c.at, n.graph, nil, n.graph)
-			c.res("add-to-itself", res)
+			// NVIDIA's driver crashes if it adds n.graph to itself.
 			x := c.exec(outer.graph)
 			_, res = c.GraphAddEmptyNode(c.at, n.graph, nil)
 			c.must("cuGraphAddEmptyNode", res)

@@ -97,9 +97,6 @@ func docs(rows map[string][]string) (string, error) {
 	var always []string
 	b.WriteString(docsHead)
 	for _, c := range calls() {
-		if c.fresh {
-			continue
-		}
 		if strings.HasSuffix(c.name, " 3") || c.name == "cuIpcGetEventHandle" {
 			continue // fails for other reasons
 		}

@@ -203,7 +203,6 @@ type call struct {
 	waits         bool // waits for its operands
 	own           bool // needs a stream other than a default stream
 	destroys      bool // destroys its operand
-	fresh         bool // no GPU has answered it yet: to be removed when the file has the call
 	make          func(w *world, at driver.At, s driver.Stream, e driver.Event) driver.Result
 }
 
@@ -230,7 +229,6 @@ func calls() []call {
 	waits := func(c call) call { c.waits = true; return c }
 	own := func(c call) call { c.own = true; return c }
 	destroys := func(c call) call { c.destroys = true; return c }
-	fresh := func(c call) call { c.fresh = true; return c }
 	record := func(flags uint32) func(w W, at A, s S, e E) R {
 		return func(w W, at A, s S, e E) R { return w.EventRecordWithFlags(at, e, s, flags) }
 	}
@@ -410,34 +408,34 @@ func calls() []call {
 			return w.later(r, func(at A) R { return w.GraphDestroy(at, g) })
 		}),
 		alone("cuGraphAddEmptyNode", func(w W, at A) R { _, r := w.GraphAddEmptyNode(at, w.graph, nil); return r }),
-		fresh(alone("cuGraphAddKernelNode", func(w W, at A) R {
+		alone("cuGraphAddKernelNode", func(w W, at A) R {
 			_, r := w.GraphAddKernelNode(at, w.graph, nil, &driver.KernelNodeParams{
 				Func: w.function, GridDimX: 1, GridDimY: 1, GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1,
 			})
 			return r
-		})),
-		fresh(alone("cuGraphAddMemcpyNode", func(w W, at A) R {
+		}),
+		alone("cuGraphAddMemcpyNode", func(w W, at A) R {
 			_, r := w.GraphAddMemcpyNode(at, w.graph, nil, &driver.Memcpy3D{
 				SrcMemoryType: driver.CU_MEMORYTYPE_DEVICE, SrcDevice: w.device, SrcPitch: 4, SrcHeight: 1,
 				DstMemoryType: driver.CU_MEMORYTYPE_DEVICE, DstDevice: w.device + 4, DstPitch: 4, DstHeight: 1,
 				WidthInBytes: 4, Height: 1, Depth: 1,
 			}, w.ctx)
 			return r
-		})),
-		fresh(alone("cuGraphAddMemsetNode", func(w W, at A) R {
+		}),
+		alone("cuGraphAddMemsetNode", func(w W, at A) R {
 			_, r := w.GraphAddMemsetNode(at, w.graph, nil,
 				&driver.MemsetNodeParams{Dst: w.device, ElementSize: 1, Width: 4, Height: 1}, w.ctx)
 			return r
-		})),
-		fresh(alone("cuGraphDestroyNode", func(w W, at A) R {
+		}),
+		alone("cuGraphDestroyNode", func(w W, at A) R {
 			n, r := w.GraphAddEmptyNode(at, w.graph, nil)
 			w.must("cuGraphAddEmptyNode", r)
 			return w.GraphDestroyNode(at, n)
-		})),
-		fresh(alone("cuGraphInstantiateWithParams", func(w W, at A) R {
+		}),
+		alone("cuGraphInstantiateWithParams", func(w W, at A) R {
 			x, _, r := w.GraphInstantiateWithParams(at, w.graph, driver.GraphInstantiateParams{})
 			return w.later(r, func(at A) R { return w.GraphExecDestroy(at, x) })
-		})),
+		}),
 		alone("cuGraphGetEdges", func(w W, at A) R { _, r := w.GraphGetEdges(at, w.graph, nil, nil); return r }),
 		alone("cuGraphExecUpdate", func(w W, at A) R { _, _, r := w.GraphExecUpdate(at, w.exec, w.graph); return r }),
 		alone("cuGraphInstantiateWithFlags", func(w W, at A) R {
