@@ -721,7 +721,7 @@ static void nodes(void)
 		address to_device;
 		handle to_array, to_reserved;
 		size_t to_pitch, to_height, width, rows, depth;
-	} copy = {.kind = 2, .device = p, .pitch = 16, .height = 1, .to_kind = 1, .to_host = out, .to_pitch = 16, .to_height = 1,
+	} copy = {.kind = 2, .device = p, .pitch = 16, .height = 2, .to_kind = 1, .to_host = out, .to_pitch = 16, .to_height = 2,
 		.width = 16, .rows = 2, .depth = 1}; // two rows of 16 bytes
 	struct {
 		address p;
