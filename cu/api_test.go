@@ -19,9 +19,18 @@ import (
 
 // apiTypes holds a pointer to a zero value of each exported type.
 var apiTypes = []any{
-	new(Arg), new(BatchError), new(CallTracer), new(CaptureInfo), new(CaptureMode), new(CaptureStatus), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem), new(Dim3), new(Driver), new(Error), new(Event),
-	new(EventFlags), new(EventKey), new(EventPool), new(Features), new(Function), new(FunctionAttribute), new(Graph), new(GraphExec),
-	new(GraphNode), new(GraphNodeType), new(GreenContext), new(HostFlags), new(HostMem), new(IPCEventHandle), new(InstantiateFlags), new(JITOption), new(LaunchConfig), new(LaunchFlags), new(Leak), new(Limit), new(Memory), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(PoolStats), new(Pooled), new(Race), new(Version), new(PreparedLaunch), new(Proc), new(Process), new(ProcessState), new(RecordFlags), new(Result), new(SMResource), new(Span), new(Stats), new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Timeline), new(Trace), new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(WaitFlags), new(MemPool), new(MemPoolOptions), new(MemPoolReuse), new(MemPoolStats), new(AttachFlags), new(ManagedInfo), new(MemAdvice), new(MemLocation), new(MemLocationType), new(MemoryType), new(Planes), new(PointerInfo), new(PoolMemHandle), new(Rows),
+	new(Arg), new(AttachFlags), new(BatchError), new(CallTracer), new(CaptureInfo), new(CaptureMode),
+	new(CaptureStatus), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem),
+	new(Dim3), new(Driver), new(Error), new(Event), new(EventFlags), new(EventKey), new(EventPool), new(Features),
+	new(Function), new(FunctionAttribute), new(Graph), new(GraphExec), new(GraphNode), new(GraphNodeType),
+	new(GreenContext), new(HostFlags), new(HostMem), new(IPCEventHandle), new(InstantiateFlags), new(JITOption),
+	new(LaunchConfig), new(LaunchFlags), new(Leak), new(Limit), new(ManagedInfo), new(MemAdvice), new(MemLocation),
+	new(MemLocationType), new(MemPool), new(MemPoolOptions), new(MemPoolReuse), new(MemPoolStats), new(Memory),
+	new(MemoryType), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(Planes), new(PointerInfo),
+	new(PoolMemHandle), new(PoolStats), new(Pooled), new(PreparedLaunch), new(Proc), new(Process),
+	new(ProcessState), new(Race), new(RecordFlags), new(Result), new(Rows), new(SMResource), new(Span), new(Stats),
+	new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Timeline), new(Trace),
+	new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(Version), new(WaitFlags),
 }
 
 // apiFuncs are the exported functions, called with nil and zero arguments.

@@ -120,7 +120,8 @@ func (s *Stream) copyPlanes(f workFunction, d, r *planes, e extent) error {
 		} else {
 			res = t.Memcpy2DAsync(sc.inContext(), driver.Memcpy2D{WidthInBytes: e.width, Height: e.height,
 				DstMemoryType: c.DstMemoryType, DstHost: c.DstHost, DstDevice: c.DstDevice, DstPitch: c.DstPitch,
-				SrcMemoryType: c.SrcMemoryType, SrcHost: c.SrcHost, SrcDevice: c.SrcDevice, SrcPitch: c.SrcPitch}, sc.raw)
+				SrcMemoryType: c.SrcMemoryType, SrcHost: c.SrcHost, SrcDevice: c.SrcDevice, SrcPitch: c.SrcPitch},
+				sc.raw)
 		}
 	}
 	return s.endPlanes(f, &w, d, r, e, res)

@@ -20,17 +20,21 @@ func TestParseLog(t *testing.T) {
 		want      []logEntry
 	}{
 		{"empty", "", nil},
-		{"a function in brackets", old + "[cuLogsDumpToMemory] buffer cannot be NULL\n", []logEntry{{op: "cuLogsDumpToMemory", code: 0, text: "buffer cannot be NULL"}}},
-		{"a last line with the function", old + " buffer cannot be NULL\n" + old + " Returning 1 (CUDA_ERROR_INVALID_VALUE) from cuMemAlloc_v2\n",
+		{"a function in brackets", old + "[cuLogsDumpToMemory] buffer cannot be NULL\n",
+			[]logEntry{{op: "cuLogsDumpToMemory", code: 0, text: "buffer cannot be NULL"}}},
+		{"a last line with the function", old + " buffer cannot be NULL\n" + old +
+			" Returning 1 (CUDA_ERROR_INVALID_VALUE) from cuMemAlloc_v2\n",
 			[]logEntry{{op: "cuMemAlloc", code: 1, text: "buffer cannot be NULL"}}},
-		{"two messages", old + " one\n" + old + " two\n" + old + " Returning 1 (X) from cuA_v3_ptsz\n", []logEntry{{op: "cuA", code: 1, text: "one; two"}}},
+		{"two messages", old + " one\n" + old + " two\n" + old + " Returning 1 (X) from cuA_v3_ptsz\n",
+			[]logEntry{{op: "cuA", code: 1, text: "one; two"}}},
 		{"two threads", "[t][1][CUDA][E] of one\n[t][2][CUDA][E] of two\n[t][1][CUDA][E] Returning 1 (X) from cuOne\n[t][2][CUDA][E] Returning 2 (Y) from cuTwo\n",
 			[]logEntry{{op: "cuOne", code: 1, text: "of one"}, {op: "cuTwo", code: 2, text: "of two"}}},
 		{"no function", old + " something\n", []logEntry{{text: "something"}}},
 		{"a warning in brackets", "[t][1][CUDA][W] [x] y\n", []logEntry{{text: "[x] y"}}},
 		{"other lines", "logs were lost\n[\n[a\n[a]\n\n", nil},
 		{"no number", old + " Returning from a trip\n", []logEntry{{text: "Returning from a trip"}}},
-		{"a long number", old + " Returning 99999999999 (X) from cuA\n", []logEntry{{text: "Returning 99999999999 (X) from cuA"}}},
+		{"a long number", old + " Returning 99999999999 (X) from cuA\n",
+			[]logEntry{{text: "Returning 99999999999 (X) from cuA"}}},
 	} {
 		if diff := cmp.Diff(tt.want, parseLog(tt.log), cmp.AllowUnexported(logEntry{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
@@ -40,9 +44,11 @@ func TestParseLog(t *testing.T) {
 
 // TestDriverLogLong checks that a long text becomes a short one, with its beginning and its end.
 func TestDriverLogLong(t *testing.T) {
-	sim := cusim.New(cusim.Faults(cusim.Fault{Function: "cuDeviceGetCount", Code: 2, Log: "begin" + strings.Repeat("ä", 10000) + "end"}))
+	sim := cusim.New(cusim.Faults(cusim.Fault{Function: "cuDeviceGetCount", Code: 2, Log: "begin" +
+		strings.Repeat("ä", 10000) + "end"}))
 	_, err := must(Open(WithSoftware(sim)))(t).DeviceCount()
-	if s := fmt.Sprint(err); len(s) > 2*maxSaid || !strings.Contains(s, "says: beginää") || !strings.HasSuffix(s, "ääend") || !utf8.ValidString(s) {
+	if s := fmt.Sprint(err); len(s) > 2*maxSaid || !strings.Contains(s, "says: beginää") ||
+		!strings.HasSuffix(s, "ääend") || !utf8.ValidString(s) {
 		t.Errorf("%d bytes: %v", len(s), err)
 	}
 }
@@ -69,7 +75,8 @@ func TestDriverLog(t *testing.T) {
 	for _, want := range []bool{true, false} {
 		_, _, err := gpu.MemInfo()
 		var e *Error
-		if !errors.As(err, &e) || strings.HasSuffix(e.Detail, "; "+says) != want || strings.Contains(e.Detail, "log says") != want {
+		if !errors.As(err, &e) || strings.HasSuffix(e.Detail, "; "+says) != want ||
+			strings.Contains(e.Detail, "log says") != want {
 			t.Errorf("%v; want the log: %v", err, want)
 		}
 	}
@@ -84,7 +91,8 @@ func TestDriverLog(t *testing.T) {
 			for range 100 {
 				_, _, aerr := gpu.MemInfo()
 				_, serr := drv.DeviceCount()
-				if aerr == nil || serr == nil || !strings.HasSuffix(aerr.Error(), "says: size") || !strings.HasSuffix(serr.Error(), "says: count") {
+				if aerr == nil || serr == nil || !strings.HasSuffix(aerr.Error(), "says: size") ||
+					!strings.HasSuffix(serr.Error(), "says: count") {
 					select {
 					case results <- fmt.Errorf("%v\n%v", aerr, serr):
 					default:
@@ -126,7 +134,8 @@ func TestDriverLogIsBounded(t *testing.T) {
 	if got := l.take("cuOther", 1); got != "the driver's log ends with this, perhaps about another call: anything" {
 		t.Error(got)
 	}
-	drv, err := Open(WithSoftware(cusim.New(cusim.Version(12080), cusim.Faults(cusim.Fault{Function: "cuDeviceGetCount", Code: 999, Log: "unseen"}))))
+	drv, err := Open(WithSoftware(cusim.New(cusim.Version(12080),
+		cusim.Faults(cusim.Fault{Function: "cuDeviceGetCount", Code: 999, Log: "unseen"}))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -190,7 +190,8 @@ const (
 // workFunctions are the names of the functions in C.
 var workFunctions = [...]string{
 	"cuLaunchKernel", "cuLaunchCooperativeKernel", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuMemcpyPeerAsync",
-	"cuMemcpyDtoDAsync", "cuMemsetD8Async", "cuMemsetD32Async", "cuGraphLaunch", "cuGraphUpload", "cuMemcpy2DAsync", "cuMemcpy3DAsync",
+	"cuMemcpyDtoDAsync", "cuMemsetD8Async", "cuMemsetD32Async", "cuGraphLaunch", "cuGraphUpload", "cuMemcpy2DAsync",
+	"cuMemcpy3DAsync",
 	"cuMemsetD2D8Async", "cuMemsetD2D32Async", "cuMemPrefetchAsync", "cuStreamAttachMemAsync",
 }
 

@@ -60,7 +60,8 @@ func TestGPUCopy2D(t *testing.T) {
 	all := make([]byte, mem.Size())
 	noErr(t, mem.CopyTo(all))
 	row := all[pitch*2:]
-	if row[4] != 0 || row[5] != 0xaa || row[7] != 0xaa || row[8] != want[3] || row[64] != 4 || row[71] != 1 || row[72] != 0 {
+	if row[4] != 0 || row[5] != 0xaa || row[7] != 0xaa || row[8] != want[3] || row[64] != 4 || row[71] != 1 ||
+		row[72] != 0 {
 		t.Errorf("row 2: %v", row[:80])
 	}
 }

@@ -112,7 +112,8 @@ func TestGPUGraphNodes(t *testing.T) {
 	b.ok(y.Close())
 }
 
-// TestGPUGraphNodesWhileRunning replaces arguments while an earlier launch is held, which does what it was enqueued for.
+// TestGPUGraphNodesWhileRunning replaces arguments while an earlier launch is held, which does what it
+// was enqueued for.
 func TestGPUGraphNodesWhileRunning(t *testing.T) {
 	b := newNodeBench(t)
 	gate := newGate(t, b.gpu)
@@ -231,30 +232,43 @@ func TestGPUGraphNodesRefused(t *testing.T) {
 	theirs := must(mod.Function("add"))(t)
 	defer func() { b.ok(errors.Join(far.Close(), mod.Close(), two.Close())) }()
 	for what, err := range map[string]error{
-		"a kernel for a memset":                b.x.SetKernel(b.set, b.add, fourThreads, Ptr(b.mem), U32(4), F32(1)),
-		"a memset for a kernel":                b.x.SetMemset(b.kernel, b.mem, 1),
-		"a copy for a host function":           b.copy.SetHostFunc(func() {}),
-		"a kernel of another context":          b.x.SetKernel(b.kernel, theirs, fourThreads, Ptr(far), U32(4), F32(1)),
-		"memory of another context":            b.x.SetMemset(b.set, far, 1),
-		"a copy from another context":          b.x.SetCopy(b.copy, b.out, far),
-		"no bytes":                             b.x.SetCopy(b.copy, b.out.Span(0, 0), b.mem.Span(0, 0)),
-		"a grid that is too large":             b.x.SetKernel(b.kernel, b.add, LaunchConfig{Grid: Dim3{X: 1, Y: 1 << 20}, Block: Dim3{X: 1}}, Ptr(b.mem), U32(4), F32(1)),
-		"a host function that is disabled":     b.x.SetEnabled(b.fn, false),
-		"an edge that exists":                  b.g.AddEdge(b.set, b.kernel),
-		"an edge that does not exist":          b.g.RemoveEdge(b.set, b.copy),
-		"an edge that closes a cycle":          b.g.AddEdge(b.copy, b.set),
-		"a cooperative launch of the graph":    b.x.SetKernel(b.kernel, b.add, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 4}, Flags: LaunchCooperative}, Ptr(b.mem), U32(4), F32(1)),
-		"a graph that kernels cannot launch":   func() error { _, err := b.g.InstantiateWithFlags(InstantiateDeviceLaunch); return err }(),
-		"a graph as a part of itself":          func() error { _, err := b.g.AddChildGraph(b.g); return err }(),
-		"a node that is removed":               func() error { n := must(b.g.AddEmpty())(t); b.ok(n.Remove()); return n.Remove() }(),
-		"a dependency on a node that is gone ": func() error { n := must(b.g.AddEmpty())(t); b.ok(n.Remove()); _, err := b.g.AddEmpty(n); return err }(),
+		"a kernel for a memset":       b.x.SetKernel(b.set, b.add, fourThreads, Ptr(b.mem), U32(4), F32(1)),
+		"a memset for a kernel":       b.x.SetMemset(b.kernel, b.mem, 1),
+		"a copy for a host function":  b.copy.SetHostFunc(func() {}),
+		"a kernel of another context": b.x.SetKernel(b.kernel, theirs, fourThreads, Ptr(far), U32(4), F32(1)),
+		"memory of another context":   b.x.SetMemset(b.set, far, 1),
+		"a copy from another context": b.x.SetCopy(b.copy, b.out, far),
+		"no bytes":                    b.x.SetCopy(b.copy, b.out.Span(0, 0), b.mem.Span(0, 0)),
+		"a grid that is too large": b.x.SetKernel(b.kernel, b.add,
+			LaunchConfig{Grid: Dim3{X: 1, Y: 1 << 20}, Block: Dim3{X: 1}}, Ptr(b.mem), U32(4), F32(1)),
+		"a host function that is disabled": b.x.SetEnabled(b.fn, false),
+		"an edge that exists":              b.g.AddEdge(b.set, b.kernel),
+		"an edge that does not exist":      b.g.RemoveEdge(b.set, b.copy),
+		"an edge that closes a cycle":      b.g.AddEdge(b.copy, b.set),
+		"a cooperative launch of the graph": b.x.SetKernel(b.kernel, b.add,
+			LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 4}, Flags: LaunchCooperative}, Ptr(b.mem), U32(4), F32(1)),
+		"a graph that kernels cannot launch": func() error {
+			_,
+				err := b.g.InstantiateWithFlags(InstantiateDeviceLaunch)
+			return err
+		}(),
+		"a graph as a part of itself": func() error { _, err := b.g.AddChildGraph(b.g); return err }(),
+		"a node that is removed":      func() error { n := must(b.g.AddEmpty())(t); b.ok(n.Remove()); return n.Remove() }(),
+		"a dependency on a node that is gone ": func() error {
+			n := must(b.g.AddEmpty())(t)
+			b.ok(n.Remove())
+			_,
+				err := b.g.AddEmpty(n)
+			return err
+		}(),
 	} {
 		if err == nil {
 			t.Errorf("%s is accepted", what)
 			continue
 		}
 		t.Logf("%s: %v", what, err)
-		if strings.HasPrefix(what, "a kernel of") && !strings.Contains(err.Error(), "node 1 of the graph, of type kernel") {
+		if strings.HasPrefix(what, "a kernel of") &&
+			!strings.Contains(err.Error(), "node 1 of the graph, of type kernel") {
 			t.Errorf("%s: the error does not name the node", what)
 		}
 	}

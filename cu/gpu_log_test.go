@@ -16,8 +16,12 @@ func TestGPUDriverLog(t *testing.T) {
 		t.Skip("the driver keeps no log: it is older than CUDA 12.9")
 	}
 	for name, fails := range map[string]func() error{
-		"too much memory":   func() error { _, err := gpu.Alloc(1 << 50); return err },
-		"PTX with an error": func() error { _, err := gpu.LoadModule([]byte(".version 6.0\n.target sm_50\nnonsense\n")); return err },
+		"too much memory": func() error { _, err := gpu.Alloc(1 << 50); return err },
+		"PTX with an error": func() error {
+			_,
+				err := gpu.LoadModule([]byte(".version 6.0\n.target sm_50\nnonsense\n"))
+			return err
+		},
 		"an empty PCI slot": func() error { _, err := drv.DeviceByPCIBusID("ffff:ff:1f.0"); return err },
 	} {
 		at, res := drv.table.LogsCurrent(driver.At{}, 0)

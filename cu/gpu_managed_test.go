@@ -27,7 +27,8 @@ func TestGPUManaged(t *testing.T) {
 	}))
 	dev, host := gpu.Device().Location(), MemLocation{Type: LocationHost}
 	empty := must(gpu.ManagedInfo(m))(t)
-	if empty.ReadMostly || empty.Preferred != (MemLocation{}) || empty.LastPrefetch != (MemLocation{}) || len(empty.AccessedBy) != 0 {
+	if empty.ReadMostly || empty.Preferred != (MemLocation{}) || empty.LastPrefetch != (MemLocation{}) ||
+		len(empty.AccessedBy) != 0 {
 		t.Errorf("without advice: %+v", empty)
 	}
 	noErr(t, s.Prefetch(m, dev))
@@ -48,7 +49,8 @@ func TestGPUManaged(t *testing.T) {
 	noErr(t, gpu.Advise(m, AdviseAccessedBy, dev))
 	i, all := must(gpu.ManagedInfo(half))(t), must(gpu.ManagedInfo(m))(t)
 	t.Logf("a half: %+v, all: %+v", i, all)
-	if !i.ReadMostly || i.Preferred != host || len(i.AccessedBy) != 1 || all.ReadMostly || all.Preferred != (MemLocation{}) {
+	if !i.ReadMostly || i.Preferred != host || len(i.AccessedBy) != 1 || all.ReadMostly ||
+		all.Preferred != (MemLocation{}) {
 		t.Errorf("a half: %+v, all: %+v", i, all)
 	}
 	noErr(t, s.Attach(m, AttachSingle))

@@ -53,7 +53,8 @@ func TestGPUPoolAttributes(t *testing.T) {
 	}
 	noErr(t, m.Close())
 	noErr(t, s.Synchronize())
-	if st := must(p.Stats())(t); st.Used != 0 || st.Reserved != 0 || st.UsedHigh != 1<<20 || st.ReservedHigh != used.Reserved {
+	if st := must(p.Stats())(t); st.Used != 0 || st.Reserved != 0 || st.UsedHigh != 1<<20 ||
+		st.ReservedHigh != used.Reserved {
 		t.Errorf("after the free: %+v", st)
 	}
 	noErr(t, p.ResetHigh())
@@ -94,7 +95,8 @@ func TestGPUPoolUsed(t *testing.T) {
 	reused := must(p.Stats())(t)
 	g.open()
 	noErr(t, s.Synchronize())
-	t.Logf("with a pending free: %+v; with an allocation behind it: %+v; afterwards: %+v", pending, reused, must(p.Stats())(t))
+	t.Logf("with a pending free: %+v; with an allocation behind it: %+v; afterwards: %+v", pending, reused,
+		must(p.Stats())(t))
 	if pending.Used != 0 {
 		t.Errorf("a pending free does not count: %+v", pending)
 	}
@@ -224,7 +226,8 @@ func TestGPUPoolProcesses(t *testing.T) {
 	f := must(p.Export())(t)
 	defer f.Close()
 	h := must(m.PoolHandle())(t)
-	args := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), os.Args[0], "-test.run=^TestGPUPoolProcesses$", "-test.v")
+	args := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), os.Args[0], "-test.run=^TestGPUPoolProcesses$",
+		"-test.v")
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env, cmd.ExtraFiles = append(os.Environ(), env+"="+hex.EncodeToString(h[:])), []*os.File{f}
 	out, err := cmd.CombinedOutput()

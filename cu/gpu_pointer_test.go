@@ -31,8 +31,9 @@ func TestGPUPointerInfo(t *testing.T) {
 		}
 	}
 	host := uint64(h.Handle())
-	check("device", m.Handle()+8, PointerInfo{Type: MemoryDevice, Device: gpu.Device(), Context: gpu.Handle(), Start: m.Handle(),
-		DevicePointer: m.Handle() + 8})
+	check("device", m.Handle()+8,
+		PointerInfo{Type: MemoryDevice, Device: gpu.Device(), Context: gpu.Handle(), Start: m.Handle(),
+			DevicePointer: m.Handle() + 8})
 	check("host", host+8, PointerInfo{Type: MemoryHost, Device: gpu.Device(), Context: gpu.Handle(), Start: host,
 		DevicePointer: host + 8, HostPointer: host + 8})
 	check("pool", pooled.Handle()+8, PointerInfo{Type: MemoryDevice, Device: gpu.Device(), Start: pooled.Handle(),
@@ -43,7 +44,8 @@ func TestGPUPointerInfo(t *testing.T) {
 	if start != m.Handle() || size < 1000 || err != nil {
 		t.Errorf("AddressRange = %#x, %d, %v", start, size, err)
 	}
-	if _, _, err := gpu.AddressRange(uint64(uintptr(unsafe.Pointer(&own[0])))); err == nil || errors.Is(err, errors.ErrUnsupported) {
+	if _, _, err := gpu.AddressRange(uint64(uintptr(unsafe.Pointer(&own[0])))); err == nil ||
+		errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("AddressRange of unregistered memory: %v", err)
 	} else {
 		t.Log(err)

@@ -305,7 +305,8 @@ func (n GraphNode) setEvent(e *Event, to *eventSetter) (before []holder, err err
 		objects.records(sl)
 	}
 	if o := to.ctx.drv.observer(); o != nil {
-		o.SetNode(to.handle, uintptr(n.raw), races.NodeWork{Event: uintptr(sl.raw), Waits: typ == GraphNodeTypeWaitEvent})
+		o.SetNode(to.handle, uintptr(n.raw),
+			races.NodeWork{Event: uintptr(sl.raw), Waits: typ == GraphNodeTypeWaitEvent})
 	}
 	return before, nil
 }

@@ -28,7 +28,8 @@ func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...Gr
 // configuration.
 func (f *Function) explain(err error, cfg *LaunchConfig) error {
 	if e, ok := err.(*Error); ok && e.Err == nil && e.Result == ResultInvalidValue {
-		e.Detail = join(e.Detail, deviceOf(f.mod.core.ctx).exceededDimension(cfg.Grid.normalize(), cfg.Block.normalize()))
+		e.Detail = join(e.Detail,
+			deviceOf(f.mod.core.ctx).exceededDimension(cfg.Grid.normalize(), cfg.Block.normalize()))
 	}
 	return err
 }

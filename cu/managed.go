@@ -166,7 +166,8 @@ func notManaged(op string) error {
 
 // Prefetch enqueues the move of managed memory to a place (cuMemPrefetchAsync, CUDA 12.2). The
 // stream must be of the place's device, or of any for the host. Work that is enqueued on the stream
-// later finds the memory there. It may wait while the stream's queue is full: see docs/blocking.md.
+// later finds the memory there. It may wait for the GPU if earlier prefetches on the stream are not
+// done: see docs/blocking.md.
 func (s *Stream) Prefetch(m Memory, to MemLocation) error {
 	return s.onManaged(workPrefetch, m, func(sc *streamCore, r *region) driver.Result {
 		return sc.ctx.drv.table.MemPrefetchAsync(sc.inContext(), r.addr(), r.size, to.raw(), 0, sc.raw)
@@ -261,7 +262,8 @@ func (c *Context) ManagedInfo(m Memory) (i ManagedInfo, err error) {
 		get := func(attribute int32, n int) []int32 {
 			data, values := make([]byte, 4*n), make([]int32, n)
 			at := driver.At{Context: core.raw}
-			if res := core.drv.table.MemRangeGetAttribute(at, data, attribute, r.addr(), r.size); res != driver.ResultSuccess {
+			if res := core.drv.table.MemRangeGetAttribute(at, data, attribute, r.addr(),
+				r.size); res != driver.ResultSuccess {
 				failed = res
 			}
 			for k := range values {

@@ -103,7 +103,8 @@ func TestManagedAdvice(t *testing.T) {
 	if err := r.gpu.Advise(nil, AdviseReadMostly, dev); !errors.Is(err, ErrNil) {
 		t.Errorf("no memory: %v", err)
 	}
-	if got := dev.String() + ", " + both[1].String() + ", " + AdviseReadMostly.String(); got != "device 0, host, AdviseReadMostly" {
+	if got := dev.String() + ", " + both[1].String() + ", " +
+		AdviseReadMostly.String(); got != "device 0, host, AdviseReadMostly" {
 		t.Error(got)
 	}
 }

@@ -160,7 +160,8 @@ func TestPoolAttributes(t *testing.T) {
 	noErr(t, m.Close())
 	noErr(t, r.s.Synchronize())
 	after := must(p.Stats())(t)
-	if before.Used != 1<<20 || before.Reserved < before.Used || after.Used != 0 || after.Reserved != 0 || after.UsedHigh != 1<<20 {
+	if before.Used != 1<<20 || before.Reserved < before.Used || after.Used != 0 || after.Reserved != 0 ||
+		after.UsedHigh != 1<<20 {
 		t.Errorf("%+v, then %+v", before, after)
 	}
 	noErr(t, p.ResetHigh())

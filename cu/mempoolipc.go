@@ -85,14 +85,16 @@ func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
 	const op = "cuMemPoolImportPointer"
 	size := binary.LittleEndian.Uint64(h[64:])
 	if size == 0 {
-		return nil, mistake(op, ErrNil, 0, "the handle names no memory: pass one that DeviceMem.PoolHandle has returned")
+		return nil, mistake(op, ErrNil, 0,
+			"the handle names no memory: pass one that DeviceMem.PoolHandle has returned")
 	}
 	pc, err := p.enter(op)
 	if err != nil {
 		return nil, err
 	}
 	defer p.leave()
-	raw, res := pc.ctx.drv.table.MemPoolImportPointer(driver.At{Context: pc.ctx.raw}, pc.raw, driver.MemPoolPtrExportData(h[:64]))
+	raw, res := pc.ctx.drv.table.MemPoolImportPointer(driver.At{Context: pc.ctx.raw}, pc.raw,
+		driver.MemPoolPtrExportData(h[:64]))
 	if res != driver.ResultSuccess {
 		return nil, pc.ctx.callError(op, uintptr(pc.raw), res)
 	}

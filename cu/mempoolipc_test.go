@@ -18,7 +18,8 @@ func (d sharing) MemPoolCreate(th *driver.Thread, p driver.MemPoolProps) (driver
 	return d.Software.MemPoolCreate(th, p)
 }
 
-func (d sharing) MemPoolExportToShareableHandle(_ *driver.Thread, _ driver.MemoryPool, typ int32, _ uint64) (h driver.ShareableHandle, res driver.Result) {
+func (d sharing) MemPoolExportToShareableHandle(_ *driver.Thread, _ driver.MemoryPool, typ int32,
+	_ uint64) (h driver.ShareableHandle, res driver.Result) {
 	r, w, err := os.Pipe()
 	if err != nil || typ != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR {
 		return h, driver.ResultInvalidValue
@@ -32,17 +33,20 @@ func (d sharing) MemPoolExportToShareableHandle(_ *driver.Thread, _ driver.Memor
 
 var exportedFiles []*os.File // whose descriptors belong to the files that Export returns
 
-func (d sharing) MemPoolImportFromShareableHandle(th *driver.Thread, _ driver.HostPtr, _ int32, _ uint64) (driver.MemoryPool, driver.Result) {
+func (d sharing) MemPoolImportFromShareableHandle(th *driver.Thread, _ driver.HostPtr, _ int32,
+	_ uint64) (driver.MemoryPool, driver.Result) {
 	return d.MemPoolCreate(th, driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
 		Location: driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE}})
 }
 
-func (d sharing) MemPoolExportPointer(_ *driver.Thread, p driver.DevicePtr) (data driver.MemPoolPtrExportData, r driver.Result) {
+func (d sharing) MemPoolExportPointer(_ *driver.Thread,
+	p driver.DevicePtr) (data driver.MemPoolPtrExportData, r driver.Result) {
 	binary.LittleEndian.PutUint64(data[:], uint64(p))
 	return data, driver.ResultSuccess
 }
 
-func (d sharing) MemPoolImportPointer(th *driver.Thread, p driver.MemoryPool, _ driver.MemPoolPtrExportData) (driver.DevicePtr, driver.Result) {
+func (d sharing) MemPoolImportPointer(th *driver.Thread, p driver.MemoryPool,
+	_ driver.MemPoolPtrExportData) (driver.DevicePtr, driver.Result) {
 	return d.MemAllocFromPoolAsync(th, 64, p, driver.CU_STREAM_LEGACY)
 }
 

@@ -62,7 +62,8 @@ func (c *Context) PointerInfo(addr uint64) (PointerInfo, error) {
 	defer c.leave()
 	var failed driver.Result
 	get := func(attribute int32) (v uint64) {
-		value, res := core.drv.table.PointerGetAttribute(driver.At{Context: core.raw}, attribute, driver.DevicePtr(addr))
+		value, res := core.drv.table.PointerGetAttribute(driver.At{Context: core.raw}, attribute,
+			driver.DevicePtr(addr))
 		switch res {
 		case driver.ResultSuccess:
 			return value[0]

@@ -23,8 +23,9 @@ func TestPointerInfo(t *testing.T) {
 		addr uint64
 		want PointerInfo
 	}{
-		"device": {m.Handle() + 7, PointerInfo{Type: MemoryDevice, Device: dev, Context: ctx, Start: m.Handle(), Size: 100,
-			DevicePointer: m.Handle() + 7}},
+		"device": {m.Handle() + 7,
+			PointerInfo{Type: MemoryDevice, Device: dev, Context: ctx, Start: m.Handle(), Size: 100,
+				DevicePointer: m.Handle() + 7}},
 		"host": {host + 7, PointerInfo{Type: MemoryHost, Device: dev, Context: ctx, Start: host, Size: 100,
 			DevicePointer: host + 7, HostPointer: host + 7}},
 		"pool": {pooled.Handle(), PointerInfo{Type: MemoryDevice, Device: dev, Start: pooled.Handle(), Size: 100,

@@ -18,14 +18,16 @@ func TestProcess(t *testing.T) {
 	if p.PID() != 4711 {
 		t.Errorf("PID = %d", p.PID())
 	}
-	steps := map[string]func(context.Context) error{"lock": p.Lock, "checkpoint": p.Checkpoint, "restore": p.Restore, "unlock": p.Unlock}
+	steps := map[string]func(context.Context) error{"lock": p.Lock, "checkpoint": p.Checkpoint, "restore": p.Restore,
+		"unlock": p.Unlock}
 	for _, at := range []struct {
 		state   ProcessState
 		allowed map[string]ProcessState
 		next    string
 	}{
 		{ProcessRunning, map[string]ProcessState{"lock": ProcessLocked}, "lock"},
-		{ProcessLocked, map[string]ProcessState{"checkpoint": ProcessCheckpointed, "unlock": ProcessRunning}, "checkpoint"},
+		{ProcessLocked, map[string]ProcessState{"checkpoint": ProcessCheckpointed, "unlock": ProcessRunning},
+			"checkpoint"},
 		{ProcessCheckpointed, map[string]ProcessState{"restore": ProcessLocked}, "restore"},
 		{ProcessLocked, map[string]ProcessState{"checkpoint": ProcessCheckpointed, "unlock": ProcessRunning}, "unlock"},
 	} {
@@ -36,7 +38,8 @@ func TestProcess(t *testing.T) {
 			if _, ok := at.allowed[name]; ok {
 				continue
 			}
-			if err := step(t.Context()); !errors.Is(err, ResultIllegalState) || !strings.Contains(err.Error(), "process 4711; the process is in another state: ") {
+			if err := step(t.Context()); !errors.Is(err, ResultIllegalState) ||
+				!strings.Contains(err.Error(), "process 4711; the process is in another state: ") {
 				t.Errorf("%s while %v: %v", name, at.state, err)
 			}
 		}
@@ -77,7 +80,8 @@ func TestProcessErrors(t *testing.T) {
 			}
 		}
 	}
-	if err := drv.Process(os.Getpid()).Lock(t.Context()); !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "cannot lock itself") {
+	if err := drv.Process(os.Getpid()).Lock(t.Context()); !errors.Is(err, ResultInvalidValue) ||
+		!strings.Contains(err.Error(), "cannot lock itself") {
 		t.Errorf("Lock of this process: %v", err)
 	}
 	p := drv.Process(4711)
@@ -106,7 +110,8 @@ func TestProcessErrors(t *testing.T) {
 	sim.Inject(cusim.Fault{Function: "cuCheckpointProcessCheckpoint", Slow: 100 * time.Millisecond})
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := p.Checkpoint(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "process 4711: the call continues") {
+	if err := p.Checkpoint(ctx); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "process 4711: the call continues") {
 		t.Errorf("a slow checkpoint: %v", err)
 	}
 	for must(p.State())(t) != ProcessCheckpointed { // the call continues

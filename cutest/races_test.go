@@ -661,7 +661,8 @@ var orderedPrograms = map[string]func(*scene){
 	"columns beside each other": func(p *scene) {
 		m := cu.Rows{Mem: p.m, Pitch: 8}
 		p.do(p.a.Memset2D(m, 1, 4, 2))
-		p.do(p.b.Copy3D(cu.Planes{Rows: m.At(4, 0), Height: 2}, cu.Planes{Rows: cu.Rows{Mem: p.n, Pitch: 8}, Height: 2}, 4, 2, 1))
+		p.do(p.b.Copy3D(cu.Planes{Rows: m.At(4, 0), Height: 2}, cu.Planes{Rows: cu.Rows{Mem: p.n, Pitch: 8}, Height: 2},
+			4, 2, 1))
 	},
 	"spans beside each other": func(p *scene) {
 		p.do(p.a.Memset(p.m.Span(0, 16), 1))

@@ -307,7 +307,8 @@ func (t *Table) EventQueryAll(at At, events []Event, results []Result) Result {
 	case len(events) == 0:
 		return ResultSuccess
 	case t.soft != nil:
-		return t.softEach(at, results[:len(events)], func(th *Thread, i int) Result { return t.software().EventQuery(th, events[i]) })
+		return t.softEach(at, results[:len(events)],
+			func(th *Thread, i int) Result { return t.software().EventQuery(th, events[i]) })
 	}
 	var zero uintptr
 	e := ccall.Each{N: uintptr(len(events)), Results: unsafe.Pointer(&results[0])}
@@ -324,7 +325,8 @@ func (t *Table) EventRecordAll(at At, events []Event, streams []Stream, results 
 	case len(events) == 0:
 		return ResultSuccess
 	case t.soft != nil:
-		return t.softEach(at, results[:len(events)], func(th *Thread, i int) Result { return t.software().EventRecord(th, events[i], streams[i]) })
+		return t.softEach(at, results[:len(events)],
+			func(th *Thread, i int) Result { return t.software().EventRecord(th, events[i], streams[i]) })
 	}
 	var zero uintptr
 	e := ccall.Each{N: uintptr(len(events)), Results: unsafe.Pointer(&results[0])}

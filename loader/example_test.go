@@ -54,7 +54,8 @@ func ExampleLibrary_Bind() {
 	}
 	var initialise func() error
 	var deviceCount func(n *uint32) error
-	if err := errors.Join(nvml.Bind(&initialise, "nvmlInit_v2"), nvml.Bind(&deviceCount, "nvmlDeviceGetCount_v2")); err != nil {
+	if err := errors.Join(nvml.Bind(&initialise, "nvmlInit_v2"),
+		nvml.Bind(&deviceCount, "nvmlDeviceGetCount_v2")); err != nil {
 		fmt.Println(err)
 		return
 	}

@@ -188,7 +188,8 @@ var compiled = sync.OnceValues(func() (map[string]string, error) {
 	}
 	defer os.RemoveAll(dir)
 	libs := map[string]string{text: "version 1", empty: ""}
-	for kind, source := range map[string]string{real: goodDriver, stub: stubDriver, noDriver: noInit, companion: companionLibrary} {
+	for kind, source := range map[string]string{real: goodDriver, stub: stubDriver, noDriver: noInit,
+		companion: companionLibrary} {
 		lib := filepath.Join(dir, "lib.so")
 		if err := compile(lib, source); err != nil {
 			return nil, err

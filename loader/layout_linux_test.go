@@ -363,7 +363,8 @@ func TestElevatedSearchPath(t *testing.T) {
 // TestBareName checks that a bare name from the program is searched for, and is the only candidate.
 func TestBareName(t *testing.T) {
 	f := newFixture(t, with("LD_LIBRARY_PATH", "/opt"), library("/opt/libmine.so", truncated), installed("/usr/lib64"))
-	if lib, tried := f.machine().open(cudaDriver(), "libmine.so"); lib != nil || len(tried) != 1 || tried[0].Problem != Truncated || tried[0].Path != "/opt/libmine.so" {
+	if lib, tried := f.machine().open(cudaDriver(), "libmine.so"); lib != nil || len(tried) != 1 ||
+		tried[0].Problem != Truncated || tried[0].Path != "/opt/libmine.so" {
 		t.Errorf("%v, %+v", lib, tried)
 	}
 }

@@ -36,9 +36,9 @@ type product struct {
 	dlls     []string // its names on Windows
 	toolkit  bool     // it is a part of the CUDA toolkit, not of the driver
 	kit      string   // what has stubs of it
-	// folders returns candidates of these names where the library is searched besides the system's folders, or nil: in folders of
-	// the toolkit after them, else before them. A program that opens only the driver does not contain
-	// such functions.
+	// folders returns candidates with these names in folders that only this library is searched in:
+	// those of the toolkit after the system's folders, others before them. It is nil for the driver, so
+	// that a program that opens nothing else contains no such function.
 	folders func(*system, []string) []choice
 	// verify checks that a loaded library is the right one. The address is that of a function in it,
 	// or 0 if no function is known.
@@ -51,7 +51,8 @@ const libraryName = "libcuda.so.1"
 // cudaDriver returns the driver's library.
 func cudaDriver() *product {
 	return &product{
-		variable: Environment, kit: toolkitName, names: []string{libraryName, "libcuda.so"}, dlls: []string{"nvcuda.dll"},
+		variable: Environment, kit: toolkitName, names: []string{libraryName, "libcuda.so"},
+		dlls:   []string{"nvcuda.dll"},
 		verify: verifyDriver,
 	}
 }
@@ -64,7 +65,8 @@ func productOf(k Kind) *product {
 	case NVML:
 		p.names, p.dlls, function = []string{"libnvidia-ml.so.1"}, []string{"nvml.dll"}, "nvmlInit_v2"
 	case NVENC:
-		p.names, p.dlls, function = []string{"libnvidia-encode.so.1"}, []string{"nvEncodeAPI64.dll"}, "NvEncodeAPICreateInstance"
+		p.names, p.dlls, function = []string{"libnvidia-encode.so.1"}, []string{"nvEncodeAPI64.dll"},
+			"NvEncodeAPICreateInstance"
 		p.kit = "the Video Codec SDK"
 	case NVRTC:
 		p.names = []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"}
@@ -101,10 +103,12 @@ func (k Kind) title() string {
 func (k Kind) install() string {
 	switch k {
 	case NVML:
-		return "NVML is a part of NVIDIA's driver (on Debian the package libnvidia-ml1, on Ubuntu libnvidia-compute-VERSION); " +
+		return "NVML is a part of NVIDIA's driver (on Debian the package libnvidia-ml1, on Ubuntu " +
+			"libnvidia-compute-VERSION); " +
 			"a container has it if NVIDIA_DRIVER_CAPABILITIES contains utility"
 	case NVENC:
-		return "NVENC is a part of NVIDIA's driver (on Debian the package libnvidia-encode1, on Ubuntu libnvidia-encode-VERSION); " +
+		return "NVENC is a part of NVIDIA's driver (on Debian the package libnvidia-encode1, on Ubuntu " +
+			"libnvidia-encode-VERSION); " +
 			"a container has it if NVIDIA_DRIVER_CAPABILITIES contains video"
 	case NVRTC:
 		return "install NVRTC with the CUDA toolkit (NVIDIA's package cuda-nvrtc-VERSION), or for Python with " +
@@ -232,7 +236,8 @@ func (s *system) toolkits() []place {
 		}
 	}
 	if runtime.GOOS != "windows" {
-		list = append(list, place{"/usr/local/cuda", "the CUDA toolkit"}, place{"/opt/cuda", "the CUDA toolkit on Arch"})
+		list = append(list, place{"/usr/local/cuda", "the CUDA toolkit"},
+			place{"/opt/cuda", "the CUDA toolkit on Arch"})
 	}
 	return list
 }

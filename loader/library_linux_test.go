@@ -24,41 +24,55 @@ func TestLibraryLayouts(t *testing.T) {
 		want  []string // the candidates, without those that are absent
 	}{
 		{"Debian", NVML, []part{library(debianLib+"/"+ml, companion)}, []string{debianLib + "/" + ml + ": taken"}},
-		{"WSL", NVML, []part{library("/usr/lib/wsl/lib/"+ml, companion)}, []string{"/usr/lib/wsl/lib/" + ml + ": taken"}},
+		{"WSL", NVML, []part{library("/usr/lib/wsl/lib/"+ml, companion)},
+			[]string{"/usr/lib/wsl/lib/" + ml + ": taken"}},
 		{"a container", NVENC, []part{library("/usr/local/nvidia/lib64/libnvidia-encode.so.1", companion)},
 			[]string{"/usr/local/nvidia/lib64/libnvidia-encode.so.1: taken"}},
-		{"by the system's loader", NVML, []part{with("LD_LIBRARY_PATH", "/opt"), library("/opt/"+ml, companion)}, []string{ml + ": taken"}},
-		{"by the environment", NVML, []part{with("PURECU_NVML_LIBRARY", "/opt/x.so"), library("/opt/x.so", companion)}, nil}, // see below
+		{"by the system's loader", NVML, []part{with("LD_LIBRARY_PATH", "/opt"), library("/opt/"+ml, companion)},
+			[]string{ml + ": taken"}},
+		{"by the environment", NVML, []part{with("PURECU_NVML_LIBRARY", "/opt/x.so"), library("/opt/x.so", companion)},
+			nil}, // see below
 		{"beside the driver that the environment names", NVML,
-			[]part{with(Environment, "/opt/libcuda.so.1"), library("/opt/"+ml, companion), library(debianLib+"/"+ml, companion)},
+			[]part{with(Environment, "/opt/libcuda.so.1"), library("/opt/"+ml, companion),
+				library(debianLib+"/"+ml, companion)},
 			[]string{"/opt/" + ml + ": taken"}},
-		{"beside the loaded driver", NVML, []part{maps("/nix/store/x/lib/libcuda.so.580.95.05"), library("/nix/store/x/lib/"+ml, companion)},
+		{"beside the loaded driver", NVML,
+			[]part{maps("/nix/store/x/lib/libcuda.so.580.95.05"), library("/nix/store/x/lib/"+ml, companion)},
 			[]string{"/nix/store/x/lib/" + ml + ": taken"}},
 		{"a stub", NVML, []part{
-			with("LD_LIBRARY_PATH", "/usr/local/cuda/lib64/stubs"), library("/usr/local/cuda/lib64/stubs/"+ml, companion),
+			with("LD_LIBRARY_PATH", "/usr/local/cuda/lib64/stubs"),
+			library("/usr/local/cuda/lib64/stubs/"+ml, companion),
 			library("/usr/lib64/"+ml, companion),
 		}, []string{ml + ": stub", "/usr/lib64/" + ml + ": taken"}},
 		{"a stub below a folder for an architecture", NVENC, []part{
-			with("LD_LIBRARY_PATH", "/opt/sdk/Lib/linux/stubs/x86_64"), library("/opt/sdk/Lib/linux/stubs/x86_64/libnvidia-encode.so.1", companion),
+			with("LD_LIBRARY_PATH", "/opt/sdk/Lib/linux/stubs/x86_64"),
+			library("/opt/sdk/Lib/linux/stubs/x86_64/libnvidia-encode.so.1", companion),
 		}, []string{"libnvidia-encode.so.1: stub"}},
 		{"files that are not NVML", NVML, []part{
-			library("/usr/local/nvidia/lib64/"+ml, truncated), library("/usr/local/nvidia/lib/"+ml, foreign), library("/usr/lib/wsl/lib/"+ml, real),
+			library("/usr/local/nvidia/lib64/"+ml, truncated), library("/usr/local/nvidia/lib/"+ml, foreign),
+			library("/usr/lib/wsl/lib/"+ml, real),
 			library("/run/opengl-driver/lib/"+ml, text),
 		}, []string{
-			"/usr/lib/wsl/lib/" + ml + ": other-library", "/usr/local/nvidia/lib64/" + ml + ": truncated", "/usr/local/nvidia/lib/" + ml + ": wrong-machine",
+			"/usr/lib/wsl/lib/" + ml + ": other-library", "/usr/local/nvidia/lib64/" + ml + ": truncated",
+			"/usr/local/nvidia/lib/" + ml + ": wrong-machine",
 			"/run/opengl-driver/lib/" + ml + ": not-a-library",
 		}},
-		{"the newest of a toolkit", NVRTC, []part{library("/usr/local/cuda/lib64/libnvrtc.so.12", companion), library("/usr/local/cuda/lib64/libnvrtc.so.13", companion)},
+		{"the newest of a toolkit", NVRTC, []part{library("/usr/local/cuda/lib64/libnvrtc.so.12", companion),
+			library("/usr/local/cuda/lib64/libnvrtc.so.13", companion)},
 			[]string{"/usr/local/cuda/lib64/libnvrtc.so.13: taken"}},
 		{"a toolkit that the environment names", NVRTC, []part{
-			with("CUDA_HOME", "/opt/cuda-11"), library("/opt/cuda-11/lib64/libnvrtc.so.11.2", companion), library("/usr/local/cuda/lib64/libnvrtc.so.13", companion),
+			with("CUDA_HOME", "/opt/cuda-11"), library("/opt/cuda-11/lib64/libnvrtc.so.11.2", companion),
+			library("/usr/local/cuda/lib64/libnvrtc.so.13", companion),
 		}, []string{"/opt/cuda-11/lib64/libnvrtc.so.11.2: taken"}},
 		{"a relative folder", NVRTC, []part{with("CUDA_HOME", "here"), with("CONDA_PREFIX", ".")}, nil},
-		{"Conda", NVRTC, []part{with("CONDA_PREFIX", "/opt/conda"), library("/opt/conda/lib/libnvrtc.so.12", companion)}, []string{"/opt/conda/lib/libnvrtc.so.12: taken"}},
-		{"Python's packages of CUDA 12", NVRTC, []part{library("/usr/local/lib/python3.12/dist-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12", companion)},
+		{"Conda", NVRTC, []part{with("CONDA_PREFIX", "/opt/conda"),
+			library("/opt/conda/lib/libnvrtc.so.12", companion)}, []string{"/opt/conda/lib/libnvrtc.so.12: taken"}},
+		{"Python's packages of CUDA 12", NVRTC,
+			[]part{library("/usr/local/lib/python3.12/dist-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12", companion)},
 			[]string{"/usr/local/lib/python3.12/dist-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12: taken"}},
 		{"a virtual environment with those of CUDA 13", NVRTC,
-			[]part{with("VIRTUAL_ENV", "/venv"), library("/venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13", companion)},
+			[]part{with("VIRTUAL_ENV", "/venv"),
+				library("/venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13", companion)},
 			[]string{"/venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13: taken"}},
 		{"nothing", NVML, nil, nil},
 	} {
@@ -83,7 +97,8 @@ func TestLibraryErrorText(t *testing.T) {
 	_, tried := f.machine().open(productOf(NVRTC), "")
 	said := (&LoadError{Candidates: tried, Kind: NVRTC}).Error()
 	for _, want := range []string{
-		"loader: no NVRTC library could be loaded\n", "\n\tlibnvrtc.so.12 (the system's library search path): cannot open",
+		"loader: no NVRTC library could be loaded\n",
+		"\n\tlibnvrtc.so.12 (the system's library search path): cannot open",
 		"\n\tnothing in /usr/local/cuda/lib64, ", "/opt/cuda/lib64", "\n\tinstall NVRTC with ", "PURECU_NVRTC_LIBRARY",
 	} {
 		if !strings.Contains(said, want) {
@@ -93,7 +108,8 @@ func TestLibraryErrorText(t *testing.T) {
 	// What is there but cannot be used does not need another package.
 	f = newFixture(t, library("/usr/lib64/libnvidia-ml.so.1", text))
 	_, tried = f.machine().open(productOf(NVML), "")
-	if said := (&LoadError{Candidates: tried, Kind: NVML}).Error(); strings.Contains(said, "NVIDIA_DRIVER_CAPABILITIES") || !strings.Contains(said, "not an ELF file") {
+	if said := (&LoadError{Candidates: tried, Kind: NVML}).Error(); strings.Contains(said,
+		"NVIDIA_DRIVER_CAPABILITIES") || !strings.Contains(said, "not an ELF file") {
 		t.Error(said)
 	}
 }
@@ -104,7 +120,8 @@ func TestLibraryPlatforms(t *testing.T) {
 	m.platform = "linux/riscv64"
 	_, tried := m.open(productOf(NVML), "")
 	err := &LoadError{Candidates: tried, Platform: m.platform, Kind: NVML}
-	if len(tried) != 0 || err.Error() != "loader: NVIDIA ships no NVML for linux/riscv64" || !errors.Is(err, errors.ErrUnsupported) {
+	if len(tried) != 0 || err.Error() != "loader: NVIDIA ships no NVML for linux/riscv64" ||
+		!errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("%v: %v", tried, err)
 	}
 }

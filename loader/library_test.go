@@ -20,7 +20,8 @@ func TestOpenLibrary(t *testing.T) {
 	if lib.Name() != path || lib.Version() != 0 {
 		t.Errorf("%s, version %d", lib.Name(), lib.Version())
 	}
-	if _, err := lib.Proc("cuInit", 12000, false); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "NVML has no cuGetProcAddress") {
+	if _, err := lib.Proc("cuInit", 12000, false); !errors.Is(err, errors.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "NVML has no cuGetProcAddress") {
 		t.Errorf("Proc: %v", err)
 	}
 	var (
@@ -30,7 +31,8 @@ func TestOpenLibrary(t *testing.T) {
 		version    func([]byte, uint32) error
 	)
 	for name, to := range map[string]any{
-		"nvmlInit_v2": &initialise, "nvmlDeviceGetCount_v2": &count, "nvmlErrorString": &text, "nvmlSystemGetDriverVersion": &version,
+		"nvmlInit_v2": &initialise, "nvmlDeviceGetCount_v2": &count, "nvmlErrorString": &text,
+		"nvmlSystemGetDriverVersion": &version,
 	} {
 		if err := lib.Bind(to, name); err != nil {
 			t.Fatal(err)
@@ -38,7 +40,8 @@ func TestOpenLibrary(t *testing.T) {
 	}
 	var n uint32
 	var status *StatusError
-	if err := count(&n); !errors.As(err, &status) || *status != (StatusError{"nvmlDeviceGetCount_v2", 1}) || err.Error() != "nvmlDeviceGetCount_v2 returned 1" {
+	if err := count(&n); !errors.As(err, &status) || *status != (StatusError{"nvmlDeviceGetCount_v2", 1}) ||
+		err.Error() != "nvmlDeviceGetCount_v2 returned 1" {
 		t.Errorf("before the initialisation: %v", err)
 	}
 	if s, err := text(1); s != "Uninitialized" || err != nil {
@@ -64,13 +67,15 @@ func TestOpenLibrary(t *testing.T) {
 		}
 	}
 	for k, want := range map[Kind]string{"": `no kind ""`, "nvml": `no kind "nvml"`} {
-		if _, err := OpenLibrary(k, path); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), want) {
+		if _, err := OpenLibrary(k, path); !errors.Is(err, errors.ErrUnsupported) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("OpenLibrary(%q): %v", k, err)
 		}
 	}
 	_, err = OpenLibrary(NVRTC, cLibrary(t, "libdriver.so", goodDriver))
 	var le *LoadError
-	if !errors.As(err, &le) || le.Kind != NVRTC || le.Candidates[0].Problem != OtherLibrary || !strings.Contains(err.Error(), "it was loaded, but is not NVRTC: ") {
+	if !errors.As(err, &le) || le.Kind != NVRTC || le.Candidates[0].Problem != OtherLibrary ||
+		!strings.Contains(err.Error(), "it was loaded, but is not NVRTC: ") {
 		t.Errorf("another library: %v", err)
 	}
 	if got := (*StatusError)(nil).Error(); got != "loader: no error" {

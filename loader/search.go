@@ -72,7 +72,8 @@ func (s *system) choices(p *product, name string) []choice {
 		// users may write to it.
 		if !filepath.IsAbs(v) && (!isBare(v) || runtime.GOOS == "windows") {
 			c.Problem = Unsafe
-			c.Err = because(v, "it depends on the folder that the program runs in: give "+p.variable+" an absolute path", nil)
+			c.Err = because(v,
+				"it depends on the folder that the program runs in: give "+p.variable+" an absolute path", nil)
 		}
 		return []choice{s.named(c)}
 	}
@@ -117,7 +118,8 @@ func (s *system) open(p *product, name string) (*Library, []Candidate) {
 
 // search is open with a callback: it calls begin before it tries a candidate, with the candidates
 // that were tried before.
-func (s *system) search(p *product, name string, begin func(tried []Candidate, next Candidate)) (*Library, []Candidate) {
+func (s *system) search(p *product, name string,
+	begin func(tried []Candidate, next Candidate)) (*Library, []Candidate) {
 	t := trial{system: s, product: p}
 	var tried []Candidate
 	for _, c := range s.choices(p, name) {

@@ -130,7 +130,8 @@ func toolkitFolders(s *system, names []string) []choice {
 			}
 		}
 	}
-	list = append(list, place{"/usr/lib/" + triplet(runtime.GOARCH), "Debian and Ubuntu"}, place{"/usr/lib64", "Red Hat, Fedora and SUSE"})
+	list = append(list, place{"/usr/lib/" + triplet(runtime.GOARCH), "Debian and Ubuntu"},
+		place{"/usr/lib64", "Red Hat, Fedora and SUSE"})
 	return s.inFolders(list, names)
 }
 

@@ -65,9 +65,10 @@ var rules = map[string]rule{
 	"cutest":               {imports: []string{"cu", "cusim"}},
 	"cutrace":              {imports: []string{"cu"}},
 	"cmd/cuprobe":          {imports: []string{"cu", "cusim", "cutrace", "internal/clock", "internal/release", "loader"}, program: true},
-	"examples/...":         {imports: []string{"cu", "cusim", "cusim/auto", "cutest", "cutrace", "loader"}, program: true},
-	"tests":                {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},
-	"tests/...":            {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},
+	"examples/...": {imports: []string{"cu", "cusim", "cusim/auto", "cutest", "cutrace", "loader"},
+		program: true},
+	"tests":     {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},
+	"tests/...": {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},
 }
 
 // testModules are the modules that any package's tests may import from. Inside this module tests

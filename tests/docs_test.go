@@ -261,7 +261,8 @@ import (
 var _, _, _ = errors.Is, time.Now, loader.Open
 
 func _(ctx context.Context, drv *cu.Driver, dev *cu.Device, gpu *cu.Context, s, other *cu.Stream, e, start, stop *cu.Event,
-	mod *cu.Module, kernel, spin *cu.Function, mem, x *cu.DeviceMem, pool *cu.MemPool, host *cu.HostMem, n uint64, b []byte, v []float32, cfg cu.LaunchConfig,
+	mod *cu.Module, kernel, spin *cu.Function, mem, x *cu.DeviceMem, pool *cu.MemPool, host *cu.HostMem, n uint64,
+		b []byte, v []float32, cfg cu.LaunchConfig,
 	g, child *cu.Graph, exec *cu.GraphExec, before, node cu.GraphNode, args []cu.Arg,
 	f func(*cu.Thread) error, t *cu.Thread, work func() error, h cu.IPCEventHandle, handle uintptr, err error,
 	lib *loader.Library, initialize func() error, count func(*uint32) error, total uint32, status *loader.StatusError) {
@@ -446,7 +447,8 @@ func TestExampleNouns(t *testing.T) {
 		noun, _, _ := strings.Cut(strings.TrimPrefix(name, "Example"), "_")
 		shown[noun] = true
 	}
-	for _, noun := range []string{"Context", "Device", "DeviceMem", "Driver", "Event", "Function", "Graph", "GraphExec", "HostMem", "MemPool", "Module", "Proc", "Stream", "Thread", "Ticket"} {
+	for _, noun := range []string{"Context", "Device", "DeviceMem", "Driver", "Event", "Function", "Graph", "GraphExec",
+		"HostMem", "MemPool", "Module", "Proc", "Stream", "Thread", "Ticket"} {
 		if !shown[noun] {
 			t.Errorf("package cu has no example of %s", noun)
 		}

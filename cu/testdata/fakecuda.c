@@ -2199,7 +2199,8 @@ CUresult cuGraphClone(struct object **clone, struct object *g) {
 }
 
 // add_to_graph adds a node with an event or an operation. wrong is the result of checking that.
-static CUresult add_to_graph(enum function fn, struct node **node, struct object *g, struct node **after, size_t n, int type, struct object *event, const struct op *op, CUresult wrong) {
+static CUresult add_to_graph(enum function fn, struct node **node, struct object *g, struct node **after, size_t n,
+	int type, struct object *event, const struct op *op, CUresult wrong) {
 	CUresult r = enter_graph(fn, g, GRAPH);
 	for (size_t i = 0; i < n && r == SUCCESS; i++)
 		if (!among(g->g.nodes, g->g.count, after[i]) || among(after, i, after[i]))
@@ -2285,7 +2286,8 @@ static CUresult copy_op(enum function fn, const struct copy_params *p, struct ob
 	struct object *m;
 	char *data;
 	lock();
-	CUresult r = p == NULL || p->width == 0 || p->height != 1 || p->depth != 1 ? INVALID_VALUE : check(fn, ctx, CONTEXT);
+	CUresult r = p == NULL || p->width == 0 || p->height != 1 ||
+		p->depth != 1 ? INVALID_VALUE : check(fn, ctx, CONTEXT);
 	if (r == SUCCESS && p->dst_type == 1) {
 		*o = (struct op){.fn = FN_cuMemcpyDtoHAsync_v2, .dst = p->dst_host, .src = p->src, .n = p->width};
 		r = host_at(fn, o->dst, o->n, &m, &data);
@@ -2306,9 +2308,11 @@ static CUresult set_op(enum function fn, const struct set_params *p, struct obje
 	struct object *m;
 	char *data;
 	lock();
-	CUresult r = p == NULL || p->width == 0 || p->height != 1 || (p->size != 1 && p->size != 4) ? INVALID_VALUE : check(fn, ctx, CONTEXT);
+	CUresult r = p == NULL || p->width == 0 || p->height != 1 ||
+		(p->size != 1 && p->size != 4) ? INVALID_VALUE : check(fn, ctx, CONTEXT);
 	if (r == SUCCESS) {
-		*o = (struct op){.fn = p->size == 1 ? FN_cuMemsetD8Async : FN_cuMemsetD32Async, .dst = p->dst, .n = p->width * p->size, .value = p->value};
+		*o = (struct op){.fn = p->size == 1 ? FN_cuMemsetD8Async : FN_cuMemsetD32Async, .dst = p->dst,
+			.n = p->width * p->size, .value = p->value};
 		r = memory_at(fn, o->dst, o->n, &m, &data);
 	}
 	unlock();
@@ -2346,7 +2350,8 @@ static CUresult exec_node(enum function fn, struct object *x, struct node *n, in
 	return r == SUCCESS ? INVALID_VALUE : r;
 }
 
-static CUresult set_exec_node(enum function fn, struct object *x, struct node *n, int type, const struct op *o, CUresult wrong) {
+static CUresult set_exec_node(enum function fn, struct object *x, struct node *n, int type, const struct op *o,
+	CUresult wrong) {
 	struct node *found;
 	CUresult r = exec_node(fn, x, n, type, &found);
 	if (r == SUCCESS)
@@ -2374,25 +2379,29 @@ CUresult cuGraphNodeGetEnabled(struct object *x, struct node *n, unsigned *enabl
 	return leave(r);
 }
 
-CUresult cuGraphAddKernelNode_v2(struct node **node, struct object *g, struct node **after, size_t n, const struct kernel_params *p) {
+CUresult cuGraphAddKernelNode_v2(struct node **node, struct object *g, struct node **after, size_t n,
+	const struct kernel_params *p) {
 	struct op o;
 	CUresult r = kernel_op(FN_cuGraphAddKernelNode_v2, p, &o);
 	return add_to_graph(FN_cuGraphAddKernelNode_v2, node, g, after, n, KERNEL_NODE, NULL, &o, r);
 }
 
-CUresult cuGraphAddMemcpyNode(struct node **node, struct object *g, struct node **after, size_t n, const struct copy_params *p, struct object *ctx) {
+CUresult cuGraphAddMemcpyNode(struct node **node, struct object *g, struct node **after, size_t n,
+	const struct copy_params *p, struct object *ctx) {
 	struct op o;
 	CUresult r = copy_op(FN_cuGraphAddMemcpyNode, p, ctx, &o);
 	return add_to_graph(FN_cuGraphAddMemcpyNode, node, g, after, n, MEMCPY_NODE, NULL, &o, r);
 }
 
-CUresult cuGraphAddMemsetNode(struct node **node, struct object *g, struct node **after, size_t n, const struct set_params *p, struct object *ctx) {
+CUresult cuGraphAddMemsetNode(struct node **node, struct object *g, struct node **after, size_t n,
+	const struct set_params *p, struct object *ctx) {
 	struct op o;
 	CUresult r = set_op(FN_cuGraphAddMemsetNode, p, ctx, &o);
 	return add_to_graph(FN_cuGraphAddMemsetNode, node, g, after, n, MEMSET_NODE, NULL, &o, r);
 }
 
-CUresult cuGraphAddHostNode(struct node **node, struct object *g, struct node **after, size_t n, const struct host_params *p) {
+CUresult cuGraphAddHostNode(struct node **node, struct object *g, struct node **after, size_t n,
+	const struct host_params *p) {
 	struct op o;
 	CUresult r = host_op(p, &o);
 	return add_to_graph(FN_cuGraphAddHostNode, node, g, after, n, HOST_NODE, NULL, &o, r);
@@ -2428,13 +2437,15 @@ CUresult cuGraphExecKernelNodeSetParams_v2(struct object *x, struct node *n, con
 	return set_exec_node(FN_cuGraphExecKernelNodeSetParams_v2, x, n, KERNEL_NODE, &o, r);
 }
 
-CUresult cuGraphExecMemcpyNodeSetParams(struct object *x, struct node *n, const struct copy_params *p, struct object *ctx) {
+CUresult cuGraphExecMemcpyNodeSetParams(struct object *x, struct node *n, const struct copy_params *p,
+	struct object *ctx) {
 	struct op o;
 	CUresult r = copy_op(FN_cuGraphExecMemcpyNodeSetParams, p, ctx, &o);
 	return set_exec_node(FN_cuGraphExecMemcpyNodeSetParams, x, n, MEMCPY_NODE, &o, r);
 }
 
-CUresult cuGraphExecMemsetNodeSetParams(struct object *x, struct node *n, const struct set_params *p, struct object *ctx) {
+CUresult cuGraphExecMemsetNodeSetParams(struct object *x, struct node *n, const struct set_params *p,
+	struct object *ctx) {
 	struct op o;
 	CUresult r = set_op(FN_cuGraphExecMemsetNodeSetParams, p, ctx, &o);
 	return set_exec_node(FN_cuGraphExecMemsetNodeSetParams, x, n, MEMSET_NODE, &o, r);

@@ -24,8 +24,10 @@ func main() {
 	}
 	c := must(open())
 	dev := must(must(cu.Open()).Device(0))
-	major, minor := must(dev.Attribute(cu.DeviceAttributeComputeCapabilityMajor)), must(dev.Attribute(cu.DeviceAttributeComputeCapabilityMinor))
-	ptx := must(c.compile(source, "add.cu", fmt.Sprintf("--gpu-architecture=compute_%d%d", major, minor), "--std=c++17"))
+	major, minor := must(dev.Attribute(cu.DeviceAttributeComputeCapabilityMajor)),
+		must(dev.Attribute(cu.DeviceAttributeComputeCapabilityMinor))
+	ptx := must(c.compile(source, "add.cu", fmt.Sprintf("--gpu-architecture=compute_%d%d", major, minor),
+		"--std=c++17"))
 
 	const n = 1000
 	x, y, sum := make([]float32, n), make([]float32, n), make([]float32, n)
@@ -36,7 +38,8 @@ func main() {
 	s, mod := must(gpu.NewStream(cu.StreamNonBlocking)), must(gpu.LoadModule(ptx))
 	dx, dy, dsum := must(cu.AllocFrom(gpu, x)), must(cu.AllocFrom(gpu, y)), must(cu.AllocFor[float32](gpu, n))
 	add := must(mod.Function("cusim_add_f32"))
-	must(0, errors.Join(add.Launch(s, cu.Grid1D(n, 256), cu.Ptr(dsum), cu.Ptr(dx), cu.Ptr(dy), cu.U32(n)), s.Synchronize(), cu.CopyTo(dsum, sum)))
+	must(0, errors.Join(add.Launch(s, cu.Grid1D(n, 256), cu.Ptr(dsum), cu.Ptr(dx), cu.Ptr(dy), cu.U32(n)),
+		s.Synchronize(), cu.CopyTo(dsum, sum)))
 	must(0, errors.Join(dsum.Close(), dy.Close(), dx.Close(), mod.Close(), s.Close(), gpu.Close()))
 	for i, v := range sum {
 		if v != 3*float32(i) {

@@ -33,7 +33,8 @@ func fakeNVRTC(t *testing.T) string {
 	if err != nil {
 		t.Skip(err)
 	}
-	if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", lib, filepath.Join("testdata", "fakenvrtc.c")).CombinedOutput(); err != nil {
+	if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", lib,
+		filepath.Join("testdata", "fakenvrtc.c")).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return lib
@@ -73,7 +74,8 @@ func TestCompile(t *testing.T) {
 	lib := fakeNVRTC(t)
 	expect(t, "soft", lib, "", correct, 0)
 	expect(t, "soft", lib, wrong(t), `^compile: nvrtcCompileProgram returned 6: NVRTC_ERROR_COMPILATION\nadd.cu\(1\): error: expected a declaration\n$`, 1)
-	expect(t, "soft", filepath.Join(t.TempDir(), "libnvrtc.so.13"), "", `^compile: loader: no NVRTC library could be loaded\n.*file does not exist\n\tinstall NVRTC with .*\n$`, 1)
+	expect(t, "soft", filepath.Join(t.TempDir(), "libnvrtc.so.13"), "",
+		`^compile: loader: no NVRTC library could be loaded\n.*file does not exist\n\tinstall NVRTC with .*\n$`, 1)
 }
 
 // TestGPUCompile uses the machine's NVRTC, if there is one.
@@ -85,5 +87,6 @@ func TestGPUCompile(t *testing.T) {
 		t.Skip(err)
 	}
 	expect(t, "", "", "", correct, 0)
-	expect(t, "", "", wrong(t), `^compile: nvrtcCompileProgram returned 6: NVRTC_ERROR_COMPILATION\nadd.cu\(1\): error: `, 1)
+	expect(t, "", "", wrong(t),
+		`^compile: nvrtcCompileProgram returned 6: NVRTC_ERROR_COMPILATION\nadd.cu\(1\): error: `, 1)
 }

@@ -96,8 +96,10 @@ func (n *nvml) describe(w io.Writer, i uint32, d device, well *bool) error {
 		{n.power(d, &milliwatts), func() string { return fmt.Sprintf("%.1f W", float64(milliwatts)/1000) }},
 		{n.memory(d, &m), func() string { return fmt.Sprintf("%.1f of %.1f GiB used", gib(m.Used), gib(m.Total)) }},
 		{n.utilization(d, &u), func() string { return fmt.Sprintf("GPU %d %%, memory %d %%", u.GPU, u.Memory) }},
-		{n.eccErrors(d, 0, volatile, &corrected), func() string { return fmt.Sprintf("ECC errors %d corrected", corrected) }},
-		{n.eccErrors(d, 1, volatile, &uncorrected), func() string { return fmt.Sprintf("%d uncorrected", uncorrected) }},
+		{n.eccErrors(d, 0, volatile, &corrected),
+			func() string { return fmt.Sprintf("ECC errors %d corrected", corrected) }},
+		{n.eccErrors(d, 1, volatile, &uncorrected),
+			func() string { return fmt.Sprintf("%d uncorrected", uncorrected) }},
 	} {
 		switch {
 		case value.err == nil:

@@ -66,19 +66,22 @@ func TestHealth(t *testing.T) {
 	}{
 		{"", "", head + first + second, 0},
 		{"", "-watch 300ms", head + first + second, 0},
-		{"xid", "-watch 300ms", head + first + second + "0: XID 79 the GPU has fallen off the bus\n1: uncorrectable ECC error\n", 2},
+		{"xid", "-watch 300ms", head + first + second +
+			"0: XID 79 the GPU has fallen off the bus\n1: uncorrectable ECC error\n", 2},
 		{"none", "-watch 1h", "driver 580.95.05, 0 GPUs\n", 0},
 		{"ecc", "", head + strings.ReplaceAll(first+second, "0 uncorrected", "1 uncorrected"), 2},
 		{"plain", "-watch 1ms", head + "0: NVIDIA H100, GPU-0, 41 °C, 2.0 of 80.0 GiB used, GPU 12 %, memory 3 %\n" +
 			"1: NVIDIA H100, GPU-1, 42 °C, 2.0 of 80.0 GiB used, GPU 12 %, memory 3 %\n", 0},
-		{"lost", "-watch 1ms", head + first + "1: nvmlDeviceGetName returned 15: GPU is lost; restart the machine\n", 2},
+		{"lost", "-watch 1ms", head + first + "1: nvmlDeviceGetName returned 15: GPU is lost; restart the machine\n",
+			2},
 		{"broken", "-watch 1h", head + first + second + "health: nvmlEventSetWait_v2 returned 999: Unknown Error\n", 1},
 		{"notloaded", "", "health: nvmlInit_v2 returned 9: Driver Not Loaded; load the kernel module nvidia; cuprobe doctor finds out why it is missing\n", 1},
 		{"mismatch", "", "health: nvmlInit_v2 returned 18: Driver/library version mismatch; the library and the kernel module are of different releases: restart the machine, or the container\n", 1},
 	} {
 		t.Run(tt.faults+" "+tt.args, func(t *testing.T) {
 			t.Parallel()
-			if out, status := program(t, lib, tt.faults, strings.Fields(tt.args)...); out != tt.prints || status != tt.status {
+			if out, status := program(t, lib, tt.faults, strings.Fields(tt.args)...); out != tt.prints ||
+				status != tt.status {
 				t.Errorf("exit status %d:\n%swant %d:\n%s", status, out, tt.status, tt.prints)
 			}
 		})

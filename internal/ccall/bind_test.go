@@ -25,14 +25,16 @@ func bound[F any](t *testing.T, name string) (f F) {
 // TestBind calls functions whose prototypes have all types.
 func TestBind(t *testing.T) {
 	type handle uint64
-	words := bound[func(a int, b int8, c int16, d int32, e int64, f uint, g uint8, h uint16, i uint32, j uint64, k uintptr,
+	words := bound[func(a int, b int8, c int16, d int32, e int64, f uint, g uint8, h uint16, i uint32, j uint64,
+		k uintptr,
 		l handle, m, n int32) (uintptr, error)](t, "words14")
 	r, err := words(-1, -2, -3, -4, -5, 6, 7, 8, 9, 10, 11, 12, -13, 1<<31-1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	minus := func(v uint64) uint64 { return -v }
-	checkSeen(t, r, []uint64{minus(1), minus(2), minus(3), minus(4), minus(5), 6, 7, 8, 9, 10, 11, 12, minus(13), 1<<31 - 1})
+	checkSeen(t, r, []uint64{minus(1), minus(2), minus(3), minus(4), minus(5), 6, 7, 8, 9, 10, 11, 12, minus(13),
+		1<<31 - 1})
 
 	stop := collect()
 	defer stop()
@@ -109,7 +111,8 @@ func TestBindErrors(t *testing.T) {
 			t.Errorf("Bind(%T): %v, want %s", tt.to, err, tt.want)
 		}
 	}
-	if _, err := bound[func(string) (int, error)](t, "length")("a\x00b"); err == nil || !strings.Contains(err.Error(), `"a\x00b"`) {
+	if _, err := bound[func(string) (int, error)](t, "length")("a\x00b"); err == nil ||
+		!strings.Contains(err.Error(), `"a\x00b"`) {
 		t.Errorf("a string with a NUL: %v", err)
 	}
 	if err := bound[func([]string, *uint64) error](t, "lengths")([]string{"a\x00b"}, new(uint64)); err == nil {

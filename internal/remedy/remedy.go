@@ -71,8 +71,10 @@ var ofCalls = [...]struct {
 	{driver.ResultIllegalState, []string{"cuStreamBeginCapture", "cuStreamBeginCaptureToGraph"},
 		"the stream is part of a capture already: end that capture first, or capture another stream"},
 	{driver.ResultIllegalState, []string{
-		"cuCheckpointProcessLock", "cuCheckpointProcessCheckpoint", "cuCheckpointProcessRestore", "cuCheckpointProcessUnlock",
-	}, "the process is in another state: lock, checkpoint, restore and unlock it in this order; Process.State says how far it is"},
+		"cuCheckpointProcessLock", "cuCheckpointProcessCheckpoint", "cuCheckpointProcessRestore",
+		"cuCheckpointProcessUnlock",
+	}, "the process is in another state: lock, checkpoint, restore and unlock it in this order; " +
+		"Process.State says how far it is"},
 	{driver.ResultIllegalState, []string{"cuStreamEndCapture"},
 		"other code has ended the capture: let Capture end the captures that it begins"},
 	{

@@ -56,16 +56,20 @@ func (d *Driver) CheckpointProcessLock(_ *driver.Thread, pid int32, _ *driver.Ch
 }
 
 // CheckpointProcessCheckpoint is cuCheckpointProcessCheckpoint.
-func (d *Driver) CheckpointProcessCheckpoint(_ *driver.Thread, pid int32, _ *driver.CheckpointCheckpointArgs) driver.Result {
-	return d.checkpoint("cuCheckpointProcessCheckpoint", pid, driver.CU_PROCESS_STATE_LOCKED, driver.CU_PROCESS_STATE_CHECKPOINTED)
+func (d *Driver) CheckpointProcessCheckpoint(_ *driver.Thread, pid int32,
+	_ *driver.CheckpointCheckpointArgs) driver.Result {
+	return d.checkpoint("cuCheckpointProcessCheckpoint", pid, driver.CU_PROCESS_STATE_LOCKED,
+		driver.CU_PROCESS_STATE_CHECKPOINTED)
 }
 
 // CheckpointProcessRestore is cuCheckpointProcessRestore.
 func (d *Driver) CheckpointProcessRestore(_ *driver.Thread, pid int32, _ *driver.CheckpointRestoreArgs) driver.Result {
-	return d.checkpoint("cuCheckpointProcessRestore", pid, driver.CU_PROCESS_STATE_CHECKPOINTED, driver.CU_PROCESS_STATE_LOCKED)
+	return d.checkpoint("cuCheckpointProcessRestore", pid, driver.CU_PROCESS_STATE_CHECKPOINTED,
+		driver.CU_PROCESS_STATE_LOCKED)
 }
 
 // CheckpointProcessUnlock is cuCheckpointProcessUnlock.
 func (d *Driver) CheckpointProcessUnlock(_ *driver.Thread, pid int32, _ *driver.CheckpointUnlockArgs) driver.Result {
-	return d.checkpoint("cuCheckpointProcessUnlock", pid, driver.CU_PROCESS_STATE_LOCKED, driver.CU_PROCESS_STATE_RUNNING)
+	return d.checkpoint("cuCheckpointProcessUnlock", pid, driver.CU_PROCESS_STATE_LOCKED,
+		driver.CU_PROCESS_STATE_RUNNING)
 }

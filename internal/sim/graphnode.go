@@ -74,7 +74,8 @@ func (w *work) replaceable(other *work) bool {
 func alike(a, b []*node) bool {
 	return slices.EqualFunc(a, b, func(m, n *node) bool {
 		return m.work.node == n.work.node && alike(m.work.child, n.work.child) &&
-			slices.EqualFunc(m.after, n.after, func(x, y *node) bool { return slices.Index(a, x) == slices.Index(b, y) })
+			slices.EqualFunc(m.after, n.after,
+				func(x, y *node) bool { return slices.Index(a, x) == slices.Index(b, y) })
 	})
 }
 
@@ -141,7 +142,8 @@ func (d *Driver) rows(p *driver.Memcpy3D, kind int32, host driver.HostPtr, dev d
 	r := rows{pitch: pitch, height: height}
 	switch {
 	case p.WidthInBytes > 1<<40, p.Height > 1<<40, p.Depth > 1<<40, x > 1<<40, y > 1<<40, z > 1<<40, pitch > 1<<40,
-		height > 1<<20, (many || pitch != 0) && pitch < x+p.WidthInBytes, (p.Depth > 1 || height != 0) && height < y+p.Height:
+		height > 1<<20, (many || pitch != 0) && pitch < x+p.WidthInBytes, (p.Depth > 1 || height != 0) &&
+			height < y+p.Height:
 		return rows{}, driver.ResultInvalidValue
 	}
 	first := r.at(y, z) + x
@@ -166,11 +168,13 @@ func (d *Driver) copyParams(name string, p *driver.Memcpy3D, in *context) (*work
 		return nil, driver.ResultInvalidValue
 	}
 	c := *p
-	src, r := d.rows(&c, c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, c.SrcZ, c.SrcPitch, c.SrcHeight)
+	src, r := d.rows(&c, c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, c.SrcZ, c.SrcPitch,
+		c.SrcHeight)
 	if r != ok {
 		return nil, r
 	}
-	dst, r := d.rows(&c, c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, c.DstZ, c.DstPitch, c.DstHeight)
+	dst, r := d.rows(&c, c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, c.DstZ, c.DstPitch,
+		c.DstHeight)
 	if r != ok {
 		return nil, r
 	}
@@ -179,7 +183,8 @@ func (d *Driver) copyParams(name string, p *driver.Memcpy3D, in *context) (*work
 		in = dst.block.ctx
 	}
 	return &work{
-		ctx: in, node: memcpyNode, kinds: [2]int32{c.DstMemoryType, c.SrcMemoryType}, blocks: []*block{dst.block, src.block}, many: c.Height > 1 || c.Depth > 1,
+		ctx: in, node: memcpyNode, kinds: [2]int32{c.DstMemoryType, c.SrcMemoryType},
+		blocks: []*block{dst.block, src.block}, many: c.Height > 1 || c.Depth > 1,
 		make: func() *op {
 			return d.access(&op{duration: took}, func() {
 				for z := range c.Depth {

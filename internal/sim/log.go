@@ -46,7 +46,8 @@ func (d *Driver) LogsCurrent(_ *driver.Thread, flags uint32) (uint32, driver.Res
 }
 
 // LogsDumpToMemory is cuLogsDumpToMemory. A NUL follows the lines in the buffer.
-func (d *Driver) LogsDumpToMemory(_ *driver.Thread, iterator uint32, buffer []byte, flags uint32) (uint32, uint64, driver.Result) {
+func (d *Driver) LogsDumpToMemory(_ *driver.Thread, iterator uint32, buffer []byte,
+	flags uint32) (uint32, uint64, driver.Result) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	const op = "cuLogsDumpToMemory"

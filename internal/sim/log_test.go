@@ -31,7 +31,8 @@ func TestLog(t *testing.T) {
 	d.MemAlloc(nil, 1)
 	d.MemFree(nil, 1)
 	s, next, r := read(begin, 1000)
-	if diff := cmp.Diff([]string{"[CUDA][E] out of everything", "[CUDA][E] Returning 2 (CUDA_ERROR_OUT_OF_MEMORY) from cuMemAlloc", ""}, messages(s)); diff != "" || r != ok {
+	if diff := cmp.Diff([]string{"[CUDA][E] out of everything",
+		"[CUDA][E] Returning 2 (CUDA_ERROR_OUT_OF_MEMORY) from cuMemAlloc", ""}, messages(s)); diff != "" || r != ok {
 		t.Errorf("%v (-want +got):\n%s", r, diff)
 	}
 	if s, _, r := read(next, 1000); s != "" || r != ok {
@@ -57,7 +58,8 @@ func TestLog(t *testing.T) {
 	for range 100 {
 		d.MemAlloc(nil, 1)
 	}
-	if s, _, r := read(begin, maxLog+1); r != ok || len(s) > maxLog || len(s) < maxLog-1000 || strings.Contains(s, "everything") {
+	if s, _, r := read(begin, maxLog+1); r != ok || len(s) > maxLog || len(s) < maxLog-1000 ||
+		strings.Contains(s, "everything") {
 		t.Errorf("a full log: %d bytes, %v", len(s), r)
 	}
 }

@@ -69,16 +69,9 @@ func (d *Driver) MemAllocManaged(th *driver.Thread, size uint64, flags uint32) (
 		return 0, r
 	case size == 0 || flags != driver.CU_MEM_ATTACH_GLOBAL && flags != driver.CU_MEM_ATTACH_HOST:
 		return 0, driver.ResultInvalidValue
-	case size > mostPinned-d.space.pinned:
-		return 0, driver.ResultOutOfMemory
 	}
-	data, addr := d.space.pages(size)
-	if data == nil {
-		return 0, driver.ResultOutOfMemory
-	}
-	d.space.pinned += size
-	d.space.add(&block{addr: addr, size: size, kind: managedBlock, ctx: c, flags: flags, data: data})
-	return driver.DevicePtr(addr), ok
+	addr, r := d.addPages(c, managedBlock, size, flags)
+	return driver.DevicePtr(addr), r
 }
 
 // place returns the device of a location, or nil for the host.
@@ -86,14 +79,16 @@ func (d *Driver) place(l driver.MemLocation) (*device, driver.Result) {
 	switch l.Type {
 	case driver.CU_MEM_LOCATION_TYPE_DEVICE:
 		return d.device(driver.Device(l.ID))
-	case driver.CU_MEM_LOCATION_TYPE_HOST, driver.CU_MEM_LOCATION_TYPE_HOST_NUMA, driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+	case driver.CU_MEM_LOCATION_TYPE_HOST, driver.CU_MEM_LOCATION_TYPE_HOST_NUMA,
+		driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
 		return nil, ok
 	}
 	return nil, driver.ResultInvalidValue
 }
 
 // MemAdvise is cuMemAdvise_v2.
-func (d *Driver) MemAdvise(th *driver.Thread, p driver.DevicePtr, n uint64, what int32, l driver.MemLocation) driver.Result {
+func (d *Driver) MemAdvise(th *driver.Thread, p driver.DevicePtr, n uint64, what int32,
+	l driver.MemLocation) driver.Result {
 	defer d.mu.Unlock()
 	if _, _, r := d.inContext("cuMemAdvise", th); r != ok {
 		return r
@@ -169,7 +164,8 @@ func (d *Driver) MemPrefetchAsync(th *driver.Thread, p driver.DevicePtr, n uint6
 }
 
 // MemRangeGetAttribute is cuMemRangeGetAttribute.
-func (d *Driver) MemRangeGetAttribute(th *driver.Thread, data []byte, attribute int32, p driver.DevicePtr, n uint64) driver.Result {
+func (d *Driver) MemRangeGetAttribute(th *driver.Thread, data []byte, attribute int32, p driver.DevicePtr,
+	n uint64) driver.Result {
 	defer d.mu.Unlock()
 	if _, _, r := d.inContext("cuMemRangeGetAttribute", th); r != ok {
 		return r
@@ -185,7 +181,8 @@ func (d *Driver) MemRangeGetAttribute(th *driver.Thread, data []byte, attribute 
 	for i, a := range s.advisedIn() {
 		all.readMostly, all.accessedBy = all.readMostly && a.readMostly, all.accessedBy&a.accessedBy
 		if i == 0 {
-			all.preferred, all.hasPreferred, all.prefetch, all.loaded = a.preferred, a.hasPreferred, a.prefetch, a.loaded
+			all.preferred, all.hasPreferred, all.prefetch, all.loaded = a.preferred, a.hasPreferred, a.prefetch,
+				a.loaded
 		}
 		all.hasPreferred = all.hasPreferred && a.hasPreferred && all.preferred == a.preferred
 		all.loaded = all.loaded && a.loaded && all.prefetch == a.prefetch
@@ -202,9 +199,12 @@ func (d *Driver) MemRangeGetAttribute(th *driver.Thread, data []byte, attribute 
 	case driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
 		values = []int32{legacyPlace(all.prefetch, all.loaded)}
 	case driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE, driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
-		values = placePart(all.preferred, all.hasPreferred, attribute == driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE)
-	case driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE, driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
-		values = placePart(all.prefetch, all.loaded, attribute == driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE)
+		values = placePart(all.preferred, all.hasPreferred,
+			attribute == driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE)
+	case driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE,
+		driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
+		values = placePart(all.prefetch, all.loaded,
+			attribute == driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE)
 	case driver.CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY:
 		for i := range d.devices {
 			if all.accessedBy&(1<<i) != 0 {
@@ -251,7 +251,8 @@ func placePart(l driver.MemLocation, set, typ bool) []int32 {
 
 // StreamAttachMemAsync is cuStreamAttachMemAsync. It has no effect, as the host can always access
 // managed memory.
-func (d *Driver) StreamAttachMemAsync(th *driver.Thread, h driver.Stream, p driver.DevicePtr, n uint64, flags uint32) driver.Result {
+func (d *Driver) StreamAttachMemAsync(th *driver.Thread, h driver.Stream, p driver.DevicePtr, n uint64,
+	flags uint32) driver.Result {
 	defer d.mu.Unlock()
 	s, _, r := d.onStream("cuStreamAttachMemAsync", th, h)
 	if r == ok {

@@ -338,7 +338,14 @@ func (d *Driver) MemHostAlloc(th *driver.Thread, size uint64, flags uint32) (dri
 		return 0, r
 	case size == 0 || flags&^uint32(known) != 0:
 		return 0, driver.ResultInvalidValue
-	case size > mostPinned-d.space.pinned:
+	}
+	addr, r := d.addPages(c, pinnedBlock, size, flags)
+	return driver.HostPtr(addr), r
+}
+
+// addPages allocates host memory that the device can access.
+func (d *Driver) addPages(c *context, kind blockKind, size uint64, flags uint32) (addr uint64, r driver.Result) {
+	if size > mostPinned-d.space.pinned {
 		return 0, driver.ResultOutOfMemory
 	}
 	data, addr := d.space.pages(size)
@@ -346,8 +353,8 @@ func (d *Driver) MemHostAlloc(th *driver.Thread, size uint64, flags uint32) (dri
 		return 0, driver.ResultOutOfMemory
 	}
 	d.space.pinned += size
-	d.space.add(&block{addr: addr, size: size, kind: pinnedBlock, ctx: c, flags: flags, data: data})
-	return driver.HostPtr(addr), ok
+	d.space.add(&block{addr: addr, size: size, kind: kind, ctx: c, flags: flags, data: data})
+	return addr, ok
 }
 
 // MemFreeHost is cuMemFreeHost. It waits for all work in the memory's context.

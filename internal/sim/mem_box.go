@@ -140,7 +140,8 @@ func (d *Driver) Memcpy3DAsync(th *driver.Thread, c driver.Memcpy3D, h driver.St
 }
 
 // setBox enqueues the setting of a rectangle. width is a number of values.
-func (d *Driver) setBox(name string, th *driver.Thread, p driver.DevicePtr, pitch uint64, value []byte, width, height uint64,
+func (d *Driver) setBox(name string, th *driver.Thread, p driver.DevicePtr, pitch uint64, value []byte, width,
+	height uint64,
 	h driver.Stream) driver.Result {
 	defer d.mu.Unlock()
 	s, _, r := d.onStream(name, th, h)
@@ -184,7 +185,8 @@ func (d *Driver) MemsetD2D32Async(th *driver.Thread, p driver.DevicePtr, pitch u
 }
 
 // MemAllocPitch is cuMemAllocPitch_v2.
-func (d *Driver) MemAllocPitch(th *driver.Thread, width, height uint64, element uint32) (driver.DevicePtr, uint64, driver.Result) {
+func (d *Driver) MemAllocPitch(th *driver.Thread, width, height uint64,
+	element uint32) (driver.DevicePtr, uint64, driver.Result) {
 	defer d.mu.Unlock()
 	c, r := d.aboutMemory("cuMemAllocPitch", th)
 	switch {

@@ -20,8 +20,9 @@ func TestBoxResults(t *testing.T) {
 	page := newBytes(64)
 	host := driver.HostPtr(sliceAddress(page))
 	copy2D := func(change func(c *driver.Memcpy2D)) driver.Result {
-		c := driver.Memcpy2D{SrcMemoryType: driver.CU_MEMORYTYPE_HOST, SrcHost: host, SrcPitch: 8, DstMemoryType: driver.CU_MEMORYTYPE_DEVICE,
-			DstDevice: p, DstPitch: pitch, WidthInBytes: 8, Height: 4}
+		c := driver.Memcpy2D{SrcMemoryType: driver.CU_MEMORYTYPE_HOST, SrcHost: host, SrcPitch: 8,
+			DstMemoryType: driver.CU_MEMORYTYPE_DEVICE,
+			DstDevice:     p, DstPitch: pitch, WidthInBytes: 8, Height: 4}
 		change(&c)
 		return r.Memcpy2DAsync(r.th, c, s)
 	}
@@ -30,14 +31,16 @@ func TestBoxResults(t *testing.T) {
 		return res
 	}
 	for name, c := range map[string]struct{ got, want driver.Result }{
-		"a copy":                {copy2D(func(*driver.Memcpy2D) {}), ok},
-		"no rows":               {copy2D(func(c *driver.Memcpy2D) { c.Height = 0 }), ok},
-		"a small pitch":         {copy2D(func(c *driver.Memcpy2D) { c.SrcPitch = 7 }), invalid},
-		"a large pitch":         {copy2D(func(c *driver.Memcpy2D) { c.DstPitch = 1 << 31 }), invalid},
-		"past the row":          {copy2D(func(c *driver.Memcpy2D) { c.DstXInBytes = pitch }), invalid},
-		"too many rows":         {copy2D(func(c *driver.Memcpy2D) { c.DstY = 1 }), invalid},
-		"an array":              {copy2D(func(c *driver.Memcpy2D) { c.DstMemoryType = driver.CU_MEMORYTYPE_ARRAY }), invalid},
-		"unified":               {copy2D(func(c *driver.Memcpy2D) { c.DstMemoryType = driver.CU_MEMORYTYPE_UNIFIED }), ok},
+		"a copy":        {copy2D(func(*driver.Memcpy2D) {}), ok},
+		"no rows":       {copy2D(func(c *driver.Memcpy2D) { c.Height = 0 }), ok},
+		"a small pitch": {copy2D(func(c *driver.Memcpy2D) { c.SrcPitch = 7 }), invalid},
+		"a large pitch": {copy2D(func(c *driver.Memcpy2D) { c.DstPitch = 1 << 31 }), invalid},
+		"past the row":  {copy2D(func(c *driver.Memcpy2D) { c.DstXInBytes = pitch }), invalid},
+		"too many rows": {copy2D(func(c *driver.Memcpy2D) { c.DstY = 1 }), invalid},
+		"an array": {copy2D(func(c *driver.Memcpy2D) { c.DstMemoryType = driver.CU_MEMORYTYPE_ARRAY }),
+			invalid},
+		"unified": {copy2D(func(c *driver.Memcpy2D) { c.DstMemoryType = driver.CU_MEMORYTYPE_UNIFIED }),
+			ok},
 		"a set":                 {r.MemsetD2D8Async(r.th, p, pitch, 1, 100, 4, s), ok},
 		"a set of too much":     {r.MemsetD2D8Async(r.th, p, pitch, 1, pitch+1, 4, s), invalid},
 		"a set of one row":      {r.MemsetD2D8Async(r.th, p, 0, 1, pitch, 1, s), ok},

@@ -363,7 +363,8 @@ func (d *Driver) memset(op string, th *driver.Thread, dst driver.DevicePtr, valu
 // reaches reports whether the context's device can set memory, which may belong to another device.
 // A copy does not need this.
 func (c *context) reaches(b *block) bool {
-	return b.kind.visible() || b.ctx.dev == c.dev || c.peers[b.ctx] || b.kind == poolBlock && b.chunk.pool.reaches(c.dev)
+	return b.kind.visible() || b.ctx.dev == c.dev || c.peers[b.ctx] || b.kind == poolBlock &&
+		b.chunk.pool.reaches(c.dev)
 }
 
 // memsetAsync enqueues the setting of memory.

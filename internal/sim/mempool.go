@@ -79,7 +79,8 @@ func (q *piece) after(p *memPool, s *stream) bool {
 	case s.idle():
 		return false
 	}
-	return p.reuse[driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES-1] != 0 && (&wait{ops: []*op{s.tail}}).needs(q.op)
+	return p.reuse[driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES-1] != 0 &&
+		(&wait{ops: []*op{s.tail}}).needs(q.op)
 }
 
 // take removes n bytes that fit from a chunk of the pool, and returns their address.
@@ -259,7 +260,8 @@ func (d *Driver) MemPoolCreate(_ *driver.Thread, props driver.MemPoolProps) (dri
 	if r := d.begin("cuMemPoolCreate"); r != ok {
 		return 0, r
 	}
-	if props.AllocType != driver.CU_MEM_ALLOCATION_TYPE_PINNED || props.Location.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE {
+	if props.AllocType != driver.CU_MEM_ALLOCATION_TYPE_PINNED ||
+		props.Location.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE {
 		return 0, driver.ResultInvalidValue
 	}
 	v, r := d.device(driver.Device(props.Location.ID))
@@ -421,7 +423,8 @@ func (p *memPool) reaches(v *device) bool {
 }
 
 // allocateOn allocates memory of a pool, or of the device's current pool if h is 0.
-func (d *Driver) allocateOn(name string, th *driver.Thread, size uint64, h *driver.MemoryPool, on driver.Stream) (driver.DevicePtr, driver.Result) {
+func (d *Driver) allocateOn(name string, th *driver.Thread, size uint64, h *driver.MemoryPool,
+	on driver.Stream) (driver.DevicePtr, driver.Result) {
 	defer d.mu.Unlock()
 	s, _, r := d.onStream(name, th, on)
 	if r != ok {
@@ -446,7 +449,8 @@ func (d *Driver) MemAllocAsync(th *driver.Thread, size uint64, h driver.Stream) 
 }
 
 // MemAllocFromPoolAsync is cuMemAllocFromPoolAsync.
-func (d *Driver) MemAllocFromPoolAsync(th *driver.Thread, size uint64, p driver.MemoryPool, h driver.Stream) (driver.DevicePtr, driver.Result) {
+func (d *Driver) MemAllocFromPoolAsync(th *driver.Thread, size uint64, p driver.MemoryPool,
+	h driver.Stream) (driver.DevicePtr, driver.Result) {
 	return d.allocateOn("cuMemAllocFromPoolAsync", th, size, &p, h)
 }
 
@@ -485,7 +489,8 @@ func (d *Driver) MemPoolExportToShareableHandle(_ *driver.Thread, h driver.Memor
 }
 
 // MemPoolImportFromShareableHandle is cuMemPoolImportFromShareableHandle, which is not supported.
-func (d *Driver) MemPoolImportFromShareableHandle(_ *driver.Thread, _ driver.HostPtr, _ int32, _ uint64) (driver.MemoryPool, driver.Result) {
+func (d *Driver) MemPoolImportFromShareableHandle(_ *driver.Thread, _ driver.HostPtr, _ int32,
+	_ uint64) (driver.MemoryPool, driver.Result) {
 	defer d.mu.Unlock()
 	if r := d.begin("cuMemPoolImportFromShareableHandle"); r != ok {
 		return 0, r
@@ -494,7 +499,8 @@ func (d *Driver) MemPoolImportFromShareableHandle(_ *driver.Thread, _ driver.Hos
 }
 
 // MemPoolExportPointer is cuMemPoolExportPointer, for memory that no process can share.
-func (d *Driver) MemPoolExportPointer(_ *driver.Thread, _ driver.DevicePtr) (driver.MemPoolPtrExportData, driver.Result) {
+func (d *Driver) MemPoolExportPointer(_ *driver.Thread,
+	_ driver.DevicePtr) (driver.MemPoolPtrExportData, driver.Result) {
 	defer d.mu.Unlock()
 	if r := d.begin("cuMemPoolExportPointer"); r != ok {
 		return driver.MemPoolPtrExportData{}, r

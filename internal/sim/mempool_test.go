@@ -28,33 +28,39 @@ func TestPoolResults(t *testing.T) {
 	def, res := r.DeviceGetDefaultMemPool(r.th, 0)
 	r.must(res)
 	shared, managed := poolProps(0), poolProps(0)
-	shared.HandleTypes, managed.AllocType = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, driver.CU_MEM_ALLOCATION_TYPE_MANAGED
+	shared.HandleTypes, managed.AllocType = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		driver.CU_MEM_ALLOCATION_TYPE_MANAGED
 	host := driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST}
 	access := func(dev, flags int32) driver.Result {
 		return r.MemPoolSetAccess(r.th, p, []driver.MemAccessDesc{{Location: poolProps(dev).Location, Flags: flags}})
 	}
 	second := func(_ any, res driver.Result) driver.Result { return res }
 	for name, c := range map[string]struct{ got, want driver.Result }{
-		"a pool of no device":         {second(r.MemPoolCreate(r.th, poolProps(9))), driver.ResultInvalidDevice},
-		"a shared pool":               {second(r.MemPoolCreate(r.th, shared)), driver.ResultNotSupported},
-		"a managed pool":              {second(r.MemPoolCreate(r.th, managed)), invalid},
-		"destroy the default pool":    {r.MemPoolDestroy(r.th, def), invalid},
-		"destroy nothing":             {r.MemPoolDestroy(r.th, 0), invalid},
-		"an unknown attribute":        {second(r.MemPoolGetAttribute(r.th, p, 99)), invalid},
-		"set an unknown attribute":    {r.MemPoolSetAttribute(r.th, p, 99, 0), invalid},
-		"set a current amount":        {r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT, 0), invalid},
-		"set a mark to 1":             {r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH, 1), invalid},
+		"a pool of no device":      {second(r.MemPoolCreate(r.th, poolProps(9))), driver.ResultInvalidDevice},
+		"a shared pool":            {second(r.MemPoolCreate(r.th, shared)), driver.ResultNotSupported},
+		"a managed pool":           {second(r.MemPoolCreate(r.th, managed)), invalid},
+		"destroy the default pool": {r.MemPoolDestroy(r.th, def), invalid},
+		"destroy nothing":          {r.MemPoolDestroy(r.th, 0), invalid},
+		"an unknown attribute":     {second(r.MemPoolGetAttribute(r.th, p, 99)), invalid},
+		"set an unknown attribute": {r.MemPoolSetAttribute(r.th, p, 99, 0), invalid},
+		"set a current amount": {r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT, 0),
+			invalid},
+		"set a mark to 1": {r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH, 1),
+			invalid},
 		"set a mark to 0":             {r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0), ok},
 		"access of the host":          {second(r.MemPoolGetAccess(r.th, p, host)), invalid},
 		"no access of its own device": {access(0, driver.CU_MEM_ACCESS_FLAGS_PROT_NONE), invalid},
 		"read access":                 {access(1, driver.CU_MEM_ACCESS_FLAGS_PROT_READ), invalid},
-		"access of no device":         {access(9, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE), driver.ResultInvalidDevice},
-		"the pool of another device":  {r.DeviceSetMemPool(r.th, 1, p), invalid},
-		"an allocation of nothing":    {second(r.MemAllocFromPoolAsync(r.th, 0, p, s)), invalid},
-		"export":                      {second(r.MemPoolExportToShareableHandle(r.th, p, 1, 0)), invalid},
-		"export of no memory":         {second(r.MemPoolExportPointer(r.th, 1)), invalid},
-		"import":                      {second(r.MemPoolImportFromShareableHandle(r.th, 3, 1, 0)), driver.ResultNotSupported},
-		"import of memory":            {second(r.MemPoolImportPointer(r.th, p, driver.MemPoolPtrExportData{})), invalid},
+		"access of no device": {access(9, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE),
+			driver.ResultInvalidDevice},
+		"the pool of another device": {r.DeviceSetMemPool(r.th, 1, p), invalid},
+		"an allocation of nothing":   {second(r.MemAllocFromPoolAsync(r.th, 0, p, s)), invalid},
+		"export":                     {second(r.MemPoolExportToShareableHandle(r.th, p, 1, 0)), invalid},
+		"export of no memory":        {second(r.MemPoolExportPointer(r.th, 1)), invalid},
+		"import": {second(r.MemPoolImportFromShareableHandle(r.th, 3, 1, 0)),
+			driver.ResultNotSupported},
+		"import of memory": {second(r.MemPoolImportPointer(r.th, p, driver.MemPoolPtrExportData{})),
+			invalid},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %v, want %v", name, c.got, c.want)

@@ -24,7 +24,8 @@ func (d *Driver) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (driv
 }
 
 // PointerGetAttribute is cuPointerGetAttribute. It refuses addresses that the driver does not know.
-func (d *Driver) PointerGetAttribute(th *driver.Thread, attribute int32, p driver.DevicePtr) (v [2]uint64, r driver.Result) {
+func (d *Driver) PointerGetAttribute(th *driver.Thread, attribute int32,
+	p driver.DevicePtr) (v [2]uint64, r driver.Result) {
 	defer d.mu.Unlock()
 	if _, _, r := d.inContext("cuPointerGetAttribute", th); r != ok {
 		return v, r

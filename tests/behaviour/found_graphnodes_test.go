@@ -133,111 +133,116 @@ func foundGraphNodes() []found {
 			n.ctx = 0
 			n.all(c, "-in-none")
 		}},
-		{famGraph, "nodes-with-invalid-parameters", "nodes with parameters that make no sense, and copies and memsets of no bytes", func(c *raw) {
-			_, ctx := c.setup()
-			n := newNodes(c, ctx)
-			try := func(what string, kind int, change func()) {
-				kernel, copied, set := n.kernel, n.copy, n.set
-				change()
-				_, res := n.add(kind)
-				c.res(what, res)
-				c.res("set-"+what, n.replace(kind, n.list[kind]))
-				c.res("exec-"+what, n.replaceExec(kind, n.list[kind]))
-				n.kernel, n.copy, n.set = kernel, copied, set
-			}
-			try("no-function", 0, func() { n.kernel.Func = 0 })
-			try("no-grid", 0, func() { n.kernel.GridDimX = 0 })
-			try("large-block", 0, func() { n.kernel.BlockDimX = 2048 })
-			try("no-width", 1, func() { n.copy.WidthInBytes = 0 })
-			try("no-height", 1, func() { n.copy.Height = 0 })
-			try("no-pitch", 1, func() { n.copy.SrcPitch, n.copy.DstPitch = 0, 0 })
-			try("two-rows", 1, func() { n.copy.WidthInBytes, n.copy.Height = 32, 2 })
-			try("kind-of-memory", 1, func() { n.copy.SrcMemoryType = 0 })
-			try("unified-memory", 1, func() {
-				n.copy.SrcMemoryType, n.copy.DstMemoryType = driver.CU_MEMORYTYPE_UNIFIED, driver.CU_MEMORYTYPE_UNIFIED
-			})
-			try("no-elements", 2, func() { n.set.Width = 0 })
-			try("no-rows", 2, func() { n.set.Height = 0 })
-			try("elements-of-3-bytes", 2, func() { n.set.ElementSize = 3 })
-			try("odd-address", 2, func() { n.set.Dst, n.set.ElementSize, n.set.Width = n.p+1, 4, 4 })
-			try("two-rows-of-a-memset", 2, func() { n.set.Pitch, n.set.Width, n.set.Height = 32, 16, 2 })
-		}},
-		{famGraph, "nodes-disabled", "which nodes can be disabled, and whether they still are after an update", func(c *raw) {
-			_, ctx := c.setup()
-			n := newNodes(c, ctx)
-			for i, name := range nodeKinds {
-				c.res("disable-"+name, c.GraphNodeSetEnabled(c.at, n.exec, n.list[i], 0))
-				on, res := c.GraphNodeGetEnabled(c.at, n.exec, n.list[i])
-				c.res("enabled-"+name, res)
-				c.val("is-"+name, on)
-			}
-			c.res("set-disabled", n.replaceExec(0, n.list[0]))
-			on, _ := c.GraphNodeGetEnabled(c.at, n.exec, n.list[0])
-			c.val("after-set", on)
-			_, _, res := c.GraphExecUpdate(c.at, n.exec, n.graph)
-			c.res("update", res)
-			on, _ = c.GraphNodeGetEnabled(c.at, n.exec, n.list[0])
-			c.val("after-update", on)
-			c.res("two", c.GraphNodeSetEnabled(c.at, n.exec, n.list[0], 2))
-			s := c.stream(nonBlocking)
-			c.run(n.exec, s)
-			c.finish(s)
-		}},
-		{famGraph, "edges-changed", "adding an edge twice, removing one that does not exist, and instantiating a cycle", func(c *raw) {
-			_, ctx := c.setup()
-			n := newNodes(c, ctx)
-			a, b := n.list[:1], n.list[1:2]
-			c.res("remove-none", c.GraphRemoveDependencies(c.at, n.graph, a, b))
-			c.res("add", c.GraphAddDependencies(c.at, n.graph, a, b))
-			c.res("add-again", c.GraphAddDependencies(c.at, n.graph, a, b))
-			c.res("to-itself", c.GraphAddDependencies(c.at, n.graph, a, a))
-			c.res("cycle", c.GraphAddDependencies(c.at, n.graph, b, a))
-			p := driver.GraphInstantiateParams{}
-			_, p, res := c.GraphInstantiateWithParams(c.at, n.graph, p)
-			c.res("instantiate-cycle", res)
-			c.val("why", p.ResultOut)
-			c.val("named", slices.Contains(n.list, p.HErrNodeOut))
-			c.res("remove", c.GraphRemoveDependencies(c.at, n.graph, b, a))
-			_, p, res = c.GraphInstantiateWithParams(c.at, n.graph, p)
-			c.res("instantiate", res)
-			c.val("success", p.ResultOut)
-			p.Flags = driver.CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
-			_, p, res = c.GraphInstantiateWithParams(c.at, n.graph, p)
-			c.res("instantiate-for-devices", res)
-			c.val("why-not", p.ResultOut)
-			c.val("host-named", p.HErrNodeOut == n.list[3])
-		}},
-		{famGraph, "node-removed", "what becomes of the nodes behind one that is removed, and of executable graphs", func(c *raw) {
-			_, ctx := c.setup()
-			n := newNodes(c, ctx)
-			c.must("cuGraphAddDependencies", c.GraphAddDependencies(c.at, n.graph, n.list[:2], n.list[1:3]))
-			c.res("remove", c.GraphDestroyNode(c.at, n.list[1]))
-			edges, res := c.GraphGetEdges(c.at, n.graph, nil, nil)
-			c.res("edges", res)
-			c.val("left", edges)
-			_, why, res := c.GraphExecUpdate(c.at, n.exec, n.graph)
-			c.res("update", res)
-			c.val("why", why)
-			s := c.stream(nonBlocking)
-			c.run(n.exec, s)
-			c.finish(s)
-		}},
-		{famGraph, "graph-in-a-graph", "changing a graph after it has become part of another, and replacing the part", func(c *raw) {
-			_, ctx := c.setup()
-			n, outer := newNodes(c, ctx), newNodes(c, ctx)
-			child, res := c.GraphAddChildGraphNode(c.at, outer.graph, nil, n.graph)
-			c.res("add", res)
-			// NVIDIA's driver crashes if it adds n.graph to itself.
-			x := c.exec(outer.graph)
-			_, res = c.GraphAddEmptyNode(c.at, n.graph, nil)
-			c.must("cuGraphAddEmptyNode", res)
-			c.res("set-another-shape", c.GraphExecChildGraphNodeSetParams(c.at, x, child, n.graph))
-			c.res("set-the-same", c.GraphExecChildGraphNodeSetParams(c.at, x, child, newNodes(c, ctx).graph))
-			c.res("disable", c.GraphNodeSetEnabled(c.at, x, child, 0))
-			c.res("destroy-inner", c.GraphDestroy(c.at, n.graph))
-			s := c.stream(nonBlocking)
-			c.run(x, s)
-			c.finish(s)
-		}},
+		{famGraph, "nodes-with-invalid-parameters",
+			"nodes with parameters that make no sense, and copies and memsets of no bytes", func(c *raw) {
+				_, ctx := c.setup()
+				n := newNodes(c, ctx)
+				try := func(what string, kind int, change func()) {
+					kernel, copied, set := n.kernel, n.copy, n.set
+					change()
+					_, res := n.add(kind)
+					c.res(what, res)
+					c.res("set-"+what, n.replace(kind, n.list[kind]))
+					c.res("exec-"+what, n.replaceExec(kind, n.list[kind]))
+					n.kernel, n.copy, n.set = kernel, copied, set
+				}
+				try("no-function", 0, func() { n.kernel.Func = 0 })
+				try("no-grid", 0, func() { n.kernel.GridDimX = 0 })
+				try("large-block", 0, func() { n.kernel.BlockDimX = 2048 })
+				try("no-width", 1, func() { n.copy.WidthInBytes = 0 })
+				try("no-height", 1, func() { n.copy.Height = 0 })
+				try("no-pitch", 1, func() { n.copy.SrcPitch, n.copy.DstPitch = 0, 0 })
+				try("two-rows", 1, func() { n.copy.WidthInBytes, n.copy.Height = 32, 2 })
+				try("kind-of-memory", 1, func() { n.copy.SrcMemoryType = 0 })
+				try("unified-memory", 1, func() {
+					n.copy.SrcMemoryType, n.copy.DstMemoryType = driver.CU_MEMORYTYPE_UNIFIED, driver.CU_MEMORYTYPE_UNIFIED
+				})
+				try("no-elements", 2, func() { n.set.Width = 0 })
+				try("no-rows", 2, func() { n.set.Height = 0 })
+				try("elements-of-3-bytes", 2, func() { n.set.ElementSize = 3 })
+				try("odd-address", 2, func() { n.set.Dst, n.set.ElementSize, n.set.Width = n.p+1, 4, 4 })
+				try("two-rows-of-a-memset", 2, func() { n.set.Pitch, n.set.Width, n.set.Height = 32, 16, 2 })
+			}},
+		{famGraph, "nodes-disabled", "which nodes can be disabled, and whether they still are after an update",
+			func(c *raw) {
+				_, ctx := c.setup()
+				n := newNodes(c, ctx)
+				for i, name := range nodeKinds {
+					c.res("disable-"+name, c.GraphNodeSetEnabled(c.at, n.exec, n.list[i], 0))
+					on, res := c.GraphNodeGetEnabled(c.at, n.exec, n.list[i])
+					c.res("enabled-"+name, res)
+					c.val("is-"+name, on)
+				}
+				c.res("set-disabled", n.replaceExec(0, n.list[0]))
+				on, _ := c.GraphNodeGetEnabled(c.at, n.exec, n.list[0])
+				c.val("after-set", on)
+				_, _, res := c.GraphExecUpdate(c.at, n.exec, n.graph)
+				c.res("update", res)
+				on, _ = c.GraphNodeGetEnabled(c.at, n.exec, n.list[0])
+				c.val("after-update", on)
+				c.res("two", c.GraphNodeSetEnabled(c.at, n.exec, n.list[0], 2))
+				s := c.stream(nonBlocking)
+				c.run(n.exec, s)
+				c.finish(s)
+			}},
+		{famGraph, "edges-changed", "adding an edge twice, removing one that does not exist, and instantiating a cycle",
+			func(c *raw) {
+				_, ctx := c.setup()
+				n := newNodes(c, ctx)
+				a, b := n.list[:1], n.list[1:2]
+				c.res("remove-none", c.GraphRemoveDependencies(c.at, n.graph, a, b))
+				c.res("add", c.GraphAddDependencies(c.at, n.graph, a, b))
+				c.res("add-again", c.GraphAddDependencies(c.at, n.graph, a, b))
+				c.res("to-itself", c.GraphAddDependencies(c.at, n.graph, a, a))
+				c.res("cycle", c.GraphAddDependencies(c.at, n.graph, b, a))
+				p := driver.GraphInstantiateParams{}
+				_, p, res := c.GraphInstantiateWithParams(c.at, n.graph, p)
+				c.res("instantiate-cycle", res)
+				c.val("why", p.ResultOut)
+				c.val("named", slices.Contains(n.list, p.HErrNodeOut))
+				c.res("remove", c.GraphRemoveDependencies(c.at, n.graph, b, a))
+				_, p, res = c.GraphInstantiateWithParams(c.at, n.graph, p)
+				c.res("instantiate", res)
+				c.val("success", p.ResultOut)
+				p.Flags = driver.CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
+				_, p, res = c.GraphInstantiateWithParams(c.at, n.graph, p)
+				c.res("instantiate-for-devices", res)
+				c.val("why-not", p.ResultOut)
+				c.val("host-named", p.HErrNodeOut == n.list[3])
+			}},
+		{famGraph, "node-removed", "what becomes of the nodes behind one that is removed, and of executable graphs",
+			func(c *raw) {
+				_, ctx := c.setup()
+				n := newNodes(c, ctx)
+				c.must("cuGraphAddDependencies", c.GraphAddDependencies(c.at, n.graph, n.list[:2], n.list[1:3]))
+				c.res("remove", c.GraphDestroyNode(c.at, n.list[1]))
+				edges, res := c.GraphGetEdges(c.at, n.graph, nil, nil)
+				c.res("edges", res)
+				c.val("left", edges)
+				_, why, res := c.GraphExecUpdate(c.at, n.exec, n.graph)
+				c.res("update", res)
+				c.val("why", why)
+				s := c.stream(nonBlocking)
+				c.run(n.exec, s)
+				c.finish(s)
+			}},
+		{famGraph, "graph-in-a-graph", "changing a graph after it has become part of another, and replacing the part",
+			func(c *raw) {
+				_, ctx := c.setup()
+				n, outer := newNodes(c, ctx), newNodes(c, ctx)
+				child, res := c.GraphAddChildGraphNode(c.at, outer.graph, nil, n.graph)
+				c.res("add", res)
+				// NVIDIA's driver crashes if it adds n.graph to itself.
+				x := c.exec(outer.graph)
+				_, res = c.GraphAddEmptyNode(c.at, n.graph, nil)
+				c.must("cuGraphAddEmptyNode", res)
+				c.res("set-another-shape", c.GraphExecChildGraphNodeSetParams(c.at, x, child, n.graph))
+				c.res("set-the-same", c.GraphExecChildGraphNodeSetParams(c.at, x, child, newNodes(c, ctx).graph))
+				c.res("disable", c.GraphNodeSetEnabled(c.at, x, child, 0))
+				c.res("destroy-inner", c.GraphDestroy(c.at, n.graph))
+				s := c.stream(nonBlocking)
+				c.run(x, s)
+				c.finish(s)
+			}},
 	}
 }

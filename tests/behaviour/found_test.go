@@ -73,7 +73,8 @@ func unlike() map[string]string {
 
 // foundBehaviours returns all behaviours.
 func foundBehaviours() []found {
-	return slices.Concat(foundEvents(), foundCaptures(), foundContexts(), foundIPC(), foundGraphs(), foundGraphNodes(), foundOthers(), foundSticky())
+	return slices.Concat(foundEvents(), foundCaptures(), foundContexts(), foundIPC(), foundGraphs(), foundGraphNodes(),
+		foundOthers(), foundSticky())
 }
 
 // foundCases returns the cases of the suite.

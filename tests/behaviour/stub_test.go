@@ -131,7 +131,8 @@ func (*stub) DevicePrimaryCtxGetState(thread, driver.Device) (flags uint32, acti
 
 func (*stub) DevicePrimaryCtxSetFlags(thread, driver.Device, uint32) driver.Result { return ok }
 
-func (s *stub) CtxCreate(th thread, _ *driver.CtxCreateParams, _ uint32, _ driver.Device) (driver.Context, driver.Result) {
+func (s *stub) CtxCreate(th thread, _ *driver.CtxCreateParams, _ uint32,
+	_ driver.Device) (driver.Context, driver.Result) {
 	ctx := handle[driver.Context](s)
 	return ctx, s.CtxPushCurrent(th, ctx)
 }

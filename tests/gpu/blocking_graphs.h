@@ -69,8 +69,10 @@ ROW(node_set_kernel, "cuGraphKernelNodeSetParams", 0, BUILT, cuGraphKernelNodeSe
 ROW(node_set_copy, "cuGraphMemcpyNodeSetParams", 0, BUILT, cuGraphMemcpyNodeSetParams(hs[1], &copy_params))
 ROW(node_set_set, "cuGraphMemsetNodeSetParams", 0, BUILT, cuGraphMemsetNodeSetParams(hs[2], &set_params))
 ROW(node_set_host, "cuGraphHostNodeSetParams", 0, BUILT, cuGraphHostNodeSetParams(hs[3], &host_params))
-ROW(node_set_attribute, "cuGraphKernelNodeSetAttribute", 0, BUILT, cuGraphKernelNodeSetAttribute(hs[0], 2, &(long[8]){1}))
-ROW(node_get_attribute, "cuGraphKernelNodeGetAttribute", 0, BUILT, cuGraphKernelNodeGetAttribute(hs[0], 2, &(long[8]){0}))
+ROW(node_set_attribute, "cuGraphKernelNodeSetAttribute", 0, BUILT,
+	cuGraphKernelNodeSetAttribute(hs[0], 2, &(long[8]){1}))
+ROW(node_get_attribute, "cuGraphKernelNodeGetAttribute", 0, BUILT,
+	cuGraphKernelNodeGetAttribute(hs[0], 2, &(long[8]){0}))
 ROW(node_destroy, "cuGraphDestroyNode", 0, BUILT, cuGraphDestroyNode(hs[0]))
 ROW(node_destroy_child, "cuGraphDestroyNode, a graph", 0, BUILT, cuGraphDestroyNode(hs[4]))
 ROW(node_destroy_used, "cuGraphDestroyNode, its executable graph runs on the held stream", 0, RUNNING,
@@ -86,10 +88,12 @@ CASE(exec_set_kernel_n, "cuGraphExecKernelNodeSetParams, runs on the held stream
 	RUNNING;
 	MANY(1, 10000, 3, cuGraphExecKernelNodeSetParams(h2, hs[0], &kernel_params));
 }
-ROW(exec_set_copy, "cuGraphExecMemcpyNodeSetParams", 0, EXEC, cuGraphExecMemcpyNodeSetParams(h2, hs[1], &copy_params, ctx))
+ROW(exec_set_copy, "cuGraphExecMemcpyNodeSetParams", 0, EXEC,
+	cuGraphExecMemcpyNodeSetParams(h2, hs[1], &copy_params, ctx))
 ROW(exec_set_copy2, "cuGraphExecMemcpyNodeSetParams, runs on the held stream", 0, RUNNING,
     cuGraphExecMemcpyNodeSetParams(h2, hs[1], &copy_params, ctx))
-ROW(exec_set_set, "cuGraphExecMemsetNodeSetParams", 0, EXEC, cuGraphExecMemsetNodeSetParams(h2, hs[2], &set_params, ctx))
+ROW(exec_set_set, "cuGraphExecMemsetNodeSetParams", 0, EXEC,
+	cuGraphExecMemsetNodeSetParams(h2, hs[2], &set_params, ctx))
 ROW(exec_set_set2, "cuGraphExecMemsetNodeSetParams, runs on the held stream", 0, RUNNING,
     cuGraphExecMemsetNodeSetParams(h2, hs[2], &set_params, ctx))
 ROW(exec_set_host, "cuGraphExecHostNodeSetParams", 0, EXEC, cuGraphExecHostNodeSetParams(h2, hs[3], &host_params))

@@ -24,7 +24,8 @@ func TestCommitted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	library, err := emitLibrary(m, readSource(t, "calls.tsv"), readSource(t, "libcuda.tsv"), committedName, implementedHere(t))
+	library, err := emitLibrary(m, readSource(t, "calls.tsv"), readSource(t, "libcuda.tsv"), committedName,
+		implementedHere(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,8 @@ func TestFacts(t *testing.T) {
 		{export: "cuGraphInstantiate_v2", ask: "cuGraphInstantiate", version: 11000, base: "cuGraphInstantiate", class: "blocking"},
 		{export: "cuGraphInstantiateWithFlags", ask: "cuGraphInstantiateWithFlags", version: 11040, base: "cuGraphInstantiate", class: "blocking", current: true},
 		{export: "cuMemcpyHtoD_v2_ptds", ask: "cuMemcpyHtoD", version: 7000, perThread: true, base: "cuMemcpyHtoD", class: "blocking", current: true},
-		{export: "cuMemcpyBatchAsync_v2", ask: "cuMemcpyBatchAsync", version: 13000, base: "cuMemcpyBatchAsync", class: "blocking", current: true},
+		{export: "cuMemcpyBatchAsync_v2", ask: "cuMemcpyBatchAsync", version: 13000, base: "cuMemcpyBatchAsync",
+			class: "blocking", current: true},
 		{export: "cuStreamGetCaptureInfo_v2", ask: "cuStreamGetCaptureInfo", version: 11030, base: "cuStreamGetCaptureInfo", class: "hot"},
 		{export: "cuStreamGetCtx_v2_ptsz", ask: "cuStreamGetCtx", version: 12050, perThread: true, base: "cuStreamGetCtx_v2", class: "hot", current: true},
 	} {

@@ -55,8 +55,10 @@ func emitImplemented(plan *callPlan, implemented map[string]bool) string {
 		}
 	}
 	fmt.Fprintf(&b, "<!-- Written by gen-symbols library; do not edit. -->\n# Functions of the software driver\n\n"+
-		"The [software driver](testing.md) has %d of the driver's functions, older interfaces included. The other %d return\n"+
-		"CUDA_ERROR_NOT_SUPPORTED (801) in C. In Go the error also matches `errors.ErrUnsupported`.\n", len(has), len(lacks))
+		"The [software driver](testing.md) has %d of the driver's functions, older interfaces included. "+
+		"The other %d return\n"+
+		"CUDA_ERROR_NOT_SUPPORTED (801) in C. In Go the error also matches `errors.ErrUnsupported`.\n", len(has),
+		len(lacks))
 	for _, part := range []struct {
 		title string
 		names []string

@@ -24,7 +24,8 @@ func committedManifest(t *testing.T) *manifest {
 // TestLibraryStubs checks what exported functions of the C library do where a faulty generator
 // would be wrong.
 func TestLibraryStubs(t *testing.T) {
-	files, err := emitLibrary(committedManifest(t), readSource(t, "calls.tsv"), readSource(t, "libcuda.tsv"), "m", implementedHere(t))
+	files, err := emitLibrary(committedManifest(t), readSource(t, "calls.tsv"), readSource(t, "libcuda.tsv"), "m",
+		implementedHere(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,8 @@ func TestLibraryMalformed(t *testing.T) {
 		}
 	}
 	odd := &manifest{funcs: []funcFact{{export: "cuOdd", ask: "cuOdd", ret: "CUresult", params: []paramFact{{name: "p", typ: "CUodd"}}}}}
-	if _, err := emitLibrary(odd, source{"c", ""}, source{"l", ""}, "m", nil); err == nil || !strings.Contains(err.Error(), "cuOdd: parameter p") {
+	if _, err := emitLibrary(odd, source{"c", ""}, source{"l", ""}, "m", nil); err == nil ||
+		!strings.Contains(err.Error(), "cuOdd: parameter p") {
 		t.Errorf("an unknown type: %v", err)
 	}
 }

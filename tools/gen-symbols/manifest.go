@@ -118,7 +118,8 @@ func (m *manifest) format() []byte {
 		}
 	}
 	for _, s := range m.structs {
-		fields := []string{either(s.union, "union", "struct"), s.name, strconv.FormatInt(s.size, 10), strconv.FormatInt(s.align, 10)}
+		fields := []string{either(s.union, "union", "struct"), s.name, strconv.FormatInt(s.size, 10),
+			strconv.FormatInt(s.align, 10)}
 		for _, f := range s.fields {
 			fields = append(fields, fmt.Sprintf("%s:%s:%d:%d", f.name, f.typ, f.offset, f.size))
 		}

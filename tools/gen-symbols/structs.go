@@ -241,7 +241,8 @@ func (m *manifest) emitUnion(b *strings.Builder, s structFact) error {
 			return fmt.Errorf("%s.%s: %w", s.name, f.name, err)
 		}
 		member := fieldName(f.name)
-		fmt.Fprintf(b, "// %s returns the member %s.\nfunc (u *%s) %[1]s() *%[4]s { return (*%[4]s)(unsafe.Pointer(u)) }\n\n",
+		fmt.Fprintf(b, "// %s returns the member %s.\n"+
+			"func (u *%s) %[1]s() *%[4]s { return (*%[4]s)(unsafe.Pointer(u)) }\n\n",
 			member, f.name, name, typ)
 	}
 	return nil
@@ -250,7 +251,8 @@ func (m *manifest) emitUnion(b *strings.Builder, s structFact) error {
 // emitLayout writes the table that package driver's tests compare the structs with.
 func emitLayout(m *manifest, plan *callPlan) string {
 	var b strings.Builder
-	b.WriteString("import \"reflect\"\n\n// layouts are the structs and unions, with C's sizes, alignments and offsets in bytes. A struct that is\n" +
+	b.WriteString("import \"reflect\"\n\n" +
+		"// layouts are the structs and unions, with C's sizes, alignments and offsets in bytes. A struct that is\n" +
 		"// written by hand has no offsets if its members are not those of C.\nvar layouts = []layout{\n")
 	for _, s := range usedStructs(m, plan) {
 		name := m.structName(s)
@@ -277,7 +279,8 @@ func emitLayoutC(m *manifest, plan *callPlan) string {
 	var b strings.Builder
 	b.WriteString("#include <cuda.h>\n#include <stddef.h>\n#include <stdio.h>\n\n" +
 		"#define TYPE(t, size, align) _Static_assert(sizeof(t) == size && _Alignof(t) == align, #t)\n" +
-		"#define MEMBER(t, m, offset, size) _Static_assert(offsetof(t, m) == offset && sizeof(((t *)0)->m) == size, #t \".\" #m)\n\n")
+		"#define MEMBER(t, m, offset, size) " +
+		"_Static_assert(offsetof(t, m) == offset && sizeof(((t *)0)->m) == size, #t \".\" #m)\n\n")
 	types, members := 0, 0
 	for _, s := range usedStructs(m, plan) {
 		name, nested, _ := strings.Cut(s.name, ".")
@@ -307,6 +310,8 @@ func emitLayoutC(m *manifest, plan *callPlan) string {
 		}
 		check(s, 0)
 	}
-	fmt.Fprintf(&b, "\nint main(void)\n{\n\tprintf(\"CUDA %%d: %d types and %d members have the layout of the manifest\\n\", CUDA_VERSION);\n\treturn 0;\n}\n", types, members)
+	fmt.Fprintf(&b, "\nint main(void)\n{\n"+
+		"\tprintf(\"CUDA %%d: %d types and %d members have the layout of the manifest\\n\", CUDA_VERSION);\n"+
+		"\treturn 0;\n}\n", types, members)
 	return b.String()
 }

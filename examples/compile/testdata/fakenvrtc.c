@@ -14,17 +14,21 @@ int nvrtcVersion(int *major, int *minor) { return *major = 13, *minor = 0, OK; }
 const char *nvrtcGetErrorString(int status) {
 	return status == COMPILATION ? "NVRTC_ERROR_COMPILATION" : status == INVALID_OPTION ? "NVRTC_ERROR_INVALID_OPTION" : "NVRTC_ERROR unknown";
 }
-int nvrtcCreateProgram(void **p, const char *source, const char *name, int n, const char *const *headers, const char *const *names) {
+int nvrtcCreateProgram(void **p, const char *source, const char *name, int n, const char *const *headers,
+	const char *const *names) {
 	if (!source || !name || n || headers || names) return INVALID_INPUT;
 	return program.wrong = !strstr(source, "__global__"), *p = &program, OK;
 }
 int nvrtcDestroyProgram(void **p) { return *p == &program ? *p = 0, OK : INVALID_PROGRAM; }
 int nvrtcCompileProgram(void *p, int n, const char *const *options) {
 	if (p != &program) return INVALID_PROGRAM;
-	if (n != 2 || strncmp(options[0], "--gpu-architecture=compute_", 27) || strcmp(options[1], "--std=c++17")) return INVALID_OPTION;
+	if (n != 2 || strncmp(options[0], "--gpu-architecture=compute_", 27) ||
+		strcmp(options[1], "--std=c++17")) return INVALID_OPTION;
 	return program.wrong ? COMPILATION : OK;
 }
 int nvrtcGetPTXSize(void *p, unsigned long *n) { return p == &program ? *n = sizeof ptx, OK : INVALID_PROGRAM; }
 int nvrtcGetPTX(void *p, char *to) { return p == &program ? memcpy(to, ptx, sizeof ptx), OK : INVALID_PROGRAM; }
-int nvrtcGetProgramLogSize(void *p, unsigned long *n) { return p == &program ? *n = sizeof complaint, OK : INVALID_PROGRAM; }
-int nvrtcGetProgramLog(void *p, char *to) { return p == &program ? memcpy(to, complaint, sizeof complaint), OK : INVALID_PROGRAM; }
+int nvrtcGetProgramLogSize(void *p, unsigned long *n) { return p == &program ? *n = sizeof complaint,
+	OK : INVALID_PROGRAM; }
+int nvrtcGetProgramLog(void *p, char *to) { return p == &program ? memcpy(to, complaint, sizeof complaint),
+	OK : INVALID_PROGRAM; }

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OK, UNINITIALIZED, INVALID, UNSUPPORTED, SMALL = 7, NOT_LOADED = 9, TIMEOUT = 10, LOST = 15, MISMATCH = 18, UNKNOWN = 999 };
+enum { OK, UNINITIALIZED, INVALID, UNSUPPORTED, SMALL = 7, NOT_LOADED = 9, TIMEOUT = 10, LOST = 15, MISMATCH = 18,
+	UNKNOWN = 999 };
 
 typedef struct device { int index; } *device;
 static struct device devices[2] = {{0}, {1}};
@@ -62,9 +63,11 @@ int nvmlDeviceGetUUID(device d, char *to, unsigned n) {
 	s[4] += d->index;
 	return text(s, to, n);
 }
-int nvmlDeviceGetTemperature(device d, int sensor, unsigned *v) { CHECK(d) return sensor ? INVALID : (*v = 41 + d->index, OK); }
+int nvmlDeviceGetTemperature(device d, int sensor,
+	unsigned *v) { CHECK(d) return sensor ? INVALID : (*v = 41 + d->index, OK); }
 int nvmlDeviceGetPowerUsage(device d, unsigned *v) { CHECK(d) return is("plain") ? UNSUPPORTED : (*v = 71500, OK); }
-int nvmlDeviceGetMemoryInfo(device d, uint64_t v[3]) { CHECK(d) return v[0] = 80ull << 30, v[1] = 78ull << 30, v[2] = 2ull << 30, OK; }
+int nvmlDeviceGetMemoryInfo(device d, uint64_t v[3]) { CHECK(d) return v[0] = 80ull << 30, v[1] = 78ull << 30,
+	v[2] = 2ull << 30, OK; }
 int nvmlDeviceGetUtilizationRates(device d, unsigned v[2]) { CHECK(d) return v[0] = 12, v[1] = 3, OK; }
 int nvmlDeviceGetTotalEccErrors(device d, int uncorrected, int aggregate, unsigned long long *v) {
 	CHECK(d)
@@ -87,7 +90,8 @@ int nvmlEventSetWait_v2(void *set, struct event *e, unsigned ms) {
 	if (set != &sets || !registered) return INVALID;
 	if (is("broken")) return UNKNOWN;
 	if (is("xid") && events++ < 2) {
-		e->d = &devices[events - 1], e->type = events == 1 ? 8 : 2, e->data = events == 1 ? 79 : 0, e->gpu = e->compute = ~0u;
+		e->d = &devices[events - 1], e->type = events == 1 ? 8 : 2, e->data = events == 1 ? 79 : 0,
+			e->gpu = e->compute = ~0u;
 		return OK;
 	}
 	usleep(ms * 1000);

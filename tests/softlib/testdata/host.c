@@ -63,7 +63,8 @@ F(cuGetErrorName, int r, const char **s) AS(cuGetErrorName, (int, const char **)
 F(cuGetErrorString, int r, const char **s) AS(cuGetErrorString, (int, const char **), (r, s))
 F(cuGetProcAddress_v2, const char *n, void **p, int v, uint64_t f, int *s) AS(cuGetProcAddress_v2, (const char *, void **, int, uint64_t, int *), (n, p, v, f, s))
 F(cuLogsCurrent, unsigned *at, unsigned f) AS(cuLogsCurrent, (unsigned *, unsigned), (at, f))
-F(cuLogsDumpToMemory, unsigned *at, char *b, uint64_t *n, unsigned f) AS(cuLogsDumpToMemory, (unsigned *, char *, uint64_t *, unsigned), (at, b, n, f))
+F(cuLogsDumpToMemory, unsigned *at, char *b, uint64_t *n, unsigned f) AS(cuLogsDumpToMemory,
+	(unsigned *, char *, uint64_t *, unsigned), (at, b, n, f))
 F(cuCheckpointProcessGetState, int p, int *s) AS(cuCheckpointProcessGetState, (int, int *), (p, s))
 F(cuCheckpointProcessLock, int p, void *a) AS(cuCheckpointProcessLock, (int, void *), (p, a))
 F(cuCheckpointProcessUnlock, int p, void *a) AS(cuCheckpointProcessUnlock, (int, void *), (p, a))
@@ -107,22 +108,36 @@ F(cuGraphLaunch, handle x, handle s) AS(cuGraphLaunch, (handle, handle), (x, s))
 F(cuGraphExecDestroy, handle x) AS(cuGraphExecDestroy, (handle), (x))
 F(cuGraphDestroy, handle g) AS(cuGraphDestroy, (handle), (g))
 F(cuGraphCreate, handle *g, unsigned f) AS(cuGraphCreate, (handle *, unsigned), (g, f))
-F(cuGraphAddKernelNode, handle *n, handle g, handle *d, size_t c, void *p) AS(cuGraphAddKernelNode, (handle *, handle, handle *, size_t, void *), (n, g, d, c, p))
-F(cuGraphAddKernelNode_v2, handle *n, handle g, handle *d, size_t c, void *p) AS(cuGraphAddKernelNode_v2, (handle *, handle, handle *, size_t, void *), (n, g, d, c, p))
-F(cuGraphAddMemcpyNode, handle *n, handle g, handle *d, size_t c, void *p, handle x) AS(cuGraphAddMemcpyNode, (handle *, handle, handle *, size_t, void *, handle), (n, g, d, c, p, x))
-F(cuGraphAddMemsetNode, handle *n, handle g, handle *d, size_t c, void *p, handle x) AS(cuGraphAddMemsetNode, (handle *, handle, handle *, size_t, void *, handle), (n, g, d, c, p, x))
-F(cuGraphAddHostNode, handle *n, handle g, handle *d, size_t c, void *p) AS(cuGraphAddHostNode, (handle *, handle, handle *, size_t, void *), (n, g, d, c, p))
-F(cuGraphAddChildGraphNode, handle *n, handle g, handle *d, size_t c, handle x) AS(cuGraphAddChildGraphNode, (handle *, handle, handle *, size_t, handle), (n, g, d, c, x))
+F(cuGraphAddKernelNode, handle *n, handle g, handle *d, size_t c, void *p) AS(cuGraphAddKernelNode,
+	(handle *, handle, handle *, size_t, void *), (n, g, d, c, p))
+F(cuGraphAddKernelNode_v2, handle *n, handle g, handle *d, size_t c, void *p) AS(cuGraphAddKernelNode_v2,
+	(handle *, handle, handle *, size_t, void *), (n, g, d, c, p))
+F(cuGraphAddMemcpyNode, handle *n, handle g, handle *d, size_t c, void *p, handle x) AS(cuGraphAddMemcpyNode,
+	(handle *, handle, handle *, size_t, void *, handle), (n, g, d, c, p, x))
+F(cuGraphAddMemsetNode, handle *n, handle g, handle *d, size_t c, void *p, handle x) AS(cuGraphAddMemsetNode,
+	(handle *, handle, handle *, size_t, void *, handle), (n, g, d, c, p, x))
+F(cuGraphAddHostNode, handle *n, handle g, handle *d, size_t c, void *p) AS(cuGraphAddHostNode,
+	(handle *, handle, handle *, size_t, void *), (n, g, d, c, p))
+F(cuGraphAddChildGraphNode, handle *n, handle g, handle *d, size_t c, handle x) AS(cuGraphAddChildGraphNode,
+	(handle *, handle, handle *, size_t, handle), (n, g, d, c, x))
 F(cuGraphMemsetNodeSetParams, handle n, void *p) AS(cuGraphMemsetNodeSetParams, (handle, void *), (n, p))
-F(cuGraphExecKernelNodeSetParams_v2, handle x, handle n, void *p) AS(cuGraphExecKernelNodeSetParams_v2, (handle, handle, void *), (x, n, p))
-F(cuGraphExecMemcpyNodeSetParams, handle x, handle n, void *p, handle c) AS(cuGraphExecMemcpyNodeSetParams, (handle, handle, void *, handle), (x, n, p, c))
-F(cuGraphExecHostNodeSetParams, handle x, handle n, void *p) AS(cuGraphExecHostNodeSetParams, (handle, handle, void *), (x, n, p))
-F(cuGraphNodeSetEnabled, handle x, handle n, unsigned e) AS(cuGraphNodeSetEnabled, (handle, handle, unsigned), (x, n, e))
-F(cuGraphNodeGetEnabled, handle x, handle n, unsigned *e) AS(cuGraphNodeGetEnabled, (handle, handle, unsigned *), (x, n, e))
+F(cuGraphExecKernelNodeSetParams_v2, handle x, handle n, void *p) AS(cuGraphExecKernelNodeSetParams_v2,
+	(handle, handle, void *), (x, n, p))
+F(cuGraphExecMemcpyNodeSetParams, handle x, handle n, void *p, handle c) AS(cuGraphExecMemcpyNodeSetParams,
+	(handle, handle, void *, handle), (x, n, p, c))
+F(cuGraphExecHostNodeSetParams, handle x, handle n, void *p) AS(cuGraphExecHostNodeSetParams, (handle, handle, void *),
+	(x, n, p))
+F(cuGraphNodeSetEnabled, handle x, handle n, unsigned e) AS(cuGraphNodeSetEnabled, (handle, handle, unsigned),
+	(x, n, e))
+F(cuGraphNodeGetEnabled, handle x, handle n, unsigned *e) AS(cuGraphNodeGetEnabled, (handle, handle, unsigned *),
+	(x, n, e))
 F(cuGraphDestroyNode, handle n) AS(cuGraphDestroyNode, (handle), (n))
-F(cuGraphAddDependencies, handle g, handle *a, handle *b, size_t n) AS(cuGraphAddDependencies, (handle, handle *, handle *, size_t), (g, a, b, n))
-F(cuGraphRemoveDependencies, handle g, handle *a, handle *b, size_t n) AS(cuGraphRemoveDependencies, (handle, handle *, handle *, size_t), (g, a, b, n))
-F(cuGraphInstantiateWithParams, handle *x, handle g, void *p) AS(cuGraphInstantiateWithParams, (handle *, handle, void *), (x, g, p))
+F(cuGraphAddDependencies, handle g, handle *a, handle *b, size_t n) AS(cuGraphAddDependencies,
+	(handle, handle *, handle *, size_t), (g, a, b, n))
+F(cuGraphRemoveDependencies, handle g, handle *a, handle *b, size_t n) AS(cuGraphRemoveDependencies,
+	(handle, handle *, handle *, size_t), (g, a, b, n))
+F(cuGraphInstantiateWithParams, handle *x, handle g, void *p) AS(cuGraphInstantiateWithParams,
+	(handle *, handle, void *), (x, g, p))
 F(cuLaunchHostFunc, handle s, void (*f)(void *), void *d) AS(cuLaunchHostFunc, (handle, void (*)(void *), void *), (s, f, d))
 F(cuStreamAddCallback, handle s, void (*f)(handle, int, void *), void *d, unsigned fl) AS(cuStreamAddCallback, (handle, void (*)(handle, int, void *), void *, unsigned), (s, f, d, fl))
 F(cuMemAlloc_v2, address *p, size_t n) AS(cuMemAlloc_v2, (address *, size_t), (p, n))
@@ -721,7 +736,8 @@ static void nodes(void)
 		address to_device;
 		handle to_array, to_reserved;
 		size_t to_pitch, to_height, width, rows, depth;
-	} copy = {.kind = 2, .device = p, .pitch = 16, .height = 2, .to_kind = 1, .to_host = out, .to_pitch = 16, .to_height = 2,
+	} copy = {.kind = 2, .device = p, .pitch = 16, .height = 2, .to_kind = 1, .to_host = out, .to_pitch = 16,
+		.to_height = 2,
 		.width = 16, .rows = 2, .depth = 1}; // two rows of 16 bytes
 	struct {
 		address p;
@@ -1012,7 +1028,8 @@ static void processes(void)
 	WANT(1, cuLogsDumpToMemory(&at, NULL, &n, 0)); // explains itself
 	n = sizeof text;
 	OK(cuLogsDumpToMemory(&at, text, &n, 0));
-	CHECK(at == 2 && n == strlen(text) && strstr(text, "Returning 1 (CUDA_ERROR_INVALID_VALUE) from cuLogsDumpToMemory\n"));
+	CHECK(at == 2 && n == strlen(text) &&
+		strstr(text, "Returning 1 (CUDA_ERROR_INVALID_VALUE) from cuLogsDumpToMemory\n"));
 	OK(cuCheckpointProcessLock(4711, args));
 	OK(cuCheckpointProcessGetState(4711, &state));
 	CHECK(state == 1);
@@ -1127,8 +1144,10 @@ static void faults(void)
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); } scenarios[] = {
-		{"lazy", lazy}, {"processes", processes}, {"fork-before", fork_before}, {"fork-after", fork_after}, {"fork-while", fork_while},
-		{"threads", many_threads}, {"callbacks", callbacks}, {"memory", memory}, {"wild", wild}, {"nulls", nulls}, {"nodes", nodes},
+		{"lazy", lazy}, {"processes", processes}, {"fork-before", fork_before}, {"fork-after", fork_after},
+			{"fork-while", fork_while},
+		{"threads", many_threads}, {"callbacks", callbacks}, {"memory", memory}, {"wild", wild}, {"nulls", nulls},
+			{"nodes", nodes},
 		{"more", more}, {"signals", signals}, {"unload", unload}, {"misuse", misuse}, {"configured", configured},
 		{"faults", faults}, {"in-process", in_process}, {"stale", stale},
 	};
