@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -263,47 +262,15 @@ func (r *costRig) addCopyToHost() {
 	}, nil}, inARow, r.sync)
 }
 
-// addMemset adds memsets, and what a part of Stream.Memset costs behind a call of the driver, which
-// leaves little of Go's memory in the caches: reading cache lines, one after the other, and atomic
-// operations.
 func (r *costRig) addMemset() {
 	tab, s, d := r.drv.table, r.s.core.raw, r.dst.core.raw
 	inTable := func(at driver.At) driver.Result { return tab.MemsetD8Async(at, d, 1, copySize, s) }
-	type line struct {
-		next *line
-		_    [4*64 - 8]byte // no line is fetched along with another
-	}
-	lines, word := new([17]line), new(atomic.Uint32)
-	for i := range len(lines) - 1 {
-		lines[i].next = &lines[i+1]
-	}
-	thenRead := func(n int) func(at driver.At) driver.Result {
-		return func(at driver.At) driver.Result {
-			res, l := inTable(at), &lines[0]
-			for range n {
-				l = l.next
-			}
-			if l == nil {
-				r.b.Error("there are fewer lines")
-			}
-			return res
-		}
-	}
 	r.add(cost{"cuMemsetD8Async, 4 KiB", some, []way{
 		r.inCInContext("memset", procName("cuMemsetD8Async"), uint64(d), copySize, uintptr(s)),
 		r.bare("Table.MemsetD8Async", driver.At{}, inTable),
 		r.bareInContext("Table.MemsetD8Async", inTable),
 		r.cu("Stream.Memset", opMemset, func() error { return r.s.Memset(r.dst, 1) }),
 		r.cu("Stream.Memset of a span", "", func() error { return r.s.Memset(r.dst.Span(0, copySize), 1) }),
-		r.bare("Table.MemsetD8Async, then 8 cache lines", driver.At{}, thenRead(8)),
-		r.bare("Table.MemsetD8Async, then 16 cache lines", driver.At{}, thenRead(16)),
-		r.bare("Table.MemsetD8Async, then 4 atomic operations", driver.At{}, func(at driver.At) driver.Result {
-			res := inTable(at)
-			for range 4 {
-				word.Add(1)
-			}
-			return res
-		}),
 	}, nil}, inARow, r.sync)
 }
 

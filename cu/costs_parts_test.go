@@ -1,0 +1,322 @@
+package cu
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// BenchmarkParts prints what the parts of calls cost behind a call of the driver, which leaves
+// little of Go's memory in the caches. In the table that it prints, a row contains the parts of the
+// rows before it, and the last row is the whole call. The column "cu − table" is the cost of the
+// parts. It needs a GPU, as [BenchmarkAgainstC] does.
+//
+// The rows of parts make the calls of internal functions that the whole call makes. So they show
+// what a call without the later parts would cost, even though it would not be correct.
+func BenchmarkParts(b *testing.B) {
+	r := newCostRig(b)
+	r.launchOnce()
+	r.addPartsOfMemset()
+	r.addPartsOfCopy()
+	r.addPartsOfLaunch()
+	r.addPartsOfGraphLaunch()
+	r.addPartsOfRecord()
+	r.addPartsOfLegacyRecord()
+	r.addPartsOfWait()
+	r.addPartsOfEvent()
+	for range 1 { // what is measured is not the loop
+		table, _ := costTable(r.take())
+		b.Log(table)
+	}
+	r.logMachine()
+}
+
+// part returns a way that makes a call of the driver, and parts of a call of this package.
+func (r *costRig) part(name string, f func() driver.Result) way {
+	return r.cu(name, "", func() error {
+		if res := f(); res != driver.ResultSuccess {
+			return res
+		}
+		return nil
+	})
+}
+
+// turn returns a way that makes a call of the driver with the turn of the stream.
+func (r *costRig) turn(call func() driver.Result) way {
+	return r.part("with the turn", func() driver.Result {
+		sc := r.s.core
+		if !sc.kept.BeginTurn(&sc.Refs) {
+			return driver.ResultUnknown
+		}
+		res := call()
+		sc.kept.EndTurn(&sc.Refs, sc)
+		return res
+	})
+}
+
+// enqueued returns a way that makes a call of the driver between enqueue and end, after it has used
+// what use uses.
+func (r *costRig) enqueued(name string, use func(w *work) bool, call func() driver.Result) way {
+	return r.part(name, func() driver.Result {
+		w, err := r.s.core.enqueue(opMemset)
+		if err != nil || use != nil && !use(&w) {
+			return driver.ResultUnknown
+		}
+		res := call()
+		w.end()
+		return res
+	})
+}
+
+const lockPart, keptPart, wholePart = "and the lock against captures", "and the kept objects", "the whole call"
+
+// addPartsOfMemset has the parts of a memset, and what else costs time behind a call of the driver:
+// reading cache lines, one after the other, and atomic operations.
+func (r *costRig) addPartsOfMemset() {
+	tab, s, d := r.drv.table, r.s.core.raw, r.dst.core
+	call := func() driver.Result { return tab.MemsetD8Async(driver.At{}, d.raw, 1, copySize, s) }
+	type line struct {
+		next *line
+		_    [4*64 - 8]byte // no line is fetched along with another
+	}
+	lines, word := new([17]line), new(atomic.Uint32)
+	for i := range len(lines) - 1 {
+		lines[i].next = &lines[i+1]
+	}
+	thenRead := func(n int) func() driver.Result {
+		return func() driver.Result {
+			res, l := call(), &lines[0]
+			for range n {
+				l = l.next
+			}
+			if l == nil {
+				r.b.Error("there are fewer lines")
+			}
+			return res
+		}
+	}
+	r.add(cost{"parts of a memset", some, []way{
+		r.inCInContext("memset", procName("cuMemsetD8Async"), uint64(d.raw), copySize, uintptr(s)),
+		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
+		r.part("then 8 cache lines", thenRead(8)),
+		r.part("then 16 cache lines", thenRead(16)),
+		r.part("then 4 atomic operations", func() driver.Result {
+			res := call()
+			for range 4 {
+				word.Add(1)
+			}
+			return res
+		}),
+		r.turn(call),
+		r.enqueued(lockPart, nil, call),
+		r.enqueued(keptPart, func(w *work) bool { return w.kept(&d.resource) }, call),
+		r.cu(wholePart, "", func() error { return r.s.Memset(r.dst, 1) }),
+	}, nil}, inARow, r.sync)
+}
+
+func (r *costRig) addPartsOfCopy() {
+	tab, s, d, h := r.drv.table, r.s.core.raw, r.dst.core, r.src.core
+	call := func() driver.Result { return tab.MemcpyHtoDAsync(driver.At{}, d.raw, h.host, copySize, s) }
+	r.add(cost{"parts of a copy to the device", some, []way{
+		r.inCInContext("copy", procName("cuMemcpyHtoDAsync"), uint64(d.raw), uintptr(h.host), copySize, uintptr(s)),
+		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
+		r.turn(call),
+		r.enqueued(lockPart, nil, call),
+		r.enqueued(keptPart, func(w *work) bool { return w.kept(&d.resource) && w.kept(&h.resource) }, call),
+		r.cu(wholePart, "", func() error { return r.s.Copy(r.dst, r.src) }),
+	}, nil}, inARow, r.sync)
+}
+
+func (r *costRig) addPartsOfLaunch() {
+	const n = 4
+	kernel, tab, s := r.kernel(n), r.drv.table, r.s.core.raw
+	args, values := r.costArgs(n)
+	params := kernelParams(args...)
+	prepared := must(kernel.Prepare(oneThread, args...))(r.b)
+	call := func() driver.Result {
+		return tab.LaunchKernel(driver.At{}, kernel.raw, 1, 1, 1, 1, 1, 1, 0, s, params)
+	}
+	inC := r.inCInContext("launch", procName("cuLaunchKernel"), uintptr(kernel.raw), uintptr(s), r.cParams(values))
+	used := func(w *work) bool { return w.kept(&kernel.mod.core.resource) && w.kept(&r.dst.core.resource) }
+	cfg := oneThread
+	r.add(cost{"parts of a launch with 4 arguments", some, []way{
+		inC,
+		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
+		r.turn(call),
+		r.enqueued(lockPart, nil, call),
+		r.enqueued(keptPart, used, call),
+		r.part("and the arguments", func() driver.Result {
+			w, err := r.s.core.enqueue(opLaunch)
+			if err != nil {
+				return driver.ResultUnknown
+			}
+			p, err := kernel.useAll(&w, &cfg, args, nil)
+			if err != nil {
+				return driver.ResultUnknown
+			}
+			res := tab.LaunchKernel(driver.At{}, kernel.raw, 1, 1, 1, 1, 1, 1, 0, s, p)
+			w.end()
+			return res
+		}),
+		r.cu(wholePart, "", func() error { return kernel.Launch(r.s, oneThread, args...) }),
+		r.cu("the whole call, prepared", "", func() error { return prepared.Launch(r.s) }),
+	}, nil}, inARow, r.sync)
+}
+
+func (r *costRig) addPartsOfGraphLaunch() {
+	kernel, tab, s := r.kernel(0), r.drv.table, r.s.core.raw
+	g := must(r.s.Capture(CaptureRelaxed, func() (err error) {
+		for range 10 {
+			err = errors.Join(err, kernel.Launch(r.s, oneThread))
+		}
+		return err
+	}))(r.b)
+	x := must(g.Instantiate())(r.b)
+	r.b.Cleanup(func() { r.ok(errors.Join(x.Close(), g.Close())) })
+	raw := x.core.raw
+	call := func() driver.Result { return tab.GraphLaunch(driver.At{}, raw, s) }
+	const fewInARow = 50 // each is ten kernels
+	r.add(cost{"parts of a launch of a graph", some / 2, []way{
+		r.inCInContext("loop2", procName("cuGraphLaunch"), uintptr(raw), uintptr(s)),
+		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
+		r.turn(call),
+		r.part("and the graph's lock", func() driver.Result {
+			sc := r.s.core
+			if !sc.kept.BeginTurn(&sc.Refs) {
+				return driver.ResultUnknown
+			}
+			res := x.core.enqueue(workGraphLaunch, sc)
+			sc.kept.EndTurn(&sc.Refs, sc)
+			return res
+		}),
+		r.cu(wholePart, "", func() error { return x.Launch(r.s) }),
+	}, nil}, fewInARow, r.sync)
+}
+
+func (r *costRig) addPartsOfRecord() {
+	e, sc, tab := r.recorded(EventDisableTiming), r.s.core, r.drv.table
+	sl := e.core().slot.Load()
+	call := func() driver.Result { return tab.EventRecord(driver.At{}, sl.raw, sc.raw) }
+	r.add(cost{"parts of a record", many, []way{
+		r.inC("loop2", procName("cuEventRecord"), uintptr(sl.raw), uintptr(sc.raw)),
+		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
+		r.part("with a call in flight on the stream", func() driver.Result {
+			if !sc.Acquire(sc) {
+				return driver.ResultUnknown
+			}
+			res := call()
+			sc.leave()
+			return res
+		}),
+		r.part("and a record in flight of the event", func() driver.Result {
+			if !sc.Acquire(sc) || !sl.Begin(sl) {
+				return driver.ResultUnknown
+			}
+			res := call()
+			sl.End(sl)
+			sc.leave()
+			return res
+		}),
+		r.cu(wholePart, "", func() error { return e.Record(r.s) }),
+	}, nil}, 0, r.sync)
+}
+
+func (r *costRig) addPartsOfLegacyRecord() {
+	legacy := must(r.gpu.LegacyStream())(r.b)
+	r.b.Cleanup(func() { r.ok(legacy.Close()) })
+	e, sc, tab := r.recorded(EventDisableTiming), legacy.core, r.drv.table
+	sl := e.core().slot.Load()
+	call := func() driver.Result { return tab.EventRecord(r.inContext(), sl.raw, sc.raw) }
+	r.add(cost{"parts of a record on the legacy default stream", many, []way{
+		r.inCInContext("loop2", procName("cuEventRecord"), uintptr(sl.raw), uintptr(sc.raw)),
+		r.bare("table, without a context", driver.At{}, func(driver.At) driver.Result {
+			tab.EventRecord(driver.At{}, sl.raw, sc.raw) // the driver may refuse it
+			return driver.ResultSuccess
+		}),
+		r.part("table, in the context", call),
+		r.part("and the gate of captures", func() driver.Result {
+			sc.beginLegacy()
+			res := call()
+			sc.endLegacy()
+			return res
+		}),
+		r.part("and calls in flight", func() driver.Result {
+			if !sc.Acquire(sc) || !sl.Begin(sl) {
+				return driver.ResultUnknown
+			}
+			sc.beginLegacy()
+			res := call()
+			sc.endLegacy()
+			sl.End(sl)
+			sc.leave()
+			return res
+		}),
+		r.cu(wholePart, "", func() error { return e.Record(legacy) }),
+	}, nil}, inARow, func() { r.ok(legacy.Synchronize()) })
+}
+
+func (r *costRig) addPartsOfWait() {
+	e, sc, tab := r.recorded(EventDisableTiming), r.s.core, r.drv.table
+	sl := e.core().slot.Load()
+	call := func() driver.Result { return tab.StreamWaitEvent(driver.At{}, sc.raw, sl.raw, 0) }
+	r.add(cost{"parts of a wait", many, []way{
+		r.inC("wait", procName("cuStreamWaitEvent"), uintptr(sc.raw), uintptr(sl.raw)),
+		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
+		r.part("with a call in flight on the stream", func() driver.Result {
+			if !sc.Acquire(sc) {
+				return driver.ResultUnknown
+			}
+			res := call()
+			sc.leave()
+			return res
+		}),
+		r.part("and on the event", func() driver.Result {
+			if !sc.Acquire(sc) || !sl.Acquire(sl) {
+				return driver.ResultUnknown
+			}
+			res := call()
+			sl.leave()
+			sc.leave()
+			return res
+		}),
+		r.cu(wholePart, "", func() error { return r.s.WaitEvent(e) }),
+	}, nil}, inARow, r.sync)
+}
+
+// addPartsOfEvent has the parts of an event that exists for a moment.
+func (r *costRig) addPartsOfEvent() {
+	tab, in := r.drv.table, r.inContext()
+	flags := uint32(EventDisableTiming)
+	call := func() driver.Result {
+		e, res := tab.EventCreate(in, flags)
+		return max(res, tab.EventDestroy(driver.At{}, e))
+	}
+	var event *Event       // so that it is on the heap
+	core := new(eventCore) // whose finalizer is never run
+	owned := func(register bool) func() driver.Result {
+		return func() driver.Result {
+			res := call()
+			event = new(Event)
+			if o := (&eventOwner{core: core}); register {
+				o = newEventOwner(core)
+				event.owner.Store(o)
+				o.closed()
+			} else {
+				event.owner.Store(o)
+			}
+			return res
+		}
+	}
+	r.add(cost{"parts of NewEvent + Close", some, []way{
+		r.inCInContext("create_destroy", procName("cuEventCreate"), procName("cuEventDestroy"), int(flags)),
+		r.bare("table, in the context", driver.At{}, func(driver.At) driver.Result { return call() }),
+		r.part("and two allocations", owned(false)),
+		r.part("and the registration with the collector", owned(true)),
+		r.cu(wholePart, "", func() error {
+			e, err := r.gpu.NewEvent(EventDisableTiming)
+			return closed(e, err)
+		}),
+	}, nil}, 0, nil)
+}
