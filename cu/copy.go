@@ -15,16 +15,55 @@ import (
 // see docs/blocking.md.
 func (s *Stream) Copy(dst, src Memory) error {
 	d, r := regionOf(dst), regionOf(src)
-	defer runtime.KeepAlive(src)
-	defer runtime.KeepAlive(dst)
-	f := copyFunction(&d, &r)
+	done, err := s.copyFast(&d, &r)
+	if !done {
+		err = s.copyRegions(&d, &r)
+	}
+	runtime.KeepAlive(s)
+	runtime.KeepAlive(dst)
+	runtime.KeepAlive(src)
+	return err
+}
+
+// copyFast is copyRegions in the usual case.
+func (s *Stream) copyFast(d, r *region) (done bool, err error) {
+	if s == nil || s.core == nil || !d.valid() || !r.valid() || r.size > d.size || r.size == 0 {
+		return false, nil
+	}
+	sc, f := s.core, copyFunction(d, r)
+	if f == 0 || f == workCopyPeer || !sc.beginFast(f) {
+		return false, nil
+	}
+	if !sc.keeps(&d.mem.resource) || !sc.keeps(&r.mem.resource) {
+		sc.endFast()
+		return false, nil
+	}
+	var res driver.Result
+	switch t := &sc.ctx.drv.calls; f {
+	case workCopyToHost:
+		res = t.MemcpyDtoHAsync(driver.At{}, d.hostAddr(), r.addr(), r.size, sc.raw)
+	case workCopyToDevice:
+		res = t.MemcpyHtoDAsync(driver.At{}, d.addr(), r.hostAddr(), r.size, sc.raw)
+	default:
+		res = t.MemcpyDtoDAsync(driver.At{}, d.addr(), r.addr(), r.size, sc.raw)
+	}
+	sc.endFast()
+	if res == driver.ResultSuccess {
+		return true, nil
+	}
+	return sc.afterFast(f, uintptr(sc.raw), res)
+}
+
+// copyRegions is Copy of regions.
+func (s *Stream) copyRegions(d, r *region) error {
+	f := copyFunction(d, r)
 	switch {
 	case f == 0:
 		return invalid(workCopyOnDevice.op(), "both are host memory: use Go's copy on the slices of View")
 	case d.valid() && r.valid() && r.size > d.size:
 		return invalid(f.op(), fmt.Sprintf("%d bytes do not fit into %d", r.size, d.size))
 	}
-	w, err := s.beginMemory(f, &d, &r)
+	w, err := s.beginMemory(f, d, r)
 	if err != nil {
 		return err
 	}
@@ -41,7 +80,7 @@ func (s *Stream) Copy(dst, src Memory) error {
 			res = t.MemcpyDtoDAsync(sc.within(in), d.addr(), r.addr(), r.size, sc.raw)
 		}
 	}
-	return s.endMemory(f, &w, &d, &r, res)
+	return s.endMemory(f, &w, d, r, res)
 }
 
 // copyFunction returns the function for the copy, or 0 if there is none.
@@ -65,16 +104,55 @@ func copyFunction(d, r *region) workFunction {
 // docs/blocking.md.
 func (s *Stream) Memset(dst Memory, value byte) error {
 	d := regionOf(dst)
-	defer runtime.KeepAlive(dst)
-	w, err := s.beginMemory(workSet8, &d, &d)
+	done, err := s.memsetFast(workSet8, &d, uint32(value))
+	if !done {
+		err = s.memset(workSet8, &d, uint32(value))
+	}
+	runtime.KeepAlive(s)
+	runtime.KeepAlive(dst)
+	return err
+}
+
+// memsetFast is memset in the usual case.
+func (s *Stream) memsetFast(f workFunction, d *region, value uint32) (done bool, err error) {
+	if s == nil || s.core == nil || !d.valid() || d.size == 0 || d.mem.raw == 0 {
+		return false, nil
+	}
+	sc := s.core
+	if !sc.beginFast(f) {
+		return false, nil
+	}
+	if !sc.keeps(&d.mem.resource) {
+		sc.endFast()
+		return false, nil
+	}
+	res := sc.ctx.drv.set(f, driver.At{}, d, value, sc.raw)
+	sc.endFast()
+	if res == driver.ResultSuccess {
+		return true, nil
+	}
+	return sc.afterFast(f, uintptr(sc.raw), res)
+}
+
+// memset is Memset or Memset32 of a region.
+func (s *Stream) memset(f workFunction, d *region, value uint32) error {
+	w, err := s.beginMemory(f, d, d)
 	if err != nil {
 		return err
 	}
 	sc, res := w.sc, driver.ResultSuccess
-	for in, again := sc.contextFor(workSet8), true; again && d.size != 0; in, again = sc.needsContext(workSet8, in, res) {
-		res = sc.ctx.drv.table.MemsetD8Async(sc.within(in), d.addr(), value, d.size, sc.raw)
+	for in, again := sc.contextFor(f), true; again && d.size != 0; in, again = sc.needsContext(f, in, res) {
+		res = sc.ctx.drv.set(f, sc.within(in), d, value, sc.raw)
 	}
-	return s.endMemory(workSet8, &w, &d, &d, res)
+	return s.endMemory(f, &w, d, d, res)
+}
+
+// set calls the driver for a memset.
+func (drv *driverCore) set(f workFunction, at driver.At, d *region, value uint32, s driver.Stream) driver.Result {
+	if f == workSet8 {
+		return drv.calls.MemsetD8Async(at, d.addr(), uint8(value), d.size, s)
+	}
+	return drv.calls.MemsetD32Async(at, d.addr(), value, d.size/4, s)
 }
 
 // Memset32 enqueues the setting of each 32-bit word of the memory (cuMemsetD32Async). The address
@@ -82,20 +160,17 @@ func (s *Stream) Memset(dst Memory, value byte) error {
 // memory. It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset32(dst Memory, value uint32) error {
 	d := regionOf(dst)
-	defer runtime.KeepAlive(dst)
 	if d.valid() && (d.off%4 != 0 || d.size%4 != 0) {
 		return invalid(workSet32.op(), fmt.Sprintf(
 			"%d bytes at %d are not whole words: offset and size must be multiples of 4", d.size, d.off))
 	}
-	w, err := s.beginMemory(workSet32, &d, &d)
-	if err != nil {
-		return err
+	done, err := s.memsetFast(workSet32, &d, value)
+	if !done {
+		err = s.memset(workSet32, &d, value)
 	}
-	sc, res := w.sc, driver.ResultSuccess
-	for in, again := sc.contextFor(workSet32), true; again && d.size != 0; in, again = sc.needsContext(workSet32, in, res) {
-		res = sc.ctx.drv.table.MemsetD32Async(sc.within(in), d.addr(), value, d.size/4, sc.raw)
-	}
-	return s.endMemory(workSet32, &w, &d, &d, res)
+	runtime.KeepAlive(s)
+	runtime.KeepAlive(dst)
+	return err
 }
 
 // beginMemory begins to enqueue work on two regions, which may be the same. If it returns an error,

@@ -335,8 +335,7 @@ func (r *costRig) addGraphUpdate() {
 	}
 	r.add(cost{"cuGraphExecKernelNodeSetParams, 32 nodes, 4 arguments", many / 4, []way{
 		inC,
-		r.bare("Table.GraphExecKernelNodeSetParams", driver.At{}, inTable),
-		r.bareInContext("Table.GraphExecKernelNodeSetParams", inTable),
+		r.bareInContext("Table.GraphExecKernelNodeSetParams", inTable), // without a context the driver crashes
 		r.cu("GraphExec.SetKernel", "", func() error {
 			i++
 			return x.SetKernel(list[i%nodes], kernel, oneThread, args...)

@@ -29,6 +29,11 @@ import (
 //
 // Host functions, timelines, records in a capture and external waits use beginWork and keep
 // instead, which are the same without a turn.
+//
+// launchFast, copyFast, memsetFast and GraphExec.launchFast make all steps in one function, for the
+// usual call: the stream keeps all objects, nothing is captured, there is no tracer, and the
+// function needs no context. In all other cases, also for wrong arguments, they report false, and
+// the caller makes the call as above: see docs/design/hot-path.md.
 
 // usable is an object that work can use.
 type usable interface {
@@ -54,6 +59,46 @@ type workFrame struct {
 	// counted are the objects on which this work has a call in flight.
 	counted []*resource
 	args    kernelArgs
+}
+
+// beginTurn begins a usual call on the stream, with its turn. If it reports false, nothing has begun.
+func (sc *streamCore) beginTurn(f workFunction) bool {
+	drv := sc.ctx.drv
+	// Default streams, and streams of a thread, have an At.
+	return sc.at == (driver.At{}) && drv.tracers.Load() == nil && drv.needContext.Load()&uint32(f) == 0 &&
+		sc.kept.BeginTurn(&sc.Refs)
+}
+
+// beginFast is beginTurn for work that captures accept. None is in progress on the stream, or begins
+// before endFast.
+func (sc *streamCore) beginFast(f workFunction) bool {
+	if !sc.beginTurn(f) {
+		return false
+	}
+	sc.shared.work.RLock()
+	if c := sc.shared.capture.Load(); c != nil && c.active() {
+		sc.endFast()
+		return false
+	}
+	return true
+}
+
+// endFast ends what beginFast has begun.
+func (sc *streamCore) endFast() {
+	sc.shared.work.RUnlock()
+	sc.kept.EndTurn(&sc.Refs, sc)
+}
+
+// keeps reports whether the stream keeps an object of its context. The caller has the turn.
+func (sc *streamCore) keeps(r *resource) bool { return r.ctx == sc.ctx && sc.kept.Has(r, r.number) }
+
+// afterFast returns what the fast form of a call returns for a result of the driver. If the driver
+// needs a context after all, the general form makes the call again.
+func (sc *streamCore) afterFast(f workFunction, handle uintptr, res driver.Result) (done bool, err error) {
+	if res == driver.ResultInvalidContext {
+		return false, nil
+	}
+	return true, sc.ctx.callError(f.op(), handle, res)
 }
 
 // enqueue begins a call on the stream that enqueues work.

@@ -128,7 +128,38 @@ func (x *GraphExec) Handle() uintptr {
 // It waits while the stream's queue is full: see docs/blocking.md. Other launches, uploads and
 // updates of the GraphExec then wait for the call, because CUDA requires one call at a time.
 func (x *GraphExec) Launch(s *Stream) error {
+	if done, err := x.launchFast(s); done {
+		return err
+	}
 	return x.on(workGraphLaunch, s)
+}
+
+// launchFast is Launch in the usual case.
+func (x *GraphExec) launchFast(s *Stream) (done bool, err error) {
+	if x == nil || x.core == nil || s == nil || s.core == nil {
+		return false, nil
+	}
+	sc, xc := s.core, x.core
+	if !sc.beginTurn(workGraphLaunch) {
+		return false, nil
+	}
+	if !sc.keeps(&xc.resource) {
+		sc.kept.EndTurn(&sc.Refs, sc)
+		return false, nil
+	}
+	xc.mu.Lock()
+	res := sc.ctx.drv.calls.GraphLaunch(driver.At{}, xc.raw, sc.raw)
+	if res == driver.ResultSuccess {
+		xc.objects.Load().launched()
+	}
+	xc.mu.Unlock()
+	sc.kept.EndTurn(&sc.Refs, sc)
+	runtime.KeepAlive(x)
+	runtime.KeepAlive(s)
+	if res == driver.ResultSuccess {
+		return true, nil
+	}
+	return sc.afterFast(workGraphLaunch, uintptr(xc.raw), res)
 }
 
 // Upload prepares the next launch on the stream, which then begins sooner (cuGraphUpload, CUDA

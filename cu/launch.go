@@ -92,6 +92,9 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 
 // launchOn launches the kernel on a stream with args, or with prepared arguments.
 func (f *Function) launchOn(s *Stream, cfg *LaunchConfig, args []Arg, prepared *preparedArgs) error {
+	if done, err := f.launchFast(s, cfg, args, prepared); done {
+		return err
+	}
 	op := cfg.op()
 	if f == nil || f.mod == nil {
 		return errNil(op, "function")
@@ -109,6 +112,54 @@ func (f *Function) launchOn(s *Stream, cfg *LaunchConfig, args []Arg, prepared *
 	_, err := f.enqueue(sc, cfg, args, prepared)
 	runtime.KeepAlive(s)
 	return err
+}
+
+// launchFast is launchOn in the usual case.
+func (f *Function) launchFast(s *Stream, cfg *LaunchConfig, args []Arg, prepared *preparedArgs) (done bool, err error) {
+	if f == nil || f.mod == nil || s == nil || s.core == nil || cfg.Flags != 0 || cfg.Grid.X == 0 || cfg.Block.X == 0 {
+		return false, nil
+	}
+	sc := s.core
+	values := &sc.frame.args
+	if prepared == nil && (f.known && len(args) != len(f.params)) || !sc.beginFast(workLaunch) {
+		return false, nil
+	}
+	usual := sc.keeps(&f.mod.core.resource)
+	if prepared != nil {
+		args, values = prepared.args, &prepared.values
+		for _, i := range prepared.memory {
+			usual = usual && sc.keeps(&args[i].mem.resource)
+		}
+	} else if usual = usual && len(args) <= len(values.values); usual {
+		for i := range args {
+			a := &args[i]
+			if f.known && uint64(a.size) != f.params[i] || a.mem == nil && a.ref != nil ||
+				a.mem != nil && !sc.keeps(&a.mem.resource) {
+				usual = false
+				break
+			}
+			values.values[i], values.sizes[i] = a.bits, a.size
+		}
+	}
+	if !usual {
+		sc.endFast()
+		return false, nil
+	}
+	g, b := cfg.Grid.normalize(), cfg.Block.normalize()
+	res := sc.ctx.drv.calls.LaunchKernel(driver.At{}, f.raw,
+		g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, values.params(len(args)))
+	sc.endFast()
+	runtime.KeepAlive(s)
+	runtime.KeepAlive(f)
+	runtime.KeepAlive(args) // these have the owners of memory
+	runtime.KeepAlive(prepared)
+	if res == driver.ResultSuccess {
+		return true, nil
+	}
+	if res == driver.ResultInvalidContext {
+		return false, nil
+	}
+	return true, f.failed(sc, cfg, res)
 }
 
 // launchTraced is launchOn with tracers. They are called during a call on the stream.
