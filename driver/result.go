@@ -2,7 +2,6 @@ package driver
 
 import (
 	"fmt"
-	"sort"
 	"strconv"
 )
 
@@ -15,7 +14,6 @@ type Result int32
 
 // resultFacts are the properties of a CUresult.
 type resultFacts struct {
-	code       Result
 	name, text string
 	sticky     bool
 }
@@ -52,36 +50,34 @@ func (r Result) After() (function string, code Result, ok bool) {
 	return "", r, false
 }
 
-// facts returns the properties of r, or nil if this package does not know the code.
-func (r Result) facts() *resultFacts {
-	i := sort.Search(len(results), func(i int) bool { return results[i].code >= r })
-	if i < len(results) && results[i].code == r {
-		return &results[i]
+// facts returns the properties of r, which are empty if this package does not know the code. A row of
+// [resultTable] has two bytes with the code, of which the highest bit says that it is sticky, one
+// byte each with the lengths of name and text, the name, and the text.
+//
+//go:noinline
+func (r Result) facts() resultFacts {
+	for row := resultTable; row != ""; {
+		text := 4 + int(row[2])
+		end := text + int(row[3])
+		if Result(row[0]&0x7f)<<8|Result(row[1]) == r {
+			return resultFacts{name: row[4:text], text: row[text:end], sticky: row[0]&0x80 != 0}
+		}
+		row = row[end:]
 	}
-	return nil
+	return resultFacts{}
 }
 
 // Name returns the name of the C constant, such as "CUDA_ERROR_INVALID_HANDLE", or "" for a code
 // that this package does not know.
-func (r Result) Name() string {
-	if f := r.facts(); f != nil {
-		return f.name
-	}
-	return ""
-}
+func (r Result) Name() string { return r.facts().name }
 
 // Text returns the driver's description of the code, such as "invalid argument", or "" for a code
 // that this package does not know.
-func (r Result) Text() string {
-	if f := r.facts(); f != nil {
-		return f.text
-	}
-	return ""
-}
+func (r Result) Text() string { return r.facts().text }
 
 // Error returns the name of the C constant, its number, and the driver's description.
 func (r Result) Error() string {
-	if f := r.facts(); f != nil {
+	if f := r.facts(); f.name != "" {
 		return fmt.Sprintf("%s (%d): %s", f.name, int32(r), f.text)
 	}
 	return fmt.Sprintf("CUresult %d", int32(r))
@@ -91,8 +87,7 @@ func (r Result) Error() string {
 // every later call fails with it too.
 func (r Result) Sticky() bool {
 	_, r, _ = r.After()
-	f := r.facts()
-	return f != nil && f.sticky
+	return r.facts().sticky
 }
 
 // String returns the name of the C constant, or the number of a code that this package does not

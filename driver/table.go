@@ -100,7 +100,7 @@ func (t *Table) OnWait(f func(function string)) { t.onWait = f }
 // mayWait reports a call with [At.NoWait] of a function that may wait for the GPU.
 func (t *Table) mayWait(s Symbol) {
 	if t.onWait != nil {
-		t.onWait(symbols[s].export)
+		t.onWait(s.row().export())
 	}
 }
 
@@ -132,7 +132,7 @@ func (t *Table) CheckWait(e Event) Result {
 // could not be made.
 func (t *Table) Resolve(s Symbol) (uintptr, error) {
 	if t.soft != nil {
-		return 0, &MissingError{Symbol: symbols[s].export, Since: int(symbols[s].version), Driver: int(t.version), Software: true}
+		return 0, t.absent(s)
 	}
 	if p := t.procs[s].Load(); p != 0 {
 		return p, nil
@@ -152,23 +152,23 @@ func (t *Table) resolve(s Symbol) (uintptr, Result) {
 	if t.missing[s].Load() != nil {
 		return 0, missing(s)
 	}
-	f := &symbols[s]
+	f := s.row()
 	// An older driver returns the older interface, without an error, when it is asked for a newer
 	// one. So the version is checked first.
 	have := t.lib.Version()
-	if have < int(f.version) {
-		t.missing[s].Store(&MissingError{Symbol: f.export, Since: int(f.version), Driver: have})
+	if have < f.version() {
+		t.missing[s].Store(s.absent(have))
 		return 0, missing(s)
 	}
 	var p uintptr
 	var err, noThread error
-	if !f.viaDlsym {
-		p, err = t.lib.Proc(f.ask, int(f.version), f.perThread)
+	if !f.is(symbolViaDlsym) {
+		p, err = t.lib.Proc(f.ask(), f.version(), f.is(symbolPerThread))
 		noThread = err
 	}
 	if p == 0 && !errors.Is(noThread, ccall.ErrNoThread) {
 		// Some libraries that replace the driver's, and call it, have exported symbols only.
-		q, e := t.lib.Symbol(f.export)
+		q, e := t.lib.Symbol(f.export())
 		if p, noThread = q, e; err == nil {
 			err = e
 		}
@@ -177,7 +177,9 @@ func (t *Table) resolve(s Symbol) (uintptr, Result) {
 		return 0, ResultOperatingSystem
 	}
 	if p == 0 {
-		t.missing[s].Store(&MissingError{Symbol: f.export, Since: int(f.version), Driver: have, Err: err})
+		e := s.absent(have)
+		e.Err = err
+		t.missing[s].Store(e)
 		return 0, missing(s)
 	}
 	t.procs[s].Store(p)
@@ -194,7 +196,14 @@ func (t *Table) Missing(r Result) *MissingError {
 	if e := t.missing[s].Load(); e != nil {
 		return e
 	}
-	return &MissingError{Symbol: symbols[s].export, Since: int(symbols[s].version), Driver: int(t.version), Software: true}
+	return t.absent(s)
+}
+
+// absent returns the error of a software driver that lacks the symbol.
+func (t *Table) absent(s Symbol) *MissingError {
+	e := s.absent(int(t.version))
+	e.Software = true
+	return e
 }
 
 // call6 makes a call with a frame of six argument words.
@@ -412,7 +421,7 @@ func (t *Table) CallSymbol(at At, s Symbol, args ...uintptr) (r uintptr, res Res
 	// An arbitrary function may call back into Go, so the frame has to be on the heap.
 	h := ccall.Heap(&f)
 	if at.plain() {
-		if !ccall.Call14(unsafe.Pointer(h), symbols[s].class, at.Thread.cc()) {
+		if !ccall.Call14(unsafe.Pointer(h), s.class(), at.Thread.cc()) {
 			return 0, ResultOperatingSystem
 		}
 		return h.R, ResultSuccess
@@ -421,6 +430,6 @@ func (t *Table) CallSymbol(at At, s Symbol, args ...uintptr) (r uintptr, res Res
 	if res != ResultSuccess {
 		return 0, res
 	}
-	around, failed := sc.Call14(unsafe.Pointer(h), symbols[s].class, at.Thread.cc())
+	around, failed := sc.Call14(unsafe.Pointer(h), s.class(), at.Thread.cc())
 	return h.R, afterwards(failed, Result(around))
 }

@@ -208,107 +208,106 @@ const (
 	ResultUnknown Result = 999
 )
 
-// results are the properties of all results, sorted by code.
-var results = [...]resultFacts{
-	{code: ResultSuccess, name: "CUDA_SUCCESS", text: "no error"},
-	{code: ResultInvalidValue, name: "CUDA_ERROR_INVALID_VALUE", text: "invalid argument"},
-	{code: ResultOutOfMemory, name: "CUDA_ERROR_OUT_OF_MEMORY", text: "out of memory"},
-	{code: ResultNotInitialized, name: "CUDA_ERROR_NOT_INITIALIZED", text: "initialization error"},
-	{code: ResultDeinitialized, name: "CUDA_ERROR_DEINITIALIZED", text: "driver shutting down"},
-	{code: ResultProfilerDisabled, name: "CUDA_ERROR_PROFILER_DISABLED", text: "profiler disabled while using external profiling tool"},
-	{code: ResultProfilerNotInitialized, name: "CUDA_ERROR_PROFILER_NOT_INITIALIZED", text: "profiler not initialized: call cudaProfilerInitialize()"},
-	{code: ResultProfilerAlreadyStarted, name: "CUDA_ERROR_PROFILER_ALREADY_STARTED", text: "profiler already started"},
-	{code: ResultProfilerAlreadyStopped, name: "CUDA_ERROR_PROFILER_ALREADY_STOPPED", text: "profiler already stopped"},
-	{code: ResultStubLibrary, name: "CUDA_ERROR_STUB_LIBRARY", text: "CUDA driver is a stub library"},
-	{code: ResultCallRequiresNewerDriver, name: "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER", text: "API call is not supported in the installed CUDA driver"},
-	{code: ResultDeviceUnavailable, name: "CUDA_ERROR_DEVICE_UNAVAILABLE", text: "CUDA-capable device(s) is/are busy or unavailable"},
-	{code: ResultNoDevice, name: "CUDA_ERROR_NO_DEVICE", text: "no CUDA-capable device is detected"},
-	{code: ResultInvalidDevice, name: "CUDA_ERROR_INVALID_DEVICE", text: "invalid device ordinal"},
-	{code: ResultDeviceNotLicensed, name: "CUDA_ERROR_DEVICE_NOT_LICENSED", text: "device doesn't have valid Grid license"},
-	{code: ResultInvalidImage, name: "CUDA_ERROR_INVALID_IMAGE", text: "device kernel image is invalid"},
-	{code: ResultInvalidContext, name: "CUDA_ERROR_INVALID_CONTEXT", text: "invalid device context"},
-	{code: ResultContextAlreadyCurrent, name: "CUDA_ERROR_CONTEXT_ALREADY_CURRENT", text: "context already current"},
-	{code: ResultMapFailed, name: "CUDA_ERROR_MAP_FAILED", text: "mapping of buffer object failed"},
-	{code: ResultUnmapFailed, name: "CUDA_ERROR_UNMAP_FAILED", text: "unmapping of buffer object failed"},
-	{code: ResultArrayIsMapped, name: "CUDA_ERROR_ARRAY_IS_MAPPED", text: "array is mapped"},
-	{code: ResultAlreadyMapped, name: "CUDA_ERROR_ALREADY_MAPPED", text: "resource already mapped"},
-	{code: ResultNoBinaryForGPU, name: "CUDA_ERROR_NO_BINARY_FOR_GPU", text: "no kernel image is available for execution on the device"},
-	{code: ResultAlreadyAcquired, name: "CUDA_ERROR_ALREADY_ACQUIRED", text: "resource already acquired"},
-	{code: ResultNotMapped, name: "CUDA_ERROR_NOT_MAPPED", text: "resource not mapped"},
-	{code: ResultNotMappedAsArray, name: "CUDA_ERROR_NOT_MAPPED_AS_ARRAY", text: "resource not mapped as array"},
-	{code: ResultNotMappedAsPointer, name: "CUDA_ERROR_NOT_MAPPED_AS_POINTER", text: "resource not mapped as pointer"},
-	{code: ResultECCUncorrectable, name: "CUDA_ERROR_ECC_UNCORRECTABLE", text: "uncorrectable ECC error encountered"},
-	{code: ResultUnsupportedLimit, name: "CUDA_ERROR_UNSUPPORTED_LIMIT", text: "limit is not supported on this architecture"},
-	{code: ResultContextAlreadyInUse, name: "CUDA_ERROR_CONTEXT_ALREADY_IN_USE", text: "exclusive-thread device already in use by a different thread"},
-	{code: ResultPeerAccessUnsupported, name: "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", text: "peer access is not supported between these two devices"},
-	{code: ResultInvalidPTX, name: "CUDA_ERROR_INVALID_PTX", text: "a PTX JIT compilation failed"},
-	{code: ResultInvalidGraphicsContext, name: "CUDA_ERROR_INVALID_GRAPHICS_CONTEXT", text: "invalid OpenGL or DirectX context"},
-	{code: ResultNVLinkUncorrectable, name: "CUDA_ERROR_NVLINK_UNCORRECTABLE", text: "uncorrectable NVLink error detected during the execution"},
-	{code: ResultJITCompilerNotFound, name: "CUDA_ERROR_JIT_COMPILER_NOT_FOUND", text: "PTX JIT compiler library not found"},
-	{code: ResultUnsupportedPTXVersion, name: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", text: "the provided PTX was compiled with an unsupported toolchain."},
-	{code: ResultJITCompilationDisabled, name: "CUDA_ERROR_JIT_COMPILATION_DISABLED", text: "PTX JIT compilation was disabled"},
-	{code: ResultUnsupportedExecAffinity, name: "CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY", text: "the provided execution affinity is not supported"},
-	{code: ResultUnsupportedDevsideSync, name: "CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC", text: "the provided PTX contains unsupported call to cudaDeviceSynchronize"},
-	{code: ResultContained, name: "CUDA_ERROR_CONTAINED", text: "Invalid access of peer GPU memory over nvlink or a hardware error", sticky: true},
-	{code: ResultInvalidSource, name: "CUDA_ERROR_INVALID_SOURCE", text: "device kernel image is invalid"},
-	{code: ResultFileNotFound, name: "CUDA_ERROR_FILE_NOT_FOUND", text: "file not found"},
-	{code: ResultSharedObjectSymbolNotFound, name: "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND", text: "shared object symbol not found"},
-	{code: ResultSharedObjectInitFailed, name: "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED", text: "shared object initialization failed"},
-	{code: ResultOperatingSystem, name: "CUDA_ERROR_OPERATING_SYSTEM", text: "OS call failed or operation not supported on this OS"},
-	{code: ResultInvalidHandle, name: "CUDA_ERROR_INVALID_HANDLE", text: "invalid resource handle"},
-	{code: ResultIllegalState, name: "CUDA_ERROR_ILLEGAL_STATE", text: "the operation cannot be performed in the present state"},
-	{code: ResultLossyQuery, name: "CUDA_ERROR_LOSSY_QUERY", text: "attempted introspection would be semantically lossy"},
-	{code: ResultNotFound, name: "CUDA_ERROR_NOT_FOUND", text: "named symbol not found"},
-	{code: ResultNotReady, name: "CUDA_ERROR_NOT_READY", text: "device not ready"},
-	{code: ResultIllegalAddress, name: "CUDA_ERROR_ILLEGAL_ADDRESS", text: "an illegal memory access was encountered", sticky: true},
-	{code: ResultLaunchOutOfResources, name: "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", text: "too many resources requested for launch"},
-	{code: ResultLaunchTimeout, name: "CUDA_ERROR_LAUNCH_TIMEOUT", text: "the launch timed out and was terminated", sticky: true},
-	{code: ResultLaunchIncompatibleTexturing, name: "CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING", text: "launch uses incompatible texturing mode"},
-	{code: ResultPeerAccessAlreadyEnabled, name: "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", text: "peer access is already enabled"},
-	{code: ResultPeerAccessNotEnabled, name: "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED", text: "peer access has not been enabled"},
-	{code: ResultPrimaryContextActive, name: "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE", text: "cannot set while device is active in this process"},
-	{code: ResultContextIsDestroyed, name: "CUDA_ERROR_CONTEXT_IS_DESTROYED", text: "context is destroyed"},
-	{code: ResultAssert, name: "CUDA_ERROR_ASSERT", text: "device-side assert triggered", sticky: true},
-	{code: ResultTooManyPeers, name: "CUDA_ERROR_TOO_MANY_PEERS", text: "peer mapping resources exhausted"},
-	{code: ResultHostMemoryAlreadyRegistered, name: "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", text: "part or all of the requested memory range is already mapped"},
-	{code: ResultHostMemoryNotRegistered, name: "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED", text: "pointer does not correspond to a registered memory region"},
-	{code: ResultHardwareStackError, name: "CUDA_ERROR_HARDWARE_STACK_ERROR", text: "hardware stack error", sticky: true},
-	{code: ResultIllegalInstruction, name: "CUDA_ERROR_ILLEGAL_INSTRUCTION", text: "an illegal instruction was encountered", sticky: true},
-	{code: ResultMisalignedAddress, name: "CUDA_ERROR_MISALIGNED_ADDRESS", text: "misaligned address", sticky: true},
-	{code: ResultInvalidAddressSpace, name: "CUDA_ERROR_INVALID_ADDRESS_SPACE", text: "operation not supported on global/shared address space", sticky: true},
-	{code: ResultInvalidPC, name: "CUDA_ERROR_INVALID_PC", text: "invalid program counter", sticky: true},
-	{code: ResultLaunchFailed, name: "CUDA_ERROR_LAUNCH_FAILED", text: "unspecified launch failure", sticky: true},
-	{code: ResultCooperativeLaunchTooLarge, name: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", text: "too many blocks in cooperative launch"},
-	{code: ResultTensorMemoryLeak, name: "CUDA_ERROR_TENSOR_MEMORY_LEAK", text: "tensor memory not completely freed", sticky: true},
-	{code: ResultNotPermitted, name: "CUDA_ERROR_NOT_PERMITTED", text: "operation not permitted"},
-	{code: ResultNotSupported, name: "CUDA_ERROR_NOT_SUPPORTED", text: "operation not supported"},
-	{code: ResultSystemNotReady, name: "CUDA_ERROR_SYSTEM_NOT_READY", text: "system not yet initialized"},
-	{code: ResultSystemDriverMismatch, name: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", text: "system has unsupported display driver / cuda driver combination"},
-	{code: ResultCompatNotSupportedOnDevice, name: "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", text: "forward compatibility was attempted on non supported HW"},
-	{code: ResultMPSConnectionFailed, name: "CUDA_ERROR_MPS_CONNECTION_FAILED", text: "MPS client failed to connect to the MPS control daemon or the MPS server"},
-	{code: ResultMPSRPCFailure, name: "CUDA_ERROR_MPS_RPC_FAILURE", text: "the remote procedural call between the MPS server and the MPS client failed"},
-	{code: ResultMPSServerNotReady, name: "CUDA_ERROR_MPS_SERVER_NOT_READY", text: "MPS server is not ready to accept new MPS client requests"},
-	{code: ResultMPSMaxClientsReached, name: "CUDA_ERROR_MPS_MAX_CLIENTS_REACHED", text: "the hardware resources required to create MPS client have been exhausted"},
-	{code: ResultMPSMaxConnectionsReached, name: "CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED", text: "the hardware resources required to support device connections have been exhausted"},
-	{code: ResultMPSClientTerminated, name: "CUDA_ERROR_MPS_CLIENT_TERMINATED", text: "the MPS client has been terminated by the server"},
-	{code: ResultCDPNotSupported, name: "CUDA_ERROR_CDP_NOT_SUPPORTED", text: "is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it"},
-	{code: ResultCDPVersionMismatch, name: "CUDA_ERROR_CDP_VERSION_MISMATCH", text: "unsupported interaction between different versions of CUDA Dynamic Parallelism"},
-	{code: ResultStreamCaptureUnsupported, name: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", text: "operation not permitted when stream is capturing"},
-	{code: ResultStreamCaptureInvalidated, name: "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", text: "operation failed due to a previous error during capture"},
-	{code: ResultStreamCaptureMerge, name: "CUDA_ERROR_STREAM_CAPTURE_MERGE", text: "operation would result in a merge of separate capture sequences"},
-	{code: ResultStreamCaptureUnmatched, name: "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", text: "capture was not ended in the same stream as it began"},
-	{code: ResultStreamCaptureUnjoined, name: "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", text: "capturing stream has unjoined work"},
-	{code: ResultStreamCaptureIsolation, name: "CUDA_ERROR_STREAM_CAPTURE_ISOLATION", text: "dependency created on uncaptured work in another stream"},
-	{code: ResultStreamCaptureImplicit, name: "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", text: "operation would make the legacy stream depend on a capturing blocking stream"},
-	{code: ResultCapturedEvent, name: "CUDA_ERROR_CAPTURED_EVENT", text: "operation not permitted on an event last recorded in a capturing stream"},
-	{code: ResultStreamCaptureWrongThread, name: "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", text: "attempt to terminate a thread-local capture sequence from another thread"},
-	{code: ResultTimeout, name: "CUDA_ERROR_TIMEOUT", text: "wait operation timed out"},
-	{code: ResultGraphExecUpdateFailure, name: "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE", text: "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update"},
-	{code: ResultExternalDevice, name: "CUDA_ERROR_EXTERNAL_DEVICE", text: "an async error has occured in external entity outside of CUDA", sticky: true},
-	{code: ResultInvalidClusterSize, name: "CUDA_ERROR_INVALID_CLUSTER_SIZE", text: "a kernel launch error has occurred due to cluster misconfiguration"},
-	{code: ResultFunctionNotLoaded, name: "CUDA_ERROR_FUNCTION_NOT_LOADED", text: "the function handle is not loaded when calling an API that requires a loaded function"},
-	{code: ResultInvalidResourceType, name: "CUDA_ERROR_INVALID_RESOURCE_TYPE", text: "one or more resources passed in are not valid resource types for the operation"},
-	{code: ResultInvalidResourceConfiguration, name: "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION", text: "one or more resources are insufficient or non-applicable for the operation"},
-	{code: ResultKeyRotation, name: "CUDA_ERROR_KEY_ROTATION", text: "an error happened during the key rotation sequence"},
-	{code: ResultUnknown, name: "CUDA_ERROR_UNKNOWN", text: "unknown error"},
-}
+// resultTable has a row for each result, sorted by code. Result.facts reads it.
+const resultTable = "" +
+	"\x00\x00\x0c\x08" + "CUDA_SUCCESS" + "no error" +
+	"\x00\x01\x18\x10" + "CUDA_ERROR_INVALID_VALUE" + "invalid argument" +
+	"\x00\x02\x18\x0d" + "CUDA_ERROR_OUT_OF_MEMORY" + "out of memory" +
+	"\x00\x03\x1a\x14" + "CUDA_ERROR_NOT_INITIALIZED" + "initialization error" +
+	"\x00\x04\x18\x14" + "CUDA_ERROR_DEINITIALIZED" + "driver shutting down" +
+	"\x00\x05\x1c\x35" + "CUDA_ERROR_PROFILER_DISABLED" + "profiler disabled while using external profiling tool" +
+	"\x00\x06\x23\x37" + "CUDA_ERROR_PROFILER_NOT_INITIALIZED" + "profiler not initialized: call cudaProfilerInitialize()" +
+	"\x00\x07\x23\x18" + "CUDA_ERROR_PROFILER_ALREADY_STARTED" + "profiler already started" +
+	"\x00\x08\x23\x18" + "CUDA_ERROR_PROFILER_ALREADY_STOPPED" + "profiler already stopped" +
+	"\x00\x22\x17\x1d" + "CUDA_ERROR_STUB_LIBRARY" + "CUDA driver is a stub library" +
+	"\x00\x24\x25\x36" + "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER" + "API call is not supported in the installed CUDA driver" +
+	"\x00\x2e\x1d\x31" + "CUDA_ERROR_DEVICE_UNAVAILABLE" + "CUDA-capable device(s) is/are busy or unavailable" +
+	"\x00\x64\x14\x22" + "CUDA_ERROR_NO_DEVICE" + "no CUDA-capable device is detected" +
+	"\x00\x65\x19\x16" + "CUDA_ERROR_INVALID_DEVICE" + "invalid device ordinal" +
+	"\x00\x66\x1e\x26" + "CUDA_ERROR_DEVICE_NOT_LICENSED" + "device doesn't have valid Grid license" +
+	"\x00\xc8\x18\x1e" + "CUDA_ERROR_INVALID_IMAGE" + "device kernel image is invalid" +
+	"\x00\xc9\x1a\x16" + "CUDA_ERROR_INVALID_CONTEXT" + "invalid device context" +
+	"\x00\xca\x22\x17" + "CUDA_ERROR_CONTEXT_ALREADY_CURRENT" + "context already current" +
+	"\x00\xcd\x15\x1f" + "CUDA_ERROR_MAP_FAILED" + "mapping of buffer object failed" +
+	"\x00\xce\x17\x21" + "CUDA_ERROR_UNMAP_FAILED" + "unmapping of buffer object failed" +
+	"\x00\xcf\x1a\x0f" + "CUDA_ERROR_ARRAY_IS_MAPPED" + "array is mapped" +
+	"\x00\xd0\x19\x17" + "CUDA_ERROR_ALREADY_MAPPED" + "resource already mapped" +
+	"\x00\xd1\x1c\x38" + "CUDA_ERROR_NO_BINARY_FOR_GPU" + "no kernel image is available for execution on the device" +
+	"\x00\xd2\x1b\x19" + "CUDA_ERROR_ALREADY_ACQUIRED" + "resource already acquired" +
+	"\x00\xd3\x15\x13" + "CUDA_ERROR_NOT_MAPPED" + "resource not mapped" +
+	"\x00\xd4\x1e\x1c" + "CUDA_ERROR_NOT_MAPPED_AS_ARRAY" + "resource not mapped as array" +
+	"\x00\xd5\x20\x1e" + "CUDA_ERROR_NOT_MAPPED_AS_POINTER" + "resource not mapped as pointer" +
+	"\x00\xd6\x1c\x23" + "CUDA_ERROR_ECC_UNCORRECTABLE" + "uncorrectable ECC error encountered" +
+	"\x00\xd7\x1c\x2b" + "CUDA_ERROR_UNSUPPORTED_LIMIT" + "limit is not supported on this architecture" +
+	"\x00\xd8\x21\x3c" + "CUDA_ERROR_CONTEXT_ALREADY_IN_USE" + "exclusive-thread device already in use by a different thread" +
+	"\x00\xd9\x22\x36" + "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED" + "peer access is not supported between these two devices" +
+	"\x00\xda\x16\x1c" + "CUDA_ERROR_INVALID_PTX" + "a PTX JIT compilation failed" +
+	"\x00\xdb\x23\x21" + "CUDA_ERROR_INVALID_GRAPHICS_CONTEXT" + "invalid OpenGL or DirectX context" +
+	"\x00\xdc\x1f\x38" + "CUDA_ERROR_NVLINK_UNCORRECTABLE" + "uncorrectable NVLink error detected during the execution" +
+	"\x00\xdd\x21\x22" + "CUDA_ERROR_JIT_COMPILER_NOT_FOUND" + "PTX JIT compiler library not found" +
+	"\x00\xde\x22\x3c" + "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" + "the provided PTX was compiled with an unsupported toolchain." +
+	"\x00\xdf\x23\x20" + "CUDA_ERROR_JIT_COMPILATION_DISABLED" + "PTX JIT compilation was disabled" +
+	"\x00\xe0\x24\x30" + "CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY" + "the provided execution affinity is not supported" +
+	"\x00\xe1\x23\x43" + "CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC" + "the provided PTX contains unsupported call to cudaDeviceSynchronize" +
+	"\x80\xe2\x14\x41" + "CUDA_ERROR_CONTAINED" + "Invalid access of peer GPU memory over nvlink or a hardware error" +
+	"\x01\x2c\x19\x1e" + "CUDA_ERROR_INVALID_SOURCE" + "device kernel image is invalid" +
+	"\x01\x2d\x19\x0e" + "CUDA_ERROR_FILE_NOT_FOUND" + "file not found" +
+	"\x01\x2e\x29\x1e" + "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND" + "shared object symbol not found" +
+	"\x01\x2f\x24\x23" + "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED" + "shared object initialization failed" +
+	"\x01\x30\x1b\x34" + "CUDA_ERROR_OPERATING_SYSTEM" + "OS call failed or operation not supported on this OS" +
+	"\x01\x90\x19\x17" + "CUDA_ERROR_INVALID_HANDLE" + "invalid resource handle" +
+	"\x01\x91\x18\x36" + "CUDA_ERROR_ILLEGAL_STATE" + "the operation cannot be performed in the present state" +
+	"\x01\x92\x16\x33" + "CUDA_ERROR_LOSSY_QUERY" + "attempted introspection would be semantically lossy" +
+	"\x01\xf4\x14\x16" + "CUDA_ERROR_NOT_FOUND" + "named symbol not found" +
+	"\x02\x58\x14\x10" + "CUDA_ERROR_NOT_READY" + "device not ready" +
+	"\x82\xbc\x1a\x28" + "CUDA_ERROR_ILLEGAL_ADDRESS" + "an illegal memory access was encountered" +
+	"\x02\xbd\x22\x27" + "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES" + "too many resources requested for launch" +
+	"\x82\xbe\x19\x27" + "CUDA_ERROR_LAUNCH_TIMEOUT" + "the launch timed out and was terminated" +
+	"\x02\xbf\x28\x27" + "CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING" + "launch uses incompatible texturing mode" +
+	"\x02\xc0\x26\x1e" + "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED" + "peer access is already enabled" +
+	"\x02\xc1\x22\x20" + "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED" + "peer access has not been enabled" +
+	"\x02\xc4\x21\x31" + "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE" + "cannot set while device is active in this process" +
+	"\x02\xc5\x1f\x14" + "CUDA_ERROR_CONTEXT_IS_DESTROYED" + "context is destroyed" +
+	"\x82\xc6\x11\x1c" + "CUDA_ERROR_ASSERT" + "device-side assert triggered" +
+	"\x02\xc7\x19\x20" + "CUDA_ERROR_TOO_MANY_PEERS" + "peer mapping resources exhausted" +
+	"\x02\xc8\x29\x3b" + "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED" + "part or all of the requested memory range is already mapped" +
+	"\x02\xc9\x25\x39" + "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED" + "pointer does not correspond to a registered memory region" +
+	"\x82\xca\x1f\x14" + "CUDA_ERROR_HARDWARE_STACK_ERROR" + "hardware stack error" +
+	"\x82\xcb\x1e\x26" + "CUDA_ERROR_ILLEGAL_INSTRUCTION" + "an illegal instruction was encountered" +
+	"\x82\xcc\x1d\x12" + "CUDA_ERROR_MISALIGNED_ADDRESS" + "misaligned address" +
+	"\x82\xcd\x20\x36" + "CUDA_ERROR_INVALID_ADDRESS_SPACE" + "operation not supported on global/shared address space" +
+	"\x82\xce\x15\x17" + "CUDA_ERROR_INVALID_PC" + "invalid program counter" +
+	"\x82\xcf\x18\x1a" + "CUDA_ERROR_LAUNCH_FAILED" + "unspecified launch failure" +
+	"\x02\xd0\x27\x25" + "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE" + "too many blocks in cooperative launch" +
+	"\x82\xd1\x1d\x22" + "CUDA_ERROR_TENSOR_MEMORY_LEAK" + "tensor memory not completely freed" +
+	"\x03\x20\x18\x17" + "CUDA_ERROR_NOT_PERMITTED" + "operation not permitted" +
+	"\x03\x21\x18\x17" + "CUDA_ERROR_NOT_SUPPORTED" + "operation not supported" +
+	"\x03\x22\x1b\x1a" + "CUDA_ERROR_SYSTEM_NOT_READY" + "system not yet initialized" +
+	"\x03\x23\x21\x3f" + "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" + "system has unsupported display driver / cuda driver combination" +
+	"\x03\x24\x29\x37" + "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE" + "forward compatibility was attempted on non supported HW" +
+	"\x03\x25\x20\x48" + "CUDA_ERROR_MPS_CONNECTION_FAILED" + "MPS client failed to connect to the MPS control daemon or the MPS server" +
+	"\x03\x26\x1a\x4b" + "CUDA_ERROR_MPS_RPC_FAILURE" + "the remote procedural call between the MPS server and the MPS client failed" +
+	"\x03\x27\x1f\x39" + "CUDA_ERROR_MPS_SERVER_NOT_READY" + "MPS server is not ready to accept new MPS client requests" +
+	"\x03\x28\x22\x48" + "CUDA_ERROR_MPS_MAX_CLIENTS_REACHED" + "the hardware resources required to create MPS client have been exhausted" +
+	"\x03\x29\x26\x51" + "CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED" + "the hardware resources required to support device connections have been exhausted" +
+	"\x03\x2a\x20\x30" + "CUDA_ERROR_MPS_CLIENT_TERMINATED" + "the MPS client has been terminated by the server" +
+	"\x03\x2b\x1c\x5f" + "CUDA_ERROR_CDP_NOT_SUPPORTED" + "is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it" +
+	"\x03\x2c\x1f\x4e" + "CUDA_ERROR_CDP_VERSION_MISMATCH" + "unsupported interaction between different versions of CUDA Dynamic Parallelism" +
+	"\x03\x84\x25\x30" + "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" + "operation not permitted when stream is capturing" +
+	"\x03\x85\x25\x37" + "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED" + "operation failed due to a previous error during capture" +
+	"\x03\x86\x1f\x3f" + "CUDA_ERROR_STREAM_CAPTURE_MERGE" + "operation would result in a merge of separate capture sequences" +
+	"\x03\x87\x23\x34" + "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED" + "capture was not ended in the same stream as it began" +
+	"\x03\x88\x22\x22" + "CUDA_ERROR_STREAM_CAPTURE_UNJOINED" + "capturing stream has unjoined work" +
+	"\x03\x89\x23\x37" + "CUDA_ERROR_STREAM_CAPTURE_ISOLATION" + "dependency created on uncaptured work in another stream" +
+	"\x03\x8a\x22\x4c" + "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT" + "operation would make the legacy stream depend on a capturing blocking stream" +
+	"\x03\x8b\x19\x47" + "CUDA_ERROR_CAPTURED_EVENT" + "operation not permitted on an event last recorded in a capturing stream" +
+	"\x03\x8c\x26\x48" + "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD" + "attempt to terminate a thread-local capture sequence from another thread" +
+	"\x03\x8d\x12\x18" + "CUDA_ERROR_TIMEOUT" + "wait operation timed out" +
+	"\x03\x8e\x24\x7f" + "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE" + "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update" +
+	"\x83\x8f\x1a\x3d" + "CUDA_ERROR_EXTERNAL_DEVICE" + "an async error has occured in external entity outside of CUDA" +
+	"\x03\x90\x1f\x42" + "CUDA_ERROR_INVALID_CLUSTER_SIZE" + "a kernel launch error has occurred due to cluster misconfiguration" +
+	"\x03\x91\x1e\x55" + "CUDA_ERROR_FUNCTION_NOT_LOADED" + "the function handle is not loaded when calling an API that requires a loaded function" +
+	"\x03\x92\x20\x4e" + "CUDA_ERROR_INVALID_RESOURCE_TYPE" + "one or more resources passed in are not valid resource types for the operation" +
+	"\x03\x93\x29\x4a" + "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION" + "one or more resources are insufficient or non-applicable for the operation" +
+	"\x03\x94\x17\x32" + "CUDA_ERROR_KEY_ROTATION" + "an error happened during the key rotation sequence" +
+	"\x03\xe7\x12\x0d" + "CUDA_ERROR_UNKNOWN" + "unknown error"

@@ -2,8 +2,6 @@
 
 package driver
 
-import "github.com/purecu/purecu/internal/ccall"
-
 // The symbols that have a typed call.
 const (
 	symArray3DCreate_v2                                   Symbol = 1
@@ -492,640 +490,669 @@ const numSymbols = 634
 // newest is the newest CUDA version that this package knows.
 const newest = 13000
 
-// symbols are the properties of all symbols of the driver API, sorted by the exported name.
-var symbols = [numSymbols]symbolFacts{
-	{export: "cuArray3DCreate", ask: "cuArray3DCreate", version: 2000, class: ccall.Blocking, base: "cuArray3DCreate"},
-	{export: "cuArray3DCreate_v2", ask: "cuArray3DCreate", version: 3020, current: true, class: ccall.Blocking, base: "cuArray3DCreate"},
-	{export: "cuArray3DGetDescriptor", ask: "cuArray3DGetDescriptor", version: 2000, class: ccall.Blocking, base: "cuArray3DGetDescriptor"},
-	{export: "cuArray3DGetDescriptor_v2", ask: "cuArray3DGetDescriptor", version: 3020, current: true, class: ccall.Blocking, base: "cuArray3DGetDescriptor"},
-	{export: "cuArrayCreate", ask: "cuArrayCreate", version: 2000, class: ccall.Blocking, base: "cuArrayCreate"},
-	{export: "cuArrayCreate_v2", ask: "cuArrayCreate", version: 3020, current: true, class: ccall.Blocking, base: "cuArrayCreate"},
-	{export: "cuArrayDestroy", ask: "cuArrayDestroy", version: 2000, current: true, class: ccall.Blocking, base: "cuArrayDestroy"},
-	{export: "cuArrayGetDescriptor", ask: "cuArrayGetDescriptor", version: 2000, class: ccall.Blocking, base: "cuArrayGetDescriptor"},
-	{export: "cuArrayGetDescriptor_v2", ask: "cuArrayGetDescriptor", version: 3020, current: true, class: ccall.Blocking, base: "cuArrayGetDescriptor"},
-	{export: "cuArrayGetMemoryRequirements", ask: "cuArrayGetMemoryRequirements", version: 11060, current: true, class: ccall.Blocking, base: "cuArrayGetMemoryRequirements"},
-	{export: "cuArrayGetPlane", ask: "cuArrayGetPlane", version: 11020, current: true, class: ccall.Blocking, base: "cuArrayGetPlane"},
-	{export: "cuArrayGetSparseProperties", ask: "cuArrayGetSparseProperties", version: 11010, current: true, class: ccall.Blocking, base: "cuArrayGetSparseProperties"},
-	{export: "cuCheckpointProcessCheckpoint", ask: "cuCheckpointProcessCheckpoint", version: 12080, current: true, class: ccall.Blocking, base: "cuCheckpointProcessCheckpoint"},
-	{export: "cuCheckpointProcessGetRestoreThreadId", ask: "cuCheckpointProcessGetRestoreThreadId", version: 12080, current: true, class: ccall.Blocking, base: "cuCheckpointProcessGetRestoreThreadId"},
-	{export: "cuCheckpointProcessGetState", ask: "cuCheckpointProcessGetState", version: 12080, current: true, class: ccall.Blocking, base: "cuCheckpointProcessGetState"},
-	{export: "cuCheckpointProcessLock", ask: "cuCheckpointProcessLock", version: 12080, current: true, class: ccall.Blocking, base: "cuCheckpointProcessLock"},
-	{export: "cuCheckpointProcessRestore", ask: "cuCheckpointProcessRestore", version: 12080, current: true, class: ccall.Blocking, base: "cuCheckpointProcessRestore"},
-	{export: "cuCheckpointProcessUnlock", ask: "cuCheckpointProcessUnlock", version: 12080, current: true, class: ccall.Blocking, base: "cuCheckpointProcessUnlock"},
-	{export: "cuCoredumpGetAttribute", ask: "cuCoredumpGetAttribute", version: 12010, current: true, class: ccall.Blocking, base: "cuCoredumpGetAttribute"},
-	{export: "cuCoredumpGetAttributeGlobal", ask: "cuCoredumpGetAttributeGlobal", version: 12010, current: true, class: ccall.Blocking, base: "cuCoredumpGetAttributeGlobal"},
-	{export: "cuCoredumpSetAttribute", ask: "cuCoredumpSetAttribute", version: 12010, current: true, class: ccall.Blocking, base: "cuCoredumpSetAttribute"},
-	{export: "cuCoredumpSetAttributeGlobal", ask: "cuCoredumpSetAttributeGlobal", version: 12010, current: true, class: ccall.Blocking, base: "cuCoredumpSetAttributeGlobal"},
-	{export: "cuCtxAttach", ask: "cuCtxAttach", version: 2000, current: true, class: ccall.Blocking, base: "cuCtxAttach"},
-	{export: "cuCtxCreate", ask: "cuCtxCreate", version: 2000, base: "cuCtxCreate"},
-	{export: "cuCtxCreate_v2", ask: "cuCtxCreate", version: 3020, base: "cuCtxCreate"},
-	{export: "cuCtxCreate_v3", ask: "cuCtxCreate", version: 11040, base: "cuCtxCreate"},
-	{export: "cuCtxCreate_v4", ask: "cuCtxCreate", version: 12050, current: true, base: "cuCtxCreate"},
-	{export: "cuCtxDestroy", ask: "cuCtxDestroy", version: 2000, class: ccall.Blocking, base: "cuCtxDestroy"},
-	{export: "cuCtxDestroy_v2", ask: "cuCtxDestroy", version: 4000, current: true, class: ccall.Blocking, base: "cuCtxDestroy"},
-	{export: "cuCtxDetach", ask: "cuCtxDetach", version: 2000, current: true, class: ccall.Blocking, base: "cuCtxDetach"},
-	{export: "cuCtxDisablePeerAccess", ask: "cuCtxDisablePeerAccess", version: 4000, current: true, class: ccall.Blocking, base: "cuCtxDisablePeerAccess"},
-	{export: "cuCtxEnablePeerAccess", ask: "cuCtxEnablePeerAccess", version: 4000, current: true, base: "cuCtxEnablePeerAccess"},
-	{export: "cuCtxFromGreenCtx", ask: "cuCtxFromGreenCtx", version: 12040, current: true, base: "cuCtxFromGreenCtx"},
-	{export: "cuCtxGetApiVersion", ask: "cuCtxGetApiVersion", version: 3020, current: true, class: ccall.Hot, base: "cuCtxGetApiVersion"},
-	{export: "cuCtxGetCacheConfig", ask: "cuCtxGetCacheConfig", version: 3020, current: true, class: ccall.Blocking, base: "cuCtxGetCacheConfig"},
-	{export: "cuCtxGetCurrent", ask: "cuCtxGetCurrent", version: 4000, current: true, class: ccall.Hot, base: "cuCtxGetCurrent"},
-	{export: "cuCtxGetDevResource", ask: "cuCtxGetDevResource", version: 12040, current: true, class: ccall.Blocking, base: "cuCtxGetDevResource"},
-	{export: "cuCtxGetDevice", ask: "cuCtxGetDevice", version: 2000, current: true, class: ccall.Hot, base: "cuCtxGetDevice"},
-	{export: "cuCtxGetDevice_v2", ask: "cuCtxGetDevice", version: 13000, current: true, class: ccall.Hot, base: "cuCtxGetDevice_v2"},
-	{export: "cuCtxGetExecAffinity", ask: "cuCtxGetExecAffinity", version: 11040, current: true, class: ccall.Blocking, base: "cuCtxGetExecAffinity"},
-	{export: "cuCtxGetFlags", ask: "cuCtxGetFlags", version: 7000, current: true, class: ccall.Hot, base: "cuCtxGetFlags"},
-	{export: "cuCtxGetId", ask: "cuCtxGetId", version: 12000, current: true, class: ccall.Hot, base: "cuCtxGetId"},
-	{export: "cuCtxGetLimit", ask: "cuCtxGetLimit", version: 3010, current: true, class: ccall.Hot, base: "cuCtxGetLimit"},
-	{export: "cuCtxGetSharedMemConfig", ask: "cuCtxGetSharedMemConfig", version: 4020, current: true, class: ccall.Blocking, base: "cuCtxGetSharedMemConfig"},
-	{export: "cuCtxGetStreamPriorityRange", ask: "cuCtxGetStreamPriorityRange", version: 5050, current: true, class: ccall.Hot, base: "cuCtxGetStreamPriorityRange"},
-	{export: "cuCtxPopCurrent", ask: "cuCtxPopCurrent", version: 2000, class: ccall.Hot, base: "cuCtxPopCurrent"},
-	{export: "cuCtxPopCurrent_v2", ask: "cuCtxPopCurrent", version: 4000, current: true, class: ccall.Hot, base: "cuCtxPopCurrent"},
-	{export: "cuCtxPushCurrent", ask: "cuCtxPushCurrent", version: 2000, class: ccall.Hot, base: "cuCtxPushCurrent"},
-	{export: "cuCtxPushCurrent_v2", ask: "cuCtxPushCurrent", version: 4000, current: true, class: ccall.Hot, base: "cuCtxPushCurrent"},
-	{export: "cuCtxRecordEvent", ask: "cuCtxRecordEvent", version: 12050, current: true, class: ccall.Hot, base: "cuCtxRecordEvent"},
-	{export: "cuCtxResetPersistingL2Cache", ask: "cuCtxResetPersistingL2Cache", version: 11000, current: true, class: ccall.Blocking, base: "cuCtxResetPersistingL2Cache"},
-	{export: "cuCtxSetCacheConfig", ask: "cuCtxSetCacheConfig", version: 3020, current: true, class: ccall.Blocking, base: "cuCtxSetCacheConfig"},
-	{export: "cuCtxSetCurrent", ask: "cuCtxSetCurrent", version: 4000, current: true, class: ccall.Hot, base: "cuCtxSetCurrent"},
-	{export: "cuCtxSetFlags", ask: "cuCtxSetFlags", version: 12010, current: true, class: ccall.Hot, base: "cuCtxSetFlags"},
-	{export: "cuCtxSetLimit", ask: "cuCtxSetLimit", version: 3010, current: true, class: ccall.Blocking, base: "cuCtxSetLimit"},
-	{export: "cuCtxSetSharedMemConfig", ask: "cuCtxSetSharedMemConfig", version: 4020, current: true, class: ccall.Blocking, base: "cuCtxSetSharedMemConfig"},
-	{export: "cuCtxSynchronize", ask: "cuCtxSynchronize", version: 2000, current: true, class: ccall.Blocking, base: "cuCtxSynchronize"},
-	{export: "cuCtxSynchronize_v2", ask: "cuCtxSynchronize", version: 13000, current: true, class: ccall.Blocking, base: "cuCtxSynchronize_v2"},
-	{export: "cuCtxWaitEvent", ask: "cuCtxWaitEvent", version: 12050, current: true, class: ccall.Hot, base: "cuCtxWaitEvent"},
-	{export: "cuDestroyExternalMemory", ask: "cuDestroyExternalMemory", version: 10000, current: true, class: ccall.Blocking, base: "cuDestroyExternalMemory"},
-	{export: "cuDestroyExternalSemaphore", ask: "cuDestroyExternalSemaphore", version: 10000, current: true, class: ccall.Blocking, base: "cuDestroyExternalSemaphore"},
-	{export: "cuDevResourceGenerateDesc", ask: "cuDevResourceGenerateDesc", version: 12040, current: true, base: "cuDevResourceGenerateDesc"},
-	{export: "cuDevSmResourceSplitByCount", ask: "cuDevSmResourceSplitByCount", version: 12040, current: true, base: "cuDevSmResourceSplitByCount"},
-	{export: "cuDeviceCanAccessPeer", ask: "cuDeviceCanAccessPeer", version: 4000, current: true, base: "cuDeviceCanAccessPeer"},
-	{export: "cuDeviceComputeCapability", ask: "cuDeviceComputeCapability", version: 2000, current: true, class: ccall.Blocking, base: "cuDeviceComputeCapability"},
-	{export: "cuDeviceGet", ask: "cuDeviceGet", version: 2000, current: true, base: "cuDeviceGet"},
-	{export: "cuDeviceGetAttribute", ask: "cuDeviceGetAttribute", version: 2000, current: true, class: ccall.Hot, base: "cuDeviceGetAttribute"},
-	{export: "cuDeviceGetByPCIBusId", ask: "cuDeviceGetByPCIBusId", version: 4010, current: true, base: "cuDeviceGetByPCIBusId"},
-	{export: "cuDeviceGetCount", ask: "cuDeviceGetCount", version: 2000, current: true, base: "cuDeviceGetCount"},
-	{export: "cuDeviceGetDefaultMemPool", ask: "cuDeviceGetDefaultMemPool", version: 11020, current: true, class: ccall.Blocking, base: "cuDeviceGetDefaultMemPool"},
-	{export: "cuDeviceGetDevResource", ask: "cuDeviceGetDevResource", version: 12040, current: true, base: "cuDeviceGetDevResource"},
-	{export: "cuDeviceGetExecAffinitySupport", ask: "cuDeviceGetExecAffinitySupport", version: 11040, current: true, class: ccall.Blocking, base: "cuDeviceGetExecAffinitySupport"},
-	{export: "cuDeviceGetGraphMemAttribute", ask: "cuDeviceGetGraphMemAttribute", version: 11040, current: true, class: ccall.Blocking, base: "cuDeviceGetGraphMemAttribute"},
-	{export: "cuDeviceGetHostAtomicCapabilities", ask: "cuDeviceGetHostAtomicCapabilities", version: 13000, current: true, class: ccall.Blocking, base: "cuDeviceGetHostAtomicCapabilities"},
-	{export: "cuDeviceGetLuid", ask: "cuDeviceGetLuid", version: 10000, current: true, class: ccall.Blocking, base: "cuDeviceGetLuid"},
-	{export: "cuDeviceGetMemPool", ask: "cuDeviceGetMemPool", version: 11020, current: true, class: ccall.Blocking, base: "cuDeviceGetMemPool"},
-	{export: "cuDeviceGetName", ask: "cuDeviceGetName", version: 2000, current: true, base: "cuDeviceGetName"},
-	{export: "cuDeviceGetNvSciSyncAttributes", ask: "cuDeviceGetNvSciSyncAttributes", version: 10020, current: true, class: ccall.Blocking, base: "cuDeviceGetNvSciSyncAttributes"},
-	{export: "cuDeviceGetP2PAtomicCapabilities", ask: "cuDeviceGetP2PAtomicCapabilities", version: 13000, current: true, class: ccall.Blocking, base: "cuDeviceGetP2PAtomicCapabilities"},
-	{export: "cuDeviceGetP2PAttribute", ask: "cuDeviceGetP2PAttribute", version: 8000, current: true, base: "cuDeviceGetP2PAttribute"},
-	{export: "cuDeviceGetPCIBusId", ask: "cuDeviceGetPCIBusId", version: 4010, current: true, base: "cuDeviceGetPCIBusId"},
-	{export: "cuDeviceGetProperties", ask: "cuDeviceGetProperties", version: 2000, current: true, class: ccall.Blocking, base: "cuDeviceGetProperties"},
-	{export: "cuDeviceGetTexture1DLinearMaxWidth", ask: "cuDeviceGetTexture1DLinearMaxWidth", version: 11010, current: true, class: ccall.Blocking, base: "cuDeviceGetTexture1DLinearMaxWidth"},
-	{export: "cuDeviceGetUuid", ask: "cuDeviceGetUuid", version: 9020, base: "cuDeviceGetUuid"},
-	{export: "cuDeviceGetUuid_v2", ask: "cuDeviceGetUuid", version: 11040, current: true, base: "cuDeviceGetUuid"},
-	{export: "cuDeviceGraphMemTrim", ask: "cuDeviceGraphMemTrim", version: 11040, current: true, class: ccall.Blocking, base: "cuDeviceGraphMemTrim"},
-	{export: "cuDevicePrimaryCtxGetState", ask: "cuDevicePrimaryCtxGetState", version: 7000, current: true, base: "cuDevicePrimaryCtxGetState"},
-	{export: "cuDevicePrimaryCtxRelease", ask: "cuDevicePrimaryCtxRelease", version: 7000, class: ccall.Blocking, base: "cuDevicePrimaryCtxRelease"},
-	{export: "cuDevicePrimaryCtxRelease_v2", ask: "cuDevicePrimaryCtxRelease", version: 11000, current: true, class: ccall.Blocking, base: "cuDevicePrimaryCtxRelease"},
-	{export: "cuDevicePrimaryCtxReset", ask: "cuDevicePrimaryCtxReset", version: 7000, class: ccall.Blocking, base: "cuDevicePrimaryCtxReset"},
-	{export: "cuDevicePrimaryCtxReset_v2", ask: "cuDevicePrimaryCtxReset", version: 11000, current: true, class: ccall.Blocking, base: "cuDevicePrimaryCtxReset"},
-	{export: "cuDevicePrimaryCtxRetain", ask: "cuDevicePrimaryCtxRetain", version: 7000, current: true, base: "cuDevicePrimaryCtxRetain"},
-	{export: "cuDevicePrimaryCtxSetFlags", ask: "cuDevicePrimaryCtxSetFlags", version: 7000, base: "cuDevicePrimaryCtxSetFlags"},
-	{export: "cuDevicePrimaryCtxSetFlags_v2", ask: "cuDevicePrimaryCtxSetFlags", version: 11000, current: true, base: "cuDevicePrimaryCtxSetFlags"},
-	{export: "cuDeviceRegisterAsyncNotification", ask: "cuDeviceRegisterAsyncNotification", version: 12040, current: true, class: ccall.Blocking, base: "cuDeviceRegisterAsyncNotification"},
-	{export: "cuDeviceSetGraphMemAttribute", ask: "cuDeviceSetGraphMemAttribute", version: 11040, current: true, class: ccall.Blocking, base: "cuDeviceSetGraphMemAttribute"},
-	{export: "cuDeviceSetMemPool", ask: "cuDeviceSetMemPool", version: 11020, current: true, class: ccall.Blocking, base: "cuDeviceSetMemPool"},
-	{export: "cuDeviceTotalMem", ask: "cuDeviceTotalMem", version: 2000, base: "cuDeviceTotalMem"},
-	{export: "cuDeviceTotalMem_v2", ask: "cuDeviceTotalMem", version: 3020, current: true, base: "cuDeviceTotalMem"},
-	{export: "cuDeviceUnregisterAsyncNotification", ask: "cuDeviceUnregisterAsyncNotification", version: 12040, current: true, class: ccall.Blocking, base: "cuDeviceUnregisterAsyncNotification"},
-	{export: "cuDriverGetVersion", ask: "cuDriverGetVersion", version: 2020, current: true, class: ccall.Hot, base: "cuDriverGetVersion"},
-	{export: "cuEventCreate", ask: "cuEventCreate", version: 2000, current: true, class: ccall.Hot, base: "cuEventCreate"},
-	{export: "cuEventDestroy", ask: "cuEventDestroy", version: 2000, class: ccall.Hot, base: "cuEventDestroy"},
-	{export: "cuEventDestroy_v2", ask: "cuEventDestroy", version: 4000, current: true, class: ccall.Hot, base: "cuEventDestroy"},
-	{export: "cuEventElapsedTime", ask: "cuEventElapsedTime", version: 2000, class: ccall.Hot, base: "cuEventElapsedTime"},
-	{export: "cuEventElapsedTime_v2", ask: "cuEventElapsedTime", version: 12080, current: true, class: ccall.Hot, base: "cuEventElapsedTime"},
-	{export: "cuEventQuery", ask: "cuEventQuery", version: 2000, current: true, class: ccall.Hot, base: "cuEventQuery"},
-	{export: "cuEventRecord", ask: "cuEventRecord", version: 2000, current: true, class: ccall.Hot, base: "cuEventRecord"},
-	{export: "cuEventRecordWithFlags", ask: "cuEventRecordWithFlags", version: 11010, current: true, class: ccall.Hot, base: "cuEventRecordWithFlags"},
-	{export: "cuEventRecordWithFlags_ptsz", ask: "cuEventRecordWithFlags", version: 11010, perThread: true, current: true, class: ccall.Hot, base: "cuEventRecordWithFlags"},
-	{export: "cuEventRecord_ptsz", ask: "cuEventRecord", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuEventRecord"},
-	{export: "cuEventSynchronize", ask: "cuEventSynchronize", version: 2000, current: true, class: ccall.Blocking, base: "cuEventSynchronize"},
-	{export: "cuExternalMemoryGetMappedBuffer", ask: "cuExternalMemoryGetMappedBuffer", version: 10000, current: true, class: ccall.Blocking, base: "cuExternalMemoryGetMappedBuffer"},
-	{export: "cuExternalMemoryGetMappedMipmappedArray", ask: "cuExternalMemoryGetMappedMipmappedArray", version: 10000, current: true, class: ccall.Blocking, base: "cuExternalMemoryGetMappedMipmappedArray"},
-	{export: "cuFlushGPUDirectRDMAWrites", ask: "cuFlushGPUDirectRDMAWrites", version: 11030, current: true, class: ccall.Blocking, base: "cuFlushGPUDirectRDMAWrites"},
-	{export: "cuFuncGetAttribute", ask: "cuFuncGetAttribute", version: 2020, current: true, class: ccall.Hot, base: "cuFuncGetAttribute"},
-	{export: "cuFuncGetModule", ask: "cuFuncGetModule", version: 11000, current: true, class: ccall.Blocking, base: "cuFuncGetModule"},
-	{export: "cuFuncGetName", ask: "cuFuncGetName", version: 12030, current: true, class: ccall.Hot, base: "cuFuncGetName"},
-	{export: "cuFuncGetParamInfo", ask: "cuFuncGetParamInfo", version: 12040, current: true, class: ccall.Hot, base: "cuFuncGetParamInfo"},
-	{export: "cuFuncIsLoaded", ask: "cuFuncIsLoaded", version: 12040, current: true, class: ccall.Blocking, base: "cuFuncIsLoaded"},
-	{export: "cuFuncLoad", ask: "cuFuncLoad", version: 12040, current: true, class: ccall.Blocking, base: "cuFuncLoad"},
-	{export: "cuFuncSetAttribute", ask: "cuFuncSetAttribute", version: 9000, current: true, class: ccall.Hot, base: "cuFuncSetAttribute"},
-	{export: "cuFuncSetBlockShape", ask: "cuFuncSetBlockShape", version: 2000, current: true, class: ccall.Blocking, base: "cuFuncSetBlockShape"},
-	{export: "cuFuncSetCacheConfig", ask: "cuFuncSetCacheConfig", version: 3000, current: true, class: ccall.Blocking, base: "cuFuncSetCacheConfig"},
-	{export: "cuFuncSetSharedMemConfig", ask: "cuFuncSetSharedMemConfig", version: 4020, current: true, class: ccall.Blocking, base: "cuFuncSetSharedMemConfig"},
-	{export: "cuFuncSetSharedSize", ask: "cuFuncSetSharedSize", version: 2000, current: true, class: ccall.Blocking, base: "cuFuncSetSharedSize"},
-	{export: "cuGetErrorName", ask: "cuGetErrorName", version: 6000, current: true, class: ccall.Hot, base: "cuGetErrorName"},
-	{export: "cuGetErrorString", ask: "cuGetErrorString", version: 6000, current: true, class: ccall.Hot, base: "cuGetErrorString"},
-	{export: "cuGetExportTable", ask: "cuGetExportTable", version: 3000, current: true, class: ccall.Blocking, base: "cuGetExportTable"},
-	{export: "cuGetProcAddress", ask: "cuGetProcAddress", version: 11030, viaDlsym: true, base: "cuGetProcAddress"},
-	{export: "cuGetProcAddress_v2", ask: "cuGetProcAddress", version: 12000, viaDlsym: true, current: true, base: "cuGetProcAddress"},
-	{export: "cuGraphAddBatchMemOpNode", ask: "cuGraphAddBatchMemOpNode", version: 11070, current: true, class: ccall.Blocking, base: "cuGraphAddBatchMemOpNode"},
-	{export: "cuGraphAddChildGraphNode", ask: "cuGraphAddChildGraphNode", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphAddChildGraphNode"},
-	{export: "cuGraphAddDependencies", ask: "cuGraphAddDependencies", version: 10000, class: ccall.Blocking, base: "cuGraphAddDependencies"},
-	{export: "cuGraphAddDependencies_v2", ask: "cuGraphAddDependencies", version: 12030, current: true, class: ccall.Blocking, base: "cuGraphAddDependencies"},
-	{export: "cuGraphAddEmptyNode", ask: "cuGraphAddEmptyNode", version: 10000, current: true, class: ccall.Hot, base: "cuGraphAddEmptyNode"},
-	{export: "cuGraphAddEventRecordNode", ask: "cuGraphAddEventRecordNode", version: 11010, current: true, class: ccall.Hot, base: "cuGraphAddEventRecordNode"},
-	{export: "cuGraphAddEventWaitNode", ask: "cuGraphAddEventWaitNode", version: 11010, current: true, class: ccall.Hot, base: "cuGraphAddEventWaitNode"},
-	{export: "cuGraphAddExternalSemaphoresSignalNode", ask: "cuGraphAddExternalSemaphoresSignalNode", version: 11020, current: true, class: ccall.Blocking, base: "cuGraphAddExternalSemaphoresSignalNode"},
-	{export: "cuGraphAddExternalSemaphoresWaitNode", ask: "cuGraphAddExternalSemaphoresWaitNode", version: 11020, current: true, class: ccall.Blocking, base: "cuGraphAddExternalSemaphoresWaitNode"},
-	{export: "cuGraphAddHostNode", ask: "cuGraphAddHostNode", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphAddHostNode"},
-	{export: "cuGraphAddKernelNode", ask: "cuGraphAddKernelNode", version: 10000, class: ccall.Blocking, base: "cuGraphAddKernelNode"},
-	{export: "cuGraphAddKernelNode_v2", ask: "cuGraphAddKernelNode", version: 12000, current: true, class: ccall.Blocking, base: "cuGraphAddKernelNode"},
-	{export: "cuGraphAddMemAllocNode", ask: "cuGraphAddMemAllocNode", version: 11040, current: true, class: ccall.Blocking, base: "cuGraphAddMemAllocNode"},
-	{export: "cuGraphAddMemFreeNode", ask: "cuGraphAddMemFreeNode", version: 11040, current: true, class: ccall.Blocking, base: "cuGraphAddMemFreeNode"},
-	{export: "cuGraphAddMemcpyNode", ask: "cuGraphAddMemcpyNode", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphAddMemcpyNode"},
-	{export: "cuGraphAddMemsetNode", ask: "cuGraphAddMemsetNode", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphAddMemsetNode"},
-	{export: "cuGraphAddNode", ask: "cuGraphAddNode", version: 12020, class: ccall.Blocking, base: "cuGraphAddNode"},
-	{export: "cuGraphAddNode_v2", ask: "cuGraphAddNode", version: 12030, current: true, class: ccall.Blocking, base: "cuGraphAddNode"},
-	{export: "cuGraphBatchMemOpNodeGetParams", ask: "cuGraphBatchMemOpNodeGetParams", version: 11070, current: true, class: ccall.Blocking, base: "cuGraphBatchMemOpNodeGetParams"},
-	{export: "cuGraphBatchMemOpNodeSetParams", ask: "cuGraphBatchMemOpNodeSetParams", version: 11070, current: true, class: ccall.Blocking, base: "cuGraphBatchMemOpNodeSetParams"},
-	{export: "cuGraphChildGraphNodeGetGraph", ask: "cuGraphChildGraphNodeGetGraph", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphChildGraphNodeGetGraph"},
-	{export: "cuGraphClone", ask: "cuGraphClone", version: 10000, current: true, class: ccall.Hot, base: "cuGraphClone"},
-	{export: "cuGraphConditionalHandleCreate", ask: "cuGraphConditionalHandleCreate", version: 12030, current: true, class: ccall.Blocking, base: "cuGraphConditionalHandleCreate"},
-	{export: "cuGraphCreate", ask: "cuGraphCreate", version: 10000, current: true, class: ccall.Hot, base: "cuGraphCreate"},
-	{export: "cuGraphDebugDotPrint", ask: "cuGraphDebugDotPrint", version: 11030, current: true, class: ccall.Blocking, base: "cuGraphDebugDotPrint"},
-	{export: "cuGraphDestroy", ask: "cuGraphDestroy", version: 10000, current: true, class: ccall.Hot, base: "cuGraphDestroy"},
-	{export: "cuGraphDestroyNode", ask: "cuGraphDestroyNode", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphDestroyNode"},
-	{export: "cuGraphEventRecordNodeGetEvent", ask: "cuGraphEventRecordNodeGetEvent", version: 11010, current: true, class: ccall.Hot, base: "cuGraphEventRecordNodeGetEvent"},
-	{export: "cuGraphEventRecordNodeSetEvent", ask: "cuGraphEventRecordNodeSetEvent", version: 11010, current: true, class: ccall.Hot, base: "cuGraphEventRecordNodeSetEvent"},
-	{export: "cuGraphEventWaitNodeGetEvent", ask: "cuGraphEventWaitNodeGetEvent", version: 11010, current: true, class: ccall.Hot, base: "cuGraphEventWaitNodeGetEvent"},
-	{export: "cuGraphEventWaitNodeSetEvent", ask: "cuGraphEventWaitNodeSetEvent", version: 11010, current: true, class: ccall.Hot, base: "cuGraphEventWaitNodeSetEvent"},
-	{export: "cuGraphExecBatchMemOpNodeSetParams", ask: "cuGraphExecBatchMemOpNodeSetParams", version: 11070, current: true, class: ccall.Blocking, base: "cuGraphExecBatchMemOpNodeSetParams"},
-	{export: "cuGraphExecChildGraphNodeSetParams", ask: "cuGraphExecChildGraphNodeSetParams", version: 11010, current: true, class: ccall.Blocking, base: "cuGraphExecChildGraphNodeSetParams"},
-	{export: "cuGraphExecDestroy", ask: "cuGraphExecDestroy", version: 10000, current: true, class: ccall.Hot, base: "cuGraphExecDestroy"},
-	{export: "cuGraphExecEventRecordNodeSetEvent", ask: "cuGraphExecEventRecordNodeSetEvent", version: 11010, current: true, class: ccall.Hot, base: "cuGraphExecEventRecordNodeSetEvent"},
-	{export: "cuGraphExecEventWaitNodeSetEvent", ask: "cuGraphExecEventWaitNodeSetEvent", version: 11010, current: true, class: ccall.Hot, base: "cuGraphExecEventWaitNodeSetEvent"},
-	{export: "cuGraphExecExternalSemaphoresSignalNodeSetParams", ask: "cuGraphExecExternalSemaphoresSignalNodeSetParams", version: 11020, current: true, class: ccall.Blocking, base: "cuGraphExecExternalSemaphoresSignalNodeSetParams"},
-	{export: "cuGraphExecExternalSemaphoresWaitNodeSetParams", ask: "cuGraphExecExternalSemaphoresWaitNodeSetParams", version: 11020, current: true, class: ccall.Blocking, base: "cuGraphExecExternalSemaphoresWaitNodeSetParams"},
-	{export: "cuGraphExecGetFlags", ask: "cuGraphExecGetFlags", version: 12000, current: true, class: ccall.Blocking, base: "cuGraphExecGetFlags"},
-	{export: "cuGraphExecHostNodeSetParams", ask: "cuGraphExecHostNodeSetParams", version: 10020, current: true, class: ccall.Blocking, base: "cuGraphExecHostNodeSetParams"},
-	{export: "cuGraphExecKernelNodeSetParams", ask: "cuGraphExecKernelNodeSetParams", version: 10010, class: ccall.Blocking, base: "cuGraphExecKernelNodeSetParams"},
-	{export: "cuGraphExecKernelNodeSetParams_v2", ask: "cuGraphExecKernelNodeSetParams", version: 12000, current: true, class: ccall.Blocking, base: "cuGraphExecKernelNodeSetParams"},
-	{export: "cuGraphExecMemcpyNodeSetParams", ask: "cuGraphExecMemcpyNodeSetParams", version: 10020, current: true, class: ccall.Blocking, base: "cuGraphExecMemcpyNodeSetParams"},
-	{export: "cuGraphExecMemsetNodeSetParams", ask: "cuGraphExecMemsetNodeSetParams", version: 10020, current: true, class: ccall.Blocking, base: "cuGraphExecMemsetNodeSetParams"},
-	{export: "cuGraphExecNodeSetParams", ask: "cuGraphExecNodeSetParams", version: 12020, current: true, class: ccall.Blocking, base: "cuGraphExecNodeSetParams"},
-	{export: "cuGraphExecUpdate", ask: "cuGraphExecUpdate", version: 10020, class: ccall.Hot, base: "cuGraphExecUpdate"},
-	{export: "cuGraphExecUpdate_v2", ask: "cuGraphExecUpdate", version: 12000, current: true, class: ccall.Hot, base: "cuGraphExecUpdate"},
-	{export: "cuGraphExternalSemaphoresSignalNodeGetParams", ask: "cuGraphExternalSemaphoresSignalNodeGetParams", version: 11020, current: true, class: ccall.Blocking, base: "cuGraphExternalSemaphoresSignalNodeGetParams"},
-	{export: "cuGraphExternalSemaphoresSignalNodeSetParams", ask: "cuGraphExternalSemaphoresSignalNodeSetParams", version: 11020, current: true, class: ccall.Blocking, base: "cuGraphExternalSemaphoresSignalNodeSetParams"},
-	{export: "cuGraphExternalSemaphoresWaitNodeGetParams", ask: "cuGraphExternalSemaphoresWaitNodeGetParams", version: 11020, current: true, class: ccall.Blocking, base: "cuGraphExternalSemaphoresWaitNodeGetParams"},
-	{export: "cuGraphExternalSemaphoresWaitNodeSetParams", ask: "cuGraphExternalSemaphoresWaitNodeSetParams", version: 11020, current: true, class: ccall.Blocking, base: "cuGraphExternalSemaphoresWaitNodeSetParams"},
-	{export: "cuGraphGetEdges", ask: "cuGraphGetEdges", version: 10000, class: ccall.Hot, base: "cuGraphGetEdges"},
-	{export: "cuGraphGetEdges_v2", ask: "cuGraphGetEdges", version: 12030, current: true, class: ccall.Hot, base: "cuGraphGetEdges"},
-	{export: "cuGraphGetNodes", ask: "cuGraphGetNodes", version: 10000, current: true, class: ccall.Hot, base: "cuGraphGetNodes"},
-	{export: "cuGraphGetRootNodes", ask: "cuGraphGetRootNodes", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphGetRootNodes"},
-	{export: "cuGraphHostNodeGetParams", ask: "cuGraphHostNodeGetParams", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphHostNodeGetParams"},
-	{export: "cuGraphHostNodeSetParams", ask: "cuGraphHostNodeSetParams", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphHostNodeSetParams"},
-	{export: "cuGraphInstantiate", ask: "cuGraphInstantiate", version: 10000, class: ccall.Blocking, base: "cuGraphInstantiate"},
-	{export: "cuGraphInstantiateWithFlags", ask: "cuGraphInstantiateWithFlags", version: 11040, current: true, class: ccall.Blocking, base: "cuGraphInstantiate"},
-	{export: "cuGraphInstantiateWithParams", ask: "cuGraphInstantiateWithParams", version: 12000, current: true, class: ccall.Blocking, base: "cuGraphInstantiateWithParams"},
-	{export: "cuGraphInstantiateWithParams_ptsz", ask: "cuGraphInstantiateWithParams", version: 12000, perThread: true, current: true, class: ccall.Blocking, base: "cuGraphInstantiateWithParams"},
-	{export: "cuGraphInstantiate_v2", ask: "cuGraphInstantiate", version: 11000, class: ccall.Blocking, base: "cuGraphInstantiate"},
-	{export: "cuGraphKernelNodeCopyAttributes", ask: "cuGraphKernelNodeCopyAttributes", version: 11000, current: true, class: ccall.Blocking, base: "cuGraphKernelNodeCopyAttributes"},
-	{export: "cuGraphKernelNodeGetAttribute", ask: "cuGraphKernelNodeGetAttribute", version: 11000, current: true, class: ccall.Blocking, base: "cuGraphKernelNodeGetAttribute"},
-	{export: "cuGraphKernelNodeGetParams", ask: "cuGraphKernelNodeGetParams", version: 10000, class: ccall.Blocking, base: "cuGraphKernelNodeGetParams"},
-	{export: "cuGraphKernelNodeGetParams_v2", ask: "cuGraphKernelNodeGetParams", version: 12000, current: true, class: ccall.Blocking, base: "cuGraphKernelNodeGetParams"},
-	{export: "cuGraphKernelNodeSetAttribute", ask: "cuGraphKernelNodeSetAttribute", version: 11000, current: true, class: ccall.Blocking, base: "cuGraphKernelNodeSetAttribute"},
-	{export: "cuGraphKernelNodeSetParams", ask: "cuGraphKernelNodeSetParams", version: 10000, class: ccall.Blocking, base: "cuGraphKernelNodeSetParams"},
-	{export: "cuGraphKernelNodeSetParams_v2", ask: "cuGraphKernelNodeSetParams", version: 12000, current: true, class: ccall.Blocking, base: "cuGraphKernelNodeSetParams"},
-	{export: "cuGraphLaunch", ask: "cuGraphLaunch", version: 10000, current: true, class: ccall.Hot, base: "cuGraphLaunch"},
-	{export: "cuGraphLaunch_ptsz", ask: "cuGraphLaunch", version: 10000, perThread: true, current: true, class: ccall.Hot, base: "cuGraphLaunch"},
-	{export: "cuGraphMemAllocNodeGetParams", ask: "cuGraphMemAllocNodeGetParams", version: 11040, current: true, class: ccall.Blocking, base: "cuGraphMemAllocNodeGetParams"},
-	{export: "cuGraphMemFreeNodeGetParams", ask: "cuGraphMemFreeNodeGetParams", version: 11040, current: true, class: ccall.Blocking, base: "cuGraphMemFreeNodeGetParams"},
-	{export: "cuGraphMemcpyNodeGetParams", ask: "cuGraphMemcpyNodeGetParams", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphMemcpyNodeGetParams"},
-	{export: "cuGraphMemcpyNodeSetParams", ask: "cuGraphMemcpyNodeSetParams", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphMemcpyNodeSetParams"},
-	{export: "cuGraphMemsetNodeGetParams", ask: "cuGraphMemsetNodeGetParams", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphMemsetNodeGetParams"},
-	{export: "cuGraphMemsetNodeSetParams", ask: "cuGraphMemsetNodeSetParams", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphMemsetNodeSetParams"},
-	{export: "cuGraphNodeFindInClone", ask: "cuGraphNodeFindInClone", version: 10000, current: true, class: ccall.Blocking, base: "cuGraphNodeFindInClone"},
-	{export: "cuGraphNodeGetDependencies", ask: "cuGraphNodeGetDependencies", version: 10000, class: ccall.Blocking, base: "cuGraphNodeGetDependencies"},
-	{export: "cuGraphNodeGetDependencies_v2", ask: "cuGraphNodeGetDependencies", version: 12030, current: true, class: ccall.Blocking, base: "cuGraphNodeGetDependencies"},
-	{export: "cuGraphNodeGetDependentNodes", ask: "cuGraphNodeGetDependentNodes", version: 10000, class: ccall.Blocking, base: "cuGraphNodeGetDependentNodes"},
-	{export: "cuGraphNodeGetDependentNodes_v2", ask: "cuGraphNodeGetDependentNodes", version: 12030, current: true, class: ccall.Blocking, base: "cuGraphNodeGetDependentNodes"},
-	{export: "cuGraphNodeGetEnabled", ask: "cuGraphNodeGetEnabled", version: 11060, current: true, class: ccall.Blocking, base: "cuGraphNodeGetEnabled"},
-	{export: "cuGraphNodeGetType", ask: "cuGraphNodeGetType", version: 10000, current: true, class: ccall.Hot, base: "cuGraphNodeGetType"},
-	{export: "cuGraphNodeSetEnabled", ask: "cuGraphNodeSetEnabled", version: 11060, current: true, class: ccall.Blocking, base: "cuGraphNodeSetEnabled"},
-	{export: "cuGraphNodeSetParams", ask: "cuGraphNodeSetParams", version: 12020, current: true, class: ccall.Blocking, base: "cuGraphNodeSetParams"},
-	{export: "cuGraphReleaseUserObject", ask: "cuGraphReleaseUserObject", version: 11030, current: true, class: ccall.Blocking, base: "cuGraphReleaseUserObject"},
-	{export: "cuGraphRemoveDependencies", ask: "cuGraphRemoveDependencies", version: 10000, class: ccall.Blocking, base: "cuGraphRemoveDependencies"},
-	{export: "cuGraphRemoveDependencies_v2", ask: "cuGraphRemoveDependencies", version: 12030, current: true, class: ccall.Blocking, base: "cuGraphRemoveDependencies"},
-	{export: "cuGraphRetainUserObject", ask: "cuGraphRetainUserObject", version: 11030, current: true, class: ccall.Blocking, base: "cuGraphRetainUserObject"},
-	{export: "cuGraphUpload", ask: "cuGraphUpload", version: 11010, current: true, class: ccall.Hot, base: "cuGraphUpload"},
-	{export: "cuGraphUpload_ptsz", ask: "cuGraphUpload", version: 11010, perThread: true, current: true, class: ccall.Hot, base: "cuGraphUpload"},
-	{export: "cuGraphicsMapResources", ask: "cuGraphicsMapResources", version: 3000, current: true, class: ccall.Blocking, base: "cuGraphicsMapResources"},
-	{export: "cuGraphicsMapResources_ptsz", ask: "cuGraphicsMapResources", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuGraphicsMapResources"},
-	{export: "cuGraphicsResourceGetMappedMipmappedArray", ask: "cuGraphicsResourceGetMappedMipmappedArray", version: 5000, current: true, class: ccall.Blocking, base: "cuGraphicsResourceGetMappedMipmappedArray"},
-	{export: "cuGraphicsResourceGetMappedPointer", ask: "cuGraphicsResourceGetMappedPointer", version: 3000, class: ccall.Blocking, base: "cuGraphicsResourceGetMappedPointer"},
-	{export: "cuGraphicsResourceGetMappedPointer_v2", ask: "cuGraphicsResourceGetMappedPointer", version: 3020, current: true, class: ccall.Blocking, base: "cuGraphicsResourceGetMappedPointer"},
-	{export: "cuGraphicsResourceSetMapFlags", ask: "cuGraphicsResourceSetMapFlags", version: 3000, class: ccall.Blocking, base: "cuGraphicsResourceSetMapFlags"},
-	{export: "cuGraphicsResourceSetMapFlags_v2", ask: "cuGraphicsResourceSetMapFlags", version: 6050, current: true, class: ccall.Blocking, base: "cuGraphicsResourceSetMapFlags"},
-	{export: "cuGraphicsSubResourceGetMappedArray", ask: "cuGraphicsSubResourceGetMappedArray", version: 3000, current: true, class: ccall.Blocking, base: "cuGraphicsSubResourceGetMappedArray"},
-	{export: "cuGraphicsUnmapResources", ask: "cuGraphicsUnmapResources", version: 3000, current: true, class: ccall.Blocking, base: "cuGraphicsUnmapResources"},
-	{export: "cuGraphicsUnmapResources_ptsz", ask: "cuGraphicsUnmapResources", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuGraphicsUnmapResources"},
-	{export: "cuGraphicsUnregisterResource", ask: "cuGraphicsUnregisterResource", version: 3000, current: true, class: ccall.Blocking, base: "cuGraphicsUnregisterResource"},
-	{export: "cuGreenCtxCreate", ask: "cuGreenCtxCreate", version: 12040, current: true, class: ccall.Blocking, base: "cuGreenCtxCreate"},
-	{export: "cuGreenCtxDestroy", ask: "cuGreenCtxDestroy", version: 12040, current: true, class: ccall.Blocking, base: "cuGreenCtxDestroy"},
-	{export: "cuGreenCtxGetDevResource", ask: "cuGreenCtxGetDevResource", version: 12040, current: true, base: "cuGreenCtxGetDevResource"},
-	{export: "cuGreenCtxGetId", ask: "cuGreenCtxGetId", version: 12090, current: true, class: ccall.Blocking, base: "cuGreenCtxGetId"},
-	{export: "cuGreenCtxRecordEvent", ask: "cuGreenCtxRecordEvent", version: 12040, current: true, class: ccall.Hot, base: "cuGreenCtxRecordEvent"},
-	{export: "cuGreenCtxStreamCreate", ask: "cuGreenCtxStreamCreate", version: 12050, current: true, class: ccall.Blocking, base: "cuGreenCtxStreamCreate"},
-	{export: "cuGreenCtxWaitEvent", ask: "cuGreenCtxWaitEvent", version: 12040, current: true, class: ccall.Hot, base: "cuGreenCtxWaitEvent"},
-	{export: "cuImportExternalMemory", ask: "cuImportExternalMemory", version: 10000, current: true, class: ccall.Blocking, base: "cuImportExternalMemory"},
-	{export: "cuImportExternalSemaphore", ask: "cuImportExternalSemaphore", version: 10000, current: true, class: ccall.Blocking, base: "cuImportExternalSemaphore"},
-	{export: "cuInit", ask: "cuInit", version: 2000, current: true, base: "cuInit"},
-	{export: "cuIpcCloseMemHandle", ask: "cuIpcCloseMemHandle", version: 4010, current: true, class: ccall.Blocking, base: "cuIpcCloseMemHandle"},
-	{export: "cuIpcGetEventHandle", ask: "cuIpcGetEventHandle", version: 4010, current: true, base: "cuIpcGetEventHandle"},
-	{export: "cuIpcGetMemHandle", ask: "cuIpcGetMemHandle", version: 4010, current: true, base: "cuIpcGetMemHandle"},
-	{export: "cuIpcOpenEventHandle", ask: "cuIpcOpenEventHandle", version: 4010, current: true, base: "cuIpcOpenEventHandle"},
-	{export: "cuIpcOpenMemHandle", ask: "cuIpcOpenMemHandle", version: 4010, base: "cuIpcOpenMemHandle"},
-	{export: "cuIpcOpenMemHandle_v2", ask: "cuIpcOpenMemHandle", version: 11000, current: true, base: "cuIpcOpenMemHandle"},
-	{export: "cuKernelGetAttribute", ask: "cuKernelGetAttribute", version: 12000, current: true, class: ccall.Blocking, base: "cuKernelGetAttribute"},
-	{export: "cuKernelGetFunction", ask: "cuKernelGetFunction", version: 12000, current: true, class: ccall.Blocking, base: "cuKernelGetFunction"},
-	{export: "cuKernelGetLibrary", ask: "cuKernelGetLibrary", version: 12050, current: true, class: ccall.Blocking, base: "cuKernelGetLibrary"},
-	{export: "cuKernelGetName", ask: "cuKernelGetName", version: 12030, current: true, class: ccall.Blocking, base: "cuKernelGetName"},
-	{export: "cuKernelGetParamInfo", ask: "cuKernelGetParamInfo", version: 12040, current: true, class: ccall.Blocking, base: "cuKernelGetParamInfo"},
-	{export: "cuKernelSetAttribute", ask: "cuKernelSetAttribute", version: 12000, current: true, class: ccall.Blocking, base: "cuKernelSetAttribute"},
-	{export: "cuKernelSetCacheConfig", ask: "cuKernelSetCacheConfig", version: 12000, current: true, class: ccall.Blocking, base: "cuKernelSetCacheConfig"},
-	{export: "cuLaunch", ask: "cuLaunch", version: 2000, current: true, class: ccall.Blocking, base: "cuLaunch"},
-	{export: "cuLaunchCooperativeKernel", ask: "cuLaunchCooperativeKernel", version: 9000, current: true, class: ccall.Hot, base: "cuLaunchCooperativeKernel"},
-	{export: "cuLaunchCooperativeKernelMultiDevice", ask: "cuLaunchCooperativeKernelMultiDevice", version: 9000, current: true, class: ccall.Blocking, base: "cuLaunchCooperativeKernelMultiDevice"},
-	{export: "cuLaunchCooperativeKernel_ptsz", ask: "cuLaunchCooperativeKernel", version: 9000, perThread: true, current: true, class: ccall.Hot, base: "cuLaunchCooperativeKernel"},
-	{export: "cuLaunchGrid", ask: "cuLaunchGrid", version: 2000, current: true, class: ccall.Blocking, base: "cuLaunchGrid"},
-	{export: "cuLaunchGridAsync", ask: "cuLaunchGridAsync", version: 2000, current: true, class: ccall.Blocking, base: "cuLaunchGridAsync"},
-	{export: "cuLaunchHostFunc", ask: "cuLaunchHostFunc", version: 10000, current: true, class: ccall.Hot, base: "cuLaunchHostFunc"},
-	{export: "cuLaunchHostFunc_ptsz", ask: "cuLaunchHostFunc", version: 10000, perThread: true, current: true, class: ccall.Hot, base: "cuLaunchHostFunc"},
-	{export: "cuLaunchKernel", ask: "cuLaunchKernel", version: 4000, current: true, class: ccall.Hot, base: "cuLaunchKernel"},
-	{export: "cuLaunchKernelEx", ask: "cuLaunchKernelEx", version: 11060, current: true, class: ccall.Hot, base: "cuLaunchKernelEx"},
-	{export: "cuLaunchKernelEx_ptsz", ask: "cuLaunchKernelEx", version: 11060, perThread: true, current: true, class: ccall.Hot, base: "cuLaunchKernelEx"},
-	{export: "cuLaunchKernel_ptsz", ask: "cuLaunchKernel", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuLaunchKernel"},
-	{export: "cuLibraryEnumerateKernels", ask: "cuLibraryEnumerateKernels", version: 12040, current: true, class: ccall.Blocking, base: "cuLibraryEnumerateKernels"},
-	{export: "cuLibraryGetGlobal", ask: "cuLibraryGetGlobal", version: 12000, current: true, class: ccall.Blocking, base: "cuLibraryGetGlobal"},
-	{export: "cuLibraryGetKernel", ask: "cuLibraryGetKernel", version: 12000, current: true, class: ccall.Blocking, base: "cuLibraryGetKernel"},
-	{export: "cuLibraryGetKernelCount", ask: "cuLibraryGetKernelCount", version: 12040, current: true, class: ccall.Blocking, base: "cuLibraryGetKernelCount"},
-	{export: "cuLibraryGetManaged", ask: "cuLibraryGetManaged", version: 12000, current: true, class: ccall.Blocking, base: "cuLibraryGetManaged"},
-	{export: "cuLibraryGetModule", ask: "cuLibraryGetModule", version: 12000, current: true, class: ccall.Blocking, base: "cuLibraryGetModule"},
-	{export: "cuLibraryGetUnifiedFunction", ask: "cuLibraryGetUnifiedFunction", version: 12000, current: true, class: ccall.Blocking, base: "cuLibraryGetUnifiedFunction"},
-	{export: "cuLibraryLoadData", ask: "cuLibraryLoadData", version: 12000, current: true, class: ccall.Blocking, base: "cuLibraryLoadData"},
-	{export: "cuLibraryLoadFromFile", ask: "cuLibraryLoadFromFile", version: 12000, current: true, class: ccall.Blocking, base: "cuLibraryLoadFromFile"},
-	{export: "cuLibraryUnload", ask: "cuLibraryUnload", version: 12000, current: true, class: ccall.Blocking, base: "cuLibraryUnload"},
-	{export: "cuLinkAddData", ask: "cuLinkAddData", version: 5050, class: ccall.Blocking, base: "cuLinkAddData"},
-	{export: "cuLinkAddData_v2", ask: "cuLinkAddData", version: 6050, current: true, class: ccall.Blocking, base: "cuLinkAddData"},
-	{export: "cuLinkAddFile", ask: "cuLinkAddFile", version: 5050, class: ccall.Blocking, base: "cuLinkAddFile"},
-	{export: "cuLinkAddFile_v2", ask: "cuLinkAddFile", version: 6050, current: true, class: ccall.Blocking, base: "cuLinkAddFile"},
-	{export: "cuLinkComplete", ask: "cuLinkComplete", version: 5050, current: true, class: ccall.Blocking, base: "cuLinkComplete"},
-	{export: "cuLinkCreate", ask: "cuLinkCreate", version: 5050, class: ccall.Blocking, base: "cuLinkCreate"},
-	{export: "cuLinkCreate_v2", ask: "cuLinkCreate", version: 6050, current: true, class: ccall.Blocking, base: "cuLinkCreate"},
-	{export: "cuLinkDestroy", ask: "cuLinkDestroy", version: 5050, current: true, class: ccall.Blocking, base: "cuLinkDestroy"},
-	{export: "cuLogsCurrent", ask: "cuLogsCurrent", version: 12090, current: true, class: ccall.Blocking, base: "cuLogsCurrent"},
-	{export: "cuLogsDumpToFile", ask: "cuLogsDumpToFile", version: 12090, current: true, class: ccall.Blocking, base: "cuLogsDumpToFile"},
-	{export: "cuLogsDumpToMemory", ask: "cuLogsDumpToMemory", version: 12090, current: true, class: ccall.Blocking, base: "cuLogsDumpToMemory"},
-	{export: "cuLogsRegisterCallback", ask: "cuLogsRegisterCallback", version: 12090, current: true, class: ccall.Blocking, base: "cuLogsRegisterCallback"},
-	{export: "cuLogsUnregisterCallback", ask: "cuLogsUnregisterCallback", version: 12090, current: true, class: ccall.Blocking, base: "cuLogsUnregisterCallback"},
-	{export: "cuMemAddressFree", ask: "cuMemAddressFree", version: 10020, current: true, class: ccall.Blocking, base: "cuMemAddressFree"},
-	{export: "cuMemAddressReserve", ask: "cuMemAddressReserve", version: 10020, current: true, class: ccall.Blocking, base: "cuMemAddressReserve"},
-	{export: "cuMemAdvise", ask: "cuMemAdvise", version: 8000, class: ccall.Blocking, base: "cuMemAdvise"},
-	{export: "cuMemAdvise_v2", ask: "cuMemAdvise", version: 12020, current: true, class: ccall.Blocking, base: "cuMemAdvise"},
-	{export: "cuMemAlloc", ask: "cuMemAlloc", version: 2000, class: ccall.Hot, base: "cuMemAlloc"},
-	{export: "cuMemAllocAsync", ask: "cuMemAllocAsync", version: 11020, current: true, class: ccall.Hot, base: "cuMemAllocAsync"},
-	{export: "cuMemAllocAsync_ptsz", ask: "cuMemAllocAsync", version: 11020, perThread: true, current: true, class: ccall.Hot, base: "cuMemAllocAsync"},
-	{export: "cuMemAllocFromPoolAsync", ask: "cuMemAllocFromPoolAsync", version: 11020, current: true, class: ccall.Blocking, base: "cuMemAllocFromPoolAsync"},
-	{export: "cuMemAllocFromPoolAsync_ptsz", ask: "cuMemAllocFromPoolAsync", version: 11020, perThread: true, current: true, class: ccall.Blocking, base: "cuMemAllocFromPoolAsync"},
-	{export: "cuMemAllocHost", ask: "cuMemAllocHost", version: 2000, class: ccall.Blocking, base: "cuMemAllocHost"},
-	{export: "cuMemAllocHost_v2", ask: "cuMemAllocHost", version: 3020, current: true, class: ccall.Blocking, base: "cuMemAllocHost"},
-	{export: "cuMemAllocManaged", ask: "cuMemAllocManaged", version: 6000, current: true, class: ccall.Blocking, base: "cuMemAllocManaged"},
-	{export: "cuMemAllocPitch", ask: "cuMemAllocPitch", version: 2000, class: ccall.Blocking, base: "cuMemAllocPitch"},
-	{export: "cuMemAllocPitch_v2", ask: "cuMemAllocPitch", version: 3020, current: true, class: ccall.Blocking, base: "cuMemAllocPitch"},
-	{export: "cuMemAlloc_v2", ask: "cuMemAlloc", version: 3020, current: true, class: ccall.Hot, base: "cuMemAlloc"},
-	{export: "cuMemBatchDecompressAsync", ask: "cuMemBatchDecompressAsync", version: 12060, current: true, class: ccall.Blocking, base: "cuMemBatchDecompressAsync"},
-	{export: "cuMemBatchDecompressAsync_ptsz", ask: "cuMemBatchDecompressAsync", version: 12060, perThread: true, current: true, class: ccall.Blocking, base: "cuMemBatchDecompressAsync"},
-	{export: "cuMemCreate", ask: "cuMemCreate", version: 10020, current: true, class: ccall.Blocking, base: "cuMemCreate"},
-	{export: "cuMemDiscardAndPrefetchBatchAsync", ask: "cuMemDiscardAndPrefetchBatchAsync", version: 13000, current: true, class: ccall.Blocking, base: "cuMemDiscardAndPrefetchBatchAsync"},
-	{export: "cuMemDiscardAndPrefetchBatchAsync_ptsz", ask: "cuMemDiscardAndPrefetchBatchAsync", version: 13000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemDiscardAndPrefetchBatchAsync"},
-	{export: "cuMemDiscardBatchAsync", ask: "cuMemDiscardBatchAsync", version: 13000, current: true, class: ccall.Blocking, base: "cuMemDiscardBatchAsync"},
-	{export: "cuMemDiscardBatchAsync_ptsz", ask: "cuMemDiscardBatchAsync", version: 13000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemDiscardBatchAsync"},
-	{export: "cuMemExportToShareableHandle", ask: "cuMemExportToShareableHandle", version: 10020, current: true, class: ccall.Blocking, base: "cuMemExportToShareableHandle"},
-	{export: "cuMemFree", ask: "cuMemFree", version: 2000, class: ccall.Blocking, base: "cuMemFree"},
-	{export: "cuMemFreeAsync", ask: "cuMemFreeAsync", version: 11020, current: true, class: ccall.Hot, base: "cuMemFreeAsync"},
-	{export: "cuMemFreeAsync_ptsz", ask: "cuMemFreeAsync", version: 11020, perThread: true, current: true, class: ccall.Hot, base: "cuMemFreeAsync"},
-	{export: "cuMemFreeHost", ask: "cuMemFreeHost", version: 2000, current: true, class: ccall.Blocking, base: "cuMemFreeHost"},
-	{export: "cuMemFree_v2", ask: "cuMemFree", version: 3020, current: true, class: ccall.Blocking, base: "cuMemFree"},
-	{export: "cuMemGetAccess", ask: "cuMemGetAccess", version: 10020, current: true, class: ccall.Blocking, base: "cuMemGetAccess"},
-	{export: "cuMemGetAddressRange", ask: "cuMemGetAddressRange", version: 2000, class: ccall.Blocking, base: "cuMemGetAddressRange"},
-	{export: "cuMemGetAddressRange_v2", ask: "cuMemGetAddressRange", version: 3020, current: true, class: ccall.Blocking, base: "cuMemGetAddressRange"},
-	{export: "cuMemGetAllocationGranularity", ask: "cuMemGetAllocationGranularity", version: 10020, current: true, class: ccall.Blocking, base: "cuMemGetAllocationGranularity"},
-	{export: "cuMemGetAllocationPropertiesFromHandle", ask: "cuMemGetAllocationPropertiesFromHandle", version: 10020, current: true, class: ccall.Blocking, base: "cuMemGetAllocationPropertiesFromHandle"},
-	{export: "cuMemGetDefaultMemPool", ask: "cuMemGetDefaultMemPool", version: 13000, current: true, class: ccall.Blocking, base: "cuMemGetDefaultMemPool"},
-	{export: "cuMemGetHandleForAddressRange", ask: "cuMemGetHandleForAddressRange", version: 11070, current: true, class: ccall.Blocking, base: "cuMemGetHandleForAddressRange"},
-	{export: "cuMemGetInfo", ask: "cuMemGetInfo", version: 2000, class: ccall.Hot, base: "cuMemGetInfo"},
-	{export: "cuMemGetInfo_v2", ask: "cuMemGetInfo", version: 3020, current: true, class: ccall.Hot, base: "cuMemGetInfo"},
-	{export: "cuMemGetMemPool", ask: "cuMemGetMemPool", version: 13000, current: true, class: ccall.Blocking, base: "cuMemGetMemPool"},
-	{export: "cuMemHostAlloc", ask: "cuMemHostAlloc", version: 2020, current: true, class: ccall.Hot, base: "cuMemHostAlloc"},
-	{export: "cuMemHostGetDevicePointer", ask: "cuMemHostGetDevicePointer", version: 2020, class: ccall.Hot, base: "cuMemHostGetDevicePointer"},
-	{export: "cuMemHostGetDevicePointer_v2", ask: "cuMemHostGetDevicePointer", version: 3020, current: true, class: ccall.Hot, base: "cuMemHostGetDevicePointer"},
-	{export: "cuMemHostGetFlags", ask: "cuMemHostGetFlags", version: 2030, current: true, class: ccall.Hot, base: "cuMemHostGetFlags"},
-	{export: "cuMemHostRegister", ask: "cuMemHostRegister", version: 4000, class: ccall.Hot, base: "cuMemHostRegister"},
-	{export: "cuMemHostRegister_v2", ask: "cuMemHostRegister", version: 6050, current: true, class: ccall.Hot, base: "cuMemHostRegister"},
-	{export: "cuMemHostUnregister", ask: "cuMemHostUnregister", version: 4000, current: true, class: ccall.Blocking, base: "cuMemHostUnregister"},
-	{export: "cuMemImportFromShareableHandle", ask: "cuMemImportFromShareableHandle", version: 10020, current: true, class: ccall.Blocking, base: "cuMemImportFromShareableHandle"},
-	{export: "cuMemMap", ask: "cuMemMap", version: 10020, current: true, class: ccall.Blocking, base: "cuMemMap"},
-	{export: "cuMemMapArrayAsync", ask: "cuMemMapArrayAsync", version: 11010, current: true, class: ccall.Blocking, base: "cuMemMapArrayAsync"},
-	{export: "cuMemMapArrayAsync_ptsz", ask: "cuMemMapArrayAsync", version: 11010, perThread: true, current: true, class: ccall.Blocking, base: "cuMemMapArrayAsync"},
-	{export: "cuMemPoolCreate", ask: "cuMemPoolCreate", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolCreate"},
-	{export: "cuMemPoolDestroy", ask: "cuMemPoolDestroy", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolDestroy"},
-	{export: "cuMemPoolExportPointer", ask: "cuMemPoolExportPointer", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolExportPointer"},
-	{export: "cuMemPoolExportToShareableHandle", ask: "cuMemPoolExportToShareableHandle", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolExportToShareableHandle"},
-	{export: "cuMemPoolGetAccess", ask: "cuMemPoolGetAccess", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolGetAccess"},
-	{export: "cuMemPoolGetAttribute", ask: "cuMemPoolGetAttribute", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolGetAttribute"},
-	{export: "cuMemPoolImportFromShareableHandle", ask: "cuMemPoolImportFromShareableHandle", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolImportFromShareableHandle"},
-	{export: "cuMemPoolImportPointer", ask: "cuMemPoolImportPointer", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolImportPointer"},
-	{export: "cuMemPoolSetAccess", ask: "cuMemPoolSetAccess", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolSetAccess"},
-	{export: "cuMemPoolSetAttribute", ask: "cuMemPoolSetAttribute", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolSetAttribute"},
-	{export: "cuMemPoolTrimTo", ask: "cuMemPoolTrimTo", version: 11020, current: true, class: ccall.Blocking, base: "cuMemPoolTrimTo"},
-	{export: "cuMemPrefetchAsync", ask: "cuMemPrefetchAsync", version: 8000, class: ccall.Blocking, base: "cuMemPrefetchAsync"},
-	{export: "cuMemPrefetchAsync_ptsz", ask: "cuMemPrefetchAsync", version: 8000, perThread: true, class: ccall.Blocking, base: "cuMemPrefetchAsync"},
-	{export: "cuMemPrefetchAsync_v2", ask: "cuMemPrefetchAsync", version: 12020, current: true, class: ccall.Blocking, base: "cuMemPrefetchAsync"},
-	{export: "cuMemPrefetchAsync_v2_ptsz", ask: "cuMemPrefetchAsync", version: 12020, perThread: true, current: true, class: ccall.Blocking, base: "cuMemPrefetchAsync"},
-	{export: "cuMemPrefetchBatchAsync", ask: "cuMemPrefetchBatchAsync", version: 13000, current: true, class: ccall.Blocking, base: "cuMemPrefetchBatchAsync"},
-	{export: "cuMemPrefetchBatchAsync_ptsz", ask: "cuMemPrefetchBatchAsync", version: 13000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemPrefetchBatchAsync"},
-	{export: "cuMemRangeGetAttribute", ask: "cuMemRangeGetAttribute", version: 8000, current: true, class: ccall.Blocking, base: "cuMemRangeGetAttribute"},
-	{export: "cuMemRangeGetAttributes", ask: "cuMemRangeGetAttributes", version: 8000, current: true, class: ccall.Blocking, base: "cuMemRangeGetAttributes"},
-	{export: "cuMemRelease", ask: "cuMemRelease", version: 10020, current: true, class: ccall.Blocking, base: "cuMemRelease"},
-	{export: "cuMemRetainAllocationHandle", ask: "cuMemRetainAllocationHandle", version: 11000, current: true, class: ccall.Blocking, base: "cuMemRetainAllocationHandle"},
-	{export: "cuMemSetAccess", ask: "cuMemSetAccess", version: 10020, current: true, class: ccall.Blocking, base: "cuMemSetAccess"},
-	{export: "cuMemSetMemPool", ask: "cuMemSetMemPool", version: 13000, current: true, class: ccall.Blocking, base: "cuMemSetMemPool"},
-	{export: "cuMemUnmap", ask: "cuMemUnmap", version: 10020, current: true, class: ccall.Blocking, base: "cuMemUnmap"},
-	{export: "cuMemcpy", ask: "cuMemcpy", version: 4000, current: true, class: ccall.Blocking, base: "cuMemcpy"},
-	{export: "cuMemcpy2D", ask: "cuMemcpy2D", version: 2000, class: ccall.Blocking, base: "cuMemcpy2D"},
-	{export: "cuMemcpy2DAsync", ask: "cuMemcpy2DAsync", version: 2000, class: ccall.Blocking, base: "cuMemcpy2DAsync"},
-	{export: "cuMemcpy2DAsync_v2", ask: "cuMemcpy2DAsync", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpy2DAsync"},
-	{export: "cuMemcpy2DAsync_v2_ptsz", ask: "cuMemcpy2DAsync", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpy2DAsync"},
-	{export: "cuMemcpy2DUnaligned", ask: "cuMemcpy2DUnaligned", version: 2000, class: ccall.Blocking, base: "cuMemcpy2DUnaligned"},
-	{export: "cuMemcpy2DUnaligned_v2", ask: "cuMemcpy2DUnaligned", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpy2DUnaligned"},
-	{export: "cuMemcpy2DUnaligned_v2_ptds", ask: "cuMemcpy2DUnaligned", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpy2DUnaligned"},
-	{export: "cuMemcpy2D_v2", ask: "cuMemcpy2D", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpy2D"},
-	{export: "cuMemcpy2D_v2_ptds", ask: "cuMemcpy2D", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpy2D"},
-	{export: "cuMemcpy3D", ask: "cuMemcpy3D", version: 2000, class: ccall.Blocking, base: "cuMemcpy3D"},
-	{export: "cuMemcpy3DAsync", ask: "cuMemcpy3DAsync", version: 2000, class: ccall.Blocking, base: "cuMemcpy3DAsync"},
-	{export: "cuMemcpy3DAsync_v2", ask: "cuMemcpy3DAsync", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpy3DAsync"},
-	{export: "cuMemcpy3DAsync_v2_ptsz", ask: "cuMemcpy3DAsync", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpy3DAsync"},
-	{export: "cuMemcpy3DBatchAsync", ask: "cuMemcpy3DBatchAsync", version: 12080, class: ccall.Blocking, base: "cuMemcpy3DBatchAsync"},
-	{export: "cuMemcpy3DBatchAsync_ptsz", ask: "cuMemcpy3DBatchAsync", version: 12080, perThread: true, class: ccall.Blocking, base: "cuMemcpy3DBatchAsync"},
-	{export: "cuMemcpy3DBatchAsync_v2", ask: "cuMemcpy3DBatchAsync", version: 13000, current: true, class: ccall.Blocking, base: "cuMemcpy3DBatchAsync"},
-	{export: "cuMemcpy3DBatchAsync_v2_ptsz", ask: "cuMemcpy3DBatchAsync", version: 13000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpy3DBatchAsync"},
-	{export: "cuMemcpy3DPeer", ask: "cuMemcpy3DPeer", version: 4000, current: true, class: ccall.Blocking, base: "cuMemcpy3DPeer"},
-	{export: "cuMemcpy3DPeerAsync", ask: "cuMemcpy3DPeerAsync", version: 4000, current: true, class: ccall.Blocking, base: "cuMemcpy3DPeerAsync"},
-	{export: "cuMemcpy3DPeerAsync_ptsz", ask: "cuMemcpy3DPeerAsync", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpy3DPeerAsync"},
-	{export: "cuMemcpy3DPeer_ptds", ask: "cuMemcpy3DPeer", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpy3DPeer"},
-	{export: "cuMemcpy3D_v2", ask: "cuMemcpy3D", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpy3D"},
-	{export: "cuMemcpy3D_v2_ptds", ask: "cuMemcpy3D", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpy3D"},
-	{export: "cuMemcpyAsync", ask: "cuMemcpyAsync", version: 4000, current: true, class: ccall.Blocking, base: "cuMemcpyAsync"},
-	{export: "cuMemcpyAsync_ptsz", ask: "cuMemcpyAsync", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyAsync"},
-	{export: "cuMemcpyAtoA", ask: "cuMemcpyAtoA", version: 2000, class: ccall.Blocking, base: "cuMemcpyAtoA"},
-	{export: "cuMemcpyAtoA_v2", ask: "cuMemcpyAtoA", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpyAtoA"},
-	{export: "cuMemcpyAtoA_v2_ptds", ask: "cuMemcpyAtoA", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyAtoA"},
-	{export: "cuMemcpyAtoD", ask: "cuMemcpyAtoD", version: 2000, class: ccall.Blocking, base: "cuMemcpyAtoD"},
-	{export: "cuMemcpyAtoD_v2", ask: "cuMemcpyAtoD", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpyAtoD"},
-	{export: "cuMemcpyAtoD_v2_ptds", ask: "cuMemcpyAtoD", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyAtoD"},
-	{export: "cuMemcpyAtoH", ask: "cuMemcpyAtoH", version: 2000, class: ccall.Blocking, base: "cuMemcpyAtoH"},
-	{export: "cuMemcpyAtoHAsync", ask: "cuMemcpyAtoHAsync", version: 2000, class: ccall.Blocking, base: "cuMemcpyAtoHAsync"},
-	{export: "cuMemcpyAtoHAsync_v2", ask: "cuMemcpyAtoHAsync", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpyAtoHAsync"},
-	{export: "cuMemcpyAtoHAsync_v2_ptsz", ask: "cuMemcpyAtoHAsync", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyAtoHAsync"},
-	{export: "cuMemcpyAtoH_v2", ask: "cuMemcpyAtoH", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpyAtoH"},
-	{export: "cuMemcpyAtoH_v2_ptds", ask: "cuMemcpyAtoH", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyAtoH"},
-	{export: "cuMemcpyBatchAsync", ask: "cuMemcpyBatchAsync", version: 12080, class: ccall.Blocking, base: "cuMemcpyBatchAsync"},
-	{export: "cuMemcpyBatchAsync_ptsz", ask: "cuMemcpyBatchAsync", version: 12080, perThread: true, class: ccall.Blocking, base: "cuMemcpyBatchAsync"},
-	{export: "cuMemcpyBatchAsync_v2", ask: "cuMemcpyBatchAsync", version: 13000, current: true, class: ccall.Blocking, base: "cuMemcpyBatchAsync"},
-	{export: "cuMemcpyBatchAsync_v2_ptsz", ask: "cuMemcpyBatchAsync", version: 13000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyBatchAsync"},
-	{export: "cuMemcpyDtoA", ask: "cuMemcpyDtoA", version: 2000, class: ccall.Blocking, base: "cuMemcpyDtoA"},
-	{export: "cuMemcpyDtoA_v2", ask: "cuMemcpyDtoA", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpyDtoA"},
-	{export: "cuMemcpyDtoA_v2_ptds", ask: "cuMemcpyDtoA", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyDtoA"},
-	{export: "cuMemcpyDtoD", ask: "cuMemcpyDtoD", version: 2000, class: ccall.Blocking, base: "cuMemcpyDtoD"},
-	{export: "cuMemcpyDtoDAsync", ask: "cuMemcpyDtoDAsync", version: 3000, class: ccall.Hot, base: "cuMemcpyDtoDAsync"},
-	{export: "cuMemcpyDtoDAsync_v2", ask: "cuMemcpyDtoDAsync", version: 3020, current: true, class: ccall.Hot, base: "cuMemcpyDtoDAsync"},
-	{export: "cuMemcpyDtoDAsync_v2_ptsz", ask: "cuMemcpyDtoDAsync", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuMemcpyDtoDAsync"},
-	{export: "cuMemcpyDtoD_v2", ask: "cuMemcpyDtoD", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpyDtoD"},
-	{export: "cuMemcpyDtoD_v2_ptds", ask: "cuMemcpyDtoD", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyDtoD"},
-	{export: "cuMemcpyDtoH", ask: "cuMemcpyDtoH", version: 2000, class: ccall.Blocking, base: "cuMemcpyDtoH"},
-	{export: "cuMemcpyDtoHAsync", ask: "cuMemcpyDtoHAsync", version: 2000, class: ccall.Hot, base: "cuMemcpyDtoHAsync"},
-	{export: "cuMemcpyDtoHAsync_v2", ask: "cuMemcpyDtoHAsync", version: 3020, current: true, class: ccall.Hot, base: "cuMemcpyDtoHAsync"},
-	{export: "cuMemcpyDtoHAsync_v2_ptsz", ask: "cuMemcpyDtoHAsync", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuMemcpyDtoHAsync"},
-	{export: "cuMemcpyDtoH_v2", ask: "cuMemcpyDtoH", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpyDtoH"},
-	{export: "cuMemcpyDtoH_v2_ptds", ask: "cuMemcpyDtoH", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyDtoH"},
-	{export: "cuMemcpyHtoA", ask: "cuMemcpyHtoA", version: 2000, class: ccall.Blocking, base: "cuMemcpyHtoA"},
-	{export: "cuMemcpyHtoAAsync", ask: "cuMemcpyHtoAAsync", version: 2000, class: ccall.Blocking, base: "cuMemcpyHtoAAsync"},
-	{export: "cuMemcpyHtoAAsync_v2", ask: "cuMemcpyHtoAAsync", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpyHtoAAsync"},
-	{export: "cuMemcpyHtoAAsync_v2_ptsz", ask: "cuMemcpyHtoAAsync", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyHtoAAsync"},
-	{export: "cuMemcpyHtoA_v2", ask: "cuMemcpyHtoA", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpyHtoA"},
-	{export: "cuMemcpyHtoA_v2_ptds", ask: "cuMemcpyHtoA", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyHtoA"},
-	{export: "cuMemcpyHtoD", ask: "cuMemcpyHtoD", version: 2000, class: ccall.Blocking, base: "cuMemcpyHtoD"},
-	{export: "cuMemcpyHtoDAsync", ask: "cuMemcpyHtoDAsync", version: 2000, class: ccall.Hot, base: "cuMemcpyHtoDAsync"},
-	{export: "cuMemcpyHtoDAsync_v2", ask: "cuMemcpyHtoDAsync", version: 3020, current: true, class: ccall.Hot, base: "cuMemcpyHtoDAsync"},
-	{export: "cuMemcpyHtoDAsync_v2_ptsz", ask: "cuMemcpyHtoDAsync", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuMemcpyHtoDAsync"},
-	{export: "cuMemcpyHtoD_v2", ask: "cuMemcpyHtoD", version: 3020, current: true, class: ccall.Blocking, base: "cuMemcpyHtoD"},
-	{export: "cuMemcpyHtoD_v2_ptds", ask: "cuMemcpyHtoD", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyHtoD"},
-	{export: "cuMemcpyPeer", ask: "cuMemcpyPeer", version: 4000, current: true, class: ccall.Blocking, base: "cuMemcpyPeer"},
-	{export: "cuMemcpyPeerAsync", ask: "cuMemcpyPeerAsync", version: 4000, current: true, class: ccall.Hot, base: "cuMemcpyPeerAsync"},
-	{export: "cuMemcpyPeerAsync_ptsz", ask: "cuMemcpyPeerAsync", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuMemcpyPeerAsync"},
-	{export: "cuMemcpyPeer_ptds", ask: "cuMemcpyPeer", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpyPeer"},
-	{export: "cuMemcpy_ptds", ask: "cuMemcpy", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemcpy"},
-	{export: "cuMemsetD16", ask: "cuMemsetD16", version: 2000, class: ccall.Blocking, base: "cuMemsetD16"},
-	{export: "cuMemsetD16Async", ask: "cuMemsetD16Async", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD16Async"},
-	{export: "cuMemsetD16Async_ptsz", ask: "cuMemsetD16Async", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD16Async"},
-	{export: "cuMemsetD16_v2", ask: "cuMemsetD16", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD16"},
-	{export: "cuMemsetD16_v2_ptds", ask: "cuMemsetD16", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD16"},
-	{export: "cuMemsetD2D16", ask: "cuMemsetD2D16", version: 2000, class: ccall.Blocking, base: "cuMemsetD2D16"},
-	{export: "cuMemsetD2D16Async", ask: "cuMemsetD2D16Async", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD2D16Async"},
-	{export: "cuMemsetD2D16Async_ptsz", ask: "cuMemsetD2D16Async", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD2D16Async"},
-	{export: "cuMemsetD2D16_v2", ask: "cuMemsetD2D16", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD2D16"},
-	{export: "cuMemsetD2D16_v2_ptds", ask: "cuMemsetD2D16", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD2D16"},
-	{export: "cuMemsetD2D32", ask: "cuMemsetD2D32", version: 2000, class: ccall.Blocking, base: "cuMemsetD2D32"},
-	{export: "cuMemsetD2D32Async", ask: "cuMemsetD2D32Async", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD2D32Async"},
-	{export: "cuMemsetD2D32Async_ptsz", ask: "cuMemsetD2D32Async", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD2D32Async"},
-	{export: "cuMemsetD2D32_v2", ask: "cuMemsetD2D32", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD2D32"},
-	{export: "cuMemsetD2D32_v2_ptds", ask: "cuMemsetD2D32", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD2D32"},
-	{export: "cuMemsetD2D8", ask: "cuMemsetD2D8", version: 2000, class: ccall.Blocking, base: "cuMemsetD2D8"},
-	{export: "cuMemsetD2D8Async", ask: "cuMemsetD2D8Async", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD2D8Async"},
-	{export: "cuMemsetD2D8Async_ptsz", ask: "cuMemsetD2D8Async", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD2D8Async"},
-	{export: "cuMemsetD2D8_v2", ask: "cuMemsetD2D8", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD2D8"},
-	{export: "cuMemsetD2D8_v2_ptds", ask: "cuMemsetD2D8", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD2D8"},
-	{export: "cuMemsetD32", ask: "cuMemsetD32", version: 2000, class: ccall.Blocking, base: "cuMemsetD32"},
-	{export: "cuMemsetD32Async", ask: "cuMemsetD32Async", version: 3020, current: true, class: ccall.Hot, base: "cuMemsetD32Async"},
-	{export: "cuMemsetD32Async_ptsz", ask: "cuMemsetD32Async", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuMemsetD32Async"},
-	{export: "cuMemsetD32_v2", ask: "cuMemsetD32", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD32"},
-	{export: "cuMemsetD32_v2_ptds", ask: "cuMemsetD32", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD32"},
-	{export: "cuMemsetD8", ask: "cuMemsetD8", version: 2000, class: ccall.Blocking, base: "cuMemsetD8"},
-	{export: "cuMemsetD8Async", ask: "cuMemsetD8Async", version: 3020, current: true, class: ccall.Hot, base: "cuMemsetD8Async"},
-	{export: "cuMemsetD8Async_ptsz", ask: "cuMemsetD8Async", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuMemsetD8Async"},
-	{export: "cuMemsetD8_v2", ask: "cuMemsetD8", version: 3020, current: true, class: ccall.Blocking, base: "cuMemsetD8"},
-	{export: "cuMemsetD8_v2_ptds", ask: "cuMemsetD8", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuMemsetD8"},
-	{export: "cuMipmappedArrayCreate", ask: "cuMipmappedArrayCreate", version: 5000, current: true, class: ccall.Blocking, base: "cuMipmappedArrayCreate"},
-	{export: "cuMipmappedArrayDestroy", ask: "cuMipmappedArrayDestroy", version: 5000, current: true, class: ccall.Blocking, base: "cuMipmappedArrayDestroy"},
-	{export: "cuMipmappedArrayGetLevel", ask: "cuMipmappedArrayGetLevel", version: 5000, current: true, class: ccall.Blocking, base: "cuMipmappedArrayGetLevel"},
-	{export: "cuMipmappedArrayGetMemoryRequirements", ask: "cuMipmappedArrayGetMemoryRequirements", version: 11060, current: true, class: ccall.Blocking, base: "cuMipmappedArrayGetMemoryRequirements"},
-	{export: "cuMipmappedArrayGetSparseProperties", ask: "cuMipmappedArrayGetSparseProperties", version: 11010, current: true, class: ccall.Blocking, base: "cuMipmappedArrayGetSparseProperties"},
-	{export: "cuModuleEnumerateFunctions", ask: "cuModuleEnumerateFunctions", version: 12040, current: true, class: ccall.Blocking, base: "cuModuleEnumerateFunctions"},
-	{export: "cuModuleGetFunction", ask: "cuModuleGetFunction", version: 2000, current: true, class: ccall.Hot, base: "cuModuleGetFunction"},
-	{export: "cuModuleGetFunctionCount", ask: "cuModuleGetFunctionCount", version: 12040, current: true, class: ccall.Blocking, base: "cuModuleGetFunctionCount"},
-	{export: "cuModuleGetGlobal", ask: "cuModuleGetGlobal", version: 2000, class: ccall.Hot, base: "cuModuleGetGlobal"},
-	{export: "cuModuleGetGlobal_v2", ask: "cuModuleGetGlobal", version: 3020, current: true, class: ccall.Hot, base: "cuModuleGetGlobal"},
-	{export: "cuModuleGetLoadingMode", ask: "cuModuleGetLoadingMode", version: 11070, current: true, class: ccall.Blocking, base: "cuModuleGetLoadingMode"},
-	{export: "cuModuleGetSurfRef", ask: "cuModuleGetSurfRef", version: 3000, current: true, class: ccall.Blocking, base: "cuModuleGetSurfRef"},
-	{export: "cuModuleGetTexRef", ask: "cuModuleGetTexRef", version: 2000, current: true, class: ccall.Blocking, base: "cuModuleGetTexRef"},
-	{export: "cuModuleLoad", ask: "cuModuleLoad", version: 2000, current: true, class: ccall.Blocking, base: "cuModuleLoad"},
-	{export: "cuModuleLoadData", ask: "cuModuleLoadData", version: 2000, current: true, class: ccall.Blocking, base: "cuModuleLoadData"},
-	{export: "cuModuleLoadDataEx", ask: "cuModuleLoadDataEx", version: 2010, current: true, class: ccall.Blocking, base: "cuModuleLoadDataEx"},
-	{export: "cuModuleLoadFatBinary", ask: "cuModuleLoadFatBinary", version: 2000, current: true, class: ccall.Blocking, base: "cuModuleLoadFatBinary"},
-	{export: "cuModuleUnload", ask: "cuModuleUnload", version: 2000, current: true, class: ccall.Blocking, base: "cuModuleUnload"},
-	{export: "cuMulticastAddDevice", ask: "cuMulticastAddDevice", version: 12010, current: true, class: ccall.Blocking, base: "cuMulticastAddDevice"},
-	{export: "cuMulticastBindAddr", ask: "cuMulticastBindAddr", version: 12010, current: true, class: ccall.Blocking, base: "cuMulticastBindAddr"},
-	{export: "cuMulticastBindMem", ask: "cuMulticastBindMem", version: 12010, current: true, class: ccall.Blocking, base: "cuMulticastBindMem"},
-	{export: "cuMulticastCreate", ask: "cuMulticastCreate", version: 12010, current: true, class: ccall.Blocking, base: "cuMulticastCreate"},
-	{export: "cuMulticastGetGranularity", ask: "cuMulticastGetGranularity", version: 12010, current: true, class: ccall.Blocking, base: "cuMulticastGetGranularity"},
-	{export: "cuMulticastUnbind", ask: "cuMulticastUnbind", version: 12010, current: true, class: ccall.Blocking, base: "cuMulticastUnbind"},
-	{export: "cuOccupancyAvailableDynamicSMemPerBlock", ask: "cuOccupancyAvailableDynamicSMemPerBlock", version: 10020, current: true, class: ccall.Blocking, base: "cuOccupancyAvailableDynamicSMemPerBlock"},
-	{export: "cuOccupancyMaxActiveBlocksPerMultiprocessor", ask: "cuOccupancyMaxActiveBlocksPerMultiprocessor", version: 6050, current: true, class: ccall.Hot, base: "cuOccupancyMaxActiveBlocksPerMultiprocessor"},
-	{export: "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", ask: "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", version: 7000, current: true, class: ccall.Blocking, base: "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags"},
-	{export: "cuOccupancyMaxActiveClusters", ask: "cuOccupancyMaxActiveClusters", version: 11070, current: true, class: ccall.Blocking, base: "cuOccupancyMaxActiveClusters"},
-	{export: "cuOccupancyMaxPotentialBlockSize", ask: "cuOccupancyMaxPotentialBlockSize", version: 6050, current: true, class: ccall.Hot, base: "cuOccupancyMaxPotentialBlockSize"},
-	{export: "cuOccupancyMaxPotentialBlockSizeWithFlags", ask: "cuOccupancyMaxPotentialBlockSizeWithFlags", version: 7000, current: true, class: ccall.Blocking, base: "cuOccupancyMaxPotentialBlockSizeWithFlags"},
-	{export: "cuOccupancyMaxPotentialClusterSize", ask: "cuOccupancyMaxPotentialClusterSize", version: 11070, current: true, class: ccall.Blocking, base: "cuOccupancyMaxPotentialClusterSize"},
-	{export: "cuParamSetSize", ask: "cuParamSetSize", version: 2000, current: true, class: ccall.Blocking, base: "cuParamSetSize"},
-	{export: "cuParamSetTexRef", ask: "cuParamSetTexRef", version: 2000, current: true, class: ccall.Blocking, base: "cuParamSetTexRef"},
-	{export: "cuParamSetf", ask: "cuParamSetf", version: 2000, current: true, class: ccall.Blocking, base: "cuParamSetf"},
-	{export: "cuParamSeti", ask: "cuParamSeti", version: 2000, current: true, class: ccall.Blocking, base: "cuParamSeti"},
-	{export: "cuParamSetv", ask: "cuParamSetv", version: 2000, current: true, class: ccall.Blocking, base: "cuParamSetv"},
-	{export: "cuPointerGetAttribute", ask: "cuPointerGetAttribute", version: 4000, current: true, class: ccall.Hot, base: "cuPointerGetAttribute"},
-	{export: "cuPointerGetAttributes", ask: "cuPointerGetAttributes", version: 7000, current: true, class: ccall.Blocking, base: "cuPointerGetAttributes"},
-	{export: "cuPointerSetAttribute", ask: "cuPointerSetAttribute", version: 6000, current: true, class: ccall.Blocking, base: "cuPointerSetAttribute"},
-	{export: "cuSignalExternalSemaphoresAsync", ask: "cuSignalExternalSemaphoresAsync", version: 10000, current: true, class: ccall.Blocking, base: "cuSignalExternalSemaphoresAsync"},
-	{export: "cuSignalExternalSemaphoresAsync_ptsz", ask: "cuSignalExternalSemaphoresAsync", version: 10000, perThread: true, current: true, class: ccall.Blocking, base: "cuSignalExternalSemaphoresAsync"},
-	{export: "cuStreamAddCallback", ask: "cuStreamAddCallback", version: 5000, current: true, class: ccall.Hot, base: "cuStreamAddCallback"},
-	{export: "cuStreamAddCallback_ptsz", ask: "cuStreamAddCallback", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuStreamAddCallback"},
-	{export: "cuStreamAttachMemAsync", ask: "cuStreamAttachMemAsync", version: 6000, current: true, class: ccall.Blocking, base: "cuStreamAttachMemAsync"},
-	{export: "cuStreamAttachMemAsync_ptsz", ask: "cuStreamAttachMemAsync", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuStreamAttachMemAsync"},
-	{export: "cuStreamBatchMemOp", ask: "cuStreamBatchMemOp", version: 8000, class: ccall.Hot, base: "cuStreamBatchMemOp"},
-	{export: "cuStreamBatchMemOp_ptsz", ask: "cuStreamBatchMemOp", version: 8000, perThread: true, class: ccall.Hot, base: "cuStreamBatchMemOp"},
-	{export: "cuStreamBatchMemOp_v2", ask: "cuStreamBatchMemOp", version: 11070, current: true, class: ccall.Hot, base: "cuStreamBatchMemOp"},
-	{export: "cuStreamBatchMemOp_v2_ptsz", ask: "cuStreamBatchMemOp", version: 11070, perThread: true, current: true, class: ccall.Hot, base: "cuStreamBatchMemOp"},
-	{export: "cuStreamBeginCapture", ask: "cuStreamBeginCapture", version: 10000, class: ccall.Hot, base: "cuStreamBeginCapture"},
-	{export: "cuStreamBeginCaptureToGraph", ask: "cuStreamBeginCaptureToGraph", version: 12030, current: true, class: ccall.Hot, base: "cuStreamBeginCaptureToGraph"},
-	{export: "cuStreamBeginCaptureToGraph_ptsz", ask: "cuStreamBeginCaptureToGraph", version: 12030, perThread: true, current: true, class: ccall.Hot, base: "cuStreamBeginCaptureToGraph"},
-	{export: "cuStreamBeginCapture_ptsz", ask: "cuStreamBeginCapture", version: 10000, perThread: true, class: ccall.Hot, base: "cuStreamBeginCapture"},
-	{export: "cuStreamBeginCapture_v2", ask: "cuStreamBeginCapture", version: 10010, current: true, class: ccall.Hot, base: "cuStreamBeginCapture"},
-	{export: "cuStreamBeginCapture_v2_ptsz", ask: "cuStreamBeginCapture", version: 10010, perThread: true, current: true, class: ccall.Hot, base: "cuStreamBeginCapture"},
-	{export: "cuStreamCopyAttributes", ask: "cuStreamCopyAttributes", version: 11000, current: true, class: ccall.Blocking, base: "cuStreamCopyAttributes"},
-	{export: "cuStreamCopyAttributes_ptsz", ask: "cuStreamCopyAttributes", version: 11000, perThread: true, current: true, class: ccall.Blocking, base: "cuStreamCopyAttributes"},
-	{export: "cuStreamCreate", ask: "cuStreamCreate", version: 2000, current: true, class: ccall.Blocking, base: "cuStreamCreate"},
-	{export: "cuStreamCreateWithPriority", ask: "cuStreamCreateWithPriority", version: 5050, current: true, class: ccall.Blocking, base: "cuStreamCreateWithPriority"},
-	{export: "cuStreamDestroy", ask: "cuStreamDestroy", version: 2000, class: ccall.Hot, base: "cuStreamDestroy"},
-	{export: "cuStreamDestroy_v2", ask: "cuStreamDestroy", version: 4000, current: true, class: ccall.Hot, base: "cuStreamDestroy"},
-	{export: "cuStreamEndCapture", ask: "cuStreamEndCapture", version: 10000, current: true, class: ccall.Hot, base: "cuStreamEndCapture"},
-	{export: "cuStreamEndCapture_ptsz", ask: "cuStreamEndCapture", version: 10000, perThread: true, current: true, class: ccall.Hot, base: "cuStreamEndCapture"},
-	{export: "cuStreamGetAttribute", ask: "cuStreamGetAttribute", version: 11000, current: true, class: ccall.Blocking, base: "cuStreamGetAttribute"},
-	{export: "cuStreamGetAttribute_ptsz", ask: "cuStreamGetAttribute", version: 11000, perThread: true, current: true, class: ccall.Blocking, base: "cuStreamGetAttribute"},
-	{export: "cuStreamGetCaptureInfo", ask: "cuStreamGetCaptureInfo", version: 10010, class: ccall.Hot, base: "cuStreamGetCaptureInfo"},
-	{export: "cuStreamGetCaptureInfo_ptsz", ask: "cuStreamGetCaptureInfo", version: 10010, perThread: true, class: ccall.Hot, base: "cuStreamGetCaptureInfo"},
-	{export: "cuStreamGetCaptureInfo_v2", ask: "cuStreamGetCaptureInfo", version: 11030, class: ccall.Hot, base: "cuStreamGetCaptureInfo"},
-	{export: "cuStreamGetCaptureInfo_v2_ptsz", ask: "cuStreamGetCaptureInfo", version: 11030, perThread: true, class: ccall.Hot, base: "cuStreamGetCaptureInfo"},
-	{export: "cuStreamGetCaptureInfo_v3", ask: "cuStreamGetCaptureInfo", version: 12030, current: true, class: ccall.Hot, base: "cuStreamGetCaptureInfo"},
-	{export: "cuStreamGetCaptureInfo_v3_ptsz", ask: "cuStreamGetCaptureInfo", version: 12030, perThread: true, current: true, class: ccall.Hot, base: "cuStreamGetCaptureInfo"},
-	{export: "cuStreamGetCtx", ask: "cuStreamGetCtx", version: 9020, current: true, class: ccall.Hot, base: "cuStreamGetCtx"},
-	{export: "cuStreamGetCtx_ptsz", ask: "cuStreamGetCtx", version: 9020, perThread: true, current: true, class: ccall.Hot, base: "cuStreamGetCtx"},
-	{export: "cuStreamGetCtx_v2", ask: "cuStreamGetCtx", version: 12050, current: true, class: ccall.Hot, base: "cuStreamGetCtx_v2"},
-	{export: "cuStreamGetCtx_v2_ptsz", ask: "cuStreamGetCtx", version: 12050, perThread: true, current: true, class: ccall.Hot, base: "cuStreamGetCtx_v2"},
-	{export: "cuStreamGetDevice", ask: "cuStreamGetDevice", version: 12080, current: true, class: ccall.Hot, base: "cuStreamGetDevice"},
-	{export: "cuStreamGetDevice_ptsz", ask: "cuStreamGetDevice", version: 12080, perThread: true, current: true, class: ccall.Hot, base: "cuStreamGetDevice"},
-	{export: "cuStreamGetFlags", ask: "cuStreamGetFlags", version: 5050, current: true, class: ccall.Hot, base: "cuStreamGetFlags"},
-	{export: "cuStreamGetFlags_ptsz", ask: "cuStreamGetFlags", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuStreamGetFlags"},
-	{export: "cuStreamGetGreenCtx", ask: "cuStreamGetGreenCtx", version: 12040, current: true, class: ccall.Blocking, base: "cuStreamGetGreenCtx"},
-	{export: "cuStreamGetId", ask: "cuStreamGetId", version: 12000, current: true, class: ccall.Hot, base: "cuStreamGetId"},
-	{export: "cuStreamGetId_ptsz", ask: "cuStreamGetId", version: 12000, perThread: true, current: true, class: ccall.Hot, base: "cuStreamGetId"},
-	{export: "cuStreamGetPriority", ask: "cuStreamGetPriority", version: 5050, current: true, class: ccall.Hot, base: "cuStreamGetPriority"},
-	{export: "cuStreamGetPriority_ptsz", ask: "cuStreamGetPriority", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuStreamGetPriority"},
-	{export: "cuStreamIsCapturing", ask: "cuStreamIsCapturing", version: 10000, current: true, class: ccall.Hot, base: "cuStreamIsCapturing"},
-	{export: "cuStreamIsCapturing_ptsz", ask: "cuStreamIsCapturing", version: 10000, perThread: true, current: true, class: ccall.Hot, base: "cuStreamIsCapturing"},
-	{export: "cuStreamQuery", ask: "cuStreamQuery", version: 2000, current: true, class: ccall.Hot, base: "cuStreamQuery"},
-	{export: "cuStreamQuery_ptsz", ask: "cuStreamQuery", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuStreamQuery"},
-	{export: "cuStreamSetAttribute", ask: "cuStreamSetAttribute", version: 11000, current: true, class: ccall.Blocking, base: "cuStreamSetAttribute"},
-	{export: "cuStreamSetAttribute_ptsz", ask: "cuStreamSetAttribute", version: 11000, perThread: true, current: true, class: ccall.Blocking, base: "cuStreamSetAttribute"},
-	{export: "cuStreamSynchronize", ask: "cuStreamSynchronize", version: 2000, current: true, class: ccall.Blocking, base: "cuStreamSynchronize"},
-	{export: "cuStreamSynchronize_ptsz", ask: "cuStreamSynchronize", version: 7000, perThread: true, current: true, class: ccall.Blocking, base: "cuStreamSynchronize"},
-	{export: "cuStreamUpdateCaptureDependencies", ask: "cuStreamUpdateCaptureDependencies", version: 11030, class: ccall.Hot, base: "cuStreamUpdateCaptureDependencies"},
-	{export: "cuStreamUpdateCaptureDependencies_ptsz", ask: "cuStreamUpdateCaptureDependencies", version: 11030, perThread: true, class: ccall.Hot, base: "cuStreamUpdateCaptureDependencies"},
-	{export: "cuStreamUpdateCaptureDependencies_v2", ask: "cuStreamUpdateCaptureDependencies", version: 12030, current: true, class: ccall.Hot, base: "cuStreamUpdateCaptureDependencies"},
-	{export: "cuStreamUpdateCaptureDependencies_v2_ptsz", ask: "cuStreamUpdateCaptureDependencies", version: 12030, perThread: true, current: true, class: ccall.Hot, base: "cuStreamUpdateCaptureDependencies"},
-	{export: "cuStreamWaitEvent", ask: "cuStreamWaitEvent", version: 3020, current: true, class: ccall.Hot, base: "cuStreamWaitEvent"},
-	{export: "cuStreamWaitEvent_ptsz", ask: "cuStreamWaitEvent", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuStreamWaitEvent"},
-	{export: "cuStreamWaitValue32", ask: "cuStreamWaitValue32", version: 8000, class: ccall.Hot, base: "cuStreamWaitValue32"},
-	{export: "cuStreamWaitValue32_ptsz", ask: "cuStreamWaitValue32", version: 8000, perThread: true, class: ccall.Hot, base: "cuStreamWaitValue32"},
-	{export: "cuStreamWaitValue32_v2", ask: "cuStreamWaitValue32", version: 11070, current: true, class: ccall.Hot, base: "cuStreamWaitValue32"},
-	{export: "cuStreamWaitValue32_v2_ptsz", ask: "cuStreamWaitValue32", version: 11070, perThread: true, current: true, class: ccall.Hot, base: "cuStreamWaitValue32"},
-	{export: "cuStreamWaitValue64", ask: "cuStreamWaitValue64", version: 9000, class: ccall.Hot, base: "cuStreamWaitValue64"},
-	{export: "cuStreamWaitValue64_ptsz", ask: "cuStreamWaitValue64", version: 9000, perThread: true, class: ccall.Hot, base: "cuStreamWaitValue64"},
-	{export: "cuStreamWaitValue64_v2", ask: "cuStreamWaitValue64", version: 11070, current: true, class: ccall.Hot, base: "cuStreamWaitValue64"},
-	{export: "cuStreamWaitValue64_v2_ptsz", ask: "cuStreamWaitValue64", version: 11070, perThread: true, current: true, class: ccall.Hot, base: "cuStreamWaitValue64"},
-	{export: "cuStreamWriteValue32", ask: "cuStreamWriteValue32", version: 8000, class: ccall.Hot, base: "cuStreamWriteValue32"},
-	{export: "cuStreamWriteValue32_ptsz", ask: "cuStreamWriteValue32", version: 8000, perThread: true, class: ccall.Hot, base: "cuStreamWriteValue32"},
-	{export: "cuStreamWriteValue32_v2", ask: "cuStreamWriteValue32", version: 11070, current: true, class: ccall.Hot, base: "cuStreamWriteValue32"},
-	{export: "cuStreamWriteValue32_v2_ptsz", ask: "cuStreamWriteValue32", version: 11070, perThread: true, current: true, class: ccall.Hot, base: "cuStreamWriteValue32"},
-	{export: "cuStreamWriteValue64", ask: "cuStreamWriteValue64", version: 9000, class: ccall.Hot, base: "cuStreamWriteValue64"},
-	{export: "cuStreamWriteValue64_ptsz", ask: "cuStreamWriteValue64", version: 9000, perThread: true, class: ccall.Hot, base: "cuStreamWriteValue64"},
-	{export: "cuStreamWriteValue64_v2", ask: "cuStreamWriteValue64", version: 11070, current: true, class: ccall.Hot, base: "cuStreamWriteValue64"},
-	{export: "cuStreamWriteValue64_v2_ptsz", ask: "cuStreamWriteValue64", version: 11070, perThread: true, current: true, class: ccall.Hot, base: "cuStreamWriteValue64"},
-	{export: "cuSurfObjectCreate", ask: "cuSurfObjectCreate", version: 5000, current: true, class: ccall.Blocking, base: "cuSurfObjectCreate"},
-	{export: "cuSurfObjectDestroy", ask: "cuSurfObjectDestroy", version: 5000, current: true, class: ccall.Blocking, base: "cuSurfObjectDestroy"},
-	{export: "cuSurfObjectGetResourceDesc", ask: "cuSurfObjectGetResourceDesc", version: 5000, current: true, class: ccall.Blocking, base: "cuSurfObjectGetResourceDesc"},
-	{export: "cuSurfRefGetArray", ask: "cuSurfRefGetArray", version: 3000, current: true, class: ccall.Blocking, base: "cuSurfRefGetArray"},
-	{export: "cuSurfRefSetArray", ask: "cuSurfRefSetArray", version: 3000, current: true, class: ccall.Blocking, base: "cuSurfRefSetArray"},
-	{export: "cuTensorMapEncodeIm2col", ask: "cuTensorMapEncodeIm2col", version: 12000, current: true, class: ccall.Blocking, base: "cuTensorMapEncodeIm2col"},
-	{export: "cuTensorMapEncodeIm2colWide", ask: "cuTensorMapEncodeIm2colWide", version: 12080, current: true, class: ccall.Blocking, base: "cuTensorMapEncodeIm2colWide"},
-	{export: "cuTensorMapEncodeTiled", ask: "cuTensorMapEncodeTiled", version: 12000, current: true, class: ccall.Blocking, base: "cuTensorMapEncodeTiled"},
-	{export: "cuTensorMapReplaceAddress", ask: "cuTensorMapReplaceAddress", version: 12000, current: true, class: ccall.Blocking, base: "cuTensorMapReplaceAddress"},
-	{export: "cuTexObjectCreate", ask: "cuTexObjectCreate", version: 5000, current: true, class: ccall.Blocking, base: "cuTexObjectCreate"},
-	{export: "cuTexObjectDestroy", ask: "cuTexObjectDestroy", version: 5000, current: true, class: ccall.Blocking, base: "cuTexObjectDestroy"},
-	{export: "cuTexObjectGetResourceDesc", ask: "cuTexObjectGetResourceDesc", version: 5000, current: true, class: ccall.Blocking, base: "cuTexObjectGetResourceDesc"},
-	{export: "cuTexObjectGetResourceViewDesc", ask: "cuTexObjectGetResourceViewDesc", version: 5000, current: true, class: ccall.Blocking, base: "cuTexObjectGetResourceViewDesc"},
-	{export: "cuTexObjectGetTextureDesc", ask: "cuTexObjectGetTextureDesc", version: 5000, current: true, class: ccall.Blocking, base: "cuTexObjectGetTextureDesc"},
-	{export: "cuTexRefCreate", ask: "cuTexRefCreate", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefCreate"},
-	{export: "cuTexRefDestroy", ask: "cuTexRefDestroy", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefDestroy"},
-	{export: "cuTexRefGetAddress", ask: "cuTexRefGetAddress", version: 2000, class: ccall.Blocking, base: "cuTexRefGetAddress"},
-	{export: "cuTexRefGetAddressMode", ask: "cuTexRefGetAddressMode", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefGetAddressMode"},
-	{export: "cuTexRefGetAddress_v2", ask: "cuTexRefGetAddress", version: 3020, current: true, class: ccall.Blocking, base: "cuTexRefGetAddress"},
-	{export: "cuTexRefGetArray", ask: "cuTexRefGetArray", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefGetArray"},
-	{export: "cuTexRefGetBorderColor", ask: "cuTexRefGetBorderColor", version: 8000, current: true, class: ccall.Blocking, base: "cuTexRefGetBorderColor"},
-	{export: "cuTexRefGetFilterMode", ask: "cuTexRefGetFilterMode", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefGetFilterMode"},
-	{export: "cuTexRefGetFlags", ask: "cuTexRefGetFlags", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefGetFlags"},
-	{export: "cuTexRefGetFormat", ask: "cuTexRefGetFormat", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefGetFormat"},
-	{export: "cuTexRefGetMaxAnisotropy", ask: "cuTexRefGetMaxAnisotropy", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefGetMaxAnisotropy"},
-	{export: "cuTexRefGetMipmapFilterMode", ask: "cuTexRefGetMipmapFilterMode", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefGetMipmapFilterMode"},
-	{export: "cuTexRefGetMipmapLevelBias", ask: "cuTexRefGetMipmapLevelBias", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefGetMipmapLevelBias"},
-	{export: "cuTexRefGetMipmapLevelClamp", ask: "cuTexRefGetMipmapLevelClamp", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefGetMipmapLevelClamp"},
-	{export: "cuTexRefGetMipmappedArray", ask: "cuTexRefGetMipmappedArray", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefGetMipmappedArray"},
-	{export: "cuTexRefSetAddress", ask: "cuTexRefSetAddress", version: 2000, class: ccall.Blocking, base: "cuTexRefSetAddress"},
-	{export: "cuTexRefSetAddress2D", ask: "cuTexRefSetAddress2D", version: 2020, class: ccall.Blocking, base: "cuTexRefSetAddress2D"},
-	{export: "cuTexRefSetAddress2D_v2", ask: "cuTexRefSetAddress2D", version: 3020, class: ccall.Blocking, base: "cuTexRefSetAddress2D"},
-	{export: "cuTexRefSetAddress2D_v3", ask: "cuTexRefSetAddress2D", version: 4010, current: true, class: ccall.Blocking, base: "cuTexRefSetAddress2D"},
-	{export: "cuTexRefSetAddressMode", ask: "cuTexRefSetAddressMode", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefSetAddressMode"},
-	{export: "cuTexRefSetAddress_v2", ask: "cuTexRefSetAddress", version: 3020, current: true, class: ccall.Blocking, base: "cuTexRefSetAddress"},
-	{export: "cuTexRefSetArray", ask: "cuTexRefSetArray", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefSetArray"},
-	{export: "cuTexRefSetBorderColor", ask: "cuTexRefSetBorderColor", version: 8000, current: true, class: ccall.Blocking, base: "cuTexRefSetBorderColor"},
-	{export: "cuTexRefSetFilterMode", ask: "cuTexRefSetFilterMode", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefSetFilterMode"},
-	{export: "cuTexRefSetFlags", ask: "cuTexRefSetFlags", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefSetFlags"},
-	{export: "cuTexRefSetFormat", ask: "cuTexRefSetFormat", version: 2000, current: true, class: ccall.Blocking, base: "cuTexRefSetFormat"},
-	{export: "cuTexRefSetMaxAnisotropy", ask: "cuTexRefSetMaxAnisotropy", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefSetMaxAnisotropy"},
-	{export: "cuTexRefSetMipmapFilterMode", ask: "cuTexRefSetMipmapFilterMode", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefSetMipmapFilterMode"},
-	{export: "cuTexRefSetMipmapLevelBias", ask: "cuTexRefSetMipmapLevelBias", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefSetMipmapLevelBias"},
-	{export: "cuTexRefSetMipmapLevelClamp", ask: "cuTexRefSetMipmapLevelClamp", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefSetMipmapLevelClamp"},
-	{export: "cuTexRefSetMipmappedArray", ask: "cuTexRefSetMipmappedArray", version: 5000, current: true, class: ccall.Blocking, base: "cuTexRefSetMipmappedArray"},
-	{export: "cuThreadExchangeStreamCaptureMode", ask: "cuThreadExchangeStreamCaptureMode", version: 10010, current: true, class: ccall.Hot, base: "cuThreadExchangeStreamCaptureMode"},
-	{export: "cuUserObjectCreate", ask: "cuUserObjectCreate", version: 11030, current: true, class: ccall.Blocking, base: "cuUserObjectCreate"},
-	{export: "cuUserObjectRelease", ask: "cuUserObjectRelease", version: 11030, current: true, class: ccall.Blocking, base: "cuUserObjectRelease"},
-	{export: "cuUserObjectRetain", ask: "cuUserObjectRetain", version: 11030, current: true, class: ccall.Blocking, base: "cuUserObjectRetain"},
-	{export: "cuWaitExternalSemaphoresAsync", ask: "cuWaitExternalSemaphoresAsync", version: 10000, current: true, class: ccall.Blocking, base: "cuWaitExternalSemaphoresAsync"},
-	{export: "cuWaitExternalSemaphoresAsync_ptsz", ask: "cuWaitExternalSemaphoresAsync", version: 10000, perThread: true, current: true, class: ccall.Blocking, base: "cuWaitExternalSemaphoresAsync"},
+// symbolTable has a row for each symbol of the driver API, sorted by the exported name. symbolReader reads it.
+const symbolTable = "" +
+	"\x00Array3DCreate\x80\x20" + // cuArray3DCreate, 2.0, blocking
+	"\x0d_v2\x84\x32" + // cuArray3DCreate_v2, 3.2, blocking
+	"\x07GetDescriptor\x80\x20" + // cuArray3DGetDescriptor, 2.0, blocking
+	"\x14_v2\x84\x32" + // cuArray3DGetDescriptor_v2, 3.2, blocking
+	"\x05Create\x80\x20" + // cuArrayCreate, 2.0, blocking
+	"\x0b_v2\x84\x32" + // cuArrayCreate_v2, 3.2, blocking
+	"\x05Destroy\x84\x20" + // cuArrayDestroy, 2.0, blocking
+	"\x05GetDescriptor\x80\x20" + // cuArrayGetDescriptor, 2.0, blocking
+	"\x12_v2\x84\x32" + // cuArrayGetDescriptor_v2, 3.2, blocking
+	"\x08MemoryRequirements\x84\xb6" + // cuArrayGetMemoryRequirements, 11.6, blocking
+	"\x08Plane\x84\xb2" + // cuArrayGetPlane, 11.2, blocking
+	"\x08SparseProperties\x84\xb1" + // cuArrayGetSparseProperties, 11.1, blocking
+	"\x00CheckpointProcessCheckpoint\x84\xc8" + // cuCheckpointProcessCheckpoint, 12.8, blocking
+	"\x11GetRestoreThreadId\x84\xc8" + // cuCheckpointProcessGetRestoreThreadId, 12.8, blocking
+	"\x14State\x84\xc8" + // cuCheckpointProcessGetState, 12.8, blocking
+	"\x11Lock\x84\xc8" + // cuCheckpointProcessLock, 12.8, blocking
+	"\x00CheckpointProcessRestore\x84\xc8" + // cuCheckpointProcessRestore, 12.8, blocking
+	"\x11Unlock\x84\xc8" + // cuCheckpointProcessUnlock, 12.8, blocking
+	"\x01oredumpGetAttribute\x84\xc1" + // cuCoredumpGetAttribute, 12.1, blocking
+	"\x14Global\x84\xc1" + // cuCoredumpGetAttributeGlobal, 12.1, blocking
+	"\x08SetAttribute\x84\xc1" + // cuCoredumpSetAttribute, 12.1, blocking
+	"\x14Global\x84\xc1" + // cuCoredumpSetAttributeGlobal, 12.1, blocking
+	"\x01txAttach\x84\x20" + // cuCtxAttach, 2.0, blocking
+	"\x03Create\x80\x20" + // cuCtxCreate, 2.0, setup
+	"\x09_v2\x80\x32" + // cuCtxCreate_v2, 3.2, setup
+	"\x0b3\x80\xb4" + // cuCtxCreate_v3, 11.4, setup
+	"\x0b4\x84\xc5" + // cuCtxCreate_v4, 12.5, setup
+	"\x03Destroy\x80\x20" + // cuCtxDestroy, 2.0, blocking
+	"\x0a_v2\x84\x40" + // cuCtxDestroy_v2, 4.0, blocking
+	"\x05tach\x84\x20" + // cuCtxDetach, 2.0, blocking
+	"\x04isablePeerAccess\x84\x40" + // cuCtxDisablePeerAccess, 4.0, blocking
+	"\x03EnablePeerAccess\x84\x40" + // cuCtxEnablePeerAccess, 4.0, setup
+	"\x00CtxFromGreenCtx\x84\xc4" + // cuCtxFromGreenCtx, 12.4, setup
+	"\x03GetApiVersion\x84\x32" + // cuCtxGetApiVersion, 3.2, hot
+	"\x06CacheConfig\x84\x32" + // cuCtxGetCacheConfig, 3.2, blocking
+	"\x07urrent\x84\x40" + // cuCtxGetCurrent, 4.0, hot
+	"\x06DevResource\x84\xc4" + // cuCtxGetDevResource, 12.4, blocking
+	"\x09ice\x84\x20" + // cuCtxGetDevice, 2.0, hot
+	"\x0c_v2\x8c\xd0" + // cuCtxGetDevice_v2, 13.0, hot
+	"\x06ExecAffinity\x84\xb4" + // cuCtxGetExecAffinity, 11.4, blocking
+	"\x06Flags\x84\x70" + // cuCtxGetFlags, 7.0, hot
+	"\x06Id\x84\xc0" + // cuCtxGetId, 12.0, hot
+	"\x06Limit\x84\x31" + // cuCtxGetLimit, 3.1, hot
+	"\x06SharedMemConfig\x84\x42" + // cuCtxGetSharedMemConfig, 4.2, blocking
+	"\x07treamPriorityRange\x84\x55" + // cuCtxGetStreamPriorityRange, 5.5, hot
+	"\x03PopCurrent\x80\x20" + // cuCtxPopCurrent, 2.0, hot
+	"\x0d_v2\x84\x40" + // cuCtxPopCurrent_v2, 4.0, hot
+	"\x04ushCurrent\x80\x20" + // cuCtxPushCurrent, 2.0, hot
+	"\x00CtxPushCurrent_v2\x84\x40" + // cuCtxPushCurrent_v2, 4.0, hot
+	"\x03RecordEvent\x84\xc5" + // cuCtxRecordEvent, 12.5, hot
+	"\x05setPersistingL2Cache\x84\xb0" + // cuCtxResetPersistingL2Cache, 11.0, blocking
+	"\x03SetCacheConfig\x84\x32" + // cuCtxSetCacheConfig, 3.2, blocking
+	"\x07urrent\x84\x40" + // cuCtxSetCurrent, 4.0, hot
+	"\x06Flags\x84\xc1" + // cuCtxSetFlags, 12.1, hot
+	"\x06Limit\x84\x31" + // cuCtxSetLimit, 3.1, blocking
+	"\x06SharedMemConfig\x84\x42" + // cuCtxSetSharedMemConfig, 4.2, blocking
+	"\x04ynchronize\x84\x20" + // cuCtxSynchronize, 2.0, blocking
+	"\x0e_v2\x8c\xd0" + // cuCtxSynchronize_v2, 13.0, blocking
+	"\x03WaitEvent\x84\xc5" + // cuCtxWaitEvent, 12.5, hot
+	"\x00DestroyExternalMemory\x84\xa0" + // cuDestroyExternalMemory, 10.0, blocking
+	"\x0fSemaphore\x84\xa0" + // cuDestroyExternalSemaphore, 10.0, blocking
+	"\x02vResourceGenerateDesc\x84\xc4" + // cuDevResourceGenerateDesc, 12.4, setup
+	"\x03SmResourceSplitByCount\x84\xc4" + // cuDevSmResourceSplitByCount, 12.4, setup
+	"\x03iceCanAccessPeer\x84\x40" + // cuDeviceCanAccessPeer, 4.0, setup
+	"\x00DeviceComputeCapability\x84\x20" + // cuDeviceComputeCapability, 2.0, blocking
+	"\x06Get\x84\x20" + // cuDeviceGet, 2.0, setup
+	"\x09Attribute\x84\x20" + // cuDeviceGetAttribute, 2.0, hot
+	"\x09ByPCIBusId\x84\x41" + // cuDeviceGetByPCIBusId, 4.1, setup
+	"\x09Count\x84\x20" + // cuDeviceGetCount, 2.0, setup
+	"\x09DefaultMemPool\x84\xb2" + // cuDeviceGetDefaultMemPool, 11.2, blocking
+	"\x0bvResource\x84\xc4" + // cuDeviceGetDevResource, 12.4, setup
+	"\x09ExecAffinitySupport\x84\xb4" + // cuDeviceGetExecAffinitySupport, 11.4, blocking
+	"\x09GraphMemAttribute\x84\xb4" + // cuDeviceGetGraphMemAttribute, 11.4, blocking
+	"\x09HostAtomicCapabilities\x84\xd0" + // cuDeviceGetHostAtomicCapabilities, 13.0, blocking
+	"\x09Luid\x84\xa0" + // cuDeviceGetLuid, 10.0, blocking
+	"\x09MemPool\x84\xb2" + // cuDeviceGetMemPool, 11.2, blocking
+	"\x09Name\x84\x20" + // cuDeviceGetName, 2.0, setup
+	"\x0avSciSyncAttributes\x84\xa2" + // cuDeviceGetNvSciSyncAttributes, 10.2, blocking
+	"\x09P2PAtomicCapabilities\x84\xd0" + // cuDeviceGetP2PAtomicCapabilities, 13.0, blocking
+	"\x0etribute\x84\x80" + // cuDeviceGetP2PAttribute, 8.0, setup
+	"\x00DeviceGetPCIBusId\x84\x41" + // cuDeviceGetPCIBusId, 4.1, setup
+	"\x0aroperties\x84\x20" + // cuDeviceGetProperties, 2.0, blocking
+	"\x09Texture1DLinearMaxWidth\x84\xb1" + // cuDeviceGetTexture1DLinearMaxWidth, 11.1, blocking
+	"\x09Uuid\x80\x92" + // cuDeviceGetUuid, 9.2, setup
+	"\x0d_v2\x84\xb4" + // cuDeviceGetUuid_v2, 11.4, setup
+	"\x07raphMemTrim\x84\xb4" + // cuDeviceGraphMemTrim, 11.4, blocking
+	"\x06PrimaryCtxGetState\x84\x70" + // cuDevicePrimaryCtxGetState, 7.0, setup
+	"\x10Release\x80\x70" + // cuDevicePrimaryCtxRelease, 7.0, blocking
+	"\x17_v2\x84\xb0" + // cuDevicePrimaryCtxRelease_v2, 11.0, blocking
+	"\x12set\x80\x70" + // cuDevicePrimaryCtxReset, 7.0, blocking
+	"\x15_v2\x84\xb0" + // cuDevicePrimaryCtxReset_v2, 11.0, blocking
+	"\x12tain\x84\x70" + // cuDevicePrimaryCtxRetain, 7.0, setup
+	"\x10SetFlags\x80\x70" + // cuDevicePrimaryCtxSetFlags, 7.0, setup
+	"\x18_v2\x84\xb0" + // cuDevicePrimaryCtxSetFlags_v2, 11.0, setup
+	"\x06RegisterAsyncNotification\x84\xc4" + // cuDeviceRegisterAsyncNotification, 12.4, blocking
+	"\x06SetGraphMemAttribute\x84\xb4" + // cuDeviceSetGraphMemAttribute, 11.4, blocking
+	"\x00DeviceSetMemPool\x84\xb2" + // cuDeviceSetMemPool, 11.2, blocking
+	"\x06TotalMem\x80\x20" + // cuDeviceTotalMem, 2.0, setup
+	"\x0e_v2\x84\x32" + // cuDeviceTotalMem_v2, 3.2, setup
+	"\x06UnregisterAsyncNotification\x84\xc4" + // cuDeviceUnregisterAsyncNotification, 12.4, blocking
+	"\x01riverGetVersion\x84\x22" + // cuDriverGetVersion, 2.2, hot
+	"\x00EventCreate\x84\x20" + // cuEventCreate, 2.0, hot
+	"\x05Destroy\x80\x20" + // cuEventDestroy, 2.0, hot
+	"\x0c_v2\x84\x40" + // cuEventDestroy_v2, 4.0, hot
+	"\x05ElapsedTime\x80\x20" + // cuEventElapsedTime, 2.0, hot
+	"\x10_v2\x84\xc8" + // cuEventElapsedTime_v2, 12.8, hot
+	"\x05Query\x84\x20" + // cuEventQuery, 2.0, hot
+	"\x05Record\x84\x20" + // cuEventRecord, 2.0, hot
+	"\x0bWithFlags\x84\xb1" + // cuEventRecordWithFlags, 11.1, hot
+	"\x14_ptsz\x85\xb1" + // cuEventRecordWithFlags_ptsz, 11.1, hot
+	"\x0b_ptsz\x85\x70" + // cuEventRecord_ptsz, 7.0, hot
+	"\x05Synchronize\x84\x20" + // cuEventSynchronize, 2.0, blocking
+	"\x00ExternalMemoryGetMappedBuffer\x84\xa0" + // cuExternalMemoryGetMappedBuffer, 10.0, blocking
+	"\x17MipmappedArray\x84\xa0" + // cuExternalMemoryGetMappedMipmappedArray, 10.0, blocking
+	"\x00FlushGPUDirectRDMAWrites\x84\xb3" + // cuFlushGPUDirectRDMAWrites, 11.3, blocking
+	"\x01uncGetAttribute\x84\x22" + // cuFuncGetAttribute, 2.2, hot
+	"\x07Module\x84\xb0" + // cuFuncGetModule, 11.0, blocking
+	"\x07Name\x84\xc3" + // cuFuncGetName, 12.3, hot
+	"\x07ParamInfo\x84\xc4" + // cuFuncGetParamInfo, 12.4, hot
+	"\x04IsLoaded\x84\xc4" + // cuFuncIsLoaded, 12.4, blocking
+	"\x04Load\x84\xc4" + // cuFuncLoad, 12.4, blocking
+	"\x04SetAttribute\x84\x90" + // cuFuncSetAttribute, 9.0, hot
+	"\x07BlockShape\x84\x20" + // cuFuncSetBlockShape, 2.0, blocking
+	"\x07CacheConfig\x84\x30" + // cuFuncSetCacheConfig, 3.0, blocking
+	"\x07SharedMemConfig\x84\x42" + // cuFuncSetSharedMemConfig, 4.2, blocking
+	"\x0dSize\x84\x20" + // cuFuncSetSharedSize, 2.0, blocking
+	"\x00GetErrorName\x84\x60" + // cuGetErrorName, 6.0, hot
+	"\x08String\x84\x60" + // cuGetErrorString, 6.0, hot
+	"\x00GetExportTable\x84\x30" + // cuGetExportTable, 3.0, blocking
+	"\x03ProcAddress\x82\xb3" + // cuGetProcAddress, 11.3, setup
+	"\x0e_v2\x86\xc0" + // cuGetProcAddress_v2, 12.0, setup
+	"\x01raphAddBatchMemOpNode\x84\xb7" + // cuGraphAddBatchMemOpNode, 11.7, blocking
+	"\x08ChildGraphNode\x84\xa0" + // cuGraphAddChildGraphNode, 10.0, blocking
+	"\x08Dependencies\x80\xa0" + // cuGraphAddDependencies, 10.0, blocking
+	"\x14_v2\x84\xc3" + // cuGraphAddDependencies_v2, 12.3, blocking
+	"\x08EmptyNode\x84\xa0" + // cuGraphAddEmptyNode, 10.0, hot
+	"\x09ventRecordNode\x84\xb1" + // cuGraphAddEventRecordNode, 11.1, hot
+	"\x0dWaitNode\x84\xb1" + // cuGraphAddEventWaitNode, 11.1, hot
+	"\x09xternalSemaphoresSignalNode\x84\xb2" + // cuGraphAddExternalSemaphoresSignalNode, 11.2, blocking
+	"\x1aWaitNode\x84\xb2" + // cuGraphAddExternalSemaphoresWaitNode, 11.2, blocking
+	"\x08HostNode\x84\xa0" + // cuGraphAddHostNode, 10.0, blocking
+	"\x08KernelNode\x80\xa0" + // cuGraphAddKernelNode, 10.0, blocking
+	"\x12_v2\x84\xc0" + // cuGraphAddKernelNode_v2, 12.0, blocking
+	"\x08MemAllocNode\x84\xb4" + // cuGraphAddMemAllocNode, 11.4, blocking
+	"\x00GraphAddMemFreeNode\x84\xb4" + // cuGraphAddMemFreeNode, 11.4, blocking
+	"\x0bcpyNode\x84\xa0" + // cuGraphAddMemcpyNode, 10.0, blocking
+	"\x0bsetNode\x84\xa0" + // cuGraphAddMemsetNode, 10.0, blocking
+	"\x08Node\x80\xc2" + // cuGraphAddNode, 12.2, blocking
+	"\x0c_v2\x84\xc3" + // cuGraphAddNode_v2, 12.3, blocking
+	"\x05BatchMemOpNodeGetParams\x84\xb7" + // cuGraphBatchMemOpNodeGetParams, 11.7, blocking
+	"\x13SetParams\x84\xb7" + // cuGraphBatchMemOpNodeSetParams, 11.7, blocking
+	"\x05ChildGraphNodeGetGraph\x84\xa0" + // cuGraphChildGraphNodeGetGraph, 10.0, blocking
+	"\x06lone\x84\xa0" + // cuGraphClone, 10.0, hot
+	"\x06onditionalHandleCreate\x84\xc3" + // cuGraphConditionalHandleCreate, 12.3, blocking
+	"\x06reate\x84\xa0" + // cuGraphCreate, 10.0, hot
+	"\x05DebugDotPrint\x84\xb3" + // cuGraphDebugDotPrint, 11.3, blocking
+	"\x07stroy\x84\xa0" + // cuGraphDestroy, 10.0, hot
+	"\x0cNode\x84\xa0" + // cuGraphDestroyNode, 10.0, blocking
+	"\x05EventRecordNodeGetEvent\x84\xb1" + // cuGraphEventRecordNodeGetEvent, 11.1, hot
+	"\x14SetEvent\x84\xb1" + // cuGraphEventRecordNodeSetEvent, 11.1, hot
+	"\x00GraphEventWaitNodeGetEvent\x84\xb1" + // cuGraphEventWaitNodeGetEvent, 11.1, hot
+	"\x12SetEvent\x84\xb1" + // cuGraphEventWaitNodeSetEvent, 11.1, hot
+	"\x06xecBatchMemOpNodeSetParams\x84\xb7" + // cuGraphExecBatchMemOpNodeSetParams, 11.7, blocking
+	"\x09ChildGraphNodeSetParams\x84\xb1" + // cuGraphExecChildGraphNodeSetParams, 11.1, blocking
+	"\x09Destroy\x84\xa0" + // cuGraphExecDestroy, 10.0, hot
+	"\x09EventRecordNodeSetEvent\x84\xb1" + // cuGraphExecEventRecordNodeSetEvent, 11.1, hot
+	"\x0eWaitNodeSetEvent\x84\xb1" + // cuGraphExecEventWaitNodeSetEvent, 11.1, hot
+	"\x0axternalSemaphoresSignalNodeSetParams\x84\xb2" + // cuGraphExecExternalSemaphoresSignalNodeSetParams, 11.2, blocking
+	"\x1bWaitNodeSetParams\x84\xb2" + // cuGraphExecExternalSemaphoresWaitNodeSetParams, 11.2, blocking
+	"\x09GetFlags\x84\xc0" + // cuGraphExecGetFlags, 12.0, blocking
+	"\x09HostNodeSetParams\x84\xa2" + // cuGraphExecHostNodeSetParams, 10.2, blocking
+	"\x09KernelNodeSetParams\x80\xa1" + // cuGraphExecKernelNodeSetParams, 10.1, blocking
+	"\x1c_v2\x84\xc0" + // cuGraphExecKernelNodeSetParams_v2, 12.0, blocking
+	"\x09MemcpyNodeSetParams\x84\xa2" + // cuGraphExecMemcpyNodeSetParams, 10.2, blocking
+	"\x0csetNodeSetParams\x84\xa2" + // cuGraphExecMemsetNodeSetParams, 10.2, blocking
+	"\x09NodeSetParams\x84\xc2" + // cuGraphExecNodeSetParams, 12.2, blocking
+	"\x00GraphExecUpdate\x80\xa2" + // cuGraphExecUpdate, 10.2, hot
+	"\x0f_v2\x84\xc0" + // cuGraphExecUpdate_v2, 12.0, hot
+	"\x07ternalSemaphoresSignalNodeGetParams\x84\xb2" + // cuGraphExternalSemaphoresSignalNodeGetParams, 11.2, blocking
+	"\x21SetParams\x84\xb2" + // cuGraphExternalSemaphoresSignalNodeSetParams, 11.2, blocking
+	"\x17WaitNodeGetParams\x84\xb2" + // cuGraphExternalSemaphoresWaitNodeGetParams, 11.2, blocking
+	"\x1fSetParams\x84\xb2" + // cuGraphExternalSemaphoresWaitNodeSetParams, 11.2, blocking
+	"\x05GetEdges\x80\xa0" + // cuGraphGetEdges, 10.0, hot
+	"\x0d_v2\x84\xc3" + // cuGraphGetEdges_v2, 12.3, hot
+	"\x08Nodes\x84\xa0" + // cuGraphGetNodes, 10.0, hot
+	"\x08RootNodes\x84\xa0" + // cuGraphGetRootNodes, 10.0, blocking
+	"\x05HostNodeGetParams\x84\xa0" + // cuGraphHostNodeGetParams, 10.0, blocking
+	"\x0dSetParams\x84\xa0" + // cuGraphHostNodeSetParams, 10.0, blocking
+	"\x05Instantiate\x80\xa0" + // cuGraphInstantiate, 10.0, blocking
+	"\x10WithFlags\x94\xb4" + // cuGraphInstantiateWithFlags, 11.4, blocking
+	"\x14Params\x84\xc0" + // cuGraphInstantiateWithParams, 12.0, blocking
+	"\x1a_ptsz\x85\xc0" + // cuGraphInstantiateWithParams_ptsz, 12.0, blocking
+	"\x00GraphInstantiate_v2\x80\xb0" + // cuGraphInstantiate_v2, 11.0, blocking
+	"\x05KernelNodeCopyAttributes\x84\xb0" + // cuGraphKernelNodeCopyAttributes, 11.0, blocking
+	"\x0fGetAttribute\x84\xb0" + // cuGraphKernelNodeGetAttribute, 11.0, blocking
+	"\x12Params\x80\xa0" + // cuGraphKernelNodeGetParams, 10.0, blocking
+	"\x18_v2\x84\xc0" + // cuGraphKernelNodeGetParams_v2, 12.0, blocking
+	"\x0fSetAttribute\x84\xb0" + // cuGraphKernelNodeSetAttribute, 11.0, blocking
+	"\x12Params\x80\xa0" + // cuGraphKernelNodeSetParams, 10.0, blocking
+	"\x18_v2\x84\xc0" + // cuGraphKernelNodeSetParams_v2, 12.0, blocking
+	"\x05Launch\x84\xa0" + // cuGraphLaunch, 10.0, hot
+	"\x0b_ptsz\x85\xa0" + // cuGraphLaunch_ptsz, 10.0, hot
+	"\x05MemAllocNodeGetParams\x84\xb4" + // cuGraphMemAllocNodeGetParams, 11.4, blocking
+	"\x08FreeNodeGetParams\x84\xb4" + // cuGraphMemFreeNodeGetParams, 11.4, blocking
+	"\x08cpyNodeGetParams\x84\xa0" + // cuGraphMemcpyNodeGetParams, 10.0, blocking
+	"\x0fSetParams\x84\xa0" + // cuGraphMemcpyNodeSetParams, 10.0, blocking
+	"\x08setNodeGetParams\x84\xa0" + // cuGraphMemsetNodeGetParams, 10.0, blocking
+	"\x0fSetParams\x84\xa0" + // cuGraphMemsetNodeSetParams, 10.0, blocking
+	"\x00GraphNodeFindInClone\x84\xa0" + // cuGraphNodeFindInClone, 10.0, blocking
+	"\x09GetDependencies\x80\xa0" + // cuGraphNodeGetDependencies, 10.0, blocking
+	"\x18_v2\x84\xc3" + // cuGraphNodeGetDependencies_v2, 12.3, blocking
+	"\x14tNodes\x80\xa0" + // cuGraphNodeGetDependentNodes, 10.0, blocking
+	"\x1a_v2\x84\xc3" + // cuGraphNodeGetDependentNodes_v2, 12.3, blocking
+	"\x0cEnabled\x84\xb6" + // cuGraphNodeGetEnabled, 11.6, blocking
+	"\x0cType\x84\xa0" + // cuGraphNodeGetType, 10.0, hot
+	"\x09SetEnabled\x84\xb6" + // cuGraphNodeSetEnabled, 11.6, blocking
+	"\x0cParams\x84\xc2" + // cuGraphNodeSetParams, 12.2, blocking
+	"\x05ReleaseUserObject\x84\xb3" + // cuGraphReleaseUserObject, 11.3, blocking
+	"\x07moveDependencies\x80\xa0" + // cuGraphRemoveDependencies, 10.0, blocking
+	"\x17_v2\x84\xc3" + // cuGraphRemoveDependencies_v2, 12.3, blocking
+	"\x07tainUserObject\x84\xb3" + // cuGraphRetainUserObject, 11.3, blocking
+	"\x05Upload\x84\xb1" + // cuGraphUpload, 11.1, hot
+	"\x0b_ptsz\x85\xb1" + // cuGraphUpload_ptsz, 11.1, hot
+	"\x05icsMapResources\x84\x30" + // cuGraphicsMapResources, 3.0, blocking
+	"\x00GraphicsMapResources_ptsz\x85\x70" + // cuGraphicsMapResources_ptsz, 7.0, blocking
+	"\x08ResourceGetMappedMipmappedArray\x84\x50" + // cuGraphicsResourceGetMappedMipmappedArray, 5.0, blocking
+	"\x19Pointer\x80\x30" + // cuGraphicsResourceGetMappedPointer, 3.0, blocking
+	"\x20_v2\x84\x32" + // cuGraphicsResourceGetMappedPointer_v2, 3.2, blocking
+	"\x10SetMapFlags\x80\x30" + // cuGraphicsResourceSetMapFlags, 3.0, blocking
+	"\x1b_v2\x84\x65" + // cuGraphicsResourceSetMapFlags_v2, 6.5, blocking
+	"\x08SubResourceGetMappedArray\x84\x30" + // cuGraphicsSubResourceGetMappedArray, 3.0, blocking
+	"\x08UnmapResources\x84\x30" + // cuGraphicsUnmapResources, 3.0, blocking
+	"\x16_ptsz\x85\x70" + // cuGraphicsUnmapResources_ptsz, 7.0, blocking
+	"\x0aregisterResource\x84\x30" + // cuGraphicsUnregisterResource, 3.0, blocking
+	"\x02eenCtxCreate\x84\xc4" + // cuGreenCtxCreate, 12.4, blocking
+	"\x08Destroy\x84\xc4" + // cuGreenCtxDestroy, 12.4, blocking
+	"\x08GetDevResource\x84\xc4" + // cuGreenCtxGetDevResource, 12.4, setup
+	"\x0bId\x84\xc9" + // cuGreenCtxGetId, 12.9, blocking
+	"\x08RecordEvent\x84\xc4" + // cuGreenCtxRecordEvent, 12.4, hot
+	"\x08StreamCreate\x84\xc5" + // cuGreenCtxStreamCreate, 12.5, blocking
+	"\x00GreenCtxWaitEvent\x84\xc4" + // cuGreenCtxWaitEvent, 12.4, hot
+	"\x00ImportExternalMemory\x84\xa0" + // cuImportExternalMemory, 10.0, blocking
+	"\x0eSemaphore\x84\xa0" + // cuImportExternalSemaphore, 10.0, blocking
+	"\x01nit\x84\x20" + // cuInit, 2.0, setup
+	"\x01pcCloseMemHandle\x84\x41" + // cuIpcCloseMemHandle, 4.1, blocking
+	"\x03GetEventHandle\x84\x41" + // cuIpcGetEventHandle, 4.1, setup
+	"\x06MemHandle\x84\x41" + // cuIpcGetMemHandle, 4.1, setup
+	"\x03OpenEventHandle\x84\x41" + // cuIpcOpenEventHandle, 4.1, setup
+	"\x07MemHandle\x80\x41" + // cuIpcOpenMemHandle, 4.1, setup
+	"\x10_v2\x84\xb0" + // cuIpcOpenMemHandle_v2, 11.0, setup
+	"\x00KernelGetAttribute\x84\xc0" + // cuKernelGetAttribute, 12.0, blocking
+	"\x09Function\x84\xc0" + // cuKernelGetFunction, 12.0, blocking
+	"\x09Library\x84\xc5" + // cuKernelGetLibrary, 12.5, blocking
+	"\x09Name\x84\xc3" + // cuKernelGetName, 12.3, blocking
+	"\x09ParamInfo\x84\xc4" + // cuKernelGetParamInfo, 12.4, blocking
+	"\x06SetAttribute\x84\xc0" + // cuKernelSetAttribute, 12.0, blocking
+	"\x00KernelSetCacheConfig\x84\xc0" + // cuKernelSetCacheConfig, 12.0, blocking
+	"\x00Launch\x84\x20" + // cuLaunch, 2.0, blocking
+	"\x06CooperativeKernel\x84\x90" + // cuLaunchCooperativeKernel, 9.0, hot
+	"\x17MultiDevice\x84\x90" + // cuLaunchCooperativeKernelMultiDevice, 9.0, blocking
+	"\x17_ptsz\x85\x90" + // cuLaunchCooperativeKernel_ptsz, 9.0, hot
+	"\x06Grid\x84\x20" + // cuLaunchGrid, 2.0, blocking
+	"\x0aAsync\x84\x20" + // cuLaunchGridAsync, 2.0, blocking
+	"\x06HostFunc\x84\xa0" + // cuLaunchHostFunc, 10.0, hot
+	"\x0e_ptsz\x85\xa0" + // cuLaunchHostFunc_ptsz, 10.0, hot
+	"\x06Kernel\x84\x40" + // cuLaunchKernel, 4.0, hot
+	"\x0cEx\x84\xb6" + // cuLaunchKernelEx, 11.6, hot
+	"\x0e_ptsz\x85\xb6" + // cuLaunchKernelEx_ptsz, 11.6, hot
+	"\x0c_ptsz\x85\x70" + // cuLaunchKernel_ptsz, 7.0, hot
+	"\x01ibraryEnumerateKernels\x84\xc4" + // cuLibraryEnumerateKernels, 12.4, blocking
+	"\x07GetGlobal\x84\xc0" + // cuLibraryGetGlobal, 12.0, blocking
+	"\x0aKernel\x84\xc0" + // cuLibraryGetKernel, 12.0, blocking
+	"\x00LibraryGetKernelCount\x84\xc4" + // cuLibraryGetKernelCount, 12.4, blocking
+	"\x0aManaged\x84\xc0" + // cuLibraryGetManaged, 12.0, blocking
+	"\x0bodule\x84\xc0" + // cuLibraryGetModule, 12.0, blocking
+	"\x0aUnifiedFunction\x84\xc0" + // cuLibraryGetUnifiedFunction, 12.0, blocking
+	"\x07LoadData\x84\xc0" + // cuLibraryLoadData, 12.0, blocking
+	"\x0bFromFile\x84\xc0" + // cuLibraryLoadFromFile, 12.0, blocking
+	"\x07Unload\x84\xc0" + // cuLibraryUnload, 12.0, blocking
+	"\x02nkAddData\x80\x55" + // cuLinkAddData, 5.5, blocking
+	"\x0b_v2\x84\x65" + // cuLinkAddData_v2, 6.5, blocking
+	"\x07File\x80\x55" + // cuLinkAddFile, 5.5, blocking
+	"\x0b_v2\x84\x65" + // cuLinkAddFile_v2, 6.5, blocking
+	"\x04Complete\x84\x55" + // cuLinkComplete, 5.5, blocking
+	"\x05reate\x80\x55" + // cuLinkCreate, 5.5, blocking
+	"\x0a_v2\x84\x65" + // cuLinkCreate_v2, 6.5, blocking
+	"\x04Destroy\x84\x55" + // cuLinkDestroy, 5.5, blocking
+	"\x01ogsCurrent\x84\xc9" + // cuLogsCurrent, 12.9, blocking
+	"\x00LogsDumpToFile\x84\xc9" + // cuLogsDumpToFile, 12.9, blocking
+	"\x0aMemory\x84\xc9" + // cuLogsDumpToMemory, 12.9, blocking
+	"\x04RegisterCallback\x84\xc9" + // cuLogsRegisterCallback, 12.9, blocking
+	"\x04UnregisterCallback\x84\xc9" + // cuLogsUnregisterCallback, 12.9, blocking
+	"\x00MemAddressFree\x84\xa2" + // cuMemAddressFree, 10.2, blocking
+	"\x0aReserve\x84\xa2" + // cuMemAddressReserve, 10.2, blocking
+	"\x05vise\x80\x80" + // cuMemAdvise, 8.0, blocking
+	"\x09_v2\x84\xc2" + // cuMemAdvise_v2, 12.2, blocking
+	"\x04lloc\x80\x20" + // cuMemAlloc, 2.0, hot
+	"\x08Async\x84\xb2" + // cuMemAllocAsync, 11.2, hot
+	"\x0d_ptsz\x85\xb2" + // cuMemAllocAsync_ptsz, 11.2, hot
+	"\x08FromPoolAsync\x84\xb2" + // cuMemAllocFromPoolAsync, 11.2, blocking
+	"\x15_ptsz\x85\xb2" + // cuMemAllocFromPoolAsync_ptsz, 11.2, blocking
+	"\x08Host\x80\x20" + // cuMemAllocHost, 2.0, blocking
+	"\x0c_v2\x84\x32" + // cuMemAllocHost_v2, 3.2, blocking
+	"\x08Managed\x84\x60" + // cuMemAllocManaged, 6.0, blocking
+	"\x00MemAllocPitch\x80\x20" + // cuMemAllocPitch, 2.0, blocking
+	"\x0d_v2\x84\x32" + // cuMemAllocPitch_v2, 3.2, blocking
+	"\x08_v2\x84\x32" + // cuMemAlloc_v2, 3.2, hot
+	"\x03BatchDecompressAsync\x84\xc6" + // cuMemBatchDecompressAsync, 12.6, blocking
+	"\x17_ptsz\x85\xc6" + // cuMemBatchDecompressAsync_ptsz, 12.6, blocking
+	"\x03Create\x84\xa2" + // cuMemCreate, 10.2, blocking
+	"\x03DiscardAndPrefetchBatchAsync\x84\xd0" + // cuMemDiscardAndPrefetchBatchAsync, 13.0, blocking
+	"\x1f_ptsz\x85\xd0" + // cuMemDiscardAndPrefetchBatchAsync_ptsz, 13.0, blocking
+	"\x0aBatchAsync\x84\xd0" + // cuMemDiscardBatchAsync, 13.0, blocking
+	"\x14_ptsz\x85\xd0" + // cuMemDiscardBatchAsync_ptsz, 13.0, blocking
+	"\x03ExportToShareableHandle\x84\xa2" + // cuMemExportToShareableHandle, 10.2, blocking
+	"\x03Free\x80\x20" + // cuMemFree, 2.0, blocking
+	"\x07Async\x84\xb2" + // cuMemFreeAsync, 11.2, hot
+	"\x0c_ptsz\x85\xb2" + // cuMemFreeAsync_ptsz, 11.2, hot
+	"\x07Host\x84\x20" + // cuMemFreeHost, 2.0, blocking
+	"\x07_v2\x84\x32" + // cuMemFree_v2, 3.2, blocking
+	"\x00MemGetAccess\x84\xa2" + // cuMemGetAccess, 10.2, blocking
+	"\x07ddressRange\x80\x20" + // cuMemGetAddressRange, 2.0, blocking
+	"\x12_v2\x84\x32" + // cuMemGetAddressRange_v2, 3.2, blocking
+	"\x07llocationGranularity\x84\xa2" + // cuMemGetAllocationGranularity, 10.2, blocking
+	"\x10PropertiesFromHandle\x84\xa2" + // cuMemGetAllocationPropertiesFromHandle, 10.2, blocking
+	"\x06DefaultMemPool\x84\xd0" + // cuMemGetDefaultMemPool, 13.0, blocking
+	"\x06HandleForAddressRange\x84\xb7" + // cuMemGetHandleForAddressRange, 11.7, blocking
+	"\x06Info\x80\x20" + // cuMemGetInfo, 2.0, hot
+	"\x0a_v2\x84\x32" + // cuMemGetInfo_v2, 3.2, hot
+	"\x06MemPool\x84\xd0" + // cuMemGetMemPool, 13.0, blocking
+	"\x03HostAlloc\x84\x22" + // cuMemHostAlloc, 2.2, hot
+	"\x07GetDevicePointer\x80\x22" + // cuMemHostGetDevicePointer, 2.2, hot
+	"\x17_v2\x84\x32" + // cuMemHostGetDevicePointer_v2, 3.2, hot
+	"\x0aFlags\x84\x23" + // cuMemHostGetFlags, 2.3, hot
+	"\x07Register\x80\x40" + // cuMemHostRegister, 4.0, hot
+	"\x0f_v2\x84\x65" + // cuMemHostRegister_v2, 6.5, hot
+	"\x00MemHostUnregister\x84\x40" + // cuMemHostUnregister, 4.0, blocking
+	"\x03ImportFromShareableHandle\x84\xa2" + // cuMemImportFromShareableHandle, 10.2, blocking
+	"\x03Map\x84\xa2" + // cuMemMap, 10.2, blocking
+	"\x06ArrayAsync\x84\xb1" + // cuMemMapArrayAsync, 11.1, blocking
+	"\x10_ptsz\x85\xb1" + // cuMemMapArrayAsync_ptsz, 11.1, blocking
+	"\x03PoolCreate\x84\xb2" + // cuMemPoolCreate, 11.2, blocking
+	"\x07Destroy\x84\xb2" + // cuMemPoolDestroy, 11.2, blocking
+	"\x07ExportPointer\x84\xb2" + // cuMemPoolExportPointer, 11.2, blocking
+	"\x0dToShareableHandle\x84\xb2" + // cuMemPoolExportToShareableHandle, 11.2, blocking
+	"\x07GetAccess\x84\xb2" + // cuMemPoolGetAccess, 11.2, blocking
+	"\x0bttribute\x84\xb2" + // cuMemPoolGetAttribute, 11.2, blocking
+	"\x07ImportFromShareableHandle\x84\xb2" + // cuMemPoolImportFromShareableHandle, 11.2, blocking
+	"\x0dPointer\x84\xb2" + // cuMemPoolImportPointer, 11.2, blocking
+	"\x07SetAccess\x84\xb2" + // cuMemPoolSetAccess, 11.2, blocking
+	"\x0bttribute\x84\xb2" + // cuMemPoolSetAttribute, 11.2, blocking
+	"\x07TrimTo\x84\xb2" + // cuMemPoolTrimTo, 11.2, blocking
+	"\x00MemPrefetchAsync\x80\x80" + // cuMemPrefetchAsync, 8.0, blocking
+	"\x10_ptsz\x81\x80" + // cuMemPrefetchAsync_ptsz, 8.0, blocking
+	"\x11v2\x84\xc2" + // cuMemPrefetchAsync_v2, 12.2, blocking
+	"\x13_ptsz\x85\xc2" + // cuMemPrefetchAsync_v2_ptsz, 12.2, blocking
+	"\x0bBatchAsync\x84\xd0" + // cuMemPrefetchBatchAsync, 13.0, blocking
+	"\x15_ptsz\x85\xd0" + // cuMemPrefetchBatchAsync_ptsz, 13.0, blocking
+	"\x03RangeGetAttribute\x84\x80" + // cuMemRangeGetAttribute, 8.0, blocking
+	"\x14s\x84\x80" + // cuMemRangeGetAttributes, 8.0, blocking
+	"\x04elease\x84\xa2" + // cuMemRelease, 10.2, blocking
+	"\x05tainAllocationHandle\x84\xb0" + // cuMemRetainAllocationHandle, 11.0, blocking
+	"\x03SetAccess\x84\xa2" + // cuMemSetAccess, 10.2, blocking
+	"\x06MemPool\x84\xd0" + // cuMemSetMemPool, 13.0, blocking
+	"\x03Unmap\x84\xa2" + // cuMemUnmap, 10.2, blocking
+	"\x03cpy\x84\x40" + // cuMemcpy, 4.0, blocking
+	"\x062D\x80\x20" + // cuMemcpy2D, 2.0, blocking
+	"\x08Async\x80\x20" + // cuMemcpy2DAsync, 2.0, blocking
+	"\x00Memcpy2DAsync_v2\x84\x32" + // cuMemcpy2DAsync_v2, 3.2, blocking
+	"\x10_ptsz\x85\x70" + // cuMemcpy2DAsync_v2_ptsz, 7.0, blocking
+	"\x08Unaligned\x80\x20" + // cuMemcpy2DUnaligned, 2.0, blocking
+	"\x11_v2\x84\x32" + // cuMemcpy2DUnaligned_v2, 3.2, blocking
+	"\x14_ptds\x85\x70" + // cuMemcpy2DUnaligned_v2_ptds, 7.0, blocking
+	"\x08_v2\x84\x32" + // cuMemcpy2D_v2, 3.2, blocking
+	"\x0b_ptds\x85\x70" + // cuMemcpy2D_v2_ptds, 7.0, blocking
+	"\x063D\x80\x20" + // cuMemcpy3D, 2.0, blocking
+	"\x08Async\x80\x20" + // cuMemcpy3DAsync, 2.0, blocking
+	"\x0d_v2\x84\x32" + // cuMemcpy3DAsync_v2, 3.2, blocking
+	"\x10_ptsz\x85\x70" + // cuMemcpy3DAsync_v2_ptsz, 7.0, blocking
+	"\x08BatchAsync\x80\xc8" + // cuMemcpy3DBatchAsync, 12.8, blocking
+	"\x12_ptsz\x81\xc8" + // cuMemcpy3DBatchAsync_ptsz, 12.8, blocking
+	"\x13v2\x84\xd0" + // cuMemcpy3DBatchAsync_v2, 13.0, blocking
+	"\x15_ptsz\x85\xd0" + // cuMemcpy3DBatchAsync_v2_ptsz, 13.0, blocking
+	"\x08Peer\x84\x40" + // cuMemcpy3DPeer, 4.0, blocking
+	"\x00Memcpy3DPeerAsync\x84\x40" + // cuMemcpy3DPeerAsync, 4.0, blocking
+	"\x11_ptsz\x85\x70" + // cuMemcpy3DPeerAsync_ptsz, 7.0, blocking
+	"\x0c_ptds\x85\x70" + // cuMemcpy3DPeer_ptds, 7.0, blocking
+	"\x08_v2\x84\x32" + // cuMemcpy3D_v2, 3.2, blocking
+	"\x0b_ptds\x85\x70" + // cuMemcpy3D_v2_ptds, 7.0, blocking
+	"\x06Async\x84\x40" + // cuMemcpyAsync, 4.0, blocking
+	"\x0b_ptsz\x85\x70" + // cuMemcpyAsync_ptsz, 7.0, blocking
+	"\x07toA\x80\x20" + // cuMemcpyAtoA, 2.0, blocking
+	"\x0a_v2\x84\x32" + // cuMemcpyAtoA_v2, 3.2, blocking
+	"\x0d_ptds\x85\x70" + // cuMemcpyAtoA_v2_ptds, 7.0, blocking
+	"\x09D\x80\x20" + // cuMemcpyAtoD, 2.0, blocking
+	"\x0a_v2\x84\x32" + // cuMemcpyAtoD_v2, 3.2, blocking
+	"\x0d_ptds\x85\x70" + // cuMemcpyAtoD_v2_ptds, 7.0, blocking
+	"\x09H\x80\x20" + // cuMemcpyAtoH, 2.0, blocking
+	"\x0aAsync\x80\x20" + // cuMemcpyAtoHAsync, 2.0, blocking
+	"\x0f_v2\x84\x32" + // cuMemcpyAtoHAsync_v2, 3.2, blocking
+	"\x00MemcpyAtoHAsync_v2_ptsz\x85\x70" + // cuMemcpyAtoHAsync_v2_ptsz, 7.0, blocking
+	"\x0a_v2\x84\x32" + // cuMemcpyAtoH_v2, 3.2, blocking
+	"\x0d_ptds\x85\x70" + // cuMemcpyAtoH_v2_ptds, 7.0, blocking
+	"\x06BatchAsync\x80\xc8" + // cuMemcpyBatchAsync, 12.8, blocking
+	"\x10_ptsz\x81\xc8" + // cuMemcpyBatchAsync_ptsz, 12.8, blocking
+	"\x11v2\x84\xd0" + // cuMemcpyBatchAsync_v2, 13.0, blocking
+	"\x13_ptsz\x85\xd0" + // cuMemcpyBatchAsync_v2_ptsz, 13.0, blocking
+	"\x06DtoA\x80\x20" + // cuMemcpyDtoA, 2.0, blocking
+	"\x0a_v2\x84\x32" + // cuMemcpyDtoA_v2, 3.2, blocking
+	"\x0d_ptds\x85\x70" + // cuMemcpyDtoA_v2_ptds, 7.0, blocking
+	"\x09D\x80\x20" + // cuMemcpyDtoD, 2.0, blocking
+	"\x0aAsync\x80\x30" + // cuMemcpyDtoDAsync, 3.0, hot
+	"\x0f_v2\x84\x32" + // cuMemcpyDtoDAsync_v2, 3.2, hot
+	"\x12_ptsz\x85\x70" + // cuMemcpyDtoDAsync_v2_ptsz, 7.0, hot
+	"\x0a_v2\x84\x32" + // cuMemcpyDtoD_v2, 3.2, blocking
+	"\x0d_ptds\x85\x70" + // cuMemcpyDtoD_v2_ptds, 7.0, blocking
+	"\x00MemcpyDtoH\x80\x20" + // cuMemcpyDtoH, 2.0, blocking
+	"\x0aAsync\x80\x20" + // cuMemcpyDtoHAsync, 2.0, hot
+	"\x0f_v2\x84\x32" + // cuMemcpyDtoHAsync_v2, 3.2, hot
+	"\x12_ptsz\x85\x70" + // cuMemcpyDtoHAsync_v2_ptsz, 7.0, hot
+	"\x0a_v2\x84\x32" + // cuMemcpyDtoH_v2, 3.2, blocking
+	"\x0d_ptds\x85\x70" + // cuMemcpyDtoH_v2_ptds, 7.0, blocking
+	"\x06HtoA\x80\x20" + // cuMemcpyHtoA, 2.0, blocking
+	"\x0aAsync\x80\x20" + // cuMemcpyHtoAAsync, 2.0, blocking
+	"\x0f_v2\x84\x32" + // cuMemcpyHtoAAsync_v2, 3.2, blocking
+	"\x12_ptsz\x85\x70" + // cuMemcpyHtoAAsync_v2_ptsz, 7.0, blocking
+	"\x0a_v2\x84\x32" + // cuMemcpyHtoA_v2, 3.2, blocking
+	"\x0d_ptds\x85\x70" + // cuMemcpyHtoA_v2_ptds, 7.0, blocking
+	"\x09D\x80\x20" + // cuMemcpyHtoD, 2.0, blocking
+	"\x0aAsync\x80\x20" + // cuMemcpyHtoDAsync, 2.0, hot
+	"\x0f_v2\x84\x32" + // cuMemcpyHtoDAsync_v2, 3.2, hot
+	"\x12_ptsz\x85\x70" + // cuMemcpyHtoDAsync_v2_ptsz, 7.0, hot
+	"\x00MemcpyHtoD_v2\x84\x32" + // cuMemcpyHtoD_v2, 3.2, blocking
+	"\x0d_ptds\x85\x70" + // cuMemcpyHtoD_v2_ptds, 7.0, blocking
+	"\x06Peer\x84\x40" + // cuMemcpyPeer, 4.0, blocking
+	"\x0aAsync\x84\x40" + // cuMemcpyPeerAsync, 4.0, hot
+	"\x0f_ptsz\x85\x70" + // cuMemcpyPeerAsync_ptsz, 7.0, hot
+	"\x0a_ptds\x85\x70" + // cuMemcpyPeer_ptds, 7.0, blocking
+	"\x06_ptds\x85\x70" + // cuMemcpy_ptds, 7.0, blocking
+	"\x03setD16\x80\x20" + // cuMemsetD16, 2.0, blocking
+	"\x09Async\x84\x32" + // cuMemsetD16Async, 3.2, blocking
+	"\x0e_ptsz\x85\x70" + // cuMemsetD16Async_ptsz, 7.0, blocking
+	"\x09_v2\x84\x32" + // cuMemsetD16_v2, 3.2, blocking
+	"\x0c_ptds\x85\x70" + // cuMemsetD16_v2_ptds, 7.0, blocking
+	"\x072D16\x80\x20" + // cuMemsetD2D16, 2.0, blocking
+	"\x0bAsync\x84\x32" + // cuMemsetD2D16Async, 3.2, blocking
+	"\x10_ptsz\x85\x70" + // cuMemsetD2D16Async_ptsz, 7.0, blocking
+	"\x0b_v2\x84\x32" + // cuMemsetD2D16_v2, 3.2, blocking
+	"\x00MemsetD2D16_v2_ptds\x85\x70" + // cuMemsetD2D16_v2_ptds, 7.0, blocking
+	"\x0932\x80\x20" + // cuMemsetD2D32, 2.0, blocking
+	"\x0bAsync\x84\x32" + // cuMemsetD2D32Async, 3.2, blocking
+	"\x10_ptsz\x85\x70" + // cuMemsetD2D32Async_ptsz, 7.0, blocking
+	"\x0b_v2\x84\x32" + // cuMemsetD2D32_v2, 3.2, blocking
+	"\x0e_ptds\x85\x70" + // cuMemsetD2D32_v2_ptds, 7.0, blocking
+	"\x098\x80\x20" + // cuMemsetD2D8, 2.0, blocking
+	"\x0aAsync\x84\x32" + // cuMemsetD2D8Async, 3.2, blocking
+	"\x0f_ptsz\x85\x70" + // cuMemsetD2D8Async_ptsz, 7.0, blocking
+	"\x0a_v2\x84\x32" + // cuMemsetD2D8_v2, 3.2, blocking
+	"\x0d_ptds\x85\x70" + // cuMemsetD2D8_v2_ptds, 7.0, blocking
+	"\x0732\x80\x20" + // cuMemsetD32, 2.0, blocking
+	"\x09Async\x84\x32" + // cuMemsetD32Async, 3.2, hot
+	"\x0e_ptsz\x85\x70" + // cuMemsetD32Async_ptsz, 7.0, hot
+	"\x09_v2\x84\x32" + // cuMemsetD32_v2, 3.2, blocking
+	"\x0c_ptds\x85\x70" + // cuMemsetD32_v2_ptds, 7.0, blocking
+	"\x00MemsetD8\x80\x20" + // cuMemsetD8, 2.0, blocking
+	"\x08Async\x84\x32" + // cuMemsetD8Async, 3.2, hot
+	"\x0d_ptsz\x85\x70" + // cuMemsetD8Async_ptsz, 7.0, hot
+	"\x08_v2\x84\x32" + // cuMemsetD8_v2, 3.2, blocking
+	"\x0b_ptds\x85\x70" + // cuMemsetD8_v2_ptds, 7.0, blocking
+	"\x01ipmappedArrayCreate\x84\x50" + // cuMipmappedArrayCreate, 5.0, blocking
+	"\x0eDestroy\x84\x50" + // cuMipmappedArrayDestroy, 5.0, blocking
+	"\x0eGetLevel\x84\x50" + // cuMipmappedArrayGetLevel, 5.0, blocking
+	"\x11MemoryRequirements\x84\xb6" + // cuMipmappedArrayGetMemoryRequirements, 11.6, blocking
+	"\x11SparseProperties\x84\xb1" + // cuMipmappedArrayGetSparseProperties, 11.1, blocking
+	"\x01oduleEnumerateFunctions\x84\xc4" + // cuModuleEnumerateFunctions, 12.4, blocking
+	"\x06GetFunction\x84\x20" + // cuModuleGetFunction, 2.0, hot
+	"\x11Count\x84\xc4" + // cuModuleGetFunctionCount, 12.4, blocking
+	"\x09Global\x80\x20" + // cuModuleGetGlobal, 2.0, hot
+	"\x0f_v2\x84\x32" + // cuModuleGetGlobal_v2, 3.2, hot
+	"\x09LoadingMode\x84\xb7" + // cuModuleGetLoadingMode, 11.7, blocking
+	"\x00ModuleGetSurfRef\x84\x30" + // cuModuleGetSurfRef, 3.0, blocking
+	"\x09TexRef\x84\x20" + // cuModuleGetTexRef, 2.0, blocking
+	"\x06Load\x84\x20" + // cuModuleLoad, 2.0, blocking
+	"\x0aData\x84\x20" + // cuModuleLoadData, 2.0, blocking
+	"\x0eEx\x84\x21" + // cuModuleLoadDataEx, 2.1, blocking
+	"\x0aFatBinary\x84\x20" + // cuModuleLoadFatBinary, 2.0, blocking
+	"\x06Unload\x84\x20" + // cuModuleUnload, 2.0, blocking
+	"\x01ulticastAddDevice\x84\xc1" + // cuMulticastAddDevice, 12.1, blocking
+	"\x09BindAddr\x84\xc1" + // cuMulticastBindAddr, 12.1, blocking
+	"\x0dMem\x84\xc1" + // cuMulticastBindMem, 12.1, blocking
+	"\x09Create\x84\xc1" + // cuMulticastCreate, 12.1, blocking
+	"\x09GetGranularity\x84\xc1" + // cuMulticastGetGranularity, 12.1, blocking
+	"\x09Unbind\x84\xc1" + // cuMulticastUnbind, 12.1, blocking
+	"\x00OccupancyAvailableDynamicSMemPerBlock\x84\xa2" + // cuOccupancyAvailableDynamicSMemPerBlock, 10.2, blocking
+	"\x09MaxActiveBlocksPerMultiprocessor\x84\x65" + // cuOccupancyMaxActiveBlocksPerMultiprocessor, 6.5, hot
+	"\x29WithFlags\x84\x70" + // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7.0, blocking
+	"\x00OccupancyMaxActiveClusters\x84\xb7" + // cuOccupancyMaxActiveClusters, 11.7, blocking
+	"\x0cPotentialBlockSize\x84\x65" + // cuOccupancyMaxPotentialBlockSize, 6.5, hot
+	"\x1eWithFlags\x84\x70" + // cuOccupancyMaxPotentialBlockSizeWithFlags, 7.0, blocking
+	"\x15ClusterSize\x84\xb7" + // cuOccupancyMaxPotentialClusterSize, 11.7, blocking
+	"\x00ParamSetSize\x84\x20" + // cuParamSetSize, 2.0, blocking
+	"\x08TexRef\x84\x20" + // cuParamSetTexRef, 2.0, blocking
+	"\x08f\x84\x20" + // cuParamSetf, 2.0, blocking
+	"\x08i\x84\x20" + // cuParamSeti, 2.0, blocking
+	"\x08v\x84\x20" + // cuParamSetv, 2.0, blocking
+	"\x01ointerGetAttribute\x84\x40" + // cuPointerGetAttribute, 4.0, hot
+	"\x13s\x84\x70" + // cuPointerGetAttributes, 7.0, blocking
+	"\x07SetAttribute\x84\x60" + // cuPointerSetAttribute, 6.0, blocking
+	"\x00SignalExternalSemaphoresAsync\x84\xa0" + // cuSignalExternalSemaphoresAsync, 10.0, blocking
+	"\x1d_ptsz\x85\xa0" + // cuSignalExternalSemaphoresAsync_ptsz, 10.0, blocking
+	"\x01treamAddCallback\x84\x50" + // cuStreamAddCallback, 5.0, hot
+	"\x11_ptsz\x85\x70" + // cuStreamAddCallback_ptsz, 7.0, hot
+	"\x00StreamAttachMemAsync\x84\x60" + // cuStreamAttachMemAsync, 6.0, blocking
+	"\x14_ptsz\x85\x70" + // cuStreamAttachMemAsync_ptsz, 7.0, blocking
+	"\x06BatchMemOp\x80\x80" + // cuStreamBatchMemOp, 8.0, hot
+	"\x10_ptsz\x81\x80" + // cuStreamBatchMemOp_ptsz, 8.0, hot
+	"\x11v2\x84\xb7" + // cuStreamBatchMemOp_v2, 11.7, hot
+	"\x13_ptsz\x85\xb7" + // cuStreamBatchMemOp_v2_ptsz, 11.7, hot
+	"\x07eginCapture\x80\xa0" + // cuStreamBeginCapture, 10.0, hot
+	"\x12ToGraph\x84\xc3" + // cuStreamBeginCaptureToGraph, 12.3, hot
+	"\x19_ptsz\x85\xc3" + // cuStreamBeginCaptureToGraph_ptsz, 12.3, hot
+	"\x12_ptsz\x81\xa0" + // cuStreamBeginCapture_ptsz, 10.0, hot
+	"\x13v2\x84\xa1" + // cuStreamBeginCapture_v2, 10.1, hot
+	"\x15_ptsz\x85\xa1" + // cuStreamBeginCapture_v2_ptsz, 10.1, hot
+	"\x06CopyAttributes\x84\xb0" + // cuStreamCopyAttributes, 11.0, blocking
+	"\x14_ptsz\x85\xb0" + // cuStreamCopyAttributes_ptsz, 11.0, blocking
+	"\x07reate\x84\x20" + // cuStreamCreate, 2.0, blocking
+	"\x0cWithPriority\x84\x55" + // cuStreamCreateWithPriority, 5.5, blocking
+	"\x00StreamDestroy\x80\x20" + // cuStreamDestroy, 2.0, hot
+	"\x0d_v2\x84\x40" + // cuStreamDestroy_v2, 4.0, hot
+	"\x06EndCapture\x84\xa0" + // cuStreamEndCapture, 10.0, hot
+	"\x10_ptsz\x85\xa0" + // cuStreamEndCapture_ptsz, 10.0, hot
+	"\x06GetAttribute\x84\xb0" + // cuStreamGetAttribute, 11.0, blocking
+	"\x12_ptsz\x85\xb0" + // cuStreamGetAttribute_ptsz, 11.0, blocking
+	"\x09CaptureInfo\x80\xa1" + // cuStreamGetCaptureInfo, 10.1, hot
+	"\x14_ptsz\x81\xa1" + // cuStreamGetCaptureInfo_ptsz, 10.1, hot
+	"\x15v2\x80\xb3" + // cuStreamGetCaptureInfo_v2, 11.3, hot
+	"\x17_ptsz\x81\xb3" + // cuStreamGetCaptureInfo_v2_ptsz, 11.3, hot
+	"\x163\x84\xc3" + // cuStreamGetCaptureInfo_v3, 12.3, hot
+	"\x17_ptsz\x85\xc3" + // cuStreamGetCaptureInfo_v3_ptsz, 12.3, hot
+	"\x0atx\x84\x92" + // cuStreamGetCtx, 9.2, hot
+	"\x0c_ptsz\x85\x92" + // cuStreamGetCtx_ptsz, 9.2, hot
+	"\x0dv2\x8c\xc5" + // cuStreamGetCtx_v2, 12.5, hot
+	"\x0f_ptsz\x8d\xc5" + // cuStreamGetCtx_v2_ptsz, 12.5, hot
+	"\x00StreamGetDevice\x84\xc8" + // cuStreamGetDevice, 12.8, hot
+	"\x0f_ptsz\x85\xc8" + // cuStreamGetDevice_ptsz, 12.8, hot
+	"\x09Flags\x84\x55" + // cuStreamGetFlags, 5.5, hot
+	"\x0e_ptsz\x85\x70" + // cuStreamGetFlags_ptsz, 7.0, hot
+	"\x09GreenCtx\x84\xc4" + // cuStreamGetGreenCtx, 12.4, blocking
+	"\x09Id\x84\xc0" + // cuStreamGetId, 12.0, hot
+	"\x0b_ptsz\x85\xc0" + // cuStreamGetId_ptsz, 12.0, hot
+	"\x09Priority\x84\x55" + // cuStreamGetPriority, 5.5, hot
+	"\x11_ptsz\x85\x70" + // cuStreamGetPriority_ptsz, 7.0, hot
+	"\x06IsCapturing\x84\xa0" + // cuStreamIsCapturing, 10.0, hot
+	"\x11_ptsz\x85\xa0" + // cuStreamIsCapturing_ptsz, 10.0, hot
+	"\x06Query\x84\x20" + // cuStreamQuery, 2.0, hot
+	"\x0b_ptsz\x85\x70" + // cuStreamQuery_ptsz, 7.0, hot
+	"\x06SetAttribute\x84\xb0" + // cuStreamSetAttribute, 11.0, blocking
+	"\x12_ptsz\x85\xb0" + // cuStreamSetAttribute_ptsz, 11.0, blocking
+	"\x07ynchronize\x84\x20" + // cuStreamSynchronize, 2.0, blocking
+	"\x00StreamSynchronize_ptsz\x85\x70" + // cuStreamSynchronize_ptsz, 7.0, blocking
+	"\x06UpdateCaptureDependencies\x80\xb3" + // cuStreamUpdateCaptureDependencies, 11.3, hot
+	"\x1f_ptsz\x81\xb3" + // cuStreamUpdateCaptureDependencies_ptsz, 11.3, hot
+	"\x20v2\x84\xc3" + // cuStreamUpdateCaptureDependencies_v2, 12.3, hot
+	"\x22_ptsz\x85\xc3" + // cuStreamUpdateCaptureDependencies_v2_ptsz, 12.3, hot
+	"\x06WaitEvent\x84\x32" + // cuStreamWaitEvent, 3.2, hot
+	"\x0f_ptsz\x85\x70" + // cuStreamWaitEvent_ptsz, 7.0, hot
+	"\x0aValue32\x80\x80" + // cuStreamWaitValue32, 8.0, hot
+	"\x11_ptsz\x81\x80" + // cuStreamWaitValue32_ptsz, 8.0, hot
+	"\x12v2\x84\xb7" + // cuStreamWaitValue32_v2, 11.7, hot
+	"\x14_ptsz\x85\xb7" + // cuStreamWaitValue32_v2_ptsz, 11.7, hot
+	"\x0f64\x80\x90" + // cuStreamWaitValue64, 9.0, hot
+	"\x11_ptsz\x81\x90" + // cuStreamWaitValue64_ptsz, 9.0, hot
+	"\x12v2\x84\xb7" + // cuStreamWaitValue64_v2, 11.7, hot
+	"\x14_ptsz\x85\xb7" + // cuStreamWaitValue64_v2_ptsz, 11.7, hot
+	"\x07riteValue32\x80\x80" + // cuStreamWriteValue32, 8.0, hot
+	"\x00StreamWriteValue32_ptsz\x81\x80" + // cuStreamWriteValue32_ptsz, 8.0, hot
+	"\x13v2\x84\xb7" + // cuStreamWriteValue32_v2, 11.7, hot
+	"\x15_ptsz\x85\xb7" + // cuStreamWriteValue32_v2_ptsz, 11.7, hot
+	"\x1064\x80\x90" + // cuStreamWriteValue64, 9.0, hot
+	"\x12_ptsz\x81\x90" + // cuStreamWriteValue64_ptsz, 9.0, hot
+	"\x13v2\x84\xb7" + // cuStreamWriteValue64_v2, 11.7, hot
+	"\x15_ptsz\x85\xb7" + // cuStreamWriteValue64_v2_ptsz, 11.7, hot
+	"\x01urfObjectCreate\x84\x50" + // cuSurfObjectCreate, 5.0, blocking
+	"\x0aDestroy\x84\x50" + // cuSurfObjectDestroy, 5.0, blocking
+	"\x0aGetResourceDesc\x84\x50" + // cuSurfObjectGetResourceDesc, 5.0, blocking
+	"\x04RefGetArray\x84\x30" + // cuSurfRefGetArray, 3.0, blocking
+	"\x07SetArray\x84\x30" + // cuSurfRefSetArray, 3.0, blocking
+	"\x00TensorMapEncodeIm2col\x84\xc0" + // cuTensorMapEncodeIm2col, 12.0, blocking
+	"\x15Wide\x84\xc8" + // cuTensorMapEncodeIm2colWide, 12.8, blocking
+	"\x0fTiled\x84\xc0" + // cuTensorMapEncodeTiled, 12.0, blocking
+	"\x09ReplaceAddress\x84\xc0" + // cuTensorMapReplaceAddress, 12.0, blocking
+	"\x00TexObjectCreate\x84\x50" + // cuTexObjectCreate, 5.0, blocking
+	"\x09Destroy\x84\x50" + // cuTexObjectDestroy, 5.0, blocking
+	"\x09GetResourceDesc\x84\x50" + // cuTexObjectGetResourceDesc, 5.0, blocking
+	"\x14ViewDesc\x84\x50" + // cuTexObjectGetResourceViewDesc, 5.0, blocking
+	"\x0cTextureDesc\x84\x50" + // cuTexObjectGetTextureDesc, 5.0, blocking
+	"\x03RefCreate\x84\x20" + // cuTexRefCreate, 2.0, blocking
+	"\x06Destroy\x84\x20" + // cuTexRefDestroy, 2.0, blocking
+	"\x06GetAddress\x80\x20" + // cuTexRefGetAddress, 2.0, blocking
+	"\x10Mode\x84\x20" + // cuTexRefGetAddressMode, 2.0, blocking
+	"\x10_v2\x84\x32" + // cuTexRefGetAddress_v2, 3.2, blocking
+	"\x0array\x84\x20" + // cuTexRefGetArray, 2.0, blocking
+	"\x09BorderColor\x84\x80" + // cuTexRefGetBorderColor, 8.0, blocking
+	"\x09FilterMode\x84\x20" + // cuTexRefGetFilterMode, 2.0, blocking
+	"\x0alags\x84\x20" + // cuTexRefGetFlags, 2.0, blocking
+	"\x0aormat\x84\x20" + // cuTexRefGetFormat, 2.0, blocking
+	"\x09MaxAnisotropy\x84\x50" + // cuTexRefGetMaxAnisotropy, 5.0, blocking
+	"\x00TexRefGetMipmapFilterMode\x84\x50" + // cuTexRefGetMipmapFilterMode, 5.0, blocking
+	"\x0fLevelBias\x84\x50" + // cuTexRefGetMipmapLevelBias, 5.0, blocking
+	"\x14Clamp\x84\x50" + // cuTexRefGetMipmapLevelClamp, 5.0, blocking
+	"\x0fpedArray\x84\x50" + // cuTexRefGetMipmappedArray, 5.0, blocking
+	"\x06SetAddress\x80\x20" + // cuTexRefSetAddress, 2.0, blocking
+	"\x102D\x80\x22" + // cuTexRefSetAddress2D, 2.2, blocking
+	"\x12_v2\x80\x32" + // cuTexRefSetAddress2D_v2, 3.2, blocking
+	"\x143\x84\x41" + // cuTexRefSetAddress2D_v3, 4.1, blocking
+	"\x10Mode\x84\x20" + // cuTexRefSetAddressMode, 2.0, blocking
+	"\x10_v2\x84\x32" + // cuTexRefSetAddress_v2, 3.2, blocking
+	"\x0array\x84\x20" + // cuTexRefSetArray, 2.0, blocking
+	"\x09BorderColor\x84\x80" + // cuTexRefSetBorderColor, 8.0, blocking
+	"\x09FilterMode\x84\x20" + // cuTexRefSetFilterMode, 2.0, blocking
+	"\x0alags\x84\x20" + // cuTexRefSetFlags, 2.0, blocking
+	"\x0aormat\x84\x20" + // cuTexRefSetFormat, 2.0, blocking
+	"\x09MaxAnisotropy\x84\x50" + // cuTexRefSetMaxAnisotropy, 5.0, blocking
+	"\x00TexRefSetMipmapFilterMode\x84\x50" + // cuTexRefSetMipmapFilterMode, 5.0, blocking
+	"\x0fLevelBias\x84\x50" + // cuTexRefSetMipmapLevelBias, 5.0, blocking
+	"\x14Clamp\x84\x50" + // cuTexRefSetMipmapLevelClamp, 5.0, blocking
+	"\x0fpedArray\x84\x50" + // cuTexRefSetMipmappedArray, 5.0, blocking
+	"\x01hreadExchangeStreamCaptureMode\x84\xa1" + // cuThreadExchangeStreamCaptureMode, 10.1, hot
+	"\x00UserObjectCreate\x84\xb3" + // cuUserObjectCreate, 11.3, blocking
+	"\x0aRelease\x84\xb3" + // cuUserObjectRelease, 11.3, blocking
+	"\x0ctain\x84\xb3" + // cuUserObjectRetain, 11.3, blocking
+	"\x00WaitExternalSemaphoresAsync\x84\xa0" + // cuWaitExternalSemaphoresAsync, 10.0, blocking
+	"\x1b_ptsz\x85\xa0" // cuWaitExternalSemaphoresAsync_ptsz, 10.0, blocking
+
+// symbolBlocks are the places of the rows whose names are whole.
+var symbolBlocks = [...]uint16{
+	0, 205, 391, 581, 833, 1073, 1282, 1475, 1706, 1931, 2157, 2482, 2700, 2932, 3130, 3376,
+	3597, 3781, 3951, 4127, 4317, 4524, 4751, 4917, 5052, 5174, 5309, 5427, 5558, 5684, 5885, 6112,
+	6331, 6497, 6636, 6795, 6960, 7152, 7336, 7501,
+}
+
+// maxSymbolName is the length of the longest name.
+const maxSymbolName = 50
+
+// symbolClasses has a digit for each symbol: its ccall.Class.
+const symbolClasses = "" +
+	"22222222222222222222222000022220012121121112111111221122221220002010020222220220" +
+	"02200202222000222002111111111112222121122122221120022221112222222222222212121211" +
+	"11221112222222221122221112222222222222221122222222222212222221122222222222220212" +
+	"12202000002222222212122111111222222222222222222222222222111222222212222222221122" +
+	"22222221121111112222222222222222222222222222222222222222222222222222222222222222" +
+	"22222222222111222111222222222111222112222222222222222222222211222112222222212112" +
+	"22222222222222122122222221222211221111111111222211112211111111111111211111111222" +
+	"21111111111111111111111222222222222222222222222222222222222222222222122222"
+
+// symbolBase returns the names in C that are not like the exported name, without cu.
+func symbolBase(s Symbol) string {
+	switch s {
+	case 189: // cuGraphInstantiateWithFlags
+		return "GraphInstantiate"
+	}
+	return ""
 }

@@ -26,9 +26,9 @@ func TestWaitingFunctionsAreMarked(t *testing.T) {
 		t.Fatal(err)
 	}
 	class := make(map[string]string)
-	symbol := regexp.MustCompile(`export: "(\w+)".*?(?:, class: ccall\.(\w+))?, base: "(\w+)"`)
+	symbol := regexp.MustCompile(`// (cu\w+?)(_v\d)?(_ptsz|_ptds)?, [\d.]+, (\w+)`)
 	for _, f := range symbol.FindAllStringSubmatch(string(symbols), -1) {
-		class[f[1]], class[f[3]] = f[2], f[2]
+		class[f[1]], class[f[1]+f[2]] = f[4], f[4]
 	}
 	enqueues := map[string]bool{"cuEventRecord": true, "cuLaunchKernel": true, "cuGraphLaunch": true, "cuStreamWriteValue32": true,
 		"cuMemsetD8Async": true, "cuMemcpyHtoDAsync": true, "cuMemcpyDtoHAsync": true, "cuLaunchHostFunc": true}
@@ -40,7 +40,7 @@ func TestWaitingFunctionsAreMarked(t *testing.T) {
 				continue
 			}
 			n++
-			if class[fn] != "Blocking" {
+			if class[fn] != "blocking" {
 				t.Errorf("%s waited (%s), and is of class %q in tools/gen-symbols/classes.txt", fn, r.call, class[fn])
 			}
 		}

@@ -19,7 +19,6 @@ func emitSymbols(m *manifest, plan *callPlan) string {
 	for _, c := range plan.calls {
 		called[c.fact.export] = true
 	}
-	b.WriteString("import \"github.com/purecu/purecu/internal/ccall\"\n\n")
 	b.WriteString("// The symbols that have a typed call.\nconst (\n")
 	for _, f := range m.funcs {
 		if called[f.export] {
@@ -29,27 +28,107 @@ func emitSymbols(m *manifest, plan *callPlan) string {
 	b.WriteString(")\n\n")
 	fmt.Fprintf(&b, "// numSymbols is how many symbols the driver API of CUDA %s has.\nconst numSymbols = %d\n\n", release(m.version), len(m.funcs))
 	fmt.Fprintf(&b, "// newest is the newest CUDA version that this package knows.\nconst newest = %d\n\n", m.version)
-	b.WriteString("// symbols are the properties of all symbols of the driver API, sorted by the exported name.\n")
-	b.WriteString("var symbols = [numSymbols]symbolFacts{\n")
-	for _, f := range m.funcs {
-		fmt.Fprintf(&b, "{export: %q, ask: %q, version: %d", f.export, f.ask, f.version)
-		if f.perThread {
-			b.WriteString(", perThread: true")
-		}
-		if f.dlsym {
-			b.WriteString(", viaDlsym: true")
-		}
-		if f.current {
-			b.WriteString(", current: true")
-		}
-		if f.class != "setup" { // the zero class
-			fmt.Fprintf(&b, ", class: %s", goClass(f.class))
-		}
-		fmt.Fprintf(&b, ", base: %q},\n", f.base)
-	}
-	b.WriteString("}\n")
+	emitSymbolTable(&b, m)
 	return b.String()
 }
+
+// symbolBlock is the number of symbols of which one has its whole name in the table: as in package
+// driver.
+const symbolBlock = 16
+
+// emitSymbolTable writes the table of all symbols, in the form that package driver's symbolReader
+// reads, and the classes of all symbols.
+func emitSymbolTable(b *strings.Builder, m *manifest) {
+	b.WriteString("// symbolTable has a row for each symbol of the driver API, sorted by the exported name. symbolReader reads it.\n")
+	b.WriteString("const symbolTable = \"\" +\n")
+	var blocks, classes, others []string
+	before, size, longest := "", 0, 0
+	for i, f := range m.funcs {
+		name := strings.TrimPrefix(f.export, "cu")
+		shared := 0
+		if i%symbolBlock == 0 {
+			blocks = append(blocks, fmt.Sprint(size))
+		} else {
+			for shared < min(len(name), len(before)) && name[shared] == before[shared] {
+				shared++
+			}
+		}
+		flags, other := symbolFlags(f)
+		if other {
+			others = append(others, fmt.Sprintf("case %d: // %s\nreturn %q\n", i, f.export, strings.TrimPrefix(f.base, "cu")))
+		}
+		end := "+"
+		if i == len(m.funcs)-1 {
+			end = ""
+		}
+		fmt.Fprintf(b, "\"\\x%02x%s\\x%02x\\x%02x\" %s // %s, %s, %s\n", shared, name[shared:], flags,
+			f.version/1000<<4|f.version%1000/10, end, f.export, release(f.version), f.class)
+		size += len(name) - shared + 3
+		longest = max(longest, len(name))
+		before = name
+		classes = append(classes, string('0'+rune(classNumbers[f.class])))
+	}
+	b.WriteString("\n// symbolBlocks are the places of the rows whose names are whole.\nvar symbolBlocks = [...]uint16{\n")
+	for row := range slices.Chunk(blocks, 16) {
+		b.WriteString(strings.Join(row, ", ") + ",\n")
+	}
+	fmt.Fprintf(b, "}\n\n// maxSymbolName is the length of the longest name.\nconst maxSymbolName = %d\n\n", longest)
+	b.WriteString("// symbolClasses has a digit for each symbol: its ccall.Class.\nconst symbolClasses = \"\"")
+	for row := range slices.Chunk(classes, 80) {
+		b.WriteString(" +\n\"" + strings.Join(row, "") + "\"")
+	}
+	b.WriteString("\n\n// symbolBase returns the names in C that are not like the exported name, without cu.\n")
+	b.WriteString("func symbolBase(s Symbol) string {\nswitch s {\n" + strings.Join(others, "") + "}\nreturn \"\"\n}\n")
+}
+
+// symbolFlags returns the flags of a row, and whether the symbol's name in C is neither its export's
+// nor what cuGetProcAddress is asked for.
+func symbolFlags(f funcFact) (flags int, other bool) {
+	flags = 0x80
+	for i, set := range []bool{f.perThread, f.dlsym, f.current} {
+		if set {
+			flags |= 1 << i
+		}
+	}
+	versioned := strings.TrimSuffix(strings.TrimSuffix(f.export, "_ptsz"), "_ptds")
+	switch {
+	case f.base == f.ask:
+	case f.base == versioned:
+		flags |= 1 << 3
+	default:
+		flags |= 1 << 4
+		other = true
+	}
+	return flags, other
+}
+
+// checkPacked returns an error for facts that the tables of symbols and results cannot express.
+func (m *manifest) checkPacked() error {
+	for _, r := range m.results {
+		if r.code < 0 || r.code >= 1<<15 || len(r.name) > 255 || len(r.text) > 255 {
+			return fmt.Errorf("result %d (%s) has no place in the table", r.code, r.name)
+		}
+	}
+	for _, f := range m.funcs {
+		name, _ := strings.CutPrefix(f.export, "cu")
+		plain := strings.TrimSuffix(strings.TrimSuffix(f.export, "_ptsz"), "_ptds")
+		major, minor := f.version/1000, f.version%1000/10
+		switch {
+		case name == f.export || len(name) < 3:
+			return fmt.Errorf("%s does not begin with cu, or is too short", f.export)
+		case (plain != f.export) != f.perThread:
+			return fmt.Errorf("%s: per-thread symbols, and no others, end with _ptsz or _ptds", f.export)
+		case f.ask != unversioned(f.export) || plain != f.ask && len(plain) != len(f.ask)+len("_v2"):
+			return fmt.Errorf("%s is asked for as %s, and not without its version of one digit", f.export, f.ask)
+		case major > 15 || minor > 15 || f.version != major*1000+minor*10:
+			return fmt.Errorf("%s is of version %d", f.export, f.version)
+		}
+	}
+	return nil
+}
+
+// classNumbers are the values of ccall.Class.
+var classNumbers = map[string]int{"setup": 0, "hot": 1, "blocking": 2}
 
 func symName(export string) string { return "sym" + strings.TrimPrefix(export, "cu") }
 
@@ -100,15 +179,15 @@ func emitDriverResults(m *manifest) string {
 		fmt.Fprintf(&b, "// %s is %s: %s.\n", resultName(r.name), r.name, strings.TrimRight(r.text, "."))
 		fmt.Fprintf(&b, "%s Result = %d\n", resultName(r.name), r.code)
 	}
-	b.WriteString(")\n\n// results are the properties of all results, sorted by code.\nvar results = [...]resultFacts{\n")
+	b.WriteString(")\n\n// resultTable has a row for each result, sorted by code. Result.facts reads it.\nconst resultTable = \"\"")
 	for _, r := range results {
-		fmt.Fprintf(&b, "{code: %s, name: %q, text: %q", resultName(r.name), r.name, r.text)
+		high := r.code >> 8
 		if r.sticky {
-			b.WriteString(", sticky: true")
+			high |= 0x80
 		}
-		b.WriteString("},\n")
+		fmt.Fprintf(&b, " +\n\"\\x%02x\\x%02x\\x%02x\\x%02x\" + %q + %q", high, r.code&255, len(r.name), len(r.text), r.name, r.text)
 	}
-	b.WriteString("}\n")
+	b.WriteString("\n")
 	return b.String()
 }
 

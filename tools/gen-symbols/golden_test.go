@@ -111,8 +111,6 @@ import ("reflect"; "sync/atomic"; "unsafe"; "github.com/purecu/purecu/internal/c
 type (
 	Result int32
 	Symbol uint16
-	symbolFacts struct { export, ask string; version int32; perThread, viaDlsym, current bool; class ccall.Class; base string }
-	resultFacts struct { code Result; name, text string; sticky bool }
 	Context uintptr
 	Stream uintptr
 	Event uintptr

@@ -14,10 +14,9 @@ const (
 	ResultPTXAssert Result = 710
 )
 
-// results are the properties of all results, sorted by code.
-var results = [...]resultFacts{
-	{code: ResultSuccess, name: "CUDA_SUCCESS", text: "no error"},
-	{code: ResultInvalidValue, name: "CUDA_ERROR_INVALID_VALUE", text: "invalid argument"},
-	{code: ResultWidgetBroken, name: "CUDA_ERROR_WIDGET_BROKEN", text: "a widget broke.", sticky: true},
-	{code: ResultPTXAssert, name: "CUDA_ERROR_PTX_ASSERT", text: "device-side assert", sticky: true},
-}
+// resultTable has a row for each result, sorted by code. Result.facts reads it.
+const resultTable = "" +
+	"\x00\x00\x0c\x08" + "CUDA_SUCCESS" + "no error" +
+	"\x00\x01\x18\x10" + "CUDA_ERROR_INVALID_VALUE" + "invalid argument" +
+	"\x82\xbc\x18\x0f" + "CUDA_ERROR_WIDGET_BROKEN" + "a widget broke." +
+	"\x82\xc6\x15\x12" + "CUDA_ERROR_PTX_ASSERT" + "device-side assert"

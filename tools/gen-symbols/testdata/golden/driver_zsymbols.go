@@ -2,8 +2,6 @@
 
 package driver
 
-import "github.com/purecu/purecu/internal/ccall"
-
 // The symbols that have a typed call.
 const (
 	symWidgetCopy_v2       Symbol = 1
@@ -39,37 +37,57 @@ const numSymbols = 31
 // newest is the newest CUDA version that this package knows.
 const newest = 9020
 
-// symbols are the properties of all symbols of the driver API, sorted by the exported name.
-var symbols = [numSymbols]symbolFacts{
-	{export: "cuWidgetCopy", ask: "cuWidgetCopy", version: 2000, base: "cuWidgetCopy"},
-	{export: "cuWidgetCopy_v2", ask: "cuWidgetCopy", version: 3020, current: true, base: "cuWidgetCopy"},
-	{export: "cuWidgetCopy_v2_ptds", ask: "cuWidgetCopy", version: 7000, perThread: true, current: true, base: "cuWidgetCopy"},
-	{export: "cuWidgetCreate", ask: "cuWidgetCreate", version: 2000, base: "cuWidgetCreate"},
-	{export: "cuWidgetCreate_v2", ask: "cuWidgetCreate", version: 3020, current: true, base: "cuWidgetCreate"},
-	{export: "cuWidgetEach", ask: "cuWidgetEach", version: 9000, current: true, class: ccall.Hot, base: "cuWidgetEach"},
-	{export: "cuWidgetElapsed", ask: "cuWidgetElapsed", version: 2000, class: ccall.Hot, base: "cuWidgetElapsed"},
-	{export: "cuWidgetElapsed_v2", ask: "cuWidgetElapsed", version: 9020, current: true, class: ccall.Hot, base: "cuWidgetElapsed"},
-	{export: "cuWidgetEncode", ask: "cuWidgetEncode", version: 2000, current: true, class: ccall.Hot, base: "cuWidgetEncode"},
-	{export: "cuWidgetExchangeMode", ask: "cuWidgetExchangeMode", version: 9000, current: true, class: ccall.Hot, base: "cuWidgetExchangeMode"},
-	{export: "cuWidgetFind", ask: "cuWidgetFind", version: 2000, current: true, base: "cuWidgetFind"},
-	{export: "cuWidgetGetAttribute", ask: "cuWidgetGetAttribute", version: 2000, current: true, base: "cuWidgetGetAttribute"},
-	{export: "cuWidgetGetName", ask: "cuWidgetGetName", version: 6000, current: true, base: "cuWidgetGetName"},
-	{export: "cuWidgetGetPlan", ask: "cuWidgetGetPlan", version: 2000, current: true, base: "cuWidgetGetPlan"},
-	{export: "cuWidgetGetState", ask: "cuWidgetGetState", version: 5000, viaDlsym: true, current: true, base: "cuWidgetGetState"},
-	{export: "cuWidgetGetState_v2", ask: "cuWidgetGetState", version: 9000, viaDlsym: true, current: true, base: "cuWidgetGetState_v2"},
-	{export: "cuWidgetLaunch", ask: "cuWidgetLaunch", version: 4000, current: true, base: "cuWidgetLaunch"},
-	{export: "cuWidgetList", ask: "cuWidgetList", version: 8000, current: true, base: "cuWidgetList"},
-	{export: "cuWidgetLoad", ask: "cuWidgetLoad", version: 2010, current: true, base: "cuWidgetLoad"},
-	{export: "cuWidgetMany", ask: "cuWidgetMany", version: 2000, current: true, base: "cuWidgetMany"},
-	{export: "cuWidgetMove", ask: "cuWidgetMove", version: 8000, current: true, base: "cuWidgetMove"},
-	{export: "cuWidgetOpen", ask: "cuWidgetOpen", version: 4010, current: true, base: "cuWidgetOpen"},
-	{export: "cuWidgetPin", ask: "cuWidgetPin", version: 4000, current: true, class: ccall.Hot, base: "cuWidgetPin"},
-	{export: "cuWidgetPush", ask: "cuWidgetPush", version: 2000, current: true, class: ccall.Hot, base: "cuWidgetPush"},
-	{export: "cuWidgetPush_ptsz", ask: "cuWidgetPush", version: 7000, perThread: true, current: true, class: ccall.Hot, base: "cuWidgetPush"},
-	{export: "cuWidgetSetAttribute", ask: "cuWidgetSetAttribute", version: 2000, current: true, base: "cuWidgetSetAttribute"},
-	{export: "cuWidgetSpin", ask: "cuWidgetSpin", version: 2000, class: ccall.Blocking, base: "cuWidgetSpin"},
-	{export: "cuWidgetSpinWithFlags", ask: "cuWidgetSpinWithFlags", version: 9020, current: true, class: ccall.Blocking, base: "cuWidgetSpin"},
-	{export: "cuWidgetSplit", ask: "cuWidgetSplit", version: 8000, current: true, base: "cuWidgetSplit"},
-	{export: "cuWidgetTune", ask: "cuWidgetTune", version: 2000, current: true, base: "cuWidgetTune"},
-	{export: "cuWidgetTurn", ask: "cuWidgetTurn", version: 2000, current: true, base: "cuWidgetTurn"},
+// symbolTable has a row for each symbol of the driver API, sorted by the exported name. symbolReader reads it.
+const symbolTable = "" +
+	"\x00WidgetCopy\x80\x20" + // cuWidgetCopy, 2.0, setup
+	"\x0a_v2\x84\x32" + // cuWidgetCopy_v2, 3.2, setup
+	"\x0d_ptds\x85\x70" + // cuWidgetCopy_v2_ptds, 7.0, setup
+	"\x07reate\x80\x20" + // cuWidgetCreate, 2.0, setup
+	"\x0c_v2\x84\x32" + // cuWidgetCreate_v2, 3.2, setup
+	"\x06Each\x84\x90" + // cuWidgetEach, 9.0, hot
+	"\x07lapsed\x80\x20" + // cuWidgetElapsed, 2.0, hot
+	"\x0d_v2\x84\x92" + // cuWidgetElapsed_v2, 9.2, hot
+	"\x07ncode\x84\x20" + // cuWidgetEncode, 2.0, hot
+	"\x07xchangeMode\x84\x90" + // cuWidgetExchangeMode, 9.0, hot
+	"\x06Find\x84\x20" + // cuWidgetFind, 2.0, setup
+	"\x06GetAttribute\x84\x20" + // cuWidgetGetAttribute, 2.0, setup
+	"\x09Name\x84\x60" + // cuWidgetGetName, 6.0, setup
+	"\x09Plan\x84\x20" + // cuWidgetGetPlan, 2.0, setup
+	"\x09State\x86\x50" + // cuWidgetGetState, 5.0, setup
+	"\x0e_v2\x8e\x90" + // cuWidgetGetState_v2, 9.0, setup
+	"\x00WidgetLaunch\x84\x40" + // cuWidgetLaunch, 4.0, setup
+	"\x07ist\x84\x80" + // cuWidgetList, 8.0, setup
+	"\x07oad\x84\x21" + // cuWidgetLoad, 2.1, setup
+	"\x06Many\x84\x20" + // cuWidgetMany, 2.0, setup
+	"\x07ove\x84\x80" + // cuWidgetMove, 8.0, setup
+	"\x06Open\x84\x41" + // cuWidgetOpen, 4.1, setup
+	"\x06Pin\x84\x40" + // cuWidgetPin, 4.0, hot
+	"\x07ush\x84\x20" + // cuWidgetPush, 2.0, hot
+	"\x0a_ptsz\x85\x70" + // cuWidgetPush_ptsz, 7.0, hot
+	"\x06SetAttribute\x84\x20" + // cuWidgetSetAttribute, 2.0, setup
+	"\x07pin\x80\x20" + // cuWidgetSpin, 2.0, blocking
+	"\x0aWithFlags\x94\x92" + // cuWidgetSpinWithFlags, 9.2, blocking
+	"\x08lit\x84\x80" + // cuWidgetSplit, 8.0, setup
+	"\x06Tune\x84\x20" + // cuWidgetTune, 2.0, setup
+	"\x08rn\x84\x20" // cuWidgetTurn, 2.0, setup
+
+// symbolBlocks are the places of the rows whose names are whole.
+var symbolBlocks = [...]uint16{
+	0, 135,
+}
+
+// maxSymbolName is the length of the longest name.
+const maxSymbolName = 19
+
+// symbolClasses has a digit for each symbol: its ccall.Class.
+const symbolClasses = "" +
+	"0000011111000000000000111022000"
+
+// symbolBase returns the names in C that are not like the exported name, without cu.
+func symbolBase(s Symbol) string {
+	switch s {
+	case 27: // cuWidgetSpinWithFlags
+		return "WidgetSpin"
+	}
+	return ""
 }
