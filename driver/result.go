@@ -12,12 +12,6 @@ import (
 // but no name and no text.
 type Result int32
 
-// resultFacts are the properties of a CUresult.
-type resultFacts struct {
-	name, text string
-	sticky     bool
-}
-
 // missing returns the result of a call that was not made because its symbol is missing. Results of
 // the driver are never negative. See [Table.Missing].
 func missing(s Symbol) Result { return -1 - Result(s) }
@@ -50,35 +44,41 @@ func (r Result) After() (function string, code Result, ok bool) {
 	return "", r, false
 }
 
-// facts returns the properties of r, which are empty if this package does not know the code. A row of
-// [resultTable] has two bytes with the code, of which the highest bit says that it is sticky, one
-// byte each with the lengths of name and text, the name, and the text.
+// facts returns the name and the text of r, which are empty if this package does not know the code. A
+// row of [resultTable] has two bytes with the code, one byte each with the lengths of name and text,
+// the name, and the text.
 //
 //go:noinline
-func (r Result) facts() resultFacts {
+func (r Result) facts() (name, text string) {
 	for row := resultTable; row != ""; {
-		text := 4 + int(row[2])
-		end := text + int(row[3])
-		if Result(row[0]&0x7f)<<8|Result(row[1]) == r {
-			return resultFacts{name: row[4:text], text: row[text:end], sticky: row[0]&0x80 != 0}
+		n := 4 + int(row[2])
+		end := n + int(row[3])
+		if Result(row[0])<<8|Result(row[1]) == r {
+			return row[4:n], row[n:end]
 		}
 		row = row[end:]
 	}
-	return resultFacts{}
+	return "", ""
 }
 
 // Name returns the name of the C constant, such as "CUDA_ERROR_INVALID_HANDLE", or "" for a code
 // that this package does not know.
-func (r Result) Name() string { return r.facts().name }
+func (r Result) Name() string {
+	name, _ := r.facts()
+	return name
+}
 
 // Text returns the driver's description of the code, such as "invalid argument", or "" for a code
 // that this package does not know.
-func (r Result) Text() string { return r.facts().text }
+func (r Result) Text() string {
+	_, text := r.facts()
+	return text
+}
 
 // Error returns the name of the C constant, its number, and the driver's description.
 func (r Result) Error() string {
-	if f := r.facts(); f.name != "" {
-		return fmt.Sprintf("%s (%d): %s", f.name, int32(r), f.text)
+	if name, text := r.facts(); name != "" {
+		return fmt.Sprintf("%s (%d): %s", name, int32(r), text)
 	}
 	return fmt.Sprintf("CUresult %d", int32(r))
 }
@@ -87,7 +87,7 @@ func (r Result) Error() string {
 // every later call fails with it too.
 func (r Result) Sticky() bool {
 	_, r, _ = r.After()
-	return r.facts().sticky
+	return isSticky(r)
 }
 
 // String returns the name of the C constant, or the number of a code that this package does not

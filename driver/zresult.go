@@ -249,7 +249,7 @@ const resultTable = "" +
 	"\x00\xdf\x23\x20" + "CUDA_ERROR_JIT_COMPILATION_DISABLED" + "PTX JIT compilation was disabled" +
 	"\x00\xe0\x24\x30" + "CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY" + "the provided execution affinity is not supported" +
 	"\x00\xe1\x23\x43" + "CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC" + "the provided PTX contains unsupported call to cudaDeviceSynchronize" +
-	"\x80\xe2\x14\x41" + "CUDA_ERROR_CONTAINED" + "Invalid access of peer GPU memory over nvlink or a hardware error" +
+	"\x00\xe2\x14\x41" + "CUDA_ERROR_CONTAINED" + "Invalid access of peer GPU memory over nvlink or a hardware error" +
 	"\x01\x2c\x19\x1e" + "CUDA_ERROR_INVALID_SOURCE" + "device kernel image is invalid" +
 	"\x01\x2d\x19\x0e" + "CUDA_ERROR_FILE_NOT_FOUND" + "file not found" +
 	"\x01\x2e\x29\x1e" + "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND" + "shared object symbol not found" +
@@ -260,26 +260,26 @@ const resultTable = "" +
 	"\x01\x92\x16\x33" + "CUDA_ERROR_LOSSY_QUERY" + "attempted introspection would be semantically lossy" +
 	"\x01\xf4\x14\x16" + "CUDA_ERROR_NOT_FOUND" + "named symbol not found" +
 	"\x02\x58\x14\x10" + "CUDA_ERROR_NOT_READY" + "device not ready" +
-	"\x82\xbc\x1a\x28" + "CUDA_ERROR_ILLEGAL_ADDRESS" + "an illegal memory access was encountered" +
+	"\x02\xbc\x1a\x28" + "CUDA_ERROR_ILLEGAL_ADDRESS" + "an illegal memory access was encountered" +
 	"\x02\xbd\x22\x27" + "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES" + "too many resources requested for launch" +
-	"\x82\xbe\x19\x27" + "CUDA_ERROR_LAUNCH_TIMEOUT" + "the launch timed out and was terminated" +
+	"\x02\xbe\x19\x27" + "CUDA_ERROR_LAUNCH_TIMEOUT" + "the launch timed out and was terminated" +
 	"\x02\xbf\x28\x27" + "CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING" + "launch uses incompatible texturing mode" +
 	"\x02\xc0\x26\x1e" + "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED" + "peer access is already enabled" +
 	"\x02\xc1\x22\x20" + "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED" + "peer access has not been enabled" +
 	"\x02\xc4\x21\x31" + "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE" + "cannot set while device is active in this process" +
 	"\x02\xc5\x1f\x14" + "CUDA_ERROR_CONTEXT_IS_DESTROYED" + "context is destroyed" +
-	"\x82\xc6\x11\x1c" + "CUDA_ERROR_ASSERT" + "device-side assert triggered" +
+	"\x02\xc6\x11\x1c" + "CUDA_ERROR_ASSERT" + "device-side assert triggered" +
 	"\x02\xc7\x19\x20" + "CUDA_ERROR_TOO_MANY_PEERS" + "peer mapping resources exhausted" +
 	"\x02\xc8\x29\x3b" + "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED" + "part or all of the requested memory range is already mapped" +
 	"\x02\xc9\x25\x39" + "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED" + "pointer does not correspond to a registered memory region" +
-	"\x82\xca\x1f\x14" + "CUDA_ERROR_HARDWARE_STACK_ERROR" + "hardware stack error" +
-	"\x82\xcb\x1e\x26" + "CUDA_ERROR_ILLEGAL_INSTRUCTION" + "an illegal instruction was encountered" +
-	"\x82\xcc\x1d\x12" + "CUDA_ERROR_MISALIGNED_ADDRESS" + "misaligned address" +
-	"\x82\xcd\x20\x36" + "CUDA_ERROR_INVALID_ADDRESS_SPACE" + "operation not supported on global/shared address space" +
-	"\x82\xce\x15\x17" + "CUDA_ERROR_INVALID_PC" + "invalid program counter" +
-	"\x82\xcf\x18\x1a" + "CUDA_ERROR_LAUNCH_FAILED" + "unspecified launch failure" +
+	"\x02\xca\x1f\x14" + "CUDA_ERROR_HARDWARE_STACK_ERROR" + "hardware stack error" +
+	"\x02\xcb\x1e\x26" + "CUDA_ERROR_ILLEGAL_INSTRUCTION" + "an illegal instruction was encountered" +
+	"\x02\xcc\x1d\x12" + "CUDA_ERROR_MISALIGNED_ADDRESS" + "misaligned address" +
+	"\x02\xcd\x20\x36" + "CUDA_ERROR_INVALID_ADDRESS_SPACE" + "operation not supported on global/shared address space" +
+	"\x02\xce\x15\x17" + "CUDA_ERROR_INVALID_PC" + "invalid program counter" +
+	"\x02\xcf\x18\x1a" + "CUDA_ERROR_LAUNCH_FAILED" + "unspecified launch failure" +
 	"\x02\xd0\x27\x25" + "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE" + "too many blocks in cooperative launch" +
-	"\x82\xd1\x1d\x22" + "CUDA_ERROR_TENSOR_MEMORY_LEAK" + "tensor memory not completely freed" +
+	"\x02\xd1\x1d\x22" + "CUDA_ERROR_TENSOR_MEMORY_LEAK" + "tensor memory not completely freed" +
 	"\x03\x20\x18\x17" + "CUDA_ERROR_NOT_PERMITTED" + "operation not permitted" +
 	"\x03\x21\x18\x17" + "CUDA_ERROR_NOT_SUPPORTED" + "operation not supported" +
 	"\x03\x22\x1b\x1a" + "CUDA_ERROR_SYSTEM_NOT_READY" + "system not yet initialized" +
@@ -304,10 +304,30 @@ const resultTable = "" +
 	"\x03\x8c\x26\x48" + "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD" + "attempt to terminate a thread-local capture sequence from another thread" +
 	"\x03\x8d\x12\x18" + "CUDA_ERROR_TIMEOUT" + "wait operation timed out" +
 	"\x03\x8e\x24\x7f" + "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE" + "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update" +
-	"\x83\x8f\x1a\x3d" + "CUDA_ERROR_EXTERNAL_DEVICE" + "an async error has occured in external entity outside of CUDA" +
+	"\x03\x8f\x1a\x3d" + "CUDA_ERROR_EXTERNAL_DEVICE" + "an async error has occured in external entity outside of CUDA" +
 	"\x03\x90\x1f\x42" + "CUDA_ERROR_INVALID_CLUSTER_SIZE" + "a kernel launch error has occurred due to cluster misconfiguration" +
 	"\x03\x91\x1e\x55" + "CUDA_ERROR_FUNCTION_NOT_LOADED" + "the function handle is not loaded when calling an API that requires a loaded function" +
 	"\x03\x92\x20\x4e" + "CUDA_ERROR_INVALID_RESOURCE_TYPE" + "one or more resources passed in are not valid resource types for the operation" +
 	"\x03\x93\x29\x4a" + "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION" + "one or more resources are insufficient or non-applicable for the operation" +
 	"\x03\x94\x17\x32" + "CUDA_ERROR_KEY_ROTATION" + "an error happened during the key rotation sequence" +
 	"\x03\xe7\x12\x0d" + "CUDA_ERROR_UNKNOWN" + "unknown error"
+
+// isSticky reports whether a result leaves the process unable to use CUDA.
+func isSticky(r Result) bool {
+	switch r {
+	case ResultContained,
+		ResultIllegalAddress,
+		ResultLaunchTimeout,
+		ResultAssert,
+		ResultHardwareStackError,
+		ResultIllegalInstruction,
+		ResultMisalignedAddress,
+		ResultInvalidAddressSpace,
+		ResultInvalidPC,
+		ResultLaunchFailed,
+		ResultTensorMemoryLeak,
+		ResultExternalDevice:
+		return true
+	}
+	return false
+}

@@ -105,7 +105,7 @@ func symbolFlags(f funcFact) (flags int, other bool) {
 // checkPacked returns an error for facts that the tables of symbols and results cannot express.
 func (m *manifest) checkPacked() error {
 	for _, r := range m.results {
-		if r.code < 0 || r.code >= 1<<15 || len(r.name) > 255 || len(r.text) > 255 {
+		if r.code < 0 || r.code >= 1<<16 || len(r.name) > 255 || len(r.text) > 255 {
 			return fmt.Errorf("result %d (%s) has no place in the table", r.code, r.name)
 		}
 	}
@@ -180,14 +180,19 @@ func emitDriverResults(m *manifest) string {
 		fmt.Fprintf(&b, "%s Result = %d\n", resultName(r.name), r.code)
 	}
 	b.WriteString(")\n\n// resultTable has a row for each result, sorted by code. Result.facts reads it.\nconst resultTable = \"\"")
+	var sticky []string
 	for _, r := range results {
-		high := r.code >> 8
 		if r.sticky {
-			high |= 0x80
+			sticky = append(sticky, resultName(r.name))
 		}
-		fmt.Fprintf(&b, " +\n\"\\x%02x\\x%02x\\x%02x\\x%02x\" + %q + %q", high, r.code&255, len(r.name), len(r.text), r.name, r.text)
+		fmt.Fprintf(&b, " +\n\"\\x%02x\\x%02x\\x%02x\\x%02x\" + %q + %q", r.code>>8, r.code&255, len(r.name), len(r.text), r.name, r.text)
 	}
-	b.WriteString("\n")
+	cases := ""
+	if len(sticky) > 0 {
+		cases = "case " + strings.Join(sticky, ",\n") + ":\nreturn true\n"
+	}
+	b.WriteString("\n\n// isSticky reports whether a result leaves the process unable to use CUDA.\n" +
+		"func isSticky(r Result) bool {\nswitch r {\n" + cases + "}\nreturn false\n}\n")
 	return b.String()
 }
 

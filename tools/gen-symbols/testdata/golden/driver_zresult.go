@@ -18,5 +18,15 @@ const (
 const resultTable = "" +
 	"\x00\x00\x0c\x08" + "CUDA_SUCCESS" + "no error" +
 	"\x00\x01\x18\x10" + "CUDA_ERROR_INVALID_VALUE" + "invalid argument" +
-	"\x82\xbc\x18\x0f" + "CUDA_ERROR_WIDGET_BROKEN" + "a widget broke." +
-	"\x82\xc6\x15\x12" + "CUDA_ERROR_PTX_ASSERT" + "device-side assert"
+	"\x02\xbc\x18\x0f" + "CUDA_ERROR_WIDGET_BROKEN" + "a widget broke." +
+	"\x02\xc6\x15\x12" + "CUDA_ERROR_PTX_ASSERT" + "device-side assert"
+
+// isSticky reports whether a result leaves the process unable to use CUDA.
+func isSticky(r Result) bool {
+	switch r {
+	case ResultWidgetBroken,
+		ResultPTXAssert:
+		return true
+	}
+	return false
+}
