@@ -6,11 +6,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
 )
 
 func TestParseLog(t *testing.T) {
@@ -120,6 +122,55 @@ func TestDriverLog(t *testing.T) {
 	}
 }
 
+// slowLog is a driver that takes long to read its log, and calls during in the meantime.
+type slowLog struct {
+	driver.Software
+	during func()
+}
+
+func (s *slowLog) LogsDumpToMemory(th *driver.Thread, from uint32, b []byte,
+	flags uint32) (uint32, uint64, driver.Result) {
+	at, n, res := s.Software.LogsDumpToMemory(th, from, b, flags)
+	if f := s.during; f != nil {
+		s.during = nil
+		f()
+	}
+	return at, n, res
+}
+
+// TestDriverLogUnlocked causes an error while the driver reads its log for another one: no lock is held, and both
+// errors get their lines.
+func TestDriverLogUnlocked(t *testing.T) {
+	sim := cusim.New()
+	slow := &slowLog{Software: sim.Software()}
+	drv := must(Open(WithSoftware(driver.Provide(slow))))(t)
+	sim.Inject(cusim.Fault{Function: "cuDeviceGetCount", Code: 2, Log: "first"})
+	sim.Inject(cusim.Fault{Function: "cuDeviceGet", Code: 2, Log: "second"})
+	var second error
+	slow.during = func() {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, second = drv.Device(0)
+		}()
+		select {
+		case <-done:
+		case <-time.After(patience):
+			t.Error("an error waits until the driver has read its log")
+		}
+	}
+	_, first := drv.DeviceCount()
+	if first == nil || !strings.HasSuffix(first.Error(), "says: first") {
+		t.Errorf("the first error: %v", first)
+	}
+	if second == nil || !strings.HasSuffix(second.Error(), "says: second") {
+		t.Errorf("the second error: %v", second)
+	}
+	if n := len(drv.log.kept); n != 0 {
+		t.Errorf("%d entries are left: %v", n, drv.log.kept)
+	}
+}
+
 // TestDriverLogIsBounded checks that lines that nobody gets are forgotten, and that an old driver
 // has no log.
 func TestDriverLogIsBounded(t *testing.T) {
@@ -127,11 +178,11 @@ func TestDriverLogIsBounded(t *testing.T) {
 	for i := range 200 {
 		l.kept = append(l.kept, logEntry{op: fmt.Sprint("cu", i)})
 	}
-	if got := l.take("cuOther", 1); got != "" || len(l.kept) != 200 {
+	if got := l.take("cuOther", 1, true); got != "" || len(l.kept) != 200 {
 		t.Errorf("%q, %d", got, len(l.kept))
 	}
 	l.kept = append(l.kept, logEntry{text: "anything"})
-	if got := l.take("cuOther", 1); got != "the driver's log ends with this, perhaps about another call: anything" {
+	if got := l.take("cuOther", 1, true); got != "the driver's log ends with this, perhaps about another call: anything" {
 		t.Error(got)
 	}
 	drv, err := Open(WithSoftware(cusim.New(cusim.Version(12080),

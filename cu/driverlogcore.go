@@ -14,12 +14,15 @@ import (
 // only. The log is one for the process, and its lines are in the order in which calls of all threads
 // failed. So an error gets the lines that name its function, and the lines of other functions are
 // kept for their errors, for a second.
+//
+// The driver is called without the lock. If two goroutines read the same lines, the second one drops
+// them, and reads on.
 type driverLog struct {
 	mu lock.Mutex[lock.Log]
 	// The fields below are not used until begin has found the log.
 	exists bool
-	at     uint32 // where the log was read up to
-	buffer []byte
+	at     uint32     // where the log was read up to
+	buffer []byte     // for the next read, or nil
 	kept   []logEntry // that no error has got yet, the oldest first
 }
 
@@ -35,6 +38,7 @@ const (
 	logSize   = 25600 + 1 // NVIDIA's driver keeps this many bytes; a NUL follows
 	keptLines = 64
 	keptFor   = time.Second // another goroutine needs less to ask for its lines
+	maxReads  = 16          // each time another goroutine has read the same lines
 	maxSaid   = 1000        // bytes of a text; without the name of a function it may be of many calls
 )
 
@@ -53,34 +57,69 @@ func (d *driverCore) said(op string, res driver.Result) string {
 		return "" // the next call could wait for a thread, or find no driver
 	}
 	l := &d.log
+	for range maxReads {
+		from, buffer, ok := l.beginRead()
+		if !ok || res < 0 {
+			return ""
+		}
+		at, n, r := d.table.LogsDumpToMemory(driver.At{}, from, buffer, 0)
+		var entries []logEntry
+		if r == driver.ResultSuccess {
+			entries = parseLog(string(buffer[:min(n, logSize)]))
+		} else {
+			at = from
+		}
+		if text, done := l.endRead(from, at, buffer, entries, d.table.Clock().Now(), op, res); done {
+			return text
+		}
+	}
+	return ""
+}
+
+// beginRead returns from where the log is to be read, and a buffer. It reports false if there is no log.
+func (l *driverLog) beginRead() (from uint32, buffer []byte, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.exists || res < 0 {
-		return ""
+	if !l.exists {
+		return 0, nil, false
 	}
-	if l.buffer == nil {
-		l.buffer = make([]byte, logSize)
+	buffer, l.buffer = l.buffer, nil
+	if buffer == nil {
+		buffer = make([]byte, logSize)
 	}
-	now := d.table.Clock().Now()
+	return l.at, buffer, true
+}
+
+// endRead keeps what was read between two places, and returns the text about an error. If another
+// goroutine has read from the first place meanwhile, it drops the entries, which that goroutine has
+// kept. Then done is false if the text may be in a later line.
+func (l *driverLog) endRead(from, at uint32, buffer []byte, entries []logEntry, now time.Time,
+	op string, res driver.Result) (text string, done bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.buffer = buffer
 	l.kept = slices.DeleteFunc(l.kept, func(k logEntry) bool { return now.Sub(k.read) > keptFor })
-	if at, n, r := d.table.LogsDumpToMemory(driver.At{}, l.at, l.buffer, 0); r == driver.ResultSuccess {
-		l.at = at
-		for _, k := range parseLog(string(l.buffer[:min(n, logSize)])) {
+	if done = l.at == from; done {
+		for _, k := range entries {
 			k.read = now
 			l.kept = append(l.kept, k)
 		}
-		l.kept = l.kept[max(0, len(l.kept)-keptLines):]
+		l.at, l.kept = at, l.kept[max(0, len(l.kept)-keptLines):]
 	}
-	return l.take(op, res)
+	text = l.take(op, res, done)
+	return text, done || text != ""
 }
 
-// take returns the text about the newest error of a function, or else the newest one that names no
-// function, and forgets it.
-func (l *driverLog) take(op string, res driver.Result) string {
+// take returns the text about the newest error of a function, or else, if unnamed is set, the newest one
+// that names no function, and forgets it.
+func (l *driverLog) take(op string, res driver.Result, unnamed bool) string {
 	for _, want := range []struct{ op, text string }{
 		{op, "the driver's log says: "},
 		{"", "the driver's log ends with this, perhaps about another call: "},
 	} {
+		if want.op == "" && !unnamed {
+			continue
+		}
 		for i := len(l.kept) - 1; i >= 0; i-- {
 			if k := l.kept[i]; k.op == want.op && (k.code == 0 || k.code == res) {
 				l.kept = slices.Delete(l.kept, i, i+1)

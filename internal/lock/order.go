@@ -116,7 +116,6 @@ type (
 	Gates struct{}
 	// Races is races.Detector.mu: everything that a race detector knows.
 	Races struct{}
-	// Log is driverLog.mu of package cu: what was read of the driver's log. The log is read under this
-	// lock, which does not wait for the GPU.
+	// Log is driverLog.mu of package cu: what was read of the driver's log.
 	Log struct{}
 )
