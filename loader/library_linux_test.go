@@ -74,6 +74,10 @@ func TestLibraryLayouts(t *testing.T) {
 			[]part{with("VIRTUAL_ENV", "/venv"),
 				library("/venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13", companion)},
 			[]string{"/venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13: taken"}},
+		{"a virtual environment with characters of patterns", NVRTC,
+			[]part{with("VIRTUAL_ENV", "/ven[v]*"),
+				library("/ven[v]*/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13", companion)},
+			[]string{"/ven[v]*/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13: taken"}},
 		{"nothing", NVML, nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

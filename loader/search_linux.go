@@ -117,22 +117,29 @@ func toolkitFolders(s *system, names []string) []choice {
 		list = append(list, place{v + "/lib", "the Conda environment"})
 	}
 	for _, prefix := range []string{s.folderIn("VIRTUAL_ENV"), s.folderIn("CONDA_PREFIX"), "/usr/local", "/usr"} {
-		if prefix == "" {
-			continue
-		}
-		for _, packages := range []string{"site-packages", "dist-packages"} {
-			for _, sub := range []string{"cuda_nvrtc", "cu13"} {
-				pattern := s.file(prefix) + "/lib/python3*/" + packages + "/nvidia/" + sub + "/lib"
-				found, _ := filepath.Glob(pattern)
-				for _, folder := range found {
-					list = append(list, place{s.name(folder), "Python's packages"})
-				}
-			}
+		if prefix != "" {
+			list = append(list, s.pythonFolders(prefix+"/lib")...)
 		}
 	}
 	list = append(list, place{"/usr/lib/" + triplet(runtime.GOARCH), "Debian and Ubuntu"},
 		place{"/usr/lib64", "Red Hat, Fedora and SUSE"})
 	return s.inFolders(list, names)
+}
+
+// pythonFolders returns the folders with NVRTC of NVIDIA's packages for each Python in a folder.
+func (s *system) pythonFolders(lib string) (list []place) {
+	entries, _ := os.ReadDir(s.file(lib)) // not a pattern: the folder's name may contain its characters
+	for _, packages := range []string{"site-packages", "dist-packages"} {
+		for _, sub := range []string{"cuda_nvrtc", "cu13"} {
+			for _, e := range entries {
+				folder := lib + "/" + e.Name() + "/" + packages + "/nvidia/" + sub + "/lib"
+				if _, err := os.Stat(s.file(folder)); err == nil && strings.HasPrefix(e.Name(), "python3") {
+					list = append(list, place{folder, "Python's packages"})
+				}
+			}
+		}
+	}
+	return list
 }
 
 // find returns the files that glibc's loader finds when it searches for name, in the loader's
