@@ -185,6 +185,9 @@ func (e *StatusError) Error() string {
 // The function may be called from any goroutine, as far as the C function may. It costs about a
 // microsecond more than C, in a static program tens of them, and blocks a thread while C waits.
 func (l *Library) Bind(function any, name string) error {
+	if l == nil {
+		return fmt.Errorf("loader: %s: %w", name, errNoLibrary)
+	}
 	fn, err := l.lib.Lookup(name)
 	if err != nil {
 		return fmt.Errorf("loader: %s lacks the function %s: %w", l.Name(), name, err)
@@ -195,6 +198,9 @@ func (l *Library) Bind(function any, name string) error {
 	}
 	return nil
 }
+
+// errNoLibrary is wrapped by the errors of methods of a nil *Library.
+var errNoLibrary = errors.New("the library is nil: check the error of OpenLibrary")
 
 // place is a folder in which a kind of system keeps its libraries.
 type place struct{ folder, kind string }

@@ -78,6 +78,11 @@ func TestOpenLibrary(t *testing.T) {
 		!strings.Contains(err.Error(), "it was loaded, but is not NVRTC: ") {
 		t.Errorf("another library: %v", err)
 	}
+	var none *Library
+	if err := none.Bind(new(func() error), "nvmlInit_v2"); err == nil || err.Error() !=
+		"loader: nvmlInit_v2: the library is nil: check the error of OpenLibrary" {
+		t.Errorf("Bind of nil: %v", err)
+	}
 	if got := (*StatusError)(nil).Error(); got != "loader: no error" {
 		t.Error(got)
 	}
