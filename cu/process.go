@@ -91,7 +91,8 @@ func (p Process) Lock(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return errNotCalled(op, ctx)
 	}
-	back := watch.BackOff{Policy: watch.Patient, Clock: p.drv.table.Clock()} // if the driver does not wait
+	clock := p.drv.table.Clock()
+	back := watch.BackOff{Policy: watch.Patient, Clock: clock}
 	defer back.End()
 	for ctx.Err() == nil {
 		left := once
@@ -99,9 +100,12 @@ func (p Process) Lock(ctx context.Context) error {
 			left = max(time.Millisecond, min(left, time.Until(deadline)))
 		}
 		args := driver.CheckpointLockArgs{TimeoutMs: uint32(left.Milliseconds())}
+		begun := clock.Now()
 		switch res := p.drv.table.CheckpointProcessLock(driver.At{}, int32(p.pid), &args); res {
 		case driver.ResultNotReady, driver.ResultTimeout:
-			back.Wait()
+			if clock.Now().Sub(begun) < left/2 { // the driver did not wait
+				back.Wait()
+			}
 		default:
 			return p.result(op, res)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
 )
 
 // TestProcess makes every call in every state.
@@ -122,6 +123,42 @@ func TestProcessErrors(t *testing.T) {
 	for name, err := range each(old.Process(4711), t.Context()) {
 		if !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s with CUDA 12.6: %v", name, err)
+		}
+	}
+}
+
+// countedTimers is a driver whose clock counts the timers that are made.
+type countedTimers struct {
+	driver.Software
+	timers *int
+}
+
+func (c countedTimers) Clock() driver.Clock { return timerCount{c.Software.Clock(), c.timers} }
+
+type timerCount struct {
+	driver.Clock
+	timers *int
+}
+
+func (c timerCount) NewTimer(d time.Duration) driver.Timer {
+	*c.timers++
+	return c.Clock.NewTimer(d)
+}
+
+// TestProcessLockPauses checks that Lock tries again at once if the driver has waited for the process, and else after
+// a pause.
+func TestProcessLockPauses(t *testing.T) {
+	for slow, want := range map[time.Duration]int{0: 1, 60 * time.Millisecond: 0} {
+		sim := cusim.New()
+		timers := 0
+		drv := must(Open(WithSoftware(driver.Provide(countedTimers{sim.Software(), &timers}))))(t)
+		sim.Inject(cusim.Fault{Function: "cuCheckpointProcessLock", Code: 600, Slow: slow})
+		before := timers
+		if err := drv.Process(4711).Lock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if n := timers - before; n != want {
+			t.Errorf("after an attempt of %v there are %d pauses, want %d", slow, n, want)
 		}
 	}
 }
