@@ -58,10 +58,10 @@ func (r *costRig) turn(call func() driver.Result) way {
 
 // enqueued returns a way that makes a call of the driver between enqueue and end, after it has used
 // what use uses.
-func (r *costRig) enqueued(name string, use func(w *work) bool, call func() driver.Result) way {
+func (r *costRig) enqueued(name string, use func(sc *streamCore) bool, call func() driver.Result) way {
 	return r.part(name, func() driver.Result {
 		w, err := r.s.core.enqueue(opMemset)
-		if err != nil || use != nil && !use(&w) {
+		if err != nil || use != nil && !use(w.sc) {
 			return driver.ResultUnknown
 		}
 		res := call()
@@ -111,7 +111,7 @@ func (r *costRig) addPartsOfMemset() {
 		}),
 		r.turn(call),
 		r.enqueued(lockPart, nil, call),
-		r.enqueued(keptPart, func(w *work) bool { return w.kept(&d.resource) }, call),
+		r.enqueued(keptPart, func(sc *streamCore) bool { return sc.keeps(&d.resource) }, call),
 		r.cu(wholePart, "", func() error { return r.s.Memset(r.dst, 1) }),
 	}, nil}, inARow, r.sync)
 }
@@ -124,7 +124,7 @@ func (r *costRig) addPartsOfCopy() {
 		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
 		r.turn(call),
 		r.enqueued(lockPart, nil, call),
-		r.enqueued(keptPart, func(w *work) bool { return w.kept(&d.resource) && w.kept(&h.resource) }, call),
+		r.enqueued(keptPart, func(sc *streamCore) bool { return sc.keeps(&d.resource) && sc.keeps(&h.resource) }, call),
 		r.cu(wholePart, "", func() error { return r.s.Copy(r.dst, r.src) }),
 	}, nil}, inARow, r.sync)
 }
@@ -139,7 +139,7 @@ func (r *costRig) addPartsOfLaunch() {
 		return tab.LaunchKernel(driver.At{}, kernel.raw, 1, 1, 1, 1, 1, 1, 0, s, params)
 	}
 	inC := r.inCInContext("launch", procName("cuLaunchKernel"), uintptr(kernel.raw), uintptr(s), r.cParams(values))
-	used := func(w *work) bool { return w.kept(&kernel.mod.core.resource) && w.kept(&r.dst.core.resource) }
+	used := func(sc *streamCore) bool { return sc.keeps(&kernel.mod.core.resource) && sc.keeps(&r.dst.core.resource) }
 	cfg := oneThread
 	r.add(cost{"parts of a launch with 4 arguments", some, []way{
 		inC,
