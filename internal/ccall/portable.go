@@ -76,6 +76,16 @@ func (s Scope) Call14(f unsafe.Pointer, c Class, on *Thread) (result int32, fail
 	})
 }
 
+// Back6 is [Scope.Call6] for a function that may call back into Go: all frames are on the heap here.
+func (s Scope) Back6(f unsafe.Pointer, c Class, on *Thread) (result int32, failed Step) {
+	return s.Call6(f, c, on)
+}
+
+// Back14 is Back6 for a frame of fourteen argument words.
+func (s Scope) Back14(f unsafe.Pointer, c Class, on *Thread) (result int32, failed Step) {
+	return s.Call14(f, c, on)
+}
+
 // CallWide is [CallWide] inside the scope, with the results of [Scope.Call6].
 func (s Scope) CallWide(f unsafe.Pointer, c Class, on *Thread) (result int32, failed Step) {
 	return s.run(func() int32 {

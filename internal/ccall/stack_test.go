@@ -178,37 +178,53 @@ type backFrame struct {
 }
 
 // TestCallback calls a function that calls back into Go, where the stack
-// grows, with the frame on the heap.
+// grows, with the frame on the heap. The calls in a scope find a step after it that fails.
 func TestCallback(t *testing.T) {
 	fn := cfunc(t, "call_back")
+	scope := Scope{Push: cfunc(t, "query"), Context: 1, Pop: cfunc(t, "dirty")}
 	back := callback(t, func(v uintptr) uintptr {
 		grow(1000)
 		return v + 1
 	})
 	stop := collect()
 	defer stop()
-	var moves atomic.Int64
-	for i := range rounds(100) {
-		together(t, 16, func(g int) error {
-			v := uintptr(g)<<32 | uintptr(i)
-			f := Heap(&backFrame{fn: fn, back: back, v: v})
-			f.out = unsafe.Pointer(&f.slot)
-			var onStack byte
-			before := uintptr(unsafe.Pointer(&onStack))
-			Call6(unsafe.Pointer(f), Setup, nil)
-			if uintptr(unsafe.Pointer(&onStack)) != before {
-				moves.Add(1)
-			}
-			if f.r != v+1 || f.slot != 2*v+1 {
-				return fmt.Errorf("result %#x, out-value %#x; want %#x, %#x", f.r, f.slot, v+1, 2*v+1)
+	for name, call := range map[string]func(f unsafe.Pointer) error{
+		"alone": func(f unsafe.Pointer) error {
+			Call6(f, Setup, nil)
+			return nil
+		},
+		"in a scope": func(f unsafe.Pointer) error {
+			if r, failed := scope.Back6(f, Setup, nil); r == 0 || failed != Popping {
+				return fmt.Errorf("the step after the call: result %#x, failed %v", r, failed)
 			}
 			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var moves atomic.Int64
+			for i := range rounds(100) {
+				together(t, 16, func(g int) error {
+					v := uintptr(g)<<32 | uintptr(i)
+					f := Heap(&backFrame{fn: fn, back: back, v: v})
+					f.out = unsafe.Pointer(&f.slot)
+					var onStack byte
+					before := uintptr(unsafe.Pointer(&onStack))
+					err := call(unsafe.Pointer(f))
+					if uintptr(unsafe.Pointer(&onStack)) != before {
+						moves.Add(1)
+					}
+					if f.r != v+1 || f.slot != 2*v+1 {
+						return fmt.Errorf("result %#x, out-value %#x; want %#x, %#x", f.r, f.slot, v+1, 2*v+1)
+					}
+					return err
+				})
+				if t.Failed() {
+					return
+				}
+			}
+			if moves.Load() == 0 {
+				t.Error("no stack has moved during a callback, so the test is void")
+			}
 		})
-		if t.Failed() {
-			return
-		}
-	}
-	if moves.Load() == 0 {
-		t.Error("no stack has moved during a callback, so the test is void")
 	}
 }
