@@ -28,9 +28,9 @@ var byAddress = map[string]int{"DeviceSetGraphMemAttribute": 1, "LogsDumpToMemor
 var wide = []string{"ParamSetf", "TexRefSetMipmapLevelBias", "TexRefSetMipmapLevelClamp",
 	"TensorMapEncodeIm2col", "TensorMapEncodeIm2colWide"}
 
-// TestCallsReachC makes every call with different numbers. C must receive them as they are, and in
-// their order.
-func TestCallsReachC(t *testing.T) {
+// abiLibrary builds a library for tests, and returns a function that returns the addresses of functions in it.
+func abiLibrary(t *testing.T) func(name string) uintptr {
+	t.Helper()
 	cc, err := exec.LookPath("cc")
 	if err != nil {
 		t.Skip("there is no C compiler")
@@ -44,13 +44,69 @@ func TestCallsReachC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	function := func(name string) uintptr {
+	return func(name string) uintptr {
 		p, err := lib.Lookup(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
+}
+
+// TestCallsBack calls functions that call back into Go, on stacks that are full to different degrees. The stack may
+// move during the call, and the result must reach the caller.
+func TestCallsBack(t *testing.T) {
+	function := abiLibrary(t)
+	table := New(recorder{function("make_kept_call")})
+	back, err := table.NewCallback(func() {})
+	if err != nil {
+		t.Skip(err)
+	}
+	defer back.Drop()
+	if _, err := ccall.Invoke(function("keep_call"), ccall.Hot, back.Addr, back.Data); err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range map[string]func() Result{
+		"GraphDestroy":      func() Result { return table.GraphDestroy(At{}, 1) },
+		"GraphExecDestroy":  func() Result { return table.GraphExecDestroy(At{}, 1) },
+		"UserObjectRelease": func() Result { return table.UserObjectRelease(At{}, 1, 1) },
+		"GraphExecUpdateV2": func() Result { return second(table.GraphExecUpdateV2(At{}, 1, 1)) },
+		"CallSymbol": func() Result {
+			s, _ := FindSymbol("cuGraphDestroy")
+			r, _ := table.CallSymbol(At{}, s, 1)
+			return Result(int32(r))
+		},
+	} {
+		lost := 0
+		for depth := range 200 {
+			done := make(chan Result)
+			go func() { done <- atDepth(depth, call) }()
+			if <-done != 700 {
+				lost++
+			}
+		}
+		if lost != 0 {
+			t.Errorf("%s: %d of 200 results are lost", name, lost)
+		}
+	}
+}
+
+// atDepth makes a call on a stack with more frames.
+//
+//go:noinline
+func atDepth(depth int, call func() Result) Result {
+	var fill [32]byte
+	if depth > 0 {
+		fill[depth%32] = 1
+		return atDepth(depth-1, call) + Result(fill[(depth+1)%32])
+	}
+	return call()
+}
+
+// TestCallsReachC makes every call with different numbers. C must receive them as they are, and in
+// their order.
+func TestCallsReachC(t *testing.T) {
+	function := abiLibrary(t)
 	seen := function("words_seen")
 	table := New(recorder{function("quiet16")})
 	methods := reflect.TypeFor[Software]()

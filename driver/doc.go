@@ -6,7 +6,10 @@
 // in Go. Such a driver embeds [Unimplemented], and declares the functions that it has.
 //
 // The package does not track the lifetime of handles: a call with a destroyed handle reaches the
-// driver and crashes there. Package cu prevents this.
+// driver and crashes there. Package cu prevents this. Slices and what pointers refer to are kept
+// during the call. What the driver uses later must be memory that is not Go's, or be pinned by a
+// [runtime.Pinner]: cuLinkCreate's values of options, to which the driver writes until cuLinkDestroy,
+// and what asynchronous copies and nodes of graphs refer to.
 //
 // The files whose names begin with z are generated from a table of the driver API: see
 // tools/gen-symbols.

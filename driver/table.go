@@ -225,6 +225,46 @@ func (t *Table) scoped6(at At, class ccall.Class, f unsafe.Pointer) Result {
 	return outcome(f, r, failed)
 }
 
+// call1 calls a function of one word. Programs are smaller if calls share it.
+//
+//go:noinline
+func (t *Table) call1(at At, class ccall.Class, fn, word uintptr) Result {
+	f := ccall.Frame6{Head: ccall.Head{Fn: fn}, A: [6]uintptr{word}}
+	return t.call6(at, class, unsafe.Pointer(&f))
+}
+
+// back6 is call6 for a function that may call back into Go on this thread. The frame is on the heap.
+func (t *Table) back6(at At, class ccall.Class, f unsafe.Pointer) Result {
+	sc, res := t.scope(at)
+	if res == ResultSuccess {
+		r, failed := sc.Back6(f, class, at.Thread.cc())
+		res = outcome(f, r, failed)
+	}
+	return res
+}
+
+// back1 is call1 for a function that may call back into Go on this thread.
+func (t *Table) back1(at At, class ccall.Class, fn, word uintptr) Result {
+	sc, res := t.scope(at)
+	if res == ResultSuccess {
+		// The words of a ccall.Frame6, whose type would make every program larger.
+		f := unsafe.Pointer(ccall.Heap(&[8]uintptr{fn, 0, word}))
+		r, failed := sc.Back6(f, class, at.Thread.cc())
+		res = outcome(f, r, failed)
+	}
+	return res
+}
+
+// back14 is back6 for a frame of fourteen argument words.
+func (t *Table) back14(at At, class ccall.Class, f unsafe.Pointer) Result {
+	sc, res := t.scope(at)
+	if res == ResultSuccess {
+		r, failed := sc.Back14(f, class, at.Thread.cc())
+		res = outcome(f, r, failed)
+	}
+	return res
+}
+
 // call14 makes a call with a frame of fourteen argument words.
 func (t *Table) call14(at At, class ccall.Class, f unsafe.Pointer) Result {
 	if at.plain() {
@@ -430,6 +470,6 @@ func (t *Table) CallSymbol(at At, s Symbol, args ...uintptr) (r uintptr, res Res
 	if res != ResultSuccess {
 		return 0, res
 	}
-	around, failed := sc.Call14(unsafe.Pointer(h), s.class(), at.Thread.cc())
+	around, failed := sc.Back14(unsafe.Pointer(h), s.class(), at.Thread.cc())
 	return h.R, afterwards(failed, Result(around))
 }

@@ -25,12 +25,7 @@ func (t *Table) Init(at At, flags uint32) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r uintptr
-		flags uintptr
-		_     [5]uintptr
-	}{fn: fn, flags: uintptr(flags)}
-	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Setup, fn, uintptr(flags))
 }
 
 // DriverGetVersion calls cuDriverGetVersion, which exists since CUDA 2.2.
@@ -510,12 +505,7 @@ func (t *Table) DevicePrimaryCtxRelease(at At, dev Device) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r uintptr
-		dev   uintptr
-		_     [5]uintptr
-	}{fn: fn, dev: uintptr(uint32(dev))}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.back1(at, ccall.Blocking, fn, uintptr(uint32(dev)))
 }
 
 // DevicePrimaryCtxReset calls cuDevicePrimaryCtxReset_v2, which exists since CUDA 11.0.
@@ -536,12 +526,7 @@ func (t *Table) DevicePrimaryCtxReset(at At, dev Device) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r uintptr
-		dev   uintptr
-		_     [5]uintptr
-	}{fn: fn, dev: uintptr(uint32(dev))}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.back1(at, ccall.Blocking, fn, uintptr(uint32(dev)))
 }
 
 // DevicePrimaryCtxGetState calls cuDevicePrimaryCtxGetState, which exists since CUDA 7.0.
@@ -703,12 +688,7 @@ func (t *Table) CtxDestroy(at At, ctx Context) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r uintptr
-		ctx   uintptr
-		_     [5]uintptr
-	}{fn: fn, ctx: uintptr(ctx)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.back1(at, ccall.Blocking, fn, uintptr(ctx))
 }
 
 // CtxPushCurrent calls cuCtxPushCurrent_v2, which exists since CUDA 4.0.
@@ -1230,12 +1210,7 @@ func (t *Table) CtxDisablePeerAccess(at At, peerContext Context) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r       uintptr
-		peerContext uintptr
-		_           [5]uintptr
-	}{fn: fn, peerContext: uintptr(peerContext)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(peerContext))
 }
 
 // DeviceGetDevResource calls cuDeviceGetDevResource, which exists since CUDA 12.4.
@@ -1418,12 +1393,7 @@ func (t *Table) GreenCtxDestroy(at At, hCtx GreenCtx) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r uintptr
-		hCtx  uintptr
-		_     [5]uintptr
-	}{fn: fn, hCtx: uintptr(hCtx)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(hCtx))
 }
 
 // GreenCtxGetDevResource calls cuGreenCtxGetDevResource, which exists since CUDA 12.4.
@@ -1756,12 +1726,7 @@ func (t *Table) EventSynchronize(at At, hEvent Event) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r  uintptr
-		hEvent uintptr
-		_      [5]uintptr
-	}{fn: fn, hEvent: uintptr(hEvent)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(hEvent))
 }
 
 // EventElapsedTime calls cuEventElapsedTime, which exists since CUDA 2.0.
@@ -1993,12 +1958,7 @@ func (t *Table) StreamSynchronize(at At, hStream Stream) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r   uintptr
-		hStream uintptr
-		_       [5]uintptr
-	}{fn: fn, hStream: uintptr(hStream)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(hStream))
 }
 
 // StreamWaitEvent calls cuStreamWaitEvent, which exists since CUDA 3.2.
@@ -2756,18 +2716,7 @@ func (t *Table) GraphDestroy(at At, hGraph Graph) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r  uintptr
-		hGraph uintptr
-		_      [5]uintptr
-	}{fn: fn, hGraph: uintptr(hGraph)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.back1(at, ccall.Hot, fn, uintptr(hGraph))
 }
 
 // GraphClone calls cuGraphClone, which exists since CUDA 10.0.
@@ -3305,7 +3254,7 @@ func (t *Table) GraphExecUpdate(at At, hGraphExec GraphExec, hGraph Graph) (hErr
 			return
 		}
 	}
-	f := struct {
+	f := ccall.Heap(&struct {
 		fn, r           uintptr
 		hGraphExec      uintptr
 		hGraph          uintptr
@@ -3314,15 +3263,10 @@ func (t *Table) GraphExecUpdate(at At, hGraphExec GraphExec, hGraph Graph) (hErr
 		_               [2]uintptr
 		v0              GraphNode
 		v1              int32
-	}{fn: fn, hGraphExec: uintptr(hGraphExec), hGraph: uintptr(hGraph)}
+	}{fn: fn, hGraphExec: uintptr(hGraphExec), hGraph: uintptr(hGraph)})
 	f.hErrorNodeOut = unsafe.Pointer(&f.v0)
 	f.updateResultOut = unsafe.Pointer(&f.v1)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
+	res = t.back6(at, ccall.Hot, unsafe.Pointer(f))
 	return f.v0, f.v1, res
 }
 
@@ -3475,18 +3419,7 @@ func (t *Table) GraphExecDestroy(at At, hGraphExec GraphExec) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r      uintptr
-		hGraphExec uintptr
-		_          [5]uintptr
-	}{fn: fn, hGraphExec: uintptr(hGraphExec)}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.back1(at, ccall.Hot, fn, uintptr(hGraphExec))
 }
 
 // IpcGetEventHandle calls cuIpcGetEventHandle, which exists since CUDA 4.1.
@@ -3675,12 +3608,7 @@ func (t *Table) IpcCloseMemHandle(at At, dptr DevicePtr) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r uintptr
-		dptr  uintptr
-		_     [5]uintptr
-	}{fn: fn, dptr: uintptr(dptr)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(dptr))
 }
 
 // MemGetInfo calls cuMemGetInfo_v2, which exists since CUDA 3.2.
@@ -3778,12 +3706,7 @@ func (t *Table) MemFree(at At, dptr DevicePtr) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r uintptr
-		dptr  uintptr
-		_     [5]uintptr
-	}{fn: fn, dptr: uintptr(dptr)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(dptr))
 }
 
 // MemAllocAsync calls cuMemAllocAsync, which exists since CUDA 11.2.
@@ -3919,12 +3842,7 @@ func (t *Table) MemFreeHost(at At, p HostPtr) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r uintptr
-		p     uintptr
-		_     [5]uintptr
-	}{fn: fn, p: uintptr(p)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(p))
 }
 
 // MemHostGetDevicePointer calls cuMemHostGetDevicePointer_v2, which exists since CUDA 3.2.
@@ -4051,12 +3969,7 @@ func (t *Table) MemHostUnregister(at At, p HostPtr) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r uintptr
-		p     uintptr
-		_     [5]uintptr
-	}{fn: fn, p: uintptr(p)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(p))
 }
 
 // MemcpyHtoD calls cuMemcpyHtoD_v2, which exists since CUDA 3.2.
@@ -4576,12 +4489,7 @@ func (t *Table) ModuleUnload(at At, hmod Module) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r uintptr
-		hmod  uintptr
-		_     [5]uintptr
-	}{fn: fn, hmod: uintptr(hmod)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(hmod))
 }
 
 // ModuleGetFunction calls cuModuleGetFunction, which exists since CUDA 2.0.
@@ -4881,7 +4789,7 @@ func (t *Table) OccupancyMaxPotentialBlockSize(at At, function Function, blockSi
 	})
 	f.minGridSize = unsafe.Pointer(&f.v0)
 	f.blockSize = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Hot, unsafe.Pointer(f))
+	res = t.back6(at, ccall.Hot, unsafe.Pointer(f))
 	return f.v0, f.v1, res
 }
 
@@ -5145,12 +5053,7 @@ func (t *Table) DeviceGraphMemTrim(at At, device Device) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r  uintptr
-		device uintptr
-		_      [5]uintptr
-	}{fn: fn, device: uintptr(uint32(device))}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(uint32(device)))
 }
 
 // DeviceSetGraphMemAttribute calls cuDeviceSetGraphMemAttribute, which exists since CUDA 11.4.
@@ -5399,12 +5302,7 @@ func (t *Table) MemPoolDestroy(at At, pool MemoryPool) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r uintptr
-		pool  uintptr
-		_     [5]uintptr
-	}{fn: fn, pool: uintptr(pool)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(pool))
 }
 
 // MemPoolExportPointer calls cuMemPoolExportPointer, which exists since CUDA 11.2.
@@ -8079,12 +7977,7 @@ func (t *Table) GraphDestroyNode(at At, hNode GraphNode) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r uintptr
-		hNode uintptr
-		_     [5]uintptr
-	}{fn: fn, hNode: uintptr(hNode)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.back1(at, ccall.Blocking, fn, uintptr(hNode))
 }
 
 // GraphExecBatchMemOpNodeSetParams calls cuGraphExecBatchMemOpNodeSetParams, which exists since CUDA 11.7.
@@ -8143,14 +8036,14 @@ func (t *Table) GraphExecChildGraphNodeSetParams(at At, hGraphExec GraphExec, hN
 			return
 		}
 	}
-	f := struct {
+	f := ccall.Heap(&struct {
 		fn, r      uintptr
 		hGraphExec uintptr
 		hNode      uintptr
 		childGraph uintptr
 		_          [3]uintptr
-	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), childGraph: uintptr(childGraph)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), childGraph: uintptr(childGraph)})
+	return t.back6(at, ccall.Blocking, unsafe.Pointer(f))
 }
 
 // GraphExecExternalSemaphoresSignalNodeSetParams calls cuGraphExecExternalSemaphoresSignalNodeSetParams, which exists since CUDA 11.2.
@@ -8453,16 +8346,16 @@ func (t *Table) GraphExecNodeSetParams(at At, hGraphExec GraphExec, hNode GraphN
 			return
 		}
 	}
-	f := struct {
+	f := ccall.Heap(&struct {
 		fn, r      uintptr
 		hGraphExec uintptr
 		hNode      uintptr
 		nodeParams unsafe.Pointer
 		_          [3]uintptr
 		a2         GraphNodeParams
-	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), a2: nodeParams}
+	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), a2: nodeParams})
 	f.nodeParams = unsafe.Pointer(&f.a2)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.back6(at, ccall.Blocking, unsafe.Pointer(f))
 }
 
 // GraphExecUpdateV2 calls cuGraphExecUpdate_v2, which exists since CUDA 12.0.
@@ -8485,21 +8378,16 @@ func (t *Table) GraphExecUpdateV2(at At, hGraphExec GraphExec, hGraph Graph) (re
 			return
 		}
 	}
-	f := struct {
+	f := ccall.Heap(&struct {
 		fn, r      uintptr
 		hGraphExec uintptr
 		hGraph     uintptr
 		resultInfo unsafe.Pointer
 		_          [3]uintptr
 		v0         GraphExecUpdateResultInfo
-	}{fn: fn, hGraphExec: uintptr(hGraphExec), hGraph: uintptr(hGraph)}
+	}{fn: fn, hGraphExec: uintptr(hGraphExec), hGraph: uintptr(hGraph)})
 	f.resultInfo = unsafe.Pointer(&f.v0)
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
+	res = t.back6(at, ccall.Hot, unsafe.Pointer(f))
 	return f.v0, res
 }
 
@@ -9571,15 +9459,15 @@ func (t *Table) GraphNodeSetParams(at At, hNode GraphNode, nodeParams GraphNodeP
 			return
 		}
 	}
-	f := struct {
+	f := ccall.Heap(&struct {
 		fn, r      uintptr
 		hNode      uintptr
 		nodeParams unsafe.Pointer
 		_          [4]uintptr
 		a1         GraphNodeParams
-	}{fn: fn, hNode: uintptr(hNode), a1: nodeParams}
+	}{fn: fn, hNode: uintptr(hNode), a1: nodeParams})
 	f.nodeParams = unsafe.Pointer(&f.a1)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.back6(at, ccall.Blocking, unsafe.Pointer(f))
 }
 
 // GraphReleaseUserObject calls cuGraphReleaseUserObject, which exists since CUDA 11.3.
@@ -9611,7 +9499,7 @@ func (t *Table) GraphReleaseUserObject(at At, graph Graph, object UserObject, co
 		count  uintptr
 		_      [3]uintptr
 	}{fn: fn, graph: uintptr(graph), object: uintptr(object), count: uintptr(count)})
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+	return t.back6(at, ccall.Blocking, unsafe.Pointer(f))
 }
 
 // GraphRemoveDependencies calls cuGraphRemoveDependencies, which exists since CUDA 10.0.
@@ -9929,7 +9817,7 @@ func (t *Table) UserObjectRelease(at At, object UserObject, count uint32) (res R
 		count  uintptr
 		_      [4]uintptr
 	}{fn: fn, object: uintptr(object), count: uintptr(count)})
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+	return t.back6(at, ccall.Blocking, unsafe.Pointer(f))
 }
 
 // UserObjectRetain calls cuUserObjectRetain, which exists since CUDA 11.3.
@@ -10051,12 +9939,7 @@ func (t *Table) FuncLoad(at At, function Function) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r    uintptr
-		function uintptr
-		_        [5]uintptr
-	}{fn: fn, function: uintptr(function)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(function))
 }
 
 // FuncSetBlockShape calls cuFuncSetBlockShape, which exists since CUDA 2.0.
@@ -10187,12 +10070,7 @@ func (t *Table) Launch(at At, function Function) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r    uintptr
-		function uintptr
-		_        [5]uintptr
-	}{fn: fn, function: uintptr(function)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(function))
 }
 
 // LaunchCooperativeKernelMultiDevice calls cuLaunchCooperativeKernelMultiDevice, which exists since CUDA 9.0.
@@ -10453,7 +10331,7 @@ func (t *Table) OccupancyMaxPotentialBlockSizeWithFlags(at At, function Function
 	})
 	f.minGridSize = unsafe.Pointer(&f.v0)
 	f.blockSize = unsafe.Pointer(&f.v1)
-	res = t.call14(at, ccall.Blocking, unsafe.Pointer(f))
+	res = t.back14(at, ccall.Blocking, unsafe.Pointer(f))
 	return f.v0, f.v1, res
 }
 
@@ -11820,12 +11698,7 @@ func (t *Table) LibraryUnload(at At, library LibraryHandle) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r   uintptr
-		library uintptr
-		_       [5]uintptr
-	}{fn: fn, library: uintptr(library)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(library))
 }
 
 // LinkAddData calls cuLinkAddData_v2, which exists since CUDA 6.5.
@@ -12020,12 +11893,7 @@ func (t *Table) LinkDestroy(at At, state LinkState) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r uintptr
-		state uintptr
-		_     [5]uintptr
-	}{fn: fn, state: uintptr(state)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(state))
 }
 
 // ModuleEnumerateFunctions calls cuModuleEnumerateFunctions, which exists since CUDA 12.4.
@@ -12673,12 +12541,7 @@ func (t *Table) MemRelease(at At, handle MemGenericAllocationHandle) (res Result
 			return
 		}
 	}
-	f := struct {
-		fn, r  uintptr
-		handle uintptr
-		_      [5]uintptr
-	}{fn: fn, handle: uintptr(handle)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(handle))
 }
 
 // MemRetainAllocationHandle calls cuMemRetainAllocationHandle, which exists since CUDA 11.0.
@@ -13119,12 +12982,7 @@ func (t *Table) CtxDetach(at At, ctx Context) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r uintptr
-		ctx   uintptr
-		_     [5]uintptr
-	}{fn: fn, ctx: uintptr(ctx)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.back1(at, ccall.Blocking, fn, uintptr(ctx))
 }
 
 // CtxFromGreenCtx calls cuCtxFromGreenCtx, which exists since CUDA 12.4.
@@ -13370,12 +13228,7 @@ func (t *Table) CtxSetCacheConfig(at At, config int32) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r  uintptr
-		config uintptr
-		_      [5]uintptr
-	}{fn: fn, config: uintptr(uint32(config))}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(uint32(config)))
 }
 
 // CtxSetSharedMemConfig calls cuCtxSetSharedMemConfig, which exists since CUDA 4.2.
@@ -13396,12 +13249,7 @@ func (t *Table) CtxSetSharedMemConfig(at At, config int32) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r  uintptr
-		config uintptr
-		_      [5]uintptr
-	}{fn: fn, config: uintptr(uint32(config))}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(uint32(config)))
 }
 
 // CtxSynchronizeV2 calls cuCtxSynchronize_v2, which exists since CUDA 13.0.
@@ -13426,12 +13274,7 @@ func (t *Table) CtxSynchronizeV2(at At, ctx Context) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r uintptr
-		ctx   uintptr
-		_     [5]uintptr
-	}{fn: fn, ctx: uintptr(ctx)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(ctx))
 }
 
 // DeviceComputeCapability calls cuDeviceComputeCapability, which exists since CUDA 2.0.
@@ -14373,12 +14216,7 @@ func (t *Table) LogsUnregisterCallback(at At, callback LogsCallbackHandle) (res 
 			return
 		}
 	}
-	f := struct {
-		fn, r    uintptr
-		callback uintptr
-		_        [5]uintptr
-	}{fn: fn, callback: uintptr(callback)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(callback))
 }
 
 // DestroyExternalMemory calls cuDestroyExternalMemory, which exists since CUDA 10.0.
@@ -14399,12 +14237,7 @@ func (t *Table) DestroyExternalMemory(at At, extMem ExternalMemory) (res Result)
 			return
 		}
 	}
-	f := struct {
-		fn, r  uintptr
-		extMem uintptr
-		_      [5]uintptr
-	}{fn: fn, extMem: uintptr(extMem)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(extMem))
 }
 
 // DestroyExternalSemaphore calls cuDestroyExternalSemaphore, which exists since CUDA 10.0.
@@ -14425,12 +14258,7 @@ func (t *Table) DestroyExternalSemaphore(at At, extSem ExternalSemaphore) (res R
 			return
 		}
 	}
-	f := struct {
-		fn, r  uintptr
-		extSem uintptr
-		_      [5]uintptr
-	}{fn: fn, extSem: uintptr(extSem)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(extSem))
 }
 
 // ExternalMemoryGetMappedBuffer calls cuExternalMemoryGetMappedBuffer, which exists since CUDA 10.0.
@@ -14710,12 +14538,7 @@ func (t *Table) GraphicsUnregisterResource(at At, resource GraphicsResource) (re
 			return
 		}
 	}
-	f := struct {
-		fn, r    uintptr
-		resource uintptr
-		_        [5]uintptr
-	}{fn: fn, resource: uintptr(resource)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(resource))
 }
 
 // ImportExternalMemory calls cuImportExternalMemory, which exists since CUDA 10.0.
@@ -15013,12 +14836,7 @@ func (t *Table) ArrayDestroy(at At, hArray Array) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r  uintptr
-		hArray uintptr
-		_      [5]uintptr
-	}{fn: fn, hArray: uintptr(hArray)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(hArray))
 }
 
 // ArrayGetDescriptor calls cuArrayGetDescriptor_v2, which exists since CUDA 3.2.
@@ -15508,12 +15326,7 @@ func (t *Table) MipmappedArrayDestroy(at At, hMipmappedArray MipmappedArray) (re
 			return
 		}
 	}
-	f := struct {
-		fn, r           uintptr
-		hMipmappedArray uintptr
-		_               [5]uintptr
-	}{fn: fn, hMipmappedArray: uintptr(hMipmappedArray)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(hMipmappedArray))
 }
 
 // MipmappedArrayGetLevel calls cuMipmappedArrayGetLevel, which exists since CUDA 5.0.
@@ -15679,12 +15492,7 @@ func (t *Table) SurfObjectDestroy(at At, surfObject SurfObject) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r      uintptr
-		surfObject uintptr
-		_          [5]uintptr
-	}{fn: fn, surfObject: uintptr(surfObject)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(surfObject))
 }
 
 // SurfObjectGetResourceDesc calls cuSurfObjectGetResourceDesc, which exists since CUDA 5.0.
@@ -15841,12 +15649,7 @@ func (t *Table) TexObjectDestroy(at At, texObject TexObject) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r     uintptr
-		texObject uintptr
-		_         [5]uintptr
-	}{fn: fn, texObject: uintptr(texObject)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(texObject))
 }
 
 // TexObjectGetResourceDesc calls cuTexObjectGetResourceDesc, which exists since CUDA 5.0.
@@ -15999,12 +15802,7 @@ func (t *Table) TexRefDestroy(at At, hTexRef TexRef) (res Result) {
 			return
 		}
 	}
-	f := struct {
-		fn, r   uintptr
-		hTexRef uintptr
-		_       [5]uintptr
-	}{fn: fn, hTexRef: uintptr(hTexRef)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(hTexRef))
 }
 
 // TexRefGetAddress calls cuTexRefGetAddress_v2, which exists since CUDA 3.2.

@@ -17,7 +17,8 @@ type callPlan struct {
 type call struct {
 	method string
 	fact   funcFact
-	heap   bool
+	heap   bool       // the frame is on the heap
+	back   bool       // the function may call back into Go on the calling thread
 	undo   string     // the method that destroys what the call creates
 	what   *callParam // the parameter that it destroys
 	params []*callParam
@@ -110,7 +111,8 @@ func parseCalls(src source, m *manifest) (*callPlan, error) {
 		if undo, ok := strings.CutPrefix(r.field(2), "undo:"); ok {
 			c.undo = undo
 		} else {
-			c.heap = r.choice(2, "-", "heap")
+			c.back = r.choice(2, "-", "back")
+			c.heap = c.back
 		}
 		if methods[c.method] {
 			r.bad("%s is here twice", c.method)

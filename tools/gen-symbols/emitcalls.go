@@ -148,6 +148,14 @@ func (c *call) emit(b *strings.Builder) {
 	c.emitSoft(b)
 	fmt.Fprintf(b, "fn := t.procs[%s].Load()\nif fn == 0 {\nif fn, res = t.resolve(%s); fn == 0 {\nreturn\n}\n}\n", sym,
 		sym)
+	if class := goClass(c.fact.class); len(c.params) == 1 && c.params[0].isWord() && (c.back || class != "ccall.Hot") {
+		helper := "call1" // programs are smaller if these share code
+		if c.back {
+			helper = "back1"
+		}
+		fmt.Fprintf(b, "return t.%s(at, %s, fn, %s)\n}\n\n", helper, class, word(c.params[0].typ, c.params[0].name))
+		return
+	}
 	if c.hasLargeAggregate() {
 		b.WriteString("if ccall.StructsOnStack {\n")
 		c.emitFrame(b, true)
@@ -236,6 +244,9 @@ func (c *call) emitUndo(b *strings.Builder, value string) {
 func (c *call) hasLargeAggregate() bool {
 	return slices.ContainsFunc(c.params, (*callParam).isLarge)
 }
+
+// isWord reports whether p is a number or a handle.
+func (p *callParam) isWord() bool { return p.role == roleIn && p.form == formWord }
 
 func (p *callParam) isLarge() bool { return p.role == roleIn && p.form == formStruct && p.c.size > 16 }
 
@@ -347,7 +358,6 @@ func (c *call) emitLiteral(b *strings.Builder, fields []field) {
 	}
 	frame := "struct {"
 	if c.heap {
-		// The function may call back into Go, which may move the stack.
 		frame = "ccall.Heap(&struct {"
 	}
 	fmt.Fprintf(b, "f := %s\nfn, r uintptr\n", frame)
@@ -382,9 +392,12 @@ func (c *call) emitCall(b *strings.Builder, size int) {
 		address = "f" // f is a pointer
 	}
 	class := goClass(c.fact.class)
-	scoped := fmt.Sprint(size)
-	if size == wideFrame {
-		scoped = "Wide"
+	scoped := fmt.Sprintf("call%d", size)
+	switch {
+	case size == wideFrame:
+		scoped = "callWide"
+	case c.back:
+		scoped = fmt.Sprintf("back%d", size)
 	}
 	args := fmt.Sprintf("(at, %s, unsafe.Pointer(%s))", class, address)
 	outs := c.outs()
@@ -393,10 +406,10 @@ func (c *call) emitCall(b *strings.Builder, size int) {
 		fmt.Fprintf(b, "if at.plain() {\nccall.Call6(unsafe.Pointer(&f), %s, at.Thread.cc())\n"+
 			"res = Result(int32(f.r))\n} else {\nres = t.scoped6%s\n}\n", class, args)
 	case len(outs) == 0 && c.undo == "":
-		fmt.Fprintf(b, "return t.call%s%s\n", scoped, args)
+		fmt.Fprintf(b, "return t.%s%s\n", scoped, args)
 		return
 	default:
-		fmt.Fprintf(b, "res = t.call%s%s\n", scoped, args)
+		fmt.Fprintf(b, "res = t.%s%s\n", scoped, args)
 	}
 	if c.undo != "" {
 		value := c.what.name

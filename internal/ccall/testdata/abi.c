@@ -250,6 +250,19 @@ uint64_t call_back(uint64_t (*back)(uint64_t), uint64_t v, uint64_t *out) {
 	return r;
 }
 
+// make_kept_call calls what keep_call has kept.
+static void (*kept_call)(uint64_t);
+static uint64_t kept_arg;
+uint64_t keep_call(void (*f)(uint64_t), uint64_t arg) {
+	kept_call = f;
+	kept_arg = arg;
+	return result(0);
+}
+uint64_t make_kept_call(void) {
+	kept_call(kept_arg);
+	return result(700);
+}
+
 // query returns at once.
 int query(uint64_t handle) { return handle == 0; }
 

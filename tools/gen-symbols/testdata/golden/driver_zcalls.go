@@ -445,7 +445,7 @@ func (t *Table) WidgetEach(at At, ctx Context, callback Callback) (res Result) {
 		userData uintptr
 		_        [3]uintptr
 	}{fn: fn, ctx: uintptr(ctx), callback: callback.Addr, userData: callback.Data})
-	return t.call6(at, ccall.Hot, unsafe.Pointer(f))
+	return t.back6(at, ccall.Hot, unsafe.Pointer(f))
 }
 
 // WidgetExchangeMode calls cuWidgetExchangeMode, which exists since CUDA 9.0.
