@@ -484,7 +484,7 @@ func TestTwoStreams(t *testing.T) {
 // TestExamplePrograms runs the programs in examples that are of this module. Without a driver they must say so, unless
 // they need none. With the fake driver they must work, unless it lacks their kernels.
 func TestExamplePrograms(t *testing.T) {
-	bin := buildExamples(t, "...")
+	bin := buildExamples(t)
 	run := func(name, library string) (stdout, stderr string, status int) {
 		t.Helper()
 		var out, errs strings.Builder

@@ -2,11 +2,13 @@ package tests
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,7 +46,7 @@ var examples = map[string]example{
 // TestExamples runs all examples on the software driver that PURECU_DRIVER chooses, and, if
 // PURECU_TEST_GPU is set, on the machine's GPU.
 func TestExamples(t *testing.T) {
-	bin := buildExamples(t, "...")
+	bin := buildExamples(t)
 	drivers := map[string][]string{"soft": {"PURECU_DRIVER=soft", "CUDA_DRIVER_LIBRARY=/nonexistent"}}
 	if path := os.Getenv(cutest.Environment); path == "1" {
 		drivers["gpu"] = []string{"PURECU_DRIVER="}
@@ -75,7 +77,7 @@ func TestExamples(t *testing.T) {
 
 // TestNodecheck checks the exit status of nodecheck, and what it says, for each software driver that it offers.
 func TestNodecheck(t *testing.T) {
-	bin := buildExamples(t, "nodecheck")
+	bin := buildExamples(t)
 	for _, tt := range []struct {
 		sim    string
 		status int
@@ -109,8 +111,8 @@ func TestNodecheck(t *testing.T) {
 	}
 }
 
-// buildExamples builds an example, or "...", which are all, without cgo. It returns the folder of the programs.
-func buildExamples(t *testing.T, which string) string {
+// buildExamples builds all examples, once, without cgo. It returns the folder of the programs.
+func buildExamples(t *testing.T) string {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join(moduleRoot, "examples", "*", "main.go"))
 	if err != nil {
@@ -124,15 +126,26 @@ func buildExamples(t *testing.T, which string) string {
 			t.Errorf("the table examples lacks %s", name)
 		}
 	}
-	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", bin+string(filepath.Separator), "./examples/"+which)
-	build.Dir = moduleRoot
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", build, err, out)
+	bin, err := builtExamples()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return bin
 }
+
+var builtExamples = sync.OnceValues(func() (string, error) {
+	bin, err := scratch()
+	if err != nil {
+		return "", err
+	}
+	build := exec.Command("go", "build", "-o", bin+string(filepath.Separator), "./examples/...")
+	build.Dir = moduleRoot
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%v: %w\n%s", build, err, out)
+	}
+	return bin, nil
+})
 
 // checkGraphTrace checks that the trace has an interval of the GPU for each launch of the graph.
 func checkGraphTrace(t *testing.T, dir string) {

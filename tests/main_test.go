@@ -3,11 +3,21 @@
 package tests
 
 import (
+	"os"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if dir, err := scratch(); err == nil {
+			os.RemoveAll(dir)
+		}
+		os.Exit(code)
+	}))
 }
+
+// scratch returns a folder that is removed when the test binary ends.
+var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "purecu") })
