@@ -27,7 +27,7 @@ func TestKeptIsNoCall(t *testing.T) {
 	r := newRig(t)
 	owner := r.stream(r.gpu)
 	late := 0
-	for i := range 3000 {
+	for i := range fewer(3000) {
 		d, s := must(r.gpu.Alloc(8))(t), must(r.gpu.WrapStream(owner.Handle()))(t)
 		r.ok(s.Memset(d, 1))
 		atOnce(func() { r.ok(d.Close()) }, func() {

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	modelOps  = flag.Int("model.ops", 0, "`operations` of TestHandleModel: 0 means 200,000, or 20,000 with -short")
+	modelOps  = flag.Int("model.ops", 0, "`operations` of TestHandleModel: 0 means 200,000, or 20,000 with -short or under the race detector")
 	modelSeed = flag.Uint64("model.seed", 0, "`seed` of TestHandleModel: 0 picks one")
 )
 
@@ -25,9 +25,7 @@ var (
 func TestHandleModel(t *testing.T) {
 	ops := *modelOps
 	if ops == 0 {
-		if ops = 200_000; testing.Short() {
-			ops = 20_000
-		}
+		ops = fewer(200_000)
 	}
 	seed := *modelSeed
 	if seed == 0 {

@@ -17,7 +17,7 @@ func TestMoveRace(t *testing.T) {
 	}
 	n := 1_000_000
 	if testing.Short() || raceEnabled { // with the checks of Go and of the order of locks each move takes far longer
-		n = 100_000
+		n = 10_000
 	}
 	var wg sync.WaitGroup
 	for i, e := range events {

@@ -10,6 +10,15 @@ import (
 	"testing"
 )
 
+// fewer returns n, or a tenth of it with -short, and under the race detector, where each operation takes far longer: it
+// needs not many of them to see two that no lock orders. The whole of n is for mistakes that need luck.
+func fewer(n int) int {
+	if testing.Short() || raceEnabled {
+		return n / 10
+	}
+	return n
+}
+
 var stormOps = flag.Int("storm", 2000, "operations of each goroutine of TestStorm")
 
 // shelf holds an object that goroutines use, close and replace at any time.
@@ -82,7 +91,7 @@ func TestStorm(t *testing.T) {
 	for g := range 16 {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(1, uint64(g)))
-			for range *stormOps {
+			for range fewer(*stormOps) {
 				i, j := rnd.IntN(2), rnd.IntN(2)
 				w := worlds[rnd.IntN(len(worlds))].get()
 				other := worlds[rnd.IntN(len(worlds))].get()

@@ -353,6 +353,9 @@ func TestCoreDump(t *testing.T) {
 		Call6(unsafe.Pointer(&f), Hot, nil)
 		return
 	}
+	if testing.Short() {
+		t.Skip("gdb takes long: not with -short")
+	}
 	gdb, err := exec.LookPath("gdb")
 	if err != nil {
 		t.Skip("gdb is not installed")
