@@ -8,7 +8,7 @@ import (
 // Result is a CUresult, the result of a function of the driver. It implements error, so that
 // errors.Is can find it in the errors of package cu.
 //
-// The constants are those of CUDA 13.0. A newer driver may return other codes. They have a number,
+// The constants are those of CUDA 13.3. A newer driver may return other codes. They have a number,
 // but no name and no text.
 type Result int32
 

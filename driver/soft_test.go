@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -541,5 +542,48 @@ func TestSoftwareVersion(t *testing.T) {
 	}
 	if res := table.Init(At{}, 0); res != ResultSuccess {
 		t.Error(res)
+	}
+}
+
+// version is a software driver with all methods of CUDA's newest version, but of an older version.
+type version struct {
+	*soft
+	v int32
+}
+
+func (s version) DriverGetVersion(*Thread) (int32, Result) { return s.v, ResultSuccess }
+
+func (version) GraphNodeGetToolsId(*Thread, GraphNode) (uint64, Result) { return 7, ResultSuccess }
+
+// TestNewerThanVerified checks that calls of releases that no driver has confirmed fail on older
+// drivers with an error that names the release, and reach a driver that has them.
+func TestNewerThanVerified(t *testing.T) {
+	s, _ := newSoft()
+	old := NewSoftware(version{s, verified})
+	for name, call := range map[string]func(*Table) Result{
+		"cuDevSmResourceSplit 13.1": func(t *Table) Result {
+			_, res := t.DevSmResourceSplit(At{}, nil, DevResource{}, 0, []DevSmResourceGroupParams{{SmCount: 8}})
+			return res
+		},
+		"cuGraphNodeGetToolsId 13.1":         func(t *Table) Result { _, res := t.GraphNodeGetToolsId(At{}, 1); return res },
+		"cuStreamGetDevResource 13.1":        func(t *Table) Result { _, res := t.StreamGetDevResource(At{}, 1, 1); return res },
+		"cuLaunchHostFunc_v2 13.2":           func(t *Table) Result { return t.LaunchHostFuncV2(At{}, 1, Callback{}, CU_HOST_TASK_SPINWAIT) },
+		"cuGraphNodeGetParams 13.2":          func(t *Table) Result { _, res := t.GraphNodeGetParams(At{}, 1); return res },
+		"cuStreamBeginRecaptureToGraph 13.3": func(t *Table) Result { return t.StreamBeginRecaptureToGraph(At{}, 1, 0, 1, 0, 0) },
+		"cuCheckpointOperationComplete 13.4": func(t *Table) Result { return t.CheckpointOperationComplete(At{}, 1) },
+	} {
+		function, since, _ := strings.Cut(name, " ")
+		m := old.Missing(call(old))
+		if m == nil || m.Symbol != function || Version(m.Since).String() != since || m.Driver != verified {
+			t.Errorf("%s answered %v", name, m)
+			continue
+		}
+		if text := m.Error(); !strings.Contains(text, "CUDA "+since) || !strings.Contains(text, "CUDA "+Version(verified).String()) {
+			t.Errorf("%s: %s", name, text)
+		}
+		new := NewSoftware(version{s, newest})
+		if m := new.Missing(call(new)); (m == nil) != (function == "cuGraphNodeGetToolsId") || m != nil && m.Driver != newest {
+			t.Errorf("%s on a driver for CUDA %v answered %v", name, Version(newest), m)
+		}
 	}
 }

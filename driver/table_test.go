@@ -213,8 +213,12 @@ func TestSymbols(t *testing.T) {
 				t.Errorf("FindSymbol(%s) = %d, %v; want %s", f.Base, s, ok, f.Export)
 			}
 		}
-		if f.Version < 2000 || f.Ask == "" || !strings.HasPrefix(f.Export, "cu") {
+		if f.Version < 2000 || f.Version > newest || f.Ask == "" || !strings.HasPrefix(f.Export, "cu") ||
+			!strings.HasPrefix(f.Base, "cu") || i.class() > ccall.Blocking {
 			t.Errorf("%+v", f)
+		}
+		if next := i + 1; next < NumSymbols && f.Export >= next.Info().Export {
+			t.Errorf("%s comes before %s", f.Export, next.Info().Export)
 		}
 	}
 	for name, want := range map[string]string{
@@ -225,6 +229,8 @@ func TestSymbols(t *testing.T) {
 		"cuEventElapsedTime":       "cuEventElapsedTime_v2",
 		"cuEventRecord_ptsz":       "cuEventRecord_ptsz",
 		"cuDevicePrimaryCtxRetain": "cuDevicePrimaryCtxRetain",
+		"cuLaunchHostFunc":         "cuLaunchHostFunc",
+		"cuLaunchHostFunc_v2":      "cuLaunchHostFunc_v2",
 	} {
 		if s, ok := FindSymbol(name); !ok || s.Info().Export != want {
 			t.Errorf("FindSymbol(%s) = %s, %v; want %s", name, s.Info().Export, ok, want)
@@ -295,6 +301,12 @@ func TestResults(t *testing.T) {
 		}
 		if len(fields) > 3 && fields[3] == "sticky" && !r.Sticky() {
 			t.Errorf("%v is not sticky", r)
+		}
+	}
+	for _, r := range []Result{ResultStreamDetached, ResultGraphRecaptureFailure} { // newer than the driver of the texts
+		known[r] = true
+		if r.Text() == "" || !strings.HasPrefix(r.Name(), "CUDA_ERROR_") {
+			t.Errorf("%d: %q, %q", int(r), r.Name(), r.Text())
 		}
 	}
 	for code := Result(-5); code < 2000; code++ {

@@ -69,6 +69,10 @@ type (
 	AsyncCallbackHandle uintptr
 	// LogsCallbackHandle is a CUlogsCallbackHandle.
 	LogsCallbackHandle uintptr
+	// CoredumpCallbackHandle is a CUcoredumpCallbackHandle of CUDA 13.2.
+	CoredumpCallbackHandle uintptr
+	// CheckpointOperationHandle is a CUcheckpointOperationHandle of CUDA 13.4.
+	CheckpointOperationHandle uintptr
 	// DevicePtr is a CUdeviceptr: an address on the device.
 	DevicePtr uint64
 	// HostPtr is an address of host memory that Go does not manage.

@@ -213,7 +213,7 @@ func (d *Driver) DriverGetVersion(*driver.Thread) (int32, driver.Result) { retur
 
 // GetErrorName is cuGetErrorName.
 func (d *Driver) GetErrorName(_ *driver.Thread, code driver.Result) (string, driver.Result) {
-	if code.Name() == "" {
+	if !d.hasResult(code) {
 		return "", driver.ResultInvalidValue
 	}
 	return code.Name(), ok
@@ -221,8 +221,15 @@ func (d *Driver) GetErrorName(_ *driver.Thread, code driver.Result) (string, dri
 
 // GetErrorString is cuGetErrorString.
 func (d *Driver) GetErrorString(_ *driver.Thread, code driver.Result) (string, driver.Result) {
-	if code.Name() == "" {
+	if !d.hasResult(code) {
 		return "", driver.ResultInvalidValue
 	}
 	return code.Text(), ok
+}
+
+// hasResult reports whether the driver's version has a result.
+func (d *Driver) hasResult(code driver.Result) bool {
+	newer := code == driver.ResultStreamDetached && d.version < 13010 ||
+		code == driver.ResultGraphRecaptureFailure && d.version < 13030
+	return code.Name() != "" && !newer
 }

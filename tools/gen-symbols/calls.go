@@ -11,6 +11,8 @@ import (
 type callPlan struct {
 	calls []*call
 	enums []string // patterns of constants besides those of parameters
+
+	structs []string // besides those of parameters
 }
 
 // A call is one method to emit.
@@ -82,8 +84,8 @@ func (p *callParam) parseRole(text string) {
 	p.role, p.opt = strings.CutSuffix(text, "?")
 }
 
-// parseCalls reads the calls file. It has lines "method export flags roles…", and lines "constants
-// pattern" for enums and macros.
+// parseCalls reads the calls file. It has lines "method export flags roles…", lines "constants
+// pattern" for enums and macros, and lines "struct name".
 func parseCalls(src source, m *manifest) (*callPlan, error) {
 	var errs errorList
 	plan := &callPlan{}
@@ -99,6 +101,14 @@ func parseCalls(src source, m *manifest) (*callPlan, error) {
 				r.bad("malformed pattern %q", r.field(1))
 			}
 			plan.enums = append(plan.enums, r.field(1))
+			return
+		}
+		if r.fields[0] == "struct" {
+			r.want(2)
+			if _, known := m.structByName(r.field(1)); !known {
+				r.bad("the manifest has no struct %q", r.field(1))
+			}
+			plan.structs = append(plan.structs, r.field(1))
 			return
 		}
 		c := &call{method: r.fields[0], line: r.line}

@@ -140,6 +140,9 @@ func (c *call) outs() []*callParam {
 func (c *call) emit(b *strings.Builder) {
 	sym := symName(c.fact.export)
 	fmt.Fprintf(b, "// %s calls %s, which exists since CUDA %s.\n", c.method, c.fact.export, release(c.fact.version))
+	if c.fact.unverified {
+		b.WriteString("//\n// Unverified: the prototype is from public sources, and no driver was called so far.\n")
+	}
 	fmt.Fprintf(b, "func (t *Table) %s%s {\n", c.method, c.signature("at At"))
 	c.emitChecks(b)
 	if c.fact.class == "blocking" {

@@ -119,7 +119,7 @@ type numberedCall struct {
 // newLibrary decides what every exported function does. A function without a typed call makes the
 // call of another interface of the same function, if both prototypes have the same arguments.
 func newLibrary(m *manifest, calls *callPlan, plan *libraryPlan, implemented map[string]bool) *library {
-	lib := &library{m: m, plan: plan}
+	lib := &library{m: m.confirmed(), plan: plan}
 	usable := func(c *call) bool { return implemented[c.method] && (!c.isVague() || plan.sized[c.fact.export] != "") }
 	number := func(c *call, own bool) int {
 		i := slices.IndexFunc(lib.calls, func(n numberedCall) bool { return n.call == c && n.own == own })
@@ -139,7 +139,7 @@ func newLibrary(m *manifest, calls *callPlan, plan *libraryPlan, implemented map
 			number(c, false)
 		}
 	}
-	for _, f := range slices.Concat(m.funcs, plan.exports) {
+	for _, f := range slices.Concat(lib.m.funcs, plan.exports) {
 		s := stub{fact: f, byHand: plan.byHand[f.export]}
 		if s.call = typed[f.export]; s.call == nil {
 			for _, c := range calls.calls {

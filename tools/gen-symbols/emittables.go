@@ -26,8 +26,9 @@ func emitSymbols(m *manifest, plan *callPlan) string {
 		}
 	}
 	b.WriteString(")\n\n")
-	fmt.Fprintf(&b, "// numSymbols is how many symbols the driver API of CUDA %s has.\nconst numSymbols = %d\n\n", release(m.version), len(m.funcs))
-	fmt.Fprintf(&b, "// newest is the newest CUDA version that this package knows.\nconst newest = %d\n\n", m.version)
+	fmt.Fprintf(&b, "// numSymbols is how many symbols this package knows.\nconst numSymbols = %d\n\n", len(m.funcs))
+	fmt.Fprintf(&b, "// newest is the newest CUDA version that this package knows.\nconst newest = %d\n\n", m.newest)
+	fmt.Fprintf(&b, "// verified is the newest CUDA version whose header has confirmed what this package knows.\nconst verified = %d\n\n", m.version)
 	emitSymbolTable(&b, m)
 	return b.String()
 }
@@ -62,7 +63,7 @@ func emitSymbolTable(b *strings.Builder, m *manifest) {
 			end = ""
 		}
 		fmt.Fprintf(b, "\"\\x%02x%s\\x%02x\\x%02x\" %s // %s, %s, %s\n", shared, name[shared:], flags,
-			f.version/1000<<4|f.version%1000/10, end, f.export, release(f.version), f.class)
+			f.version/1000<<4|f.version%1000/10, end, f.export, release(f.version), f.class+unverifiedWord(f.unverified))
 		size += len(name) - shared + 3
 		longest = max(longest, len(name))
 		before = name
@@ -130,6 +131,21 @@ func (m *manifest) checkPacked() error {
 // classNumbers are the values of ccall.Class.
 var classNumbers = map[string]int{"setup": 0, "hot": 1, "blocking": 2}
 
+func unverifiedComment(unverified bool) string {
+	if unverified {
+		return " // unverified"
+	}
+	return ""
+}
+
+// unverifiedWord says of a fact that no header and no driver has confirmed it.
+func unverifiedWord(unverified bool) string {
+	if unverified {
+		return ", unverified"
+	}
+	return ""
+}
+
 func symName(export string) string { return "sym" + strings.TrimPrefix(export, "cu") }
 
 func goClass(class string) string {
@@ -167,16 +183,23 @@ func resultName(name string) string {
 	return "Result" + camel(strings.TrimPrefix(strings.TrimPrefix(name, "CUDA_"), "ERROR_"))
 }
 
+func writeResultComment(b *strings.Builder, r resultFact) {
+	fmt.Fprintf(b, "// %s is %s: %s.\n", resultName(r.name), r.name, strings.TrimRight(r.text, "."))
+	if r.unverified {
+		b.WriteString("//\n// Unverified: it is newer than the drivers that this package was tested with.\n")
+	}
+}
+
 func sortedResults(m *manifest) []resultFact {
 	return slices.SortedStableFunc(slices.Values(m.results), func(a, b resultFact) int { return cmp.Compare(a.code, b.code) })
 }
 
 func emitDriverResults(m *manifest) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "// The results of CUDA %s.\nconst (\n", release(m.version))
+	fmt.Fprintf(&b, "// The results of CUDA %s.\nconst (\n", release(m.newest))
 	results := sortedResults(m)
 	for _, r := range results {
-		fmt.Fprintf(&b, "// %s is %s: %s.\n", resultName(r.name), r.name, strings.TrimRight(r.text, "."))
+		writeResultComment(&b, r)
 		fmt.Fprintf(&b, "%s Result = %d\n", resultName(r.name), r.code)
 	}
 	b.WriteString(")\n\n// resultTable has a row for each result, sorted by code. Result.facts reads it.\nconst resultTable = \"\"")
@@ -200,9 +223,9 @@ func emitDriverResults(m *manifest) string {
 func emitPublicResults(m *manifest) string {
 	var b strings.Builder
 	b.WriteString("import \"github.com/purecu/purecu/driver\"\n\n")
-	fmt.Fprintf(&b, "// The results of CUDA %s.\nconst (\n", release(m.version))
+	fmt.Fprintf(&b, "// The results of CUDA %s.\nconst (\n", release(m.newest))
 	for _, r := range sortedResults(m) {
-		fmt.Fprintf(&b, "// %s is %s: %s.\n", resultName(r.name), r.name, strings.TrimRight(r.text, "."))
+		writeResultComment(&b, r)
 		fmt.Fprintf(&b, "%s = driver.%[1]s\n", resultName(r.name))
 	}
 	b.WriteString(")\n")
@@ -249,7 +272,7 @@ func emitEnums(m *manifest, plan *callPlan, callsFile string) (string, error) {
 	write := func(comment string, constants []constant) {
 		fmt.Fprintf(&b, "// %s\nconst (\n", comment)
 		for _, c := range constants {
-			fmt.Fprintf(&b, "%s = %s\n", c.name, hex(c.value))
+			fmt.Fprintf(&b, "%s = %s%s\n", c.name, hex(c.value), unverifiedComment(c.unverified))
 		}
 		b.WriteString(")\n\n")
 	}
@@ -303,13 +326,13 @@ func emitPublicEnums(m *manifest) string {
 			name := strings.TrimPrefix(c.name, p.prefix)
 			if name != "MAX" && name != "INVALID" && !olderSpellings[c.name] && !seen[c.value] {
 				seen[c.value] = true
-				rows = append(rows, constant{name, c.value})
+				rows = append(rows, constant{name, c.value, c.unverified})
 			}
 		}
 		slices.SortStableFunc(rows, func(a, b constant) int { return cmp.Compare(a.value, b.value) })
-		fmt.Fprintf(&b, "// The constants of %s of CUDA %s.\nconst (\n", p.enum, release(m.version))
+		fmt.Fprintf(&b, "// The constants of %s of CUDA %s.\nconst (\n", p.enum, release(m.newest))
 		for _, c := range rows {
-			fmt.Fprintf(&b, "%s %s = driver.%s\n", p.typ+camel(c.name), p.typ, p.prefix+c.name)
+			fmt.Fprintf(&b, "%s %s = driver.%s%s\n", p.typ+camel(c.name), p.typ, p.prefix+c.name, unverifiedComment(c.unverified))
 		}
 		fmt.Fprintf(&b, ")\n\n// names%s holds the constants' names in lower case, sorted by value.\nvar names%[1]s = [...]enumName{\n", p.typ)
 		for _, c := range rows {

@@ -76,6 +76,7 @@ func extract(cuda, typedefs, results source) (*manifest, error) {
 	m := &manifest{results: joinResults(units[plainPass], results.name, texts, &errs)}
 	m.enums = enumFacts(units[plainPass])
 	m.version, m.defines = defineFacts(cuda.name, macros, units[plainPass], &errs)
+	m.newest = m.version
 	exports := collectExports(units, &errs)
 	joinVersions(exports, units[internalPass], &errs)
 	for _, a := range exports {
@@ -101,7 +102,7 @@ func enumFacts(u *unit) []enumFact {
 			f.name = "-"
 		}
 		for _, c := range e.constants {
-			f.constants = append(f.constants, constant{c.name, c.value})
+			f.constants = append(f.constants, constant{name: c.name, value: c.value})
 		}
 		facts = append(facts, f)
 	}
@@ -126,7 +127,7 @@ func defineFacts(file string, pp *preprocessor, u *unit, errs *errorList) (versi
 		case name == "CUDA_VERSION":
 			version = int(v)
 		case err == nil:
-			facts = append(facts, constant{name, v})
+			facts = append(facts, constant{name: name, value: v})
 		}
 	}
 	if version == 0 {

@@ -20,9 +20,10 @@ var goTypes = map[string]string{
 	"CUipcEventHandle": "IPCEventHandle",
 	"CUipcMemHandle":   "IPCMemHandle",
 
-	"CUmemPoolPtrExportData": "MemPoolPtrExportData",
-	"CUjit_option":           "uint32",
-	"CUlogIterator":          "uint32",
+	"CUmemPoolPtrExportData":          "MemPoolPtrExportData",
+	"CU_DEV_SM_RESOURCE_GROUP_PARAMS": "DevSmResourceGroupParams",
+	"CUjit_option":                    "uint32",
+	"CUlogIterator":                   "uint32",
 
 	"CUtexObject":                  "TexObject",
 	"CUsurfObject":                 "SurfObject",
@@ -39,11 +40,13 @@ var handles = map[string]string{
 	"CUlinkState": "LinkState", "CUgraphicsResource": "GraphicsResource", "CUexternalMemory": "ExternalMemory",
 	"CUexternalSemaphore": "ExternalSemaphore", "CUuserObject": "UserObject",
 	"CUasyncCallbackHandle": "AsyncCallbackHandle", "CUlogsCallbackHandle": "LogsCallbackHandle",
-	"CUgraphDeviceNode": "GraphDeviceNode",
+	"CUgraphDeviceNode": "GraphDeviceNode", "CUcoredumpCallbackHandle": "CoredumpCallbackHandle",
+	"CUcheckpointOperationHandle": "CheckpointOperationHandle",
 }
 
 // functionTypes are the types that are addresses of C functions.
-var functionTypes = []string{"CUhostFn", "CUstreamCallback", "CUoccupancyB2DSize", "CUasyncCallback", "CUlogsCallback"}
+var functionTypes = []string{"CUhostFn", "CUstreamCallback", "CUoccupancyB2DSize", "CUasyncCallback", "CUlogsCallback",
+	"CUcoredumpStatusCallback", "CUgraphRecaptureCallback"}
 
 // scalarType returns the Go type of a C type that is not a pointer.
 func scalarType(m *manifest, name string) (string, bool) {

@@ -2,12 +2,14 @@
 // generated files of the library from the manifest.
 //
 //	gen-symbols extract -cuda cuda.h -typedefs cudaTypedefs.h -results results.tsv -o manifest/cuda-13.0.tsv
-//	gen-symbols emit -manifest manifest/cuda-13.0.tsv -classes classes.txt -calls calls.tsv -root ../..
-//	gen-symbols library -manifest manifest/cuda-13.0.tsv -classes classes.txt -calls calls.tsv \
-//		-libcuda libcuda.tsv -sim ../../internal/sim -root ../..
+//	gen-symbols emit -manifest manifest/cuda-13.0.tsv -additions manifest/cuda-13.4-unverified.tsv \
+//		-classes classes.txt -calls calls.tsv -root ../..
+//	gen-symbols library -manifest manifest/cuda-13.0.tsv -additions manifest/cuda-13.4-unverified.tsv \
+//		-classes classes.txt -calls calls.tsv -libcuda libcuda.tsv -sim ../../internal/sim -root ../..
 //
 // The headers belong to NVIDIA and are not in the repository. A manifest has only names, numbers
-// and prototypes, so that everybody can run emit.
+// and prototypes, so that everybody can run emit. A file of additions has facts about newer releases
+// from public sources, which no header has confirmed.
 package main
 
 import (
@@ -76,6 +78,7 @@ func runExtract(flags *flag.FlagSet, args []string) error {
 // runEmit writes the files of the library, or of the C library if there is a flag for its file.
 func runEmit(flags *flag.FlagSet, args []string, libcuda, sim *string) error {
 	manifestFile := flags.String("manifest", "manifest/cuda-13.0.tsv", "manifest to read")
+	additionsFile := flags.String("additions", "none", "manifest of facts that no header has confirmed, or none")
 	classesFile := flags.String("classes", "classes.txt", "rules for the class of each function")
 	callsFile := flags.String("calls", "calls.tsv", "calls to emit")
 	root := flags.String("root", "../..", "root of the module that the files are for")
@@ -90,6 +93,13 @@ func runEmit(flags *flag.FlagSet, args []string, libcuda, sim *string) error {
 	if err != nil {
 		return err
 	}
+	manifestName := filepath.Base(*manifestFile)
+	if *additionsFile != "none" {
+		if err := addFile(m, *additionsFile); err != nil {
+			return err
+		}
+		manifestName += ", " + filepath.Base(*additionsFile)
+	}
 	classesText, err := os.ReadFile(*classesFile)
 	if err != nil {
 		return err
@@ -101,7 +111,7 @@ func runEmit(flags *flag.FlagSet, args []string, libcuda, sim *string) error {
 	if err != nil {
 		return err
 	}
-	calls, manifestName := source{*callsFile, string(callsText)}, filepath.Base(*manifestFile)
+	calls := source{*callsFile, string(callsText)}
 	var files map[string][]byte
 	if libcuda == nil {
 		files, err = emit(m, calls, manifestName)
@@ -127,6 +137,19 @@ func runEmit(flags *flag.FlagSet, args []string, libcuda, sim *string) error {
 		rooted[filepath.Join(*root, filepath.FromSlash(name))] = data
 	}
 	return writeFiles(rooted)
+}
+
+// addFile adds the facts of a file to m.
+func addFile(m *manifest, file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	more, err := parseManifest(file, string(text))
+	if err != nil {
+		return err
+	}
+	return m.add(file, more)
 }
 
 // parseFlags parses args, and returns an error if a flag has no value.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -10,6 +12,7 @@ import (
 // between a header and the generated code.
 type manifest struct {
 	version int // CUDA_VERSION
+	newest  int // CUDA_VERSION of the newest addition, or version
 	results []resultFact
 	defines []constant
 	enums   []enumFact
@@ -24,12 +27,16 @@ type resultFact struct {
 	name   string
 	sticky bool // leaves the process unable to use CUDA
 	text   string
+
+	unverified bool
 }
 
 // A constant is a name for a number.
 type constant struct {
 	name  string
 	value int64
+
+	unverified bool
 }
 
 // An enumFact is one enumeration.
@@ -44,6 +51,8 @@ type structFact struct {
 	union       bool
 	size, align int64
 	fields      []fieldFact
+
+	unverified bool
 }
 
 // A fieldFact is one member. The members of a struct without a name, such as the member reserved of
@@ -67,6 +76,8 @@ type funcFact struct {
 	base      string // the name in C source
 	ret       string
 	params    []paramFact
+
+	unverified bool
 
 	// These come from the rules, not from the headers.
 	class string
@@ -154,26 +165,33 @@ func hex(v int64) string {
 func parseManifest(file, text string) (*manifest, error) {
 	var errs errorList
 	m := &manifest{}
+	sourced := false // facts with a source come from elsewhere than a header
 	eachRow(file, text, &errs, func(r row) {
 		switch r.fields[0] {
 		case "version":
 			r.want(2)
 			m.version = int(r.number(1))
+			m.newest = m.version
+		case "source":
+			r.want(2)
+			sourced = true
 		case "result":
 			r.want(5)
-			m.results = append(m.results, resultFact{r.number(1), r.field(2), r.choice(3, "-", "sticky"), r.field(4)})
+			m.results = append(m.results, resultFact{r.number(1), r.field(2), r.choice(3, "-", "sticky"), r.field(4), sourced})
 		case "define":
 			r.want(3)
-			m.defines = append(m.defines, constant{r.field(1), r.number(2)})
+			m.defines = append(m.defines, constant{r.field(1), r.number(2), sourced})
 		case "enum":
 			r.want(4)
 			if n := len(m.enums); n == 0 || m.enums[n-1].name != r.field(1) {
 				m.enums = append(m.enums, enumFact{name: r.field(1)})
 			}
 			e := &m.enums[len(m.enums)-1]
-			e.constants = append(e.constants, constant{r.field(2), r.number(3)})
+			e.constants = append(e.constants, constant{r.field(2), r.number(3), sourced})
 		case "struct", "union":
-			m.structs = append(m.structs, r.structFact())
+			fact := r.structFact()
+			fact.unverified = sourced
+			m.structs = append(m.structs, fact)
 		case "alias":
 			r.want(3)
 			m.aliases = append(m.aliases, aliasFact{r.field(1), r.field(2)})
@@ -184,7 +202,7 @@ func parseManifest(file, text string) (*manifest, error) {
 			}
 			f := funcFact{export: r.field(1), ask: r.field(2), version: int(r.number(3)),
 				perThread: r.choice(4, "plain", "per-thread"),
-				current:   r.choice(5, "-", "current"), base: r.field(6), ret: r.field(7)}
+				current:   r.choice(5, "-", "current"), base: r.field(6), ret: r.field(7), unverified: sourced}
 			for _, s := range r.fields[8:] {
 				parts := strings.Split(s, ":")
 				p := paramFact{name: parts[0]}
@@ -209,6 +227,68 @@ func parseManifest(file, text string) (*manifest, error) {
 		}
 	})
 	return m, errs.err()
+}
+
+// add adds the facts of more, which come from other sources than a header. They must be new.
+func (m *manifest) add(file string, more *manifest) error {
+	var errs errorList
+	seen := map[string]bool{}
+	each := func(m *manifest, fact func(kind, name string, unverified bool)) {
+		for _, r := range m.results {
+			fact("result", r.name, r.unverified)
+			fact("result", strconv.FormatInt(r.code, 10), r.unverified)
+		}
+		for _, d := range m.defines {
+			fact("define", d.name, d.unverified)
+		}
+		for _, e := range m.enums {
+			for _, c := range e.constants {
+				fact("enum", c.name, c.unverified)
+			}
+		}
+		for _, s := range m.structs {
+			fact("struct", s.name, s.unverified)
+		}
+		for _, f := range m.funcs {
+			fact("func", f.export, f.unverified)
+		}
+	}
+	each(m, func(kind, name string, _ bool) { seen[kind+" "+name] = true })
+	each(more, func(kind, name string, unverified bool) {
+		if seen[kind+" "+name] {
+			errs.add(file, 0, "%s %s is not new", kind, name)
+		}
+		if !unverified {
+			errs.add(file, 0, "%s %s comes after no source", kind, name)
+		}
+	})
+	if more.version <= m.version {
+		errs.add(file, 0, "version %d is not newer than %d", more.version, m.version)
+	}
+	m.newest = more.version
+	m.results = append(m.results, more.results...)
+	m.defines = append(m.defines, more.defines...)
+	for _, e := range more.enums {
+		i := slices.IndexFunc(m.enums, func(old enumFact) bool { return old.name == e.name })
+		if i < 0 {
+			m.enums = append(m.enums, e)
+			continue
+		}
+		m.enums[i].constants = append(m.enums[i].constants, e.constants...)
+	}
+	m.structs = append(m.structs, more.structs...)
+	m.aliases = append(m.aliases, more.aliases...)
+	m.funcs = append(m.funcs, more.funcs...)
+	slices.SortFunc(m.funcs, func(a, b funcFact) int { return cmp.Compare(a.export, b.export) })
+	return errs.err()
+}
+
+// confirmed returns the functions and the results that a header has confirmed, and everything else.
+func (m *manifest) confirmed() *manifest {
+	known := *m
+	known.funcs = slices.DeleteFunc(slices.Clone(m.funcs), func(f funcFact) bool { return f.unverified })
+	known.results = slices.DeleteFunc(slices.Clone(m.results), func(r resultFact) bool { return r.unverified })
+	return &known
 }
 
 // structFact reads a struct or a union.

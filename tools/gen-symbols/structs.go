@@ -160,6 +160,9 @@ func usedStructs(m *manifest, plan *callPlan) []structFact {
 			visit(p.c.typ)
 		}
 	}
+	for _, name := range plan.structs {
+		visit(name)
+	}
 	var list []structFact
 	for _, s := range used {
 		list = append(list, s)
@@ -193,7 +196,11 @@ func emitStructs(m *manifest, plan *callPlan) (string, error) {
 		if strings.Contains(s.name, ".") {
 			fmt.Fprintf(&b, "// %s is the member %s.\ntype %[1]s struct {\n", name, s.name)
 		} else {
-			fmt.Fprintf(&b, "// %s is a %s.\ntype %[1]s struct {\n", name, s.name)
+			fmt.Fprintf(&b, "// %s is a %s.\n", name, s.name)
+			if s.unverified {
+				b.WriteString("//\n// Unverified: the layout is from public sources, and no header has confirmed it.\n")
+			}
+			fmt.Fprintf(&b, "type %s struct {\n", name)
 		}
 		for _, f := range s.fields {
 			typ, err := m.fieldType(f.typ)
@@ -274,7 +281,8 @@ func emitLayout(m *manifest, plan *callPlan) string {
 	return b.String()
 }
 
-// emitLayoutC writes a C file that compiles only if a header has the layouts of the manifest.
+// emitLayoutC writes a C file that compiles only if a header has the layouts of the manifest. Structs
+// that are newer than the header of the manifest are not in it.
 func emitLayoutC(m *manifest, plan *callPlan) string {
 	var b strings.Builder
 	b.WriteString("#include <cuda.h>\n#include <stddef.h>\n#include <stdio.h>\n\n" +
@@ -290,6 +298,10 @@ func emitLayoutC(m *manifest, plan *callPlan) string {
 		}
 		if strings.Contains("."+nested+".", "._.") {
 			continue // its members are those of the struct around it
+		}
+		if s.unverified {
+			fmt.Fprintf(&b, "// Not checked: %s is newer than the header of CUDA %s.\n", typ, release(m.version))
+			continue
 		}
 		if nested != "" {
 			typ = fmt.Sprintf("__typeof__(((%s *)0)->%s)", typ, nested)

@@ -31,11 +31,14 @@ const (
 	symWidgetTurn          Symbol = 30
 )
 
-// numSymbols is how many symbols the driver API of CUDA 9.2 has.
+// numSymbols is how many symbols this package knows.
 const numSymbols = 31
 
 // newest is the newest CUDA version that this package knows.
 const newest = 9020
+
+// verified is the newest CUDA version whose header has confirmed what this package knows.
+const verified = 9020
 
 // symbolTable has a row for each symbol of the driver API, sorted by the exported name. symbolReader reads it.
 const symbolTable = "" +
