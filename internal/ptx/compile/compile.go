@@ -1,0 +1,381 @@
+// Package compile translates the kernels of a PTX text into the form that package vm executes.
+package compile
+
+import (
+	"fmt"
+
+	"github.com/purecu/purecu/internal/ptx/isa"
+	"github.com/purecu/purecu/internal/ptx/syntax"
+	"github.com/purecu/purecu/internal/ptx/vm"
+)
+
+// Error is the reason for which a kernel cannot be executed.
+type Error struct {
+	syntax.Pos
+	What string // the instruction, or what else it is
+}
+
+// Error returns the reason, with the line.
+func (e *Error) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.What) }
+
+// Module is a PTX text that was read.
+type Module struct {
+	names   map[string]*symbol // of the whole text
+	kernels map[string]*syntax.Function
+	known   map[string]*variant // instructions by their texts
+}
+
+// variant is an instruction of the table with its modifiers.
+type variant struct {
+	isa.Variant
+	run vm.Func
+}
+
+// symbol is what a name stands for.
+type symbol struct {
+	v        *syntax.Var
+	space    syntax.Space
+	column   int32 // of a register
+	size     uint64
+	offset   uint64 // of a variable in local or shared memory, or of a parameter
+	placed   bool
+	module   bool // a variable of the whole text
+	function *syntax.Function
+	label    *label
+	table    *syntax.Table
+}
+
+// label is a place in the code.
+type label struct {
+	at   int32 // -1 before it is known
+	uses []int32
+}
+
+// Parse reads a text. The error is a *syntax.Error.
+func Parse(text string) (*Module, error) {
+	m, err := syntax.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	c := &Module{names: make(map[string]*symbol), kernels: make(map[string]*syntax.Function), known: make(map[string]*variant)}
+	for _, v := range m.Vars {
+		c.names[v.Name] = &symbol{v: v, space: v.Space, module: true}
+	}
+	for _, f := range m.Functions {
+		if old := c.names[f.Name]; old != nil && old.function != nil && old.function.HasBody {
+			continue // the declaration follows the definition
+		}
+		c.names[f.Name] = &symbol{function: f}
+		if f.Kernel && f.HasBody {
+			c.kernels[f.Name] = f
+		}
+	}
+	return c, nil
+}
+
+// find returns an instruction of the table, or nil.
+func (m *Module) find(op string) *variant {
+	v, seen := m.known[op]
+	if !seen {
+		if found, run, is := isa.Find(op); is {
+			v = &variant{found, run}
+		}
+		m.known[op] = v
+	}
+	return v
+}
+
+// Kernel translates a kernel. The error is an *[Error], which names the first thing that is not
+// supported.
+func (m *Module) Kernel(name string) (_ *vm.Kernel, err error) {
+	f := m.kernels[name]
+	if f == nil {
+		return nil, &Error{What: fmt.Sprintf("there is no kernel %q", name)}
+	}
+	t := &translator{
+		Module:    m,
+		k:         &vm.Kernel{Name: name, Predicates: falsehood + 1, Specials: make(map[vm.Special]int32)},
+		constants: make(map[vm.Constant]int32),
+		functions: make(map[*syntax.Function]*function),
+		own:       make(map[*symbol]*symbol),
+	}
+	t.k.Columns = 1 // a place for what nobody reads
+	if problem := t.all(f); problem != nil {
+		return nil, problem
+	}
+	return t.k, nil
+}
+
+// translator translates one kernel, with the functions that it calls.
+type translator struct {
+	*Module
+	k         *vm.Kernel
+	constants map[vm.Constant]int32
+	dynamic   []int // the constants that are addresses of dynamic shared memory
+	functions map[*syntax.Function]*function
+	queue     []*function
+	own       map[*symbol]*symbol // the shared variables of the text that the kernel uses
+
+	f      *function
+	scopes []map[string]*symbol
+	inst   *syntax.Inst
+}
+
+// function is a function that is translated.
+type function struct {
+	*syntax.Function
+	entry   int32
+	calls   []int32 // the instructions that call it
+	callees []*function
+	back    int32 // the column of the way back
+	params  []*symbol
+	results []*symbol
+}
+
+// all translates a kernel, and the functions that it needs.
+func (t *translator) all(kernel *syntax.Function) *Error {
+	t.queue = []*function{{Function: kernel}}
+	at := uint64(0)
+	for _, v := range kernel.Params {
+		at = align(at, v.Align)
+		t.queue[0].params = append(t.queue[0].params, &symbol{v: v, space: syntax.Param, offset: at})
+		at += v.Size()
+	}
+	t.k.Params = uint32(at)
+	for i := 0; i < len(t.queue); i++ {
+		if err := t.function(t.queue[i]); err != nil {
+			return err
+		}
+	}
+	for _, f := range t.queue {
+		for _, at := range f.calls {
+			t.k.Code[at].Target = f.entry
+		}
+		if f.reaches(f, make(map[*function]bool)) {
+			return &Error{f.Pos, fmt.Sprintf("function %s calls itself", f.Name)}
+		}
+	}
+	const mostShared, mostLocal = 1 << 20, 1 << 20
+	if t.k.Shared > mostShared || t.k.Local > mostLocal || at > 1<<16 {
+		return &Error{kernel.Pos, "the kernel needs too much memory"}
+	}
+	t.k.Shared = uint32(align(uint64(t.k.Shared), 16))
+	t.k.Local = uint32(align(uint64(t.k.Local), 16))
+	for _, i := range t.dynamic {
+		t.k.Constants[i].Value += uint64(t.k.Shared)
+	}
+	return nil
+}
+
+// reaches reports whether a function calls another one, directly or not.
+func (f *function) reaches(other *function, seen map[*function]bool) bool {
+	for _, c := range f.callees {
+		if c == other {
+			return true
+		}
+		if !seen[c] {
+			seen[c] = true
+			if c.reaches(other, seen) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func align(n, to uint64) uint64 { return (n + to - 1) / to * to }
+
+// function translates a function.
+func (t *translator) function(f *function) *Error {
+	t.f, f.entry = f, int32(len(t.k.Code))
+	t.scopes = []map[string]*symbol{{}}
+	for i, v := range f.Params {
+		t.scopes[0][v.Name] = f.params[i]
+	}
+	for i, v := range f.Results {
+		t.scopes[0][v.Name] = f.results[i]
+	}
+	if err := t.block(f.Body); err != nil {
+		return err
+	}
+	t.leave(f.Pos)
+	t.k.Code[f.entry].Join = true
+	return nil
+}
+
+// leave emits the end of the function.
+func (t *translator) leave(pos syntax.Pos) {
+	o := vm.Op{Kind: vm.Exit}
+	if !t.f.Kernel {
+		o = vm.Op{Kind: vm.Return, A: t.f.back}
+	}
+	t.emit(o, pos, "ret")
+}
+
+// emit appends an instruction.
+func (t *translator) emit(o vm.Op, pos syntax.Pos, text string) int32 {
+	t.k.Code = append(t.k.Code, o)
+	t.k.Places = append(t.k.Places, vm.Place{Line: pos.Line, Text: text})
+	return int32(len(t.k.Code) - 1)
+}
+
+// block translates statements. Their names are valid in all of them.
+func (t *translator) block(list []syntax.Statement) *Error {
+	scope := make(map[string]*symbol)
+	t.scopes = append(t.scopes, scope)
+	for _, s := range list {
+		switch {
+		case s.Label != "":
+			scope[s.Label] = &symbol{label: &label{at: -1}}
+		case s.Table != nil:
+			scope[s.Table.Name] = &symbol{table: s.Table}
+		}
+	}
+	for _, s := range list {
+		var err *Error
+		switch {
+		case s.Label != "":
+			t.place(scope[s.Label].label)
+		case s.Var != nil:
+			err = t.declare(scope, s.Var)
+		case s.Inst != nil:
+			err = t.instruction(s.Inst)
+		case s.Block != nil:
+			err = t.block(s.Block)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	t.scopes = t.scopes[:len(t.scopes)-1]
+	for name, s := range scope {
+		if s.label != nil && s.label.at < 0 {
+			return &Error{t.f.Pos, fmt.Sprintf("label %s is nowhere", name)}
+		}
+	}
+	return nil
+}
+
+// place sets a label to the next instruction.
+func (t *translator) place(l *label) {
+	l.at = int32(len(t.k.Code))
+	for _, use := range l.uses {
+		t.k.Code[use].Target = l.at
+	}
+	l.uses = nil
+	t.joinNext()
+}
+
+// joinNext marks the next instruction as one at which lanes may meet. The instruction is emitted
+// later, so that an empty one is emitted here.
+func (t *translator) joinNext() {
+	n := len(t.k.Code)
+	if n > 0 && t.k.Code[n-1].Kind == vm.Nothing && t.k.Code[n-1].Join {
+		return
+	}
+	t.emit(vm.Op{Kind: vm.Nothing, Join: true}, syntax.Pos{}, "")
+}
+
+// declare declares registers or a variable of a function.
+func (t *translator) declare(scope map[string]*symbol, v *syntax.Var) *Error {
+	switch {
+	case v.Space == syntax.Reg && v.Vector != 1, v.Type == "b128" && v.Space == syntax.Reg, v.Extern && v.Space != syntax.Shared:
+		return &Error{v.Pos, fmt.Sprintf("the declaration of %s (%s .%s)", v.Name, v.Space, v.Type)}
+	case v.Space == syntax.Reg && v.Range > 0:
+		// The registers are made when they are used: there may be many.
+		scope[v.Name] = &symbol{v: v, space: syntax.Reg}
+		return nil
+	case v.Space == syntax.Reg:
+		scope[v.Name] = t.register(v)
+		return nil
+	case v.Space == syntax.Global, v.Space == syntax.Const, len(v.Init) > 0:
+		return &Error{v.Pos, fmt.Sprintf("variable %s in a function (%s)", v.Name, v.Space)}
+	}
+	s := &symbol{v: v, space: v.Space}
+	switch v.Space {
+	case syntax.Param, syntax.Local:
+		s.offset = t.local(v)
+	case syntax.Shared:
+		t.shared(s)
+	}
+	scope[v.Name] = s
+	return nil
+}
+
+// register makes a register.
+func (t *translator) register(v *syntax.Var) *symbol {
+	s := &symbol{v: v, space: syntax.Reg, size: syntax.TypeSize(v.Type)}
+	if v.Type == "pred" {
+		s.column = int32(t.k.Predicates)
+		t.k.Predicates++
+	} else {
+		s.column = t.column()
+	}
+	return s
+}
+
+// column makes a column.
+func (t *translator) column() int32 {
+	t.k.Columns++
+	return int32(t.k.Columns - 1)
+}
+
+// local gives a variable a place in local memory.
+func (t *translator) local(v *syntax.Var) uint64 {
+	at := align(uint64(t.k.Local), max(v.Align, 1))
+	t.k.Local = uint32(min(at+v.Size(), 1<<31))
+	return at
+}
+
+// shared gives a variable a place in shared memory, unless it is dynamic.
+func (t *translator) shared(s *symbol) {
+	if s.v.Extern || s.v.Open || s.placed {
+		return
+	}
+	at := align(uint64(t.k.Shared), max(s.v.Align, 1))
+	t.k.Shared = uint32(min(at+s.v.Size(), 1<<31))
+	s.offset, s.placed = vm.SharedBegin+at, true
+}
+
+// lookup returns what a name stands for, or nil.
+func (t *translator) lookup(name string) *symbol {
+	for i := len(t.scopes) - 1; i >= 0; i-- {
+		if s := t.scopes[i][name]; s != nil {
+			if s.space == syntax.Reg && s.v.Range > 0 {
+				return nil
+			}
+			return s
+		}
+		if s := t.ranged(t.scopes[i], name); s != nil {
+			return s
+		}
+	}
+	return t.names[name]
+}
+
+// ranged returns a register of a range, such as %r7 of %r<10>.
+func (t *translator) ranged(scope map[string]*symbol, name string) *symbol {
+	i := len(name)
+	for i > 0 && name[i-1] >= '0' && name[i-1] <= '9' {
+		i--
+	}
+	for ; i > 0 && i < len(name); i++ { // the name itself may end with digits
+		s := scope[name[:i]]
+		if s == nil || s.space != syntax.Reg || s.v.Range == 0 || name[i] == '0' && i+1 < len(name) {
+			continue
+		}
+		n := 0
+		for _, c := range name[i:] {
+			if n = n*10 + int(c-'0'); n >= s.v.Range {
+				return nil
+			}
+		}
+		made := t.register(s.v)
+		one := *s.v
+		one.Range, one.Name = 0, name
+		made.v = &one
+		scope[name] = made
+		return made
+	}
+	return nil
+}

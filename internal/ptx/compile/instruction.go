@@ -1,0 +1,346 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/purecu/purecu/internal/ptx/isa"
+	"github.com/purecu/purecu/internal/ptx/syntax"
+	"github.com/purecu/purecu/internal/ptx/vm"
+)
+
+// instruction translates an instruction.
+func (t *translator) instruction(in *syntax.Inst) *Error {
+	t.inst = in
+	v := t.find(in.Op)
+	if v == nil {
+		return t.unsupported("")
+	}
+	o := vm.Op{Run: v.run, Kind: v.Kind}
+	if in.Guard != "" {
+		p, err := t.predicate(syntax.Operand{Kind: syntax.Name, Name: in.Guard, Negated: in.Negated})
+		if err != nil {
+			return err
+		}
+		o.Guard = p
+	}
+	switch v.Special {
+	case "mov":
+		if done, err := t.move(o); done || err != nil {
+			return err
+		}
+	case "call":
+		return t.call(o)
+	case "ret":
+		if o.A = t.f.back; t.f.Kernel {
+			o.Kind = vm.Exit
+		}
+	case "trap":
+		o.Imm = vm.LaunchFailed
+	case "barrier":
+		o.X = new(vm.Detail)
+		o.X.Arrive = slices.Contains([]string{"arrive"}, v.Get("arrive"))
+		o.X.Reduce = v.run != nil
+		o.Imm = isa.Reduction(v.Variant)
+	case "anyplace":
+		o.Imm = vm.AnyPlace
+	}
+	if err := t.operands(v, &o); err != nil {
+		return err
+	}
+	t.emit(o, in.Pos, in.Op)
+	if o.Kind == vm.Branch || o.Kind == vm.Index || o.Kind == vm.Sync || o.Kind == vm.Barrier || o.Kind == vm.Exit || o.Kind == vm.Return {
+		t.joinNext()
+	}
+	return nil
+}
+
+// operands translates the operands of an instruction.
+func (t *translator) operands(v *variant, o *vm.Op) *Error {
+	want, have := v.Operands(), t.inst.Operands
+	required := 0
+	for _, w := range want {
+		if !w.Optional {
+			required++
+		}
+	}
+	if len(have) < required || len(have) > len(want) {
+		return t.unsupported(fmt.Sprintf("%d operands", len(have)))
+	}
+	spare := len(have) - required // how many of the optional ones are there
+	for _, w := range want {
+		if w.Optional {
+			if spare == 0 {
+				continue
+			}
+			spare--
+		}
+		if err := t.operand(v, o, w, have[0]); err != nil {
+			return err
+		}
+		have = have[1:]
+	}
+	return nil
+}
+
+// operand translates one operand.
+func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Operand) (err *Error) {
+	typ := v.Type(w)
+	switch w.Role {
+	case 'd':
+		o.D, err = t.destination(have, typ, false)
+	case 'x': // of a conversion
+		o.D, err = t.destination(have, typ, true)
+	case 'y':
+		o.A, err = t.source(have, typ, true)
+	case 'a':
+		o.A, err = t.source(have, typ, false)
+	case 'b':
+		if o.B, err = t.source(have, typ, false); o.X != nil {
+			o.X.Counted = o.Kind == vm.Barrier
+		}
+	case 'c':
+		o.C, err = t.source(have, typ, false)
+	case 'e':
+		o.E, err = t.source(have, typ, false)
+	case 'A':
+		o.A, err = t.predicate(have)
+	case 'B':
+		o.B, err = t.predicate(have)
+	case 'C':
+		o.C, err = t.predicate(have)
+	case 'P':
+		err = t.results(o, w, have)
+	case 's':
+		second := have
+		if have.Kind == syntax.Pair {
+			have, second = have.Parts[0], have.Parts[1]
+			p, err := t.truth(second)
+			if err != nil {
+				return err
+			}
+			o.X = &vm.Detail{P: p + 1}
+		}
+		o.D, err = t.destination(have, typ, false)
+	case 'v':
+		err = t.vectorOf(v, o, have, typ, &o.D, true)
+	case 'w':
+		err = t.vectorOf(v, o, have, typ, &o.B, false)
+	case 'm':
+		if o.Kind == vm.Nothing {
+			return nil
+		}
+		err = t.access(v, o, have)
+	case 'i':
+		if have.Kind != syntax.Literal {
+			return t.unsupported("a constant is expected")
+		}
+		o.Imm = int64(have.Number.Bits)
+	case 'l':
+		err = t.target(o, have)
+	case 't':
+		err = t.targets(o, have)
+	}
+	return err
+}
+
+// vectorOf translates the registers of a load or store.
+func (t *translator) vectorOf(v *variant, o *vm.Op, have syntax.Operand, typ string, single *int32, write bool) *Error {
+	n := map[string]int{"": 0, "v2": 2, "v4": 4}[v.Get("vec")]
+	if (n > 0) != (have.Kind == syntax.Vector) || n > 0 && len(have.Parts) != n || n > 0 && uint64(n)*syntax.TypeSize(typ) > 16 {
+		return t.unsupported("the form of a vector")
+	}
+	return t.vector(o, have, typ, single, write)
+}
+
+// results translates one or two predicates that are written.
+func (t *translator) results(o *vm.Op, w isa.Operand, have syntax.Operand) (err *Error) {
+	if have.Kind == syntax.Pair && w.Pair {
+		q, err := t.truth(have.Parts[1])
+		if err != nil {
+			return err
+		}
+		o.E, have = q+1, have.Parts[0]
+		o.D, err = t.truth(have)
+		return err
+	}
+	if o.D, err = t.truth(have); err == nil && o.D < 0 {
+		err = t.unsupported("the result is missing")
+	}
+	return err
+}
+
+// target translates the label of a branch.
+func (t *translator) target(o *vm.Op, have syntax.Operand) *Error {
+	s := t.lookup(have.Name)
+	if have.Kind != syntax.Name || s == nil || s.label == nil {
+		return t.unsupported(fmt.Sprintf("%s is no label", have.Name))
+	}
+	if o.Target = s.label.at; s.label.at < 0 {
+		s.label.uses = append(s.label.uses, int32(len(t.k.Code)))
+	}
+	return nil
+}
+
+// targets translates the list of labels of a branch.
+func (t *translator) targets(o *vm.Op, have syntax.Operand) *Error {
+	s := t.lookup(have.Name)
+	if s == nil || s.table == nil || s.table.Kind != ".branchtargets" {
+		return t.unsupported(fmt.Sprintf("%s is no list of labels", have.Name))
+	}
+	// Each target is an unconditional branch of its own, as a list may contain a label twice.
+	o.X = new(vm.Detail)
+	at := t.emit(vm.Op{Kind: vm.Branch}, t.inst.Pos, t.inst.Op)
+	for _, name := range s.table.Names {
+		o.X.Targets = append(o.X.Targets, int32(len(t.k.Code)))
+		branch := vm.Op{Kind: vm.Branch}
+		if err := t.target(&branch, syntax.Operand{Kind: syntax.Name, Name: name}); err != nil {
+			return err
+		}
+		t.emit(branch, t.inst.Pos, t.inst.Op)
+	}
+	t.k.Code[at].Target = int32(len(t.k.Code))
+	return nil
+}
+
+// move translates a mov with a vector. It reports whether it has done so.
+func (t *translator) move(o vm.Op) (done bool, err *Error) {
+	list := t.inst.Operands
+	if len(list) != 2 {
+		return false, nil
+	}
+	typ := t.find(t.inst.Op).T()
+	vector, other := 0, 1
+	switch syntax.Vector {
+	case list[0].Kind:
+		o.Run = isa.Unpack
+		o.A, err = t.source(list[1], typ, false)
+	case list[1].Kind:
+		o.Run = isa.Pack
+		vector, other = 1, 0
+		o.D, err = t.destination(list[other], typ, false)
+	default:
+		return false, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	parts := uint64(len(list[vector].Parts))
+	size := syntax.TypeSize(typ)
+	if parts != 2 && parts != 4 || size/parts == 0 {
+		return true, t.unsupported("the form of a vector")
+	}
+	part := map[uint64]string{1: "b8", 2: "b16", 4: "b32"}[size/parts]
+	if err := t.vector(&o, list[vector], part, new(int32), vector == 0); err != nil {
+		return true, err
+	}
+	o.Imm = int64(8 * size / parts)
+	t.emit(o, t.inst.Pos, t.inst.Op)
+	return true, nil
+}
+
+// call translates a call of a function that is named.
+func (t *translator) call(o vm.Op) *Error {
+	list := t.inst.Operands
+	var results, args []syntax.Operand
+	if len(list) > 0 && list[0].Kind == syntax.List {
+		results, list = list[0].Parts, list[1:]
+	}
+	if len(list) == 0 || list[0].Kind != syntax.Name {
+		return t.unsupported("the form of the operands")
+	}
+	name := list[0].Name
+	if list = list[1:]; len(list) > 0 && list[0].Kind == syntax.List {
+		args, list = list[0].Parts, list[1:]
+	}
+	s := t.lookup(name)
+	switch {
+	case len(list) > 0 || s == nil || s.function == nil:
+		return t.unsupported("of a function that is not named")
+	case name == "__assertfail" && !s.function.HasBody:
+		t.emit(vm.Op{Kind: vm.Trap, Imm: vm.AssertFailed, Guard: o.Guard}, t.inst.Pos, t.inst.Op)
+		return nil
+	case !s.function.HasBody || s.function.Kernel:
+		return t.unsupported("of function " + name)
+	}
+	callee, err := t.callee(s.function)
+	if err != nil {
+		return err
+	}
+	if len(args) != len(callee.params) || len(results) != len(callee.results) {
+		return t.unsupported("the number of arguments")
+	}
+	var in, out []vm.Copy
+	for i, formal := range callee.params {
+		if in, err = t.argument(o.Guard, args[i], formal, in); err != nil {
+			return err
+		}
+	}
+	if in != nil {
+		t.emit(vm.Op{Run: vm.CopyLocal, Guard: o.Guard, X: &vm.Detail{Copies: in}}, t.inst.Pos, t.inst.Op)
+	}
+	o.Run, o.D = nil, callee.back
+	t.f.callees = append(t.f.callees, callee)
+	callee.calls = append(callee.calls, t.emit(o, t.inst.Pos, t.inst.Op))
+	t.joinNext()
+	for i, formal := range callee.results {
+		actual := t.lookup(results[i].Name)
+		switch {
+		case actual == nil || actual.v == nil || actual.space != formal.space || actual.v.Size() != formal.v.Size():
+			return t.unsupported("the form of a result")
+		case formal.space == syntax.Reg:
+			t.emit(vm.Op{Run: isa.Move, D: actual.column, A: formal.column, Guard: o.Guard}, t.inst.Pos, t.inst.Op)
+		default:
+			out = append(out, vm.Copy{To: uint32(actual.offset), From: uint32(formal.offset), Size: uint32(formal.v.Size())})
+		}
+	}
+	if out != nil {
+		t.emit(vm.Op{Run: vm.CopyLocal, Guard: o.Guard, X: &vm.Detail{Copies: out}}, t.inst.Pos, t.inst.Op)
+	}
+	return nil
+}
+
+// callee returns a function that is called, with places for its parameters.
+func (t *translator) callee(f *syntax.Function) (*function, *Error) {
+	if c := t.functions[f]; c != nil {
+		return c, nil
+	}
+	c := &function{Function: f, back: t.column()}
+	for _, list := range []struct {
+		vars []*syntax.Var
+		to   *[]*symbol
+	}{{f.Params, &c.params}, {f.Results, &c.results}} {
+		for _, v := range list.vars {
+			var s *symbol
+			switch {
+			case v.Space == syntax.Reg && (v.Type == "pred" || v.Vector != 1 || v.Array):
+				return nil, t.unsupported("the parameters of function " + f.Name)
+			case v.Space == syntax.Reg:
+				s = t.register(v)
+			default:
+				s = &symbol{v: v, space: syntax.Param, offset: t.local(v)}
+			}
+			*list.to = append(*list.to, s)
+		}
+	}
+	t.functions[f] = c
+	t.queue = append(t.queue, c)
+	return c, nil
+}
+
+// argument passes an argument. What is copied in local memory is appended to a list.
+func (t *translator) argument(guard int32, have syntax.Operand, formal *symbol, list []vm.Copy) ([]vm.Copy, *Error) {
+	var actual *symbol
+	if have.Kind == syntax.Name {
+		actual = t.lookup(have.Name)
+	}
+	if formal.space == syntax.Reg {
+		a, err := t.source(have, formal.v.Type, false)
+		t.emit(vm.Op{Run: isa.Move, D: formal.column, A: a, Guard: guard}, t.inst.Pos, t.inst.Op)
+		return list, err
+	}
+	if actual == nil || actual.space != syntax.Param || actual.v.Size() != formal.v.Size() || t.ownParam(actual) {
+		return nil, t.unsupported("the form of an argument")
+	}
+	return append(list, vm.Copy{To: uint32(formal.offset), From: uint32(actual.offset), Size: uint32(formal.v.Size())}), nil
+}

@@ -1,0 +1,330 @@
+package compile
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/purecu/purecu/internal/ptx/isa"
+	"github.com/purecu/purecu/internal/ptx/syntax"
+	"github.com/purecu/purecu/internal/ptx/vm"
+)
+
+// unsupported returns the error for the present instruction.
+func (t *translator) unsupported(why string) *Error {
+	what := t.inst.Op
+	if why != "" {
+		what += ": " + why
+	}
+	return &Error{t.inst.Pos, what}
+}
+
+// constant returns the column of a constant.
+func (t *translator) constant(c vm.Constant) int32 {
+	if column, made := t.constants[c]; made {
+		return column
+	}
+	column := t.column()
+	t.constants[c] = column
+	c.Column = column
+	t.k.Constants = append(t.k.Constants, c)
+	return column
+}
+
+// literal returns a number as a value of a type.
+func (t *translator) literal(n syntax.Number, typ string) (uint64, *Error) {
+	size := syntax.TypeSize(typ)
+	float := n.Kind == syntax.Float32 || n.Kind == syntax.Float64
+	switch {
+	case size == 0 || size > 8:
+		return 0, t.unsupported("a constant of type " + typ)
+	case n.Kind == syntax.Float32 && size == 4:
+		return n.Bits, nil
+	case float && typ == "f32":
+		return uint64(math.Float32bits(float32(n.Float()))), nil
+	case float && typ == "f64", n.Kind == syntax.Float64 && size == 8:
+		return math.Float64bits(n.Float()), nil
+	case float:
+		return 0, t.unsupported("a float as a constant of type " + typ)
+	case typ == "f32" || typ == "f64":
+		return 0, t.unsupported("an integer as a constant of type " + typ)
+	}
+	return n.Bits << (64 - 8*size) >> (64 - 8*size), nil
+}
+
+// specials are the special registers that do not change while a thread runs, by their names.
+func special(name string) vm.Special {
+	switch name {
+	case "%tid.x":
+		return vm.TidX
+	case "%tid.y":
+		return vm.TidY
+	case "%tid.z":
+		return vm.TidZ
+	case "%ntid.x":
+		return vm.NtidX
+	case "%ntid.y":
+		return vm.NtidY
+	case "%ntid.z":
+		return vm.NtidZ
+	case "%ctaid.x":
+		return vm.CtaidX
+	case "%ctaid.y":
+		return vm.CtaidY
+	case "%ctaid.z":
+		return vm.CtaidZ
+	case "%nctaid.x":
+		return vm.NctaidX
+	case "%nctaid.y":
+		return vm.NctaidY
+	case "%nctaid.z":
+		return vm.NctaidZ
+	case "%laneid":
+		return vm.LaneID
+	case "%warpid":
+		return vm.WarpID
+	case "%nwarpid":
+		return vm.NwarpID
+	case "%lanemask_eq":
+		return vm.LanemaskEq
+	case "%lanemask_le":
+		return vm.LanemaskLe
+	case "%lanemask_lt":
+		return vm.LanemaskLt
+	case "%lanemask_ge":
+		return vm.LanemaskGe
+	case "%lanemask_gt":
+		return vm.LanemaskGt
+	case "%dynamic_smem_size":
+		return vm.DynamicShared
+	case "%smid":
+		return vm.SMID
+	case "%nsmid":
+		return vm.NSMID
+	case "%gridid":
+		return vm.GridID
+	}
+	return vm.NoSpecial
+}
+
+// source returns the column of an operand that is read. Its register has the size of the type, or
+// with wider set at least that size.
+func (t *translator) source(o syntax.Operand, typ string, wider bool) (int32, *Error) {
+	switch {
+	case o.Kind == syntax.Literal && !o.Negated:
+		v, err := t.literal(o.Number, typ)
+		return t.constant(vm.Constant{Value: v}), err
+	case o.Kind != syntax.Name || o.Negated:
+		return 0, t.unsupported("the form of an operand")
+	}
+	size := syntax.TypeSize(typ)
+	s := t.lookup(o.Name)
+	switch {
+	case s == nil && o.Name[0] == '%':
+		return t.special(o.Name, size)
+	case s == nil:
+		return 0, t.unsupported(fmt.Sprintf("%s is not declared", o.Name))
+	case s.space == syntax.Reg && s.v.Type != "pred" && o.Number.Bits == 0:
+		if s.size != size && (!wider || s.size < size) {
+			return 0, t.unsupported(fmt.Sprintf("register %s has type %s", o.Name, s.v.Type))
+		}
+		return s.column, nil
+	case s.v != nil && s.space != syntax.Reg && (size == 8 || size == 4 && s.space != syntax.Global && s.space != syntax.Const):
+		return t.address(s, o.Number.Bits)
+	}
+	return 0, t.unsupported(fmt.Sprintf("operand %s", o.Name))
+}
+
+// special returns the column of a special register.
+func (t *translator) special(name string, size uint64) (int32, *Error) {
+	if s := special(name); s != vm.NoSpecial {
+		column, made := t.k.Specials[s]
+		if !made {
+			column = t.column()
+			t.k.Specials[s] = column
+		}
+		return column, nil
+	}
+	v := t.find(name)
+	if v == nil || syntax.TypeSize(v.Type(v.Operands()[0])) > size {
+		return 0, t.unsupported("special register " + name)
+	}
+	column := t.column()
+	t.emit(vm.Op{Run: v.run, D: column}, t.inst.Pos, name)
+	return column, nil
+}
+
+// address returns the column of the address of a variable, in its state space.
+func (t *translator) address(s *symbol, offset uint64) (int32, *Error) {
+	if s.module && s.space == syntax.Shared {
+		// Each kernel has its own place for it.
+		own := t.own[s]
+		if own == nil {
+			copied := *s
+			own = &copied
+			t.shared(own)
+			t.own[s] = own
+		}
+		s = own
+	}
+	switch {
+	case s.space == syntax.Shared && !s.placed: // behind the static variables
+		c := vm.Constant{Value: vm.SharedBegin + offset, Symbol: ".shared"}
+		if column, made := t.constants[c]; made {
+			return column, nil
+		}
+		column := t.column()
+		t.constants[c] = column
+		t.dynamic = append(t.dynamic, len(t.k.Constants))
+		t.k.Constants = append(t.k.Constants, vm.Constant{Column: column, Value: vm.SharedBegin + offset})
+		return column, nil
+	case s.module && (s.space == syntax.Global || s.space == syntax.Const) && !s.v.Extern:
+		return t.constant(vm.Constant{Value: offset, Symbol: s.v.Name}), nil
+	case s.module:
+		return 0, t.unsupported(fmt.Sprintf("variable %s (%s)", s.v.Name, s.space))
+	}
+	return t.constant(vm.Constant{Value: s.offset + offset}), nil
+}
+
+// falsehood is a predicate that is never true. The one before it is the condition code.
+const falsehood = isa.Carry + 1
+
+// predicate returns a predicate that is read: its index and 1, negative if it is negated.
+func (t *translator) predicate(o syntax.Operand) (int32, *Error) {
+	if o.Kind == syntax.Literal {
+		if (o.Number.Bits != 0) != o.Negated {
+			return -falsehood - 1, nil
+		}
+		return falsehood + 1, nil
+	}
+	s := t.lookup(o.Name)
+	if o.Kind != syntax.Name || s == nil || s.space != syntax.Reg || s.v.Type != "pred" {
+		return 0, t.unsupported(fmt.Sprintf("operand %s is no predicate", o.Name))
+	}
+	if o.Negated {
+		return -s.column - 1, nil
+	}
+	return s.column + 1, nil
+}
+
+// destination returns the column of a register that is written.
+func (t *translator) destination(o syntax.Operand, typ string, wider bool) (int32, *Error) {
+	if o.Kind == syntax.Name && o.Name == "_" {
+		return 0, nil
+	}
+	s := t.lookup(o.Name)
+	size := syntax.TypeSize(typ)
+	switch {
+	case o.Kind != syntax.Name || s == nil || s.space != syntax.Reg || s.v.Type == "pred" || o.Negated || o.Number.Bits != 0:
+		return 0, t.unsupported(fmt.Sprintf("result %s is no register", o.Name))
+	case s.size != size && (!wider || s.size < size):
+		return 0, t.unsupported(fmt.Sprintf("register %s has type %s", o.Name, s.v.Type))
+	}
+	return s.column, nil
+}
+
+// truth returns the index of a predicate that is written, or -1 for none.
+func (t *translator) truth(o syntax.Operand) (int32, *Error) {
+	if o.Kind == syntax.Name && o.Name == "_" {
+		return -1, nil
+	}
+	p, err := t.predicate(o)
+	if err == nil && p < 0 {
+		err = t.unsupported("a result is negated")
+	}
+	return p - 1, err
+}
+
+// vector sets the columns of a vector, or of one register, which has the field single.
+func (t *translator) vector(o *vm.Op, operand syntax.Operand, typ string, single *int32, write bool) *Error {
+	column := func(part syntax.Operand) (int32, *Error) {
+		if write {
+			c, err := t.destination(part, typ, true)
+			if part.Name == "_" {
+				c = -1
+			}
+			return c, err
+		}
+		return t.source(part, typ, true)
+	}
+	if operand.Kind != syntax.Vector {
+		c, err := column(operand)
+		*single = max(c, 0)
+		return err
+	}
+	o.X = &vm.Detail{N: len(operand.Parts)}
+	if o.X.N > 4 {
+		return t.unsupported("a vector with many elements")
+	}
+	for i, part := range operand.Parts {
+		c, err := column(part)
+		if err != nil {
+			return err
+		}
+		o.X.D[i] = c
+	}
+	return nil
+}
+
+// memory sets the address of an access, and returns the variable that it names, or nil.
+func (t *translator) memory(o *vm.Op, operand syntax.Operand) (s *symbol, err *Error) {
+	if operand.Kind != syntax.Address {
+		return nil, t.unsupported("the form of an address")
+	}
+	if operand.Name == "" {
+		o.A = t.constant(vm.Constant{Value: operand.Number.Bits})
+		return nil, nil
+	}
+	if s = t.lookup(operand.Name); s == nil || s.v == nil || s.v.Type == "pred" {
+		return nil, t.unsupported(fmt.Sprintf("address %s", operand.Name))
+	}
+	if s.space == syntax.Reg {
+		o.A, o.Imm = s.column, int64(operand.Number.Bits)
+		return s, nil
+	}
+	o.A, err = t.address(s, operand.Number.Bits)
+	return s, err
+}
+
+// access translates the address of a load or store, and chooses its function by the state space.
+func (t *translator) access(v *variant, o *vm.Op, operand syntax.Operand) *Error {
+	s, err := t.memory(o, operand)
+	if err != nil {
+		return err
+	}
+	space := v.Get("space")
+	param := len(space) >= 5 && space[:5] == "param"
+	shared := space == "shared" || space == "shared::cta"
+	switch {
+	case s == nil || s.space == syntax.Reg:
+		if s != nil && s.size != 8 && (s.size != 4 || !shared && space != "local") {
+			return t.unsupported("an address of 32 bits")
+		}
+		if param && !t.f.Kernel {
+			return t.unsupported("an address of a parameter in a register")
+		}
+	case s.space == syntax.Param && !param, s.space == syntax.Shared && !shared, s.space == syntax.Local && space != "local",
+		s.space == syntax.Const && space != "const", s.space == syntax.Global && space != "global" && space != "":
+		return t.unsupported(fmt.Sprintf("variable %s is in %s", s.v.Name, s.space))
+	case s.space == syntax.Param && t.ownParam(s):
+	case s.space == syntax.Param: // of a function: in local memory
+		_, o.Run = v.With("space", "local")
+	case s.space != syntax.Global && s.space != syntax.Const:
+	}
+	if o.Run == nil {
+		return t.unsupported("")
+	}
+	return nil
+}
+
+// ownParam reports whether a variable is a parameter of the kernel.
+func (t *translator) ownParam(s *symbol) bool {
+	if !t.f.Kernel {
+		return false
+	}
+	for _, p := range t.f.params {
+		if p == s {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,272 @@
+package compile
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/purecu/purecu/internal/ptx/vm"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// memory is memory with one region for each slice.
+type memory map[uint64][]byte
+
+func (m memory) Region(addr uint64) (uint64, []byte) {
+	for base, data := range m {
+		if addr-base < uint64(len(data)) {
+			return base, data
+		}
+	}
+	return 0, nil
+}
+
+// launch executes a kernel of a text, whose parameters are words of 64 bits.
+func launch(t *testing.T, text string, grid, block uint32, mem memory, params ...uint64) (*vm.Fault, error) {
+	t.Helper()
+	m, err := Parse(text)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	k, err := m.Kernel("k")
+	if err != nil {
+		return nil, err
+	}
+	l := &vm.Launch{
+		Kernel: k, Grid: [3]uint32{grid, 1, 1}, Block: [3]uint32{block, 1, 1}, Constants: k.Constants, Memory: mem,
+		Params: slices.Grow(vm.BytesOf(slices.Clone(params)), 8), Clock: func() int64 { return 0 }, Workers: 2, Resident: 64,
+	}
+	_, fault := l.Execute(new(vm.Stop))
+	return fault, nil
+}
+
+const textHeader = ".version 8.0 .target sm_90 .address_size 64\n"
+
+// recorded returns the lines of the results that a Hopper GPU has computed (driver 580, CUDA 13.0).
+func recorded(t *testing.T) [][]string {
+	f, err := os.Open("testdata/hopper-cuda13.0.tsv.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines [][]string
+	for line := range strings.Lines(string(data)) {
+		lines = append(lines, strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
+	}
+	return lines
+}
+
+func words(t *testing.T, list string) (w []uint64) {
+	for _, h := range strings.Fields(list) {
+		n, err := strconv.ParseUint(h, 16, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w = append(w, n)
+	}
+	return w
+}
+
+// bitsOf returns the size of a register for values of a kind.
+func bitsOf(kind string) int {
+	switch kind {
+	case "f64", "i64":
+		return 64
+	case "f16", "bf16", "i16":
+		return 16
+	}
+	return 32
+}
+
+// notSupported are the instructions in the recording that are not in the table.
+var notSupported = []string{"rsqrt.approx.f64", "rcp.approx.ftz.f64", "mad24.hi.sat.s32", "vadd.s32.u32.s32"}
+
+// TestRecorded executes each instruction with special values, and compares the results with those of
+// a GPU, bit by bit. What the manual does not define is among them.
+func TestRecorded(t *testing.T) {
+	values := make(map[string][]uint64)
+	for _, line := range recorded(t) {
+		if kind, is := strings.CutPrefix(line[0], "values "); is {
+			values[kind] = words(t, line[1])
+			continue
+		}
+		if strings.HasPrefix(line[0], "warp ") {
+			continue
+		}
+		rest, out, _ := cutLast(line[0], "; ")
+		ins, kindList, _ := cutLast(rest, ";")
+		kinds := strings.Fields(kindList)
+		inputs := cross(values, kinds)
+		results := make([]uint64, len(inputs)/4)
+		fault, err := launch(t, kernelFor(ins, kinds, out), uint32(len(results)+127)/128, 128,
+			memory{1 << 32: vm.BytesOf(inputs), 1 << 40: vm.BytesOf(results)}, 1<<32, 1<<40, uint64(len(results)))
+		name, _, _ := strings.Cut(ins, " ")
+		switch {
+		case err != nil && slices.Contains(notSupported, name):
+			continue
+		case err != nil || fault != nil:
+			t.Errorf("%s: %v %+v", ins, err, fault)
+			continue
+		}
+		wrong := 0
+		for i, want := range words(t, line[1]) {
+			if got := results[i]; got != want && !closeTo(name, got, want) {
+				if wrong++; wrong <= 3 {
+					t.Errorf("%s of %x: got %x, want %x", ins, inputs[4*i:4*i+len(kinds)], got, want)
+				}
+			}
+		}
+	}
+}
+
+// cutLast cuts a text around the last place of a separator.
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+// cross returns the operands of the recording: four words for each result.
+func cross(values map[string][]uint64, kinds []string) (inputs []uint64) {
+	second := []uint64{0}
+	if len(kinds) > 1 {
+		second = values[kinds[1]]
+	}
+	for i, a := range values[kinds[0]] {
+		for j, b := range second {
+			c := uint64(0)
+			if len(kinds) > 2 {
+				third := values[kinds[2]]
+				c = third[(i*7+j*3)%len(third)]
+			}
+			inputs = append(inputs, a, b, c, 0)
+		}
+	}
+	return inputs
+}
+
+// kernelFor returns the kernel with which an instruction was recorded.
+func kernelFor(ins string, kinds []string, out string) string {
+	var b strings.Builder
+	b.WriteString(textHeader + `.visible .entry k(.param .u64 in, .param .u64 out, .param .u32 n) {
+		.reg .b64 i, o, x; .reg .b32 g, c, t; .reg .pred P;`)
+	for i, kind := range kinds {
+		fmt.Fprintf(&b, ".reg .b%d %c;\n", bitsOf(kind), "ABC"[i])
+	}
+	fmt.Fprintf(&b, ".reg .b%d D;\n", bitsOf(out))
+	b.WriteString(`ld.param.u64 i,[in]; ld.param.u64 o,[out]; ld.param.u32 g,[n]; mov.u32 c,%ctaid.x; mov.u32 t,%ntid.x;
+		mul.lo.u32 c,c,t; mov.u32 t,%tid.x; add.u32 c,c,t; setp.ge.u32 P,c,g; @P ret;
+		mul.wide.u32 x,c,32; add.u64 i,i,x; mul.wide.u32 x,c,8; add.u64 o,o,x;`)
+	for i, kind := range kinds {
+		fmt.Fprintf(&b, "ld.global.b%d %c,[i+%d];\n", bitsOf(kind), "ABC"[i], 8*i)
+	}
+	fmt.Fprintln(&b, ins+";")
+	if out == "p" {
+		b.WriteString("selp.u32 D,1,0,P;\n")
+	}
+	fmt.Fprintf(&b, "st.global.b%d [o],D; ret; }\n", bitsOf(out))
+	return b.String()
+}
+
+// closeTo reports whether the result of an approximate instruction is as close to that of a GPU as two
+// approximations within the manual's bounds are.
+func closeTo(name string, got, want uint64) bool {
+	if !strings.Contains(name, ".approx") && !strings.Contains(name, ".full") {
+		return false
+	}
+	if strings.HasSuffix(name, "f16") {
+		return max(got, want)-min(got, want) <= 2
+	}
+	a, b := float64(math.Float32frombits(uint32(got))), float64(math.Float32frombits(uint32(want)))
+	switch name {
+	case "tanh.approx.f32":
+		return math.Abs(a-b) <= math.Abs(b)/(1<<10)
+	case "sin.approx.f32", "cos.approx.f32", "sin.approx.ftz.f32", "cos.approx.ftz.f32":
+		// The manual bounds the error for small operands only.
+		return math.Abs(a) <= 1 && math.Abs(b) <= 1
+	case "lg2.approx.f32", "lg2.approx.ftz.f32":
+		return math.Abs(a-b) <= max(1.0/(1<<21), math.Abs(b)/(1<<21))
+	}
+	return math.Abs(a-b) <= max(math.Abs(b)/(1<<21), 3e-45)
+}
+
+// otherwise are the bodies whose results differ from those of a GPU, and why.
+var otherwise = map[string]string{
+	"mov.u32 r9,%warpid;":                                                         "another number is as good",
+	"mov.u32 r9,%gridid;":                                                         "it counts launches",
+	"mov.u32 r9,%clock_hi;":                                                       "it counts cycles",
+	"mov.u32 r9,%envreg0;":                                                        "not supported",
+	"mov.u32 r9,%total_smem_size;":                                                "not supported",
+	"mov.u32 r9,%clusterid.x;":                                                    "not supported",
+	"mov.u32 r9,%cluster_nctaid.x;":                                               "not supported",
+	"mov.u32 r9,%reserved_smem_offset_begin;":                                     "not supported",
+	"mov.u32 r9,%is_explicit_cluster;":                                            "a GPU's compiler refuses it",
+	"mov.u32 r9,%aggr_smem_size;":                                                 "a GPU's compiler refuses it",
+	"red.shared.add.u32 [0x100000],1;":                                            "a GPU's compiler refuses it",
+	".local .b32 s[4]; mov.u32 r9,s;":                                             "local memory is elsewhere",
+	"add.u64 d1,d0,4; ld.global.u64 d2,[d1];":                                     "a GPU's compiler removes the load",
+	"add.u64 d1,d0,8; ld.global.v4.u32 {r1,r2,r3,r9},[d1];":                       "a GPU's compiler removes three loads",
+	"mov.u32 r1,0x1000000; ld.const.u32 r9,[r1];":                                 "beyond constant memory a GPU reads zeros",
+	".local .b32 s[4]; mov.u32 r1,0x1000000; ld.local.u32 r9,[r1];":               "beyond local memory a GPU reads something",
+	"mov.u64 d1,16; prefetch.global.L2 [d1]; mov.u32 r9,3;":                       "NVIDIA's driver crashed",
+	"mov.u64 d1,16; setp.eq.u32 p,r0,99; @p ld.global.u32 r9,[d1]; mov.u32 r9,3;": "",
+}
+
+// TestRecordedWarps executes kernels of two warps, and compares what the threads have stored, or the
+// fault.
+func TestRecordedWarps(t *testing.T) {
+	for _, line := range recorded(t) {
+		body, is := strings.CutPrefix(line[0], "warp ")
+		if !is || otherwise[body] != "" {
+			continue
+		}
+		results := make([]uint32, 64)
+		for i := range results {
+			results[i] = 0xeeeeeeee
+		}
+		data := make([]uint64, 32)
+		for i := range data {
+			data[i] = 0xeeeeeeeeeeeeeeee
+		}
+		fault, err := launch(t, textHeader+`.visible .entry k(.param .u64 out) {
+			.reg .b32 r<10>; .reg .b64 d<4>; .reg .b64 o,x; .reg .pred p,q;
+			ld.param.u64 o,[out]; mov.u64 d0,o; mov.u32 r0,%tid.x; setp.ne.u32 p,r0,r0; mov.u32 r9,0;
+			`+body+"\nmul.wide.u32 x,r0,4; add.u64 o,o,x; st.global.u32 [o],r9; ret; }", 1, 64,
+			memory{1 << 32: vm.BytesOf(data)}, 1<<32)
+		got := ""
+		switch {
+		case err != nil:
+			got = err.Error()
+		case fault != nil:
+			got = fmt.Sprint("error ", fault.Code)
+		default:
+			for i, v := range data {
+				got += fmt.Sprintf("%x %x", uint32(v), v>>32)
+				if i < len(data)-1 {
+					got += " "
+				}
+			}
+		}
+		if got != line[1] {
+			t.Errorf("%s\n\tgot  %s\n\twant %s", body, got, line[1])
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package isa
+
+import (
+	"math"
+
+	"github.com/purecu/purecu/internal/ptx/vm"
+)
+
+// approximateRows are the instructions for which the manual bounds the error, and does not say the
+// result. They are computed with 64 bits and rounded to nearest, which is closer than the bounds.
+func approximateRows() []*Instruction {
+	f := func(name, modifiers string, g func(x float64) float64) *Instruction {
+		return &Instruction{Name: name, Modifiers: modifiers, Operands: "d a", Make: func(v Variant) vm.Func {
+			return finish1(v, func(form format, a uint64, _ mode) uint64 { return form.approximate(g, a) })
+		}}
+	}
+	divide := func(v Variant) vm.Func {
+		full := v.Name == "div" && v.Get("how") == "full"
+		return finish(v, func(form format, a, b uint64, r mode) uint64 {
+			// Of a large divisor the quotient is 0, or a NaN for infinity.
+			if x := b &^ form.sign(); !full && x > 0x7e800000 && x < form.inf() {
+				if form.isInf(a) {
+					return form.nan
+				}
+				if !form.isNaN(a) {
+					return form.signed(form.negative(a) != form.negative(b), 0)
+				}
+			}
+			return form.div(a, b, r)
+		})
+	}
+	return []*Instruction{
+		{Name: "div", Modifiers: "how=approx|full ftz? t=f32", Operands: "d a b", Make: divide},
+		f("rcp", "approx ftz? t=f32", func(x float64) float64 { return 1 / x }),
+		f("sqrt", "approx ftz? t=f32", math.Sqrt),
+		f("rsqrt", "approx ftz? t=f32", rsqrt),
+		f("sin", "approx ftz? t=f32", math.Sin),
+		f("cos", "approx ftz? t=f32", math.Cos),
+		f("lg2", "approx ftz? t=f32", math.Log2),
+		f("ex2", "approx ftz? t=f32", math.Exp2),
+		f("tanh", "approx t=f32", math.Tanh),
+		f("ex2", "approx t=f16", math.Exp2),
+		f("tanh", "approx t=f16", math.Tanh),
+	}
+}
+
+// rsqrt returns the inverse of the square root. Of zero it is infinity with the sign of the zero.
+func rsqrt(x float64) float64 {
+	if x == 0 {
+		return 1 / x
+	}
+	return 1 / math.Sqrt(x)
+}
+
+// approximate returns a function of a number.
+func (f format) approximate(g func(x float64) float64, a uint64) uint64 {
+	if f.isNaN(a) {
+		return f.nan
+	}
+	y := g(math.Float64frombits(f64.convert(a, f, rn)))
+	if y != y {
+		return f.nan
+	}
+	return f.convert(math.Float64bits(y), f64, rn)
+}

@@ -1,0 +1,106 @@
+package isa
+
+import (
+	"github.com/purecu/purecu/internal/ptx/vm"
+)
+
+const atomics = "sem?=relaxed|acquire|release|acq_rel scope?=cta|cluster|gpu|sys space?=global|shared|shared::cta "
+
+// atomicRows are the instructions that change memory atomically.
+func atomicRows() []*Instruction {
+	var list []*Instruction
+	for _, op := range []struct{ name, types string }{
+		{"op=add", "u32|s32|u64|s64|f32|f64"},
+		{"op=min|max", "u32|s32|u64|s64"},
+		{"op=and|or|xor", "b32|b64"},
+		{"op=inc|dec", "u32"},
+	} {
+		modifiers := atomics + op.name + " t=" + op.types
+		list = append(list,
+			&Instruction{Name: "atom", Modifiers: modifiers, Operands: "d m b", Kind: vm.Touches, Make: func(v Variant) vm.Func { return update(v, true) }},
+			&Instruction{Name: "red", Modifiers: modifiers, Operands: "m b", Kind: vm.Touches, Make: func(v Variant) vm.Func {
+				if s := v.Get("sem"); s == "acquire" || s == "acq_rel" {
+					return nil
+				}
+				return update(v, false)
+			}})
+	}
+	return append(list,
+		&Instruction{Name: "atom", Modifiers: atomics + "op=exch t=b32|b64", Operands: "d m b", Kind: vm.Touches, Make: func(v Variant) vm.Func { return update(v, true) }},
+		&Instruction{Name: "atom", Modifiers: atomics + "op=cas t=b32|b64|b16", Operands: "d m b c", Kind: vm.Touches, Make: func(v Variant) vm.Func { return update(v, true) }},
+		&Instruction{Name: "atom", Modifiers: atomics + "op=add noftz t=f16|bf16|f16x2|bf16x2", Operands: "d m b", Kind: vm.Touches, Make: func(v Variant) vm.Func { return update(v, true) }},
+		&Instruction{Name: "red", Modifiers: atomics + "op=add noftz t=f16|bf16|f16x2|bf16x2", Operands: "m b", Kind: vm.Touches, Make: func(v Variant) vm.Func { return update(v, false) }})
+}
+
+// update returns the function of an atomic operation. The lanes change the memory in their order.
+func update(v Variant, returns bool) vm.Func {
+	f, space, size := updateOf(v), spaceOf(v), uint64(sizeOf(v.T())/8)
+	if paired(v.T()) {
+		size = 4
+	}
+	return func(w *vm.Warp, o *vm.Op) {
+		a, b, c := w.R[o.A], &w.R[o.B], &w.R[o.C]
+		for i := range w.Each {
+			p := space(w, o, i, a[i]+uint64(o.Imm), size, true)
+			if p == nil {
+				return
+			}
+			x, y := b[i], c[i]
+			g := func(old uint64) uint64 { return f(old, x, y) }
+			var old uint64
+			if size == 2 {
+				old = vm.Update16(p, g)
+			} else {
+				old = vm.Update(p, size, g)
+			}
+			if returns {
+				w.R[o.D][i] = old
+			}
+		}
+	}
+}
+
+// updateOf returns the new value for the old one and the operands.
+func updateOf(v Variant) func(old, b, c uint64) uint64 {
+	size, signed := sizeOf(v.T()), v.T()[0] == 's'
+	less := func(a, b uint64) bool {
+		if signed {
+			return int64(extend(a, v.T())) < int64(extend(b, v.T()))
+		}
+		return a<<(64-size)>>(64-size) < b<<(64-size)>>(64-size)
+	}
+	switch v.Get("op") {
+	case "add":
+		switch v.T() {
+		case "f32": // subnormal numbers are replaced by zero in global memory only
+			return func(old, b, _ uint64) uint64 { return f32.add(old, b&(1<<32-1), rn) }
+		case "f64":
+			return func(old, b, _ uint64) uint64 { return f64.add(old, b, rn) }
+		case "f16", "bf16", "f16x2", "bf16x2":
+			add := number(v, func(f format, a, b, _ uint64, r mode) uint64 { return f.add(a, b, r) })
+			return add
+		}
+		return func(old, b, _ uint64) uint64 { return old + b }
+	case "min":
+		return func(old, b, _ uint64) uint64 { return choice(less(b, old), b, old) }
+	case "max":
+		return func(old, b, _ uint64) uint64 { return choice(less(old, b), b, old) }
+	case "and":
+		return func(old, b, _ uint64) uint64 { return old & b }
+	case "or":
+		return func(old, b, _ uint64) uint64 { return old | b }
+	case "xor":
+		return func(old, b, _ uint64) uint64 { return old ^ b }
+	case "inc":
+		return func(old, b, _ uint64) uint64 { return choice(old >= b&(1<<32-1), 0, old+1) }
+	case "dec":
+		return func(old, b, _ uint64) uint64 {
+			b &= 1<<32 - 1
+			return choice(old == 0 || old > b, b, old-1)
+		}
+	case "exch":
+		return func(_, b, _ uint64) uint64 { return b }
+	}
+	mask := uint64(1<<64-1) >> (64 - size)
+	return func(old, b, c uint64) uint64 { return choice(old == b&mask, c, old) }
+}

@@ -1,0 +1,261 @@
+package isa
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/purecu/purecu/internal/ptx/vm"
+)
+
+const (
+	comparisons      = "cmp=eq|ne|lt|le|gt|ge|lo|ls|hi|hs"
+	floatComparisons = "cmp=eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan"
+	compared         = "t=b16|b32|b64|u16|s16|u32|s32|u64|s64"
+)
+
+// compareRows are the instructions that compare and select.
+func compareRows() []*Instruction {
+	setp := func(v Variant) vm.Func { return setPredicate(v) }
+	set := func(v Variant) vm.Func { return setRegister(v) }
+	return []*Instruction{
+		{Name: "setp", Modifiers: comparisons + " " + compared, Operands: "P| a b", Make: setp},
+		{Name: "setp", Modifiers: floatComparisons + " ftz? t=f32|f64|f16|bf16", Operands: "P| a b", Make: setp},
+		{Name: "setp", Modifiers: comparisons + " bool=and|or|xor " + compared, Operands: "P| a b C", Make: setp},
+		{Name: "setp", Modifiers: floatComparisons + " bool=and|or|xor ftz? t=f32|f64|f16|bf16", Operands: "P| a b C", Make: setp},
+		{Name: "set", Modifiers: comparisons + " to=u32|s32|f32 " + compared, Operands: "d:b32 a b", Make: set},
+		{Name: "set", Modifiers: floatComparisons + " ftz? to=u32|s32|f32 t=f32|f64|f16", Operands: "d:b32 a b", Make: set},
+		{Name: "set", Modifiers: comparisons + " bool=and|or|xor to=u32|s32|f32 " + compared, Operands: "d:b32 a b C", Make: set},
+		{Name: "set", Modifiers: floatComparisons + " bool=and|or|xor ftz? to=u32|s32|f32 t=f32|f64|f16", Operands: "d:b32 a b C", Make: set},
+		{Name: "selp", Modifiers: "t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64|f16", Operands: "d a b C", Make: func(Variant) vm.Func { return selp }},
+		{Name: "slct", Modifiers: "t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64 u=s32", Operands: "d a b c:u", Make: func(Variant) vm.Func {
+			return three(func(a, b uint64, c int32) uint64 { return choice(c >= 0, a, b) })
+		}},
+		{Name: "slct", Modifiers: "ftz? t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64 u=f32", Operands: "d a b c:u", Make: func(v Variant) vm.Func {
+			ftz := v.Has("ftz")
+			return three(func(a, b uint64, c uint32) uint64 {
+				if ftz {
+					c = uint32(f32.flush(uint64(c)))
+				}
+				return choice(c <= uint32(f32.inf()) || c == 1<<31, a, b)
+			})
+		}},
+		{Name: "testp", Modifiers: "class=finite|infinite|number|notanumber|normal|subnormal t=f32|f64", Operands: "P a", Make: func(v Variant) vm.Func {
+			f, class := formatOf(v.T()), v.Get("class")
+			mask := f.sign() - 1
+			is := test(func(a, _ uint64) bool { return f.classed(class, a&mask) })
+			return func(w *vm.Warp, o *vm.Op) { with := *o; with.B = o.A; is(w, &with) }
+		}},
+	}
+}
+
+func choice(yes bool, a, b uint64) uint64 {
+	if yes {
+		return a
+	}
+	return b
+}
+
+// classed reports whether a number without its sign belongs to a class.
+func (f format) classed(class string, a uint64) bool {
+	switch class {
+	case "finite":
+		return a < f.inf()
+	case "infinite":
+		return a == f.inf()
+	case "number":
+		return a <= f.inf()
+	case "notanumber":
+		return a > f.inf()
+	case "normal":
+		return (a == 0 || a>>f.man != 0) && a < f.inf() // zero counts as normal, as on an H100
+	}
+	return a != 0 && a>>f.man == 0
+}
+
+// comparison returns the function that finds the lanes in which a comparison is true.
+func comparison(v Variant) func(w *vm.Warp, o *vm.Op) uint32 {
+	cmp := v.Get("cmp")
+	switch t := v.T(); t {
+	case "f32":
+		flush := v.Has("ftz")
+		return lanesWhere(func(a, b uint32) bool {
+			if flush {
+				a, b = uint32(f32.flush(uint64(a))), uint32(f32.flush(uint64(b)))
+			}
+			return compareFloats(cmp, float64(math.Float32frombits(a)), float64(math.Float32frombits(b)))
+		})
+	case "f64":
+		return lanesWhere(func(a, b uint64) bool { return compareFloats(cmp, math.Float64frombits(a), math.Float64frombits(b)) })
+	case "f16", "bf16":
+		f, flush := formatOf(t), v.Has("ftz")
+		wide := func(a uint16) float64 {
+			n := uint64(a)
+			if flush {
+				n = f.flush(n)
+			}
+			return math.Float64frombits(f64.convert(n, f, rn))
+		}
+		return lanesWhere(func(a, b uint16) bool { return compareFloats(cmp, wide(a), wide(b)) })
+	case "b16", "u16":
+		return compareIntegers[uint16](cmp)
+	case "s16":
+		return compareIntegers[int16](cmp)
+	case "b32", "u32":
+		return compareIntegers[uint32](cmp)
+	case "s32":
+		return compareIntegers[int32](cmp)
+	case "b64", "u64":
+		return compareIntegers[uint64](cmp)
+	}
+	return compareIntegers[int64](cmp)
+}
+
+// lanesWhere returns the function that finds the lanes in which f is true.
+func lanesWhere[T integer](f func(a, b T) bool) func(w *vm.Warp, o *vm.Op) uint32 {
+	return func(w *vm.Warp, o *vm.Op) uint32 { return truths(w, o, f) }
+}
+
+// compareIntegers returns the function for a comparison. The loops cover all lanes, as a comparison
+// of an inactive lane does no harm.
+func compareIntegers[T integer](cmp string) func(w *vm.Warp, o *vm.Op) uint32 {
+	negate := uint32(0)
+	swap := false
+	switch cmp {
+	case "eq", "ne":
+		if cmp == "ne" {
+			negate = vm.Full
+		}
+		return func(w *vm.Warp, o *vm.Op) (yes uint32) {
+			a, b := &w.R[o.A], &w.R[o.B]
+			for i := range a {
+				if T(a[i]) == T(b[i]) {
+					yes |= 1 << i
+				}
+			}
+			return yes ^ negate
+		}
+	case "ge", "hs":
+		negate = vm.Full
+	case "gt", "hi":
+		swap = true
+	case "le", "ls":
+		swap, negate = true, vm.Full
+	}
+	return func(w *vm.Warp, o *vm.Op) (yes uint32) {
+		a, b := &w.R[o.A], &w.R[o.B]
+		if swap {
+			a, b = b, a
+		}
+		for i := range a {
+			if T(a[i]) < T(b[i]) {
+				yes |= 1 << i
+			}
+		}
+		return yes ^ negate
+	}
+}
+
+func compareFloats(cmp string, a, b float64) bool {
+	switch cmp {
+	case "eq":
+		return a == b
+	case "ne":
+		return a < b || a > b
+	case "lt":
+		return a < b
+	case "le":
+		return a <= b
+	case "gt":
+		return a > b
+	case "ge":
+		return a >= b
+	case "equ":
+		return !(a < b || a > b)
+	case "neu":
+		return a != b
+	case "ltu":
+		return !(a >= b)
+	case "leu":
+		return !(a > b)
+	case "gtu":
+		return !(a <= b)
+	case "geu":
+		return !(a < b)
+	case "num":
+		return a == a && b == b
+	}
+	return a != a || b != b
+}
+
+// combine combines the lanes of a comparison with those of a predicate.
+func combine(how string, a, b uint32) uint32 {
+	switch how {
+	case "and":
+		return a & b
+	case "or":
+		return a | b
+	case "xor":
+		return a ^ b
+	}
+	return a
+}
+
+// setPredicate returns the function of setp.
+func setPredicate(v Variant) vm.Func {
+	if !signless(v) {
+		return nil
+	}
+	compare, how := comparison(v), v.Get("bool")
+	return func(w *vm.Warp, o *vm.Op) {
+		yes, c := compare(w, o), w.Truth(o.C)
+		if o.D >= 0 {
+			w.SetPredicate(o.D, combine(how, yes, c))
+		}
+		if o.E != 0 {
+			w.SetPredicate(o.E-1, combine(how, ^yes, c))
+		}
+	}
+}
+
+// signless reports whether the type of a variant has its comparison.
+func signless(v Variant) bool {
+	switch t := v.T(); v.Get("cmp") {
+	case "lo", "ls", "hi", "hs":
+		return t[0] == 'u'
+	case "lt", "le", "gt", "ge":
+		return t[0] != 'b' || t == "bf16"
+	}
+	return !v.Has("ftz") || v.T() == "f32" || v.T() == "f16"
+}
+
+// setRegister returns the function of set.
+func setRegister(v Variant) vm.Func {
+	if !signless(v) {
+		return nil
+	}
+	compare, how, yes := comparison(v), v.Get("bool"), uint64(1<<32-1)
+	if v.Get("to") == "f32" {
+		yes = 0x3f800000
+	}
+	return func(w *vm.Warp, o *vm.Op) {
+		m, d := combine(how, compare(w, o), w.Truth(o.C)), &w.R[o.D]
+		for i := range w.Each {
+			if d[i] = 0; m>>i&1 != 0 {
+				d[i] = yes
+			}
+		}
+	}
+}
+
+// selp selects by a predicate.
+func selp(w *vm.Warp, o *vm.Op) {
+	d, a, b, c := &w.R[o.D], &w.R[o.A], &w.R[o.B], w.Truth(o.C)
+	for m := w.Active; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		if c>>i&1 != 0 {
+			d[i] = a[i]
+		} else {
+			d[i] = b[i]
+		}
+	}
+}

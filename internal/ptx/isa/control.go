@@ -1,0 +1,45 @@
+package isa
+
+import "github.com/purecu/purecu/internal/ptx/vm"
+
+// controlRows are the instructions that change what is executed next.
+func controlRows() []*Instruction {
+	return []*Instruction{
+		{Name: "bra", Modifiers: "uni?", Operands: "l", Kind: vm.Branch},
+		{Name: "brx", Modifiers: "idx uni?", Operands: "a:b32 t", Kind: vm.Index},
+		{Name: "call", Modifiers: "uni?", Kind: vm.Call, Special: "call"},
+		{Name: "ret", Modifiers: "uni?", Kind: vm.Return, Special: "ret"},
+		{Name: "exit", Kind: vm.Exit},
+		{Name: "trap", Kind: vm.Trap, Special: "trap"},
+		{Name: "brkpt", Kind: vm.Trap, Special: "trap"},
+		{Name: "nanosleep", Modifiers: "t=u32", Operands: "a", Kind: vm.Nothing},
+		{Name: "pmevent", Operands: "i", Kind: vm.Nothing},
+		{Name: "bar", Modifiers: "cta? sync", Operands: "a:b32 b:b32?", Kind: vm.Barrier, Special: "barrier"},
+		{Name: "bar", Modifiers: "cta? arrive", Operands: "a:b32 b:b32", Kind: vm.Barrier, Special: "barrier"},
+		{Name: "barrier", Modifiers: "cta? sync aligned?", Operands: "a:b32 b:b32?", Kind: vm.Barrier, Special: "barrier"},
+		{Name: "barrier", Modifiers: "cta? arrive aligned?", Operands: "a:b32 b:b32", Kind: vm.Barrier, Special: "barrier"},
+		{Name: "bar", Modifiers: "cta? red op=popc t=u32", Operands: "d a:b32 b:b32? C", Kind: vm.Barrier, Make: reduced, Special: "barrier"},
+		{Name: "bar", Modifiers: "cta? red op=and|or pred", Operands: "P a:b32 b:b32? C", Kind: vm.Barrier, Make: reduced, Special: "barrier"},
+		{Name: "barrier", Modifiers: "cta? red op=popc aligned? t=u32", Operands: "d a:b32 b:b32? C", Kind: vm.Barrier, Make: reduced, Special: "barrier"},
+		{Name: "barrier", Modifiers: "cta? red op=and|or aligned? pred", Operands: "P a:b32 b:b32? C", Kind: vm.Barrier, Make: reduced, Special: "barrier"},
+	}
+}
+
+// reduced returns the function that writes what a barrier has computed.
+func reduced(v Variant) vm.Func {
+	if v.Get("op") == "popc" {
+		return uniform(func(w *vm.Warp) uint64 { return uint64(w.Result) })
+	}
+	return func(w *vm.Warp, o *vm.Op) { w.SetPredicate(o.D, w.Result) }
+}
+
+// Reduction returns the number of a barrier's reduction.
+func Reduction(v Variant) int64 {
+	switch v.Get("op") {
+	case "and":
+		return vm.ReduceAnd
+	case "or":
+		return vm.ReduceOr
+	}
+	return vm.ReduceCount
+}

@@ -1,0 +1,195 @@
+package isa
+
+import (
+	"github.com/purecu/purecu/internal/ptx/vm"
+)
+
+// convertRows are the conversions. The first type is that of the result.
+func convertRows() []*Instruction {
+	const (
+		ints      = "u8|s8|u16|s16|u32|s32|u64|s64"
+		floats    = "f16|f32|f64"
+		rounding  = "rnd?=rn|rz|rm|rp "
+		rounding2 = "rnd=rn|rz|rm|rp "
+		integral  = "rnd?=rni|rzi|rmi|rpi "
+	)
+	return []*Instruction{
+		{Name: "cvt", Modifiers: "sat? t=" + ints + " u=" + ints, Operands: "x y:u", Make: intToInt},
+		{Name: "cvt", Modifiers: "rnd=rni|rzi|rmi|rpi ftz? sat? t=" + ints + " u=" + floats + "|bf16", Operands: "x y:u", Make: floatToInt},
+		{Name: "cvt", Modifiers: rounding2 + "sat? t=" + floats + "|bf16 u=" + ints, Operands: "x y:u", Make: intToFloat},
+		{Name: "cvt", Modifiers: rounding + "ftz? sat? t=" + floats + " u=" + floats, Operands: "x y:u", Make: floatToFloat},
+		{Name: "cvt", Modifiers: integral + "ftz? sat? t=" + floats + " u=" + floats, Operands: "x y:u", Make: floatToIntegral},
+		{Name: "cvt", Modifiers: "rnd=rn|rz relu? t=bf16|f16 u=f32", Operands: "x y:u", Make: floatToFloat},
+		{Name: "cvt", Modifiers: "t=f32 u=bf16", Operands: "x y:u", Make: func(Variant) vm.Func {
+			return one(func(a uint16) uint32 { return uint32(a) << 16 })
+		}},
+		{Name: "cvt", Modifiers: "rnd=rn|rz relu? t=f16x2|bf16x2 u=f32", Operands: "d a:u b:u", Make: func(v Variant) vm.Func {
+			f, r := formatOf(v.T()), modeOf(v.Get("rnd"))
+			half := func(a uint64) uint64 {
+				d := f.convert(a&(1<<32-1), f32, r)
+				if v.Has("relu") && f.negative(d) && !f.isNaN(d) {
+					d = 0
+				}
+				return d
+			}
+			return two(func(a, b uint64) uint64 { return half(a)<<16 | half(b) })
+		}},
+		{Name: "cvt", Modifiers: "pack sat t=u16|s16 u=s32", Operands: "d:b32 a:u b:u", Make: func(v Variant) vm.Func {
+			signed := v.T() == "s16"
+			return two(func(a, b int32) uint32 {
+				return uint32(narrow(int64(a), 16, signed))<<16 | uint32(narrow(int64(b), 16, signed))&0xffff
+			})
+		}},
+		{Name: "cvt", Modifiers: "pack sat t=u8|s8 u=s32 v=b32", Operands: "d:b32 a:u b:u c:b32", Make: func(v Variant) vm.Func {
+			signed := v.T() == "s8"
+			return three(func(a, b int32, c uint32) uint32 {
+				return c<<16 | uint32(narrow(int64(a), 8, signed))&0xff<<8 | uint32(narrow(int64(b), 8, signed))&0xff
+			})
+		}},
+	}
+}
+
+// narrow limits a number to a size.
+func narrow(v int64, size int, signed bool) int64 {
+	if signed {
+		return min(max(v, -1<<(size-1)), 1<<(size-1)-1)
+	}
+	return min(max(v, 0), 1<<size-1)
+}
+
+// extend returns a number of a type as one of 64 bits.
+func extend(a uint64, t string) uint64 {
+	shift := 64 - sizeOf(t)
+	if t[0] == 's' {
+		return uint64(int64(a<<shift) >> shift)
+	}
+	return a << shift >> shift
+}
+
+// intToInt returns the function of a conversion. The result is extended, as its register may be
+// wider than its type.
+func intToInt(v Variant) vm.Func {
+	to, from := v.T(), v.Get("u")
+	if !v.Has("sat") {
+		if sizeOf(to) == 64 || from == to {
+			return widen(from)
+		}
+		return one(func(a uint64) uint64 { return extend(extend(a, from), to) })
+	}
+	size, signed := sizeOf(to), to[0] == 's'
+	return one(func(a uint64) uint64 {
+		a = extend(a, from)
+		switch negative := from[0] == 's' && int64(a) < 0; {
+		case negative && !signed:
+			return 0
+		case negative:
+			return uint64(max(int64(a), -1<<(size-1)))
+		case signed:
+			return min(a, 1<<(size-1)-1)
+		case size < 64:
+			return min(a, 1<<size-1)
+		}
+		return a
+	})
+}
+
+// widen returns the function that extends a number to 64 bits.
+func widen(from string) vm.Func {
+	switch from {
+	case "u8":
+		return one(func(a uint8) uint64 { return uint64(a) })
+	case "s8":
+		return one(func(a int8) uint64 { return uint64(a) })
+	case "u16":
+		return one(func(a uint16) uint64 { return uint64(a) })
+	case "s16":
+		return one(func(a int16) uint64 { return uint64(a) })
+	case "u32":
+		return one(func(a uint32) uint64 { return uint64(a) })
+	case "s32":
+		return one(func(a int32) uint64 { return uint64(a) })
+	}
+	return one(func(a uint64) uint64 { return a })
+}
+
+func floatToInt(v Variant) vm.Func {
+	to, f, r, ftz := v.T(), formatOf(v.Get("u")), modeOf(v.Get("rnd")), v.Has("ftz")
+	if ftz && v.Get("u") != "f32" || v.Get("u") == "bf16" {
+		return nil
+	}
+	size, signed, mask := sizeOf(to), to[0] == 's', f.sign()<<1-1
+	return one(func(a uint64) uint64 {
+		if a &= mask; ftz {
+			a = f.flush(a)
+		}
+		return extend(f.toInt(a, size, signed, r), to)
+	})
+}
+
+func intToFloat(v Variant) vm.Func {
+	from, f, r, sat := v.Get("u"), formatOf(v.T()), modeOf(v.Get("rnd")), v.Has("sat")
+	if v.T() == "bf16" {
+		return nil
+	}
+	return one(func(a uint64) uint64 {
+		a = extend(a, from)
+		negative := from[0] == 's' && int64(a) < 0
+		if negative {
+			a = -a
+		}
+		d := f.fromInt(negative, a, r)
+		if sat {
+			d = f.saturate(d)
+		}
+		return d
+	})
+}
+
+// floatToFloat returns the function of a conversion that rounds if the result has fewer bits.
+func floatToFloat(v Variant) vm.Func {
+	to, from := formatOf(v.T()), formatOf(v.Get("u"))
+	narrower := to.man < from.man
+	if narrower != v.Has("rnd") || v.Has("ftz") && to.man != 23 && from.man != 23 {
+		return nil
+	}
+	return convertFloat(v, func(a uint64, r mode) uint64 {
+		if to == from && to.isNaN(a) {
+			return to.quiet(a)
+		}
+		return to.convert(a, from, r)
+	})
+}
+
+// floatToIntegral returns the function of a conversion to an integer that is a float.
+func floatToIntegral(v Variant) vm.Func {
+	f := formatOf(v.T())
+	if v.T() != v.Get("u") || !v.Has("rnd") || v.Has("ftz") && f.man != 23 {
+		return nil
+	}
+	return convertFloat(v, f.integral)
+}
+
+// convertFloat returns the function of a conversion from a float to a float.
+func convertFloat(v Variant, f func(a uint64, r mode) uint64) vm.Func {
+	to, from, r := formatOf(v.T()), formatOf(v.Get("u")), modeOf(v.Get("rnd"))
+	ftz, sat, relu := v.Has("ftz"), v.Has("sat"), v.Has("relu")
+	mask := from.sign()<<1 - 1
+	return one(func(a uint64) uint64 {
+		if a &= mask; ftz && from.man == 23 {
+			if a = from.flush(a); from.isNaN(a) {
+				a = from.nan
+			}
+		}
+		d := f(a, r)
+		if sat {
+			d = to.saturate(d)
+		}
+		if relu && to.negative(d) && !to.isNaN(d) {
+			d = 0
+		}
+		if ftz && to.man == 23 {
+			d = to.flush(d)
+		}
+		return d
+	})
+}

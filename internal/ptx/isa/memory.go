@@ -1,0 +1,196 @@
+package isa
+
+import (
+	"unsafe"
+
+	"github.com/purecu/purecu/internal/ptx/vm"
+)
+
+const (
+	memoryTypes = "t=b8|b16|b32|b64|u8|s8|u16|s16|u32|s32|u64|s64|f32|f64"
+	caches      = "cop?=ca|cg|cs|lu|cv|wb|wt l1?=L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate " +
+		"l2?=L2::64B|L2::128B|L2::256B "
+	scopes = "scope=cta|cluster|gpu|sys "
+	spaces = "space?=global|shared|shared::cta|const|local|param|param::entry|param::func "
+)
+
+// memoryRows are the instructions that access memory. The translation replaces the state space of a
+// parameter of a function by local memory.
+func memoryRows() []*Instruction {
+	ld, st := func(v Variant) vm.Func { return loadOf(v) }, func(v Variant) vm.Func { return storeOf(v) }
+	return []*Instruction{
+		{Name: "ld", Modifiers: "weak? " + spaces + caches + "vec?=v2|v4 " + memoryTypes, Operands: "v m", Kind: vm.Touches, Make: ld, Special: "ld"},
+		{Name: "ld", Modifiers: "space=global nc " + caches + "vec?=v2|v4 " + memoryTypes, Operands: "v m", Kind: vm.Touches, Make: ld, Special: "ld"},
+		{Name: "ld", Modifiers: "space=global " + "cop=ca|cg|cs nc vec?=v2|v4 " + memoryTypes, Operands: "v m", Kind: vm.Touches, Make: ld, Special: "ld"},
+		{Name: "ldu", Modifiers: "space?=global vec?=v2|v4 " + memoryTypes, Operands: "v m", Kind: vm.Touches, Make: ld, Special: "ld"},
+		{Name: "ld", Modifiers: "order=volatile space?=global|shared|local|const vec?=v2|v4 " + memoryTypes, Operands: "v m", Kind: vm.Touches, Make: ld, Special: "ld"},
+		{Name: "ld", Modifiers: "order=relaxed|acquire " + scopes + "space?=global|shared|shared::cta vec?=v2|v4 " + memoryTypes, Operands: "v m", Kind: vm.Touches, Make: ld, Special: "ld"},
+		{Name: "st", Modifiers: "weak? " + spaces + caches + "vec?=v2|v4 " + memoryTypes, Operands: "m w", Kind: vm.Touches, Make: st, Special: "st"},
+		{Name: "st", Modifiers: "order=volatile space?=global|shared|local vec?=v2|v4 " + memoryTypes, Operands: "m w", Kind: vm.Touches, Make: st, Special: "st"},
+		{Name: "st", Modifiers: "order=relaxed|release " + scopes + "space?=global|shared|shared::cta vec?=v2|v4 " + memoryTypes, Operands: "m w", Kind: vm.Touches, Make: st, Special: "st"},
+		{Name: "prefetch", Modifiers: "space?=global|local level=L1|L2", Operands: "m", Kind: vm.Nothing},
+		{Name: "prefetch", Modifiers: "space=global level=L2::evict_last|L2::evict_normal", Operands: "m", Kind: vm.Nothing},
+		{Name: "prefetchu", Modifiers: "L1", Operands: "m", Kind: vm.Nothing},
+		{Name: "membar", Modifiers: "scope=cta|gl|sys", Operands: "", Make: fence},
+		{Name: "fence", Modifiers: "sem?=sc|acq_rel scope=cta|cluster|gpu|sys", Operands: "", Make: fence},
+	}
+}
+
+func fence(Variant) vm.Func { return func(w *vm.Warp, _ *vm.Op) { w.Fence() } }
+
+// spaceOf returns how the memory of a state space is found.
+func spaceOf(v Variant) vm.Space {
+	switch v.Get("space") {
+	case "shared", "shared::cta":
+		return vm.SharedSpace
+	case "local":
+		return vm.LocalSpace
+	case "param", "param::entry", "param::func":
+		return vm.ParamSpace
+	}
+	return vm.GenericSpace
+}
+
+// loadOf returns the function of a load.
+func loadOf(v Variant) vm.Func {
+	generic := v.Get("space") == "" || v.Get("space") == "global" || v.Get("space") == "const"
+	single, ordered := !v.Has("vec"), v.Has("order")
+	if v.Has("cop") && (v.Get("cop") == "wb" || v.Get("cop") == "wt") {
+		return nil
+	}
+	space := spaceOf(v)
+	switch size := sizeOf(v.T()); {
+	case ordered && size >= 32:
+		return atomicLoad(uint64(size/8), space)
+	case ordered:
+		return signedLoad(v, loadSized(size, space))
+	case generic && single:
+		switch size {
+		case 8:
+			return signedLoad(v, vm.Load[uint8])
+		case 16:
+			return signedLoad(v, vm.Load[uint16])
+		case 32:
+			return signedLoad(v, vm.Load[uint32])
+		}
+		return vm.Load[uint64]
+	default:
+		return signedLoad(v, loadSized(size, space))
+	}
+}
+
+func loadSized(size int, space vm.Space) vm.Func {
+	switch size {
+	case 8:
+		return vm.LoadFrom[uint8](space)
+	case 16:
+		return vm.LoadFrom[uint16](space)
+	case 32:
+		return vm.LoadFrom[uint32](space)
+	}
+	return vm.LoadFrom[uint64](space)
+}
+
+// signedLoad returns the function of a load that extends the sign of what it has loaded, as the
+// register may be wider.
+func signedLoad(v Variant, load vm.Func) vm.Func {
+	t := v.T()
+	if t[0] != 's' || t == "s64" {
+		return load
+	}
+	return func(w *vm.Warp, o *vm.Op) {
+		if load(w, o); w.Fault != nil {
+			return
+		}
+		columns, n := [8]int32{o.D}, 1
+		if o.X != nil {
+			columns, n = o.X.D, o.X.N
+		}
+		for _, c := range columns[:n] {
+			if c < 0 {
+				continue
+			}
+			d := &w.R[c]
+			for i := range w.Each {
+				d[i] = extend(d[i], t)
+			}
+		}
+	}
+}
+
+// vector returns the columns of a register or a vector.
+func vector(o *vm.Op, single int32) []int32 {
+	if o.X != nil && o.X.N > 0 {
+		return o.X.D[:o.X.N]
+	}
+	return []int32{single}
+}
+
+// atomicLoad returns the function of a load that is ordered.
+func atomicLoad(n uint64, space vm.Space) vm.Func {
+	return func(w *vm.Warp, o *vm.Op) {
+		a, list := w.R[o.A], vector(o, o.D)
+		for i := range w.Each {
+			p := space(w, o, i, a[i]+uint64(o.Imm), n*uint64(len(list)), false)
+			if p == nil {
+				return
+			}
+			for j, c := range list {
+				if v := vm.AtomicLoad(unsafe.Add(p, uint64(j)*n), n); c >= 0 {
+					if n == 4 {
+						v = uint64(int64(int32(v)))
+					}
+					w.R[c][i] = v
+				}
+			}
+		}
+	}
+}
+
+// storeOf returns the function of a store.
+func storeOf(v Variant) vm.Func {
+	if s := v.Get("space"); s == "const" || s == "param::entry" {
+		return nil
+	}
+	switch v.Get("cop") {
+	case "ca", "lu", "cv":
+		return nil
+	}
+	generic := v.Get("space") == "" || v.Get("space") == "global"
+	space, size := spaceOf(v), sizeOf(v.T())
+	switch {
+	case v.Has("order") && size >= 32:
+		n := uint64(size / 8)
+		return func(w *vm.Warp, o *vm.Op) {
+			a, list := &w.R[o.A], vector(o, o.B)
+			for i := range w.Each {
+				p := space(w, o, i, a[i]+uint64(o.Imm), n*uint64(len(list)), true)
+				if p == nil {
+					return
+				}
+				for j, c := range list {
+					vm.AtomicStore(unsafe.Add(p, uint64(j)*n), n, w.R[c][i])
+				}
+			}
+		}
+	case generic && !v.Has("vec"):
+		switch size {
+		case 8:
+			return vm.Store[uint8]
+		case 16:
+			return vm.Store[uint16]
+		case 32:
+			return vm.Store[uint32]
+		}
+		return vm.Store[uint64]
+	}
+	switch size {
+	case 8:
+		return vm.StoreTo[uint8](space)
+	case 16:
+		return vm.StoreTo[uint16](space)
+	case 32:
+		return vm.StoreTo[uint32](space)
+	}
+	return vm.StoreTo[uint64](space)
+}

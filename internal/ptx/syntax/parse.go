@@ -1,0 +1,425 @@
+package syntax
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Parse reads a text, up to a NUL. It never panics. The error is an *[Error].
+func Parse(text string) (*Module, error) {
+	text, _, _ = strings.Cut(text, "\x00")
+	p := &parser{scanner: scanner{text: text, line: 1}, m: new(Module)}
+	if p.advance(); p.failed != nil {
+		return nil, p.failed
+	}
+	for p.tok.text != "" {
+		if err := p.declaration(); err != nil {
+			return nil, cmpError(p.failed, err)
+		}
+	}
+	if p.failed != nil {
+		return nil, p.failed
+	}
+	return p.m, nil
+}
+
+// cmpError returns the first of two errors that is not nil.
+func cmpError(a, b *Error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// parser reads a text.
+type parser struct {
+	scanner
+	m      *Module
+	tok    token
+	failed *Error // an error of the scanner, after which there are no tokens
+	depth  int
+}
+
+// advance reads the next token.
+func (p *parser) advance() {
+	tok, err := p.next()
+	if err != nil && p.failed == nil {
+		p.failed = err
+	}
+	if p.failed != nil {
+		tok = token{pos: p.tok.pos}
+	}
+	p.tok = tok
+}
+
+func (p *parser) deeper() *Error {
+	if p.depth++; p.depth > mostNesting {
+		return &Error{p.tok.pos, "the text is nested too deeply"}
+	}
+	return nil
+}
+
+func (p *parser) higher() { p.depth-- }
+
+// take reports whether the next token is text, and consumes it if so.
+func (p *parser) take(text string) bool {
+	if p.tok.text != text {
+		return false
+	}
+	p.advance()
+	return true
+}
+
+func (p *parser) expect(text string) *Error {
+	if !p.take(text) {
+		return p.unexpected(strconv.Quote(text))
+	}
+	return nil
+}
+
+// unexpected returns the error for a token that does not belong here.
+func (p *parser) unexpected(want string) *Error {
+	if p.tok.text == "" {
+		return &Error{p.tok.pos, "the text ends, and " + want + " is missing"}
+	}
+	return &Error{p.tok.pos, fmt.Sprintf("%q stands where %s is expected", p.tok.text, want)}
+}
+
+// name consumes a name.
+func (p *parser) name() (string, *Error) {
+	t := p.tok.text
+	if t == "" || !isWord(t[0]) || t[0] == '.' || isDigit(t[0]) || t == "%" {
+		return "", p.unexpected("a name")
+	}
+	p.advance()
+	return t, nil
+}
+
+// skipUntil consumes everything up to a mark, and the mark.
+func (p *parser) skipUntil(mark string) *Error {
+	for p.tok.text != mark {
+		if p.tok.text == "" {
+			return p.unexpected(strconv.Quote(mark))
+		}
+		p.advance()
+	}
+	p.advance()
+	return nil
+}
+
+// skipLine consumes what stands on a line.
+func (p *parser) skipLine(line int32) {
+	for p.tok.text != "" && p.tok.pos.Line == line {
+		p.advance()
+	}
+}
+
+// declaration reads a declaration of the module.
+func (p *parser) declaration() *Error {
+	extern := false
+	for {
+		switch p.tok.text {
+		case ".extern":
+			extern = true
+			fallthrough
+		case ".visible", ".weak", ".common":
+			p.advance()
+			continue
+		}
+		break
+	}
+	t := p.tok
+	p.advance()
+	switch t.text {
+	case ".version":
+		return p.version()
+	case ".target":
+		return p.target()
+	case ".address_size":
+		if p.tok.text != "64" {
+			return p.unexpected("64")
+		}
+		p.advance()
+	case ".file", ".loc":
+		p.skipLine(t.pos.Line)
+	case ".section":
+		if err := p.skipUntil("{"); err != nil {
+			return err
+		}
+		return p.skipUntil("}")
+	case ".pragma", ".alias":
+		return p.skipUntil(";")
+	case ".entry", ".func":
+		return p.function(t)
+	case ".global", ".const", ".shared", ".local":
+		vars, err := p.variables(spaceOf(t.text), t.pos, extern)
+		p.m.Vars = append(p.m.Vars, vars...)
+		return err
+	default:
+		return &Error{t.pos, fmt.Sprintf("%q begins no declaration", t.text)}
+	}
+	return nil
+}
+
+func (p *parser) version() *Error {
+	major, minor, _ := strings.Cut(p.tok.text, ".")
+	a, err1 := strconv.ParseUint(major, 10, 8)
+	b, err2 := strconv.ParseUint(minor, 10, 8)
+	if err1 != nil || err2 != nil {
+		return p.unexpected("a version")
+	}
+	p.m.Version = int32(a*10 + b)
+	p.advance()
+	return nil
+}
+
+func (p *parser) target() *Error {
+	for {
+		if sm, is := strings.CutPrefix(p.tok.text, "sm_"); is {
+			n, err := strconv.ParseUint(strings.TrimRight(sm, "af"), 10, 16)
+			if err != nil {
+				return p.unexpected("a target")
+			}
+			p.m.Target = int32(n)
+		}
+		p.advance()
+		if !p.take(",") {
+			return nil
+		}
+	}
+}
+
+// function reads a kernel or a function.
+func (p *parser) function(t token) (err *Error) {
+	f := &Function{Pos: t.pos, Kernel: t.text == ".entry"}
+	if p.tok.text == "(" && !f.Kernel {
+		if f.Results, err = p.params(); err != nil {
+			return err
+		}
+	}
+	if f.Name, err = p.name(); err != nil {
+		return err
+	}
+	if p.tok.text == "(" {
+		if f.Params, err = p.params(); err != nil {
+			return err
+		}
+	}
+	p.m.Functions = append(p.m.Functions, f)
+	for p.tok.text != "{" { // directives about the function
+		switch p.tok.text {
+		case ";":
+			p.advance()
+			return nil
+		case "":
+			return p.unexpected("a body")
+		}
+		p.advance()
+	}
+	f.HasBody = true
+	f.Body, err = p.block()
+	return err
+}
+
+// params reads parameters in parentheses.
+func (p *parser) params() (list []*Var, err *Error) {
+	p.advance()
+	for p.tok.text != ")" {
+		pos, space := p.tok.pos, spaceOf(p.tok.text)
+		if space != Param && space != Reg {
+			return nil, p.unexpected("a parameter")
+		}
+		p.advance()
+		v, err := p.declared(space, pos)
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, v); !p.take(",") {
+			break
+		}
+	}
+	return list, p.expect(")")
+}
+
+// variables reads the rest of a declaration of variables or registers, after its state space.
+func (p *parser) variables(space Space, pos Pos, extern bool) (list []*Var, _ *Error) {
+	v, err := p.declared(space, pos)
+	for {
+		if err != nil {
+			return nil, err
+		}
+		v.Extern = extern
+		if list = append(list, v); !p.take(",") {
+			return list, p.expect(";")
+		}
+		more := *v
+		more.Init, more.Count, more.Array, more.Open, more.Range = nil, 1, false, false, 0
+		v = &more
+		err = p.declarator(v)
+	}
+}
+
+// declared reads an alignment, a type, a name, dimensions, and an initial value.
+func (p *parser) declared(space Space, pos Pos) (*Var, *Error) {
+	v := &Var{Pos: pos, Space: space, Vector: 1, Count: 1}
+	for strings.HasPrefix(p.tok.text, ".") {
+		t := p.tok
+		p.advance()
+		switch t.text {
+		case ".align":
+			n, err := p.constant()
+			if err != nil {
+				return nil, err
+			}
+			if n.isFloat() || n.Bits == 0 || n.Bits > 1<<20 || n.Bits&(n.Bits-1) != 0 {
+				return nil, &Error{t.pos, "an alignment is no power of two"}
+			}
+			v.Align = max(v.Align, n.Bits)
+		case ".v2", ".v4", ".v8":
+			v.Vector = uint64(t.text[2] - '0')
+		case ".attribute":
+			if err := p.skipUntil(")"); err != nil {
+				return nil, err
+			}
+		case ".ptr": // it says what the pointer points to
+			if spaceOf(p.tok.text) != NoSpace {
+				p.advance()
+			}
+			if p.take(".align") {
+				if _, err := p.constant(); err != nil {
+					return nil, err
+				}
+			}
+		default:
+			if v.Type = t.text[1:]; TypeSize(v.Type) == 0 {
+				return nil, &Error{t.pos, fmt.Sprintf("there is no type %q", t.text)}
+			}
+		}
+	}
+	if v.Type == "" {
+		return nil, p.unexpected("a type")
+	}
+	if v.Align == 0 {
+		v.Align = TypeSize(v.Type) * v.Vector
+	}
+	return v, p.declarator(v)
+}
+
+// mostSize is the largest size of a variable in bytes.
+const mostSize = 1 << 40
+
+// declarator reads a name, dimensions, and an initial value.
+func (p *parser) declarator(v *Var) (err *Error) {
+	if v.Name, err = p.name(); err != nil {
+		return err
+	}
+	if p.tok.text == "<" {
+		p.advance()
+		n, is := parseNumber(p.tok.text)
+		if !is || n.isFloat() || n.Bits > 1<<24 {
+			return p.unexpected("a number of registers")
+		}
+		v.Range = int(n.Bits)
+		p.advance()
+		return p.expect(">")
+	}
+	for p.take("[") {
+		v.Array = true
+		if p.take("]") {
+			v.Open = true
+			continue
+		}
+		pos := p.tok.pos
+		n, err := p.constant()
+		if err != nil {
+			return err
+		}
+		if n.isFloat() || n.Bits == 0 || n.Bits > mostSize/v.Count/TypeSize(v.Type)/v.Vector {
+			return &Error{pos, "a length is out of range"}
+		}
+		v.Count *= n.Bits
+		if err := p.expect("]"); err != nil {
+			return err
+		}
+	}
+	if p.take("=") {
+		if v.Init, err = p.initial(nil); err != nil {
+			return err
+		}
+		if v.Open {
+			v.Count = max(uint64(len(v.Init)), 1)
+		}
+	}
+	return nil
+}
+
+// initial reads an initial value.
+func (p *parser) initial(list []Value) ([]Value, *Error) {
+	if err := p.deeper(); err != nil {
+		return nil, err
+	}
+	defer p.higher()
+	if !p.take("{") {
+		v, err := p.value()
+		return append(list, v), err
+	}
+	for p.tok.text != "}" {
+		var err *Error
+		if list, err = p.initial(list); err != nil {
+			return nil, err
+		}
+		if !p.take(",") {
+			break
+		}
+	}
+	return list, p.expect("}")
+}
+
+// value reads an element of an initial value.
+func (p *parser) value() (v Value, err *Error) {
+	v.Pos = p.tok.pos
+	t := p.tok.text
+	if t == "" || !isWord(t[0]) || isDigit(t[0]) || t == "WARP_SZ" {
+		v.Number, err = p.constant()
+		return v, err
+	}
+	if t == "generic" {
+		p.advance()
+		v.Generic = true
+		if err := p.expect("("); err != nil {
+			return v, err
+		}
+	}
+	if v.Symbol, err = p.name(); err != nil {
+		return v, err
+	}
+	if v.Generic {
+		if err := p.expect(")"); err != nil {
+			return v, err
+		}
+	}
+	v.Number, err = p.offset()
+	return v, err
+}
+
+// offset reads what is added to a name.
+func (p *parser) offset() (Number, *Error) {
+	n := Int(0)
+	for p.tok.text == "+" || p.tok.text == "-" {
+		op := p.tok
+		p.advance()
+		m, err := p.binary(precedence("*"))
+		if err != nil {
+			return n, err
+		}
+		if m.isFloat() {
+			return n, &Error{op.pos, "a float is added to an address"}
+		}
+		if op.text == "-" {
+			m.Bits = -m.Bits
+		}
+		n.Bits += m.Bits
+	}
+	return n, nil
+}

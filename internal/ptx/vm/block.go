@@ -1,0 +1,170 @@
+package vm
+
+import "math/bits"
+
+// block is a block of threads. One worker at a time executes it.
+type block struct {
+	run    *run
+	index  [3]uint32
+	warps  []*Warp
+	shared segment
+	memory []byte
+	bars   [16]barrier
+	live   int // the threads that have not exited
+}
+
+// barrier is a barrier of a block.
+type barrier struct {
+	arrived int // the threads
+	want    int // the number of threads, or 0 for all
+	any     bool
+	all     bool
+	count   uint32
+}
+
+// locate notes the block and the thread of a fault.
+func (b *block) locate(f *Fault, warp, lane int) {
+	f.Block = b.index
+	n, size := uint32(warp*Lanes+lane), b.run.Block
+	f.Thread = [3]uint32{n % size[0], n / size[0] % size[1], n / size[0] / size[1]}
+}
+
+// arrive makes the active lanes of a warp arrive at a barrier.
+func (b *block) arrive(w *Warp, o *Op) {
+	id := uint32(w.R[o.A][w.First()])
+	if id >= uint32(len(b.bars)) {
+		w.Fail(LaunchFailed, "there is no such barrier")
+		return
+	}
+	bar, x := &b.bars[id], o.X
+	if bar.arrived == 0 {
+		*bar = barrier{all: true}
+	}
+	n := bits.OnesCount32(w.Active)
+	if x.Counted {
+		bar.want = int(uint32(w.R[o.B][w.First()]))
+		// All threads of a warp count, also those that do not exist.
+		if w.Active == w.Live() {
+			n = Lanes
+		}
+	}
+	bar.arrived += n
+	if x.Reduce {
+		p := w.Truth(o.C) & w.Active
+		bar.any = bar.any || p != 0
+		bar.all = bar.all && p == w.Active
+		bar.count += uint32(bits.OnesCount32(p))
+	}
+	w.pc++
+	if !x.Arrive {
+		w.groups = append(w.groups, group{pc: w.pc, mask: w.Active, state: atBarrier, id: int32(id), turn: w.turn})
+		w.mask &^= w.Active
+	}
+	b.check(int32(id))
+}
+
+// left notes that threads have exited.
+func (b *block) left(n int) {
+	b.live -= n
+	for id := range b.bars {
+		b.check(int32(id))
+	}
+}
+
+// check lets the threads at a barrier continue if all have arrived.
+func (b *block) check(id int32) {
+	bar := &b.bars[id]
+	switch {
+	case bar.arrived == 0, bar.want == 0 && bar.arrived < b.live, bar.arrived < bar.want:
+		return
+	}
+	bar.arrived, bar.want = 0, 0
+	for _, w := range b.warps {
+		for i := range w.groups {
+			g := &w.groups[i]
+			if g.state != atBarrier || g.id != id {
+				continue
+			}
+			g.state = ready
+			if o := &b.run.Kernel.Code[g.pc-1]; o.Run != nil {
+				active := w.Active
+				w.Active = g.mask
+				w.Result = bar.result(o.Imm)
+				o.Run(w, o)
+				w.Active = active
+			}
+		}
+	}
+}
+
+// The reductions of a barrier.
+const (
+	ReduceCount = iota
+	ReduceAnd
+	ReduceOr
+)
+
+// result returns a reduction. Of a truth, all bits are the same.
+func (b *barrier) result(how int64) uint32 {
+	switch {
+	case how == ReduceCount:
+		return b.count
+	case how == ReduceAnd && b.all, how == ReduceOr && b.any:
+		return Full
+	}
+	return 0
+}
+
+// slice is how many instructions a warp executes before others have their turn.
+const slice = 4096
+
+// execute executes the block until it ends, or has used its budget.
+func (b *block) execute(wk *worker, budget int) (outcome, *Fault) {
+	for _, w := range b.warps {
+		w.worker = wk
+	}
+	for budget > 0 {
+		running, moved := 0, false
+		for _, w := range b.warps {
+			if w.exited == Full {
+				continue
+			}
+			before := w.count
+			switch w.run(slice) {
+			case fails:
+				return fails, w.Fault
+			case ends:
+			default:
+				running++
+			}
+			budget -= int(w.count - before)
+			moved = moved || w.count != before
+			if b.run.stop.Load() {
+				return paused, nil
+			}
+		}
+		switch {
+		case running == 0:
+			return ends, nil
+		case !moved:
+			return fails, b.deadlock()
+		}
+	}
+	return paused, nil
+}
+
+// deadlock returns the fault for threads that wait for each other.
+func (b *block) deadlock() *Fault {
+	for _, w := range b.warps {
+		for _, g := range w.groups {
+			f := &Fault{Code: LaunchFailed, Reason: "all threads of the block wait for each other; on a GPU this never ends"}
+			if w.pc = g.pc; g.state == atBarrier {
+				w.pc--
+			}
+			b.locate(f, w.index, bits.TrailingZeros32(g.mask))
+			w.locate(f)
+			return f
+		}
+	}
+	return &Fault{Code: LaunchFailed}
+}

@@ -1,0 +1,253 @@
+package vm
+
+import (
+	"cmp"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+)
+
+// Launch is a launch of a kernel.
+type Launch struct {
+	Kernel  *Kernel
+	Grid    [3]uint32
+	Block   [3]uint32
+	Dynamic uint32 // the size of the dynamic shared memory of a block, in bytes
+	Params  []byte
+	// Constants are the values of Kernel.Constants, in which the addresses of variables are known.
+	Constants []Constant
+	Memory    Memory
+	Clock     func() int64 // the time in nanoseconds
+	Workers   int          // how many goroutines execute blocks at most
+	Resident  int          // how many blocks may have begun and not ended
+	ID        uint64
+}
+
+// Stop ends a launch.
+type Stop struct{ stopped atomic.Bool }
+
+// Stop makes the launch end soon. Blocks that have not ended do not continue.
+func (s *Stop) Stop() { s.stopped.Store(true) }
+
+// run is a launch that is executed.
+type run struct {
+	*Launch
+	stop     *atomic.Bool
+	blocks   uint64 // of the grid
+	resident int
+
+	mu        sync.Mutex
+	next      uint64   // the first block that has not begun
+	begun     int      // the blocks that have begun, and have not ended
+	suspended []*block // blocks that have begun, and no worker executes
+	idle      []*block // blocks that have ended, whose memory others can have
+	fault     *Fault
+	count     uint64
+}
+
+// worker is a goroutine that executes blocks.
+type worker struct {
+	cache        [cacheSize]segment
+	fence        atomic.Uint32
+	instructions uint64
+}
+
+// first is how many instructions a block executes before it may be suspended for others. Blocks
+// that wait for each other then continue in turn.
+const first = 1 << 20
+
+// Execute executes a launch, and returns the number of instructions of all warps, and the first
+// fault or nil. It returns when no goroutine of the launch runs any more.
+func (l *Launch) Execute(stop *Stop) (instructions uint64, _ *Fault) {
+	r := &run{Launch: l, stop: &stop.stopped, blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])}
+	r.resident = max(l.Resident, 1)
+	workers := int(min(uint64(max(l.Workers, 1)), r.blocks))
+	var others sync.WaitGroup
+	for range workers - 1 {
+		others.Go(r.work)
+	}
+	r.work()
+	others.Wait()
+	return r.count, r.fault
+}
+
+// work executes blocks until there are no more.
+func (r *run) work() {
+	wk := new(worker)
+	var b *block
+	// Other code may have unmapped its memory.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if problem := recover(); problem != nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.fault = cmp.Or(r.fault, r.broken(b, problem))
+			r.stop.Store(true)
+		}
+	}()
+	for {
+		if b = r.take(); b == nil {
+			return
+		}
+		clear(wk.cache[:])
+		how, fault := b.execute(wk, first)
+		r.put(b, how, fault)
+	}
+}
+
+// broken returns the fault for memory that is not there, or for an error of the machine.
+func (r *run) broken(b *block, problem any) *Fault {
+	f := &Fault{Code: IllegalAddress, Kernel: r.Kernel.Name, Reason: "the memory is not mapped"}
+	if at, is := problem.(interface{ Addr() uintptr }); is {
+		f.Access, f.Address = true, uint64(at.Addr())
+	} else {
+		f.Code, f.Reason = LaunchFailed, "the executor failed"
+		if err, is := problem.(error); is {
+			f.Reason += ": " + err.Error()
+		}
+	}
+	if b != nil {
+		f.Block = b.index
+	}
+	return f
+}
+
+// take returns a block to execute, or nil if there is none for this worker.
+func (r *run) take() *block {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.stop.Load():
+		return nil
+	case r.next < r.blocks && r.begun < r.resident:
+		b := r.begin(r.next)
+		r.next++
+		r.begun++
+		return b
+	case len(r.suspended) > 0:
+		b := r.suspended[0]
+		r.suspended = r.suspended[1:]
+		return b
+	}
+	return nil
+}
+
+// put takes back a block that a worker has executed.
+func (r *run) put(b *block, how outcome, fault *Fault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch how {
+	case ends:
+		r.begun--
+		for _, w := range b.warps {
+			r.count += w.count
+		}
+		r.idle = append(r.idle, b)
+	case fails:
+		r.fault = cmp.Or(r.fault, fault)
+		r.stop.Store(true)
+	default:
+		r.suspended = append(r.suspended, b)
+	}
+}
+
+// begin makes a block that has ended, or a new one, the block with a number.
+func (r *run) begin(n uint64) *block {
+	var b *block
+	if i := len(r.idle) - 1; i >= 0 {
+		b, r.idle = r.idle[i], r.idle[:i]
+	} else {
+		b = r.newBlock()
+	}
+	b.index = [3]uint32{uint32(n % uint64(r.Grid[0])), uint32(n / uint64(r.Grid[0]) % uint64(r.Grid[1])),
+		uint32(n / uint64(r.Grid[0]) / uint64(r.Grid[1]))}
+	clear(b.memory)
+	b.bars = [16]barrier{}
+	threads := int(r.Block[0] * r.Block[1] * r.Block[2])
+	b.live = threads
+	for i, w := range b.warps {
+		w.pc, w.mask, w.groups, w.exited, w.spins, w.hold, w.count = 0, Full, w.groups[:0], 0, 0, 0, 0
+		if left := threads - i*Lanes; left < Lanes {
+			w.mask = 1<<left - 1
+			w.exited = ^w.mask
+		}
+		for s, v := range map[Special]uint32{CtaidX: b.index[0], CtaidY: b.index[1], CtaidZ: b.index[2],
+			SMID: uint32(n % multiprocessors)} {
+			if c, used := r.Kernel.Specials[s]; used {
+				w.fill(c, uint64(v))
+			}
+		}
+	}
+	return b
+}
+
+// multiprocessors is how many multiprocessors the device seems to have.
+const multiprocessors = 132
+
+// fill sets a column to one value.
+func (w *Warp) fill(c int32, v uint64) {
+	d := &w.R[c]
+	for i := range d {
+		d[i] = v
+	}
+}
+
+// newBlock returns a block with everything that is the same for all blocks of a launch.
+func (r *run) newBlock() *block {
+	k := r.Kernel
+	threads := int(r.Block[0] * r.Block[1] * r.Block[2])
+	b := &block{run: r, warps: make([]*Warp, (threads+Lanes-1)/Lanes)}
+	words := make([]uint64, (uint64(k.Shared)+uint64(r.Dynamic)+15)/8)
+	b.memory = BytesOf(words)[:uint64(k.Shared)+uint64(r.Dynamic)]
+	b.shared = segmentOf(SharedBegin, b.memory)
+	for i := range b.warps {
+		w := &Warp{R: make([]Column, k.Columns), P: make([]uint32, k.Predicates), block: b, index: i}
+		if k.Local > 0 {
+			w.local = BytesOf(make([]uint64, uint64(k.Local)*Lanes/8))
+		}
+		for _, c := range r.Constants {
+			w.fill(c.Column, c.Value)
+		}
+		for s, c := range k.Specials {
+			w.special(s, c)
+		}
+		b.warps[i] = w
+	}
+	return b
+}
+
+// special sets the column of a special register that is the same in all blocks.
+func (w *Warp) special(s Special, c int32) {
+	r, d := w.block.run, &w.R[c]
+	size := r.Block
+	same := map[Special]uint64{
+		NtidX: uint64(size[0]), NtidY: uint64(size[1]), NtidZ: uint64(size[2]),
+		NctaidX: uint64(r.Grid[0]), NctaidY: uint64(r.Grid[1]), NctaidZ: uint64(r.Grid[2]),
+		WarpID: uint64(w.index), NwarpID: 64, DynamicShared: uint64(r.Dynamic), NSMID: multiprocessors, GridID: r.ID,
+	}
+	for i := range d {
+		n := uint32(w.index*Lanes + i)
+		switch s {
+		case TidX:
+			d[i] = uint64(n % size[0])
+		case TidY:
+			d[i] = uint64(n / size[0] % size[1])
+		case TidZ:
+			d[i] = uint64(n / size[0] / size[1])
+		case LaneID:
+			d[i] = uint64(i)
+		case LanemaskEq:
+			d[i] = 1 << i
+		case LanemaskLt:
+			d[i] = 1<<i - 1
+		case LanemaskLe:
+			d[i] = 2<<i - 1
+		case LanemaskGt:
+			d[i] = uint64(^uint32(2<<i - 1))
+		case LanemaskGe:
+			d[i] = uint64(^uint32(1<<i - 1))
+		default:
+			d[i] = same[s]
+		}
+	}
+}

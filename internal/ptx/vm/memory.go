@@ -1,0 +1,351 @@
+package vm
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// Memory is the memory of the devices and the host. It is used by several goroutines at once.
+type Memory interface {
+	// Region returns the memory that contains an address: its first address, and its content, which
+	// must not move. It returns nil if there is none.
+	Region(addr uint64) (base uint64, data []byte)
+}
+
+// segment is a piece of memory with one owner.
+type segment struct {
+	base, size uint64
+	data       unsafe.Pointer
+}
+
+func segmentOf(base uint64, data []byte) segment {
+	return segment{base, uint64(len(data)), unsafe.Pointer(unsafe.SliceData(data))}
+}
+
+// has reports whether an access is within the segment.
+func (s *segment) has(addr, n uint64) bool {
+	off := addr - s.base
+	return off < s.size && s.size-off >= n
+}
+
+// Fault is the reason for which a kernel ended.
+type Fault struct {
+	Code        int // a CUresult
+	Kernel      string
+	Line        int32
+	Instruction string
+	Block       [3]uint32
+	Thread      [3]uint32
+	Access      bool   // Address is meant
+	Write       bool   // of an access
+	Address     uint64 // of an access
+	Size        uint64 // of an access, in bytes
+	Reason      string
+}
+
+// The results of faults, with the numbers of CUresult.
+const (
+	IllegalAddress   = 700
+	AssertFailed     = 710
+	IllegalOperation = 715 // brkpt
+	Misaligned       = 716
+	LaunchFailed     = 719
+)
+
+// find returns the segment of an access to the generic address space. It remembers the segment in
+// the place of the instruction.
+func (w *Warp) find(o *Op, lane int, addr, n uint64, write bool) *segment {
+	if addr&(n-1) != 0 {
+		w.accessFault(Misaligned, lane, addr, n, write)
+		return nil
+	}
+	s := &w.worker.cache[uintptr(unsafe.Pointer(o))/unsafe.Sizeof(*o)%cacheSize]
+	switch addr &^ (WindowSize - 1) {
+	case SharedWindow:
+		*s = w.block.shared
+		s.base += SharedWindow
+	case LocalWindow:
+		*s = segmentOf(LocalWindow, w.local)
+	case ParamWindow:
+		*s = segmentOf(ParamWindow, w.block.run.Params)
+	default:
+		*s = segmentOf(w.block.run.Memory.Region(addr))
+	}
+	if !s.has(addr, n) {
+		*s = segment{}
+		w.accessFault(IllegalAddress, lane, addr, n, write)
+		return nil
+	}
+	return s
+}
+
+// cacheSize is how many segments a worker remembers.
+const cacheSize = 64
+
+// cached returns the segment that an instruction used before. It may be of another block's shared
+// memory only if the caches were not cleared since.
+func (w *Warp) cached(o *Op) *segment {
+	return &w.worker.cache[uintptr(unsafe.Pointer(o))/unsafe.Sizeof(*o)%cacheSize]
+}
+
+// accessFault records a fault of an access.
+func (w *Warp) accessFault(code, lane int, addr, n uint64, write bool) {
+	w.fail(code, lane)
+	w.Fault.Access, w.Fault.Address, w.Fault.Size, w.Fault.Write = true, addr, n, write
+}
+
+// Word is an unsigned integer of the size of an access.
+type Word interface {
+	~uint8 | ~uint16 | ~uint32 | ~uint64
+}
+
+// Load loads a word from the generic address space.
+//
+//go:norace
+func Load[T Word](w *Warp, o *Op) {
+	d, a, off, n := &w.R[o.D], &w.R[o.A], uint64(o.Imm), uint64(unsafe.Sizeof(T(0)))
+	s := *w.cached(o)
+	if w.Active == Full {
+		for i := range d {
+			addr := a[i] + off
+			at := addr - s.base
+			if at >= s.size || s.size-at < n || addr&(n-1) != 0 {
+				p := w.find(o, i, addr, n, false)
+				if p == nil {
+					return
+				}
+				s = *p
+				at = addr - s.base
+			}
+			d[i] = uint64(*(*T)(unsafe.Add(s.data, at)))
+		}
+		return
+	}
+	for i := range w.Each {
+		addr := a[i] + off
+		if !s.has(addr, n) || addr&(n-1) != 0 {
+			p := w.find(o, i, addr, n, false)
+			if p == nil {
+				return
+			}
+			s = *p
+		}
+		d[i] = uint64(*(*T)(unsafe.Add(s.data, addr-s.base)))
+	}
+}
+
+// Store stores a word to the generic address space.
+//
+//go:norace
+func Store[T Word](w *Warp, o *Op) {
+	b, a, off, n := &w.R[o.B], &w.R[o.A], uint64(o.Imm), uint64(unsafe.Sizeof(T(0)))
+	s := *w.cached(o)
+	if w.Active == Full {
+		for i := range b {
+			addr := a[i] + off
+			at := addr - s.base
+			if at >= s.size || s.size-at < n || addr&(n-1) != 0 {
+				p := w.find(o, i, addr, n, true)
+				if p == nil {
+					return
+				}
+				s = *p
+				at = addr - s.base
+			}
+			*(*T)(unsafe.Add(s.data, at)) = T(b[i])
+		}
+		return
+	}
+	for i := range w.Each {
+		addr := a[i] + off
+		if !s.has(addr, n) || addr&(n-1) != 0 {
+			p := w.find(o, i, addr, n, true)
+			if p == nil {
+				return
+			}
+			s = *p
+		}
+		*(*T)(unsafe.Add(s.data, addr-s.base)) = T(b[i])
+	}
+}
+
+// Pointer returns where an access of a lane is, or nil after a fault.
+func (w *Warp) Pointer(o *Op, lane int, addr, n uint64, write bool) unsafe.Pointer {
+	s := w.cached(o)
+	if !s.has(addr, n) || addr&(n-1) != 0 {
+		if s = w.find(o, lane, addr, n, write); s == nil {
+			return nil
+		}
+	}
+	return unsafe.Add(s.data, addr-s.base)
+}
+
+// SharedPointer is Pointer for the window of shared memory.
+func (w *Warp) SharedPointer(lane int, addr uint32, n uint64, write bool) unsafe.Pointer {
+	return w.within(&w.block.shared, lane, uint64(addr), n, write)
+}
+
+// ParamPointer is Pointer for the parameters of a kernel.
+func (w *Warp) ParamPointer(lane int, addr, n uint64) unsafe.Pointer {
+	s := segmentOf(0, w.block.run.Params)
+	return w.within(&s, lane, addr, n, false)
+}
+
+// LocalPointer is Pointer for the local memory of a thread.
+func (w *Warp) LocalPointer(lane int, addr uint32, n uint64, write bool) unsafe.Pointer {
+	size := uint64(w.block.run.Kernel.Local)
+	s := segmentOf(0, w.local[uint64(lane)*size:][:size])
+	return w.within(&s, lane, uint64(addr), n, write)
+}
+
+// within returns where an access to a segment is, or nil after a fault.
+func (w *Warp) within(s *segment, lane int, addr, n uint64, write bool) unsafe.Pointer {
+	switch {
+	case addr&(n-1) != 0:
+		w.accessFault(Misaligned, lane, addr, n, write)
+	case !s.has(addr, n):
+		w.accessFault(IllegalAddress, lane, addr, n, write)
+	default:
+		return unsafe.Add(s.data, addr-s.base)
+	}
+	return nil
+}
+
+// Space finds the memory of an access to a state space, or returns nil after a fault.
+type Space func(w *Warp, o *Op, lane int, addr, n uint64, write bool) unsafe.Pointer
+
+// The state spaces. Global and constant memory are in the generic address space.
+func GenericSpace(w *Warp, o *Op, lane int, addr, n uint64, write bool) unsafe.Pointer {
+	return w.Pointer(o, lane, addr, n, write)
+}
+func SharedSpace(w *Warp, _ *Op, lane int, addr, n uint64, write bool) unsafe.Pointer {
+	return w.SharedPointer(lane, uint32(addr), n, write)
+}
+func LocalSpace(w *Warp, _ *Op, lane int, addr, n uint64, write bool) unsafe.Pointer {
+	return w.LocalPointer(lane, uint32(addr), n, write)
+}
+func ParamSpace(w *Warp, _ *Op, lane int, addr, n uint64, _ bool) unsafe.Pointer {
+	return w.ParamPointer(lane, addr, n)
+}
+
+// LoadFrom returns a function that loads a word, or a vector of words, from a state space.
+func LoadFrom[T Word](space Space) Func {
+	return func(w *Warp, o *Op) { loadFrom[T](w, o, space) }
+}
+
+//go:norace
+func loadFrom[T Word](w *Warp, o *Op, space Space) {
+	a, n := &w.R[o.A], uint64(unsafe.Sizeof(T(0)))
+	count := uint64(1)
+	if o.X != nil {
+		count = uint64(o.X.N)
+	}
+	for i := range w.Each {
+		p := space(w, o, i, a[i]+uint64(o.Imm), n*count, false)
+		if p == nil {
+			return
+		}
+		if o.X == nil {
+			w.R[o.D][i] = uint64(*(*T)(p))
+			continue
+		}
+		for j, d := range o.X.D[:count] {
+			if d >= 0 {
+				w.R[d][i] = uint64(*(*T)(unsafe.Add(p, uint64(j)*n)))
+			}
+		}
+	}
+}
+
+// StoreTo returns a function that stores a word, or a vector of words, to a state space.
+func StoreTo[T Word](space Space) Func {
+	return func(w *Warp, o *Op) { storeTo[T](w, o, space) }
+}
+
+//go:norace
+func storeTo[T Word](w *Warp, o *Op, space Space) {
+	a, n := &w.R[o.A], uint64(unsafe.Sizeof(T(0)))
+	count := uint64(1)
+	if o.X != nil {
+		count = uint64(o.X.N)
+	}
+	for i := range w.Each {
+		p := space(w, o, i, a[i]+uint64(o.Imm), n*count, true)
+		if p == nil {
+			return
+		}
+		if o.X == nil {
+			*(*T)(p) = T(w.R[o.B][i])
+			continue
+		}
+		for j, d := range o.X.D[:count] {
+			*(*T)(unsafe.Add(p, uint64(j)*n)) = T(w.R[d][i])
+		}
+	}
+}
+
+// AtomicLoad loads a word of 32 or 64 bits with the order of sync/atomic.
+func AtomicLoad(p unsafe.Pointer, n uint64) uint64 {
+	if n == 8 {
+		return atomic.LoadUint64((*uint64)(p))
+	}
+	return uint64(atomic.LoadUint32((*uint32)(p)))
+}
+
+// AtomicStore stores a word of 32 or 64 bits with the order of sync/atomic.
+func AtomicStore(p unsafe.Pointer, n, v uint64) {
+	if n == 8 {
+		atomic.StoreUint64((*uint64)(p), v)
+		return
+	}
+	atomic.StoreUint32((*uint32)(p), uint32(v))
+}
+
+// Update changes a word of 32 or 64 bits atomically, and returns the old value.
+func Update(p unsafe.Pointer, n uint64, f func(old uint64) uint64) (old uint64) {
+	for {
+		old = AtomicLoad(p, n)
+		v := f(old)
+		var done bool
+		if n == 8 {
+			done = atomic.CompareAndSwapUint64((*uint64)(p), old, v)
+		} else {
+			done = atomic.CompareAndSwapUint32((*uint32)(p), uint32(old), uint32(v))
+		}
+		if done {
+			return old
+		}
+	}
+}
+
+// Update16 changes a word of 16 bits atomically, and returns the old value.
+func Update16(p unsafe.Pointer, f func(old uint64) uint64) (old uint64) {
+	shift := uintptr(p) & 2 * 8
+	word := unsafe.Pointer(uintptr(p) &^ 2)
+	whole := Update(word, 4, func(v uint64) uint64 {
+		return v&^(0xffff<<shift) | f(v>>shift&0xffff)&0xffff<<shift
+	})
+	return whole >> shift & 0xffff
+}
+
+// Fence orders the accesses of memory before it and after it.
+func (w *Warp) Fence() { w.worker.fence.Add(1) }
+
+// CopyLocal copies parameters or results of a call in the local memory of each thread.
+func CopyLocal(w *Warp, o *Op) {
+	size := uint64(w.block.run.Kernel.Local)
+	for i := range w.Each {
+		local := w.local[uint64(i)*size:][:size]
+		for _, c := range o.X.Copies {
+			copy(local[c.To:c.To+c.Size], local[c.From:c.From+c.Size])
+		}
+	}
+}
+
+// BytesOf returns the bytes of words.
+func BytesOf(words []uint64) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*8)
+}
+
+// LocalSize returns the size of the local memory of a thread in bytes.
+func (w *Warp) LocalSize() uint32 { return w.block.run.Kernel.Local }

@@ -1,0 +1,140 @@
+// Package vm executes kernels in a compact form: the machine of the PTX executor. A warp of 32 lanes
+// executes each instruction for all of its active lanes at once. The package knows how warps diverge
+// and wait, how blocks share processors, and how memory is accessed. It does not know what an
+// instruction computes: package isa has the functions, and package compile makes the programs.
+package vm
+
+// Lanes is the number of threads of a warp.
+const Lanes = 32
+
+// Full is the mask of all lanes of a warp.
+const Full uint32 = 1<<Lanes - 1
+
+// Column has the values of a register in the lanes of a warp. A register of fewer than 64 bits is in
+// the lower bits. The upper bits are undefined.
+type Column [Lanes]uint64
+
+// Func executes an instruction for the lanes in w.Active.
+type Func func(w *Warp, o *Op)
+
+// Kind says what the machine has to do about an instruction.
+type Kind uint8
+
+// The kinds of instructions.
+const (
+	Plain   Kind = iota // it computes registers
+	Touches             // it accesses memory, and may have a fault
+	Sync                // it waits for the lanes in the mask that its E operand names
+	Barrier             // it waits for threads of the block
+	Branch              // to Op.Target
+	Index               // to one of Detail.Targets, by the value of A
+	Call                // of the function at Op.Target; D is where the callee finds the way back
+	Return              // from a function; A is where the way back is
+	Exit                // of the thread
+	Trap                // ends the kernel with the fault Imm
+	Nothing             // takes place, and does nothing
+)
+
+// Op is an instruction. Its operands are indices of columns, or of predicates.
+type Op struct {
+	Run    Func
+	D      int32
+	A      int32
+	B      int32
+	C      int32
+	E      int32
+	Guard  int32 // 0, or the index of a predicate and 1; negative if it is negated
+	Target int32
+	Kind   Kind
+	Join   bool // lanes that have diverged may meet here
+	Imm    int64
+	X      *Detail
+}
+
+// Detail has what few instructions need.
+type Detail struct {
+	D       [8]int32 // the columns of a vector; -1 for none
+	N       int
+	Targets []int32
+	Copies  []Copy // of CopyLocal
+	// P is a second result, which is a predicate: its index and 1, or 0 for none.
+	P int32
+	// The rest is for barriers.
+	Arrive  bool // it does not wait
+	Counted bool // B is the number of threads
+	Reduce  bool // C is a predicate, and Run gets the reduction
+}
+
+// Copy says that bytes of the local memory of a thread are copied.
+type Copy struct{ To, From, Size uint32 }
+
+// Place is where an instruction is in the text.
+type Place struct {
+	Line int32
+	Text string // the name of the instruction with its modifiers
+}
+
+// Special is a special register that has a column, with which a warp begins.
+type Special uint8
+
+// The special registers that do not change while a thread runs.
+const (
+	NoSpecial Special = iota
+	TidX
+	TidY
+	TidZ
+	NtidX
+	NtidY
+	NtidZ
+	CtaidX
+	CtaidY
+	CtaidZ
+	NctaidX
+	NctaidY
+	NctaidZ
+	LaneID
+	WarpID
+	NwarpID
+	LanemaskEq
+	LanemaskLe
+	LanemaskLt
+	LanemaskGe
+	LanemaskGt
+	DynamicShared
+	SMID
+	NSMID
+	GridID
+)
+
+// Constant is a column with the same value in all lanes.
+type Constant struct {
+	Column int32
+	Value  uint64
+	Symbol string // a variable of the module, whose address is added to Value; or ""
+}
+
+// Kernel is a kernel that can be executed. It is not changed after its translation.
+type Kernel struct {
+	Name       string
+	Code       []Op
+	Places     []Place // by the index in Code
+	Columns    int
+	Predicates int
+	Constants  []Constant
+	Specials   map[Special]int32 // the columns of special registers
+	Shared     uint32            // the size of the static shared memory of a block, in bytes
+	Local      uint32            // the size of the local memory of a thread, in bytes
+	Params     uint32            // the size of the parameters, in bytes
+}
+
+// The windows of the generic address space in which a block's shared memory, a warp's local memory,
+// and the parameters of a kernel are. No memory of a device or of the host has such an address.
+const (
+	SharedWindow uint64 = 0x2_0000_0000_0000
+	LocalWindow  uint64 = 0x3_0000_0000_0000
+	ParamWindow  uint64 = 0x4_0000_0000_0000
+	WindowSize   uint64 = 0x1_0000_0000_0000
+)
+
+// SharedBegin is the address of the first byte of static shared memory, as on an H100.
+const SharedBegin = 1024
