@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/purecu/purecu/driver"
 )
 
 // TB is a cusim.TB.
@@ -30,6 +32,10 @@ func (d *Driver) Finish() {
 	d.mu.Unlock()
 	for range 1000 { // work may enqueue more
 		d.mu.Lock()
+		if d.settle(); d.engine.executing > 0 { // a kernel that would never end
+			d.poison(driver.ResultLaunchTimeout)
+			d.quiet()
+		}
 		at, pending := d.engine.next()
 		by := time.Duration(at - d.clock.now())
 		d.mu.Unlock()

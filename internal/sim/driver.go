@@ -32,7 +32,7 @@ type Driver struct {
 	failures
 	waiting
 	// ids are the last assigned numbers, by kind.
-	ids struct{ context, stream, event, capture, thread, split uint64 }
+	ids struct{ context, stream, event, capture, thread, split, launch uint64 }
 }
 
 // machine contains the devices and the properties of the driver.
@@ -99,6 +99,7 @@ func (d *Driver) Advance(by time.Duration) {
 	now := d.clock.virtualNow()
 	target := later(now, int64(by))
 	for {
+		d.settle()
 		next, ok := d.engine.next()
 		if !ok || next > target {
 			break

@@ -10,15 +10,16 @@ import (
 // the work that is due, in the order of its times. A timer does so if a call waits, or if an effect
 // is visible outside of the driver.
 type engine struct {
-	d       *Driver
-	running opHeap // operations with a time, by the time of their completion
-	polled  []*op  // operations that wait for a value in memory
-	outside []*op  // operations that goroutines execute
-	work    []*op  // operations that have become ready
-	busy    bool   // run is active
-	timer   *time.Timer
-	due     int64 // when the timer fires, if it is armed
-	armed   bool
+	d         *Driver
+	running   opHeap // operations with a time, by the time of their completion
+	polled    []*op  // operations that wait for a value in memory
+	outside   []*op  // operations that goroutines execute
+	executing int    // goroutines that execute kernels in PTX
+	work      []*op  // operations that have become ready
+	busy      bool   // run is active
+	timer     *time.Timer
+	due       int64 // when the timer fires, if it is armed
+	armed     bool
 }
 
 // op is a piece of work on a stream.
@@ -28,13 +29,14 @@ type op struct {
 	next  []*op // operations that wait for this one
 	began int64 // the earliest time at which it may begin
 
-	duration int64       // the time that it takes
-	begin    func()      // called when it begins; may be nil
-	ready    func() bool // reports whether it may complete; nil if it waits for operations only
-	effect   func()      // called when it completes; may be nil
-	visible  bool        // the effect is visible without a call of the driver
-	outside  bool        // a goroutine that begin has started completes it
-	dropped  func()      // called if it will never run; may be nil
+	duration  int64       // the time that it takes
+	begin     func()      // called when it begins; may be nil
+	ready     func() bool // reports whether it may complete; nil if it waits for operations only
+	effect    func()      // called when it completes; may be nil
+	visible   bool        // the effect is visible without a call of the driver
+	outside   bool        // a goroutine that begin has started completes it
+	execution *execution  // of a kernel in PTX, or nil
+	dropped   func()      // called if it will never run; may be nil
 
 	done bool
 	at   int64 // the time of its completion
@@ -159,10 +161,21 @@ func (e *engine) finish(o *op) {
 	if o.done {
 		return // it was dropped during its execution
 	}
-	e.outside = slices.DeleteFunc(e.outside, func(other *op) bool { return other == o })
+	e.remove(o)
 	e.complete(o)
 	e.run()
 	e.arm() // a following operation may be visible
+}
+
+// remove removes an operation from those that goroutines execute.
+func (e *engine) remove(o *op) {
+	e.outside = slices.DeleteFunc(e.outside, func(other *op) bool { return other == o })
+}
+
+// schedule makes an operation that a goroutine has executed complete at its time.
+func (e *engine) schedule(o *op) {
+	o.outside = false
+	heap.Push(&e.running, o)
 }
 
 // drop ends an operation that will not run, and all operations that wait for it.

@@ -95,6 +95,9 @@ func (d *Driver) kernelWork(h driver.Function, f *function, l *Launch) *work {
 			return &op{}
 		}
 		each := *l
+		if _, written := d.kernels[f.name]; !written && !f.idle && f.translated().err == nil {
+			return d.executionOf(f, &each)
+		}
 		return d.kernelOp(&each)
 	}}
 }

@@ -62,6 +62,8 @@ type addressSpace struct {
 	next   uint64   // the first unused address of the devices
 	pinned uint64   // size of the pinned and managed memory, in bytes
 	ids    uint64   // the last assigned id
+	// regions is what kernels in PTX see of the blocks, or nil after a change.
+	regions regions
 
 	// The functions of PinnedMemory, or nil for Go's heap.
 	alloc func(size uint64) []byte
@@ -123,6 +125,7 @@ func (a *addressSpace) taken(addr, n uint64) bool {
 func (a *addressSpace) add(b *block) {
 	i, _ := slices.BinarySearchFunc(a.blocks, b.addr, func(o *block, addr uint64) int { return cmp.Compare(o.addr, addr) })
 	a.blocks = slices.Insert(a.blocks, i, b)
+	a.regions.Store(nil)
 	a.ids++
 	b.id = a.ids
 }
@@ -151,6 +154,7 @@ func (a *addressSpace) remove(b *block) {
 func (a *addressSpace) forget(b *block) {
 	if i := a.after(b.addr); i < len(a.blocks) && a.blocks[i] == b {
 		a.blocks = slices.Delete(a.blocks, i, i+1)
+		a.regions.Store(nil)
 	}
 }
 

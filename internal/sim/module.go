@@ -17,6 +17,7 @@ type module struct {
 	functions map[string]*function
 	variables map[string]*block
 	unloaded  bool
+	text      ptxText
 }
 
 // function is a CUfunction: a kernel of a module.
@@ -27,7 +28,8 @@ type function struct {
 	params     []param
 	maxThreads int32 // the largest number of threads of a block
 	attributes map[int32]int32
-	idle       bool // the kernel only returns
+	idle       bool     // the kernel only returns
+	program    *program // nil until it is needed
 }
 
 // param is a parameter of a kernel, in bytes.
@@ -121,7 +123,8 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
 		log.Error = problem.text
 		return 0, log, problem.code
 	}
-	m := &module{ctx: c, functions: make(map[string]*function), variables: make(map[string]*block)}
+	m := &module{ctx: c, functions: make(map[string]*function), variables: make(map[string]*block),
+		text: ptxText{image: string(image)}}
 	for _, v := range code.variables {
 		b, r := d.newDeviceBlock(c, v.size, moduleBlock)
 		if r != ok {
@@ -156,8 +159,11 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
 		for _, name := range slices.Sorted(maps.Keys(m.functions)) {
 			line := fmt.Sprintf("cusim: kernel %s: %d registers, %d bytes of shared memory", name, registersEach,
 				m.functions[name].attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES])
-			if _, written := d.kernels[name]; !written {
-				line += "; it does nothing, as it has no implementation in Go: see WithKernel"
+			f := m.functions[name]
+			if _, written := d.kernels[name]; !written && f.idle {
+				line += "; it does nothing"
+			} else if err := f.translated().err; !written && err != nil {
+				line += fmt.Sprintf("; it does nothing, as its PTX cannot be executed (%v), and it has no implementation in Go: see WithKernel", err)
 			}
 			lines = append(lines, line)
 		}

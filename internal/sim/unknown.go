@@ -25,10 +25,14 @@ func OnUnknownKernel(f func(name string)) Option {
 }
 
 // known returns ok if a kernel can be launched. It records a misuse for a kernel without an
-// implementation, unless its PTX only returns. There is one misuse for each name, which counts the
-// launches.
+// implementation, unless its PTX only returns or can be executed. There is one misuse for each name,
+// which counts the launches.
 func (d *Driver) known(op string, f *function) driver.Result {
 	if _, written := d.kernels[f.name]; written || f.idle {
+		return ok
+	}
+	program := f.translated()
+	if program.err == nil {
 		return ok
 	}
 	u := &d.unknown
@@ -43,9 +47,9 @@ func (d *Driver) known(op string, f *function) driver.Result {
 			if u.refused {
 				what = "kernel %q is unknown, and its launch is refused"
 			}
-			what += ": say what it does with WithKernel, which takes an empty Kernel if that is nothing"
+			what += ": say what it does with WithKernel, which takes an empty Kernel if that is nothing; its PTX cannot be executed: %v"
 			u.misuses[f.name] = n
-			d.misuses = append(d.misuses, Misuse{Op: op, Handle: uintptr(f.handle), Count: 1, What: fmt.Sprintf(what, f.name)})
+			d.misuses = append(d.misuses, Misuse{Op: op, Handle: uintptr(f.handle), Count: 1, What: fmt.Sprintf(what, f.name, program.err)})
 		}
 		if u.notify != nil {
 			u.unreported = append(u.unreported, f.name)

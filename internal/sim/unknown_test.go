@@ -50,7 +50,8 @@ func TestUnknownKernels(t *testing.T) {
 			}
 			says := func(kernel string) string {
 				return "kernel \"" + kernel + "\" is unknown, and its launch " + tt.does +
-					": say what it does with WithKernel, which takes an empty Kernel if that is nothing"
+					": say what it does with WithKernel, which takes an empty Kernel if that is nothing; " +
+					"its PTX cannot be executed: line 4: unsupported.instruction"
 			}
 			want := []Misuse{
 				{Op: "cuLaunchKernel", Handle: uintptr(saxpy), What: says("saxpy"), Count: 3},

@@ -61,6 +61,9 @@ func (w *wait) needs(o *op) bool {
 // end is a misuse, and returns CUDA_ERROR_NOT_PERMITTED. The driver is unlocked during the wait.
 func (d *Driver) wait(w *wait) driver.Result {
 	d.engine.catchUp()
+	if d.lost != ok {
+		d.quiet()
+	}
 	if w.over() || d.lost != ok {
 		return d.lost
 	}
@@ -81,6 +84,9 @@ func (d *Driver) wait(w *wait) driver.Result {
 		d.engine.catchUp()
 	}
 	d.waits = slices.DeleteFunc(d.waits, func(other *wait) bool { return other == w })
+	if d.lost != ok {
+		d.quiet()
+	}
 	return d.lost
 }
 
@@ -204,8 +210,12 @@ func (d *Driver) obstacles(w *wait, b *Blocked) {
 		}
 	}
 	for _, o := range d.engine.outside {
-		if w.needs(o) {
+		switch {
+		case !w.needs(o):
+		case o.execution == nil:
 			because("stream %#x calls a host function that has not returned", uintptr(o.s.handle))
+		case time.Since(o.execution.begun) > mostSettling:
+			because("stream %#x executes kernel %q, which has not ended", uintptr(o.s.handle), o.execution.kernel)
 		}
 	}
 }

@@ -161,6 +161,7 @@ func (t *translator) address(s *symbol, offset uint64) (int32, *Error) {
 		if own == nil {
 			copied := *s
 			own = &copied
+			own.module = false
 			t.shared(own)
 			t.own[s] = own
 		}

@@ -11,6 +11,7 @@ type block struct {
 	memory []byte
 	bars   [16]barrier
 	live   int // the threads that have not exited
+	turn   int // how many instructions it executes until it is suspended
 }
 
 // barrier is a barrier of a block.

@@ -18,6 +18,7 @@ type Launch struct {
 	Constants []Constant
 	Memory    Memory
 	Clock     func() int64 // the time in nanoseconds
+	Virtual   bool         // the clock stands still: each instruction and each look at the clock takes time
 	Workers   int          // how many goroutines execute blocks at most
 	Resident  int          // how many blocks may have begun and not ended
 	ID        uint64
@@ -41,24 +42,33 @@ type run struct {
 	begun     int      // the blocks that have begun, and have not ended
 	suspended []*block // blocks that have begun, and no worker executes
 	idle      []*block // blocks that have ended, whose memory others can have
+	fresh     bool     // the next block is one that has not begun
 	fault     *Fault
-	count     uint64
+	done      Work
 }
 
 // worker is a goroutine that executes blocks.
 type worker struct {
-	cache        [cacheSize]segment
-	fence        atomic.Uint32
-	instructions uint64
+	cache [cacheSize]segment
+	fence atomic.Uint32
 }
 
-// first is how many instructions a block executes before it may be suspended for others. Blocks
-// that wait for each other then continue in turn.
-const first = 1 << 20
+// A block executes so many instructions at first, and later, until it is suspended for others. Blocks
+// that wait for each other so continue in turn.
+const (
+	firstTurn = 1 << 16
+	laterTurn = 1 << 13
+)
 
-// Execute executes a launch, and returns the number of instructions of all warps, and the first
-// fault or nil. It returns when no goroutine of the launch runs any more.
-func (l *Launch) Execute(stop *Stop) (instructions uint64, _ *Fault) {
+// Work is how much a launch has done.
+type Work struct {
+	Instructions uint64 // of all warps
+	Waited       int64  // how much later it was for the last warp that looked at a virtual clock
+}
+
+// Execute executes a launch, and returns what was done, and the first fault or nil. It returns when no
+// goroutine of the launch runs any more.
+func (l *Launch) Execute(stop *Stop) (Work, *Fault) {
 	r := &run{Launch: l, stop: &stop.stopped, blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])}
 	r.resident = max(l.Resident, 1)
 	workers := int(min(uint64(max(l.Workers, 1)), r.blocks))
@@ -68,7 +78,7 @@ func (l *Launch) Execute(stop *Stop) (instructions uint64, _ *Fault) {
 	}
 	r.work()
 	others.Wait()
-	return r.count, r.fault
+	return r.done, r.fault
 }
 
 // work executes blocks until there are no more.
@@ -90,7 +100,8 @@ func (r *run) work() {
 			return
 		}
 		clear(wk.cache[:])
-		how, fault := b.execute(wk, first)
+		how, fault := b.execute(wk, b.turn)
+		b.turn = laterTurn
 		r.put(b, how, fault)
 	}
 }
@@ -119,7 +130,8 @@ func (r *run) take() *block {
 	switch {
 	case r.stop.Load():
 		return nil
-	case r.next < r.blocks && r.begun < r.resident:
+	case r.next < r.blocks && r.begun < r.resident && (len(r.suspended) == 0 || r.fresh):
+		r.fresh = false // the next block is a suspended one
 		b := r.begin(r.next)
 		r.next++
 		r.begun++
@@ -127,6 +139,7 @@ func (r *run) take() *block {
 	case len(r.suspended) > 0:
 		b := r.suspended[0]
 		r.suspended = r.suspended[1:]
+		r.fresh = true
 		return b
 	}
 	return nil
@@ -140,7 +153,8 @@ func (r *run) put(b *block, how outcome, fault *Fault) {
 	case ends:
 		r.begun--
 		for _, w := range b.warps {
-			r.count += w.count
+			r.done.Instructions += w.count
+			r.done.Waited = max(r.done.Waited, w.waited)
 		}
 		r.idle = append(r.idle, b)
 	case fails:
@@ -164,9 +178,9 @@ func (r *run) begin(n uint64) *block {
 	clear(b.memory)
 	b.bars = [16]barrier{}
 	threads := int(r.Block[0] * r.Block[1] * r.Block[2])
-	b.live = threads
+	b.live, b.turn = threads, firstTurn
 	for i, w := range b.warps {
-		w.pc, w.mask, w.groups, w.exited, w.spins, w.hold, w.count = 0, Full, w.groups[:0], 0, 0, 0, 0
+		w.pc, w.mask, w.groups, w.exited, w.spins, w.hold, w.count, w.waited = 0, Full, w.groups[:0], 0, 0, 0, 0, 0
 		if left := threads - i*Lanes; left < Lanes {
 			w.mask = 1<<left - 1
 			w.exited = ^w.mask

@@ -64,7 +64,8 @@ func (w *Warp) find(o *Op, lane int, addr, n uint64, write bool) *segment {
 	case SharedWindow:
 		*s = w.block.shared
 		s.base += SharedWindow
-	case LocalWindow:
+	case LocalWindow: // it belongs to this warp only
+		s = &w.own
 		*s = segmentOf(LocalWindow, w.local)
 	case ParamWindow:
 		*s = segmentOf(ParamWindow, w.block.run.Params)
@@ -321,7 +322,7 @@ func Update(p unsafe.Pointer, n uint64, f func(old uint64) uint64) (old uint64) 
 // Update16 changes a word of 16 bits atomically, and returns the old value.
 func Update16(p unsafe.Pointer, f func(old uint64) uint64) (old uint64) {
 	shift := uintptr(p) & 2 * 8
-	word := unsafe.Pointer(uintptr(p) &^ 2)
+	word := unsafe.Add(p, -int(uintptr(p)&2))
 	whole := Update(word, 4, func(v uint64) uint64 {
 		return v&^(0xffff<<shift) | f(v>>shift&0xffff)&0xffff<<shift
 	})

@@ -18,6 +18,7 @@ type Warp struct {
 	block  *block
 	index  int
 	local  []byte
+	own    segment
 
 	pc     int32  // of the lanes in mask
 	mask   uint32 // the lanes that are executed together
@@ -27,6 +28,7 @@ type Warp struct {
 	hold   int    // how many more times the present lanes keep their turn
 	turn   uint32
 	count  uint64 // the instructions so far
+	waited int64  // by how much looks at clocks have advanced them
 }
 
 // group is lanes of a warp that are at the same instruction, and are not executed at present.
@@ -77,11 +79,22 @@ func (w *Warp) Truth(p int32) uint32 {
 // SetPredicate sets a predicate in the active lanes.
 func (w *Warp) SetPredicate(p int32, v uint32) { w.P[p] = w.P[p]&^w.Active | v&w.Active }
 
-// Time returns the time of the device in nanoseconds.
-func (w *Warp) Time() int64 { return w.block.run.Clock() }
+// lookTime is how much a virtual clock advances when a warp looks at it, in nanoseconds.
+const lookTime = 1000
 
-// Cycles returns the number of instructions so far.
-func (w *Warp) Cycles() uint64 { return w.count + w.worker.instructions }
+// Time returns the time of the device in nanoseconds.
+func (w *Warp) Time() int64 {
+	if w.block.run.Virtual {
+		w.waited += lookTime
+	}
+	return w.block.run.Clock() + w.waited
+}
+
+// Cycles returns a number that rises.
+func (w *Warp) Cycles() uint64 {
+	w.waited++
+	return w.count + uint64(w.waited)
+}
 
 // fail records a fault of a lane.
 func (w *Warp) fail(code, lane int) {

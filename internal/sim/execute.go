@@ -1,0 +1,300 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/ptx/compile"
+	"github.com/purecu/purecu/internal/ptx/vm"
+)
+
+// ptxText is the text of a module, which is read at the first launch of a kernel without a function
+// in Go.
+type ptxText struct {
+	image string
+	code  *compile.Module
+	err   error
+}
+
+// program is the translation of a kernel.
+type program struct {
+	kernel    *vm.Kernel
+	constants []vm.Constant // with the addresses of the module's variables
+	err       error         // why it cannot be executed
+}
+
+// program returns the translation of a kernel. The driver is locked.
+func (f *function) translated() *program {
+	if f.program != nil {
+		return f.program
+	}
+	p := new(program)
+	f.program = p
+	text := &f.module.text
+	if text.code == nil && text.err == nil {
+		text.code, text.err = compile.Parse(text.image)
+		text.image = ""
+	}
+	if p.err = text.err; p.err != nil {
+		return p
+	}
+	if p.kernel, p.err = text.code.Kernel(f.name); p.err != nil {
+		return p
+	}
+	if n := len(f.params); n > 0 && uint64(p.kernel.Params) < f.params[n-1].offset+f.params[n-1].size {
+		p.err = errors.New("the layout of its parameters is not understood")
+	}
+	for _, c := range p.kernel.Constants {
+		if c.Symbol != "" {
+			b := f.module.variables[c.Symbol]
+			if b == nil {
+				p.err = fmt.Errorf("variable %s is missing", c.Symbol)
+				break
+			}
+			c.Value += b.addr
+		}
+		p.constants = append(p.constants, c)
+	}
+	return p
+}
+
+// execution is a launch of a kernel in PTX that is executed, or was.
+type execution struct {
+	vm.Stop
+	kernel string
+	begun  time.Time // by the machine's clock
+	fault  *vm.Fault
+}
+
+// The model of the time of a kernel, for virtual time: so much for its launch, and a nanosecond for
+// each instruction of a warp, as if each multiprocessor executed one at a time. In addition it takes
+// the time for which it has waited by reading a clock.
+func modelled(w vm.Work, blocks uint64) int64 {
+	return int64(kernelTime) + int64(w.Instructions/min(max(blocks, 1), multiprocessors)) + w.Waited
+}
+
+// executionOf returns the operation of a launch of a kernel in PTX. A goroutine executes it outside of
+// the driver's lock. It ends if the driver has a sticky error.
+func (d *Driver) executionOf(f *function, l *Launch) *op {
+	o := &op{outside: true, visible: true, execution: &execution{kernel: l.Name}}
+	x := o.execution
+	o.dropped = x.Stop.Stop
+	o.begin = func() {
+		if l.code != ok {
+			return
+		}
+		p := f.translated()
+		launch := &vm.Launch{
+			Kernel: p.kernel, Constants: p.constants, Params: l.packed(f), Memory: kernelMemory{d},
+			Grid: [3]uint32{l.Grid.X, l.Grid.Y, l.Grid.Z}, Block: [3]uint32{l.Block.X, l.Block.Y, l.Block.Z}, Dynamic: l.SharedMem,
+			Workers:  runtime.GOMAXPROCS(0),
+			Resident: int(max(f.active(int32(l.Block.count()), uint64(l.SharedMem)), 1)) * multiprocessors,
+			Clock:    func() int64 { return d.clock.now() },
+			Virtual:  d.clock.virtual,
+		}
+		d.ids.launch++
+		launch.ID = d.ids.launch
+		x.begun = time.Now()
+		d.engine.executing++
+		go func() {
+			work, fault := launch.Execute(&x.Stop)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			x.fault = fault
+			d.executed(o, work, l.Grid.count())
+		}()
+	}
+	o.effect = func() {
+		if x.fault != nil {
+			d.reportFault(x.fault)
+			d.poison(driver.Result(x.fault.Code))
+		}
+	}
+	return o
+}
+
+// packed returns the arguments as they are in the memory of parameters.
+func (l *Launch) packed(f *function) []byte {
+	data := newBytes(max(uint64(f.program.kernel.Params), 8))
+	for i, param := range f.params {
+		copy(data[param.offset:], l.args[i])
+	}
+	return data[:f.program.kernel.Params]
+}
+
+// executed completes a kernel at its time. A fault is reported a little later, so that work that a
+// program enqueues at once is still accepted.
+func (d *Driver) executed(o *op, work vm.Work, blocks uint64) {
+	e := &d.engine
+	e.executing--
+	defer d.changed.Broadcast()
+	if o.done {
+		return // it was dropped
+	}
+	e.catchUp()
+	if o.done {
+		return
+	}
+	e.remove(o)
+	switch now := d.clock.now(); {
+	case d.clock.virtual:
+		o.at = later(o.began, modelled(work, blocks))
+	default:
+		o.at = now
+	}
+	if o.execution.fault != nil {
+		o.at = later(o.at, int64(faultTime))
+	}
+	e.schedule(o)
+	e.catchUp()
+	e.arm()
+}
+
+// mostSettling is how long the virtual time waits for kernels that are executed.
+const mostSettling = 5 * time.Second
+
+// settle waits until no kernel is executed, whose end has no time yet. It does not wait forever, as a
+// kernel may wait for memory that the program has not written. The driver is unlocked meanwhile.
+func (d *Driver) settle() {
+	if d.engine.executing == 0 {
+		return
+	}
+	late := false
+	timer := time.AfterFunc(mostSettling, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		late = true
+		d.changed.Broadcast()
+	})
+	defer timer.Stop()
+	for d.engine.executing > 0 && !late {
+		d.changed.Wait()
+	}
+}
+
+// quiet waits until no kernel is executed after a sticky error, so that no memory is freed that a
+// kernel uses. The driver is unlocked meanwhile.
+func (d *Driver) quiet() {
+	for d.engine.executing > 0 {
+		d.changed.Wait()
+	}
+}
+
+// reportFault explains a fault in the log. A wrong access is also a misuse, as a panic of a kernel in
+// Go is.
+func (d *Driver) reportFault(f *vm.Fault) {
+	r := driver.Result(f.Code)
+	var b strings.Builder
+	fmt.Fprintf(&b, "kernel %q ends with %s", f.Kernel, r.Name())
+	if f.Instruction != "" {
+		fmt.Fprintf(&b, ": thread (%d, %d, %d) of block (%d, %d, %d), at line %d of the PTX, %s", f.Thread[0], f.Thread[1], f.Thread[2],
+			f.Block[0], f.Block[1], f.Block[2], f.Line, f.Instruction)
+	}
+	if f.Access {
+		verb := "reads"
+		if f.Write {
+			verb = "writes"
+		}
+		fmt.Fprintf(&b, " %s %d bytes at %#x", verb, f.Size, f.Address)
+		if f.Code == vm.IllegalAddress {
+			b.WriteString(d.nearest(f.Address))
+		}
+	}
+	if f.Reason != "" {
+		fmt.Fprintf(&b, ": %s", f.Reason)
+	}
+	d.explain("cuLaunchKernel", b.String(), r)
+	if f.Access || f.Reason != "" {
+		d.misuse("cuLaunchKernel", 0, b.String(), nil)
+	}
+}
+
+// nearest describes the memory nearest to an address.
+func (d *Driver) nearest(addr uint64) string {
+	switch addr &^ (vm.WindowSize - 1) {
+	case vm.SharedWindow:
+		return ", in shared memory"
+	case vm.LocalWindow:
+		return ", in local memory"
+	case vm.ParamWindow:
+		return ", in the parameters"
+	}
+	i := d.space.after(addr)
+	text, least := "; no memory is allocated", uint64(1<<64-1)
+	if i > 0 {
+		b := d.space.blocks[i-1]
+		least = addr - b.end()
+		text = fmt.Sprintf("; the nearest memory is %d bytes at %#x, which ends %d bytes before", b.size, b.addr, least)
+	}
+	if i < len(d.space.blocks) {
+		switch b := d.space.blocks[i]; {
+		case b.addr <= addr:
+			text = fmt.Sprintf("; the memory of %d bytes at %#x ends within the access", b.size, b.addr)
+		case b.addr-addr < least:
+			text = fmt.Sprintf("; the nearest memory is %d bytes at %#x, which begins %d bytes later", b.size, b.addr, b.addr-addr)
+		}
+	}
+	return text
+}
+
+// region is a block of memory as kernels see it. Memory that was never used has no data.
+type region struct {
+	base, size uint64
+	data       []byte
+}
+
+// regions is a list of all blocks, which is made anew after a change.
+type regions = atomic.Pointer[[]region]
+
+// kernelMemory is the memory for kernels in PTX.
+type kernelMemory struct{ d *Driver }
+
+// Region implements vm.Memory. It takes the driver's lock only after a change of the blocks.
+func (m kernelMemory) Region(addr uint64) (uint64, []byte) {
+	list := m.d.space.regions.Load()
+	if list != nil {
+		if r := findRegion(*list, addr); r == nil {
+			return 0, nil
+		} else if r.data != nil {
+			return r.base, r.data
+		}
+	}
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	if b := m.d.space.at(addr); b != nil {
+		b.bytes()
+	}
+	made := make([]region, len(m.d.space.blocks))
+	for i, b := range m.d.space.blocks {
+		made[i] = region{base: b.addr, size: b.size}
+		if b.data != nil {
+			made[i].data = b.bytes()
+		}
+	}
+	m.d.space.regions.Store(&made)
+	if r := findRegion(made, addr); r != nil {
+		return r.base, r.data
+	}
+	return 0, nil
+}
+
+// findRegion returns the region that contains an address, or nil.
+func findRegion(list []region, addr uint64) *region {
+	low, high := 0, len(list)
+	for low < high {
+		if middle := (low + high) / 2; list[middle].base+list[middle].size <= addr {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	if low < len(list) && list[low].base <= addr {
+		return &list[low]
+	}
+	return nil
+}

@@ -1,0 +1,270 @@
+package sim
+
+import (
+	"encoding/binary"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// ptxFile returns a kernel of a file in testdata.
+func (r *lab) ptxFile(file, kernel string) driver.Function {
+	r.t.Helper()
+	text, err := os.ReadFile("testdata/ptx/" + file + ".ptx")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	f, res := r.ModuleGetFunction(r.th, r.load(string(text)), kernel)
+	r.must(res)
+	return f
+}
+
+// launchGrid launches a kernel with blocks of one or two dimensions, and waits for it.
+func (r *lab) launchGrid(f driver.Function, gx, gy, bx, by, shared uint32, args ...any) driver.Result {
+	r.t.Helper()
+	r.must(r.LaunchKernel(r.th, f, gx, gy, 1, bx, by, 1, shared, 0, params(args...)))
+	return r.CtxSynchronize(r.th)
+}
+
+// series returns the bytes of words.
+func series(n int, f func(i int) uint32) string {
+	var b []byte
+	for i := range n {
+		b = binary.LittleEndian.AppendUint32(b, f(i))
+	}
+	return string(b)
+}
+
+// wordsAt returns words of memory.
+func (r *lab) wordsAt(p driver.DevicePtr, n int) (list []uint32) {
+	s := r.read(p, 4*n)
+	for i := range n {
+		list = append(list, binary.LittleEndian.Uint32([]byte(s[4*i:])))
+	}
+	return list
+}
+
+func TestExecuteVectorAdd(t *testing.T) {
+	r := newLab(t)
+	const n = 1000
+	a := r.alloc(series(n, func(i int) uint32 { return math.Float32bits(float32(i)) }))
+	b := r.alloc(series(n, func(i int) uint32 { return math.Float32bits(0.5) }))
+	c := r.alloc(series(n+24, func(int) uint32 { return 7 }))
+	r.must(r.launchGrid(r.ptxFile("vecadd", "vecadd"), 8, 1, 128, 1, 0, c, a, b, uint32(n)))
+	for i, v := range r.wordsAt(c, n+24) {
+		want := math.Float32bits(float32(i) + 0.5)
+		if i >= n {
+			want = 7
+		}
+		if v != want {
+			t.Fatalf("c[%d] is %x, want %x", i, v, want)
+		}
+	}
+}
+
+func TestExecuteMatrixProduct(t *testing.T) {
+	r := newLab(t)
+	const n = 64
+	value := func(seed int) func(i int) uint32 {
+		return func(i int) uint32 { return math.Float32bits(float32((i*seed)%17) - 8) }
+	}
+	a, b := r.alloc(series(n*n, value(5))), r.alloc(series(n*n, value(11)))
+	c := r.alloc(series(n*n, func(int) uint32 { return 0 }))
+	r.must(r.launchGrid(r.ptxFile("matmul", "matmul"), n/16, n/16, 16, 16, 0, c, a, b, uint32(n)))
+	for i, v := range r.wordsAt(c, n*n) {
+		want := 0
+		for k := range n {
+			want += ((i/n*n+k)*5%17 - 8) * ((k*n+i%n)*11%17 - 8)
+		}
+		if got := math.Float32frombits(v); got != float32(want) {
+			t.Fatalf("c[%d] is %v, want %d", i, got, want)
+		}
+	}
+}
+
+func TestExecuteWarps(t *testing.T) {
+	r := newLab(t)
+	const n = 5000
+	data := series(n, func(i int) uint32 { return uint32(i*i + 1) })
+	in, zero := r.alloc(data), series(256, func(int) uint32 { return 0 })
+	sum := uint32(0)
+	for i := range n {
+		sum += uint32(i*i + 1)
+	}
+	out := r.alloc(zero)
+	f := r.ptxFile("warps", "sum")
+	r.must(r.launchGrid(f, 20, 1, 256, 1, 0, out, in, uint32(n)))
+	if got := r.wordsAt(out, 1)[0]; got != sum {
+		t.Errorf("the sum is %d, want %d", got, sum)
+	}
+	total, _, res := r.ModuleGetGlobal(r.th, driver.Module(r.functionModule(f)), "total")
+	r.must(res)
+	if got := r.wordsAt(total, 1)[0]; got != 100+sum {
+		t.Errorf("the variable is %d, want %d", got, 100+sum)
+	}
+
+	out = r.alloc(zero)
+	r.must(r.launchGrid(r.ptxFile("warps", "histogram"), 3, 1, 256, 1, 1024, out, in, uint32(4*n)))
+	var count [256]uint32
+	for _, c := range []byte(data) {
+		count[c]++
+	}
+	if got := r.wordsAt(out, 256); [256]uint32(got) != count {
+		t.Errorf("the histogram is %v, want %v", got, count)
+	}
+
+	out = r.alloc(zero)
+	r.must(r.launchGrid(r.ptxFile("warps", "locked"), 4, 1, 96, 1, 0, out, out+4))
+	if got := r.wordsAt(out, 2); got[0] != 4*96 || got[1] != 0 {
+		t.Errorf("the counter and the lock are %d", got)
+	}
+
+	out = r.alloc(series(200, func(i int) uint32 { return uint32(i) }))
+	r.must(r.launchGrid(r.ptxFile("warps", "scan"), 1, 1, 200, 1, 800, out))
+	for i, v := range r.wordsAt(out, 200) {
+		if int(v) != i*(i+1)/2 {
+			t.Fatalf("sum %d is %d", i, v)
+		}
+	}
+
+	out = r.alloc(zero)
+	r.must(r.launchGrid(r.ptxFile("warps", "calls"), 1, 1, 40, 1, 0, out))
+	for i, v := range r.wordsAt(out, 40) {
+		want := uint32(1)
+		for range i {
+			want *= []uint32{2, 3, 5}[i%3]
+		}
+		if i%2 == 0 {
+			want += 1000
+		}
+		if v != want {
+			t.Errorf("word %d is %d, want %d", i, v, want)
+		}
+	}
+
+	out = r.alloc(zero)
+	r.must(r.launchGrid(r.ptxFile("warps", "relay"), 64, 1, 1, 1, 0, out))
+	if got := r.wordsAt(out, 65); got[0] != 1 || got[63] != 1 || got[64] != 0 {
+		t.Errorf("the flags are %d", got)
+	}
+}
+
+// functionModule returns the module of a kernel.
+func (r *lab) functionModule(f driver.Function) driver.Module {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	object, _ := r.objects.find(uintptr(f))
+	return object.(*function).module.handle
+}
+
+// TestExecutePoll executes a kernel that waits for the host, while other calls are made.
+func TestExecutePoll(t *testing.T) {
+	r := newLab(t)
+	flag, address := r.pinned("\x00\x00\x00\x00")
+	out := r.alloc("----")
+	s := r.newStream()
+	r.must(r.LaunchKernel(r.th, r.ptxFile("warps", "poll"), 1, 1, 1, 32, 1, 1, 0, s, params(uint64(address), out)))
+	other := r.alloc("another allocation")
+	r.want("query", driver.ResultNotReady, r.StreamQuery(r.th, s))
+	if got := r.read(other, 7); got != "another" {
+		t.Errorf("read %q", got)
+	}
+	store32(flag, 42)
+	r.must(r.StreamSynchronize(r.th, s))
+	if got := r.wordsAt(out, 1)[0]; got != 42 {
+		t.Errorf("the kernel has stored %d", got)
+	}
+}
+
+// TestExecuteStopped executes kernels that never end, and makes them end.
+func TestExecuteStopped(t *testing.T) {
+	for name, end := range map[string]func(r *lab){
+		"poison": func(r *lab) { r.Poison(int(driver.ResultLaunchFailed)) },
+		"fault": func(r *lab) {
+			r.must(r.LaunchKernel(r.th, r.ptxFile("warps", "traps"), 1, 1, 1, 1, 1, 1, 0, r.newStream(), params()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t)
+			_, flag := r.pinned("\x00\x00\x00\x00")
+			s := r.newStream()
+			r.must(r.LaunchKernel(r.th, r.ptxFile("warps", "poll"), 100, 1, 1, 64, 1, 1, 0, s, params(uint64(flag), uint64(flag))))
+			end(r)
+			r.want("the wait", driver.ResultLaunchFailed, r.StreamSynchronize(r.th, s))
+		})
+	}
+}
+
+// TestExecuteVirtualTime executes kernels with virtual time: how long they take depends on nothing but
+// their instructions.
+func TestExecuteVirtualTime(t *testing.T) {
+	r := newLab(t, VirtualTime())
+	s := r.newStream()
+	wait := r.ptxFile("warps", "wait")
+	for range 3 {
+		r.must(r.launchOn(s, wait, 1, params(uint32(1e6))))
+	}
+	r.want("at once", driver.ResultNotReady, r.StreamQuery(r.th, s))
+	r.Advance(3 * 995 * time.Microsecond)
+	r.want("too early", driver.ResultNotReady, r.StreamQuery(r.th, s))
+	r.Advance(3 * 20 * time.Microsecond)
+	r.want("later", ok, r.StreamQuery(r.th, s))
+}
+
+func TestExecuteFaults(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kernel  string
+		threads uint32
+		offset  driver.DevicePtr
+		want    driver.Result
+		report  []string
+	}{
+		"beyond": {"writes", 3, 0, driver.ResultIllegalAddress, []string{
+			`kernel "writes" ends with CUDA_ERROR_ILLEGAL_ADDRESS: thread (2, 0, 0) of block (0, 0, 0), at line`,
+			"of the PTX, st.global.u32 writes 4 bytes at 0x17f", "; the nearest memory is 16 bytes at 0x17f", "which ends 0 bytes before"}},
+		"misaligned": {"writes", 1, 2, driver.ResultMisalignedAddress, []string{"thread (0, 0, 0)", "st.global.u32 writes 4 bytes"}},
+		"trap":       {"traps", 1, 0, driver.ResultLaunchFailed, nil},
+		"deadlock":   {"stuck", 32, 0, driver.ResultLaunchFailed, []string{"bar.sync: all threads of the block wait for each other"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t)
+			f := r.ptxFile("warps", tt.kernel)
+			p := r.alloc(strings.Repeat("x", 16))
+			r.want(name, tt.want, r.launchGrid(f, 1, 1, tt.threads, 1, 0, p+tt.offset))
+			text := ""
+			for _, m := range r.Misuses() {
+				text += m.What
+			}
+			for _, part := range tt.report {
+				if !strings.Contains(text, part) {
+					t.Errorf("the report %q does not contain %q", text, part)
+				}
+			}
+			if len(tt.report) == 0 && text != "" {
+				t.Errorf("unexpected report %q", text)
+			}
+			r.takeMisuses()
+		})
+	}
+}
+
+// BenchmarkExecuteEmpty launches a kernel that does hardly anything, and waits for it.
+func BenchmarkExecuteEmpty(b *testing.B) {
+	d := New()
+	th := new(driver.Thread)
+	d.Init(nil, 0)
+	c, _ := d.DevicePrimaryCtxRetain(nil, 0)
+	d.CtxSetCurrent(th, c)
+	m, _, _ := d.ModuleLoadLog(th, []byte(header+".entry e(.param .u64 a) { .reg .b32 %r; mov.u32 %r, %tid.x; ret; }"), nil)
+	f, _ := d.ModuleGetFunction(th, m, "e")
+	for b.Loop() {
+		if r := d.LaunchKernel(th, f, 1, 1, 1, 32, 1, 1, 0, 0, params(uint64(1))); r != ok {
+			b.Fatal(r)
+		}
+		d.CtxSynchronize(th)
+	}
+}
