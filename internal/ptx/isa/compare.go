@@ -75,6 +75,7 @@ func (f format) classed(class string, a uint64) bool {
 // comparison returns the function that finds the lanes in which a comparison is true.
 func comparison(v Variant) func(w *vm.Warp, o *vm.Op) uint32 {
 	cmp := v.Get("cmp")
+	compare := floatComparison(cmp)
 	switch t := v.T(); t {
 	case "f32":
 		flush := v.Has("ftz")
@@ -82,10 +83,10 @@ func comparison(v Variant) func(w *vm.Warp, o *vm.Op) uint32 {
 			if flush {
 				a, b = uint32(f32.flush(uint64(a))), uint32(f32.flush(uint64(b)))
 			}
-			return compareFloats(cmp, float64(math.Float32frombits(a)), float64(math.Float32frombits(b)))
+			return compare(float64(math.Float32frombits(a)), float64(math.Float32frombits(b)))
 		})
 	case "f64":
-		return lanesWhere(func(a, b uint64) bool { return compareFloats(cmp, math.Float64frombits(a), math.Float64frombits(b)) })
+		return lanesWhere(func(a, b uint64) bool { return compare(math.Float64frombits(a), math.Float64frombits(b)) })
 	case "f16", "bf16":
 		f, flush := formatOf(t), v.Has("ftz")
 		wide := func(a uint16) float64 {
@@ -95,7 +96,7 @@ func comparison(v Variant) func(w *vm.Warp, o *vm.Op) uint32 {
 			}
 			return math.Float64frombits(f64.convert(n, f, rn))
 		}
-		return lanesWhere(func(a, b uint16) bool { return compareFloats(cmp, wide(a), wide(b)) })
+		return lanesWhere(func(a, b uint16) bool { return compare(wide(a), wide(b)) })
 	case "b16", "u16":
 		return compareIntegers[uint16](cmp)
 	case "s16":
@@ -155,36 +156,37 @@ func compareIntegers[T integer](cmp string) func(w *vm.Warp, o *vm.Op) uint32 {
 	}
 }
 
-func compareFloats(cmp string, a, b float64) bool {
+// floatComparison returns a comparison of floats.
+func floatComparison(cmp string) func(a, b float64) bool {
 	switch cmp {
 	case "eq":
-		return a == b
+		return func(a, b float64) bool { return a == b }
 	case "ne":
-		return a < b || a > b
+		return func(a, b float64) bool { return a < b || a > b }
 	case "lt":
-		return a < b
+		return func(a, b float64) bool { return a < b }
 	case "le":
-		return a <= b
+		return func(a, b float64) bool { return a <= b }
 	case "gt":
-		return a > b
+		return func(a, b float64) bool { return a > b }
 	case "ge":
-		return a >= b
+		return func(a, b float64) bool { return a >= b }
 	case "equ":
-		return !(a < b || a > b)
+		return func(a, b float64) bool { return !(a < b || a > b) }
 	case "neu":
-		return a != b
+		return func(a, b float64) bool { return a != b }
 	case "ltu":
-		return !(a >= b)
+		return func(a, b float64) bool { return !(a >= b) }
 	case "leu":
-		return !(a > b)
+		return func(a, b float64) bool { return !(a > b) }
 	case "gtu":
-		return !(a <= b)
+		return func(a, b float64) bool { return !(a <= b) }
 	case "geu":
-		return !(a < b)
+		return func(a, b float64) bool { return !(a < b) }
 	case "num":
-		return a == a && b == b
+		return func(a, b float64) bool { return a == a && b == b }
 	}
-	return a != a || b != b
+	return func(a, b float64) bool { return a != a || b != b }
 }
 
 // combine combines the lanes of a comparison with those of a predicate.

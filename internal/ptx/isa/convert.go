@@ -1,6 +1,8 @@
 package isa
 
 import (
+	"math"
+
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
@@ -131,6 +133,9 @@ func intToFloat(v Variant) vm.Func {
 	if v.T() == "bf16" {
 		return nil
 	}
+	if f := hardwareConvert(v); f != nil && r == rn && !sat {
+		return f
+	}
 	return one(func(a uint64) uint64 {
 		a = extend(a, from)
 		negative := from[0] == 's' && int64(a) < 0
@@ -143,6 +148,26 @@ func intToFloat(v Variant) vm.Func {
 		}
 		return d
 	})
+}
+
+// hardwareConvert returns the function of a frequent conversion of an integer that rounds to nearest,
+// or nil.
+func hardwareConvert(v Variant) vm.Func {
+	switch v.T() + v.Get("u") {
+	case "f32s32":
+		return one(func(a int32) uint32 { return math.Float32bits(float32(a)) })
+	case "f32u32":
+		return one(func(a uint32) uint32 { return math.Float32bits(float32(int64(a))) })
+	case "f32s64":
+		return one(func(a int64) uint32 { return math.Float32bits(float32(a)) })
+	case "f64s32":
+		return one(func(a int32) uint64 { return math.Float64bits(float64(a)) })
+	case "f64u32":
+		return one(func(a uint32) uint64 { return math.Float64bits(float64(int64(a))) })
+	case "f64s64":
+		return one(func(a int64) uint64 { return math.Float64bits(float64(a)) })
+	}
+	return nil
 }
 
 // floatToFloat returns the function of a conversion that rounds if the result has fewer bits.

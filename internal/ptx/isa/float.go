@@ -21,10 +21,10 @@ func floatRows() []*Instruction {
 	} {
 		list = append(list,
 			&Instruction{Name: op.name, Modifiers: rounding + "ftz? sat? t=f32", Operands: "d a b", Make: func(v Variant) vm.Func {
-				return finish(v, nearest2(v, op.name, op.f))
+				return finish(v, op.f)
 			}},
 			&Instruction{Name: op.name, Modifiers: rounding + "t=f64", Operands: "d a b", Make: func(v Variant) vm.Func {
-				return finish(v, nearest2(v, op.name, op.f))
+				return finish(v, op.f)
 			}},
 			&Instruction{Name: op.name, Modifiers: "rnd?=rn ftz? sat? t=f16|f16x2", Operands: "d a b", Make: func(v Variant) vm.Func {
 				return finish(v, op.f)
@@ -120,7 +120,19 @@ func finish(v Variant, f func(f format, a, b uint64, r mode) uint64) vm.Func {
 	g := number(v, func(form format, a, b, _ uint64, r mode) uint64 { return f(form, a, b, r) })
 	slow := two(func(a, b uint64) uint64 { return g(a, b, 0) })
 	if full := hardware2(v); full != nil {
-		return fast(full, slow)
+		// Lanes that are not active are computed, too, and dropped.
+		return func(w *vm.Warp, o *vm.Op) {
+			if w.Active == vm.Full {
+				full(&w.R[o.D], &w.R[o.A], &w.R[o.B])
+				return
+			}
+			var result vm.Column
+			full(&result, &w.R[o.A], &w.R[o.B])
+			d := &w.R[o.D]
+			for i := range w.Each {
+				d[i] = result[i]
+			}
+		}
 	}
 	return slow
 }
@@ -129,41 +141,6 @@ func finish(v Variant, f func(f format, a, b uint64, r mode) uint64) vm.Func {
 func finish1(v Variant, f func(f format, a uint64, r mode) uint64) vm.Func {
 	g := number(v, func(form format, a, _, _ uint64, r mode) uint64 { return f(form, a, r) })
 	return one(func(a uint64) uint64 { return g(a, 0, 0) })
-}
-
-// nearest2 returns the function of the processor if it rounds as the variant says, otherwise f.
-func nearest2(v Variant, name string, f func(f format, a, b uint64, r mode) uint64) func(f format, a, b uint64, r mode) uint64 {
-	if modeOf(v.Get("rnd")) != rn {
-		return f
-	}
-	if v.T() == "f32" {
-		return func(form format, a, b uint64, r mode) uint64 {
-			x, y := float(a), float(b)
-			switch name {
-			case "add":
-				return canonical(x + y)
-			case "sub":
-				return canonical(x - y)
-			}
-			return canonical(x * y)
-		}
-	}
-	return func(form format, a, b uint64, r mode) uint64 {
-		x, y := math.Float64frombits(a), math.Float64frombits(b)
-		var z float64
-		switch name {
-		case "add":
-			z = x + y
-		case "sub":
-			z = x - y
-		default:
-			z = x * y
-		}
-		if z != z {
-			return f(form, a, b, r)
-		}
-		return math.Float64bits(z)
-	}
 }
 
 // float returns the float in a register of 32 bits.
@@ -179,63 +156,110 @@ func canonical(v float32) uint64 {
 
 // hardware2 returns the loop for all lanes of a frequent variant, or nil.
 func hardware2(v Variant) func(d, a, b *vm.Column) {
-	if v.T() != "f32" || v.Has("how") || v.Has("ftz") || v.Has("sat") || modeOf(v.Get("rnd")) != rn {
+	if v.Has("how") || v.Has("ftz") || v.Has("sat") || modeOf(v.Get("rnd")) != rn {
 		return nil
 	}
-	switch v.Name {
-	case "add":
+	switch v.Name + v.T() {
+	case "addf32":
 		return func(d, a, b *vm.Column) {
 			for i := range d {
 				d[i] = canonical(float(a[i]) + float(b[i]))
 			}
 		}
-	case "sub":
+	case "subf32":
 		return func(d, a, b *vm.Column) {
 			for i := range d {
 				d[i] = canonical(float(a[i]) - float(b[i]))
 			}
 		}
-	case "mul":
+	case "mulf32":
 		return func(d, a, b *vm.Column) {
 			for i := range d {
 				d[i] = canonical(float(a[i]) * float(b[i]))
 			}
 		}
-	case "div":
+	case "divf32":
 		return func(d, a, b *vm.Column) {
 			for i := range d {
 				d[i] = canonical(float(a[i]) / float(b[i]))
+			}
+		}
+	case "addf64":
+		return func(d, a, b *vm.Column) {
+			for i := range d {
+				d[i] = double(math.Float64frombits(a[i])+math.Float64frombits(b[i]), format.add, a[i], b[i])
+			}
+		}
+	case "subf64":
+		return func(d, a, b *vm.Column) {
+			for i := range d {
+				d[i] = double(math.Float64frombits(a[i])-math.Float64frombits(b[i]), subtract, a[i], b[i])
+			}
+		}
+	case "mulf64":
+		return func(d, a, b *vm.Column) {
+			for i := range d {
+				d[i] = double(math.Float64frombits(a[i])*math.Float64frombits(b[i]), format.mul, a[i], b[i])
+			}
+		}
+	case "divf64":
+		return func(d, a, b *vm.Column) {
+			for i := range d {
+				d[i] = double(math.Float64frombits(a[i])/math.Float64frombits(b[i]), format.div, a[i], b[i])
 			}
 		}
 	}
 	return nil
 }
 
+// double returns the bits of a float with 64 bits. A NaN is computed anew by f, as processors choose
+// its payload in different ways.
+func double(z float64, f func(f format, a, b uint64, r mode) uint64, a, b uint64) uint64 {
+	if z != z {
+		return f(f64, a, b, rn)
+	}
+	return math.Float64bits(z)
+}
+
+// fma64 returns a · b + c of 64 bits.
+func fma64(a, b, c uint64) uint64 {
+	z := math.FMA(math.Float64frombits(a), math.Float64frombits(b), math.Float64frombits(c))
+	if z != z {
+		return f64.fma(a, b, c, rn)
+	}
+	return math.Float64bits(z)
+}
+
 // fmaOf returns the function of a multiplication and addition that rounds once.
 func fmaOf(v Variant) vm.Func {
-	f := format.fma
-	nearest := modeOf(v.Get("rnd")) == rn
-	switch {
-	case nearest && v.T() == "f32":
-		f = func(_ format, a, b, c uint64, _ mode) uint64 { return fma32(a, b, c) }
-	case nearest && v.T() == "f64":
-		f = func(form format, a, b, c uint64, r mode) uint64 {
-			z := math.FMA(math.Float64frombits(a), math.Float64frombits(b), math.Float64frombits(c))
-			if z != z {
-				return form.fma(a, b, c, r)
-			}
-			return math.Float64bits(z)
-		}
+	if modeOf(v.Get("rnd")) != rn {
+		return three(number(v, format.fma))
 	}
-	slow := three(number(v, f))
-	if nearest && v.T() == "f32" && !v.Has("ftz") && !v.Has("sat") {
+	var exact func(a, b, c uint64) uint64
+	switch v.T() {
+	case "f32":
+		exact = fma32
+	case "f64":
+		exact = fma64
+	default:
+		return three(number(v, format.fma))
+	}
+	slow := three(number(v, func(_ format, a, b, c uint64, _ mode) uint64 { return exact(a, b, c) }))
+	switch {
+	case v.Has("ftz") || v.Has("sat"):
+		return slow
+	case v.T() == "f64":
 		return fast3(func(d, a, b, c *vm.Column) {
 			for i := range d {
-				d[i] = fma32(a[i], b[i], c[i])
+				d[i] = fma64(a[i], b[i], c[i])
 			}
 		}, slow)
 	}
-	return slow
+	return fast3(func(d, a, b, c *vm.Column) {
+		for i := range d {
+			d[i] = fma32(a[i], b[i], c[i])
+		}
+	}, slow)
 }
 
 // fma32 returns a · b + c of 32 bits. The product is exact in 64 bits. The sum is rounded to 64 bits

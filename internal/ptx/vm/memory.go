@@ -59,7 +59,7 @@ func (w *Warp) find(o *Op, lane int, addr, n uint64, write bool) *segment {
 		w.accessFault(Misaligned, lane, addr, n, write)
 		return nil
 	}
-	s := &w.worker.cache[uintptr(unsafe.Pointer(o))/unsafe.Sizeof(*o)%cacheSize]
+	s := &w.worker.cache[placeOf(o)]
 	switch addr &^ (WindowSize - 1) {
 	case SharedWindow:
 		*s = w.block.shared
@@ -86,7 +86,7 @@ const cacheSize = 64
 // cached returns the segment that an instruction used before. It may be of another block's shared
 // memory only if the caches were not cleared since.
 func (w *Warp) cached(o *Op) *segment {
-	return &w.worker.cache[uintptr(unsafe.Pointer(o))/unsafe.Sizeof(*o)%cacheSize]
+	return &w.worker.cache[placeOf(o)]
 }
 
 // accessFault records a fault of an access.
@@ -350,3 +350,6 @@ func BytesOf(words []uint64) []byte {
 
 // LocalSize returns the size of the local memory of a thread in bytes.
 func (w *Warp) LocalSize() uint32 { return w.block.run.Kernel.Local }
+
+// placeOf returns the place of an instruction among the segments that a worker remembers.
+func placeOf(o *Op) uintptr { return uintptr(unsafe.Pointer(o)) / unsafe.Sizeof(*o) % cacheSize }

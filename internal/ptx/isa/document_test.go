@@ -1,0 +1,138 @@
+package isa
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/ptx.md")
+
+const document = "../../../docs/ptx.md"
+
+// TestDocument compares docs/ptx.md with the table.
+func TestDocument(t *testing.T) {
+	want := documentation()
+	if *update {
+		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Error("docs/ptx.md is not what the table of instructions says: run\n\tgo test ./internal/ptx/isa -run TestDocument -update")
+	}
+}
+
+// documentation returns the text of docs/ptx.md.
+func documentation() string {
+	var b strings.Builder
+	b.WriteString(`<!-- Written by go test ./internal/ptx/isa -run TestDocument -update. Do not edit it. -->
+
+# PTX that the software driver executes
+
+A kernel that uses only what is listed here is executed by cusim. A kernel that uses anything else is an unknown kernel:
+its launch is reported with the line and the instruction that is missing ([kernels](testing.md#kernels)).
+
+Modifiers stand in the order of this page. Those in brackets may be absent; a bar separates alternatives. Not all
+combinations exist.
+
+| instruction | modifiers |
+|---|---|
+`)
+	var lines []string
+	for _, row := range All() {
+		if strings.HasPrefix(row.Name, "%") {
+			continue
+		}
+		line := fmt.Sprintf("| %s | %s |", row.Name, form(row))
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b string) int {
+		return strings.Compare(strings.Fields(a)[1], strings.Fields(b)[1])
+	})
+	for _, line := range lines {
+		b.WriteString(line + "\n")
+	}
+	b.WriteString(`
+## Special registers
+
+` + "`%tid` `%ntid` `%ctaid` `%nctaid` (each with `.x` `.y` `.z`), `%laneid` `%warpid` `%nwarpid` `%smid` `%nsmid`\n" +
+		"`%gridid` `%lanemask_eq` `%lanemask_le` `%lanemask_lt` `%lanemask_ge` `%lanemask_gt` `%dynamic_smem_size` `%clock`\n" +
+		"`%clock_hi` `%clock64` `%globaltimer` `%globaltimer_lo` `%globaltimer_hi`" + `
+
+## What else is executed
+
+- Variables in global, constant, shared (static and dynamic) and local memory. Parameters may be structures.
+- Functions, with parameters in ` + "`.param` or `.reg`" + `. They are called by their names, and may not call themselves.
+- ` + "`__assertfail`" + `, which ends the kernel with CUDA_ERROR_ASSERT (710).
+
+## What is not executed
+
+- Calls through pointers, and functions that call themselves.
+- Vectors as registers, registers of 128 bits, and variables in global or constant memory that a function declares.
+- Addresses of functions, and ` + "`printf`" + `.
+
+## How exact the results are
+
+Integers and floats have the results of an H100, bit by bit, also where the manual does not define them: NaNs, divisions
+by zero, shifts by too much. A test compares them. The approximate instructions (` + "`approx`, `full`" + `) are more precise
+than the manual demands, and their last bits differ from those of a GPU.
+`)
+	return b.String()
+}
+
+// form returns how the modifiers of an instruction are written.
+func form(row *Instruction) string {
+	var words []string
+	for _, s := range row.slots {
+		word := "." + strings.Join(s.choices, "\\|.")
+		if s.optional {
+			word = "[" + word + "]"
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, " ")
+}
+
+// TestTable checks the table: each row has variants that are found by their texts, and no text has two
+// meanings.
+func TestTable(t *testing.T) {
+	seen := make(map[string]*Instruction)
+	for _, row := range All() {
+		if strings.HasPrefix(row.Name, "%") {
+			continue
+		}
+		all := row.Variants()
+		if len(all) == 0 {
+			t.Errorf("%s %s: there are no variants", row.Name, row.Modifiers)
+		}
+		for _, v := range all {
+			if other := seen[v.String()]; other == row {
+				t.Errorf("%s has two meanings in %s %s", v, row.Name, row.Modifiers)
+			}
+			seen[v.String()] = row
+			if _, _, found := Find(v.String()); !found {
+				t.Fatalf("%s is not found", v)
+			}
+			for _, o := range v.Operands() {
+				if o.Type == "" || strings.IndexByte("dabceABCPvwmislxyt", o.Role) < 0 {
+					t.Errorf("%s: operand %c:%s", v, o.Role, o.Type)
+				}
+			}
+		}
+	}
+	for _, op := range []string{"", "add", "add.u8", "add.s32.sat", "ld", "ld.u32.u32", "setp.lo.s32", "cvt.f32.f64", "cvt.rn.f64.f32", "min.abs.f32", "fma.f32"} {
+		if v, _, found := Find(op); found {
+			t.Errorf("%q is %s", op, v)
+		}
+	}
+}
