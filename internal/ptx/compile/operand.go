@@ -300,16 +300,18 @@ func (t *translator) access(v *variant, o *vm.Op, operand syntax.Operand) *Error
 		if s != nil && s.size != 8 && (s.size != 4 || !shared && space != "local") {
 			return t.unsupported("an address of 32 bits")
 		}
-		if param && !t.f.Kernel {
+		if param && (!t.f.Kernel || v.Name == "st") {
 			return t.unsupported("an address of a parameter in a register")
 		}
 	case s.space == syntax.Param && !param, s.space == syntax.Shared && !shared, s.space == syntax.Local && space != "local",
 		s.space == syntax.Const && space != "const", s.space == syntax.Global && space != "global" && space != "":
 		return t.unsupported(fmt.Sprintf("variable %s is in %s", s.v.Name, s.space))
 	case s.space == syntax.Param && t.ownParam(s):
+		if v.Name == "st" {
+			return t.unsupported("to a parameter of a kernel")
+		}
 	case s.space == syntax.Param: // of a function: in local memory
 		_, o.Run = v.With("space", "local")
-	case s.space != syntax.Global && s.space != syntax.Const:
 	}
 	if o.Run == nil {
 		return t.unsupported("")

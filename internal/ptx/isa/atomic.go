@@ -17,26 +17,31 @@ func atomicRows() []*Instruction {
 	} {
 		modifiers := atomics + op.name + " t=" + op.types
 		list = append(list,
-			&Instruction{Name: "atom", Modifiers: modifiers, Operands: "d m b", Kind: vm.Touches, Make: func(v Variant) vm.Func { return update(v, true) }},
+			&Instruction{Name: "atom", Modifiers: modifiers, Operands: "d m b", Kind: vm.Touches, Make: func(v Variant) vm.Func { return atomically(v, true) }},
 			&Instruction{Name: "red", Modifiers: modifiers, Operands: "m b", Kind: vm.Touches, Make: func(v Variant) vm.Func {
 				if s := v.Get("sem"); s == "acquire" || s == "acq_rel" {
 					return nil
 				}
-				return update(v, false)
+				return atomically(v, false)
 			}})
 	}
 	return append(list,
-		&Instruction{Name: "atom", Modifiers: atomics + "op=exch t=b32|b64", Operands: "d m b", Kind: vm.Touches, Make: func(v Variant) vm.Func { return update(v, true) }},
-		&Instruction{Name: "atom", Modifiers: atomics + "op=cas t=b32|b64|b16", Operands: "d m b c", Kind: vm.Touches, Make: func(v Variant) vm.Func { return update(v, true) }},
-		&Instruction{Name: "atom", Modifiers: atomics + "op=add noftz t=f16|bf16|f16x2|bf16x2", Operands: "d m b", Kind: vm.Touches, Make: func(v Variant) vm.Func { return update(v, true) }},
-		&Instruction{Name: "red", Modifiers: atomics + "op=add noftz t=f16|bf16|f16x2|bf16x2", Operands: "m b", Kind: vm.Touches, Make: func(v Variant) vm.Func { return update(v, false) }})
+		&Instruction{Name: "atom", Modifiers: atomics + "op=exch t=b32|b64", Operands: "d m b", Kind: vm.Touches, Make: func(v Variant) vm.Func { return atomically(v, true) }},
+		&Instruction{Name: "atom", Modifiers: atomics + "op=cas t=b32|b64|b16", Operands: "d m b c", Kind: vm.Touches, Make: func(v Variant) vm.Func { return atomically(v, true) }},
+		&Instruction{Name: "atom", Modifiers: atomics + "op=add noftz t=f16|bf16|f16x2|bf16x2", Operands: "d m b", Kind: vm.Touches, Make: func(v Variant) vm.Func { return atomically(v, true) }},
+		&Instruction{Name: "red", Modifiers: atomics + "op=add noftz t=f16|bf16|f16x2|bf16x2", Operands: "m b", Kind: vm.Touches, Make: func(v Variant) vm.Func { return atomically(v, false) }})
 }
 
-// update returns the function of an atomic operation. The lanes change the memory in their order.
-func update(v Variant, returns bool) vm.Func {
+// atomically returns the function of an atomic operation. The lanes change the memory in their order.
+func atomically(v Variant, returns bool) vm.Func {
 	f, space, size := updateOf(v), spaceOf(v), uint64(sizeOf(v.T())/8)
 	if paired(v.T()) {
 		size = 4
+	}
+	shared := v.Get("space") == "shared" || v.Get("space") == "shared::cta"
+	flushed := updateOf(v)
+	if v.Get("op")+v.T() == "addf32" { // in global memory subnormal numbers are replaced by zero
+		flushed = func(old, b, _ uint64) uint64 { return f32.flush(f32.add(f32.flush(old), f32.flush(b&(1<<32-1)), rn)) }
 	}
 	return func(w *vm.Warp, o *vm.Op) {
 		a, b, c := w.R[o.A], &w.R[o.B], &w.R[o.C]
@@ -46,7 +51,10 @@ func update(v Variant, returns bool) vm.Func {
 				return
 			}
 			x, y := b[i], c[i]
-			g := func(old uint64) uint64 { return f(old, x, y) }
+			g := func(old uint64) uint64 { return flushed(old, x, y) }
+			if shared || (a[i]+uint64(o.Imm))&^(vm.WindowSize-1) == vm.SharedWindow {
+				g = func(old uint64) uint64 { return f(old, x, y) }
+			}
 			var old uint64
 			if size == 2 {
 				old = vm.Update16(p, g)
@@ -72,7 +80,7 @@ func updateOf(v Variant) func(old, b, c uint64) uint64 {
 	switch v.Get("op") {
 	case "add":
 		switch v.T() {
-		case "f32": // subnormal numbers are replaced by zero in global memory only
+		case "f32":
 			return func(old, b, _ uint64) uint64 { return f32.add(old, b&(1<<32-1), rn) }
 		case "f64":
 			return func(old, b, _ uint64) uint64 { return f64.add(old, b, rn) }

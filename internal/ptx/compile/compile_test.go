@@ -1,0 +1,127 @@
+package compile
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestKnownFiles translates the PTX files of this module.
+func TestKnownFiles(t *testing.T) {
+	missing := map[string]string{
+		"print.ptx": "line 29: call.uni: of function vprintf",
+	}
+	n := 0
+	err := filepath.WalkDir("../../..", func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".ptx" {
+			return err
+		}
+		n++
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		m, err := Parse(string(text))
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			return nil
+		}
+		for name := range m.kernels {
+			problem := ""
+			if _, err := m.Kernel(name); err != nil {
+				problem = err.Error()
+			}
+			if problem != missing[filepath.Base(path)] {
+				t.Errorf("%s: kernel %s: %q", path, name, problem)
+			}
+		}
+		return nil
+	})
+	if err != nil || n < 10 {
+		t.Errorf("%d files, %v", n, err)
+	}
+}
+
+// TestUnsupported translates kernels that cannot be executed.
+func TestUnsupported(t *testing.T) {
+	for body, want := range map[string]string{
+		"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {a}, {a}, {a}, {a};": "line 3: mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+		"add.u32 a, a, x;":           "line 3: add.u32: register x has type b64",
+		"add.u32 a, a;":              "line 3: add.u32: 2 operands",
+		"add.u32 5, a, a;":           "line 3: add.u32: result  is no register",
+		"add.u32 a, b, c;":           "line 3: add.u32: b is not declared",
+		"add.f32 a, a, 1;":           "line 3: add.f32: an integer as a constant of type f32",
+		"add.u32 a, a, 1.0;":         "line 3: add.u32: a float as a constant of type u32",
+		"mov.u32 a, %pm0;":           "line 3: mov.u32: special register %pm0",
+		"ld.global.u32 a, [a];":      "line 3: ld.global.u32: an address of 32 bits",
+		"ld.shared.u32 a, [g];":      "line 3: ld.shared.u32: variable g is in .global",
+		"ld.global.v2.u32 a, [x];":   "line 3: ld.global.v2.u32: the form of a vector",
+		"@a ret;":                    "line 3: ret: operand a is no predicate",
+		"bra nowhere;":               "line 3: bra: nowhere is no label",
+		"call x, (a);":               "line 3: call: of a function that is not named",
+		"call external;":             "line 3: call: of function external",
+		"call again;":                "line 2: function again calls itself",
+		".global .u32 own;":          "line 3: variable own in a function (.global)",
+		".reg .b128 w;":              "line 3: the declaration of w (.reg .b128)",
+		".local .b8 large[2000000];": "line 2: the kernel needs too much memory",
+		"st.param.b32 [p], a;": "line 3: st.param.b32: to a parameter of a kernel",
+	} {
+		m, err := Parse(textHeader + ".global .u32 g; .extern .func external(); .func again() { call again; ret; } " +
+			".entry k(.param .u64 p) { .reg .b32 a; .reg .b64 x; .reg .pred q;\n" + body + "\nret; }")
+		if err != nil {
+			t.Errorf("%s: %v", body, err)
+			continue
+		}
+		_, err = m.Kernel("k")
+		if err == nil {
+			t.Errorf("%s: no error", body)
+		} else if want != "" && err.Error() != want {
+			t.Errorf("%s: %v\n\twant %s", body, err, want)
+		}
+	}
+	if m, err := Parse(textHeader + ".entry k() { ret; }"); err != nil {
+		t.Error(err)
+	} else if _, err := m.Kernel("other"); err == nil || !strings.Contains(err.Error(), "no kernel") {
+		t.Errorf("another kernel: %v", err)
+	}
+}
+
+// FuzzKernel looks for texts on which the translation fails.
+func FuzzKernel(f *testing.F) {
+	files, _ := filepath.Glob("../../sim/testdata/ptx/*.ptx")
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text))
+	}
+	f.Add(textHeader + ".entry k() { .reg .b32 r<9>; .reg .pred p; t: .branchtargets A, A; A: setp.eq.s32 p|_, r1, 5; @p brx.idx r1, t; " +
+		"mov.b32 {r1, r2}, r3; vote.sync.ballot.b32 r1, !p, -1; bar.red.popc.u32 r1, 0, p; mad.lo.cc.u32 r1, r2, r3, 4; }")
+	f.Fuzz(func(t *testing.T, text string) {
+		m, err := Parse(text)
+		if err != nil {
+			return
+		}
+		for name := range m.kernels {
+			k, err := m.Kernel(name)
+			if (k == nil) != (err != nil) {
+				t.Errorf("%v, %v", k, err)
+			}
+			if k == nil {
+				continue
+			}
+			for i, o := range k.Code {
+				for _, c := range []int32{o.D, o.A, o.B, o.C, o.E} {
+					if int(c) >= max(k.Columns, k.Predicates+1) {
+						t.Fatalf("instruction %d refers to column %d of %d", i, c, k.Columns)
+					}
+				}
+				if o.Target < 0 || int(o.Target) >= len(k.Code) {
+					t.Fatalf("instruction %d jumps to %d", i, o.Target)
+				}
+			}
+		}
+	})
+}
