@@ -16834,12 +16834,7 @@ func (t *Table) CheckpointOperationComplete(at At, handle CheckpointOperationHan
 			return
 		}
 	}
-	f := struct {
-		fn, r  uintptr
-		handle uintptr
-		_      [5]uintptr
-	}{fn: fn, handle: uintptr(handle)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(handle))
 }
 
 // CoredumpDeregisterCompleteCallback calls cuCoredumpDeregisterCompleteCallback, which exists since CUDA 13.2.
@@ -16866,12 +16861,7 @@ func (t *Table) CoredumpDeregisterCompleteCallback(at At, callback CoredumpCallb
 			return
 		}
 	}
-	f := struct {
-		fn, r    uintptr
-		callback uintptr
-		_        [5]uintptr
-	}{fn: fn, callback: uintptr(callback)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(callback))
 }
 
 // CoredumpDeregisterStartCallback calls cuCoredumpDeregisterStartCallback, which exists since CUDA 13.2.
@@ -16898,12 +16888,7 @@ func (t *Table) CoredumpDeregisterStartCallback(at At, callback CoredumpCallback
 			return
 		}
 	}
-	f := struct {
-		fn, r    uintptr
-		callback uintptr
-		_        [5]uintptr
-	}{fn: fn, callback: uintptr(callback)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call1(at, ccall.Blocking, fn, uintptr(callback))
 }
 
 // CoredumpRegisterCompleteCallback calls cuCoredumpRegisterCompleteCallback, which exists since CUDA 13.2.
