@@ -24,13 +24,13 @@ var apiTypes = []any{
 	new(Dim3), new(Driver), new(Error), new(Event), new(EventFlags), new(EventKey), new(EventPool), new(Features),
 	new(Function), new(FunctionAttribute), new(Graph), new(GraphExec), new(GraphNode), new(GraphNodeType),
 	new(GreenContext), new(HostFlags), new(HostMem), new(IPCEventHandle), new(InstantiateFlags), new(JITOption),
-	new(LaunchConfig), new(LaunchFlags), new(Leak), new(Limit), new(ManagedInfo), new(MemAdvice), new(MemLocation),
+	new(LaunchConfig), new(LaunchFlags), new(Leak), new(Limit), new(ManagedInfo), new(MemAccess), new(MemAdvice), new(MemLocation),
 	new(MemLocationType), new(MemPool), new(MemPoolOptions), new(MemPoolReuse), new(MemPoolStats), new(Memory),
 	new(MemoryType), new(MissingError), new(Module), new(Option), new(P2PAttribute), new(Planes), new(PointerInfo),
-	new(PoolMemHandle), new(PoolStats), new(Pooled), new(PreparedLaunch), new(Proc), new(Process),
+	new(PhysicalMem), new(PhysicalOptions), new(PoolMemHandle), new(PoolStats), new(Pooled), new(PreparedLaunch), new(Proc), new(Process),
 	new(ProcessState), new(Race), new(RecordFlags), new(Result), new(Rows), new(SMResource), new(Span), new(Stats),
 	new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Timeline), new(Trace),
-	new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(Version), new(WaitFlags),
+	new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(Version), new(VirtualMem), new(WaitFlags),
 }
 
 // apiFuncs are the exported functions, called with nil and zero arguments.

@@ -7,7 +7,7 @@ import (
 )
 
 // DeviceMem is memory on the device: of [Context.Alloc], of a pool ([Stream.Alloc],
-// [MemPool.Alloc]), or a variable of a module.
+// [MemPool.Alloc]), a variable of a module, or what is mapped in a [VirtualMem].
 type DeviceMem struct {
 	_       noCopy
 	core    *memCore
@@ -61,6 +61,9 @@ func (m *DeviceMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFree", "device memory")
 	}
+	if m.core.virt != nil {
+		return m.core.virt.close(m.cleanup)
+	}
 	return m.core.closeOwned(m.cleanup)
 }
 
@@ -71,7 +74,7 @@ func (m *DeviceMem) region() region {
 	if m == nil || m.core == nil {
 		return region{}
 	}
-	return region{mem: m.core, size: m.core.size}
+	return region{mem: m.core.current(), size: m.core.length()}
 }
 
 func (m *DeviceMem) span() Span {
@@ -86,7 +89,7 @@ func (m *DeviceMem) Span(off, size uint64) Span { return m.span().Span(off, size
 // Handle returns the CUdeviceptr, for code that calls the driver directly. The handle is valid
 // until the DeviceMem is closed or collected. Handle returns 0 for nil and for closed memory.
 func (m *DeviceMem) Handle() uint64 {
-	if m == nil || m.core == nil || m.core.Closed() {
+	if m == nil || m.core == nil || m.core.current().Closed() {
 		return 0
 	}
 	m.core.exposed.Store(true)
@@ -163,7 +166,7 @@ func (m *DeviceMem) copy(op string, n int, off int64, f func(*memCore, driver.De
 	if m == nil || m.core == nil {
 		return errNil(op, "device memory")
 	}
-	mc := m.core
+	mc := m.core.current()
 	if err := mc.Enter(mc, op); err != nil {
 		return err
 	}
@@ -172,10 +175,13 @@ func (m *DeviceMem) copy(op string, n int, off int64, f func(*memCore, driver.De
 	if err := mc.fits(op, n, off); err != nil || n == 0 {
 		return err
 	}
+	if err := mc.mapped(uint64(off), uint64(n)); err != nil {
+		return &Error{Op: op, Result: ResultInvalidValue, Err: err, Detail: "use VirtualMem.Grow or Map"}
+	}
 	if !mc.copied.Load() {
 		mc.copied.Store(true)
 	}
-	if mc.is == pooledMemory {
+	if memoryKinds[mc.is].tracked {
 		mc.resource.usedOn(mc.ctx.legacyStream())
 	}
 	return f(mc, mc.raw+driver.DevicePtr(off))
@@ -188,10 +194,10 @@ func (m *DeviceMem) Memset(value byte) error {
 	const op = "cuMemsetD8"
 	return m.copy(op, 1, 0, func(mc *memCore, p driver.DevicePtr) error {
 		err := mc.legacyCall(op, func(t *driver.Table, at driver.At) driver.Result {
-			return t.MemsetD8(at, p, value, mc.size)
+			return t.MemsetD8(at, p, value, mc.length())
 		})
 		if err == nil {
-			mc.observeLegacy("DeviceMem.Memset", 0, int(mc.size), true, false)
+			mc.observeLegacy("DeviceMem.Memset", 0, int(mc.length()), true, false)
 		}
 		return err
 	})

@@ -63,6 +63,9 @@ func Ptr(m Memory) Arg {
 		return Arg{ref: argError{errUnmapped}}
 	}
 	r := s.region()
+	if r.err != nil {
+		return Arg{ref: argError{r.err}}
+	}
 	return Arg{bits: uint64(r.addr()), size: 8, mem: s.mem, ref: s.owner, extent: r.size}
 }
 
@@ -281,7 +284,7 @@ func (f *Function) useModule(w *work, cfg *LaunchConfig) error {
 // are compared first, then closed memory is detected, and then contexts are compared.
 func (f *Function) badMemory(cfg *LaunchConfig, i int, c *contextCore, mc *memCore) error {
 	err := mismatch(mc.ctx, c)
-	if err != ErrDriverMismatch && mc.Closed() {
+	if err != ErrDriverMismatch && mc.current().Closed() {
 		err = ErrClosed
 	}
 	e := f.badArg(cfg, i, err)

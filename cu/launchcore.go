@@ -41,6 +41,7 @@ type argError struct{ error }
 // useMemory makes the work of a kernel use memory. It reports false if the memory is closed, or the
 // kernel cannot access it.
 func (w *work) useMemory(mc *memCore) bool {
+	mc = mc.current()
 	return (mc.ctx == w.sc.ctx || w.sc.ctx.canAccess(mc)) && (w.kept(&mc.resource) || w.use(&mc.resource, mc))
 }
 
@@ -93,7 +94,8 @@ func (k *kernelArgs) node(f driver.Function) driver.KernelNodeParams {
 
 // canAccess reports whether kernels of the context can access memory of another context.
 func (c *contextCore) canAccess(mc *memCore) bool {
-	return mc.ctx.drv == c.drv && (mc.everywhere() || c.reaches(mc.ctx) || mc.pool.reaches(c.dev))
+	return mc.ctx.drv == c.drv && (mc.everywhere() || c.reaches(mc.ctx) || mc.pool.reaches(c.dev) ||
+		mc.virt != nil && mc.virt.reaches(c.dev))
 }
 
 // grow makes room for n arguments.

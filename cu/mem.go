@@ -15,8 +15,8 @@ func newMemory[O any](owner *O, ctx *contextCore, mc *memCore) runtime.Cleanup {
 	return cleanup
 }
 
-// Memory is memory that the GPU can use: a [*DeviceMem], a [*HostMem], or a [Span] of one. No other
-// type works: if a type embeds one of these, pass the embedded value.
+// Memory is memory that the GPU can use: a [*DeviceMem], a [*HostMem], a [*VirtualMem], or a [Span]
+// of one. No other type works: if a type embeds one of these, pass the embedded value.
 type Memory interface {
 	span() Span
 }
@@ -54,7 +54,16 @@ func (s Span) Span(off, size uint64) Span {
 	return s
 }
 
-func (s *Span) region() region { return region{mem: s.mem, off: s.off, size: s.size, err: s.err()} }
+func (s *Span) region() region {
+	r := region{mem: s.mem, off: s.off, size: s.size, err: s.err()}
+	if r.mem != nil && r.mem.virt != nil {
+		r.mem = r.mem.virt.current() // before the question what is mapped, which changes before
+		if r.err == nil {
+			r.err = r.mem.mapped(r.off, r.size)
+		}
+	}
+	return r
+}
 
 // regionOf returns the region of a Memory, which may be nil. It is a type switch because a call of
 // an interface method would make the argument escape.
@@ -72,6 +81,8 @@ func regionOf(m Memory) region {
 	case *DeviceMem:
 		return m.region()
 	case *HostMem:
+		return m.region()
+	case *VirtualMem:
 		return m.region()
 	}
 	return region{err: errEmbedded}

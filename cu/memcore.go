@@ -3,6 +3,7 @@ package cu
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"unsafe"
 
@@ -22,6 +23,7 @@ const (
 	pooledMemory                       // allocated by cuMemAllocAsync or cuMemAllocFromPoolAsync
 	managedMemory                      // allocated by cuMemAllocManaged
 	registeredMemory                   // the program's own, registered by cuMemHostRegister
+	virtualMemory                      // mapped by cuMemMap
 )
 
 // memoryKinds has the properties of each kind.
@@ -45,6 +47,7 @@ var memoryKinds = [...]struct {
 	pooledMemory:     {name: "device memory", tracked: true},
 	registeredMemory: {name: "host memory", onHost: true, freeWaits: true, tracked: true},
 	managedMemory:    {name: "managed memory", freeWaits: true, tracked: true, everywhere: true},
+	virtualMemory:    {name: "virtual memory", tracked: true},
 }
 
 // memCore is memory that the GPU can use. Its resource has its context and counts the calls in
@@ -78,6 +81,37 @@ type memCore struct {
 	// device's current pool. freeOn is the stream on which the program wants the memory to be freed.
 	pool   *memPoolCore
 	freeOn atomic.Pointer[streamCore]
+	// virt is what virtual memory has beyond other memory, or nil.
+	virt virtual
+}
+
+// virtual is a *generation. It is an interface, so that a program that maps no memory does not
+// contain it.
+type virtual interface {
+	// current returns the memory that new work uses, and length its size in bytes.
+	current() *memCore
+	length() uint64
+	covers(off, size uint64) bool
+	reaches(dev driver.Device) bool
+	close(cleanup runtime.Cleanup) error
+	free(at driver.At) (op string, res driver.Result)
+}
+
+// current returns the memory that work uses, which may be other virtual memory.
+func (mc *memCore) current() *memCore {
+	if mc == nil || mc.virt == nil {
+		return mc
+	}
+	return mc.virt.current()
+}
+
+// length returns the number of bytes of the whole memory: of virtual memory those that are mapped
+// from the beginning.
+func (mc *memCore) length() uint64 {
+	if mc.virt == nil {
+		return mc.size
+	}
+	return mc.virt.length()
 }
 
 func (mc *memCore) kind() string { return memoryKinds[mc.is].name }
@@ -114,6 +148,8 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 		mc.observeFree()
 		defer mc.leavePool()
 		return "cuMemFree", t.MemFree(at, mc.raw)
+	case virtualMemory:
+		return mc.virt.free(at)
 	case moduleVariable:
 		if mc.module.leave(); !at.NoWait {
 			mc.ctx.freeDeferred() // this frees the module if it was closed before
@@ -216,12 +252,20 @@ func (r *region) check(op string) error {
 	}
 	if r.err != nil {
 		return &Error{Op: op, Result: ResultInvalidValue, Err: r.err,
-			Detail: "choose a span that lies within the memory"}
+			Detail: "choose a span that lies within the memory, and is mapped if the memory is virtual"}
 	}
 	if r.mem.Closed() {
 		return r.mem.Refused(op)
 	}
 	return nil
+}
+
+// mapped returns an error if bytes of virtual memory are not mapped.
+func (mc *memCore) mapped(off, size uint64) error {
+	if mc.virt == nil || mc.virt.covers(off, size) {
+		return nil
+	}
+	return fmt.Errorf("%w: not all of the %d bytes at %d are mapped", errInvalid, size, off)
 }
 
 // missing returns an error if the region has no memory.

@@ -72,6 +72,7 @@ func (f *Function) prepareArgs(cfg *LaunchConfig, args []Arg) (*preparedArgs, er
 // it.
 func (f *Function) checkMemory(cfg *LaunchConfig, i int, mc *memCore) error {
 	c := f.mod.core.ctx
+	mc = mc.current()
 	if mc.Closed() || mc.ctx != c && !c.canAccess(mc) {
 		return f.badMemory(cfg, i, c, mc)
 	}

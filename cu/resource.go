@@ -43,9 +43,14 @@ func background() driver.At { return driver.At{Relaxed: true, NoWait: true} }
 
 // owned makes a new resource a user of the context, to be closed when its owner is abandoned.
 func owned[O any](owner *O, r *resource, self object, ctx *contextCore) runtime.Cleanup {
+	r.begin(self, ctx)
+	return runtime.AddCleanup(owner, func(r *resource) { r.forgotten() }, r)
+}
+
+// begin makes a new resource a user of the context.
+func (r *resource) begin(self object, ctx *contextCore) {
 	ctx.hold() // cannot fail: the caller is a user of the context
 	r.ctx, r.self, r.number = ctx, self, uint8(ctx.numbers.Add(1))
-	return runtime.AddCleanup(owner, func(r *resource) { r.forgotten() }, r)
 }
 
 // context returns the context that the object belongs to.

@@ -12160,9 +12160,6 @@ func (t *Table) ModuleLoadFatBinary(at At, fatCubin []byte) (module Module, res 
 
 // MemAddressFree calls cuMemAddressFree, which exists since CUDA 10.2.
 func (t *Table) MemAddressFree(at At, ptr DevicePtr, size uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemAddressFree)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -12182,14 +12179,11 @@ func (t *Table) MemAddressFree(at At, ptr DevicePtr, size uint64) (res Result) {
 		size  uintptr
 		_     [4]uintptr
 	}{fn: fn, ptr: uintptr(ptr), size: uintptr(size)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
 // MemAddressReserve calls cuMemAddressReserve, which exists since CUDA 10.2.
 func (t *Table) MemAddressReserve(at At, size uint64, alignment uint64, addr DevicePtr, flags uint64) (ptr DevicePtr, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemAddressReserve)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -12221,15 +12215,12 @@ func (t *Table) MemAddressReserve(at At, size uint64, alignment uint64, addr Dev
 		flags:     uintptr(flags),
 	}
 	f.ptr = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 	return f.v0, res
 }
 
 // MemCreate calls cuMemCreate, which exists since CUDA 10.2.
 func (t *Table) MemCreate(at At, size uint64, prop MemAllocationProp, flags uint64) (handle MemGenericAllocationHandle, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemCreate)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -12261,7 +12252,7 @@ func (t *Table) MemCreate(at At, size uint64, prop MemAllocationProp, flags uint
 	}{fn: fn, size: uintptr(size), flags: uintptr(flags), a2: prop}
 	f.handle = unsafe.Pointer(&f.v0)
 	f.prop = unsafe.Pointer(&f.a2)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 	if res < popFailed {
 		t.MemRelease(at.undo(), f.v0)
 		f.v0 = 0
@@ -12271,9 +12262,6 @@ func (t *Table) MemCreate(at At, size uint64, prop MemAllocationProp, flags uint
 
 // MemExportToShareableHandle calls cuMemExportToShareableHandle, which exists since CUDA 10.2.
 func (t *Table) MemExportToShareableHandle(at At, handle MemGenericAllocationHandle, handleType int32, flags uint64) (shareableHandle ShareableHandle, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemExportToShareableHandle)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -12298,15 +12286,12 @@ func (t *Table) MemExportToShareableHandle(at At, handle MemGenericAllocationHan
 		v0              ShareableHandle
 	}{fn: fn, handle: uintptr(handle), handleType: uintptr(uint32(handleType)), flags: uintptr(flags)}
 	f.shareableHandle = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 	return f.v0, res
 }
 
 // MemGetAccess calls cuMemGetAccess, which exists since CUDA 10.2.
 func (t *Table) MemGetAccess(at At, location MemLocation, ptr DevicePtr) (flags uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemGetAccess)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -12332,15 +12317,12 @@ func (t *Table) MemGetAccess(at At, location MemLocation, ptr DevicePtr) (flags 
 	}{fn: fn, ptr: uintptr(ptr), a1: location}
 	f.flags = unsafe.Pointer(&f.v0)
 	f.location = unsafe.Pointer(&f.a1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 	return f.v0, res
 }
 
 // MemGetAllocationGranularity calls cuMemGetAllocationGranularity, which exists since CUDA 10.2.
 func (t *Table) MemGetAllocationGranularity(at At, prop MemAllocationProp, option int32) (granularity uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemGetAllocationGranularity)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -12366,15 +12348,12 @@ func (t *Table) MemGetAllocationGranularity(at At, prop MemAllocationProp, optio
 	}{fn: fn, option: uintptr(uint32(option)), a1: prop}
 	f.granularity = unsafe.Pointer(&f.v0)
 	f.prop = unsafe.Pointer(&f.a1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 	return f.v0, res
 }
 
 // MemGetAllocationPropertiesFromHandle calls cuMemGetAllocationPropertiesFromHandle, which exists since CUDA 10.2.
 func (t *Table) MemGetAllocationPropertiesFromHandle(at At, handle MemGenericAllocationHandle) (prop MemAllocationProp, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemGetAllocationPropertiesFromHandle)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -12397,7 +12376,7 @@ func (t *Table) MemGetAllocationPropertiesFromHandle(at At, handle MemGenericAll
 		v0     MemAllocationProp
 	}{fn: fn, handle: uintptr(handle)}
 	f.prop = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 	return f.v0, res
 }
 
@@ -12447,9 +12426,6 @@ func (t *Table) MemGetHandleForAddressRange(at At, dptr DevicePtr, size uint64, 
 
 // MemImportFromShareableHandle calls cuMemImportFromShareableHandle, which exists since CUDA 10.2.
 func (t *Table) MemImportFromShareableHandle(at At, osHandle HostPtr, shHandleType int32) (handle MemGenericAllocationHandle, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemImportFromShareableHandle)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -12478,7 +12454,7 @@ func (t *Table) MemImportFromShareableHandle(at At, osHandle HostPtr, shHandleTy
 		v0           MemGenericAllocationHandle
 	}{fn: fn, osHandle: uintptr(osHandle), shHandleType: uintptr(uint32(shHandleType))}
 	f.handle = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 	if res < popFailed {
 		t.MemRelease(at.undo(), f.v0)
 		f.v0 = 0
@@ -12488,9 +12464,6 @@ func (t *Table) MemImportFromShareableHandle(at At, osHandle HostPtr, shHandleTy
 
 // MemMap calls cuMemMap, which exists since CUDA 10.2.
 func (t *Table) MemMap(at At, ptr DevicePtr, size uint64, offset uint64, handle MemGenericAllocationHandle, flags uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemMap)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -12520,14 +12493,11 @@ func (t *Table) MemMap(at At, ptr DevicePtr, size uint64, offset uint64, handle 
 		handle: uintptr(handle),
 		flags:  uintptr(flags),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
 // MemRelease calls cuMemRelease, which exists since CUDA 10.2.
 func (t *Table) MemRelease(at At, handle MemGenericAllocationHandle) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemRelease)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -12541,14 +12511,11 @@ func (t *Table) MemRelease(at At, handle MemGenericAllocationHandle) (res Result
 			return
 		}
 	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(handle))
+	return t.call1(at, ccall.Setup, fn, uintptr(handle))
 }
 
 // MemRetainAllocationHandle calls cuMemRetainAllocationHandle, which exists since CUDA 11.0.
 func (t *Table) MemRetainAllocationHandle(at At, addr HostPtr) (handle MemGenericAllocationHandle, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemRetainAllocationHandle)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -12576,7 +12543,7 @@ func (t *Table) MemRetainAllocationHandle(at At, addr HostPtr) (handle MemGeneri
 		v0     MemGenericAllocationHandle
 	}{fn: fn, addr: uintptr(addr)}
 	f.handle = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 	if res < popFailed {
 		t.MemRelease(at.undo(), f.v0)
 		f.v0 = 0
@@ -12586,9 +12553,6 @@ func (t *Table) MemRetainAllocationHandle(at At, addr HostPtr) (handle MemGeneri
 
 // MemSetAccess calls cuMemSetAccess, which exists since CUDA 10.2.
 func (t *Table) MemSetAccess(at At, ptr DevicePtr, size uint64, desc []MemAccessDesc) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemSetAccess)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -12616,14 +12580,11 @@ func (t *Table) MemSetAccess(at At, ptr DevicePtr, size uint64, desc []MemAccess
 		desc:  unsafe.Pointer(unsafe.SliceData(desc)),
 		count: uintptr(len(desc)),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
 // MemUnmap calls cuMemUnmap, which exists since CUDA 10.2.
 func (t *Table) MemUnmap(at At, ptr DevicePtr, size uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemUnmap)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -12643,7 +12604,7 @@ func (t *Table) MemUnmap(at At, ptr DevicePtr, size uint64) (res Result) {
 		size  uintptr
 		_     [4]uintptr
 	}{fn: fn, ptr: uintptr(ptr), size: uintptr(size)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call6(at, ccall.Setup, unsafe.Pointer(&f))
 }
 
 // MulticastAddDevice calls cuMulticastAddDevice, which exists since CUDA 12.1.

@@ -836,8 +836,8 @@ const symbolTable = "" +
 	"\x0aMemory\x84\xc9" + // cuLogsDumpToMemory, 12.9, blocking
 	"\x04RegisterCallback\x84\xc9" + // cuLogsRegisterCallback, 12.9, blocking
 	"\x04UnregisterCallback\x84\xc9" + // cuLogsUnregisterCallback, 12.9, blocking
-	"\x00MemAddressFree\x84\xa2" + // cuMemAddressFree, 10.2, blocking
-	"\x0aReserve\x84\xa2" + // cuMemAddressReserve, 10.2, blocking
+	"\x00MemAddressFree\x84\xa2" + // cuMemAddressFree, 10.2, setup
+	"\x0aReserve\x84\xa2" + // cuMemAddressReserve, 10.2, setup
 	"\x05vise\x80\x80" + // cuMemAdvise, 8.0, blocking
 	"\x09_v2\x84\xc2" + // cuMemAdvise_v2, 12.2, blocking
 	"\x04lloc\x80\x20" + // cuMemAlloc, 2.0, hot
@@ -853,22 +853,22 @@ const symbolTable = "" +
 	"\x08_v2\x84\x32" + // cuMemAlloc_v2, 3.2, hot
 	"\x03BatchDecompressAsync\x84\xc6" + // cuMemBatchDecompressAsync, 12.6, blocking
 	"\x00MemBatchDecompressAsync_ptsz\x85\xc6" + // cuMemBatchDecompressAsync_ptsz, 12.6, blocking
-	"\x03Create\x84\xa2" + // cuMemCreate, 10.2, blocking
+	"\x03Create\x84\xa2" + // cuMemCreate, 10.2, setup
 	"\x03DiscardAndPrefetchBatchAsync\x84\xd0" + // cuMemDiscardAndPrefetchBatchAsync, 13.0, blocking
 	"\x1f_ptsz\x85\xd0" + // cuMemDiscardAndPrefetchBatchAsync_ptsz, 13.0, blocking
 	"\x0aBatchAsync\x84\xd0" + // cuMemDiscardBatchAsync, 13.0, blocking
 	"\x14_ptsz\x85\xd0" + // cuMemDiscardBatchAsync_ptsz, 13.0, blocking
-	"\x03ExportToShareableHandle\x84\xa2" + // cuMemExportToShareableHandle, 10.2, blocking
+	"\x03ExportToShareableHandle\x84\xa2" + // cuMemExportToShareableHandle, 10.2, setup
 	"\x03Free\x80\x20" + // cuMemFree, 2.0, blocking
 	"\x07Async\x84\xb2" + // cuMemFreeAsync, 11.2, hot
 	"\x0c_ptsz\x85\xb2" + // cuMemFreeAsync_ptsz, 11.2, hot
 	"\x07Host\x84\x20" + // cuMemFreeHost, 2.0, blocking
 	"\x07_v2\x84\x32" + // cuMemFree_v2, 3.2, blocking
-	"\x03GetAccess\x84\xa2" + // cuMemGetAccess, 10.2, blocking
+	"\x03GetAccess\x84\xa2" + // cuMemGetAccess, 10.2, setup
 	"\x07ddressRange\x80\x20" + // cuMemGetAddressRange, 2.0, blocking
 	"\x12_v2\x84\x32" + // cuMemGetAddressRange_v2, 3.2, blocking
-	"\x07llocationGranularity\x84\xa2" + // cuMemGetAllocationGranularity, 10.2, blocking
-	"\x00MemGetAllocationPropertiesFromHandle\x84\xa2" + // cuMemGetAllocationPropertiesFromHandle, 10.2, blocking
+	"\x07llocationGranularity\x84\xa2" + // cuMemGetAllocationGranularity, 10.2, setup
+	"\x00MemGetAllocationPropertiesFromHandle\x84\xa2" + // cuMemGetAllocationPropertiesFromHandle, 10.2, setup
 	"\x06DefaultMemPool\x84\xd0" + // cuMemGetDefaultMemPool, 13.0, blocking
 	"\x06HandleForAddressRange\x84\xb7" + // cuMemGetHandleForAddressRange, 11.7, blocking
 	"\x06Info\x80\x20" + // cuMemGetInfo, 2.0, hot
@@ -881,8 +881,8 @@ const symbolTable = "" +
 	"\x07Register\x80\x40" + // cuMemHostRegister, 4.0, hot
 	"\x0f_v2\x84\x65" + // cuMemHostRegister_v2, 6.5, hot
 	"\x07Unregister\x84\x40" + // cuMemHostUnregister, 4.0, blocking
-	"\x03ImportFromShareableHandle\x84\xa2" + // cuMemImportFromShareableHandle, 10.2, blocking
-	"\x03Map\x84\xa2" + // cuMemMap, 10.2, blocking
+	"\x03ImportFromShareableHandle\x84\xa2" + // cuMemImportFromShareableHandle, 10.2, setup
+	"\x03Map\x84\xa2" + // cuMemMap, 10.2, setup
 	"\x06ArrayAsync\x84\xb1" + // cuMemMapArrayAsync, 11.1, blocking
 	"\x00MemMapArrayAsync_ptsz\x85\xb1" + // cuMemMapArrayAsync_ptsz, 11.1, blocking
 	"\x03PoolCreate\x84\xb2" + // cuMemPoolCreate, 11.2, blocking
@@ -904,11 +904,11 @@ const symbolTable = "" +
 	"\x15_ptsz\x85\xd0" + // cuMemPrefetchBatchAsync_ptsz, 13.0, blocking
 	"\x03RangeGetAttribute\x84\x80" + // cuMemRangeGetAttribute, 8.0, blocking
 	"\x14s\x84\x80" + // cuMemRangeGetAttributes, 8.0, blocking
-	"\x04elease\x84\xa2" + // cuMemRelease, 10.2, blocking
-	"\x05tainAllocationHandle\x84\xb0" + // cuMemRetainAllocationHandle, 11.0, blocking
-	"\x03SetAccess\x84\xa2" + // cuMemSetAccess, 10.2, blocking
+	"\x04elease\x84\xa2" + // cuMemRelease, 10.2, setup
+	"\x05tainAllocationHandle\x84\xb0" + // cuMemRetainAllocationHandle, 11.0, setup
+	"\x03SetAccess\x84\xa2" + // cuMemSetAccess, 10.2, setup
 	"\x06MemPool\x84\xd0" + // cuMemSetMemPool, 13.0, blocking
-	"\x03Unmap\x84\xa2" + // cuMemUnmap, 10.2, blocking
+	"\x03Unmap\x84\xa2" + // cuMemUnmap, 10.2, setup
 	"\x03cpy\x84\x40" + // cuMemcpy, 4.0, blocking
 	"\x062D\x80\x20" + // cuMemcpy2D, 2.0, blocking
 	"\x08Async\x80\x20" + // cuMemcpy2DAsync, 2.0, blocking
@@ -1209,7 +1209,7 @@ const symbolClasses = "" +
 	"22022002200202222000222002111111111112222121212212222112002222111222222222222221" +
 	"21212111122111222222222211222211212222222222222221122222222222222221222222112222" +
 	"22222222202121220200000222222222121221111111122222222222222222222222222222222222" +
-	"22221112222222122222222211222222222112111111222222222222222222222222222222222222" +
+	"00221112222222122022220211220220022112111111200222222222222222222222000202222222" +
 	"22222222222222222222222222222222222222222111222111222222222111222112222222222222" +
 	"22222222222211222112222222212112222222222222222212212222222122221122111111111111" +
 	"22222211122122111111111122111121111111122221111111111111111111111222222222222222" +

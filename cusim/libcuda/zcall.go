@@ -1047,30 +1047,107 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphRemoveDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 193: // cuCheckpointProcessCheckpoint
+	case 193: // cuMemAddressFree
+		return l.d.MemAddressFree(th, driver.DevicePtr(a[0]), a[1])
+	case 194: // cuMemAddressReserve
+		p0 := pointer[driver.DevicePtr](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemAddressReserve(th, a[1], a[2], driver.DevicePtr(a[3]), a[4])
+		r = store(r, p0, v0)
+		return r
+	case 195: // cuMemCreate
+		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2 := pointer[driver.MemAllocationProp](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemCreate(th, a[1], *p2, a[3])
+		r = store(r, p0, v0)
+		return r
+	case 196: // cuMemExportToShareableHandle
+		v0, r := l.d.MemExportToShareableHandle(th, driver.MemGenericAllocationHandle(a[1]), int32(a[2]), a[3])
+		r = storePart(r, pointer[byte](&a[0]), v0, shareableHandleSize(int32(a[2])))
+		return r
+	case 197: // cuMemGetAccess
+		p0 := pointer[uint64](&a[0])
+		p1 := pointer[driver.MemLocation](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemGetAccess(th, *p1, driver.DevicePtr(a[2]))
+		r = store(r, p0, v0)
+		return r
+	case 198: // cuMemGetAllocationGranularity
+		p0 := pointer[uint64](&a[0])
+		p1 := pointer[driver.MemAllocationProp](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemGetAllocationGranularity(th, *p1, int32(a[2]))
+		r = store(r, p0, v0)
+		return r
+	case 199: // cuMemGetAllocationPropertiesFromHandle
+		p0 := pointer[driver.MemAllocationProp](&a[0])
+		v0, r := l.d.MemGetAllocationPropertiesFromHandle(th, driver.MemGenericAllocationHandle(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 200: // cuMemImportFromShareableHandle
+		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]))
+		r = store(r, p0, v0)
+		return r
+	case 201: // cuMemMap
+		return l.d.MemMap(th, driver.DevicePtr(a[0]), a[1], a[2], driver.MemGenericAllocationHandle(a[3]), a[4])
+	case 202: // cuMemRelease
+		return l.d.MemRelease(th, driver.MemGenericAllocationHandle(a[0]))
+	case 203: // cuMemRetainAllocationHandle
+		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemRetainAllocationHandle(th, driver.HostPtr(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 204: // cuMemSetAccess
+		p2, there := slice[driver.MemAccessDesc](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemSetAccess(th, driver.DevicePtr(a[0]), a[1], p2)
+	case 205: // cuMemUnmap
+		return l.d.MemUnmap(th, driver.DevicePtr(a[0]), a[1])
+	case 206: // cuCheckpointProcessCheckpoint
 		return l.d.CheckpointProcessCheckpoint(th, int32(a[0]), pointer[driver.CheckpointCheckpointArgs](&a[1]))
-	case 194: // cuCheckpointProcessGetRestoreThreadId
+	case 207: // cuCheckpointProcessGetRestoreThreadId
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetRestoreThreadId(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 195: // cuCheckpointProcessGetState
+	case 208: // cuCheckpointProcessGetState
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetState(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 196: // cuCheckpointProcessLock
+	case 209: // cuCheckpointProcessLock
 		return l.d.CheckpointProcessLock(th, int32(a[0]), pointer[driver.CheckpointLockArgs](&a[1]))
-	case 197: // cuCheckpointProcessRestore
+	case 210: // cuCheckpointProcessRestore
 		return l.d.CheckpointProcessRestore(th, int32(a[0]), pointer[driver.CheckpointRestoreArgs](&a[1]))
-	case 198: // cuCheckpointProcessUnlock
+	case 211: // cuCheckpointProcessUnlock
 		return l.d.CheckpointProcessUnlock(th, int32(a[0]), pointer[driver.CheckpointUnlockArgs](&a[1]))
-	case 199: // cuLogsCurrent
+	case 212: // cuLogsCurrent
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LogsCurrent(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 200: // cuLogsDumpToMemory
+	case 213: // cuLogsDumpToMemory
 		p0 := pointer[uint32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1087,7 +1164,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p2, v2)
 		return r
-	case 201: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 214: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1100,27 +1177,27 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 202: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 215: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 203: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 216: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 204: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 217: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 205: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 218: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 206: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 219: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 207: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 220: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 208: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 221: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -1321,6 +1398,19 @@ var callNames = [...]string{
 	"cuGraphNodeGetEnabled",
 	"cuGraphNodeSetEnabled",
 	"cuGraphRemoveDependencies",
+	"cuMemAddressFree",
+	"cuMemAddressReserve",
+	"cuMemCreate",
+	"cuMemExportToShareableHandle",
+	"cuMemGetAccess",
+	"cuMemGetAllocationGranularity",
+	"cuMemGetAllocationPropertiesFromHandle",
+	"cuMemImportFromShareableHandle",
+	"cuMemMap",
+	"cuMemRelease",
+	"cuMemRetainAllocationHandle",
+	"cuMemSetAccess",
+	"cuMemUnmap",
 	"cuCheckpointProcessCheckpoint",
 	"cuCheckpointProcessGetRestoreThreadId",
 	"cuCheckpointProcessGetState",

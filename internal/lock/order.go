@@ -49,6 +49,9 @@ type (
 	Moving struct{}
 	// Prepared is PreparedLaunch.mu: the replacement of an argument.
 	Prepared struct{}
+	// Virtual is virtualCore.mu: what is mapped in a range of addresses. The driver maps memory and sets
+	// its access under this lock, and waits for no work meanwhile.
+	Virtual struct{}
 	// Thread is Thread.mu: the stream of a Thread.
 	Thread struct{}
 	// StreamPool is streamPool.mu: the streams that PoolStream returns.

@@ -130,8 +130,6 @@ var attributes = map[int32]int32{
 // driver gets a feature, its attributes are removed here.
 var missing = map[int32]bool{
 	driver.CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH:               true,
-	driver.CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:           true,
-	driver.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:   true,
 	driver.CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED:                 true,
 	driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:       true,
 	driver.CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED:                   true,

@@ -56,7 +56,8 @@ func (d *Driver) Census() map[string]int {
 	if d.unreachable {
 		return n
 	}
-	for _, k := range []kind{streamKind, eventKind, moduleKind, graphKind, graphExecKind, greenKind} {
+	for _, k := range []kind{streamKind, eventKind, moduleKind, graphKind, graphExecKind, greenKind,
+		physicalKind} {
 		if live := d.objects.live[k]; live != 0 {
 			n[k.String()] = live
 		}

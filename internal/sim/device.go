@@ -18,6 +18,7 @@ type device struct {
 	// pools are all that are not destroyed.
 	pool, currentPool *memPool
 	pools             []*memPool
+	noContext         *context // of memory that belongs to no context: see nowhere
 }
 
 // The properties of an H200.

@@ -43,6 +43,7 @@ type Launch struct {
 	d      *Driver
 	module *module
 	args   [][]byte
+	stores []func() // see mapped
 	code   driver.Result
 }
 
@@ -78,6 +79,9 @@ func (l *Launch) F64(i int) float64 { return math.Float64frombits(l.U64(i)) }
 func (l *Launch) Mem(i int) []byte {
 	addr := l.U64(i)
 	b := l.d.space.at(addr)
+	if b != nil && b.kind == mappedBlock {
+		b = l.mapped(addr)
+	}
 	if b == nil {
 		l.Fault(int(driver.ResultIllegalAddress))
 		return nil

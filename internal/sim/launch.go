@@ -206,6 +206,9 @@ func (d *Driver) kernelOp(l *Launch) *op {
 		if k.Run != nil && l.code == ok {
 			l.guard(func() { k.Run(l) })
 		}
+		for _, store := range l.stores {
+			store()
+		}
 		if l.code != ok {
 			d.poison(l.code)
 		}

@@ -14,6 +14,7 @@ const (
 	deviceBlock     blockKind = iota // of cuMemAlloc
 	poolBlock                        // of a pool
 	moduleBlock                      // a variable of a module
+	mappedBlock                      // physical memory that is mapped
 	managedBlock                     // of cuMemAllocManaged
 	pinnedBlock                      // of cuMemHostAlloc
 	registeredBlock                  // memory of other code, pinned by cuMemHostRegister
@@ -36,6 +37,8 @@ type block struct {
 	ctx        *context
 	flags      uint32    // flags of pinned and registered memory
 	chunk      *chunk    // of a pool
+	mapping    *mapping  // of physical memory
+	parts      []span    // of a block that stands for neighbours: see addressSpace.across
 	advice     []advised // about managed memory, in the order of the offsets; nil if there is none
 	id         uint64    // differs from those of all other blocks
 	// data is the content. Memory of a device has no data before its first use, so that large
@@ -47,10 +50,24 @@ type block struct {
 
 // bytes returns the content.
 func (b *block) bytes() []byte {
+	if b.mapping != nil {
+		return b.mapping.physical.bytes()
+	}
 	if b.data == nil {
 		b.data = newBytes(b.size)
 	}
 	return b.data[:b.size]
+}
+
+// untouched reports whether the block has no data yet, so that all of its bytes are zero.
+func (b *block) untouched() bool {
+	switch {
+	case b.mapping != nil:
+		return b.mapping.physical.data == nil && b.mapping.physical.shared == nil
+	case b.parts != nil:
+		return !slices.ContainsFunc(b.parts, func(s span) bool { return !s.untouched() })
+	}
+	return b.data == nil
 }
 
 // end returns the address after the block.
@@ -59,9 +76,10 @@ func (b *block) end() uint64 { return b.addr + b.size }
 // addressSpace is the unified address space of the devices and the host.
 type addressSpace struct {
 	blocks []*block // sorted by address
-	next   uint64   // the first unused address of the devices
-	pinned uint64   // size of the pinned and managed memory, in bytes
-	ids    uint64   // the last assigned id
+	ranges []*addressRange
+	next   uint64 // the first unused address of the devices
+	pinned uint64 // size of the pinned and managed memory, in bytes
+	ids    uint64 // the last assigned id
 	// regions is what kernels in PTX see of the blocks, or nil after a change.
 	regions regions
 
@@ -140,6 +158,8 @@ func (a *addressSpace) remove(b *block) {
 	switch b.kind {
 	case poolBlock:
 		b.unused()
+	case mappedBlock:
+		b.mapping.physical.drop()
 	case deviceBlock, moduleBlock:
 		b.ctx.dev.memory -= rounded(b.size)
 	case pinnedBlock, managedBlock:
@@ -181,11 +201,16 @@ func (a *addressSpace) census(n map[string]int) {
 		switch b.kind {
 		case deviceBlock, poolBlock:
 			n["device memory"]++
+		case mappedBlock:
+			n["mapping"]++
 		case managedBlock:
 			n["managed memory"]++
 		case pinnedBlock, registeredBlock:
 			n["host memory"]++
 		}
+	}
+	if len(a.ranges) > 0 {
+		n["address range"] = len(a.ranges)
 	}
 }
 

@@ -83,6 +83,9 @@ func (d *Driver) copyBox(name string, th *driver.Thread, to, from corner, e exte
 		return r
 	}
 	dst, r := d.box(to, e)
+	if r == ok && !dst.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+		r = driver.ResultInvalidValue
+	}
 	if r != ok {
 		return r
 	}
@@ -111,7 +114,7 @@ func (d *Driver) copyBox(name string, th *driver.Thread, to, from corner, e exte
 
 // transfer copies the rows of a box.
 func (e extent) transfer(dst, src box) {
-	if dst.data == nil && src.data == nil {
+	if dst.untouched() && src.untouched() {
 		return
 	}
 	var offs []uint64

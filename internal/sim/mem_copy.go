@@ -20,10 +20,22 @@ func (s span) bytes() []byte { return s.block.bytes()[s.off : s.off+s.n] }
 // span returns the memory of a range.
 func (a *addressSpace) span(addr, n uint64) (span, driver.Result) {
 	b := a.at(addr)
-	if b == nil || b.leaving || n > b.end()-addr {
+	if b != nil && b.kind == mappedBlock && n > b.end()-addr {
+		return a.across(addr, n)
+	}
+	if b == nil || b.leaving || n > b.end()-addr || !b.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READ) {
 		return span{}, driver.ResultInvalidValue
 	}
 	return span{b, addr - b.addr, n}, ok
+}
+
+// target is span for memory that is written.
+func (a *addressSpace) target(addr, n uint64) (span, driver.Result) {
+	s, r := a.span(addr, n)
+	if r == ok && !s.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+		return span{}, driver.ResultInvalidValue
+	}
+	return s, r
 }
 
 // hostSpan returns the memory of a range on the host, which may be memory that the driver does not
@@ -68,10 +80,11 @@ func duration(n uint64, hosts ...blockKind) int64 {
 // still exists. Otherwise the device has a fault, for example if a graph uses memory that was
 // freed.
 func (d *Driver) access(o *op, f func(), spans ...span) *op {
+	spans, f = joined(spans, f)
 	o.effect = func() {
 		foreign := false
 		for _, s := range spans {
-			if s.gone {
+			if s.gone || !s.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READ) {
 				d.poison(driver.ResultIllegalAddress)
 				return
 			}
@@ -92,9 +105,9 @@ func (d *Driver) access(o *op, f func(), spans ...span) *op {
 // transfer copies bytes. Memory that was never written is zero, and gets no data for the copy.
 func transfer(dst, src span) {
 	switch {
-	case src.data != nil:
+	case !src.untouched():
 		copy(dst.bytes(), src.bytes())
-	case dst.data != nil:
+	case !dst.untouched():
 		clear(dst.bytes())
 	}
 }
@@ -164,7 +177,7 @@ func (d *Driver) MemcpyHtoD(th *driver.Thread, dst driver.DevicePtr, src []byte)
 	if r != ok || len(src) == 0 {
 		return r
 	}
-	to, r := d.space.span(uint64(dst), uint64(len(src)))
+	to, r := d.space.target(uint64(dst), uint64(len(src)))
 	if r != ok {
 		return r
 	}
@@ -192,7 +205,7 @@ func (d *Driver) spans(dst, src driver.DevicePtr, n uint64) (to, from span, r dr
 	if n == 0 {
 		return span{}, span{}, ok
 	}
-	if to, r = d.space.span(uint64(dst), n); r == ok {
+	if to, r = d.space.target(uint64(dst), n); r == ok {
 		from, r = d.space.span(uint64(src), n)
 	}
 	return to, from, r
@@ -254,7 +267,7 @@ func (d *Driver) MemcpyHtoDAsync(th *driver.Thread, dst driver.DevicePtr, src dr
 	if r != ok || n == 0 {
 		return r
 	}
-	to, r := d.space.span(uint64(dst), n)
+	to, r := d.space.target(uint64(dst), n)
 	if r != ok {
 		return r
 	}
@@ -326,13 +339,13 @@ func (d *Driver) pattern(dst driver.DevicePtr, value []byte, n uint64) (span, fu
 	if uint64(dst)%size != 0 || n > 1<<62/size {
 		return span{}, nil, driver.ResultInvalidValue
 	}
-	to, r := d.space.span(uint64(dst), n*size)
+	to, r := d.space.target(uint64(dst), n*size)
 	if r != ok {
 		return span{}, nil, r
 	}
 	zero := !slices.ContainsFunc(value, func(b byte) bool { return b != 0 })
 	return to, func() {
-		if zero && to.data == nil {
+		if zero && to.untouched() {
 			return
 		}
 		b := to.bytes()
@@ -363,6 +376,9 @@ func (d *Driver) memset(op string, th *driver.Thread, dst driver.DevicePtr, valu
 // reaches reports whether the context's device can set memory, which may belong to another device.
 // A copy does not need this.
 func (c *context) reaches(b *block) bool {
+	if b.kind == mappedBlock {
+		return b.allows(c.dev, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+	}
 	return b.kind.visible() || b.ctx.dev == c.dev || c.peers[b.ctx] || b.kind == poolBlock &&
 		b.chunk.pool.reaches(c.dev)
 }

@@ -17,7 +17,7 @@ func (d *Driver) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (driv
 		return 0, 0, r
 	}
 	b := d.space.known(p)
-	if b == nil {
+	if b == nil || !b.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READ) {
 		return 0, 0, driver.ResultNotFound
 	}
 	return driver.DevicePtr(b.addr), b.size, ok
@@ -34,8 +34,32 @@ func (d *Driver) PointerGetAttribute(th *driver.Thread, attribute int32,
 	if b == nil {
 		return v, driver.ResultInvalidValue
 	}
-	v[0], r = b.attribute(attribute, uint64(p))
+	if b.mapping != nil {
+		v[0], r = d.mappedAttribute(b, attribute, uint64(p))
+	} else {
+		v[0], r = b.attribute(attribute, uint64(p))
+	}
 	return v, r
+}
+
+// mappedAttribute returns an attribute of an address in a mapping. Its range is the reservation.
+func (d *Driver) mappedAttribute(b *block, attribute int32, addr uint64) (v uint64, r driver.Result) {
+	g := d.space.rangeOf(b.addr, b.size)
+	switch attribute {
+	case driver.CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		if !b.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READ) {
+			return 0, driver.ResultInvalidValue
+		}
+	case driver.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		return g.addr, ok
+	case driver.CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		return g.size, ok
+	case driver.CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+		return uint64(b.mapping.physical.prop.RequestedHandleTypes), ok
+	case driver.CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		return uint64(b.mapping.access[b.ctx.dev]), ok
+	}
+	return b.attribute(attribute, addr)
 }
 
 // attribute returns an attribute of an address in the block.

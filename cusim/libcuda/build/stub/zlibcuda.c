@@ -90,37 +90,37 @@ int cuArrayGetSparseProperties(void *sparseProperties, void *array)
 int cuCheckpointProcessCheckpoint(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(193, 12080, a);
+	return cusim_call(206, 12080, a);
 }
 
 int cuCheckpointProcessGetRestoreThreadId(int pid, void *tid)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)tid};
-	return cusim_call(194, 12080, a);
+	return cusim_call(207, 12080, a);
 }
 
 int cuCheckpointProcessGetState(int pid, void *state)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)state};
-	return cusim_call(195, 12080, a);
+	return cusim_call(208, 12080, a);
 }
 
 int cuCheckpointProcessLock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(196, 12080, a);
+	return cusim_call(209, 12080, a);
 }
 
 int cuCheckpointProcessRestore(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(197, 12080, a);
+	return cusim_call(210, 12080, a);
 }
 
 int cuCheckpointProcessUnlock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(198, 12080, a);
+	return cusim_call(211, 12080, a);
 }
 
 int cuCoredumpGetAttribute(int attrib, void *value, void *size)
@@ -1361,7 +1361,7 @@ int cuGraphInstantiateWithParams(void *phGraphExec, void *hGraph, void *instanti
 int cuGraphInstantiateWithParams_ptsz(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(201, 12000, a);
+	return cusim_call(214, 12000, a);
 }
 
 int cuGraphKernelNodeCopyAttributes(void *dst, void *src)
@@ -1906,7 +1906,7 @@ int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
 int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(202, 11060, a);
+	return cusim_call(215, 11060, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
@@ -2086,7 +2086,7 @@ int cuLinkDestroy(void *state)
 int cuLogsCurrent(void *iterator_out, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator_out, (uint32_t)flags};
-	return cusim_call(199, 12090, a);
+	return cusim_call(212, 12090, a);
 }
 
 int cuLogsDumpToFile(void *iterator, void *pathToFile, unsigned int flags)
@@ -2100,7 +2100,7 @@ int cuLogsDumpToFile(void *iterator, void *pathToFile, unsigned int flags)
 int cuLogsDumpToMemory(void *iterator, void *buffer, void *size, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator, (uintptr_t)buffer, (uintptr_t)size, (uint32_t)flags};
-	return cusim_call(200, 12090, a);
+	return cusim_call(213, 12090, a);
 }
 
 int cuLogsRegisterCallback(void *callbackFunc, void *userData, void *callback_out)
@@ -2119,19 +2119,14 @@ int cuLogsUnregisterCallback(void *callback)
 
 int cuMemAddressFree(unsigned long long ptr, size_t size)
 {
-	(void)ptr;
-	(void)size;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {ptr, size};
+	return cusim_call(193, 10020, a);
 }
 
 int cuMemAddressReserve(void *ptr, size_t size, size_t alignment, unsigned long long addr, unsigned long long flags)
 {
-	(void)ptr;
-	(void)size;
-	(void)alignment;
-	(void)addr;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)ptr, size, alignment, addr, flags};
+	return cusim_call(194, 10020, a);
 }
 
 int cuMemAdvise(unsigned long long devPtr, size_t count, int advice, int device)
@@ -2237,11 +2232,8 @@ int cuMemBatchDecompressAsync_ptsz(void *paramsArray, size_t count, unsigned int
 
 int cuMemCreate(void *handle, size_t size, void *prop, unsigned long long flags)
 {
-	(void)handle;
-	(void)size;
-	(void)prop;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)handle, size, (uintptr_t)prop, flags};
+	return cusim_call(195, 10020, a);
 }
 
 int cuMemDiscardAndPrefetchBatchAsync(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
@@ -2292,11 +2284,8 @@ int cuMemDiscardBatchAsync_ptsz(void *dptrs, void *sizes, size_t count, unsigned
 
 int cuMemExportToShareableHandle(void *shareableHandle, unsigned long long handle, int handleType, unsigned long long flags)
 {
-	(void)shareableHandle;
-	(void)handle;
-	(void)handleType;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)shareableHandle, handle, (uint32_t)handleType, flags};
+	return cusim_call(196, 10020, a);
 }
 
 int cuMemFree(unsigned int dptr)
@@ -2331,10 +2320,8 @@ int cuMemFree_v2(unsigned long long dptr)
 
 int cuMemGetAccess(void *flags, void *location, unsigned long long ptr)
 {
-	(void)flags;
-	(void)location;
-	(void)ptr;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)flags, (uintptr_t)location, ptr};
+	return cusim_call(197, 10020, a);
 }
 
 int cuMemGetAddressRange(void *pbase, void *psize, unsigned int dptr)
@@ -2353,17 +2340,14 @@ int cuMemGetAddressRange_v2(void *pbase, void *psize, unsigned long long dptr)
 
 int cuMemGetAllocationGranularity(void *granularity, void *prop, int option)
 {
-	(void)granularity;
-	(void)prop;
-	(void)option;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)granularity, (uintptr_t)prop, (uint32_t)option};
+	return cusim_call(198, 10020, a);
 }
 
 int cuMemGetAllocationPropertiesFromHandle(void *prop, unsigned long long handle)
 {
-	(void)prop;
-	(void)handle;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)prop, handle};
+	return cusim_call(199, 10020, a);
 }
 
 int cuMemGetAttribute(void)
@@ -2461,20 +2445,14 @@ int cuMemHostUnregister(void *p)
 
 int cuMemImportFromShareableHandle(void *handle, void *osHandle, int shHandleType)
 {
-	(void)handle;
-	(void)osHandle;
-	(void)shHandleType;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)handle, (uintptr_t)osHandle, (uint32_t)shHandleType};
+	return cusim_call(200, 10020, a);
 }
 
 int cuMemMap(unsigned long long ptr, size_t size, size_t offset, unsigned long long handle, unsigned long long flags)
 {
-	(void)ptr;
-	(void)size;
-	(void)offset;
-	(void)handle;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {ptr, size, offset, handle, flags};
+	return cusim_call(201, 10020, a);
 }
 
 int cuMemMapArrayAsync(void *mapInfoList, unsigned int count, void *hStream)
@@ -2634,24 +2612,20 @@ int cuMemRangeGetAttributes(void *data, void *dataSizes, void *attributes, size_
 
 int cuMemRelease(unsigned long long handle)
 {
-	(void)handle;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {handle};
+	return cusim_call(202, 10020, a);
 }
 
 int cuMemRetainAllocationHandle(void *handle, void *addr)
 {
-	(void)handle;
-	(void)addr;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)handle, (uintptr_t)addr};
+	return cusim_call(203, 11000, a);
 }
 
 int cuMemSetAccess(unsigned long long ptr, size_t size, void *desc, size_t count)
 {
-	(void)ptr;
-	(void)size;
-	(void)desc;
-	(void)count;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {ptr, size, (uintptr_t)desc, count};
+	return cusim_call(204, 10020, a);
 }
 
 int cuMemSetMemPool(void *location, int type, void *pool)
@@ -2664,9 +2638,8 @@ int cuMemSetMemPool(void *location, int type, void *pool)
 
 int cuMemUnmap(unsigned long long ptr, size_t size)
 {
-	(void)ptr;
-	(void)size;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {ptr, size};
+	return cusim_call(205, 10020, a);
 }
 
 int cuMemcpy2D(void *pCopy)
@@ -3058,7 +3031,7 @@ int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(203, 7000, a);
+	return cusim_call(216, 7000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -3099,7 +3072,7 @@ int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCoun
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(204, 7000, a);
+	return cusim_call(217, 7000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -3197,7 +3170,7 @@ int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCoun
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(205, 7000, a);
+	return cusim_call(218, 7000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
@@ -3221,7 +3194,7 @@ int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsig
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(206, 7000, a);
+	return cusim_call(219, 7000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -3431,7 +3404,7 @@ int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(207, 7000, a);
+	return cusim_call(220, 7000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3463,7 +3436,7 @@ int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(208, 7000, a);
+	return cusim_call(221, 7000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)

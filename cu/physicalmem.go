@@ -1,0 +1,219 @@
+package cu
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// PhysicalMem is memory of a device without addresses (CUmemGenericAllocationHandle):
+// [VirtualMem.Map] maps it. It stays allocated until it is closed, all of its mappings have ended,
+// and all processes that have imported it have closed it. It is safe for concurrent use.
+type PhysicalMem struct {
+	_       noCopy
+	core    *physicalCore
+	cleanup runtime.Cleanup
+}
+
+// PhysicalOptions are the properties of physical memory (CUmemAllocationProp). The zero value is
+// memory of the context's device, for this process.
+type PhysicalOptions struct {
+	// Location is where the memory is, or the context's device if it is zero.
+	Location MemLocation
+	// Shareable makes memory that [PhysicalMem.Export] can share with other processes on Linux.
+	Shareable bool
+	// Compressible asks for memory that the device may compress. The driver may ignore it.
+	Compressible bool
+	// RDMA makes memory that other devices, such as network cards, can access directly.
+	RDMA bool
+}
+
+// prop returns the options for the driver.
+func (o PhysicalOptions) prop(c *contextCore) (p driver.MemAllocationProp, err error) {
+	p.Type = driver.CU_MEM_ALLOCATION_TYPE_PINNED
+	p.Location = o.Location.raw()
+	if o.Location == (MemLocation{}) {
+		p.Location = deviceLocation(c.dev)
+	}
+	if o.Shareable {
+		p.RequestedHandleTypes = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+	}
+	if o.Compressible {
+		p.AllocFlags.CompressionType = compressible
+	}
+	if o.RDMA {
+		p.AllocFlags.GpuDirectRDMACapable = 1
+	}
+	if t := o.Location.Type; o.Location != (MemLocation{}) && t != LocationDevice && t != LocationHost &&
+		t != LocationHostNUMA {
+		return p, invalid("cuMemCreate", fmt.Sprintf(
+			"physical memory cannot be at %v: use a device, the host or a NUMA node", o.Location))
+	}
+	return p, nil
+}
+
+// compressible is CU_MEM_ALLOCATION_COMP_GENERIC.
+const compressible = 1
+
+// Granularity returns the unit of sizes and offsets of physical memory, in bytes: the smallest, and
+// the one that makes access fastest (cuMemGetAllocationGranularity, CUDA 10.2).
+func (c *Context) Granularity(o PhysicalOptions) (smallest, recommended uint64, err error) {
+	const op = "cuMemGetAllocationGranularity"
+	core, err := c.enter(op)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer c.leave()
+	prop, err := o.prop(core)
+	if err != nil {
+		return 0, 0, err
+	}
+	smallest, res := core.granularity(&prop, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
+	if res == driver.ResultSuccess {
+		recommended, res = core.granularity(&prop, driver.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
+	}
+	if res != driver.ResultSuccess {
+		return 0, 0, core.callError(op, 0, res)
+	}
+	return smallest, recommended, nil
+}
+
+// NewPhysicalMem allocates physical memory of at least size bytes, rounded up to a multiple of the
+// granularity (cuMemCreate, CUDA 10.2). It may wait for the GPU if memory is short, like
+// [Context.Alloc]: see docs/blocking.md.
+func (c *Context) NewPhysicalMem(size uint64, o PhysicalOptions) (*PhysicalMem, error) {
+	const op = "cuMemCreate"
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	prop, err := o.prop(core)
+	switch {
+	case err != nil:
+		return nil, err
+	case size == 0 || size > 1<<62:
+		return nil, invalid(op, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
+	}
+	unit, res := core.granularity(&prop, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM)
+	if res != driver.ResultSuccess {
+		return nil, core.callError("cuMemGetAllocationGranularity", 0, res)
+	}
+	size = roundUp(size, unit)
+	raw, res := core.createPhysical(size, &prop)
+	if res != driver.ResultSuccess {
+		return nil, core.failAlloc(op, size, res)
+	}
+	return newPhysicalMem(core, raw, size), nil
+}
+
+// ImportPhysicalMem opens physical memory of another process
+// (cuMemImportFromShareableHandle, CUDA 10.2). fd is the descriptor of a file that
+// [PhysicalMem.Export] has returned there, and may be closed afterwards. size is the size of the
+// memory, which the file does not say: a mapping fails if it is wrong.
+func (c *Context) ImportPhysicalMem(fd uintptr, size uint64) (*PhysicalMem, error) {
+	const op = "cuMemImportFromShareableHandle"
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	raw, res := core.drv.table.MemImportFromShareableHandle(driver.At{}, driver.HostPtr(fd),
+		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+	if res != driver.ResultSuccess {
+		return nil, core.callError(op, fd, res)
+	}
+	return newPhysicalMem(core, raw, size), nil
+}
+
+// newPhysicalMem returns the memory with a handle, within a call on the context.
+func newPhysicalMem(c *contextCore, raw driver.MemGenericAllocationHandle, size uint64) *PhysicalMem {
+	p := &PhysicalMem{core: &physicalCore{raw: raw, size: size}}
+	p.cleanup = owned(p, &p.core.resource, p.core, c)
+	return p
+}
+
+// enter begins a call on the memory. leave ends it.
+func (p *PhysicalMem) enter(op string) (*physicalCore, error) {
+	if p == nil || p.core == nil {
+		return nil, errNil(op, "physical memory")
+	}
+	return p.core, p.core.Enter(p.core, op)
+}
+
+func (p *PhysicalMem) leave() {
+	p.core.leave()
+	runtime.KeepAlive(p)
+}
+
+// Size returns the size in bytes, or 0 for nil.
+func (p *PhysicalMem) Size() uint64 {
+	if p == nil || p.core == nil {
+		return 0
+	}
+	return p.core.size
+}
+
+// Handle returns the CUmemGenericAllocationHandle, for code that calls the driver directly. It is
+// valid until the PhysicalMem is closed or collected. For nil and for closed memory it is 0.
+func (p *PhysicalMem) Handle() uint64 {
+	if p == nil || p.core == nil || p.core.Closed() {
+		return 0
+	}
+	return uint64(p.core.raw)
+}
+
+// Options returns the properties of the memory (cuMemGetAllocationPropertiesFromHandle, CUDA 10.2).
+// They may differ from those that were asked for. Imported memory is not shareable again.
+func (p *PhysicalMem) Options() (o PhysicalOptions, err error) {
+	const op = "cuMemGetAllocationPropertiesFromHandle"
+	pc, err := p.enter(op)
+	if err != nil {
+		return o, err
+	}
+	defer p.leave()
+	prop, res := pc.ctx.drv.table.MemGetAllocationPropertiesFromHandle(driver.At{}, pc.raw)
+	if res != driver.ResultSuccess {
+		return o, pc.ctx.callError(op, pc.handle(), res)
+	}
+	return PhysicalOptions{
+		Location:     MemLocation{Type: MemLocationType(prop.Location.Type), ID: int(prop.Location.ID)},
+		Shareable:    prop.RequestedHandleTypes&driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR != 0,
+		Compressible: prop.AllocFlags.CompressionType == compressible,
+		RDMA:         prop.AllocFlags.GpuDirectRDMACapable != 0,
+	}, nil
+}
+
+// Export returns a file that stands for the memory in other processes, which open it by
+// [Context.ImportPhysicalMem] (cuMemExportToShareableHandle, CUDA 10.2). The memory must be
+// [PhysicalOptions.Shareable]. The caller closes the file, and passes it on by
+// [os/exec.Cmd.ExtraFiles] or over a Unix socket. The file keeps the memory allocated.
+func (p *PhysicalMem) Export() (*os.File, error) {
+	const op = "cuMemExportToShareableHandle"
+	pc, err := p.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer p.leave()
+	h, res := pc.ctx.drv.table.MemExportToShareableHandle(driver.At{}, pc.raw,
+		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+	if res != driver.ResultSuccess {
+		e := pc.ctx.callError(op, pc.handle(), res)
+		if res == driver.ResultInvalidValue {
+			e.Detail = join("only memory of NewPhysicalMem with PhysicalOptions.Shareable can be exported", e.Detail)
+		}
+		return nil, e
+	}
+	return os.NewFile(uintptr(h.FD()), "CUmemGenericAllocationHandle"), nil
+}
+
+// Close releases the memory (cuMemRelease). Mappings of it stay valid. It does not wait for the
+// GPU. Further calls return nil.
+func (p *PhysicalMem) Close() error {
+	if p == nil || p.core == nil {
+		return errNil("cuMemRelease", "physical memory")
+	}
+	return p.core.closeOwned(p.cleanup)
+}

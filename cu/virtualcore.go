@@ -1,0 +1,365 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"sync/atomic"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/lock"
+)
+
+// This file has the memory that is mapped at reserved addresses, and the protocol by which it is
+// unmapped.
+//
+// cuMemUnmap does not wait for work that uses the memory: such work fails. So the library waits.
+// Work uses the whole range, as nobody knows which addresses a kernel accesses. The range has one
+// memCore at a time, its generation, which work uses as it uses other memory. To unmap a part, the
+// next generation takes over, and the old one is closed. When the old one is not used any more, it
+// is freed, like other memory, and that unmaps the part. The last generation also gives the
+// addresses back. A generation is freed after the one before, because work of that one may use what
+// it unmaps.
+
+// virtualCore is a range of addresses, with the memory that is mapped there.
+type virtualCore struct {
+	ctx  *contextCore
+	raw  driver.DevicePtr
+	size uint64
+	unit uint64 // sizes and offsets of mappings are multiples of it
+	// now is the generation that new work uses.
+	now atomic.Pointer[memCore]
+	// length is the number of bytes that are mapped from the beginning without a gap.
+	length atomic.Uint64
+	// parts are the mappings, in the order of their offsets. The slice is replaced and never changed.
+	parts atomic.Pointer[[]*part]
+	// devices has a bit for each other device that may access the memory.
+	devices atomic.Uint64
+
+	mu lock.Mutex[lock.Virtual] // guards the following, and changes of the above
+	// leaving are mappings that are not used for new work, and perhaps not unmapped yet.
+	leaving []*part
+	access  []driver.MemAccessDesc // of all mappings
+	closed  bool
+}
+
+// part is a mapping.
+type part struct {
+	off, size uint64
+	gone      atomic.Bool // it was unmapped
+}
+
+// generation is what a memCore of a virtualCore has beyond that of other memory.
+type generation struct {
+	of *virtualCore
+	// unmap are the mappings to be unmapped when the memCore is freed. If last is set, the addresses are
+	// given back, too.
+	unmap []*part
+	last  bool
+	// next is the next generation, with a call in flight for this one.
+	next *memCore
+}
+
+func (g *generation) current() *memCore { return g.of.now.Load() }
+
+func (g *generation) length() uint64 { return g.of.length.Load() }
+
+// newGeneration returns a new memCore. The caller is a user of the context.
+func (v *virtualCore) newGeneration() *memCore {
+	mc := &memCore{is: virtualMemory, raw: v.raw, size: v.size, virt: &generation{of: v}}
+	mc.usedStreams = new(streamSet)
+	mc.begin(mc, v.ctx)
+	return mc
+}
+
+// list returns the mappings.
+func (v *virtualCore) list() []*part {
+	if l := v.parts.Load(); l != nil {
+		return *l
+	}
+	return nil
+}
+
+// at returns the mapping that has an offset, or nil.
+func (v *virtualCore) at(off uint64) *part {
+	for _, p := range v.list() {
+		if off >= p.off && off-p.off < p.size {
+			return p
+		}
+	}
+	return nil
+}
+
+// covers reports whether all bytes of a part of the range are mapped.
+func (g *generation) covers(off, size uint64) bool {
+	for _, p := range g.of.list() {
+		if off >= p.off && off-p.off < p.size {
+			n := min(size, p.size-(off-p.off))
+			off, size = off+n, size-n
+		}
+	}
+	return size == 0
+}
+
+// room returns the number of bytes from an offset to the next mapping, or to the end of the range.
+func (v *virtualCore) room(off uint64) uint64 {
+	for _, p := range v.list() {
+		if p.off >= off {
+			return p.off - off
+		}
+	}
+	return v.size - off
+}
+
+// store replaces the mappings. The caller holds the lock.
+func (v *virtualCore) store(parts []*part) {
+	n := uint64(0)
+	for _, p := range parts {
+		if p.off == n {
+			n += p.size
+		}
+	}
+	v.parts.Store(&parts)
+	v.length.Store(n)
+}
+
+// errMoved says that the memory does not end where mapAt was to add some.
+var errMoved = errors.New("another call has mapped or unmapped memory")
+
+// mapAt maps physical memory. With append set it does so only if off is the size of the memory, and
+// returns errMoved otherwise.
+func (v *virtualCore) mapAt(raw driver.MemGenericAllocationHandle, off, size uint64, append bool) error {
+	op, res, err := v.mapLocked(raw, off, size, append)
+	switch {
+	case err != nil:
+		return err
+	case res != driver.ResultSuccess:
+		return v.ctx.callError(op, uintptr(v.raw)+uintptr(off), res)
+	}
+	v.ctx.drv.reportRaces()
+	return nil
+}
+
+func (v *virtualCore) mapLocked(raw driver.MemGenericAllocationHandle, off, size uint64,
+	append bool) (op string, res driver.Result, err error) {
+	op = "cuMemMap"
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return op, 0, v.now.Load().Refused(op)
+	}
+	if append && v.length.Load() != off {
+		return op, 0, errMoved
+	}
+	overlaps := func(p *part) bool { return p.off < off+size && off < p.off+p.size }
+	v.leaving = slices.DeleteFunc(v.leaving, func(p *part) bool { return p.gone.Load() })
+	switch parts := v.list(); {
+	case slices.ContainsFunc(parts, overlaps):
+		return op, 0, invalid(op, fmt.Sprintf("memory is mapped in the %d bytes at %d: unmap it first", size, off))
+	case slices.ContainsFunc(v.leaving, overlaps):
+		return op, 0, mistake(op, errLeaving, uintptr(v.raw)+uintptr(off),
+			"end the calls, and close the graphs, that use the memory")
+	}
+	t, addr := v.ctx.drv.table, v.raw+driver.DevicePtr(off)
+	if res = t.MemMap(driver.At{}, addr, size, 0, raw, 0); res != driver.ResultSuccess {
+		return op, res, nil
+	}
+	if res = t.MemSetAccess(driver.At{}, addr, size, v.access); res != driver.ResultSuccess {
+		t.MemUnmap(driver.At{}, addr, size) // nothing has used it
+		return "cuMemSetAccess", res, nil
+	}
+	p := &part{off: off, size: size}
+	if o := v.ctx.drv.observer(); o != nil {
+		o.Allocated(memoryKinds[virtualMemory].name, uint64(addr), size, false)
+	}
+	parts := slices.Clone(v.list())
+	i, _ := slices.BinarySearchFunc(parts, off, func(p *part, off uint64) int {
+		if p.off < off {
+			return -1
+		}
+		return 1
+	})
+	v.store(slices.Insert(parts, i, p))
+	return op, driver.ResultSuccess, nil
+}
+
+// errLeaving is wrapped by the error for addresses whose memory is to be unmapped.
+var errLeaving = errors.New("the memory that was unmapped there is still in use")
+
+// errUnmappedAt returns the error for an offset without memory.
+func errUnmappedAt(op string, off uint64) error {
+	return invalid(op, fmt.Sprintf("no memory is mapped at offset %d: use Grow or Map", off))
+}
+
+// unmap ends the generation, and with it the mappings that take chooses.
+func (v *virtualCore) unmap(take func(*part) (bool, error)) error {
+	old, err := v.retire(take)
+	if old == nil {
+		return err
+	}
+	return old.closeOwned(runtime.Cleanup{})
+}
+
+// retire makes another generation the current one, and returns the old one, or nil if take chooses
+// no mapping.
+func (v *virtualCore) retire(take func(*part) (bool, error)) (*memCore, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	old := v.now.Load()
+	if v.closed {
+		return nil, old.Refused("cuMemUnmap")
+	}
+	var stay, leave []*part
+	for _, p := range v.list() {
+		switch taken, err := take(p); {
+		case err != nil:
+			return nil, err
+		case taken:
+			leave = append(leave, p)
+		default:
+			stay = append(stay, p)
+		}
+	}
+	if leave == nil {
+		return nil, nil
+	}
+	next := v.newGeneration()
+	next.Retain()
+	g := old.virt.(*generation)
+	g.unmap, g.next = leave, next
+	v.leaving = append(v.leaving, leave...)
+	v.store(stay)
+	v.now.Store(next)
+	return old, nil
+}
+
+// end marks the range as closed, and returns the last generation, or nil if that was done before.
+func (v *virtualCore) end() *memCore {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return nil
+	}
+	v.closed = true
+	last := v.now.Load()
+	g := last.virt.(*generation)
+	g.unmap, g.last = v.list(), true
+	return last
+}
+
+// close is the Close of the owner.
+func (g *generation) close(cleanup runtime.Cleanup) error {
+	if last := g.of.end(); last != nil {
+		return last.closeOwned(cleanup)
+	}
+	return nil
+}
+
+// forgotten closes a range whose owner is abandoned.
+func (v *virtualCore) forgotten() {
+	if last := v.end(); last != nil {
+		last.resource.forgotten()
+	}
+}
+
+// free frees the generation, whose work is done.
+func (g *generation) free(at driver.At) (op string, res driver.Result) {
+	v := g.of
+	at.Context = 0
+	t := v.ctx.drv.table
+	for _, p := range g.unmap {
+		if o := v.ctx.drv.observer(); o != nil {
+			o.Freed(uint64(v.raw)+p.off, false)
+		}
+		r := t.MemUnmap(at, v.raw+driver.DevicePtr(p.off), p.size)
+		if r == driver.ResultSuccess {
+			p.gone.Store(true)
+		} else if res == driver.ResultSuccess {
+			op, res = "cuMemUnmap", r
+		}
+	}
+	if g.last && res == driver.ResultSuccess {
+		op, res = "cuMemAddressFree", t.MemAddressFree(at, v.raw, v.size)
+	}
+	if g.next != nil {
+		g.next.leave()
+	}
+	return op, res
+}
+
+// setAccess sets the access of a device for all mappings, and for those to come.
+func (v *virtualCore) setAccess(desc driver.MemAccessDesc) error {
+	res, err := v.setAccessLocked(desc)
+	if err == nil && res != driver.ResultSuccess {
+		return v.ctx.callError("cuMemSetAccess", uintptr(v.raw), res)
+	}
+	return err
+}
+
+func (v *virtualCore) setAccessLocked(desc driver.MemAccessDesc) (driver.Result, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return 0, v.now.Load().Refused("cuMemSetAccess")
+	}
+	for _, p := range v.list() {
+		res := v.ctx.drv.table.MemSetAccess(driver.At{}, v.raw+driver.DevicePtr(p.off), p.size, []driver.MemAccessDesc{desc})
+		if res != driver.ResultSuccess {
+			return res, nil
+		}
+	}
+	v.access = slices.DeleteFunc(v.access, func(a driver.MemAccessDesc) bool { return a.Location == desc.Location })
+	v.access = append(v.access, desc)
+	if bit := uint64(1) << (desc.Location.ID & 63); desc.Flags != driver.CU_MEM_ACCESS_FLAGS_PROT_NONE {
+		v.devices.Or(bit)
+	} else {
+		v.devices.And(^bit)
+	}
+	return driver.ResultSuccess, nil
+}
+
+// reaches reports whether kernels on a device can access the memory.
+func (g *generation) reaches(dev driver.Device) bool {
+	return g.of.devices.Load()>>(dev&63)&1 != 0
+}
+
+// physicalCore is physical memory.
+type physicalCore struct {
+	raw  driver.MemGenericAllocationHandle
+	size uint64
+	resource
+}
+
+func (p *physicalCore) kind() string { return "physical memory" }
+
+func (p *physicalCore) handle() uintptr { return uintptr(p.raw) }
+
+func (p *physicalCore) free(at driver.At) (string, driver.Result) {
+	at.Context = 0
+	return "cuMemRelease", p.ctx.drv.table.MemRelease(at, p.raw)
+}
+
+// granularity returns a granularity of physical memory, in bytes.
+func (c *contextCore) granularity(prop *driver.MemAllocationProp, which int32) (uint64, driver.Result) {
+	return c.drv.table.MemGetAllocationGranularity(driver.At{}, *prop, which)
+}
+
+// createPhysical allocates physical memory.
+func (c *contextCore) createPhysical(size uint64,
+	prop *driver.MemAllocationProp) (raw driver.MemGenericAllocationHandle, res driver.Result) {
+	res = c.allocate(func() (res driver.Result) {
+		raw, res = c.drv.table.MemCreate(driver.At{}, size, *prop, 0)
+		return res
+	})
+	return raw, res
+}
+
+// roundUp returns the next multiple of unit, or the largest multiple that there is.
+func roundUp(n, unit uint64) uint64 {
+	if n > math.MaxUint64-unit {
+		return math.MaxUint64 / unit * unit
+	}
+	return (n + unit - 1) / unit * unit
+}

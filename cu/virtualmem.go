@@ -1,0 +1,297 @@
+package cu
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// VirtualMem is a range of addresses of the device, and the memory that is mapped there. [Grow] adds
+// memory at the end without moving what is there, as append does with a slice that has room. Like a
+// slice it has a size, the bytes that are mapped from the beginning without a gap, and a capacity,
+// the bytes of the range. It is safe for concurrent use.
+//
+// As a [Memory] it is as large as its size is when the call begins. [VirtualMem.Span] returns any
+// part.
+//
+// [Grow]: VirtualMem.Grow
+type VirtualMem struct{ mem *DeviceMem }
+
+// MemAccess says how a device may access memory (CUmemAccess_flags).
+type MemAccess int32
+
+const (
+	// AccessNone allows no access: CU_MEM_ACCESS_FLAGS_PROT_NONE.
+	AccessNone MemAccess = driver.CU_MEM_ACCESS_FLAGS_PROT_NONE
+	// AccessRead allows kernels and copies to read: CU_MEM_ACCESS_FLAGS_PROT_READ.
+	AccessRead MemAccess = driver.CU_MEM_ACCESS_FLAGS_PROT_READ
+	// AccessReadWrite allows all access: CU_MEM_ACCESS_FLAGS_PROT_READWRITE.
+	AccessReadWrite MemAccess = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+)
+
+// String returns the name of the access.
+func (a MemAccess) String() string {
+	return nameOf([]enumName{{int32(AccessNone), "AccessNone"}, {int32(AccessRead), "AccessRead"},
+		{int32(AccessReadWrite), "AccessReadWrite"}}, int32(a))
+}
+
+// Reserve reserves a range of addresses for at least capacity bytes, and maps no memory
+// (cuMemAddressReserve, CUDA 10.2). The capacity is rounded up to a multiple of [Context.Granularity].
+// Addresses cost nothing: ask for as many as the memory may ever need. Streams of the context can
+// use the memory, and those of other devices after [VirtualMem.SetAccess].
+func (c *Context) Reserve(capacity uint64) (*VirtualMem, error) {
+	const op = "cuMemAddressReserve"
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	if capacity == 0 || capacity > 1<<62 {
+		return nil, invalid(op, fmt.Sprintf("the capacity is %d bytes: ask for at least 1 and at most 1<<62", capacity))
+	}
+	v := &virtualCore{ctx: core}
+	prop, _ := PhysicalOptions{}.prop(core) // the zero value has no mistake
+	var res driver.Result
+	if v.unit, res = core.granularity(&prop, driver.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED); res != driver.ResultSuccess {
+		return nil, core.callError("cuMemGetAllocationGranularity", 0, res)
+	}
+	v.size = roundUp(capacity, v.unit)
+	if v.raw, res = core.drv.table.MemAddressReserve(driver.At{}, v.size, 0, 0, 0); res != driver.ResultSuccess {
+		return nil, core.failAlloc(op, v.size, res)
+	}
+	v.access = []driver.MemAccessDesc{{Location: prop.Location, Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}}
+	first := v.newGeneration()
+	v.now.Store(first)
+	m := &DeviceMem{core: first}
+	m.cleanup = runtime.AddCleanup(m, (*virtualCore).forgotten, v)
+	return &VirtualMem{m}, nil
+}
+
+// enter begins a call on the memory. leave ends it.
+func (m *VirtualMem) enter(op string) (*virtualCore, *memCore, error) {
+	if m == nil || m.mem == nil {
+		return nil, nil, errNil(op, "virtual memory")
+	}
+	mc := m.mem.core.current()
+	return mc.virt.(*generation).of, mc, mc.Enter(mc, op)
+}
+
+func (m *VirtualMem) leave(mc *memCore) {
+	mc.leave()
+	runtime.KeepAlive(m.mem)
+}
+
+// Mem returns the memory as a DeviceMem, for the functions that take one, such as [CopyFrom]. It is
+// valid as long as the VirtualMem, and its Close closes the VirtualMem. For nil it is nil.
+func (m *VirtualMem) Mem() *DeviceMem {
+	if m == nil {
+		return nil
+	}
+	return m.mem
+}
+
+func (m *VirtualMem) region() region { return m.Mem().region() }
+
+func (m *VirtualMem) span() Span { return m.Mem().span() }
+
+// Size returns the number of bytes that are mapped from the beginning without a gap, or 0 for nil.
+func (m *VirtualMem) Size() uint64 { return m.Mem().Size() }
+
+// Cap returns the number of bytes of the range, or 0 for nil.
+func (m *VirtualMem) Cap() uint64 {
+	if m == nil || m.mem == nil {
+		return 0
+	}
+	return m.mem.core.size
+}
+
+// Handle returns the address of the range (CUdeviceptr), for code that calls the driver directly. It
+// is valid until the VirtualMem is closed or collected. For nil and for closed memory it is 0.
+func (m *VirtualMem) Handle() uint64 { return m.Mem().Handle() }
+
+// Span returns size bytes of the range, beginning at off. If they are not mapped, the calls that use
+// the Span fail. The Span stays valid if other memory is mapped or unmapped.
+func (m *VirtualMem) Span(off, size uint64) Span {
+	if m.Cap() == 0 {
+		return Span{}
+	}
+	return Span{mem: m.mem.core, owner: m.mem, size: m.Cap()}.Span(off, size)
+}
+
+// Grow maps new memory of the device behind the memory that is mapped, until the size is at least n
+// bytes (cuMemCreate, cuMemMap, cuMemSetAccess). The bytes that are there stay, at the same
+// addresses, and work that uses them goes on. The content of the new memory is undefined. Grow does
+// not wait for the GPU unless memory is short, as [Context.Alloc]: see docs/blocking.md.
+//
+// Each call that adds memory makes one mapping. Many small mappings make work with the memory slower.
+func (m *VirtualMem) Grow(n uint64) error {
+	const op = "cuMemCreate"
+	v, mc, err := m.enter(op)
+	if err != nil {
+		return err
+	}
+	defer m.leave(mc)
+	if n > v.size {
+		return invalid(op, fmt.Sprintf("%d bytes exceed the capacity of %d: reserve more", n, v.size))
+	}
+	prop, _ := PhysicalOptions{}.prop(v.ctx)
+	for {
+		have := v.length.Load()
+		if have >= n {
+			return nil
+		}
+		size := min(roundUp(n-have, v.unit), v.room(have))
+		raw, res := v.ctx.createPhysical(size, &prop)
+		if res != driver.ResultSuccess {
+			return v.ctx.failAlloc(op, size, res)
+		}
+		err := v.mapAt(raw, have, size, true)
+		v.ctx.drv.table.MemRelease(driver.At{}, raw) // the mapping keeps the memory
+		if err != nil && err != errMoved {
+			return err
+		}
+	}
+}
+
+// Shrink unmaps the memory that was mapped at offset n or later, each mapping as a whole
+// (cuMemUnmap). See [VirtualMem.Unmap]. So the size may stay above n, up to the end of a mapping.
+func (m *VirtualMem) Shrink(n uint64) error {
+	return m.unmap(func(p *part) (bool, error) { return p.off >= n, nil })
+}
+
+// Unmap unmaps size bytes at offset off (cuMemUnmap). The range must not begin or end within a
+// mapping. Unmap waits until work that has been enqueued with any part of the VirtualMem is done.
+//
+// If calls that use the memory are in flight, or a graph uses it, Unmap returns at once, and the
+// library unmaps the memory when they are done. Until then nothing can be mapped there. Later calls
+// cannot use the memory: a copy is refused, and a kernel that accesses it fails. A call that begins
+// at the same time as Unmap may fail with [ErrClosed].
+func (m *VirtualMem) Unmap(off, size uint64) error {
+	return m.unmap(func(p *part) (bool, error) {
+		switch inside := p.off >= off && p.off-off < size; {
+		case inside && p.size <= size-(p.off-off):
+			return true, nil
+		case inside || off > p.off && off-p.off < p.size:
+			return false, invalid("cuMemUnmap", fmt.Sprintf(
+				"%d bytes at %d are a part of a mapping of %d bytes at %d: unmap the whole mapping", size, off, p.size, p.off))
+		}
+		return false, nil
+	})
+}
+
+func (m *VirtualMem) unmap(take func(*part) (bool, error)) error {
+	v, mc, err := m.enter("cuMemUnmap")
+	if err != nil {
+		return err
+	}
+	m.leave(mc) // the generation must be able to end
+	return v.unmap(take)
+}
+
+// Map maps physical memory at offset off, which must be a multiple of [Context.Granularity]
+// (cuMemMap, cuMemSetAccess). The same memory may be mapped at several places. The mapping keeps the
+// memory allocated, also after p is closed. The devices have the access that
+// [VirtualMem.SetAccess] has set, and the context's own device reads and writes. Map does not wait
+// for the GPU.
+func (m *VirtualMem) Map(off uint64, p *PhysicalMem) error {
+	const op = "cuMemMap"
+	v, mc, err := m.enter(op)
+	if err != nil {
+		return err
+	}
+	defer m.leave(mc)
+	pc, err := p.enter(op)
+	if err != nil {
+		return err
+	}
+	defer p.leave()
+	switch {
+	case pc.ctx.drv != v.ctx.drv:
+		return mixed(op, "physical memory", pc.ctx, "virtual memory", v.ctx)
+	case off > v.size || pc.size > v.size-off:
+		return invalid(op, fmt.Sprintf("%d bytes at %d exceed the capacity of %d", pc.size, off, v.size))
+	case off%v.unit != 0:
+		return invalid(op, fmt.Sprintf("the offset %d is not a multiple of the granularity, %d", off, v.unit))
+	}
+	return v.mapAt(pc.raw, off, pc.size, false)
+}
+
+// SetAccess sets how a device may access the memory that is mapped, or will be (cuMemSetAccess). If
+// it takes a kind of access away, it first waits for the work that has been enqueued with the
+// memory. Work that is enqueued at the same time, and that needs the access, fails and poisons its
+// context.
+func (m *VirtualMem) SetAccess(dev *Device, a MemAccess) error {
+	const op = "cuMemSetAccess"
+	v, mc, err := m.enter(op)
+	if err != nil {
+		return err
+	}
+	defer m.leave(mc)
+	switch {
+	case !dev.valid():
+		return errNil(op, "device")
+	case &dev.drv.driverCore != v.ctx.drv:
+		return mistake(op, ErrDriverMismatch, 0, "the device is of another driver than the memory")
+	case a != AccessNone && a != AccessRead && a != AccessReadWrite:
+		return invalid(op, "unknown access "+a.String()+": see MemAccess")
+	}
+	if a != AccessReadWrite {
+		if err := mc.usedStreams.wait(); err != nil {
+			return mistake(op, err, mc.handle(), "end captures with the memory first")
+		}
+	}
+	return v.setAccess(driver.MemAccessDesc{Location: deviceLocation(dev.raw), Flags: int32(a)})
+}
+
+// Access returns how a device may access the memory that is mapped at offset off (cuMemGetAccess).
+func (m *VirtualMem) Access(off uint64, dev *Device) (MemAccess, error) {
+	const op = "cuMemGetAccess"
+	v, mc, err := m.enter(op)
+	if err != nil {
+		return 0, err
+	}
+	defer m.leave(mc)
+	if !dev.valid() {
+		return 0, errNil(op, "device")
+	}
+	if v.at(off) == nil {
+		return 0, errUnmappedAt(op, off)
+	}
+	flags, res := v.ctx.drv.table.MemGetAccess(driver.At{}, deviceLocation(dev.raw), v.raw+driver.DevicePtr(off))
+	if res != driver.ResultSuccess {
+		return 0, v.ctx.callError(op, mc.handle(), res)
+	}
+	return MemAccess(flags), nil
+}
+
+// Physical returns the physical memory that is mapped at offset off
+// (cuMemRetainAllocationHandle, CUDA 11.0). Close it after use.
+func (m *VirtualMem) Physical(off uint64) (*PhysicalMem, error) {
+	const op = "cuMemRetainAllocationHandle"
+	v, mc, err := m.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer m.leave(mc)
+	p := v.at(off)
+	if p == nil {
+		return nil, errUnmappedAt(op, off)
+	}
+	raw, res := v.ctx.drv.table.MemRetainAllocationHandle(driver.At{}, driver.HostPtr(v.raw)+driver.HostPtr(off))
+	if res != driver.ResultSuccess {
+		return nil, v.ctx.callError(op, mc.handle(), res)
+	}
+	return newPhysicalMem(v.ctx, raw, p.size), nil
+}
+
+// Close unmaps all memory, and gives the addresses back (cuMemUnmap, cuMemAddressFree). It waits
+// until the work that uses the memory is done. If calls that use the memory are in flight, or a
+// graph uses it, Close returns at once, and the library does this when they are done. Further calls
+// return nil.
+func (m *VirtualMem) Close() error {
+	if m == nil || m.mem == nil {
+		return errNil("cuMemAddressFree", "virtual memory")
+	}
+	return m.mem.Close()
+}

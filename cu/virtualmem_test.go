@@ -1,0 +1,367 @@
+package cu
+
+import (
+	"errors"
+	"io"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const mib = 1 << 20
+
+func (r *soft) reserve(size uint64) *VirtualMem {
+	r.t.Helper()
+	m := must(r.gpu.Reserve(size))(r.t)
+	r.t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// left checks what exists of physical memory, mappings and ranges.
+func (r *soft) left(physical, mappings, ranges int) {
+	r.t.Helper()
+	n := r.sim.Census()
+	got := [3]int{n["physical memory"], n["mapping"], n["address range"]}
+	if diff := cmp.Diff([3]int{physical, mappings, ranges}, got); diff != "" {
+		r.t.Errorf("physical memory, mappings and ranges (-want +got):\n%s", diff)
+	}
+}
+
+// TestVirtualMemGrows writes memory, maps more behind it, and reads all at once.
+func TestVirtualMemGrows(t *testing.T) {
+	r := newSoft(t)
+	m := r.reserve(64*mib - 5)
+	if m.Size() != 0 || m.Cap() != 64*mib {
+		t.Errorf("size %d, capacity %d", m.Size(), m.Cap())
+	}
+	r.is(r.s.Memset(m.Span(0, 1), 1), errInvalid)
+	noErr(t, m.Grow(0))
+	noErr(t, m.Grow(1))
+	addr := m.Handle()
+	noErr(t, r.s.Memset(m, 7))
+	noErr(t, m.Grow(2*mib)) // it is there
+	noErr(t, m.Grow(5*mib))
+	if m.Size() != 6*mib || m.Handle() != addr {
+		t.Errorf("size %d at %#x, before at %#x", m.Size(), m.Handle(), addr)
+	}
+	r.left(0, 2, 1)
+	noErr(t, r.s.Memset(m.Span(2*mib, 4*mib), 8))
+	noErr(t, r.s.Synchronize())
+	got := make([]byte, 6*mib)
+	if n, err := m.Mem().ReadAt(got, 0); n != len(got) || err != nil {
+		t.Errorf("ReadAt = %d, %v", n, err)
+	}
+	for i, b := range got {
+		if want := byte(7 + min(i/(2*mib), 1)); b != want {
+			t.Fatalf("byte %d is %d, not %d", i, b, want)
+		}
+	}
+	if n, err := m.Mem().ReadAt(got[:10], 6*mib-4); n != 4 || err != io.EOF {
+		t.Errorf("at the end: %d, %v", n, err)
+	}
+	in := []float32{1, 2, 3}
+	noErr(t, CopyFrom(m.Mem(), in))
+	host := must(r.gpu.AllocHost(6*mib, 0))(t)
+	defer host.Close()
+	noErr(t, r.s.Copy(host, m)) // across the mappings
+	noErr(t, r.s.Copy(m.Span(1*mib, 2*mib), m.Span(3*mib, 2*mib)))
+	noErr(t, r.s.Synchronize())
+	out := make([]float32, 3)
+	noErr(t, CopyTo(m.Mem(), out))
+	if diff := cmp.Diff(in, out); diff != "" {
+		t.Error(diff)
+	}
+	r.is(m.Grow(64*mib+1), errInvalid)
+	noErr(t, m.Grow(64*mib))
+	noErr(t, m.Mem().Memset(3))
+	noErr(t, m.Close())
+	noErr(t, m.Close())
+	r.left(0, 0, 0)
+	r.is(m.Grow(1), ErrClosed)
+	r.is(m.Unmap(0, 1), ErrClosed)
+	r.is(r.s.Memset(m, 1), ErrClosed)
+	if m.Handle() != 0 {
+		t.Error("a handle after Close")
+	}
+}
+
+// TestVirtualMemKernel runs kernels with memory of several mappings, which is two arguments.
+func TestVirtualMemKernel(t *testing.T) {
+	r := newSoft(t)
+	mod := must(r.gpu.LoadModule([]byte(".version 7.0\n.target sm_70\n.address_size 64\n" +
+		".visible .entry cusim_axpy_f32(.param .u64 y, .param .u64 x, .param .f32 a, .param .u32 n) { ret; }\n")))(t)
+	defer mod.Close()
+	axpy := must(mod.Function("cusim_axpy_f32"))(t)
+	m := r.reserve(8 * mib)
+	noErr(t, m.Grow(2*mib))
+	noErr(t, m.Grow(4*mib))
+	const n = 3 // the values end in the second mapping
+	at := uint64(2*mib - 4)
+	noErr(t, CopyFrom(m.Mem(), []float32{1, 2, 3}))
+	if _, err := m.Mem().WriteAt(bytesAt(&[]float32{10, 20, 30}[0], 12), int64(at)); err != nil {
+		t.Fatal(err)
+	}
+	cfg := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: n}}
+	noErr(t, axpy.Launch(r.s, cfg, Ptr(m.Span(at, 12)), Ptr(m), F32(2), U32(n)))
+	noErr(t, r.s.Synchronize())
+	got := make([]float32, n)
+	if _, err := m.Mem().ReadAt(bytesAt(&got[0], 12), int64(at)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]float32{12, 24, 36}, got); diff != "" {
+		t.Error(diff)
+	}
+	p := must(axpy.Prepare(cfg, Ptr(m.Span(at, 12)), Ptr(m), F32(2), U32(n)))(t)
+	noErr(t, p.Launch(r.s))
+	noErr(t, m.Grow(6*mib))
+	noErr(t, m.Shrink(4*mib)) // another generation
+	noErr(t, p.Launch(r.s))
+	noErr(t, m.Close())
+	r.is(p.Launch(r.s), ErrClosed)
+}
+
+// TestVirtualMemUnmap unmaps memory while a stream has work with it.
+func TestVirtualMemUnmap(t *testing.T) {
+	r := newSoft(t)
+	m := r.reserve(16 * mib)
+	for n := uint64(2 * mib); n <= 8*mib; n += 2 * mib {
+		noErr(t, m.Grow(n))
+	}
+	r.is(m.Unmap(mib, 2*mib), errInvalid)
+	noErr(t, m.Unmap(10*mib, 2*mib)) // nothing is mapped there
+	r.hold(r.s)
+	noErr(t, r.s.Memset(m, 1))
+	done := make(chan error)
+	go func() { done <- m.Unmap(2*mib, 4*mib) }()
+	for m.Size() != 2*mib {
+		time.Sleep(time.Millisecond)
+	}
+	select {
+	case err := <-done:
+		t.Errorf("Unmap returned %v before the work", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	r.left(0, 4, 1)
+	r.is(r.other.Memset(m.Span(0, 3*mib), 1), errInvalid)
+	noErr(t, r.other.Memset(m.Span(6*mib, 2*mib), 1)) // what is still mapped
+	p := must(r.gpu.NewPhysicalMem(4*mib, PhysicalOptions{}))(t)
+	defer p.Close()
+	r.is(m.Map(2*mib, p), errLeaving)
+	r.is(m.Grow(4*mib), errLeaving)
+	r.release(r.s)
+	noErr(t, <-done)
+	r.left(1, 2, 1)
+	noErr(t, m.Map(2*mib, p))
+	if m.Size() != 8*mib {
+		t.Errorf("the size is %d", m.Size())
+	}
+	noErr(t, m.Shrink(3*mib)) // keeps the mapping that contains the offset
+	if m.Size() != 6*mib {
+		t.Errorf("the size is %d", m.Size())
+	}
+}
+
+// TestVirtualMemGraph unmaps memory that a graph uses.
+func TestVirtualMemGraph(t *testing.T) {
+	r := newSoft(t)
+	m := r.reserve(16 * mib)
+	noErr(t, m.Grow(2*mib))
+	noErr(t, m.Grow(4*mib))
+	g := r.graph(func() error { return r.s.Memset(m, 1) })
+	x := r.exec(g)
+	noErr(t, g.Close())
+	noErr(t, m.Shrink(2*mib))
+	r.left(0, 2, 1)
+	noErr(t, x.Launch(r.s))
+	r.ok(r.s.Synchronize())
+	noErr(t, m.Close())
+	r.left(0, 2, 1)
+	noErr(t, x.Launch(r.s))
+	noErr(t, x.Close())
+	r.freed(func() bool { return r.sim.Census()["address range"] == 0 })
+	r.left(0, 0, 0)
+}
+
+// TestVirtualMemAbandoned forgets memory, and closes it while work uses it.
+func TestVirtualMemAbandoned(t *testing.T) {
+	r := newSoft(t)
+	func() {
+		m := must(r.gpu.Reserve(4 * mib))(t)
+		noErr(t, m.Grow(2*mib))
+		r.hold(r.s)
+		noErr(t, r.s.Memset(m, 1))
+		p := must(m.Physical(1))(t)
+		if p.Size() != 2*mib {
+			t.Errorf("the size is %d", p.Size())
+		}
+	}()
+	for range 3 {
+		runtime.GC()
+		time.Sleep(10 * time.Millisecond)
+	}
+	r.freed(func() bool { return r.sim.Census()["physical memory"] == 0 })
+	r.left(0, 1, 1)
+	r.release(r.s)
+	r.freed(func() bool { return r.sim.Census()["address range"] == 0 })
+	r.left(0, 0, 0)
+}
+
+// TestPhysicalMem maps memory twice, closes it, and sets the access.
+func TestPhysicalMem(t *testing.T) {
+	r := newSoft(t)
+	least, best, err := r.gpu.Granularity(PhysicalOptions{})
+	if err != nil || least == 0 || best < least {
+		t.Errorf("Granularity = %d, %d, %v", least, best, err)
+	}
+	m := r.reserve(16 * mib)
+	p := must(r.gpu.NewPhysicalMem(3*mib, PhysicalOptions{}))(t)
+	if p.Size() != 4*mib || p.Handle() == 0 {
+		t.Errorf("%d bytes, handle %#x", p.Size(), p.Handle())
+	}
+	o := must(p.Options())(t)
+	if diff := cmp.Diff(PhysicalOptions{Location: r.gpu.Device().Location()}, o); diff != "" {
+		t.Error(diff)
+	}
+	noErr(t, m.Map(0, p))
+	r.is(m.Map(2*mib, p), errInvalid)
+	r.is(m.Map(1, p), errInvalid)
+	r.is(m.Map(14*mib, p), errInvalid)
+	noErr(t, m.Map(6*mib, p))
+	if m.Size() != 4*mib {
+		t.Errorf("the size is %d", m.Size())
+	}
+	noErr(t, p.Close())
+	noErr(t, p.Close())
+	r.is(m.Map(10*mib, p), ErrClosed)
+	r.left(0, 2, 1)
+	noErr(t, r.s.Memset(m, 9))
+	noErr(t, r.s.Synchronize())
+	got := []byte{0}
+	noErr(t, r.s.Synchronize())
+	if n, err := m.Mem().ReadAt(got, 0); n != 1 || err != nil || got[0] != 9 {
+		t.Errorf("%d bytes, %v, %d", n, err, got)
+	}
+	host := must(r.gpu.AllocHost(1, 0))(t)
+	defer host.Close()
+	noErr(t, r.s.Copy(host, m.Span(6*mib, 1)))
+	noErr(t, r.s.Synchronize())
+	noErr(t, host.View(func(b []byte) error {
+		if b[0] != 9 {
+			t.Errorf("the second mapping has %d", b[0])
+		}
+		return nil
+	}))
+	noErr(t, m.Grow(8*mib)) // fills the gap
+	r.left(0, 3, 1)
+	if m.Size() != 10*mib {
+		t.Errorf("the size is %d", m.Size())
+	}
+	dev := r.gpu.Device()
+	noErr(t, m.SetAccess(dev, AccessRead))
+	if a := must(m.Access(mib, dev))(t); a != AccessRead {
+		t.Errorf("Access = %v", a)
+	}
+	r.is(r.s.Memset(m, 1), ResultInvalidValue)
+	noErr(t, m.SetAccess(dev, AccessReadWrite))
+	noErr(t, r.s.Memset(m, 1))
+	r.is(m.SetAccess(dev, 2), errInvalid)
+	_, err = m.Access(12*mib, dev)
+	r.is(err, errInvalid)
+	_, err = m.Physical(12 * mib)
+	r.is(err, errInvalid)
+	_, err = r.gpu.NewPhysicalMem(1<<50, PhysicalOptions{})
+	r.is(err, ResultOutOfMemory)
+	_, err = r.gpu.NewPhysicalMem(1, PhysicalOptions{Location: MemLocation{Type: LocationHostNUMACurrent}})
+	r.is(err, errInvalid)
+	_, err = r.gpu.NewPhysicalMem(0, PhysicalOptions{})
+	r.is(err, errInvalid)
+	_, err = r.gpu.Reserve(1 << 60)
+	r.is(err, ResultOutOfMemory)
+	_, err = r.gpu.Reserve(0)
+	r.is(err, errInvalid)
+	for _, m := range []*VirtualMem{nil, {}} {
+		r.is(m.Grow(1), ErrNil)
+		r.is(m.Close(), ErrNil)
+		r.is(r.s.Memset(m, 1), ErrNil)
+		if m.Cap() != 0 {
+			t.Error("a capacity")
+		}
+	}
+}
+
+// TestPhysicalMemShared imports memory that the same process has exported.
+func TestPhysicalMemShared(t *testing.T) {
+	r := newSoft(t)
+	p, err := r.gpu.NewPhysicalMem(2*mib, PhysicalOptions{Shareable: true})
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	noErr(t, err)
+	f := must(p.Export())(t)
+	q := must(r.gpu.ImportPhysicalMem(f.Fd(), p.Size()))(t)
+	noErr(t, f.Close())
+	m := r.reserve(4 * mib)
+	noErr(t, m.Map(0, p))
+	noErr(t, m.Map(2*mib, q))
+	noErr(t, p.Close())
+	noErr(t, q.Close())
+	noErr(t, m.Mem().CopyFrom([]byte{1, 2, 3}))
+	got := make([]byte, 3)
+	if _, err := m.Mem().ReadAt(got, 2*mib); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]byte{1, 2, 3}, got); diff != "" {
+		t.Error(diff)
+	}
+	other := must(r.gpu.NewPhysicalMem(2*mib, PhysicalOptions{}))(t)
+	defer other.Close()
+	_, err = other.Export()
+	r.is(err, ResultInvalidValue)
+	null, err := os.Open(os.DevNull)
+	noErr(t, err)
+	defer null.Close()
+	_, err = r.gpu.ImportPhysicalMem(null.Fd(), 2*mib)
+	r.is(err, ResultUnknown)
+}
+
+// TestVirtualMemStorm grows, shrinks, uses and closes ranges from many goroutines.
+func TestVirtualMemStorm(t *testing.T) {
+	r := newSoft(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		m := must(r.gpu.Reserve(64 * mib))(t)
+		for i := range 3 {
+			wg.Go(func() {
+				for k := range 60 {
+					var err error
+					switch (i + k) % 3 {
+					case 0:
+						err = m.Grow(uint64(k%8+1) * 2 * mib)
+					case 1:
+						err = m.Shrink(uint64(k%5) * 2 * mib)
+					default:
+						if n := m.Size(); n > 0 {
+							err = r.other.Memset(m.Span(0, n), 1)
+						}
+					}
+					if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, errLeaving) && !errors.Is(err, errInvalid) {
+						t.Error(err)
+					}
+				}
+				if i == 0 {
+					if err := m.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	r.ok(r.other.Synchronize())
+	r.freed(func() bool { return r.sim.Census()["address range"] == 0 })
+	r.left(0, 0, 0)
+}
