@@ -131,13 +131,13 @@ func (f *Function) launchFast(s *Stream, cfg *LaunchConfig, args []Arg, prepared
 	if prepared != nil {
 		args, values = prepared.args, &prepared.values
 		for _, i := range prepared.memory {
-			usual = usual && sc.keeps(&args[i].mem.resource)
+			usual = usual && sc.keepsMemory(args[i].mem)
 		}
 	} else if usual = usual && len(args) <= len(values.values); usual {
 		for i := range args {
 			a := &args[i]
 			if f.known && uint64(a.size) != f.params[i] || a.mem == nil && a.ref != nil ||
-				a.mem != nil && !sc.keeps(&a.mem.resource) {
+				a.mem != nil && !sc.keepsMemory(a.mem) {
 				usual = false
 				break
 			}
