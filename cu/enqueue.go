@@ -59,6 +59,7 @@ type workFrame struct {
 	// counted are the objects on which this work has a call in flight.
 	counted []*resource
 	args    kernelArgs
+	ex      *driver.LaunchConfig // for launches with attributes, or nil
 }
 
 // beginTurn begins a usual call on the stream, with its turn. If it reports false, nothing has begun.
@@ -234,6 +235,7 @@ const (
 	workSet2D32
 	workPrefetch
 	workAttach
+	workLaunchEx
 )
 
 // workFunctions are the names of the functions in C.
@@ -242,6 +244,7 @@ var workFunctions = [...]string{
 	"cuMemcpyDtoDAsync", "cuMemsetD8Async", "cuMemsetD32Async", "cuGraphLaunch", "cuGraphUpload", "cuMemcpy2DAsync",
 	"cuMemcpy3DAsync",
 	"cuMemsetD2D8Async", "cuMemsetD2D32Async", "cuMemPrefetchAsync", "cuStreamAttachMemAsync",
+	launchExOp,
 }
 
 // op returns the function's name in C.

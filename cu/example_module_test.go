@@ -144,6 +144,26 @@ func ExampleLaunchFlags() {
 	}
 }
 
+// The blocks of a cluster run at the same time, and can use the shared memory of each other. The
+// attributes are made once, for any number of launches.
+func ExampleLaunchWith() {
+	attrs := cu.LaunchWith(cu.LaunchCluster(cu.Dim3{X: 2}), cu.LaunchPriority(-1))
+	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 8}, Block: cu.Dim3{X: 128}, Attributes: attrs}
+	if n, err := spin.MaxActiveClusters(cfg); err != nil || n == 0 {
+		log.Fatal("no cluster fits: ", err)
+	}
+	if err := spin.Launch(s, cfg, cu.U64(1000)); err != nil {
+		log.Fatal(err)
+	}
+	cfg.Grid.X = 9 // not a multiple of the cluster's size
+	err := spin.Launch(s, cfg, cu.U64(1000))
+	fmt.Println(errors.Is(err, cu.ResultInvalidClusterSize))
+	if err := s.Synchronize(); err != nil {
+		log.Fatal(err)
+	}
+	// Output: true
+}
+
 func ExampleFunction_SuggestBlockSize() {
 	blocks, threads, err := scale.SuggestBlockSize(0, 0)
 	if err != nil {

@@ -1,8 +1,11 @@
 package cu
 
 import (
+	"fmt"
+	"math"
 	"runtime"
 
+	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/races"
 )
 
@@ -363,5 +366,29 @@ func (f *Function) nodeWork(c *nodeCall, cfg *LaunchConfig, args []Arg) error {
 	c.kernel.GridDimX, c.kernel.GridDimY, c.kernel.GridDimZ = g.X, g.Y, g.Z
 	c.kernel.BlockDimX, c.kernel.BlockDimY, c.kernel.BlockDimZ = b.X, b.Y, b.Z
 	c.kernel.SharedMemBytes = cfg.SharedMem
-	return c.setFlags(cfg.Flags&LaunchCooperative != 0)
+	if c.node != 0 && cfg.Flags&LaunchCooperative != 0 {
+		if err := f.fitsTogether(c, cfg); err != nil {
+			return err
+		}
+	}
+	return c.setFlags(cfg.Flags&LaunchCooperative != 0, cfg.Attributes)
+}
+
+// fitsTogether checks that all blocks fit on the device at once, before the node changes.
+func (f *Function) fitsTogether(c *nodeCall, cfg *LaunchConfig) error {
+	g, b, t := cfg.Grid.normalize(), cfg.Block.normalize(), c.gc.ctx.drv.table
+	if b.blocks() > math.MaxInt32 {
+		return nil // the driver refuses the block
+	}
+	n, res := t.OccupancyMaxActiveBlocksPerMultiprocessor(c.at(), f.raw, int32(b.blocks()), uint64(cfg.SharedMem))
+	if res != driver.ResultSuccess {
+		return nil // the same
+	}
+	sms, err := deviceOf(f.mod.core.ctx).Attribute(DeviceAttributeMultiprocessorCount)
+	if err != nil || g.blocks() <= uint64(n)*uint64(sms) {
+		return nil
+	}
+	return &Error{Op: c.op, Result: ResultCooperativeLaunchTooLarge, Handle: uintptr(c.node), Err: errInvalid,
+		Detail: fmt.Sprintf("kernel %s: %d blocks do not fit on the device at once, which holds %d: see MaxActiveBlocks",
+			f.name, g.blocks(), uint64(n)*uint64(sms))}
 }

@@ -25,8 +25,13 @@ type nodeCall struct {
 	use  nodeUse // what is known about the node
 	// ctx is the context of the work.
 	ctx *contextCore
-	// cooperative says that the node's kernel has to be launched cooperatively from now on.
+	// cooperative says that the node's kernel has to be launched cooperatively from now on, and attrs
+	// are its attributes.
 	cooperative bool
+	attrs       *LaunchAttributes
+	// partly says that a call that has failed has changed the node: it has the new kernel, without
+	// attributes.
+	partly bool
 
 	// The work, of which use.typ chooses one field.
 	kernel driver.KernelNodeParams
@@ -67,6 +72,7 @@ func (c *nodeCall) end() {
 	}
 	d := c.gc.ctx.drv
 	c.gc, c.xc, c.ctx, c.host, c.node, c.use, c.cooperative = nil, nil, nil, nil, 0, nodeUse{}, false
+	c.attrs, c.partly = nil, false
 	c.objects = c.objects[:0]
 	d.nodeCalls.Put(c)
 }
@@ -106,7 +112,7 @@ func (c *nodeCall) find(n driver.GraphNode) (err error) {
 	u, known := set.nodes[n]
 	if !known {
 		u, known = c.gc.objects.nodes[n]
-		u = nodeUse{typ: u.typ, cooperative: u.first, first: u.first}
+		u = nodeUse{typ: u.typ, cooperative: u.first, first: u.first, attrs: u.firstAttrs, firstAttrs: u.firstAttrs}
 	}
 	if !known {
 		if u, err = c.gc.askUse(n); err != nil {
@@ -266,8 +272,8 @@ func (c *nodeCall) add(deps []driver.GraphNode, seen func() races.NodeWork) erro
 		if t.Missing(res) != nil { // before CUDA 12.0
 			c.node, res = t.GraphAddKernelNodeV1(c.at(), g, deps, &c.kernel)
 		}
-		if res == driver.ResultSuccess && c.cooperative {
-			if res = c.setCooperative(true); res != driver.ResultSuccess {
+		if res == driver.ResultSuccess && (c.cooperative || c.attrs != nil) {
+			if res = c.setAttributes(); res != driver.ResultSuccess {
 				t.GraphDestroyNode(driver.At{}, c.node)
 			}
 		}
@@ -285,7 +291,10 @@ func (c *nodeCall) add(deps []driver.GraphNode, seen func() races.NodeWork) erro
 	if res != driver.ResultSuccess {
 		return c.failed(c.gc.ctx.callError(c.op, uintptr(c.gc.raw), res))
 	}
-	u := nodeUse{typ: c.use.typ, cooperative: c.cooperative, first: c.cooperative}
+	u := nodeUse{typ: c.use.typ, cooperative: c.cooperative, first: c.cooperative, attrs: c.attrs, firstAttrs: c.attrs}
+	if c.attrs != nil { // replace notes it only with objects
+		c.gc.objects.know(c.node, u)
+	}
 	c.dropped = c.gc.objects.replace(c.node, u, c.objects, c.dropped)
 	if o := c.gc.ctx.drv.observer(); o != nil {
 		o.AddNode(uintptr(g), uintptr(c.node), graphNodes(deps), c.seen(seen))
@@ -305,23 +314,59 @@ func (c *nodeCall) seen(work func() races.NodeWork) races.NodeWork {
 	return w
 }
 
-// setCooperative sets whether the node launches its kernel cooperatively.
-func (c *nodeCall) setCooperative(is bool) driver.Result {
-	var v driver.LaunchAttributeValue
-	if is {
-		v[0] = 1
-	}
+// setAttribute sets an attribute of the node.
+func (c *nodeCall) setAttribute(id int32, v *driver.LaunchAttributeValue) driver.Result {
 	c.op = "cuGraphKernelNodeSetAttribute"
-	return c.gc.ctx.drv.table.GraphKernelNodeSetAttribute(c.at(), c.node, driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &v)
+	return c.gc.ctx.drv.table.GraphKernelNodeSetAttribute(c.at(), c.node, id, v)
 }
 
-// setFlags says whether the node has to launch its kernel cooperatively.
-func (c *nodeCall) setFlags(cooperative bool) error {
-	if c.cooperative = cooperative; c.xc == nil || cooperative == c.use.cooperative {
-		return nil
+// setAttributes sets the attributes of the node that it has from now on.
+func (c *nodeCall) setAttributes() driver.Result {
+	list := c.attrs.of(false)
+	for i := range list {
+		if res := c.setAttribute(list[i].ID, &list[i].Value); res != driver.ResultSuccess {
+			return res
+		}
 	}
-	return invalid(c.op, "an executable graph cannot change whether a node launches its kernel cooperatively: "+
-		"change the node of the graph, and call Update")
+	if c.cooperative != c.use.cooperative {
+		return c.setAttribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, cooperativeValue(c.cooperative))
+	}
+	return driver.ResultSuccess
+}
+
+// resetAttributes removes the attributes that the node does not have any more, and those that the new
+// configuration may contradict: the driver compares each with the other.
+func (c *nodeCall) resetAttributes() driver.Result {
+	list := c.use.attrs.of(false)
+	for i := range list {
+		if res := c.setAttribute(list[i].ID, unset(list[i].ID)); res != driver.ResultSuccess {
+			return res
+		}
+	}
+	if c.use.cooperative && !c.cooperative {
+		return c.setAttribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, cooperativeValue(false))
+	}
+	return driver.ResultSuccess
+}
+
+// setFlags says whether the node has to launch its kernel cooperatively, and with which attributes.
+func (c *nodeCall) setFlags(cooperative bool, attrs *LaunchAttributes) error {
+	c.cooperative, c.attrs = cooperative, attrs
+	switch {
+	case attrs != nil && attrs.onlyLaunches != "":
+		return invalid(c.op, "a node of a graph cannot have "+attrs.onlyLaunches+": capture a launch with it instead")
+	case c.xc == nil:
+		return nil
+	case cooperative != c.use.cooperative:
+		return invalid(c.op, "an executable graph cannot change whether a node launches its kernel cooperatively: "+
+			"change the node of the graph, and call Update")
+	case attrs == nil: // the node keeps its own
+		c.attrs = c.use.attrs
+	case !attrs.equal(c.use.attrs):
+		return invalid(c.op, "an executable graph cannot change the attributes of a node: leave Attributes nil to "+
+			"keep them, or change the node of the graph, and instantiate it again")
+	}
+	return nil
 }
 
 // rename gives an error of a check for launches the name of this call.
@@ -352,19 +397,22 @@ func (c *nodeCall) set() error {
 	} else {
 		res = c.setGraph()
 	}
+	var err error
 	if res != driver.ResultSuccess {
 		if c.xc != nil {
 			return c.failed(c.xc.ctx.callError(c.op, uintptr(c.xc.raw), res))
 		}
-		return c.failed(c.gc.ctx.callError(c.op, uintptr(c.gc.raw), res))
+		if err = c.failed(c.gc.ctx.callError(c.op, uintptr(c.gc.raw), res)); !c.partly {
+			return err
+		}
 	}
 	set := c.objectSet()
-	if c.use.cooperative != c.cooperative {
-		c.use.cooperative = c.cooperative
+	if c.use.cooperative != c.cooperative || c.use.attrs != c.attrs {
+		c.use.cooperative, c.use.attrs = c.cooperative, c.attrs
 		set.know(c.node, c.use)
 	}
 	c.dropped = set.replace(c.node, c.use, c.objects, c.dropped)
-	return nil
+	return err
 }
 
 // setExec calls the driver for an executable graph.
@@ -389,20 +437,7 @@ func (c *nodeCall) setExec() (res driver.Result) {
 func (c *nodeCall) setGraph() (res driver.Result) {
 	switch t := c.gc.ctx.drv.table; c.use.typ {
 	case GraphNodeTypeKernel:
-		op, changed := c.op, c.use.cooperative != c.cooperative
-		if changed {
-			if res = c.setCooperative(c.cooperative); res != driver.ResultSuccess {
-				return res
-			}
-		}
-		res = t.GraphKernelNodeSetParams(c.at(), c.node, &c.kernel)
-		if t.Missing(res) != nil { // before CUDA 12.0
-			res = t.GraphKernelNodeSetParamsV1(c.at(), c.node, &c.kernel)
-		}
-		if changed && res != driver.ResultSuccess {
-			c.setCooperative(c.use.cooperative)
-		}
-		c.op = op
+		return c.setKernel()
 	case GraphNodeTypeMemcpy:
 		res = t.GraphMemcpyNodeSetParams(c.at(), c.node, &c.copy)
 	case GraphNodeTypeMemset:
@@ -413,10 +448,54 @@ func (c *nodeCall) setGraph() (res driver.Result) {
 	return res
 }
 
+// setKernel calls the driver for a kernel node of a graph. The attributes that the node had are reset
+// before the configuration changes, and new ones are set afterwards, so that neither contradicts the
+// other on the way. If the configuration is refused, the old attributes are set again. If a new
+// attribute is refused, the node has the new kernel without it.
+func (c *nodeCall) setKernel() (res driver.Result) {
+	op, t := c.op, c.gc.ctx.drv.table
+	if res = c.resetAttributes(); res != driver.ResultSuccess {
+		return res
+	}
+	c.op = op
+	res = t.GraphKernelNodeSetParams(c.at(), c.node, &c.kernel)
+	if t.Missing(res) != nil { // before CUDA 12.0
+		res = t.GraphKernelNodeSetParamsV1(c.at(), c.node, &c.kernel)
+	}
+	if res != driver.ResultSuccess {
+		c.restoreAttributes()
+		c.op = op
+		return res
+	}
+	if res = c.setAttributes(); res == driver.ResultSuccess {
+		c.op = op
+		return res
+	}
+	failed := c.op
+	c.partly, c.attrs, c.cooperative, c.use.attrs, c.use.cooperative = true, nil, false, c.attrs, c.cooperative
+	c.resetAttributes()
+	c.op = failed
+	return res
+}
+
+// restoreAttributes sets the attributes that the node had.
+func (c *nodeCall) restoreAttributes() {
+	list := c.use.attrs.of(false)
+	for i := range list {
+		c.setAttribute(list[i].ID, &list[i].Value)
+	}
+	if c.use.cooperative && !c.cooperative {
+		c.setAttribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, cooperativeValue(true))
+	}
+}
+
 // failed adds to an error of the driver which node it is about.
 func (c *nodeCall) failed(e *Error) error {
 	if c.node != 0 {
 		e.Detail = join(c.gc.describe(c.node, "the graph"), e.Detail)
+	}
+	if c.partly {
+		e.Detail = join(e.Detail, "the node has the new kernel and arguments, but no attributes")
 	}
 	return e
 }

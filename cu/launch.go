@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -20,6 +21,9 @@ type LaunchConfig struct {
 	SharedMem uint32
 	// Flags choose how the kernel is launched.
 	Flags LaunchFlags
+	// Attributes are further properties of the launch, such as clusters: see [LaunchWith]. nil stands
+	// for none. With attributes the driver's function is cuLaunchKernelEx (CUDA 11.6).
+	Attributes *LaunchAttributes
 }
 
 // I32 passes a 32-bit signed integer.
@@ -119,7 +123,8 @@ func (f *Function) launchOn(s *Stream, cfg *LaunchConfig, args []Arg, prepared *
 
 // launchFast is launchOn in the usual case.
 func (f *Function) launchFast(s *Stream, cfg *LaunchConfig, args []Arg, prepared *preparedArgs) (done bool, err error) {
-	if f == nil || f.mod == nil || s == nil || s.core == nil || cfg.Flags != 0 || cfg.Grid.X == 0 || cfg.Block.X == 0 {
+	if f == nil || f.mod == nil || s == nil || s.core == nil || cfg.Flags != 0 ||
+		cfg.Attributes != nil || cfg.Grid.X == 0 || cfg.Block.X == 0 {
 		return false, nil
 	}
 	sc := s.core
@@ -191,7 +196,12 @@ func (f *Function) enqueue(sc *streamCore, cfg *LaunchConfig, args []Arg,
 		w.end()
 		return notCalled, err
 	}
-	res := f.launch(sc, cfg, params)
+	var res driver.Result
+	if cfg.Attributes == nil {
+		res = f.launch(sc, cfg, params)
+	} else {
+		res = f.launchEx(&w, cfg, params)
+	}
 	w.end()
 	runtime.KeepAlive(f)
 	runtime.KeepAlive(args) // these have the owners of memory
@@ -228,11 +238,29 @@ func (f *Function) launch(sc *streamCore, cfg *LaunchConfig, params driver.Kerne
 	return res
 }
 
+// launchEx calls the driver for a launch with attributes, in the stream's context.
+func (f *Function) launchEx(w *work, cfg *LaunchConfig, params driver.KernelParams) driver.Result {
+	g, b, sc := cfg.Grid.normalize(), cfg.Block.normalize(), w.sc
+	c := w.frame.exConfig()
+	*c = driver.LaunchConfig{GridX: g.X, GridY: g.Y, GridZ: g.Z, BlockX: b.X, BlockY: b.Y, BlockZ: b.Z,
+		SharedMemBytes: cfg.SharedMem, Stream: sc.raw}
+	if list := cfg.Attributes.of(cfg.Flags&LaunchCooperative != 0); len(list) != 0 {
+		c.Attributes, c.Count = &list[0], uint32(len(list))
+	}
+	sc.beginLegacy()
+	res := sc.ctx.drv.table.LaunchKernelEx(sc.inContext(), c, f.raw, params)
+	sc.endLegacy()
+	return res
+}
+
 // failed returns the error of a launch that the driver has refused.
 func (f *Function) failed(sc *streamCore, cfg *LaunchConfig, res driver.Result) error {
 	e := sc.ctx.callError(cfg.op(), uintptr(f.raw), res)
 	if e.Err == nil && res == driver.ResultInvalidValue {
 		e.Detail = deviceOf(sc.ctx).exceededLimit(cfg.Grid.normalize(), cfg.Block.normalize())
+	}
+	if cfg.Attributes != nil {
+		e.Detail = join(e.Detail, deviceOf(sc.ctx).exceededAttribute(cfg.Attributes, res))
 	}
 	return e
 }
@@ -319,14 +347,10 @@ func (f *Function) badArg(cfg *LaunchConfig, i int, err error) *Error {
 
 // check compares the launch with the kernel's parameters, if they are known.
 func (f *Function) check(cfg *LaunchConfig, args []Arg) error {
-	switch {
-	case cfg.Flags&^LaunchCooperative != 0:
-		return f.refuse(cfg, fmt.Sprintf(": unknown launch flags %v: see LaunchFlags", cfg.Flags))
-	case cfg.Grid.X == 0 || cfg.Block.X == 0:
-		return f.refuse(cfg, ": Grid.X and Block.X must be at least 1")
-	case !f.known:
-		return nil
-	case len(args) != len(f.params):
+	if err := f.checkConfig(cfg); err != nil || !f.known {
+		return err
+	}
+	if len(args) != len(f.params) {
 		return f.refuse(cfg, fmt.Sprintf(" takes %d arguments, not %d", len(f.params), len(args)))
 	}
 	for i := range args {
@@ -338,6 +362,37 @@ func (f *Function) check(cfg *LaunchConfig, args []Arg) error {
 	return nil
 }
 
+// checkConfig returns the mistake in the configuration of a launch, or nil.
+func (f *Function) checkConfig(cfg *LaunchConfig) error {
+	switch {
+	case cfg.Flags&^LaunchCooperative != 0:
+		return f.refuse(cfg, fmt.Sprintf(": unknown launch flags %v: see LaunchFlags", cfg.Flags))
+	case cfg.Grid.X == 0 || cfg.Block.X == 0:
+		return f.refuse(cfg, ": Grid.X and Block.X must be at least 1")
+	case cfg.Attributes != nil:
+		return f.checkAttributes(cfg)
+	}
+	return nil
+}
+
+// checkAttributes returns the mistake in the attributes of the launch, or nil.
+func (f *Function) checkAttributes(cfg *LaunchConfig) error {
+	a := cfg.Attributes
+	if e, is := a.err.(*Error); is {
+		e := *e // the attributes are shared
+		return &e
+	}
+	g := cfg.Grid.normalize()
+	detail, res := a.wrong([3]uint32{g.X, g.Y, g.Z}, f.mod.core.ctx.drv.table.Version())
+	switch res {
+	case driver.ResultSuccess:
+		return nil
+	case driver.ResultNotSupported:
+		return &Error{Op: cfg.op(), Result: res, Handle: uintptr(f.raw), Err: errors.ErrUnsupported, Detail: detail}
+	}
+	return &Error{Op: cfg.op(), Result: res, Handle: uintptr(f.raw), Err: errInvalid, Detail: detail}
+}
+
 func (f *Function) refuse(cfg *LaunchConfig, detail string) error {
 	return &Error{Op: cfg.op(), Result: ResultInvalidValue, Handle: uintptr(f.raw), Err: errInvalid,
 		Detail: "kernel " + f.name + detail}
@@ -345,7 +400,10 @@ func (f *Function) refuse(cfg *LaunchConfig, detail string) error {
 
 // function returns the function of the launch.
 func (cfg *LaunchConfig) function() workFunction {
-	if cfg.Flags&LaunchCooperative != 0 {
+	switch {
+	case cfg.Attributes != nil:
+		return workLaunchEx
+	case cfg.Flags&LaunchCooperative != 0:
 		return workLaunchCooperative
 	}
 	return workLaunch
@@ -363,6 +421,25 @@ func (dev *Device) exceededLimit(grid, block Dim3) string {
 	return "the block has more threads, or more shared memory, than the kernel or the device allows: " +
 		"call SuggestBlockSize, and raise FunctionAttributeMaxDynamicSharedSizeBytes for more than 48 KiB"
 }
+
+// exceededAttribute says why the driver may have refused a launch with attributes.
+func (dev *Device) exceededAttribute(a *LaunchAttributes, res driver.Result) string {
+	if a.cluster[0] == 0 {
+		return ""
+	}
+	if can, err := dev.Attribute(DeviceAttributeClusterLaunch); err == nil && can == 0 {
+		return "the device has no clusters: they need compute capability 9.0"
+	}
+	if res == driver.ResultInvalidClusterSize {
+		return fmt.Sprintf("a cluster has %d blocks: MaxPotentialClusterSize says how many the kernel can have, and "+
+			"FunctionAttributeNonPortableClusterSizeAllowed allows more than 8",
+			Dim3{a.cluster[0], a.cluster[1], a.cluster[2]}.blocks())
+	}
+	return ""
+}
+
+// blocks returns the number of blocks.
+func (d Dim3) blocks() uint64 { return uint64(d.X) * uint64(d.Y) * uint64(d.Z) }
 
 // exceededDimension names the dimension that exceeds the device's limit, or returns "".
 func (dev *Device) exceededDimension(grid, block Dim3) string {

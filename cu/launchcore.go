@@ -116,3 +116,15 @@ func (k *kernelArgs) restore() {
 	}
 	k.borrowed = false
 }
+
+// launchExOp is the function of a launch with attributes.
+const launchExOp = "cuLaunchKernelEx"
+
+// exConfig returns the memory for the configuration of a launch with attributes. The driver's table
+// makes it escape, so it is kept for the next launch.
+func (fr *workFrame) exConfig() *driver.LaunchConfig {
+	if fr.ex == nil {
+		fr.ex = new(driver.LaunchConfig)
+	}
+	return fr.ex
+}

@@ -256,10 +256,18 @@ type FunctionAttribute int32
 // String returns the attribute's name in lower case.
 func (a FunctionAttribute) String() string { return nameOf(namesFunctionAttribute[:], int32(a)) }
 
+func (a FunctionAttribute) unknown(op string) error {
+	return invalid(op, fmt.Sprintf("there is no attribute %d: see FunctionAttribute", int32(a)))
+}
+
 // Attribute returns a property of the kernel (cuFuncGetAttribute). Sizes are in bytes. A version is
 // a number such as 90 for compute capability 9.0.
 func (f *Function) Attribute(a FunctionAttribute) (int, error) {
-	v, err := askFunction(f, "cuFuncGetAttribute", func(t *driver.Table, at driver.At) (int32, driver.Result) {
+	const op = "cuFuncGetAttribute"
+	if a < 0 {
+		return 0, a.unknown(op)
+	}
+	v, err := askFunction(f, op, func(t *driver.Table, at driver.At) (int32, driver.Result) {
 		return t.FuncGetAttribute(at, int32(a), f.raw)
 	})
 	return int(v), err
@@ -269,6 +277,9 @@ func (f *Function) Attribute(a FunctionAttribute) (int, error) {
 // (cuFuncSetAttribute).
 func (f *Function) SetAttribute(a FunctionAttribute, value int) error {
 	const op = "cuFuncSetAttribute"
+	if a < 0 {
+		return a.unknown(op) // with a negative number, the driver reads invalid memory
+	}
 	if int(int32(value)) != value {
 		return invalid(op, fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
 	}

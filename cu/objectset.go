@@ -29,11 +29,15 @@ type objectSet struct {
 // graphs and executable graphs that were made from one another.
 type nodeUse struct {
 	typ GraphNodeType
-	// cooperative says that the node launches its kernel cooperatively.
+	// cooperative says that the node launches its kernel cooperatively, and attrs are the attributes
+	// that this package has set.
 	cooperative bool
+	attrs       *LaunchAttributes
 	// first is cooperative as it was before the first change. Executable graphs that know nothing
 	// about the node were made before that.
 	first bool
+	// firstAttrs is the same for attrs.
+	firstAttrs *LaunchAttributes
 	// objects are those that the node uses, one by one, each of which was added for the node. They are
 	// not known for a captured node until its work is replaced: then they stay as long as the set.
 	objects []holder

@@ -175,6 +175,7 @@ enum { EVENT_BLOCKING = 1, EVENT_UNTIMED = 2, EVENT_IPC = 4 };
 	F(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
 	F(cuOccupancyMaxPotentialBlockSize, 6050, cuOccupancyMaxPotentialBlockSize) \
 	F(cuLaunchCooperativeKernel, 9000, cuLaunchCooperativeKernel) \
+	F(cuLaunchKernelEx, 11060, cuLaunchKernelEx) \
 	F(cuModuleUnload, 2000, cuModuleUnload) \
 	F(cuModuleGetFunction, 2000, cuModuleGetFunction) \
 	F(cuFuncGetParamInfo, 12040, cuFuncGetParamInfo) \
@@ -1923,6 +1924,21 @@ CUresult cuLaunchCooperativeKernel(struct object *f, unsigned gx, unsigned gy, u
 	functions[FN_cuLaunchCooperativeKernel].calls[capture_mode]++;
 	unlock();
 	return gx * gy * gz > 264 ? 720 : cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, s, params, NULL);
+}
+
+struct launch_config {
+	unsigned gx, gy, gz, bx, by, bz, shared;
+	struct object *s;
+	void *attributes;
+	unsigned count;
+};
+
+// It launches without the attributes.
+CUresult cuLaunchKernelEx(const struct launch_config *c, struct object *f, void **params, void **extra) {
+	lock();
+	functions[FN_cuLaunchKernelEx].calls[capture_mode]++;
+	unlock();
+	return cuLaunchKernel(f, c->gx, c->gy, c->gz, c->bx, c->by, c->bz, c->shared, c->s, params, extra);
 }
 
 // Memory.

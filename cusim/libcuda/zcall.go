@@ -1015,29 +1015,31 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 184: // cuGraphKernelNodeGetAttribute
+	case 184: // cuGraphKernelNodeCopyAttributes
+		return l.d.GraphKernelNodeCopyAttributes(th, driver.GraphNode(a[0]), driver.GraphNode(a[1]))
+	case 185: // cuGraphKernelNodeGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.GraphKernelNodeGetAttribute(th, driver.GraphNode(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 185: // cuGraphKernelNodeSetAttribute
+	case 186: // cuGraphKernelNodeSetAttribute
 		return l.d.GraphKernelNodeSetAttribute(th, driver.GraphNode(a[0]), int32(a[1]), pointer[driver.LaunchAttributeValue](&a[2]))
-	case 186: // cuGraphKernelNodeSetParams_v2
+	case 187: // cuGraphKernelNodeSetParams_v2
 		return l.d.GraphKernelNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 187: // cuGraphKernelNodeSetParams
+	case 188: // cuGraphKernelNodeSetParams
 		return l.d.GraphKernelNodeSetParamsV1(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 188: // cuGraphMemcpyNodeSetParams
+	case 189: // cuGraphMemcpyNodeSetParams
 		return l.d.GraphMemcpyNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.Memcpy3D](&a[1]))
-	case 189: // cuGraphMemsetNodeSetParams
+	case 190: // cuGraphMemsetNodeSetParams
 		return l.d.GraphMemsetNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.MemsetNodeParams](&a[1]))
-	case 190: // cuGraphNodeGetEnabled
+	case 191: // cuGraphNodeGetEnabled
 		p2 := pointer[uint32](&a[2])
 		v2, r := l.d.GraphNodeGetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 191: // cuGraphNodeSetEnabled
+	case 192: // cuGraphNodeSetEnabled
 		return l.d.GraphNodeSetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), uint32(a[2]))
-	case 192: // cuGraphRemoveDependencies
+	case 193: // cuGraphRemoveDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1047,9 +1049,61 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphRemoveDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 193: // cuMemAddressFree
+	case 194: // cuFuncGetModule
+		p0 := pointer[driver.Module](&a[0])
+		v0, r := l.d.FuncGetModule(th, driver.Function(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 195: // cuFuncIsLoaded
+		p0 := pointer[int32](&a[0])
+		v0, r := l.d.FuncIsLoaded(th, driver.Function(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 196: // cuFuncLoad
+		return l.d.FuncLoad(th, driver.Function(a[0]))
+	case 197: // cuFuncSetCacheConfig
+		return l.d.FuncSetCacheConfig(th, driver.Function(a[0]), int32(a[1]))
+	case 198: // cuFuncSetSharedMemConfig
+		return l.d.FuncSetSharedMemConfig(th, driver.Function(a[0]), int32(a[1]))
+	case 199: // cuOccupancyAvailableDynamicSMemPerBlock
+		p0 := pointer[uint64](&a[0])
+		v0, r := l.d.OccupancyAvailableDynamicSMemPerBlock(th, driver.Function(a[1]), int32(a[2]), int32(a[3]))
+		r = store(r, p0, v0)
+		return r
+	case 200: // cuOccupancyMaxActiveClusters
+		p0 := pointer[int32](&a[0])
+		p2 := pointer[driver.LaunchConfig](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.OccupancyMaxActiveClusters(th, driver.Function(a[1]), *p2)
+		r = store(r, p0, v0)
+		return r
+	case 201: // cuOccupancyMaxPotentialClusterSize
+		p0 := pointer[int32](&a[0])
+		p2 := pointer[driver.LaunchConfig](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.OccupancyMaxPotentialClusterSize(th, driver.Function(a[1]), *p2)
+		r = store(r, p0, v0)
+		return r
+	case 202: // cuStreamCopyAttributes
+		return l.d.StreamCopyAttributes(th, driver.Stream(a[0]), driver.Stream(a[1]))
+	case 203: // cuStreamGetAttribute
+		p2 := pointer[driver.LaunchAttributeValue](&a[2])
+		v2, r := l.d.StreamGetAttribute(th, driver.Stream(a[0]), int32(a[1]))
+		r = store(r, p2, v2)
+		return r
+	case 204: // cuStreamSetAttribute
+		p2 := pointer[driver.LaunchAttributeValue](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.StreamSetAttribute(th, driver.Stream(a[0]), int32(a[1]), *p2)
+	case 205: // cuMemAddressFree
 		return l.d.MemAddressFree(th, driver.DevicePtr(a[0]), a[1])
-	case 194: // cuMemAddressReserve
+	case 206: // cuMemAddressReserve
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1057,7 +1111,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAddressReserve(th, a[1], a[2], driver.DevicePtr(a[3]), a[4])
 		r = store(r, p0, v0)
 		return r
-	case 195: // cuMemCreate
+	case 207: // cuMemCreate
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1069,11 +1123,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemCreate(th, a[1], *p2, a[3])
 		r = store(r, p0, v0)
 		return r
-	case 196: // cuMemExportToShareableHandle
+	case 208: // cuMemExportToShareableHandle
 		v0, r := l.d.MemExportToShareableHandle(th, driver.MemGenericAllocationHandle(a[1]), int32(a[2]), a[3])
 		r = storePart(r, pointer[byte](&a[0]), v0, shareableHandleSize(int32(a[2])))
 		return r
-	case 197: // cuMemGetAccess
+	case 209: // cuMemGetAccess
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemLocation](&a[1])
 		if p1 == nil {
@@ -1082,7 +1136,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAccess(th, *p1, driver.DevicePtr(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 198: // cuMemGetAllocationGranularity
+	case 210: // cuMemGetAllocationGranularity
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemAllocationProp](&a[1])
 		if p1 == nil {
@@ -1091,12 +1145,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAllocationGranularity(th, *p1, int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 199: // cuMemGetAllocationPropertiesFromHandle
+	case 211: // cuMemGetAllocationPropertiesFromHandle
 		p0 := pointer[driver.MemAllocationProp](&a[0])
 		v0, r := l.d.MemGetAllocationPropertiesFromHandle(th, driver.MemGenericAllocationHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 200: // cuMemImportFromShareableHandle
+	case 212: // cuMemImportFromShareableHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1104,11 +1158,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 201: // cuMemMap
+	case 213: // cuMemMap
 		return l.d.MemMap(th, driver.DevicePtr(a[0]), a[1], a[2], driver.MemGenericAllocationHandle(a[3]), a[4])
-	case 202: // cuMemRelease
+	case 214: // cuMemRelease
 		return l.d.MemRelease(th, driver.MemGenericAllocationHandle(a[0]))
-	case 203: // cuMemRetainAllocationHandle
+	case 215: // cuMemRetainAllocationHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1116,38 +1170,38 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemRetainAllocationHandle(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 204: // cuMemSetAccess
+	case 216: // cuMemSetAccess
 		p2, there := slice[driver.MemAccessDesc](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemSetAccess(th, driver.DevicePtr(a[0]), a[1], p2)
-	case 205: // cuMemUnmap
+	case 217: // cuMemUnmap
 		return l.d.MemUnmap(th, driver.DevicePtr(a[0]), a[1])
-	case 206: // cuCheckpointProcessCheckpoint
+	case 218: // cuCheckpointProcessCheckpoint
 		return l.d.CheckpointProcessCheckpoint(th, int32(a[0]), pointer[driver.CheckpointCheckpointArgs](&a[1]))
-	case 207: // cuCheckpointProcessGetRestoreThreadId
+	case 219: // cuCheckpointProcessGetRestoreThreadId
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetRestoreThreadId(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 208: // cuCheckpointProcessGetState
+	case 220: // cuCheckpointProcessGetState
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetState(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 209: // cuCheckpointProcessLock
+	case 221: // cuCheckpointProcessLock
 		return l.d.CheckpointProcessLock(th, int32(a[0]), pointer[driver.CheckpointLockArgs](&a[1]))
-	case 210: // cuCheckpointProcessRestore
+	case 222: // cuCheckpointProcessRestore
 		return l.d.CheckpointProcessRestore(th, int32(a[0]), pointer[driver.CheckpointRestoreArgs](&a[1]))
-	case 211: // cuCheckpointProcessUnlock
+	case 223: // cuCheckpointProcessUnlock
 		return l.d.CheckpointProcessUnlock(th, int32(a[0]), pointer[driver.CheckpointUnlockArgs](&a[1]))
-	case 212: // cuLogsCurrent
+	case 224: // cuLogsCurrent
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LogsCurrent(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 213: // cuLogsDumpToMemory
+	case 225: // cuLogsDumpToMemory
 		p0 := pointer[uint32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1164,7 +1218,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p2, v2)
 		return r
-	case 214: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 226: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1177,27 +1231,27 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 215: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 227: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 216: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 228: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 217: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 229: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 218: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 230: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 219: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 231: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 220: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 232: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 221: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 233: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -1389,6 +1443,7 @@ var callNames = [...]string{
 	"cuGraphExecMemsetNodeSetParams",
 	"cuGraphHostNodeSetParams",
 	"cuGraphInstantiateWithParams",
+	"cuGraphKernelNodeCopyAttributes",
 	"cuGraphKernelNodeGetAttribute",
 	"cuGraphKernelNodeSetAttribute",
 	"cuGraphKernelNodeSetParams",
@@ -1398,6 +1453,17 @@ var callNames = [...]string{
 	"cuGraphNodeGetEnabled",
 	"cuGraphNodeSetEnabled",
 	"cuGraphRemoveDependencies",
+	"cuFuncGetModule",
+	"cuFuncIsLoaded",
+	"cuFuncLoad",
+	"cuFuncSetCacheConfig",
+	"cuFuncSetSharedMemConfig",
+	"cuOccupancyAvailableDynamicSMemPerBlock",
+	"cuOccupancyMaxActiveClusters",
+	"cuOccupancyMaxPotentialClusterSize",
+	"cuStreamCopyAttributes",
+	"cuStreamGetAttribute",
+	"cuStreamSetAttribute",
 	"cuMemAddressFree",
 	"cuMemAddressReserve",
 	"cuMemCreate",

@@ -34,7 +34,7 @@ type work struct {
 	// These are of a kernel.
 	grid, block Dim3
 	shared      uint32
-	cooperative bool
+	attributes  kernelAttributes
 	// blocks is the memory of a copy or memset, and many says that it has more than one row.
 	blocks []*block
 	many   bool

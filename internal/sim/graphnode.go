@@ -17,7 +17,9 @@ func (d *Driver) change(name string, h driver.GraphNode, k nodeKindOf, w func() 
 	}
 	made, r := w()
 	if r == ok {
-		made.cooperative = n.work.cooperative
+		r = made.takeAttributes(&n.work)
+	}
+	if r == ok {
 		n.work = *made
 	}
 	return r
@@ -37,7 +39,9 @@ func (d *Driver) changeExec(name string, h driver.GraphExec, nh driver.GraphNode
 	case !made.work.replaceable(fresh):
 		return driver.ResultInvalidValue
 	}
-	fresh.cooperative = made.work.cooperative
+	if r := fresh.takeAttributes(&made.work); r != ok {
+		return r
+	}
 	made.work = *fresh
 	return ok
 }
@@ -327,46 +331,6 @@ func (d *Driver) GraphExecKernelNodeSetParams(_ *driver.Thread, x driver.GraphEx
 func (d *Driver) GraphExecKernelNodeSetParamsV1(th *driver.Thread, x driver.GraphExec, n driver.GraphNode,
 	p *driver.KernelNodeParams) driver.Result {
 	return d.GraphExecKernelNodeSetParams(th, x, n, p)
-}
-
-// GraphKernelNodeSetAttribute is cuGraphKernelNodeSetAttribute, as far as it makes a launch
-// cooperative.
-func (d *Driver) GraphKernelNodeSetAttribute(_ *driver.Thread, h driver.GraphNode, id int32,
-	v *driver.LaunchAttributeValue) driver.Result {
-	const name = "cuGraphKernelNodeSetAttribute"
-	defer d.mu.Unlock()
-	n, r := d.nodeOf(name, h, kernelNode)
-	switch {
-	case r != ok:
-		return r
-	case v == nil:
-		return driver.ResultInvalidValue
-	case id != driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-		return driver.ResultNotSupported
-	}
-	w := &n.work
-	cooperative := binary.LittleEndian.Uint32(v[:]) != 0
-	if r := w.kernel.fitsTogether(w.grid, w.block, w.shared, launchOptions{cooperative: cooperative}); r != ok {
-		return r
-	}
-	w.cooperative = cooperative
-	return ok
-}
-
-// GraphKernelNodeGetAttribute is cuGraphKernelNodeGetAttribute for the same attribute.
-func (d *Driver) GraphKernelNodeGetAttribute(_ *driver.Thread, h driver.GraphNode,
-	id int32) (v driver.LaunchAttributeValue, r driver.Result) {
-	defer d.mu.Unlock()
-	n, r := d.nodeOf("cuGraphKernelNodeGetAttribute", h, kernelNode)
-	switch {
-	case r != ok:
-		return v, r
-	case id != driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-		return v, driver.ResultNotSupported
-	case n.work.cooperative:
-		v[0] = 1
-	}
-	return v, ok
 }
 
 // GraphAddMemcpyNode is cuGraphAddMemcpyNode.

@@ -77,7 +77,8 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	}
 	w := d.kernelWork(h, f, &Launch{Name: f.name, Grid: grid, Block: block, SharedMem: c.SharedMemBytes,
 		d: d, module: f.module, args: args})
-	w.cooperative = o.cooperative
+	w.attributes = o.attributes(s)
+	f.loaded = true
 	r = d.submit(s, w)
 	for _, e := range o.events {
 		if r == ok {

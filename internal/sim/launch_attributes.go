@@ -12,6 +12,7 @@ type launchOptions struct {
 	cooperative        bool
 	cluster, preferred Dim3     // all 0 if not set
 	events             []*event // recorded after the kernel
+	list               []driver.LaunchAttribute
 }
 
 // The largest number of blocks of a cluster, without and with
@@ -31,6 +32,7 @@ func (d *Driver) launchAttributes(name string, s *stream, c *driver.LaunchConfig
 			r = d.launchAttribute(name, s, &a, o)
 		}
 	}
+	o.list = list
 	return r
 }
 
@@ -117,13 +119,17 @@ func (f *function) fitsTogether(grid, block Dim3, shared uint32, o launchOptions
 	if o.cooperative && grid.count() > uint64(f.active(int32(block.count()), uint64(shared)))*multiprocessors {
 		return driver.ResultCooperativeLaunchTooLarge
 	}
-	most := uint64(mostInCluster)
-	if f.attributes[driver.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] != 0 {
-		most = mostNonPortable
+	cluster, r := f.clusterOf(o.cluster)
+	if r != ok {
+		return r
+	}
+	most := f.largestCluster()
+	if f.maxRank > 0 {
+		most = min(most, uint64(f.maxRank))
 	}
 	switch none := (Dim3{}); {
-	case o.cluster != none && (o.cluster.count() > most || !grid.divisibleBy(o.cluster)),
-		o.preferred != none && (o.cluster == none || !o.preferred.divisibleBy(o.cluster)):
+	case cluster != none && (cluster.count() > most || !grid.divisibleBy(cluster)),
+		o.preferred != none && (cluster == none || !o.preferred.divisibleBy(cluster)):
 		return driver.ResultInvalidClusterSize
 	}
 	return ok

@@ -30,6 +30,8 @@ type function struct {
 	attributes map[int32]int32
 	idle       bool     // the kernel only returns
 	program    *program // nil until it is needed
+	loaded     bool     // by cuFuncLoad or a launch
+	maxRank    int32    // the largest number of blocks of a cluster, or 0
 }
 
 // param is a parameter of a kernel, in bytes.
@@ -141,6 +143,7 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
 			params:     e.params,
 			maxThreads: e.maxThreads,
 			idle:       e.idle,
+			maxRank:    e.maxRank,
 			attributes: map[int32]int32{
 				driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:            e.maxThreads,
 				driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:                e.shared,
@@ -151,6 +154,10 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
 				driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION:                   architecture,
 				driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:    max(sharedUnlessMore-e.shared, 0),
 				driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: -1,
+				driver.CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:         e.explicit,
+				driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:           e.cluster[0],
+				driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:          e.cluster[1],
+				driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:           e.cluster[2],
 			},
 		}
 	}

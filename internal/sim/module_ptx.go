@@ -24,10 +24,13 @@ type ptxCode struct {
 type ptxEntry struct {
 	name       string
 	params     []param
-	maxThreads int32 // the largest number of threads of a block
-	shared     int32 // size of the shared memory, in bytes
-	local      int32 // size of the local memory of a thread, in bytes
-	idle       bool  // the body only returns
+	maxThreads int32    // the largest number of threads of a block
+	explicit   int32    // 1 if launches must say the size of clusters
+	cluster    [3]int32 // the required size of clusters, or 0
+	maxRank    int32    // the largest number of blocks of a cluster, or 0
+	shared     int32    // size of the shared memory, in bytes
+	local      int32    // size of the local memory of a thread, in bytes
+	idle       bool     // the body only returns
 }
 
 // ptxVariable is a variable that programs can access with cuModuleGetGlobal.
@@ -305,6 +308,12 @@ func (p *ptxParser) entry() *ptxError {
 			return nil
 		case "":
 			return p.fatal("kernel %q has no body", e.name)
+		case ".explicitcluster":
+			e.explicit = 1
+		case ".reqnctapercluster", ".maxclusterrank":
+			if problem := p.clusters(t, &e); problem != nil {
+				return problem
+			}
 		case ".maxntid", ".reqntid":
 			product := uint64(1)
 			for {
@@ -339,6 +348,26 @@ func (p *ptxParser) entry() *ptxError {
 		}
 	}
 	p.code.entries = append(p.code.entries, e)
+	return nil
+}
+
+// clusters reads the numbers of a directive about clusters.
+func (p *ptxParser) clusters(directive string, e *ptxEntry) *ptxError {
+	size := [3]int32{1, 1, 1}
+	for i := range size {
+		n, err := strconv.ParseUint(p.next(), 0, 16)
+		if err != nil || n == 0 {
+			return p.fatal("the argument of %s is no number of blocks", directive)
+		}
+		if size[i] = int32(n); directive == ".maxclusterrank" {
+			e.maxRank = int32(n)
+			return nil
+		}
+		if !p.take(",") {
+			break
+		}
+	}
+	e.cluster = size
 	return nil
 }
 

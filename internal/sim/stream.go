@@ -28,6 +28,8 @@ type stream struct {
 	owner  *thread       // the thread whose default stream it is, or nil
 	green  *greenContext // the green context that it belongs to, or nil
 
+	attributes kernelAttributes // those that were set, but for the priority
+
 	capture *capture // the capture in progress, or nil
 	deps    []*node  // the dependencies of the next node of the capture
 }
@@ -176,7 +178,7 @@ func (d *Driver) createStream(op string, th *driver.Thread, flags uint32, priori
 
 // newStream makes a stream.
 func (d *Driver) newStream(c *context, flags uint32, priority int32) *stream {
-	s := &stream{ctx: c, flags: flags, priority: min(max(priority, greatestPriority), leastPriority)}
+	s := &stream{ctx: c, flags: flags, priority: inRange(priority)}
 	s.handle = driver.Stream(d.objects.add(streamKind, s))
 	d.ids.stream++
 	s.id = d.ids.stream

@@ -90,37 +90,37 @@ int cuArrayGetSparseProperties(void *sparseProperties, void *array)
 int cuCheckpointProcessCheckpoint(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(206, 12080, a);
+	return cusim_call(218, 12080, a);
 }
 
 int cuCheckpointProcessGetRestoreThreadId(int pid, void *tid)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)tid};
-	return cusim_call(207, 12080, a);
+	return cusim_call(219, 12080, a);
 }
 
 int cuCheckpointProcessGetState(int pid, void *state)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)state};
-	return cusim_call(208, 12080, a);
+	return cusim_call(220, 12080, a);
 }
 
 int cuCheckpointProcessLock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(209, 12080, a);
+	return cusim_call(221, 12080, a);
 }
 
 int cuCheckpointProcessRestore(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(210, 12080, a);
+	return cusim_call(222, 12080, a);
 }
 
 int cuCheckpointProcessUnlock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(211, 12080, a);
+	return cusim_call(223, 12080, a);
 }
 
 int cuCoredumpGetAttribute(int attrib, void *value, void *size)
@@ -779,9 +779,8 @@ int cuFuncGetAttribute(void *pi, int attrib, void *hfunc)
 
 int cuFuncGetModule(void *hmod, void *hfunc)
 {
-	(void)hmod;
-	(void)hfunc;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hmod, (uintptr_t)hfunc};
+	return cusim_call(194, 11000, a);
 }
 
 int cuFuncGetName(void *name, void *hfunc)
@@ -798,15 +797,14 @@ int cuFuncGetParamInfo(void *func, size_t paramIndex, void *paramOffset, void *p
 
 int cuFuncIsLoaded(void *state, void *function)
 {
-	(void)state;
-	(void)function;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)state, (uintptr_t)function};
+	return cusim_call(195, 12040, a);
 }
 
 int cuFuncLoad(void *function)
 {
-	(void)function;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)function};
+	return cusim_call(196, 12040, a);
 }
 
 int cuFuncSetAttribute(void *hfunc, int attrib, int value)
@@ -826,16 +824,14 @@ int cuFuncSetBlockShape(void *hfunc, int x, int y, int z)
 
 int cuFuncSetCacheConfig(void *hfunc, int config)
 {
-	(void)hfunc;
-	(void)config;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)config};
+	return cusim_call(197, 3000, a);
 }
 
 int cuFuncSetSharedMemConfig(void *hfunc, int config)
 {
-	(void)hfunc;
-	(void)config;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)config};
+	return cusim_call(198, 4020, a);
 }
 
 int cuFuncSetSharedSize(void *hfunc, unsigned int bytes)
@@ -1361,20 +1357,19 @@ int cuGraphInstantiateWithParams(void *phGraphExec, void *hGraph, void *instanti
 int cuGraphInstantiateWithParams_ptsz(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(214, 12000, a);
+	return cusim_call(226, 12000, a);
 }
 
 int cuGraphKernelNodeCopyAttributes(void *dst, void *src)
 {
-	(void)dst;
-	(void)src;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dst, (uintptr_t)src};
+	return cusim_call(184, 11000, a);
 }
 
 int cuGraphKernelNodeGetAttribute(void *hNode, int attr, void *value_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uint32_t)attr, (uintptr_t)value_out};
-	return cusim_call(184, 11000, a);
+	return cusim_call(185, 11000, a);
 }
 
 int cuGraphKernelNodeGetParams(void *hNode, void *nodeParams)
@@ -1394,19 +1389,19 @@ int cuGraphKernelNodeGetParams_v2(void *hNode, void *nodeParams)
 int cuGraphKernelNodeSetAttribute(void *hNode, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(185, 11000, a);
+	return cusim_call(186, 11000, a);
 }
 
 int cuGraphKernelNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(187, 10000, a);
+	return cusim_call(188, 10000, a);
 }
 
 int cuGraphKernelNodeSetParams_v2(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(186, 12000, a);
+	return cusim_call(187, 12000, a);
 }
 
 int cuGraphLaunch(void *hGraphExec, void *hStream)
@@ -1445,7 +1440,7 @@ int cuGraphMemcpyNodeGetParams(void *hNode, void *nodeParams)
 int cuGraphMemcpyNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(188, 10000, a);
+	return cusim_call(189, 10000, a);
 }
 
 int cuGraphMemsetNodeGetParams(void *hNode, void *nodeParams)
@@ -1458,7 +1453,7 @@ int cuGraphMemsetNodeGetParams(void *hNode, void *nodeParams)
 int cuGraphMemsetNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(189, 10000, a);
+	return cusim_call(190, 10000, a);
 }
 
 int cuGraphNodeFindInClone(void *phNode, void *hOriginalNode, void *hClonedGraph)
@@ -1506,7 +1501,7 @@ int cuGraphNodeGetDependentNodes_v2(void *hNode, void *dependentNodes, void *edg
 int cuGraphNodeGetEnabled(void *hGraphExec, void *hNode, void *isEnabled)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)isEnabled};
-	return cusim_call(190, 11060, a);
+	return cusim_call(191, 11060, a);
 }
 
 int cuGraphNodeGetType(void *hNode, void *type)
@@ -1518,7 +1513,7 @@ int cuGraphNodeGetType(void *hNode, void *type)
 int cuGraphNodeSetEnabled(void *hGraphExec, void *hNode, unsigned int isEnabled)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uint32_t)isEnabled};
-	return cusim_call(191, 11060, a);
+	return cusim_call(192, 11060, a);
 }
 
 int cuGraphNodeSetParams(void *hNode, void *nodeParams)
@@ -1539,7 +1534,7 @@ int cuGraphReleaseUserObject(void *graph, void *object, unsigned int count)
 int cuGraphRemoveDependencies(void *hGraph, void *from, void *to, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, numDependencies};
-	return cusim_call(192, 10000, a);
+	return cusim_call(193, 10000, a);
 }
 
 int cuGraphRemoveDependencies_v2(void *hGraph, void *from, void *to, void *edgeData, size_t numDependencies)
@@ -1906,7 +1901,7 @@ int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
 int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(215, 11060, a);
+	return cusim_call(227, 11060, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
@@ -2086,7 +2081,7 @@ int cuLinkDestroy(void *state)
 int cuLogsCurrent(void *iterator_out, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator_out, (uint32_t)flags};
-	return cusim_call(212, 12090, a);
+	return cusim_call(224, 12090, a);
 }
 
 int cuLogsDumpToFile(void *iterator, void *pathToFile, unsigned int flags)
@@ -2100,7 +2095,7 @@ int cuLogsDumpToFile(void *iterator, void *pathToFile, unsigned int flags)
 int cuLogsDumpToMemory(void *iterator, void *buffer, void *size, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator, (uintptr_t)buffer, (uintptr_t)size, (uint32_t)flags};
-	return cusim_call(213, 12090, a);
+	return cusim_call(225, 12090, a);
 }
 
 int cuLogsRegisterCallback(void *callbackFunc, void *userData, void *callback_out)
@@ -2120,13 +2115,13 @@ int cuLogsUnregisterCallback(void *callback)
 int cuMemAddressFree(unsigned long long ptr, size_t size)
 {
 	uint64_t a[] = {ptr, size};
-	return cusim_call(193, 10020, a);
+	return cusim_call(205, 10020, a);
 }
 
 int cuMemAddressReserve(void *ptr, size_t size, size_t alignment, unsigned long long addr, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)ptr, size, alignment, addr, flags};
-	return cusim_call(194, 10020, a);
+	return cusim_call(206, 10020, a);
 }
 
 int cuMemAdvise(unsigned long long devPtr, size_t count, int advice, int device)
@@ -2233,7 +2228,7 @@ int cuMemBatchDecompressAsync_ptsz(void *paramsArray, size_t count, unsigned int
 int cuMemCreate(void *handle, size_t size, void *prop, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)handle, size, (uintptr_t)prop, flags};
-	return cusim_call(195, 10020, a);
+	return cusim_call(207, 10020, a);
 }
 
 int cuMemDiscardAndPrefetchBatchAsync(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
@@ -2285,7 +2280,7 @@ int cuMemDiscardBatchAsync_ptsz(void *dptrs, void *sizes, size_t count, unsigned
 int cuMemExportToShareableHandle(void *shareableHandle, unsigned long long handle, int handleType, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)shareableHandle, handle, (uint32_t)handleType, flags};
-	return cusim_call(196, 10020, a);
+	return cusim_call(208, 10020, a);
 }
 
 int cuMemFree(unsigned int dptr)
@@ -2321,7 +2316,7 @@ int cuMemFree_v2(unsigned long long dptr)
 int cuMemGetAccess(void *flags, void *location, unsigned long long ptr)
 {
 	uint64_t a[] = {(uintptr_t)flags, (uintptr_t)location, ptr};
-	return cusim_call(197, 10020, a);
+	return cusim_call(209, 10020, a);
 }
 
 int cuMemGetAddressRange(void *pbase, void *psize, unsigned int dptr)
@@ -2341,13 +2336,13 @@ int cuMemGetAddressRange_v2(void *pbase, void *psize, unsigned long long dptr)
 int cuMemGetAllocationGranularity(void *granularity, void *prop, int option)
 {
 	uint64_t a[] = {(uintptr_t)granularity, (uintptr_t)prop, (uint32_t)option};
-	return cusim_call(198, 10020, a);
+	return cusim_call(210, 10020, a);
 }
 
 int cuMemGetAllocationPropertiesFromHandle(void *prop, unsigned long long handle)
 {
 	uint64_t a[] = {(uintptr_t)prop, handle};
-	return cusim_call(199, 10020, a);
+	return cusim_call(211, 10020, a);
 }
 
 int cuMemGetAttribute(void)
@@ -2446,13 +2441,13 @@ int cuMemHostUnregister(void *p)
 int cuMemImportFromShareableHandle(void *handle, void *osHandle, int shHandleType)
 {
 	uint64_t a[] = {(uintptr_t)handle, (uintptr_t)osHandle, (uint32_t)shHandleType};
-	return cusim_call(200, 10020, a);
+	return cusim_call(212, 10020, a);
 }
 
 int cuMemMap(unsigned long long ptr, size_t size, size_t offset, unsigned long long handle, unsigned long long flags)
 {
 	uint64_t a[] = {ptr, size, offset, handle, flags};
-	return cusim_call(201, 10020, a);
+	return cusim_call(213, 10020, a);
 }
 
 int cuMemMapArrayAsync(void *mapInfoList, unsigned int count, void *hStream)
@@ -2613,19 +2608,19 @@ int cuMemRangeGetAttributes(void *data, void *dataSizes, void *attributes, size_
 int cuMemRelease(unsigned long long handle)
 {
 	uint64_t a[] = {handle};
-	return cusim_call(202, 10020, a);
+	return cusim_call(214, 10020, a);
 }
 
 int cuMemRetainAllocationHandle(void *handle, void *addr)
 {
 	uint64_t a[] = {(uintptr_t)handle, (uintptr_t)addr};
-	return cusim_call(203, 11000, a);
+	return cusim_call(215, 11000, a);
 }
 
 int cuMemSetAccess(unsigned long long ptr, size_t size, void *desc, size_t count)
 {
 	uint64_t a[] = {ptr, size, (uintptr_t)desc, count};
-	return cusim_call(204, 10020, a);
+	return cusim_call(216, 10020, a);
 }
 
 int cuMemSetMemPool(void *location, int type, void *pool)
@@ -2639,7 +2634,7 @@ int cuMemSetMemPool(void *location, int type, void *pool)
 int cuMemUnmap(unsigned long long ptr, size_t size)
 {
 	uint64_t a[] = {ptr, size};
-	return cusim_call(205, 10020, a);
+	return cusim_call(217, 10020, a);
 }
 
 int cuMemcpy2D(void *pCopy)
@@ -3031,7 +3026,7 @@ int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(216, 7000, a);
+	return cusim_call(228, 7000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -3072,7 +3067,7 @@ int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCoun
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(217, 7000, a);
+	return cusim_call(229, 7000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -3170,7 +3165,7 @@ int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCoun
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(218, 7000, a);
+	return cusim_call(230, 7000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
@@ -3194,7 +3189,7 @@ int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsig
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(219, 7000, a);
+	return cusim_call(231, 7000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -3404,7 +3399,7 @@ int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(220, 7000, a);
+	return cusim_call(232, 7000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3436,7 +3431,7 @@ int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(221, 7000, a);
+	return cusim_call(233, 7000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)
@@ -3613,11 +3608,8 @@ int cuMulticastUnbind(unsigned long long mcHandle, int dev, size_t mcOffset, siz
 
 int cuOccupancyAvailableDynamicSMemPerBlock(void *dynamicSmemSize, void *func, int numBlocks, int blockSize)
 {
-	(void)dynamicSmemSize;
-	(void)func;
-	(void)numBlocks;
-	(void)blockSize;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dynamicSmemSize, (uintptr_t)func, (uint32_t)numBlocks, (uint32_t)blockSize};
+	return cusim_call(199, 10020, a);
 }
 
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *numBlocks, void *func, int blockSize, size_t dynamicSMemSize)
@@ -3628,10 +3620,8 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *numBlocks, void *func, int
 
 int cuOccupancyMaxActiveClusters(void *numClusters, void *func, void *config)
 {
-	(void)numClusters;
-	(void)func;
-	(void)config;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)numClusters, (uintptr_t)func, (uintptr_t)config};
+	return cusim_call(200, 11070, a);
 }
 
 int cuOccupancyMaxPotentialBlockSize(void *minGridSize, void *blockSize, void *func, void *blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
@@ -3642,10 +3632,8 @@ int cuOccupancyMaxPotentialBlockSize(void *minGridSize, void *blockSize, void *f
 
 int cuOccupancyMaxPotentialClusterSize(void *clusterSize, void *func, void *config)
 {
-	(void)clusterSize;
-	(void)func;
-	(void)config;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)clusterSize, (uintptr_t)func, (uintptr_t)config};
+	return cusim_call(201, 11070, a);
 }
 
 int cuParamSetSize(void *hfunc, unsigned int numbytes)
@@ -3820,16 +3808,14 @@ int cuStreamBeginCapture_v2_ptsz(void *hStream, int mode)
 
 int cuStreamCopyAttributes(void *dst, void *src)
 {
-	(void)dst;
-	(void)src;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dst, (uintptr_t)src};
+	return cusim_call(202, 11000, a);
 }
 
 int cuStreamCopyAttributes_ptsz(void *dst, void *src)
 {
-	(void)dst;
-	(void)src;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {cusim_own(dst), (uintptr_t)src};
+	return cusim_call(202, 11000, a);
 }
 
 int cuStreamCreate(void *phStream, unsigned int Flags)
@@ -3872,18 +3858,14 @@ int cuStreamEndCapture_ptsz(void *hStream, void *phGraph)
 
 int cuStreamGetAttribute(void *hStream, int attr, void *value_out)
 {
-	(void)hStream;
-	(void)attr;
-	(void)value_out;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hStream, (uint32_t)attr, (uintptr_t)value_out};
+	return cusim_call(203, 11000, a);
 }
 
 int cuStreamGetAttribute_ptsz(void *hStream, int attr, void *value_out)
 {
-	(void)hStream;
-	(void)attr;
-	(void)value_out;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {cusim_own(hStream), (uint32_t)attr, (uintptr_t)value_out};
+	return cusim_call(203, 11000, a);
 }
 
 int cuStreamGetCaptureInfo_v2(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *numDependencies_out)
@@ -4003,18 +3985,14 @@ int cuStreamQuery_ptsz(void *hStream)
 
 int cuStreamSetAttribute(void *hStream, int attr, void *value)
 {
-	(void)hStream;
-	(void)attr;
-	(void)value;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hStream, (uint32_t)attr, (uintptr_t)value};
+	return cusim_call(204, 11000, a);
 }
 
 int cuStreamSetAttribute_ptsz(void *hStream, int attr, void *value)
 {
-	(void)hStream;
-	(void)attr;
-	(void)value;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {cusim_own(hStream), (uint32_t)attr, (uintptr_t)value};
+	return cusim_call(204, 11000, a);
 }
 
 int cuStreamSynchronize(void *hStream)

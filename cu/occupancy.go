@@ -1,0 +1,85 @@
+package cu
+
+import (
+	"fmt"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// MaxActiveClusters returns how many clusters of a launch with this configuration the device can run
+// at the same time. [LaunchCluster] among the attributes, or else the kernel, says how large a cluster
+// is. It is 0 if there are no clusters, or if one does not fit (cuOccupancyMaxActiveClusters, CUDA
+// 11.8).
+func (f *Function) MaxActiveClusters(cfg LaunchConfig) (int, error) {
+	return f.askClusters("cuOccupancyMaxActiveClusters", cfg, (*driver.Table).OccupancyMaxActiveClusters)
+}
+
+// MaxPotentialClusterSize returns the largest number of blocks that a cluster of the kernel can have
+// in a launch with this configuration, whose own clusters do not matter. It is 0 if a block does not
+// fit on a multiprocessor. FunctionAttributeNonPortableClusterSizeAllowed may allow more
+// (cuOccupancyMaxPotentialClusterSize, CUDA 11.8).
+func (f *Function) MaxPotentialClusterSize(cfg LaunchConfig) (int, error) {
+	return f.askClusters("cuOccupancyMaxPotentialClusterSize", cfg, (*driver.Table).OccupancyMaxPotentialClusterSize)
+}
+
+func (f *Function) askClusters(op string, cfg LaunchConfig,
+	call func(*driver.Table, driver.At, driver.Function, driver.LaunchConfig) (int32, driver.Result)) (int, error) {
+	if f == nil || f.mod == nil {
+		return 0, errNil(op, "function")
+	}
+	if err := f.checkConfig(&cfg); err != nil {
+		err.(*Error).Op = op
+		return 0, err
+	}
+	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) (int32, driver.Result) {
+		g, b := cfg.Grid.normalize(), cfg.Block.normalize()
+		c := driver.LaunchConfig{GridX: g.X, GridY: g.Y, GridZ: g.Z, BlockX: b.X, BlockY: b.Y, BlockZ: b.Z,
+			SharedMemBytes: cfg.SharedMem}
+		if list := cfg.Attributes.of(cfg.Flags&LaunchCooperative != 0); len(list) != 0 {
+			c.Attributes, c.Count = &list[0], uint32(len(list))
+		}
+		return call(t, at, f.raw, c)
+	})
+	if e, ok := err.(*Error); ok && cfg.Attributes != nil {
+		e.Detail = join(e.Detail, deviceOf(f.mod.core.ctx).exceededAttribute(cfg.Attributes, e.Result))
+	}
+	return int(n), err
+}
+
+// AvailableSharedMem returns the most dynamic shared memory, in bytes, with which this number of
+// blocks fits on one multiprocessor, each with this number of threads
+// (cuOccupancyAvailableDynamicSMemPerBlock). An H200 does not subtract the KiB that the driver uses in
+// each block, so the result may be a little too large: check it with [Function.MaxActiveBlocks].
+func (f *Function) AvailableSharedMem(blocks, threads int) (uint64, error) {
+	const op = "cuOccupancyAvailableDynamicSMemPerBlock"
+	if int(int32(blocks)) != blocks || int(int32(threads)) != threads || blocks < 1 || threads < 1 {
+		return 0, invalid(op, fmt.Sprintf("%d blocks of %d threads: there must be at least one of each", blocks, threads))
+	}
+	n, err := askFunction(f, op, func(t *driver.Table, at driver.At) (uint64, driver.Result) {
+		return t.OccupancyAvailableDynamicSMemPerBlock(at, f.raw, int32(blocks), int32(threads))
+	})
+	if e, ok := err.(*Error); ok && e.Err == nil && e.Result == ResultInvalidValue {
+		e.Detail = fmt.Sprintf("a multiprocessor cannot run %d blocks of %d threads at once: "+
+			"MaxActiveBlocks says how many it can", blocks, threads)
+	}
+	return n, err
+}
+
+// Load loads the kernel's code to the device now (cuFuncLoad, CUDA 12.4). Otherwise the driver may
+// load it at the first launch, which then takes longer. It may wait for the GPU: see
+// docs/blocking.md.
+func (f *Function) Load() error {
+	_, err := askFunction(f, "cuFuncLoad", func(t *driver.Table, at driver.At) (struct{}, driver.Result) {
+		return struct{}{}, t.FuncLoad(at, f.raw)
+	})
+	return err
+}
+
+// Loaded reports whether the kernel's code is on the device: see [Function.Load] (cuFuncIsLoaded,
+// CUDA 12.4).
+func (f *Function) Loaded() (bool, error) {
+	state, err := askFunction(f, "cuFuncIsLoaded", func(t *driver.Table, at driver.At) (int32, driver.Result) {
+		return t.FuncIsLoaded(at, f.raw)
+	})
+	return state == driver.CU_FUNCTION_LOADING_STATE_LOADED, err
+}

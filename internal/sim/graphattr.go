@@ -1,0 +1,157 @@
+package sim
+
+import (
+	"encoding/binary"
+	"maps"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// kernelAttributes are the attributes of a kernel node that were set. They never change.
+type kernelAttributes map[int32]driver.LaunchAttributeValue
+
+// nodeAttributes are the attributes that a kernel node has. The values are those of a node without
+// the attribute.
+var nodeAttributes = kernelAttributes{
+	driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:                 {},
+	driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE:                          {},
+	driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:                    {},
+	driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: {},
+	driver.CU_LAUNCH_ATTRIBUTE_PRIORITY:                             {},
+	driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:                  {1: 1},
+	driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:                      {},
+	driver.CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:         {},
+	driver.CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:     {},
+}
+
+// with returns the attributes with one more.
+func (a kernelAttributes) with(id int32, v driver.LaunchAttributeValue) kernelAttributes {
+	all := maps.Clone(a)
+	if all == nil {
+		all = make(kernelAttributes)
+	}
+	all[id] = v
+	return all
+}
+
+// options returns the options of launches with these attributes.
+func (a kernelAttributes) options() (o launchOptions) {
+	v := a[driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE]
+	o.cooperative = binary.LittleEndian.Uint32(v[:]) != 0
+	v = a[driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION]
+	o.cluster = Dim3{binary.LittleEndian.Uint32(v[:]), binary.LittleEndian.Uint32(v[4:]), binary.LittleEndian.Uint32(v[8:])}
+	return o
+}
+
+// attributes returns the attributes of the node of a launch on a stream, whose own attributes count
+// where the launch has none.
+func (o *launchOptions) attributes(s *stream) kernelAttributes {
+	if s.capture == nil {
+		return nil
+	}
+	all := make(kernelAttributes)
+	// A captured launch spreads its clusters, and added nodes leave it to the driver.
+	all[driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE] = driver.LaunchAttributeValue{driver.CU_CLUSTER_SCHEDULING_POLICY_SPREAD}
+	for id := range nodeAttributes {
+		if v, r := s.attribute(id); r == ok {
+			all[id] = v
+		}
+	}
+	for _, a := range o.list {
+		if _, has := nodeAttributes[a.ID]; has {
+			all[a.ID] = a.Value
+		}
+	}
+	if o.cooperative { // also by cuLaunchCooperativeKernel
+		all[driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE] = driver.LaunchAttributeValue{1}
+	}
+	return all
+}
+
+// takeAttributes gives the attributes of the work of a node to the work that replaces it.
+func (w *work) takeAttributes(old *work) driver.Result {
+	if w.kernel == nil {
+		return ok
+	}
+	w.attributes = old.attributes
+	o := w.attributes.options()
+	if (!o.cooperative && o.cluster == Dim3{}) {
+		return ok
+	}
+	return w.kernel.fitsTogether(w.grid, w.block, w.shared, o)
+}
+
+// GraphKernelNodeSetAttribute is cuGraphKernelNodeSetAttribute.
+func (d *Driver) GraphKernelNodeSetAttribute(_ *driver.Thread, h driver.GraphNode, id int32,
+	v *driver.LaunchAttributeValue) driver.Result {
+	const name = "cuGraphKernelNodeSetAttribute"
+	defer d.mu.Unlock()
+	n, r := d.nodeOf(name, h, kernelNode)
+	if r != ok {
+		return r
+	}
+	_, has := nodeAttributes[id]
+	updatable := id == driver.CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE
+	switch {
+	case v == nil, !has && id != driver.CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+		return driver.ResultInvalidValue
+	case updatable && binary.LittleEndian.Uint32(v[:]) == 1: // not supported
+		return driver.ResultNotSupported
+	case updatable && binary.LittleEndian.Uint32(v[:]) != 0:
+		return driver.ResultInvalidValue
+	case updatable:
+		return ok
+	}
+	var o launchOptions
+	if r := d.launchAttribute(name, nil, &driver.LaunchAttribute{ID: id, Value: *v}, &o); r != ok {
+		return r
+	}
+	value := *v
+	switch id {
+	case driver.CU_LAUNCH_ATTRIBUTE_PRIORITY:
+		binary.LittleEndian.PutUint32(value[:], uint32(inRange(int32(binary.LittleEndian.Uint32(v[:])))))
+	case driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+		w := n.work
+		w.attributes = w.attributes.with(id, value)
+		if r := w.kernel.fitsTogether(w.grid, w.block, w.shared, w.attributes.options()); r != ok {
+			return r
+		}
+	}
+	n.work.attributes = n.work.attributes.with(id, value)
+	return ok
+}
+
+// GraphKernelNodeGetAttribute is cuGraphKernelNodeGetAttribute.
+func (d *Driver) GraphKernelNodeGetAttribute(_ *driver.Thread, h driver.GraphNode,
+	id int32) (driver.LaunchAttributeValue, driver.Result) {
+	defer d.mu.Unlock()
+	n, r := d.nodeOf("cuGraphKernelNodeGetAttribute", h, kernelNode)
+	if r != ok {
+		return driver.LaunchAttributeValue{}, r
+	}
+	v, has := nodeAttributes[id]
+	if !has {
+		return v, driver.ResultInvalidValue
+	}
+	if set, is := n.work.attributes[id]; is {
+		v = set
+	}
+	return v, ok
+}
+
+// GraphKernelNodeCopyAttributes is cuGraphKernelNodeCopyAttributes.
+func (d *Driver) GraphKernelNodeCopyAttributes(_ *driver.Thread, dst, src driver.GraphNode) driver.Result {
+	const name = "cuGraphKernelNodeCopyAttributes"
+	defer d.mu.Unlock()
+	to, r := d.nodeOf(name, dst, kernelNode)
+	if r != ok {
+		return r
+	}
+	object, _ := d.objects.find(uintptr(src))
+	from, is := object.(*node)
+	if !is || from.work.node != kernelNode {
+		return driver.ResultInvalidValue
+	}
+	to.work.attributes = from.work.attributes
+	return ok
+}

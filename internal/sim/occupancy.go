@@ -1,0 +1,197 @@
+package sim
+
+import "github.com/purecu/purecu/driver"
+
+// clusterGroups are the numbers of multiprocessors in the groups of an H200 of which a cluster can
+// use one. They follow from the results of cuOccupancyMaxActiveClusters. Other H200s may have others.
+var clusterGroups = []uint32{18, 18, 16, 16, 16, 16, 16, 8, 2, 2, 2, 2}
+
+// mostBlocksOfClusters is the largest number of blocks of clusters on a multiprocessor.
+const mostBlocksOfClusters = 8
+
+// required returns the size of clusters that the kernel's text or attributes say, or the zero Dim3.
+func (f *function) required() Dim3 {
+	return Dim3{uint32(f.attributes[driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH]),
+		uint32(f.attributes[driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT]),
+		uint32(f.attributes[driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH])}
+}
+
+// clusterOf returns the size of the clusters of a launch: that of the launch, or else of the kernel.
+func (f *function) clusterOf(given Dim3) (Dim3, driver.Result) {
+	required := f.required()
+	switch none := (Dim3{}); {
+	case given == none && required == none && f.attributes[driver.CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] != 0,
+		given != none && required != none && given != required:
+		return none, driver.ResultInvalidClusterSize
+	case given == none:
+		return required, ok
+	}
+	return given, ok
+}
+
+// largestCluster returns the largest number of blocks of a cluster.
+func (f *function) largestCluster() uint64 {
+	if f.attributes[driver.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] != 0 {
+		return mostNonPortable
+	}
+	return mostInCluster
+}
+
+// aboutOccupancy begins a call with a kernel and a configuration. The result says how many blocks a
+// multiprocessor can run at the same time.
+func (d *Driver) aboutOccupancy(name string, h driver.Function, c *driver.LaunchConfig) (*function, uint32, launchOptions, driver.Result) {
+	var o launchOptions
+	if r := d.begin(name); r != ok {
+		return nil, 0, o, r
+	}
+	if h == 0 {
+		return nil, 0, o, driver.ResultInvalidValue
+	}
+	f, r := d.function(name, h)
+	if r != ok {
+		return nil, 0, o, r
+	}
+	list, r := attributesOf(c)
+	for _, a := range list {
+		switch a.ID {
+		case driver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, driver.CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT,
+			driver.CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: // these need a stream, and change nothing
+			continue
+		}
+		if r == ok {
+			r = d.launchAttribute(name, nil, &a, &o)
+		}
+	}
+	grid, block := Dim3{c.GridX, c.GridY, c.GridZ}, Dim3{c.BlockX, c.BlockY, c.BlockZ}
+	if r == ok && (grid.count() == 0 || block.count() == 0) {
+		r = driver.ResultInvalidValue
+	}
+	if r != ok {
+		return nil, 0, o, r
+	}
+	if f.fits(grid, block, c.SharedMemBytes) != ok {
+		return f, 0, o, ok
+	}
+	return f, uint32(f.active(int32(block.count()), uint64(c.SharedMemBytes))), o, ok
+}
+
+// OccupancyMaxActiveClusters is cuOccupancyMaxActiveClusters.
+func (d *Driver) OccupancyMaxActiveClusters(_ *driver.Thread, h driver.Function,
+	c driver.LaunchConfig) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	f, blocks, o, r := d.aboutOccupancy("cuOccupancyMaxActiveClusters", h, &c)
+	if r != ok {
+		return 0, r
+	}
+	size, r := f.clusterOf(o.cluster)
+	if none := (Dim3{}); r != ok || size == none {
+		return 0, r
+	}
+	n := size.count()
+	if !(Dim3{c.GridX, c.GridY, c.GridZ}).divisibleBy(size) || n > f.mostOfCluster() {
+		return 0, driver.ResultInvalidClusterSize
+	}
+	blocks = min(blocks, mostBlocksOfClusters)
+	clusters := uint32(0)
+	for _, group := range clusterGroups {
+		if n <= uint64(group) { // each block can have a multiprocessor of its own
+			clusters += group * blocks / uint32(n)
+		}
+	}
+	return int32(clusters), ok
+}
+
+// mostOfCluster returns the number of blocks above which the occupancy of clusters is an error. With
+// clusters that are not portable there is none.
+func (f *function) mostOfCluster() uint64 {
+	most := uint64(mostInCluster)
+	if f.attributes[driver.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] != 0 {
+		most = 1 << 32
+	}
+	if f.maxRank > 0 {
+		most = min(most, uint64(f.maxRank))
+	}
+	return most
+}
+
+// OccupancyMaxPotentialClusterSize is cuOccupancyMaxPotentialClusterSize.
+func (d *Driver) OccupancyMaxPotentialClusterSize(_ *driver.Thread, h driver.Function,
+	c driver.LaunchConfig) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	f, blocks, _, r := d.aboutOccupancy("cuOccupancyMaxPotentialClusterSize", h, &c)
+	if r != ok || blocks == 0 {
+		return 0, r
+	}
+	return int32(f.largestCluster()), ok
+}
+
+// OccupancyAvailableDynamicSMemPerBlock is cuOccupancyAvailableDynamicSMemPerBlock. As an H200 does,
+// it does not subtract what the system uses for each block.
+func (d *Driver) OccupancyAvailableDynamicSMemPerBlock(_ *driver.Thread, h driver.Function, blocks,
+	threads int32) (uint64, driver.Result) {
+	defer d.mu.Unlock()
+	f, r := d.aboutFunction("cuOccupancyAvailableDynamicSMemPerBlock", h)
+	if r != ok {
+		return 0, r
+	}
+	if blocks < 1 || threads < 1 || threads > 1024 ||
+		blocks > min(mostBlocks, mostThreads/((threads+warp-1)/warp*warp)) {
+		return 0, driver.ResultInvalidValue
+	}
+	const unit = 128
+	n, static := sharedMemory/blocks/unit*unit, f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]
+	if n < static {
+		return 0, driver.ResultInvalidValue
+	}
+	return uint64(min(n-static, f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])), ok
+}
+
+// FuncGetModule is cuFuncGetModule.
+func (d *Driver) FuncGetModule(_ *driver.Thread, h driver.Function) (driver.Module, driver.Result) {
+	defer d.mu.Unlock()
+	f, r := d.aboutFunction("cuFuncGetModule", h)
+	if r != ok {
+		return 0, r
+	}
+	return f.module.handle, ok
+}
+
+// FuncIsLoaded is cuFuncIsLoaded.
+func (d *Driver) FuncIsLoaded(_ *driver.Thread, h driver.Function) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	f, r := d.aboutFunction("cuFuncIsLoaded", h)
+	if r != ok || !f.loaded {
+		return driver.CU_FUNCTION_LOADING_STATE_UNLOADED, r
+	}
+	return driver.CU_FUNCTION_LOADING_STATE_LOADED, ok
+}
+
+// FuncLoad is cuFuncLoad.
+func (d *Driver) FuncLoad(_ *driver.Thread, h driver.Function) driver.Result {
+	defer d.mu.Unlock()
+	f, r := d.aboutFunction("cuFuncLoad", h)
+	if r == ok {
+		f.loaded = true
+	}
+	return r
+}
+
+// FuncSetCacheConfig is cuFuncSetCacheConfig, which has no effect.
+func (d *Driver) FuncSetCacheConfig(_ *driver.Thread, h driver.Function, config int32) driver.Result {
+	return d.config("cuFuncSetCacheConfig", h, config, driver.CU_FUNC_CACHE_PREFER_EQUAL)
+}
+
+// FuncSetSharedMemConfig is cuFuncSetSharedMemConfig, which has no effect.
+func (d *Driver) FuncSetSharedMemConfig(_ *driver.Thread, h driver.Function, config int32) driver.Result {
+	return d.config("cuFuncSetSharedMemConfig", h, config, driver.CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE)
+}
+
+// config checks a configuration of a kernel.
+func (d *Driver) config(name string, h driver.Function, config, most int32) driver.Result {
+	defer d.mu.Unlock()
+	_, r := d.aboutFunction(name, h)
+	if r == ok && (config < 0 || config > most) {
+		r = driver.ResultInvalidValue
+	}
+	return r
+}

@@ -1,0 +1,240 @@
+package sim
+
+import (
+	"testing"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// clusters returns the configuration of a launch in clusters of n blocks; 0 stands for no attribute.
+func clusters(n, gridX, blockX, shared uint32) driver.LaunchConfig {
+	c := driver.LaunchConfig{GridX: gridX, GridY: 1, GridZ: 1, BlockX: blockX, BlockY: 1, BlockZ: 1, SharedMemBytes: shared}
+	if n != 0 {
+		a := words(driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, n, 1, 1)
+		c.Attributes, c.Count = &a, 1
+	}
+	return c
+}
+
+// TestClusterOccupancy compares how many clusters fit on the device with the results of an H200.
+func TestClusterOccupancy(t *testing.T) {
+	r := newLab(t)
+	f := r.kernel("k", "")
+	r.must(r.FuncSetAttribute(r.th, f, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 232448))
+	sizes := []uint32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 17, 32}
+	for _, tt := range []struct {
+		block, shared uint32
+		want          []int32 // of the first 8 sizes, or of all if clusters need not be portable
+	}{
+		{32, 0, []int32{1056, 528, 327, 248, 193, 163, 139, 124}},
+		{256, 0, []int32{1056, 528, 327, 248, 193, 163, 139, 124, 102, 88, 74, 65, 58, 58, 16, 0}},
+		{1024, 0, []int32{264, 132, 79, 62, 47, 39, 32, 30, 23, 21, 16, 14, 14, 14, 4, 0}},
+		{32, 10000, []int32{1056, 528, 327, 248, 193, 163, 139, 124}},
+		{32, 49152, []int32{528, 264, 163, 124, 94, 79, 69, 62}},
+		{1024, 232448, []int32{132, 66, 39, 30, 22, 17, 15, 15, 9, 7, 7, 7, 7, 7, 2, 0}},
+	} {
+		any := int32(0)
+		if len(tt.want) == len(sizes) {
+			any = 1
+		}
+		r.must(r.FuncSetAttribute(r.th, f, driver.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, any))
+		for i, want := range tt.want {
+			n, res := r.OccupancyMaxActiveClusters(r.th, f, clusters(sizes[i], 4*sizes[i], tt.block, tt.shared))
+			if n != want || res != ok {
+				t.Errorf("clusters of %d blocks of %d threads, %d bytes: %d, %v; want %d", sizes[i], tt.block, tt.shared, n, res, want)
+			}
+		}
+		n, res := r.OccupancyMaxPotentialClusterSize(r.th, f, clusters(0, 64, tt.block, tt.shared))
+		if want := 8 * (1 + any); n != want || res != ok {
+			t.Errorf("the largest cluster has %d blocks, %v; want %d", n, res, want)
+		}
+	}
+	r.must(r.FuncSetAttribute(r.th, f, driver.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 0))
+	r.must(r.FuncSetAttribute(r.th, f, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 49152))
+	for _, tt := range []struct {
+		name   string
+		config driver.LaunchConfig
+		want   driver.Result
+	}{
+		{"clusters of 9", clusters(9, 18, 32, 0), driver.ResultInvalidClusterSize},
+		{"a grid of 3", clusters(2, 3, 32, 0), driver.ResultInvalidClusterSize},
+		{"blocks of 2048", clusters(2, 4, 2048, 0), ok},
+		{"blocks of 0", clusters(2, 4, 0, 0), driver.ResultInvalidValue},
+		{"no blocks", clusters(2, 0, 32, 0), driver.ResultInvalidValue},
+		{"too much memory", clusters(2, 4, 32, 60000), ok},
+		{"none", clusters(0, 4, 32, 0), ok},
+	} {
+		n, res := r.OccupancyMaxActiveClusters(r.th, f, tt.config)
+		if n != 0 || res != tt.want {
+			t.Errorf("%s: %d, %v; want %v", tt.name, n, res, tt.want)
+		}
+	}
+	bad := []driver.LaunchAttribute{words(100)}
+	_, res := r.OccupancyMaxActiveClusters(r.th, f, *config(0, 1, bad))
+	r.want("an unknown attribute", driver.ResultInvalidValue, res)
+	_, res = r.OccupancyMaxActiveClusters(r.th, 0, clusters(0, 1, 1, 0))
+	r.want("no kernel", driver.ResultInvalidValue, res)
+	n, res := r.OccupancyMaxPotentialClusterSize(r.th, f, clusters(0, 64, 32, 60000))
+	if n != 0 || res != ok {
+		t.Errorf("the largest cluster of blocks that do not fit: %d, %v", n, res)
+	}
+}
+
+// TestAvailableSharedMemory compares the shared memory that is left for blocks with that of an H200.
+func TestAvailableSharedMemory(t *testing.T) {
+	r := newLab(t)
+	m := r.load(header + ".entry k() { ret; } .entry k2() { .shared .align 8 .b8 b[20000]; ret; }")
+	k, res := r.ModuleGetFunction(r.th, m, "k")
+	r.must(res)
+	static, res := r.ModuleGetFunction(r.th, m, "k2")
+	r.must(res)
+	r.must(r.FuncSetAttribute(r.th, k, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 232448))
+	for _, tt := range []struct {
+		f               driver.Function
+		blocks, threads int32
+		want            uint64 // 0 for an error
+	}{
+		{k, 1, 32, 232448}, {k, 2, 1024, 116736}, {k, 3, 256, 77824}, {k, 3, 1024, 0}, {k, 4, 128, 58368}, {k, 11, 128, 21120},
+		{k, 11, 256, 0}, {k, 18, 32, 12928}, {k, 25, 32, 9216}, {k, 32, 32, 7296}, {k, 33, 32, 0}, {k, 0, 32, 0}, {k, 1, 0, 0},
+		{static, 1, 32, 29152}, {static, 11, 32, 1120}, {static, 18, 32, 0},
+	} {
+		n, res := r.OccupancyAvailableDynamicSMemPerBlock(r.th, tt.f, tt.blocks, tt.threads)
+		if n != tt.want || (res == ok) != (tt.want != 0) {
+			t.Errorf("%d blocks of %d threads: %d, %v; want %d", tt.blocks, tt.threads, n, res, tt.want)
+		}
+	}
+}
+
+// TestRequiredClusters launches kernels whose text says something about clusters.
+func TestRequiredClusters(t *testing.T) {
+	r := newLab(t, WithKernel("k1", Kernel{}), WithKernel("k2", Kernel{}), WithKernel("k3", Kernel{}))
+	m := r.load(".version 7.8\n.target sm_90\n.address_size 64\n.entry k1() .reqnctapercluster 2, 1, 1 { ret; }\n" +
+		".entry k2() .explicitcluster { ret; }\n.entry k3() .maxntid 64, 1, 1 .maxclusterrank 4 { ret; }\n")
+	for _, tt := range []struct {
+		kernel        string
+		cluster, grid uint32
+		want          driver.Result
+	}{
+		{"k1", 2, 4, ok}, {"k1", 4, 4, driver.ResultInvalidClusterSize}, {"k1", 0, 4, ok}, {"k1", 0, 3, driver.ResultInvalidClusterSize},
+		{"k2", 0, 4, driver.ResultInvalidClusterSize}, {"k2", 2, 4, ok}, {"k3", 4, 8, ok}, {"k3", 8, 8, driver.ResultInvalidClusterSize},
+		{"k3", 0, 8, ok},
+	} {
+		f, res := r.ModuleGetFunction(r.th, m, tt.kernel)
+		r.must(res)
+		c := clusters(tt.cluster, tt.grid, 32, 0)
+		if res := r.LaunchKernelEx(r.th, &c, f, driver.KernelParams{}); res != tt.want {
+			t.Errorf("%s in clusters of %d, %d blocks: %v, want %v", tt.kernel, tt.cluster, tt.grid, res, tt.want)
+		}
+	}
+	f, _ := r.ModuleGetFunction(r.th, m, "k1")
+	n, res := r.OccupancyMaxActiveClusters(r.th, f, clusters(0, 64, 32, 0))
+	if n != 528 || res != ok {
+		t.Errorf("%d clusters, %v", n, res)
+	}
+	for _, text := range []string{".reqnctapercluster 0", ".maxclusterrank x"} {
+		_, res := r.ModuleLoadData(r.th, append([]byte(header+".entry k() "+text+" { ret; }"), 0))
+		r.want(text, driver.ResultInvalidPTX, res)
+	}
+}
+
+// TestFunctionState asks for the state of a kernel, and configures it.
+func TestFunctionState(t *testing.T) {
+	r := newLab(t)
+	m := r.load(header + ".entry k() { ret; }")
+	f, res := r.ModuleGetFunction(r.th, m, "k")
+	r.must(res)
+	if got, res := r.FuncGetModule(r.th, f); got != m || res != ok {
+		t.Errorf("the module is %#x, %v", got, res)
+	}
+	r.must(r.FuncLoad(r.th, f))
+	if state, res := r.FuncIsLoaded(r.th, f); state != driver.CU_FUNCTION_LOADING_STATE_LOADED || res != ok {
+		t.Errorf("the state is %d, %v", state, res)
+	}
+	for config, want := range map[int32]driver.Result{-1: driver.ResultInvalidValue, 0: ok, 3: ok, 4: driver.ResultInvalidValue} {
+		r.want("cache", want, r.FuncSetCacheConfig(r.th, f, config))
+	}
+	for config, want := range map[int32]driver.Result{-1: driver.ResultInvalidValue, 2: ok, 3: driver.ResultInvalidValue} {
+		r.want("shared memory", want, r.FuncSetSharedMemConfig(r.th, f, config))
+	}
+	_, res = r.FuncGetModule(r.th, 0)
+	r.want("no kernel", driver.ResultInvalidHandle, res)
+}
+
+// TestNodeAttributes sets attributes of kernel nodes, and compares the results with those of an H200.
+func TestNodeAttributes(t *testing.T) {
+	r := newLab(t)
+	f := r.kernel("k", "")
+	g, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	defer func() { r.must(r.GraphDestroy(r.th, g)) }()
+	p := driver.KernelNodeParams{Func: f, GridDimX: 4, GridDimY: 1, GridDimZ: 1, BlockDimX: 32, BlockDimY: 1, BlockDimZ: 1}
+	n, res := r.GraphAddKernelNode(r.th, g, nil, &p)
+	r.must(res)
+	other, res := r.GraphAddKernelNode(r.th, g, nil, &p)
+	r.must(res)
+	gets := map[int32]bool{1: true, 2: true, 4: true, 5: true, 8: true, 9: true, 10: true, 13: true, 14: true}
+	for id := int32(-1); id < 20; id++ {
+		want := driver.ResultInvalidValue
+		if gets[id] {
+			want = ok
+		}
+		_, res := r.GraphKernelNodeGetAttribute(r.th, n, id)
+		r.want("get", want, res)
+		if id == 16 {
+			want = ok
+		}
+		r.want("set", want, r.GraphKernelNodeSetAttribute(r.th, n, id, new(driver.LaunchAttributeValue)))
+	}
+	set := func(id int32, list ...uint32) driver.Result {
+		a := words(id, list...)
+		return r.GraphKernelNodeSetAttribute(r.th, n, id, &a.Value)
+	}
+	const cluster, cooperative, priority = driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+		driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY
+	minus := func(n int32) uint32 { return uint32(-n) }
+	r.must(set(priority, minus(7)))
+	if v, _ := r.GraphKernelNodeGetAttribute(r.th, n, priority); int8(v[0]) != -5 {
+		t.Errorf("the priority is %d", int8(v[0]))
+	}
+	r.want("clusters of 3 in 4 blocks", driver.ResultInvalidClusterSize, set(cluster, 3, 1, 1))
+	r.must(set(cluster, 2, 1, 1))
+	p.GridDimX = 5
+	r.want("5 blocks", driver.ResultInvalidClusterSize, r.GraphKernelNodeSetParams(r.th, n, &p))
+	r.must(r.GraphKernelNodeCopyAttributes(r.th, other, n))
+	if v, _ := r.GraphKernelNodeGetAttribute(r.th, other, cluster); v[0] != 2 {
+		t.Errorf("the copied cluster is %d", v[0])
+	}
+	r.must(set(cluster))
+	p.GridDimX = 1 << 20
+	r.must(r.GraphKernelNodeSetParams(r.th, n, &p))
+	r.want("a large cooperative grid", driver.ResultCooperativeLaunchTooLarge, set(cooperative, 1))
+	p.GridDimX = 4
+	r.must(r.GraphKernelNodeSetParams(r.th, n, &p))
+	r.must(set(cooperative, 1))
+	p.GridDimX = 1 << 20
+	r.want("a large grid", driver.ResultCooperativeLaunchTooLarge, r.GraphKernelNodeSetParams(r.th, n, &p))
+}
+
+// TestCapturedAttributes looks at the attributes of captured launches, which come from the launch and the stream.
+func TestCapturedAttributes(t *testing.T) {
+	r := newLab(t)
+	f, s := r.kernel("k", ""), r.newStream()
+	minus3 := words(0, 0xfffffffd).Value
+	r.must(r.StreamSetAttribute(r.th, s, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, minus3))
+	r.must(r.StreamSetAttribute(r.th, s, driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, words(0, 1).Value))
+	r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+	list := []driver.LaunchAttribute{words(driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, 2, 1, 1),
+		words(driver.CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 50)}
+	r.must(r.LaunchKernelEx(r.th, config(s, 4, list), f, driver.KernelParams{}))
+	g, res := r.StreamEndCapture(r.th, s)
+	r.must(res)
+	defer func() { r.must(r.GraphDestroy(r.th, g)) }()
+	nodes := make([]driver.GraphNode, 1)
+	_, res = r.GraphGetNodes(r.th, g, nodes)
+	r.must(res)
+	for id, want := range map[int32]byte{4: 2, 5: driver.CU_CLUSTER_SCHEDULING_POLICY_SPREAD, 8: 0xfd, 10: 1, 14: 50} {
+		if v, res := r.GraphKernelNodeGetAttribute(r.th, nodes[0], id); v[0] != want || res != ok {
+			t.Errorf("attribute %d is %d, %v; want %d", id, v[0], res, want)
+		}
+	}
+}
