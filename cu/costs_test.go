@@ -29,7 +29,7 @@ func gpuDriver(t testing.TB) *Driver {
 	t.Helper()
 	path := os.Getenv(gpuEnv)
 	if path == "" {
-		sim := cusim.New(cusim.Devices(2), spinKernel, addKernel, countKernel, badKernel, emptyKernel)
+		sim := cusim.New(cusim.Devices(2), spinKernel, addKernel, countKernel, badKernel, emptyKernel, clusterKernel)
 		drv := must(Open(WithSoftware(sim), neverWait))(t)
 		t.Cleanup(func() {
 			if !eventually(func() bool {
@@ -60,6 +60,9 @@ var (
 			v := math.Float32frombits(binary.LittleEndian.Uint32(at)) + l.F32(2)
 			binary.LittleEndian.PutUint32(at, math.Float32bits(v))
 		}
+	}})
+	clusterKernel = cusim.WithKernel("cluster_size", cusim.Kernel{Run: func(l *cusim.Launch) {
+		binary.LittleEndian.PutUint32(l.Mem(0), l.Cluster.X)
 	}})
 	emptyKernel = cusim.WithKernel("empty", cusim.Kernel{})
 	countKernel = cusim.WithKernel("count", cusim.Kernel{Run: func(l *cusim.Launch) {

@@ -6,6 +6,7 @@ import (
 	"log"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
 )
 
 // PTX is compiled by the driver, for the GPU that there is.
@@ -147,21 +148,26 @@ func ExampleLaunchFlags() {
 // The blocks of a cluster run at the same time, and can use the shared memory of each other. The
 // attributes are made once, for any number of launches.
 func ExampleLaunchWith() {
+	soft := cusim.New(cusim.WithKernel("reduce", cusim.Kernel{Run: func(l *cusim.Launch) {
+		fmt.Println(l.Grid.X, "blocks in clusters of", l.Cluster.X)
+	}}))
+	drv := must(cu.Open(cu.WithSoftware(soft))) // on a machine with a GPU: cu.Open()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	mod := must(gpu.LoadModule([]byte(".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry reduce() { ret; }")))
+	defer mod.Close()
+	reduce, s := must(mod.Function("reduce")), must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+
 	attrs := cu.LaunchWith(cu.LaunchCluster(cu.Dim3{X: 2}), cu.LaunchPriority(-1))
 	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 8}, Block: cu.Dim3{X: 128}, Attributes: attrs}
-	if n, err := spin.MaxActiveClusters(cfg); err != nil || n == 0 {
-		log.Fatal("no cluster fits: ", err)
-	}
-	if err := spin.Launch(s, cfg, cu.U64(1000)); err != nil {
-		log.Fatal(err)
-	}
+	check(reduce.Launch(s, cfg))
+	check(s.Synchronize())
 	cfg.Grid.X = 9 // not a multiple of the cluster's size
-	err := spin.Launch(s, cfg, cu.U64(1000))
-	fmt.Println(errors.Is(err, cu.ResultInvalidClusterSize))
-	if err := s.Synchronize(); err != nil {
-		log.Fatal(err)
-	}
-	// Output: true
+	fmt.Println(errors.Is(reduce.Launch(s, cfg), cu.ResultInvalidClusterSize))
+	// Output:
+	// 8 blocks in clusters of 2
+	// true
 }
 
 func ExampleFunction_SuggestBlockSize() {

@@ -9,7 +9,7 @@ import (
 const clusterPTX = `.version 7.8
 .target sm_90
 .address_size 64
-.visible .entry size(.param .u64 out) {
+.visible .entry cluster_size(.param .u64 out) {
 	.reg .u64 %p;
 	.reg .u32 %n;
 	ld.param.u64 %p, [out];
@@ -27,7 +27,7 @@ func TestGPULaunchAttributes(t *testing.T) {
 	}
 	s := must(gpu.NewStream(StreamNonBlocking))(t)
 	m := must(gpu.LoadModule([]byte(clusterPTX)))(t)
-	size := must(m.Function("size"))(t)
+	size := must(m.Function("cluster_size"))(t)
 	mem := must(AllocFrom(gpu, []uint32{0}))(t)
 	ok := func(err error) {
 		t.Helper()

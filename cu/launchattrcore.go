@@ -140,7 +140,7 @@ func (l *LaunchAttributes) value(id int32) *driver.LaunchAttributeValue {
 func (l *LaunchAttributes) wrong(grid [3]uint32, version int) (detail string, res driver.Result) {
 	if c := l.cluster; c[0] != 0 && (grid[0]%c[0] != 0 || grid[1]%c[1] != 0 || grid[2]%c[2] != 0) {
 		return fmt.Sprintf("a grid of %d x %d x %d blocks cannot be divided into clusters of %d x %d x %d: "+
-			"make each dimension of Grid a multiple of the cluster's", grid[0], grid[1], grid[2], c[0], c[1], c[2]),
+				"make each dimension of Grid a multiple of the cluster's", grid[0], grid[1], grid[2], c[0], c[1], c[2]),
 			driver.ResultInvalidClusterSize
 	}
 	for i := range l.list[1:] {

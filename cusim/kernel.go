@@ -66,13 +66,16 @@ type Launch struct {
 	Grid, Block Dim3
 	// SharedMem is the size of the dynamic shared memory of a block, in bytes.
 	SharedMem uint32
+	// Cluster is the number of blocks in each cluster, 1 in each dimension without clusters.
+	Cluster Dim3
 
 	sim *sim.Launch
 }
 
 // launchOf returns the public form of a launch.
 func launchOf(l *sim.Launch) *Launch {
-	return &Launch{Name: l.Name, Grid: Dim3(l.Grid), Block: Dim3(l.Block), SharedMem: l.SharedMem, sim: l}
+	return &Launch{Name: l.Name, Grid: Dim3(l.Grid), Block: Dim3(l.Block), SharedMem: l.SharedMem, Cluster: Dim3(l.Cluster),
+		sim: l}
 }
 
 // Threads returns how many threads the launch has.

@@ -39,12 +39,17 @@ type work struct {
 	blocks []*block
 	many   bool
 	kinds  [2]int32 // CU_MEMORYTYPE_… of a copy's destination and source
-	// make returns the operation; nil for one that does nothing.
-	make func() *op
+	// make returns the operation; nil for one that does nothing. makeKernel does so for a kernel, and
+	// gets the work, whose attributes may change.
+	make       func() *op
+	makeKernel func(*work) *op
 }
 
 // op returns the operation for a stream.
 func (w *work) op() *op {
+	if w.makeKernel != nil {
+		return w.makeKernel(w)
+	}
 	if w.make == nil {
 		return &op{}
 	}

@@ -39,6 +39,7 @@ type Launch struct {
 	Name        string
 	Grid, Block Dim3
 	SharedMem   uint32
+	Cluster     Dim3 // the size of the clusters, 1 without any
 
 	d      *Driver
 	module *module

@@ -29,6 +29,14 @@ func (f *function) clusterOf(given Dim3) (Dim3, driver.Result) {
 	return given, ok
 }
 
+// blocksOf returns the number of blocks in each cluster of a launch.
+func (f *function) blocksOf(given Dim3) Dim3 {
+	if c, r := f.clusterOf(given); r == ok && c.count() > 0 {
+		return c
+	}
+	return Dim3{1, 1, 1}
+}
+
 // largestCluster returns the largest number of blocks of a cluster.
 func (f *function) largestCluster() uint64 {
 	if f.attributes[driver.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] != 0 {
