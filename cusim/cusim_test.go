@@ -102,7 +102,7 @@ func TestLaunch(t *testing.T) {
 	}))
 	mem := must(b.gpu.Alloc(64))(t)
 	sum := must(b.mod.Function("sum"))(t)
-	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 2, Y: 3, Z: 4}, Block: cu.Dim3{X: 5, Y: 6, Z: 1}, SharedMem: 128, Cluster: cusim.Dim3{X: 1, Y: 1, Z: 1}}
+	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 2, Y: 3, Z: 4}, Block: cu.Dim3{X: 5, Y: 6, Z: 1}, SharedMem: 128}
 	if err := sum.Launch(b.s, cfg, cu.Ptr(mem), cu.U32(7), cu.F32(1.5), cu.F64(math.Pi)); err != nil {
 		t.Fatal(err)
 	}
