@@ -139,7 +139,9 @@ func (r *costRig) addPartsOfLaunch() {
 		return tab.LaunchKernel(driver.At{}, kernel.raw, 1, 1, 1, 1, 1, 1, 0, s, params)
 	}
 	inC := r.inCInContext("launch", procName("cuLaunchKernel"), uintptr(kernel.raw), uintptr(s), r.cParams(values))
-	used := func(sc *streamCore) bool { return sc.keeps(&kernel.mod.core.resource) && sc.keeps(&r.dst.core.resource) }
+	used := func(sc *streamCore) bool {
+		return sc.keeps(&kernel.mod.core.resource) && sc.keeps(&r.dst.core.resource)
+	}
 	cfg := oneThread
 	r.add(cost{"parts of a launch with 4 arguments", some, []way{
 		inC,

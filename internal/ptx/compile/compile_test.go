@@ -65,7 +65,7 @@ func TestUnsupported(t *testing.T) {
 		".global .u32 own;":          "line 3: variable own in a function (.global)",
 		".reg .b128 w;":              "line 3: the declaration of w (.reg .b128)",
 		".local .b8 large[2000000];": "line 2: the kernel needs too much memory",
-		"st.param.b32 [p], a;": "line 3: st.param.b32: to a parameter of a kernel",
+		"st.param.b32 [p], a;":       "line 3: st.param.b32: to a parameter of a kernel",
 	} {
 		m, err := Parse(textHeader + ".global .u32 g; .extern .func external(); .func again() { call again; ret; } " +
 			".entry k(.param .u64 p) { .reg .b32 a; .reg .b64 x; .reg .pred q;\n" + body + "\nret; }")
