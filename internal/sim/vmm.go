@@ -423,11 +423,12 @@ func (d *Driver) MemUnmap(_ *driver.Thread, p driver.DevicePtr, size uint64) dri
 	if r := d.begin("cuMemUnmap"); r != ok {
 		return r
 	}
-	if size == 0 || size%granularity != 0 || addr%granularity != 0 || d.space.rangeOf(addr, granularity) == nil {
+	if size == 0 || size%granularity != 0 || addr%granularity != 0 || addr+size < addr ||
+		d.space.rangeOf(addr, granularity) == nil {
 		return driver.ResultInvalidValue
 	}
 	var list []*block
-	for i := d.space.after(addr); i < len(d.space.blocks) && d.space.blocks[i].addr-addr < size; i++ {
+	for i := d.space.after(addr); i < len(d.space.blocks) && d.space.blocks[i].addr < addr+size; i++ {
 		b := d.space.blocks[i]
 		if b.addr < addr || b.end()-addr > size {
 			return driver.ResultInvalidValue
