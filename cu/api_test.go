@@ -19,7 +19,8 @@ import (
 
 // apiTypes holds a pointer to a zero value of each exported type.
 var apiTypes = []any{
-	new(Arg), new(AttachFlags), new(BatchError), new(CallTracer), new(CaptureInfo), new(CaptureMode),
+	new(AccessProperty), new(AccessWindow), new(ClusterScheduling), new(LaunchAttribute), new(LaunchAttributes),
+	new(MemSyncDomain), new(MemSyncDomainMap), new(Arg), new(AttachFlags), new(BatchError), new(CallTracer), new(CaptureInfo), new(CaptureMode),
 	new(CaptureStatus), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem),
 	new(Dim3), new(Driver), new(Error), new(Event), new(EventFlags), new(EventKey), new(EventPool), new(Features),
 	new(Function), new(FunctionAttribute), new(Graph), new(GraphExec), new(GraphNode), new(GraphNodeType),
@@ -61,15 +62,28 @@ var apiFuncs = map[string]func(){
 	"JITDebugInfo": func() { _ = JITDebugInfo() }, "JITLineInfo": func() { _ = JITLineInfo() }, "JITVerbose": func() { _ = JITVerbose() },
 	"JITMaxRegisters":      func() { _ = JITMaxRegisters(0) },
 	"JITOptimizationLevel": func() { _ = JITOptimizationLevel(0) },
-	"LazyEvent":            func() { LazyEvent().Close(); LazyEvent(^EventFlags(0)).Close() },
-	"LibrarySymbols":       func() { LibrarySymbols(nil) },
-	"Open":                 func() { Open(nil, WithLibrary("/nonexistent"), WithSoftware(nil), WithLeakHook(nil)) },
-	"NeedsRestart":         func() { NeedsRestart(nil); NeedsRestart((*Error)(nil)) },
-	"Ptr":                  func() { Ptr(nil); Ptr(new(DeviceMem)); Ptr((*DeviceMem)(nil)); Ptr((*HostMem)(nil)); Ptr(Span{}) },
-	"Remedy":               func() { Remedy(-1 << 31); Remedy(1 << 30) },
-	"QueryAll":             func() { QueryAll(nil, nil); QueryAll(make([]Status, 2), []*Event{nil, new(Event)}) },
-	"RecordAll":            func() { RecordAll(nil, nil); RecordAll([]*Event{nil, new(Event)}, make([]*Stream, 2)) },
-	"Value":                func() { Value[any](nil); Value[error](nil); Value[*int](nil); Value([0]int32{}) },
+	"LaunchAccessWindow": func() {
+		_ = LaunchWith(LaunchAccessWindow(AccessWindow{}), LaunchAccessWindow(AccessWindow{Memory: new(DeviceMem)}))
+	},
+	"LaunchCluster":           func() { _ = LaunchWith(LaunchCluster(Dim3{})) },
+	"LaunchPreferredCluster":  func() { _ = LaunchWith(LaunchPreferredCluster(Dim3{X: 1 << 31, Y: 1 << 31})) },
+	"LaunchClusterScheduling": func() { _ = LaunchWith(LaunchClusterScheduling(-1)) },
+	"LaunchMemSyncDomain":     func() { _ = LaunchWith(LaunchMemSyncDomain(-1)) },
+	"LaunchMemSyncDomainMap":  func() { _ = LaunchWith(LaunchMemSyncDomainMap(MemSyncDomainMap{})) },
+	"LaunchNVLinkUtilization": func() { _ = LaunchNVLinkUtilization() },
+	"LaunchPriority":          func() { _ = LaunchWith(LaunchPriority(-1 << 40)) },
+	"LaunchProgrammatic":      func() { _ = LaunchProgrammatic() },
+	"LaunchSharedMemCarveout": func() { _ = LaunchWith(LaunchSharedMemCarveout(101)) },
+	"LaunchWith":              func() { _ = LaunchWith(); _ = LaunchWith(LaunchAttribute{}, LaunchAttribute{}) },
+	"LazyEvent":               func() { LazyEvent().Close(); LazyEvent(^EventFlags(0)).Close() },
+	"LibrarySymbols":          func() { LibrarySymbols(nil) },
+	"Open":                    func() { Open(nil, WithLibrary("/nonexistent"), WithSoftware(nil), WithLeakHook(nil)) },
+	"NeedsRestart":            func() { NeedsRestart(nil); NeedsRestart((*Error)(nil)) },
+	"Ptr":                     func() { Ptr(nil); Ptr(new(DeviceMem)); Ptr((*DeviceMem)(nil)); Ptr((*HostMem)(nil)); Ptr(Span{}) },
+	"Remedy":                  func() { Remedy(-1 << 31); Remedy(1 << 30) },
+	"QueryAll":                func() { QueryAll(nil, nil); QueryAll(make([]Status, 2), []*Event{nil, new(Event)}) },
+	"RecordAll":               func() { RecordAll(nil, nil); RecordAll([]*Event{nil, new(Event)}, make([]*Stream, 2)) },
+	"Value":                   func() { Value[any](nil); Value[error](nil); Value[*int](nil); Value([0]int32{}) },
 	"WaitAll": func() {
 		var none context.Context
 		WaitAll(none)
@@ -173,7 +187,10 @@ func TestNothingPanics(t *testing.T) {
 		func() any { return soft.graph(func() error { return soft.work(soft.s) }) },
 		func() any { return soft.exec(soft.graph(func() error { return soft.work(soft.s) })) },
 		func() any { return soft.timeline(0) },
-		func() any { return must(soft.gpu.DefaultMemPool())(t) })
+		func() any { return must(soft.gpu.DefaultMemPool())(t) },
+		func() any { return LaunchWith(LaunchCluster(Dim3{X: 2})) },
+		func() any { return must(soft.gpu.NewPhysicalMem(1<<21, PhysicalOptions{}))(t) },
+		func() any { return must(soft.gpu.Reserve(1 << 21))(t) })
 	goodOf := func(typ reflect.Type) func() any {
 		i := slices.IndexFunc(good, func(f func() any) bool { return reflect.TypeOf(f()) == typ })
 		if i < 0 {

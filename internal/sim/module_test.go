@@ -308,7 +308,7 @@ func TestLogs(t *testing.T) {
 		size               int
 	}{
 		{header + ".entry cusim_spin(.param .u64 n) { ret; } .entry m() { .shared .u32 s; }", "cusim: kernel cusim_spin: 16 registers, 0 bytes of shared memory\n" +
-			"cusim: kernel m: 16 registers, 4 bytes of shared memory; it does nothing, as it has no implementation in Go: see WithKernel", "", 300},
+			"cusim: kernel m: 16 registers, 4 bytes of shared memory", "", 300},
 		{".entyr", "", `cusim: line 1: fatal: syntax error at ".entyr"`, 100},
 		{".entyr", "", "cusim: li", 10},
 	} {
