@@ -57,6 +57,8 @@ type memCore struct {
 	is   memoryKind
 	raw  driver.DevicePtr // the address for the device, 0 if the device cannot access the memory
 	host driver.HostPtr   // the address for the host, if the host can access the memory
+	// virt is what virtual memory has beyond other memory, or nil.
+	virt virtual
 	size uint64
 	// capacity is the size that the driver has allocated. It is larger than size if the memory
 	// served a larger allocation before.
@@ -81,8 +83,6 @@ type memCore struct {
 	// device's current pool. freeOn is the stream on which the program wants the memory to be freed.
 	pool   *memPoolCore
 	freeOn atomic.Pointer[streamCore]
-	// virt is what virtual memory has beyond other memory, or nil.
-	virt virtual
 }
 
 // virtual is a *generation. It is an interface, so that a program that maps no memory does not

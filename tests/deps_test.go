@@ -118,8 +118,6 @@ var variables = map[string]string{
 	"internal/lock.held":       "what goroutines hold is known where it is checked, which is in tests only",
 
 	"driver.registered": "packages that register a driver when they are imported, as with database/sql, share no value with cu",
-	"driver.results":    "a generated table that is only read",
-	"driver.symbols":    "a generated table that is only read",
 }
 
 // calls holds the calls in libraries that are forbidden elsewhere, and why each is right, as "file:
