@@ -45,7 +45,14 @@ type corner struct {
 
 // box returns the memory at one end of a copy. Arrays are not supported.
 func (d *Driver) box(c corner, e extent) (box, driver.Result) {
-	if c.pitch > maxPitch || c.pitch < c.x+e.width || e.depth > 1 && c.height < c.y+e.height {
+	// An H200 does not need the pitch of a single row, and the height of a single plane, if they are 0.
+	if c.pitch == 0 && e.height == 1 && e.depth == 1 {
+		c.pitch = c.x + e.width
+	}
+	if c.height == 0 && e.depth == 1 {
+		c.height = c.y + e.height
+	}
+	if c.pitch > maxPitch || c.pitch < c.x+e.width || c.height < c.y+e.height {
 		return box{}, driver.ResultInvalidValue
 	}
 	b := box{pitch: c.pitch, plane: c.pitch * c.height}
@@ -199,6 +206,9 @@ func (d *Driver) MemAllocPitch(th *driver.Thread, width, height uint64,
 		return 0, 0, driver.ResultInvalidValue
 	}
 	pitch := rounded(width)
+	if over, _ := bits.Mul64(width, height); over != 0 {
+		return 0, 0, driver.ResultInvalidValue
+	}
 	if height > deviceMemory/pitch {
 		return 0, 0, driver.ResultOutOfMemory
 	}

@@ -26,17 +26,26 @@ func TestBoxResults(t *testing.T) {
 		change(&c)
 		return r.Memcpy2DAsync(r.th, c, s)
 	}
+	copy3D := func(height uint64) driver.Result {
+		return r.Memcpy3DAsync(r.th, driver.Memcpy3D{SrcMemoryType: driver.CU_MEMORYTYPE_HOST, SrcHost: host, SrcPitch: 8,
+			SrcHeight: height, DstMemoryType: driver.CU_MEMORYTYPE_DEVICE, DstDevice: p, DstPitch: pitch, DstHeight: 4,
+			WidthInBytes: 8, Height: 4, Depth: 1}, s)
+	}
 	alloc := func(w, h uint64, element uint32) driver.Result {
 		_, _, res := r.MemAllocPitch(r.th, w, h, element)
 		return res
 	}
 	for name, c := range map[string]struct{ got, want driver.Result }{
-		"a copy":        {copy2D(func(*driver.Memcpy2D) {}), ok},
-		"no rows":       {copy2D(func(c *driver.Memcpy2D) { c.Height = 0 }), ok},
-		"a small pitch": {copy2D(func(c *driver.Memcpy2D) { c.SrcPitch = 7 }), invalid},
-		"a large pitch": {copy2D(func(c *driver.Memcpy2D) { c.DstPitch = 1 << 31 }), invalid},
-		"past the row":  {copy2D(func(c *driver.Memcpy2D) { c.DstXInBytes = pitch }), invalid},
-		"too many rows": {copy2D(func(c *driver.Memcpy2D) { c.DstY = 1 }), invalid},
+		"a copy":                   {copy2D(func(*driver.Memcpy2D) {}), ok},
+		"no rows":                  {copy2D(func(c *driver.Memcpy2D) { c.Height = 0 }), ok},
+		"a small pitch":            {copy2D(func(c *driver.Memcpy2D) { c.SrcPitch = 7 }), invalid},
+		"a large pitch":            {copy2D(func(c *driver.Memcpy2D) { c.DstPitch = 1 << 31 }), invalid},
+		"no pitch":                 {copy2D(func(c *driver.Memcpy2D) { c.SrcPitch = 0 }), invalid},
+		"one row without a pitch":  {copy2D(func(c *driver.Memcpy2D) { c.Height, c.SrcPitch = 1, 0 }), ok},
+		"a plane without a height": {copy3D(0), ok},
+		"a plane too low":          {copy3D(3), invalid},
+		"past the row":             {copy2D(func(c *driver.Memcpy2D) { c.DstXInBytes = pitch }), invalid},
+		"too many rows":            {copy2D(func(c *driver.Memcpy2D) { c.DstY = 1 }), invalid},
 		"an array": {copy2D(func(c *driver.Memcpy2D) { c.DstMemoryType = driver.CU_MEMORYTYPE_ARRAY }),
 			invalid},
 		"unified": {copy2D(func(c *driver.Memcpy2D) { c.DstMemoryType = driver.CU_MEMORYTYPE_UNIFIED }),
@@ -49,6 +58,7 @@ func TestBoxResults(t *testing.T) {
 		"nothing":               {alloc(0, 1, 4), invalid},
 		"an odd element":        {alloc(1, 1, 3), invalid},
 		"too much":              {alloc(1<<20, 1<<40, 4), driver.ResultOutOfMemory},
+		"more than 64 bits":     {alloc(1<<20, 1<<44, 4), invalid},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %v, want %v", name, c.got, c.want)

@@ -426,7 +426,7 @@ func (p *memPool) reaches(v *device) bool {
 func (d *Driver) allocateOn(name string, th *driver.Thread, size uint64, h *driver.MemoryPool,
 	on driver.Stream) (driver.DevicePtr, driver.Result) {
 	defer d.mu.Unlock()
-	s, _, r := d.onStream(name, th, on)
+	s, t, r := d.onStream(name, th, on)
 	if r != ok {
 		return 0, r
 	}
@@ -439,6 +439,9 @@ func (d *Driver) allocateOn(name string, th *driver.Thread, size uint64, h *driv
 	}
 	if s.capture != nil { // this driver has no graph nodes for allocations
 		return 0, d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
+	}
+	if r := d.forbidden(t, nil); r != ok {
+		return 0, r
 	}
 	return p.allocate(d, s, size)
 }
@@ -457,16 +460,21 @@ func (d *Driver) MemAllocFromPoolAsync(th *driver.Thread, size uint64, p driver.
 // MemFreeAsync is cuMemFreeAsync: the memory is freed when the stream reaches this operation.
 func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.Stream) driver.Result {
 	defer d.mu.Unlock()
-	s, _, r := d.onStream("cuMemFreeAsync", th, h)
+	s, t, r := d.onStream("cuMemFreeAsync", th, h)
 	if r != ok {
 		return r
 	}
 	b := d.space.of(uint64(p), deviceBlock, poolBlock)
 	switch {
+	case b == nil && d.space.of(uint64(p), managedBlock) != nil: // as on an H200
+		return driver.ResultNotSupported
 	case b == nil:
 		return driver.ResultInvalidValue
 	case s.capture != nil:
 		return d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
+	}
+	if r := d.forbidden(t, nil); r != ok {
+		return r
 	}
 	b.leaving = true
 	o := &op{effect: func() { d.space.remove(b) }}
