@@ -160,9 +160,9 @@ func (drv *driverCore) set(f workFunction, at driver.At, d *region, value uint32
 // memory. It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset32(dst Memory, value uint32) error {
 	d := regionOf(dst)
-	if d.valid() && (d.off%4 != 0 || d.size%4 != 0) {
-		return invalid(workSet32.op(), fmt.Sprintf(
-			"%d bytes at %d are not whole words: offset and size must be multiples of 4", d.size, d.off))
+	if d.valid() && (d.addr()%4 != 0 || d.size%4 != 0) {
+		return invalid(workSet32.op(), fmt.Sprintf("%d bytes at the address %#x are not whole words: "+
+			"address and size must be multiples of 4", d.size, uint64(d.addr())))
 	}
 	done, err := s.memsetFast(workSet32, &d, value)
 	if !done {

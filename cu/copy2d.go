@@ -22,8 +22,8 @@ type Rows struct {
 // At returns the rows that begin x bytes and y rows after the first byte, up to the end of the
 // memory. The Pitch must not be 0. If this is outside of the memory, every use of the result fails.
 func (r Rows) At(x, y uint64) Rows {
-	if r.Mem == nil {
-		return r
+	if reg := regionOf(r.Mem); reg.mem == nil {
+		return r // every use of it fails
 	}
 	s := r.Mem.span()
 	over, off := bits.Mul64(y, r.Pitch)
@@ -56,7 +56,10 @@ func (c *Context) AllocPitch(width, height uint64, element int) (m *DeviceMem, p
 		return nil, 0, err
 	}
 	defer c.leave()
+	over, size := bits.Mul64(width, height)
 	switch {
+	case over != 0:
+		return nil, 0, invalid(op, fmt.Sprintf("%d rows of %d bytes are more than any memory", height, width))
 	case width == 0 || height == 0:
 		return nil, 0, invalid(op, fmt.Sprintf("%d rows of %d bytes are no memory", height, width))
 	case element != 4 && element != 8 && element != 16:
@@ -67,11 +70,10 @@ func (c *Context) AllocPitch(width, height uint64, element int) (m *DeviceMem, p
 		raw, pitch, res = core.drv.table.MemAllocPitch(driver.At{Context: core.raw}, width, height, uint32(element))
 		return res
 	})
-	size := pitch * height
 	if res != driver.ResultSuccess {
-		_, size = bits.Mul64(width, height)
 		return nil, 0, core.failAlloc(op, size, res)
 	}
+	size = pitch * height
 	return newDeviceMem(core, &memCore{is: deviceMemory, raw: raw, size: size, capacity: size}), pitch, nil
 }
 
@@ -141,9 +143,12 @@ func (s *Stream) Memset2D(dst Rows, value byte, width, height uint64) error {
 // stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset2D32(dst Rows, value uint32, width, height uint64) error {
 	op := workSet2D32.op()
-	if r := regionOf(dst.Mem); r.valid() && (r.off%4 != 0 || dst.Pitch%4 != 0) || width > math.MaxUint32 {
-		return invalid(op, fmt.Sprintf("rows of %d words at %d, with a pitch of %d bytes: "+
-			"offset and pitch must be multiples of 4", width, r.off, dst.Pitch))
+	switch r := regionOf(dst.Mem); {
+	case r.valid() && (r.addr()%4 != 0 || dst.Pitch%4 != 0):
+		return invalid(op, fmt.Sprintf("rows at the address %#x, with a pitch of %d bytes: "+
+			"address and pitch must be multiples of 4", uint64(r.addr()), dst.Pitch))
+	case width > math.MaxUint32:
+		return invalid(op, fmt.Sprintf("rows of %d words are too long", width))
 	}
 	return s.setRows(workSet2D32, dst, extent{4 * width, height, 1}, func(sc *streamCore, d *planes) driver.Result {
 		return sc.ctx.drv.table.MemsetD2D32Async(sc.inContext(), d.addr(), d.pitch, value, width, height, sc.raw)
@@ -211,7 +216,7 @@ func (p *planes) fit(op string, e extent) error {
 	if !p.valid() || e.empty() {
 		return nil // beginMemory finds the mistake
 	}
-	if p.pitch < e.width || e.depth > 1 && p.height < e.height {
+	if p.pitch < e.width || p.height < e.height {
 		return invalid(op, fmt.Sprintf("%d rows of %d bytes do not fit into %d rows of %d: "+
 			"the pitch or the height is too small", e.height, e.width, p.height, p.pitch))
 	}

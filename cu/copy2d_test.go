@@ -3,6 +3,7 @@ package cu
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -86,7 +87,7 @@ func TestAllocPitch(t *testing.T) {
 		want          error
 	}{
 		{0, 1, 4, ResultInvalidValue}, {1, 0, 4, ResultInvalidValue}, {1, 1, 5, ResultInvalidValue},
-		{1 << 20, 1 << 40, 4, ResultOutOfMemory},
+		{1 << 20, 1 << 40, 4, ResultOutOfMemory}, {1 << 20, 1 << 44, 4, ResultInvalidValue},
 	} {
 		if _, _, err := r.gpu.AllocPitch(c.width, c.height, c.element); !errors.Is(err, c.want) {
 			t.Errorf("%d × %d, elements of %d: %v", c.width, c.height, c.element, err)
@@ -114,6 +115,7 @@ func TestCopy2DMistakes(t *testing.T) {
 		"words overflow":       r.s.Memset2D32(full, 1, 1<<62, 1),
 		"two hosts":            r.s.Copy2D(Rows{Mem: host}, Rows{Mem: host}, 1, 1),
 		"planes overlap":       r.s.Copy3D(Planes{full, 1}, Planes{full, 2}, 1, 2, 2),
+		"a plane too low":      r.s.Copy3D(Planes{full, 2}, Planes{full, 1}, 1, 2, 1),
 		"too many planes":      r.s.Copy3D(Planes{full, 2}, Planes{full, 2}, 16, 2, 5),
 		"the source too small": r.s.Copy2D(full, Rows{m.Span(0, 8), 8}, 8, 2),
 	} {
@@ -123,6 +125,23 @@ func TestCopy2DMistakes(t *testing.T) {
 	}
 	if err := r.s.Memset2D(Rows{}, 1, 1, 1); !errors.Is(err, ErrNil) {
 		t.Errorf("no memory: %v", err)
+	}
+	for name, none := range map[string]Memory{"a nil Span": (*Span)(nil), "an embedded nil": struct{ Memory }{}} {
+		if err := r.s.Memset2D((Rows{none, 16}).At(1, 1), 1, 1, 1); err == nil {
+			t.Errorf("%s is set", name)
+		}
+	}
+	odd := make([]byte, 65)
+	if hostAddress(odd)%4 == 0 {
+		odd = odd[1:]
+	}
+	reg := must(r.gpu.RegisterHost(odd[:64], HostDeviceMap))(t)
+	defer reg.Close()
+	for name, err := range map[string]error{"Memset2D32": r.s.Memset2D32(Rows{reg, 16}, 1, 1, 1),
+		"Memset32": r.s.Memset32(reg, 1)} {
+		if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "must be multiples of 4") {
+			t.Errorf("%s at an odd address: %v", name, err)
+		}
 	}
 	if err := (*Stream)(nil).Copy2D(full, full, 1, 1); !errors.Is(err, ErrNil) {
 		t.Errorf("no stream: %v", err)
