@@ -94,7 +94,7 @@ func (k *kernelArgs) node(f driver.Function) driver.KernelNodeParams {
 
 // canAccess reports whether kernels of the context can access memory of another context.
 func (c *contextCore) canAccess(mc *memCore) bool {
-	return mc.ctx.drv == c.drv && (mc.everywhere() || c.reaches(mc.ctx) || mc.pool.reaches(c.dev) ||
+	return mc.ctx.drv == c.drv && (mc.everywhere() || c.reaches(mc.ctx) || mc.poolReaches(c.dev) ||
 		mc.virt != nil && mc.virt.reaches(c.dev))
 }
 

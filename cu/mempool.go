@@ -58,7 +58,6 @@ func (r MemPoolReuse) String() string {
 // newMemPool returns the pool with a handle, within a call on the context.
 func newMemPool(c *contextCore, raw driver.MemoryPool, foreign bool) *MemPool {
 	p := &MemPool{core: &memPoolCore{raw: raw, foreign: foreign}}
-	p.core.freeWaits = !foreign
 	p.cleanup = owned(p, &p.core.resource, p.core, c)
 	if !foreign {
 		c.drv.pools.Store(raw, p.core)
@@ -183,9 +182,8 @@ func (p *MemPool) leave() {
 	runtime.KeepAlive(p)
 }
 
-// Close destroys the pool (cuMemPoolDestroy). While memory of the pool is allocated, Close returns
-// at once, and the pool is destroyed by the first freeing call after the memory was freed: see
-// docs/blocking.md. Close may wait for the GPU if there is memory to be freed. Further calls return
+// Close destroys the pool (cuMemPoolDestroy). If memory of the pool is allocated, the pool is
+// destroyed when the memory has been freed. Close does not wait for the GPU. Further calls return
 // nil.
 func (p *MemPool) Close() error {
 	if p == nil || p.core == nil {
@@ -389,7 +387,9 @@ func (p *MemPool) Alloc(s *Stream, size uint64) (*DeviceMem, error) {
 // # Captures
 //
 // A stream that is being captured cannot allocate, or free: the error matches
-// [errors.ErrUnsupported]. The capture continues.
+// [errors.ErrUnsupported]. The capture continues. To allocate on another stream is like
+// [Context.Alloc]: it invalidates a capture of the calling goroutine, unless that is relaxed. Close
+// and Free do not.
 func (s *Stream) Alloc(size uint64) (*DeviceMem, error) {
 	return s.alloc("cuMemAllocAsync", size, nil)
 }
@@ -428,7 +428,7 @@ func (s *Stream) alloc(op string, size uint64, p *memPoolCore) (*DeviceMem, erro
 
 // Free closes memory of a pool, like [DeviceMem.Close], and frees it on this stream, which must be
 // of the memory's context (cuMemFreeAsync). An allocation on this stream can then reuse the memory.
-// It does not wait for work of the GPU, but perhaps for room in the stream's queue: see
+// It waits while another call on the stream waits because the stream's queue is full: see
 // docs/blocking.md.
 func (s *Stream) Free(m *DeviceMem) error {
 	const op = "cuMemFreeAsync"

@@ -130,13 +130,41 @@ func TestPoolKeptByMemory(t *testing.T) {
 	if got[63] != 7 {
 		t.Error("the memory is gone")
 	}
-	noErr(t, m.Close())
 	if n := r.sim.Census()["memory pool"]; n != 1 {
-		t.Errorf("%d pools before the freeing call", n)
+		t.Errorf("%d pools while its memory is allocated", n)
 	}
-	noErr(t, r.gpu.Synchronize())
+	noErr(t, m.Close())
 	if n := r.sim.Census()["memory pool"]; n != 0 {
-		t.Errorf("%d pools after the freeing call", n)
+		t.Errorf("%d pools after its memory was freed", n)
+	}
+}
+
+// TestPoolDeferredMemory closes everything while memory of a pool is deferred: the pool and the context end, too.
+func TestPoolDeferredMemory(t *testing.T) {
+	r := newSoft(t)
+	gpu := must(r.gpu.Device().NewContext(0))(t)
+	s := must(gpu.NewStream(0))(t)
+	p := must(gpu.NewMemPool(MemPoolOptions{}))(t)
+	m := must(p.Alloc(s, 64))(t)
+	noErr(t, s.Synchronize())
+	gpu.own.core.wakeUps.mu.Lock()
+	free := gpu.own.core.wakeUps.free
+	gpu.own.core.wakeUps.free = nil // so that the memory is deferred
+	gpu.own.core.wakeUps.mu.Unlock()
+	noErr(t, m.core.Enter(m.core, "test"))
+	noErr(t, m.Close())
+	noErr(t, p.Close())
+	m.core.leave()
+	if !eventually(func() bool { return r.drv.Stats().DeferredObjects == 1 }) {
+		t.Fatal("the memory is not deferred")
+	}
+	for _, up := range free {
+		up.Return()
+	}
+	noErr(t, s.Close())
+	noErr(t, gpu.Close())
+	if n := r.sim.Census(); n["memory pool"] != 0 || n["context"] != 1 {
+		t.Errorf("left are %v", n)
 	}
 }
 
@@ -254,6 +282,25 @@ func TestPoolMistakes(t *testing.T) {
 		}
 		return m.Close() // later
 	}))(t)
+	r.sim.Finish()
+	other := must(p.Alloc(r.other, 64))(t)
+	late, err := r.s.Capture(CaptureThreadLocal, func() error {
+		if err := errors.Join(r.s.Memset(plain, 1), r.other.Free(other)); err != nil { // in relaxed mode
+			t.Error(err)
+		}
+		return nil
+	})
+	noErr(t, err)
+	defer late.Close()
+	if _, err := r.s.Capture(CaptureThreadLocal, func() error {
+		_, err := r.other.Alloc(64)
+		if !errors.Is(err, ResultStreamCaptureUnsupported) {
+			t.Errorf("an allocation on another stream during a capture: %v", err)
+		}
+		return nil
+	}); !errors.Is(err, ResultStreamCaptureInvalidated) {
+		t.Errorf("a capture during which another stream has allocated: %v", err)
+	}
 	defer g.Close()
 	if !eventually(func() bool { r.sim.Finish(); return must(p.Stats())(t).Used == 0 }) {
 		t.Error("the memory is not freed")
@@ -298,6 +345,14 @@ func TestPoolPeers(t *testing.T) {
 	if err := use(); err == nil {
 		t.Error("access after its end")
 	}
+	noErr(t, r.gpu.SetMemPool(p))
+	noErr(t, p.SetAccess(dev, true))
+	m = must(r.s.Alloc(64))(t) // of the current pool
+	defer m.Close()
+	noErr(t, r.s.Synchronize())
+	noErr(t, use())
+	noErr(t, fs.Synchronize())
+	noErr(t, r.gpu.SetMemPool(nil))
 }
 
 // TestPoolWithoutWakeUp frees abandoned memory where the library has no stream of its own.

@@ -58,12 +58,23 @@ type poolAccess struct {
 	dev  driver.Device
 }
 
-// reaches reports whether kernels on a device can access the memory of the pool, which may be nil.
-func (p *memPoolCore) reaches(dev driver.Device) bool {
-	if p == nil {
+// poolReaches reports whether kernels on a device can access the memory because its pool allows it.
+func (mc *memCore) poolReaches(dev driver.Device) bool {
+	if mc.is != pooledMemory {
 		return false
 	}
-	_, ok := p.ctx.drv.poolAccess.Load(poolAccess{p.raw, dev})
+	key := poolAccess{dev: dev}
+	if mc.pool != nil {
+		key.pool = mc.pool.raw
+	} else { // it was the device's current pool
+		v, res := mc.ctx.drv.table.PointerGetAttribute(driver.At{Context: mc.ctx.raw},
+			driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, mc.raw)
+		if res != driver.ResultSuccess {
+			return false
+		}
+		key.pool = driver.MemoryPool(v[0])
+	}
+	_, ok := mc.ctx.drv.poolAccess.Load(key)
 	return ok
 }
 

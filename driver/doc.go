@@ -1,7 +1,7 @@
 // Package driver is the binary interface of the CUDA driver in Go.
 //
 // It has the name and version of every symbol, the handle types, the results, and a typed call for
-// each function that package cu uses. A typed call returns the values that the C function writes
+// each function of CUDA 13.0. A typed call returns the values that the C function writes
 // through pointers. The interface [Software] has the same functions, for drivers that are written
 // in Go. Such a driver embeds [Unimplemented], and declares the functions that it has.
 //

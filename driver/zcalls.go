@@ -5282,9 +5282,6 @@ func (t *Table) MemPoolCreate(at At, poolProps MemPoolProps) (pool MemoryPool, r
 
 // MemPoolDestroy calls cuMemPoolDestroy, which exists since CUDA 11.2.
 func (t *Table) MemPoolDestroy(at At, pool MemoryPool) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemPoolDestroy)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symMemPoolDestroy)
@@ -5302,7 +5299,7 @@ func (t *Table) MemPoolDestroy(at At, pool MemoryPool) (res Result) {
 			return
 		}
 	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(pool))
+	return t.call1(at, ccall.Setup, fn, uintptr(pool))
 }
 
 // MemPoolExportPointer calls cuMemPoolExportPointer, which exists since CUDA 11.2.
