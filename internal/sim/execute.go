@@ -90,7 +90,7 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 		}
 		p := f.translated()
 		launch := &vm.Launch{
-			Kernel: p.kernel, Constants: p.constants, Params: l.packed(f), Memory: kernelMemory{d},
+			Kernel: p.kernel, Constants: p.constants, Params: l.packed(f), Memory: kernelMemory{d, f.module.ctx},
 			Grid: [3]uint32{l.Grid.X, l.Grid.Y, l.Grid.Z}, Block: [3]uint32{l.Block.X, l.Block.Y, l.Block.Z}, Dynamic: l.SharedMem,
 			Workers:  runtime.GOMAXPROCS(0),
 			Resident: int(max(f.active(int32(l.Block.count()), uint64(l.SharedMem)), 1)) * multiprocessors,
@@ -242,7 +242,7 @@ func (d *Driver) nearest(addr uint64) string {
 	return text
 }
 
-// region is a block of memory as kernels see it. Memory that was never used has no data.
+// region is a block of memory as kernels see it. It has no data if the driver has to be asked.
 type region struct {
 	base, size uint64
 	data       []byte
@@ -251,36 +251,39 @@ type region struct {
 // regions is a list of all blocks, which is made anew after a change.
 type regions = atomic.Pointer[[]region]
 
-// kernelMemory is the memory for kernels in PTX.
-type kernelMemory struct{ d *Driver }
+// kernelMemory is the memory for kernels in PTX of a context.
+type kernelMemory struct {
+	d   *Driver
+	ctx *context
+}
 
-// Region implements vm.Memory. It takes the driver's lock only after a change of the blocks.
-func (m kernelMemory) Region(addr uint64) (uint64, []byte) {
-	list := m.d.space.regions.Load()
-	if list != nil {
+// Region implements vm.Memory. It takes the driver's lock only after a change of the blocks, and for
+// memory that not all contexts may access.
+func (m kernelMemory) Region(addr uint64) (base uint64, data []byte, writable bool) {
+	if list := m.d.space.regions.Load(); list != nil {
 		if r := findRegion(*list, addr); r == nil {
-			return 0, nil
+			return 0, nil, false
 		} else if r.data != nil {
-			return r.base, r.data
+			return r.base, r.data, true
 		}
 	}
 	m.d.mu.Lock()
 	defer m.d.mu.Unlock()
-	if b := m.d.space.at(addr); b != nil {
-		b.bytes()
+	const read, readWrite = driver.CU_MEM_ACCESS_FLAGS_PROT_READ, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+	b := m.d.space.at(addr)
+	if b == nil || b.kind != mappedBlock && !m.ctx.reaches(b) || !b.allows(m.ctx.dev, read) {
+		return 0, nil, false
 	}
+	data = b.bytes()
 	made := make([]region, len(m.d.space.blocks))
 	for i, b := range m.d.space.blocks {
 		made[i] = region{base: b.addr, size: b.size}
-		if b.data != nil {
+		if b.data != nil && b.mapping == nil && (b.kind.visible() || len(m.d.devices) == 1) {
 			made[i].data = b.bytes()
 		}
 	}
 	m.d.space.regions.Store(&made)
-	if r := findRegion(made, addr); r != nil {
-		return r.base, r.data
-	}
-	return 0, nil
+	return b.addr, data, b.allows(m.ctx.dev, readWrite)
 }
 
 // findRegion returns the region that contains an address, or nil.

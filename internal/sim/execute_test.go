@@ -252,6 +252,28 @@ func TestExecuteFaults(t *testing.T) {
 	}
 }
 
+// TestExecutePeers makes a kernel write to the memory of another device.
+func TestExecutePeers(t *testing.T) {
+	for name, want := range map[string]driver.Result{"peers": ok, "strangers": driver.ResultIllegalAddress} {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t, Devices(2))
+			f := r.ptxFile("warps", "writes")
+			other := r.primary(1)
+			r.must(r.CtxSetCurrent(r.th, other))
+			p, res := r.MemAlloc(r.th, 64)
+			r.must(res)
+			r.must(r.CtxSetCurrent(r.th, r.ctx))
+			if name == "peers" {
+				r.must(r.CtxEnablePeerAccess(r.th, other, 0))
+			}
+			r.want(name, want, r.launchGrid(f, 1, 1, 2, 1, 0, p))
+			r.takeMisuses()
+			r.MemFree(r.th, p)
+			r.DevicePrimaryCtxRelease(nil, 1)
+		})
+	}
+}
+
 // BenchmarkExecuteEmpty launches a kernel that does hardly anything, and waits for it.
 func BenchmarkExecuteEmpty(b *testing.B) {
 	d := New()

@@ -21,13 +21,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // memory is memory with one region for each slice.
 type memory map[uint64][]byte
 
-func (m memory) Region(addr uint64) (uint64, []byte) {
+func (m memory) Region(addr uint64) (uint64, []byte, bool) {
 	for base, data := range m {
 		if addr-base < uint64(len(data)) {
-			return base, data
+			return base, data, true
 		}
 	}
-	return 0, nil
+	return 0, nil, false
 }
 
 // launch executes a kernel of a text, whose parameters are words of 64 bits.

@@ -7,9 +7,9 @@ import (
 
 // Memory is the memory of the devices and the host. It is used by several goroutines at once.
 type Memory interface {
-	// Region returns the memory that contains an address: its first address, and its content, which
-	// must not move. It returns nil if there is none.
-	Region(addr uint64) (base uint64, data []byte)
+	// Region returns the memory that contains an address: its first address, its content, which must
+	// not move, and whether it may be written. It returns nil if there is none.
+	Region(addr uint64) (base uint64, data []byte, writable bool)
 }
 
 // segment is a piece of memory with one owner.
@@ -70,7 +70,14 @@ func (w *Warp) find(o *Op, lane int, addr, n uint64, write bool) *segment {
 	case ParamWindow:
 		*s = segmentOf(ParamWindow, w.block.run.Params)
 	default:
-		*s = segmentOf(w.block.run.Memory.Region(addr))
+		base, data, writable := w.block.run.Memory.Region(addr)
+		if !writable { // it is not remembered, as an instruction that writes could find it
+			s = &w.own
+			if write {
+				data = nil
+			}
+		}
+		*s = segmentOf(base, data)
 	}
 	if !s.has(addr, n) {
 		*s = segment{}
