@@ -224,13 +224,16 @@ func (t *translator) block(list []syntax.Statement) *Error {
 	scope := make(map[string]*symbol)
 	t.scopes = append(t.scopes, scope)
 	for _, s := range list {
-		switch {
-		case s.Label != "":
-			scope[s.Label] = &symbol{label: &label{at: -1}}
-		case s.Table != nil:
-			scope[s.Table.Name] = &symbol{table: s.Table}
+		name, stands := s.Label, &symbol{label: &label{at: -1}}
+		if s.Table != nil {
+			name, stands = s.Table.Name, &symbol{table: s.Table}
 		}
+		if name != "" && scope[name] != nil {
+			return &Error{t.f.Pos, fmt.Sprintf("label %s is there twice", name)}
+		}
+		scope[name] = stands
 	}
+	delete(scope, "")
 	for _, s := range list {
 		var err *Error
 		switch {
@@ -279,6 +282,8 @@ func (t *translator) joinNext() {
 // declare declares registers or a variable of a function.
 func (t *translator) declare(scope map[string]*symbol, v *syntax.Var) *Error {
 	switch {
+	case scope[v.Name] != nil:
+		return &Error{v.Pos, fmt.Sprintf("%s is declared twice", v.Name)}
 	case v.Space == syntax.Reg && v.Vector != 1, v.Type == "b128" && v.Space == syntax.Reg, v.Extern && v.Space != syntax.Shared:
 		return &Error{v.Pos, fmt.Sprintf("the declaration of %s (%s .%s)", v.Name, v.Space, v.Type)}
 	case v.Space == syntax.Reg && v.Range > 0:

@@ -63,6 +63,8 @@ func TestUnsupported(t *testing.T) {
 		"call external;":             "line 3: call: of function external",
 		"call again;":                "line 2: function again calls itself",
 		".global .u32 own;":          "line 3: variable own in a function (.global)",
+		".reg .b32 L; L:":            "line 3: L is declared twice",
+		"L: L:":                      "line 2: label L is there twice",
 		".reg .b128 w;":              "line 3: the declaration of w (.reg .b128)",
 		".local .b8 large[2000000];": "line 2: the kernel needs too much memory",
 		"st.param.b32 [p], a;":       "line 3: st.param.b32: to a parameter of a kernel",
@@ -97,6 +99,7 @@ func FuzzKernel(f *testing.F) {
 		}
 		f.Add(string(text))
 	}
+	f.Add(".entry k(){.reg .b32 A;A:}")
 	f.Add(textHeader + ".entry k() { .reg .b32 r<9>; .reg .pred p; t: .branchtargets A, A; A: setp.eq.s32 p|_, r1, 5; @p brx.idx r1, t; " +
 		"mov.b32 {r1, r2}, r3; vote.sync.ballot.b32 r1, !p, -1; bar.red.popc.u32 r1, 0, p; mad.lo.cc.u32 r1, r2, r3, 4; }")
 	f.Fuzz(func(t *testing.T, text string) {
