@@ -754,7 +754,25 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocFromPoolAsync(th, a[1], driver.MemoryPool(a[2]), driver.Stream(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 145: // cuMemPoolCreate
+	case 145: // cuMemGetDefaultMemPool
+		p0 := pointer[driver.MemoryPool](&a[0])
+		p1 := pointer[driver.MemLocation](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemGetDefaultMemPool(th, *p1, int32(a[2]))
+		r = store(r, p0, v0)
+		return r
+	case 146: // cuMemGetMemPool
+		p0 := pointer[driver.MemoryPool](&a[0])
+		p1 := pointer[driver.MemLocation](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.MemGetMemPool(th, *p1, int32(a[2]))
+		r = store(r, p0, v0)
+		return r
+	case 147: // cuMemPoolCreate
 		p0 := pointer[driver.MemoryPool](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -766,18 +784,18 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolCreate(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 146: // cuMemPoolDestroy
+	case 148: // cuMemPoolDestroy
 		return l.d.MemPoolDestroy(th, driver.MemoryPool(a[0]))
-	case 147: // cuMemPoolExportPointer
+	case 149: // cuMemPoolExportPointer
 		p0 := pointer[driver.MemPoolPtrExportData](&a[0])
 		v0, r := l.d.MemPoolExportPointer(th, driver.DevicePtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 148: // cuMemPoolExportToShareableHandle
+	case 150: // cuMemPoolExportToShareableHandle
 		v0, r := l.d.MemPoolExportToShareableHandle(th, driver.MemoryPool(a[1]), int32(a[2]), a[3])
 		r = storePart(r, pointer[byte](&a[0]), v0, shareableHandleSize(int32(a[2])))
 		return r
-	case 149: // cuMemPoolGetAccess
+	case 151: // cuMemPoolGetAccess
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.MemLocation](&a[2])
 		if p2 == nil {
@@ -786,11 +804,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolGetAccess(th, driver.MemoryPool(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 150: // cuMemPoolGetAttribute
+	case 152: // cuMemPoolGetAttribute
 		v2, r := l.d.MemPoolGetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]))
 		r = storePart(r, pointer[byte](&a[2]), v2, memPoolAttributeSize(int32(a[1])))
 		return r
-	case 151: // cuMemPoolImportFromShareableHandle
+	case 153: // cuMemPoolImportFromShareableHandle
 		p0 := pointer[driver.MemoryPool](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -798,7 +816,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
 		return r
-	case 152: // cuMemPoolImportPointer
+	case 154: // cuMemPoolImportPointer
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -810,27 +828,35 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolImportPointer(th, driver.MemoryPool(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 153: // cuMemPoolSetAccess
+	case 155: // cuMemPoolSetAccess
 		p1, there := slice[driver.MemAccessDesc](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPoolSetAccess(th, driver.MemoryPool(a[0]), p1)
-	case 154: // cuMemPoolSetAttribute
+	case 156: // cuMemPoolSetAttribute
 		p2 := pointer[byte](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPoolSetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]), loadPart[uint64](p2, memPoolAttributeSize(int32(a[1]))))
-	case 155: // cuMemPoolTrimTo
+	case 157: // cuMemPoolTrimTo
 		return l.d.MemPoolTrimTo(th, driver.MemoryPool(a[0]), a[1])
-	case 156: // cuMemAdvise_v2
+	case 158: // cuMemSetMemPool
+		p0 := pointer[driver.MemLocation](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemSetMemPool(th, *p0, int32(a[1]), driver.MemoryPool(a[2]))
+	case 159: // cuMemAdvise_v2
 		p3 := pointer[driver.MemLocation](&a[3])
 		if p3 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemAdvise(th, driver.DevicePtr(a[0]), a[1], int32(a[2]), *p3)
-	case 157: // cuMemAllocManaged
+	case 160: // cuMemAdvise
+		return l.d.MemAdviseV1(th, driver.DevicePtr(a[0]), a[1], int32(a[2]), driver.Device(a[3]))
+	case 161: // cuMemAllocManaged
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -838,32 +864,48 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocManaged(th, a[1], uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 158: // cuMemGetAddressRange_v2
+	case 162: // cuMemGetAddressRange_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		v0, v1, r := l.d.MemGetAddressRange(th, driver.DevicePtr(a[2]))
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 159: // cuMemPrefetchAsync_v2
+	case 163: // cuMemPrefetchAsync_v2
 		p2 := pointer[driver.MemLocation](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPrefetchAsync(th, driver.DevicePtr(a[0]), a[1], *p2, uint32(a[3]), driver.Stream(a[4]))
-	case 160: // cuMemRangeGetAttribute
+	case 164: // cuMemPrefetchAsync
+		return l.d.MemPrefetchAsyncV1(th, driver.DevicePtr(a[0]), a[1], driver.Device(a[2]), driver.Stream(a[3]))
+	case 165: // cuMemRangeGetAttribute
 		p0, there := slice[byte](&a[0], uint64(uint64(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemRangeGetAttribute(th, p0, int32(a[2]), driver.DevicePtr(a[3]), a[4])
-	case 161: // cuPointerGetAttribute
+	case 166: // cuMemRangeGetAttributes
+		p0, there := slice[unsafe.Pointer](&a[0], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1, there := slice[uint64](&a[1], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[int32](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemRangeGetAttributes(th, p0, p1, p2, driver.DevicePtr(a[4]), a[5])
+	case 167: // cuPointerGetAttribute
 		v0, r := l.d.PointerGetAttribute(th, int32(a[1]), driver.DevicePtr(a[2]))
 		r = storePart(r, pointer[byte](&a[0]), v0, pointerAttributeSize(int32(a[1])))
 		return r
-	case 162: // cuStreamAttachMemAsync
+	case 168: // cuStreamAttachMemAsync
 		return l.d.StreamAttachMemAsync(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
-	case 163: // cuMemAllocPitch_v2
+	case 169: // cuMemAllocPitch_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -876,23 +918,53 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 164: // cuMemcpy2DAsync_v2
+	case 170: // cuMemcpy2D_v2
+		p0 := pointer[driver.Memcpy2D](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.Memcpy2D(th, *p0)
+	case 171: // cuMemcpy2DAsync_v2
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy2DAsync(th, *p0, driver.Stream(a[1]))
-	case 165: // cuMemcpy3DAsync_v2
+	case 172: // cuMemcpy2DUnaligned_v2
+		p0 := pointer[driver.Memcpy2D](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.Memcpy2DUnaligned(th, *p0)
+	case 173: // cuMemcpy3D_v2
+		p0 := pointer[driver.Memcpy3D](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.Memcpy3D(th, *p0)
+	case 174: // cuMemcpy3DAsync_v2
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy3DAsync(th, *p0, driver.Stream(a[1]))
-	case 166: // cuMemsetD2D32Async
+	case 175: // cuMemsetD16_v2
+		return l.d.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
+	case 176: // cuMemsetD16Async
+		return l.d.MemsetD16Async(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2], driver.Stream(a[3]))
+	case 177: // cuMemsetD2D16_v2
+		return l.d.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
+	case 178: // cuMemsetD2D16Async
+		return l.d.MemsetD2D16Async(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4], driver.Stream(a[5]))
+	case 179: // cuMemsetD2D32_v2
+		return l.d.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
+	case 180: // cuMemsetD2D32Async
 		return l.d.MemsetD2D32Async(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 167: // cuMemsetD2D8Async
+	case 181: // cuMemsetD2D8_v2
+		return l.d.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
+	case 182: // cuMemsetD2D8Async
 		return l.d.MemsetD2D8Async(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 168: // cuGraphAddChildGraphNode
+	case 183: // cuGraphAddChildGraphNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -904,7 +976,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddChildGraphNode(th, driver.Graph(a[1]), p2, driver.Graph(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 169: // cuGraphAddDependencies
+	case 184: // cuGraphAddDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -914,7 +986,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphAddDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 170: // cuGraphAddHostNode
+	case 185: // cuGraphAddHostNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -930,7 +1002,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddHostNode(th, driver.Graph(a[1]), p2, l.hostFunc(p4[0], p4[1]))
 		r = store(r, p0, v0)
 		return r
-	case 171: // cuGraphAddKernelNode_v2
+	case 186: // cuGraphAddKernelNode_v2
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -942,7 +1014,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddKernelNode(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 172: // cuGraphAddKernelNode
+	case 187: // cuGraphAddKernelNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -954,7 +1026,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddKernelNodeV1(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 173: // cuGraphAddMemcpyNode
+	case 188: // cuGraphAddMemcpyNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -966,7 +1038,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemcpyNode(th, driver.Graph(a[1]), p2, pointer[driver.Memcpy3D](&a[4]), driver.Context(a[5]))
 		r = store(r, p0, v0)
 		return r
-	case 174: // cuGraphAddMemsetNode
+	case 189: // cuGraphAddMemsetNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -978,31 +1050,31 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemsetNode(th, driver.Graph(a[1]), p2, pointer[driver.MemsetNodeParams](&a[4]), driver.Context(a[5]))
 		r = store(r, p0, v0)
 		return r
-	case 175: // cuGraphDestroyNode
+	case 190: // cuGraphDestroyNode
 		return l.d.GraphDestroyNode(th, driver.GraphNode(a[0]))
-	case 176: // cuGraphExecChildGraphNodeSetParams
+	case 191: // cuGraphExecChildGraphNodeSetParams
 		return l.d.GraphExecChildGraphNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Graph(a[2]))
-	case 177: // cuGraphExecHostNodeSetParams
+	case 192: // cuGraphExecHostNodeSetParams
 		p2 := pointer[[2]uint64](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecHostNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), l.hostFunc(p2[0], p2[1]))
-	case 178: // cuGraphExecKernelNodeSetParams_v2
+	case 193: // cuGraphExecKernelNodeSetParams_v2
 		return l.d.GraphExecKernelNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
-	case 179: // cuGraphExecKernelNodeSetParams
+	case 194: // cuGraphExecKernelNodeSetParams
 		return l.d.GraphExecKernelNodeSetParamsV1(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
-	case 180: // cuGraphExecMemcpyNodeSetParams
+	case 195: // cuGraphExecMemcpyNodeSetParams
 		return l.d.GraphExecMemcpyNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.Memcpy3D](&a[2]), driver.Context(a[3]))
-	case 181: // cuGraphExecMemsetNodeSetParams
+	case 196: // cuGraphExecMemsetNodeSetParams
 		return l.d.GraphExecMemsetNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.MemsetNodeParams](&a[2]), driver.Context(a[3]))
-	case 182: // cuGraphHostNodeSetParams
+	case 197: // cuGraphHostNodeSetParams
 		p1 := pointer[[2]uint64](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphHostNodeSetParams(th, driver.GraphNode(a[0]), l.hostFunc(p1[0], p1[1]))
-	case 183: // cuGraphInstantiateWithParams
+	case 198: // cuGraphInstantiateWithParams
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1015,31 +1087,31 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 184: // cuGraphKernelNodeCopyAttributes
+	case 199: // cuGraphKernelNodeCopyAttributes
 		return l.d.GraphKernelNodeCopyAttributes(th, driver.GraphNode(a[0]), driver.GraphNode(a[1]))
-	case 185: // cuGraphKernelNodeGetAttribute
+	case 200: // cuGraphKernelNodeGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.GraphKernelNodeGetAttribute(th, driver.GraphNode(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 186: // cuGraphKernelNodeSetAttribute
+	case 201: // cuGraphKernelNodeSetAttribute
 		return l.d.GraphKernelNodeSetAttribute(th, driver.GraphNode(a[0]), int32(a[1]), pointer[driver.LaunchAttributeValue](&a[2]))
-	case 187: // cuGraphKernelNodeSetParams_v2
+	case 202: // cuGraphKernelNodeSetParams_v2
 		return l.d.GraphKernelNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 188: // cuGraphKernelNodeSetParams
+	case 203: // cuGraphKernelNodeSetParams
 		return l.d.GraphKernelNodeSetParamsV1(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 189: // cuGraphMemcpyNodeSetParams
+	case 204: // cuGraphMemcpyNodeSetParams
 		return l.d.GraphMemcpyNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.Memcpy3D](&a[1]))
-	case 190: // cuGraphMemsetNodeSetParams
+	case 205: // cuGraphMemsetNodeSetParams
 		return l.d.GraphMemsetNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.MemsetNodeParams](&a[1]))
-	case 191: // cuGraphNodeGetEnabled
+	case 206: // cuGraphNodeGetEnabled
 		p2 := pointer[uint32](&a[2])
 		v2, r := l.d.GraphNodeGetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 192: // cuGraphNodeSetEnabled
+	case 207: // cuGraphNodeSetEnabled
 		return l.d.GraphNodeSetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), uint32(a[2]))
-	case 193: // cuGraphRemoveDependencies
+	case 208: // cuGraphRemoveDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1049,28 +1121,28 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphRemoveDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 194: // cuFuncGetModule
+	case 209: // cuFuncGetModule
 		p0 := pointer[driver.Module](&a[0])
 		v0, r := l.d.FuncGetModule(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 195: // cuFuncIsLoaded
+	case 210: // cuFuncIsLoaded
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncIsLoaded(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 196: // cuFuncLoad
+	case 211: // cuFuncLoad
 		return l.d.FuncLoad(th, driver.Function(a[0]))
-	case 197: // cuFuncSetCacheConfig
+	case 212: // cuFuncSetCacheConfig
 		return l.d.FuncSetCacheConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 198: // cuFuncSetSharedMemConfig
+	case 213: // cuFuncSetSharedMemConfig
 		return l.d.FuncSetSharedMemConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 199: // cuOccupancyAvailableDynamicSMemPerBlock
+	case 214: // cuOccupancyAvailableDynamicSMemPerBlock
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.OccupancyAvailableDynamicSMemPerBlock(th, driver.Function(a[1]), int32(a[2]), int32(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 200: // cuOccupancyMaxActiveClusters
+	case 215: // cuOccupancyMaxActiveClusters
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1079,7 +1151,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxActiveClusters(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 201: // cuOccupancyMaxPotentialClusterSize
+	case 216: // cuOccupancyMaxPotentialClusterSize
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1088,22 +1160,33 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxPotentialClusterSize(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 202: // cuStreamCopyAttributes
+	case 217: // cuStreamBatchMemOp_v2
+		p2, there := slice[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.StreamBatchMemOp(th, driver.Stream(a[0]), p2, uint32(a[3]))
+	case 218: // cuStreamCopyAttributes
 		return l.d.StreamCopyAttributes(th, driver.Stream(a[0]), driver.Stream(a[1]))
-	case 203: // cuStreamGetAttribute
+	case 219: // cuStreamGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.StreamGetAttribute(th, driver.Stream(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 204: // cuStreamSetAttribute
+	case 220: // cuStreamGetGreenCtx
+		p1 := pointer[driver.GreenCtx](&a[1])
+		v1, r := l.d.StreamGetGreenCtx(th, driver.Stream(a[0]))
+		r = store(r, p1, v1)
+		return r
+	case 221: // cuStreamSetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamSetAttribute(th, driver.Stream(a[0]), int32(a[1]), *p2)
-	case 205: // cuMemAddressFree
+	case 222: // cuMemAddressFree
 		return l.d.MemAddressFree(th, driver.DevicePtr(a[0]), a[1])
-	case 206: // cuMemAddressReserve
+	case 223: // cuMemAddressReserve
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1111,7 +1194,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAddressReserve(th, a[1], a[2], driver.DevicePtr(a[3]), a[4])
 		r = store(r, p0, v0)
 		return r
-	case 207: // cuMemCreate
+	case 224: // cuMemCreate
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1123,11 +1206,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemCreate(th, a[1], *p2, a[3])
 		r = store(r, p0, v0)
 		return r
-	case 208: // cuMemExportToShareableHandle
+	case 225: // cuMemExportToShareableHandle
 		v0, r := l.d.MemExportToShareableHandle(th, driver.MemGenericAllocationHandle(a[1]), int32(a[2]), a[3])
 		r = storePart(r, pointer[byte](&a[0]), v0, shareableHandleSize(int32(a[2])))
 		return r
-	case 209: // cuMemGetAccess
+	case 226: // cuMemGetAccess
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemLocation](&a[1])
 		if p1 == nil {
@@ -1136,7 +1219,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAccess(th, *p1, driver.DevicePtr(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 210: // cuMemGetAllocationGranularity
+	case 227: // cuMemGetAllocationGranularity
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemAllocationProp](&a[1])
 		if p1 == nil {
@@ -1145,12 +1228,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAllocationGranularity(th, *p1, int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 211: // cuMemGetAllocationPropertiesFromHandle
+	case 228: // cuMemGetAllocationPropertiesFromHandle
 		p0 := pointer[driver.MemAllocationProp](&a[0])
 		v0, r := l.d.MemGetAllocationPropertiesFromHandle(th, driver.MemGenericAllocationHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 212: // cuMemImportFromShareableHandle
+	case 229: // cuMemImportFromShareableHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1158,11 +1241,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 213: // cuMemMap
+	case 230: // cuMemMap
 		return l.d.MemMap(th, driver.DevicePtr(a[0]), a[1], a[2], driver.MemGenericAllocationHandle(a[3]), a[4])
-	case 214: // cuMemRelease
+	case 231: // cuMemRelease
 		return l.d.MemRelease(th, driver.MemGenericAllocationHandle(a[0]))
-	case 215: // cuMemRetainAllocationHandle
+	case 232: // cuMemRetainAllocationHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1170,38 +1253,109 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemRetainAllocationHandle(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 216: // cuMemSetAccess
+	case 233: // cuMemSetAccess
 		p2, there := slice[driver.MemAccessDesc](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemSetAccess(th, driver.DevicePtr(a[0]), a[1], p2)
-	case 217: // cuMemUnmap
+	case 234: // cuMemUnmap
 		return l.d.MemUnmap(th, driver.DevicePtr(a[0]), a[1])
-	case 218: // cuCheckpointProcessCheckpoint
+	case 235: // cuCtxFromGreenCtx
+		p0 := pointer[driver.Context](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.CtxFromGreenCtx(th, driver.GreenCtx(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 236: // cuCtxGetCacheConfig
+		p0 := pointer[int32](&a[0])
+		v0, r := l.d.CtxGetCacheConfig(th)
+		r = store(r, p0, v0)
+		return r
+	case 237: // cuCtxGetDevResource
+		p1 := pointer[driver.DevResource](&a[1])
+		v1, r := l.d.CtxGetDevResource(th, driver.Context(a[0]), int32(a[2]))
+		r = store(r, p1, v1)
+		return r
+	case 238: // cuCtxGetExecAffinity
+		p0 := pointer[driver.ExecAffinityParam](&a[0])
+		v0, r := l.d.CtxGetExecAffinity(th, int32(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 239: // cuCtxGetSharedMemConfig
+		p0 := pointer[int32](&a[0])
+		v0, r := l.d.CtxGetSharedMemConfig(th)
+		r = store(r, p0, v0)
+		return r
+	case 240: // cuCtxResetPersistingL2Cache
+		return l.d.CtxResetPersistingL2Cache(th)
+	case 241: // cuCtxSetCacheConfig
+		return l.d.CtxSetCacheConfig(th, int32(a[0]))
+	case 242: // cuCtxSetSharedMemConfig
+		return l.d.CtxSetSharedMemConfig(th, int32(a[0]))
+	case 243: // cuDeviceGetExecAffinitySupport
+		p0 := pointer[int32](&a[0])
+		v0, r := l.d.DeviceGetExecAffinitySupport(th, int32(a[1]), driver.Device(a[2]))
+		r = store(r, p0, v0)
+		return r
+	case 244: // cuDeviceGetHostAtomicCapabilities
+		p0, there := slice[uint32](&a[0], uint64(uint32(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1, there := slice[int32](&a[1], uint64(uint32(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.DeviceGetHostAtomicCapabilities(th, p0, p1, driver.Device(a[3]))
+	case 245: // cuDeviceGetLuid
+		p0 := pointer[[8]byte](&a[0])
+		p1 := pointer[uint32](&a[1])
+		v0, v1, r := l.d.DeviceGetLuid(th, driver.Device(a[2]))
+		r = store(r, p0, v0)
+		r = store(r, p1, v1)
+		return r
+	case 246: // cuDeviceGetProperties
+		p0 := pointer[driver.Devprop](&a[0])
+		v0, r := l.d.DeviceGetProperties(th, driver.Device(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 247: // cuDeviceGetTexture1DLinearMaxWidth
+		p0 := pointer[uint64](&a[0])
+		v0, r := l.d.DeviceGetTexture1DLinearMaxWidth(th, int32(a[1]), uint32(a[2]), driver.Device(a[3]))
+		r = store(r, p0, v0)
+		return r
+	case 248: // cuGreenCtxGetId
+		p1 := pointer[uint64](&a[1])
+		v1, r := l.d.GreenCtxGetId(th, driver.GreenCtx(a[0]))
+		r = store(r, p1, v1)
+		return r
+	case 249: // cuCheckpointProcessCheckpoint
 		return l.d.CheckpointProcessCheckpoint(th, int32(a[0]), pointer[driver.CheckpointCheckpointArgs](&a[1]))
-	case 219: // cuCheckpointProcessGetRestoreThreadId
+	case 250: // cuCheckpointProcessGetRestoreThreadId
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetRestoreThreadId(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 220: // cuCheckpointProcessGetState
+	case 251: // cuCheckpointProcessGetState
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetState(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 221: // cuCheckpointProcessLock
+	case 252: // cuCheckpointProcessLock
 		return l.d.CheckpointProcessLock(th, int32(a[0]), pointer[driver.CheckpointLockArgs](&a[1]))
-	case 222: // cuCheckpointProcessRestore
+	case 253: // cuCheckpointProcessRestore
 		return l.d.CheckpointProcessRestore(th, int32(a[0]), pointer[driver.CheckpointRestoreArgs](&a[1]))
-	case 223: // cuCheckpointProcessUnlock
+	case 254: // cuCheckpointProcessUnlock
 		return l.d.CheckpointProcessUnlock(th, int32(a[0]), pointer[driver.CheckpointUnlockArgs](&a[1]))
-	case 224: // cuLogsCurrent
+	case 255: // cuLogsCurrent
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LogsCurrent(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 225: // cuLogsDumpToMemory
+	case 256: // cuLogsDumpToMemory
 		p0 := pointer[uint32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1218,7 +1372,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p2, v2)
 		return r
-	case 226: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 257: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1231,27 +1385,53 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 227: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 258: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 228: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 259: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
+		p0 := pointer[driver.Memcpy2D](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return ownStream{l.d}.Memcpy2DUnaligned(th, *p0)
+	case 260: // cuMemcpy2D_v2, in the order of the thread's own default stream
+		p0 := pointer[driver.Memcpy2D](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return ownStream{l.d}.Memcpy2D(th, *p0)
+	case 261: // cuMemcpy3D_v2, in the order of the thread's own default stream
+		p0 := pointer[driver.Memcpy3D](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return ownStream{l.d}.Memcpy3D(th, *p0)
+	case 262: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 229: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 263: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 230: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 264: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 231: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 265: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 232: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 266: // cuMemsetD16_v2, in the order of the thread's own default stream
+		return ownStream{l.d}.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
+	case 267: // cuMemsetD2D16_v2, in the order of the thread's own default stream
+		return ownStream{l.d}.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
+	case 268: // cuMemsetD2D32_v2, in the order of the thread's own default stream
+		return ownStream{l.d}.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
+	case 269: // cuMemsetD2D8_v2, in the order of the thread's own default stream
+		return ownStream{l.d}.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
+	case 270: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 233: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 271: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -1404,6 +1584,8 @@ var callNames = [...]string{
 	"cuDeviceGetMemPool",
 	"cuDeviceSetMemPool",
 	"cuMemAllocFromPoolAsync",
+	"cuMemGetDefaultMemPool",
+	"cuMemGetMemPool",
 	"cuMemPoolCreate",
 	"cuMemPoolDestroy",
 	"cuMemPoolExportPointer",
@@ -1415,17 +1597,30 @@ var callNames = [...]string{
 	"cuMemPoolSetAccess",
 	"cuMemPoolSetAttribute",
 	"cuMemPoolTrimTo",
+	"cuMemSetMemPool",
+	"cuMemAdvise",
 	"cuMemAdvise",
 	"cuMemAllocManaged",
 	"cuMemGetAddressRange",
 	"cuMemPrefetchAsync",
+	"cuMemPrefetchAsync",
 	"cuMemRangeGetAttribute",
+	"cuMemRangeGetAttributes",
 	"cuPointerGetAttribute",
 	"cuStreamAttachMemAsync",
 	"cuMemAllocPitch",
+	"cuMemcpy2D",
 	"cuMemcpy2DAsync",
+	"cuMemcpy2DUnaligned",
+	"cuMemcpy3D",
 	"cuMemcpy3DAsync",
+	"cuMemsetD16",
+	"cuMemsetD16Async",
+	"cuMemsetD2D16",
+	"cuMemsetD2D16Async",
+	"cuMemsetD2D32",
 	"cuMemsetD2D32Async",
+	"cuMemsetD2D8",
 	"cuMemsetD2D8Async",
 	"cuGraphAddChildGraphNode",
 	"cuGraphAddDependencies",
@@ -1461,8 +1656,10 @@ var callNames = [...]string{
 	"cuOccupancyAvailableDynamicSMemPerBlock",
 	"cuOccupancyMaxActiveClusters",
 	"cuOccupancyMaxPotentialClusterSize",
+	"cuStreamBatchMemOp",
 	"cuStreamCopyAttributes",
 	"cuStreamGetAttribute",
+	"cuStreamGetGreenCtx",
 	"cuStreamSetAttribute",
 	"cuMemAddressFree",
 	"cuMemAddressReserve",
@@ -1477,6 +1674,20 @@ var callNames = [...]string{
 	"cuMemRetainAllocationHandle",
 	"cuMemSetAccess",
 	"cuMemUnmap",
+	"cuCtxFromGreenCtx",
+	"cuCtxGetCacheConfig",
+	"cuCtxGetDevResource",
+	"cuCtxGetExecAffinity",
+	"cuCtxGetSharedMemConfig",
+	"cuCtxResetPersistingL2Cache",
+	"cuCtxSetCacheConfig",
+	"cuCtxSetSharedMemConfig",
+	"cuDeviceGetExecAffinitySupport",
+	"cuDeviceGetHostAtomicCapabilities",
+	"cuDeviceGetLuid",
+	"cuDeviceGetProperties",
+	"cuDeviceGetTexture1DLinearMaxWidth",
+	"cuGreenCtxGetId",
 	"cuCheckpointProcessCheckpoint",
 	"cuCheckpointProcessGetRestoreThreadId",
 	"cuCheckpointProcessGetState",
@@ -1487,10 +1698,17 @@ var callNames = [...]string{
 	"cuLogsDumpToMemory",
 	"cuGraphInstantiateWithParams",
 	"cuLaunchKernelEx",
+	"cuMemcpy2DUnaligned",
+	"cuMemcpy2D",
+	"cuMemcpy3D",
 	"cuMemcpyDtoD",
 	"cuMemcpyDtoH",
 	"cuMemcpyHtoD",
 	"cuMemcpyPeer",
+	"cuMemsetD16",
+	"cuMemsetD2D16",
+	"cuMemsetD2D32",
+	"cuMemsetD2D8",
 	"cuMemsetD32",
 	"cuMemsetD8",
 }

@@ -24,6 +24,8 @@ type context struct {
 	gate      *op     // all later work waits for it; may be nil
 	limits    map[int32]uint64
 	peers     map[*context]bool
+
+	cacheConfig int32
 }
 
 // forget removes a stream from a context. Its work continues, delays the legacy default stream, and
@@ -448,6 +450,13 @@ func (d *Driver) CtxSetLimit(th *driver.Thread, limit int32, value uint64) drive
 			return driver.ResultInvalidValue
 		}
 		return driver.ResultUnsupportedLimit
+	}
+	if limit == driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE { // a multiple of a tenth of the most
+		most := uint64(attributes[driver.CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE])
+		if value > most {
+			return driver.ResultInvalidValue
+		}
+		value = (value + most/10 - 1) / (most / 10) * (most / 10)
 	}
 	if c.limits == nil {
 		c.limits = make(map[int32]uint64)

@@ -159,14 +159,7 @@ func (d *Driver) setBox(name string, th *driver.Thread, p driver.DevicePtr, pitc
 	if r != ok || e.empty() {
 		return r
 	}
-	size := uint64(len(value))
-	if uint64(p)%size != 0 || width > maxPitch || height > 1 && pitch%size != 0 {
-		return driver.ResultInvalidValue
-	}
-	if e.width *= size; height == 1 {
-		pitch = max(pitch, e.width)
-	}
-	b, r := d.box(corner{kind: driver.CU_MEMORYTYPE_DEVICE, dev: p, pitch: pitch}, e)
+	b, r := d.rectangle(p, pitch, uint64(len(value)), &e)
 	switch {
 	case r != ok:
 		return r
@@ -180,6 +173,18 @@ func (d *Driver) setBox(name string, th *driver.Thread, p driver.DevicePtr, pitc
 			b.rows(e, func(off uint64) { copy(to[off:], row) })
 		}, b.span)
 	}})
+}
+
+// rectangle returns the memory of a rectangle of values of a size. It changes the width from values to
+// bytes.
+func (d *Driver) rectangle(p driver.DevicePtr, pitch, size uint64, e *extent) (box, driver.Result) {
+	if uint64(p)%size != 0 || e.width > maxPitch || e.height > 1 && pitch%size != 0 {
+		return box{}, driver.ResultInvalidValue
+	}
+	if e.width *= size; e.height == 1 {
+		pitch = max(pitch, e.width)
+	}
+	return d.box(corner{kind: driver.CU_MEMORYTYPE_DEVICE, dev: p, pitch: pitch}, *e)
 }
 
 // MemsetD2D8Async is cuMemsetD2D8Async.

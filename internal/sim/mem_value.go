@@ -40,23 +40,31 @@ func passes64(have, want uint64, flags uint32) bool {
 func (d *Driver) waitValue(name string, th *driver.Thread, h driver.Stream, p driver.DevicePtr, size uint64, flags uint32, passes func([]byte) bool) driver.Result {
 	defer d.mu.Unlock()
 	s, _, r := d.onStream(name, th, h)
-	switch {
-	case r != ok:
-		return r
-	case flags&driver.CU_STREAM_WAIT_VALUE_FLUSH != 0: // not supported, according to the device's attribute
-		return driver.ResultNotSupported
-	case flags > driver.CU_STREAM_WAIT_VALUE_NOR:
-		return driver.ResultInvalidValue
-	}
-	w, r := d.word(p, size)
 	if r != ok {
 		return r
 	}
-	return d.submit(s, &work{node: batchMemOpNode, make: func() *op {
+	w, r := d.waitWork(p, size, flags, passes)
+	if r != ok {
+		return r
+	}
+	return d.submit(s, w)
+}
+
+// waitWork returns the work that waits until a word in memory passes.
+func (d *Driver) waitWork(p driver.DevicePtr, size uint64, flags uint32,
+	passes func([]byte) bool) (*work, driver.Result) {
+	switch {
+	case flags&driver.CU_STREAM_WAIT_VALUE_FLUSH != 0: // not supported, according to the device's attribute
+		return nil, driver.ResultNotSupported
+	case flags > driver.CU_STREAM_WAIT_VALUE_NOR:
+		return nil, driver.ResultInvalidValue
+	}
+	w, r := d.word(p, size)
+	return &work{node: batchMemOpNode, make: func() *op {
 		o := d.access(&op{}, func() { passes(w.bytes()) }, w)
 		o.ready = func() bool { return d.look(w, passes) }
 		return o
-	}})
+	}}, r
 }
 
 // look reports whether a word ends a wait. If the memory was freed, the operation continues, and
@@ -81,13 +89,19 @@ func (d *Driver) writeValue(name string, th *driver.Thread, h driver.Stream, p d
 	case flags&^uint32(driver.CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) != 0:
 		return driver.ResultInvalidValue
 	}
-	w, r := d.word(p, size)
+	w, r := d.writeWork(p, size, write)
 	if r != ok {
 		return r
 	}
-	return d.submit(s, &work{node: batchMemOpNode, make: func() *op {
+	return d.submit(s, w)
+}
+
+// writeWork returns the work that writes a word.
+func (d *Driver) writeWork(p driver.DevicePtr, size uint64, write func([]byte)) (*work, driver.Result) {
+	w, r := d.word(p, size)
+	return &work{node: batchMemOpNode, make: func() *op {
 		return d.access(&op{}, func() { write(w.bytes()) }, w)
-	}})
+	}}, r
 }
 
 // StreamWaitValue32 is cuStreamWaitValue32_v2.

@@ -166,14 +166,16 @@ func (d *Driver) StreamCreateWithPriority(th *driver.Thread, flags uint32, prior
 
 func (d *Driver) createStream(op string, th *driver.Thread, flags uint32, priority int32) (driver.Stream, driver.Result) {
 	defer d.mu.Unlock()
-	c, _, r := d.inContext(op, th)
+	c, t, r := d.inContext(op, th)
 	if flags&^uint32(driver.CU_STREAM_NON_BLOCKING) != 0 && (r == ok || r == driver.ResultInvalidContext) {
 		return 0, driver.ResultInvalidValue // the flags are checked first
 	}
 	if r != ok {
 		return 0, r
 	}
-	return d.newStream(c, flags, priority).handle, ok
+	s := d.newStream(c, flags, priority)
+	s.green = t.top().green
+	return s.handle, ok
 }
 
 // newStream makes a stream.

@@ -105,3 +105,10 @@ func (d *Driver) StreamCopyAttributes(th *driver.Thread, dst, src driver.Stream)
 	to.attributes, to.priority = maps.Clone(from.attributes), from.priority
 	return ok
 }
+
+// CtxResetPersistingL2Cache is cuCtxResetPersistingL2Cache. There is no cache.
+func (d *Driver) CtxResetPersistingL2Cache(th *driver.Thread) driver.Result {
+	defer d.mu.Unlock()
+	_, _, r := d.inContext("cuCtxResetPersistingL2Cache", th)
+	return r
+}

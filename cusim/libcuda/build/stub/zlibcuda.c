@@ -90,37 +90,37 @@ int cuArrayGetSparseProperties(void *sparseProperties, void *array)
 int cuCheckpointProcessCheckpoint(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(218, 12080, a);
+	return cusim_call(249, 12080, a);
 }
 
 int cuCheckpointProcessGetRestoreThreadId(int pid, void *tid)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)tid};
-	return cusim_call(219, 12080, a);
+	return cusim_call(250, 12080, a);
 }
 
 int cuCheckpointProcessGetState(int pid, void *state)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)state};
-	return cusim_call(220, 12080, a);
+	return cusim_call(251, 12080, a);
 }
 
 int cuCheckpointProcessLock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(221, 12080, a);
+	return cusim_call(252, 12080, a);
 }
 
 int cuCheckpointProcessRestore(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(222, 12080, a);
+	return cusim_call(253, 12080, a);
 }
 
 int cuCheckpointProcessUnlock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(223, 12080, a);
+	return cusim_call(254, 12080, a);
 }
 
 int cuCoredumpGetAttribute(int attrib, void *value, void *size)
@@ -206,9 +206,8 @@ int cuCtxEnablePeerAccess(void *peerContext, unsigned int Flags)
 
 int cuCtxFromGreenCtx(void *pContext, void *hCtx)
 {
-	(void)pContext;
-	(void)hCtx;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pContext, (uintptr_t)hCtx};
+	return cusim_call(235, 12040, a);
 }
 
 int cuCtxGetApiVersion(void *ctx, void *version)
@@ -219,8 +218,8 @@ int cuCtxGetApiVersion(void *ctx, void *version)
 
 int cuCtxGetCacheConfig(void *pconfig)
 {
-	(void)pconfig;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pconfig};
+	return cusim_call(236, 3020, a);
 }
 
 int cuCtxGetCurrent(void *pctx)
@@ -231,10 +230,8 @@ int cuCtxGetCurrent(void *pctx)
 
 int cuCtxGetDevResource(void *hCtx, void *resource, int type)
 {
-	(void)hCtx;
-	(void)resource;
-	(void)type;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)resource, (uint32_t)type};
+	return cusim_call(237, 12040, a);
 }
 
 int cuCtxGetDevice(void *device)
@@ -245,9 +242,8 @@ int cuCtxGetDevice(void *device)
 
 int cuCtxGetExecAffinity(void *pExecAffinity, int type)
 {
-	(void)pExecAffinity;
-	(void)type;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pExecAffinity, (uint32_t)type};
+	return cusim_call(238, 11040, a);
 }
 
 int cuCtxGetFlags(void *flags)
@@ -270,8 +266,8 @@ int cuCtxGetLimit(void *pvalue, int limit)
 
 int cuCtxGetSharedMemConfig(void *pConfig)
 {
-	(void)pConfig;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pConfig};
+	return cusim_call(239, 4020, a);
 }
 
 int cuCtxGetStreamPriorityRange(void *leastPriority, void *greatestPriority)
@@ -312,13 +308,13 @@ int cuCtxRecordEvent(void *hCtx, void *hEvent)
 
 int cuCtxResetPersistingL2Cache(void)
 {
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	return cusim_call(240, 11000, NULL);
 }
 
 int cuCtxSetCacheConfig(int config)
 {
-	(void)config;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uint32_t)config};
+	return cusim_call(241, 3020, a);
 }
 
 int cuCtxSetCurrent(void *ctx)
@@ -341,8 +337,8 @@ int cuCtxSetLimit(int limit, size_t value)
 
 int cuCtxSetSharedMemConfig(int config)
 {
-	(void)config;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uint32_t)config};
+	return cusim_call(242, 4020, a);
 }
 
 int cuCtxSynchronize(void)
@@ -424,10 +420,8 @@ int cuDeviceGetDevResource(int device, void *resource, int type)
 
 int cuDeviceGetExecAffinitySupport(void *pi, int type, int dev)
 {
-	(void)pi;
-	(void)type;
-	(void)dev;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pi, (uint32_t)type, (uint32_t)dev};
+	return cusim_call(243, 11040, a);
 }
 
 int cuDeviceGetGraphMemAttribute(int device, int attr, void *value)
@@ -440,19 +434,14 @@ int cuDeviceGetGraphMemAttribute(int device, int attr, void *value)
 
 int cuDeviceGetHostAtomicCapabilities(void *capabilities, void *operations, unsigned int count, int dev)
 {
-	(void)capabilities;
-	(void)operations;
-	(void)count;
-	(void)dev;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)capabilities, (uintptr_t)operations, (uint32_t)count, (uint32_t)dev};
+	return cusim_call(244, 13000, a);
 }
 
 int cuDeviceGetLuid(void *luid, void *deviceNodeMask, int dev)
 {
-	(void)luid;
-	(void)deviceNodeMask;
-	(void)dev;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)luid, (uintptr_t)deviceNodeMask, (uint32_t)dev};
+	return cusim_call(245, 10000, a);
 }
 
 int cuDeviceGetMemPool(void *pool, int dev)
@@ -499,18 +488,14 @@ int cuDeviceGetPCIBusId(void *pciBusId, int len, int dev)
 
 int cuDeviceGetProperties(void *prop, int dev)
 {
-	(void)prop;
-	(void)dev;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)prop, (uint32_t)dev};
+	return cusim_call(246, 2000, a);
 }
 
 int cuDeviceGetTexture1DLinearMaxWidth(void *maxWidthInElements, int format, unsigned int numChannels, int dev)
 {
-	(void)maxWidthInElements;
-	(void)format;
-	(void)numChannels;
-	(void)dev;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)maxWidthInElements, (uint32_t)format, (uint32_t)numChannels, (uint32_t)dev};
+	return cusim_call(247, 11010, a);
 }
 
 int cuDeviceGetUuid(void *uuid, int dev)
@@ -780,7 +765,7 @@ int cuFuncGetAttribute(void *pi, int attrib, void *hfunc)
 int cuFuncGetModule(void *hmod, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)hmod, (uintptr_t)hfunc};
-	return cusim_call(194, 11000, a);
+	return cusim_call(209, 11000, a);
 }
 
 int cuFuncGetName(void *name, void *hfunc)
@@ -798,13 +783,13 @@ int cuFuncGetParamInfo(void *func, size_t paramIndex, void *paramOffset, void *p
 int cuFuncIsLoaded(void *state, void *function)
 {
 	uint64_t a[] = {(uintptr_t)state, (uintptr_t)function};
-	return cusim_call(195, 12040, a);
+	return cusim_call(210, 12040, a);
 }
 
 int cuFuncLoad(void *function)
 {
 	uint64_t a[] = {(uintptr_t)function};
-	return cusim_call(196, 12040, a);
+	return cusim_call(211, 12040, a);
 }
 
 int cuFuncSetAttribute(void *hfunc, int attrib, int value)
@@ -825,13 +810,13 @@ int cuFuncSetBlockShape(void *hfunc, int x, int y, int z)
 int cuFuncSetCacheConfig(void *hfunc, int config)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)config};
-	return cusim_call(197, 3000, a);
+	return cusim_call(212, 3000, a);
 }
 
 int cuFuncSetSharedMemConfig(void *hfunc, int config)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)config};
-	return cusim_call(198, 4020, a);
+	return cusim_call(213, 4020, a);
 }
 
 int cuFuncSetSharedSize(void *hfunc, unsigned int bytes)
@@ -941,13 +926,13 @@ int cuGraphAddBatchMemOpNode(void *phGraphNode, void *hGraph, void *dependencies
 int cuGraphAddChildGraphNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *childGraph)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)childGraph};
-	return cusim_call(168, 10000, a);
+	return cusim_call(183, 10000, a);
 }
 
 int cuGraphAddDependencies(void *hGraph, void *from, void *to, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, numDependencies};
-	return cusim_call(169, 10000, a);
+	return cusim_call(184, 10000, a);
 }
 
 int cuGraphAddDependencies_v2(void *hGraph, void *from, void *to, void *edgeData, size_t numDependencies)
@@ -1001,19 +986,19 @@ int cuGraphAddExternalSemaphoresWaitNode(void *phGraphNode, void *hGraph, void *
 int cuGraphAddHostNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(170, 10000, a);
+	return cusim_call(185, 10000, a);
 }
 
 int cuGraphAddKernelNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(172, 10000, a);
+	return cusim_call(187, 10000, a);
 }
 
 int cuGraphAddKernelNode_v2(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(171, 12000, a);
+	return cusim_call(186, 12000, a);
 }
 
 int cuGraphAddMemAllocNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
@@ -1039,13 +1024,13 @@ int cuGraphAddMemFreeNode(void *phGraphNode, void *hGraph, void *dependencies, s
 int cuGraphAddMemcpyNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *copyParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)copyParams, (uintptr_t)ctx};
-	return cusim_call(173, 10000, a);
+	return cusim_call(188, 10000, a);
 }
 
 int cuGraphAddMemsetNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *memsetParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)memsetParams, (uintptr_t)ctx};
-	return cusim_call(174, 10000, a);
+	return cusim_call(189, 10000, a);
 }
 
 int cuGraphAddNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
@@ -1127,7 +1112,7 @@ int cuGraphDestroy(void *hGraph)
 int cuGraphDestroyNode(void *hNode)
 {
 	uint64_t a[] = {(uintptr_t)hNode};
-	return cusim_call(175, 10000, a);
+	return cusim_call(190, 10000, a);
 }
 
 int cuGraphEventRecordNodeGetEvent(void *hNode, void *event_out)
@@ -1165,7 +1150,7 @@ int cuGraphExecBatchMemOpNodeSetParams(void *hGraphExec, void *hNode, void *node
 int cuGraphExecChildGraphNodeSetParams(void *hGraphExec, void *hNode, void *childGraph)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)childGraph};
-	return cusim_call(176, 11010, a);
+	return cusim_call(191, 11010, a);
 }
 
 int cuGraphExecDestroy(void *hGraphExec)
@@ -1212,31 +1197,31 @@ int cuGraphExecGetFlags(void *hGraphExec, void *flags)
 int cuGraphExecHostNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(177, 10020, a);
+	return cusim_call(192, 10020, a);
 }
 
 int cuGraphExecKernelNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(179, 10010, a);
+	return cusim_call(194, 10010, a);
 }
 
 int cuGraphExecKernelNodeSetParams_v2(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(178, 12000, a);
+	return cusim_call(193, 12000, a);
 }
 
 int cuGraphExecMemcpyNodeSetParams(void *hGraphExec, void *hNode, void *copyParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)copyParams, (uintptr_t)ctx};
-	return cusim_call(180, 10020, a);
+	return cusim_call(195, 10020, a);
 }
 
 int cuGraphExecMemsetNodeSetParams(void *hGraphExec, void *hNode, void *memsetParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)memsetParams, (uintptr_t)ctx};
-	return cusim_call(181, 10020, a);
+	return cusim_call(196, 10020, a);
 }
 
 int cuGraphExecNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
@@ -1329,7 +1314,7 @@ int cuGraphHostNodeGetParams(void *hNode, void *nodeParams)
 int cuGraphHostNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(182, 10000, a);
+	return cusim_call(197, 10000, a);
 }
 
 int cuGraphInstantiate(void *phGraphExec, void *hGraph, void *phErrorNode, void *logBuffer, size_t bufferSize)
@@ -1351,25 +1336,25 @@ int cuGraphInstantiateWithFlags(void *phGraphExec, void *hGraph, unsigned long l
 int cuGraphInstantiateWithParams(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(183, 12000, a);
+	return cusim_call(198, 12000, a);
 }
 
 int cuGraphInstantiateWithParams_ptsz(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(226, 12000, a);
+	return cusim_call(257, 12000, a);
 }
 
 int cuGraphKernelNodeCopyAttributes(void *dst, void *src)
 {
 	uint64_t a[] = {(uintptr_t)dst, (uintptr_t)src};
-	return cusim_call(184, 11000, a);
+	return cusim_call(199, 11000, a);
 }
 
 int cuGraphKernelNodeGetAttribute(void *hNode, int attr, void *value_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uint32_t)attr, (uintptr_t)value_out};
-	return cusim_call(185, 11000, a);
+	return cusim_call(200, 11000, a);
 }
 
 int cuGraphKernelNodeGetParams(void *hNode, void *nodeParams)
@@ -1389,19 +1374,19 @@ int cuGraphKernelNodeGetParams_v2(void *hNode, void *nodeParams)
 int cuGraphKernelNodeSetAttribute(void *hNode, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(186, 11000, a);
+	return cusim_call(201, 11000, a);
 }
 
 int cuGraphKernelNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(188, 10000, a);
+	return cusim_call(203, 10000, a);
 }
 
 int cuGraphKernelNodeSetParams_v2(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(187, 12000, a);
+	return cusim_call(202, 12000, a);
 }
 
 int cuGraphLaunch(void *hGraphExec, void *hStream)
@@ -1440,7 +1425,7 @@ int cuGraphMemcpyNodeGetParams(void *hNode, void *nodeParams)
 int cuGraphMemcpyNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(189, 10000, a);
+	return cusim_call(204, 10000, a);
 }
 
 int cuGraphMemsetNodeGetParams(void *hNode, void *nodeParams)
@@ -1453,7 +1438,7 @@ int cuGraphMemsetNodeGetParams(void *hNode, void *nodeParams)
 int cuGraphMemsetNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(190, 10000, a);
+	return cusim_call(205, 10000, a);
 }
 
 int cuGraphNodeFindInClone(void *phNode, void *hOriginalNode, void *hClonedGraph)
@@ -1501,7 +1486,7 @@ int cuGraphNodeGetDependentNodes_v2(void *hNode, void *dependentNodes, void *edg
 int cuGraphNodeGetEnabled(void *hGraphExec, void *hNode, void *isEnabled)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)isEnabled};
-	return cusim_call(191, 11060, a);
+	return cusim_call(206, 11060, a);
 }
 
 int cuGraphNodeGetType(void *hNode, void *type)
@@ -1513,7 +1498,7 @@ int cuGraphNodeGetType(void *hNode, void *type)
 int cuGraphNodeSetEnabled(void *hGraphExec, void *hNode, unsigned int isEnabled)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uint32_t)isEnabled};
-	return cusim_call(192, 11060, a);
+	return cusim_call(207, 11060, a);
 }
 
 int cuGraphNodeSetParams(void *hNode, void *nodeParams)
@@ -1534,7 +1519,7 @@ int cuGraphReleaseUserObject(void *graph, void *object, unsigned int count)
 int cuGraphRemoveDependencies(void *hGraph, void *from, void *to, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, numDependencies};
-	return cusim_call(193, 10000, a);
+	return cusim_call(208, 10000, a);
 }
 
 int cuGraphRemoveDependencies_v2(void *hGraph, void *from, void *to, void *edgeData, size_t numDependencies)
@@ -1702,9 +1687,8 @@ int cuGreenCtxGetDevResource(void *hCtx, void *resource, int type)
 
 int cuGreenCtxGetId(void *greenCtx, void *greenCtxId)
 {
-	(void)greenCtx;
-	(void)greenCtxId;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)greenCtx, (uintptr_t)greenCtxId};
+	return cusim_call(248, 12090, a);
 }
 
 int cuGreenCtxRecordEvent(void *hCtx, void *hEvent)
@@ -1901,7 +1885,7 @@ int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
 int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(227, 11060, a);
+	return cusim_call(258, 11060, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
@@ -2081,7 +2065,7 @@ int cuLinkDestroy(void *state)
 int cuLogsCurrent(void *iterator_out, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator_out, (uint32_t)flags};
-	return cusim_call(224, 12090, a);
+	return cusim_call(255, 12090, a);
 }
 
 int cuLogsDumpToFile(void *iterator, void *pathToFile, unsigned int flags)
@@ -2095,7 +2079,7 @@ int cuLogsDumpToFile(void *iterator, void *pathToFile, unsigned int flags)
 int cuLogsDumpToMemory(void *iterator, void *buffer, void *size, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator, (uintptr_t)buffer, (uintptr_t)size, (uint32_t)flags};
-	return cusim_call(225, 12090, a);
+	return cusim_call(256, 12090, a);
 }
 
 int cuLogsRegisterCallback(void *callbackFunc, void *userData, void *callback_out)
@@ -2115,28 +2099,25 @@ int cuLogsUnregisterCallback(void *callback)
 int cuMemAddressFree(unsigned long long ptr, size_t size)
 {
 	uint64_t a[] = {ptr, size};
-	return cusim_call(205, 10020, a);
+	return cusim_call(222, 10020, a);
 }
 
 int cuMemAddressReserve(void *ptr, size_t size, size_t alignment, unsigned long long addr, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)ptr, size, alignment, addr, flags};
-	return cusim_call(206, 10020, a);
+	return cusim_call(223, 10020, a);
 }
 
 int cuMemAdvise(unsigned long long devPtr, size_t count, int advice, int device)
 {
-	(void)devPtr;
-	(void)count;
-	(void)advice;
-	(void)device;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {devPtr, count, (uint32_t)advice, (uint32_t)device};
+	return cusim_call(160, 8000, a);
 }
 
 int cuMemAdvise_v2(unsigned long long devPtr, size_t count, int advice, struct cusim_words1 location)
 {
 	uint64_t a[] = {devPtr, count, (uint32_t)advice, (uintptr_t)&location};
-	return cusim_call(156, 12020, a);
+	return cusim_call(159, 12020, a);
 }
 
 int cuMemAlloc(void *dptr, unsigned int bytesize)
@@ -2180,7 +2161,7 @@ int cuMemAllocHost(void *pp, unsigned int bytesize)
 int cuMemAllocManaged(void *dptr, size_t bytesize, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uint32_t)flags};
-	return cusim_call(157, 6000, a);
+	return cusim_call(161, 6000, a);
 }
 
 int cuMemAllocPitch(void *dptr, void *pPitch, unsigned int WidthInBytes, unsigned int Height, unsigned int ElementSizeBytes)
@@ -2196,7 +2177,7 @@ int cuMemAllocPitch(void *dptr, void *pPitch, unsigned int WidthInBytes, unsigne
 int cuMemAllocPitch_v2(void *dptr, void *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)pPitch, WidthInBytes, Height, (uint32_t)ElementSizeBytes};
-	return cusim_call(163, 3020, a);
+	return cusim_call(169, 3020, a);
 }
 
 int cuMemAlloc_v2(void *dptr, size_t bytesize)
@@ -2228,7 +2209,7 @@ int cuMemBatchDecompressAsync_ptsz(void *paramsArray, size_t count, unsigned int
 int cuMemCreate(void *handle, size_t size, void *prop, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)handle, size, (uintptr_t)prop, flags};
-	return cusim_call(207, 10020, a);
+	return cusim_call(224, 10020, a);
 }
 
 int cuMemDiscardAndPrefetchBatchAsync(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
@@ -2280,7 +2261,7 @@ int cuMemDiscardBatchAsync_ptsz(void *dptrs, void *sizes, size_t count, unsigned
 int cuMemExportToShareableHandle(void *shareableHandle, unsigned long long handle, int handleType, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)shareableHandle, handle, (uint32_t)handleType, flags};
-	return cusim_call(208, 10020, a);
+	return cusim_call(225, 10020, a);
 }
 
 int cuMemFree(unsigned int dptr)
@@ -2316,7 +2297,7 @@ int cuMemFree_v2(unsigned long long dptr)
 int cuMemGetAccess(void *flags, void *location, unsigned long long ptr)
 {
 	uint64_t a[] = {(uintptr_t)flags, (uintptr_t)location, ptr};
-	return cusim_call(209, 10020, a);
+	return cusim_call(226, 10020, a);
 }
 
 int cuMemGetAddressRange(void *pbase, void *psize, unsigned int dptr)
@@ -2330,19 +2311,19 @@ int cuMemGetAddressRange(void *pbase, void *psize, unsigned int dptr)
 int cuMemGetAddressRange_v2(void *pbase, void *psize, unsigned long long dptr)
 {
 	uint64_t a[] = {(uintptr_t)pbase, (uintptr_t)psize, dptr};
-	return cusim_call(158, 3020, a);
+	return cusim_call(162, 3020, a);
 }
 
 int cuMemGetAllocationGranularity(void *granularity, void *prop, int option)
 {
 	uint64_t a[] = {(uintptr_t)granularity, (uintptr_t)prop, (uint32_t)option};
-	return cusim_call(210, 10020, a);
+	return cusim_call(227, 10020, a);
 }
 
 int cuMemGetAllocationPropertiesFromHandle(void *prop, unsigned long long handle)
 {
 	uint64_t a[] = {(uintptr_t)prop, handle};
-	return cusim_call(211, 10020, a);
+	return cusim_call(228, 10020, a);
 }
 
 int cuMemGetAttribute(void)
@@ -2357,10 +2338,8 @@ int cuMemGetAttribute_v2(void)
 
 int cuMemGetDefaultMemPool(void *pool_out, void *location, int type)
 {
-	(void)pool_out;
-	(void)location;
-	(void)type;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pool_out, (uintptr_t)location, (uint32_t)type};
+	return cusim_call(145, 13000, a);
 }
 
 int cuMemGetHandleForAddressRange(void *handle, unsigned long long dptr, size_t size, int handleType, unsigned long long flags)
@@ -2388,10 +2367,8 @@ int cuMemGetInfo_v2(void *free, void *total)
 
 int cuMemGetMemPool(void *pool, void *location, int type)
 {
-	(void)pool;
-	(void)location;
-	(void)type;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pool, (uintptr_t)location, (uint32_t)type};
+	return cusim_call(146, 13000, a);
 }
 
 int cuMemHostAlloc(void *pp, size_t bytesize, unsigned int Flags)
@@ -2441,13 +2418,13 @@ int cuMemHostUnregister(void *p)
 int cuMemImportFromShareableHandle(void *handle, void *osHandle, int shHandleType)
 {
 	uint64_t a[] = {(uintptr_t)handle, (uintptr_t)osHandle, (uint32_t)shHandleType};
-	return cusim_call(212, 10020, a);
+	return cusim_call(229, 10020, a);
 }
 
 int cuMemMap(unsigned long long ptr, size_t size, size_t offset, unsigned long long handle, unsigned long long flags)
 {
 	uint64_t a[] = {ptr, size, offset, handle, flags};
-	return cusim_call(213, 10020, a);
+	return cusim_call(230, 10020, a);
 }
 
 int cuMemMapArrayAsync(void *mapInfoList, unsigned int count, void *hStream)
@@ -2469,97 +2446,91 @@ int cuMemMapArrayAsync_ptsz(void *mapInfoList, unsigned int count, void *hStream
 int cuMemPoolCreate(void *pool, void *poolProps)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uintptr_t)poolProps};
-	return cusim_call(145, 11020, a);
+	return cusim_call(147, 11020, a);
 }
 
 int cuMemPoolDestroy(void *pool)
 {
 	uint64_t a[] = {(uintptr_t)pool};
-	return cusim_call(146, 11020, a);
+	return cusim_call(148, 11020, a);
 }
 
 int cuMemPoolExportPointer(void *shareData_out, unsigned long long ptr)
 {
 	uint64_t a[] = {(uintptr_t)shareData_out, ptr};
-	return cusim_call(147, 11020, a);
+	return cusim_call(149, 11020, a);
 }
 
 int cuMemPoolExportToShareableHandle(void *handle_out, void *pool, int handleType, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)handle_out, (uintptr_t)pool, (uint32_t)handleType, flags};
-	return cusim_call(148, 11020, a);
+	return cusim_call(150, 11020, a);
 }
 
 int cuMemPoolGetAccess(void *flags, void *memPool, void *location)
 {
 	uint64_t a[] = {(uintptr_t)flags, (uintptr_t)memPool, (uintptr_t)location};
-	return cusim_call(149, 11020, a);
+	return cusim_call(151, 11020, a);
 }
 
 int cuMemPoolGetAttribute(void *pool, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(150, 11020, a);
+	return cusim_call(152, 11020, a);
 }
 
 int cuMemPoolImportFromShareableHandle(void *pool_out, void *handle, int handleType, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)pool_out, (uintptr_t)handle, (uint32_t)handleType, flags};
-	return cusim_call(151, 11020, a);
+	return cusim_call(153, 11020, a);
 }
 
 int cuMemPoolImportPointer(void *ptr_out, void *pool, void *shareData)
 {
 	uint64_t a[] = {(uintptr_t)ptr_out, (uintptr_t)pool, (uintptr_t)shareData};
-	return cusim_call(152, 11020, a);
+	return cusim_call(154, 11020, a);
 }
 
 int cuMemPoolSetAccess(void *pool, void *map, size_t count)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uintptr_t)map, count};
-	return cusim_call(153, 11020, a);
+	return cusim_call(155, 11020, a);
 }
 
 int cuMemPoolSetAttribute(void *pool, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(154, 11020, a);
+	return cusim_call(156, 11020, a);
 }
 
 int cuMemPoolTrimTo(void *pool, size_t minBytesToKeep)
 {
 	uint64_t a[] = {(uintptr_t)pool, minBytesToKeep};
-	return cusim_call(155, 11020, a);
+	return cusim_call(157, 11020, a);
 }
 
 int cuMemPrefetchAsync(unsigned long long devPtr, size_t count, int dstDevice, void *hStream)
 {
-	(void)devPtr;
-	(void)count;
-	(void)dstDevice;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {devPtr, count, (uint32_t)dstDevice, (uintptr_t)hStream};
+	return cusim_call(164, 8000, a);
 }
 
 int cuMemPrefetchAsync_ptsz(unsigned long long devPtr, size_t count, int dstDevice, void *hStream)
 {
-	(void)devPtr;
-	(void)count;
-	(void)dstDevice;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {devPtr, count, (uint32_t)dstDevice, cusim_own(hStream)};
+	return cusim_call(164, 8000, a);
 }
 
 int cuMemPrefetchAsync_v2(unsigned long long devPtr, size_t count, struct cusim_words1 location, unsigned int flags, void *hStream)
 {
 	uint64_t a[] = {devPtr, count, (uintptr_t)&location, (uint32_t)flags, (uintptr_t)hStream};
-	return cusim_call(159, 12020, a);
+	return cusim_call(163, 12020, a);
 }
 
 int cuMemPrefetchAsync_v2_ptsz(unsigned long long devPtr, size_t count, struct cusim_words1 location, unsigned int flags, void *hStream)
 {
 	uint64_t a[] = {devPtr, count, (uintptr_t)&location, (uint32_t)flags, cusim_own(hStream)};
-	return cusim_call(159, 12020, a);
+	return cusim_call(163, 12020, a);
 }
 
 int cuMemPrefetchBatchAsync(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
@@ -2591,50 +2562,43 @@ int cuMemPrefetchBatchAsync_ptsz(void *dptrs, void *sizes, size_t count, void *p
 int cuMemRangeGetAttribute(void *data, size_t dataSize, int attribute, unsigned long long devPtr, size_t count)
 {
 	uint64_t a[] = {(uintptr_t)data, dataSize, (uint32_t)attribute, devPtr, count};
-	return cusim_call(160, 8000, a);
+	return cusim_call(165, 8000, a);
 }
 
 int cuMemRangeGetAttributes(void *data, void *dataSizes, void *attributes, size_t numAttributes, unsigned long long devPtr, size_t count)
 {
-	(void)data;
-	(void)dataSizes;
-	(void)attributes;
-	(void)numAttributes;
-	(void)devPtr;
-	(void)count;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)data, (uintptr_t)dataSizes, (uintptr_t)attributes, numAttributes, devPtr, count};
+	return cusim_call(166, 8000, a);
 }
 
 int cuMemRelease(unsigned long long handle)
 {
 	uint64_t a[] = {handle};
-	return cusim_call(214, 10020, a);
+	return cusim_call(231, 10020, a);
 }
 
 int cuMemRetainAllocationHandle(void *handle, void *addr)
 {
 	uint64_t a[] = {(uintptr_t)handle, (uintptr_t)addr};
-	return cusim_call(215, 11000, a);
+	return cusim_call(232, 11000, a);
 }
 
 int cuMemSetAccess(unsigned long long ptr, size_t size, void *desc, size_t count)
 {
 	uint64_t a[] = {ptr, size, (uintptr_t)desc, count};
-	return cusim_call(216, 10020, a);
+	return cusim_call(233, 10020, a);
 }
 
 int cuMemSetMemPool(void *location, int type, void *pool)
 {
-	(void)location;
-	(void)type;
-	(void)pool;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)location, (uint32_t)type, (uintptr_t)pool};
+	return cusim_call(158, 13000, a);
 }
 
 int cuMemUnmap(unsigned long long ptr, size_t size)
 {
 	uint64_t a[] = {ptr, size};
-	return cusim_call(217, 10020, a);
+	return cusim_call(234, 10020, a);
 }
 
 int cuMemcpy2D(void *pCopy)
@@ -2653,13 +2617,13 @@ int cuMemcpy2DAsync(void *pCopy, void *hStream)
 int cuMemcpy2DAsync_v2(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, (uintptr_t)hStream};
-	return cusim_call(164, 3020, a);
+	return cusim_call(171, 3020, a);
 }
 
 int cuMemcpy2DAsync_v2_ptsz(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, cusim_own(hStream)};
-	return cusim_call(164, 7000, a);
+	return cusim_call(171, 7000, a);
 }
 
 int cuMemcpy2DUnaligned(void *pCopy)
@@ -2670,26 +2634,26 @@ int cuMemcpy2DUnaligned(void *pCopy)
 
 int cuMemcpy2DUnaligned_v2(void *pCopy)
 {
-	(void)pCopy;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pCopy};
+	return cusim_call(172, 3020, a);
 }
 
 int cuMemcpy2DUnaligned_v2_ptds(void *pCopy)
 {
-	(void)pCopy;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pCopy};
+	return cusim_call(259, 7000, a);
 }
 
 int cuMemcpy2D_v2(void *pCopy)
 {
-	(void)pCopy;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pCopy};
+	return cusim_call(170, 3020, a);
 }
 
 int cuMemcpy2D_v2_ptds(void *pCopy)
 {
-	(void)pCopy;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pCopy};
+	return cusim_call(260, 7000, a);
 }
 
 int cuMemcpy3D(void *pCopy)
@@ -2708,13 +2672,13 @@ int cuMemcpy3DAsync(void *pCopy, void *hStream)
 int cuMemcpy3DAsync_v2(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, (uintptr_t)hStream};
-	return cusim_call(165, 3020, a);
+	return cusim_call(174, 3020, a);
 }
 
 int cuMemcpy3DAsync_v2_ptsz(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, cusim_own(hStream)};
-	return cusim_call(165, 7000, a);
+	return cusim_call(174, 7000, a);
 }
 
 int cuMemcpy3DBatchAsync(size_t numOps, void *opList, void *failIdx, unsigned long long flags, void *hStream)
@@ -2783,14 +2747,14 @@ int cuMemcpy3DPeer_ptds(void *pCopy)
 
 int cuMemcpy3D_v2(void *pCopy)
 {
-	(void)pCopy;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pCopy};
+	return cusim_call(173, 3020, a);
 }
 
 int cuMemcpy3D_v2_ptds(void *pCopy)
 {
-	(void)pCopy;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pCopy};
+	return cusim_call(261, 7000, a);
 }
 
 int cuMemcpyAtoA(void *dstArray, unsigned int dstOffset, void *srcArray, unsigned int srcOffset, unsigned int ByteCount)
@@ -3026,7 +2990,7 @@ int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(228, 7000, a);
+	return cusim_call(262, 7000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -3067,7 +3031,7 @@ int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCoun
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(229, 7000, a);
+	return cusim_call(263, 7000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -3165,7 +3129,7 @@ int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCoun
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(230, 7000, a);
+	return cusim_call(264, 7000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
@@ -3189,7 +3153,7 @@ int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsig
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(231, 7000, a);
+	return cusim_call(265, 7000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -3202,36 +3166,26 @@ int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
 
 int cuMemsetD16Async(unsigned long long dstDevice, unsigned short us, size_t N, void *hStream)
 {
-	(void)dstDevice;
-	(void)us;
-	(void)N;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {dstDevice, (uint32_t)us, N, (uintptr_t)hStream};
+	return cusim_call(176, 3020, a);
 }
 
 int cuMemsetD16Async_ptsz(unsigned long long dstDevice, unsigned short us, size_t N, void *hStream)
 {
-	(void)dstDevice;
-	(void)us;
-	(void)N;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {dstDevice, (uint32_t)us, N, cusim_own(hStream)};
+	return cusim_call(176, 7000, a);
 }
 
 int cuMemsetD16_v2(unsigned long long dstDevice, unsigned short us, size_t N)
 {
-	(void)dstDevice;
-	(void)us;
-	(void)N;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {dstDevice, (uint32_t)us, N};
+	return cusim_call(175, 3020, a);
 }
 
 int cuMemsetD16_v2_ptds(unsigned long long dstDevice, unsigned short us, size_t N)
 {
-	(void)dstDevice;
-	(void)us;
-	(void)N;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {dstDevice, (uint32_t)us, N};
+	return cusim_call(266, 7000, a);
 }
 
 int cuMemsetD2D16(unsigned int dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
@@ -3246,44 +3200,26 @@ int cuMemsetD2D16(unsigned int dstDevice, unsigned int dstPitch, unsigned short 
 
 int cuMemsetD2D16Async(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, void *hStream)
 {
-	(void)dstDevice;
-	(void)dstPitch;
-	(void)us;
-	(void)Width;
-	(void)Height;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height, (uintptr_t)hStream};
+	return cusim_call(178, 3020, a);
 }
 
 int cuMemsetD2D16Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, void *hStream)
 {
-	(void)dstDevice;
-	(void)dstPitch;
-	(void)us;
-	(void)Width;
-	(void)Height;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height, cusim_own(hStream)};
+	return cusim_call(178, 7000, a);
 }
 
 int cuMemsetD2D16_v2(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
-	(void)dstDevice;
-	(void)dstPitch;
-	(void)us;
-	(void)Width;
-	(void)Height;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height};
+	return cusim_call(177, 3020, a);
 }
 
 int cuMemsetD2D16_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
-	(void)dstDevice;
-	(void)dstPitch;
-	(void)us;
-	(void)Width;
-	(void)Height;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height};
+	return cusim_call(267, 7000, a);
 }
 
 int cuMemsetD2D32(unsigned int dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
@@ -3299,33 +3235,25 @@ int cuMemsetD2D32(unsigned int dstDevice, unsigned int dstPitch, unsigned int ui
 int cuMemsetD2D32Async(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height, (uintptr_t)hStream};
-	return cusim_call(166, 3020, a);
+	return cusim_call(180, 3020, a);
 }
 
 int cuMemsetD2D32Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height, cusim_own(hStream)};
-	return cusim_call(166, 7000, a);
+	return cusim_call(180, 7000, a);
 }
 
 int cuMemsetD2D32_v2(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
-	(void)dstDevice;
-	(void)dstPitch;
-	(void)ui;
-	(void)Width;
-	(void)Height;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height};
+	return cusim_call(179, 3020, a);
 }
 
 int cuMemsetD2D32_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
-	(void)dstDevice;
-	(void)dstPitch;
-	(void)ui;
-	(void)Width;
-	(void)Height;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height};
+	return cusim_call(268, 7000, a);
 }
 
 int cuMemsetD2D8(unsigned int dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
@@ -3341,33 +3269,25 @@ int cuMemsetD2D8(unsigned int dstDevice, unsigned int dstPitch, unsigned char uc
 int cuMemsetD2D8Async(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height, (uintptr_t)hStream};
-	return cusim_call(167, 3020, a);
+	return cusim_call(182, 3020, a);
 }
 
 int cuMemsetD2D8Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height, cusim_own(hStream)};
-	return cusim_call(167, 7000, a);
+	return cusim_call(182, 7000, a);
 }
 
 int cuMemsetD2D8_v2(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
-	(void)dstDevice;
-	(void)dstPitch;
-	(void)uc;
-	(void)Width;
-	(void)Height;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height};
+	return cusim_call(181, 3020, a);
 }
 
 int cuMemsetD2D8_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
-	(void)dstDevice;
-	(void)dstPitch;
-	(void)uc;
-	(void)Width;
-	(void)Height;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height};
+	return cusim_call(269, 7000, a);
 }
 
 int cuMemsetD32(unsigned int dstDevice, unsigned int ui, unsigned int N)
@@ -3399,7 +3319,7 @@ int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(232, 7000, a);
+	return cusim_call(270, 7000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3431,7 +3351,7 @@ int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(233, 7000, a);
+	return cusim_call(271, 7000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)
@@ -3609,7 +3529,7 @@ int cuMulticastUnbind(unsigned long long mcHandle, int dev, size_t mcOffset, siz
 int cuOccupancyAvailableDynamicSMemPerBlock(void *dynamicSmemSize, void *func, int numBlocks, int blockSize)
 {
 	uint64_t a[] = {(uintptr_t)dynamicSmemSize, (uintptr_t)func, (uint32_t)numBlocks, (uint32_t)blockSize};
-	return cusim_call(199, 10020, a);
+	return cusim_call(214, 10020, a);
 }
 
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *numBlocks, void *func, int blockSize, size_t dynamicSMemSize)
@@ -3621,7 +3541,7 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *numBlocks, void *func, int
 int cuOccupancyMaxActiveClusters(void *numClusters, void *func, void *config)
 {
 	uint64_t a[] = {(uintptr_t)numClusters, (uintptr_t)func, (uintptr_t)config};
-	return cusim_call(200, 11070, a);
+	return cusim_call(215, 11070, a);
 }
 
 int cuOccupancyMaxPotentialBlockSize(void *minGridSize, void *blockSize, void *func, void *blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
@@ -3633,7 +3553,7 @@ int cuOccupancyMaxPotentialBlockSize(void *minGridSize, void *blockSize, void *f
 int cuOccupancyMaxPotentialClusterSize(void *clusterSize, void *func, void *config)
 {
 	uint64_t a[] = {(uintptr_t)clusterSize, (uintptr_t)func, (uintptr_t)config};
-	return cusim_call(201, 11070, a);
+	return cusim_call(216, 11070, a);
 }
 
 int cuParamSetSize(void *hfunc, unsigned int numbytes)
@@ -3679,7 +3599,7 @@ int cuParamSetv(void *hfunc, int offset, void *ptr, unsigned int numbytes)
 int cuPointerGetAttribute(void *data, int attribute, unsigned long long ptr)
 {
 	uint64_t a[] = {(uintptr_t)data, (uint32_t)attribute, ptr};
-	return cusim_call(161, 4000, a);
+	return cusim_call(167, 4000, a);
 }
 
 int cuPointerGetAttributes(unsigned int numAttributes, void *attributes, void *data, unsigned long long ptr)
@@ -3737,49 +3657,37 @@ int cuStreamAddCallback_ptsz(void *hStream, void *callback, void *userData, unsi
 int cuStreamAttachMemAsync(void *hStream, unsigned long long dptr, size_t length, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, dptr, length, (uint32_t)flags};
-	return cusim_call(162, 6000, a);
+	return cusim_call(168, 6000, a);
 }
 
 int cuStreamAttachMemAsync_ptsz(void *hStream, unsigned long long dptr, size_t length, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(hStream), dptr, length, (uint32_t)flags};
-	return cusim_call(162, 7000, a);
+	return cusim_call(168, 7000, a);
 }
 
 int cuStreamBatchMemOp(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
-	(void)stream;
-	(void)count;
-	(void)paramArray;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)stream, (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
+	return cusim_call(217, 8000, a);
 }
 
 int cuStreamBatchMemOp_ptsz(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
-	(void)stream;
-	(void)count;
-	(void)paramArray;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {cusim_own(stream), (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
+	return cusim_call(217, 8000, a);
 }
 
 int cuStreamBatchMemOp_v2(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
-	(void)stream;
-	(void)count;
-	(void)paramArray;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)stream, (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
+	return cusim_call(217, 11070, a);
 }
 
 int cuStreamBatchMemOp_v2_ptsz(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
-	(void)stream;
-	(void)count;
-	(void)paramArray;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {cusim_own(stream), (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
+	return cusim_call(217, 11070, a);
 }
 
 int cuStreamBeginCaptureToGraph(void *hStream, void *hGraph, void *dependencies, void *dependencyData, size_t numDependencies, int mode)
@@ -3809,13 +3717,13 @@ int cuStreamBeginCapture_v2_ptsz(void *hStream, int mode)
 int cuStreamCopyAttributes(void *dst, void *src)
 {
 	uint64_t a[] = {(uintptr_t)dst, (uintptr_t)src};
-	return cusim_call(202, 11000, a);
+	return cusim_call(218, 11000, a);
 }
 
 int cuStreamCopyAttributes_ptsz(void *dst, void *src)
 {
 	uint64_t a[] = {cusim_own(dst), (uintptr_t)src};
-	return cusim_call(202, 11000, a);
+	return cusim_call(218, 11000, a);
 }
 
 int cuStreamCreate(void *phStream, unsigned int Flags)
@@ -3859,13 +3767,13 @@ int cuStreamEndCapture_ptsz(void *hStream, void *phGraph)
 int cuStreamGetAttribute(void *hStream, int attr, void *value_out)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uint32_t)attr, (uintptr_t)value_out};
-	return cusim_call(203, 11000, a);
+	return cusim_call(219, 11000, a);
 }
 
 int cuStreamGetAttribute_ptsz(void *hStream, int attr, void *value_out)
 {
 	uint64_t a[] = {cusim_own(hStream), (uint32_t)attr, (uintptr_t)value_out};
-	return cusim_call(203, 11000, a);
+	return cusim_call(219, 11000, a);
 }
 
 int cuStreamGetCaptureInfo_v2(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *numDependencies_out)
@@ -3930,9 +3838,8 @@ int cuStreamGetFlags_ptsz(void *hStream, void *flags)
 
 int cuStreamGetGreenCtx(void *hStream, void *phCtx)
 {
-	(void)hStream;
-	(void)phCtx;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)phCtx};
+	return cusim_call(220, 12040, a);
 }
 
 int cuStreamGetId(void *hStream, void *streamId)
@@ -3986,13 +3893,13 @@ int cuStreamQuery_ptsz(void *hStream)
 int cuStreamSetAttribute(void *hStream, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(204, 11000, a);
+	return cusim_call(221, 11000, a);
 }
 
 int cuStreamSetAttribute_ptsz(void *hStream, int attr, void *value)
 {
 	uint64_t a[] = {cusim_own(hStream), (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(204, 11000, a);
+	return cusim_call(221, 11000, a);
 }
 
 int cuStreamSynchronize(void *hStream)

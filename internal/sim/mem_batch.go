@@ -1,0 +1,112 @@
+package sim
+
+import "github.com/purecu/purecu/driver"
+
+// mostMemOps is the largest number of operations of a call.
+const mostMemOps = 255
+
+// StreamBatchMemOp is cuStreamBatchMemOp_v2. If one operation is refused, none is enqueued.
+func (d *Driver) StreamBatchMemOp(th *driver.Thread, h driver.Stream, ops []driver.StreamBatchMemOpParams,
+	flags uint32) driver.Result {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream("cuStreamBatchMemOp", th, h)
+	switch {
+	case r != ok:
+		return r
+	case len(ops) > mostMemOps, flags != 0:
+		return driver.ResultInvalidValue
+	case len(ops) == 0:
+		return ok
+	}
+	var list []*work
+	for i := range ops {
+		w, r := d.memOp(&ops[i])
+		if r != ok {
+			return r
+		}
+		if w != nil {
+			list = append(list, w)
+		}
+	}
+	if s.capture == nil {
+		for _, w := range list {
+			d.engine.enqueue(s, w.op())
+		}
+		return ok
+	}
+	return d.submit(s, &work{node: batchMemOpNode, make: func() *op { return sequence(list) }})
+}
+
+// sequence returns an operation that does one after the other. Only the last may have to wait.
+func sequence(list []*work) *op {
+	all := &op{}
+	var ops []*op
+	for _, w := range list {
+		ops = append(ops, w.op())
+	}
+	all.ready = func() bool {
+		for len(ops) > 0 {
+			o := ops[0]
+			if o.ready != nil && !o.ready() {
+				return false
+			}
+			if o.effect != nil {
+				o.effect()
+			}
+			ops = ops[1:]
+		}
+		return true
+	}
+	return all
+}
+
+// memOp returns the work of an operation, nil for one that has no effect here.
+func (d *Driver) memOp(p *driver.StreamBatchMemOpParams) (*work, driver.Result) {
+	switch w := p.WaitValue(); *p.Operation() {
+	case driver.CU_STREAM_MEM_OP_WAIT_VALUE_32:
+		v, flags := *w.Value(), w.Flags
+		return d.waitWork(w.Address, 4, flags, func(b []byte) bool { return passes32(load32(b), v, flags) })
+	case driver.CU_STREAM_MEM_OP_WAIT_VALUE_64:
+		v, flags := *w.Value64(), w.Flags
+		return d.waitWork(w.Address, 8, flags, func(b []byte) bool { return passes64(load64(b), v, flags) })
+	case driver.CU_STREAM_MEM_OP_WRITE_VALUE_32, driver.CU_STREAM_MEM_OP_WRITE_VALUE_64:
+		w := p.WriteValue()
+		if w.Flags != 0 {
+			return nil, driver.ResultInvalidValue
+		}
+		if v := *w.Value(); *p.Operation() == driver.CU_STREAM_MEM_OP_WRITE_VALUE_32 {
+			return d.writeWork(w.Address, 4, func(b []byte) { store32(b, v) })
+		}
+		v := *w.Value64()
+		return d.writeWork(w.Address, 8, func(b []byte) { store64(b, v) })
+	case driver.CU_STREAM_MEM_OP_BARRIER:
+		if p.MemoryBarrier().Flags > 1 {
+			return nil, driver.ResultInvalidValue
+		}
+		return nil, ok
+	case driver.CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+		return nil, driver.ResultNotSupported
+	}
+	return nil, driver.ResultInvalidValue
+}
+
+// StreamGetGreenCtx is cuStreamGetGreenCtx.
+func (d *Driver) StreamGetGreenCtx(th *driver.Thread, h driver.Stream) (driver.GreenCtx, driver.Result) {
+	defer d.mu.Unlock()
+	s, t, r := d.askStream("cuStreamGetGreenCtx", th, h)
+	if r != ok {
+		return 0, r
+	}
+	if g := d.greenOf(t, s); g != nil {
+		return g.handle, ok
+	}
+	return 0, ok
+}
+
+// greenOf returns the green context of a stream, for a default stream the current one, or nil.
+func (d *Driver) greenOf(t *thread, s *stream) *greenContext {
+	if s.green == nil && s.kind != createdStream {
+		return t.top().green
+	}
+	return s.green
+}

@@ -1,0 +1,206 @@
+package sim
+
+import (
+	"encoding/binary"
+	"slices"
+	"unsafe"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// This file has functions that other ones contain: older versions, versions for several values at
+// once, and synchronous copies of rectangles.
+
+// MemsetD16 is cuMemsetD16_v2.
+func (d *Driver) MemsetD16(th *driver.Thread, dst driver.DevicePtr, v uint16, n uint64) driver.Result {
+	return d.memset("cuMemsetD16", th, dst, binary.LittleEndian.AppendUint16(nil, v), n)
+}
+
+// MemsetD16Async is cuMemsetD16Async.
+func (d *Driver) MemsetD16Async(th *driver.Thread, dst driver.DevicePtr, v uint16, n uint64,
+	h driver.Stream) driver.Result {
+	return d.memsetAsync("cuMemsetD16Async", th, dst, binary.LittleEndian.AppendUint16(nil, v), n, h)
+}
+
+// MemsetD2D16Async is cuMemsetD2D16Async.
+func (d *Driver) MemsetD2D16Async(th *driver.Thread, p driver.DevicePtr, pitch uint64, v uint16, width, height uint64,
+	h driver.Stream) driver.Result {
+	return d.setBox("cuMemsetD2D16Async", th, p, pitch, binary.LittleEndian.AppendUint16(nil, v), width, height, h)
+}
+
+// MemsetD2D8 is cuMemsetD2D8_v2.
+func (d *Driver) MemsetD2D8(th *driver.Thread, p driver.DevicePtr, pitch uint64, v uint8, width,
+	height uint64) driver.Result {
+	return d.setBoxNow("cuMemsetD2D8", th, p, pitch, []byte{v}, width, height)
+}
+
+// MemsetD2D16 is cuMemsetD2D16_v2.
+func (d *Driver) MemsetD2D16(th *driver.Thread, p driver.DevicePtr, pitch uint64, v uint16, width,
+	height uint64) driver.Result {
+	return d.setBoxNow("cuMemsetD2D16", th, p, pitch, binary.LittleEndian.AppendUint16(nil, v), width, height)
+}
+
+// MemsetD2D32 is cuMemsetD2D32_v2.
+func (d *Driver) MemsetD2D32(th *driver.Thread, p driver.DevicePtr, pitch uint64, v uint32, width,
+	height uint64) driver.Result {
+	return d.setBoxNow("cuMemsetD2D32", th, p, pitch, binary.LittleEndian.AppendUint32(nil, v), width, height)
+}
+
+// setBoxNow sets a rectangle on the legacy default stream. It waits for the operation only if it is
+// memory of the host.
+func (d *Driver) setBoxNow(name string, th *driver.Thread, p driver.DevicePtr, pitch uint64, value []byte, width,
+	height uint64) driver.Result {
+	defer d.mu.Unlock()
+	c, r := d.now(name, th)
+	e := extent{width, height, 1}
+	if r != ok || e.empty() {
+		return r
+	}
+	b, r := d.rectangle(p, pitch, uint64(len(value)), &e)
+	switch {
+	case r != ok:
+		return r
+	case !c.reaches(b.block):
+		return driver.ResultInvalidValue
+	}
+	row := slices.Repeat(value, int(width))
+	return d.copyNow(name, c, b.kind.onHost(), func() {
+		to := b.bytes()
+		b.rows(e, func(off uint64) { copy(to[off:], row) })
+	}, b.span)
+}
+
+// Memcpy2D is cuMemcpy2D_v2.
+func (d *Driver) Memcpy2D(th *driver.Thread, c driver.Memcpy2D) driver.Result {
+	return d.copyBoxNow("cuMemcpy2D", th,
+		corner{c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, 0, c.DstPitch, 0},
+		corner{c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, 0, c.SrcPitch, 0},
+		extent{c.WidthInBytes, c.Height, 1})
+}
+
+// Memcpy2DUnaligned is cuMemcpy2DUnaligned_v2.
+func (d *Driver) Memcpy2DUnaligned(th *driver.Thread, c driver.Memcpy2D) driver.Result {
+	return d.Memcpy2D(th, c)
+}
+
+// Memcpy3D is cuMemcpy3D_v2.
+func (d *Driver) Memcpy3D(th *driver.Thread, c driver.Memcpy3D) driver.Result {
+	return d.copyBoxNow("cuMemcpy3D", th,
+		corner{c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, c.DstZ, c.DstPitch, c.DstHeight},
+		corner{c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, c.SrcZ, c.SrcPitch, c.SrcHeight},
+		extent{c.WidthInBytes, c.Height, c.Depth})
+}
+
+// copyBoxNow copies a box on the legacy default stream, and waits for it.
+func (d *Driver) copyBoxNow(name string, th *driver.Thread, to, from corner, e extent) driver.Result {
+	defer d.mu.Unlock()
+	c, r := d.now(name, th)
+	if r != ok || e.empty() {
+		return r
+	}
+	dst, r := d.box(to, e)
+	if r != ok {
+		return r
+	}
+	src, r := d.box(from, e)
+	if r != ok {
+		return r
+	}
+	wait := dst.kind.onHost() || src.kind.onHost()
+	return d.copyNow(name, c, wait, func() { e.transfer(dst, src) }, dst.span, src.span)
+}
+
+// MemPrefetchAsyncV1 is cuMemPrefetchAsync.
+func (d *Driver) MemPrefetchAsyncV1(th *driver.Thread, p driver.DevicePtr, n uint64, dev driver.Device,
+	h driver.Stream) driver.Result {
+	return d.MemPrefetchAsync(th, p, n, placeOf(dev), 0, h)
+}
+
+// MemAdviseV1 is cuMemAdvise.
+func (d *Driver) MemAdviseV1(th *driver.Thread, p driver.DevicePtr, n uint64, what int32,
+	dev driver.Device) driver.Result {
+	return d.MemAdvise(th, p, n, what, placeOf(dev))
+}
+
+// placeOf returns the place that a device stands for in older functions.
+func placeOf(dev driver.Device) driver.MemLocation {
+	if dev == driver.Device(driver.CU_DEVICE_CPU) {
+		return driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST}
+	}
+	return driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: int32(dev)}
+}
+
+// MemRangeGetAttributes is cuMemRangeGetAttributes.
+func (d *Driver) MemRangeGetAttributes(th *driver.Thread, data []unsafe.Pointer, sizes []uint64, attributes []int32,
+	p driver.DevicePtr, n uint64) driver.Result {
+	if len(attributes) == 0 || len(data) != len(attributes) || len(sizes) != len(attributes) {
+		return d.refuse("cuMemRangeGetAttributes", driver.ResultInvalidValue)
+	}
+	for i, a := range attributes {
+		if data[i] == nil || sizes[i] > 1<<20 {
+			return d.refuse("cuMemRangeGetAttributes", driver.ResultInvalidValue)
+		}
+		if r := d.MemRangeGetAttribute(th, unsafe.Slice((*byte)(data[i]), sizes[i]), a, p, n); r != ok {
+			return r
+		}
+	}
+	return ok
+}
+
+// refuse is a call with wrong arguments.
+func (d *Driver) refuse(name string, with driver.Result) driver.Result {
+	defer d.mu.Unlock()
+	if r := d.begin(name); r != ok {
+		return r
+	}
+	return with
+}
+
+// MemGetMemPool is cuMemGetMemPool, for the memory of devices.
+func (d *Driver) MemGetMemPool(th *driver.Thread, l driver.MemLocation, kind int32) (driver.MemoryPool, driver.Result) {
+	if r := devicePool(l, kind); r != ok {
+		return 0, d.refuse("cuMemGetMemPool", r)
+	}
+	p, r := d.DeviceGetMemPool(th, driver.Device(l.ID))
+	if r == driver.ResultInvalidDevice {
+		r = driver.ResultInvalidValue
+	}
+	return p, r
+}
+
+// MemGetDefaultMemPool is cuMemGetDefaultMemPool, for the memory of devices.
+func (d *Driver) MemGetDefaultMemPool(th *driver.Thread, l driver.MemLocation,
+	kind int32) (driver.MemoryPool, driver.Result) {
+	if r := devicePool(l, kind); r != ok {
+		return 0, d.refuse("cuMemGetDefaultMemPool", r)
+	}
+	p, r := d.DeviceGetDefaultMemPool(th, driver.Device(l.ID))
+	if r == driver.ResultInvalidDevice {
+		r = driver.ResultInvalidValue
+	}
+	return p, r
+}
+
+// MemSetMemPool is cuMemSetMemPool, for the memory of devices.
+func (d *Driver) MemSetMemPool(th *driver.Thread, l driver.MemLocation, kind int32, p driver.MemoryPool) driver.Result {
+	if r := devicePool(l, kind); r != ok {
+		return d.refuse("cuMemSetMemPool", r)
+	}
+	if p == 0 {
+		return d.refuse("cuMemSetMemPool", driver.ResultInvalidValue)
+	}
+	return d.DeviceSetMemPool(th, driver.Device(l.ID), p)
+}
+
+// devicePool checks that a call is about the pools of a device: there are no others.
+func devicePool(l driver.MemLocation, kind int32) driver.Result {
+	switch {
+	case kind != driver.CU_MEM_ALLOCATION_TYPE_PINNED && kind != 2: // 2 is managed memory
+		return driver.ResultInvalidValue
+	case l.Type == driver.CU_MEM_LOCATION_TYPE_INVALID && kind == driver.CU_MEM_ALLOCATION_TYPE_PINNED:
+		return driver.ResultInvalidValue
+	case l.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE || kind != driver.CU_MEM_ALLOCATION_TYPE_PINNED:
+		return driver.ResultNotSupported
+	}
+	return ok
+}
