@@ -100,3 +100,59 @@ func (o ownStream) MemsetD32(th *driver.Thread, dst driver.DevicePtr, v uint32, 
 	}
 	return o.d.MemsetD32Async(th, dst, v, n, perThread)
 }
+
+// MemsetD16 is cuMemsetD16 on the per-thread default stream. It does not wait for the set.
+func (o ownStream) MemsetD16(th *driver.Thread, dst driver.DevicePtr, v uint16, n uint64) driver.Result {
+	if r := o.d.MeetFault("cuMemsetD16"); r != driver.ResultSuccess {
+		return r
+	}
+	return o.d.MemsetD16Async(th, dst, v, n, perThread)
+}
+
+// MemsetD2D8 is cuMemsetD2D8 on the per-thread default stream. It does not wait for the set.
+func (o ownStream) MemsetD2D8(th *driver.Thread, dst driver.DevicePtr, pitch uint64, v uint8, width,
+	height uint64) driver.Result {
+	if r := o.d.MeetFault("cuMemsetD2D8"); r != driver.ResultSuccess {
+		return r
+	}
+	return o.d.MemsetD2D8Async(th, dst, pitch, v, width, height, perThread)
+}
+
+// MemsetD2D16 is cuMemsetD2D16 on the per-thread default stream. It does not wait for the set.
+func (o ownStream) MemsetD2D16(th *driver.Thread, dst driver.DevicePtr, pitch uint64, v uint16, width,
+	height uint64) driver.Result {
+	if r := o.d.MeetFault("cuMemsetD2D16"); r != driver.ResultSuccess {
+		return r
+	}
+	return o.d.MemsetD2D16Async(th, dst, pitch, v, width, height, perThread)
+}
+
+// MemsetD2D32 is cuMemsetD2D32 on the per-thread default stream. It does not wait for the set.
+func (o ownStream) MemsetD2D32(th *driver.Thread, dst driver.DevicePtr, pitch uint64, v uint32, width,
+	height uint64) driver.Result {
+	if r := o.d.MeetFault("cuMemsetD2D32"); r != driver.ResultSuccess {
+		return r
+	}
+	return o.d.MemsetD2D32Async(th, dst, pitch, v, width, height, perThread)
+}
+
+// Memcpy2D is cuMemcpy2D on the per-thread default stream. It returns when the copy is done.
+func (o ownStream) Memcpy2D(th *driver.Thread, c driver.Memcpy2D) driver.Result {
+	if r := o.d.MeetFault("cuMemcpy2D"); r != driver.ResultSuccess {
+		return r
+	}
+	return o.wait(th, o.d.Memcpy2DAsync(th, c, perThread))
+}
+
+// Memcpy2DUnaligned is cuMemcpy2DUnaligned on the per-thread default stream.
+func (o ownStream) Memcpy2DUnaligned(th *driver.Thread, c driver.Memcpy2D) driver.Result {
+	return o.Memcpy2D(th, c)
+}
+
+// Memcpy3D is cuMemcpy3D on the per-thread default stream. It returns when the copy is done.
+func (o ownStream) Memcpy3D(th *driver.Thread, c driver.Memcpy3D) driver.Result {
+	if r := o.d.MeetFault("cuMemcpy3D"); r != driver.ResultSuccess {
+		return r
+	}
+	return o.wait(th, o.d.Memcpy3DAsync(th, c, perThread))
+}

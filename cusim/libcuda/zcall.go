@@ -2,7 +2,11 @@
 
 package main
 
-import "github.com/purecu/purecu/driver"
+import (
+	"unsafe"
+
+	"github.com/purecu/purecu/driver"
+)
 
 // call makes the call with a number. The words are C's arguments.
 func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) driver.Result {

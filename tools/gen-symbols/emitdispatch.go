@@ -10,8 +10,7 @@ import (
 // emitDispatch writes the function that makes a call by number.
 func (lib *library) emitDispatch() string {
 	var b strings.Builder
-	b.WriteString(`import "github.com/purecu/purecu/driver"
-
+	b.WriteString(`
 // call makes the call with a number. The words are C's arguments.
 func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) driver.Result {
 	switch number {
@@ -40,7 +39,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		}
 	}
 	b.WriteString("}\n")
-	return b.String()
+	imports := "import \"github.com/purecu/purecu/driver\"\n"
+	if strings.Contains(b.String(), "unsafe.") {
+		imports = "import (\n\"unsafe\"\n\n\"github.com/purecu/purecu/driver\"\n)\n"
+	}
+	return imports + b.String()
 }
 
 // unversioned returns the name of an export without its version and without the suffix of
