@@ -189,7 +189,7 @@ func (r *costRig) addPartsOfGraphLaunch() {
 			if !sc.kept.BeginTurn(&sc.Refs) {
 				return driver.ResultUnknown
 			}
-			res := x.core.enqueue(workGraphLaunch, sc)
+			res, _ := x.core.enqueue(workGraphLaunch, sc)
 			sc.kept.EndTurn(&sc.Refs, sc)
 			return res
 		}),

@@ -172,6 +172,9 @@ func (m *DeviceMem) copy(op string, n int, off int64, f func(*memCore, driver.De
 	}
 	defer runtime.KeepAlive(m)
 	defer mc.leave()
+	if mc.only != nil {
+		return mc.Refused(op)
+	}
 	if err := mc.fits(op, n, off); err != nil || n == 0 {
 		return err
 	}

@@ -177,7 +177,7 @@ func (w *work) kept(r *resource) bool {
 // use makes the work use an object that the stream does not keep. It reports false if the object is
 // closed.
 func (w *work) use(r *resource, o usable) bool {
-	if !r.Acquire(r) {
+	if !r.usable(w.capture) || !r.Acquire(r) {
 		return false
 	}
 	if w.capture != nil {

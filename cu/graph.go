@@ -119,7 +119,7 @@ func (g *Graph) Clone() (*Graph, error) {
 	defer g.leave()
 	raw, res := gc.ctx.drv.table.GraphClone(driver.At{Context: gc.ctx.raw}, gc.raw)
 	if res != driver.ResultSuccess {
-		return nil, gc.callError(op, res)
+		return nil, gc.onceError(op, res)
 	}
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.NewGraph(uintptr(raw), uintptr(gc.raw))

@@ -30,7 +30,7 @@ func (n GraphNode) Remove() error {
 	defer c.end()
 	defer n.graph.leave()
 	if res := gc.ctx.drv.table.GraphDestroyNode(driver.At{Context: gc.ctx.raw}, n.raw); res != driver.ResultSuccess {
-		return gc.callError(removeOp, res)
+		return gc.onceError(removeOp, res)
 	}
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.RemoveNode(uintptr(gc.raw), uintptr(n.raw))
@@ -91,10 +91,11 @@ func (g *Graph) changeEdge(op string, from, to GraphNode, add bool) error {
 			o.AddEdge(uintptr(gc.raw), uintptr(from.raw), uintptr(to.raw))
 		}
 	}
-	if res == driver.ResultSuccess {
-		gc.edits++
+	if res != driver.ResultSuccess {
+		return gc.onceError(op, res)
 	}
-	return gc.check(op, res)
+	gc.edits++
+	return nil
 }
 
 // reaches reports whether a path of edges leads from a node to another one.
@@ -199,7 +200,7 @@ func (g *Graph) AddChildGraph(child *Graph, after ...GraphNode) (GraphNode, erro
 	gc.family.merge(child.core.family)
 	raw, res := gc.ctx.drv.table.GraphAddChildGraphNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps, child.core.raw)
 	if res != driver.ResultSuccess {
-		return GraphNode{}, gc.callError(addChildOp, res)
+		return GraphNode{}, child.core.onceError(addChildOp, res)
 	}
 	gc.objects.replace(raw, nodeUse{typ: GraphNodeTypeGraph}, child.core.objects.list(), nil)
 	gc.objects.recordsAll(child.core.objects)

@@ -32,9 +32,9 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 	defer g.leave()
 	raw, res := gc.ctx.drv.table.GraphInstantiateWithFlags(driver.At{Context: gc.ctx.raw}, gc.raw, 0)
 	if res != driver.ResultSuccess {
-		return nil, gc.callError(op, res)
+		return nil, gc.onceError(op, res)
 	}
-	return gc.executable(raw), nil
+	return gc.executable(raw, 0), nil
 }
 
 // InstantiateWithFlags is Instantiate with flags. If the driver refuses a node, the error names the
@@ -57,21 +57,25 @@ func (g *Graph) InstantiateWithFlags(flags InstantiateFlags) (*GraphExec, error)
 		raw, res = t.GraphInstantiateWithFlags(at, gc.raw, uint64(flags))
 	}
 	if res != driver.ResultSuccess {
-		e := gc.ctx.callError(op, uintptr(gc.raw), res)
+		e := gc.onceError(op, res)
 		e.Detail = join(gc.refusal(p), e.Detail)
 		return nil, e
 	}
-	return gc.executable(raw), nil
+	return gc.executable(raw, flags), nil
 }
 
 // executable returns the owner of an executable graph that was instantiated from the graph.
-func (gc *graphCore) executable(raw driver.GraphExec) *GraphExec {
+func (gc *graphCore) executable(raw driver.GraphExec, flags InstantiateFlags) *GraphExec {
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.Instantiate(uintptr(raw), uintptr(gc.raw))
 	}
 	xc, objects := &execCore{raw: raw, graph: gc, removed: maps.Clone(gc.removed), edits: gc.edits}, new(objectSet)
 	objects.copyAll(gc.objects)
 	xc.objects.Store(objects)
+	xc.allocs, xc.autoFree = gc.objects.unfreed(), flags&InstantiateAutoFree != 0
+	if len(xc.allocs) > 0 {
+		xc.atEnd = xc.freeAllocs
+	}
 	xc.usedStreams = new(streamSet) // the objects that the graph uses are released when its launches are done
 	x := &GraphExec{core: xc}
 	x.cleanup = owned(x, &xc.resource, xc, gc.ctx)
@@ -140,7 +144,7 @@ func (x *GraphExec) launchFast(s *Stream) (done bool, err error) {
 		return false, nil
 	}
 	sc, xc := s.core, x.core
-	if !sc.beginTurn(workGraphLaunch) {
+	if xc.atEnd != nil || !sc.beginTurn(workGraphLaunch) { // the graph leaves memory allocated
 		return false, nil
 	}
 	if !sc.keeps(&xc.resource) {
@@ -201,7 +205,7 @@ func (x *GraphExec) on(f workFunction, s *Stream) error {
 	if o := sc.ctx.drv.observer(); o != nil && f == workGraphLaunch {
 		o.Launch(sc.observed(), uintptr(xc.raw))
 	}
-	res := xc.enqueue(f, sc)
+	res, err := xc.enqueue(f, sc)
 	if o := sc.ctx.drv.observer(); o != nil && f == workGraphLaunch && res != driver.ResultSuccess {
 		o.LaunchFailed(uintptr(xc.raw))
 	}
@@ -209,6 +213,9 @@ func (x *GraphExec) on(f workFunction, s *Stream) error {
 	runtime.KeepAlive(x)
 	runtime.KeepAlive(s)
 	t.done(TraceGraphLaunch, 0, sc.raw, res)
+	if err != nil {
+		return err
+	}
 	if res != driver.ResultSuccess {
 		return sc.ctx.callError(op, uintptr(xc.raw), res)
 	}

@@ -24,6 +24,12 @@ type execCore struct {
 	// edits is graphCore.edits as it was then. While the graph's is the same, an update with the graph
 	// gives each node the work of the node that names it.
 	edits int
+	// allocs is the memory that the graph allocates and does not free. autoFree says that a launch
+	// frees what the launch before has allocated. mu guards allocs.
+	allocs   []graphAlloc
+	autoFree bool
+	// atEnd is freeAllocs if there are allocs. Programs that instantiate no graph do not link it.
+	atEnd func()
 	// delayed has the objects that only earlier launches use. delayedMu guards it.
 	delayedMu lock.Mutex[lock.Delayed]
 	delayed   []delayedRelease
@@ -59,12 +65,23 @@ func (xc *execCore) observeDone() {
 	}
 }
 
-func (xc *execCore) releaseObjects() { xc.objects.Load().release() }
+func (xc *execCore) releaseObjects() {
+	if xc.atEnd != nil {
+		xc.atEnd()
+	}
+	xc.objects.Load().release()
+}
 
-// enqueue calls the driver.
-func (xc *execCore) enqueue(f workFunction, sc *streamCore) (res driver.Result) {
+// enqueue calls the driver, unless there is an error before.
+func (xc *execCore) enqueue(f workFunction, sc *streamCore) (res driver.Result, err error) {
 	xc.mu.Lock()
 	defer xc.mu.Unlock()
+	launch := f == workGraphLaunch
+	if launch && len(xc.allocs) > 0 {
+		if err := xc.mayAllocate(f.op()); err != nil {
+			return driver.ResultInvalidValue, err
+		}
+	}
 	sc.beginLegacy()
 	defer sc.endLegacy()
 	for in, again := sc.contextFor(f), true; again; in, again = sc.needsContext(f, in, res) {
@@ -75,10 +92,11 @@ func (xc *execCore) enqueue(f workFunction, sc *streamCore) (res driver.Result) 
 			res = sc.ctx.drv.table.GraphLaunch(at, xc.raw, sc.raw)
 		}
 	}
-	if res == driver.ResultSuccess && f == workGraphLaunch {
+	if res == driver.ResultSuccess && launch {
 		xc.objects.Load().launched()
+		xc.launchedAllocs()
 	}
-	return res
+	return res, nil
 }
 
 // keepForLaunches prepares the release of an old set: objects that earlier launches use stay until

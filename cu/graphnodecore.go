@@ -152,7 +152,7 @@ func (c *nodeCall) keep(r *resource, h holder) bool {
 			return false
 		}
 	} else {
-		if !r.Acquire(r) {
+		if r.only != nil && r.only != c.gc.objects || !r.Acquire(r) {
 			return false
 		}
 		c.acquired = append(c.acquired, h)

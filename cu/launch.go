@@ -312,6 +312,11 @@ func (f *Function) useModule(w *work, cfg *LaunchConfig) error {
 // are compared first, then closed memory is detected, and then contexts are compared.
 func (f *Function) badMemory(cfg *LaunchConfig, i int, c *contextCore, mc *memCore) error {
 	err := mismatch(mc.ctx, c)
+	if mc.only != nil && mc.ctx == c && !mc.Closed() {
+		e := f.badArg(cfg, i, errOtherGraph)
+		e.Detail += " cannot be used here: " + otherGraphDetail
+		return e
+	}
 	if err != ErrDriverMismatch && mc.current().Closed() {
 		err = ErrClosed
 	}

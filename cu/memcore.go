@@ -24,6 +24,7 @@ const (
 	managedMemory                      // allocated by cuMemAllocManaged
 	registeredMemory                   // the program's own, registered by cuMemHostRegister
 	virtualMemory                      // mapped by cuMemMap
+	graphMemory                        // allocated by nodes of a graph
 )
 
 // memoryKinds has the properties of each kind.
@@ -46,6 +47,7 @@ var memoryKinds = [...]struct {
 	moduleVariable:   {name: "device memory"},
 	pooledMemory:     {name: "device memory", tracked: true},
 	registeredMemory: {name: "host memory", onHost: true, freeWaits: true, tracked: true},
+	graphMemory:      {name: "memory of a graph"},
 	managedMemory:    {name: "managed memory", freeWaits: true, tracked: true, everywhere: true},
 	virtualMemory:    {name: "virtual memory", tracked: true},
 }
@@ -83,6 +85,9 @@ type memCore struct {
 	// device's current pool. freeOn is the stream on which the program wants the memory to be freed.
 	pool   *memPoolCore
 	freeOn atomic.Pointer[streamCore]
+	// ofGraph says that the launch of a graph has allocated the memory, which is treated as memory of
+	// a pool: see GraphExec.Take.
+	ofGraph bool
 }
 
 // virtual is a *generation. It is an interface, so that a program that maps no memory does not
@@ -150,6 +155,9 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 		return "cuMemFree", t.MemFree(at, mc.raw)
 	case virtualMemory:
 		return mc.virt.free(at)
+	case graphMemory: // nodes free it, or it is taken
+		mc.observeFree()
+		return "", driver.ResultSuccess
 	case moduleVariable:
 		if mc.module.leave(); !at.NoWait {
 			mc.ctx.freeDeferred() // this frees the module if it was closed before

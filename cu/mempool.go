@@ -386,10 +386,11 @@ func (p *MemPool) Alloc(s *Stream, size uint64) (*DeviceMem, error) {
 //
 // # Captures
 //
-// A stream that is being captured cannot allocate, or free: the error matches
-// [errors.ErrUnsupported]. The capture continues. To allocate on another stream is like
-// [Context.Alloc]: it invalidates a capture of the calling goroutine, unless that is relaxed. Close
-// and Free do not.
+// In a capture by this package the allocation becomes a node of the graph: see [Graph.AddAlloc] for
+// what can use the memory, and [GraphExec.Take] for memory that the capture does not free. During a
+// capture by other code the error matches [errors.ErrUnsupported], and the capture continues. To
+// allocate on another stream is like [Context.Alloc]: it invalidates a capture of the calling
+// goroutine, unless that is relaxed. Close and Free do not.
 func (s *Stream) Alloc(size uint64) (*DeviceMem, error) {
 	return s.alloc("cuMemAllocAsync", size, nil)
 }
@@ -405,22 +406,26 @@ func (s *Stream) alloc(op string, size uint64, p *memPoolCore) (*DeviceMem, erro
 		return nil, invalid(op, "the size is 0 bytes: ask for at least one")
 	}
 	var raw driver.DevicePtr
-	captured := false
+	var m *DeviceMem
+	foreign := false
 	res := sc.ctx.allocate(func() (res driver.Result) {
-		raw, res, captured = sc.allocOnce(size, p)
+		raw, res, foreign = sc.allocOnce(size, p, func(mc *memCore) { m = newDeviceMem(sc.ctx, mc) })
 		return res
 	})
 	switch {
-	case captured:
+	case foreign:
 		return nil, errPoolCaptured(op, uintptr(sc.raw))
 	case res != driver.ResultSuccess:
 		return nil, sc.ctx.failAlloc(op, size, res)
+	case m != nil:
+		m.core.observeOrder(op, sc)
+		return m, nil
 	}
 	mc := &memCore{is: pooledMemory, raw: raw, size: size, capacity: size, pool: p}
 	if p != nil {
 		p.Retain()
 	}
-	m := newDeviceMem(sc.ctx, mc)
+	m = newDeviceMem(sc.ctx, mc)
 	mc.resource.usedOn(sc)
 	mc.observeOrder(op, sc)
 	return m, nil
@@ -429,7 +434,8 @@ func (s *Stream) alloc(op string, size uint64, p *memPoolCore) (*DeviceMem, erro
 // Free closes memory of a pool, like [DeviceMem.Close], and frees it on this stream, which must be
 // of the memory's context (cuMemFreeAsync). An allocation on this stream can then reuse the memory.
 // It waits while another call on the stream waits because the stream's queue is full: see
-// docs/blocking.md.
+// docs/blocking.md. In a capture it adds a node that frees memory which the same graph allocates, and
+// later work of the capture cannot use the memory.
 func (s *Stream) Free(m *DeviceMem) error {
 	const op = "cuMemFreeAsync"
 	sc, err := s.enter(op)
@@ -442,24 +448,30 @@ func (s *Stream) Free(m *DeviceMem) error {
 		return errNil(op, "device memory")
 	case m.core.ctx != sc.ctx:
 		return mixed(op, "memory", m.core.ctx, "stream", sc.ctx)
+	}
+	captured, foreign, err := sc.freeCaptured(op, m.core)
+	switch {
+	case err != nil:
+		return err
+	case foreign:
+		return errPoolCaptured(op, uintptr(sc.raw))
+	case captured:
+		m.core.observeOrder(op, sc)
+		return m.Close()
+	case m.core.is == graphMemory:
+		return m.core.Refused(op)
 	case m.core.is != pooledMemory:
 		return invalid(op, "the memory is not of a pool: use its Close")
-	}
-	sc.beginWork()
-	captured := sc.raw != driver.CU_STREAM_LEGACY && sc.captureActive()
-	sc.endWork()
-	if captured {
-		return errPoolCaptured(op, uintptr(sc.raw))
 	}
 	m.core.freeOn.CompareAndSwap(nil, sc)
 	return m.Close()
 }
 
-// errPoolCaptured returns the error for an allocation or a free on a stream that is being captured.
+// errPoolCaptured returns the error for an allocation or a free on a stream that other code captures.
 func errPoolCaptured(op string, stream uintptr) error {
 	return &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: stream, Err: errCapturedMemory,
 		Detail: "allocate before the capture, and free after the last launch of the graph"}
 }
 
 // errCapturedMemory is wrapped by the error of errPoolCaptured.
-var errCapturedMemory = fmt.Errorf("a graph cannot allocate or free memory of a pool: %w", errors.ErrUnsupported)
+var errCapturedMemory = fmt.Errorf("other code captures the stream: %w", errors.ErrUnsupported)

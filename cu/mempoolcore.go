@@ -89,13 +89,15 @@ func (c *contextCore) legacyStream() *streamCore {
 	return c.legacy.Load()
 }
 
-// allocOnce allocates from a pool, or from the device's current one if p is nil. The caller has a
-// call in flight on the stream.
-func (sc *streamCore) allocOnce(size uint64, p *memPoolCore) (raw driver.DevicePtr, res driver.Result, captured bool) {
+// allocOnce allocates from a pool, or from the device's current one if p is nil. In a capture it calls
+// captured with memory that the graph keeps afterwards. foreign says that other code captures the
+// stream. The caller has a call in flight on the stream.
+func (sc *streamCore) allocOnce(size uint64, p *memPoolCore, captured func(*memCore)) (raw driver.DevicePtr,
+	res driver.Result, foreign bool) {
 	at := sc.inContext()
-	captured = sc.beginWork() != nil
+	c := sc.beginWork()
 	defer sc.endWork()
-	if captured || (sc.foreign || sc.exposed.Load()) && sc.captureActive() {
+	if c == nil && (sc.foreign || sc.exposed.Load()) && sc.captureActive() {
 		return 0, driver.ResultSuccess, true
 	}
 	sc.beginLegacy()
@@ -105,7 +107,31 @@ func (sc *streamCore) allocOnce(size uint64, p *memPoolCore) (raw driver.DeviceP
 	} else {
 		raw, res = sc.ctx.drv.table.MemAllocFromPoolAsync(at, size, p.raw, sc.raw)
 	}
+	if c != nil && res == driver.ResultSuccess {
+		mc := newGraphMem(raw, size, c.objects)
+		captured(mc)
+		c.objects.add(mc)
+	}
 	return raw, res, false
+}
+
+// freeCaptured makes a node of the capture that the stream is part of free memory. foreign says that
+// other code captures the stream, and captured that somebody does.
+func (sc *streamCore) freeCaptured(op string, mc *memCore) (captured, foreign bool, err error) {
+	c := sc.beginWork()
+	defer sc.endWork()
+	if c == nil {
+		foreign = sc.raw != driver.CU_STREAM_LEGACY && sc.captureActive()
+		return foreign, foreign, nil
+	}
+	if err := c.objects.canFree(op, mc); err != nil {
+		return true, false, err
+	}
+	if res := sc.ctx.drv.table.MemFreeAsync(sc.inContext(), mc.raw, sc.raw); res != driver.ResultSuccess {
+		return true, false, sc.ctx.callError(op, uintptr(sc.raw), res)
+	}
+	c.objects.frees(mc)
+	return true, false, nil
 }
 
 // orderedFree is a free of memory that is about to be enqueued.
@@ -247,7 +273,7 @@ func (f *orderedFree) enqueue() (res driver.Result, enqueued bool) {
 			return 0, false
 		}
 	}
-	f.mc.observeFree()
+	f.mc.observeFreeOn(sc)
 	return t.MemFreeAsync(at, f.mc.raw, sc.raw), true
 }
 

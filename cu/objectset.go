@@ -21,6 +21,8 @@ type objectSet struct {
 	held map[holder]int // how often each was added
 	// nodes is what is known about nodes. The lock of the graph, or of the executable graph, guards it.
 	nodes map[driver.GraphNode]nodeUse
+	// allocs has the memory that nodes allocate, and whether a node frees it. mu guards it.
+	allocs map[*memCore]bool
 	// unlaunched are recorded slots that represent earlier records until the first launch.
 	unlaunched []*slot
 }

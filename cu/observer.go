@@ -155,9 +155,11 @@ func (w *work) observeUses(op string, uses []races.Use) {
 
 // observeAllocation is called before the program gets memory.
 func (mc *memCore) observeAllocation() {
-	if o := mc.ctx.drv.observer(); o != nil && mc.is != moduleVariable {
+	if o := mc.ctx.drv.observer(); o != nil && mc.is != moduleVariable && !mc.ofGraph {
 		o.Allocated(mc.kind(), uint64(mc.handle()), mc.size, mc.onHost())
-		o.Report()
+		if mc.is != graphMemory { // its graph is locked
+			o.Report()
+		}
 	}
 }
 
@@ -172,8 +174,18 @@ func (mc *memCore) observeOrder(op string, sc *streamCore) {
 
 // observeFree is called before the driver gets the memory back.
 func (mc *memCore) observeFree() {
-	if o := mc.ctx.drv.observer(); o != nil {
+	if o := mc.ctx.drv.observer(); o != nil && !mc.ofGraph {
 		o.Freed(uint64(mc.handle()), mc.onHost())
+	}
+}
+
+// observeFreeOn is observeFree before a stream frees the memory. Memory that a graph has allocated is
+// not gone: the next launch allocates it again, and must come after the free.
+func (mc *memCore) observeFreeOn(sc *streamCore) {
+	if mc.observeFree(); mc.ofGraph {
+		if o := mc.ctx.drv.observer(); o != nil {
+			o.Enqueue(sc.observed(), "cuMemFreeAsync", "", []races.Use{mc.used(0, mc.size, true, "memory")})
+		}
 	}
 }
 

@@ -31,6 +31,8 @@ type resource struct {
 	tries uint8
 	// number is the object's number in the sets of objects that streams keep: see handle.Kept.
 	number uint8
+	// only is not nil if only nodes of the graph with these objects can use the object.
+	only *objectSet
 	// freed is set when the object is freed.
 	freed atomic.Bool
 	// usedStreams is not nil if the work that uses the object must be done before it is freed.

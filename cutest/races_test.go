@@ -407,6 +407,46 @@ var raceTests = []struct {
 		get[cu.GraphNode](p)(g.AddCopy(p.n, p.m, after...))
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
+	{"memory that a graph allocates", func(p *scene) {
+		g := p.graph()
+		alloc, m, err := g.AddAlloc(16)
+		p.do(err)
+		var after []cu.GraphNode
+		p.order(func() error { after = append(after, alloc); return nil })
+		fill := get[cu.GraphNode](p)(g.AddMemset(m, 1, after...))
+		get[cu.GraphNode](p)(g.AddFree(m, alloc, fill))
+		x := p.exec(g)
+		p.do(errors.Join(x.Launch(p.a), x.Launch(p.a), m.Close()))
+	}, 1},
+	{"memory that was taken from a graph", func(p *scene) {
+		g := p.graph()
+		alloc, m, err := g.AddAlloc(16)
+		p.do(err)
+		get[cu.GraphNode](p)(g.AddMemset(m, 1, alloc))
+		x := p.exec(g)
+		for range 2 { // without reports of memory that was freed
+			p.do(x.Launch(p.a))
+			taken := get[*cu.DeviceMem](p)(x.Take(m))
+			p.order(func() error { return p.b.WaitStream(p.a) })
+			p.do(p.b.Copy(p.n, taken))
+			p.do(p.a.WaitStream(p.b))
+			p.do(p.a.Free(taken))
+		}
+		p.do(m.Close())
+	}, 2},
+	{"allocation and free in a capture", func(p *scene) {
+		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error {
+			m := get[*cu.DeviceMem](p)(p.a.Alloc(16))
+			p.do(p.b.WaitStream(p.a))
+			p.do(p.b.Memset(m, 1))
+			p.order(func() error { return p.a.WaitStream(p.b) })
+			p.do(p.a.Copy(p.n, m))
+			p.do(p.a.WaitStream(p.b))
+			return p.a.Free(m)
+		}))
+		x := p.exec(g)
+		p.do(x.Launch(p.a))
+	}, 1},
 	{"other host function of a node", func(p *scene) {
 		p.onHost()
 		g, done := p.graph(), make(chan struct{}, 1)

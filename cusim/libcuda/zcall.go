@@ -743,14 +743,26 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.DeviceGetDefaultMemPool(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 142: // cuDeviceGetMemPool
+	case 142: // cuDeviceGetGraphMemAttribute
+		v2, r := l.d.DeviceGetGraphMemAttribute(th, driver.Device(a[0]), int32(a[1]))
+		r = storePart(r, pointer[byte](&a[2]), v2, graphMemAttributeSize(int32(a[1])))
+		return r
+	case 143: // cuDeviceGetMemPool
 		p0 := pointer[driver.MemoryPool](&a[0])
 		v0, r := l.d.DeviceGetMemPool(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 143: // cuDeviceSetMemPool
+	case 144: // cuDeviceGraphMemTrim
+		return l.d.DeviceGraphMemTrim(th, driver.Device(a[0]))
+	case 145: // cuDeviceSetGraphMemAttribute
+		p2 := pointer[byte](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.DeviceSetGraphMemAttribute(th, driver.Device(a[0]), int32(a[1]), loadPart[uint64](p2, graphMemAttributeSize(int32(a[1]))))
+	case 146: // cuDeviceSetMemPool
 		return l.d.DeviceSetMemPool(th, driver.Device(a[0]), driver.MemoryPool(a[1]))
-	case 144: // cuMemAllocFromPoolAsync
+	case 147: // cuMemAllocFromPoolAsync
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -758,7 +770,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocFromPoolAsync(th, a[1], driver.MemoryPool(a[2]), driver.Stream(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 145: // cuMemGetDefaultMemPool
+	case 148: // cuMemGetDefaultMemPool
 		p0 := pointer[driver.MemoryPool](&a[0])
 		p1 := pointer[driver.MemLocation](&a[1])
 		if p1 == nil {
@@ -767,7 +779,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetDefaultMemPool(th, *p1, int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 146: // cuMemGetMemPool
+	case 149: // cuMemGetMemPool
 		p0 := pointer[driver.MemoryPool](&a[0])
 		p1 := pointer[driver.MemLocation](&a[1])
 		if p1 == nil {
@@ -776,7 +788,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetMemPool(th, *p1, int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 147: // cuMemPoolCreate
+	case 150: // cuMemPoolCreate
 		p0 := pointer[driver.MemoryPool](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -788,18 +800,18 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolCreate(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 148: // cuMemPoolDestroy
+	case 151: // cuMemPoolDestroy
 		return l.d.MemPoolDestroy(th, driver.MemoryPool(a[0]))
-	case 149: // cuMemPoolExportPointer
+	case 152: // cuMemPoolExportPointer
 		p0 := pointer[driver.MemPoolPtrExportData](&a[0])
 		v0, r := l.d.MemPoolExportPointer(th, driver.DevicePtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 150: // cuMemPoolExportToShareableHandle
+	case 153: // cuMemPoolExportToShareableHandle
 		v0, r := l.d.MemPoolExportToShareableHandle(th, driver.MemoryPool(a[1]), int32(a[2]), a[3])
 		r = storePart(r, pointer[byte](&a[0]), v0, shareableHandleSize(int32(a[2])))
 		return r
-	case 151: // cuMemPoolGetAccess
+	case 154: // cuMemPoolGetAccess
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.MemLocation](&a[2])
 		if p2 == nil {
@@ -808,11 +820,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolGetAccess(th, driver.MemoryPool(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 152: // cuMemPoolGetAttribute
+	case 155: // cuMemPoolGetAttribute
 		v2, r := l.d.MemPoolGetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]))
 		r = storePart(r, pointer[byte](&a[2]), v2, memPoolAttributeSize(int32(a[1])))
 		return r
-	case 153: // cuMemPoolImportFromShareableHandle
+	case 156: // cuMemPoolImportFromShareableHandle
 		p0 := pointer[driver.MemoryPool](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -820,7 +832,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
 		return r
-	case 154: // cuMemPoolImportPointer
+	case 157: // cuMemPoolImportPointer
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -832,35 +844,35 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolImportPointer(th, driver.MemoryPool(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 155: // cuMemPoolSetAccess
+	case 158: // cuMemPoolSetAccess
 		p1, there := slice[driver.MemAccessDesc](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPoolSetAccess(th, driver.MemoryPool(a[0]), p1)
-	case 156: // cuMemPoolSetAttribute
+	case 159: // cuMemPoolSetAttribute
 		p2 := pointer[byte](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPoolSetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]), loadPart[uint64](p2, memPoolAttributeSize(int32(a[1]))))
-	case 157: // cuMemPoolTrimTo
+	case 160: // cuMemPoolTrimTo
 		return l.d.MemPoolTrimTo(th, driver.MemoryPool(a[0]), a[1])
-	case 158: // cuMemSetMemPool
+	case 161: // cuMemSetMemPool
 		p0 := pointer[driver.MemLocation](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemSetMemPool(th, *p0, int32(a[1]), driver.MemoryPool(a[2]))
-	case 159: // cuMemAdvise_v2
+	case 162: // cuMemAdvise_v2
 		p3 := pointer[driver.MemLocation](&a[3])
 		if p3 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemAdvise(th, driver.DevicePtr(a[0]), a[1], int32(a[2]), *p3)
-	case 160: // cuMemAdvise
+	case 163: // cuMemAdvise
 		return l.d.MemAdviseV1(th, driver.DevicePtr(a[0]), a[1], int32(a[2]), driver.Device(a[3]))
-	case 161: // cuMemAllocManaged
+	case 164: // cuMemAllocManaged
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -868,28 +880,28 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocManaged(th, a[1], uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 162: // cuMemGetAddressRange_v2
+	case 165: // cuMemGetAddressRange_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		v0, v1, r := l.d.MemGetAddressRange(th, driver.DevicePtr(a[2]))
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 163: // cuMemPrefetchAsync_v2
+	case 166: // cuMemPrefetchAsync_v2
 		p2 := pointer[driver.MemLocation](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPrefetchAsync(th, driver.DevicePtr(a[0]), a[1], *p2, uint32(a[3]), driver.Stream(a[4]))
-	case 164: // cuMemPrefetchAsync
+	case 167: // cuMemPrefetchAsync
 		return l.d.MemPrefetchAsyncV1(th, driver.DevicePtr(a[0]), a[1], driver.Device(a[2]), driver.Stream(a[3]))
-	case 165: // cuMemRangeGetAttribute
+	case 168: // cuMemRangeGetAttribute
 		p0, there := slice[byte](&a[0], uint64(uint64(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemRangeGetAttribute(th, p0, int32(a[2]), driver.DevicePtr(a[3]), a[4])
-	case 166: // cuMemRangeGetAttributes
+	case 169: // cuMemRangeGetAttributes
 		p0, there := slice[unsafe.Pointer](&a[0], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -903,13 +915,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemRangeGetAttributes(th, p0, p1, p2, driver.DevicePtr(a[4]), a[5])
-	case 167: // cuPointerGetAttribute
+	case 170: // cuPointerGetAttribute
 		v0, r := l.d.PointerGetAttribute(th, int32(a[1]), driver.DevicePtr(a[2]))
 		r = storePart(r, pointer[byte](&a[0]), v0, pointerAttributeSize(int32(a[1])))
 		return r
-	case 168: // cuStreamAttachMemAsync
+	case 171: // cuStreamAttachMemAsync
 		return l.d.StreamAttachMemAsync(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
-	case 169: // cuMemAllocPitch_v2
+	case 172: // cuMemAllocPitch_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -922,53 +934,53 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 170: // cuMemcpy2D_v2
+	case 173: // cuMemcpy2D_v2
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy2D(th, *p0)
-	case 171: // cuMemcpy2DAsync_v2
+	case 174: // cuMemcpy2DAsync_v2
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy2DAsync(th, *p0, driver.Stream(a[1]))
-	case 172: // cuMemcpy2DUnaligned_v2
+	case 175: // cuMemcpy2DUnaligned_v2
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy2DUnaligned(th, *p0)
-	case 173: // cuMemcpy3D_v2
+	case 176: // cuMemcpy3D_v2
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy3D(th, *p0)
-	case 174: // cuMemcpy3DAsync_v2
+	case 177: // cuMemcpy3DAsync_v2
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy3DAsync(th, *p0, driver.Stream(a[1]))
-	case 175: // cuMemsetD16_v2
+	case 178: // cuMemsetD16_v2
 		return l.d.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 176: // cuMemsetD16Async
+	case 179: // cuMemsetD16Async
 		return l.d.MemsetD16Async(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2], driver.Stream(a[3]))
-	case 177: // cuMemsetD2D16_v2
+	case 180: // cuMemsetD2D16_v2
 		return l.d.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 178: // cuMemsetD2D16Async
+	case 181: // cuMemsetD2D16Async
 		return l.d.MemsetD2D16Async(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 179: // cuMemsetD2D32_v2
+	case 182: // cuMemsetD2D32_v2
 		return l.d.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 180: // cuMemsetD2D32Async
+	case 183: // cuMemsetD2D32Async
 		return l.d.MemsetD2D32Async(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 181: // cuMemsetD2D8_v2
+	case 184: // cuMemsetD2D8_v2
 		return l.d.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 182: // cuMemsetD2D8Async
+	case 185: // cuMemsetD2D8Async
 		return l.d.MemsetD2D8Async(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 183: // cuGraphAddChildGraphNode
+	case 186: // cuGraphAddChildGraphNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -980,7 +992,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddChildGraphNode(th, driver.Graph(a[1]), p2, driver.Graph(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 184: // cuGraphAddDependencies
+	case 187: // cuGraphAddDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -990,7 +1002,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphAddDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 185: // cuGraphAddHostNode
+	case 188: // cuGraphAddHostNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1006,7 +1018,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddHostNode(th, driver.Graph(a[1]), p2, l.hostFunc(p4[0], p4[1]))
 		r = store(r, p0, v0)
 		return r
-	case 186: // cuGraphAddKernelNode_v2
+	case 189: // cuGraphAddKernelNode_v2
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1018,7 +1030,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddKernelNode(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 187: // cuGraphAddKernelNode
+	case 190: // cuGraphAddKernelNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1030,7 +1042,36 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddKernelNodeV1(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 188: // cuGraphAddMemcpyNode
+	case 191: // cuGraphAddMemAllocNode
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p4 := pointer[driver.MemAllocNodeParams](&a[4])
+		if p4 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, v4, r := l.d.GraphAddMemAllocNode(th, driver.Graph(a[1]), p2, *p4)
+		r = store(r, p0, v0)
+		r = store(r, p4, v4)
+		return r
+	case 192: // cuGraphAddMemFreeNode
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GraphAddMemFreeNode(th, driver.Graph(a[1]), p2, driver.DevicePtr(a[4]))
+		r = store(r, p0, v0)
+		return r
+	case 193: // cuGraphAddMemcpyNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1042,7 +1083,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemcpyNode(th, driver.Graph(a[1]), p2, pointer[driver.Memcpy3D](&a[4]), driver.Context(a[5]))
 		r = store(r, p0, v0)
 		return r
-	case 189: // cuGraphAddMemsetNode
+	case 194: // cuGraphAddMemsetNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1054,31 +1095,31 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemsetNode(th, driver.Graph(a[1]), p2, pointer[driver.MemsetNodeParams](&a[4]), driver.Context(a[5]))
 		r = store(r, p0, v0)
 		return r
-	case 190: // cuGraphDestroyNode
+	case 195: // cuGraphDestroyNode
 		return l.d.GraphDestroyNode(th, driver.GraphNode(a[0]))
-	case 191: // cuGraphExecChildGraphNodeSetParams
+	case 196: // cuGraphExecChildGraphNodeSetParams
 		return l.d.GraphExecChildGraphNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Graph(a[2]))
-	case 192: // cuGraphExecHostNodeSetParams
+	case 197: // cuGraphExecHostNodeSetParams
 		p2 := pointer[[2]uint64](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecHostNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), l.hostFunc(p2[0], p2[1]))
-	case 193: // cuGraphExecKernelNodeSetParams_v2
+	case 198: // cuGraphExecKernelNodeSetParams_v2
 		return l.d.GraphExecKernelNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
-	case 194: // cuGraphExecKernelNodeSetParams
+	case 199: // cuGraphExecKernelNodeSetParams
 		return l.d.GraphExecKernelNodeSetParamsV1(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
-	case 195: // cuGraphExecMemcpyNodeSetParams
+	case 200: // cuGraphExecMemcpyNodeSetParams
 		return l.d.GraphExecMemcpyNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.Memcpy3D](&a[2]), driver.Context(a[3]))
-	case 196: // cuGraphExecMemsetNodeSetParams
+	case 201: // cuGraphExecMemsetNodeSetParams
 		return l.d.GraphExecMemsetNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.MemsetNodeParams](&a[2]), driver.Context(a[3]))
-	case 197: // cuGraphHostNodeSetParams
+	case 202: // cuGraphHostNodeSetParams
 		p1 := pointer[[2]uint64](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphHostNodeSetParams(th, driver.GraphNode(a[0]), l.hostFunc(p1[0], p1[1]))
-	case 198: // cuGraphInstantiateWithParams
+	case 203: // cuGraphInstantiateWithParams
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1091,31 +1132,41 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 199: // cuGraphKernelNodeCopyAttributes
+	case 204: // cuGraphKernelNodeCopyAttributes
 		return l.d.GraphKernelNodeCopyAttributes(th, driver.GraphNode(a[0]), driver.GraphNode(a[1]))
-	case 200: // cuGraphKernelNodeGetAttribute
+	case 205: // cuGraphKernelNodeGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.GraphKernelNodeGetAttribute(th, driver.GraphNode(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 201: // cuGraphKernelNodeSetAttribute
+	case 206: // cuGraphKernelNodeSetAttribute
 		return l.d.GraphKernelNodeSetAttribute(th, driver.GraphNode(a[0]), int32(a[1]), pointer[driver.LaunchAttributeValue](&a[2]))
-	case 202: // cuGraphKernelNodeSetParams_v2
+	case 207: // cuGraphKernelNodeSetParams_v2
 		return l.d.GraphKernelNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 203: // cuGraphKernelNodeSetParams
+	case 208: // cuGraphKernelNodeSetParams
 		return l.d.GraphKernelNodeSetParamsV1(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 204: // cuGraphMemcpyNodeSetParams
+	case 209: // cuGraphMemAllocNodeGetParams
+		p1 := pointer[driver.MemAllocNodeParams](&a[1])
+		v1, r := l.d.GraphMemAllocNodeGetParams(th, driver.GraphNode(a[0]))
+		r = store(r, p1, v1)
+		return r
+	case 210: // cuGraphMemFreeNodeGetParams
+		p1 := pointer[driver.DevicePtr](&a[1])
+		v1, r := l.d.GraphMemFreeNodeGetParams(th, driver.GraphNode(a[0]))
+		r = store(r, p1, v1)
+		return r
+	case 211: // cuGraphMemcpyNodeSetParams
 		return l.d.GraphMemcpyNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.Memcpy3D](&a[1]))
-	case 205: // cuGraphMemsetNodeSetParams
+	case 212: // cuGraphMemsetNodeSetParams
 		return l.d.GraphMemsetNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.MemsetNodeParams](&a[1]))
-	case 206: // cuGraphNodeGetEnabled
+	case 213: // cuGraphNodeGetEnabled
 		p2 := pointer[uint32](&a[2])
 		v2, r := l.d.GraphNodeGetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 207: // cuGraphNodeSetEnabled
+	case 214: // cuGraphNodeSetEnabled
 		return l.d.GraphNodeSetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), uint32(a[2]))
-	case 208: // cuGraphRemoveDependencies
+	case 215: // cuGraphRemoveDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1125,28 +1176,28 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphRemoveDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 209: // cuFuncGetModule
+	case 216: // cuFuncGetModule
 		p0 := pointer[driver.Module](&a[0])
 		v0, r := l.d.FuncGetModule(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 210: // cuFuncIsLoaded
+	case 217: // cuFuncIsLoaded
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncIsLoaded(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 211: // cuFuncLoad
+	case 218: // cuFuncLoad
 		return l.d.FuncLoad(th, driver.Function(a[0]))
-	case 212: // cuFuncSetCacheConfig
+	case 219: // cuFuncSetCacheConfig
 		return l.d.FuncSetCacheConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 213: // cuFuncSetSharedMemConfig
+	case 220: // cuFuncSetSharedMemConfig
 		return l.d.FuncSetSharedMemConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 214: // cuOccupancyAvailableDynamicSMemPerBlock
+	case 221: // cuOccupancyAvailableDynamicSMemPerBlock
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.OccupancyAvailableDynamicSMemPerBlock(th, driver.Function(a[1]), int32(a[2]), int32(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 215: // cuOccupancyMaxActiveClusters
+	case 222: // cuOccupancyMaxActiveClusters
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1155,7 +1206,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxActiveClusters(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 216: // cuOccupancyMaxPotentialClusterSize
+	case 223: // cuOccupancyMaxPotentialClusterSize
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1164,33 +1215,33 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxPotentialClusterSize(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 217: // cuStreamBatchMemOp_v2
+	case 224: // cuStreamBatchMemOp_v2
 		p2, there := slice[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamBatchMemOp(th, driver.Stream(a[0]), p2, uint32(a[3]))
-	case 218: // cuStreamCopyAttributes
+	case 225: // cuStreamCopyAttributes
 		return l.d.StreamCopyAttributes(th, driver.Stream(a[0]), driver.Stream(a[1]))
-	case 219: // cuStreamGetAttribute
+	case 226: // cuStreamGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.StreamGetAttribute(th, driver.Stream(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 220: // cuStreamGetGreenCtx
+	case 227: // cuStreamGetGreenCtx
 		p1 := pointer[driver.GreenCtx](&a[1])
 		v1, r := l.d.StreamGetGreenCtx(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 221: // cuStreamSetAttribute
+	case 228: // cuStreamSetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamSetAttribute(th, driver.Stream(a[0]), int32(a[1]), *p2)
-	case 222: // cuMemAddressFree
+	case 229: // cuMemAddressFree
 		return l.d.MemAddressFree(th, driver.DevicePtr(a[0]), a[1])
-	case 223: // cuMemAddressReserve
+	case 230: // cuMemAddressReserve
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1198,7 +1249,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAddressReserve(th, a[1], a[2], driver.DevicePtr(a[3]), a[4])
 		r = store(r, p0, v0)
 		return r
-	case 224: // cuMemCreate
+	case 231: // cuMemCreate
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1210,11 +1261,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemCreate(th, a[1], *p2, a[3])
 		r = store(r, p0, v0)
 		return r
-	case 225: // cuMemExportToShareableHandle
+	case 232: // cuMemExportToShareableHandle
 		v0, r := l.d.MemExportToShareableHandle(th, driver.MemGenericAllocationHandle(a[1]), int32(a[2]), a[3])
 		r = storePart(r, pointer[byte](&a[0]), v0, shareableHandleSize(int32(a[2])))
 		return r
-	case 226: // cuMemGetAccess
+	case 233: // cuMemGetAccess
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemLocation](&a[1])
 		if p1 == nil {
@@ -1223,7 +1274,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAccess(th, *p1, driver.DevicePtr(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 227: // cuMemGetAllocationGranularity
+	case 234: // cuMemGetAllocationGranularity
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemAllocationProp](&a[1])
 		if p1 == nil {
@@ -1232,12 +1283,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAllocationGranularity(th, *p1, int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 228: // cuMemGetAllocationPropertiesFromHandle
+	case 235: // cuMemGetAllocationPropertiesFromHandle
 		p0 := pointer[driver.MemAllocationProp](&a[0])
 		v0, r := l.d.MemGetAllocationPropertiesFromHandle(th, driver.MemGenericAllocationHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 229: // cuMemImportFromShareableHandle
+	case 236: // cuMemImportFromShareableHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1245,11 +1296,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 230: // cuMemMap
+	case 237: // cuMemMap
 		return l.d.MemMap(th, driver.DevicePtr(a[0]), a[1], a[2], driver.MemGenericAllocationHandle(a[3]), a[4])
-	case 231: // cuMemRelease
+	case 238: // cuMemRelease
 		return l.d.MemRelease(th, driver.MemGenericAllocationHandle(a[0]))
-	case 232: // cuMemRetainAllocationHandle
+	case 239: // cuMemRetainAllocationHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1257,15 +1308,15 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemRetainAllocationHandle(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 233: // cuMemSetAccess
+	case 240: // cuMemSetAccess
 		p2, there := slice[driver.MemAccessDesc](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemSetAccess(th, driver.DevicePtr(a[0]), a[1], p2)
-	case 234: // cuMemUnmap
+	case 241: // cuMemUnmap
 		return l.d.MemUnmap(th, driver.DevicePtr(a[0]), a[1])
-	case 235: // cuCtxFromGreenCtx
+	case 242: // cuCtxFromGreenCtx
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1273,38 +1324,38 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxFromGreenCtx(th, driver.GreenCtx(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 236: // cuCtxGetCacheConfig
+	case 243: // cuCtxGetCacheConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetCacheConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 237: // cuCtxGetDevResource
+	case 244: // cuCtxGetDevResource
 		p1 := pointer[driver.DevResource](&a[1])
 		v1, r := l.d.CtxGetDevResource(th, driver.Context(a[0]), int32(a[2]))
 		r = store(r, p1, v1)
 		return r
-	case 238: // cuCtxGetExecAffinity
+	case 245: // cuCtxGetExecAffinity
 		p0 := pointer[driver.ExecAffinityParam](&a[0])
 		v0, r := l.d.CtxGetExecAffinity(th, int32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 239: // cuCtxGetSharedMemConfig
+	case 246: // cuCtxGetSharedMemConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetSharedMemConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 240: // cuCtxResetPersistingL2Cache
+	case 247: // cuCtxResetPersistingL2Cache
 		return l.d.CtxResetPersistingL2Cache(th)
-	case 241: // cuCtxSetCacheConfig
+	case 248: // cuCtxSetCacheConfig
 		return l.d.CtxSetCacheConfig(th, int32(a[0]))
-	case 242: // cuCtxSetSharedMemConfig
+	case 249: // cuCtxSetSharedMemConfig
 		return l.d.CtxSetSharedMemConfig(th, int32(a[0]))
-	case 243: // cuDeviceGetExecAffinitySupport
+	case 250: // cuDeviceGetExecAffinitySupport
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetExecAffinitySupport(th, int32(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 244: // cuDeviceGetHostAtomicCapabilities
+	case 251: // cuDeviceGetHostAtomicCapabilities
 		p0, there := slice[uint32](&a[0], uint64(uint32(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1314,52 +1365,52 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.DeviceGetHostAtomicCapabilities(th, p0, p1, driver.Device(a[3]))
-	case 245: // cuDeviceGetLuid
+	case 252: // cuDeviceGetLuid
 		p0 := pointer[[8]byte](&a[0])
 		p1 := pointer[uint32](&a[1])
 		v0, v1, r := l.d.DeviceGetLuid(th, driver.Device(a[2]))
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 246: // cuDeviceGetProperties
+	case 253: // cuDeviceGetProperties
 		p0 := pointer[driver.Devprop](&a[0])
 		v0, r := l.d.DeviceGetProperties(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 247: // cuDeviceGetTexture1DLinearMaxWidth
+	case 254: // cuDeviceGetTexture1DLinearMaxWidth
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.DeviceGetTexture1DLinearMaxWidth(th, int32(a[1]), uint32(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 248: // cuGreenCtxGetId
+	case 255: // cuGreenCtxGetId
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.GreenCtxGetId(th, driver.GreenCtx(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 249: // cuCheckpointProcessCheckpoint
+	case 256: // cuCheckpointProcessCheckpoint
 		return l.d.CheckpointProcessCheckpoint(th, int32(a[0]), pointer[driver.CheckpointCheckpointArgs](&a[1]))
-	case 250: // cuCheckpointProcessGetRestoreThreadId
+	case 257: // cuCheckpointProcessGetRestoreThreadId
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetRestoreThreadId(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 251: // cuCheckpointProcessGetState
+	case 258: // cuCheckpointProcessGetState
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetState(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 252: // cuCheckpointProcessLock
+	case 259: // cuCheckpointProcessLock
 		return l.d.CheckpointProcessLock(th, int32(a[0]), pointer[driver.CheckpointLockArgs](&a[1]))
-	case 253: // cuCheckpointProcessRestore
+	case 260: // cuCheckpointProcessRestore
 		return l.d.CheckpointProcessRestore(th, int32(a[0]), pointer[driver.CheckpointRestoreArgs](&a[1]))
-	case 254: // cuCheckpointProcessUnlock
+	case 261: // cuCheckpointProcessUnlock
 		return l.d.CheckpointProcessUnlock(th, int32(a[0]), pointer[driver.CheckpointUnlockArgs](&a[1]))
-	case 255: // cuLogsCurrent
+	case 262: // cuLogsCurrent
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LogsCurrent(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 256: // cuLogsDumpToMemory
+	case 263: // cuLogsDumpToMemory
 		p0 := pointer[uint32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1376,7 +1427,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p2, v2)
 		return r
-	case 257: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 264: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1389,53 +1440,53 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 258: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 265: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 259: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
+	case 266: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2DUnaligned(th, *p0)
-	case 260: // cuMemcpy2D_v2, in the order of the thread's own default stream
+	case 267: // cuMemcpy2D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2D(th, *p0)
-	case 261: // cuMemcpy3D_v2, in the order of the thread's own default stream
+	case 268: // cuMemcpy3D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3D(th, *p0)
-	case 262: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 269: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 263: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 270: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 264: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 271: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 265: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 272: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 266: // cuMemsetD16_v2, in the order of the thread's own default stream
+	case 273: // cuMemsetD16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 267: // cuMemsetD2D16_v2, in the order of the thread's own default stream
+	case 274: // cuMemsetD2D16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 268: // cuMemsetD2D32_v2, in the order of the thread's own default stream
+	case 275: // cuMemsetD2D32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 269: // cuMemsetD2D8_v2, in the order of the thread's own default stream
+	case 276: // cuMemsetD2D8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 270: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 277: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 271: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 278: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -1585,7 +1636,10 @@ var callNames = [...]string{
 	"cuLaunchKernelEx",
 	"cuLaunchCooperativeKernel",
 	"cuDeviceGetDefaultMemPool",
+	"cuDeviceGetGraphMemAttribute",
 	"cuDeviceGetMemPool",
+	"cuDeviceGraphMemTrim",
+	"cuDeviceSetGraphMemAttribute",
 	"cuDeviceSetMemPool",
 	"cuMemAllocFromPoolAsync",
 	"cuMemGetDefaultMemPool",
@@ -1631,6 +1685,8 @@ var callNames = [...]string{
 	"cuGraphAddHostNode",
 	"cuGraphAddKernelNode",
 	"cuGraphAddKernelNode",
+	"cuGraphAddMemAllocNode",
+	"cuGraphAddMemFreeNode",
 	"cuGraphAddMemcpyNode",
 	"cuGraphAddMemsetNode",
 	"cuGraphDestroyNode",
@@ -1647,6 +1703,8 @@ var callNames = [...]string{
 	"cuGraphKernelNodeSetAttribute",
 	"cuGraphKernelNodeSetParams",
 	"cuGraphKernelNodeSetParams",
+	"cuGraphMemAllocNodeGetParams",
+	"cuGraphMemFreeNodeGetParams",
 	"cuGraphMemcpyNodeSetParams",
 	"cuGraphMemsetNodeSetParams",
 	"cuGraphNodeGetEnabled",

@@ -39,6 +39,8 @@ type work struct {
 	blocks []*block
 	many   bool
 	kinds  [2]int32 // CU_MEMORYTYPE_… of a copy's destination and source
+	// alloc is the memory of a node that allocates or frees memory.
+	alloc *graphAlloc
 	// make returns the operation; nil for one that does nothing. makeKernel does so for a kernel, and
 	// gets the work, whose attributes may change.
 	make       func() *op

@@ -19,6 +19,7 @@ type device struct {
 	pool, currentPool *memPool
 	pools             []*memPool
 	noContext         *context // of memory that belongs to no context: see nowhere
+	graphs            graphMemory
 }
 
 // The properties of an H200.

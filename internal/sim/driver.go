@@ -189,6 +189,7 @@ func (d *Driver) begin(op string) driver.Result {
 		return driver.ResultNotInitialized
 	}
 	d.engine.catchUp()
+	d.space.building = false
 	return ok
 }
 

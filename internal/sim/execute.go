@@ -271,16 +271,20 @@ func (m kernelMemory) Region(addr uint64) (base uint64, data []byte, writable bo
 	defer m.d.mu.Unlock()
 	const read, readWrite = driver.CU_MEM_ACCESS_FLAGS_PROT_READ, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 	b := m.d.space.at(addr)
-	if b == nil || b.kind != mappedBlock && !m.ctx.reaches(b) || !b.allows(m.ctx.dev, read) {
+	if b == nil || b.asleep || b.kind != mappedBlock && !m.ctx.reaches(b) || !b.allows(m.ctx.dev, read) {
 		return 0, nil, false
 	}
 	data = b.bytes()
-	made := make([]region, len(m.d.space.blocks))
-	for i, b := range m.d.space.blocks {
-		made[i] = region{base: b.addr, size: b.size}
-		if b.data != nil && b.mapping == nil && (b.kind.visible() || len(m.d.devices) == 1) {
-			made[i].data = b.bytes()
+	made := make([]region, 0, len(m.d.space.blocks))
+	for _, b := range m.d.space.blocks {
+		if b.asleep {
+			continue
 		}
+		r := region{base: b.addr, size: b.size}
+		if b.data != nil && b.mapping == nil && (b.kind.visible() || len(m.d.devices) == 1) {
+			r.data = b.bytes()
+		}
+		made = append(made, r)
 	}
 	m.d.space.regions.Store(&made)
 	return b.addr, data, b.allows(m.ctx.dev, readWrite)

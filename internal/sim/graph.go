@@ -18,6 +18,8 @@ const (
 	emptyNode       nodeKindOf = 5
 	eventWaitNode   nodeKindOf = 6
 	eventRecordNode nodeKindOf = 7
+	allocNode       nodeKindOf = 10
+	freeNode        nodeKindOf = 11
 	batchMemOpNode  nodeKindOf = 12
 )
 
@@ -26,6 +28,8 @@ type graph struct {
 	handle driver.Graph
 	nodes  []*node
 	d      *Driver
+	// once is the executable graph of a graph that can have only one at a time, or nil.
+	once *exec
 }
 
 // node is a node of a graph.
@@ -45,7 +49,9 @@ type exec struct {
 	nodes  []*node         // in a topological order
 	copies map[*node]*node // the copies, by the graph's nodes
 	source []*node         // the graph's nodes, in the order of their creation
-	newest *op             // the last operation of the newest launch
+	graph  *graph          // that it was instantiated from
+	flags  uint64
+	newest *op // the last operation of the newest launch
 }
 
 func (d *Driver) newGraph() *graph { return &graph{d: d} }
@@ -70,6 +76,7 @@ func (d *Driver) graphOf(name string, h driver.Graph) (*graph, driver.Result) {
 	if r != ok {
 		return nil, driver.ResultInvalidValue
 	}
+	d.space.building = true
 	return g, ok
 }
 
@@ -85,6 +92,7 @@ func (d *Driver) nodeOf(name string, h driver.GraphNode, kinds ...nodeKindOf) (*
 	if r != ok || len(kinds) > 0 && !slices.Contains(kinds, n.work.node) {
 		return nil, driver.ResultInvalidValue
 	}
+	d.space.building = true
 	return n, ok
 }
 
@@ -117,6 +125,11 @@ func (d *Driver) destroyGraph(g *graph) {
 	for _, n := range g.nodes {
 		d.objects.remove(uintptr(n.handle))
 	}
+	for _, n := range g.nodes {
+		if n.work.node == allocNode {
+			n.work.alloc.leave(d)
+		}
+	}
 	if g.handle != 0 {
 		d.objects.remove(uintptr(g.handle))
 	}
@@ -128,6 +141,9 @@ func (d *Driver) GraphClone(_ *driver.Thread, h driver.Graph) (driver.Graph, dri
 	g, r := d.graphOf("cuGraphClone", h)
 	if r != ok {
 		return 0, r
+	}
+	if g.allocates() {
+		return 0, driver.ResultNotSupported
 	}
 	c := d.newGraph()
 	copies := make(map[*node]*node)
@@ -154,6 +170,12 @@ func (d *Driver) GraphDebugDotPrint(*driver.Thread, driver.Graph, string, uint32
 
 // addNode adds a node to a graph.
 func (d *Driver) addNode(name string, h driver.Graph, deps []driver.GraphNode, w func() (*work, driver.Result)) (driver.GraphNode, driver.Result) {
+	return d.addNodeTo(name, h, deps, func(*graph) (*work, driver.Result) { return w() })
+}
+
+// addNodeTo is addNode for work that depends on the graph.
+func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode,
+	w func(*graph) (*work, driver.Result)) (driver.GraphNode, driver.Result) {
 	g, r := d.graphOf(name, h)
 	if r != ok {
 		return 0, r
@@ -162,7 +184,7 @@ func (d *Driver) addNode(name string, h driver.Graph, deps []driver.GraphNode, w
 	if r != ok {
 		return 0, r
 	}
-	made, r := w()
+	made, r := w(g)
 	if r != ok {
 		return 0, r
 	}

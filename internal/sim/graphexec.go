@@ -66,7 +66,10 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 	if flags&^15 != 0 {
 		return 0, nil, driver.ResultInvalidValue
 	}
-	x := &exec{ctx: c, source: slices.Clone(g.nodes)}
+	x := &exec{ctx: c, source: slices.Clone(g.nodes), graph: g, flags: flags}
+	if g.once != nil {
+		return 0, nil, driver.ResultNotSupported
+	}
 	var cycle *node
 	if x.nodes, x.copies, cycle = g.sorted(); cycle != nil {
 		return 0, &wrongNode{cycle.handle, driver.CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE}, driver.ResultInvalidValue
@@ -77,6 +80,12 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 				return 0, &wrongNode{n.handle, driver.CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED},
 					driver.ResultInvalidValue
 			}
+		}
+	}
+	for _, n := range x.nodes {
+		if n.work.alloc != nil {
+			g.once = x
+			n.work.alloc.refs++
 		}
 	}
 	x.handle = driver.GraphExec(d.objects.add(graphExecKind, x))
@@ -134,6 +143,8 @@ func (d *Driver) GraphExecUpdate(_ *driver.Thread, h driver.GraphExec, gh driver
 	for _, n := range g.nodes {
 		own := counterpart[n]
 		switch {
+		case own.work.alloc != n.work.alloc:
+			return n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR, driver.ResultGraphExecUpdateFailure
 		case own.work.node != n.work.node:
 			return n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, driver.ResultGraphExecUpdateFailure
 		case len(own.after) != len(n.after),
@@ -215,6 +226,9 @@ func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.St
 	}
 	if len(x.nodes) == 0 {
 		return ok // an empty graph is not even a barrier
+	}
+	if r := x.begins(); r != ok {
+		return r
 	}
 	begin := &op{}
 	d.engine.enqueue(s, begin, x.newest)
@@ -304,11 +318,20 @@ func (d *Driver) GraphExecDestroy(th *driver.Thread, h driver.GraphExec) driver.
 	if r := d.begin(name); r != ok {
 		return r
 	}
-	if _, r := d.execOf(name, h); r != ok {
+	x, r := d.execOf(name, h)
+	if r != ok {
 		return r
 	}
 	if r := d.forbidden(d.thread(th), nil); r != ok {
 		return r
+	}
+	if x.graph.once == x {
+		x.graph.once = nil
+	}
+	for _, n := range x.nodes {
+		if n.work.alloc != nil {
+			n.work.alloc.leave(d)
+		}
 	}
 	d.objects.remove(uintptr(h))
 	return ok

@@ -259,6 +259,9 @@ func (d *Driver) childParams(name string, h driver.Graph) func() (*work, driver.
 		if r != ok {
 			return nil, driver.ResultInvalidValue
 		}
+		if g.allocates() {
+			return nil, driver.ResultNotSupported
+		}
 		list, _, cycle := g.sorted()
 		if cycle != nil {
 			return nil, driver.ResultInvalidValue
@@ -455,6 +458,9 @@ func (d *Driver) GraphDestroyNode(_ *driver.Thread, h driver.GraphNode) driver.R
 	if r != ok {
 		return r
 	}
+	if n.graph.allocates() {
+		return driver.ResultNotSupported
+	}
 	is := func(other *node) bool { return other == n }
 	n.graph.nodes = slices.DeleteFunc(n.graph.nodes, is)
 	for _, other := range n.graph.nodes {
@@ -488,8 +494,11 @@ func (d *Driver) eachEdge(name string, h driver.Graph, from, to []driver.GraphNo
 	if r != ok {
 		return r
 	}
-	if len(from) != len(to) {
+	switch {
+	case len(from) != len(to):
 		return driver.ResultInvalidValue
+	case exist && g.allocates():
+		return driver.ResultNotSupported
 	}
 	type edge struct{ from, to *node }
 	var edges []edge

@@ -83,7 +83,7 @@ func (l *Launch) Mem(i int) []byte {
 	if b != nil && b.kind == mappedBlock {
 		b = l.mapped(addr)
 	}
-	if b == nil {
+	if b == nil || b.asleep {
 		l.Fault(int(driver.ResultIllegalAddress))
 		return nil
 	}

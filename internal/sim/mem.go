@@ -13,6 +13,7 @@ type blockKind uint8
 const (
 	deviceBlock     blockKind = iota // of cuMemAlloc
 	poolBlock                        // of a pool
+	graphBlock                       // of a node of a graph
 	moduleBlock                      // a variable of a module
 	mappedBlock                      // physical memory that is mapped
 	managedBlock                     // of cuMemAllocManaged
@@ -46,6 +47,9 @@ type block struct {
 	data []byte
 	// leaving says that cuMemFreeAsync was called, and gone that the block is freed.
 	leaving, gone bool
+	// asleep says that the memory of a graph's node is not allocated now: see graphAlloc.
+	asleep bool
+	alloc  *graphAlloc // of a graph's node
 }
 
 // bytes returns the content.
@@ -82,6 +86,9 @@ type addressSpace struct {
 	ids    uint64 // the last assigned id
 	// regions is what kernels in PTX see of the blocks, or nil after a change.
 	regions regions
+	// building says that the call is about nodes of a graph, which may use memory that is not
+	// allocated now: see graphAlloc.
+	building bool
 
 	// The functions of PinnedMemory, or nil for Go's heap.
 	alloc func(size uint64) []byte
@@ -127,10 +134,16 @@ func (a *addressSpace) at(addr uint64) *block {
 // of returns the block that begins at an address, or nil. The block must be of one of the kinds,
 // and must not be about to be freed.
 func (a *addressSpace) of(addr uint64, kinds ...blockKind) *block {
-	if b := a.at(addr); b != nil && b.addr == addr && !b.leaving && slices.Contains(kinds, b.kind) {
+	if b := a.at(addr); b != nil && b.addr == addr && !a.hides(b) && slices.Contains(kinds, b.kind) {
 		return b
 	}
 	return nil
+}
+
+// hides reports whether the call cannot use the block, which is about to be freed, or is the memory of
+// a graph's node that is not allocated.
+func (a *addressSpace) hides(b *block) bool {
+	return b.leaving || b.alloc != nil && !b.alloc.allocated && !a.building
 }
 
 // taken reports whether a block contains a byte of a range.
@@ -203,6 +216,10 @@ func (a *addressSpace) census(n map[string]int) {
 			n["device memory"]++
 		case mappedBlock:
 			n["mapping"]++
+		case graphBlock:
+			if b.alloc.allocated {
+				n["device memory"]++
+			}
 		case managedBlock:
 			n["managed memory"]++
 		case pinnedBlock, registeredBlock:
@@ -247,6 +264,9 @@ func (d *Driver) freeMemoryOf(c *context) {
 			if b.kind == poolBlock && !b.leaving {
 				b.freed(nil, nil)
 			}
+			if b.kind == graphBlock {
+				b.alloc.allocated = false
+			}
 			d.space.remove(b)
 		}
 	}
@@ -254,6 +274,7 @@ func (d *Driver) freeMemoryOf(c *context) {
 		for _, p := range c.dev.pools {
 			p.trim(0)
 		}
+		c.dev.trimGraphs()
 	}
 }
 
@@ -289,7 +310,7 @@ func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind,
 	c, b := t.current(), d.space.of(addr, k)
 	if k == deviceBlock {
 		if b == nil {
-			b = d.space.of(addr, poolBlock, managedBlock)
+			b = d.space.of(addr, poolBlock, managedBlock, graphBlock)
 		}
 		// It needs no current context, as the block refers to its context.
 		switch {
@@ -341,6 +362,9 @@ func (d *Driver) MemFree(th *driver.Thread, p driver.DevicePtr) driver.Result {
 // free frees a block after all work in its context. If the wait would never end, it returns an
 // error. The driver is unlocked during the wait.
 func (d *Driver) free(op string, b *block) driver.Result {
+	if b.kind == graphBlock {
+		return d.freeGraphMemory(b, nil)
+	}
 	b.leaving = true
 	if b.kind == poolBlock {
 		b.freed(nil, nil)

@@ -23,7 +23,7 @@ func (a *addressSpace) span(addr, n uint64) (span, driver.Result) {
 	if b != nil && b.kind == mappedBlock && n > b.end()-addr {
 		return a.across(addr, n)
 	}
-	if b == nil || b.leaving || n > b.end()-addr || !b.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READ) {
+	if b == nil || a.hides(b) || n > b.end()-addr || !b.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READ) {
 		return span{}, driver.ResultInvalidValue
 	}
 	return span{b, addr - b.addr, n}, ok
@@ -84,7 +84,7 @@ func (d *Driver) access(o *op, f func(), spans ...span) *op {
 	o.effect = func() {
 		foreign := false
 		for _, s := range spans {
-			if s.gone || !s.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READ) {
+			if s.gone || s.asleep || !s.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READ) {
 				d.poison(driver.ResultIllegalAddress)
 				return
 			}

@@ -44,6 +44,14 @@ func pointers(array unsafe.Pointer, n int) []unsafe.Pointer {
 	return unsafe.Slice((*unsafe.Pointer)(array), n)
 }
 
+// elements returns the elements of an array of C, or nil.
+func elements[T any, N uint32 | uint64](p *T, n N) []T {
+	if p == nil {
+		return nil
+	}
+	return unsafe.Slice(p, n)
+}
+
 // packed is the content of an array of CU_LAUNCH_PARAM_…: the address and the size of a buffer with
 // all arguments of a kernel.
 type packed struct {

@@ -71,7 +71,7 @@ func (d *Driver) waitWork(p driver.DevicePtr, size uint64, flags uint32,
 // has a fault.
 func (d *Driver) look(w span, passes func([]byte) bool) (yes bool) {
 	switch {
-	case w.gone:
+	case w.gone || w.asleep:
 		return true
 	case !w.kind.foreign():
 		return passes(w.bytes())

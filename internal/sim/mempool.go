@@ -437,8 +437,8 @@ func (d *Driver) allocateOn(name string, th *driver.Thread, size uint64, h *driv
 			return 0, r
 		}
 	}
-	if s.capture != nil { // this driver has no graph nodes for allocations
-		return 0, d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
+	if s.capture != nil {
+		return d.captureAlloc(s, size)
 	}
 	if r := d.forbidden(t, nil); r != ok {
 		return 0, r
@@ -464,14 +464,16 @@ func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.St
 	if r != ok {
 		return r
 	}
-	b := d.space.of(uint64(p), deviceBlock, poolBlock)
+	b := d.space.of(uint64(p), deviceBlock, poolBlock, graphBlock)
 	switch {
 	case b == nil && d.space.of(uint64(p), managedBlock) != nil: // as on an H200
 		return driver.ResultNotSupported
 	case b == nil:
 		return driver.ResultInvalidValue
 	case s.capture != nil:
-		return d.invalidate(s.capture, driver.ResultStreamCaptureUnsupported)
+		return d.captureFree(s, p)
+	case b.kind == graphBlock:
+		return d.freeGraphMemory(b, s)
 	}
 	if r := d.forbidden(t, nil); r != ok {
 		return r

@@ -4,7 +4,7 @@ import "github.com/purecu/purecu/driver"
 
 // known returns the block that contains an address, or nil.
 func (a *addressSpace) known(p driver.DevicePtr) *block {
-	if b := a.at(uint64(p)); b != nil && !b.leaving {
+	if b := a.at(uint64(p)); b != nil && !a.hides(b) {
 		return b
 	}
 	return nil
@@ -72,7 +72,7 @@ func (b *block) attribute(attribute int32, addr uint64) (v uint64, r driver.Resu
 	}
 	switch attribute {
 	case driver.CU_POINTER_ATTRIBUTE_CONTEXT:
-		if b.kind == poolBlock {
+		if b.kind == poolBlock || b.kind == graphBlock {
 			return 0, ok
 		}
 		return uint64(b.ctx.handle), ok

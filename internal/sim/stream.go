@@ -141,6 +141,9 @@ func (d *Driver) usable(op string, t *thread, h driver.Stream) (*stream, driver.
 	if r == ok && s.kind == legacyStream {
 		r = d.legacyFree(s.ctx)
 	}
+	if r == ok && s.capture != nil {
+		d.space.building = true
+	}
 	return s, r
 }
 

@@ -427,6 +427,21 @@ func calls() []call {
 				&driver.MemsetNodeParams{Dst: w.device, ElementSize: 1, Width: 4, Height: 1}, w.ctx)
 			return r
 		}),
+		alone("cuGraphAddMemAllocNode", func(w W, at A) R {
+			g, r := w.GraphCreate(at, 0)
+			w.must("cuGraphCreate", r)
+			p := driver.MemAllocNodeParams{Bytesize: 64, PoolProps: driver.MemPoolProps{
+				AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
+				Location:  driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE}}}
+			_, _, r = w.GraphAddMemAllocNode(at, g, nil, p)
+			w.must("cuGraphDestroy", w.GraphDestroy(at, g))
+			return r
+		}),
+		alone("cuDeviceGetGraphMemAttribute", func(w W, at A) R {
+			_, r := w.DeviceGetGraphMemAttribute(at, 0, driver.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT)
+			return r
+		}),
+		alone("cuDeviceGraphMemTrim", func(w W, at A) R { return w.DeviceGraphMemTrim(at, 0) }),
 		alone("cuGraphDestroyNode", func(w W, at A) R {
 			n, r := w.GraphAddEmptyNode(at, w.graph, nil)
 			w.must("cuGraphAddEmptyNode", r)

@@ -48,6 +48,7 @@ func TestHost(t *testing.T) {
 		{scenario: "wild"},
 		{scenario: "nulls"},
 		{scenario: "nodes"},
+		{scenario: "allocations"},
 		{scenario: "more"},
 		{scenario: "signals"},
 		{scenario: "unload"},

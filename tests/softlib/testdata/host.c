@@ -118,6 +118,12 @@ F(cuGraphAddMemsetNode, handle *n, handle g, handle *d, size_t c, void *p, handl
 	(handle *, handle, handle *, size_t, void *, handle), (n, g, d, c, p, x))
 F(cuGraphAddHostNode, handle *n, handle g, handle *d, size_t c, void *p) AS(cuGraphAddHostNode,
 	(handle *, handle, handle *, size_t, void *), (n, g, d, c, p))
+F(cuGraphAddMemAllocNode, handle *n, handle g, handle *d, size_t c, void *p) AS(cuGraphAddMemAllocNode,
+	(handle *, handle, handle *, size_t, void *), (n, g, d, c, p))
+F(cuGraphAddMemFreeNode, handle *n, handle g, handle *d, size_t c, address a) AS(cuGraphAddMemFreeNode,
+	(handle *, handle, handle *, size_t, address), (n, g, d, c, a))
+F(cuDeviceGetGraphMemAttribute, int d, int a, uint64_t *v) AS(cuDeviceGetGraphMemAttribute, (int, int, uint64_t *), (d, a, v))
+F(cuDeviceGraphMemTrim, int d) AS(cuDeviceGraphMemTrim, (int), (d))
 F(cuGraphAddChildGraphNode, handle *n, handle g, handle *d, size_t c, handle x) AS(cuGraphAddChildGraphNode,
 	(handle *, handle, handle *, size_t, handle), (n, g, d, c, x))
 F(cuGraphMemsetNodeSetParams, handle n, void *p) AS(cuGraphMemsetNodeSetParams, (handle, void *), (n, p))
@@ -807,6 +813,41 @@ static void nodes(void)
 	OK(cuMemFreeHost(out));
 }
 
+// allocations builds a graph that allocates memory, sets it, and frees it.
+static void allocations(void)
+{
+	handle ctx = setup(), s, g, x, n[3];
+	uint64_t used = 0;
+	struct {
+		struct { int alloc, handles, location, id; void *win32; size_t max; unsigned short usage; unsigned char r[54]; } pool;
+		void *access;
+		size_t count, size;
+		address p;
+	} params = {.pool = {.alloc = 1, .location = 1}, .size = 64};
+	struct { address p; size_t pitch; unsigned value, size; size_t width, height; } set = {0, 0, 7, 4, 16, 1};
+	CHECK(sizeof params == 120);
+	OK(cuStreamCreate(&s, 1));
+	OK(cuGraphCreate(&g, 0));
+	OK(cuGraphAddMemAllocNode(&n[0], g, NULL, 0, &params));
+	CHECK(params.p);
+	set.p = params.p;
+	OK(cuGraphAddMemsetNode(&n[1], g, n, 1, &set, ctx));
+	OK(cuGraphAddMemFreeNode(&n[2], g, n + 1, 1, params.p));
+	WANT(1, cuGraphAddMemFreeNode(&n[2], g, n + 1, 1, params.p));
+	WANT(1, cuMemFree_v2(params.p));
+	struct { uint64_t flags; handle stream, node; int result; } how = {0};
+	OK(cuGraphInstantiateWithParams(&x, g, &how));
+	OK(cuGraphLaunch(x, s));
+	OK(cuGraphLaunch(x, s));
+	OK(cuStreamSynchronize(s));
+	OK(cuDeviceGetGraphMemAttribute(0, 0, &used));
+	CHECK(used == 32 << 20);
+	OK(cuGraphExecDestroy(x));
+	OK(cuGraphDestroy(g));
+	OK(cuDeviceGraphMemTrim(0));
+	OK(cuStreamDestroy_v2(s));
+}
+
 static void more(void)
 {
 	handle ctx = setup(), s, m, f, current;
@@ -1147,7 +1188,7 @@ int main(int argc, char **argv)
 		{"lazy", lazy}, {"processes", processes}, {"fork-before", fork_before}, {"fork-after", fork_after},
 			{"fork-while", fork_while},
 		{"threads", many_threads}, {"callbacks", callbacks}, {"memory", memory}, {"wild", wild}, {"nulls", nulls},
-			{"nodes", nodes},
+			{"nodes", nodes}, {"allocations", allocations},
 		{"more", more}, {"signals", signals}, {"unload", unload}, {"misuse", misuse}, {"configured", configured},
 		{"faults", faults}, {"in-process", in_process}, {"stale", stale},
 	};

@@ -1,0 +1,67 @@
+package cu_test
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
+)
+
+// A graph has memory of its own, which no other work can use. It is allocated and freed by each launch.
+func ExampleGraph_AddAlloc() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	host := must(gpu.AllocHost(4, cu.HostDefault))
+	defer host.Close()
+
+	g := must(gpu.NewGraph())
+	defer g.Close()
+	alloc, scratch, err := g.AddAlloc(1 << 20)
+	check(err)
+	defer scratch.Close()
+	set := must(g.AddMemset(scratch, 7, alloc))
+	out := must(g.AddCopy(host, scratch.Span(0, 4), set))
+	must(g.AddFree(scratch, out))
+
+	exec := must(g.Instantiate())
+	defer exec.Close()
+	check(errors.Join(exec.Launch(s), exec.Launch(s), s.Synchronize()))
+	check(host.View(func(b []byte) error { fmt.Println(b); return nil }))
+	// Output: [7 7 7 7]
+}
+
+// What the nodes of a graph have allocated, and not freed, belongs to whoever takes it.
+func ExampleGraphExec_Take() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	host := must(gpu.AllocHost(4, cu.HostDefault))
+	defer host.Close()
+
+	var result *cu.DeviceMem
+	g := must(s.Capture(cu.CaptureThreadLocal, func() (err error) {
+		result, err = s.Alloc(64)
+		return errors.Join(err, s.Memset(result, 5))
+	}))
+	defer g.Close()
+	defer result.Close()
+	exec := must(g.Instantiate())
+	defer exec.Close()
+	for range 2 {
+		check(exec.Launch(s))
+		m := must(exec.Take(result))
+		check(s.Copy(host, m.Span(0, 4)))
+		check(m.Close()) // before the next launch
+	}
+	check(s.Synchronize())
+	check(host.View(func(b []byte) error { fmt.Println(b); return nil }))
+	// Output: [5 5 5 5]
+}

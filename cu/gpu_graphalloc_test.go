@@ -1,0 +1,94 @@
+package cu
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// TestGPUGraphAlloc launches graphs whose nodes allocate memory, which nodes free, the program takes, or the next
+// launch frees.
+func TestGPUGraphAlloc(t *testing.T) {
+	gpu := gpuContext(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	is := func(what string, err, want error) {
+		t.Helper()
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", what, err, want)
+		}
+	}
+	a := newAllocGraph(t, gpu)
+	run := func(x *GraphExec) {
+		t.Helper()
+		ok(x.Launch(s))
+		ok(s.Wait(context.Background()))
+		a.check(t)
+	}
+	x := must(a.g.Instantiate())(t)
+	run(x)
+	_, err := a.g.Instantiate()
+	is("a second executable graph", err, ResultNotSupported)
+	for range 2 {
+		m := must(x.Take(a.m))(t)
+		buf := make([]byte, 64)
+		ok(m.CopyTo(buf))
+		if buf[0] != 42 || buf[63] != 42 {
+			t.Errorf("the memory has %v", buf)
+		}
+		is("a launch before the free", x.Launch(s), errAllocated)
+		ok(s.Free(m))
+		run(x)
+	}
+	ok(x.Close()) // frees what was not taken
+
+	x = must(a.g.InstantiateWithFlags(InstantiateAutoFree))(t)
+	run(x)
+	run(x)
+	m := must(x.Take(a.m))(t)
+	ok(x.Close())
+	ok(m.CopyTo(make([]byte, 8)))
+	ok(m.Close())
+
+	free := must(a.g.AddFree(a.m, a.last))(t)
+	x = must(a.g.Instantiate())(t)
+	run(x)
+	run(x)
+	is("removing a node", free.Remove(), ResultNotSupported)
+	_, err = a.g.Clone()
+	is("a clone", err, ResultNotSupported)
+	ok(x.Update(a.g))
+	run(x)
+	ok(x.Close())
+
+	// A capture.
+	var result *DeviceMem
+	g := must(s.Capture(CaptureThreadLocal, func() (err error) {
+		scratch, err := s.Alloc(1 << 20)
+		if err != nil {
+			return err
+		}
+		if result, err = s.Alloc(64); err != nil {
+			return err
+		}
+		return errors.Join(s.Memset(scratch, 42), s.Copy(result, scratch.Span(64, 64)), s.Free(scratch),
+			s.Copy(a.out, result.Span(0, 8)))
+	}))(t)
+	x = must(g.Instantiate())(t)
+	run(x)
+	m = must(x.Take(result))(t)
+	ok(errors.Join(m.Close(), result.Close(), x.Close(), g.Close(), s.Synchronize(), s.Close()))
+
+	before := must(gpu.Device().GraphMemStats())(t)
+	ok(gpu.Device().TrimGraphMem())
+	after := must(gpu.Device().GraphMemStats())(t)
+	if before.ReservedHigh == 0 || after.Reserved > before.Reserved {
+		t.Errorf("graphs used %+v, and after the trim %+v", before, after)
+	}
+	ok(gpu.Device().ResetGraphMemHigh())
+}

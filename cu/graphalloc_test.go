@@ -1,0 +1,242 @@
+package cu
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// allocGraph is a graph that allocates memory, sets it to 42s, and copies it to the host.
+type allocGraph struct {
+	g    *Graph
+	m    *DeviceMem
+	out  *HostMem
+	last GraphNode
+}
+
+func newAllocGraph(t *testing.T, gpu *Context) *allocGraph {
+	t.Helper()
+	a := &allocGraph{g: must(gpu.NewGraph())(t), out: must(gpu.AllocHost(8, 0))(t)}
+	n, m, err := a.g.AddAlloc(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.m = m
+	set := must(a.g.AddMemset(m, 42, n))(t)
+	a.last = must(a.g.AddCopy(a.out, m.Span(0, 8), set))(t)
+	t.Cleanup(func() {
+		if err := errors.Join(m.Close(), a.g.Close(), a.out.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return a
+}
+
+func (a *allocGraph) check(t *testing.T) {
+	t.Helper()
+	if err := a.out.View(func(b []byte) error {
+		if string(b) != "********" {
+			t.Errorf("the memory has %q", b)
+		}
+		clear(b)
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGraphAlloc launches a graph that allocates memory and frees it.
+func TestGraphAlloc(t *testing.T) {
+	r := newSoft(t)
+	a := newAllocGraph(t, r.gpu)
+	f := must(a.g.AddFree(a.m, a.last))(t)
+	_, err := a.g.AddFree(a.m, a.last)
+	r.is(err, ResultInvalidValue)
+	for n, want := range map[GraphNode]GraphNodeType{f: GraphNodeTypeMemFree} {
+		if got := must(n.Type())(t); got != want {
+			t.Errorf("type %v", got)
+		}
+	}
+	x := must(a.g.Instantiate())(t)
+	for range 2 {
+		r.ok(x.Launch(r.s))
+		r.ok(r.s.Synchronize())
+		a.check(t)
+	}
+	_, err = x.Take(a.m)
+	r.is(err, ResultInvalidValue)
+
+	// The limits of such graphs.
+	limits := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, ResultNotSupported) || !strings.Contains(err.Error(), "AddAlloc") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, err = a.g.Clone()
+	limits("Clone", err)
+	_, err = a.g.Instantiate()
+	limits("Instantiate", err)
+	limits("Remove", f.Remove())
+	limits("RemoveEdge", a.g.RemoveEdge(a.last, f))
+	other := must(r.gpu.NewGraph())(t)
+	defer other.Close()
+	_, err = other.AddChildGraph(a.g)
+	limits("AddChildGraph", err)
+	r.is(x.SetEnabled(f, false), ResultInvalidValue)
+
+	// Nothing else can use the memory.
+	plain := must(r.gpu.Alloc(8))(t)
+	defer plain.Close()
+	args := []Arg{Ptr(a.m)}
+	for what, err := range map[string]error{
+		"Memset":    r.s.Memset(a.m, 1),
+		"Copy":      r.s.Copy(a.m.Span(0, 8), plain),
+		"Launch":    r.spin.Launch(r.s, oneThread, args...),
+		"CopyTo":    a.m.CopyTo(make([]byte, 8)),
+		"Free":      r.s.Free(a.m),
+		"AddMemset": func() error { _, err := other.AddMemset(a.m, 1); return err }(),
+		"AddKernel": func() error { _, err := other.AddKernel(r.spin, oneThread, args); return err }(),
+		"AddFree":   func() error { _, err := other.AddFree(a.m); return err }(),
+		"in a capture": func() error {
+			_, err := r.s.Capture(CaptureRelaxed, func() error { return r.s.Memset(a.m, 1) })
+			return err
+		}(),
+	} {
+		if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "Take") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := other.AddFree(plain); !errors.Is(err, ResultInvalidValue) {
+		t.Error(err)
+	}
+	if _, _, err := other.AddAlloc(0); !errors.Is(err, ResultInvalidValue) {
+		t.Error(err)
+	}
+	r.ok(x.Close())
+	r.ok(must(a.g.Instantiate())(t).Close())
+}
+
+// TestGraphTake takes what a launch has allocated, and frees it.
+func TestGraphTake(t *testing.T) {
+	r := newSoft(t)
+	memory := func(want int) {
+		t.Helper()
+		if !r.freed(func() bool { return r.sim.Census()["device memory"] == want }) {
+			t.Errorf("%d pieces of memory, want %d", r.sim.Census()["device memory"], want)
+		}
+	}
+	a := newAllocGraph(t, r.gpu)
+	x := must(a.g.Instantiate())(t)
+	_, err := x.Take(a.m)
+	r.is(err, ResultInvalidValue) // not launched
+	r.ok(x.Launch(r.s))
+	err = x.Launch(r.s)
+	r.is(err, errAllocated)
+	m := must(x.Take(a.m))(t)
+	_, err = x.Take(a.m)
+	r.is(err, ResultInvalidValue)
+	r.ok(r.s.Memset(m, 7))
+	memory(1)
+	r.is(x.Launch(r.s), errAllocated)
+	r.ok(m.Close())
+	memory(0)
+	r.ok(x.Launch(r.s)) // frees nothing, as the memory was closed
+	memory(1)
+	m = must(x.Take(a.m))(t)
+	r.ok(errors.Join(r.other.WaitStream(r.s), r.other.Memset(m, 1), r.other.Free(m)))
+	memory(0)
+	r.ok(x.Launch(r.s))
+	r.ok(x.Close()) // frees what was not taken
+	memory(0)
+
+	x = must(a.g.InstantiateWithFlags(InstantiateAutoFree))(t)
+	r.ok(errors.Join(x.Launch(r.s), x.Launch(r.s)))
+	m = must(x.Take(a.m))(t)
+	r.is(x.Launch(r.s), errAllocated) // the launch would free what the program has
+	r.ok(x.Close())
+	buf := make([]byte, 8)
+	r.ok(m.CopyTo(buf))
+	if string(buf) != "********" {
+		t.Errorf("the memory has %q", buf)
+	}
+	memory(1)
+	r.ok(m.Close())
+	memory(0)
+}
+
+// TestGraphAllocCapture captures allocations and frees.
+func TestGraphAllocCapture(t *testing.T) {
+	r := newSoft(t)
+	var kept, freed *DeviceMem
+	out, other := must(r.gpu.AllocHost(8, 0))(t), must(r.gpu.Alloc(8))(t)
+	defer out.Close()
+	defer other.Close()
+	g := must(r.s.Capture(CaptureThreadLocal, func() (err error) {
+		if kept, err = r.s.Alloc(64); err != nil {
+			return err
+		}
+		if freed, err = r.s.Alloc(64); err != nil {
+			return err
+		}
+		r.is(r.s.Free(other), ResultInvalidValue)
+		err = errors.Join(r.s.Memset(kept, 1), r.s.Memset(freed, 42), r.s.Copy(out, freed.Span(0, 8)), r.s.Free(freed))
+		r.is(r.s.Free(freed), ErrClosed)
+		r.is(r.s.Memset(freed, 1), ErrClosed)
+		return err
+	}))(t)
+	r.is(r.s.Memset(kept, 1), ResultInvalidValue)
+	x := must(g.Instantiate())(t)
+	r.ok(x.Launch(r.s))
+	m := must(x.Take(kept))(t)
+	_, err := x.Take(freed)
+	r.is(err, ResultInvalidValue)
+	r.ok(r.s.Synchronize())
+	(&allocGraph{out: out}).check(t)
+	r.ok(errors.Join(m.Close(), kept.Close()))
+	// A node can free the captured memory, too.
+	last := must(g.Nodes())(t)
+	_, err = g.AddFree(kept, last...)
+	r.is(err, ErrClosed)
+	r.ok(errors.Join(x.Close(), g.Close()))
+	r.ok(r.gpu.Synchronize())
+	if got := r.sim.Census()["device memory"]; got != 1 {
+		t.Errorf("%d pieces of memory, want 1", got)
+	}
+
+	// A capture that fails leaves nothing.
+	failed := errors.New("failed")
+	_, err = r.s.Capture(CaptureThreadLocal, func() error {
+		m, err := r.s.Alloc(64)
+		return errors.Join(err, m.Close(), failed)
+	})
+	r.is(err, failed)
+}
+
+// TestGraphMemStats reads and resets the amounts of memory of graphs.
+func TestGraphMemStats(t *testing.T) {
+	r := newSoft(t)
+	a := newAllocGraph(t, r.gpu)
+	x := must(a.g.InstantiateWithFlags(InstantiateAutoFree))(t)
+	dev := r.gpu.Device()
+	if s := must(dev.GraphMemStats())(t); s != (GraphMemStats{}) {
+		t.Errorf("%+v before the launch", s)
+	}
+	r.ok(x.Launch(r.s))
+	const unit = 32 << 20
+	if s, want := must(dev.GraphMemStats())(t), (GraphMemStats{unit, unit, unit, unit}); s != want {
+		t.Errorf("%+v, want %+v", s, want)
+	}
+	r.ok(x.Close())
+	want := GraphMemStats{0, 0, unit, unit}
+	if !r.freed(func() bool {
+		r.ok(dev.TrimGraphMem())
+		return must(dev.GraphMemStats())(t) == want
+	}) {
+		t.Errorf("%+v, want %+v", must(dev.GraphMemStats())(t), want)
+	}
+	r.ok(dev.ResetGraphMemHigh())
+	if s := must(dev.GraphMemStats())(t); s != (GraphMemStats{}) {
+		t.Errorf("%+v in the end", s)
+	}
+}

@@ -1,0 +1,171 @@
+package cu
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// This file has the lifetime of memory that nodes of graphs allocate.
+//
+// Such memory has an address for the life of its graph, but is there only between the node that
+// allocates it and the node that frees it. So its memCore can be used only by nodes of its graph
+// (resource.only). If no node frees it, the memory stays after a launch. GraphExec.Take makes a
+// memCore of it, as if it had been allocated from a pool on a stream. The two have the same address.
+// An executable graph knows what its last launch has allocated, and whether that was taken and freed.
+
+// graphAlloc is memory that an executable graph allocates and does not free.
+type graphAlloc struct {
+	mem *memCore // that nodes use
+	// allocated says that the last launch has allocated the memory. taken is the memory that the
+	// program has of it, or nil. The lock of the executable graph guards both.
+	allocated bool
+	taken     *memCore
+}
+
+// newGraphMem returns memory that nodes of the graph with these objects allocate. The caller makes
+// owned and a node use it, before the lock of the graph is released, or before the capture can end.
+func newGraphMem(raw driver.DevicePtr, size uint64, of *objectSet) *memCore {
+	mc := &memCore{is: graphMemory, raw: raw, size: size, capacity: size}
+	mc.only = of
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if of.allocs == nil {
+		of.allocs = make(map[*memCore]bool)
+	}
+	of.allocs[mc] = false
+	return mc
+}
+
+// canFree returns an error unless a node of the graph with these objects can free the memory.
+func (set *objectSet) canFree(op string, mc *memCore) error {
+	set.mu.Lock()
+	freed, known := set.allocs[mc]
+	set.mu.Unlock()
+	switch {
+	case !known && mc.is == graphMemory, mc.Closed():
+		return mc.Refused(op)
+	case !known:
+		return invalid(op, "the memory is not of a node: a graph frees only memory that its nodes allocate")
+	case freed:
+		return invalid(op, "a node of the graph frees the memory already")
+	}
+	return nil
+}
+
+// frees notes that a node frees the memory.
+func (set *objectSet) frees(mc *memCore) {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	set.allocs[mc] = true
+}
+
+// allocates reports whether nodes of the graph allocate memory.
+func (set *objectSet) allocates() bool {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	return len(set.allocs) > 0
+}
+
+// unfreed returns the memory that nodes allocate and no node frees.
+func (set *objectSet) unfreed() (list []graphAlloc) {
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	for mc := range maps.Keys(set.allocs) {
+		if !set.allocs[mc] {
+			list = append(list, graphAlloc{mem: mc})
+		}
+	}
+	return list
+}
+
+// usable reports whether work can use the object. c is the capture that the work becomes part of.
+func (r *resource) usable(c *capture) bool {
+	return r.only == nil || c != nil && c.objects == r.only
+}
+
+// errOtherGraph is wrapped by the error of a use of a graph's memory outside of the graph.
+var errOtherGraph = errors.New("the memory belongs to the nodes of a graph")
+
+const otherGraphDetail = "use it in nodes of its graph, or call GraphExec.Take after a launch"
+
+// Refused returns the error of a call that cannot use the memory, because it is closed, or belongs to
+// the nodes of a graph.
+func (mc *memCore) Refused(op string) error {
+	if mc.only != nil && !mc.Closed() {
+		return &Error{Op: op, Result: ResultInvalidValue, Handle: mc.handle(), Err: errOtherGraph, Detail: otherGraphDetail}
+	}
+	return mc.resource.Refused(op)
+}
+
+// alloc returns what is known about memory that the executable graph allocates, or nil. The caller
+// holds the lock.
+func (xc *execCore) alloc(mc *memCore) *graphAlloc {
+	i := slices.IndexFunc(xc.allocs, func(a graphAlloc) bool { return a.mem == mc })
+	if i < 0 {
+		return nil
+	}
+	return &xc.allocs[i]
+}
+
+// mayAllocate returns an error if the memory of the last launch is still there. The caller holds the lock.
+func (xc *execCore) mayAllocate(op string) error {
+	for i := range xc.allocs {
+		a := &xc.allocs[i]
+		if a.taken != nil && a.taken.freed.Load() {
+			a.taken, a.allocated = nil, false
+		}
+		detail := "close the memory that was taken from the last launch"
+		switch {
+		case !a.allocated, xc.autoFree && a.taken == nil:
+			continue
+		case a.taken == nil:
+			detail = "take and close it, free it by a node, or instantiate the graph with InstantiateAutoFree"
+		}
+		return &Error{Op: op, Result: ResultInvalidValue, Handle: uintptr(xc.raw), Err: errAllocated, Detail: detail}
+	}
+	return nil
+}
+
+// errAllocated is wrapped by the error of a launch that would allocate memory again.
+var errAllocated = errors.New("memory that the last launch has allocated was not freed")
+
+// launchedAllocs notes that a launch has allocated the memory. The caller holds the lock.
+func (xc *execCore) launchedAllocs() {
+	for i := range xc.allocs {
+		xc.allocs[i].allocated = true
+	}
+}
+
+// core returns a memCore for memory that the last launch has allocated.
+func (a *graphAlloc) core(xc *execCore) *memCore {
+	return &memCore{is: pooledMemory, raw: a.mem.raw, size: a.mem.size, capacity: a.mem.size, ofGraph: true}
+}
+
+// freeAllocs frees memory that the last launch has allocated, and the program has not taken. The
+// executable graph is destroyed. The caller holds no lock.
+func (xc *execCore) freeAllocs() {
+	for i := range xc.allocs {
+		a := &xc.allocs[i]
+		if !a.allocated || a.taken != nil {
+			continue
+		}
+		mc, ctx := a.core(xc), a.mem.ctx
+		ctx.hold() // cannot fail: the executable graph is a user of the context
+		mc.resource.ctx, mc.self, mc.usedStreams = ctx, mc, new(streamSet)
+		mc.usedOnAll(xc.usedStreams)
+		mc.Close()
+		mc.destroyLate(false)
+	}
+}
+
+// onceError adds to an error of the driver that graphs whose nodes allocate memory have limits.
+func (gc *graphCore) onceError(op string, res driver.Result) *Error {
+	e := gc.ctx.callError(op, uintptr(gc.raw), res)
+	if res == driver.ResultNotSupported && gc.objects.allocates() {
+		e.Detail = join("nodes of the graph allocate memory: see the limits in the documentation of Graph.AddAlloc", e.Detail)
+	}
+	return e
+}

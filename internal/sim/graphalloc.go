@@ -1,0 +1,333 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// graphAlloc is the memory of a node that allocates. It has its address as long as its graph and the
+// graph's executable graph exist, or it is allocated.
+type graphAlloc struct {
+	block  *block
+	owner  *graph // has the node
+	params driver.MemAllocNodeParams
+	access []driver.MemAccessDesc
+	// freers are the graphs that have a node that frees the memory.
+	freers []*graph
+	// allocated says that a launch has allocated the memory, and no later call has freed it.
+	allocated bool
+	// refs counts the graph and its executable graph.
+	refs int
+}
+
+// frees reports whether the graph that allocates the memory also frees it.
+func (a *graphAlloc) frees() bool { return slices.Contains(a.freers, a.owner) }
+
+// allocWork returns the work of a node that allocates memory. The memory has an address from now on,
+// and exists while it is allocated.
+func (d *Driver) allocWork(g *graph, c *context, p driver.MemAllocNodeParams) (*work, driver.Result) {
+	props := &p.PoolProps
+	switch {
+	case c == nil:
+		return nil, driver.ResultInvalidContext
+	case p.Bytesize == 0, props.AllocType != driver.CU_MEM_ALLOCATION_TYPE_PINNED,
+		props.Location.Type == driver.CU_MEM_LOCATION_TYPE_INVALID,
+		p.AccessDescCount > 0 && p.AccessDescs == nil, p.AccessDescCount > uint64(len(d.devices)):
+		return nil, driver.ResultInvalidValue
+	case props.Location.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE, props.HandleTypes != 0:
+		return nil, driver.ResultNotSupported
+	}
+	if _, r := d.device(driver.Device(props.Location.ID)); r != ok {
+		return nil, driver.ResultInvalidValue
+	}
+	access := slices.Clone(elements(p.AccessDescs, p.AccessDescCount))
+	for _, a := range access {
+		if _, r := d.located(a.Location); r != ok {
+			return nil, driver.ResultInvalidValue
+		}
+		if a.Flags != driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE {
+			return nil, driver.ResultNotSupported
+		}
+	}
+	if p.Bytesize > mostGraphMemory {
+		return nil, driver.ResultOutOfMemory
+	}
+	b := &block{addr: d.space.place(p.Bytesize), size: p.Bytesize, kind: graphBlock, ctx: c, asleep: true}
+	a := &graphAlloc{block: b, owner: g, access: access, refs: 1}
+	b.alloc = a
+	p.Dptr, p.AccessDescs = driver.DevicePtr(b.addr), nil
+	if len(access) > 0 {
+		p.AccessDescs = &access[0]
+	}
+	a.params = p
+	d.space.add(b)
+	return &work{node: allocNode, alloc: a, ctx: c, make: func() *op {
+		return &op{effect: func() { d.space.sleep(b, false) }}
+	}}, ok
+}
+
+// freeWork returns the work of a node that frees the memory of a node that allocates.
+func (d *Driver) freeWork(g *graph, p driver.DevicePtr) (*work, driver.Result) {
+	b := d.space.of(uint64(p), graphBlock)
+	if b == nil {
+		return nil, driver.ResultInvalidValue
+	}
+	if a := b.alloc; a.frees() || len(a.freers) > 0 && g == a.owner || slices.Contains(a.freers, g) {
+		return nil, driver.ResultInvalidValue
+	}
+	b.alloc.freers = append(b.alloc.freers, g)
+	return &work{node: freeNode, alloc: b.alloc, make: func() *op {
+		return &op{effect: func() { d.space.sleep(b, true) }}
+	}}, ok
+}
+
+// sleep says whether the memory of a node is there.
+func (a *addressSpace) sleep(b *block, is bool) {
+	b.asleep = is
+	a.regions.Store(nil)
+}
+
+// allocates reports whether the graph has nodes that allocate or free memory.
+func (g *graph) allocates() bool {
+	return slices.ContainsFunc(g.nodes, func(n *node) bool { return n.work.alloc != nil })
+}
+
+// leave ends the use of the memory by a graph or an executable graph.
+func (a *graphAlloc) leave(d *Driver) {
+	if a.refs--; a.refs == 0 && !a.allocated {
+		d.space.remove(a.block)
+	}
+}
+
+// graphMemory is the memory that a device has for graphs. It stays until it is trimmed.
+type graphMemory struct {
+	used         highWater // and reserved: a driver reports the same
+	reservedHigh uint64
+	parts        []graphPart
+}
+
+// graphPart is the memory for the nodes of a graph.
+type graphPart struct {
+	of   *graph
+	size uint64
+}
+
+const (
+	// graphMemoryUnit is the unit of the memory for a graph, in bytes.
+	graphMemoryUnit = 32 << 20
+	// mostGraphMemory is the largest size of memory that a node can allocate, in bytes.
+	mostGraphMemory = 1 << 44
+)
+
+// take makes the device have memory for the nodes of a graph. It reports false if there is too little.
+func (v *device) take(g *graph) bool {
+	size := uint64(0)
+	for _, n := range g.nodes {
+		if n.work.node == allocNode {
+			size += rounded(n.work.alloc.params.Bytesize)
+		}
+	}
+	size = (size + graphMemoryUnit - 1) / graphMemoryUnit * graphMemoryUnit
+	i := slices.IndexFunc(v.graphs.parts, func(p graphPart) bool { return p.of == g })
+	if i < 0 {
+		v.graphs.parts, i = append(v.graphs.parts, graphPart{of: g}), len(v.graphs.parts)
+	}
+	p := &v.graphs.parts[i]
+	if size <= p.size {
+		return true
+	}
+	more := size - p.size
+	if more > deviceMemory-v.memory {
+		return false
+	}
+	p.size = size
+	v.memory += more
+	v.graphs.used.add(more)
+	v.graphs.reservedHigh = max(v.graphs.reservedHigh, v.graphs.used.now)
+	return true
+}
+
+// trimGraphs gives the memory back that no allocation is in.
+func (v *device) trimGraphs() {
+	v.graphs.parts = slices.DeleteFunc(v.graphs.parts, func(p graphPart) bool {
+		if slices.ContainsFunc(p.of.nodes, func(n *node) bool {
+			return n.work.node == allocNode && (n.work.alloc.allocated || !n.work.alloc.block.asleep)
+		}) {
+			return false
+		}
+		v.memory -= p.size
+		v.graphs.used.now -= p.size
+		return true
+	})
+}
+
+// begins checks the memory of the nodes before a launch, and notes what the launch does.
+func (x *exec) begins() driver.Result {
+	var devices []*device
+	for _, n := range x.nodes {
+		a := n.work.alloc
+		switch {
+		case a == nil:
+		case n.work.node == allocNode && !a.frees() && a.allocated &&
+			x.flags&driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH == 0,
+			n.work.node == freeNode && a.owner != x.graph && !a.allocated:
+			return driver.ResultInvalidValue
+		case n.work.node == allocNode && !slices.Contains(devices, a.block.ctx.dev):
+			devices = append(devices, a.block.ctx.dev)
+		}
+	}
+	for _, v := range devices {
+		if !v.take(x.graph) {
+			return driver.ResultOutOfMemory
+		}
+	}
+	for _, n := range x.nodes {
+		if a := n.work.alloc; a != nil {
+			a.allocated = n.work.node == allocNode && !a.frees()
+		}
+	}
+	return ok
+}
+
+// freeGraphMemory frees memory of a node in the order of a stream, or at once if s is nil.
+func (d *Driver) freeGraphMemory(b *block, s *stream) driver.Result {
+	if !b.alloc.allocated {
+		return driver.ResultInvalidValue
+	}
+	b.alloc.allocated = false
+	done := func() {
+		if d.space.sleep(b, true); b.alloc.refs == 0 {
+			d.space.remove(b)
+		}
+	}
+	if s == nil {
+		done()
+		return ok
+	}
+	d.engine.enqueue(s, &op{effect: done})
+	return ok
+}
+
+// captureAlloc adds a node that allocates to the capture of a stream.
+func (d *Driver) captureAlloc(s *stream, size uint64) (driver.DevicePtr, driver.Result) {
+	switch {
+	case s.capture.invalidated:
+		return 0, driver.ResultStreamCaptureInvalidated
+	case size == 0:
+		return 0, ok
+	}
+	p := driver.MemAllocNodeParams{Bytesize: size, PoolProps: driver.MemPoolProps{
+		AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
+		Location:  driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: int32(s.ctx.dev.ordinal)}}}
+	w, r := d.allocWork(s.capture.graph, s.ctx, p)
+	if r != ok {
+		return 0, r
+	}
+	return driver.DevicePtr(w.alloc.block.addr), d.submit(s, w)
+}
+
+// captureFree adds a node that frees memory to the capture of a stream. It does not invalidate the
+// capture if there is no such memory.
+func (d *Driver) captureFree(s *stream, p driver.DevicePtr) driver.Result {
+	if s.capture.invalidated {
+		return driver.ResultStreamCaptureInvalidated
+	}
+	w, r := d.freeWork(s.capture.graph, p)
+	if r != ok {
+		return r
+	}
+	return d.submit(s, w)
+}
+
+// GraphAddMemAllocNode is cuGraphAddMemAllocNode.
+func (d *Driver) GraphAddMemAllocNode(th *driver.Thread, h driver.Graph, deps []driver.GraphNode,
+	p driver.MemAllocNodeParams) (driver.GraphNode, driver.MemAllocNodeParams, driver.Result) {
+	const name = "cuGraphAddMemAllocNode"
+	defer d.mu.Unlock()
+	n, r := d.addNodeTo(name, h, deps, func(g *graph) (*work, driver.Result) {
+		w, r := d.allocWork(g, d.thread(th).current(), p)
+		if r == ok {
+			p.Dptr = w.alloc.params.Dptr
+		}
+		return w, r
+	})
+	return n, p, r
+}
+
+// GraphMemAllocNodeGetParams is cuGraphMemAllocNodeGetParams.
+func (d *Driver) GraphMemAllocNodeGetParams(_ *driver.Thread,
+	h driver.GraphNode) (p driver.MemAllocNodeParams, r driver.Result) {
+	defer d.mu.Unlock()
+	n, r := d.nodeOf("cuGraphMemAllocNodeGetParams", h, allocNode)
+	if r != ok {
+		return p, r
+	}
+	return n.work.alloc.params, ok
+}
+
+// GraphAddMemFreeNode is cuGraphAddMemFreeNode.
+func (d *Driver) GraphAddMemFreeNode(_ *driver.Thread, h driver.Graph, deps []driver.GraphNode,
+	p driver.DevicePtr) (driver.GraphNode, driver.Result) {
+	defer d.mu.Unlock()
+	return d.addNodeTo("cuGraphAddMemFreeNode", h, deps, func(g *graph) (*work, driver.Result) { return d.freeWork(g, p) })
+}
+
+// GraphMemFreeNodeGetParams is cuGraphMemFreeNodeGetParams.
+func (d *Driver) GraphMemFreeNodeGetParams(_ *driver.Thread, h driver.GraphNode) (driver.DevicePtr, driver.Result) {
+	defer d.mu.Unlock()
+	n, r := d.nodeOf("cuGraphMemFreeNodeGetParams", h, freeNode)
+	if r != ok {
+		return 0, r
+	}
+	return n.work.alloc.params.Dptr, ok
+}
+
+// DeviceGetGraphMemAttribute is cuDeviceGetGraphMemAttribute.
+func (d *Driver) DeviceGetGraphMemAttribute(_ *driver.Thread, dev driver.Device, attr int32) (uint64, driver.Result) {
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice("cuDeviceGetGraphMemAttribute", dev)
+	if r != ok {
+		return 0, r
+	}
+	switch attr {
+	case driver.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
+		return v.graphs.used.now, ok
+	case driver.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
+		return v.graphs.used.high, ok
+	case driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
+		return v.graphs.reservedHigh, ok
+	}
+	return 0, driver.ResultInvalidValue
+}
+
+// DeviceSetGraphMemAttribute is cuDeviceSetGraphMemAttribute: the highest amounts can be set to 0,
+// which sets them to the amounts now.
+func (d *Driver) DeviceSetGraphMemAttribute(_ *driver.Thread, dev driver.Device, attr int32,
+	value uint64) driver.Result {
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice("cuDeviceSetGraphMemAttribute", dev)
+	if r != ok {
+		return r
+	}
+	switch {
+	case value == 0 && attr == driver.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
+		v.graphs.used.high = v.graphs.used.now
+	case value == 0 && attr == driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
+		v.graphs.reservedHigh = v.graphs.used.now
+	default:
+		return driver.ResultInvalidValue
+	}
+	return ok
+}
+
+// DeviceGraphMemTrim is cuDeviceGraphMemTrim.
+func (d *Driver) DeviceGraphMemTrim(_ *driver.Thread, dev driver.Device) driver.Result {
+	defer d.mu.Unlock()
+	v, r := d.aboutDevice("cuDeviceGraphMemTrim", dev)
+	if r != ok {
+		return r
+	}
+	v.trimGraphs()
+	return ok
+}
