@@ -19,7 +19,7 @@ import (
 
 // apiTypes holds a pointer to a zero value of each exported type.
 var apiTypes = []any{
-	new(AccessProperty), new(AccessWindow), new(ClusterScheduling), new(LaunchAttribute), new(LaunchAttributes),
+	new(AccessProperty), new(AccessWindow), new(GraphMemStats), new(SyncPolicy), new(ClusterScheduling), new(LaunchAttribute), new(LaunchAttributes),
 	new(MemSyncDomain), new(MemSyncDomainMap), new(Arg), new(AttachFlags), new(BatchError), new(CallTracer), new(CaptureInfo), new(CaptureMode),
 	new(CaptureStatus), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem),
 	new(Dim3), new(Driver), new(Error), new(Event), new(EventFlags), new(EventKey), new(EventPool), new(Features),
