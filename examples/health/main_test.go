@@ -66,7 +66,8 @@ func TestHealth(t *testing.T) {
 	}{
 		{"", "", head + first + second, 0},
 		{"", "-watch 300ms", head + first + second, 0},
-		{"xid", "-watch 300ms", head + first + second +
+		// Long enough for the program to start on a busy machine.
+		{"xid", "-watch 5s", head + first + second +
 			"0: XID 79 the GPU has fallen off the bus\n1: uncorrectable ECC error\n", 2},
 		{"none", "-watch 1h", "driver 580.95.05, 0 GPUs\n", 0},
 		{"ecc", "", head + strings.ReplaceAll(first+second, "0 uncorrected", "1 uncorrected"), 2},
