@@ -51,9 +51,9 @@ func launch(t *testing.T, text string, grid, block uint32, mem memory, params ..
 
 const textHeader = ".version 8.0 .target sm_90 .address_size 64\n"
 
-// recorded returns the lines of the results that a Hopper GPU has computed (driver 580, CUDA 13.0).
+// recorded returns the lines of the results that an H200 has computed (driver 580, CUDA 13.0).
 func recorded(t *testing.T) [][]string {
-	f, err := os.Open("testdata/hopper-cuda13.0.tsv.gz")
+	f, err := os.Open("testdata/h200-cuda13.0.tsv.gz")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -202,7 +202,7 @@ func findBit(a uint64, size int, signed, shift bool) uint32 {
 }
 
 // field returns a position or length. For 32 bits the lower 8 bits count, as the manual says, and for
-// 64 bits all bits, as on an H100.
+// 64 bits all bits, as on an H200.
 func field(n uint32, size int) int {
 	if size == 32 {
 		return int(n & 0xff)
@@ -285,7 +285,7 @@ func nthBit(mask, base uint32, offset int32) uint32 {
 		return 1<<32 - 1
 	}
 	if offset == math.MinInt32 {
-		return 0 // as on an H100
+		return 0 // as on an H200
 	}
 	pos, step := int64(base), int64(1)
 	n := int64(offset) - 1

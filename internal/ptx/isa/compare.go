@@ -67,7 +67,7 @@ func (f format) classed(class string, a uint64) bool {
 	case "notanumber":
 		return a > f.inf()
 	case "normal":
-		return (a == 0 || a>>f.man != 0) && a < f.inf() // zero counts as normal, as on an H100
+		return (a == 0 || a>>f.man != 0) && a < f.inf() // zero counts as normal, as on an H200
 	}
 	return a != 0 && a>>f.man == 0
 }

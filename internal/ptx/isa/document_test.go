@@ -83,7 +83,7 @@ combinations exist.
 
 ## How exact the results are
 
-Integers and floats have the results of an H100, bit by bit, also where the manual does not define them: NaNs, divisions
+Integers and floats have the results of an H200, bit by bit, also where the manual does not define them: NaNs, divisions
 by zero, shifts by too much. A test compares them. The approximate instructions (` + "`approx`, `full`" + `) are more precise
 than the manual demands, and their last bits differ from those of a GPU.
 `)

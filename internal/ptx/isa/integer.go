@@ -202,7 +202,7 @@ func shift24(v Variant) int {
 	return 0
 }
 
-// The results of divisions by zero are those of an H100. The manual does not define them.
+// The results of divisions by zero are those of an H200. The manual does not define them.
 
 func divide[T integer](a, b T) T {
 	if b == 0 {

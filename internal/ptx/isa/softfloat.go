@@ -9,7 +9,7 @@ type format struct {
 	payload  bool   // a NaN keeps its payload, as of 64 bits
 }
 
-// The formats. The NaNs are those of an H100.
+// The formats. The NaNs are those of an H200.
 var (
 	f16  = format{5, 10, 0x7fff, false}
 	bf16 = format{8, 7, 0x7fff, false}
@@ -82,7 +82,7 @@ func (f format) saturate(v uint64) uint64 {
 }
 
 // quiet returns the NaN that an operation with NaN operands has as its result: the first of them.
-// The order in which an H100 looks at them depends on the operation.
+// The order in which an H200 looks at them depends on the operation.
 func (f format) quiet(operands ...uint64) uint64 {
 	for _, v := range operands {
 		if f.isNaN(v) && f.payload {
@@ -436,7 +436,7 @@ func (f format) toInt(v uint64, size int, signed bool, r mode) uint64 {
 	}
 	if f.isNaN(v) {
 		if f.payload || size == 64 {
-			return 1 << (size - 1) // as on an H100; the manual does not say it
+			return 1 << (size - 1) // as on an H200; the manual does not say it
 		}
 		return 0
 	}

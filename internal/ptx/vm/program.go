@@ -136,5 +136,5 @@ const (
 	WindowSize   uint64 = 0x1_0000_0000_0000
 )
 
-// SharedBegin is the address of the first byte of static shared memory, as on an H100.
+// SharedBegin is the address of the first byte of static shared memory, as on an H200.
 const SharedBegin = 1024
