@@ -89,6 +89,21 @@ func TestVirtualMemGrows(t *testing.T) {
 	}
 }
 
+const putPTX = `.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry put(.param .u64 p, .param .u32 v)
+{
+	.reg .u64 %a;
+	.reg .u32 %v;
+	ld.param.u64 %a, [p];
+	ld.param.u32 %v, [v];
+	cvta.to.global.u64 %a, %a;
+	st.global.u32 [%a], %v;
+	ret;
+}
+`
+
 // TestVirtualMemKernel runs kernels with memory of several mappings, which is two arguments.
 func TestVirtualMemKernel(t *testing.T) {
 	r := newSoft(t)
@@ -114,6 +129,13 @@ func TestVirtualMemKernel(t *testing.T) {
 	}
 	if diff := cmp.Diff([]float32{12, 24, 36}, got); diff != "" {
 		t.Error(diff)
+	}
+	put := must(must(r.gpu.LoadModule([]byte(putPTX)))(t).Function("put"))(t)
+	noErr(t, put.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, Ptr(m.Span(at+4, 4)), U32(77)))
+	noErr(t, r.s.Synchronize())
+	word := make([]byte, 4)
+	if _, err := m.Mem().ReadAt(word, int64(at)+4); err != nil || word[0] != 77 {
+		t.Errorf("the kernel has written %d, %v", word, err)
 	}
 	p := must(axpy.Prepare(cfg, Ptr(m.Span(at, 12)), Ptr(m), F32(2), U32(n)))(t)
 	noErr(t, p.Launch(r.s))

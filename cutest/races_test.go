@@ -127,6 +127,18 @@ var raceTests = []struct {
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.read(p.b)
 	}, 1},
+	{"virtual memory", func(p *scene) {
+		m := get[*cu.VirtualMem](p)(p.gpu.Reserve(8 << 20))
+		p.Cleanup(func() { m.Close() })
+		p.do(m.Grow(2 << 20))
+		p.do(m.Grow(4 << 20))
+		p.do(p.a.Memset(m, 1))
+		p.order(func() error { return p.b.WaitStream(p.a) })
+		p.do(p.b.Copy(p.n, m.Span(2<<20, 8)))
+		p.do(m.Shrink(2 << 20)) // waits for both streams
+		p.do(m.Grow(4 << 20))
+		p.do(p.a.Memset(m.Span(2<<20, 8), 1)) // of other memory
+	}, 1},
 	{"managed memory", func(p *scene) {
 		m := get[*cu.HostMem](p)(p.gpu.AllocManaged(64, cu.AttachGlobal))
 		p.Cleanup(func() { m.Close() })

@@ -90,6 +90,8 @@ type addressSpace struct {
 	// allocated now: see graphAlloc.
 	building bool
 
+	closing []*memoryFile // see closeFiles
+
 	// The functions of PinnedMemory, or nil for Go's heap.
 	alloc func(size uint64) []byte
 	free  func(memory []byte)
@@ -172,7 +174,7 @@ func (a *addressSpace) remove(b *block) {
 	case poolBlock:
 		b.unused()
 	case mappedBlock:
-		b.mapping.physical.drop()
+		a.drop(b.mapping.physical)
 	case deviceBlock, moduleBlock:
 		b.ctx.dev.memory -= rounded(b.size)
 	case pinnedBlock, managedBlock:

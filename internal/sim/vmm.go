@@ -42,7 +42,7 @@ func (p *physical) bytes() []byte {
 }
 
 // drop ends a use.
-func (p *physical) drop() {
+func (a *addressSpace) drop(p *physical) {
 	if p.uses--; p.uses > 0 {
 		return
 	}
@@ -50,8 +50,20 @@ func (p *physical) drop() {
 		p.dev.memory -= p.size
 	}
 	if p.shared != nil {
-		p.shared.close()
+		a.closing = append(a.closing, p.shared)
 	}
+}
+
+// closeFiles closes the files of memory that does not exist any more. A kernel that is executed at
+// present may access such memory.
+func (d *Driver) closeFiles() {
+	if d.engine.executing > 0 {
+		return
+	}
+	for _, f := range d.space.closing {
+		f.close()
+	}
+	d.space.closing = nil
 }
 
 // mapping is physical memory at an address: that of its block.
@@ -331,7 +343,8 @@ func (d *Driver) MemRelease(_ *driver.Thread, h driver.MemGenericAllocationHandl
 		d.objects.remove(p.handle)
 		p.handle = 0
 	}
-	p.drop()
+	d.space.drop(p)
+	d.closeFiles()
 	return ok
 }
 
@@ -438,6 +451,7 @@ func (d *Driver) MemUnmap(_ *driver.Thread, p driver.DevicePtr, size uint64) dri
 	for _, b := range list {
 		d.space.remove(b)
 	}
+	d.closeFiles()
 	return ok
 }
 
@@ -469,6 +483,7 @@ func (d *Driver) MemSetAccess(_ *driver.Thread, p driver.DevicePtr, size uint64,
 		}
 		devs[i] = v
 	}
+	d.space.regions.Store(nil)
 	for _, b := range list {
 		for i, v := range devs {
 			b.mapping.set(v, desc[i].Flags)

@@ -55,6 +55,7 @@ const (
 	famIPC      family = "other processes"
 	famGraph    family = "graphs"
 	famSticky   family = "sticky errors"
+	famVirtual  family = "virtual memory"
 )
 
 // A found is a behaviour that is not documented, with the mistakes that users avoid if they know it.
@@ -73,8 +74,8 @@ func unlike() map[string]string {
 
 // foundBehaviours returns all behaviours.
 func foundBehaviours() []found {
-	return slices.Concat(foundEvents(), foundCaptures(), foundContexts(), foundIPC(), foundGraphs(), foundGraphNodes(), foundGraphAllocs(),
-		foundOthers(), foundSticky())
+	return slices.Concat(foundEvents(), foundCaptures(), foundContexts(), foundIPC(), foundGraphs(), foundGraphNodes(),
+		foundGraphAllocs(), foundOthers(), foundSticky(), foundVirtual())
 }
 
 // foundCases returns the cases of the suite.

@@ -366,6 +366,15 @@ func calls() []call {
 			return w.later(r, func(at A) R { return w.MemFree(at, p) })
 		}),
 		destroys(alone("cuMemFree", func(w W, at A) R { return w.MemFree(at, w.spare) })),
+		alone("cuMemAddressReserve", func(w W, at A) R {
+			p, r := w.MemAddressReserve(at, pages, 0, 0, 0)
+			return w.later(r, func(at A) R { return w.MemAddressFree(at, p, pages) })
+		}),
+		alone("cuMemCreate", func(w W, at A) R {
+			h, r := w.MemCreate(at, pages, physical(), 0)
+			return w.later(r, func(at A) R { return w.MemRelease(at, h) })
+		}),
+		alone("cuMemMap, cuMemSetAccess, cuMemUnmap", func(w W, at A) R { return w.mapped(at) }),
 		alone("cuMemHostAlloc", func(w W, at A) R {
 			p, r := w.MemHostAlloc(at, 16, 0)
 			return w.later(r, func(at A) R { return w.MemFreeHost(at, p) })

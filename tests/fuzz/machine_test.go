@@ -595,6 +595,8 @@ func (mc *machine) call(at driver.At, st step, w want) (a answer, err error) {
 		if p, a.res = mc.MemAlloc(at, 16); a.res == ok {
 			mc.memory = append(mc.memory, p)
 		}
+	case memMap:
+		a.res = mc.mapped(at)
 	case openGate:
 	case poison:
 		err = mc.poison(at)

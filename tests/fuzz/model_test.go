@@ -766,6 +766,8 @@ func (m *model) applyContext(st step) (want, bool) {
 			return want{res: r}, true
 		}
 		return m.opening(m.closed), true
+	case memMap:
+		return want{}, true
 	case openGate:
 		if st.value >= 0 {
 			return m.opening(1 << st.value), true
@@ -839,6 +841,8 @@ func (m *model) applyPoisoned(st step) (want, bool) {
 	case eventCreate, streamCreate, streamCreateWithPriority:
 		// Flags and the current context are checked, too, in an unknown order.
 		return sticky, st.value >= 0 && st.value <= 1 && m.current(st.thread) >= 0
+	case memMap:
+		return want{}, true
 	case memAlloc, ctxSynchronize, graphInstantiate:
 		return sticky, m.current(st.thread) >= 0
 	case beginCapture:

@@ -45,6 +45,7 @@ const (
 	ctxPush
 	ctxPop
 	memAlloc
+	memMap
 	graphCreate
 	graphAddRecord
 	graphAddWait
@@ -103,6 +104,7 @@ func operations() [opCount]operation {
 		ctxPush:                  {"cuCtxPushCurrent", "c", 20},
 		ctxPop:                   {"cuCtxPopCurrent", "", 20},
 		memAlloc:                 {"cuMemAlloc", "", 12},
+		memMap:                   {"cuMemMap", "", 12},
 		graphCreate:              {"cuGraphCreate", "G", 30},
 		graphAddRecord:           {"cuGraphAddEventRecordNode", "ge", 60},
 		graphAddWait:             {"cuGraphAddEventWaitNode", "ge", 60},

@@ -73,6 +73,12 @@ typedef struct {
 	char reserved[56];
 } PoolProps; // a CUmemPoolProps
 typedef struct {
+	int type, handles;
+	Location location;
+	void *security;
+	unsigned char flags[8];
+} PhysicalProps; // a CUmemAllocationProp
+typedef struct {
 	Location location;
 	int flags;
 } Access; // a CUmemAccessDesc
@@ -287,6 +293,18 @@ typedef struct {
 	F(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", (D *, size_t, H, H))                                     \
 	F(cuMemPoolExportToShareableHandle, "cuMemPoolExportToShareableHandle", (void *, H, int, unsigned long long))  \
 	F(cuMemPoolExportPointer, "cuMemPoolExportPointer", (Ipc *, D))                                                \
+	F(cuMemAddressReserve, "cuMemAddressReserve", (D *, size_t, size_t, D, unsigned long long))                    \
+	F(cuMemAddressFree, "cuMemAddressFree", (D, size_t))                                                           \
+	F(cuMemCreate, "cuMemCreate", (unsigned long long *, size_t, const PhysicalProps *, unsigned long long))       \
+	F(cuMemRelease, "cuMemRelease", (unsigned long long))                                                          \
+	F(cuMemMap, "cuMemMap", (D, size_t, size_t, unsigned long long, unsigned long long))                           \
+	F(cuMemUnmap, "cuMemUnmap", (D, size_t))                                                                       \
+	F(cuMemSetAccess, "cuMemSetAccess", (D, size_t, const Access *, size_t))                                       \
+	F(cuMemGetAccess, "cuMemGetAccess", (unsigned long long *, const Location *, D))                               \
+	F(cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity", (size_t *, const PhysicalProps *, int))      \
+	F(cuMemExportToShareableHandle, "cuMemExportToShareableHandle", (void *, unsigned long long, int, unsigned long long)) \
+	F(cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle", (unsigned long long *, void *, int))       \
+	F(cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle", (unsigned long long *, void *))                  \
 	F(cuModuleLoadData, "cuModuleLoadData", (H *, const void *))                                                   \
 	F(cuModuleLoadDataEx, "cuModuleLoadDataEx", (H *, const void *, U, int *, void **))                            \
 	F(cuModuleUnload, "cuModuleUnload", (H))                                                                       \

@@ -279,6 +279,60 @@ ROW(pool_export, "cuMemPoolExportToShareableHandle", 0,
     h = new_pool(1), cuMemPoolExportToShareableHandle(&i1, h, 1, 0))
 ROW(pool_export_pointer, "cuMemPoolExportPointer", 0, d = new_pooled(new_pool(1), idle), cuMemPoolExportPointer(ipc, d))
 
+// Virtual memory.
+#define VIRTUAL_SIZE ((size_t)2 << 20)
+static PhysicalProps physical_props = {1, 1, {1, 0}, NULL, {0}};
+static unsigned long long new_physical(void) {
+	unsigned long long p;
+	ok(cuMemCreate(&p, VIRTUAL_SIZE, &physical_props, 0));
+	return p;
+}
+static D new_range(void) {
+	D at;
+	ok(cuMemAddressReserve(&at, 4 * VIRTUAL_SIZE, 0, 0, 0));
+	return at;
+}
+static D new_mapping(void) {
+	D at = new_range();
+	ok(cuMemMap(at, VIRTUAL_SIZE, 0, new_physical(), 0));
+	ok(cuMemSetAccess(at, VIRTUAL_SIZE, &(Access){{1, dev}, 3}, 1));
+	return at;
+}
+#define USED(at) (ok(cuMemsetD8Async(at, 1, 64, idle)), ok(cuStreamSynchronize(idle)))
+ROW(virtual_granularity, "cuMemGetAllocationGranularity", 0, ,
+    cuMemGetAllocationGranularity(&z1, &physical_props, 0))
+ROW(virtual_reserve, "cuMemAddressReserve", 0, , cuMemAddressReserve(&d, VIRTUAL_SIZE, 0, 0, 0))
+ROW(virtual_address_free, "cuMemAddressFree", 0, d = new_range(), cuMemAddressFree(d, 4 * VIRTUAL_SIZE))
+ROW(virtual_create, "cuMemCreate, 2 MiB", 0, , cuMemCreate(&l1, VIRTUAL_SIZE, &physical_props, 0))
+ROW(virtual_create_big, "cuMemCreate, 1 GiB", 0, , cuMemCreate(&l1, 512 * VIRTUAL_SIZE, &physical_props, 0))
+ROW(virtual_create_none, "cuMemCreate, more than there is", 0, , cuMemCreate(&l1, (size_t)1 << 42, &physical_props, 0))
+ROW(virtual_release, "cuMemRelease, not mapped", 0, l1 = new_physical(), cuMemRelease(l1))
+ROW(virtual_release_mapped, "cuMemRelease, mapped and used", 0,
+    l1 = new_physical(); d = new_range(); ok(cuMemMap(d, VIRTUAL_SIZE, 0, l1, 0));
+    ok(cuMemSetAccess(d, VIRTUAL_SIZE, &(Access){{1, dev}, 3}, 1)); USED(d), cuMemRelease(l1))
+ROW(virtual_map, "cuMemMap", 0, l1 = new_physical(); d = new_range(), cuMemMap(d, VIRTUAL_SIZE, 0, l1, 0))
+ROW(virtual_access, "cuMemSetAccess, new mapping", 0,
+    d = new_range(); ok(cuMemMap(d, VIRTUAL_SIZE, 0, new_physical(), 0)), cuMemSetAccess(d, VIRTUAL_SIZE, &(Access){{1, dev}, 3}, 1))
+ROW(virtual_access_less, "cuMemSetAccess, used memory, less access", 0,
+    d = new_mapping(); USED(d), cuMemSetAccess(d, VIRTUAL_SIZE, &(Access){{1, dev}, 1}, 1))
+ROW(virtual_get_access, "cuMemGetAccess", 0, d = new_mapping(), cuMemGetAccess(&l1, &(Location){1, dev}, d))
+ROW(virtual_unmap, "cuMemUnmap, never used", 0, d = new_mapping(), cuMemUnmap(d, VIRTUAL_SIZE))
+ROW(virtual_unmap_used, "cuMemUnmap, used", 0, d = new_mapping(); USED(d), cuMemUnmap(d, VIRTUAL_SIZE))
+CASE(virtual_unmap_many, "cuMemUnmap, used, the Nth", 0) {
+	static D ds[300];
+	for (int i = 0; i < 300; i++) {
+		ds[i] = new_mapping();
+		USED(ds[i]);
+	}
+	MANY(1, 300, 3, cuMemUnmap(ds[many.at - 1], VIRTUAL_SIZE));
+}
+ROW(virtual_export, "cuMemExportToShareableHandle", 0, l1 = new_physical(), cuMemExportToShareableHandle(&i1, l1, 1, 0))
+ROW(virtual_import, "cuMemImportFromShareableHandle", 0,
+    ok(cuMemExportToShareableHandle(&i1, new_physical(), 1, 0)),
+    cuMemImportFromShareableHandle(&l1, (void *)(uintptr_t)i1, 1))
+ROW(virtual_retain, "cuMemRetainAllocationHandle", 0,
+    d = new_mapping(), cuMemRetainAllocationHandle(&l1, (void *)(uintptr_t)d))
+
 // Managed memory.
 static D new_managed(void) {
 	D at;

@@ -45,6 +45,7 @@ func TestHost(t *testing.T) {
 		{scenario: "threads"},
 		{scenario: "callbacks"},
 		{scenario: "memory"},
+		{scenario: "virtual_memory"},
 		{scenario: "wild"},
 		{scenario: "nulls"},
 		{scenario: "nodes"},

@@ -159,6 +159,15 @@ F(cuMemcpyDtoHAsync_v2, void *d, address s, size_t n, handle st) AS(cuMemcpyDtoH
 F(cuMemcpy, address d, address s, size_t n) AS(cuMemcpy, (address, address, size_t), (d, s, n))
 F(cuMemcpyAsync, address d, address s, size_t n, handle st) AS(cuMemcpyAsync, (address, address, size_t, handle), (d, s, n, st))
 F(cuMemsetD32_v2, address d, unsigned v, size_t n) AS(cuMemsetD32_v2, (address, unsigned, size_t), (d, v, n))
+F(cuMemAddressReserve, address *p, size_t n, size_t a, address h, uint64_t f) AS(cuMemAddressReserve, (address *, size_t, size_t, address, uint64_t), (p, n, a, h, f))
+F(cuMemAddressFree, address p, size_t n) AS(cuMemAddressFree, (address, size_t), (p, n))
+F(cuMemCreate, uint64_t *h, size_t n, const void *p, uint64_t f) AS(cuMemCreate, (uint64_t *, size_t, const void *, uint64_t), (h, n, p, f))
+F(cuMemRelease, uint64_t h) AS(cuMemRelease, (uint64_t), (h))
+F(cuMemMap, address p, size_t n, size_t o, uint64_t h, uint64_t f) AS(cuMemMap, (address, size_t, size_t, uint64_t, uint64_t), (p, n, o, h, f))
+F(cuMemUnmap, address p, size_t n) AS(cuMemUnmap, (address, size_t), (p, n))
+F(cuMemSetAccess, address p, size_t n, const void *d, size_t c) AS(cuMemSetAccess, (address, size_t, const void *, size_t), (p, n, d, c))
+F(cuMemExportToShareableHandle, void *s, uint64_t h, int t, uint64_t f) AS(cuMemExportToShareableHandle, (void *, uint64_t, int, uint64_t), (s, h, t, f))
+F(cuMemImportFromShareableHandle, uint64_t *h, void *s, int t) AS(cuMemImportFromShareableHandle, (uint64_t *, void *, int), (h, s, t))
 F(cuModuleLoad, handle *m, const char *path) AS(cuModuleLoad, (handle *, const char *), (m, path))
 F(cuModuleLoadData, handle *m, const void *image) AS(cuModuleLoadData, (handle *, const void *), (m, image))
 F(cuModuleLoadDataEx, handle *m, const void *image, unsigned n, int *o, void **v) AS(cuModuleLoadDataEx, (handle *, const void *, unsigned, int *, void **), (m, image, n, o, v))
@@ -607,6 +616,42 @@ static void memory(void)
 	OK(cuMemFreeHost(pinned));
 	OK(cuMemFree_v2(p));
 	OK(cuMemFree_v2(q));
+}
+
+// virtual_memory maps memory, and again what it has exported and imported.
+static void virtual_memory(void)
+{
+	enum { size = 2 << 20 };
+	struct {
+		int type, handles, location, id;
+		void *security;
+		unsigned char flags[8];
+	} props = {1, 1, 1, 0, NULL, {0}};
+	struct { int location, id, flags; } access = {1, 0, 3};
+	int fd[2] = {-1, 1234};
+	uint64_t h, h2;
+	address p;
+	unsigned char b[4] = {1, 2, 3, 4}, c[4] = {0};
+	setup();
+	OK(cuMemAddressReserve(&p, 2 * size, 0, 0, 0));
+	OK(cuMemCreate(&h, size, &props, 0));
+	OK(cuMemExportToShareableHandle(fd, h, 1, 0));
+	CHECK(fd[0] >= 0 && fd[1] == 1234);
+	OK(cuMemImportFromShareableHandle(&h2, (void *)(uintptr_t)fd[0], 1));
+	OK(cuMemMap(p, size, 0, h, 0));
+	OK(cuMemMap(p + size, size, 0, h2, 0));
+	WANT(1, cuMemcpyHtoD_v2(p, b, 4));
+	OK(cuMemSetAccess(p, 2 * size, &access, 1));
+	OK(cuMemcpyHtoD_v2(p, b, 4));
+	OK(cuMemcpyDtoH_v2(c, p + size, 4));
+	CHECK(!memcmp(b, c, 4));
+	OK(cuMemRelease(h));
+	OK(cuMemRelease(h2));
+	WANT(1, cuMemAddressFree(p, 2 * size));
+	OK(cuMemUnmap(p, 2 * size));
+	OK(cuMemAddressFree(p, 2 * size));
+	WANT(1, cuMemCreate(NULL, size, &props, 0));
+	WANT(1, cuMemCreate(&h, size, NULL, 0));
 }
 
 // Memory that is not there is a fault of the device's, and no end of the process.
@@ -1188,7 +1233,7 @@ int main(int argc, char **argv)
 		{"lazy", lazy}, {"processes", processes}, {"fork-before", fork_before}, {"fork-after", fork_after},
 			{"fork-while", fork_while},
 		{"threads", many_threads}, {"callbacks", callbacks}, {"memory", memory}, {"wild", wild}, {"nulls", nulls},
-			{"nodes", nodes}, {"allocations", allocations},
+			{"nodes", nodes}, {"allocations", allocations}, {"virtual_memory", virtual_memory},
 		{"more", more}, {"signals", signals}, {"unload", unload}, {"misuse", misuse}, {"configured", configured},
 		{"faults", faults}, {"in-process", in_process}, {"stale", stale},
 	};
