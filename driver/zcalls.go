@@ -1194,9 +1194,6 @@ func (t *Table) CtxEnablePeerAccess(at At, peerContext Context, flags uint32) (r
 
 // CtxDisablePeerAccess calls cuCtxDisablePeerAccess, which exists since CUDA 4.0.
 func (t *Table) CtxDisablePeerAccess(at At, peerContext Context) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCtxDisablePeerAccess)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -1210,7 +1207,18 @@ func (t *Table) CtxDisablePeerAccess(at At, peerContext Context) (res Result) {
 			return
 		}
 	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(peerContext))
+	f := struct {
+		fn, r       uintptr
+		peerContext uintptr
+		_           [5]uintptr
+	}{fn: fn, peerContext: uintptr(peerContext)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // DeviceGetDevResource calls cuDeviceGetDevResource, which exists since CUDA 12.4.
@@ -2767,9 +2775,6 @@ func (t *Table) GraphDebugDotPrint(at At, hGraph Graph, path string, flags uint3
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symGraphDebugDotPrint)
-	}
 	if t.soft != nil {
 		if t.version < 11030 {
 			res = missing(symGraphDebugDotPrint)
@@ -2799,7 +2804,13 @@ func (t *Table) GraphDebugDotPrint(at At, hGraph Graph, path string, flags uint3
 		path:   unsafe.Pointer(unsafe.SliceData(append([]byte(path), 0))),
 		flags:  uintptr(flags),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphAddEmptyNode calls cuGraphAddEmptyNode, which exists since CUDA 10.0.
@@ -4927,9 +4938,6 @@ func (t *Table) LaunchCooperativeKernel(at At, function Function, gridDimX uint3
 
 // DeviceGetDefaultMemPool calls cuDeviceGetDefaultMemPool, which exists since CUDA 11.2.
 func (t *Table) DeviceGetDefaultMemPool(at At, dev Device) (poolOut MemoryPool, res Result) {
-	if at.NoWait {
-		t.mayWait(symDeviceGetDefaultMemPool)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symDeviceGetDefaultMemPool)
@@ -4956,7 +4964,12 @@ func (t *Table) DeviceGetDefaultMemPool(at At, dev Device) (poolOut MemoryPool, 
 		v0      MemoryPool
 	}{fn: fn, dev: uintptr(uint32(dev))}
 	f.poolOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -4998,9 +5011,6 @@ func (t *Table) DeviceGetGraphMemAttribute(at At, device Device, attr int32) (va
 
 // DeviceGetMemPool calls cuDeviceGetMemPool, which exists since CUDA 11.2.
 func (t *Table) DeviceGetMemPool(at At, dev Device) (pool MemoryPool, res Result) {
-	if at.NoWait {
-		t.mayWait(symDeviceGetMemPool)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symDeviceGetMemPool)
@@ -5027,7 +5037,12 @@ func (t *Table) DeviceGetMemPool(at At, dev Device) (pool MemoryPool, res Result
 		v0    MemoryPool
 	}{fn: fn, dev: uintptr(uint32(dev))}
 	f.pool = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -5092,9 +5107,6 @@ func (t *Table) DeviceSetGraphMemAttribute(at At, device Device, attr int32, val
 
 // DeviceSetMemPool calls cuDeviceSetMemPool, which exists since CUDA 11.2.
 func (t *Table) DeviceSetMemPool(at At, dev Device, pool MemoryPool) (res Result) {
-	if at.NoWait {
-		t.mayWait(symDeviceSetMemPool)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symDeviceSetMemPool)
@@ -5118,14 +5130,17 @@ func (t *Table) DeviceSetMemPool(at At, dev Device, pool MemoryPool) (res Result
 		pool  uintptr
 		_     [4]uintptr
 	}{fn: fn, dev: uintptr(uint32(dev)), pool: uintptr(pool)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // MemAllocFromPoolAsync calls cuMemAllocFromPoolAsync, which exists since CUDA 11.2.
 func (t *Table) MemAllocFromPoolAsync(at At, bytesize uint64, pool MemoryPool, hStream Stream) (dptr DevicePtr, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemAllocFromPoolAsync)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symMemAllocFromPoolAsync)
@@ -5154,7 +5169,12 @@ func (t *Table) MemAllocFromPoolAsync(at At, bytesize uint64, pool MemoryPool, h
 		v0       DevicePtr
 	}{fn: fn, bytesize: uintptr(bytesize), pool: uintptr(pool), hStream: uintptr(hStream)}
 	f.dptr = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -5236,9 +5256,6 @@ func (t *Table) MemGetMemPool(at At, location MemLocation, typ int32) (pool Memo
 
 // MemPoolCreate calls cuMemPoolCreate, which exists since CUDA 11.2.
 func (t *Table) MemPoolCreate(at At, poolProps MemPoolProps) (pool MemoryPool, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemPoolCreate)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symMemPoolCreate)
@@ -5272,7 +5289,12 @@ func (t *Table) MemPoolCreate(at At, poolProps MemPoolProps) (pool MemoryPool, r
 	}{fn: fn, a1: poolProps}
 	f.pool = unsafe.Pointer(&f.v0)
 	f.poolProps = unsafe.Pointer(&f.a1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	if res < popFailed {
 		t.MemPoolDestroy(at.undo(), f.v0)
 		f.v0 = 0
@@ -5339,9 +5361,6 @@ func (t *Table) MemPoolExportPointer(at At, ptr DevicePtr) (shareDataOut MemPool
 
 // MemPoolExportToShareableHandle calls cuMemPoolExportToShareableHandle, which exists since CUDA 11.2.
 func (t *Table) MemPoolExportToShareableHandle(at At, pool MemoryPool, handleType int32, flags uint64) (handleOut ShareableHandle, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemPoolExportToShareableHandle)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symMemPoolExportToShareableHandle)
@@ -5370,15 +5389,17 @@ func (t *Table) MemPoolExportToShareableHandle(at At, pool MemoryPool, handleTyp
 		v0         ShareableHandle
 	}{fn: fn, pool: uintptr(pool), handleType: uintptr(uint32(handleType)), flags: uintptr(flags)}
 	f.handleOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
 // MemPoolGetAccess calls cuMemPoolGetAccess, which exists since CUDA 11.2.
 func (t *Table) MemPoolGetAccess(at At, memPool MemoryPool, location MemLocation) (flags int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemPoolGetAccess)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symMemPoolGetAccess)
@@ -5408,15 +5429,17 @@ func (t *Table) MemPoolGetAccess(at At, memPool MemoryPool, location MemLocation
 	}{fn: fn, memPool: uintptr(memPool), a2: location}
 	f.flags = unsafe.Pointer(&f.v0)
 	f.location = unsafe.Pointer(&f.a2)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
 // MemPoolGetAttribute calls cuMemPoolGetAttribute, which exists since CUDA 11.2.
 func (t *Table) MemPoolGetAttribute(at At, pool MemoryPool, attr int32) (value uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemPoolGetAttribute)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symMemPoolGetAttribute)
@@ -5444,7 +5467,12 @@ func (t *Table) MemPoolGetAttribute(at At, pool MemoryPool, attr int32) (value u
 		v0    uint64
 	}{fn: fn, pool: uintptr(pool), attr: uintptr(uint32(attr))}
 	f.value = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -5571,9 +5599,6 @@ func (t *Table) MemPoolSetAccess(at At, pool MemoryPool, mapArg []MemAccessDesc)
 
 // MemPoolSetAttribute calls cuMemPoolSetAttribute, which exists since CUDA 11.2.
 func (t *Table) MemPoolSetAttribute(at At, pool MemoryPool, attr int32, value uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemPoolSetAttribute)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symMemPoolSetAttribute)
@@ -5600,14 +5625,17 @@ func (t *Table) MemPoolSetAttribute(at At, pool MemoryPool, attr int32, value ui
 		a2    uint64
 	}{fn: fn, pool: uintptr(pool), attr: uintptr(uint32(attr)), a2: value}
 	f.value = unsafe.Pointer(&f.a2)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // MemPoolTrimTo calls cuMemPoolTrimTo, which exists since CUDA 11.2.
 func (t *Table) MemPoolTrimTo(at At, pool MemoryPool, minBytesToKeep uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemPoolTrimTo)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symMemPoolTrimTo)
@@ -5631,7 +5659,13 @@ func (t *Table) MemPoolTrimTo(at At, pool MemoryPool, minBytesToKeep uint64) (re
 		minBytesToKeep uintptr
 		_              [4]uintptr
 	}{fn: fn, pool: uintptr(pool), minBytesToKeep: uintptr(minBytesToKeep)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // MemSetMemPool calls cuMemSetMemPool, which exists since CUDA 13.0.
@@ -5670,9 +5704,6 @@ func (t *Table) MemSetMemPool(at At, location MemLocation, typ int32, pool Memor
 
 // MemAdvise calls cuMemAdvise_v2, which exists since CUDA 12.2.
 func (t *Table) MemAdvise(at At, devPtr DevicePtr, count uint64, advice int32, location MemLocation) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemAdvise_v2)
-	}
 	if t.soft != nil {
 		if t.version < 12020 {
 			res = missing(symMemAdvise_v2)
@@ -5704,14 +5735,17 @@ func (t *Table) MemAdvise(at At, devPtr DevicePtr, count uint64, advice int32, l
 		advice:   uintptr(uint32(advice)),
 		location: location,
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // MemAdviseV1 calls cuMemAdvise, which exists since CUDA 8.0.
 func (t *Table) MemAdviseV1(at At, devPtr DevicePtr, count uint64, advice int32, device Device) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemAdvise)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -5739,14 +5773,17 @@ func (t *Table) MemAdviseV1(at At, devPtr DevicePtr, count uint64, advice int32,
 		advice: uintptr(uint32(advice)),
 		device: uintptr(uint32(device)),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // MemAllocManaged calls cuMemAllocManaged, which exists since CUDA 6.0.
 func (t *Table) MemAllocManaged(at At, bytesize uint64, flags uint32) (dptr DevicePtr, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemAllocManaged)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -5775,7 +5812,12 @@ func (t *Table) MemAllocManaged(at At, bytesize uint64, flags uint32) (dptr Devi
 		v0       DevicePtr
 	}{fn: fn, bytesize: uintptr(bytesize), flags: uintptr(flags)}
 	f.dptr = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	if res < popFailed {
 		t.MemFree(at.undo(), f.v0)
 		f.v0 = 0
@@ -6224,9 +6266,6 @@ func (t *Table) PointerSetAttribute(at At, value uint64, attribute int32, ptr De
 
 // StreamAttachMemAsync calls cuStreamAttachMemAsync, which exists since CUDA 6.0.
 func (t *Table) StreamAttachMemAsync(at At, hStream Stream, dptr DevicePtr, length uint64, flags uint32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symStreamAttachMemAsync)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -6254,7 +6293,13 @@ func (t *Table) StreamAttachMemAsync(at At, hStream Stream, dptr DevicePtr, leng
 		length:  uintptr(length),
 		flags:   uintptr(flags),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // FlushGPUDirectRDMAWrites calls cuFlushGPUDirectRDMAWrites, which exists since CUDA 11.3.
@@ -6330,9 +6375,6 @@ func (t *Table) MemAllocHost(at At, bytesize uint64) (pp HostPtr, res Result) {
 
 // MemAllocPitch calls cuMemAllocPitch_v2, which exists since CUDA 3.2.
 func (t *Table) MemAllocPitch(at At, widthInBytes uint64, height uint64, elementSizeBytes uint32) (dptr DevicePtr, pPitch uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemAllocPitch_v2)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -6370,7 +6412,12 @@ func (t *Table) MemAllocPitch(at At, widthInBytes uint64, height uint64, element
 	}
 	f.dptr = unsafe.Pointer(&f.v0)
 	f.pPitch = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	if res < popFailed {
 		t.MemFree(at.undo(), f.v0)
 		f.v0 = 0
@@ -6480,9 +6527,6 @@ func (t *Table) Memcpy2D(at At, pCopy Memcpy2D) (res Result) {
 
 // Memcpy2DAsync calls cuMemcpy2DAsync_v2, which exists since CUDA 3.2.
 func (t *Table) Memcpy2DAsync(at At, pCopy Memcpy2D, hStream Stream) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpy2DAsync_v2)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -6504,7 +6548,13 @@ func (t *Table) Memcpy2DAsync(at At, pCopy Memcpy2D, hStream Stream) (res Result
 		a0      Memcpy2D
 	}{fn: fn, hStream: uintptr(hStream), a0: pCopy}
 	f.pCopy = unsafe.Pointer(&f.a0)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // Memcpy2DUnaligned calls cuMemcpy2DUnaligned_v2, which exists since CUDA 3.2.
@@ -6565,9 +6615,6 @@ func (t *Table) Memcpy3D(at At, pCopy Memcpy3D) (res Result) {
 
 // Memcpy3DAsync calls cuMemcpy3DAsync_v2, which exists since CUDA 3.2.
 func (t *Table) Memcpy3DAsync(at At, pCopy Memcpy3D, hStream Stream) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpy3DAsync_v2)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -6589,7 +6636,13 @@ func (t *Table) Memcpy3DAsync(at At, pCopy Memcpy3D, hStream Stream) (res Result
 		a0      Memcpy3D
 	}{fn: fn, hStream: uintptr(hStream), a0: pCopy}
 	f.pCopy = unsafe.Pointer(&f.a0)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // Memcpy3DBatchAsync calls cuMemcpy3DBatchAsync_v2, which exists since CUDA 13.0.
@@ -7045,9 +7098,6 @@ func (t *Table) MemsetD2D32(at At, dstDevice DevicePtr, dstPitch uint64, ui uint
 
 // MemsetD2D32Async calls cuMemsetD2D32Async, which exists since CUDA 3.2.
 func (t *Table) MemsetD2D32Async(at At, dstDevice DevicePtr, dstPitch uint64, ui uint32, width uint64, height uint64, hStream Stream) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemsetD2D32Async)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -7078,7 +7128,13 @@ func (t *Table) MemsetD2D32Async(at At, dstDevice DevicePtr, dstPitch uint64, ui
 		height:    uintptr(height),
 		hStream:   uintptr(hStream),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // MemsetD2D8 calls cuMemsetD2D8_v2, which exists since CUDA 3.2.
@@ -7120,9 +7176,6 @@ func (t *Table) MemsetD2D8(at At, dstDevice DevicePtr, dstPitch uint64, uc uint8
 
 // MemsetD2D8Async calls cuMemsetD2D8Async, which exists since CUDA 3.2.
 func (t *Table) MemsetD2D8Async(at At, dstDevice DevicePtr, dstPitch uint64, uc uint8, width uint64, height uint64, hStream Stream) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemsetD2D8Async)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -7153,7 +7206,13 @@ func (t *Table) MemsetD2D8Async(at At, dstDevice DevicePtr, dstPitch uint64, uc 
 		height:    uintptr(height),
 		hStream:   uintptr(hStream),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphAddBatchMemOpNode calls cuGraphAddBatchMemOpNode, which exists since CUDA 11.7.
@@ -7204,9 +7263,6 @@ func (t *Table) GraphAddBatchMemOpNode(at At, hGraph Graph, dependencies []Graph
 
 // GraphAddChildGraphNode calls cuGraphAddChildGraphNode, which exists since CUDA 10.0.
 func (t *Table) GraphAddChildGraphNode(at At, hGraph Graph, dependencies []GraphNode, childGraph Graph) (phGraphNode GraphNode, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphAddChildGraphNode)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -7238,7 +7294,12 @@ func (t *Table) GraphAddChildGraphNode(at At, hGraph Graph, dependencies []Graph
 		childGraph:      uintptr(childGraph),
 	}
 	f.phGraphNode = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -7247,9 +7308,6 @@ func (t *Table) GraphAddDependencies(at At, hGraph Graph, from []GraphNode, to [
 	if len(to) != len(from) {
 		res = ResultInvalidValue
 		return
-	}
-	if at.NoWait {
-		t.mayWait(symGraphAddDependencies)
 	}
 	if t.soft != nil {
 		var th *Thread
@@ -7278,7 +7336,13 @@ func (t *Table) GraphAddDependencies(at At, hGraph Graph, from []GraphNode, to [
 		to:              unsafe.Pointer(unsafe.SliceData(to)),
 		numDependencies: uintptr(len(from)),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphAddDependenciesV2 calls cuGraphAddDependencies_v2, which exists since CUDA 12.3.
@@ -7286,9 +7350,6 @@ func (t *Table) GraphAddDependenciesV2(at At, hGraph Graph, from []GraphNode, to
 	if len(to) != len(from) || edgeData != nil && len(edgeData) != len(from) {
 		res = ResultInvalidValue
 		return
-	}
-	if at.NoWait {
-		t.mayWait(symGraphAddDependencies_v2)
 	}
 	if t.soft != nil {
 		if t.version < 12030 {
@@ -7323,7 +7384,13 @@ func (t *Table) GraphAddDependenciesV2(at At, hGraph Graph, from []GraphNode, to
 		edgeData:        unsafe.Pointer(unsafe.SliceData(edgeData)),
 		numDependencies: uintptr(len(from)),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphAddExternalSemaphoresSignalNode calls cuGraphAddExternalSemaphoresSignalNode, which exists since CUDA 11.2.
@@ -7420,9 +7487,6 @@ func (t *Table) GraphAddExternalSemaphoresWaitNode(at At, hGraph Graph, dependen
 
 // GraphAddHostNode calls cuGraphAddHostNode, which exists since CUDA 10.0.
 func (t *Table) GraphAddHostNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams Callback) (phGraphNode GraphNode, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphAddHostNode)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -7456,15 +7520,17 @@ func (t *Table) GraphAddHostNode(at At, hGraph Graph, dependencies []GraphNode, 
 	}
 	f.phGraphNode = unsafe.Pointer(&f.v0)
 	f.nodeParams = unsafe.Pointer(&f.a4)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
 // GraphAddKernelNode calls cuGraphAddKernelNode_v2, which exists since CUDA 12.0.
 func (t *Table) GraphAddKernelNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphAddKernelNode_v2)
-	}
 	if t.soft != nil {
 		if t.version < 12000 {
 			res = missing(symGraphAddKernelNode_v2)
@@ -7500,15 +7566,17 @@ func (t *Table) GraphAddKernelNode(at At, hGraph Graph, dependencies []GraphNode
 		nodeParams:      unsafe.Pointer(nodeParams),
 	}
 	f.phGraphNode = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
 // GraphAddKernelNodeV1 calls cuGraphAddKernelNode, which exists since CUDA 10.0.
 func (t *Table) GraphAddKernelNodeV1(at At, hGraph Graph, dependencies []GraphNode, nodeParams *KernelNodeParams) (phGraphNode GraphNode, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphAddKernelNode)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -7540,7 +7608,12 @@ func (t *Table) GraphAddKernelNodeV1(at At, hGraph Graph, dependencies []GraphNo
 		nodeParams:      unsafe.Pointer(nodeParams),
 	}
 	f.phGraphNode = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -7636,9 +7709,6 @@ func (t *Table) GraphAddMemFreeNode(at At, hGraph Graph, dependencies []GraphNod
 
 // GraphAddMemcpyNode calls cuGraphAddMemcpyNode, which exists since CUDA 10.0.
 func (t *Table) GraphAddMemcpyNode(at At, hGraph Graph, dependencies []GraphNode, copyParams *Memcpy3D, ctx Context) (phGraphNode GraphNode, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphAddMemcpyNode)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -7671,15 +7741,17 @@ func (t *Table) GraphAddMemcpyNode(at At, hGraph Graph, dependencies []GraphNode
 		ctx:             uintptr(ctx),
 	}
 	f.phGraphNode = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
 // GraphAddMemsetNode calls cuGraphAddMemsetNode, which exists since CUDA 10.0.
 func (t *Table) GraphAddMemsetNode(at At, hGraph Graph, dependencies []GraphNode, memsetParams *MemsetNodeParams, ctx Context) (phGraphNode GraphNode, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphAddMemsetNode)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -7712,7 +7784,12 @@ func (t *Table) GraphAddMemsetNode(at At, hGraph Graph, dependencies []GraphNode
 		ctx:             uintptr(ctx),
 	}
 	f.phGraphNode = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -7958,9 +8035,6 @@ func (t *Table) GraphConditionalHandleCreate(at At, hGraph Graph, ctx Context, d
 
 // GraphDestroyNode calls cuGraphDestroyNode, which exists since CUDA 10.0.
 func (t *Table) GraphDestroyNode(at At, hNode GraphNode) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphDestroyNode)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -7974,7 +8048,7 @@ func (t *Table) GraphDestroyNode(at At, hNode GraphNode) (res Result) {
 			return
 		}
 	}
-	return t.back1(at, ccall.Blocking, fn, uintptr(hNode))
+	return t.back1(at, ccall.Hot, fn, uintptr(hNode))
 }
 
 // GraphExecBatchMemOpNodeSetParams calls cuGraphExecBatchMemOpNodeSetParams, which exists since CUDA 11.7.
@@ -8013,9 +8087,6 @@ func (t *Table) GraphExecBatchMemOpNodeSetParams(at At, hGraphExec GraphExec, hN
 
 // GraphExecChildGraphNodeSetParams calls cuGraphExecChildGraphNodeSetParams, which exists since CUDA 11.1.
 func (t *Table) GraphExecChildGraphNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, childGraph Graph) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphExecChildGraphNodeSetParams)
-	}
 	if t.soft != nil {
 		if t.version < 11010 {
 			res = missing(symGraphExecChildGraphNodeSetParams)
@@ -8040,7 +8111,7 @@ func (t *Table) GraphExecChildGraphNodeSetParams(at At, hGraphExec GraphExec, hN
 		childGraph uintptr
 		_          [3]uintptr
 	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), childGraph: uintptr(childGraph)})
-	return t.back6(at, ccall.Blocking, unsafe.Pointer(f))
+	return t.back6(at, ccall.Hot, unsafe.Pointer(f))
 }
 
 // GraphExecExternalSemaphoresSignalNodeSetParams calls cuGraphExecExternalSemaphoresSignalNodeSetParams, which exists since CUDA 11.2.
@@ -8148,9 +8219,6 @@ func (t *Table) GraphExecGetFlags(at At, hGraphExec GraphExec) (flags uint64, re
 
 // GraphExecHostNodeSetParams calls cuGraphExecHostNodeSetParams, which exists since CUDA 10.2.
 func (t *Table) GraphExecHostNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams Callback) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphExecHostNodeSetParams)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -8178,14 +8246,17 @@ func (t *Table) GraphExecHostNodeSetParams(at At, hGraphExec GraphExec, hNode Gr
 		a2:         [2]uintptr{nodeParams.Addr, nodeParams.Data},
 	}
 	f.nodeParams = unsafe.Pointer(&f.a2)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphExecKernelNodeSetParams calls cuGraphExecKernelNodeSetParams_v2, which exists since CUDA 12.0.
 func (t *Table) GraphExecKernelNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphExecKernelNodeSetParams_v2)
-	}
 	if t.soft != nil {
 		if t.version < 12000 {
 			res = missing(symGraphExecKernelNodeSetParams_v2)
@@ -8215,14 +8286,17 @@ func (t *Table) GraphExecKernelNodeSetParams(at At, hGraphExec GraphExec, hNode 
 		hNode:      uintptr(hNode),
 		nodeParams: unsafe.Pointer(nodeParams),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphExecKernelNodeSetParamsV1 calls cuGraphExecKernelNodeSetParams, which exists since CUDA 10.1.
 func (t *Table) GraphExecKernelNodeSetParamsV1(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphExecKernelNodeSetParams)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -8248,14 +8322,17 @@ func (t *Table) GraphExecKernelNodeSetParamsV1(at At, hGraphExec GraphExec, hNod
 		hNode:      uintptr(hNode),
 		nodeParams: unsafe.Pointer(nodeParams),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphExecMemcpyNodeSetParams calls cuGraphExecMemcpyNodeSetParams, which exists since CUDA 10.2.
 func (t *Table) GraphExecMemcpyNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, copyParams *Memcpy3D, ctx Context) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphExecMemcpyNodeSetParams)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -8283,14 +8360,17 @@ func (t *Table) GraphExecMemcpyNodeSetParams(at At, hGraphExec GraphExec, hNode 
 		copyParams: unsafe.Pointer(copyParams),
 		ctx:        uintptr(ctx),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphExecMemsetNodeSetParams calls cuGraphExecMemsetNodeSetParams, which exists since CUDA 10.2.
 func (t *Table) GraphExecMemsetNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, memsetParams *MemsetNodeParams, ctx Context) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphExecMemsetNodeSetParams)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -8318,7 +8398,13 @@ func (t *Table) GraphExecMemsetNodeSetParams(at At, hGraphExec GraphExec, hNode 
 		memsetParams: unsafe.Pointer(memsetParams),
 		ctx:          uintptr(ctx),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphExecNodeSetParams calls cuGraphExecNodeSetParams, which exists since CUDA 12.2.
@@ -8645,9 +8731,6 @@ func (t *Table) GraphHostNodeGetParams(at At, hNode GraphNode) (nodeParams HostN
 
 // GraphHostNodeSetParams calls cuGraphHostNodeSetParams, which exists since CUDA 10.0.
 func (t *Table) GraphHostNodeSetParams(at At, hNode GraphNode, nodeParams Callback) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphHostNodeSetParams)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -8669,7 +8752,13 @@ func (t *Table) GraphHostNodeSetParams(at At, hNode GraphNode, nodeParams Callba
 		a1         [2]uintptr
 	}{fn: fn, hNode: uintptr(hNode), a1: [2]uintptr{nodeParams.Addr, nodeParams.Data}}
 	f.nodeParams = unsafe.Pointer(&f.a1)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphInstantiateV2 calls cuGraphInstantiate_v2, which exists since CUDA 11.0.
@@ -8798,9 +8887,6 @@ func (t *Table) GraphKernelNodeCopyAttributes(at At, dst GraphNode, src GraphNod
 
 // GraphKernelNodeGetAttribute calls cuGraphKernelNodeGetAttribute, which exists since CUDA 11.0.
 func (t *Table) GraphKernelNodeGetAttribute(at At, hNode GraphNode, attr int32) (valueOut LaunchAttributeValue, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphKernelNodeGetAttribute)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -8824,7 +8910,12 @@ func (t *Table) GraphKernelNodeGetAttribute(at At, hNode GraphNode, attr int32) 
 		v0       LaunchAttributeValue
 	}{fn: fn, hNode: uintptr(hNode), attr: uintptr(uint32(attr))}
 	f.valueOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -8896,9 +8987,6 @@ func (t *Table) GraphKernelNodeGetParamsV1(at At, hNode GraphNode) (nodeParams K
 
 // GraphKernelNodeSetAttribute calls cuGraphKernelNodeSetAttribute, which exists since CUDA 11.0.
 func (t *Table) GraphKernelNodeSetAttribute(at At, hNode GraphNode, attr int32, value *LaunchAttributeValue) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphKernelNodeSetAttribute)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -8919,14 +9007,17 @@ func (t *Table) GraphKernelNodeSetAttribute(at At, hNode GraphNode, attr int32, 
 		value unsafe.Pointer
 		_     [3]uintptr
 	}{fn: fn, hNode: uintptr(hNode), attr: uintptr(uint32(attr)), value: unsafe.Pointer(value)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphKernelNodeSetParams calls cuGraphKernelNodeSetParams_v2, which exists since CUDA 12.0.
 func (t *Table) GraphKernelNodeSetParams(at At, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphKernelNodeSetParams_v2)
-	}
 	if t.soft != nil {
 		if t.version < 12000 {
 			res = missing(symGraphKernelNodeSetParams_v2)
@@ -8950,14 +9041,17 @@ func (t *Table) GraphKernelNodeSetParams(at At, hNode GraphNode, nodeParams *Ker
 		nodeParams unsafe.Pointer
 		_          [4]uintptr
 	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphKernelNodeSetParamsV1 calls cuGraphKernelNodeSetParams, which exists since CUDA 10.0.
 func (t *Table) GraphKernelNodeSetParamsV1(at At, hNode GraphNode, nodeParams *KernelNodeParams) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphKernelNodeSetParams)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -8977,7 +9071,13 @@ func (t *Table) GraphKernelNodeSetParamsV1(at At, hNode GraphNode, nodeParams *K
 		nodeParams unsafe.Pointer
 		_          [4]uintptr
 	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphMemAllocNodeGetParams calls cuGraphMemAllocNodeGetParams, which exists since CUDA 11.4.
@@ -9083,9 +9183,6 @@ func (t *Table) GraphMemcpyNodeGetParams(at At, hNode GraphNode) (nodeParams Mem
 
 // GraphMemcpyNodeSetParams calls cuGraphMemcpyNodeSetParams, which exists since CUDA 10.0.
 func (t *Table) GraphMemcpyNodeSetParams(at At, hNode GraphNode, nodeParams *Memcpy3D) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphMemcpyNodeSetParams)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -9105,7 +9202,13 @@ func (t *Table) GraphMemcpyNodeSetParams(at At, hNode GraphNode, nodeParams *Mem
 		nodeParams unsafe.Pointer
 		_          [4]uintptr
 	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphMemsetNodeGetParams calls cuGraphMemsetNodeGetParams, which exists since CUDA 10.0.
@@ -9141,9 +9244,6 @@ func (t *Table) GraphMemsetNodeGetParams(at At, hNode GraphNode) (nodeParams Mem
 
 // GraphMemsetNodeSetParams calls cuGraphMemsetNodeSetParams, which exists since CUDA 10.0.
 func (t *Table) GraphMemsetNodeSetParams(at At, hNode GraphNode, nodeParams *MemsetNodeParams) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphMemsetNodeSetParams)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -9163,7 +9263,13 @@ func (t *Table) GraphMemsetNodeSetParams(at At, hNode GraphNode, nodeParams *Mem
 		nodeParams unsafe.Pointer
 		_          [4]uintptr
 	}{fn: fn, hNode: uintptr(hNode), nodeParams: unsafe.Pointer(nodeParams)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphNodeFindInClone calls cuGraphNodeFindInClone, which exists since CUDA 10.0.
@@ -9368,9 +9474,6 @@ func (t *Table) GraphNodeGetDependentNodesV2(at At, hNode GraphNode, dependentNo
 
 // GraphNodeGetEnabled calls cuGraphNodeGetEnabled, which exists since CUDA 11.6.
 func (t *Table) GraphNodeGetEnabled(at At, hGraphExec GraphExec, hNode GraphNode) (isEnabled uint32, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphNodeGetEnabled)
-	}
 	if t.soft != nil {
 		if t.version < 11060 {
 			res = missing(symGraphNodeGetEnabled)
@@ -9398,15 +9501,17 @@ func (t *Table) GraphNodeGetEnabled(at At, hGraphExec GraphExec, hNode GraphNode
 		v0         uint32
 	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode)}
 	f.isEnabled = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
 // GraphNodeSetEnabled calls cuGraphNodeSetEnabled, which exists since CUDA 11.6.
 func (t *Table) GraphNodeSetEnabled(at At, hGraphExec GraphExec, hNode GraphNode, isEnabled uint32) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphNodeSetEnabled)
-	}
 	if t.soft != nil {
 		if t.version < 11060 {
 			res = missing(symGraphNodeSetEnabled)
@@ -9431,7 +9536,13 @@ func (t *Table) GraphNodeSetEnabled(at At, hGraphExec GraphExec, hNode GraphNode
 		isEnabled  uintptr
 		_          [3]uintptr
 	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), isEnabled: uintptr(isEnabled)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphNodeSetParams calls cuGraphNodeSetParams, which exists since CUDA 12.2.
@@ -9505,9 +9616,6 @@ func (t *Table) GraphRemoveDependencies(at At, hGraph Graph, from []GraphNode, t
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symGraphRemoveDependencies)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -9535,7 +9643,13 @@ func (t *Table) GraphRemoveDependencies(at At, hGraph Graph, from []GraphNode, t
 		to:              unsafe.Pointer(unsafe.SliceData(to)),
 		numDependencies: uintptr(len(from)),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphRemoveDependenciesV2 calls cuGraphRemoveDependencies_v2, which exists since CUDA 12.3.
@@ -9543,9 +9657,6 @@ func (t *Table) GraphRemoveDependenciesV2(at At, hGraph Graph, from []GraphNode,
 	if len(to) != len(from) || edgeData != nil && len(edgeData) != len(from) {
 		res = ResultInvalidValue
 		return
-	}
-	if at.NoWait {
-		t.mayWait(symGraphRemoveDependencies_v2)
 	}
 	if t.soft != nil {
 		if t.version < 12030 {
@@ -9580,7 +9691,13 @@ func (t *Table) GraphRemoveDependenciesV2(at At, hGraph Graph, from []GraphNode,
 		edgeData:        unsafe.Pointer(unsafe.SliceData(edgeData)),
 		numDependencies: uintptr(len(from)),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphRetainUserObject calls cuGraphRetainUserObject, which exists since CUDA 11.3.

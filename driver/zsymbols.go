@@ -551,7 +551,7 @@ const symbolTable = "" +
 	"\x00CtxDestroy\x80\x20" + // cuCtxDestroy, 2.0, blocking
 	"\x0a_v2\x84\x40" + // cuCtxDestroy_v2, 4.0, blocking
 	"\x05tach\x84\x20" + // cuCtxDetach, 2.0, blocking
-	"\x04isablePeerAccess\x84\x40" + // cuCtxDisablePeerAccess, 4.0, blocking
+	"\x04isablePeerAccess\x84\x40" + // cuCtxDisablePeerAccess, 4.0, hot
 	"\x03EnablePeerAccess\x84\x40" + // cuCtxEnablePeerAccess, 4.0, setup
 	"\x03FromGreenCtx\x84\xc4" + // cuCtxFromGreenCtx, 12.4, setup
 	"\x03GetApiVersion\x84\x32" + // cuCtxGetApiVersion, 3.2, hot
@@ -591,13 +591,13 @@ const symbolTable = "" +
 	"\x09Attribute\x84\x20" + // cuDeviceGetAttribute, 2.0, hot
 	"\x09ByPCIBusId\x84\x41" + // cuDeviceGetByPCIBusId, 4.1, setup
 	"\x09Count\x84\x20" + // cuDeviceGetCount, 2.0, setup
-	"\x09DefaultMemPool\x84\xb2" + // cuDeviceGetDefaultMemPool, 11.2, blocking
+	"\x09DefaultMemPool\x84\xb2" + // cuDeviceGetDefaultMemPool, 11.2, hot
 	"\x0bvResource\x84\xc4" + // cuDeviceGetDevResource, 12.4, setup
 	"\x09ExecAffinitySupport\x84\xb4" + // cuDeviceGetExecAffinitySupport, 11.4, blocking
 	"\x09GraphMemAttribute\x84\xb4" + // cuDeviceGetGraphMemAttribute, 11.4, blocking
 	"\x09HostAtomicCapabilities\x84\xd0" + // cuDeviceGetHostAtomicCapabilities, 13.0, blocking
 	"\x00DeviceGetLuid\x84\xa0" + // cuDeviceGetLuid, 10.0, blocking
-	"\x09MemPool\x84\xb2" + // cuDeviceGetMemPool, 11.2, blocking
+	"\x09MemPool\x84\xb2" + // cuDeviceGetMemPool, 11.2, hot
 	"\x09Name\x84\x20" + // cuDeviceGetName, 2.0, setup
 	"\x0avSciSyncAttributes\x84\xa2" + // cuDeviceGetNvSciSyncAttributes, 10.2, blocking
 	"\x09P2PAtomicCapabilities\x84\xd0" + // cuDeviceGetP2PAtomicCapabilities, 13.0, blocking
@@ -618,7 +618,7 @@ const symbolTable = "" +
 	"\x18_v2\x84\xb0" + // cuDevicePrimaryCtxSetFlags_v2, 11.0, setup
 	"\x06RegisterAsyncNotification\x84\xc4" + // cuDeviceRegisterAsyncNotification, 12.4, blocking
 	"\x06SetGraphMemAttribute\x84\xb4" + // cuDeviceSetGraphMemAttribute, 11.4, blocking
-	"\x09MemPool\x84\xb2" + // cuDeviceSetMemPool, 11.2, blocking
+	"\x09MemPool\x84\xb2" + // cuDeviceSetMemPool, 11.2, hot
 	"\x06TotalMem\x80\x20" + // cuDeviceTotalMem, 2.0, setup
 	"\x0e_v2\x84\x32" + // cuDeviceTotalMem_v2, 3.2, setup
 	"\x06UnregisterAsyncNotification\x84\xc4" + // cuDeviceUnregisterAsyncNotification, 12.4, blocking
@@ -655,21 +655,21 @@ const symbolTable = "" +
 	"\x03ProcAddress\x82\xb3" + // cuGetProcAddress, 11.3, setup
 	"\x0e_v2\x86\xc0" + // cuGetProcAddress_v2, 12.0, setup
 	"\x01raphAddBatchMemOpNode\x84\xb7" + // cuGraphAddBatchMemOpNode, 11.7, blocking
-	"\x08ChildGraphNode\x84\xa0" + // cuGraphAddChildGraphNode, 10.0, blocking
-	"\x08Dependencies\x80\xa0" + // cuGraphAddDependencies, 10.0, blocking
-	"\x14_v2\x84\xc3" + // cuGraphAddDependencies_v2, 12.3, blocking
+	"\x08ChildGraphNode\x84\xa0" + // cuGraphAddChildGraphNode, 10.0, hot
+	"\x08Dependencies\x80\xa0" + // cuGraphAddDependencies, 10.0, hot
+	"\x14_v2\x84\xc3" + // cuGraphAddDependencies_v2, 12.3, hot
 	"\x08EmptyNode\x84\xa0" + // cuGraphAddEmptyNode, 10.0, hot
 	"\x09ventRecordNode\x84\xb1" + // cuGraphAddEventRecordNode, 11.1, hot
 	"\x00GraphAddEventWaitNode\x84\xb1" + // cuGraphAddEventWaitNode, 11.1, hot
 	"\x09xternalSemaphoresSignalNode\x84\xb2" + // cuGraphAddExternalSemaphoresSignalNode, 11.2, blocking
 	"\x1aWaitNode\x84\xb2" + // cuGraphAddExternalSemaphoresWaitNode, 11.2, blocking
-	"\x08HostNode\x84\xa0" + // cuGraphAddHostNode, 10.0, blocking
-	"\x08KernelNode\x80\xa0" + // cuGraphAddKernelNode, 10.0, blocking
-	"\x12_v2\x84\xc0" + // cuGraphAddKernelNode_v2, 12.0, blocking
+	"\x08HostNode\x84\xa0" + // cuGraphAddHostNode, 10.0, hot
+	"\x08KernelNode\x80\xa0" + // cuGraphAddKernelNode, 10.0, hot
+	"\x12_v2\x84\xc0" + // cuGraphAddKernelNode_v2, 12.0, hot
 	"\x08MemAllocNode\x84\xb4" + // cuGraphAddMemAllocNode, 11.4, blocking
 	"\x0bFreeNode\x84\xb4" + // cuGraphAddMemFreeNode, 11.4, blocking
-	"\x0bcpyNode\x84\xa0" + // cuGraphAddMemcpyNode, 10.0, blocking
-	"\x0bsetNode\x84\xa0" + // cuGraphAddMemsetNode, 10.0, blocking
+	"\x0bcpyNode\x84\xa0" + // cuGraphAddMemcpyNode, 10.0, hot
+	"\x0bsetNode\x84\xa0" + // cuGraphAddMemsetNode, 10.0, hot
 	"\x08Node\x80\xc2" + // cuGraphAddNode, 12.2, blocking
 	"\x0c_v2\x84\xc3" + // cuGraphAddNode_v2, 12.3, blocking
 	"\x05BatchMemOpNodeGetParams\x84\xb7" + // cuGraphBatchMemOpNodeGetParams, 11.7, blocking
@@ -678,15 +678,15 @@ const symbolTable = "" +
 	"\x06lone\x84\xa0" + // cuGraphClone, 10.0, hot
 	"\x00GraphConditionalHandleCreate\x84\xc3" + // cuGraphConditionalHandleCreate, 12.3, blocking
 	"\x06reate\x84\xa0" + // cuGraphCreate, 10.0, hot
-	"\x05DebugDotPrint\x84\xb3" + // cuGraphDebugDotPrint, 11.3, blocking
+	"\x05DebugDotPrint\x84\xb3" + // cuGraphDebugDotPrint, 11.3, hot
 	"\x07stroy\x84\xa0" + // cuGraphDestroy, 10.0, hot
-	"\x0cNode\x84\xa0" + // cuGraphDestroyNode, 10.0, blocking
+	"\x0cNode\x84\xa0" + // cuGraphDestroyNode, 10.0, hot
 	"\x05EventRecordNodeGetEvent\x84\xb1" + // cuGraphEventRecordNodeGetEvent, 11.1, hot
 	"\x14SetEvent\x84\xb1" + // cuGraphEventRecordNodeSetEvent, 11.1, hot
 	"\x0aWaitNodeGetEvent\x84\xb1" + // cuGraphEventWaitNodeGetEvent, 11.1, hot
 	"\x12SetEvent\x84\xb1" + // cuGraphEventWaitNodeSetEvent, 11.1, hot
 	"\x06xecBatchMemOpNodeSetParams\x84\xb7" + // cuGraphExecBatchMemOpNodeSetParams, 11.7, blocking
-	"\x09ChildGraphNodeSetParams\x84\xb1" + // cuGraphExecChildGraphNodeSetParams, 11.1, blocking
+	"\x09ChildGraphNodeSetParams\x84\xb1" + // cuGraphExecChildGraphNodeSetParams, 11.1, hot
 	"\x09Destroy\x84\xa0" + // cuGraphExecDestroy, 10.0, hot
 	"\x09EventRecordNodeSetEvent\x84\xb1" + // cuGraphExecEventRecordNodeSetEvent, 11.1, hot
 	"\x0eWaitNodeSetEvent\x84\xb1" + // cuGraphExecEventWaitNodeSetEvent, 11.1, hot
@@ -694,11 +694,11 @@ const symbolTable = "" +
 	"\x1bWaitNodeSetParams\x84\xb2" + // cuGraphExecExternalSemaphoresWaitNodeSetParams, 11.2, blocking
 	"\x00GraphExecGetFlags\x84\xc0" + // cuGraphExecGetFlags, 12.0, blocking
 	"\x0cId\x84\xd1" + // cuGraphExecGetId, 13.1, blocking, unverified
-	"\x09HostNodeSetParams\x84\xa2" + // cuGraphExecHostNodeSetParams, 10.2, blocking
-	"\x09KernelNodeSetParams\x80\xa1" + // cuGraphExecKernelNodeSetParams, 10.1, blocking
-	"\x1c_v2\x84\xc0" + // cuGraphExecKernelNodeSetParams_v2, 12.0, blocking
-	"\x09MemcpyNodeSetParams\x84\xa2" + // cuGraphExecMemcpyNodeSetParams, 10.2, blocking
-	"\x0csetNodeSetParams\x84\xa2" + // cuGraphExecMemsetNodeSetParams, 10.2, blocking
+	"\x09HostNodeSetParams\x84\xa2" + // cuGraphExecHostNodeSetParams, 10.2, hot
+	"\x09KernelNodeSetParams\x80\xa1" + // cuGraphExecKernelNodeSetParams, 10.1, hot
+	"\x1c_v2\x84\xc0" + // cuGraphExecKernelNodeSetParams_v2, 12.0, hot
+	"\x09MemcpyNodeSetParams\x84\xa2" + // cuGraphExecMemcpyNodeSetParams, 10.2, hot
+	"\x0csetNodeSetParams\x84\xa2" + // cuGraphExecMemsetNodeSetParams, 10.2, hot
 	"\x09NodeSetParams\x84\xc2" + // cuGraphExecNodeSetParams, 12.2, blocking
 	"\x09Update\x80\xa2" + // cuGraphExecUpdate, 10.2, hot
 	"\x0f_v2\x84\xc0" + // cuGraphExecUpdate_v2, 12.0, hot
@@ -712,43 +712,43 @@ const symbolTable = "" +
 	"\x08Nodes\x84\xa0" + // cuGraphGetNodes, 10.0, hot
 	"\x08RootNodes\x84\xa0" + // cuGraphGetRootNodes, 10.0, blocking
 	"\x05HostNodeGetParams\x84\xa0" + // cuGraphHostNodeGetParams, 10.0, blocking
-	"\x0dSetParams\x84\xa0" + // cuGraphHostNodeSetParams, 10.0, blocking
+	"\x0dSetParams\x84\xa0" + // cuGraphHostNodeSetParams, 10.0, hot
 	"\x05Instantiate\x80\xa0" + // cuGraphInstantiate, 10.0, blocking
 	"\x10WithFlags\x94\xb4" + // cuGraphInstantiateWithFlags, 11.4, blocking
 	"\x14Params\x84\xc0" + // cuGraphInstantiateWithParams, 12.0, blocking
 	"\x1a_ptsz\x85\xc0" + // cuGraphInstantiateWithParams_ptsz, 12.0, blocking
 	"\x10_v2\x80\xb0" + // cuGraphInstantiate_v2, 11.0, blocking
 	"\x05KernelNodeCopyAttributes\x84\xb0" + // cuGraphKernelNodeCopyAttributes, 11.0, blocking
-	"\x0fGetAttribute\x84\xb0" + // cuGraphKernelNodeGetAttribute, 11.0, blocking
+	"\x0fGetAttribute\x84\xb0" + // cuGraphKernelNodeGetAttribute, 11.0, hot
 	"\x12Params\x80\xa0" + // cuGraphKernelNodeGetParams, 10.0, blocking
 	"\x18_v2\x84\xc0" + // cuGraphKernelNodeGetParams_v2, 12.0, blocking
-	"\x0fSetAttribute\x84\xb0" + // cuGraphKernelNodeSetAttribute, 11.0, blocking
-	"\x12Params\x80\xa0" + // cuGraphKernelNodeSetParams, 10.0, blocking
-	"\x00GraphKernelNodeSetParams_v2\x84\xc0" + // cuGraphKernelNodeSetParams_v2, 12.0, blocking
+	"\x0fSetAttribute\x84\xb0" + // cuGraphKernelNodeSetAttribute, 11.0, hot
+	"\x12Params\x80\xa0" + // cuGraphKernelNodeSetParams, 10.0, hot
+	"\x00GraphKernelNodeSetParams_v2\x84\xc0" + // cuGraphKernelNodeSetParams_v2, 12.0, hot
 	"\x05Launch\x84\xa0" + // cuGraphLaunch, 10.0, hot
 	"\x0b_ptsz\x85\xa0" + // cuGraphLaunch_ptsz, 10.0, hot
 	"\x05MemAllocNodeGetParams\x84\xb4" + // cuGraphMemAllocNodeGetParams, 11.4, blocking
 	"\x08FreeNodeGetParams\x84\xb4" + // cuGraphMemFreeNodeGetParams, 11.4, blocking
 	"\x08cpyNodeGetParams\x84\xa0" + // cuGraphMemcpyNodeGetParams, 10.0, blocking
-	"\x0fSetParams\x84\xa0" + // cuGraphMemcpyNodeSetParams, 10.0, blocking
+	"\x0fSetParams\x84\xa0" + // cuGraphMemcpyNodeSetParams, 10.0, hot
 	"\x08setNodeGetParams\x84\xa0" + // cuGraphMemsetNodeGetParams, 10.0, blocking
-	"\x0fSetParams\x84\xa0" + // cuGraphMemsetNodeSetParams, 10.0, blocking
+	"\x0fSetParams\x84\xa0" + // cuGraphMemsetNodeSetParams, 10.0, hot
 	"\x05NodeFindInClone\x84\xa0" + // cuGraphNodeFindInClone, 10.0, blocking
 	"\x09GetContainingGraph\x84\xd1" + // cuGraphNodeGetContainingGraph, 13.1, blocking, unverified
 	"\x0cDependencies\x80\xa0" + // cuGraphNodeGetDependencies, 10.0, blocking
 	"\x18_v2\x84\xc3" + // cuGraphNodeGetDependencies_v2, 12.3, blocking
 	"\x14tNodes\x80\xa0" + // cuGraphNodeGetDependentNodes, 10.0, blocking
 	"\x1a_v2\x84\xc3" + // cuGraphNodeGetDependentNodes_v2, 12.3, blocking
-	"\x0cEnabled\x84\xb6" + // cuGraphNodeGetEnabled, 11.6, blocking
+	"\x0cEnabled\x84\xb6" + // cuGraphNodeGetEnabled, 11.6, hot
 	"\x00GraphNodeGetLocalId\x84\xd1" + // cuGraphNodeGetLocalId, 13.1, blocking, unverified
 	"\x0cParams\x84\xd2" + // cuGraphNodeGetParams, 13.2, blocking, unverified
 	"\x0cToolsId\x84\xd1" + // cuGraphNodeGetToolsId, 13.1, blocking, unverified
 	"\x0dype\x84\xa0" + // cuGraphNodeGetType, 10.0, hot
-	"\x09SetEnabled\x84\xb6" + // cuGraphNodeSetEnabled, 11.6, blocking
+	"\x09SetEnabled\x84\xb6" + // cuGraphNodeSetEnabled, 11.6, hot
 	"\x0cParams\x84\xc2" + // cuGraphNodeSetParams, 12.2, blocking
 	"\x05ReleaseUserObject\x84\xb3" + // cuGraphReleaseUserObject, 11.3, blocking
-	"\x07moveDependencies\x80\xa0" + // cuGraphRemoveDependencies, 10.0, blocking
-	"\x17_v2\x84\xc3" + // cuGraphRemoveDependencies_v2, 12.3, blocking
+	"\x07moveDependencies\x80\xa0" + // cuGraphRemoveDependencies, 10.0, hot
+	"\x17_v2\x84\xc3" + // cuGraphRemoveDependencies_v2, 12.3, hot
 	"\x07tainUserObject\x84\xb3" + // cuGraphRetainUserObject, 11.3, blocking
 	"\x05Upload\x84\xb1" + // cuGraphUpload, 11.1, hot
 	"\x0b_ptsz\x85\xb1" + // cuGraphUpload_ptsz, 11.1, hot
@@ -838,18 +838,18 @@ const symbolTable = "" +
 	"\x04UnregisterCallback\x84\xc9" + // cuLogsUnregisterCallback, 12.9, blocking
 	"\x00MemAddressFree\x84\xa2" + // cuMemAddressFree, 10.2, setup
 	"\x0aReserve\x84\xa2" + // cuMemAddressReserve, 10.2, setup
-	"\x05vise\x80\x80" + // cuMemAdvise, 8.0, blocking
-	"\x09_v2\x84\xc2" + // cuMemAdvise_v2, 12.2, blocking
+	"\x05vise\x80\x80" + // cuMemAdvise, 8.0, hot
+	"\x09_v2\x84\xc2" + // cuMemAdvise_v2, 12.2, hot
 	"\x04lloc\x80\x20" + // cuMemAlloc, 2.0, hot
 	"\x08Async\x84\xb2" + // cuMemAllocAsync, 11.2, hot
 	"\x0d_ptsz\x85\xb2" + // cuMemAllocAsync_ptsz, 11.2, hot
-	"\x08FromPoolAsync\x84\xb2" + // cuMemAllocFromPoolAsync, 11.2, blocking
-	"\x15_ptsz\x85\xb2" + // cuMemAllocFromPoolAsync_ptsz, 11.2, blocking
+	"\x08FromPoolAsync\x84\xb2" + // cuMemAllocFromPoolAsync, 11.2, hot
+	"\x15_ptsz\x85\xb2" + // cuMemAllocFromPoolAsync_ptsz, 11.2, hot
 	"\x08Host\x80\x20" + // cuMemAllocHost, 2.0, blocking
 	"\x0c_v2\x84\x32" + // cuMemAllocHost_v2, 3.2, blocking
-	"\x08Managed\x84\x60" + // cuMemAllocManaged, 6.0, blocking
-	"\x08Pitch\x80\x20" + // cuMemAllocPitch, 2.0, blocking
-	"\x0d_v2\x84\x32" + // cuMemAllocPitch_v2, 3.2, blocking
+	"\x08Managed\x84\x60" + // cuMemAllocManaged, 6.0, hot
+	"\x08Pitch\x80\x20" + // cuMemAllocPitch, 2.0, hot
+	"\x0d_v2\x84\x32" + // cuMemAllocPitch_v2, 3.2, hot
 	"\x08_v2\x84\x32" + // cuMemAlloc_v2, 3.2, hot
 	"\x03BatchDecompressAsync\x84\xc6" + // cuMemBatchDecompressAsync, 12.6, blocking
 	"\x00MemBatchDecompressAsync_ptsz\x85\xc6" + // cuMemBatchDecompressAsync_ptsz, 12.6, blocking
@@ -885,17 +885,17 @@ const symbolTable = "" +
 	"\x03Map\x84\xa2" + // cuMemMap, 10.2, setup
 	"\x06ArrayAsync\x84\xb1" + // cuMemMapArrayAsync, 11.1, blocking
 	"\x00MemMapArrayAsync_ptsz\x85\xb1" + // cuMemMapArrayAsync_ptsz, 11.1, blocking
-	"\x03PoolCreate\x84\xb2" + // cuMemPoolCreate, 11.2, blocking
+	"\x03PoolCreate\x84\xb2" + // cuMemPoolCreate, 11.2, hot
 	"\x07Destroy\x84\xb2" + // cuMemPoolDestroy, 11.2, setup
 	"\x07ExportPointer\x84\xb2" + // cuMemPoolExportPointer, 11.2, blocking
-	"\x0dToShareableHandle\x84\xb2" + // cuMemPoolExportToShareableHandle, 11.2, blocking
-	"\x07GetAccess\x84\xb2" + // cuMemPoolGetAccess, 11.2, blocking
-	"\x0bttribute\x84\xb2" + // cuMemPoolGetAttribute, 11.2, blocking
+	"\x0dToShareableHandle\x84\xb2" + // cuMemPoolExportToShareableHandle, 11.2, hot
+	"\x07GetAccess\x84\xb2" + // cuMemPoolGetAccess, 11.2, hot
+	"\x0bttribute\x84\xb2" + // cuMemPoolGetAttribute, 11.2, hot
 	"\x07ImportFromShareableHandle\x84\xb2" + // cuMemPoolImportFromShareableHandle, 11.2, blocking
 	"\x0dPointer\x84\xb2" + // cuMemPoolImportPointer, 11.2, blocking
 	"\x07SetAccess\x84\xb2" + // cuMemPoolSetAccess, 11.2, blocking
-	"\x0bttribute\x84\xb2" + // cuMemPoolSetAttribute, 11.2, blocking
-	"\x07TrimTo\x84\xb2" + // cuMemPoolTrimTo, 11.2, blocking
+	"\x0bttribute\x84\xb2" + // cuMemPoolSetAttribute, 11.2, hot
+	"\x07TrimTo\x84\xb2" + // cuMemPoolTrimTo, 11.2, hot
 	"\x04refetchAsync\x80\x80" + // cuMemPrefetchAsync, 8.0, blocking
 	"\x10_ptsz\x81\x80" + // cuMemPrefetchAsync_ptsz, 8.0, blocking
 	"\x11v2\x84\xc2" + // cuMemPrefetchAsync_v2, 12.2, blocking
@@ -911,18 +911,18 @@ const symbolTable = "" +
 	"\x03Unmap\x84\xa2" + // cuMemUnmap, 10.2, setup
 	"\x03cpy\x84\x40" + // cuMemcpy, 4.0, blocking
 	"\x062D\x80\x20" + // cuMemcpy2D, 2.0, blocking
-	"\x08Async\x80\x20" + // cuMemcpy2DAsync, 2.0, blocking
-	"\x0d_v2\x84\x32" + // cuMemcpy2DAsync_v2, 3.2, blocking
-	"\x10_ptsz\x85\x70" + // cuMemcpy2DAsync_v2_ptsz, 7.0, blocking
+	"\x08Async\x80\x20" + // cuMemcpy2DAsync, 2.0, hot
+	"\x0d_v2\x84\x32" + // cuMemcpy2DAsync_v2, 3.2, hot
+	"\x10_ptsz\x85\x70" + // cuMemcpy2DAsync_v2_ptsz, 7.0, hot
 	"\x08Unaligned\x80\x20" + // cuMemcpy2DUnaligned, 2.0, blocking
 	"\x11_v2\x84\x32" + // cuMemcpy2DUnaligned_v2, 3.2, blocking
 	"\x00Memcpy2DUnaligned_v2_ptds\x85\x70" + // cuMemcpy2DUnaligned_v2_ptds, 7.0, blocking
 	"\x08_v2\x84\x32" + // cuMemcpy2D_v2, 3.2, blocking
 	"\x0b_ptds\x85\x70" + // cuMemcpy2D_v2_ptds, 7.0, blocking
 	"\x063D\x80\x20" + // cuMemcpy3D, 2.0, blocking
-	"\x08Async\x80\x20" + // cuMemcpy3DAsync, 2.0, blocking
-	"\x0d_v2\x84\x32" + // cuMemcpy3DAsync_v2, 3.2, blocking
-	"\x10_ptsz\x85\x70" + // cuMemcpy3DAsync_v2_ptsz, 7.0, blocking
+	"\x08Async\x80\x20" + // cuMemcpy3DAsync, 2.0, hot
+	"\x0d_v2\x84\x32" + // cuMemcpy3DAsync_v2, 3.2, hot
+	"\x10_ptsz\x85\x70" + // cuMemcpy3DAsync_v2_ptsz, 7.0, hot
 	"\x08BatchAsync\x80\xc8" + // cuMemcpy3DBatchAsync, 12.8, blocking
 	"\x12_ptsz\x81\xc8" + // cuMemcpy3DBatchAsync_ptsz, 12.8, blocking
 	"\x13v2\x84\xd0" + // cuMemcpy3DBatchAsync_v2, 13.0, blocking
@@ -998,13 +998,13 @@ const symbolTable = "" +
 	"\x0b_v2\x84\x32" + // cuMemsetD2D16_v2, 3.2, blocking
 	"\x00MemsetD2D16_v2_ptds\x85\x70" + // cuMemsetD2D16_v2_ptds, 7.0, blocking
 	"\x0932\x80\x20" + // cuMemsetD2D32, 2.0, blocking
-	"\x0bAsync\x84\x32" + // cuMemsetD2D32Async, 3.2, blocking
-	"\x10_ptsz\x85\x70" + // cuMemsetD2D32Async_ptsz, 7.0, blocking
+	"\x0bAsync\x84\x32" + // cuMemsetD2D32Async, 3.2, hot
+	"\x10_ptsz\x85\x70" + // cuMemsetD2D32Async_ptsz, 7.0, hot
 	"\x0b_v2\x84\x32" + // cuMemsetD2D32_v2, 3.2, blocking
 	"\x0e_ptds\x85\x70" + // cuMemsetD2D32_v2_ptds, 7.0, blocking
 	"\x098\x80\x20" + // cuMemsetD2D8, 2.0, blocking
-	"\x0aAsync\x84\x32" + // cuMemsetD2D8Async, 3.2, blocking
-	"\x0f_ptsz\x85\x70" + // cuMemsetD2D8Async_ptsz, 7.0, blocking
+	"\x0aAsync\x84\x32" + // cuMemsetD2D8Async, 3.2, hot
+	"\x0f_ptsz\x85\x70" + // cuMemsetD2D8Async_ptsz, 7.0, hot
 	"\x0a_v2\x84\x32" + // cuMemsetD2D8_v2, 3.2, blocking
 	"\x0d_ptds\x85\x70" + // cuMemsetD2D8_v2_ptds, 7.0, blocking
 	"\x0732\x80\x20" + // cuMemsetD32, 2.0, blocking
@@ -1062,15 +1062,15 @@ const symbolTable = "" +
 	"\x1d_ptsz\x85\xa0" + // cuSignalExternalSemaphoresAsync_ptsz, 10.0, blocking
 	"\x00StreamAddCallback\x84\x50" + // cuStreamAddCallback, 5.0, hot
 	"\x11_ptsz\x85\x70" + // cuStreamAddCallback_ptsz, 7.0, hot
-	"\x07ttachMemAsync\x84\x60" + // cuStreamAttachMemAsync, 6.0, blocking
-	"\x14_ptsz\x85\x70" + // cuStreamAttachMemAsync_ptsz, 7.0, blocking
+	"\x07ttachMemAsync\x84\x60" + // cuStreamAttachMemAsync, 6.0, hot
+	"\x14_ptsz\x85\x70" + // cuStreamAttachMemAsync_ptsz, 7.0, hot
 	"\x06BatchMemOp\x80\x80" + // cuStreamBatchMemOp, 8.0, hot
 	"\x10_ptsz\x81\x80" + // cuStreamBatchMemOp_ptsz, 8.0, hot
 	"\x11v2\x84\xb7" + // cuStreamBatchMemOp_v2, 11.7, hot
 	"\x13_ptsz\x85\xb7" + // cuStreamBatchMemOp_v2_ptsz, 11.7, hot
 	"\x07eginCapture\x80\xa0" + // cuStreamBeginCapture, 10.0, hot
-	"\x12ToCig\x84\xd2" + // cuStreamBeginCaptureToCig, 13.2, hot, unverified
-	"\x17_ptsz\x85\xd2" + // cuStreamBeginCaptureToCig_ptsz, 13.2, hot, unverified
+	"\x12ToCig\x84\xd2" + // cuStreamBeginCaptureToCig, 13.2, blocking, unverified
+	"\x17_ptsz\x85\xd2" + // cuStreamBeginCaptureToCig_ptsz, 13.2, blocking, unverified
 	"\x14Graph\x84\xc3" + // cuStreamBeginCaptureToGraph, 12.3, hot
 	"\x19_ptsz\x85\xc3" + // cuStreamBeginCaptureToGraph_ptsz, 12.3, hot
 	"\x12_ptsz\x81\xa0" + // cuStreamBeginCapture_ptsz, 10.0, hot
@@ -1205,13 +1205,13 @@ const maxSymbolName = 50
 
 // symbolClasses has a digit for each symbol: its ccall.Class.
 const symbolClasses = "" +
-	"22222222222222222222222222220000222200121211211121111112211222212200002010020222" +
-	"22022002200202222000222002111111111112222121212212222112002222111222222222222221" +
-	"21212111122111222222222211222211212222222222222221122222222222222221222222112222" +
+	"22222222222222222222222222220000222100121211211121111112211222212200002010010222" +
+	"21022002200202222000221002111111111112222121212212222112002111111221112211222221" +
+	"21111111121111222211111211222211212212222221221111122212122222212221122112112222" +
 	"22222222202121220200000222222222121221111111122222222222222222222222222222222222" +
-	"00221112222222122022220211220220022112111111200222022222222222222222000202222222" +
-	"22222222222222222222222222222222222222222111222111222222222111222112222222222222" +
-	"22222222222211222112222222212112222222222222222212212222222122221122111111111111" +
+	"00111111122111122022220211220220022112111111200221021112221122222222000202211122" +
+	"22221112222222222222222222222222222222222111222111222222222111222112222222222222" +
+	"22112221122211222112222222212112222222222222222212212222222122221111111112211111" +
 	"22222211122122111111111122111121111111122221111111111111111111111222222222222222" +
 	"222222222222222222222222222222122222"
 

@@ -1,54 +1,9 @@
 package main
 
 import (
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 )
-
-// TestWaitingFunctionsAreMarked compares the measured table with the classes of functions. A
-// function that waited must be of class blocking, so that the library never calls it in the
-// background. Functions that enqueue work are an exception: they wait only if the stream's queue is
-// full or the kernel is launched for the first time, and the library enqueues no such work in the
-// background.
-func TestWaitingFunctionsAreMarked(t *testing.T) {
-	measured, err := os.ReadFile("../../tests/gpu/blocking.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rows, err := parse(string(measured))
-	if err != nil {
-		t.Fatal(err)
-	}
-	symbols, err := os.ReadFile("../../driver/zsymbols.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	class := make(map[string]string)
-	symbol := regexp.MustCompile(`// (cu\w+?)(_v\d)?(_ptsz|_ptds)?, [\d.]+, (\w+)`)
-	for _, f := range symbol.FindAllStringSubmatch(string(symbols), -1) {
-		class[f[1]], class[f[1]+f[2]] = f[4], f[4]
-	}
-	enqueues := map[string]bool{"cuEventRecord": true, "cuLaunchKernel": true, "cuGraphLaunch": true, "cuStreamWriteValue32": true,
-		"cuMemsetD8Async": true, "cuMemcpyHtoDAsync": true, "cuMemcpyDtoHAsync": true, "cuLaunchHostFunc": true}
-	n := 0
-	for _, r := range rows {
-		for fn := range strings.SplitSeq(r.fn(), " and ") {
-			fn = strings.TrimPrefix(strings.TrimPrefix(fn, "the first "), "MiB free after ")
-			if !r.waits() || enqueues[fn] {
-				continue
-			}
-			n++
-			if class[fn] != "blocking" {
-				t.Errorf("%s waited (%s), and is of class %q in tools/gen-symbols/classes.txt", fn, r.call, class[fn])
-			}
-		}
-	}
-	if n == 0 {
-		t.Error("nothing waited")
-	}
-}
 
 // TestDocument checks the document of a small table.
 func TestDocument(t *testing.T) {

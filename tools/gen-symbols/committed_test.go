@@ -93,6 +93,32 @@ func TestFacts(t *testing.T) {
 	}
 }
 
+// TestMeasuredClasses checks classes that the measurement on a GPU decides. The generator refuses rules
+// that contradict it.
+func TestMeasuredClasses(t *testing.T) {
+	classes := map[string]string{}
+	for _, f := range committedManifest(t).funcs {
+		classes[f.export] = f.class
+	}
+	for export, want := range map[string]string{
+		"cuMemFree_v2":              "blocking", // it waited
+		"cuModuleLoadData":          "blocking",
+		"cuMemPrefetchAsync_v2":     "blocking", // it waited at the 57th
+		"cuGraphAddKernelNode_v2":   "hot",      // it returned
+		"cuMemPoolDestroy":          "hot",
+		"cuStreamGetCaptureInfo_v3": "hot",
+		"cuEventRecord_ptsz":        "hot",      // it waited for room in a full stream
+		"cuMemcpyDtoD_v2":           "blocking", // it returned, but not everything was measured
+		"cuLinkCreate_v2":           "blocking", // not measured
+		"cuGraphNodeGetToolsId":     "blocking",
+		"cuInit":                    "setup",
+	} {
+		if classes[export] != want {
+			t.Errorf("%s is of class %q, want %s", export, classes[export], want)
+		}
+	}
+}
+
 // TestFramesStayOnStack asks the compiler whether an emitted call allocates: frames and out-slots
 // must not escape.
 func TestFramesStayOnStack(t *testing.T) {

@@ -38,7 +38,7 @@ func widgetManifest(t testing.TB) *manifest {
 	t.Helper()
 	m, err := extract(widget(t))
 	if err == nil {
-		err = m.classify(readSource(t, "testdata/classes.txt"))
+		err = m.classify(readSource(t, "testdata/classes.txt"), readSource(t, "testdata/measured.tsv"))
 	}
 	if err != nil {
 		t.Fatal(err)

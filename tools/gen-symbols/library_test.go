@@ -17,7 +17,7 @@ func committedManifest(t *testing.T) *manifest {
 		err = addFile(m, "manifest/"+additions)
 	}
 	if err == nil {
-		err = m.classify(readSource(t, "classes.txt"))
+		err = m.classify(readSource(t, "classes.txt"), readSource(t, "../../tests/gpu/blocking.tsv"))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -80,6 +80,7 @@ func runEmit(flags *flag.FlagSet, args []string, libcuda, sim *string) error {
 	manifestFile := flags.String("manifest", "manifest/cuda-13.0.tsv", "manifest to read")
 	additionsFile := flags.String("additions", "none", "manifest of facts that no header has confirmed, or none")
 	classesFile := flags.String("classes", "classes.txt", "rules for the class of each function")
+	measuredFile := flags.String("measured", "../../tests/gpu/blocking.tsv", "what functions do while a stream is held")
 	callsFile := flags.String("calls", "calls.tsv", "calls to emit")
 	root := flags.String("root", "../..", "root of the module that the files are for")
 	if err := parseFlags(flags, args); err != nil {
@@ -104,7 +105,11 @@ func runEmit(flags *flag.FlagSet, args []string, libcuda, sim *string) error {
 	if err != nil {
 		return err
 	}
-	if err := m.classify(source{*classesFile, string(classesText)}); err != nil {
+	measured, err := os.ReadFile(*measuredFile)
+	if err != nil {
+		return err
+	}
+	if err := m.classify(source{*classesFile, string(classesText)}, source{*measuredFile, string(measured)}); err != nil {
 		return err
 	}
 	callsText, err := os.ReadFile(*callsFile)

@@ -168,12 +168,14 @@ func TestMalformedCalls(t *testing.T) {
 func TestMalformedClasses(t *testing.T) {
 	for _, test := range []struct{ classes, want string }{
 		{"warm *", "c:1: unknown class \"warm\""},
-		{"hot", "c:1: want a class, perhaps dlsym, and a pattern"},
+		{"hot", "c:1: want a class, perhaps dlsym or although, and a pattern"},
 		{"hot [", "c:1: malformed pattern \"[\""},
-		{"hot cuB*", "c:1: no rule gives cuA a class"},
+		{"hot cuB*", "c:1: no rule gives cuA a class\nc:1: no rule gives cuWidgetSpin a class"},
+		{"hot *", "c:1: cuWidgetSpin is of class hot, and measured.tsv does not say so"},
+		{"hot although cuA\nmeasured *", "c:2: no function of cuA contradicts measured.tsv"},
 	} {
-		m := &manifest{funcs: []funcFact{{export: "cuA", ask: "cuA"}}}
-		if err := m.classify(source{"c", test.classes + "\n"}); err == nil || err.Error() != test.want {
+		m := &manifest{funcs: []funcFact{{export: "cuA", ask: "cuA"}, {export: "cuWidgetSpin", ask: "cuWidgetSpin"}}}
+		if err := m.classify(source{"c", test.classes + "\n"}, readSource(t, "testdata/measured.tsv")); err == nil || err.Error() != test.want {
 			t.Errorf("%q: got %v, want %s", test.classes, err, test.want)
 		}
 	}
@@ -239,7 +241,7 @@ func TestRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	emit := []string{"emit", "-manifest", out, "-classes", "testdata/classes.txt", "-calls", "testdata/calls.tsv", "-root", root}
+	emit := []string{"emit", "-manifest", out, "-classes", "testdata/classes.txt", "-measured", "testdata/measured.tsv", "-calls", "testdata/calls.tsv", "-root", root}
 	if err := run(emit, os.Stderr); err != nil {
 		t.Fatal(err)
 	}

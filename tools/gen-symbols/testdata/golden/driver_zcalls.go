@@ -311,7 +311,12 @@ func (t *Table) WidgetList(at At, ctx Context, events []Event) (numEvents uint64
 		v0        uint64
 	}{fn: fn, ctx: uintptr(ctx), events: unsafe.Pointer(unsafe.SliceData(events)), v0: uint64(len(events))}
 	f.numEvents = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -355,6 +360,9 @@ func (t *Table) WidgetLoad(at At, image []byte, options []int32, optionValues []
 		res = ResultInvalidValue
 		return
 	}
+	if at.NoWait {
+		t.mayWait(symWidgetLoad)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -386,7 +394,7 @@ func (t *Table) WidgetLoad(at At, image []byte, options []int32, optionValues []
 		optionValues: unsafe.Pointer(unsafe.SliceData(optionValues)),
 	}
 	f.ctx = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	return f.v0, res
 }
 
@@ -419,7 +427,12 @@ func (t *Table) WidgetFind(at At, name string, typ int32) (pEvent Event, res Res
 		v0     Event
 	}{fn: fn, name: unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0))), typ: uintptr(uint32(typ))}
 	f.pEvent = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -482,6 +495,9 @@ func (t *Table) WidgetExchangeMode(at At, mode int32) (modeOut int32, res Result
 
 // WidgetLaunch calls cuWidgetLaunch, which exists since CUDA 4.0.
 func (t *Table) WidgetLaunch(at At, function uint32, x uint32, y uint32, z uint32, hStream Stream, kernelParams KernelParams) (res Result) {
+	if at.NoWait {
+		t.mayWait(symWidgetLaunch)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -515,7 +531,7 @@ func (t *Table) WidgetLaunch(at At, function uint32, x uint32, y uint32, z uint3
 		kernelParams: unsafe.Pointer(unsafe.SliceData(kernelParams.Ptrs)),
 		extra:        kernelParams.Extra,
 	}
-	return t.call14(at, ccall.Setup, unsafe.Pointer(&f))
+	return t.call14(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
 // WidgetPin calls cuWidgetPin, which exists since CUDA 4.0.
@@ -608,7 +624,7 @@ func (t *Table) WidgetTune(at At, ctx Context, low float32, high float32) (res R
 		d0:   uintptr(math.Float32bits(low)),
 		d1:   uintptr(math.Float32bits(high)),
 	}
-	return t.callWide(at, ccall.Setup, unsafe.Pointer(&f))
+	return t.callWide(at, ccall.Hot, unsafe.Pointer(&f))
 }
 
 // WidgetEncode calls cuWidgetEncode, which exists since CUDA 2.0.

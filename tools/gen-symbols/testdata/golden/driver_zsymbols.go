@@ -52,15 +52,15 @@ const symbolTable = "" +
 	"\x0d_v2\x84\x92" + // cuWidgetElapsed_v2, 9.2, hot
 	"\x07ncode\x84\x20" + // cuWidgetEncode, 2.0, hot
 	"\x07xchangeMode\x84\x90" + // cuWidgetExchangeMode, 9.0, hot
-	"\x06Find\x84\x20" + // cuWidgetFind, 2.0, setup
+	"\x06Find\x84\x20" + // cuWidgetFind, 2.0, hot
 	"\x06GetAttribute\x84\x20" + // cuWidgetGetAttribute, 2.0, setup
 	"\x09Name\x84\x60" + // cuWidgetGetName, 6.0, setup
 	"\x09Plan\x84\x20" + // cuWidgetGetPlan, 2.0, setup
 	"\x09State\x86\x50" + // cuWidgetGetState, 5.0, setup
 	"\x0e_v2\x8e\x90" + // cuWidgetGetState_v2, 9.0, setup
-	"\x00WidgetLaunch\x84\x40" + // cuWidgetLaunch, 4.0, setup
-	"\x07ist\x84\x80" + // cuWidgetList, 8.0, setup
-	"\x07oad\x84\x21" + // cuWidgetLoad, 2.1, setup
+	"\x00WidgetLaunch\x84\x40" + // cuWidgetLaunch, 4.0, blocking
+	"\x07ist\x84\x80" + // cuWidgetList, 8.0, hot
+	"\x07oad\x84\x21" + // cuWidgetLoad, 2.1, blocking
 	"\x06Many\x84\x20" + // cuWidgetMany, 2.0, setup
 	"\x07ove\x84\x80" + // cuWidgetMove, 8.0, setup
 	"\x06Open\x84\x41" + // cuWidgetOpen, 4.1, setup
@@ -71,7 +71,7 @@ const symbolTable = "" +
 	"\x07pin\x80\x20" + // cuWidgetSpin, 2.0, blocking
 	"\x0aWithFlags\x94\x92" + // cuWidgetSpinWithFlags, 9.2, blocking
 	"\x08lit\x84\x80" + // cuWidgetSplit, 8.0, setup
-	"\x06Tune\x84\x20" + // cuWidgetTune, 2.0, setup
+	"\x06Tune\x84\x20" + // cuWidgetTune, 2.0, hot
 	"\x08rn\x84\x20" // cuWidgetTurn, 2.0, setup
 
 // symbolBlocks are the places of the rows whose names are whole.
@@ -84,7 +84,7 @@ const maxSymbolName = 19
 
 // symbolClasses has a digit for each symbol: its ccall.Class.
 const symbolClasses = "" +
-	"0000011111000000000000111022000"
+	"0000011111100000212000111022010"
 
 // symbolBase returns the names in C that are not like the exported name, without cu.
 func symbolBase(s Symbol) string {
