@@ -155,13 +155,15 @@ func (m *VirtualMem) Grow(n uint64) error {
 }
 
 // Shrink unmaps the memory that was mapped at offset n or later, each mapping as a whole
-// (cuMemUnmap). See [VirtualMem.Unmap]. So the size may stay above n, up to the end of a mapping.
+// (cuMemUnmap). So the size may stay above n, up to the end of a mapping. It waits as
+// [VirtualMem.Unmap] does: see docs/blocking.md.
 func (m *VirtualMem) Shrink(n uint64) error {
 	return m.unmap(func(p *part) (bool, error) { return p.off >= n, nil })
 }
 
 // Unmap unmaps size bytes at offset off (cuMemUnmap). The range must not begin or end within a
-// mapping. Unmap waits until work that has been enqueued with any part of the VirtualMem is done.
+// mapping. Unmap waits until work that has been enqueued with any part of the VirtualMem is done: see
+// docs/blocking.md.
 //
 // If calls that use the memory are in flight, or a graph uses it, Unmap returns at once, and the
 // library unmaps the memory when they are done. Until then nothing can be mapped there. Later calls
@@ -219,7 +221,7 @@ func (m *VirtualMem) Map(off uint64, p *PhysicalMem) error {
 
 // SetAccess sets how a device may access the memory that is mapped, or will be (cuMemSetAccess). If
 // it takes a kind of access away, it first waits for the work that has been enqueued with the
-// memory. Work that is enqueued at the same time, and that needs the access, fails and poisons its
+// memory: see docs/blocking.md. Work that is enqueued at the same time, and that needs the access, fails and poisons its
 // context.
 func (m *VirtualMem) SetAccess(dev *Device, a MemAccess) error {
 	const op = "cuMemSetAccess"
@@ -286,7 +288,7 @@ func (m *VirtualMem) Physical(off uint64) (*PhysicalMem, error) {
 }
 
 // Close unmaps all memory, and gives the addresses back (cuMemUnmap, cuMemAddressFree). It waits
-// until the work that uses the memory is done. If calls that use the memory are in flight, or a
+// until the work that uses the memory is done: see docs/blocking.md. If calls that use the memory are in flight, or a
 // graph uses it, Close returns at once, and the library does this when they are done. Further calls
 // return nil.
 func (m *VirtualMem) Close() error {

@@ -72,15 +72,19 @@ func (d *Driver) setBoxNow(name string, th *driver.Thread, p driver.DevicePtr, p
 
 // Memcpy2D is cuMemcpy2D_v2.
 func (d *Driver) Memcpy2D(th *driver.Thread, c driver.Memcpy2D) driver.Result {
-	return d.copyBoxNow("cuMemcpy2D", th,
-		corner{c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, 0, c.DstPitch, 0},
-		corner{c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, 0, c.SrcPitch, 0},
-		extent{c.WidthInBytes, c.Height, 1})
+	return d.copyRectangleNow("cuMemcpy2D", th, c)
 }
 
 // Memcpy2DUnaligned is cuMemcpy2DUnaligned_v2.
 func (d *Driver) Memcpy2DUnaligned(th *driver.Thread, c driver.Memcpy2D) driver.Result {
-	return d.Memcpy2D(th, c)
+	return d.copyRectangleNow("cuMemcpy2DUnaligned", th, c)
+}
+
+func (d *Driver) copyRectangleNow(name string, th *driver.Thread, c driver.Memcpy2D) driver.Result {
+	return d.copyBoxNow(name, th,
+		corner{c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, 0, c.DstPitch, 0},
+		corner{c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, 0, c.SrcPitch, 0},
+		extent{c.WidthInBytes, c.Height, 1})
 }
 
 // Memcpy3D is cuMemcpy3D_v2.
