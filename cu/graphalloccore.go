@@ -118,7 +118,10 @@ func (xc *execCore) mayAllocate(op string) error {
 			a.taken, a.allocated = nil, false
 		}
 		detail := "close the memory that was taken from the last launch"
+		left := a.mem.left.Load()
 		switch {
+		case left != nil && !left.freed.Load():
+			detail = "an earlier executable graph of the graph has left it: synchronize the context, which frees it"
 		case !a.allocated, xc.autoFree && a.taken == nil:
 			continue
 		case a.taken == nil:
@@ -156,8 +159,12 @@ func (xc *execCore) freeAllocs() {
 		ctx.hold() // cannot fail: the executable graph is a user of the context
 		mc.resource.ctx, mc.self, mc.usedStreams = ctx, mc, new(streamSet)
 		mc.usedOnAll(xc.usedStreams)
+		a.mem.left.Store(mc)
 		mc.Close()
-		mc.destroyLate(false)
+		// Not later than necessary: the next executable graph allocates at the same address.
+		if err := mc.closeOrdered(); err != nil {
+			ctx.drv.leak(Leak{Kind: mc.kind(), Handle: mc.handle(), Err: err})
+		}
 	}
 }
 

@@ -146,7 +146,10 @@ func (o ownStream) Memcpy2D(th *driver.Thread, c driver.Memcpy2D) driver.Result 
 
 // Memcpy2DUnaligned is cuMemcpy2DUnaligned on the per-thread default stream.
 func (o ownStream) Memcpy2DUnaligned(th *driver.Thread, c driver.Memcpy2D) driver.Result {
-	return o.Memcpy2D(th, c)
+	if r := o.d.MeetFault("cuMemcpy2DUnaligned"); r != driver.ResultSuccess {
+		return r
+	}
+	return o.wait(th, o.d.Memcpy2DAsync(th, c, perThread))
 }
 
 // Memcpy3D is cuMemcpy3D on the per-thread default stream. It returns when the copy is done.
