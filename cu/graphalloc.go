@@ -114,15 +114,15 @@ func (x *GraphExec) Take(m *DeviceMem) (*DeviceMem, error) {
 	switch {
 	case a == nil:
 		return nil, invalid(takeOp, "the memory is not of a node of this graph that no other node frees")
-	case a.taken != nil:
+	case !a.allocated && a.mem.held.Load() != nil:
 		return nil, invalid(takeOp, "the memory was taken after the last launch: take it once")
 	case !a.allocated:
 		return nil, invalid(takeOp, "the memory is not allocated: launch the graph first")
 	}
-	a.taken = a.core(xc)
-	taken := &DeviceMem{core: a.taken}
-	taken.cleanup = newMemory(taken, a.mem.ctx, a.taken)
-	a.taken.usedOnAll(xc.usedStreams)
+	mc := a.core()
+	taken := &DeviceMem{core: mc}
+	taken.cleanup = newMemory(taken, a.mem.ctx, mc)
+	mc.usedOnAll(xc.usedStreams)
 	return taken, nil
 }
 

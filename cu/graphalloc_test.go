@@ -150,7 +150,15 @@ func TestGraphTake(t *testing.T) {
 	r.ok(x.Close()) // frees what was not taken
 	memory(0)
 
+	// An executable graph does not allocate what the program has of an earlier one: a driver crashes if
+	// the memory is then freed twice.
+	x = must(a.g.Instantiate())(t)
+	r.ok(x.Launch(r.s))
+	m = must(x.Take(a.m))(t)
+	r.ok(x.Close())
 	x = must(a.g.InstantiateWithFlags(InstantiateAutoFree))(t)
+	r.is(x.Launch(r.s), errAllocated)
+	r.ok(m.Close())
 	r.ok(errors.Join(x.Launch(r.s), x.Launch(r.s)))
 	m = must(x.Take(a.m))(t)
 	r.is(x.Launch(r.s), errAllocated) // the launch would free what the program has

@@ -19,10 +19,9 @@ import (
 // graphAlloc is memory that an executable graph allocates and does not free.
 type graphAlloc struct {
 	mem *memCore // that nodes use
-	// allocated says that the last launch has allocated the memory. taken is the memory that the
-	// program has of it, or nil. The lock of the executable graph guards both.
+	// allocated says that the last launch has allocated the memory, and the program has not taken it.
+	// The lock of the executable graph guards it.
 	allocated bool
-	taken     *memCore
 }
 
 // newGraphMem returns memory that nodes of the graph with these objects allocate. The caller makes
@@ -110,22 +109,19 @@ func (xc *execCore) alloc(mc *memCore) *graphAlloc {
 	return &xc.allocs[i]
 }
 
-// mayAllocate returns an error if the memory of the last launch is still there. The caller holds the lock.
+// mayAllocate returns an error if the memory of an earlier launch is still there, also of an executable
+// graph that was closed: the driver crashes if the same memory is freed twice. The caller holds the
+// lock.
 func (xc *execCore) mayAllocate(op string) error {
 	for i := range xc.allocs {
-		a := &xc.allocs[i]
-		if a.taken != nil && a.taken.freed.Load() {
-			a.taken, a.allocated = nil, false
-		}
-		detail := "close the memory that was taken from the last launch"
-		left := a.mem.left.Load()
-		switch {
-		case left != nil && !left.freed.Load():
-			detail = "an earlier executable graph of the graph has left it: synchronize the context, which frees it"
-		case !a.allocated, xc.autoFree && a.taken == nil:
-			continue
-		case a.taken == nil:
+		a, detail := &xc.allocs[i], ""
+		switch held := a.mem.held.Load(); {
+		case held != nil && !held.freed.Load():
+			detail = "close the memory that was taken; if it is closed, synchronize the context, which frees it"
+		case a.allocated && !xc.autoFree:
 			detail = "take and close it, free it by a node, or instantiate the graph with InstantiateAutoFree"
+		default:
+			continue
 		}
 		return &Error{Op: op, Result: ResultInvalidValue, Handle: uintptr(xc.raw), Err: errAllocated, Detail: detail}
 	}
@@ -142,26 +138,29 @@ func (xc *execCore) launchedAllocs() {
 	}
 }
 
-// core returns a memCore for memory that the last launch has allocated.
-func (a *graphAlloc) core(xc *execCore) *memCore {
-	return &memCore{is: pooledMemory, raw: a.mem.raw, size: a.mem.size, capacity: a.mem.size, ofGraph: true}
+// core returns a memCore for memory that the last launch has allocated. From now on it is not the
+// executable graph's.
+func (a *graphAlloc) core() *memCore {
+	mc := &memCore{is: pooledMemory, raw: a.mem.raw, size: a.mem.size, capacity: a.mem.size, ofGraph: true}
+	a.allocated = false
+	a.mem.held.Store(mc)
+	return mc
 }
 
-// freeAllocs frees memory that the last launch has allocated, and the program has not taken. The
-// executable graph is destroyed. The caller holds no lock.
+// freeAllocs frees memory that the last launch has allocated, and the program has not taken. It is
+// called before the executable graph is destroyed, because the next one of the graph allocates at the
+// same address. The caller holds no lock.
 func (xc *execCore) freeAllocs() {
 	for i := range xc.allocs {
 		a := &xc.allocs[i]
-		if !a.allocated || a.taken != nil {
+		if !a.allocated {
 			continue
 		}
-		mc, ctx := a.core(xc), a.mem.ctx
+		mc, ctx := a.core(), a.mem.ctx
 		ctx.hold() // cannot fail: the executable graph is a user of the context
 		mc.resource.ctx, mc.self, mc.usedStreams = ctx, mc, new(streamSet)
 		mc.usedOnAll(xc.usedStreams)
-		a.mem.left.Store(mc)
 		mc.Close()
-		// Not later than necessary: the next executable graph allocates at the same address.
 		if err := mc.closeOrdered(); err != nil {
 			ctx.drv.leak(Leak{Kind: mc.kind(), Handle: mc.handle(), Err: err})
 		}

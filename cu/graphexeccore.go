@@ -48,6 +48,9 @@ func (xc *execCore) kind() string { return "executable graph" }
 func (xc *execCore) handle() uintptr { return uintptr(xc.raw) }
 
 func (xc *execCore) free(at driver.At) (string, driver.Result) {
+	if xc.atEnd != nil {
+		xc.atEnd()
+	}
 	return xc.graph.family.destroy(at, xc)
 }
 
@@ -65,12 +68,7 @@ func (xc *execCore) observeDone() {
 	}
 }
 
-func (xc *execCore) releaseObjects() {
-	if xc.atEnd != nil {
-		xc.atEnd()
-	}
-	xc.objects.Load().release()
-}
+func (xc *execCore) releaseObjects() { xc.objects.Load().release() }
 
 // enqueue calls the driver, unless there is an error before.
 func (xc *execCore) enqueue(f workFunction, sc *streamCore) (res driver.Result, err error) {

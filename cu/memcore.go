@@ -88,8 +88,9 @@ type memCore struct {
 	// ofGraph says that the launch of a graph has allocated the memory, which is treated as memory of
 	// a pool: see GraphExec.Take.
 	ofGraph bool
-	// left is what an executable graph that was closed has left of memory of a graph's node, or nil.
-	left atomic.Pointer[memCore]
+	// held is the memory that was taken of a node's memory, or that an executable graph has left there,
+	// or nil.
+	held atomic.Pointer[memCore]
 }
 
 // virtual is a *generation. It is an interface, so that a program that maps no memory does not

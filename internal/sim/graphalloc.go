@@ -17,6 +17,8 @@ type graphAlloc struct {
 	freers []*graph
 	// allocated says that a launch has allocated the memory, and no later call has freed it.
 	allocated bool
+	// instantiated says that the graph had an executable graph before a node of it freed the memory.
+	instantiated bool
 	// refs counts the graph and its executable graph.
 	refs int
 }
@@ -73,7 +75,7 @@ func (d *Driver) freeWork(g *graph, p driver.DevicePtr) (*work, driver.Result) {
 	if b == nil {
 		return nil, driver.ResultInvalidValue
 	}
-	if a := b.alloc; a.frees() || len(a.freers) > 0 && g == a.owner || slices.Contains(a.freers, g) {
+	if a := b.alloc; a.frees() || (len(a.freers) > 0 || a.instantiated) && g == a.owner || slices.Contains(a.freers, g) {
 		return nil, driver.ResultInvalidValue
 	}
 	b.alloc.freers = append(b.alloc.freers, g)

@@ -86,6 +86,7 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 		if n.work.alloc != nil {
 			g.once = x
 			n.work.alloc.refs++
+			n.work.alloc.instantiated = n.work.alloc.instantiated || n.work.node == allocNode && !n.work.alloc.frees()
 		}
 	}
 	x.handle = driver.GraphExec(d.objects.add(graphExecKind, x))

@@ -36,6 +36,8 @@ func (d *Driver) changeExec(name string, h driver.GraphExec, nh driver.GraphNode
 	switch {
 	case r != ok:
 		return r
+	case !alike(made.work.child, fresh.child):
+		return driver.ResultGraphExecUpdateFailure
 	case !made.work.replaceable(fresh):
 		return driver.ResultInvalidValue
 	}
@@ -70,7 +72,7 @@ func (w *work) replaceable(other *work) bool {
 	if w.kernel != nil && w.kernel.module.ctx != other.kernel.module.ctx {
 		return false
 	}
-	return !w.many && !other.many && w.kinds == other.kinds && alike(w.child, other.child) &&
+	return !w.many && !other.many && w.kinds == other.kinds &&
 		slices.EqualFunc(w.blocks, other.blocks, func(a, b *block) bool { return a.ctx == b.ctx })
 }
 
