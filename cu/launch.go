@@ -317,7 +317,8 @@ func (f *Function) badMemory(cfg *LaunchConfig, i int, c *contextCore, mc *memCo
 		e.Detail += " cannot be used here: " + otherGraphDetail
 		return e
 	}
-	if err != ErrDriverMismatch && mc.current().Closed() {
+	// Of virtual memory the context is right, but it was unmapped at that moment.
+	if err != ErrDriverMismatch && (mc.current().Closed() || mc.virt != nil && mc.ctx == c) {
 		err = ErrClosed
 	}
 	e := f.badArg(cfg, i, err)

@@ -193,9 +193,28 @@ func errUnmappedAt(op string, off uint64) error {
 	return invalid(op, fmt.Sprintf("no memory is mapped at offset %d: use Grow or Map", off))
 }
 
+// endWork waits for all work that uses the memory, also of graphs. It returns an error if the memory
+// stays in use.
+func (v *virtualCore) endWork(op string) error {
+	old, err := v.retire(op, nil)
+	if err != nil {
+		return err
+	}
+	if err := old.closeOwned(runtime.Cleanup{}); err != nil {
+		return err
+	}
+	if !old.freed.Load() { // which also the generations before it are then
+		return mistake(op, errInUse, uintptr(v.raw), "end the calls, and close the graphs, that use the memory")
+	}
+	return nil
+}
+
+// errInUse is wrapped by the error for memory whose access cannot be taken away now.
+var errInUse = errors.New("the memory is in use")
+
 // unmap ends the generation, and with it the mappings that take chooses.
 func (v *virtualCore) unmap(take func(*part) (bool, error)) error {
-	old, err := v.retire(take)
+	old, err := v.retire("cuMemUnmap", take)
 	if old == nil {
 		return err
 	}
@@ -203,13 +222,17 @@ func (v *virtualCore) unmap(take func(*part) (bool, error)) error {
 }
 
 // retire makes another generation the current one, and returns the old one, or nil if take chooses
-// no mapping.
-func (v *virtualCore) retire(take func(*part) (bool, error)) (*memCore, error) {
+// no mapping. Without take all mappings stay.
+func (v *virtualCore) retire(op string, take func(*part) (bool, error)) (*memCore, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	old := v.now.Load()
 	if v.closed {
-		return nil, old.Refused("cuMemUnmap")
+		return nil, old.Refused(op)
+	}
+	all := take == nil
+	if all {
+		take = func(*part) (bool, error) { return false, nil }
 	}
 	var stay, leave []*part
 	for _, p := range v.list() {
@@ -222,7 +245,7 @@ func (v *virtualCore) retire(take func(*part) (bool, error)) (*memCore, error) {
 			stay = append(stay, p)
 		}
 	}
-	if leave == nil {
+	if leave == nil && !all {
 		return nil, nil
 	}
 	next := v.newGeneration()
@@ -283,8 +306,10 @@ func (g *generation) free(at driver.At) (op string, res driver.Result) {
 	if g.last && res == driver.ResultSuccess {
 		op, res = "cuMemAddressFree", t.MemAddressFree(at, v.raw, v.size)
 	}
-	if g.next != nil {
-		g.next.leave()
+	next := g.next
+	g.next, g.unmap = nil, nil // arguments of kernels may refer to old generations for long
+	if next != nil {
+		next.leave()
 	}
 	return op, res
 }

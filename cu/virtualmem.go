@@ -142,6 +142,9 @@ func (m *VirtualMem) Grow(n uint64) error {
 			return nil
 		}
 		size := min(roundUp(n-have, v.unit), v.room(have))
+		if size == 0 {
+			continue // another call has mapped memory there
+		}
 		raw, res := v.ctx.createPhysical(size, &prop)
 		if res != driver.ResultSuccess {
 			return v.ctx.failAlloc(op, size, res)
@@ -188,6 +191,7 @@ func (m *VirtualMem) unmap(take func(*part) (bool, error)) error {
 		return err
 	}
 	m.leave(mc) // the generation must be able to end
+	defer runtime.KeepAlive(m.mem)
 	return v.unmap(take)
 }
 
@@ -220,16 +224,18 @@ func (m *VirtualMem) Map(off uint64, p *PhysicalMem) error {
 }
 
 // SetAccess sets how a device may access the memory that is mapped, or will be (cuMemSetAccess). If
-// it takes a kind of access away, it first waits for the work that has been enqueued with the
-// memory: see docs/blocking.md. Work that is enqueued at the same time, and that needs the access, fails and poisons its
-// context.
+// it may take a kind of access away, it first waits for the work that has been enqueued with the
+// memory: see docs/blocking.md. If a graph uses the memory, or a call is in flight, it returns an
+// error, and changes nothing. Work that is enqueued at the same time, and that needs the access,
+// fails and poisons its context.
 func (m *VirtualMem) SetAccess(dev *Device, a MemAccess) error {
 	const op = "cuMemSetAccess"
 	v, mc, err := m.enter(op)
 	if err != nil {
 		return err
 	}
-	defer m.leave(mc)
+	m.leave(mc) // the generation must be able to end
+	defer runtime.KeepAlive(m.mem)
 	switch {
 	case !dev.valid():
 		return errNil(op, "device")
@@ -239,8 +245,8 @@ func (m *VirtualMem) SetAccess(dev *Device, a MemAccess) error {
 		return invalid(op, "unknown access "+a.String()+": see MemAccess")
 	}
 	if a != AccessReadWrite {
-		if err := mc.usedStreams.wait(); err != nil {
-			return mistake(op, err, mc.handle(), "end captures with the memory first")
+		if err := v.endWork(op); err != nil {
+			return err
 		}
 	}
 	return v.setAccess(driver.MemAccessDesc{Location: deviceLocation(dev.raw), Flags: int32(a)})
@@ -288,9 +294,9 @@ func (m *VirtualMem) Physical(off uint64) (*PhysicalMem, error) {
 }
 
 // Close unmaps all memory, and gives the addresses back (cuMemUnmap, cuMemAddressFree). It waits
-// until the work that uses the memory is done: see docs/blocking.md. If calls that use the memory are in flight, or a
-// graph uses it, Close returns at once, and the library does this when they are done. Further calls
-// return nil.
+// until the work that uses the memory is done: see docs/blocking.md. If calls that use the memory
+// are in flight, or a graph uses it, Close returns at once, and the library does this when they are
+// done. Further calls return nil.
 func (m *VirtualMem) Close() error {
 	if m == nil || m.mem == nil {
 		return errNil("cuMemAddressFree", "virtual memory")

@@ -123,6 +123,32 @@ func TestExecuteWarps(t *testing.T) {
 		t.Errorf("the counter and the lock are %d", got)
 	}
 
+	out = r.alloc(zero)
+	r.must(r.launchGrid(r.ptxFile("warps", "crowd"), 1, 1, 32, 1, 0, out))
+	if got := r.wordsAt(out, 2); got[0] != 0 || got[1] != 31 {
+		t.Errorf("the lock and the counter are %d", got)
+	}
+
+	out = r.alloc(zero)
+	r.must(r.launchGrid(r.ptxFile("warps", "meet"), 1, 1, 32, 1, 0, out))
+	for i, v := range r.wordsAt(out, 32) {
+		want := uint32(i^1) << 16
+		if i < 16 {
+			want |= 7
+		}
+		if v != want {
+			t.Errorf("lane %d has %#x, want %#x", i, v, want)
+		}
+	}
+
+	out = r.alloc(zero)
+	r.must(r.launchGrid(r.ptxFile("warps", "behind"), 1, 1, 32, 1, 0, out))
+	for i, v := range r.wordsAt(out, 32) {
+		if v != uint32(i^16) {
+			t.Errorf("lane %d has %d", i, v)
+		}
+	}
+
 	out = r.alloc(series(200, func(i int) uint32 { return uint32(i) }))
 	r.must(r.launchGrid(r.ptxFile("warps", "scan"), 1, 1, 200, 1, 800, out))
 	for i, v := range r.wordsAt(out, 200) {

@@ -259,14 +259,14 @@ func (t *translator) block(list []syntax.Statement) *Error {
 	return nil
 }
 
-// place sets a label to the next instruction.
+// place sets a label to the next instruction, at which lanes may meet.
 func (t *translator) place(l *label) {
-	l.at = int32(len(t.k.Code))
+	t.joinNext()
+	l.at = int32(len(t.k.Code) - 1)
 	for _, use := range l.uses {
 		t.k.Code[use].Target = l.at
 	}
 	l.uses = nil
-	t.joinNext()
 }
 
 // joinNext marks the next instruction as one at which lanes may meet. The instruction is emitted

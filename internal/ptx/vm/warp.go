@@ -266,36 +266,67 @@ func (w *Warp) exit() {
 	w.block.left(bits.OnesCount32(w.Active))
 }
 
-// sync executes an instruction for which the lanes of a mask have to be together.
+// sync executes an instruction for which the lanes of a mask have to be together. Lanes with other
+// masks do so apart.
 func (w *Warp) sync(o *Op) {
-	members := uint32(w.R[o.E][w.First()]) & w.Live()
-	if members&^w.Active == 0 {
-		o.Run(w, o)
-		w.pc++
-		return
-	}
-	// A barrier of a warp may be reached in several places.
-	if o.Imm == AnyPlace {
-		together := w.Active
-		for _, g := range w.groups {
-			if g.state == atSync && w.block.run.Kernel.Code[g.pc].Imm == AnyPlace {
-				together |= g.mask
+	all, done := w.Active|w.waitingHere(), uint32(0)
+	w.mask |= all
+	mask := &w.R[o.E]
+	for left := all; left != 0; {
+		wanted, same := uint32(mask[bits.TrailingZeros32(left)&(Lanes-1)]), uint32(0)
+		for m := left; m != 0; m &= m - 1 {
+			if i := bits.TrailingZeros32(m) & (Lanes - 1); uint32(mask[i]) == wanted {
+				same |= 1 << i
 			}
 		}
-		if members&^together == 0 {
-			for i := range w.groups {
-				if g := &w.groups[i]; g.state == atSync && g.mask&members != 0 {
-					g.state = ready
-					g.pc++
-				}
-			}
-			w.pc++
-			return
+		left &^= same
+		switch members := wanted & w.Live(); {
+		case members&^same == 0:
+			w.Active = same
+			o.Run(w, o)
+			done |= same
+		case o.Imm == AnyPlace && w.together(members, same):
+			done |= same
+		default:
+			w.groups = append(w.groups, group{pc: w.pc, mask: same, state: atSync, turn: w.turn})
 		}
 	}
-	w.groups = append(w.groups, group{pc: w.pc, mask: w.Active, state: atSync, turn: w.turn})
-	w.mask &^= w.Active
+	w.mask &^= all &^ done
 	w.pc++
+}
+
+// waitingHere removes the lanes that wait for others at the present instruction, and returns them.
+func (w *Warp) waitingHere() (lanes uint32) {
+	kept := w.groups[:0]
+	for _, g := range w.groups {
+		if g.state == atSync && g.pc == w.pc {
+			lanes |= g.mask
+		} else {
+			kept = append(kept, g)
+		}
+	}
+	w.groups = kept
+	return lanes
+}
+
+// together reports whether all members have reached a barrier of the warp, in several places. Then
+// those that wait continue.
+func (w *Warp) together(members, lanes uint32) bool {
+	for _, g := range w.groups {
+		if g.state == atSync && w.block.run.Kernel.Code[g.pc].Imm == AnyPlace {
+			lanes |= g.mask
+		}
+	}
+	if members&^lanes != 0 {
+		return false
+	}
+	for i := range w.groups {
+		if g := &w.groups[i]; g.state == atSync && g.mask&members != 0 {
+			g.state = ready
+			g.pc++
+		}
+	}
+	return true
 }
 
 // AnyPlace is the Imm of an instruction of kind Sync that may wait for lanes that wait at another
