@@ -208,6 +208,27 @@ func TestVirtualMemGraph(t *testing.T) {
 	r.left(0, 0, 0)
 }
 
+// TestVirtualMemAccessOfGraph takes access away from memory that a graph uses.
+func TestVirtualMemAccessOfGraph(t *testing.T) {
+	r := newSoft(t)
+	m := r.reserve(16 * mib)
+	noErr(t, m.Grow(2*mib))
+	g := r.graph(func() error { return r.s.Memset(m, 1) })
+	x := r.exec(g)
+	noErr(t, g.Close())
+	noErr(t, x.Launch(r.s))
+	r.is(m.SetAccess(r.gpu.Device(), AccessRead), errInUse)
+	noErr(t, x.Launch(r.s)) // nothing has changed
+	noErr(t, x.Close())
+	r.ok(r.s.Synchronize())
+	if !eventually(func() bool { return m.SetAccess(r.gpu.Device(), AccessRead) == nil }) {
+		t.Error("the access cannot be taken away after the graph was closed")
+	}
+	noErr(t, m.SetAccess(r.gpu.Device(), AccessReadWrite))
+	r.ok(errors.Join(r.s.Memset(m, 2), r.s.Synchronize()))
+	noErr(t, m.Close())
+}
+
 // TestVirtualMemAbandoned forgets memory, and closes it while work uses it.
 func TestVirtualMemAbandoned(t *testing.T) {
 	r := newSoft(t)
