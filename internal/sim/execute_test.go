@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,6 +140,12 @@ func TestExecuteWarps(t *testing.T) {
 		if v != want {
 			t.Errorf("lane %d has %#x, want %#x", i, v, want)
 		}
+	}
+
+	out = r.alloc(series(10, func(int) uint32 { return 1 << 31 }))
+	r.must(r.launchGrid(r.ptxFile("warps", "wide"), 1, 1, 1, 1, 0, out))
+	if got := r.wordsAt(out+8, 8); !slices.Equal(got, []uint32{1 << 31, 0, 1 << 31, math.MaxUint32, 1 << 31, 0, 1 << 31, math.MaxUint32}) {
+		t.Errorf("the wide words are %#x", got)
 	}
 
 	out = r.alloc(zero)

@@ -61,7 +61,7 @@ func loadOf(v Variant) vm.Func {
 	space := spaceOf(v)
 	switch size := sizeOf(v.T()); {
 	case ordered && size >= 32:
-		return atomicLoad(uint64(size/8), space)
+		return atomicLoad(v.T(), space)
 	case ordered:
 		return signedLoad(v, loadSized(size, space))
 	case generic && single:
@@ -126,8 +126,10 @@ func vector(o *vm.Op, single int32) []int32 {
 	return []int32{single}
 }
 
-// atomicLoad returns the function of a load that is ordered.
-func atomicLoad(n uint64, space vm.Space) vm.Func {
+// atomicLoad returns the function of a load that is ordered. The result is extended, as its register
+// may be wider than its type.
+func atomicLoad(t string, space vm.Space) vm.Func {
+	n := uint64(sizeOf(t) / 8)
 	return func(w *vm.Warp, o *vm.Op) {
 		a, list := w.R[o.A], vector(o, o.D)
 		for i := range w.Each {
@@ -137,10 +139,7 @@ func atomicLoad(n uint64, space vm.Space) vm.Func {
 			}
 			for j, c := range list {
 				if v := vm.AtomicLoad(unsafe.Add(p, uint64(j)*n), n); c >= 0 {
-					if n == 4 {
-						v = uint64(int64(int32(v)))
-					}
-					w.R[c][i] = v
+					w.R[c][i] = extend(v, t)
 				}
 			}
 		}
