@@ -194,10 +194,10 @@ func TestGraphAllocLimits(t *testing.T) {
 		r.want("disabling a node", want, r.GraphNodeSetEnabled(r.th, x, n, 0))
 	}
 	r.want("removing an edge", notSupported, r.GraphRemoveDependencies(r.th, g, nodes[:1], nodes[1:2]))
-	_, why, res := r.GraphExecUpdate(r.th, x, g)
+	_, _, res = r.GraphExecUpdate(r.th, x, g)
 	r.want("an update with the graph", ok, res)
 	alike, _, _ := r.graphWith(true)
-	_, why, res = r.GraphExecUpdate(r.th, x, alike)
+	_, why, res := r.GraphExecUpdate(r.th, x, alike)
 	r.want("an update with a graph alike", driver.ResultGraphExecUpdateFailure, res)
 	if why != driver.CU_GRAPH_EXEC_UPDATE_ERROR {
 		t.Errorf("the reason is %d", why)

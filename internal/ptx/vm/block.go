@@ -157,15 +157,17 @@ func (b *block) execute(wk *worker, budget int) (outcome, *Fault) {
 // deadlock returns the fault for threads that wait for each other.
 func (b *block) deadlock() *Fault {
 	for _, w := range b.warps {
-		for _, g := range w.groups {
-			f := &Fault{Code: LaunchFailed, Reason: "all threads of the block wait for each other; on a GPU this never ends"}
-			if w.pc = g.pc; g.state == atBarrier {
-				w.pc--
-			}
-			b.locate(f, w.index, bits.TrailingZeros32(g.mask))
-			w.locate(f)
-			return f
+		if len(w.groups) == 0 {
+			continue
 		}
+		g := w.groups[0]
+		f := &Fault{Code: LaunchFailed, Reason: "all threads of the block wait for each other; on a GPU this never ends"}
+		if w.pc = g.pc; g.state == atBarrier {
+			w.pc--
+		}
+		b.locate(f, w.index, bits.TrailingZeros32(g.mask))
+		w.locate(f)
+		return f
 	}
 	return &Fault{Code: LaunchFailed}
 }
