@@ -97,7 +97,8 @@ func (g *Graph) AddFree(m *DeviceMem, after ...GraphNode) (GraphNode, error) {
 // memory of [Stream.Alloc]: streams that use it must come after the launch, and Close frees it in the
 // order of the streams.
 //
-// It must be closed before the next launch, which fails otherwise. Memory that was not taken is freed
+// It must be closed before the next launch, which fails otherwise. A launch on another stream than
+// those that used the memory must come after its free: see [Stream.WaitStream]. Memory that was not taken is freed
 // by the next launch if the graph was instantiated with [InstantiateAutoFree], and makes the launch
 // fail otherwise. What is left is freed when the GraphExec is closed.
 func (x *GraphExec) Take(m *DeviceMem) (*DeviceMem, error) {

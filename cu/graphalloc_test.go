@@ -144,7 +144,7 @@ func TestGraphTake(t *testing.T) {
 	r.ok(x.Launch(r.s)) // frees nothing, as the memory was closed
 	memory(1)
 	m = must(x.Take(a.m))(t)
-	r.ok(errors.Join(r.other.WaitStream(r.s), r.other.Memset(m, 1), r.other.Free(m)))
+	r.ok(errors.Join(r.other.WaitStream(r.s), r.other.Memset(m, 1), r.other.Free(m), r.s.WaitStream(r.other)))
 	memory(0)
 	r.ok(x.Launch(r.s))
 	r.ok(x.Close()) // frees what was not taken
