@@ -1,7 +1,6 @@
 package cu
 
 import (
-	"errors"
 	"sync/atomic"
 	"testing"
 
@@ -168,18 +167,9 @@ func (r *costRig) addPartsOfLaunch() {
 }
 
 func (r *costRig) addPartsOfGraphLaunch() {
-	kernel, tab, s := r.kernel(0), r.drv.table, r.s.core.raw
-	g := must(r.s.Capture(CaptureRelaxed, func() (err error) {
-		for range 10 {
-			err = errors.Join(err, kernel.Launch(r.s, oneThread))
-		}
-		return err
-	}))(r.b)
-	x := must(g.Instantiate())(r.b)
-	r.b.Cleanup(func() { r.ok(errors.Join(x.Close(), g.Close())) })
+	x, tab, s := r.tenKernels(), r.drv.table, r.s.core.raw
 	raw := x.core.raw
 	call := func() driver.Result { return tab.GraphLaunch(driver.At{}, raw, s) }
-	const fewInARow = 50 // each is ten kernels
 	r.add(cost{"parts of a launch of a graph", some / 2, []way{
 		r.inCInContext("loop2", procName("cuGraphLaunch"), uintptr(raw), uintptr(s)),
 		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
@@ -197,6 +187,19 @@ func (r *costRig) addPartsOfGraphLaunch() {
 	}, nil}, fewInARow, r.sync)
 }
 
+// inFlight returns a way that makes a call of the driver with a call in flight on the stream.
+func (r *costRig) inFlight(call func() driver.Result) way {
+	sc := r.s.core
+	return r.part("with a call in flight on the stream", func() driver.Result {
+		if !sc.Acquire(sc) {
+			return driver.ResultUnknown
+		}
+		res := call()
+		sc.leave()
+		return res
+	})
+}
+
 func (r *costRig) addPartsOfRecord() {
 	e, sc, tab := r.recorded(EventDisableTiming), r.s.core, r.drv.table
 	sl := e.core().slot.Load()
@@ -204,14 +207,7 @@ func (r *costRig) addPartsOfRecord() {
 	r.add(cost{"parts of a record", many, []way{
 		r.inC("loop2", procName("cuEventRecord"), uintptr(sl.raw), uintptr(sc.raw)),
 		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
-		r.part("with a call in flight on the stream", func() driver.Result {
-			if !sc.Acquire(sc) {
-				return driver.ResultUnknown
-			}
-			res := call()
-			sc.leave()
-			return res
-		}),
+		r.inFlight(call),
 		r.part("and a record in flight of the event", func() driver.Result {
 			if !sc.Acquire(sc) || !sl.Begin(sl) {
 				return driver.ResultUnknown
@@ -266,14 +262,7 @@ func (r *costRig) addPartsOfWait() {
 	r.add(cost{"parts of a wait", many, []way{
 		r.inC("wait", procName("cuStreamWaitEvent"), uintptr(sc.raw), uintptr(sl.raw)),
 		r.bare("table", driver.At{}, func(driver.At) driver.Result { return call() }),
-		r.part("with a call in flight on the stream", func() driver.Result {
-			if !sc.Acquire(sc) {
-				return driver.ResultUnknown
-			}
-			res := call()
-			sc.leave()
-			return res
-		}),
+		r.inFlight(call),
 		r.part("and on the event", func() driver.Result {
 			if !sc.Acquire(sc) || !sl.Acquire(sl) {
 				return driver.ResultUnknown

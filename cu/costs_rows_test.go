@@ -274,9 +274,12 @@ func (r *costRig) addMemset() {
 	}, nil}, inARow, r.sync)
 }
 
-// addGraph adds launches of a graph with ten kernels.
-func (r *costRig) addGraph() {
-	kernel, tab, s := r.kernel(0), r.drv.table, r.s.core.raw
+// fewInARow is how many launches of tenKernels are made in a row.
+const fewInARow = 50
+
+// tenKernels returns an executable graph with ten kernels.
+func (r *costRig) tenKernels() *GraphExec {
+	kernel := r.kernel(0)
 	g := must(r.s.Capture(CaptureRelaxed, func() (err error) {
 		for range 10 {
 			err = errors.Join(err, kernel.Launch(r.s, oneThread))
@@ -285,9 +288,14 @@ func (r *costRig) addGraph() {
 	}))(r.b)
 	x := must(g.Instantiate())(r.b)
 	r.b.Cleanup(func() { r.ok(errors.Join(x.Close(), g.Close())) })
+	return x
+}
+
+// addGraph adds launches of a graph with ten kernels.
+func (r *costRig) addGraph() {
+	x, tab, s := r.tenKernels(), r.drv.table, r.s.core.raw
 	raw := x.core.raw
 	inTable := func(at driver.At) driver.Result { return tab.GraphLaunch(at, raw, s) }
-	const fewInARow = 50 // each is ten kernels
 	r.add(cost{"cuGraphLaunch, 10 kernels", some / 2, []way{
 		r.inCInContext("loop2", procName("cuGraphLaunch"), uintptr(raw), uintptr(s)),
 		r.bare("Table.GraphLaunch", driver.At{}, inTable),

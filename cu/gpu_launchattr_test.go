@@ -52,8 +52,9 @@ func TestGPULaunchAttributes(t *testing.T) {
 		"clusters":     {pairs},
 		"scheduling":   {pairs, LaunchClusterScheduling(ClusterSchedulingSpread)},
 		"programmatic": {pairs, LaunchProgrammatic()},
-		"priority":     {pairs, LaunchPriority(-5), LaunchMemSyncDomain(MemSyncDomainRemote), LaunchMemSyncDomainMap(MemSyncDomainMap{1, 2})},
-		"carve-out":    {pairs, LaunchSharedMemCarveout(50)},
+		"priority": {pairs, LaunchPriority(-5), LaunchMemSyncDomain(MemSyncDomainRemote),
+			LaunchMemSyncDomainMap(MemSyncDomainMap{1, 2})},
+		"carve-out": {pairs, LaunchSharedMemCarveout(50)},
 		"window": {pairs, LaunchAccessWindow(AccessWindow{Memory: mem, HitRatio: 1, Hit: AccessPersisting,
 			Miss: AccessStreaming})},
 		"NVLink": {pairs, LaunchNVLinkUtilization()},
@@ -87,7 +88,8 @@ func TestGPULaunchAttributes(t *testing.T) {
 	saw("a changed node", 3)
 	large := LaunchConfig{Grid: Dim3{X: 1 << 20}, Block: Dim3{X: 1}}
 	together := LaunchConfig{Grid: Dim3{X: 4}, Block: Dim3{X: 1}, Flags: LaunchCooperative}
-	ok(errors.Join(n.SetKernel(size, large, Ptr(mem)), n.SetKernel(size, together, Ptr(mem)), n.SetKernel(size, large, Ptr(mem))))
+	ok(errors.Join(n.SetKernel(size, large, Ptr(mem)), n.SetKernel(size, together, Ptr(mem)),
+		n.SetKernel(size, large, Ptr(mem))))
 	ok(errors.Join(x.Close(), y.Close(), g.Close()))
 
 	t.Logf("active clusters of 2: %d", must(size.MaxActiveClusters(cfg(8, pairs)))(t))

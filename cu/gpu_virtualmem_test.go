@@ -27,14 +27,16 @@ func TestGPUVirtualMem(t *testing.T) {
 	noErr(t, s.Memset(m.Span(first-4, 8), 9)) // across two mappings
 	noErr(t, s.Synchronize())
 	got := make([]byte, 16)
-	if _, err := m.Mem().ReadAt(got, int64(first)-8); err != nil || got[3] == 9 && got[4] == 9 || got[4] != 9 || got[11] != 9 || got[12] == 9 {
+	if _, err := m.Mem().ReadAt(got, int64(first)-8); err != nil || got[3] == 9 && got[4] == 9 || got[4] != 9 ||
+		got[11] != 9 || got[12] == 9 {
 		t.Errorf("%d, %v", got, err)
 	}
 	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer mod.Close()
 	add := must(mod.Function("add"))(t)
 	noErr(t, s.Memset(m, 0))
-	noErr(t, add.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 32}}, Ptr(m.Span(first-64, 128)), U32(32), F32(1)))
+	noErr(t, add.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 32}}, Ptr(m.Span(first-64, 128)), U32(32),
+		F32(1)))
 	noErr(t, s.Synchronize())
 	sum := make([]float32, 32)
 	if _, err := m.Mem().ReadAt(bytesAt(&sum[0], 128), int64(first)-64); err != nil || sum[0] != 1 || sum[31] != 1 {

@@ -46,8 +46,9 @@ func (g *Graph) AddAlloc(size uint64, after ...GraphNode) (GraphNode, *DeviceMem
 	}
 	t := gc.ctx.drv.table
 	n, p, res := t.GraphAddMemAllocNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps, driver.MemAllocNodeParams{
-		PoolProps: driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED, Location: deviceLocation(gc.ctx.dev)},
-		Bytesize:  size,
+		PoolProps: driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
+			Location: deviceLocation(gc.ctx.dev)},
+		Bytesize: size,
 	})
 	if res != driver.ResultSuccess {
 		return GraphNode{}, nil, gc.ctx.failAlloc(addAllocOp, size, res)
@@ -146,7 +147,8 @@ func (dev *Device) GraphMemStats() (GraphMemStats, error) {
 	var v [4]uint64
 	for i := range v {
 		var res driver.Result
-		if v[i], res = dev.drv.table.DeviceGetGraphMemAttribute(driver.At{}, dev.raw, int32(i)); res != driver.ResultSuccess {
+		if v[i], res = dev.drv.table.DeviceGetGraphMemAttribute(driver.At{}, dev.raw,
+			int32(i)); res != driver.ResultSuccess {
 			return GraphMemStats{}, dev.drv.resultError(op, 0, res)
 		}
 	}

@@ -94,7 +94,8 @@ const otherGraphDetail = "use it in nodes of its graph, or call GraphExec.Take a
 // the nodes of a graph.
 func (mc *memCore) Refused(op string) error {
 	if mc.only != nil && !mc.Closed() {
-		return &Error{Op: op, Result: ResultInvalidValue, Handle: mc.handle(), Err: errOtherGraph, Detail: otherGraphDetail}
+		return &Error{Op: op, Result: ResultInvalidValue, Handle: mc.handle(), Err: errOtherGraph,
+			Detail: otherGraphDetail}
 	}
 	return mc.resource.Refused(op)
 }
@@ -171,7 +172,8 @@ func (xc *execCore) freeAllocs() {
 func (gc *graphCore) onceError(op string, res driver.Result) *Error {
 	e := gc.ctx.callError(op, uintptr(gc.raw), res)
 	if res == driver.ResultNotSupported && gc.objects.allocates() {
-		e.Detail = join("nodes of the graph allocate memory: see the limits in the documentation of Graph.AddAlloc", e.Detail)
+		e.Detail = join("nodes of the graph allocate memory: see the limits in the documentation of Graph.AddAlloc",
+			e.Detail)
 	}
 	return e
 }

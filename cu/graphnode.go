@@ -354,7 +354,8 @@ func (f *Function) nodeWork(c *nodeCall, cfg *LaunchConfig, args []Arg) error {
 	c.args.grow(len(args))
 	for i := range args {
 		a := &args[i]
-		if m := a.mem.current(); m != nil && !(m.ctx == mc.ctx || mc.ctx.canAccess(m)) || m != nil && !c.keep(&m.resource, m) {
+		m := a.mem.current()
+		if m != nil && (m.ctx != mc.ctx && !mc.ctx.canAccess(m) || !c.keep(&m.resource, m)) {
 			return c.rename(f.badMemory(cfg, i, mc.ctx, m))
 		}
 		if err := c.args.set(i, a); err != nil {

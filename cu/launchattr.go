@@ -76,7 +76,8 @@ func LaunchProgrammatic() LaunchAttribute {
 func LaunchPriority(priority int) LaunchAttribute {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, uint32(int32(priority)))
 	if int(int32(priority)) != priority {
-		a.err = invalid(launchExOp, fmt.Sprintf("priority %d does not fit into 32 bits: see StreamPriorityRange", priority))
+		a.err = invalid(launchExOp, fmt.Sprintf("priority %d does not fit into 32 bits: see StreamPriorityRange",
+			priority))
 	}
 	return a
 }
@@ -103,7 +104,8 @@ func LaunchMemSyncDomainMap(m MemSyncDomainMap) LaunchAttribute {
 func LaunchSharedMemCarveout(percent int) LaunchAttribute {
 	a := words(driver.CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, uint32(percent))
 	if percent < 0 || percent > 100 {
-		a.err = invalid(launchExOp, fmt.Sprintf("%d is not a percentage: shared memory takes 0 to 100 percent", percent))
+		a.err = invalid(launchExOp, fmt.Sprintf("%d is not a percentage: shared memory takes 0 to 100 percent",
+			percent))
 	}
 	return a
 }

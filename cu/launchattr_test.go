@@ -23,12 +23,14 @@ func TestLaunchAttributes(t *testing.T) {
 	window := AccessWindow{Memory: mem, HitRatio: 0.5, Hit: AccessPersisting, Miss: AccessStreaming}
 	cluster := LaunchCluster(Dim3{X: 2})
 	for name, attrs := range map[string][]LaunchAttribute{
-		"none":                 nil,
-		"the zero value":       {{}},
-		"clusters":             {cluster, LaunchPreferredCluster(Dim3{X: 4}), LaunchClusterScheduling(ClusterSchedulingLoadBalancing)},
-		"programmatic":         {LaunchProgrammatic()},
-		"priority":             {LaunchPriority(-3)},
-		"domains":              {LaunchMemSyncDomain(MemSyncDomainRemote), LaunchMemSyncDomainMap(MemSyncDomainMap{Remote: 3})},
+		"none":           nil,
+		"the zero value": {{}},
+		"clusters": {cluster, LaunchPreferredCluster(Dim3{X: 4}),
+			LaunchClusterScheduling(ClusterSchedulingLoadBalancing)},
+		"programmatic": {LaunchProgrammatic()},
+		"priority":     {LaunchPriority(-3)},
+		"domains": {LaunchMemSyncDomain(MemSyncDomainRemote),
+			LaunchMemSyncDomainMap(MemSyncDomainMap{Remote: 3})},
 		"carve-out":            {LaunchSharedMemCarveout(50)},
 		"a window":             {LaunchAccessWindow(window)},
 		"no window":            {LaunchAccessWindow(AccessWindow{})},
@@ -57,25 +59,35 @@ func TestLaunchAttributes(t *testing.T) {
 		is   error
 		want string
 	}{
-		"a grid of 3":            {inBlocks(3, cluster), ResultInvalidClusterSize, "make each dimension of Grid a multiple"},
-		"clusters of 16":         {inBlocks(16, LaunchCluster(Dim3{X: 16})), ResultInvalidClusterSize, "FunctionAttributeNonPortableClusterSizeAllowed"},
-		"clusters of 0":          {inBlocks(16, LaunchCluster(Dim3{})), ResultInvalidClusterSize, "X must be at least 1"},
-		"preferred alone":        {inBlocks(16, LaunchPreferredCluster(Dim3{X: 2})), ResultInvalidClusterSize, ""},
-		"scheduling":             {inBlocks(16, LaunchClusterScheduling(3)), ResultInvalidValue, "cluster scheduling 3"},
-		"priority":               {inBlocks(16, LaunchPriority(1<<40)), ResultInvalidValue, "32 bits"},
-		"domain":                 {inBlocks(16, LaunchMemSyncDomain(2)), ResultInvalidValue, "domain 2"},
-		"domain map":             {inBlocks(16, LaunchMemSyncDomainMap(MemSyncDomainMap{4, 0})), ResultInvalidValue, ""},
-		"carve-out":              {inBlocks(16, LaunchSharedMemCarveout(101)), ResultInvalidValue, "percentage"},
-		"ratio":                  {inBlocks(16, LaunchAccessWindow(AccessWindow{mem, 1.5, 0, 0})), ResultInvalidValue, "HitRatio is 1.5"},
-		"miss":                   {inBlocks(16, LaunchAccessWindow(AccessWindow{mem, 1, 0, AccessPersisting})), ResultInvalidValue, "Miss must be"},
-		"hit":                    {inBlocks(16, LaunchAccessWindow(AccessWindow{mem, 1, 3, 0})), ResultInvalidValue, "access property 3"},
-		"closed memory":          {inBlocks(16, ofClosed), ErrClosed, ""},
-		"nil memory":             {inBlocks(16, LaunchAccessWindow(AccessWindow{HitRatio: 1})), ErrNil, ""},
-		"too large, cooperative": {LaunchConfig{Dim3{X: 1 << 20}, Dim3{X: 1}, 0, LaunchCooperative, LaunchWith()}, ResultCooperativeLaunchTooLarge, "MaxActiveBlocks"},
+		"a grid of 3": {inBlocks(3, cluster), ResultInvalidClusterSize,
+			"make each dimension of Grid a multiple"},
+		"clusters of 16": {inBlocks(16, LaunchCluster(Dim3{X: 16})), ResultInvalidClusterSize,
+			"FunctionAttributeNonPortableClusterSizeAllowed"},
+		"clusters of 0": {inBlocks(16, LaunchCluster(Dim3{})), ResultInvalidClusterSize,
+			"X must be at least 1"},
+		"preferred alone": {inBlocks(16, LaunchPreferredCluster(Dim3{X: 2})), ResultInvalidClusterSize, ""},
+		"scheduling": {inBlocks(16, LaunchClusterScheduling(3)), ResultInvalidValue,
+			"cluster scheduling 3"},
+		"priority": {inBlocks(16, LaunchPriority(1<<40)), ResultInvalidValue, "32 bits"},
+		"domain":   {inBlocks(16, LaunchMemSyncDomain(2)), ResultInvalidValue, "domain 2"},
+		"domain map": {inBlocks(16, LaunchMemSyncDomainMap(MemSyncDomainMap{4, 0})), ResultInvalidValue,
+			""},
+		"carve-out": {inBlocks(16, LaunchSharedMemCarveout(101)), ResultInvalidValue, "percentage"},
+		"ratio": {inBlocks(16, LaunchAccessWindow(AccessWindow{mem, 1.5, 0, 0})), ResultInvalidValue,
+			"HitRatio is 1.5"},
+		"miss": {inBlocks(16, LaunchAccessWindow(AccessWindow{mem, 1, 0, AccessPersisting})),
+			ResultInvalidValue, "Miss must be"},
+		"hit": {inBlocks(16, LaunchAccessWindow(AccessWindow{mem, 1, 3, 0})), ResultInvalidValue,
+			"access property 3"},
+		"closed memory": {inBlocks(16, ofClosed), ErrClosed, ""},
+		"nil memory":    {inBlocks(16, LaunchAccessWindow(AccessWindow{HitRatio: 1})), ErrNil, ""},
+		"too large, cooperative": {LaunchConfig{Dim3{X: 1 << 20}, Dim3{X: 1}, 0, LaunchCooperative, LaunchWith()},
+			ResultCooperativeLaunchTooLarge, "MaxActiveBlocks"},
 	} {
 		err := r.spin.Launch(r.s, c.cfg, U64(1))
 		var e *Error
-		if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) || !errors.As(err, &e) || e.Op != launchExOp {
+		if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) || !errors.As(err, &e) ||
+			e.Op != launchExOp {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -87,7 +99,8 @@ func TestLaunchAttributesOldDrivers(t *testing.T) {
 	r := newSoft(t, cusim.Version(12040))
 	r.ok(r.spin.Launch(r.s, inBlocks(2, LaunchCluster(Dim3{X: 2})), U64(1)))
 	err := r.spin.Launch(r.s, inBlocks(2, LaunchSharedMemCarveout(50)), U64(1))
-	if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, ResultNotSupported) || !strings.Contains(err.Error(), "LaunchSharedMemCarveout needs a driver for CUDA 12.5") {
+	if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, ResultNotSupported) || !strings.Contains(err.Error(),
+		"LaunchSharedMemCarveout needs a driver for CUDA 12.5") {
 		t.Errorf("an old driver: %v", err)
 	}
 	r = newSoft(t, cusim.Version(11040))
@@ -120,7 +133,8 @@ func TestClusterOccupancy(t *testing.T) {
 	}
 	cfg.Attributes = LaunchWith(LaunchCluster(Dim3{X: 16}))
 	_, err := r.spin.MaxActiveClusters(cfg)
-	if !errors.Is(err, ResultInvalidClusterSize) || !strings.Contains(err.Error(), "NonPortable") || !strings.Contains(err.Error(), "cuOccupancyMaxActiveClusters") {
+	if !errors.Is(err, ResultInvalidClusterSize) || !strings.Contains(err.Error(), "NonPortable") ||
+		!strings.Contains(err.Error(), "cuOccupancyMaxActiveClusters") {
 		t.Errorf("clusters of 16: %v", err)
 	}
 	r.ok(r.spin.SetAttribute(FunctionAttributeNonPortableClusterSizeAllowed, 1))
@@ -170,13 +184,15 @@ func TestGraphNodeAttributes(t *testing.T) {
 
 	// The new configuration contradicts the old attributes, and the new attributes the old configuration.
 	r.ok(n.SetKernel(r.spin, inBlocks(9, LaunchCluster(Dim3{X: 3})), U64(1)))
-	if c, p, m := attribute(driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION), attribute(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY),
+	if c, p, m := attribute(driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION),
+		attribute(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY),
 		attribute(driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP); c[0] != 3 || p[0] != 0 || m[0] != 0 || m[1] != 1 {
 		t.Errorf("the cluster is %d, the priority %d, the map %d, %d", c[0], p[0], m[0], m[1])
 	}
 	large := LaunchConfig{Grid: Dim3{X: 1 << 20}, Block: Dim3{X: 1}}
 	together := LaunchConfig{Grid: Dim3{X: 4}, Block: Dim3{X: 1}, Flags: LaunchCooperative}
-	r.ok(errors.Join(n.SetKernel(r.spin, large, U64(1)), n.SetKernel(r.spin, together, U64(1)), n.SetKernel(r.spin, large, U64(1))))
+	r.ok(errors.Join(n.SetKernel(r.spin, large, U64(1)), n.SetKernel(r.spin, together, U64(1)),
+		n.SetKernel(r.spin, large, U64(1))))
 	large.Flags = LaunchCooperative
 	r.ok(n.SetKernel(r.spin, together, U64(1)))
 	r.is(n.SetKernel(r.spin, large, U64(1)), ResultCooperativeLaunchTooLarge)
@@ -189,10 +205,12 @@ func TestGraphNodeAttributes(t *testing.T) {
 	if !errors.Is(err, ResultInvalidClusterSize) || !strings.Contains(err.Error(), "but no attributes") {
 		t.Errorf("clusters of 16: %v", err)
 	}
-	if c, p := attribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE), attribute(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY); c[0] != 0 || p[0] != 0 {
+	if c, p := attribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE),
+		attribute(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY); c[0] != 0 || p[0] != 0 {
 		t.Errorf("cooperative %d, priority %d", c[0], p[0])
 	}
-	for name, a := range map[string]LaunchAttribute{"LaunchProgrammatic": LaunchProgrammatic(), "LaunchPreferredCluster": LaunchPreferredCluster(Dim3{X: 2})} {
+	for name, a := range map[string]LaunchAttribute{"LaunchProgrammatic": LaunchProgrammatic(),
+		"LaunchPreferredCluster": LaunchPreferredCluster(Dim3{X: 2})} {
 		_, err := g.AddKernel(r.spin, inBlocks(4, LaunchCluster(Dim3{X: 2}), a), []Arg{U64(1)})
 		if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

@@ -211,6 +211,7 @@ func (c *Context) ResetPersistingL2() error {
 func (s *Stream) AccessWindow() (addr uintptr, size uint64, w AccessWindow, err error) {
 	v, err := s.attribute(driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW)
 	word := func(i int) uint32 { return binary.LittleEndian.Uint32(v[4*i:]) }
-	w = AccessWindow{HitRatio: math.Float32frombits(word(4)), Hit: AccessProperty(word(5)), Miss: AccessProperty(word(6))}
+	w = AccessWindow{HitRatio: math.Float32frombits(word(4)), Hit: AccessProperty(word(5)),
+		Miss: AccessProperty(word(6))}
 	return uintptr(binary.LittleEndian.Uint64(v[:])), binary.LittleEndian.Uint64(v[8:]), w, err
 }

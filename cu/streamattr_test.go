@@ -16,9 +16,10 @@ func TestStreamAttributes(t *testing.T) {
 		is   error
 		want string
 	}{
-		"policy":      {r.s.SetSyncPolicy(0), ResultInvalidValue, "synchronization policy 0"},
-		"domain":      {r.s.SetMemSyncDomain(2), ResultInvalidValue, "domain 2"},
-		"map":         {r.s.SetMemSyncDomainMap(MemSyncDomainMap{Remote: 4}), ResultInvalidValue, "4 domains, from 0 to 3"},
+		"policy": {r.s.SetSyncPolicy(0), ResultInvalidValue, "synchronization policy 0"},
+		"domain": {r.s.SetMemSyncDomain(2), ResultInvalidValue, "domain 2"},
+		"map": {r.s.SetMemSyncDomainMap(MemSyncDomainMap{Remote: 4}), ResultInvalidValue,
+			"4 domains, from 0 to 3"},
 		"ratio":       {r.s.SetAccessWindow(AccessWindow{Memory: mem, HitRatio: 2}), ResultInvalidValue, "HitRatio"},
 		"nil":         {(*Stream)(nil).SetPriority(0), ErrNil, "stream"},
 		"nil to copy": {r.s.CopyAttributes(nil), ErrNil, "stream"},
@@ -57,17 +58,20 @@ func checkStreamAttributes(t *testing.T, gpu *Context) {
 	change := func(s *Stream) {
 		ok(errors.Join(s.SetPriority(-2), s.SetSyncPolicy(SyncBlocking), s.SetMemSyncDomain(MemSyncDomainRemote),
 			s.SetMemSyncDomainMap(MemSyncDomainMap{2, 3}),
-			s.SetAccessWindow(AccessWindow{Memory: mem.Span(1024, 1024), HitRatio: 0.5, Hit: AccessPersisting, Miss: AccessStreaming})))
+			s.SetAccessWindow(AccessWindow{Memory: mem.Span(1024, 1024), HitRatio: 0.5, Hit: AccessPersisting,
+				Miss: AccessStreaming})))
 	}
 	check := func(what string, s *Stream) {
 		t.Helper()
 		p, set, err := s.SyncPolicy()
 		addr, size, w, err2 := s.AccessWindow()
-		if err := errors.Join(err, err2); !set || p != SyncBlocking || err != nil || addr != uintptr(mem.core.raw)+1024 || size != 1024 ||
+		if err := errors.Join(err, err2); !set || p != SyncBlocking || err != nil ||
+			addr != uintptr(mem.core.raw)+1024 || size != 1024 ||
 			w != (AccessWindow{HitRatio: 0.5, Hit: AccessPersisting, Miss: AccessStreaming}) {
 			t.Errorf("%s: policy %v, window of %d bytes at %#x, %v, %v", what, p, size, addr, w, err)
 		}
-		if p, d, m := must(s.Priority())(t), must(s.MemSyncDomain())(t), must(s.MemSyncDomainMap())(t); p != -2 || d != MemSyncDomainRemote || m != (MemSyncDomainMap{2, 3}) {
+		if p, d, m := must(s.Priority())(t), must(s.MemSyncDomain())(t), must(s.MemSyncDomainMap())(t); p != -2 ||
+			d != MemSyncDomainRemote || m != (MemSyncDomainMap{2, 3}) {
 			t.Errorf("%s: priority %d, domain %v, map %v", what, p, d, m)
 		}
 	}

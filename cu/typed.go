@@ -84,7 +84,8 @@ func View[T any](m *HostMem, f func(v []T) error) error {
 		}
 		if align := uintptr(reflect.TypeFor[T]().Align()); uintptr(hostAddress(b))%align != 0 {
 			return invalid(op, fmt.Sprintf(
-				"the registered memory is not aligned for a %v, which takes a multiple of %d", reflect.TypeFor[T](), align))
+				"the registered memory is not aligned for a %v, which takes a multiple of %d", reflect.TypeFor[T](),
+				align))
 		}
 		// The conversion is valid: the memory has n*size bytes, and is aligned for T. It belongs to C, or
 		// the HostMem keeps it. Any bytes are a value of T, and contain no Go pointer.

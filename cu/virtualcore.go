@@ -330,7 +330,8 @@ func (v *virtualCore) setAccessLocked(desc driver.MemAccessDesc) (driver.Result,
 		return 0, v.now.Load().Refused("cuMemSetAccess")
 	}
 	for _, p := range v.list() {
-		res := v.ctx.drv.table.MemSetAccess(driver.At{}, v.raw+driver.DevicePtr(p.off), p.size, []driver.MemAccessDesc{desc})
+		res := v.ctx.drv.table.MemSetAccess(driver.At{}, v.raw+driver.DevicePtr(p.off), p.size,
+			[]driver.MemAccessDesc{desc})
 		if res != driver.ResultSuccess {
 			return res, nil
 		}

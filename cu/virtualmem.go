@@ -179,7 +179,8 @@ func (m *VirtualMem) Unmap(off, size uint64) error {
 			return true, nil
 		case inside || off > p.off && off-p.off < p.size:
 			return false, invalid("cuMemUnmap", fmt.Sprintf(
-				"%d bytes at %d are a part of a mapping of %d bytes at %d: unmap the whole mapping", size, off, p.size, p.off))
+				"%d bytes at %d are a part of a mapping of %d bytes at %d: unmap the whole mapping", size, off,
+				p.size, p.off))
 		}
 		return false, nil
 	})

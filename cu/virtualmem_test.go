@@ -391,7 +391,8 @@ func TestVirtualMemStorm(t *testing.T) {
 							err = r.other.Memset(m.Span(0, n), 1)
 						}
 					}
-					if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, errLeaving) && !errors.Is(err, errInvalid) {
+					if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, errLeaving) &&
+						!errors.Is(err, errInvalid) {
 						t.Error(err)
 					}
 				}

@@ -74,8 +74,9 @@ type Launch struct {
 
 // launchOf returns the public form of a launch.
 func launchOf(l *sim.Launch) *Launch {
-	return &Launch{Name: l.Name, Grid: Dim3(l.Grid), Block: Dim3(l.Block), SharedMem: l.SharedMem, Cluster: Dim3(l.Cluster),
-		sim: l}
+	return &Launch{Name: l.Name, Grid: Dim3(l.Grid), Block: Dim3(l.Block), SharedMem: l.SharedMem,
+		Cluster: Dim3(l.Cluster),
+		sim:     l}
 }
 
 // Threads returns how many threads the launch has.

@@ -565,11 +565,29 @@ func TestNewerThanVerified(t *testing.T) {
 			_, res := t.DevSmResourceSplit(At{}, nil, DevResource{}, 0, []DevSmResourceGroupParams{{SmCount: 8}})
 			return res
 		},
-		"cuGraphNodeGetToolsId 13.1":         func(t *Table) Result { _, res := t.GraphNodeGetToolsId(At{}, 1); return res },
-		"cuStreamGetDevResource 13.1":        func(t *Table) Result { _, res := t.StreamGetDevResource(At{}, 1, 1); return res },
-		"cuLaunchHostFunc_v2 13.2":           func(t *Table) Result { return t.LaunchHostFuncV2(At{}, 1, Callback{}, CU_HOST_TASK_SPINWAIT) },
-		"cuGraphNodeGetParams 13.2":          func(t *Table) Result { _, res := t.GraphNodeGetParams(At{}, 1); return res },
-		"cuStreamBeginRecaptureToGraph 13.3": func(t *Table) Result { return t.StreamBeginRecaptureToGraph(At{}, 1, 0, 1, 0, 0) },
+		"cuGraphNodeGetToolsId 13.1": func(t *Table) Result {
+			_, res := t.GraphNodeGetToolsId(At{},
+				1)
+			return res
+		},
+		"cuStreamGetDevResource 13.1": func(t *Table) Result {
+			_, res := t.StreamGetDevResource(At{}, 1,
+				1)
+			return res
+		},
+		"cuLaunchHostFunc_v2 13.2": func(t *Table) Result {
+			return t.LaunchHostFuncV2(At{}, 1, Callback{},
+				CU_HOST_TASK_SPINWAIT)
+		},
+		"cuGraphNodeGetParams 13.2": func(t *Table) Result {
+			_, res := t.GraphNodeGetParams(At{},
+				1)
+			return res
+		},
+		"cuStreamBeginRecaptureToGraph 13.3": func(t *Table) Result {
+			return t.StreamBeginRecaptureToGraph(At{}, 1, 0,
+				1, 0, 0)
+		},
 		"cuCheckpointOperationComplete 13.4": func(t *Table) Result { return t.CheckpointOperationComplete(At{}, 1) },
 	} {
 		function, since, _ := strings.Cut(name, " ")
@@ -578,11 +596,13 @@ func TestNewerThanVerified(t *testing.T) {
 			t.Errorf("%s answered %v", name, m)
 			continue
 		}
-		if text := m.Error(); !strings.Contains(text, "CUDA "+since) || !strings.Contains(text, "CUDA "+Version(verified).String()) {
+		if text := m.Error(); !strings.Contains(text, "CUDA "+since) ||
+			!strings.Contains(text, "CUDA "+Version(verified).String()) {
 			t.Errorf("%s: %s", name, text)
 		}
 		new := NewSoftware(version{s, newest})
-		if m := new.Missing(call(new)); (m == nil) != (function == "cuGraphNodeGetToolsId") || m != nil && m.Driver != newest {
+		if m := new.Missing(call(new)); (m == nil) != (function == "cuGraphNodeGetToolsId") || m != nil &&
+			m.Driver != newest {
 			t.Errorf("%s on a driver for CUDA %v answered %v", name, Version(newest), m)
 		}
 	}

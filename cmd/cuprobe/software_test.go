@@ -226,7 +226,10 @@ device       0: Simulated H200, 0000:3B:00.0, compute capability 9.0, 139.8 GiB
              passed closing everything: done
 verdict      the software driver works; it says nothing about a GPU
 `
-	if diff := cmp.Diff(want, numbers.ReplaceAllString(r.stdout, "…")); diff != "" || r.status != exitOK || r.stderr != "" {
+	diff := cmp.Diff(want, numbers.ReplaceAllString(r.stdout, "…"))
+	// On a busy machine it says what it waits for.
+	stderr := regexp.MustCompile("cuprobe: waiting for .*\n").ReplaceAllString(r.stderr, "")
+	if diff != "" || r.status != exitOK || stderr != "" {
 		t.Errorf("exit status %d, %q (-want +got):\n%s", r.status, r.stderr, diff)
 	}
 

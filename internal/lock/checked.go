@@ -14,7 +14,8 @@ import (
 
 // order contains a value of each type in the list of order.go, in the same order.
 var order = [...]any{
-	Exec{}, Graph{}, Work{}, Moving{}, Prepared{}, Virtual{}, Thread{}, StreamPool{}, ObjectSet{}, EventOwner{}, Polls{}, Watcher{},
+	Exec{}, Graph{}, Work{}, Moving{}, Prepared{}, Virtual{}, Thread{}, StreamPool{}, ObjectSet{}, EventOwner{},
+	Polls{}, Watcher{},
 	Ticket{}, StreamSet{}, Delayed{}, Growing{}, HostCalls{}, EventPool{}, Captures{}, Marks{}, Exports{}, Driver{},
 	StreamEnds{}, Context{}, WakeUps{},
 	EventCache{}, Peers{}, Deferred{}, Timelines{}, Cells{}, Slabs{}, LongCalls{}, Gates{}, Races{}, Log{},

@@ -173,9 +173,11 @@ func (d *Driver) DeviceGetProperties(_ *driver.Thread, dev driver.Device) (p dri
 	a := attributes
 	return driver.Devprop{
 		MaxThreadsPerBlock: a[driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK],
-		MaxThreadsDim: [3]int32{a[driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X], a[driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y],
+		MaxThreadsDim: [3]int32{a[driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X],
+			a[driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y],
 			a[driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z]},
-		MaxGridSize: [3]int32{a[driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X], a[driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y],
+		MaxGridSize: [3]int32{a[driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X],
+			a[driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y],
 			a[driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z]},
 		SharedMemPerBlock:   a[driver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK],
 		TotalConstantMemory: a[driver.CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY],

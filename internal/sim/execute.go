@@ -91,7 +91,8 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 		p := f.translated()
 		launch := &vm.Launch{
 			Kernel: p.kernel, Constants: p.constants, Params: l.packed(f), Memory: kernelMemory{d, f.module.ctx},
-			Grid: [3]uint32{l.Grid.X, l.Grid.Y, l.Grid.Z}, Block: [3]uint32{l.Block.X, l.Block.Y, l.Block.Z}, Dynamic: l.SharedMem,
+			Grid: [3]uint32{l.Grid.X, l.Grid.Y, l.Grid.Z}, Block: [3]uint32{l.Block.X, l.Block.Y, l.Block.Z},
+			Dynamic:  l.SharedMem,
 			Workers:  runtime.GOMAXPROCS(0),
 			Resident: int(max(f.active(int32(l.Block.count()), uint64(l.SharedMem)), 1)) * multiprocessors,
 			Clock:    func() int64 { return d.clock.now() },
@@ -192,7 +193,8 @@ func (d *Driver) reportFault(f *vm.Fault) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "kernel %q ends with %s", f.Kernel, r.Name())
 	if f.Instruction != "" {
-		fmt.Fprintf(&b, ": thread (%d, %d, %d) of block (%d, %d, %d), at line %d of the PTX, %s", f.Thread[0], f.Thread[1], f.Thread[2],
+		fmt.Fprintf(&b, ": thread (%d, %d, %d) of block (%d, %d, %d), at line %d of the PTX, %s", f.Thread[0],
+			f.Thread[1], f.Thread[2],
 			f.Block[0], f.Block[1], f.Block[2], f.Line, f.Instruction)
 	}
 	if f.Access {
@@ -236,7 +238,8 @@ func (d *Driver) nearest(addr uint64) string {
 		case b.addr <= addr:
 			text = fmt.Sprintf("; the memory of %d bytes at %#x ends within the access", b.size, b.addr)
 		case b.addr-addr < least:
-			text = fmt.Sprintf("; the nearest memory is %d bytes at %#x, which begins %d bytes later", b.size, b.addr, b.addr-addr)
+			text = fmt.Sprintf("; the nearest memory is %d bytes at %#x, which begins %d bytes later", b.size, b.addr,
+				b.addr-addr)
 		}
 	}
 	return text

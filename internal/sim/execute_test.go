@@ -144,7 +144,8 @@ func TestExecuteWarps(t *testing.T) {
 
 	out = r.alloc(series(10, func(int) uint32 { return 1 << 31 }))
 	r.must(r.launchGrid(r.ptxFile("warps", "wide"), 1, 1, 1, 1, 0, out))
-	if got := r.wordsAt(out+8, 8); !slices.Equal(got, []uint32{1 << 31, 0, 1 << 31, math.MaxUint32, 1 << 31, 0, 1 << 31, math.MaxUint32}) {
+	if got := r.wordsAt(out+8, 8); !slices.Equal(got, []uint32{1 << 31, 0, 1 << 31, math.MaxUint32, 1 << 31, 0,
+		1 << 31, math.MaxUint32}) {
 		t.Errorf("the wide words are %#x", got)
 	}
 
@@ -225,7 +226,8 @@ func TestExecuteStopped(t *testing.T) {
 			r := newLab(t)
 			_, flag := r.pinned("\x00\x00\x00\x00")
 			s := r.newStream()
-			r.must(r.LaunchKernel(r.th, r.ptxFile("warps", "poll"), 100, 1, 1, 64, 1, 1, 0, s, params(uint64(flag), uint64(flag))))
+			r.must(r.LaunchKernel(r.th, r.ptxFile("warps", "poll"), 100, 1, 1, 64, 1, 1, 0, s,
+				params(uint64(flag), uint64(flag))))
 			end(r)
 			r.want("the wait", driver.ResultLaunchFailed, r.StreamSynchronize(r.th, s))
 		})
@@ -258,10 +260,13 @@ func TestExecuteFaults(t *testing.T) {
 	}{
 		"beyond": {"writes", 3, 0, driver.ResultIllegalAddress, []string{
 			`kernel "writes" ends with CUDA_ERROR_ILLEGAL_ADDRESS: thread (2, 0, 0) of block (0, 0, 0), at line`,
-			"of the PTX, st.global.u32 writes 4 bytes at 0x17f", "; the nearest memory is 16 bytes at 0x17f", "which ends 0 bytes before"}},
-		"misaligned": {"writes", 1, 2, driver.ResultMisalignedAddress, []string{"thread (0, 0, 0)", "st.global.u32 writes 4 bytes"}},
-		"trap":       {"traps", 1, 0, driver.ResultLaunchFailed, nil},
-		"deadlock":   {"stuck", 32, 0, driver.ResultLaunchFailed, []string{"bar.sync: all threads of the block wait for each other"}},
+			"of the PTX, st.global.u32 writes 4 bytes at 0x17f", "; the nearest memory is 16 bytes at 0x17f",
+			"which ends 0 bytes before"}},
+		"misaligned": {"writes", 1, 2, driver.ResultMisalignedAddress, []string{"thread (0, 0, 0)",
+			"st.global.u32 writes 4 bytes"}},
+		"trap": {"traps", 1, 0, driver.ResultLaunchFailed, nil},
+		"deadlock": {"stuck", 32, 0, driver.ResultLaunchFailed,
+			[]string{"bar.sync: all threads of the block wait for each other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newLab(t)
@@ -287,7 +292,7 @@ func TestExecuteFaults(t *testing.T) {
 
 // TestExecutePeers makes a kernel write to the memory of another device.
 func TestExecutePeers(t *testing.T) {
-	for name, want := range map[string]driver.Result{"peers": ok, "strangers": driver.ResultIllegalAddress} {
+	for name, want := range map[string]driver.Result{"peer access": ok, "no peer access": driver.ResultIllegalAddress} {
 		t.Run(name, func(t *testing.T) {
 			r := newLab(t, Devices(2))
 			f := r.ptxFile("warps", "writes")
@@ -296,7 +301,7 @@ func TestExecutePeers(t *testing.T) {
 			p, res := r.MemAlloc(r.th, 64)
 			r.must(res)
 			r.must(r.CtxSetCurrent(r.th, r.ctx))
-			if name == "peers" {
+			if want == ok {
 				r.must(r.CtxEnablePeerAccess(r.th, other, 0))
 			}
 			r.want(name, want, r.launchGrid(f, 1, 1, 2, 1, 0, p))

@@ -75,7 +75,8 @@ func (d *Driver) freeWork(g *graph, p driver.DevicePtr) (*work, driver.Result) {
 	if b == nil {
 		return nil, driver.ResultInvalidValue
 	}
-	if a := b.alloc; a.frees() || (len(a.freers) > 0 || a.instantiated) && g == a.owner || slices.Contains(a.freers, g) {
+	if a := b.alloc; a.frees() || (len(a.freers) > 0 || a.instantiated) && g == a.owner || slices.Contains(a.freers,
+		g) {
 		return nil, driver.ResultInvalidValue
 	}
 	b.alloc.freers = append(b.alloc.freers, g)
@@ -272,7 +273,10 @@ func (d *Driver) GraphMemAllocNodeGetParams(_ *driver.Thread,
 func (d *Driver) GraphAddMemFreeNode(_ *driver.Thread, h driver.Graph, deps []driver.GraphNode,
 	p driver.DevicePtr) (driver.GraphNode, driver.Result) {
 	defer d.mu.Unlock()
-	return d.addNodeTo("cuGraphAddMemFreeNode", h, deps, func(g *graph) (*work, driver.Result) { return d.freeWork(g, p) })
+	return d.addNodeTo("cuGraphAddMemFreeNode", h, deps, func(g *graph) (*work, driver.Result) {
+		return d.freeWork(g,
+			p)
+	})
 }
 
 // GraphMemFreeNodeGetParams is cuGraphMemFreeNodeGetParams.

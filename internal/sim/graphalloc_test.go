@@ -58,17 +58,18 @@ func TestGraphAllocParams(t *testing.T) {
 		change func(*driver.MemAllocNodeParams)
 		want   driver.Result
 	}{
-		"nothing":         {func(*driver.MemAllocNodeParams) {}, ok},
-		"no bytes":        {func(p *driver.MemAllocNodeParams) { p.Bytesize = 0 }, invalidValue},
-		"32 TiB":          {func(p *driver.MemAllocNodeParams) { p.Bytesize = 1 << 45 }, driver.ResultOutOfMemory},
-		"256 GiB":         {func(p *driver.MemAllocNodeParams) { p.Bytesize = 1 << 38 }, ok},
-		"host":            {func(p *driver.MemAllocNodeParams) { p.PoolProps.Location.Type = driver.CU_MEM_LOCATION_TYPE_HOST }, notSupported},
-		"no location":     {func(p *driver.MemAllocNodeParams) { p.PoolProps.Location.Type = 0 }, invalidValue},
-		"device 99":       {func(p *driver.MemAllocNodeParams) { p.PoolProps.Location.ID = 99 }, invalidValue},
-		"shared":          {func(p *driver.MemAllocNodeParams) { p.PoolProps.HandleTypes = 1 }, notSupported},
-		"type":            {func(p *driver.MemAllocNodeParams) { p.PoolProps.AllocType = 0 }, invalidValue},
-		"access":          {func(p *driver.MemAllocNodeParams) { p.AccessDescs, p.AccessDescCount = &own, 1 }, ok},
-		"read access":     {func(p *driver.MemAllocNodeParams) { p.AccessDescs, p.AccessDescCount = &reads, 1 }, notSupported},
+		"nothing":     {func(*driver.MemAllocNodeParams) {}, ok},
+		"no bytes":    {func(p *driver.MemAllocNodeParams) { p.Bytesize = 0 }, invalidValue},
+		"32 TiB":      {func(p *driver.MemAllocNodeParams) { p.Bytesize = 1 << 45 }, driver.ResultOutOfMemory},
+		"256 GiB":     {func(p *driver.MemAllocNodeParams) { p.Bytesize = 1 << 38 }, ok},
+		"host":        {func(p *driver.MemAllocNodeParams) { p.PoolProps.Location.Type = driver.CU_MEM_LOCATION_TYPE_HOST }, notSupported},
+		"no location": {func(p *driver.MemAllocNodeParams) { p.PoolProps.Location.Type = 0 }, invalidValue},
+		"device 99":   {func(p *driver.MemAllocNodeParams) { p.PoolProps.Location.ID = 99 }, invalidValue},
+		"shared":      {func(p *driver.MemAllocNodeParams) { p.PoolProps.HandleTypes = 1 }, notSupported},
+		"type":        {func(p *driver.MemAllocNodeParams) { p.PoolProps.AllocType = 0 }, invalidValue},
+		"access":      {func(p *driver.MemAllocNodeParams) { p.AccessDescs, p.AccessDescCount = &own, 1 }, ok},
+		"read access": {func(p *driver.MemAllocNodeParams) { p.AccessDescs, p.AccessDescCount = &reads, 1 },
+			notSupported},
 		"largest of pool": {func(p *driver.MemAllocNodeParams) { p.PoolProps.MaxSize = 4096 }, ok},
 	} {
 		p := allocParams(100)
@@ -144,8 +145,13 @@ func TestGraphAllocLaunch(t *testing.T) {
 		t.Errorf("at most %d bytes were reserved", v)
 	}
 	r.must(r.DeviceSetGraphMemAttribute(r.th, 0, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, 0))
-	r.want("setting what is used", invalidValue, r.DeviceSetGraphMemAttribute(r.th, 0, driver.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, 0))
-	r.want("another attribute", invalidValue, func() driver.Result { _, res := r.DeviceGetGraphMemAttribute(r.th, 0, 4); return res }())
+	r.want("setting what is used", invalidValue, r.DeviceSetGraphMemAttribute(r.th, 0,
+		driver.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, 0))
+	r.want("another attribute", invalidValue, func() driver.Result {
+		_, res := r.DeviceGetGraphMemAttribute(r.th, 0,
+			4)
+		return res
+	}())
 }
 
 // TestGraphAllocAutoFree launches a graph that frees what the launch before has allocated.

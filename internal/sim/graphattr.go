@@ -39,7 +39,8 @@ func (a kernelAttributes) options() (o launchOptions) {
 	v := a[driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE]
 	o.cooperative = binary.LittleEndian.Uint32(v[:]) != 0
 	v = a[driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION]
-	o.cluster = Dim3{binary.LittleEndian.Uint32(v[:]), binary.LittleEndian.Uint32(v[4:]), binary.LittleEndian.Uint32(v[8:])}
+	o.cluster = Dim3{binary.LittleEndian.Uint32(v[:]), binary.LittleEndian.Uint32(v[4:]),
+		binary.LittleEndian.Uint32(v[8:])}
 	return o
 }
 

@@ -8,7 +8,8 @@ import (
 )
 
 // GraphInstantiateWithFlags is cuGraphInstantiateWithFlags.
-func (d *Driver) GraphInstantiateWithFlags(th *driver.Thread, h driver.Graph, flags uint64) (driver.GraphExec, driver.Result) {
+func (d *Driver) GraphInstantiateWithFlags(th *driver.Thread, h driver.Graph, flags uint64) (driver.GraphExec,
+	driver.Result) {
 	defer d.mu.Unlock()
 	x, _, r := d.instantiate("cuGraphInstantiateWithFlags", th, h, flags)
 	return x, r
@@ -123,7 +124,8 @@ func (g *graph) sorted() (list []*node, copies map[*node]*node, cycle *node) {
 
 // GraphExecUpdate is cuGraphExecUpdate: the executable graph gets the work of another graph with
 // the same structure. Nodes correspond in the order of their creation.
-func (d *Driver) GraphExecUpdate(_ *driver.Thread, h driver.GraphExec, gh driver.Graph) (driver.GraphNode, int32, driver.Result) {
+func (d *Driver) GraphExecUpdate(_ *driver.Thread, h driver.GraphExec, gh driver.Graph) (driver.GraphNode, int32,
+	driver.Result) {
 	const name = "cuGraphExecUpdate"
 	defer d.mu.Unlock()
 	g, r := d.graphOf(name, gh)
@@ -173,7 +175,8 @@ func (d *Driver) execOf(name string, h driver.GraphExec) (*exec, driver.Result) 
 	return x, ok
 }
 
-func (d *Driver) execSetEvent(name string, h driver.GraphExec, nh driver.GraphNode, k nodeKindOf, e driver.Event) driver.Result {
+func (d *Driver) execSetEvent(name string, h driver.GraphExec, nh driver.GraphNode, k nodeKindOf,
+	e driver.Event) driver.Result {
 	n, r := d.nodeOf(name, nh, k)
 	if r != ok {
 		return r
@@ -198,13 +201,15 @@ func (d *Driver) execSetEvent(name string, h driver.GraphExec, nh driver.GraphNo
 }
 
 // GraphExecEventRecordNodeSetEvent is cuGraphExecEventRecordNodeSetEvent.
-func (d *Driver) GraphExecEventRecordNodeSetEvent(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode, e driver.Event) driver.Result {
+func (d *Driver) GraphExecEventRecordNodeSetEvent(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+	e driver.Event) driver.Result {
 	defer d.mu.Unlock()
 	return d.execSetEvent("cuGraphExecEventRecordNodeSetEvent", x, n, eventRecordNode, e)
 }
 
 // GraphExecEventWaitNodeSetEvent is cuGraphExecEventWaitNodeSetEvent.
-func (d *Driver) GraphExecEventWaitNodeSetEvent(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode, e driver.Event) driver.Result {
+func (d *Driver) GraphExecEventWaitNodeSetEvent(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+	e driver.Event) driver.Result {
 	defer d.mu.Unlock()
 	return d.execSetEvent("cuGraphExecEventWaitNodeSetEvent", x, n, eventWaitNode, e)
 }

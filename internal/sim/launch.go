@@ -75,7 +75,8 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	case r != ok:
 		return r
 	}
-	l := &Launch{Name: f.name, Grid: grid, Block: block, SharedMem: c.SharedMemBytes, d: d, module: f.module, args: args}
+	l := &Launch{Name: f.name, Grid: grid, Block: block, SharedMem: c.SharedMemBytes, d: d, module: f.module,
+		args: args}
 	w := d.kernelWork(h, f, l)
 	if w.attributes = o.attributes(s); s.capture == nil {
 		l.Cluster = f.blocksOf(o.cluster)
@@ -92,20 +93,21 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 
 // kernelWork returns the work of a kernel, which each launch of a graph does with a copy of l.
 func (d *Driver) kernelWork(h driver.Function, f *function, l *Launch) *work {
-	return &work{node: kernelNode, kernel: f, grid: l.Grid, block: l.Block, shared: l.SharedMem, makeKernel: func(w *work) *op {
-		if f.module.unloaded {
-			d.misuse("cuGraphLaunch", uintptr(h), "the graph runs a kernel of a module that was unloaded", nil)
-			return &op{}
-		}
-		each := *l
-		if each.Cluster == (Dim3{}) { // it is a node
-			each.Cluster = f.blocksOf(w.attributes.options().cluster)
-		}
-		if _, written := d.kernels[f.name]; !written && !f.idle && f.translated().err == nil {
-			return d.executionOf(f, &each)
-		}
-		return d.kernelOp(&each)
-	}}
+	return &work{node: kernelNode, kernel: f, grid: l.Grid, block: l.Block, shared: l.SharedMem,
+		makeKernel: func(w *work) *op {
+			if f.module.unloaded {
+				d.misuse("cuGraphLaunch", uintptr(h), "the graph runs a kernel of a module that was unloaded", nil)
+				return &op{}
+			}
+			each := *l
+			if each.Cluster == (Dim3{}) { // it is a node
+				each.Cluster = f.blocksOf(w.attributes.options().cluster)
+			}
+			if _, written := d.kernels[f.name]; !written && !f.idle && f.translated().err == nil {
+				return d.executionOf(f, &each)
+			}
+			return d.kernelOp(&each)
+		}}
 }
 
 // fits checks the dimensions of a launch.

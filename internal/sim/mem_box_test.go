@@ -27,7 +27,8 @@ func TestBoxResults(t *testing.T) {
 		return r.Memcpy2DAsync(r.th, c, s)
 	}
 	copy3D := func(height uint64) driver.Result {
-		return r.Memcpy3DAsync(r.th, driver.Memcpy3D{SrcMemoryType: driver.CU_MEMORYTYPE_HOST, SrcHost: host, SrcPitch: 8,
+		return r.Memcpy3DAsync(r.th, driver.Memcpy3D{SrcMemoryType: driver.CU_MEMORYTYPE_HOST, SrcHost: host,
+			SrcPitch:  8,
 			SrcHeight: height, DstMemoryType: driver.CU_MEMORYTYPE_DEVICE, DstDevice: p, DstPitch: pitch, DstHeight: 4,
 			WidthInBytes: 8, Height: 4, Depth: 1}, s)
 	}

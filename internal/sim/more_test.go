@@ -39,11 +39,14 @@ func TestBatchMemOp(t *testing.T) {
 		want  driver.Result
 	}{
 		{"none", nil, 0, ok}, {"255", many[:255], 0, ok}, {"256", many, 0, invalid}, {"flags", many[:1], 1, invalid},
-		{"write flags", ops{memOp(2, p, 0, 1)}, 0, invalid}, {"flush", ops{memOp(3, 0, 0, 0)}, 0, driver.ResultNotSupported},
-		{"barriers", ops{memOp(6, 0, 0, 0), memOp(6, 0, 0, 1)}, 0, ok}, {"barrier flags", ops{memOp(6, 0, 0, 2)}, 0, invalid},
+		{"write flags", ops{memOp(2, p, 0, 1)}, 0, invalid}, {"flush", ops{memOp(3, 0, 0, 0)}, 0,
+			driver.ResultNotSupported},
+		{"barriers", ops{memOp(6, 0, 0, 0), memOp(6, 0, 0, 1)}, 0, ok}, {"barrier flags", ops{memOp(6, 0, 0, 2)}, 0,
+			invalid},
 		{"no operation", ops{memOp(0, p, 0, 0)}, 0, invalid}, {"unknown", ops{memOp(7, p, 0, 0)}, 0, invalid},
 		{"not aligned", ops{memOp(5, p+4, 0, 0)}, 0, invalid},
-		{"write, wait, write", ops{memOp(5, p, 10, 0), memOp(4, p, 10, 1), memOp(6, 0, 0, 0), memOp(5, p, 11, 0)}, 0, ok},
+		{"write, wait, write", ops{memOp(5, p, 10, 0), memOp(4, p, 10, 1), memOp(6, 0, 0, 0), memOp(5, p, 11, 0)}, 0,
+			ok},
 	} {
 		r.want(tt.name, tt.want, r.StreamBatchMemOp(r.th, s, tt.ops, tt.flags))
 	}
@@ -148,12 +151,15 @@ func TestContextQueries(t *testing.T) {
 		format   int32
 		channels uint32
 		want     uint64
-	}{{1, 1, 1 << 30}, {1, 4, 1 << 30}, {2, 4, 1 << 29}, {3, 2, 1 << 29}, {0x20, 4, 1 << 28}, {1, 3, 0}, {0, 1, 0}, {1, 0, 0}} {
-		if n, res := r.DeviceGetTexture1DLinearMaxWidth(r.th, tt.format, tt.channels, 0); n != tt.want || (res == ok) != (tt.want != 0) {
+	}{{1, 1, 1 << 30}, {1, 4, 1 << 30}, {2, 4, 1 << 29}, {3, 2, 1 << 29}, {0x20, 4, 1 << 28}, {1, 3, 0}, {0, 1, 0},
+		{1, 0, 0}} {
+		if n, res := r.DeviceGetTexture1DLinearMaxWidth(r.th, tt.format, tt.channels, 0); n != tt.want ||
+			(res == ok) != (tt.want != 0) {
 			t.Errorf("format %d, %d channels: %d, %v", tt.format, tt.channels, n, res)
 		}
 	}
-	if p, res := r.DeviceGetProperties(r.th, 0); p.MaxThreadsPerBlock != 1024 || p.MaxGridSize[1] != 65535 || p.ClockRate != 1980000 || res != ok {
+	if p, res := r.DeviceGetProperties(r.th, 0); p.MaxThreadsPerBlock != 1024 || p.MaxGridSize[1] != 65535 ||
+		p.ClockRate != 1980000 || res != ok {
 		t.Errorf("%+v, %v", p, res)
 	}
 }
@@ -179,9 +185,11 @@ func TestOtherCopies(t *testing.T) {
 	if got := r.read(p, 16); got != "GHGHIJ--GHGHIJCD" {
 		t.Errorf("the memory is %q", got)
 	}
-	two := driver.Memcpy2D{SrcMemoryType: 2, SrcDevice: q, SrcPitch: 8, DstMemoryType: 2, DstDevice: p, DstPitch: 4, WidthInBytes: 4, Height: 2}
+	two := driver.Memcpy2D{SrcMemoryType: 2, SrcDevice: q, SrcPitch: 8, DstMemoryType: 2, DstDevice: p, DstPitch: 4,
+		WidthInBytes: 4, Height: 2}
 	r.must(r.Memcpy2D(r.th, two))
-	three := driver.Memcpy3D{SrcMemoryType: 2, SrcDevice: q, SrcPitch: 4, SrcHeight: 2, DstMemoryType: 2, DstDevice: p + 8, DstPitch: 2,
+	three := driver.Memcpy3D{SrcMemoryType: 2, SrcDevice: q, SrcPitch: 4, SrcHeight: 2, DstMemoryType: 2,
+		DstDevice: p + 8, DstPitch: 2,
 		DstHeight: 2, WidthInBytes: 2, Height: 2, Depth: 2}
 	r.must(r.Memcpy3D(r.th, three))
 	if got := r.read(p, 16); got != "0123"+"89ab"+"014589cd" {
@@ -192,7 +200,8 @@ func TestOtherCopies(t *testing.T) {
 	pool, res := r.DeviceGetMemPool(r.th, 0)
 	r.must(res)
 	l := driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE}
-	for _, get := range []func(*driver.Thread, driver.MemLocation, int32) (driver.MemoryPool, driver.Result){r.MemGetMemPool, r.MemGetDefaultMemPool} {
+	for _, get := range []func(*driver.Thread, driver.MemLocation, int32) (driver.MemoryPool,
+		driver.Result){r.MemGetMemPool, r.MemGetDefaultMemPool} {
 		if got, res := get(r.th, l, driver.CU_MEM_ALLOCATION_TYPE_PINNED); got != pool || res != ok {
 			t.Errorf("the pool is %#x, %v", got, res)
 		}
@@ -208,7 +217,8 @@ func TestOtherCopies(t *testing.T) {
 	r.must(r.MemPrefetchAsyncV1(r.th, m, 1<<21, driver.CU_DEVICE_CPU, s))
 	var place, last int32
 	data := []unsafe.Pointer{unsafe.Pointer(&place), unsafe.Pointer(&last)}
-	list := []int32{driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION}
+	list := []int32{driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION,
+		driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION}
 	r.must(r.MemRangeGetAttributes(r.th, data, []uint64{4, 4}, list, m, 1<<21))
 	if place != 0 || last != driver.CU_DEVICE_CPU {
 		t.Errorf("preferred %d, prefetched to %d", place, last)

@@ -47,7 +47,8 @@ func (f *function) largestCluster() uint64 {
 
 // aboutOccupancy begins a call with a kernel and a configuration. The result says how many blocks a
 // multiprocessor can run at the same time.
-func (d *Driver) aboutOccupancy(name string, h driver.Function, c *driver.LaunchConfig) (*function, uint32, launchOptions, driver.Result) {
+func (d *Driver) aboutOccupancy(name string, h driver.Function, c *driver.LaunchConfig) (*function, uint32,
+	launchOptions, driver.Result) {
 	var o launchOptions
 	if r := d.begin(name); r != ok {
 		return nil, 0, o, r

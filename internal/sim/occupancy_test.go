@@ -8,7 +8,8 @@ import (
 
 // clusters returns the configuration of a launch in clusters of n blocks; 0 stands for no attribute.
 func clusters(n, gridX, blockX, shared uint32) driver.LaunchConfig {
-	c := driver.LaunchConfig{GridX: gridX, GridY: 1, GridZ: 1, BlockX: blockX, BlockY: 1, BlockZ: 1, SharedMemBytes: shared}
+	c := driver.LaunchConfig{GridX: gridX, GridY: 1, GridZ: 1, BlockX: blockX, BlockY: 1, BlockZ: 1,
+		SharedMemBytes: shared}
 	if n != 0 {
 		a := words(driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, n, 1, 1)
 		c.Attributes, c.Count = &a, 1
@@ -41,7 +42,8 @@ func TestClusterOccupancy(t *testing.T) {
 		for i, want := range tt.want {
 			n, res := r.OccupancyMaxActiveClusters(r.th, f, clusters(sizes[i], 4*sizes[i], tt.block, tt.shared))
 			if n != want || res != ok {
-				t.Errorf("clusters of %d blocks of %d threads, %d bytes: %d, %v; want %d", sizes[i], tt.block, tt.shared, n, res, want)
+				t.Errorf("clusters of %d blocks of %d threads, %d bytes: %d, %v; want %d", sizes[i], tt.block,
+					tt.shared, n, res, want)
 			}
 		}
 		n, res := r.OccupancyMaxPotentialClusterSize(r.th, f, clusters(0, 64, tt.block, tt.shared))
@@ -94,8 +96,10 @@ func TestAvailableSharedMemory(t *testing.T) {
 		blocks, threads int32
 		want            uint64 // 0 for an error
 	}{
-		{k, 1, 32, 232448}, {k, 2, 1024, 116736}, {k, 3, 256, 77824}, {k, 3, 1024, 0}, {k, 4, 128, 58368}, {k, 11, 128, 21120},
-		{k, 11, 256, 0}, {k, 18, 32, 12928}, {k, 25, 32, 9216}, {k, 32, 32, 7296}, {k, 33, 32, 0}, {k, 0, 32, 0}, {k, 1, 0, 0},
+		{k, 1, 32, 232448}, {k, 2, 1024, 116736}, {k, 3, 256, 77824}, {k, 3, 1024, 0}, {k, 4, 128, 58368},
+		{k, 11, 128, 21120},
+		{k, 11, 256, 0}, {k, 18, 32, 12928}, {k, 25, 32, 9216}, {k, 32, 32, 7296}, {k, 33, 32, 0}, {k, 0, 32, 0},
+		{k, 1, 0, 0},
 		{static, 1, 32, 29152}, {static, 11, 32, 1120}, {static, 18, 32, 0},
 	} {
 		n, res := r.OccupancyAvailableDynamicSMemPerBlock(r.th, tt.f, tt.blocks, tt.threads)
@@ -115,8 +119,10 @@ func TestRequiredClusters(t *testing.T) {
 		cluster, grid uint32
 		want          driver.Result
 	}{
-		{"k1", 2, 4, ok}, {"k1", 4, 4, driver.ResultInvalidClusterSize}, {"k1", 0, 4, ok}, {"k1", 0, 3, driver.ResultInvalidClusterSize},
-		{"k2", 0, 4, driver.ResultInvalidClusterSize}, {"k2", 2, 4, ok}, {"k3", 4, 8, ok}, {"k3", 8, 8, driver.ResultInvalidClusterSize},
+		{"k1", 2, 4, ok}, {"k1", 4, 4, driver.ResultInvalidClusterSize}, {"k1", 0, 4, ok},
+		{"k1", 0, 3, driver.ResultInvalidClusterSize},
+		{"k2", 0, 4, driver.ResultInvalidClusterSize}, {"k2", 2, 4, ok}, {"k3", 4, 8, ok},
+		{"k3", 8, 8, driver.ResultInvalidClusterSize},
 		{"k3", 0, 8, ok},
 	} {
 		f, res := r.ModuleGetFunction(r.th, m, tt.kernel)
@@ -150,10 +156,12 @@ func TestFunctionState(t *testing.T) {
 	if state, res := r.FuncIsLoaded(r.th, f); state != driver.CU_FUNCTION_LOADING_STATE_LOADED || res != ok {
 		t.Errorf("the state is %d, %v", state, res)
 	}
-	for config, want := range map[int32]driver.Result{-1: driver.ResultInvalidValue, 0: ok, 3: ok, 4: driver.ResultInvalidValue} {
+	for config, want := range map[int32]driver.Result{-1: driver.ResultInvalidValue, 0: ok, 3: ok,
+		4: driver.ResultInvalidValue} {
 		r.want("cache", want, r.FuncSetCacheConfig(r.th, f, config))
 	}
-	for config, want := range map[int32]driver.Result{-1: driver.ResultInvalidValue, 2: ok, 3: driver.ResultInvalidValue} {
+	for config, want := range map[int32]driver.Result{-1: driver.ResultInvalidValue, 2: ok,
+		3: driver.ResultInvalidValue} {
 		r.want("shared memory", want, r.FuncSetSharedMemConfig(r.th, f, config))
 	}
 	_, res = r.FuncGetModule(r.th, 0)
@@ -167,7 +175,8 @@ func TestNodeAttributes(t *testing.T) {
 	g, res := r.GraphCreate(r.th, 0)
 	r.must(res)
 	defer func() { r.must(r.GraphDestroy(r.th, g)) }()
-	p := driver.KernelNodeParams{Func: f, GridDimX: 4, GridDimY: 1, GridDimZ: 1, BlockDimX: 32, BlockDimY: 1, BlockDimZ: 1}
+	p := driver.KernelNodeParams{Func: f, GridDimX: 4, GridDimY: 1, GridDimZ: 1, BlockDimX: 32, BlockDimY: 1,
+		BlockDimZ: 1}
 	n, res := r.GraphAddKernelNode(r.th, g, nil, &p)
 	r.must(res)
 	other, res := r.GraphAddKernelNode(r.th, g, nil, &p)

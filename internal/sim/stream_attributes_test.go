@@ -68,7 +68,8 @@ func TestStreamAttributes(t *testing.T) {
 			t.Errorf("limit %d became %d, %v", set, n, res)
 		}
 	}
-	r.want("too much", driver.ResultInvalidValue, r.CtxSetLimit(r.th, driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 32768001))
+	r.want("too much", driver.ResultInvalidValue, r.CtxSetLimit(r.th, driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE,
+		32768001))
 	r.must(r.StreamDestroy(th, far))
 	r.must(r.CtxDestroy(th, c))
 }

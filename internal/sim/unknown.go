@@ -49,7 +49,8 @@ func (d *Driver) known(op string, f *function) driver.Result {
 			}
 			what += ": say what it does with WithKernel, which takes an empty Kernel if that is nothing; its PTX cannot be executed: %v"
 			u.misuses[f.name] = n
-			d.misuses = append(d.misuses, Misuse{Op: op, Handle: uintptr(f.handle), Count: 1, What: fmt.Sprintf(what, f.name, program.err)})
+			d.misuses = append(d.misuses, Misuse{Op: op, Handle: uintptr(f.handle), Count: 1,
+				What: fmt.Sprintf(what, f.name, program.err)})
 		}
 		if u.notify != nil {
 			u.unreported = append(u.unreported, f.name)

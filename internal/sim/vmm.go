@@ -214,7 +214,8 @@ func joined(spans []span, f func()) (all []span, with func()) {
 // physical memory of the host, none that is compressed, and none for other kinds of handles.
 func (d *Driver) described(p *driver.MemAllocationProp) (*device, driver.Result) {
 	const win32 = driver.CU_MEM_HANDLE_TYPE_WIN32 | driver.CU_MEM_HANDLE_TYPE_WIN32_KMT
-	host := p.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST || p.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA
+	host := p.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST ||
+		p.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA
 	switch {
 	case p.Type != driver.CU_MEM_ALLOCATION_TYPE_PINNED, p.Win32HandleMetaData != 0,
 		p.RequestedHandleTypes&win32 != 0, p.AllocFlags.Reserved != [4]uint8{},
@@ -473,7 +474,8 @@ func (d *Driver) MemSetAccess(_ *driver.Thread, p driver.DevicePtr, size uint64,
 	for i, a := range desc {
 		v, r := d.located(a.Location)
 		switch {
-		case a.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST, a.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA:
+		case a.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST,
+			a.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA:
 			return driver.ResultNotSupported
 		case r != ok:
 			return driver.ResultInvalidValue

@@ -101,7 +101,8 @@ func TestVirtualMemoryResults(t *testing.T) {
 	is(invalid, create(nil, unit+1, 0))
 	is(driver.ResultOutOfMemory, create(nil, 1<<40, 0))
 	is(invalid, create(nil, unit, 1))
-	is(invalid, create(func(p *driver.MemAllocationProp) { p.RequestedHandleTypes = driver.CU_MEM_HANDLE_TYPE_WIN32 }, unit, 0))
+	is(invalid, create(func(p *driver.MemAllocationProp) { p.RequestedHandleTypes = driver.CU_MEM_HANDLE_TYPE_WIN32 },
+		unit, 0))
 	is(driver.ResultNotPermitted, create(func(p *driver.MemAllocationProp) { p.RequestedHandleTypes = driver.CU_MEM_HANDLE_TYPE_FABRIC }, unit, 0))
 	is(invalid, create(func(p *driver.MemAllocationProp) { p.Type = 0 }, unit, 0))
 	is(invalid, create(func(p *driver.MemAllocationProp) { p.Location.Type = 0 }, unit, 0))

@@ -53,7 +53,8 @@ func openMemoryFile(fd int) (*memoryFile, uint64) {
 // bytes returns the content.
 func (s *memoryFile) bytes() []byte {
 	if s.memory == nil {
-		m, err := syscall.Mmap(int(s.file.Fd()), 0, int(s.size), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+		m, err := syscall.Mmap(int(s.file.Fd()), 0, int(s.size), syscall.PROT_READ|syscall.PROT_WRITE,
+			syscall.MAP_SHARED)
 		if err != nil { // the content is not shared then
 			return newBytes(s.size)
 		}

@@ -155,7 +155,8 @@ func foundGraphNodes() []found {
 				try("two-rows", 1, func() { n.copy.WidthInBytes, n.copy.Height = 32, 2 })
 				try("kind-of-memory", 1, func() { n.copy.SrcMemoryType = 0 })
 				try("unified-memory", 1, func() {
-					n.copy.SrcMemoryType, n.copy.DstMemoryType = driver.CU_MEMORYTYPE_UNIFIED, driver.CU_MEMORYTYPE_UNIFIED
+					n.copy.SrcMemoryType, n.copy.DstMemoryType = driver.CU_MEMORYTYPE_UNIFIED,
+						driver.CU_MEMORYTYPE_UNIFIED
 				})
 				try("no-elements", 2, func() { n.set.Width = 0 })
 				try("no-rows", 2, func() { n.set.Height = 0 })

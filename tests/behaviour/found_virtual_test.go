@@ -45,21 +45,22 @@ func foundVirtual() []found {
 	const all, read, none = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE, driver.CU_MEM_ACCESS_FLAGS_PROT_READ,
 		driver.CU_MEM_ACCESS_FLAGS_PROT_NONE
 	return []found{
-		{famVirtual, "virtual-access", "memory that is mapped and cannot be used, and access to a part of a mapping", func(c *raw) {
-			v := c.ranged()
-			c.res("set-without-access", v.set(0, 1))
-			c.res("access-of-a-part", v.access(1, 1, all))
-			c.res("access-across", v.access(0, 2, all))
-			c.res("access-of-a-gap", v.access(2, 2, all))
-			c.res("access-of-both", v.access(0, 3, all))
-			c.res("set-across", v.set(pages-1, 2))
-			c.res("set-beyond", v.set(3*pages-1, 2))
-			c.res("less", v.access(0, 1, read))
-			c.res("set-what-is-read-only", v.set(0, 1))
-			c.res("copy-from-what-is-read-only", c.MemcpyDtoH(c.at, make([]byte, 4), v.p))
-			c.res("no-access", v.access(0, 1, none))
-			c.res("copy-without-access", c.MemcpyDtoH(c.at, make([]byte, 4), v.p))
-		}},
+		{famVirtual, "virtual-access", "memory that is mapped and cannot be used, and access to a part of a mapping",
+			func(c *raw) {
+				v := c.ranged()
+				c.res("set-without-access", v.set(0, 1))
+				c.res("access-of-a-part", v.access(1, 1, all))
+				c.res("access-across", v.access(0, 2, all))
+				c.res("access-of-a-gap", v.access(2, 2, all))
+				c.res("access-of-both", v.access(0, 3, all))
+				c.res("set-across", v.set(pages-1, 2))
+				c.res("set-beyond", v.set(3*pages-1, 2))
+				c.res("less", v.access(0, 1, read))
+				c.res("set-what-is-read-only", v.set(0, 1))
+				c.res("copy-from-what-is-read-only", c.MemcpyDtoH(c.at, make([]byte, 4), v.p))
+				c.res("no-access", v.access(0, 1, none))
+				c.res("copy-without-access", c.MemcpyDtoH(c.at, make([]byte, 4), v.p))
+			}},
 		{famVirtual, "virtual-map", "mapping a part of an allocation, or memory over other memory", func(c *raw) {
 			v := c.ranged()
 			c.res("over-another", c.MemMap(c.at, v.p, pages, 0, v.one, 0))
@@ -81,19 +82,20 @@ func foundVirtual() []found {
 			c.res("again", c.MemUnmap(c.at, v.p, 8*pages))
 			c.res("free", c.MemAddressFree(c.at, v.p, 8*pages))
 		}},
-		{famVirtual, "virtual-unmap-in-use", "an unmapping that does not wait for work, which then has a fault", func(c *raw) {
-			v := c.ranged()
-			c.must("cuMemSetAccess", v.access(0, 3, all))
-			s, g := c.held(nonBlocking)
-			c.must("cuMemsetD8Async", c.MemsetD8Async(c.at, v.p, 1, pages, s))
-			ctx, res := c.CtxGetCurrent(c.at)
-			c.must("cuCtxGetCurrent", res)
-			waited, res := c.waits(ctx, g, func(c *raw) driver.Result { return c.MemUnmap(c.at, v.p, pages) })
-			c.res("unmap", res)
-			if waited {
-				c.res("waited", driver.ResultNotReady)
-			}
-			c.res("synchronize", c.StreamSynchronize(c.at, s))
-		}},
+		{famVirtual, "virtual-unmap-in-use", "an unmapping that does not wait for work, which then has a fault",
+			func(c *raw) {
+				v := c.ranged()
+				c.must("cuMemSetAccess", v.access(0, 3, all))
+				s, g := c.held(nonBlocking)
+				c.must("cuMemsetD8Async", c.MemsetD8Async(c.at, v.p, 1, pages, s))
+				ctx, res := c.CtxGetCurrent(c.at)
+				c.must("cuCtxGetCurrent", res)
+				waited, res := c.waits(ctx, g, func(c *raw) driver.Result { return c.MemUnmap(c.at, v.p, pages) })
+				c.res("unmap", res)
+				if waited {
+					c.res("waited", driver.ResultNotReady)
+				}
+				c.res("synchronize", c.StreamSynchronize(c.at, s))
+			}},
 	}
 }

@@ -58,7 +58,8 @@ func measuredWaits(text string) map[string]bool {
 		call, rest, _ := strings.Cut(line, "\t")
 		does, _, _ := strings.Cut(rest, "\t")
 		waited := strings.HasPrefix(does, "waits")
-		if strings.HasPrefix(line, "#") || !waited && (!strings.HasPrefix(does, "returns") || strings.Contains(does, "unclear")) {
+		if strings.HasPrefix(line, "#") || !waited && (!strings.HasPrefix(does, "returns") ||
+			strings.Contains(does, "unclear")) {
 			continue
 		}
 		calls, _, _ := strings.Cut(call, ",")
@@ -102,7 +103,8 @@ func (m *manifest) classify(classes, measured source) error {
 		case known && waited != (r.class == "blocking"):
 			contradicts[n] = true
 			if !r.although {
-				errs.add(classes.name, line, "%s is of class %s, and %s does not say so", f.export, r.class, measured.name)
+				errs.add(classes.name, line, "%s is of class %s, and %s does not say so", f.export, r.class,
+					measured.name)
 			}
 		}
 	}

@@ -62,10 +62,12 @@ func unversioned(export string) string {
 // caller has no place for the object's handle. A call that gets an existing object creates nothing,
 // except for functions, whose handles are created when they are asked for.
 func (c *call) makesSomething() bool {
-	return (!strings.Contains(c.method, "Get") || c.method == "ModuleGetFunction") && slices.ContainsFunc(c.outs(), func(p *callParam) bool {
-		base, _ := splitPointer(p.c.typ)
-		return handles[base] != "" || p.typ == "DevicePtr" || p.typ == "HostPtr" || strings.HasSuffix(p.typ, "Handle")
-	})
+	return (!strings.Contains(c.method, "Get") || c.method == "ModuleGetFunction") && slices.ContainsFunc(c.outs(),
+		func(p *callParam) bool {
+			base, _ := splitPointer(p.c.typ)
+			return handles[base] != "" || p.typ == "DevicePtr" || p.typ == "HostPtr" ||
+				strings.HasSuffix(p.typ, "Handle")
+		})
 }
 
 // emitCase writes a call with its arguments as words.

@@ -56,14 +56,16 @@ func emitSymbolTable(b *strings.Builder, m *manifest) {
 		}
 		flags, other := symbolFlags(f)
 		if other {
-			others = append(others, fmt.Sprintf("case %d: // %s\nreturn %q\n", i, f.export, strings.TrimPrefix(f.base, "cu")))
+			others = append(others, fmt.Sprintf("case %d: // %s\nreturn %q\n", i, f.export, strings.TrimPrefix(f.base,
+				"cu")))
 		}
 		end := "+"
 		if i == len(m.funcs)-1 {
 			end = ""
 		}
 		fmt.Fprintf(b, "\"\\x%02x%s\\x%02x\\x%02x\" %s // %s, %s, %s\n", shared, name[shared:], flags,
-			f.version/1000<<4|f.version%1000/10, end, f.export, release(f.version), f.class+unverifiedWord(f.unverified))
+			f.version/1000<<4|f.version%1000/10, end, f.export, release(f.version),
+			f.class+unverifiedWord(f.unverified))
 		size += len(name) - shared + 3
 		longest = max(longest, len(name))
 		before = name
@@ -208,7 +210,8 @@ func emitDriverResults(m *manifest) string {
 		if r.sticky {
 			sticky = append(sticky, resultName(r.name))
 		}
-		fmt.Fprintf(&b, " +\n\"\\x%02x\\x%02x\\x%02x\\x%02x\" + %q + %q", r.code>>8, r.code&255, len(r.name), len(r.text), r.name, r.text)
+		fmt.Fprintf(&b, " +\n\"\\x%02x\\x%02x\\x%02x\\x%02x\" + %q + %q", r.code>>8, r.code&255, len(r.name),
+			len(r.text), r.name, r.text)
 	}
 	cases := ""
 	if len(sticky) > 0 {
@@ -332,7 +335,8 @@ func emitPublicEnums(m *manifest) string {
 		slices.SortStableFunc(rows, func(a, b constant) int { return cmp.Compare(a.value, b.value) })
 		fmt.Fprintf(&b, "// The constants of %s of CUDA %s.\nconst (\n", p.enum, release(m.newest))
 		for _, c := range rows {
-			fmt.Fprintf(&b, "%s %s = driver.%s%s\n", p.typ+camel(c.name), p.typ, p.prefix+c.name, unverifiedComment(c.unverified))
+			fmt.Fprintf(&b, "%s %s = driver.%s%s\n", p.typ+camel(c.name), p.typ, p.prefix+c.name,
+				unverifiedComment(c.unverified))
 		}
 		fmt.Fprintf(&b, ")\n\n// names%s holds the constants' names in lower case, sorted by value.\nvar names%[1]s = [...]enumName{\n", p.typ)
 		for _, c := range rows {

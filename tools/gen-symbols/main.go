@@ -109,7 +109,8 @@ func runEmit(flags *flag.FlagSet, args []string, libcuda, sim *string) error {
 	if err != nil {
 		return err
 	}
-	if err := m.classify(source{*classesFile, string(classesText)}, source{*measuredFile, string(measured)}); err != nil {
+	if err := m.classify(source{*classesFile, string(classesText)},
+		source{*measuredFile, string(measured)}); err != nil {
 		return err
 	}
 	callsText, err := os.ReadFile(*callsFile)

@@ -175,7 +175,8 @@ func TestMalformedClasses(t *testing.T) {
 		{"hot although cuA\nmeasured *", "c:2: no function of cuA contradicts measured.tsv"},
 	} {
 		m := &manifest{funcs: []funcFact{{export: "cuA", ask: "cuA"}, {export: "cuWidgetSpin", ask: "cuWidgetSpin"}}}
-		if err := m.classify(source{"c", test.classes + "\n"}, readSource(t, "testdata/measured.tsv")); err == nil || err.Error() != test.want {
+		if err := m.classify(source{"c", test.classes + "\n"}, readSource(t, "testdata/measured.tsv")); err == nil ||
+			err.Error() != test.want {
 			t.Errorf("%q: got %v, want %s", test.classes, err, test.want)
 		}
 	}
@@ -241,7 +242,8 @@ func TestRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	emit := []string{"emit", "-manifest", out, "-classes", "testdata/classes.txt", "-measured", "testdata/measured.tsv", "-calls", "testdata/calls.tsv", "-root", root}
+	emit := []string{"emit", "-manifest", out, "-classes", "testdata/classes.txt", "-measured",
+		"testdata/measured.tsv", "-calls", "testdata/calls.tsv", "-root", root}
 	if err := run(emit, os.Stderr); err != nil {
 		t.Fatal(err)
 	}

@@ -177,7 +177,8 @@ func parseManifest(file, text string) (*manifest, error) {
 			sourced = true
 		case "result":
 			r.want(5)
-			m.results = append(m.results, resultFact{r.number(1), r.field(2), r.choice(3, "-", "sticky"), r.field(4), sourced})
+			m.results = append(m.results, resultFact{r.number(1), r.field(2), r.choice(3, "-", "sticky"), r.field(4),
+				sourced})
 		case "define":
 			r.want(3)
 			m.defines = append(m.defines, constant{r.field(1), r.number(2), sourced})

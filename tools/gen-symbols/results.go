@@ -61,7 +61,8 @@ func joinResults(u *unit, file string, texts map[int64]resultText, errs *errorLi
 			case t.name != c.name:
 				errs.add(file, t.line, "code %d is %s here and %s in the header", c.value, t.name, c.name)
 			}
-			facts = append(facts, resultFact{code: c.value, name: c.name, sticky: t.sticky || isSticky(c.doc), text: t.text})
+			facts = append(facts, resultFact{code: c.value, name: c.name, sticky: t.sticky || isSticky(c.doc),
+				text: t.text})
 		}
 	}
 	for code, t := range texts {

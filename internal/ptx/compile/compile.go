@@ -57,7 +57,8 @@ func Parse(text string) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Module{names: make(map[string]*symbol), kernels: make(map[string]*syntax.Function), known: make(map[string]*variant)}
+	c := &Module{names: make(map[string]*symbol), kernels: make(map[string]*syntax.Function),
+		known: make(map[string]*variant)}
 	for _, v := range m.Vars {
 		c.names[v.Name] = &symbol{v: v, space: v.Space, module: true}
 	}
@@ -284,7 +285,8 @@ func (t *translator) declare(scope map[string]*symbol, v *syntax.Var) *Error {
 	switch {
 	case scope[v.Name] != nil:
 		return &Error{v.Pos, fmt.Sprintf("%s is declared twice", v.Name)}
-	case v.Space == syntax.Reg && v.Vector != 1, v.Type == "b128" && v.Space == syntax.Reg, v.Extern && v.Space != syntax.Shared:
+	case v.Space == syntax.Reg && v.Vector != 1, v.Type == "b128" && v.Space == syntax.Reg, v.Extern &&
+		v.Space != syntax.Shared:
 		return &Error{v.Pos, fmt.Sprintf("the declaration of %s (%s .%s)", v.Name, v.Space, v.Type)}
 	case v.Space == syntax.Reg && v.Range > 0:
 		// The registers are made when they are used: there may be many.

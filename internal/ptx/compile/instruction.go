@@ -49,7 +49,8 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 		return err
 	}
 	t.emit(o, in.Pos, in.Op)
-	if o.Kind == vm.Branch || o.Kind == vm.Index || o.Kind == vm.Sync || o.Kind == vm.Barrier || o.Kind == vm.Exit || o.Kind == vm.Return {
+	if o.Kind == vm.Branch || o.Kind == vm.Index || o.Kind == vm.Sync || o.Kind == vm.Barrier || o.Kind == vm.Exit ||
+		o.Kind == vm.Return {
 		t.joinNext()
 	}
 	return nil
@@ -147,7 +148,8 @@ func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Op
 // vectorOf translates the registers of a load or store.
 func (t *translator) vectorOf(v *variant, o *vm.Op, have syntax.Operand, typ string, single *int32, write bool) *Error {
 	n := map[string]int{"": 0, "v2": 2, "v4": 4}[v.Get("vec")]
-	if (n > 0) != (have.Kind == syntax.Vector) || n > 0 && len(have.Parts) != n || n > 0 && uint64(n)*syntax.TypeSize(typ) > 16 {
+	if (n > 0) != (have.Kind == syntax.Vector) || n > 0 && len(have.Parts) != n || n > 0 &&
+		uint64(n)*syntax.TypeSize(typ) > 16 {
 		return t.unsupported("the form of a vector")
 	}
 	return t.vector(o, have, typ, single, write)
@@ -291,7 +293,8 @@ func (t *translator) call(o vm.Op) *Error {
 		case formal.space == syntax.Reg:
 			t.emit(vm.Op{Run: isa.Move, D: actual.column, A: formal.column, Guard: o.Guard}, t.inst.Pos, t.inst.Op)
 		default:
-			out = append(out, vm.Copy{To: uint32(actual.offset), From: uint32(formal.offset), Size: uint32(formal.v.Size())})
+			out = append(out, vm.Copy{To: uint32(actual.offset), From: uint32(formal.offset),
+				Size: uint32(formal.v.Size())})
 		}
 	}
 	if out != nil {
@@ -342,5 +345,6 @@ func (t *translator) argument(guard int32, have syntax.Operand, formal *symbol, 
 	if actual == nil || actual.space != syntax.Param || actual.v.Size() != formal.v.Size() || t.ownParam(actual) {
 		return nil, t.unsupported("the form of an argument")
 	}
-	return append(list, vm.Copy{To: uint32(formal.offset), From: uint32(actual.offset), Size: uint32(formal.v.Size())}), nil
+	return append(list, vm.Copy{To: uint32(formal.offset), From: uint32(actual.offset),
+		Size: uint32(formal.v.Size())}), nil
 }

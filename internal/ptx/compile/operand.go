@@ -128,7 +128,8 @@ func (t *translator) source(o syntax.Operand, typ string, wider bool) (int32, *E
 			return 0, t.unsupported(fmt.Sprintf("register %s has type %s", o.Name, s.v.Type))
 		}
 		return s.column, nil
-	case s.v != nil && s.space != syntax.Reg && (size == 8 || size == 4 && s.space != syntax.Global && s.space != syntax.Const):
+	case s.v != nil && s.space != syntax.Reg && (size == 8 || size == 4 && s.space != syntax.Global &&
+		s.space != syntax.Const):
 		return t.address(s, o.Number.Bits)
 	}
 	return 0, t.unsupported(fmt.Sprintf("operand %s", o.Name))
@@ -215,7 +216,8 @@ func (t *translator) destination(o syntax.Operand, typ string, wider bool) (int3
 	s := t.lookup(o.Name)
 	size := syntax.TypeSize(typ)
 	switch {
-	case o.Kind != syntax.Name || s == nil || s.space != syntax.Reg || s.v.Type == "pred" || o.Negated || o.Number.Bits != 0:
+	case o.Kind != syntax.Name || s == nil || s.space != syntax.Reg || s.v.Type == "pred" || o.Negated ||
+		o.Number.Bits != 0:
 		return 0, t.unsupported(fmt.Sprintf("result %s is no register", o.Name))
 	case s.size != size && (!wider || s.size < size):
 		return 0, t.unsupported(fmt.Sprintf("register %s has type %s", o.Name, s.v.Type))
@@ -303,7 +305,8 @@ func (t *translator) access(v *variant, o *vm.Op, operand syntax.Operand) *Error
 		if param && (!t.f.Kernel || v.Name == "st") {
 			return t.unsupported("an address of a parameter in a register")
 		}
-	case s.space == syntax.Param && !param, s.space == syntax.Shared && !shared, s.space == syntax.Local && space != "local",
+	case s.space == syntax.Param && !param, s.space == syntax.Shared && !shared, s.space == syntax.Local &&
+		space != "local",
 		s.space == syntax.Const && space != "const", s.space == syntax.Global && space != "global" && space != "":
 		return t.unsupported(fmt.Sprintf("variable %s is in %s", s.v.Name, s.space))
 	case s.space == syntax.Param && t.ownParam(s):

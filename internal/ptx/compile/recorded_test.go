@@ -43,7 +43,8 @@ func launch(t *testing.T, text string, grid, block uint32, mem memory, params ..
 	}
 	l := &vm.Launch{
 		Kernel: k, Grid: [3]uint32{grid, 1, 1}, Block: [3]uint32{block, 1, 1}, Constants: k.Constants, Memory: mem,
-		Params: slices.Grow(vm.BytesOf(slices.Clone(params)), 8), Clock: func() int64 { return 0 }, Workers: 2, Resident: 64,
+		Params: slices.Grow(vm.BytesOf(slices.Clone(params)), 8), Clock: func() int64 { return 0 }, Workers: 2,
+		Resident: 64,
 	}
 	_, fault := l.Execute(new(vm.Stop))
 	return fault, nil

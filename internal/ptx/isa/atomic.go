@@ -17,19 +17,25 @@ func atomicRows() []*Instruction {
 	} {
 		modifiers := atomics + op.name + " t=" + op.types
 		list = append(list,
-			&Instruction{Name: "atom", Modifiers: modifiers, Operands: "d m b", Kind: vm.Touches, Make: func(v Variant) vm.Func { return atomically(v, true) }},
-			&Instruction{Name: "red", Modifiers: modifiers, Operands: "m b", Kind: vm.Touches, Make: func(v Variant) vm.Func {
-				if s := v.Get("sem"); s == "acquire" || s == "acq_rel" {
-					return nil
-				}
-				return atomically(v, false)
-			}})
+			&Instruction{Name: "atom", Modifiers: modifiers, Operands: "d m b", Kind: vm.Touches,
+				Make: func(v Variant) vm.Func { return atomically(v, true) }},
+			&Instruction{Name: "red", Modifiers: modifiers, Operands: "m b", Kind: vm.Touches,
+				Make: func(v Variant) vm.Func {
+					if s := v.Get("sem"); s == "acquire" || s == "acq_rel" {
+						return nil
+					}
+					return atomically(v, false)
+				}})
 	}
 	return append(list,
-		&Instruction{Name: "atom", Modifiers: atomics + "op=exch t=b32|b64", Operands: "d m b", Kind: vm.Touches, Make: func(v Variant) vm.Func { return atomically(v, true) }},
-		&Instruction{Name: "atom", Modifiers: atomics + "op=cas t=b32|b64|b16", Operands: "d m b c", Kind: vm.Touches, Make: func(v Variant) vm.Func { return atomically(v, true) }},
-		&Instruction{Name: "atom", Modifiers: atomics + "op=add noftz t=f16|bf16|f16x2|bf16x2", Operands: "d m b", Kind: vm.Touches, Make: func(v Variant) vm.Func { return atomically(v, true) }},
-		&Instruction{Name: "red", Modifiers: atomics + "op=add noftz t=f16|bf16|f16x2|bf16x2", Operands: "m b", Kind: vm.Touches, Make: func(v Variant) vm.Func { return atomically(v, false) }})
+		&Instruction{Name: "atom", Modifiers: atomics + "op=exch t=b32|b64", Operands: "d m b", Kind: vm.Touches,
+			Make: func(v Variant) vm.Func { return atomically(v, true) }},
+		&Instruction{Name: "atom", Modifiers: atomics + "op=cas t=b32|b64|b16", Operands: "d m b c", Kind: vm.Touches,
+			Make: func(v Variant) vm.Func { return atomically(v, true) }},
+		&Instruction{Name: "atom", Modifiers: atomics + "op=add noftz t=f16|bf16|f16x2|bf16x2", Operands: "d m b",
+			Kind: vm.Touches, Make: func(v Variant) vm.Func { return atomically(v, true) }},
+		&Instruction{Name: "red", Modifiers: atomics + "op=add noftz t=f16|bf16|f16x2|bf16x2", Operands: "m b",
+			Kind: vm.Touches, Make: func(v Variant) vm.Func { return atomically(v, false) }})
 }
 
 // atomically returns the function of an atomic operation. The lanes change the memory in their order.
@@ -41,7 +47,10 @@ func atomically(v Variant, returns bool) vm.Func {
 	shared := v.Get("space") == "shared" || v.Get("space") == "shared::cta"
 	flushed := updateOf(v)
 	if v.Get("op")+v.T() == "addf32" { // in global memory subnormal numbers are replaced by zero
-		flushed = func(old, b, _ uint64) uint64 { return f32.flush(f32.add(f32.flush(old), f32.flush(b&(1<<32-1)), rn)) }
+		flushed = func(old, b, _ uint64) uint64 {
+			return f32.flush(f32.add(f32.flush(old), f32.flush(b&(1<<32-1)),
+				rn))
+		}
 	}
 	return func(w *vm.Warp, o *vm.Op) {
 		a, b, c := w.R[o.A], &w.R[o.B], &w.R[o.C]

@@ -11,7 +11,8 @@ import (
 func bitRows() []*Instruction {
 	logic := func(name string, full func(d, a, b *vm.Column), f func(a, b uint64) uint64) []*Instruction {
 		return []*Instruction{
-			{Name: name, Modifiers: "t=b16|b32|b64", Operands: "d a b", Make: func(Variant) vm.Func { return fast(full, two(f)) }},
+			{Name: name, Modifiers: "t=b16|b32|b64", Operands: "d a b",
+				Make: func(Variant) vm.Func { return fast(full, two(f)) }},
 			{Name: name, Modifiers: "pred", Operands: "P A B", Make: func(Variant) vm.Func {
 				return func(w *vm.Warp, o *vm.Op) {
 					w.SetPredicate(o.D, uint32(f(uint64(w.Truth(o.A)), uint64(w.Truth(o.B)))))
@@ -36,10 +37,12 @@ func bitRows() []*Instruction {
 		{Name: "shl", Modifiers: "t=b16|b32|b64", Operands: "d a b:b32", Make: func(v Variant) vm.Func {
 			return bySize(v, two(left[uint16]), fast(left32, two(left[uint32])), two(left[uint64]))
 		}},
-		{Name: "shr", Modifiers: "t=b16|b32|b64|u16|s16|u32|s32|u64|s64", Operands: "d a b:b32", Make: func(v Variant) vm.Func {
-			return byType(v, two(right[uint16]), two(right[int16]), fast(right32, two(right[uint32])), two(right[int32]), two(right[uint64]),
-				two(right[int64]))
-		}},
+		{Name: "shr", Modifiers: "t=b16|b32|b64|u16|s16|u32|s32|u64|s64", Operands: "d a b:b32",
+			Make: func(v Variant) vm.Func {
+				return byType(v, two(right[uint16]), two(right[int16]), fast(right32, two(right[uint32])),
+					two(right[int32]), two(right[uint64]),
+					two(right[int64]))
+			}},
 		{Name: "shf", Modifiers: "to=l|r how=clamp|wrap t=b32", Operands: "d a b c:b32", Make: func(v Variant) vm.Func {
 			l, clamp := v.Get("to") == "l", v.Get("how") == "clamp"
 			return three(func(a, b, c uint32) uint32 {
@@ -81,7 +84,10 @@ func bitRows() []*Instruction {
 		}},
 		{Name: "bfi", Modifiers: "t=b32|b64", Operands: "d a b c:b32 e:b32", Make: func(v Variant) vm.Func {
 			size := sizeOf(v.T())
-			return four(func(a, b uint64, c, e uint32) uint64 { return insert(a, b, field(c, size), field(e, size), size) })
+			return four(func(a, b uint64, c, e uint32) uint64 {
+				return insert(a, b, field(c, size), field(e, size),
+					size)
+			})
 		}},
 		{Name: "bmsk", Modifiers: "how=clamp|wrap t=b32", Operands: "d a b:b32", Make: func(v Variant) vm.Func {
 			clamp := v.Get("how") == "clamp"
@@ -104,11 +110,13 @@ func bitRows() []*Instruction {
 				return part(a, 0, int(b), signed)
 			})
 		}},
-		{Name: "prmt", Modifiers: "t=b32 mode?=f4e|b4e|rc8|ecl|ecr|rc16", Operands: "d a b c", Make: func(v Variant) vm.Func {
-			m := v.Get("mode")
-			return three(func(a, b, c uint32) uint32 { return permute(m, a, b, c) })
-		}},
-		{Name: "fns", Modifiers: "t=b32", Operands: "d:b32 a:b32 b:b32 c:s32", Make: func(Variant) vm.Func { return three(nthBit) }},
+		{Name: "prmt", Modifiers: "t=b32 mode?=f4e|b4e|rc8|ecl|ecr|rc16", Operands: "d a b c",
+			Make: func(v Variant) vm.Func {
+				m := v.Get("mode")
+				return three(func(a, b, c uint32) uint32 { return permute(m, a, b, c) })
+			}},
+		{Name: "fns", Modifiers: "t=b32", Operands: "d:b32 a:b32 b:b32 c:s32",
+			Make: func(Variant) vm.Func { return three(nthBit) }},
 		{Name: "copysign", Modifiers: "t=f32|f64", Operands: "d a b", Make: func(v Variant) vm.Func {
 			sign := formatOf(v.T()).sign()
 			return two(func(a, b uint64) uint64 { return b&^sign | a&sign })

@@ -21,30 +21,38 @@ func compareRows() []*Instruction {
 		{Name: "setp", Modifiers: comparisons + " " + compared, Operands: "P| a b", Make: setp},
 		{Name: "setp", Modifiers: floatComparisons + " ftz? t=f32|f64|f16|bf16", Operands: "P| a b", Make: setp},
 		{Name: "setp", Modifiers: comparisons + " bool=and|or|xor " + compared, Operands: "P| a b C", Make: setp},
-		{Name: "setp", Modifiers: floatComparisons + " bool=and|or|xor ftz? t=f32|f64|f16|bf16", Operands: "P| a b C", Make: setp},
+		{Name: "setp", Modifiers: floatComparisons + " bool=and|or|xor ftz? t=f32|f64|f16|bf16", Operands: "P| a b C",
+			Make: setp},
 		{Name: "set", Modifiers: comparisons + " to=u32|s32|f32 " + compared, Operands: "d:b32 a b", Make: set},
-		{Name: "set", Modifiers: floatComparisons + " ftz? to=u32|s32|f32 t=f32|f64|f16", Operands: "d:b32 a b", Make: set},
-		{Name: "set", Modifiers: comparisons + " bool=and|or|xor to=u32|s32|f32 " + compared, Operands: "d:b32 a b C", Make: set},
-		{Name: "set", Modifiers: floatComparisons + " bool=and|or|xor ftz? to=u32|s32|f32 t=f32|f64|f16", Operands: "d:b32 a b C", Make: set},
-		{Name: "selp", Modifiers: "t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64|f16", Operands: "d a b C", Make: func(Variant) vm.Func { return selp }},
-		{Name: "slct", Modifiers: "t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64 u=s32", Operands: "d a b c:u", Make: func(Variant) vm.Func {
-			return three(func(a, b uint64, c int32) uint64 { return choice(c >= 0, a, b) })
-		}},
-		{Name: "slct", Modifiers: "ftz? t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64 u=f32", Operands: "d a b c:u", Make: func(v Variant) vm.Func {
-			ftz := v.Has("ftz")
-			return three(func(a, b uint64, c uint32) uint64 {
-				if ftz {
-					c = uint32(f32.flush(uint64(c)))
-				}
-				return choice(c <= uint32(f32.inf()) || c == 1<<31, a, b)
-			})
-		}},
-		{Name: "testp", Modifiers: "class=finite|infinite|number|notanumber|normal|subnormal t=f32|f64", Operands: "P a", Make: func(v Variant) vm.Func {
-			f, class := formatOf(v.T()), v.Get("class")
-			mask := f.sign() - 1
-			is := test(func(a, _ uint64) bool { return f.classed(class, a&mask) })
-			return func(w *vm.Warp, o *vm.Op) { with := *o; with.B = o.A; is(w, &with) }
-		}},
+		{Name: "set", Modifiers: floatComparisons + " ftz? to=u32|s32|f32 t=f32|f64|f16", Operands: "d:b32 a b",
+			Make: set},
+		{Name: "set", Modifiers: comparisons + " bool=and|or|xor to=u32|s32|f32 " + compared, Operands: "d:b32 a b C",
+			Make: set},
+		{Name: "set", Modifiers: floatComparisons + " bool=and|or|xor ftz? to=u32|s32|f32 t=f32|f64|f16",
+			Operands: "d:b32 a b C", Make: set},
+		{Name: "selp", Modifiers: "t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64|f16", Operands: "d a b C",
+			Make: func(Variant) vm.Func { return selp }},
+		{Name: "slct", Modifiers: "t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64 u=s32", Operands: "d a b c:u",
+			Make: func(Variant) vm.Func {
+				return three(func(a, b uint64, c int32) uint64 { return choice(c >= 0, a, b) })
+			}},
+		{Name: "slct", Modifiers: "ftz? t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64 u=f32", Operands: "d a b c:u",
+			Make: func(v Variant) vm.Func {
+				ftz := v.Has("ftz")
+				return three(func(a, b uint64, c uint32) uint64 {
+					if ftz {
+						c = uint32(f32.flush(uint64(c)))
+					}
+					return choice(c <= uint32(f32.inf()) || c == 1<<31, a, b)
+				})
+			}},
+		{Name: "testp", Modifiers: "class=finite|infinite|number|notanumber|normal|subnormal t=f32|f64",
+			Operands: "P a", Make: func(v Variant) vm.Func {
+				f, class := formatOf(v.T()), v.Get("class")
+				mask := f.sign() - 1
+				is := test(func(a, _ uint64) bool { return f.classed(class, a&mask) })
+				return func(w *vm.Warp, o *vm.Op) { with := *o; with.B = o.A; is(w, &with) }
+			}},
 	}
 }
 

@@ -17,37 +17,44 @@ func convertRows() []*Instruction {
 	)
 	return []*Instruction{
 		{Name: "cvt", Modifiers: "sat? t=" + ints + " u=" + ints, Operands: "x y:u", Make: intToInt},
-		{Name: "cvt", Modifiers: "rnd=rni|rzi|rmi|rpi ftz? sat? t=" + ints + " u=" + floats + "|bf16", Operands: "x y:u", Make: floatToInt},
-		{Name: "cvt", Modifiers: rounding2 + "sat? t=" + floats + "|bf16 u=" + ints, Operands: "x y:u", Make: intToFloat},
-		{Name: "cvt", Modifiers: rounding + "ftz? sat? t=" + floats + " u=" + floats, Operands: "x y:u", Make: floatToFloat},
-		{Name: "cvt", Modifiers: integral + "ftz? sat? t=" + floats + " u=" + floats, Operands: "x y:u", Make: floatToIntegral},
+		{Name: "cvt", Modifiers: "rnd=rni|rzi|rmi|rpi ftz? sat? t=" + ints + " u=" + floats + "|bf16",
+			Operands: "x y:u", Make: floatToInt},
+		{Name: "cvt", Modifiers: rounding2 + "sat? t=" + floats + "|bf16 u=" + ints, Operands: "x y:u",
+			Make: intToFloat},
+		{Name: "cvt", Modifiers: rounding + "ftz? sat? t=" + floats + " u=" + floats, Operands: "x y:u",
+			Make: floatToFloat},
+		{Name: "cvt", Modifiers: integral + "ftz? sat? t=" + floats + " u=" + floats, Operands: "x y:u",
+			Make: floatToIntegral},
 		{Name: "cvt", Modifiers: "rnd=rn|rz relu? t=bf16|f16 u=f32", Operands: "x y:u", Make: floatToFloat},
 		{Name: "cvt", Modifiers: "t=f32 u=bf16", Operands: "x y:u", Make: func(Variant) vm.Func {
 			return one(func(a uint16) uint32 { return uint32(a) << 16 })
 		}},
-		{Name: "cvt", Modifiers: "rnd=rn|rz relu? t=f16x2|bf16x2 u=f32", Operands: "d a:u b:u", Make: func(v Variant) vm.Func {
-			f, r := formatOf(v.T()), modeOf(v.Get("rnd"))
-			half := func(a uint64) uint64 {
-				d := f.convert(a&(1<<32-1), f32, r)
-				if v.Has("relu") && f.negative(d) && !f.isNaN(d) {
-					d = 0
+		{Name: "cvt", Modifiers: "rnd=rn|rz relu? t=f16x2|bf16x2 u=f32", Operands: "d a:u b:u",
+			Make: func(v Variant) vm.Func {
+				f, r := formatOf(v.T()), modeOf(v.Get("rnd"))
+				half := func(a uint64) uint64 {
+					d := f.convert(a&(1<<32-1), f32, r)
+					if v.Has("relu") && f.negative(d) && !f.isNaN(d) {
+						d = 0
+					}
+					return d
 				}
-				return d
-			}
-			return two(func(a, b uint64) uint64 { return half(a)<<16 | half(b) })
-		}},
+				return two(func(a, b uint64) uint64 { return half(a)<<16 | half(b) })
+			}},
 		{Name: "cvt", Modifiers: "pack sat t=u16|s16 u=s32", Operands: "d:b32 a:u b:u", Make: func(v Variant) vm.Func {
 			signed := v.T() == "s16"
 			return two(func(a, b int32) uint32 {
 				return uint32(narrow(int64(a), 16, signed))<<16 | uint32(narrow(int64(b), 16, signed))&0xffff
 			})
 		}},
-		{Name: "cvt", Modifiers: "pack sat t=u8|s8 u=s32 v=b32", Operands: "d:b32 a:u b:u c:b32", Make: func(v Variant) vm.Func {
-			signed := v.T() == "s8"
-			return three(func(a, b int32, c uint32) uint32 {
-				return c<<16 | uint32(narrow(int64(a), 8, signed))&0xff<<8 | uint32(narrow(int64(b), 8, signed))&0xff
-			})
-		}},
+		{Name: "cvt", Modifiers: "pack sat t=u8|s8 u=s32 v=b32", Operands: "d:b32 a:u b:u c:b32",
+			Make: func(v Variant) vm.Func {
+				signed := v.T() == "s8"
+				return three(func(a, b int32, c uint32) uint32 {
+					return c<<16 | uint32(narrow(int64(a), 8, signed))&0xff<<8 | uint32(narrow(int64(b), 8,
+						signed))&0xff
+				})
+			}},
 	}
 }
 

@@ -130,7 +130,8 @@ func TestTable(t *testing.T) {
 			}
 		}
 	}
-	for _, op := range []string{"", "add", "add.u8", "add.s32.sat", "ld", "ld.u32.u32", "setp.lo.s32", "cvt.f32.f64", "cvt.rn.f64.f32", "min.abs.f32", "fma.f32"} {
+	for _, op := range []string{"", "add", "add.u8", "add.s32.sat", "ld", "ld.u32.u32", "setp.lo.s32", "cvt.f32.f64",
+		"cvt.rn.f64.f32", "min.abs.f32", "fma.f32"} {
 		if v, _, found := Find(op); found {
 			t.Errorf("%q is %s", op, v)
 		}

@@ -20,18 +20,22 @@ func floatRows() []*Instruction {
 		{"add", format.add}, {"sub", subtract}, {"mul", format.mul},
 	} {
 		list = append(list,
-			&Instruction{Name: op.name, Modifiers: rounding + "ftz? sat? t=f32", Operands: "d a b", Make: func(v Variant) vm.Func {
-				return finish(v, op.f)
-			}},
-			&Instruction{Name: op.name, Modifiers: rounding + "t=f64", Operands: "d a b", Make: func(v Variant) vm.Func {
-				return finish(v, op.f)
-			}},
-			&Instruction{Name: op.name, Modifiers: "rnd?=rn ftz? sat? t=f16|f16x2", Operands: "d a b", Make: func(v Variant) vm.Func {
-				return finish(v, op.f)
-			}},
-			&Instruction{Name: op.name, Modifiers: "rnd?=rn t=bf16|bf16x2", Operands: "d a b", Make: func(v Variant) vm.Func {
-				return finish(v, op.f)
-			}})
+			&Instruction{Name: op.name, Modifiers: rounding + "ftz? sat? t=f32", Operands: "d a b",
+				Make: func(v Variant) vm.Func {
+					return finish(v, op.f)
+				}},
+			&Instruction{Name: op.name, Modifiers: rounding + "t=f64", Operands: "d a b",
+				Make: func(v Variant) vm.Func {
+					return finish(v, op.f)
+				}},
+			&Instruction{Name: op.name, Modifiers: "rnd?=rn ftz? sat? t=f16|f16x2", Operands: "d a b",
+				Make: func(v Variant) vm.Func {
+					return finish(v, op.f)
+				}},
+			&Instruction{Name: op.name, Modifiers: "rnd?=rn t=bf16|bf16x2", Operands: "d a b",
+				Make: func(v Variant) vm.Func {
+					return finish(v, op.f)
+				}})
 	}
 	div := func(v Variant) vm.Func { return finish(v, format.div) }
 	fma := func(v Variant) vm.Func { return fmaOf(v) }

@@ -24,13 +24,16 @@ func integerRows() []*Instruction {
 		{Name: "sub", Modifiers: "sat t=s32", Operands: "d a b", Make: func(Variant) vm.Func {
 			return two(func(a, b int32) int32 { return clamp32(int64(a) - int64(b)) })
 		}},
-		{Name: "add", Modifiers: "u16x2", Operands: "d:b32 a:b32 b:b32", Make: func(Variant) vm.Func { return two(halves(addOf[uint16])) }},
-		{Name: "add", Modifiers: "s16x2", Operands: "d:b32 a:b32 b:b32", Make: func(Variant) vm.Func { return two(halves(addOf[uint16])) }},
+		{Name: "add", Modifiers: "u16x2", Operands: "d:b32 a:b32 b:b32",
+			Make: func(Variant) vm.Func { return two(halves(addOf[uint16])) }},
+		{Name: "add", Modifiers: "s16x2", Operands: "d:b32 a:b32 b:b32",
+			Make: func(Variant) vm.Func { return two(halves(addOf[uint16])) }},
 		{Name: "mul", Modifiers: "lo " + integers, Operands: "d a b", Make: func(v Variant) vm.Func {
 			return bySize(v, two(mulOf[uint16]), fast(mul32, two(mulOf[uint32])), two(mulOf[uint64]))
 		}},
 		{Name: "mul", Modifiers: "hi " + integers, Operands: "d a b", Make: func(v Variant) vm.Func {
-			return byType(v, two(highOf[uint16](16)), two(highOf[int16](16)), two(high32), two(highOf[int32](32)), two(highU64), two(highS64))
+			return byType(v, two(highOf[uint16](16)), two(highOf[int16](16)), two(high32), two(highOf[int32](32)),
+				two(highU64), two(highS64))
 		}},
 		{Name: "mul", Modifiers: "wide t=u16|s16|u32|s32", Operands: "d:w a b", Make: func(v Variant) vm.Func {
 			return byType(v, two(wideOf[uint16]), two(wideOf[int16]), two(wideOf[uint32]), two(wideOf[int32]), nil, nil)
@@ -39,14 +42,16 @@ func integerRows() []*Instruction {
 			return bySize(v, three(madOf[uint16]), fast3(mad32, three(madOf[uint32])), three(madOf[uint64]))
 		}},
 		{Name: "mad", Modifiers: "hi " + integers, Operands: "d a b c", Make: func(v Variant) vm.Func {
-			return byType(v, three(madHigh(highOf[uint16](16))), three(madHigh(highOf[int16](16))), three(madHigh(high32)),
+			return byType(v, three(madHigh(highOf[uint16](16))), three(madHigh(highOf[int16](16))),
+				three(madHigh(high32)),
 				three(madHigh(highOf[int32](32))), three(madHigh(highU64)), three(madHigh(highS64)))
 		}},
 		{Name: "mad", Modifiers: "hi sat t=s32", Operands: "d a b c", Make: func(Variant) vm.Func {
 			return three(func(a, b, c int32) int32 { return clamp32(int64(a)*int64(b)>>32 + int64(c)) })
 		}},
 		{Name: "mad", Modifiers: "wide t=u16|s16|u32|s32", Operands: "d:w a b c:w", Make: func(v Variant) vm.Func {
-			return byType(v, three(madWide[uint16]), three(madWide[int16]), three(madWide[uint32]), three(madWide[int32]), nil, nil)
+			return byType(v, three(madWide[uint16]), three(madWide[int16]), three(madWide[uint32]),
+				three(madWide[int32]), nil, nil)
 		}},
 		{Name: "mul24", Modifiers: "part=hi|lo t=u32|s32", Operands: "d a b", Make: func(v Variant) vm.Func {
 			shift := shift24(v)
@@ -63,17 +68,21 @@ func integerRows() []*Instruction {
 			return three(func(a, b int32, c uint32) uint32 { return uint32(int64(a<<8>>8)*int64(b<<8>>8)>>shift) + c })
 		}},
 		{Name: "div", Modifiers: integers, Operands: "d a b", Make: func(v Variant) vm.Func {
-			return byType(v, two(divide[uint16]), two(divide[int16]), two(divide[uint32]), two(divide[int32]), two(divide[uint64]), two(divide[int64]))
+			return byType(v, two(divide[uint16]), two(divide[int16]), two(divide[uint32]), two(divide[int32]),
+				two(divide[uint64]), two(divide[int64]))
 		}},
 		{Name: "rem", Modifiers: integers, Operands: "d a b", Make: func(v Variant) vm.Func {
-			return byType(v, two(remainder[uint16]), two(remainder[int16]), two(remainder[uint32]), two(remainder[int32]),
+			return byType(v, two(remainder[uint16]), two(remainder[int16]), two(remainder[uint32]),
+				two(remainder[int32]),
 				two(remainder[uint64]), two(remainder[int64]))
 		}},
 		{Name: "min", Modifiers: integers, Operands: "d a b", Make: func(v Variant) vm.Func {
-			return byType(v, two(minOf[uint16]), two(minOf[int16]), two(minOf[uint32]), two(minOf[int32]), two(minOf[uint64]), two(minOf[int64]))
+			return byType(v, two(minOf[uint16]), two(minOf[int16]), two(minOf[uint32]), two(minOf[int32]),
+				two(minOf[uint64]), two(minOf[int64]))
 		}},
 		{Name: "max", Modifiers: integers, Operands: "d a b", Make: func(v Variant) vm.Func {
-			return byType(v, two(maxOf[uint16]), two(maxOf[int16]), two(maxOf[uint32]), two(maxOf[int32]), two(maxOf[uint64]), two(maxOf[int64]))
+			return byType(v, two(maxOf[uint16]), two(maxOf[int16]), two(maxOf[uint32]), two(maxOf[int32]),
+				two(maxOf[uint64]), two(maxOf[int64]))
 		}},
 		{Name: "abs", Modifiers: "t=s16|s32|s64", Operands: "d a", Make: func(v Variant) vm.Func {
 			return byType(v, nil, one(absolute[int16]), nil, one(absolute[int32]), nil, one(absolute[int64]))
@@ -82,7 +91,8 @@ func integerRows() []*Instruction {
 			return one(func(a uint64) uint64 { return -a })
 		}},
 		{Name: "sad", Modifiers: integers, Operands: "d a b c", Make: func(v Variant) vm.Func {
-			return byType(v, three(distance[uint16]), three(distance[int16]), three(distance[uint32]), three(distance[int32]),
+			return byType(v, three(distance[uint16]), three(distance[int16]), three(distance[uint32]),
+				three(distance[int32]),
 				three(distance[uint64]), three(distance[int64]))
 		}},
 		{Name: "dp4a", Modifiers: "t=u32|s32 u=u32|s32", Operands: "d:b32 a b:u c:b32", Make: func(v Variant) vm.Func {
@@ -93,24 +103,31 @@ func integerRows() []*Instruction {
 				return c
 			})
 		}},
-		{Name: "dp2a", Modifiers: "part=lo|hi t=u32|s32 u=u32|s32", Operands: "d:b32 a b:u c:b32", Make: func(v Variant) vm.Func {
-			from := 0
-			if v.Get("part") == "hi" {
-				from = 16
-			}
-			return three(func(a, b, c uint32) uint32 {
-				for i := range 2 {
-					c += part(a, 16*i, 16, v.T() == "s32") * part(b, from+8*i, 8, v.Get("u") == "s32")
+		{Name: "dp2a", Modifiers: "part=lo|hi t=u32|s32 u=u32|s32", Operands: "d:b32 a b:u c:b32",
+			Make: func(v Variant) vm.Func {
+				from := 0
+				if v.Get("part") == "hi" {
+					from = 16
 				}
-				return c
-			})
-		}},
-		{Name: "add", Modifiers: "cc t=u32|s32|u64|s64", Operands: "d a b", Make: func(v Variant) vm.Func { return carry(v, false, false, true) }},
-		{Name: "addc", Modifiers: "cc? t=u32|s32|u64|s64", Operands: "d a b", Make: func(v Variant) vm.Func { return carry(v, false, true, v.Has("cc")) }},
-		{Name: "sub", Modifiers: "cc t=u32|s32|u64|s64", Operands: "d a b", Make: func(v Variant) vm.Func { return carry(v, true, false, true) }},
-		{Name: "subc", Modifiers: "cc? t=u32|s32|u64|s64", Operands: "d a b", Make: func(v Variant) vm.Func { return carry(v, true, true, v.Has("cc")) }},
-		{Name: "mad", Modifiers: "part=lo|hi cc t=u32|s32|u64|s64", Operands: "d a b c", Make: func(v Variant) vm.Func { return madCarry(v, false, true) }},
-		{Name: "madc", Modifiers: "part=lo|hi cc? t=u32|s32|u64|s64", Operands: "d a b c", Make: func(v Variant) vm.Func { return madCarry(v, true, v.Has("cc")) }},
+				return three(func(a, b, c uint32) uint32 {
+					for i := range 2 {
+						c += part(a, 16*i, 16, v.T() == "s32") * part(b, from+8*i, 8, v.Get("u") == "s32")
+					}
+					return c
+				})
+			}},
+		{Name: "add", Modifiers: "cc t=u32|s32|u64|s64", Operands: "d a b",
+			Make: func(v Variant) vm.Func { return carry(v, false, false, true) }},
+		{Name: "addc", Modifiers: "cc? t=u32|s32|u64|s64", Operands: "d a b",
+			Make: func(v Variant) vm.Func { return carry(v, false, true, v.Has("cc")) }},
+		{Name: "sub", Modifiers: "cc t=u32|s32|u64|s64", Operands: "d a b",
+			Make: func(v Variant) vm.Func { return carry(v, true, false, true) }},
+		{Name: "subc", Modifiers: "cc? t=u32|s32|u64|s64", Operands: "d a b",
+			Make: func(v Variant) vm.Func { return carry(v, true, true, v.Has("cc")) }},
+		{Name: "mad", Modifiers: "part=lo|hi cc t=u32|s32|u64|s64", Operands: "d a b c",
+			Make: func(v Variant) vm.Func { return madCarry(v, false, true) }},
+		{Name: "madc", Modifiers: "part=lo|hi cc? t=u32|s32|u64|s64", Operands: "d a b c",
+			Make: func(v Variant) vm.Func { return madCarry(v, true, v.Has("cc")) }},
 	}
 }
 

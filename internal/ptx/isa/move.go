@@ -9,38 +9,48 @@ import (
 // moveRows are the instructions that move values between registers.
 func moveRows() []*Instruction {
 	return []*Instruction{
-		{Name: "mov", Modifiers: "t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64|f16|bf16", Operands: "d a", Make: func(Variant) vm.Func { return Move },
+		{Name: "mov", Modifiers: "t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64|f16|bf16", Operands: "d a",
+			Make:    func(Variant) vm.Func { return Move },
 			Special: "mov"},
 		{Name: "mov", Modifiers: "pred", Operands: "P A", Make: func(Variant) vm.Func {
 			return func(w *vm.Warp, o *vm.Op) { w.SetPredicate(o.D, w.Truth(o.A)) }
 		}},
-		{Name: "cvta", Modifiers: "space=global|const|shared|local|param t=u64", Operands: "d a", Make: func(v Variant) vm.Func {
-			return toGeneric(v.Get("space"), true)
-		}},
-		{Name: "cvta", Modifiers: "to space=global|const|shared|local|param t=u64", Operands: "d a", Make: func(v Variant) vm.Func {
-			return toGeneric(v.Get("space"), false)
-		}},
-		{Name: "isspacep", Modifiers: "space=global|const|shared|local|param", Operands: "P a:u64", Make: func(v Variant) vm.Func {
-			window := windowOf(v.Get("space"))
-			if v.Get("space") == "const" {
-				return nil
-			}
-			is := test(func(a, _ uint64) bool {
-				in := a &^ (vm.WindowSize - 1)
-				if window == 0 {
-					return in != vm.SharedWindow && in != vm.LocalWindow && in != vm.ParamWindow
+		{Name: "cvta", Modifiers: "space=global|const|shared|local|param t=u64", Operands: "d a",
+			Make: func(v Variant) vm.Func {
+				return toGeneric(v.Get("space"), true)
+			}},
+		{Name: "cvta", Modifiers: "to space=global|const|shared|local|param t=u64", Operands: "d a",
+			Make: func(v Variant) vm.Func {
+				return toGeneric(v.Get("space"), false)
+			}},
+		{Name: "isspacep", Modifiers: "space=global|const|shared|local|param", Operands: "P a:u64",
+			Make: func(v Variant) vm.Func {
+				window := windowOf(v.Get("space"))
+				if v.Get("space") == "const" {
+					return nil
 				}
-				return in == window
-			})
-			return func(w *vm.Warp, o *vm.Op) { with := *o; with.B = o.A; is(w, &with) }
-		}},
+				is := test(func(a, _ uint64) bool {
+					in := a &^ (vm.WindowSize - 1)
+					if window == 0 {
+						return in != vm.SharedWindow && in != vm.LocalWindow && in != vm.ParamWindow
+					}
+					return in == window
+				})
+				return func(w *vm.Warp, o *vm.Op) { with := *o; with.B = o.A; is(w, &with) }
+			}},
 		// The translation uses these for special registers whose values change.
-		{Name: "%clock", Modifiers: "", Operands: "d:u32", Make: func(Variant) vm.Func { return uniform(func(w *vm.Warp) uint64 { return w.Cycles() }) }},
-		{Name: "%clock64", Modifiers: "", Operands: "d:u64", Make: func(Variant) vm.Func { return uniform(func(w *vm.Warp) uint64 { return w.Cycles() }) }},
-		{Name: "%clock_hi", Modifiers: "", Operands: "d:u32", Make: func(Variant) vm.Func { return uniform(func(w *vm.Warp) uint64 { return w.Cycles() >> 32 }) }},
-		{Name: "%globaltimer", Modifiers: "", Operands: "d:u64", Make: func(Variant) vm.Func { return uniform(func(w *vm.Warp) uint64 { return uint64(w.Time()) }) }},
-		{Name: "%globaltimer_lo", Modifiers: "", Operands: "d:u32", Make: func(Variant) vm.Func { return uniform(func(w *vm.Warp) uint64 { return uint64(w.Time()) }) }},
-		{Name: "%globaltimer_hi", Modifiers: "", Operands: "d:u32", Make: func(Variant) vm.Func { return uniform(func(w *vm.Warp) uint64 { return uint64(w.Time()) >> 32 }) }},
+		{Name: "%clock", Modifiers: "", Operands: "d:u32",
+			Make: func(Variant) vm.Func { return uniform(func(w *vm.Warp) uint64 { return w.Cycles() }) }},
+		{Name: "%clock64", Modifiers: "", Operands: "d:u64",
+			Make: func(Variant) vm.Func { return uniform(func(w *vm.Warp) uint64 { return w.Cycles() }) }},
+		{Name: "%clock_hi", Modifiers: "", Operands: "d:u32",
+			Make: func(Variant) vm.Func { return uniform(func(w *vm.Warp) uint64 { return w.Cycles() >> 32 }) }},
+		{Name: "%globaltimer", Modifiers: "", Operands: "d:u64",
+			Make: func(Variant) vm.Func { return uniform(func(w *vm.Warp) uint64 { return uint64(w.Time()) }) }},
+		{Name: "%globaltimer_lo", Modifiers: "", Operands: "d:u32",
+			Make: func(Variant) vm.Func { return uniform(func(w *vm.Warp) uint64 { return uint64(w.Time()) }) }},
+		{Name: "%globaltimer_hi", Modifiers: "", Operands: "d:u32",
+			Make: func(Variant) vm.Func { return uniform(func(w *vm.Warp) uint64 { return uint64(w.Time()) >> 32 }) }},
 	}
 }
 

@@ -422,7 +422,8 @@ func roundInt(negative bool, m uint64, e int, r mode) uint64 {
 		rest = m&(1<<(n-1)-1) != 0
 	}
 	switch {
-	case r == rn && half && (rest || i&1 != 0), r == rm && negative && (half || rest), r == rp && !negative && (half || rest):
+	case r == rn && half && (rest || i&1 != 0), r == rm && negative && (half || rest), r == rp && !negative &&
+		(half || rest):
 		i++
 	}
 	return i

@@ -24,7 +24,8 @@ func (f format) exact(v uint64) *big.Float {
 
 // reference rounds a number that is not zero. It does so by other means than the code that it checks.
 func (f format) reference(x *big.Float, r mode) uint64 {
-	modes := map[mode]big.RoundingMode{rn: big.ToNearestEven, rz: big.ToZero, rm: big.ToNegativeInf, rp: big.ToPositiveInf}
+	modes := map[mode]big.RoundingMode{rn: big.ToNearestEven, rz: big.ToZero, rm: big.ToNegativeInf,
+		rp: big.ToPositiveInf}
 	least := 1 - f.bias() - f.man // the exponent of the smallest number
 	// Scale so that the unit of the result is one, and round to an integer.
 	exp := max(x.MantExp(nil)-1-f.man, least)
@@ -94,7 +95,8 @@ func TestSoftFloat(t *testing.T) {
 					t.Fatalf("%s: fma(%x, %x, %x) in mode %d is %x, want %x", name, a, b, c, r, f.fma(a, b, c, r), want)
 				}
 				if sum := wide().Add(x, y); sum.Sign() != 0 && f.add(a, b, r) != f.reference(sum, r) {
-					t.Fatalf("%s: %x + %x in mode %d is %x, want %x", name, a, b, r, f.add(a, b, r), f.reference(sum, r))
+					t.Fatalf("%s: %x + %x in mode %d is %x, want %x", name, a, b, r, f.add(a, b, r),
+						f.reference(sum, r))
 				}
 				if p := wide().Mul(x, y); p.Sign() != 0 && f.mul(a, b, r) != f.reference(p, r) {
 					t.Fatalf("%s: %x · %x in mode %d is %x, want %x", name, a, b, r, f.mul(a, b, r), f.reference(p, r))
@@ -102,12 +104,14 @@ func TestSoftFloat(t *testing.T) {
 				if x.Sign() != 0 && y.Sign() != 0 {
 					// 400 bits tell a quotient from the middle of two numbers.
 					if q := new(big.Float).SetPrec(400).Quo(x, y); f.div(a, b, r) != f.reference(q, r) {
-						t.Fatalf("%s: %x / %x in mode %d is %x, want %x", name, a, b, r, f.div(a, b, r), f.reference(q, r))
+						t.Fatalf("%s: %x / %x in mode %d is %x, want %x", name, a, b, r, f.div(a, b, r),
+							f.reference(q, r))
 					}
 				}
 				if x.Sign() > 0 {
 					if s := new(big.Float).SetPrec(400).Sqrt(x); f.sqrt(a, r) != f.reference(s, r) {
-						t.Fatalf("%s: the root of %x in mode %d is %x, want %x", name, a, r, f.sqrt(a, r), f.reference(s, r))
+						t.Fatalf("%s: the root of %x in mode %d is %x, want %x", name, a, r, f.sqrt(a, r),
+							f.reference(s, r))
 					}
 				}
 				for _, g := range []format{f16, bf16, f32, f64} {

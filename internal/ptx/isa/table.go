@@ -150,7 +150,8 @@ var table = sync.OnceValue(func() map[string][]*Instruction {
 
 // rows returns all rows.
 func rows() []*Instruction {
-	return slices.Concat(integerRows(), bitRows(), floatRows(), approximateRows(), convertRows(), compareRows(), moveRows(),
+	return slices.Concat(integerRows(), bitRows(), floatRows(), approximateRows(), convertRows(), compareRows(),
+		moveRows(),
 		memoryRows(), atomicRows(), warpRows(), controlRows())
 }
 

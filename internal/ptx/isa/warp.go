@@ -12,62 +12,67 @@ func warpRows() []*Instruction {
 		{Name: "activemask", Modifiers: "t=b32", Operands: "d", Make: func(Variant) vm.Func {
 			return uniform(func(w *vm.Warp) uint64 { return uint64(w.Active) })
 		}},
-		{Name: "vote", Modifiers: "sync op=ballot t=b32", Operands: "d A e:b32", Kind: vm.Sync, Make: func(Variant) vm.Func {
-			return func(w *vm.Warp, o *vm.Op) {
-				v, d := uint64(w.Truth(o.A)&w.Active), &w.R[o.D]
-				for i := range w.Each {
-					d[i] = v
+		{Name: "vote", Modifiers: "sync op=ballot t=b32", Operands: "d A e:b32", Kind: vm.Sync,
+			Make: func(Variant) vm.Func {
+				return func(w *vm.Warp, o *vm.Op) {
+					v, d := uint64(w.Truth(o.A)&w.Active), &w.R[o.D]
+					for i := range w.Each {
+						d[i] = v
+					}
 				}
-			}
-		}},
-		{Name: "vote", Modifiers: "sync op=all|any|uni pred", Operands: "P A e:b32", Kind: vm.Sync, Make: func(v Variant) vm.Func {
-			op := v.Get("op")
-			return func(w *vm.Warp, o *vm.Op) {
-				yes := w.Truth(o.A) & w.Active
-				all, any := yes == w.Active, yes != 0
-				if op == "all" && all || op == "any" && any || op == "uni" && (all || !any) {
-					yes = vm.Full
-				} else {
-					yes = 0
+			}},
+		{Name: "vote", Modifiers: "sync op=all|any|uni pred", Operands: "P A e:b32", Kind: vm.Sync,
+			Make: func(v Variant) vm.Func {
+				op := v.Get("op")
+				return func(w *vm.Warp, o *vm.Op) {
+					yes := w.Truth(o.A) & w.Active
+					all, any := yes == w.Active, yes != 0
+					if op == "all" && all || op == "any" && any || op == "uni" && (all || !any) {
+						yes = vm.Full
+					} else {
+						yes = 0
+					}
+					w.SetPredicate(o.D, yes)
 				}
-				w.SetPredicate(o.D, yes)
-			}
-		}},
-		{Name: "shfl", Modifiers: "sync mode=up|down|bfly|idx t=b32", Operands: "s a b:b32 c:b32 e:b32", Kind: vm.Sync, Make: func(v Variant) vm.Func {
-			m := v.Get("mode")
-			return func(w *vm.Warp, o *vm.Op) { shuffle(w, o, m) }
-		}},
-		{Name: "match", Modifiers: "op=any sync t=b32|b64", Operands: "d:b32 a e:b32", Kind: vm.Sync, Make: func(v Variant) vm.Func {
-			mask := uint64(1<<64-1) >> (64 - sizeOf(v.T()))
-			return func(w *vm.Warp, o *vm.Op) {
-				a, d := w.R[o.A], &w.R[o.D]
-				for i := range w.Each {
-					d[i] = 0
-					for j := range w.Each {
-						if (a[i]^a[j])&mask == 0 {
-							d[i] |= 1 << j
+			}},
+		{Name: "shfl", Modifiers: "sync mode=up|down|bfly|idx t=b32", Operands: "s a b:b32 c:b32 e:b32",
+			Kind: vm.Sync, Make: func(v Variant) vm.Func {
+				m := v.Get("mode")
+				return func(w *vm.Warp, o *vm.Op) { shuffle(w, o, m) }
+			}},
+		{Name: "match", Modifiers: "op=any sync t=b32|b64", Operands: "d:b32 a e:b32", Kind: vm.Sync,
+			Make: func(v Variant) vm.Func {
+				mask := uint64(1<<64-1) >> (64 - sizeOf(v.T()))
+				return func(w *vm.Warp, o *vm.Op) {
+					a, d := w.R[o.A], &w.R[o.D]
+					for i := range w.Each {
+						d[i] = 0
+						for j := range w.Each {
+							if (a[i]^a[j])&mask == 0 {
+								d[i] |= 1 << j
+							}
 						}
 					}
 				}
-			}
-		}},
-		{Name: "match", Modifiers: "op=all sync t=b32|b64", Operands: "s:b32 a e:b32", Kind: vm.Sync, Make: func(v Variant) vm.Func {
-			mask := uint64(1<<64-1) >> (64 - sizeOf(v.T()))
-			return func(w *vm.Warp, o *vm.Op) {
-				a, d, all := w.R[o.A], &w.R[o.D], w.Active
-				for i := range w.Each {
-					if (a[i]^a[w.First()])&mask != 0 {
-						all = 0
+			}},
+		{Name: "match", Modifiers: "op=all sync t=b32|b64", Operands: "s:b32 a e:b32", Kind: vm.Sync,
+			Make: func(v Variant) vm.Func {
+				mask := uint64(1<<64-1) >> (64 - sizeOf(v.T()))
+				return func(w *vm.Warp, o *vm.Op) {
+					a, d, all := w.R[o.A], &w.R[o.D], w.Active
+					for i := range w.Each {
+						if (a[i]^a[w.First()])&mask != 0 {
+							all = 0
+						}
+					}
+					for i := range w.Each {
+						d[i] = uint64(all)
+					}
+					if o.X != nil && o.X.P != 0 {
+						w.SetPredicate(o.X.P-1, all)
 					}
 				}
-				for i := range w.Each {
-					d[i] = uint64(all)
-				}
-				if o.X != nil && o.X.P != 0 {
-					w.SetPredicate(o.X.P-1, all)
-				}
-			}
-		}},
+			}},
 		{Name: "redux", Modifiers: "sync op=add|min|max t=u32|s32", Operands: "d a e:b32", Kind: vm.Sync, Make: redux},
 		{Name: "redux", Modifiers: "sync op=and|or|xor t=b32", Operands: "d a e:b32", Kind: vm.Sync, Make: redux},
 		{Name: "elect", Modifiers: "sync", Operands: "s:b32 e:b32", Kind: vm.Sync, Make: func(Variant) vm.Func {
@@ -81,7 +86,8 @@ func warpRows() []*Instruction {
 				}
 			}
 		}},
-		{Name: "bar", Modifiers: "warp sync", Operands: "e:b32", Kind: vm.Sync, Make: func(Variant) vm.Func { return func(*vm.Warp, *vm.Op) {} },
+		{Name: "bar", Modifiers: "warp sync", Operands: "e:b32", Kind: vm.Sync,
+			Make:    func(Variant) vm.Func { return func(*vm.Warp, *vm.Op) {} },
 			Special: "anyplace"},
 	}
 }

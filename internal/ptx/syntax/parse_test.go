@@ -23,7 +23,8 @@ func show(list []Statement) string {
 		case s.Label != "":
 			fmt.Fprintf(&b, "%s: ", s.Label)
 		case s.Var != nil:
-			fmt.Fprintf(&b, "%s %s %s*%d*%d<%d> align %d extern %v; ", s.Var.Space, s.Var.Type, s.Var.Name, s.Var.Vector, s.Var.Count,
+			fmt.Fprintf(&b, "%s %s %s*%d*%d<%d> align %d extern %v; ", s.Var.Space, s.Var.Type, s.Var.Name,
+				s.Var.Vector, s.Var.Count,
 				s.Var.Range, s.Var.Align, s.Var.Extern)
 		case s.Table != nil:
 			fmt.Fprintf(&b, "%s %s %q; ", s.Table.Name, s.Table.Kind, s.Table.Names)
@@ -116,13 +117,15 @@ func TestDeclarations(t *testing.T) {
 		t.Fatalf("got %+v", m)
 	}
 	table, b, k := m.Vars[2], m.Vars[4], m.Functions[1]
-	if v := table.Init; v[0].Symbol != "text" || !v[0].Generic || v[0].Number.Bits != 1 || v[1].Generic || int64(v[1].Number.Bits) != -2 {
+	if v := table.Init; v[0].Symbol != "text" || !v[0].Generic || v[0].Number.Bits != 1 || v[1].Generic ||
+		int64(v[1].Number.Bits) != -2 {
 		t.Errorf("table is %+v", table)
 	}
 	if b.Name != "b" || b.Count != 3 || b.Size() != 12 || b.Type != "s32" {
 		t.Errorf("b is %+v", b)
 	}
-	if !k.Kernel || !k.HasBody || m.Functions[0].HasBody || k.Params[1].Size() != 12 || k.Params[1].Align != 4 || k.Params[0].Align != 8 {
+	if !k.Kernel || !k.HasBody || m.Functions[0].HasBody || k.Params[1].Size() != 12 || k.Params[1].Align != 4 ||
+		k.Params[0].Align != 8 {
 		t.Errorf("k is %+v", k)
 	}
 }

@@ -222,16 +222,22 @@ func (w *Warp) within(s *segment, lane int, addr, n uint64, write bool) unsafe.P
 // Space finds the memory of an access to a state space, or returns nil after a fault.
 type Space func(w *Warp, o *Op, lane int, addr, n uint64, write bool) unsafe.Pointer
 
-// The state spaces. Global and constant memory are in the generic address space.
+// GenericSpace is the [Space] of generic addresses, and of global and constant memory.
 func GenericSpace(w *Warp, o *Op, lane int, addr, n uint64, write bool) unsafe.Pointer {
 	return w.Pointer(o, lane, addr, n, write)
 }
+
+// SharedSpace is the [Space] of the shared memory of the block.
 func SharedSpace(w *Warp, _ *Op, lane int, addr, n uint64, write bool) unsafe.Pointer {
 	return w.SharedPointer(lane, uint32(addr), n, write)
 }
+
+// LocalSpace is the [Space] of the local memory of the lane.
 func LocalSpace(w *Warp, _ *Op, lane int, addr, n uint64, write bool) unsafe.Pointer {
 	return w.LocalPointer(lane, uint32(addr), n, write)
 }
+
+// ParamSpace is the [Space] of the parameters of the kernel, which are only read.
 func ParamSpace(w *Warp, _ *Op, lane int, addr, n uint64, _ bool) unsafe.Pointer {
 	return w.ParamPointer(lane, addr, n)
 }
