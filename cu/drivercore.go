@@ -90,8 +90,8 @@ type numbering struct {
 // for the result.
 type Leak struct {
 	// Kind is the kind of object: "event", "stream", "context", "module", "device memory", "host
-	// memory", "graph", "executable graph", "event pool", "pooled event", "green context", "host
-	// function", "timeline".
+	// memory", "managed memory", "memory pool", "virtual memory", "physical memory", "graph",
+	// "executable graph", "event pool", "pooled event", "green context", "host function", "timeline".
 	Kind string
 	// Handle is the driver's handle of the object.
 	Handle uintptr

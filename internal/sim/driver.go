@@ -104,10 +104,13 @@ func (d *Driver) Advance(by time.Duration) {
 		if !ok || next > target {
 			break
 		}
-		now = max(now, next) // work that a host function has delayed may be overdue
+		// Work that a host function has delayed may be overdue. Another goroutine may have advanced the time
+		// while settle waited.
+		now = max(now, next, d.clock.virtualNow())
 		d.clock.set(now)
 		d.engine.advance(now)
 	}
+	target = max(target, d.clock.virtualNow())
 	d.clock.set(target)
 	d.engine.advance(target)
 	d.moved()

@@ -50,6 +50,7 @@ func TestUnsupported(t *testing.T) {
 		"add.u32 a, a, x;":           "line 3: add.u32: register x has type b64",
 		"add.u32 a, a;":              "line 3: add.u32: 2 operands",
 		"add.u32 5, a, a;":           "line 3: add.u32: result  is no register",
+		"setp.eq.u32 0, a, a;":       "line 3: setp.eq.u32: a result is no predicate",
 		"add.u32 a, b, c;":           "line 3: add.u32: b is not declared",
 		"add.f32 a, a, 1;":           "line 3: add.f32: an integer as a constant of type f32",
 		"add.u32 a, a, 1.0;":         "line 3: add.u32: a float as a constant of type u32",

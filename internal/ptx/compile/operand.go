@@ -230,6 +230,9 @@ func (t *translator) truth(o syntax.Operand) (int32, *Error) {
 	if o.Kind == syntax.Name && o.Name == "_" {
 		return -1, nil
 	}
+	if o.Kind != syntax.Name {
+		return 0, t.unsupported("a result is no predicate")
+	}
 	p, err := t.predicate(o)
 	if err == nil && p < 0 {
 		err = t.unsupported("a result is negated")
