@@ -215,12 +215,28 @@ func (w *threadWaits) wait(_ context.Context, i int) error {
 	for i, e := range w.events[:n] {
 		handles[i] = uintptr(rawOf(e))
 	}
-	t0, now := time.Now(), uint64(w.c.call("now"))
+	at := w.c.clock()
 	w.c.call("wait_all", w.c.proc(string(w.f)), &handles[0], n, w.began.Load(), &seen[0])
-	for i, at := range seen {
-		w.seen[i] = t0.Add(time.Duration(at - now))
+	for i, ns := range seen {
+		w.seen[i] = at(ns)
 	}
 	return nil
+}
+
+// clock returns a function that converts times of C's clock. It reads both clocks until the reads are
+// as close together as they get: a single pair of reads was up to 60 µs apart on a busy machine.
+func (c *baseline) clock() func(ns uint64) time.Time {
+	var at time.Time
+	var ns uint64
+	closest := time.Hour
+	for range 50 {
+		before := time.Now()
+		n := uint64(c.call("now"))
+		if d := time.Since(before); d < closest {
+			at, ns, closest = before.Add(d/2), n, d
+		}
+	}
+	return func(other uint64) time.Time { return at.Add(time.Duration(other - ns)) }
 }
 
 // waiting returns how many threads wait.
