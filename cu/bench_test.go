@@ -59,6 +59,18 @@ func BenchmarkHandles(b *testing.B) {
 			start.Record(r.s)
 		}
 	})
+	legacy := must(r.gpu.LegacyStream())(b)
+	b.Run("record/default stream, table", func(b *testing.B) {
+		at := legacy.core.at
+		for b.Loop() {
+			tab.EventRecord(at, rawStart, driver.CU_STREAM_LEGACY)
+		}
+	})
+	b.Run("record/default stream", func(b *testing.B) {
+		for b.Loop() {
+			start.Record(legacy)
+		}
+	})
 	b.Run("wait/table", func(b *testing.B) {
 		for b.Loop() {
 			tab.StreamWaitEvent(at, rawStream, rawStart, 0)

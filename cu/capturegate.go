@@ -42,7 +42,7 @@ func (c *contextCore) endWhole()   { c.captureGate.Whole.End() }
 // beginLegacy precedes a call of the driver on the stream, and endLegacy follows it. Both do
 // nothing if the stream is not the legacy default stream.
 func (sc *streamCore) beginLegacy() {
-	if sc.raw == driver.CU_STREAM_LEGACY {
+	if sc.raw == driver.CU_STREAM_LEGACY && !sc.ctx.captureGate.Legacy.TryBegin() {
 		sc.ctx.captureGate.Legacy.Begin(sc.ctx.drv.table.Clock())
 	}
 }
