@@ -257,7 +257,7 @@ func (r *costRig) wakeUps(w *wakeRig) string {
 		add(wakeWay{name: "threads in C, cuEventQuery in a loop", open: openThreads(r.c, "cuEventQuery")})
 	}
 	for _, way := range wakeWays {
-		if way.name == "watcher" || way.name == "timeline" || way.name == "spin" {
+		if slices.Contains([]string{"memory", "spin", "watcher", "timeline"}, way.name) {
 			add(way)
 		}
 	}

@@ -176,7 +176,7 @@ func (dev *Device) ResetGraphMemHigh() error {
 }
 
 // TrimGraphMem gives memory back to the device that the driver has for graphs, and that no graph uses
-// (cuDeviceGraphMemTrim, CUDA 11.4). It may wait for the GPU: see docs/blocking.md.
+// (cuDeviceGraphMemTrim, CUDA 11.4).
 func (dev *Device) TrimGraphMem() error {
 	const op = "cuDeviceGraphMemTrim"
 	if !dev.valid() {

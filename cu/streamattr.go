@@ -189,8 +189,7 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 }
 
 // ResetPersistingL2 makes all data in the L2 cache that [AccessPersisting] keeps there normal again
-// (cuCtxResetPersistingL2Cache, CUDA 11.0). It takes effect at some time, and concerns all streams. It
-// may wait for the GPU: see docs/blocking.md.
+// (cuCtxResetPersistingL2Cache, CUDA 11.0). It takes effect at some time, and concerns all streams.
 func (c *Context) ResetPersistingL2() error {
 	const op = "cuCtxResetPersistingL2Cache"
 	core, err := c.enter(op)

@@ -83,6 +83,12 @@ typedef struct {
 	int flags;
 } Access; // a CUmemAccessDesc
 typedef struct {
+	PoolProps pool;
+	const Access *access;
+	size_t accesses, size;
+	D at;
+} AllocNodeParams; // a CUDA_MEM_ALLOC_NODE_PARAMS
+typedef struct {
 	size_t x, y;
 	int type;
 	void *host;
@@ -219,6 +225,8 @@ typedef struct {
 	F(cuGraphAddMemcpyNode, "cuGraphAddMemcpyNode", (H *, H, const H *, size_t, const CopyParams *, H))            \
 	F(cuGraphAddMemsetNode, "cuGraphAddMemsetNode", (H *, H, const H *, size_t, const SetParams *, H))             \
 	F(cuGraphAddHostNode, "cuGraphAddHostNode", (H *, H, const H *, size_t, const HostParams *))                   \
+	F(cuGraphAddMemAllocNode, "cuGraphAddMemAllocNode", (H *, H, const H *, size_t, AllocNodeParams *))            \
+	F(cuGraphAddMemFreeNode, "cuGraphAddMemFreeNode", (H *, H, const H *, size_t, D))                              \
 	F(cuGraphAddChildGraphNode, "cuGraphAddChildGraphNode", (H *, H, const H *, size_t, H))                        \
 	F(cuGraphKernelNodeSetParams, "cuGraphKernelNodeSetParams_v2", (H, const KernelParams *))                      \
 	F(cuGraphKernelNodeSetAttribute, "cuGraphKernelNodeSetAttribute", (H, int, const void *))                      \
@@ -288,6 +296,8 @@ typedef struct {
 	F(cuMemPoolGetAttribute, "cuMemPoolGetAttribute", (H, int, void *))                                            \
 	F(cuMemPoolSetAttribute, "cuMemPoolSetAttribute", (H, int, void *))                                            \
 	F(cuMemPoolTrimTo, "cuMemPoolTrimTo", (H, size_t))                                                             \
+	F(cuDeviceGraphMemTrim, "cuDeviceGraphMemTrim", (int))                                                         \
+	F(cuCtxResetPersistingL2Cache, "cuCtxResetPersistingL2Cache", (void))                                          \
 	F(cuMemPoolGetAccess, "cuMemPoolGetAccess", (int *, H, Location *))                                            \
 	F(cuMemPoolSetAccess, "cuMemPoolSetAccess", (H, const Access *, size_t))                                       \
 	F(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", (D *, size_t, H, H))                                     \

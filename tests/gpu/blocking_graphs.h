@@ -57,6 +57,20 @@ CASE(node_kernel_deep, "cuGraphAddKernelNode, a kernel with 200 KB of local memo
 	kernel_params.params = (void *[]){&d, &(D){0}, &(D){4}};
 	CALL(cuGraphAddKernelNode(&h2, h, NULL, 0, &kernel_params));
 }
+static AllocNodeParams alloc_params;
+static H empty_graph(void) {
+	H g;
+	alloc_params = (AllocNodeParams){.pool = {1, 0, {1, dev}, NULL, 0, {0}}, .size = 1 << 20};
+	ok(cuGraphCreate(&g, 0));
+	return g;
+}
+ROW(node_alloc, "cuGraphAddMemAllocNode", 0, h = empty_graph(), cuGraphAddMemAllocNode(&h2, h, NULL, 0, &alloc_params))
+ROW(node_free, "cuGraphAddMemFreeNode", 0,
+    h = empty_graph(); ok(cuGraphAddMemAllocNode(hs, h, NULL, 0, &alloc_params)),
+    cuGraphAddMemFreeNode(&h2, h, hs, 1, alloc_params.at))
+ROW(graph_trim, "cuDeviceGraphMemTrim, never used", 0, , cuDeviceGraphMemTrim(dev))
+ROW(graph_trim_used, "cuDeviceGraphMemTrim, with memory of a graph that is free", 0,
+    h = executable(alloc_graph()); ok(cuGraphLaunch(h, idle)); ok(cuStreamSynchronize(idle)), cuDeviceGraphMemTrim(dev))
 ROW(node_copy, "cuGraphAddMemcpyNode", 0, NEW, cuGraphAddMemcpyNode(&h2, h, NULL, 0, &copy_params, ctx))
 ROW(node_set, "cuGraphAddMemsetNode", 0, NEW, cuGraphAddMemsetNode(&h2, h, NULL, 0, &set_params, ctx))
 ROW(node_host, "cuGraphAddHostNode", 0, NEW, cuGraphAddHostNode(&h2, h, NULL, 0, &host_params))

@@ -278,6 +278,7 @@ ROW(pool_free_sync, "cuMemFree of memory of a pool that the held stream uses", 0
 ROW(pool_export, "cuMemPoolExportToShareableHandle", 0,
     h = new_pool(1), cuMemPoolExportToShareableHandle(&i1, h, 1, 0))
 ROW(pool_export_pointer, "cuMemPoolExportPointer", 0, d = new_pooled(new_pool(1), idle), cuMemPoolExportPointer(ipc, d))
+ROW(reset_l2, "cuCtxResetPersistingL2Cache", 0, , cuCtxResetPersistingL2Cache())
 
 // Virtual memory.
 #define VIRTUAL_SIZE ((size_t)2 << 20)
@@ -318,6 +319,10 @@ ROW(virtual_access_less, "cuMemSetAccess, used memory, less access", 0,
 ROW(virtual_get_access, "cuMemGetAccess", 0, d = new_mapping(), cuMemGetAccess(&l1, &(Location){1, dev}, d))
 ROW(virtual_unmap, "cuMemUnmap, never used", 0, d = new_mapping(), cuMemUnmap(d, VIRTUAL_SIZE))
 ROW(virtual_unmap_used, "cuMemUnmap, used", 0, d = new_mapping(); USED(d), cuMemUnmap(d, VIRTUAL_SIZE))
+ROW(virtual_unmap_frees, "cuMemUnmap, used, of memory that was released", 0,
+    l1 = new_physical(); d = new_range(); ok(cuMemMap(d, VIRTUAL_SIZE, 0, l1, 0));
+    ok(cuMemSetAccess(d, VIRTUAL_SIZE, &(Access){{1, dev}, 3}, 1)); USED(d); ok(cuMemRelease(l1)),
+    cuMemUnmap(d, VIRTUAL_SIZE))
 CASE(virtual_unmap_many, "cuMemUnmap, used, the Nth", 0) {
 	static D ds[300];
 	for (int i = 0; i < 300; i++) {
