@@ -5048,9 +5048,6 @@ func (t *Table) DeviceGetMemPool(at At, dev Device) (pool MemoryPool, res Result
 
 // DeviceGraphMemTrim calls cuDeviceGraphMemTrim, which exists since CUDA 11.4.
 func (t *Table) DeviceGraphMemTrim(at At, device Device) (res Result) {
-	if at.NoWait {
-		t.mayWait(symDeviceGraphMemTrim)
-	}
 	if t.soft != nil {
 		if t.version < 11040 {
 			res = missing(symDeviceGraphMemTrim)
@@ -5068,7 +5065,7 @@ func (t *Table) DeviceGraphMemTrim(at At, device Device) (res Result) {
 			return
 		}
 	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(uint32(device)))
+	return t.call1(at, ccall.Setup, fn, uintptr(uint32(device)))
 }
 
 // DeviceSetGraphMemAttribute calls cuDeviceSetGraphMemAttribute, which exists since CUDA 11.4.
@@ -7619,9 +7616,6 @@ func (t *Table) GraphAddKernelNodeV1(at At, hGraph Graph, dependencies []GraphNo
 
 // GraphAddMemAllocNode calls cuGraphAddMemAllocNode, which exists since CUDA 11.4.
 func (t *Table) GraphAddMemAllocNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams MemAllocNodeParams) (phGraphNode GraphNode, nodeParamsOut MemAllocNodeParams, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphAddMemAllocNode)
-	}
 	if t.soft != nil {
 		if t.version < 11040 {
 			res = missing(symGraphAddMemAllocNode)
@@ -7659,15 +7653,12 @@ func (t *Table) GraphAddMemAllocNode(at At, hGraph Graph, dependencies []GraphNo
 	})
 	f.phGraphNode = unsafe.Pointer(&f.v0)
 	f.nodeParams = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+	res = t.call6(at, ccall.Hot, unsafe.Pointer(f))
 	return f.v0, f.v1, res
 }
 
 // GraphAddMemFreeNode calls cuGraphAddMemFreeNode, which exists since CUDA 11.4.
 func (t *Table) GraphAddMemFreeNode(at At, hGraph Graph, dependencies []GraphNode, dptr DevicePtr) (phGraphNode GraphNode, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphAddMemFreeNode)
-	}
 	if t.soft != nil {
 		if t.version < 11040 {
 			res = missing(symGraphAddMemFreeNode)
@@ -7703,7 +7694,12 @@ func (t *Table) GraphAddMemFreeNode(at At, hGraph Graph, dependencies []GraphNod
 		dptr:            uintptr(dptr),
 	}
 	f.phGraphNode = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -13262,9 +13258,6 @@ func (t *Table) CtxGetSharedMemConfig(at At) (pConfig int32, res Result) {
 
 // CtxResetPersistingL2Cache calls cuCtxResetPersistingL2Cache, which exists since CUDA 11.0.
 func (t *Table) CtxResetPersistingL2Cache(at At) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCtxResetPersistingL2Cache)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -13282,7 +13275,13 @@ func (t *Table) CtxResetPersistingL2Cache(at At) (res Result) {
 		fn, r uintptr
 		_     [6]uintptr
 	}{fn: fn}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // CtxSetCacheConfig calls cuCtxSetCacheConfig, which exists since CUDA 3.2.

@@ -571,7 +571,7 @@ const symbolTable = "" +
 	"\x04ushCurrent\x80\x20" + // cuCtxPushCurrent, 2.0, hot
 	"\x0e_v2\x84\x40" + // cuCtxPushCurrent_v2, 4.0, hot
 	"\x03RecordEvent\x84\xc5" + // cuCtxRecordEvent, 12.5, hot
-	"\x05setPersistingL2Cache\x84\xb0" + // cuCtxResetPersistingL2Cache, 11.0, blocking
+	"\x05setPersistingL2Cache\x84\xb0" + // cuCtxResetPersistingL2Cache, 11.0, hot
 	"\x03SetCacheConfig\x84\x32" + // cuCtxSetCacheConfig, 3.2, blocking
 	"\x07urrent\x84\x40" + // cuCtxSetCurrent, 4.0, hot
 	"\x06Flags\x84\xc1" + // cuCtxSetFlags, 12.1, hot
@@ -607,7 +607,7 @@ const symbolTable = "" +
 	"\x09Texture1DLinearMaxWidth\x84\xb1" + // cuDeviceGetTexture1DLinearMaxWidth, 11.1, blocking
 	"\x09Uuid\x80\x92" + // cuDeviceGetUuid, 9.2, setup
 	"\x0d_v2\x84\xb4" + // cuDeviceGetUuid_v2, 11.4, setup
-	"\x07raphMemTrim\x84\xb4" + // cuDeviceGraphMemTrim, 11.4, blocking
+	"\x07raphMemTrim\x84\xb4" + // cuDeviceGraphMemTrim, 11.4, setup
 	"\x06PrimaryCtxGetState\x84\x70" + // cuDevicePrimaryCtxGetState, 7.0, setup
 	"\x10Release\x80\x70" + // cuDevicePrimaryCtxRelease, 7.0, blocking
 	"\x17_v2\x84\xb0" + // cuDevicePrimaryCtxRelease_v2, 11.0, blocking
@@ -666,8 +666,8 @@ const symbolTable = "" +
 	"\x08HostNode\x84\xa0" + // cuGraphAddHostNode, 10.0, hot
 	"\x08KernelNode\x80\xa0" + // cuGraphAddKernelNode, 10.0, hot
 	"\x12_v2\x84\xc0" + // cuGraphAddKernelNode_v2, 12.0, hot
-	"\x08MemAllocNode\x84\xb4" + // cuGraphAddMemAllocNode, 11.4, blocking
-	"\x0bFreeNode\x84\xb4" + // cuGraphAddMemFreeNode, 11.4, blocking
+	"\x08MemAllocNode\x84\xb4" + // cuGraphAddMemAllocNode, 11.4, hot
+	"\x0bFreeNode\x84\xb4" + // cuGraphAddMemFreeNode, 11.4, hot
 	"\x0bcpyNode\x84\xa0" + // cuGraphAddMemcpyNode, 10.0, hot
 	"\x0bsetNode\x84\xa0" + // cuGraphAddMemsetNode, 10.0, hot
 	"\x08Node\x80\xc2" + // cuGraphAddNode, 12.2, blocking
@@ -1205,8 +1205,8 @@ const maxSymbolName = 50
 
 // symbolClasses has a digit for each symbol: its ccall.Class.
 const symbolClasses = "" +
-	"22222222222222222222222222220000222100121211211121111112211222212200002010010222" +
-	"21022002200202222000221002111111111112222121212212222112002111111221112211222221" +
+	"22222222222222222222222222220000222100121211211121111111211222212200002010010222" +
+	"21022002200002222000221002111111111112222121212212222112002111111221111111222221" +
 	"21111111121111222211111211222211212212222221221111122212122222212221122112112222" +
 	"22222222202121220200000222222222121221111111122222222222222222222222222222222222" +
 	"00111111122111122022220211220220022112111111200221021112221122222222000202211122" +

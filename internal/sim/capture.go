@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"unsafe"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -31,7 +32,10 @@ type work struct {
 	// kernel is that of a kernel node, and child has the nodes of a child graph.
 	kernel *function
 	child  []*node
-	// These are of a kernel.
+	// These are of a kernel. pointers has the addresses of its arguments for C code, or is nil.
+	function    driver.Function
+	args        [][]byte
+	pointers    []unsafe.Pointer
 	grid, block Dim3
 	shared      uint32
 	attributes  kernelAttributes
@@ -39,6 +43,10 @@ type work struct {
 	blocks []*block
 	many   bool
 	kinds  [2]int32 // CU_MEMORYTYPE_… of a copy's destination and source
+	// copies, sets and host are the parameters of a node that was added to a graph, or nil.
+	copies *driver.Memcpy3D
+	sets   *driver.MemsetNodeParams
+	host   *driver.HostNodeParams
 	// alloc is the memory of a node that allocates or frees memory.
 	alloc *graphAlloc
 	// make returns the operation; nil for one that does nothing. makeKernel does so for a kernel, and

@@ -38,6 +38,8 @@ type node struct {
 	graph  *graph
 	work   work
 	after  []*node
+	// original is the node that this one, of a clone, is a copy of, or nil.
+	original *node
 	// disabled says that the node of an executable graph does nothing.
 	disabled bool
 }
@@ -149,6 +151,7 @@ func (d *Driver) GraphClone(_ *driver.Thread, h driver.Graph) (driver.Graph, dri
 	copies := make(map[*node]*node)
 	for _, n := range g.nodes {
 		copies[n] = c.add(&n.work, nil)
+		copies[n].original = n
 	}
 	for _, n := range g.nodes {
 		for _, before := range n.after {

@@ -189,7 +189,7 @@ func (d *Driver) copyParams(name string, p *driver.Memcpy3D, in *context) (*work
 		in = dst.block.ctx
 	}
 	return &work{
-		ctx: in, node: memcpyNode, kinds: [2]int32{c.DstMemoryType, c.SrcMemoryType},
+		ctx: in, node: memcpyNode, copies: &c, kinds: [2]int32{c.DstMemoryType, c.SrcMemoryType},
 		blocks: []*block{dst.block, src.block}, many: c.Height > 1 || c.Depth > 1,
 		make: func() *op {
 			return d.access(&op{duration: took}, func() {
@@ -217,7 +217,7 @@ func (d *Driver) setParams(p *driver.MemsetNodeParams, in *context) (*work, driv
 	if p.Height > 1 && (p.Pitch < p.Width*size || p.Pitch%size != 0 || p.Pitch > 1<<40) {
 		return nil, driver.ResultInvalidValue
 	}
-	w := &work{ctx: in, node: memsetNode, many: p.Height > 1}
+	w := &work{ctx: in, node: memsetNode, many: p.Height > 1, sets: new(*p)}
 	var spans []span
 	var sets []func()
 	for y := range p.Height {
@@ -247,7 +247,8 @@ func (d *Driver) hostParams(f driver.Callback) func() (*work, driver.Result) {
 		if r := callable(f); r != ok {
 			return nil, r
 		}
-		return &work{node: hostNode, make: func() *op { return d.hostOp(f) }}, ok
+		return &work{node: hostNode, host: &driver.HostNodeParams{Fn: f.Addr, UserData: driver.HostPtr(f.Data)},
+			make: func() *op { return d.hostOp(f) }}, ok
 	}
 }
 

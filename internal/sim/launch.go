@@ -93,7 +93,7 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 
 // kernelWork returns the work of a kernel, which each launch of a graph does with a copy of l.
 func (d *Driver) kernelWork(h driver.Function, f *function, l *Launch) *work {
-	return &work{node: kernelNode, kernel: f, grid: l.Grid, block: l.Block, shared: l.SharedMem,
+	return &work{node: kernelNode, kernel: f, function: h, args: l.args, grid: l.Grid, block: l.Block, shared: l.SharedMem,
 		makeKernel: func(w *work) *op {
 			if f.module.unloaded {
 				d.misuse("cuGraphLaunch", uintptr(h), "the graph runs a kernel of a module that was unloaded", nil)

@@ -398,6 +398,11 @@ func (d *Driver) MemHostAlloc(th *driver.Thread, size uint64, flags uint32) (dri
 	return driver.HostPtr(addr), r
 }
 
+// MemAllocHost is cuMemAllocHost_v2.
+func (d *Driver) MemAllocHost(th *driver.Thread, size uint64) (driver.HostPtr, driver.Result) {
+	return d.MemHostAlloc(th, size, 0)
+}
+
 // addPages allocates host memory that the device can access.
 func (d *Driver) addPages(c *context, kind blockKind, size uint64, flags uint32) (addr uint64, r driver.Result) {
 	if size > mostPinned-d.space.pinned {

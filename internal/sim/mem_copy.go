@@ -225,6 +225,45 @@ func (d *Driver) MemcpyDtoD(th *driver.Thread, dst, src driver.DevicePtr, n uint
 	return d.copyNow("cuMemcpyDtoD", c, false, func() { transfer(to, from) }, to, from)
 }
 
+// anywhere returns the memory of both ends of a copy between addresses of the device or of the host.
+func (d *Driver) anywhere(dst, src driver.DevicePtr, n uint64) (to, from span, r driver.Result) {
+	if to, r = d.space.hostSpan(driver.HostPtr(dst), n); r == ok {
+		from, r = d.space.hostSpan(driver.HostPtr(src), n)
+	}
+	return to, from, r
+}
+
+// Memcpy is cuMemcpy. It waits for the copy if the host's memory is not pinned.
+func (d *Driver) Memcpy(th *driver.Thread, dst, src driver.DevicePtr, n uint64) driver.Result {
+	const name = "cuMemcpy"
+	defer d.mu.Unlock()
+	c, r := d.now(name, th)
+	if r != ok || n == 0 {
+		return r
+	}
+	to, from, r := d.anywhere(dst, src, n)
+	if r != ok {
+		return r
+	}
+	wait := to.kind == pageableBlock || from.kind == pageableBlock
+	return d.copyNow(name, c, wait, func() { transfer(to, from) }, to, from)
+}
+
+// MemcpyAsync is cuMemcpyAsync.
+func (d *Driver) MemcpyAsync(th *driver.Thread, dst, src driver.DevicePtr, n uint64, h driver.Stream) driver.Result {
+	const name = "cuMemcpyAsync"
+	defer d.mu.Unlock()
+	s, _, r := d.onStream(name, th, h)
+	if r != ok || n == 0 {
+		return r
+	}
+	to, from, r := d.anywhere(dst, src, n)
+	if r != ok {
+		return r
+	}
+	return d.enqueueCopy(name, s, to, from)
+}
+
 // MemcpyPeer is cuMemcpyPeer. It does not wait for the copy.
 func (d *Driver) MemcpyPeer(th *driver.Thread, dst driver.DevicePtr, dstCtx driver.Context, src driver.DevicePtr, srcCtx driver.Context, n uint64) driver.Result {
 	const name = "cuMemcpyPeer"

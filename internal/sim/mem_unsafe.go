@@ -99,3 +99,16 @@ func load64(b []byte) uint64 { return atomic.LoadUint64((*uint64)(unsafe.Pointer
 func store32(b []byte, v uint32) { atomic.StoreUint32((*uint32)(unsafe.Pointer(&b[0])), v) }
 
 func store64(b []byte, v uint64) { atomic.StoreUint64((*uint64)(unsafe.Pointer(&b[0])), v) }
+
+// addresses returns the addresses of arguments. Arguments have a byte at least, and do not move while
+// the list exists.
+func addresses(args [][]byte) []unsafe.Pointer {
+	list := make([]unsafe.Pointer, len(args))
+	for i, a := range args {
+		list[i] = unsafe.Pointer(unsafe.SliceData(a))
+	}
+	return list
+}
+
+// array returns the address of a list of addresses, or nil.
+func array(list []unsafe.Pointer) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(list)) }

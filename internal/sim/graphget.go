@@ -1,0 +1,154 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// This file has the functions that return the nodes of a graph, and the parameters of nodes.
+
+// list copies nodes to a buffer, and clears the rest. It returns how many it copied, or, without a
+// buffer, how many there are.
+func list(nodes []*node, to []driver.GraphNode) uint64 {
+	if to == nil {
+		return uint64(len(nodes))
+	}
+	clear(to)
+	n := min(len(nodes), len(to))
+	for i, from := range nodes[:n] {
+		to[i] = from.handle
+	}
+	return uint64(n)
+}
+
+// GraphGetRootNodes is cuGraphGetRootNodes.
+func (d *Driver) GraphGetRootNodes(_ *driver.Thread, h driver.Graph, to []driver.GraphNode) (uint64, driver.Result) {
+	defer d.mu.Unlock()
+	g, r := d.graphOf("cuGraphGetRootNodes", h)
+	if r != ok {
+		return 0, r
+	}
+	roots := slices.DeleteFunc(slices.Clone(g.nodes), func(n *node) bool { return len(n.after) > 0 })
+	return list(roots, to), ok
+}
+
+// GraphNodeGetDependencies is cuGraphNodeGetDependencies.
+func (d *Driver) GraphNodeGetDependencies(_ *driver.Thread, h driver.GraphNode, to []driver.GraphNode) (uint64, driver.Result) {
+	defer d.mu.Unlock()
+	n, r := d.nodeOf("cuGraphNodeGetDependencies", h)
+	if r != ok {
+		return 0, r
+	}
+	return list(n.after, to), ok
+}
+
+// GraphNodeGetDependentNodes is cuGraphNodeGetDependentNodes.
+func (d *Driver) GraphNodeGetDependentNodes(_ *driver.Thread, h driver.GraphNode, to []driver.GraphNode) (uint64, driver.Result) {
+	defer d.mu.Unlock()
+	n, r := d.nodeOf("cuGraphNodeGetDependentNodes", h)
+	if r != ok {
+		return 0, r
+	}
+	later := slices.DeleteFunc(slices.Clone(n.graph.nodes), func(o *node) bool { return !slices.Contains(o.after, n) })
+	return list(later, to), ok
+}
+
+// GraphNodeFindInClone is cuGraphNodeFindInClone. A node of a clone of the clone is not found.
+func (d *Driver) GraphNodeFindInClone(_ *driver.Thread, h driver.GraphNode, clone driver.Graph) (driver.GraphNode, driver.Result) {
+	const name = "cuGraphNodeFindInClone"
+	defer d.mu.Unlock()
+	n, r := d.nodeOf(name, h)
+	if r != ok {
+		return 0, r
+	}
+	if clone == 0 {
+		return 0, driver.ResultInvalidValue
+	}
+	g, r := find[graph](d, name, graphKind, uintptr(clone))
+	if r != ok {
+		return 0, driver.ResultInvalidValue
+	}
+	if i := slices.IndexFunc(g.nodes, func(c *node) bool { return c.original == n }); i >= 0 {
+		return g.nodes[i].handle, ok
+	}
+	return 0, driver.ResultInvalidValue
+}
+
+// GraphExecGetFlags is cuGraphExecGetFlags. On an H200 only one of the flags is returned.
+func (d *Driver) GraphExecGetFlags(_ *driver.Thread, h driver.GraphExec) (uint64, driver.Result) {
+	const name = "cuGraphExecGetFlags"
+	defer d.mu.Unlock()
+	if r := d.begin(name); r != ok {
+		return 0, r
+	}
+	x, r := d.execOf(name, h)
+	if r != ok {
+		return 0, r
+	}
+	return x.flags & driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH, ok
+}
+
+// GraphExecUpdateV2 is cuGraphExecUpdate_v2.
+func (d *Driver) GraphExecUpdateV2(th *driver.Thread, h driver.GraphExec, g driver.Graph) (info driver.GraphExecUpdateResultInfo,
+	r driver.Result) {
+	info.ErrorNode, info.Result, r = d.GraphExecUpdate(th, h, g)
+	return info, r
+}
+
+// GraphKernelNodeGetParams is cuGraphKernelNodeGetParams_v2. The arguments are the node's, until its
+// parameters change.
+func (d *Driver) GraphKernelNodeGetParams(_ *driver.Thread, h driver.GraphNode) (p driver.KernelNodeParams, r driver.Result) {
+	defer d.mu.Unlock()
+	n, r := d.nodeOf("cuGraphKernelNodeGetParams", h, kernelNode)
+	if r != ok {
+		return p, r
+	}
+	w := &n.work
+	if w.pointers == nil && len(w.args) > 0 {
+		w.pointers = addresses(w.args)
+	}
+	return driver.KernelNodeParams{
+		Func: w.function, GridDimX: w.grid.X, GridDimY: w.grid.Y, GridDimZ: w.grid.Z, BlockDimX: w.block.X, BlockDimY: w.block.Y,
+		BlockDimZ: w.block.Z, SharedMemBytes: w.shared, KernelParams: array(w.pointers),
+		Ctx: w.kernel.module.ctx.handle,
+	}, ok
+}
+
+// GraphMemsetNodeGetParams is cuGraphMemsetNodeGetParams.
+func (d *Driver) GraphMemsetNodeGetParams(_ *driver.Thread, h driver.GraphNode) (p driver.MemsetNodeParams, r driver.Result) {
+	defer d.mu.Unlock()
+	n, r := d.nodeOf("cuGraphMemsetNodeGetParams", h, memsetNode)
+	if r != ok {
+		return p, r
+	}
+	return parameters(n.work.sets)
+}
+
+// GraphMemcpyNodeGetParams is cuGraphMemcpyNodeGetParams.
+func (d *Driver) GraphMemcpyNodeGetParams(_ *driver.Thread, h driver.GraphNode) (p driver.Memcpy3D, r driver.Result) {
+	defer d.mu.Unlock()
+	n, r := d.nodeOf("cuGraphMemcpyNodeGetParams", h, memcpyNode)
+	if r != ok {
+		return p, r
+	}
+	return parameters(n.work.copies)
+}
+
+// GraphHostNodeGetParams is cuGraphHostNodeGetParams.
+func (d *Driver) GraphHostNodeGetParams(_ *driver.Thread, h driver.GraphNode) (p driver.HostNodeParams, r driver.Result) {
+	defer d.mu.Unlock()
+	n, r := d.nodeOf("cuGraphHostNodeGetParams", h, hostNode)
+	if r != ok {
+		return p, r
+	}
+	return parameters(n.work.host)
+}
+
+// parameters returns the parameters of a node. Those of a node that a capture made are not known.
+func parameters[T any](p *T) (none T, r driver.Result) {
+	if p == nil {
+		return none, driver.ResultNotSupported
+	}
+	return *p, ok
+}

@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// TestGraphGetters asks a graph for its nodes and their parameters, and compares the answers with those
+// of an H200.
+func TestGraphGetters(t *testing.T) {
+	r := newLab(t)
+	g, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	p, res := r.MemAlloc(r.th, 4096)
+	r.must(res)
+	defer func() { r.must(r.MemFree(r.th, p)) }()
+	set := driver.MemsetNodeParams{Dst: p, Value: 5, ElementSize: 4, Width: 1, Height: 1}
+	a, res := r.GraphAddMemsetNode(r.th, g, nil, &set, r.ctx)
+	r.must(res)
+	b, res := r.GraphAddMemsetNode(r.th, g, []driver.GraphNode{a}, &set, r.ctx)
+	r.must(res)
+	cp := driver.Memcpy3D{SrcMemoryType: 2, DstMemoryType: 2, SrcDevice: p, DstDevice: p + 64, WidthInBytes: 16, Height: 1, Depth: 1}
+	k, res := r.GraphAddMemcpyNode(r.th, g, nil, &cp, r.ctx)
+	r.must(res)
+	h, res := r.GraphAddHostNode(r.th, g, nil, driver.Callback{Addr: 8, Data: 9, Go: func() {}})
+	r.must(res)
+
+	gotSet, res := r.GraphMemsetNodeGetParams(r.th, a)
+	r.must(res)
+	gotCopy, res := r.GraphMemcpyNodeGetParams(r.th, k)
+	r.must(res)
+	gotHost, res := r.GraphHostNodeGetParams(r.th, h)
+	r.must(res)
+	if gotSet != set || gotCopy != cp || gotHost != (driver.HostNodeParams{Fn: 8, UserData: 9}) {
+		t.Errorf("the parameters are %+v, %+v, %+v", gotSet, gotCopy, gotHost)
+	}
+	_, res = r.GraphMemcpyNodeGetParams(r.th, a)
+	r.want("a copy's parameters of a memset", invalidValue, res)
+	_, res = r.GraphKernelNodeGetParams(r.th, a)
+	r.want("a kernel's parameters of a memset", invalidValue, res)
+
+	nodes := func(what string, want []driver.GraphNode, get func([]driver.GraphNode) (uint64, driver.Result)) {
+		t.Helper()
+		n, res := get(nil)
+		r.must(res)
+		list := make([]driver.GraphNode, 9)
+		m, res := get(list)
+		r.must(res)
+		if int(n) != len(want) || int(m) != len(want) || !slices.Equal(list[:m], want) || list[8] != 0 {
+			t.Errorf("%s: %d, %d, %v; want %v", what, n, m, list, want)
+		}
+	}
+	nodes("roots", []driver.GraphNode{a, k, h}, func(to []driver.GraphNode) (uint64, driver.Result) { return r.GraphGetRootNodes(r.th, g, to) })
+	nodes("dependencies", []driver.GraphNode{a}, func(to []driver.GraphNode) (uint64, driver.Result) { return r.GraphNodeGetDependencies(r.th, b, to) })
+	nodes("dependents", []driver.GraphNode{b}, func(to []driver.GraphNode) (uint64, driver.Result) { return r.GraphNodeGetDependentNodes(r.th, a, to) })
+
+	clone, res := r.GraphClone(r.th, g)
+	r.must(res)
+	second, res := r.GraphClone(r.th, clone)
+	r.must(res)
+	later, res := r.GraphAddEmptyNode(r.th, g, nil)
+	r.must(res)
+	found, res := r.GraphNodeFindInClone(r.th, a, clone)
+	r.must(res)
+	if found == a || found == 0 {
+		t.Errorf("the clone's node is %#x", found)
+	}
+	for what, c := range map[string]struct {
+		node driver.GraphNode
+		in   driver.Graph
+	}{
+		"a node of the clone":   {found, clone},
+		"in the graph itself":   {a, g},
+		"a later node":          {later, clone},
+		"no graph":              {a, 0},
+		"in a clone of a clone": {a, second},
+	} {
+		_, res := r.GraphNodeFindInClone(r.th, c.node, c.in)
+		r.want(what, invalidValue, res)
+	}
+	r.must(r.GraphDestroyNode(r.th, found))
+	_, res = r.GraphNodeFindInClone(r.th, a, clone)
+	r.want("a destroyed node", invalidValue, res)
+
+	for _, flags := range []uint64{0, 1, 8, 9} {
+		x := r.instance(g, flags)
+		if got, res := r.GraphExecGetFlags(r.th, x); res != ok || got != flags&1 {
+			t.Errorf("flags %d: %d (%v)", flags, got, res)
+		}
+		r.must(r.GraphExecDestroy(r.th, x))
+	}
+	for _, g := range []driver.Graph{g, clone, second} {
+		r.must(r.GraphDestroy(r.th, g))
+	}
+}
+
+// TestKernelNodeParams asks for the arguments of a kernel node.
+func TestKernelNodeParams(t *testing.T) {
+	r := newLab(t)
+	f := r.kernel("k", ".param .u64 a, .param .u32 b")
+	g, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	defer func() { r.must(r.GraphDestroy(r.th, g)) }()
+	n, res := r.GraphAddKernelNode(r.th, g, nil, &driver.KernelNodeParams{Func: f, GridDimX: 2, GridDimY: 1, GridDimZ: 1, BlockDimX: 32,
+		BlockDimY: 1, BlockDimZ: 1, KernelParams: array(addresses([][]byte{{1, 0, 0, 0, 0, 0, 0, 0}, {7, 0, 0, 0}}))})
+	r.must(res)
+	p, res := r.GraphKernelNodeGetParams(r.th, n)
+	r.must(res)
+	args := pointers(p.KernelParams, 2)
+	if p.Func != f || p.GridDimX != 2 || p.BlockDimX != 32 || p.Ctx != r.ctx || *(*uint64)(args[0]) != 1 || *(*uint32)(args[1]) != 7 {
+		t.Errorf("the parameters are %+v", p)
+	}
+}

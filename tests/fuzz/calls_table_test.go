@@ -1,0 +1,596 @@
+package fuzz
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// randomCall makes one call, and returns the answer: the result, and values that do not depend on the
+// driver.
+type randomCall struct {
+	name string
+	call func(c *caller) []uint64
+}
+
+// callTopic is what the calls of a sequence are about. A sequence begins with the first calls, and then
+// makes the others at random, each as often.
+type callTopic struct{ first, calls []randomCall }
+
+// large allocates memory in which all nodes fit.
+var large = randomCall{"cuMemAlloc", func(c *caller) []uint64 {
+	const n = 65536
+	p, r := c.MemAlloc(c.at, n)
+	return c.keep(ofDevice, p, n, r)
+}}
+
+var callTopics = []callTopic{
+	{[]randomCall{memoryCalls[0], memoryCalls[2], memoryCalls[3]}, slices.Concat(memoryCalls, copyCalls, copyCalls[6:7])},
+	{[]randomCall{poolCalls[0], poolCalls[0], attributeCalls[0]}, slices.Concat(poolCalls, poolCalls[2:3], poolCalls[:1], memoryCalls[5:9])},
+	{[]randomCall{virtualCalls[0], virtualCalls[2]}, virtualCalls},
+	{[]randomCall{large, large, large, memoryCalls[2], memoryCalls[3], graphCalls[0], graphCalls[4], graphCalls[5], graphCalls[6], graphCalls[12]},
+		slices.Concat(graphCalls, nodeCalls, nodeCalls[8:13], graphCalls[4:7], graphCalls[6:7], graphCalls[12:14], memoryCalls[:1])},
+	{[]randomCall{memoryCalls[0], memoryCalls[0], attributeCalls[0]}, slices.Concat(attributeCalls, memoryCalls[:1])},
+}
+
+// with returns a call that uses a block.
+func with(f func(c *caller, i int) []uint64) func(c *caller) []uint64 {
+	return func(c *caller) []uint64 {
+		i := some(c, c.blocks)
+		if i < 0 {
+			return noOperands
+		}
+		return f(c, i)
+	}
+}
+
+var memoryCalls = []randomCall{
+	{"cuMemAlloc", func(c *caller) []uint64 {
+		n := c.size()
+		c.say("%d", n)
+		p, r := c.MemAlloc(c.at, n)
+		return c.keep(ofDevice, p, n, r)
+	}},
+	{"cuMemAllocPitch", func(c *caller) []uint64 {
+		w, h, e := c.size(), one[uint64](c, 0, 1, 2, 7, 64), one[uint32](c, 4, 8, 16, 3, 0)
+		c.say("%d %d %d", w, h, e)
+		p, pitch, r := c.MemAllocPitch(c.at, w, h, e)
+		return append(c.keep(ofDevice, p, pitch*h, r), answers(r, pitch)...)
+	}},
+	{"cuMemAllocManaged", func(c *caller) []uint64 {
+		n, flags := c.size(), one[uint32](c, 1, 1, 2, 4, 0, 3)
+		c.say("%d %d", n, flags)
+		p, r := c.MemAllocManaged(c.at, n, flags)
+		return c.keep(managed, p, n, r)
+	}},
+	{"cuMemHostAlloc", func(c *caller) []uint64 {
+		n, flags := c.size(), uint32(c.IntN(9))
+		c.say("%d %d", n, flags)
+		p, r := c.MemHostAlloc(c.at, n, flags)
+		return c.keep(ofHost, driver.DevicePtr(p), n, r)
+	}},
+	{"cuMemAllocHost", func(c *caller) []uint64 {
+		n := c.size()
+		c.say("%d", n)
+		p, r := c.MemAllocHost(c.at, n)
+		return c.keep(ofHost, driver.DevicePtr(p), n, r)
+	}},
+	{"cuMemAllocAsync", func(c *caller) []uint64 {
+		n := c.size()
+		c.say("%d", n)
+		p, r := c.MemAllocAsync(c.at, n, c.anyStream())
+		return c.keep(ofPool, p, n, r)
+	}},
+	{"cuMemFree", with(func(c *caller, i int) []uint64 {
+		b := c.blocks[i]
+		at := b.at
+		if wrong := c.IntN(8) == 0; wrong && b.size > 1 {
+			at++
+		} else if b.kind == ofHost || b.used {
+			return noOperands
+		}
+		c.say("%x", c.offset(at))
+		r := c.MemFree(c.at, at)
+		if r == ok {
+			c.blocks = slices.Delete(c.blocks, i, i+1)
+		}
+		return answers(r)
+	})},
+	{"cuMemFreeHost", with(func(c *caller, i int) []uint64 {
+		b := c.blocks[i]
+		if b.used || b.kind != ofHost {
+			return noOperands
+		}
+		r := c.MemFreeHost(c.at, driver.HostPtr(b.at))
+		if r == ok {
+			c.blocks = slices.Delete(c.blocks, i, i+1)
+		}
+		return answers(r)
+	})},
+	{"cuMemFreeAsync", with(func(c *caller, i int) []uint64 {
+		b := c.blocks[i]
+		if b.used || b.kind == ofHost || b.kind == managed {
+			return noOperands
+		}
+		c.say("%d", b.kind)
+		r := c.MemFreeAsync(c.at, b.at, c.anyStream())
+		if r == ok {
+			c.blocks = slices.Delete(c.blocks, i, i+1)
+		}
+		return answers(r)
+	})},
+	{"cuMemGetAddressRange", with(func(c *caller, i int) []uint64 {
+		at, _ := c.place(c.blocks[i])
+		c.say("%x of %v", c.offset(at), c.blocks[i])
+		base, n, r := c.MemGetAddressRange(c.at, at)
+		return answers(r, c.offset(base), n)
+	})},
+	{"cuPointerGetAttribute", with(func(c *caller, i int) []uint64 {
+		at, _ := c.place(c.blocks[i])
+		attr := int32(c.IntN(23))
+		c.say("%d, %x of %v", attr, c.offset(at), c.blocks[i])
+		v, r := c.PointerGetAttribute(c.at, attr, at)
+		switch attr {
+		case driver.CU_POINTER_ATTRIBUTE_CONTEXT:
+			return answers(r, uint64(boolean(v[0] == uint64(c.ctx))))
+		case driver.CU_POINTER_ATTRIBUTE_DEVICE_POINTER, driver.CU_POINTER_ATTRIBUTE_HOST_POINTER,
+			driver.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+			return answers(r, c.offset(driver.DevicePtr(v[0])))
+		case driver.CU_POINTER_ATTRIBUTE_P2P_TOKENS, driver.CU_POINTER_ATTRIBUTE_BUFFER_ID, driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+			driver.CU_POINTER_ATTRIBUTE_MAPPING_SIZE, driver.CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, driver.CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+			return answers(r)
+		}
+		return answers(r, v[0])
+	})},
+	{"cuMemHostGetFlags", with(func(c *caller, i int) []uint64 {
+		if c.blocks[i].kind != ofHost {
+			return noOperands
+		}
+		flags, r := c.MemHostGetFlags(c.at, driver.HostPtr(c.blocks[i].at))
+		return answers(r, uint64(flags))
+	})},
+	{"cuMemHostGetDevicePointer", with(func(c *caller, i int) []uint64 {
+		if c.blocks[i].kind != ofHost {
+			return noOperands
+		}
+		flags := one[uint32](c, 0, 0, 0, 1)
+		p, r := c.MemHostGetDevicePointer(c.at, driver.HostPtr(c.blocks[i].at), flags)
+		return answers(r, c.offset(p))
+	})},
+	{"cuMemHostRegister", func(c *caller) []uint64 {
+		at, n, flags := 4096*c.IntN(8), one(c, 4096, 8192, 100, 0), one[uint32](c, 0, 1, 2, 3, 4, 16)
+		c.say("%d %d %d", at, n, flags)
+		r := c.MemHostRegister(c.at, c.ownAt(at), uint64(n), flags)
+		if r == ok {
+			c.locked = [2]int{at, n}
+		}
+		return answers(r)
+	}},
+	{"cuMemHostUnregister", func(c *caller) []uint64 {
+		at := c.locked[0]
+		if c.IntN(4) == 0 {
+			at = 4096 * c.IntN(8)
+		}
+		c.say("%d", at)
+		r := c.MemHostUnregister(c.at, c.ownAt(at))
+		if r == ok {
+			c.locked = [2]int{}
+		}
+		return answers(r)
+	}},
+	{"cuMemAdvise", with(func(c *caller, i int) []uint64 {
+		at, left := c.place(c.blocks[i])
+		n, advice, loc := c.amount(left, 1), one[int32](c, 1, 2, 3, 4, 5, 6, 0, 7), c.location()
+		c.say("%x of %v, %d, %d, %v", c.offset(at), c.blocks[i], n, advice, loc)
+		return answers(c.MemAdvise(c.at, at, n, advice, loc))
+	})},
+	{"cuMemPrefetchAsync", with(func(c *caller, i int) []uint64 {
+		at, left := c.place(c.blocks[i])
+		n, loc := c.amount(left, 1), c.location()
+		c.say("%x of %v, %d, %v", c.offset(at), c.blocks[i], n, loc)
+		return answers(c.MemPrefetchAsync(c.at, at, n, loc, 0, c.anyStream()))
+	})},
+	{"cuMemRangeGetAttribute", with(func(c *caller, i int) []uint64 {
+		at, left := c.place(c.blocks[i])
+		n, attr := c.amount(left, 1), int32(1+c.IntN(5))
+		var v [4]byte
+		c.say("%x of %v, %d, %d", c.offset(at), c.blocks[i], n, attr)
+		r := c.MemRangeGetAttribute(c.at, v[:], attr, at, n)
+		return answers(r, uint64(*(*uint32)(unsafe.Pointer(&v))))
+	})},
+}
+
+func boolean(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+var copyCalls = []randomCall{
+	{"cuMemsetD8", with(func(c *caller, i int) []uint64 {
+		at, left := c.place(c.blocks[i])
+		n := c.amount(left, 1)
+		if n > left {
+			n = left // the driver may write behind the end of an allocation
+		}
+		v := uint8(c.IntN(256))
+		c.say("%x of %v, %d", c.offset(at), c.blocks[i], n)
+		if c.IntN(2) == 0 {
+			return answers(c.MemsetD8Async(c.at, at, v, n, c.anyStream()))
+		}
+		return answers(c.MemsetD8(c.at, at, v, n))
+	})},
+	{"cuMemsetD16", with(func(c *caller, i int) []uint64 {
+		at, left := c.place(c.blocks[i])
+		n := c.Uint64N(left/2 + 1)
+		c.say("%x of %v, %d", c.offset(at), c.blocks[i], n)
+		return answers(c.MemsetD16Async(c.at, at, uint16(c.IntN(1<<16)), n, c.anyStream()))
+	})},
+	{"cuMemsetD32", with(func(c *caller, i int) []uint64 {
+		at, left := c.place(c.blocks[i])
+		n := c.Uint64N(left/4 + 1)
+		c.say("%x of %v, %d", c.offset(at), c.blocks[i], n)
+		return answers(c.MemsetD32Async(c.at, at, c.Uint32(), n, c.anyStream()))
+	})},
+	{"cuMemsetD2D8", with(func(c *caller, i int) []uint64 {
+		at, left := c.place(c.blocks[i])
+		w, h := c.Uint64N(65), c.Uint64N(5)
+		pitch := w + c.Uint64N(20)
+		if c.IntN(6) == 0 {
+			pitch = w / 2
+		}
+		if max(pitch, w)*h > left {
+			return noOperands
+		}
+		c.say("%x of %v, %d × %d, %d", c.offset(at), c.blocks[i], w, h, pitch)
+		return answers(c.MemsetD2D8Async(c.at, at, pitch, 7, w, h, c.anyStream()))
+	})},
+	{"cuMemcpyDtoD", with(func(c *caller, i int) []uint64 {
+		from, m := c.place(c.blocks[i])
+		to, n := c.place(c.blocks[c.IntN(len(c.blocks))])
+		k := c.Uint64N(min(m, n) + 1)
+		if from < to+driver.DevicePtr(k) && to < from+driver.DevicePtr(k) {
+			return noOperands // what an overlapping copy does is not defined
+		}
+		c.say("%x to %x, %d", c.offset(from), c.offset(to), k)
+		switch c.IntN(4) {
+		case 0:
+			return answers(c.MemcpyDtoD(c.at, to, from, k))
+		case 1:
+			return answers(c.MemcpyDtoDAsync(c.at, to, from, k, c.anyStream()))
+		case 2:
+			return answers(c.Memcpy(c.at, to, from, k))
+		}
+		return answers(c.MemcpyAsync(c.at, to, from, k, c.anyStream()))
+	})},
+	{"cuMemcpyHtoD", with(func(c *caller, i int) []uint64 {
+		at, left := c.place(c.blocks[i])
+		b := make([]byte, min(c.Uint64N(left+1), 5000))
+		for k := range b {
+			b[k] = byte(k * 7)
+		}
+		c.say("%x of %v, %d", c.offset(at), c.blocks[i], len(b))
+		return answers(c.MemcpyHtoD(c.at, at, b))
+	})},
+	{"cuMemcpy2D", with(func(c *caller, i int) []uint64 {
+		from, to := c.blocks[i], c.blocks[c.IntN(len(c.blocks))]
+		if from.at == to.at {
+			return noOperands
+		}
+		cp := driver.Memcpy2D{SrcXInBytes: c.Uint64N(20), SrcY: c.Uint64N(3), DstXInBytes: c.Uint64N(20), DstY: c.Uint64N(3),
+			WidthInBytes: c.Uint64N(40), Height: c.Uint64N(4), SrcPitch: c.Uint64N(100), DstPitch: c.Uint64N(100)}
+		cp.SrcMemoryType, cp.DstMemoryType = one[int32](c, 2, 4, 2, 4, 1, 9), one[int32](c, 2, 4, 2, 4, 1)
+		cp.SrcDevice, cp.DstDevice = from.at, to.at
+		if cp.SrcMemoryType == 1 {
+			if from.kind != ofHost {
+				return noOperands
+			}
+			cp.SrcHost = driver.HostPtr(from.at)
+		}
+		if cp.DstMemoryType == 1 {
+			if to.kind != ofHost {
+				return noOperands
+			}
+			cp.DstHost = driver.HostPtr(to.at)
+		}
+		most := func(x, y, pitch uint64) uint64 { return (y+cp.Height)*max(pitch, x+cp.WidthInBytes) + x }
+		if most(cp.SrcXInBytes, cp.SrcY, cp.SrcPitch) > from.size || most(cp.DstXInBytes, cp.DstY, cp.DstPitch) > to.size {
+			return noOperands
+		}
+		c.say("%+v", cp)
+		switch c.IntN(3) {
+		case 0:
+			return answers(c.Memcpy2D(c.at, cp))
+		case 1:
+			return answers(c.Memcpy2DUnaligned(c.at, cp))
+		}
+		return answers(c.Memcpy2DAsync(c.at, cp, c.anyStream()))
+	})},
+	{"cuStreamWriteValue", with(func(c *caller, i int) []uint64 {
+		at, left := c.place(c.blocks[i])
+		if left < 8 {
+			return noOperands
+		}
+		flags := one[uint32](c, 0, 1, 0, 2)
+		c.say("%x of %v, %d", c.offset(at), c.blocks[i], flags)
+		if c.IntN(2) == 0 {
+			return answers(c.StreamWriteValue32(c.at, c.anyStream(), at, c.Uint32(), flags))
+		}
+		return answers(c.StreamWriteValue64(c.at, c.anyStream(), at, c.Uint64(), flags))
+	})},
+}
+
+var poolCalls = []randomCall{
+	{"cuMemPoolCreate", func(c *caller) []uint64 {
+		if len(c.pools) > 2 {
+			return noOperands
+		}
+		p := driver.MemPoolProps{AllocType: one[int32](c, 1, 1, 1, 1, 0, 2), HandleTypes: one[int32](c, 0, 0, 1, 1, 64),
+			Location: driver.MemLocation{Type: one[int32](c, 1, 1, 1, 0), ID: one[int32](c, 0, 0, 0, 9)}, MaxSize: one[uint64](c, 0, 0, 1<<20)}
+		c.say("%+v", p)
+		pool, r := c.Table.MemPoolCreate(c.at, p)
+		if r == ok {
+			c.pools = append(c.pools, pool)
+		}
+		return answers(r)
+	}},
+	{"cuMemPoolDestroy", func(c *caller) []uint64 {
+		i := some(c, c.pools)
+		if i < 0 || slices.ContainsFunc(c.blocks, func(b block) bool { return b.kind == ofPool }) {
+			return noOperands
+		}
+		r := c.Table.MemPoolDestroy(c.at, c.pools[i])
+		c.pools = slices.Delete(c.pools, i, i+1)
+		return answers(r)
+	}},
+	{"cuMemAllocFromPoolAsync", func(c *caller) []uint64 {
+		i := some(c, c.pools)
+		if i < 0 {
+			return noOperands
+		}
+		n := c.size()
+		c.say("%d", n)
+		p, r := c.MemAllocFromPoolAsync(c.at, n, c.pools[i], c.anyStream())
+		return c.keep(ofPool, p, n, r)
+	}},
+	{"cuMemPoolGetAttribute", func(c *caller) []uint64 {
+		i := some(c, c.pools)
+		if i < 0 {
+			return noOperands
+		}
+		attr := int32(c.IntN(10))
+		c.say("%d", attr)
+		v, r := c.MemPoolGetAttribute(c.at, c.pools[i], attr)
+		if attr == 5 || attr == 6 { // what the driver reserves is its own matter
+			return answers(r)
+		}
+		return answers(r, v)
+	}},
+	{"cuMemPoolSetAttribute", func(c *caller) []uint64 {
+		i := some(c, c.pools)
+		if i < 0 {
+			return noOperands
+		}
+		attr, v := int32(c.IntN(10)), one[uint64](c, 0, 1, 2, 1<<40, ^uint64(0))
+		if attr < 4 {
+			v &= 1
+		}
+		c.say("%d %d", attr, v)
+		return answers(c.MemPoolSetAttribute(c.at, c.pools[i], attr, v))
+	}},
+	{"cuMemPoolTrimTo", func(c *caller) []uint64 {
+		i := some(c, c.pools)
+		if i < 0 {
+			return noOperands
+		}
+		return answers(c.MemPoolTrimTo(c.at, c.pools[i], c.size()))
+	}},
+	{"cuMemPoolGetAccess", func(c *caller) []uint64 {
+		i := some(c, c.pools)
+		if i < 0 {
+			return noOperands
+		}
+		loc := driver.MemLocation{Type: one[int32](c, 1, 1, 0), ID: one[int32](c, 0, 0, 9)}
+		c.say("%v", loc)
+		flags, r := c.MemPoolGetAccess(c.at, c.pools[i], loc)
+		return answers(r, uint64(flags))
+	}},
+}
+
+// pages is the granularity of virtual memory.
+const pages = 2 << 20
+
+var virtualCalls = []randomCall{
+	{"cuMemAddressReserve", func(c *caller) []uint64 {
+		if len(c.ranges) > 3 {
+			return noOperands
+		}
+		n, align := one[uint64](c, pages, 4*pages, 0, pages/2, 100), one[uint64](c, 0, 0, pages, 3)
+		c.say("%d %d", n, align)
+		p, r := c.MemAddressReserve(c.at, n, align, 0, 0)
+		if r == ok {
+			c.ranges = append(c.ranges, callRange{at: p, size: n})
+		}
+		return answers(r)
+	}},
+	{"cuMemAddressFree", func(c *caller) []uint64 {
+		i := some(c, c.ranges)
+		if i < 0 || c.ranges[i].mapped > 0 {
+			return noOperands
+		}
+		r := c.MemAddressFree(c.at, c.ranges[i].at, c.ranges[i].size)
+		c.ranges = slices.Delete(c.ranges, i, i+1)
+		return answers(r)
+	}},
+	{"cuMemCreate", func(c *caller) []uint64 {
+		if len(c.physics) > 3 {
+			return noOperands
+		}
+		p := driver.MemAllocationProp{Type: one[int32](c, 1, 1, 1, 0), Location: driver.MemLocation{Type: one[int32](c, 1, 1, 1, 0), ID: one[int32](c, 0, 0, 0, 9)}}
+		n := one[uint64](c, pages, pages, 2*pages, 0, 100)
+		c.say("%d %+v", n, p)
+		h, r := c.MemCreate(c.at, n, p, 0)
+		if r == ok {
+			c.physics = append(c.physics, callPhysical{h, n})
+		}
+		return answers(r)
+	}},
+	{"cuMemRelease", func(c *caller) []uint64 {
+		i := some(c, c.physics)
+		if i < 0 {
+			return noOperands
+		}
+		r := c.MemRelease(c.at, c.physics[i].handle)
+		c.physics = slices.Delete(c.physics, i, i+1)
+		return answers(r)
+	}},
+	{"cuMemMap", func(c *caller) []uint64 {
+		i, k := some(c, c.ranges), some(c, c.physics)
+		if i < 0 || k < 0 || c.ranges[i].mapped > 0 {
+			return noOperands
+		}
+		n, off := one(c, c.physics[k].size, c.physics[k].size, 0, pages/2, 8*pages), one[uint64](c, 0, 0, 0, pages)
+		c.say("%d %d of %d in %d", n, off, c.physics[k].size, c.ranges[i].size)
+		r := c.MemMap(c.at, c.ranges[i].at, n, off, c.physics[k].handle, 0)
+		if r == ok {
+			c.ranges[i].mapped = n
+		}
+		return answers(r)
+	}},
+	{"cuMemSetAccess", func(c *caller) []uint64 {
+		i := some(c, c.ranges)
+		if i < 0 {
+			return noOperands
+		}
+		n := one(c, c.ranges[i].mapped, c.ranges[i].mapped, c.ranges[i].size, pages/2)
+		d := driver.MemAccessDesc{Location: driver.MemLocation{Type: 1, ID: one[int32](c, 0, 0, 0, 9)}, Flags: one[int32](c, 3, 3, 0, 1, 2)}
+		c.say("%d of %d in %d, %v", n, c.ranges[i].mapped, c.ranges[i].size, d)
+		return answers(c.MemSetAccess(c.at, c.ranges[i].at, n, []driver.MemAccessDesc{d}))
+	}},
+	{"cuMemGetAccess", func(c *caller) []uint64 {
+		i := some(c, c.ranges)
+		if i < 0 {
+			return noOperands
+		}
+		flags, r := c.MemGetAccess(c.at, driver.MemLocation{Type: 1}, c.ranges[i].at)
+		return answers(r, flags)
+	}},
+	{"cuMemUnmap", func(c *caller) []uint64 {
+		i := some(c, c.ranges)
+		if i < 0 {
+			return noOperands
+		}
+		v := &c.ranges[i]
+		n := one(c, v.mapped, v.mapped, v.mapped, v.size, pages/2)
+		c.say("%d of %d in %d", n, v.mapped, v.size)
+		r := c.MemUnmap(c.at, v.at, n)
+		if r == ok {
+			v.mapped = 0
+		}
+		return answers(r)
+	}},
+}
+
+var attributeCalls = []randomCall{
+	{"cuStreamCreate", func(c *caller) []uint64 {
+		if len(c.streams) > 3 {
+			return noOperands
+		}
+		flags, prio := one[uint32](c, 0, 1, 1, 2), int32(c.IntN(12)-8)
+		c.say("%d %d", flags, prio)
+		s, r := c.StreamCreateWithPriority(c.at, flags, prio)
+		if r == ok {
+			c.streams = append(c.streams, s)
+		}
+		return answers(r)
+	}},
+	{"cuStreamDestroy", func(c *caller) []uint64 {
+		i := some(c, c.streams)
+		if i < 0 {
+			return noOperands
+		}
+		r := c.Table.StreamDestroy(c.at, c.streams[i])
+		c.streams = slices.Delete(c.streams, i, i+1)
+		return answers(r)
+	}},
+	{"cuFuncGetAttribute", func(c *caller) []uint64 {
+		attr, f := int32(c.IntN(17)), c.IntN(2)
+		c.say("%d %d", attr, f)
+		v, r := c.FuncGetAttribute(c.at, attr, c.fns[f])
+		switch attr {
+		case driver.CU_FUNC_ATTRIBUTE_NUM_REGS, driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION, driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
+			driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: // the compiler decides
+			return answers(r)
+		}
+		return answers(r, uint64(v))
+	}},
+	{"cuFuncSetAttribute", func(c *caller) []uint64 {
+		attr, v := one[int32](c, 8, 9, 8, 9, 0, 3), one[int32](c, 0, -1, 50, 100, 101, 48<<10, 200<<10, 400<<10)
+		c.say("%d %d", attr, v)
+		return answers(c.FuncSetAttribute(c.at, c.fns[c.IntN(2)], attr, v))
+	}},
+	{"cuFuncGetParamInfo", func(c *caller) []uint64 {
+		off, n, r := c.FuncGetParamInfo(c.at, c.fns[c.IntN(2)], uint64(c.IntN(4)))
+		return answers(r, off, n)
+	}},
+	{"cuOccupancyMaxActiveBlocksPerMultiprocessor", func(c *caller) []uint64 {
+		n, shared := one[int32](c, 1, 32, 33, 256, 257, 1024, 2000, 0, -1), one[uint64](c, 0, 0, 1000, 48<<10, 100<<10, 300<<10)
+		c.say("%d %d", n, shared)
+		k, r := c.OccupancyMaxActiveBlocksPerMultiprocessor(c.at, c.fns[c.IntN(2)], n, shared)
+		return answers(r, uint64(k))
+	}},
+	{"cuLaunchKernel", with(func(c *caller, i int) []uint64 {
+		at, left := c.place(c.blocks[i])
+		at &^= 3
+		grid, threads, shared := one[uint32](c, 1, 1, 2, 0), one[uint32](c, 1, 32, 64, 0, 1025), one[uint32](c, 0, 0, 100, 48<<10+1, 300<<10)
+		if left < 4*64+4 || c.blocks[i].kind == ofHost && c.IntN(2) == 0 {
+			return noOperands
+		}
+		p, v := uint64(at), c.Uint32()
+		c.say("%x of %v, %d %d %d", c.offset(at), c.blocks[i], grid, threads, shared)
+		return answers(c.LaunchKernel(c.at, c.fns[0], grid, 1, 1, threads, 1, 1, shared, c.anyStream(),
+			driver.KernelParams{Ptrs: []unsafe.Pointer{unsafe.Pointer(&p), unsafe.Pointer(&v)}, Sizes: []uint32{8, 4}}))
+	})},
+	{"cuLaunchKernel, nothing", func(c *caller) []uint64 {
+		threads := one[uint32](c, 1, 256, 257, 1024)
+		c.say("%d", threads)
+		return answers(c.LaunchKernel(c.at, c.fns[1], 1, 1, 1, threads, 1, 1, 0, c.anyStream(), driver.KernelParams{}))
+	}},
+	{"cuStreamSetAttribute", func(c *caller) []uint64 {
+		i := some(c, c.streams)
+		if i < 0 {
+			return noOperands
+		}
+		attr := one[int32](c, 3, 4, 8, 9, 10, 0, 99)
+		var v driver.LaunchAttributeValue
+		v[0], v[1] = byte(c.IntN(5)), byte(c.IntN(3))
+		if attr == 8 {
+			v[0] = byte(c.IntN(10) - 7)
+			if v[0] > 127 {
+				v[1], v[2], v[3] = 255, 255, 255
+			} else {
+				v[1] = 0
+			}
+		}
+		c.say("%d %v", attr, v[:4])
+		return answers(c.StreamSetAttribute(c.at, c.streams[i], attr, v))
+	}},
+	{"cuStreamGetAttribute", func(c *caller) []uint64 {
+		i := some(c, c.streams)
+		if i < 0 {
+			return noOperands
+		}
+		attr := one[int32](c, 3, 8, 9, 10, 0, 99)
+		c.say("%d", attr)
+		v, r := c.StreamGetAttribute(c.at, c.streams[i], attr)
+		return answers(r, uint64(v[0])|uint64(v[1])<<8)
+	}},
+	{"cuCtxGetLimit", func(c *caller) []uint64 {
+		limit := int32(c.IntN(9))
+		c.say("%d", limit)
+		v, r := c.CtxGetLimit(c.at, limit)
+		return answers(r, v)
+	}},
+}

@@ -1,0 +1,546 @@
+package fuzz
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/loader"
+)
+
+// This file makes random calls of functions that need no held streams: memory, pools, virtual memory,
+// copies, graphs and their nodes, and attributes. Unlike a program, such a sequence has no model: two
+// drivers have to give the same answers, and the same contents of memory. After each call all work is
+// waited for. The handles are valid, and the numbers need not be.
+
+// callCount is the number of calls of a sequence.
+const callCount = 60
+
+// caller is a driver with the handles of a sequence. The callers of two drivers choose the same calls,
+// as long as their answers are the same.
+type caller struct {
+	*driver.Table
+	name    string
+	soft    *cusim.Driver
+	virtual bool
+	at      driver.At
+	ctx     driver.Context
+	module  driver.Module
+	fns     []driver.Function
+	own     []byte // the program's own memory, aligned to pages
+
+	*rand.Rand // of the current call
+	log        *strings.Builder
+	handles
+}
+
+// handles are what the calls of a sequence have created.
+type handles struct {
+	blocks  []block
+	pools   []driver.MemoryPool
+	streams []driver.Stream
+	graphs  []callGraph
+	execs   []callExec
+	ranges  []callRange
+	physics []callPhysical
+	locked  [2]int // the part of own that is registered, if the second is not 0
+}
+
+type blockKind int
+
+const (
+	ofDevice blockKind = iota
+	ofPool
+	managed
+	ofHost
+)
+
+// block is memory that a sequence has allocated.
+type block struct {
+	kind blockKind
+	at   driver.DevicePtr
+	size uint64
+	used bool // by a graph, so not freed before all graphs are destroyed
+}
+
+type callGraph struct {
+	graph driver.Graph
+	nodes []callNode
+}
+
+type callNode struct {
+	node driver.GraphNode
+	typ  int32
+}
+
+// callExec is an executable graph with the nodes that its graph had.
+type callExec struct {
+	exec  driver.GraphExec
+	nodes []callNode
+}
+
+// callRange is reserved addresses, and how much of it is mapped from its beginning.
+type callRange struct {
+	at           driver.DevicePtr
+	size, mapped uint64
+}
+
+type callPhysical struct {
+	handle driver.MemGenericAllocationHandle
+	size   uint64
+}
+
+// callsPTX has the kernels of sequences.
+const callsPTX = `.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry put(.param .u64 at, .param .u32 value)
+{
+	.reg .u64 %p;
+	.reg .u32 %v, %t;
+	ld.param.u64 %p, [at];
+	ld.param.u32 %v, [value];
+	mov.u32 %t, %tid.x;
+	add.u32 %v, %v, %t;
+	mad.wide.u32 %p, %t, 4, %p;
+	st.global.u32 [%p], %v;
+	ret;
+}
+.visible .entry nothing()
+.maxntid 256, 1, 1
+{
+	ret;
+}
+` + "\x00"
+
+// open makes the caller ready. It is called on a goroutine that is locked to its thread.
+func (c *caller) open() error {
+	var r driver.Result
+	c.at = driver.At{Thread: c.Pin()}
+	if r = c.Init(c.at, 0); r != ok {
+		return fmt.Errorf("cuInit: %v", r)
+	}
+	if c.ctx, r = c.DevicePrimaryCtxRetain(c.at, 0); r != ok {
+		return fmt.Errorf("cuDevicePrimaryCtxRetain: %v", r)
+	}
+	if r = c.CtxSetCurrent(c.at, c.ctx); r != ok {
+		return fmt.Errorf("cuCtxSetCurrent: %v", r)
+	}
+	if c.module, r = c.ModuleLoadData(c.at, []byte(callsPTX)); r != ok {
+		return fmt.Errorf("cuModuleLoadData: %v", r)
+	}
+	for _, name := range []string{"put", "nothing"} {
+		f, r := c.ModuleGetFunction(c.at, c.module, name)
+		if r != ok {
+			return fmt.Errorf("cuModuleGetFunction: %v", r)
+		}
+		c.fns = append(c.fns, f)
+	}
+	const page = 4096
+	b := make([]byte, 17*page)
+	skip := -int(uintptr(unsafe.Pointer(&b[0]))) & (page - 1)
+	c.own = b[skip : skip+16*page]
+	return nil
+}
+
+// close ends what open began.
+func (c *caller) close() error {
+	errs := []error{
+		errorOf("cuModuleUnload", c.ModuleUnload(c.at, c.module)),
+		errorOf("cuCtxSetCurrent", c.CtxSetCurrent(c.at, 0)),
+		errorOf("cuDevicePrimaryCtxRelease", c.DevicePrimaryCtxRelease(c.at, 0)),
+	}
+	if c.soft != nil {
+		if n := c.soft.Census(); len(n) > 0 {
+			errs = append(errs, fmt.Errorf("left: %v", n))
+		}
+	}
+	c.at.Thread.Abandon()
+	return errors.Join(errs...)
+}
+
+func errorOf(what string, r driver.Result) error {
+	if r == ok {
+		return nil
+	}
+	return fmt.Errorf("%s: %v", what, r)
+}
+
+// say notes the arguments of the call that follows.
+func (c *caller) say(format string, args ...any) {
+	if c.log != nil {
+		fmt.Fprintf(c.log, format, args...)
+	}
+}
+
+// one returns one of the values.
+func one[T any](c *caller, values ...T) T { return values[c.IntN(len(values))] }
+
+// some returns an index of a list, or -1 if the list is empty.
+func some[T any](c *caller, list []T) int {
+	if len(list) == 0 {
+		return -1
+	}
+	return c.IntN(len(list))
+}
+
+// size returns a number of bytes or elements. Most are small.
+func (c *caller) size() uint64 {
+	if c.IntN(12) == 0 {
+		return one[uint64](c, 0, 1<<20+1, 1<<62)
+	}
+	return one[uint64](c, 1, 4, 16, 100, 512, 4096, 65536)
+}
+
+func (c *caller) anyStream() driver.Stream {
+	if i := c.IntN(len(c.streams) + 1); i > 0 {
+		return c.streams[i-1]
+	}
+	return 0
+}
+
+func (c *caller) location() driver.MemLocation {
+	return driver.MemLocation{Type: one[int32](c, 0, 1, 1, 1, 1, 2, 3), ID: one[int32](c, 0, 0, 0, 7)}
+}
+
+// place returns an address in a block, and how many bytes follow.
+func (c *caller) place(b block) (driver.DevicePtr, uint64) {
+	at := uint64(0)
+	if b.size > 0 && c.IntN(2) == 0 {
+		at = c.Uint64N(b.size)
+		if c.IntN(4) > 0 {
+			at &^= 15
+		}
+	}
+	return b.at + driver.DevicePtr(at), b.size - at
+}
+
+// amount returns a number of elements that usually fit in so many bytes.
+func (c *caller) amount(left, each uint64) uint64 {
+	if c.IntN(10) == 0 {
+		return left/each + 1 + c.Uint64N(1<<22)
+	}
+	return c.Uint64N(left/each + 1)
+}
+
+// offset returns an address as a number that does not depend on the driver.
+func (c *caller) offset(p driver.DevicePtr) uint64 {
+	for i, b := range c.blocks {
+		if p >= b.at && p < b.at+driver.DevicePtr(max(b.size, 1)) {
+			return uint64(i+1)<<48 | uint64(p-b.at)
+		}
+	}
+	if p == 0 {
+		return 0
+	}
+	return 1 // elsewhere
+}
+
+// keep notes allocated memory, and clears it.
+func (c *caller) keep(kind blockKind, at driver.DevicePtr, size uint64, r driver.Result) []uint64 {
+	if r != ok {
+		return answers(r)
+	}
+	c.wait()
+	cleared := c.MemsetD8(c.at, at, 0, size)
+	c.blocks = append(c.blocks, block{kind: kind, at: at, size: size})
+	return answers(r, uint64(cleared))
+}
+
+// answers returns the answer of a call. Values count only if it succeeds.
+func answers(r driver.Result, values ...uint64) []uint64 {
+	if r != ok {
+		return []uint64{uint64(r)}
+	}
+	return append([]uint64{0}, values...)
+}
+
+// noOperands is the answer of a call that was left out.
+var noOperands = []uint64{1 << 63}
+
+// wait waits for all work.
+func (c *caller) wait() driver.Result {
+	if c.virtual {
+		c.soft.Advance(time.Millisecond)
+	}
+	return c.CtxSynchronize(c.at)
+}
+
+// sum returns a number for the contents of all blocks.
+func (c *caller) sum() (driver.Result, uint64) {
+	h := fnv.New64a()
+	for _, b := range c.blocks {
+		buf := make([]byte, min(b.size, 1<<16))
+		if r := c.MemcpyDtoH(c.at, buf, b.at); r != ok {
+			return r, 0
+		}
+		h.Write(buf)
+	}
+	return ok, h.Sum64()
+}
+
+// step makes the call with this number in the sequence of a seed.
+func (c *caller) step(seed uint64, n int) (name string, answer []uint64) {
+	c.Rand = rand.New(rand.NewPCG(seed, uint64(n)))
+	topic := callTopics[seed%uint64(len(callTopics))]
+	var k randomCall
+	for range 10 {
+		if n < len(topic.first) {
+			k = topic.first[n]
+		} else {
+			k = topic.calls[c.IntN(len(topic.calls))]
+		}
+		c.say("%2d %s(", n, k.name)
+		if answer = k.call(c); !slices.Equal(answer, noOperands) {
+			break
+		}
+		c.say(") left out\n")
+	}
+	if r := c.wait(); r != ok {
+		answer = append(slices.Clone(answer), 1<<32|uint64(r))
+	}
+	c.say(") = %x\n", answer)
+	return k.name, answer
+}
+
+// end destroys what the sequence has created.
+func (c *caller) end() error {
+	var errs []error
+	must := func(what string, r driver.Result) { errs = append(errs, errorOf(what, r)) }
+	for _, x := range c.execs {
+		must("cuGraphExecDestroy", c.GraphExecDestroy(c.at, x.exec))
+	}
+	for _, g := range c.graphs {
+		must("cuGraphDestroy", c.GraphDestroy(c.at, g.graph))
+	}
+	for _, b := range c.blocks {
+		if b.kind == ofHost {
+			must("cuMemFreeHost", c.MemFreeHost(c.at, driver.HostPtr(b.at)))
+		} else {
+			must("cuMemFree", c.MemFree(c.at, b.at))
+		}
+	}
+	if c.locked[1] != 0 {
+		must("cuMemHostUnregister", c.MemHostUnregister(c.at, c.ownAt(c.locked[0])))
+	}
+	for _, v := range c.ranges {
+		if v.mapped > 0 {
+			must("cuMemUnmap", c.MemUnmap(c.at, v.at, v.mapped))
+		}
+		must("cuMemAddressFree", c.MemAddressFree(c.at, v.at, v.size))
+	}
+	for _, p := range c.physics {
+		must("cuMemRelease", c.MemRelease(c.at, p.handle))
+	}
+	for _, s := range c.streams {
+		must("cuStreamDestroy", c.StreamDestroy(c.at, s))
+	}
+	for _, p := range c.pools {
+		must("cuMemPoolDestroy", c.MemPoolDestroy(c.at, p))
+	}
+	must("cuCtxSynchronize", c.wait())
+	for _, f := range c.fns {
+		c.FuncSetAttribute(c.at, f, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 48<<10)
+		c.FuncSetAttribute(c.at, f, driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, -1)
+	}
+	c.handles = handles{}
+	return errors.Join(errs...)
+}
+
+func (c *caller) ownAt(i int) driver.HostPtr { return driver.HostPtr(unsafe.Pointer(&c.own[i])) }
+
+// sequence makes the calls of a seed on two callers, and returns an error if their answers differ.
+func sequence(pair [2]*caller, seed uint64, count map[string]int) error {
+	for n := range callCount {
+		name, a := pair[0].step(seed, n)
+		_, b := pair[1].step(seed, n)
+		if !slices.Equal(a, b) {
+			return fmt.Errorf("call %d, %s: %s answers %x, and %s %x", n, name, pair[0].name, a, pair[1].name, b)
+		}
+		if !slices.Equal(a, noOperands) {
+			count[name]++
+		}
+		if n%10 == 9 {
+			r, a := pair[0].sum()
+			q, b := pair[1].sum()
+			if r != q || a != b {
+				return fmt.Errorf("after call %d, %s: the memory differs (%v, %v)", n, name, r, q)
+			}
+		}
+	}
+	for _, c := range pair {
+		if err := c.end(); err != nil {
+			return fmt.Errorf("%s, at the end: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// softCaller returns a caller of a new software driver.
+func softCaller(name string, virtual bool) *caller {
+	var opts []cusim.Option
+	if virtual {
+		opts = append(opts, cusim.VirtualTime())
+	}
+	sim := cusim.New(opts...)
+	return &caller{Table: driver.NewSoftware(sim.Software()), name: name, soft: sim, virtual: virtual}
+}
+
+// TestCalls makes random calls on two software drivers. If PURECU_TEST_GPU is set, it makes them on a
+// software driver and NVIDIA's.
+func TestCalls(t *testing.T) {
+	t.Run("software", func(t *testing.T) {
+		runCalls(t, [2]*caller{softCaller("virtual", true), softCaller("real", false)}, max(count()/20, 100))
+	})
+	path := os.Getenv("PURECU_TEST_GPU")
+	if path == "" {
+		return
+	}
+	t.Run("gpu", func(t *testing.T) {
+		if path == "1" {
+			path = "" // the system's
+		}
+		lib, err := loader.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runCalls(t, [2]*caller{softCaller("virtual", true), {Table: driver.New(lib), name: "gpu"}}, count())
+	})
+}
+
+// runCalls makes n sequences, and reports the first few that differ.
+func runCalls(t *testing.T, pair [2]*caller, n int) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for _, c := range pair {
+		if err := c.open(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from, failures := *fuzzFrom, 0
+	if *fuzzSeed != 0 {
+		from, n = *fuzzSeed, 1
+		pair[1].log = new(strings.Builder)
+	}
+	counts := make(map[string]int)
+	begun, seed := time.Now(), from
+	for ; seed < from+uint64(n) && failures < *fuzzMost && (*fuzzFor == 0 || time.Since(begun) < *fuzzFor); seed++ {
+		hanging := time.AfterFunc(hang, func() {
+			fmt.Fprintf(os.Stderr, "%s: seed %d hangs\n", t.Name(), seed)
+			os.Exit(2)
+		})
+		err := sequence(pair, seed, counts)
+		hanging.Stop()
+		if err != nil {
+			failures++
+			t.Errorf("seed %d: %v", seed, err)
+			for _, c := range pair {
+				c.end() // some of it fails
+			}
+		}
+	}
+	if log := pair[1].log; log != nil {
+		t.Logf("seed %d:\n%s", from, log)
+	}
+	done := seed - from
+	t.Logf("%d sequences, %d differences; to go on from here: -fuzz.from=%d", done, failures, seed)
+	for _, c := range pair {
+		if err := c.close(); err != nil && failures == 0 {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if done < 100 {
+		return
+	}
+	for _, topic := range callTopics {
+		total := 0
+		for _, k := range topic.calls {
+			total += counts[k.name]
+		}
+		for _, k := range topic.calls {
+			if share := 100 * float64(counts[k.name]) / float64(max(total, 1)); share < 0.3 {
+				t.Errorf("%s makes %.2f %% of the calls of its topic, which is less than 0.3", k.name, share)
+			}
+		}
+	}
+}
+
+// wrongCalls are drivers with a fault each.
+var wrongCalls = map[string]func(driver.Software) driver.Software{
+	"a size":         func(s driver.Software) driver.Software { return wrongRange{s} },
+	"a result":       func(s driver.Software) driver.Software { return wrongAttribute{s} },
+	"a memset":       func(s driver.Software) driver.Software { return wrongMemset{s} },
+	"a node":         func(s driver.Software) driver.Software { return wrongNode{s} },
+	"virtual memory": func(s driver.Software) driver.Software { return wrongMap{s} },
+}
+
+type wrongRange struct{ driver.Software }
+
+func (w wrongRange) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (driver.DevicePtr, uint64, driver.Result) {
+	base, n, r := w.Software.MemGetAddressRange(th, p)
+	return base, n | 1, r
+}
+
+type wrongAttribute struct{ driver.Software }
+
+func (w wrongAttribute) FuncSetAttribute(th *driver.Thread, f driver.Function, attr, value int32) driver.Result {
+	if r := w.Software.FuncSetAttribute(th, f, attr, value); attr != driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT {
+		return r
+	}
+	return ok
+}
+
+type wrongMemset struct{ driver.Software }
+
+func (w wrongMemset) MemsetD8Async(th *driver.Thread, p driver.DevicePtr, v uint8, n uint64, s driver.Stream) driver.Result {
+	return w.Software.MemsetD8Async(th, p, v, n-n/100, s)
+}
+
+type wrongNode struct{ driver.Software }
+
+func (w wrongNode) GraphNodeSetEnabled(*driver.Thread, driver.GraphExec, driver.GraphNode, uint32) driver.Result {
+	return ok
+}
+
+type wrongMap struct{ driver.Software }
+
+func (w wrongMap) MemSetAccess(th *driver.Thread, p driver.DevicePtr, n uint64, list []driver.MemAccessDesc) driver.Result {
+	list[0].Flags = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+	return w.Software.MemSetAccess(th, p, n, list)
+}
+
+// TestWrongCalls checks that random calls find faults of a driver.
+func TestWrongCalls(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for name, wrap := range wrongCalls {
+		t.Run(name, func(t *testing.T) {
+			good := softCaller("good", true)
+			sim := cusim.New(cusim.VirtualTime())
+			bad := &caller{Table: driver.NewSoftware(wrap(sim.Software())), name: "wrong", soft: sim, virtual: true}
+			pair := [2]*caller{good, bad}
+			for _, c := range pair {
+				if err := c.open(); err != nil {
+					t.Fatal(err)
+				}
+				defer c.close()
+			}
+			for seed := range uint64(300) {
+				if sequence(pair, seed, make(map[string]int)) != nil {
+					return
+				}
+			}
+			t.Error("the fault was not found")
+		})
+	}
+}
