@@ -1,5 +1,4 @@
-// Package infer serves a model over HTTP. It puts requests together in batches. Each batch in flight has
-// a stream of its own, which copies the input to the GPU, runs the model, and copies the output back.
+// Package infer serves a model over HTTP, in batches of requests. Each batch has its own stream.
 package infer
 
 import (

@@ -1,5 +1,4 @@
-// Command vecadd adds two slices on the GPU, twice: with copies that wait, and with copies of pinned
-// memory that are enqueued on a stream.
+// Command vecadd adds two slices on the GPU, with copies that wait, and with copies on a stream.
 package main
 
 import (
