@@ -49,6 +49,7 @@ name and the number of its CUresult, the place in purecu's documentation, the te
 that cuprobe prints without -json, and the advice.
 
 Environment:
+  %-20s  the DRIVER, unless there is -driver: cuda, soft, or the path of a library
   %-20s  load only this library; -driver PATH takes precedence
   %-20s  read by the driver: the devices that it uses, and their order
   %-20s  the width of drawings; 80 if it is not set
@@ -64,7 +65,7 @@ Examples:
   cuprobe report                 write all of this to an HTML file for a ticket
   cuprobe devices -json          list the devices for a program
   cuprobe symbols -missing       list the functions that the driver lacks
-`, loader.Environment, "CUDA_VISIBLE_DEVICES", "COLUMNS")
+`, driverVariable, loader.Environment, "CUDA_VISIBLE_DEVICES", "COLUMNS")
 	return nil
 }
 

@@ -21,7 +21,8 @@
 //	-json    print one JSON object instead of text
 //	-driver auto|cuda|soft|PATH
 //	         auto and cuda search for NVIDIA's driver; soft is package cusim's, which is
-//	         written in Go and needs no GPU; PATH is loaded, and nothing else
+//	         written in Go and needs no GPU; PATH is loaded, and nothing else. The
+//	         environment variable PURECU_DRIVER has the default
 //	-device N
 //	         use the device with this ordinal; by default 0; all in devices and doctor; two in bench and report
 //
@@ -64,8 +65,20 @@ const (
 )
 
 func main() {
-	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr, os.LookupEnv))
+	// run reads the variable, because -driver takes precedence. cu.Open would read it, too.
+	chosen, set := os.LookupEnv(driverVariable)
+	os.Unsetenv(driverVariable)
+	env := func(name string) (string, bool) {
+		if name == driverVariable {
+			return chosen, set
+		}
+		return os.LookupEnv(name)
+	}
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr, env))
 }
+
+// driverVariable names the environment variable with the driver for programs that choose none.
+const driverVariable = "PURECU_DRIVER"
 
 // call is one run of a command, with the user's options and the outputs.
 type call struct {
@@ -108,6 +121,9 @@ func commands() []command {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, env func(string) (string, bool)) int {
 	c := &call{ctx: ctx, out: &output{w: stdout}, err: terminal{stderr}, env: env,
 		driver: autoDriver, device: anyDevice, after: time.After}
+	if v, _ := env(driverVariable); v != "" {
+		c.driver = v
+	}
 	err := c.run(args)
 	if err == nil {
 		err = c.out.err

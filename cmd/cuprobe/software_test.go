@@ -215,6 +215,21 @@ func TestMayReplace(t *testing.T) {
 	}
 }
 
+// TestDriverVariable chooses the driver by the environment, and by a flag in spite of it.
+func TestDriverVariable(t *testing.T) {
+	soft := probe{env: map[string]string{driverVariable: "soft"}}
+	if r := soft.run("devices"); r.status != exitOK || !strings.Contains(r.stdout, softName) {
+		t.Errorf("soft: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+	if r := soft.run("devices", "-driver", "/nowhere.so"); r.status != exitNoDriver || !strings.Contains(r.stderr, "/nowhere.so") {
+		t.Errorf("a flag: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+	wrong := probe{env: map[string]string{driverVariable: "/elsewhere.so"}}
+	if r := wrong.run("devices"); r.status != exitNoDriver || !strings.Contains(r.stderr, "/elsewhere.so") {
+		t.Errorf("a path: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+}
+
 func TestSoftDoctor(t *testing.T) {
 	r := probe{}.run("doctor", "-driver", "soft")
 	numbers := regexp.MustCompile(`compiled in \S+|\S+ for a kernel of 1\.0000ms, polled \d+ times?`)
