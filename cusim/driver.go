@@ -1,6 +1,7 @@
 package cusim
 
 import (
+	"io"
 	"time"
 
 	"github.com/purecu/purecu/driver"
@@ -50,6 +51,11 @@ func DeviceAttribute(which, value int) Option { return with(sim.DeviceAttribute(
 // Version sets the CUDA version that the driver supports, in the driver's notation: 12080 is 12.8.
 // Newer functions are missing. The default is 13000.
 func Version(v int) Option { return with(sim.Version(v)) }
+
+// Output sets where the text goes that kernels in PTX print. The default is the standard output, and the
+// standard error for assertions that fail. nil discards it. Kernels of several streams may print at
+// once: w gets each text in one call, one after the other.
+func Output(w io.Writer) Option { return with(sim.Output(w)) }
 
 // VirtualTime gives the driver a time that only [Driver.Advance] advances.
 func VirtualTime() Option { return with(sim.VirtualTime()) }

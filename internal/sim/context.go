@@ -23,6 +23,7 @@ type context struct {
 	lane      *stream // for records and waits of the whole context
 	gate      *op     // all later work waits for it; may be nil
 	limits    map[int32]uint64
+	heap      *kernelHeap // of kernels; nil before the first launch of one in PTX
 	peers     map[*context]bool
 
 	cacheConfig int32
@@ -122,6 +123,7 @@ func (d *Driver) end(op string, c *context) driver.Result {
 		}
 	}
 	d.freeMemoryOf(c)
+	c.heap = nil
 	c.dev.memory -= contextMemory
 	return ok
 }

@@ -26,6 +26,7 @@ type Driver struct {
 	noThread thread     // the thread of calls without a pinned thread; it has no state
 	misuses  []Misuse
 	log      errorLog
+	printer  printer
 	// processes are the states of other processes that are not running.
 	processes map[int32]int32
 	kernelTable

@@ -97,6 +97,8 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 			Resident: int(max(f.active(int32(l.Block.count()), uint64(l.SharedMem)), 1)) * multiprocessors,
 			Clock:    func() int64 { return d.clock.now() },
 			Virtual:  d.clock.virtual,
+			Print:    d.printer.print,
+			Heap:     d.heap(f.module.ctx),
 		}
 		d.ids.launch++
 		launch.ID = d.ids.launch

@@ -31,7 +31,7 @@ func TestE16PrintedByKernels(t *testing.T) {
 	all := targets()
 	tg := all[len(all)-1]
 	if !tg.InC {
-		t.Skip("there is no GPU here, and the software driver's kernels print nothing")
+		t.Skip("there is no GPU here, and the software driver prints at once")
 	}
 	cmd, err := command(job{printer, tg})
 	if err != nil {

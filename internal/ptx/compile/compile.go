@@ -23,6 +23,9 @@ type Module struct {
 	names   map[string]*symbol // of the whole text
 	kernels map[string]*syntax.Function
 	known   map[string]*variant // instructions by their texts
+
+	functions []*syntax.Function // of the whole text
+	graph     *callGraph
 }
 
 // variant is an instruction of the table with its modifiers.
@@ -39,6 +42,7 @@ type symbol struct {
 	size     uint64
 	offset   uint64 // of a variable in local or shared memory, or of a parameter
 	placed   bool
+	framed   bool // the offset is one in the frame of the function
 	module   bool // a variable of the whole text
 	function *syntax.Function
 	label    *label
@@ -71,6 +75,12 @@ func Parse(text string) (*Module, error) {
 			c.kernels[f.Name] = f
 		}
 	}
+	for _, f := range m.Functions {
+		if c.names[f.Name].function == f {
+			c.functions = append(c.functions, f)
+		}
+	}
+	c.graph = c.newGraph()
 	return c, nil
 }
 
@@ -115,7 +125,12 @@ type translator struct {
 	dynamic   []int // the constants that are addresses of dynamic shared memory
 	functions map[*syntax.Function]*function
 	queue     []*function
-	own       map[*symbol]*symbol // the shared variables of the text that the kernel uses
+	sp        int32 // the column of the end of the stack
+	// The rest is for calls by addresses: the column of the way back, and the places of the arguments
+	// and of the result in local memory.
+	way          int32
+	args, answer uint64
+	own          map[*symbol]*symbol // the shared variables of the text that the kernel uses
 
 	f      *function
 	scopes []map[string]*symbol
@@ -127,10 +142,16 @@ type function struct {
 	*syntax.Function
 	entry   int32
 	calls   []int32 // the instructions that call it
-	callees []*function
-	back    int32 // the column of the way back
+	back    int32   // the column of the way back
 	params  []*symbol
 	results []*symbol
+
+	stacked bool   // it may call itself, so that it has a frame
+	frame   uint64 // the size of the frame
+	base    int32  // the column of the address of the frame
+	entered int32  // the instruction that makes the frame
+	saves   []*vm.Detail
+	unsaved []int32
 }
 
 // all translates a kernel, and the functions that it needs.
@@ -143,17 +164,25 @@ func (t *translator) all(kernel *syntax.Function) *Error {
 		at += v.Size()
 	}
 	t.k.Params = uint32(at)
+	if err := t.prepare(kernel); err != nil {
+		return err
+	}
 	for i := 0; i < len(t.queue); i++ {
 		if err := t.function(t.queue[i]); err != nil {
 			return err
 		}
 	}
+	if t.way != 0 {
+		t.k.Entries = make(map[uint64]int32)
+		for _, f := range t.graph.taken {
+			t.thunk(t.functions[f])
+		}
+	}
+	stacked := false
 	for _, f := range t.queue {
+		stacked = stacked || f.stacked
 		for _, at := range f.calls {
 			t.k.Code[at].Target = f.entry
-		}
-		if f.reaches(f, make(map[*function]bool)) {
-			return &Error{f.Pos, fmt.Sprintf("function %s calls itself", f.Name)}
 		}
 	}
 	const mostShared, mostLocal = 1 << 20, 1 << 20
@@ -162,26 +191,14 @@ func (t *translator) all(kernel *syntax.Function) *Error {
 	}
 	t.k.Shared = uint32(align(uint64(t.k.Shared), 16))
 	t.k.Local = uint32(align(uint64(t.k.Local), 16))
+	t.k.Code[0].Imm = int64(t.k.Local)
+	if stacked {
+		t.k.Local += stackSize
+	}
 	for _, i := range t.dynamic {
 		t.k.Constants[i].Value += uint64(t.k.Shared)
 	}
 	return nil
-}
-
-// reaches reports whether a function calls another one, directly or not.
-func (f *function) reaches(other *function, seen map[*function]bool) bool {
-	for _, c := range f.callees {
-		if c == other {
-			return true
-		}
-		if !seen[c] {
-			seen[c] = true
-			if c.reaches(other, seen) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func align(n, to uint64) uint64 { return (n + to - 1) / to * to }
@@ -189,6 +206,11 @@ func align(n, to uint64) uint64 { return (n + to - 1) / to * to }
 // function translates a function.
 func (t *translator) function(f *function) *Error {
 	t.f, f.entry = f, int32(len(t.k.Code))
+	columns, predicates := t.k.Columns, t.k.Predicates
+	if f.Kernel { // the stack is empty
+		t.emit(vm.Op{Run: isa.Set, D: t.sp}, f.Pos, "entry")
+	}
+	t.enter(f)
 	t.scopes = []map[string]*symbol{{}}
 	for i, v := range f.Params {
 		t.scopes[0][v.Name] = f.params[i]
@@ -200,17 +222,26 @@ func (t *translator) function(f *function) *Error {
 		return err
 	}
 	t.leave(f.Pos)
+	t.finish(f, columns, predicates)
 	t.k.Code[f.entry].Join = true
 	return nil
 }
 
 // leave emits the end of the function.
 func (t *translator) leave(pos syntax.Pos) {
+	t.unwind(0, pos, "ret")
 	o := vm.Op{Kind: vm.Exit}
 	if !t.f.Kernel {
 		o = vm.Op{Kind: vm.Return, A: t.f.back}
 	}
 	t.emit(o, pos, "ret")
+}
+
+// unwind emits what removes the frame of the function.
+func (t *translator) unwind(guard int32, pos syntax.Pos, text string) {
+	if t.f.stacked {
+		t.emit(vm.Op{Run: isa.Move, D: t.sp, A: t.f.base, Guard: guard}, pos, text)
+	}
 }
 
 // emit appends an instruction.
@@ -301,7 +332,8 @@ func (t *translator) declare(scope map[string]*symbol, v *syntax.Var) *Error {
 	s := &symbol{v: v, space: v.Space}
 	switch v.Space {
 	case syntax.Param, syntax.Local:
-		s.offset = t.local(v)
+		s.framed = t.f.stacked
+		s.offset = t.localOf(t.f, v)
 	case syntax.Shared:
 		t.shared(s)
 	}
@@ -327,8 +359,13 @@ func (t *translator) column() int32 {
 	return int32(t.k.Columns - 1)
 }
 
-// local gives a variable a place in local memory.
-func (t *translator) local(v *syntax.Var) uint64 {
+// localOf gives a variable of a function a place in local memory.
+func (t *translator) localOf(f *function, v *syntax.Var) uint64 {
+	if f.stacked {
+		at := align(f.frame, max(v.Align, 1))
+		f.frame = min(at+v.Size(), 1<<31)
+		return at
+	}
 	at := align(uint64(t.k.Local), max(v.Align, 1))
 	t.k.Local = uint32(min(at+v.Size(), 1<<31))
 	return at

@@ -32,6 +32,7 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 	case "call":
 		return t.call(o)
 	case "ret":
+		t.unwind(o.Guard, in.Pos, in.Op)
 		if o.A = t.f.back; t.f.Kernel {
 			o.Kind = vm.Exit
 		}
@@ -239,112 +240,4 @@ func (t *translator) move(o vm.Op) (done bool, err *Error) {
 	o.Imm = int64(8 * size / parts)
 	t.emit(o, t.inst.Pos, t.inst.Op)
 	return true, nil
-}
-
-// call translates a call of a function that is named.
-func (t *translator) call(o vm.Op) *Error {
-	list := t.inst.Operands
-	var results, args []syntax.Operand
-	if len(list) > 0 && list[0].Kind == syntax.List {
-		results, list = list[0].Parts, list[1:]
-	}
-	if len(list) == 0 || list[0].Kind != syntax.Name {
-		return t.unsupported("the form of the operands")
-	}
-	name := list[0].Name
-	if list = list[1:]; len(list) > 0 && list[0].Kind == syntax.List {
-		args, list = list[0].Parts, list[1:]
-	}
-	s := t.lookup(name)
-	switch {
-	case len(list) > 0 || s == nil || s.function == nil:
-		return t.unsupported("of a function that is not named")
-	case name == "__assertfail" && !s.function.HasBody:
-		t.emit(vm.Op{Kind: vm.Trap, Imm: vm.AssertFailed, Guard: o.Guard}, t.inst.Pos, t.inst.Op)
-		return nil
-	case !s.function.HasBody || s.function.Kernel:
-		return t.unsupported("of function " + name)
-	}
-	callee, err := t.callee(s.function)
-	if err != nil {
-		return err
-	}
-	if len(args) != len(callee.params) || len(results) != len(callee.results) {
-		return t.unsupported("the number of arguments")
-	}
-	var in, out []vm.Copy
-	for i, formal := range callee.params {
-		if in, err = t.argument(o.Guard, args[i], formal, in); err != nil {
-			return err
-		}
-	}
-	if in != nil {
-		t.emit(vm.Op{Run: vm.CopyLocal, Guard: o.Guard, X: &vm.Detail{Copies: in}}, t.inst.Pos, t.inst.Op)
-	}
-	o.Run, o.D = nil, callee.back
-	t.f.callees = append(t.f.callees, callee)
-	callee.calls = append(callee.calls, t.emit(o, t.inst.Pos, t.inst.Op))
-	t.joinNext()
-	for i, formal := range callee.results {
-		actual := t.lookup(results[i].Name)
-		switch {
-		case actual == nil || actual.v == nil || actual.space != formal.space || actual.v.Size() != formal.v.Size():
-			return t.unsupported("the form of a result")
-		case formal.space == syntax.Reg:
-			t.emit(vm.Op{Run: isa.Move, D: actual.column, A: formal.column, Guard: o.Guard}, t.inst.Pos, t.inst.Op)
-		default:
-			out = append(out, vm.Copy{To: uint32(actual.offset), From: uint32(formal.offset),
-				Size: uint32(formal.v.Size())})
-		}
-	}
-	if out != nil {
-		t.emit(vm.Op{Run: vm.CopyLocal, Guard: o.Guard, X: &vm.Detail{Copies: out}}, t.inst.Pos, t.inst.Op)
-	}
-	return nil
-}
-
-// callee returns a function that is called, with places for its parameters.
-func (t *translator) callee(f *syntax.Function) (*function, *Error) {
-	if c := t.functions[f]; c != nil {
-		return c, nil
-	}
-	c := &function{Function: f, back: t.column()}
-	for _, list := range []struct {
-		vars []*syntax.Var
-		to   *[]*symbol
-	}{{f.Params, &c.params}, {f.Results, &c.results}} {
-		for _, v := range list.vars {
-			var s *symbol
-			switch {
-			case v.Space == syntax.Reg && (v.Type == "pred" || v.Vector != 1 || v.Array):
-				return nil, t.unsupported("the parameters of function " + f.Name)
-			case v.Space == syntax.Reg:
-				s = t.register(v)
-			default:
-				s = &symbol{v: v, space: syntax.Param, offset: t.local(v)}
-			}
-			*list.to = append(*list.to, s)
-		}
-	}
-	t.functions[f] = c
-	t.queue = append(t.queue, c)
-	return c, nil
-}
-
-// argument passes an argument. What is copied in local memory is appended to a list.
-func (t *translator) argument(guard int32, have syntax.Operand, formal *symbol, list []vm.Copy) ([]vm.Copy, *Error) {
-	var actual *symbol
-	if have.Kind == syntax.Name {
-		actual = t.lookup(have.Name)
-	}
-	if formal.space == syntax.Reg {
-		a, err := t.source(have, formal.v.Type, false)
-		t.emit(vm.Op{Run: isa.Move, D: formal.column, A: a, Guard: guard}, t.inst.Pos, t.inst.Op)
-		return list, err
-	}
-	if actual == nil || actual.space != syntax.Param || actual.v.Size() != formal.v.Size() || t.ownParam(actual) {
-		return nil, t.unsupported("the form of an argument")
-	}
-	return append(list, vm.Copy{To: uint32(formal.offset), From: uint32(actual.offset),
-		Size: uint32(formal.v.Size())}), nil
 }

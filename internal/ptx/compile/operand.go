@@ -128,6 +128,9 @@ func (t *translator) source(o syntax.Operand, typ string, wider bool) (int32, *E
 			return 0, t.unsupported(fmt.Sprintf("register %s has type %s", o.Name, s.v.Type))
 		}
 		return s.column, nil
+	case s.function != nil && size == 8 && o.Number.Bits == 0 && !s.function.Kernel:
+		address, _ := t.FunctionAddress(o.Name)
+		return t.constant(vm.Constant{Value: address}), nil
 	case s.v != nil && s.space != syntax.Reg && (size == 8 || size == 4 && s.space != syntax.Global &&
 		s.space != syntax.Const):
 		return t.address(s, o.Number.Bits)
@@ -183,6 +186,12 @@ func (t *translator) address(s *symbol, offset uint64) (int32, *Error) {
 		return t.constant(vm.Constant{Value: offset, Symbol: s.v.Name}), nil
 	case s.module:
 		return 0, t.unsupported(fmt.Sprintf("variable %s (%s)", s.v.Name, s.space))
+	}
+	if base := t.base(s); base != 0 {
+		column := t.column()
+		t.emit(vm.Op{Run: t.find("add.u64").run, D: column, A: base, B: t.constant(vm.Constant{Value: s.offset + offset})},
+			t.inst.Pos, t.inst.Op)
+		return column, nil
 	}
 	return t.constant(vm.Constant{Value: s.offset + offset}), nil
 }
@@ -285,6 +294,10 @@ func (t *translator) memory(o *vm.Op, operand syntax.Operand) (s *symbol, err *E
 	}
 	if s.space == syntax.Reg {
 		o.A, o.Imm = s.column, int64(operand.Number.Bits)
+		return s, nil
+	}
+	if base := t.base(s); base != 0 {
+		o.A, o.Imm = base, int64(s.offset+operand.Number.Bits)
 		return s, nil
 	}
 	o.A, err = t.address(s, operand.Number.Bits)

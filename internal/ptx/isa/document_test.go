@@ -72,14 +72,14 @@ combinations exist.
 ## What else is executed
 
 - Variables in global, constant, shared (static and dynamic) and local memory. Parameters may be structures.
-- Functions, with parameters in ` + "`.param` or `.reg`" + `. They are called by their names, and may not call themselves.
-- ` + "`__assertfail`" + `, which ends the kernel with CUDA_ERROR_ASSERT (710).
+- Functions, with parameters in ` + "`.param` or `.reg`" + `. They may call themselves, and they may be called by their
+  addresses, if all their parameters are in ` + "`.param`" + `.
+- ` + "`vprintf`" + `, whose text goes to the standard output or where cusim.Output says; ` + "`malloc` and `free`" + `.
+- ` + "`__assertfail`" + `, which writes to the standard error, and ends the kernel with CUDA_ERROR_ASSERT (710).
 
 ## What is not executed
 
-- Calls through pointers, and functions that call themselves.
 - Vectors as registers, registers of 128 bits, and variables in global or constant memory that a function declares.
-- Addresses of functions, and ` + "`printf`" + `.
 
 ## How exact the results are
 

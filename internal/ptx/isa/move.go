@@ -67,6 +67,14 @@ func Move(w *vm.Warp, o *vm.Op) {
 	}
 }
 
+// Set sets a register to Imm.
+func Set(w *vm.Warp, o *vm.Op) {
+	d := &w.R[o.D]
+	for i := range w.Each {
+		d[i] = uint64(o.Imm)
+	}
+}
+
 // Pack joins the registers of a vector to one register. Imm is the number of bits of an element.
 func Pack(w *vm.Warp, o *vm.Op) {
 	var v vm.Column

@@ -18,10 +18,15 @@ type Launch struct {
 	Constants []Constant
 	Memory    Memory
 	Clock     func() int64 // the time in nanoseconds
-	Virtual   bool         // the clock stands still: each instruction and each look at the clock takes time
-	Workers   int          // how many goroutines execute blocks at most
-	Resident  int          // how many blocks may have begun and not ended
-	ID        uint64
+	// Print gets what kernels print, and of assertions that fail. It is nil if nobody wants it. It is
+	// called by several goroutines at once.
+	Print func(text []byte, failed bool)
+	// Heap is the memory that kernels allocate and free, or nil if they cannot.
+	Heap     Heap
+	Virtual  bool // the clock stands still: each instruction and each look at the clock takes time
+	Workers  int  // how many goroutines execute blocks at most
+	Resident int  // how many blocks may have begun and not ended
+	ID       uint64
 }
 
 // Stop ends a launch.
@@ -184,6 +189,11 @@ func (r *run) begin(n uint64) *block {
 		if left := threads - i*Lanes; left < Lanes {
 			w.mask = 1<<left - 1
 			w.exited = ^w.mask
+		}
+		if w.saved != nil {
+			for i := range w.saved {
+				w.saved[i] = w.saved[i][:0]
+			}
 		}
 		for s, v := range map[Special]uint32{CtaidX: b.index[0], CtaidY: b.index[1], CtaidZ: b.index[2],
 			SMID: uint32(n % multiprocessors)} {

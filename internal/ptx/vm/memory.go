@@ -49,6 +49,7 @@ const (
 	AssertFailed     = 710
 	IllegalOperation = 715 // brkpt
 	Misaligned       = 716
+	InvalidPC        = 718
 	LaunchFailed     = 719
 )
 
@@ -344,17 +345,6 @@ func Update16(p unsafe.Pointer, f func(old uint64) uint64) (old uint64) {
 
 // Fence orders the accesses of memory before it and after it.
 func (w *Warp) Fence() { w.worker.fence.Add(1) }
-
-// CopyLocal copies parameters or results of a call in the local memory of each thread.
-func CopyLocal(w *Warp, o *Op) {
-	size := uint64(w.block.run.Kernel.Local)
-	for i := range w.Each {
-		local := w.local[uint64(i)*size:][:size]
-		for _, c := range o.X.Copies {
-			copy(local[c.To:c.To+c.Size], local[c.From:c.From+c.Size])
-		}
-	}
-}
 
 // BytesOf returns the bytes of words.
 func BytesOf(words []uint64) []byte {

@@ -29,6 +29,7 @@ const (
 	Branch              // to Op.Target
 	Index               // to one of Detail.Targets, by the value of A
 	Call                // of the function at Op.Target; D is where the callee finds the way back
+	CallTo              // of the function whose address is A
 	Return              // from a function; A is where the way back is
 	Exit                // of the thread
 	Trap                // ends the kernel with the fault Imm
@@ -57,6 +58,9 @@ type Detail struct {
 	N       int
 	Targets []int32
 	Copies  []Copy // of CopyLocal
+	// Saved and SavedTruths are the columns and predicates of Save and Restore.
+	Saved       []int32
+	SavedTruths []int32
 	// P is a second result, which is a predicate: its index and 1, or 0 for none.
 	P int32
 	// The rest is for barriers.
@@ -65,8 +69,12 @@ type Detail struct {
 	Reduce  bool // C is a predicate, and Run gets the reduction
 }
 
-// Copy says that bytes of the local memory of a thread are copied.
-type Copy struct{ To, From, Size uint32 }
+// Copy says that bytes of the local memory of a thread are copied. A base that is not 0 is the column
+// of an address to which the offset is added.
+type Copy struct {
+	To, From, Size   uint32
+	ToBase, FromBase int32
+}
 
 // Place is where an instruction is in the text.
 type Place struct {
@@ -125,6 +133,7 @@ type Kernel struct {
 	Shared     uint32            // the size of the static shared memory of a block, in bytes
 	Local      uint32            // the size of the local memory of a thread, in bytes
 	Params     uint32            // the size of the parameters, in bytes
+	Entries    map[uint64]int32  // the functions that are called by their addresses
 }
 
 // The windows of the generic address space in which a block's shared memory, a warp's local memory,

@@ -19,6 +19,7 @@ type Warp struct {
 	index  int
 	local  []byte
 	own    segment
+	saved  *[Lanes][]uint64 // registers of functions that have called others: see Save
 
 	pc     int32  // of the lanes in mask
 	mask   uint32 // the lanes that are executed together
@@ -205,6 +206,8 @@ func (w *Warp) control(o *Op) {
 			d[i] = uint64(w.pc + 1)
 		}
 		w.jump(o.Target)
+	case CallTo:
+		w.callTo(o)
 	case Return:
 		a := w.R[o.A]
 		w.scatter(func(lane int) int32 { return int32(a[lane]) })

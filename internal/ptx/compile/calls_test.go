@@ -1,0 +1,120 @@
+package compile
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/purecu/purecu/internal/ptx/vm"
+)
+
+// TestCalls executes kernels with functions that call themselves, or are called by their addresses.
+func TestCalls(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		want       func(n uint32) uint32
+	}{
+		{"registers", `.func (.reg .u32 r) sum(.reg .u32 n) {
+				.reg .pred p; .reg .u32 m, s;
+				mov.u32 r, 0; setp.eq.u32 p, n, 0; @p ret;
+				sub.u32 m, n, 1; call (s), sum, (m); add.u32 r, s, n; ret; }`, func(n uint32) uint32 { return n * (n + 1) / 2 }},
+		{"guarded", `.func (.reg .u32 r) sum(.reg .u32 n) {
+				.reg .pred p; .reg .u32 m, s;
+				setp.ne.u32 p, n, 0; mov.u32 s, 0; sub.u32 m, n, 1;
+				@p call (s), sum, (m); add.u32 r, s, n; ret; }`, func(n uint32) uint32 { return n * (n + 1) / 2 }},
+		{"twice", `.func (.reg .u32 r) sum(.reg .u32 n) {
+				.reg .pred p; .reg .u32 m, s, u;
+				mov.u32 r, n; setp.lt.u32 p, n, 2; @p ret;
+				sub.u32 m, n, 1; call (s), sum, (m); sub.u32 m, m, 1; call (u), sum, (m); add.u32 r, s, u; ret; }`,
+			func(n uint32) uint32 {
+				a, b := uint32(0), uint32(1)
+				for range n {
+					a, b = b, a+b
+				}
+				return a
+			}},
+		{"frames", `.func (.param .u32 r) deep(.param .b32 n) {
+				.reg .pred p; .reg .u32 m, s; .local .u32 keep[2]; .reg .u64 a;
+				ld.param.u32 m, [n]; mov.u64 a, keep; cvta.local.u64 a, a; st.u32 [a+4], m;
+				setp.eq.u32 p, m, 0; mov.u32 s, 100; @p bra end;
+				sub.u32 m, m, 1;
+				{ .param .b32 x; .param .b32 y; st.param.b32 [x], m; call (y), deep, (x); ld.param.b32 s, [y]; }
+				ld.param.u32 m, [n]; add.u32 s, s, m;
+			end: ld.local.u32 m, [keep+4]; add.u32 s, s, m; st.param.b32 [r], s; ret; }
+			.func (.reg .u32 r) sum(.reg .u32 n) { .param .b32 x; .param .b32 y; st.param.b32 [x], n;
+				call (y), deep, (x); ld.param.b32 r, [y]; ret; }`,
+			func(n uint32) uint32 { return 100 + n*(n+1) }},
+		{"pointers", `.func (.param .u32 r) twice(.param .u32 n) { .reg .u32 m; ld.param.u32 m, [n]; shl.b32 m, m, 1; st.param.u32 [r], m; ret; }
+			.func (.param .u32 r) next(.param .u32 n) { .reg .u32 m; ld.param.u32 m, [n]; add.u32 m, m, 1; st.param.u32 [r], m; ret; }
+			.func (.reg .u32 r) sum(.reg .u32 n) {
+				.reg .pred p; .reg .u64 f, g; and.b32 r, n, 1; setp.eq.u32 p, r, 0; mov.u64 f, twice; mov.u64 g, next; selp.b64 f, f, g, p;
+				{ .param .b32 x; .param .b32 y; st.param.b32 [x], n;
+				proto: .callprototype (.param .b32 _) _ (.param .b32 _);
+				call (y), f, (x), proto; ld.param.b32 r, [y]; } ret; }`,
+			func(n uint32) uint32 {
+				if n&1 == 0 {
+					return 2 * n
+				}
+				return n + 1
+			}},
+		{"back", `.func (.param .u32 r) other(.param .u32 n, .param .u64 f);
+			.func (.param .u32 r) sum0(.param .u32 n, .param .u64 f) {
+				.reg .u32 m, s; .reg .pred p; .reg .u64 g, h; ld.param.u32 m, [n]; ld.param.u64 g, [f]; mov.u32 s, 7;
+				setp.eq.u32 p, m, 0; @p bra end; mov.u64 h, other;
+				{ .param .b32 x; .param .b64 z; .param .b32 y; sub.u32 s, m, 1; st.param.b32 [x], s; st.param.b64 [z], h;
+				proto: .callprototype (.param .b32 _) _ (.param .b32 _, .param .b64 _);
+				call (y), g, (x, z), proto; ld.param.b32 s, [y]; }
+				mad.lo.u32 s, s, 3, m;
+			end: st.param.u32 [r], s; ret; }
+			.func (.param .u32 r) other(.param .u32 n, .param .u64 f) {
+				.reg .u32 m; .param .b32 x; .param .b64 z; .param .b32 y; .reg .u64 h;
+				ld.param.u32 m, [n]; st.param.b32 [x], m; mov.u64 h, other; st.param.b64 [z], h;
+				call (y), sum0, (x, z); ld.param.u32 m, [y]; add.u32 m, m, 1; st.param.u32 [r], m; ret; }
+			.func (.reg .u32 r) sum(.reg .u32 n) { .param .b32 x; .param .b64 z; .param .b32 y; .reg .u64 h;
+				mov.u64 h, other; st.param.b32 [x], n; st.param.b64 [z], h; call (y), sum0, (x, z); ld.param.b32 r, [y]; ret; }`,
+			func(n uint32) uint32 {
+				s := uint32(7)
+				for i := range n {
+					s = (s+1)*3 + i + 1
+				}
+				return s
+			}},
+	} {
+		results := make([]uint64, 16)
+		fault, err := launch(t, textHeader+c.text+`.entry k(.param .u64 out) {
+			.reg .u32 a, b; .reg .u64 o, x; ld.param.u64 o, [out]; mov.u32 a, %tid.x; mul.wide.u32 x, a, 4; add.u64 o, o, x;
+			and.b32 b, a, 15; call (b), sum, (b); st.global.u32 [o], b; ret; }`, 1, 32,
+			memory{1 << 32: vm.BytesOf(results)}, 1<<32)
+		if err != nil || fault != nil {
+			t.Errorf("%s: %v %+v", c.name, err, fault)
+			continue
+		}
+		for i := range uint32(32) {
+			if got := uint32(results[i/2] >> (i % 2 * 32)); got != c.want(i&15) {
+				t.Errorf("%s(%d): got %d, want %d", c.name, i&15, got, c.want(i&15))
+			}
+		}
+	}
+}
+
+// TestCallFaults executes kernels whose calls never end, or have no function.
+func TestCallFaults(t *testing.T) {
+	for body, want := range map[string]string{
+		"call again;": "719 call the stack of the thread is too small for so many calls",
+		"mov.u64 x, 5; { p: .callprototype _; call x, p; }": "718 call no function has this address",
+		"mov.u64 x, nothing; call x;":                       "",
+		"mov.u64 x, 0; mov.u64 y, nothing; call x;":         "718 call no function has this address",
+	} {
+		fault, err := launch(t, textHeader+`.func again() { .reg .u32 a; .local .u32 v; mov.u32 a, 1; call again; st.local.u32 [v], a; ret; }
+			.func nothing() { ret; } .entry k() { .reg .b64 x, y;`+body+" ret; }", 1, 32, nil)
+		got := ""
+		switch {
+		case err != nil:
+			got = err.Error()
+		case fault != nil:
+			got = fmt.Sprint(fault.Code, " ", fault.Instruction, " ", fault.Reason)
+		}
+		if want != got {
+			t.Errorf("%s: got %q, want %q", body, got, want)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package sim
+
+import (
+	"io"
+	"math/bits"
+	"os"
+	"sync"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// kernelHeap is the memory of a context that kernels allocate and free. Kernels use it without the
+// driver's lock.
+type kernelHeap struct {
+	d    *Driver
+	ctx  *context
+	size uint64
+
+	mu    sync.Mutex
+	block *block // nil before the first use
+	used  uint64
+	live  map[uint64]int          // the class of a size, by address
+	freed [bits.UintSize][]uint64 // addresses of free memory, by the class of the size
+}
+
+// heap returns the heap of a context. The driver is locked.
+func (d *Driver) heap(c *context) *kernelHeap {
+	if c.heap == nil {
+		size, set := c.limits[driver.CU_LIMIT_MALLOC_HEAP_SIZE]
+		if !set {
+			size = limits()[driver.CU_LIMIT_MALLOC_HEAP_SIZE]
+		}
+		c.heap = &kernelHeap{d: d, ctx: c, size: size, live: make(map[uint64]int)}
+	}
+	return c.heap
+}
+
+// Alloc implements vm.Heap. The size is rounded up to a power of two.
+func (h *kernelHeap) Alloc(size uint64) uint64 {
+	if size > h.size {
+		return 0
+	}
+	class := bits.Len64(max(size, 16) - 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.block == nil {
+		h.d.mu.Lock()
+		b, r := h.d.newDeviceBlock(h.ctx, h.size, moduleBlock)
+		h.d.mu.Unlock()
+		if r != ok {
+			return 0
+		}
+		h.block = b
+	}
+	at := uint64(0)
+	if n := len(h.freed[class]); n > 0 {
+		at, h.freed[class] = h.freed[class][n-1], h.freed[class][:n-1]
+	} else {
+		if h.used+1<<class > h.size {
+			return 0
+		}
+		at = h.block.addr + h.used
+		h.used += 1 << class
+	}
+	h.live[at] = class
+	return at
+}
+
+// Free implements vm.Heap.
+func (h *kernelHeap) Free(addr uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	class, is := h.live[addr]
+	if is {
+		delete(h.live, addr)
+		h.freed[class] = append(h.freed[class], addr)
+	}
+	return is
+}
+
+// printer is where the output of kernels goes.
+type printer struct {
+	mu  sync.Mutex
+	out io.Writer // nil for the standard output, and for the standard error if an assertion fails
+}
+
+// Output is cusim.Output.
+func Output(w io.Writer) Option {
+	return func(d *Driver) {
+		if w == nil {
+			w = io.Discard
+		}
+		d.printer.out = w
+	}
+}
+
+// print writes what a kernel prints. Kernels call it without the driver's lock.
+func (p *printer) print(text []byte, failed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.out
+	switch {
+	case w != nil:
+	case failed:
+		w = os.Stderr
+	default:
+		w = os.Stdout
+	}
+	_, _ = w.Write(text) // there is nobody to tell about an error
+}

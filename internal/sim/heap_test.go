@@ -1,0 +1,69 @@
+package sim
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/purecu/purecu/driver"
+)
+
+const heapPTX = header + `
+.extern .func (.param .b64 r) malloc(.param .b64 n);
+.extern .func free(.param .b64 p);
+.extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);
+.extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 s);
+.global .align 1 .b8 text[] = {118, 97, 108, 117, 101, 32, 37, 100, 10, 0};
+.visible .entry keep(.param .u64 to) {
+	.reg .b64 a, p; .reg .b32 v; ld.param.u64 a, [to];
+	{ .param .b64 n; .param .b64 r; st.param.b64 [n], 100; call.uni (r), malloc, (n); ld.param.b64 p, [r]; }
+	st.global.u64 [a], p; mov.u32 v, 5; st.u32 [p+96], v; ret; }
+.visible .entry show(.param .u64 from) {
+	.local .align 8 .b8 args[8]; .reg .b64 a, p, t; .reg .b32 v; ld.param.u64 a, [from];
+	ld.global.u64 p, [a]; ld.u32 v, [p+96]; st.local.u32 [args], v; mov.u64 a, args; cvta.local.u64 a, a;
+	mov.u64 t, text; cvta.global.u64 t, t;
+	{ .param .b64 f; .param .b64 b; .param .b32 r; st.param.b64 [f], t; st.param.b64 [b], a; call.uni (r), vprintf, (f, b); }
+	{ .param .b64 f; st.param.b64 [f], p; call.uni free, (f); } ret; }
+.visible .entry broken() {
+	.reg .b64 t; mov.u64 t, text; cvta.global.u64 t, t;
+	{ .param .b64 m; .param .b64 f; .param .b32 l; .param .b64 n; .param .b64 s;
+	st.param.b64 [m], t; st.param.b64 [f], t; st.param.b32 [l], 7; st.param.b64 [n], t; st.param.b64 [s], 1;
+	call.uni __assertfail, (m, f, l, n, s); } ret; }`
+
+// TestExecuteHeap executes kernels that allocate, print, and free, each in another launch.
+func TestExecuteHeap(t *testing.T) {
+	var out bytes.Buffer
+	r := newLab(t, Output(&out))
+	m := r.load(heapPTX)
+	get := func(name string) driver.Function {
+		f, res := r.ModuleGetFunction(r.th, m, name)
+		r.must(res)
+		return f
+	}
+	p := r.alloc(strings.Repeat("\x00", 8))
+	r.must(r.launchGrid(get("keep"), 1, 1, 1, 1, 0, p))
+	if out.Len() > 0 {
+		t.Errorf("printed: %q", &out)
+	}
+	r.must(r.launchGrid(get("show"), 1, 1, 1, 1, 0, p))
+	if got := out.String(); got != "value 5\n" {
+		t.Errorf("printed: %q", got)
+	}
+	if res := r.launchGrid(get("show"), 1, 1, 1, 1, 0, p); res != driver.ResultLaunchFailed {
+		t.Errorf("a second free returns %v", res)
+	}
+}
+
+// TestExecuteAssert executes a kernel with an assertion that fails.
+func TestExecuteAssert(t *testing.T) {
+	var out bytes.Buffer
+	r := newLab(t, Output(&out))
+	f, res := r.ModuleGetFunction(r.th, r.load(heapPTX), "broken")
+	r.must(res)
+	if res := r.launchGrid(f, 1, 1, 1, 1, 0); res != driver.ResultAssert {
+		t.Errorf("it returns %v", res)
+	}
+	if got := out.String(); !strings.HasSuffix(got, "\n: block: [0,0,0], thread: [0,0,0] Assertion `value %d\n` failed.\n") {
+		t.Errorf("printed: %q", got)
+	}
+}
