@@ -213,7 +213,7 @@ func (d *Driver) reportFault(f *vm.Fault) {
 		fmt.Fprintf(&b, ": %s", f.Reason)
 	}
 	d.explain("cuLaunchKernel", b.String(), r)
-	if f.Access || f.Reason != "" {
+	if f.Access || f.Reason != "" && f.Code != vm.AssertFailed {
 		d.misuse("cuLaunchKernel", 0, b.String(), nil)
 	}
 }

@@ -52,6 +52,9 @@ func TestExecuteHeap(t *testing.T) {
 	if res := r.launchGrid(get("show"), 1, 1, 1, 1, 0, p); res != driver.ResultLaunchFailed {
 		t.Errorf("a second free returns %v", res)
 	}
+	if n := r.takeMisuses(); n != 1 {
+		t.Errorf("%d misuses", n)
+	}
 }
 
 // TestExecuteAssert executes a kernel with an assertion that fails.
