@@ -43,6 +43,13 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 		o.X.Arrive = slices.Contains([]string{"arrive"}, v.Get("arrive"))
 		o.X.Reduce = v.run != nil
 		o.Imm = isa.Reduction(v.Variant)
+	case "whole":
+		o.X = new(vm.Detail)
+		o.E = t.constant(vm.Constant{Value: uint64(vm.Full)})
+	case "counted":
+		o.X = new(vm.Detail)
+	case "copy":
+		return t.copyAsync(v, o)
 	case "anyplace":
 		o.Imm = vm.AnyPlace
 	}
@@ -99,7 +106,7 @@ func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Op
 		o.A, err = t.source(have, typ, false)
 	case 'b':
 		if o.B, err = t.source(have, typ, false); o.X != nil {
-			o.X.Counted = o.Kind == vm.Barrier
+			o.X.Counted = o.Kind == vm.Barrier || v.Special == "counted"
 		}
 	case 'c':
 		o.C, err = t.source(have, typ, false)
@@ -133,6 +140,10 @@ func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Op
 			return nil
 		}
 		err = t.access(v, o, have)
+	case 'n':
+		err = t.secondAddress(o, have)
+	case '0', '1', '2', '3':
+		err = t.registers(v, o, int(w.Role-'0'), have, typ)
 	case 'i':
 		if have.Kind != syntax.Literal {
 			return t.unsupported("a constant is expected")
@@ -154,6 +165,76 @@ func (t *translator) vectorOf(v *variant, o *vm.Op, have syntax.Operand, typ str
 		return t.unsupported("the form of a vector")
 	}
 	return t.vector(o, have, typ, single, write)
+}
+
+// registers translates a list of registers.
+func (t *translator) registers(v *variant, o *vm.Op, list int, have syntax.Operand, typ string) *Error {
+	parts := []syntax.Operand{have}
+	if have.Kind == syntax.Vector {
+		parts = have.Parts
+	}
+	if len(parts) != v.Lengths(v.Variant)[list] {
+		return t.unsupported(fmt.Sprintf("a list of %d registers", len(parts)))
+	}
+	for _, part := range parts {
+		c, err := int32(0), (*Error)(nil)
+		if list == 0 {
+			c, err = t.destination(part, typ, false)
+		} else {
+			c, err = t.source(part, typ, false)
+		}
+		if err != nil {
+			return err
+		}
+		o.X.Lists[list] = append(o.X.Lists[list], c)
+	}
+	return nil
+}
+
+// secondAddress translates the address of the source of a copy, which is one of global memory.
+func (t *translator) secondAddress(o *vm.Op, have syntax.Operand) *Error {
+	if have.Kind != syntax.Address || have.Name == "" {
+		return t.unsupported("the form of an address")
+	}
+	s := t.lookup(have.Name)
+	var err *Error
+	switch {
+	case s == nil || s.v == nil || s.space == syntax.Reg && s.size != 8 || s.space != syntax.Reg && s.space != syntax.Global:
+		return t.unsupported("address " + have.Name)
+	case s.space == syntax.Reg:
+		o.B, o.X.Offset = s.column, int64(have.Number.Bits)
+	default:
+		o.B, err = t.address(s, have.Number.Bits)
+	}
+	return err
+}
+
+// copyAsync translates cp.async: two addresses, a size, and perhaps how many bytes are read, or a
+// predicate for none.
+func (t *translator) copyAsync(v *variant, o vm.Op) *Error {
+	list := t.inst.Operands
+	if len(list) != 3 && len(list) != 4 || list[2].Kind != syntax.Literal {
+		return t.unsupported("the form of the operands")
+	}
+	o.X = &vm.Detail{N: int(list[2].Number.Bits)}
+	if n := o.X.N; n != 16 && (v.Get("cop") == "cg" || n != 4 && n != 8) {
+		return t.unsupported("the size of a copy")
+	}
+	err := t.access(v, &o, list[0])
+	if err == nil {
+		err = t.secondAddress(&o, list[1])
+	}
+	if len(list) == 4 && err == nil {
+		if s := t.lookup(list[3].Name); s != nil && s.space == syntax.Reg && s.v.Type == "pred" {
+			return t.unsupported("a predicate for the source")
+		}
+		o.X.Counted = true
+		o.C, err = t.source(list[3], "b32", false)
+	}
+	if err == nil {
+		t.emit(o, t.inst.Pos, t.inst.Op)
+	}
+	return err
 }
 
 // results translates one or two predicates that are written.

@@ -324,6 +324,9 @@ func (s *scene) launch(words []string) error {
 				s.printed.Write(text)
 			}
 		}}
+	if words[0] == "coop" {
+		l.Workspace, _ = s.allocate(64)
+	}
 	_, fault := l.Execute(new(vm.Stop))
 	code := 0
 	if fault != nil {
@@ -372,7 +375,7 @@ func (s *scene) differs(want []byte) string {
 	return ""
 }
 
-// TestTryKernels compares two texts of one source.
+// TestTryKernels compares results with those of a GPU.
 func TestTryKernels(t *testing.T) {
 	dir := os.Getenv("TRYDIR")
 	files, _ := os.ReadDir("../testdata/kernels")
@@ -382,9 +385,9 @@ func TestTryKernels(t *testing.T) {
 			continue
 		}
 		source, _ := os.ReadFile("../testdata/kernels/" + f.Name())
-		var first *scene
-		for _, o := range []string{".2.ptx", ".0.ptx"} {
-			text, err := os.ReadFile(dir + "/" + name + o)
+		for _, variant := range []string{"75.O", "75.G", "80.O", "80.G", "90.O", "90.G"} {
+			base := dir + "/" + name + ".sm_" + variant
+			text, err := os.ReadFile(base + ".ptx")
 			if err != nil {
 				continue
 			}
@@ -393,18 +396,26 @@ func TestTryKernels(t *testing.T) {
 				err = s.do(string(source))
 			}
 			if err != nil {
-				t.Errorf("%s%s: %v", name, o, err)
+				t.Errorf("%s %s: %v", name, variant, err)
 				continue
 			}
-			if s.fault != nil && name != "assert" {
-				t.Errorf("%s%s: %+v", name, o, s.fault)
+			steps, _ := os.ReadFile(base + ".res")
+			if got := strings.Join(append(s.steps, "end 0"), "\n") + "\n"; got != string(steps) {
+				t.Errorf("%s %s: %s %+v", name, variant, got, s.fault)
+				continue
 			}
-			if first == nil {
-				if first = s; s.printed.Len() > 0 || s.failed.Len() > 0 {
-					t.Logf("%s\n%s", s.printed.String(), s.failed.String())
-				}
-			} else if d := s.differs(first.results()); d != "" {
-				t.Errorf("%s: %s", name, d)
+			if out, _ := os.ReadFile(base + ".out"); string(out) != s.printed.String() {
+				t.Errorf("%s %s: printed\n%s\n%s", name, variant, out, s.printed.String())
+			}
+			if out, _ := os.ReadFile(base + ".err"); string(out) != s.failed.String() {
+				t.Errorf("%s %s: printed\n%s\n%s", name, variant, out, s.failed.String())
+			}
+			want, err := os.ReadFile(base + ".bin")
+			if err != nil {
+				continue
+			}
+			if d := s.differs(want); d != "" {
+				t.Errorf("%s %s: %s", name, variant, d)
 			}
 		}
 	}

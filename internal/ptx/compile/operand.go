@@ -3,6 +3,8 @@ package compile
 import (
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 
 	"github.com/purecu/purecu/internal/ptx/isa"
 	"github.com/purecu/purecu/internal/ptx/syntax"
@@ -102,6 +104,15 @@ func special(name string) vm.Special {
 		return vm.NSMID
 	case "%gridid":
 		return vm.GridID
+	case "%envreg1":
+		return vm.Env1
+	case "%envreg2":
+		return vm.Env2
+	}
+	if strings.HasPrefix(name, "%envreg") {
+		if n, err := strconv.Atoi(name[7:]); err == nil && n >= 0 && n < 32 {
+			return vm.Zero
+		}
 	}
 	return vm.NoSpecial
 }

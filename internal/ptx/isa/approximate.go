@@ -32,6 +32,12 @@ func approximateRows() []*Instruction {
 	return []*Instruction{
 		{Name: "div", Modifiers: "how=approx|full ftz? t=f32", Operands: "d a b", Make: divide},
 		f("rcp", "approx ftz? t=f32", func(x float64) float64 { return 1 / x }),
+		{Name: "rcp", Modifiers: "approx ftz t=f64", Operands: "d a", Make: func(Variant) vm.Func {
+			return coarse(func(x float64) float64 { return 1 / x })
+		}},
+		{Name: "rsqrt", Modifiers: "approx ftz t=f64", Operands: "d a", Make: func(Variant) vm.Func {
+			return coarse(rsqrt)
+		}},
 		f("sqrt", "approx ftz? t=f32", math.Sqrt),
 		f("rsqrt", "approx ftz? t=f32", rsqrt),
 		f("sin", "approx ftz? t=f32", math.Sin),
@@ -50,6 +56,18 @@ func rsqrt(x float64) float64 {
 		return 1 / x
 	}
 	return 1 / math.Sqrt(x)
+}
+
+// coarse returns the function of an instruction that reads and writes the upper half of numbers of 64
+// bits, and replaces subnormal ones by zero.
+func coarse(g func(x float64) float64) vm.Func {
+	return one(func(a uint64) uint64 {
+		a = f64.flush(a &^ (1<<32 - 1))
+		if f64.isNaN(a) {
+			return f64.nan &^ (1<<32 - 1)
+		}
+		return f64.flush(math.Float64bits(g(math.Float64frombits(a))) &^ (1<<32 - 1))
+	})
 }
 
 // approximate returns a function of a number.

@@ -6,6 +6,8 @@ import (
 
 const atomics = "sem?=relaxed|acquire|release|acq_rel scope?=cta|cluster|gpu|sys space?=global|shared|shared::cta "
 
+const atomicsBehind = " sem=relaxed|acquire|release|acq_rel scope=cta|cluster|gpu|sys space?=global|shared|shared::cta"
+
 // atomicRows are the instructions that change memory atomically.
 func atomicRows() []*Instruction {
 	var list []*Instruction
@@ -16,6 +18,9 @@ func atomicRows() []*Instruction {
 		{"op=inc|dec", "u32"},
 	} {
 		modifiers := atomics + op.name + " t=" + op.types
+		// CUDA's headers write the operation first.
+		list = append(list, &Instruction{Name: "atom", Modifiers: op.name + atomicsBehind + " t=" + op.types,
+			Operands: "d m b", Kind: vm.Touches, Make: func(v Variant) vm.Func { return atomically(v, true) }})
 		list = append(list,
 			&Instruction{Name: "atom", Modifiers: modifiers, Operands: "d m b", Kind: vm.Touches,
 				Make: func(v Variant) vm.Func { return atomically(v, true) }},
@@ -26,6 +31,12 @@ func atomicRows() []*Instruction {
 					}
 					return atomically(v, false)
 				}})
+	}
+	for _, op := range []struct{ text, operands string }{
+		{"op=exch" + atomicsBehind + " t=b32|b64", "d m b"}, {"op=cas" + atomicsBehind + " t=b32|b64|b16", "d m b c"},
+	} {
+		list = append(list, &Instruction{Name: "atom", Modifiers: op.text, Operands: op.operands, Kind: vm.Touches,
+			Make: func(v Variant) vm.Func { return atomically(v, true) }})
 	}
 	return append(list,
 		&Instruction{Name: "atom", Modifiers: atomics + "op=exch t=b32|b64", Operands: "d m b", Kind: vm.Touches,

@@ -30,6 +30,10 @@ func compareRows() []*Instruction {
 			Make: set},
 		{Name: "set", Modifiers: floatComparisons + " bool=and|or|xor ftz? to=u32|s32|f32 t=f32|f64|f16",
 			Operands: "d:b32 a b C", Make: set},
+		{Name: "set", Modifiers: floatComparisons + " ftz? to=f16|bf16|u16|s16 t=f16|bf16", Operands: "d:b16 a b",
+			Make: set},
+		{Name: "set", Modifiers: floatComparisons + " ftz? to=f16x2|bf16x2|u32|s32 t=f16x2|bf16x2", Operands: "d:b32 a b",
+			Make: setPair},
 		{Name: "selp", Modifiers: "t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64|f16", Operands: "d a b C",
 			Make: func(Variant) vm.Func { return selp }},
 		{Name: "slct", Modifiers: "t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64 u=s32", Operands: "d a b c:u",
@@ -244,8 +248,13 @@ func setRegister(v Variant) vm.Func {
 		return nil
 	}
 	compare, how, yes := comparison(v), v.Get("bool"), uint64(1<<32-1)
-	if v.Get("to") == "f32" {
+	switch v.Get("to") {
+	case "f32":
 		yes = 0x3f800000
+	case "f16":
+		yes = 0x3c00
+	case "bf16":
+		yes = 0x3f80
 	}
 	return func(w *vm.Warp, o *vm.Op) {
 		m, d := combine(how, compare(w, o), w.Truth(o.C)), &w.R[o.D]
@@ -253,6 +262,40 @@ func setRegister(v Variant) vm.Func {
 			if d[i] = 0; m>>i&1 != 0 {
 				d[i] = yes
 			}
+		}
+	}
+}
+
+// setPair returns the function of set for a pair of numbers.
+func setPair(v Variant) vm.Func {
+	single := v.with("t", v.T()[:len(v.T())-2])
+	to := v.Get("to")
+	if to[0] == 'f' || to[0] == 'b' {
+		if to != v.T() {
+			return nil
+		}
+	}
+	if !signless(single) {
+		return nil
+	}
+	compare, yes := comparison(single), map[string]uint64{"f16x2": 0x3c00, "bf16x2": 0x3f80}[to]
+	if yes == 0 {
+		yes = 0xffff
+	}
+	return func(w *vm.Warp, o *vm.Op) {
+		// The upper numbers are compared in registers of their own.
+		low := compare(w, o)
+		upper := [2]vm.Column{w.R[o.A], w.R[o.B]}
+		for i := range upper {
+			for j := range upper[i] {
+				upper[i][j] = upper[i][j] >> 16 & 0xffff
+			}
+		}
+		other := *w
+		other.R = upper[:]
+		high, d := compare(&other, &vm.Op{A: 0, B: 1}), &w.R[o.D]
+		for i := range w.Each {
+			d[i] = uint64(low>>i&1)*yes | uint64(high>>i&1)*yes<<16
 		}
 	}
 }

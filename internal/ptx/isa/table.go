@@ -25,7 +25,8 @@ type Instruction struct {
 	//	P          a predicate that is written, with "|" perhaps two, the second into E
 	//	A B C      a predicate that is read, perhaps negated
 	//	v w        one register or a vector, that is written or read
-	//	m          an address
+	//	m n        an address; a second one, in a register
+	//	0 1 2 3    a list of registers, of which 0 is written
 	//	i          a constant
 	//	s          d, with "|" and a predicate
 	//
@@ -35,6 +36,8 @@ type Instruction struct {
 	Kind     vm.Kind
 	// Make returns the function of a variant, or nil if the variant does not exist.
 	Make func(v Variant) vm.Func
+	// Lengths returns the lengths of the lists 0 to 3 of a variant.
+	Lengths func(v Variant) []int
 	// Special is for what the translation has to do about the instruction, otherwise "".
 	Special string
 
@@ -98,13 +101,19 @@ func (v Variant) Type(o Operand) string {
 
 // With returns the variant with another modifier, and its function, or nil if there is none.
 func (v Variant) With(name, value string) (Variant, vm.Func) {
+	v = v.with(name, value)
+	return v, v.Make(v)
+}
+
+// with returns the variant with another modifier.
+func (v Variant) with(name, value string) Variant {
 	v.values = slices.Clone(v.values)
 	for i, s := range v.slots {
 		if s.name == name {
 			v.values[i] = value
 		}
 	}
-	return v, v.Make(v)
+	return v
 }
 
 // Operands returns the operands.
@@ -152,7 +161,7 @@ var table = sync.OnceValue(func() map[string][]*Instruction {
 func rows() []*Instruction {
 	return slices.Concat(integerRows(), bitRows(), floatRows(), approximateRows(), convertRows(), compareRows(),
 		moveRows(),
-		memoryRows(), atomicRows(), warpRows(), controlRows())
+		memoryRows(), atomicRows(), warpRows(), controlRows(), tensorRows(), asyncRows(), videoRows(), narrowRows())
 }
 
 // All returns the rows in the order of the table.

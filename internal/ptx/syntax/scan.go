@@ -64,10 +64,14 @@ func (s *scanner) next() (token, *Error) {
 	return token{s.text[begin:s.at], pos}, nil
 }
 
-// word moves behind a word, which may contain "::".
+// word moves behind a word, which may contain "::". A directive ends where another one follows, as in
+// .reg.b32.
 func (s *scanner) word() {
-	for s.at < len(s.text) {
+	directive := s.text[s.at] == '.'
+	for begin := s.at; s.at < len(s.text); {
 		switch {
+		case directive && s.at > begin && s.text[s.at] == '.':
+			return
 		case isWord(s.text[s.at]):
 			s.at++
 		case strings.HasPrefix(s.text[s.at:], "::"):

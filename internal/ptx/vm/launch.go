@@ -27,6 +27,9 @@ type Launch struct {
 	Workers  int  // how many goroutines execute blocks at most
 	Resident int  // how many blocks may have begun and not ended
 	ID       uint64
+	// Workspace is the address of 64 bytes of memory for the whole grid of a cooperative launch, which
+	// are zero at its beginning, otherwise 0.
+	Workspace uint64
 }
 
 // Stop ends a launch.
@@ -248,6 +251,7 @@ func (w *Warp) special(s Special, c int32) {
 		NtidX: uint64(size[0]), NtidY: uint64(size[1]), NtidZ: uint64(size[2]),
 		NctaidX: uint64(r.Grid[0]), NctaidY: uint64(r.Grid[1]), NctaidZ: uint64(r.Grid[2]),
 		WarpID: uint64(w.index), NwarpID: 64, DynamicShared: uint64(r.Dynamic), NSMID: multiprocessors, GridID: r.ID,
+		Env1: r.Workspace >> 32, Env2: r.Workspace & (1<<32 - 1),
 	}
 	for i := range d {
 		n := uint32(w.index*Lanes + i)

@@ -56,6 +56,8 @@ type Op struct {
 type Detail struct {
 	D       [8]int32 // the columns of a vector; -1 for none
 	N       int
+	Lists   [4][]int32 // the columns of lists of registers
+	Offset  int64      // of a second address
 	Targets []int32
 	Copies  []Copy // of CopyLocal
 	// Saved and SavedTruths are the columns and predicates of Save and Restore.
@@ -65,7 +67,7 @@ type Detail struct {
 	P int32
 	// The rest is for barriers.
 	Arrive  bool // it does not wait
-	Counted bool // B is the number of threads
+	Counted bool // B is the number of threads, or another operand that may be absent is there
 	Reduce  bool // C is a predicate, and Run gets the reduction
 }
 
@@ -112,6 +114,9 @@ const (
 	SMID
 	NSMID
 	GridID
+	Env1 // of a cooperative launch: the upper half of the address of memory for the whole grid
+	Env2 // and the lower half
+	Zero // an environment register that nobody has set
 )
 
 // Constant is a column with the same value in all lanes.

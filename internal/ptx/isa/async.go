@@ -1,0 +1,141 @@
+package isa
+
+import (
+	"unsafe"
+
+	"github.com/purecu/purecu/internal/ptx/vm"
+)
+
+// asyncRows are the asynchronous copies, which take place at once here, and the barriers in memory.
+func asyncRows() []*Instruction {
+	const (
+		prefetch = "l2?=L2::64B|L2::128B|L2::256B"
+		to       = "space=shared|shared::cta "
+		ordered  = "sem?=release|relaxed scope?=cta|cluster space?=shared|shared::cta "
+		acquired = "sem?=acquire|relaxed scope?=cta|cluster space?=shared|shared::cta "
+	)
+	nothing := func(name, modifiers, operands string) *Instruction {
+		return &Instruction{Name: name, Modifiers: modifiers, Operands: operands, Kind: vm.Nothing}
+	}
+	bar := func(f func(w *vm.Warp, o *vm.Op, lane int, word *uint64)) func(Variant) vm.Func {
+		return func(v Variant) vm.Func { return onBarrier(v, f) }
+	}
+	many := func(w *vm.Warp, o *vm.Op, lane int) uint64 {
+		if o.X == nil || !o.X.Counted {
+			return 1
+		}
+		return w.R[o.B][lane] & barrierMask
+	}
+	arrive := bar(func(w *vm.Warp, o *vm.Op, lane int, word *uint64) { arriveAt(w, o, lane, word, many(w, o, lane)) })
+	drop := bar(func(w *vm.Warp, o *vm.Op, lane int, word *uint64) {
+		n := many(w, o, lane)
+		*word -= n << barrierCount
+		arriveAt(w, o, lane, word, n)
+	})
+	wait := bar(func(w *vm.Warp, o *vm.Op, lane int, word *uint64) {
+		passed(w, o, lane, *word>>barrierPhase != w.R[o.B][lane]>>barrierPhase)
+	})
+	parity := bar(func(w *vm.Warp, o *vm.Op, lane int, word *uint64) {
+		passed(w, o, lane, (*word>>barrierPhase^w.R[o.B][lane])&1 != 0)
+	})
+	return []*Instruction{
+		{Name: "cp", Modifiers: "async cop=ca|cg " + to + "global " + prefetch, Operands: "m n i",
+			Kind: vm.Touches, Special: "copy", Make: copyAsync},
+		nothing("cp", "async commit_group", ""),
+		nothing("cp", "async wait_group", "i"),
+		nothing("cp", "async wait_all", ""),
+		{Name: "cp", Modifiers: "async mbarrier arrive noinc space?=shared|shared::cta t=b64", Operands: "m",
+			Kind: vm.Touches, Make: arrive},
+		{Name: "mbarrier", Modifiers: "init space?=shared|shared::cta t=b64", Operands: "m b:b32", Kind: vm.Touches,
+			Make: bar(func(w *vm.Warp, o *vm.Op, lane int, word *uint64) {
+				n := w.R[o.B][lane] & barrierMask
+				*word = n | n<<barrierCount
+			})},
+		{Name: "mbarrier", Modifiers: "inval space?=shared|shared::cta t=b64", Operands: "m", Kind: vm.Touches,
+			Make: bar(func(_ *vm.Warp, _ *vm.Op, _ int, word *uint64) { *word = 0 })},
+		{Name: "mbarrier", Modifiers: "arrive " + ordered + "t=b64", Operands: "d m b:b32?", Kind: vm.Touches,
+			Special: "counted", Make: arrive},
+		{Name: "mbarrier", Modifiers: "arrive noComplete " + ordered + "t=b64", Operands: "d m b:b32",
+			Kind: vm.Touches, Special: "counted", Make: arrive},
+		{Name: "mbarrier", Modifiers: "arrive_drop " + ordered + "t=b64", Operands: "d m b:b32?", Kind: vm.Touches,
+			Special: "counted", Make: drop},
+		{Name: "mbarrier", Modifiers: "test=test_wait|try_wait " + acquired + "t=b64", Operands: "P m b:b64 c:b32?",
+			Kind: vm.Touches, Make: wait},
+		{Name: "mbarrier", Modifiers: "test=test_wait|try_wait parity " + acquired + "t=b64",
+			Operands: "P m b:b32 c:b32?", Kind: vm.Touches, Make: parity},
+		{Name: "mbarrier", Modifiers: "pending_count t=b64", Operands: "d:b32 a:b64", Make: func(Variant) vm.Func {
+			return one(func(a uint64) uint32 { return uint32(a & barrierMask) })
+		}},
+	}
+}
+
+// The word of a barrier has the number of arrivals that are missing, above it the number at the
+// beginning of a phase, and above that the number of phases that are complete. The state that an
+// arrival returns is such a word.
+const (
+	barrierMask  = 1<<20 - 1
+	barrierCount = 20
+	barrierPhase = 40
+)
+
+// onBarrier returns the function of an instruction about barriers in shared memory.
+func onBarrier(v Variant, f func(w *vm.Warp, o *vm.Op, lane int, word *uint64)) vm.Func {
+	space := spaceOf(v)
+	return func(w *vm.Warp, o *vm.Op) {
+		a := w.R[o.A]
+		for i := range w.Each {
+			p := space(w, o, i, a[i]+uint64(o.Imm), 8, true)
+			if p == nil {
+				return
+			}
+			f(w, o, i, (*uint64)(p))
+		}
+	}
+}
+
+// arriveAt notes arrivals at a barrier. D gets the state before.
+func arriveAt(w *vm.Warp, o *vm.Op, lane int, word *uint64, n uint64) {
+	w.R[o.D][lane] = *word
+	missing, count, phase := *word&barrierMask, *word>>barrierCount&barrierMask, *word>>barrierPhase
+	if missing -= n; missing&barrierMask == 0 {
+		missing, phase = count, phase+1
+	}
+	*word = missing&barrierMask | count<<barrierCount | phase<<barrierPhase
+}
+
+// passed sets the predicate of a lane.
+func passed(w *vm.Warp, o *vm.Op, lane int, yes bool) {
+	w.P[o.D] &^= 1 << lane
+	if yes {
+		w.P[o.D] |= 1 << lane
+	}
+}
+
+// copyAsync returns the function of an asynchronous copy to shared memory: A is the address there, B
+// that of the source, and X.N the size. C is how many bytes are read, if X.Counted is set; zeros follow
+// them.
+func copyAsync(v Variant) vm.Func {
+	space := spaceOf(v)
+	return func(w *vm.Warp, o *vm.Op) {
+		a, b, size := w.R[o.A], w.R[o.B], uint64(o.X.N)
+		for i := range w.Each {
+			to := space(w, o, i, a[i]+uint64(o.Imm), size, true)
+			if to == nil {
+				return
+			}
+			n := size
+			if o.X.Counted {
+				n = min(n, uint64(uint32(w.R[o.C][i])))
+			}
+			var data [16]byte
+			for at := uint64(0); at < n; at++ {
+				from := w.Pointer(o, i, b[i]+uint64(o.X.Offset)+at, 1, false)
+				if from == nil {
+					return
+				}
+				data[at] = *(*byte)(from)
+			}
+			copy(unsafe.Slice((*byte)(to), size), data[:size])
+		}
+	}
+}
