@@ -39,7 +39,8 @@ func TestKnownFiles(t *testing.T) {
 // TestUnsupported translates kernels that cannot be executed.
 func TestUnsupported(t *testing.T) {
 	for body, want := range map[string]string{
-		"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {a}, {a}, {a}, {a};": "line 3: mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+		"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {a}, {a}, {a}, {a};": "line 3: mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32: a list of 1 registers",
+		"wgmma.fence.sync.aligned;":  "line 3: wgmma.fence.sync.aligned",
 		"add.u32 a, a, x;":           "line 3: add.u32: register x has type b64",
 		"add.u32 a, a;":              "line 3: add.u32: 2 operands",
 		"add.u32 5, a, a;":           "line 3: add.u32: result  is no register",

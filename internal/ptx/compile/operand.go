@@ -104,6 +104,12 @@ func special(name string) vm.Special {
 		return vm.NSMID
 	case "%gridid":
 		return vm.GridID
+	case "%reserved_smem_offset_begin", "%reserved_smem_offset_0":
+		return vm.Zero
+	case "%reserved_smem_offset_end", "%reserved_smem_offset_cap":
+		return vm.Reserved
+	case "%reserved_smem_offset_1":
+		return vm.ReservedOne
 	case "%envreg1":
 		return vm.Env1
 	case "%envreg2":

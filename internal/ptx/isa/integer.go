@@ -84,6 +84,10 @@ func integerRows() []*Instruction {
 			return byType(v, two(maxOf[uint16]), two(maxOf[int16]), two(maxOf[uint32]), two(maxOf[int32]),
 				two(maxOf[uint64]), two(maxOf[int64]))
 		}},
+		{Name: "min", Modifiers: "relu? t=u16x2|s16x2|s32", Operands: "d a b", Make: packedExtreme(minOf[uint16], minOf[int16],
+			minOf[int32])},
+		{Name: "max", Modifiers: "relu? t=u16x2|s16x2|s32", Operands: "d a b", Make: packedExtreme(maxOf[uint16], maxOf[int16],
+			maxOf[int32])},
 		{Name: "abs", Modifiers: "t=s16|s32|s64", Operands: "d a", Make: func(v Variant) vm.Func {
 			return byType(v, nil, one(absolute[int16]), nil, one(absolute[int32]), nil, one(absolute[int64]))
 		}},
@@ -183,6 +187,30 @@ func mad32(d, a, b, c *vm.Column) {
 func halves(f func(a, b uint16) uint16) func(a, b uint32) uint32 {
 	return func(a, b uint32) uint32 {
 		return uint32(f(uint16(a), uint16(b))) | uint32(f(uint16(a>>16), uint16(b>>16)))<<16
+	}
+}
+
+// packedExtreme returns what makes the function of the minimum or maximum of pairs, or with relu of what
+// is not negative.
+func packedExtreme(u16 func(a, b uint16) uint16, s16 func(a, b int16) int16,
+	s32 func(a, b int32) int32) func(Variant) vm.Func {
+	return func(v Variant) vm.Func {
+		relu := v.Has("relu")
+		switch t := v.T(); {
+		case t == "s32" && relu: // without it there is another row
+			return two(func(a, b int32) int32 { return max(s32(a, b), 0) })
+		case t == "u16x2" && !relu:
+			return two(halves(u16))
+		case t == "s16x2":
+			return two(halves(func(a, b uint16) uint16 {
+				x := s16(int16(a), int16(b))
+				if relu {
+					x = max(x, 0)
+				}
+				return uint16(x)
+			}))
+		}
+		return nil
 	}
 }
 

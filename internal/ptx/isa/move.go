@@ -23,7 +23,8 @@ func moveRows() []*Instruction {
 			Make: func(v Variant) vm.Func {
 				return toGeneric(v.Get("space"), false)
 			}},
-		{Name: "isspacep", Modifiers: "space=global|const|shared|local|param", Operands: "P a:u64",
+		{Name: "isspacep", Modifiers: "space=global|const|shared|shared::cta|shared::cluster|local|param",
+			Operands: "P a:u64",
 			Make: func(v Variant) vm.Func {
 				window := windowOf(v.Get("space"))
 				if v.Get("space") == "const" {
@@ -108,7 +109,7 @@ func Unpack(w *vm.Warp, o *vm.Op) {
 // windowOf returns the window of a state space, or 0 if the space is a part of the generic one.
 func windowOf(space string) uint64 {
 	switch space {
-	case "shared":
+	case "shared", "shared::cta", "shared::cluster":
 		return vm.SharedWindow
 	case "local":
 		return vm.LocalWindow

@@ -251,7 +251,7 @@ func (w *Warp) special(s Special, c int32) {
 		NtidX: uint64(size[0]), NtidY: uint64(size[1]), NtidZ: uint64(size[2]),
 		NctaidX: uint64(r.Grid[0]), NctaidY: uint64(r.Grid[1]), NctaidZ: uint64(r.Grid[2]),
 		WarpID: uint64(w.index), NwarpID: 64, DynamicShared: uint64(r.Dynamic), NSMID: multiprocessors, GridID: r.ID,
-		Env1: r.Workspace >> 32, Env2: r.Workspace & (1<<32 - 1),
+		Env1: r.Workspace >> 32, Env2: r.Workspace & (1<<32 - 1), Reserved: SharedBegin, ReservedOne: SharedBegin / 2,
 	}
 	for i := range d {
 		n := uint32(w.index*Lanes + i)

@@ -119,6 +119,10 @@ func (p *printing) format(s string) string {
 			b.WriteByte('%')
 			continue
 		}
+		if strings.ContainsAny(rest[:n], "jztLq") || strings.Contains(rest[:n], ".*") {
+			b.WriteString("%" + rest[:n+1]) // as on an H200
+			continue
+		}
 		b.WriteString(p.one(rest[:n], rest[n]))
 	}
 	return b.String()
@@ -129,16 +133,10 @@ func (p *printing) one(spec string, verb byte) string {
 	size := strings.TrimLeft(spec, "-+ #0123456789.*")
 	spec = strings.TrimSuffix(spec, size)
 	for strings.Contains(spec, "*") {
-		n := int32(p.argument(4))
-		switch {
-		case n < 0 && strings.Contains(spec, ".*"): // as if there were none
-			spec = strings.Replace(spec, ".*", "", 1)
-		default:
-			spec = strings.Replace(spec, "*", strconv.Itoa(int(n)), 1)
-		}
+		spec = strings.Replace(spec, "*", strconv.Itoa(int(int32(p.argument(4)))), 1)
 	}
 	p.count++
-	wide := strings.ContainsAny(size, "ljztLq")
+	wide := strings.Contains(size, "l")
 	switch verb {
 	case 'd', 'i', 'u', 'x', 'X', 'o':
 		return p.integer(spec, size, verb, wide)

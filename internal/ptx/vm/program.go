@@ -114,9 +114,11 @@ const (
 	SMID
 	NSMID
 	GridID
-	Env1 // of a cooperative launch: the upper half of the address of memory for the whole grid
-	Env2 // and the lower half
-	Zero // an environment register that nobody has set
+	Env1        // of a cooperative launch: the upper half of the address of memory for the whole grid
+	Env2        // and the lower half
+	Zero        // an environment register that nobody has set
+	Reserved    // the size of the shared memory below that of kernels
+	ReservedOne // a place in it
 )
 
 // Constant is a column with the same value in all lanes.

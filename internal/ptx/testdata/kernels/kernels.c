@@ -166,6 +166,8 @@ static int run(const char *source, const char *result) {
             b->host = calloc(b->count, b->size);
             fill(b, words[4]);
             if ((r = cuMemAlloc(&b->dev, b->count * b->size)) || (r = cuMemcpyHtoD(b->dev, b->host, b->count * b->size))) fail("alloc", r);
+        } else if (!strcmp(words[0], "stack")) {
+            if ((r = cuCtxSetLimit(CU_LIMIT_STACK_SIZE, atoi(words[1])))) fail("stack", r);
         } else if (!strcmp(words[0], "launch") || !strcmp(words[0], "coop")) {
             unsigned g[3] = {1, 1, 1}, t[3] = {1, 1, 1};
             static unsigned char args[16][256];
