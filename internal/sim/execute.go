@@ -88,24 +88,31 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 		if l.code != ok {
 			return
 		}
-		p := f.translated()
+		p, heap := f.translated(), d.heap(f.module.ctx)
 		launch := &vm.Launch{
 			Kernel: p.kernel, Constants: p.constants, Params: l.packed(f), Memory: kernelMemory{d, f.module.ctx},
 			Grid: [3]uint32{l.Grid.X, l.Grid.Y, l.Grid.Z}, Block: [3]uint32{l.Block.X, l.Block.Y, l.Block.Z},
+			Cluster:  [3]uint32{l.Cluster.X, l.Cluster.Y, l.Cluster.Z},
 			Dynamic:  l.SharedMem,
 			Workers:  runtime.GOMAXPROCS(0),
 			Resident: int(max(f.active(int32(l.Block.count()), uint64(l.SharedMem)), 1)) * multiprocessors,
 			Clock:    func() int64 { return d.clock.now() },
 			Virtual:  d.clock.virtual,
 			Print:    d.printer.print,
-			Heap:     d.heap(f.module.ctx),
+			Heap:     heap,
 		}
 		d.ids.launch++
 		launch.ID = d.ids.launch
 		x.begun = time.Now()
 		d.engine.executing++
 		go func() {
+			if l.cooperative {
+				launch.Workspace = heap.workspace()
+			}
 			work, fault := launch.Execute(&x.Stop)
+			if l.cooperative {
+				heap.Free(launch.Workspace)
+			}
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			x.fault = fault

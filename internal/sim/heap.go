@@ -78,6 +78,15 @@ func (h *kernelHeap) Free(addr uint64) bool {
 	return is
 }
 
+// workspace returns the address of 64 bytes that are zero, for the barrier of a cooperative grid.
+func (h *kernelHeap) workspace() uint64 {
+	at := h.Alloc(64)
+	if at != 0 {
+		clear(h.block.bytes()[at-h.block.addr:][:64])
+	}
+	return at
+}
+
 // printer is where the output of kernels goes.
 type printer struct {
 	mu  sync.Mutex

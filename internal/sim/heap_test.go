@@ -70,3 +70,42 @@ func TestExecuteAssert(t *testing.T) {
 		t.Errorf("printed: %q", got)
 	}
 }
+
+// TestExecuteTogether executes a kernel whose blocks wait for each other with memory of the launch, and
+// one whose blocks are in clusters.
+func TestExecuteTogether(t *testing.T) {
+	r := newLab(t)
+	m := r.load(strings.Replace(header, "sm_50", "sm_90", 1) + `
+.visible .entry grid(.param .u64 to) {
+	.reg .b64 w, h, o; .reg .b32 a, b, n; .reg .pred p;
+	mov.u32 a, %envreg2; mov.u32 b, %envreg1; mov.b64 w, {a, b}; mov.u32 n, %nctaid.x;
+	atom.global.add.u32 a, [w+4], 1;
+again: ld.volatile.global.u32 a, [w+4]; setp.lt.u32 p, a, n; @p bra again;
+	ld.param.u64 o, [to]; red.global.add.u32 [o], a; ret; }
+.visible .entry pairs(.param .u64 to) .reqnctapercluster 2 {
+	.shared .u32 s; .reg .b64 o, x; .reg .b32 a, b, c;
+	mov.u32 a, %ctaid.x; add.u32 a, a, 5; st.shared.u32 [s], a;
+	barrier.cluster.arrive; barrier.cluster.wait;
+	mov.u32 b, %cluster_ctarank; xor.b32 b, b, 1; mov.u32 a, s; mapa.shared::cluster.u32 a, a, b;
+	ld.shared::cluster.u32 c, [a]; barrier.cluster.arrive; barrier.cluster.wait;
+	ld.param.u64 o, [to]; mov.u32 a, %ctaid.x; mul.wide.u32 x, a, 4; add.u64 o, o, x; st.global.u32 [o], c; ret; }`)
+	get := func(name string) driver.Function {
+		f, res := r.ModuleGetFunction(r.th, m, name)
+		r.must(res)
+		return f
+	}
+	p := r.alloc(strings.Repeat("\x00", 32))
+	for range 2 {
+		r.must(r.LaunchCooperativeKernel(r.th, get("grid"), 8, 1, 1, 1, 1, 1, 0, 0, params(p)))
+	}
+	r.must(r.CtxSynchronize(r.th))
+	if got := r.wordsAt(p, 1)[0]; got != 2*8*8 {
+		t.Errorf("got %d", got)
+	}
+	r.must(r.launchGrid(get("pairs"), 8, 1, 1, 1, 0, p))
+	for i, v := range r.wordsAt(p, 8) {
+		if want := uint32(i^1) + 5; v != want {
+			t.Errorf("block %d got %d, want %d", i, v, want)
+		}
+	}
+}

@@ -46,6 +46,8 @@ type Launch struct {
 	args   [][]byte
 	stores []func() // see mapped
 	code   driver.Result
+
+	cooperative bool
 }
 
 // Threads returns how many threads the launch has.

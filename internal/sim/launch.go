@@ -80,6 +80,7 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	w := d.kernelWork(h, f, l)
 	if w.attributes = o.attributes(s); s.capture == nil {
 		l.Cluster = f.blocksOf(o.cluster)
+		l.cooperative = o.cooperative
 	}
 	f.loaded = true
 	r = d.submit(s, w)
@@ -101,7 +102,8 @@ func (d *Driver) kernelWork(h driver.Function, f *function, l *Launch) *work {
 			}
 			each := *l
 			if each.Cluster == (Dim3{}) { // it is a node
-				each.Cluster = f.blocksOf(w.attributes.options().cluster)
+				o := w.attributes.options()
+				each.Cluster, each.cooperative = f.blocksOf(o.cluster), o.cooperative
 			}
 			if _, written := d.kernels[f.name]; !written && !f.idle && f.translated().err == nil {
 				return d.executionOf(f, &each)

@@ -46,6 +46,11 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 	case "whole":
 		o.X = new(vm.Detail)
 		o.E = t.constant(vm.Constant{Value: uint64(vm.Full)})
+	case "cluster":
+		o.X = &vm.Detail{Arrive: v.Has("arrive")}
+		t.k.Clusters = true
+	case "clusters":
+		t.k.Clusters = true
 	case "counted":
 		o.X = new(vm.Detail)
 	case "copy":
@@ -57,7 +62,8 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 		return err
 	}
 	t.emit(o, in.Pos, in.Op)
-	if o.Kind == vm.Branch || o.Kind == vm.Index || o.Kind == vm.Sync || o.Kind == vm.Barrier || o.Kind == vm.Exit ||
+	if o.Kind == vm.Branch || o.Kind == vm.Index || o.Kind == vm.Sync || o.Kind == vm.Barrier || o.Kind == vm.Cluster ||
+		o.Kind == vm.Exit ||
 		o.Kind == vm.Return {
 		t.joinNext()
 	}

@@ -24,6 +24,7 @@ import (
 // program kernels.c does the same on a GPU.
 type scene struct {
 	t       *testing.T
+	text    string
 	module  *Module
 	buffers map[string]*buffer
 	order   []*buffer
@@ -92,7 +93,7 @@ func newScene(t *testing.T, text string) (*scene, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &scene{t: t, module: m, buffers: make(map[string]*buffer), mem: make(memory), next: 1 << 32,
+	s := &scene{t: t, text: text, module: m, buffers: make(map[string]*buffer), mem: make(memory), next: 1 << 32,
 		vars: make(map[string]uint64), heap: &heap{size: 1 << 20, live: make(map[uint64]uint64)}}
 	s.mem[heapBase] = vm.BytesOf(make([]uint64, 1<<17))
 	for name, v := range m.names {
@@ -334,6 +335,9 @@ func (s *scene) launch(words []string) error {
 				s.printed.Write(text)
 			}
 		}}
+	if strings.Contains(s.text, ".reqnctapercluster 2, 1, 1") {
+		l.Cluster = [3]uint32{2, 1, 1}
+	}
 	if words[0] == "coop" {
 		l.Workspace, _ = s.allocate(64)
 	}

@@ -104,6 +104,34 @@ func special(name string) vm.Special {
 		return vm.NSMID
 	case "%gridid":
 		return vm.GridID
+	case "%clusterid.x":
+		return vm.ClusterX
+	case "%clusterid.y":
+		return vm.ClusterY
+	case "%clusterid.z":
+		return vm.ClusterZ
+	case "%nclusterid.x":
+		return vm.NclusterX
+	case "%nclusterid.y":
+		return vm.NclusterY
+	case "%nclusterid.z":
+		return vm.NclusterZ
+	case "%cluster_ctaid.x":
+		return vm.ClusterCtaidX
+	case "%cluster_ctaid.y":
+		return vm.ClusterCtaidY
+	case "%cluster_ctaid.z":
+		return vm.ClusterCtaidZ
+	case "%cluster_nctaid.x":
+		return vm.ClusterNctaidX
+	case "%cluster_nctaid.y":
+		return vm.ClusterNctaidY
+	case "%cluster_nctaid.z":
+		return vm.ClusterNctaidZ
+	case "%cluster_ctarank":
+		return vm.ClusterCtarank
+	case "%cluster_nctarank":
+		return vm.ClusterNctarank
 	case "%reserved_smem_offset_begin", "%reserved_smem_offset_0":
 		return vm.Zero
 	case "%reserved_smem_offset_end", "%reserved_smem_offset_cap":
@@ -158,6 +186,7 @@ func (t *translator) source(o syntax.Operand, typ string, wider bool) (int32, *E
 // special returns the column of a special register.
 func (t *translator) special(name string, size uint64) (int32, *Error) {
 	if s := special(name); s != vm.NoSpecial {
+		t.k.Clusters = t.k.Clusters || s >= vm.ClusterX
 		column, made := t.k.Specials[s]
 		if !made {
 			column = t.column()
@@ -329,7 +358,7 @@ func (t *translator) access(v *variant, o *vm.Op, operand syntax.Operand) *Error
 	}
 	space := v.Get("space")
 	param := len(space) >= 5 && space[:5] == "param"
-	shared := space == "shared" || space == "shared::cta"
+	shared := strings.HasPrefix(space, "shared")
 	switch {
 	case s == nil || s.space == syntax.Reg:
 		if s != nil && s.size != 8 && (s.size != 4 || !shared && space != "local") {

@@ -216,8 +216,6 @@ var otherwise = map[string]string{
 	"mov.u32 r9,%clock_hi;":                                                       "it counts cycles",
 	"mov.u32 r9,%envreg0;":                                                        "not supported",
 	"mov.u32 r9,%total_smem_size;":                                                "not supported",
-	"mov.u32 r9,%clusterid.x;":                                                    "not supported",
-	"mov.u32 r9,%cluster_nctaid.x;":                                               "not supported",
 	"mov.u32 r9,%is_explicit_cluster;":                                            "a GPU's compiler refuses it",
 	"mov.u32 r9,%aggr_smem_size;":                                                 "a GPU's compiler refuses it",
 	"red.shared.add.u32 [0x100000],1;":                                            "a GPU's compiler refuses it",

@@ -11,7 +11,7 @@ func asyncRows() []*Instruction {
 	const (
 		prefetch = "l2?=L2::64B|L2::128B|L2::256B"
 		to       = "space=shared|shared::cta "
-		ordered  = "sem?=release|relaxed scope?=cta|cluster space?=shared|shared::cta "
+		ordered  = "sem?=release|relaxed scope?=cta|cluster space?=shared|shared::cta|shared::cluster "
 		acquired = "sem?=acquire|relaxed scope?=cta|cluster space?=shared|shared::cta "
 	)
 	nothing := func(name, modifiers, operands string) *Instruction {

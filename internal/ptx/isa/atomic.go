@@ -1,12 +1,14 @@
 package isa
 
 import (
+	"strings"
+
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
-const atomics = "sem?=relaxed|acquire|release|acq_rel scope?=cta|cluster|gpu|sys space?=global|shared|shared::cta "
+const atomics = "sem?=relaxed|acquire|release|acq_rel scope?=cta|cluster|gpu|sys space?=global|shared|shared::cta|shared::cluster "
 
-const atomicsBehind = " sem=relaxed|acquire|release|acq_rel scope=cta|cluster|gpu|sys space?=global|shared|shared::cta"
+const atomicsBehind = " sem=relaxed|acquire|release|acq_rel scope=cta|cluster|gpu|sys space?=global|shared|shared::cta|shared::cluster"
 
 // atomicRows are the instructions that change memory atomically.
 func atomicRows() []*Instruction {
@@ -55,7 +57,7 @@ func atomically(v Variant, returns bool) vm.Func {
 	if paired(v.T()) {
 		size = 4
 	}
-	shared := v.Get("space") == "shared" || v.Get("space") == "shared::cta"
+	shared := strings.HasPrefix(v.Get("space"), "shared")
 	flushed := updateOf(v)
 	if v.Get("op")+v.T() == "addf32" { // in global memory subnormal numbers are replaced by zero
 		flushed = func(old, b, _ uint64) uint64 {

@@ -14,6 +14,25 @@ func controlRows() []*Instruction {
 		{Name: "brkpt", Kind: vm.Trap, Special: "trap"},
 		{Name: "nanosleep", Modifiers: "t=u32", Operands: "a", Kind: vm.Nothing},
 		{Name: "pmevent", Operands: "i", Kind: vm.Nothing},
+		{Name: "barrier", Modifiers: "cluster arrive sem?=release|relaxed aligned?", Kind: vm.Cluster, Special: "cluster"},
+		{Name: "barrier", Modifiers: "cluster wait sem?=acquire aligned?", Kind: vm.Cluster, Special: "cluster"},
+		{Name: "mapa", Modifiers: "space?=shared::cluster t=u32|u64", Operands: "d a b:b32", Special: "clusters",
+			Make: func(Variant) vm.Func {
+				return func(w *vm.Warp, o *vm.Op) {
+					for i := range w.Each {
+						w.R[o.D][i] = w.MapRank(w.R[o.A][i], uint32(w.R[o.B][i]))
+					}
+				}
+			}},
+		{Name: "getctarank", Modifiers: "space?=shared::cluster t=u32|u64", Operands: "d:u32 a", Special: "clusters",
+			Make: func(Variant) vm.Func {
+				return func(w *vm.Warp, o *vm.Op) {
+					for i := range w.Each {
+						w.R[o.D][i] = uint64(w.RankOf(w.R[o.A][i]))
+					}
+				}
+			}},
+		{Name: "griddepcontrol", Modifiers: "how=launch_dependents|wait", Kind: vm.Nothing},
 		{Name: "bar", Modifiers: "cta? sync", Operands: "a:b32 b:b32?", Kind: vm.Barrier, Special: "barrier"},
 		{Name: "bar", Modifiers: "cta? arrive", Operands: "a:b32 b:b32", Kind: vm.Barrier, Special: "barrier"},
 		{Name: "barrier", Modifiers: "cta? sync aligned?", Operands: "a:b32 b:b32?", Kind: vm.Barrier,

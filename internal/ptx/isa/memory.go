@@ -11,7 +11,7 @@ const (
 	caches      = "cop?=ca|cg|cs|lu|cv|wb|wt l1?=L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate " +
 		"l2?=L2::64B|L2::128B|L2::256B "
 	scopes = "scope=cta|cluster|gpu|sys "
-	spaces = "space?=global|shared|shared::cta|const|local|param|param::entry|param::func "
+	spaces = "space?=global|shared|shared::cta|shared::cluster|const|local|param|param::entry|param::func "
 )
 
 // memoryRows are the instructions that access memory. The translation replaces the state space of a
@@ -29,13 +29,13 @@ func memoryRows() []*Instruction {
 			Make: ld, Special: "ld"},
 		{Name: "ld", Modifiers: "order=volatile space?=global|shared|local|const vec?=v2|v4 " + memoryTypes,
 			Operands: "v m", Kind: vm.Touches, Make: ld, Special: "ld"},
-		{Name: "ld", Modifiers: "order=relaxed|acquire " + scopes + "space?=global|shared|shared::cta vec?=v2|v4 " +
+		{Name: "ld", Modifiers: "order=relaxed|acquire " + scopes + "space?=global|shared|shared::cta|shared::cluster vec?=v2|v4 " +
 			memoryTypes, Operands: "v m", Kind: vm.Touches, Make: ld, Special: "ld"},
 		{Name: "st", Modifiers: "weak? " + spaces + caches + "vec?=v2|v4 " + memoryTypes, Operands: "m w",
 			Kind: vm.Touches, Make: st, Special: "st"},
 		{Name: "st", Modifiers: "order=volatile space?=global|shared|local vec?=v2|v4 " + memoryTypes,
 			Operands: "m w", Kind: vm.Touches, Make: st, Special: "st"},
-		{Name: "st", Modifiers: "order=relaxed|release " + scopes + "space?=global|shared|shared::cta vec?=v2|v4 " +
+		{Name: "st", Modifiers: "order=relaxed|release " + scopes + "space?=global|shared|shared::cta|shared::cluster vec?=v2|v4 " +
 			memoryTypes, Operands: "m w", Kind: vm.Touches, Make: st, Special: "st"},
 		{Name: "prefetch", Modifiers: "space?=global|local level=L1|L2", Operands: "m", Kind: vm.Nothing},
 		{Name: "prefetch", Modifiers: "space=global level=L2::evict_last|L2::evict_normal", Operands: "m",
@@ -51,7 +51,7 @@ func fence(Variant) vm.Func { return func(w *vm.Warp, _ *vm.Op) { w.Fence() } }
 // spaceOf returns how the memory of a state space is found.
 func spaceOf(v Variant) vm.Space {
 	switch v.Get("space") {
-	case "shared", "shared::cta":
+	case "shared", "shared::cta", "shared::cluster":
 		return vm.SharedSpace
 	case "local":
 		return vm.LocalSpace

@@ -1,6 +1,9 @@
 package vm
 
-import "math/bits"
+import (
+	"math/bits"
+	"runtime"
+)
 
 // block is a block of threads. One worker at a time executes it.
 type block struct {
@@ -12,6 +15,11 @@ type block struct {
 	bars   [16]barrier
 	live   int // the threads that have not exited
 	turn   int // how many instructions it executes until it is suspended
+
+	cluster      *cluster // or nil
+	clusterIndex [3]uint32
+	inCluster    [3]uint32
+	rank         uint32
 }
 
 // barrier is a barrier of a block.
@@ -67,6 +75,9 @@ func (b *block) arrive(w *Warp, o *Op) {
 // left notes that threads have exited.
 func (b *block) left(n int) {
 	b.live -= n
+	if b.cluster != nil {
+		b.cluster.note(0, n)
+	}
 	for id := range b.bars {
 		b.check(int32(id))
 	}
@@ -125,10 +136,13 @@ func (b *block) execute(wk *worker, budget int) (outcome, *Fault) {
 		w.worker = wk
 	}
 	for budget > 0 {
-		running, moved := 0, false
+		running, moved, waiting := 0, false, false
 		for _, w := range b.warps {
 			if w.exited == Full {
 				continue
+			}
+			if w.clusterWaits {
+				w.pollCluster()
 			}
 			before := w.count
 			switch w.run(slice) {
@@ -140,6 +154,7 @@ func (b *block) execute(wk *worker, budget int) (outcome, *Fault) {
 			}
 			budget -= int(w.count - before)
 			moved = moved || w.count != before
+			waiting = waiting || w.clusterWaits
 			if b.run.stop.Load() {
 				return paused, nil
 			}
@@ -147,6 +162,9 @@ func (b *block) execute(wk *worker, budget int) (outcome, *Fault) {
 		switch {
 		case running == 0:
 			return ends, nil
+		case !moved && waiting: // for blocks that others execute
+			runtime.Gosched()
+			return paused, nil
 		case !moved:
 			return fails, b.deadlock()
 		}

@@ -12,7 +12,8 @@ type Launch struct {
 	Kernel  *Kernel
 	Grid    [3]uint32
 	Block   [3]uint32
-	Dynamic uint32 // the size of the dynamic shared memory of a block, in bytes
+	Cluster [3]uint32 // the blocks of a cluster; zeros are ones
+	Dynamic uint32    // the size of the dynamic shared memory of a block, in bytes
 	Params  []byte
 	// Constants are the values of Kernel.Constants, in which the addresses of variables are known.
 	Constants []Constant
@@ -53,6 +54,7 @@ type run struct {
 	fresh     bool     // the next block is one that has not begun
 	fault     *Fault
 	done      Work
+	cluster   *cluster // of the block that has begun last
 }
 
 // worker is a goroutine that executes blocks.
@@ -78,7 +80,8 @@ type Work struct {
 // goroutine of the launch runs any more.
 func (l *Launch) Execute(stop *Stop) (Work, *Fault) {
 	r := &run{Launch: l, stop: &stop.stopped, blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])}
-	r.resident = max(l.Resident, 1)
+	_, together := l.clusters()
+	r.resident = max(l.Resident, int(together), 1)
 	workers := int(min(uint64(max(l.Workers, 1)), r.blocks))
 	var others sync.WaitGroup
 	for range workers - 1 {
@@ -181,8 +184,7 @@ func (r *run) begin(n uint64) *block {
 	} else {
 		b = r.newBlock()
 	}
-	b.index = [3]uint32{uint32(n % uint64(r.Grid[0])), uint32(n / uint64(r.Grid[0]) % uint64(r.Grid[1])),
-		uint32(n / uint64(r.Grid[0]) / uint64(r.Grid[1]))}
+	r.place(b, n)
 	clear(b.memory)
 	b.bars = [16]barrier{}
 	threads := int(r.Block[0] * r.Block[1] * r.Block[2])
@@ -193,9 +195,17 @@ func (r *run) begin(n uint64) *block {
 			w.mask = 1<<left - 1
 			w.exited = ^w.mask
 		}
+		w.clusterWaits = false
 		if w.saved != nil {
 			for i := range w.saved {
 				w.saved[i] = w.saved[i][:0]
+			}
+		}
+		if r.Kernel.Clusters {
+			for s, v := range b.clusterSpecials() {
+				if c, used := r.Kernel.Specials[s]; used {
+					w.fill(c, uint64(v))
+				}
 			}
 		}
 		for s, v := range map[Special]uint32{CtaidX: b.index[0], CtaidY: b.index[1], CtaidZ: b.index[2],

@@ -63,8 +63,9 @@ func (w *Warp) find(o *Op, lane int, addr, n uint64, write bool) *segment {
 	s := &w.worker.cache[placeOf(o)]
 	switch addr &^ (WindowSize - 1) {
 	case SharedWindow:
-		*s = w.block.shared
-		s.base += SharedWindow
+		memory, _ := w.sharedOf(uint32(addr))
+		*s = *memory
+		s.base += addr &^ (1<<rankShift - 1)
 	case LocalWindow: // it belongs to this warp only
 		s = &w.own
 		*s = segmentOf(LocalWindow, w.local)
@@ -191,7 +192,11 @@ func (w *Warp) Pointer(o *Op, lane int, addr, n uint64, write bool) unsafe.Point
 
 // SharedPointer is Pointer for the window of shared memory.
 func (w *Warp) SharedPointer(lane int, addr uint32, n uint64, write bool) unsafe.Pointer {
-	return w.within(&w.block.shared, lane, uint64(addr), n, write)
+	if addr>>rankShift == 0 {
+		return w.within(&w.block.shared, lane, uint64(addr), n, write)
+	}
+	s, addr := w.sharedOf(addr)
+	return w.within(s, lane, uint64(addr), n, write)
 }
 
 // ParamPointer is Pointer for the parameters of a kernel.

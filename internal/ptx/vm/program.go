@@ -26,6 +26,7 @@ const (
 	Touches             // it accesses memory, and may have a fault
 	Sync                // it waits for the lanes in the mask that its E operand names
 	Barrier             // it waits for threads of the block
+	Cluster             // it arrives at the barrier of the cluster, or waits for it
 	Branch              // to Op.Target
 	Index               // to one of Detail.Targets, by the value of A
 	Call                // of the function at Op.Target; D is where the callee finds the way back
@@ -119,6 +120,20 @@ const (
 	Zero        // an environment register that nobody has set
 	Reserved    // the size of the shared memory below that of kernels
 	ReservedOne // a place in it
+	ClusterX
+	ClusterY
+	ClusterZ
+	NclusterX
+	NclusterY
+	NclusterZ
+	ClusterCtaidX
+	ClusterCtaidY
+	ClusterCtaidZ
+	ClusterNctaidX
+	ClusterNctaidY
+	ClusterNctaidZ
+	ClusterCtarank
+	ClusterNctarank
 )
 
 // Constant is a column with the same value in all lanes.
@@ -141,6 +156,7 @@ type Kernel struct {
 	Local      uint32            // the size of the local memory of a thread, in bytes
 	Params     uint32            // the size of the parameters, in bytes
 	Entries    map[uint64]int32  // the functions that are called by their addresses
+	Clusters   bool              // it has to do with clusters
 }
 
 // The windows of the generic address space in which a block's shared memory, a warp's local memory,

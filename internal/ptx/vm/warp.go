@@ -19,7 +19,11 @@ type Warp struct {
 	index  int
 	local  []byte
 	own    segment
-	saved  *[Lanes][]uint64 // registers of functions that have called others: see Save
+	// arrivedAt is when each lane has arrived at the barrier of the cluster, and clusterWaits says that
+	// lanes wait for it.
+	arrivedAt    [Lanes]uint32
+	clusterWaits bool
+	saved        *[Lanes][]uint64 // registers of functions that have called others: see Save
 
 	pc     int32  // of the lanes in mask
 	mask   uint32 // the lanes that are executed together
@@ -48,6 +52,7 @@ const (
 	ready     state = iota
 	atSync          // for other lanes of the warp
 	atBarrier       // for other threads of the block
+	atCluster       // for other threads of the cluster
 )
 
 // Each calls yield for each active lane. It is for range.
@@ -217,6 +222,8 @@ func (w *Warp) control(o *Op) {
 		w.Fail(int(o.Imm), "")
 	case Sync:
 		w.sync(o)
+	case Cluster:
+		w.clusterBarrier(o)
 	case Barrier:
 		w.block.arrive(w, o)
 	default: // Nothing
@@ -359,7 +366,7 @@ func (w *Warp) merge() {
 	kept := w.groups[:0]
 	for _, g := range w.groups {
 		// Lanes that wait for others wait with them.
-		if g.pc == w.pc && g.state != atBarrier {
+		if g.pc == w.pc && g.state != atBarrier && g.state != atCluster {
 			w.mask |= g.mask
 		} else {
 			kept = append(kept, g)

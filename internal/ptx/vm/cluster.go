@@ -1,0 +1,156 @@
+package vm
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// cluster is blocks that have barriers in common, and access the shared memory of each other.
+type cluster struct {
+	mu      sync.Mutex
+	blocks  []*block // by their ranks; nil before a block has begun
+	live    int      // the threads that have not exited
+	arrived int      // at the barrier
+	phase   uint32   // how often the barrier was complete
+}
+
+// clusters is the number of blocks of a cluster in each dimension, and their product.
+func (l *Launch) clusters() (size [3]uint32, count uint64) {
+	for i, n := range l.Cluster {
+		size[i] = max(n, 1)
+	}
+	return size, uint64(size[0]) * uint64(size[1]) * uint64(size[2])
+}
+
+// place sets the index of the block with a number. The blocks of a cluster follow each other, so that
+// they begin together.
+func (r *run) place(b *block, n uint64) {
+	size, count := r.clusters()
+	c, rank := n/count, n%count
+	at := func(n uint64, x, y uint32) [3]uint32 {
+		return [3]uint32{uint32(n % uint64(x)), uint32(n / uint64(x) % uint64(y)), uint32(n / uint64(x) / uint64(y))}
+	}
+	b.clusterIndex = at(c, r.Grid[0]/size[0], r.Grid[1]/size[1])
+	b.inCluster = at(rank, size[0], size[1])
+	for i := range b.index {
+		b.index[i] = b.clusterIndex[i]*size[i] + b.inCluster[i]
+	}
+	b.cluster, b.rank = nil, uint32(rank)
+	if count == 1 && !r.Kernel.Clusters {
+		return
+	}
+	if rank == 0 {
+		threads := uint64(r.Block[0]) * uint64(r.Block[1]) * uint64(r.Block[2])
+		r.cluster = &cluster{blocks: make([]*block, count), live: int(threads * count)}
+	}
+	b.cluster = r.cluster
+	b.cluster.mu.Lock()
+	defer b.cluster.mu.Unlock()
+	b.cluster.blocks[rank] = b
+}
+
+// leave notes that threads have arrived, or have exited.
+func (c *cluster) note(arrived, exited int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.arrived += arrived
+	c.live -= exited
+	if c.arrived > 0 && c.arrived >= c.live {
+		c.arrived = 0
+		c.phase++
+	}
+}
+
+// complete returns how often the barrier was complete.
+func (c *cluster) complete() uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.phase
+}
+
+// clusterBarrier executes one half of a barrier of the cluster.
+func (w *Warp) clusterBarrier(o *Op) {
+	c := w.block.cluster
+	w.pc++
+	if o.X.Arrive {
+		phase := c.complete()
+		for i := range w.Each {
+			w.arrivedAt[i] = phase
+		}
+		c.note(bits.OnesCount32(w.Active), 0)
+		return
+	}
+	for m := w.Active; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & (Lanes - 1)
+		w.groups = append(w.groups, group{pc: w.pc, mask: 1 << i, state: atCluster, id: int32(w.arrivedAt[i]), turn: w.turn})
+	}
+	w.mask &^= w.Active
+	w.clusterWaits = true
+	w.pollCluster()
+}
+
+// pollCluster makes lanes ready whose barrier of the cluster is complete.
+func (w *Warp) pollCluster() {
+	phase := w.block.cluster.complete()
+	w.clusterWaits = false
+	for i := range w.groups {
+		switch g := &w.groups[i]; {
+		case g.state != atCluster:
+		case uint32(g.id) != phase:
+			g.state = ready
+		default:
+			w.clusterWaits = true
+		}
+	}
+}
+
+// The upper byte of an address of shared memory with 32 bits is 0 for that of the own block, and
+// otherwise a rank in the cluster and 1.
+const rankShift = 24
+
+// sharedOf returns the shared memory that an address is in, and the address without the rank.
+func (w *Warp) sharedOf(addr uint32) (*segment, uint32) {
+	rank := addr >> rankShift
+	if rank == 0 {
+		return &w.block.shared, addr
+	}
+	addr &= 1<<rankShift - 1
+	if c := w.block.cluster; c != nil && int(rank) <= len(c.blocks) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if b := c.blocks[rank-1]; b != nil {
+			return &b.shared, addr
+		}
+	}
+	return &segment{}, addr
+}
+
+// MapRank returns an address of shared memory for the block with a rank, or another one than addr.
+func (w *Warp) MapRank(addr uint64, rank uint32) uint64 {
+	addr &^= 0xff << rankShift
+	if rank != w.block.rank {
+		addr |= uint64(rank+1) & 0xff << rankShift
+	}
+	return addr
+}
+
+// RankOf returns the rank of the block to which an address of shared memory belongs.
+func (w *Warp) RankOf(addr uint64) uint32 {
+	if rank := uint32(addr) >> rankShift; rank != 0 {
+		return rank - 1
+	}
+	return w.block.rank
+}
+
+// clusterSpecials returns the special registers about clusters.
+func (b *block) clusterSpecials() map[Special]uint32 {
+	size, count := b.run.clusters()
+	grid := b.run.Grid
+	return map[Special]uint32{
+		ClusterX: b.clusterIndex[0], ClusterY: b.clusterIndex[1], ClusterZ: b.clusterIndex[2],
+		NclusterX: grid[0] / size[0], NclusterY: grid[1] / size[1], NclusterZ: grid[2] / size[2],
+		ClusterCtaidX: b.inCluster[0], ClusterCtaidY: b.inCluster[1], ClusterCtaidZ: b.inCluster[2],
+		ClusterNctaidX: size[0], ClusterNctaidY: size[1], ClusterNctaidZ: size[2],
+		ClusterCtarank: b.rank, ClusterNctarank: uint32(count),
+	}
+}
