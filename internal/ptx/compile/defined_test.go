@@ -130,6 +130,10 @@ func TestDefined(t *testing.T) {
 			r, c := t/8, t%8
 			return c*8 + r
 		}},
+		{"mov.b32 e, 0x01010101; mov.b32 f, 0x7ffffff8; mma.sync.aligned.m8n8k16.row.col.satfinite.s32.s8.s8.s32 {d, g}, {e}, {e}, {f, f};",
+			func(_, _, _ uint32) uint32 { return math.MaxInt32 }},
+		{"mov.b32 e, 0x01010101; mov.b32 f, 0x7ffffff8; mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {d, g}, {e}, {e}, {f, f};",
+			func(_, _, _ uint32) uint32 { return 0x80000008 }},
 		// Barriers in memory.
 		{"setp.eq.u32 p, t, 0; @p mbarrier.init.shared.b64 [s], 33; bar.warp.sync -1; mbarrier.arrive.shared.b64 x, [s]; bar.warp.sync -1; " +
 			"mbarrier.test_wait.shared.b64 q, [s], x; selp.u32 d, 1, 0, q; bar.warp.sync -1; @p mbarrier.arrive.shared::cta.b64 _, [s]; " +
@@ -137,10 +141,10 @@ func TestDefined(t *testing.T) {
 			"mbarrier.test_wait.parity.shared.b64 q, [s], 0; selp.u32 e, 4, 0, q; add.u32 d, d, e; " +
 			"mbarrier.try_wait.parity.shared.b64 q, [s], 1; selp.u32 e, 8, 0, q; add.u32 d, d, e;",
 			func(_, _, _ uint32) uint32 { return 6 }},
-		{"setp.ne.u32 p, t, 0; mov.u32 d, 6; @p bra end; mbarrier.init.shared.b64 [s], 5; mbarrier.arrive.shared.b64 x, [s], 3; " +
+		{"setp.ne.u32 p, t, 0; mov.u32 d, 24; @p bra end; mbarrier.init.shared.b64 [s], 5; mbarrier.arrive.shared.b64 x, [s], 3; " +
 			"mbarrier.arrive_drop.shared.b64 x, [s]; mbarrier.pending_count.b64 d, x; mbarrier.arrive.release.cta.shared.b64 x, [s]; " +
-			"mbarrier.arrive.shared.b64 x, [s]; mbarrier.pending_count.b64 e, x; add.u32 d, d, e; mbarrier.inval.shared.b64 [s]; end:",
-			func(_, _, _ uint32) uint32 { return 6 }}, // 2 before the second arrival, and 4 of the next phase
+			"mbarrier.arrive.shared.b64 x, [s]; mbarrier.pending_count.b64 e, x; mad.lo.u32 d, d, 10, e; mbarrier.inval.shared.b64 [s]; end:",
+			func(_, _, _ uint32) uint32 { return 24 }}, // 2 before the second arrival, and 4 of the next phase
 		{"setp.ne.u32 p, t, 0; mov.u32 d, 1; @p bra end; mbarrier.init.shared.b64 [s], 2; mbarrier.arrive.noComplete.shared.b64 x, [s], 1; " +
 			"cp.async.mbarrier.arrive.noinc.shared.b64 [s]; mbarrier.test_wait.shared.b64 q, [s], x; selp.u32 d, 1, 0, q; end:",
 			func(_, _, _ uint32) uint32 { return 1 }},

@@ -428,7 +428,6 @@ var unlike = map[string]string{
 	"coop.sm_80.G": "the GPU's result is another one each time",
 	"coop.sm_90.G": "the GPU's result is another one each time",
 	"half.sm_90.O": "NVIDIA's compiler has joined a mul.bf16x2 and an add.bf16x2",
-	"printf":       "an H200 prints something else for %hhd, which CUDA does not have",
 	"recursion":    "an H200 needs a larger limit of the stack",
 	"cluster":      "clusters of several blocks are not supported",
 }
@@ -463,8 +462,10 @@ func TestKernels(t *testing.T) {
 			if got := strings.Join(append(s.steps, "end 0"), "\n") + "\n"; got != files[base+".res"] {
 				t.Errorf("the steps are\n%s%+v\nwant\n%s", got, s.fault, files[base+".res"])
 			}
-			if got := s.printed.String(); got != files[base+".out"] {
-				t.Errorf("printed\n%s\nwant\n%s", got, files[base+".out"])
+			// CUDA does not have %hhd, for which an H200 printed 37.
+			out := strings.Replace(files[base+".out"], "|4464|37|", "|4464|44|", 1)
+			if got := s.printed.String(); got != out {
+				t.Errorf("printed\n%s\nwant\n%s", got, out)
 			}
 			if got := s.failed.String(); got != files[base+".err"] {
 				t.Errorf("printed\n%s\nwant\n%s", got, files[base+".err"])

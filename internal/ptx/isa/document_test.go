@@ -67,7 +67,8 @@ combinations exist.
 
 ` + "`%tid` `%ntid` `%ctaid` `%nctaid` (each with `.x` `.y` `.z`), `%laneid` `%warpid` `%nwarpid` `%smid` `%nsmid`\n" +
 		"`%gridid` `%lanemask_eq` `%lanemask_le` `%lanemask_lt` `%lanemask_ge` `%lanemask_gt` `%dynamic_smem_size` `%clock`\n" +
-		"`%clock_hi` `%clock64` `%globaltimer` `%globaltimer_lo` `%globaltimer_hi`" + `
+		"`%clock_hi` `%clock64` `%globaltimer` `%globaltimer_lo` `%globaltimer_hi`,\n`%clusterid` `%nclusterid` `%cluster_ctaid` `%cluster_nctaid` (each with `.x` `.y` `.z`), `%cluster_ctarank`\n" +
+		"`%cluster_nctarank` `%envreg0` to `%envreg31` `%reserved_smem_offset_begin` (`end` `cap` `0` `1`)" + `
 
 ## What else is executed
 
@@ -77,6 +78,9 @@ combinations exist.
 - ` + "`vprintf`" + `, whose text goes to the standard output or where cusim.Output says; ` + "`malloc` and `free`" + `.
 - ` + "`__assertfail`" + `, which writes to the standard error, and ends the kernel with CUDA_ERROR_ASSERT (710).
 
+- Cooperative grids, and clusters of blocks with their shared memory.
+- Asynchronous copies take place at once, so that a wait that is missing is not found.
+
 ## What is not executed
 
 - Vectors as registers, registers of 128 bits, and variables in global or constant memory that a function declares.
@@ -85,7 +89,8 @@ combinations exist.
 
 Integers and floats have the results of an H200, bit by bit, also where the manual does not define them: NaNs, divisions
 by zero, shifts by too much. A test compares them. The approximate instructions (` + "`approx`, `full`" + `) are more precise
-than the manual demands, and their last bits differ from those of a GPU.
+than the manual demands, and their last bits differ from those of a GPU. So do products of matrices with elements of 16
+bits or tf32: the sums here have 64 bits, and are rounded once.
 `)
 	return b.String()
 }
