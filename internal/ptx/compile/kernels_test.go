@@ -23,7 +23,6 @@ import (
 // A scene is what the lines "//!" of a source in testdata/kernels say: buffers, and launches. The C
 // program kernels.c does the same on a GPU.
 type scene struct {
-	t       *testing.T
 	text    string
 	module  *Module
 	buffers map[string]*buffer
@@ -88,12 +87,12 @@ func (s *scene) allocate(size uint64) (uint64, []byte) {
 }
 
 // newScene makes memory for the variables of a text.
-func newScene(t *testing.T, text string) (*scene, error) {
+func newScene(text string) (*scene, error) {
 	m, err := Parse(text)
 	if err != nil {
 		return nil, err
 	}
-	s := &scene{t: t, text: text, module: m, buffers: make(map[string]*buffer), mem: make(memory), next: 1 << 32,
+	s := &scene{text: text, module: m, buffers: make(map[string]*buffer), mem: make(memory), next: 1 << 32,
 		vars: make(map[string]uint64), heap: &heap{size: 1 << 20, live: make(map[uint64]uint64)}}
 	s.mem[heapBase] = vm.BytesOf(make([]uint64, 1<<17))
 	for name, v := range m.names {
@@ -392,7 +391,7 @@ func (s *scene) differs(want []byte) string {
 // recordedKernels are the files of testdata/kernels/h200-cuda13.0.tgz by their names: the PTX that nvcc of
 // CUDA 13.0 has made of each source for an architecture, optimized (O) or with -G (G), and what it did on
 // an H200 (driver 580): the steps (res), the results (bin), and what was printed (out, err).
-func recordedKernels(t *testing.T) map[string]string {
+func recordedKernels(t testing.TB) map[string]string {
 	f, err := os.Open("../testdata/kernels/h200-cuda13.0.tgz")
 	if err != nil {
 		t.Fatal(err)
@@ -452,7 +451,7 @@ func TestKernels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := newScene(t, files[name])
+			s, err := newScene(files[name])
 			if err != nil {
 				t.Fatal(err)
 			}

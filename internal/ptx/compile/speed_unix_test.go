@@ -24,9 +24,10 @@ func cpuTime() time.Duration {
 // loop returns a kernel that executes instructions n times.
 func loop(n int, body string) string {
 	return textHeader + fmt.Sprintf(`.visible .entry k(.param .u64 in) {
-		.reg .b32 a, b, c, n, m; .reg .f32 f, g, h; .reg .pred p, q; .reg .b64 x, y; .reg .f64 d, e;
+		.reg .b32 a, b, c, n, m; .shared .b32 sh[128]; .reg .f32 f, g, h; .reg .pred p, q; .reg .b64 x, y; .reg .f64 d, e;
 		ld.param.u64 x, [in]; mov.u32 a, %%tid.x; mul.wide.u32 y, a, 4; add.u64 x, x, y; mov.u32 b, 7; mov.u32 c, 9;
 		mov.u32 n, 0; mov.f32 f, 0f3F800000; mov.f32 g, 0f3F000000; mov.f32 h, 0f3E000000;
+		mov.u32 m, sh; shl.b32 n, a, 2; add.u32 m, m, n; mov.u32 n, 0;
 		mov.f64 d, 0d3FF0000000000000; mov.f64 e, 0d3FE0000000000000;
 	again: %s
 		add.u32 n, n, 1; setp.lt.u32 p, n, %d; @p bra again; ret; }`, body, n)
@@ -39,6 +40,7 @@ func BenchmarkLoops(b *testing.B) {
 		"float":   strings.Repeat("fma.rn.f32 f, g, h, f; mul.f32 g, g, h; add.f32 h, f, g; fma.rn.f32 h, f, g, h;", 4),
 		"double":  strings.Repeat("fma.rn.f64 d, d, e, d; mul.f64 d, d, e; add.f64 d, d, e; sub.f64 d, d, e;", 4),
 		"memory":  strings.Repeat("ld.global.u32 a, [x]; add.u32 a, a, b; st.global.u32 [x], a; add.u32 c, c, a;", 4),
+		"shared":  strings.Repeat("ld.shared.u32 a, [m]; add.u32 a, a, b; st.shared.u32 [m], a; ld.global.u32 c, [x];", 4),
 		"mixed":   strings.Repeat("setp.lt.s32 q, a, b; selp.b32 c, a, b, q; min.s32 b, a, c; cvt.rn.f32.u32 f, c;", 4),
 	} {
 		b.Run(name, func(b *testing.B) {
@@ -64,6 +66,24 @@ func BenchmarkLoops(b *testing.B) {
 			}
 			b.ReportMetric(float64(n*vm.Lanes)/1e6/(cpuTime()-begun).Seconds(), "Minst/s")
 		})
+	}
+}
+
+// BenchmarkMatrixProduct multiplies matrices of 512 by 512 floats in tiles of 16 by 16, as nvcc has
+// compiled it, on two processors.
+func BenchmarkMatrixProduct(b *testing.B) {
+	files := recordedKernels(b)
+	s, err := newScene(files["matmul.sm_90.O.ptx"])
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, line := range []string{"buf a f32 262144 rand", "buf b f32 262144 rand", "buf c f32 262144 zero"} {
+		s.buffer(strings.Fields(line))
+	}
+	for b.Loop() {
+		if err := s.launch(strings.Fields("launch matmul 32,32 16,16 0 c a b u32:512")); err != nil || s.fault != nil {
+			b.Fatal(err, s.fault)
+		}
 	}
 }
 

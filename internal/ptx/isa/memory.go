@@ -1,6 +1,7 @@
 package isa
 
 import (
+	"strings"
 	"unsafe"
 
 	"github.com/purecu/purecu/internal/ptx/vm"
@@ -84,6 +85,16 @@ func loadOf(v Variant) vm.Func {
 			return signedLoad(v, vm.Load[uint32])
 		}
 		return vm.Load[uint64]
+	case single && strings.HasPrefix(v.Get("space"), "shared"):
+		switch size {
+		case 8:
+			return signedLoad(v, vm.LoadShared[uint8])
+		case 16:
+			return signedLoad(v, vm.LoadShared[uint16])
+		case 32:
+			return signedLoad(v, vm.LoadShared[uint32])
+		}
+		return vm.LoadShared[uint64]
 	default:
 		return signedLoad(v, loadSized(size, space))
 	}
@@ -192,6 +203,16 @@ func storeOf(v Variant) vm.Func {
 			return vm.Store[uint32]
 		}
 		return vm.Store[uint64]
+	case strings.HasPrefix(v.Get("space"), "shared") && !v.Has("vec"):
+		switch size {
+		case 8:
+			return vm.StoreShared[uint8]
+		case 16:
+			return vm.StoreShared[uint16]
+		case 32:
+			return vm.StoreShared[uint32]
+		}
+		return vm.StoreShared[uint64]
 	}
 	switch size {
 	case 8:

@@ -179,6 +179,57 @@ func Store[T Word](w *Warp, o *Op) {
 	}
 }
 
+// LoadShared loads a word from the shared memory of the block.
+//
+//go:norace
+func LoadShared[T Word](w *Warp, o *Op) {
+	d, a, off, n := &w.R[o.D], &w.R[o.A], uint32(o.Imm), uint32(unsafe.Sizeof(T(0)))
+	s := &w.block.shared
+	data, size := s.data, uint32(s.size)
+	if w.Active == Full && size >= n {
+		for i := range d {
+			at := uint32(a[i]) + off - SharedBegin
+			if at > size-n || at&(n-1) != 0 {
+				// There is a fault, or it is the memory of another block.
+				p := w.SharedPointer(i, uint32(a[i])+off, uint64(n), false)
+				if p == nil {
+					return
+				}
+				d[i] = uint64(*(*T)(p))
+				continue
+			}
+			d[i] = uint64(*(*T)(unsafe.Add(data, at)))
+		}
+		return
+	}
+	loadFrom[T](w, o, SharedSpace)
+}
+
+// StoreShared stores a word to the shared memory of the block.
+//
+//go:norace
+func StoreShared[T Word](w *Warp, o *Op) {
+	b, a, off, n := &w.R[o.B], &w.R[o.A], uint32(o.Imm), uint32(unsafe.Sizeof(T(0)))
+	s := &w.block.shared
+	data, size := s.data, uint32(s.size)
+	if w.Active == Full && size >= n {
+		for i := range b {
+			at := uint32(a[i]) + off - SharedBegin
+			if at > size-n || at&(n-1) != 0 {
+				p := w.SharedPointer(i, uint32(a[i])+off, uint64(n), true)
+				if p == nil {
+					return
+				}
+				*(*T)(p) = T(b[i])
+				continue
+			}
+			*(*T)(unsafe.Add(data, at)) = T(b[i])
+		}
+		return
+	}
+	storeTo[T](w, o, SharedSpace)
+}
+
 // Pointer returns where an access of a lane is, or nil after a fault.
 func (w *Warp) Pointer(o *Op, lane int, addr, n uint64, write bool) unsafe.Pointer {
 	s := w.cached(o)
