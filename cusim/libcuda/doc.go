@@ -40,11 +40,9 @@
 // If one of these cannot be understood, cuInit says so on standard error and returns
 // CUDA_ERROR_UNKNOWN (999).
 //
-// Some functions call other functions of the driver: cuMemcpy calls cuMemcpyHtoD, cuModuleLoad
-// calls cuModuleLoadData, and functions of the per-thread default stream, such as
-// cuMemsetD8_v2_ptds, call cuMemsetD8Async. Faults of the other function affect them as well, and *
-// counts only the other function. cuMemcpyAsync from host to host waits for the stream before it
-// copies, and in a capture it returns CUDA_ERROR_NOT_SUPPORTED.
+// Some functions call other functions of the driver: cuModuleLoad calls cuModuleLoadData, and
+// functions of the per-thread default stream, such as cuMemsetD8_v2_ptds, call cuMemsetD8Async.
+// Faults of the other function affect them as well, and * counts only the other function.
 //
 // Host functions run on threads of the driver, on which most signals are blocked. Calls in them
 // return the results of an H100: queries, records and waits work, and calls that create, allocate,

@@ -77,6 +77,15 @@ func (o ownStream) MemcpyDtoD(th *driver.Thread, dst, src driver.DevicePtr, n ui
 	return o.d.MemcpyDtoDAsync(th, dst, src, n, perThread)
 }
 
+// Memcpy is cuMemcpy on the per-thread default stream. Its memory may be the host's: it waits for the
+// copy.
+func (o ownStream) Memcpy(th *driver.Thread, dst, src driver.DevicePtr, n uint64) driver.Result {
+	if r := o.d.MeetFault("cuMemcpy"); r != driver.ResultSuccess {
+		return r
+	}
+	return o.wait(th, o.d.MemcpyAsync(th, dst, src, n, perThread))
+}
+
 // MemcpyPeer is cuMemcpyPeer on the per-thread default stream. It does not wait for the copy.
 func (o ownStream) MemcpyPeer(th *driver.Thread, dst driver.DevicePtr, dstCtx driver.Context, src driver.DevicePtr, srcCtx driver.Context, n uint64) driver.Result {
 	if r := o.d.MeetFault("cuMemcpyPeer"); r != driver.ResultSuccess {

@@ -1562,17 +1562,19 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
 	case 285: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 286: // cuMemsetD16_v2, in the order of the thread's own default stream
+	case 286: // cuMemcpy, in the order of the thread's own default stream
+		return ownStream{l.d}.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
+	case 287: // cuMemsetD16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 287: // cuMemsetD2D16_v2, in the order of the thread's own default stream
+	case 288: // cuMemsetD2D16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 288: // cuMemsetD2D32_v2, in the order of the thread's own default stream
+	case 289: // cuMemsetD2D32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 289: // cuMemsetD2D8_v2, in the order of the thread's own default stream
+	case 290: // cuMemsetD2D8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 290: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 291: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 291: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 292: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -1866,6 +1868,7 @@ var callNames = [...]string{
 	"cuMemcpyDtoH",
 	"cuMemcpyHtoD",
 	"cuMemcpyPeer",
+	"cuMemcpy",
 	"cuMemsetD16",
 	"cuMemsetD2D16",
 	"cuMemsetD2D32",

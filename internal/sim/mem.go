@@ -385,9 +385,18 @@ func (d *Driver) free(op string, b *block) driver.Result {
 // MemHostAlloc is cuMemHostAlloc. Without [PinnedMemory] the memory is on Go's heap, where it does
 // not move, and the driver refers to it until it is freed. It has the same address on the device.
 func (d *Driver) MemHostAlloc(th *driver.Thread, size uint64, flags uint32) (driver.HostPtr, driver.Result) {
+	return d.allocHost("cuMemHostAlloc", th, size, flags)
+}
+
+// MemAllocHost is cuMemAllocHost_v2.
+func (d *Driver) MemAllocHost(th *driver.Thread, size uint64) (driver.HostPtr, driver.Result) {
+	return d.allocHost("cuMemAllocHost", th, size, 0)
+}
+
+func (d *Driver) allocHost(name string, th *driver.Thread, size uint64, flags uint32) (driver.HostPtr, driver.Result) {
 	const known = driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP | driver.CU_MEMHOSTALLOC_WRITECOMBINED
 	defer d.mu.Unlock()
-	c, r := d.aboutMemory("cuMemHostAlloc", th)
+	c, r := d.aboutMemory(name, th)
 	switch {
 	case r != ok:
 		return 0, r
@@ -396,11 +405,6 @@ func (d *Driver) MemHostAlloc(th *driver.Thread, size uint64, flags uint32) (dri
 	}
 	addr, r := d.addPages(c, pinnedBlock, size, flags)
 	return driver.HostPtr(addr), r
-}
-
-// MemAllocHost is cuMemAllocHost_v2.
-func (d *Driver) MemAllocHost(th *driver.Thread, size uint64) (driver.HostPtr, driver.Result) {
-	return d.MemHostAlloc(th, size, 0)
 }
 
 // addPages allocates host memory that the device can access.

@@ -6,12 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int cuMemAllocHost_v2(void *pp, size_t bytesize)
-{
-	int result = cusim_begin("cuMemAllocHost");
-	return result ? result : cuMemHostAlloc(pp, bytesize, 0);
-}
-
 // There is no profiler, so these do nothing.
 int cuProfilerStart(void) { return cusim_begin("cuProfilerStart"); }
 
@@ -168,67 +162,4 @@ int cuStreamGetCtx_v2(void *hStream, void *pCtx, void *pGreenCtx)
 int cuStreamGetCtx_v2_ptsz(void *hStream, void *pCtx, void *pGreenCtx)
 {
 	return no_green(cuStreamGetCtx_ptsz(hStream, pCtx), pGreenCtx);
-}
-
-// Addresses of device memory are above all addresses of a process: see internal/sim.
-static int on_device(unsigned long long address) { return address >= 0x17f0000000000ULL; }
-
-// Pinned memory has the same address on the host and on the device, and all host memory is accepted
-// as the host's side of a copy. A copy from host to host is made here, after the stream's work.
-static int copy(unsigned long long dst, unsigned long long src, size_t n, int own)
-{
-	int result = cusim_begin("cuMemcpy");
-	if (result)
-		return result;
-	if (on_device(dst) && on_device(src))
-		return own ? cuMemcpyDtoD_v2_ptds(dst, src, n) : cuMemcpyDtoD_v2(dst, src, n);
-	if (on_device(dst))
-		return own ? cuMemcpyHtoD_v2_ptds(dst, (void *)(uintptr_t)src, n) : cuMemcpyHtoD_v2(dst, (void *)(uintptr_t)src, n);
-	if (on_device(src))
-		return own ? cuMemcpyDtoH_v2_ptds((void *)(uintptr_t)dst, src, n) : cuMemcpyDtoH_v2((void *)(uintptr_t)dst, src, n);
-	if ((!dst || !src) && n)
-		return CUDA_ERROR_INVALID_VALUE;
-	result = own ? cuStreamSynchronize_ptsz(NULL) : cuStreamSynchronize(NULL);
-	if (!result)
-		memmove((void *)(uintptr_t)dst, (void *)(uintptr_t)src, n);
-	return result;
-}
-
-int cuMemcpy(unsigned long long dst, unsigned long long src, size_t ByteCount) { return copy(dst, src, ByteCount, 0); }
-
-int cuMemcpy_ptds(unsigned long long dst, unsigned long long src, size_t ByteCount) { return copy(dst, src, ByteCount, 1); }
-
-// A copy from host to host waits for the stream. In a capture it is refused, as graphs have no
-// nodes for it.
-static int copy_async(unsigned long long dst, unsigned long long src, size_t n, void *stream)
-{
-	int result = cusim_begin("cuMemcpyAsync"), capturing;
-	if (result)
-		return result;
-	if (on_device(dst) && on_device(src))
-		return cuMemcpyDtoDAsync_v2(dst, src, n, stream);
-	if (on_device(dst))
-		return cuMemcpyHtoDAsync_v2(dst, (void *)(uintptr_t)src, n, stream);
-	if (on_device(src))
-		return cuMemcpyDtoHAsync_v2((void *)(uintptr_t)dst, src, n, stream);
-	if ((!dst || !src) && n)
-		return CUDA_ERROR_INVALID_VALUE;
-	result = cuStreamIsCapturing(stream, &capturing);
-	if (!result && capturing)
-		result = CUDA_ERROR_NOT_SUPPORTED;
-	if (!result)
-		result = cuStreamSynchronize(stream);
-	if (!result)
-		memmove((void *)(uintptr_t)dst, (void *)(uintptr_t)src, n);
-	return result;
-}
-
-int cuMemcpyAsync(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
-{
-	return copy_async(dst, src, ByteCount, hStream);
-}
-
-int cuMemcpyAsync_ptsz(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
-{
-	return copy_async(dst, src, ByteCount, (void *)cusim_own(hStream));
 }

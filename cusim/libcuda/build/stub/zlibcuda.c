@@ -2129,6 +2129,12 @@ int cuMemAllocHost(void *pp, unsigned int bytesize)
 	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
 }
 
+int cuMemAllocHost_v2(void *pp, size_t bytesize)
+{
+	uint64_t a[] = {(uintptr_t)pp, bytesize};
+	return cusim_call(172, 3020, a);
+}
+
 int cuMemAllocManaged(void *dptr, size_t bytesize, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uint32_t)flags};
@@ -2572,6 +2578,12 @@ int cuMemUnmap(unsigned long long ptr, size_t size)
 	return cusim_call(254, 10020, a);
 }
 
+int cuMemcpy(unsigned long long dst, unsigned long long src, size_t ByteCount)
+{
+	uint64_t a[] = {dst, src, ByteCount};
+	return cusim_call(174, 4000, a);
+}
+
 int cuMemcpy2D(void *pCopy)
 {
 	(void)pCopy;
@@ -2726,6 +2738,18 @@ int cuMemcpy3D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
 	return cusim_call(281, 7000, a);
+}
+
+int cuMemcpyAsync(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
+{
+	uint64_t a[] = {dst, src, ByteCount, (uintptr_t)hStream};
+	return cusim_call(180, 4000, a);
+}
+
+int cuMemcpyAsync_ptsz(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
+{
+	uint64_t a[] = {dst, src, ByteCount, cusim_own(hStream)};
+	return cusim_call(180, 7000, a);
 }
 
 int cuMemcpyAtoA(void *dstArray, unsigned int dstOffset, void *srcArray, unsigned int srcOffset, unsigned int ByteCount)
@@ -3127,6 +3151,12 @@ int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned l
 	return cusim_call(285, 7000, a);
 }
 
+int cuMemcpy_ptds(unsigned long long dst, unsigned long long src, size_t ByteCount)
+{
+	uint64_t a[] = {dst, src, ByteCount};
+	return cusim_call(286, 7000, a);
+}
+
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
 {
 	(void)dstDevice;
@@ -3156,7 +3186,7 @@ int cuMemsetD16_v2(unsigned long long dstDevice, unsigned short us, size_t N)
 int cuMemsetD16_v2_ptds(unsigned long long dstDevice, unsigned short us, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N};
-	return cusim_call(286, 7000, a);
+	return cusim_call(287, 7000, a);
 }
 
 int cuMemsetD2D16(unsigned int dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
@@ -3190,7 +3220,7 @@ int cuMemsetD2D16_v2(unsigned long long dstDevice, size_t dstPitch, unsigned sho
 int cuMemsetD2D16_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height};
-	return cusim_call(287, 7000, a);
+	return cusim_call(288, 7000, a);
 }
 
 int cuMemsetD2D32(unsigned int dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
@@ -3224,7 +3254,7 @@ int cuMemsetD2D32_v2(unsigned long long dstDevice, size_t dstPitch, unsigned int
 int cuMemsetD2D32_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height};
-	return cusim_call(288, 7000, a);
+	return cusim_call(289, 7000, a);
 }
 
 int cuMemsetD2D8(unsigned int dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
@@ -3258,7 +3288,7 @@ int cuMemsetD2D8_v2(unsigned long long dstDevice, size_t dstPitch, unsigned char
 int cuMemsetD2D8_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height};
-	return cusim_call(289, 7000, a);
+	return cusim_call(290, 7000, a);
 }
 
 int cuMemsetD32(unsigned int dstDevice, unsigned int ui, unsigned int N)
@@ -3290,7 +3320,7 @@ int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(290, 7000, a);
+	return cusim_call(291, 7000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3322,7 +3352,7 @@ int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(291, 7000, a);
+	return cusim_call(292, 7000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)

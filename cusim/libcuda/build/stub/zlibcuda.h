@@ -119,9 +119,6 @@ enum {
 enum {
 	CUSIM_Init = 0,
 	CUSIM_CtxCreate_v4 = 17,
-	CUSIM_MemAllocHost_v2 = 172,
-	CUSIM_Memcpy = 174,
-	CUSIM_MemcpyAsync = 180,
 };
 
 // The functions that the library exports.
