@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -9,17 +8,8 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/ptx/compile"
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
-
-// ptxText is the text of a module, which is read at the first launch of a kernel without a function
-// in Go.
-type ptxText struct {
-	image string
-	code  *compile.Module
-	err   error
-}
 
 // program is the translation of a kernel.
 type program struct {
@@ -35,19 +25,8 @@ func (f *function) translated() *program {
 	}
 	p := new(program)
 	f.program = p
-	text := &f.module.text
-	if text.code == nil && text.err == nil {
-		text.code, text.err = compile.Parse(text.image)
-		text.image = ""
-	}
-	if p.err = text.err; p.err != nil {
+	if p.kernel, p.err = f.module.code.Kernel(f.name); p.err != nil {
 		return p
-	}
-	if p.kernel, p.err = text.code.Kernel(f.name); p.err != nil {
-		return p
-	}
-	if n := len(f.params); n > 0 && uint64(p.kernel.Params) < f.params[n-1].offset+f.params[n-1].size {
-		p.err = errors.New("the layout of its parameters is not understood")
 	}
 	for _, c := range p.kernel.Constants {
 		if c.Symbol != "" {

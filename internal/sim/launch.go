@@ -131,7 +131,7 @@ func (f *function) fits(grid, block Dim3, shared uint32) driver.Result {
 		}
 	}
 	if block.count() > uint64(most[driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]) ||
-		block.count() > uint64(f.maxThreads) ||
+		block.count() > uint64(f.maxThreads) || f.blockSize != (Dim3{}) && f.blockSize != block ||
 		shared > uint32(f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]) {
 		return driver.ResultInvalidValue
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/ptx/compile"
 )
 
 // module is a CUmodule.
@@ -17,7 +18,7 @@ type module struct {
 	functions map[string]*function
 	variables map[string]*block
 	unloaded  bool
-	text      ptxText
+	code      *compile.Module
 }
 
 // function is a CUfunction: a kernel of a module.
@@ -27,6 +28,7 @@ type function struct {
 	name       string
 	params     []param
 	maxThreads int32 // the largest number of threads of a block
+	blockSize  Dim3  // the size of a block, or zeros
 	attributes map[int32]int32
 	idle       bool     // the kernel only returns
 	program    *program // nil until it is needed
@@ -125,16 +127,21 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
 		log.Error = problem.text
 		return 0, log, problem.code
 	}
-	m := &module{ctx: c, functions: make(map[string]*function), variables: make(map[string]*block),
-		text: ptxText{image: string(image)}}
+	m := &module{ctx: c, functions: make(map[string]*function), variables: make(map[string]*block), code: code.text}
 	for _, v := range code.variables {
-		b, r := d.newDeviceBlock(c, v.size, moduleBlock)
+		b, r := d.newDeviceBlock(c, v.Size(), moduleBlock)
 		if r != ok {
 			m.freeVariables(d)
 			return 0, log, r
 		}
-		copy(b.bytes(), v.content)
-		m.variables[v.name] = b
+		m.variables[v.Name] = b
+	}
+	for _, v := range code.variables {
+		if problem = m.content(code, v); problem != nil {
+			m.freeVariables(d)
+			log.Error = problem.text
+			return 0, log, problem.code
+		}
 	}
 	for _, e := range code.entries {
 		m.functions[e.name] = &function{
@@ -142,6 +149,7 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
 			name:       e.name,
 			params:     e.params,
 			maxThreads: e.maxThreads,
+			blockSize:  e.required,
 			idle:       e.idle,
 			maxRank:    e.maxRank,
 			attributes: map[int32]int32{

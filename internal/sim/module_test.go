@@ -32,48 +32,55 @@ func TestModuleImages(t *testing.T) {
 		{"comments", "// one\n/* two\n */" + header + "// three", ok, ""},
 		{"several targets", ".version 7.0 .target sm_80, debug .address_size 64", ok, ""},
 		{"a target with a letter", ".version 8.0 .target sm_90a", ok, ""},
-		{"unknown directive", ".entyr oops", invalidPTX, `line 1: fatal: syntax error at ".entyr"`},
-		{"unknown directive behind the header", header + ".entyr oops", invalidPTX, `line 4: fatal: syntax error at ".entyr"`},
-		{"no version", ".target sm_50 .visible .entry k() { ret; }", invalidPTX, "does not begin with .version"},
-		{"no target", ".version 7.0\n.visible .entry k() { ret; }", invalidPTX, "not followed by .target"},
-		{"no number", ".version seven", invalidPTX, "is no version"},
-		{"no architecture", ".version 7.0 .target debug", invalidPTX, "names no architecture"},
-		{"odd architecture", ".version 7.0 .target sm_", invalidPTX, "no target"},
+		{"unknown directive", ".entyr oops", invalidPTX, `line 1, column 1: fatal: ".entyr" stands where ".version" is expected`},
+		{"unknown directive behind the header", header + ".entyr oops", invalidPTX, `line 4, column 1: fatal: ".entyr" begins no declaration`},
+		{"no version", ".target sm_50 .visible .entry k() { ret; }", invalidPTX, `line 1, column 1: fatal: ".target" stands where ".version" is expected`},
+		{"a target is expected", ".version 7.0\n.visible .entry k() { ret; }", invalidPTX, `line 2, column 1: fatal: ".visible" stands where ".target" is expected`},
+		{"no number", ".version seven", invalidPTX, "a version is expected"},
+		{"no architecture", ".version 7.0 .target debug", invalidPTX, "the target is no architecture"},
+		{"odd architecture", ".version 7.0 .target sm_", invalidPTX, "a target is expected"},
 		{"newer than the device", ".version 8.6 .target sm_100", invalidPTX, "sm_90"},
 		{"newer than the driver", ".version 9.1 .target sm_90", driver.ResultUnsupportedPTXVersion, "up to 9.0"},
-		{"32 bits", ".version 7.0 .target sm_50 .address_size 32", invalidPTX, "64 bits"},
+		{"32 bits", ".version 7.0 .target sm_50 .address_size 32", invalidPTX, "64 is expected"},
 		{"a comment without an end", header + "/* ", invalidPTX, "comment"},
 		{"a string without an end", header + `.pragma "x`, invalidPTX, "string"},
-		{"a body without an end", header + ".entry k() { ret; ", invalidPTX, "not closed"},
+		{"a body without an end", header + ".entry k() { ret; ", invalidPTX, `the text ends, and "}" is missing`},
 		{"a body without a beginning", header + ".entry k() ret; }", invalidPTX, ""},
-		{"one brace too many", header + ".entry k() { { ret; } } }", invalidPTX, `syntax error at "}"`},
+		{"one brace too many", header + ".entry k() { { ret; } } }", invalidPTX, `column 25: fatal: "}" begins no declaration`},
 		{"nested braces", header + ".entry k() { { ret; } }", ok, ""},
-		{"no body", header + ".entry k()", invalidPTX, "no body"},
+		{"a body is missing", header + ".entry k()", invalidPTX, "a body is missing"},
 		{"a prototype", header + ".entry k();", ok, ""},
-		{"odd parameters", header + ".entry k(.param .what x) { ret; }", invalidPTX, "parameters"},
+		{"odd parameters", header + ".entry k(.param .what x) { ret; }", invalidPTX, `there is no type ".what"`},
 		{"parameters without an end", header + ".entry k(.param .u64 x", invalidPTX, ""},
 		{"threads", header + ".entry k() .maxntid 32, 2, 1 .minnctapersm 2 { ret; }", ok, ""},
-		{"threads without a number", header + ".entry k() .maxntid many { ret; }", invalidPTX, ".maxntid"},
+		{"threads without a number", header + ".entry k() .maxntid many { ret; }", invalidPTX, `"many" stands where a number`},
 		{"a function", header + ".visible .func (.param .b32 r) f(.param .b32 a) { ret; }", ok, ""},
 		{"a prototype of a function", header + ".extern .func (.param .b32 r) printf(.param .b64 a, .param .b64 b);", ok, ""},
-		{"a function without an end", header + ".func f() {", invalidPTX, "not closed"},
-		{"a function without a body", header + ".func f()", invalidPTX, "no body"},
+		{"a function without an end", header + ".func f() {", invalidPTX, `the text ends, and "}" is missing`},
+		{"a function without a body", header + ".func f()", invalidPTX, "a body is missing"},
 		{"debug information", header + ".file 1 \"a.cu\", 1, 2\n.section .debug_str { info: .b8 1 }\n.entry k() { .loc 1 2 3 ret; }", ok, ""},
-		{"a section without braces", header + ".section .debug_str", invalidPTX, "no braces"},
-		{"a section without an end", header + ".section .debug_str {", invalidPTX, "not closed"},
+		{"a section without braces", header + ".section .debug_str", invalidPTX, `"{" is missing`},
+		{"a section without an end", header + ".section .debug_str {", invalidPTX, `the text ends, and "}" is missing`},
 		{"shared memory", header + ".shared .align 4 .b8 s[16]; .extern .shared .b8 t[]; .pragma \"nounroll\";", ok, ""},
-		{"shared memory without an end", header + ".shared .b8 s[16]", invalidPTX, "semicolon"},
-		{"a variable without a type", header + ".global x;", invalidPTX, "no type"},
-		{"a variable without a name", header + ".global .u32 ;", invalidPTX, "no name"},
-		{"a variable without an end", header + ".global .u32 x = 1", invalidPTX, "semicolon"},
+		{"shared memory without an end", header + ".shared .b8 s[16]", invalidPTX, `";" is missing`},
+		{"a variable without a type", header + ".global x;", invalidPTX, "a type is expected"},
+		{"a variable without a name", header + ".global .u32 ;", invalidPTX, "a name is expected"},
+		{"a variable without an end", header + ".global .u32 x = 1", invalidPTX, `";" is missing`},
 		{"a variable of an unknown type", header + ".global .u33 x;", invalidPTX, ".u33"},
 		{"a variable of no length", header + ".global .u32 x[0];", invalidPTX, "length"},
 		{"a variable of too much", header + ".global .u32 x[1099511627776];", invalidPTX, "length"},
 		{"a variable of more than the device has", header + ".global .b8 x[500000000000];", driver.ResultOutOfMemory, ""},
 		{"too many values", header + ".global .u32 x[1] = {1, 2};", invalidPTX, "more than it can hold"},
 		{"values without an end", header + ".global .u32 x[2] = {1, 2", invalidPTX, ""},
-		{"values without commas", header + ".global .u32 x[2] = {1 2};", invalidPTX, "comma"},
-		{"a value that is no number", header + ".global .u64 x = generic(y);", driver.ResultNotSupported, "numbers only"},
+		{"values without commas", header + ".global .u32 x[2] = {1 2};", invalidPTX, `"2" stands where "}" is expected`},
+		{"the address of nothing", header + ".global .u64 x = generic(y);", invalidPTX, "y, whose address is a value of x, is not defined"},
+		{"an address that does not fit", header + ".global .u32 x = y; .global .u32 y;", invalidPTX, "no room for an address"},
+		{"a float as an integer", header + ".global .u32 x = 1.5;", invalidPTX, "line 4, column 18: fatal: a float"},
+		{"two kernels", header + ".entry k() { ret; } .entry k() { ret; }", invalidPTX, "column 21: fatal: k is defined twice"},
+		{"a variable and a function", header + ".global .u32 k; .func k() { ret; }", invalidPTX, "k is defined twice"},
+		{"a declaration before and after", header + ".extern .global .u32 x; .global .u32 x; .extern .global .u32 x; .func f(); .func f() { ret; } .func f();", ok, ""},
+		{"an unknown directive of a kernel", header + ".entry k() .what 1 { ret; }", invalidPTX, `".what" stands where a body is expected`},
+		{"too large parameters", header + ".entry k(.param .b8 x[32765]) { ret; }", invalidPTX, "more than 32764 bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newLab(t)
@@ -115,20 +122,22 @@ func TestVariables(t *testing.T) {
 		return b
 	}
 	for text, want := range map[string][]byte{
-		".global .align 4 .u32 v = 41;":                     words(41),
-		".visible .global .align 4 .s32 v = -2;":            words(0xffff_fffe),
-		".const .align 8 .u64 v = 0x100000002U;":            words(2, 1),
-		".global .align 4 .u32 v;":                          words(0),
-		".global .align 4 .u32 v[3] = {1, 2};":              words(1, 2, 0),
-		".global .align 4 .u32 v[2][2] = {{1, 2}, {3}};":    words(1, 2, 3, 0),
-		".global .align 1 .b8 v[] = {104, 0x69, 041, 0};":   []byte("hi!\x00"),
-		".global .align 4 .f32 v = 0f3F800000;":             words(math.Float32bits(1)),
-		".global .align 4 .f32 v[2] = {1.5, -0.25};":        words(math.Float32bits(1.5), math.Float32bits(-0.25)),
-		".global .align 8 .f64 v = 0d3FF0000000000000;":     words(0, 0x3ff0_0000),
-		".global .align 8 .f64 v = 2;":                      words(0, 0x4000_0000),
-		".global .align 2 .u16 v = 0xffff;":                 {0xff, 0xff},
-		".global .align 16 .v4 .u32 v = {1, 2, 3, 4};":      words(1, 2, 3, 4),
-		".weak .global .attribute(.managed) .u32 v = 0b11;": words(3),
+		".global .align 4 .u32 v = 41;":                         words(41),
+		".visible .global .align 4 .s32 v = -2;":                words(0xffff_fffe),
+		".const .align 8 .u64 v = 0x100000002U;":                words(2, 1),
+		".global .align 4 .u32 v;":                              words(0),
+		".global .align 4 .u32 v[3] = {1, 2};":                  words(1, 2, 0),
+		".global .align 4 .u32 v[2][2] = {{1, 2}, {3}};":        words(1, 2, 3, 0),
+		".global .align 1 .b8 v[] = {104, 0x69, 041, 0};":       []byte("hi!\x00"),
+		".global .align 4 .f32 v = 0f3F800000;":                 words(math.Float32bits(1)),
+		".global .align 4 .f32 v[2] = {1.5, -0.25};":            words(math.Float32bits(1.5), math.Float32bits(-0.25)),
+		".global .align 8 .f64 v = 0d3FF0000000000000;":         words(0, 0x3ff0_0000),
+		".global .align 8 .f64 v = 2;":                          words(0, 0x4000_0000),
+		".global .align 2 .u16 v = 0xffff;":                     {0xff, 0xff},
+		".global .align 16 .v4 .u32 v = {1, 2, 3, 4};":          words(1, 2, 3, 4),
+		".global .align 4 .u32 v[2][2] = {{1}, {2}};":           words(1, 0, 2, 0),
+		".global .align 4 .f32 v[2] = {1, 0d3FF8000000000000};": words(math.Float32bits(1), math.Float32bits(1.5)),
+		".weak .global .attribute(.managed) .u32 v = 0b11;":     words(3),
 	} {
 		t.Run(text, func(t *testing.T) {
 			r := newLab(t)
@@ -138,6 +147,50 @@ func TestVariables(t *testing.T) {
 				t.Errorf("content (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestInitialAddresses checks variables whose values are addresses.
+func TestInitialAddresses(t *testing.T) {
+	r := newLab(t)
+	m := r.load(header + ".global .u64 v[4] = {x+4, generic(y), v-1, f}; .global .u32 x[2]; .const .u32 y; " +
+		".global .b8 bytes[8] = {0xFF(x), 0xFF00(x), 0xFF0000(x), 0xFF000000(x), 0xFF00000000(x), 0xFF0000000000(x), 7}; " +
+		".func f() { ret; } .func g() { ret; }")
+	at := func(name string) uint64 {
+		p, _, res := r.ModuleGetGlobal(r.th, m, name)
+		r.must(res)
+		return uint64(p)
+	}
+	got := []byte(r.read(driver.DevicePtr(at("v")), 32))
+	words := make([]uint64, 4)
+	for i := range words {
+		words[i] = binary.LittleEndian.Uint64(got[8*i:])
+	}
+	if diff := cmp.Diff([]uint64{at("x") + 4, at("y"), at("v") - 1, 16}, words); diff != "" {
+		t.Errorf("v (-want +got):\n%s", diff)
+	}
+	want := binary.LittleEndian.AppendUint64(nil, at("x"))
+	want[6], want[7] = 7, 0
+	if diff := cmp.Diff(want, []byte(r.read(driver.DevicePtr(at("bytes")), 8))); diff != "" {
+		t.Errorf("bytes (-want +got):\n%s", diff)
+	}
+}
+
+// TestBlockSizes launches kernels whose text says how large blocks are.
+func TestBlockSizes(t *testing.T) {
+	r := newLab(t)
+	m := r.load(header + ".entry most() .maxntid 8, 4 .minnctapersm 1 { ret; } .entry exact() .reqntid 8, 4 { ret; }")
+	for _, tt := range []struct {
+		kernel string
+		x, y   uint32
+		want   driver.Result
+	}{
+		{"most", 8, 4, ok}, {"most", 32, 1, ok}, {"most", 1, 1, ok}, {"most", 33, 1, driver.ResultInvalidValue},
+		{"exact", 8, 4, ok}, {"exact", 4, 8, driver.ResultInvalidValue}, {"exact", 8, 1, driver.ResultInvalidValue},
+	} {
+		f, res := r.ModuleGetFunction(r.th, m, tt.kernel)
+		r.must(res)
+		r.want(tt.kernel, tt.want, r.LaunchKernel(r.th, f, 1, 1, 1, tt.x, tt.y, 1, 0, 0, driver.KernelParams{}))
 	}
 }
 
@@ -308,8 +361,8 @@ func TestLogs(t *testing.T) {
 		size               int
 	}{
 		{header + ".entry cusim_spin(.param .u64 n) { ret; } .entry m() { .shared .u32 s; }", "cusim: kernel cusim_spin: 16 registers, 0 bytes of shared memory\n" +
-			"cusim: kernel m: 16 registers, 4 bytes of shared memory", "", 300},
-		{".entyr", "", `cusim: line 1: fatal: syntax error at ".entyr"`, 100},
+			"cusim: kernel m: 16 registers, 4 bytes of shared memory; it does nothing", "", 300},
+		{".entyr", "", `cusim: line 1, column 1: fatal: ".entyr" stands where ".version" is expected`, 100},
 		{".entyr", "", "cusim: li", 10},
 	} {
 		info, problem := make([]byte, 300), make([]byte, 300)
@@ -367,7 +420,7 @@ func FuzzPTX(f *testing.F) {
 			}
 		}
 		for _, v := range code.variables {
-			if v.name == "" || v.size == 0 || uint64(len(v.content)) > v.size {
+			if v.Name == "" || v.Size() == 0 {
 				t.Fatalf("%q: %+v", text, v)
 			}
 		}

@@ -20,6 +20,7 @@ func (e *Error) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Wha
 
 // Module is a PTX text that was read.
 type Module struct {
+	Text    *syntax.Module
 	names   map[string]*symbol // of the whole text
 	kernels map[string]*syntax.Function
 	known   map[string]*variant // instructions by their texts
@@ -61,13 +62,22 @@ func Parse(text string) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Module{names: make(map[string]*symbol), kernels: make(map[string]*syntax.Function),
+	c := &Module{Text: m, names: make(map[string]*symbol), kernels: make(map[string]*syntax.Function),
 		known: make(map[string]*variant)}
 	for _, v := range m.Vars {
-		c.names[v.Name] = &symbol{v: v, space: v.Space, module: true}
+		switch old := c.names[v.Name]; {
+		case old == nil, old.v.Extern && !v.Extern:
+			c.names[v.Name] = &symbol{v: v, space: v.Space, module: true}
+		case !v.Extern && !old.v.Extern:
+			return nil, twice(v.Pos, v.Name)
+		}
 	}
 	for _, f := range m.Functions {
-		if old := c.names[f.Name]; old != nil && old.function != nil && old.function.HasBody {
+		switch old := c.names[f.Name]; {
+		case old == nil:
+		case old.function == nil, old.function.HasBody && f.HasBody, old.function.Kernel != f.Kernel:
+			return nil, twice(f.Pos, f.Name)
+		case old.function.HasBody:
 			continue // the declaration follows the definition
 		}
 		c.names[f.Name] = &symbol{function: f}
@@ -84,6 +94,11 @@ func Parse(text string) (*Module, error) {
 	return c, nil
 }
 
+// twice returns the error for a name that is defined twice.
+func twice(pos syntax.Pos, name string) error {
+	return &syntax.Error{Pos: pos, Text: fmt.Sprintf("%s is defined twice", name)}
+}
+
 // find returns an instruction of the table, or nil.
 func (m *Module) find(op string) *variant {
 	v, seen := m.known[op]
@@ -98,19 +113,28 @@ func (m *Module) find(op string) *variant {
 
 // Kernel translates a kernel. The error is an *[Error], which names the first thing that is not
 // supported.
-func (m *Module) Kernel(name string) (_ *vm.Kernel, err error) {
+func (m *Module) Kernel(name string) (k *vm.Kernel, err error) {
 	f := m.kernels[name]
 	if f == nil {
 		return nil, &Error{What: fmt.Sprintf("there is no kernel %q", name)}
 	}
 	t := &translator{
 		Module:    m,
-		k:         &vm.Kernel{Name: name, Predicates: falsehood + 1, Specials: make(map[vm.Special]int32)},
+		k:         &vm.Kernel{Name: name, Files: m.Text.Files, Predicates: falsehood + 1, Specials: make(map[vm.Special]int32)},
 		constants: make(map[vm.Constant]int32),
 		functions: make(map[*syntax.Function]*function),
 		own:       make(map[*symbol]*symbol),
 	}
 	t.k.Columns = 1 // a place for what nobody reads
+	defer func() {  // an error of the translator must not end the program
+		if problem := recover(); problem != nil {
+			e := &Error{Pos: f.Pos, What: fmt.Sprintf("the translator failed: %v", problem)}
+			if t.inst != nil {
+				e.Pos, e.What = t.inst.Pos, t.inst.Op+": "+e.What
+			}
+			k, err = nil, e
+		}
+	}()
 	if problem := t.all(f); problem != nil {
 		return nil, problem
 	}
@@ -122,7 +146,8 @@ type translator struct {
 	*Module
 	k         *vm.Kernel
 	constants map[vm.Constant]int32
-	dynamic   []int // the constants that are addresses of dynamic shared memory
+	dynamic   []int  // the constants that are addresses of dynamic shared memory
+	aligned   uint64 // the alignment of the dynamic shared memory
 	functions map[*syntax.Function]*function
 	queue     []*function
 	sp        int32 // the column of the end of the stack
@@ -189,7 +214,8 @@ func (t *translator) all(kernel *syntax.Function) *Error {
 	if t.k.Shared > mostShared || t.k.Local > mostLocal || at > 1<<16 {
 		return &Error{kernel.Pos, "the kernel needs too much memory"}
 	}
-	t.k.Shared = uint32(align(uint64(t.k.Shared), 16))
+	t.k.Static = t.k.Shared
+	t.k.Shared = uint32(align(uint64(t.k.Shared), max(t.aligned, 16)))
 	t.k.Local = uint32(align(uint64(t.k.Local), 16))
 	t.k.Code[0].Imm = int64(t.k.Local)
 	if stacked {
@@ -247,8 +273,17 @@ func (t *translator) unwind(guard int32, pos syntax.Pos, text string) {
 // emit appends an instruction.
 func (t *translator) emit(o vm.Op, pos syntax.Pos, text string) int32 {
 	t.k.Code = append(t.k.Code, o)
-	t.k.Places = append(t.k.Places, vm.Place{Line: pos.Line, Text: text})
+	t.k.Places = append(t.k.Places, t.at(pos, text))
 	return int32(len(t.k.Code) - 1)
+}
+
+// at returns the place of the present instruction.
+func (t *translator) at(pos syntax.Pos, text string) vm.Place {
+	p := vm.Place{Line: pos.Line, Text: text}
+	if t.inst != nil && t.inst.Line == pos.Line {
+		p.File, p.Source = t.inst.Source.File, t.inst.Source.Line
+	}
+	return p
 }
 
 // block translates statements. Their names are valid in all of them.

@@ -219,6 +219,7 @@ func (t *translator) address(s *symbol, offset uint64) (int32, *Error) {
 	}
 	switch {
 	case s.space == syntax.Shared && !s.placed: // behind the static variables
+		t.aligned = max(t.aligned, min(s.v.Align, vm.SharedBegin))
 		c := vm.Constant{Value: vm.SharedBegin + offset, Symbol: ".shared"}
 		if column, made := t.constants[c]; made {
 			return column, nil

@@ -33,8 +33,7 @@ func (p *parser) statement(list []Statement) ([]Statement, *Error) {
 		p.advance()
 		return list, nil
 	case ".loc":
-		p.skipLine(t.pos.Line)
-		return list, nil
+		return list, p.loc()
 	case ".pragma":
 		return list, p.skipUntil(";")
 	case ".reg", ".param", ".local", ".shared", ".global", ".const", ".extern":
@@ -54,7 +53,7 @@ func (p *parser) statement(list []Statement) ([]Statement, *Error) {
 	if strings.HasPrefix(t.text, ".") {
 		return nil, p.unexpected("a statement")
 	}
-	inst := &Inst{Pos: t.pos}
+	inst := &Inst{Pos: t.pos, Source: p.source}
 	if p.take("@") {
 		inst.Negated = p.take("!")
 		var err *Error

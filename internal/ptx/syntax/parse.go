@@ -2,16 +2,50 @@ package syntax
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
 
+// Header reads the directives with which a text begins: its version, and its target, each with its
+// place. The error is an *[Error].
+func Header(text string) (m *Module, version, target Pos, _ error) {
+	p, version, target, err := begin(text)
+	if err != nil {
+		return nil, version, target, err
+	}
+	return p.m, version, target, nil
+}
+
+// begin reads the beginning of a text.
+func begin(text string) (p *parser, version, target Pos, _ error) {
+	text, _, _ = strings.Cut(text, "\x00")
+	p = &parser{scanner: scanner{text: text, line: 1}, m: &Module{Files: make(map[uint64]string)}}
+	p.advance()
+	version = p.tok.pos
+	err := p.expect(".version")
+	if err == nil {
+		err = p.version()
+	}
+	if target = p.tok.pos; err == nil {
+		if err = p.expect(".target"); err == nil {
+			err = p.target()
+		}
+	}
+	if err == nil && p.m.Target == 0 {
+		err = &Error{target, "the target is no architecture"}
+	}
+	if p.failed != nil || err != nil {
+		return nil, version, target, cmpError(p.failed, err)
+	}
+	return p, version, target, nil
+}
+
 // Parse reads a text, up to a NUL. It never panics. The error is an *[Error].
 func Parse(text string) (*Module, error) {
-	text, _, _ = strings.Cut(text, "\x00")
-	p := &parser{scanner: scanner{text: text, line: 1}, m: new(Module)}
-	if p.advance(); p.failed != nil {
-		return nil, p.failed
+	p, _, _, err := begin(text)
+	if err != nil {
+		return nil, err
 	}
 	for p.tok.text != "" {
 		if err := p.declaration(); err != nil {
@@ -37,6 +71,7 @@ type parser struct {
 	scanner
 	m      *Module
 	tok    token
+	source Source // as .loc says
 	failed *Error // an error of the scanner, after which there are no tokens
 	depth  int
 }
@@ -108,13 +143,6 @@ func (p *parser) skipUntil(mark string) *Error {
 	return nil
 }
 
-// skipLine consumes what stands on a line.
-func (p *parser) skipLine(line int32) {
-	for p.tok.text != "" && p.tok.pos.Line == line {
-		p.advance()
-	}
-}
-
 // declaration reads a declaration of the module.
 func (p *parser) declaration() *Error {
 	extern := false
@@ -132,17 +160,13 @@ func (p *parser) declaration() *Error {
 	t := p.tok
 	p.advance()
 	switch t.text {
-	case ".version":
-		return p.version()
-	case ".target":
-		return p.target()
 	case ".address_size":
 		if p.tok.text != "64" {
 			return p.unexpected("64")
 		}
 		p.advance()
-	case ".file", ".loc":
-		p.skipLine(t.pos.Line)
+	case ".file":
+		return p.file()
 	case ".section":
 		if err := p.skipUntil("{"); err != nil {
 			return err
@@ -207,19 +231,113 @@ func (p *parser) function(t token) (err *Error) {
 		}
 	}
 	p.m.Functions = append(p.m.Functions, f)
-	for p.tok.text != "{" { // directives about the function
-		switch p.tok.text {
-		case ";":
-			p.advance()
+	for p.tok.text != "{" {
+		if p.take(";") {
 			return nil
-		case "":
-			return p.unexpected("a body")
 		}
-		p.advance()
+		if err = p.directive(f); err != nil {
+			return err
+		}
 	}
 	f.HasBody = true
+	p.source = Source{}
 	f.Body, err = p.block()
 	return err
+}
+
+// numbers says how many numbers a directive about a function has at most.
+func numbers(directive string) (most int, known bool) {
+	switch directive {
+	case ".maxntid", ".reqntid", ".reqnctapercluster":
+		return 3, true
+	case ".minnctapersm", ".maxnctapersm", ".maxnreg", ".maxclusterrank", ".abi_preserve", ".abi_preserve_control":
+		return 1, true
+	case ".explicitcluster", ".blocksareclusters", ".noreturn":
+		return 0, true
+	}
+	return 0, false
+}
+
+// directive reads a directive about a function.
+func (p *parser) directive(f *Function) *Error {
+	d := Directive{Pos: p.tok.pos, Name: p.tok.text}
+	if p.take(".pragma") {
+		return p.skipUntil(";")
+	}
+	if d.Name == ".attribute" {
+		return p.skipUntil(")")
+	}
+	most, known := numbers(d.Name)
+	if !known {
+		return p.unexpected("a body")
+	}
+	p.advance()
+	for len(d.Values) < most {
+		pos := p.tok.pos
+		n, err := p.constant()
+		if err != nil {
+			return err
+		}
+		if n.isFloat() || n.Bits == 0 || n.Bits > 1<<20 {
+			return &Error{pos, "the argument of " + d.Name + " is out of range"}
+		}
+		if d.Values = append(d.Values, n.Bits); !p.take(",") {
+			break
+		}
+	}
+	f.Directives = append(f.Directives, d)
+	return nil
+}
+
+// file reads the number and the name of a source file, and perhaps its time and its size.
+func (p *parser) file() *Error {
+	n, err := p.constant()
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(p.tok.text, `"`) {
+		return p.unexpected("the name of a file")
+	}
+	p.m.Files[n.Bits] = strings.Trim(p.tok.text, `"`)
+	p.advance()
+	for err == nil && p.take(",") {
+		_, err = p.constant()
+	}
+	return err
+}
+
+// loc reads a place in the source, and perhaps where it was inlined.
+func (p *parser) loc() *Error {
+	p.advance()
+	var place [3]uint64
+	numbers := func() *Error {
+		for i := range place {
+			n, err := p.constant()
+			if err != nil {
+				return err
+			}
+			place[i] = n.Bits
+		}
+		return nil
+	}
+	if err := numbers(); err != nil {
+		return err
+	}
+	p.source = Source{uint32(place[0]), uint32(place[1])}
+	for p.take(",") {
+		word, err := p.name()
+		if err == nil && word == "inlined_at" {
+			err = numbers()
+		} else if err == nil {
+			if _, err = p.name(); err == nil {
+				_, err = p.offset()
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // params reads parameters in parentheses.
@@ -254,7 +372,7 @@ func (p *parser) variables(space Space, pos Pos, extern bool) (list []*Var, _ *E
 			return list, p.expect(";")
 		}
 		more := *v
-		more.Init, more.Count, more.Array, more.Open, more.Range = nil, 1, false, false, 0
+		more.Init, more.Count, more.Array, more.Open, more.Range, more.Dims = nil, 1, false, false, 0, nil
 		v = &more
 		err = p.declarator(v)
 	}
@@ -327,7 +445,7 @@ func (p *parser) declarator(v *Var) (err *Error) {
 	for p.take("[") {
 		v.Array = true
 		if p.take("]") {
-			v.Open = true
+			v.Open, v.Dims = true, append(v.Dims, 0)
 			continue
 		}
 		pos := p.tok.pos
@@ -339,41 +457,75 @@ func (p *parser) declarator(v *Var) (err *Error) {
 			return &Error{pos, "a length is out of range"}
 		}
 		v.Count *= n.Bits
+		v.Dims = append(v.Dims, n.Bits)
 		if err := p.expect("]"); err != nil {
 			return err
 		}
 	}
-	if p.take("=") {
-		if v.Init, err = p.initial(nil); err != nil {
+	if p.tok.text == "=" {
+		pos := p.tok.pos
+		p.advance()
+		dims := v.Dims
+		if v.Vector > 1 {
+			dims = append(slices.Clip(dims), v.Vector)
+		}
+		end, err := p.initial(v, dims, 0)
+		if err != nil {
 			return err
 		}
-		if v.Open {
-			v.Count = max(uint64(len(v.Init)), 1)
+		if inner := v.Vector * v.Count; v.Open {
+			v.Count *= max((end+inner-1)/inner, 1)
+		} else if end > inner {
+			return &Error{pos, fmt.Sprintf("%s is initialised with more than it can hold", v.Name)}
+		}
+		if v.Open && v.Size() > mostSize {
+			return &Error{pos, "a length is out of range"}
 		}
 	}
 	return nil
 }
 
-// initial reads an initial value.
-func (p *parser) initial(list []Value) ([]Value, *Error) {
+// initial reads an initial value, whose first element has an index. It returns the index behind the
+// last one. The lengths are those of the dimensions that the value has.
+func (p *parser) initial(v *Var, dims []uint64, at uint64) (end uint64, _ *Error) {
 	if err := p.deeper(); err != nil {
-		return nil, err
+		return 0, err
 	}
 	defer p.higher()
 	if !p.take("{") {
-		v, err := p.value()
-		return append(list, v), err
+		value, err := p.value()
+		value.Index = at
+		v.Init = append(v.Init, value)
+		return at + 1, err
 	}
+	inner := dims
+	if len(dims) > 0 {
+		inner = dims[1:]
+	}
+	stride := uint64(1)
+	for _, n := range inner {
+		stride *= max(n, 1)
+	}
+	begin := at
 	for p.tok.text != "}" {
-		var err *Error
-		if list, err = p.initial(list); err != nil {
-			return nil, err
+		if p.tok.text == "{" && stride > 1 {
+			at = begin + (at-begin+stride-1)/stride*stride
 		}
-		if !p.take(",") {
+		next, err := p.initial(v, inner, at)
+		if err != nil {
+			return 0, err
+		}
+		if at = next; !p.take(",") {
 			break
 		}
 	}
-	return list, p.expect("}")
+	if len(dims) > 0 && dims[0] > 0 && at-begin > dims[0]*stride {
+		return 0, &Error{p.tok.pos, fmt.Sprintf("%s is initialised with more than it can hold", v.Name)}
+	}
+	if len(dims) > 0 && dims[0] > 0 {
+		at = begin + dims[0]*stride
+	}
+	return at, p.expect("}")
 }
 
 // value reads an element of an initial value.
@@ -381,26 +533,40 @@ func (p *parser) value() (v Value, err *Error) {
 	v.Pos = p.tok.pos
 	t := p.tok.text
 	if t == "" || !isWord(t[0]) || isDigit(t[0]) || t == "WARP_SZ" {
-		v.Number, err = p.constant()
-		return v, err
-	}
-	if t == "generic" {
-		p.advance()
-		v.Generic = true
-		if err := p.expect("("); err != nil {
+		n, err := p.constant()
+		if v.Number = n; err != nil || p.tok.text != "(" {
 			return v, err
+		}
+		p.advance() // a part of an address, such as 0xFF00(x)
+		if v.Number, v.Mask = Int(0), n.Bits; n.isFloat() || n.Bits == 0 {
+			return v, &Error{v.Pos, "this is no mask"}
+		}
+		if err := p.symbol(&v); err != nil {
+			return v, err
+		}
+		return v, p.expect(")")
+	}
+	return v, p.symbol(&v)
+}
+
+// symbol reads an address of a symbol.
+func (p *parser) symbol(v *Value) (err *Error) {
+	if v.Generic = p.tok.text == "generic"; v.Generic {
+		p.advance()
+		if err := p.expect("("); err != nil {
+			return err
 		}
 	}
 	if v.Symbol, err = p.name(); err != nil {
-		return v, err
+		return err
 	}
 	if v.Generic {
 		if err := p.expect(")"); err != nil {
-			return v, err
+			return err
 		}
 	}
 	v.Number, err = p.offset()
-	return v, err
+	return err
 }
 
 // offset reads what is added to a name.

@@ -146,14 +146,69 @@ func TestErrors(t *testing.T) {
 		".entry k() { x" + strings.Repeat("(", 300) + "; }":    "",
 		".global .u32 x = " + strings.Repeat("-", 1000) + "1;": "line 4, column 116: the text is nested too deeply",
 		".entry k() " + strings.Repeat("{", 300):               "line 4, column 112: the text is nested too deeply",
-		".version x":                                           `line 4, column 10: "x" stands where a version is expected`,
-		".address_size 32":                                     `line 4, column 15: "32" stands where 64 is expected`,
+
+		".address_size 32": `line 4, column 15: "32" stands where 64 is expected`,
 	} {
 		_, err := Parse(header + text)
 		if err == nil {
 			t.Errorf("%.30s: no error", text)
 		} else if want != "" && err.Error() != want {
 			t.Errorf("%.30s: %v\n\twant %s", text, err, want)
+		}
+	}
+}
+
+func TestBeginnings(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                `line 1, column 1: the text ends, and ".version" is missing`,
+		".version x":                      `line 1, column 10: "x" stands where a version is expected`,
+		".entry k() { ret; }":             `line 1, column 1: ".entry" stands where ".version" is expected`,
+		".version 7.0\n.entry k()":        `line 2, column 1: ".entry" stands where ".target" is expected`,
+		".version 7.0 .target debug":      "line 1, column 14: the target is no architecture",
+		"/*":                              "line 1, column 1: a comment does not end",
+		header + ".entry k() .maxntid 0;": "line 4, column 21: the argument of .maxntid is out of range",
+		header + ".entry k() .what {}":    `line 4, column 12: ".what" stands where a body is expected`,
+	} {
+		if _, err := Parse(text); err == nil || err.Error() != want {
+			t.Errorf("%.30q: %v\n\twant %s", text, err, want)
+		}
+	}
+}
+
+// TestInitial checks which element of a variable each value is.
+func TestInitial(t *testing.T) {
+	for text, want := range map[string]string{
+		".u32 x = 1":                                "1: 0=1",
+		".u32 x[3] = {1, 2}":                        "3: 0=1 1=2",
+		".u32 x[2][2] = {{1}, {2}}":                 "4: 0=1 2=2",
+		".u32 x[2][2] = {1, 2, 3}":                  "4: 0=1 1=2 2=3",
+		".u32 x[][3] = {{1}, {2, 3}, 4}":            "9: 0=1 3=2 4=3 6=4",
+		".v4 .u32 x = {1, 2, 3, 4}":                 "1: 0=1 1=2 2=3 3=4",
+		".v2 .u32 x[] = {{1}, {2, 3}}":              "2: 0=1 2=2 3=3",
+		".b8 x[] = {0xFF(y), 0xFF00(generic(z)+2)}": "2: 0=y+0&ff 1=z+2&ff00",
+		".u64 x[] = {}":                             "1:",
+		".u32 x[1] = {1, 2}":                        "line 4, column 26: x is initialised with more than it can hold",
+		".u32 x = {1, 2}":                           "line 4, column 16: x is initialised with more than it can hold",
+		".u32 x[2][2] = {{1, 2, 3}}":                "line 4, column 33: x is initialised with more than it can hold",
+	} {
+		m, err := Parse(header + ".global " + text + ";")
+		if err != nil {
+			if err.Error() != want {
+				t.Errorf("%s: %v\n\twant %s", text, err, want)
+			}
+			continue
+		}
+		v := m.Vars[0]
+		got := fmt.Sprintf("%d:", v.Count)
+		for _, e := range v.Init {
+			if got += fmt.Sprintf(" %d=", e.Index); e.Symbol == "" {
+				got += fmt.Sprint(e.Number.Bits)
+			} else {
+				got += fmt.Sprintf("%s+%d&%x", e.Symbol, e.Number.Bits, e.Mask)
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %s\n\twant %s", text, got, want)
 		}
 	}
 }

@@ -22,6 +22,7 @@ type Module struct {
 	Target    int32 // 90 for sm_90
 	Vars      []*Var
 	Functions []*Function
+	Files     map[uint64]string // the names of source files, by their numbers
 }
 
 // Space is a state space.
@@ -71,8 +72,9 @@ type Var struct {
 	Vector uint64 // the number of elements of a vector, otherwise 1
 	Count  uint64 // the number of vectors or elements of an array, otherwise 1
 	Array  bool
-	Range  int    // the number of registers Name0, Name1, …; 0 if Name is the register
-	Align  uint64 // in bytes
+	Dims   []uint64 // the lengths of an array, from the outermost; 0 if it is open
+	Range  int      // the number of registers Name0, Name1, …; 0 if Name is the register
+	Align  uint64   // in bytes
 	Extern bool
 	Open   bool // an array whose length is not declared
 	Init   []Value
@@ -84,6 +86,8 @@ func (v *Var) Size() uint64 { return TypeSize(v.Type) * v.Vector * v.Count }
 // Value is an element of an initial value: a number, or the address of a symbol.
 type Value struct {
 	Pos
+	Index   uint64 // which element it is
+	Mask    uint64 // which bits of the address are meant, moved to the lowest; 0 for all
 	Symbol  string
 	Generic bool // the generic address
 	Number  Number
@@ -98,6 +102,15 @@ type Function struct {
 	HasBody bool
 	Params  []*Var
 	Results []*Var
+	// Directives are those between the parameters and the body, such as .maxntid.
+	Directives []Directive
+}
+
+// Directive is a directive about a function, with its numbers.
+type Directive struct {
+	Pos
+	Name   string
+	Values []uint64
 }
 
 // Statement is a part of a body. Exactly one of its fields is set.
@@ -127,7 +140,11 @@ type Inst struct {
 	Negated  bool   // the guard is negated
 	Op       string // with its modifiers, such as "add.s32"
 	Operands []Operand
+	Source   Source // where it is in the source, as .loc says
 }
+
+// Source is a place in a source file. The zero value is no place.
+type Source struct{ File, Line uint32 }
 
 // OperandKind is the form of an operand.
 type OperandKind uint8

@@ -34,6 +34,8 @@ type Fault struct {
 	Kernel      string
 	Line        int32
 	Instruction string
+	File        string // the source file and the line in it, if they are known
+	Source      uint32
 	Block       [3]uint32
 	Thread      [3]uint32
 	Access      bool   // Address is meant

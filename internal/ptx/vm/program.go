@@ -83,6 +83,8 @@ type Copy struct {
 type Place struct {
 	Line int32
 	Text string // the name of the instruction with its modifiers
+	// File is the number of a source file, and Source a line in it. They are 0 if they are not known.
+	File, Source uint32
 }
 
 // Special is a special register that has a column, with which a warp begins.
@@ -147,12 +149,14 @@ type Constant struct {
 type Kernel struct {
 	Name       string
 	Code       []Op
-	Places     []Place // by the index in Code
+	Places     []Place           // by the index in Code
+	Files      map[uint64]string // the names of source files
 	Columns    int
 	Predicates int
 	Constants  []Constant
 	Specials   map[Special]int32 // the columns of special registers
 	Shared     uint32            // the size of the static shared memory of a block, in bytes
+	Static     uint32            // the same without what aligns the dynamic shared memory
 	Local      uint32            // the size of the local memory of a thread, in bytes
 	Params     uint32            // the size of the parameters, in bytes
 	Entries    map[uint64]int32  // the functions that are called by their addresses

@@ -122,7 +122,8 @@ func (w *Warp) locate(f *Fault) {
 	k := w.block.run.Kernel
 	f.Kernel = k.Name
 	if int(w.pc) < len(k.Places) {
-		f.Line, f.Instruction = k.Places[w.pc].Line, k.Places[w.pc].Text
+		p := &k.Places[w.pc]
+		f.Line, f.Instruction, f.File, f.Source = p.Line, p.Text, k.Files[uint64(p.File)], p.Source
 	}
 }
 
