@@ -185,16 +185,28 @@ func text(word *uint64) (s string, there bool) {
 	return string(bytes.TrimSuffix(b, []byte{0})), there
 }
 
-// image returns the module image that a word points to: a text, or the header of a binary format.
+// image returns the module image that a word points to: a text, the beginning of a cubin, or a
+// fatbin. The wrapper that nvcc puts around a fatbin has its address.
 func image(word *uint64) (b []byte, there bool) {
 	p := pointer[[4]byte](word)
 	if p == nil {
 		return nil, false
 	}
-	const elf, fatbin = "\x7fELF", "\x50\xed\x55\xba"
+	const elf, fatbin, wrapper = "\x7fELF", "\x50\xed\x55\xba", "\xb1\x43\x62\x46"
 	for i := range p { // byte by byte: a text may be shorter
-		if p[i] != elf[i] && p[i] != fatbin[i] {
+		if p[i] != elf[i] && p[i] != fatbin[i] && p[i] != wrapper[i] {
 			return terminated(word)
+		}
+	}
+	switch string(p[:]) {
+	case fatbin:
+		const header = 16
+		size := *(*uint64)(unsafe.Add(unsafe.Pointer(p), 8))
+		return unsafe.Slice((*byte)(unsafe.Pointer(p)), header+min(size, 1<<40)), true
+	case wrapper:
+		inner := (*uint64)(unsafe.Add(unsafe.Pointer(p), 8))
+		if q := pointer[[4]byte](inner); q != nil && string(q[:]) == fatbin {
+			return image(inner)
 		}
 	}
 	return p[:], true

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/sim"
@@ -99,3 +100,31 @@ func TestParts(t *testing.T) {
 		t.Errorf("nowhere: %v", r)
 	}
 }
+
+// TestImage checks how much of an image is read.
+func TestImage(t *testing.T) {
+	// They are on the heap, where they do not move.
+	images = [][]byte{[]byte("\x50\xed\x55\xba\x01\x00\x10\x00\x04\x00\x00\x00\x00\x00\x00\x00abcd, and more"), []byte(".version\x00 more"), []byte("\x7fELF more")}
+	fatbin, text, cubin := images[0], images[1], images[2]
+	wrapper = []uint64{0x1_466243b1, address(fatbin)}
+	for _, tt := range []struct {
+		name string
+		at   uint64
+		want string
+	}{
+		{"text", address(text), ".version\x00"}, {"cubin", address(cubin), "\x7fELF"}, {"fatbin", address(fatbin), string(fatbin[:20])},
+		{"wrapper", uint64(uintptr(unsafe.Pointer(&wrapper[0]))), string(fatbin[:20])},
+	} {
+		if got, there := image(&tt.at); !there || string(got) != tt.want {
+			t.Errorf("%s: %q, %v; want %q", tt.name, got, there, tt.want)
+		}
+	}
+}
+
+var (
+	images  [][]byte
+	wrapper []uint64
+)
+
+// address returns where bytes are.
+func address(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&b[0]))) }

@@ -2,12 +2,14 @@ package sim
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/codeimage"
 	"github.com/purecu/purecu/internal/ptx/compile"
 )
 
@@ -119,7 +121,7 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
 		}
 		verbose = verbose || o.Option == driver.CU_JIT_LOG_VERBOSE && uint32(o.Value) != 0
 	}
-	if log.Error, r = imageKind(image); r != ok {
+	if image, log.Error, r = textOf(image); r != ok {
 		return 0, log, r
 	}
 	code, problem := parsePTX(image, d.version)
@@ -188,18 +190,29 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
 	return m.handle, log, ok
 }
 
-// imageKind returns ok for an image that may be PTX, and otherwise a message and a result.
-func imageKind(image []byte) (string, driver.Result) {
-	text, _, _ := bytes.Cut(image, []byte{0})
+// textOf returns the PTX in an image, and otherwise a message and a result.
+func textOf(image []byte) (text []byte, message string, _ driver.Result) {
+	text, _, _ = bytes.Cut(image, []byte{0})
 	text = bytes.TrimLeft(text, " \t\r\n")
 	switch {
-	case bytes.HasPrefix(image, []byte("\x7fELF")), // a cubin
-		bytes.HasPrefix(image, []byte("\x50\xed\x55\xba")): // a fatbin
-		return "cusim: fatal: code for a GPU cannot be run without one: load PTX, and write its kernels in Go, with WithKernel", driver.ResultNoBinaryForGPU
+	case bytes.HasPrefix(image, []byte("\x7fELF")): // a cubin
+		return nil, "cusim: fatal: the image has code for a GPU, which cannot be run without one: load PTX, or a fatbin with PTX",
+			driver.ResultNoBinaryForGPU
+	case bytes.HasPrefix(image, []byte("\x50\xed\x55\xba")):
+		text, err := codeimage.PTX(image, architecture)
+		switch {
+		case errors.Is(err, codeimage.ErrNoPTX):
+			return nil, "cusim: fatal: " + err.Error() +
+					", and code for a GPU cannot be run without one: compile it with PTX, such as nvcc -gencode arch=compute_90,code=compute_90",
+				driver.ResultNoBinaryForGPU
+		case err != nil:
+			return nil, "cusim: fatal: " + err.Error(), driver.ResultInvalidImage
+		}
+		return text, "", ok
 	case !bytes.HasPrefix(text, []byte(".")) && !bytes.HasPrefix(text, []byte("//")) && !bytes.HasPrefix(text, []byte("/*")):
-		return "cusim: fatal: the image is neither a text in PTX nor code for a GPU", driver.ResultInvalidImage
+		return nil, "cusim: fatal: the image is neither a text in PTX nor code for a GPU", driver.ResultInvalidImage
 	}
-	return "", ok
+	return image, "", ok
 }
 
 func (m *module) freeVariables(d *Driver) {

@@ -25,8 +25,11 @@ func TestModuleImages(t *testing.T) {
 		{"a NUL", "\x00" + header, invalidImage, "neither"},
 		{"garbage", "\xff\xfe\x01", invalidImage, "neither"},
 		{"another text", "int main() {}", invalidImage, "neither"},
-		{"a cubin", "\x7fELF\x02\x01\x01", driver.ResultNoBinaryForGPU, "WithKernel"},
-		{"a fatbin", "\x50\xed\x55\xba\x01\x00", driver.ResultNoBinaryForGPU, "WithKernel"},
+		{"a cubin", "\x7fELF\x02\x01\x01", driver.ResultNoBinaryForGPU, "load PTX"},
+		{"a fatbin with nothing", fatbin("", 0), driver.ResultNoBinaryForGPU, "the fatbin has no PTX"},
+		{"a fatbin with PTX", fatbin(header+".global .u32 x;", 1), ok, ""},
+		{"a fatbin with machine code", fatbin("\x7fELF", 2), driver.ResultNoBinaryForGPU, "the fatbin has no PTX"},
+		{"a fatbin that is too short", "\x50\xed\x55\xba\x01\x00", invalidImage, "no fatbin"},
 		{"header only", header, ok, ""},
 		{"with a NUL, and text after it", header + "\x00 {{{", ok, ""},
 		{"comments", "// one\n/* two\n */" + header + "// three", ok, ""},
@@ -100,6 +103,22 @@ func TestModuleImages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// fatbin returns a fatbin with an entry of a kind, or none.
+func fatbin(content string, kind uint16) string {
+	le := binary.LittleEndian
+	b := le.AppendUint64(nil, 0x10_0001_ba55_ed50)
+	if kind == 0 {
+		return string(le.AppendUint64(b, 0))
+	}
+	b = le.AppendUint64(b, uint64(64+len(content)))
+	entry := make([]byte, 64)
+	le.PutUint16(entry, kind)
+	le.PutUint32(entry[4:], 64)
+	le.PutUint64(entry[8:], uint64(len(content)))
+	le.PutUint32(entry[28:], 80)
+	return string(b) + string(entry) + content
 }
 
 // TestNewestPTX checks the newest version of PTX for every driver since CUDA 11.0.

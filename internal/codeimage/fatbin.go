@@ -1,0 +1,125 @@
+package codeimage
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// A fatbin has a header of 16 bytes, and entries, each with a header and its content.
+const (
+	fatbinHeader = 16
+	entryHeader  = 64
+	kindPTX      = 1
+	flagLZ4      = 0x2000
+	flagZSTD     = 0x8000
+	// mostText is the largest size of a text, so that a wrong header does not exhaust the memory.
+	mostText = 1 << 30
+)
+
+// ErrNoPTX is the error for a fatbin without PTX for the architecture.
+var ErrNoPTX = errors.New("the fatbin has no PTX for this device")
+
+// PTX returns the text in a fatbin that a device of an architecture, such as 90, compiles: the one
+// for the newest architecture that is not newer than the device.
+func PTX(image []byte, architecture uint32) ([]byte, error) {
+	le := binary.LittleEndian
+	if len(image) < fatbinHeader || le.Uint32(image) != fatbinMagic {
+		return nil, errors.New("the image is no fatbin")
+	}
+	size, begin := le.Uint64(image[8:]), uint64(le.Uint16(image[6:]))
+	if size > uint64(len(image))-fatbinHeader || begin < fatbinHeader || begin > fatbinHeader+size {
+		return nil, errors.New("the fatbin is truncated")
+	}
+	var best []byte // with its header
+	newest := uint32(0)
+	for rest := image[begin : fatbinHeader+size]; len(rest) >= entryHeader; {
+		header, padded := uint64(le.Uint32(rest[4:])), le.Uint64(rest[8:])
+		if header < entryHeader || header > uint64(len(rest)) || padded > uint64(len(rest))-header {
+			return nil, errors.New("an entry of the fatbin is truncated")
+		}
+		entry := rest[:header+padded]
+		if a := le.Uint32(entry[28:]); le.Uint16(entry) == kindPTX && a <= architecture && a >= newest {
+			best, newest = entry, a
+		}
+		rest = rest[header+padded:]
+	}
+	if best == nil {
+		return nil, ErrNoPTX
+	}
+	return entryText(best)
+}
+
+// entryText returns the text of an entry.
+func entryText(entry []byte) ([]byte, error) {
+	le := binary.LittleEndian
+	header, packed := uint64(le.Uint32(entry[4:])), uint64(le.Uint32(entry[16:]))
+	flags, size, content := le.Uint64(entry[40:]), le.Uint64(entry[56:]), entry[header:]
+	switch {
+	case flags&flagZSTD != 0 || bytes.HasPrefix(content, []byte("\x28\xb5\x2f\xfd")):
+		return nil, errors.New("the PTX in the fatbin is compressed with Zstandard, which is not supported: " +
+			"compile with nvcc -no-compress, or load the PTX itself")
+	case flags&flagLZ4 == 0:
+		return content, nil
+	case packed > uint64(len(content)) || size > mostText:
+		return nil, errors.New("an entry of the fatbin is truncated")
+	}
+	text, err := unpackLZ4(content[:packed], int(size))
+	if err != nil {
+		return nil, fmt.Errorf("the PTX in the fatbin cannot be decompressed: %w", err)
+	}
+	return text, nil
+}
+
+var errLZ4 = errors.New("the compressed data is damaged")
+
+// unpackLZ4 decompresses a block of LZ4 that has a size when it is decompressed.
+func unpackLZ4(in []byte, size int) ([]byte, error) {
+	out := make([]byte, 0, min(size, 1<<20, 255*len(in)))
+	// length reads the rest of a length whose first four bits are given.
+	length := func(n int) int {
+		if n != 15 {
+			return n
+		}
+		for len(in) > 0 && n <= size {
+			b := in[0]
+			in = in[1:]
+			if n += int(b); b != 255 {
+				return n
+			}
+		}
+		return size + 1 // it does not end
+	}
+	for len(in) > 0 {
+		token := in[0]
+		in = in[1:]
+		n := length(int(token >> 4))
+		if n > len(in) || n > size-len(out) {
+			return nil, errLZ4
+		}
+		out, in = append(out, in[:n]...), in[n:]
+		if len(in) == 0 { // the last sequence has only literals
+			break
+		}
+		if len(in) < 2 {
+			return nil, errLZ4
+		}
+		back := int(binary.LittleEndian.Uint16(in))
+		in = in[2:]
+		n = length(int(token&15)) + 4
+		if back == 0 || back > len(out) || n > size-len(out) {
+			return nil, errLZ4
+		}
+		for n > 0 { // it may overlap itself
+			part := out[len(out)-back:]
+			part = part[:min(n, len(part))]
+			out = append(out, part...)
+			n -= len(part)
+		}
+	}
+	if len(out) != size {
+		return nil, errLZ4
+	}
+	return out, nil
+}

@@ -1,0 +1,133 @@
+package codeimage
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// entryOf returns an entry of a fatbin.
+func entryOf(kind uint16, architecture uint32, flags uint64, content []byte, size int) []byte {
+	le := binary.LittleEndian
+	h := make([]byte, entryHeader)
+	le.PutUint16(h, kind)
+	le.PutUint32(h[4:], entryHeader)
+	padded := append([]byte(nil), content...)
+	for len(padded)%8 != 0 {
+		padded = append(padded, 0)
+	}
+	le.PutUint64(h[8:], uint64(len(padded)))
+	le.PutUint32(h[16:], uint32(len(content)))
+	le.PutUint32(h[28:], architecture)
+	le.PutUint64(h[40:], flags)
+	le.PutUint64(h[56:], uint64(size))
+	return append(h, padded...)
+}
+
+// fatbinOf returns a fatbin with entries.
+func fatbinOf(entries ...[]byte) []byte {
+	le := binary.LittleEndian
+	h := make([]byte, fatbinHeader)
+	le.PutUint32(h, fatbinMagic)
+	le.PutUint16(h[4:], 1)
+	le.PutUint16(h[6:], fatbinHeader)
+	for _, e := range entries {
+		h = append(h, e...)
+	}
+	le.PutUint64(h[8:], uint64(len(h)-fatbinHeader))
+	return h
+}
+
+// packLZ4 compresses a text as literals, and one match that repeats the last three bytes.
+func packLZ4(text string, repeated int) []byte {
+	length := func(n int) (token byte, rest []byte) {
+		if n < 15 {
+			return byte(n), nil
+		}
+		for n -= 15; n >= 255; n -= 255 {
+			rest = append(rest, 255)
+		}
+		return 15, append(rest, byte(n))
+	}
+	token, rest := length(len(text))
+	match, more := length(repeated - 4)
+	out := append([]byte{token<<4 | match}, rest...)
+	out = append(append(out, text...), 3, 0)
+	out = append(out, more...)
+	return append(out, 3<<4, 'e', 'n', 'd')
+}
+
+func TestPTX(t *testing.T) {
+	text := ".version 7.0 .target sm_80 // " + strings.Repeat("abcdefg", 100)
+	want := text + strings.Repeat("efg", 200) + "end"
+	packed := packLZ4(text, 600)
+	elf := entryOf(2, 90, 0, []byte("\x7fELF"), 0)
+	plain := entryOf(kindPTX, 75, 0, []byte(".version 7.0 plain"), 0)
+	for name, tt := range map[string]struct {
+		image []byte
+		want  string
+		wrong string
+	}{
+		"plain":         {fatbinOf(elf, plain), ".version 7.0 plain", ""},
+		"LZ4":           {fatbinOf(plain, elf, entryOf(kindPTX, 80, flagLZ4, packed, len(want))), want, ""},
+		"newer":         {fatbinOf(plain, entryOf(kindPTX, 100, 0, []byte("newer"), 0)), ".version 7.0 plain", ""},
+		"machine code":  {fatbinOf(elf), "", "no PTX for this device"},
+		"empty":         {fatbinOf(), "", "no PTX for this device"},
+		"ZSTD":          {fatbinOf(entryOf(kindPTX, 80, flagZSTD, []byte("\x28\xb5\x2f\xfd"), 9)), "", "-no-compress"},
+		"wrong size":    {fatbinOf(entryOf(kindPTX, 80, flagLZ4, packed, len(want)+1)), "", "damaged"},
+		"smaller":       {fatbinOf(entryOf(kindPTX, 80, flagLZ4, packed, len(want)-1)), "", "damaged"},
+		"huge":          {fatbinOf(entryOf(kindPTX, 80, flagLZ4, packed, 1<<40)), "", "truncated"},
+		"cut":           {fatbinOf(entryOf(kindPTX, 80, flagLZ4, packed[:20], len(want))), "", "damaged"},
+		"truncated":     {fatbinOf(plain)[:80], "", "truncated"},
+		"odd entry":     {fatbinOf(make([]byte, 64)), "", "an entry of the fatbin is truncated"},
+		"another image": {[]byte("what"), "", "no fatbin"},
+	} {
+		got, err := PTX(tt.image, 90)
+		if s := strings.TrimRight(string(got), "\x00"); s != tt.want {
+			t.Errorf("%s: %q, want %q", name, s, tt.want)
+		}
+		if (err != nil) != (tt.wrong != "") || err != nil && !strings.Contains(err.Error(), tt.wrong) {
+			t.Errorf("%s: %v, want %q", name, err, tt.wrong)
+		}
+		if (name == "machine code") && !errors.Is(err, ErrNoPTX) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestLZ4 decompresses what the command lz4 has compressed, as one block in a frame.
+func TestLZ4(t *testing.T) {
+	lz4, err := exec.LookPath("lz4")
+	if err != nil {
+		t.Skip("there is no lz4")
+	}
+	want, err := os.ReadFile("../sim/testdata/ptx/warps.ptx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(lz4, "-9", "-BD", "--no-frame-crc", "-B7", "-c", "../sim/testdata/ptx/warps.ptx")
+	frame, err := cmd.Output()
+	if err != nil {
+		t.Skip(err)
+	}
+	const begin = 7 // the frame's header has no size of the content
+	n := binary.LittleEndian.Uint32(frame[begin:])
+	got, err := unpackLZ4(frame[begin+4:][:n], len(want))
+	if err != nil || string(got) != string(want) {
+		t.Errorf("%d bytes, %v; want %d", len(got), err, len(want))
+	}
+}
+
+// FuzzFatbin reads arbitrary fatbins.
+func FuzzFatbin(f *testing.F) {
+	f.Add(fatbinOf(entryOf(kindPTX, 80, flagLZ4, packLZ4("abcdef", 40), 49)))
+	f.Add(fatbinOf(entryOf(2, 90, 0, []byte("\x7fELF"), 0), entryOf(kindPTX, 75, 0, []byte(".version"), 0)))
+	f.Fuzz(func(t *testing.T, image []byte) {
+		if text, err := PTX(image, 90); err != nil && text != nil {
+			t.Errorf("%q and %v", text, err)
+		}
+	})
+}
