@@ -42,7 +42,8 @@ type bench struct {
 
 func newBench(t *testing.T, opts ...cusim.Option) bench {
 	t.Helper()
-	b := bench{sim: cusim.New(append(opts, nil)...)}
+	accept := cusim.OnUnknownKernel(func(string) {}) // the module has an unknown kernel
+	b := bench{sim: cusim.New(append([]cusim.Option{accept, nil}, opts...)...)}
 	drv := must(cu.Open(cu.WithSoftware(b.sim)))(t)
 	b.gpu = must(must(drv.Device(0))(t).PrimaryContext())(t)
 	b.mod = must(b.gpu.LoadModule([]byte(ptx)))(t)

@@ -8,8 +8,8 @@ import (
 
 // Kernel is an implementation of a kernel in Go. Modules contain the names and the parameters of
 // kernels, and [WithKernel] sets their implementation. The zero Kernel takes 5 µs and does nothing.
-// A kernel without an implementation does the same, and is a [Misuse], as its results are missing.
-// See also [RefuseUnknownKernels].
+// The PTX of a kernel without an implementation is executed. A module with PTX that cannot be
+// executed is not loaded, unless there is a [RefuseUnknownKernels] or [OnUnknownKernel].
 type Kernel struct {
 	// Time returns the duration of a launch before it runs. It must depend only on the arguments.
 	// nil means 5 µs.
@@ -45,14 +45,15 @@ func WithKernel(name string, k Kernel) Option {
 	return with(sim.WithKernel(name, inner))
 }
 
-// RefuseUnknownKernels makes launches of kernels without an implementation fail with
-// CUDA_ERROR_NOT_SUPPORTED (801), unless their PTX only returns. Without this option they take 5 µs
-// and do nothing. In both cases the launch is a [Misuse].
+// RefuseUnknownKernels makes the driver load modules with unknown kernels: those without an
+// implementation in Go whose PTX cannot be executed. Their launches fail with
+// CUDA_ERROR_NOT_SUPPORTED (801), and are a [Misuse]. Without this option and [OnUnknownKernel] the
+// module is not loaded: the result is 801, or CUDA_ERROR_INVALID_PTX (218), and the log says why.
 func RefuseUnknownKernels() Option { return with(sim.RefuseUnknownKernels()) }
 
-// OnUnknownKernel sets a function that is called at the first launch of each kernel without an
-// implementation. f runs on the goroutine that makes the launch, when the launch is enqueued or
-// refused, and may call the driver.
+// OnUnknownKernel makes the driver load modules with unknown kernels. Their launches take 5 µs and do
+// nothing, unless there is a [RefuseUnknownKernels], and are a [Misuse]. f is called at the first
+// launch of each such kernel, on the goroutine that makes the launch, and may call the driver.
 func OnUnknownKernel(f func(name string)) Option { return with(sim.OnUnknownKernel(f)) }
 
 // Dim3 is a number of blocks or threads in three dimensions.

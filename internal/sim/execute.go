@@ -251,7 +251,8 @@ type kernelMemory struct {
 // Region implements vm.Memory. It takes the driver's lock only after a change of the blocks, and for
 // memory that not all contexts may access.
 func (m kernelMemory) Region(addr uint64) (base uint64, data []byte, writable bool) {
-	if list := m.d.space.regions.Load(); list != nil {
+	a := &m.d.space
+	if list := a.regions.Load(); list != nil {
 		if r := findRegion(*list, addr); r == nil {
 			return 0, nil, false
 		} else if r.data != nil {
@@ -261,24 +262,33 @@ func (m kernelMemory) Region(addr uint64) (base uint64, data []byte, writable bo
 	m.d.mu.Lock()
 	defer m.d.mu.Unlock()
 	const read, readWrite = driver.CU_MEM_ACCESS_FLAGS_PROT_READ, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-	b := m.d.space.at(addr)
+	b := a.at(addr)
 	if b == nil || b.asleep || b.kind != mappedBlock && !m.ctx.reaches(b) || !b.allows(m.ctx.dev, read) {
 		return 0, nil, false
 	}
 	data = b.bytes()
-	made := make([]region, 0, len(m.d.space.blocks))
-	for _, b := range m.d.space.blocks {
+	// The list is made when it has been missed about as often as it is long.
+	if a.missed++; a.missed > len(a.blocks)/8 {
+		a.missed = 0
+		a.listRegions(len(m.d.devices) == 1)
+	}
+	return b.addr, data, b.allows(m.ctx.dev, readWrite)
+}
+
+// listRegions makes the list of all blocks.
+func (a *addressSpace) listRegions(alone bool) {
+	made := make([]region, 0, len(a.blocks))
+	for _, b := range a.blocks {
 		if b.asleep {
 			continue
 		}
 		r := region{base: b.addr, size: b.size}
-		if b.data != nil && b.mapping == nil && (b.kind.visible() || len(m.d.devices) == 1) {
+		if b.data != nil && b.mapping == nil && (b.kind.visible() || alone) {
 			r.data = b.bytes()
 		}
 		made = append(made, r)
 	}
-	m.d.space.regions.Store(&made)
-	return b.addr, data, b.allows(m.ctx.dev, readWrite)
+	a.regions.Store(&made)
 }
 
 // findRegion returns the region that contains an address, or nil.

@@ -290,6 +290,38 @@ func TestExecuteFaults(t *testing.T) {
 	}
 }
 
+// TestExecuteParameterStore makes a kernel write to its parameters.
+func TestExecuteParameterStore(t *testing.T) {
+	r := newLab(t)
+	m := r.load(header + ".entry stores(.param .u64 a) { .reg .b64 %r<3>; mov.u64 %r0, a; cvta.param.u64 %r1, %r0; " +
+		"ld.u64 %r2, [%r1]; st.u64 [%r1], %r2; ret; }")
+	f, res := r.ModuleGetFunction(r.th, m, "stores")
+	r.must(res)
+	r.want("a store", driver.ResultIllegalAddress, r.launchGrid(f, 1, 1, 1, 1, 0, driver.DevicePtr(1)))
+	if text := r.Misuses()[0].What; !strings.Contains(text, "st.u64 writes 8 bytes") || !strings.Contains(text, "in the parameters") {
+		t.Errorf("the report is %q", text)
+	}
+	r.takeMisuses()
+}
+
+// TestExecuteDynamicAlignment checks the place of dynamic shared memory behind static shared memory.
+func TestExecuteDynamicAlignment(t *testing.T) {
+	r := newLab(t)
+	m := r.load(header + ".extern .shared .align 128 .b8 d[]; .entry aligned(.param .u64 a) { .reg .b64 %r0; .reg .b32 %s; " +
+		".shared .b8 s[20]; st.shared.u8 [s+19], 1; ld.param.u64 %r0, [a]; mov.u32 %s, d; st.global.u32 [%r0], %s; " +
+		"st.shared.u8 [d+31], 1; ret; }")
+	f, res := r.ModuleGetFunction(r.th, m, "aligned")
+	r.must(res)
+	p := r.alloc("1234")
+	r.want("launch", ok, r.launchGrid(f, 1, 1, 1, 1, 32, p))
+	if at := binary.LittleEndian.Uint32([]byte(r.read(p, 4))); at != 1024+128 {
+		t.Errorf("it begins at %d", at)
+	}
+	if n, _ := r.FuncGetAttribute(r.th, driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, f); n != 20 {
+		t.Errorf("there are %d bytes of static shared memory", n)
+	}
+}
+
 // TestExecutePeers makes a kernel write to the memory of another device.
 func TestExecutePeers(t *testing.T) {
 	for name, want := range map[string]driver.Result{"peer access": ok, "no peer access": driver.ResultIllegalAddress} {

@@ -86,6 +86,7 @@ type addressSpace struct {
 	ids    uint64 // the last assigned id
 	// regions is what kernels in PTX see of the blocks, or nil after a change.
 	regions regions
+	missed  int // how often kernels asked without the list
 	// building says that the call is about nodes of a graph, which may use memory that is not
 	// allocated now: see graphAlloc.
 	building bool

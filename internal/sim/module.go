@@ -171,6 +171,11 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
 			},
 		}
 	}
+	if problem = d.executable(m, code); problem != nil {
+		m.freeVariables(d)
+		log.Error = problem.text
+		return 0, log, problem.code
+	}
 	if verbose {
 		var lines []string
 		for _, name := range slices.Sorted(maps.Keys(m.functions)) {

@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/ptx/compile"
 )
 
 // unknownKernels are kernels without an implementation that were launched.
@@ -22,6 +24,40 @@ func RefuseUnknownKernels() Option {
 // OnUnknownKernel is cusim.OnUnknownKernel.
 func OnUnknownKernel(f func(name string)) Option {
 	return func(d *Driver) { d.unknown.notify = f }
+}
+
+// executable translates the kernels of a module that have no implementation. If one cannot be
+// executed, it returns why, unless an option says what happens at its launch.
+func (d *Driver) executable(m *module, code *ptxCode) *ptxError {
+	for _, e := range code.entries {
+		f := m.functions[e.name]
+		if _, written := d.kernels[e.name]; written || f.idle {
+			continue
+		}
+		p := f.translated()
+		if p.err == nil {
+			f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] = int32(p.kernel.Static)
+			f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = max(sharedUnlessMore-int32(p.kernel.Static), 0)
+			continue
+		}
+		if d.unknown.refused || d.unknown.notify != nil {
+			continue
+		}
+		at, code := e.at, driver.ResultInvalidPTX
+		what := p.err.Error()
+		if err, is := errors.AsType[*compile.Error](p.err); is {
+			if what = err.What; err.Line > 0 {
+				at = err.Pos
+			}
+			if err.Unknown {
+				code, what = driver.ResultNotSupported, "the software driver cannot execute "+what
+			}
+		}
+		problem := fatal(at, "kernel %s: %s", e.name, what)
+		problem.code = code
+		return problem
+	}
+	return nil
 }
 
 // known returns ok if a kernel can be launched. It records a misuse for a kernel without an

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -66,6 +67,40 @@ func TestUnknownKernels(t *testing.T) {
 				t.Errorf("Check complains %d times", n)
 			}
 			r.takeMisuses()
+		})
+	}
+}
+
+// TestUnsupported loads modules with kernels that cannot be executed.
+func TestUnsupported(t *testing.T) {
+	for _, tt := range []struct {
+		name, body string
+		want       driver.Result
+		log        string
+	}{
+		{"no PTX", "unsupported.instruction;", driver.ResultInvalidPTX,
+			"cusim: line 5, column 3: fatal: kernel x: unsupported.instruction"},
+		{"tensors", "wgmma.fence.sync.aligned;", driver.ResultNotSupported,
+			"cusim: line 5, column 3: fatal: kernel x: the software driver cannot execute wgmma.fence.sync.aligned"},
+		{"a modifier", "add.f128 %x, 1, 2;", driver.ResultNotSupported,
+			"cusim: line 5, column 3: fatal: kernel x: the software driver cannot execute add.f128"},
+		{"no register", "mov.u32 %x, 1;", driver.ResultInvalidPTX,
+			"cusim: line 5, column 3: fatal: kernel x: mov.u32: result %x is no register"},
+		{"no label", "bra L;", driver.ResultInvalidPTX, "line 5, column 3: fatal: kernel x: bra: L is no label"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text := []byte(header + ".entry k() { ret; } .entry x() {\n  " + tt.body + "\n}")
+			r := newLab(t)
+			_, log, res := r.ModuleLoadLog(r.th, text, nil)
+			r.want("load", tt.want, res)
+			if !strings.Contains(log.Error, tt.log) {
+				t.Errorf("the log is %q, want %q", log.Error, tt.log)
+			}
+			if n := len(r.Census()); n != 1 {
+				t.Errorf("there are %v", r.Census())
+			}
+			r = newLab(t, WithKernel("x", Kernel{}))
+			r.load(string(text))
 		})
 	}
 }

@@ -13,6 +13,9 @@ import (
 type Error struct {
 	syntax.Pos
 	What string // the instruction, or what else it is
+	// Unknown says that PTX has the instruction, but the table does not. Otherwise the text may be
+	// wrong, too.
+	Unknown bool
 }
 
 // Error returns the reason, with the line.
@@ -212,7 +215,7 @@ func (t *translator) all(kernel *syntax.Function) *Error {
 	}
 	const mostShared, mostLocal = 1 << 20, 1 << 20
 	if t.k.Shared > mostShared || t.k.Local > mostLocal || at > 1<<16 {
-		return &Error{kernel.Pos, "the kernel needs too much memory"}
+		return &Error{Pos: kernel.Pos, What: "the kernel needs too much memory"}
 	}
 	t.k.Static = t.k.Shared
 	t.k.Shared = uint32(align(uint64(t.k.Shared), max(t.aligned, 16)))
@@ -296,7 +299,7 @@ func (t *translator) block(list []syntax.Statement) *Error {
 			name, stands = s.Table.Name, &symbol{table: s.Table}
 		}
 		if name != "" && scope[name] != nil {
-			return &Error{t.f.Pos, fmt.Sprintf("label %s is there twice", name)}
+			return &Error{Pos: t.f.Pos, What: fmt.Sprintf("label %s is there twice", name)}
 		}
 		scope[name] = stands
 	}
@@ -320,7 +323,7 @@ func (t *translator) block(list []syntax.Statement) *Error {
 	t.scopes = t.scopes[:len(t.scopes)-1]
 	for name, s := range scope {
 		if s.label != nil && s.label.at < 0 {
-			return &Error{t.f.Pos, fmt.Sprintf("label %s is nowhere", name)}
+			return &Error{Pos: t.f.Pos, What: fmt.Sprintf("label %s is nowhere", name)}
 		}
 	}
 	return nil
@@ -350,10 +353,10 @@ func (t *translator) joinNext() {
 func (t *translator) declare(scope map[string]*symbol, v *syntax.Var) *Error {
 	switch {
 	case scope[v.Name] != nil:
-		return &Error{v.Pos, fmt.Sprintf("%s is declared twice", v.Name)}
+		return &Error{Pos: v.Pos, What: fmt.Sprintf("%s is declared twice", v.Name)}
 	case v.Space == syntax.Reg && v.Vector != 1, v.Type == "b128" && v.Space == syntax.Reg, v.Extern &&
 		v.Space != syntax.Shared:
-		return &Error{v.Pos, fmt.Sprintf("the declaration of %s (%s .%s)", v.Name, v.Space, v.Type)}
+		return &Error{Pos: v.Pos, What: fmt.Sprintf("the declaration of %s (%s .%s)", v.Name, v.Space, v.Type)}
 	case v.Space == syntax.Reg && v.Range > 0:
 		// The registers are made when they are used: there may be many.
 		scope[v.Name] = &symbol{v: v, space: syntax.Reg}
@@ -362,7 +365,7 @@ func (t *translator) declare(scope map[string]*symbol, v *syntax.Var) *Error {
 		scope[v.Name] = t.register(v)
 		return nil
 	case v.Space == syntax.Global, v.Space == syntax.Const, len(v.Init) > 0:
-		return &Error{v.Pos, fmt.Sprintf("variable %s in a function (%s)", v.Name, v.Space)}
+		return &Error{Pos: v.Pos, What: fmt.Sprintf("variable %s in a function (%s)", v.Name, v.Space)}
 	}
 	s := &symbol{v: v, space: v.Space}
 	switch v.Space {

@@ -3,18 +3,31 @@ package compile
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/purecu/purecu/internal/ptx/isa"
 	"github.com/purecu/purecu/internal/ptx/syntax"
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
+// missing are names of instructions of PTX that may not be in the table in any form.
+var missing = []string{
+	"alloca", "applypriority", "clusterlaunchcontrol", "cp", "createpolicy", "discard", "fence", "getctarank",
+	"griddepcontrol", "istypep", "ldmatrix", "mapa", "mbarrier", "mma", "movmatrix", "multimem", "setmaxnreg", "st", "stackrestore",
+	"stacksave", "stmatrix", "suld", "suq", "sured", "sust", "tcgen05", "tensormap", "tex", "tld4", "txq", "vabsdiff",
+	"vabsdiff2", "vabsdiff4", "vadd", "vadd2", "vadd4", "vavrg2", "vavrg4", "vmad", "vmax", "vmax2", "vmax4", "vmin",
+	"vmin2", "vmin4", "vset", "vset2", "vset4", "vshl", "vshr", "vsub", "vsub2", "vsub4", "wgmma", "wmma",
+}
+
 // instruction translates an instruction.
 func (t *translator) instruction(in *syntax.Inst) *Error {
 	t.inst = in
 	v := t.find(in.Op)
 	if v == nil {
-		return t.unsupported("")
+		err := t.unsupported("")
+		name, _, _ := strings.Cut(in.Op, ".")
+		err.Unknown = isa.Has(name) || slices.Contains(missing, name)
+		return err
 	}
 	o := vm.Op{Run: v.run, Kind: v.Kind}
 	if in.Guard != "" {

@@ -17,7 +17,7 @@ func (t *translator) unsupported(why string) *Error {
 	if why != "" {
 		what += ": " + why
 	}
-	return &Error{t.inst.Pos, what}
+	return &Error{Pos: t.inst.Pos, What: what}
 }
 
 // constant returns the column of a constant.

@@ -37,8 +37,8 @@ func documentation() string {
 
 # PTX that the software driver executes
 
-A kernel that uses only what is listed here is executed by cusim. A kernel that uses anything else is an unknown kernel:
-its launch is reported with the line and the instruction that is missing ([kernels](testing.md#kernels)).
+A kernel that uses only what is listed here is executed by cusim. A module with a kernel that uses anything else is not
+loaded, and the error names the line, the column and the instruction ([kernels](testing.md#kernels)).
 
 Modifiers stand in the order of this page. Those in brackets may be absent; a bar separates alternatives. Not all
 combinations exist.

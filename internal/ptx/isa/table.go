@@ -237,3 +237,6 @@ func (row *Instruction) Variants() []Variant {
 	}
 	return all
 }
+
+// Has reports whether the table has an instruction with a name, in any form.
+func Has(name string) bool { return len(table()[name]) > 0 }

@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 )
 
 // Launch is a launch of a kernel.
@@ -80,9 +81,8 @@ type Work struct {
 // goroutine of the launch runs any more.
 func (l *Launch) Execute(stop *Stop) (Work, *Fault) {
 	r := &run{Launch: l, stop: &stop.stopped, blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])}
-	_, together := l.clusters()
-	r.resident = max(l.Resident, int(together), 1)
 	workers := int(min(uint64(max(l.Workers, 1)), r.blocks))
+	r.resident = l.residents(workers)
 	var others sync.WaitGroup
 	for range workers - 1 {
 		others.Go(r.work)
@@ -90,6 +90,28 @@ func (l *Launch) Execute(stop *Stop) (Work, *Fault) {
 	r.work()
 	others.Wait()
 	return r.done, r.fault
+}
+
+// mostMemory is how much memory the blocks that have begun may take, unless the grid is cooperative or
+// there are fewer blocks than workers.
+const mostMemory = 1 << 28
+
+// residents returns how many blocks may have begun and not ended.
+func (l *Launch) residents(workers int) int {
+	_, together := l.clusters()
+	n := max(l.Resident, int(together), 1)
+	if l.Workspace == 0 { // not all blocks have to begin together
+		n = max(min(n, int(mostMemory/l.blockMemory())), int(together), workers)
+	}
+	return n
+}
+
+// blockMemory returns how much memory a block takes, in bytes.
+func (l *Launch) blockMemory() uint64 {
+	threads := uint64(l.Block[0]) * uint64(l.Block[1]) * uint64(l.Block[2])
+	k, warps := l.Kernel, (threads+Lanes-1)/Lanes
+	return uint64(k.Shared) + uint64(l.Dynamic) +
+		warps*(uint64(k.Local)*Lanes+uint64(k.Columns)*uint64(unsafe.Sizeof(Column{}))+4096)
 }
 
 // work executes blocks until there are no more.

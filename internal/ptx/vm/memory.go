@@ -71,8 +71,12 @@ func (w *Warp) find(o *Op, lane int, addr, n uint64, write bool) *segment {
 	case LocalWindow: // it belongs to this warp only
 		s = &w.own
 		*s = segmentOf(LocalWindow, w.local)
-	case ParamWindow:
-		*s = segmentOf(ParamWindow, w.block.run.Params)
+	case ParamWindow: // it is only read, and not remembered, as an instruction that writes could find it
+		if s = &w.own; write {
+			*s = segment{}
+		} else {
+			*s = segmentOf(ParamWindow, w.block.run.Params)
+		}
 	default:
 		base, data, writable := w.block.run.Memory.Region(addr)
 		if !writable { // it is not remembered, as an instruction that writes could find it
