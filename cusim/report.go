@@ -85,3 +85,8 @@ func (d *Driver) Check(t TB) {
 	t.Helper()
 	d.sim.Check(t)
 }
+
+// Instructions returns how many instructions the warps of all launches of a kernel in PTX have
+// executed, on all devices. A kernel with a Go function has none. The number is the same in each run,
+// unless threads wait for each other or for the program. Tests may call it at any time.
+func (d *Driver) Instructions(kernel string) uint64 { return d.sim.Instructions(kernel) }

@@ -71,7 +71,7 @@ func VirtualTime() Option {
 
 // New is cusim.New.
 func New(opts ...Option) *Driver {
-	d := &Driver{machine: machine{version: 13000}, kernelTable: kernelTable{kernels: builtinKernels()},
+	d := &Driver{machine: machine{version: 13000}, kernelTable: kernelTable{kernels: builtinKernels(), instructions: make(map[string]uint64)},
 		failures: failures{faults: make(map[string]*fault)}}
 	d.changed = sync.NewCond(&d.mu)
 	d.noThread.anyThread = true

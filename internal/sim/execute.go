@@ -95,6 +95,7 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			x.fault = fault
+			d.instructions[l.Name] += work.Instructions
 			d.executed(o, work, l.Grid.count())
 		}()
 	}
@@ -105,6 +106,13 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 		}
 	}
 	return o
+}
+
+// Instructions is cusim.Driver.Instructions.
+func (d *Driver) Instructions(kernel string) uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.instructions[kernel]
 }
 
 // packed returns the arguments as they are in the memory of parameters.
@@ -181,10 +189,14 @@ func (d *Driver) reportFault(f *vm.Fault) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "kernel %q ends with %s", f.Kernel, r.Name())
 	if f.Instruction != "" {
-		fmt.Fprintf(&b, ": thread (%d, %d, %d) of block (%d, %d, %d), at line %d of the PTX, %s", f.Thread[0],
-			f.Thread[1], f.Thread[2],
-			f.Block[0], f.Block[1], f.Block[2], f.Line, f.Instruction)
+		fmt.Fprintf(&b, ": thread (%d, %d, %d) of block (%d, %d, %d), at line %d of the PTX", f.Thread[0],
+			f.Thread[1], f.Thread[2], f.Block[0], f.Block[1], f.Block[2], f.Line)
+		if f.File != "" {
+			fmt.Fprintf(&b, " (%s:%d)", f.File, f.Source)
+		}
+		b.WriteString(", " + f.Instruction)
 	}
+	var freed []uintptr
 	if f.Access {
 		verb := "reads"
 		if f.Write {
@@ -192,6 +204,10 @@ func (d *Driver) reportFault(f *vm.Fault) {
 		}
 		fmt.Fprintf(&b, " %s %d bytes at %#x", verb, f.Size, f.Address)
 		if f.Code == vm.IllegalAddress {
+			if old := d.space.freedAt(f.Address); old != nil && d.space.at(f.Address) == nil {
+				fmt.Fprintf(&b, "; this was in memory of %d bytes at %#x, which is freed", old.size, old.addr)
+				freed = old.by
+			}
 			b.WriteString(d.nearest(f.Address))
 		}
 	}
@@ -200,7 +216,7 @@ func (d *Driver) reportFault(f *vm.Fault) {
 	}
 	d.explain("cuLaunchKernel", b.String(), r)
 	if f.Access || f.Reason != "" && f.Code != vm.AssertFailed {
-		d.misuse("cuLaunchKernel", 0, b.String(), nil)
+		d.misuse("cuLaunchKernel", 0, b.String(), freed)
 	}
 }
 

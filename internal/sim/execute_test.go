@@ -290,6 +290,34 @@ func TestExecuteFaults(t *testing.T) {
 	}
 }
 
+// TestExecuteFreed makes a kernel use memory that is freed, and whose source is known.
+func TestExecuteFreed(t *testing.T) {
+	r := newLab(t)
+	m := r.load(header + ".file 1 \"sum.cu\"\n.entry sum(.param .u64 a) { .reg .b64 %r0; ld.param.u64 %r0, [a];\n" +
+		".loc 1 42 7\nld.global.u8 %r0, [%r0+5];\nret; }")
+	f, res := r.ModuleGetFunction(r.th, m, "sum")
+	r.must(res)
+	p, res := r.MemAlloc(r.th, 100)
+	r.must(res)
+	r.want("before", ok, r.launchGrid(f, 1, 1, 1, 1, 0, p))
+	if n := r.Instructions("sum"); n < 3 || n > 10 {
+		t.Errorf("%d instructions", n)
+	}
+	r.must(r.MemFree(r.th, p))
+	r.want("after", driver.ResultIllegalAddress, r.launchGrid(f, 1, 1, 1, 1, 0, p))
+	report := r.Misuses()[0]
+	for _, part := range []string{"at line 7 of the PTX (sum.cu:42), ld.global.u8 reads 1 bytes",
+		"; this was in memory of 100 bytes at 0x17f", "which is freed"} {
+		if !strings.Contains(report.What, part) {
+			t.Errorf("the report %q does not contain %q", report.What, part)
+		}
+	}
+	if !strings.Contains(report.Destroyed, "TestExecuteFreed") {
+		t.Errorf("it was freed by %q", report.Destroyed)
+	}
+	r.takeMisuses()
+}
+
 // TestExecuteParameterStore makes a kernel write to its parameters.
 func TestExecuteParameterStore(t *testing.T) {
 	r := newLab(t)

@@ -19,8 +19,9 @@ type Kernel struct {
 
 // kernelTable contains the kernels with an implementation, and the launched kernels without one.
 type kernelTable struct {
-	kernels map[string]Kernel
-	unknown unknownKernels
+	kernels      map[string]Kernel
+	unknown      unknownKernels
+	instructions map[string]uint64 // of warps, by the name of the kernel
 }
 
 // WithKernel is cusim.WithKernel, which lists the kernels that the driver knows.

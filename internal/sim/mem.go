@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"runtime"
 	"slices"
 
 	"github.com/purecu/purecu/driver"
@@ -87,6 +88,8 @@ type addressSpace struct {
 	// regions is what kernels in PTX see of the blocks, or nil after a change.
 	regions regions
 	missed  int // how often kernels asked without the list
+	// freed has the blocks that were freed last, for reports about kernels that still use them.
+	freed []freedBlock
 	// building says that the call is about nodes of a graph, which may use memory that is not
 	// allocated now: see graphAlloc.
 	building bool
@@ -171,6 +174,7 @@ func (a *addressSpace) remove(b *block) {
 	}
 	b.gone = true
 	a.forget(b)
+	a.noteFreed(b)
 	switch b.kind {
 	case poolBlock:
 		b.unused()
@@ -184,6 +188,38 @@ func (a *addressSpace) remove(b *block) {
 			a.free(b.data)
 		}
 	}
+}
+
+// freedBlock is memory that was freed.
+type freedBlock struct {
+	addr, size uint64
+	by         []uintptr // the stack, or nil if the memory was freed in the order of a stream
+}
+
+// mostFreed is how many freed blocks are remembered.
+const mostFreed = 128
+
+// noteFreed remembers a block that is freed.
+func (a *addressSpace) noteFreed(b *block) {
+	f := freedBlock{addr: b.addr, size: b.size}
+	if b.kind != poolBlock && b.kind != graphBlock {
+		pcs := make([]uintptr, 12)
+		f.by = pcs[:runtime.Callers(3, pcs)]
+	}
+	if len(a.freed) == mostFreed {
+		a.freed = slices.Delete(a.freed, 0, mostFreed/2)
+	}
+	a.freed = append(a.freed, f)
+}
+
+// freedAt returns the freed block that contained an address last, or nil.
+func (a *addressSpace) freedAt(addr uint64) *freedBlock {
+	for i := len(a.freed) - 1; i >= 0; i-- {
+		if f := &a.freed[i]; addr-f.addr < f.size {
+			return f
+		}
+	}
+	return nil
 }
 
 // forget removes a block from the list of blocks, so that others can have its addresses.
