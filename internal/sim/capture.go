@@ -2,7 +2,6 @@ package sim
 
 import (
 	"slices"
-	"unsafe"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -35,7 +34,7 @@ type work struct {
 	// These are of a kernel. pointers has the addresses of its arguments for C code, or is nil.
 	function    driver.Function
 	args        [][]byte
-	pointers    []unsafe.Pointer
+	pointers    []address
 	grid, block Dim3
 	shared      uint32
 	attributes  kernelAttributes

@@ -100,6 +100,9 @@ func store32(b []byte, v uint32) { atomic.StoreUint32((*uint32)(unsafe.Pointer(&
 
 func store64(b []byte, v uint64) { atomic.StoreUint64((*uint64)(unsafe.Pointer(&b[0])), v) }
 
+// address is the address of an argument.
+type address = unsafe.Pointer
+
 // addresses returns the addresses of arguments. Arguments have a byte at least, and do not move while
 // the list exists.
 func addresses(args [][]byte) []unsafe.Pointer {

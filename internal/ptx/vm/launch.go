@@ -5,7 +5,6 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 )
 
 // Launch is a launch of a kernel.
@@ -111,7 +110,7 @@ func (l *Launch) blockMemory() uint64 {
 	threads := uint64(l.Block[0]) * uint64(l.Block[1]) * uint64(l.Block[2])
 	k, warps := l.Kernel, (threads+Lanes-1)/Lanes
 	return uint64(k.Shared) + uint64(l.Dynamic) +
-		warps*(uint64(k.Local)*Lanes+uint64(k.Columns)*uint64(unsafe.Sizeof(Column{}))+4096)
+		warps*(uint64(k.Local)*Lanes+uint64(k.Columns)*columnSize+4096)
 }
 
 // work executes blocks until there are no more.

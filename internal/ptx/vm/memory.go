@@ -12,6 +12,9 @@ type Memory interface {
 	Region(addr uint64) (base uint64, data []byte, writable bool)
 }
 
+// columnSize is the size of a register of all lanes.
+const columnSize = uint64(unsafe.Sizeof(Column{}))
+
 // segment is a piece of memory with one owner.
 type segment struct {
 	base, size uint64
