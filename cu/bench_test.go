@@ -71,6 +71,13 @@ func BenchmarkHandles(b *testing.B) {
 			start.Record(legacy)
 		}
 	})
+	b.Run("zero", func(b *testing.B) {
+		for b.Loop() {
+			var e Event
+			e.Record(r.s)
+			e.Close()
+		}
+	})
 	b.Run("wait/table", func(b *testing.B) {
 		for b.Loop() {
 			tab.StreamWaitEvent(at, rawStream, rawStart, 0)
