@@ -63,6 +63,8 @@ Examples:
   cuprobe bench -only peer -devices all -size 256MiB
                                  measure the links between all devices
   cuprobe report                 write all of this to an HTML file for a ticket
+  cuprobe run k.ptx scale -driver soft -block 32 -arg 'f32[]:1,2,3' -arg f32:2 -arg u32:3
+                                 run a kernel without a GPU
   cuprobe devices -json          list the devices for a program
   cuprobe symbols -missing       list the functions that the driver lacks
 `, driverVariable, loader.Environment, "CUDA_VISIBLE_DEVICES", "COLUMNS")

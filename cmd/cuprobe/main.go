@@ -12,6 +12,7 @@
 //	devices  list the devices
 //	doctor   find the problem, and how to fix it
 //	report   write one HTML file with the findings, the devices, plots and a timeline
+//	run      run a kernel of a file, and print its results
 //	symbols  list the functions that the driver has and lacks
 //	help     print the help for a command, like cuprobe COMMAND -h
 //
@@ -114,7 +115,7 @@ type command struct {
 // commands returns all commands. The first one is the default.
 func commands() []command {
 	return []command{demoCommand(), timeCommand(), benchCommand(), devicesCommand(), doctorCommand(), reportCommand(),
-		symbolsCommand(), helpCommand()}
+		runCommand(), symbolsCommand(), helpCommand()}
 }
 
 // run is the program with its arguments, output and environment. It returns the exit status.

@@ -293,7 +293,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"-nonsense"}, "-nonsense; see cuprobe -h"},
 		{[]string{"-spin", "1ms"}, "-spin is a flag of cuprobe time"},
 		{[]string{"time", "-nonsense"}, "-nonsense; see cuprobe time -h"},
-		{[]string{"nonsense"}, `no command "nonsense": there are bench, demo, devices, doctor, help, report, symbols, time.`},
+		{[]string{"nonsense"}, `no command "nonsense": there are bench, demo, devices, doctor, help, report, run, symbols, time.`},
 		{[]string{""}, `no command ""`},
 		{[]string{"devcies"}, "did you mean devices?"},
 		{[]string{"d"}, "did you mean demo or devices or doctor?"},

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/purecu/purecu/cu"
+)
+
+func runCommand() command {
+	return command{
+		name:  "run",
+		args:  "FILE KERNEL",
+		short: "run a kernel of a file, and print its results",
+		long: `It loads PTX, a cubin or a fatbin, launches a kernel once, and prints how long it took
+and what is in the memory that it was given. With -driver soft it also prints how many
+instructions the warps have executed, and the error of a wrong access has the thread,
+the line of the PTX, and the memory that is near.
+
+Each -arg is an argument of the kernel, in this order. TYPE is u8 (only in memory),
+u32, s32, u64, s64, f32 or f64:
+  TYPE:VALUE       a number
+  TYPE[N]          the address of memory with N zeros
+  TYPE[]:V,V,...   the address of memory with these numbers
+
+Fields with -json: driver, kernel, grid, block, timeNS, instructions (0 on a GPU) and
+memory (arg, type, values as text).`,
+		define: func(fs *flag.FlagSet) func(*call) error {
+			r := &kernelRun{grid: cu.Dim3{X: 1, Y: 1, Z: 1}, block: cu.Dim3{X: 1, Y: 1, Z: 1}}
+			fs.Func("grid", "launch `X[,Y[,Z]]` blocks (default 1)", func(s string) (err error) { r.grid, err = parseDim(s); return err })
+			fs.Func("block", "with `X[,Y[,Z]]` threads each (default 1)", func(s string) (err error) { r.block, err = parseDim(s); return err })
+			fs.UintVar(&r.shared, "shared", 0, "and so many `BYTES` of dynamic shared memory")
+			fs.UintVar(&r.most, "show", 16, "print at most `N` numbers of each memory")
+			fs.Func("arg", "the next `ARGUMENT` of the kernel; may be repeated", func(s string) error {
+				a, err := parseRunArg(s)
+				r.args = append(r.args, a)
+				return err
+			})
+			return r.run
+		},
+	}
+}
+
+// kernelRun is a launch that the user has described.
+type kernelRun struct {
+	grid, block  cu.Dim3
+	shared, most uint
+	args         []runArg
+}
+
+// runArg is an argument of the kernel.
+type runArg struct {
+	kind   string
+	bits   uint64
+	memory bool
+	data   []byte
+	mem    *cu.DeviceMem
+}
+
+// parseDim parses a number of blocks or threads.
+func parseDim(s string) (cu.Dim3, error) {
+	n := [3]uint32{1, 1, 1}
+	parts := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == 'x' })
+	if len(parts) == 0 || len(parts) > 3 {
+		return cu.Dim3{}, errors.New("write one to three numbers, such as 32,8")
+	}
+	for i, p := range parts {
+		v, err := strconv.ParseUint(p, 10, 32)
+		if err != nil || v == 0 {
+			return cu.Dim3{}, fmt.Errorf("%q is no positive number", p)
+		}
+		n[i] = uint32(v)
+	}
+	return cu.Dim3{X: n[0], Y: n[1], Z: n[2]}, nil
+}
+
+// kindSize returns the size of a type in bytes, or 0.
+func kindSize(kind string) int {
+	return map[string]int{"u8": 1, "u32": 4, "s32": 4, "f32": 4, "u64": 8, "s64": 8, "f64": 8}[kind]
+}
+
+// parseRunArg parses an argument.
+func parseRunArg(s string) (a runArg, err error) {
+	const mostMemory = 1 << 32
+	head, values, given := strings.Cut(s, ":")
+	kind, length, memory := strings.Cut(head, "[")
+	a.kind, a.memory = kind, memory
+	size := kindSize(kind)
+	switch {
+	case size == 0:
+		return a, fmt.Errorf("there is no type %q: write u8, u32, s32, u64, s64, f32 or f64", kind)
+	case !memory && given && size > 1:
+		a.bits, err = parseBits(kind, values)
+		return a, err
+	case memory && length == "]" && given:
+		for v := range strings.SplitSeq(values, ",") {
+			bits, err := parseBits(kind, strings.TrimSpace(v))
+			if err != nil {
+				return a, err
+			}
+			a.data = append(a.data, binary.LittleEndian.AppendUint64(nil, bits)[:size]...)
+		}
+		return a, nil
+	case memory && strings.HasSuffix(length, "]") && !given:
+		n, err := strconv.ParseUint(strings.TrimSuffix(length, "]"), 0, 40)
+		if err != nil || n == 0 || n > mostMemory/uint64(size) {
+			return a, fmt.Errorf("%q is no length", length)
+		}
+		a.data = make([]byte, int(n)*size)
+		return a, nil
+	}
+	return a, errors.New("write TYPE:VALUE, TYPE[N] or TYPE[]:V,V,…")
+}
+
+// parseBits parses a number of a type.
+func parseBits(kind, s string) (uint64, error) {
+	size := 8 * kindSize(kind)
+	switch kind[0] {
+	case 'f':
+		v, err := strconv.ParseFloat(s, size)
+		if size == 32 {
+			return uint64(math.Float32bits(float32(v))), err
+		}
+		return math.Float64bits(v), err
+	case 's':
+		v, err := strconv.ParseInt(s, 0, size)
+		return uint64(v), err
+	}
+	return strconv.ParseUint(s, 0, size)
+}
+
+// text returns a number of a type.
+func textOfBits(kind string, b []byte) string {
+	le := binary.LittleEndian
+	switch kind {
+	case "u8":
+		return strconv.Itoa(int(b[0]))
+	case "u32":
+		return strconv.FormatUint(uint64(le.Uint32(b)), 10)
+	case "s32":
+		return strconv.FormatInt(int64(int32(le.Uint32(b))), 10)
+	case "u64":
+		return strconv.FormatUint(le.Uint64(b), 10)
+	case "s64":
+		return strconv.FormatInt(int64(le.Uint64(b)), 10)
+	case "f32":
+		return strconv.FormatFloat(float64(math.Float32frombits(le.Uint32(b))), 'g', -1, 32)
+	}
+	return strconv.FormatFloat(math.Float64frombits(le.Uint64(b)), 'g', -1, 64)
+}
+
+// kernelReport is the result of a run.
+type kernelReport struct {
+	Driver driverInfo `json:"driver"`
+	Kernel string     `json:"kernel"`
+	Grid   [3]uint32  `json:"grid"`
+	Block  [3]uint32  `json:"block"`
+	TimeNS int64      `json:"timeNS"`
+	// Instructions is how many instructions the warps have executed, on the software driver.
+	Instructions uint64       `json:"instructions"`
+	Memory       []memoryText `json:"memory"`
+}
+
+// memoryText is the content of memory after the run.
+type memoryText struct {
+	Arg    int      `json:"arg"`
+	Type   string   `json:"type"`
+	Values []string `json:"values"`
+}
+
+func (r *kernelReport) text(w io.Writer) {
+	r.Driver.text(w)
+	fmt.Fprintf(w, "kernel   %s, %d×%d×%d blocks of %d×%d×%d threads\n", r.Kernel, r.Grid[0], r.Grid[1], r.Grid[2], r.Block[0],
+		r.Block[1], r.Block[2])
+	fmt.Fprintf(w, "time     %v\n", time.Duration(r.TimeNS))
+	if r.Instructions > 0 {
+		fmt.Fprintf(w, "executed %d instructions of warps\n", r.Instructions)
+	}
+	for _, m := range r.Memory {
+		fmt.Fprintf(w, "arg %-4d %s: %s\n", m.Arg, m.Type, strings.Join(m.Values, " "))
+	}
+}
+
+// run runs the kernel.
+func (r *kernelRun) run(c *call) (err error) {
+	if len(c.args) != 2 {
+		return usage("run takes a file and the name of a kernel; see cuprobe run -h")
+	}
+	drv, dev, err := c.openDevice()
+	if err != nil {
+		return err
+	}
+	report := &kernelReport{Kernel: c.args[1], Grid: [3]uint32{r.grid.X, r.grid.Y, r.grid.Z},
+		Block: [3]uint32{r.block.X, r.block.Y, r.block.Z}, Memory: []memoryText{}}
+	if report.Driver, err = c.driverInfo(drv); err != nil {
+		return err
+	}
+	rig := &rig{}
+	if rig.gpu, err = keep(rig, dev.PrimaryContext); err != nil {
+		return err
+	}
+	defer rig.closeAfter(&err)
+	if err := r.launch(c, rig, report); err != nil {
+		return err
+	}
+	for i, a := range r.args {
+		if !a.memory {
+			continue
+		}
+		if err := a.mem.CopyTo(a.data); err != nil {
+			return err
+		}
+		size := kindSize(a.kind)
+		m := memoryText{Arg: i, Type: fmt.Sprintf("%s[%d]", a.kind, len(a.data)/size), Values: []string{}}
+		for at := 0; at < len(a.data) && len(m.Values) < int(r.most); at += size {
+			m.Values = append(m.Values, textOfBits(a.kind, a.data[at:]))
+		}
+		report.Memory = append(report.Memory, m)
+	}
+	return c.show(report)
+}
+
+// launch launches the kernel, and waits for it.
+func (r *kernelRun) launch(c *call, rig *rig, report *kernelReport) error {
+	mod, err := keep(rig, func() (*cu.Module, error) { return rig.gpu.LoadModuleFile(c.args[0]) })
+	if err != nil {
+		return err
+	}
+	kernel, err := mod.Function(report.Kernel)
+	if err != nil {
+		return err
+	}
+	args := make([]cu.Arg, len(r.args))
+	for i := range r.args {
+		a := &r.args[i]
+		switch {
+		case a.memory:
+			if a.mem, err = keep(rig, func() (*cu.DeviceMem, error) { return rig.gpu.Alloc(uint64(len(a.data))) }); err != nil {
+				return err
+			}
+			if err := a.mem.CopyFrom(a.data); err != nil {
+				return err
+			}
+			args[i] = cu.Ptr(a.mem)
+		case kindSize(a.kind) == 4:
+			args[i] = cu.U32(uint32(a.bits))
+		default:
+			args[i] = cu.U64(a.bits)
+		}
+	}
+	s, err := rig.stream()
+	if err != nil {
+		return err
+	}
+	begin, err1 := rig.event()
+	end, err2 := rig.event()
+	if err := errors.Join(err1, err2, begin.Record(s)); err != nil {
+		return err
+	}
+	cfg := cu.LaunchConfig{Grid: r.grid, Block: r.block, SharedMem: uint32(r.shared)}
+	if err := errors.Join(kernel.Launch(s, cfg, args...), end.Record(s)); err != nil {
+		return err
+	}
+	if err := s.Synchronize(); err != nil {
+		return err
+	}
+	took, err := cu.Elapsed(c.ctx, begin, end)
+	report.TimeNS = int64(took)
+	if c.sim != nil {
+		report.Instructions = c.sim.Instructions(report.Kernel)
+	}
+	return err
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const scalePTX = `.version 7.0
+.target sm_70
+.address_size 64
+.entry scale(.param .u64 p, .param .f32 by, .param .u32 n)
+{
+	.reg .pred %q;
+	.reg .b32 %i, %n;
+	.reg .f32 %f, %by;
+	.reg .b64 %p, %at;
+	mov.u32 %i, %tid.x;
+	ld.param.u32 %n, [n];
+	setp.ge.u32 %q, %i, %n;
+	@%q ret;
+	ld.param.u64 %p, [p];
+	ld.param.f32 %by, [by];
+	mad.wide.u32 %at, %i, 4, %p;
+	ld.global.f32 %f, [%at];
+	mul.rn.f32 %f, %f, %by;
+	st.global.f32 [%at], %f;
+	ret;
+}
+`
+
+func TestRun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "scale.ptx")
+	if err := os.WriteFile(path, []byte(scalePTX), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) result {
+		return probe{}.run(append([]string{"run", "-driver", "soft", path}, args...)...)
+	}
+	scale := func(n string) []string {
+		return []string{"scale", "-block", "32", "-arg", "f32[]:1,2.5,-3", "-arg", "f32:2", "-arg", "u32:" + n}
+	}
+	r := run(append(scale("3"), "-json")...)
+	var got kernelReport
+	decode(t, r, &got)
+	want := kernelReport{Driver: soft, Kernel: "scale", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, TimeNS: got.TimeNS,
+		Instructions: got.Instructions, Memory: []memoryText{{0, "f32[3]", []string{"2", "5", "-6"}}}}
+	if diff := cmp.Diff(want, got); diff != "" || got.Instructions < 10 || got.Instructions > 20 || got.TimeNS <= 0 {
+		t.Errorf("%d ns, %d instructions (-want +got):\n%s", got.TimeNS, got.Instructions, diff)
+	}
+	if r := run(append(scale("3"), "-show", "2")...); r.status != exitOK || !strings.Contains(r.stdout, "arg 0    f32[3]: 2 5\n") ||
+		!strings.Contains(r.stdout, "kernel   scale, 1×1×1 blocks of 32×1×1 threads\n") {
+		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+	if r := run(append(scale("4"), "-grid", "1,1,1")...); r.status != exitFailure ||
+		!strings.Contains(r.stderr, "CUDA_ERROR_ILLEGAL_ADDRESS") {
+		t.Errorf("beyond: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"other"}, "CUDA_ERROR_NOT_FOUND"},
+		{[]string{}, "run takes a file and the name of a kernel"},
+		{[]string{"scale", "-arg", "f16:1"}, "there is no type"},
+		{[]string{"scale", "-arg", "u32"}, "write TYPE:VALUE"},
+		{[]string{"scale", "-arg", "u32[0]"}, "is no length"},
+		{[]string{"scale", "-arg", "u8[]:256"}, "out of range"},
+		{[]string{"scale", "-grid", "0"}, "is no positive number"},
+		{[]string{"scale", "-block", "1,2,3,4"}, "one to three numbers"},
+	} {
+		if r := run(tt.args...); r.status == exitOK || !strings.Contains(r.stderr, tt.want) {
+			t.Errorf("%q: exit status %d, want %q\n%s%s", tt.args, r.status, tt.want, r.stdout, r.stderr)
+		}
+	}
+}
