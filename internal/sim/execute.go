@@ -214,7 +214,7 @@ func (d *Driver) reportFault(f *vm.Fault) {
 	if f.Reason != "" {
 		fmt.Fprintf(&b, ": %s", f.Reason)
 	}
-	d.explain("cuLaunchKernel", b.String(), r)
+	d.explain("", b.String(), r) // the next call that looks returns it
 	if f.Access || f.Reason != "" && f.Code != vm.AssertFailed {
 		d.misuse("cuLaunchKernel", 0, b.String(), freed)
 	}

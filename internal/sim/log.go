@@ -16,10 +16,14 @@ type errorLog struct {
 // maxLog is how many bytes of the log are kept, as NVIDIA documents it.
 const maxLog = 25600
 
-// explain adds messages about a call that returns r.
+// explain adds messages about a call that returns r. The op is "" if it is not known which call will.
 func (d *Driver) explain(op, message string, r driver.Result) {
 	at := d.clock.Now().UTC().Format("15:04:05.000")
-	for _, m := range []string{message, fmt.Sprintf("Returning %d (%s) from %s", r, r.Name(), op)} {
+	messages := []string{message}
+	if op != "" {
+		messages = append(messages, fmt.Sprintf("Returning %d (%s) from %s", r, r.Name(), op))
+	}
+	for _, m := range messages {
 		d.log.lines = append(d.log.lines, fmt.Sprintf("[%s][1][CUDA][E] %s\n", at, m))
 	}
 	size := 0
