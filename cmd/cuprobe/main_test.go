@@ -406,6 +406,19 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+func TestPseudoRevision(t *testing.T) {
+	for version, want := range map[string]string{
+		"v0.0.0-20261126235914-0123456789ab":         "0123456789ab",
+		"v0.1.1-0.20261126235914-0123456789ab+dirty": "0123456789ab",
+		"v0.2.0-rc.1.0.20261126235914-0123456789ab":  "0123456789ab",
+		"v0.1.0": "", "v0.2.0-rc.1": "", "(devel)": "", "": "",
+	} {
+		if got := pseudoRevision(version); got != want {
+			t.Errorf("%q: %q, want %q", version, got, want)
+		}
+	}
+}
+
 // TestFlagsAnywhere passes flags before the command, after it, and after its arguments.
 func TestFlagsAnywhere(t *testing.T) {
 	f := newFake(t)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -315,6 +316,7 @@ func programVersion() *buildReport {
 	r := &buildReport{Version: release.Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		r.Module = info.Main.Path
+		r.Revision = pseudoRevision(info.Main.Version)
 		for _, s := range info.Settings {
 			switch s.Key {
 			case "vcs.revision":
@@ -325,6 +327,15 @@ func programVersion() *buildReport {
 		}
 	}
 	return r
+}
+
+// pseudoRevision returns the revision at the end of a pseudo-version, or "". It is all that there is
+// of a revision after go install …/cmd/cuprobe@main.
+func pseudoRevision(version string) string {
+	if m := regexp.MustCompile(`[-.]\d{14}-([0-9a-f]{12})(\+.*)?$`).FindStringSubmatch(version); m != nil {
+		return m[1]
+	}
+	return ""
 }
 
 func (r *buildReport) text(w io.Writer) {
