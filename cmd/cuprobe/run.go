@@ -34,8 +34,14 @@ Fields with -json: driver, kernel, grid, block, timeNS, instructions (0 on a GPU
 memory (arg, type, values as text).`,
 		define: func(fs *flag.FlagSet) func(*call) error {
 			r := &kernelRun{grid: cu.Dim3{X: 1, Y: 1, Z: 1}, block: cu.Dim3{X: 1, Y: 1, Z: 1}}
-			fs.Func("grid", "launch `X[,Y[,Z]]` blocks (default 1)", func(s string) (err error) { r.grid, err = parseDim(s); return err })
-			fs.Func("block", "with `X[,Y[,Z]]` threads each (default 1)", func(s string) (err error) { r.block, err = parseDim(s); return err })
+			dim := func(to *cu.Dim3) func(string) error {
+				return func(s string) (err error) {
+					*to, err = parseDim(s)
+					return err
+				}
+			}
+			fs.Func("grid", "launch `X[,Y[,Z]]` blocks (default 1)", dim(&r.grid))
+			fs.Func("block", "with `X[,Y[,Z]]` threads each (default 1)", dim(&r.block))
 			fs.UintVar(&r.shared, "shared", 0, "and so many `BYTES` of dynamic shared memory")
 			fs.UintVar(&r.most, "show", 16, "print at most `N` numbers of each memory")
 			fs.Func("arg", "the next `ARGUMENT` of the kernel; may be repeated", func(s string) error {
@@ -136,7 +142,7 @@ func parseBits(kind, s string) (uint64, error) {
 	return strconv.ParseUint(s, 0, size)
 }
 
-// text returns a number of a type.
+// textOfBits returns a number of a type as text.
 func textOfBits(kind string, b []byte) string {
 	le := binary.LittleEndian
 	switch kind {
@@ -177,8 +183,8 @@ type memoryText struct {
 
 func (r *kernelReport) text(w io.Writer) {
 	r.Driver.text(w)
-	fmt.Fprintf(w, "kernel   %s, %d×%d×%d blocks of %d×%d×%d threads\n", r.Kernel, r.Grid[0], r.Grid[1], r.Grid[2], r.Block[0],
-		r.Block[1], r.Block[2])
+	fmt.Fprintf(w, "kernel   %s, %d×%d×%d blocks of %d×%d×%d threads\n", r.Kernel, r.Grid[0], r.Grid[1], r.Grid[2],
+		r.Block[0], r.Block[1], r.Block[2])
 	fmt.Fprintf(w, "time     %v\n", time.Duration(r.TimeNS))
 	if r.Instructions > 0 {
 		fmt.Fprintf(w, "executed %d instructions of warps\n", r.Instructions)

@@ -201,15 +201,15 @@ func textOf(image []byte) (text []byte, message string, _ driver.Result) {
 	text = bytes.TrimLeft(text, " \t\r\n")
 	switch {
 	case bytes.HasPrefix(image, []byte("\x7fELF")): // a cubin
-		return nil, "cusim: fatal: the image has code for a GPU, which cannot be run without one: load PTX, or a fatbin with PTX",
-			driver.ResultNoBinaryForGPU
+		return nil, "cusim: fatal: the image has code for a GPU, which cannot be run without one: load PTX, or a fatbin " +
+			"with PTX", driver.ResultNoBinaryForGPU
 	case bytes.HasPrefix(image, []byte("\x50\xed\x55\xba")):
 		text, err := codeimage.PTX(image, architecture)
 		switch {
 		case errors.Is(err, codeimage.ErrNoPTX):
 			return nil, "cusim: fatal: " + err.Error() +
-					", and code for a GPU cannot be run without one: compile it with PTX, such as nvcc -gencode arch=compute_90,code=compute_90",
-				driver.ResultNoBinaryForGPU
+				", and code for a GPU cannot be run without one: compile it with PTX, such as " +
+				"nvcc -gencode arch=compute_90,code=compute_90", driver.ResultNoBinaryForGPU
 		case err != nil:
 			return nil, "cusim: fatal: " + err.Error(), driver.ResultInvalidImage
 		}

@@ -36,8 +36,9 @@ func (d *Driver) executable(m *module, code *ptxCode) *ptxError {
 		}
 		p := f.translated()
 		if p.err == nil {
-			f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] = int32(p.kernel.Static)
-			f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = max(sharedUnlessMore-int32(p.kernel.Static), 0)
+			shared := int32(p.kernel.Static)
+			f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] = shared
+			f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = max(sharedUnlessMore-shared, 0)
 			continue
 		}
 		if d.unknown.refused || d.unknown.notify != nil {
