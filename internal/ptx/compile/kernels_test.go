@@ -418,7 +418,8 @@ func recordedKernels(t testing.TB) map[string]string {
 	}
 }
 
-// unlike are the kernels whose results differ from those of a GPU, and why.
+// unlike are the kernels whose results differ from those of a GPU, and why. They are executed, and not
+// compared.
 var unlike = map[string]string{
 	"bfs.sm_75.O":  "the result depends on how long each thread runs",
 	"bfs.sm_80.O":  "the result depends on how long each thread runs",
@@ -428,7 +429,6 @@ var unlike = map[string]string{
 	"coop.sm_90.G": "the GPU's result is another one each time",
 	"half.sm_90.O": "NVIDIA's compiler has joined a mul.bf16x2 and an add.bf16x2",
 	"recursion":    "an H200 needs a larger limit of the stack",
-	"cluster":      "clusters of several blocks are not supported",
 }
 
 // TestKernels executes what nvcc has made of the sources in testdata/kernels, and compares the results
@@ -444,9 +444,6 @@ func TestKernels(t *testing.T) {
 		n++
 		t.Run(base, func(t *testing.T) {
 			source, _, _ := strings.Cut(base, ".")
-			if why := cmp.Or(unlike[base], unlike[source]); why != "" {
-				t.Skip(why)
-			}
 			text, err := os.ReadFile("../testdata/kernels/" + source + ".cu")
 			if err != nil {
 				t.Fatal(err)
@@ -457,6 +454,10 @@ func TestKernels(t *testing.T) {
 			}
 			if err := s.do(string(text)); err != nil {
 				t.Fatal(err)
+			}
+			if why := cmp.Or(unlike[base], unlike[source]); why != "" {
+				t.Logf("only executed: %s", why)
+				return
 			}
 			if got := strings.Join(append(s.steps, "end 0"), "\n") + "\n"; got != files[base+".res"] {
 				t.Errorf("the steps are\n%s%+v\nwant\n%s", got, s.fault, files[base+".res"])
