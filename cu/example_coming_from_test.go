@@ -2,6 +2,7 @@ package cu_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"math"
@@ -86,12 +87,15 @@ func check(err error) {
 	}
 }
 
+var add *cu.Function // the kernel of examples/vecadd, where it is run
+
 func Example_comingFromCuPy() {
-	v := []float32{1, 2, 3}
-	mem := must(cu.AllocFrom(gpu, v))
-	defer mem.Close()
-	check(scale.Launch(s, cu.Grid1D(len(v), 256), cu.Ptr(mem), cu.F32(2), cu.U64(uint64(len(v)))))
+	sum := make([]float32, 3)
+	a, b := must(cu.AllocFrom(gpu, []float32{1, 2, 3})), must(cu.AllocFrom(gpu, []float32{4, 5, 6}))
+	c := must(cu.AllocFor[float32](gpu, len(sum)))
+	defer func() { check(errors.Join(a.Close(), b.Close(), c.Close())) }()
+	check(add.Launch(s, cu.Grid1D(len(sum), 256), cu.Ptr(c), cu.Ptr(a), cu.Ptr(b), cu.U32(3)))
 	check(s.Synchronize())
-	check(cu.CopyTo(mem, v))
-	fmt.Println(v)
+	check(cu.CopyTo(c, sum))
+	fmt.Println(sum)
 }
