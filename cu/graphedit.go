@@ -1,7 +1,6 @@
 package cu
 
 import (
-	"fmt"
 	"runtime"
 	"slices"
 
@@ -172,8 +171,7 @@ func (x *GraphExec) beginEnabled(n GraphNode, op string) (*nodeCall, error) {
 	case GraphNodeTypeKernel, GraphNodeTypeMemcpy, GraphNodeTypeMemset:
 		return c, nil
 	}
-	err = &Error{Op: op, Result: ResultInvalidValue, Handle: uintptr(n.raw), Err: errInvalid,
-		Detail: fmt.Sprintf("the node is of type %v: only kernel, memcpy and memset nodes can be disabled", c.use.typ)}
+	err = c.refused("only nodes of type kernel, memcpy and memset can be disabled")
 	n.finish(x, c)
 	return nil, err
 }

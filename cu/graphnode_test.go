@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -263,4 +264,32 @@ func TestGraphNodesOldDrivers(t *testing.T) {
 		}
 		r.ok(errors.Join(g.Close(), mem.Close()))
 	}
+}
+
+// TestGraphNodeRefused passes nodes to calls for other types: each error names the node, and nothing changes.
+func TestGraphNodeRefused(t *testing.T) {
+	r := newSoft(t)
+	mem := must(r.gpu.Alloc(8))(t)
+	g := must(r.gpu.NewGraph())(t)
+	kernel := must(g.AddKernel(r.spin, oneThread, []Arg{U64(1)}))(t)
+	fn := must(g.AddHostFunc(func() {}, kernel))(t)
+	x := must(g.Instantiate())(t)
+	const first, second = "node 0 of the graph, of type kernel", "node 1 of the graph, of type host"
+	for _, c := range []struct {
+		name string
+		err  error
+	}{
+		{first, kernel.SetMemset(mem, 1)},
+		{first, x.SetCopy(kernel, mem, mem)},
+		{first, x.SetHostFunc(kernel, func() {})},
+		{second, fn.SetKernel(r.spin, oneThread, U64(1))},
+		{second, x.SetEnabled(fn, false)},
+	} {
+		r.is(c.err, ResultInvalidValue)
+		var e *Error
+		if !errors.As(c.err, &e) || !strings.Contains(e.Detail, c.name) || e.Handle == 0 {
+			t.Errorf("%v does not name %s", c.err, c.name)
+		}
+	}
+	r.ok(errors.Join(x.Launch(r.s), r.s.Synchronize(), x.Close(), g.Close(), mem.Close()))
 }

@@ -141,8 +141,7 @@ func (c *nodeCall) is(typ GraphNodeType) error {
 	if c.use.typ == typ {
 		return nil
 	}
-	return &Error{Op: c.op, Result: ResultInvalidValue, Handle: uintptr(c.node), Err: errInvalid,
-		Detail: fmt.Sprintf("the node is of type %v, not %v: choose the node by its Type", c.use.typ, typ)}
+	return c.refused(fmt.Sprintf("the call is for nodes of type %v: choose the node by its Type", typ))
 }
 
 // keep makes the work use an object. It reports false if the object is closed.
@@ -489,7 +488,12 @@ func (c *nodeCall) restoreAttributes() {
 	}
 }
 
-// failed adds to an error of the driver which node it is about.
+// refused returns the error for a node for which the call is not.
+func (c *nodeCall) refused(detail string) error {
+	return c.failed(&Error{Op: c.op, Result: ResultInvalidValue, Handle: uintptr(c.node), Err: errInvalid, Detail: detail})
+}
+
+// failed adds to an error which node it is about.
 func (c *nodeCall) failed(e *Error) error {
 	if c.node != 0 {
 		e.Detail = join(c.gc.describe(c.node, "the graph"), e.Detail)
