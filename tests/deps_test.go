@@ -73,7 +73,7 @@ var rules = map[string]rule{
 	"cutrace":             {imports: []string{"cu"}},
 	"cmd/cuprobe": {imports: []string{"cu", "cusim", "cutrace", "internal/clock", "internal/release",
 		"loader"}, program: true},
-	"examples/...": {imports: []string{"cu", "cusim", "cusim/auto", "cutest", "cutrace", "loader"},
+	"examples/...": {imports: []string{"cu", "cubench", "cusim", "cusim/auto", "cutest", "cutrace", "loader"},
 		program: true},
 	"tests":     {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},
 	"tests/...": {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},
