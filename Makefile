@@ -23,7 +23,7 @@ generate: ## write the generated files anew
 bench: ## run the benchmarks
 	CGO_ENABLED=0 go test -run '^$$' -bench . -benchmem ./...
 
-model: ## run ten million operations against the model of handles (minutes)
+model: ## run ten million operations against the model of handles (minutes; needs a C compiler)
 	go test ./cu -run TestHandleModel -race -model.ops=10000000 -timeout 60m
 
 explore: ## explore more schedules of lock-free code, and leave out each of its operations (minutes)
