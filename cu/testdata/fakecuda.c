@@ -1734,6 +1734,7 @@ static const struct kernel {
 	{"axpy", 3, {8, 4, 8}},
 	{"wide", 1, {24}},
 	{"cusim_spin", 1, {8}},
+	{"cusim_add_f32", 4, {8, 8, 8, 4}},
 };
 
 static struct {
