@@ -164,7 +164,8 @@ func TestDefined(t *testing.T) {
 		{"mapa.shared::cluster.u32 e, s, 0; st.shared.u32 [s], 7; barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned; " +
 			"ld.shared::cluster.u32 d, [e]; getctarank.shared::cluster.u32 f, e; add.u32 d, d, f; mov.u32 f, %cluster_nctarank; add.u32 d, d, f;",
 			func(_, _, _ uint32) uint32 { return 8 }},
-		{"mapa.shared::cluster.u32 e, s, 3; getctarank.shared::cluster.u32 d, e; griddepcontrol.wait;", func(_, _, _ uint32) uint32 { return 3 }},
+		// There is no block 3, and nothing is at an address of it.
+		{"mapa.shared::cluster.u32 e, s, 3; getctarank.shared::cluster.u32 d, e; griddepcontrol.wait;", func(_, _, _ uint32) uint32 { return 0xfe }},
 		{"mov.f64 y, 0d4010000000000001; rcp.approx.ftz.f64 y, y; mov.b64 {d, e}, y; add.u32 d, d, e;", func(_, _, _ uint32) uint32 { return 0x3fd00000 }},
 		{"mov.f64 y, 0d4010000000000001; rsqrt.approx.ftz.f64 y, y; mov.b64 {d, e}, y; add.u32 d, d, e;", func(_, _, _ uint32) uint32 { return 0x3fe00000 }},
 	} {

@@ -1,6 +1,7 @@
 package isa
 
 import (
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/purecu/purecu/internal/ptx/vm"
@@ -17,27 +18,37 @@ func asyncRows() []*Instruction {
 	nothing := func(name, modifiers, operands string) *Instruction {
 		return &Instruction{Name: name, Modifiers: modifiers, Operands: operands, Kind: vm.Nothing}
 	}
-	bar := func(f func(w *vm.Warp, o *vm.Op, lane int, word *uint64)) func(Variant) vm.Func {
-		return func(v Variant) vm.Func { return onBarrier(v, f) }
-	}
 	many := func(w *vm.Warp, o *vm.Op, lane int) uint64 {
 		if o.X == nil || !o.X.Counted {
 			return 1
 		}
 		return w.R[o.B][lane] & barrierMask
 	}
-	arrive := bar(func(w *vm.Warp, o *vm.Op, lane int, word *uint64) { arriveAt(w, o, lane, word, many(w, o, lane)) })
-	drop := bar(func(w *vm.Warp, o *vm.Op, lane int, word *uint64) {
-		n := many(w, o, lane)
-		*word -= n << barrierCount
-		arriveAt(w, o, lane, word, n)
-	})
-	wait := bar(func(w *vm.Warp, o *vm.Op, lane int, word *uint64) {
-		passed(w, o, lane, *word>>barrierPhase != w.R[o.B][lane]>>barrierPhase)
-	})
-	parity := bar(func(w *vm.Warp, o *vm.Op, lane int, word *uint64) {
-		passed(w, o, lane, (*word>>barrierPhase^w.R[o.B][lane])&1 != 0)
-	})
+	arrive := func(v Variant) vm.Func {
+		return changeBarrier(v, func(w *vm.Warp, o *vm.Op, lane int, word uint64) uint64 {
+			return arrived(word, many(w, o, lane))
+		})
+	}
+	drop := func(v Variant) vm.Func {
+		return changeBarrier(v, func(w *vm.Warp, o *vm.Op, lane int, word uint64) uint64 {
+			n := many(w, o, lane)
+			return arrived(word-n<<barrierCount, n)
+		})
+	}
+	set := func(f func(w *vm.Warp, o *vm.Op, lane int) uint64) func(Variant) vm.Func {
+		return func(v Variant) vm.Func {
+			return onBarrier(v, func(w *vm.Warp, o *vm.Op, lane int, word *uint64) { atomic.StoreUint64(word, f(w, o, lane)) })
+		}
+	}
+	test := func(f func(word, state uint64) bool) func(Variant) vm.Func {
+		return func(v Variant) vm.Func {
+			return onBarrier(v, func(w *vm.Warp, o *vm.Op, lane int, word *uint64) {
+				passed(w, o, lane, f(atomic.LoadUint64(word), w.R[o.B][lane]))
+			})
+		}
+	}
+	wait := test(func(word, state uint64) bool { return word>>barrierPhase != state>>barrierPhase })
+	parity := test(func(word, state uint64) bool { return (word>>barrierPhase^state)&1 != 0 })
 	return []*Instruction{
 		{Name: "cp", Modifiers: "async cop=ca|cg " + to + "global " + prefetch, Operands: "m n i",
 			Kind: vm.Touches, Special: "copy", Make: copyAsync},
@@ -47,12 +58,12 @@ func asyncRows() []*Instruction {
 		{Name: "cp", Modifiers: "async mbarrier arrive noinc space?=shared|shared::cta t=b64", Operands: "m",
 			Kind: vm.Touches, Make: arrive},
 		{Name: "mbarrier", Modifiers: "init space?=shared|shared::cta t=b64", Operands: "m b:b32", Kind: vm.Touches,
-			Make: bar(func(w *vm.Warp, o *vm.Op, lane int, word *uint64) {
+			Make: set(func(w *vm.Warp, o *vm.Op, lane int) uint64 {
 				n := w.R[o.B][lane] & barrierMask
-				*word = n | n<<barrierCount
+				return n | n<<barrierCount
 			})},
 		{Name: "mbarrier", Modifiers: "inval space?=shared|shared::cta t=b64", Operands: "m", Kind: vm.Touches,
-			Make: bar(func(_ *vm.Warp, _ *vm.Op, _ int, word *uint64) { *word = 0 })},
+			Make: set(func(*vm.Warp, *vm.Op, int) uint64 { return 0 })},
 		{Name: "mbarrier", Modifiers: "arrive " + ordered + "t=b64", Operands: "d m b:b32?", Kind: vm.Touches,
 			Special: "counted", Make: arrive},
 		{Name: "mbarrier", Modifiers: "arrive noComplete " + ordered + "t=b64", Operands: "d m b:b32",
@@ -78,7 +89,8 @@ const (
 	barrierPhase = 40
 )
 
-// onBarrier returns the function of an instruction about barriers in shared memory.
+// onBarrier returns the function of an instruction about barriers in shared memory. Other blocks of the
+// cluster may change a barrier at the same time.
 func onBarrier(v Variant, f func(w *vm.Warp, o *vm.Op, lane int, word *uint64)) vm.Func {
 	space := spaceOf(v)
 	return func(w *vm.Warp, o *vm.Op) {
@@ -93,14 +105,20 @@ func onBarrier(v Variant, f func(w *vm.Warp, o *vm.Op, lane int, word *uint64)) 
 	}
 }
 
-// arriveAt notes arrivals at a barrier. D gets the state before.
-func arriveAt(w *vm.Warp, o *vm.Op, lane int, word *uint64, n uint64) {
-	w.R[o.D][lane] = *word
-	missing, count, phase := *word&barrierMask, *word>>barrierCount&barrierMask, *word>>barrierPhase
+// changeBarrier returns the function of an instruction that changes a barrier. D gets the state before.
+func changeBarrier(v Variant, f func(w *vm.Warp, o *vm.Op, lane int, word uint64) uint64) vm.Func {
+	return onBarrier(v, func(w *vm.Warp, o *vm.Op, lane int, word *uint64) {
+		w.R[o.D][lane] = vm.Update(unsafe.Pointer(word), 8, func(old uint64) uint64 { return f(w, o, lane, old) })
+	})
+}
+
+// arrived returns the word of a barrier after arrivals.
+func arrived(word, n uint64) uint64 {
+	missing, count, phase := word&barrierMask, word>>barrierCount&barrierMask, word>>barrierPhase
 	if missing -= n; missing&barrierMask == 0 {
 		missing, phase = count, phase+1
 	}
-	*word = missing&barrierMask | count<<barrierCount | phase<<barrierPhase
+	return missing&barrierMask | count<<barrierCount | phase<<barrierPhase
 }
 
 // passed sets the predicate of a lane.

@@ -75,9 +75,6 @@ func (b *block) arrive(w *Warp, o *Op) {
 // left notes that threads have exited.
 func (b *block) left(n int) {
 	b.live -= n
-	if b.cluster != nil {
-		b.cluster.note(0, n)
-	}
 	for id := range b.bars {
 		b.check(int32(id))
 	}

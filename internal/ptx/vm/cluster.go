@@ -49,12 +49,34 @@ func (r *run) place(b *block, n uint64) {
 	b.cluster.blocks[rank] = b
 }
 
-// leave notes that threads have arrived, or have exited.
-func (c *cluster) note(arrived, exited int) {
+// arrive notes that the active lanes of a warp have arrived at the barrier.
+func (c *cluster) arrive(w *Warp) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.arrived += arrived
-	c.live -= exited
+	for i := range w.Each {
+		w.arrivedAt[i] = c.phase
+	}
+	w.arrived |= w.Active
+	c.arrived += bits.OnesCount32(w.Active)
+	c.check()
+}
+
+// exit notes that the active lanes of a warp have exited. Those that have arrived at the barrier no
+// longer count there.
+func (c *cluster) exit(w *Warp) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for m := w.Active & w.arrived; m != 0; m &= m - 1 {
+		if w.arrivedAt[bits.TrailingZeros32(m)&(Lanes-1)] == c.phase {
+			c.arrived--
+		}
+	}
+	c.live -= bits.OnesCount32(w.Active)
+	c.check()
+}
+
+// check completes the barrier if all have arrived that have not exited.
+func (c *cluster) check() {
 	if c.arrived > 0 && c.arrived >= c.live {
 		c.arrived = 0
 		c.phase++
@@ -73,11 +95,7 @@ func (w *Warp) clusterBarrier(o *Op) {
 	c := w.block.cluster
 	w.pc++
 	if o.X.Arrive {
-		phase := c.complete()
-		for i := range w.Each {
-			w.arrivedAt[i] = phase
-		}
-		c.note(bits.OnesCount32(w.Active), 0)
+		c.arrive(w)
 		return
 	}
 	for m := w.Active; m != 0; m &= m - 1 {
@@ -125,11 +143,19 @@ func (w *Warp) sharedOf(addr uint32) (*segment, uint32) {
 	return &segment{}, addr
 }
 
-// MapRank returns an address of shared memory for the block with a rank, or another one than addr.
+// MapRank returns the address with the same offset in the shared memory of the block with a rank. If
+// there is no such block, nothing is at the address.
 func (w *Warp) MapRank(addr uint64, rank uint32) uint64 {
+	blocks := 1
+	if c := w.block.cluster; c != nil {
+		blocks = len(c.blocks)
+	}
 	addr &^= 0xff << rankShift
-	if rank != w.block.rank {
-		addr |= uint64(rank+1) & 0xff << rankShift
+	switch {
+	case uint64(rank) >= uint64(blocks):
+		addr |= 0xff << rankShift
+	case rank != w.block.rank:
+		addr |= uint64(rank+1) << rankShift
 	}
 	return addr
 }

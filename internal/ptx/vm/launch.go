@@ -80,7 +80,7 @@ type Work struct {
 // goroutine of the launch runs any more.
 func (l *Launch) Execute(stop *Stop) (Work, *Fault) {
 	r := &run{Launch: l, stop: &stop.stopped, blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])}
-	workers := int(min(uint64(max(l.Workers, 1)), r.blocks))
+	workers := int(min(uint64(max(l.Workers, 1)), r.blocks, max(mostMemory/l.blockMemory(), 1)))
 	r.resident = l.residents(workers)
 	var others sync.WaitGroup
 	for range workers - 1 {
@@ -216,7 +216,7 @@ func (r *run) begin(n uint64) *block {
 			w.mask = 1<<left - 1
 			w.exited = ^w.mask
 		}
-		w.clusterWaits = false
+		w.arrived, w.arrivedAt, w.clusterWaits = 0, [Lanes]uint32{}, false
 		if w.saved != nil {
 			for i := range w.saved {
 				w.saved[i] = w.saved[i][:0]

@@ -68,9 +68,11 @@ func (w *Warp) find(o *Op, lane int, addr, n uint64, write bool) *segment {
 	s := &w.worker.cache[placeOf(o)]
 	switch addr &^ (WindowSize - 1) {
 	case SharedWindow:
-		memory, _ := w.sharedOf(uint32(addr))
-		*s = *memory
-		s.base += addr &^ (1<<rankShift - 1)
+		if *s = (segment{}); addr-SharedWindow < 1<<32 {
+			memory, _ := w.sharedOf(uint32(addr))
+			*s = *memory
+			s.base += addr &^ (1<<rankShift - 1)
+		}
 	case LocalWindow: // it belongs to this warp only
 		s = &w.own
 		*s = segmentOf(LocalWindow, w.local)

@@ -103,7 +103,7 @@ func (p *printing) argument(size uint64) uint64 {
 // format formats a text as printf of C does.
 func (p *printing) format(s string) string {
 	var b strings.Builder
-	for p.w.Fault == nil {
+	for p.w.Fault == nil && b.Len() < mostPrinted {
 		before, rest, more := strings.Cut(s, "%")
 		b.WriteString(before)
 		if !more {
@@ -119,7 +119,7 @@ func (p *printing) format(s string) string {
 			b.WriteByte('%')
 			continue
 		}
-		if strings.ContainsAny(rest[:n], "jztLq") || strings.Contains(rest[:n], ".*") {
+		if strings.ContainsAny(rest[:n], "jztLq") || strings.Contains(rest[:n], ".*") || strings.Count(rest[:n], "*") > 1 {
 			b.WriteString("%" + rest[:n+1]) // as on an H200
 			continue
 		}
@@ -132,9 +132,10 @@ func (p *printing) format(s string) string {
 func (p *printing) one(spec string, verb byte) string {
 	size := strings.TrimLeft(spec, "-+ #0123456789.*")
 	spec = strings.TrimSuffix(spec, size)
-	for strings.Contains(spec, "*") {
+	if strings.Contains(spec, "*") {
 		spec = strings.Replace(spec, "*", strconv.Itoa(int(int32(p.argument(4)))), 1)
 	}
+	spec = limited(spec)
 	p.count++
 	wide := strings.Contains(size, "l")
 	switch verb {
@@ -156,6 +157,33 @@ func (p *printing) one(spec string, verb byte) string {
 	}
 	p.count--
 	return "%" + spec + size + string(verb)
+}
+
+// A call prints about mostPrinted bytes, and an argument has at most mostDigits of width or precision.
+const (
+	mostPrinted = 1 << 20
+	mostDigits  = 4096
+)
+
+// limited returns the specification with smaller numbers, if they are too large.
+func limited(spec string) string {
+	var b strings.Builder
+	for spec != "" {
+		n := strings.IndexFunc(spec, func(c rune) bool { return c < '1' || c > '9' })
+		if n == 0 || spec[0] == '0' { // a flag, or between two numbers
+			b.WriteByte(spec[0])
+			spec = spec[1:]
+			continue
+		}
+		end := len(spec) - len(strings.TrimLeft(spec, "0123456789"))
+		if v, err := strconv.Atoi(spec[:end]); err != nil || v > mostDigits {
+			b.WriteString(strconv.Itoa(mostDigits))
+		} else {
+			b.WriteString(spec[:end])
+		}
+		spec = spec[end:]
+	}
+	return b.String()
 }
 
 // integer formats an integer.

@@ -5,7 +5,7 @@ package vm
 // function are saved while it calls a function that may come back to it.
 
 // mostSaved is how many registers of a thread are saved at most, in all functions that it is in.
-const mostSaved = 1 << 16
+const mostSaved = 1 << 14
 
 // Enter makes a frame: A is the end of the stack, D gets the address of the frame, whose size is Imm.
 func Enter(w *Warp, o *Op) {

@@ -19,8 +19,9 @@ type Warp struct {
 	index  int
 	local  []byte
 	own    segment
-	// arrivedAt is when each lane has arrived at the barrier of the cluster, and clusterWaits says that
-	// lanes wait for it.
+	// arrived are the lanes that have arrived at the barrier of the cluster, at any time, arrivedAt is the
+	// phase in which each did so last, and clusterWaits says that lanes wait there.
+	arrived      uint32
 	arrivedAt    [Lanes]uint32
 	clusterWaits bool
 	saved        *[Lanes][]uint64 // registers of functions that have called others: see Save
@@ -273,6 +274,9 @@ func (w *Warp) exit() {
 		if w.groups[i].state == atSync {
 			w.groups[i].state = ready
 		}
+	}
+	if c := w.block.cluster; c != nil {
+		c.exit(w)
 	}
 	w.block.left(bits.OnesCount32(w.Active))
 }
