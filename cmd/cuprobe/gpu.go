@@ -53,7 +53,7 @@ func (c *call) open() (*cu.Driver, error) {
 	}
 	if c.software() {
 		if c.sim == nil {
-			c.sim = cusim.New()
+			c.sim = cusim.New(cusim.Output(c.printed()))
 		}
 		opts = append(opts, cu.WithSoftware(c.sim))
 	}
@@ -65,6 +65,14 @@ func (c *call) open() (*cu.Driver, error) {
 		return nil, &cu.Error{Op: "cuDeviceGetCount", Result: cu.ResultNoDevice, Err: cu.ErrNoDevice, Detail: "it reports 0 devices, although cuInit succeeded"}
 	}
 	return drv, nil
+}
+
+// printed returns where kernels print: on the standard output, as on a GPU, unless that has JSON.
+func (c *call) printed() io.Writer {
+	if c.json || c.out == nil {
+		return c.err
+	}
+	return c.out
 }
 
 // openDevice opens the driver, and returns it with the device that the user has chosen.

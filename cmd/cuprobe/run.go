@@ -42,7 +42,14 @@ memory (arg, type, values as text).`,
 			}
 			fs.Func("grid", "launch `X[,Y[,Z]]` blocks (default 1)", dim(&r.grid))
 			fs.Func("block", "with `X[,Y[,Z]]` threads each (default 1)", dim(&r.block))
-			fs.UintVar(&r.shared, "shared", 0, "and so many `BYTES` of dynamic shared memory")
+			fs.Func("shared", "and so many `BYTES` of dynamic shared memory", func(s string) error {
+				n, err := strconv.ParseUint(s, 0, 32)
+				if err != nil {
+					return errors.New("it is a number of bytes, below 4 GiB")
+				}
+				r.shared = uint32(n)
+				return nil
+			})
 			fs.UintVar(&r.most, "show", 16, "print at most `N` numbers of each memory")
 			fs.Func("arg", "the next `ARGUMENT` of the kernel; may be repeated", func(s string) error {
 				a, err := parseRunArg(s)
@@ -56,9 +63,10 @@ memory (arg, type, values as text).`,
 
 // kernelRun is a launch that the user has described.
 type kernelRun struct {
-	grid, block  cu.Dim3
-	shared, most uint
-	args         []runArg
+	grid, block cu.Dim3
+	shared      uint32
+	most        uint
+	args        []runArg
 }
 
 // runArg is an argument of the kernel.
@@ -122,7 +130,7 @@ func parseRunArg(s string) (a runArg, err error) {
 		a.data = make([]byte, int(n)*size)
 		return a, nil
 	}
-	return a, errors.New("write TYPE:VALUE, TYPE[N] or TYPE[]:V,V,…")
+	return a, errors.New("write TYPE:VALUE for a number, but not of u8, TYPE[N] for zeros, or TYPE[]:V,V,… for numbers in memory")
 }
 
 // parseBits parses a number of a type.
@@ -225,7 +233,7 @@ func (r *kernelRun) run(c *call) (err error) {
 		}
 		size := kindSize(a.kind)
 		m := memoryText{Arg: i, Type: fmt.Sprintf("%s[%d]", a.kind, len(a.data)/size), Values: []string{}}
-		for at := 0; at < len(a.data) && len(m.Values) < int(r.most); at += size {
+		for at := 0; at < len(a.data) && uint(len(m.Values)) < r.most; at += size {
 			m.Values = append(m.Values, textOfBits(a.kind, a.data[at:]))
 		}
 		report.Memory = append(report.Memory, m)
@@ -270,8 +278,11 @@ func (r *kernelRun) launch(c *call, rig *rig, report *kernelReport) error {
 	if err := errors.Join(err1, err2, begin.Record(s)); err != nil {
 		return err
 	}
-	cfg := cu.LaunchConfig{Grid: r.grid, Block: r.block, SharedMem: uint32(r.shared)}
-	if err := errors.Join(kernel.Launch(s, cfg, args...), end.Record(s)); err != nil {
+	cfg := cu.LaunchConfig{Grid: r.grid, Block: r.block, SharedMem: r.shared}
+	if err := kernel.Launch(s, cfg, args...); err != nil {
+		return err
+	}
+	if err := end.Record(s); err != nil {
 		return err
 	}
 	if err := s.Synchronize(); err != nil {

@@ -48,7 +48,7 @@ func TestRun(t *testing.T) {
 	decode(t, r, &got)
 	want := kernelReport{Driver: soft, Kernel: "scale", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, TimeNS: got.TimeNS,
 		Instructions: got.Instructions, Memory: []memoryText{{0, "f32[3]", []string{"2", "5", "-6"}}}}
-	if diff := cmp.Diff(want, got); diff != "" || got.Instructions < 10 || got.Instructions > 20 || got.TimeNS <= 0 {
+	if diff := cmp.Diff(want, got); diff != "" || got.Instructions < 10 || got.Instructions > 20 || got.TimeNS < 0 { // some clocks are coarse
 		t.Errorf("%d ns, %d instructions (-want +got):\n%s", got.TimeNS, got.Instructions, diff)
 	}
 	if r := run(append(scale("3"), "-show", "2")...); r.status != exitOK || !strings.Contains(r.stdout, "arg 0    f32[3]: 2 5\n") ||
@@ -70,6 +70,7 @@ func TestRun(t *testing.T) {
 		{[]string{"scale", "-arg", "u32[0]"}, "is no length"},
 		{[]string{"scale", "-arg", "u8[]:256"}, "out of range"},
 		{[]string{"scale", "-grid", "0"}, "is no positive number"},
+		{[]string{"scale", "-shared", "4294967296"}, "below 4 GiB"},
 		{[]string{"scale", "-block", "1,2,3,4"}, "one to three numbers"},
 	} {
 		if r := run(tt.args...); r.status == exitOK || !strings.Contains(r.stderr, tt.want) {

@@ -15,7 +15,7 @@ const (
 	flagLZ4      = 0x2000
 	flagZSTD     = 0x8000
 	// mostText is the largest size of a text, so that a wrong header does not exhaust the memory.
-	mostText = 1 << 30
+	mostText = 1 << 26
 )
 
 // ErrNoPTX is the error for a fatbin without PTX for the architecture.

@@ -46,6 +46,9 @@ func (h *kernelHeap) Alloc(size uint64) uint64 {
 	if h.block == nil {
 		h.d.mu.Lock()
 		b, r := h.d.newDeviceBlock(h.ctx, h.size, moduleBlock)
+		if r == ok {
+			b.bytes() // makes them, while no kernel looks
+		}
 		h.d.mu.Unlock()
 		if r != ok {
 			return 0
