@@ -18,9 +18,8 @@ var ptx []byte
 func measure(b *testing.B, drv *cu.Driver, opts ...cubench.Option) {
 	dev, err1 := drv.Device(0) // the calls after a failed one return errors, too
 	gpu, err2 := dev.PrimaryContext()
-	defer gpu.Close()
 	mod, err3 := gpu.LoadModule(ptx)
-	defer mod.Close()
+	defer func() { _ = cmp.Or(mod.Close(), gpu.Close()) }()
 	f, err4 := mod.Function("mine")
 	launch, err5 := f.Prepare(cu.Grid1D(1, 1), cu.U32(20_000))
 	if err := cmp.Or(err1, err2, err3, err4, err5); err != nil {

@@ -349,16 +349,6 @@ func (s *scene) launch(words []string) error {
 	return nil
 }
 
-// results returns the contents of the buffers that are results.
-func (s *scene) results() (data []byte) {
-	for _, b := range s.order {
-		if b.out {
-			data = append(data, b.data...)
-		}
-	}
-	return data
-}
-
 // differs returns where results differ from those of a GPU by more than the source allows, or "".
 func (s *scene) differs(want []byte) string {
 	for _, b := range s.order {

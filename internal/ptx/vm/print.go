@@ -132,8 +132,8 @@ func (p *printing) format(s string) string {
 func (p *printing) one(spec string, verb byte) string {
 	size := strings.TrimLeft(spec, "-+ #0123456789.*")
 	spec = strings.TrimSuffix(spec, size)
-	if strings.Contains(spec, "*") {
-		spec = strings.Replace(spec, "*", strconv.Itoa(int(int32(p.argument(4)))), 1)
+	if before, after, star := strings.Cut(spec, "*"); star {
+		spec = before + strconv.Itoa(int(int32(p.argument(4)))) + after
 	}
 	spec = limited(spec)
 	p.count++
