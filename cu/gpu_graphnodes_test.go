@@ -288,6 +288,11 @@ func TestGPUGraphNodesCooperative(t *testing.T) {
 	b.runs("cooperative", x, 2)
 	b.ok(x.SetKernel(kernel, b.add, cfg, Ptr(b.mem), U32(4), F32(3)))
 	b.runs("cooperative, changed", x, 3)
+	if err := x.SetEnabled(kernel, false); !errors.Is(err, ResultInvalidValue) {
+		t.Errorf("disabling it: %v", err)
+	}
+	b.ok(x.SetEnabled(kernel, true))
+	b.runs("cooperative, still enabled", x, 3)
 	if err := x.SetKernel(kernel, b.add, fourThreads, Ptr(b.mem), U32(4), F32(3)); !errors.Is(err, ResultInvalidValue) {
 		t.Errorf("an ordinary kernel in its place: %v", err)
 	}

@@ -121,7 +121,8 @@ func reaches(edges []edge, from, to driver.GraphNode) bool {
 // SetEnabled enables or disables a node for later launches. A disabled node does nothing, and the
 // nodes after it run as if it was done. Only nodes that run kernels, copy, or set memory can be
 // disabled. The node must be one of the graph that this one was instantiated from, which must still be
-// open (cuGraphNodeSetEnabled, CUDA 11.6).
+// open. A kernel that is launched cooperatively cannot be disabled: the driver would fail
+// (cuGraphNodeSetEnabled, CUDA 11.6).
 func (x *GraphExec) SetEnabled(n GraphNode, enabled bool) error {
 	const op = "cuGraphNodeSetEnabled"
 	c, err := x.beginEnabled(n, op)
@@ -132,6 +133,9 @@ func (x *GraphExec) SetEnabled(n GraphNode, enabled bool) error {
 	value := uint32(0)
 	if enabled {
 		value = 1
+	} else if c.use.cooperative {
+		return invalid(op, "a launch of the graph would fail, and poison the context, if a cooperative kernel is disabled: "+
+			"let the kernel return at once instead")
 	}
 	if res := c.gc.ctx.drv.table.GraphNodeSetEnabled(c.at(), x.core.raw, n.raw, value); res != driver.ResultSuccess {
 		return c.failed(x.core.ctx.callError(op, uintptr(x.core.raw), res))

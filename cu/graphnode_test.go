@@ -191,6 +191,9 @@ func TestGraphNodeCooperativeLater(t *testing.T) {
 	y := must(g.Instantiate())(t)
 	r.ok(y.SetKernel(n, r.spin, together, U64(1)))
 	r.is(y.SetKernel(n, r.spin, oneThread, U64(1)), ResultInvalidValue)
+	r.is(y.SetEnabled(n, false), ResultInvalidValue)
+	r.ok(y.SetEnabled(n, true))
+	r.ok(x.SetEnabled(n, false))
 	r.ok(errors.Join(x.Close(), y.Close(), g.Close()))
 }
 

@@ -228,7 +228,7 @@ func TestPoolCurrent(t *testing.T) {
 	noErr(t, r.gpu.SetMemPool(p))
 	current(p)
 	m := must(r.s.Alloc(64))(t)
-	r.stats(p, MemPoolStats{Used: 512, UsedHigh: 512})
+	r.stats(p, MemPoolStats{Used: 64, UsedHigh: 64})
 	noErr(t, m.Close())
 	cur := must(r.gpu.MemPool())(t)
 	noErr(t, p.Close())
@@ -367,9 +367,9 @@ func TestPoolWithoutWakeUp(t *testing.T) {
 	if !eventually(func() bool { runtime.GC(); return r.drv.Stats().DeferredObjects > 0 }) {
 		t.Fatal("the memory is not deferred")
 	}
-	r.stats(p, MemPoolStats{Used: 512, UsedHigh: 512})
+	r.stats(p, MemPoolStats{Used: 64, UsedHigh: 64})
 	noErr(t, r.gpu.Synchronize())
-	r.stats(p, MemPoolStats{UsedHigh: 512})
+	r.stats(p, MemPoolStats{UsedHigh: 64})
 }
 
 // TestPoolFreeFails checks that an error of the free is returned.

@@ -408,16 +408,25 @@ func (d *Driver) CtxGetId(th *driver.Thread, ctx driver.Context) (uint64, driver
 	return c.number(), ok
 }
 
+// mostFetched is the largest granularity of fetches to the L2 cache, in bytes.
+const mostFetched = 128
+
 // limits are those of an H200.
 func limits() map[int32]uint64 {
 	return map[int32]uint64{
 		driver.CU_LIMIT_STACK_SIZE:                       1024,
-		driver.CU_LIMIT_PRINTF_FIFO_SIZE:                 1 << 20,
+		driver.CU_LIMIT_PRINTF_FIFO_SIZE:                 8650752,
 		driver.CU_LIMIT_MALLOC_HEAP_SIZE:                 8 << 20,
 		driver.CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: 2048,
 		driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY:         64,
-		driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE:         0,
+		driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE:         mostPersistingL2() / 10 * 3,
+		driver.CU_LIMIT_SHMEM_SIZE:                       uint64(attributes[driver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN]),
+		driver.CU_LIMIT_CIG_ENABLED:                      0,
 	}
+}
+
+func mostPersistingL2() uint64 {
+	return uint64(attributes[driver.CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE])
 }
 
 // CtxGetLimit is cuCtxGetLimit.
@@ -453,8 +462,15 @@ func (d *Driver) CtxSetLimit(th *driver.Thread, limit int32, value uint64) drive
 		}
 		return driver.ResultUnsupportedLimit
 	}
-	if limit == driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE { // a multiple of a tenth of the most
-		most := uint64(attributes[driver.CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE])
+	switch limit {
+	case driver.CU_LIMIT_SHMEM_SIZE, driver.CU_LIMIT_CIG_ENABLED: // of contexts with graphics in CUDA
+		return driver.ResultNotPermitted
+	case driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
+		if value > mostFetched {
+			return driver.ResultInvalidValue
+		}
+	case driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE: // a multiple of a tenth of the most
+		most := mostPersistingL2()
 		if value > most {
 			return driver.ResultInvalidValue
 		}

@@ -265,6 +265,9 @@ func (d *Driver) runNodes(c *context, nodes []*node, begin *op) []*op {
 func (d *Driver) runNode(lane *stream, n *node, after []*op) *op {
 	o := &op{}
 	if n.disabled {
+		if n.work.attributes.options().cooperative { // as on an H200, driver 580
+			o.effect = func() { d.poison(driver.ResultLaunchFailed) }
+		}
 		d.engine.enqueue(lane, o, after...)
 		return o
 	}

@@ -79,8 +79,12 @@ func (d *Driver) place(l driver.MemLocation) (*device, driver.Result) {
 	switch l.Type {
 	case driver.CU_MEM_LOCATION_TYPE_DEVICE:
 		return d.device(driver.Device(l.ID))
-	case driver.CU_MEM_LOCATION_TYPE_HOST, driver.CU_MEM_LOCATION_TYPE_HOST_NUMA,
-		driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+	case driver.CU_MEM_LOCATION_TYPE_HOST_NUMA:
+		if l.ID != 0 { // there is one node
+			return nil, driver.ResultInvalidValue
+		}
+		return nil, ok
+	case driver.CU_MEM_LOCATION_TYPE_HOST, driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
 		return nil, ok
 	}
 	return nil, driver.ResultInvalidValue
@@ -93,28 +97,35 @@ func (d *Driver) MemAdvise(th *driver.Thread, p driver.DevicePtr, n uint64, what
 	if _, _, r := d.inContext("cuMemAdvise", th); r != ok {
 		return r
 	}
-	s, r := d.managed(p, n)
-	if r != ok {
-		return r
+	// An H200 refuses wrong types even if it does not use the location.
+	if what < driver.CU_MEM_ADVISE_SET_READ_MOSTLY || what > driver.CU_MEM_ADVISE_UNSET_ACCESSED_BY || n == 0 ||
+		l.Type <= driver.CU_MEM_LOCATION_TYPE_INVALID || l.Type > driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT {
+		return driver.ResultInvalidValue
 	}
+	numa := l.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA || l.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
 	var bit uint64
-	needs := what == driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION || what == driver.CU_MEM_ADVISE_SET_ACCESSED_BY ||
-		what == driver.CU_MEM_ADVISE_UNSET_ACCESSED_BY
-	if needs {
+	switch what {
+	case driver.CU_MEM_ADVISE_SET_ACCESSED_BY, driver.CU_MEM_ADVISE_UNSET_ACCESSED_BY:
 		v, r := d.place(l)
 		switch {
-		case r != ok:
-			return r
+		case r != ok || numa:
+			return driver.ResultInvalidValue
 		case v != nil:
 			bit = 1 << v.ordinal
 		default:
 			bit = accessedByHost
 		}
-	} else if l.Type == driver.CU_MEM_LOCATION_TYPE_INVALID { // an H200 refuses it although it does not use it
-		return driver.ResultInvalidValue
+	case driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
+		if _, r := d.place(l); r != ok {
+			return driver.ResultInvalidValue
+		}
 	}
-	if what < driver.CU_MEM_ADVISE_SET_READ_MOSTLY || what > driver.CU_MEM_ADVISE_UNSET_ACCESSED_BY {
-		return driver.ResultInvalidValue
+	s, r := d.managed(p, n)
+	switch {
+	case r != ok && numa: // An H200 takes advice about the pages of the system without looking for them.
+		return ok
+	case r != ok:
+		return r
 	}
 	list := s.advisedIn()
 	for i := range list {
@@ -145,10 +156,10 @@ func (d *Driver) MemPrefetchAsync(th *driver.Thread, p driver.DevicePtr, n uint6
 	if r != ok {
 		return r
 	}
-	m, r := d.managed(p, n)
-	if r == ok {
-		_, r = d.place(l)
+	if _, r = d.place(l); r != ok {
+		return r
 	}
+	m, r := d.managed(p, n)
 	switch {
 	case r != ok:
 		return r
@@ -238,11 +249,15 @@ func legacyPlace(l driver.MemLocation, set bool) int32 {
 	return driver.CU_DEVICE_CPU
 }
 
-// placePart returns the type or the number of a location.
+// placePart returns the type or the number of a location. All locations on the host are one.
 func placePart(l driver.MemLocation, set, typ bool) []int32 {
-	switch {
+	switch host := l.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE; {
 	case !set:
 		return []int32{driver.CU_MEM_LOCATION_TYPE_INVALID}
+	case host && typ:
+		return []int32{driver.CU_MEM_LOCATION_TYPE_HOST}
+	case host:
+		return []int32{driver.CU_DEVICE_CPU}
 	case typ:
 		return []int32{l.Type}
 	}

@@ -46,6 +46,8 @@ type block struct {
 	// data is the content. Memory of a device has no data before its first use, so that large
 	// unused blocks cost nothing.
 	data []byte
+	// syncMemops is CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
+	syncMemops bool
 	// leaving says that cuMemFreeAsync was called, and gone that the block is freed.
 	leaving, gone bool
 	// asleep says that the memory of a graph's node is not allocated now: see graphAlloc.
@@ -437,8 +439,10 @@ func (d *Driver) allocHost(name string, th *driver.Thread, size uint64, flags ui
 	switch {
 	case r != ok:
 		return 0, r
-	case size == 0 || flags&^uint32(known) != 0:
+	case flags&^uint32(known) != 0:
 		return 0, driver.ResultInvalidValue
+	case size == 0: // as on an H200
+		return 0, ok
 	}
 	addr, r := d.addPages(c, pinnedBlock, size, flags)
 	return driver.HostPtr(addr), r
@@ -458,9 +462,14 @@ func (d *Driver) addPages(c *context, kind blockKind, size uint64, flags uint32)
 	return addr, ok
 }
 
-// MemFreeHost is cuMemFreeHost. It waits for all work in the memory's context.
+// MemFreeHost is cuMemFreeHost. It waits for all work in the memory's context. As on an H200, the
+// address 0 is no error.
 func (d *Driver) MemFreeHost(th *driver.Thread, p driver.HostPtr) driver.Result {
 	defer d.mu.Unlock()
+	if p == 0 {
+		_, _, r := d.inContext("cuMemFreeHost", th)
+		return r
+	}
 	return d.freeing("cuMemFreeHost", th, uint64(p), pinnedBlock, driver.ResultInvalidValue)
 }
 
@@ -490,14 +499,19 @@ func (d *Driver) MemHostGetDevicePointer(th *driver.Thread, p driver.HostPtr, fl
 	return driver.DevicePtr(p), ok
 }
 
-// MemHostGetFlags is cuMemHostGetFlags.
+// MemHostGetFlags is cuMemHostGetFlags. All pinned memory is mapped, and what is allocated does not
+// say that it is portable.
 func (d *Driver) MemHostGetFlags(th *driver.Thread, p driver.HostPtr) (uint32, driver.Result) {
 	defer d.mu.Unlock()
 	b, r := d.aboutHost("cuMemHostGetFlags", th, p)
 	if r != ok {
 		return 0, r
 	}
-	return b.flags, ok
+	kept := uint32(driver.CU_MEMHOSTALLOC_WRITECOMBINED)
+	if b.kind == registeredBlock {
+		kept = driver.CU_MEMHOSTREGISTER_PORTABLE
+	}
+	return b.flags&kept | driver.CU_MEMHOSTALLOC_DEVICEMAP, ok
 }
 
 // MemHostRegister is cuMemHostRegister_v2. The memory must not move, and must stay valid until the
@@ -513,10 +527,10 @@ func (d *Driver) MemHostRegister(th *driver.Thread, p driver.HostPtr, size uint6
 		return r
 	case p == 0 || size == 0 || addr+size < addr || addr+size > deviceBase || flags&^uint32(known) != 0:
 		return driver.ResultInvalidValue
-	case flags&driver.CU_MEMHOSTREGISTER_IOMEMORY != 0:
-		return driver.ResultNotSupported
 	case d.space.taken(addr, size):
 		return driver.ResultHostMemoryAlreadyRegistered
+	case flags&driver.CU_MEMHOSTREGISTER_IOMEMORY != 0: // the memory is not that of a device
+		return driver.ResultInvalidValue
 	}
 	d.space.add(&block{addr: addr, size: size, kind: registeredBlock, ctx: c, flags: flags, data: foreignBytes(p, size)})
 	return ok
@@ -527,7 +541,7 @@ func (d *Driver) MemHostRegister(th *driver.Thread, p driver.HostPtr, size uint6
 func (d *Driver) MemHostUnregister(th *driver.Thread, p driver.HostPtr) driver.Result {
 	defer d.mu.Unlock()
 	none := driver.ResultHostMemoryNotRegistered
-	if p == 0 {
+	if p == 0 || d.space.at(uint64(p)) != nil { // inside of a registration, or other memory
 		none = driver.ResultInvalidValue
 	}
 	return d.freeing("cuMemHostUnregister", th, uint64(p), registeredBlock, none)

@@ -45,11 +45,11 @@ type corner struct {
 
 // box returns the memory at one end of a copy. Arrays are not supported.
 func (d *Driver) box(c corner, e extent) (box, driver.Result) {
-	// An H200 does not need the pitch of a single row, and the height of a single plane, if they are 0.
-	if c.pitch == 0 && e.height == 1 && e.depth == 1 {
+	// As for an H200, 0 is the smallest pitch and height that are possible.
+	if c.pitch == 0 {
 		c.pitch = c.x + e.width
 	}
-	if c.height == 0 && e.depth == 1 {
+	if c.height == 0 {
 		c.height = c.y + e.height
 	}
 	if c.pitch > maxPitch || c.pitch < c.x+e.width || c.height < c.y+e.height {
@@ -207,11 +207,11 @@ func (d *Driver) MemAllocPitch(th *driver.Thread, width, height uint64,
 	switch {
 	case r != ok:
 		return 0, 0, r
-	case width == 0 || height == 0 || element != 4 && element != 8 && element != 16 || rounded(width) > maxPitch:
+	case width == 0 || height == 0 || element != 4 && element != 8 && element != 16 || rounded(width) < width:
 		return 0, 0, driver.ResultInvalidValue
 	}
 	pitch := rounded(width)
-	if over, _ := bits.Mul64(width, height); over != 0 {
+	if over, _ := bits.Mul64(pitch, height); over != 0 {
 		return 0, 0, driver.ResultInvalidValue
 	}
 	if height > deviceMemory/pitch {

@@ -41,7 +41,7 @@ func TestBoxResults(t *testing.T) {
 		"no rows":                  {copy2D(func(c *driver.Memcpy2D) { c.Height = 0 }), ok},
 		"a small pitch":            {copy2D(func(c *driver.Memcpy2D) { c.SrcPitch = 7 }), invalid},
 		"a large pitch":            {copy2D(func(c *driver.Memcpy2D) { c.DstPitch = 1 << 31 }), invalid},
-		"no pitch":                 {copy2D(func(c *driver.Memcpy2D) { c.SrcPitch = 0 }), invalid},
+		"no pitch":                 {copy2D(func(c *driver.Memcpy2D) { c.SrcPitch = 0 }), ok},
 		"one row without a pitch":  {copy2D(func(c *driver.Memcpy2D) { c.Height, c.SrcPitch = 1, 0 }), ok},
 		"a plane without a height": {copy3D(0), ok},
 		"a plane too low":          {copy3D(3), invalid},
@@ -60,6 +60,8 @@ func TestBoxResults(t *testing.T) {
 		"an odd element":        {alloc(1, 1, 3), invalid},
 		"too much":              {alloc(1<<20, 1<<40, 4), driver.ResultOutOfMemory},
 		"more than 64 bits":     {alloc(1<<20, 1<<44, 4), invalid},
+		"long rows":             {alloc(1<<62, 1, 4), driver.ResultOutOfMemory},
+		"the longest rows":      {alloc(1<<64-1, 1, 4), invalid},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %v, want %v", name, c.got, c.want)

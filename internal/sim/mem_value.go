@@ -9,7 +9,11 @@ func (d *Driver) word(p driver.DevicePtr, size uint64) (span, driver.Result) {
 	if uint64(p)%size != 0 {
 		return span{}, driver.ResultInvalidValue
 	}
-	return d.space.span(uint64(p), size)
+	s, r := d.space.span(uint64(p), size)
+	if r == ok && (s.kind == managedBlock || s.kind == poolBlock) { // as an H200's driver answers
+		r = driver.ResultInvalidValue
+	}
+	return s, r
 }
 
 // passes reports whether a value in memory ends a stream's wait. signed converts a difference to a
@@ -86,7 +90,7 @@ func (d *Driver) writeValue(name string, th *driver.Thread, h driver.Stream, p d
 	switch {
 	case r != ok:
 		return r
-	case flags&^uint32(driver.CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) != 0:
+	case flags != 0: // an H200's driver does not accept CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER either
 		return driver.ResultInvalidValue
 	}
 	w, r := d.writeWork(p, size, write)

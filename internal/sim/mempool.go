@@ -107,7 +107,8 @@ func (p *memPool) take(d *Driver, n uint64, fits func(*piece) bool) (c *chunk, g
 // reserve adds a chunk for n bytes to the pool, and reports false if there is too little memory.
 func (p *memPool) reserve(d *Driver, n uint64) bool {
 	size := max(chunkSize, (n+chunkUnit-1)/chunkUnit*chunkUnit)
-	if size < n || p.max != 0 && (size > p.max || p.reserved.now > p.max-size) {
+	most := (p.max + chunkUnit - 1) / chunkUnit * chunkUnit
+	if size < n || p.max != 0 && (size > most || p.reserved.now > most-size) {
 		return false
 	}
 	if room := deviceMemory - p.dev.memory; size > room {
@@ -149,7 +150,10 @@ func (d *Driver) synchronized(v *device) {
 // allocate allocates memory of the pool in the order of a stream.
 func (p *memPool) allocate(d *Driver, s *stream, size uint64) (driver.DevicePtr, driver.Result) {
 	n := rounded(size)
-	if size == 0 || n < size {
+	switch {
+	case size == 0: // as on an H200
+		return 0, ok
+	case n < size:
 		return 0, driver.ResultInvalidValue
 	}
 	now := func(q *piece) bool { return q.after(p, s) }
@@ -167,7 +171,7 @@ func (p *memPool) allocate(d *Driver, s *stream, size uint64) (driver.DevicePtr,
 	}
 	b := &block{addr: q.addr, size: size, kind: poolBlock, ctx: s.ctx, chunk: c}
 	c.live++
-	p.used.add(n)
+	p.used.add(size)
 	d.space.add(b)
 	return driver.DevicePtr(b.addr), ok
 }
@@ -175,7 +179,7 @@ func (p *memPool) allocate(d *Driver, s *stream, size uint64) (driver.DevicePtr,
 // freed adds a block to the free pieces of its chunk, when a call makes a stream free it by an
 // operation, or when it is freed at once. It does not count as used from now on.
 func (b *block) freed(s *stream, o *op) {
-	b.chunk.pool.used.now -= rounded(b.size)
+	b.chunk.pool.used.now -= b.size
 	q := piece{addr: b.addr, size: rounded(b.size), s: s, op: o, was: b}
 	b.chunk.free = slices.Insert(b.chunk.free, 0, q) // it is preferred to memory that was never used
 }
@@ -254,21 +258,23 @@ func (d *Driver) DeviceSetMemPool(_ *driver.Thread, dev driver.Device, h driver.
 	return ok
 }
 
-// MemPoolCreate is cuMemPoolCreate. Pools that processes share are not supported.
+// MemPoolCreate is cuMemPoolCreate. Pools on the host, of managed memory, or that processes share are
+// not supported.
 func (d *Driver) MemPoolCreate(_ *driver.Thread, props driver.MemPoolProps) (driver.MemoryPool, driver.Result) {
 	defer d.mu.Unlock()
 	if r := d.begin("cuMemPoolCreate"); r != ok {
 		return 0, r
 	}
-	if props.AllocType != driver.CU_MEM_ALLOCATION_TYPE_PINNED ||
-		props.Location.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE {
+	if props.AllocType != driver.CU_MEM_ALLOCATION_TYPE_PINNED && props.AllocType != driver.CU_MEM_ALLOCATION_TYPE_MANAGED {
 		return 0, driver.ResultInvalidValue
 	}
-	v, r := d.device(driver.Device(props.Location.ID))
-	switch {
-	case r != ok:
-		return 0, r
-	case props.HandleTypes != driver.CU_MEM_HANDLE_TYPE_NONE:
+	v, r := d.place(props.Location)
+	switch h := props.HandleTypes; {
+	case r != ok, props.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT,
+		h != driver.CU_MEM_HANDLE_TYPE_NONE && props.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST,
+		h != driver.CU_MEM_HANDLE_TYPE_NONE && h != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && h != driver.CU_MEM_HANDLE_TYPE_FABRIC:
+		return 0, driver.ResultInvalidValue
+	case v == nil, props.AllocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED, h != driver.CU_MEM_HANDLE_TYPE_NONE:
 		return 0, driver.ResultNotSupported
 	}
 	d.defaultPool(v)
@@ -381,8 +387,10 @@ func (d *Driver) MemPoolGetAccess(_ *driver.Thread, h driver.MemoryPool, l drive
 	}
 	v, r := d.located(l)
 	switch {
+	case l.Type == driver.CU_MEM_LOCATION_TYPE_HOST, l.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA:
+		return driver.CU_MEM_ACCESS_FLAGS_PROT_NONE, ok
 	case r != ok:
-		return 0, r
+		return 0, driver.ResultInvalidValue
 	case v == p.dev:
 		return driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE, ok
 	}
@@ -461,7 +469,7 @@ func (d *Driver) MemAllocFromPoolAsync(th *driver.Thread, size uint64, p driver.
 func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.Stream) driver.Result {
 	defer d.mu.Unlock()
 	s, t, r := d.onStream("cuMemFreeAsync", th, h)
-	if r != ok {
+	if r != ok || p == 0 {
 		return r
 	}
 	b := d.space.of(uint64(p), deviceBlock, poolBlock, graphBlock)

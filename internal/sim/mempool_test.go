@@ -36,9 +36,9 @@ func TestPoolResults(t *testing.T) {
 	}
 	second := func(_ any, res driver.Result) driver.Result { return res }
 	for name, c := range map[string]struct{ got, want driver.Result }{
-		"a pool of no device":      {second(r.MemPoolCreate(r.th, poolProps(9))), driver.ResultInvalidDevice},
+		"a pool of no device":      {second(r.MemPoolCreate(r.th, poolProps(9))), invalid},
 		"a shared pool":            {second(r.MemPoolCreate(r.th, shared)), driver.ResultNotSupported},
-		"a managed pool":           {second(r.MemPoolCreate(r.th, managed)), invalid},
+		"a managed pool":           {second(r.MemPoolCreate(r.th, managed)), driver.ResultNotSupported},
 		"destroy the default pool": {r.MemPoolDestroy(r.th, def), invalid},
 		"destroy nothing":          {r.MemPoolDestroy(r.th, 0), invalid},
 		"an unknown attribute":     {second(r.MemPoolGetAttribute(r.th, p, 99)), invalid},
@@ -48,13 +48,13 @@ func TestPoolResults(t *testing.T) {
 		"set a mark to 1": {r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH, 1),
 			invalid},
 		"set a mark to 0":             {r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0), ok},
-		"access of the host":          {second(r.MemPoolGetAccess(r.th, p, host)), invalid},
+		"access of the host":          {second(r.MemPoolGetAccess(r.th, p, host)), ok},
 		"no access of its own device": {access(0, driver.CU_MEM_ACCESS_FLAGS_PROT_NONE), invalid},
 		"read access":                 {access(1, driver.CU_MEM_ACCESS_FLAGS_PROT_READ), invalid},
 		"access of no device": {access(9, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE),
 			driver.ResultInvalidDevice},
 		"the pool of another device": {r.DeviceSetMemPool(r.th, 1, p), invalid},
-		"an allocation of nothing":   {second(r.MemAllocFromPoolAsync(r.th, 0, p, s)), invalid},
+		"an allocation of nothing":   {second(r.MemAllocFromPoolAsync(r.th, 0, p, s)), ok},
 		"export":                     {second(r.MemPoolExportToShareableHandle(r.th, p, 1, 0)), invalid},
 		"export of no memory":        {second(r.MemPoolExportPointer(r.th, 1)), invalid},
 		"import": {second(r.MemPoolImportFromShareableHandle(r.th, 3, 1, 0)),

@@ -340,6 +340,10 @@ func TestAttributes(t *testing.T) {
 func TestOccupancy(t *testing.T) {
 	r := newLab(t)
 	f := r.kernel("k", "")
+	if n, res := r.OccupancyMaxActiveBlocksPerMultiprocessor(r.th, f, 32, 48<<10+1); n != 0 || res != ok {
+		t.Errorf("with more shared memory than the kernel may use: %d, %v", n, res)
+	}
+	r.must(r.FuncSetAttribute(r.th, f, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 227<<10))
 	for _, tt := range []struct {
 		threads int32
 		shared  uint64

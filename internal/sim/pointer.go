@@ -44,7 +44,7 @@ func (d *Driver) PointerGetAttribute(th *driver.Thread, attribute int32,
 
 // mappedAttribute returns an attribute of an address in a mapping. Its range is the reservation.
 func (d *Driver) mappedAttribute(b *block, attribute int32, addr uint64) (v uint64, r driver.Result) {
-	g := d.space.rangeOf(b.addr, b.size)
+	g := d.space.rangeOf(b.addr, 1)
 	switch attribute {
 	case driver.CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
 		if !b.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READ) {
@@ -108,11 +108,17 @@ func (b *block) attribute(attribute int32, addr uint64) (v uint64, r driver.Resu
 			return uint64(b.chunk.pool.handle), ok
 		}
 		return 0, ok
-	case driver.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, driver.CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
-		driver.CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, driver.CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+	case driver.CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, driver.CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+		return flag(b.kind == deviceBlock)
+	case driver.CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
 		return 0, ok
-	case driver.CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-		return 0, driver.ResultNotSupported
+	case driver.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+		return flag(b.syncMemops)
+	case driver.CU_POINTER_ATTRIBUTE_P2P_TOKENS: // whoever has asked for them may read the memory at any time
+		if !b.kind.onHost() {
+			b.syncMemops = true
+			return 0, ok
+		}
 	}
 	return 0, driver.ResultInvalidValue
 }

@@ -216,11 +216,18 @@ func (d *Driver) described(p *driver.MemAllocationProp) (*device, driver.Result)
 	const win32 = driver.CU_MEM_HANDLE_TYPE_WIN32 | driver.CU_MEM_HANDLE_TYPE_WIN32_KMT
 	host := p.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST ||
 		p.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA
+	var v *device
+	if p.Location.Type == driver.CU_MEM_LOCATION_TYPE_DEVICE {
+		var r driver.Result
+		if v, r = d.device(driver.Device(p.Location.ID)); r != ok {
+			return nil, r
+		}
+	}
 	switch {
 	case p.Type != driver.CU_MEM_ALLOCATION_TYPE_PINNED, p.Win32HandleMetaData != 0,
 		p.RequestedHandleTypes&win32 != 0, p.AllocFlags.Reserved != [4]uint8{},
 		p.AllocFlags.CompressionType > 1,
-		!host && p.Location.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE:
+		!host && v == nil, p.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA && p.Location.ID != 0:
 		return nil, driver.ResultInvalidValue
 	case p.RequestedHandleTypes&driver.CU_MEM_HANDLE_TYPE_FABRIC != 0:
 		return nil, driver.ResultNotPermitted
@@ -228,7 +235,7 @@ func (d *Driver) described(p *driver.MemAllocationProp) (*device, driver.Result)
 		p.RequestedHandleTypes&driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR != 0 && !canShareMemory:
 		return nil, driver.ResultNotSupported
 	}
-	return d.device(driver.Device(p.Location.ID))
+	return v, ok
 }
 
 // MemGetAllocationGranularity is cuMemGetAllocationGranularity. Like an H200, it does not check the
@@ -394,12 +401,25 @@ func (d *Driver) MemMap(_ *driver.Thread, p driver.DevicePtr, size, offset uint6
 		return driver.ResultInvalidValue
 	case size != m.size || offset != 0:
 		return driver.ResultNotSupported
-	case flags != 0 || addr%granularity != 0 || d.space.rangeOf(addr, size) == nil || d.space.taken(addr, size):
+	case flags != 0 || addr%granularity != 0 || !d.space.reserved(addr, size) || d.space.taken(addr, size):
 		return driver.ResultInvalidValue
 	}
 	m.uses++
 	d.space.add(&block{addr: addr, size: size, kind: mappedBlock, ctx: m.dev.nowhere(), mapping: &mapping{physical: m}})
 	return ok
+}
+
+// reserved reports whether a range consists of reservations.
+func (a *addressSpace) reserved(addr, size uint64) bool {
+	for size > 0 {
+		g := a.rangeOf(addr, 1)
+		if g == nil {
+			return false
+		}
+		n := min(size, g.addr+g.size-addr)
+		addr, size = addr+n, size-n
+	}
+	return true
 }
 
 // rangeOf returns the reservation that has a range, or nil.
@@ -437,8 +457,7 @@ func (d *Driver) MemUnmap(_ *driver.Thread, p driver.DevicePtr, size uint64) dri
 	if r := d.begin("cuMemUnmap"); r != ok {
 		return r
 	}
-	if size == 0 || size%granularity != 0 || addr%granularity != 0 || addr+size < addr ||
-		d.space.rangeOf(addr, granularity) == nil {
+	if size == 0 || addr+size < addr || d.space.rangeOf(addr, 1) == nil { // as an H200 does, whatever follows
 		return driver.ResultInvalidValue
 	}
 	var list []*block

@@ -186,6 +186,23 @@ func foundGraphNodes() []found {
 				c.run(n.exec, s)
 				c.finish(s)
 			}},
+		{famGraph, "nodes-disabled-cooperative", "a launch with a cooperative kernel that is disabled poisons the context",
+			func(c *raw) {
+				_, ctx := c.setup()
+				n := newNodes(c, ctx)
+				var v driver.LaunchAttributeValue
+				v[0] = 1
+				c.res("make-cooperative", c.GraphKernelNodeSetAttribute(c.at, n.list[0], driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, v))
+				exec := c.exec(n.graph)
+				s := c.stream(nonBlocking)
+				c.res("launch", c.GraphLaunch(c.at, exec, s))
+				c.res("end", c.StreamSynchronize(c.at, s))
+				c.res("disable", c.GraphNodeSetEnabled(c.at, exec, n.list[0], 0))
+				c.res("launch-disabled", c.GraphLaunch(c.at, exec, s))
+				c.res("end-disabled", c.StreamSynchronize(c.at, s))
+				_, res := c.StreamCreate(c.at, nonBlocking)
+				c.res("afterwards", res)
+			}},
 		{famGraph, "edges-changed", "adding an edge twice, removing one that does not exist, and instantiating a cycle",
 			func(c *raw) {
 				_, ctx := c.setup()

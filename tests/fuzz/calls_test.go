@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -39,8 +40,8 @@ type caller struct {
 	fns     []driver.Function
 	own     []byte // the program's own memory, aligned to pages
 
-	*rand.Rand // of the current call
-	log        *strings.Builder
+	*rand.Rand                 // of the current call
+	log        strings.Builder // the calls of the sequence
 	handles
 }
 
@@ -54,6 +55,7 @@ type handles struct {
 	ranges  []callRange
 	physics []callPhysical
 	locked  [2]int // the part of own that is registered, if the second is not 0
+	pieces  int    // of managed memory, that were allocated
 }
 
 type blockKind int
@@ -178,9 +180,7 @@ func errorOf(what string, r driver.Result) error {
 
 // say notes the arguments of the call that follows.
 func (c *caller) say(format string, args ...any) {
-	if c.log != nil {
-		fmt.Fprintf(c.log, format, args...)
-	}
+	fmt.Fprintf(&c.log, format, args...)
 }
 
 // one returns one of the values.
@@ -359,13 +359,30 @@ func (c *caller) end() error {
 
 func (c *caller) ownAt(i int) driver.HostPtr { return driver.HostPtr(unsafe.Pointer(&c.own[i])) }
 
-// sequence makes the calls of a seed on two callers, and returns an error if their answers differ.
+// difference is a call that two drivers answer differently.
+type difference struct {
+	kind string // the same for calls that differ in the same way, as far as is known
+	text string
+}
+
+func (d *difference) Error() string { return d.text }
+
+// sequence makes the calls of a seed on two callers, and returns a *difference if their answers
+// differ.
 func sequence(pair [2]*caller, seed uint64, count map[string]int) error {
+	for _, c := range pair {
+		c.log.Reset()
+	}
 	for n := range callCount {
 		name, a := pair[0].step(seed, n)
 		_, b := pair[1].step(seed, n)
 		if !slices.Equal(a, b) {
-			return fmt.Errorf("call %d, %s: %s answers %x, and %s %x", n, name, pair[0].name, a, pair[1].name, b)
+			lines := strings.Split(strings.TrimSpace(pair[1].log.String()), "\n")
+			return &difference{
+				kind: fmt.Sprintf("%s %x %x", name, a[:min(1, len(a))], b[:min(1, len(b))]),
+				text: fmt.Sprintf("call %d, %s: %s answers %x, and %s %x\n\t%s", n, name, pair[0].name, a, pair[1].name, b,
+					lines[len(lines)-1]),
+			}
 		}
 		if !slices.Equal(a, noOperands) {
 			count[name]++
@@ -374,7 +391,7 @@ func sequence(pair [2]*caller, seed uint64, count map[string]int) error {
 			r, a := pair[0].sum()
 			q, b := pair[1].sum()
 			if r != q || a != b {
-				return fmt.Errorf("after call %d, %s: the memory differs (%v, %v)", n, name, r, q)
+				return &difference{kind: "memory after " + name, text: fmt.Sprintf("after call %d, %s: the memory differs (%v, %v)", n, name, r, q)}
 			}
 		}
 	}
@@ -418,7 +435,7 @@ func TestCalls(t *testing.T) {
 	})
 }
 
-// runCalls makes n sequences, and reports the first few that differ.
+// runCalls makes n sequences, and reports the first that differs in each of a few ways.
 func runCalls(t *testing.T, pair [2]*caller, n int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -430,11 +447,10 @@ func runCalls(t *testing.T, pair [2]*caller, n int) {
 	from, failures := *fuzzFrom, 0
 	if *fuzzSeed != 0 {
 		from, n = *fuzzSeed, 1
-		pair[1].log = new(strings.Builder)
 	}
-	counts := make(map[string]int)
+	counts, kinds := make(map[string]int), make(map[string]int)
 	begun, seed := time.Now(), from
-	for ; seed < from+uint64(n) && failures < *fuzzMost && (*fuzzFor == 0 || time.Since(begun) < *fuzzFor); seed++ {
+	for ; seed < from+uint64(n) && len(kinds) < *fuzzMost && (*fuzzFor == 0 || time.Since(begun) < *fuzzFor); seed++ {
 		hanging := time.AfterFunc(hang, func() {
 			fmt.Fprintf(os.Stderr, "%s: seed %d hangs\n", t.Name(), seed)
 			os.Exit(2)
@@ -443,14 +459,23 @@ func runCalls(t *testing.T, pair [2]*caller, n int) {
 		hanging.Stop()
 		if err != nil {
 			failures++
-			t.Errorf("seed %d: %v", seed, err)
+			kind := "other"
+			if d, is := errors.AsType[*difference](err); is {
+				kind = d.kind
+			}
+			if kinds[kind]++; kinds[kind] == 1 {
+				t.Errorf("seed %d: %v", seed, err)
+			}
 			for _, c := range pair {
 				c.end() // some of it fails
 			}
 		}
 	}
-	if log := pair[1].log; log != nil {
-		t.Logf("seed %d:\n%s", from, log)
+	if *fuzzSeed != 0 {
+		t.Logf("seed %d:\n%s", from, pair[1].log.String())
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		t.Logf("%d times: %s", kinds[kind], kind)
 	}
 	done := seed - from
 	t.Logf("%d sequences, %d differences; to go on from here: -fuzz.from=%d", done, failures, seed)
