@@ -192,7 +192,7 @@ func foundGraphNodes() []found {
 				n := newNodes(c, ctx)
 				var v driver.LaunchAttributeValue
 				v[0] = 1
-				c.res("make-cooperative", c.GraphKernelNodeSetAttribute(c.at, n.list[0], driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, v))
+				c.res("make-cooperative", c.GraphKernelNodeSetAttribute(c.at, n.list[0], driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &v))
 				exec := c.exec(n.graph)
 				s := c.stream(nonBlocking)
 				c.res("launch", c.GraphLaunch(c.at, exec, s))
