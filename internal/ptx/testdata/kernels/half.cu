@@ -28,13 +28,15 @@ extern "C" __global__ void pairs(__half2 *h, const __half2 *a, const __half2 *b)
     p = __hfma2(p, __lowhigh2highlow(s), __float2half2_rn(0.5f));
     h[i] = __hmul2(p, __hge2(a[i], b[i]));
 }
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 extern "C" __global__ void bfloats(__nv_bfloat162 *o, const __nv_bfloat162 *c) {
     int i = threadIdx.x;
     __nv_bfloat162 v = c[i], w = c[(i + 1) & 127];
     v = __hfma2(v, w, v);
-    v = __hadd2(v, __hmul2(w, w));
+    v = __hadd2_rn(v, __hmul2_rn(w, w));
     o[i] = __halves2bfloat162(__hmax(__low2bfloat16(v), __low2bfloat16(w)), __hsub(__high2bfloat16(v), __high2bfloat16(w)));
 }
+#endif
 extern "C" __global__ void compares(unsigned *o, const __half *a, const __half *b) {
     int i = threadIdx.x;
     o[i] = __hlt(a[i], b[i]) | __hge(a[i], b[i]) << 1 | __heq(a[i], a[i]) << 2 | __hisnan(b[i]) << 3 | __hgt(__hmax(a[i], b[i]), a[i]) << 4 |

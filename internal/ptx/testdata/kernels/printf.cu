@@ -14,7 +14,7 @@ extern "C" __global__ void hello(int *r) {
 extern "C" __global__ void forms(unsigned u, float f, unsigned long long l, int *r) {
     printf("%d|%5d|%-5d|%05d|%+d|% d|%i\n", -7, 42, 42, 42, 42, 42, (int)u);
     printf("%u|%x|%X|%#x|%o|%#o|%08x\n", u, u, u, u, u, u, 255);
-    printf("%lld|%llu|%llx|%ld|%lu|%hd|%hhd|%zu\n", (long long)l, l, l, (long)-5, (unsigned long)l, 70000, 300, (size_t)9);
+    printf("%lld|%llu|%llx|%ld|%lu|%hd|%zu\n", (long long)l, l, l, (long)-5, (unsigned long)l, 70000, (size_t)9);
     printf("%f|%.3f|%10.2f|%-10.2f|%e|%.2e|%g|%G|%a\n", f, f, f, f, f, f, f, f, f);
     printf("%f|%f|%f|%e\n", 1.0 / 0.0, -1.0 / 0.0, 0.1, 123456789.0);
     printf("%c%c%c|%s|%10s|%-10s|%.2s|%%\n", 'a', 'b', 'c', "text", "right", "left", "cut");

@@ -1,4 +1,5 @@
 // Functions that call themselves, and each other.
+//! stack 16384
 //! buf r u32 256 zero out
 //! buf q u32 256 rand out
 //! buf h u64 32 zero out

@@ -14,7 +14,7 @@ extern "C" __global__ void diverge(unsigned *o, const unsigned *in) {
     } else if (lane & 1) {
         unsigned m = __activemask();
         r = __popc(m) > 0;
-        r += __shfl_down_sync(0xffffffff & 0xa28a28a2, v, 4, 8) & 0xff;
+        r += __shfl_sync(0xa28a28a2, v, lane & 4 ? 5 : 11) & 0xff;
     } else {
         int pred;
         unsigned m = 0x14514514;
