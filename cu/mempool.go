@@ -28,7 +28,8 @@ type MemPoolOptions struct {
 // MemPoolStats are the amounts of memory of a pool, in bytes.
 type MemPoolStats struct {
 	// Reserved is what the pool has of the device's memory, and Used what is allocated. Memory that
-	// a stream is going to free does not count as used.
+	// a stream is going to free does not count as used. Abandoned memory that a freeing call frees
+	// does count afterwards, with NVIDIA's driver of CUDA 13.0: the pool can use it again.
 	Reserved, Used uint64
 	// ReservedHigh and UsedHigh are the highest values since [MemPool.ResetHigh].
 	ReservedHigh, UsedHigh uint64

@@ -131,56 +131,17 @@ func (d *Driver) nodeContext(name string, h driver.Context) (*context, driver.Re
 	return c, d.live(c)
 }
 
-// rows is one end of a copy: rows of bytes, whose beginnings are pitch apart. Each plane has height
-// rows.
-type rows struct {
-	span
-	pitch, height uint64
-}
-
-// at returns the offset of a row.
-func (r *rows) at(y, z uint64) uint64 { return (z*r.height + y) * r.pitch }
-
-// rows returns one end of a copy of p.
-func (d *Driver) rows(p *driver.Memcpy3D, kind int32, host driver.HostPtr, dev driver.DevicePtr, x, y, z, pitch,
-	height uint64) (rows, driver.Result) {
-	many := p.Height > 1 || p.Depth > 1
-	r := rows{pitch: pitch, height: height}
-	switch {
-	case p.WidthInBytes > 1<<40, p.Height > 1<<40, p.Depth > 1<<40, x > 1<<40, y > 1<<40, z > 1<<40, pitch > 1<<40,
-		height > 1<<20, (many || pitch != 0) && pitch < x+p.WidthInBytes, (p.Depth > 1 || height != 0) &&
-			height < y+p.Height:
-		return rows{}, driver.ResultInvalidValue
-	}
-	first := r.at(y, z) + x
-	n := r.at(p.Height-1, p.Depth-1) + p.WidthInBytes
-	var res driver.Result
-	switch kind {
-	case driver.CU_MEMORYTYPE_HOST:
-		r.span, res = d.space.hostSpan(host+driver.HostPtr(first), n)
-	case driver.CU_MEMORYTYPE_DEVICE:
-		r.span, res = d.space.span(uint64(dev)+first, n)
-	case driver.CU_MEMORYTYPE_UNIFIED:
-		r.span, res = d.space.hostSpan(driver.HostPtr(dev)+driver.HostPtr(first), n)
-	default: // arrays are not supported
-		return rows{}, driver.ResultInvalidValue
-	}
-	return r, res
-}
-
 // copyParams returns the work of a copy node.
 func (d *Driver) copyParams(name string, p *driver.Memcpy3D, in *context) (*work, driver.Result) {
 	if p == nil || p.WidthInBytes == 0 || p.Height == 0 || p.Depth == 0 {
 		return nil, driver.ResultInvalidValue
 	}
-	c := *p
-	src, r := d.rows(&c, c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, c.SrcZ, c.SrcPitch,
-		c.SrcHeight)
+	c, e := *p, extent{p.WidthInBytes, p.Height, p.Depth}
+	src, r := d.box(corner{c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, c.SrcZ, c.SrcPitch, c.SrcHeight}, e)
 	if r != ok {
 		return nil, r
 	}
-	dst, r := d.rows(&c, c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, c.DstZ, c.DstPitch,
-		c.DstHeight)
+	dst, r := d.box(corner{c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, c.DstZ, c.DstPitch, c.DstHeight}, e)
 	if r != ok {
 		return nil, r
 	}
@@ -192,16 +153,7 @@ func (d *Driver) copyParams(name string, p *driver.Memcpy3D, in *context) (*work
 		ctx: in, node: memcpyNode, copies: &c, kinds: [2]int32{c.DstMemoryType, c.SrcMemoryType},
 		blocks: []*block{dst.block, src.block}, many: c.Height > 1 || c.Depth > 1,
 		make: func() *op {
-			return d.access(&op{duration: took}, func() {
-				for z := range c.Depth {
-					for y := range c.Height {
-						to, from := dst.span, src.span
-						to.off, from.off = to.off+dst.at(y, z), from.off+src.at(y, z)
-						to.n, from.n = c.WidthInBytes, c.WidthInBytes
-						transfer(to, from)
-					}
-				}
-			}, dst.span, src.span)
+			return d.access(&op{duration: took}, func() { e.transfer(dst, src) }, dst.span, src.span)
 		},
 	}, ok
 }

@@ -98,7 +98,7 @@ func (d *Driver) MemAdvise(th *driver.Thread, p driver.DevicePtr, n uint64, what
 		return r
 	}
 	// An H200 refuses wrong types even if it does not use the location.
-	if what < driver.CU_MEM_ADVISE_SET_READ_MOSTLY || what > driver.CU_MEM_ADVISE_UNSET_ACCESSED_BY || n == 0 ||
+	if what < driver.CU_MEM_ADVISE_SET_READ_MOSTLY || what > driver.CU_MEM_ADVISE_UNSET_ACCESSED_BY ||
 		l.Type <= driver.CU_MEM_LOCATION_TYPE_INVALID || l.Type > driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT {
 		return driver.ResultInvalidValue
 	}
@@ -156,7 +156,7 @@ func (d *Driver) MemPrefetchAsync(th *driver.Thread, p driver.DevicePtr, n uint6
 	if r != ok {
 		return r
 	}
-	if _, r = d.place(l); r != ok {
+	if _, r = d.place(l); r != ok && n > 0 {
 		return r
 	}
 	m, r := d.managed(p, n)

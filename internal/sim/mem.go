@@ -499,15 +499,14 @@ func (d *Driver) MemHostGetDevicePointer(th *driver.Thread, p driver.HostPtr, fl
 	return driver.DevicePtr(p), ok
 }
 
-// MemHostGetFlags is cuMemHostGetFlags. All pinned memory is mapped, and what is allocated does not
-// say that it is portable.
+// MemHostGetFlags is cuMemHostGetFlags. All pinned memory is mapped.
 func (d *Driver) MemHostGetFlags(th *driver.Thread, p driver.HostPtr) (uint32, driver.Result) {
 	defer d.mu.Unlock()
 	b, r := d.aboutHost("cuMemHostGetFlags", th, p)
 	if r != ok {
 		return 0, r
 	}
-	kept := uint32(driver.CU_MEMHOSTALLOC_WRITECOMBINED)
+	kept := uint32(driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_WRITECOMBINED)
 	if b.kind == registeredBlock {
 		kept = driver.CU_MEMHOSTREGISTER_PORTABLE
 	}

@@ -52,7 +52,9 @@ func (d *Driver) box(c corner, e extent) (box, driver.Result) {
 	if c.height == 0 {
 		c.height = c.y + e.height
 	}
-	if c.pitch > maxPitch || c.pitch < c.x+e.width || c.height < c.y+e.height {
+	const most = 1 << 40 // of everything, so that sums are right
+	if max(c.x, c.y, c.z, c.height, e.width, e.height, e.depth) > most || c.pitch > maxPitch || c.pitch < c.x+e.width ||
+		c.height < c.y+e.height {
 		return box{}, driver.ResultInvalidValue
 	}
 	b := box{pitch: c.pitch, plane: c.pitch * c.height}
@@ -65,8 +67,10 @@ func (d *Driver) box(c corner, e extent) (box, driver.Result) {
 	switch c.kind {
 	case driver.CU_MEMORYTYPE_HOST:
 		b.span, r = d.space.hostSpan(c.host+driver.HostPtr(off), n)
-	case driver.CU_MEMORYTYPE_DEVICE, driver.CU_MEMORYTYPE_UNIFIED:
+	case driver.CU_MEMORYTYPE_DEVICE:
 		b.span, r = d.space.span(uint64(c.dev)+off, n)
+	case driver.CU_MEMORYTYPE_UNIFIED:
+		b.span, r = d.space.hostSpan(driver.HostPtr(c.dev)+driver.HostPtr(off), n)
 	default:
 		return box{}, driver.ResultInvalidValue
 	}
@@ -178,7 +182,7 @@ func (d *Driver) setBox(name string, th *driver.Thread, p driver.DevicePtr, pitc
 // rectangle returns the memory of a rectangle of values of a size. It changes the width from values to
 // bytes.
 func (d *Driver) rectangle(p driver.DevicePtr, pitch, size uint64, e *extent) (box, driver.Result) {
-	if uint64(p)%size != 0 || e.width > maxPitch || e.height > 1 && pitch%size != 0 {
+	if uint64(p)%size != 0 || e.width > maxPitch || e.height > 1 && (pitch%size != 0 || pitch < e.width*size) {
 		return box{}, driver.ResultInvalidValue
 	}
 	if e.width *= size; e.height == 1 {
@@ -211,10 +215,10 @@ func (d *Driver) MemAllocPitch(th *driver.Thread, width, height uint64,
 		return 0, 0, driver.ResultInvalidValue
 	}
 	pitch := rounded(width)
-	if over, _ := bits.Mul64(pitch, height); over != 0 {
+	switch {
+	case pitch*height == 0: // an H200 calculates with 64 bits
 		return 0, 0, driver.ResultInvalidValue
-	}
-	if height > deviceMemory/pitch {
+	case height > deviceMemory/pitch:
 		return 0, 0, driver.ResultOutOfMemory
 	}
 	b, r := d.newDeviceBlock(c, pitch*height, deviceBlock)

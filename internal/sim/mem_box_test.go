@@ -60,6 +60,7 @@ func TestBoxResults(t *testing.T) {
 		"an odd element":        {alloc(1, 1, 3), invalid},
 		"too much":              {alloc(1<<20, 1<<40, 4), driver.ResultOutOfMemory},
 		"more than 64 bits":     {alloc(1<<20, 1<<44, 4), invalid},
+		"a little more":         {alloc(1<<62, 7, 4), driver.ResultOutOfMemory},
 		"long rows":             {alloc(1<<62, 1, 4), driver.ResultOutOfMemory},
 		"the longest rows":      {alloc(1<<64-1, 1, 4), invalid},
 	} {

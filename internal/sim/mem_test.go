@@ -103,7 +103,7 @@ func TestMemoryResults(t *testing.T) {
 			p, res := r.MemHostAlloc(r.th, 1, portable)
 			r.must(res)
 			flags, res := r.MemHostGetFlags(r.th, p)
-			if flags != driver.CU_MEMHOSTALLOC_DEVICEMAP {
+			if flags != portable|driver.CU_MEMHOSTALLOC_DEVICEMAP {
 				r.t.Errorf("the flags are %#x", flags)
 			}
 			r.must(r.MemFreeHost(r.th, p))

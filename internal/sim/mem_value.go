@@ -10,7 +10,7 @@ func (d *Driver) word(p driver.DevicePtr, size uint64) (span, driver.Result) {
 		return span{}, driver.ResultInvalidValue
 	}
 	s, r := d.space.span(uint64(p), size)
-	if r == ok && (s.kind == managedBlock || s.kind == poolBlock) { // as an H200's driver answers
+	if r == ok && (s.kind == managedBlock || s.kind == poolBlock || s.kind == graphBlock) { // as an H200's driver answers
 		r = driver.ResultInvalidValue
 	}
 	return s, r

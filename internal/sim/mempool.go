@@ -107,7 +107,7 @@ func (p *memPool) take(d *Driver, n uint64, fits func(*piece) bool) (c *chunk, g
 // reserve adds a chunk for n bytes to the pool, and reports false if there is too little memory.
 func (p *memPool) reserve(d *Driver, n uint64) bool {
 	size := max(chunkSize, (n+chunkUnit-1)/chunkUnit*chunkUnit)
-	most := (p.max + chunkUnit - 1) / chunkUnit * chunkUnit
+	most := (p.max + chunkSize - 1) / chunkSize * chunkSize
 	if size < n || p.max != 0 && (size > most || p.reserved.now > most-size) {
 		return false
 	}
@@ -177,9 +177,8 @@ func (p *memPool) allocate(d *Driver, s *stream, size uint64) (driver.DevicePtr,
 }
 
 // freed adds a block to the free pieces of its chunk, when a call makes a stream free it by an
-// operation, or when it is freed at once. It does not count as used from now on.
+// operation, or when it is freed at once.
 func (b *block) freed(s *stream, o *op) {
-	b.chunk.pool.used.now -= b.size
 	q := piece{addr: b.addr, size: rounded(b.size), s: s, op: o, was: b}
 	b.chunk.free = slices.Insert(b.chunk.free, 0, q) // it is preferred to memory that was never used
 }
@@ -270,6 +269,8 @@ func (d *Driver) MemPoolCreate(_ *driver.Thread, props driver.MemPoolProps) (dri
 	}
 	v, r := d.place(props.Location)
 	switch h := props.HandleTypes; {
+	case props.AllocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED && h != driver.CU_MEM_HANDLE_TYPE_NONE:
+		return 0, driver.ResultInvalidValue
 	case r != ok, props.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT,
 		h != driver.CU_MEM_HANDLE_TYPE_NONE && props.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST,
 		h != driver.CU_MEM_HANDLE_TYPE_NONE && h != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && h != driver.CU_MEM_HANDLE_TYPE_FABRIC:
@@ -489,6 +490,7 @@ func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.St
 	b.leaving = true
 	o := &op{effect: func() { d.space.remove(b) }}
 	if b.kind == poolBlock {
+		b.chunk.pool.used.now -= b.size // cuMemFree does not subtract it
 		b.freed(s, o)
 	}
 	d.engine.enqueue(s, o)

@@ -398,7 +398,23 @@ func (f *function) active(threads int32, dynamic uint64) int32 {
 	}
 	threads = (threads + warp - 1) / warp * warp
 	return min(mostBlocks, mostThreads/threads, registers/(threads*registersEach),
-		int32(sharedMemory/(shared+sharedOfSystem)))
+		int32(f.carveOut(shared+sharedOfSystem)/(shared+sharedOfSystem)))
+}
+
+// carveOut returns how much of a multiprocessor's memory is shared memory, in bytes, for blocks that
+// need some: the least that is as much as the kernel prefers.
+func (f *function) carveOut(least uint64) uint64 {
+	percent := f.attributes[driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT]
+	if percent < 0 {
+		return sharedMemory
+	}
+	want := max(least, sharedMemory*uint64(percent)/100)
+	for _, kib := range []uint64{8, 16, 32, 64, 100, 132, 164, 196} {
+		if kib<<10 >= want {
+			return kib << 10
+		}
+	}
+	return sharedMemory
 }
 
 // OccupancyMaxActiveBlocksPerMultiprocessor is
