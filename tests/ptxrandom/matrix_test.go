@@ -1,0 +1,297 @@
+package ptxrandom
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/purecu/purecu/internal/ptx/isa"
+)
+
+// braces returns a list of registers.
+func braces(list []string) string { return "{" + strings.Join(list, ", ") + "}" }
+
+// fill copies 2048 bytes of a row of the inputs to shared memory at %sM.
+func (g *generator) fill(row int) {
+	g.need["shared"] = true
+	g.line("bar.sync 0;")
+	g.line("mad.lo.u32 %%xr, %%me, 32, %%sM; mad.wide.u32 %%xd, %%me, 32, %%im;")
+	for i := 0; i < 32; i += 16 {
+		g.line("ld.global.v4.b32 {%%xm0, %%xm1, %%xm2, %%xm3}, [%%xd+%d];", row*rowSize+i)
+		g.line("st.shared.v4.b32 [%%xr+%d], {%%xm0, %%xm1, %%xm2, %%xm3};", i)
+	}
+	g.line("bar.sync 0;")
+}
+
+// moveMatrix writes ldmatrix or stmatrix.
+func (g *generator) moveMatrix(v isa.Variant) {
+	n := int(v.Get("count")[1] - '0')
+	g.begin(v.String(), rowID(v.Instruction))
+	var regs []string
+	if v.Name == "ldmatrix" {
+		g.fill(pick(g, 0, 6, 16, matrixRow))
+		g.line("and.b32 %%xi, %%me, 31; mad.lo.u32 %%xi, %%xi, 16, %%sM;")
+		for i := range n {
+			regs = append(regs, fmt.Sprintf("%%xm%d", i))
+		}
+		at := "%xi"
+		if !v.Has("space") {
+			at = "%xd"
+			g.line("and.b32 %%xr, %%me, 31; mad.wide.u32 %%xd, %%xr, 16, %%qM;")
+		}
+		g.mainLine("%s %s, [%s+%d];", v, braces(regs), at, 16*g.IntN(8))
+		for _, r := range regs {
+			g.store(r, 32)
+		}
+		g.line("bar.sync 0;")
+	} else {
+		g.fill(0)
+		g.line("mad.lo.u32 %%xi, %%me, 16, %%sM;") // each warp has its own 512 bytes
+		for range n {
+			regs = append(regs, g.register(i32Kind, 32))
+		}
+		at := "%xi"
+		if !v.Has("space") {
+			at = "%xd"
+			g.line("mad.wide.u32 %%xd, %%me, 16, %%qM;")
+		}
+		g.mainLine("%s [%s], %s;", v, at, braces(regs))
+		g.line("bar.sync 0;")
+		g.line("ld.shared.v2.b64 {%%xe0, %%xe1}, [%%xi];")
+		g.store("%xe0", 64)
+		g.store("%xe1", 64)
+		g.line("bar.sync 0;")
+	}
+	g.end()
+}
+
+// shape returns the sizes in a text such as m16n8k16.
+func shape(s string) (m, n, k int) {
+	rest, last, _ := strings.Cut(s[1:], "k")
+	first, middle, _ := strings.Cut(rest, "n")
+	m, _ = strconv.Atoi(first)
+	n, _ = strconv.Atoi(middle)
+	k, _ = strconv.Atoi(last)
+	return m, n, k
+}
+
+// productOf sets how exact an element of a product of matrices is: the elements are at most 2.
+func productOf(s *slot, typ, from string, k int) {
+	most := float64(4*k + 2)
+	s.elem, s.row = typ, "product "+typ+" of "+from
+	switch {
+	case typ == "s32":
+	case typ == "f64":
+		s.class, s.abs = approximate, most/(1<<50)
+	case typ == "f32":
+		s.class, s.abs = approximate, most/(1<<21)
+	default:
+		s.class, s.abs = approximate, most/(1<<10)
+	}
+}
+
+// factors returns registers with elements of a type.
+func (g *generator) factors(typ string, n int) (list []string) {
+	g.need["matrix"] = true
+	for range n {
+		r := fmt.Sprintf("%%mt%d", g.IntN(8))
+		switch typ {
+		case "f16":
+			r = fmt.Sprintf("%%mf%d", g.IntN(8))
+		case "bf16":
+			r = fmt.Sprintf("%%mb%d", g.IntN(8))
+		case "f64":
+			r = fmt.Sprintf("%%md%d", g.IntN(4))
+		case "s8", "u8", "s32":
+			r = g.register(i32Kind, 32)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// mma writes a product of matrices.
+func (g *generator) mma(v isa.Variant) {
+	n := v.Lengths(v)
+	_, _, k := shape(v.Get("shape"))
+	dt, width := v.Get("dt"), 32
+	var d []string
+	for i := range n[0] {
+		if dt == "f64" {
+			d, width = append(d, fmt.Sprintf("%%xe%d", i)), 64
+		} else {
+			d = append(d, fmt.Sprintf("%%xm%d", i))
+		}
+	}
+	a, b, c := g.factors(v.T(), n[1]), g.factors(v.Get("u"), n[2]), g.factors(v.Get("ct"), n[3])
+	g.begin(v.String(), rowID(v.Instruction))
+	g.line("bar.warp.sync -1;")
+	g.mainLine("%s %s, %s, %s, %s;", v, braces(d), braces(a), braces(b), braces(c))
+	for _, r := range d {
+		productOf(g.store(r, width), dt, v.T(), k)
+	}
+	g.end()
+}
+
+// wmma writes a product of matrices with its loads and its store. The variant is one of them.
+func (g *generator) wmma(v isa.Variant) {
+	form := v.Get("shape")
+	m, n, k := shape(form)
+	t, u, ct, dt := pick(g, "f16", "f16", "bf16", "s8"), "", pick(g, "f16", "f32"), pick(g, "f16", "f32")
+	la, lb, lc, ld := pick(g, "row", "col"), pick(g, "row", "col"), pick(g, "row", "col"), pick(g, "row", "col")
+	spaces := map[string]string{"a": ".global", "b": ".global", "c": ".global", "d": ".global"}
+	which := v.Get("which")
+	if which != "" {
+		spaces[which] = v.Get("space")
+		if spaces[which] != "" {
+			spaces[which] = "." + spaces[which]
+		}
+	}
+	switch which {
+	case "a":
+		t, la = v.T(), v.Get("layout")
+	case "b":
+		t, lb = v.T(), v.Get("layout")
+	case "c":
+		lc = v.Get("layout")
+		ct = v.T()
+		if ct == "s32" {
+			t = pick(g, "s8", "u8")
+		} else {
+			t = "f16"
+		}
+	case "d":
+		ld, dt = v.Get("layout"), v.T()
+		if dt == "s32" {
+			t = pick(g, "s8", "u8")
+		} else {
+			t = "f16"
+		}
+	default:
+		la, lb, dt, ct = v.Get("al"), v.Get("bl"), v.Get("dt"), v.Get("ct")
+		if t = v.T(); t == "" {
+			t = "f16"
+		}
+		u = v.Get("u")
+	}
+	switch t {
+	case "bf16":
+		ct, dt = "f32", "f32"
+	case "s8", "u8":
+		ct, dt = "s32", "s32"
+		if u == "" {
+			u = t
+		}
+	}
+	if u == "" {
+		u = t
+	}
+	multiply := fmt.Sprintf("wmma.mma.sync.aligned.%s.%s.%s.%s.%s", la, lb, form, dt, ct)
+	if t != "f16" {
+		multiply = fmt.Sprintf("wmma.mma.sync.aligned.%s.%s.%s.%s.%s.%s.%s", la, lb, form, dt, t, u, ct)
+	}
+	if which == "" {
+		multiply = v.String()
+	}
+	loads := map[string]string{
+		"a": fmt.Sprintf("wmma.load.a.sync.aligned.%s.%s%s.%s", la, form, spaces["a"], t),
+		"b": fmt.Sprintf("wmma.load.b.sync.aligned.%s.%s%s.%s", lb, form, spaces["b"], u),
+		"c": fmt.Sprintf("wmma.load.c.sync.aligned.%s.%s%s.%s", lc, form, spaces["c"], ct),
+		"d": fmt.Sprintf("wmma.store.d.sync.aligned.%s.%s%s.%s", ld, form, spaces["d"], dt),
+	}
+	if which != "" {
+		loads[which] = v.String()
+	}
+	mv, _, ok := isa.Find(multiply)
+	if !ok {
+		return
+	}
+	lengths := mv.Lengths(mv)
+	stride := func(layout string, rows, columns int, typ string) int {
+		s := columns
+		if layout == "col" {
+			s = rows
+		}
+		if typ[1:] == "8" {
+			s = max(s, 16)
+		}
+		return s
+	}
+	row := func(typ string) int {
+		switch typ {
+		case "f16":
+			return matrixRow
+		case "bf16":
+			return matrixRow + 4
+		case "f32":
+			return matrixRow + 8
+		}
+		return constant / rowSize
+	}
+	g.begin(v.String(), rowID(v.Instruction))
+	for _, w := range []string{"a", "b", "c", "d", "m"} {
+		text := loads[w]
+		if w == "m" {
+			text = multiply
+		}
+		if x, _, ok := isa.Find(text); !ok {
+			g.items = g.items[:len(g.items)-1]
+			return
+		} else if id := rowID(x.Instruction); id != g.cur.rows[0] {
+			g.cur.rows = append(g.cur.rows, id)
+		}
+	}
+	g.line(".reg .b32 %%wa%d_<8>, %%wb%d_<8>, %%wc%d_<8>, %%wd%d_<8>;", len(g.items), len(g.items), len(g.items), len(g.items))
+	names := func(letter string, n int) (list []string) {
+		for i := range n {
+			list = append(list, fmt.Sprintf("%%w%s%d_%d", letter, len(g.items), i))
+		}
+		return list
+	}
+	load := func(which, layout, typ string, rows, columns, n int) {
+		at := "%xd"
+		if strings.HasPrefix(spaces[which], ".shared") {
+			g.fill(row(typ))
+			at = "%sM"
+		} else {
+			g.line("add.u64 %%xd, %%im, %d;", row(typ)*rowSize)
+		}
+		if which == v.Get("which") {
+			g.cur.main = len(g.cur.lines)
+		}
+		g.line("%s %s, [%s], %d;", loads[which], braces(names(which, n)), at, stride(layout, rows, columns, typ))
+	}
+	load("a", la, t, m, k, lengths[1])
+	load("b", lb, u, k, n, lengths[2])
+	load("c", lc, ct, m, n, lengths[3])
+	if which == "" {
+		g.cur.main = len(g.cur.lines)
+	}
+	g.line("%s %s, %s, %s, %s;", multiply, braces(names("d", lengths[0])), braces(names("a", lengths[1])),
+		braces(names("b", lengths[2])), braces(names("c", lengths[3])))
+	bytes := m * n * widthOf(dt) / 8
+	var s slot
+	s.size = 64
+	productOf(&s, dt, t, k)
+	first := g.reserve(bytes/rowSize, s)
+	if which == "d" {
+		g.cur.main = len(g.cur.lines)
+	}
+	if strings.HasPrefix(spaces["d"], ".shared") {
+		g.need["shared"] = true
+		g.line("bar.sync 0;")
+		g.line("%s [%%sM], %s, %d;", loads["d"], braces(names("d", lengths[0])), stride(ld, m, n, dt))
+		g.line("bar.sync 0;")
+		g.line("mad.lo.u32 %%xr, %%me, 8, %%sM;")
+		for i := range bytes / rowSize {
+			g.line("ld.shared.b64 %%xd, [%%xr+%d];", i*rowSize)
+			g.line("st.global.b64 [%%out+%d], %%xd;", (first+i)*rowSize)
+		}
+		g.line("bar.sync 0;")
+	} else {
+		g.line("add.u64 %%xd, %%im, %d;", results+first*rowSize)
+		g.line("%s [%%xd], %s, %d;", loads["d"], braces(names("d", lengths[0])), stride(ld, m, n, dt))
+		g.line("bar.sync 0;")
+	}
+	g.end()
+}
