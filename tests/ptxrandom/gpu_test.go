@@ -69,11 +69,11 @@ func work(in io.Reader, out io.Writer) int {
 	}
 	dec := json.NewDecoder(in)
 	for {
-		var ask [2]uint64
+		var ask [3]uint64 // the first seed, the one behind the last, and whether singly
 		if dec.Decode(&ask) != nil {
 			return 0
 		}
-		rep := pr.run(ask[0], ask[1])
+		rep := pr.run(ask[0], ask[1], ask[2] != 0)
 		if enc.Encode(message{Report: &rep}) != nil || rep.Died {
 			return 0
 		}
@@ -175,6 +175,7 @@ func (p *pool) serve() error {
 		if !more {
 			return nil
 		}
+		singly := 0
 		for from < to {
 			if w == nil {
 				var err error
@@ -182,10 +183,9 @@ func (p *pool) serve() error {
 					return err
 				}
 			}
-			fmt.Fprintf(w.in, "[%d,%d]\n", from, to)
+			fmt.Fprintf(w.in, "[%d,%d,%d]\n", from, to, singly)
 			rep, at, err := w.answer()
-			switch {
-			case rep != nil:
+			if rep != nil && !rep.Again {
 				p.add(rep)
 				if from = max(rep.To, from+1); rep.Died {
 					w.stop()
@@ -193,14 +193,19 @@ func (p *pool) serve() error {
 				}
 				failed = 0
 				continue
+			}
+			w.stop()
+			w = nil
+			switch {
+			case rep != nil || singly == 0 && at != 0: // a program has failed, or hangs
+				singly = 1
+				continue
 			case at == 0: // before any program
 				if failed++; failed > 3 {
 					return fmt.Errorf("programs %d to %d: %w", from, to-1, err)
 				}
 				at = from + batchSize/4 // another part of the batch may be possible
 			}
-			w.stop()
-			w = nil
 			p.mu.Lock()
 			p.restarts++
 			p.differences = append(p.differences, difference{Seed: at, Item: -2, Form: "a whole program", Why: "the process ended: " + err.Error()})
@@ -221,7 +226,7 @@ func (p *pool) retry(from, to uint64) {
 		return
 	}
 	defer w.stop()
-	fmt.Fprintf(w.in, "[%d,%d]\n", from, to)
+	fmt.Fprintf(w.in, "[%d,%d,1]\n", from, to)
 	if rep, _, _ := w.answer(); rep != nil {
 		p.add(rep)
 	}

@@ -12,32 +12,62 @@ import (
 	"github.com/purecu/purecu/internal/ptx/isa"
 )
 
-// rejected are the instructions that the generator leaves out, as NVIDIA's compiler rejects them. The
-// programs in which it has chosen one stay as they are otherwise.
-//
-//go:embed testdata/rejected.txt
-var rejectedText string
+// A tableRow is a row of the table of instructions, as testdata/table.txt has it. The programs come
+// from there, so that they stay as they are when the table changes, and the recorded results hold.
+type tableRow struct {
+	name, modifiers string
+	operands        []operand
+	id              string
+	hash            uint64
+	weight          float64
+	words           []word
+	special         bool // it does more than compute
+	emit            func(g *generator, v form)
+	// together says that all threads have to execute the row.
+	together bool
+}
 
-var rejected = sync.OnceValue(func() map[string]bool {
-	m := make(map[string]bool)
-	for line := range strings.Lines(rejectedText) {
-		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-			m[line] = true
-		}
+// operand is an operand: see [isa.Instruction].
+type operand struct {
+	role     byte
+	typ      string
+	pair     bool
+	optional bool
+}
+
+//go:embed testdata/table.txt
+var tableText string
+
+// tableLine returns the line of testdata/table.txt for a row.
+func tableLine(row *isa.Instruction) string {
+	kind := "computes"
+	if row.Kind != 0 {
+		kind = "special"
 	}
-	return m
-})
+	return strings.Join([]string{row.Name, row.Modifiers, row.Operands, kind}, "\t")
+}
 
-// table returns the rows of the table, with how the generator writes them.
+// table returns the rows, with how the generator writes them.
 var table = sync.OnceValue(func() []*tableRow {
 	var list []*tableRow
-	for _, row := range isa.All() {
-		r := &tableRow{Instruction: row, id: rowID(row), weight: 1}
+	for line := range strings.Lines(tableText) {
+		parts := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		r := &tableRow{name: parts[0], modifiers: parts[1], special: parts[3] == "special", weight: 1}
+		r.id = strings.TrimSpace(r.name + " " + r.modifiers)
 		h := fnv.New64a()
 		h.Write([]byte(r.id))
-		r.hash = h.Sum64()
+		r.hash, r.words = h.Sum64(), wordsOf(r.modifiers)
+		for _, w := range strings.Fields(parts[2]) {
+			o := operand{role: w[0], typ: "t"}
+			w, o.optional = strings.CutSuffix(w, "?")
+			w, o.pair = strings.CutSuffix(w, "|")
+			if _, t, typed := strings.Cut(w, ":"); typed {
+				o.typ = t
+			}
+			r.operands = append(r.operands, o)
+		}
 		for _, special := range specials {
-			if matches(row, special.names) {
+			if matches(r, special.names) {
 				r.emit, r.together = special.emit, special.together
 				if special.weight != 0 {
 					r.weight = special.weight
@@ -45,10 +75,10 @@ var table = sync.OnceValue(func() []*tableRow {
 				break
 			}
 		}
-		if r.emit == nil && ordinary(row) {
+		if r.emit == nil && ordinary(r) {
 			r.emit = (*generator).plain
 		}
-		if r.emit == nil || structural(row) {
+		if r.emit == nil || structural(r) {
 			r.weight = 0
 		}
 		list = append(list, r)
@@ -56,16 +86,122 @@ var table = sync.OnceValue(func() []*tableRow {
 	return list
 })
 
+// form is an instruction with its modifiers.
+type form struct {
+	row    *tableRow
+	values []string // by the index in words
+}
+
+func (v form) get(name string) string {
+	for i, w := range v.row.words {
+		if w.name == name {
+			return v.values[i]
+		}
+	}
+	return ""
+}
+
+func (v form) has(name string) bool { return v.get(name) != "" }
+
+func (v form) typ() string { return v.get("t") }
+
+// typeOf returns the type of an operand.
+func (v form) typeOf(o operand) string {
+	switch o.typ {
+	case "t", "u":
+		return v.get(o.typ)
+	case "w":
+		return map[string]string{"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}[v.typ()]
+	}
+	return o.typ
+}
+
+// String returns the instruction as it is written.
+func (v form) String() string {
+	s := v.row.name
+	for _, value := range v.values {
+		if value != "" {
+			s += "." + value
+		}
+	}
+	return s
+}
+
+// lengths returns the lengths of the lists of registers.
+func (v form) lengths() []int {
+	text := v.String()
+	found, _, is := isa.Find(text)
+	if !is {
+		found, _, _ = isa.Find(strings.Replace(text, ".sync", ".sync.aligned", 1))
+	}
+	return found.Lengths(found)
+}
+
+// findForm returns the form with a text.
+func findForm(text string) (form, bool) {
+	name, rest, dotted := strings.Cut(text, ".")
+	var list []string
+	if dotted {
+		list = strings.Split(rest, ".")
+	}
+	for _, row := range table() {
+		if row.name != name {
+			continue
+		}
+		if values, is := row.match(list); is && exists(text) {
+			return form{row, values}, true
+		}
+	}
+	return form{}, false
+}
+
+// match assigns modifiers to their places.
+func (r *tableRow) match(list []string) ([]string, bool) {
+	values := make([]string, len(r.words))
+	for i, w := range r.words {
+		switch {
+		case len(list) > 0 && slices.Contains(w.choices, list[0]):
+			values[i], list = list[0], list[1:]
+		case !w.optional:
+			return nil, false
+		}
+	}
+	return values, len(list) == 0
+}
+
+//go:embed testdata/rejected.txt
+var rejectedText string
+
+// rejected are instructions, perhaps with a tab and the shape of their operands, that NVIDIA's compiler
+// rejects: they are left out of the programs that have them.
+var rejected = sync.OnceValue(func() map[string]bool {
+	m := make(map[string]bool)
+	for line := range strings.Lines(rejectedText) {
+		if line = strings.TrimRight(line, "\n"); line != "" && line[0] != '#' {
+			m[line] = true
+		}
+	}
+	return m
+})
+
+// exists reports whether there is an instruction, or was one when the results were recorded.
+func exists(text string) bool {
+	if rejected()[text] {
+		return true
+	}
+	_, _, is := isa.Find(text)
+	return is
+}
+
 // structural reports whether a row is used by branches, and at the end.
-func structural(row *isa.Instruction) bool {
-	return slices.Contains([]string{"bra", "brx", "ret", "exit"}, row.Name)
+func structural(row *tableRow) bool {
+	return slices.Contains([]string{"bra", "brx", "ret", "exit"}, row.name)
 }
 
 // matches reports whether one of the words is the name of a row, or begins its text.
-func matches(row *isa.Instruction, names string) bool {
-	id := rowID(row)
+func matches(row *tableRow, names string) bool {
 	for _, n := range strings.Split(names, ",") {
-		if n == row.Name || strings.Contains(n, " ") && strings.HasPrefix(id, n) {
+		if n == row.name || strings.Contains(n, " ") && strings.HasPrefix(row.id, n) {
 			return true
 		}
 	}
@@ -73,13 +209,13 @@ func matches(row *isa.Instruction, names string) bool {
 }
 
 // ordinary reports whether all operands of a row are registers or constants.
-func ordinary(row *isa.Instruction) bool {
-	for _, w := range strings.Fields(row.Operands) {
-		if strings.IndexByte("dabcexyPABCis", w[0]) < 0 {
+func ordinary(row *tableRow) bool {
+	for _, o := range row.operands {
+		if strings.IndexByte("dabcexyPABCis", o.role) < 0 {
 			return false
 		}
 	}
-	return row.Operands != ""
+	return len(row.operands) > 0
 }
 
 // find returns the row with an identifier, or that begins with it.
@@ -95,15 +231,15 @@ func find(id string) *tableRow {
 // specials are the rows that are not written like others, and how they are.
 var specials []struct {
 	names    string // separated by commas
-	emit     func(g *generator, v isa.Variant)
+	emit     func(g *generator, v form)
 	together bool
 	weight   float64
 }
 
-func special(names string, emit func(g *generator, v isa.Variant), together bool, weight float64) {
+func special(names string, emit func(g *generator, v form), together bool, weight float64) {
 	specials = append(specials, struct {
 		names    string
-		emit     func(g *generator, v isa.Variant)
+		emit     func(g *generator, v form)
 		together bool
 		weight   float64
 	}{names, emit, together, weight})
@@ -116,8 +252,8 @@ type word struct {
 	optional bool
 }
 
-func words(row *isa.Instruction) (list []word) {
-	for _, w := range strings.Fields(row.Modifiers) {
+func wordsOf(modifiers string) (list []word) {
+	for _, w := range strings.Fields(modifiers) {
 		name, choices, named := strings.Cut(w, "=")
 		s := word{}
 		s.name, s.optional = strings.CutSuffix(name, "?")
@@ -130,41 +266,29 @@ func words(row *isa.Instruction) (list []word) {
 }
 
 // variant returns a variant of a row.
-func (g *generator) variant(row *tableRow) (isa.Variant, bool) {
-	list := words(row.Instruction)
+func (g *generator) variant(row *tableRow) (form, bool) {
 	for range 200 {
-		text := row.Name
-		for _, w := range list {
+		v := form{row, make([]string, len(row.words))}
+		for i, w := range row.words {
 			present := 1.0
 			switch {
 			case !w.optional:
-			case w.name == "rnd" && row.Name != "cvt":
+			case w.name == "rnd" && row.name != "cvt":
 			case w.name == "cop" || w.name == "l1" || w.name == "l2":
 				present = 0.15
 			default:
 				present = 0.5
 			}
 			if g.Float64() < present {
-				text += "." + pick(g, w.choices...)
+				v.values[i] = pick(g, w.choices...)
 			}
 		}
-		if rejected()[text] {
-			return isa.Variant{}, false
-		}
-		if v, _, ok := isa.Find(text); ok && v.Instruction == row.Instruction {
+		// The first row that has the text is the one that counts.
+		if f, is := findForm(v.String()); is && f.row == row {
 			return v, true
 		}
 	}
-	return isa.Variant{}, false
-}
-
-// variantOf returns a variant of the row with an identifier.
-func (g *generator) variantOf(id string) (isa.Variant, bool) {
-	row := find(id)
-	if row == nil {
-		return isa.Variant{}, false
-	}
-	return g.variant(row)
+	return form{}, false
 }
 
 // register returns the name of a register that is read.
@@ -276,18 +400,18 @@ type kept struct {
 }
 
 // operands chooses the operands of an ordinary row.
-func (g *generator) operands(v isa.Variant, apart bool) (o operandList) {
+func (g *generator) operands(v form, apart bool) (o operandList) {
 	add := func(text, shape string) { o.list, o.shape = append(o.list, text), append(o.shape, shape) }
-	negatable := slices.Contains([]string{"setp", "set", "vote", "bar", "barrier"}, v.Name)
-	for _, w := range v.Operands() {
-		if w.Optional && g.IntN(2) == 0 {
+	negatable := slices.Contains([]string{"setp", "set", "vote", "bar", "barrier"}, v.row.name)
+	for _, w := range v.row.operands {
+		if w.optional && g.IntN(2) == 0 {
 			continue
 		}
-		typ := v.Type(w)
-		switch w.Role {
+		typ := v.typeOf(w)
+		switch w.role {
 		case 'd', 'x', 's':
 			width := max(widthOf(typ), 16)
-			if w.Role == 'x' && typ[0] != 'f' && typ[0] != 'b' && width < 64 && g.IntN(6) == 0 {
+			if w.role == 'x' && typ[0] != 'f' && typ[0] != 'b' && width < 64 && g.IntN(6) == 0 {
 				width *= 2
 			}
 			reg := g.result(typ, width)
@@ -296,23 +420,23 @@ func (g *generator) operands(v isa.Variant, apart bool) (o operandList) {
 			}
 			text, shape := reg, fmt.Sprint("d", width)
 			o.kept = append(o.kept, kept{reg, width, typ})
-			if w.Role == 's' && g.IntN(2) == 0 {
+			if w.role == 's' && g.IntN(2) == 0 {
 				p := g.predicate(false)
 				text, shape = text+"|"+p, shape+"|p"
 				o.kept = append(o.kept, kept{reg: p})
 			}
 			add(text, shape)
 		case 'a', 'b', 'c', 'e', 'y':
-			role := string(w.Role)
-			if w.Role == 'e' && v.Kind != 0 {
+			role := string(w.role)
+			if w.role == 'e' && v.row.special {
 				add(pick(g, "-1", "0xffffffff"), "i")
 				break
 			}
-			if slices.Contains(small, v.Name) && w.Role != 'a' && w.Type != "t" {
+			if slices.Contains(small, v.row.name) && w.role != 'a' && w.typ != "t" {
 				role = "small"
 			}
 			var text string
-			if w.Role == 'y' {
+			if w.role == 'y' {
 				width := max(widthOf(typ), 16)
 				if typ[0] != 'f' && typ[0] != 'b' && width < 64 && g.IntN(6) == 0 {
 					width *= 2
@@ -330,7 +454,7 @@ func (g *generator) operands(v isa.Variant, apart bool) (o operandList) {
 			p := g.predicate(false)
 			text, shape := p, "p"
 			o.kept = append(o.kept, kept{reg: p})
-			if w.Pair && g.IntN(3) == 0 {
+			if w.pair && g.IntN(3) == 0 {
 				q := g.predicate(false)
 				for q == p {
 					q = g.predicate(false)
@@ -358,11 +482,11 @@ func (g *generator) guard() string {
 }
 
 // plain writes an instruction whose operands are registers, and stores what it has written.
-func (g *generator) plain(v isa.Variant) {
+func (g *generator) plain(v form) {
 	b := boundsOf(v)
 	o := g.operands(v, b != nil)
 	guard := g.guard()
-	if v.Kind != 0 {
+	if v.row.special {
 		guard = ""
 	}
 	if b != nil && b.small && g.IntN(2) == 0 { // an operand of sin or cos for which the manual says a bound
@@ -372,7 +496,7 @@ func (g *generator) plain(v isa.Variant) {
 	if b != nil && guard != "" { // the register has a value of its own then
 		guard = ""
 	}
-	g.begin(v.String(), rowID(v.Instruction))
+	g.begin(v.String(), v.row.id)
 	g.cur.shape = strings.Join(o.shape, " ")
 	g.mainLine("%s%s %s;", guard, v, strings.Join(o.list, ", "))
 	for _, k := range o.kept {
@@ -382,14 +506,14 @@ func (g *generator) plain(v isa.Variant) {
 		}
 		s := g.store(k.reg, k.size)
 		if b != nil {
-			s.class, s.rel, s.abs, s.elem, s.row = approximate, b.rel, b.abs, v.T(), v.Name+" "+strings.Join(words2(v), " ")
+			s.class, s.rel, s.abs, s.elem, s.row = approximate, b.rel, b.abs, v.typ(), v.row.name+" "+strings.Join(words2(v), " ")
 		}
 	}
 	g.end()
 }
 
 // words2 returns the modifiers of a variant that say how exact it is.
-func words2(v isa.Variant) (list []string) {
+func words2(v form) (list []string) {
 	for _, w := range strings.Split(v.String(), ".")[1:] {
 		list = append(list, "."+w)
 	}
@@ -406,14 +530,14 @@ type bound struct {
 
 // boundsOf returns the bound of an approximate instruction, or nil. Each of the two results may be as
 // far from the true one as the manual says, so that it is twice that.
-func boundsOf(v isa.Variant) *bound {
+func boundsOf(v form) *bound {
 	text := v.String()
 	if !strings.Contains(text, ".approx") && !strings.Contains(text, ".full") {
 		return nil
 	}
 	const least = 1.0 / (1 << 60) / (1 << 60) / (1 << 28) // of f32, with what rounding it does
 	rel := func(bits int) *bound { return &bound{rel: 1 / float64(uint64(1)<<bits), abs: least} }
-	switch v.Name + v.T() {
+	switch v.row.name + v.typ() {
 	case "divf32":
 		return rel(21)
 	case "rcpf32", "sqrtf32", "rsqrtf32":

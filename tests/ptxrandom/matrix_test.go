@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/purecu/purecu/internal/ptx/isa"
 )
 
 // braces returns a list of registers.
@@ -24,18 +22,18 @@ func (g *generator) fill(row int) {
 }
 
 // moveMatrix writes ldmatrix or stmatrix.
-func (g *generator) moveMatrix(v isa.Variant) {
-	n := int(v.Get("count")[1] - '0')
-	g.begin(v.String(), rowID(v.Instruction))
+func (g *generator) moveMatrix(v form) {
+	n := int(v.get("count")[1] - '0')
+	g.begin(v.String(), v.row.id)
 	var regs []string
-	if v.Name == "ldmatrix" {
+	if v.row.name == "ldmatrix" {
 		g.fill(pick(g, 0, 6, 16, matrixRow))
 		g.line("and.b32 %%xi, %%me, 31; mad.lo.u32 %%xi, %%xi, 16, %%sM;")
 		for i := range n {
 			regs = append(regs, fmt.Sprintf("%%xm%d", i))
 		}
 		at := "%xi"
-		if !v.Has("space") {
+		if !v.has("space") {
 			at = "%xd"
 			g.line("and.b32 %%xr, %%me, 31; mad.wide.u32 %%xd, %%xr, 16, %%qM;")
 		}
@@ -51,7 +49,7 @@ func (g *generator) moveMatrix(v isa.Variant) {
 			regs = append(regs, g.register(i32Kind, 32))
 		}
 		at := "%xi"
-		if !v.Has("space") {
+		if !v.has("space") {
 			at = "%xd"
 			g.line("mad.wide.u32 %%xd, %%me, 16, %%qM;")
 		}
@@ -111,10 +109,10 @@ func (g *generator) factors(typ string, n int) (list []string) {
 }
 
 // mma writes a product of matrices.
-func (g *generator) mma(v isa.Variant) {
-	n := v.Lengths(v)
-	_, _, k := shape(v.Get("shape"))
-	dt, width := v.Get("dt"), 32
+func (g *generator) mma(v form) {
+	n := v.lengths()
+	_, _, k := shape(v.get("shape"))
+	dt, width := v.get("dt"), 32
 	var d []string
 	for i := range n[0] {
 		if dt == "f64" {
@@ -123,56 +121,56 @@ func (g *generator) mma(v isa.Variant) {
 			d = append(d, fmt.Sprintf("%%xm%d", i))
 		}
 	}
-	a, b, c := g.factors(v.T(), n[1]), g.factors(v.Get("u"), n[2]), g.factors(v.Get("ct"), n[3])
-	g.begin(v.String(), rowID(v.Instruction))
+	a, b, c := g.factors(v.typ(), n[1]), g.factors(v.get("u"), n[2]), g.factors(v.get("ct"), n[3])
+	g.begin(v.String(), v.row.id)
 	g.line("bar.warp.sync -1;")
 	g.mainLine("%s %s, %s, %s, %s;", v, braces(d), braces(a), braces(b), braces(c))
 	for _, r := range d {
-		productOf(g.store(r, width), dt, v.T(), k)
+		productOf(g.store(r, width), dt, v.typ(), k)
 	}
 	g.end()
 }
 
 // wmma writes a product of matrices with its loads and its store. The variant is one of them.
-func (g *generator) wmma(v isa.Variant) {
-	form := v.Get("shape")
+func (g *generator) wmma(v form) {
+	form := v.get("shape")
 	m, n, k := shape(form)
 	t, u, ct, dt := pick(g, "f16", "f16", "bf16", "s8"), "", pick(g, "f16", "f32"), pick(g, "f16", "f32")
 	la, lb, lc, ld := pick(g, "row", "col"), pick(g, "row", "col"), pick(g, "row", "col"), pick(g, "row", "col")
 	spaces := map[string]string{"a": ".global", "b": ".global", "c": ".global", "d": ".global"}
-	which := v.Get("which")
+	which := v.get("which")
 	if which != "" {
-		spaces[which] = v.Get("space")
+		spaces[which] = v.get("space")
 		if spaces[which] != "" {
 			spaces[which] = "." + spaces[which]
 		}
 	}
 	switch which {
 	case "a":
-		t, la = v.T(), v.Get("layout")
+		t, la = v.typ(), v.get("layout")
 	case "b":
-		t, lb = v.T(), v.Get("layout")
+		t, lb = v.typ(), v.get("layout")
 	case "c":
-		lc = v.Get("layout")
-		ct = v.T()
+		lc = v.get("layout")
+		ct = v.typ()
 		if ct == "s32" {
 			t = pick(g, "s8", "u8")
 		} else {
 			t = "f16"
 		}
 	case "d":
-		ld, dt = v.Get("layout"), v.T()
+		ld, dt = v.get("layout"), v.typ()
 		if dt == "s32" {
 			t = pick(g, "s8", "u8")
 		} else {
 			t = "f16"
 		}
 	default:
-		la, lb, dt, ct = v.Get("al"), v.Get("bl"), v.Get("dt"), v.Get("ct")
-		if t = v.T(); t == "" {
+		la, lb, dt, ct = v.get("al"), v.get("bl"), v.get("dt"), v.get("ct")
+		if t = v.typ(); t == "" {
 			t = "f16"
 		}
-		u = v.Get("u")
+		u = v.get("u")
 	}
 	switch t {
 	case "bf16":
@@ -202,11 +200,11 @@ func (g *generator) wmma(v isa.Variant) {
 	if which != "" {
 		loads[which] = v.String()
 	}
-	mv, _, ok := isa.Find(multiply)
+	mv, ok := findForm(multiply)
 	if !ok {
 		return
 	}
-	lengths := mv.Lengths(mv)
+	lengths := mv.lengths()
 	stride := func(layout string, rows, columns int, typ string) int {
 		s := columns
 		if layout == "col" {
@@ -228,16 +226,16 @@ func (g *generator) wmma(v isa.Variant) {
 		}
 		return constant / rowSize
 	}
-	g.begin(v.String(), rowID(v.Instruction))
+	g.begin(v.String(), v.row.id)
 	for _, w := range []string{"a", "b", "c", "d", "m"} {
 		text := loads[w]
 		if w == "m" {
 			text = multiply
 		}
-		if x, _, ok := isa.Find(text); !ok {
+		if x, ok := findForm(text); !ok {
 			g.items = g.items[:len(g.items)-1]
 			return
-		} else if id := rowID(x.Instruction); id != g.cur.rows[0] {
+		} else if id := x.row.id; id != g.cur.rows[0] {
 			g.cur.rows = append(g.cur.rows, id)
 		}
 	}
@@ -256,7 +254,7 @@ func (g *generator) wmma(v isa.Variant) {
 		} else {
 			g.line("add.u64 %%xd, %%im, %d;", row(typ)*rowSize)
 		}
-		if which == v.Get("which") {
+		if which == v.get("which") {
 			g.cur.main = len(g.cur.lines)
 		}
 		g.line("%s %s, [%s], %d;", loads[which], braces(names(which, n)), at, stride(layout, rows, columns, typ))

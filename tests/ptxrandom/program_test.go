@@ -89,6 +89,7 @@ type generator struct {
 	*rand.Rand
 	depth  int
 	labels int
+	count  int             // of instructions
 	kinds  map[string]kind // of the registers
 	rows   []string        // the rows of the present item
 	cur    *item
@@ -96,17 +97,6 @@ type generator struct {
 
 // rowID names a row of the table.
 func rowID(row *isa.Instruction) string { return strings.TrimSpace(row.Name + " " + row.Modifiers) }
-
-// tableRow is a row with what choosing it needs.
-type tableRow struct {
-	*isa.Instruction
-	id     string
-	hash   uint64
-	weight float64
-	emit   func(g *generator, v isa.Variant)
-	// together says that all threads have to execute the row.
-	together bool
-}
 
 // mix mixes the bits of a number.
 func mix(x uint64) uint64 {
@@ -170,7 +160,8 @@ func (g *generator) statement() {
 
 // instruction adds an instruction of a row.
 func (g *generator) instruction() {
-	key := mix(g.seed*1000 + uint64(len(g.items)))
+	g.count++
+	key := mix(g.seed*1000 + uint64(g.count))
 	outer := g.Rand
 	g.Rand = rand.New(rand.NewPCG(key, 2))
 	defer func() { g.Rand = outer }()
@@ -395,7 +386,7 @@ func (p *program) kernel(skip map[int]bool, at int, probe []string) (lines []str
 				add(-1, "st.global.b%d [%%out+%d], %s;", widthOfRegister(reg), (len(p.slots)+9+j)*rowSize, reg)
 			}
 		}
-		if skip[i] {
+		if skip[i] || rejected()[it.form] || rejected()[it.form+"\t"+it.shape] {
 			continue
 		}
 		for _, l := range it.lines {

@@ -1,51 +1,262 @@
 package ptxrandom
 
 import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"flag"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 )
 
-func TestSelf(t *testing.T) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	gpu, err := simulated()
+var (
+	merge = flag.String("ptx.merge", "", "the `folder` with tables of TestGPU, to write testdata/recorded.bin from")
+	seed  = flag.Uint64("ptx.seed", 0, "a `seed` whose program TestPrint prints")
+)
+
+// recordedPrograms is how many programs testdata/recorded.bin has, from the first on. Each has eight
+// bytes: a hash of its text, and one of what a GPU has computed.
+const recordedPrograms = 20_000
+
+const recordedFile = "testdata/recorded.bin"
+
+// recordedSeeds has further programs, which have shown differences: the seed and the two hashes.
+const recordedSeeds = "testdata/seeds.tsv"
+
+// recorded is what a GPU has computed, by the seed.
+func recorded(t *testing.T) map[uint64][2]uint32 {
+	t.Helper()
+	list := make(map[uint64][2]uint32)
+	data, err := os.ReadFile(recordedFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for i := 0; i+8 <= len(data); i += 8 {
+		if h := [2]uint32{binary.LittleEndian.Uint32(data[i:]), binary.LittleEndian.Uint32(data[i+4:])}; h != [2]uint32{} {
+			list[uint64(i/8+1)] = h
+		}
+	}
+	readHashes(t, recordedSeeds, list)
+	return list
+}
+
+// readHashes adds the hashes of a table.
+func readHashes(t *testing.T, name string, list map[uint64][2]uint32) {
+	t.Helper()
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	sim, err := simulated()
-	if err != nil {
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var n uint64
+		var h [2]uint32
+		if _, err := fmt.Sscanf(lines.Text(), "%d\t%x\t%x", &n, &h[0], &h[1]); err == nil {
+			list[n] = h
+		}
+	}
+}
+
+// TestMerge writes testdata/recorded.bin from the tables of TestGPU, if -ptx.merge names their folder.
+func TestMerge(t *testing.T) {
+	if *merge == "" {
+		t.Skip("without -ptx.merge")
+	}
+	list := make(map[uint64][2]uint32)
+	names, _ := filepath.Glob(filepath.Join(*merge, "ptx-hashes-*.tsv"))
+	for _, name := range names {
+		readHashes(t, name, list)
+	}
+	data := make([]byte, 0, 8*recordedPrograms)
+	for n := range uint64(recordedPrograms) {
+		h := list[n+1]
+		data = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(data, h[0]), h[1])
+	}
+	if err := os.WriteFile(recordedFile, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	last := uint64(0)
-	go func() {
-		for {
-			a := last
-			time.Sleep(5 * time.Second)
-			if a == last {
-				b := newBatch(generate(last))
-				fmt.Println("hangs", last, b.text)
+	var seeds strings.Builder
+	for _, n := range differentSeeds(t, *merge) {
+		if h, is := list[n]; is && n > recordedPrograms {
+			fmt.Fprintf(&seeds, "%d\t%08x\t%08x\n", n, h[0], h[1])
+		}
+	}
+	if err := os.WriteFile(recordedSeeds, []byte(seeds.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// differentSeeds returns up to ten seeds for each kind of difference in tables of TestGPU.
+func differentSeeds(t *testing.T, folder string) (list []uint64) {
+	t.Helper()
+	count := make(map[string]int)
+	names, _ := filepath.Glob(filepath.Join(folder, "ptx-differences-*.tsv"))
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			parts := strings.Split(line, "\t")
+			var n uint64
+			fmt.Sscan(parts[0], &n)
+			if count[parts[2]]++; count[parts[2]] <= 10 && parts[1] != "-3" && !slices.Contains(list, n) {
+				list = append(list, n)
 			}
 		}
-	}()
-	pr := &pairOf{gpu: gpu, sim: sim, known: make(map[verdict]string), begin: func(s uint64) { last = s }}
-	begun := time.Now()
-	uses := make(map[string]int)
-	for from := uint64(1); from < 3200; from += 32 {
-		rep := pr.run(from, from+32)
-		for _, d := range rep.Differences {
-			t.Logf("%+v", d)
-		}
-		for k, n := range rep.Uses {
-			uses[k] += n
-		}
-		if rep.Died {
-			t.Fatal("died")
+	}
+	slices.Sort(list)
+	return list
+}
+
+// TestRecorded executes the programs whose results a GPU has computed.
+func TestRecorded(t *testing.T) {
+	want := recorded(t)
+	var seeds []uint64
+	for n := range want {
+		if !testing.Short() || n%10 == 0 {
+			seeds = append(seeds, n)
 		}
 	}
-	t.Log(time.Since(begun))
-	for _, row := range rowsUsed() {
-		t.Logf("%5d %s", uses[row], row)
+	slices.Sort(seeds)
+	var next, stale, wrong, right atomic.Int64
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			m, err := simulated()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer m.close()
+			for {
+				i := int(next.Add(1)-1) * batchSize
+				if i >= len(seeds) || wrong.Load() > 20 {
+					return
+				}
+				b := newBatch()
+				for _, n := range seeds[i:min(i+batchSize, len(seeds))] {
+					p := generate(n)
+					lines, _ := p.kernel(nil, -1, nil)
+					if textHash(lines) != want[n][0] {
+						stale.Add(1)
+						continue
+					}
+					b.programs, b.skip = append(b.programs, p), append(b.skip, map[int]bool{})
+				}
+				if len(b.programs) == 0 {
+					continue
+				}
+				list, err := executed(m, b)
+				if err != nil {
+					wrong.Add(1)
+					t.Errorf("programs %d to %d: %v", b.programs[0].seed, b.programs[len(b.programs)-1].seed, err)
+					continue
+				}
+				for j, p := range b.programs {
+					if p.hash(list[j]) == want[p.seed][1] {
+						right.Add(1)
+					} else if wrong.Add(1) <= 20 {
+						t.Errorf("seed %d: the results are not those of a GPU: -run TestGPU -ptx.from=%d -ptx.to=%d on a GPU tells more",
+							p.seed, p.seed, p.seed)
+					}
+				}
+			}
+		})
 	}
+	wg.Wait()
+	t.Logf("%d programs have the results of a GPU; %d have changed since", right.Load(), stale.Load())
+	if len(seeds) > 0 && stale.Load() > int64(len(seeds)/4) {
+		t.Errorf("%d of %d programs are not those that were recorded: record them anew on a GPU (tests/gpu/run, step ptx)",
+			stale.Load(), len(seeds))
+	}
+}
+
+// executed executes the programs of a batch on one driver.
+func executed(m *machine, b *batch) ([]outcome, error) {
+	b.build()
+	mod, log, r := m.load(b.text)
+	if r != ok {
+		return nil, fmt.Errorf("the module is rejected (%d): %s", int(r), log)
+	}
+	defer m.ModuleUnload(m.at, mod)
+	var images [][]byte
+	for _, p := range b.programs {
+		images = append(images, p.image())
+	}
+	list, r := m.executeAll(mod, b.programs, images, 0)
+	if r != ok {
+		return nil, r
+	}
+	return list, nil
+}
+
+// faults are what a driver with a fault reads instead of the text.
+var faults = [][2]string{
+	{"add.rz.f32", "add.rn.f32"}, {"fma.rn.ftz.f32", "fma.rn.f32"}, {"min.s32", "min.u32"}, {"shf.l.clamp", "shf.l.wrap"},
+	{"shfl.sync.up", "shfl.sync.down"}, {"setp.geu.f64", "setp.ge.f64"}, {"prmt.b32.ecl", "prmt.b32.ecr"}, {"rem.s64", "rem.u64"},
+	{"ld.volatile.global.s8", "ld.volatile.global.u8"}, {"subc.u32", "addc.u32"}, {"cvt.rmi.s32.f32", "cvt.rpi.s32.f32"}, {"red.global.max.s32", "red.global.min.s32"},
+	{"match.any", "match.all"}, {"vsub4.u32.u32.u32 ", "vadd4.u32.u32.u32 "}, {"cvt.rn.satfinite.relu.e4m3x2", "cvt.rn.satfinite.e4m3x2"},
+	{"m8n8.x1.trans", "m8n8.x1"}, {"@!%p0 bra", "@%p0 bra"}, {"bar.red.or", "bar.red.and"}, {"mul.bf16x2", "add.bf16x2"},
+	{"ex2.approx.f32", "sqrt.approx.f32"}, {".satfinite.s32.u8.u8.s32", ".satfinite.s32.s8.u8.s32"}, {"atom.exch", "atom.exch"},
+}
+
+// TestFaults checks that faults of a driver are found.
+func TestFaults(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	pr := &pairOf{known: make(map[verdict]string), begin: func(uint64) {}}
+	for _, m := range []**machine{&pr.gpu, &pr.sim} {
+		var err error
+		if *m, err = simulated(); err != nil {
+			t.Fatal(err)
+		}
+		defer (*m).close()
+	}
+	for _, f := range faults {
+		pr.gpu.change = func(text string) string { return strings.ReplaceAll(text, f[0], f[1]) }
+		found, tried := 0, 0
+		for n := uint64(1); n < 40_000 && tried < 60 && found == 0; n++ {
+			p := generate(n)
+			lines, _ := p.kernel(nil, -1, nil)
+			if !strings.Contains(strings.Join(lines, "\n"), f[0]) {
+				continue
+			}
+			tried++
+			rep := pr.run(n, n+1, false)
+			if rep.Died {
+				t.Fatalf("%s: seed %d ends the context", f, n)
+			}
+			for _, d := range rep.Differences {
+				if d.Item != -3 {
+					found++
+				}
+			}
+		}
+		if is := found > 0; is != (f[0] != f[1]) {
+			t.Errorf("%q instead of %q: found %v in %d programs", f[1], f[0], is, tried)
+		}
+	}
+}
+
+// TestPrint prints the program of -ptx.seed.
+func TestPrint(t *testing.T) {
+	if *seed == 0 {
+		t.Skip("without -ptx.seed")
+	}
+	b := newBatch(generate(*seed))
+	fmt.Println(b.text)
 }

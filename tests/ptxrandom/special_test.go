@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/purecu/purecu/internal/ptx/isa"
 )
 
 func init() {
@@ -71,63 +69,63 @@ func (g *generator) place(space string, size int, written bool) string {
 }
 
 // vectorOf returns how many elements an access has.
-func vectorOf(v isa.Variant) int {
-	return map[string]int{"": 1, "v2": 2, "v4": 4}[v.Get("vec")]
+func vectorOf(v form) int {
+	return map[string]int{"": 1, "v2": 2, "v4": 4}[v.get("vec")]
 }
 
 // loaded returns the registers of a load: the operand, and what is stored.
-func (g *generator) loaded(v isa.Variant) (text, shape string, list []kept) {
-	width := max(widthOf(v.T()), 16)
+func (g *generator) loaded(v form) (text, shape string, list []kept) {
+	width := max(widthOf(v.typ()), 16)
 	if width < 64 && g.IntN(6) == 0 {
 		width *= 2
 	}
 	var names []string
 	for len(names) < vectorOf(v) {
-		if r := g.result(v.T(), width); !slices.Contains(names, r) {
+		if r := g.result(v.typ(), width); !slices.Contains(names, r) {
 			names, list = append(names, r), append(list, kept{reg: r, size: width})
 		}
 	}
 	shape = fmt.Sprintf("%dx%d", len(names), width)
-	if v.Get("vec") == "" {
+	if v.get("vec") == "" {
 		return names[0], shape, list
 	}
 	return "{" + strings.Join(names, ", ") + "}", shape, list
 }
 
 // given returns the registers of a store.
-func (g *generator) written(v isa.Variant) (text, shape string) {
-	width := max(widthOf(v.T()), 16)
+func (g *generator) written(v form) (text, shape string) {
+	width := max(widthOf(v.typ()), 16)
 	if width < 64 && g.IntN(6) == 0 {
 		width *= 2
 	}
 	var names []string
 	for range vectorOf(v) {
-		names = append(names, g.register(kindOf(v.T()), width))
+		names = append(names, g.register(kindOf(v.typ()), width))
 	}
 	shape = fmt.Sprintf("%dx%d", len(names), width)
-	if v.Get("vec") == "" {
+	if v.get("vec") == "" {
 		return names[0], shape
 	}
 	return "{" + strings.Join(names, ", ") + "}", shape
 }
 
-func (g *generator) load(v isa.Variant) {
-	size := widthOf(v.T()) / 8 * vectorOf(v)
+func (g *generator) load(v form) {
+	size := widthOf(v.typ()) / 8 * vectorOf(v)
 	if size > 16 {
 		return
 	}
-	space := v.Get("space")
+	space := v.get("space")
 	if space == "param::func" {
-		g.calling(v, isa.Variant{}, true, false)
+		g.calling(v, form{}, true, false)
 		return
 	}
-	constant := v.Name == "ldu" || slices.Contains(strings.Split(v.String(), "."), "nc")
+	constant := v.row.name == "ldu" || slices.Contains(strings.Split(v.String(), "."), "nc")
 	text, shape, list := g.loaded(v)
 	at := g.place(space, size, false)
 	if constant {
 		at = strings.NewReplacer("%gA", "%nA", "%qA", "%nA", "%zA", "%nA").Replace(at)
 	}
-	g.begin(v.String(), rowID(v.Instruction))
+	g.begin(v.String(), v.row.id)
 	g.cur.shape = shape
 	g.mainLine("%s%s %s, %s;", g.guard(), v, text, at)
 	for _, k := range list {
@@ -136,43 +134,43 @@ func (g *generator) load(v isa.Variant) {
 	g.end()
 }
 
-func (g *generator) storeTo(v isa.Variant) {
-	size := widthOf(v.T()) / 8 * vectorOf(v)
+func (g *generator) storeTo(v form) {
+	size := widthOf(v.typ()) / 8 * vectorOf(v)
 	if size > 16 {
 		return
 	}
-	space := v.Get("space")
+	space := v.get("space")
 	if strings.HasPrefix(space, "param") {
-		g.calling(isa.Variant{}, v, false, true)
+		g.calling(form{}, v, false, true)
 		return
 	}
 	text, shape := g.written(v)
 	at := g.place(space, size, true)
-	g.begin(v.String(), rowID(v.Instruction))
+	g.begin(v.String(), v.row.id)
 	g.cur.shape = shape
 	g.mainLine("%s%s %s, %s;", g.guard(), v, at, text)
 	g.end()
 }
 
 // call writes a call with variants of ld and st for the parameters.
-func (g *generator) call(isa.Variant) { g.calling(isa.Variant{}, isa.Variant{}, false, false) }
+func (g *generator) call(form) { g.calling(form{}, form{}, false, false) }
 
 // calling writes a call of a function that returns its parameter. ld and st are how the parameter is
 // read and written.
-func (g *generator) calling(ld, st isa.Variant, withLoad, withStore bool) {
+func (g *generator) calling(ld, st form, withLoad, withStore bool) {
 	typ, vec := "b32", ""
 	switch {
 	case withLoad:
-		typ, vec = ld.T(), ld.Get("vec")
+		typ, vec = ld.typ(), ld.get("vec")
 	case withStore:
-		typ, vec = st.T(), st.Get("vec")
+		typ, vec = st.typ(), st.get("vec")
 	}
-	plainForm := func(name string) (isa.Variant, bool) {
+	plainForm := func(name string) (form, bool) {
 		text := name + ".param"
 		if vec != "" {
 			text += "." + vec
 		}
-		v, _, ok := isa.Find(text + "." + typ)
+		v, ok := findForm(text + "." + typ)
 		return v, ok
 	}
 	form := "call"
@@ -213,11 +211,15 @@ func (g *generator) calling(ld, st isa.Variant, withLoad, withStore bool) {
 	g.heads = append(g.heads, fmt.Sprintf(".func (.param .align 16 .b8 out[16]) %s(.param .align 16 .b8 in[16]) { %s "+
 		"ld.param.%s %s, [in]; not.b%d %s, %s; st.param.%s [out], %s; ret; }", name, strings.Join(declared, " "),
 		suffix, inner, width, regs[0], regs[0], suffix, inner))
-	g.begin(form, "call uni?", rowID(ld.Instruction), rowID(st.Instruction), "ret uni?")
+	g.begin(form, "call uni?", ld.row.id, st.row.id, "ret uni?")
 	g.cur.shape = "in a call " + shape
 	g.line("{ .param .align 16 .b8 pa[16]; .param .align 16 .b8 pr[16];")
 	g.line("%s [pa], %s;", st, from)
-	g.line("call%s (pr), %s, (pa);", pick(g, "", ".uni"), name)
+	uniform := ""
+	if g.depth == 0 {
+		uniform = pick(g, "", ".uni")
+	}
+	g.line("call%s (pr), %s, (pa);", uniform, name)
 	g.line("%s %s, [pr]; }", ld, text)
 	g.cur.main = 1
 	if withLoad {
@@ -229,8 +231,8 @@ func (g *generator) calling(ld, st isa.Variant, withLoad, withStore bool) {
 	g.end()
 }
 
-func (g *generator) atomic(v isa.Variant) {
-	space, op, typ := v.Get("space"), v.Get("op"), v.T()
+func (g *generator) atomic(v form) {
+	space, op, typ := v.get("space"), v.get("op"), v.typ()
 	size := max(widthOf(typ)/8, 2)
 	shared := strings.HasPrefix(space, "shared")
 	contended := !slices.Contains([]string{"exch", "cas"}, op) && typ[0] != 'f' && !strings.HasPrefix(typ, "bf") && g.IntN(2) == 0
@@ -272,7 +274,7 @@ func (g *generator) atomic(v isa.Variant) {
 	width := widthOf(typ)
 	shape := fmt.Sprint("contended ", contended)
 	reg := ""
-	if v.Name == "atom" {
+	if v.row.name == "atom" {
 		switch {
 		case contended:
 			reg = map[int]string{16: "%xh", 32: "%xr", 64: "%xd"}[width]
@@ -290,7 +292,7 @@ func (g *generator) atomic(v isa.Variant) {
 	if operand[0] != '%' {
 		shape += " i"
 	}
-	g.begin(v.String(), rowID(v.Instruction))
+	g.begin(v.String(), v.row.id)
 	g.cur.shape = shape
 	g.mainLine("%s%s %s;", guard, v, strings.Join(list, ", "))
 	if reg != "" && !contended {
@@ -299,20 +301,20 @@ func (g *generator) atomic(v isa.Variant) {
 	g.end()
 }
 
-func (g *generator) prefetch(v isa.Variant) {
-	at := g.place(v.Get("space"), 4, false)
-	if v.Name == "prefetchu" || v.Get("space") == "" {
+func (g *generator) prefetch(v form) {
+	at := g.place(v.get("space"), 4, false)
+	if v.row.name == "prefetchu" || v.get("space") == "" {
 		at = "[%gA]"
 	}
-	g.begin(v.String(), rowID(v.Instruction))
+	g.begin(v.String(), v.row.id)
 	g.mainLine("%s%s %s;", g.guard(), v, at)
 	g.end()
 }
 
 // bare writes an instruction without operands, or with a constant.
-func (g *generator) bare(v isa.Variant) {
-	g.begin(v.String(), rowID(v.Instruction))
-	if v.Name == "pmevent" {
+func (g *generator) bare(v form) {
+	g.begin(v.String(), v.row.id)
+	if v.row.name == "pmevent" {
 		g.mainLine("pmevent %d;", g.IntN(16))
 	} else {
 		g.mainLine("%s;", v)
@@ -320,24 +322,24 @@ func (g *generator) bare(v isa.Variant) {
 	g.end()
 }
 
-func (g *generator) sleep(v isa.Variant) {
-	g.begin(v.String(), rowID(v.Instruction))
+func (g *generator) sleep(v form) {
+	g.begin(v.String(), v.row.id)
 	g.mainLine("%s%s %d;", g.guard(), v, g.IntN(50))
 	g.end()
 }
 
 // never writes an instruction that ends the kernel, with a predicate that is false.
-func (g *generator) never(v isa.Variant) {
-	g.begin(v.String(), rowID(v.Instruction))
+func (g *generator) never(v form) {
+	g.begin(v.String(), v.row.id)
 	g.mainLine("@%%pn %s;", v)
 	g.end()
 }
 
 // cvta writes conversions between a generic address and one of a state space, and loads from it.
-func (g *generator) cvta(v isa.Variant) {
-	space := v.Get("space")
+func (g *generator) cvta(v form) {
+	space := v.get("space")
 	to := strings.HasPrefix(v.String(), "cvta.to")
-	g.begin(v.String(), rowID(v.Instruction))
+	g.begin(v.String(), v.row.id)
 	switch space {
 	case "global":
 		g.line("mov.u64 %%xd, %%gA;")
@@ -365,36 +367,36 @@ func (g *generator) cvta(v isa.Variant) {
 	g.end()
 }
 
-func (g *generator) isspacep(v isa.Variant) {
+func (g *generator) isspacep(v form) {
 	at := pick(g, "%gA", "%nA", "%qA", "%zA")
 	g.need["shared"], g.need["local"] = true, true
 	p := g.predicate(false)
-	g.begin(v.String(), rowID(v.Instruction))
+	g.begin(v.String(), v.row.id)
 	g.mainLine("%s %s, %s;", v, p, at)
 	g.storePredicate(p)
 	g.end()
 }
 
-func (g *generator) clock(v isa.Variant) {
-	g.begin(v.Name, rowID(v.Instruction))
-	if v.Name == "%clock64" || v.Name == "%globaltimer" {
-		g.mainLine("mov.u64 %%xd, %s;", v.Name)
+func (g *generator) clock(v form) {
+	g.begin(v.row.name, v.row.id)
+	if v.row.name == "%clock64" || v.row.name == "%globaltimer" {
+		g.mainLine("mov.u64 %%xd, %s;", v.row.name)
 	} else {
-		g.mainLine("mov.u32 %%xr, %s;", v.Name)
+		g.mainLine("mov.u32 %%xr, %s;", v.row.name)
 	}
 	g.end()
 }
 
 // carry writes an instruction with the condition code, those that set it, and one that reads it.
-func (g *generator) carry(v isa.Variant) {
-	subtracts := strings.HasPrefix(v.Name, "sub")
-	g.begin(v.String(), rowID(v.Instruction))
-	typ := v.T()
+func (g *generator) carry(v form) {
+	subtracts := strings.HasPrefix(v.row.name, "sub")
+	g.begin(v.String(), v.row.id)
+	typ := v.typ()
 	setter := "add.cc."
 	if subtracts {
 		setter = "sub.cc."
 	}
-	emit := func(v isa.Variant, main bool) {
+	emit := func(v form, main bool) {
 		o := g.operands(v, false)
 		if main {
 			g.cur.shape, g.cur.main = strings.Join(o.shape, " "), len(g.cur.lines)
@@ -402,7 +404,7 @@ func (g *generator) carry(v isa.Variant) {
 		g.line("%s %s;", v, strings.Join(o.list, ", "))
 	}
 	var list []kept
-	with := func(v isa.Variant, main bool) {
+	with := func(v form, main bool) {
 		o := g.operands(v, false)
 		for i, k := range list { // each has a register of its own
 			if k.reg == o.kept[0].reg {
@@ -417,10 +419,10 @@ func (g *generator) carry(v isa.Variant) {
 		list = append(list, o.kept...)
 	}
 	_ = emit
-	if v.Name[len(v.Name)-1] == 'c' { // addc, subc, madc
-		if s, _, ok := isa.Find(setter + typ); ok {
+	if v.row.name[len(v.row.name)-1] == 'c' { // addc, subc, madc
+		if s, ok := findForm(setter + typ); ok {
 			with(s, false)
-			g.cur.rows = append(g.cur.rows, rowID(s.Instruction))
+			g.cur.rows = append(g.cur.rows, s.row.id)
 		}
 	}
 	with(v, true)
@@ -429,9 +431,9 @@ func (g *generator) carry(v isa.Variant) {
 		if subtracts {
 			reader = "subc."
 		}
-		if s, _, ok := isa.Find(reader + typ); ok {
+		if s, ok := findForm(reader + typ); ok {
 			with(s, false)
-			g.cur.rows = append(g.cur.rows, rowID(s.Instruction))
+			g.cur.rows = append(g.cur.rows, s.row.id)
 		}
 	}
 	for _, k := range list {
@@ -447,12 +449,12 @@ var specialRegisters = []string{"%tid.x", "%tid.y", "%tid.z", "%ntid.x", "%ntid.
 	"%cluster_ctarank", "%cluster_nctarank"}
 
 // move writes mov, of a register, a special register, or a vector.
-func (g *generator) move(v isa.Variant) {
-	typ := v.T()
+func (g *generator) move(v form) {
+	typ := v.typ()
 	width := widthOf(typ)
 	bits := typ[0] == 'b' && typ != "bf16"
 	reg := ""
-	g.begin(v.String(), rowID(v.Instruction))
+	g.begin(v.String(), v.row.id)
 	guard := g.guard()
 	switch n := g.IntN(8); {
 	case typ == "u32" && n < 4:
@@ -495,28 +497,28 @@ func (g *generator) move(v isa.Variant) {
 
 // sum writes a sum or difference, perhaps of a product, neither of which has a rounding mode, so that
 // a compiler may fuse them.
-func (g *generator) sum(v isa.Variant) {
-	typ := v.T()
+func (g *generator) sum(v form) {
+	typ := v.typ()
 	float := typ != "" && (typ[0] == 'f' || strings.HasPrefix(typ, "bf"))
-	if !float || g.IntN(5) > 0 || v.Has("sat") {
+	if !float || g.IntN(5) > 0 || v.has("sat") {
 		g.plain(v)
 		return
 	}
 	ftz := ""
-	if v.Has("ftz") {
+	if v.has("ftz") {
 		ftz = ".ftz"
 	}
 	width := widthOf(typ)
 	product, other := map[int]string{16: "%xh", 32: "%xr", 64: "%xd"}[width], map[int]string{16: "%xh1", 32: "%xr1", 64: "%xd1"}[width]
 	k := kindOf(typ)
 	a, b, c := g.register(k, width), g.register(k, width), g.register(k, width)
-	form := v.Name + ftz + "." + typ
-	g.begin("mul, "+form, rowID(v.Instruction))
+	form := v.row.name + ftz + "." + typ
+	g.begin("mul, "+form, v.row.id)
 	g.line("mul%s.%s %s, %s, %s;", ftz, typ, product, a, b)
 	g.mainLine("%s %s, %s, %s;", form, other, product, c)
 	s := g.store(other, width)
 	s.class = either
-	if v.Name == "sub" {
+	if v.row.name == "sub" {
 		negated := ftz
 		if typ == "f64" || k == bf16Kind || k == bhalvesKind {
 			negated = ""
@@ -530,14 +532,14 @@ func (g *generator) sum(v isa.Variant) {
 }
 
 // warp writes an instruction that all threads of a warp execute, or those that a mask says.
-func (g *generator) warp(v isa.Variant) {
+func (g *generator) warp(v form) {
 	o := g.operands(v, false)
-	if v.Name == "shfl" {
+	if v.row.name == "shfl" {
 		o.list[3] = pick(g, "0x1f", "0", "0x1c1f", "0x181f", "0x1c03", "0x1800", "0x0f0f", o.list[3])
 	}
 	last := len(o.list) - 1
-	masked := v.Name != "shfl" && g.IntN(3) == 0
-	g.begin(v.String(), rowID(v.Instruction))
+	masked := v.row.name != "shfl" && g.IntN(3) == 0
+	g.begin(v.String(), v.row.id)
 	g.cur.shape = strings.Join(o.shape, " ")
 	label := ""
 	if masked {
@@ -563,17 +565,17 @@ func (g *generator) warp(v isa.Variant) {
 	g.end()
 }
 
-func (g *generator) activemask(v isa.Variant) {
+func (g *generator) activemask(v form) {
 	reg := g.result("b32", 32)
-	g.begin(v.String(), rowID(v.Instruction))
+	g.begin(v.String(), v.row.id)
 	g.line("bar.warp.sync -1;")
 	g.mainLine("%s %s;", v, reg)
 	g.store(reg, 32)
 	g.end()
 }
 
-func (g *generator) warpBarrier(v isa.Variant) {
-	g.begin(v.String(), rowID(v.Instruction))
+func (g *generator) warpBarrier(v form) {
+	g.begin(v.String(), v.row.id)
 	g.mainLine("%s -1;", v)
 	g.end()
 }
@@ -594,9 +596,9 @@ func (g *generator) readOther() {
 	g.line("bar.sync 0;")
 }
 
-func (g *generator) barrier(v isa.Variant) {
+func (g *generator) barrier(v form) {
 	text := v.String()
-	g.begin(text, rowID(v.Instruction))
+	g.begin(text, v.row.id)
 	number := fmt.Sprint(1 + g.IntN(15))
 	g.line("bar.warp.sync -1;")
 	switch {
@@ -611,7 +613,7 @@ func (g *generator) barrier(v isa.Variant) {
 	case strings.Contains(text, ".red"):
 		threads := pick(g, "", "64, ")
 		g.cur.shape = threads
-		if v.Get("op") == "popc" {
+		if v.get("op") == "popc" {
 			reg := g.result("u32", 32)
 			g.mainLine("%s %s, %s, %s%s;", text, reg, number, threads, g.predicate(true))
 			g.store(reg, 32)
@@ -628,17 +630,17 @@ func (g *generator) barrier(v isa.Variant) {
 	g.end()
 }
 
-func (g *generator) clusterBarrier(v isa.Variant) {
-	g.begin(v.String(), rowID(v.Instruction))
+func (g *generator) clusterBarrier(v form) {
+	g.begin(v.String(), v.row.id)
 	g.line("bar.warp.sync -1;")
 	aligned := ""
-	if v.Has("aligned") {
+	if v.has("aligned") {
 		aligned = ".aligned"
 	}
 	g.publish()
 	if strings.Contains(v.String(), ".arrive") {
 		order := ""
-		if v.Get("sem") == "relaxed" {
+		if v.get("sem") == "relaxed" {
 			order = "fence.acq_rel.cluster; "
 		}
 		g.mainLine("%s%s;", order, v)
@@ -651,18 +653,18 @@ func (g *generator) clusterBarrier(v isa.Variant) {
 	g.end()
 }
 
-func (g *generator) mapa(v isa.Variant) {
-	if v.T() == "u32" && !v.Has("space") { // there are no generic addresses of 32 bits
+func (g *generator) mapa(v form) {
+	if v.typ() == "u32" && !v.has("space") { // there are no generic addresses of 32 bits
 		return
 	}
 	g.need["shared"] = true
 	reg := g.result("b32", 32)
-	g.begin(v.String(), rowID(v.Instruction))
+	g.begin(v.String(), v.row.id)
 	switch {
-	case v.T() == "u32":
+	case v.typ() == "u32":
 		g.mainLine("%s %%xr, %%sA, 0;", v)
 		g.line("ld.shared::cluster.b32 %s, [%%xr+8];", reg)
-	case v.Has("space"):
+	case v.has("space"):
 		g.line("cvt.u64.u32 %%xd, %%sA;")
 		g.mainLine("%s %%xd, %%xd, 0;", v)
 		g.line("ld.shared::cluster.b32 %s, [%%xd+8];", reg)
@@ -674,17 +676,17 @@ func (g *generator) mapa(v isa.Variant) {
 	g.end()
 }
 
-func (g *generator) getctarank(v isa.Variant) {
-	if v.T() == "u32" && !v.Has("space") {
+func (g *generator) getctarank(v form) {
+	if v.typ() == "u32" && !v.has("space") {
 		return
 	}
 	g.need["shared"] = true
 	reg := g.result("u32", 32)
-	g.begin(v.String(), rowID(v.Instruction))
+	g.begin(v.String(), v.row.id)
 	switch {
-	case v.T() == "u32":
+	case v.typ() == "u32":
 		g.mainLine("%s %s, %%sA;", v, reg)
-	case v.Has("space"):
+	case v.has("space"):
 		g.line("cvt.u64.u32 %%xd, %%sA;")
 		g.mainLine("%s %s, %%xd;", v, reg)
 	default:
@@ -695,16 +697,16 @@ func (g *generator) getctarank(v isa.Variant) {
 }
 
 // copyAsync writes an asynchronous copy to the shared memory of the thread, and waits for it.
-func (g *generator) copyAsync(v isa.Variant) {
+func (g *generator) copyAsync(v form) {
 	g.need["shared"] = true
 	text := v.String()
 	form := text
-	g.begin(form, rowID(v.Instruction), "cp async commit_group", "cp async wait_group", "cp async wait_all")
+	g.begin(form, v.row.id, "cp async commit_group", "cp async wait_group", "cp async wait_all")
 	copyText, size := "cp.async.ca.shared.global", pick(g, 4, 8, 16)
 	switch {
-	case strings.HasPrefix(rowID(v.Instruction), "cp async cop"):
+	case strings.HasPrefix(v.row.id, "cp async cop"):
 		copyText = text
-		if v.Get("cop") == "cg" {
+		if v.get("cop") == "cg" {
 			size = 16
 		}
 	case strings.Contains(text, "mbarrier"):
@@ -750,18 +752,18 @@ func (g *generator) copyAsync(v isa.Variant) {
 
 // mbarrier writes a phase of a barrier in shared memory: its beginning, arrivals, tests before and
 // after its end, and its end.
-func (g *generator) mbarrier(v isa.Variant) {
+func (g *generator) mbarrier(v form) {
 	g.need["shared"] = true
 	text := v.String()
 	const at = "[%sM+3000]"
 	own := at // of the variant: without a state space it is generic
-	if !v.Has("space") {
+	if !v.has("space") {
 		own = "[%qM+3000]"
 	}
 	init, inval := "mbarrier.init.shared.b64", "mbarrier.inval.shared.b64"
 	arrive, test := "mbarrier.arrive.shared.b64", "mbarrier.test_wait.shared.b64"
 	count, each := 65, ""
-	cluster := v.Get("space") == "shared::cluster"
+	cluster := v.get("space") == "shared::cluster"
 	if g.IntN(2) == 0 && !strings.Contains(text, "pending_count") {
 		count, each = 195, ", 3"
 	}
@@ -791,7 +793,7 @@ func (g *generator) mbarrier(v isa.Variant) {
 	if strings.Contains(test, "parity") {
 		phase = "0"
 	}
-	g.begin(text, rowID(v.Instruction))
+	g.begin(text, v.row.id)
 	g.cur.shape = each
 	note := func(line string) {
 		if strings.Contains(line, text+" ") {
