@@ -293,16 +293,15 @@ func (g *generator) variant(row *tableRow) (form, bool) {
 
 // register returns the name of a register that is read.
 func (g *generator) register(k kind, width int) string {
-	letter, all, first := "r", 20, 10
+	letter, all, first := 1, 20, 10
 	switch width {
 	case 16:
-		letter, all, first = "h", 12, 6
+		letter, all, first = 0, 12, 6
 	case 64:
-		letter, all, first = "d", 12, 6
+		letter, all, first = 2, 12, 6
 	}
 	var fit, results []string
-	for i := range all {
-		name := fmt.Sprintf("%%%s%d", letter, i)
+	for i, name := range registerNames[letter][:all] {
 		if g.kinds[name] == k {
 			if i < first {
 				fit = append(fit, name)
@@ -317,8 +316,18 @@ func (g *generator) register(k kind, width int) string {
 	case n < 18 && len(results) > 0:
 		return pick(g, results...)
 	}
-	return fmt.Sprintf("%%%s%d", letter, g.IntN(all))
+	return registerNames[letter][g.IntN(all)]
 }
+
+// registerNames are the registers of 16, 32 and 64 bits.
+var registerNames = func() (names [3][]string) {
+	for i, letter := range "hrd" {
+		for n := range 20 {
+			names[i] = append(names[i], fmt.Sprintf("%%%c%d", letter, n))
+		}
+	}
+	return names
+}()
 
 // source returns an operand that is read.
 func (g *generator) source(typ, role string) string {

@@ -108,16 +108,23 @@ func mix(x uint64) uint64 {
 
 // choose returns a row. A row that is added to the table changes few of the choices.
 func choose(key uint64, apart bool) *tableRow {
-	var best *tableRow
-	most := math.Inf(-1)
+	var best, plain *tableRow
+	most, plainMost := math.Inf(-1), 0.0
 	for _, row := range table() {
 		if apart && row.together || row.weight == 0 {
 			continue
 		}
 		u := (float64(mix(row.hash^key)>>11) + 0.5) / (1 << 53)
-		if score := math.Log(u) / row.weight; score > most {
+		if row.weight == 1 { // the logarithm takes long
+			if u > plainMost {
+				plain, plainMost = row, u
+			}
+		} else if score := math.Log(u) / row.weight; score > most {
 			best, most = row, score
 		}
+	}
+	if plain != nil && math.Log(plainMost) > most {
+		return plain
 	}
 	return best
 }
