@@ -97,6 +97,23 @@ func (s *slot) accepts(a, b uint64) (ok bool, share float64) {
 	return ok, share
 }
 
+// ulps returns how many numbers of its type lie between two results of an approximate slot, of finite
+// numbers with the same sign that are not subnormal.
+func (s *slot) ulps(a, b uint64) float64 {
+	size := map[string]int{"f16": 16, "f32": 32, "f64": 64}[s.elem]
+	least := map[string]uint64{"f16": 1 << 10, "f32": 1 << 23, "f64": 1 << 52}[s.elem]
+	x, nans := elements(a, s.elem, s.size)
+	y, others := elements(b, s.elem, s.size)
+	if size != s.size || nans+others > 0 || math.IsInf(x[0], 0) || math.IsInf(y[0], 0) || (a^b)>>(size-1)&1 != 0 {
+		return 0
+	}
+	a, b = a<<(65-size)>>(65-size), b<<(65-size)>>(65-size)
+	if min(a, b) < least {
+		return 0
+	}
+	return float64(max(a, b) - min(a, b))
+}
+
 // compare returns the first place at which two outcomes of a program differ, or nil. worst gets the
 // largest differences of approximate results, as parts of what is allowed.
 func (p *program) compare(gpu, sim outcome, worst map[string]float64) *difference {
@@ -124,8 +141,11 @@ func (p *program) compare(gpu, sim outcome, worst map[string]float64) *differenc
 				}
 			case approximate:
 				ok, share := s.accepts(a, b)
-				if worst != nil && share > worst[s.row] {
-					worst[s.row] = share
+				if worst != nil {
+					worst[s.row] = max(worst[s.row], share)
+					if d := s.ulps(a, b); d > worst[s.row+" (ulp)"] {
+						worst[s.row+" (ulp)"] = d
+					}
 				}
 				if !ok {
 					note(s.item, i, t, a, b)

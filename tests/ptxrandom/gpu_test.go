@@ -26,7 +26,7 @@ var (
 	during  = flag.Duration("ptx.for", 0, "how `long` to go on at most: then the seed to resume from is logged")
 	workers = flag.Int("ptx.workers", runtime.NumCPU(), "how `many` processes share the work")
 	folder  = flag.String("ptx.out", "", "the `folder` for tables of what was found")
-	silence = flag.Duration("ptx.silence", 60*time.Second, "how `long` a process may say nothing")
+	silence = flag.Duration("ptx.silence", 30*time.Second, "how `long` a process may say nothing")
 )
 
 // batchSize is the number of programs of a module.
@@ -55,6 +55,14 @@ func work(in io.Reader, out io.Writer) int {
 	switch path := os.Getenv(workerEnv); path {
 	case "cusim":
 		pr.gpu, err = simulated()
+	case "cusim-faults": // some programs end the context
+		if pr.gpu, err = simulated(); err == nil {
+			pr.gpu.change = func(text string) string { return strings.ReplaceAll(text, "@%pn trap", "@%p1 trap") }
+		}
+	case "cusim-hangs":
+		if pr.gpu, err = simulated(); err == nil {
+			pr.gpu.change = func(text string) string { return strings.ReplaceAll(text, "@%pn trap;", "X: bra X;") }
+		}
 	default:
 		if path == "1" {
 			path = "" // the system's
@@ -330,7 +338,7 @@ func (p *pool) show() {
 	}
 	slices.Sort(worst)
 	for _, what := range worst {
-		p.t.Logf("largest difference, of what is allowed: %5.3f %s", p.worst[what], what)
+		p.t.Logf("largest difference, as a part of what is allowed or in ulps: %9.3g %s", p.worst[what], what)
 	}
 }
 

@@ -78,9 +78,15 @@ type program struct {
 	seed  uint64
 	items []item
 	slots []slot
-	heads []string // what stands before the kernel
+	heads []head // what stands before the kernel
 	need  map[string]bool
 	words int // of common memory
+}
+
+// head is a function that an item calls.
+type head struct {
+	item int
+	text string
 }
 
 // generator makes a program.
@@ -316,7 +322,9 @@ func (p *program) kernel(skip map[int]bool, at int, probe []string) (lines []str
 		lines, items = append(lines, fmt.Sprintf(format, args...)), append(items, n)
 	}
 	for _, h := range p.heads {
-		add(-1, "%s", h)
+		if !p.dropped(h.item, skip) {
+			add(h.item, "%s", h.text)
+		}
 	}
 	if p.need["const"] {
 		r := rand.New(rand.NewPCG(p.seed, 7))
@@ -393,7 +401,7 @@ func (p *program) kernel(skip map[int]bool, at int, probe []string) (lines []str
 				add(-1, "st.global.b%d [%%out+%d], %s;", widthOfRegister(reg), (len(p.slots)+9+j)*rowSize, reg)
 			}
 		}
-		if skip[i] || rejected()[it.form] || rejected()[it.form+"\t"+it.shape] {
+		if p.dropped(i, skip) {
 			continue
 		}
 		for _, l := range it.lines {
@@ -402,6 +410,12 @@ func (p *program) kernel(skip map[int]bool, at int, probe []string) (lines []str
 	}
 	add(-1, "}")
 	return lines, items
+}
+
+// dropped reports whether an item is left out.
+func (p *program) dropped(item int, skip map[int]bool) bool {
+	it := &p.items[item]
+	return skip[item] || rejected()[it.form] || rejected()[it.form+"\t"+it.shape]
 }
 
 // widthOfRegister returns the size of a register in bits.

@@ -162,7 +162,7 @@ func (b *batch) blame(log string) map[place]string {
 	found := make(map[place]string)
 	for _, m := range lineNumber.FindAllStringSubmatch(log, -1) {
 		n, _ := strconv.Atoi(m[1])
-		if n >= len(b.lines) || n == 0 {
+		if n >= len(b.lines) || n == 0 || strings.Contains(m[0], "; warning") || strings.Contains(m[0], "; info") {
 			continue
 		}
 		if at := b.lines[n]; found[at] == "" {
@@ -357,7 +357,7 @@ func (pr *pairOf) run(from, to uint64, singly bool) (rep report) {
 		lines, _ := p.kernel(b.skip[i], -1, nil)
 		rep.Hashes = append(rep.Hashes, [2]uint32{textHash(lines), p.hash(gpu)})
 		for j, it := range p.items {
-			if b.skip[i][j] || rejected()[it.form] || rejected()[it.form+"\t"+it.shape] {
+			if p.dropped(j, b.skip[i]) {
 				continue
 			}
 			for _, row := range it.rows {

@@ -208,9 +208,9 @@ func (g *generator) calling(ld, st form, withLoad, withStore bool) {
 	if vec != "" {
 		suffix = vec + "." + typ
 	}
-	g.heads = append(g.heads, fmt.Sprintf(".func (.param .align 16 .b8 out[16]) %s(.param .align 16 .b8 in[16]) { %s "+
+	g.heads = append(g.heads, head{len(g.items), fmt.Sprintf(".func (.param .align 16 .b8 out[16]) %s(.param .align 16 .b8 in[16]) { %s "+
 		"ld.param.%s %s, [in]; not.b%d %s, %s; st.param.%s [out], %s; ret; }", name, strings.Join(declared, " "),
-		suffix, inner, width, regs[0], regs[0], suffix, inner))
+		suffix, inner, width, regs[0], regs[0], suffix, inner)})
 	g.begin(form, "call uni?", ld.row.id, st.row.id, "ret uni?")
 	g.cur.shape = "in a call " + shape
 	g.line("{ .param .align 16 .b8 pa[16]; .param .align 16 .b8 pr[16];")
