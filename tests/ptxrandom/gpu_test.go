@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +39,13 @@ type message struct {
 	Report *report
 	Error  string `json:",omitempty"`
 }
+
+// How a worker executes programs.
+const (
+	together = iota
+	singly
+	onlyMutants
+)
 
 // work is the main function of a worker. It reads the seeds of batches, and writes messages.
 func work(in io.Reader, out io.Writer) int {
@@ -77,11 +85,19 @@ func work(in io.Reader, out io.Writer) int {
 	}
 	dec := json.NewDecoder(in)
 	for {
-		var ask [3]uint64 // the first seed, the one behind the last, and whether singly
+		var ask [3]uint64 // the first seed, the one behind the last, and how
 		if dec.Decode(&ask) != nil {
 			return 0
 		}
-		rep := pr.run(ask[0], ask[1], ask[2] != 0)
+		var rep report
+		if ask[2] == onlyMutants {
+			rep = pr.mutants(ask[0], ask[1])
+		} else {
+			rep = pr.run(ask[0], ask[1], ask[2] == singly)
+		}
+		for what, share := range rep.Worst { // JSON has no infinity
+			rep.Worst[what] = min(share, math.MaxFloat32)
+		}
 		if enc.Encode(message{Report: &rep}) != nil || rep.Died {
 			return 0
 		}
@@ -183,7 +199,7 @@ func (p *pool) serve() error {
 		if !more {
 			return nil
 		}
-		singly := 0
+		how, begin := together, from
 		for from < to {
 			if w == nil {
 				var err error
@@ -191,7 +207,7 @@ func (p *pool) serve() error {
 					return err
 				}
 			}
-			fmt.Fprintf(w.in, "[%d,%d,%d]\n", from, to, singly)
+			fmt.Fprintf(w.in, "[%d,%d,%d]\n", from, to, how)
 			rep, at, err := w.answer()
 			if rep != nil && !rep.Again {
 				p.add(rep)
@@ -200,13 +216,16 @@ func (p *pool) serve() error {
 					w = nil
 				}
 				failed = 0
+				if from >= to && how != onlyMutants {
+					from, how = begin, onlyMutants
+				}
 				continue
 			}
 			w.stop()
 			w = nil
 			switch {
-			case rep != nil || singly == 0 && at != 0: // a program has failed, or hangs
-				singly = 1
+			case rep != nil || how == together && at != 0: // a program has failed, or hangs
+				how = singly
 				continue
 			case at == 0: // before any program
 				if failed++; failed > 3 {
@@ -216,25 +235,28 @@ func (p *pool) serve() error {
 			}
 			p.mu.Lock()
 			p.restarts++
-			p.differences = append(p.differences, difference{Seed: at, Item: -2, Form: "a whole program", Why: "the process ended: " + err.Error()})
+			p.differences = append(p.differences, difference{Seed: at, Item: -2, Form: map[bool]string{true: "a mutant, with which the process ends", false: "a whole program"}[how == onlyMutants],
+				Why: "the process ended: " + err.Error()})
 			p.mu.Unlock()
 			// Those before it are executed again.
 			if at > from && at < to {
-				p.retry(from, at)
+				p.retry(from, at, how)
 			}
-			from = at + 1
+			if from = at + 1; from >= to && how != onlyMutants {
+				from, how = begin, onlyMutants
+			}
 		}
 	}
 }
 
 // retry executes programs in a process of their own.
-func (p *pool) retry(from, to uint64) {
+func (p *pool) retry(from, to uint64, how int) {
 	w, err := p.start()
 	if err != nil {
 		return
 	}
 	defer w.stop()
-	fmt.Fprintf(w.in, "[%d,%d,1]\n", from, to)
+	fmt.Fprintf(w.in, "[%d,%d,%d]\n", from, to, how)
 	if rep, _, _ := w.answer(); rep != nil {
 		p.add(rep)
 	}

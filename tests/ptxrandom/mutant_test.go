@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// mutantEvery is the distance between seeds that have a program with an error.
+const mutantEvery = 4
+
 // mutantSeed makes the programs for errors differ from the others.
 const mutantSeed = 1 << 40
 
@@ -21,9 +24,15 @@ var (
 
 // mutated returns the text of a short program in which one line is wrong, or only other than it was,
 // and that line.
-func mutated(seed uint64) (text, line string) {
+func (pr *pairOf) mutated(seed uint64) (text, line string) {
 	p := generateSized(seed+mutantSeed, 3, 3)
-	lines, items := p.kernel(nil, -1, nil)
+	one := newBatch(p)
+	var rep report
+	if mods, good := pr.agree(one, &rep); good {
+		pr.sim.ModuleUnload(pr.sim.at, mods[0])
+		pr.gpu.ModuleUnload(pr.gpu.at, mods[1])
+	}
+	lines, items := p.kernel(one.skip[0], -1, nil)
 	r := rand.New(rand.NewPCG(seed, 8))
 	var candidates []int
 	for i, item := range items {

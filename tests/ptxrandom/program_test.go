@@ -486,7 +486,7 @@ func (p *program) given() []byte {
 	return b
 }
 
-const header = ".version 8.5\n.target sm_90\n.address_size 64\n"
+const header = ".version 8.6\n.target sm_90\n.address_size 64\n"
 
 // textHash returns a number for the text of a program.
 func textHash(lines []string) uint32 {

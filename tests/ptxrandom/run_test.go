@@ -194,14 +194,21 @@ type pairOf struct {
 	begin    func(seed uint64)  // before a program is executed
 }
 
+// skipped returns the items of a program that are known to be rejected.
+func (pr *pairOf) skipped(p *program) map[int]bool {
+	skip := make(map[int]bool)
+	for i, it := range p.items {
+		if it.form != "" && pr.known[verdict{it.form, it.shape}] != "" {
+			skip[i] = true
+		}
+	}
+	return skip
+}
+
 // agree leaves out of a batch what one of the drivers rejects, and returns the modules of both.
 func (pr *pairOf) agree(b *batch, rep *report) (mods [2]driver.Module, good bool) {
 	for i, p := range b.programs {
-		for j, it := range p.items {
-			if it.form != "" && pr.known[verdict{it.form, it.shape}] != "" {
-				b.skip[i][j] = true
-			}
-		}
+		b.skip[i] = pr.skipped(p)
 	}
 	for range 300 {
 		b.build()
@@ -372,8 +379,15 @@ func (pr *pairOf) run(from, to uint64, singly bool) (rep report) {
 	for i, m := range []*machine{pr.sim, pr.gpu} {
 		m.ModuleUnload(m.at, mods[i])
 	}
+	return rep
+}
+
+// mutants compares what the drivers say about programs with errors.
+func (pr *pairOf) mutants(from, to uint64) report {
+	rep := report{From: from, To: to}
 	for seed := from; seed < to; seed++ {
-		if seed%4 == 0 {
+		if seed%mutantEvery == 0 {
+			pr.begin(seed)
 			pr.mutant(seed, &rep)
 		}
 	}
@@ -382,7 +396,7 @@ func (pr *pairOf) run(from, to uint64, singly bool) (rep report) {
 
 // mutant compares whether the drivers accept a program with an error.
 func (pr *pairOf) mutant(seed uint64, rep *report) {
-	text, line := mutated(seed)
+	text, line := pr.mutated(seed)
 	var r [2]driver.Result
 	var logs [2]string
 	for i, m := range []*machine{pr.gpu, pr.sim} {
