@@ -431,7 +431,7 @@ func (g *generator) operands(v form, apart bool) (o operandList) {
 			}
 			text, shape := reg, fmt.Sprint("d", width)
 			o.kept = append(o.kept, kept{reg, width, typ})
-			if w.role == 's' && g.IntN(2) == 0 {
+			if w.role == 's' && (w.pair || g.IntN(2) == 0) {
 				p := g.predicate(false)
 				text, shape = text+"|"+p, shape+"|p"
 				o.kept = append(o.kept, kept{reg: p})
@@ -464,6 +464,9 @@ func (g *generator) operands(v form, apart bool) (o operandList) {
 				} else {
 					text = g.source(typ, role)
 				}
+				if strings.HasPrefix(v.row.name, "bf") && text[0] != '%' && w.typ == "b32" { // only up to 255
+					text = fmt.Sprint(g.IntN(80))
+				}
 			}
 			if text[0] != '%' {
 				add(text, "i")
@@ -474,7 +477,7 @@ func (g *generator) operands(v form, apart bool) (o operandList) {
 			p := g.predicate(false)
 			text, shape := p, "p"
 			o.kept = append(o.kept, kept{reg: p})
-			if w.pair && g.IntN(3) == 0 {
+			if w.pair && g.IntN(3) == 0 && !strings.HasSuffix(v.typ(), "f16") {
 				q := g.predicate(false)
 				for q == p {
 					q = g.predicate(false)

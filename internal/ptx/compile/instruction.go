@@ -114,13 +114,16 @@ func (t *translator) operands(v *variant, o *vm.Op) *Error {
 // operand translates one operand.
 func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Operand) (err *Error) {
 	typ := v.Type(w)
+	if err := t.restricted(v, w, have); err != nil {
+		return err
+	}
 	switch w.Role {
 	case 'd':
 		o.D, err = t.destination(have, typ, false)
 	case 'x': // of a conversion
-		o.D, err = t.destination(have, typ, true)
+		o.D, err = t.destination(have, typ, typ[0] == 'u' || typ[0] == 's')
 	case 'y':
-		o.A, err = t.source(have, typ, true)
+		o.A, err = t.source(have, typ, typ[0] == 'u' || typ[0] == 's')
 	case 'a':
 		o.A, err = t.source(have, typ, false)
 	case 'b':
@@ -174,6 +177,25 @@ func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Op
 		err = t.targets(o, have)
 	}
 	return err
+}
+
+// restricted returns an error for an operand that NVIDIA's compiler rejects although it has the right
+// type.
+func (t *translator) restricted(v *variant, w isa.Operand, have syntax.Operand) *Error {
+	constant, n := have.Kind == syntax.Literal, have.Number.Bits
+	switch {
+	case constant && v.Special == "registers":
+		return t.unsupported("a constant")
+	case constant && (v.Name == "bfe" || v.Name == "bfi") && v.Type(w) == "b32" && w.Type == "b32" && n > 255:
+		return t.unsupported("a position or length above 255")
+	case constant && v.Special == "barrier" && w.Role == 'a' && n > 15:
+		return t.unsupported("a barrier above 15")
+	case w.Role == 's' && w.Pair && have.Kind != syntax.Pair:
+		return t.unsupported("the predicate is missing")
+	case w.Role == 'P' && v.Name == "setp" && have.Kind == syntax.Pair && strings.HasSuffix(v.T(), "f16"):
+		return t.unsupported("a second predicate")
+	}
+	return nil
 }
 
 // vectorOf translates the registers of a load or store.

@@ -37,13 +37,13 @@ func (t *translator) literal(n syntax.Number, typ string) (uint64, *Error) {
 	size := syntax.TypeSize(typ)
 	float := n.Kind == syntax.Float32 || n.Kind == syntax.Float64
 	switch {
-	case size == 0 || size > 8:
+	case size == 0 || size > 8 || strings.HasSuffix(typ, "f16") || strings.HasSuffix(typ, "x2"):
 		return 0, t.unsupported("a constant of type " + typ)
-	case n.Kind == syntax.Float32 && size == 4:
+	case n.Kind == syntax.Float32 && (typ == "f32" || typ == "b32"):
 		return n.Bits, nil
 	case float && typ == "f32":
 		return uint64(math.Float32bits(float32(n.Float()))), nil
-	case float && typ == "f64", n.Kind == syntax.Float64 && size == 8:
+	case float && typ == "f64", n.Kind == syntax.Float64 && typ == "b64":
 		return math.Float64bits(n.Float()), nil
 	case float:
 		return 0, t.unsupported("a float as a constant of type " + typ)
@@ -186,6 +186,9 @@ func (t *translator) source(o syntax.Operand, typ string, wider bool) (int32, *E
 // special returns the column of a special register.
 func (t *translator) special(name string, size uint64) (int32, *Error) {
 	if s := special(name); s != vm.NoSpecial {
+		if v := t.find(t.inst.Op); v == nil || v.Name != "mov" && v.Name != "cvt" {
+			return 0, t.unsupported("special register " + name)
+		}
 		t.k.Clusters = t.k.Clusters || s >= vm.ClusterX
 		column, made := t.k.Specials[s]
 		if !made {
@@ -249,6 +252,9 @@ const falsehood = isa.Carry + 1
 // predicate returns a predicate that is read: its index and 1, negative if it is negated.
 func (t *translator) predicate(o syntax.Operand) (int32, *Error) {
 	if o.Kind == syntax.Literal {
+		if o.Number.Kind == syntax.Float32 || o.Number.Kind == syntax.Float64 {
+			return 0, t.unsupported("a float as a predicate")
+		}
 		if (o.Number.Bits != 0) != o.Negated {
 			return -falsehood - 1, nil
 		}

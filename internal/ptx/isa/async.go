@@ -93,6 +93,10 @@ const (
 // cluster may change a barrier at the same time.
 func onBarrier(v Variant, f func(w *vm.Warp, o *vm.Op, lane int, word *uint64)) vm.Func {
 	space := spaceOf(v)
+	if v.Has("sem") != v.Has("scope") || v.Has("noComplete") && (v.Get("scope") == "cluster" ||
+		v.Get("space") == "shared::cluster") {
+		return nil
+	}
 	return func(w *vm.Warp, o *vm.Op) {
 		a := w.R[o.A]
 		for i := range w.Each {

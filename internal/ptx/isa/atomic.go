@@ -14,7 +14,7 @@ const atomicsBehind = " sem=relaxed|acquire|release|acq_rel scope=cta|cluster|gp
 func atomicRows() []*Instruction {
 	var list []*Instruction
 	for _, op := range []struct{ name, types string }{
-		{"op=add", "u32|s32|u64|s64|f32|f64"},
+		{"op=add", "u32|s32|u64|f32|f64"},
 		{"op=min|max", "u32|s32|u64|s64"},
 		{"op=and|or|xor", "b32|b64"},
 		{"op=inc|dec", "u32"},
@@ -26,13 +26,7 @@ func atomicRows() []*Instruction {
 		list = append(list,
 			&Instruction{Name: "atom", Modifiers: modifiers, Operands: "d m b", Kind: vm.Touches,
 				Make: func(v Variant) vm.Func { return atomically(v, true) }},
-			&Instruction{Name: "red", Modifiers: modifiers, Operands: "m b", Kind: vm.Touches,
-				Make: func(v Variant) vm.Func {
-					if s := v.Get("sem"); s == "acquire" || s == "acq_rel" {
-						return nil
-					}
-					return atomically(v, false)
-				}})
+			&Instruction{Name: "red", Modifiers: modifiers, Operands: "m b", Kind: vm.Touches, Make: reduce})
 	}
 	for _, op := range []struct{ text, operands string }{
 		{"op=exch" + atomicsBehind + " t=b32|b64", "d m b"}, {"op=cas" + atomicsBehind + " t=b32|b64|b16", "d m b c"},
@@ -48,7 +42,15 @@ func atomicRows() []*Instruction {
 		&Instruction{Name: "atom", Modifiers: atomics + "op=add noftz t=f16|bf16|f16x2|bf16x2", Operands: "d m b",
 			Kind: vm.Touches, Make: func(v Variant) vm.Func { return atomically(v, true) }},
 		&Instruction{Name: "red", Modifiers: atomics + "op=add noftz t=f16|bf16|f16x2|bf16x2", Operands: "m b",
-			Kind: vm.Touches, Make: func(v Variant) vm.Func { return atomically(v, false) }})
+			Kind: vm.Touches, Make: reduce})
+}
+
+// reduce returns the function of red, which reads nothing that others have released.
+func reduce(v Variant) vm.Func {
+	if s := v.Get("sem"); s == "acquire" || s == "acq_rel" {
+		return nil
+	}
+	return atomically(v, false)
 }
 
 // atomically returns the function of an atomic operation. The lanes change the memory in their order.

@@ -34,7 +34,7 @@ func compareRows() []*Instruction {
 			Make: set},
 		{Name: "set", Modifiers: floatComparisons + " ftz? to=f16x2|bf16x2|u32|s32 t=f16x2|bf16x2", Operands: "d:b32 a b",
 			Make: setPair},
-		{Name: "selp", Modifiers: "t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64|f16", Operands: "d a b C",
+		{Name: "selp", Modifiers: "t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64", Operands: "d a b C",
 			Make: func(Variant) vm.Func { return selp }},
 		{Name: "slct", Modifiers: "t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64 u=s32", Operands: "d a b c:u",
 			Make: func(Variant) vm.Func {
@@ -233,18 +233,22 @@ func setPredicate(v Variant) vm.Func {
 
 // signless reports whether the type of a variant has its comparison.
 func signless(v Variant) bool {
+	if v.Has("ftz") && v.T() != "f32" && v.T() != "f16" {
+		return false
+	}
 	switch t := v.T(); v.Get("cmp") {
 	case "lo", "ls", "hi", "hs":
 		return t[0] == 'u'
 	case "lt", "le", "gt", "ge":
 		return t[0] != 'b' || t == "bf16"
 	}
-	return !v.Has("ftz") || v.T() == "f32" || v.T() == "f16"
+	return true
 }
 
 // setRegister returns the function of set.
 func setRegister(v Variant) vm.Func {
-	if !signless(v) {
+	to, t := v.Get("to"), v.T()
+	if !signless(v) || to == "f32" && t == "f16" || to == "f16" && t == "bf16" || to == "bf16" && v.Has("ftz") {
 		return nil
 	}
 	compare, how, yes := comparison(v), v.Get("bool"), uint64(1<<32-1)

@@ -86,6 +86,9 @@ func intToInt(v Variant) vm.Func {
 		return one(func(a uint64) uint64 { return extend(extend(a, from), to) })
 	}
 	size, signed := sizeOf(to), to[0] == 's'
+	if less := sizeOf(from) - size; less <= 0 && from[0] == to[0] || less < 0 && signed {
+		return nil // nothing is out of range, and NVIDIA's compiler rejects it
+	}
 	return one(func(a uint64) uint64 {
 		a = extend(a, from)
 		switch negative := from[0] == 's' && int64(a) < 0; {
@@ -207,7 +210,8 @@ func convertFloat(v Variant, f func(a uint64, r mode) uint64) vm.Func {
 	ftz, sat, relu := v.Has("ftz"), v.Has("sat"), v.Has("relu")
 	mask := from.sign()<<1 - 1
 	return one(func(a uint64) uint64 {
-		if a &= mask; ftz && from.man == 23 {
+		// A subnormal number that becomes one of 16 bits is rounded, on a GPU.
+		if a &= mask; ftz && from.man == 23 && to.man != 10 {
 			if a = from.flush(a); from.isNaN(a) {
 				a = from.nan
 			}

@@ -91,6 +91,10 @@ func adjusted(v Variant, f func(f format, a, b, c uint64, r mode) uint64) func(a
 			a, b, c = form.flush(a), form.flush(b), form.flush(c)
 		}
 		d := f(form, a, b, c, r)
+		// A number counts as subnormal before it is rounded.
+		if ftz && d&^form.sign() == 1<<form.man && f(form, a, b, c, rz)&^form.sign() < 1<<form.man {
+			d &= form.sign()
+		}
 		if sat {
 			d = form.saturate(d)
 		}
@@ -248,7 +252,12 @@ func fmaOf(v Variant) vm.Func {
 	default:
 		return three(number(v, format.fma))
 	}
-	slow := three(number(v, func(_ format, a, b, c uint64, _ mode) uint64 { return exact(a, b, c) }))
+	slow := three(number(v, func(f format, a, b, c uint64, r mode) uint64 {
+		if r != rn { // see adjusted
+			return f.fma(a, b, c, r)
+		}
+		return exact(a, b, c)
+	}))
 	switch {
 	case v.Has("ftz") || v.Has("sat"):
 		return slow

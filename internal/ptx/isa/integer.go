@@ -24,9 +24,9 @@ func integerRows() []*Instruction {
 		{Name: "sub", Modifiers: "sat t=s32", Operands: "d a b", Make: func(Variant) vm.Func {
 			return two(func(a, b int32) int32 { return clamp32(int64(a) - int64(b)) })
 		}},
-		{Name: "add", Modifiers: "u16x2", Operands: "d:b32 a:b32 b:b32",
+		{Name: "add", Modifiers: "u16x2", Operands: "d:b32 a:b32 b:b32", Special: "registers",
 			Make: func(Variant) vm.Func { return two(halves(addOf[uint16])) }},
-		{Name: "add", Modifiers: "s16x2", Operands: "d:b32 a:b32 b:b32",
+		{Name: "add", Modifiers: "s16x2", Operands: "d:b32 a:b32 b:b32", Special: "registers",
 			Make: func(Variant) vm.Func { return two(halves(addOf[uint16])) }},
 		{Name: "mul", Modifiers: "lo " + integers, Operands: "d a b", Make: func(v Variant) vm.Func {
 			return bySize(v, two(mulOf[uint16]), fast(mul32, two(mulOf[uint32])), two(mulOf[uint64]))

@@ -28,13 +28,13 @@ func memoryRows() []*Instruction {
 			Kind: vm.Touches, Make: ld, Special: "ld"},
 		{Name: "ldu", Modifiers: "space?=global vec?=v2|v4 " + memoryTypes, Operands: "v m", Kind: vm.Touches,
 			Make: ld, Special: "ld"},
-		{Name: "ld", Modifiers: "order=volatile space?=global|shared|local|const vec?=v2|v4 " + memoryTypes,
+		{Name: "ld", Modifiers: "order=volatile space?=global|shared vec?=v2|v4 " + memoryTypes,
 			Operands: "v m", Kind: vm.Touches, Make: ld, Special: "ld"},
 		{Name: "ld", Modifiers: "order=relaxed|acquire " + scopes + "space?=global|shared|shared::cta|shared::cluster vec?=v2|v4 " +
 			memoryTypes, Operands: "v m", Kind: vm.Touches, Make: ld, Special: "ld"},
 		{Name: "st", Modifiers: "weak? " + spaces + caches + "vec?=v2|v4 " + memoryTypes, Operands: "m w",
 			Kind: vm.Touches, Make: st, Special: "st"},
-		{Name: "st", Modifiers: "order=volatile space?=global|shared|local vec?=v2|v4 " + memoryTypes,
+		{Name: "st", Modifiers: "order=volatile space?=global|shared vec?=v2|v4 " + memoryTypes,
 			Operands: "m w", Kind: vm.Touches, Make: st, Special: "st"},
 		{Name: "st", Modifiers: "order=relaxed|release " + scopes + "space?=global|shared|shared::cta|shared::cluster vec?=v2|v4 " +
 			memoryTypes, Operands: "m w", Kind: vm.Touches, Make: st, Special: "st"},
@@ -66,7 +66,8 @@ func spaceOf(v Variant) vm.Space {
 func loadOf(v Variant) vm.Func {
 	generic := v.Get("space") == "" || v.Get("space") == "global" || v.Get("space") == "const"
 	single, ordered := !v.Has("vec"), v.Has("order")
-	if v.Has("cop") && (v.Get("cop") == "wb" || v.Get("cop") == "wt") {
+	switch cop := v.Get("cop"); {
+	case cop == "wb" || cop == "wt", v.Has("nc") && (cop == "lu" || cop == "cv"), !evicts(v):
 		return nil
 	}
 	space := spaceOf(v)
@@ -98,6 +99,16 @@ func loadOf(v Variant) vm.Func {
 	default:
 		return signedLoad(v, loadSized(size, space))
 	}
+}
+
+// evicts reports whether what a variant says about caches is allowed: only about global memory, and
+// not with the older modifiers about them.
+func evicts(v Variant) bool {
+	if !v.Has("l1") && !v.Has("l2") {
+		return true
+	}
+	s := v.Get("space")
+	return (s == "" || s == "global") && !(v.Has("l1") && v.Has("cop"))
 }
 
 func loadSized(size int, space vm.Space) vm.Func {
@@ -174,6 +185,9 @@ func storeOf(v Variant) vm.Func {
 	}
 	switch v.Get("cop") {
 	case "ca", "lu", "cv":
+		return nil
+	}
+	if v.Has("l2") || !evicts(v) {
 		return nil
 	}
 	generic := v.Get("space") == "" || v.Get("space") == "global"

@@ -9,7 +9,7 @@ import (
 // moveRows are the instructions that move values between registers.
 func moveRows() []*Instruction {
 	return []*Instruction{
-		{Name: "mov", Modifiers: "t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64|f16|bf16", Operands: "d a",
+		{Name: "mov", Modifiers: "t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64", Operands: "d a",
 			Make:    func(Variant) vm.Func { return Move },
 			Special: "mov"},
 		{Name: "mov", Modifiers: "pred", Operands: "P A", Make: func(Variant) vm.Func {

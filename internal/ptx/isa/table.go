@@ -28,7 +28,7 @@ type Instruction struct {
 	//	m n        an address; a second one, in a register
 	//	0 1 2 3    a list of registers, of which 0 is written
 	//	i          a constant
-	//	s          d, with "|" and a predicate
+	//	s          d, which may have a predicate behind "|", or with "|" at the end must have one
 	//
 	// The type is t or u for the choice with that name, w for twice the size of t, or a type. A
 	// question mark says that the operand may be absent.

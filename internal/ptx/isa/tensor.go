@@ -12,12 +12,12 @@ import (
 // tensorRows are the instructions about matrices whose elements a warp shares.
 func tensorRows() []*Instruction {
 	const shared = "space?=shared|shared::cta "
-	const multiply = "sync aligned? shape="
+	const multiply = "sync aligned shape="
 	return []*Instruction{
-		{Name: "ldmatrix", Modifiers: "sync aligned? m8n8 count=x1|x2|x4 trans? " + shared + "t=b16",
+		{Name: "ldmatrix", Modifiers: "sync aligned m8n8 count=x1|x2|x4 trans? " + shared + "t=b16",
 			Operands: "0:b32 m", Kind: vm.Sync, Special: "whole", Make: func(v Variant) vm.Func { return moveMatrix(v, true) },
 			Lengths: func(v Variant) []int { return []int{int(v.Get("count")[1] - '0')} }},
-		{Name: "stmatrix", Modifiers: "sync aligned? m8n8 count=x1|x2|x4 trans? " + shared + "t=b16",
+		{Name: "stmatrix", Modifiers: "sync aligned m8n8 count=x1|x2|x4 trans? " + shared + "t=b16",
 			Operands: "m 1:b32", Kind: vm.Sync, Special: "whole", Make: func(v Variant) vm.Func { return moveMatrix(v, false) },
 			Lengths: func(v Variant) []int { return []int{0, int(v.Get("count")[1] - '0')} }},
 		{Name: "mma", Modifiers: multiply + "m16n8k16|m16n8k8 row col dt=f16|f32 t=f16 u=f16 ct=f16|f32",
@@ -30,21 +30,21 @@ func tensorRows() []*Instruction {
 			Operands: "0:b64 1:b64 2:b64 3:b64", Kind: vm.Sync, Special: "whole", Make: mma, Lengths: mmaLengths},
 		{Name: "mma", Modifiers: multiply + "m8n8k16|m16n8k16|m16n8k32 row col satfinite? dt=s32 t=s8|u8 u=s8|u8 ct=s32",
 			Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole", Make: mma, Lengths: mmaLengths},
-		{Name: "wmma", Modifiers: "load which=a|b|c sync aligned? layout=row|col shape=m16n16k16|m8n32k16|m32n8k16 " +
+		{Name: "wmma", Modifiers: "load which=a|b|c sync aligned layout=row|col shape=m16n16k16|m8n32k16|m32n8k16 " +
 			"space?=global|shared|shared::cta t=f16|bf16|s8|u8|f32|s32", Operands: "0:b32 m b:b32", Kind: vm.Sync,
 			Special: "whole", Make: func(v Variant) vm.Func { return moveFragment(v, true) },
 			Lengths: func(v Variant) []int { return []int{fragmentOf(v, v.Get("which")).registers} }},
-		{Name: "wmma", Modifiers: "store which=d sync aligned? layout=row|col shape=m16n16k16|m8n32k16|m32n8k16 " +
+		{Name: "wmma", Modifiers: "store which=d sync aligned layout=row|col shape=m16n16k16|m8n32k16|m32n8k16 " +
 			"space?=global|shared|shared::cta t=f16|f32|s32", Operands: "m 1:b32 b:b32", Kind: vm.Sync,
 			Special: "whole", Make: func(v Variant) vm.Func { return moveFragment(v, false) },
 			Lengths: func(v Variant) []int { return []int{0, fragmentOf(v, "d").registers} }},
-		{Name: "wmma", Modifiers: "mma sync aligned? al=row|col bl=row|col shape=m16n16k16|m8n32k16|m32n8k16 " +
+		{Name: "wmma", Modifiers: "mma sync aligned al=row|col bl=row|col shape=m16n16k16|m8n32k16|m32n8k16 " +
 			"dt=f16|f32 ct=f16|f32", Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole",
 			Make: wmma, Lengths: wmmaLengths},
-		{Name: "wmma", Modifiers: "mma sync aligned? al=row|col bl=row|col shape=m16n16k16|m8n32k16|m32n8k16 " +
+		{Name: "wmma", Modifiers: "mma sync aligned al=row|col bl=row|col shape=m16n16k16|m8n32k16|m32n8k16 " +
 			"dt=f32 t=bf16 u=bf16 ct=f32", Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole",
 			Make: wmma, Lengths: wmmaLengths},
-		{Name: "wmma", Modifiers: "mma sync aligned? al=row|col bl=row|col shape=m16n16k16|m8n32k16|m32n8k16 " +
+		{Name: "wmma", Modifiers: "mma sync aligned al=row|col bl=row|col shape=m16n16k16|m8n32k16|m32n8k16 " +
 			"dt=s32 t=s8|u8 u=s8|u8 ct=s32 satfinite?", Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync,
 			Special: "whole", Make: wmma, Lengths: wmmaLengths},
 	}
@@ -194,6 +194,9 @@ func product(d, a, b []float64, m, n, k int, fused bool) {
 // mma returns the function of a product of matrices. The elements of 32 bits or less are multiplied
 // exactly, added with 64 bits, and rounded once.
 func mma(v Variant) vm.Func {
+	if v.T() == "f16" && v.Get("dt") != v.Get("ct") {
+		return nil
+	}
 	m, n, k := shapeOf(v.Get("shape"))
 	ea, ec, ed := elements(v.T()), elements(v.Get("ct")), elements(v.Get("dt"))
 	at, bt, ct := element(v.T()), element(v.Get("u")), element(v.Get("ct"))
@@ -329,6 +332,9 @@ func moveElement(p unsafe.Pointer, place *uint64, size, shift uint64, load bool)
 
 // wmma returns the function of wmma.mma.
 func wmma(v Variant) vm.Func {
+	if v.T() != v.Get("u") {
+		return nil
+	}
 	m, n, k := shapeOf(v.Get("shape"))
 	types := [4]string{v.Get("dt"), v.T(), v.Get("u"), v.Get("ct")}
 	for i := range types {

@@ -75,7 +75,7 @@ func warpRows() []*Instruction {
 			}},
 		{Name: "redux", Modifiers: "sync op=add|min|max t=u32|s32", Operands: "d a e:b32", Kind: vm.Sync, Make: redux},
 		{Name: "redux", Modifiers: "sync op=and|or|xor t=b32", Operands: "d a e:b32", Kind: vm.Sync, Make: redux},
-		{Name: "elect", Modifiers: "sync", Operands: "s:b32 e:b32", Kind: vm.Sync, Make: func(Variant) vm.Func {
+		{Name: "elect", Modifiers: "sync", Operands: "s:b32| e:b32", Kind: vm.Sync, Make: func(Variant) vm.Func {
 			return func(w *vm.Warp, o *vm.Op) {
 				leader, d := w.First(), &w.R[o.D]
 				for i := range w.Each {
