@@ -47,6 +47,9 @@ type contextCore struct {
 	// wholeAt is when the driver returned from the context's last record of a whole context, in
 	// nanoseconds of the driver's clock.
 	wholeAt atomic.Int64
+	// unmapping is the number of mappings of virtual memory that the program has ended, and that were
+	// not unmapped. unmappingBytes is their size.
+	unmapping, unmappingBytes atomic.Int64
 }
 
 // contextIdentity says which CUDA context a core stands for. It never changes.

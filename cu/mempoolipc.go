@@ -22,13 +22,14 @@ func (p *MemPool) Export() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return os.NewFile(uintptr(h.FD()), "CUmemoryPool"), nil
+	return exportedFile(op, h, "CUmemoryPool")
 }
 
 // ImportMemPool opens the pool of another process, on the same device
 // (cuMemPoolImportFromShareableHandle, CUDA 11.2). fd is the descriptor of a file that
-// [MemPool.Export] has returned there, and may be closed afterwards. Streams cannot allocate from
-// the pool: [MemPool.Open] gives access to memory that the other process has allocated.
+// [MemPool.Export] has returned there. It stays the caller's, who may close it afterwards. Streams
+// cannot allocate from the pool: [MemPool.Open] gives access to memory that the other process has
+// allocated.
 func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 	const op = "cuMemPoolImportFromShareableHandle"
 	core, err := c.enter(op)
@@ -36,6 +37,9 @@ func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 		return nil, err
 	}
 	defer c.leave()
+	if err := checkDescriptor(op, fd); err != nil {
+		return nil, err
+	}
 	at := driver.At{Context: core.raw}
 	raw, res := core.drv.table.MemPoolImportFromShareableHandle(at, driver.HostPtr(fd),
 		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)

@@ -2,6 +2,7 @@ package cu
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 
@@ -111,8 +112,8 @@ func (c *Context) NewPhysicalMem(size uint64, o PhysicalOptions) (*PhysicalMem, 
 
 // ImportPhysicalMem opens physical memory of another process
 // (cuMemImportFromShareableHandle, CUDA 10.2). fd is the descriptor of a file that
-// [PhysicalMem.Export] has returned there, and may be closed afterwards. size is the size of the
-// memory, which the file does not say: a mapping fails if it is wrong.
+// [PhysicalMem.Export] has returned there. It stays the caller's, who may close it afterwards. size
+// is the size of the memory, which the file does not say: a mapping fails if it is wrong.
 func (c *Context) ImportPhysicalMem(fd uintptr, size uint64) (*PhysicalMem, error) {
 	const op = "cuMemImportFromShareableHandle"
 	core, err := c.enter(op)
@@ -120,12 +121,32 @@ func (c *Context) ImportPhysicalMem(fd uintptr, size uint64) (*PhysicalMem, erro
 		return nil, err
 	}
 	defer c.leave()
+	if err := checkDescriptor(op, fd); err != nil {
+		return nil, err
+	}
 	raw, res := core.drv.table.MemImportFromShareableHandle(driver.At{}, driver.HostPtr(fd),
 		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 	if res != driver.ResultSuccess {
 		return nil, core.callError(op, fd, res)
 	}
 	return newPhysicalMem(core, raw, size), nil
+}
+
+// checkDescriptor returns an error for what is no file descriptor. The driver looks at 32 bits only.
+func checkDescriptor(op string, fd uintptr) error {
+	if fd > math.MaxInt32 {
+		return invalid(op, fmt.Sprintf("%#x is not the descriptor of an open file: pass that of the file of Export", fd))
+	}
+	return nil
+}
+
+// exportedFile returns the file with a descriptor of the driver. The caller gets the file, and
+// programs that the process starts do not.
+func exportedFile(op string, h driver.ShareableHandle, name string) (*os.File, error) {
+	if h.FD() < 0 {
+		return nil, &Error{Op: op, Result: ResultUnknown, Detail: "the driver has returned no file descriptor"}
+	}
+	return os.NewFile(uintptr(h.FD()), name), nil
 }
 
 // newPhysicalMem returns the memory with a handle, within a call on the context.
@@ -206,7 +227,7 @@ func (p *PhysicalMem) Export() (*os.File, error) {
 		}
 		return nil, e
 	}
-	return os.NewFile(uintptr(h.FD()), "CUmemGenericAllocationHandle"), nil
+	return exportedFile(op, h, "CUmemGenericAllocationHandle")
 }
 
 // Close releases the memory (cuMemRelease). Mappings of it stay valid. It does not wait for the

@@ -16,6 +16,10 @@ type Stats struct {
 	// freeing call frees them: see docs/blocking.md. DeferredBytes is their memory.
 	DeferredObjects int    `json:"deferredObjects"`
 	DeferredBytes   uint64 `json:"deferredBytes"`
+	// EndedMappings are mappings of virtual memory that the program has ended, and that are not
+	// unmapped: work may use them, or the driver has failed to unmap them. EndedBytes is their size.
+	EndedMappings int    `json:"endedMappings"`
+	EndedBytes    uint64 `json:"endedBytes"`
 	// AbandonedContexts are CUDA contexts that the library no longer uses, and has not released:
 	// see [Context.Close].
 	AbandonedContexts int `json:"abandonedContexts"`
@@ -53,6 +57,8 @@ func (d *Driver) Stats() Stats {
 		n, bytes := c.deferred.Size()
 		s.DeferredObjects += n
 		s.DeferredBytes += bytes
+		s.EndedMappings += int(c.unmapping.Load())
+		s.EndedBytes += uint64(c.unmappingBytes.Load())
 		s.WakeUpStreams += c.wakeUps.count()
 	}
 	return s

@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
@@ -48,7 +49,40 @@ type virtualCore struct {
 // part is a mapping.
 type part struct {
 	off, size uint64
-	gone      atomic.Bool // it was unmapped
+	state     atomic.Int32 // a part's state
+}
+
+// The states of a part that is in virtualCore.leaving.
+const (
+	// leavingPart is to be unmapped when its generation is freed.
+	leavingPart int32 = iota
+	// stuckPart is used by no work, and the driver has failed to unmap it.
+	stuckPart
+	// gonePart was unmapped.
+	gonePart
+)
+
+// stuck returns the parts of leaving that the driver has failed to unmap. The caller holds the lock.
+func (v *virtualCore) stuck() (list []*part) {
+	for _, p := range v.leaving {
+		if p.state.Load() == stuckPart {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// unmapPart unmaps a part that no work uses.
+func (v *virtualCore) unmapPart(at driver.At, p *part) driver.Result {
+	res := v.ctx.drv.table.MemUnmap(at, v.raw+driver.DevicePtr(p.off), p.size)
+	if res != driver.ResultSuccess {
+		p.state.Store(stuckPart)
+		return res
+	}
+	p.state.Store(gonePart)
+	v.ctx.unmapping.Add(-1)
+	v.ctx.unmappingBytes.Add(-int64(p.size))
+	return res
 }
 
 // generation is what a memCore of a virtualCore has beyond that of other memory.
@@ -154,7 +188,14 @@ func (v *virtualCore) mapLocked(raw driver.MemGenericAllocationHandle, off, size
 		return op, 0, errMoved
 	}
 	overlaps := func(p *part) bool { return p.off < off+size && off < p.off+p.size }
-	v.leaving = slices.DeleteFunc(v.leaving, func(p *part) bool { return p.gone.Load() })
+	for _, p := range v.stuck() {
+		if overlaps(p) {
+			if res = v.unmapPart(driver.At{}, p); res != driver.ResultSuccess {
+				return "cuMemUnmap", res, nil
+			}
+		}
+	}
+	v.leaving = slices.DeleteFunc(v.leaving, func(p *part) bool { return p.state.Load() == gonePart })
 	switch parts := v.list(); {
 	case slices.ContainsFunc(parts, overlaps):
 		return op, 0, invalid(op, fmt.Sprintf("memory is mapped in the %d bytes at %d: unmap it first", size, off))
@@ -234,7 +275,7 @@ func (v *virtualCore) retire(op string, take func(*part) (bool, error)) (*memCor
 	if all {
 		take = func(*part) (bool, error) { return false, nil }
 	}
-	var stay, leave []*part
+	var stay, leave, again []*part
 	for _, p := range v.list() {
 		switch taken, err := take(p); {
 		case err != nil:
@@ -245,17 +286,34 @@ func (v *virtualCore) retire(op string, take func(*part) (bool, error)) (*memCor
 			stay = append(stay, p)
 		}
 	}
-	if leave == nil && !all {
+	for _, p := range v.stuck() { // the error for a part of one was returned before
+		if taken, err := take(p); taken && err == nil {
+			again = append(again, p)
+		}
+	}
+	if leave == nil && again == nil && !all {
 		return nil, nil
 	}
 	next := v.newGeneration()
 	next.Retain()
 	g := old.virt.(*generation)
-	g.unmap, g.next = leave, next
-	v.leaving = append(v.leaving, leave...)
+	g.unmap, g.next = append(again, v.leave(leave)...), next
+	for _, p := range again {
+		p.state.Store(leavingPart)
+	}
 	v.store(stay)
 	v.now.Store(next)
 	return old, nil
+}
+
+// leave notes that mappings are to be unmapped, and returns them. The caller holds the lock.
+func (v *virtualCore) leave(parts []*part) []*part {
+	v.leaving = append(v.leaving, parts...)
+	for _, p := range parts {
+		v.ctx.unmapping.Add(1)
+		v.ctx.unmappingBytes.Add(int64(p.size))
+	}
+	return parts
 }
 
 // end marks the range as closed, and returns the last generation, or nil if that was done before.
@@ -268,7 +326,7 @@ func (v *virtualCore) end() *memCore {
 	v.closed = true
 	last := v.now.Load()
 	g := last.virt.(*generation)
-	g.unmap, g.last = v.list(), true
+	g.unmap, g.last = v.leave(v.list()), true
 	return last
 }
 
@@ -287,24 +345,33 @@ func (v *virtualCore) forgotten() {
 	}
 }
 
-// free frees the generation, whose work is done.
+// parts returns what is to be unmapped when the generation is freed: at the end of the range also
+// what the driver has failed to unmap.
+func (g *generation) parts() []*part {
+	if !g.last {
+		return g.unmap
+	}
+	v := g.of
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return append(v.stuck(), g.unmap...)
+}
+
+// free frees the generation, whose work is done. What the driver fails to unmap stays in leaving: the
+// next call that unmaps it, maps memory there, or closes the range, tries again.
 func (g *generation) free(at driver.At) (op string, res driver.Result) {
 	v := g.of
 	at.Context = 0
-	t := v.ctx.drv.table
-	for _, p := range g.unmap {
+	for _, p := range g.parts() {
 		if o := v.ctx.drv.observer(); o != nil {
 			o.Freed(uint64(v.raw)+p.off, false)
 		}
-		r := t.MemUnmap(at, v.raw+driver.DevicePtr(p.off), p.size)
-		if r == driver.ResultSuccess {
-			p.gone.Store(true)
-		} else if res == driver.ResultSuccess {
+		if r := v.unmapPart(at, p); r != driver.ResultSuccess && res == driver.ResultSuccess {
 			op, res = "cuMemUnmap", r
 		}
 	}
 	if g.last && res == driver.ResultSuccess {
-		op, res = "cuMemAddressFree", t.MemAddressFree(at, v.raw, v.size)
+		op, res = "cuMemAddressFree", v.ctx.drv.table.MemAddressFree(at, v.raw, v.size)
 	}
 	next := g.next
 	g.next, g.unmap = nil, nil // arguments of kernels may refer to old generations for long
@@ -316,25 +383,41 @@ func (g *generation) free(at driver.At) (op string, res driver.Result) {
 
 // setAccess sets the access of a device for all mappings, and for those to come.
 func (v *virtualCore) setAccess(desc driver.MemAccessDesc) error {
-	res, err := v.setAccessLocked(desc)
-	if err == nil && res != driver.ResultSuccess {
-		return v.ctx.callError("cuMemSetAccess", uintptr(v.raw), res)
+	res, changed, err := v.setAccessLocked(desc)
+	if err != nil || res == driver.ResultSuccess {
+		return err
 	}
-	return err
+	e := v.ctx.callError("cuMemSetAccess", uintptr(v.raw), res)
+	if changed != nil {
+		e.Detail = join("the driver has changed a part, and failed to undo that: the access to "+
+			strings.Join(changed, ", ")+" is the new one", e.Detail)
+	}
+	return e
 }
 
-func (v *virtualCore) setAccessLocked(desc driver.MemAccessDesc) (driver.Result, error) {
+// setAccessLocked changes the access everywhere or nowhere. If the driver fails to undo a change, it
+// returns where.
+func (v *virtualCore) setAccessLocked(desc driver.MemAccessDesc) (res driver.Result, changed []string, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
-		return 0, v.now.Load().Refused("cuMemSetAccess")
+		return 0, nil, v.now.Load().Refused("cuMemSetAccess")
 	}
-	for _, p := range v.list() {
-		res := v.ctx.drv.table.MemSetAccess(driver.At{}, v.raw+driver.DevicePtr(p.off), p.size,
-			[]driver.MemAccessDesc{desc})
-		if res != driver.ResultSuccess {
-			return res, nil
+	was := driver.MemAccessDesc{Location: desc.Location} // no access
+	if i := slices.IndexFunc(v.access, func(a driver.MemAccessDesc) bool { return a.Location == desc.Location }); i >= 0 {
+		was = v.access[i]
+	}
+	runs := v.runs()
+	for i, r := range runs {
+		if res = v.setRun(r, desc); res == driver.ResultSuccess {
+			continue
 		}
+		for _, r := range runs[:i] {
+			if v.setRun(r, was) != driver.ResultSuccess {
+				changed = append(changed, fmt.Sprintf("%d bytes at offset %d", r.size, r.off))
+			}
+		}
+		return res, changed, nil
 	}
 	v.access = slices.DeleteFunc(v.access, func(a driver.MemAccessDesc) bool { return a.Location == desc.Location })
 	v.access = append(v.access, desc)
@@ -343,7 +426,27 @@ func (v *virtualCore) setAccessLocked(desc driver.MemAccessDesc) (driver.Result,
 	} else {
 		v.devices.And(^bit)
 	}
-	return driver.ResultSuccess, nil
+	return driver.ResultSuccess, nil, nil
+}
+
+// run is a part of the range without a gap between its mappings.
+type run struct{ off, size uint64 }
+
+// runs returns the parts of the range that are mapped, each as large as possible. The driver sets the
+// access of one as a whole, or not at all.
+func (v *virtualCore) runs() (list []run) {
+	for _, p := range v.list() {
+		if n := len(list); n > 0 && list[n-1].off+list[n-1].size == p.off {
+			list[n-1].size += p.size
+		} else {
+			list = append(list, run{p.off, p.size})
+		}
+	}
+	return list
+}
+
+func (v *virtualCore) setRun(r run, desc driver.MemAccessDesc) driver.Result {
+	return v.ctx.drv.table.MemSetAccess(driver.At{}, v.raw+driver.DevicePtr(r.off), r.size, []driver.MemAccessDesc{desc})
 }
 
 // reaches reports whether kernels on a device can access the memory.

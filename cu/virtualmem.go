@@ -172,6 +172,11 @@ func (m *VirtualMem) Shrink(n uint64) error {
 // library unmaps the memory when they are done. Until then nothing can be mapped there. Later calls
 // cannot use the memory: a copy is refused, and a kernel that accesses it fails. A call that begins
 // at the same time as Unmap may fail with [ErrClosed].
+//
+// If the driver fails to unmap memory, it is lost for work all the same. The next Unmap or [Map] of
+// these addresses, or Close, tries again. [Driver.Stats] counts such memory.
+//
+// [Map]: VirtualMem.Map
 func (m *VirtualMem) Unmap(off, size uint64) error {
 	return m.unmap(func(p *part) (bool, error) {
 		switch inside := p.off >= off && p.off-off < size; {
@@ -227,7 +232,7 @@ func (m *VirtualMem) Map(off uint64, p *PhysicalMem) error {
 // SetAccess sets how a device may access the memory that is mapped, or will be (cuMemSetAccess). If
 // it may take a kind of access away, it first waits for the work that has been enqueued with the
 // memory: see docs/blocking.md. If a graph uses the memory, or a call is in flight, it returns an
-// error, and changes nothing. Work that is enqueued at the same time, and that needs the access,
+// error, and changes nothing. If the driver refuses the change, it is undone. Work that is enqueued at the same time, and that needs the access,
 // fails and poisons its context.
 func (m *VirtualMem) SetAccess(dev *Device, a MemAccess) error {
 	const op = "cuMemSetAccess"
@@ -283,7 +288,7 @@ func (m *VirtualMem) Physical(off uint64) (*PhysicalMem, error) {
 		return nil, err
 	}
 	defer m.leave(mc)
-	p := v.at(off)
+	p := v.at(off) // it stays mapped during the call
 	if p == nil {
 		return nil, errUnmappedAt(op, off)
 	}

@@ -242,11 +242,9 @@ func TestVirtualMemAbandoned(t *testing.T) {
 			t.Errorf("the size is %d", p.Size())
 		}
 	}()
-	for range 3 {
-		runtime.GC()
-		time.Sleep(10 * time.Millisecond)
+	if !eventually(func() bool { runtime.GC(); return r.sim.Census()["physical memory"] == 0 }) {
+		t.Error("the physical memory is not freed")
 	}
-	r.freed(func() bool { return r.sim.Census()["physical memory"] == 0 })
 	r.left(0, 1, 1)
 	r.release(r.s)
 	r.freed(func() bool { return r.sim.Census()["address range"] == 0 })
