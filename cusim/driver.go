@@ -54,7 +54,8 @@ func Version(v int) Option { return with(sim.Version(v)) }
 
 // Output sets where the text goes that kernels in PTX print. The default is the standard output, and the
 // standard error for assertions that fail. nil discards it. Kernels of several streams may print at
-// once: w gets each text in one call, one after the other.
+// once: w gets each text in one call, one after the other. The kernel waits for w, which must not call
+// the driver: that call could wait for the kernel.
 func Output(w io.Writer) Option { return with(sim.Output(w)) }
 
 // VirtualTime gives the driver a time that only [Driver.Advance] advances.

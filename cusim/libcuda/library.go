@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -201,8 +202,11 @@ func image(word *uint64) (b []byte, there bool) {
 	switch string(p[:]) {
 	case fatbin:
 		const header = 16
-		size := *(*uint64)(unsafe.Add(unsafe.Pointer(p), 8))
-		return unsafe.Slice((*byte)(unsafe.Pointer(p)), header+min(size, 1<<40)), true
+		b = readable((*byte)(unsafe.Pointer(p)), header)
+		if len(b) == header {
+			b = readable(&b[0], header+min(*(*uint64)(unsafe.Pointer(&b[8])), mostFatbin))
+		}
+		return b, true
 	case wrapper:
 		inner := (*uint64)(unsafe.Add(unsafe.Pointer(p), 8))
 		if q := pointer[[4]byte](inner); q != nil && string(q[:]) == fatbin {
@@ -211,6 +215,28 @@ func image(word *uint64) (b []byte, there bool) {
 	}
 	return p[:], true
 }
+
+// mostFatbin is the largest size of a fatbin without its header, in bytes.
+const mostFatbin = 1 << 32
+
+// readable returns the bytes at p, n at most, before the first page that cannot be read: C may have
+// given a wrong size.
+func readable(p *byte, n uint64) (b []byte) {
+	const page = 4096
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { _ = recover() }() // b has what was read
+	for at := uint64(0); at < n; {
+		_ = touched(unsafe.Add(unsafe.Pointer(p), at))
+		at = min(n, at+page-uint64(uintptr(unsafe.Add(unsafe.Pointer(p), at)))%page)
+		b = unsafe.Slice(p, at)
+	}
+	return b
+}
+
+// touched reads a byte.
+//
+//go:noinline
+func touched(p unsafe.Pointer) byte { return *(*byte)(p) }
 
 // terminated returns the bytes that a word points to, up to and including a NUL.
 func terminated(word *uint64) (b []byte, there bool) {

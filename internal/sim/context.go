@@ -23,8 +23,10 @@ type context struct {
 	lane      *stream // for records and waits of the whole context
 	gate      *op     // all later work waits for it; may be nil
 	limits    map[int32]uint64
-	heap      *kernelHeap // of kernels; nil before the first launch of one in PTX
-	peers     map[*context]bool
+	heap      *kernelHeap // of kernels; nil before the first launch of one that allocates
+	// workspaces are unused places of workspaceSize bytes.
+	workspaces []uint64
+	peers      map[*context]bool
 
 	cacheConfig int32
 }
@@ -123,7 +125,7 @@ func (d *Driver) end(op string, c *context) driver.Result {
 		}
 	}
 	d.freeMemoryOf(c)
-	c.heap = nil
+	c.heap, c.workspaces = nil, nil
 	c.dev.memory -= contextMemory
 	return ok
 }
@@ -463,6 +465,10 @@ func (d *Driver) CtxSetLimit(th *driver.Thread, limit int32, value uint64) drive
 		return driver.ResultUnsupportedLimit
 	}
 	switch limit {
+	case driver.CU_LIMIT_MALLOC_HEAP_SIZE:
+		if c.heap != nil { // a kernel may have memory there
+			return driver.ResultInvalidValue
+		}
 	case driver.CU_LIMIT_SHMEM_SIZE, driver.CU_LIMIT_CIG_ENABLED: // of contexts with graphics in CUDA
 		return driver.ResultNotPermitted
 	case driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY:

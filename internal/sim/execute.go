@@ -11,21 +11,29 @@ import (
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
-// program is the translation of a kernel.
+// program is the translation of a kernel of a module.
 type program struct {
-	kernel    *vm.Kernel
+	compiled
 	constants []vm.Constant // with the addresses of the module's variables
-	err       error         // why it cannot be executed
 }
 
-// program returns the translation of a kernel. The driver is locked.
+// compiled is the translation of a kernel.
+type compiled struct {
+	kernel *vm.Kernel
+	err    error // why it cannot be executed
+}
+
+// translated returns the translation of a kernel. The driver is locked.
 func (f *function) translated() *program {
 	if f.program != nil {
 		return f.program
 	}
-	p := new(program)
-	f.program = p
-	if p.kernel, p.err = f.module.code.Kernel(f.name); p.err != nil {
+	if f.compiled == nil {
+		f.compiled = new(compiled)
+		f.compiled.kernel, f.compiled.err = f.module.code.Kernel(f.name)
+	}
+	p := &program{compiled: *f.compiled}
+	if f.program = p; p.err != nil {
 		return p
 	}
 	for _, c := range p.kernel.Constants {
@@ -67,9 +75,9 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 		if l.code != ok {
 			return
 		}
-		p, heap := f.translated(), d.heap(f.module.ctx)
+		p, c := f.translated(), f.module.ctx
 		launch := &vm.Launch{
-			Kernel: p.kernel, Constants: p.constants, Params: l.packed(f), Memory: kernelMemory{d, f.module.ctx},
+			Kernel: p.kernel, Constants: p.constants, Params: l.packed(f), Memory: kernelMemory{d, c},
 			Grid: [3]uint32{l.Grid.X, l.Grid.Y, l.Grid.Z}, Block: [3]uint32{l.Block.X, l.Block.Y, l.Block.Z},
 			Cluster:  [3]uint32{l.Cluster.X, l.Cluster.Y, l.Cluster.Z},
 			Dynamic:  l.SharedMem,
@@ -78,22 +86,29 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 			Clock:    func() int64 { return d.clock.now() },
 			Virtual:  d.clock.virtual,
 			Print:    d.printer.print,
-			Heap:     heap,
+		}
+		if p.kernel.Allocates {
+			launch.Heap = d.heap(c)
+		}
+		if l.cooperative {
+			if launch.Workspace = d.workspace(c); launch.Workspace == 0 {
+				d.reportFault(&vm.Fault{Code: vm.LaunchFailed, Kernel: l.Name,
+					Reason: "no memory is left for the barrier of the cooperative grid"})
+				d.poison(driver.ResultLaunchFailed)
+				return
+			}
 		}
 		d.ids.launch++
 		launch.ID = d.ids.launch
 		x.begun = time.Now()
 		d.engine.executing++
 		go func() {
-			if l.cooperative {
-				launch.Workspace = heap.workspace()
-			}
 			work, fault := launch.Execute(&x.Stop)
-			if l.cooperative {
-				heap.Free(launch.Workspace)
-			}
 			d.mu.Lock()
 			defer d.mu.Unlock()
+			if l.cooperative && !c.destroyed {
+				c.workspaces = append(c.workspaces, launch.Workspace)
+			}
 			x.fault = fault
 			d.instructions[l.Name] += work.Instructions
 			d.executed(o, work, l.Grid.count())

@@ -23,7 +23,7 @@ type kernelHeap struct {
 	freed [bits.UintSize][]uint64 // addresses of free memory, by the class of the size
 }
 
-// heap returns the heap of a context. The driver is locked.
+// heap returns the heap of a context, whose size does not change any more. The driver is locked.
 func (d *Driver) heap(c *context) *kernelHeap {
 	if c.heap == nil {
 		size, set := c.limits[driver.CU_LIMIT_MALLOC_HEAP_SIZE]
@@ -81,12 +81,26 @@ func (h *kernelHeap) Free(addr uint64) bool {
 	return is
 }
 
-// workspace returns the address of 64 bytes that are zero, for the barrier of a cooperative grid.
-func (h *kernelHeap) workspace() uint64 {
-	at := h.Alloc(64)
-	if at != 0 {
-		clear(h.block.bytes()[at-h.block.addr:][:64])
+// workspaceSize is the size of the memory for the barrier of a cooperative grid, in bytes.
+const workspaceSize = 64
+
+// workspace returns the address of memory that is zero, for the barrier of a cooperative grid, or 0 if
+// there is none. The driver is locked. The caller appends it to c.workspaces after the launch.
+func (d *Driver) workspace(c *context) uint64 {
+	if len(c.workspaces) == 0 {
+		b, r := d.newDeviceBlock(c, 64*workspaceSize, moduleBlock)
+		if r != ok {
+			return 0
+		}
+		for at := uint64(0); at < b.size; at += workspaceSize {
+			c.workspaces = append(c.workspaces, b.addr+at)
+		}
 	}
+	n := len(c.workspaces) - 1
+	at := c.workspaces[n]
+	c.workspaces = c.workspaces[:n]
+	b := d.space.at(at)
+	clear(b.bytes()[at-b.addr:][:workspaceSize])
 	return at
 }
 

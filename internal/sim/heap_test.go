@@ -109,3 +109,57 @@ again: ld.volatile.global.u32 a, [w+4]; setp.lt.u32 p, a, n; @p bra again;
 		}
 	}
 }
+
+// TestExecuteWithoutWorkspace launches a cooperative grid when no memory is left on the device.
+func TestExecuteWithoutWorkspace(t *testing.T) {
+	r := newLab(t)
+	f, res := r.ModuleGetFunction(r.th, r.load(header+".entry one() { .reg .b32 a; mov.u32 a, 1; ret; }"), "one")
+	r.must(res)
+	free, _, res := r.MemGetInfo(r.th)
+	r.must(res)
+	p, res := r.MemAlloc(r.th, free)
+	r.must(res)
+	r.must(r.LaunchCooperativeKernel(r.th, f, 1, 1, 1, 1, 1, 1, 0, 0, params()))
+	r.want("the launch", driver.ResultLaunchFailed, r.CtxSynchronize(r.th))
+	if text := r.Misuses()[0].What; !strings.Contains(text, "no memory is left for the barrier") {
+		t.Errorf("the report is %q", text)
+	}
+	r.takeMisuses()
+	r.MemFree(r.th, p)
+}
+
+// TestHeapLimit sets the size of the heap before and after a kernel that allocates, and allocates more
+// in the heap than a cooperative grid leaves.
+func TestHeapLimit(t *testing.T) {
+	r := newLab(t)
+	const limit = driver.CU_LIMIT_MALLOC_HEAP_SIZE
+	set := func(n uint64, want driver.Result) {
+		t.Helper()
+		r.want("the limit", want, r.CtxSetLimit(r.th, limit, n))
+	}
+	set(4096, ok)
+	m := r.load(heapPTX + `.visible .entry most(.param .u64 to) {
+	.reg .b64 a, p; .reg .pred q; ld.param.u64 a, [to];
+again: { .param .b64 n; .param .b64 r; st.param.b64 [n], 16; call.uni (r), malloc, (n); ld.param.b64 p, [r]; }
+	setp.eq.u64 q, p, 0; @q ret; atom.global.add.u64 p, [a], 1; bra again; }
+.visible .entry other() { .reg .b32 a; mov.u32 a, 1; ret; }`)
+	get := func(name string) driver.Function {
+		f, res := r.ModuleGetFunction(r.th, m, name)
+		r.must(res)
+		return f
+	}
+	r.must(r.launchGrid(get("other"), 1, 1, 1, 1, 0))
+	set(64*16, ok)
+	p := r.alloc(strings.Repeat("\x00", 8))
+	for range 2 {
+		r.must(r.LaunchCooperativeKernel(r.th, get("most"), 1, 1, 1, 1, 1, 1, 0, 0, params(p)))
+		r.must(r.CtxSynchronize(r.th))
+	}
+	if n := r.wordsAt(p, 1)[0]; n != 64 {
+		t.Errorf("%d allocations", n)
+	}
+	set(8192, driver.ResultInvalidValue)
+	if n, _ := r.CtxGetLimit(r.th, limit); n != 64*16 {
+		t.Errorf("the limit is %d", n)
+	}
+}

@@ -32,10 +32,11 @@ type function struct {
 	maxThreads int32 // the largest number of threads of a block
 	blockSize  Dim3  // the size of a block, or zeros
 	attributes map[int32]int32
-	idle       bool     // the kernel only returns
-	program    *program // nil until it is needed
-	loaded     bool     // by cuFuncLoad or a launch
-	maxRank    int32    // the largest number of blocks of a cluster, or 0
+	idle       bool      // the kernel only returns
+	compiled   *compiled // nil before it is needed
+	program    *program  // nil before it is needed
+	loaded     bool      // by cuFuncLoad or a launch
+	maxRank    int32     // the largest number of blocks of a cluster, or 0
 }
 
 // param is a parameter of a kernel, in bytes.
@@ -121,13 +122,13 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
 		}
 		verbose = verbose || o.Option == driver.CU_JIT_LOG_VERBOSE && uint32(o.Value) != 0
 	}
-	if image, log.Error, r = textOf(image); r != ok {
-		return 0, log, r
-	}
-	code, problem := parsePTX(image, d.version)
+	code, problem := d.compile(image)
 	if problem != nil {
 		log.Error = problem.text
 		return 0, log, problem.code
+	}
+	if r = d.live(c); r != ok { // another call may have destroyed it meanwhile
+		return 0, log, r
 	}
 	m := &module{ctx: c, functions: make(map[string]*function), variables: make(map[string]*block), code: code.text}
 	for _, v := range code.variables {
@@ -148,6 +149,7 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
 	for _, e := range code.entries {
 		m.functions[e.name] = &function{
 			module:     m,
+			compiled:   code.kernels[e.name],
 			name:       e.name,
 			params:     e.params,
 			maxThreads: e.maxThreads,
@@ -193,6 +195,28 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
 	}
 	m.handle = driver.Module(d.objects.add(moduleKind, m))
 	return m.handle, log, ok
+}
+
+// compile compiles an image. The driver is locked, but not meanwhile, as a large text takes a while.
+func (d *Driver) compile(image []byte) (*ptxCode, *ptxError) {
+	d.mu.Unlock()
+	defer d.mu.Lock()
+	text, message, r := textOf(image)
+	if r != ok {
+		return nil, &ptxError{r, message}
+	}
+	code, problem := parsePTX(text, d.version)
+	if problem != nil {
+		return nil, problem
+	}
+	for _, e := range code.entries {
+		if _, written := d.kernels[e.name]; !written && !e.idle { // the table does not change
+			c := new(compiled)
+			c.kernel, c.err = code.text.Kernel(e.name)
+			code.kernels[e.name] = c
+		}
+	}
+	return code, nil
 }
 
 // textOf returns the PTX in an image, and otherwise a message and a result.

@@ -19,6 +19,7 @@ type ptxCode struct {
 	constant  int32 // size of the constant memory, in bytes
 	entries   []ptxEntry
 	variables []*syntax.Var // those that the text defines in global and constant memory
+	kernels   map[string]*compiled
 }
 
 // ptxEntry is a kernel.
@@ -77,13 +78,21 @@ func parsePTX(image []byte, version int32) (*ptxCode, *ptxError) {
 	if err != nil {
 		return nil, fatalError(err)
 	}
-	c := &ptxCode{text: module, target: module.Text.Target}
+	c := &ptxCode{text: module, target: module.Text.Target, kernels: make(map[string]*compiled)}
+	initialized := uint64(0)
 	for _, v := range module.Text.Vars {
 		if v.Extern || v.Space != syntax.Global && v.Space != syntax.Const {
 			continue
 		}
 		if c.variables = append(c.variables, v); v.Space == syntax.Const {
 			c.constant = behind(c.constant, v)
+		}
+		if len(v.Init) > 0 {
+			if initialized += min(v.Size(), 1<<40); initialized > mostInitialized {
+				e := fatal(v.Pos, "the variables with initial values up to %s have more than %d bytes", v.Name, mostInitialized)
+				e.code = driver.ResultOutOfMemory
+				return nil, e
+			}
 		}
 	}
 	for _, f := range module.Text.Functions {
@@ -97,6 +106,10 @@ func parsePTX(image []byte, version int32) (*ptxCode, *ptxError) {
 	}
 	return c, nil
 }
+
+// mostInitialized is how large the variables of a text with initial values may be, in bytes. Their memory
+// is on the host at once, and a short text can declare large ones.
+const mostInitialized = 1 << 30
 
 // newestPTX returns the newest version of PTX that a driver supports: 87 is 8.7.
 func newestPTX(version int32) int {

@@ -2,9 +2,11 @@ package sim
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/purecu/purecu/driver"
@@ -448,4 +450,64 @@ func FuzzPTX(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestModuleLarge loads a text with large variables.
+func TestModuleLarge(t *testing.T) {
+	r := newLab(t)
+	for text, want := range map[string]driver.Result{
+		".global .b8 a[107374182400];":                                               ok,
+		".global .b8 a[107374182400] = {1};":                                         driver.ResultOutOfMemory,
+		".global .b8 a[18446744073709551615] = {1};":                                 driver.ResultInvalidPTX,
+		".global .b8 a[1048576] = {1};":                                              ok,
+		".global .b8 a[1000000000] = {1}; .global .b8 b[1000000000] = {1};":          driver.ResultOutOfMemory,
+		".global .b8 a[1048576] = {1}; .global .b8 b[107374182400];":                 ok,
+		".const .b32 a[4] = {1, 2, 3, 4}; .global .align 8 .b64 c[900000000] = {5};": driver.ResultOutOfMemory,
+	} {
+		m, log, res := r.ModuleLoadLog(r.th, []byte(header+text+" .entry k() { ret; }"), nil)
+		if res != want {
+			t.Errorf("%s: %v %s, want %v", text, res, log.Error, want)
+		}
+		if res == driver.ResultOutOfMemory && !strings.Contains(log.Error, "line 4") {
+			t.Errorf("%s: the log is %q", text, log.Error)
+		}
+		if res == ok {
+			r.must(r.ModuleUnload(r.th, m))
+		}
+	}
+}
+
+// TestModuleLoadBeside makes calls while a large text is compiled.
+func TestModuleLoadBeside(t *testing.T) {
+	r := newLab(t)
+	var text strings.Builder
+	text.WriteString(header + ".entry k() { .reg .b32 %r<10>; mov.u32 %r0, 1;\n")
+	for i := range 60_000 {
+		fmt.Fprintf(&text, "add.u32 %%r%d, %%r%d, %d;\n", (i+1)%10, i%10, i)
+	}
+	text.WriteString("ret; }")
+	done := make(chan driver.Result)
+	th := new(driver.Thread)
+	r.must(r.CtxSetCurrent(th, r.ctx))
+	go func() {
+		m, res := r.ModuleLoadData(r.th, []byte(text.String()))
+		if res == ok {
+			res = r.ModuleUnload(r.th, m)
+		}
+		done <- res
+	}()
+	n := 0
+	for {
+		select {
+		case res := <-done:
+			if r.must(res); n < 10 {
+				t.Errorf("%d calls beside it", n)
+			}
+			return
+		default:
+			r.want("a query", ok, r.StreamQuery(th, 0))
+			n++
+			time.Sleep(time.Millisecond)
+		}
+	}
 }

@@ -56,6 +56,16 @@ func TestCalls(t *testing.T) {
 				}
 				return n + 1
 			}},
+		{"prototypes that are longer", `.func (.param .u32 r) next(.param .u32 n) { .reg .u32 m; ld.param.u32 m, [n]; add.u32 m, m, 1; st.param.u32 [r], m; ret; }
+			.func (.reg .u32 r) sum(.reg .u32 n) { .reg .u64 f; .reg .u32 a, b; .local .u32 keep[4]; mov.u64 f, next;
+				st.local.u32 [keep], 1; st.local.u32 [keep+4], 2; st.local.u32 [keep+8], 3; st.local.u32 [keep+12], 4;
+				{ .param .b32 x; .param .b32 z[8]; .param .b32 y[4]; st.param.b32 [x], n; st.param.b32 [z], n; st.param.b32 [z+28], n;
+				st.param.b32 [y+12], 5;
+				proto: .callprototype (.param .b32 _[4]) _ (.param .b32 _, .param .b32 _[8]);
+				call (y), f, (x, z), proto; ld.param.b32 r, [y]; ld.param.b32 a, [y+12]; add.u32 r, r, a; }
+				ld.local.u32 a, [keep]; add.u32 r, r, a; ld.local.u32 a, [keep+4]; add.u32 r, r, a;
+				ld.local.u32 a, [keep+8]; add.u32 r, r, a; ld.local.u32 a, [keep+12]; add.u32 r, r, a; ret; }`,
+			func(n uint32) uint32 { return n + 1 + 5 + 1 + 2 + 3 + 4 }},
 		{"back", `.func (.param .u32 r) other(.param .u32 n, .param .u64 f);
 			.func (.param .u32 r) sum0(.param .u32 n, .param .u64 f) {
 				.reg .u32 m, s; .reg .pred p; .reg .u64 g, h; ld.param.u32 m, [n]; ld.param.u64 g, [f]; mov.u32 s, 7;

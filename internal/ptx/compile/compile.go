@@ -157,13 +157,16 @@ type translator struct {
 	// The rest is for calls by addresses: the column of the way back, and the places of the arguments
 	// and of the result in local memory.
 	way          int32
-	args, answer uint64
+	args, answer passed
 	own          map[*symbol]*symbol // the shared variables of the text that the kernel uses
 
 	f      *function
 	scopes []map[string]*symbol
 	inst   *syntax.Inst
 }
+
+// passed is a place in local memory for the arguments or results of calls by addresses.
+type passed struct{ at, size uint64 }
 
 // function is a function that is translated.
 type function struct {

@@ -85,9 +85,9 @@ func TestDefined(t *testing.T) {
 		{"mul.lo.u32 e, t, 16; add.u32 e, e, s; mul.wide.u32 x, t, 16; add.u64 x, x, m; cp.async.cg.shared.global [e], [x], 16; " +
 			"cp.async.commit_group; cp.async.wait_group 0; ld.shared.u32 d, [e+8];", func(t, _, _ uint32) uint32 { return 4*t + 2 }},
 		{"mul.lo.u32 e, t, 8; add.u32 e, e, s; mul.wide.u32 x, t, 8; add.u64 x, x, m; and.b32 d, t, 7; " +
-			"cp.async.ca.shared.global.L2::128B [e], [x+4], 8, d; cp.async.wait_all; ld.shared.v2.u32 {d, e}, [e]; " +
+			"cp.async.ca.shared.global.L2::128B [e], [x+8], 8, d; cp.async.wait_all; ld.shared.v2.u32 {d, e}, [e]; " +
 			"mad.lo.u32 d, e, 1000, d;", func(t, _, _ uint32) uint32 {
-			first, second := 2*t+1, 2*t+2
+			first, second := 2*t+2, 2*t+3
 			switch n := t & 7; {
 			case n < 4:
 				first &= 1<<(8*n) - 1

@@ -148,8 +148,8 @@ func (t *translator) prepare(kernel *syntax.Function) *Error {
 		_, r := layout(f.Results)
 		args, results = max(args, a), max(results, r)
 	}
-	t.args = t.static(args)
-	t.answer = t.static(results)
+	t.args = passed{t.static(args), args}
+	t.answer = passed{t.static(results), results}
 	for _, f := range t.graph.taken {
 		t.inst = &syntax.Inst{Pos: f.Pos, Op: "call"}
 		for _, v := range append(f.Params[:len(f.Params):len(f.Params)], f.Results...) {
@@ -206,12 +206,12 @@ func (t *translator) thunk(f *function) {
 		}
 	}
 	save := &vm.Detail{Saved: []int32{t.way}}
-	copies(t.args, f.params, true)
+	copies(t.args.at, f.params, true)
 	t.emit(vm.Op{Kind: vm.Touches, Run: vm.Save, X: save}, pos, "call")
 	f.calls = append(f.calls, t.emit(vm.Op{Kind: vm.Call, D: f.back}, pos, "call"))
 	t.emit(vm.Op{Kind: vm.Nothing, Join: true}, pos, "call")
 	t.emit(vm.Op{Run: vm.Restore, X: save}, pos, "call")
-	copies(t.answer, f.results, false)
+	copies(t.answer.at, f.results, false)
 	t.emit(vm.Op{Kind: vm.Return, A: t.way}, pos, "call")
 	address, _ := t.FunctionAddress(f.Name)
 	t.k.Entries[address] = at
@@ -387,6 +387,7 @@ func (t *translator) beforeCall(c *calling, callees ...*syntax.Function) {
 		c.guard = 0
 	}
 	c.save = new(vm.Detail)
+	t.k.Saves = true
 	t.f.saves = append(t.f.saves, c.save)
 	t.emit(vm.Op{Kind: vm.Touches, Run: vm.Save, X: c.save}, t.inst.Pos, t.inst.Op)
 }
@@ -441,8 +442,9 @@ func (t *translator) callTo(c calling) *Error {
 	return nil
 }
 
-// transfers returns the copies of arguments or results of a call by an address.
-func (t *translator) transfers(list []syntax.Operand, at uint64, in bool) (copies []vm.Copy, err *Error) {
+// transfers returns the copies of arguments or results of a call by an address. What no function takes or
+// returns is left out: the prototype may be longer.
+func (t *translator) transfers(list []syntax.Operand, place passed, in bool) (copies []vm.Copy, err *Error) {
 	var actual []*symbol
 	var vars []*syntax.Var
 	for _, o := range list {
@@ -454,7 +456,11 @@ func (t *translator) transfers(list []syntax.Operand, at uint64, in bool) (copie
 	}
 	offsets, _ := layout(vars)
 	for i, s := range actual {
-		c := vm.Copy{To: uint32(at + offsets[i]), From: uint32(s.offset), FromBase: t.base(s), Size: uint32(s.v.Size())}
+		size := min(s.v.Size(), place.size-min(offsets[i], place.size))
+		if size == 0 {
+			continue
+		}
+		c := vm.Copy{To: uint32(place.at + offsets[i]), From: uint32(s.offset), FromBase: t.base(s), Size: uint32(size)}
 		if !in {
 			c.To, c.From, c.ToBase, c.FromBase = c.From, c.To, c.FromBase, 0
 		}

@@ -33,6 +33,13 @@ func (m memory) Region(addr uint64) (uint64, []byte, bool) {
 // launch executes a kernel of a text, whose parameters are words of 64 bits.
 func launch(t *testing.T, text string, grid, block uint32, mem memory, params ...uint64) (*vm.Fault, error) {
 	t.Helper()
+	return launchWith(t, text, grid, block, mem, func(*vm.Launch) {}, params...)
+}
+
+// launchWith is launch with changes.
+func launchWith(t *testing.T, text string, grid, block uint32, mem memory, change func(l *vm.Launch),
+	params ...uint64) (*vm.Fault, error) {
+	t.Helper()
 	m, err := Parse(text)
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
@@ -46,6 +53,7 @@ func launch(t *testing.T, text string, grid, block uint32, mem memory, params ..
 		Params: slices.Grow(vm.BytesOf(slices.Clone(params)), 8), Clock: func() int64 { return 0 }, Workers: 2,
 		Resident: 64,
 	}
+	change(l)
 	_, fault := l.Execute(new(vm.Stop))
 	return fault, nil
 }

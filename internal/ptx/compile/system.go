@@ -33,6 +33,7 @@ func (t *translator) system(f *system, c calling) *Error {
 	if len(c.args) != len(f.args) || (len(c.results) > 0) != (f.result != "") {
 		return t.unsupported("the number of arguments")
 	}
+	t.k.Allocates = t.k.Allocates || c.name.Name == "malloc" || c.name.Name == "free"
 	o := vm.Op{Kind: vm.Touches, Run: f.run, Guard: c.guard}
 	fields := []*int32{&o.A, &o.B, &o.C, &o.E, &o.D}
 	for i, typ := range f.args {

@@ -150,6 +150,9 @@ func copyAsync(v Variant) vm.Func {
 				n = min(n, uint64(uint32(w.R[o.C][i])))
 			}
 			var data [16]byte
+			if from := b[i] + uint64(o.X.Offset); !w.Aligned(i, from, size, false) {
+				return
+			}
 			for at := uint64(0); at < n; at++ {
 				from := w.Pointer(o, i, b[i]+uint64(o.X.Offset)+at, 1, false)
 				if from == nil {

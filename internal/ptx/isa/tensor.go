@@ -1,6 +1,7 @@
 package isa
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"sync"
@@ -64,6 +65,10 @@ func moveMatrix(v Variant, load bool) vm.Func {
 			var rows [8]unsafe.Pointer
 			for r := range rows {
 				lane := 8*m + r
+				if w.Active>>lane&1 == 0 {
+					w.Fail(vm.LaunchFailed, fmt.Sprintf("lane %d, which has the address of row %d of matrix %d, does not take part", lane, r, m))
+					return
+				}
 				if rows[r] = space(w, o, lane, a[lane]+uint64(o.Imm), 16, !load); rows[r] == nil {
 					return
 				}

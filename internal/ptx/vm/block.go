@@ -160,29 +160,38 @@ func (b *block) execute(wk *worker, budget int) (outcome, *Fault) {
 		case running == 0:
 			return ends, nil
 		case !moved && waiting: // for blocks that others execute
+			if fault := b.cluster.stalled(b); fault != nil {
+				return fails, fault
+			}
 			runtime.Gosched()
 			return paused, nil
 		case !moved:
-			return fails, b.deadlock()
+			fault, _ := b.deadlock()
+			return fails, fault
 		}
 	}
 	return paused, nil
 }
 
-// deadlock returns the fault for threads that wait for each other.
-func (b *block) deadlock() *Fault {
+// deadlock returns the fault for threads that wait for each other. It says whether it is about threads
+// that wait for others of the block, and not for the cluster.
+func (b *block) deadlock() (f *Fault, other bool) {
 	for _, w := range b.warps {
-		if len(w.groups) == 0 {
-			continue
+		for _, g := range w.groups {
+			if f != nil && (other || g.state == atCluster) {
+				continue
+			}
+			other = g.state != atCluster
+			f = &Fault{Code: LaunchFailed, Reason: "all threads of the block wait for each other; on a GPU this never ends"}
+			if w.pc = g.pc; g.state == atBarrier || g.state == atCluster {
+				w.pc--
+			}
+			b.locate(f, w.index, bits.TrailingZeros32(g.mask))
+			w.locate(f)
 		}
-		g := w.groups[0]
-		f := &Fault{Code: LaunchFailed, Reason: "all threads of the block wait for each other; on a GPU this never ends"}
-		if w.pc = g.pc; g.state == atBarrier {
-			w.pc--
-		}
-		b.locate(f, w.index, bits.TrailingZeros32(g.mask))
-		w.locate(f)
-		return f
 	}
-	return &Fault{Code: LaunchFailed}
+	if f == nil {
+		f = &Fault{Code: LaunchFailed}
+	}
+	return f, other
 }

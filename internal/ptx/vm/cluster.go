@@ -12,6 +12,18 @@ type cluster struct {
 	live    int      // the threads that have not exited
 	arrived int      // at the barrier
 	phase   uint32   // how often the barrier was complete
+	stalls  []stall  // by the ranks of blocks
+
+	ended int // the blocks that have ended; the run's lock protects it
+}
+
+// stall says that no thread of a block can continue before the barrier of the cluster is complete again.
+type stall struct {
+	over  bool   // the block has ended
+	is    bool   // there is a stall, in phase
+	phase uint32 // how often the barrier was complete when the block stalled
+	fault *Fault // where threads wait
+	other bool   // some wait for threads of the block only
 }
 
 // clusters is the number of blocks of a cluster in each dimension, and their product.
@@ -41,7 +53,7 @@ func (r *run) place(b *block, n uint64) {
 	}
 	if rank == 0 {
 		threads := uint64(r.Block[0]) * uint64(r.Block[1]) * uint64(r.Block[2])
-		r.cluster = &cluster{blocks: make([]*block, count), live: int(threads * count)}
+		r.cluster = &cluster{blocks: make([]*block, count), live: int(threads * count), stalls: make([]stall, count)}
 	}
 	b.cluster = r.cluster
 	b.cluster.mu.Lock()
@@ -72,7 +84,39 @@ func (c *cluster) exit(w *Warp) {
 		}
 	}
 	c.live -= bits.OnesCount32(w.Active)
+	c.stalls[w.block.rank].over = w.block.live == bits.OnesCount32(w.Active)
 	c.check()
+}
+
+// stalled notes that no thread of a block can continue, and some wait for the cluster. It returns the
+// fault if this is so for all blocks.
+func (c *cluster) stalled(b *block) *Fault {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own := &c.stalls[b.rank]
+	if !own.is || own.phase != c.phase {
+		for _, w := range b.warps {
+			for _, g := range w.groups {
+				if g.state == atCluster && uint32(g.id) != c.phase {
+					return nil // the barrier is complete since
+				}
+			}
+		}
+		fault, other := b.deadlock()
+		*own = stall{is: true, phase: c.phase, fault: fault, other: other}
+	}
+	var found *stall
+	for i := range c.stalls {
+		switch s := &c.stalls[i]; {
+		case s.over:
+		case !s.is || s.phase != c.phase:
+			return nil
+		case found == nil, s.other && !found.other:
+			found = s
+		}
+	}
+	found.fault.Reason = "all threads of the cluster wait for each other; on a GPU this never ends"
+	return found.fault
 }
 
 // check completes the barrier if all have arrived that have not exited.

@@ -48,7 +48,7 @@ type run struct {
 
 	mu        sync.Mutex
 	next      uint64   // the first block that has not begun
-	begun     int      // the blocks that have begun, and have not ended
+	begun     int      // the blocks that have begun, and whose memory is in use
 	suspended []*block // blocks that have begun, and no worker executes
 	idle      []*block // blocks that have ended, whose memory others can have
 	fresh     bool     // the next block is one that has not begun
@@ -109,7 +109,11 @@ func (l *Launch) residents(workers int) int {
 func (l *Launch) blockMemory() uint64 {
 	threads := uint64(l.Block[0]) * uint64(l.Block[1]) * uint64(l.Block[2])
 	k, warps := l.Kernel, (threads+Lanes-1)/Lanes
-	return uint64(k.Shared) + uint64(l.Dynamic) +
+	saved := uint64(0)
+	if k.Saves {
+		saved = threads * mostSaved * 8
+	}
+	return saved + uint64(k.Shared) + uint64(l.Dynamic) +
 		warps*(uint64(k.Local)*Lanes+uint64(k.Columns)*columnSize+4096)
 }
 
@@ -183,12 +187,17 @@ func (r *run) put(b *block, how outcome, fault *Fault) {
 	defer r.mu.Unlock()
 	switch how {
 	case ends:
-		r.begun--
 		for _, w := range b.warps {
 			r.done.Instructions += w.count
 			r.done.Waited = max(r.done.Waited, w.waited)
 		}
-		r.idle = append(r.idle, b)
+		if c := b.cluster; c == nil {
+			r.begun--
+			r.idle = append(r.idle, b)
+		} else if c.ended++; c.ended == len(c.blocks) { // before, others of the cluster may use the memory
+			r.begun -= len(c.blocks)
+			r.idle = append(r.idle, c.blocks...)
+		}
 	case fails:
 		r.fault = cmp.Or(r.fault, fault)
 		r.stop.Store(true)

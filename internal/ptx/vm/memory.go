@@ -109,6 +109,15 @@ func (w *Warp) cached(o *Op) *segment {
 	return &w.worker.cache[placeOf(o)]
 }
 
+// Aligned reports whether an address is a multiple of a size. Otherwise there is a fault.
+func (w *Warp) Aligned(lane int, addr, n uint64, write bool) bool {
+	if addr&(n-1) != 0 {
+		w.accessFault(Misaligned, lane, addr, n, write)
+		return false
+	}
+	return true
+}
+
 // accessFault records a fault of an access.
 func (w *Warp) accessFault(code, lane int, addr, n uint64, write bool) {
 	w.fail(code, lane)

@@ -144,10 +144,10 @@ func (p *printing) one(spec string, verb byte) string {
 	case 'e', 'E', 'f', 'F', 'g', 'G', 'a', 'A':
 		return float(spec, verb, math.Float64frombits(p.argument(8)))
 	case 'c':
-		return fmt.Sprintf("%"+strings.TrimLeft(spec, "+ #0")+"s", string([]byte{byte(p.argument(4))}))
+		return padded(spec, string([]byte{byte(p.argument(4))}), false)
 	case 's':
 		text, _ := p.w.text(p.o, p.lane, p.argument(8))
-		return fmt.Sprintf("%"+strings.TrimLeft(spec, "+ #0")+"s", text)
+		return padded(spec, text, true)
 	case 'p':
 		v := p.argument(8)
 		if v == 0 {
@@ -157,6 +157,23 @@ func (p *printing) one(spec string, verb byte) string {
 	}
 	p.count--
 	return "%" + spec + size + string(verb)
+}
+
+// padded returns a text with a width, and with cut at most as many bytes as the precision. Both count
+// bytes, as in C.
+func padded(spec, text string, cut bool) string {
+	numbers := strings.TrimLeft(spec, "-+ #0")
+	left := strings.Contains(spec[:len(spec)-len(numbers)], "-")
+	width, precision, has := strings.Cut(numbers, ".")
+	if n, _ := strconv.Atoi(precision); has && cut { // without a number it is 0
+		text = text[:min(n, len(text))]
+	}
+	n, _ := strconv.Atoi(width)
+	fill := strings.Repeat(" ", max(n-len(text), 0))
+	if left {
+		return text + fill
+	}
+	return fill + text
 }
 
 // A call prints about mostPrinted bytes, and an argument has at most mostDigits of width or precision.

@@ -23,3 +23,31 @@ func TestLimited(t *testing.T) {
 		t.Errorf("%d bytes", len(text))
 	}
 }
+
+// TestPadded checks that widths and precisions of texts count bytes.
+func TestPadded(t *testing.T) {
+	for _, c := range []struct {
+		spec, text string
+		cut        bool
+		want       string
+	}{
+		{"", "abc", true, "abc"},
+		{"5", "abc", true, "  abc"},
+		{"-5", "abc", true, "abc  "},
+		{"5.2", "abc", true, "   ab"},
+		{"-4.1", "abc", true, "a   "},
+		{".0", "abc", true, ""},
+		{".", "abc", true, ""},
+		{"2", "abc", true, "abc"},
+		{"05", "abc", true, "  abc"},
+		{"4", "é", true, "  é"},
+		{".1", "é", true, "\xc3"},
+		{".2", "\xff\xfe\xfd", true, "\xff\xfe"},
+		{"4", "\xff", false, "   \xff"},
+		{"4.0", "c", false, "   c"},
+	} {
+		if got := padded(c.spec, c.text, c.cut); got != c.want {
+			t.Errorf("%q of %q: %q, want %q", c.spec, c.text, got, c.want)
+		}
+	}
+}

@@ -161,6 +161,8 @@ type Kernel struct {
 	Params     uint32            // the size of the parameters, in bytes
 	Entries    map[uint64]int32  // the functions that are called by their addresses
 	Clusters   bool              // it has to do with clusters
+	Allocates  bool              // it calls malloc or free
+	Saves      bool              // registers are saved, perhaps many times
 }
 
 // The windows of the generic address space in which a block's shared memory, a warp's local memory,

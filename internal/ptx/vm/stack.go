@@ -27,7 +27,7 @@ func Save(w *Warp, o *Op) {
 	}
 	for i := range w.Each {
 		list := w.saved[i]
-		if len(list) > mostSaved {
+		if len(list)+len(o.X.Saved)+len(o.X.SavedTruths) > mostSaved {
 			w.fail(LaunchFailed, i)
 			w.Fault.Reason = "the stack of the thread is too small for so many calls"
 			return

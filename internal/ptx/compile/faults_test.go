@@ -1,0 +1,108 @@
+package compile
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/purecu/purecu/internal/ptx/vm"
+)
+
+// TestClusterFaults executes kernels in clusters of two blocks, some of which never end on a GPU. In each
+// of them block 1 goes to "one".
+func TestClusterFaults(t *testing.T) {
+	for name, c := range map[string]struct{ body, want string }{
+		"beside a deadlock": {`bar.sync 0; bra end; one: barrier.cluster.arrive; barrier.cluster.wait;`, ""},
+		"half of a block is in a barrier of the block": {`setp.eq.u32 q, w, 0; @q bar.sync 1, 96; barrier.cluster.arrive;
+			barrier.cluster.wait; bra end; one: barrier.cluster.arrive; barrier.cluster.wait;`,
+			"719 block 0 line 5 bar.sync all threads of the cluster wait for each other; on a GPU this never ends"},
+		"without an arrival": {`barrier.cluster.wait; one: barrier.cluster.arrive; barrier.cluster.wait;`,
+			"719 block 0 line 5 barrier.cluster.wait all threads of the cluster wait for each other; on a GPU this never ends"},
+		"twice in one block": {`barrier.cluster.arrive; barrier.cluster.wait; barrier.cluster.arrive; barrier.cluster.wait;
+			bra end; one: barrier.cluster.arrive; barrier.cluster.wait;`, ""},
+		"an exit in one block": {`bra end; one: barrier.cluster.arrive; barrier.cluster.wait;`, ""},
+	} {
+		for range 20 {
+			fault, err := launchWith(t, textHeader+`.entry k() { .reg .pred p, q; .reg .u32 r, w;
+				mov.u32 r, %cluster_ctarank; setp.eq.u32 p, r, 1; mov.u32 w, %warpid;
+				@p bra one;
+				`+c.body+" end: ret; }", 8, 64, nil, func(l *vm.Launch) { l.Cluster[0] = 2 })
+			got := ""
+			switch {
+			case err != nil:
+				got = err.Error()
+			case fault != nil:
+				got = fmt.Sprintf("%d block %d line %d %s %s", fault.Code, fault.Block[0]%2, fault.Line, fault.Instruction,
+					fault.Reason)
+			}
+			if got != c.want {
+				t.Errorf("%s: got %q, want %q", name, got, c.want)
+				break
+			}
+		}
+	}
+}
+
+// TestClusterMemory reads the shared memory of a block of a cluster that has ended, while other blocks
+// begin.
+func TestClusterMemory(t *testing.T) {
+	results := make([]uint64, 64)
+	fault, err := launchWith(t, textHeader+`.entry k(.param .u64 out) { .reg .pred p; .reg .u32 r, w, n; .reg .u64 o, x;
+		.shared .u32 s; mov.u32 r, %cluster_ctarank; mov.u32 w, %clusterid.x; setp.eq.u32 p, r, 1; st.shared.u32 [s], w;
+		barrier.cluster.arrive; barrier.cluster.wait; @p ret;
+		mov.u32 n, 0; again: add.u32 n, n, 1; setp.lt.u32 p, n, 100000; @p bra again;
+		mov.u32 r, s; mapa.shared::cluster.u32 r, r, 1; ld.shared::cluster.u32 n, [r]; ld.param.u64 o, [out];
+		mul.wide.u32 x, w, 4; add.u64 o, o, x; add.u32 n, n, 1; st.global.u32 [o], n; ret; }`, 256, 1,
+		memory{1 << 32: vm.BytesOf(results)}, func(l *vm.Launch) { l.Cluster[0] = 2 }, 1<<32)
+	if err != nil || fault != nil {
+		t.Fatal(err, fault)
+	}
+	for i := range uint32(128) {
+		if got := uint32(results[i/2] >> (i % 2 * 32)); got != i+1 {
+			t.Errorf("cluster %d has read %d", i, int(got)-1)
+		}
+	}
+}
+
+// TestInstructionFaults executes instructions whose operands are wrong. m is the address of 64 bytes of
+// memory, s that of 64 bytes of shared memory, and t the thread.
+func TestInstructionFaults(t *testing.T) {
+	for _, c := range []struct {
+		body    string
+		threads uint32
+		want    string
+	}{
+		{"cp.async.ca.shared.global [s], [m], 16;", 1, ""},
+		{"cp.async.ca.shared.global [s], [m+4], 16;", 1, "716 cp.async.ca.shared.global reads 16 bytes at 0x100000004"},
+		{"cp.async.cg.shared.global [s], [m+8], 16;", 1, "716 cp.async.cg.shared.global reads 16 bytes at 0x100000008"},
+		{"cp.async.ca.shared.global [s], [m+4], 8;", 1, "716 cp.async.ca.shared.global reads 8 bytes at 0x100000004"},
+		{"cp.async.ca.shared.global [s], [m+2], 4;", 1, "716 cp.async.ca.shared.global reads 4 bytes at 0x100000002"},
+		{"add.u32 s, s, 8; cp.async.ca.shared.global [s], [m], 16;", 1, "716 cp.async.ca.shared.global writes 16 bytes at 0x408"},
+		{"cp.async.ca.shared.global [s], [m+60], 4;", 1, ""},
+		{"cp.async.ca.shared.global [s], [m+64], 4;", 1, "700 cp.async.ca.shared.global reads 1 bytes at 0x100000040"},
+		{"cp.async.ca.shared.global [s], [m+64], 4, 0;", 1, ""},
+		{"ldmatrix.sync.aligned.m8n8.x1.shared.b16 {d}, [s];", 8, ""},
+		{"ldmatrix.sync.aligned.m8n8.x1.shared.b16 {d}, [s];", 7,
+			"719 ldmatrix.sync.aligned.m8n8.x1.shared.b16 lane 7, which has the address of row 7 of matrix 0, does not take part"},
+		{"ldmatrix.sync.aligned.m8n8.x2.shared.b16 {d, e}, [s];", 15,
+			"719 ldmatrix.sync.aligned.m8n8.x2.shared.b16 lane 15, which has the address of row 7 of matrix 1, does not take part"},
+		{"stmatrix.sync.aligned.m8n8.x1.shared.b16 [s], {d};", 4,
+			"719 stmatrix.sync.aligned.m8n8.x1.shared.b16 lane 4, which has the address of row 4 of matrix 0, does not take part"},
+	} {
+		fault, err := launch(t, textHeader+`.entry k(.param .u64 p) { .reg .u32 s, t, d, e; .reg .u64 m, x; .reg .pred q;
+			.shared .align 16 .b8 sh[64]; mov.u32 s, sh; mov.u32 t, %tid.x; ld.param.u64 m, [p]; mov.u32 d, 0; `+c.body+" ret; }", 1,
+			c.threads, memory{1 << 32: vm.BytesOf(make([]uint64, 8))}, 1<<32)
+		got := ""
+		switch {
+		case err != nil:
+			got = err.Error()
+		case fault != nil && fault.Access:
+			verb := map[bool]string{false: "reads", true: "writes"}[fault.Write]
+			got = fmt.Sprintf("%d %s %s %d bytes at %#x", fault.Code, fault.Instruction, verb, fault.Size, fault.Address)
+		case fault != nil:
+			got = fmt.Sprint(fault.Code, " ", fault.Instruction, " ", fault.Reason)
+		}
+		if got != c.want {
+			t.Errorf("%s: got %q, want %q", c.body, got, c.want)
+		}
+	}
+}
