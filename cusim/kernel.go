@@ -56,6 +56,38 @@ func RefuseUnknownKernels() Option { return with(sim.RefuseUnknownKernels()) }
 // launch of each such kernel, on the goroutine that makes the launch, and may call the driver.
 func OnUnknownKernel(f func(name string)) Option { return with(sim.OnUnknownKernel(f)) }
 
+// Checks are mistakes of kernels that [CheckKernels] makes the driver look for.
+type Checks uint
+
+// The mistakes.
+const (
+	// CheckMemory finds reads of bytes that nothing has written: in memory from cuMemAlloc and
+	// cuMemAllocPitch, and in shared memory. Copies, memsets and kernels write; a kernel in Go writes all
+	// memory that it asks for. A copy of bytes that nothing has written does not count.
+	CheckMemory = Checks(sim.CheckMemory)
+	// CheckRaces finds two accesses of shared memory by threads of a block, of which one writes another
+	// value, and between which there is neither a barrier nor a strong write and read with fences. Two
+	// atomic, volatile or ordered accesses are no race, and accesses of other blocks are not looked at.
+	CheckRaces = Checks(sim.CheckRaces)
+	// CheckBarriers finds barriers that some threads do not reach: those of a warp wait at another
+	// barrier, or a thread has ended before a barrier of the whole block.
+	CheckBarriers = Checks(sim.CheckBarriers)
+	// CheckAll has all of them.
+	CheckAll = CheckMemory | CheckRaces | CheckBarriers
+)
+
+// ParseChecks returns the checks in a list of the names memory, races, barriers and all, separated by
+// commas, as a command line has them.
+func ParseChecks(s string) (Checks, error) {
+	c, err := sim.ParseChecks(s)
+	return Checks(c), err
+}
+
+// CheckKernels makes the driver look for mistakes of kernels in PTX. Each one is a [Misuse] with the
+// kernel, the thread, the line of the PTX and its source, the address, and the other access. The launch
+// goes on. Without the option nothing is looked at, and with it kernels take several times as long.
+func CheckKernels(c Checks) Option { return with(sim.CheckKernels(sim.Checks(c), nil)) }
+
 // Dim3 is a number of blocks or threads in three dimensions.
 type Dim3 struct{ X, Y, Z uint32 }
 

@@ -122,6 +122,47 @@ func Example_kernel() {
 	// Output: [2 0 0 0 42 0 0 0]
 }
 
+// A driver can look for mistakes of kernels that a GPU does not tell, and count instructions.
+func Example_checks() {
+	sim := cusim.New(cusim.CheckKernels(cusim.CheckAll))
+	gpu, done := software(sim)
+	defer done()
+	s := try(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	mod := try(gpu.LoadModule([]byte(`.version 7.0 .target sm_70 .address_size 64
+	.entry reverse(.param .u64 p) {
+		.reg .b32 t, a, b, v; .reg .b64 x;
+		.shared .b32 s[64];
+		ld.param.u64 x, [p];
+		mov.u32 t, %tid.x; mov.u32 a, s; mad.lo.u32 b, t, 4, a;
+		mad.wide.u32 x, t, 4, x;
+		ld.global.u32 v, [x];
+		st.shared.u32 [b], v;
+		// bar.sync 0 is missing here.
+		mad.lo.u32 b, t, -4, a;
+		ld.shared.u32 v, [b+252];
+		st.global.u32 [x], v;
+		ret;
+	}`)))
+	defer mod.Close()
+	mem := try(gpu.Alloc(256))
+	defer mem.Close()
+	check(mem.CopyFrom(make([]byte, 252)))
+	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 64}}
+	check(try(mod.Function("reverse")).Launch(s, cfg, cu.Ptr(mem)))
+	check(s.Synchronize())
+	for _, m := range sim.Misuses() {
+		fmt.Println(m.What)
+	}
+	fmt.Println("at most 20 instructions for each of two warps:", sim.Instructions("reverse") <= 2*20)
+	// Output:
+	// kernel "reverse": thread (63, 0, 0) of block (0, 0, 0), at line 8 of the PTX, ld.global.u32 reads 4 bytes at 0x17f00000000fc: memory of the device that nothing has written
+	// kernel "reverse": thread (32, 0, 0) of block (0, 0, 0), at line 9 of the PTX, st.shared.u32 writes 4 bytes at 0x480: a race in shared memory: another thread has read the memory, and nothing orders the two accesses; the other: thread (31, 0, 0) of block (0, 0, 0), at line 12 of the PTX, ld.shared.u32
+	// kernel "reverse": thread (32, 0, 0) of block (0, 0, 0), at line 12 of the PTX, ld.shared.u32 reads 4 bytes at 0x47c: a race in shared memory: another thread has written the memory, and nothing orders the two accesses; the other: thread (31, 0, 0) of block (0, 0, 0), at line 9 of the PTX, st.shared.u32
+	// kernel "reverse": thread (0, 0, 0) of block (0, 0, 0), at line 12 of the PTX, ld.shared.u32 reads 4 bytes at 0x4fc: shared memory that no thread of the block has written
+	// at most 20 instructions for each of two warps: true
+}
+
 // An older driver lacks functions, so a program may need alternatives.
 func Example_version() {
 	drv := try(cu.Open(cu.WithSoftware(cusim.New(cusim.Version(11080)))))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
 )
 
 func runCommand() command {
@@ -22,7 +23,13 @@ func runCommand() command {
 		long: `It loads PTX, a cubin or a fatbin, launches a kernel once, and prints how long it took
 and what is in the memory that it was given. With -driver soft it also prints how many
 instructions the warps have executed, and the error of a wrong access has the thread,
-the line of the PTX, and the memory that is near.
+the line of the PTX, and the memory that is near. -check looks for mistakes that a GPU
+does not tell, with -driver soft:
+  memory           reads of memory that nothing has written
+  races            accesses of shared memory by two threads without an order
+  barriers         barriers that some threads do not reach
+  all              all of them
+The exit status is 1 if there are any.
 
 Each -arg is an argument of the kernel, in this order. TYPE is u8 (only in memory),
 u32, s32, u64, s64, f32 or f64:
@@ -30,8 +37,8 @@ u32, s32, u64, s64, f32 or f64:
   TYPE[N]          the address of memory with N zeros
   TYPE[]:V,V,...   the address of memory with these numbers
 
-Fields with -json: driver, kernel, grid, block, timeNS, instructions (0 on a GPU) and
-memory (arg, type, values as text).`,
+Fields with -json: driver, kernel, grid, block, timeNS, instructions (0 on a GPU),
+memory (arg, type, values as text) and mistakes (texts).`,
 		define: func(fs *flag.FlagSet) func(*call) error {
 			r := &kernelRun{grid: cu.Dim3{X: 1, Y: 1, Z: 1}, block: cu.Dim3{X: 1, Y: 1, Z: 1}}
 			dim := func(to *cu.Dim3) func(string) error {
@@ -51,6 +58,10 @@ memory (arg, type, values as text).`,
 				return nil
 			})
 			fs.UintVar(&r.most, "show", 16, "print at most `N` numbers of each memory")
+			fs.Func("check", "look for mistakes: `LIST` of memory, races, barriers or all", func(s string) (err error) {
+				r.checks, err = cusim.ParseChecks(s)
+				return err
+			})
 			fs.Func("arg", "the next `ARGUMENT` of the kernel; may be repeated", func(s string) error {
 				a, err := parseRunArg(s)
 				r.args = append(r.args, a)
@@ -66,6 +77,7 @@ type kernelRun struct {
 	grid, block cu.Dim3
 	shared      uint32
 	most        uint
+	checks      cusim.Checks
 	args        []runArg
 }
 
@@ -180,6 +192,8 @@ type kernelReport struct {
 	// Instructions is how many instructions the warps have executed, on the software driver.
 	Instructions uint64       `json:"instructions"`
 	Memory       []memoryText `json:"memory"`
+	// Mistakes are what the checks have found.
+	Mistakes []string `json:"mistakes"`
 }
 
 // memoryText is the content of memory after the run.
@@ -200,6 +214,9 @@ func (r *kernelReport) text(w io.Writer) {
 	for _, m := range r.Memory {
 		fmt.Fprintf(w, "arg %-4d %s: %s\n", m.Arg, m.Type, strings.Join(m.Values, " "))
 	}
+	for _, m := range r.Mistakes {
+		fmt.Fprintf(w, "mistake  %s\n", m)
+	}
 }
 
 // run runs the kernel.
@@ -207,11 +224,16 @@ func (r *kernelRun) run(c *call) (err error) {
 	if len(c.args) != 2 {
 		return usage("run takes a file and the name of a kernel; see cuprobe run -h")
 	}
+	if r.checks != 0 {
+		if c.sim = cusim.New(cusim.Output(c.printed()), cusim.CheckKernels(r.checks)); !c.software() {
+			return usage("-check needs the software driver: add -driver soft")
+		}
+	}
 	drv, dev, err := c.openDevice()
 	if err != nil {
 		return err
 	}
-	report := &kernelReport{Kernel: c.args[1], Grid: [3]uint32{r.grid.X, r.grid.Y, r.grid.Z},
+	report := &kernelReport{Mistakes: []string{}, Kernel: c.args[1], Grid: [3]uint32{r.grid.X, r.grid.Y, r.grid.Z},
 		Block: [3]uint32{r.block.X, r.block.Y, r.block.Z}, Memory: []memoryText{}}
 	if report.Driver, err = c.driverInfo(drv); err != nil {
 		return err
@@ -238,7 +260,15 @@ func (r *kernelRun) run(c *call) (err error) {
 		}
 		report.Memory = append(report.Memory, m)
 	}
-	return c.show(report)
+	if r.checks != 0 {
+		for _, m := range c.sim.Misuses() {
+			report.Mistakes = append(report.Mistakes, m.What)
+		}
+	}
+	if err := c.show(report); err != nil || len(report.Mistakes) == 0 {
+		return err
+	}
+	return reported(exitFailure)
 }
 
 // launch launches the kernel, and waits for it.

@@ -30,6 +30,22 @@ const scalePTX = `.version 7.0
 	st.global.f32 [%at], %f;
 	ret;
 }
+.entry neighbours(.param .u64 p)
+{
+	.reg .b32 %t, %a, %v;
+	.reg .b64 %p;
+	.shared .b32 s[64];
+	mov.u32 %t, %tid.x;
+	mov.u32 %a, s;
+	mad.lo.u32 %a, %t, 4, %a;
+	st.shared.u32 [%a], %t;
+	xor.b32 %a, %a, 128;
+	ld.shared.u32 %v, [%a];
+	ld.param.u64 %p, [p];
+	mad.wide.u32 %p, %t, 4, %p;
+	st.global.u32 [%p], %v;
+	ret;
+}
 `
 
 func TestRun(t *testing.T) {
@@ -47,7 +63,7 @@ func TestRun(t *testing.T) {
 	var got kernelReport
 	decode(t, r, &got)
 	want := kernelReport{Driver: soft, Kernel: "scale", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, TimeNS: got.TimeNS,
-		Instructions: got.Instructions, Memory: []memoryText{{0, "f32[3]", []string{"2", "5", "-6"}}}}
+		Instructions: got.Instructions, Mistakes: []string{}, Memory: []memoryText{{0, "f32[3]", []string{"2", "5", "-6"}}}}
 	if diff := cmp.Diff(want, got); diff != "" || got.Instructions < 10 || got.Instructions > 20 || got.TimeNS < 0 { // some clocks are coarse
 		t.Errorf("%d ns, %d instructions (-want +got):\n%s", got.TimeNS, got.Instructions, diff)
 	}
@@ -58,6 +74,17 @@ func TestRun(t *testing.T) {
 	if r := run(append(scale("4"), "-grid", "1,1,1")...); r.status != exitFailure ||
 		!strings.Contains(r.stderr, "thread (3, 0, 0) of block (0, 0, 0), at line 17 of the PTX, ld.global.f32 reads 4 bytes at") {
 		t.Errorf("beyond: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+	checked := run("neighbours", "-block", "64", "-arg", "u32[64]", "-check", "races,memory")
+	if checked.status != exitFailure || !strings.Contains(checked.stdout, "arg 0    u32[64]: ") ||
+		!strings.Contains(checked.stdout, `mistake  kernel "neighbours": thread (`) ||
+		!strings.Contains(checked.stdout, "at line 32 of the PTX, ld.shared.u32 reads 4 bytes at 0x") ||
+		!strings.Contains(checked.stdout, "a race in shared memory: another thread has written the memory, and nothing orders the two accesses; "+
+			"the other: thread (") {
+		t.Errorf("with checks: exit status %d\n%s%s", checked.status, checked.stdout, checked.stderr)
+	}
+	if r := run("neighbours", "-block", "64", "-arg", "u32[64]", "-check", "barriers", "-json"); r.status != exitOK {
+		t.Errorf("with checks: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 	for _, tt := range []struct {
 		args []string
@@ -70,6 +97,8 @@ func TestRun(t *testing.T) {
 		{[]string{"scale", "-arg", "u32[0]"}, "is no length"},
 		{[]string{"scale", "-arg", "u8[]:256"}, "out of range"},
 		{[]string{"scale", "-grid", "0"}, "is no positive number"},
+		{[]string{"scale", "-check", "speed"}, "is none of memory, races, barriers and all"},
+		{[]string{"scale", "-check", "all", "-driver", "cuda"}, "-check needs the software driver"},
 		{[]string{"scale", "-shared", "4294967296"}, "below 4 GiB"},
 		{[]string{"scale", "-block", "1,2,3,4"}, "one to three numbers"},
 	} {

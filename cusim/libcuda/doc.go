@@ -34,6 +34,9 @@
 //	CUSIM_UNKNOWN_KERNELS with refuse, launches of kernels that the driver does not know
 //	                      return CUDA_ERROR_NOT_SUPPORTED (801). If it is not set they
 //	                      do nothing. Each kernel is named once on standard error.
+//	CUSIM_CHECK           mistakes of kernels that are looked for: memory, races,
+//	                      barriers, several of them with commas, or all. Each one is
+//	                      written to standard error.
 //	CUSIM_REPORT          if it is set, the misuses and the objects that are still open
 //	                      are written to standard error when the process ends.
 //

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,7 @@ func options(getenv func(string) string) ([]sim.Option, error) {
 		{"CUSIM_DRIVER_VERSION", parseVersion},
 		{"CUSIM_FAULTS", parseFaults},
 		{"CUSIM_UNKNOWN_KERNELS", parseUnknown},
+		{"CUSIM_CHECK", parseChecks},
 		{"CUSIM_FAULT_RATE", func(s string) (sim.Option, error) { return parseRate(s, getenv("CUSIM_SEED")) }},
 	} {
 		s := getenv(v.name)
@@ -71,6 +73,12 @@ func parseUnknown(s string) (sim.Option, error) {
 		return nil, errors.New("refuse is the only value")
 	}
 	return sim.RefuseUnknownKernels(), nil
+}
+
+// parseChecks parses the checks of kernels. What they find is written at once.
+func parseChecks(s string) (sim.Option, error) {
+	c, err := sim.ParseChecks(s)
+	return sim.CheckKernels(c, func(text string) { fmt.Fprintf(os.Stderr, "cusim: %s\n", text) }), err
 }
 
 func parseFaults(s string) (sim.Option, error) {

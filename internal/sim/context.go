@@ -469,6 +469,8 @@ func (d *Driver) CtxSetLimit(th *driver.Thread, limit int32, value uint64) drive
 		if c.heap != nil { // a kernel may have memory there
 			return driver.ResultInvalidValue
 		}
+		const least, unit, most = 4 << 20, 64 << 10, 17_681_179_680
+		value = min((max(min(value, most), least)+unit-1)/unit*unit, most)
 	case driver.CU_LIMIT_SHMEM_SIZE, driver.CU_LIMIT_CIG_ENABLED: // of contexts with graphics in CUDA
 		return driver.ResultNotPermitted
 	case driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY:

@@ -86,6 +86,7 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 			Clock:    func() int64 { return d.clock.now() },
 			Virtual:  d.clock.virtual,
 			Print:    d.printer.print,
+			Checks:   d.checksOf(),
 		}
 		if p.kernel.Allocates {
 			launch.Heap = d.heap(c)
@@ -110,6 +111,7 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 				c.workspaces = append(c.workspaces, launch.Workspace)
 			}
 			x.fault = fault
+			d.reportFound(work.Findings)
 			d.instructions[l.Name] += work.Instructions
 			d.executed(o, work, l.Grid.count())
 		}()
@@ -204,20 +206,12 @@ func (d *Driver) reportFault(f *vm.Fault) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "kernel %q ends with %s", f.Kernel, r.Name())
 	if f.Instruction != "" {
-		fmt.Fprintf(&b, ": thread (%d, %d, %d) of block (%d, %d, %d), at line %d of the PTX", f.Thread[0],
-			f.Thread[1], f.Thread[2], f.Block[0], f.Block[1], f.Block[2], f.Line)
-		if f.File != "" {
-			fmt.Fprintf(&b, " (%s:%d)", f.File, f.Source)
-		}
-		b.WriteString(", " + f.Instruction)
+		b.WriteString(": " + faultPlace(f))
+	} else {
+		b.WriteString(accessText(f))
 	}
 	var freed []uintptr
 	if f.Access {
-		verb := "reads"
-		if f.Write {
-			verb = "writes"
-		}
-		fmt.Fprintf(&b, " %s %d bytes at %#x", verb, f.Size, f.Address)
 		if f.Code == vm.IllegalAddress {
 			if old := d.space.freedAt(f.Address); old != nil && d.space.at(f.Address) == nil {
 				fmt.Fprintf(&b, "; this was in memory of %d bytes at %#x, which is freed", old.size, old.addr)

@@ -137,10 +137,15 @@ func TestHeapLimit(t *testing.T) {
 		t.Helper()
 		r.want("the limit", want, r.CtxSetLimit(r.th, limit, n))
 	}
-	set(4096, ok)
+	for n, want := range map[uint64]uint64{0: 4 << 20, 1000: 4 << 20, 16 << 20: 16 << 20, 12345678: 12386304, 1 << 40: 17681179680} {
+		set(n, ok)
+		if got, _ := r.CtxGetLimit(r.th, limit); got != want {
+			t.Errorf("after %d the limit is %d, want %d", n, got, want)
+		}
+	}
 	m := r.load(heapPTX + `.visible .entry most(.param .u64 to) {
 	.reg .b64 a, p; .reg .pred q; ld.param.u64 a, [to];
-again: { .param .b64 n; .param .b64 r; st.param.b64 [n], 16; call.uni (r), malloc, (n); ld.param.b64 p, [r]; }
+again: { .param .b64 n; .param .b64 r; st.param.b64 [n], 65536; call.uni (r), malloc, (n); ld.param.b64 p, [r]; }
 	setp.eq.u64 q, p, 0; @q ret; atom.global.add.u64 p, [a], 1; bra again; }
 .visible .entry other() { .reg .b32 a; mov.u32 a, 1; ret; }`)
 	get := func(name string) driver.Function {
@@ -149,7 +154,7 @@ again: { .param .b64 n; .param .b64 r; st.param.b64 [n], 16; call.uni (r), mallo
 		return f
 	}
 	r.must(r.launchGrid(get("other"), 1, 1, 1, 1, 0))
-	set(64*16, ok)
+	set(64<<16, ok)
 	p := r.alloc(strings.Repeat("\x00", 8))
 	for range 2 {
 		r.must(r.LaunchCooperativeKernel(r.th, get("most"), 1, 1, 1, 1, 1, 1, 0, 0, params(p)))
@@ -158,8 +163,8 @@ again: { .param .b64 n; .param .b64 r; st.param.b64 [n], 16; call.uni (r), mallo
 	if n := r.wordsAt(p, 1)[0]; n != 64 {
 		t.Errorf("%d allocations", n)
 	}
-	set(8192, driver.ResultInvalidValue)
-	if n, _ := r.CtxGetLimit(r.th, limit); n != 64*16 {
+	set(64<<16, driver.ResultInvalidValue)
+	if n, _ := r.CtxGetLimit(r.th, limit); n != 64<<16 {
 		t.Errorf("the limit is %d", n)
 	}
 }

@@ -22,6 +22,8 @@ type kernelTable struct {
 	kernels      map[string]Kernel
 	unknown      unknownKernels
 	instructions map[string]uint64 // of warps, by the name of the kernel
+	checks       Checks            // of kernels in PTX
+	found        func(text string) // is called for what they find; may be nil
 }
 
 // WithKernel is cusim.WithKernel, which lists the kernels that the driver knows.
@@ -90,6 +92,7 @@ func (l *Launch) Mem(i int) []byte {
 		l.Fault(int(driver.ResultIllegalAddress))
 		return nil
 	}
+	b.defined.Set(addr-b.addr, b.size) // it may write everything
 	return b.bytes()[addr-b.addr:]
 }
 

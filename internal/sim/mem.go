@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
 // blockKind is the kind of a block of memory.
@@ -48,6 +49,8 @@ type block struct {
 	data []byte
 	// syncMemops is CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
 	syncMemops bool
+	// defined says which bytes were written, or is nil if no check of kernels needs it.
+	defined *vm.Defined
 	// leaving says that cuMemFreeAsync was called, and gone that the block is freed.
 	leaving, gone bool
 	// asleep says that the memory of a graph's node is not allocated now: see graphAlloc.
@@ -282,7 +285,7 @@ func (d *Driver) newDeviceBlock(c *context, size uint64, k blockKind) (*block, d
 	if size > deviceMemory-c.dev.memory || rounded(size) > deviceMemory-c.dev.memory {
 		return nil, driver.ResultOutOfMemory
 	}
-	b := &block{addr: d.space.place(size), size: size, kind: k, ctx: c}
+	b := &block{addr: d.space.place(size), size: size, kind: k, ctx: c, defined: d.newDefined(k, size)}
 	c.dev.memory += rounded(size)
 	d.space.add(b)
 	return b, ok

@@ -125,7 +125,7 @@ func (d *Driver) copyBox(name string, th *driver.Thread, to, from corner, e exte
 
 // transfer copies the rows of a box.
 func (e extent) transfer(dst, src box) {
-	if dst.untouched() && src.untouched() {
+	if dst.untouched() && src.untouched() && dst.defined == nil {
 		return
 	}
 	var offs []uint64
@@ -133,6 +133,7 @@ func (e extent) transfer(dst, src box) {
 	to, from := dst.bytes(), src.bytes()
 	dst.rows(e, func(off uint64) {
 		copy(to[off:off+e.width], from[offs[0]:])
+		dst.defined.Copy(dst.off+off, src.defined, src.off+offs[0], e.width)
 		offs = offs[1:]
 	})
 }
@@ -174,7 +175,7 @@ func (d *Driver) setBox(name string, th *driver.Thread, p driver.DevicePtr, pitc
 	return d.submit(s, &work{node: memsetNode, make: func() *op {
 		return d.access(&op{duration: duration(e.width*e.height, b.kind)}, func() {
 			to := b.bytes()
-			b.rows(e, func(off uint64) { copy(to[off:], row) })
+			b.rows(e, func(off uint64) { b.defined.Set(b.off+off, uint64(copy(to[off:], row))) })
 		}, b.span)
 	}})
 }

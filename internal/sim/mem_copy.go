@@ -104,6 +104,7 @@ func (d *Driver) access(o *op, f func(), spans ...span) *op {
 
 // transfer copies bytes. Memory that was never written is zero, and gets no data for the copy.
 func transfer(dst, src span) {
+	dst.defined.Copy(dst.off, src.defined, src.off, dst.n)
 	switch {
 	case !src.untouched():
 		copy(dst.bytes(), src.bytes())
@@ -384,6 +385,7 @@ func (d *Driver) pattern(dst driver.DevicePtr, value []byte, n uint64) (span, fu
 	}
 	zero := !slices.ContainsFunc(value, func(b byte) bool { return b != 0 })
 	return to, func() {
+		to.written()
 		if zero && to.untouched() {
 			return
 		}

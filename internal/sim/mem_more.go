@@ -66,7 +66,7 @@ func (d *Driver) setBoxNow(name string, th *driver.Thread, p driver.DevicePtr, p
 	row := slices.Repeat(value, int(width))
 	return d.copyNow(name, c, b.kind.onHost(), func() {
 		to := b.bytes()
-		b.rows(e, func(off uint64) { copy(to[off:], row) })
+		b.rows(e, func(off uint64) { b.defined.Set(b.off+off, uint64(copy(to[off:], row))) })
 	}, b.span)
 }
 

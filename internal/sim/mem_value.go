@@ -104,7 +104,10 @@ func (d *Driver) writeValue(name string, th *driver.Thread, h driver.Stream, p d
 func (d *Driver) writeWork(p driver.DevicePtr, size uint64, write func([]byte)) (*work, driver.Result) {
 	w, r := d.word(p, size)
 	return &work{node: batchMemOpNode, make: func() *op {
-		return d.access(&op{}, func() { write(w.bytes()) }, w)
+		return d.access(&op{}, func() {
+			write(w.bytes())
+			w.written()
+		}, w)
 	}}, r
 }
 

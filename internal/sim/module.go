@@ -47,6 +47,7 @@ const (
 	multiprocessors  = 132
 	mostBlocks       = 32
 	mostThreads      = 2048
+	mostInBlock      = 1024
 	registers        = 65536
 	sharedMemory     = 228 << 10
 	sharedOfBlock    = 227 << 10 // the most for a block
@@ -414,10 +415,11 @@ func (d *Driver) FuncGetParamInfo(_ *driver.Thread, h driver.Function,
 }
 
 // active returns how many blocks with the given number of threads a multiprocessor can run at the
-// same time.
+// same time. As on an H200, it may be another number than the kernel's text permits.
 func (f *function) active(threads int32, dynamic uint64) int32 {
 	shared := dynamic + uint64(f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES])
-	if threads > f.maxThreads || shared > sharedOfBlock || dynamic > uint64(f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]) {
+	if threads > mostInBlock || shared > sharedOfBlock ||
+		dynamic > uint64(f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]) {
 		return 0
 	}
 	threads = (threads + warp - 1) / warp * warp
@@ -469,8 +471,13 @@ func (d *Driver) OccupancyMaxPotentialBlockSize(_ *driver.Thread, h driver.Funct
 		return 0, 0, driver.ResultInvalidValue
 	case sizes != 0:
 		return 0, 0, driver.ResultNotSupported
-	case limit == 0 || limit > f.maxThreads:
-		limit = f.maxThreads
+	}
+	most := f.maxThreads
+	if f.blockSize != (Dim3{}) { // an H200 does not look at .reqntid
+		most = mostInBlock
+	}
+	if limit == 0 || limit > most {
+		limit = most
 	}
 	best := int32(0) // the largest number of threads of a multiprocessor so far
 	for threads := limit; threads > 0; threads = (threads - 1) / warp * warp {

@@ -247,3 +247,30 @@ func TestCapturedAttributes(t *testing.T) {
 		}
 	}
 }
+
+// TestOccupancyOfBlocks compares the occupancy of kernels whose text limits the size of a block with that
+// on an H200 (driver 580, CUDA 13.0).
+func TestOccupancyOfBlocks(t *testing.T) {
+	r := newLab(t)
+	m := r.load(header + ".entry r100() .reqntid 100, 1, 1 { ret; } .entry r33() .reqntid 33 { ret; } " +
+		".entry m100() .maxntid 100 { ret; } .entry m20() .maxntid 5, 4 { ret; }")
+	for _, c := range []struct {
+		kernel             string
+		limit, grid, block int32
+		threads, blocks    int32
+	}{
+		{"r100", 0, 264, 1024, 1024, 2}, {"r100", 100, 4224, 64, 100, 16}, {"r100", 256, 1056, 256, 256, 8},
+		{"r33", 0, 264, 1024, 64, 32}, {"r33", 33, 4224, 33, 33, 32}, {"m100", 0, 4224, 64, 128, 16},
+		{"m100", 256, 4224, 64, 1024, 2}, {"m20", 0, 4224, 20, 96, 21}, {"m20", 1024, 4224, 20, 1025, 0},
+	} {
+		f, res := r.ModuleGetFunction(r.th, m, c.kernel)
+		r.must(res)
+		grid, block, res := r.OccupancyMaxPotentialBlockSize(r.th, f, 0, 0, c.limit)
+		if r.must(res); grid != c.grid || block != c.block {
+			t.Errorf("%s, limit %d: %d blocks of %d threads, want %d of %d", c.kernel, c.limit, grid, block, c.grid, c.block)
+		}
+		if n, res := r.OccupancyMaxActiveBlocksPerMultiprocessor(r.th, f, c.threads, 0); res != ok || n != c.blocks {
+			t.Errorf("%s, %d threads: %d blocks, want %d", c.kernel, c.threads, n, c.blocks)
+		}
+	}
+}

@@ -109,7 +109,7 @@ func TestCalls(t *testing.T) {
 // TestCallFaults executes kernels whose calls never end, or have no function.
 func TestCallFaults(t *testing.T) {
 	for body, want := range map[string]string{
-		"call again;": "719 call the stack of the thread is too small for so many calls",
+		"call again;": "700 call the stack of the thread is too small for so many calls",
 		"mov.u64 x, 5; { p: .callprototype _; call x, p; }": "718 call no function has this address",
 		"mov.u64 x, nothing; call x;":                       "",
 		"mov.u64 x, 0; mov.u64 y, nothing; call x;":         "718 call no function has this address",

@@ -15,8 +15,9 @@ func TestClusterFaults(t *testing.T) {
 		"half of a block is in a barrier of the block": {`setp.eq.u32 q, w, 0; @q bar.sync 1, 96; barrier.cluster.arrive;
 			barrier.cluster.wait; bra end; one: barrier.cluster.arrive; barrier.cluster.wait;`,
 			"719 block 0 line 5 bar.sync all threads of the cluster wait for each other; on a GPU this never ends"},
-		"without an arrival": {`barrier.cluster.wait; one: barrier.cluster.arrive; barrier.cluster.wait;`,
-			"719 block 0 line 5 barrier.cluster.wait all threads of the cluster wait for each other; on a GPU this never ends"},
+		"without an arrival": {`barrier.cluster.wait; bra end; one: barrier.cluster.arrive; barrier.cluster.wait;`, ""},
+		"for an arrival": {`setp.eq.u32 q, w, 0; @q bar.sync 1, 96; bra end; one: barrier.cluster.arrive; barrier.cluster.wait;`,
+			"719 block 0 line 5 bar.sync all threads of the block wait for each other; on a GPU this never ends"},
 		"twice in one block": {`barrier.cluster.arrive; barrier.cluster.wait; barrier.cluster.arrive; barrier.cluster.wait;
 			bra end; one: barrier.cluster.arrive; barrier.cluster.wait;`, ""},
 		"an exit in one block": {`bra end; one: barrier.cluster.arrive; barrier.cluster.wait;`, ""},
@@ -42,23 +43,38 @@ func TestClusterFaults(t *testing.T) {
 	}
 }
 
-// TestClusterMemory reads the shared memory of a block of a cluster that has ended, while other blocks
-// begin.
+// TestClusterMemory reads the shared memory of another block of a cluster, which ends before or after, while
+// other blocks begin.
 func TestClusterMemory(t *testing.T) {
-	results := make([]uint64, 64)
-	fault, err := launchWith(t, textHeader+`.entry k(.param .u64 out) { .reg .pred p; .reg .u32 r, w, n; .reg .u64 o, x;
-		.shared .u32 s; mov.u32 r, %cluster_ctarank; mov.u32 w, %clusterid.x; setp.eq.u32 p, r, 1; st.shared.u32 [s], w;
-		barrier.cluster.arrive; barrier.cluster.wait; @p ret;
-		mov.u32 n, 0; again: add.u32 n, n, 1; setp.lt.u32 p, n, 100000; @p bra again;
-		mov.u32 r, s; mapa.shared::cluster.u32 r, r, 1; ld.shared::cluster.u32 n, [r]; ld.param.u64 o, [out];
-		mul.wide.u32 x, w, 4; add.u64 o, o, x; add.u32 n, n, 1; st.global.u32 [o], n; ret; }`, 256, 1,
-		memory{1 << 32: vm.BytesOf(results)}, func(l *vm.Launch) { l.Cluster[0] = 2 }, 1<<32)
-	if err != nil || fault != nil {
-		t.Fatal(err, fault)
-	}
-	for i := range uint32(128) {
-		if got := uint32(results[i/2] >> (i % 2 * 32)); got != i+1 {
-			t.Errorf("cluster %d has read %d", i, int(got)-1)
+	const ended = "719 ld.shared::cluster.u32 4 bytes at 0x400 this is shared memory of another block, and the cluster has " +
+		"no such block, or it has ended"
+	for _, c := range []struct{ rank, last, want string }{
+		{"1", "barrier.cluster.arrive; barrier.cluster.wait;", ""},
+		{"1", "", ended},
+		{"2", "barrier.cluster.arrive; barrier.cluster.wait;", ended},
+	} {
+		results := make([]uint64, 64)
+		fault, err := launchWith(t, textHeader+`.entry k(.param .u64 out) { .reg .pred p, q; .reg .u32 r, w, n; .reg .u64 o, x;
+			.shared .u32 s; mov.u32 r, %cluster_ctarank; mov.u32 w, %clusterid.x; setp.eq.u32 p, r, 1; st.shared.u32 [s], w;
+			barrier.cluster.arrive; barrier.cluster.wait; @p bra end;
+			mov.u32 n, 0; again: add.u32 n, n, 1; setp.lt.u32 q, n, 30000; @q bra again;
+			mov.u32 r, s; mapa.shared::cluster.u32 r, r, `+c.rank+`; ld.shared::cluster.u32 n, [r]; ld.param.u64 o, [out];
+			mul.wide.u32 x, w, 4; add.u64 o, o, x; add.u32 n, n, 1; st.global.u32 [o], n; end: `+c.last+` ret; }`, 64, 1,
+			memory{1 << 32: vm.BytesOf(results)}, func(l *vm.Launch) { l.Cluster[0] = 2 }, 1<<32)
+		got := ""
+		switch {
+		case err != nil:
+			got = err.Error()
+		case fault != nil:
+			got = fmt.Sprintf("%d %s %d bytes at %#x %s", fault.Code, fault.Instruction, fault.Size, fault.Address, fault.Reason)
+		}
+		if got != c.want {
+			t.Errorf("rank %s, %q: got %q, want %q", c.rank, c.last, got, c.want)
+		}
+		for i := range uint32(32) {
+			if got := uint32(results[i/2] >> (i % 2 * 32)); c.want == "" && got != i+1 {
+				t.Errorf("cluster %d has read %d", i, int(got)-1)
+			}
 		}
 	}
 }
@@ -80,13 +96,21 @@ func TestInstructionFaults(t *testing.T) {
 		{"cp.async.ca.shared.global [s], [m+60], 4;", 1, ""},
 		{"cp.async.ca.shared.global [s], [m+64], 4;", 1, "700 cp.async.ca.shared.global reads 1 bytes at 0x100000040"},
 		{"cp.async.ca.shared.global [s], [m+64], 4, 0;", 1, ""},
-		{"ldmatrix.sync.aligned.m8n8.x1.shared.b16 {d}, [s];", 8, ""},
-		{"ldmatrix.sync.aligned.m8n8.x1.shared.b16 {d}, [s];", 7,
-			"719 ldmatrix.sync.aligned.m8n8.x1.shared.b16 lane 7, which has the address of row 7 of matrix 0, does not take part"},
-		{"ldmatrix.sync.aligned.m8n8.x2.shared.b16 {d, e}, [s];", 15,
-			"719 ldmatrix.sync.aligned.m8n8.x2.shared.b16 lane 15, which has the address of row 7 of matrix 1, does not take part"},
+		{"cp.async.ca.shared.global [s], [m+4], 16, 0;", 1, ""},
+		{"ldmatrix.sync.aligned.m8n8.x1.shared.b16 {d}, [s];", 32, ""},
+		{"ldmatrix.sync.aligned.m8n8.x1.shared.b16 {d}, [s];", 31,
+			"719 ldmatrix.sync.aligned.m8n8.x1.shared.b16 only 31 of the 32 lanes take part, and the result is undefined"},
 		{"stmatrix.sync.aligned.m8n8.x1.shared.b16 [s], {d};", 4,
-			"719 stmatrix.sync.aligned.m8n8.x1.shared.b16 lane 4, which has the address of row 4 of matrix 0, does not take part"},
+			"719 stmatrix.sync.aligned.m8n8.x1.shared.b16 only 4 of the 32 lanes take part, and the result is undefined"},
+		{"mbarrier.init.shared.b64 [s], 4; mbarrier.arrive.shared.b64 x, [s], 3; mbarrier.arrive.shared.b64 x, [s];", 1, ""},
+		{"mbarrier.init.shared.b64 [s], 4; mbarrier.arrive.shared.b64 x, [s], 3; mbarrier.arrive.shared.b64 x, [s], 2;", 1,
+			"719 mbarrier.arrive.shared.b64 2 arrivals at a barrier in memory that waits for 1"},
+		{"mbarrier.init.shared.b64 [s], 1; mbarrier.arrive_drop.shared.b64 x, [s], 2;", 1,
+			"719 mbarrier.arrive_drop.shared.b64 2 arrivals at a barrier in memory that waits for 1"},
+		{"mbarrier.arrive.shared.b64 x, [s];", 1, "719 mbarrier.arrive.shared.b64 1 arrivals at a barrier in memory that waits for 0"},
+		{"brkpt;", 1, "719 brkpt "},
+		{"bar.sync 1, 33;", 64, "715 bar.sync the number of threads of a barrier is 33, and no multiple of 32"},
+		{"mov.u32 d, 17; setp.lt.u32 q, t, 32; @q mov.u32 d, 1; bar.sync d;", 64, ""},
 	} {
 		fault, err := launch(t, textHeader+`.entry k(.param .u64 p) { .reg .u32 s, t, d, e; .reg .u64 m, x; .reg .pred q;
 			.shared .align 16 .b8 sh[64]; mov.u32 s, sh; mov.u32 t, %tid.x; ld.param.u64 m, [p]; mov.u32 d, 0; `+c.body+" ret; }", 1,

@@ -36,6 +36,8 @@ type scene struct {
 	printed strings.Builder
 	failed  strings.Builder
 	steps   []string // as kernels.c writes them
+	checks  *vm.Checks
+	found   []*vm.Fault // by the checks
 	fault   *vm.Fault
 }
 
@@ -340,7 +342,9 @@ func (s *scene) launch(words []string) error {
 	if words[0] == "coop" {
 		l.Workspace, _ = s.allocate(64)
 	}
-	_, fault := l.Execute(new(vm.Stop))
+	l.Checks = s.checks
+	work, fault := l.Execute(new(vm.Stop))
+	s.found = append(s.found, work.Findings...)
 	code := 0
 	if fault != nil {
 		code, s.fault = fault.Code, fault

@@ -1,6 +1,7 @@
 package isa
 
 import (
+	"fmt"
 	"sync/atomic"
 	"unsafe"
 
@@ -26,13 +27,13 @@ func asyncRows() []*Instruction {
 	}
 	arrive := func(v Variant) vm.Func {
 		return changeBarrier(v, func(w *vm.Warp, o *vm.Op, lane int, word uint64) uint64 {
-			return arrived(word, many(w, o, lane))
+			return arrived(w, word, many(w, o, lane))
 		})
 	}
 	drop := func(v Variant) vm.Func {
 		return changeBarrier(v, func(w *vm.Warp, o *vm.Op, lane int, word uint64) uint64 {
 			n := many(w, o, lane)
-			return arrived(word-n<<barrierCount, n)
+			return arrived(w, word-n<<barrierCount, n)
 		})
 	}
 	set := func(f func(w *vm.Warp, o *vm.Op, lane int) uint64) func(Variant) vm.Func {
@@ -116,9 +117,14 @@ func changeBarrier(v Variant, f func(w *vm.Warp, o *vm.Op, lane int, word uint64
 	})
 }
 
-// arrived returns the word of a barrier after arrivals.
-func arrived(word, n uint64) uint64 {
+// arrived returns the word of a barrier after arrivals. More than are missing are a mistake, for some of
+// which an H200 has a fault.
+func arrived(w *vm.Warp, word, n uint64) uint64 {
 	missing, count, phase := word&barrierMask, word>>barrierCount&barrierMask, word>>barrierPhase
+	if n > missing {
+		w.Fail(vm.LaunchFailed, fmt.Sprintf("%d arrivals at a barrier in memory that waits for %d", n, missing))
+		return word
+	}
 	if missing -= n; missing&barrierMask == 0 {
 		missing, phase = count, phase+1
 	}
@@ -150,7 +156,7 @@ func copyAsync(v Variant) vm.Func {
 				n = min(n, uint64(uint32(w.R[o.C][i])))
 			}
 			var data [16]byte
-			if from := b[i] + uint64(o.X.Offset); !w.Aligned(i, from, size, false) {
+			if from := b[i] + uint64(o.X.Offset); n > 0 && !w.Aligned(i, from, size, false) {
 				return
 			}
 			for at := uint64(0); at < n; at++ {

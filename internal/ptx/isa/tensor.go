@@ -3,6 +3,7 @@ package isa
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"strings"
 	"sync"
 	"unsafe"
@@ -61,14 +62,15 @@ func moveMatrix(v Variant, load bool) vm.Func {
 			list = o.X.Lists[1]
 		}
 		a := w.R[o.A]
+		if w.Active != vm.Full {
+			w.Fail(vm.LaunchFailed, fmt.Sprintf("only %d of the 32 lanes take part, and the result is undefined",
+				bits.OnesCount32(w.Active)))
+			return
+		}
 		for m := range n {
 			var rows [8]unsafe.Pointer
 			for r := range rows {
 				lane := 8*m + r
-				if w.Active>>lane&1 == 0 {
-					w.Fail(vm.LaunchFailed, fmt.Sprintf("lane %d, which has the address of row %d of matrix %d, does not take part", lane, r, m))
-					return
-				}
 				if rows[r] = space(w, o, lane, a[lane]+uint64(o.Imm), 16, !load); rows[r] == nil {
 					return
 				}

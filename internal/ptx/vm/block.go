@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"fmt"
 	"math/bits"
 	"runtime"
 )
@@ -8,9 +9,12 @@ import (
 // block is a block of threads. One worker at a time executes it.
 type block struct {
 	run    *run
+	number uint64
 	index  [3]uint32
 	warps  []*Warp
-	shared segment
+	whole  segment      // the shared memory
+	shared segment      // the same for accesses that need no checks; empty if there are checks
+	checks *blockChecks // or nil
 	memory []byte
 	bars   [16]barrier
 	live   int // the threads that have not exited
@@ -40,14 +44,17 @@ func (b *block) locate(f *Fault, warp, lane int) {
 
 // arrive makes the active lanes of a warp arrive at a barrier.
 func (b *block) arrive(w *Warp, o *Op) {
-	id := uint32(w.R[o.A][w.First()])
-	if id >= uint32(len(b.bars)) {
-		w.Fail(LaunchFailed, "there is no such barrier")
+	id := uint32(w.R[o.A][w.First()]) % uint32(len(b.bars)) // as on an H200
+	bar, x := &b.bars[id], o.X
+	if n := uint32(w.R[o.B][w.First()]); x.Counted && n%Lanes != 0 {
+		w.Fail(IllegalInstruction, fmt.Sprintf("the number of threads of a barrier is %d, and no multiple of 32", n))
 		return
 	}
-	bar, x := &b.bars[id], o.X
 	if bar.arrived == 0 {
 		*bar = barrier{all: true}
+	}
+	if b.checks != nil {
+		b.checkArrival(w, id)
 	}
 	n := bits.OnesCount32(w.Active)
 	if x.Counted {
@@ -87,6 +94,9 @@ func (b *block) check(id int32) {
 	case bar.arrived == 0, bar.want == 0 && bar.arrived < b.live, bar.arrived < bar.want:
 		return
 	}
+	if b.checks != nil && bar.want == 0 {
+		b.checkComplete(id)
+	}
 	bar.arrived, bar.want = 0, 0
 	for _, w := range b.warps {
 		for i := range w.groups {
@@ -95,6 +105,9 @@ func (b *block) check(id int32) {
 				continue
 			}
 			g.state = ready
+			if b.checks != nil && b.checks.races != nil {
+				b.checks.races.complete(w, uint32(id), g.mask)
+			}
 			if o := &b.run.Kernel.Code[g.pc-1]; o.Run != nil {
 				active := w.Active
 				w.Active = g.mask
@@ -103,6 +116,9 @@ func (b *block) check(id int32) {
 				w.Active = active
 			}
 		}
+	}
+	if b.checks != nil && b.checks.races != nil {
+		b.checks.races.bars[id] = gathering{}
 	}
 }
 

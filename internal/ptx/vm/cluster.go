@@ -139,14 +139,18 @@ func (w *Warp) clusterBarrier(o *Op) {
 	c := w.block.cluster
 	w.pc++
 	if o.X.Arrive {
+		if checks := w.block.checks; checks != nil && checks.races != nil {
+			checks.races.arriveCluster(w)
+		}
 		c.arrive(w)
 		return
 	}
-	for m := w.Active; m != 0; m &= m - 1 {
+	// Lanes that have not arrived do not wait, as on an H200.
+	for m := w.Active & w.arrived; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & (Lanes - 1)
 		w.groups = append(w.groups, group{pc: w.pc, mask: 1 << i, state: atCluster, id: int32(w.arrivedAt[i]), turn: w.turn})
 	}
-	w.mask &^= w.Active
+	w.mask &^= w.Active & w.arrived
 	w.clusterWaits = true
 	w.pollCluster()
 }
@@ -160,6 +164,9 @@ func (w *Warp) pollCluster() {
 		case g.state != atCluster:
 		case uint32(g.id) != phase:
 			g.state = ready
+			if checks := w.block.checks; checks != nil && checks.races != nil {
+				checks.races.leaveCluster(w, g.mask)
+			}
 		default:
 			w.clusterWaits = true
 		}
@@ -170,21 +177,22 @@ func (w *Warp) pollCluster() {
 // otherwise a rank in the cluster and 1.
 const rankShift = 24
 
-// sharedOf returns the shared memory that an address is in, and the address without the rank.
-func (w *Warp) sharedOf(addr uint32) (*segment, uint32) {
+// sharedOf returns the block whose shared memory an address is in, and the address without the rank. If
+// there is none, or the block has ended, it is nil.
+func (w *Warp) sharedOf(addr uint32) (*block, uint32) {
 	rank := addr >> rankShift
 	if rank == 0 {
-		return &w.block.shared, addr
+		return w.block, addr
 	}
 	addr &= 1<<rankShift - 1
 	if c := w.block.cluster; c != nil && int(rank) <= len(c.blocks) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if b := c.blocks[rank-1]; b != nil {
-			return &b.shared, addr
+		if b := c.blocks[rank-1]; b != nil && !c.stalls[rank-1].over {
+			return b, addr
 		}
 	}
-	return &segment{}, addr
+	return nil, addr
 }
 
 // MapRank returns the address with the same offset in the shared memory of the block with a rank. If

@@ -31,6 +31,8 @@ type Launch struct {
 	// Workspace is the address of 64 bytes of memory for the whole grid of a cooperative launch, which
 	// are zero at its beginning, otherwise 0.
 	Workspace uint64
+	// Checks are the mistakes that the launch looks for, or nil.
+	Checks *Checks
 }
 
 // Stop ends a launch.
@@ -55,12 +57,18 @@ type run struct {
 	fault     *Fault
 	done      Work
 	cluster   *cluster // of the block that has begun last
+
+	kinds    []access // of the instructions, if there are checks
+	findings findings
 }
 
 // worker is a goroutine that executes blocks.
 type worker struct {
 	cache [cacheSize]segment
 	fence atomic.Uint32
+	// The memory that was checked last.
+	base, size uint64
+	defined    *Defined
 }
 
 // A block executes so many instructions at first, and later, until it is suspended for others. Blocks
@@ -74,6 +82,8 @@ const (
 type Work struct {
 	Instructions uint64 // of all warps
 	Waited       int64  // how much later it was for the last warp that looked at a virtual clock
+	// Findings are what the checks of the launch have found.
+	Findings []*Fault
 }
 
 // Execute executes a launch, and returns what was done, and the first fault or nil. It returns when no
@@ -82,12 +92,18 @@ func (l *Launch) Execute(stop *Stop) (Work, *Fault) {
 	r := &run{Launch: l, stop: &stop.stopped, blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])}
 	workers := int(min(uint64(max(l.Workers, 1)), r.blocks, max(mostMemory/l.blockMemory(), 1)))
 	r.resident = l.residents(workers)
+	if l.Checks != nil {
+		for _, p := range l.Kernel.Places {
+			r.kinds = append(r.kinds, accessOf(p.Text))
+		}
+	}
 	var others sync.WaitGroup
 	for range workers - 1 {
 		others.Go(r.work)
 	}
 	r.work()
 	others.Wait()
+	r.done.Findings = r.findings.all()
 	return r.done, r.fault
 }
 
@@ -113,7 +129,7 @@ func (l *Launch) blockMemory() uint64 {
 	if k.Saves {
 		saved = threads * mostSaved * 8
 	}
-	return saved + uint64(k.Shared) + uint64(l.Dynamic) +
+	return saved + l.Checks.memory(threads, uint64(k.Shared)+uint64(l.Dynamic)) + uint64(k.Shared) + uint64(l.Dynamic) +
 		warps*(uint64(k.Local)*Lanes+uint64(k.Columns)*columnSize+4096)
 }
 
@@ -214,8 +230,12 @@ func (r *run) begin(n uint64) *block {
 	} else {
 		b = r.newBlock()
 	}
+	b.number = n
 	r.place(b, n)
 	clear(b.memory)
+	if b.checks != nil {
+		b.checks.reset()
+	}
 	b.bars = [16]barrier{}
 	threads := int(r.Block[0] * r.Block[1] * r.Block[2])
 	b.live, b.turn = threads, firstTurn
@@ -266,7 +286,12 @@ func (r *run) newBlock() *block {
 	b := &block{run: r, warps: make([]*Warp, (threads+Lanes-1)/Lanes)}
 	words := make([]uint64, (uint64(k.Shared)+uint64(r.Dynamic)+15)/8)
 	b.memory = BytesOf(words)[:uint64(k.Shared)+uint64(r.Dynamic)]
-	b.shared = segmentOf(SharedBegin, b.memory)
+	b.whole = segmentOf(SharedBegin, b.memory)
+	if r.Checks != nil {
+		b.checks = r.newChecks(threads)
+	} else {
+		b.shared = b.whole
+	}
 	for i := range b.warps {
 		w := &Warp{R: make([]Column, k.Columns), P: make([]uint32, k.Predicates), block: b, index: i}
 		if k.Local > 0 {

@@ -15,6 +15,9 @@ type Memory interface {
 // columnSize is the size of a register of all lanes.
 const columnSize = uint64(unsafe.Sizeof(Column{}))
 
+// cellSize is the size of what is known of a byte of shared memory to find races.
+const cellSize = uint64(unsafe.Sizeof(cell{}))
+
 // segment is a piece of memory with one owner.
 type segment struct {
 	base, size uint64
@@ -46,16 +49,18 @@ type Fault struct {
 	Address     uint64 // of an access
 	Size        uint64 // of an access, in bytes
 	Reason      string
+	// Other is the other access of a race, or where the thread is that does not reach a barrier.
+	Other *Fault
 }
 
 // The results of faults, with the numbers of CUresult.
 const (
-	IllegalAddress   = 700
-	AssertFailed     = 710
-	IllegalOperation = 715 // brkpt
-	Misaligned       = 716
-	InvalidPC        = 718
-	LaunchFailed     = 719
+	IllegalAddress     = 700
+	AssertFailed       = 710
+	IllegalInstruction = 715
+	Misaligned         = 716
+	InvalidPC          = 718
+	LaunchFailed       = 719
 )
 
 // find returns the segment of an access to the generic address space. It remembers the segment in
@@ -65,13 +70,18 @@ func (w *Warp) find(o *Op, lane int, addr, n uint64, write bool) *segment {
 		w.accessFault(Misaligned, lane, addr, n, write)
 		return nil
 	}
-	s := &w.worker.cache[placeOf(o)]
+	s, checked := &w.worker.cache[placeOf(o)], w.block.checks != nil
+	if checked { // it is not remembered, as each access is checked
+		s = &w.own
+	}
+	owner := w.block
 	switch addr &^ (WindowSize - 1) {
 	case SharedWindow:
 		if *s = (segment{}); addr-SharedWindow < 1<<32 {
-			memory, _ := w.sharedOf(uint32(addr))
-			*s = *memory
-			s.base += addr &^ (1<<rankShift - 1)
+			if owner, _ = w.sharedOf(uint32(addr)); owner != nil {
+				*s = owner.whole
+				s.base += addr &^ (1<<rankShift - 1)
+			}
 		}
 	case LocalWindow: // it belongs to this warp only
 		s = &w.own
@@ -92,10 +102,25 @@ func (w *Warp) find(o *Op, lane int, addr, n uint64, write bool) *segment {
 		}
 		*s = segmentOf(base, data)
 	}
-	if !s.has(addr, n) {
+	switch {
+	case owner == nil:
+		w.noOwner(lane, addr, n, write)
+		return nil
+	case !s.has(addr, n):
 		*s = segment{}
 		w.accessFault(IllegalAddress, lane, addr, n, write)
 		return nil
+	}
+	if checked {
+		switch addr &^ (WindowSize - 1) {
+		case SharedWindow:
+			w.checkShared(owner, lane, addr&(1<<rankShift-1), n, write)
+		case LocalWindow, ParamWindow:
+		default:
+			w.checkGlobal(lane, addr, n, write)
+		}
+		// It has this access, but no room for that of another lane.
+		w.own = segment{addr, 0, unsafe.Add(s.data, addr-s.base)}
 	}
 	return s
 }
@@ -122,6 +147,12 @@ func (w *Warp) Aligned(lane int, addr, n uint64, write bool) bool {
 func (w *Warp) accessFault(code, lane int, addr, n uint64, write bool) {
 	w.fail(code, lane)
 	w.Fault.Access, w.Fault.Address, w.Fault.Size, w.Fault.Write = true, addr, n, write
+}
+
+// noOwner records a fault of an access to the shared memory of a block that is not there.
+func (w *Warp) noOwner(lane int, addr, n uint64, write bool) {
+	w.accessFault(LaunchFailed, lane, addr, n, write)
+	w.Fault.Reason = "this is shared memory of another block, and the cluster has no such block, or it has ended"
 }
 
 // Word is an unsigned integer of the size of an access.
@@ -263,11 +294,19 @@ func (w *Warp) Pointer(o *Op, lane int, addr, n uint64, write bool) unsafe.Point
 
 // SharedPointer is Pointer for the window of shared memory.
 func (w *Warp) SharedPointer(lane int, addr uint32, n uint64, write bool) unsafe.Pointer {
-	if addr>>rankShift == 0 {
-		return w.within(&w.block.shared, lane, uint64(addr), n, write)
+	owner := w.block
+	if addr>>rankShift != 0 {
+		owner, addr = w.sharedOf(addr)
 	}
-	s, addr := w.sharedOf(addr)
-	return w.within(s, lane, uint64(addr), n, write)
+	if owner == nil {
+		w.noOwner(lane, uint64(addr), n, write)
+		return nil
+	}
+	p := w.within(&owner.whole, lane, uint64(addr), n, write)
+	if p != nil && w.block.checks != nil {
+		w.checkShared(owner, lane, uint64(addr), n, write)
+	}
+	return p
 }
 
 // ParamPointer is Pointer for the parameters of a kernel.
@@ -420,7 +459,12 @@ func Update16(p unsafe.Pointer, f func(old uint64) uint64) (old uint64) {
 }
 
 // Fence orders the accesses of memory before it and after it.
-func (w *Warp) Fence() { w.worker.fence.Add(1) }
+func (w *Warp) Fence() {
+	w.worker.fence.Add(1)
+	if c := w.block.checks; c != nil && c.races != nil {
+		c.races.fence(w)
+	}
+}
 
 // BytesOf returns the bytes of words.
 func BytesOf(words []uint64) []byte {

@@ -13,7 +13,7 @@ func Enter(w *Warp, o *Op) {
 	for i := range w.Each {
 		d[i] = a[i]
 		if a[i] += uint64(o.Imm); a[i] > size {
-			w.fail(LaunchFailed, i)
+			w.fail(IllegalAddress, i)
 			w.Fault.Reason = "the stack of the thread is too small for so many calls"
 			return
 		}
@@ -28,7 +28,7 @@ func Save(w *Warp, o *Op) {
 	for i := range w.Each {
 		list := w.saved[i]
 		if len(list)+len(o.X.Saved)+len(o.X.SavedTruths) > mostSaved {
-			w.fail(LaunchFailed, i)
+			w.fail(IllegalAddress, i)
 			w.Fault.Reason = "the stack of the thread is too small for so many calls"
 			return
 		}
@@ -73,7 +73,7 @@ func CopyLocal(w *Warp, o *Op) {
 				from += w.R[c.FromBase][i]
 			}
 			if to+uint64(c.Size) > size || from+uint64(c.Size) > size {
-				w.fail(LaunchFailed, i)
+				w.fail(IllegalAddress, i)
 				w.Fault.Reason = "the stack of the thread is too small for so many calls"
 				return
 			}

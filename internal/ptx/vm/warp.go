@@ -119,11 +119,14 @@ func (w *Warp) Fail(code int, reason string) {
 }
 
 // locate notes the instruction.
-func (w *Warp) locate(f *Fault) {
+func (w *Warp) locate(f *Fault) { w.locateAt(f, w.pc) }
+
+// locateAt notes an instruction.
+func (w *Warp) locateAt(f *Fault, pc int32) {
 	k := w.block.run.Kernel
 	f.Kernel = k.Name
-	if int(w.pc) < len(k.Places) {
-		p := &k.Places[w.pc]
+	if int(pc) < len(k.Places) {
+		p := &k.Places[pc]
 		f.Line, f.Instruction, f.File, f.Source = p.Line, p.Text, k.Files[uint64(p.File)], p.Source
 	}
 }
@@ -267,6 +270,9 @@ func (w *Warp) scatter(place func(lane int) int32) {
 
 // exit ends the active lanes.
 func (w *Warp) exit() {
+	if w.block.checks != nil {
+		w.checkExit()
+	}
 	w.exited |= w.Active
 	w.mask &^= w.Active
 	w.pc++
@@ -300,6 +306,7 @@ func (w *Warp) sync(o *Op) {
 			w.Active = same
 			o.Run(w, o)
 			done |= same
+			w.met(o, same)
 		case o.Imm == AnyPlace && w.together(members, same):
 			done |= same
 		default:
@@ -308,6 +315,13 @@ func (w *Warp) sync(o *Op) {
 	}
 	w.mask &^= all &^ done
 	w.pc++
+}
+
+// met notes that lanes have met, if the instruction orders their accesses of memory.
+func (w *Warp) met(o *Op, lanes uint32) {
+	if c := w.block.checks; c != nil && c.races != nil && o.Imm == AnyPlace {
+		c.races.meet(w, lanes)
+	}
 }
 
 // waitingHere removes the lanes that wait for others at the present instruction, and returns them.
@@ -335,6 +349,7 @@ func (w *Warp) together(members, lanes uint32) bool {
 	if members&^lanes != 0 {
 		return false
 	}
+	w.met(&w.block.run.Kernel.Code[w.pc], members)
 	for i := range w.groups {
 		if g := &w.groups[i]; g.state == atSync && g.mask&members != 0 {
 			g.state = ready
