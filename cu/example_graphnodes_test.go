@@ -65,3 +65,26 @@ func ExampleGraphExec_Take() {
 	check(host.View(func(b []byte) error { fmt.Println(b); return nil }))
 	// Output: [5 5 5 5]
 }
+
+// The second kernel may begin before the first one is done: when each block of the first has executed
+// griddepcontrol.launch_dependents, or has ended.
+func ExampleGraph_AddEdgeOfKind() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	mod := must(gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry first() { ret; }\n" +
+		".visible .entry second() { ret; }")))
+	defer mod.Close()
+	one := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 32}}
+
+	g := must(gpu.NewGraph())
+	defer g.Close()
+	first := must(g.AddKernel(must(mod.Function("first")), one, nil))
+	second := must(g.AddKernel(must(mod.Function("second")), one, nil))
+	check(g.AddEdgeOfKind(cu.GraphEdge{From: first, To: second, Kind: cu.EdgeProgrammatic}))
+	for _, e := range must(g.Edges()) {
+		fmt.Println(e.Kind, e.From == first, e.To == second)
+	}
+	// Output: programmatic true true
+}

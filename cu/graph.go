@@ -205,7 +205,8 @@ func (n GraphNode) typeOf(op string) (GraphNodeType, error) {
 	return gc.typeOf(n.raw)
 }
 
-// Dependencies returns the nodes that this node comes after (cuGraphGetEdges).
+// Dependencies returns the nodes that this node comes after, whatever the kinds of the edges: see
+// [Graph.Edges] (cuGraphGetEdges).
 func (n GraphNode) Dependencies() ([]GraphNode, error) {
 	gc, err := n.enter("cuGraphGetEdges")
 	if err != nil {
@@ -317,7 +318,8 @@ func noEvent(op string, typ GraphNodeType) error {
 }
 
 // WriteDOT writes the graph in the language of Graphviz. Each node is a box that names its type,
-// with an arrow from each node that it comes after. Events are numbered in the order of the nodes.
+// with an arrow from each node that it comes after. Arrows name the kind of their edge unless it is
+// [EdgeFull]. Events are numbered in the order of the nodes.
 func (g *Graph) WriteDOT(w io.Writer) error {
 	if w == nil {
 		return mistake("cuGraphGetNodes", ErrNil, 0, "the io.Writer is nil: pass os.Stdout, or a file")
@@ -371,7 +373,11 @@ func (g *Graph) dot() ([]byte, error) {
 		fmt.Fprintf(b, "\tn%d [label=%q]\n", i, label)
 	}
 	for _, e := range edges {
-		fmt.Fprintf(b, "\tn%d -> n%d\n", place[e.from], place[e.to])
+		label := ""
+		if e.kind != EdgeFull {
+			label = fmt.Sprintf(" [label=%q]", e.kind)
+		}
+		fmt.Fprintf(b, "\tn%d -> n%d%s\n", place[e.from], place[e.to], label)
 	}
 	fmt.Fprintln(b, "}")
 	return b.Bytes(), nil

@@ -88,28 +88,6 @@ func (gc *graphCore) check(op string, res driver.Result) error {
 	return gc.callError(op, res)
 }
 
-// edge says that node to comes after node from.
-type edge struct{ from, to driver.GraphNode }
-
-// edges returns the graph's edges, within a call.
-func (gc *graphCore) edges() ([]edge, error) {
-	const op = "cuGraphGetEdges"
-	t := gc.ctx.drv.table
-	n, res := t.GraphGetEdges(driver.At{}, gc.raw, nil, nil)
-	if res != driver.ResultSuccess || n == 0 {
-		return nil, gc.check(op, res)
-	}
-	from, to := make([]driver.GraphNode, n), make([]driver.GraphNode, n)
-	if n, res = t.GraphGetEdges(driver.At{}, gc.raw, from, to); res != driver.ResultSuccess {
-		return nil, gc.callError(op, res)
-	}
-	edges := make([]edge, 0, len(from))
-	for i := range min(n, uint64(len(from))) {
-		edges = append(edges, edge{from[i], to[i]})
-	}
-	return edges, nil
-}
-
 // addEmpty adds a node without work.
 func (gc *graphCore) addEmpty(deps []driver.GraphNode) (driver.GraphNode, driver.Result) {
 	n, res := gc.ctx.drv.table.GraphAddEmptyNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps)

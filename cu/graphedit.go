@@ -2,20 +2,15 @@ package cu
 
 import (
 	"runtime"
-	"slices"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/races"
 )
 
-// This file changes graphs beside the work of their nodes: edges, removed nodes, disabled nodes, and
-// graphs within graphs.
+// This file changes graphs beside the work of their nodes: removed nodes, disabled nodes, and graphs
+// within graphs.
 
-const (
-	removeOp     = "cuGraphDestroyNode"
-	addEdgeOp    = "cuGraphAddDependencies"
-	removeEdgeOp = "cuGraphRemoveDependencies"
-)
+const removeOp = "cuGraphDestroyNode"
 
 // Remove removes the node and its edges from its graph, which releases the objects that only the node
 // uses. The nodes after it do not come after those before it any more. Executable graphs that were
@@ -42,80 +37,6 @@ func (n GraphNode) Remove() error {
 	gc.removed[n.raw]++
 	gc.edits++
 	return nil
-}
-
-// AddEdge makes a node come after another one of the graph. An edge that exists, or that would close a
-// cycle, is an error (cuGraphAddDependencies).
-func (g *Graph) AddEdge(from, to GraphNode) error { return g.changeEdge(addEdgeOp, from, to, true) }
-
-// RemoveEdge removes the edge between two nodes of the graph, which must exist
-// (cuGraphRemoveDependencies).
-func (g *Graph) RemoveEdge(from, to GraphNode) error {
-	return g.changeEdge(removeEdgeOp, from, to, false)
-}
-
-func (g *Graph) changeEdge(op string, from, to GraphNode, add bool) error {
-	gc, err := g.enter(op)
-	if err != nil {
-		return err
-	}
-	defer g.leave()
-	ends, err := g.dependencies(op, []GraphNode{from, to})
-	if err != nil {
-		return err
-	}
-	if len(ends) != 2 {
-		return invalid(op, "both ends of the edge are the same node: pass two")
-	}
-	edges, err := gc.edges()
-	if err != nil {
-		return err
-	}
-	exists := slices.Contains(edges, edge{from.raw, to.raw})
-	t, at, o := gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}, gc.ctx.drv.observer()
-	var res driver.Result
-	switch {
-	case !add && !exists:
-		return invalid(op, "there is no such edge: see Dependencies")
-	case !add:
-		if res = t.GraphRemoveDependencies(at, gc.raw, ends[:1], ends[1:]); res == driver.ResultSuccess && o != nil {
-			o.RemoveEdge(uintptr(gc.raw), uintptr(from.raw), uintptr(to.raw))
-		}
-	case exists:
-		return invalid(op, "there is such an edge already: see Dependencies")
-	case reaches(edges, to.raw, from.raw):
-		return invalid(op, "the edge would close a cycle: the first node comes after the second")
-	default:
-		if res = t.GraphAddDependencies(at, gc.raw, ends[:1], ends[1:]); res == driver.ResultSuccess && o != nil {
-			o.AddEdge(uintptr(gc.raw), uintptr(from.raw), uintptr(to.raw))
-		}
-	}
-	if res != driver.ResultSuccess {
-		return gc.onceError(op, res)
-	}
-	gc.edits++
-	return nil
-}
-
-// reaches reports whether a path of edges leads from a node to another one.
-func reaches(edges []edge, from, to driver.GraphNode) bool {
-	after := make(map[driver.GraphNode][]driver.GraphNode)
-	for _, e := range edges {
-		after[e.from] = append(after[e.from], e.to)
-	}
-	seen := map[driver.GraphNode]bool{from: true}
-	for list := []driver.GraphNode{from}; len(list) > 0; list = list[1:] {
-		if list[0] == to {
-			return true
-		}
-		for _, n := range after[list[0]] {
-			if !seen[n] {
-				seen[n] = true
-				list = append(list, n)
-			}
-		}
-	}
-	return false
 }
 
 // SetEnabled enables or disables a node for later launches. A disabled node does nothing, and the

@@ -401,6 +401,31 @@ var raceTests = []struct {
 		p.order(func() error { return g.AddEdge(fill, read) })
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
+	{"programmatic edge that is added", func(p *scene) {
+		g := p.graph()
+		read := get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}))
+		fill := get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.Ptr(p.m), cu.U64(0)}))
+		p.order(func() error { return g.AddEdgeOfKind(cu.GraphEdge{From: fill, To: read, Kind: cu.EdgeProgrammatic}) })
+		p.do(p.exec(g).Launch(p.a))
+	}, 1},
+	{"node after the beginning of another one", func(p *scene) {
+		g := p.graph()
+		fill := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		other := get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.ConstPtr(p.n), cu.U64(0)}, fill))
+		read := get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}))
+		p.order(func() error { return g.AddEdgeOfKind(cu.GraphEdge{From: other, To: read, Kind: cu.EdgeLaunchOrder}) })
+		p.do(p.exec(g).Launch(p.a))
+	}, 1},
+	{"node after the end of another one", func(p *scene) {
+		g := p.graph()
+		fill := get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.Ptr(p.m), cu.U64(0)}))
+		read := get[cu.GraphNode](p)(g.AddCopy(p.n, p.m))
+		p.do(g.AddEdgeOfKind(cu.GraphEdge{From: fill, To: read, Kind: cu.EdgeLaunchOrder})) // orders no memory
+		p.order(func() error {
+			return errors.Join(g.RemoveEdge(fill, read), g.AddEdge(fill, read))
+		})
+		p.do(p.exec(g).Launch(p.a))
+	}, 1},
 	{"node between two others that is removed", func(p *scene) {
 		g := p.graph()
 		fill := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))

@@ -4,24 +4,28 @@ package driver
 
 // Macros of the header.
 const (
-	CU_DEVICE_CPU                         = -1
-	CU_DEVICE_INVALID                     = -2
-	CU_IPC_HANDLE_SIZE                    = 0x40
-	CU_LAUNCH_PARAM_BUFFER_POINTER        = 0x1
-	CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT = 0x1
-	CU_LAUNCH_PARAM_BUFFER_SIZE           = 0x2
-	CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT    = 0x2
-	CU_LAUNCH_PARAM_END                   = 0x0
-	CU_LAUNCH_PARAM_END_AS_INT            = 0x0
-	CU_MEMHOSTALLOC_DEVICEMAP             = 0x2
-	CU_MEMHOSTALLOC_PORTABLE              = 0x1
-	CU_MEMHOSTALLOC_WRITECOMBINED         = 0x4
-	CU_MEMHOSTREGISTER_DEVICEMAP          = 0x2
-	CU_MEMHOSTREGISTER_IOMEMORY           = 0x4
-	CU_MEMHOSTREGISTER_PORTABLE           = 0x1
-	CU_MEMHOSTREGISTER_READ_ONLY          = 0x8
-	CU_STREAM_LEGACY                      = 0x1
-	CU_STREAM_PER_THREAD                  = 0x2
+	CU_DEVICE_CPU                          = -1
+	CU_DEVICE_INVALID                      = -2
+	CU_GRAPH_COND_ASSIGN_DEFAULT           = 0x1
+	CU_GRAPH_KERNEL_NODE_PORT_DEFAULT      = 0x0
+	CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER = 0x2
+	CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 0x1
+	CU_IPC_HANDLE_SIZE                     = 0x40
+	CU_LAUNCH_PARAM_BUFFER_POINTER         = 0x1
+	CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT  = 0x1
+	CU_LAUNCH_PARAM_BUFFER_SIZE            = 0x2
+	CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT     = 0x2
+	CU_LAUNCH_PARAM_END                    = 0x0
+	CU_LAUNCH_PARAM_END_AS_INT             = 0x0
+	CU_MEMHOSTALLOC_DEVICEMAP              = 0x2
+	CU_MEMHOSTALLOC_PORTABLE               = 0x1
+	CU_MEMHOSTALLOC_WRITECOMBINED          = 0x4
+	CU_MEMHOSTREGISTER_DEVICEMAP           = 0x2
+	CU_MEMHOSTREGISTER_IOMEMORY            = 0x4
+	CU_MEMHOSTREGISTER_PORTABLE            = 0x1
+	CU_MEMHOSTREGISTER_READ_ONLY           = 0x8
+	CU_STREAM_LEGACY                       = 0x1
+	CU_STREAM_PER_THREAD                   = 0x2
 )
 
 // The constants of CUaccessProperty.
@@ -521,6 +525,12 @@ const (
 	CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS      = 0x8000
 )
 
+// The constants of CUgraphDependencyType.
+const (
+	CU_GRAPH_DEPENDENCY_TYPE_DEFAULT      = 0x0
+	CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 0x1
+)
+
 // The constants of CUgraphExecUpdateResult.
 const (
 	CU_GRAPH_EXEC_UPDATE_SUCCESS                           = 0x0
@@ -955,6 +965,12 @@ const (
 	CU_STREAM_CAPTURE_STATUS_NONE        = 0x0
 	CU_STREAM_CAPTURE_STATUS_ACTIVE      = 0x1
 	CU_STREAM_CAPTURE_STATUS_INVALIDATED = 0x2
+)
+
+// The constants of CUstreamMemoryBarrier_flags.
+const (
+	CU_STREAM_MEMORY_BARRIER_TYPE_SYS = 0x0
+	CU_STREAM_MEMORY_BARRIER_TYPE_GPU = 0x1
 )
 
 // The constants of CUstreamWaitValue_flags.

@@ -1014,7 +1014,21 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphAddDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 191: // cuGraphAddHostNode
+	case 191: // cuGraphAddDependencies_v2
+		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[4])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[4])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p3, there := sliceIfAny[driver.GraphEdgeData](&a[3], uint64(uint64(a[4])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphAddDependenciesV2(th, driver.Graph(a[0]), p1, p2, p3)
+	case 192: // cuGraphAddHostNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1030,7 +1044,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddHostNode(th, driver.Graph(a[1]), p2, l.hostFunc(p4[0], p4[1]))
 		r = store(r, p0, v0)
 		return r
-	case 192: // cuGraphAddKernelNode_v2
+	case 193: // cuGraphAddKernelNode_v2
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1042,7 +1056,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddKernelNode(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 193: // cuGraphAddKernelNode
+	case 194: // cuGraphAddKernelNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1054,7 +1068,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddKernelNodeV1(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 194: // cuGraphAddMemAllocNode
+	case 195: // cuGraphAddMemAllocNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1071,7 +1085,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p4, v4)
 		return r
-	case 195: // cuGraphAddMemFreeNode
+	case 196: // cuGraphAddMemFreeNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1083,7 +1097,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemFreeNode(th, driver.Graph(a[1]), p2, driver.DevicePtr(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 196: // cuGraphAddMemcpyNode
+	case 197: // cuGraphAddMemcpyNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1095,7 +1109,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemcpyNode(th, driver.Graph(a[1]), p2, pointer[driver.Memcpy3D](&a[4]), driver.Context(a[5]))
 		r = store(r, p0, v0)
 		return r
-	case 197: // cuGraphAddMemsetNode
+	case 198: // cuGraphAddMemsetNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1107,35 +1121,58 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemsetNode(th, driver.Graph(a[1]), p2, pointer[driver.MemsetNodeParams](&a[4]), driver.Context(a[5]))
 		r = store(r, p0, v0)
 		return r
-	case 198: // cuGraphDestroyNode
+	case 199: // cuGraphDestroyNode
 		return l.d.GraphDestroyNode(th, driver.GraphNode(a[0]))
-	case 199: // cuGraphExecChildGraphNodeSetParams
+	case 200: // cuGraphExecChildGraphNodeSetParams
 		return l.d.GraphExecChildGraphNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Graph(a[2]))
-	case 200: // cuGraphExecGetFlags
+	case 201: // cuGraphExecGetFlags
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.GraphExecGetFlags(th, driver.GraphExec(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 201: // cuGraphExecHostNodeSetParams
+	case 202: // cuGraphExecHostNodeSetParams
 		p2 := pointer[[2]uint64](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecHostNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), l.hostFunc(p2[0], p2[1]))
-	case 202: // cuGraphExecKernelNodeSetParams_v2
+	case 203: // cuGraphExecKernelNodeSetParams_v2
 		return l.d.GraphExecKernelNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
-	case 203: // cuGraphExecKernelNodeSetParams
+	case 204: // cuGraphExecKernelNodeSetParams
 		return l.d.GraphExecKernelNodeSetParamsV1(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
-	case 204: // cuGraphExecMemcpyNodeSetParams
+	case 205: // cuGraphExecMemcpyNodeSetParams
 		return l.d.GraphExecMemcpyNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.Memcpy3D](&a[2]), driver.Context(a[3]))
-	case 205: // cuGraphExecMemsetNodeSetParams
+	case 206: // cuGraphExecMemsetNodeSetParams
 		return l.d.GraphExecMemsetNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.MemsetNodeParams](&a[2]), driver.Context(a[3]))
-	case 206: // cuGraphExecUpdate_v2
+	case 207: // cuGraphExecUpdate_v2
 		p2 := pointer[driver.GraphExecUpdateResultInfo](&a[2])
 		v2, r := l.d.GraphExecUpdateV2(th, driver.GraphExec(a[0]), driver.Graph(a[1]))
 		r = offerAlways(r, p2, v2)
 		return r
-	case 207: // cuGraphGetRootNodes
+	case 208: // cuGraphGetEdges_v2
+		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[4]))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := sliceIfAny[driver.GraphNode](&a[2], room[uint64](&a[4]))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		if (p2 == nil) != (p1 == nil) {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p3, there := sliceIfAny[driver.GraphEdgeData](&a[3], room[uint64](&a[4]))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p4 := pointer[uint64](&a[4])
+		if p4 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v4, r := l.d.GraphGetEdgesV2(th, driver.Graph(a[0]), p1, p2, p3)
+		r = store(r, p4, v4)
+		return r
+	case 209: // cuGraphGetRootNodes
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1147,18 +1184,18 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphGetRootNodes(th, driver.Graph(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 208: // cuGraphHostNodeGetParams
+	case 210: // cuGraphHostNodeGetParams
 		p1 := pointer[driver.HostNodeParams](&a[1])
 		v1, r := l.d.GraphHostNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 209: // cuGraphHostNodeSetParams
+	case 211: // cuGraphHostNodeSetParams
 		p1 := pointer[[2]uint64](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphHostNodeSetParams(th, driver.GraphNode(a[0]), l.hostFunc(p1[0], p1[1]))
-	case 210: // cuGraphInstantiateWithParams
+	case 212: // cuGraphInstantiateWithParams
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1171,49 +1208,49 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 211: // cuGraphKernelNodeCopyAttributes
+	case 213: // cuGraphKernelNodeCopyAttributes
 		return l.d.GraphKernelNodeCopyAttributes(th, driver.GraphNode(a[0]), driver.GraphNode(a[1]))
-	case 212: // cuGraphKernelNodeGetAttribute
+	case 214: // cuGraphKernelNodeGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.GraphKernelNodeGetAttribute(th, driver.GraphNode(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 213: // cuGraphKernelNodeGetParams_v2
+	case 215: // cuGraphKernelNodeGetParams_v2
 		p1 := pointer[driver.KernelNodeParams](&a[1])
 		v1, r := l.d.GraphKernelNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 214: // cuGraphKernelNodeSetAttribute
+	case 216: // cuGraphKernelNodeSetAttribute
 		return l.d.GraphKernelNodeSetAttribute(th, driver.GraphNode(a[0]), int32(a[1]), pointer[driver.LaunchAttributeValue](&a[2]))
-	case 215: // cuGraphKernelNodeSetParams_v2
+	case 217: // cuGraphKernelNodeSetParams_v2
 		return l.d.GraphKernelNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 216: // cuGraphKernelNodeSetParams
+	case 218: // cuGraphKernelNodeSetParams
 		return l.d.GraphKernelNodeSetParamsV1(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 217: // cuGraphMemAllocNodeGetParams
+	case 219: // cuGraphMemAllocNodeGetParams
 		p1 := pointer[driver.MemAllocNodeParams](&a[1])
 		v1, r := l.d.GraphMemAllocNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 218: // cuGraphMemFreeNodeGetParams
+	case 220: // cuGraphMemFreeNodeGetParams
 		p1 := pointer[driver.DevicePtr](&a[1])
 		v1, r := l.d.GraphMemFreeNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 219: // cuGraphMemcpyNodeGetParams
+	case 221: // cuGraphMemcpyNodeGetParams
 		p1 := pointer[driver.Memcpy3D](&a[1])
 		v1, r := l.d.GraphMemcpyNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 220: // cuGraphMemcpyNodeSetParams
+	case 222: // cuGraphMemcpyNodeSetParams
 		return l.d.GraphMemcpyNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.Memcpy3D](&a[1]))
-	case 221: // cuGraphMemsetNodeGetParams
+	case 223: // cuGraphMemsetNodeGetParams
 		p1 := pointer[driver.MemsetNodeParams](&a[1])
 		v1, r := l.d.GraphMemsetNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 222: // cuGraphMemsetNodeSetParams
+	case 224: // cuGraphMemsetNodeSetParams
 		return l.d.GraphMemsetNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.MemsetNodeParams](&a[1]))
-	case 223: // cuGraphNodeFindInClone
+	case 225: // cuGraphNodeFindInClone
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1221,7 +1258,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphNodeFindInClone(th, driver.GraphNode(a[1]), driver.Graph(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 224: // cuGraphNodeGetDependencies
+	case 226: // cuGraphNodeGetDependencies
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1233,7 +1270,23 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphNodeGetDependencies(th, driver.GraphNode(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 225: // cuGraphNodeGetDependentNodes
+	case 227: // cuGraphNodeGetDependencies_v2
+		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[3]))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := sliceIfAny[driver.GraphEdgeData](&a[2], room[uint64](&a[3]))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p3 := pointer[uint64](&a[3])
+		if p3 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v3, r := l.d.GraphNodeGetDependenciesV2(th, driver.GraphNode(a[0]), p1, p2)
+		r = store(r, p3, v3)
+		return r
+	case 228: // cuGraphNodeGetDependentNodes
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1245,14 +1298,30 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphNodeGetDependentNodes(th, driver.GraphNode(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 226: // cuGraphNodeGetEnabled
+	case 229: // cuGraphNodeGetDependentNodes_v2
+		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[3]))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := sliceIfAny[driver.GraphEdgeData](&a[2], room[uint64](&a[3]))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p3 := pointer[uint64](&a[3])
+		if p3 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v3, r := l.d.GraphNodeGetDependentNodesV2(th, driver.GraphNode(a[0]), p1, p2)
+		r = store(r, p3, v3)
+		return r
+	case 230: // cuGraphNodeGetEnabled
 		p2 := pointer[uint32](&a[2])
 		v2, r := l.d.GraphNodeGetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 227: // cuGraphNodeSetEnabled
+	case 231: // cuGraphNodeSetEnabled
 		return l.d.GraphNodeSetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), uint32(a[2]))
-	case 228: // cuGraphRemoveDependencies
+	case 232: // cuGraphRemoveDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1262,28 +1331,42 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphRemoveDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 229: // cuFuncGetModule
+	case 233: // cuGraphRemoveDependencies_v2
+		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[4])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[4])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p3, there := sliceIfAny[driver.GraphEdgeData](&a[3], uint64(uint64(a[4])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphRemoveDependenciesV2(th, driver.Graph(a[0]), p1, p2, p3)
+	case 234: // cuFuncGetModule
 		p0 := pointer[driver.Module](&a[0])
 		v0, r := l.d.FuncGetModule(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 230: // cuFuncIsLoaded
+	case 235: // cuFuncIsLoaded
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncIsLoaded(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 231: // cuFuncLoad
+	case 236: // cuFuncLoad
 		return l.d.FuncLoad(th, driver.Function(a[0]))
-	case 232: // cuFuncSetCacheConfig
+	case 237: // cuFuncSetCacheConfig
 		return l.d.FuncSetCacheConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 233: // cuFuncSetSharedMemConfig
+	case 238: // cuFuncSetSharedMemConfig
 		return l.d.FuncSetSharedMemConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 234: // cuOccupancyAvailableDynamicSMemPerBlock
+	case 239: // cuOccupancyAvailableDynamicSMemPerBlock
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.OccupancyAvailableDynamicSMemPerBlock(th, driver.Function(a[1]), int32(a[2]), int32(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 235: // cuOccupancyMaxActiveClusters
+	case 240: // cuOccupancyMaxActiveClusters
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1292,7 +1375,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxActiveClusters(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 236: // cuOccupancyMaxPotentialClusterSize
+	case 241: // cuOccupancyMaxPotentialClusterSize
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1301,33 +1384,33 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxPotentialClusterSize(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 237: // cuStreamBatchMemOp_v2
+	case 242: // cuStreamBatchMemOp_v2
 		p2, there := slice[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamBatchMemOp(th, driver.Stream(a[0]), p2, uint32(a[3]))
-	case 238: // cuStreamCopyAttributes
+	case 243: // cuStreamCopyAttributes
 		return l.d.StreamCopyAttributes(th, driver.Stream(a[0]), driver.Stream(a[1]))
-	case 239: // cuStreamGetAttribute
+	case 244: // cuStreamGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.StreamGetAttribute(th, driver.Stream(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 240: // cuStreamGetGreenCtx
+	case 245: // cuStreamGetGreenCtx
 		p1 := pointer[driver.GreenCtx](&a[1])
 		v1, r := l.d.StreamGetGreenCtx(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 241: // cuStreamSetAttribute
+	case 246: // cuStreamSetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamSetAttribute(th, driver.Stream(a[0]), int32(a[1]), *p2)
-	case 242: // cuMemAddressFree
+	case 247: // cuMemAddressFree
 		return l.d.MemAddressFree(th, driver.DevicePtr(a[0]), a[1])
-	case 243: // cuMemAddressReserve
+	case 248: // cuMemAddressReserve
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1335,7 +1418,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAddressReserve(th, a[1], a[2], driver.DevicePtr(a[3]), a[4])
 		r = store(r, p0, v0)
 		return r
-	case 244: // cuMemCreate
+	case 249: // cuMemCreate
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1347,11 +1430,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemCreate(th, a[1], *p2, a[3])
 		r = store(r, p0, v0)
 		return r
-	case 245: // cuMemExportToShareableHandle
+	case 250: // cuMemExportToShareableHandle
 		v0, r := l.d.MemExportToShareableHandle(th, driver.MemGenericAllocationHandle(a[1]), int32(a[2]), a[3])
 		r = storePart(r, pointer[byte](&a[0]), v0, shareableHandleSize(int32(a[2])))
 		return r
-	case 246: // cuMemGetAccess
+	case 251: // cuMemGetAccess
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemLocation](&a[1])
 		if p1 == nil {
@@ -1360,7 +1443,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAccess(th, *p1, driver.DevicePtr(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 247: // cuMemGetAllocationGranularity
+	case 252: // cuMemGetAllocationGranularity
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemAllocationProp](&a[1])
 		if p1 == nil {
@@ -1369,12 +1452,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAllocationGranularity(th, *p1, int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 248: // cuMemGetAllocationPropertiesFromHandle
+	case 253: // cuMemGetAllocationPropertiesFromHandle
 		p0 := pointer[driver.MemAllocationProp](&a[0])
 		v0, r := l.d.MemGetAllocationPropertiesFromHandle(th, driver.MemGenericAllocationHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 249: // cuMemImportFromShareableHandle
+	case 254: // cuMemImportFromShareableHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1382,11 +1465,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 250: // cuMemMap
+	case 255: // cuMemMap
 		return l.d.MemMap(th, driver.DevicePtr(a[0]), a[1], a[2], driver.MemGenericAllocationHandle(a[3]), a[4])
-	case 251: // cuMemRelease
+	case 256: // cuMemRelease
 		return l.d.MemRelease(th, driver.MemGenericAllocationHandle(a[0]))
-	case 252: // cuMemRetainAllocationHandle
+	case 257: // cuMemRetainAllocationHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1394,15 +1477,15 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemRetainAllocationHandle(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 253: // cuMemSetAccess
+	case 258: // cuMemSetAccess
 		p2, there := slice[driver.MemAccessDesc](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemSetAccess(th, driver.DevicePtr(a[0]), a[1], p2)
-	case 254: // cuMemUnmap
+	case 259: // cuMemUnmap
 		return l.d.MemUnmap(th, driver.DevicePtr(a[0]), a[1])
-	case 255: // cuCtxFromGreenCtx
+	case 260: // cuCtxFromGreenCtx
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1410,38 +1493,38 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxFromGreenCtx(th, driver.GreenCtx(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 256: // cuCtxGetCacheConfig
+	case 261: // cuCtxGetCacheConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetCacheConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 257: // cuCtxGetDevResource
+	case 262: // cuCtxGetDevResource
 		p1 := pointer[driver.DevResource](&a[1])
 		v1, r := l.d.CtxGetDevResource(th, driver.Context(a[0]), int32(a[2]))
 		r = store(r, p1, v1)
 		return r
-	case 258: // cuCtxGetExecAffinity
+	case 263: // cuCtxGetExecAffinity
 		p0 := pointer[driver.ExecAffinityParam](&a[0])
 		v0, r := l.d.CtxGetExecAffinity(th, int32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 259: // cuCtxGetSharedMemConfig
+	case 264: // cuCtxGetSharedMemConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetSharedMemConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 260: // cuCtxResetPersistingL2Cache
+	case 265: // cuCtxResetPersistingL2Cache
 		return l.d.CtxResetPersistingL2Cache(th)
-	case 261: // cuCtxSetCacheConfig
+	case 266: // cuCtxSetCacheConfig
 		return l.d.CtxSetCacheConfig(th, int32(a[0]))
-	case 262: // cuCtxSetSharedMemConfig
+	case 267: // cuCtxSetSharedMemConfig
 		return l.d.CtxSetSharedMemConfig(th, int32(a[0]))
-	case 263: // cuDeviceGetExecAffinitySupport
+	case 268: // cuDeviceGetExecAffinitySupport
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetExecAffinitySupport(th, int32(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 264: // cuDeviceGetHostAtomicCapabilities
+	case 269: // cuDeviceGetHostAtomicCapabilities
 		p0, there := slice[uint32](&a[0], uint64(uint32(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1451,52 +1534,52 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.DeviceGetHostAtomicCapabilities(th, p0, p1, driver.Device(a[3]))
-	case 265: // cuDeviceGetLuid
+	case 270: // cuDeviceGetLuid
 		p0 := pointer[[8]byte](&a[0])
 		p1 := pointer[uint32](&a[1])
 		v0, v1, r := l.d.DeviceGetLuid(th, driver.Device(a[2]))
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 266: // cuDeviceGetProperties
+	case 271: // cuDeviceGetProperties
 		p0 := pointer[driver.Devprop](&a[0])
 		v0, r := l.d.DeviceGetProperties(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 267: // cuDeviceGetTexture1DLinearMaxWidth
+	case 272: // cuDeviceGetTexture1DLinearMaxWidth
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.DeviceGetTexture1DLinearMaxWidth(th, int32(a[1]), uint32(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 268: // cuGreenCtxGetId
+	case 273: // cuGreenCtxGetId
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.GreenCtxGetId(th, driver.GreenCtx(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 269: // cuCheckpointProcessCheckpoint
+	case 274: // cuCheckpointProcessCheckpoint
 		return l.d.CheckpointProcessCheckpoint(th, int32(a[0]), pointer[driver.CheckpointCheckpointArgs](&a[1]))
-	case 270: // cuCheckpointProcessGetRestoreThreadId
+	case 275: // cuCheckpointProcessGetRestoreThreadId
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetRestoreThreadId(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 271: // cuCheckpointProcessGetState
+	case 276: // cuCheckpointProcessGetState
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetState(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 272: // cuCheckpointProcessLock
+	case 277: // cuCheckpointProcessLock
 		return l.d.CheckpointProcessLock(th, int32(a[0]), pointer[driver.CheckpointLockArgs](&a[1]))
-	case 273: // cuCheckpointProcessRestore
+	case 278: // cuCheckpointProcessRestore
 		return l.d.CheckpointProcessRestore(th, int32(a[0]), pointer[driver.CheckpointRestoreArgs](&a[1]))
-	case 274: // cuCheckpointProcessUnlock
+	case 279: // cuCheckpointProcessUnlock
 		return l.d.CheckpointProcessUnlock(th, int32(a[0]), pointer[driver.CheckpointUnlockArgs](&a[1]))
-	case 275: // cuLogsCurrent
+	case 280: // cuLogsCurrent
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LogsCurrent(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 276: // cuLogsDumpToMemory
+	case 281: // cuLogsDumpToMemory
 		p0 := pointer[uint32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1513,7 +1596,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p2, v2)
 		return r
-	case 277: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 282: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1526,55 +1609,55 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 278: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 283: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 279: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
+	case 284: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2DUnaligned(th, *p0)
-	case 280: // cuMemcpy2D_v2, in the order of the thread's own default stream
+	case 285: // cuMemcpy2D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2D(th, *p0)
-	case 281: // cuMemcpy3D_v2, in the order of the thread's own default stream
+	case 286: // cuMemcpy3D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3D(th, *p0)
-	case 282: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 287: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 283: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 288: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 284: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 289: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 285: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 290: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 286: // cuMemcpy, in the order of the thread's own default stream
+	case 291: // cuMemcpy, in the order of the thread's own default stream
 		return ownStream{l.d}.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 287: // cuMemsetD16_v2, in the order of the thread's own default stream
+	case 292: // cuMemsetD16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 288: // cuMemsetD2D16_v2, in the order of the thread's own default stream
+	case 293: // cuMemsetD2D16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 289: // cuMemsetD2D32_v2, in the order of the thread's own default stream
+	case 294: // cuMemsetD2D32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 290: // cuMemsetD2D8_v2, in the order of the thread's own default stream
+	case 295: // cuMemsetD2D8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 291: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 296: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 292: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 297: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -1773,6 +1856,7 @@ var callNames = [...]string{
 	"cuMemsetD2D8Async",
 	"cuGraphAddChildGraphNode",
 	"cuGraphAddDependencies",
+	"cuGraphAddDependencies",
 	"cuGraphAddHostNode",
 	"cuGraphAddKernelNode",
 	"cuGraphAddKernelNode",
@@ -1789,6 +1873,7 @@ var callNames = [...]string{
 	"cuGraphExecMemcpyNodeSetParams",
 	"cuGraphExecMemsetNodeSetParams",
 	"cuGraphExecUpdate",
+	"cuGraphGetEdges",
 	"cuGraphGetRootNodes",
 	"cuGraphHostNodeGetParams",
 	"cuGraphHostNodeSetParams",
@@ -1807,9 +1892,12 @@ var callNames = [...]string{
 	"cuGraphMemsetNodeSetParams",
 	"cuGraphNodeFindInClone",
 	"cuGraphNodeGetDependencies",
+	"cuGraphNodeGetDependencies",
+	"cuGraphNodeGetDependentNodes",
 	"cuGraphNodeGetDependentNodes",
 	"cuGraphNodeGetEnabled",
 	"cuGraphNodeSetEnabled",
+	"cuGraphRemoveDependencies",
 	"cuGraphRemoveDependencies",
 	"cuFuncGetModule",
 	"cuFuncIsLoaded",

@@ -23,7 +23,9 @@ type graph struct {
 // node is a node of a graph.
 type node struct {
 	deps []*node
-	work *work
+	// begins are nodes after whose beginning the node begins.
+	begins []*node
+	work   *work
 	// The node records an event, or waits for one; both may be later than the capture or AddNode.
 	event   uintptr
 	records bool
@@ -149,14 +151,19 @@ func copied(nodes []*node) (list []*node, of map[*node]*node) {
 	of = make(map[*node]*node, len(nodes))
 	for _, n := range nodes {
 		c := *n
-		c.deps = make([]*node, len(n.deps))
-		for i, dep := range n.deps {
-			c.deps[i] = of[dep]
-		}
+		c.deps, c.begins = copiesOf(n.deps, of), copiesOf(n.begins, of)
 		of[n] = &c
 		list = append(list, &c)
 	}
 	return list, of
+}
+
+func copiesOf(nodes []*node, of map[*node]*node) []*node {
+	list := make([]*node, len(nodes))
+	for i, n := range nodes {
+		list[i] = of[n]
+	}
+	return list
 }
 
 // forgetHandles makes the handles of nodes unknown.
@@ -213,10 +220,11 @@ func (n *node) blind() {
 // sort restores the order of the nodes, unless there is a cycle.
 func (g *graph) sort() {
 	sorted, done := make([]*node, 0, len(g.nodes)), map[*node]bool{}
+	missing := func(n *node) bool { return !done[n] }
 	for len(sorted) < len(g.nodes) {
 		before := len(sorted)
 		for _, n := range g.nodes {
-			if !done[n] && !slices.ContainsFunc(n.deps, func(dep *node) bool { return !done[dep] }) {
+			if !done[n] && !slices.ContainsFunc(n.deps, missing) && !slices.ContainsFunc(n.begins, missing) {
 				done[n] = true
 				sorted = append(sorted, n)
 			}
@@ -263,12 +271,12 @@ func (d *Detector) RemoveNode(raw, handle uintptr) {
 	is := func(other *node) bool { return other == n }
 	g.nodes = slices.DeleteFunc(g.nodes, is)
 	for _, other := range g.nodes {
-		other.deps = slices.DeleteFunc(other.deps, is)
+		other.deps, other.begins = slices.DeleteFunc(other.deps, is), slices.DeleteFunc(other.begins, is)
 	}
 }
 
 // AddEdge implements [Observer].
-func (d *Detector) AddEdge(raw, from, to uintptr) {
+func (d *Detector) AddEdge(raw, from, to uintptr, begins bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	g := d.graph(raw)
@@ -280,8 +288,12 @@ func (d *Detector) AddEdge(raw, from, to uintptr) {
 		}
 		return
 	}
-	if !slices.Contains(b.deps, a) {
-		b.deps = append(b.deps, a)
+	list := &b.deps
+	if begins {
+		list = &b.begins
+	}
+	if !slices.Contains(*list, a) {
+		*list = append(*list, a)
 	}
 	g.sort()
 }
@@ -296,7 +308,8 @@ func (d *Detector) RemoveEdge(raw, from, to uintptr) {
 	if a == nil || b == nil {
 		return // an order that does not exist hides races, but reports none
 	}
-	b.deps = slices.DeleteFunc(b.deps, func(n *node) bool { return n == a })
+	is := func(n *node) bool { return n == a }
+	b.deps, b.begins = slices.DeleteFunc(b.deps, is), slices.DeleteFunc(b.begins, is)
 }
 
 // LastNodes implements [Observer].

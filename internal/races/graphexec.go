@@ -35,8 +35,8 @@ func expanded(nodes []*node) (list []*node) {
 		if n.child != nil {
 			inner, _ := copied(n.child)
 			inner = expanded(inner)
-			first := &node{deps: n.deps}
-			n.deps, n.child = []*node{first}, nil
+			first := &node{deps: n.deps, begins: n.begins}
+			n.deps, n.begins, n.child = []*node{first}, nil, nil
 			list = append(list, first)
 			for _, in := range inner {
 				if in.handle = 0; len(in.deps) == 0 {
@@ -160,11 +160,16 @@ func (d *Detector) Launch(key Stream, raw uintptr) {
 	launch := &work{call: "cuGraphLaunch", stack: stack, stream: s}
 	first := d.enqueue(s, nil, x.tail)
 	steps, all := map[*node]*step{}, []*step{first}
+	before := map[*node][]*step{} // what comes before each node
 	for _, n := range x.nodes {
 		deps := []*step{first}
 		for _, dep := range n.deps {
 			deps = append(deps, steps[dep])
 		}
+		for _, b := range n.begins {
+			deps = append(deps, before[b]...)
+		}
+		before[n.node] = slices.Clone(deps)
 		var w *work
 		switch {
 		case n.disabled:

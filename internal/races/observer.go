@@ -163,8 +163,9 @@ type Observer interface {
 	EnableNode(exec, node uintptr, enabled bool)
 	// RemoveNode removes a node with its edges.
 	RemoveNode(graph, node uintptr)
-	// AddEdge and RemoveEdge change whether node to comes after node from.
-	AddEdge(graph, from, to uintptr)
+	// AddEdge and RemoveEdge change whether node to comes after node from, or, if begins is set, after
+	// what node from comes after.
+	AddEdge(graph, from, to uintptr, begins bool)
 	RemoveEdge(graph, from, to uintptr)
 	// Instantiate makes exec do what the graph describes: a new executable graph, or an updated one.
 	Instantiate(exec, graph uintptr)

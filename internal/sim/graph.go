@@ -38,6 +38,8 @@ type node struct {
 	graph  *graph
 	work   work
 	after  []*node
+	// data has what is not a full dependency of the edges from nodes in after.
+	data map[*node]driver.GraphEdgeData
 	// original is the node that this one, of a clone, is a copy of, or nil.
 	original *node
 	// disabled says that the node of an executable graph does nothing.
@@ -154,9 +156,7 @@ func (d *Driver) GraphClone(_ *driver.Thread, h driver.Graph) (driver.Graph, dri
 		copies[n].original = n
 	}
 	for _, n := range g.nodes {
-		for _, before := range n.after {
-			copies[n].after = append(copies[n].after, copies[before])
-		}
+		copies[n].follow(n, copies)
 	}
 	c.handle = driver.Graph(d.objects.add(graphKind, c))
 	return c.handle, ok
@@ -301,30 +301,6 @@ func (d *Driver) GraphGetNodes(_ *driver.Thread, h driver.Graph, nodes []driver.
 		}
 	}
 	return uint64(n), ok
-}
-
-// GraphGetEdges is cuGraphGetEdges. Without buffers it returns the number of edges.
-func (d *Driver) GraphGetEdges(_ *driver.Thread, h driver.Graph, from, to []driver.GraphNode) (uint64, driver.Result) {
-	defer d.mu.Unlock()
-	g, r := d.graphOf("cuGraphGetEdges", h)
-	if r != ok {
-		return 0, r
-	}
-	i, count := 0, from == nil
-	clear(from)
-	clear(to)
-	for _, n := range g.nodes {
-		for _, before := range n.after {
-			if !count {
-				if i == len(from) {
-					return uint64(i), ok
-				}
-				from[i], to[i] = before.handle, n.handle
-			}
-			i++
-		}
-	}
-	return uint64(i), ok
 }
 
 // GraphNodeGetType is cuGraphNodeGetType.

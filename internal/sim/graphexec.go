@@ -109,9 +109,7 @@ func (g *graph) sorted() (list []*node, copies map[*node]*node, cycle *node) {
 				continue
 			}
 			made := &node{graph: g, work: of.work}
-			for _, b := range of.after {
-				made.after = append(made.after, copies[b])
-			}
+			made.follow(of, copies)
 			copies[of] = made
 			list = append(list, made)
 		}
@@ -151,7 +149,9 @@ func (d *Driver) GraphExecUpdate(_ *driver.Thread, h driver.GraphExec, gh driver
 		case own.work.node != n.work.node:
 			return n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, driver.ResultGraphExecUpdateFailure
 		case len(own.after) != len(n.after),
-			slices.ContainsFunc(n.after, func(b *node) bool { return !slices.Contains(own.after, counterpart[b]) }):
+			slices.ContainsFunc(n.after, func(b *node) bool {
+				return !slices.Contains(own.after, counterpart[b]) || own.data[counterpart[b]] != n.data[b]
+			}):
 			return n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, driver.ResultGraphExecUpdateFailure
 		case !alike(own.work.child, n.work.child):
 			return n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, driver.ResultGraphExecUpdateFailure
@@ -247,12 +247,21 @@ func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.St
 // own stream, so that only the edges of the graph order the nodes.
 func (d *Driver) runNodes(c *context, nodes []*node, begin *op) []*op {
 	ops := make(map[*node]*op, len(nodes))
+	starts := startsOf(nodes)
 	list := make([]*op, 0, len(nodes))
 	for _, n := range nodes {
 		lane := &stream{ctx: cmp.Or(n.work.ctx, c), flags: driver.CU_STREAM_NON_BLOCKING}
 		after := []*op{begin}
 		for _, b := range n.after {
+			if n.data[b] == launchOrder {
+				after = append(after, starts[b])
+				continue
+			}
 			after = append(after, ops[b])
+		}
+		if o := starts[n]; o != nil {
+			d.engine.enqueue(lane, o, after...)
+			after = []*op{o}
 		}
 		o := d.runNode(lane, n, after)
 		ops[n] = o

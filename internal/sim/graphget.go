@@ -33,27 +33,6 @@ func (d *Driver) GraphGetRootNodes(_ *driver.Thread, h driver.Graph, to []driver
 	return list(roots, to), ok
 }
 
-// GraphNodeGetDependencies is cuGraphNodeGetDependencies.
-func (d *Driver) GraphNodeGetDependencies(_ *driver.Thread, h driver.GraphNode, to []driver.GraphNode) (uint64, driver.Result) {
-	defer d.mu.Unlock()
-	n, r := d.nodeOf("cuGraphNodeGetDependencies", h)
-	if r != ok {
-		return 0, r
-	}
-	return list(n.after, to), ok
-}
-
-// GraphNodeGetDependentNodes is cuGraphNodeGetDependentNodes.
-func (d *Driver) GraphNodeGetDependentNodes(_ *driver.Thread, h driver.GraphNode, to []driver.GraphNode) (uint64, driver.Result) {
-	defer d.mu.Unlock()
-	n, r := d.nodeOf("cuGraphNodeGetDependentNodes", h)
-	if r != ok {
-		return 0, r
-	}
-	later := slices.DeleteFunc(slices.Clone(n.graph.nodes), func(o *node) bool { return !slices.Contains(o.after, n) })
-	return list(later, to), ok
-}
-
 // GraphNodeFindInClone is cuGraphNodeFindInClone. A node of a clone of the clone is not found.
 func (d *Driver) GraphNodeFindInClone(_ *driver.Thread, h driver.GraphNode, clone driver.Graph) (driver.GraphNode, driver.Result) {
 	const name = "cuGraphNodeFindInClone"

@@ -80,8 +80,9 @@ func (w *work) replaceable(other *work) bool {
 func alike(a, b []*node) bool {
 	return slices.EqualFunc(a, b, func(m, n *node) bool {
 		return m.work.node == n.work.node && alike(m.work.child, n.work.child) &&
-			slices.EqualFunc(m.after, n.after,
-				func(x, y *node) bool { return slices.Index(a, x) == slices.Index(b, y) })
+			slices.EqualFunc(m.after, n.after, func(x, y *node) bool {
+				return slices.Index(a, x) == slices.Index(b, y) && m.data[x] == n.data[y]
+			})
 	})
 }
 
@@ -420,60 +421,8 @@ func (d *Driver) GraphDestroyNode(_ *driver.Thread, h driver.GraphNode) driver.R
 	n.graph.nodes = slices.DeleteFunc(n.graph.nodes, is)
 	for _, other := range n.graph.nodes {
 		other.after = slices.DeleteFunc(other.after, is)
+		delete(other.data, n)
 	}
 	d.objects.remove(uintptr(h))
-	return ok
-}
-
-// GraphAddDependencies is cuGraphAddDependencies. None of the edges may exist.
-func (d *Driver) GraphAddDependencies(_ *driver.Thread, h driver.Graph, from, to []driver.GraphNode) driver.Result {
-	defer d.mu.Unlock()
-	return d.eachEdge("cuGraphAddDependencies", h, from, to, false, func(from, to *node) {
-		to.after = append(to.after, from)
-	})
-}
-
-// GraphRemoveDependencies is cuGraphRemoveDependencies. Each of the edges must exist.
-func (d *Driver) GraphRemoveDependencies(_ *driver.Thread, h driver.Graph,
-	from, to []driver.GraphNode) driver.Result {
-	defer d.mu.Unlock()
-	return d.eachEdge("cuGraphRemoveDependencies", h, from, to, true, func(from, to *node) {
-		to.after = slices.DeleteFunc(to.after, func(n *node) bool { return n == from })
-	})
-}
-
-// eachEdge calls f for the edges between nodes of a graph, all of which exist or none.
-func (d *Driver) eachEdge(name string, h driver.Graph, from, to []driver.GraphNode, exist bool,
-	f func(from, to *node)) driver.Result {
-	g, r := d.graphOf(name, h)
-	if r != ok {
-		return r
-	}
-	switch {
-	case len(from) != len(to):
-		return driver.ResultInvalidValue
-	case exist && g.allocates():
-		return driver.ResultNotSupported
-	}
-	type edge struct{ from, to *node }
-	var edges []edge
-	for i := range from {
-		ends := make([]*node, 2)
-		for j, h := range []driver.GraphNode{from[i], to[i]} {
-			n, r := find[node](d, name, nodeKind, uintptr(h))
-			if r != ok || n.graph != g {
-				return driver.ResultInvalidValue
-			}
-			ends[j] = n
-		}
-		e := edge{ends[0], ends[1]}
-		if e.from == e.to || slices.Contains(edges, e) || slices.Contains(e.to.after, e.from) != exist {
-			return driver.ResultInvalidValue
-		}
-		edges = append(edges, e)
-	}
-	for _, e := range edges {
-		f(e.from, e.to)
-	}
 	return ok
 }

@@ -13,6 +13,7 @@ type launchOptions struct {
 	cluster, preferred Dim3     // all 0 if not set
 	events             []*event // recorded after the kernel
 	list               []driver.LaunchAttribute
+	programmatic       bool // the kernel may begin before the one before it on the stream is done
 }
 
 // The largest number of blocks of a cluster, without and with
@@ -40,8 +41,9 @@ func (d *Driver) launchAttribute(name string, s *stream, a *driver.LaunchAttribu
 	word := func(i int) uint32 { return binary.LittleEndian.Uint32(a.Value[4*i:]) }
 	valid := true
 	switch a.ID {
-	case driver.CU_LAUNCH_ATTRIBUTE_IGNORE, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY,
-		driver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+	case driver.CU_LAUNCH_ATTRIBUTE_IGNORE, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY:
+	case driver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+		o.programmatic = word(0) != 0
 	case driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: // a CUaccessPolicyWindow
 		size, ratio, hit, miss := binary.LittleEndian.Uint64(a.Value[8:]), math.Float32frombits(word(4)), word(5), word(6)
 		most := uint64(attributes[driver.CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE])

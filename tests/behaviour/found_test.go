@@ -74,7 +74,7 @@ func unlike() map[string]string {
 
 // foundBehaviours returns all behaviours.
 func foundBehaviours() []found {
-	return slices.Concat(foundEvents(), foundCaptures(), foundContexts(), foundIPC(), foundGraphs(), foundGraphNodes(),
+	return slices.Concat(foundEvents(), foundCaptures(), foundContexts(), foundIPC(), foundGraphs(), foundGraphNodes(), foundGraphEdges(),
 		foundGraphAllocs(), foundOthers(), foundSticky(), foundVirtual())
 }
 

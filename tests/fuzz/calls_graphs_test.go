@@ -222,7 +222,11 @@ var graphCalls = []randomCall{
 			i, k = k, i
 		}
 		c.say("%d %d", k, i)
-		return answers(c.GraphAddDependencies(c.at, g.graph, []driver.GraphNode{g.nodes[k].node}, []driver.GraphNode{g.nodes[i].node}))
+		from, to := []driver.GraphNode{g.nodes[k].node}, []driver.GraphNode{g.nodes[i].node}
+		if c.IntN(2) == 0 {
+			return c.edgeWithData(g, from, to)
+		}
+		return answers(c.GraphAddDependencies(c.at, g.graph, from, to))
 	})},
 	{"cuGraphRemoveDependencies", withNode(func(c *caller, g *callGraph, i int) []uint64 {
 		k := c.IntN(len(g.nodes))
@@ -288,6 +292,22 @@ var graphCalls = []randomCall{
 		c.execs = slices.Delete(c.execs, i, i+1)
 		return answers(r)
 	}},
+}
+
+// edgeWithData adds an edge that is not a full dependency, and removes it: kernels that run at the same
+// time would not be alike on two drivers.
+func (c *caller) edgeWithData(g *callGraph, from, to []driver.GraphNode) []uint64 {
+	e := []driver.GraphEdgeData{{FromPort: uint8(c.IntN(4)), Type: uint8(c.IntN(2))}}
+	c.say("%v", e)
+	r := c.GraphAddDependenciesV2(c.at, g.graph, from, to, e)
+	if r != ok || e[0] == (driver.GraphEdgeData{}) {
+		return answers(r)
+	}
+	list := make([]driver.GraphNode, 64)
+	n, r := c.GraphNodeGetDependencies(c.at, to[0], list)
+	m, q := c.GraphNodeGetDependentNodesV2(c.at, from[0], list, make([]driver.GraphEdgeData, len(list)))
+	p := c.GraphRemoveDependenciesV2(c.at, g.graph, from, to, e)
+	return []uint64{uint64(r), n, uint64(q), m, uint64(p)}
 }
 
 var nodeCalls = []randomCall{

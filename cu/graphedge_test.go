@@ -1,0 +1,114 @@
+package cu
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/cusim"
+)
+
+// TestGraphEdgeKinds adds, lists, draws and removes edges of all kinds.
+func TestGraphEdgeKinds(t *testing.T) {
+	r := newSoft(t)
+	g := must(r.gpu.NewGraph())(t)
+	defer g.Close()
+	kernel := func() GraphNode { return must(g.AddKernel(r.spin, oneThread, []Arg{U64(1)}))(t) }
+	k := []GraphNode{kernel(), kernel(), kernel(), kernel()}
+	end := must(g.AddEmpty(k[0]))(t)
+	want := []GraphEdge{
+		{k[0], k[1], EdgeProgrammatic}, {k[1], k[2], EdgeLaunchOrder}, {k[2], k[3], EdgeLaunchOrderProgrammatic},
+		{k[0], end, EdgeFull}, {k[3], end, EdgeLaunchOrder},
+	}
+	for _, e := range want {
+		if e.Kind != EdgeFull {
+			r.ok(g.AddEdgeOfKind(e))
+		}
+	}
+	if diff := cmp.Diff(want, must(g.Edges())(t), cmp.Comparer(func(a, b GraphEdge) bool { return a == b })); diff != "" {
+		t.Errorf("edges (-want +got):\n%s", diff)
+	}
+	for what, e := range map[string]GraphEdge{
+		"between nodes with an edge": {k[0], k[1], EdgeFull}, "that closes a cycle": {k[3], k[0], EdgeLaunchOrder},
+		"from a node without work": {end, k[0], EdgeProgrammatic}, "of an unknown kind": {k[0], k[3], 1 << 24},
+		"to a node without work": {k[1], end, EdgeLaunchOrderProgrammatic}, "of one node": {k[0], k[0], EdgeFull},
+	} {
+		if err := g.AddEdgeOfKind(e); !errors.Is(err, ResultInvalidValue) {
+			t.Errorf("an edge %s: %v", what, err)
+		}
+	}
+	var dot bytes.Buffer
+	r.ok(g.WriteDOT(&dot))
+	for _, line := range []string{`n0 -> n1 [label="programmatic"]`, `n1 -> n2 [label="launch_order"]`, "n0 -> n4\n"} {
+		if !strings.Contains(dot.String(), line) {
+			t.Errorf("%s is missing in\n%s", line, &dot)
+		}
+	}
+	before, err := k[1].Dependencies()
+	if err != nil || len(before) != 1 || before[0] != k[0] {
+		t.Errorf("dependencies %v, %v", before, err)
+	}
+	clone := must(g.Clone())(t)
+	if edges := must(clone.Edges())(t); len(edges) != len(want) || edges[0].Kind != EdgeProgrammatic {
+		t.Errorf("edges of the clone: %v", edges)
+	}
+	x := r.exec(g)
+	r.ok(errors.Join(x.Update(clone), x.Launch(r.s), r.s.Synchronize(), clone.Close()))
+	for _, e := range want {
+		r.ok(g.RemoveEdge(e.From, e.To))
+	}
+	if edges := must(g.Edges())(t); len(edges) != 0 {
+		t.Errorf("edges %v are left", edges)
+	}
+}
+
+// TestGraphEdgeKindOfCapture captures a launch that may begin before the one before it is done.
+func TestGraphEdgeKindOfCapture(t *testing.T) {
+	r := newSoft(t)
+	cfg := oneThread
+	cfg.Attributes = LaunchWith(LaunchProgrammatic())
+	g := must(r.s.Capture(CaptureRelaxed, func() error {
+		return errors.Join(r.spin.Launch(r.s, oneThread, U64(1)), r.spin.Launch(r.s, cfg, U64(1)))
+	}))(t)
+	defer g.Close()
+	if edges := must(g.Edges())(t); len(edges) != 1 || edges[0].Kind != EdgeProgrammatic {
+		t.Errorf("edges %v", edges)
+	}
+}
+
+// TestGraphEdgeLaunchOrder has a kernel end only after one that begins after its beginning.
+func TestGraphEdgeLaunchOrder(t *testing.T) {
+	r := newSoft(t)
+	g := must(r.gpu.NewGraph())(t)
+	defer g.Close()
+	begun := make(chan struct{})
+	first := must(g.AddKernel(r.spin, oneThread, []Arg{U64(3e8)}))(t)
+	second := must(g.AddKernel(r.spin, oneThread, []Arg{U64(1)}))(t)
+	must(g.AddHostFunc(func() { close(begun) }, second))(t)
+	r.ok(g.AddEdgeOfKind(GraphEdge{first, second, EdgeLaunchOrder}))
+	r.ok(r.exec(g).Launch(r.s))
+	<-begun
+	if status, err := r.s.Query(); status != Pending || err != nil {
+		t.Errorf("the stream is %v, %v", status, err)
+	}
+	r.ok(r.s.Synchronize())
+}
+
+// TestGraphEdgesOfOldDrivers asks a driver that has no kinds of edges.
+func TestGraphEdgesOfOldDrivers(t *testing.T) {
+	r := newSoft(t, cusim.Version(12020))
+	g := must(r.gpu.NewGraph())(t)
+	defer g.Close()
+	a := must(g.AddKernel(r.spin, oneThread, []Arg{U64(1)}))(t)
+	b := must(g.AddKernel(r.spin, oneThread, []Arg{U64(1)}, a))(t)
+	if edges := must(g.Edges())(t); len(edges) != 1 || edges[0] != (GraphEdge{a, b, EdgeFull}) {
+		t.Errorf("edges %v", edges)
+	}
+	r.ok(g.RemoveEdge(a, b))
+	if err := g.AddEdgeOfKind(GraphEdge{a, b, EdgeProgrammatic}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("an edge of another kind: %v", err)
+	}
+}

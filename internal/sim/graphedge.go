@@ -1,0 +1,284 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// This file has the edges of graphs. An edge may have data, which says what the later node waits for.
+
+type edge struct {
+	from, to *node
+	data     driver.GraphEdgeData
+}
+
+// isFull reports whether an edge with this data is a full dependency.
+func isFull(e driver.GraphEdgeData) bool { return e == driver.GraphEdgeData{} }
+
+// connect adds an edge from another node.
+func (n *node) connect(from *node, data driver.GraphEdgeData) {
+	n.after = append(n.after, from)
+	if !isFull(data) {
+		n.setData(from, data)
+	}
+}
+
+func (n *node) setData(from *node, data driver.GraphEdgeData) {
+	if n.data == nil {
+		n.data = make(map[*node]driver.GraphEdgeData)
+	}
+	n.data[from] = data
+}
+
+// follow adds the edges of another node, between copies.
+func (n *node) follow(of *node, copies map[*node]*node) {
+	for _, b := range of.after {
+		n.connect(copies[b], of.data[b])
+	}
+}
+
+// mayOverlap makes a captured kernel begin when the kernels before it have triggered it.
+func (n *node) mayOverlap() {
+	for _, b := range n.after {
+		e := edge{b, n, driver.GraphEdgeData{FromPort: driver.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+			Type: driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC}}
+		if e.valid() {
+			n.setData(b, e.data)
+		}
+	}
+}
+
+// valid reports whether nodes can have the edge.
+func (e edge) valid() bool {
+	kernels, plain := e.from.work.node == kernelNode, e.data
+	plain.FromPort, plain.Type = 0, 0
+	if !isFull(plain) {
+		return false
+	}
+	programmatic := e.data.Type == driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+	if programmatic {
+		kernels = kernels && e.to.work.node == kernelNode
+	}
+	switch e.data.FromPort {
+	case driver.CU_GRAPH_KERNEL_NODE_PORT_DEFAULT:
+		return e.data.Type == driver.CU_GRAPH_DEPENDENCY_TYPE_DEFAULT
+	case driver.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC:
+		return programmatic && kernels
+	case driver.CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER:
+		return (programmatic || e.data.Type == driver.CU_GRAPH_DEPENDENCY_TYPE_DEFAULT) && kernels
+	}
+	return false
+}
+
+// launchOrder lets a node begin when the one before has begun. All other edges are full dependencies
+// here: a kernel may execute griddepcontrol.wait, which does nothing in this driver.
+var launchOrder = driver.GraphEdgeData{FromPort: driver.CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER}
+
+// startsOf returns an operation for the beginning of each node that others wait for.
+func startsOf(nodes []*node) map[*node]*op {
+	var starts map[*node]*op
+	for _, n := range nodes {
+		for b, data := range n.data {
+			if data == launchOrder && starts[b] == nil {
+				if starts == nil {
+					starts = make(map[*node]*op)
+				}
+				starts[b] = &op{}
+			}
+		}
+	}
+	return starts
+}
+
+// listEdges copies one end of each edge, and the data, to buffers, and clears the rest. Without buffers
+// it returns how many edges there are. Without a buffer for data, full dependencies alone can be listed.
+func listEdges(edges []edge, from, to []driver.GraphNode, data []driver.GraphEdgeData) (uint64, driver.Result) {
+	switch {
+	case from == nil && to == nil && data == nil:
+		return uint64(len(edges)), ok
+	case from == nil && to == nil:
+		return 0, driver.ResultInvalidValue
+	case data == nil && slices.ContainsFunc(edges, func(e edge) bool { return !isFull(e.data) }):
+		return 0, driver.ResultLossyQuery
+	}
+	clear(from)
+	clear(to)
+	clear(data)
+	n := min(len(edges), max(len(from), len(to)))
+	for i, e := range edges[:n] {
+		if from != nil {
+			from[i] = e.from.handle
+		}
+		if to != nil {
+			to[i] = e.to.handle
+		}
+		if data != nil {
+			data[i] = e.data
+		}
+	}
+	return uint64(n), ok
+}
+
+// GraphGetEdges is cuGraphGetEdges. Without buffers it returns the number of edges.
+func (d *Driver) GraphGetEdges(th *driver.Thread, h driver.Graph, from, to []driver.GraphNode) (uint64, driver.Result) {
+	return d.GraphGetEdgesV2(th, h, from, to, nil)
+}
+
+// GraphGetEdgesV2 is cuGraphGetEdges_v2.
+func (d *Driver) GraphGetEdgesV2(_ *driver.Thread, h driver.Graph, from, to []driver.GraphNode,
+	data []driver.GraphEdgeData) (uint64, driver.Result) {
+	defer d.mu.Unlock()
+	g, r := d.graphOf("cuGraphGetEdges", h)
+	if r != ok {
+		return 0, r
+	}
+	var edges []edge
+	for _, n := range g.nodes {
+		edges = append(edges, n.edgesBefore()...)
+	}
+	return listEdges(edges, from, to, data)
+}
+
+// edgesBefore returns the edges to a node.
+func (n *node) edgesBefore() (edges []edge) {
+	for _, b := range n.after {
+		edges = append(edges, edge{b, n, n.data[b]})
+	}
+	return edges
+}
+
+// GraphNodeGetDependencies is cuGraphNodeGetDependencies.
+func (d *Driver) GraphNodeGetDependencies(th *driver.Thread, h driver.GraphNode,
+	nodes []driver.GraphNode) (uint64, driver.Result) {
+	return d.GraphNodeGetDependenciesV2(th, h, nodes, nil)
+}
+
+// GraphNodeGetDependenciesV2 is cuGraphNodeGetDependencies_v2.
+func (d *Driver) GraphNodeGetDependenciesV2(_ *driver.Thread, h driver.GraphNode, nodes []driver.GraphNode,
+	data []driver.GraphEdgeData) (uint64, driver.Result) {
+	defer d.mu.Unlock()
+	n, r := d.nodeOf("cuGraphNodeGetDependencies", h)
+	if r != ok {
+		return 0, r
+	}
+	return listEdges(n.edgesBefore(), nodes, nil, data)
+}
+
+// GraphNodeGetDependentNodes is cuGraphNodeGetDependentNodes.
+func (d *Driver) GraphNodeGetDependentNodes(th *driver.Thread, h driver.GraphNode,
+	nodes []driver.GraphNode) (uint64, driver.Result) {
+	return d.GraphNodeGetDependentNodesV2(th, h, nodes, nil)
+}
+
+// GraphNodeGetDependentNodesV2 is cuGraphNodeGetDependentNodes_v2.
+func (d *Driver) GraphNodeGetDependentNodesV2(_ *driver.Thread, h driver.GraphNode, nodes []driver.GraphNode,
+	data []driver.GraphEdgeData) (uint64, driver.Result) {
+	defer d.mu.Unlock()
+	n, r := d.nodeOf("cuGraphNodeGetDependentNodes", h)
+	if r != ok {
+		return 0, r
+	}
+	var later []edge
+	for _, o := range n.graph.nodes {
+		if slices.Contains(o.after, n) {
+			later = append(later, edge{n, o, o.data[n]})
+		}
+	}
+	return listEdges(later, nil, nodes, data)
+}
+
+// GraphAddDependencies is cuGraphAddDependencies. None of the edges may exist.
+func (d *Driver) GraphAddDependencies(th *driver.Thread, h driver.Graph, from, to []driver.GraphNode) driver.Result {
+	return d.GraphAddDependenciesV2(th, h, from, to, nil)
+}
+
+// GraphAddDependenciesV2 is cuGraphAddDependencies_v2. Two nodes have at most one edge.
+func (d *Driver) GraphAddDependenciesV2(_ *driver.Thread, h driver.Graph, from, to []driver.GraphNode,
+	data []driver.GraphEdgeData) driver.Result {
+	defer d.mu.Unlock()
+	edges, r := d.edgesOf("cuGraphAddDependencies", h, from, to, data)
+	if r != ok {
+		return r
+	}
+	for i, e := range edges {
+		if !e.valid() || slices.Contains(e.to.after, e.from) || e.repeats(edges[:i]) {
+			return driver.ResultInvalidValue
+		}
+	}
+	for _, e := range edges {
+		e.to.connect(e.from, e.data)
+	}
+	return ok
+}
+
+// GraphRemoveDependencies is cuGraphRemoveDependencies. Each of the edges must exist, whatever its data.
+func (d *Driver) GraphRemoveDependencies(_ *driver.Thread, h driver.Graph,
+	from, to []driver.GraphNode) driver.Result {
+	defer d.mu.Unlock()
+	return d.removeEdges(h, from, to, nil, true)
+}
+
+// GraphRemoveDependenciesV2 is cuGraphRemoveDependencies_v2. Each of the edges must exist with its data.
+func (d *Driver) GraphRemoveDependenciesV2(_ *driver.Thread, h driver.Graph, from, to []driver.GraphNode,
+	data []driver.GraphEdgeData) driver.Result {
+	defer d.mu.Unlock()
+	return d.removeEdges(h, from, to, data, false)
+}
+
+func (d *Driver) removeEdges(h driver.Graph, from, to []driver.GraphNode, data []driver.GraphEdgeData,
+	any bool) driver.Result {
+	edges, r := d.edgesOf("cuGraphRemoveDependencies", h, from, to, data)
+	if r != ok {
+		return r
+	}
+	for i, e := range edges {
+		switch {
+		case i == 0 && e.from.graph.allocates():
+			return driver.ResultNotSupported
+		case !slices.Contains(e.to.after, e.from), !any && e.to.data[e.from] != e.data, e.repeats(edges[:i]):
+			return driver.ResultInvalidValue
+		}
+	}
+	for _, e := range edges {
+		e.to.after = slices.DeleteFunc(e.to.after, func(n *node) bool { return n == e.from })
+		delete(e.to.data, e.from)
+	}
+	return ok
+}
+
+// repeats reports whether an edge between the same nodes is in a list.
+func (e edge) repeats(list []edge) bool {
+	return slices.ContainsFunc(list, func(o edge) bool { return o.from == e.from && o.to == e.to })
+}
+
+// edgesOf returns edges between nodes of a graph that are named by their handles.
+func (d *Driver) edgesOf(name string, h driver.Graph, from, to []driver.GraphNode,
+	data []driver.GraphEdgeData) (edges []edge, r driver.Result) {
+	g, r := d.graphOf(name, h)
+	switch {
+	case r != ok:
+		return nil, r
+	case len(from) != len(to), data != nil && len(data) != len(from):
+		return nil, driver.ResultInvalidValue
+	}
+	for i := range from {
+		ends := make([]*node, 2)
+		for j, h := range []driver.GraphNode{from[i], to[i]} {
+			n, r := find[node](d, name, nodeKind, uintptr(h))
+			if r != ok || n.graph != g {
+				return nil, driver.ResultInvalidValue
+			}
+			ends[j] = n
+		}
+		e := edge{from: ends[0], to: ends[1]}
+		if data != nil {
+			e.data = data[i]
+		}
+		if e.from == e.to {
+			return nil, driver.ResultInvalidValue
+		}
+		edges = append(edges, e)
+	}
+	return edges, ok
+}

@@ -1,0 +1,79 @@
+package behaviour
+
+import (
+	"fmt"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// foundGraphEdges are about edges with data.
+func foundGraphEdges() []found {
+	type list = []driver.GraphNode
+	type data = []driver.GraphEdgeData
+	programmatic, order := driver.GraphEdgeData{FromPort: 1, Type: 1}, driver.GraphEdgeData{FromPort: 2}
+	add := func(n *nodes, from, to driver.GraphNode, e driver.GraphEdgeData) driver.Result {
+		return n.c.GraphAddDependenciesV2(n.c.at, n.graph, list{from}, list{to}, data{e})
+	}
+	return []found{
+		{famGraph, "edge-kinds", "edges with ports or types that do not exist", func(c *raw) {
+			_, ctx := c.setup()
+			n := newNodes(c, ctx)
+			second, res := n.add(0)
+			c.must("cuGraphAddKernelNode", res)
+			for i := range uint8(4 * 2 * 3) {
+				e := driver.GraphEdgeData{FromPort: i / 6, ToPort: i / 3 % 2, Type: i % 3}
+				res := add(n, n.list[0], second, e)
+				c.res(fmt.Sprintf("%d-%d-%d", e.FromPort, e.ToPort, e.Type), res)
+				if res == driver.ResultSuccess {
+					c.GraphRemoveDependenciesV2(c.at, n.graph, list{n.list[0]}, list{second}, data{e})
+				}
+			}
+			e := programmatic
+			e.Reserved[2] = 1
+			c.res("reserved", add(n, n.list[0], second, e))
+			for i, name := range nodeKinds[1:] {
+				c.res("programmatic-to-"+name, add(n, n.list[0], n.list[i+1], programmatic))
+				c.res("programmatic-from-"+name, add(n, n.list[i+1], second, programmatic))
+				c.res("launch-order-to-"+name, add(n, n.list[0], n.list[i+1], order))
+				c.res("launch-order-from-"+name, add(n, n.list[i+1], second, order))
+			}
+		}},
+		{famGraph, "edges-with-data", "asking for edges by the first interface, removing them, and adding a second edge", func(c *raw) {
+			_, ctx := c.setup()
+			n := newNodes(c, ctx)
+			a := n.list[0]
+			b, res := n.add(0)
+			c.must("cuGraphAddKernelNode", res)
+			c.res("add", add(n, a, b, programmatic))
+			c.res("again", add(n, a, b, programmatic))
+			c.res("beside", c.GraphAddDependencies(c.at, n.graph, list{a}, list{b}))
+			from, to, of := make(list, 4), make(list, 4), make(data, 4)
+			_, res = c.GraphGetEdges(c.at, n.graph, from, to)
+			c.res("first-interface", res)
+			_, res = c.GraphGetEdgesV2(c.at, n.graph, from, to, nil)
+			c.res("without-data", res)
+			count, res := c.GraphGetEdges(c.at, n.graph, nil, nil)
+			c.res("count", res)
+			c.val("counted", count)
+			count, res = c.GraphGetEdgesV2(c.at, n.graph, from, to, of)
+			c.res("with-data", res)
+			c.val("edges", fmt.Sprint(count, of[0]))
+			_, res = c.GraphNodeGetDependencies(c.at, b, from)
+			c.res("dependencies", res)
+			_, res = c.GraphNodeGetDependentNodes(c.at, a, to)
+			c.res("dependent", res)
+			clone, res := c.GraphClone(c.at, n.graph)
+			c.res("clone", res)
+			count, res = c.GraphGetEdgesV2(c.at, clone, from, to, of)
+			c.res("of-the-clone", res)
+			c.val("edges-of-the-clone", fmt.Sprint(count, of[0]))
+			x := c.exec(n.graph)
+			c.res("remove-full", c.GraphRemoveDependenciesV2(c.at, n.graph, list{a}, list{b}, nil))
+			c.res("remove", c.GraphRemoveDependencies(c.at, n.graph, list{a}, list{b}))
+			c.res("full", add(n, a, b, driver.GraphEdgeData{}))
+			_, why, res := c.GraphExecUpdate(c.at, x, n.graph)
+			c.res("update-with-another-kind", res)
+			c.val("reason", why)
+		}},
+	}
+}
