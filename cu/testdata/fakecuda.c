@@ -150,6 +150,7 @@ enum { EVENT_BLOCKING = 1, EVENT_UNTIMED = 2, EVENT_IPC = 4 };
 	F(cuGraphEventWaitNodeSetEvent, 11010, cuGraphEventWaitNodeSetEvent) \
 	F(cuGraphGetNodes, 10000, cuGraphGetNodes) \
 	F(cuGraphGetEdges, 10000, cuGraphGetEdges) \
+	F(cuGraphGetEdges_v2, 12030, cuGraphGetEdges) \
 	F(cuGraphNodeGetType, 10000, cuGraphNodeGetType) \
 	F(cuGraphInstantiateWithFlags, 11040, cuGraphInstantiateWithFlags) \
 	F(cuGraphExecUpdate, 10020, cuGraphExecUpdate) \
@@ -2539,6 +2540,14 @@ CUresult cuGraphGetEdges(struct object *g, struct node **from, struct node **to,
 		*n = from != NULL && k > room ? room : k;
 	}
 	return leave(r);
+}
+
+// All edges are full here, so their data, of 8 bytes each, is zero.
+CUresult cuGraphGetEdges_v2(struct object *g, struct node **from, struct node **to, uint64_t *data, size_t *n) {
+	CUresult r = cuGraphGetEdges(g, from, to, n);
+	if (r == SUCCESS && data != NULL)
+		memset(data, 0, *n * sizeof *data);
+	return r;
 }
 
 CUresult cuGraphNodeGetType(struct node *n, int *type) {
