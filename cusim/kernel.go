@@ -143,6 +143,10 @@ func (l *Launch) Mem(i int) []byte { return l.sim.Mem(i) }
 // device has a fault, and Global returns nil. The slice is valid only during Run.
 func (l *Launch) Global(name string) []byte { return l.sim.Global(name) }
 
+// SetConditional does what cudaGraphSetConditional does on a GPU: it sets a value that conditional
+// nodes of the launch's graph read. If the graph has no such handle, the device has a fault.
+func (l *Launch) SetConditional(handle uint64, value uint32) { l.sim.SetConditional(handle, value) }
+
 // Fault makes the launch fail with a code, such as 700 for an illegal address. Afterwards the
 // device cannot be used. Only the first call of Fault has an effect.
 func (l *Launch) Fault(code int) { l.sim.Fault(code) }

@@ -992,7 +992,23 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return l.d.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
 	case 188: // cuMemsetD2D8Async
 		return l.d.MemsetD2D8Async(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 189: // cuGraphAddChildGraphNode
+	case 189: // cuGraphAddBatchMemOpNode
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p4 := pointer[driver.BatchMemOpNodeParams](&a[4])
+		if p4 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GraphAddBatchMemOpNode(th, driver.Graph(a[1]), p2, *p4)
+		r = store(r, p0, v0)
+		return r
+	case 190: // cuGraphAddChildGraphNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1004,7 +1020,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddChildGraphNode(th, driver.Graph(a[1]), p2, driver.Graph(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 190: // cuGraphAddDependencies
+	case 191: // cuGraphAddDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1014,7 +1030,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphAddDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 191: // cuGraphAddDependencies_v2
+	case 192: // cuGraphAddDependencies_v2
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[4])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1028,7 +1044,39 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphAddDependenciesV2(th, driver.Graph(a[0]), p1, p2, p3)
-	case 192: // cuGraphAddHostNode
+	case 193: // cuGraphAddExternalSemaphoresSignalNode
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p4 := pointer[driver.ExtSemSignalNodeParams](&a[4])
+		if p4 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GraphAddExternalSemaphoresSignalNode(th, driver.Graph(a[1]), p2, *p4)
+		r = store(r, p0, v0)
+		return r
+	case 194: // cuGraphAddExternalSemaphoresWaitNode
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p4 := pointer[driver.ExtSemWaitNodeParams](&a[4])
+		if p4 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GraphAddExternalSemaphoresWaitNode(th, driver.Graph(a[1]), p2, *p4)
+		r = store(r, p0, v0)
+		return r
+	case 195: // cuGraphAddHostNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1044,7 +1092,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddHostNode(th, driver.Graph(a[1]), p2, l.hostFunc(p4[0], p4[1]))
 		r = store(r, p0, v0)
 		return r
-	case 193: // cuGraphAddKernelNode_v2
+	case 196: // cuGraphAddKernelNode_v2
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1056,7 +1104,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddKernelNode(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 194: // cuGraphAddKernelNode
+	case 197: // cuGraphAddKernelNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1068,7 +1116,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddKernelNodeV1(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 195: // cuGraphAddMemAllocNode
+	case 198: // cuGraphAddMemAllocNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1085,7 +1133,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p4, v4)
 		return r
-	case 196: // cuGraphAddMemFreeNode
+	case 199: // cuGraphAddMemFreeNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1097,7 +1145,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemFreeNode(th, driver.Graph(a[1]), p2, driver.DevicePtr(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 197: // cuGraphAddMemcpyNode
+	case 200: // cuGraphAddMemcpyNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1109,7 +1157,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemcpyNode(th, driver.Graph(a[1]), p2, pointer[driver.Memcpy3D](&a[4]), driver.Context(a[5]))
 		r = store(r, p0, v0)
 		return r
-	case 198: // cuGraphAddMemsetNode
+	case 201: // cuGraphAddMemsetNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1121,35 +1169,138 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemsetNode(th, driver.Graph(a[1]), p2, pointer[driver.MemsetNodeParams](&a[4]), driver.Context(a[5]))
 		r = store(r, p0, v0)
 		return r
-	case 199: // cuGraphDestroyNode
+	case 202: // cuGraphAddNode_v2
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[4])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p3, there := sliceIfAny[driver.GraphEdgeData](&a[3], uint64(uint64(a[4])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p5 := pointer[driver.GraphNodeParams](&a[5])
+		if p5 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, v5, r := l.d.GraphAddNode(th, driver.Graph(a[1]), p2, p3, *p5)
+		r = store(r, p0, v0)
+		r = store(r, p5, v5)
+		return r
+	case 203: // cuGraphAddNode
+		p0 := pointer[driver.GraphNode](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[driver.GraphNode](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p4 := pointer[driver.GraphNodeParams](&a[4])
+		if p4 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, v4, r := l.d.GraphAddNodeV1(th, driver.Graph(a[1]), p2, *p4)
+		r = store(r, p0, v0)
+		r = store(r, p4, v4)
+		return r
+	case 204: // cuGraphBatchMemOpNodeGetParams
+		p1 := pointer[driver.BatchMemOpNodeParams](&a[1])
+		v1, r := l.d.GraphBatchMemOpNodeGetParams(th, driver.GraphNode(a[0]))
+		r = store(r, p1, v1)
+		return r
+	case 205: // cuGraphBatchMemOpNodeSetParams
+		p1 := pointer[driver.BatchMemOpNodeParams](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphBatchMemOpNodeSetParams(th, driver.GraphNode(a[0]), *p1)
+	case 206: // cuGraphConditionalHandleCreate
+		p0 := pointer[driver.GraphConditionalHandle](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.GraphConditionalHandleCreate(th, driver.Graph(a[1]), driver.Context(a[2]), uint32(a[3]), uint32(a[4]))
+		r = store(r, p0, v0)
+		return r
+	case 207: // cuGraphDestroyNode
 		return l.d.GraphDestroyNode(th, driver.GraphNode(a[0]))
-	case 200: // cuGraphExecChildGraphNodeSetParams
+	case 208: // cuGraphExecBatchMemOpNodeSetParams
+		p2 := pointer[driver.BatchMemOpNodeParams](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphExecBatchMemOpNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
+	case 209: // cuGraphExecChildGraphNodeSetParams
 		return l.d.GraphExecChildGraphNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Graph(a[2]))
-	case 201: // cuGraphExecGetFlags
+	case 210: // cuGraphExecExternalSemaphoresSignalNodeSetParams
+		p2 := pointer[driver.ExtSemSignalNodeParams](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphExecExternalSemaphoresSignalNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
+	case 211: // cuGraphExecExternalSemaphoresWaitNodeSetParams
+		p2 := pointer[driver.ExtSemWaitNodeParams](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphExecExternalSemaphoresWaitNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
+	case 212: // cuGraphExecGetFlags
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.GraphExecGetFlags(th, driver.GraphExec(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 202: // cuGraphExecHostNodeSetParams
+	case 213: // cuGraphExecHostNodeSetParams
 		p2 := pointer[[2]uint64](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecHostNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), l.hostFunc(p2[0], p2[1]))
-	case 203: // cuGraphExecKernelNodeSetParams_v2
+	case 214: // cuGraphExecKernelNodeSetParams_v2
 		return l.d.GraphExecKernelNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
-	case 204: // cuGraphExecKernelNodeSetParams
+	case 215: // cuGraphExecKernelNodeSetParams
 		return l.d.GraphExecKernelNodeSetParamsV1(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
-	case 205: // cuGraphExecMemcpyNodeSetParams
+	case 216: // cuGraphExecMemcpyNodeSetParams
 		return l.d.GraphExecMemcpyNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.Memcpy3D](&a[2]), driver.Context(a[3]))
-	case 206: // cuGraphExecMemsetNodeSetParams
+	case 217: // cuGraphExecMemsetNodeSetParams
 		return l.d.GraphExecMemsetNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.MemsetNodeParams](&a[2]), driver.Context(a[3]))
-	case 207: // cuGraphExecUpdate_v2
+	case 218: // cuGraphExecNodeSetParams
+		p2 := pointer[driver.GraphNodeParams](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphExecNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
+	case 219: // cuGraphExecUpdate_v2
 		p2 := pointer[driver.GraphExecUpdateResultInfo](&a[2])
 		v2, r := l.d.GraphExecUpdateV2(th, driver.GraphExec(a[0]), driver.Graph(a[1]))
 		r = offerAlways(r, p2, v2)
 		return r
-	case 208: // cuGraphGetEdges_v2
+	case 220: // cuGraphExternalSemaphoresSignalNodeGetParams
+		p1 := pointer[driver.ExtSemSignalNodeParams](&a[1])
+		v1, r := l.d.GraphExternalSemaphoresSignalNodeGetParams(th, driver.GraphNode(a[0]))
+		r = store(r, p1, v1)
+		return r
+	case 221: // cuGraphExternalSemaphoresSignalNodeSetParams
+		p1 := pointer[driver.ExtSemSignalNodeParams](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphExternalSemaphoresSignalNodeSetParams(th, driver.GraphNode(a[0]), *p1)
+	case 222: // cuGraphExternalSemaphoresWaitNodeGetParams
+		p1 := pointer[driver.ExtSemWaitNodeParams](&a[1])
+		v1, r := l.d.GraphExternalSemaphoresWaitNodeGetParams(th, driver.GraphNode(a[0]))
+		r = store(r, p1, v1)
+		return r
+	case 223: // cuGraphExternalSemaphoresWaitNodeSetParams
+		p1 := pointer[driver.ExtSemWaitNodeParams](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphExternalSemaphoresWaitNodeSetParams(th, driver.GraphNode(a[0]), *p1)
+	case 224: // cuGraphGetEdges_v2
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[4]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1172,7 +1323,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v4, r := l.d.GraphGetEdgesV2(th, driver.Graph(a[0]), p1, p2, p3)
 		r = store(r, p4, v4)
 		return r
-	case 209: // cuGraphGetRootNodes
+	case 225: // cuGraphGetRootNodes
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1184,18 +1335,18 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphGetRootNodes(th, driver.Graph(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 210: // cuGraphHostNodeGetParams
+	case 226: // cuGraphHostNodeGetParams
 		p1 := pointer[driver.HostNodeParams](&a[1])
 		v1, r := l.d.GraphHostNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 211: // cuGraphHostNodeSetParams
+	case 227: // cuGraphHostNodeSetParams
 		p1 := pointer[[2]uint64](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphHostNodeSetParams(th, driver.GraphNode(a[0]), l.hostFunc(p1[0], p1[1]))
-	case 212: // cuGraphInstantiateWithParams
+	case 228: // cuGraphInstantiateWithParams
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1208,49 +1359,49 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 213: // cuGraphKernelNodeCopyAttributes
+	case 229: // cuGraphKernelNodeCopyAttributes
 		return l.d.GraphKernelNodeCopyAttributes(th, driver.GraphNode(a[0]), driver.GraphNode(a[1]))
-	case 214: // cuGraphKernelNodeGetAttribute
+	case 230: // cuGraphKernelNodeGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.GraphKernelNodeGetAttribute(th, driver.GraphNode(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 215: // cuGraphKernelNodeGetParams_v2
+	case 231: // cuGraphKernelNodeGetParams_v2
 		p1 := pointer[driver.KernelNodeParams](&a[1])
 		v1, r := l.d.GraphKernelNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 216: // cuGraphKernelNodeSetAttribute
+	case 232: // cuGraphKernelNodeSetAttribute
 		return l.d.GraphKernelNodeSetAttribute(th, driver.GraphNode(a[0]), int32(a[1]), pointer[driver.LaunchAttributeValue](&a[2]))
-	case 217: // cuGraphKernelNodeSetParams_v2
+	case 233: // cuGraphKernelNodeSetParams_v2
 		return l.d.GraphKernelNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 218: // cuGraphKernelNodeSetParams
+	case 234: // cuGraphKernelNodeSetParams
 		return l.d.GraphKernelNodeSetParamsV1(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 219: // cuGraphMemAllocNodeGetParams
+	case 235: // cuGraphMemAllocNodeGetParams
 		p1 := pointer[driver.MemAllocNodeParams](&a[1])
 		v1, r := l.d.GraphMemAllocNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 220: // cuGraphMemFreeNodeGetParams
+	case 236: // cuGraphMemFreeNodeGetParams
 		p1 := pointer[driver.DevicePtr](&a[1])
 		v1, r := l.d.GraphMemFreeNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 221: // cuGraphMemcpyNodeGetParams
+	case 237: // cuGraphMemcpyNodeGetParams
 		p1 := pointer[driver.Memcpy3D](&a[1])
 		v1, r := l.d.GraphMemcpyNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 222: // cuGraphMemcpyNodeSetParams
+	case 238: // cuGraphMemcpyNodeSetParams
 		return l.d.GraphMemcpyNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.Memcpy3D](&a[1]))
-	case 223: // cuGraphMemsetNodeGetParams
+	case 239: // cuGraphMemsetNodeGetParams
 		p1 := pointer[driver.MemsetNodeParams](&a[1])
 		v1, r := l.d.GraphMemsetNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 224: // cuGraphMemsetNodeSetParams
+	case 240: // cuGraphMemsetNodeSetParams
 		return l.d.GraphMemsetNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.MemsetNodeParams](&a[1]))
-	case 225: // cuGraphNodeFindInClone
+	case 241: // cuGraphNodeFindInClone
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1258,7 +1409,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphNodeFindInClone(th, driver.GraphNode(a[1]), driver.Graph(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 226: // cuGraphNodeGetDependencies
+	case 242: // cuGraphNodeGetDependencies
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1270,7 +1421,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphNodeGetDependencies(th, driver.GraphNode(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 227: // cuGraphNodeGetDependencies_v2
+	case 243: // cuGraphNodeGetDependencies_v2
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[3]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1286,7 +1437,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.GraphNodeGetDependenciesV2(th, driver.GraphNode(a[0]), p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 228: // cuGraphNodeGetDependentNodes
+	case 244: // cuGraphNodeGetDependentNodes
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1298,7 +1449,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphNodeGetDependentNodes(th, driver.GraphNode(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 229: // cuGraphNodeGetDependentNodes_v2
+	case 245: // cuGraphNodeGetDependentNodes_v2
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[3]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1314,14 +1465,20 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.GraphNodeGetDependentNodesV2(th, driver.GraphNode(a[0]), p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 230: // cuGraphNodeGetEnabled
+	case 246: // cuGraphNodeGetEnabled
 		p2 := pointer[uint32](&a[2])
 		v2, r := l.d.GraphNodeGetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 231: // cuGraphNodeSetEnabled
+	case 247: // cuGraphNodeSetEnabled
 		return l.d.GraphNodeSetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), uint32(a[2]))
-	case 232: // cuGraphRemoveDependencies
+	case 248: // cuGraphNodeSetParams
+		p1 := pointer[driver.GraphNodeParams](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphNodeSetParams(th, driver.GraphNode(a[0]), *p1)
+	case 249: // cuGraphRemoveDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1331,7 +1488,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphRemoveDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 233: // cuGraphRemoveDependencies_v2
+	case 250: // cuGraphRemoveDependencies_v2
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[4])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1345,28 +1502,28 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphRemoveDependenciesV2(th, driver.Graph(a[0]), p1, p2, p3)
-	case 234: // cuFuncGetModule
+	case 251: // cuFuncGetModule
 		p0 := pointer[driver.Module](&a[0])
 		v0, r := l.d.FuncGetModule(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 235: // cuFuncIsLoaded
+	case 252: // cuFuncIsLoaded
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncIsLoaded(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 236: // cuFuncLoad
+	case 253: // cuFuncLoad
 		return l.d.FuncLoad(th, driver.Function(a[0]))
-	case 237: // cuFuncSetCacheConfig
+	case 254: // cuFuncSetCacheConfig
 		return l.d.FuncSetCacheConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 238: // cuFuncSetSharedMemConfig
+	case 255: // cuFuncSetSharedMemConfig
 		return l.d.FuncSetSharedMemConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 239: // cuOccupancyAvailableDynamicSMemPerBlock
+	case 256: // cuOccupancyAvailableDynamicSMemPerBlock
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.OccupancyAvailableDynamicSMemPerBlock(th, driver.Function(a[1]), int32(a[2]), int32(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 240: // cuOccupancyMaxActiveClusters
+	case 257: // cuOccupancyMaxActiveClusters
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1375,7 +1532,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxActiveClusters(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 241: // cuOccupancyMaxPotentialClusterSize
+	case 258: // cuOccupancyMaxPotentialClusterSize
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1384,33 +1541,39 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxPotentialClusterSize(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 242: // cuStreamBatchMemOp_v2
+	case 259: // cuStreamBatchMemOp_v2
 		p2, there := slice[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamBatchMemOp(th, driver.Stream(a[0]), p2, uint32(a[3]))
-	case 243: // cuStreamCopyAttributes
+	case 260: // cuStreamBatchMemOp
+		p2, there := slice[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.StreamBatchMemOpV1(th, driver.Stream(a[0]), p2, uint32(a[3]))
+	case 261: // cuStreamCopyAttributes
 		return l.d.StreamCopyAttributes(th, driver.Stream(a[0]), driver.Stream(a[1]))
-	case 244: // cuStreamGetAttribute
+	case 262: // cuStreamGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.StreamGetAttribute(th, driver.Stream(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 245: // cuStreamGetGreenCtx
+	case 263: // cuStreamGetGreenCtx
 		p1 := pointer[driver.GreenCtx](&a[1])
 		v1, r := l.d.StreamGetGreenCtx(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 246: // cuStreamSetAttribute
+	case 264: // cuStreamSetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamSetAttribute(th, driver.Stream(a[0]), int32(a[1]), *p2)
-	case 247: // cuMemAddressFree
+	case 265: // cuMemAddressFree
 		return l.d.MemAddressFree(th, driver.DevicePtr(a[0]), a[1])
-	case 248: // cuMemAddressReserve
+	case 266: // cuMemAddressReserve
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1418,7 +1581,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAddressReserve(th, a[1], a[2], driver.DevicePtr(a[3]), a[4])
 		r = store(r, p0, v0)
 		return r
-	case 249: // cuMemCreate
+	case 267: // cuMemCreate
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1430,11 +1593,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemCreate(th, a[1], *p2, a[3])
 		r = store(r, p0, v0)
 		return r
-	case 250: // cuMemExportToShareableHandle
+	case 268: // cuMemExportToShareableHandle
 		v0, r := l.d.MemExportToShareableHandle(th, driver.MemGenericAllocationHandle(a[1]), int32(a[2]), a[3])
 		r = storePart(r, pointer[byte](&a[0]), v0, shareableHandleSize(int32(a[2])))
 		return r
-	case 251: // cuMemGetAccess
+	case 269: // cuMemGetAccess
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemLocation](&a[1])
 		if p1 == nil {
@@ -1443,7 +1606,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAccess(th, *p1, driver.DevicePtr(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 252: // cuMemGetAllocationGranularity
+	case 270: // cuMemGetAllocationGranularity
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemAllocationProp](&a[1])
 		if p1 == nil {
@@ -1452,12 +1615,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAllocationGranularity(th, *p1, int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 253: // cuMemGetAllocationPropertiesFromHandle
+	case 271: // cuMemGetAllocationPropertiesFromHandle
 		p0 := pointer[driver.MemAllocationProp](&a[0])
 		v0, r := l.d.MemGetAllocationPropertiesFromHandle(th, driver.MemGenericAllocationHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 254: // cuMemImportFromShareableHandle
+	case 272: // cuMemImportFromShareableHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1465,11 +1628,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 255: // cuMemMap
+	case 273: // cuMemMap
 		return l.d.MemMap(th, driver.DevicePtr(a[0]), a[1], a[2], driver.MemGenericAllocationHandle(a[3]), a[4])
-	case 256: // cuMemRelease
+	case 274: // cuMemRelease
 		return l.d.MemRelease(th, driver.MemGenericAllocationHandle(a[0]))
-	case 257: // cuMemRetainAllocationHandle
+	case 275: // cuMemRetainAllocationHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1477,15 +1640,15 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemRetainAllocationHandle(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 258: // cuMemSetAccess
+	case 276: // cuMemSetAccess
 		p2, there := slice[driver.MemAccessDesc](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemSetAccess(th, driver.DevicePtr(a[0]), a[1], p2)
-	case 259: // cuMemUnmap
+	case 277: // cuMemUnmap
 		return l.d.MemUnmap(th, driver.DevicePtr(a[0]), a[1])
-	case 260: // cuCtxFromGreenCtx
+	case 278: // cuCtxFromGreenCtx
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1493,38 +1656,38 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxFromGreenCtx(th, driver.GreenCtx(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 261: // cuCtxGetCacheConfig
+	case 279: // cuCtxGetCacheConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetCacheConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 262: // cuCtxGetDevResource
+	case 280: // cuCtxGetDevResource
 		p1 := pointer[driver.DevResource](&a[1])
 		v1, r := l.d.CtxGetDevResource(th, driver.Context(a[0]), int32(a[2]))
 		r = store(r, p1, v1)
 		return r
-	case 263: // cuCtxGetExecAffinity
+	case 281: // cuCtxGetExecAffinity
 		p0 := pointer[driver.ExecAffinityParam](&a[0])
 		v0, r := l.d.CtxGetExecAffinity(th, int32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 264: // cuCtxGetSharedMemConfig
+	case 282: // cuCtxGetSharedMemConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetSharedMemConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 265: // cuCtxResetPersistingL2Cache
+	case 283: // cuCtxResetPersistingL2Cache
 		return l.d.CtxResetPersistingL2Cache(th)
-	case 266: // cuCtxSetCacheConfig
+	case 284: // cuCtxSetCacheConfig
 		return l.d.CtxSetCacheConfig(th, int32(a[0]))
-	case 267: // cuCtxSetSharedMemConfig
+	case 285: // cuCtxSetSharedMemConfig
 		return l.d.CtxSetSharedMemConfig(th, int32(a[0]))
-	case 268: // cuDeviceGetExecAffinitySupport
+	case 286: // cuDeviceGetExecAffinitySupport
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetExecAffinitySupport(th, int32(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 269: // cuDeviceGetHostAtomicCapabilities
+	case 287: // cuDeviceGetHostAtomicCapabilities
 		p0, there := slice[uint32](&a[0], uint64(uint32(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1534,52 +1697,52 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.DeviceGetHostAtomicCapabilities(th, p0, p1, driver.Device(a[3]))
-	case 270: // cuDeviceGetLuid
+	case 288: // cuDeviceGetLuid
 		p0 := pointer[[8]byte](&a[0])
 		p1 := pointer[uint32](&a[1])
 		v0, v1, r := l.d.DeviceGetLuid(th, driver.Device(a[2]))
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 271: // cuDeviceGetProperties
+	case 289: // cuDeviceGetProperties
 		p0 := pointer[driver.Devprop](&a[0])
 		v0, r := l.d.DeviceGetProperties(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 272: // cuDeviceGetTexture1DLinearMaxWidth
+	case 290: // cuDeviceGetTexture1DLinearMaxWidth
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.DeviceGetTexture1DLinearMaxWidth(th, int32(a[1]), uint32(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 273: // cuGreenCtxGetId
+	case 291: // cuGreenCtxGetId
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.GreenCtxGetId(th, driver.GreenCtx(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 274: // cuCheckpointProcessCheckpoint
+	case 292: // cuCheckpointProcessCheckpoint
 		return l.d.CheckpointProcessCheckpoint(th, int32(a[0]), pointer[driver.CheckpointCheckpointArgs](&a[1]))
-	case 275: // cuCheckpointProcessGetRestoreThreadId
+	case 293: // cuCheckpointProcessGetRestoreThreadId
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetRestoreThreadId(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 276: // cuCheckpointProcessGetState
+	case 294: // cuCheckpointProcessGetState
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetState(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 277: // cuCheckpointProcessLock
+	case 295: // cuCheckpointProcessLock
 		return l.d.CheckpointProcessLock(th, int32(a[0]), pointer[driver.CheckpointLockArgs](&a[1]))
-	case 278: // cuCheckpointProcessRestore
+	case 296: // cuCheckpointProcessRestore
 		return l.d.CheckpointProcessRestore(th, int32(a[0]), pointer[driver.CheckpointRestoreArgs](&a[1]))
-	case 279: // cuCheckpointProcessUnlock
+	case 297: // cuCheckpointProcessUnlock
 		return l.d.CheckpointProcessUnlock(th, int32(a[0]), pointer[driver.CheckpointUnlockArgs](&a[1]))
-	case 280: // cuLogsCurrent
+	case 298: // cuLogsCurrent
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LogsCurrent(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 281: // cuLogsDumpToMemory
+	case 299: // cuLogsDumpToMemory
 		p0 := pointer[uint32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1596,7 +1759,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p2, v2)
 		return r
-	case 282: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 300: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1609,55 +1772,55 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 283: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 301: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 284: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
+	case 302: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2DUnaligned(th, *p0)
-	case 285: // cuMemcpy2D_v2, in the order of the thread's own default stream
+	case 303: // cuMemcpy2D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2D(th, *p0)
-	case 286: // cuMemcpy3D_v2, in the order of the thread's own default stream
+	case 304: // cuMemcpy3D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3D(th, *p0)
-	case 287: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 305: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 288: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 306: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 289: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 307: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 290: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 308: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 291: // cuMemcpy, in the order of the thread's own default stream
+	case 309: // cuMemcpy, in the order of the thread's own default stream
 		return ownStream{l.d}.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 292: // cuMemsetD16_v2, in the order of the thread's own default stream
+	case 310: // cuMemsetD16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 293: // cuMemsetD2D16_v2, in the order of the thread's own default stream
+	case 311: // cuMemsetD2D16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 294: // cuMemsetD2D32_v2, in the order of the thread's own default stream
+	case 312: // cuMemsetD2D32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 295: // cuMemsetD2D8_v2, in the order of the thread's own default stream
+	case 313: // cuMemsetD2D8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 296: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 314: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 297: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 315: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -1854,9 +2017,12 @@ var callNames = [...]string{
 	"cuMemsetD2D32Async",
 	"cuMemsetD2D8",
 	"cuMemsetD2D8Async",
+	"cuGraphAddBatchMemOpNode",
 	"cuGraphAddChildGraphNode",
 	"cuGraphAddDependencies",
 	"cuGraphAddDependencies",
+	"cuGraphAddExternalSemaphoresSignalNode",
+	"cuGraphAddExternalSemaphoresWaitNode",
 	"cuGraphAddHostNode",
 	"cuGraphAddKernelNode",
 	"cuGraphAddKernelNode",
@@ -1864,15 +2030,28 @@ var callNames = [...]string{
 	"cuGraphAddMemFreeNode",
 	"cuGraphAddMemcpyNode",
 	"cuGraphAddMemsetNode",
+	"cuGraphAddNode",
+	"cuGraphAddNode",
+	"cuGraphBatchMemOpNodeGetParams",
+	"cuGraphBatchMemOpNodeSetParams",
+	"cuGraphConditionalHandleCreate",
 	"cuGraphDestroyNode",
+	"cuGraphExecBatchMemOpNodeSetParams",
 	"cuGraphExecChildGraphNodeSetParams",
+	"cuGraphExecExternalSemaphoresSignalNodeSetParams",
+	"cuGraphExecExternalSemaphoresWaitNodeSetParams",
 	"cuGraphExecGetFlags",
 	"cuGraphExecHostNodeSetParams",
 	"cuGraphExecKernelNodeSetParams",
 	"cuGraphExecKernelNodeSetParams",
 	"cuGraphExecMemcpyNodeSetParams",
 	"cuGraphExecMemsetNodeSetParams",
+	"cuGraphExecNodeSetParams",
 	"cuGraphExecUpdate",
+	"cuGraphExternalSemaphoresSignalNodeGetParams",
+	"cuGraphExternalSemaphoresSignalNodeSetParams",
+	"cuGraphExternalSemaphoresWaitNodeGetParams",
+	"cuGraphExternalSemaphoresWaitNodeSetParams",
 	"cuGraphGetEdges",
 	"cuGraphGetRootNodes",
 	"cuGraphHostNodeGetParams",
@@ -1897,6 +2076,7 @@ var callNames = [...]string{
 	"cuGraphNodeGetDependentNodes",
 	"cuGraphNodeGetEnabled",
 	"cuGraphNodeSetEnabled",
+	"cuGraphNodeSetParams",
 	"cuGraphRemoveDependencies",
 	"cuGraphRemoveDependencies",
 	"cuFuncGetModule",
@@ -1907,6 +2087,7 @@ var callNames = [...]string{
 	"cuOccupancyAvailableDynamicSMemPerBlock",
 	"cuOccupancyMaxActiveClusters",
 	"cuOccupancyMaxPotentialClusterSize",
+	"cuStreamBatchMemOp",
 	"cuStreamBatchMemOp",
 	"cuStreamCopyAttributes",
 	"cuStreamGetAttribute",

@@ -48,6 +48,11 @@ type work struct {
 	host   *driver.HostNodeParams
 	// alloc is the memory of a node that allocates or frees memory.
 	alloc *graphAlloc
+	// cond is what a conditional node does, and batch has the operations of a batch of memory operations.
+	cond  *conditional
+	batch *memOps
+	// values are those that a kernel of an executable graph can set.
+	values conditionValues
 	// make returns the operation; nil for one that does nothing. makeKernel does so for a kernel, and
 	// gets the work, whose attributes may change.
 	make       func() *op

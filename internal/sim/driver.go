@@ -33,7 +33,9 @@ type Driver struct {
 	failures
 	waiting
 	// ids are the last assigned numbers, by kind.
-	ids struct{ context, stream, event, capture, thread, split, launch uint64 }
+	ids struct{ context, stream, event, capture, thread, split, launch, condition uint64 }
+	// conditions are those of all graphs.
+	conditions map[driver.GraphConditionalHandle]*condition
 }
 
 // machine contains the devices and the properties of the driver.

@@ -18,9 +18,12 @@ const (
 	emptyNode       nodeKindOf = 5
 	eventWaitNode   nodeKindOf = 6
 	eventRecordNode nodeKindOf = 7
+	signalNode      nodeKindOf = 8
+	waitNode        nodeKindOf = 9
 	allocNode       nodeKindOf = 10
 	freeNode        nodeKindOf = 11
 	batchMemOpNode  nodeKindOf = 12
+	conditionalNode nodeKindOf = 13
 )
 
 // graph is a CUgraph.
@@ -30,6 +33,8 @@ type graph struct {
 	d      *Driver
 	// once is the executable graph of a graph that can have only one at a time, or nil.
 	once *exec
+	// parent is the conditional node that the graph is a body of, or nil.
+	parent *node
 }
 
 // node is a node of a graph.
@@ -56,6 +61,7 @@ type exec struct {
 	graph  *graph          // that it was instantiated from
 	flags  uint64
 	newest *op // the last operation of the newest launch
+	values conditionValues
 }
 
 func (d *Driver) newGraph() *graph { return &graph{d: d} }
@@ -118,8 +124,11 @@ func (d *Driver) GraphCreate(_ *driver.Thread, flags uint32) (driver.Graph, driv
 func (d *Driver) GraphDestroy(_ *driver.Thread, h driver.Graph) driver.Result {
 	defer d.mu.Unlock()
 	g, r := d.graphOf("cuGraphDestroy", h)
-	if r != ok {
+	switch {
+	case r != ok:
 		return r
+	case g.parent != nil:
+		return driver.ResultInvalidValue
 	}
 	d.destroyGraph(g)
 	return ok
@@ -133,7 +142,9 @@ func (d *Driver) destroyGraph(g *graph) {
 		if n.work.node == allocNode {
 			n.work.alloc.leave(d)
 		}
+		d.disown(n)
 	}
+	d.forgetConditions(g)
 	if g.handle != 0 {
 		d.objects.remove(uintptr(g.handle))
 	}
@@ -146,7 +157,7 @@ func (d *Driver) GraphClone(_ *driver.Thread, h driver.Graph) (driver.Graph, dri
 	if r != ok {
 		return 0, r
 	}
-	if g.allocates() {
+	if g.allocates() || d.isConditional(g) {
 		return 0, driver.ResultNotSupported
 	}
 	c := d.newGraph()
@@ -173,11 +184,11 @@ func (d *Driver) GraphDebugDotPrint(*driver.Thread, driver.Graph, string, uint32
 
 // addNode adds a node to a graph.
 func (d *Driver) addNode(name string, h driver.Graph, deps []driver.GraphNode, w func() (*work, driver.Result)) (driver.GraphNode, driver.Result) {
-	return d.addNodeTo(name, h, deps, func(*graph) (*work, driver.Result) { return w() })
+	return d.addNodeTo(name, h, deps, nil, func(*graph) (*work, driver.Result) { return w() })
 }
 
-// addNodeTo is addNode for work that depends on the graph.
-func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode,
+// addNodeTo is addNode for work that depends on the graph, and edges with data.
+func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode, data []driver.GraphEdgeData,
 	w func(*graph) (*work, driver.Result)) (driver.GraphNode, driver.Result) {
 	g, r := d.graphOf(name, h)
 	if r != ok {
@@ -191,7 +202,19 @@ func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode,
 	if r != ok {
 		return 0, r
 	}
-	return g.add(made, after).handle, ok
+	n := &node{work: *made}
+	for i, b := range after {
+		if data != nil && !(edge{b, n, data[i]}).valid() {
+			d.disown(n)
+			return 0, driver.ResultInvalidValue
+		}
+	}
+	n = g.add(made, after)
+	for i := range data {
+		n.setData(after[i], data[i])
+	}
+	d.adopt(n)
+	return n.handle, ok
 }
 
 // nodesOf returns nodes of a graph by their handles, none of which may occur twice.

@@ -248,7 +248,7 @@ func (d *Driver) GraphAddMemAllocNode(th *driver.Thread, h driver.Graph, deps []
 	p driver.MemAllocNodeParams) (driver.GraphNode, driver.MemAllocNodeParams, driver.Result) {
 	const name = "cuGraphAddMemAllocNode"
 	defer d.mu.Unlock()
-	n, r := d.addNodeTo(name, h, deps, func(g *graph) (*work, driver.Result) {
+	n, r := d.addNodeTo(name, h, deps, nil, func(g *graph) (*work, driver.Result) {
 		w, r := d.allocWork(g, d.thread(th).current(), p)
 		if r == ok {
 			p.Dptr = w.alloc.params.Dptr
@@ -273,7 +273,7 @@ func (d *Driver) GraphMemAllocNodeGetParams(_ *driver.Thread,
 func (d *Driver) GraphAddMemFreeNode(_ *driver.Thread, h driver.Graph, deps []driver.GraphNode,
 	p driver.DevicePtr) (driver.GraphNode, driver.Result) {
 	defer d.mu.Unlock()
-	return d.addNodeTo("cuGraphAddMemFreeNode", h, deps, func(g *graph) (*work, driver.Result) {
+	return d.addNodeTo("cuGraphAddMemFreeNode", h, deps, nil, func(g *graph) (*work, driver.Result) {
 		return d.freeWork(g,
 			p)
 	})

@@ -19,12 +19,13 @@ func isFull(e driver.GraphEdgeData) bool { return e == driver.GraphEdgeData{} }
 // connect adds an edge from another node.
 func (n *node) connect(from *node, data driver.GraphEdgeData) {
 	n.after = append(n.after, from)
-	if !isFull(data) {
-		n.setData(from, data)
-	}
+	n.setData(from, data)
 }
 
 func (n *node) setData(from *node, data driver.GraphEdgeData) {
+	if isFull(data) {
+		return
+	}
 	if n.data == nil {
 		n.data = make(map[*node]driver.GraphEdgeData)
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/purecu/purecu/driver"
@@ -68,13 +69,6 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 		return 0, nil, driver.ResultInvalidValue
 	}
 	x := &exec{ctx: c, source: slices.Clone(g.nodes), graph: g, flags: flags}
-	if g.once != nil {
-		return 0, nil, driver.ResultNotSupported
-	}
-	var cycle *node
-	if x.nodes, x.copies, cycle = g.sorted(); cycle != nil {
-		return 0, &wrongNode{cycle.handle, driver.CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE}, driver.ResultInvalidValue
-	}
 	if flags&driver.CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH != 0 {
 		for _, n := range g.nodes {
 			if n.work.node > memsetNode && n.work.node != childNode {
@@ -83,11 +77,33 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 			}
 		}
 	}
+	if g.once != nil || g.parent != nil {
+		return 0, nil, driver.ResultNotSupported
+	}
+	values, used := d.values(g)
+	if !used {
+		return 0, &wrongNode{0, driver.CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED}, driver.ResultInvalidValue
+	}
+	if wrong := wrongInBodies(g.nodes, false); wrong != nil {
+		return 0, &wrongNode{wrong.handle, driver.CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED},
+			driver.ResultInvalidValue
+	}
+	var cycle *node
+	if x.nodes, x.copies, cycle = g.sorted(); cycle == nil {
+		cycle = copyBodies(x.copies)
+	}
+	x.values = values
+	if cycle != nil {
+		return 0, &wrongNode{cycle.handle, driver.CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE}, driver.ResultInvalidValue
+	}
 	for _, n := range x.nodes {
 		if n.work.alloc != nil {
 			g.once = x
 			n.work.alloc.refs++
 			n.work.alloc.instantiated = n.work.alloc.instantiated || n.work.node == allocNode && !n.work.alloc.frees()
+		}
+		if n.work.cond != nil {
+			g.once = x
 		}
 	}
 	x.handle = driver.GraphExec(d.objects.add(graphExecKind, x))
@@ -134,33 +150,55 @@ func (d *Driver) GraphExecUpdate(_ *driver.Thread, h driver.GraphExec, gh driver
 	if r != ok {
 		return 0, driver.CU_GRAPH_EXEC_UPDATE_ERROR, r
 	}
-	if len(g.nodes) != len(x.source) {
-		return 0, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, driver.ResultGraphExecUpdateFailure
-	}
 	counterpart := make(map[*node]*node) // by the other graph's nodes
-	for i, n := range g.nodes {
-		counterpart[n] = x.copies[x.source[i]]
+	if wrong := counterparts(copiesOf(x.source, x.copies), g.nodes, counterpart); wrong != nil {
+		return wrong.handle, wrong.why, driver.ResultGraphExecUpdateFailure
 	}
-	for _, n := range g.nodes {
-		own := counterpart[n]
-		switch {
-		case own.work.alloc != n.work.alloc:
-			return n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR, driver.ResultGraphExecUpdateFailure
-		case own.work.node != n.work.node:
-			return n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, driver.ResultGraphExecUpdateFailure
-		case len(own.after) != len(n.after),
-			slices.ContainsFunc(n.after, func(b *node) bool {
-				return !slices.Contains(own.after, counterpart[b]) || own.data[counterpart[b]] != n.data[b]
-			}):
-			return n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, driver.ResultGraphExecUpdateFailure
-		case !alike(own.work.child, n.work.child):
-			return n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, driver.ResultGraphExecUpdateFailure
-		}
-	}
+	x.values = maps.Clone(x.values) // kernels may read it
 	for n, own := range counterpart {
+		if c := n.work.cond; c != nil { // the executable graph keeps its values
+			x.values[c.handle] = x.values[own.work.cond.handle]
+			continue
+		}
 		own.work = n.work
 	}
 	return 0, driver.CU_GRAPH_EXEC_UPDATE_SUCCESS, ok
+}
+
+// counterparts finds the node of an executable graph for each node of another graph, also in bodies. It
+// returns a node that has none.
+func counterparts(own, nodes []*node, of map[*node]*node) *wrongNode {
+	if len(own) != len(nodes) {
+		return &wrongNode{0, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
+	}
+	for i, n := range nodes {
+		of[n] = own[i]
+	}
+	for i, n := range nodes {
+		switch m := own[i]; {
+		case m.work.alloc != n.work.alloc:
+			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR}
+		case m.work.node != n.work.node:
+			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED}
+		case len(m.after) != len(n.after),
+			slices.ContainsFunc(n.after, func(b *node) bool {
+				return !slices.Contains(m.after, of[b]) || m.data[of[b]] != n.data[b]
+			}):
+			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
+		case !alike(m.work.child, n.work.child), !m.work.batch.sameShape(n.work.batch):
+			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED}
+		case n.work.cond == nil:
+			continue
+		case m.work.cond.kind != n.work.cond.kind || len(m.work.cond.created) != len(n.work.cond.bodies):
+			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED}
+		}
+		for k, b := range n.work.cond.bodies {
+			if wrong := counterparts(own[i].work.cond.created[k], b.nodes, of); wrong != nil {
+				return wrong
+			}
+		}
+	}
+	return nil
 }
 
 // execOf finds an executable graph.
@@ -236,16 +274,16 @@ func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.St
 	if r := x.begins(); r != ok {
 		return r
 	}
-	begin := &op{}
+	begin := &op{effect: x.values.assign}
 	d.engine.enqueue(s, begin, x.newest)
 	x.newest = &op{}
-	d.engine.enqueue(s, x.newest, d.runNodes(s.ctx, x.nodes, begin)...)
+	d.engine.enqueue(s, x.newest, d.runNodes(s.ctx, x.nodes, begin, x.values)...)
 	return ok
 }
 
 // runNodes enqueues the operations of nodes after another one, and returns them. Each node is on its
 // own stream, so that only the edges of the graph order the nodes.
-func (d *Driver) runNodes(c *context, nodes []*node, begin *op) []*op {
+func (d *Driver) runNodes(c *context, nodes []*node, begin *op, v conditionValues) []*op {
 	ops := make(map[*node]*op, len(nodes))
 	starts := startsOf(nodes)
 	list := make([]*op, 0, len(nodes))
@@ -263,7 +301,7 @@ func (d *Driver) runNodes(c *context, nodes []*node, begin *op) []*op {
 			d.engine.enqueue(lane, o, after...)
 			after = []*op{o}
 		}
-		o := d.runNode(lane, n, after)
+		o := d.runNode(lane, n, after, v)
 		ops[n] = o
 		list = append(list, o)
 	}
@@ -271,7 +309,7 @@ func (d *Driver) runNodes(c *context, nodes []*node, begin *op) []*op {
 }
 
 // runNode enqueues the operation of a node.
-func (d *Driver) runNode(lane *stream, n *node, after []*op) *op {
+func (d *Driver) runNode(lane *stream, n *node, after []*op, v conditionValues) *op {
 	o := &op{}
 	if n.disabled {
 		if n.work.attributes.options().cooperative { // as on an H200, driver 580
@@ -280,12 +318,16 @@ func (d *Driver) runNode(lane *stream, n *node, after []*op) *op {
 		d.engine.enqueue(lane, o, after...)
 		return o
 	}
-	o = n.work.op()
-	switch e := n.work.event; n.work.node {
+	w := n.work
+	w.values = v
+	o = w.op()
+	switch e := w.event; w.node {
+	case conditionalNode:
+		return d.runConditional(lane, n, v, after)
 	case childNode:
 		begin := &op{}
 		d.engine.enqueue(lane, begin, after...)
-		after = append(d.runNodes(lane.ctx, n.work.child, begin), begin)
+		after = append(d.runNodes(lane.ctx, w.child, begin, v), begin)
 	case eventRecordNode:
 		if e.ctx.destroyed {
 			break

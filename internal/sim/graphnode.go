@@ -72,7 +72,7 @@ func (w *work) replaceable(other *work) bool {
 	if w.kernel != nil && w.kernel.module.ctx != other.kernel.module.ctx {
 		return false
 	}
-	return !w.many && !other.many && w.kinds == other.kinds &&
+	return !w.many && !other.many && w.kinds == other.kinds && w.batch.sameShape(other.batch) &&
 		slices.EqualFunc(w.blocks, other.blocks, func(a, b *block) bool { return a.ctx == b.ctx })
 }
 
@@ -215,7 +215,7 @@ func (d *Driver) childParams(name string, h driver.Graph) func() (*work, driver.
 		if r != ok {
 			return nil, driver.ResultInvalidValue
 		}
-		if g.allocates() {
+		if g.allocates() || d.isConditional(g) {
 			return nil, driver.ResultNotSupported
 		}
 		list, _, cycle := g.sorted()
@@ -423,6 +423,7 @@ func (d *Driver) GraphDestroyNode(_ *driver.Thread, h driver.GraphNode) driver.R
 		other.after = slices.DeleteFunc(other.after, is)
 		delete(other.data, n)
 	}
+	d.disown(n)
 	d.objects.remove(uintptr(h))
 	return ok
 }

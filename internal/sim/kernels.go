@@ -51,6 +51,7 @@ type Launch struct {
 	code   driver.Result
 
 	cooperative bool
+	values      conditionValues
 }
 
 // Threads returns how many threads the launch has.
@@ -111,6 +112,13 @@ func (l *Launch) Global(name string) []byte {
 func (l *Launch) Fault(code int) {
 	if l.code == ok {
 		l.code = driver.Result(code)
+	}
+}
+
+// SetConditional sets a value that conditional nodes of the graph read.
+func (l *Launch) SetConditional(handle uint64, value uint32) {
+	if !l.values.set(handle, value) {
+		l.Fault(int(driver.ResultIllegalAddress))
 	}
 }
 

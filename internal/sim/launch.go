@@ -104,6 +104,7 @@ func (d *Driver) kernelWork(h driver.Function, f *function, l *Launch) *work {
 				return &op{}
 			}
 			each := *l
+			each.values = w.values
 			if each.Cluster == (Dim3{}) { // it is a node
 				o := w.attributes.options()
 				each.Cluster, each.cooperative = f.blocksOf(o.cluster), o.cooperative

@@ -34,7 +34,7 @@ func (d *Driver) StreamBatchMemOp(th *driver.Thread, h driver.Stream, ops []driv
 		}
 		return ok
 	}
-	return d.submit(s, &work{node: batchMemOpNode, make: func() *op { return sequence(list) }})
+	return d.submit(s, d.batchWork(s.ctx, ops))
 }
 
 // sequence returns an operation that does one after the other. Only the last may have to wait.
@@ -60,8 +60,43 @@ func sequence(list []*work) *op {
 	return all
 }
 
+// checkMemOp checks an operation, but not whether there is memory at its address.
+func checkMemOp(p *driver.StreamBatchMemOpParams) driver.Result {
+	op, size := *p.Operation(), uint64(4)
+	switch op {
+	case driver.CU_STREAM_MEM_OP_WAIT_VALUE_64, driver.CU_STREAM_MEM_OP_WRITE_VALUE_64:
+		size = 8
+	}
+	var wrong bool
+	switch w := p.WaitValue(); op {
+	case driver.CU_STREAM_MEM_OP_WAIT_VALUE_32, driver.CU_STREAM_MEM_OP_WAIT_VALUE_64:
+		switch {
+		case w.Flags&driver.CU_STREAM_WAIT_VALUE_FLUSH != 0: // not supported, according to the device's attribute
+			return driver.ResultNotSupported
+		case w.Flags > driver.CU_STREAM_WAIT_VALUE_NOR:
+			return driver.ResultInvalidValue
+		}
+		wrong = uint64(w.Address)%size != 0
+	case driver.CU_STREAM_MEM_OP_WRITE_VALUE_32, driver.CU_STREAM_MEM_OP_WRITE_VALUE_64:
+		wrong = p.WriteValue().Flags != 0 || uint64(p.WriteValue().Address)%size != 0
+	case driver.CU_STREAM_MEM_OP_BARRIER:
+		wrong = p.MemoryBarrier().Flags > driver.CU_STREAM_MEMORY_BARRIER_TYPE_GPU
+	case driver.CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+		return driver.ResultNotSupported
+	default:
+		wrong = true
+	}
+	if wrong {
+		return driver.ResultInvalidValue
+	}
+	return ok
+}
+
 // memOp returns the work of an operation, nil for one that has no effect here.
 func (d *Driver) memOp(p *driver.StreamBatchMemOpParams) (*work, driver.Result) {
+	if r := checkMemOp(p); r != ok {
+		return nil, r
+	}
 	switch w := p.WaitValue(); *p.Operation() {
 	case driver.CU_STREAM_MEM_OP_WAIT_VALUE_32:
 		v, flags := *w.Value(), w.Flags
@@ -71,23 +106,13 @@ func (d *Driver) memOp(p *driver.StreamBatchMemOpParams) (*work, driver.Result) 
 		return d.waitWork(w.Address, 8, flags, func(b []byte) bool { return passes64(load64(b), v, flags) })
 	case driver.CU_STREAM_MEM_OP_WRITE_VALUE_32, driver.CU_STREAM_MEM_OP_WRITE_VALUE_64:
 		w := p.WriteValue()
-		if w.Flags != 0 {
-			return nil, driver.ResultInvalidValue
-		}
 		if v := *w.Value(); *p.Operation() == driver.CU_STREAM_MEM_OP_WRITE_VALUE_32 {
 			return d.writeWork(w.Address, 4, func(b []byte) { store32(b, v) })
 		}
 		v := *w.Value64()
 		return d.writeWork(w.Address, 8, func(b []byte) { store64(b, v) })
-	case driver.CU_STREAM_MEM_OP_BARRIER:
-		if p.MemoryBarrier().Flags > 1 {
-			return nil, driver.ResultInvalidValue
-		}
-		return nil, ok
-	case driver.CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-		return nil, driver.ResultNotSupported
 	}
-	return nil, driver.ResultInvalidValue
+	return nil, ok // a barrier
 }
 
 // StreamGetGreenCtx is cuStreamGetGreenCtx.

@@ -23,13 +23,14 @@ const (
 	descriptorKind
 	poolKind
 	physicalKind
+	bodyKind
 	kindCount
 )
 
 // String returns the name of the kind.
 func (k kind) String() string {
 	return [...]string{"nothing", "context", "stream", "event", "module", "function", "graph", "executable graph", "graph node", "green context",
-		"resource descriptor", "memory pool", "physical memory"}[k]
+		"resource descriptor", "memory pool", "physical memory", "body of a conditional node"}[k]
 }
 
 // objects maps handles to objects. A handle contains an index of the table, and how often this

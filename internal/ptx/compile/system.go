@@ -21,6 +21,8 @@ func systemOf(name string) *system {
 		return &system{vm.Malloc, []string{"b64"}, "b64"}
 	case "free":
 		return &system{vm.Free, []string{"b64"}, ""}
+	case "cudaGraphSetConditional":
+		return &system{vm.SetConditional, []string{"b64", "b32"}, ""}
 	case "__assertfail":
 		return &system{vm.Assert, []string{"b64", "b64", "b32", "b64", "b64"}, ""}
 	}

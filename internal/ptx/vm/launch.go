@@ -23,11 +23,14 @@ type Launch struct {
 	// called by several goroutines at once.
 	Print func(text []byte, failed bool)
 	// Heap is the memory that kernels allocate and free, or nil if they cannot.
-	Heap     Heap
-	Virtual  bool // the clock stands still: each instruction and each look at the clock takes time
-	Workers  int  // how many goroutines execute blocks at most
-	Resident int  // how many blocks may have begun and not ended
-	ID       uint64
+	Heap Heap
+	// Condition sets a value that conditional nodes of a graph read. It reports whether the graph has
+	// the value. It is called by several goroutines at once.
+	Condition func(handle uint64, value uint32) bool
+	Virtual   bool // the clock stands still: each instruction and each look at the clock takes time
+	Workers   int  // how many goroutines execute blocks at most
+	Resident  int  // how many blocks may have begun and not ended
+	ID        uint64
 	// Workspace is the address of 64 bytes of memory for the whole grid of a cooperative launch, which
 	// are zero at its beginning, otherwise 0.
 	Workspace uint64

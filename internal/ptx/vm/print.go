@@ -307,6 +307,19 @@ func Malloc(w *Warp, o *Op) {
 	}
 }
 
+// SetConditional executes cudaGraphSetConditional: A is the handle, and B the value.
+func SetConditional(w *Warp, o *Op) {
+	a, b := w.R[o.A], w.R[o.B]
+	for i := range w.Each {
+		if set := w.block.run.Condition; set != nil && set(a[i], uint32(b[i])) {
+			continue
+		}
+		w.fail(IllegalAddress, i)
+		w.Fault.Reason = fmt.Sprintf("cudaGraphSetConditional: the kernel's graph has no conditional handle %#x", a[i])
+		return
+	}
+}
+
 // Free executes free: A is the address.
 func Free(w *Warp, o *Op) {
 	for i := range w.Each {

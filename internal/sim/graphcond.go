@@ -1,0 +1,287 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// This file has conditional nodes: nodes that run one of their graphs, the bodies, or none, as a value
+// says that kernels set.
+
+// condition is what a handle of a value stands for.
+type condition struct {
+	graph    *graph // the outermost one
+	first    uint32 // the value at the beginning of each launch if assigned is set
+	assigned bool
+	node     *node // that reads the value, or nil
+}
+
+// conditional is the work of a conditional node.
+type conditional struct {
+	handle driver.GraphConditionalHandle
+	kind   int32
+	bodies []*graph
+	// handles are those of the bodies, for whoever adds the node.
+	handles []driver.Graph
+	// nodes are the copies of the bodies' nodes of an executable graph, and created the same in the order
+	// of their creation.
+	nodes, created [][]*node
+}
+
+// conditionValues are the values of an executable graph.
+type conditionValues map[driver.GraphConditionalHandle]*conditionValue
+
+type conditionValue struct {
+	condition
+	atomic.Uint32
+}
+
+// set sets a value, if the executable graph has it.
+func (v conditionValues) set(h uint64, value uint32) bool {
+	if c := v[driver.GraphConditionalHandle(h)]; c != nil {
+		c.Store(value)
+		return true
+	}
+	return false
+}
+
+// assign gives the values those that they have at the beginning of a launch.
+func (v conditionValues) assign() {
+	for _, c := range v {
+		if c.assigned {
+			c.Store(c.first)
+		}
+	}
+}
+
+// outermost returns the graph that the graph is part of.
+func (g *graph) outermost() *graph {
+	for g.parent != nil {
+		g = g.parent.graph
+	}
+	return g
+}
+
+// isConditional reports whether a graph is a body, or has handles of values.
+func (d *Driver) isConditional(g *graph) bool {
+	for _, c := range d.conditions {
+		if c.graph == g {
+			return true
+		}
+	}
+	return g.parent != nil
+}
+
+// GraphConditionalHandleCreate is cuGraphConditionalHandleCreate.
+func (d *Driver) GraphConditionalHandleCreate(_ *driver.Thread, h driver.Graph, ch driver.Context, first,
+	flags uint32) (driver.GraphConditionalHandle, driver.Result) {
+	const name = "cuGraphConditionalHandleCreate"
+	defer d.mu.Unlock()
+	g, r := d.graphOf(name, h)
+	if r != ok {
+		return 0, r
+	}
+	if ch == 0 {
+		return 0, driver.ResultInvalidContext
+	}
+	c, r := d.nodeContext(name, ch)
+	switch {
+	case r != ok:
+		return 0, r
+	case flags&^uint32(driver.CU_GRAPH_COND_ASSIGN_DEFAULT) != 0 || c == nil:
+		return 0, driver.ResultInvalidValue
+	}
+	d.ids.condition++
+	if d.conditions == nil {
+		d.conditions = make(map[driver.GraphConditionalHandle]*condition)
+	}
+	d.conditions[driver.GraphConditionalHandle(d.ids.condition)] = &condition{graph: g.outermost(), first: first,
+		assigned: flags != 0}
+	return driver.GraphConditionalHandle(d.ids.condition), ok
+}
+
+// condWork returns the work of a conditional node, whose bodies exist from now on.
+func (d *Driver) condWork(name string, th *driver.Thread, g *graph, p *driver.ConditionalNodeParams) (*work, driver.Result) {
+	if p.Ctx == 0 {
+		return nil, driver.ResultInvalidContext
+	}
+	c, r := d.nodeContext(name, p.Ctx)
+	if r != ok {
+		return nil, r
+	}
+	of := d.conditions[p.Handle]
+	most := map[int32]uint32{driver.CU_GRAPH_COND_TYPE_IF: 2, driver.CU_GRAPH_COND_TYPE_WHILE: 1,
+		driver.CU_GRAPH_COND_TYPE_SWITCH: 1 << 16}[p.Type]
+	if of == nil || of.graph != g.outermost() || of.node != nil || p.Size == 0 || p.Size > most ||
+		c != d.thread(th).current() {
+		return nil, driver.ResultInvalidValue
+	}
+	cond := &conditional{handle: p.Handle, kind: p.Type}
+	for range p.Size {
+		b := d.newGraph()
+		b.handle = driver.Graph(d.objects.add(bodyKind, b))
+		cond.bodies, cond.handles = append(cond.bodies, b), append(cond.handles, b.handle)
+	}
+	p.PhGraphOut = &cond.handles[0]
+	return &work{node: conditionalNode, ctx: c, cond: cond}, ok
+}
+
+// adopt makes a node that was added the one of its condition and its bodies.
+func (d *Driver) adopt(n *node) {
+	if c := n.work.cond; c != nil {
+		d.conditions[c.handle].node = n
+		for _, b := range c.bodies {
+			b.parent = n
+		}
+	}
+}
+
+// disown destroys the bodies of a node.
+func (d *Driver) disown(n *node) {
+	c := n.work.cond
+	if c == nil {
+		return
+	}
+	if of := d.conditions[c.handle]; of != nil {
+		of.node = nil
+	}
+	for _, b := range c.bodies {
+		if object, _ := d.objects.find(uintptr(b.handle)); object != b {
+			d.misuse("cuGraphDestroy", uintptr(b.handle), "a capture into a body has failed, after which NVIDIA's driver "+
+				"crashes when it destroys the graph", nil)
+			continue
+		}
+		d.destroyGraph(b)
+	}
+}
+
+// forgetConditions removes the conditions of a graph that is destroyed.
+func (d *Driver) forgetConditions(g *graph) {
+	for h, c := range d.conditions {
+		if c.graph == g {
+			delete(d.conditions, h)
+		}
+	}
+}
+
+// values returns new values for an executable graph of the graph, or false if no node reads one of them.
+func (d *Driver) values(g *graph) (v conditionValues, used bool) {
+	for h, c := range d.conditions {
+		if c.graph != g {
+			continue
+		}
+		if c.node == nil {
+			return nil, false
+		}
+		if v == nil {
+			v = make(conditionValues)
+		}
+		v[h] = &conditionValue{condition: *c}
+	}
+	return v, true
+}
+
+// inBody are the types of nodes that the body of a conditional node can have.
+var inBody = []nodeKindOf{kernelNode, memcpyNode, memsetNode, childNode, emptyNode, conditionalNode}
+
+// wrongInBodies returns a node that a body of one of the nodes cannot have, or nil.
+func wrongInBodies(nodes []*node, inside bool) *node {
+	for _, n := range nodes {
+		if inside && !slices.Contains(inBody, n.work.node) {
+			return n
+		}
+		lists := [][]*node{n.work.child}
+		if n.work.cond != nil {
+			lists = nil
+			for _, b := range n.work.cond.bodies {
+				lists = append(lists, b.nodes)
+			}
+		}
+		for _, list := range lists {
+			if wrong := wrongInBodies(list, inside || n.work.cond != nil); wrong != nil {
+				if wrong.handle == 0 { // it is in a child graph
+					return n
+				}
+				return wrong
+			}
+		}
+	}
+	return nil
+}
+
+// copyBodies gives the copies of conditional nodes copies of their bodies' nodes, which are added to
+// copies. It returns a node of a cycle, or nil.
+func copyBodies(copies map[*node]*node) (cycle *node) {
+	for of, made := range maps.Clone(copies) {
+		if of.work.cond == nil {
+			continue
+		}
+		c := *of.work.cond
+		c.nodes, c.created = nil, nil
+		for _, b := range c.bodies {
+			list, inner, cycle := b.sorted()
+			if cycle == nil {
+				cycle = copyBodies(inner)
+			}
+			if cycle != nil {
+				return cycle
+			}
+			c.nodes, c.created = append(c.nodes, list), append(c.created, copiesOf(b.nodes, inner))
+			maps.Copy(copies, inner)
+		}
+		made.work.cond = &c
+	}
+	return nil
+}
+
+// copiesOf returns the copies of nodes.
+func copiesOf(nodes []*node, copies map[*node]*node) []*node {
+	list := make([]*node, len(nodes))
+	for i, n := range nodes {
+		list[i] = copies[n]
+	}
+	return list
+}
+
+// chosen returns the number of the body that a value chooses, or -1.
+func (c *conditional) chosen(value uint32) int {
+	switch {
+	case c.kind == driver.CU_GRAPH_COND_TYPE_SWITCH && value < uint32(len(c.nodes)):
+		return int(value)
+	case c.kind == driver.CU_GRAPH_COND_TYPE_SWITCH:
+		return -1
+	case value != 0:
+		return 0
+	case len(c.nodes) > 1:
+		return 1
+	}
+	return -1
+}
+
+// runConditional enqueues the operation of a conditional node. The first operation chooses the body, whose
+// operations are put between it and the last one.
+func (d *Driver) runConditional(lane *stream, n *node, v conditionValues, after []*op) *op {
+	c, end := n.work.cond, &op{}
+	inner := &stream{ctx: lane.ctx, flags: driver.CU_STREAM_NON_BLOCKING}
+	var round func()
+	round = func() {
+		i := c.chosen(v[c.handle].Load())
+		if i < 0 {
+			return
+		}
+		first, last := &op{}, &op{}
+		if c.kind == driver.CU_GRAPH_COND_TYPE_WHILE {
+			last.duration, last.effect = int64(kernelTime), round // a loop without end must not hold the lock
+		}
+		d.engine.enqueue(inner, first)
+		d.engine.enqueue(inner, last, d.runNodes(lane.ctx, c.nodes[i], first, v)...)
+		end.follow(last)
+	}
+	choice := &op{effect: round}
+	d.engine.enqueue(lane, end, choice) // before the choice, which may complete at once
+	d.engine.enqueue(inner, choice, after...)
+	return end
+}

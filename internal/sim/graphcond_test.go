@@ -1,0 +1,285 @@
+package sim
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// conditions has a graph with conditional nodes, and memory that the bodies write.
+type conditions struct {
+	*lab
+	g     driver.Graph
+	p     driver.DevicePtr
+	s     driver.Stream
+	sets  driver.Function
+	down  driver.Function
+	adds  driver.Function
+	execs []driver.GraphExec
+}
+
+// condPTX has kernels that set values of conditions as nvcc's code does.
+const condPTX = `.version 8.3
+.target sm_70
+.address_size 64
+.extern .func cudaGraphSetConditional (.param .b64 a, .param .b32 b);
+.visible .entry setc(.param .u64 h, .param .u32 v) {
+	.reg .b64 %rd<2>; .reg .b32 %r<2>;
+	ld.param.u64 %rd1, [h]; ld.param.u32 %r1, [v];
+	{ .param .b64 p0; st.param.b64 [p0], %rd1; .param .b32 p1; st.param.b32 [p1], %r1;
+	call.uni cudaGraphSetConditional, (p0, p1); }
+	ret;
+}
+.visible .entry down(.param .u64 h, .param .u64 c) {
+	.reg .b64 %rd<4>; .reg .b32 %r<3>;
+	ld.param.u64 %rd1, [h]; ld.param.u64 %rd2, [c]; cvta.to.global.u64 %rd3, %rd2;
+	ld.global.u32 %r1, [%rd3]; add.u32 %r2, %r1, 4294967295; st.global.u32 [%rd3], %r2;
+	{ .param .b64 p0; st.param.b64 [p0], %rd1; .param .b32 p1; st.param.b32 [p1], %r2;
+	call.uni cudaGraphSetConditional, (p0, p1); }
+	ret;
+}
+.visible .entry inc(.param .u64 c) {
+	.reg .b64 %rd<3>; .reg .b32 %r<3>;
+	ld.param.u64 %rd1, [c]; cvta.to.global.u64 %rd2, %rd1;
+	ld.global.u32 %r1, [%rd2]; add.u32 %r2, %r1, 1; st.global.u32 [%rd2], %r2;
+	ret;
+}
+`
+
+func newConditions(t *testing.T) *conditions {
+	r := &conditions{lab: newLab(t)}
+	var res driver.Result
+	r.g, res = r.GraphCreate(r.th, 0)
+	r.must(res)
+	m := r.load(condPTX)
+	for name, f := range map[string]*driver.Function{"setc": &r.sets, "down": &r.down, "inc": &r.adds} {
+		*f, res = r.ModuleGetFunction(r.th, m, name)
+		r.must(res)
+	}
+	t.Cleanup(func() {
+		for _, x := range r.execs {
+			r.GraphExecDestroy(r.th, x)
+		}
+		if r.g != 0 {
+			r.GraphDestroy(r.th, r.g)
+		}
+	})
+	r.p, r.s = r.alloc("\x00\x00\x00\x00\x00\x00\x00\x00"), r.newStream()
+	return r
+}
+
+// handle returns a handle for a value.
+func (r *conditions) handle(first, flags uint32) driver.GraphConditionalHandle {
+	r.t.Helper()
+	h, res := r.GraphConditionalHandleCreate(r.th, r.g, r.ctx, first, flags)
+	r.must(res)
+	return h
+}
+
+// add adds a conditional node to a graph.
+func (r *conditions) add(g driver.Graph, h driver.GraphConditionalHandle, kind int32, size uint32,
+	after ...driver.GraphNode) (driver.GraphNode, []driver.Graph, driver.Result) {
+	p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}
+	*p.Conditional() = driver.ConditionalNodeParams{Handle: h, Type: kind, Size: size, Ctx: r.ctx}
+	n, p, res := r.GraphAddNode(r.th, g, after, nil, p)
+	if res != ok {
+		return 0, nil, res
+	}
+	return n, p.Conditional().Graphs(), res
+}
+
+func (r *conditions) mustAdd(g driver.Graph, h driver.GraphConditionalHandle, kind int32, size uint32,
+	after ...driver.GraphNode) []driver.Graph {
+	r.t.Helper()
+	_, bodies, res := r.add(g, h, kind, size, after...)
+	r.must(res)
+	return bodies
+}
+
+// kernelNode adds a node that runs a kernel with two arguments at most.
+func (r *conditions) kernelNode(g driver.Graph, f driver.Function, args [][]byte, after ...driver.GraphNode) driver.GraphNode {
+	r.t.Helper()
+	n, res := r.GraphAddKernelNode(r.th, g, after, &driver.KernelNodeParams{Func: f, GridDimX: 1, GridDimY: 1, GridDimZ: 1,
+		BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1, KernelParams: array(addresses(args))})
+	r.must(res)
+	return n
+}
+
+// write adds a node that writes a byte.
+func (r *conditions) write(g driver.Graph, off int, v uint32) driver.GraphNode {
+	r.t.Helper()
+	n, res := r.GraphAddMemsetNode(r.th, g, nil, &driver.MemsetNodeParams{Dst: r.p + driver.DevicePtr(off), ElementSize: 1,
+		Value: v, Width: 1, Height: 1}, r.ctx)
+	r.must(res)
+	return n
+}
+
+// runs launches an executable graph, and compares the first bytes of the memory.
+func (r *conditions) runs(what string, x driver.GraphExec, want string) {
+	r.t.Helper()
+	r.must(r.GraphLaunch(r.th, x, r.s))
+	r.must(r.StreamSynchronize(r.th, r.s))
+	if got := r.read(r.p, len(want)); got != want {
+		r.t.Errorf("%s: the memory is %q, want %q", what, got, want)
+	}
+}
+
+func (r *conditions) exec() driver.GraphExec {
+	r.t.Helper()
+	x, res := r.GraphInstantiateWithFlags(r.th, r.g, 0)
+	r.must(res)
+	r.execs = append(r.execs, x)
+	return x
+}
+
+func u64(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }
+
+// TestConditionalNodes adds conditional nodes, and compares the answers with those of an H200.
+func TestConditionalNodes(t *testing.T) {
+	r := newConditions(t)
+	const isIf, isWhile, isSwitch = driver.CU_GRAPH_COND_TYPE_IF, driver.CU_GRAPH_COND_TYPE_WHILE, driver.CU_GRAPH_COND_TYPE_SWITCH
+	_, res := r.GraphConditionalHandleCreate(r.th, r.g, r.ctx, 5, 2)
+	r.want("handle with unknown flags", invalidValue, res)
+	_, res = r.GraphConditionalHandleCreate(r.th, r.g, 0, 5, 1)
+	r.want("handle without a context", driver.ResultInvalidContext, res)
+	h := r.handle(0, 1)
+	_, info, res := r.GraphInstantiateWithParams(r.th, r.g, driver.GraphInstantiateParams{})
+	r.want("an unused handle", invalidValue, res)
+	if info.ResultOut != driver.CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED {
+		t.Errorf("the reason is %d", info.ResultOut)
+	}
+	for _, tt := range []struct {
+		what string
+		kind int32
+		size uint32
+		h    driver.GraphConditionalHandle
+	}{{"if 0", isIf, 0, h}, {"if 3", isIf, 3, h}, {"while 2", isWhile, 2, h}, {"switch 0", isSwitch, 0, h}, {"type 3", 3, 1, h},
+		{"type -1", -1, 1, h}, {"handle 0", isIf, 1, 0}, {"another handle", isIf, 1, 0xffff}} {
+		_, _, res := r.add(r.g, tt.h, tt.kind, tt.size)
+		r.want(tt.what, invalidValue, res)
+	}
+	n, bodies, res := r.add(r.g, h, isIf, 1)
+	r.must(res)
+	_, _, res = r.add(r.g, h, isIf, 1)
+	r.want("a second node with the handle", invalidValue, res)
+	_, res = r.GraphClone(r.th, r.g)
+	r.want("clone", driver.ResultNotSupported, res)
+	_, res = r.GraphInstantiateWithFlags(r.th, bodies[0], 0)
+	r.want("instantiate the body", driver.ResultNotSupported, res)
+	r.want("destroy the body", invalidValue, r.GraphDestroy(r.th, bodies[0]))
+	r.want("set parameters", driver.ResultNotSupported, r.GraphNodeSetParams(r.th, n,
+		driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}))
+	x := r.exec()
+	_, res = r.GraphInstantiateWithFlags(r.th, r.g, 0)
+	r.want("instantiate twice", driver.ResultNotSupported, res)
+	r.want("disable", invalidValue, r.GraphNodeSetEnabled(r.th, x, n, 0))
+	_, _, res = r.GraphExecUpdate(r.th, x, r.g)
+	r.want("update with the same graph", ok, res)
+	r.write(bodies[0], 0, 1)
+	_, why, res := r.GraphExecUpdate(r.th, x, r.g)
+	r.want("update with another body", driver.ResultGraphExecUpdateFailure, res)
+	if why != driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED {
+		t.Errorf("the reason is %d", why)
+	}
+	r.must(r.GraphExecDestroy(r.th, x))
+	r.execs = nil
+	_, res = r.GraphAddEmptyNode(r.th, bodies[0], nil)
+	r.must(res)
+	_, res = r.GraphAddHostNode(r.th, bodies[0], nil, driver.Callback{Go: func() {}})
+	r.must(res)
+	_, info, res = r.GraphInstantiateWithParams(r.th, r.g, driver.GraphInstantiateParams{})
+	r.want("a host node in a body", invalidValue, res)
+	if info.ResultOut != driver.CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED || info.HErrNodeOut == 0 {
+		t.Errorf("the reason is %d, the node %#x", info.ResultOut, info.HErrNodeOut)
+	}
+	r.must(r.GraphDestroyNode(r.th, n))
+	_, res = r.GraphInstantiateWithFlags(r.th, r.g, 0)
+	r.want("the handle of a removed node", invalidValue, res)
+	_, res = r.GraphGetNodes(r.th, bodies[0], nil)
+	r.want("the body of a removed node", invalidValue, res)
+	r.must(r.GraphDestroy(r.th, r.g))
+	r.g = 0
+	r.takeMisuses()
+}
+
+// TestConditionalRuns launches graphs with conditional nodes, and compares the results with those of an H200.
+func TestConditionalRuns(t *testing.T) {
+	for first := range uint32(4) {
+		for flags := range uint32(2) {
+			r := newConditions(t)
+			bodies := r.mustAdd(r.g, r.handle(first, flags), driver.CU_GRAPH_COND_TYPE_IF, 2)
+			r.write(bodies[0], 0, 'i')
+			r.write(bodies[1], 0, 'e')
+			bodies = r.mustAdd(r.g, r.handle(first, flags), driver.CU_GRAPH_COND_TYPE_SWITCH, 3)
+			for i := range 3 {
+				r.write(bodies[i], 1+i, uint32('0'+i))
+			}
+			want := "e0\x00\x00"
+			if flags == 1 && first > 0 {
+				want = []string{"", "i\x001\x00", "i\x00\x002", "i\x00\x00\x00"}[first]
+			}
+			r.runs("if and switch", r.exec(), want)
+		}
+	}
+	one := []byte{1, 0, 0, 0}
+	for flags := range uint32(2) {
+		r := newConditions(t)
+		h := r.handle(0, flags)
+		n, bodies, res := r.add(r.g, h, driver.CU_GRAPH_COND_TYPE_IF, 1)
+		r.must(res)
+		r.kernelNode(bodies[0], r.adds, [][]byte{u64(uint64(r.p))})
+		r.kernelNode(r.g, r.sets, [][]byte{u64(uint64(h)), one}, n)
+		x := r.exec()
+		r.runs("the first launch", x, "\x00")
+		want := "\x01" // the value stays
+		if flags == 1 {
+			want = "\x00"
+		}
+		r.runs("the second launch", x, want)
+	}
+	r := newConditions(t)
+	h := r.handle(1, 1)
+	body := r.mustAdd(r.g, h, driver.CU_GRAPH_COND_TYPE_WHILE, 1)[0]
+	inner := r.handle(1, 1)
+	then := r.mustAdd(body, inner, driver.CU_GRAPH_COND_TYPE_IF, 1)[0]
+	k := r.kernelNode(body, r.adds, [][]byte{u64(uint64(r.p))})
+	r.kernelNode(body, r.down, [][]byte{u64(uint64(h)), u64(uint64(r.p + 4))}, k)
+	y := r.write(then, 3, 'n')
+	r.must(r.MemsetD8(r.th, r.p+4, 5, 1))
+	x := r.exec()
+	r.runs("while", x, "\x05\x00\x00n\x00")
+	r.must(r.MemsetD8(r.th, r.p+4, 2, 1))
+	set := driver.MemsetNodeParams{Dst: r.p + 2, ElementSize: 1, Value: 'm', Width: 1, Height: 1}
+	r.must(r.GraphExecMemsetNodeSetParams(r.th, x, y, &set, r.ctx))
+	r.must(r.GraphNodeSetEnabled(r.th, x, k, 0))
+	r.runs("while with changed nodes", x, "\x05\x00mn\x00")
+	_, _, res := r.GraphExecUpdate(r.th, x, r.g)
+	r.must(res)
+	r.must(r.GraphNodeSetEnabled(r.th, x, k, 1))
+	r.must(r.MemsetD8(r.th, r.p+4, 1, 1))
+	r.runs("while after an update", x, "\x06\x00mn\x00")
+}
+
+// TestConditionalOutside sets a value by kernels that are in no graph, or in another one.
+func TestConditionalOutside(t *testing.T) {
+	for _, graph := range []bool{false, true} {
+		r := newConditions(t)
+		h := r.handle(0, 0)
+		r.mustAdd(r.g, h, driver.CU_GRAPH_COND_TYPE_IF, 1)
+		if graph {
+			other, res := r.GraphCreate(r.th, 0)
+			r.must(res)
+			defer r.GraphDestroy(r.th, other)
+			r.kernelNode(other, r.sets, [][]byte{u64(uint64(h)), {1, 0, 0, 0}})
+			x, res := r.GraphInstantiateWithFlags(r.th, other, 0)
+			r.must(res)
+			defer r.GraphExecDestroy(r.th, x)
+			r.must(r.GraphLaunch(r.th, x, r.s))
+		} else {
+			r.must(r.launchOn(r.s, r.sets, 1, params(uint64(h), uint32(1))))
+		}
+		r.want("outside", driver.ResultIllegalAddress, r.StreamSynchronize(r.th, r.s))
+		r.takeMisuses()
+	}
+}

@@ -1,0 +1,121 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// This file has nodes with a batch of memory operations.
+
+// memOps are the operations of a batch. They never change.
+type memOps struct {
+	ctx  *context
+	list []driver.StreamBatchMemOpParams
+}
+
+// sameShape reports whether other operations can replace these in an executable graph: as many of the
+// same kinds in the same context.
+func (m *memOps) sameShape(other *memOps) bool {
+	if m == nil || other == nil {
+		return m == other
+	}
+	return m.ctx == other.ctx && slices.EqualFunc(m.list, other.list,
+		func(a, b driver.StreamBatchMemOpParams) bool { return *a.Operation() == *b.Operation() })
+}
+
+// batchWork returns the work of a batch of operations.
+func (d *Driver) batchWork(c *context, ops []driver.StreamBatchMemOpParams) *work {
+	m := &memOps{c, slices.Clone(ops)}
+	return &work{node: batchMemOpNode, ctx: c, batch: m, make: func() *op {
+		var list []*work
+		for i := range m.list {
+			w, r := d.memOp(&m.list[i])
+			if r != ok { // the memory does not exist, which no call has checked
+				return &op{effect: func() { d.poison(driver.ResultIllegalAddress) }}
+			}
+			if w != nil {
+				list = append(list, w)
+			}
+		}
+		return sequence(list)
+	}}
+}
+
+// batchParams returns the work of a node with a batch. Whether there is memory at the addresses is not
+// checked.
+func (d *Driver) batchParams(name string, p *driver.BatchMemOpNodeParams) func() (*work, driver.Result) {
+	return func() (*work, driver.Result) {
+		if p.Ctx == 0 || p.Count > mostMemOps || p.Flags != 0 || p.Count > 0 && p.ParamArray == nil {
+			return nil, driver.ResultInvalidValue
+		}
+		c, r := d.nodeContext(name, p.Ctx)
+		if r != ok {
+			return nil, r
+		}
+		ops := elements(p.ParamArray, p.Count)
+		for i := range ops {
+			if r := checkMemOp(&ops[i]); r != ok {
+				return nil, r
+			}
+		}
+		return d.batchWork(c, ops), ok
+	}
+}
+
+// GraphAddBatchMemOpNode is cuGraphAddBatchMemOpNode.
+func (d *Driver) GraphAddBatchMemOpNode(_ *driver.Thread, g driver.Graph, deps []driver.GraphNode,
+	p driver.BatchMemOpNodeParams) (driver.GraphNode, driver.Result) {
+	const name = "cuGraphAddBatchMemOpNode"
+	defer d.mu.Unlock()
+	return d.addNode(name, g, deps, d.batchParams(name, &p))
+}
+
+// GraphBatchMemOpNodeGetParams is cuGraphBatchMemOpNodeGetParams. The operations are the node's, until
+// its parameters change.
+func (d *Driver) GraphBatchMemOpNodeGetParams(_ *driver.Thread,
+	h driver.GraphNode) (p driver.BatchMemOpNodeParams, r driver.Result) {
+	defer d.mu.Unlock()
+	n, r := d.nodeOf("cuGraphBatchMemOpNodeGetParams", h, batchMemOpNode)
+	switch m := n.batch(); {
+	case r != ok:
+		return p, r
+	case m == nil: // a capture of cuStreamWaitValue32 and the like has made the node
+		return p, driver.ResultNotSupported
+	default:
+		p.Ctx, p.Count = m.ctx.handle, uint32(len(m.list))
+		if len(m.list) > 0 {
+			p.ParamArray = &m.list[0]
+		}
+		return p, ok
+	}
+}
+
+func (n *node) batch() *memOps {
+	if n == nil {
+		return nil
+	}
+	return n.work.batch
+}
+
+// GraphBatchMemOpNodeSetParams is cuGraphBatchMemOpNodeSetParams.
+func (d *Driver) GraphBatchMemOpNodeSetParams(_ *driver.Thread, n driver.GraphNode,
+	p driver.BatchMemOpNodeParams) driver.Result {
+	const name = "cuGraphBatchMemOpNodeSetParams"
+	defer d.mu.Unlock()
+	return d.change(name, n, batchMemOpNode, d.batchParams(name, &p))
+}
+
+// GraphExecBatchMemOpNodeSetParams is cuGraphExecBatchMemOpNodeSetParams.
+func (d *Driver) GraphExecBatchMemOpNodeSetParams(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+	p driver.BatchMemOpNodeParams) driver.Result {
+	const name = "cuGraphExecBatchMemOpNodeSetParams"
+	defer d.mu.Unlock()
+	return d.changeExec(name, x, n, batchMemOpNode, d.batchParams(name, &p))
+}
+
+// StreamBatchMemOpV1 is cuStreamBatchMemOp.
+func (d *Driver) StreamBatchMemOpV1(th *driver.Thread, h driver.Stream, ops []driver.StreamBatchMemOpParams,
+	flags uint32) driver.Result {
+	return d.StreamBatchMemOp(th, h, ops, flags)
+}
