@@ -165,8 +165,23 @@ func (d *Driver) GraphExecUpdate(_ *driver.Thread, h driver.GraphExec, gh driver
 	return 0, driver.CU_GRAPH_EXEC_UPDATE_SUCCESS, ok
 }
 
+// dependents returns the nodes that come after each node, with the kinds of their edges.
+func dependents(nodes []*node) map[*node]map[*node]driver.GraphEdgeData {
+	after := make(map[*node]map[*node]driver.GraphEdgeData)
+	for _, n := range nodes {
+		for _, b := range n.after {
+			if after[b] == nil {
+				after[b] = make(map[*node]driver.GraphEdgeData)
+			}
+			after[b][n] = n.data[b]
+		}
+	}
+	return after
+}
+
 // counterparts finds the node of an executable graph for each node of another graph, also in bodies. It
-// returns a node that has none.
+// returns a node that has none. As an H200 does, it looks at all edges before it looks at any type, and
+// reports the last node of another type.
 func counterparts(own, nodes []*node, of map[*node]*node) *wrongNode {
 	if len(own) != len(nodes) {
 		return &wrongNode{0, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
@@ -174,18 +189,28 @@ func counterparts(own, nodes []*node, of map[*node]*node) *wrongNode {
 	for i, n := range nodes {
 		of[n] = own[i]
 	}
+	had, has := dependents(own), dependents(nodes)
+	for i, n := range nodes {
+		same := len(had[own[i]]) == len(has[n])
+		for b, data := range has[n] {
+			before, was := had[own[i]][of[b]]
+			same = same && was && before == data
+		}
+		if !same {
+			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
+		}
+	}
+	for i, n := range slices.Backward(nodes) {
+		if own[i].work.node != n.work.node {
+			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED}
+		}
+	}
 	for i, n := range nodes {
 		switch m := own[i]; {
 		case m.work.alloc != n.work.alloc:
 			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR}
-		case m.work.node != n.work.node:
-			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED}
-		case len(m.after) != len(n.after),
-			slices.ContainsFunc(n.after, func(b *node) bool {
-				return !slices.Contains(m.after, of[b]) || m.data[of[b]] != n.data[b]
-			}):
-			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
-		case !alike(m.work.child, n.work.child), !m.work.batch.sameShape(n.work.batch):
+		case !alike(m.work.child, n.work.child), !m.work.batch.sameShape(n.work.batch),
+			n.work.node == memsetNode && m.work.many != n.work.many:
 			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED}
 		case n.work.cond == nil:
 			continue

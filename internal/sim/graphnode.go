@@ -67,12 +67,14 @@ func (d *Driver) execNode(name string, h driver.GraphExec, nh driver.GraphNode,
 }
 
 // replaceable reports whether other work can replace the work of an executable graph's node: a
-// kernel of the same context, or memory of the same kinds and contexts in one row.
+// kernel of the same context, a copy in one row of the same kinds of memory and contexts, or a memset
+// that has several rows, too, or one.
 func (w *work) replaceable(other *work) bool {
 	if w.kernel != nil && w.kernel.module.ctx != other.kernel.module.ctx {
 		return false
 	}
-	return !w.many && !other.many && w.kinds == other.kinds && w.batch.sameShape(other.batch) &&
+	rows := !w.many && !other.many || w.node == memsetNode && w.many == other.many
+	return rows && w.kinds == other.kinds && w.batch.sameShape(other.batch) &&
 		slices.EqualFunc(w.blocks, other.blocks, func(a, b *block) bool { return a.ctx == b.ctx })
 }
 

@@ -186,6 +186,53 @@ func foundGraphNodes() []found {
 				c.run(n.exec, s)
 				c.finish(s)
 			}},
+		{famGraph, "update-shapes", "which difference between graphs an update reports, and of which node",
+			func(c *raw) {
+				_, ctx := c.setup()
+				n := newNodes(c, ctx)
+				// A graph is a list of kinds, and of the node that each comes after, or -1.
+				graph := func(kinds string, after ...int) (driver.Graph, []driver.GraphNode) {
+					g, res := c.GraphCreate(c.at, 0)
+					c.must("cuGraphCreate", res)
+					var list []driver.GraphNode
+					for i, k := range kinds {
+						var deps []driver.GraphNode
+						if after[i] >= 0 {
+							deps = list[after[i]:][:1]
+						}
+						var node driver.GraphNode
+						switch k {
+						case 'm':
+							node, res = c.GraphAddMemsetNode(c.at, g, deps, &n.set, ctx)
+						case 'r':
+							rows := n.set
+							rows.Width, rows.Height, rows.Pitch = 8, 2, 16
+							node, res = c.GraphAddMemsetNode(c.at, g, deps, &rows, ctx)
+						default:
+							node, res = c.GraphAddEmptyNode(c.at, g, deps)
+						}
+						c.must("adding a node", res)
+						list = append(list, node)
+					}
+					return g, list
+				}
+				g, _ := graph("me", -1, 0)
+				exec := c.exec(g)
+				for _, other := range []struct {
+					name, kinds string
+					after       []int
+				}{
+					{"same", "me", []int{-1, 0}}, {"other-types", "em", []int{-1, 0}}, {"no-edges-and-types", "em", []int{-1, -1}},
+					{"first-type", "ee", []int{-1, 0}}, {"fewer", "m", []int{-1}}, {"more", "mee", []int{-1, 0, 0}},
+					{"no-edges", "me", []int{-1, -1}}, {"fewer-and-types", "e", []int{-1}}, {"rows", "re", []int{-1, 0}},
+				} {
+					g, list := graph(other.kinds, other.after...)
+					node, why, res := c.GraphExecUpdate(c.at, exec, g)
+					c.res(other.name, res)
+					c.val(other.name+"-why", why)
+					c.val(other.name+"-node", slices.Index(list, node))
+				}
+			}},
 		{famGraph, "nodes-disabled-cooperative", "a launch with a cooperative kernel that is disabled poisons the context",
 			func(c *raw) {
 				_, ctx := c.setup()
