@@ -164,7 +164,8 @@ type worker struct {
 
 func (p *pool) start() (*worker, error) {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), workerEnv+"="+p.env, "CUDA_CACHE_DISABLE=1", "CUDA_DEVICE_MAX_CONNECTIONS=1", "GOMAXPROCS=2")
+	cmd.Env = append(os.Environ(), workerEnv+"="+p.env, "CUDA_CACHE_DISABLE=1", "CUDA_DEVICE_MAX_CONNECTIONS=1",
+		"GOMAXPROCS=2")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -235,7 +236,11 @@ func (p *pool) serve() error {
 			}
 			p.mu.Lock()
 			p.restarts++
-			p.differences = append(p.differences, difference{Seed: at, Item: -2, Form: map[bool]string{true: "a mutant, with which the process ends", false: "a whole program"}[how == onlyMutants],
+			what := "a whole program"
+			if how == onlyMutants {
+				what = "a mutant"
+			}
+			p.differences = append(p.differences, difference{Seed: at, Item: -2, Form: what,
 				Why: "the process ended: " + err.Error()})
 			p.mu.Unlock()
 			// Those before it are executed again.
@@ -307,8 +312,9 @@ func TestGPU(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	t.Logf("%d programs in %.0f s, %d differences, %d mutants that both reject and %d that both accept, %d processes ended; to go on from here: -ptx.from=%d",
-		p.programs, time.Since(begun).Seconds(), len(p.differences), p.mutants[0], p.mutants[1], p.restarts, p.next)
+	t.Logf("%d programs in %.0f s, %d differences, %d mutants that both reject and %d that both accept, "+
+		"%d processes ended; to go on from here: -ptx.from=%d", p.programs, time.Since(begun).Seconds(),
+		len(p.differences), p.mutants[0], p.mutants[1], p.restarts, p.next)
 	p.write()
 	p.show()
 	rare := 0
@@ -352,7 +358,8 @@ func (p *pool) show() {
 			break
 		}
 		d := groups[k][0]
-		p.t.Errorf("%d times %s: seed %d, thread %d: %.200s; %s: GPU %x, software %x %.200s", len(groups[k]), k, d.Seed, d.Thread, d.Text, d.Operands, d.GPU, d.Sim, d.Why)
+		p.t.Errorf("%d times %s: seed %d, thread %d: %.200s; %s: GPU %x, software %x %.200s", len(groups[k]), k, d.Seed,
+			d.Thread, d.Text, d.Operands, d.GPU, d.Sim, d.Why)
 	}
 	var worst []string
 	for what := range p.worst {
@@ -382,8 +389,8 @@ func (p *pool) write() {
 	}
 	put("differences", func(w io.Writer) {
 		for _, d := range p.differences {
-			fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%d\t%x\t%x\t%d\t%s\n", d.Seed, d.Item, d.Form, d.Shape, d.Text, d.Operands, d.Thread,
-				d.GPU, d.Sim, d.Threads, strings.ReplaceAll(d.Why, "\n", " | "))
+			fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%d\t%x\t%x\t%d\t%s\n", d.Seed, d.Item, d.Form, d.Shape, d.Text,
+				d.Operands, d.Thread, d.GPU, d.Sim, d.Threads, strings.ReplaceAll(d.Why, "\n", " | "))
 		}
 	})
 	put("uses", func(w io.Writer) {

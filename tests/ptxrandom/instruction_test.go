@@ -518,7 +518,8 @@ func (g *generator) guard() string {
 
 // unguarded are rows that the compiler of driver 580 executes although their guard is false, or whose old
 // result it changes then.
-var unguarded = []string{"set", "testp", "vadd2", "vadd4", "vsub2", "vsub4", "vabsdiff2", "vabsdiff4", "vmin2", "vmin4", "vmax2", "vmax4"}
+var unguarded = []string{"set", "testp", "vadd2", "vadd4", "vsub2", "vsub4", "vabsdiff2", "vabsdiff4", "vmin2", "vmin4",
+	"vmax2", "vmax4"}
 
 // canonical replaces a NaN in a register by one that does not depend on the driver, where the manual
 // does not say which it is.
@@ -529,9 +530,11 @@ func (g *generator) canonical(reg, typ string) {
 	case "f32":
 		g.line("testp.notanumber.f32 %%px, %s; selp.b32 %s, 0x7fffffff, %s, %%px;", reg, reg, reg)
 	case "f16":
-		g.line("and.b16 %%xh, %s, 0x7fff; setp.gt.u16 %%px, %%xh, 0x7c00; selp.b16 %s, 0x7fff, %s, %%px;", reg, reg, reg)
+		g.line("and.b16 %%xh, %s, 0x7fff; setp.gt.u16 %%px, %%xh, 0x7c00; selp.b16 %s, 0x7fff, %s, %%px;", reg, reg,
+			reg)
 	case "bf16":
-		g.line("and.b16 %%xh, %s, 0x7fff; setp.gt.u16 %%px, %%xh, 0x7f80; selp.b16 %s, 0x7fff, %s, %%px;", reg, reg, reg)
+		g.line("and.b16 %%xh, %s, 0x7fff; setp.gt.u16 %%px, %%xh, 0x7f80; selp.b16 %s, 0x7fff, %s, %%px;", reg, reg,
+			reg)
 	}
 }
 
@@ -581,18 +584,10 @@ func (g *generator) plain(v form) {
 		}
 		s := g.store(k.reg, k.size)
 		if b != nil {
-			s.class, s.rel, s.abs, s.elem, s.row = approximate, b.rel, b.abs, v.typ(), v.row.name+" "+strings.Join(words2(v), " ")
+			s.class, s.rel, s.abs, s.elem, s.row = approximate, b.rel, b.abs, v.typ(), v.String()
 		}
 	}
 	g.end()
-}
-
-// words2 returns the modifiers of a variant that say how exact it is.
-func words2(v form) (list []string) {
-	for _, w := range strings.Split(v.String(), ".")[1:] {
-		list = append(list, "."+w)
-	}
-	return list
 }
 
 // bound says how far an approximate result may be from that of another driver, relative to it and

@@ -239,7 +239,8 @@ func (g *generator) wmma(v form) {
 			g.cur.rows = append(g.cur.rows, id)
 		}
 	}
-	g.line(".reg .b32 %%wa%d_<8>, %%wb%d_<8>, %%wc%d_<8>, %%wd%d_<8>;", len(g.items), len(g.items), len(g.items), len(g.items))
+	number := len(g.items)
+	g.line(".reg .b32 %%wa%d_<8>, %%wb%d_<8>, %%wc%d_<8>, %%wd%d_<8>;", number, number, number, number)
 	names := func(letter string, n int) (list []string) {
 		for i := range n {
 			list = append(list, fmt.Sprintf("%%w%s%d_%d", letter, len(g.items), i))

@@ -180,7 +180,8 @@ func (g *generator) calling(ld, st form, withLoad, withStore bool) {
 	if vec != "" {
 		suffix = vec + "." + typ
 	}
-	g.heads = append(g.heads, head{len(g.items), fmt.Sprintf(".func (.param .align 16 .b8 out[16]) %s(.param .align 16 .b8 in[16]) { %s "+
+	g.heads = append(g.heads, head{len(g.items), fmt.Sprintf(".func (.param .align 16 .b8 out[16]) "+
+		"%s(.param .align 16 .b8 in[16]) { %s "+
 		"ld.param.%s %s, [in]; not.b%d %s, %s; st.param.%s [out], %s; ret; }", name, strings.Join(declared, " "),
 		suffix, inner, width, regs[0], regs[0], suffix, inner)})
 	g.begin(form, "call uni?", ld.row.id, st.row.id, "ret uni?")
@@ -207,9 +208,10 @@ func (g *generator) atomic(v form) {
 	space, op, typ := v.get("space"), v.get("op"), v.typ()
 	size := max(widthOf(typ)/8, 2)
 	shared := strings.HasPrefix(space, "shared")
-	contended := !slices.Contains([]string{"exch", "cas"}, op) && typ[0] != 'f' && !strings.HasPrefix(typ, "bf") && g.IntN(2) == 0
+	float := typ[0] == 'f' || strings.HasPrefix(typ, "bf")
+	contended := op != "exch" && op != "cas" && !float && g.IntN(2) == 0
 	operand := g.source(typ, "b")
-	if typ[0] == 'f' || strings.HasPrefix(typ, "bf") {
+	if float {
 		operand = g.register(kindOf(typ), widthOf(typ))
 	}
 	at := ""

@@ -17,9 +17,11 @@ var (
 	registerWord = regexp.MustCompile(`%[hrdp]\d+`)
 	typeWord     = regexp.MustCompile(`\.(?:[bus](?:8|16|32|64)|f(?:16|32|64)|b?f16x2|bf16|pred)\b`)
 	modifierWord = regexp.MustCompile(`\.[a-z][a-zA-Z0-9:_]*`)
-	modifiers    = strings.Fields(".sat .ftz .rn .rz .rni .hi .lo .wide .approx .full .cc .relu .NaN .sync .uni .v2 .v4 .global .shared " +
-		".local .const .param .volatile .relaxed .acquire .release .gpu .cta .noftz .and .or .eq .lt .lo .b32 .u32 .f32 .to .pack")
-	types = strings.Fields(".b8 .b16 .b32 .b64 .u8 .u16 .u32 .u64 .s8 .s16 .s32 .s64 .f16 .f32 .f64 .f16x2 .bf16 .bf16x2 .pred")
+	modifiers    = strings.Fields(".sat .ftz .rn .rz .rni .hi .lo .wide .approx .full .cc .relu .NaN .sync .uni .v2 .v4 " +
+		".global .shared .local .const .param .volatile .relaxed .acquire .release .gpu .cta .noftz .and .or .eq .lt " +
+		".lo .b32 .u32 .f32 .to .pack")
+	types = strings.Fields(".b8 .b16 .b32 .b64 .u8 .u16 .u32 .u64 .s8 .s16 .s32 .s64 .f16 .f32 .f64 .f16x2 .bf16 " +
+		".bf16x2 .pred")
 )
 
 // mutated returns the text of a short program in which one line is wrong, or only other than it was,
@@ -94,7 +96,8 @@ func change(r *rand.Rand, s string) string {
 		more := one([]string{"1", "%r3", "%d2", "%p1", "%h2"})("")
 		return strings.Join(parts[:i], ", ") + ", " + more + ", " + strings.Join(parts[i:], ", ")
 	case 11:
-		return replaced(r, s, registerWord, one([]string{"1", "-1", "0f3F800000", "0d3FF0000000000000", "3.5", "70000", "0x123456789a"}))
+		return replaced(r, s, registerWord, one([]string{"1", "-1", "0f3F800000", "0d3FF0000000000000", "3.5", "70000",
+			"0x123456789a"}))
 	}
 	return replaced(r, s, regexp.MustCompile(`[\[\]{},!|]`), one([]string{"", ",", "[", "}"}))
 }

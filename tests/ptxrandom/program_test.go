@@ -336,13 +336,16 @@ func (p *program) kernel(skip map[int]bool, at int, probe []string) (lines []str
 	}
 	add(-1, ".visible .entry k%d(.param .u64 image, .param .align 16 .b8 given[64]) {", p.seed)
 	add(-1, ".reg .b16 %%h<12>; .reg .b32 %%r<20>; .reg .b64 %%d<12>; .reg .pred %%p<8>;")
-	add(-1, ".reg .b16 %%xh, %%xh1; .reg .b32 %%xr, %%xr1, %%xr2, %%xs, %%xi, %%xc, %%xm<16>; .reg .b64 %%xd, %%xd1, %%xe<8>;")
-	add(-1, ".reg .b64 %%im, %%in, %%out, %%gA, %%gT, %%nA, %%qA, %%qT, %%qM, %%zA, %%kA, %%yA; .reg .b32 %%me, %%sA, %%sT, %%sM, %%lA;")
+	add(-1, ".reg .b16 %%xh, %%xh1; .reg .b32 %%xr, %%xr1, %%xr2, %%xs, %%xi, %%xc, %%xm<16>; "+
+		".reg .b64 %%xd, %%xd1, %%xe<8>;")
+	add(-1, ".reg .b64 %%im, %%in, %%out, %%gA, %%gT, %%nA, %%qA, %%qT, %%qM, %%zA, %%kA, %%yA; "+
+		".reg .b32 %%me, %%sA, %%sT, %%sM, %%lA;")
 	add(-1, ".reg .pred %%pc, %%pn, %%pz, %%pw, %%pm, %%px, %%py; .reg .b32 %%mf<8>, %%mb<8>, %%mt<8>; .reg .b64 %%md<4>;")
 	add(-1, "ld.param.u64 %%im, [image]; mov.u32 %%me, %%tid.x;")
 	add(-1, "mad.wide.u32 %%in, %%me, 8, %%im; add.u64 %%out, %%in, %d;", results)
 	add(-1, "mad.wide.u32 %%gA, %%me, 64, %%im; add.u64 %%nA, %%gA, %d; add.u64 %%gA, %%gA, %d;", constant, scratch)
-	add(-1, "add.u64 %%gT, %%im, %d; setp.eq.u64 %%pn, %%im, 0; setp.eq.u32 %%pz, %%me, 0; setp.ge.u32 %%pw, %%me, 32;", common)
+	add(-1, "add.u64 %%gT, %%im, %d; setp.eq.u64 %%pn, %%im, 0; setp.eq.u32 %%pz, %%me, 0; "+
+		"setp.ge.u32 %%pw, %%me, 32;", common)
 	for i, in := range initial {
 		add(-1, "ld.global.b%d %s, [%%in+%d];", widthOfRegister(in.name), in.name, i*rowSize)
 	}
@@ -358,7 +361,8 @@ func (p *program) kernel(skip map[int]bool, at int, probe []string) (lines []str
 	if p.need["shared"] {
 		add(-1, ".shared .align 16 .b8 s[8192];")
 		add(-1, "mov.u32 %%sA, s; add.u32 %%sT, %%sA, 4096; add.u32 %%sM, %%sA, 4608; mad.lo.u32 %%sA, %%me, 64, %%sA;")
-		add(-1, "cvt.u64.u32 %%qA, %%sA; cvta.shared.u64 %%qA, %%qA; cvt.u64.u32 %%qT, %%sT; cvta.shared.u64 %%qT, %%qT; add.u64 %%qM, %%qT, 512;")
+		add(-1, "cvt.u64.u32 %%qA, %%sA; cvta.shared.u64 %%qA, %%qA; cvt.u64.u32 %%qT, %%sT; "+
+			"cvta.shared.u64 %%qT, %%qT; add.u64 %%qM, %%qT, 512;")
 		for i := 0; i < 64; i += 16 {
 			add(-1, "ld.global.v2.b64 {%%xd, %%xd1}, [%%nA+%d]; st.shared.v2.b64 [%%sA+%d], {%%xd, %%xd1};", i, i)
 		}

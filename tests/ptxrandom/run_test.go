@@ -48,7 +48,8 @@ func open(t *driver.Table) (*machine, error) {
 // close ends what open began.
 func (m *machine) close() error {
 	var errs []error
-	for _, r := range []driver.Result{m.MemFree(m.at, m.memory), m.CtxSetCurrent(m.at, 0), m.DevicePrimaryCtxRelease(m.at, 0)} {
+	for _, r := range []driver.Result{m.MemFree(m.at, m.memory), m.CtxSetCurrent(m.at, 0),
+		m.DevicePrimaryCtxRelease(m.at, 0)} {
 		if r != ok {
 			errs = append(errs, r)
 		}
@@ -80,7 +81,8 @@ func (m *machine) execute(mod driver.Module, p *program, image []byte, more int)
 
 // executeAll executes programs of a module one after the other, with few calls that wait: where many
 // processes share a GPU, each of them takes long.
-func (m *machine) executeAll(mod driver.Module, programs []*program, images [][]byte, more int) ([]outcome, driver.Result) {
+func (m *machine) executeAll(mod driver.Module, programs []*program, images [][]byte, more int) ([]outcome,
+	driver.Result) {
 	all := make([]byte, len(programs)*imageSize)
 	for i := range all {
 		all[i] = 0xee
@@ -314,7 +316,8 @@ func (pr *pairOf) run(from, to uint64, singly bool) (rep report) {
 	}
 	mods, good := pr.agree(b, &rep)
 	if !good {
-		rep.Differences = append(rep.Differences, difference{Seed: from, Item: -2, Form: "a whole module", Why: "no module is accepted"})
+		rep.Differences = append(rep.Differences, difference{Seed: from, Item: -2, Form: "a whole module",
+			Why: "no module is accepted"})
 		rep.Hashes = make([][2]uint32, to-from)
 		return rep
 	}
@@ -412,7 +415,8 @@ func (pr *pairOf) mutant(seed uint64, rep *report) {
 		rep.Mutants[0]++
 	default:
 		rep.Differences = append(rep.Differences, difference{Seed: seed, Item: -3, Form: "a mutant", Text: line,
-			Why: fmt.Sprintf("the GPU's driver says %d, and the software driver %d; %.300s; %.300s", int(r[0]), int(r[1]), logs[0], logs[1])})
+			Why: fmt.Sprintf("the GPU's driver says %d, and the software driver %d; %.300s; %.300s", int(r[0]), int(r[1]),
+				logs[0], logs[1])})
 	}
 }
 

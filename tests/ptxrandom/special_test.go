@@ -123,7 +123,8 @@ func (g *generator) carry(v form) {
 }
 
 // specialRegisters are those whose values do not depend on the driver.
-var specialRegisters = []string{"%tid.x", "%tid.y", "%tid.z", "%ntid.x", "%ntid.y", "%ntid.z", "%ctaid.x", "%ctaid.y", "%ctaid.z",
+var specialRegisters = []string{"%tid.x", "%tid.y", "%tid.z", "%ntid.x", "%ntid.y", "%ntid.z", "%ctaid.x", "%ctaid.y",
+	"%ctaid.z",
 	"%nctaid.x", "%nctaid.y", "%nctaid.z", "%laneid", "%lanemask_eq", "%lanemask_le", "%lanemask_lt", "%lanemask_ge",
 	"%lanemask_gt", "%dynamic_smem_size", "%clusterid.x", "%nclusterid.x", "%cluster_ctaid.x", "%cluster_nctaid.x",
 	"%cluster_ctarank", "%cluster_nctarank"}
@@ -189,7 +190,8 @@ func (g *generator) sum(v form) {
 		ftz = ".ftz"
 	}
 	width := widthOf(typ)
-	product, other := map[int]string{16: "%xh", 32: "%xr", 64: "%xd"}[width], map[int]string{16: "%xh1", 32: "%xr1", 64: "%xd1"}[width]
+	product := map[int]string{16: "%xh", 32: "%xr", 64: "%xd"}[width]
+	other := product + "1"
 	k := kindOf(typ)
 	a, b, c := g.register(k, width), g.register(k, width), g.register(k, width)
 	form := v.row.name + ftz + "." + typ
