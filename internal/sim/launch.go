@@ -56,6 +56,9 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 		return r
 	}
 	grid, block := Dim3{c.GridX, c.GridY, c.GridZ}, Dim3{c.BlockX, c.BlockY, c.BlockZ}
+	if block == (Dim3{1, 1, 1}) && f.blockSize != (Dim3{}) { // the kernel's text says it
+		block = f.blockSize
+	}
 	if r = f.fits(grid, block, c.SharedMemBytes); r == ok {
 		r = f.fitsTogether(grid, block, c.SharedMemBytes, o)
 	}

@@ -471,13 +471,8 @@ func (d *Driver) OccupancyMaxPotentialBlockSize(_ *driver.Thread, h driver.Funct
 		return 0, 0, driver.ResultInvalidValue
 	case sizes != 0:
 		return 0, 0, driver.ResultNotSupported
-	}
-	most := f.maxThreads
-	if f.blockSize != (Dim3{}) { // an H200 does not look at .reqntid
-		most = mostInBlock
-	}
-	if limit == 0 || limit > most {
-		limit = most
+	case limit == 0 || limit > f.maxThreads:
+		limit = f.maxThreads
 	}
 	best := int32(0) // the largest number of threads of a multiprocessor so far
 	for threads := limit; threads > 0; threads = (threads - 1) / warp * warp {

@@ -86,6 +86,10 @@ func parsePTX(image []byte, version int32) (*ptxCode, *ptxError) {
 		}
 		if c.variables = append(c.variables, v); v.Space == syntax.Const {
 			c.constant = behind(c.constant, v)
+			if c.constant > mostConstant {
+				return nil, fatal(v.Pos, "the variables in constant memory up to %s have %d bytes, and at most %d are possible", v.Name,
+					c.constant, mostConstant)
+			}
 		}
 		if len(v.Init) > 0 {
 			if initialized += min(v.Size(), 1<<40); initialized > mostInitialized {
@@ -110,6 +114,9 @@ func parsePTX(image []byte, version int32) (*ptxCode, *ptxError) {
 // mostInitialized is how large the variables of a text with initial values may be, in bytes. Their memory
 // is on the host at once, and a short text can declare large ones.
 const mostInitialized = 1 << 30
+
+// mostConstant is the size of the constant memory of a text, in bytes.
+const mostConstant = 1 << 16
 
 // newestPTX returns the newest version of PTX that a driver supports: 87 is 8.7.
 func newestPTX(version int32) int {
@@ -157,8 +164,7 @@ func entryOf(f *syntax.Function) (ptxEntry, *ptxError) {
 		switch d.Name {
 		case ".maxntid":
 			e.maxThreads = int32(min(product, 1024))
-		case ".reqntid":
-			e.maxThreads = int32(min(product, 1024))
+		case ".reqntid": // on an H200 it does not change the largest number
 			e.required = Dim3{uint32(size[0]), uint32(size[1]), uint32(size[2])}
 		case ".explicitcluster":
 			e.explicit = 1

@@ -207,7 +207,7 @@ func TestBlockSizes(t *testing.T) {
 		want   driver.Result
 	}{
 		{"most", 8, 4, ok}, {"most", 32, 1, ok}, {"most", 1, 1, ok}, {"most", 33, 1, driver.ResultInvalidValue},
-		{"exact", 8, 4, ok}, {"exact", 4, 8, driver.ResultInvalidValue}, {"exact", 8, 1, driver.ResultInvalidValue},
+		{"exact", 8, 4, ok}, {"exact", 1, 1, ok}, {"exact", 4, 8, driver.ResultInvalidValue}, {"exact", 8, 1, driver.ResultInvalidValue},
 	} {
 		f, res := r.ModuleGetFunction(r.th, m, tt.kernel)
 		r.must(res)
@@ -459,6 +459,8 @@ func TestModuleLarge(t *testing.T) {
 		".global .b8 a[107374182400];":                                               ok,
 		".global .b8 a[107374182400] = {1};":                                         driver.ResultOutOfMemory,
 		".global .b8 a[18446744073709551615] = {1};":                                 driver.ResultInvalidPTX,
+		".const .b8 a[65537];":                                                       driver.ResultInvalidPTX,
+		".const .b8 a[65536];":                                                       ok,
 		".global .b8 a[1048576] = {1};":                                              ok,
 		".global .b8 a[1000000000] = {1}; .global .b8 b[1000000000] = {1};":          driver.ResultOutOfMemory,
 		".global .b8 a[1048576] = {1}; .global .b8 b[107374182400];":                 ok,

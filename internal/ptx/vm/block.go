@@ -42,12 +42,15 @@ func (b *block) locate(f *Fault, warp, lane int) {
 	f.Thread = [3]uint32{n % size[0], n / size[0] % size[1], n / size[0] / size[1]}
 }
 
+// mostThreads is the largest number of threads of a barrier.
+const mostThreads = 2048
+
 // arrive makes the active lanes of a warp arrive at a barrier.
 func (b *block) arrive(w *Warp, o *Op) {
 	id := uint32(w.R[o.A][w.First()]) % uint32(len(b.bars)) // as on an H200
 	bar, x := &b.bars[id], o.X
-	if n := uint32(w.R[o.B][w.First()]); x.Counted && n%Lanes != 0 {
-		w.Fail(IllegalInstruction, fmt.Sprintf("the number of threads of a barrier is %d, and no multiple of 32", n))
+	if n := uint32(w.R[o.B][w.First()]); x.Counted && (n%Lanes != 0 || n > mostThreads) {
+		w.Fail(IllegalInstruction, fmt.Sprintf("the number of threads of a barrier is %d: it has to be a multiple of 32, and at most 2048", n))
 		return
 	}
 	if bar.arrived == 0 {
