@@ -321,6 +321,19 @@ func (g *generator) register(k kind, width int) string {
 	return registerNames[letter][g.IntN(all)]
 }
 
+// initial returns a register with an integer that the program begins with.
+func (g *generator) initial(k kind, width int) string {
+	switch {
+	case k == smallKind && g.IntN(4) > 0:
+		return "%r8"
+	case width == 16:
+		return pick(g, "%h4", "%h5")
+	case width == 32:
+		return pick(g, "%r3", "%r4", "%r5")
+	}
+	return pick(g, "%d3", "%d4", "%d5")
+}
+
 // registerNames are the registers of 16, 32 and 64 bits.
 var registerNames = func() (names [3][]string) {
 	for i, letter := range "hrd" {
@@ -342,6 +355,9 @@ func (g *generator) source(typ, role string) string {
 		if c := constantOf(g.Rand, typ, k); c != "" {
 			return c
 		}
+	}
+	if role == "small" { // the compiler of driver 580 converts floats to integers if they are distances
+		return g.initial(k, width)
 	}
 	return g.register(k, width)
 }
@@ -377,8 +393,11 @@ func (g *generator) result(typ string, width int) string {
 	default:
 		name = fmt.Sprintf("%%d%d", 6+g.IntN(6))
 	}
-	if g.depth == 0 {
+	switch {
+	case g.depth == 0:
 		g.kinds[name] = kindOf(typ)
+	case width == 16 && g.kinds[name] != kindOf(typ):
+		g.kinds[name] = anyKind // it depends on the thread, and nothing reads it
 	}
 	return name
 }
@@ -465,7 +484,7 @@ func (g *generator) operands(v form, apart bool) (o operandList) {
 					text = g.source(typ, role)
 				}
 				if strings.HasPrefix(v.row.name, "bf") && text[0] != '%' && w.typ == "b32" { // only up to 255
-					text = fmt.Sprint(g.IntN(80))
+					text = fmt.Sprint(g.IntN(16)) // the compiler of driver 580 gets it wrong beyond the operand
 				}
 			}
 			if text[0] != '%' {
@@ -505,6 +524,9 @@ func (o *operandList) same(v form) bool {
 	case "lop3":
 		return o.list[1] == o.list[2] || o.list[1] == o.list[3] || o.list[2] == o.list[3]
 	}
+	if strings.HasSuffix(v.typ(), "f16x2") && v.row.name == "abs" { // wrong if the upper one is known to be positive
+		return o.list[1] != "%r6" && o.list[1] != "%r7"
+	}
 	return false
 }
 
@@ -543,8 +565,8 @@ func (v form) open(typ string) bool {
 	switch v.row.name {
 	case "add", "sub", "mul", "fma", "mad", "div", "sqrt", "rcp":
 		return typ == "f64"
-	case "min", "max":
-		return typ == "f64"
+	case "min", "max": // of x and x it is x
+		return strings.HasPrefix(typ, "f") || typ == "bf16"
 	case "cvt":
 		return typ == "f64" || v.typ() == v.get("u")
 	case "neg", "abs":
@@ -556,20 +578,19 @@ func (v form) open(typ string) bool {
 // plain writes an instruction whose operands are registers, and stores what it has written.
 func (g *generator) plain(v form) {
 	b := boundsOf(v)
-	o := g.operands(v, b != nil || v.row.name == "abs" && v.typ() == "s16")
+	// The compiler of driver 580 takes the absolute value of the least integer as positive.
+	apart := b != nil || (v.row.name == "abs" || v.row.name == "neg") && v.typ()[0] == 's'
+	o := g.operands(v, apart)
 	for again := 0; again < 20 && o.same(v); again++ {
-		o = g.operands(v, b != nil)
+		o = g.operands(v, apart)
 	}
 	guard := g.guard()
-	if v.row.special || slices.Contains(unguarded, v.row.name) {
+	if apart || v.row.special || slices.Contains(unguarded, v.row.name) {
 		guard = ""
 	}
 	if b != nil && b.small && g.IntN(2) == 0 { // an operand of sin or cos for which the manual says a bound
 		o.list[1], g.need["matrix"] = fmt.Sprintf("%%mt%d", g.IntN(8)), true
 		b = b.small2
-	}
-	if b != nil && guard != "" { // the register has a value of its own then
-		guard = ""
 	}
 	g.begin(v.String(), v.row.id)
 	g.cur.shape = strings.Join(o.shape, " ")

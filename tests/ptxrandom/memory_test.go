@@ -72,6 +72,10 @@ func (g *generator) written(v form) (text, shape string) {
 	width := g.wider(v.typ())
 	var names []string
 	for range vectorOf(v) {
+		if width > max(widthOf(v.typ()), 16) { // the compiler of driver 580 converts floats then
+			names = append(names, g.initial(i32Kind, width))
+			continue
+		}
 		names = append(names, g.register(kindOf(v.typ()), width))
 	}
 	shape = fmt.Sprintf("%dx%d", len(names), width)
