@@ -82,6 +82,14 @@ func subtract(f format, a, b uint64, r mode) uint64 {
 // paired reports whether a type has two numbers in a word.
 func paired(t string) bool { return t == "f16x2" || t == "bf16x2" }
 
+// twice returns the double of a normal number, and 0 for 0.
+func (f format) twice(a uint64) uint64 {
+	if a&^f.sign() == 0 {
+		return a
+	}
+	return a + 1<<f.man
+}
+
 // adjusted returns f with the modifiers for subnormal numbers, ranges and signs.
 func adjusted(v Variant, f func(f format, a, b, c uint64, r mode) uint64) func(a, b, c uint64) uint64 {
 	form, r := formatOf(v.T()), modeOf(v.Get("rnd"))
@@ -91,8 +99,11 @@ func adjusted(v Variant, f func(f format, a, b, c uint64, r mode) uint64) func(a
 			a, b, c = form.flush(a), form.flush(b), form.flush(c)
 		}
 		d := f(form, a, b, c, r)
-		// A number counts as subnormal before it is rounded.
-		if ftz && d&^form.sign() == 1<<form.man && f(form, a, b, c, rz)&^form.sign() < 1<<form.man {
+		// A number counts as subnormal if it would be below the least normal number with as many digits
+		// as a normal number. Twice the number has as many. A reciprocal is halved instead: it has no
+		// digits between the two. Sums are exact here.
+		if least := uint64(1) << form.man; ftz && d&^form.sign() == least && f(form, a, b, c, rz)&^form.sign() < least &&
+			f(form, form.twice(a), b, form.twice(c), r)&^form.sign() < 2*least {
 			d &= form.sign()
 		}
 		if sat {
