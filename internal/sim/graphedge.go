@@ -217,18 +217,18 @@ func (d *Driver) GraphAddDependenciesV2(_ *driver.Thread, h driver.Graph, from, 
 func (d *Driver) GraphRemoveDependencies(_ *driver.Thread, h driver.Graph,
 	from, to []driver.GraphNode) driver.Result {
 	defer d.mu.Unlock()
-	return d.removeEdges(h, from, to, nil, true)
+	return d.removeEdges(h, from, to, nil)
 }
 
-// GraphRemoveDependenciesV2 is cuGraphRemoveDependencies_v2. Each of the edges must exist with its data.
+// GraphRemoveDependenciesV2 is cuGraphRemoveDependencies_v2. Each of the edges must exist, and have the data if there is some.
 func (d *Driver) GraphRemoveDependenciesV2(_ *driver.Thread, h driver.Graph, from, to []driver.GraphNode,
 	data []driver.GraphEdgeData) driver.Result {
 	defer d.mu.Unlock()
-	return d.removeEdges(h, from, to, data, false)
+	return d.removeEdges(h, from, to, data)
 }
 
-func (d *Driver) removeEdges(h driver.Graph, from, to []driver.GraphNode, data []driver.GraphEdgeData,
-	any bool) driver.Result {
+// removeEdges removes edges. Without data, as on an H200, their kinds do not count.
+func (d *Driver) removeEdges(h driver.Graph, from, to []driver.GraphNode, data []driver.GraphEdgeData) driver.Result {
 	edges, r := d.edgesOf("cuGraphRemoveDependencies", h, from, to, data)
 	if r != ok {
 		return r
@@ -237,7 +237,7 @@ func (d *Driver) removeEdges(h driver.Graph, from, to []driver.GraphNode, data [
 		switch {
 		case i == 0 && e.from.graph.allocates():
 			return driver.ResultNotSupported
-		case !slices.Contains(e.to.after, e.from), !any && e.to.data[e.from] != e.data, e.repeats(edges[:i]):
+		case !slices.Contains(e.to.after, e.from), data != nil && e.to.data[e.from] != e.data, e.repeats(edges[:i]):
 			return driver.ResultInvalidValue
 		}
 	}

@@ -81,7 +81,7 @@ func TestEdgeData(t *testing.T) {
 		t.Errorf("the clone has %d edges with %v", n, data)
 	}
 	r.must(r.GraphDestroy(r.th, clone))
-	r.want("removal of another kind", invalidValue, r.GraphRemoveDependenciesV2(r.th, g, nodes{a}, nodes{b}, nil))
+	r.want("removal of another kind", invalidValue, r.GraphRemoveDependenciesV2(r.th, g, nodes{a}, nodes{b}, edges{{}}))
 	r.must(r.GraphRemoveDependencies(r.th, g, nodes{a}, nodes{b}))
 	r.want("removal again", invalidValue, r.GraphRemoveDependenciesV2(r.th, g, nodes{a}, nodes{b}, edges{programmatic}))
 }

@@ -181,7 +181,7 @@ func dependents(nodes []*node) map[*node]map[*node]driver.GraphEdgeData {
 
 // counterparts finds the node of an executable graph for each node of another graph, also in bodies. It
 // returns a node that has none. As an H200 does, it looks at all edges before it looks at any type, and
-// reports the last node of another type.
+// looks at the last node first.
 func counterparts(own, nodes []*node, of map[*node]*node) *wrongNode {
 	if len(own) != len(nodes) {
 		return &wrongNode{0, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
@@ -201,16 +201,13 @@ func counterparts(own, nodes []*node, of map[*node]*node) *wrongNode {
 		}
 	}
 	for i, n := range slices.Backward(nodes) {
-		if own[i].work.node != n.work.node {
-			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED}
-		}
-	}
-	for i, n := range nodes {
 		switch m := own[i]; {
 		case m.work.alloc != n.work.alloc:
 			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR}
-		case !alike(m.work.child, n.work.child), !m.work.batch.sameShape(n.work.batch),
-			n.work.node == memsetNode && m.work.many != n.work.many:
+		case m.work.node != n.work.node:
+			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED}
+		case !alike(m.work.child, n.work.child), !m.work.batch.sameShape(n.work.batch), !m.work.sameRows(&n.work),
+			n.work.node == memcpyNode && m.work.kinds != n.work.kinds:
 			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED}
 		case n.work.cond == nil:
 			continue

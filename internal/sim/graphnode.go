@@ -68,14 +68,23 @@ func (d *Driver) execNode(name string, h driver.GraphExec, nh driver.GraphNode,
 
 // replaceable reports whether other work can replace the work of an executable graph's node: a
 // kernel of the same context, a copy in one row of the same kinds of memory and contexts, or a memset
-// that has several rows, too, or one.
+// of the same rows.
 func (w *work) replaceable(other *work) bool {
 	if w.kernel != nil && w.kernel.module.ctx != other.kernel.module.ctx {
 		return false
 	}
-	rows := !w.many && !other.many || w.node == memsetNode && w.many == other.many
-	return rows && w.kinds == other.kinds && w.batch.sameShape(other.batch) &&
+	return (!w.many || w.node == memsetNode) && w.sameRows(other) && w.kinds == other.kinds && w.batch.sameShape(other.batch) &&
 		slices.EqualFunc(w.blocks, other.blocks, func(a, b *block) bool { return a.ctx == b.ctx })
+}
+
+// sameRows reports whether the work and other work both have one row, or several, which are the same
+// for memsets.
+func (w *work) sameRows(other *work) bool {
+	if w.many != other.many || !w.many || w.sets == nil || other.sets == nil {
+		return w.many == other.many
+	}
+	a, b := w.sets, other.sets
+	return a.ElementSize == b.ElementSize && a.Width == b.Width && a.Height == b.Height && a.Pitch == b.Pitch
 }
 
 // alike reports whether two child graphs have the same nodes and edges.

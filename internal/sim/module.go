@@ -419,7 +419,7 @@ func (d *Driver) FuncGetParamInfo(_ *driver.Thread, h driver.Function,
 func (f *function) active(threads int32, dynamic uint64) int32 {
 	shared := dynamic + uint64(f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES])
 	if threads > mostInBlock || shared > sharedOfBlock ||
-		dynamic > uint64(f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]) {
+		dynamic > uint64(f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]) && shared > sharedUnlessMore {
 		return 0
 	}
 	threads = (threads + warp - 1) / warp * warp

@@ -216,8 +216,7 @@ func foundGraphNodes() []found {
 					}
 					return g, list
 				}
-				g, _ := graph("me", -1, 0)
-				exec := c.exec(g)
+				source, _ := graph("me", -1, 0)
 				for _, other := range []struct {
 					name, kinds string
 					after       []int
@@ -227,10 +226,14 @@ func foundGraphNodes() []found {
 					{"no-edges", "me", []int{-1, -1}}, {"fewer-and-types", "e", []int{-1}}, {"rows", "re", []int{-1, 0}},
 				} {
 					g, list := graph(other.kinds, other.after...)
-					node, why, res := c.GraphExecUpdate(c.at, exec, g)
+					node, why, res := c.GraphExecUpdate(c.at, c.exec(source), g)
 					c.res(other.name, res)
 					c.val(other.name+"-why", why)
 					c.val(other.name+"-node", slices.Index(list, node))
+					info, res := c.GraphExecUpdateV2(c.at, c.exec(source), g)
+					c.res(other.name+"-v2", res)
+					c.val(other.name+"-v2-why", info.Result)
+					c.val(other.name+"-v2-node", slices.Index(list, info.ErrorNode))
 				}
 			}},
 		{famGraph, "nodes-disabled-cooperative", "a launch with a cooperative kernel that is disabled poisons the context",
