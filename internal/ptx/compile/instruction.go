@@ -190,6 +190,8 @@ func (t *translator) restricted(v *variant, w isa.Operand, have syntax.Operand) 
 		return t.unsupported("a position or length above 255")
 	case constant && v.Special == "barrier" && w.Role == 'a' && n > 15:
 		return t.unsupported("a barrier above 15")
+	case constant && v.Special == "barrier" && w.Role == 'b' && n%vm.Lanes != 0:
+		return t.unsupported("threads that are no whole warps")
 	case w.Role == 's' && w.Pair && have.Kind != syntax.Pair:
 		return t.unsupported("the predicate is missing")
 	case w.Role == 'P' && v.Name == "setp" && have.Kind == syntax.Pair && strings.HasSuffix(v.T(), "f16"):

@@ -323,10 +323,17 @@ func (t *translator) vector(o *vm.Op, operand syntax.Operand, typ string, single
 	if o.X.N > 4 {
 		return t.unsupported("a vector with many elements")
 	}
+	size := uint64(0) // of the registers before
 	for i, part := range operand.Parts {
 		c, err := column(part)
 		if err != nil {
 			return err
+		}
+		if s := t.lookup(part.Name); s != nil && s.space == syntax.Reg {
+			if size != 0 && s.size != size {
+				return t.unsupported("registers of different sizes")
+			}
+			size = s.size
 		}
 		o.X.D[i] = c
 	}

@@ -1,0 +1,99 @@
+package compile
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/purecu/purecu/internal/ptx/vm"
+)
+
+// declared has the registers of the tests in this file.
+const declared = textHeader + `.visible .entry k(.param .u64 in, .param .u64 out) { .reg .b16 h<4>; .reg .b32 r<4>; .reg .b64 d<4>;
+	.reg .pred p, q; .shared .align 16 .b8 s[64]; .local .align 16 .b8 l[64]; `
+
+// TestRejected compiles instructions that the compiler of NVIDIA's driver 580 rejects, each beside one
+// that it accepts. Random programs have found them.
+func TestRejected(t *testing.T) {
+	for _, c := range []struct{ rejected, accepted string }{
+		{"elect.sync r0,-1;", "elect.sync r0|p,-1;"},
+		{"mov.f16 h0,h1;", "mov.b16 h0,h1;"},
+		{"mov.bf16 h0,h1;", "mov.b16 h0,h1;"},
+		{"selp.f16 h0,h1,h2,p;", "selp.b16 h0,h1,h2,p;"},
+		{"mma.sync.m8n8k4.row.col.f64.f64.f64.f64 {d0,d1},{d2},{d3},{d0,d1};",
+			"mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {d0,d1},{d2},{d3},{d0,d1};"},
+		{"mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f32 {r0,r1},{r2,r3},{r0},{r0,r1,r2,r3};",
+			"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {r0,r1,r2,r3},{r2,r3},{r0},{r0,r1,r2,r3};"},
+		{"ldmatrix.sync.m8n8.x1.shared.b16 {r0},[s];", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {r0},[s];"},
+		{"vadd2.u32.u32.u32 r0,r1,7,r2;", "vadd2.u32.u32.u32 r0,r1,r3,r2;"},
+		{"add.u16x2 r0,r1,7;", "add.u16x2 r0,r1,r2;"},
+		{"atom.global.add.s64 d0,[d1],d2;", "atom.global.add.u64 d0,[d1],d2;"},
+		{"red.acquire.gpu.global.add.noftz.f16 [d1],h0;", "red.release.gpu.global.add.noftz.f16 [d1],h0;"},
+		{"set.eq.f32.f16 r0,h0,h1;", "set.eq.u32.f16 r0,h0,h1;"},
+		{"set.eq.f16.bf16 h2,h0,h1;", "set.eq.bf16.f16 h2,h0,h1;"},
+		{"set.lt.ftz.u32.f64 r0,d0,d1;", "set.lt.ftz.u32.f32 r0,r1,r2;"},
+		{"setp.lt.ftz.bf16 p,h0,h1;", "setp.lt.ftz.f16 p,h0,h1;"},
+		{"setp.lt.f16 p|q,h0,h1;", "setp.lt.f32 p|q,r0,r1;"},
+		{"cvt.sat.u64.u32 d0,r0;", "cvt.sat.u64.s32 d0,r0;"},
+		{"cvt.sat.s16.u8 r0,r1;", "cvt.sat.s8.u8 r0,r1;"},
+		{"cvt.rn.bf16.f32 r0,r1;", "cvt.rn.bf16.f32 h0,r1;"},
+		{"ld.volatile.local.u32 r0,[l];", "ld.volatile.shared.u32 r0,[s];"},
+		{"ld.shared.L1::evict_last.u32 r0,[s];", "ld.global.L1::evict_last.u32 r0,[d0];"},
+		{"ld.global.cg.L1::evict_last.u32 r0,[d0];", "ld.global.cg.u32 r0,[d0];"},
+		{"ld.local.L2::64B.u32 r0,[l];", "ld.global.L2::64B.u32 r0,[d0];"},
+		{"ld.global.nc.lu.u32 r0,[d0];", "ld.global.nc.cg.u32 r0,[d0];"},
+		{"st.global.L2::64B.u32 [d0],r0;", "st.global.L1::evict_last.u32 [d0],r0;"},
+		{"st.shared.v2.b16 [s],{h0,r0};", "st.shared.v2.b16 [s],{h0,h1};"},
+		{"mbarrier.arrive.release.shared.b64 d0,[s];", "mbarrier.arrive.release.cta.shared.b64 d0,[s];"},
+		{"mbarrier.arrive.cta.shared.b64 d0,[s];", "mbarrier.arrive.shared.b64 d0,[s];"},
+		{"mbarrier.arrive.noComplete.release.cluster.shared.b64 d0,[s],1;",
+			"mbarrier.arrive.noComplete.release.cta.shared.b64 d0,[s],1;"},
+		{"bfe.u32 r0,r1,256,3;", "bfe.u32 r0,r1,255,3;"},
+		{"bfi.b64 d0,d1,d2,3,0xffffffff;", "bfi.b64 d0,d1,d2,3,9;"},
+		{"bar.sync 16;", "bar.sync 15;"},
+		{"bar.sync 1,40;", "bar.sync 1,64;"},
+		{"add.u32 r0,%tid.x,1;", "mov.u32 r0,%tid.x;"},
+		{"fma.rn.f16 h0,h1,h2,1;", "fma.rn.f16 h0,h1,h2,h3;"},
+		{"add.u32 r0,r1,0f3F800000;", "mov.b32 r0,0f3F800000;"},
+		{"selp.u32 r0,1,0,3.5;", "selp.u32 r0,1,0,1;"},
+	} {
+		for text, want := range map[string]bool{c.rejected: false, c.accepted: true} {
+			m, err := Parse(declared + text + " ret; }")
+			if err == nil {
+				_, err = m.Kernel("k")
+			}
+			if (err == nil) != want {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+	}
+}
+
+// TestFoundByRandomPrograms executes instructions for which random programs have shown that a GPU has
+// other results: with .ftz a number counts as subnormal before it is rounded, and a conversion to 16
+// bits does not replace subnormal operands.
+func TestFoundByRandomPrograms(t *testing.T) {
+	for _, c := range []struct {
+		text       string
+		a, b, want uint64
+	}{
+		{"mul.rn.ftz.f32 r0,r1,r2;", 0x00800000, 0x3f7fffff, 0},
+		{"mul.rn.ftz.f32 r0,r1,r2;", 0xbf7fffff, 0x00800000, 0x80000000},
+		{"mul.rp.ftz.f32 r0,r1,r2;", 0xbf7fffff, 0x80800000, 0},
+		{"mul.rn.f32 r0,r1,r2;", 0x00800000, 0x3f7fffff, 0x00800000},
+		{"rcp.rp.ftz.f32 r0,r1;", 0x7e800001, 0, 0},
+		{"fma.rn.ftz.sat.f32 r0,r1,r2,0f00000000;", 0x3f7fffff, 0x00800000, 0},
+		{"mul.rn.ftz.f16x2 r0,r1,r2;", 0xbf10bbff, 0x42008400, 0xc54c0000},
+		{"mul.rn.f16x2 r0,r1,r2;", 0xbf10bbff, 0x42008400, 0xc54c0400},
+		{"cvt.rp.ftz.f16.f32 h0,r1; mov.b32 r0,{h0,h0}; and.b32 r0,r0,0xffff;", 1, 0, 1},
+		{"cvt.rm.ftz.f16.f32 h0,r1; mov.b32 r0,{h0,h0}; and.b32 r0,r0,0xffff;", 0x80003b9d, 0, 0x8001},
+		{"div.approx.ftz.f32 r0,r1,r2;", 0x01ffffff, 0xc1000000, 0x80000000},
+	} {
+		in, out := []uint64{c.a, c.b}, []uint64{0}
+		fault, err := launch(t, declared+`ld.param.u64 d0,[in]; ld.global.b32 r1,[d0]; ld.global.b32 r2,[d0+8];
+			`+c.text+" ld.param.u64 d1,[out]; st.global.b32 [d1],r0; ret; }", 1, 1,
+			memory{1 << 32: vm.BytesOf(in), 1 << 40: vm.BytesOf(out)}, 1<<32, 1<<40)
+		if err != nil || fault != nil || !slices.Equal(out, []uint64{c.want}) {
+			t.Errorf("%s of %x and %x: got %x, want %x (%v, %v)", c.text, c.a, c.b, out[0], c.want, err, fault)
+		}
+	}
+}
