@@ -588,9 +588,10 @@ func (g *generator) plain(v form) {
 	if apart || v.row.special || slices.Contains(unguarded, v.row.name) {
 		guard = ""
 	}
+	note := ""
 	if b != nil && b.small && g.IntN(2) == 0 { // an operand of sin or cos for which the manual says a bound
 		o.list[1], g.need["matrix"] = fmt.Sprintf("%%mt%d", g.IntN(8)), true
-		b = b.small2
+		b, note = b.small2, " of at most 2"
 	}
 	g.begin(v.String(), v.row.id)
 	g.cur.shape = strings.Join(o.shape, " ")
@@ -605,7 +606,7 @@ func (g *generator) plain(v form) {
 		}
 		s := g.store(k.reg, k.size)
 		if b != nil {
-			s.class, s.rel, s.abs, s.elem, s.row = approximate, b.rel, b.abs, v.typ(), v.String()
+			s.class, s.rel, s.abs, s.elem, s.row = approximate, b.rel, b.abs, v.typ(), v.String()+note
 		}
 	}
 	g.end()

@@ -109,7 +109,7 @@ func TestInstructionFaults(t *testing.T) {
 			"719 mbarrier.arrive_drop.shared.b64 2 arrivals at a barrier in memory that waits for 1"},
 		{"mbarrier.arrive.shared.b64 x, [s];", 1, "719 mbarrier.arrive.shared.b64 1 arrivals at a barrier in memory that waits for 0"},
 		{"brkpt;", 1, "719 brkpt "},
-		{"bar.sync 1, 33;", 64, "715 bar.sync the number of threads of a barrier is 33: it has to be a multiple of 32, and at most 2048"},
+		{"mov.u32 d, 33; bar.sync 1, d;", 64, "715 bar.sync the number of threads of a barrier is 33: it has to be a multiple of 32, and at most 2048"},
 		{"mov.u32 d, 17; setp.lt.u32 q, t, 32; @q mov.u32 d, 1; bar.sync d;", 64, ""},
 	} {
 		fault, err := launch(t, textHeader+`.entry k(.param .u64 p) { .reg .u32 s, t, d, e; .reg .u64 m, x; .reg .pred q;
