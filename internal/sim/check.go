@@ -32,7 +32,12 @@ func (d *Driver) Finish() {
 	d.mu.Unlock()
 	for range 1000 { // work may enqueue more
 		d.mu.Lock()
-		if d.settle(); d.engine.executing > 0 { // a kernel that would never end
+		if d.settle(lateSettling); d.engine.executing > 0 { // a kernel that would never end
+			for _, o := range d.engine.outside {
+				if o.execution != nil {
+					o.execution.ended = true
+				}
+			}
 			d.poison(driver.ResultLaunchTimeout)
 			d.quiet()
 		}

@@ -73,7 +73,7 @@ func VirtualTime() Option {
 
 // New is cusim.New.
 func New(opts ...Option) *Driver {
-	d := &Driver{machine: machine{version: 13000}, kernelTable: kernelTable{kernels: builtinKernels(), instructions: make(map[string]uint64)},
+	d := &Driver{machine: machine{version: 13000}, kernelTable: kernelTable{kernels: builtinKernels(), instructions: make(map[string]uint64), settling: mostSettling},
 		failures: failures{faults: make(map[string]*fault)}}
 	d.changed = sync.NewCond(&d.mu)
 	d.noThread.anyThread = true
@@ -101,8 +101,8 @@ func (d *Driver) Advance(by time.Duration) {
 	d.engine.catchUp() // the program may have written memory that streams wait for
 	now := d.clock.virtualNow()
 	target := later(now, int64(by))
-	for {
-		d.settle()
+	for forLate := lateSettling; ; forLate = 0 {
+		d.settle(forLate)
 		next, ok := d.engine.next()
 		if !ok || next > target {
 			break

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -56,6 +57,8 @@ type execution struct {
 	kernel string
 	begun  time.Time // by the machine's clock
 	fault  *vm.Fault
+	late   bool // the virtual time does not wait for it any more
+	ended  bool // by Finish
 }
 
 // The model of the time of a kernel, for virtual time: so much for its launch, and a nanosecond for
@@ -113,6 +116,7 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 			}
 			x.fault = fault
 			d.reportFound(work.Findings)
+			d.reportEnded(x, work.Stopped)
 			d.instructions[l.Name] += work.Instructions
 			d.executed(o, work, l.Grid.count())
 		}()
@@ -170,25 +174,43 @@ func (d *Driver) executed(o *op, work vm.Work, blocks uint64) {
 	e.arm()
 }
 
-// mostSettling is how long the virtual time waits for kernels that are executed.
-const mostSettling = 5 * time.Second
+// mostSettling is how long the virtual time waits for a kernel that is executed. Then the kernel is late,
+// and each Advance waits for late kernels only for lateSettling.
+const (
+	mostSettling = 5 * time.Second
+	lateSettling = 50 * time.Millisecond
+)
 
 // settle waits until no kernel is executed, whose end has no time yet. It does not wait forever, as a
-// kernel may wait for memory that the program has not written. The driver is unlocked meanwhile.
-func (d *Driver) settle() {
-	if d.engine.executing == 0 {
-		return
+// kernel may wait for memory that the program has not written. It waits for kernels that are late no
+// longer than it is told. The driver is unlocked meanwhile.
+func (d *Driver) settle(forLate time.Duration) {
+	executes := func(late bool) bool {
+		return slices.ContainsFunc(d.engine.outside, func(o *op) bool { return o.execution != nil && o.execution.late == late })
 	}
-	late := false
-	timer := time.AfterFunc(mostSettling, func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		late = true
-		d.changed.Broadcast()
-	})
-	defer timer.Stop()
-	for d.engine.executing > 0 && !late {
-		d.changed.Wait()
+	for _, w := range []struct {
+		most time.Duration
+		late bool
+	}{{d.settling, false}, {forLate, true}} {
+		if w.most == 0 || !executes(w.late) {
+			continue
+		}
+		over := false
+		timer := time.AfterFunc(w.most, func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			over = true
+			d.changed.Broadcast()
+		})
+		for executes(w.late) && !over {
+			d.changed.Wait()
+		}
+		timer.Stop()
+	}
+	for _, o := range d.engine.outside {
+		if o.execution != nil {
+			o.execution.late = true
+		}
 	}
 }
 
@@ -198,6 +220,16 @@ func (d *Driver) quiet() {
 	for d.engine.executing > 0 {
 		d.changed.Wait()
 	}
+}
+
+// reportEnded reports a kernel that Finish has ended.
+func (d *Driver) reportEnded(x *execution, at *vm.Fault) {
+	if !x.ended || at == nil {
+		return
+	}
+	d.misuse("cuLaunchKernel", 0, fmt.Sprintf("kernel %q has not ended for %v, and was ended, as nothing else is left to do: "+
+		"it may wait for memory that the program has to write. Then it was at %s", x.kernel,
+		time.Since(x.begun).Round(time.Millisecond), faultPlace(at)), nil)
 }
 
 // reportFault explains a fault in the log. A wrong access is also a misuse, as a panic of a kernel in

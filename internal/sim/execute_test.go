@@ -214,6 +214,55 @@ func TestExecutePoll(t *testing.T) {
 	}
 }
 
+// TestExecutePollVirtual executes a kernel that waits for the host with virtual time, for longer than the
+// time waits for it.
+func TestExecutePollVirtual(t *testing.T) {
+	launch := func(r *lab) (flag []byte, out driver.DevicePtr, s driver.Stream) {
+		r.settling = 20 * time.Millisecond
+		flag, address := r.pinned("\x00\x00\x00\x00")
+		out, s = r.alloc("----"), r.newStream()
+		r.must(r.LaunchKernel(r.th, r.ptxFile("warps", "poll"), 1, 1, 1, 32, 1, 1, 0, s, params(uint64(address), out)))
+		for range 100 { // a spin after another ends in each of them
+			r.spin(r.newStream(), time.Millisecond)
+		}
+		begun := time.Now()
+		for range 10 {
+			r.Advance(time.Second)
+		}
+		if took := time.Since(begun); took > 3*time.Second {
+			t.Errorf("10 times Advance took %v", took)
+		}
+		r.want("the kernel", driver.ResultNotReady, r.StreamQuery(r.th, s))
+		return flag, out, s
+	}
+	t.Run("written", func(t *testing.T) {
+		r := newLab(t, VirtualTime())
+		flag, out, s := launch(r)
+		store32(flag, 42)
+		for range 200 {
+			r.Advance(time.Second)
+			if r.StreamQuery(r.th, s) == ok {
+				break
+			}
+		}
+		r.want("the kernel", ok, r.StreamQuery(r.th, s))
+		if got := r.wordsAt(out, 1)[0]; got != 42 {
+			t.Errorf("the kernel has stored %d", got)
+		}
+	})
+	t.Run("not written", func(t *testing.T) {
+		r := newLab(t, VirtualTime())
+		_, _, s := launch(r)
+		r.Finish()
+		r.want("the kernel", driver.ResultLaunchTimeout, r.StreamQuery(r.th, s))
+		if text := r.Misuses()[0].What; !strings.Contains(text, `kernel "poll" has not ended for `) ||
+			!strings.Contains(text, "Then it was at thread (0, 0, 0) of block (0, 0, 0), at line ") {
+			t.Errorf("the report is %q", text)
+		}
+		r.takeMisuses()
+	})
+}
+
 // TestExecuteStopped executes kernels that never end, and makes them end.
 func TestExecuteStopped(t *testing.T) {
 	for name, end := range map[string]func(r *lab){
@@ -386,5 +435,29 @@ func BenchmarkExecuteEmpty(b *testing.B) {
 			b.Fatal(r)
 		}
 		d.CtxSynchronize(th)
+	}
+}
+
+// BenchmarkExecuteLaunches launches the same kernel many times, and waits for all.
+func BenchmarkExecuteLaunches(b *testing.B) {
+	for name, body := range map[string]string{"returns": "ret;", "moves": ".reg .b32 %r; mov.u32 %r, %tid.x; ret;"} {
+		b.Run(name, func(b *testing.B) {
+			d := New()
+			th := new(driver.Thread)
+			d.Init(nil, 0)
+			c, _ := d.DevicePrimaryCtxRetain(nil, 0)
+			d.CtxSetCurrent(th, c)
+			m, _, _ := d.ModuleLoadLog(th, []byte(header+".entry e(.param .u64 a) { "+body+" }"), nil)
+			f, _ := d.ModuleGetFunction(th, m, "e")
+			for n := 0; b.Loop(); n++ {
+				if r := d.LaunchKernel(th, f, 1, 1, 1, 32, 1, 1, 0, 0, params(uint64(1))); r != ok {
+					b.Fatal(r)
+				}
+				if n%100 == 0 {
+					d.CtxSynchronize(th)
+				}
+			}
+			d.CtxSynchronize(th)
+		})
 	}
 }

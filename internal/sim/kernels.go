@@ -22,6 +22,7 @@ type kernelTable struct {
 	kernels      map[string]Kernel
 	unknown      unknownKernels
 	instructions map[string]uint64 // of warps, by the name of the kernel
+	settling     time.Duration     // mostSettling, except in tests
 	checks       Checks            // of kernels in PTX
 	found        func(text string) // is called for what they find; may be nil
 }

@@ -214,3 +214,17 @@ func (b *block) deadlock() (f *Fault, other bool) {
 	}
 	return f, other
 }
+
+// where returns the place of a thread that has not exited.
+func (b *block) where() *Fault {
+	for _, w := range b.warps {
+		pc, lanes := w.pc, w.mask
+		if lanes == 0 && len(w.groups) > 0 {
+			pc, lanes = w.groups[0].pc, w.groups[0].mask
+		}
+		if lanes != 0 {
+			return w.elsewhere(pc, w.index*Lanes+bits.TrailingZeros32(lanes))
+		}
+	}
+	return nil
+}

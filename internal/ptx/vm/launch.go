@@ -87,6 +87,8 @@ type Work struct {
 	Waited       int64  // how much later it was for the last warp that looked at a virtual clock
 	// Findings are what the checks of the launch have found.
 	Findings []*Fault
+	// Stopped is where a thread was when the launch was stopped, or nil.
+	Stopped *Fault
 }
 
 // Execute executes a launch, and returns what was done, and the first fault or nil. It returns when no
@@ -222,6 +224,9 @@ func (r *run) put(b *block, how outcome, fault *Fault) {
 		r.stop.Store(true)
 	default:
 		r.suspended = append(r.suspended, b)
+		if r.stop.Load() && r.done.Stopped == nil {
+			r.done.Stopped = b.where()
+		}
 	}
 }
 
@@ -261,10 +266,9 @@ func (r *run) begin(n uint64) *block {
 				}
 			}
 		}
-		for s, v := range map[Special]uint32{CtaidX: b.index[0], CtaidY: b.index[1], CtaidZ: b.index[2],
-			SMID: uint32(n % multiprocessors)} {
+		for i, s := range [...]Special{CtaidX, CtaidY, CtaidZ, SMID} {
 			if c, used := r.Kernel.Specials[s]; used {
-				w.fill(c, uint64(v))
+				w.fill(c, uint64([...]uint32{b.index[0], b.index[1], b.index[2], uint32(n % multiprocessors)}[i]))
 			}
 		}
 	}
@@ -314,13 +318,7 @@ func (r *run) newBlock() *block {
 // special sets the column of a special register that is the same in all blocks.
 func (w *Warp) special(s Special, c int32) {
 	r, d := w.block.run, &w.R[c]
-	size := r.Block
-	same := map[Special]uint64{
-		NtidX: uint64(size[0]), NtidY: uint64(size[1]), NtidZ: uint64(size[2]),
-		NctaidX: uint64(r.Grid[0]), NctaidY: uint64(r.Grid[1]), NctaidZ: uint64(r.Grid[2]),
-		WarpID: uint64(w.index), NwarpID: 64, DynamicShared: uint64(r.Dynamic), NSMID: multiprocessors, GridID: r.ID,
-		Env1: r.Workspace >> 32, Env2: r.Workspace & (1<<32 - 1), Reserved: SharedBegin, ReservedOne: SharedBegin / 2,
-	}
+	size, same := r.Block, w.uniform(s)
 	for i := range d {
 		n := uint32(w.index*Lanes + i)
 		switch s {
@@ -343,7 +341,37 @@ func (w *Warp) special(s Special, c int32) {
 		case LanemaskGe:
 			d[i] = uint64(^uint32(1<<i - 1))
 		default:
-			d[i] = same[s]
+			d[i] = same
 		}
 	}
+}
+
+// uniform returns the value of a special register that is the same in all lanes, and in all blocks.
+func (w *Warp) uniform(s Special) uint64 {
+	r := w.block.run
+	switch s {
+	case NtidX, NtidY, NtidZ:
+		return uint64(r.Block[s-NtidX])
+	case NctaidX, NctaidY, NctaidZ:
+		return uint64(r.Grid[s-NctaidX])
+	case WarpID:
+		return uint64(w.index)
+	case NwarpID:
+		return 64
+	case DynamicShared:
+		return uint64(r.Dynamic)
+	case NSMID:
+		return multiprocessors
+	case GridID:
+		return r.ID
+	case Env1:
+		return r.Workspace >> 32
+	case Env2:
+		return r.Workspace & (1<<32 - 1)
+	case Reserved:
+		return SharedBegin
+	case ReservedOne:
+		return SharedBegin / 2
+	}
+	return 0
 }
