@@ -61,6 +61,9 @@ type run struct {
 	done      Work
 	cluster   *cluster // of the block that has begun last
 
+	spare *spare                 // of an earlier launch, or nil
+	last  atomic.Pointer[worker] // one that has ended
+
 	kinds    []access // of the instructions, if there are checks
 	findings findings
 }
@@ -97,6 +100,9 @@ func (l *Launch) Execute(stop *Stop) (Work, *Fault) {
 	r := &run{Launch: l, stop: &stop.stopped, blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])}
 	workers := int(min(uint64(max(l.Workers, 1)), r.blocks, max(mostMemory/l.blockMemory(), 1)))
 	r.resident = l.residents(workers)
+	if l.Checks == nil {
+		r.spare = l.Kernel.spare.Swap(nil)
+	}
 	if l.Checks != nil {
 		for _, p := range l.Kernel.Places {
 			r.kinds = append(r.kinds, accessOf(p.Text))
@@ -108,6 +114,7 @@ func (l *Launch) Execute(stop *Stop) (Work, *Fault) {
 	}
 	r.work()
 	others.Wait()
+	r.keep()
 	r.done.Findings = r.findings.all()
 	return r.done, r.fault
 }
@@ -140,7 +147,7 @@ func (l *Launch) blockMemory() uint64 {
 
 // work executes blocks until there are no more.
 func (r *run) work() {
-	wk := new(worker)
+	wk := r.worker()
 	var b *block
 	// Other code may have unmapped its memory.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -154,6 +161,7 @@ func (r *run) work() {
 	}()
 	for {
 		if b = r.take(); b == nil {
+			r.last.Store(wk)
 			return
 		}
 		clear(wk.cache[:])
@@ -286,8 +294,54 @@ func (w *Warp) fill(c int32, v uint64) {
 	}
 }
 
+// spare is what a launch has left for the next one of the same kernel.
+type spare struct {
+	block  *block
+	size   [3]uint32
+	shared uint32 // the dynamic shared memory
+	worker *worker
+}
+
+// mostSpare is how much memory a spare block takes at most, in bytes.
+const mostSpare = 1 << 18
+
+// keep leaves a block and a worker for the next launch, so that a small one allocates little.
+func (r *run) keep() {
+	wk := r.last.Load()
+	if r.Checks != nil || r.fault != nil || len(r.idle) == 0 || wk == nil || r.blockMemory() > mostSpare {
+		return
+	}
+	b := r.idle[0]
+	b.run, b.cluster = nil, nil
+	for _, w := range b.warps {
+		w.worker = nil
+	}
+	*wk = worker{}
+	r.Kernel.spare.Store(&spare{b, r.Block, r.Dynamic, wk})
+}
+
+// worker returns the worker of an earlier launch, or a new one.
+func (r *run) worker() *worker {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.spare == nil || r.spare.worker == nil {
+		return new(worker)
+	}
+	wk := r.spare.worker
+	r.spare.worker = nil
+	return wk
+}
+
 // newBlock returns a block with everything that is the same for all blocks of a launch.
 func (r *run) newBlock() *block {
+	if s := r.spare; s != nil && s.block != nil && s.size == r.Block && s.shared == r.Dynamic {
+		b := s.block
+		b.run, s.block = r, nil
+		for _, w := range b.warps {
+			r.prepare(w)
+		}
+		return b
+	}
 	k := r.Kernel
 	threads := int(r.Block[0] * r.Block[1] * r.Block[2])
 	b := &block{run: r, warps: make([]*Warp, (threads+Lanes-1)/Lanes)}
@@ -304,15 +358,20 @@ func (r *run) newBlock() *block {
 		if k.Local > 0 {
 			w.local = BytesOf(make([]uint64, uint64(k.Local)*Lanes/8))
 		}
-		for _, c := range r.Constants {
-			w.fill(c.Column, c.Value)
-		}
-		for s, c := range k.Specials {
-			w.special(s, c)
-		}
+		r.prepare(w)
 		b.warps[i] = w
 	}
 	return b
+}
+
+// prepare sets what is the same for all blocks of a launch.
+func (r *run) prepare(w *Warp) {
+	for _, c := range r.Constants {
+		w.fill(c.Column, c.Value)
+	}
+	for s, c := range r.Kernel.Specials {
+		w.special(s, c)
+	}
 }
 
 // special sets the column of a special register that is the same in all blocks.

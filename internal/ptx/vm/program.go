@@ -4,6 +4,8 @@
 // instruction computes: package isa has the functions, and package compile makes the programs.
 package vm
 
+import "sync/atomic"
+
 // Lanes is the number of threads of a warp.
 const Lanes = 32
 
@@ -145,7 +147,7 @@ type Constant struct {
 	Symbol string // a variable of the module, whose address is added to Value; or ""
 }
 
-// Kernel is a kernel that can be executed. It is not changed after its translation.
+// Kernel is a kernel that can be executed. It is not changed after its translation, except for spare.
 type Kernel struct {
 	Name       string
 	Code       []Op
@@ -163,6 +165,8 @@ type Kernel struct {
 	Clusters   bool              // it has to do with clusters
 	Allocates  bool              // it calls malloc or free
 	Saves      bool              // registers are saved, perhaps many times
+
+	spare atomic.Pointer[spare]
 }
 
 // The windows of the generic address space in which a block's shared memory, a warp's local memory,
