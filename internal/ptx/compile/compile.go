@@ -3,6 +3,7 @@ package compile
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/purecu/purecu/internal/ptx/isa"
 	"github.com/purecu/purecu/internal/ptx/syntax"
@@ -278,6 +279,9 @@ func (t *translator) unwind(guard int32, pos syntax.Pos, text string) {
 
 // emit appends an instruction.
 func (t *translator) emit(o vm.Op, pos syntax.Pos, text string) int32 {
+	if n := len(t.k.Code); n == cap(t.k.Code) { // long code grows faster than by append
+		t.k.Code, t.k.Places = slices.Grow(t.k.Code, n+16), slices.Grow(t.k.Places, n+16)
+	}
 	t.k.Code = append(t.k.Code, o)
 	t.k.Places = append(t.k.Places, t.at(pos, text))
 	return int32(len(t.k.Code) - 1)

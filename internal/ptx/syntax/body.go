@@ -1,6 +1,9 @@
 package syntax
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // block reads statements in braces.
 func (p *parser) block() (list []Statement, err *Error) {
@@ -13,6 +16,9 @@ func (p *parser) block() (list []Statement, err *Error) {
 	for p.tok.text != "}" {
 		if p.tok.text == "" {
 			return nil, p.unexpected(`"}"`)
+		}
+		if len(list) == cap(list) { // a long list grows faster than by append
+			list = slices.Grow(list, len(list)+8)
 		}
 		if list, err = p.statement(list); err != nil {
 			return nil, err
