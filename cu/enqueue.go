@@ -236,6 +236,11 @@ const (
 	workPrefetch
 	workAttach
 	workLaunchEx
+	workCopyAll
+	workCopy3DAll
+	workPrefetchAll
+	workDiscard
+	workDiscardPrefetch
 )
 
 // workFunctions are the names of the functions in C.
@@ -245,6 +250,8 @@ var workFunctions = [...]string{
 	"cuMemcpy3DAsync",
 	"cuMemsetD2D8Async", "cuMemsetD2D32Async", "cuMemPrefetchAsync", "cuStreamAttachMemAsync",
 	launchExOp,
+	"cuMemcpyBatchAsync", "cuMemcpy3DBatchAsync", "cuMemPrefetchBatchAsync", "cuMemDiscardBatchAsync",
+	"cuMemDiscardAndPrefetchBatchAsync",
 }
 
 // op returns the function's name in C.

@@ -8,6 +8,7 @@ import (
 	"log"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
 )
 
 // To the device and back, waiting each time.
@@ -159,6 +160,40 @@ func ExampleStream_Copy() {
 		log.Fatal(err)
 	}
 	fmt.Printf("%s\n", b)
+}
+
+// Many small copies in one call of the driver. If one cannot be made, the error says which.
+func ExampleStream_CopyAll() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	mem := must(gpu.Alloc(64))
+	defer mem.Close()
+	host := must(gpu.AllocHost(64, cu.HostDefault))
+	defer host.Close()
+	check(host.View(func(b []byte) error {
+		for i := range b {
+			b[i] = byte(i)
+		}
+		return nil
+	}))
+
+	var copies []cu.MemCopy
+	for i := range uint64(4) { // the first byte of each 16
+		copies = append(copies, cu.MemCopy{Dst: mem.Span(i, 1), Src: host.Span(16*i, 1)})
+	}
+	check(s.CopyAll(copies))
+	check(s.Synchronize())
+	b := make([]byte, 4)
+	check(mem.CopyTo(b))
+	fmt.Println(b)
+	fmt.Println(s.CopyAll([]cu.MemCopy{{Dst: mem, Src: host}, {Dst: mem.Span(0, 8), Src: host}}))
+	// Output:
+	// [0 16 32 48]
+	// cu: cuMemcpyBatchAsync: 1 of 2 items failed; item 1: cu: cuMemcpyHtoDAsync: invalid argument; 64 bytes do not fit into 8
 }
 
 func ExampleStream_Memset() {

@@ -346,6 +346,17 @@ func (mc *memCore) bytes() []byte {
 	return unsafe.Slice((*byte)(p), mc.size)
 }
 
+// pointerAttributes asks for attributes of an address, whose values have at most eight bytes. Those that
+// the memory does not have become 0.
+func (c *contextCore) pointerAttributes(attributes []int32, addr driver.DevicePtr) ([]uint64, driver.Result) {
+	values, places := make([]uint64, len(attributes)), make([]unsafe.Pointer, len(attributes))
+	for i := range places {
+		places[i] = unsafe.Pointer(&values[i])
+	}
+	res := c.drv.table.PointerGetAttributes(driver.At{Context: c.raw}, attributes, places, addr)
+	return values, res
+}
+
 // hostAddress returns the address of the program's memory. The memory is not on a stack, as the
 // caller keeps it, and the garbage collector does not move it.
 func hostAddress(b []byte) driver.HostPtr {

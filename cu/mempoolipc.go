@@ -14,15 +14,19 @@ import (
 // [os/exec.Cmd.ExtraFiles] or over a Unix socket. It keeps the pool's memory allocated.
 func (p *MemPool) Export() (*os.File, error) {
 	const op = "cuMemPoolExportToShareableHandle"
-	var h driver.ShareableHandle
-	err := p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) (res driver.Result) {
-		h, res = t.MemPoolExportToShareableHandle(at, raw, driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
-		return res
-	})
+	pc, err := p.enter(op)
 	if err != nil {
 		return nil, err
 	}
-	return exportedFile(op, h, "CUmemoryPool")
+	defer p.leave()
+	f, res := exportFile("CUmemoryPool", func() (driver.ShareableHandle, driver.Result) {
+		return pc.ctx.drv.table.MemPoolExportToShareableHandle(driver.At{Context: pc.ctx.raw}, pc.raw,
+			driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+	})
+	if res != driver.ResultSuccess {
+		return nil, pc.ctx.callError(op, pc.handle(), res)
+	}
+	return f, nil
 }
 
 // ImportMemPool opens the pool of another process, on the same device

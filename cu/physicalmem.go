@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"syscall"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -140,14 +141,28 @@ func checkDescriptor(op string, fd uintptr) error {
 	return nil
 }
 
-// exportedFile returns the file with a descriptor of the driver. The caller gets the file, and
-// programs that the process starts do not.
-func exportedFile(op string, h driver.ShareableHandle, name string) (*os.File, error) {
-	if h.FD() < 0 {
-		return nil, &Error{Op: op, Result: ResultUnknown, Detail: "the driver has returned no file descriptor"}
+// exportFile makes a call that returns a file descriptor, which becomes the caller's file. Programs that
+// the process starts do not get it unless the caller passes it on, as is usual in Go. An H200's driver
+// returns descriptors of pools that they would get.
+func exportFile(name string, export func() (driver.ShareableHandle, driver.Result)) (*os.File, driver.Result) {
+	syscall.ForkLock.RLock() // the driver does not wait for the GPU
+	h, res := export()
+	fd := h.FD()
+	if res == driver.ResultSuccess && fd >= 0 {
+		callWith(syscall.CloseOnExec, fd)
 	}
-	return os.NewFile(uintptr(h.FD()), name), nil
+	syscall.ForkLock.RUnlock()
+	switch {
+	case res != driver.ResultSuccess:
+		return nil, res
+	case fd < 0:
+		return nil, driver.ResultUnknown
+	}
+	return os.NewFile(uintptr(fd), name), res
 }
+
+// callWith calls a function of a file descriptor, whose type depends on the platform.
+func callWith[T ~int | ~uintptr](f func(T), fd int32) { f(T(fd)) }
 
 // newPhysicalMem returns the memory with a handle, within a call on the context.
 func newPhysicalMem(c *contextCore, raw driver.MemGenericAllocationHandle, size uint64) *PhysicalMem {
@@ -218,8 +233,10 @@ func (p *PhysicalMem) Export() (*os.File, error) {
 		return nil, err
 	}
 	defer p.leave()
-	h, res := pc.ctx.drv.table.MemExportToShareableHandle(driver.At{}, pc.raw,
-		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+	f, res := exportFile("CUmemGenericAllocationHandle", func() (driver.ShareableHandle, driver.Result) {
+		return pc.ctx.drv.table.MemExportToShareableHandle(driver.At{}, pc.raw,
+			driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+	})
 	if res != driver.ResultSuccess {
 		e := pc.ctx.callError(op, pc.handle(), res)
 		if res == driver.ResultInvalidValue {
@@ -227,7 +244,7 @@ func (p *PhysicalMem) Export() (*os.File, error) {
 		}
 		return nil, e
 	}
-	return exportedFile(op, h, "CUmemGenericAllocationHandle")
+	return f, nil
 }
 
 // Close releases the memory (cuMemRelease). Mappings of it stay valid. It does not wait for the

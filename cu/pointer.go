@@ -51,43 +51,36 @@ type PointerInfo struct {
 }
 
 // PointerInfo returns what the driver knows about an address of the device or of the host, which
-// may be of any code (cuPointerGetAttribute). For memory that the driver does not know it returns
-// the zero PointerInfo and no error.
+// may be of any code (cuPointerGetAttributes, CUDA 7.0). For memory that the driver does not know it
+// returns the zero PointerInfo and no error.
 func (c *Context) PointerInfo(addr uint64) (PointerInfo, error) {
-	const op = "cuPointerGetAttribute"
+	const op = "cuPointerGetAttributes"
 	core, err := c.enter(op)
 	if err != nil {
 		return PointerInfo{}, err
 	}
 	defer c.leave()
-	var failed driver.Result
-	get := func(attribute int32) (v uint64) {
-		value, res := core.drv.table.PointerGetAttribute(driver.At{Context: core.raw}, attribute,
-			driver.DevicePtr(addr))
-		switch res {
-		case driver.ResultSuccess:
-			return value[0]
-		case driver.ResultInvalidValue, driver.ResultNotSupported: // the memory does not have the attribute
-		default:
-			failed = res
-		}
-		return 0
+	attributes := []int32{driver.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, driver.CU_POINTER_ATTRIBUTE_IS_MANAGED,
+		driver.CU_POINTER_ATTRIBUTE_CONTEXT, driver.CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+		driver.CU_POINTER_ATTRIBUTE_HOST_POINTER, driver.CU_POINTER_ATTRIBUTE_BUFFER_ID,
+		driver.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, driver.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+		driver.CU_POINTER_ATTRIBUTE_RANGE_SIZE, driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE}
+	known := attributes
+	if core.drv.table.Version() < 11030 { // without handles of pools
+		known = known[:len(known)-1]
 	}
-	i := PointerInfo{Type: MemoryType(get(driver.CU_POINTER_ATTRIBUTE_MEMORY_TYPE))}
-	if failed == driver.ResultSuccess && i.Type != MemoryUnregistered {
-		i.Managed = get(driver.CU_POINTER_ATTRIBUTE_IS_MANAGED) != 0
-		i.Context = uintptr(get(driver.CU_POINTER_ATTRIBUTE_CONTEXT))
-		i.Start, i.Size = get(driver.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR), get(driver.CU_POINTER_ATTRIBUTE_RANGE_SIZE)
-		i.DevicePointer = get(driver.CU_POINTER_ATTRIBUTE_DEVICE_POINTER)
-		i.HostPointer = get(driver.CU_POINTER_ATTRIBUTE_HOST_POINTER)
-		i.BufferID = get(driver.CU_POINTER_ATTRIBUTE_BUFFER_ID)
-		i.Pool = uintptr(get(driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE))
-		i.Device, err = deviceOf(core).drv.Device(int(int32(get(driver.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL))))
+	got, res := core.pointerAttributes(known, driver.DevicePtr(addr))
+	v := [10]uint64{}
+	switch copy(v[:], got); {
+	case res != driver.ResultSuccess:
+		return PointerInfo{}, core.callError(op, uintptr(addr), res)
+	case v[0] == 0:
+		return PointerInfo{}, nil
 	}
-	if failed != driver.ResultSuccess {
-		return PointerInfo{}, core.callError(op, uintptr(addr), failed)
-	}
-	if err != nil { // memory of no device, such as memory of a pool of the host
+	i := PointerInfo{Type: MemoryType(v[0]), Managed: v[1] != 0, Context: uintptr(v[2]), DevicePointer: v[3],
+		HostPointer: v[4], BufferID: v[5], Start: v[7], Size: v[8], Pool: uintptr(v[9])}
+	// Memory such as that of a pool of the host is of no device.
+	if i.Device, err = deviceOf(core).drv.Device(int(int32(v[6]))); err != nil {
 		i.Device = nil
 	}
 	return i, nil

@@ -48,7 +48,7 @@ func TestPointerInfo(t *testing.T) {
 	if _, _, err := r.gpu.AddressRange(m.Handle() + 100); !errors.Is(err, ResultNotFound) {
 		t.Errorf("AddressRange of no memory: %v", err)
 	}
-	r.sim.Inject(cusim.Fault{Function: "cuPointerGetAttribute", Code: int(ResultUnknown)})
+	r.sim.Inject(cusim.Fault{Function: "cuPointerGetAttributes", Code: int(ResultUnknown)})
 	if _, err := r.gpu.PointerInfo(m.Handle()); !errors.Is(err, ResultUnknown) {
 		t.Errorf("a failure of the driver: %v", err)
 	}

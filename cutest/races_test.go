@@ -154,6 +154,23 @@ var raceTests = []struct {
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.do(p.b.Copy2D(cu.Rows{Mem: p.n, Pitch: 8}, m.At(3, 1), 2, 1))
 	}, 1},
+	{"copies in one call", func(p *scene) {
+		p.do(p.a.CopyAll([]cu.MemCopy{{Dst: p.m.Span(0, 8), Src: p.n.Span(0, 8)}, {Dst: p.m.Span(8, 8), Src: p.n.Span(8, 8)}}))
+		p.order(func() error { return p.b.WaitStream(p.a) })
+		p.do(p.b.Copy3DAll([]cu.BoxCopy{
+			{Dst: cu.Planes{Rows: cu.Rows{Mem: p.n}}, Src: cu.Planes{Rows: cu.Rows{Mem: p.m}}, Width: 1, Height: 1, Depth: 1},
+			{Dst: cu.Planes{Rows: cu.Rows{Mem: p.n.Span(8, 8)}}, Src: cu.Planes{Rows: cu.Rows{Mem: p.m.Span(8, 8)}}, Width: 1,
+				Height: 1, Depth: 1}}))
+	}, 1},
+	{"memory that is discarded", func(p *scene) {
+		m := get[*cu.HostMem](p)(p.gpu.AllocManaged(8192, cu.AttachGlobal))
+		p.Cleanup(func() { m.Close() })
+		p.do(p.a.Copy(p.n.Span(0, 16), m.Span(4096, 16)))
+		p.order(func() error { return p.b.WaitStream(p.a) })
+		p.do(p.b.Discard(m.Span(0, 4096), m.Span(4096, 4096)))
+		p.order(func() error { return p.a.WaitStream(p.b) })
+		p.do(p.a.Memset(m, 1))
+	}, 2},
 	{"allocation from a pool", func(p *scene) {
 		m := get[*cu.DeviceMem](p)(p.a.Alloc(64))
 		p.order(func() error { return p.b.WaitStream(p.a) })

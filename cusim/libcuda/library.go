@@ -292,16 +292,4 @@ func shareableHandleSize(handleType int32) int {
 }
 
 // pointerAttributeSize returns the size of the value of an attribute of an address.
-func pointerAttributeSize(attribute int32) int {
-	switch attribute {
-	case driver.CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-		return 16
-	case driver.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, driver.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
-		driver.CU_POINTER_ATTRIBUTE_IS_MANAGED, driver.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-		driver.CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
-		driver.CU_POINTER_ATTRIBUTE_MAPPED, driver.CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
-		driver.CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, driver.CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-		return 4
-	}
-	return 8
-}
+func pointerAttributeSize(attribute int32) int { return sim.PointerAttributeSize(attribute) }

@@ -880,28 +880,74 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocManaged(th, a[1], uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 165: // cuMemGetAddressRange_v2
+	case 165: // cuMemDiscardAndPrefetchBatchAsync
+		p0, there := slice[driver.DevicePtr](&a[0], uint64(uint64(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1, there := slice[uint64](&a[1], uint64(uint64(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p3, there := slice[driver.MemLocation](&a[3], uint64(uint64(a[5])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p4, there := slice[uint64](&a[4], uint64(uint64(a[5])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemDiscardAndPrefetchBatchAsync(th, p0, p1, p3, p4, a[6], driver.Stream(a[7]))
+	case 166: // cuMemDiscardBatchAsync
+		p0, there := slice[driver.DevicePtr](&a[0], uint64(uint64(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1, there := slice[uint64](&a[1], uint64(uint64(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemDiscardBatchAsync(th, p0, p1, a[3], driver.Stream(a[4]))
+	case 167: // cuMemGetAddressRange_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		v0, v1, r := l.d.MemGetAddressRange(th, driver.DevicePtr(a[2]))
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 166: // cuMemPrefetchAsync_v2
+	case 168: // cuMemPrefetchAsync_v2
 		p2 := pointer[driver.MemLocation](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPrefetchAsync(th, driver.DevicePtr(a[0]), a[1], *p2, uint32(a[3]), driver.Stream(a[4]))
-	case 167: // cuMemPrefetchAsync
+	case 169: // cuMemPrefetchAsync
 		return l.d.MemPrefetchAsyncV1(th, driver.DevicePtr(a[0]), a[1], driver.Device(a[2]), driver.Stream(a[3]))
-	case 168: // cuMemRangeGetAttribute
+	case 170: // cuMemPrefetchBatchAsync
+		p0, there := slice[driver.DevicePtr](&a[0], uint64(uint64(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1, there := slice[uint64](&a[1], uint64(uint64(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p3, there := slice[driver.MemLocation](&a[3], uint64(uint64(a[5])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p4, there := slice[uint64](&a[4], uint64(uint64(a[5])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemPrefetchBatchAsync(th, p0, p1, p3, p4, a[6], driver.Stream(a[7]))
+	case 171: // cuMemRangeGetAttribute
 		p0, there := slice[byte](&a[0], uint64(uint64(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemRangeGetAttribute(th, p0, int32(a[2]), driver.DevicePtr(a[3]), a[4])
-	case 169: // cuMemRangeGetAttributes
+	case 172: // cuMemRangeGetAttributes
 		p0, there := slice[unsafe.Pointer](&a[0], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -915,13 +961,23 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemRangeGetAttributes(th, p0, p1, p2, driver.DevicePtr(a[4]), a[5])
-	case 170: // cuPointerGetAttribute
+	case 173: // cuPointerGetAttribute
 		v0, r := l.d.PointerGetAttribute(th, int32(a[1]), driver.DevicePtr(a[2]))
 		r = storePart(r, pointer[byte](&a[0]), v0, pointerAttributeSize(int32(a[1])))
 		return r
-	case 171: // cuStreamAttachMemAsync
+	case 174: // cuPointerGetAttributes
+		p1, there := slice[int32](&a[1], uint64(uint32(a[0])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[unsafe.Pointer](&a[2], uint64(uint32(a[0])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.PointerGetAttributes(th, p1, p2, driver.DevicePtr(a[3]))
+	case 175: // cuStreamAttachMemAsync
 		return l.d.StreamAttachMemAsync(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
-	case 172: // cuMemAllocHost_v2
+	case 176: // cuMemAllocHost_v2
 		p0 := pointer[driver.HostPtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -929,7 +985,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocHost(th, a[1])
 		r = store(r, p0, v0)
 		return r
-	case 173: // cuMemAllocPitch_v2
+	case 177: // cuMemAllocPitch_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -942,57 +998,119 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 174: // cuMemcpy
+	case 178: // cuMemcpy
 		return l.d.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 175: // cuMemcpy2D_v2
+	case 179: // cuMemcpy2D_v2
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy2D(th, *p0)
-	case 176: // cuMemcpy2DAsync_v2
+	case 180: // cuMemcpy2DAsync_v2
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy2DAsync(th, *p0, driver.Stream(a[1]))
-	case 177: // cuMemcpy2DUnaligned_v2
+	case 181: // cuMemcpy2DUnaligned_v2
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy2DUnaligned(th, *p0)
-	case 178: // cuMemcpy3D_v2
+	case 182: // cuMemcpy3D_v2
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy3D(th, *p0)
-	case 179: // cuMemcpy3DAsync_v2
+	case 183: // cuMemcpy3DAsync_v2
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy3DAsync(th, *p0, driver.Stream(a[1]))
-	case 180: // cuMemcpyAsync
+	case 184: // cuMemcpy3DBatchAsync_v2
+		p1, there := slice[driver.Memcpy3DBatchOp](&a[1], uint64(uint64(a[0])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.Memcpy3DBatchAsync(th, p1, a[2], driver.Stream(a[3]))
+	case 185: // cuMemcpy3DBatchAsync
+		p1, there := slice[driver.Memcpy3DBatchOp](&a[1], uint64(uint64(a[0])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2 := pointer[uint64](&a[2])
+		v2, r := l.d.Memcpy3DBatchAsyncV1(th, p1, a[3], driver.Stream(a[4]))
+		r = offerAlways(r, p2, v2)
+		return r
+	case 186: // cuMemcpyAsync
 		return l.d.MemcpyAsync(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2], driver.Stream(a[3]))
-	case 181: // cuMemsetD16_v2
+	case 187: // cuMemcpyBatchAsync_v2
+		p0, there := slice[driver.DevicePtr](&a[0], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1, there := slice[driver.DevicePtr](&a[1], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[uint64](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p4, there := slice[driver.MemcpyAttributes](&a[4], uint64(uint64(a[6])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p5, there := slice[uint64](&a[5], uint64(uint64(a[6])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemcpyBatchAsync(th, p0, p1, p2, p4, p5, driver.Stream(a[7]))
+	case 188: // cuMemcpyBatchAsync
+		p0, there := slice[driver.DevicePtr](&a[0], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1, there := slice[driver.DevicePtr](&a[1], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[uint64](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p4, there := slice[driver.MemcpyAttributes](&a[4], uint64(uint64(a[6])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p5, there := slice[uint64](&a[5], uint64(uint64(a[6])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p7 := pointer[uint64](&a[7])
+		v7, r := l.d.MemcpyBatchAsyncV1(th, p0, p1, p2, p4, p5, driver.Stream(a[8]))
+		r = offerAlways(r, p7, v7)
+		return r
+	case 189: // cuMemsetD16_v2
 		return l.d.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 182: // cuMemsetD16Async
+	case 190: // cuMemsetD16Async
 		return l.d.MemsetD16Async(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2], driver.Stream(a[3]))
-	case 183: // cuMemsetD2D16_v2
+	case 191: // cuMemsetD2D16_v2
 		return l.d.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 184: // cuMemsetD2D16Async
+	case 192: // cuMemsetD2D16Async
 		return l.d.MemsetD2D16Async(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 185: // cuMemsetD2D32_v2
+	case 193: // cuMemsetD2D32_v2
 		return l.d.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 186: // cuMemsetD2D32Async
+	case 194: // cuMemsetD2D32Async
 		return l.d.MemsetD2D32Async(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 187: // cuMemsetD2D8_v2
+	case 195: // cuMemsetD2D8_v2
 		return l.d.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 188: // cuMemsetD2D8Async
+	case 196: // cuMemsetD2D8Async
 		return l.d.MemsetD2D8Async(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 189: // cuGraphAddBatchMemOpNode
+	case 197: // cuGraphAddBatchMemOpNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1008,7 +1126,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddBatchMemOpNode(th, driver.Graph(a[1]), p2, *p4)
 		r = store(r, p0, v0)
 		return r
-	case 190: // cuGraphAddChildGraphNode
+	case 198: // cuGraphAddChildGraphNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1020,7 +1138,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddChildGraphNode(th, driver.Graph(a[1]), p2, driver.Graph(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 191: // cuGraphAddDependencies
+	case 199: // cuGraphAddDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1030,7 +1148,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphAddDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 192: // cuGraphAddDependencies_v2
+	case 200: // cuGraphAddDependencies_v2
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[4])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1044,7 +1162,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphAddDependenciesV2(th, driver.Graph(a[0]), p1, p2, p3)
-	case 193: // cuGraphAddExternalSemaphoresSignalNode
+	case 201: // cuGraphAddExternalSemaphoresSignalNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1060,7 +1178,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddExternalSemaphoresSignalNode(th, driver.Graph(a[1]), p2, *p4)
 		r = store(r, p0, v0)
 		return r
-	case 194: // cuGraphAddExternalSemaphoresWaitNode
+	case 202: // cuGraphAddExternalSemaphoresWaitNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1076,7 +1194,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddExternalSemaphoresWaitNode(th, driver.Graph(a[1]), p2, *p4)
 		r = store(r, p0, v0)
 		return r
-	case 195: // cuGraphAddHostNode
+	case 203: // cuGraphAddHostNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1092,7 +1210,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddHostNode(th, driver.Graph(a[1]), p2, l.hostFunc(p4[0], p4[1]))
 		r = store(r, p0, v0)
 		return r
-	case 196: // cuGraphAddKernelNode_v2
+	case 204: // cuGraphAddKernelNode_v2
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1104,7 +1222,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddKernelNode(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 197: // cuGraphAddKernelNode
+	case 205: // cuGraphAddKernelNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1116,7 +1234,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddKernelNodeV1(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 198: // cuGraphAddMemAllocNode
+	case 206: // cuGraphAddMemAllocNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1133,7 +1251,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p4, v4)
 		return r
-	case 199: // cuGraphAddMemFreeNode
+	case 207: // cuGraphAddMemFreeNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1145,7 +1263,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemFreeNode(th, driver.Graph(a[1]), p2, driver.DevicePtr(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 200: // cuGraphAddMemcpyNode
+	case 208: // cuGraphAddMemcpyNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1157,7 +1275,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemcpyNode(th, driver.Graph(a[1]), p2, pointer[driver.Memcpy3D](&a[4]), driver.Context(a[5]))
 		r = store(r, p0, v0)
 		return r
-	case 201: // cuGraphAddMemsetNode
+	case 209: // cuGraphAddMemsetNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1169,7 +1287,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemsetNode(th, driver.Graph(a[1]), p2, pointer[driver.MemsetNodeParams](&a[4]), driver.Context(a[5]))
 		r = store(r, p0, v0)
 		return r
-	case 202: // cuGraphAddNode_v2
+	case 210: // cuGraphAddNode_v2
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1190,7 +1308,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p5, v5)
 		return r
-	case 203: // cuGraphAddNode
+	case 211: // cuGraphAddNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1207,18 +1325,18 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p4, v4)
 		return r
-	case 204: // cuGraphBatchMemOpNodeGetParams
+	case 212: // cuGraphBatchMemOpNodeGetParams
 		p1 := pointer[driver.BatchMemOpNodeParams](&a[1])
 		v1, r := l.d.GraphBatchMemOpNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 205: // cuGraphBatchMemOpNodeSetParams
+	case 213: // cuGraphBatchMemOpNodeSetParams
 		p1 := pointer[driver.BatchMemOpNodeParams](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphBatchMemOpNodeSetParams(th, driver.GraphNode(a[0]), *p1)
-	case 206: // cuGraphConditionalHandleCreate
+	case 214: // cuGraphConditionalHandleCreate
 		p0 := pointer[driver.GraphConditionalHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1226,81 +1344,81 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphConditionalHandleCreate(th, driver.Graph(a[1]), driver.Context(a[2]), uint32(a[3]), uint32(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 207: // cuGraphDestroyNode
+	case 215: // cuGraphDestroyNode
 		return l.d.GraphDestroyNode(th, driver.GraphNode(a[0]))
-	case 208: // cuGraphExecBatchMemOpNodeSetParams
+	case 216: // cuGraphExecBatchMemOpNodeSetParams
 		p2 := pointer[driver.BatchMemOpNodeParams](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecBatchMemOpNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
-	case 209: // cuGraphExecChildGraphNodeSetParams
+	case 217: // cuGraphExecChildGraphNodeSetParams
 		return l.d.GraphExecChildGraphNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Graph(a[2]))
-	case 210: // cuGraphExecExternalSemaphoresSignalNodeSetParams
+	case 218: // cuGraphExecExternalSemaphoresSignalNodeSetParams
 		p2 := pointer[driver.ExtSemSignalNodeParams](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecExternalSemaphoresSignalNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
-	case 211: // cuGraphExecExternalSemaphoresWaitNodeSetParams
+	case 219: // cuGraphExecExternalSemaphoresWaitNodeSetParams
 		p2 := pointer[driver.ExtSemWaitNodeParams](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecExternalSemaphoresWaitNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
-	case 212: // cuGraphExecGetFlags
+	case 220: // cuGraphExecGetFlags
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.GraphExecGetFlags(th, driver.GraphExec(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 213: // cuGraphExecHostNodeSetParams
+	case 221: // cuGraphExecHostNodeSetParams
 		p2 := pointer[[2]uint64](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecHostNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), l.hostFunc(p2[0], p2[1]))
-	case 214: // cuGraphExecKernelNodeSetParams_v2
+	case 222: // cuGraphExecKernelNodeSetParams_v2
 		return l.d.GraphExecKernelNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
-	case 215: // cuGraphExecKernelNodeSetParams
+	case 223: // cuGraphExecKernelNodeSetParams
 		return l.d.GraphExecKernelNodeSetParamsV1(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
-	case 216: // cuGraphExecMemcpyNodeSetParams
+	case 224: // cuGraphExecMemcpyNodeSetParams
 		return l.d.GraphExecMemcpyNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.Memcpy3D](&a[2]), driver.Context(a[3]))
-	case 217: // cuGraphExecMemsetNodeSetParams
+	case 225: // cuGraphExecMemsetNodeSetParams
 		return l.d.GraphExecMemsetNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.MemsetNodeParams](&a[2]), driver.Context(a[3]))
-	case 218: // cuGraphExecNodeSetParams
+	case 226: // cuGraphExecNodeSetParams
 		p2 := pointer[driver.GraphNodeParams](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
-	case 219: // cuGraphExecUpdate_v2
+	case 227: // cuGraphExecUpdate_v2
 		p2 := pointer[driver.GraphExecUpdateResultInfo](&a[2])
 		v2, r := l.d.GraphExecUpdateV2(th, driver.GraphExec(a[0]), driver.Graph(a[1]))
 		r = offerAlways(r, p2, v2)
 		return r
-	case 220: // cuGraphExternalSemaphoresSignalNodeGetParams
+	case 228: // cuGraphExternalSemaphoresSignalNodeGetParams
 		p1 := pointer[driver.ExtSemSignalNodeParams](&a[1])
 		v1, r := l.d.GraphExternalSemaphoresSignalNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 221: // cuGraphExternalSemaphoresSignalNodeSetParams
+	case 229: // cuGraphExternalSemaphoresSignalNodeSetParams
 		p1 := pointer[driver.ExtSemSignalNodeParams](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExternalSemaphoresSignalNodeSetParams(th, driver.GraphNode(a[0]), *p1)
-	case 222: // cuGraphExternalSemaphoresWaitNodeGetParams
+	case 230: // cuGraphExternalSemaphoresWaitNodeGetParams
 		p1 := pointer[driver.ExtSemWaitNodeParams](&a[1])
 		v1, r := l.d.GraphExternalSemaphoresWaitNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 223: // cuGraphExternalSemaphoresWaitNodeSetParams
+	case 231: // cuGraphExternalSemaphoresWaitNodeSetParams
 		p1 := pointer[driver.ExtSemWaitNodeParams](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExternalSemaphoresWaitNodeSetParams(th, driver.GraphNode(a[0]), *p1)
-	case 224: // cuGraphGetEdges_v2
+	case 232: // cuGraphGetEdges_v2
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[4]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1323,7 +1441,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v4, r := l.d.GraphGetEdgesV2(th, driver.Graph(a[0]), p1, p2, p3)
 		r = store(r, p4, v4)
 		return r
-	case 225: // cuGraphGetRootNodes
+	case 233: // cuGraphGetRootNodes
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1335,18 +1453,18 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphGetRootNodes(th, driver.Graph(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 226: // cuGraphHostNodeGetParams
+	case 234: // cuGraphHostNodeGetParams
 		p1 := pointer[driver.HostNodeParams](&a[1])
 		v1, r := l.d.GraphHostNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 227: // cuGraphHostNodeSetParams
+	case 235: // cuGraphHostNodeSetParams
 		p1 := pointer[[2]uint64](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphHostNodeSetParams(th, driver.GraphNode(a[0]), l.hostFunc(p1[0], p1[1]))
-	case 228: // cuGraphInstantiateWithParams
+	case 236: // cuGraphInstantiateWithParams
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1359,49 +1477,49 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 229: // cuGraphKernelNodeCopyAttributes
+	case 237: // cuGraphKernelNodeCopyAttributes
 		return l.d.GraphKernelNodeCopyAttributes(th, driver.GraphNode(a[0]), driver.GraphNode(a[1]))
-	case 230: // cuGraphKernelNodeGetAttribute
+	case 238: // cuGraphKernelNodeGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.GraphKernelNodeGetAttribute(th, driver.GraphNode(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 231: // cuGraphKernelNodeGetParams_v2
+	case 239: // cuGraphKernelNodeGetParams_v2
 		p1 := pointer[driver.KernelNodeParams](&a[1])
 		v1, r := l.d.GraphKernelNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 232: // cuGraphKernelNodeSetAttribute
+	case 240: // cuGraphKernelNodeSetAttribute
 		return l.d.GraphKernelNodeSetAttribute(th, driver.GraphNode(a[0]), int32(a[1]), pointer[driver.LaunchAttributeValue](&a[2]))
-	case 233: // cuGraphKernelNodeSetParams_v2
+	case 241: // cuGraphKernelNodeSetParams_v2
 		return l.d.GraphKernelNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 234: // cuGraphKernelNodeSetParams
+	case 242: // cuGraphKernelNodeSetParams
 		return l.d.GraphKernelNodeSetParamsV1(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 235: // cuGraphMemAllocNodeGetParams
+	case 243: // cuGraphMemAllocNodeGetParams
 		p1 := pointer[driver.MemAllocNodeParams](&a[1])
 		v1, r := l.d.GraphMemAllocNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 236: // cuGraphMemFreeNodeGetParams
+	case 244: // cuGraphMemFreeNodeGetParams
 		p1 := pointer[driver.DevicePtr](&a[1])
 		v1, r := l.d.GraphMemFreeNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 237: // cuGraphMemcpyNodeGetParams
+	case 245: // cuGraphMemcpyNodeGetParams
 		p1 := pointer[driver.Memcpy3D](&a[1])
 		v1, r := l.d.GraphMemcpyNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 238: // cuGraphMemcpyNodeSetParams
+	case 246: // cuGraphMemcpyNodeSetParams
 		return l.d.GraphMemcpyNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.Memcpy3D](&a[1]))
-	case 239: // cuGraphMemsetNodeGetParams
+	case 247: // cuGraphMemsetNodeGetParams
 		p1 := pointer[driver.MemsetNodeParams](&a[1])
 		v1, r := l.d.GraphMemsetNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 240: // cuGraphMemsetNodeSetParams
+	case 248: // cuGraphMemsetNodeSetParams
 		return l.d.GraphMemsetNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.MemsetNodeParams](&a[1]))
-	case 241: // cuGraphNodeFindInClone
+	case 249: // cuGraphNodeFindInClone
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1409,7 +1527,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphNodeFindInClone(th, driver.GraphNode(a[1]), driver.Graph(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 242: // cuGraphNodeGetDependencies
+	case 250: // cuGraphNodeGetDependencies
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1421,7 +1539,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphNodeGetDependencies(th, driver.GraphNode(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 243: // cuGraphNodeGetDependencies_v2
+	case 251: // cuGraphNodeGetDependencies_v2
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[3]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1437,7 +1555,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.GraphNodeGetDependenciesV2(th, driver.GraphNode(a[0]), p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 244: // cuGraphNodeGetDependentNodes
+	case 252: // cuGraphNodeGetDependentNodes
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1449,7 +1567,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphNodeGetDependentNodes(th, driver.GraphNode(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 245: // cuGraphNodeGetDependentNodes_v2
+	case 253: // cuGraphNodeGetDependentNodes_v2
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[3]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1465,20 +1583,20 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.GraphNodeGetDependentNodesV2(th, driver.GraphNode(a[0]), p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 246: // cuGraphNodeGetEnabled
+	case 254: // cuGraphNodeGetEnabled
 		p2 := pointer[uint32](&a[2])
 		v2, r := l.d.GraphNodeGetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 247: // cuGraphNodeSetEnabled
+	case 255: // cuGraphNodeSetEnabled
 		return l.d.GraphNodeSetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), uint32(a[2]))
-	case 248: // cuGraphNodeSetParams
+	case 256: // cuGraphNodeSetParams
 		p1 := pointer[driver.GraphNodeParams](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphNodeSetParams(th, driver.GraphNode(a[0]), *p1)
-	case 249: // cuGraphRemoveDependencies
+	case 257: // cuGraphRemoveDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1488,7 +1606,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphRemoveDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 250: // cuGraphRemoveDependencies_v2
+	case 258: // cuGraphRemoveDependencies_v2
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[4])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1502,28 +1620,28 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphRemoveDependenciesV2(th, driver.Graph(a[0]), p1, p2, p3)
-	case 251: // cuFuncGetModule
+	case 259: // cuFuncGetModule
 		p0 := pointer[driver.Module](&a[0])
 		v0, r := l.d.FuncGetModule(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 252: // cuFuncIsLoaded
+	case 260: // cuFuncIsLoaded
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncIsLoaded(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 253: // cuFuncLoad
+	case 261: // cuFuncLoad
 		return l.d.FuncLoad(th, driver.Function(a[0]))
-	case 254: // cuFuncSetCacheConfig
+	case 262: // cuFuncSetCacheConfig
 		return l.d.FuncSetCacheConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 255: // cuFuncSetSharedMemConfig
+	case 263: // cuFuncSetSharedMemConfig
 		return l.d.FuncSetSharedMemConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 256: // cuOccupancyAvailableDynamicSMemPerBlock
+	case 264: // cuOccupancyAvailableDynamicSMemPerBlock
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.OccupancyAvailableDynamicSMemPerBlock(th, driver.Function(a[1]), int32(a[2]), int32(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 257: // cuOccupancyMaxActiveClusters
+	case 265: // cuOccupancyMaxActiveClusters
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1532,7 +1650,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxActiveClusters(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 258: // cuOccupancyMaxPotentialClusterSize
+	case 266: // cuOccupancyMaxPotentialClusterSize
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1541,39 +1659,39 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxPotentialClusterSize(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 259: // cuStreamBatchMemOp_v2
+	case 267: // cuStreamBatchMemOp_v2
 		p2, there := slice[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamBatchMemOp(th, driver.Stream(a[0]), p2, uint32(a[3]))
-	case 260: // cuStreamBatchMemOp
+	case 268: // cuStreamBatchMemOp
 		p2, there := slice[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamBatchMemOpV1(th, driver.Stream(a[0]), p2, uint32(a[3]))
-	case 261: // cuStreamCopyAttributes
+	case 269: // cuStreamCopyAttributes
 		return l.d.StreamCopyAttributes(th, driver.Stream(a[0]), driver.Stream(a[1]))
-	case 262: // cuStreamGetAttribute
+	case 270: // cuStreamGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.StreamGetAttribute(th, driver.Stream(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 263: // cuStreamGetGreenCtx
+	case 271: // cuStreamGetGreenCtx
 		p1 := pointer[driver.GreenCtx](&a[1])
 		v1, r := l.d.StreamGetGreenCtx(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 264: // cuStreamSetAttribute
+	case 272: // cuStreamSetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamSetAttribute(th, driver.Stream(a[0]), int32(a[1]), *p2)
-	case 265: // cuMemAddressFree
+	case 273: // cuMemAddressFree
 		return l.d.MemAddressFree(th, driver.DevicePtr(a[0]), a[1])
-	case 266: // cuMemAddressReserve
+	case 274: // cuMemAddressReserve
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1581,7 +1699,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAddressReserve(th, a[1], a[2], driver.DevicePtr(a[3]), a[4])
 		r = store(r, p0, v0)
 		return r
-	case 267: // cuMemCreate
+	case 275: // cuMemCreate
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1593,11 +1711,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemCreate(th, a[1], *p2, a[3])
 		r = store(r, p0, v0)
 		return r
-	case 268: // cuMemExportToShareableHandle
+	case 276: // cuMemExportToShareableHandle
 		v0, r := l.d.MemExportToShareableHandle(th, driver.MemGenericAllocationHandle(a[1]), int32(a[2]), a[3])
 		r = storePart(r, pointer[byte](&a[0]), v0, shareableHandleSize(int32(a[2])))
 		return r
-	case 269: // cuMemGetAccess
+	case 277: // cuMemGetAccess
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemLocation](&a[1])
 		if p1 == nil {
@@ -1606,7 +1724,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAccess(th, *p1, driver.DevicePtr(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 270: // cuMemGetAllocationGranularity
+	case 278: // cuMemGetAllocationGranularity
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemAllocationProp](&a[1])
 		if p1 == nil {
@@ -1615,12 +1733,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAllocationGranularity(th, *p1, int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 271: // cuMemGetAllocationPropertiesFromHandle
+	case 279: // cuMemGetAllocationPropertiesFromHandle
 		p0 := pointer[driver.MemAllocationProp](&a[0])
 		v0, r := l.d.MemGetAllocationPropertiesFromHandle(th, driver.MemGenericAllocationHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 272: // cuMemImportFromShareableHandle
+	case 280: // cuMemImportFromShareableHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1628,11 +1746,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 273: // cuMemMap
+	case 281: // cuMemMap
 		return l.d.MemMap(th, driver.DevicePtr(a[0]), a[1], a[2], driver.MemGenericAllocationHandle(a[3]), a[4])
-	case 274: // cuMemRelease
+	case 282: // cuMemRelease
 		return l.d.MemRelease(th, driver.MemGenericAllocationHandle(a[0]))
-	case 275: // cuMemRetainAllocationHandle
+	case 283: // cuMemRetainAllocationHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1640,15 +1758,15 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemRetainAllocationHandle(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 276: // cuMemSetAccess
+	case 284: // cuMemSetAccess
 		p2, there := slice[driver.MemAccessDesc](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemSetAccess(th, driver.DevicePtr(a[0]), a[1], p2)
-	case 277: // cuMemUnmap
+	case 285: // cuMemUnmap
 		return l.d.MemUnmap(th, driver.DevicePtr(a[0]), a[1])
-	case 278: // cuCtxFromGreenCtx
+	case 286: // cuCtxFromGreenCtx
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1656,38 +1774,38 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxFromGreenCtx(th, driver.GreenCtx(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 279: // cuCtxGetCacheConfig
+	case 287: // cuCtxGetCacheConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetCacheConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 280: // cuCtxGetDevResource
+	case 288: // cuCtxGetDevResource
 		p1 := pointer[driver.DevResource](&a[1])
 		v1, r := l.d.CtxGetDevResource(th, driver.Context(a[0]), int32(a[2]))
 		r = store(r, p1, v1)
 		return r
-	case 281: // cuCtxGetExecAffinity
+	case 289: // cuCtxGetExecAffinity
 		p0 := pointer[driver.ExecAffinityParam](&a[0])
 		v0, r := l.d.CtxGetExecAffinity(th, int32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 282: // cuCtxGetSharedMemConfig
+	case 290: // cuCtxGetSharedMemConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetSharedMemConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 283: // cuCtxResetPersistingL2Cache
+	case 291: // cuCtxResetPersistingL2Cache
 		return l.d.CtxResetPersistingL2Cache(th)
-	case 284: // cuCtxSetCacheConfig
+	case 292: // cuCtxSetCacheConfig
 		return l.d.CtxSetCacheConfig(th, int32(a[0]))
-	case 285: // cuCtxSetSharedMemConfig
+	case 293: // cuCtxSetSharedMemConfig
 		return l.d.CtxSetSharedMemConfig(th, int32(a[0]))
-	case 286: // cuDeviceGetExecAffinitySupport
+	case 294: // cuDeviceGetExecAffinitySupport
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetExecAffinitySupport(th, int32(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 287: // cuDeviceGetHostAtomicCapabilities
+	case 295: // cuDeviceGetHostAtomicCapabilities
 		p0, there := slice[uint32](&a[0], uint64(uint32(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1697,52 +1815,52 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.DeviceGetHostAtomicCapabilities(th, p0, p1, driver.Device(a[3]))
-	case 288: // cuDeviceGetLuid
+	case 296: // cuDeviceGetLuid
 		p0 := pointer[[8]byte](&a[0])
 		p1 := pointer[uint32](&a[1])
 		v0, v1, r := l.d.DeviceGetLuid(th, driver.Device(a[2]))
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 289: // cuDeviceGetProperties
+	case 297: // cuDeviceGetProperties
 		p0 := pointer[driver.Devprop](&a[0])
 		v0, r := l.d.DeviceGetProperties(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 290: // cuDeviceGetTexture1DLinearMaxWidth
+	case 298: // cuDeviceGetTexture1DLinearMaxWidth
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.DeviceGetTexture1DLinearMaxWidth(th, int32(a[1]), uint32(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 291: // cuGreenCtxGetId
+	case 299: // cuGreenCtxGetId
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.GreenCtxGetId(th, driver.GreenCtx(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 292: // cuCheckpointProcessCheckpoint
+	case 300: // cuCheckpointProcessCheckpoint
 		return l.d.CheckpointProcessCheckpoint(th, int32(a[0]), pointer[driver.CheckpointCheckpointArgs](&a[1]))
-	case 293: // cuCheckpointProcessGetRestoreThreadId
+	case 301: // cuCheckpointProcessGetRestoreThreadId
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetRestoreThreadId(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 294: // cuCheckpointProcessGetState
+	case 302: // cuCheckpointProcessGetState
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetState(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 295: // cuCheckpointProcessLock
+	case 303: // cuCheckpointProcessLock
 		return l.d.CheckpointProcessLock(th, int32(a[0]), pointer[driver.CheckpointLockArgs](&a[1]))
-	case 296: // cuCheckpointProcessRestore
+	case 304: // cuCheckpointProcessRestore
 		return l.d.CheckpointProcessRestore(th, int32(a[0]), pointer[driver.CheckpointRestoreArgs](&a[1]))
-	case 297: // cuCheckpointProcessUnlock
+	case 305: // cuCheckpointProcessUnlock
 		return l.d.CheckpointProcessUnlock(th, int32(a[0]), pointer[driver.CheckpointUnlockArgs](&a[1]))
-	case 298: // cuLogsCurrent
+	case 306: // cuLogsCurrent
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LogsCurrent(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 299: // cuLogsDumpToMemory
+	case 307: // cuLogsDumpToMemory
 		p0 := pointer[uint32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1759,7 +1877,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p2, v2)
 		return r
-	case 300: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 308: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1772,55 +1890,55 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 301: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 309: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 302: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
+	case 310: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2DUnaligned(th, *p0)
-	case 303: // cuMemcpy2D_v2, in the order of the thread's own default stream
+	case 311: // cuMemcpy2D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2D(th, *p0)
-	case 304: // cuMemcpy3D_v2, in the order of the thread's own default stream
+	case 312: // cuMemcpy3D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3D(th, *p0)
-	case 305: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 313: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 306: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 314: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 307: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 315: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 308: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 316: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 309: // cuMemcpy, in the order of the thread's own default stream
+	case 317: // cuMemcpy, in the order of the thread's own default stream
 		return ownStream{l.d}.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 310: // cuMemsetD16_v2, in the order of the thread's own default stream
+	case 318: // cuMemsetD16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 311: // cuMemsetD2D16_v2, in the order of the thread's own default stream
+	case 319: // cuMemsetD2D16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 312: // cuMemsetD2D32_v2, in the order of the thread's own default stream
+	case 320: // cuMemsetD2D32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 313: // cuMemsetD2D8_v2, in the order of the thread's own default stream
+	case 321: // cuMemsetD2D8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 314: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 322: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 315: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 323: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -1993,12 +2111,16 @@ var callNames = [...]string{
 	"cuMemAdvise",
 	"cuMemAdvise",
 	"cuMemAllocManaged",
+	"cuMemDiscardAndPrefetchBatchAsync",
+	"cuMemDiscardBatchAsync",
 	"cuMemGetAddressRange",
 	"cuMemPrefetchAsync",
 	"cuMemPrefetchAsync",
+	"cuMemPrefetchBatchAsync",
 	"cuMemRangeGetAttribute",
 	"cuMemRangeGetAttributes",
 	"cuPointerGetAttribute",
+	"cuPointerGetAttributes",
 	"cuStreamAttachMemAsync",
 	"cuMemAllocHost",
 	"cuMemAllocPitch",
@@ -2008,7 +2130,11 @@ var callNames = [...]string{
 	"cuMemcpy2DUnaligned",
 	"cuMemcpy3D",
 	"cuMemcpy3DAsync",
+	"cuMemcpy3DBatchAsync",
+	"cuMemcpy3DBatchAsync",
 	"cuMemcpyAsync",
+	"cuMemcpyBatchAsync",
+	"cuMemcpyBatchAsync",
 	"cuMemsetD16",
 	"cuMemsetD16Async",
 	"cuMemsetD2D16",

@@ -93,17 +93,27 @@ func (d *Driver) copyBox(name string, th *driver.Thread, to, from corner, e exte
 	if r != ok || e.empty() {
 		return r
 	}
-	dst, r := d.box(to, e)
+	dst, src, r := d.boxes(to, from, e)
+	if r != ok {
+		return r
+	}
+	return d.enqueueBox(name, s, dst, src, e)
+}
+
+// boxes returns both ends of a copy.
+func (d *Driver) boxes(to, from corner, e extent) (dst, src box, r driver.Result) {
+	dst, r = d.box(to, e)
 	if r == ok && !dst.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
 		r = driver.ResultInvalidValue
 	}
-	if r != ok {
-		return r
+	if r == ok {
+		src, r = d.box(from, e)
 	}
-	src, r := d.box(from, e)
-	if r != ok {
-		return r
-	}
+	return dst, src, r
+}
+
+// enqueueBox enqueues the copy of a box.
+func (d *Driver) enqueueBox(name string, s *stream, dst, src box, e extent) driver.Result {
 	if s.capture == nil && src.kind == pageableBlock {
 		staged := newBytes(src.n)
 		if !touch(func() { copy(staged, src.bytes()) }) {
@@ -112,7 +122,7 @@ func (d *Driver) copyBox(name string, th *driver.Thread, to, from corner, e exte
 		src.span = span{&block{size: src.n, kind: pinnedBlock, data: staged}, 0, src.n}
 	}
 	var done *op
-	r = d.submit(s, &work{node: memcpyNode, make: func() *op {
+	r := d.submit(s, &work{node: memcpyNode, make: func() *op {
 		time := duration(e.width*e.height*e.depth, dst.kind, src.kind)
 		done = d.access(&op{duration: time}, func() { e.transfer(dst, src) }, dst.span, src.span)
 		return done

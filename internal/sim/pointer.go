@@ -24,22 +24,26 @@ func (d *Driver) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (driv
 }
 
 // PointerGetAttribute is cuPointerGetAttribute. It refuses addresses that the driver does not know.
-func (d *Driver) PointerGetAttribute(th *driver.Thread, attribute int32,
+func (d *Driver) PointerGetAttribute(_ *driver.Thread, attribute int32,
 	p driver.DevicePtr) (v [2]uint64, r driver.Result) {
 	defer d.mu.Unlock()
-	if _, _, r := d.inContext("cuPointerGetAttribute", th); r != ok {
+	if r := d.begin("cuPointerGetAttribute"); r != ok {
 		return v, r
 	}
 	b := d.space.known(p)
 	if b == nil {
 		return v, driver.ResultInvalidValue
 	}
-	if b.mapping != nil {
-		v[0], r = d.mappedAttribute(b, attribute, uint64(p))
-	} else {
-		v[0], r = b.attribute(attribute, uint64(p))
-	}
+	v[0], r = d.attributeOf(b, attribute, uint64(p))
 	return v, r
+}
+
+// attributeOf returns an attribute of an address in a block.
+func (d *Driver) attributeOf(b *block, attribute int32, addr uint64) (uint64, driver.Result) {
+	if b.mapping != nil {
+		return d.mappedAttribute(b, attribute, addr)
+	}
+	return b.attribute(attribute, addr)
 }
 
 // mappedAttribute returns an attribute of an address in a mapping. Its range is the reservation.

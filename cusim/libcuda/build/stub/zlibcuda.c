@@ -90,37 +90,37 @@ int cuArrayGetSparseProperties(void *sparseProperties, void *array)
 int cuCheckpointProcessCheckpoint(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(292, 12080, a);
+	return cusim_call(300, 12080, a);
 }
 
 int cuCheckpointProcessGetRestoreThreadId(int pid, void *tid)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)tid};
-	return cusim_call(293, 12080, a);
+	return cusim_call(301, 12080, a);
 }
 
 int cuCheckpointProcessGetState(int pid, void *state)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)state};
-	return cusim_call(294, 12080, a);
+	return cusim_call(302, 12080, a);
 }
 
 int cuCheckpointProcessLock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(295, 12080, a);
+	return cusim_call(303, 12080, a);
 }
 
 int cuCheckpointProcessRestore(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(296, 12080, a);
+	return cusim_call(304, 12080, a);
 }
 
 int cuCheckpointProcessUnlock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(297, 12080, a);
+	return cusim_call(305, 12080, a);
 }
 
 int cuCoredumpGetAttribute(int attrib, void *value, void *size)
@@ -207,7 +207,7 @@ int cuCtxEnablePeerAccess(void *peerContext, unsigned int Flags)
 int cuCtxFromGreenCtx(void *pContext, void *hCtx)
 {
 	uint64_t a[] = {(uintptr_t)pContext, (uintptr_t)hCtx};
-	return cusim_call(278, 12040, a);
+	return cusim_call(286, 12040, a);
 }
 
 int cuCtxGetApiVersion(void *ctx, void *version)
@@ -219,7 +219,7 @@ int cuCtxGetApiVersion(void *ctx, void *version)
 int cuCtxGetCacheConfig(void *pconfig)
 {
 	uint64_t a[] = {(uintptr_t)pconfig};
-	return cusim_call(279, 3020, a);
+	return cusim_call(287, 3020, a);
 }
 
 int cuCtxGetCurrent(void *pctx)
@@ -231,7 +231,7 @@ int cuCtxGetCurrent(void *pctx)
 int cuCtxGetDevResource(void *hCtx, void *resource, int type)
 {
 	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)resource, (uint32_t)type};
-	return cusim_call(280, 12040, a);
+	return cusim_call(288, 12040, a);
 }
 
 int cuCtxGetDevice(void *device)
@@ -243,7 +243,7 @@ int cuCtxGetDevice(void *device)
 int cuCtxGetExecAffinity(void *pExecAffinity, int type)
 {
 	uint64_t a[] = {(uintptr_t)pExecAffinity, (uint32_t)type};
-	return cusim_call(281, 11040, a);
+	return cusim_call(289, 11040, a);
 }
 
 int cuCtxGetFlags(void *flags)
@@ -267,7 +267,7 @@ int cuCtxGetLimit(void *pvalue, int limit)
 int cuCtxGetSharedMemConfig(void *pConfig)
 {
 	uint64_t a[] = {(uintptr_t)pConfig};
-	return cusim_call(282, 4020, a);
+	return cusim_call(290, 4020, a);
 }
 
 int cuCtxGetStreamPriorityRange(void *leastPriority, void *greatestPriority)
@@ -308,13 +308,13 @@ int cuCtxRecordEvent(void *hCtx, void *hEvent)
 
 int cuCtxResetPersistingL2Cache(void)
 {
-	return cusim_call(283, 11000, NULL);
+	return cusim_call(291, 11000, NULL);
 }
 
 int cuCtxSetCacheConfig(int config)
 {
 	uint64_t a[] = {(uint32_t)config};
-	return cusim_call(284, 3020, a);
+	return cusim_call(292, 3020, a);
 }
 
 int cuCtxSetCurrent(void *ctx)
@@ -338,7 +338,7 @@ int cuCtxSetLimit(int limit, size_t value)
 int cuCtxSetSharedMemConfig(int config)
 {
 	uint64_t a[] = {(uint32_t)config};
-	return cusim_call(285, 4020, a);
+	return cusim_call(293, 4020, a);
 }
 
 int cuCtxSynchronize(void)
@@ -421,7 +421,7 @@ int cuDeviceGetDevResource(int device, void *resource, int type)
 int cuDeviceGetExecAffinitySupport(void *pi, int type, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pi, (uint32_t)type, (uint32_t)dev};
-	return cusim_call(286, 11040, a);
+	return cusim_call(294, 11040, a);
 }
 
 int cuDeviceGetGraphMemAttribute(int device, int attr, void *value)
@@ -433,13 +433,13 @@ int cuDeviceGetGraphMemAttribute(int device, int attr, void *value)
 int cuDeviceGetHostAtomicCapabilities(void *capabilities, void *operations, unsigned int count, int dev)
 {
 	uint64_t a[] = {(uintptr_t)capabilities, (uintptr_t)operations, (uint32_t)count, (uint32_t)dev};
-	return cusim_call(287, 13000, a);
+	return cusim_call(295, 13000, a);
 }
 
 int cuDeviceGetLuid(void *luid, void *deviceNodeMask, int dev)
 {
 	uint64_t a[] = {(uintptr_t)luid, (uintptr_t)deviceNodeMask, (uint32_t)dev};
-	return cusim_call(288, 10000, a);
+	return cusim_call(296, 10000, a);
 }
 
 int cuDeviceGetMemPool(void *pool, int dev)
@@ -487,13 +487,13 @@ int cuDeviceGetPCIBusId(void *pciBusId, int len, int dev)
 int cuDeviceGetProperties(void *prop, int dev)
 {
 	uint64_t a[] = {(uintptr_t)prop, (uint32_t)dev};
-	return cusim_call(289, 2000, a);
+	return cusim_call(297, 2000, a);
 }
 
 int cuDeviceGetTexture1DLinearMaxWidth(void *maxWidthInElements, int format, unsigned int numChannels, int dev)
 {
 	uint64_t a[] = {(uintptr_t)maxWidthInElements, (uint32_t)format, (uint32_t)numChannels, (uint32_t)dev};
-	return cusim_call(290, 11010, a);
+	return cusim_call(298, 11010, a);
 }
 
 int cuDeviceGetUuid(void *uuid, int dev)
@@ -761,7 +761,7 @@ int cuFuncGetAttribute(void *pi, int attrib, void *hfunc)
 int cuFuncGetModule(void *hmod, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)hmod, (uintptr_t)hfunc};
-	return cusim_call(251, 11000, a);
+	return cusim_call(259, 11000, a);
 }
 
 int cuFuncGetName(void *name, void *hfunc)
@@ -779,13 +779,13 @@ int cuFuncGetParamInfo(void *func, size_t paramIndex, void *paramOffset, void *p
 int cuFuncIsLoaded(void *state, void *function)
 {
 	uint64_t a[] = {(uintptr_t)state, (uintptr_t)function};
-	return cusim_call(252, 12040, a);
+	return cusim_call(260, 12040, a);
 }
 
 int cuFuncLoad(void *function)
 {
 	uint64_t a[] = {(uintptr_t)function};
-	return cusim_call(253, 12040, a);
+	return cusim_call(261, 12040, a);
 }
 
 int cuFuncSetAttribute(void *hfunc, int attrib, int value)
@@ -806,13 +806,13 @@ int cuFuncSetBlockShape(void *hfunc, int x, int y, int z)
 int cuFuncSetCacheConfig(void *hfunc, int config)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)config};
-	return cusim_call(254, 3000, a);
+	return cusim_call(262, 3000, a);
 }
 
 int cuFuncSetSharedMemConfig(void *hfunc, int config)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)config};
-	return cusim_call(255, 4020, a);
+	return cusim_call(263, 4020, a);
 }
 
 int cuFuncSetSharedSize(void *hfunc, unsigned int bytes)
@@ -912,25 +912,25 @@ int cuGetExportTable(void *ppExportTable, void *pExportTableId)
 int cuGraphAddBatchMemOpNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(189, 11070, a);
+	return cusim_call(197, 11070, a);
 }
 
 int cuGraphAddChildGraphNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *childGraph)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)childGraph};
-	return cusim_call(190, 10000, a);
+	return cusim_call(198, 10000, a);
 }
 
 int cuGraphAddDependencies(void *hGraph, void *from, void *to, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, numDependencies};
-	return cusim_call(191, 10000, a);
+	return cusim_call(199, 10000, a);
 }
 
 int cuGraphAddDependencies_v2(void *hGraph, void *from, void *to, void *edgeData, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)edgeData, numDependencies};
-	return cusim_call(192, 12030, a);
+	return cusim_call(200, 12030, a);
 }
 
 int cuGraphAddEmptyNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies)
@@ -954,79 +954,79 @@ int cuGraphAddEventWaitNode(void *phGraphNode, void *hGraph, void *dependencies,
 int cuGraphAddExternalSemaphoresSignalNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(193, 11020, a);
+	return cusim_call(201, 11020, a);
 }
 
 int cuGraphAddExternalSemaphoresWaitNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(194, 11020, a);
+	return cusim_call(202, 11020, a);
 }
 
 int cuGraphAddHostNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(195, 10000, a);
+	return cusim_call(203, 10000, a);
 }
 
 int cuGraphAddKernelNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(197, 10000, a);
+	return cusim_call(205, 10000, a);
 }
 
 int cuGraphAddKernelNode_v2(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(196, 12000, a);
+	return cusim_call(204, 12000, a);
 }
 
 int cuGraphAddMemAllocNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(198, 11040, a);
+	return cusim_call(206, 11040, a);
 }
 
 int cuGraphAddMemFreeNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, unsigned long long dptr)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, dptr};
-	return cusim_call(199, 11040, a);
+	return cusim_call(207, 11040, a);
 }
 
 int cuGraphAddMemcpyNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *copyParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)copyParams, (uintptr_t)ctx};
-	return cusim_call(200, 10000, a);
+	return cusim_call(208, 10000, a);
 }
 
 int cuGraphAddMemsetNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *memsetParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)memsetParams, (uintptr_t)ctx};
-	return cusim_call(201, 10000, a);
+	return cusim_call(209, 10000, a);
 }
 
 int cuGraphAddNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(203, 12020, a);
+	return cusim_call(211, 12020, a);
 }
 
 int cuGraphAddNode_v2(void *phGraphNode, void *hGraph, void *dependencies, void *dependencyData, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, (uintptr_t)dependencyData, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(202, 12030, a);
+	return cusim_call(210, 12030, a);
 }
 
 int cuGraphBatchMemOpNodeGetParams(void *hNode, void *nodeParams_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams_out};
-	return cusim_call(204, 11070, a);
+	return cusim_call(212, 11070, a);
 }
 
 int cuGraphBatchMemOpNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(205, 11070, a);
+	return cusim_call(213, 11070, a);
 }
 
 int cuGraphChildGraphNodeGetGraph(void *hNode, void *phGraph)
@@ -1045,7 +1045,7 @@ int cuGraphClone(void *phGraphClone, void *originalGraph)
 int cuGraphConditionalHandleCreate(void *pHandle_out, void *hGraph, void *ctx, unsigned int defaultLaunchValue, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)pHandle_out, (uintptr_t)hGraph, (uintptr_t)ctx, (uint32_t)defaultLaunchValue, (uint32_t)flags};
-	return cusim_call(206, 12030, a);
+	return cusim_call(214, 12030, a);
 }
 
 int cuGraphCreate(void *phGraph, unsigned int flags)
@@ -1069,7 +1069,7 @@ int cuGraphDestroy(void *hGraph)
 int cuGraphDestroyNode(void *hNode)
 {
 	uint64_t a[] = {(uintptr_t)hNode};
-	return cusim_call(207, 10000, a);
+	return cusim_call(215, 10000, a);
 }
 
 int cuGraphEventRecordNodeGetEvent(void *hNode, void *event_out)
@@ -1099,13 +1099,13 @@ int cuGraphEventWaitNodeSetEvent(void *hNode, void *event)
 int cuGraphExecBatchMemOpNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(208, 11070, a);
+	return cusim_call(216, 11070, a);
 }
 
 int cuGraphExecChildGraphNodeSetParams(void *hGraphExec, void *hNode, void *childGraph)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)childGraph};
-	return cusim_call(209, 11010, a);
+	return cusim_call(217, 11010, a);
 }
 
 int cuGraphExecDestroy(void *hGraphExec)
@@ -1129,55 +1129,55 @@ int cuGraphExecEventWaitNodeSetEvent(void *hGraphExec, void *hNode, void *event)
 int cuGraphExecExternalSemaphoresSignalNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(210, 11020, a);
+	return cusim_call(218, 11020, a);
 }
 
 int cuGraphExecExternalSemaphoresWaitNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(211, 11020, a);
+	return cusim_call(219, 11020, a);
 }
 
 int cuGraphExecGetFlags(void *hGraphExec, void *flags)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)flags};
-	return cusim_call(212, 12000, a);
+	return cusim_call(220, 12000, a);
 }
 
 int cuGraphExecHostNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(213, 10020, a);
+	return cusim_call(221, 10020, a);
 }
 
 int cuGraphExecKernelNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(215, 10010, a);
+	return cusim_call(223, 10010, a);
 }
 
 int cuGraphExecKernelNodeSetParams_v2(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(214, 12000, a);
+	return cusim_call(222, 12000, a);
 }
 
 int cuGraphExecMemcpyNodeSetParams(void *hGraphExec, void *hNode, void *copyParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)copyParams, (uintptr_t)ctx};
-	return cusim_call(216, 10020, a);
+	return cusim_call(224, 10020, a);
 }
 
 int cuGraphExecMemsetNodeSetParams(void *hGraphExec, void *hNode, void *memsetParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)memsetParams, (uintptr_t)ctx};
-	return cusim_call(217, 10020, a);
+	return cusim_call(225, 10020, a);
 }
 
 int cuGraphExecNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(218, 12020, a);
+	return cusim_call(226, 12020, a);
 }
 
 int cuGraphExecUpdate(void *hGraphExec, void *hGraph, void *hErrorNode_out, void *updateResult_out)
@@ -1189,31 +1189,31 @@ int cuGraphExecUpdate(void *hGraphExec, void *hGraph, void *hErrorNode_out, void
 int cuGraphExecUpdate_v2(void *hGraphExec, void *hGraph, void *resultInfo)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hGraph, (uintptr_t)resultInfo};
-	return cusim_call(219, 12000, a);
+	return cusim_call(227, 12000, a);
 }
 
 int cuGraphExternalSemaphoresSignalNodeGetParams(void *hNode, void *params_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)params_out};
-	return cusim_call(220, 11020, a);
+	return cusim_call(228, 11020, a);
 }
 
 int cuGraphExternalSemaphoresSignalNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(221, 11020, a);
+	return cusim_call(229, 11020, a);
 }
 
 int cuGraphExternalSemaphoresWaitNodeGetParams(void *hNode, void *params_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)params_out};
-	return cusim_call(222, 11020, a);
+	return cusim_call(230, 11020, a);
 }
 
 int cuGraphExternalSemaphoresWaitNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(223, 11020, a);
+	return cusim_call(231, 11020, a);
 }
 
 int cuGraphGetEdges(void *hGraph, void *from, void *to, void *numEdges)
@@ -1225,7 +1225,7 @@ int cuGraphGetEdges(void *hGraph, void *from, void *to, void *numEdges)
 int cuGraphGetEdges_v2(void *hGraph, void *from, void *to, void *edgeData, void *numEdges)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)edgeData, (uintptr_t)numEdges};
-	return cusim_call(224, 12030, a);
+	return cusim_call(232, 12030, a);
 }
 
 int cuGraphGetNodes(void *hGraph, void *nodes, void *numNodes)
@@ -1237,19 +1237,19 @@ int cuGraphGetNodes(void *hGraph, void *nodes, void *numNodes)
 int cuGraphGetRootNodes(void *hGraph, void *rootNodes, void *numRootNodes)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)rootNodes, (uintptr_t)numRootNodes};
-	return cusim_call(225, 10000, a);
+	return cusim_call(233, 10000, a);
 }
 
 int cuGraphHostNodeGetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(226, 10000, a);
+	return cusim_call(234, 10000, a);
 }
 
 int cuGraphHostNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(227, 10000, a);
+	return cusim_call(235, 10000, a);
 }
 
 int cuGraphInstantiate(void *phGraphExec, void *hGraph, void *phErrorNode, void *logBuffer, size_t bufferSize)
@@ -1271,25 +1271,25 @@ int cuGraphInstantiateWithFlags(void *phGraphExec, void *hGraph, unsigned long l
 int cuGraphInstantiateWithParams(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(228, 12000, a);
+	return cusim_call(236, 12000, a);
 }
 
 int cuGraphInstantiateWithParams_ptsz(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(300, 12000, a);
+	return cusim_call(308, 12000, a);
 }
 
 int cuGraphKernelNodeCopyAttributes(void *dst, void *src)
 {
 	uint64_t a[] = {(uintptr_t)dst, (uintptr_t)src};
-	return cusim_call(229, 11000, a);
+	return cusim_call(237, 11000, a);
 }
 
 int cuGraphKernelNodeGetAttribute(void *hNode, int attr, void *value_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uint32_t)attr, (uintptr_t)value_out};
-	return cusim_call(230, 11000, a);
+	return cusim_call(238, 11000, a);
 }
 
 int cuGraphKernelNodeGetParams(void *hNode, void *nodeParams)
@@ -1302,25 +1302,25 @@ int cuGraphKernelNodeGetParams(void *hNode, void *nodeParams)
 int cuGraphKernelNodeGetParams_v2(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(231, 12000, a);
+	return cusim_call(239, 12000, a);
 }
 
 int cuGraphKernelNodeSetAttribute(void *hNode, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(232, 11000, a);
+	return cusim_call(240, 11000, a);
 }
 
 int cuGraphKernelNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(234, 10000, a);
+	return cusim_call(242, 10000, a);
 }
 
 int cuGraphKernelNodeSetParams_v2(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(233, 12000, a);
+	return cusim_call(241, 12000, a);
 }
 
 int cuGraphLaunch(void *hGraphExec, void *hStream)
@@ -1338,73 +1338,73 @@ int cuGraphLaunch_ptsz(void *hGraphExec, void *hStream)
 int cuGraphMemAllocNodeGetParams(void *hNode, void *params_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)params_out};
-	return cusim_call(235, 11040, a);
+	return cusim_call(243, 11040, a);
 }
 
 int cuGraphMemFreeNodeGetParams(void *hNode, void *dptr_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dptr_out};
-	return cusim_call(236, 11040, a);
+	return cusim_call(244, 11040, a);
 }
 
 int cuGraphMemcpyNodeGetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(237, 10000, a);
+	return cusim_call(245, 10000, a);
 }
 
 int cuGraphMemcpyNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(238, 10000, a);
+	return cusim_call(246, 10000, a);
 }
 
 int cuGraphMemsetNodeGetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(239, 10000, a);
+	return cusim_call(247, 10000, a);
 }
 
 int cuGraphMemsetNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(240, 10000, a);
+	return cusim_call(248, 10000, a);
 }
 
 int cuGraphNodeFindInClone(void *phNode, void *hOriginalNode, void *hClonedGraph)
 {
 	uint64_t a[] = {(uintptr_t)phNode, (uintptr_t)hOriginalNode, (uintptr_t)hClonedGraph};
-	return cusim_call(241, 10000, a);
+	return cusim_call(249, 10000, a);
 }
 
 int cuGraphNodeGetDependencies(void *hNode, void *dependencies, void *numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dependencies, (uintptr_t)numDependencies};
-	return cusim_call(242, 10000, a);
+	return cusim_call(250, 10000, a);
 }
 
 int cuGraphNodeGetDependencies_v2(void *hNode, void *dependencies, void *edgeData, void *numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dependencies, (uintptr_t)edgeData, (uintptr_t)numDependencies};
-	return cusim_call(243, 12030, a);
+	return cusim_call(251, 12030, a);
 }
 
 int cuGraphNodeGetDependentNodes(void *hNode, void *dependentNodes, void *numDependentNodes)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dependentNodes, (uintptr_t)numDependentNodes};
-	return cusim_call(244, 10000, a);
+	return cusim_call(252, 10000, a);
 }
 
 int cuGraphNodeGetDependentNodes_v2(void *hNode, void *dependentNodes, void *edgeData, void *numDependentNodes)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dependentNodes, (uintptr_t)edgeData, (uintptr_t)numDependentNodes};
-	return cusim_call(245, 12030, a);
+	return cusim_call(253, 12030, a);
 }
 
 int cuGraphNodeGetEnabled(void *hGraphExec, void *hNode, void *isEnabled)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)isEnabled};
-	return cusim_call(246, 11060, a);
+	return cusim_call(254, 11060, a);
 }
 
 int cuGraphNodeGetType(void *hNode, void *type)
@@ -1416,13 +1416,13 @@ int cuGraphNodeGetType(void *hNode, void *type)
 int cuGraphNodeSetEnabled(void *hGraphExec, void *hNode, unsigned int isEnabled)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uint32_t)isEnabled};
-	return cusim_call(247, 11060, a);
+	return cusim_call(255, 11060, a);
 }
 
 int cuGraphNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(248, 12020, a);
+	return cusim_call(256, 12020, a);
 }
 
 int cuGraphReleaseUserObject(void *graph, void *object, unsigned int count)
@@ -1436,13 +1436,13 @@ int cuGraphReleaseUserObject(void *graph, void *object, unsigned int count)
 int cuGraphRemoveDependencies(void *hGraph, void *from, void *to, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, numDependencies};
-	return cusim_call(249, 10000, a);
+	return cusim_call(257, 10000, a);
 }
 
 int cuGraphRemoveDependencies_v2(void *hGraph, void *from, void *to, void *edgeData, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)edgeData, numDependencies};
-	return cusim_call(250, 12030, a);
+	return cusim_call(258, 12030, a);
 }
 
 int cuGraphRetainUserObject(void *graph, void *object, unsigned int count, unsigned int flags)
@@ -1601,7 +1601,7 @@ int cuGreenCtxGetDevResource(void *hCtx, void *resource, int type)
 int cuGreenCtxGetId(void *greenCtx, void *greenCtxId)
 {
 	uint64_t a[] = {(uintptr_t)greenCtx, (uintptr_t)greenCtxId};
-	return cusim_call(291, 12090, a);
+	return cusim_call(299, 12090, a);
 }
 
 int cuGreenCtxRecordEvent(void *hCtx, void *hEvent)
@@ -1798,7 +1798,7 @@ int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
 int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(301, 11060, a);
+	return cusim_call(309, 11060, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
@@ -1978,7 +1978,7 @@ int cuLinkDestroy(void *state)
 int cuLogsCurrent(void *iterator_out, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator_out, (uint32_t)flags};
-	return cusim_call(298, 12090, a);
+	return cusim_call(306, 12090, a);
 }
 
 int cuLogsDumpToFile(void *iterator, void *pathToFile, unsigned int flags)
@@ -1992,7 +1992,7 @@ int cuLogsDumpToFile(void *iterator, void *pathToFile, unsigned int flags)
 int cuLogsDumpToMemory(void *iterator, void *buffer, void *size, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator, (uintptr_t)buffer, (uintptr_t)size, (uint32_t)flags};
-	return cusim_call(299, 12090, a);
+	return cusim_call(307, 12090, a);
 }
 
 int cuLogsRegisterCallback(void *callbackFunc, void *userData, void *callback_out)
@@ -2012,13 +2012,13 @@ int cuLogsUnregisterCallback(void *callback)
 int cuMemAddressFree(unsigned long long ptr, size_t size)
 {
 	uint64_t a[] = {ptr, size};
-	return cusim_call(265, 10020, a);
+	return cusim_call(273, 10020, a);
 }
 
 int cuMemAddressReserve(void *ptr, size_t size, size_t alignment, unsigned long long addr, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)ptr, size, alignment, addr, flags};
-	return cusim_call(266, 10020, a);
+	return cusim_call(274, 10020, a);
 }
 
 int cuMemAdvise(unsigned long long devPtr, size_t count, int advice, int device)
@@ -2074,7 +2074,7 @@ int cuMemAllocHost(void *pp, unsigned int bytesize)
 int cuMemAllocHost_v2(void *pp, size_t bytesize)
 {
 	uint64_t a[] = {(uintptr_t)pp, bytesize};
-	return cusim_call(172, 3020, a);
+	return cusim_call(176, 3020, a);
 }
 
 int cuMemAllocManaged(void *dptr, size_t bytesize, unsigned int flags)
@@ -2096,7 +2096,7 @@ int cuMemAllocPitch(void *dptr, void *pPitch, unsigned int WidthInBytes, unsigne
 int cuMemAllocPitch_v2(void *dptr, void *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)pPitch, WidthInBytes, Height, (uint32_t)ElementSizeBytes};
-	return cusim_call(173, 3020, a);
+	return cusim_call(177, 3020, a);
 }
 
 int cuMemAlloc_v2(void *dptr, size_t bytesize)
@@ -2128,59 +2128,37 @@ int cuMemBatchDecompressAsync_ptsz(void *paramsArray, size_t count, unsigned int
 int cuMemCreate(void *handle, size_t size, void *prop, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)handle, size, (uintptr_t)prop, flags};
-	return cusim_call(267, 10020, a);
+	return cusim_call(275, 10020, a);
 }
 
 int cuMemDiscardAndPrefetchBatchAsync(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
 {
-	(void)dptrs;
-	(void)sizes;
-	(void)count;
-	(void)prefetchLocs;
-	(void)prefetchLocIdxs;
-	(void)numPrefetchLocs;
-	(void)flags;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dptrs, (uintptr_t)sizes, count, (uintptr_t)prefetchLocs, (uintptr_t)prefetchLocIdxs, numPrefetchLocs, flags, (uintptr_t)hStream};
+	return cusim_call(165, 13000, a);
 }
 
 int cuMemDiscardAndPrefetchBatchAsync_ptsz(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
 {
-	(void)dptrs;
-	(void)sizes;
-	(void)count;
-	(void)prefetchLocs;
-	(void)prefetchLocIdxs;
-	(void)numPrefetchLocs;
-	(void)flags;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dptrs, (uintptr_t)sizes, count, (uintptr_t)prefetchLocs, (uintptr_t)prefetchLocIdxs, numPrefetchLocs, flags, cusim_own(hStream)};
+	return cusim_call(165, 13000, a);
 }
 
 int cuMemDiscardBatchAsync(void *dptrs, void *sizes, size_t count, unsigned long long flags, void *hStream)
 {
-	(void)dptrs;
-	(void)sizes;
-	(void)count;
-	(void)flags;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dptrs, (uintptr_t)sizes, count, flags, (uintptr_t)hStream};
+	return cusim_call(166, 13000, a);
 }
 
 int cuMemDiscardBatchAsync_ptsz(void *dptrs, void *sizes, size_t count, unsigned long long flags, void *hStream)
 {
-	(void)dptrs;
-	(void)sizes;
-	(void)count;
-	(void)flags;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dptrs, (uintptr_t)sizes, count, flags, cusim_own(hStream)};
+	return cusim_call(166, 13000, a);
 }
 
 int cuMemExportToShareableHandle(void *shareableHandle, unsigned long long handle, int handleType, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)shareableHandle, handle, (uint32_t)handleType, flags};
-	return cusim_call(268, 10020, a);
+	return cusim_call(276, 10020, a);
 }
 
 int cuMemFree(unsigned int dptr)
@@ -2216,7 +2194,7 @@ int cuMemFree_v2(unsigned long long dptr)
 int cuMemGetAccess(void *flags, void *location, unsigned long long ptr)
 {
 	uint64_t a[] = {(uintptr_t)flags, (uintptr_t)location, ptr};
-	return cusim_call(269, 10020, a);
+	return cusim_call(277, 10020, a);
 }
 
 int cuMemGetAddressRange(void *pbase, void *psize, unsigned int dptr)
@@ -2230,19 +2208,19 @@ int cuMemGetAddressRange(void *pbase, void *psize, unsigned int dptr)
 int cuMemGetAddressRange_v2(void *pbase, void *psize, unsigned long long dptr)
 {
 	uint64_t a[] = {(uintptr_t)pbase, (uintptr_t)psize, dptr};
-	return cusim_call(165, 3020, a);
+	return cusim_call(167, 3020, a);
 }
 
 int cuMemGetAllocationGranularity(void *granularity, void *prop, int option)
 {
 	uint64_t a[] = {(uintptr_t)granularity, (uintptr_t)prop, (uint32_t)option};
-	return cusim_call(270, 10020, a);
+	return cusim_call(278, 10020, a);
 }
 
 int cuMemGetAllocationPropertiesFromHandle(void *prop, unsigned long long handle)
 {
 	uint64_t a[] = {(uintptr_t)prop, handle};
-	return cusim_call(271, 10020, a);
+	return cusim_call(279, 10020, a);
 }
 
 int cuMemGetAttribute(void)
@@ -2337,13 +2315,13 @@ int cuMemHostUnregister(void *p)
 int cuMemImportFromShareableHandle(void *handle, void *osHandle, int shHandleType)
 {
 	uint64_t a[] = {(uintptr_t)handle, (uintptr_t)osHandle, (uint32_t)shHandleType};
-	return cusim_call(272, 10020, a);
+	return cusim_call(280, 10020, a);
 }
 
 int cuMemMap(unsigned long long ptr, size_t size, size_t offset, unsigned long long handle, unsigned long long flags)
 {
 	uint64_t a[] = {ptr, size, offset, handle, flags};
-	return cusim_call(273, 10020, a);
+	return cusim_call(281, 10020, a);
 }
 
 int cuMemMapArrayAsync(void *mapInfoList, unsigned int count, void *hStream)
@@ -2431,81 +2409,67 @@ int cuMemPoolTrimTo(void *pool, size_t minBytesToKeep)
 int cuMemPrefetchAsync(unsigned long long devPtr, size_t count, int dstDevice, void *hStream)
 {
 	uint64_t a[] = {devPtr, count, (uint32_t)dstDevice, (uintptr_t)hStream};
-	return cusim_call(167, 8000, a);
+	return cusim_call(169, 8000, a);
 }
 
 int cuMemPrefetchAsync_ptsz(unsigned long long devPtr, size_t count, int dstDevice, void *hStream)
 {
 	uint64_t a[] = {devPtr, count, (uint32_t)dstDevice, cusim_own(hStream)};
-	return cusim_call(167, 8000, a);
+	return cusim_call(169, 8000, a);
 }
 
 int cuMemPrefetchAsync_v2(unsigned long long devPtr, size_t count, struct cusim_words1 location, unsigned int flags, void *hStream)
 {
 	uint64_t a[] = {devPtr, count, (uintptr_t)&location, (uint32_t)flags, (uintptr_t)hStream};
-	return cusim_call(166, 12020, a);
+	return cusim_call(168, 12020, a);
 }
 
 int cuMemPrefetchAsync_v2_ptsz(unsigned long long devPtr, size_t count, struct cusim_words1 location, unsigned int flags, void *hStream)
 {
 	uint64_t a[] = {devPtr, count, (uintptr_t)&location, (uint32_t)flags, cusim_own(hStream)};
-	return cusim_call(166, 12020, a);
+	return cusim_call(168, 12020, a);
 }
 
 int cuMemPrefetchBatchAsync(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
 {
-	(void)dptrs;
-	(void)sizes;
-	(void)count;
-	(void)prefetchLocs;
-	(void)prefetchLocIdxs;
-	(void)numPrefetchLocs;
-	(void)flags;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dptrs, (uintptr_t)sizes, count, (uintptr_t)prefetchLocs, (uintptr_t)prefetchLocIdxs, numPrefetchLocs, flags, (uintptr_t)hStream};
+	return cusim_call(170, 13000, a);
 }
 
 int cuMemPrefetchBatchAsync_ptsz(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
 {
-	(void)dptrs;
-	(void)sizes;
-	(void)count;
-	(void)prefetchLocs;
-	(void)prefetchLocIdxs;
-	(void)numPrefetchLocs;
-	(void)flags;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dptrs, (uintptr_t)sizes, count, (uintptr_t)prefetchLocs, (uintptr_t)prefetchLocIdxs, numPrefetchLocs, flags, cusim_own(hStream)};
+	return cusim_call(170, 13000, a);
 }
 
 int cuMemRangeGetAttribute(void *data, size_t dataSize, int attribute, unsigned long long devPtr, size_t count)
 {
 	uint64_t a[] = {(uintptr_t)data, dataSize, (uint32_t)attribute, devPtr, count};
-	return cusim_call(168, 8000, a);
+	return cusim_call(171, 8000, a);
 }
 
 int cuMemRangeGetAttributes(void *data, void *dataSizes, void *attributes, size_t numAttributes, unsigned long long devPtr, size_t count)
 {
 	uint64_t a[] = {(uintptr_t)data, (uintptr_t)dataSizes, (uintptr_t)attributes, numAttributes, devPtr, count};
-	return cusim_call(169, 8000, a);
+	return cusim_call(172, 8000, a);
 }
 
 int cuMemRelease(unsigned long long handle)
 {
 	uint64_t a[] = {handle};
-	return cusim_call(274, 10020, a);
+	return cusim_call(282, 10020, a);
 }
 
 int cuMemRetainAllocationHandle(void *handle, void *addr)
 {
 	uint64_t a[] = {(uintptr_t)handle, (uintptr_t)addr};
-	return cusim_call(275, 11000, a);
+	return cusim_call(283, 11000, a);
 }
 
 int cuMemSetAccess(unsigned long long ptr, size_t size, void *desc, size_t count)
 {
 	uint64_t a[] = {ptr, size, (uintptr_t)desc, count};
-	return cusim_call(276, 10020, a);
+	return cusim_call(284, 10020, a);
 }
 
 int cuMemSetMemPool(void *location, int type, void *pool)
@@ -2517,13 +2481,13 @@ int cuMemSetMemPool(void *location, int type, void *pool)
 int cuMemUnmap(unsigned long long ptr, size_t size)
 {
 	uint64_t a[] = {ptr, size};
-	return cusim_call(277, 10020, a);
+	return cusim_call(285, 10020, a);
 }
 
 int cuMemcpy(unsigned long long dst, unsigned long long src, size_t ByteCount)
 {
 	uint64_t a[] = {dst, src, ByteCount};
-	return cusim_call(174, 4000, a);
+	return cusim_call(178, 4000, a);
 }
 
 int cuMemcpy2D(void *pCopy)
@@ -2542,13 +2506,13 @@ int cuMemcpy2DAsync(void *pCopy, void *hStream)
 int cuMemcpy2DAsync_v2(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, (uintptr_t)hStream};
-	return cusim_call(176, 3020, a);
+	return cusim_call(180, 3020, a);
 }
 
 int cuMemcpy2DAsync_v2_ptsz(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, cusim_own(hStream)};
-	return cusim_call(176, 7000, a);
+	return cusim_call(180, 7000, a);
 }
 
 int cuMemcpy2DUnaligned(void *pCopy)
@@ -2560,25 +2524,25 @@ int cuMemcpy2DUnaligned(void *pCopy)
 int cuMemcpy2DUnaligned_v2(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(177, 3020, a);
+	return cusim_call(181, 3020, a);
 }
 
 int cuMemcpy2DUnaligned_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(302, 7000, a);
+	return cusim_call(310, 7000, a);
 }
 
 int cuMemcpy2D_v2(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(175, 3020, a);
+	return cusim_call(179, 3020, a);
 }
 
 int cuMemcpy2D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(303, 7000, a);
+	return cusim_call(311, 7000, a);
 }
 
 int cuMemcpy3D(void *pCopy)
@@ -2597,51 +2561,37 @@ int cuMemcpy3DAsync(void *pCopy, void *hStream)
 int cuMemcpy3DAsync_v2(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, (uintptr_t)hStream};
-	return cusim_call(179, 3020, a);
+	return cusim_call(183, 3020, a);
 }
 
 int cuMemcpy3DAsync_v2_ptsz(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, cusim_own(hStream)};
-	return cusim_call(179, 7000, a);
+	return cusim_call(183, 7000, a);
 }
 
 int cuMemcpy3DBatchAsync(size_t numOps, void *opList, void *failIdx, unsigned long long flags, void *hStream)
 {
-	(void)numOps;
-	(void)opList;
-	(void)failIdx;
-	(void)flags;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {numOps, (uintptr_t)opList, (uintptr_t)failIdx, flags, (uintptr_t)hStream};
+	return cusim_call(185, 12080, a);
 }
 
 int cuMemcpy3DBatchAsync_ptsz(size_t numOps, void *opList, void *failIdx, unsigned long long flags, void *hStream)
 {
-	(void)numOps;
-	(void)opList;
-	(void)failIdx;
-	(void)flags;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {numOps, (uintptr_t)opList, (uintptr_t)failIdx, flags, cusim_own(hStream)};
+	return cusim_call(185, 12080, a);
 }
 
 int cuMemcpy3DBatchAsync_v2(size_t numOps, void *opList, unsigned long long flags, void *hStream)
 {
-	(void)numOps;
-	(void)opList;
-	(void)flags;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {numOps, (uintptr_t)opList, flags, (uintptr_t)hStream};
+	return cusim_call(184, 13000, a);
 }
 
 int cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, void *opList, unsigned long long flags, void *hStream)
 {
-	(void)numOps;
-	(void)opList;
-	(void)flags;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {numOps, (uintptr_t)opList, flags, cusim_own(hStream)};
+	return cusim_call(184, 13000, a);
 }
 
 int cuMemcpy3DPeer(void *pCopy)
@@ -2673,25 +2623,25 @@ int cuMemcpy3DPeer_ptds(void *pCopy)
 int cuMemcpy3D_v2(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(178, 3020, a);
+	return cusim_call(182, 3020, a);
 }
 
 int cuMemcpy3D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(304, 7000, a);
+	return cusim_call(312, 7000, a);
 }
 
 int cuMemcpyAsync(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dst, src, ByteCount, (uintptr_t)hStream};
-	return cusim_call(180, 4000, a);
+	return cusim_call(186, 4000, a);
 }
 
 int cuMemcpyAsync_ptsz(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dst, src, ByteCount, cusim_own(hStream)};
-	return cusim_call(180, 7000, a);
+	return cusim_call(186, 7000, a);
 }
 
 int cuMemcpyAtoA(void *dstArray, unsigned int dstOffset, void *srcArray, unsigned int srcOffset, unsigned int ByteCount)
@@ -2810,56 +2760,26 @@ int cuMemcpyAtoH_v2_ptds(void *dstHost, void *srcArray, size_t srcOffset, size_t
 
 int cuMemcpyBatchAsync(void *dsts, void *srcs, void *sizes, size_t count, void *attrs, void *attrsIdxs, size_t numAttrs, void *failIdx, void *hStream)
 {
-	(void)dsts;
-	(void)srcs;
-	(void)sizes;
-	(void)count;
-	(void)attrs;
-	(void)attrsIdxs;
-	(void)numAttrs;
-	(void)failIdx;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dsts, (uintptr_t)srcs, (uintptr_t)sizes, count, (uintptr_t)attrs, (uintptr_t)attrsIdxs, numAttrs, (uintptr_t)failIdx, (uintptr_t)hStream};
+	return cusim_call(188, 12080, a);
 }
 
 int cuMemcpyBatchAsync_ptsz(void *dsts, void *srcs, void *sizes, size_t count, void *attrs, void *attrsIdxs, size_t numAttrs, void *failIdx, void *hStream)
 {
-	(void)dsts;
-	(void)srcs;
-	(void)sizes;
-	(void)count;
-	(void)attrs;
-	(void)attrsIdxs;
-	(void)numAttrs;
-	(void)failIdx;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dsts, (uintptr_t)srcs, (uintptr_t)sizes, count, (uintptr_t)attrs, (uintptr_t)attrsIdxs, numAttrs, (uintptr_t)failIdx, cusim_own(hStream)};
+	return cusim_call(188, 12080, a);
 }
 
 int cuMemcpyBatchAsync_v2(void *dsts, void *srcs, void *sizes, size_t count, void *attrs, void *attrsIdxs, size_t numAttrs, void *hStream)
 {
-	(void)dsts;
-	(void)srcs;
-	(void)sizes;
-	(void)count;
-	(void)attrs;
-	(void)attrsIdxs;
-	(void)numAttrs;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dsts, (uintptr_t)srcs, (uintptr_t)sizes, count, (uintptr_t)attrs, (uintptr_t)attrsIdxs, numAttrs, (uintptr_t)hStream};
+	return cusim_call(187, 13000, a);
 }
 
 int cuMemcpyBatchAsync_v2_ptsz(void *dsts, void *srcs, void *sizes, size_t count, void *attrs, void *attrsIdxs, size_t numAttrs, void *hStream)
 {
-	(void)dsts;
-	(void)srcs;
-	(void)sizes;
-	(void)count;
-	(void)attrs;
-	(void)attrsIdxs;
-	(void)numAttrs;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dsts, (uintptr_t)srcs, (uintptr_t)sizes, count, (uintptr_t)attrs, (uintptr_t)attrsIdxs, numAttrs, cusim_own(hStream)};
+	return cusim_call(187, 13000, a);
 }
 
 int cuMemcpyDtoA(void *dstArray, unsigned int dstOffset, unsigned int srcDevice, unsigned int ByteCount)
@@ -2927,7 +2847,7 @@ int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(305, 7000, a);
+	return cusim_call(313, 7000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -2968,7 +2888,7 @@ int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCoun
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(306, 7000, a);
+	return cusim_call(314, 7000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -3066,7 +2986,7 @@ int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCoun
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(307, 7000, a);
+	return cusim_call(315, 7000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
@@ -3090,13 +3010,13 @@ int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsig
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(308, 7000, a);
+	return cusim_call(316, 7000, a);
 }
 
 int cuMemcpy_ptds(unsigned long long dst, unsigned long long src, size_t ByteCount)
 {
 	uint64_t a[] = {dst, src, ByteCount};
-	return cusim_call(309, 7000, a);
+	return cusim_call(317, 7000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -3110,25 +3030,25 @@ int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
 int cuMemsetD16Async(unsigned long long dstDevice, unsigned short us, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N, (uintptr_t)hStream};
-	return cusim_call(182, 3020, a);
+	return cusim_call(190, 3020, a);
 }
 
 int cuMemsetD16Async_ptsz(unsigned long long dstDevice, unsigned short us, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N, cusim_own(hStream)};
-	return cusim_call(182, 7000, a);
+	return cusim_call(190, 7000, a);
 }
 
 int cuMemsetD16_v2(unsigned long long dstDevice, unsigned short us, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N};
-	return cusim_call(181, 3020, a);
+	return cusim_call(189, 3020, a);
 }
 
 int cuMemsetD16_v2_ptds(unsigned long long dstDevice, unsigned short us, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N};
-	return cusim_call(310, 7000, a);
+	return cusim_call(318, 7000, a);
 }
 
 int cuMemsetD2D16(unsigned int dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
@@ -3144,25 +3064,25 @@ int cuMemsetD2D16(unsigned int dstDevice, unsigned int dstPitch, unsigned short 
 int cuMemsetD2D16Async(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height, (uintptr_t)hStream};
-	return cusim_call(184, 3020, a);
+	return cusim_call(192, 3020, a);
 }
 
 int cuMemsetD2D16Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height, cusim_own(hStream)};
-	return cusim_call(184, 7000, a);
+	return cusim_call(192, 7000, a);
 }
 
 int cuMemsetD2D16_v2(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height};
-	return cusim_call(183, 3020, a);
+	return cusim_call(191, 3020, a);
 }
 
 int cuMemsetD2D16_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height};
-	return cusim_call(311, 7000, a);
+	return cusim_call(319, 7000, a);
 }
 
 int cuMemsetD2D32(unsigned int dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
@@ -3178,25 +3098,25 @@ int cuMemsetD2D32(unsigned int dstDevice, unsigned int dstPitch, unsigned int ui
 int cuMemsetD2D32Async(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height, (uintptr_t)hStream};
-	return cusim_call(186, 3020, a);
+	return cusim_call(194, 3020, a);
 }
 
 int cuMemsetD2D32Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height, cusim_own(hStream)};
-	return cusim_call(186, 7000, a);
+	return cusim_call(194, 7000, a);
 }
 
 int cuMemsetD2D32_v2(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height};
-	return cusim_call(185, 3020, a);
+	return cusim_call(193, 3020, a);
 }
 
 int cuMemsetD2D32_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height};
-	return cusim_call(312, 7000, a);
+	return cusim_call(320, 7000, a);
 }
 
 int cuMemsetD2D8(unsigned int dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
@@ -3212,25 +3132,25 @@ int cuMemsetD2D8(unsigned int dstDevice, unsigned int dstPitch, unsigned char uc
 int cuMemsetD2D8Async(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height, (uintptr_t)hStream};
-	return cusim_call(188, 3020, a);
+	return cusim_call(196, 3020, a);
 }
 
 int cuMemsetD2D8Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height, cusim_own(hStream)};
-	return cusim_call(188, 7000, a);
+	return cusim_call(196, 7000, a);
 }
 
 int cuMemsetD2D8_v2(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height};
-	return cusim_call(187, 3020, a);
+	return cusim_call(195, 3020, a);
 }
 
 int cuMemsetD2D8_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height};
-	return cusim_call(313, 7000, a);
+	return cusim_call(321, 7000, a);
 }
 
 int cuMemsetD32(unsigned int dstDevice, unsigned int ui, unsigned int N)
@@ -3262,7 +3182,7 @@ int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(314, 7000, a);
+	return cusim_call(322, 7000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3294,7 +3214,7 @@ int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(315, 7000, a);
+	return cusim_call(323, 7000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)
@@ -3472,7 +3392,7 @@ int cuMulticastUnbind(unsigned long long mcHandle, int dev, size_t mcOffset, siz
 int cuOccupancyAvailableDynamicSMemPerBlock(void *dynamicSmemSize, void *func, int numBlocks, int blockSize)
 {
 	uint64_t a[] = {(uintptr_t)dynamicSmemSize, (uintptr_t)func, (uint32_t)numBlocks, (uint32_t)blockSize};
-	return cusim_call(256, 10020, a);
+	return cusim_call(264, 10020, a);
 }
 
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *numBlocks, void *func, int blockSize, size_t dynamicSMemSize)
@@ -3484,7 +3404,7 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *numBlocks, void *func, int
 int cuOccupancyMaxActiveClusters(void *numClusters, void *func, void *config)
 {
 	uint64_t a[] = {(uintptr_t)numClusters, (uintptr_t)func, (uintptr_t)config};
-	return cusim_call(257, 11070, a);
+	return cusim_call(265, 11070, a);
 }
 
 int cuOccupancyMaxPotentialBlockSize(void *minGridSize, void *blockSize, void *func, void *blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
@@ -3496,7 +3416,7 @@ int cuOccupancyMaxPotentialBlockSize(void *minGridSize, void *blockSize, void *f
 int cuOccupancyMaxPotentialClusterSize(void *clusterSize, void *func, void *config)
 {
 	uint64_t a[] = {(uintptr_t)clusterSize, (uintptr_t)func, (uintptr_t)config};
-	return cusim_call(258, 11070, a);
+	return cusim_call(266, 11070, a);
 }
 
 int cuParamSetSize(void *hfunc, unsigned int numbytes)
@@ -3542,16 +3462,13 @@ int cuParamSetv(void *hfunc, int offset, void *ptr, unsigned int numbytes)
 int cuPointerGetAttribute(void *data, int attribute, unsigned long long ptr)
 {
 	uint64_t a[] = {(uintptr_t)data, (uint32_t)attribute, ptr};
-	return cusim_call(170, 4000, a);
+	return cusim_call(173, 4000, a);
 }
 
 int cuPointerGetAttributes(unsigned int numAttributes, void *attributes, void *data, unsigned long long ptr)
 {
-	(void)numAttributes;
-	(void)attributes;
-	(void)data;
-	(void)ptr;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uint32_t)numAttributes, (uintptr_t)attributes, (uintptr_t)data, ptr};
+	return cusim_call(174, 7000, a);
 }
 
 int cuPointerSetAttribute(void *value, int attribute, unsigned long long ptr)
@@ -3600,37 +3517,37 @@ int cuStreamAddCallback_ptsz(void *hStream, void *callback, void *userData, unsi
 int cuStreamAttachMemAsync(void *hStream, unsigned long long dptr, size_t length, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, dptr, length, (uint32_t)flags};
-	return cusim_call(171, 6000, a);
+	return cusim_call(175, 6000, a);
 }
 
 int cuStreamAttachMemAsync_ptsz(void *hStream, unsigned long long dptr, size_t length, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(hStream), dptr, length, (uint32_t)flags};
-	return cusim_call(171, 7000, a);
+	return cusim_call(175, 7000, a);
 }
 
 int cuStreamBatchMemOp(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
-	return cusim_call(260, 8000, a);
+	return cusim_call(268, 8000, a);
 }
 
 int cuStreamBatchMemOp_ptsz(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
-	return cusim_call(260, 8000, a);
+	return cusim_call(268, 8000, a);
 }
 
 int cuStreamBatchMemOp_v2(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
-	return cusim_call(259, 11070, a);
+	return cusim_call(267, 11070, a);
 }
 
 int cuStreamBatchMemOp_v2_ptsz(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
-	return cusim_call(260, 11070, a);
+	return cusim_call(268, 11070, a);
 }
 
 int cuStreamBeginCaptureToGraph(void *hStream, void *hGraph, void *dependencies, void *dependencyData, size_t numDependencies, int mode)
@@ -3660,13 +3577,13 @@ int cuStreamBeginCapture_v2_ptsz(void *hStream, int mode)
 int cuStreamCopyAttributes(void *dst, void *src)
 {
 	uint64_t a[] = {(uintptr_t)dst, (uintptr_t)src};
-	return cusim_call(261, 11000, a);
+	return cusim_call(269, 11000, a);
 }
 
 int cuStreamCopyAttributes_ptsz(void *dst, void *src)
 {
 	uint64_t a[] = {cusim_own(dst), (uintptr_t)src};
-	return cusim_call(261, 11000, a);
+	return cusim_call(269, 11000, a);
 }
 
 int cuStreamCreate(void *phStream, unsigned int Flags)
@@ -3710,13 +3627,13 @@ int cuStreamEndCapture_ptsz(void *hStream, void *phGraph)
 int cuStreamGetAttribute(void *hStream, int attr, void *value_out)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uint32_t)attr, (uintptr_t)value_out};
-	return cusim_call(262, 11000, a);
+	return cusim_call(270, 11000, a);
 }
 
 int cuStreamGetAttribute_ptsz(void *hStream, int attr, void *value_out)
 {
 	uint64_t a[] = {cusim_own(hStream), (uint32_t)attr, (uintptr_t)value_out};
-	return cusim_call(262, 11000, a);
+	return cusim_call(270, 11000, a);
 }
 
 int cuStreamGetCaptureInfo_v2(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *numDependencies_out)
@@ -3782,7 +3699,7 @@ int cuStreamGetFlags_ptsz(void *hStream, void *flags)
 int cuStreamGetGreenCtx(void *hStream, void *phCtx)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)phCtx};
-	return cusim_call(263, 12040, a);
+	return cusim_call(271, 12040, a);
 }
 
 int cuStreamGetId(void *hStream, void *streamId)
@@ -3836,13 +3753,13 @@ int cuStreamQuery_ptsz(void *hStream)
 int cuStreamSetAttribute(void *hStream, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(264, 11000, a);
+	return cusim_call(272, 11000, a);
 }
 
 int cuStreamSetAttribute_ptsz(void *hStream, int attr, void *value)
 {
 	uint64_t a[] = {cusim_own(hStream), (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(264, 11000, a);
+	return cusim_call(272, 11000, a);
 }
 
 int cuStreamSynchronize(void *hStream)

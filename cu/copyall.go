@@ -1,0 +1,271 @@
+package cu
+
+import (
+	"runtime"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
+)
+
+// MemCopy is one copy of [Stream.CopyAll]: of Src to the beginning of Dst.
+type MemCopy struct{ Dst, Src Memory }
+
+// BoxCopy is one copy of [Stream.Copy3DAll]: of a box of Depth planes of Height rows of Width bytes.
+type BoxCopy struct {
+	Dst, Src             Planes
+	Width, Height, Depth uint64
+}
+
+// CopyAll enqueues copies, with the result of [Stream.Copy] for each in order (cuMemcpyBatchAsync,
+// CUDA 12.8). If some fail, the error is a [*BatchError], and the others are enqueued. It waits while
+// the stream's queue is full: see docs/blocking.md.
+//
+// It makes one call of the driver, which may make the copies at the same time. Copies are enqueued
+// one by one if some of them overlap, are between devices, or fail; on default streams, while the
+// stream is captured, and if the driver is older.
+func (s *Stream) CopyAll(copies []MemCopy) error {
+	b := copyBatch{f: workCopyAll, one: func(i int) error { return s.Copy(copies[i].Dst, copies[i].Src) }}
+	b.reserve(len(copies))
+	for i := range copies {
+		d, r := regionOf(copies[i].Dst), regionOf(copies[i].Src)
+		b.add(planes{d, 0, 1}, planes{r, 0, 1}, extent{r.size, 1, 1})
+	}
+	defer runtime.KeepAlive(copies)
+	return b.enqueue(s, func(sc *streamCore) driver.Result {
+		n := len(b.extents)
+		dsts, srcs, sizes := make([]driver.DevicePtr, n), make([]driver.DevicePtr, n), make([]uint64, n)
+		for i, e := range b.extents {
+			dsts[i], srcs[i] = driver.DevicePtr(b.regions[2*i].unified()), driver.DevicePtr(b.regions[2*i+1].unified())
+			sizes[i] = e.width
+		}
+		// The newer version does not return the index of a copy that the driver refuses, which nobody needs.
+		_, res := sc.ctx.drv.table.MemcpyBatchAsyncV1(sc.inContext(), dsts, srcs, sizes,
+			[]driver.MemcpyAttributes{{SrcAccessOrder: driver.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}}, []uint64{0}, sc.raw)
+		return res
+	})
+}
+
+// Copy3DAll enqueues copies of boxes, with the result of [Stream.Copy3D] for each in order
+// (cuMemcpy3DBatchAsync, CUDA 12.8). It is like [Stream.CopyAll]. It waits while the stream's queue is
+// full: see docs/blocking.md.
+func (s *Stream) Copy3DAll(copies []BoxCopy) error {
+	b := copyBatch{f: workCopy3DAll, one: func(i int) error {
+		c := &copies[i]
+		return s.Copy3D(c.Dst, c.Src, c.Width, c.Height, c.Depth)
+	}}
+	b.reserve(len(copies))
+	for i := range copies {
+		c := &copies[i]
+		b.add(planesOf(c.Dst), planesOf(c.Src), extent{c.Width, c.Height, c.Depth})
+	}
+	defer runtime.KeepAlive(copies)
+	return b.enqueue(s, func(sc *streamCore) driver.Result {
+		ops := make([]driver.Memcpy3DBatchOp, len(b.extents))
+		for i, e := range b.extents {
+			ops[i] = driver.Memcpy3DBatchOp{Dst: b.planes[2*i].operand(), Src: b.planes[2*i+1].operand(),
+				Extent:         driver.Extent3D{Width: e.width, Height: e.height, Depth: e.depth},
+				SrcAccessOrder: driver.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}
+		}
+		_, res := sc.ctx.drv.table.Memcpy3DBatchAsyncV1(sc.inContext(), ops, 0, sc.raw)
+		return res
+	})
+}
+
+// operand returns the planes as an end of a copy of a batch.
+func (p *planes) operand() (o driver.Memcpy3DOperand) {
+	o.Type = driver.CU_MEMCPY_OPERAND_TYPE_POINTER
+	*o.Op.Ptr() = driver.Memcpy3DOperandOpPtr{Ptr: driver.DevicePtr(p.unified()), RowLength: p.pitch,
+		LayerHeight: p.height}
+	return o
+}
+
+// together is streamCore.together.
+func (s *Stream) together(f workFunction, regions []region, call func(*streamCore) driver.Result) bool {
+	defer runtime.KeepAlive(s)
+	return s != nil && s.core != nil && s.core.together(f, regions, call)
+}
+
+// copyBatch is copies that may be made by one call.
+type copyBatch struct {
+	f   workFunction
+	one func(i int) error // makes one copy alone
+	// extents has the size of each copy; planes and regions have its destination, and then its source.
+	extents []extent
+	planes  []planes
+	regions []region
+	apart   bool // no copy has to be made alone
+}
+
+func (b *copyBatch) reserve(n int) {
+	b.extents, b.planes, b.regions = make([]extent, 0, n), make([]planes, 0, 2*n), make([]region, 0, 2*n)
+	b.apart = n > 1
+}
+
+func (b *copyBatch) add(d, r planes, e extent) {
+	op := b.f.op()
+	b.extents, b.planes, b.regions = append(b.extents, e), append(b.planes, d, r), append(b.regions, d.region, r.region)
+	if !b.apart {
+		return
+	}
+	i := len(b.planes) - 2
+	f := copyFunction(&d.region, &r.region)
+	b.apart = d.valid() && r.valid() && !e.empty() && f != 0 && f != workCopyPeer &&
+		b.planes[i].fit(op, e) == nil && b.planes[i+1].fit(op, e) == nil
+}
+
+// enqueue enqueues the copies, if possible by the call.
+func (b *copyBatch) enqueue(s *Stream, call func(*streamCore) driver.Result) error {
+	if b.apart {
+		list := make([]stretch, len(b.planes))
+		for i := range b.planes {
+			list[i] = b.planes[i].stretch(b.extents[i/2], i%2 == 0)
+		}
+		b.apart = !overlap(list)
+	}
+	if b.apart && s.together(b.f, b.regions, call) {
+		b.observe(s)
+		return nil
+	}
+	return oneByOne(b.f, len(b.extents), b.one)
+}
+
+// stretch returns the memory of a box that fits.
+func (p *planes) stretch(e extent, write bool) stretch {
+	at := p.unified()
+	rows := (e.depth-1)*p.height + e.height
+	return stretch{from: at, to: at + (rows-1)*p.pitch + e.width, width: e.width, pitch: p.pitch, write: write}
+}
+
+// observe tells the race detector of the copies.
+func (b *copyBatch) observe(s *Stream) {
+	sc := s.core
+	o := sc.ctx.drv.observer()
+	if o == nil {
+		return
+	}
+	for i, e := range b.extents {
+		var uses []races.Use
+		uses = append(uses, b.planes[2*i].uses(e, true, "destination")...)
+		o.Enqueue(sc.observed(), b.f.op(), "", append(uses, b.planes[2*i+1].uses(e, false, "source")...))
+	}
+	o.Report()
+}
+
+// oneByOne makes calls of which each may fail.
+func oneByOne(f workFunction, n int, one func(i int) error) error {
+	errs := batchErrors{op: f.op(), items: n}
+	for i := range n {
+		errs.add(i, one(i))
+	}
+	return errs.err()
+}
+
+// MemPrefetch is a part of managed memory, and the place to which it is moved.
+type MemPrefetch struct {
+	Mem Memory
+	To  MemLocation
+}
+
+// PrefetchAll enqueues the moves of managed memory, with the result of [Stream.Prefetch] for each in
+// order (cuMemPrefetchBatchAsync, CUDA 13.0). If some fail, the error is a [*BatchError], and the
+// others are enqueued. It makes one call of the driver, or one for each on drivers that are older. It
+// may wait as [Stream.Prefetch]: see docs/blocking.md.
+func (s *Stream) PrefetchAll(list []MemPrefetch) error {
+	return s.moveAll(workPrefetchAll, list, func(i int) error { return s.Prefetch(list[i].Mem, list[i].To) },
+		func(sc *streamCore, m moves) driver.Result {
+			return sc.ctx.drv.table.MemPrefetchBatchAsync(sc.inContext(), m.addrs, m.sizes, m.places, m.firsts, 0, sc.raw)
+		})
+}
+
+// Discard enqueues that the content of managed memory is not needed any more, so that the driver
+// does not have to move it (cuMemDiscardBatchAsync, CUDA 13.0). Until it is written again, or
+// prefetched, reads return any values. If some fail, the error is a [*BatchError], and the others are
+// discarded. It may wait as [Stream.Prefetch]: see docs/blocking.md.
+func (s *Stream) Discard(mem ...Memory) error {
+	list := make([]MemPrefetch, len(mem))
+	for i, m := range mem {
+		list[i].Mem = m
+	}
+	return s.moveAll(workDiscard, list, nil, func(sc *streamCore, m moves) driver.Result {
+		return sc.ctx.drv.table.MemDiscardBatchAsync(sc.inContext(), m.addrs, m.sizes, 0, sc.raw)
+	})
+}
+
+// DiscardAndPrefetch is [Stream.Discard] and then [Stream.PrefetchAll]
+// (cuMemDiscardAndPrefetchBatchAsync, CUDA 13.0). The memory is then at its new place, and no content
+// was moved. It may wait as [Stream.Prefetch]: see docs/blocking.md.
+func (s *Stream) DiscardAndPrefetch(list []MemPrefetch) error {
+	return s.moveAll(workDiscardPrefetch, list, nil, func(sc *streamCore, m moves) driver.Result {
+		return sc.ctx.drv.table.MemDiscardAndPrefetchBatchAsync(sc.inContext(), m.addrs, m.sizes, m.places, m.firsts, 0,
+			sc.raw)
+	})
+}
+
+// moves are the arguments of calls about several pieces of managed memory: the addresses, the sizes,
+// and the places, each from one of the pieces on.
+type moves struct {
+	addrs  []driver.DevicePtr
+	sizes  []uint64
+	places []driver.MemLocation
+	firsts []uint64
+}
+
+func (m *moves) add(r *region, to MemLocation) {
+	if at := to.raw(); len(m.places) == 0 || m.places[len(m.places)-1] != at {
+		m.places, m.firsts = append(m.places, at), append(m.firsts, uint64(len(m.addrs)))
+	}
+	m.addrs, m.sizes = append(m.addrs, r.addr()), append(m.sizes, r.size)
+}
+
+// moveAll makes a call about several pieces of managed memory. one makes it for one piece, or is nil
+// if call does that, too.
+func (s *Stream) moveAll(f workFunction, list []MemPrefetch, one func(i int) error,
+	call func(*streamCore, moves) driver.Result) error {
+	defer runtime.KeepAlive(list)
+	discards := f == workDiscard || f == workDiscardPrefetch
+	var all moves
+	regions, stretches := make([]region, len(list)), make([]stretch, len(list))
+	fit := len(list) > 1
+	for i := 0; fit && i < len(list); i++ {
+		r := &regions[i]
+		*r = regionOf(list[i].Mem)
+		if fit = r.valid() && r.mem.is == managedMemory && r.size != 0; fit {
+			all.add(r, list[i].To)
+			stretches[i] = r.stretch(true)
+		}
+	}
+	if fit && !overlap(stretches) && s.together(f, regions, func(sc *streamCore) driver.Result { return call(sc, all) }) {
+		if discards {
+			for i := range regions {
+				s.observeDiscard(f, &regions[i])
+			}
+		}
+		return nil
+	}
+	if one == nil {
+		if s != nil && s.core != nil && s.core.raw == driver.CU_STREAM_LEGACY {
+			return invalid(f.op(), "the legacy default stream cannot discard memory: use another stream")
+		}
+		one = func(i int) error {
+			r := regionOf(list[i].Mem)
+			err := s.onManaged(f, list[i].Mem, func(sc *streamCore, r *region) driver.Result {
+				var m moves
+				m.add(r, list[i].To)
+				return call(sc, m)
+			})
+			if err == nil {
+				s.observeDiscard(f, &r)
+			}
+			return err
+		}
+	}
+	return oneByOne(f, len(list), one)
+}
+
+// observeDiscard tells the race detector that the content of the region changes.
+func (s *Stream) observeDiscard(f workFunction, r *region) {
+	if o := s.core.ctx.drv.observer(); o != nil {
+		o.Enqueue(s.core.observed(), f.op(), "", []races.Use{r.used(r.size, true, "memory")})
+		o.Report()
+	}
+}

@@ -1,0 +1,164 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestGPUCopyAll makes copies in one call on a real GPU, and compares them with single copies: see
+// gpu_test.go.
+func TestGPUCopyAll(t *testing.T) {
+	gpu := gpuContext(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	const n = 1 << 16
+	src, one, all := must(gpu.Alloc(n))(t), must(gpu.Alloc(n))(t), must(gpu.Alloc(n))(t)
+	host, back := must(gpu.AllocHost(n, 0))(t), must(gpu.AllocHost(n, 0))(t)
+	pooled := must(s.Alloc(n))(t)
+	virtual, err := gpu.Reserve(n)
+	noErr(t, err)
+	noErr(t, virtual.Grow(1))
+	defer func() {
+		noErr(t, errors.Join(src.Close(), one.Close(), all.Close(), host.Close(), back.Close(), pooled.Close(),
+			virtual.Close()))
+	}()
+	values := make([]byte, n)
+	for i := range values {
+		values[i] = byte(i * 7 >> 3)
+	}
+	noErr(t, src.CopyFrom(values))
+	noErr(t, errors.Join(s.Copy(host, src), s.Copy(pooled, src), s.Copy(virtual, src), s.Synchronize()))
+	from := []Memory{src, host, pooled, virtual}
+	for name, size := range map[string]uint64{"apart": 64, "overlapping": 100} {
+		noErr(t, errors.Join(one.Memset(0), all.Memset(0)))
+		var copies []MemCopy
+		for i := range uint64(500) {
+			f := from[i%4].span().Span(i*96, size)
+			noErr(t, s.Copy(one.Span(n-200-i*64, size), f))
+			copies = append(copies, MemCopy{all.Span(n-200-i*64, size), f})
+		}
+		noErr(t, s.CopyAll(copies))
+		noErr(t, s.Synchronize())
+		want, got := make([]byte, n), make([]byte, n)
+		noErr(t, errors.Join(one.CopyTo(want), all.CopyTo(got)))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-one by one +all):\n%s", name, diff)
+		}
+	}
+	var tiles []BoxCopy
+	for i := range uint64(16) { // an image of 256 rows of 256 bytes, whose tiles change places
+		x, y := i%4*64, i/4*64
+		tiles = append(tiles, BoxCopy{Dst: Planes{Rows: Rows{back, 256}.At(y, x)}, Src: Planes{Rows: Rows{src, 256}.At(x, y)},
+			Width: 64, Height: 64, Depth: 1})
+	}
+	noErr(t, s.Copy3DAll(tiles))
+	noErr(t, s.Synchronize())
+	noErr(t, back.View(func(b []byte) error {
+		for i, v := range b {
+			x, y := i%256, i/256
+			if want := values[(x/64*64+y%64)*256+y/64*64+x%64]; v != want {
+				return fmt.Errorf("byte %d of row %d is %d, want %d", x, y, v, want)
+			}
+		}
+		return nil
+	}))
+	g := must(s.Capture(CaptureGlobal, func() error {
+		return s.CopyAll([]MemCopy{{all.Span(0, 4), src.Span(8, 4)}, {all.Span(4, 4), src.Span(80, 4)}})
+	}))(t)
+	x := must(g.Instantiate())(t)
+	noErr(t, errors.Join(x.Launch(s), s.Synchronize()))
+	got := make([]byte, 8)
+	noErr(t, all.CopyTo(got))
+	if diff := cmp.Diff(append(values[8:12:12], values[80:84]...), got); diff != "" {
+		t.Errorf("by a graph (-want +got):\n%s", diff)
+	}
+	noErr(t, errors.Join(x.Close(), g.Close()))
+}
+
+// TestGPUDiscard discards and prefetches managed memory on a real GPU.
+func TestGPUDiscard(t *testing.T) {
+	gpu := gpuContext(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	const half = 2 << 20
+	m, err := gpu.AllocManaged(2*half, AttachGlobal)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	noErr(t, err)
+	defer m.Close()
+	noErr(t, m.View(func(b []byte) error { b[0], b[half] = 1, 2; return nil }))
+	first, second := m.Span(0, half), m.Span(half, half)
+	dev, host := gpu.Device().Location(), MemLocation{Type: LocationHost}
+	noErr(t, s.PrefetchAll([]MemPrefetch{{first, dev}, {second, host}}))
+	noErr(t, s.Synchronize())
+	for i, want := range []MemLocation{dev, host} {
+		if got := must(gpu.ManagedInfo(m.Span(uint64(i)*half, half)))(t).LastPrefetch; got != want {
+			t.Errorf("half %d: the last prefetch was to %v, want %v", i, got, want)
+		}
+	}
+	err = s.Discard(first)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	noErr(t, err)
+	noErr(t, s.DiscardAndPrefetch([]MemPrefetch{{first, dev}}))
+	noErr(t, s.Memset(first, 9))
+	noErr(t, s.Synchronize())
+	noErr(t, m.View(func(b []byte) error {
+		if b[0] != 9 || b[half-1] != 9 || b[half] != 2 {
+			t.Errorf("the bytes are %d, %d and %d", b[0], b[half-1], b[half])
+		}
+		return nil
+	}))
+	legacy := must(gpu.LegacyStream())(t)
+	defer legacy.Close()
+	if err := legacy.Discard(first); !errors.Is(err, errInvalid) {
+		t.Error(err)
+	}
+}
+
+// TestGPUDescriptors checks on a real GPU that no program which the process starts gets an exported file.
+func TestGPUDescriptors(t *testing.T) {
+	gpu := gpuContext(t)
+	p, err := gpu.NewPhysicalMem(1, PhysicalOptions{Shareable: true})
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	noErr(t, err)
+	defer p.Close()
+	files := []*os.File{must(p.Export())(t)}
+	if pool, err := gpu.NewMemPool(MemPoolOptions{Shareable: true}); err == nil {
+		defer pool.Close()
+		files = append(files, must(pool.Export())(t))
+	} else {
+		t.Log(err)
+	}
+	for _, f := range files {
+		defer f.Close()
+		checkCloseOnExec(t, f)
+	}
+}
+
+// checkCloseOnExec checks that a file is closed when the process starts a program.
+func checkCloseOnExec(t *testing.T, f *os.File) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		return
+	}
+	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", f.Fd()))
+	noErr(t, err)
+	_, flags, _ := strings.Cut(string(info), "flags:")
+	flags, _, _ = strings.Cut(flags, "\n")
+	const closeOnExec = 0o2000000
+	if n, err := strconv.ParseUint(strings.TrimSpace(flags), 8, 64); err != nil || n&closeOnExec == 0 {
+		t.Errorf("%s has the flags %s: a program that is started gets it", f.Name(), flags)
+	}
+}
