@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -1282,11 +1283,17 @@ func TestDetectRaces(t *testing.T) {
 	stop() // does nothing
 }
 
-// BenchmarkRaces shows what the detection costs: each call on the software driver, without it and
-// with it.
+// BenchmarkRaces shows what the detection costs: each call without it and with it, on the software
+// driver, or on a GPU if PURECU_TEST_GPU is set.
 func BenchmarkRaces(b *testing.B) {
 	for _, on := range []bool{false, true} {
-		drv, _ := cutest.Soft(b)
+		var drv *cu.Driver
+		if os.Getenv("PURECU_TEST_GPU") != "" {
+			drv = get[*cu.Driver](&scene{TB: b})(cu.Open())
+			defer drv.Close()
+		} else {
+			drv, _ = cutest.Soft(b)
+		}
 		if on {
 			cutest.Races(b, drv)
 		}
