@@ -121,9 +121,9 @@ func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Op
 	case 'd':
 		o.D, err = t.destination(have, typ, false)
 	case 'x': // of a conversion
-		o.D, err = t.destination(have, typ, typ[0] == 'u' || typ[0] == 's')
+		o.D, err = t.destination(have, typ, typ != "bf16")
 	case 'y':
-		o.A, err = t.source(have, typ, typ[0] == 'u' || typ[0] == 's')
+		o.A, err = t.source(have, typ, typ != "bf16")
 	case 'a':
 		o.A, err = t.source(have, typ, false)
 	case 'b':
@@ -184,7 +184,7 @@ func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Op
 func (t *translator) restricted(v *variant, w isa.Operand, have syntax.Operand) *Error {
 	constant, n := have.Kind == syntax.Literal, have.Number.Bits
 	switch {
-	case constant && v.Special == "registers":
+	case constant && (v.Special == "registers" || v.Name == "cvt" && strings.HasSuffix(v.Get("u"), "x2")):
 		return t.unsupported("a constant")
 	case constant && (v.Name == "bfe" || v.Name == "bfi") && v.Type(w) == "b32" && w.Type == "b32" && n > 255:
 		return t.unsupported("a position or length above 255")

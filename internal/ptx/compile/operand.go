@@ -186,7 +186,7 @@ func (t *translator) source(o syntax.Operand, typ string, wider bool) (int32, *E
 // special returns the column of a special register.
 func (t *translator) special(name string, size uint64) (int32, *Error) {
 	if s := special(name); s != vm.NoSpecial {
-		if v := t.find(t.inst.Op); v == nil || v.Name != "mov" && v.Name != "cvt" {
+		if v := t.find(t.inst.Op); v == nil || !readsSpecials(v) || size == 8 && s != vm.GridID {
 			return 0, t.unsupported("special register " + name)
 		}
 		t.k.Clusters = t.k.Clusters || s >= vm.ClusterX
@@ -204,6 +204,19 @@ func (t *translator) special(name string, size uint64) (int32, *Error) {
 	column := t.column()
 	t.emit(vm.Op{Run: v.run, D: column}, t.inst.Pos, name)
 	return column, nil
+}
+
+// readsSpecials reports whether NVIDIA's compiler allows special registers as operands: of mov, and of
+// conversions between integers.
+func readsSpecials(v *variant) bool {
+	whole := func(typ string) bool { return typ[0] == 'u' || typ[0] == 's' }
+	switch v.Name {
+	case "mov":
+		return v.T()[0] != 'f'
+	case "cvt":
+		return whole(v.T()) && whole(v.Get("u")) && !v.Has("pack")
+	}
+	return false
 }
 
 // address returns the column of the address of a variable, in its state space.

@@ -95,7 +95,7 @@ const (
 func onBarrier(v Variant, f func(w *vm.Warp, o *vm.Op, lane int, word *uint64)) vm.Func {
 	space := spaceOf(v)
 	if v.Has("sem") != v.Has("scope") || v.Has("noComplete") && (v.Get("scope") == "cluster" ||
-		v.Get("space") == "shared::cluster") {
+		v.Get("sem") == "relaxed" || v.Get("space") == "shared::cluster") {
 		return nil
 	}
 	return func(w *vm.Warp, o *vm.Op) {
