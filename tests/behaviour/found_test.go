@@ -56,6 +56,7 @@ const (
 	famGraph    family = "graphs"
 	famSticky   family = "sticky errors"
 	famVirtual  family = "virtual memory"
+	famBatches  family = "copies and moves in one call"
 )
 
 // A found is a behaviour that is not documented, with the mistakes that users avoid if they know it.
@@ -75,7 +76,7 @@ func unlike() map[string]string {
 // foundBehaviours returns all behaviours.
 func foundBehaviours() []found {
 	return slices.Concat(foundEvents(), foundCaptures(), foundContexts(), foundIPC(), foundGraphs(), foundGraphNodes(), foundGraphEdges(),
-		foundGraphAllocs(), foundOthers(), foundSticky(), foundVirtual())
+		foundGraphAllocs(), foundOthers(), foundSticky(), foundVirtual(), foundBatches())
 }
 
 // foundCases returns the cases of the suite.

@@ -257,6 +257,12 @@ func read(text string) (map[string][]string, error) {
 	return rows, nil
 }
 
+// unrecorded are calls that no GPU has been asked about. When the file has their answers, they are
+// removed here.
+var unrecorded = []string{"cuCtxGetExecAffinity", "cuMemDiscardAndPrefetchBatchAsync", "cuMemDiscardBatchAsync",
+	"cuMemPrefetchAsync", "cuMemPrefetchBatchAsync", "cuMemcpy3DBatchAsync", "cuMemcpyBatchAsync",
+	"cuPointerGetAttribute", "cuPointerGetAttributes"}
+
 // TestEntries makes all calls on every driver of this machine.
 func TestEntries(t *testing.T) {
 	if *record != "" {
@@ -296,8 +302,10 @@ func compare(t *testing.T, want map[string][]string, all [][][]string) {
 	for i, sc := range scenes() {
 		for j, sub := range sc.subjects() {
 			w, found := want[sc.key(sub)]
+			if waits := slices.Contains(unrecorded, sub.call.name); found == waits {
+				t.Errorf("%s: in the file: %v, in unrecorded: %v", sc.key(sub), found, waits)
+			}
 			if !found {
-				t.Errorf("%s: the file has no such call", sc.key(sub))
 				continue
 			}
 			asked[sc.key(sub)] = true

@@ -3,6 +3,7 @@ package entries
 import (
 	"fmt"
 	"slices"
+	"unsafe"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -315,6 +316,31 @@ func calls() []call {
 		onStream("cuMemcpyHtoDAsync", func(w W, at A, s S) R { return w.MemcpyHtoDAsync(at, w.memory, w.page, 4, s) }),
 		onStream("cuMemcpyDtoHAsync", func(w W, at A, s S) R { return w.MemcpyDtoHAsync(at, w.page+8, w.memory, 4, s) }),
 		onStream("cuMemcpyDtoDAsync", func(w W, at A, s S) R { return w.MemcpyDtoDAsync(at, w.memory, w.memory+8, 4, s) }),
+		onStream("cuMemcpyBatchAsync", func(w W, at A, s S) R {
+			return w.MemcpyBatchAsync(at, []driver.DevicePtr{w.memory, driver.DevicePtr(w.page + 8)},
+				[]driver.DevicePtr{w.memory + 8, w.memory + 16}, []uint64{4, 4}, inOrder, []uint64{0}, s)
+		}),
+		onStream("cuMemcpy3DBatchAsync", func(w W, at A, s S) R {
+			op := driver.Memcpy3DBatchOp{Extent: driver.Extent3D{Width: 4, Height: 1, Depth: 1},
+				SrcAccessOrder: driver.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}
+			op.Dst.Type, op.Src.Type = driver.CU_MEMCPY_OPERAND_TYPE_POINTER, driver.CU_MEMCPY_OPERAND_TYPE_POINTER
+			op.Dst.Op.Ptr().Ptr, op.Src.Op.Ptr().Ptr = w.memory, w.memory+8
+			return w.Memcpy3DBatchAsync(at, []driver.Memcpy3DBatchOp{op}, 0, s)
+		}),
+		onStream("cuMemPrefetchAsync", func(w W, at A, s S) R {
+			return w.MemPrefetchAsync(at, w.managed, 4096, onHost, 0, s)
+		}),
+		onStream("cuMemPrefetchBatchAsync", func(w W, at A, s S) R {
+			return w.MemPrefetchBatchAsync(at, []driver.DevicePtr{w.managed}, []uint64{4096}, []driver.MemLocation{onHost},
+				[]uint64{0}, 0, s)
+		}),
+		onStream("cuMemDiscardBatchAsync", func(w W, at A, s S) R {
+			return w.MemDiscardBatchAsync(at, []driver.DevicePtr{w.managed}, []uint64{4096}, 0, s)
+		}),
+		onStream("cuMemDiscardAndPrefetchBatchAsync", func(w W, at A, s S) R {
+			return w.MemDiscardAndPrefetchBatchAsync(at, []driver.DevicePtr{w.managed}, []uint64{4096},
+				[]driver.MemLocation{onHost}, []uint64{0}, 0, s)
+		}),
 		onStream("cuLaunchKernel", func(w W, at A, s S) R {
 			return w.LaunchKernel(at, w.function, 1, 1, 1, 1, 1, 1, 0, s, driver.KernelParams{})
 		}),
@@ -383,6 +409,16 @@ func calls() []call {
 		alone("cuMemHostGetDevicePointer", func(w W, at A) R { _, r := w.MemHostGetDevicePointer(at, w.page, 0); return r }),
 		alone("cuMemHostGetFlags", func(w W, at A) R { _, r := w.MemHostGetFlags(at, w.page); return r }),
 		alone("cuMemGetInfo", func(w W, at A) R { _, _, r := w.MemGetInfo(at); return r }),
+		alone("cuPointerGetAttributes", func(w W, at A) R {
+			v := new(uint64)
+			return w.PointerGetAttributes(at, []int32{driver.CU_POINTER_ATTRIBUTE_BUFFER_ID},
+				[]unsafe.Pointer{unsafe.Pointer(v)}, w.memory)
+		}),
+		alone("cuPointerGetAttribute", func(w W, at A) R {
+			_, r := w.PointerGetAttribute(at, driver.CU_POINTER_ATTRIBUTE_BUFFER_ID, w.memory)
+			return r
+		}),
+		alone("cuCtxGetExecAffinity", func(w W, at A) R { _, r := w.CtxGetExecAffinity(at, 0); return r }),
 		alone("cuMemHostRegister", func(w W, at A) R {
 			r := w.MemHostRegister(at, w.own, 4096, 0)
 			return w.later(r, func(at A) R { return w.MemHostUnregister(at, w.own) })
@@ -473,6 +509,12 @@ func calls() []call {
 		})),
 	}
 }
+
+// inOrder are the attributes of copies in the order of a stream.
+var inOrder = []driver.MemcpyAttributes{{SrcAccessOrder: driver.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}}
+
+// onHost is where managed memory is prefetched to.
+var onHost = driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST}
 
 // kernelName is the name of an empty kernel.
 const kernelName = "nothing"

@@ -30,6 +30,7 @@ type base struct {
 	page     driver.HostPtr // some words; the first is a gate
 	device   driver.DevicePtr
 	memory   driver.DevicePtr
+	managed  driver.DevicePtr
 	module   driver.Module
 	function driver.Function
 	own      driver.HostPtr // a page that the driver does not know
@@ -103,6 +104,8 @@ func open(t *driver.Table, settle func(), patience int) (*base, error) {
 		must("cuMemHostGetDevicePointer", r)
 		b.memory, r = t.MemAlloc(at, 4096)
 		must("cuMemAlloc", r)
+		b.managed, r = t.MemAllocManaged(at, 4096, driver.CU_MEM_ATTACH_GLOBAL)
+		must("cuMemAllocManaged", r)
 		b.module, r = t.ModuleLoadData(at, image())
 		must("cuModuleLoadData", r)
 		b.function, r = t.ModuleGetFunction(at, b.module, kernelName)
@@ -121,6 +124,7 @@ func (b *base) close() {
 	b.threads[0](func(at driver.At) {
 		b.ModuleUnload(at, b.module)
 		b.MemFree(at, b.memory)
+		b.MemFree(at, b.managed)
 		b.MemFreeHost(at, b.page)
 		b.DevicePrimaryCtxRelease(at, 0)
 	})

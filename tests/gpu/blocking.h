@@ -66,6 +66,22 @@ typedef struct {
 	int type, id;
 } Location; // a CUmemLocation
 typedef struct {
+	int order;
+	Location from, to;
+	U flags;
+} CopyWay; // a CUmemcpyAttributes
+typedef struct {
+	struct {
+		int type;
+		D at;
+		size_t row, height;
+		Location hint;
+	} src, dst;
+	size_t width, height, depth;
+	int order;
+	U flags;
+} BoxCopy; // a CUDA_MEMCPY3D_BATCH_OP
+typedef struct {
 	int type, handles;
 	Location location;
 	void *security;
@@ -277,6 +293,12 @@ typedef struct {
 	F(cuMemsetD8Async, "cuMemsetD8Async", (D, unsigned char, size_t, H))                                           \
 	F(cuMemsetD32Async, "cuMemsetD32Async", (D, U, size_t, H))                                                     \
 	F(cuPointerGetAttribute, "cuPointerGetAttribute", (void *, int, D))                                            \
+	F(cuPointerGetAttributes, "cuPointerGetAttributes", (U, int *, void **, D))                                    \
+	F(cuMemcpyBatchAsync, "cuMemcpyBatchAsync_v2", (D *, D *, size_t *, size_t, const CopyWay *, size_t *, size_t, H)) \
+	F(cuMemcpy3DBatchAsync, "cuMemcpy3DBatchAsync_v2", (size_t, const BoxCopy *, unsigned long long, H))           \
+	F(cuMemPrefetchBatchAsync, "cuMemPrefetchBatchAsync", (D *, size_t *, size_t, Location *, size_t *, size_t, unsigned long long, H)) \
+	F(cuMemDiscardBatchAsync, "cuMemDiscardBatchAsync", (D *, size_t *, size_t, unsigned long long, H))            \
+	F(cuMemDiscardAndPrefetchBatchAsync, "cuMemDiscardAndPrefetchBatchAsync", (D *, size_t *, size_t, Location *, size_t *, size_t, unsigned long long, H)) \
 	F(cuMemAllocPitch, "cuMemAllocPitch_v2", (D *, size_t *, size_t, size_t, U))                                   \
 	F(cuMemcpy2DAsync, "cuMemcpy2DAsync_v2", (const Copy2 *, H))                                                   \
 	F(cuMemcpy3DAsync, "cuMemcpy3DAsync_v2", (const Copy3 *, H))                                                   \

@@ -196,6 +196,7 @@ ROW(host_pointer, "cuMemHostGetDevicePointer", 0,
     h = new_host(4096, HOST_MAPPED), cuMemHostGetDevicePointer(&d, h, 0))
 ROW(host_flags, "cuMemHostGetFlags", 0, h = new_host(4096, HOST_MAPPED), cuMemHostGetFlags(&u1, h))
 ROW(pointer, "cuPointerGetAttribute", 0, d = new_mem(64), cuPointerGetAttribute(&h, 1, d))
+ROW(pointers, "cuPointerGetAttributes", 0, d = new_mem(64), cuPointerGetAttributes(1, (int[]){1}, (void *[]){&h}, d))
 
 ROW(address_range, "cuMemGetAddressRange", 0, d = new_mem(64), cuMemGetAddressRange(&d2, &z1, d))
 
@@ -366,6 +367,47 @@ ROW(managed_attach, "cuStreamAttachMemAsync, free stream", 0,
     d = new_managed(), cuStreamAttachMemAsync(idle, d, 0, 4))
 ROW(managed_attach_held, "cuStreamAttachMemAsync, held stream", 0,
     d = new_managed(), cuStreamAttachMemAsync(held, d, 0, 4))
+
+// Several pieces of memory.
+static D pieces[64], others[64];
+static size_t lengths[64], firsts[1];
+static CopyWay in_order = {.order = 1};
+static void several(D to, D from, size_t n) {
+	for (int i = 0; i < 64; i++)
+		pieces[i] = to + (D)i * n, others[i] = from + (D)i * n, lengths[i] = n;
+}
+static BoxCopy box_of(D to, D from) {
+	return (BoxCopy){.src = {.type = 1, .at = from}, .dst = {.type = 1, .at = to}, .width = 16, .height = 2, .depth = 1, .order = 1};
+}
+ROW(copies, "cuMemcpyBatchAsync, free stream", 0, several(new_mem(4096), new_mem(4096), 64),
+    cuMemcpyBatchAsync(pieces, others, lengths, 64, &in_order, firsts, 1, idle))
+ROW(copies_held, "cuMemcpyBatchAsync, held stream", 0, several(new_mem(4096), new_mem(4096), 64),
+    cuMemcpyBatchAsync(pieces, others, lengths, 64, &in_order, firsts, 1, held))
+ROW(copies_pinned, "cuMemcpyBatchAsync, to pinned memory, held stream", 0,
+    several((D)new_host(4096, 0), new_mem(4096), 64),
+    cuMemcpyBatchAsync(pieces, others, lengths, 64, &in_order, firsts, 1, held))
+CASE(copies_many, "cuMemcpyBatchAsync, 8 copies, held stream, the Nth", 0) {
+	several(new_mem(4096), new_mem(4096), 64);
+	MANY(1, 2100, 1, cuMemcpyBatchAsync(pieces, others, lengths, 8, &in_order, firsts, 1, held));
+}
+ROW(boxes, "cuMemcpy3DBatchAsync, free stream", 0, d = new_mem(4096); d2 = new_mem(4096),
+    cuMemcpy3DBatchAsync(1, (BoxCopy[]){box_of(d, d2)}, 0, idle))
+ROW(boxes_held, "cuMemcpy3DBatchAsync, held stream", 0, d = new_mem(4096); d2 = new_mem(4096),
+    cuMemcpy3DBatchAsync(1, (BoxCopy[]){box_of(d, d2)}, 0, held))
+ROW(prefetches_held, "cuMemPrefetchBatchAsync, held stream", 0, several(new_managed(), 0, 1 << 14),
+    cuMemPrefetchBatchAsync(pieces, lengths, 64, (Location[]){{1, dev}}, firsts, 1, 0, held))
+CASE(prefetches_many, "cuMemPrefetchBatchAsync, held stream, the Nth", 0) {
+	several(new_managed(), 0, 1 << 14);
+	MANY(1, 1100, 1, cuMemPrefetchBatchAsync(pieces, lengths, 64, (Location[]){{1, dev}}, firsts, 1, 0, held));
+}
+ROW(discards_held, "cuMemDiscardBatchAsync, held stream", 0, several(new_managed(), 0, 1 << 14),
+    cuMemDiscardBatchAsync(pieces, lengths, 64, 0, held))
+CASE(discards_many, "cuMemDiscardBatchAsync, held stream, the Nth", 0) {
+	several(new_managed(), 0, 1 << 14);
+	MANY(1, 2100, 1, cuMemDiscardBatchAsync(pieces, lengths, 64, 0, held));
+}
+ROW(discard_moves_held, "cuMemDiscardAndPrefetchBatchAsync, held stream", 0, several(new_managed(), 0, 1 << 14),
+    cuMemDiscardAndPrefetchBatchAsync(pieces, lengths, 64, (Location[]){{1, dev}}, firsts, 1, 0, held))
 
 // Rectangles and boxes.
 static Copy2 rectangle;
