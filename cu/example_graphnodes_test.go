@@ -88,3 +88,37 @@ func ExampleGraph_AddEdgeOfKind() {
 	}
 	// Output: programmatic true true
 }
+
+// A graph repeats its body until a kernel says that it is enough. On a GPU the kernel calls
+// cudaGraphSetConditional; here it is written in Go.
+func ExampleGraph_AddWhile() {
+	rounds := uint32(0)
+	drv := must(cu.Open(cu.WithSoftware(cusim.New(cusim.WithKernel("step", cusim.Kernel{Run: func(l *cusim.Launch) {
+		rounds++
+		if rounds == l.U32(1) {
+			l.SetConditional(l.U64(0), 0)
+		}
+	}})))))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	mod := must(gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n" +
+		".visible .entry step(.param .u64 more, .param .u32 rounds) { ret; }")))
+	defer mod.Close()
+	one := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 32}}
+
+	g := must(gpu.NewGraph())
+	defer g.Close()
+	more := must(g.NewConditionAt(1)) // each launch begins with 1
+	_, body, err := g.AddWhile(more)
+	check(err)
+	must(body.AddKernel(must(mod.Function("step")), one, []cu.Arg{more.Arg(), cu.U32(3)}))
+
+	exec := must(g.Instantiate())
+	defer exec.Close()
+	check(errors.Join(exec.Launch(s), s.Synchronize()))
+	fmt.Println(rounds, "rounds")
+	// Output: 3 rounds
+}

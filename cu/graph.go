@@ -22,11 +22,13 @@ type Graph struct {
 	_       noCopy
 	core    *graphCore
 	cleanup runtime.Cleanup
+	// whole is the graph that this one, a body of a conditional node, is part of, or nil.
+	whole *Graph
 }
 
 // newGraph returns the owner of a graph that uses these objects.
 func newGraph(ctx *contextCore, raw driver.Graph, objects *objectSet, family *graphFamily) *Graph {
-	g := &Graph{core: &graphCore{raw: raw, objects: objects, family: family}}
+	g := &Graph{core: &graphCore{raw: raw, objects: objects, family: family, graphParts: new(graphParts)}}
 	g.cleanup = owned(g, &g.core.resource, g.core, ctx)
 	return g
 }
@@ -90,10 +92,14 @@ func (g *Graph) leave() {
 
 // Close destroys the graph (cuGraphDestroy). A GraphExec that was instantiated from it stays valid.
 // If calls on the graph or on its clones are in flight, Close returns nil at once, and the graph is
-// destroyed when they end. Further calls of Close return nil.
+// destroyed when they end. Further calls of Close return nil, and calls for the body of a conditional
+// node, which is destroyed with its graph.
 func (g *Graph) Close() error {
 	if g == nil || g.core == nil {
 		return errNil("cuGraphDestroy", "graph")
+	}
+	if g.whole != nil {
+		return nil
 	}
 	return g.core.closeOwned(g.cleanup)
 }
@@ -117,6 +123,9 @@ func (g *Graph) Clone() (*Graph, error) {
 		return nil, err
 	}
 	defer g.leave()
+	if err := gc.notBody(op); err != nil {
+		return nil, err
+	}
 	raw, res := gc.ctx.drv.table.GraphClone(driver.At{Context: gc.ctx.raw}, gc.raw)
 	if res != driver.ResultSuccess {
 		return nil, gc.onceError(op, res)

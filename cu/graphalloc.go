@@ -40,6 +40,9 @@ func (g *Graph) AddAlloc(size uint64, after ...GraphNode) (GraphNode, *DeviceMem
 	if size == 0 {
 		return GraphNode{}, nil, invalid(addAllocOp, "the size is 0 bytes: ask for at least one")
 	}
+	if err := gc.mayHave(addAllocOp, GraphNodeTypeMemAlloc); err != nil {
+		return GraphNode{}, nil, err
+	}
 	deps, err := g.dependencies(addAllocOp, after)
 	if err != nil {
 		return GraphNode{}, nil, err
@@ -71,6 +74,9 @@ func (g *Graph) AddFree(m *DeviceMem, after ...GraphNode) (GraphNode, error) {
 	}
 	defer runtime.KeepAlive(m)
 	defer g.leave()
+	if err := gc.mayHave(addFreeOp, GraphNodeTypeMemFree); err != nil {
+		return GraphNode{}, err
+	}
 	deps, err := g.dependencies(addFreeOp, after)
 	if err != nil {
 		return GraphNode{}, err

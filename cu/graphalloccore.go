@@ -171,6 +171,9 @@ func (xc *execCore) freeAllocs() {
 // onceError adds to an error of the driver that graphs whose nodes allocate memory have limits.
 func (gc *graphCore) onceError(op string, res driver.Result) *Error {
 	e := gc.ctx.callError(op, uintptr(gc.raw), res)
+	if res == driver.ResultNotSupported && len(gc.bodies) > 0 {
+		e.Detail = join("the graph has conditional nodes: see the limits in the documentation of Graph.AddIf", e.Detail)
+	}
 	if res == driver.ResultNotSupported && gc.objects.allocates() {
 		e.Detail = join("nodes of the graph allocate memory: see the limits in the documentation of Graph.AddAlloc",
 			e.Detail)

@@ -84,6 +84,9 @@ func (g *Graph) addEvent(
 	}
 	defer o.leave(sl)
 	return g.add(op, after, func(gc *graphCore, deps []driver.GraphNode) (driver.GraphNode, driver.Result, error) {
+		if err := gc.mayHave(op, typ); err != nil {
+			return 0, 0, err
+		}
 		n, res := add(gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}, gc.raw, deps, sl.raw)
 		if res != driver.ResultSuccess {
 			return n, res, nil

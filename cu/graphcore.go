@@ -15,17 +15,27 @@ type graphCore struct {
 	// family is locked for each call on the graph, except while Capture runs the program's function.
 	family  *graphFamily
 	objects *objectSet
-	// building is set while Capture runs the program's function. The lock of family guards it, and is
-	// not held while the function runs.
-	building bool
-	// removed counts how often a node with this handle was removed: see GraphNode. The lock of family
-	// guards it.
-	removed map[driver.GraphNode]uint32
-	// edits counts removed nodes and changed edges. The lock of family guards it.
-	edits int
+	*graphParts
+	// whole is the graph that this one, a body of a conditional node, is part of, or nil. A body has the
+	// family, the objects and the lifetime of that graph.
+	whole *graphCore
 	// destroyed is set if the driver has destroyed the graph, because it ended a capture into the
-	// graph with an error.
+	// graph with an error, or because the graph was a body of a node that was removed.
 	destroyed atomic.Bool
+}
+
+// graphParts is what a graph and the bodies of its conditional nodes have in common. The lock of the
+// family guards it.
+type graphParts struct {
+	// building is set while Capture runs the program's function. The lock is not held while the
+	// function runs.
+	building bool
+	// removed counts how often a node with this handle was removed: see GraphNode.
+	removed map[driver.GraphNode]uint32
+	// edits counts removed nodes and changed edges.
+	edits int
+	// bodies are those of each conditional node.
+	bodies map[driver.GraphNode][]*graphCore
 }
 
 func (gc *graphCore) kind() string { return "graph" }
@@ -54,10 +64,16 @@ func (gc *graphCore) releaseObjects() { gc.objects.release() }
 // destroyed it.
 func (gc *graphCore) Refused(op string) error {
 	if !gc.destroyed.Load() {
+		if gc.whole != nil {
+			gc = gc.whole
+		}
 		return gc.resource.Refused(op)
 	}
-	return mistake(op, ErrClosed, uintptr(gc.raw),
-		"the driver destroyed the graph when a capture into it failed: build a new one")
+	detail := "the driver destroyed the graph when a capture into it failed: build a new one"
+	if gc.whole != nil {
+		detail = "the conditional node was removed, or a capture into a body of the graph has failed"
+	}
+	return mistake(op, ErrClosed, uintptr(gc.raw), detail)
 }
 
 // callError returns the error for the driver's result.
@@ -134,7 +150,7 @@ const beginToGraphOp = "cuStreamBeginCaptureToGraph"
 func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.GraphNode, f func() error) error {
 	call := captureCall{
 		op: beginToGraphOp, family: gc.family, objects: gc.objects, into: gc.raw, after: deps,
-		lost:    func() { gc.destroyed.Store(true) },
+		lost:    gc.lost,
 		discard: func(driver.Graph) {},
 	}
 	call.begin = func(at driver.At) driver.Result {
@@ -232,7 +248,7 @@ func (gc *graphCore) refusal(p driver.GraphInstantiateParams) string {
 	}
 	name := gc.describe(p.HErrNodeOut, "the graph")
 	if name == "" {
-		name = fmt.Sprintf("node %#x, of a child graph", p.HErrNodeOut)
+		name = fmt.Sprintf("node %#x, of a graph within the graph", p.HErrNodeOut)
 	}
 	if reason == "" {
 		return "the driver refuses " + name

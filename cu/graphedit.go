@@ -23,18 +23,19 @@ func (n GraphNode) Remove() error {
 	c := gc.nodeCall(removeOp)
 	defer c.end()
 	defer n.graph.leave()
+	inner, err := gc.inBodies(n.raw)
+	if err != nil {
+		return err
+	}
 	if res := gc.ctx.drv.table.GraphDestroyNode(driver.At{Context: gc.ctx.raw}, n.raw); res != driver.ResultSuccess {
 		return gc.onceError(removeOp, res)
 	}
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.RemoveNode(uintptr(gc.raw), uintptr(n.raw))
 	}
-	c.dropped = gc.objects.replace(n.raw, gc.objects.nodes[n.raw], nil, c.dropped)
-	delete(gc.objects.nodes, n.raw)
-	if gc.removed == nil {
-		gc.removed = make(map[driver.GraphNode]uint32)
+	for _, m := range append(inner, n.raw) {
+		c.dropped = gc.forget(m, c.dropped)
 	}
-	gc.removed[n.raw]++
 	gc.edits++
 	return nil
 }
@@ -203,6 +204,9 @@ func (g *Graph) enterWith(child *Graph, op string) (*graphCore, error) {
 	err := g.core.usable(op)
 	if err == nil {
 		err = child.core.usable(op)
+	}
+	if err == nil {
+		err = child.core.notBody(op)
 	}
 	if err != nil {
 		g.leaveWith(child)

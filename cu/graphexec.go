@@ -30,6 +30,9 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 		return nil, err
 	}
 	defer g.leave()
+	if err := gc.notBody(op); err != nil {
+		return nil, err
+	}
 	raw, res := gc.ctx.drv.table.GraphInstantiateWithFlags(driver.At{Context: gc.ctx.raw}, gc.raw, 0)
 	if res != driver.ResultSuccess {
 		return nil, gc.onceError(op, res)
@@ -50,6 +53,9 @@ func (g *Graph) InstantiateWithFlags(flags InstantiateFlags) (*GraphExec, error)
 		return nil, err
 	}
 	defer g.leave()
+	if err := gc.notBody(op); err != nil {
+		return nil, err
+	}
 	t, at := gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}
 	raw, p, res := t.GraphInstantiateWithParams(at, gc.raw, driver.GraphInstantiateParams{Flags: uint64(flags)})
 	if t.Missing(res) != nil {
@@ -253,6 +259,9 @@ func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
 		return nil, err
 	}
 	defer g.leave()
+	if err := gc.notBody(op); err != nil {
+		return nil, err
+	}
 	// The new objects are added before the old ones are released, because most are in both sets.
 	fresh := new(objectSet)
 	if gc == xc.graph && gc.edits == xc.edits {

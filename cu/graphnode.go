@@ -104,7 +104,10 @@ func (g *Graph) addWork(op string, typ GraphNodeType, after []GraphNode, work fu
 		return GraphNode{}, err
 	}
 	c.use.typ = typ
-	if err = work(c); err == nil {
+	if err = gc.mayHave(op, typ); err == nil {
+		err = work(c)
+	}
+	if err == nil {
 		err = c.add(deps, seen)
 	}
 	if err != nil {
@@ -201,7 +204,7 @@ func (x *GraphExec) owns(n GraphNode, op string) error {
 	switch {
 	case x == nil || x.core == nil:
 		return errNil(op, "executable graph")
-	case n.graph != nil && n.graph.core != x.core.graph:
+	case n.graph != nil && n.graph.core.graphParts != x.core.graph.graphParts:
 		return invalid(op, "the node belongs to another graph: pass a node of the graph that was instantiated")
 	case n.removed != x.core.removed[n.raw]: // the driver could take it for an older node with its handle
 		return invalid(op, "the node was added after the graph was instantiated, or removed before")

@@ -434,6 +434,29 @@ var raceTests = []struct {
 		p.order(func() error { return g.AddEdgeOfKind(cu.GraphEdge{From: other, To: read, Kind: cu.EdgeLaunchOrder}) })
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
+	{"body of a condition", func(p *scene) {
+		g := p.graph()
+		fill := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		var after []cu.GraphNode
+		p.order(func() error { after = append(after, fill); return nil })
+		_, then, otherwise, err := g.AddIfElse(get[cu.Condition](p)(g.NewConditionAt(1)), after...)
+		p.do(err)
+		get[cu.GraphNode](p)(then.AddCopy(p.n, p.m))
+		get[cu.GraphNode](p)(otherwise.AddMemset(p.n, 1)) // only one of the two
+		p.do(p.exec(g).Launch(p.a))
+	}, 1},
+	{"node after a loop", func(p *scene) {
+		g := p.graph()
+		loop, body, err := g.AddWhile(get[cu.Condition](p)(g.NewConditionAt(0)))
+		p.do(err)
+		_, inner, err := body.AddIf(get[cu.Condition](p)(g.NewConditionAt(0)))
+		p.do(err)
+		get[cu.GraphNode](p)(inner.AddMemset(p.m, 1))
+		var after []cu.GraphNode
+		p.order(func() error { after = append(after, loop); return nil })
+		get[cu.GraphNode](p)(g.AddCopy(p.n, p.m, after...))
+		p.do(p.exec(g).Launch(p.a))
+	}, 1},
 	{"node after the end of another one", func(p *scene) {
 		g := p.graph()
 		fill := get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.Ptr(p.m), cu.U64(0)}))

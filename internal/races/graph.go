@@ -39,6 +39,8 @@ type node struct {
 	// child has the nodes of a child graph. Instantiation puts them before the node, as nodes inside it.
 	child  []*node
 	inside *node
+	// bodies are graphs whose work becomes that of child.
+	bodies []uintptr
 	// disabled says that the node of an executable graph does no work.
 	disabled bool
 }
@@ -189,7 +191,7 @@ func (d *Detector) AddNode(raw, handle uintptr, after []uintptr, w NodeWork) {
 // does says what a node does from now on.
 func (d *Detector) does(n *node, w NodeWork, stack []uintptr) {
 	n.work, n.event, n.records, n.hostFunc = nil, w.Event, w.Event != 0 && !w.Waits, w.HostFunc
-	n.timeline, n.child = nil, nil
+	n.timeline, n.child, n.bodies = nil, nil, w.Bodies
 	if of := d.described[w.Graph]; w.Graph != 0 && of != nil {
 		n.child, _ = copied(of.nodes)
 	}

@@ -52,6 +52,23 @@ func expanded(nodes []*node) (list []*node) {
 	return list
 }
 
+// enterBodies gives conditional nodes the work of their bodies. Of several bodies only one does its work,
+// and so one comes after the other here: no two race.
+func (d *Detector) enterBodies(nodes []*node) {
+	for _, n := range nodes {
+		for _, raw := range n.bodies {
+			list, _ := copied(d.graph(raw).nodes)
+			d.enterBodies(list)
+			for _, in := range list {
+				if len(in.deps) == 0 {
+					in.deps = slices.Clone(n.child)
+				}
+			}
+			n.child = append(n.child, list...)
+		}
+	}
+}
+
 // addUnknown is graph.addUnknown for an executable graph.
 func (x *exec) addUnknown(n *node) {
 	g := graph{unsure: x.unsure}
@@ -90,6 +107,7 @@ func (d *Detector) Instantiate(raw, of uintptr) {
 	}
 	take()
 	nodes, copies := copied(g.nodes)
+	d.enterBodies(nodes)
 	nodes = expanded(nodes)
 	if x.of == g && x.edits == g.edits {
 		for h, n := range g.byHandle {
@@ -242,7 +260,23 @@ func (d *Detector) ExecDone(raw uintptr) {
 func (d *Detector) GraphDestroyed(raw uintptr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if g := d.described[raw]; g != nil {
+		for _, n := range g.nodes {
+			d.forgetBodies(n)
+		}
+	}
 	delete(d.described, raw)
+}
+
+func (d *Detector) forgetBodies(n *node) {
+	for _, raw := range n.bodies {
+		if b := d.described[raw]; b != nil {
+			for _, in := range b.nodes {
+				d.forgetBodies(in)
+			}
+		}
+		delete(d.described, raw)
+	}
 }
 
 // ExecDestroyed implements [Observer].

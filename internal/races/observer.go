@@ -64,6 +64,8 @@ type NodeWork struct {
 	HostFunc uint64
 	// Graph is a graph whose work the node does as the graph is now, or 0.
 	Graph uintptr
+	// Bodies are graphs of which the node does the work of some, as they are at the instantiation.
+	Bodies []uintptr
 }
 
 // Observer is told in which order a program does what. Except where a comment says something else,

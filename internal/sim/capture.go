@@ -229,6 +229,9 @@ func (d *Driver) finish(c *capture) {
 		s.capture, s.deps = nil, nil
 	}
 	if !c.taken {
+		if whole := c.graph.outermost(); whole != c.graph {
+			d.objects.lose(uintptr(whole.handle)) // NVIDIA's driver crashes when it destroys the graph
+		}
 		d.destroyGraph(c.graph)
 	}
 	c.forgetEvents()

@@ -99,6 +99,15 @@ func (t *objects) find(h uintptr) (object any, p *place) {
 	return p.object, p
 }
 
+// lose lets a graph not count as open any more.
+func (t *objects) lose(h uintptr) {
+	if _, p := t.find(h); p != nil && p.kind == graphKind {
+		t.live[graphKind]--
+		p.kind = bodyKind
+		t.live[bodyKind]++
+	}
+}
+
 // remove removes an object.
 func (t *objects) remove(h uintptr) {
 	_, p := t.find(h)

@@ -1,0 +1,340 @@
+package cu
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/purecu/purecu/cusim"
+)
+
+// condPTX has kernels that set conditions as nvcc's code does: setc sets one, down counts a number in memory down
+// and sets the condition to it, and inc adds 1 to a number.
+const condPTX = `.version 8.3
+.target sm_70
+.address_size 64
+.extern .func cudaGraphSetConditional (.param .b64 a, .param .b32 b);
+.visible .entry setc(.param .u64 h, .param .u32 v)
+{
+	.reg .b64 %rd<2>;
+	.reg .b32 %r<2>;
+	ld.param.u64 %rd1, [h];
+	ld.param.u32 %r1, [v];
+	{
+		.param .b64 p0;
+		st.param.b64 [p0], %rd1;
+		.param .b32 p1;
+		st.param.b32 [p1], %r1;
+		call.uni cudaGraphSetConditional, (p0, p1);
+	}
+	ret;
+}
+.visible .entry down(.param .u64 h, .param .u64 c)
+{
+	.reg .b64 %rd<4>;
+	.reg .b32 %r<3>;
+	ld.param.u64 %rd1, [h];
+	ld.param.u64 %rd2, [c];
+	cvta.to.global.u64 %rd3, %rd2;
+	ld.global.u32 %r1, [%rd3];
+	add.u32 %r2, %r1, 4294967295;
+	st.global.u32 [%rd3], %r2;
+	{
+		.param .b64 p0;
+		st.param.b64 [p0], %rd1;
+		.param .b32 p1;
+		st.param.b32 [p1], %r2;
+		call.uni cudaGraphSetConditional, (p0, p1);
+	}
+	ret;
+}
+.visible .entry inc(.param .u64 c)
+{
+	.reg .b64 %rd<3>;
+	.reg .b32 %r<3>;
+	ld.param.u64 %rd1, [c];
+	cvta.to.global.u64 %rd2, %rd1;
+	ld.global.u32 %r1, [%rd2];
+	add.u32 %r2, %r1, 1;
+	st.global.u32 [%rd2], %r2;
+	ret;
+}
+`
+
+// condBench has memory of four numbers, which graphs with conditions change.
+type condBench struct {
+	t               *testing.T
+	gpu             *Context
+	s               *Stream
+	mem             *DeviceMem
+	out             *HostMem
+	mod             *Module
+	setc, down, inc *Function
+}
+
+func newCondBench(t *testing.T, gpu *Context) *condBench {
+	b := &condBench{t: t, gpu: gpu}
+	b.s = must(gpu.NewStream(StreamNonBlocking))(t)
+	b.mem, b.out = must(gpu.Alloc(16))(t), must(gpu.AllocHost(16, 0))(t)
+	b.mod = must(gpu.LoadModule([]byte(condPTX)))(t)
+	for name, f := range map[string]**Function{"setc": &b.setc, "down": &b.down, "inc": &b.inc} {
+		*f = must(b.mod.Function(name))(t)
+	}
+	t.Cleanup(func() {
+		b.ok(errors.Join(b.s.Synchronize(), b.mod.Close(), b.out.Close(), b.mem.Close(), b.s.Close()))
+	})
+	return b
+}
+
+func (b *condBench) ok(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Error(err)
+	}
+}
+
+// number is one of the four numbers.
+func (b *condBench) number(i uint64) Memory { return b.mem.Span(4*i, 4) }
+
+// sets puts the numbers into memory.
+func (b *condBench) sets(n ...uint32) {
+	b.t.Helper()
+	for i, v := range n {
+		b.ok(b.s.Memset32(b.number(uint64(i)), v))
+	}
+}
+
+// runs launches the executable graph, and compares the numbers.
+func (b *condBench) runs(what string, x *GraphExec, want ...uint32) {
+	b.t.Helper()
+	b.ok(errors.Join(x.Launch(b.s), b.s.Copy(b.out, b.mem), b.s.Wait(context.Background())))
+	b.ok(b.out.View(func(data []byte) error {
+		for i, n := range want {
+			if got := binary.LittleEndian.Uint32(data[4*i:]); got != n {
+				b.t.Errorf("%s: number %d is %d, want %d", what, i, got, n)
+			}
+		}
+		return nil
+	}))
+}
+
+// TestGPUGraphConditions runs graphs with conditional nodes of all kinds.
+func TestGPUGraphConditions(t *testing.T) {
+	b := newCondBench(t, gpuContext(t))
+	// A kernel sets the condition of an if, and that of a switch has a value at each launch.
+	g := must(b.gpu.NewGraph())(t)
+	c := must(g.NewCondition())(t)
+	set := must(g.AddKernel(b.setc, oneThread, []Arg{c.Arg(), U32(1)}))(t)
+	branch, then, otherwise, err := g.AddIfElse(c, set)
+	b.ok(err)
+	must(then.AddMemset32(b.number(0), 10))(t)
+	must(otherwise.AddMemset32(b.number(0), 20))(t)
+	_, cases, err := g.AddSwitch(must(g.NewConditionAt(2))(t), 3, branch)
+	b.ok(err)
+	for i, body := range cases {
+		must(body.AddMemset32(b.number(1), uint32(i)))(t)
+	}
+	if _, err := cases[0].Capture(b.s, CaptureRelaxed, func() error { return b.s.Memset32(b.number(2), 9) }); err != nil {
+		t.Error(err)
+	}
+	x := must(g.Instantiate())(t)
+	b.sets(0, 7, 7, 7)
+	b.runs("if", x, 10, 2, 7, 7)
+	b.ok(x.SetKernel(set, b.setc, oneThread, c.Arg(), U32(0)))
+	b.runs("else", x, 20, 2, 7, 7)
+	if _, err := g.Instantiate(); !errors.Is(err, ResultNotSupported) {
+		t.Errorf("a second executable graph: %v", err)
+	}
+	if typ := must(branch.Type())(t); typ != GraphNodeTypeConditional {
+		t.Errorf("the node is of type %v", typ)
+	}
+	b.ok(errors.Join(g.Close(), x.Close()))
+
+	// The value stays between launches, or begins anew.
+	for _, anew := range []bool{false, true} {
+		g := must(b.gpu.NewGraph())(t)
+		condition := g.NewCondition
+		if anew {
+			condition = func() (Condition, error) { return g.NewConditionAt(0) }
+		}
+		c := must(condition())(t)
+		n, body, err := g.AddIf(c)
+		b.ok(err)
+		must(body.AddKernel(b.inc, oneThread, []Arg{Ptr(b.number(0))}))(t)
+		must(g.AddKernel(b.setc, oneThread, []Arg{c.Arg(), U32(1)}, n))(t)
+		x := must(g.Instantiate())(t)
+		b.sets(0)
+		b.runs("the first launch", x, 0)
+		want := uint32(1)
+		if anew {
+			want = 0
+		}
+		b.runs("the second launch", x, want)
+		b.ok(errors.Join(x.Close(), g.Close()))
+	}
+
+	// A loop with a condition in its body.
+	g = must(b.gpu.NewGraph())(t)
+	loop, inner := must(g.NewConditionAt(1))(t), must(g.NewConditionAt(1))(t)
+	_, body, err := g.AddWhile(loop)
+	b.ok(err)
+	count := must(body.AddKernel(b.inc, oneThread, []Arg{Ptr(b.number(0))}))(t)
+	must(body.AddKernel(b.down, oneThread, []Arg{loop.Arg(), Ptr(b.number(1))}, count))(t)
+	_, nested, err := body.AddIf(inner)
+	b.ok(err)
+	last := must(nested.AddMemset32(b.number(2), 5))(t)
+	x = must(g.Instantiate())(t)
+	b.sets(0, 5, 0, 0)
+	b.runs("while", x, 5, 0, 5, 0)
+	b.ok(errors.Join(x.SetMemset32(last, b.number(3), 6), x.SetEnabled(count, false)))
+	b.sets(0, 3, 0, 0)
+	b.runs("while with changed nodes", x, 0, 0, 0, 6)
+	b.ok(x.Update(g))
+	b.ok(x.SetEnabled(count, true))
+	b.sets(0, 3, 0, 0)
+	b.runs("while after an update", x, 3, 0, 5, 0)
+	b.ok(errors.Join(x.Close(), g.Close()))
+}
+
+// TestGPUGraphBodies asks the driver for what it refuses, and uses bodies that are gone.
+func TestGPUGraphBodies(t *testing.T) {
+	b := newCondBench(t, gpuContext(t))
+	g := must(b.gpu.NewGraph())(t)
+	c := must(g.NewConditionAt(1))(t)
+	is := func(what string, err error, want error) {
+		t.Helper()
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", what, err, want)
+		}
+	}
+	_, err := g.Instantiate()
+	is("a condition that no node uses", err, ResultInvalidValue)
+	n, body, err := g.AddIf(c)
+	b.ok(err)
+	_, _, err = g.AddIf(c)
+	is("a second node", err, ResultInvalidValue)
+	_, _, err = g.AddIf(Condition{})
+	is("no condition", err, ErrNil)
+	other := must(b.gpu.NewGraph())(t)
+	_, _, err = other.AddIf(c)
+	is("another graph", err, ResultInvalidValue)
+	_, _, err = g.AddSwitch(c, 0)
+	is("a switch without bodies", err, ResultInvalidValue)
+	_, err = g.Clone()
+	is("clone", err, ResultNotSupported)
+	_, err = other.AddChildGraph(g)
+	is("a child graph", err, ResultNotSupported)
+	for what, f := range map[string]func() error{
+		"clone a body": func() error { _, err := body.Clone(); return err },
+		"instantiate":  func() error { _, err := body.Instantiate(); return err },
+		"with flags":   func() error { _, err := body.InstantiateWithFlags(0); return err },
+		"child graph":  func() error { _, err := other.AddChildGraph(body); return err },
+		"host":         func() error { _, err := body.AddHostFunc(func() {}); return err },
+		"record":       func() error { _, err := body.AddEventRecord(new(Event)); return err },
+		"alloc":        func() error { _, _, err := body.AddAlloc(8); return err },
+	} {
+		is(what, f(), ResultNotSupported)
+	}
+	k := must(body.AddKernel(b.inc, oneThread, []Arg{Ptr(b.number(0))}))(t)
+	b.ok(body.Close()) // does nothing
+	if nodes := must(body.Nodes())(t); len(nodes) != 1 || nodes[0] != k {
+		t.Errorf("the body has the nodes %v", nodes)
+	}
+	x := must(g.Instantiate())(t)
+	b.sets(1)
+	b.runs("as it was made", x, 2)
+	b.ok(k.Remove())
+	is("an update with another body", x.Update(g), ResultGraphExecUpdateFailure)
+	b.ok(n.Remove())
+	_, err = body.Nodes()
+	is("a body of a removed node", err, ErrClosed)
+	is("a node of such a body", k.SetKernel(b.inc, oneThread, Ptr(b.number(0))), ErrClosed)
+	b.runs("after that", x, 3)
+	b.ok(errors.Join(x.Close(), other.Close(), g.Close()))
+	_, err = body.AddEmpty()
+	is("a body of a closed graph", err, ErrClosed)
+	if body.Handle() != 0 {
+		t.Error("the body has a handle")
+	}
+}
+
+// TestGPUGraphBodyCapture lets a capture into a body fail, after which the driver would crash when it destroys the
+// graph.
+func TestGPUGraphBodyCapture(t *testing.T) {
+	b := newCondBench(t, gpuContext(t))
+	g := must(b.gpu.NewGraph())(t)
+	_, body, err := g.AddIf(must(g.NewConditionAt(1))(t))
+	b.ok(err)
+	other := must(b.gpu.NewStream(StreamNonBlocking))(t)
+	_, err = body.Capture(b.s, CaptureRelaxed, func() error {
+		if _, err := g.AddEmpty(); !errors.Is(err, ResultIllegalState) {
+			t.Errorf("a call on the whole graph during the capture: %v", err)
+		}
+		return errors.Join(b.s.Memset(b.mem, 1), other.WaitStream(b.s), other.Memset(b.mem, 2))
+	})
+	if !errors.Is(err, ResultStreamCaptureUnjoined) {
+		t.Errorf("the capture: %v", err)
+	}
+	for _, g := range []*Graph{g, body} {
+		if _, err := g.Nodes(); !errors.Is(err, ErrClosed) {
+			t.Errorf("a call after the capture has failed: %v", err)
+		}
+	}
+	b.ok(errors.Join(g.Close(), other.Close()))
+}
+
+// TestGraphBodyObjects removes a conditional node, whose bodies use memory, and closes a graph with one.
+func TestGraphBodyObjects(t *testing.T) {
+	r := newSoft(t)
+	memory := func() int { return r.sim.Census()["device memory"] }
+	for _, remove := range []bool{true, false} {
+		g := must(r.gpu.NewGraph())(t)
+		n, body, err := g.AddIf(must(g.NewConditionAt(1))(t))
+		r.ok(err)
+		_, inner, err := body.AddIf(must(body.NewConditionAt(1))(t))
+		r.ok(err)
+		mem := must(r.gpu.Alloc(64))(t)
+		must(inner.AddMemset(mem, 1))(t)
+		r.ok(mem.Close())
+		r.ok(r.gpu.Synchronize())
+		if got := memory(); got != 1 {
+			t.Errorf("%d pieces of memory", got)
+		}
+		if remove {
+			r.ok(n.Remove())
+		} else {
+			r.ok(g.Close())
+		}
+		r.ok(r.gpu.Synchronize())
+		if got := memory(); got != 0 {
+			t.Errorf("%d pieces of memory in the end", got)
+		}
+		_, err = inner.Nodes()
+		r.is(err, ErrClosed)
+		r.ok(g.Close())
+	}
+}
+
+// TestGraphConditionKernel sets a condition by a kernel in Go.
+func TestGraphConditionKernel(t *testing.T) {
+	var ran atomic.Int32
+	r := newSoft(t, cusim.WithKernel("decide", cusim.Kernel{Run: func(l *cusim.Launch) { l.SetConditional(l.U64(0), 1) }}),
+		cusim.WithKernel("work", cusim.Kernel{Run: func(*cusim.Launch) { ran.Add(1) }}))
+	mod := must(r.gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry decide(.param .u64 h) { ret; }\n" +
+		".visible .entry work() { ret; }")))(t)
+	defer mod.Close()
+	g := must(r.gpu.NewGraph())(t)
+	defer g.Close()
+	c := must(g.NewCondition())(t)
+	decide := must(g.AddKernel(must(mod.Function("decide"))(t), oneThread, []Arg{c.Arg()}))(t)
+	_, body, err := g.AddIf(c, decide)
+	r.ok(err)
+	must(body.AddKernel(must(mod.Function("work"))(t), oneThread, nil))(t)
+	x := r.exec(g)
+	r.ok(errors.Join(x.Launch(r.s), x.Launch(r.s), r.s.Synchronize()))
+	if ran.Load() != 2 {
+		t.Errorf("the body ran %d times", ran.Load())
+	}
+}

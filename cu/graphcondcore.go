@@ -1,0 +1,149 @@
+package cu
+
+import (
+	"errors"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/handle"
+	"github.com/purecu/purecu/internal/races"
+)
+
+// This file has the lifetime of bodies of conditional nodes. A body is a graph that the driver destroys
+// with its node. Calls on it are calls on the whole graph, whose family, objects and counters it has.
+
+const addNodeOp = "cuGraphAddNode"
+
+// Enter, leave and Closed are those of the whole graph for a body.
+func (gc *graphCore) Enter(o handle.Refuser, op string) error {
+	if gc.whole != nil {
+		return gc.whole.resource.Enter(gc, op)
+	}
+	return gc.resource.Enter(o, op)
+}
+
+func (gc *graphCore) leave() {
+	if gc.whole != nil {
+		gc = gc.whole
+	}
+	gc.resource.leave()
+}
+
+// Closed reports whether the whole graph is closed.
+func (gc *graphCore) Closed() bool {
+	if gc.whole != nil {
+		gc = gc.whole
+	}
+	return gc.resource.Closed()
+}
+
+// addConditional adds a conditional node, and returns its bodies.
+func (gc *graphCore) addConditional(h driver.GraphConditionalHandle, kind int32, size uint32,
+	deps []driver.GraphNode) (driver.GraphNode, []*graphCore, driver.Result) {
+	t, at := gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}
+	p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}
+	*p.Conditional() = driver.ConditionalNodeParams{Handle: h, Type: kind, Size: size, Ctx: gc.ctx.raw}
+	n, made, res := t.GraphAddNode(at, gc.raw, deps, nil, p)
+	if res != driver.ResultSuccess {
+		return 0, nil, res
+	}
+	whole := gc
+	if gc.whole != nil {
+		whole = gc.whole
+	}
+	var bodies []*graphCore
+	for _, raw := range made.Conditional().Graphs() {
+		b := &graphCore{raw: raw, family: gc.family, objects: gc.objects, graphParts: gc.graphParts, whole: whole}
+		b.ctx = gc.ctx
+		bodies = append(bodies, b)
+	}
+	if gc.bodies == nil {
+		gc.bodies = make(map[driver.GraphNode][]*graphCore)
+	}
+	gc.bodies[n] = bodies
+	if o := gc.ctx.drv.observer(); o != nil {
+		w := races.NodeWork{Call: addNodeOp}
+		for _, b := range bodies {
+			w.Bodies = append(w.Bodies, uintptr(b.raw))
+			o.NewGraph(uintptr(b.raw), 0)
+		}
+		o.AddNode(uintptr(gc.raw), uintptr(n), graphNodes(deps), w)
+	}
+	return n, bodies, res
+}
+
+// lost notes that a capture into the graph has failed. The driver has destroyed the graph. If it was a
+// body, the driver would crash if it destroyed the rest: the rest is never destroyed.
+func (gc *graphCore) lost() {
+	if gc.whole != nil {
+		gc.whole.destroyed.Store(true)
+	}
+	gc.destroyed.Store(true)
+	for _, list := range gc.bodies {
+		for _, b := range list {
+			b.destroyed.Store(true)
+		}
+	}
+}
+
+// inBodies returns the nodes of the bodies of a node, and of bodies within these.
+func (gc *graphCore) inBodies(n driver.GraphNode) (all []driver.GraphNode, err error) {
+	for _, b := range gc.bodies[n] {
+		nodes, err := b.nodes()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, nodes...)
+		for _, inner := range nodes {
+			more, err := b.inBodies(inner)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, more...)
+		}
+	}
+	return all, nil
+}
+
+// forget notes that a node was removed. dropped gets the objects that only the node has used, after
+// those that it has.
+func (gc *graphCore) forget(n driver.GraphNode, dropped []holder) []holder {
+	dropped = gc.objects.replace(n, gc.objects.nodes[n], nil, dropped)
+	delete(gc.objects.nodes, n)
+	for _, b := range gc.bodies[n] {
+		b.destroyed.Store(true)
+	}
+	delete(gc.bodies, n)
+	if gc.removed == nil {
+		gc.removed = make(map[driver.GraphNode]uint32)
+	}
+	gc.removed[n]++
+	return dropped
+}
+
+// mayHave returns an error if the graph is the body of a conditional node, which can have no nodes of a
+// type.
+func (gc *graphCore) mayHave(op string, typ GraphNodeType) error {
+	if gc.whole == nil {
+		return nil
+	}
+	switch typ {
+	case GraphNodeTypeKernel, GraphNodeTypeMemcpy, GraphNodeTypeMemset, GraphNodeTypeGraph, GraphNodeTypeEmpty,
+		GraphNodeTypeConditional:
+		return nil
+	}
+	return &Error{Op: op, Result: ResultNotSupported, Handle: uintptr(gc.raw), Err: errBody,
+		Detail: "a body can have kernels, copies, sets, graphs, nodes without work, and conditional nodes"}
+}
+
+// errBody is wrapped by the error for a node that a body cannot have, and for other calls that do not
+// work on bodies.
+var errBody = errors.New("the graph is the body of a conditional node")
+
+// notBody returns an error if the graph is the body of a conditional node.
+func (gc *graphCore) notBody(op string) error {
+	if gc.whole == nil {
+		return nil
+	}
+	return &Error{Op: op, Result: ResultNotSupported, Handle: uintptr(gc.raw), Err: errBody,
+		Detail: "use the graph that has the conditional node"}
+}
