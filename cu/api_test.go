@@ -21,7 +21,8 @@ import (
 var apiTypes = []any{
 	new(AccessProperty), new(AccessWindow), new(GraphMemStats), new(SyncPolicy), new(ClusterScheduling),
 	new(LaunchAttribute), new(LaunchAttributes),
-	new(MemSyncDomain), new(MemSyncDomainMap), new(Arg), new(AttachFlags), new(BatchError), new(CallTracer),
+	new(MemSyncDomain), new(MemSyncDomainMap), new(Arg), new(AttachFlags), new(BatchError), new(BoxCopy), new(CallTracer), new(Condition), new(EdgeKind), new(GraphEdge),
+	new(MemCopy), new(MemPrefetch),
 	new(CaptureInfo), new(CaptureMode),
 	new(CaptureStatus), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem),
 	new(Dim3), new(Driver), new(Error), new(Event), new(EventFlags), new(EventKey), new(EventPool), new(Features),

@@ -40,14 +40,14 @@ var newer = [...]struct {
 		"its first version: see driverCore.elapsed",
 		func(f *Features) *bool { return &f.ElapsedTimeV2 },
 	},
+	{"cuCheckpointProcessLock", "", nil},
+	{"cuLogsCurrent", "errors lack what the driver's log says", nil},
+	{"cuLogsDumpToMemory", "errors lack what the driver's log says", nil},
 	{"cuMemcpyBatchAsync", "one call for each copy: see Stream.CopyAll", nil},
 	{"cuMemcpy3DBatchAsync", "one call for each copy: see Stream.Copy3DAll", nil},
 	{"cuMemPrefetchBatchAsync", "one call for each move: see Stream.PrefetchAll", nil},
 	{"cuMemDiscardBatchAsync", "", nil},
 	{"cuMemDiscardAndPrefetchBatchAsync", "", nil},
-	{"cuCheckpointProcessLock", "", nil},
-	{"cuLogsCurrent", "errors lack what the driver's log says", nil},
-	{"cuLogsDumpToMemory", "errors lack what the driver's log says", nil},
 }
 
 // Features says which functions the driver has in addition to those of every driver for CUDA 11.
