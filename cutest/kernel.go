@@ -48,8 +48,8 @@ func CompareKernel(t testing.TB, c KernelCase) (instructions uint64) {
 			}
 		}
 		if n > 0 {
-			t.Errorf("cutest: kernel %s: argument %d differs in %d of %d elements: element %d is %v after the PTX, and %v after the Go function",
-				c.Name, i, n, ofPTX[i].Len(), at, ofPTX[i].Index(at), ofGo[i].Index(at))
+			t.Errorf("cutest: kernel %s: argument %d differs in %d of %d elements: element %d is %v after the PTX, "+
+				"and %v after the Go function", c.Name, i, n, ofPTX[i].Len(), at, ofPTX[i].Index(at), ofGo[i].Index(at))
 		}
 	}
 	return sim.Instructions(c.Name)
@@ -97,7 +97,8 @@ func (c *KernelCase) launch(t testing.TB, opts ...cusim.Option) (results []refle
 		}
 		data, err := binary.Append(nil, binary.LittleEndian, a)
 		if v := reflect.ValueOf(a); err != nil || v.Kind() != reflect.Slice || len(data) == 0 {
-			t.Fatalf("cutest: kernel %s: argument %d is a %T: it has to be a cu.Arg, or a slice of numbers that is not empty", c.Name, i, a)
+			t.Fatalf("cutest: kernel %s: argument %d is a %T: it has to be a cu.Arg, or a slice of numbers that is not empty",
+				c.Name, i, a)
 		}
 		mem, err := gpu.Alloc(uint64(len(data)))
 		must(err)
@@ -113,7 +114,8 @@ func (c *KernelCase) launch(t testing.TB, opts ...cusim.Option) (results []refle
 		}
 		data := make([]byte, mem.Size())
 		must(mem.CopyTo(data))
-		after := reflect.MakeSlice(reflect.TypeOf(c.Args[i]), reflect.ValueOf(c.Args[i]).Len(), reflect.ValueOf(c.Args[i]).Len())
+		before := reflect.ValueOf(c.Args[i])
+		after := reflect.MakeSlice(before.Type(), before.Len(), before.Len())
 		_, err := binary.Decode(data, binary.LittleEndian, after.Interface())
 		must(err)
 		results[i] = after

@@ -93,9 +93,8 @@ func parsePTX(image []byte, version int32) (*ptxCode, *ptxError) {
 		}
 		if len(v.Init) > 0 {
 			if initialized += min(v.Size(), 1<<40); initialized > mostInitialized {
-				e := fatal(v.Pos, "the variables with initial values up to %s have more than %d bytes", v.Name, mostInitialized)
-				e.code = driver.ResultOutOfMemory
-				return nil, e
+				return nil, fatal(v.Pos, "the variables with initial values up to %s have more than %d bytes", v.Name,
+					uint64(mostInitialized))
 			}
 		}
 	}
@@ -112,7 +111,7 @@ func parsePTX(image []byte, version int32) (*ptxCode, *ptxError) {
 }
 
 // mostInitialized is how large the variables of a text with initial values may be, in bytes. Their memory
-// is on the host at once, and a short text can declare large ones.
+// is on the host at once, and a short text can declare large ones. An H200 refuses 2 GiB, and not 256 MiB.
 const mostInitialized = 1 << 30
 
 // mostConstant is the size of the constant memory of a text, in bytes.

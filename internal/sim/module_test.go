@@ -215,6 +215,20 @@ func TestBlockSizes(t *testing.T) {
 	}
 }
 
+// TestRequiredSize launches a kernel whose text says how large blocks are with blocks of one thread.
+func TestRequiredSize(t *testing.T) {
+	r := newLab(t)
+	m := r.load(header + ".entry counts(.param .u64 p) .reqntid 8, 4 { .reg .b64 a; .reg .b32 n; ld.param.u64 a, [p]; " +
+		"atom.global.add.u32 n, [a], 1; mov.u32 n, %ntid.y; st.global.u32 [a+4], n; ret; }")
+	f, res := r.ModuleGetFunction(r.th, m, "counts")
+	r.must(res)
+	p := r.alloc("\x00\x00\x00\x00----")
+	r.must(r.launchGrid(f, 3, 1, 1, 1, 0, p))
+	if got := r.wordsAt(p, 2); got[0] != 3*32 || got[1] != 4 {
+		t.Errorf("%d threads, %%ntid.y is %d", got[0], got[1])
+	}
+}
+
 // TestModuleNames looks up existing and missing kernels and variables.
 func TestModuleNames(t *testing.T) {
 	r := newLab(t)
@@ -457,20 +471,20 @@ func TestModuleLarge(t *testing.T) {
 	r := newLab(t)
 	for text, want := range map[string]driver.Result{
 		".global .b8 a[107374182400];":                                               ok,
-		".global .b8 a[107374182400] = {1};":                                         driver.ResultOutOfMemory,
+		".global .b8 a[107374182400] = {1};":                                         driver.ResultInvalidPTX,
 		".global .b8 a[18446744073709551615] = {1};":                                 driver.ResultInvalidPTX,
 		".const .b8 a[65537];":                                                       driver.ResultInvalidPTX,
 		".const .b8 a[65536];":                                                       ok,
 		".global .b8 a[1048576] = {1};":                                              ok,
-		".global .b8 a[1000000000] = {1}; .global .b8 b[1000000000] = {1};":          driver.ResultOutOfMemory,
+		".global .b8 a[1000000000] = {1}; .global .b8 b[1000000000] = {1};":          driver.ResultInvalidPTX,
 		".global .b8 a[1048576] = {1}; .global .b8 b[107374182400];":                 ok,
-		".const .b32 a[4] = {1, 2, 3, 4}; .global .align 8 .b64 c[900000000] = {5};": driver.ResultOutOfMemory,
+		".const .b32 a[4] = {1, 2, 3, 4}; .global .align 8 .b64 c[900000000] = {5};": driver.ResultInvalidPTX,
 	} {
 		m, log, res := r.ModuleLoadLog(r.th, []byte(header+text+" .entry k() { ret; }"), nil)
 		if res != want {
 			t.Errorf("%s: %v %s, want %v", text, res, log.Error, want)
 		}
-		if res == driver.ResultOutOfMemory && !strings.Contains(log.Error, "line 4") {
+		if res == driver.ResultInvalidPTX && !strings.Contains(log.Error, "line 4") {
 			t.Errorf("%s: the log is %q", text, log.Error)
 		}
 		if res == ok {

@@ -11,13 +11,13 @@ import (
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
-// TestChecksOfKernels executes what nvcc has made of the sources in testdata/kernels with all checks,
-// which find nothing. All buffers of the sources are written before.
+// TestChecksOfKernels executes what nvcc has made of the sources in testdata/kernels for one architecture
+// with all checks, which find nothing. All buffers of the sources are written before.
 func TestChecksOfKernels(t *testing.T) {
 	files := recordedKernels(t)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		base, is := strings.CutSuffix(name, ".ptx")
-		if !is || !strings.Contains(base, "sm_90") && testing.Short() {
+		if !is || !strings.Contains(base, "sm_90") {
 			continue
 		}
 		t.Run(base, func(t *testing.T) {

@@ -48,17 +48,20 @@ func TestClusterFaults(t *testing.T) {
 func TestClusterMemory(t *testing.T) {
 	const ended = "719 ld.shared::cluster.u32 4 bytes at 0x400 this is shared memory of another block, and the cluster has " +
 		"no such block, or it has ended"
-	for _, c := range []struct{ rank, last, want string }{
-		{"1", "barrier.cluster.arrive; barrier.cluster.wait;", ""},
-		{"1", "", ended},
-		{"2", "barrier.cluster.arrive; barrier.cluster.wait;", ended},
+	for _, c := range []struct{ rank, offset, last, want string }{
+		{"1", "0", "barrier.cluster.arrive; barrier.cluster.wait;", ""},
+		{"1", "0", "", ended},
+		{"2", "0", "barrier.cluster.arrive; barrier.cluster.wait;", ended},
+		{"1", "100000", "barrier.cluster.arrive; barrier.cluster.wait;", "719 ld.shared::cluster.u32 4 bytes at 0x18aa0 "},
+		{"1", "1048576", "barrier.cluster.arrive; barrier.cluster.wait;", "700 ld.shared::cluster.u32 4 bytes at 0x100400 "},
+		{"1", "2", "barrier.cluster.arrive; barrier.cluster.wait;", "716 ld.shared::cluster.u32 4 bytes at 0x402 "},
 	} {
 		results := make([]uint64, 64)
 		fault, err := launchWith(t, textHeader+`.entry k(.param .u64 out) { .reg .pred p, q; .reg .u32 r, w, n; .reg .u64 o, x;
 			.shared .u32 s; mov.u32 r, %cluster_ctarank; mov.u32 w, %clusterid.x; setp.eq.u32 p, r, 1; st.shared.u32 [s], w;
 			barrier.cluster.arrive; barrier.cluster.wait; @p bra end;
 			mov.u32 n, 0; again: add.u32 n, n, 1; setp.lt.u32 q, n, 30000; @q bra again;
-			mov.u32 r, s; mapa.shared::cluster.u32 r, r, `+c.rank+`; ld.shared::cluster.u32 n, [r]; ld.param.u64 o, [out];
+			mov.u32 r, s; mapa.shared::cluster.u32 r, r, `+c.rank+`; add.u32 r, r, `+c.offset+`; ld.shared::cluster.u32 n, [r]; ld.param.u64 o, [out];
 			mul.wide.u32 x, w, 4; add.u64 o, o, x; add.u32 n, n, 1; st.global.u32 [o], n; end: `+c.last+` ret; }`, 64, 1,
 			memory{1 << 32: vm.BytesOf(results)}, func(l *vm.Launch) { l.Cluster[0] = 2 }, 1<<32)
 		got := ""
@@ -69,7 +72,7 @@ func TestClusterMemory(t *testing.T) {
 			got = fmt.Sprintf("%d %s %d bytes at %#x %s", fault.Code, fault.Instruction, fault.Size, fault.Address, fault.Reason)
 		}
 		if got != c.want {
-			t.Errorf("rank %s, %q: got %q, want %q", c.rank, c.last, got, c.want)
+			t.Errorf("rank %s, offset %s, %q: got %q, want %q", c.rank, c.offset, c.last, got, c.want)
 		}
 		for i := range uint32(32) {
 			if got := uint32(results[i/2] >> (i % 2 * 32)); c.want == "" && got != i+1 {

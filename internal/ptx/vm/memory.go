@@ -108,7 +108,7 @@ func (w *Warp) find(o *Op, lane int, addr, n uint64, write bool) *segment {
 		return nil
 	case !s.has(addr, n):
 		*s = segment{}
-		w.accessFault(IllegalAddress, lane, addr, n, write)
+		w.accessFault(w.outside(owner, uint32(addr)), lane, addr, n, write)
 		return nil
 	}
 	if checked {
@@ -147,6 +147,16 @@ func (w *Warp) Aligned(lane int, addr, n uint64, write bool) bool {
 func (w *Warp) accessFault(code, lane int, addr, n uint64, write bool) {
 	w.fail(code, lane)
 	w.Fault.Access, w.Fault.Address, w.Fault.Size, w.Fault.Write = true, addr, n, write
+}
+
+// outside returns the result of an access beyond the shared memory of a block. As on an H200, another
+// block has another one, unless the address is far beyond.
+func (w *Warp) outside(owner *block, addr uint32) int {
+	const far = 1 << 18
+	if owner != w.block && addr&(1<<rankShift-1) < far {
+		return LaunchFailed
+	}
+	return IllegalAddress
 }
 
 // noOwner records a fault of an access to the shared memory of a block that is not there.
@@ -303,6 +313,9 @@ func (w *Warp) SharedPointer(lane int, addr uint32, n uint64, write bool) unsafe
 		return nil
 	}
 	p := w.within(&owner.whole, lane, uint64(addr), n, write)
+	if p == nil && w.Fault.Code == IllegalAddress {
+		w.Fault.Code = w.outside(owner, addr)
+	}
 	if p != nil && w.block.checks != nil {
 		w.checkShared(owner, lane, uint64(addr), n, write)
 	}
