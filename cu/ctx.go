@@ -1,6 +1,8 @@
 package cu
 
 import (
+	"fmt"
+	"math"
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
@@ -59,6 +61,34 @@ func (dev *Device) retain(mayWait bool) (*Context, error) {
 // Most programs need only the primary context, which they share with CUDA's runtime and the
 // libraries that use it. The GPU alternates between the work of two contexts.
 func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
+	return dev.createContext(flags, func(t *driver.Table, at driver.At) (driver.Context, driver.Result) {
+		raw, res := t.CtxCreate(at, nil, uint32(flags), dev.raw)
+		if t.Missing(res) != nil { // before CUDA 12.5
+			raw, res = t.CtxCreateV2(at, uint32(flags), dev.raw)
+		}
+		return raw, res
+	})
+}
+
+// NewContextWithSMs is [Device.NewContext] for a context whose kernels run on n multiprocessors
+// (cuCtxCreate_v3, CUDA 11.4). The driver rounds the number up: see [Context.SMCount]. Drivers support
+// this for clients of the Multi-Process Service only: see [Device.LimitsSMs]. Otherwise the error matches
+// [ResultUnsupportedExecAffinity], and [Context.NewGreenContext] has the same purpose. It may wait for
+// the GPU: see docs/blocking.md.
+func (dev *Device) NewContextWithSMs(flags ContextFlags, n int) (*Context, error) {
+	if n < 1 || n > math.MaxInt32 {
+		return nil, invalid("cuCtxCreate", fmt.Sprintf("%d multiprocessors: ask for at least one", n))
+	}
+	params := []driver.ExecAffinityParam{{Type: driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT}}
+	params[0].Param.SmCount().Val = uint32(n)
+	return dev.createContext(flags, func(t *driver.Table, at driver.At) (driver.Context, driver.Result) {
+		return t.CtxCreateV3(at, params, uint32(flags), dev.raw)
+	})
+}
+
+// createContext creates a context by a call that makes it current.
+func (dev *Device) createContext(flags ContextFlags,
+	create func(*driver.Table, driver.At) (driver.Context, driver.Result)) (*Context, error) {
 	const op = "cuCtxCreate"
 	if !dev.valid() {
 		return nil, errNil(op, "device")
@@ -67,13 +97,9 @@ func (dev *Device) NewContext(flags ContextFlags) (*Context, error) {
 		return nil, err
 	}
 	d := dev.drv
-	at := driver.At{Pop: true} // cuCtxCreate makes the context current
 	var raw driver.Context
 	res := d.allocate(dev.raw, func() (res driver.Result) {
-		raw, res = d.table.CtxCreate(at, nil, uint32(flags), dev.raw)
-		if d.table.Missing(res) != nil { // before CUDA 12.5
-			raw, res = d.table.CtxCreateV2(at, uint32(flags), dev.raw)
-		}
+		raw, res = create(d.table, driver.At{Pop: true})
 		return res
 	})
 	if res != driver.ResultSuccess {
@@ -295,6 +321,15 @@ type Limit int32
 
 // String returns the limit's name in lower case.
 func (l Limit) String() string { return nameOf(namesLimit[:], int32(l)) }
+
+// SMCount returns how many multiprocessors the context's kernels can use (cuCtxGetExecAffinity, CUDA
+// 11.4): all of the device, unless [Device.NewContextWithSMs] has created the context.
+func (c *Context) SMCount() (int, error) {
+	return askContext(c, "cuCtxGetExecAffinity", func(t *driver.Table, at driver.At) (int, driver.Result) {
+		p, res := t.CtxGetExecAffinity(at, driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT)
+		return int(p.Param.SmCount().Val), res
+	})
+}
 
 // Limit returns a limit of the context (cuCtxGetLimit). The unit depends on the resource: it is
 // bytes for most.

@@ -238,6 +238,19 @@ func (dev *Device) Attributes() (map[DeviceAttribute]int, error) {
 	return all, nil
 }
 
+// LimitsSMs reports whether [Device.NewContextWithSMs] works (cuDeviceGetExecAffinitySupport, CUDA 11.4).
+func (dev *Device) LimitsSMs() (bool, error) {
+	const op = "cuDeviceGetExecAffinitySupport"
+	if !dev.valid() {
+		return false, errNil(op, "device")
+	}
+	v, res := dev.drv.table.DeviceGetExecAffinitySupport(driver.At{}, driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev.raw)
+	if res != driver.ResultSuccess {
+		return false, dev.drv.resultError(op, 0, res)
+	}
+	return v != 0, nil
+}
+
 // CanAccessPeer reports whether kernels on this device can access the memory of another device
 // (cuDeviceCanAccessPeer). [Context.EnablePeerAccess] enables the access.
 func (dev *Device) CanAccessPeer(peer *Device) (bool, error) {

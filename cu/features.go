@@ -33,6 +33,8 @@ var newer = [...]struct {
 		func(f *Features) *bool { return &f.ParamInfo },
 	},
 	{"cuCtxCreate", "cuCtxCreate's second version: see Device.NewContext", nil},
+	{"cuCtxGetExecAffinity", "", nil},
+	{"cuDeviceGetExecAffinitySupport", "", nil},
 	{"cuCtxRecordEvent", "", func(f *Features) *bool { return &f.ContextEvents }},
 	{"cuGreenCtxStreamCreate", "", func(f *Features) *bool { return &f.GreenContexts }},
 	{

@@ -62,6 +62,19 @@ func (d *Driver) CtxGetExecAffinity(th *driver.Thread, typ int32) (p driver.Exec
 	return p, ok
 }
 
+// CtxCreateV3 is cuCtxCreate_v3. It supports no affinity, as drivers without MPS.
+func (d *Driver) CtxCreateV3(th *driver.Thread, params []driver.ExecAffinityParam, flags uint32,
+	dev driver.Device) (driver.Context, driver.Result) {
+	if len(params) == 0 {
+		return d.CtxCreate(th, nil, flags, dev)
+	}
+	defer d.mu.Unlock()
+	if _, r := d.aboutDevice("cuCtxCreate", dev); r != ok {
+		return 0, r
+	}
+	return 0, driver.ResultUnsupportedExecAffinity
+}
+
 // DeviceGetExecAffinitySupport is cuDeviceGetExecAffinitySupport: there is none, as without MPS.
 func (d *Driver) DeviceGetExecAffinitySupport(_ *driver.Thread, _ int32, dev driver.Device) (int32, driver.Result) {
 	defer d.mu.Unlock()
