@@ -12,6 +12,8 @@ var newer = [...]struct {
 	{"cuThreadExchangeStreamCaptureMode", "the driver has no capture that a call could invalidate", nil},
 	{"cuEventRecordWithFlags", "", func(f *Features) *bool { return &f.RecordExternal }},
 	{"cuDeviceGetUuid", "cuDeviceGetUuid's first version: see Device.UUID", nil},
+	{"cuCtxGetExecAffinity", "", nil},
+	{"cuDeviceGetExecAffinitySupport", "", nil},
 	{"cuGraphNodeSetEnabled", "", nil},
 	{"cuStreamWriteValue64", "", nil},
 	{"cuStreamWaitValue64", "", nil},
@@ -33,8 +35,6 @@ var newer = [...]struct {
 		func(f *Features) *bool { return &f.ParamInfo },
 	},
 	{"cuCtxCreate", "cuCtxCreate's second version: see Device.NewContext", nil},
-	{"cuCtxGetExecAffinity", "", nil},
-	{"cuDeviceGetExecAffinitySupport", "", nil},
 	{"cuCtxRecordEvent", "", func(f *Features) *bool { return &f.ContextEvents }},
 	{"cuGreenCtxStreamCreate", "", func(f *Features) *bool { return &f.GreenContexts }},
 	{
