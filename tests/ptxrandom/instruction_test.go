@@ -419,7 +419,6 @@ type operandList struct {
 	list  []string
 	shape []string
 	kept  []kept
-	guard string
 }
 
 // kept is a register or predicate that is stored.

@@ -239,10 +239,7 @@ func (g *generator) atomic(v form) {
 			operand = fmt.Sprint(pick(g, 5, 17, 100, 0, 0x7fffffff))
 		}
 	} else {
-		at = g.place(space, size, true)
-		if strings.Contains(at, "%zA") { // no atomic operations on local memory
-			at = strings.Replace(at, "%zA", "%gA", 1)
-		}
+		at = strings.Replace(g.place(space, size, true), "%zA", "%gA", 1) // there are none on local memory
 	}
 	list := []string{at, operand}
 	if op == "cas" {

@@ -97,7 +97,6 @@ type generator struct {
 	labels int
 	count  int             // of instructions
 	kinds  map[string]kind // of the registers
-	rows   []string        // the rows of the present item
 	cur    *item
 }
 
