@@ -241,8 +241,8 @@ func (w *Warp) undefined(lane int, addr, n, first uint64, what string) {
 	})
 }
 
-// checkArrival notes that the active lanes of a warp have arrived at a barrier, and checks that lanes of a warp wait at one place only for a barrier for which the whole
-// warp has to wait together.
+// checkArrival notes that the active lanes of a warp have arrived at a barrier. It checks that all lanes
+// wait at one place for a barrier that the whole warp has to reach together.
 func (b *block) checkArrival(w *Warp, id uint32) {
 	if b.checks.races != nil {
 		b.checks.races.arrive(w, id)
