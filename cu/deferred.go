@@ -100,6 +100,7 @@ func (c *contextCore) idleOrPutBack(mc *memCore, size uint64) (idle bool) {
 // documented to wait may use it. The caller is a user of the context. The leak hook gets the
 // errors.
 func (c *contextCore) freeDeferred() {
+	c.drv.freeLibraries()
 	for _, r := range c.deferred.All() {
 		err := r.usedStreams.wait()
 		if r.retryLater(err) {
@@ -132,6 +133,7 @@ const everyDevice driver.Device = -1
 // wait may use it.
 func (d *driverCore) freeDeferred(dev driver.Device) {
 	d.watch.Settle(d.table.Clock())
+	d.freeLibraries()
 	d.mu.Lock()
 	var held []*contextCore
 	for _, c := range d.contexts {
@@ -144,6 +146,7 @@ func (d *driverCore) freeDeferred(dev driver.Device) {
 		held[i].releaseLate()
 		held[i].deferred.WaitFreed()
 	})
+	d.libraries.WaitFreed()
 }
 
 // allocate makes a call that allocates. If there is too little memory, it frees the deferred

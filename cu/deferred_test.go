@@ -15,7 +15,7 @@ import (
 )
 
 // waitingKinds are the kinds of objects that the driver may wait for the GPU to free.
-var waitingKinds = []string{"context", "device memory", "green context", "host memory", "module"}
+var waitingKinds = []string{"context", "device memory", "green context", "host memory", "library", "module"}
 
 // waiting counts the objects of these kinds.
 func (r *soft) waiting() map[string]int {
@@ -45,6 +45,7 @@ func (r *soft) forget() {
 	r.t.Helper()
 	func() {
 		must(r.gpu.LoadModule([]byte(spinPTX)))(r.t)
+		must(r.drv.LoadLibrary([]byte(spinPTX)))(r.t)
 		must(r.gpu.Alloc(8))(r.t)
 		must(r.gpu.AllocHost(8, 0))(r.t)
 		must(r.gpu.NewGreenContext(must(r.gpu.Device().SMResource())(r.t)))(r.t)
@@ -90,6 +91,18 @@ func TestAbandonedIsNotFreed(t *testing.T) {
 			return must(r.gpu.LoadModule([]byte(spinPTX)))(r.t)
 		}),
 			map[string]int{"module": -1}, false},
+		"Library.Close": {closes(func(r *soft) io.Closer {
+			l := must(r.drv.LoadLibrary([]byte(spinPTX)))(r.t)
+			return struct { // the module says that the context is used
+				io.Closer
+				used *Module
+			}{l, must(l.Module(r.gpu))(r.t)}
+		}), map[string]int{"library": -1, "module": -1}, false},
+		"Library.Module": {func(r *soft) func() (io.Closer, error) {
+			l := must(r.drv.LoadLibrary([]byte(spinPTX)))(r.t)
+			r.t.Cleanup(func() { l.Close() })
+			return func() (io.Closer, error) { return l.Module(r.gpu) }
+		}, map[string]int{"module": 1}, false},
 		"GreenContext.Close": {closes(func(r *soft) io.Closer { return r.green() }),
 			map[string]int{"green context": -1}, false},
 		"Context.Close": {closes(func(r *soft) io.Closer {

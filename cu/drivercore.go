@@ -37,6 +37,8 @@ type driverCore struct {
 	// pools has the pools of memory that this package has created: a *memPoolCore for each
 	// driver.MemoryPool.
 	pools sync.Map
+	// libraries are not used any more, and not unloaded yet.
+	libraries deferredLibraries
 	// poolAccess has a value for each poolAccess that the program has allowed.
 	poolAccess sync.Map
 	waiting
@@ -89,8 +91,8 @@ type numbering struct {
 // Leak is a report about an object that was never closed, or that was destroyed when no call waited
 // for the result.
 type Leak struct {
-	// Kind is the kind of object: "event", "stream", "context", "module", "device memory", "host
-	// memory", "managed memory", "memory pool", "virtual memory", "physical memory", "graph",
+	// Kind is the kind of object: "event", "stream", "context", "module", "library", "device memory",
+	// "host memory", "managed memory", "memory pool", "virtual memory", "physical memory", "graph",
 	// "executable graph", "event pool", "pooled event", "green context", "host function", "timeline".
 	Kind string
 	// Handle is the driver's handle of the object.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
-	"strings"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/codeimage"
@@ -16,6 +15,7 @@ type Module struct {
 	_       noCopy
 	core    *moduleCore
 	log     string
+	lib     *Library // keeps the library, if the module is one of a library
 	cleanup runtime.Cleanup
 }
 
@@ -43,9 +43,20 @@ func JITDebugInfo() JITOption {
 	return JITOption{driver.JITOption{Option: driver.CU_JIT_GENERATE_DEBUG_INFO, Value: 1}}
 }
 
-// JITVerbose makes [Module.Log] list the resources that each kernel uses: CU_JIT_LOG_VERBOSE.
+// JITVerbose makes [Module.Log] and [Library.Log] list the resources that each kernel uses:
+// CU_JIT_LOG_VERBOSE.
 func JITVerbose() JITOption {
 	return JITOption{driver.JITOption{Option: driver.CU_JIT_LOG_VERBOSE, Value: 1}}
+}
+
+// rawOptions returns the options for the driver.
+func rawOptions(opts []JITOption) (raw []driver.JITOption) {
+	for _, o := range opts {
+		if o != (JITOption{}) { // the zero option has no effect
+			raw = append(raw, o.raw)
+		}
+	}
+	return raw
 }
 
 // LoadModule loads GPU code: a cubin, a fatbin, or PTX, which the driver compiles
@@ -66,29 +77,15 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 		return nil, invalid(op, wrong)
 	}
 	core.freeDeferred()
-	var options []driver.JITOption
-	for _, o := range opts {
-		if o != (JITOption{}) { // the zero option has no effect
-			options = append(options, o.raw)
-		}
-	}
 	// PTX is text that ends with a NUL. The binary formats have a size in their header, so the
 	// additional byte does not matter.
 	image = append(bytes.Clone(image), 0)
-	raw, log, res := core.drv.table.ModuleLoadJIT(driver.At{Context: core.raw}, image, options)
+	raw, log, res := core.drv.table.ModuleLoadJIT(driver.At{Context: core.raw}, image, rawOptions(opts))
 	if res != driver.ResultSuccess {
-		e := core.callError(op, 0, res)
-		if log.Error != "" {
-			e.Detail = join("the compiler says:\n\t"+strings.ReplaceAll(log.Error, "\n", "\n\t"), e.Detail)
-		}
-		return nil, e
+		return nil, compiled(core.callError(op, 0, res), log)
 	}
-	mc := &moduleCore{raw: raw}
+	mc := &moduleCore{raw: raw, ptx: core.drv.textFor(image)}
 	mc.freeWaits, mc.usedStreams = true, new(streamSet)
-	// The version of a software driver does not tell which functions it has.
-	if codeimage.IsPTX(image) && (core.drv.table.Software() || !core.drv.has("cuFuncGetParamInfo")) {
-		mc.ptx = image
-	}
 	m := &Module{core: mc, log: log.Info}
 	m.cleanup = owned(m, &mc.resource, mc, core)
 	return m, nil
@@ -101,16 +98,21 @@ func (c *Context) LoadModuleFile(path string, opts ...JITOption) (*Module, error
 	if c == nil || c.own == nil {
 		return nil, errNil(op, "context")
 	}
+	return readImage(op, path, func(image []byte) (*Module, error) { return c.LoadModule(image, opts...) })
+}
+
+// readImage reads a file with GPU code, and loads it.
+func readImage[T any](op, path string, load func(image []byte) (T, error)) (loaded T, err error) {
 	image, err := codeimage.Read(path)
 	if err != nil {
-		return nil, &Error{Op: op, Result: ResultFileNotFound, Err: err,
+		return loaded, &Error{Op: op, Result: ResultFileNotFound, Err: err,
 			Detail: "the file with the GPU code cannot be read"}
 	}
-	m, err := c.LoadModule(image, opts...)
+	loaded, err = load(image)
 	if e, ok := err.(*Error); ok {
 		e.Detail = join("file "+path, e.Detail)
 	}
-	return m, err
+	return loaded, err
 }
 
 // Log returns the log of the driver's compiler for the module's PTX, "" if it is empty: see
@@ -126,7 +128,7 @@ func (m *Module) Log() string {
 // and unloads the module (cuModuleUnload). If calls that enqueue work are in flight on a stream on
 // which a kernel was launched, or memory that [Module.Global] returned is open, or such a stream is
 // being captured, Close returns at once, and the next freeing call unloads the module: see
-// docs/blocking.md. Further calls return nil.
+// docs/blocking.md. Further calls return nil. A module of a [Library] stays loaded.
 func (m *Module) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuModuleUnload", "module")
@@ -181,6 +183,14 @@ func (m *Module) Function(name string) (*Function, error) {
 	if m == nil || m.core == nil {
 		return nil, errNil(op, "module")
 	}
+	return m.find(op, name, func(t *driver.Table, at driver.At) (driver.Function, driver.Result) {
+		return t.ModuleGetFunction(at, m.core.raw, name)
+	})
+}
+
+// find returns the kernel with this name, whose handle call finds.
+func (m *Module) find(op, name string,
+	call func(*driver.Table, driver.At) (driver.Function, driver.Result)) (*Function, error) {
 	mc := m.core
 	if err := mc.Enter(mc, op); err != nil {
 		return nil, err
@@ -188,7 +198,7 @@ func (m *Module) Function(name string) (*Function, error) {
 	defer runtime.KeepAlive(m)
 	defer mc.leave()
 	at := driver.At{Context: mc.ctx.raw}
-	raw, res := mc.ctx.drv.table.ModuleGetFunction(at, mc.raw, name)
+	raw, res := call(mc.ctx.drv.table, at)
 	if res != driver.ResultSuccess {
 		return nil, mc.notFound(op, "kernel", name, res)
 	}
@@ -199,14 +209,15 @@ func (m *Module) Function(name string) (*Function, error) {
 	return f, nil
 }
 
+// maxParamBytes is the most that the parameters of a kernel can have. It ends loops for a driver that
+// reports more parameters.
+const maxParamBytes = 32764
+
 // findParams finds the sizes of the kernel's parameters: from the driver, or else from the PTX.
 func (f *Function) findParams(at driver.At) error {
 	const op = "cuFuncGetParamInfo"
-	// A kernel has at most this many bytes of parameters. The bound ends the loop for a driver that
-	// reports more.
-	const limit = 32764
 	ctx := f.mod.core.ctx
-	for i := range uint64(limit + 1) {
+	for i := range uint64(maxParamBytes + 1) {
 		_, size, res := ctx.drv.table.FuncGetParamInfo(at, f.raw, i)
 		switch {
 		case res == driver.ResultInvalidValue: // i is the number of parameters

@@ -53,6 +53,7 @@ func (d *Driver) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s.AbandonedContexts = len(d.abandoned)
+	s.DeferredObjects, _ = d.libraries.Size()
 	for _, c := range d.contexts {
 		n, bytes := c.deferred.Size()
 		s.DeferredObjects += n

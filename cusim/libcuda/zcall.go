@@ -1689,9 +1689,216 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamSetAttribute(th, driver.Stream(a[0]), int32(a[1]), *p2)
-	case 273: // cuMemAddressFree
+	case 273: // cuKernelGetAttribute
+		p0 := pointer[int32](&a[0])
+		v0, r := l.d.KernelGetAttribute(th, int32(a[1]), driver.Kernel(a[2]), driver.Device(a[3]))
+		r = store(r, p0, v0)
+		return r
+	case 274: // cuKernelGetFunction
+		p0 := pointer[driver.Function](&a[0])
+		v0, r := l.d.KernelGetFunction(th, driver.Kernel(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 275: // cuKernelGetLibrary
+		p0 := pointer[driver.LibraryHandle](&a[0])
+		v0, r := l.d.KernelGetLibrary(th, driver.Kernel(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 276: // cuKernelGetName
+		v0, r := l.d.KernelGetName(th, driver.Kernel(a[1]))
+		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
+		return r
+	case 277: // cuKernelGetParamInfo
+		p2 := pointer[uint64](&a[2])
+		p3 := pointer[uint64](&a[3])
+		v2, v3, r := l.d.KernelGetParamInfo(th, driver.Kernel(a[0]), a[1])
+		r = store(r, p2, v2)
+		r = store(r, p3, v3)
+		return r
+	case 278: // cuKernelSetAttribute
+		return l.d.KernelSetAttribute(th, int32(a[0]), int32(a[1]), driver.Kernel(a[2]), driver.Device(a[3]))
+	case 279: // cuKernelSetCacheConfig
+		return l.d.KernelSetCacheConfig(th, driver.Kernel(a[0]), int32(a[1]), driver.Device(a[2]))
+	case 280: // cuLibraryEnumerateKernels
+		p0, there := slice[driver.Kernel](&a[0], uint64(uint32(a[1])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.LibraryEnumerateKernels(th, p0, driver.LibraryHandle(a[2]))
+	case 281: // cuLibraryGetGlobal
+		p0 := pointer[driver.DevicePtr](&a[0])
+		p1 := pointer[uint64](&a[1])
+		p3, there := text(&a[3])
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, v1, r := l.d.LibraryGetGlobal(th, driver.LibraryHandle(a[2]), p3)
+		r = store(r, p0, v0)
+		r = store(r, p1, v1)
+		return r
+	case 282: // cuLibraryGetKernel
+		p0 := pointer[driver.Kernel](&a[0])
+		p2, there := text(&a[2])
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.LibraryGetKernel(th, driver.LibraryHandle(a[1]), p2)
+		r = store(r, p0, v0)
+		return r
+	case 283: // cuLibraryGetKernelCount
+		p0 := pointer[uint32](&a[0])
+		v0, r := l.d.LibraryGetKernelCount(th, driver.LibraryHandle(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 284: // cuLibraryGetManaged
+		p0 := pointer[driver.DevicePtr](&a[0])
+		p1 := pointer[uint64](&a[1])
+		p3, there := text(&a[3])
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, v1, r := l.d.LibraryGetManaged(th, driver.LibraryHandle(a[2]), p3)
+		r = store(r, p0, v0)
+		r = store(r, p1, v1)
+		return r
+	case 285: // cuLibraryGetModule
+		p0 := pointer[driver.Module](&a[0])
+		v0, r := l.d.LibraryGetModule(th, driver.LibraryHandle(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 286: // cuLibraryGetUnifiedFunction
+		p0 := pointer[driver.HostPtr](&a[0])
+		p2, there := text(&a[2])
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.LibraryGetUnifiedFunction(th, driver.LibraryHandle(a[1]), p2)
+		r = store(r, p0, v0)
+		return r
+	case 287: // cuLibraryLoadData
+		p0 := pointer[driver.LibraryHandle](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1, there := image(&a[1])
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[uint32](&a[2], uint64(uint32(a[4])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p3, there := slice[uintptr](&a[3], uint64(uint32(a[4])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p5, there := slice[int32](&a[5], uint64(uint32(a[7])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p6, there := slice[uintptr](&a[6], uint64(uint32(a[7])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.LibraryLoadData(th, p1, p2, p3, p5, p6)
+		r = store(r, p0, v0)
+		return r
+	case 288: // cuLibraryLoadFromFile
+		p0 := pointer[driver.LibraryHandle](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1, there := text(&a[1])
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[uint32](&a[2], uint64(uint32(a[4])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p3, there := slice[uintptr](&a[3], uint64(uint32(a[4])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p5, there := slice[int32](&a[5], uint64(uint32(a[7])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p6, there := slice[uintptr](&a[6], uint64(uint32(a[7])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.LibraryLoadFromFile(th, p1, p2, p3, p5, p6)
+		r = store(r, p0, v0)
+		return r
+	case 289: // cuLibraryUnload
+		return l.d.LibraryUnload(th, driver.LibraryHandle(a[0]))
+	case 290: // cuLinkAddData_v2
+		p2, there := slice[byte](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p4, there := text(&a[4])
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p6, there := slice[uint32](&a[6], uint64(uint32(a[5])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p7, there := slice[uintptr](&a[7], uint64(uint32(a[5])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.LinkAddData(th, driver.LinkState(a[0]), int32(a[1]), p2, p4, p6, p7)
+	case 291: // cuLinkAddFile_v2
+		p2, there := text(&a[2])
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p4, there := slice[uint32](&a[4], uint64(uint32(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p5, there := slice[uintptr](&a[5], uint64(uint32(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.LinkAddFile(th, driver.LinkState(a[0]), int32(a[1]), p2, p4, p5)
+	case 292: // cuLinkComplete
+		p1 := pointer[driver.HostPtr](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2 := pointer[uint64](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v1, v2, r := l.d.LinkComplete(th, driver.LinkState(a[0]))
+		r = store(r, p1, v1)
+		r = store(r, p2, v2)
+		return r
+	case 293: // cuLinkCreate_v2
+		p1, there := slice[uint32](&a[1], uint64(uint32(a[0])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := slice[uintptr](&a[2], uint64(uint32(a[0])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p3 := pointer[driver.LinkState](&a[3])
+		if p3 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v3, r := l.d.LinkCreate(th, p1, p2)
+		r = store(r, p3, v3)
+		return r
+	case 294: // cuLinkDestroy
+		return l.d.LinkDestroy(th, driver.LinkState(a[0]))
+	case 295: // cuMemAddressFree
 		return l.d.MemAddressFree(th, driver.DevicePtr(a[0]), a[1])
-	case 274: // cuMemAddressReserve
+	case 296: // cuMemAddressReserve
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1699,7 +1906,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAddressReserve(th, a[1], a[2], driver.DevicePtr(a[3]), a[4])
 		r = store(r, p0, v0)
 		return r
-	case 275: // cuMemCreate
+	case 297: // cuMemCreate
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1711,11 +1918,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemCreate(th, a[1], *p2, a[3])
 		r = store(r, p0, v0)
 		return r
-	case 276: // cuMemExportToShareableHandle
+	case 298: // cuMemExportToShareableHandle
 		v0, r := l.d.MemExportToShareableHandle(th, driver.MemGenericAllocationHandle(a[1]), int32(a[2]), a[3])
 		r = storePart(r, pointer[byte](&a[0]), v0, shareableHandleSize(int32(a[2])))
 		return r
-	case 277: // cuMemGetAccess
+	case 299: // cuMemGetAccess
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemLocation](&a[1])
 		if p1 == nil {
@@ -1724,7 +1931,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAccess(th, *p1, driver.DevicePtr(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 278: // cuMemGetAllocationGranularity
+	case 300: // cuMemGetAllocationGranularity
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemAllocationProp](&a[1])
 		if p1 == nil {
@@ -1733,12 +1940,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAllocationGranularity(th, *p1, int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 279: // cuMemGetAllocationPropertiesFromHandle
+	case 301: // cuMemGetAllocationPropertiesFromHandle
 		p0 := pointer[driver.MemAllocationProp](&a[0])
 		v0, r := l.d.MemGetAllocationPropertiesFromHandle(th, driver.MemGenericAllocationHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 280: // cuMemImportFromShareableHandle
+	case 302: // cuMemImportFromShareableHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1746,11 +1953,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 281: // cuMemMap
+	case 303: // cuMemMap
 		return l.d.MemMap(th, driver.DevicePtr(a[0]), a[1], a[2], driver.MemGenericAllocationHandle(a[3]), a[4])
-	case 282: // cuMemRelease
+	case 304: // cuMemRelease
 		return l.d.MemRelease(th, driver.MemGenericAllocationHandle(a[0]))
-	case 283: // cuMemRetainAllocationHandle
+	case 305: // cuMemRetainAllocationHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1758,15 +1965,15 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemRetainAllocationHandle(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 284: // cuMemSetAccess
+	case 306: // cuMemSetAccess
 		p2, there := slice[driver.MemAccessDesc](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemSetAccess(th, driver.DevicePtr(a[0]), a[1], p2)
-	case 285: // cuMemUnmap
+	case 307: // cuMemUnmap
 		return l.d.MemUnmap(th, driver.DevicePtr(a[0]), a[1])
-	case 286: // cuCtxCreate_v3
+	case 308: // cuCtxCreate_v3
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1778,7 +1985,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxCreateV3(th, p1, uint32(a[3]), driver.Device(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 287: // cuCtxFromGreenCtx
+	case 309: // cuCtxFromGreenCtx
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1786,38 +1993,38 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxFromGreenCtx(th, driver.GreenCtx(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 288: // cuCtxGetCacheConfig
+	case 310: // cuCtxGetCacheConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetCacheConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 289: // cuCtxGetDevResource
+	case 311: // cuCtxGetDevResource
 		p1 := pointer[driver.DevResource](&a[1])
 		v1, r := l.d.CtxGetDevResource(th, driver.Context(a[0]), int32(a[2]))
 		r = store(r, p1, v1)
 		return r
-	case 290: // cuCtxGetExecAffinity
+	case 312: // cuCtxGetExecAffinity
 		p0 := pointer[driver.ExecAffinityParam](&a[0])
 		v0, r := l.d.CtxGetExecAffinity(th, int32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 291: // cuCtxGetSharedMemConfig
+	case 313: // cuCtxGetSharedMemConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetSharedMemConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 292: // cuCtxResetPersistingL2Cache
+	case 314: // cuCtxResetPersistingL2Cache
 		return l.d.CtxResetPersistingL2Cache(th)
-	case 293: // cuCtxSetCacheConfig
+	case 315: // cuCtxSetCacheConfig
 		return l.d.CtxSetCacheConfig(th, int32(a[0]))
-	case 294: // cuCtxSetSharedMemConfig
+	case 316: // cuCtxSetSharedMemConfig
 		return l.d.CtxSetSharedMemConfig(th, int32(a[0]))
-	case 295: // cuDeviceGetExecAffinitySupport
+	case 317: // cuDeviceGetExecAffinitySupport
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetExecAffinitySupport(th, int32(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 296: // cuDeviceGetHostAtomicCapabilities
+	case 318: // cuDeviceGetHostAtomicCapabilities
 		p0, there := slice[uint32](&a[0], uint64(uint32(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1827,52 +2034,52 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.DeviceGetHostAtomicCapabilities(th, p0, p1, driver.Device(a[3]))
-	case 297: // cuDeviceGetLuid
+	case 319: // cuDeviceGetLuid
 		p0 := pointer[[8]byte](&a[0])
 		p1 := pointer[uint32](&a[1])
 		v0, v1, r := l.d.DeviceGetLuid(th, driver.Device(a[2]))
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 298: // cuDeviceGetProperties
+	case 320: // cuDeviceGetProperties
 		p0 := pointer[driver.Devprop](&a[0])
 		v0, r := l.d.DeviceGetProperties(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 299: // cuDeviceGetTexture1DLinearMaxWidth
+	case 321: // cuDeviceGetTexture1DLinearMaxWidth
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.DeviceGetTexture1DLinearMaxWidth(th, int32(a[1]), uint32(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 300: // cuGreenCtxGetId
+	case 322: // cuGreenCtxGetId
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.GreenCtxGetId(th, driver.GreenCtx(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 301: // cuCheckpointProcessCheckpoint
+	case 323: // cuCheckpointProcessCheckpoint
 		return l.d.CheckpointProcessCheckpoint(th, int32(a[0]), pointer[driver.CheckpointCheckpointArgs](&a[1]))
-	case 302: // cuCheckpointProcessGetRestoreThreadId
+	case 324: // cuCheckpointProcessGetRestoreThreadId
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetRestoreThreadId(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 303: // cuCheckpointProcessGetState
+	case 325: // cuCheckpointProcessGetState
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetState(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 304: // cuCheckpointProcessLock
+	case 326: // cuCheckpointProcessLock
 		return l.d.CheckpointProcessLock(th, int32(a[0]), pointer[driver.CheckpointLockArgs](&a[1]))
-	case 305: // cuCheckpointProcessRestore
+	case 327: // cuCheckpointProcessRestore
 		return l.d.CheckpointProcessRestore(th, int32(a[0]), pointer[driver.CheckpointRestoreArgs](&a[1]))
-	case 306: // cuCheckpointProcessUnlock
+	case 328: // cuCheckpointProcessUnlock
 		return l.d.CheckpointProcessUnlock(th, int32(a[0]), pointer[driver.CheckpointUnlockArgs](&a[1]))
-	case 307: // cuLogsCurrent
+	case 329: // cuLogsCurrent
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LogsCurrent(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 308: // cuLogsDumpToMemory
+	case 330: // cuLogsDumpToMemory
 		p0 := pointer[uint32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1889,7 +2096,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p2, v2)
 		return r
-	case 309: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 331: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1902,55 +2109,55 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 310: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 332: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 311: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
+	case 333: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2DUnaligned(th, *p0)
-	case 312: // cuMemcpy2D_v2, in the order of the thread's own default stream
+	case 334: // cuMemcpy2D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2D(th, *p0)
-	case 313: // cuMemcpy3D_v2, in the order of the thread's own default stream
+	case 335: // cuMemcpy3D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3D(th, *p0)
-	case 314: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 336: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 315: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 337: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 316: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 338: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 317: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 339: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 318: // cuMemcpy, in the order of the thread's own default stream
+	case 340: // cuMemcpy, in the order of the thread's own default stream
 		return ownStream{l.d}.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 319: // cuMemsetD16_v2, in the order of the thread's own default stream
+	case 341: // cuMemsetD16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 320: // cuMemsetD2D16_v2, in the order of the thread's own default stream
+	case 342: // cuMemsetD2D16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 321: // cuMemsetD2D32_v2, in the order of the thread's own default stream
+	case 343: // cuMemsetD2D32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 322: // cuMemsetD2D8_v2, in the order of the thread's own default stream
+	case 344: // cuMemsetD2D8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 323: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 345: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 324: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 346: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -2231,6 +2438,28 @@ var callNames = [...]string{
 	"cuStreamGetAttribute",
 	"cuStreamGetGreenCtx",
 	"cuStreamSetAttribute",
+	"cuKernelGetAttribute",
+	"cuKernelGetFunction",
+	"cuKernelGetLibrary",
+	"cuKernelGetName",
+	"cuKernelGetParamInfo",
+	"cuKernelSetAttribute",
+	"cuKernelSetCacheConfig",
+	"cuLibraryEnumerateKernels",
+	"cuLibraryGetGlobal",
+	"cuLibraryGetKernel",
+	"cuLibraryGetKernelCount",
+	"cuLibraryGetManaged",
+	"cuLibraryGetModule",
+	"cuLibraryGetUnifiedFunction",
+	"cuLibraryLoadData",
+	"cuLibraryLoadFromFile",
+	"cuLibraryUnload",
+	"cuLinkAddData",
+	"cuLinkAddFile",
+	"cuLinkComplete",
+	"cuLinkCreate",
+	"cuLinkDestroy",
 	"cuMemAddressFree",
 	"cuMemAddressReserve",
 	"cuMemCreate",

@@ -15,7 +15,7 @@ func (d *Driver) anyWork(name string, th *driver.Thread, g *graph, p *driver.Gra
 	switch nodeKindOf(p.Type) {
 	case kernelNode:
 		k := driver.KernelNodeParams(*u.Kernel())
-		return d.kernelParams(name, &k)()
+		return d.kernelParams(name, th, &k)()
 	case memcpyNode:
 		m := u.Memcpy()
 		return d.within(name, m.CopyCtx, func(c *context) (*work, driver.Result) {

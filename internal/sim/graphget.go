@@ -90,7 +90,7 @@ func (d *Driver) GraphKernelNodeGetParams(_ *driver.Thread, h driver.GraphNode) 
 	return driver.KernelNodeParams{
 		Func: w.function, GridDimX: w.grid.X, GridDimY: w.grid.Y, GridDimZ: w.grid.Z, BlockDimX: w.block.X, BlockDimY: w.block.Y,
 		BlockDimZ: w.block.Z, SharedMemBytes: w.shared, KernelParams: array(w.pointers),
-		Ctx: w.kernel.module.ctx.handle,
+		Kern: w.kernel.ofLibrary(), Ctx: w.kernel.module.ctx.handle,
 	}, ok
 }
 

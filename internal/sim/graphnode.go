@@ -98,15 +98,15 @@ func alike(a, b []*node) bool {
 }
 
 // kernelParams returns the work of a kernel node. The context of the function counts, and no other.
-func (d *Driver) kernelParams(name string, p *driver.KernelNodeParams) func() (*work, driver.Result) {
+func (d *Driver) kernelParams(name string, th *driver.Thread, p *driver.KernelNodeParams) func() (*work, driver.Result) {
 	return func() (*work, driver.Result) {
 		switch {
 		case p == nil:
 			return nil, driver.ResultInvalidValue
-		case p.Func == 0: // a CUkernel is not supported
+		case p.Func == 0 && p.Kern == 0:
 			return nil, driver.ResultInvalidHandle
 		}
-		f, r := d.function(name, p.Func)
+		f, r := d.functionOfNode(name, th, p)
 		if r != ok {
 			return nil, r
 		}
@@ -117,18 +117,41 @@ func (d *Driver) kernelParams(name string, p *driver.KernelNodeParams) func() (*
 		if p.KernelParams == nil && p.Extra == nil && len(f.params) > 0 {
 			return nil, driver.ResultInvalidValue
 		}
-		args, r := d.arguments(name, p.Func, f, driver.KernelParams{Array: p.KernelParams, Extra: p.Extra})
+		h := d.functionHandle(f)
+		args, r := d.arguments(name, h, f, driver.KernelParams{Array: p.KernelParams, Extra: p.Extra})
 		if r == ok {
 			r = d.known(name, f)
 		}
 		if r != ok {
 			return nil, r
 		}
-		w := d.kernelWork(p.Func, f, &Launch{Name: f.name, Grid: grid, Block: block, SharedMem: p.SharedMemBytes,
+		w := d.kernelWork(h, f, &Launch{Name: f.name, Grid: grid, Block: block, SharedMem: p.SharedMemBytes,
 			d: d, module: f.module, args: args})
 		w.ctx = f.module.ctx
 		return w, ok
 	}
+}
+
+// functionOfNode returns the kernel of a kernel node. That of a library is one of the node's context, or
+// else of the current one.
+func (d *Driver) functionOfNode(name string, th *driver.Thread, p *driver.KernelNodeParams) (*function, driver.Result) {
+	if p.Func != 0 {
+		return d.function(name, p.Func)
+	}
+	k, r := find[libraryKernel](d, name, kernelKind, uintptr(p.Kern))
+	if r != ok {
+		return nil, r
+	}
+	c := d.thread(th).current()
+	if p.Ctx != 0 {
+		if c, r = find[context](d, name, contextKind, uintptr(p.Ctx)); r != ok {
+			return nil, driver.ResultInvalidContext
+		}
+	}
+	if r := d.live(c); r != ok {
+		return nil, r
+	}
+	return d.functionOf(k, c)
 }
 
 // nodeContext returns the context of a node: nil stands for that of the memory.
@@ -259,12 +282,12 @@ func (d *Driver) sameContext(h driver.GraphNode,
 }
 
 // GraphAddKernelNode is cuGraphAddKernelNode_v2.
-func (d *Driver) GraphAddKernelNode(_ *driver.Thread, g driver.Graph, deps []driver.GraphNode,
+func (d *Driver) GraphAddKernelNode(th *driver.Thread, g driver.Graph, deps []driver.GraphNode,
 	p *driver.KernelNodeParams) (driver.GraphNode, driver.Result) {
 	const name = "cuGraphAddKernelNode"
 	defer d.reportUnknown()
 	defer d.mu.Unlock()
-	return d.addNode(name, g, deps, d.kernelParams(name, p))
+	return d.addNode(name, g, deps, d.kernelParams(name, th, p))
 }
 
 // GraphAddKernelNodeV1 is cuGraphAddKernelNode.
@@ -274,12 +297,12 @@ func (d *Driver) GraphAddKernelNodeV1(th *driver.Thread, g driver.Graph, deps []
 }
 
 // GraphKernelNodeSetParams is cuGraphKernelNodeSetParams_v2.
-func (d *Driver) GraphKernelNodeSetParams(_ *driver.Thread, n driver.GraphNode,
+func (d *Driver) GraphKernelNodeSetParams(th *driver.Thread, n driver.GraphNode,
 	p *driver.KernelNodeParams) driver.Result {
 	const name = "cuGraphKernelNodeSetParams"
 	defer d.reportUnknown()
 	defer d.mu.Unlock()
-	return d.change(name, n, kernelNode, d.kernelParams(name, p))
+	return d.change(name, n, kernelNode, d.kernelParams(name, th, p))
 }
 
 // GraphKernelNodeSetParamsV1 is cuGraphKernelNodeSetParams.
@@ -289,12 +312,12 @@ func (d *Driver) GraphKernelNodeSetParamsV1(th *driver.Thread, n driver.GraphNod
 }
 
 // GraphExecKernelNodeSetParams is cuGraphExecKernelNodeSetParams_v2.
-func (d *Driver) GraphExecKernelNodeSetParams(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+func (d *Driver) GraphExecKernelNodeSetParams(th *driver.Thread, x driver.GraphExec, n driver.GraphNode,
 	p *driver.KernelNodeParams) driver.Result {
 	const name = "cuGraphExecKernelNodeSetParams"
 	defer d.reportUnknown()
 	defer d.mu.Unlock()
-	return d.changeExec(name, x, n, kernelNode, d.kernelParams(name, p))
+	return d.changeExec(name, x, n, kernelNode, d.kernelParams(name, th, p))
 }
 
 // GraphExecKernelNodeSetParamsV1 is cuGraphExecKernelNodeSetParams.

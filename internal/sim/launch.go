@@ -41,11 +41,19 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	if r := d.begin(name); r != ok {
 		return r
 	}
-	f, r := d.function(name, h)
-	if r != ok {
-		return r
+	var f *function
+	k, r := d.kernelOf(h), ok
+	if k == nil {
+		if f, r = d.function(name, h); r != ok {
+			return r
+		}
 	}
 	s, r := d.usable(name, d.thread(th), c.Stream)
+	if k != nil && r == ok {
+		if f, r = d.functionOf(k, s.ctx); r == ok {
+			h = d.functionHandle(f)
+		}
+	}
 	switch {
 	case r != ok:
 		return r

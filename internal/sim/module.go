@@ -21,6 +21,7 @@ type module struct {
 	variables map[string]*block
 	unloaded  bool
 	code      *compile.Module
+	library   *library // or nil
 }
 
 // function is a CUfunction: a kernel of a module.
@@ -37,6 +38,9 @@ type function struct {
 	program    *program  // nil before it is needed
 	loaded     bool      // by cuFuncLoad or a launch
 	maxRank    int32     // the largest number of blocks of a cluster, or 0
+	// own has the attributes that cuFuncSetAttribute has set: those of the library's kernel do not
+	// replace them.
+	own map[int32]bool
 }
 
 // param is a parameter of a kernel, in bytes.
@@ -87,6 +91,12 @@ func (d *Driver) ModuleLoadDataEx(th *driver.Thread, image []byte, options []uin
 		list[i] = driver.JITOption{Option: options[i], Value: values[i]}
 	}
 	m, log, r := d.loadModule("cuModuleLoadDataEx", th, image, list)
+	writeLog(options, values, log)
+	return m, r
+}
+
+// writeLog writes the compiler's log to the buffers that options name.
+func writeLog(options []uint32, values []uintptr, log driver.JITLog) {
 	for _, t := range []struct {
 		buffer, size uint32
 		text         string
@@ -106,7 +116,6 @@ func (d *Driver) ModuleLoadDataEx(th *driver.Thread, image []byte, options []uin
 			values[size] = uintptr(len(text))
 		}
 	}
-	return m, r
 }
 
 // loadModule loads a module. The caller unlocks the driver.
@@ -131,23 +140,67 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
 	if r = d.live(c); r != ok { // another call may have destroyed it meanwhile
 		return 0, log, r
 	}
+	m, problem := d.newModule(c, code)
+	if problem != nil {
+		log.Error = problem.text
+		return 0, log, problem.code
+	}
+	if verbose {
+		var lines []string
+		for _, name := range slices.Sorted(maps.Keys(m.functions)) {
+			f := m.functions[name]
+			lines = append(lines, d.resources(name, f.attributes, f.idle, f.translated().err))
+		}
+		log.Info = strings.Join(lines, "\n")
+	}
+	return m.handle, log, ok
+}
+
+// resources describes the resources of a kernel, as the compiler does if it is verbose. err is why it
+// cannot be executed.
+func (d *Driver) resources(name string, attributes map[int32]int32, idle bool, err error) string {
+	line := fmt.Sprintf("cusim: kernel %s: %d registers, %d bytes of shared memory", name, registersEach,
+		attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES])
+	switch _, written := d.kernels[name]; {
+	case !written && idle:
+		line += "; it does nothing"
+	case !written && err != nil:
+		line += fmt.Sprintf("; it does nothing, as its PTX cannot be executed (%v), and it has no implementation in Go: see WithKernel", err)
+	}
+	return line
+}
+
+// newModule makes a module of a context. The error may have no text.
+func (d *Driver) newModule(c *context, code *ptxCode) (*module, *ptxError) {
 	m := &module{ctx: c, functions: make(map[string]*function), variables: make(map[string]*block), code: code.text}
+	problem := m.define(d, code)
+	if problem == nil {
+		problem = d.executable(m, code)
+	}
+	if problem != nil {
+		m.freeVariables(d)
+		return nil, problem
+	}
+	m.handle = driver.Module(d.objects.add(moduleKind, m))
+	return m, nil
+}
+
+// define makes the variables and the kernels of a module.
+func (m *module) define(d *Driver, code *ptxCode) *ptxError {
 	for _, v := range code.variables {
-		b, r := d.newDeviceBlock(c, v.Size(), moduleBlock)
+		b, r := d.newDeviceBlock(m.ctx, v.Size(), moduleBlock)
 		if r != ok {
-			m.freeVariables(d)
-			return 0, log, r
+			return &ptxError{code: r}
 		}
 		m.variables[v.Name] = b
 	}
 	for _, v := range code.variables {
-		if problem = m.content(code, v); problem != nil {
-			m.freeVariables(d)
-			log.Error = problem.text
-			return 0, log, problem.code
+		if problem := m.content(code, v); problem != nil {
+			return problem
 		}
 	}
-	for _, e := range code.entries {
+	for i := range code.entries {
+		e := &code.entries[i]
 		m.functions[e.name] = &function{
 			module:     m,
 			compiled:   code.kernels[e.name],
@@ -157,45 +210,29 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
 			blockSize:  e.required,
 			idle:       e.idle,
 			maxRank:    e.maxRank,
-			attributes: map[int32]int32{
-				driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:            e.maxThreads,
-				driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:                e.shared,
-				driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:                 code.constant,
-				driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:                 e.local,
-				driver.CU_FUNC_ATTRIBUTE_NUM_REGS:                         registersEach,
-				driver.CU_FUNC_ATTRIBUTE_PTX_VERSION:                      code.target,
-				driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION:                   architecture,
-				driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:    max(sharedUnlessMore-e.shared, 0),
-				driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: -1,
-				driver.CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:         e.explicit,
-				driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:           e.cluster[0],
-				driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:          e.cluster[1],
-				driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:           e.cluster[2],
-			},
+			attributes: code.attributes(e),
 		}
 	}
-	if problem = d.executable(m, code); problem != nil {
-		m.freeVariables(d)
-		log.Error = problem.text
-		return 0, log, problem.code
+	return nil
+}
+
+// attributes returns the attributes of a kernel.
+func (code *ptxCode) attributes(e *ptxEntry) map[int32]int32 {
+	return map[int32]int32{
+		driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:            e.maxThreads,
+		driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:                e.shared,
+		driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:                 code.constant,
+		driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:                 e.local,
+		driver.CU_FUNC_ATTRIBUTE_NUM_REGS:                         registersEach,
+		driver.CU_FUNC_ATTRIBUTE_PTX_VERSION:                      code.target,
+		driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION:                   architecture,
+		driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:    max(sharedUnlessMore-e.shared, 0),
+		driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: -1,
+		driver.CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:         e.explicit,
+		driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:           e.cluster[0],
+		driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:          e.cluster[1],
+		driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:           e.cluster[2],
 	}
-	if verbose {
-		var lines []string
-		for _, name := range slices.Sorted(maps.Keys(m.functions)) {
-			line := fmt.Sprintf("cusim: kernel %s: %d registers, %d bytes of shared memory", name, registersEach,
-				m.functions[name].attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES])
-			f := m.functions[name]
-			if _, written := d.kernels[name]; !written && f.idle {
-				line += "; it does nothing"
-			} else if err := f.translated().err; !written && err != nil {
-				line += fmt.Sprintf("; it does nothing, as its PTX cannot be executed (%v), and it has no implementation in Go: see WithKernel", err)
-			}
-			lines = append(lines, line)
-		}
-		log.Info = strings.Join(lines, "\n")
-	}
-	m.handle = driver.Module(d.objects.add(moduleKind, m))
-	return m.handle, log, ok
 }
 
 // compile compiles an image. The driver is locked, but not meanwhile, as a large text takes a while.
@@ -268,8 +305,11 @@ func (d *Driver) ModuleUnload(th *driver.Thread, h driver.Module) driver.Result 
 	const op = "cuModuleUnload"
 	defer d.mu.Unlock()
 	m, r := d.aboutModule(op, h)
-	if m == nil {
+	switch {
+	case m == nil:
 		return r
+	case m.library != nil:
+		return driver.ResultNotPermitted
 	}
 	if r == ok {
 		if r = d.forbidden(d.thread(th), nil); r != ok {
@@ -282,15 +322,20 @@ func (d *Driver) ModuleUnload(th *driver.Thread, h driver.Module) driver.Result 
 			return driver.ResultInvalidHandle // another call has unloaded it
 		}
 	}
+	m.freeVariables(d)
+	d.removeModule(m)
+	return r
+}
+
+// removeModule makes the handles of a module and its kernels invalid.
+func (d *Driver) removeModule(m *module) {
 	for _, f := range m.functions {
 		if f.handle != 0 {
 			d.objects.remove(uintptr(f.handle))
 		}
 	}
-	m.freeVariables(d)
 	m.unloaded = true
-	d.objects.remove(uintptr(h))
-	return r
+	d.objects.remove(uintptr(m.handle))
 }
 
 // ModuleGetFunction is cuModuleGetFunction.
@@ -306,10 +351,16 @@ func (d *Driver) ModuleGetFunction(_ *driver.Thread, h driver.Module, name strin
 		return 0, driver.ResultInvalidValue
 	case f == nil:
 		return 0, driver.ResultNotFound
-	case f.handle == 0:
+	}
+	return d.functionHandle(f), ok
+}
+
+// functionHandle returns the handle of a kernel.
+func (d *Driver) functionHandle(f *function) driver.Function {
+	if f.handle == 0 {
 		f.handle = driver.Function(d.objects.add(functionKind, f))
 	}
-	return f.handle, ok
+	return f.handle
 }
 
 // ModuleGetGlobal is cuModuleGetGlobal_v2.
@@ -367,10 +418,23 @@ func (d *Driver) FuncSetAttribute(_ *driver.Thread, h driver.Function, attribute
 	if r != ok {
 		return r
 	}
+	if !settable(f.attributes, attribute, value) {
+		return driver.ResultInvalidValue
+	}
+	if f.own == nil {
+		f.own = make(map[int32]bool)
+	}
+	f.own[attribute] = true
+	f.attributes[attribute] = value
+	return ok
+}
+
+// settable reports whether an attribute of a kernel can have a value.
+func settable(attributes map[int32]int32, attribute, value int32) bool {
 	var least, most int32
 	switch attribute {
 	case driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-		most = sharedOfBlock - f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]
+		most = sharedOfBlock - attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]
 	case driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
 		least, most = -1, 100
 	case driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
@@ -381,13 +445,9 @@ func (d *Driver) FuncSetAttribute(_ *driver.Thread, h driver.Function, attribute
 	case driver.CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
 		most = 2
 	default: // other attributes are read-only
-		return driver.ResultInvalidValue
+		return false
 	}
-	if value < least || value > most {
-		return driver.ResultInvalidValue
-	}
-	f.attributes[attribute] = value
-	return ok
+	return value >= least && value <= most
 }
 
 // FuncGetName is cuFuncGetName.
@@ -445,10 +505,10 @@ func (f *function) carveOut(least uint64) uint64 {
 
 // OccupancyMaxActiveBlocksPerMultiprocessor is
 // cuOccupancyMaxActiveBlocksPerMultiprocessor.
-func (d *Driver) OccupancyMaxActiveBlocksPerMultiprocessor(_ *driver.Thread, h driver.Function, threads int32,
+func (d *Driver) OccupancyMaxActiveBlocksPerMultiprocessor(th *driver.Thread, h driver.Function, threads int32,
 	dynamic uint64) (int32, driver.Result) {
 	defer d.mu.Unlock()
-	f, r := d.aboutFunction("cuOccupancyMaxActiveBlocksPerMultiprocessor", h)
+	f, r := d.aboutFunctionOrKernel("cuOccupancyMaxActiveBlocksPerMultiprocessor", th, h)
 	switch {
 	case r != ok:
 		return 0, r
@@ -460,10 +520,10 @@ func (d *Driver) OccupancyMaxActiveBlocksPerMultiprocessor(_ *driver.Thread, h d
 
 // OccupancyMaxPotentialBlockSize is cuOccupancyMaxPotentialBlockSize. It calls no function for the
 // shared memory of a block.
-func (d *Driver) OccupancyMaxPotentialBlockSize(_ *driver.Thread, h driver.Function, sizes uintptr, dynamic uint64,
+func (d *Driver) OccupancyMaxPotentialBlockSize(th *driver.Thread, h driver.Function, sizes uintptr, dynamic uint64,
 	limit int32) (grid, block int32, r driver.Result) {
 	defer d.mu.Unlock()
-	f, r := d.aboutFunction("cuOccupancyMaxPotentialBlockSize", h)
+	f, r := d.aboutFunctionOrKernel("cuOccupancyMaxPotentialBlockSize", th, h)
 	switch {
 	case r != ok:
 		return 0, 0, r

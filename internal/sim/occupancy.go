@@ -136,10 +136,10 @@ func (d *Driver) OccupancyMaxPotentialClusterSize(_ *driver.Thread, h driver.Fun
 
 // OccupancyAvailableDynamicSMemPerBlock is cuOccupancyAvailableDynamicSMemPerBlock. As an H200 does,
 // it does not subtract what the system uses for each block.
-func (d *Driver) OccupancyAvailableDynamicSMemPerBlock(_ *driver.Thread, h driver.Function, blocks,
+func (d *Driver) OccupancyAvailableDynamicSMemPerBlock(th *driver.Thread, h driver.Function, blocks,
 	threads int32) (uint64, driver.Result) {
 	defer d.mu.Unlock()
-	f, r := d.aboutFunction("cuOccupancyAvailableDynamicSMemPerBlock", h)
+	f, r := d.aboutFunctionOrKernel("cuOccupancyAvailableDynamicSMemPerBlock", th, h)
 	if r != ok {
 		return 0, r
 	}

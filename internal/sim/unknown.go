@@ -6,6 +6,7 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/compile"
+	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
 // unknownKernels are kernels without an implementation that were launched.
@@ -27,38 +28,50 @@ func OnUnknownKernel(f func(name string)) Option {
 }
 
 // executable translates the kernels of a module that have no implementation. If one cannot be
-// executed, it returns why, unless an option says what happens at its launch.
+// executed, it returns why.
 func (d *Driver) executable(m *module, code *ptxCode) *ptxError {
-	for _, e := range code.entries {
+	for i := range code.entries {
+		e := &code.entries[i]
 		f := m.functions[e.name]
 		if _, written := d.kernels[e.name]; written || f.idle {
 			continue
 		}
 		p := f.translated()
 		if p.err == nil {
-			shared := int32(p.kernel.Static)
-			f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] = shared
-			f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = max(sharedUnlessMore-shared, 0)
-			continue
+			setShared(f.attributes, p.kernel)
+		} else if problem := d.unexecutable(e, p.err); problem != nil {
+			return problem
 		}
-		if d.unknown.refused || d.unknown.notify != nil {
-			continue
-		}
-		at, code := e.at, driver.ResultInvalidPTX
-		what := p.err.Error()
-		if err, is := errors.AsType[*compile.Error](p.err); is {
-			if what = err.What; err.Line > 0 {
-				at = err.Pos
-			}
-			if err.Unknown {
-				code, what = driver.ResultNotSupported, "the software driver cannot execute "+what
-			}
-		}
-		problem := fatal(at, "kernel %s: %s", e.name, what)
-		problem.code = code
-		return problem
 	}
 	return nil
+}
+
+// unexecutable returns the error for a kernel that cannot be executed for a reason, or nil if it has an
+// implementation, or an option says what happens at its launch.
+func (d *Driver) unexecutable(e *ptxEntry, reason error) *ptxError {
+	if _, written := d.kernels[e.name]; written || e.idle || d.unknown.refused || d.unknown.notify != nil {
+		return nil
+	}
+	at, code := e.at, driver.ResultInvalidPTX
+	what := reason.Error()
+	if err, is := errors.AsType[*compile.Error](reason); is {
+		if what = err.What; err.Line > 0 {
+			at = err.Pos
+		}
+		if err.Unknown {
+			code, what = driver.ResultNotSupported, "the software driver cannot execute "+what
+		}
+	}
+	problem := fatal(at, "kernel %s: %s", e.name, what)
+	problem.code = code
+	return problem
+}
+
+// setShared sets the attributes that follow from the shared memory of a kernel.
+func setShared(attributes map[int32]int32, k *vm.Kernel) {
+	shared := int32(k.Static)
+	attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] = shared
+	attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = max(sharedUnlessMore-shared, 0)
 }
 
 // known returns ok if a kernel can be launched. It records a misuse for a kernel without an

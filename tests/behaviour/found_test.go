@@ -57,6 +57,7 @@ const (
 	famSticky   family = "sticky errors"
 	famVirtual  family = "virtual memory"
 	famBatches  family = "copies and moves in one call"
+	famLibrary  family = "libraries"
 )
 
 // A found is a behaviour that is not documented, with the mistakes that users avoid if they know it.
@@ -76,7 +77,7 @@ func unlike() map[string]string {
 // foundBehaviours returns all behaviours.
 func foundBehaviours() []found {
 	return slices.Concat(foundEvents(), foundCaptures(), foundContexts(), foundIPC(), foundGraphs(), foundGraphNodes(), foundGraphEdges(),
-		foundGraphConds(), foundGraphAllocs(), foundOthers(), foundSticky(), foundVirtual(), foundBatches())
+		foundGraphConds(), foundGraphAllocs(), foundOthers(), foundSticky(), foundVirtual(), foundBatches(), foundLibraries())
 }
 
 // foundCases returns the cases of the suite.

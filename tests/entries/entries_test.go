@@ -261,7 +261,8 @@ func read(text string) (map[string][]string, error) {
 // removed here.
 var unrecorded = []string{"cuCtxGetExecAffinity", "cuMemDiscardAndPrefetchBatchAsync", "cuMemDiscardBatchAsync",
 	"cuMemPrefetchAsync", "cuMemPrefetchBatchAsync", "cuMemcpy3DBatchAsync", "cuMemcpyBatchAsync",
-	"cuPointerGetAttribute", "cuPointerGetAttributes"}
+	"cuPointerGetAttribute", "cuPointerGetAttributes", "cuLibraryLoadData", "cuLibraryUnload", "cuLibraryGetKernel",
+	"cuLibraryGetModule", "cuKernelGetFunction", "cuKernelGetAttribute"}
 
 // TestEntries makes all calls on every driver of this machine.
 func TestEntries(t *testing.T) {

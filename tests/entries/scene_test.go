@@ -444,6 +444,24 @@ func calls() []call {
 			_, r := w.OccupancyMaxActiveBlocksPerMultiprocessor(at, w.function, 32, 0)
 			return r
 		}),
+		alone("cuLibraryLoadData", func(w W, at A) R {
+			l, r := w.LibraryLoadData(at, image(), nil, nil, nil, nil)
+			return w.later(r, func(at A) R { return w.LibraryUnload(at, l) })
+		}),
+		destroys(alone("cuLibraryUnload", func(w W, at A) R {
+			r := w.LibraryUnload(at, w.library)
+			if r == ok {
+				w.library = 0
+			}
+			return r
+		})),
+		alone("cuLibraryGetKernel", func(w W, at A) R {
+			_, r := w.LibraryGetKernel(at, w.library, kernelName)
+			return r
+		}),
+		alone("cuLibraryGetModule", func(w W, at A) R { _, r := w.LibraryGetModule(at, w.library); return r }),
+		alone("cuKernelGetFunction", func(w W, at A) R { _, r := w.KernelGetFunction(at, w.kernel); return r }),
+		alone("cuKernelGetAttribute", func(w W, at A) R { _, r := w.KernelGetAttribute(at, 0, w.kernel, 0); return r }),
 		alone("cuGraphCreate", func(w W, at A) R {
 			g, r := w.GraphCreate(at, 0)
 			return w.later(r, func(at A) R { return w.GraphDestroy(at, g) })

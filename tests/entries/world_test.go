@@ -56,6 +56,8 @@ type world struct {
 	spare       driver.DevicePtr
 	spareHost   driver.HostPtr
 	spareModule driver.Module
+	library     driver.LibraryHandle
+	kernel      driver.Kernel
 	broken      []error
 }
 
@@ -227,6 +229,12 @@ func (b *base) build(sc scene, v view, sub subject) *world {
 		if needs("cuModuleUnload") {
 			w.spareModule, r = b.ModuleLoadData(at, image())
 			w.must("cuModuleLoadData", r)
+		}
+		if needs() || strings.HasPrefix(name, "cuLibrary") || strings.HasPrefix(name, "cuKernel") {
+			w.library, r = b.LibraryLoadData(at, image(), nil, nil, nil, nil)
+			w.must("cuLibraryLoadData", r)
+			w.kernel, r = b.LibraryGetKernel(at, w.library, kernelName)
+			w.must("cuLibraryGetKernel", r)
 		}
 		if needs("cuMemFreeHost") {
 			w.spareHost, r = b.MemHostAlloc(at, 16, 0)
@@ -512,6 +520,9 @@ func (w *world) down(sc scene, caller int) (text string) {
 		}
 		if w.spareModule != 0 {
 			w.must("cuModuleUnload", w.ModuleUnload(at, w.spareModule))
+		}
+		if w.library != 0 {
+			w.must("cuLibraryUnload", w.LibraryUnload(at, w.library))
 		}
 		w.mode(at, global)
 	})

@@ -342,9 +342,21 @@ typedef struct {
 	F(cuModuleUnload, "cuModuleUnload", (H))                                                                       \
 	F(cuModuleGetFunction, "cuModuleGetFunction", (H *, H, const char *))                                          \
 	F(cuModuleGetGlobal, "cuModuleGetGlobal_v2", (D *, size_t *, H, const char *))                                 \
+	F(cuLibraryLoadData, "cuLibraryLoadData", (H *, const void *, int *, void **, U, int *, void **, U))           \
+	F(cuLibraryUnload, "cuLibraryUnload", (H))                                                                     \
+	F(cuLibraryGetKernel, "cuLibraryGetKernel", (H *, H, const char *))                                            \
+	F(cuLibraryGetKernelCount, "cuLibraryGetKernelCount", (U *, H))                                                \
+	F(cuLibraryEnumerateKernels, "cuLibraryEnumerateKernels", (H *, U, H))                                         \
+	F(cuLibraryGetModule, "cuLibraryGetModule", (H *, H))                                                          \
+	F(cuLibraryGetGlobal, "cuLibraryGetGlobal", (D *, size_t *, H, const char *))                                  \
+	F(cuKernelGetFunction, "cuKernelGetFunction", (H *, H))                                                        \
+	F(cuKernelGetName, "cuKernelGetName", (const char **, H))                                                      \
+	F(cuKernelGetAttribute, "cuKernelGetAttribute", (int *, int, H, int))                                          \
+	F(cuKernelSetAttribute, "cuKernelSetAttribute", (int, int, H, int))                                            \
 	F(cuLinkCreate, "cuLinkCreate_v2", (U, int *, void **, H *))                                                   \
 	F(cuLinkAddData, "cuLinkAddData_v2", (H, int, void *, size_t, const char *, U, int *, void **))                \
 	F(cuLinkComplete, "cuLinkComplete", (H, void **, size_t *))                                                    \
+	F(cuLinkDestroy, "cuLinkDestroy", (H))                                                                         \
 	F(cuFuncGetAttribute, "cuFuncGetAttribute", (int *, int, H))                                                   \
 	F(cuFuncSetAttribute, "cuFuncSetAttribute", (H, int, int))                                                     \
 	F(cuFuncGetName, "cuFuncGetName", (const char **, H))                                                          \

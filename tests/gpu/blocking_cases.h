@@ -61,6 +61,15 @@ static D dev_ptr(void *p) {
 	return at;
 }
 
+// linker returns a linker, with an input if there is one.
+static H linker(const char *image) {
+	H link;
+	ok(cuLinkCreate(0, NULL, NULL, &link));
+	if (image)
+		ok(cuLinkAddData(link, LINK_PTX, (void *)(uintptr_t)image, strlen(image) + 1, "small", 0, NULL, NULL));
+	return link;
+}
+
 // cubin is the small module as the driver's linker makes it for this device.
 static void *cubin(void) {
 	void *out;
@@ -70,6 +79,23 @@ static void *cubin(void) {
 	ok(cuLinkAddData(link, LINK_PTX, (void *)(uintptr_t)ptx, sizeof ptx, "small", 0, NULL, NULL));
 	ok(cuLinkComplete(link, &out, &n));
 	return out;
+}
+
+// load_library loads a library, and kernel_of and lib_function find a kernel of it.
+static H load_library(const char *image) {
+	H lib;
+	ok(cuLibraryLoadData(&lib, image, NULL, NULL, 0, NULL, NULL, 0));
+	return lib;
+}
+static H kernel_of(H lib, const char *name) {
+	H k;
+	ok(cuLibraryGetKernel(&k, lib, name));
+	return k;
+}
+static H lib_function(H lib, const char *name) {
+	H f;
+	ok(cuKernelGetFunction(&f, kernel_of(lib, name)));
+	return f;
 }
 
 // deep launches the kernel with 200 KB of local memory.

@@ -528,6 +528,46 @@ ROW(get_function_eager, "cuModuleGetFunction, CUDA_MODULE_LOADING=EAGER", EAGER,
     cuModuleGetFunction(&h, module, "small2"))
 ROW(get_function_deep, "cuModuleGetFunction, a kernel with 200 KB of local memory", ALONE,
     h = load_module(ptx_deep), cuModuleGetFunction(&h2, h, "deep"))
+// Libraries and their kernels.
+ROW(lib_load, "cuLibraryLoadData, PTX", 0, , cuLibraryLoadData(&h, ptx, NULL, NULL, 0, NULL, NULL, 0))
+ROW(lib_unload, "cuLibraryUnload, never used", 0, h = load_library(ptx), cuLibraryUnload(h))
+ROW(lib_unload_used, "cuLibraryUnload, its kernel ran", 0,
+    h = load_library(ptx); ok(launch(lib_function(h, "small"), idle, NULL)); ok(cuStreamSynchronize(idle)),
+    cuLibraryUnload(h))
+ROW(lib_unload_other, "cuLibraryUnload, a stream of another context is held", 0,
+    h2 = new_context(); in(h2); h = load_library(ptx); lib_function(h, "small"); in(ctx); hold(); in(h2),
+    cuLibraryUnload(h))
+ROW(lib_kernel, "cuLibraryGetKernel", 0, h = load_library(ptx), cuLibraryGetKernel(&h2, h, "small"))
+ROW(lib_count, "cuLibraryGetKernelCount", 0, h = load_library(ptx), cuLibraryGetKernelCount(&u1, h))
+ROW(lib_list, "cuLibraryEnumerateKernels", 0, h = load_library(ptx), cuLibraryEnumerateKernels(hs, 2, h))
+ROW(lib_module, "cuLibraryGetModule, the first of the context", 0, h = load_library(ptx), cuLibraryGetModule(&h2, h))
+ROW(lib_module2, "cuLibraryGetModule, not the first", 0, h = load_library(ptx); ok(cuLibraryGetModule(&h2, h)),
+    cuLibraryGetModule(&h2, h))
+ROW(lib_global, "cuLibraryGetGlobal, the first of the context", 0, h = load_library(ptx),
+    cuLibraryGetGlobal(&d, &z1, h, "counter"))
+ROW(kernel_function, "cuKernelGetFunction, the first of the context", 0, h = kernel_of(load_library(ptx), "small"),
+    cuKernelGetFunction(&h2, h))
+ROW(kernel_function2, "cuKernelGetFunction, not the first", 0,
+    h = kernel_of(load_library(ptx), "small"); ok(cuKernelGetFunction(&h2, h)), cuKernelGetFunction(&h2, h))
+ROW(kernel_name, "cuKernelGetName", 0, h = kernel_of(load_library(ptx), "small"), cuKernelGetName(&text, h))
+ROW(kernel_attribute, "cuKernelGetAttribute", 0, h = kernel_of(load_library(ptx), "small"),
+    cuKernelGetAttribute(&i1, 0, h, dev))
+ROW(kernel_set, "cuKernelSetAttribute, the library was not used", 0, h = kernel_of(load_library(ptx), "small"),
+    cuKernelSetAttribute(ATTRIBUTE_MAX_DYNAMIC_SHARED, 64 << 10, h, dev))
+ROW(kernel_set2, "cuKernelSetAttribute, the library was used", 0,
+    h = kernel_of(load_library(ptx), "small"); ok(cuKernelGetFunction(&h2, h)),
+    cuKernelSetAttribute(ATTRIBUTE_MAX_DYNAMIC_SHARED, 64 << 10, h, dev))
+ROW(kernel_launch, "cuLaunchKernel, a kernel of a library, its first", 0, h = kernel_of(load_library(ptx), "small"),
+    launch(h, idle, NULL))
+
+// The linker.
+static void *linked;
+ROW(link_create, "cuLinkCreate", 0, , cuLinkCreate(0, NULL, NULL, &h))
+ROW(link_add, "cuLinkAddData, PTX", 0, h = linker(NULL),
+    cuLinkAddData(h, LINK_PTX, (void *)(uintptr_t)ptx, sizeof ptx, "small", 0, NULL, NULL))
+ROW(link_complete, "cuLinkComplete", 0, h = linker(ptx), cuLinkComplete(h, &linked, &z1))
+ROW(link_destroy, "cuLinkDestroy", 0, h = linker(ptx); ok(cuLinkComplete(h, &linked, &z1)), cuLinkDestroy(h))
+
 ROW(get_global, "cuModuleGetGlobal", 0, h = load_module(ptx), cuModuleGetGlobal(&d, &z1, h, "counter"))
 ROW(func_attribute, "cuFuncGetAttribute, before the first launch", 0,
     h = function(load_module(ptx), "small"), cuFuncGetAttribute(&i1, 0, h))

@@ -29,6 +29,9 @@ func systemOf(name string) *system {
 	return nil
 }
 
+// System reports whether the driver has a function with this name.
+func System(name string) bool { return systemOf(name) != nil }
+
 // system translates a call of a function of the driver. Its arguments are in the fields A, B, C, E of
 // the operation and the last in D; the result replaces D.
 func (t *translator) system(f *system, c calling) *Error {

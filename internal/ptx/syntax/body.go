@@ -44,13 +44,12 @@ func (p *parser) statement(list []Statement) ([]Statement, *Error) {
 		return list, p.skipUntil(";")
 	case ".reg", ".param", ".local", ".shared", ".global", ".const", ".extern":
 		p.advance()
-		extern := t.text == ".extern"
-		space := spaceOf(t.text)
-		if extern {
-			space = spaceOf(p.tok.text)
+		linkage, space := "", spaceOf(t.text)
+		if t.text == ".extern" {
+			linkage, space = t.text, spaceOf(p.tok.text)
 			p.advance()
 		}
-		vars, err := p.variables(space, t.pos, extern)
+		vars, err := p.variables(space, t.pos, linkage)
 		for _, v := range vars {
 			list = append(list, Statement{Var: v})
 		}

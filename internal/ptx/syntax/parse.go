@@ -145,17 +145,10 @@ func (p *parser) skipUntil(mark string) *Error {
 
 // declaration reads a declaration of the module.
 func (p *parser) declaration() *Error {
-	extern := false
-	for {
-		switch p.tok.text {
-		case ".extern":
-			extern = true
-			fallthrough
-		case ".visible", ".weak", ".common":
-			p.advance()
-			continue
-		}
-		break
+	linkage := ""
+	for slices.Contains([]string{".extern", ".visible", ".weak", ".common"}, p.tok.text) {
+		linkage = p.tok.text
+		p.advance()
 	}
 	t := p.tok
 	p.advance()
@@ -175,9 +168,9 @@ func (p *parser) declaration() *Error {
 	case ".pragma", ".alias":
 		return p.skipUntil(";")
 	case ".entry", ".func":
-		return p.function(t)
+		return p.function(t, linkage)
 	case ".global", ".const", ".shared", ".local":
-		vars, err := p.variables(spaceOf(t.text), t.pos, extern)
+		vars, err := p.variables(spaceOf(t.text), t.pos, linkage)
 		p.m.Vars = append(p.m.Vars, vars...)
 		return err
 	default:
@@ -215,13 +208,14 @@ func (p *parser) target() *Error {
 }
 
 // function reads a kernel or a function.
-func (p *parser) function(t token) (err *Error) {
+func (p *parser) function(t token, linkage string) (err *Error) {
 	f := &Function{Pos: t.pos, Kernel: t.text == ".entry"}
 	if p.tok.text == "(" && !f.Kernel {
 		if f.Results, err = p.params(); err != nil {
 			return err
 		}
 	}
+	f.linked = linked{linkage, p.tok.at}
 	if f.Name, err = p.name(); err != nil {
 		return err
 	}
@@ -361,13 +355,13 @@ func (p *parser) params() (list []*Var, err *Error) {
 }
 
 // variables reads the rest of a declaration of variables or registers, after its state space.
-func (p *parser) variables(space Space, pos Pos, extern bool) (list []*Var, _ *Error) {
+func (p *parser) variables(space Space, pos Pos, linkage string) (list []*Var, _ *Error) {
 	v, err := p.declared(space, pos)
 	for {
 		if err != nil {
 			return nil, err
 		}
-		v.Extern = extern
+		v.Extern, v.linked.how = linkage == ".extern", linkage
 		if list = append(list, v); !p.take(",") {
 			return list, p.expect(";")
 		}
@@ -429,6 +423,7 @@ const mostSize = 1 << 40
 
 // declarator reads a name, dimensions, and an initial value.
 func (p *parser) declarator(v *Var) (err *Error) {
+	v.linked.at = p.tok.at
 	if v.Name, err = p.name(); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import "strings"
 type token struct {
 	text string
 	pos  Pos
+	at   int // the offset in the text
 }
 
 // scanner splits a text into tokens.
@@ -31,7 +32,7 @@ func (s *scanner) next() (token, *Error) {
 	}
 	pos, begin := s.pos(), s.at
 	if begin == len(s.text) {
-		return token{pos: pos}, nil
+		return token{pos: pos, at: begin}, nil
 	}
 	switch c := s.text[begin]; {
 	case c == '"':
@@ -61,7 +62,7 @@ func (s *scanner) next() (token, *Error) {
 			}
 		}
 	}
-	return token{s.text[begin:s.at], pos}, nil
+	return token{s.text[begin:s.at], pos, begin}, nil
 }
 
 // word moves behind a word, which may contain "::". A directive ends where another one follows, as in

@@ -76,6 +76,7 @@ type Var struct {
 	Range  int      // the number of registers Name0, Name1, …; 0 if Name is the register
 	Align  uint64   // in bytes
 	Extern bool
+	linked linked
 	Open   bool // an array whose length is not declared
 	Init   []Value
 }
@@ -100,6 +101,7 @@ type Function struct {
 	Kernel  bool
 	Body    []Statement
 	HasBody bool
+	linked  linked
 	Params  []*Var
 	Results []*Var
 	// Directives are those between the parameters and the body, such as .maxntid.

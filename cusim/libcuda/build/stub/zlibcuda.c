@@ -90,37 +90,37 @@ int cuArrayGetSparseProperties(void *sparseProperties, void *array)
 int cuCheckpointProcessCheckpoint(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(301, 12080, a);
+	return cusim_call(323, 12080, a);
 }
 
 int cuCheckpointProcessGetRestoreThreadId(int pid, void *tid)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)tid};
-	return cusim_call(302, 12080, a);
+	return cusim_call(324, 12080, a);
 }
 
 int cuCheckpointProcessGetState(int pid, void *state)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)state};
-	return cusim_call(303, 12080, a);
+	return cusim_call(325, 12080, a);
 }
 
 int cuCheckpointProcessLock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(304, 12080, a);
+	return cusim_call(326, 12080, a);
 }
 
 int cuCheckpointProcessRestore(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(305, 12080, a);
+	return cusim_call(327, 12080, a);
 }
 
 int cuCheckpointProcessUnlock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(306, 12080, a);
+	return cusim_call(328, 12080, a);
 }
 
 int cuCoredumpGetAttribute(int attrib, void *value, void *size)
@@ -207,7 +207,7 @@ int cuCtxEnablePeerAccess(void *peerContext, unsigned int Flags)
 int cuCtxFromGreenCtx(void *pContext, void *hCtx)
 {
 	uint64_t a[] = {(uintptr_t)pContext, (uintptr_t)hCtx};
-	return cusim_call(287, 12040, a);
+	return cusim_call(309, 12040, a);
 }
 
 int cuCtxGetApiVersion(void *ctx, void *version)
@@ -219,7 +219,7 @@ int cuCtxGetApiVersion(void *ctx, void *version)
 int cuCtxGetCacheConfig(void *pconfig)
 {
 	uint64_t a[] = {(uintptr_t)pconfig};
-	return cusim_call(288, 3020, a);
+	return cusim_call(310, 3020, a);
 }
 
 int cuCtxGetCurrent(void *pctx)
@@ -231,7 +231,7 @@ int cuCtxGetCurrent(void *pctx)
 int cuCtxGetDevResource(void *hCtx, void *resource, int type)
 {
 	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)resource, (uint32_t)type};
-	return cusim_call(289, 12040, a);
+	return cusim_call(311, 12040, a);
 }
 
 int cuCtxGetDevice(void *device)
@@ -243,7 +243,7 @@ int cuCtxGetDevice(void *device)
 int cuCtxGetExecAffinity(void *pExecAffinity, int type)
 {
 	uint64_t a[] = {(uintptr_t)pExecAffinity, (uint32_t)type};
-	return cusim_call(290, 11040, a);
+	return cusim_call(312, 11040, a);
 }
 
 int cuCtxGetFlags(void *flags)
@@ -267,7 +267,7 @@ int cuCtxGetLimit(void *pvalue, int limit)
 int cuCtxGetSharedMemConfig(void *pConfig)
 {
 	uint64_t a[] = {(uintptr_t)pConfig};
-	return cusim_call(291, 4020, a);
+	return cusim_call(313, 4020, a);
 }
 
 int cuCtxGetStreamPriorityRange(void *leastPriority, void *greatestPriority)
@@ -308,13 +308,13 @@ int cuCtxRecordEvent(void *hCtx, void *hEvent)
 
 int cuCtxResetPersistingL2Cache(void)
 {
-	return cusim_call(292, 11000, NULL);
+	return cusim_call(314, 11000, NULL);
 }
 
 int cuCtxSetCacheConfig(int config)
 {
 	uint64_t a[] = {(uint32_t)config};
-	return cusim_call(293, 3020, a);
+	return cusim_call(315, 3020, a);
 }
 
 int cuCtxSetCurrent(void *ctx)
@@ -338,7 +338,7 @@ int cuCtxSetLimit(int limit, size_t value)
 int cuCtxSetSharedMemConfig(int config)
 {
 	uint64_t a[] = {(uint32_t)config};
-	return cusim_call(294, 4020, a);
+	return cusim_call(316, 4020, a);
 }
 
 int cuCtxSynchronize(void)
@@ -421,7 +421,7 @@ int cuDeviceGetDevResource(int device, void *resource, int type)
 int cuDeviceGetExecAffinitySupport(void *pi, int type, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pi, (uint32_t)type, (uint32_t)dev};
-	return cusim_call(295, 11040, a);
+	return cusim_call(317, 11040, a);
 }
 
 int cuDeviceGetGraphMemAttribute(int device, int attr, void *value)
@@ -433,13 +433,13 @@ int cuDeviceGetGraphMemAttribute(int device, int attr, void *value)
 int cuDeviceGetHostAtomicCapabilities(void *capabilities, void *operations, unsigned int count, int dev)
 {
 	uint64_t a[] = {(uintptr_t)capabilities, (uintptr_t)operations, (uint32_t)count, (uint32_t)dev};
-	return cusim_call(296, 13000, a);
+	return cusim_call(318, 13000, a);
 }
 
 int cuDeviceGetLuid(void *luid, void *deviceNodeMask, int dev)
 {
 	uint64_t a[] = {(uintptr_t)luid, (uintptr_t)deviceNodeMask, (uint32_t)dev};
-	return cusim_call(297, 10000, a);
+	return cusim_call(319, 10000, a);
 }
 
 int cuDeviceGetMemPool(void *pool, int dev)
@@ -487,13 +487,13 @@ int cuDeviceGetPCIBusId(void *pciBusId, int len, int dev)
 int cuDeviceGetProperties(void *prop, int dev)
 {
 	uint64_t a[] = {(uintptr_t)prop, (uint32_t)dev};
-	return cusim_call(298, 2000, a);
+	return cusim_call(320, 2000, a);
 }
 
 int cuDeviceGetTexture1DLinearMaxWidth(void *maxWidthInElements, int format, unsigned int numChannels, int dev)
 {
 	uint64_t a[] = {(uintptr_t)maxWidthInElements, (uint32_t)format, (uint32_t)numChannels, (uint32_t)dev};
-	return cusim_call(299, 11010, a);
+	return cusim_call(321, 11010, a);
 }
 
 int cuDeviceGetUuid(void *uuid, int dev)
@@ -1277,7 +1277,7 @@ int cuGraphInstantiateWithParams(void *phGraphExec, void *hGraph, void *instanti
 int cuGraphInstantiateWithParams_ptsz(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(309, 12000, a);
+	return cusim_call(331, 12000, a);
 }
 
 int cuGraphKernelNodeCopyAttributes(void *dst, void *src)
@@ -1601,7 +1601,7 @@ int cuGreenCtxGetDevResource(void *hCtx, void *resource, int type)
 int cuGreenCtxGetId(void *greenCtx, void *greenCtxId)
 {
 	uint64_t a[] = {(uintptr_t)greenCtx, (uintptr_t)greenCtxId};
-	return cusim_call(300, 12090, a);
+	return cusim_call(322, 12090, a);
 }
 
 int cuGreenCtxRecordEvent(void *hCtx, void *hEvent)
@@ -1674,58 +1674,44 @@ int cuIpcOpenMemHandle_v2(void *pdptr, struct cusim_words8 handle, unsigned int 
 
 int cuKernelGetAttribute(void *pi, int attrib, void *kernel, int dev)
 {
-	(void)pi;
-	(void)attrib;
-	(void)kernel;
-	(void)dev;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pi, (uint32_t)attrib, (uintptr_t)kernel, (uint32_t)dev};
+	return cusim_call(273, 12000, a);
 }
 
 int cuKernelGetFunction(void *pFunc, void *kernel)
 {
-	(void)pFunc;
-	(void)kernel;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pFunc, (uintptr_t)kernel};
+	return cusim_call(274, 12000, a);
 }
 
 int cuKernelGetLibrary(void *pLib, void *kernel)
 {
-	(void)pLib;
-	(void)kernel;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pLib, (uintptr_t)kernel};
+	return cusim_call(275, 12050, a);
 }
 
 int cuKernelGetName(void *name, void *hfunc)
 {
-	(void)name;
-	(void)hfunc;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)name, (uintptr_t)hfunc};
+	return cusim_call(276, 12030, a);
 }
 
 int cuKernelGetParamInfo(void *kernel, size_t paramIndex, void *paramOffset, void *paramSize)
 {
-	(void)kernel;
-	(void)paramIndex;
-	(void)paramOffset;
-	(void)paramSize;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)kernel, paramIndex, (uintptr_t)paramOffset, (uintptr_t)paramSize};
+	return cusim_call(277, 12040, a);
 }
 
 int cuKernelSetAttribute(int attrib, int val, void *kernel, int dev)
 {
-	(void)attrib;
-	(void)val;
-	(void)kernel;
-	(void)dev;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uint32_t)attrib, (uint32_t)val, (uintptr_t)kernel, (uint32_t)dev};
+	return cusim_call(278, 12000, a);
 }
 
 int cuKernelSetCacheConfig(void *kernel, int config, int dev)
 {
-	(void)kernel;
-	(void)config;
-	(void)dev;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)kernel, (uint32_t)config, (uint32_t)dev};
+	return cusim_call(279, 12000, a);
 }
 
 int cuLaunch(void *f)
@@ -1798,7 +1784,7 @@ int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
 int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(310, 11060, a);
+	return cusim_call(332, 11060, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
@@ -1809,176 +1795,116 @@ int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, u
 
 int cuLibraryEnumerateKernels(void *kernels, unsigned int numKernels, void *lib)
 {
-	(void)kernels;
-	(void)numKernels;
-	(void)lib;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)kernels, (uint32_t)numKernels, (uintptr_t)lib};
+	return cusim_call(280, 12040, a);
 }
 
 int cuLibraryGetGlobal(void *dptr, void *bytes, void *library, void *name)
 {
-	(void)dptr;
-	(void)bytes;
-	(void)library;
-	(void)name;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)bytes, (uintptr_t)library, (uintptr_t)name};
+	return cusim_call(281, 12000, a);
 }
 
 int cuLibraryGetKernel(void *pKernel, void *library, void *name)
 {
-	(void)pKernel;
-	(void)library;
-	(void)name;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pKernel, (uintptr_t)library, (uintptr_t)name};
+	return cusim_call(282, 12000, a);
 }
 
 int cuLibraryGetKernelCount(void *count, void *lib)
 {
-	(void)count;
-	(void)lib;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)count, (uintptr_t)lib};
+	return cusim_call(283, 12040, a);
 }
 
 int cuLibraryGetManaged(void *dptr, void *bytes, void *library, void *name)
 {
-	(void)dptr;
-	(void)bytes;
-	(void)library;
-	(void)name;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)bytes, (uintptr_t)library, (uintptr_t)name};
+	return cusim_call(284, 12000, a);
 }
 
 int cuLibraryGetModule(void *pMod, void *library)
 {
-	(void)pMod;
-	(void)library;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pMod, (uintptr_t)library};
+	return cusim_call(285, 12000, a);
 }
 
 int cuLibraryGetUnifiedFunction(void *fptr, void *library, void *symbol)
 {
-	(void)fptr;
-	(void)library;
-	(void)symbol;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)fptr, (uintptr_t)library, (uintptr_t)symbol};
+	return cusim_call(286, 12000, a);
 }
 
 int cuLibraryLoadData(void *library, void *code, void *jitOptions, void *jitOptionsValues, unsigned int numJitOptions, void *libraryOptions, void *libraryOptionValues, unsigned int numLibraryOptions)
 {
-	(void)library;
-	(void)code;
-	(void)jitOptions;
-	(void)jitOptionsValues;
-	(void)numJitOptions;
-	(void)libraryOptions;
-	(void)libraryOptionValues;
-	(void)numLibraryOptions;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)library, (uintptr_t)code, (uintptr_t)jitOptions, (uintptr_t)jitOptionsValues, (uint32_t)numJitOptions, (uintptr_t)libraryOptions, (uintptr_t)libraryOptionValues, (uint32_t)numLibraryOptions};
+	return cusim_call(287, 12000, a);
 }
 
 int cuLibraryLoadFromFile(void *library, void *fileName, void *jitOptions, void *jitOptionsValues, unsigned int numJitOptions, void *libraryOptions, void *libraryOptionValues, unsigned int numLibraryOptions)
 {
-	(void)library;
-	(void)fileName;
-	(void)jitOptions;
-	(void)jitOptionsValues;
-	(void)numJitOptions;
-	(void)libraryOptions;
-	(void)libraryOptionValues;
-	(void)numLibraryOptions;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)library, (uintptr_t)fileName, (uintptr_t)jitOptions, (uintptr_t)jitOptionsValues, (uint32_t)numJitOptions, (uintptr_t)libraryOptions, (uintptr_t)libraryOptionValues, (uint32_t)numLibraryOptions};
+	return cusim_call(288, 12000, a);
 }
 
 int cuLibraryUnload(void *library)
 {
-	(void)library;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)library};
+	return cusim_call(289, 12000, a);
 }
 
 int cuLinkAddData(void *state, int type, void *data, size_t size, void *name, unsigned int numOptions, void *options, void *optionValues)
 {
-	(void)state;
-	(void)type;
-	(void)data;
-	(void)size;
-	(void)name;
-	(void)numOptions;
-	(void)options;
-	(void)optionValues;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)state, (uint32_t)type, (uintptr_t)data, size, (uintptr_t)name, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
+	return cusim_call(290, 5050, a);
 }
 
 int cuLinkAddData_v2(void *state, int type, void *data, size_t size, void *name, unsigned int numOptions, void *options, void *optionValues)
 {
-	(void)state;
-	(void)type;
-	(void)data;
-	(void)size;
-	(void)name;
-	(void)numOptions;
-	(void)options;
-	(void)optionValues;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)state, (uint32_t)type, (uintptr_t)data, size, (uintptr_t)name, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
+	return cusim_call(290, 6050, a);
 }
 
 int cuLinkAddFile(void *state, int type, void *path, unsigned int numOptions, void *options, void *optionValues)
 {
-	(void)state;
-	(void)type;
-	(void)path;
-	(void)numOptions;
-	(void)options;
-	(void)optionValues;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)state, (uint32_t)type, (uintptr_t)path, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
+	return cusim_call(291, 5050, a);
 }
 
 int cuLinkAddFile_v2(void *state, int type, void *path, unsigned int numOptions, void *options, void *optionValues)
 {
-	(void)state;
-	(void)type;
-	(void)path;
-	(void)numOptions;
-	(void)options;
-	(void)optionValues;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)state, (uint32_t)type, (uintptr_t)path, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
+	return cusim_call(291, 6050, a);
 }
 
 int cuLinkComplete(void *state, void *cubinOut, void *sizeOut)
 {
-	(void)state;
-	(void)cubinOut;
-	(void)sizeOut;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)state, (uintptr_t)cubinOut, (uintptr_t)sizeOut};
+	return cusim_call(292, 5050, a);
 }
 
 int cuLinkCreate(unsigned int numOptions, void *options, void *optionValues, void *stateOut)
 {
-	(void)numOptions;
-	(void)options;
-	(void)optionValues;
-	(void)stateOut;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues, (uintptr_t)stateOut};
+	return cusim_call(293, 5050, a);
 }
 
 int cuLinkCreate_v2(unsigned int numOptions, void *options, void *optionValues, void *stateOut)
 {
-	(void)numOptions;
-	(void)options;
-	(void)optionValues;
-	(void)stateOut;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues, (uintptr_t)stateOut};
+	return cusim_call(293, 6050, a);
 }
 
 int cuLinkDestroy(void *state)
 {
-	(void)state;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)state};
+	return cusim_call(294, 5050, a);
 }
 
 int cuLogsCurrent(void *iterator_out, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator_out, (uint32_t)flags};
-	return cusim_call(307, 12090, a);
+	return cusim_call(329, 12090, a);
 }
 
 int cuLogsDumpToFile(void *iterator, void *pathToFile, unsigned int flags)
@@ -1992,7 +1918,7 @@ int cuLogsDumpToFile(void *iterator, void *pathToFile, unsigned int flags)
 int cuLogsDumpToMemory(void *iterator, void *buffer, void *size, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator, (uintptr_t)buffer, (uintptr_t)size, (uint32_t)flags};
-	return cusim_call(308, 12090, a);
+	return cusim_call(330, 12090, a);
 }
 
 int cuLogsRegisterCallback(void *callbackFunc, void *userData, void *callback_out)
@@ -2012,13 +1938,13 @@ int cuLogsUnregisterCallback(void *callback)
 int cuMemAddressFree(unsigned long long ptr, size_t size)
 {
 	uint64_t a[] = {ptr, size};
-	return cusim_call(273, 10020, a);
+	return cusim_call(295, 10020, a);
 }
 
 int cuMemAddressReserve(void *ptr, size_t size, size_t alignment, unsigned long long addr, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)ptr, size, alignment, addr, flags};
-	return cusim_call(274, 10020, a);
+	return cusim_call(296, 10020, a);
 }
 
 int cuMemAdvise(unsigned long long devPtr, size_t count, int advice, int device)
@@ -2128,7 +2054,7 @@ int cuMemBatchDecompressAsync_ptsz(void *paramsArray, size_t count, unsigned int
 int cuMemCreate(void *handle, size_t size, void *prop, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)handle, size, (uintptr_t)prop, flags};
-	return cusim_call(275, 10020, a);
+	return cusim_call(297, 10020, a);
 }
 
 int cuMemDiscardAndPrefetchBatchAsync(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
@@ -2158,7 +2084,7 @@ int cuMemDiscardBatchAsync_ptsz(void *dptrs, void *sizes, size_t count, unsigned
 int cuMemExportToShareableHandle(void *shareableHandle, unsigned long long handle, int handleType, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)shareableHandle, handle, (uint32_t)handleType, flags};
-	return cusim_call(276, 10020, a);
+	return cusim_call(298, 10020, a);
 }
 
 int cuMemFree(unsigned int dptr)
@@ -2194,7 +2120,7 @@ int cuMemFree_v2(unsigned long long dptr)
 int cuMemGetAccess(void *flags, void *location, unsigned long long ptr)
 {
 	uint64_t a[] = {(uintptr_t)flags, (uintptr_t)location, ptr};
-	return cusim_call(277, 10020, a);
+	return cusim_call(299, 10020, a);
 }
 
 int cuMemGetAddressRange(void *pbase, void *psize, unsigned int dptr)
@@ -2214,13 +2140,13 @@ int cuMemGetAddressRange_v2(void *pbase, void *psize, unsigned long long dptr)
 int cuMemGetAllocationGranularity(void *granularity, void *prop, int option)
 {
 	uint64_t a[] = {(uintptr_t)granularity, (uintptr_t)prop, (uint32_t)option};
-	return cusim_call(278, 10020, a);
+	return cusim_call(300, 10020, a);
 }
 
 int cuMemGetAllocationPropertiesFromHandle(void *prop, unsigned long long handle)
 {
 	uint64_t a[] = {(uintptr_t)prop, handle};
-	return cusim_call(279, 10020, a);
+	return cusim_call(301, 10020, a);
 }
 
 int cuMemGetAttribute(void)
@@ -2315,13 +2241,13 @@ int cuMemHostUnregister(void *p)
 int cuMemImportFromShareableHandle(void *handle, void *osHandle, int shHandleType)
 {
 	uint64_t a[] = {(uintptr_t)handle, (uintptr_t)osHandle, (uint32_t)shHandleType};
-	return cusim_call(280, 10020, a);
+	return cusim_call(302, 10020, a);
 }
 
 int cuMemMap(unsigned long long ptr, size_t size, size_t offset, unsigned long long handle, unsigned long long flags)
 {
 	uint64_t a[] = {ptr, size, offset, handle, flags};
-	return cusim_call(281, 10020, a);
+	return cusim_call(303, 10020, a);
 }
 
 int cuMemMapArrayAsync(void *mapInfoList, unsigned int count, void *hStream)
@@ -2457,19 +2383,19 @@ int cuMemRangeGetAttributes(void *data, void *dataSizes, void *attributes, size_
 int cuMemRelease(unsigned long long handle)
 {
 	uint64_t a[] = {handle};
-	return cusim_call(282, 10020, a);
+	return cusim_call(304, 10020, a);
 }
 
 int cuMemRetainAllocationHandle(void *handle, void *addr)
 {
 	uint64_t a[] = {(uintptr_t)handle, (uintptr_t)addr};
-	return cusim_call(283, 11000, a);
+	return cusim_call(305, 11000, a);
 }
 
 int cuMemSetAccess(unsigned long long ptr, size_t size, void *desc, size_t count)
 {
 	uint64_t a[] = {ptr, size, (uintptr_t)desc, count};
-	return cusim_call(284, 10020, a);
+	return cusim_call(306, 10020, a);
 }
 
 int cuMemSetMemPool(void *location, int type, void *pool)
@@ -2481,7 +2407,7 @@ int cuMemSetMemPool(void *location, int type, void *pool)
 int cuMemUnmap(unsigned long long ptr, size_t size)
 {
 	uint64_t a[] = {ptr, size};
-	return cusim_call(285, 10020, a);
+	return cusim_call(307, 10020, a);
 }
 
 int cuMemcpy(unsigned long long dst, unsigned long long src, size_t ByteCount)
@@ -2530,7 +2456,7 @@ int cuMemcpy2DUnaligned_v2(void *pCopy)
 int cuMemcpy2DUnaligned_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(311, 7000, a);
+	return cusim_call(333, 7000, a);
 }
 
 int cuMemcpy2D_v2(void *pCopy)
@@ -2542,7 +2468,7 @@ int cuMemcpy2D_v2(void *pCopy)
 int cuMemcpy2D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(312, 7000, a);
+	return cusim_call(334, 7000, a);
 }
 
 int cuMemcpy3D(void *pCopy)
@@ -2629,7 +2555,7 @@ int cuMemcpy3D_v2(void *pCopy)
 int cuMemcpy3D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(313, 7000, a);
+	return cusim_call(335, 7000, a);
 }
 
 int cuMemcpyAsync(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
@@ -2847,7 +2773,7 @@ int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(314, 7000, a);
+	return cusim_call(336, 7000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -2888,7 +2814,7 @@ int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCoun
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(315, 7000, a);
+	return cusim_call(337, 7000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -2986,7 +2912,7 @@ int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCoun
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(316, 7000, a);
+	return cusim_call(338, 7000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
@@ -3010,13 +2936,13 @@ int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsig
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(317, 7000, a);
+	return cusim_call(339, 7000, a);
 }
 
 int cuMemcpy_ptds(unsigned long long dst, unsigned long long src, size_t ByteCount)
 {
 	uint64_t a[] = {dst, src, ByteCount};
-	return cusim_call(318, 7000, a);
+	return cusim_call(340, 7000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -3048,7 +2974,7 @@ int cuMemsetD16_v2(unsigned long long dstDevice, unsigned short us, size_t N)
 int cuMemsetD16_v2_ptds(unsigned long long dstDevice, unsigned short us, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N};
-	return cusim_call(319, 7000, a);
+	return cusim_call(341, 7000, a);
 }
 
 int cuMemsetD2D16(unsigned int dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
@@ -3082,7 +3008,7 @@ int cuMemsetD2D16_v2(unsigned long long dstDevice, size_t dstPitch, unsigned sho
 int cuMemsetD2D16_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height};
-	return cusim_call(320, 7000, a);
+	return cusim_call(342, 7000, a);
 }
 
 int cuMemsetD2D32(unsigned int dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
@@ -3116,7 +3042,7 @@ int cuMemsetD2D32_v2(unsigned long long dstDevice, size_t dstPitch, unsigned int
 int cuMemsetD2D32_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height};
-	return cusim_call(321, 7000, a);
+	return cusim_call(343, 7000, a);
 }
 
 int cuMemsetD2D8(unsigned int dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
@@ -3150,7 +3076,7 @@ int cuMemsetD2D8_v2(unsigned long long dstDevice, size_t dstPitch, unsigned char
 int cuMemsetD2D8_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height};
-	return cusim_call(322, 7000, a);
+	return cusim_call(344, 7000, a);
 }
 
 int cuMemsetD32(unsigned int dstDevice, unsigned int ui, unsigned int N)
@@ -3182,7 +3108,7 @@ int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(323, 7000, a);
+	return cusim_call(345, 7000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3214,7 +3140,7 @@ int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(324, 7000, a);
+	return cusim_call(346, 7000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)

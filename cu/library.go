@@ -1,0 +1,280 @@
+package cu
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/codeimage"
+)
+
+// Library is GPU code for all contexts and devices of a driver (CUlibrary, CUDA 12.0).
+// [Library.Kernel] and [Kernel.Function] return its kernels. It is safe for concurrent use.
+type Library struct {
+	_       noCopy
+	core    *libraryCore
+	cleanup runtime.Cleanup
+}
+
+// LoadLibrary loads GPU code for all contexts: a cubin, a fatbin, or PTX (cuLibraryLoadData, CUDA
+// 12.0). It needs no context. The driver compiles PTX, but reports mistakes in the code when the
+// library is first used: the errors of [Library.Kernel] and others then contain the compiler's log.
+//
+// The restrictions of [Context.LoadModule] for binary images apply.
+func (d *Driver) LoadLibrary(image []byte, opts ...JITOption) (*Library, error) {
+	const op = "cuLibraryLoadData"
+	if !d.open() {
+		return nil, errNil(op, "driver")
+	}
+	if wrong := codeimage.Check(image); wrong != "" {
+		return nil, invalid(op, wrong)
+	}
+	image = append(bytes.Clone(image), 0) // see LoadModule; the driver copies it
+	raw, jit, res := d.table.LibraryLoadJIT(driver.At{}, image, rawOptions(opts))
+	if res != driver.ResultSuccess {
+		return nil, compiled(d.resultError(op, 0, res), jit.Log())
+	}
+	lc := &libraryCore{drv: &d.driverCore, raw: raw, ptx: d.textFor(image), jit: jit}
+	l := &Library{core: lc}
+	l.cleanup = runtime.AddCleanup(l, (*libraryCore).forgotten, lc)
+	return l, nil
+}
+
+// LoadLibraryFile loads GPU code from a file: see [Driver.LoadLibrary].
+func (d *Driver) LoadLibraryFile(path string, opts ...JITOption) (*Library, error) {
+	const op = "cuLibraryLoadData"
+	if !d.open() {
+		return nil, errNil(op, "driver")
+	}
+	return readImage(op, path, func(image []byte) (*Library, error) { return d.LoadLibrary(image, opts...) })
+}
+
+// enter begins a call on the library. leave ends it.
+func (l *Library) enter(op string) (*libraryCore, error) {
+	if l == nil || l.core == nil {
+		return nil, errNil(op, "library")
+	}
+	return l.core, l.core.Enter(l.core, op)
+}
+
+func (l *Library) leave() {
+	l.core.leave()
+	runtime.KeepAlive(l)
+}
+
+// Log returns the log of the driver's compiler for the library's PTX, "" if it is empty: see
+// [JITVerbose].
+func (l *Library) Log() string {
+	if l == nil || l.core == nil {
+		return ""
+	}
+	return l.core.jit.Log().Info
+}
+
+// Close unloads the library and closes what was made of it (cuLibraryUnload). It waits until the
+// kernels have run, as the driver does for all work in the contexts that have used the library. If
+// calls that enqueue work are in flight on a stream where a kernel was launched, or memory that
+// [Module.Global] returned is open, or such a stream is being captured, Close returns at once, and
+// the next freeing call unloads the library: see docs/blocking.md. Further calls return nil.
+func (l *Library) Close() error {
+	if l == nil || l.core == nil {
+		return errNil("cuLibraryUnload", "library")
+	}
+	l.cleanup.Stop()
+	err := l.core.close()
+	l.core.drv.freeLibraries()
+	return err
+}
+
+// Handle returns the CUlibrary, for code that calls the driver without this package. It is valid
+// until the Library is closed or collected. For a nil or closed Library it is 0.
+func (l *Library) Handle() uintptr {
+	if l == nil || l.core == nil || l.core.Closed() {
+		return 0
+	}
+	return uintptr(l.core.raw)
+}
+
+// Module returns the library's kernels and variables in a context (cuLibraryGetModule). Each context
+// has its own variables. Close of the Module unloads nothing, and Close of the Library also closes the
+// Module. It may wait for the GPU, as the driver does when it loads the library into the context: see
+// docs/blocking.md.
+func (l *Library) Module(c *Context) (*Module, error) { return l.module("cuLibraryGetModule", c) }
+
+// module is Module for the call named op.
+func (l *Library) module(op string, c *Context) (*Module, error) {
+	lc, err := l.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer l.leave()
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	if core.drv != lc.drv {
+		return nil, mistake(op, ErrDriverMismatch, uintptr(lc.raw),
+			"the context and the library are of two drivers: open one driver and share it")
+	}
+	core.freeDeferred()
+	raw, res := core.drv.table.LibraryGetModule(driver.At{Context: core.raw}, lc.raw)
+	if res != driver.ResultSuccess {
+		return nil, lc.compiled(core.callError("cuLibraryGetModule", uintptr(lc.raw), res))
+	}
+	mc := &moduleCore{raw: raw, ptx: lc.ptx}
+	mc.usedStreams = new(streamSet)
+	lc.adopt(mc, core)
+	m := &Module{core: mc, lib: l}
+	m.cleanup = runtime.AddCleanup(m, (*moduleCore).abandoned, mc)
+	return m, nil
+}
+
+// Kernel is a kernel of a library, for all contexts (CUkernel). [Kernel.Function] is what a context
+// launches. A Kernel keeps the Library from being collected, but not from being closed.
+type Kernel struct {
+	lib  *Library
+	raw  driver.Kernel
+	name string
+}
+
+// Kernel returns the kernel with this name (cuLibraryGetKernel).
+func (l *Library) Kernel(name string) (*Kernel, error) {
+	const op = "cuLibraryGetKernel"
+	lc, err := l.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer l.leave()
+	raw, res := lc.drv.table.LibraryGetKernel(driver.At{}, lc.raw, name)
+	switch {
+	case res == driver.ResultNotFound:
+		return nil, &Error{Op: op, Result: res, Handle: uintptr(lc.raw), Detail: noName("library", "kernel", name)}
+	case res != driver.ResultSuccess:
+		return nil, lc.compiled(lc.drv.resultError(op, uintptr(lc.raw), res))
+	}
+	return &Kernel{l, raw, name}, nil
+}
+
+// Kernels returns all kernels of the library, in no particular order (cuLibraryEnumerateKernels, CUDA
+// 12.4).
+func (l *Library) Kernels() ([]*Kernel, error) {
+	const op = "cuLibraryEnumerateKernels"
+	lc, err := l.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer l.leave()
+	t := lc.drv.table
+	n, res := t.LibraryGetKernelCount(driver.At{}, lc.raw)
+	if res != driver.ResultSuccess {
+		return nil, lc.compiled(lc.drv.resultError("cuLibraryGetKernelCount", uintptr(lc.raw), res))
+	}
+	raw := make([]driver.Kernel, n)
+	if res = t.LibraryEnumerateKernels(driver.At{}, raw, lc.raw); res != driver.ResultSuccess {
+		return nil, lc.compiled(lc.drv.resultError(op, uintptr(lc.raw), res))
+	}
+	kernels := make([]*Kernel, n)
+	for i, k := range raw {
+		name, res := t.KernelGetName(driver.At{}, k)
+		if res != driver.ResultSuccess {
+			return nil, lc.drv.resultError("cuKernelGetName", uintptr(k), res)
+		}
+		kernels[i] = &Kernel{l, k, name}
+	}
+	return kernels, nil
+}
+
+// Name returns the kernel's name, "" for nil.
+func (k *Kernel) Name() string {
+	if k == nil {
+		return ""
+	}
+	return k.name
+}
+
+// Library returns the library of the kernel, nil for nil.
+func (k *Kernel) Library() *Library {
+	if k == nil {
+		return nil
+	}
+	return k.lib
+}
+
+// Handle returns the CUkernel, for code that calls the driver without this package. It is valid until
+// the Library is closed or collected. For a nil Kernel or a closed Library it is 0.
+func (k *Kernel) Handle() uintptr {
+	if k == nil || k.lib.Handle() == 0 {
+		return 0
+	}
+	return uintptr(k.raw)
+}
+
+// Function returns the kernel for launches in a context (cuKernelGetFunction). Keep it, as each call
+// asks the driver. It may wait for the GPU, like [Library.Module]: see docs/blocking.md. The Function
+// is closed with the Library.
+func (k *Kernel) Function(c *Context) (*Function, error) {
+	const op = "cuKernelGetFunction"
+	if k == nil || k.lib == nil {
+		return nil, errNil(op, "kernel")
+	}
+	m, err := k.lib.module(op, c)
+	if err != nil {
+		return nil, err
+	}
+	return m.find(op, k.name, func(t *driver.Table, at driver.At) (driver.Function, driver.Result) {
+		return t.KernelGetFunction(at, k.raw)
+	})
+}
+
+// Attribute returns a property of the kernel on a device (cuKernelGetAttribute). Sizes are in bytes.
+func (k *Kernel) Attribute(dev *Device, a FunctionAttribute) (int, error) {
+	const op = "cuKernelGetAttribute"
+	var v int32
+	err := k.attribute(op, dev, a, func(t *driver.Table) (res driver.Result) {
+		v, res = t.KernelGetAttribute(driver.At{}, int32(a), k.raw, dev.raw)
+		return res
+	})
+	if err != nil {
+		return 0, err
+	}
+	return int(v), nil
+}
+
+// SetAttribute sets a property of the kernel in all contexts of a device (cuKernelSetAttribute), except
+// in those where [Function.SetAttribute] has set it. It may wait for the GPU, as the driver does when it
+// loads the library: see docs/blocking.md.
+func (k *Kernel) SetAttribute(dev *Device, a FunctionAttribute, value int) error {
+	const op = "cuKernelSetAttribute"
+	if int(int32(value)) != value {
+		return invalid(op, fmt.Sprintf("%d does not fit into 32 bits: check the attribute's unit", value))
+	}
+	return k.attribute(op, dev, a, func(t *driver.Table) driver.Result {
+		return t.KernelSetAttribute(driver.At{}, int32(a), int32(value), k.raw, dev.raw)
+	})
+}
+
+// attribute makes a call about an attribute of the kernel.
+func (k *Kernel) attribute(op string, dev *Device, a FunctionAttribute, call func(*driver.Table) driver.Result) error {
+	switch {
+	case k == nil || k.lib == nil:
+		return errNil(op, "kernel")
+	case !dev.valid():
+		return errNil(op, "device")
+	case &dev.drv.driverCore != k.lib.core.drv:
+		return mistake(op, ErrDriverMismatch, 0,
+			"the device and the library are of two drivers: open one driver and share it")
+	case a < 0:
+		return a.unknown(op)
+	}
+	lc, err := k.lib.enter(op)
+	if err != nil {
+		return err
+	}
+	defer k.lib.leave()
+	if res := call(lc.drv.table); res != driver.ResultSuccess {
+		return lc.drv.resultError(op, uintptr(k.raw), res)
+	}
+	return nil
+}

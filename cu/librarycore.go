@@ -1,0 +1,128 @@
+package cu
+
+import (
+	"runtime"
+	"sync"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/deferred"
+	"github.com/purecu/purecu/internal/handle"
+)
+
+// libraryCore is a library, which belongs to no context. The driver may wait for work in all contexts
+// that have used it before it unloads it. So a library that is abandoned, or closed while it is in
+// use, is deferred: the next freeing call in any context of the driver unloads it.
+type libraryCore struct {
+	handle.Refs
+	drv *driverCore
+	raw driver.LibraryHandle
+	ptx []byte // see moduleCore
+	// jit has the compiler's logs, to which the driver may write until the library is unloaded.
+	jit *driver.JITBuffers
+	// modules has the open *moduleCores of the library, each with a call in flight for it.
+	modules sync.Map
+}
+
+// deferredLibraries are the libraries that the program's next freeing call unloads.
+type deferredLibraries = deferred.List[*libraryCore, struct{}]
+
+// Refused returns the error of a call that began after the library was closed.
+func (lc *libraryCore) Refused(op string) error { return errClosed(op, "library", uintptr(lc.raw)) }
+
+// Last defers the library when the last call on it has ended.
+func (lc *libraryCore) Last(bool) { lc.drv.libraries.Add(lc, 0) }
+
+func (lc *libraryCore) leave() { lc.Release(lc) }
+
+// adopt makes a new module of a context one of the library's, within calls on both. The module is
+// closed with the library.
+func (lc *libraryCore) adopt(mc *moduleCore, c *contextCore) {
+	lc.Retain() // until the module is freed
+	mc.library = lc
+	mc.begin(mc, c)
+	lc.modules.Store(mc, true)
+	if lc.Closed() { // close may not have seen the module
+		mc.closeOwned(runtime.Cleanup{})
+	}
+}
+
+// abandoned closes a module of a library whose owner is abandoned, which is no leak: the program need
+// not close it.
+func (mc *moduleCore) abandoned() {
+	if _, last := mc.close(); last {
+		mc.destroyLate(false)
+	}
+}
+
+// close closes the library and its modules, and unloads it unless it is in use.
+func (lc *libraryCore) close() (err error) {
+	if !lc.CloseAndRetain() {
+		return nil
+	}
+	var used []*contextCore
+	closed := false
+	defer func() {
+		switch last := lc.ReleaseLast(); {
+		case last && closed:
+			if err = lc.unload(); err == nil {
+				for _, c := range used {
+					c.observeDone() // the driver has waited for all work in the context
+				}
+			}
+		case last: // a tracer panicked
+			lc.Last(false)
+		}
+		each(len(used), func(i int) { used[i].releaseLate() })
+	}()
+	lc.modules.Range(func(m, _ any) bool {
+		mc := m.(*moduleCore)
+		if mc.Acquire(mc) { // so that the context lives on
+			mc.ctx.hold()
+			used = append(used, mc.ctx)
+			mc.leave()
+		}
+		mc.closeOwned(runtime.Cleanup{})
+		return true
+	})
+	closed = true
+	return nil
+}
+
+// forgotten closes a library whose owner is abandoned. Its modules have been, too.
+func (lc *libraryCore) forgotten() {
+	first, last := lc.Close()
+	if last {
+		lc.Last(true)
+	}
+	if first {
+		lc.drv.leak(Leak{Kind: "library", Handle: uintptr(lc.raw), Abandoned: true})
+	}
+}
+
+// compiled adds the compiler's log to the error of a call that has met a mistake in the code.
+func (lc *libraryCore) compiled(e *Error) *Error {
+	switch e.Result {
+	case ResultInvalidPTX, ResultUnsupportedPTXVersion, ResultInvalidImage, ResultNoBinaryForGPU:
+		return compiled(e, lc.jit.Log())
+	}
+	return e
+}
+
+// unload unloads the library. It waits for the GPU.
+func (lc *libraryCore) unload() error {
+	if res := lc.drv.table.LibraryUnload(driver.At{Relaxed: true}, lc.raw); res != driver.ResultSuccess {
+		return lc.drv.resultError("cuLibraryUnload", uintptr(lc.raw), res)
+	}
+	return nil
+}
+
+// freeLibraries unloads the deferred libraries. It waits for the GPU: only calls that are documented
+// to wait may use it. The leak hook gets the errors.
+func (d *driverCore) freeLibraries() {
+	for _, lc := range d.libraries.All() {
+		if done, ok := d.libraries.Claim(lc); ok {
+			d.leak(Leak{Kind: "library", Handle: uintptr(lc.raw), Err: lc.unload()})
+			done()
+		}
+	}
+}

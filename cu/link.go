@@ -1,0 +1,86 @@
+package cu
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/codeimage"
+)
+
+// LinkInput is code that [Context.Link] links with other code: PTX, a cubin, a fatbin, an object file or
+// an archive of object files. The driver finds the kind by the first bytes.
+type LinkInput struct {
+	// Name is what the linker's messages call the code, such as the name of a file.
+	Name string
+	Data []byte
+}
+
+// Linked is the result of [Context.Link].
+type Linked struct {
+	// Image is what [Context.LoadModule] and [Driver.LoadLibrary] load. With a GPU it is a cubin for the
+	// context's device.
+	Image []byte
+	// Log has the messages of the compiler and the linker, if [JITVerbose] or a problem caused some.
+	Log string
+}
+
+// Link compiles and links several pieces of code, which may use functions and variables of each other
+// (cuLinkCreate, cuLinkAddData, cuLinkComplete). If it fails, the error contains the linker's log, which
+// names the input. It does not wait for the GPU. The software driver links PTX only.
+//
+// This package checks binary inputs as [Context.LoadModule] does. It cannot detect other corruption of
+// these, which may crash the process.
+func (c *Context) Link(inputs []LinkInput, opts ...JITOption) (*Linked, error) {
+	const op = "cuLinkAddData"
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	if len(inputs) == 0 {
+		return nil, invalid("cuLinkComplete", "there is no input: pass at least one")
+	}
+	raw := make([]driver.LinkInput, len(inputs))
+	for i, in := range inputs {
+		if wrong := codeimage.Check(in.Data); wrong != "" {
+			return nil, invalid(op, fmt.Sprintf("input %d, %q: %s", i, in.Name, wrong))
+		}
+		raw[i] = driver.LinkInput{Type: inputType(in.Data), Name: in.Name, Data: in.Data}
+		if raw[i].Type == driver.CU_JIT_INPUT_PTX {
+			raw[i].Data = append(bytes.Clone(in.Data), 0)
+		}
+	}
+	at := driver.At{Context: core.raw}
+	image, log, failed, input, res := core.drv.table.Link(at, raw, rawOptions(opts))
+	runtime.KeepAlive(inputs)
+	if res != driver.ResultSuccess {
+		e := core.callError(failed, 0, res)
+		if res == driver.ResultInvalidSource { // the usual advice is about images
+			e.Detail = ""
+		}
+		e = compiled(e, log)
+		if input >= 0 {
+			e.Detail = join(fmt.Sprintf("input %d, %q", input, inputs[input].Name), e.Detail)
+		}
+		return nil, e
+	}
+	return &Linked{image, log.Info}, nil
+}
+
+// inputType returns the kind of code for the linker.
+func inputType(data []byte) int32 {
+	const machine, gpu = 18, 190 // where an ELF file has its machine, and the number of NVIDIA's GPUs
+	switch {
+	case bytes.HasPrefix(data, []byte("!<arch>\n")):
+		return driver.CU_JIT_INPUT_LIBRARY
+	case codeimage.IsPTX(data):
+		return driver.CU_JIT_INPUT_PTX
+	case !bytes.HasPrefix(data, []byte("\x7fELF")):
+		return driver.CU_JIT_INPUT_FATBINARY
+	case data[machine] == gpu:
+		return driver.CU_JIT_INPUT_CUBIN
+	}
+	return driver.CU_JIT_INPUT_OBJECT
+}

@@ -1,0 +1,158 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+const linkHead = ".version 7.0\n.target sm_70\n.address_size 64\n"
+
+// kernelText is a kernel that writes what its body has put into %v.
+func kernelText(name, body string) string {
+	return ".visible .entry " + name + "(.param .u64 p)\n{\n\t.reg .u64 %a, %b;\n\t.reg .u32 %v;\n\t.param .b32 r;\n" +
+		"\tld.param.u64 %a, [p];\n\tcvta.to.global.u64 %a, %a;\n\t" + body + "\n\tst.global.u32 [%a], %v;\n\tret;\n}\n"
+}
+
+// functionText is a function that returns a number.
+func functionText(linkage, name string, value int) string {
+	return fmt.Sprintf("%s .func (.param .b32 r) %s()\n{\n\tst.param.b32 [r], %d;\n\tret;\n}\n", linkage, name, value)
+}
+
+const (
+	declareF = ".extern .func (.param .b32 r) f;\n"
+	callF    = "call (r), f;\n\tld.param.b32 %v, [r];"
+	loadV    = "ld.global.u32 %v, [v];"
+)
+
+// linkCases are pairs of texts, with what an H200 answered (driver 580, CUDA 13.0): what the kernels ka
+// and kb have written, or the linker's message.
+var linkCases = []struct {
+	name, a, b string
+	ka, kb     uint32
+	message    string
+}{
+	{"a function of the other", declareF + kernelText("ka", callF), functionText(".visible", "f", 2), 2, 0, ""},
+	{"private functions of one name", functionText("", "f", 1) + kernelText("ka", callF),
+		functionText("", "f", 2) + kernelText("kb", callF), 1, 2, ""},
+	{"private variables of one name", ".global .u32 v = 1;\n" + kernelText("ka", loadV),
+		".global .u32 v = 2;\n" + kernelText("kb", loadV), 1, 2, ""},
+	{"a visible and a private function", functionText(".visible", "f", 1) + kernelText("ka", callF),
+		functionText("", "f", 2) + kernelText("kb", callF), 1, 2, ""},
+	{"weak functions", functionText(".weak", "f", 1) + kernelText("ka", callF),
+		functionText(".weak", "f", 2) + kernelText("kb", callF), 1, 1, ""},
+	{"a weak and a visible function", functionText(".weak", "f", 1) + kernelText("ka", callF),
+		functionText(".visible", "f", 2) + kernelText("kb", callF), 2, 2, ""},
+	{"weak variables", ".weak .global .u32 v = 1;\n" + kernelText("ka", loadV),
+		".weak .global .u32 v = 2;\n" + kernelText("kb", loadV), 1, 1, ""},
+	{"common variables", ".common .global .u32 v;\n" + kernelText("ka", loadV),
+		".common .global .u32 v[4];\n" + kernelText("kb", loadV), 0, 0, ""},
+	{"the address of a variable of the other", ".extern .global .u32 v;\n.global .u64 q = generic(v);\n" +
+		kernelText("ka", "ld.global.u64 %b, [q];\n\tld.u32 %v, [%b];"), ".visible .global .u32 v = 9;\n", 9, 0, ""},
+	{"dynamic shared memory of both", ".extern .shared .align 4 .b8 sh[];\n" + kernelText("ka", "mov.u32 %v, 3;"),
+		".extern .shared .align 16 .b8 sh[];\n" + kernelText("kb", "mov.u32 %v, 4;"), 3, 4, ""},
+	{"a constant of the other", ".extern .const .u32 v;\n" + kernelText("ka", "ld.const.u32 %v, [v];"),
+		".visible .const .u32 v = 8;\n", 8, 0, ""},
+	{"functions of each other", ".extern .func (.param .b32 r) g;\n" + functionText(".visible", "f", 1) +
+		kernelText("ka", "call (r), g;\n\tld.param.b32 %v, [r];"),
+		declareF + functionText(".visible", "g", 2) + kernelText("kb", callF), 2, 1, ""},
+	{"a function that is declared and not used", declareF + kernelText("ka", "mov.u32 %v, 4;"),
+		kernelText("kb", "mov.u32 %v, 5;"), 4, 5, ""},
+	{"a kernel twice", kernelText("ka", "mov.u32 %v, 1;"), kernelText("ka", "mov.u32 %v, 2;"), 0, 0,
+		"Multiple definition of 'ka' in 'b', first defined in 'a'"},
+	{"another result", ".extern .func (.param .b64 r) f;\n" + kernelText("ka", "mov.u32 %v, 1;"),
+		functionText(".visible", "f", 2), 0, 0, "Prototype doesn't match for 'f' in 'b'"},
+	{"another size", ".extern .global .u64 v;\n" + kernelText("ka", loadV), ".visible .global .u32 v = 2;\n", 0, 0,
+		"Size doesn't match for 'v' in 'b', first specified in 'a'"},
+	{"another space", ".extern .const .u32 v;\n" + kernelText("ka", "ld.const.u32 %v, [v];"),
+		".visible .global .u32 v = 2;\n", 0, 0, "Memory space doesn't match for 'v' in 'b', first specified in 'a'"},
+	{"no such function", declareF + kernelText("ka", callF), kernelText("kb", "mov.u32 %v, 5;"), 0, 0,
+		"Undefined reference to 'f' in 'a'"},
+	{"no such variable", ".extern .global .u32 v;\n" + kernelText("ka", "mov.u32 %v, 4;"),
+		kernelText("kb", "mov.u32 %v, 5;"), 0, 0, "Undefined reference to 'v' in 'a'"},
+}
+
+// testLinkCases links all pairs, and runs their kernels.
+func testLinkCases(t *testing.T, gpu *Context) {
+	for _, c := range linkCases {
+		t.Run(c.name, func(t *testing.T) {
+			linked, err := gpu.Link([]LinkInput{{"a", []byte(linkHead + c.a)}, {"b", []byte(linkHead + c.b)}})
+			if c.message != "" {
+				if !errors.Is(err, ResultInvalidSource) || !strings.Contains(err.Error(), c.message) {
+					t.Errorf("Link: %v\nwant %s", err, c.message)
+				}
+				return
+			}
+			noErr(t, err)
+			mod := must(gpu.LoadModule(linked.Image))(t)
+			defer mod.Close()
+			for _, k := range []struct {
+				name string
+				want uint32
+			}{{"ka", c.ka}, {"kb", c.kb}} {
+				f, err := mod.Function(k.name)
+				if errors.Is(err, ResultNotFound) && k.want == 0 {
+					continue
+				}
+				noErr(t, err)
+				if got := counted(t, f, gpu); got != k.want {
+					t.Errorf("%s has written %d, not %d", k.name, got, k.want)
+				}
+			}
+		})
+	}
+}
+
+// TestLink links texts that use each other's functions and variables.
+func TestLink(t *testing.T) {
+	r := newSoft(t)
+	testLinkCases(t, r.gpu)
+	main := LinkInput{"main.ptx", []byte(linkHead + declareF + kernelText("ka", callF))}
+	linked := must(r.gpu.Link([]LinkInput{main, {"f.ptx", []byte(".version 8.0\n.target sm_80\n" +
+		".address_size 64\n" + functionText(".visible", "f", 2))}}, JITVerbose()))(t)
+	if !strings.Contains(linked.Log, "kernel ka") {
+		t.Errorf("the log is %q", linked.Log)
+	}
+	l := must(r.drv.LoadLibrary(linked.Image))(t)
+	defer l.Close()
+	if n := counted(t, must(must(l.Kernel("ka"))(t).Function(r.gpu))(t), r.gpu); n != 2 {
+		t.Errorf("the kernel of the library has written %d", n)
+	}
+	if n := r.sim.Census()["linker"]; n != 0 {
+		t.Errorf("%d linkers are left", n)
+	}
+}
+
+// TestLinkMistakes links what cannot be linked.
+func TestLinkMistakes(t *testing.T) {
+	r := newSoft(t)
+	var none *Context
+	_, err := none.Link(nil)
+	r.is(err, ErrNil)
+	_, err = r.gpu.Link(nil)
+	r.is(err, errInvalid)
+	_, err = r.gpu.Link([]LinkInput{{"x", nil}})
+	r.is(err, errInvalid)
+	cubin := make([]byte, 64)
+	copy(cubin, "\x7fELF")
+	cubin[18] = 190
+	for _, c := range []struct {
+		what   string
+		data   []byte
+		result Result
+		words  string
+	}{
+		{"a mistake", []byte(badPTX), ResultInvalidPTX, "the compiler says:"},
+		{"no PTX", []byte("hello"), ResultInvalidImage, "neither a text in PTX nor code for a GPU"},
+		{"a cubin", cubin, ResultNoBinaryForGPU, "cannot be linked without one"},
+		{"an archive", []byte("!<arch>\n"), ResultNoBinaryForGPU, "cannot be linked without one"},
+	} {
+		_, err := r.gpu.Link([]LinkInput{{"good", []byte(putPTX)}, {c.what, c.data}})
+		r.is(err, c.result)
+		if want := fmt.Sprintf("input 1, %q", c.what); c.what != "a mistake" &&
+			(err == nil || !strings.Contains(err.Error(), want)) || err == nil || !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+}

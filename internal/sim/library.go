@@ -1,0 +1,480 @@
+package sim
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/codeimage"
+)
+
+// library is a CUlibrary: code for all contexts. It becomes a module of a context when it is first
+// used there.
+type library struct {
+	handle  driver.LibraryHandle
+	code    *ptxCode
+	problem driver.Result // of the image, which is not read before the code is needed
+	kernels []*libraryKernel
+	modules map[*context]*module
+}
+
+// libraryKernel is a CUkernel.
+type libraryKernel struct {
+	handle  driver.Kernel
+	library *library
+	entry   *ptxEntry
+	first   map[int32]int32 // the attributes as the code has them
+	err     error           // why it cannot be executed
+	// attributes has those that were set, by device.
+	attributes map[*device]map[int32]int32
+}
+
+// LibraryLoadData is cuLibraryLoadData. As with NVIDIA's driver, the image may be anything.
+func (d *Driver) LibraryLoadData(_ *driver.Thread, image []byte, options []uint32, values []uintptr,
+	libraryOptions []int32, libraryValues []uintptr) (driver.LibraryHandle, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin("cuLibraryLoadData"); r != ok {
+		return 0, r
+	}
+	if image == nil {
+		return 0, driver.ResultInvalidValue
+	}
+	return d.loadLibrary(image, options, values, libraryOptions, libraryValues)
+}
+
+// LibraryLoadFromFile is cuLibraryLoadFromFile. The results are those of an H200.
+func (d *Driver) LibraryLoadFromFile(_ *driver.Thread, path string, options []uint32, values []uintptr,
+	libraryOptions []int32, libraryValues []uintptr) (driver.LibraryHandle, driver.Result) {
+	image, err := codeimage.Read(path)
+	defer d.mu.Unlock()
+	switch r := d.begin("cuLibraryLoadFromFile"); {
+	case r != ok:
+		return 0, r
+	case path == "":
+		return 0, driver.ResultInvalidValue
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, driver.ResultFileNotFound
+	case err != nil:
+		return 0, driver.ResultOutOfMemory
+	case len(image) == 0:
+		return 0, driver.ResultInvalidImage
+	}
+	return d.loadLibrary(image, options, values, libraryOptions, libraryValues)
+}
+
+// loadLibrary loads a library.
+func (d *Driver) loadLibrary(image []byte, options []uint32, values []uintptr, libraryOptions []int32,
+	libraryValues []uintptr) (driver.LibraryHandle, driver.Result) {
+	if len(options) != len(values) || len(libraryOptions) != len(libraryValues) || !compilable(options, values) ||
+		slices.ContainsFunc(libraryOptions, func(o int32) bool { return o < 0 || o >= driver.CU_LIBRARY_NUM_OPTIONS }) {
+		return 0, driver.ResultInvalidValue
+	}
+	l := &library{modules: make(map[*context]*module)}
+	var log driver.JITLog
+	code, problem := d.compile(image)
+	if problem == nil {
+		l.code = code
+		problem = l.addKernels(d)
+	}
+	if problem != nil {
+		l.problem, log.Error = problem.code, problem.text
+	}
+	if i := slices.Index(options, driver.CU_JIT_LOG_VERBOSE); i >= 0 && uint32(values[i]) != 0 {
+		var lines []string
+		for _, k := range slices.Backward(l.kernels) {
+			lines = append(lines, d.resources(k.entry.name, k.first, k.entry.idle, k.err))
+		}
+		log.Info = strings.Join(lines, "\n")
+	}
+	writeLog(options, values, log)
+	l.handle = driver.LibraryHandle(d.objects.add(libraryKind, l))
+	return l.handle, ok
+}
+
+// compilable reports whether the compiler's options are valid.
+func compilable(options []uint32, values []uintptr) bool {
+	for i, o := range options {
+		switch {
+		case o >= driver.CU_JIT_NUM_OPTIONS,
+			o == driver.CU_JIT_INFO_LOG_BUFFER && !slices.Contains(options, driver.CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES),
+			o == driver.CU_JIT_ERROR_LOG_BUFFER && !slices.Contains(options, driver.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES),
+			o == driver.CU_JIT_TARGET && (uint32(values[i]) < 30 || uint32(values[i]) > 130):
+			return false
+		}
+	}
+	return true
+}
+
+// addKernels adds the kernels of the code, in the order in which an H200 lists them.
+func (l *library) addKernels(d *Driver) *ptxError {
+	var kernels []*libraryKernel
+	for i := range slices.Backward(l.code.entries) {
+		e := &l.code.entries[i]
+		k := &libraryKernel{library: l, entry: e, first: l.code.attributes(e),
+			attributes: make(map[*device]map[int32]int32)}
+		if c := l.code.kernels[e.name]; c != nil && c.err == nil {
+			setShared(k.first, c.kernel)
+		} else if c != nil {
+			if k.err = c.err; d.unexecutable(e, k.err) != nil {
+				return d.unexecutable(e, k.err)
+			}
+		}
+		kernels = append(kernels, k)
+	}
+	for _, k := range kernels {
+		k.handle = driver.Kernel(d.objects.add(kernelKind, k))
+	}
+	l.kernels = kernels
+	return nil
+}
+
+// aboutLibrary begins a call with a library as an argument.
+func (d *Driver) aboutLibrary(op string, h driver.LibraryHandle) (*library, driver.Result) {
+	if r := d.begin(op); r != ok {
+		return nil, r
+	}
+	return find[library](d, op, libraryKind, uintptr(h))
+}
+
+// aboutKernel begins a call with a kernel of a library as an argument.
+func (d *Driver) aboutKernel(op string, h driver.Kernel) (*libraryKernel, driver.Result) {
+	if r := d.begin(op); r != ok {
+		return nil, r
+	}
+	return find[libraryKernel](d, op, kernelKind, uintptr(h))
+}
+
+// LibraryUnload is cuLibraryUnload. It waits for all work in the contexts where the library was used.
+func (d *Driver) LibraryUnload(th *driver.Thread, h driver.LibraryHandle) driver.Result {
+	const op = "cuLibraryUnload"
+	defer d.mu.Unlock()
+	l, r := d.aboutLibrary(op, h)
+	if r != ok {
+		return r
+	}
+	if r = d.forbidden(d.thread(th), nil); r != ok {
+		return r
+	}
+	for _, m := range l.used() {
+		if r := d.drain(op, uintptr(h), m.ctx); r == driver.ResultNotPermitted {
+			return r
+		}
+	}
+	if object, _ := d.objects.find(uintptr(h)); object != l {
+		return driver.ResultInvalidHandle // another call has unloaded it
+	}
+	for _, m := range l.used() {
+		m.freeVariables(d)
+	}
+	for _, m := range l.modules {
+		d.removeModule(m)
+	}
+	for _, k := range l.kernels {
+		d.objects.remove(uintptr(k.handle))
+	}
+	d.objects.remove(uintptr(h))
+	return ok
+}
+
+// used returns the modules in contexts that exist.
+func (l *library) used() (modules []*module) {
+	for c, m := range l.modules {
+		if !c.destroyed {
+			modules = append(modules, m)
+		}
+	}
+	return modules
+}
+
+// moduleOf returns the library's module of a context.
+func (d *Driver) moduleOf(l *library, c *context) (*module, driver.Result) {
+	if m := l.modules[c]; m != nil {
+		return m, ok
+	}
+	if l.problem != ok {
+		return nil, l.problem
+	}
+	m, problem := d.newModule(c, l.code)
+	if problem != nil {
+		return nil, problem.code
+	}
+	m.library, l.modules[c] = l, m
+	for _, k := range l.kernels {
+		for a, v := range k.attributes[c.dev] {
+			m.functions[k.entry.name].attributes[a] = v
+		}
+	}
+	return m, ok
+}
+
+// inLibrary begins a call about a library in the current context.
+func (d *Driver) inLibrary(op string, th *driver.Thread, h driver.LibraryHandle) (*module, driver.Result) {
+	l, r := d.aboutLibrary(op, h)
+	if r != ok {
+		return nil, r
+	}
+	c := d.thread(th).current()
+	if r = d.live(c); r != ok {
+		return nil, r
+	}
+	return d.moduleOf(l, c)
+}
+
+// LibraryGetModule is cuLibraryGetModule.
+func (d *Driver) LibraryGetModule(th *driver.Thread, h driver.LibraryHandle) (driver.Module, driver.Result) {
+	defer d.mu.Unlock()
+	m, r := d.inLibrary("cuLibraryGetModule", th, h)
+	if r != ok {
+		return 0, r
+	}
+	return m.handle, ok
+}
+
+// LibraryGetGlobal is cuLibraryGetGlobal.
+func (d *Driver) LibraryGetGlobal(th *driver.Thread, h driver.LibraryHandle,
+	name string) (driver.DevicePtr, uint64, driver.Result) {
+	defer d.mu.Unlock()
+	m, r := d.inLibrary("cuLibraryGetGlobal", th, h)
+	if r != ok {
+		return 0, 0, r
+	}
+	b := m.variables[name]
+	if b == nil {
+		return 0, 0, driver.ResultNotFound
+	}
+	return driver.DevicePtr(b.addr), b.size, ok
+}
+
+// LibraryGetKernel is cuLibraryGetKernel.
+func (d *Driver) LibraryGetKernel(_ *driver.Thread, h driver.LibraryHandle, name string) (driver.Kernel, driver.Result) {
+	defer d.mu.Unlock()
+	l, r := d.aboutLibrary("cuLibraryGetKernel", h)
+	if r != ok {
+		return 0, r
+	}
+	if l.problem != ok {
+		return 0, l.problem
+	}
+	for _, k := range l.kernels {
+		if k.entry.name == name {
+			return k.handle, ok
+		}
+	}
+	return 0, driver.ResultNotFound
+}
+
+// LibraryGetKernelCount is cuLibraryGetKernelCount.
+func (d *Driver) LibraryGetKernelCount(_ *driver.Thread, h driver.LibraryHandle) (uint32, driver.Result) {
+	defer d.mu.Unlock()
+	l, r := d.aboutLibrary("cuLibraryGetKernelCount", h)
+	if r != ok {
+		return 0, r
+	}
+	return uint32(len(l.kernels)), ok
+}
+
+// LibraryEnumerateKernels is cuLibraryEnumerateKernels.
+func (d *Driver) LibraryEnumerateKernels(_ *driver.Thread, kernels []driver.Kernel,
+	h driver.LibraryHandle) driver.Result {
+	defer d.mu.Unlock()
+	l, r := d.aboutLibrary("cuLibraryEnumerateKernels", h)
+	if r != ok {
+		return r
+	}
+	for i := range min(len(kernels), len(l.kernels)) {
+		kernels[i] = l.kernels[i].handle
+	}
+	return ok
+}
+
+// KernelGetName is cuKernelGetName.
+func (d *Driver) KernelGetName(_ *driver.Thread, h driver.Kernel) (string, driver.Result) {
+	defer d.mu.Unlock()
+	k, r := d.aboutKernel("cuKernelGetName", h)
+	switch {
+	case h == 0 && r == driver.ResultInvalidHandle:
+		return "", driver.ResultInvalidValue
+	case r != ok:
+		return "", r
+	}
+	return k.entry.name, ok
+}
+
+// KernelGetLibrary is cuKernelGetLibrary.
+func (d *Driver) KernelGetLibrary(_ *driver.Thread, h driver.Kernel) (driver.LibraryHandle, driver.Result) {
+	defer d.mu.Unlock()
+	k, r := d.aboutKernel("cuKernelGetLibrary", h)
+	if r != ok {
+		return 0, r
+	}
+	return k.library.handle, ok
+}
+
+// KernelGetFunction is cuKernelGetFunction.
+func (d *Driver) KernelGetFunction(th *driver.Thread, h driver.Kernel) (driver.Function, driver.Result) {
+	defer d.mu.Unlock()
+	k, r := d.aboutKernel("cuKernelGetFunction", h)
+	if r != ok {
+		return 0, r
+	}
+	c := d.thread(th).current()
+	if r = d.live(c); r != ok {
+		return 0, r
+	}
+	f, r := d.functionOf(k, c)
+	if r != ok {
+		return 0, r
+	}
+	return d.functionHandle(f), ok
+}
+
+// functionOf returns a library's kernel in a context.
+func (d *Driver) functionOf(k *libraryKernel, c *context) (*function, driver.Result) {
+	m, r := d.moduleOf(k.library, c)
+	if r != ok {
+		return nil, r
+	}
+	return m.functions[k.entry.name], ok
+}
+
+// aboutFunctionOrKernel is aboutFunction for calls that also take the handle of a library's kernel.
+func (d *Driver) aboutFunctionOrKernel(op string, th *driver.Thread, h driver.Function) (*function, driver.Result) {
+	if r := d.begin(op); r != ok {
+		return nil, r
+	}
+	k := d.kernelOf(h)
+	if k == nil {
+		return d.function(op, h)
+	}
+	c := d.thread(th).current()
+	if r := d.live(c); r != ok {
+		return nil, r
+	}
+	return d.functionOf(k, c)
+}
+
+// ofLibrary returns the handle of the library's kernel that the function is in a context, or 0.
+func (f *function) ofLibrary() driver.Kernel {
+	if l := f.module.library; l != nil {
+		for _, k := range l.kernels {
+			if k.entry.name == f.name {
+				return k.handle
+			}
+		}
+	}
+	return 0
+}
+
+// kernelOf returns the library's kernel whose handle a program uses as that of a function, or nil.
+func (d *Driver) kernelOf(h driver.Function) *libraryKernel {
+	object, _ := d.objects.find(uintptr(h))
+	k, _ := object.(*libraryKernel)
+	return k
+}
+
+// KernelGetParamInfo is cuKernelGetParamInfo.
+func (d *Driver) KernelGetParamInfo(th *driver.Thread, h driver.Kernel,
+	i uint64) (offset, size uint64, r driver.Result) {
+	defer d.mu.Unlock()
+	k, r := d.aboutKernel("cuKernelGetParamInfo", h)
+	if r != ok {
+		return 0, 0, r
+	}
+	if r = d.live(d.thread(th).current()); r != ok {
+		return 0, 0, r
+	}
+	if i >= uint64(len(k.entry.params)) {
+		return 0, 0, driver.ResultInvalidValue
+	}
+	return k.entry.params[i].offset, k.entry.params[i].size, ok
+}
+
+// onDevice begins a call about a kernel on a device, and returns the kernel's attributes there.
+func (d *Driver) onDevice(op string, h driver.Kernel, dev driver.Device) (*libraryKernel, *device, map[int32]int32,
+	driver.Result) {
+	k, r := d.aboutKernel(op, h)
+	if r != ok {
+		return nil, nil, nil, r
+	}
+	v, r := d.device(dev)
+	if r != ok {
+		return nil, nil, nil, r
+	}
+	attributes := maps.Clone(k.first)
+	maps.Copy(attributes, k.attributes[v])
+	return k, v, attributes, ok
+}
+
+// KernelGetAttribute is cuKernelGetAttribute.
+func (d *Driver) KernelGetAttribute(_ *driver.Thread, attribute int32, h driver.Kernel,
+	dev driver.Device) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	_, _, attributes, r := d.onDevice("cuKernelGetAttribute", h, dev)
+	switch {
+	case r != ok:
+		return 0, r
+	case attribute < 0 || attribute >= driver.CU_FUNC_ATTRIBUTE_MAX:
+		return 0, driver.ResultInvalidValue
+	}
+	return attributes[attribute], ok
+}
+
+// KernelSetAttribute is cuKernelSetAttribute. It does not change what cuFuncSetAttribute has set.
+func (d *Driver) KernelSetAttribute(_ *driver.Thread, attribute, value int32, h driver.Kernel,
+	dev driver.Device) driver.Result {
+	defer d.mu.Unlock()
+	k, v, attributes, r := d.onDevice("cuKernelSetAttribute", h, dev)
+	switch {
+	case r != ok:
+		return r
+	case !settable(attributes, attribute, value):
+		return driver.ResultInvalidValue
+	}
+	if k.attributes[v] == nil {
+		k.attributes[v] = make(map[int32]int32)
+	}
+	k.attributes[v][attribute] = value
+	for c, m := range k.library.modules {
+		if f := m.functions[k.entry.name]; c.dev == v && !f.own[attribute] {
+			f.attributes[attribute] = value
+		}
+	}
+	return ok
+}
+
+// KernelSetCacheConfig is cuKernelSetCacheConfig, which has no effect.
+func (d *Driver) KernelSetCacheConfig(_ *driver.Thread, h driver.Kernel, config int32, dev driver.Device) driver.Result {
+	defer d.mu.Unlock()
+	_, _, _, r := d.onDevice("cuKernelSetCacheConfig", h, dev)
+	if r == ok && (config < 0 || config > driver.CU_FUNC_CACHE_PREFER_EQUAL) {
+		r = driver.ResultInvalidValue
+	}
+	return r
+}
+
+// LibraryGetUnifiedFunction is cuLibraryGetUnifiedFunction. No kernel in PTX is a unified function.
+func (d *Driver) LibraryGetUnifiedFunction(_ *driver.Thread, h driver.LibraryHandle,
+	_ string) (driver.HostPtr, driver.Result) {
+	defer d.mu.Unlock()
+	if _, r := d.aboutLibrary("cuLibraryGetUnifiedFunction", h); r != ok {
+		return 0, r
+	}
+	return 0, driver.ResultInvalidValue
+}
+
+// LibraryGetManaged is cuLibraryGetManaged.
+func (d *Driver) LibraryGetManaged(_ *driver.Thread, h driver.LibraryHandle,
+	_ string) (driver.DevicePtr, uint64, driver.Result) {
+	defer d.mu.Unlock()
+	l, r := d.aboutLibrary("cuLibraryGetManaged", h)
+	if r == ok {
+		r = l.problem
+	}
+	if r == ok {
+		r = driver.ResultNotFound
+	}
+	return 0, 0, r
+}

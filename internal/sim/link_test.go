@@ -1,0 +1,98 @@
+package sim
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// linker returns a linker with a log of errors, which is destroyed at the end.
+func (r *lab) linker() (l driver.LinkState, log func() string) {
+	r.t.Helper()
+	text := newBytes(2000)
+	values := []uintptr{uintptr(unsafe.Pointer(&text[0])), uintptr(len(text))}
+	l, res := r.LinkCreate(r.th, []uint32{driver.CU_JIT_ERROR_LOG_BUFFER, driver.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES}, values)
+	r.must(res)
+	r.t.Cleanup(func() { r.must(r.LinkDestroy(r.th, l)) })
+	return l, func() string {
+		s, _, _ := strings.Cut(string(text), "\x00")
+		if values[1] != uintptr(len(s)+1) {
+			r.t.Errorf("the log %q has length %d", s, values[1])
+		}
+		return s
+	}
+}
+
+// TestLinkResults has the results of an H200 (driver 580, CUDA 13.0).
+func TestLinkResults(t *testing.T) {
+	r := newLab(t)
+	const invalid, source, ptx = driver.ResultInvalidValue, driver.ResultInvalidSource, driver.CU_JIT_INPUT_PTX
+	const help = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .func help() { ret; }\n"
+	const call = ".version 7.0\n.target sm_70\n.address_size 64\n.extern .func help;\n" +
+		".visible .entry main_kernel() { call help; ret; }\n"
+	add := func(l driver.LinkState, text, name string) driver.Result {
+		return r.LinkAddData(r.th, l, ptx, []byte(text), name, nil, nil)
+	}
+	complete := func(l driver.LinkState) driver.Result {
+		_, _, res := r.LinkComplete(r.th, l)
+		return res
+	}
+	l, log := r.linker()
+	r.want("add", ok, add(l, call, "main.ptx"))
+	r.want("add", ok, add(l, help, "help.ptx"))
+	p, n, res := r.LinkComplete(r.th, l)
+	r.want("complete", ok, res)
+	r.want("complete twice", driver.ResultInvalidHandle, complete(l))
+	r.want("add after complete", invalid, add(l, help, "again"))
+	m, res := r.ModuleLoadData(r.th, foreignBytes(p, n))
+	r.must(res)
+	if _, res = r.ModuleGetFunction(r.th, m, "main_kernel"); res != ok || log() != "" {
+		t.Errorf("the kernel: %v, log %q", res, log())
+	}
+	r.must(r.ModuleUnload(r.th, m))
+
+	l, log = r.linker()
+	r.must(add(l, call, "main.ptx"))
+	r.want("undefined", source, complete(l))
+	r.want("undefined, again", source, complete(l))
+	if want := "error   : Undefined reference to 'help' in 'main.ptx'"; log() != want {
+		t.Errorf("the log is %q", log())
+	}
+
+	l, log = r.linker()
+	r.must(add(l, help, "a"))
+	r.want("twice", source, add(l, help, "b"))
+	if want := "error   : Multiple definition of 'help' in 'b', first defined in 'a'"; log() != want {
+		t.Errorf("the log is %q", log())
+	}
+	r.want("complete after a mistake", source, complete(l))
+
+	l, _ = r.linker()
+	r.want("garbage", driver.ResultInvalidImage, add(l, "hello", "g"))
+	r.want("version", driver.ResultUnsupportedPTXVersion, add(l, ".version 99.0\n.target sm_70\n", "g"))
+	r.want("target", driver.ResultInvalidPTX, add(l, ".version 8.7\n.target sm_120\n", "g"))
+	r.want("type 99", invalid, r.LinkAddData(r.th, l, 99, []byte(help), "x", nil, nil))
+	r.want("type -1", invalid, r.LinkAddData(r.th, l, -1, []byte(help), "x", nil, nil))
+	r.want("no data", invalid, r.LinkAddData(r.th, l, ptx, nil, "x", nil, nil))
+	path := filepath.Join(t.TempDir(), "help.ptx")
+	r.want("no file", driver.ResultFileNotFound, r.LinkAddFile(r.th, l, ptx, path, nil, nil))
+	if err := os.WriteFile(path, []byte(help), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.want("file", ok, r.LinkAddFile(r.th, l, ptx, path, nil, nil))
+	r.want("complete without what was refused", ok, complete(l))
+
+	second := func(_ any, res driver.Result) driver.Result { return res }
+	bare := new(driver.Thread)
+	r.want("no context", driver.ResultInvalidContext, second(r.LinkCreate(bare, nil, nil)))
+	r.want("option", invalid, second(r.LinkCreate(r.th, []uint32{999}, []uintptr{0})))
+	r.want("buffer without size", invalid,
+		second(r.LinkCreate(r.th, []uint32{driver.CU_JIT_ERROR_LOG_BUFFER}, []uintptr{1})))
+	r.want("destroy 0", driver.ResultInvalidHandle, r.LinkDestroy(r.th, 0))
+	r.want("add to 0", driver.ResultInvalidHandle, add(0, help, "h"))
+	r.want("complete 0", driver.ResultInvalidHandle, complete(0))
+}
