@@ -7,9 +7,12 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -338,4 +341,30 @@ func TestAlerts(t *testing.T) {
 		t.Errorf("the alerts are about %v, and not about all metrics", fmt.Sprint(names))
 	}
 	stop(t, cancel, ended)
+}
+
+// TestUnit has systemd check the unit, with programs that exist.
+func TestUnit(t *testing.T) {
+	systemd, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("this machine has no systemd-analyze to check the unit with")
+	}
+	unit, err := os.ReadFile("exporter.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.NewReplacer("/usr/local/bin/exporter", self, "/usr/bin/nvidia-modprobe", self).Replace(string(unit))
+	path := filepath.Join(t.TempDir(), "exporter.service")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), systemd, "verify", "--man=no", path)
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.Contains(string(out), "exporter.service:") {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
 }
