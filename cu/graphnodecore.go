@@ -38,6 +38,7 @@ type nodeCall struct {
 	copy   driver.Memcpy3D
 	fill   driver.MemsetNodeParams
 	host   *hostFunc
+	batch  []driver.StreamBatchMemOpParams
 	args   kernelArgs // of kernel
 
 	// objects are those that the work uses. acquired are those on which the call itself has a call
@@ -52,7 +53,9 @@ var (
 	kernelNodes = nodeFunctions{"cuGraphAddKernelNode", "cuGraphKernelNodeSetParams", "cuGraphExecKernelNodeSetParams"}
 	copyNodes   = nodeFunctions{"cuGraphAddMemcpyNode", "cuGraphMemcpyNodeSetParams", "cuGraphExecMemcpyNodeSetParams"}
 	fillNodes   = nodeFunctions{"cuGraphAddMemsetNode", "cuGraphMemsetNodeSetParams", "cuGraphExecMemsetNodeSetParams"}
-	hostNodes   = nodeFunctions{"cuGraphAddHostNode", "cuGraphHostNodeSetParams", "cuGraphExecHostNodeSetParams"}
+	batchNodes  = nodeFunctions{"cuGraphAddBatchMemOpNode", "cuGraphBatchMemOpNodeSetParams",
+		"cuGraphExecBatchMemOpNodeSetParams"}
+	hostNodes = nodeFunctions{"cuGraphAddHostNode", "cuGraphHostNodeSetParams", "cuGraphExecHostNodeSetParams"}
 )
 
 // nodeCall begins a call about a node of the graph.
@@ -282,6 +285,8 @@ func (c *nodeCall) add(deps []driver.GraphNode, seen func() races.NodeWork) erro
 		c.node, res = t.GraphAddMemsetNode(c.at(), g, deps, &c.fill, c.ctx.raw)
 	case GraphNodeTypeHost:
 		c.node, res = t.GraphAddHostNode(c.at(), g, deps, c.host.callback)
+	case GraphNodeTypeBatchMemOp:
+		c.node, res = t.GraphAddBatchMemOpNode(c.at(), g, deps, c.batchParams())
 	default:
 		c.objects = c.objects[:0]
 		c.op = "cuGraphAddEmptyNode"
@@ -426,6 +431,8 @@ func (c *nodeCall) setExec() (res driver.Result) {
 		res = t.GraphExecMemcpyNodeSetParams(c.at(), x, c.node, &c.copy, c.ctx.raw)
 	case GraphNodeTypeMemset:
 		res = t.GraphExecMemsetNodeSetParams(c.at(), x, c.node, &c.fill, c.ctx.raw)
+	case GraphNodeTypeBatchMemOp:
+		res = t.GraphExecBatchMemOpNodeSetParams(c.at(), x, c.node, c.batchParams())
 	default:
 		res = t.GraphExecHostNodeSetParams(c.at(), x, c.node, c.host.callback)
 	}
@@ -441,10 +448,17 @@ func (c *nodeCall) setGraph() (res driver.Result) {
 		res = t.GraphMemcpyNodeSetParams(c.at(), c.node, &c.copy)
 	case GraphNodeTypeMemset:
 		res = t.GraphMemsetNodeSetParams(c.at(), c.node, &c.fill)
+	case GraphNodeTypeBatchMemOp:
+		res = t.GraphBatchMemOpNodeSetParams(c.at(), c.node, c.batchParams())
 	default:
 		res = t.GraphHostNodeSetParams(c.at(), c.node, c.host.callback)
 	}
 	return res
+}
+
+// batchParams returns the parameters of a node with memory operations.
+func (c *nodeCall) batchParams() driver.BatchMemOpNodeParams {
+	return driver.BatchMemOpNodeParams{Ctx: c.ctx.raw, Count: uint32(len(c.batch)), ParamArray: &c.batch[0]}
 }
 
 // setKernel calls the driver for a kernel node of a graph. The attributes that the node had are reset

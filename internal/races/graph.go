@@ -192,6 +192,9 @@ func (d *Detector) AddNode(raw, handle uintptr, after []uintptr, w NodeWork) {
 func (d *Detector) does(n *node, w NodeWork, stack []uintptr) {
 	n.work, n.event, n.records, n.hostFunc = nil, w.Event, w.Event != 0 && !w.Waits, w.HostFunc
 	n.timeline, n.child, n.bodies = nil, nil, w.Bodies
+	if w.Timeline != 0 {
+		n.timeline, n.value, n.signals = d.timeline(w.Timeline), w.Value, !w.Waits
+	}
 	if of := d.described[w.Graph]; w.Graph != 0 && of != nil {
 		n.child, _ = copied(of.nodes)
 	}

@@ -62,6 +62,9 @@ type NodeWork struct {
 	Uses         []Use
 	// HostFunc is a function that the node calls, or 0.
 	HostFunc uint64
+	// Timeline is a timeline that the node waits for, or raises, or 0.
+	Timeline uintptr
+	Value    uint64
 	// Graph is a graph whose work the node does as the graph is now, or 0.
 	Graph uintptr
 	// Bodies are graphs of which the node does the work of some, as they are at the instantiation.

@@ -1,0 +1,248 @@
+package cu
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
+)
+
+// This file has batches of memory operations: streams write words of memory, and wait for their values.
+
+// MemOp is an operation on a word of memory, for [Stream.BatchMemOps] and [Graph.AddMemOps].
+type MemOp struct {
+	op     int32
+	memory Memory // its owner
+	r      region
+	value  uint64
+	flags  uint32
+}
+
+// WaitFor says for which values of a word [WaitWord32] and [WaitWord64] wait.
+type WaitFor uint32
+
+const (
+	// WaitAtLeast waits until word - value is not negative as a signed number, so that words may wrap
+	// around: CU_STREAM_WAIT_VALUE_GEQ.
+	WaitAtLeast WaitFor = driver.CU_STREAM_WAIT_VALUE_GEQ
+	// WaitEqual waits until the word is the value: CU_STREAM_WAIT_VALUE_EQ.
+	WaitEqual WaitFor = driver.CU_STREAM_WAIT_VALUE_EQ
+	// WaitAnd waits until the word and the value have a 1 bit in common: CU_STREAM_WAIT_VALUE_AND.
+	WaitAnd WaitFor = driver.CU_STREAM_WAIT_VALUE_AND
+	// WaitNor waits until a bit is 0 in the word and in the value: CU_STREAM_WAIT_VALUE_NOR.
+	WaitNor WaitFor = driver.CU_STREAM_WAIT_VALUE_NOR
+)
+
+// WriteWord32 writes a word of 4 bytes, after all earlier writes of the stream
+// (CU_STREAM_MEM_OP_WRITE_VALUE_32).
+func WriteWord32(m Memory, v uint32) MemOp {
+	return MemOp{driver.CU_STREAM_MEM_OP_WRITE_VALUE_32, m, regionOf(m), uint64(v), 0}
+}
+
+// WriteWord64 is [WriteWord32] for 8 bytes (CU_STREAM_MEM_OP_WRITE_VALUE_64).
+func WriteWord64(m Memory, v uint64) MemOp {
+	return MemOp{driver.CU_STREAM_MEM_OP_WRITE_VALUE_64, m, regionOf(m), v, 0}
+}
+
+// WaitWord32 waits until a word of 4 bytes has a value. If it never has, the stream hangs, and whatever
+// waits for the stream (CU_STREAM_MEM_OP_WAIT_VALUE_32).
+func WaitWord32(m Memory, v uint32, until WaitFor) MemOp {
+	return MemOp{driver.CU_STREAM_MEM_OP_WAIT_VALUE_32, m, regionOf(m), uint64(v), uint32(until)}
+}
+
+// WaitWord64 is [WaitWord32] for 8 bytes (CU_STREAM_MEM_OP_WAIT_VALUE_64).
+func WaitWord64(m Memory, v uint64, until WaitFor) MemOp {
+	return MemOp{driver.CU_STREAM_MEM_OP_WAIT_VALUE_64, m, regionOf(m), v, uint32(until)}
+}
+
+const batchOp = "cuStreamBatchMemOp"
+
+// mostMemOps is how many operations a driver takes in one call.
+const mostMemOps = 255
+
+// BatchMemOps enqueues up to 255 operations, which are done in their order (cuStreamBatchMemOp_v2, CUDA
+// 11.7). Each Memory must be one aligned word, in memory of the stream's context or in host memory that is
+// mapped. No operations are nothing to do. It waits while the stream's queue is full: see
+// docs/blocking.md.
+//
+// Use a [Timeline] where one counter is enough: the program can wait for it, too.
+func (s *Stream) BatchMemOps(ops ...MemOp) error {
+	if s == nil || s.core == nil {
+		return errNil(batchOp, "stream")
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	sc := s.core
+	if err := checkMemOps(batchOp, ops, sc.ctx, "stream"); err != nil {
+		return err
+	}
+	w, err := sc.enqueue(batchOp)
+	if err != nil {
+		return err
+	}
+	for i := range ops {
+		if m := ops[i].r.mem; !w.kept(&m.resource) && !w.use(&m.resource, m) {
+			w.end()
+			return m.Refused(batchOp)
+		}
+	}
+	sc.observeMemOps(ops)
+	sc.beginLegacy()
+	res := sc.ctx.drv.table.StreamBatchMemOp(sc.inContext(), sc.raw, memOpParams(nil, ops), 0)
+	sc.endLegacy()
+	w.end()
+	runtime.KeepAlive(s)
+	runtime.KeepAlive(ops)
+	if res != driver.ResultSuccess {
+		if o := sc.ctx.drv.observer(); o != nil {
+			o.BlockFailed(sc.observed())
+		}
+		return sc.ctx.callError(batchOp, uintptr(sc.raw), res)
+	}
+	sc.ctx.drv.reportRaces()
+	return nil
+}
+
+// AddMemOps adds a node that does operations in their order, and that comes after other nodes: see
+// [Stream.BatchMemOps] (cuGraphAddBatchMemOpNode, CUDA 11.7).
+func (g *Graph) AddMemOps(ops []MemOp, after ...GraphNode) (GraphNode, error) {
+	defer runtime.KeepAlive(ops)
+	return g.addWork(batchNodes.add, GraphNodeTypeBatchMemOp, after,
+		func(c *nodeCall) error { return c.memOps(ops) }, func() races.NodeWork { return observedMemOps(ops) })
+}
+
+// SetMemOps replaces the operations of a node that has some. Executable graphs that were made before do
+// not change: see [GraphExec.SetMemOps] (cuGraphBatchMemOpNodeSetParams).
+func (n GraphNode) SetMemOps(ops ...MemOp) error { return n.setMemOps(nil, batchNodes.set, ops) }
+
+// SetMemOps replaces the operations of a node, for later launches: see [GraphExec.SetKernel]. They must be
+// as many as before, each of the same kind (cuGraphExecBatchMemOpNodeSetParams).
+func (x *GraphExec) SetMemOps(n GraphNode, ops ...MemOp) error {
+	if err := x.owns(n, batchNodes.execSet); err != nil {
+		return err
+	}
+	return n.setMemOps(x, batchNodes.execSet, ops)
+}
+
+func (n GraphNode) setMemOps(x *GraphExec, op string, ops []MemOp) error {
+	c, err := n.beginSet(x, op, GraphNodeTypeBatchMemOp)
+	if err != nil {
+		return err
+	}
+	if err = c.memOps(ops); err == nil {
+		err = c.set()
+	}
+	if err == nil && c.gc.ctx.drv.observer() != nil {
+		c.observeSet(observedMemOps(ops))
+	}
+	n.finish(x, c)
+	runtime.KeepAlive(ops)
+	return err
+}
+
+// memOps makes a node do operations.
+func (c *nodeCall) memOps(ops []MemOp) error {
+	if len(ops) == 0 {
+		return invalid(c.op, "there are no operations: a node does at least one")
+	}
+	if err := checkMemOps(c.op, ops, c.gc.ctx, "graph"); err != nil {
+		return err
+	}
+	for i := range ops {
+		if m := ops[i].r.mem; !c.keep(&m.resource, m) {
+			return m.Refused(c.op)
+		}
+	}
+	c.ctx, c.batch = c.gc.ctx, memOpParams(c.batch[:0], ops)
+	return nil
+}
+
+// checkMemOps checks operations for a stream or graph of a context.
+func checkMemOps(op string, ops []MemOp, ctx *contextCore, what string) error {
+	if len(ops) > mostMemOps {
+		return invalid(op, fmt.Sprintf("%d operations are too many: pass at most %d", len(ops), mostMemOps))
+	}
+	for i := range ops {
+		o := &ops[i]
+		if o.op == 0 {
+			return invalid(op, fmt.Sprintf("operation %d is the zero MemOp: see WriteWord32", i))
+		}
+		if err := o.r.missing(op); err != nil {
+			return err
+		}
+		m := o.r.mem
+		if m.ctx.drv != ctx.drv || !m.everywhere() && m.ctx != ctx {
+			return mixed(op, "memory", m.ctx, what, ctx)
+		}
+		if err := o.r.check(op); err != nil {
+			return err
+		}
+		switch size := o.size(); {
+		case m.raw == 0:
+			return mistake(op, errUnmapped, m.handle(), "allocate it with HostDeviceMap")
+		case o.r.size != size || uint64(o.r.addr())%size != 0:
+			return invalid(op, fmt.Sprintf("operation %d is for %d bytes at an address that is a multiple of %[2]d, and got %d "+
+				"bytes at %#x", i, size, o.r.size, uint64(o.r.addr())))
+		case o.flags > driver.CU_STREAM_WAIT_VALUE_NOR:
+			return invalid(op, fmt.Sprintf("operation %d waits for WaitFor(%d), which does not exist", i, o.flags))
+		}
+	}
+	return nil
+}
+
+// size returns the size of the word.
+func (o *MemOp) size() uint64 {
+	if o.op == driver.CU_STREAM_MEM_OP_WAIT_VALUE_64 || o.op == driver.CU_STREAM_MEM_OP_WRITE_VALUE_64 {
+		return 8
+	}
+	return 4
+}
+
+// waits reports whether the operation is a wait.
+func (o *MemOp) waits() bool {
+	return o.op == driver.CU_STREAM_MEM_OP_WAIT_VALUE_32 || o.op == driver.CU_STREAM_MEM_OP_WAIT_VALUE_64
+}
+
+// memOpParams appends the operations as the driver takes them.
+func memOpParams(list []driver.StreamBatchMemOpParams, ops []MemOp) []driver.StreamBatchMemOpParams {
+	for i := range ops {
+		var p driver.StreamBatchMemOpParams
+		*p.Operation() = ops[i].op
+		w := p.WaitValue() // a write has the same members
+		w.Address, w.Flags = ops[i].r.addr(), ops[i].flags
+		*w.Value64() = ops[i].value
+		list = append(list, p)
+	}
+	return list
+}
+
+// observeMemOps tells the race detector that words are like timelines, before the driver has the
+// operations.
+func (sc *streamCore) observeMemOps(ops []MemOp) {
+	o := sc.ctx.drv.observer()
+	if o == nil {
+		return
+	}
+	for i := range ops {
+		word := uintptr(ops[i].r.addr())
+		if ops[i].waits() {
+			o.Block(sc.observed(), word, ops[i].value)
+		} else {
+			o.Signal(sc.observed(), word, ops[i].value)
+		}
+	}
+}
+
+// observedMemOps describes a node with operations: its first wait, or else its last write.
+func observedMemOps(ops []MemOp) races.NodeWork {
+	w := races.NodeWork{Call: batchNodes.add}
+	for i := range ops {
+		o := &ops[i]
+		if w.Timeline, w.Value, w.Waits = uintptr(o.r.addr()), o.value, o.waits(); w.Waits {
+			break
+		}
+	}
+	return w
+}

@@ -1,0 +1,89 @@
+package cu
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"testing"
+)
+
+// TestGPUMemOps writes words, and waits for them, on streams and in nodes of graphs.
+func TestGPUMemOps(t *testing.T) {
+	gpu := gpuContext(t)
+	a, b := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+	mem, out := must(gpu.Alloc(32))(t), must(gpu.AllocHost(32, 0))(t)
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	w32 := func(i uint64) Memory { return mem.Span(4*i, 4) }
+	w64 := func(i uint64) Memory { return mem.Span(8*i, 8) }
+	words := func(s *Stream, want ...uint32) {
+		t.Helper()
+		ok(errors.Join(s.Copy(out, mem), s.Synchronize()))
+		ok(out.View(func(data []byte) error {
+			var got []uint32
+			for i := range want {
+				got = append(got, binary.LittleEndian.Uint32(data[4*i:]))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("the words are %v, want %v", got, want)
+			}
+			return nil
+		}))
+	}
+	ok(errors.Join(a.Memset(mem, 0), a.Synchronize()))
+	ok(a.BatchMemOps())
+	ok(b.BatchMemOps(WaitWord32(w32(0), 5, WaitAtLeast), WaitWord32(w32(1), 6, WaitAnd), WaitWord64(w64(1), 1<<40, WaitEqual),
+		WriteWord32(w32(4), 9)))
+	if status, err := b.Query(); status != Pending || err != nil {
+		t.Errorf("the stream is %v, %v", status, err)
+	}
+	ok(a.BatchMemOps(WriteWord32(w32(0), 7), WriteWord32(w32(1), 2), WriteWord64(w64(1), 1<<40)))
+	words(b, 7, 2, 0, 1<<8, 9)
+
+	g := must(gpu.NewGraph())(t)
+	wait := must(g.AddMemOps([]MemOp{WaitWord32(w32(0), 100, WaitEqual), WriteWord32(w32(1), 101)}))(t)
+	write := must(g.AddMemOps([]MemOp{WriteWord32(w32(2), 102), WriteWord32(w32(3), 103)}, wait))(t)
+	x := must(g.Instantiate())(t)
+	ok(x.Launch(b))
+	ok(a.BatchMemOps(WriteWord32(w32(0), 100)))
+	words(b, 100, 101, 102, 103, 9)
+	ok(x.SetMemOps(write, WriteWord32(w32(5), 105), WriteWord32(w32(6), 106)))
+	ok(x.Launch(b))
+	words(b, 100, 101, 102, 103, 9, 105, 106)
+	for what, err := range map[string]error{
+		"another number of operations": x.SetMemOps(write, WriteWord32(w32(5), 105)),
+		"another kind of operation":    x.SetMemOps(write, WriteWord32(w32(5), 105), WaitWord32(w32(6), 106, WaitEqual)),
+		"a node of another type":       must(g.AddEmpty())(t).SetMemOps(WriteWord32(w32(0), 1)),
+		"no operations":                write.SetMemOps(),
+		"a word of 8 bytes":            a.BatchMemOps(WriteWord32(w64(0), 1)),
+		"a word that is not aligned":   a.BatchMemOps(WriteWord64(mem.Span(4, 8), 1)),
+		"the zero MemOp":               a.BatchMemOps(MemOp{}),
+		"256 operations":               a.BatchMemOps(slices.Repeat([]MemOp{WriteWord32(w32(0), 1)}, 256)...),
+		"an unknown wait":              a.BatchMemOps(WaitWord32(w32(0), 1, 4)),
+	} {
+		if !errors.Is(err, ResultInvalidValue) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := a.BatchMemOps(WriteWord32(nil, 1)); !errors.Is(err, ErrNil) {
+		t.Errorf("no memory: %v", err)
+	}
+	ok(write.SetMemOps(WriteWord32(w32(7), 107)))
+	y := must(g.Instantiate())(t)
+	ok(y.Launch(b))
+	words(b, 100, 101, 102, 103, 9, 105, 106, 107)
+
+	captured := must(a.Capture(CaptureRelaxed, func() error { return a.BatchMemOps(WriteWord32(w32(0), 1)) }))(t)
+	nodes := must(captured.Nodes())(t)
+	if typ := must(nodes[0].Type())(t); len(nodes) != 1 || typ != GraphNodeTypeBatchMemOp {
+		t.Errorf("%d nodes of type %v", len(nodes), typ)
+	}
+	ok(errors.Join(x.Close(), y.Close(), g.Close(), captured.Close(), mem.Close(), out.Close(), a.Close(), b.Close()))
+	if err := a.BatchMemOps(WriteWord32(w32(0), 1)); !errors.Is(err, ErrClosed) {
+		t.Errorf("a closed stream: %v", err)
+	}
+}
