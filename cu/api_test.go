@@ -22,7 +22,7 @@ var apiTypes = []any{
 	new(AccessProperty), new(AccessWindow), new(GraphMemStats), new(SyncPolicy), new(ClusterScheduling),
 	new(LaunchAttribute), new(LaunchAttributes),
 	new(MemSyncDomain), new(MemSyncDomainMap), new(Arg), new(AttachFlags), new(BatchError), new(BoxCopy), new(CallTracer), new(Condition), new(EdgeKind), new(GraphEdge),
-	new(MemCopy), new(MemPrefetch),
+	new(Kernel), new(Library), new(LinkInput), new(Linked), new(MemOp), new(MemCopy), new(MemPrefetch),
 	new(CaptureInfo), new(CaptureMode),
 	new(CaptureStatus), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem),
 	new(Dim3), new(Driver), new(Error), new(Event), new(EventFlags), new(EventKey), new(EventPool), new(Features),
@@ -36,7 +36,7 @@ var apiTypes = []any{
 	new(Proc), new(Process),
 	new(ProcessState), new(Race), new(RecordFlags), new(Result), new(Rows), new(SMResource), new(Span), new(Stats),
 	new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Timeline), new(Trace),
-	new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(Version), new(VirtualMem), new(WaitFlags),
+	new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(Version), new(VirtualMem), new(WaitFlags), new(WaitFor),
 }
 
 // apiFuncs are the exported functions, called with nil and zero arguments.
@@ -105,6 +105,10 @@ var apiFuncs = map[string]func(){
 	"WithLeakHook":   func() { WithLeakHook(nil)(new(options)) },
 	"WithLibrary":    func() { WithLibrary("")(new(options)) },
 	"WithStream":     func() { var none context.Context; WithStream(none, nil) },
+	"WaitWord32":     func() { _ = WaitWord32(nil, 1, 99); _ = WaitWord32(new(DeviceMem), 1, 0) },
+	"WaitWord64":     func() { _ = WaitWord64(nil, 1, 99); _ = WaitWord64(Span{}, 1, 0) },
+	"WriteWord32":    func() { _ = WriteWord32(nil, 1); _ = WriteWord32((*HostMem)(nil), 1) },
+	"WriteWord64":    func() { _ = WriteWord64(nil, 1); _ = WriteWord64(new(HostMem), 1) },
 	"WithSoftware":   func() { WithSoftware(nil)(new(options)) },
 }
 

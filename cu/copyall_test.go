@@ -11,53 +11,53 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// counted is a driver that counts calls.
-type counted struct {
+// batchCounter is a driver that counts calls.
+type batchCounter struct {
 	driver.Software
 	batches, single int
 }
 
-func (d *counted) MemcpyBatchAsyncV1(th *driver.Thread, dsts, srcs []driver.DevicePtr, sizes []uint64,
+func (d *batchCounter) MemcpyBatchAsyncV1(th *driver.Thread, dsts, srcs []driver.DevicePtr, sizes []uint64,
 	attrs []driver.MemcpyAttributes, indexes []uint64, s driver.Stream) (uint64, driver.Result) {
 	d.batches++
 	return d.Software.MemcpyBatchAsyncV1(th, dsts, srcs, sizes, attrs, indexes, s)
 }
 
-func (d *counted) Memcpy3DBatchAsyncV1(th *driver.Thread, ops []driver.Memcpy3DBatchOp, flags uint64,
+func (d *batchCounter) Memcpy3DBatchAsyncV1(th *driver.Thread, ops []driver.Memcpy3DBatchOp, flags uint64,
 	s driver.Stream) (uint64, driver.Result) {
 	d.batches++
 	return d.Software.Memcpy3DBatchAsyncV1(th, ops, flags, s)
 }
 
-func (d *counted) MemPrefetchBatchAsync(th *driver.Thread, addrs []driver.DevicePtr, sizes []uint64,
+func (d *batchCounter) MemPrefetchBatchAsync(th *driver.Thread, addrs []driver.DevicePtr, sizes []uint64,
 	places []driver.MemLocation, indexes []uint64, flags uint64, s driver.Stream) driver.Result {
 	d.batches++
 	return d.Software.MemPrefetchBatchAsync(th, addrs, sizes, places, indexes, flags, s)
 }
 
-func (d *counted) MemDiscardBatchAsync(th *driver.Thread, addrs []driver.DevicePtr, sizes []uint64, flags uint64,
+func (d *batchCounter) MemDiscardBatchAsync(th *driver.Thread, addrs []driver.DevicePtr, sizes []uint64, flags uint64,
 	s driver.Stream) driver.Result {
 	d.batches++
 	return d.Software.MemDiscardBatchAsync(th, addrs, sizes, flags, s)
 }
 
-func (d *counted) MemcpyDtoDAsync(th *driver.Thread, dst, src driver.DevicePtr, n uint64, s driver.Stream) driver.Result {
+func (d *batchCounter) MemcpyDtoDAsync(th *driver.Thread, dst, src driver.DevicePtr, n uint64, s driver.Stream) driver.Result {
 	d.single++
 	return d.Software.MemcpyDtoDAsync(th, dst, src, n, s)
 }
 
-func (d *counted) MemcpyDtoHAsync(th *driver.Thread, dst driver.HostPtr, src driver.DevicePtr, n uint64,
+func (d *batchCounter) MemcpyDtoHAsync(th *driver.Thread, dst driver.HostPtr, src driver.DevicePtr, n uint64,
 	s driver.Stream) driver.Result {
 	d.single++
 	return d.Software.MemcpyDtoHAsync(th, dst, src, n, s)
 }
 
-func (d *counted) Memcpy3DAsync(th *driver.Thread, c driver.Memcpy3D, s driver.Stream) driver.Result {
+func (d *batchCounter) Memcpy3DAsync(th *driver.Thread, c driver.Memcpy3D, s driver.Stream) driver.Result {
 	d.single++
 	return d.Software.Memcpy3DAsync(th, c, s)
 }
 
-func (d *counted) MemPrefetchAsync(th *driver.Thread, p driver.DevicePtr, n uint64, l driver.MemLocation, flags uint32,
+func (d *batchCounter) MemPrefetchAsync(th *driver.Thread, p driver.DevicePtr, n uint64, l driver.MemLocation, flags uint32,
 	s driver.Stream) driver.Result {
 	d.single++
 	return d.Software.MemPrefetchAsync(th, p, n, l, flags, s)
@@ -67,7 +67,7 @@ func (d *counted) MemPrefetchAsync(th *driver.Thread, p driver.DevicePtr, n uint
 type batchRig struct {
 	t      *testing.T
 	sim    *cusim.Driver
-	calls  *counted
+	calls  *batchCounter
 	drv    *Driver
 	gpu    *Context
 	s      *Stream
@@ -78,7 +78,7 @@ type batchRig struct {
 
 func newBatchRig(t *testing.T, opts ...cusim.Option) *batchRig {
 	r := &batchRig{t: t, sim: cusim.New(append([]cusim.Option{cusim.Devices(2)}, opts...)...), expect: make([]byte, 100)}
-	r.calls = &counted{Software: r.sim.Software()}
+	r.calls = &batchCounter{Software: r.sim.Software()}
 	r.drv = must(Open(WithSoftware(driver.Provide(r.calls)), neverWait))(t)
 	r.gpu = must(must(r.drv.Device(0))(t).PrimaryContext())(t)
 	r.s = must(r.gpu.NewStream(StreamNonBlocking))(t)

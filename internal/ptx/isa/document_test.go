@@ -75,7 +75,8 @@ combinations exist.
 - Variables in global, constant, shared (static and dynamic) and local memory. Parameters may be structures.
 - Functions, with parameters in ` + "`.param` or `.reg`" + `. They may call themselves, and they may be called by their
   addresses, if all their parameters are in ` + "`.param`" + `.
-- ` + "`vprintf`" + `, whose text goes to the standard output or where cusim.Output says; ` + "`malloc` and `free`" + `.
+- ` + "`vprintf`" + `, whose text goes to the standard output or where cusim.Output says; ` + "`malloc` and `free`" + `;
+  ` + "`cudaGraphSetConditional`" + `, in kernels of graphs.
 - ` + "`__assertfail`" + `, which writes to the standard error, and ends the kernel with CUDA_ERROR_ASSERT (710).
 
 - Cooperative grids, and clusters of blocks with their shared memory.
@@ -88,7 +89,7 @@ combinations exist.
 ## How exact the results are
 
 Integers and floats have the results of an H200, bit by bit, also where the manual does not define them: NaNs, divisions
-by zero, shifts by too much. A test compares them. Another executes random programs, whose results an H100 has computed
+by zero, shifts by too much. A test compares them. Another executes random programs, whose results an H200 has computed
 (driver 580): they are equal where the manual defines them, and where it does not, except for which NaN a float of 64
 bits is, and which NaN ` + "`neg`, `abs` and `cvt`" + ` return.
 
