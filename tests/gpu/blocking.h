@@ -254,7 +254,6 @@ typedef struct {
 	F(cuGraphAddDependencies, "cuGraphAddDependencies", (H, const H *, const H *, size_t))                         \
 	F(cuGraphAddDependencies_v2, "cuGraphAddDependencies_v2", (H, const H *, const H *, const void *, size_t))     \
 	F(cuGraphGetEdges_v2, "cuGraphGetEdges_v2", (H, H *, H *, void *, size_t *))                                   \
-	F(cuStreamBatchMemOp_v2, "cuStreamBatchMemOp_v2", (H, U, const void *, U))                                     \
 	F(cuGraphConditionalHandleCreate, "cuGraphConditionalHandleCreate", (unsigned long long *, H, H, U, U))        \
 	F(cuGraphRemoveDependencies, "cuGraphRemoveDependencies", (H, const H *, const H *, size_t))                   \
 	F(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", (H *, H, InstantiateParams *))                 \

@@ -95,10 +95,6 @@ ROW(edges_v2, "cuGraphGetEdges_v2", 0, h = kernel_graph(), cuGraphGetEdges_v2(h,
 ROW(edge_add_v2, "cuGraphAddDependencies_v2", 0, BUILT, cuGraphAddDependencies_v2(h, hs, hs + 1, NULL, 1))
 ROW(condition_create, "cuGraphConditionalHandleCreate", 0, NEW,
     cuGraphConditionalHandleCreate(&(unsigned long long){0}, h, ctx, 1, 1))
-// A write of 4 bytes.
-#define BATCH (unsigned long long[6]){2, d, 1, 0, 0, 0}
-ROW(batch_free, "cuStreamBatchMemOp_v2, free stream", 0, d = new_mem(64), cuStreamBatchMemOp_v2(idle, 1, BATCH, 0))
-ROW(batch_held, "cuStreamBatchMemOp_v2, held stream", 0, d = new_mem(64); hold(), cuStreamBatchMemOp_v2(held, 1, BATCH, 0))
 ROW(edge_add, "cuGraphAddDependencies", 0, BUILT, cuGraphAddDependencies(h, hs, hs + 1, 1))
 ROW(edge_remove, "cuGraphRemoveDependencies", 0, BUILT; ok(cuGraphAddDependencies(h, hs, hs + 1, 1)),
     cuGraphRemoveDependencies(h, hs, hs + 1, 1))
