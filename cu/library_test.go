@@ -43,8 +43,8 @@ func (r *soft) library() *Library {
 	return l
 }
 
-// counted launches a kernel with one argument, and returns what it has written.
-func counted(t *testing.T, f *Function, gpu *Context) uint32 {
+// launched launches a kernel with one argument, and returns what it has written.
+func launched(t *testing.T, f *Function, gpu *Context) uint32 {
 	t.Helper()
 	s := must(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
@@ -115,11 +115,11 @@ func testLibrary(t *testing.T, l *Library, contexts ...*Context) {
 			t.Errorf("functions %#x, %#x, %#x", f.Handle(), again.Handle(), same.Handle())
 		}
 		for i := range uint32(2) {
-			if n := counted(t, f, c); n != 7+i {
+			if n := launched(t, f, c); n != 7+i {
 				t.Errorf("count %d in context %#x: %d", i, c.Handle(), n)
 			}
 		}
-		if n := counted(t, same, c); n != 9 {
+		if n := launched(t, same, c); n != 9 {
 			t.Errorf("count of the module's function: %d", n)
 		}
 		v := must(m.Global("counter"))(t)
@@ -132,7 +132,7 @@ func testLibrary(t *testing.T, l *Library, contexts ...*Context) {
 		if _, err := m.Function("count"); !errors.Is(err, ErrClosed) {
 			t.Errorf("a closed module: %v", err)
 		}
-		if n := counted(t, f, c); n != 10 {
+		if n := launched(t, f, c); n != 10 {
 			t.Errorf("count after Close of the module: %d", n)
 		}
 	}
@@ -301,7 +301,7 @@ func TestLibraryAbandoned(t *testing.T) {
 	l := must(r.drv.LoadLibrary([]byte(countPTX)))(t)
 	k := must(l.Kernel("count"))(t)
 	func() {
-		if n := counted(t, must(k.Function(r.gpu))(t), r.gpu); n != 7 {
+		if n := launched(t, must(k.Function(r.gpu))(t), r.gpu); n != 7 {
 			t.Errorf("the first count is %d", n)
 		}
 	}()
@@ -315,7 +315,7 @@ func TestLibraryAbandoned(t *testing.T) {
 	if kinds := r.abandoned(); len(kinds) != 0 {
 		t.Errorf("reported are %v", kinds)
 	}
-	if n := counted(t, must(k.Function(r.gpu))(t), r.gpu); n != 8 {
+	if n := launched(t, must(k.Function(r.gpu))(t), r.gpu); n != 8 {
 		t.Errorf("the second count is %d", n)
 	}
 	runtime.KeepAlive(l)

@@ -96,7 +96,7 @@ func testLinkCases(t *testing.T, gpu *Context) {
 					continue
 				}
 				noErr(t, err)
-				if got := counted(t, f, gpu); got != k.want {
+				if got := launched(t, f, gpu); got != k.want {
 					t.Errorf("%s has written %d, not %d", k.name, got, k.want)
 				}
 			}
@@ -116,7 +116,7 @@ func TestLink(t *testing.T) {
 	}
 	l := must(r.drv.LoadLibrary(linked.Image))(t)
 	defer l.Close()
-	if n := counted(t, must(must(l.Kernel("ka"))(t).Function(r.gpu))(t), r.gpu); n != 2 {
+	if n := launched(t, must(must(l.Kernel("ka"))(t).Function(r.gpu))(t), r.gpu); n != 2 {
 		t.Errorf("the kernel of the library has written %d", n)
 	}
 	if n := r.sim.Census()["linker"]; n != 0 {
