@@ -37,7 +37,7 @@ func TestGPUCopyAll(t *testing.T) {
 	noErr(t, errors.Join(s.Copy(host, src), s.Copy(pooled, src), s.Copy(virtual, src), s.Synchronize()))
 	from := []Memory{src, host, pooled, virtual}
 	for name, size := range map[string]uint64{"apart": 64, "overlapping": 100} {
-		noErr(t, errors.Join(one.Memset(0), all.Memset(0)))
+		noErr(t, errors.Join(s.Memset(one, 0), s.Memset(all, 0)))
 		var copies []MemCopy
 		for i := range uint64(500) {
 			f := from[i%4].span().Span(i*96, size)

@@ -16,8 +16,8 @@ type Condition struct {
 	raw   driver.GraphConditionalHandle
 }
 
-// NewCondition adds a condition to the graph. Its value is 0 in a new executable graph, and remains from
-// one launch to the next. A conditional node has to use it before the graph can be instantiated
+// NewCondition adds a condition to the graph. Its value is anything before a kernel sets it, and remains
+// from one launch to the next. A conditional node has to use it before the graph can be instantiated
 // (cuGraphConditionalHandleCreate, CUDA 12.3).
 func (g *Graph) NewCondition() (Condition, error) { return g.newCondition(0, 0) }
 

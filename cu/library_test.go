@@ -18,7 +18,7 @@ import (
 // countPTX has a variable, and a kernel that returns its value and adds to it.
 const countPTX = putPTX + `
 .visible .global .align 4 .u32 counter = 7;
-.visible .entry count(.param .u64 p)
+.visible .entry tick(.param .u64 p)
 {
 	.reg .u64 %a;
 	.reg .u32 %v;
@@ -68,10 +68,10 @@ func TestLibrary(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
-	if diff := cmp.Diff([]string{"count", "put"}, names()); diff != "" {
+	if diff := cmp.Diff([]string{"put", "tick"}, names()); diff != "" {
 		t.Errorf("kernels (-want +got):\n%s", diff)
 	}
-	k := must(l.Kernel("count"))(t)
+	k := must(l.Kernel("tick"))(t)
 	if k.Handle() == 0 || l.Handle() == 0 || k.Library() != l {
 		t.Errorf("handles %d, %d", k.Handle(), l.Handle())
 	}
@@ -102,15 +102,15 @@ func TestLibrary(t *testing.T) {
 // testLibrary counts in each of the contexts, and closes all but the first.
 func testLibrary(t *testing.T, l *Library, contexts ...*Context) {
 	t.Helper()
-	k := must(l.Kernel("count"))(t)
+	k := must(l.Kernel("tick"))(t)
 	for _, c := range contexts {
 		f := must(k.Function(c))(t)
-		if sizes, known := f.Params(); !known || !slices.Equal(sizes, []uint64{8}) || f.Name() != "count" {
+		if sizes, known := f.Params(); !known || !slices.Equal(sizes, []uint64{8}) || f.Name() != "tick" {
 			t.Errorf("%s has parameters %v, %v", f.Name(), sizes, known)
 		}
 		again := must(k.Function(c))(t)
 		m := must(l.Module(c))(t)
-		same := must(m.Function("count"))(t)
+		same := must(m.Function("tick"))(t)
 		if again.Handle() != f.Handle() || same.Handle() != f.Handle() {
 			t.Errorf("functions %#x, %#x, %#x", f.Handle(), again.Handle(), same.Handle())
 		}
@@ -129,7 +129,7 @@ func testLibrary(t *testing.T, l *Library, contexts ...*Context) {
 			t.Errorf("the variable has %d bytes, and is %d", v.Size(), got[0])
 		}
 		noErr(t, errors.Join(v.Close(), m.Close()))
-		if _, err := m.Function("count"); !errors.Is(err, ErrClosed) {
+		if _, err := m.Function("tick"); !errors.Is(err, ErrClosed) {
 			t.Errorf("a closed module: %v", err)
 		}
 		if n := launched(t, f, c); n != 10 {
@@ -202,7 +202,7 @@ func TestLibraryMistakes(t *testing.T) {
 			t.Errorf("without the compiler's log: %v", err)
 		}
 	}
-	if log := must(r.drv.LoadLibrary([]byte(countPTX), JITVerbose()))(t).Log(); !strings.Contains(log, "kernel count: 16 registers") {
+	if log := must(r.drv.LoadLibrary([]byte(countPTX), JITVerbose()))(t).Log(); !strings.Contains(log, "kernel tick: 16 registers") {
 		t.Errorf("the log is %q", log)
 	}
 	_, err := r.drv.LoadLibrary([]byte("\x7fELF"))
@@ -236,7 +236,7 @@ func TestLibraryMistakes(t *testing.T) {
 func TestLibraryInUse(t *testing.T) {
 	r := newSoft(t)
 	l := r.library()
-	f := must(must(l.Kernel("count"))(t).Function(r.gpu))(t)
+	f := must(must(l.Kernel("tick"))(t).Function(r.gpu))(t)
 	v := must(must(l.Module(r.gpu))(t).Global("counter"))(t)
 	m := must(r.gpu.Alloc(4))(t)
 	defer m.Close()
@@ -271,7 +271,7 @@ func TestLibraryInUse(t *testing.T) {
 func TestLibraryCloseWaits(t *testing.T) {
 	r := newSoft(t)
 	l := r.library()
-	f := must(must(l.Kernel("count"))(t).Function(r.gpu))(t)
+	f := must(must(l.Kernel("tick"))(t).Function(r.gpu))(t)
 	m := must(r.gpu.Alloc(4))(t)
 	defer m.Close()
 	r.hold(r.s)
@@ -299,7 +299,7 @@ func TestLibraryCloseWaits(t *testing.T) {
 func TestLibraryAbandoned(t *testing.T) {
 	r := newSoft(t)
 	l := must(r.drv.LoadLibrary([]byte(countPTX)))(t)
-	k := must(l.Kernel("count"))(t)
+	k := must(l.Kernel("tick"))(t)
 	func() {
 		if n := launched(t, must(k.Function(r.gpu))(t), r.gpu); n != 7 {
 			t.Errorf("the first count is %d", n)
@@ -348,7 +348,7 @@ func TestLibraryStorm(t *testing.T) {
 			wg.Go(func() {
 				s := []*Stream{r.s, r.other}[i%2]
 				for {
-					k, err := l.Kernel("count")
+					k, err := l.Kernel("tick")
 					if err == nil {
 						var f *Function
 						if f, err = k.Function(r.gpu); err == nil {

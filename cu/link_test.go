@@ -61,7 +61,8 @@ var linkCases = []struct {
 		kernelText("kb", "mov.u32 %v, 5;"), 4, 5, ""},
 	{"a kernel twice", kernelText("ka", "mov.u32 %v, 1;"), kernelText("ka", "mov.u32 %v, 2;"), 0, 0,
 		"Multiple definition of 'ka' in 'b', first defined in 'a'"},
-	{"another result", ".extern .func (.param .b64 r) f;\n" + kernelText("ka", "mov.u32 %v, 1;"),
+	{"another result", ".extern .func (.param .b64 r) f;\n.visible .func g()\n{\n\t.param .b64 r;\n\tcall (r), f;\n\tret;\n}\n" +
+		kernelText("ka", "mov.u32 %v, 1;"),
 		functionText(".visible", "f", 2), 0, 0, "Prototype doesn't match for 'f' in 'b'"},
 	{"another size", ".extern .global .u64 v;\n" + kernelText("ka", loadV), ".visible .global .u32 v = 2;\n", 0, 0,
 		"Size doesn't match for 'v' in 'b', first specified in 'a'"},

@@ -136,10 +136,22 @@ func (g *graph) sorted() (list []*node, copies map[*node]*node, cycle *node) {
 	return list, copies, nil
 }
 
-// GraphExecUpdate is cuGraphExecUpdate: the executable graph gets the work of another graph with
-// the same structure. Nodes correspond in the order of their creation.
-func (d *Driver) GraphExecUpdate(_ *driver.Thread, h driver.GraphExec, gh driver.Graph) (driver.GraphNode, int32,
+// GraphExecUpdate is cuGraphExecUpdate. On an H200, it looks at the first node first.
+func (d *Driver) GraphExecUpdate(_ *driver.Thread, h driver.GraphExec, g driver.Graph) (driver.GraphNode, int32,
 	driver.Result) {
+	return d.updateExec(h, g, true)
+}
+
+// GraphExecUpdateV2 is cuGraphExecUpdate_v2.
+func (d *Driver) GraphExecUpdateV2(_ *driver.Thread, h driver.GraphExec, g driver.Graph) (info driver.GraphExecUpdateResultInfo,
+	r driver.Result) {
+	info.ErrorNode, info.Result, r = d.updateExec(h, g, false)
+	return info, r
+}
+
+// updateExec gives an executable graph the work of another graph with the same structure. Nodes
+// correspond in the order of their creation.
+func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph, forwards bool) (driver.GraphNode, int32, driver.Result) {
 	const name = "cuGraphExecUpdate"
 	defer d.mu.Unlock()
 	g, r := d.graphOf(name, gh)
@@ -150,8 +162,11 @@ func (d *Driver) GraphExecUpdate(_ *driver.Thread, h driver.GraphExec, gh driver
 	if r != ok {
 		return 0, driver.CU_GRAPH_EXEC_UPDATE_ERROR, r
 	}
-	counterpart := make(map[*node]*node) // by the other graph's nodes
-	if wrong := counterparts(copiesOf(x.source, x.copies), g.nodes, counterpart); wrong != nil {
+	counterpart, own := make(map[*node]*node), copiesOf(x.source, x.copies) // by the other graph's nodes
+	if forwards && g != x.graph && len(own) != len(g.nodes) {
+		return 0, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, driver.ResultGraphExecUpdateFailure
+	}
+	if wrong := counterparts(own, g.nodes, counterpart, forwards); wrong != nil {
 		return wrong.handle, wrong.why, driver.ResultGraphExecUpdateFailure
 	}
 	x.values = maps.Clone(x.values) // kernels may read it
@@ -181,8 +196,8 @@ func dependents(nodes []*node) map[*node]map[*node]driver.GraphEdgeData {
 
 // counterparts finds the node of an executable graph for each node of another graph, also in bodies. It
 // returns a node that has none. As an H200 does, it looks at all edges before it looks at any type, and
-// looks at the last node first.
-func counterparts(own, nodes []*node, of map[*node]*node) *wrongNode {
+// then, unless forwards, at the last node first.
+func counterparts(own, nodes []*node, of map[*node]*node, forwards bool) *wrongNode {
 	if len(own) != len(nodes) {
 		return &wrongNode{0, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
 	}
@@ -200,7 +215,11 @@ func counterparts(own, nodes []*node, of map[*node]*node) *wrongNode {
 			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
 		}
 	}
-	for i, n := range slices.Backward(nodes) {
+	order := slices.Backward(nodes)
+	if forwards {
+		order = slices.All(nodes)
+	}
+	for i, n := range order {
 		switch m := own[i]; {
 		case m.work.alloc != n.work.alloc:
 			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR}
@@ -215,7 +234,7 @@ func counterparts(own, nodes []*node, of map[*node]*node) *wrongNode {
 			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED}
 		}
 		for k, b := range n.work.cond.bodies {
-			if wrong := counterparts(own[i].work.cond.created[k], b.nodes, of); wrong != nil {
+			if wrong := counterparts(own[i].work.cond.created[k], b.nodes, of, forwards); wrong != nil {
 				return wrong
 			}
 		}

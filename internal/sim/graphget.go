@@ -68,13 +68,6 @@ func (d *Driver) GraphExecGetFlags(_ *driver.Thread, h driver.GraphExec) (uint64
 	return x.flags & driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH, ok
 }
 
-// GraphExecUpdateV2 is cuGraphExecUpdate_v2.
-func (d *Driver) GraphExecUpdateV2(th *driver.Thread, h driver.GraphExec, g driver.Graph) (info driver.GraphExecUpdateResultInfo,
-	r driver.Result) {
-	info.ErrorNode, info.Result, r = d.GraphExecUpdate(th, h, g)
-	return info, r
-}
-
 // GraphKernelNodeGetParams is cuGraphKernelNodeGetParams_v2. The arguments are the node's, until its
 // parameters change.
 func (d *Driver) GraphKernelNodeGetParams(_ *driver.Thread, h driver.GraphNode) (p driver.KernelNodeParams, r driver.Result) {

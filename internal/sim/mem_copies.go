@@ -12,9 +12,9 @@ const noCopy = ^uint64(0)
 func (d *Driver) onBatchStream(name string, th *driver.Thread, h driver.Stream) (*stream, driver.Result) {
 	s, _, r := d.askStream(name, th, h)
 	switch {
-	case r != ok:
-	case s.kind == legacyStream:
+	case (h == 0 || h == driver.CU_STREAM_LEGACY) && d.thread(th).current() != nil: // also if the context is poisoned
 		r = driver.ResultInvalidValue
+	case r != ok:
 	case s.capture != nil:
 		d.space.building = true
 	}

@@ -71,7 +71,10 @@ func foundGraphConds() []found {
 			c.res("graph-as-child", res)
 			_, _, res = add(n, body, handle(n, 1), isSwitch, 2)
 			c.res("nested", res)
-			ex := c.exec(n.graph)
+			ex, res := c.GraphInstantiateWithFlags(c.at, n.graph, 0)
+			if c.res("exec", res); res != driver.ResultSuccess {
+				return
+			}
 			_, res = c.GraphInstantiateWithFlags(c.at, n.graph, 0)
 			c.res("second-exec", res)
 			_, why, res := c.GraphExecUpdate(c.at, ex, n.graph)

@@ -259,10 +259,7 @@ func read(text string) (map[string][]string, error) {
 
 // unrecorded are calls that no GPU has been asked about. When the file has their answers, they are
 // removed here.
-var unrecorded = []string{"cuCtxGetExecAffinity", "cuMemDiscardAndPrefetchBatchAsync", "cuMemDiscardBatchAsync",
-	"cuMemPrefetchAsync", "cuMemPrefetchBatchAsync", "cuMemcpy3DBatchAsync", "cuMemcpyBatchAsync",
-	"cuPointerGetAttribute", "cuPointerGetAttributes", "cuLibraryLoadData", "cuLibraryUnload", "cuLibraryGetKernel",
-	"cuLibraryGetModule", "cuKernelGetFunction", "cuKernelGetAttribute"}
+var unrecorded []string
 
 // TestEntries makes all calls on every driver of this machine.
 func TestEntries(t *testing.T) {
