@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
 )
 
 const linkHead = ".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -122,6 +125,40 @@ func TestLink(t *testing.T) {
 	}
 	if n := r.sim.Census()["linker"]; n != 0 {
 		t.Errorf("%d linkers are left", n)
+	}
+}
+
+// unknownLinks is a driver that answers CUDA_ERROR_UNKNOWN to what cannot be linked, as an H200's
+// sometimes does.
+type unknownLinks struct{ driver.Software }
+
+func unknown(r driver.Result) driver.Result {
+	if r == driver.ResultInvalidSource {
+		return driver.ResultUnknown
+	}
+	return r
+}
+
+func (d unknownLinks) LinkAddData(th *driver.Thread, l driver.LinkState, typ int32, data []byte, name string, options []uint32,
+	values []uintptr) driver.Result {
+	return unknown(d.Software.LinkAddData(th, l, typ, data, name, options, values))
+}
+
+func (d unknownLinks) LinkComplete(th *driver.Thread, l driver.LinkState) (driver.HostPtr, uint64, driver.Result) {
+	p, n, r := d.Software.LinkComplete(th, l)
+	return p, n, unknown(r)
+}
+
+// TestLinkUnknown checks that results of the linker do not count as a loss of the device.
+func TestLinkUnknown(t *testing.T) {
+	sim := cusim.New()
+	drv := must(Open(WithSoftware(driver.Provide(unknownLinks{sim.Software()}))))(t)
+	defer drv.Close()
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	defer gpu.Close()
+	testLinkCases(t, gpu)
+	if err := gpu.Err(); err != nil {
+		t.Errorf("the context has an error: %v", err)
 	}
 }
 
