@@ -5828,9 +5828,6 @@ func (t *Table) MemDiscardAndPrefetchBatchAsync(at At, dptrs []DevicePtr, sizes 
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symMemDiscardAndPrefetchBatchAsync)
-	}
 	if t.soft != nil {
 		if t.version < 13000 {
 			res = missing(symMemDiscardAndPrefetchBatchAsync)
@@ -5870,7 +5867,7 @@ func (t *Table) MemDiscardAndPrefetchBatchAsync(at At, dptrs []DevicePtr, sizes 
 		flags:           uintptr(flags),
 		hStream:         uintptr(hStream),
 	}
-	return t.call14(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call14(at, ccall.Hot, unsafe.Pointer(&f))
 }
 
 // MemDiscardBatchAsync calls cuMemDiscardBatchAsync, which exists since CUDA 13.0.
@@ -6198,9 +6195,6 @@ func (t *Table) PointerGetAttributes(at At, attributes []int32, data []unsafe.Po
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symPointerGetAttributes)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -6228,7 +6222,13 @@ func (t *Table) PointerGetAttributes(at At, attributes []int32, data []unsafe.Po
 		data:          unsafe.Pointer(unsafe.SliceData(data)),
 		ptr:           uintptr(ptr),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // PointerSetAttribute calls cuPointerSetAttribute, which exists since CUDA 6.0.
@@ -6644,9 +6644,6 @@ func (t *Table) Memcpy3DAsync(at At, pCopy Memcpy3D, hStream Stream) (res Result
 
 // Memcpy3DBatchAsync calls cuMemcpy3DBatchAsync_v2, which exists since CUDA 13.0.
 func (t *Table) Memcpy3DBatchAsync(at At, opList []Memcpy3DBatchOp, flags uint64, hStream Stream) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpy3DBatchAsync_v2)
-	}
 	if t.soft != nil {
 		if t.version < 13000 {
 			res = missing(symMemcpy3DBatchAsync_v2)
@@ -6678,14 +6675,17 @@ func (t *Table) Memcpy3DBatchAsync(at At, opList []Memcpy3DBatchOp, flags uint64
 		flags:   uintptr(flags),
 		hStream: uintptr(hStream),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // Memcpy3DBatchAsyncV1 calls cuMemcpy3DBatchAsync, which exists since CUDA 12.8.
 func (t *Table) Memcpy3DBatchAsyncV1(at At, opList []Memcpy3DBatchOp, flags uint64, hStream Stream) (failIdx uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemcpy3DBatchAsync)
-	}
 	if t.soft != nil {
 		if t.version < 12080 {
 			res = missing(symMemcpy3DBatchAsync)
@@ -6721,7 +6721,12 @@ func (t *Table) Memcpy3DBatchAsyncV1(at At, opList []Memcpy3DBatchOp, flags uint
 		hStream: uintptr(hStream),
 	}
 	f.failIdx = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -7987,9 +7992,6 @@ func (t *Table) GraphChildGraphNodeGetGraph(at At, hNode GraphNode) (phGraph Gra
 
 // GraphConditionalHandleCreate calls cuGraphConditionalHandleCreate, which exists since CUDA 12.3.
 func (t *Table) GraphConditionalHandleCreate(at At, hGraph Graph, ctx Context, defaultLaunchValue uint32, flags uint32) (pHandleOut GraphConditionalHandle, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphConditionalHandleCreate)
-	}
 	if t.soft != nil {
 		if t.version < 12030 {
 			res = missing(symGraphConditionalHandleCreate)
@@ -8025,7 +8027,12 @@ func (t *Table) GraphConditionalHandleCreate(at At, hGraph Graph, ctx Context, d
 		flags:              uintptr(flags),
 	}
 	f.pHandleOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -11133,9 +11140,6 @@ func (t *Table) GetProcAddressV1(at At, symbol string, cudaVersion int32, flags 
 
 // KernelGetAttribute calls cuKernelGetAttribute, which exists since CUDA 12.0.
 func (t *Table) KernelGetAttribute(at At, attrib int32, kernel Kernel, dev Device) (pi int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symKernelGetAttribute)
-	}
 	if t.soft != nil {
 		if t.version < 12000 {
 			res = missing(symKernelGetAttribute)
@@ -11164,7 +11168,12 @@ func (t *Table) KernelGetAttribute(at At, attrib int32, kernel Kernel, dev Devic
 		v0     int32
 	}{fn: fn, attrib: uintptr(uint32(attrib)), kernel: uintptr(kernel), dev: uintptr(uint32(dev))}
 	f.pi = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -11240,9 +11249,6 @@ func (t *Table) KernelGetLibrary(at At, kernel Kernel) (pLib LibraryHandle, res 
 
 // KernelGetName calls cuKernelGetName, which exists since CUDA 12.3.
 func (t *Table) KernelGetName(at At, hfunc Kernel) (name string, res Result) {
-	if at.NoWait {
-		t.mayWait(symKernelGetName)
-	}
 	if t.soft != nil {
 		if t.version < 12030 {
 			res = missing(symKernelGetName)
@@ -11269,7 +11275,12 @@ func (t *Table) KernelGetName(at At, hfunc Kernel) (name string, res Result) {
 		v0    unsafe.Pointer
 	}{fn: fn, hfunc: uintptr(hfunc)}
 	f.name = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return goString(f.v0), res
 }
 
@@ -11385,9 +11396,6 @@ func (t *Table) KernelSetCacheConfig(at At, kernel Kernel, config int32, dev Dev
 
 // LibraryEnumerateKernels calls cuLibraryEnumerateKernels, which exists since CUDA 12.4.
 func (t *Table) LibraryEnumerateKernels(at At, kernels []Kernel, lib LibraryHandle) (res Result) {
-	if at.NoWait {
-		t.mayWait(symLibraryEnumerateKernels)
-	}
 	if t.soft != nil {
 		if t.version < 12040 {
 			res = missing(symLibraryEnumerateKernels)
@@ -11417,7 +11425,13 @@ func (t *Table) LibraryEnumerateKernels(at At, kernels []Kernel, lib LibraryHand
 		numKernels: uintptr(len(kernels)),
 		lib:        uintptr(lib),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // LibraryGetGlobal calls cuLibraryGetGlobal, which exists since CUDA 12.0.
@@ -11469,9 +11483,6 @@ func (t *Table) LibraryGetKernel(at At, library LibraryHandle, name string) (pKe
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symLibraryGetKernel)
-	}
 	if t.soft != nil {
 		if t.version < 12000 {
 			res = missing(symLibraryGetKernel)
@@ -11499,15 +11510,17 @@ func (t *Table) LibraryGetKernel(at At, library LibraryHandle, name string) (pKe
 		v0      Kernel
 	}{fn: fn, library: uintptr(library), name: unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))}
 	f.pKernel = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
 // LibraryGetKernelCount calls cuLibraryGetKernelCount, which exists since CUDA 12.4.
 func (t *Table) LibraryGetKernelCount(at At, lib LibraryHandle) (count uint32, res Result) {
-	if at.NoWait {
-		t.mayWait(symLibraryGetKernelCount)
-	}
 	if t.soft != nil {
 		if t.version < 12040 {
 			res = missing(symLibraryGetKernelCount)
@@ -11534,7 +11547,12 @@ func (t *Table) LibraryGetKernelCount(at At, lib LibraryHandle) (count uint32, r
 		v0    uint32
 	}{fn: fn, lib: uintptr(lib)}
 	f.count = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -11666,9 +11684,6 @@ func (t *Table) LibraryLoadData(at At, code []byte, jitOptions []uint32, jitOpti
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symLibraryLoadData)
-	}
 	if t.soft != nil {
 		if t.version < 12000 {
 			res = missing(symLibraryLoadData)
@@ -11715,7 +11730,7 @@ func (t *Table) LibraryLoadData(at At, code []byte, jitOptions []uint32, jitOpti
 		numLibraryOptions:   uintptr(len(libraryOptions)),
 	}
 	f.library = unsafe.Pointer(&f.v0)
-	res = t.call14(at, ccall.Blocking, unsafe.Pointer(&f))
+	res = t.call14(at, ccall.Hot, unsafe.Pointer(&f))
 	if res < popFailed {
 		t.LibraryUnload(at.undo(), f.v0)
 		f.v0 = 0
@@ -11817,9 +11832,6 @@ func (t *Table) LinkAddData(at At, state LinkState, typ int32, data []byte, name
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symLinkAddData_v2)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -11855,7 +11867,7 @@ func (t *Table) LinkAddData(at At, state LinkState, typ int32, data []byte, name
 		options:      unsafe.Pointer(unsafe.SliceData(options)),
 		optionValues: unsafe.Pointer(unsafe.SliceData(optionValues)),
 	}
-	return t.call14(at, ccall.Blocking, unsafe.Pointer(&f))
+	return t.call14(at, ccall.Hot, unsafe.Pointer(&f))
 }
 
 // LinkAddFile calls cuLinkAddFile_v2, which exists since CUDA 6.5.
@@ -11902,9 +11914,6 @@ func (t *Table) LinkAddFile(at At, state LinkState, typ int32, path string, opti
 
 // LinkComplete calls cuLinkComplete, which exists since CUDA 5.5.
 func (t *Table) LinkComplete(at At, state LinkState) (cubinOut HostPtr, sizeOut uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symLinkComplete)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -11930,7 +11939,12 @@ func (t *Table) LinkComplete(at At, state LinkState) (cubinOut HostPtr, sizeOut 
 	}{fn: fn, state: uintptr(state)}
 	f.cubinOut = unsafe.Pointer(&f.v0)
 	f.sizeOut = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, f.v1, res
 }
 
@@ -11939,9 +11953,6 @@ func (t *Table) LinkCreate(at At, options []uint32, optionValues []uintptr) (sta
 	if len(optionValues) != len(options) {
 		res = ResultInvalidValue
 		return
-	}
-	if at.NoWait {
-		t.mayWait(symLinkCreate_v2)
 	}
 	if t.soft != nil {
 		var th *Thread
@@ -11977,7 +11988,12 @@ func (t *Table) LinkCreate(at At, options []uint32, optionValues []uintptr) (sta
 		optionValues: unsafe.Pointer(unsafe.SliceData(optionValues)),
 	}
 	f.stateOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	if res < popFailed {
 		t.LinkDestroy(at.undo(), f.v0)
 		f.v0 = 0
@@ -11987,9 +12003,6 @@ func (t *Table) LinkCreate(at At, options []uint32, optionValues []uintptr) (sta
 
 // LinkDestroy calls cuLinkDestroy, which exists since CUDA 5.5.
 func (t *Table) LinkDestroy(at At, state LinkState) (res Result) {
-	if at.NoWait {
-		t.mayWait(symLinkDestroy)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -12003,7 +12016,18 @@ func (t *Table) LinkDestroy(at At, state LinkState) (res Result) {
 			return
 		}
 	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(state))
+	f := struct {
+		fn, r uintptr
+		state uintptr
+		_     [5]uintptr
+	}{fn: fn, state: uintptr(state)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // ModuleEnumerateFunctions calls cuModuleEnumerateFunctions, which exists since CUDA 12.4.

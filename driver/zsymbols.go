@@ -676,7 +676,7 @@ const symbolTable = "" +
 	"\x13SetParams\x84\xb7" + // cuGraphBatchMemOpNodeSetParams, 11.7, blocking
 	"\x05ChildGraphNodeGetGraph\x84\xa0" + // cuGraphChildGraphNodeGetGraph, 10.0, blocking
 	"\x06lone\x84\xa0" + // cuGraphClone, 10.0, hot
-	"\x00GraphConditionalHandleCreate\x84\xc3" + // cuGraphConditionalHandleCreate, 12.3, blocking
+	"\x00GraphConditionalHandleCreate\x84\xc3" + // cuGraphConditionalHandleCreate, 12.3, hot
 	"\x06reate\x84\xa0" + // cuGraphCreate, 10.0, hot
 	"\x05DebugDotPrint\x84\xb3" + // cuGraphDebugDotPrint, 11.3, hot
 	"\x07stroy\x84\xa0" + // cuGraphDestroy, 10.0, hot
@@ -779,10 +779,10 @@ const symbolTable = "" +
 	"\x03OpenEventHandle\x84\x41" + // cuIpcOpenEventHandle, 4.1, setup
 	"\x07MemHandle\x80\x41" + // cuIpcOpenMemHandle, 4.1, setup
 	"\x10_v2\x84\xb0" + // cuIpcOpenMemHandle_v2, 11.0, setup
-	"\x00KernelGetAttribute\x84\xc0" + // cuKernelGetAttribute, 12.0, blocking
+	"\x00KernelGetAttribute\x84\xc0" + // cuKernelGetAttribute, 12.0, hot
 	"\x09Function\x84\xc0" + // cuKernelGetFunction, 12.0, blocking
 	"\x09Library\x84\xc5" + // cuKernelGetLibrary, 12.5, blocking
-	"\x09Name\x84\xc3" + // cuKernelGetName, 12.3, blocking
+	"\x09Name\x84\xc3" + // cuKernelGetName, 12.3, hot
 	"\x09ParamCount\x84\xd2" + // cuKernelGetParamCount, 13.2, blocking, unverified
 	"\x0eInfo\x84\xc4" + // cuKernelGetParamInfo, 12.4, blocking
 	"\x06SetAttribute\x84\xc0" + // cuKernelSetAttribute, 12.0, blocking
@@ -801,24 +801,24 @@ const symbolTable = "" +
 	"\x0cEx\x84\xb6" + // cuLaunchKernelEx, 11.6, hot
 	"\x0e_ptsz\x85\xb6" + // cuLaunchKernelEx_ptsz, 11.6, hot
 	"\x0c_ptsz\x85\x70" + // cuLaunchKernel_ptsz, 7.0, hot
-	"\x01ibraryEnumerateKernels\x84\xc4" + // cuLibraryEnumerateKernels, 12.4, blocking
+	"\x01ibraryEnumerateKernels\x84\xc4" + // cuLibraryEnumerateKernels, 12.4, hot
 	"\x07GetGlobal\x84\xc0" + // cuLibraryGetGlobal, 12.0, blocking
-	"\x0aKernel\x84\xc0" + // cuLibraryGetKernel, 12.0, blocking
-	"\x00LibraryGetKernelCount\x84\xc4" + // cuLibraryGetKernelCount, 12.4, blocking
+	"\x0aKernel\x84\xc0" + // cuLibraryGetKernel, 12.0, hot
+	"\x00LibraryGetKernelCount\x84\xc4" + // cuLibraryGetKernelCount, 12.4, hot
 	"\x0aManaged\x84\xc0" + // cuLibraryGetManaged, 12.0, blocking
 	"\x0bodule\x84\xc0" + // cuLibraryGetModule, 12.0, blocking
 	"\x0aUnifiedFunction\x84\xc0" + // cuLibraryGetUnifiedFunction, 12.0, blocking
-	"\x07LoadData\x84\xc0" + // cuLibraryLoadData, 12.0, blocking
+	"\x07LoadData\x84\xc0" + // cuLibraryLoadData, 12.0, hot
 	"\x0bFromFile\x84\xc0" + // cuLibraryLoadFromFile, 12.0, blocking
 	"\x07Unload\x84\xc0" + // cuLibraryUnload, 12.0, blocking
-	"\x02nkAddData\x80\x55" + // cuLinkAddData, 5.5, blocking
-	"\x0b_v2\x84\x65" + // cuLinkAddData_v2, 6.5, blocking
+	"\x02nkAddData\x80\x55" + // cuLinkAddData, 5.5, hot
+	"\x0b_v2\x84\x65" + // cuLinkAddData_v2, 6.5, hot
 	"\x07File\x80\x55" + // cuLinkAddFile, 5.5, blocking
 	"\x0b_v2\x84\x65" + // cuLinkAddFile_v2, 6.5, blocking
-	"\x04Complete\x84\x55" + // cuLinkComplete, 5.5, blocking
-	"\x05reate\x80\x55" + // cuLinkCreate, 5.5, blocking
-	"\x0a_v2\x84\x65" + // cuLinkCreate_v2, 6.5, blocking
-	"\x04Destroy\x84\x55" + // cuLinkDestroy, 5.5, blocking
+	"\x04Complete\x84\x55" + // cuLinkComplete, 5.5, hot
+	"\x05reate\x80\x55" + // cuLinkCreate, 5.5, hot
+	"\x0a_v2\x84\x65" + // cuLinkCreate_v2, 6.5, hot
+	"\x04Destroy\x84\x55" + // cuLinkDestroy, 5.5, hot
 	"\x01ogicalEndpointAddDevice\x84\xd3" + // cuLogicalEndpointAddDevice, 13.3, blocking, unverified
 	"\x00LogicalEndpointBindAddr\x84\xd3" + // cuLogicalEndpointBindAddr, 13.3, blocking, unverified
 	"\x13Mem\x84\xd3" + // cuLogicalEndpointBindMem, 13.3, blocking, unverified
@@ -854,8 +854,8 @@ const symbolTable = "" +
 	"\x03BatchDecompressAsync\x84\xc6" + // cuMemBatchDecompressAsync, 12.6, blocking
 	"\x00MemBatchDecompressAsync_ptsz\x85\xc6" + // cuMemBatchDecompressAsync_ptsz, 12.6, blocking
 	"\x03Create\x84\xa2" + // cuMemCreate, 10.2, setup
-	"\x03DiscardAndPrefetchBatchAsync\x84\xd0" + // cuMemDiscardAndPrefetchBatchAsync, 13.0, blocking
-	"\x1f_ptsz\x85\xd0" + // cuMemDiscardAndPrefetchBatchAsync_ptsz, 13.0, blocking
+	"\x03DiscardAndPrefetchBatchAsync\x84\xd0" + // cuMemDiscardAndPrefetchBatchAsync, 13.0, hot
+	"\x1f_ptsz\x85\xd0" + // cuMemDiscardAndPrefetchBatchAsync_ptsz, 13.0, hot
 	"\x0aBatchAsync\x84\xd0" + // cuMemDiscardBatchAsync, 13.0, blocking
 	"\x14_ptsz\x85\xd0" + // cuMemDiscardBatchAsync_ptsz, 13.0, blocking
 	"\x03ExportToShareableHandle\x84\xa2" + // cuMemExportToShareableHandle, 10.2, setup
@@ -923,10 +923,10 @@ const symbolTable = "" +
 	"\x08Async\x80\x20" + // cuMemcpy3DAsync, 2.0, hot
 	"\x0d_v2\x84\x32" + // cuMemcpy3DAsync_v2, 3.2, hot
 	"\x10_ptsz\x85\x70" + // cuMemcpy3DAsync_v2_ptsz, 7.0, hot
-	"\x08BatchAsync\x80\xc8" + // cuMemcpy3DBatchAsync, 12.8, blocking
-	"\x12_ptsz\x81\xc8" + // cuMemcpy3DBatchAsync_ptsz, 12.8, blocking
-	"\x13v2\x84\xd0" + // cuMemcpy3DBatchAsync_v2, 13.0, blocking
-	"\x15_ptsz\x85\xd0" + // cuMemcpy3DBatchAsync_v2_ptsz, 13.0, blocking
+	"\x08BatchAsync\x80\xc8" + // cuMemcpy3DBatchAsync, 12.8, hot
+	"\x12_ptsz\x81\xc8" + // cuMemcpy3DBatchAsync_ptsz, 12.8, hot
+	"\x13v2\x84\xd0" + // cuMemcpy3DBatchAsync_v2, 13.0, hot
+	"\x15_ptsz\x85\xd0" + // cuMemcpy3DBatchAsync_v2_ptsz, 13.0, hot
 	"\x08Peer\x84\x40" + // cuMemcpy3DPeer, 4.0, blocking
 	"\x0cAsync\x84\x40" + // cuMemcpy3DPeerAsync, 4.0, blocking
 	"\x11_ptsz\x85\x70" + // cuMemcpy3DPeerAsync_ptsz, 7.0, blocking
@@ -1056,7 +1056,7 @@ const symbolTable = "" +
 	"\x08i\x84\x20" + // cuParamSeti, 2.0, blocking
 	"\x08v\x84\x20" + // cuParamSetv, 2.0, blocking
 	"\x01ointerGetAttribute\x84\x40" + // cuPointerGetAttribute, 4.0, hot
-	"\x13s\x84\x70" + // cuPointerGetAttributes, 7.0, blocking
+	"\x13s\x84\x70" + // cuPointerGetAttributes, 7.0, hot
 	"\x07SetAttribute\x84\x60" + // cuPointerSetAttribute, 6.0, blocking
 	"\x00SignalExternalSemaphoresAsync\x84\xa0" + // cuSignalExternalSemaphoresAsync, 10.0, blocking
 	"\x1d_ptsz\x85\xa0" + // cuSignalExternalSemaphoresAsync_ptsz, 10.0, blocking
@@ -1207,11 +1207,11 @@ const maxSymbolName = 50
 const symbolClasses = "" +
 	"22222222222222222222222222220000222100121211211121111111211222212200002010010222" +
 	"21022002200002222000221002111111111112222121212212222112002111111221111111222221" +
-	"21111111121111222211111211222211212212222221221111122212122222212221122112112222" +
-	"22222222202121220200000222222222121221111111122222222222222222222222222222222222" +
-	"00111111122111122022220211220220022112111111200221021112221122222222000202211122" +
-	"22221112222222222222222222222222222222222111222111222222222111222112222222222222" +
-	"22112221122211222112222222212112222222222222222212212222222122221111111112211111" +
+	"11111111121111222211111211222211212212222221221111122212122222212221122112112222" +
+	"22222222202121220200000122122222121221111111112112221221122111122222222222222222" +
+	"00111111122111122011220211220220022112111111200221021112221122222222000202211122" +
+	"22221111111222222222222222222222222222222111222111222222222111222112222222222222" +
+	"22112221122211222112222222212112222222222222222212212222222112221111111112211111" +
 	"22222211122122111111111122111121111111122221111111111111111111111222222222222222" +
 	"222222222222222222222222222222122222"
 
