@@ -33,7 +33,7 @@ const countPTX = putPTX + `
 `
 
 // badPTX has a kernel with a mistake.
-const badPTX = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry x() { bad; }\n"
+const badPTX = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry x() { ret }\n"
 
 // library loads a library, which the test closes.
 func (r *soft) library() *Library {
@@ -198,7 +198,7 @@ func TestLibraryMistakes(t *testing.T) {
 		func() error { _, err := l.Module(r.gpu); return err }(),
 	} {
 		r.is(err, ResultInvalidPTX)
-		if err == nil || !strings.Contains(err.Error(), "the compiler says:\n\tcusim: line 4, column 23: fatal:") {
+		if err == nil || !strings.Contains(err.Error(), "the compiler says:\n\tcusim: line 4, column 27: fatal:") {
 			t.Errorf("without the compiler's log: %v", err)
 		}
 	}

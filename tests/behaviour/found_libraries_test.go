@@ -72,7 +72,7 @@ func foundLibraries() []found {
 			for _, image := range []struct{ name, text string }{
 				{"empty", ""},
 				{"no-kernel", ".version 7.0\n.target sm_70\n.address_size 64\n"},
-				{"a-mistake", ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry count() { bad; }\n"},
+				{"a-mistake", ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry count() { ret }\n"},
 				{"a-version", ".version 99.0\n.target sm_70\n.address_size 64\n.visible .entry count() { ret; }\n"},
 				{"a-target", ".version 8.7\n.target sm_120\n.address_size 64\n.visible .entry count() { ret; }\n"},
 			} {
