@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -516,7 +517,7 @@ func TestModuleLoadBeside(t *testing.T) {
 	for {
 		select {
 		case res := <-done:
-			if r.must(res); n < 10 {
+			if r.must(res); n < 10 && runtime.GOOS != "windows" { // Wine may let no other thread run meanwhile
 				t.Errorf("%d calls beside it", n)
 			}
 			return
