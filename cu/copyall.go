@@ -173,7 +173,8 @@ type MemPrefetch struct {
 func (s *Stream) PrefetchAll(list []MemPrefetch) error {
 	return s.moveAll(workPrefetchAll, list, func(i int) error { return s.Prefetch(list[i].Mem, list[i].To) },
 		func(sc *streamCore, m moves) driver.Result {
-			return sc.ctx.drv.table.MemPrefetchBatchAsync(sc.inContext(), m.addrs, m.sizes, m.places, m.firsts, 0, sc.raw)
+			return sc.ctx.drv.table.MemPrefetchBatchAsync(sc.inContext(), m.addrs, m.sizes, m.places, m.firsts, 0,
+				sc.raw)
 		})
 }
 
@@ -234,7 +235,8 @@ func (s *Stream) moveAll(f workFunction, list []MemPrefetch, one func(i int) err
 			stretches[i] = r.stretch(true)
 		}
 	}
-	if fit && !overlap(stretches) && s.together(f, regions, func(sc *streamCore) driver.Result { return call(sc, all) }) {
+	if fit && !overlap(stretches) && s.together(f, regions,
+		func(sc *streamCore) driver.Result { return call(sc, all) }) {
 		if discards {
 			for i := range regions {
 				s.observeDiscard(f, &regions[i])

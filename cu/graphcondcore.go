@@ -46,6 +46,9 @@ func (gc *graphCore) addConditional(h driver.GraphConditionalHandle, kind int32,
 	if res != driver.ResultSuccess {
 		return 0, nil, res
 	}
+	if len(made.Conditional().Graphs()) != int(size) { // a software driver with a mistake
+		return 0, nil, driver.ResultUnknown
+	}
 	whole := gc
 	if gc.whole != nil {
 		whole = gc.whole

@@ -56,7 +56,8 @@ func (x *GraphExec) SetEnabled(n GraphNode, enabled bool) error {
 	if enabled {
 		value = 1
 	} else if c.use.cooperative {
-		return invalid(op, "a launch of the graph would fail, and poison the context, if a cooperative kernel is disabled: "+
+		return invalid(op, "a launch of the graph would fail, and poison the context, if a cooperative kernel is "+
+			"disabled: "+
 			"let the kernel return at once instead")
 	}
 	if res := c.gc.ctx.drv.table.GraphNodeSetEnabled(c.at(), x.core.raw, n.raw, value); res != driver.ResultSuccess {

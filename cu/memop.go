@@ -62,9 +62,9 @@ const batchOp = "cuStreamBatchMemOp"
 const mostMemOps = 255
 
 // BatchMemOps enqueues up to 255 operations, which are done in their order (cuStreamBatchMemOp_v2, CUDA
-// 11.7). Each Memory must be one aligned word, in memory of the stream's context or in host memory that is
-// mapped. No operations are nothing to do. It waits while the stream's queue is full: see
-// docs/blocking.md.
+// 11.7). Each Memory must be one aligned word, in device memory of the stream's context or in host memory
+// that is mapped, and not in memory that is managed, of a pool, or of a graph. A call without
+// operations does nothing. It waits while the stream's queue is full: see docs/blocking.md.
 //
 // Use a [Timeline] where one counter is enough: the program can wait for it, too.
 func (s *Stream) BatchMemOps(ops ...MemOp) error {
@@ -180,11 +180,14 @@ func checkMemOps(op string, ops []MemOp, ctx *contextCore, what string) error {
 			return err
 		}
 		switch size := o.size(); {
+		case m.is == managedMemory || m.is == pooledMemory || m.is == graphMemory:
+			return invalid(op, fmt.Sprintf("operation %d is for memory that is managed, of a pool, or of a graph, "+
+				"which the driver refuses: use memory of Context.Alloc or Context.AllocHost", i))
 		case m.raw == 0:
 			return mistake(op, errUnmapped, m.handle(), "allocate it with HostDeviceMap")
 		case o.r.size != size || uint64(o.r.addr())%size != 0:
-			return invalid(op, fmt.Sprintf("operation %d is for %d bytes at an address that is a multiple of %[2]d, and got %d "+
-				"bytes at %#x", i, size, o.r.size, uint64(o.r.addr())))
+			return invalid(op, fmt.Sprintf("operation %d is for %d bytes at an address that is a multiple of %[2]d, "+
+				"and got %d bytes at %#x", i, size, o.r.size, uint64(o.r.addr())))
 		case o.flags > driver.CU_STREAM_WAIT_VALUE_NOR:
 			return invalid(op, fmt.Sprintf("operation %d waits for WaitFor(%d), which does not exist", i, o.flags))
 		}

@@ -36,8 +36,8 @@ func TestGPUMemOps(t *testing.T) {
 	}
 	ok(errors.Join(a.Memset(mem, 0), a.Synchronize()))
 	ok(a.BatchMemOps())
-	ok(b.BatchMemOps(WaitWord32(w32(0), 5, WaitAtLeast), WaitWord32(w32(1), 6, WaitAnd), WaitWord64(w64(1), 1<<40, WaitEqual),
-		WriteWord32(w32(4), 9)))
+	ok(b.BatchMemOps(WaitWord32(w32(0), 5, WaitAtLeast), WaitWord32(w32(1), 6, WaitAnd),
+		WaitWord64(w64(1), 1<<40, WaitEqual), WriteWord32(w32(4), 9)))
 	if status, err := b.Query(); status != Pending || err != nil {
 		t.Errorf("the stream is %v, %v", status, err)
 	}
@@ -54,7 +54,10 @@ func TestGPUMemOps(t *testing.T) {
 	ok(x.SetMemOps(write, WriteWord32(w32(5), 105), WriteWord32(w32(6), 106)))
 	ok(x.Launch(b))
 	words(b, 100, 101, 102, 103, 9, 105, 106)
+	pooled, managed := must(a.Alloc(8))(t), must(gpu.AllocManaged(8, AttachGlobal))(t)
 	for what, err := range map[string]error{
+		"memory of a pool":             a.BatchMemOps(WriteWord64(pooled, 1)),
+		"managed memory":               a.BatchMemOps(WriteWord64(managed, 1)),
 		"another number of operations": x.SetMemOps(write, WriteWord32(w32(5), 105)),
 		"another kind of operation":    x.SetMemOps(write, WriteWord32(w32(5), 105), WaitWord32(w32(6), 106, WaitEqual)),
 		"a node of another type":       must(g.AddEmpty())(t).SetMemOps(WriteWord32(w32(0), 1)),
@@ -72,6 +75,7 @@ func TestGPUMemOps(t *testing.T) {
 	if err := a.BatchMemOps(WriteWord32(nil, 1)); !errors.Is(err, ErrNil) {
 		t.Errorf("no memory: %v", err)
 	}
+	ok(errors.Join(pooled.Close(), managed.Close()))
 	ok(write.SetMemOps(WriteWord32(w32(7), 107)))
 	y := must(g.Instantiate())(t)
 	ok(y.Launch(b))

@@ -19,10 +19,9 @@ func (p *MemPool) Export() (*os.File, error) {
 		return nil, err
 	}
 	defer p.leave()
-	f, res := exportFile("CUmemoryPool", func() (driver.ShareableHandle, driver.Result) {
-		return pc.ctx.drv.table.MemPoolExportToShareableHandle(driver.At{Context: pc.ctx.raw}, pc.raw,
-			driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
-	})
+	h, res := pc.ctx.drv.table.MemPoolExportToShareableHandle(driver.At{Context: pc.ctx.raw}, pc.raw,
+		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+	f, res := exportedFile("CUmemoryPool", h, res)
 	if res != driver.ResultSuccess {
 		return nil, pc.ctx.callError(op, pc.handle(), res)
 	}

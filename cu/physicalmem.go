@@ -136,28 +136,25 @@ func (c *Context) ImportPhysicalMem(fd uintptr, size uint64) (*PhysicalMem, erro
 // checkDescriptor returns an error for what is no file descriptor. The driver looks at 32 bits only.
 func checkDescriptor(op string, fd uintptr) error {
 	if fd > math.MaxInt32 {
-		return invalid(op, fmt.Sprintf("%#x is not the descriptor of an open file: pass that of the file of Export", fd))
+		return invalid(op, fmt.Sprintf("%#x is not the descriptor of an open file: pass that of the file of Export",
+			fd))
 	}
 	return nil
 }
 
-// exportFile makes a call that returns a file descriptor, which becomes the caller's file. Programs that
-// the process starts do not get it unless the caller passes it on, as is usual in Go. An H200's driver
-// returns descriptors of pools that they would get.
-func exportFile(name string, export func() (driver.ShareableHandle, driver.Result)) (*os.File, driver.Result) {
-	syscall.ForkLock.RLock() // the driver does not wait for the GPU
-	h, res := export()
+// exportedFile makes a file descriptor that the driver has returned the caller's file. Programs that the
+// process starts later do not get it unless the caller passes it on, as is usual in Go. An H200's driver
+// returns descriptors of pools that they would get. A program that is started during the call may get
+// the file: syscall.ForkLock would prevent that, but the driver's call can wait for another call.
+func exportedFile(name string, h driver.ShareableHandle, res driver.Result) (*os.File, driver.Result) {
 	fd := h.FD()
-	if res == driver.ResultSuccess && fd >= 0 {
-		callWith(syscall.CloseOnExec, fd)
-	}
-	syscall.ForkLock.RUnlock()
 	switch {
 	case res != driver.ResultSuccess:
 		return nil, res
 	case fd < 0:
 		return nil, driver.ResultUnknown
 	}
+	callWith(syscall.CloseOnExec, fd)
 	return os.NewFile(uintptr(fd), name), res
 }
 
@@ -233,10 +230,9 @@ func (p *PhysicalMem) Export() (*os.File, error) {
 		return nil, err
 	}
 	defer p.leave()
-	f, res := exportFile("CUmemGenericAllocationHandle", func() (driver.ShareableHandle, driver.Result) {
-		return pc.ctx.drv.table.MemExportToShareableHandle(driver.At{}, pc.raw,
-			driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
-	})
+	h, res := pc.ctx.drv.table.MemExportToShareableHandle(driver.At{}, pc.raw,
+		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+	f, res := exportedFile("CUmemGenericAllocationHandle", h, res)
 	if res != driver.ResultSuccess {
 		e := pc.ctx.callError(op, pc.handle(), res)
 		if res == driver.ResultInvalidValue {

@@ -41,7 +41,8 @@ func overlap(list []stretch) bool {
 	meets := func(kind int, b *stretch) bool {
 		before[kind] = slices.DeleteFunc(before[kind], func(a *stretch) bool { return a.to <= b.from })
 		compared += len(before[kind])
-		return compared > mostCompared || slices.ContainsFunc(before[kind], func(a *stretch) bool { return !a.apart(b) })
+		return compared > mostCompared || slices.ContainsFunc(before[kind],
+			func(a *stretch) bool { return !a.apart(b) })
 	}
 	for i := range list {
 		b, kind := &list[i], 0

@@ -404,7 +404,8 @@ func (v *virtualCore) setAccessLocked(desc driver.MemAccessDesc) (res driver.Res
 		return 0, nil, v.now.Load().Refused("cuMemSetAccess")
 	}
 	was := driver.MemAccessDesc{Location: desc.Location} // no access
-	if i := slices.IndexFunc(v.access, func(a driver.MemAccessDesc) bool { return a.Location == desc.Location }); i >= 0 {
+	same := func(a driver.MemAccessDesc) bool { return a.Location == desc.Location }
+	if i := slices.IndexFunc(v.access, same); i >= 0 {
 		was = v.access[i]
 	}
 	runs := v.runs()
@@ -419,7 +420,7 @@ func (v *virtualCore) setAccessLocked(desc driver.MemAccessDesc) (res driver.Res
 		}
 		return res, changed, nil
 	}
-	v.access = slices.DeleteFunc(v.access, func(a driver.MemAccessDesc) bool { return a.Location == desc.Location })
+	v.access = slices.DeleteFunc(v.access, same)
 	v.access = append(v.access, desc)
 	if bit := uint64(1) << (desc.Location.ID & 63); desc.Flags != driver.CU_MEM_ACCESS_FLAGS_PROT_NONE {
 		v.devices.Or(bit)
@@ -446,7 +447,8 @@ func (v *virtualCore) runs() (list []run) {
 }
 
 func (v *virtualCore) setRun(r run, desc driver.MemAccessDesc) driver.Result {
-	return v.ctx.drv.table.MemSetAccess(driver.At{}, v.raw+driver.DevicePtr(r.off), r.size, []driver.MemAccessDesc{desc})
+	return v.ctx.drv.table.MemSetAccess(driver.At{}, v.raw+driver.DevicePtr(r.off), r.size,
+		[]driver.MemAccessDesc{desc})
 }
 
 // reaches reports whether kernels on a device can access the memory.

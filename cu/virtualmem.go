@@ -232,8 +232,8 @@ func (m *VirtualMem) Map(off uint64, p *PhysicalMem) error {
 // SetAccess sets how a device may access the memory that is mapped, or will be (cuMemSetAccess). If
 // it may take a kind of access away, it first waits for the work that has been enqueued with the
 // memory: see docs/blocking.md. If a graph uses the memory, or a call is in flight, it returns an
-// error, and changes nothing. If the driver refuses the change, it is undone. Work that is enqueued at the same time, and that needs the access,
-// fails and poisons its context.
+// error, and changes nothing. If the driver refuses the change, it is undone. Work that is enqueued at
+// the same time, and that needs the access, fails and poisons its context.
 func (m *VirtualMem) SetAccess(dev *Device, a MemAccess) error {
 	const op = "cuMemSetAccess"
 	v, mc, err := m.enter(op)

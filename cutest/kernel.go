@@ -97,7 +97,8 @@ func (c *KernelCase) launch(t testing.TB, opts ...cusim.Option) (results []refle
 		}
 		data, err := binary.Append(nil, binary.LittleEndian, a)
 		if v := reflect.ValueOf(a); err != nil || v.Kind() != reflect.Slice || len(data) == 0 {
-			t.Fatalf("cutest: kernel %s: argument %d is a %T: it has to be a cu.Arg, or a slice of numbers that is not empty",
+			t.Fatalf("cutest: kernel %s: argument %d is a %T: it has to be a cu.Arg, or a slice of numbers that is "+
+				"not empty",
 				c.Name, i, a)
 		}
 		mem, err := gpu.Alloc(uint64(len(data)))

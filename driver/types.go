@@ -4,7 +4,12 @@ import "unsafe"
 
 // Graphs returns the bodies of a conditional node that cuGraphAddNode has added. They belong to the
 // node: cuGraphDestroy refuses them.
-func (p *ConditionalNodeParams) Graphs() []Graph { return unsafe.Slice(p.PhGraphOut, p.Size) }
+func (p *ConditionalNodeParams) Graphs() []Graph {
+	if p.PhGraphOut == nil {
+		return nil
+	}
+	return unsafe.Slice(p.PhGraphOut, p.Size)
+}
 
 // Frames and handles have 64-bit words. This line does not compile on 32-bit platforms.
 const _ = uint(unsafe.Sizeof(uintptr(0)) - 8)

@@ -422,7 +422,7 @@ func limits() map[int32]uint64 {
 		driver.CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: 2048,
 		driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY:         64,
 		driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE:         mostPersistingL2() / 10 * 3,
-		driver.CU_LIMIT_SHMEM_SIZE:                       uint64(attributes[driver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN]),
+		driver.CU_LIMIT_SHMEM_SIZE:                       sharedOfBlock,
 		driver.CU_LIMIT_CIG_ENABLED:                      0,
 	}
 }

@@ -73,7 +73,8 @@ func VirtualTime() Option {
 
 // New is cusim.New.
 func New(opts ...Option) *Driver {
-	d := &Driver{machine: machine{version: 13000}, kernelTable: kernelTable{kernels: builtinKernels(), instructions: make(map[string]uint64), settling: mostSettling},
+	d := &Driver{machine: machine{version: 13000}, kernelTable: kernelTable{kernels: builtinKernels(),
+		instructions: make(map[string]uint64), settling: mostSettling},
 		failures: failures{faults: make(map[string]*fault)}}
 	d.changed = sync.NewCond(&d.mu)
 	d.noThread.anyThread = true

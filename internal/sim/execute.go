@@ -186,7 +186,9 @@ const (
 // longer than it is told. The driver is unlocked meanwhile.
 func (d *Driver) settle(forLate time.Duration) {
 	executes := func(late bool) bool {
-		return slices.ContainsFunc(d.engine.outside, func(o *op) bool { return o.execution != nil && o.execution.late == late })
+		return slices.ContainsFunc(d.engine.outside, func(o *op) bool {
+			return o.execution != nil && o.execution.late == late
+		})
 	}
 	for _, w := range []struct {
 		most time.Duration
@@ -227,7 +229,8 @@ func (d *Driver) reportEnded(x *execution, at *vm.Fault) {
 	if !x.ended || at == nil {
 		return
 	}
-	d.misuse("cuLaunchKernel", 0, fmt.Sprintf("kernel %q has not ended for %v, and was ended, as nothing else is left to do: "+
+	d.misuse("cuLaunchKernel", 0, fmt.Sprintf("kernel %q has not ended for %v, and was ended, as nothing else is "+
+		"left to do: "+
 		"it may wait for memory that the program has to write. Then it was at %s", x.kernel,
 		time.Since(x.begun).Round(time.Millisecond), faultPlace(at)), nil)
 }

@@ -74,7 +74,9 @@ func (d *Driver) GraphAddNode(th *driver.Thread, g driver.Graph, deps []driver.G
 	const name = "cuGraphAddNode"
 	defer d.reportUnknown()
 	defer d.mu.Unlock()
-	n, r := d.addNodeTo(name, g, deps, data, func(g *graph) (*work, driver.Result) { return d.anyWork(name, th, g, &p) })
+	n, r := d.addNodeTo(name, g, deps, data, func(g *graph) (*work, driver.Result) {
+		return d.anyWork(name, th, g, &p)
+	})
 	return n, p, r
 }
 
@@ -104,5 +106,7 @@ func (d *Driver) GraphExecNodeSetParams(th *driver.Thread, x driver.GraphExec, n
 		}
 		return driver.ResultNotSupported
 	}
-	return d.changeExec(name, x, n, nodeKindOf(p.Type), func() (*work, driver.Result) { return d.anyWork(name, th, nil, &p) })
+	return d.changeExec(name, x, n, nodeKindOf(p.Type), func() (*work, driver.Result) {
+		return d.anyWork(name, th, nil, &p)
+	})
 }

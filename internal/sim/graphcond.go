@@ -104,7 +104,8 @@ func (d *Driver) GraphConditionalHandleCreate(_ *driver.Thread, h driver.Graph, 
 }
 
 // condWork returns the work of a conditional node, whose bodies exist from now on.
-func (d *Driver) condWork(name string, th *driver.Thread, g *graph, p *driver.ConditionalNodeParams) (*work, driver.Result) {
+func (d *Driver) condWork(name string, th *driver.Thread, g *graph,
+	p *driver.ConditionalNodeParams) (*work, driver.Result) {
 	if p.Ctx == 0 {
 		return nil, driver.ResultInvalidContext
 	}
@@ -150,8 +151,9 @@ func (d *Driver) disown(n *node) {
 	}
 	for _, b := range c.bodies {
 		if object, _ := d.objects.find(uintptr(b.handle)); object != b {
-			d.misuse("cuGraphDestroy", uintptr(b.handle), "a capture into a body has failed, after which NVIDIA's driver "+
-				"crashes when it destroys the graph", nil)
+			d.misuse("cuGraphDestroy", uintptr(b.handle),
+				"a capture into a body has failed, after which NVIDIA's driver "+
+					"crashes when it destroys the graph", nil)
 			continue
 		}
 		d.destroyGraph(b)

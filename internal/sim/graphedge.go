@@ -220,7 +220,8 @@ func (d *Driver) GraphRemoveDependencies(_ *driver.Thread, h driver.Graph,
 	return d.removeEdges(h, from, to, nil)
 }
 
-// GraphRemoveDependenciesV2 is cuGraphRemoveDependencies_v2. Each of the edges must exist, and have the data if there is some.
+// GraphRemoveDependenciesV2 is cuGraphRemoveDependencies_v2. Each of the edges must exist, and have
+// the data if there is some.
 func (d *Driver) GraphRemoveDependenciesV2(_ *driver.Thread, h driver.Graph, from, to []driver.GraphNode,
 	data []driver.GraphEdgeData) driver.Result {
 	defer d.mu.Unlock()

@@ -143,15 +143,16 @@ func (d *Driver) GraphExecUpdate(_ *driver.Thread, h driver.GraphExec, g driver.
 }
 
 // GraphExecUpdateV2 is cuGraphExecUpdate_v2.
-func (d *Driver) GraphExecUpdateV2(_ *driver.Thread, h driver.GraphExec, g driver.Graph) (info driver.GraphExecUpdateResultInfo,
-	r driver.Result) {
+func (d *Driver) GraphExecUpdateV2(_ *driver.Thread, h driver.GraphExec, g driver.Graph) (
+	info driver.GraphExecUpdateResultInfo, r driver.Result) {
 	info.ErrorNode, info.Result, r = d.updateExec(h, g, false)
 	return info, r
 }
 
 // updateExec gives an executable graph the work of another graph with the same structure. Nodes
 // correspond in the order of their creation.
-func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph, forwards bool) (driver.GraphNode, int32, driver.Result) {
+func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
+	forwards bool) (driver.GraphNode, int32, driver.Result) {
 	const name = "cuGraphExecUpdate"
 	defer d.mu.Unlock()
 	g, r := d.graphOf(name, gh)

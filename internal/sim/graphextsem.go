@@ -52,7 +52,8 @@ func (d *Driver) GraphExternalSemaphoresWaitNodeGetParams(_ *driver.Thread,
 func (d *Driver) GraphExternalSemaphoresSignalNodeSetParams(_ *driver.Thread, n driver.GraphNode,
 	p driver.ExtSemSignalNodeParams) driver.Result {
 	defer d.mu.Unlock()
-	return d.change("cuGraphExternalSemaphoresSignalNodeSetParams", n, signalNode, semaphoreWork(signalNode, p.NumExtSems))
+	return d.change("cuGraphExternalSemaphoresSignalNodeSetParams", n, signalNode,
+		semaphoreWork(signalNode, p.NumExtSems))
 }
 
 // GraphExternalSemaphoresWaitNodeSetParams is cuGraphExternalSemaphoresWaitNodeSetParams.
@@ -63,7 +64,8 @@ func (d *Driver) GraphExternalSemaphoresWaitNodeSetParams(_ *driver.Thread, n dr
 }
 
 // GraphExecExternalSemaphoresSignalNodeSetParams is cuGraphExecExternalSemaphoresSignalNodeSetParams.
-func (d *Driver) GraphExecExternalSemaphoresSignalNodeSetParams(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+func (d *Driver) GraphExecExternalSemaphoresSignalNodeSetParams(_ *driver.Thread, x driver.GraphExec,
+	n driver.GraphNode,
 	p driver.ExtSemSignalNodeParams) driver.Result {
 	const name = "cuGraphExecExternalSemaphoresSignalNodeSetParams"
 	defer d.mu.Unlock()

@@ -73,7 +73,8 @@ func (w *work) replaceable(other *work) bool {
 	if w.kernel != nil && w.kernel.module.ctx != other.kernel.module.ctx {
 		return false
 	}
-	return (!w.many || w.node == memsetNode) && w.sameRows(other) && w.kinds == other.kinds && w.batch.sameShape(other.batch) &&
+	return (!w.many || w.node == memsetNode) && w.sameRows(other) && w.kinds == other.kinds &&
+		w.batch.sameShape(other.batch) &&
 		slices.EqualFunc(w.blocks, other.blocks, func(a, b *block) bool { return a.ctx == b.ctx })
 }
 
@@ -98,7 +99,8 @@ func alike(a, b []*node) bool {
 }
 
 // kernelParams returns the work of a kernel node. The context of the function counts, and no other.
-func (d *Driver) kernelParams(name string, th *driver.Thread, p *driver.KernelNodeParams) func() (*work, driver.Result) {
+func (d *Driver) kernelParams(name string, th *driver.Thread,
+	p *driver.KernelNodeParams) func() (*work, driver.Result) {
 	return func() (*work, driver.Result) {
 		switch {
 		case p == nil:
@@ -172,11 +174,13 @@ func (d *Driver) copyParams(name string, p *driver.Memcpy3D, in *context) (*work
 		return nil, driver.ResultInvalidValue
 	}
 	c, e := *p, extent{p.WidthInBytes, p.Height, p.Depth}
-	src, r := d.box(corner{c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, c.SrcZ, c.SrcPitch, c.SrcHeight}, e)
+	src, r := d.box(corner{c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, c.SrcZ, c.SrcPitch,
+		c.SrcHeight}, e)
 	if r != ok {
 		return nil, r
 	}
-	dst, r := d.box(corner{c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, c.DstZ, c.DstPitch, c.DstHeight}, e)
+	dst, r := d.box(corner{c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, c.DstZ, c.DstPitch,
+		c.DstHeight}, e)
 	if r != ok {
 		return nil, r
 	}

@@ -249,7 +249,8 @@ func (d *Driver) LibraryGetGlobal(th *driver.Thread, h driver.LibraryHandle,
 }
 
 // LibraryGetKernel is cuLibraryGetKernel.
-func (d *Driver) LibraryGetKernel(_ *driver.Thread, h driver.LibraryHandle, name string) (driver.Kernel, driver.Result) {
+func (d *Driver) LibraryGetKernel(_ *driver.Thread, h driver.LibraryHandle,
+	name string) (driver.Kernel, driver.Result) {
 	defer d.mu.Unlock()
 	l, r := d.aboutLibrary("cuLibraryGetKernel", h)
 	if r != ok {
@@ -446,7 +447,8 @@ func (d *Driver) KernelSetAttribute(_ *driver.Thread, attribute, value int32, h 
 }
 
 // KernelSetCacheConfig is cuKernelSetCacheConfig, which has no effect.
-func (d *Driver) KernelSetCacheConfig(_ *driver.Thread, h driver.Kernel, config int32, dev driver.Device) driver.Result {
+func (d *Driver) KernelSetCacheConfig(_ *driver.Thread, h driver.Kernel, config int32,
+	dev driver.Device) driver.Result {
 	defer d.mu.Unlock()
 	_, _, _, r := d.onDevice("cuKernelSetCacheConfig", h, dev)
 	if r == ok && (config < 0 || config > driver.CU_FUNC_CACHE_PREFER_EQUAL) {

@@ -183,7 +183,8 @@ func (d *Driver) managedAll(addrs []driver.DevicePtr, sizes []uint64, flags uint
 
 // moveAll is a call that discards ranges of managed memory, prefetches them, or both.
 func (d *Driver) moveAll(name string, th *driver.Thread, addrs []driver.DevicePtr, sizes []uint64,
-	discard, prefetch bool, places []driver.MemLocation, indexes []uint64, flags uint64, h driver.Stream) driver.Result {
+	discard, prefetch bool, places []driver.MemLocation, indexes []uint64, flags uint64,
+	h driver.Stream) driver.Result {
 	defer d.mu.Unlock()
 	s, r := d.onBatchStream(name, th, h)
 	if r == ok {

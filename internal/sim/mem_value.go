@@ -10,7 +10,8 @@ func (d *Driver) word(p driver.DevicePtr, size uint64) (span, driver.Result) {
 		return span{}, driver.ResultInvalidValue
 	}
 	s, r := d.space.span(uint64(p), size)
-	if r == ok && (s.kind == managedBlock || s.kind == poolBlock || s.kind == graphBlock) { // as an H200's driver answers
+	// as an H200's driver answers
+	if r == ok && (s.kind == managedBlock || s.kind == poolBlock || s.kind == graphBlock) {
 		r = driver.ResultInvalidValue
 	}
 	return s, r

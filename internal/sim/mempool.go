@@ -264,7 +264,8 @@ func (d *Driver) MemPoolCreate(_ *driver.Thread, props driver.MemPoolProps) (dri
 	if r := d.begin("cuMemPoolCreate"); r != ok {
 		return 0, r
 	}
-	if props.AllocType != driver.CU_MEM_ALLOCATION_TYPE_PINNED && props.AllocType != driver.CU_MEM_ALLOCATION_TYPE_MANAGED {
+	if props.AllocType != driver.CU_MEM_ALLOCATION_TYPE_PINNED &&
+		props.AllocType != driver.CU_MEM_ALLOCATION_TYPE_MANAGED {
 		return 0, driver.ResultInvalidValue
 	}
 	v, r := d.place(props.Location)
@@ -273,7 +274,8 @@ func (d *Driver) MemPoolCreate(_ *driver.Thread, props driver.MemPoolProps) (dri
 		return 0, driver.ResultInvalidValue
 	case r != ok, props.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT,
 		h != driver.CU_MEM_HANDLE_TYPE_NONE && props.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST,
-		h != driver.CU_MEM_HANDLE_TYPE_NONE && h != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && h != driver.CU_MEM_HANDLE_TYPE_FABRIC:
+		h != driver.CU_MEM_HANDLE_TYPE_NONE && h != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
+			h != driver.CU_MEM_HANDLE_TYPE_FABRIC:
 		return 0, driver.ResultInvalidValue
 	case v == nil, props.AllocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED, h != driver.CU_MEM_HANDLE_TYPE_NONE:
 		return 0, driver.ResultNotSupported

@@ -165,7 +165,8 @@ func (d *Driver) resources(name string, attributes map[int32]int32, idle bool, e
 	case !written && idle:
 		line += "; it does nothing"
 	case !written && err != nil:
-		line += fmt.Sprintf("; it does nothing, as its PTX cannot be executed (%v), and it has no implementation in Go: see WithKernel", err)
+		line += fmt.Sprintf("; it does nothing, as its PTX cannot be executed (%v), and it has no implementation in "+
+			"Go: see WithKernel", err)
 	}
 	return line
 }
@@ -479,7 +480,8 @@ func (d *Driver) FuncGetParamInfo(_ *driver.Thread, h driver.Function,
 func (f *function) active(threads int32, dynamic uint64) int32 {
 	shared := dynamic + uint64(f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES])
 	if threads > mostInBlock || shared > sharedOfBlock ||
-		dynamic > uint64(f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]) && shared > sharedUnlessMore {
+		dynamic > uint64(f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]) &&
+			shared > sharedUnlessMore {
 		return 0
 	}
 	threads = (threads + warp - 1) / warp * warp

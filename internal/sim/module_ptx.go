@@ -87,7 +87,8 @@ func parsePTX(image []byte, version int32) (*ptxCode, *ptxError) {
 		if c.variables = append(c.variables, v); v.Space == syntax.Const {
 			c.constant = behind(c.constant, v)
 			if c.constant > mostConstant {
-				return nil, fatal(v.Pos, "the variables in constant memory up to %s have %d bytes, and at most %d are possible", v.Name,
+				return nil, fatal(v.Pos, "the variables in constant memory up to %s have %d bytes, and at most %d "+
+					"are possible", v.Name,
 					c.constant, mostConstant)
 			}
 		}

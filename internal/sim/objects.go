@@ -33,7 +33,8 @@ const (
 // String returns the name of the kind.
 func (k kind) String() string {
 	return [...]string{"nothing", "context", "stream", "event", "module", "function", "graph", "executable graph", "graph node", "green context",
-		"resource descriptor", "memory pool", "physical memory", "body of a conditional node", "library", "kernel", "linker"}[k]
+		"resource descriptor", "memory pool", "physical memory", "body of a conditional node", "library", "kernel",
+		"linker"}[k]
 }
 
 // objects maps handles to objects. A handle contains an index of the table, and how often this

@@ -109,8 +109,8 @@ func TestMeasuredClasses(t *testing.T) {
 		"cuStreamGetCaptureInfo_v3": "hot",
 		"cuEventRecord_ptsz":        "hot",      // it waited for room in a full stream
 		"cuMemcpyDtoD_v2":           "blocking", // it returned, but not everything was measured
-		"cuLinkCreate_v2":           "blocking", // not measured
-		"cuGraphNodeGetToolsId":     "blocking",
+		"cuLinkCreate_v2":           "hot",      // it returned
+		"cuGraphNodeGetToolsId":     "blocking", // not measured
 		"cuInit":                    "setup",
 	} {
 		if classes[export] != want {

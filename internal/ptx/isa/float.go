@@ -102,7 +102,8 @@ func adjusted(v Variant, f func(f format, a, b, c uint64, r mode) uint64) func(a
 		// A number counts as subnormal if it would be below the least normal number with as many digits
 		// as a normal number. Twice the number has as many. A reciprocal is halved instead: it has no
 		// digits between the two. Sums are exact here.
-		if least := uint64(1) << form.man; ftz && d&^form.sign() == least && f(form, a, b, c, rz)&^form.sign() < least &&
+		if least := uint64(1) << form.man; ftz && d&^form.sign() == least &&
+			f(form, a, b, c, rz)&^form.sign() < least &&
 			f(form, form.twice(a), b, form.twice(c), r)&^form.sign() < 2*least {
 			d &= form.sign()
 		}

@@ -8,8 +8,9 @@ func videoRows() []*Instruction {
 	for _, name := range []string{"vadd", "vsub", "vabsdiff", "vmin", "vmax"} {
 		for _, n := range []string{"2", "4"} {
 			list = append(list, &Instruction{Name: name + n,
-				Modifiers: "dt=u32|s32 t=u32|s32 u=u32|s32 sat? add?", Operands: "d:b32 a:b32 b:b32 c:b32", Special: "registers",
-				Make: func(v Variant) vm.Func { return packedIntegers(v, name, n == "2") }})
+				Modifiers: "dt=u32|s32 t=u32|s32 u=u32|s32 sat? add?", Operands: "d:b32 a:b32 b:b32 c:b32",
+				Special: "registers",
+				Make:    func(v Variant) vm.Func { return packedIntegers(v, name, n == "2") }})
 		}
 	}
 	return list

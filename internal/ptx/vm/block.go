@@ -50,7 +50,8 @@ func (b *block) arrive(w *Warp, o *Op) {
 	id := uint32(w.R[o.A][w.First()]) % uint32(len(b.bars)) // as on an H200
 	bar, x := &b.bars[id], o.X
 	if n := uint32(w.R[o.B][w.First()]); x.Counted && (n%Lanes != 0 || n > mostThreads) {
-		w.Fail(IllegalInstruction, fmt.Sprintf("the number of threads of a barrier is %d: it has to be a multiple of 32, and at most 2048", n))
+		w.Fail(IllegalInstruction, fmt.Sprintf("the number of threads of a barrier is %d: it has to be a multiple of "+
+			"32, and at most 2048", n))
 		return
 	}
 	if bar.arrived == 0 {
@@ -201,7 +202,8 @@ func (b *block) deadlock() (f *Fault, other bool) {
 				continue
 			}
 			other = g.state != atCluster
-			f = &Fault{Code: LaunchFailed, Reason: "all threads of the block wait for each other; on a GPU this never ends"}
+			f = &Fault{Code: LaunchFailed, Reason: "all threads of the block wait for each other; on a GPU this " +
+				"never ends"}
 			if w.pc = g.pc; g.state == atBarrier || g.state == atCluster {
 				w.pc--
 			}

@@ -115,7 +115,8 @@ func (d *Defined) Copy(off uint64, from *Defined, at, n uint64) {
 		// The length of the hole.
 		skip := uint64(1)
 		for skip < n {
-			if p := from.pages[(at+skip)/pageBytes].Load(); p == nil && (at+skip)%pageBytes == 0 && n-skip >= pageBytes {
+			if p := from.pages[(at+skip)/pageBytes].Load(); p == nil && (at+skip)%pageBytes == 0 &&
+				n-skip >= pageBytes {
 				skip += pageBytes
 			} else if _, still := from.Missing(at+skip, 1); still {
 				skip++
