@@ -24,6 +24,7 @@ type scene struct {
 	m, n *cu.DeviceMem
 	h    *cu.HostMem
 	k    *cu.Function
+	busy *cu.Function // runs for as many nanoseconds as its argument says
 	// without is the number of the dependency that is left out, and deps counts them.
 	without, deps int
 	host          bool // see onHost
@@ -84,6 +85,10 @@ func (p *scene) timeline() *cu.Timeline {
 	p.Cleanup(func() { tl.Close() })
 	return tl
 }
+
+// spin keeps a stream busy for 100 ms, in which the host uses memory before the stream does. A host function that runs
+// earlier puts the two in order, and a [cu.Timeline] that holds the stream does, too.
+func (p *scene) spin(s *cu.Stream) { p.do(p.busy.Launch(s, grid, cu.U64(1e8))) }
 
 func (p *scene) exec(g *cu.Graph) *cu.GraphExec {
 	x := get[*cu.GraphExec](p)(g.Instantiate())
@@ -339,6 +344,7 @@ var raceTests = []struct {
 	{"HostFunc, then the host", func(p *scene) {
 		p.onHost()
 		done := make(chan struct{})
+		p.spin(p.a)
 		p.do(p.a.Copy(p.h, p.m))
 		p.do(p.a.HostFunc(func() { close(done) }))
 		p.order(func() error { <-done; return nil })
@@ -531,6 +537,7 @@ var raceTests = []struct {
 		n := get[cu.GraphNode](p)(g.AddHostFunc(func() {}, get[cu.GraphNode](p)(g.AddCopy(p.h, p.m))))
 		x := p.exec(g)
 		p.do(x.SetHostFunc(n, func() { done <- struct{}{} }))
+		p.spin(p.a)
 		p.do(x.Launch(p.a))
 		p.order(func() error { <-done; return nil })
 		p.do(p.fetch())
@@ -581,6 +588,7 @@ var raceTests = []struct {
 		p.onHost()
 		g, done := p.graph(), make(chan struct{}, 1)
 		get[cu.GraphNode](p)(g.AddHostFunc(func() { done <- struct{}{} }, get[cu.GraphNode](p)(g.AddCopy(p.h, p.m))))
+		p.spin(p.a)
 		p.do(p.exec(g).Launch(p.a))
 		p.order(func() error { <-done; return nil })
 		p.do(p.fetch())
@@ -726,8 +734,10 @@ func newScene(t testing.TB, drv *cu.Driver, without int) *scene {
 	p.n = get[*cu.DeviceMem](p)(p.gpu.Alloc(4096))
 	p.h = get[*cu.HostMem](p)(p.gpu.AllocHost(4096, cu.HostDefault))
 	mod := get[*cu.Module](p)(p.gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.address_size 64\n" +
-		".visible .entry use(.param .u64 p, .param .u64 q) { ret; }")))
+		".visible .entry use(.param .u64 p, .param .u64 q) { ret; }\n" +
+		".visible .entry cusim_spin(.param .u64 ns) { ret; }")))
 	p.k = get[*cu.Function](p)(mod.Function("use"))
+	p.busy = get[*cu.Function](p)(mod.Function("cusim_spin"))
 	t.Cleanup(func() {
 		p.do(p.gpu.Synchronize())
 		for _, c := range []interface{ Close() error }{p.h, p.n, p.m, mod, p.b, p.a, p.gpu} {
