@@ -66,6 +66,11 @@ func TestCalls(t *testing.T) {
 				ld.local.u32 a, [keep]; add.u32 r, r, a; ld.local.u32 a, [keep+4]; add.u32 r, r, a;
 				ld.local.u32 a, [keep+8]; add.u32 r, r, a; ld.local.u32 a, [keep+12]; add.u32 r, r, a; ret; }`,
 			func(n uint32) uint32 { return n + 1 + 5 + 1 + 2 + 3 + 4 }},
+		{"names with numbers", `.func (.param .u32 r) minus(.param .u32 n, .param .u32 m) {
+				.reg .u32 a, b; ld.param.u32 a, [n]; ld.param.u32 b, [m]; sub.u32 a, a, b; st.param.u32 [r], a; ret; }
+			.func (.reg .u32 r) sum(.reg .u32 n) { .param .b32 y; .param .b32 x<2>;
+				st.param.b32 [x1], 3; st.param.b32 [x0], n; call (y), minus, (x0, x1); ld.param.b32 r, [y]; ret; }`,
+			func(n uint32) uint32 { return n - 3 }},
 		{"back", `.func (.param .u32 r) other(.param .u32 n, .param .u64 f);
 			.func (.param .u32 r) sum0(.param .u32 n, .param .u64 f) {
 				.reg .u32 m, s; .reg .pred p; .reg .u64 g, h; ld.param.u32 m, [n]; ld.param.u64 g, [f]; mov.u32 s, 7;

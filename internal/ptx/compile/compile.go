@@ -52,6 +52,7 @@ type symbol struct {
 	function *syntax.Function
 	label    *label
 	table    *syntax.Table
+	parts    []syntax.Operand // the registers of a vector
 }
 
 // label is a place in the code.
@@ -160,6 +161,7 @@ type translator struct {
 	way          int32
 	args, answer passed
 	own          map[*symbol]*symbol // the shared variables of the text that the kernel uses
+	vectors      bool                // a vector of registers is declared
 
 	f      *function
 	scopes []map[string]*symbol
@@ -361,12 +363,15 @@ func (t *translator) declare(scope map[string]*symbol, v *syntax.Var) *Error {
 	switch {
 	case scope[v.Name] != nil:
 		return &Error{Pos: v.Pos, What: fmt.Sprintf("%s is declared twice", v.Name)}
-	case v.Space == syntax.Reg && v.Vector != 1, v.Type == "b128" && v.Space == syntax.Reg, v.Extern &&
-		v.Space != syntax.Shared:
+	case v.Space == syntax.Reg && v.Vector > 1 && (v.Type == "pred" || v.Size() > 16),
+		v.Type == "b128" && v.Space == syntax.Reg, v.Extern && v.Space != syntax.Shared:
 		return &Error{Pos: v.Pos, What: fmt.Sprintf("the declaration of %s (%s .%s)", v.Name, v.Space, v.Type)}
 	case v.Space == syntax.Reg && v.Range > 0:
 		// The registers are made when they are used: there may be many.
 		scope[v.Name] = &symbol{v: v, space: syntax.Reg}
+		return nil
+	case v.Space == syntax.Reg && v.Vector > 1:
+		t.registersOf(scope, v)
 		return nil
 	case v.Space == syntax.Reg:
 		scope[v.Name] = t.register(v)
@@ -396,6 +401,20 @@ func (t *translator) register(v *syntax.Var) *symbol {
 		s.column = t.column()
 	}
 	return s
+}
+
+// registersOf makes the registers of a vector: those of v are v.x, v.y and so on, or v.r, v.g and so on.
+func (t *translator) registersOf(scope map[string]*symbol, v *syntax.Var) {
+	all := &symbol{v: v, space: syntax.Reg, parts: []syntax.Operand{}}
+	one := *v
+	one.Vector = 1
+	for i := range v.Vector {
+		s, name := t.register(&one), v.Name+"."+"xyzw"[i:i+1]
+		scope[name], scope[v.Name+"."+"rgba"[i:i+1]] = s, s
+		all.parts = append(all.parts, syntax.Operand{Pos: v.Pos, Kind: syntax.Name, Name: name})
+	}
+	scope[v.Name] = all
+	t.vectors = true
 }
 
 // column makes a column.

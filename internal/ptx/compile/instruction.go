@@ -21,6 +21,9 @@ var missing = []string{
 
 // instruction translates an instruction.
 func (t *translator) instruction(in *syntax.Inst) *Error {
+	if t.vectors {
+		in = t.spread(in)
+	}
 	t.inst = in
 	v := t.find(in.Op)
 	if v == nil {
@@ -81,6 +84,18 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 		t.joinNext()
 	}
 	return nil
+}
+
+// spread returns an instruction with the registers of vectors in place of the vectors.
+func (t *translator) spread(in *syntax.Inst) *syntax.Inst {
+	other := *in
+	other.Operands = slices.Clone(in.Operands)
+	for i, o := range in.Operands {
+		if s := t.lookup(o.Name); s != nil && s.parts != nil && o.Kind == syntax.Name {
+			other.Operands[i] = syntax.Operand{Pos: o.Pos, Kind: syntax.Vector, Parts: s.parts}
+		}
+	}
+	return &other
 }
 
 // operands translates the operands of an instruction.
@@ -336,7 +351,11 @@ func (t *translator) move(o vm.Op) (done bool, err *Error) {
 	if len(list) != 2 {
 		return false, nil
 	}
-	typ := t.find(t.inst.Op).T()
+	v := t.find(t.inst.Op)
+	typ := v.T()
+	if v.Has("vec") {
+		return true, t.moveEach(v, o, list[0], list[1])
+	}
 	vector, other := 0, 1
 	switch syntax.Vector {
 	case list[0].Kind:
@@ -364,4 +383,34 @@ func (t *translator) move(o vm.Op) (done bool, err *Error) {
 	o.Imm = int64(8 * size / parts)
 	t.emit(o, t.inst.Pos, t.inst.Op)
 	return true, nil
+}
+
+// moveEach translates a mov from a vector to another one. It reads all registers before it writes one.
+func (t *translator) moveEach(v *variant, o vm.Op, to, from syntax.Operand) *Error {
+	n := map[string]int{"v2": 2, "v4": 4}[v.Get("vec")]
+	if len(to.Parts) != n || len(from.Parts) != n || uint64(n)*syntax.TypeSize(v.T()) > 16 {
+		return t.unsupported("the form of a vector")
+	}
+	o.Run = isa.Move
+	moves := make([]vm.Op, n)
+	for i := range moves {
+		a, err := t.source(from.Parts[i], v.T(), false)
+		if err != nil {
+			return err
+		}
+		d, err := t.destination(to.Parts[i], v.T(), false)
+		if err != nil {
+			return err
+		}
+		between := t.column()
+		read := o
+		read.D, read.A = between, a
+		t.emit(read, t.inst.Pos, t.inst.Op)
+		moves[i] = o
+		moves[i].D, moves[i].A = d, between
+	}
+	for _, write := range moves {
+		t.emit(write, t.inst.Pos, t.inst.Op)
+	}
+	return nil
 }

@@ -158,11 +158,20 @@ func (t *translator) source(o syntax.Operand, typ string, wider bool) (int32, *E
 	case o.Kind == syntax.Literal && !o.Negated:
 		v, err := t.literal(o.Number, typ)
 		return t.constant(vm.Constant{Value: v}), err
-	case o.Kind != syntax.Name || o.Negated:
+	case o.Kind != syntax.Name && o.Kind != syntax.Element || o.Negated:
 		return 0, t.unsupported("the form of an operand")
 	}
 	size := syntax.TypeSize(typ)
 	s := t.lookup(o.Name)
+	if o.Kind == syntax.Element {
+		if s == nil || s.v == nil || s.space == syntax.Reg || !s.v.Array {
+			return 0, t.unsupported(fmt.Sprintf("%s is no array", o.Name))
+		}
+		// It is not known whether a GPU's compiler counts larger elements or bytes.
+		if o.Number.Bits != 0 && syntax.TypeSize(s.v.Type)*s.v.Vector != 1 {
+			return 0, t.unsupported(fmt.Sprintf("element %d of %s", o.Number.Bits, o.Name))
+		}
+	}
 	switch {
 	case s == nil && o.Name[0] == '%':
 		return t.special(o.Name, size)

@@ -167,6 +167,17 @@ func (p *parser) operand() (o Operand, err *Error) {
 		if err := p.base(&o); err != nil {
 			return o, err
 		}
+		if p.take("[") {
+			pos := p.tok.pos
+			o.Kind = Element
+			if o.Number, err = p.constant(); err == nil && o.Number.isFloat() {
+				err = &Error{pos, "the index of an element is a float"}
+			}
+			if err != nil {
+				return o, err
+			}
+			return o, p.expect("]")
+		}
 	default:
 		o.Kind = Literal
 		if o.Number, err = p.constant(); err != nil {

@@ -362,7 +362,7 @@ func (p *parser) variables(space Space, pos Pos, linkage string) (list []*Var, _
 			return nil, err
 		}
 		v.Extern, v.linked.how = linkage == ".extern", linkage
-		if list = append(list, v); !p.take(",") {
+		if list = v.appendTo(list); !p.take(",") {
 			return list, p.expect(";")
 		}
 		more := *v
@@ -370,6 +370,20 @@ func (p *parser) variables(space Space, pos Pos, linkage string) (list []*Var, _
 		v = &more
 		err = p.declarator(v)
 	}
+}
+
+// appendTo appends the variable to a list. Of a range of variables it appends each one. Registers other
+// than vectors stay a range, because there may be many that are not used.
+func (v *Var) appendTo(list []*Var) []*Var {
+	if v.Space == Reg && v.Vector == 1 || v.Range == 0 {
+		return append(list, v)
+	}
+	for i := range v.Range {
+		one := *v
+		one.Name, one.Range = v.Name+strconv.Itoa(i), 0
+		list = append(list, &one)
+	}
+	return list
 }
 
 // declared reads an alignment, a type, a name, dimensions, and an initial value.
@@ -418,6 +432,9 @@ func (p *parser) declared(space Space, pos Pos) (*Var, *Error) {
 	return v, p.declarator(v)
 }
 
+// mostNames is the largest number of variables, other than single registers, that one name declares.
+const mostNames = 1 << 16
+
 // mostSize is the largest size of a variable in bytes.
 const mostSize = 1 << 40
 
@@ -430,8 +447,8 @@ func (p *parser) declarator(v *Var) (err *Error) {
 	if p.tok.text == "<" {
 		p.advance()
 		n, is := parseNumber(p.tok.text)
-		if !is || n.isFloat() || n.Bits > 1<<24 {
-			return p.unexpected("a number of registers")
+		if !is || n.isFloat() || n.Bits > 1<<24 || (v.Space != Reg || v.Vector > 1) && (n.Bits == 0 || n.Bits > mostNames) {
+			return p.unexpected("a number of registers or variables")
 		}
 		v.Range = int(n.Bits)
 		p.advance()

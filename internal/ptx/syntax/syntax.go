@@ -73,7 +73,7 @@ type Var struct {
 	Count  uint64 // the number of vectors or elements of an array, otherwise 1
 	Array  bool
 	Dims   []uint64 // the lengths of an array, from the outermost; 0 if it is open
-	Range  int      // the number of registers Name0, Name1, …; 0 if Name is the register
+	Range  int      // of registers: the number of Name0, Name1, …; 0 if Name is the register
 	Align  uint64   // in bytes
 	Extern bool
 	linked linked
@@ -159,6 +159,7 @@ const (
 	Vector                     // { … }
 	List                       // ( … ), of a call
 	Pair                       // a|b
+	Element                    // a[n]: the address of an element of an array
 )
 
 // Operand is an operand of an instruction.
@@ -167,7 +168,7 @@ type Operand struct {
 	Kind    OperandKind
 	Negated bool // !p
 	Name    string
-	Number  Number // of Literal; the offset of Name and Address
+	Number  Number // of Literal; the offset of Name and Address; the index of Element
 	Parts   []Operand
 }
 
