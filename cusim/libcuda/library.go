@@ -186,6 +186,12 @@ func text(word *uint64) (s string, there bool) {
 	return string(bytes.TrimSuffix(b, []byte{0})), there
 }
 
+// textIfAny returns a string that a word points to, or "" for NULL.
+func textIfAny(word *uint64) string {
+	s, _ := text(word)
+	return s
+}
+
 // image returns the module image that a word points to: a text, the beginning of a cubin, or a
 // fatbin. The wrapper that nvcc puts around a fatbin has its address.
 func image(word *uint64) (b []byte, there bool) {

@@ -1838,10 +1838,6 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
-		p4, there := text(&a[4])
-		if !there {
-			return l.refuse(driver.ResultInvalidValue)
-		}
 		p6, there := slice[uint32](&a[6], uint64(uint32(a[5])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1850,7 +1846,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
-		return l.d.LinkAddData(th, driver.LinkState(a[0]), int32(a[1]), p2, p4, p6, p7)
+		return l.d.LinkAddData(th, driver.LinkState(a[0]), int32(a[1]), p2, textIfAny(&a[4]), p6, p7)
 	case 291: // cuLinkAddFile_v2
 		p2, there := text(&a[2])
 		if !there {

@@ -73,6 +73,13 @@ func TestHost(t *testing.T) {
 	}
 }
 
+// TestLoad runs the C program that loads and launches a kernel in all ways.
+func TestLoad(t *testing.T) {
+	if said := run(t, nil, compiled(t, "load"), library(t), t.TempDir()); said != "" {
+		t.Errorf("it was not asked to say anything:\n%s", said)
+	}
+}
+
 // TestHostTold checks that the library prints its messages where it must.
 func TestHostTold(t *testing.T) {
 	lib, program := library(t), host(t)

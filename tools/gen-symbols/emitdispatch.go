@@ -163,6 +163,9 @@ func (lib *library) emitIn(b *strings.Builder, c numberedCall, p *callParam, nam
 	case formFloat:
 		return "math.Float32frombits(uint32(" + word + "))"
 	case formText:
+		if lib.plan.stores[c.fact.export][p.c.name] == "offer" { // NULL is allowed
+			return "textIfAny(&" + word + ")"
+		}
 		fmt.Fprintf(b, "%s, there := text(&%s)\nif !there"+refuse, name, word)
 		return name
 	case formPtr:
