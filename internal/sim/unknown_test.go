@@ -80,6 +80,8 @@ func TestUnsupported(t *testing.T) {
 	}{
 		{"no PTX", "unsupported.instruction;", driver.ResultInvalidPTX,
 			"cusim: line 5, column 3: fatal: kernel x: unsupported.instruction"},
+		{"textures", "tex.2d.v4.f32.f32 {a, a, a, a}, [t, {a, a}];", driver.ResultNotSupported,
+			"cusim: line 5, column 3: fatal: kernel x: the software driver cannot execute tex.2d.v4.f32.f32"},
 		{"tensors", "wgmma.fence.sync.aligned;", driver.ResultNotSupported,
 			"cusim: line 5, column 3: fatal: kernel x: the software driver cannot execute wgmma.fence.sync.aligned"},
 		{"a modifier", "add.f128 %x, 1, 2;", driver.ResultNotSupported,

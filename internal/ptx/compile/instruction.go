@@ -251,7 +251,7 @@ func (t *translator) registers(v *variant, o *vm.Op, list int, have syntax.Opera
 
 // secondAddress translates the address of the source of a copy, which is one of global memory.
 func (t *translator) secondAddress(o *vm.Op, have syntax.Operand) *Error {
-	if have.Kind != syntax.Address || have.Name == "" {
+	if have.Kind != syntax.Address || have.Parts != nil || have.Name == "" {
 		return t.unsupported("the form of an address")
 	}
 	s := t.lookup(have.Name)

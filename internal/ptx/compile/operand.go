@@ -364,7 +364,7 @@ func (t *translator) vector(o *vm.Op, operand syntax.Operand, typ string, single
 
 // memory sets the address of an access, and returns the variable that it names, or nil.
 func (t *translator) memory(o *vm.Op, operand syntax.Operand) (s *symbol, err *Error) {
-	if operand.Kind != syntax.Address {
+	if operand.Kind != syntax.Address || operand.Parts != nil {
 		return nil, t.unsupported("the form of an address")
 	}
 	if operand.Name == "" {

@@ -149,6 +149,13 @@ func (p *parser) operand() (o Operand, err *Error) {
 		if err := p.base(&o); err != nil {
 			return o, err
 		}
+		for p.take(",") {
+			part, err := p.operand()
+			if err != nil {
+				return o, err
+			}
+			o.Parts = append(o.Parts, part)
+		}
 		return o, p.expect("]")
 	case t == "{":
 		o.Kind = Vector

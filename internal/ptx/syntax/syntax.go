@@ -155,7 +155,7 @@ type OperandKind uint8
 const (
 	Name    OperandKind = iota // a register, a variable, a label or a function, with an offset
 	Literal                    // a number
-	Address                    // [ … ]: Name or a number, with an offset
+	Address                    // [ … ]: Name or a number, with an offset, and perhaps other parts
 	Vector                     // { … }
 	List                       // ( … ), of a call
 	Pair                       // a|b
