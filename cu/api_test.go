@@ -27,6 +27,7 @@ var apiTypes = []any{
 	new(CaptureStatus), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem),
 	new(Dim3), new(Driver), new(Error), new(Event), new(EventFlags), new(EventKey), new(EventPool), new(Features),
 	new(Function), new(FunctionAttribute), new(Graph), new(GraphExec), new(GraphNode), new(GraphNodeType),
+	new(GraphUpdateError), new(GraphUpdateReason),
 	new(GreenContext), new(HostFlags), new(HostMem), new(IPCEventHandle), new(InstantiateFlags), new(JITOption),
 	new(LaunchConfig), new(LaunchFlags), new(Leak), new(Limit), new(ManagedInfo), new(MemAccess), new(MemAdvice),
 	new(MemLocation),

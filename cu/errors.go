@@ -101,7 +101,9 @@ func (e *Error) Error() string {
 	if e.Err != nil {
 		b.WriteString(": " + e.Err.Error())
 	}
-	if e.Result != ResultSuccess && (e.Err == nil || e.Err == ErrContextPoisoned || e.Err == ErrDeviceLost) {
+	switch {
+	case e.Result == ResultSuccess:
+	case e.Err == nil, e.Err == ErrContextPoisoned, e.Err == ErrDeviceLost, e.Result == ResultGraphExecUpdateFailure:
 		b.WriteString(": " + e.Result.Error())
 	}
 	if e.Detail != "" {

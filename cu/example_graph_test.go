@@ -199,8 +199,9 @@ func ExampleGraphExec_Update() {
 	for value := range byte(3) {
 		g := capture(value)
 		err := exec.Update(g)
-		if errors.Is(err, cu.ResultGraphExecUpdateFailure) {
-			log.Fatal("instantiate it: ", err) // other nodes, for example
+		var refused *cu.GraphUpdateError
+		if errors.As(err, &refused) {
+			log.Fatal("instantiate it: ", refused) // other nodes, for example
 		}
 		if err := errors.Join(err, g.Close(), exec.Launch(s)); err != nil {
 			log.Fatal(err)

@@ -27,6 +27,7 @@ var newer = [...]struct {
 	{"cuGraphKernelNodeSetParams", "its first version: see nodeCall.setGraph", nil},
 	{"cuGraphExecKernelNodeSetParams", "its first version: see nodeCall.setExec", nil},
 	{"cuGraphInstantiateWithParams", "cuGraphInstantiateWithFlags: see Graph.InstantiateWithFlags", nil},
+	{"cuGraphExecUpdate", "its first version: see GraphExec.update", nil},
 	{"cuGraphGetEdges", "its first version: see graphCore.edges", nil},
 	{"cuStreamGetCaptureInfo", "its earlier version: see streamCore.captureInfo", nil},
 	{

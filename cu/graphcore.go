@@ -215,26 +215,6 @@ func (c *contextCore) destroyGraph(g driver.Graph) {
 	}
 }
 
-// difference returns why an update was refused.
-func (gc *graphCore) difference(at driver.GraphNode, why int32) string {
-	reason := map[int32]string{
-		driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED:            "the graphs have different nodes or dependencies",
-		driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED:           "a node has another type",
-		driver.CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED:            "a node runs another kernel, which this driver cannot update",
-		driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED:          "a node's parameters differ in a way that cannot be updated",
-		driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED:               "a property of a node cannot be updated",
-		driver.CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE: "a node runs another kernel, with which it cannot be updated",
-		driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED:          "a node's attributes differ in a way that cannot be updated",
-	}[why]
-	if reason == "" {
-		reason = fmt.Sprintf("the driver's reason is CUgraphExecUpdateResult %d", why)
-	}
-	if name := gc.describe(at, "the new graph"); name != "" {
-		return reason + ": " + name
-	}
-	return reason
-}
-
 // refusal returns why the driver did not instantiate the graph, or "" if it does not say.
 func (gc *graphCore) refusal(p driver.GraphInstantiateParams) string {
 	reason := map[int32]string{

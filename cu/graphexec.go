@@ -231,10 +231,11 @@ func (x *GraphExec) on(f workFunction, s *Stream) error {
 
 // Update makes the executable graph do the work of another graph, which must have the same nodes in
 // the same order; their parameters may differ. It is much cheaper than to instantiate the other
-// graph. Launches that are already enqueued do not change (cuGraphExecUpdate).
+// graph. Launches that are already enqueued do not change (cuGraphExecUpdate_v2, CUDA 12.0; else
+// cuGraphExecUpdate).
 //
-// If the graphs differ in more than that, the error matches [ResultGraphExecUpdateFailure] and
-// names the difference, and nothing changes.
+// If the graphs differ in more than that, the error matches [ResultGraphExecUpdateFailure] and wraps
+// a [*GraphUpdateError], which names the difference. Nothing changes then.
 func (x *GraphExec) Update(g *Graph) error {
 	const op = "cuGraphExecUpdate"
 	if x != nil && x.core != nil && g != nil && g.core != nil && x.core.ctx.drv != g.core.ctx.drv {
@@ -269,11 +270,15 @@ func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
 	} else {
 		fresh.addAll(gc.objects)
 	}
-	at, why, res := xc.ctx.drv.table.GraphExecUpdate(driver.At{Context: xc.ctx.raw}, xc.raw, gc.raw)
+	t, at := xc.ctx.drv.table, driver.At{Context: xc.ctx.raw}
+	info, res := t.GraphExecUpdateV2(at, xc.raw, gc.raw)
+	if t.Missing(res) != nil { // before CUDA 12.0
+		info.ErrorNode, info.Result, res = t.GraphExecUpdate(at, xc.raw, gc.raw)
+	}
 	if res != driver.ResultSuccess {
 		e := xc.ctx.callError(op, uintptr(xc.raw), res)
-		if res == driver.ResultGraphExecUpdateFailure {
-			e.Detail = join(gc.difference(at, why), e.Detail)
+		if res == driver.ResultGraphExecUpdateFailure && e.Err == nil {
+			e.Err = g.updateError(info)
 		}
 		return fresh, e
 	}

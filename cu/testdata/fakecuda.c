@@ -153,7 +153,7 @@ enum { EVENT_BLOCKING = 1, EVENT_UNTIMED = 2, EVENT_IPC = 4 };
 	F(cuGraphGetEdges_v2, 12030, cuGraphGetEdges) \
 	F(cuGraphNodeGetType, 10000, cuGraphNodeGetType) \
 	F(cuGraphInstantiateWithFlags, 11040, cuGraphInstantiateWithFlags) \
-	F(cuGraphExecUpdate, 10020, cuGraphExecUpdate) \
+	F(cuGraphExecUpdate_v2, 12000, cuGraphExecUpdate) \
 	F(cuGraphExecEventRecordNodeSetEvent, 11010, cuGraphExecEventRecordNodeSetEvent) \
 	F(cuGraphExecEventWaitNodeSetEvent, 11010, cuGraphExecEventWaitNodeSetEvent) \
 	F(cuGraphLaunch, 10000, cuGraphLaunch) \
@@ -2568,22 +2568,26 @@ CUresult cuGraphInstantiateWithFlags(struct object **x, struct object *g, unsign
 	return leave(r);
 }
 
-CUresult cuGraphExecUpdate(struct object *x, struct object *g, struct node **node, int *why) {
-	enum function fn = FN_cuGraphExecUpdate;
+struct update_info {
+	int why;
+	struct node *node, *from;
+};
+
+CUresult cuGraphExecUpdate_v2(struct object *x, struct object *g, struct update_info *info) {
+	enum function fn = FN_cuGraphExecUpdate_v2;
 	CUresult r = enter_graph(fn, x, EXEC);
-	*node = NULL;
-	*why = r != SUCCESS;
+	*info = (struct update_info){r != SUCCESS, NULL, NULL};
 	if (r == SUCCESS)
 		r = check(fn, g, GRAPH);
 	if (r == SUCCESS && g->in_use != 0)
 		r = crash(fn, g, "another call on the graph is under way");
 	if (r == SUCCESS && x->g.count != g->g.count)
-		r = UPDATE_FAILURE, *why = 2;
+		r = UPDATE_FAILURE, info->why = 2;
 	for (int i = 0; r == SUCCESS && i < g->g.count; i++)
 		if (x->g.nodes[i]->type != g->g.nodes[i]->type)
-			r = UPDATE_FAILURE, *why = 3, *node = g->g.nodes[i];
+			r = UPDATE_FAILURE, info->why = 3, info->node = g->g.nodes[i];
 		else if (x->g.nodes[i]->after_count != g->g.nodes[i]->after_count)
-			r = UPDATE_FAILURE, *why = 2, *node = g->g.nodes[i];
+			r = UPDATE_FAILURE, info->why = 2, info->node = g->g.nodes[i];
 	for (int i = 0; r == SUCCESS && i < g->g.count; i++) {
 		x->g.nodes[i]->op = g->g.nodes[i]->op;
 		x->g.nodes[i]->event = g->g.nodes[i]->event;

@@ -1,6 +1,7 @@
 package behaviour
 
 import (
+	"fmt"
 	"slices"
 	"unsafe"
 
@@ -234,6 +235,31 @@ func foundGraphNodes() []found {
 					c.res(other.name+"-v2", res)
 					c.val(other.name+"-v2-why", info.Result)
 					c.val(other.name+"-v2-node", slices.Index(list, info.ErrorNode))
+				}
+			}},
+		{famGraph, "update-edges", "which nodes an update names if a node comes after another one than before",
+			func(c *raw) {
+				c.setup()
+				graph := func(from, to int) (driver.Graph, []driver.GraphNode) {
+					g, res := c.GraphCreate(c.at, 0)
+					c.must("cuGraphCreate", res)
+					list := make([]driver.GraphNode, 3)
+					for i := range list {
+						list[i], res = c.GraphAddEmptyNode(c.at, g, nil)
+						c.must("cuGraphAddEmptyNode", res)
+					}
+					c.must("cuGraphAddDependencies", c.GraphAddDependencies(c.at, g, list[from:][:1], list[to:][:1]))
+					return g, list
+				}
+				source, _ := graph(0, 2)
+				for _, edge := range [][2]int{{1, 2}, {0, 1}, {2, 0}} {
+					g, list := graph(edge[0], edge[1])
+					info, res := c.GraphExecUpdateV2(c.at, c.exec(source), g)
+					name := fmt.Sprint(edge[0], "-", edge[1])
+					c.res(name, res)
+					c.val(name+"-why", info.Result)
+					c.val(name+"-node", slices.Index(list, info.ErrorNode))
+					c.val(name+"-from", slices.Index(list, info.ErrorFromNode))
 				}
 			}},
 		{famGraph, "nodes-disabled-cooperative", "a launch with a cooperative kernel that is disabled poisons the context",

@@ -104,6 +104,7 @@ F(cuGraphInstantiate_v2, handle *x, handle g, handle *n, char *log, size_t size)
 F(cuGraphGetNodes, handle g, handle *nodes, size_t *n) AS(cuGraphGetNodes, (handle, handle *, size_t *), (g, nodes, n))
 F(cuGraphGetEdges, handle g, handle *from, handle *to, size_t *n) AS(cuGraphGetEdges, (handle, handle *, handle *, size_t *), (g, from, to, n))
 F(cuGraphExecUpdate, handle x, handle g, handle *n, int *r) AS(cuGraphExecUpdate, (handle, handle, handle *, int *), (x, g, n, r))
+F(cuGraphExecUpdate_v2, handle x, handle g, void *info) AS(cuGraphExecUpdate_v2, (handle, handle, void *), (x, g, info))
 F(cuGraphLaunch, handle x, handle s) AS(cuGraphLaunch, (handle, handle), (x, s))
 F(cuGraphExecDestroy, handle x) AS(cuGraphExecDestroy, (handle), (x))
 F(cuGraphDestroy, handle g) AS(cuGraphDestroy, (handle), (g))
@@ -741,6 +742,12 @@ static void nulls(void)
 	a = -1;
 	WANT(910, cuGraphExecUpdate(x, other, &node, &a)); // and why
 	CHECK(!node && a == 6);
+	struct {
+		int result;
+		handle node, from;
+	} info = {-1, s, s};
+	WANT(910, cuGraphExecUpdate_v2(x, other, &info)); // for another reason
+	CHECK(info.result == 2 && !info.node && !info.from);
 	OK(cuGraphExecUpdate(x, g, &node, &a));
 	CHECK(!node && a == 0);
 	WANT(1, cuGraphExecUpdate(x, g, NULL, &a));

@@ -1,0 +1,75 @@
+package cu
+
+import (
+	"errors"
+	"testing"
+)
+
+// TestGPUGraphUpdateRefused updates an executable graph of a memset and an empty node after it with graphs that differ,
+// and asks for the reason and the node.
+func TestGPUGraphUpdateRefused(t *testing.T) {
+	gpu := gpuContext(t)
+	mem := must(gpu.Alloc(64))(t)
+	build := func(edge bool, sets ...bool) (*Graph, []GraphNode) {
+		g := must(gpu.NewGraph())(t)
+		var list, last []GraphNode
+		for _, set := range sets {
+			var n GraphNode
+			if set {
+				n = must(g.AddMemset(mem, 1, last...))(t)
+			} else {
+				n = must(g.AddEmpty(last...))(t)
+			}
+			if list = append(list, n); edge {
+				last = []GraphNode{n}
+			}
+		}
+		return g, list
+	}
+	g, _ := build(true, true, false)
+	x := must(g.Instantiate())(t)
+	v2 := gpuDriver(t).has("cuGraphExecUpdate")
+	for _, c := range []struct {
+		name string
+		edge bool
+		sets []bool
+		why  GraphUpdateReason // 0: the update succeeds
+		node int               // -1: none
+	}{
+		{"the same", true, []bool{true, false}, 0, -1},
+		{"fewer nodes", true, []bool{true}, GraphUpdateTopologyChanged, -1},
+		{"more nodes", true, []bool{true, false, false}, GraphUpdateTopologyChanged, -1},
+		{"no edge", false, []bool{true, false}, GraphUpdateTopologyChanged, 0},
+		{"another type", true, []bool{false, false}, GraphUpdateNodeTypeChanged, 0},
+	} {
+		other, list := build(c.edge, c.sets...)
+		err := x.Update(other)
+		var refused *GraphUpdateError
+		switch errors.As(err, &refused); {
+		case c.why == 0:
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		case refused == nil || !errors.Is(err, ResultGraphExecUpdateFailure):
+			t.Errorf("%s: %v", c.name, err)
+		default:
+			var want GraphNode
+			if c.node >= 0 {
+				want = list[c.node]
+			}
+			why := c.why
+			if !v2 && len(list) != 2 {
+				why = GraphUpdateNotSupported
+			}
+			if refused.Reason != why || refused.Node != want {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		}
+		if err := other.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := errors.Join(x.Close(), g.Close(), mem.Close()); err != nil {
+		t.Error(err)
+	}
+}
