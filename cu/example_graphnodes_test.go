@@ -1,6 +1,7 @@
 package cu_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -145,4 +146,41 @@ func ExampleStream_BatchMemOps() {
 	// Output:
 	// pending
 	// complete
+}
+
+// What a captured graph does can be read from its nodes.
+func ExampleGraphNode_Kernel() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	mod := must(gpu.LoadModule([]byte(`.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry add(.param .u64 to, .param .u32 n) { ret; }`)))
+	defer mod.Close()
+	add := must(mod.Function("add"))
+	mem := must(gpu.Alloc(1024))
+	defer mem.Close()
+	g := must(s.Capture(cu.CaptureThreadLocal, func() error {
+		cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 4}, Block: cu.Dim3{X: 64}}
+		return errors.Join(s.Memset(mem.Span(256, 512), 7), add.Launch(s, cfg, cu.Ptr(mem), cu.U32(256)))
+	}))
+	defer g.Close()
+
+	for _, n := range must(g.Nodes()) {
+		switch typ := must(n.Type()); typ {
+		case cu.GraphNodeTypeKernel:
+			k := must(n.Kernel())
+			fmt.Println(typ, k.Name, k.Config.Grid, k.Config.Block, "n =", binary.LittleEndian.Uint32(k.Args[1]))
+		case cu.GraphNodeTypeMemset:
+			p := must(n.Memset())
+			fmt.Println(typ, p.Width, "times", p.Value, "from byte", p.Addr-mem.Handle())
+		}
+	}
+	// Output:
+	// memset 512 times 7 from byte 256
+	// kernel add {4 1 1} {64 1 1} n = 256
 }

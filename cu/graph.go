@@ -24,6 +24,8 @@ type Graph struct {
 	cleanup runtime.Cleanup
 	// whole is the graph that this one, a body of a conditional node, is part of, or nil.
 	whole *Graph
+	// bodies are those of each conditional node. The lock of the family guards it.
+	bodies map[driver.GraphNode][]*Graph
 }
 
 // newGraph returns the owner of a graph that uses these objects.
@@ -217,6 +219,17 @@ func (n GraphNode) typeOf(op string) (GraphNodeType, error) {
 // Dependencies returns the nodes that this node comes after, whatever the kinds of the edges: see
 // [Graph.Edges] (cuGraphGetEdges).
 func (n GraphNode) Dependencies() ([]GraphNode, error) {
+	return n.neighbours(func(e edge) (driver.GraphNode, bool) { return e.from, e.to == n.raw })
+}
+
+// Dependents returns the nodes that come after this node, whatever the kinds of the edges
+// (cuGraphGetEdges).
+func (n GraphNode) Dependents() ([]GraphNode, error) {
+	return n.neighbours(func(e edge) (driver.GraphNode, bool) { return e.to, e.from == n.raw })
+}
+
+// neighbours returns the nodes that choose returns for an edge of the graph.
+func (n GraphNode) neighbours(choose func(edge) (driver.GraphNode, bool)) ([]GraphNode, error) {
 	gc, err := n.enter("cuGraphGetEdges")
 	if err != nil {
 		return nil, err
@@ -226,13 +239,13 @@ func (n GraphNode) Dependencies() ([]GraphNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	var before []GraphNode
+	var list []GraphNode
 	for _, e := range edges {
-		if e.to == n.raw {
-			before = append(before, n.graph.node(e.from))
+		if raw, ok := choose(e); ok {
+			list = append(list, n.graph.node(raw))
 		}
 	}
-	return before, nil
+	return list, nil
 }
 
 // SetEvent replaces the event of a node that records an event or waits for one. Existing executable

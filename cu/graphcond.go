@@ -139,5 +139,9 @@ func (g *Graph) addConditional(c Condition, kind int32, size int, after []GraphN
 	for i, b := range bodies {
 		list[i] = &Graph{core: b, whole: g.outermost()}
 	}
+	if g.bodies == nil {
+		g.bodies = make(map[driver.GraphNode][]*Graph)
+	}
+	g.bodies[raw] = list
 	return g.node(raw), list, nil
 }

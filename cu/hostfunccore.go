@@ -12,7 +12,7 @@ const hostFuncOp = "cuLaunchHostFunc"
 func (sc *streamCore) hostFunc(f func()) error {
 	ctx := sc.ctx
 	c := sc.beginWork()
-	h := new(hostFunc)
+	h := &hostFunc{f: f}
 	f, number := ctx.drv.observeHostFunc(f)
 	call := f
 	// A graph of other code may call the function any number of times.
@@ -60,7 +60,7 @@ func (sc *streamCore) hostFunc(f func()) error {
 // nodeFunc returns a function that graphs can call any number of times, with a call in flight, and
 // the race detector's number for it.
 func (d *driverCore) nodeFunc(f func()) (h *hostFunc, number uint64, err error) {
-	h = new(hostFunc)
+	h = &hostFunc{f: f}
 	f, number = d.observeHostFunc(f)
 	if o := d.observer(); o != nil {
 		h.dropped = func() { o.HostFuncDropped(number) }
@@ -72,6 +72,7 @@ func (d *driverCore) nodeFunc(f func()) (h *hostFunc, number uint64, err error) 
 // until it is called. Then it is dropped. A call by the driver after that has no effect.
 type hostFunc struct {
 	handle.Refs
+	f        func() // as the program gave it
 	callback driver.Callback
 	// dropped tells the race detector that graphs do not call the function any more, or is nil.
 	dropped func()

@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"bytes"
 	"fmt"
 	"unsafe"
 
@@ -90,6 +91,15 @@ func (k *kernelArgs) params(n int) driver.KernelParams {
 // node returns the parameters of a node that runs a kernel with these arguments.
 func (k *kernelArgs) node(f driver.Function) driver.KernelNodeParams {
 	return driver.KernelNodeParams{Func: f, KernelParams: unsafe.Pointer(unsafe.SliceData(k.ptrs))}
+}
+
+// argBytes copies the values of a kernel's arguments. p is the address of an array of their addresses.
+func argBytes(p unsafe.Pointer, sizes []uint64) [][]byte {
+	args := make([][]byte, len(sizes))
+	for i, at := range unsafe.Slice((*unsafe.Pointer)(p), len(sizes)) {
+		args[i] = bytes.Clone(unsafe.Slice((*byte)(at), sizes[i]))
+	}
+	return args
 }
 
 // canAccess reports whether kernels of the context can access memory of another context.

@@ -491,6 +491,20 @@ var raceTests = []struct {
 		get[cu.GraphNode](p)(g.AddCopy(p.n, p.m, after...))
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
+	{"copy of a graph within a graph", func(p *scene) {
+		e := p.event()
+		inner, g := p.graph(), p.graph()
+		fill := get[cu.GraphNode](p)(inner.AddMemset(p.m, 1))
+		var after []cu.GraphNode
+		p.order(func() error { after = append(after, fill); return nil })
+		get[cu.GraphNode](p)(inner.AddEventRecord(e, after...))
+		child := get[cu.GraphNode](p)(g.AddChildGraph(inner))
+		x := p.exec(get[*cu.Graph](p)(child.ChildGraph()))
+		p.do(errors.Join(inner.Close(), g.Close()))
+		p.do(x.Launch(p.a))
+		p.order(func() error { return p.b.WaitEvent(e) })
+		p.read(p.b)
+	}, 2},
 	{"memory that a graph allocates", func(p *scene) {
 		g := p.graph()
 		alloc, m, err := g.AddAlloc(16)
@@ -1131,6 +1145,20 @@ var orderedPrograms = map[string]func(*scene){
 			p.do(x.Update(with))
 			p.do(x.Launch(p.a))
 		}
+		p.fill(p.b)
+	},
+	"a copy of a graph within a clone": func(p *scene) {
+		e := p.event()
+		inner, g := p.graph(), p.graph()
+		fill := get[cu.GraphNode](p)(inner.AddMemset(p.m, 1))
+		get[cu.GraphNode](p)(inner.AddEventRecord(e, fill))
+		get[cu.GraphNode](p)(g.AddChildGraph(inner))
+		clone := get[*cu.Graph](p)(g.Clone())
+		child := get[[]cu.GraphNode](p)(clone.Nodes())[0]
+		x := p.exec(get[*cu.Graph](p)(child.ChildGraph()))
+		p.do(errors.Join(inner.Close(), g.Close(), clone.Close()))
+		p.do(x.Launch(p.a))
+		p.do(p.b.WaitEvent(e))
 		p.fill(p.b)
 	},
 	"an event of another graph within a graph": func(p *scene) {

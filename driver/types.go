@@ -11,6 +11,15 @@ func (p *ConditionalNodeParams) Graphs() []Graph {
 	return unsafe.Slice(p.PhGraphOut, p.Size)
 }
 
+// Operations returns the operations of a node. For a node that cuGraphBatchMemOpNodeGetParams was asked
+// about, they are valid until the node's operations change.
+func (p *BatchMemOpNodeParams) Operations() []StreamBatchMemOpParams {
+	if p.ParamArray == nil {
+		return nil
+	}
+	return unsafe.Slice(p.ParamArray, p.Count)
+}
+
 // Frames and handles have 64-bit words. This line does not compile on 32-bit platforms.
 const _ = uint(unsafe.Sizeof(uintptr(0)) - 8)
 

@@ -148,6 +148,26 @@ func (d *Detector) NewGraph(raw, from uintptr) {
 	d.described[raw] = g
 }
 
+// ChildGraph implements [Observer]. If it is not known which node it is, the graph gets what orders other
+// work of all nodes, and none of the work: so the detector finds fewer races, but none that does not exist.
+func (d *Detector) ChildGraph(raw, of, handle uintptr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	parent, g := d.graph(of), new(graph)
+	if n := exactly(parent.byHandle, handle); n != nil {
+		g.nodes, _ = copied(n.child)
+	} else {
+		nodes, _ := copied(parent.nodes)
+		g.nodes = expanded(nodes)
+		for _, n := range g.nodes {
+			n.work = nil
+		}
+	}
+	forgetHandles(g.nodes)
+	g.unsure = parent.unsure
+	d.described[raw] = g
+}
+
 // copied returns copies of nodes, and the copy of each node.
 func copied(nodes []*node) (list []*node, of map[*node]*node) {
 	of = make(map[*node]*node, len(nodes))

@@ -156,6 +156,8 @@ type Observer interface {
 	EndCapture(s Stream, graph uintptr)
 	// NewGraph is called for an empty graph, and for a copy of graph from.
 	NewGraph(graph, from uintptr)
+	// ChildGraph is called for a copy of the child graph of a node.
+	ChildGraph(graph, of, node uintptr)
 	// AddNode is called for a node that was added.
 	AddNode(graph, node uintptr, after []uintptr, w NodeWork)
 	// LastNodes gives the last nodes of the latest capture into the graph their handles.

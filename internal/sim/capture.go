@@ -42,7 +42,7 @@ type work struct {
 	blocks []*block
 	many   bool
 	kinds  [2]int32 // CU_MEMORYTYPE_… of a copy's destination and source
-	// copies, sets and host are the parameters of a node that was added to a graph, or nil.
+	// copies, sets and host are the parameters of a node, or nil.
 	copies *driver.Memcpy3D
 	sets   *driver.MemsetNodeParams
 	host   *driver.HostNodeParams

@@ -35,6 +35,8 @@ type graph struct {
 	once *exec
 	// parent is the conditional node that the graph is a body of, or nil.
 	parent *node
+	// child says that a node runs the graph as its child graph, and owns it.
+	child bool
 }
 
 // node is a node of a graph.
@@ -47,6 +49,9 @@ type node struct {
 	data map[*node]driver.GraphEdgeData
 	// original is the node that this one, of a clone, is a copy of, or nil.
 	original *node
+	// child is the child graph of the node, if the program has asked for it, or nil. The program may
+	// change it.
+	child *graph
 	// disabled says that the node of an executable graph does nothing.
 	disabled bool
 }
@@ -127,7 +132,7 @@ func (d *Driver) GraphDestroy(_ *driver.Thread, h driver.Graph) driver.Result {
 	switch {
 	case r != ok:
 		return r
-	case g.parent != nil:
+	case g.parent != nil, g.child:
 		return driver.ResultInvalidValue
 	}
 	d.destroyGraph(g)
@@ -160,17 +165,42 @@ func (d *Driver) GraphClone(_ *driver.Thread, h driver.Graph) (driver.Graph, dri
 	if g.allocates() || d.isConditional(g) {
 		return 0, driver.ResultNotSupported
 	}
+	return d.copyOf(g.nodes).handle, ok
+}
+
+// copyOf returns a graph of copies of nodes.
+func (d *Driver) copyOf(nodes []*node) *graph {
 	c := d.newGraph()
 	copies := make(map[*node]*node)
-	for _, n := range g.nodes {
-		copies[n] = c.add(&n.work, nil)
+	for _, n := range nodes {
+		w := n.current()
+		copies[n] = c.add(&w, nil)
 		copies[n].original = n
 	}
-	for _, n := range g.nodes {
+	for _, n := range nodes {
 		copies[n].follow(n, copies)
 	}
 	c.handle = driver.Graph(d.objects.add(graphKind, c))
-	return c.handle, ok
+	return c
+}
+
+// current returns the node's work, with what the program has changed in its child graph.
+func (n *node) current() work {
+	w := n.work
+	if n.child != nil {
+		if list, _, cycle := n.child.sorted(); cycle == nil {
+			w.child = list
+		}
+	}
+	return w
+}
+
+// dropChild destroys the child graph of a node.
+func (d *Driver) dropChild(n *node) {
+	if n.child != nil {
+		d.destroyGraph(n.child)
+		n.child = nil
+	}
 }
 
 // GraphDebugDotPrint is cuGraphDebugDotPrint, which is not supported.

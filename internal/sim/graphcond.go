@@ -140,8 +140,9 @@ func (d *Driver) adopt(n *node) {
 	}
 }
 
-// disown destroys the bodies of a node.
+// disown destroys the bodies and the child graph of a node.
 func (d *Driver) disown(n *node) {
+	d.dropChild(n)
 	c := n.work.cond
 	if c == nil {
 		return

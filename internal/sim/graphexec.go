@@ -124,7 +124,7 @@ func (g *graph) sorted() (list []*node, copies map[*node]*node, cycle *node) {
 				cycle = of
 				continue
 			}
-			made := &node{graph: g, work: of.work}
+			made := &node{graph: g, work: of.current()}
 			made.follow(of, copies)
 			copies[of] = made
 			list = append(list, made)
@@ -162,6 +162,9 @@ func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
 	x, r := d.execOf(name, h)
 	if r != ok {
 		return 0, driver.CU_GRAPH_EXEC_UPDATE_ERROR, r
+	}
+	for _, n := range g.nodes {
+		n.work = n.current()
 	}
 	counterpart, own := make(map[*node]*node), copiesOf(x.source, x.copies) // by the other graph's nodes
 	if forwards && g != x.graph && len(own) != len(g.nodes) {

@@ -94,7 +94,7 @@ func (d *Driver) GraphMemsetNodeGetParams(_ *driver.Thread, h driver.GraphNode) 
 	if r != ok {
 		return p, r
 	}
-	return parameters(n.work.sets)
+	return *n.work.sets, ok
 }
 
 // GraphMemcpyNodeGetParams is cuGraphMemcpyNodeGetParams.
@@ -104,7 +104,7 @@ func (d *Driver) GraphMemcpyNodeGetParams(_ *driver.Thread, h driver.GraphNode) 
 	if r != ok {
 		return p, r
 	}
-	return parameters(n.work.copies)
+	return *n.work.copies, ok
 }
 
 // GraphHostNodeGetParams is cuGraphHostNodeGetParams.
@@ -114,13 +114,29 @@ func (d *Driver) GraphHostNodeGetParams(_ *driver.Thread, h driver.GraphNode) (p
 	if r != ok {
 		return p, r
 	}
-	return parameters(n.work.host)
+	return *n.work.host, ok
 }
 
-// parameters returns the parameters of a node. Those of a node that a capture made are not known.
-func parameters[T any](p *T) (none T, r driver.Result) {
-	if p == nil {
-		return none, driver.ResultNotSupported
+// GraphKernelNodeGetParamsV1 is cuGraphKernelNodeGetParams.
+func (d *Driver) GraphKernelNodeGetParamsV1(th *driver.Thread, h driver.GraphNode) (driver.KernelNodeParamsV1, driver.Result) {
+	p, r := d.GraphKernelNodeGetParams(th, h)
+	return driver.KernelNodeParamsV1{
+		Func: p.Func, GridDimX: p.GridDimX, GridDimY: p.GridDimY, GridDimZ: p.GridDimZ, BlockDimX: p.BlockDimX,
+		BlockDimY: p.BlockDimY, BlockDimZ: p.BlockDimZ, SharedMemBytes: p.SharedMemBytes, KernelParams: p.KernelParams,
+	}, r
+}
+
+// GraphChildGraphNodeGetGraph is cuGraphChildGraphNodeGetGraph. The graph is the node's. What the program
+// changes in it, the node does in executable graphs that are made later.
+func (d *Driver) GraphChildGraphNodeGetGraph(_ *driver.Thread, h driver.GraphNode) (driver.Graph, driver.Result) {
+	defer d.mu.Unlock()
+	n, r := d.nodeOf("cuGraphChildGraphNodeGetGraph", h, childNode)
+	if r != ok {
+		return 0, r
 	}
-	return *p, ok
+	if n.child == nil {
+		n.child = d.copyOf(n.work.child)
+		n.child.child = true
+	}
+	return n.child.handle, ok
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/binary"
 	"slices"
 	"testing"
 
@@ -112,4 +113,96 @@ func TestKernelNodeParams(t *testing.T) {
 	if p.Func != f || p.GridDimX != 2 || p.BlockDimX != 32 || p.Ctx != r.ctx || *(*uint64)(args[0]) != 1 || *(*uint32)(args[1]) != 7 {
 		t.Errorf("the parameters are %+v", p)
 	}
+}
+
+// TestChildGraphOfNode asks for the child graph of a node, and changes it.
+func TestChildGraphOfNode(t *testing.T) {
+	r := newLab(t)
+	s, res := r.StreamCreate(r.th, driver.CU_STREAM_NON_BLOCKING)
+	r.must(res)
+	defer func() { r.must(r.StreamDestroy(r.th, s)) }()
+	mem, res := r.MemAlloc(r.th, 16)
+	r.must(res)
+	g, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	inner, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	set := driver.MemsetNodeParams{Dst: mem, Value: 1, ElementSize: 4, Width: 1, Height: 1}
+	_, res = r.GraphAddMemsetNode(r.th, inner, nil, &set, r.ctx)
+	r.must(res)
+	n, res := r.GraphAddChildGraphNode(r.th, g, nil, inner)
+	r.must(res)
+	r.must(r.GraphDestroy(r.th, inner))
+	child, res := r.GraphChildGraphNodeGetGraph(r.th, n)
+	r.must(res)
+	again, res := r.GraphChildGraphNodeGetGraph(r.th, n)
+	r.must(res)
+	nodes := make([]driver.GraphNode, 2)
+	if count, res := r.GraphGetNodes(r.th, child, nodes); res != ok || count != 1 || again != child {
+		t.Fatalf("%v: %d nodes of %#x, and then of %#x", res, count, child, again)
+	}
+	r.want("destroying it", invalidValue, r.GraphDestroy(r.th, child))
+	_, res = r.GraphChildGraphNodeGetGraph(r.th, nodes[0])
+	r.want("the child graph of a memset", invalidValue, res)
+
+	runs := func(what string, g driver.Graph, want uint32) {
+		t.Helper()
+		x := r.instance(g, 0)
+		r.must(r.GraphLaunch(r.th, x, s))
+		r.must(r.StreamSynchronize(r.th, s))
+		var got [4]byte
+		r.must(r.MemcpyDtoH(r.th, got[:], mem))
+		if v := binary.LittleEndian.Uint32(got[:]); v != want {
+			t.Errorf("%s: %d, want %d", what, v, want)
+		}
+		r.must(r.GraphExecDestroy(r.th, x))
+	}
+	runs("as it was added", g, 1)
+	set.Value = 2
+	r.must(r.GraphMemsetNodeSetParams(r.th, nodes[0], &set))
+	runs("changed", g, 2)
+	clone, res := r.GraphClone(r.th, g)
+	r.must(res)
+	set.Value = 3
+	r.must(r.GraphMemsetNodeSetParams(r.th, nodes[0], &set))
+	runs("changed again", g, 3)
+	runs("the clone", clone, 2)
+	r.must(r.GraphDestroy(r.th, g))
+	r.must(r.GraphDestroy(r.th, clone))
+	r.must(r.MemFree(r.th, mem))
+}
+
+// TestCapturedParams asks for the parameters of nodes that a capture has made.
+func TestCapturedParams(t *testing.T) {
+	r := newLab(t)
+	s, res := r.StreamCreate(r.th, driver.CU_STREAM_NON_BLOCKING)
+	r.must(res)
+	defer func() { r.must(r.StreamDestroy(r.th, s)) }()
+	mem, res := r.MemAlloc(r.th, 64)
+	r.must(res)
+	r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+	r.must(r.MemsetD32Async(r.th, mem, 7, 3, s))
+	r.must(r.MemcpyDtoDAsync(r.th, mem+32, mem, 12, s))
+	r.must(r.LaunchHostFunc(r.th, s, driver.Callback{Data: 9, Go: func() {}}))
+	g, res := r.StreamEndCapture(r.th, s)
+	r.must(res)
+	nodes := make([]driver.GraphNode, 3)
+	_, res = r.GraphGetNodes(r.th, g, nodes)
+	r.must(res)
+	set, res := r.GraphMemsetNodeGetParams(r.th, nodes[0])
+	r.must(res)
+	if want := (driver.MemsetNodeParams{Dst: mem, Value: 7, ElementSize: 4, Width: 3, Height: 1}); set != want {
+		t.Errorf("the memset is %+v", set)
+	}
+	c, res := r.GraphMemcpyNodeGetParams(r.th, nodes[1])
+	r.must(res)
+	if c.DstMemoryType != driver.CU_MEMORYTYPE_DEVICE || c.DstDevice != mem+32 || c.SrcDevice != mem || c.WidthInBytes != 12 ||
+		c.Height != 1 || c.Depth != 1 {
+		t.Errorf("the copy is %+v", c)
+	}
+	if h, res := r.GraphHostNodeGetParams(r.th, nodes[2]); res != ok || h.UserData != 9 {
+		t.Errorf("the host function is %+v (%v)", h, res)
+	}
+	r.must(r.GraphDestroy(r.th, g))
+	r.must(r.MemFree(r.th, mem))
 }

@@ -20,6 +20,7 @@ func (d *Driver) change(name string, h driver.GraphNode, k nodeKindOf, w func() 
 		r = made.takeAttributes(&n.work)
 	}
 	if r == ok {
+		d.dropChild(n)
 		n.work = *made
 	}
 	return r
@@ -238,9 +239,14 @@ func (d *Driver) hostParams(f driver.Callback) func() (*work, driver.Result) {
 		if r := callable(f); r != ok {
 			return nil, r
 		}
-		return &work{node: hostNode, host: &driver.HostNodeParams{Fn: f.Addr, UserData: driver.HostPtr(f.Data)},
-			make: func() *op { return d.hostOp(f) }}, ok
+		return d.hostWork(f), ok
 	}
+}
+
+// hostWork returns the work that calls a host function.
+func (d *Driver) hostWork(f driver.Callback) *work {
+	return &work{node: hostNode, host: &driver.HostNodeParams{Fn: f.Addr, UserData: driver.HostPtr(f.Data)},
+		make: func() *op { return d.hostOp(f) }}
 }
 
 // childParams returns the work of a node that runs a copy of a graph.

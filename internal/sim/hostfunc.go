@@ -103,7 +103,7 @@ func (d *Driver) LaunchHostFunc(th *driver.Thread, h driver.Stream, f driver.Cal
 	if r != ok {
 		return r
 	}
-	return d.submit(s, &work{node: hostNode, make: func() *op { return d.hostOp(f) }})
+	return d.submit(s, d.hostWork(f))
 }
 
 // StreamAddCallback is cuStreamAddCallback. The function is always called. After a sticky error it

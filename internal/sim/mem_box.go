@@ -122,7 +122,7 @@ func (d *Driver) enqueueBox(name string, s *stream, dst, src box, e extent) driv
 		src.span = span{&block{size: src.n, kind: pinnedBlock, data: staged}, 0, src.n}
 	}
 	var done *op
-	r := d.submit(s, &work{node: memcpyNode, make: func() *op {
+	r := d.submit(s, &work{node: memcpyNode, copies: s.copyNode(dst, src, e), make: func() *op {
 		time := duration(e.width*e.height*e.depth, dst.kind, src.kind)
 		done = d.access(&op{duration: time}, func() { e.transfer(dst, src) }, dst.span, src.span)
 		return done
@@ -131,6 +131,41 @@ func (d *Driver) enqueueBox(name string, s *stream, dst, src box, e extent) driv
 		return d.await(name, done)
 	}
 	return r
+}
+
+// copyNode returns the parameters of the node that the stream's capture makes of a copy, or nil without a
+// capture. Nobody has observed what a GPU's driver returns for such nodes.
+func (s *stream) copyNode(dst, src box, e extent) *driver.Memcpy3D {
+	if s.capture == nil {
+		return nil
+	}
+	p := &driver.Memcpy3D{WidthInBytes: e.width, Height: e.height, Depth: e.depth}
+	p.DstMemoryType, p.DstHost, p.DstDevice, p.DstPitch, p.DstHeight = dst.corner()
+	p.SrcMemoryType, p.SrcHost, p.SrcDevice, p.SrcPitch, p.SrcHeight = src.corner()
+	return p
+}
+
+// corner returns where a box is, as parameters of a copy have it.
+func (b box) corner() (kind int32, host driver.HostPtr, dev driver.DevicePtr, pitch, height uint64) {
+	addr := b.addr + b.off
+	if b.pitch != 0 {
+		height = b.plane / b.pitch
+	}
+	if b.kind.onHost() {
+		return driver.CU_MEMORYTYPE_HOST, driver.HostPtr(addr), 0, b.pitch, height
+	}
+	return driver.CU_MEMORYTYPE_DEVICE, 0, driver.DevicePtr(addr), b.pitch, height
+}
+
+// setNode is copyNode for a memset.
+func (s *stream) setNode(p driver.DevicePtr, pitch uint64, value []byte, width, height uint64) *driver.MemsetNodeParams {
+	if s.capture == nil {
+		return nil
+	}
+	var v [4]byte
+	copy(v[:], value)
+	return &driver.MemsetNodeParams{Dst: p, Pitch: pitch, Value: binary.LittleEndian.Uint32(v[:]),
+		ElementSize: uint32(len(value)), Width: width, Height: height}
 }
 
 // transfer copies the rows of a box.
@@ -182,7 +217,7 @@ func (d *Driver) setBox(name string, th *driver.Thread, p driver.DevicePtr, pitc
 		return driver.ResultInvalidValue
 	}
 	row := slices.Repeat(value, int(width))
-	return d.submit(s, &work{node: memsetNode, make: func() *op {
+	return d.submit(s, &work{node: memsetNode, sets: s.setNode(p, pitch, value, width, height), make: func() *op {
 		return d.access(&op{duration: duration(e.width*e.height, b.kind)}, func() {
 			to := b.bytes()
 			b.rows(e, func(off uint64) { b.defined.Set(b.off+off, uint64(copy(to[off:], row))) })

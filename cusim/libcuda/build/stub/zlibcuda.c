@@ -90,37 +90,37 @@ int cuArrayGetSparseProperties(void *sparseProperties, void *array)
 int cuCheckpointProcessCheckpoint(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(323, 12080, a);
+	return cusim_call(325, 12080, a);
 }
 
 int cuCheckpointProcessGetRestoreThreadId(int pid, void *tid)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)tid};
-	return cusim_call(324, 12080, a);
+	return cusim_call(326, 12080, a);
 }
 
 int cuCheckpointProcessGetState(int pid, void *state)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)state};
-	return cusim_call(325, 12080, a);
+	return cusim_call(327, 12080, a);
 }
 
 int cuCheckpointProcessLock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(326, 12080, a);
+	return cusim_call(328, 12080, a);
 }
 
 int cuCheckpointProcessRestore(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(327, 12080, a);
+	return cusim_call(329, 12080, a);
 }
 
 int cuCheckpointProcessUnlock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(328, 12080, a);
+	return cusim_call(330, 12080, a);
 }
 
 int cuCoredumpGetAttribute(int attrib, void *value, void *size)
@@ -207,7 +207,7 @@ int cuCtxEnablePeerAccess(void *peerContext, unsigned int Flags)
 int cuCtxFromGreenCtx(void *pContext, void *hCtx)
 {
 	uint64_t a[] = {(uintptr_t)pContext, (uintptr_t)hCtx};
-	return cusim_call(309, 12040, a);
+	return cusim_call(311, 12040, a);
 }
 
 int cuCtxGetApiVersion(void *ctx, void *version)
@@ -219,7 +219,7 @@ int cuCtxGetApiVersion(void *ctx, void *version)
 int cuCtxGetCacheConfig(void *pconfig)
 {
 	uint64_t a[] = {(uintptr_t)pconfig};
-	return cusim_call(310, 3020, a);
+	return cusim_call(312, 3020, a);
 }
 
 int cuCtxGetCurrent(void *pctx)
@@ -231,7 +231,7 @@ int cuCtxGetCurrent(void *pctx)
 int cuCtxGetDevResource(void *hCtx, void *resource, int type)
 {
 	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)resource, (uint32_t)type};
-	return cusim_call(311, 12040, a);
+	return cusim_call(313, 12040, a);
 }
 
 int cuCtxGetDevice(void *device)
@@ -243,7 +243,7 @@ int cuCtxGetDevice(void *device)
 int cuCtxGetExecAffinity(void *pExecAffinity, int type)
 {
 	uint64_t a[] = {(uintptr_t)pExecAffinity, (uint32_t)type};
-	return cusim_call(312, 11040, a);
+	return cusim_call(314, 11040, a);
 }
 
 int cuCtxGetFlags(void *flags)
@@ -267,7 +267,7 @@ int cuCtxGetLimit(void *pvalue, int limit)
 int cuCtxGetSharedMemConfig(void *pConfig)
 {
 	uint64_t a[] = {(uintptr_t)pConfig};
-	return cusim_call(313, 4020, a);
+	return cusim_call(315, 4020, a);
 }
 
 int cuCtxGetStreamPriorityRange(void *leastPriority, void *greatestPriority)
@@ -308,13 +308,13 @@ int cuCtxRecordEvent(void *hCtx, void *hEvent)
 
 int cuCtxResetPersistingL2Cache(void)
 {
-	return cusim_call(314, 11000, NULL);
+	return cusim_call(316, 11000, NULL);
 }
 
 int cuCtxSetCacheConfig(int config)
 {
 	uint64_t a[] = {(uint32_t)config};
-	return cusim_call(315, 3020, a);
+	return cusim_call(317, 3020, a);
 }
 
 int cuCtxSetCurrent(void *ctx)
@@ -338,7 +338,7 @@ int cuCtxSetLimit(int limit, size_t value)
 int cuCtxSetSharedMemConfig(int config)
 {
 	uint64_t a[] = {(uint32_t)config};
-	return cusim_call(316, 4020, a);
+	return cusim_call(318, 4020, a);
 }
 
 int cuCtxSynchronize(void)
@@ -421,7 +421,7 @@ int cuDeviceGetDevResource(int device, void *resource, int type)
 int cuDeviceGetExecAffinitySupport(void *pi, int type, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pi, (uint32_t)type, (uint32_t)dev};
-	return cusim_call(317, 11040, a);
+	return cusim_call(319, 11040, a);
 }
 
 int cuDeviceGetGraphMemAttribute(int device, int attr, void *value)
@@ -433,13 +433,13 @@ int cuDeviceGetGraphMemAttribute(int device, int attr, void *value)
 int cuDeviceGetHostAtomicCapabilities(void *capabilities, void *operations, unsigned int count, int dev)
 {
 	uint64_t a[] = {(uintptr_t)capabilities, (uintptr_t)operations, (uint32_t)count, (uint32_t)dev};
-	return cusim_call(318, 13000, a);
+	return cusim_call(320, 13000, a);
 }
 
 int cuDeviceGetLuid(void *luid, void *deviceNodeMask, int dev)
 {
 	uint64_t a[] = {(uintptr_t)luid, (uintptr_t)deviceNodeMask, (uint32_t)dev};
-	return cusim_call(319, 10000, a);
+	return cusim_call(321, 10000, a);
 }
 
 int cuDeviceGetMemPool(void *pool, int dev)
@@ -487,13 +487,13 @@ int cuDeviceGetPCIBusId(void *pciBusId, int len, int dev)
 int cuDeviceGetProperties(void *prop, int dev)
 {
 	uint64_t a[] = {(uintptr_t)prop, (uint32_t)dev};
-	return cusim_call(320, 2000, a);
+	return cusim_call(322, 2000, a);
 }
 
 int cuDeviceGetTexture1DLinearMaxWidth(void *maxWidthInElements, int format, unsigned int numChannels, int dev)
 {
 	uint64_t a[] = {(uintptr_t)maxWidthInElements, (uint32_t)format, (uint32_t)numChannels, (uint32_t)dev};
-	return cusim_call(321, 11010, a);
+	return cusim_call(323, 11010, a);
 }
 
 int cuDeviceGetUuid(void *uuid, int dev)
@@ -761,7 +761,7 @@ int cuFuncGetAttribute(void *pi, int attrib, void *hfunc)
 int cuFuncGetModule(void *hmod, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)hmod, (uintptr_t)hfunc};
-	return cusim_call(259, 11000, a);
+	return cusim_call(261, 11000, a);
 }
 
 int cuFuncGetName(void *name, void *hfunc)
@@ -779,13 +779,13 @@ int cuFuncGetParamInfo(void *func, size_t paramIndex, void *paramOffset, void *p
 int cuFuncIsLoaded(void *state, void *function)
 {
 	uint64_t a[] = {(uintptr_t)state, (uintptr_t)function};
-	return cusim_call(260, 12040, a);
+	return cusim_call(262, 12040, a);
 }
 
 int cuFuncLoad(void *function)
 {
 	uint64_t a[] = {(uintptr_t)function};
-	return cusim_call(261, 12040, a);
+	return cusim_call(263, 12040, a);
 }
 
 int cuFuncSetAttribute(void *hfunc, int attrib, int value)
@@ -806,13 +806,13 @@ int cuFuncSetBlockShape(void *hfunc, int x, int y, int z)
 int cuFuncSetCacheConfig(void *hfunc, int config)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)config};
-	return cusim_call(262, 3000, a);
+	return cusim_call(264, 3000, a);
 }
 
 int cuFuncSetSharedMemConfig(void *hfunc, int config)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)config};
-	return cusim_call(263, 4020, a);
+	return cusim_call(265, 4020, a);
 }
 
 int cuFuncSetSharedSize(void *hfunc, unsigned int bytes)
@@ -1031,9 +1031,8 @@ int cuGraphBatchMemOpNodeSetParams(void *hNode, void *nodeParams)
 
 int cuGraphChildGraphNodeGetGraph(void *hNode, void *phGraph)
 {
-	(void)hNode;
-	(void)phGraph;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)phGraph};
+	return cusim_call(214, 10000, a);
 }
 
 int cuGraphClone(void *phGraphClone, void *originalGraph)
@@ -1045,7 +1044,7 @@ int cuGraphClone(void *phGraphClone, void *originalGraph)
 int cuGraphConditionalHandleCreate(void *pHandle_out, void *hGraph, void *ctx, unsigned int defaultLaunchValue, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)pHandle_out, (uintptr_t)hGraph, (uintptr_t)ctx, (uint32_t)defaultLaunchValue, (uint32_t)flags};
-	return cusim_call(214, 12030, a);
+	return cusim_call(215, 12030, a);
 }
 
 int cuGraphCreate(void *phGraph, unsigned int flags)
@@ -1069,7 +1068,7 @@ int cuGraphDestroy(void *hGraph)
 int cuGraphDestroyNode(void *hNode)
 {
 	uint64_t a[] = {(uintptr_t)hNode};
-	return cusim_call(215, 10000, a);
+	return cusim_call(216, 10000, a);
 }
 
 int cuGraphEventRecordNodeGetEvent(void *hNode, void *event_out)
@@ -1099,13 +1098,13 @@ int cuGraphEventWaitNodeSetEvent(void *hNode, void *event)
 int cuGraphExecBatchMemOpNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(216, 11070, a);
+	return cusim_call(217, 11070, a);
 }
 
 int cuGraphExecChildGraphNodeSetParams(void *hGraphExec, void *hNode, void *childGraph)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)childGraph};
-	return cusim_call(217, 11010, a);
+	return cusim_call(218, 11010, a);
 }
 
 int cuGraphExecDestroy(void *hGraphExec)
@@ -1129,55 +1128,55 @@ int cuGraphExecEventWaitNodeSetEvent(void *hGraphExec, void *hNode, void *event)
 int cuGraphExecExternalSemaphoresSignalNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(218, 11020, a);
+	return cusim_call(219, 11020, a);
 }
 
 int cuGraphExecExternalSemaphoresWaitNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(219, 11020, a);
+	return cusim_call(220, 11020, a);
 }
 
 int cuGraphExecGetFlags(void *hGraphExec, void *flags)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)flags};
-	return cusim_call(220, 12000, a);
+	return cusim_call(221, 12000, a);
 }
 
 int cuGraphExecHostNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(221, 10020, a);
+	return cusim_call(222, 10020, a);
 }
 
 int cuGraphExecKernelNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(223, 10010, a);
+	return cusim_call(224, 10010, a);
 }
 
 int cuGraphExecKernelNodeSetParams_v2(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(222, 12000, a);
+	return cusim_call(223, 12000, a);
 }
 
 int cuGraphExecMemcpyNodeSetParams(void *hGraphExec, void *hNode, void *copyParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)copyParams, (uintptr_t)ctx};
-	return cusim_call(224, 10020, a);
+	return cusim_call(225, 10020, a);
 }
 
 int cuGraphExecMemsetNodeSetParams(void *hGraphExec, void *hNode, void *memsetParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)memsetParams, (uintptr_t)ctx};
-	return cusim_call(225, 10020, a);
+	return cusim_call(226, 10020, a);
 }
 
 int cuGraphExecNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(226, 12020, a);
+	return cusim_call(227, 12020, a);
 }
 
 int cuGraphExecUpdate(void *hGraphExec, void *hGraph, void *hErrorNode_out, void *updateResult_out)
@@ -1189,31 +1188,31 @@ int cuGraphExecUpdate(void *hGraphExec, void *hGraph, void *hErrorNode_out, void
 int cuGraphExecUpdate_v2(void *hGraphExec, void *hGraph, void *resultInfo)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hGraph, (uintptr_t)resultInfo};
-	return cusim_call(227, 12000, a);
+	return cusim_call(228, 12000, a);
 }
 
 int cuGraphExternalSemaphoresSignalNodeGetParams(void *hNode, void *params_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)params_out};
-	return cusim_call(228, 11020, a);
+	return cusim_call(229, 11020, a);
 }
 
 int cuGraphExternalSemaphoresSignalNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(229, 11020, a);
+	return cusim_call(230, 11020, a);
 }
 
 int cuGraphExternalSemaphoresWaitNodeGetParams(void *hNode, void *params_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)params_out};
-	return cusim_call(230, 11020, a);
+	return cusim_call(231, 11020, a);
 }
 
 int cuGraphExternalSemaphoresWaitNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(231, 11020, a);
+	return cusim_call(232, 11020, a);
 }
 
 int cuGraphGetEdges(void *hGraph, void *from, void *to, void *numEdges)
@@ -1225,7 +1224,7 @@ int cuGraphGetEdges(void *hGraph, void *from, void *to, void *numEdges)
 int cuGraphGetEdges_v2(void *hGraph, void *from, void *to, void *edgeData, void *numEdges)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)edgeData, (uintptr_t)numEdges};
-	return cusim_call(232, 12030, a);
+	return cusim_call(233, 12030, a);
 }
 
 int cuGraphGetNodes(void *hGraph, void *nodes, void *numNodes)
@@ -1237,19 +1236,19 @@ int cuGraphGetNodes(void *hGraph, void *nodes, void *numNodes)
 int cuGraphGetRootNodes(void *hGraph, void *rootNodes, void *numRootNodes)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)rootNodes, (uintptr_t)numRootNodes};
-	return cusim_call(233, 10000, a);
+	return cusim_call(234, 10000, a);
 }
 
 int cuGraphHostNodeGetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(234, 10000, a);
+	return cusim_call(235, 10000, a);
 }
 
 int cuGraphHostNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(235, 10000, a);
+	return cusim_call(236, 10000, a);
 }
 
 int cuGraphInstantiate(void *phGraphExec, void *hGraph, void *phErrorNode, void *logBuffer, size_t bufferSize)
@@ -1271,56 +1270,55 @@ int cuGraphInstantiateWithFlags(void *phGraphExec, void *hGraph, unsigned long l
 int cuGraphInstantiateWithParams(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(236, 12000, a);
+	return cusim_call(237, 12000, a);
 }
 
 int cuGraphInstantiateWithParams_ptsz(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(331, 12000, a);
+	return cusim_call(333, 12000, a);
 }
 
 int cuGraphKernelNodeCopyAttributes(void *dst, void *src)
 {
 	uint64_t a[] = {(uintptr_t)dst, (uintptr_t)src};
-	return cusim_call(237, 11000, a);
+	return cusim_call(238, 11000, a);
 }
 
 int cuGraphKernelNodeGetAttribute(void *hNode, int attr, void *value_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uint32_t)attr, (uintptr_t)value_out};
-	return cusim_call(238, 11000, a);
+	return cusim_call(239, 11000, a);
 }
 
 int cuGraphKernelNodeGetParams(void *hNode, void *nodeParams)
 {
-	(void)hNode;
-	(void)nodeParams;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
+	return cusim_call(241, 10000, a);
 }
 
 int cuGraphKernelNodeGetParams_v2(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(239, 12000, a);
+	return cusim_call(240, 12000, a);
 }
 
 int cuGraphKernelNodeSetAttribute(void *hNode, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(240, 11000, a);
+	return cusim_call(242, 11000, a);
 }
 
 int cuGraphKernelNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(242, 10000, a);
+	return cusim_call(244, 10000, a);
 }
 
 int cuGraphKernelNodeSetParams_v2(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(241, 12000, a);
+	return cusim_call(243, 12000, a);
 }
 
 int cuGraphLaunch(void *hGraphExec, void *hStream)
@@ -1338,73 +1336,73 @@ int cuGraphLaunch_ptsz(void *hGraphExec, void *hStream)
 int cuGraphMemAllocNodeGetParams(void *hNode, void *params_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)params_out};
-	return cusim_call(243, 11040, a);
+	return cusim_call(245, 11040, a);
 }
 
 int cuGraphMemFreeNodeGetParams(void *hNode, void *dptr_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dptr_out};
-	return cusim_call(244, 11040, a);
+	return cusim_call(246, 11040, a);
 }
 
 int cuGraphMemcpyNodeGetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(245, 10000, a);
+	return cusim_call(247, 10000, a);
 }
 
 int cuGraphMemcpyNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(246, 10000, a);
+	return cusim_call(248, 10000, a);
 }
 
 int cuGraphMemsetNodeGetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(247, 10000, a);
+	return cusim_call(249, 10000, a);
 }
 
 int cuGraphMemsetNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(248, 10000, a);
+	return cusim_call(250, 10000, a);
 }
 
 int cuGraphNodeFindInClone(void *phNode, void *hOriginalNode, void *hClonedGraph)
 {
 	uint64_t a[] = {(uintptr_t)phNode, (uintptr_t)hOriginalNode, (uintptr_t)hClonedGraph};
-	return cusim_call(249, 10000, a);
+	return cusim_call(251, 10000, a);
 }
 
 int cuGraphNodeGetDependencies(void *hNode, void *dependencies, void *numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dependencies, (uintptr_t)numDependencies};
-	return cusim_call(250, 10000, a);
+	return cusim_call(252, 10000, a);
 }
 
 int cuGraphNodeGetDependencies_v2(void *hNode, void *dependencies, void *edgeData, void *numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dependencies, (uintptr_t)edgeData, (uintptr_t)numDependencies};
-	return cusim_call(251, 12030, a);
+	return cusim_call(253, 12030, a);
 }
 
 int cuGraphNodeGetDependentNodes(void *hNode, void *dependentNodes, void *numDependentNodes)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dependentNodes, (uintptr_t)numDependentNodes};
-	return cusim_call(252, 10000, a);
+	return cusim_call(254, 10000, a);
 }
 
 int cuGraphNodeGetDependentNodes_v2(void *hNode, void *dependentNodes, void *edgeData, void *numDependentNodes)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dependentNodes, (uintptr_t)edgeData, (uintptr_t)numDependentNodes};
-	return cusim_call(253, 12030, a);
+	return cusim_call(255, 12030, a);
 }
 
 int cuGraphNodeGetEnabled(void *hGraphExec, void *hNode, void *isEnabled)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)isEnabled};
-	return cusim_call(254, 11060, a);
+	return cusim_call(256, 11060, a);
 }
 
 int cuGraphNodeGetType(void *hNode, void *type)
@@ -1416,13 +1414,13 @@ int cuGraphNodeGetType(void *hNode, void *type)
 int cuGraphNodeSetEnabled(void *hGraphExec, void *hNode, unsigned int isEnabled)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uint32_t)isEnabled};
-	return cusim_call(255, 11060, a);
+	return cusim_call(257, 11060, a);
 }
 
 int cuGraphNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(256, 12020, a);
+	return cusim_call(258, 12020, a);
 }
 
 int cuGraphReleaseUserObject(void *graph, void *object, unsigned int count)
@@ -1436,13 +1434,13 @@ int cuGraphReleaseUserObject(void *graph, void *object, unsigned int count)
 int cuGraphRemoveDependencies(void *hGraph, void *from, void *to, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, numDependencies};
-	return cusim_call(257, 10000, a);
+	return cusim_call(259, 10000, a);
 }
 
 int cuGraphRemoveDependencies_v2(void *hGraph, void *from, void *to, void *edgeData, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)edgeData, numDependencies};
-	return cusim_call(258, 12030, a);
+	return cusim_call(260, 12030, a);
 }
 
 int cuGraphRetainUserObject(void *graph, void *object, unsigned int count, unsigned int flags)
@@ -1601,7 +1599,7 @@ int cuGreenCtxGetDevResource(void *hCtx, void *resource, int type)
 int cuGreenCtxGetId(void *greenCtx, void *greenCtxId)
 {
 	uint64_t a[] = {(uintptr_t)greenCtx, (uintptr_t)greenCtxId};
-	return cusim_call(322, 12090, a);
+	return cusim_call(324, 12090, a);
 }
 
 int cuGreenCtxRecordEvent(void *hCtx, void *hEvent)
@@ -1675,43 +1673,43 @@ int cuIpcOpenMemHandle_v2(void *pdptr, struct cusim_words8 handle, unsigned int 
 int cuKernelGetAttribute(void *pi, int attrib, void *kernel, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pi, (uint32_t)attrib, (uintptr_t)kernel, (uint32_t)dev};
-	return cusim_call(273, 12000, a);
+	return cusim_call(275, 12000, a);
 }
 
 int cuKernelGetFunction(void *pFunc, void *kernel)
 {
 	uint64_t a[] = {(uintptr_t)pFunc, (uintptr_t)kernel};
-	return cusim_call(274, 12000, a);
+	return cusim_call(276, 12000, a);
 }
 
 int cuKernelGetLibrary(void *pLib, void *kernel)
 {
 	uint64_t a[] = {(uintptr_t)pLib, (uintptr_t)kernel};
-	return cusim_call(275, 12050, a);
+	return cusim_call(277, 12050, a);
 }
 
 int cuKernelGetName(void *name, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)name, (uintptr_t)hfunc};
-	return cusim_call(276, 12030, a);
+	return cusim_call(278, 12030, a);
 }
 
 int cuKernelGetParamInfo(void *kernel, size_t paramIndex, void *paramOffset, void *paramSize)
 {
 	uint64_t a[] = {(uintptr_t)kernel, paramIndex, (uintptr_t)paramOffset, (uintptr_t)paramSize};
-	return cusim_call(277, 12040, a);
+	return cusim_call(279, 12040, a);
 }
 
 int cuKernelSetAttribute(int attrib, int val, void *kernel, int dev)
 {
 	uint64_t a[] = {(uint32_t)attrib, (uint32_t)val, (uintptr_t)kernel, (uint32_t)dev};
-	return cusim_call(278, 12000, a);
+	return cusim_call(280, 12000, a);
 }
 
 int cuKernelSetCacheConfig(void *kernel, int config, int dev)
 {
 	uint64_t a[] = {(uintptr_t)kernel, (uint32_t)config, (uint32_t)dev};
-	return cusim_call(279, 12000, a);
+	return cusim_call(281, 12000, a);
 }
 
 int cuLaunch(void *f)
@@ -1784,7 +1782,7 @@ int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
 int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(332, 11060, a);
+	return cusim_call(334, 11060, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
@@ -1796,115 +1794,115 @@ int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, u
 int cuLibraryEnumerateKernels(void *kernels, unsigned int numKernels, void *lib)
 {
 	uint64_t a[] = {(uintptr_t)kernels, (uint32_t)numKernels, (uintptr_t)lib};
-	return cusim_call(280, 12040, a);
+	return cusim_call(282, 12040, a);
 }
 
 int cuLibraryGetGlobal(void *dptr, void *bytes, void *library, void *name)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)bytes, (uintptr_t)library, (uintptr_t)name};
-	return cusim_call(281, 12000, a);
+	return cusim_call(283, 12000, a);
 }
 
 int cuLibraryGetKernel(void *pKernel, void *library, void *name)
 {
 	uint64_t a[] = {(uintptr_t)pKernel, (uintptr_t)library, (uintptr_t)name};
-	return cusim_call(282, 12000, a);
+	return cusim_call(284, 12000, a);
 }
 
 int cuLibraryGetKernelCount(void *count, void *lib)
 {
 	uint64_t a[] = {(uintptr_t)count, (uintptr_t)lib};
-	return cusim_call(283, 12040, a);
+	return cusim_call(285, 12040, a);
 }
 
 int cuLibraryGetManaged(void *dptr, void *bytes, void *library, void *name)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)bytes, (uintptr_t)library, (uintptr_t)name};
-	return cusim_call(284, 12000, a);
+	return cusim_call(286, 12000, a);
 }
 
 int cuLibraryGetModule(void *pMod, void *library)
 {
 	uint64_t a[] = {(uintptr_t)pMod, (uintptr_t)library};
-	return cusim_call(285, 12000, a);
+	return cusim_call(287, 12000, a);
 }
 
 int cuLibraryGetUnifiedFunction(void *fptr, void *library, void *symbol)
 {
 	uint64_t a[] = {(uintptr_t)fptr, (uintptr_t)library, (uintptr_t)symbol};
-	return cusim_call(286, 12000, a);
+	return cusim_call(288, 12000, a);
 }
 
 int cuLibraryLoadData(void *library, void *code, void *jitOptions, void *jitOptionsValues, unsigned int numJitOptions, void *libraryOptions, void *libraryOptionValues, unsigned int numLibraryOptions)
 {
 	uint64_t a[] = {(uintptr_t)library, (uintptr_t)code, (uintptr_t)jitOptions, (uintptr_t)jitOptionsValues, (uint32_t)numJitOptions, (uintptr_t)libraryOptions, (uintptr_t)libraryOptionValues, (uint32_t)numLibraryOptions};
-	return cusim_call(287, 12000, a);
+	return cusim_call(289, 12000, a);
 }
 
 int cuLibraryLoadFromFile(void *library, void *fileName, void *jitOptions, void *jitOptionsValues, unsigned int numJitOptions, void *libraryOptions, void *libraryOptionValues, unsigned int numLibraryOptions)
 {
 	uint64_t a[] = {(uintptr_t)library, (uintptr_t)fileName, (uintptr_t)jitOptions, (uintptr_t)jitOptionsValues, (uint32_t)numJitOptions, (uintptr_t)libraryOptions, (uintptr_t)libraryOptionValues, (uint32_t)numLibraryOptions};
-	return cusim_call(288, 12000, a);
+	return cusim_call(290, 12000, a);
 }
 
 int cuLibraryUnload(void *library)
 {
 	uint64_t a[] = {(uintptr_t)library};
-	return cusim_call(289, 12000, a);
+	return cusim_call(291, 12000, a);
 }
 
 int cuLinkAddData(void *state, int type, void *data, size_t size, void *name, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)state, (uint32_t)type, (uintptr_t)data, size, (uintptr_t)name, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(290, 5050, a);
+	return cusim_call(292, 5050, a);
 }
 
 int cuLinkAddData_v2(void *state, int type, void *data, size_t size, void *name, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)state, (uint32_t)type, (uintptr_t)data, size, (uintptr_t)name, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(290, 6050, a);
+	return cusim_call(292, 6050, a);
 }
 
 int cuLinkAddFile(void *state, int type, void *path, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)state, (uint32_t)type, (uintptr_t)path, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(291, 5050, a);
+	return cusim_call(293, 5050, a);
 }
 
 int cuLinkAddFile_v2(void *state, int type, void *path, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)state, (uint32_t)type, (uintptr_t)path, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(291, 6050, a);
+	return cusim_call(293, 6050, a);
 }
 
 int cuLinkComplete(void *state, void *cubinOut, void *sizeOut)
 {
 	uint64_t a[] = {(uintptr_t)state, (uintptr_t)cubinOut, (uintptr_t)sizeOut};
-	return cusim_call(292, 5050, a);
+	return cusim_call(294, 5050, a);
 }
 
 int cuLinkCreate(unsigned int numOptions, void *options, void *optionValues, void *stateOut)
 {
 	uint64_t a[] = {(uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues, (uintptr_t)stateOut};
-	return cusim_call(293, 5050, a);
+	return cusim_call(295, 5050, a);
 }
 
 int cuLinkCreate_v2(unsigned int numOptions, void *options, void *optionValues, void *stateOut)
 {
 	uint64_t a[] = {(uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues, (uintptr_t)stateOut};
-	return cusim_call(293, 6050, a);
+	return cusim_call(295, 6050, a);
 }
 
 int cuLinkDestroy(void *state)
 {
 	uint64_t a[] = {(uintptr_t)state};
-	return cusim_call(294, 5050, a);
+	return cusim_call(296, 5050, a);
 }
 
 int cuLogsCurrent(void *iterator_out, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator_out, (uint32_t)flags};
-	return cusim_call(329, 12090, a);
+	return cusim_call(331, 12090, a);
 }
 
 int cuLogsDumpToFile(void *iterator, void *pathToFile, unsigned int flags)
@@ -1918,7 +1916,7 @@ int cuLogsDumpToFile(void *iterator, void *pathToFile, unsigned int flags)
 int cuLogsDumpToMemory(void *iterator, void *buffer, void *size, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator, (uintptr_t)buffer, (uintptr_t)size, (uint32_t)flags};
-	return cusim_call(330, 12090, a);
+	return cusim_call(332, 12090, a);
 }
 
 int cuLogsRegisterCallback(void *callbackFunc, void *userData, void *callback_out)
@@ -1938,13 +1936,13 @@ int cuLogsUnregisterCallback(void *callback)
 int cuMemAddressFree(unsigned long long ptr, size_t size)
 {
 	uint64_t a[] = {ptr, size};
-	return cusim_call(295, 10020, a);
+	return cusim_call(297, 10020, a);
 }
 
 int cuMemAddressReserve(void *ptr, size_t size, size_t alignment, unsigned long long addr, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)ptr, size, alignment, addr, flags};
-	return cusim_call(296, 10020, a);
+	return cusim_call(298, 10020, a);
 }
 
 int cuMemAdvise(unsigned long long devPtr, size_t count, int advice, int device)
@@ -2054,7 +2052,7 @@ int cuMemBatchDecompressAsync_ptsz(void *paramsArray, size_t count, unsigned int
 int cuMemCreate(void *handle, size_t size, void *prop, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)handle, size, (uintptr_t)prop, flags};
-	return cusim_call(297, 10020, a);
+	return cusim_call(299, 10020, a);
 }
 
 int cuMemDiscardAndPrefetchBatchAsync(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
@@ -2084,7 +2082,7 @@ int cuMemDiscardBatchAsync_ptsz(void *dptrs, void *sizes, size_t count, unsigned
 int cuMemExportToShareableHandle(void *shareableHandle, unsigned long long handle, int handleType, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)shareableHandle, handle, (uint32_t)handleType, flags};
-	return cusim_call(298, 10020, a);
+	return cusim_call(300, 10020, a);
 }
 
 int cuMemFree(unsigned int dptr)
@@ -2120,7 +2118,7 @@ int cuMemFree_v2(unsigned long long dptr)
 int cuMemGetAccess(void *flags, void *location, unsigned long long ptr)
 {
 	uint64_t a[] = {(uintptr_t)flags, (uintptr_t)location, ptr};
-	return cusim_call(299, 10020, a);
+	return cusim_call(301, 10020, a);
 }
 
 int cuMemGetAddressRange(void *pbase, void *psize, unsigned int dptr)
@@ -2140,13 +2138,13 @@ int cuMemGetAddressRange_v2(void *pbase, void *psize, unsigned long long dptr)
 int cuMemGetAllocationGranularity(void *granularity, void *prop, int option)
 {
 	uint64_t a[] = {(uintptr_t)granularity, (uintptr_t)prop, (uint32_t)option};
-	return cusim_call(300, 10020, a);
+	return cusim_call(302, 10020, a);
 }
 
 int cuMemGetAllocationPropertiesFromHandle(void *prop, unsigned long long handle)
 {
 	uint64_t a[] = {(uintptr_t)prop, handle};
-	return cusim_call(301, 10020, a);
+	return cusim_call(303, 10020, a);
 }
 
 int cuMemGetAttribute(void)
@@ -2241,13 +2239,13 @@ int cuMemHostUnregister(void *p)
 int cuMemImportFromShareableHandle(void *handle, void *osHandle, int shHandleType)
 {
 	uint64_t a[] = {(uintptr_t)handle, (uintptr_t)osHandle, (uint32_t)shHandleType};
-	return cusim_call(302, 10020, a);
+	return cusim_call(304, 10020, a);
 }
 
 int cuMemMap(unsigned long long ptr, size_t size, size_t offset, unsigned long long handle, unsigned long long flags)
 {
 	uint64_t a[] = {ptr, size, offset, handle, flags};
-	return cusim_call(303, 10020, a);
+	return cusim_call(305, 10020, a);
 }
 
 int cuMemMapArrayAsync(void *mapInfoList, unsigned int count, void *hStream)
@@ -2383,19 +2381,19 @@ int cuMemRangeGetAttributes(void *data, void *dataSizes, void *attributes, size_
 int cuMemRelease(unsigned long long handle)
 {
 	uint64_t a[] = {handle};
-	return cusim_call(304, 10020, a);
+	return cusim_call(306, 10020, a);
 }
 
 int cuMemRetainAllocationHandle(void *handle, void *addr)
 {
 	uint64_t a[] = {(uintptr_t)handle, (uintptr_t)addr};
-	return cusim_call(305, 11000, a);
+	return cusim_call(307, 11000, a);
 }
 
 int cuMemSetAccess(unsigned long long ptr, size_t size, void *desc, size_t count)
 {
 	uint64_t a[] = {ptr, size, (uintptr_t)desc, count};
-	return cusim_call(306, 10020, a);
+	return cusim_call(308, 10020, a);
 }
 
 int cuMemSetMemPool(void *location, int type, void *pool)
@@ -2407,7 +2405,7 @@ int cuMemSetMemPool(void *location, int type, void *pool)
 int cuMemUnmap(unsigned long long ptr, size_t size)
 {
 	uint64_t a[] = {ptr, size};
-	return cusim_call(307, 10020, a);
+	return cusim_call(309, 10020, a);
 }
 
 int cuMemcpy(unsigned long long dst, unsigned long long src, size_t ByteCount)
@@ -2456,7 +2454,7 @@ int cuMemcpy2DUnaligned_v2(void *pCopy)
 int cuMemcpy2DUnaligned_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(333, 7000, a);
+	return cusim_call(335, 7000, a);
 }
 
 int cuMemcpy2D_v2(void *pCopy)
@@ -2468,7 +2466,7 @@ int cuMemcpy2D_v2(void *pCopy)
 int cuMemcpy2D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(334, 7000, a);
+	return cusim_call(336, 7000, a);
 }
 
 int cuMemcpy3D(void *pCopy)
@@ -2555,7 +2553,7 @@ int cuMemcpy3D_v2(void *pCopy)
 int cuMemcpy3D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(335, 7000, a);
+	return cusim_call(337, 7000, a);
 }
 
 int cuMemcpyAsync(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
@@ -2773,7 +2771,7 @@ int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(336, 7000, a);
+	return cusim_call(338, 7000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -2814,7 +2812,7 @@ int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCoun
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(337, 7000, a);
+	return cusim_call(339, 7000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -2912,7 +2910,7 @@ int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCoun
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(338, 7000, a);
+	return cusim_call(340, 7000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
@@ -2936,13 +2934,13 @@ int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsig
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(339, 7000, a);
+	return cusim_call(341, 7000, a);
 }
 
 int cuMemcpy_ptds(unsigned long long dst, unsigned long long src, size_t ByteCount)
 {
 	uint64_t a[] = {dst, src, ByteCount};
-	return cusim_call(340, 7000, a);
+	return cusim_call(342, 7000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -2974,7 +2972,7 @@ int cuMemsetD16_v2(unsigned long long dstDevice, unsigned short us, size_t N)
 int cuMemsetD16_v2_ptds(unsigned long long dstDevice, unsigned short us, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N};
-	return cusim_call(341, 7000, a);
+	return cusim_call(343, 7000, a);
 }
 
 int cuMemsetD2D16(unsigned int dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
@@ -3008,7 +3006,7 @@ int cuMemsetD2D16_v2(unsigned long long dstDevice, size_t dstPitch, unsigned sho
 int cuMemsetD2D16_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height};
-	return cusim_call(342, 7000, a);
+	return cusim_call(344, 7000, a);
 }
 
 int cuMemsetD2D32(unsigned int dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
@@ -3042,7 +3040,7 @@ int cuMemsetD2D32_v2(unsigned long long dstDevice, size_t dstPitch, unsigned int
 int cuMemsetD2D32_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height};
-	return cusim_call(343, 7000, a);
+	return cusim_call(345, 7000, a);
 }
 
 int cuMemsetD2D8(unsigned int dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
@@ -3076,7 +3074,7 @@ int cuMemsetD2D8_v2(unsigned long long dstDevice, size_t dstPitch, unsigned char
 int cuMemsetD2D8_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height};
-	return cusim_call(344, 7000, a);
+	return cusim_call(346, 7000, a);
 }
 
 int cuMemsetD32(unsigned int dstDevice, unsigned int ui, unsigned int N)
@@ -3108,7 +3106,7 @@ int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(345, 7000, a);
+	return cusim_call(347, 7000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3140,7 +3138,7 @@ int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(346, 7000, a);
+	return cusim_call(348, 7000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)
@@ -3318,7 +3316,7 @@ int cuMulticastUnbind(unsigned long long mcHandle, int dev, size_t mcOffset, siz
 int cuOccupancyAvailableDynamicSMemPerBlock(void *dynamicSmemSize, void *func, int numBlocks, int blockSize)
 {
 	uint64_t a[] = {(uintptr_t)dynamicSmemSize, (uintptr_t)func, (uint32_t)numBlocks, (uint32_t)blockSize};
-	return cusim_call(264, 10020, a);
+	return cusim_call(266, 10020, a);
 }
 
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *numBlocks, void *func, int blockSize, size_t dynamicSMemSize)
@@ -3330,7 +3328,7 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *numBlocks, void *func, int
 int cuOccupancyMaxActiveClusters(void *numClusters, void *func, void *config)
 {
 	uint64_t a[] = {(uintptr_t)numClusters, (uintptr_t)func, (uintptr_t)config};
-	return cusim_call(265, 11070, a);
+	return cusim_call(267, 11070, a);
 }
 
 int cuOccupancyMaxPotentialBlockSize(void *minGridSize, void *blockSize, void *func, void *blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
@@ -3342,7 +3340,7 @@ int cuOccupancyMaxPotentialBlockSize(void *minGridSize, void *blockSize, void *f
 int cuOccupancyMaxPotentialClusterSize(void *clusterSize, void *func, void *config)
 {
 	uint64_t a[] = {(uintptr_t)clusterSize, (uintptr_t)func, (uintptr_t)config};
-	return cusim_call(266, 11070, a);
+	return cusim_call(268, 11070, a);
 }
 
 int cuParamSetSize(void *hfunc, unsigned int numbytes)
@@ -3455,25 +3453,25 @@ int cuStreamAttachMemAsync_ptsz(void *hStream, unsigned long long dptr, size_t l
 int cuStreamBatchMemOp(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
-	return cusim_call(268, 8000, a);
+	return cusim_call(270, 8000, a);
 }
 
 int cuStreamBatchMemOp_ptsz(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
-	return cusim_call(268, 8000, a);
+	return cusim_call(270, 8000, a);
 }
 
 int cuStreamBatchMemOp_v2(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
-	return cusim_call(267, 11070, a);
+	return cusim_call(269, 11070, a);
 }
 
 int cuStreamBatchMemOp_v2_ptsz(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
-	return cusim_call(268, 11070, a);
+	return cusim_call(270, 11070, a);
 }
 
 int cuStreamBeginCaptureToGraph(void *hStream, void *hGraph, void *dependencies, void *dependencyData, size_t numDependencies, int mode)
@@ -3503,13 +3501,13 @@ int cuStreamBeginCapture_v2_ptsz(void *hStream, int mode)
 int cuStreamCopyAttributes(void *dst, void *src)
 {
 	uint64_t a[] = {(uintptr_t)dst, (uintptr_t)src};
-	return cusim_call(269, 11000, a);
+	return cusim_call(271, 11000, a);
 }
 
 int cuStreamCopyAttributes_ptsz(void *dst, void *src)
 {
 	uint64_t a[] = {cusim_own(dst), (uintptr_t)src};
-	return cusim_call(269, 11000, a);
+	return cusim_call(271, 11000, a);
 }
 
 int cuStreamCreate(void *phStream, unsigned int Flags)
@@ -3553,13 +3551,13 @@ int cuStreamEndCapture_ptsz(void *hStream, void *phGraph)
 int cuStreamGetAttribute(void *hStream, int attr, void *value_out)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uint32_t)attr, (uintptr_t)value_out};
-	return cusim_call(270, 11000, a);
+	return cusim_call(272, 11000, a);
 }
 
 int cuStreamGetAttribute_ptsz(void *hStream, int attr, void *value_out)
 {
 	uint64_t a[] = {cusim_own(hStream), (uint32_t)attr, (uintptr_t)value_out};
-	return cusim_call(270, 11000, a);
+	return cusim_call(272, 11000, a);
 }
 
 int cuStreamGetCaptureInfo_v2(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *numDependencies_out)
@@ -3625,7 +3623,7 @@ int cuStreamGetFlags_ptsz(void *hStream, void *flags)
 int cuStreamGetGreenCtx(void *hStream, void *phCtx)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)phCtx};
-	return cusim_call(271, 12040, a);
+	return cusim_call(273, 12040, a);
 }
 
 int cuStreamGetId(void *hStream, void *streamId)
@@ -3679,13 +3677,13 @@ int cuStreamQuery_ptsz(void *hStream)
 int cuStreamSetAttribute(void *hStream, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(272, 11000, a);
+	return cusim_call(274, 11000, a);
 }
 
 int cuStreamSetAttribute_ptsz(void *hStream, int attr, void *value)
 {
 	uint64_t a[] = {cusim_own(hStream), (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(272, 11000, a);
+	return cusim_call(274, 11000, a);
 }
 
 int cuStreamSynchronize(void *hStream)

@@ -119,7 +119,7 @@ enum {
 enum {
 	CUSIM_Init = 0,
 	CUSIM_CtxCreate_v4 = 17,
-	CUSIM_CtxCreate_v3 = 308,
+	CUSIM_CtxCreate_v3 = 310,
 };
 
 // The functions that the library exports.

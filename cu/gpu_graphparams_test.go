@@ -1,0 +1,155 @@
+package cu
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// TestGPUGraphParams asks what nodes do: those that were added one by one, and those that a capture has made.
+func TestGPUGraphParams(t *testing.T) {
+	b := newNodeBench(t)
+	addr := func(m *DeviceMem) uint64 { return m.Handle() }
+	captured := must(b.s.Capture(CaptureRelaxed, func() error {
+		return errors.Join(b.s.Memset(b.mem, 0), b.add.Launch(b.s, fourThreads, Ptr(b.mem), U32(4), F32(1)),
+			b.s.Copy(b.out, b.mem), b.s.HostFunc(func() { b.called.Add(1) }))
+	}))(t)
+	t.Cleanup(func() { b.ok(captured.Close()) })
+	list := must(captured.Nodes())(t)
+	slices.SortFunc(list, func(a, b GraphNode) int { return int(must(a.Type())(t) - must(b.Type())(t)) })
+	host := must(b.gpu.PointerInfo(uint64(b.out.Handle())))(t)
+	for _, c := range []struct {
+		name                  string
+		kernel, copy, set, fn GraphNode
+	}{
+		{"added", b.kernel, b.copy, b.set, b.fn},
+		{"captured", list[0], list[1], list[2], list[3]},
+	} {
+		k := must(c.kernel.Kernel())(t)
+		if k.Name == "" && must(b.gpu.Device().Driver().Version())(t) >= 12030 || k.Function != b.add.Handle() ||
+			k.Config != fourThreads.normalized() {
+			t.Errorf("%s: the kernel is %+v", c.name, k)
+		}
+		args := [][]byte{
+			binary.LittleEndian.AppendUint64(nil, addr(b.mem)), {4, 0, 0, 0},
+			binary.LittleEndian.AppendUint32(nil, math.Float32bits(1)),
+		}
+		if gpuDriver(t).has("cuFuncGetParamInfo") && !slices.EqualFunc(k.Args, args, slices.Equal) {
+			t.Errorf("%s: the arguments are %v, want %v", c.name, k.Args, args)
+		}
+		p := must(c.copy.Copy())(t)
+		if to := p.Dst.Addr; to != host.HostPointer && to != host.DevicePointer || p.Src.Addr != addr(b.mem) ||
+			p.Width*p.Height*p.Depth != 16 {
+			t.Errorf("%s: the copy is %+v", c.name, p)
+		}
+		set := must(c.set.Memset())(t)
+		if set.Addr != addr(b.mem) || uint64(set.ElementSize)*set.Width*set.Height != 16 || set.Value != 0 {
+			t.Errorf("%s: the memset is %+v", c.name, set)
+		}
+		before := b.called.Load()
+		if must(c.fn.HostFunc())(t)(); b.called.Load() != before+1 {
+			t.Errorf("%s: another function was called", c.name)
+		}
+		_, err := c.set.Kernel()
+		if !errors.Is(err, ResultInvalidValue) {
+			t.Errorf("%s: the kernel of a memset: %v", c.name, err)
+		}
+	}
+
+	b.ok(b.kernel.SetKernel(b.add, LaunchConfig{Grid: Dim3{X: 2}, Block: Dim3{X: 2}, SharedMem: 64}, Ptr(b.other), U32(3), F32(2)))
+	k := must(b.kernel.Kernel())(t)
+	if want := (LaunchConfig{Grid: Dim3{2, 1, 1}, Block: Dim3{2, 1, 1}, SharedMem: 64}); k.Config != want {
+		t.Errorf("changed: the kernel is %+v", k)
+	}
+	b.ok(b.set.SetMemset32(b.other.Span(4, 8), 7))
+	want := MemsetParams{Addr: addr(b.other) + 4, Value: 7, ElementSize: 4, Width: 2, Height: 1}
+	if diff := cmp.Diff(want, must(b.set.Memset())(t), cmpopts.IgnoreFields(want, "Pitch")); diff != "" {
+		t.Errorf("changed: the memset (-want +got):\n%s", diff)
+	}
+	if got := must(b.set.Dependents())(t); !slices.Equal(got, []GraphNode{b.kernel}) {
+		t.Errorf("after the memset come %v", got)
+	}
+	if got := must(b.kernel.Dependencies())(t); !slices.Equal(got, []GraphNode{b.set}) {
+		t.Errorf("before the kernel come %v", got)
+	}
+}
+
+// normalized returns the configuration as a driver has it.
+func (cfg LaunchConfig) normalized() LaunchConfig {
+	cfg.Grid, cfg.Block = cfg.Grid.normalize(), cfg.Block.normalize()
+	return cfg
+}
+
+// TestGPUGraphParamsOfOthers asks nodes with events, memory, memory operations and other graphs what they do.
+func TestGPUGraphParamsOfOthers(t *testing.T) {
+	gpu := gpuContext(t)
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	mem := must(gpu.Alloc(32))(t)
+	e := must(gpu.NewEvent(0))(t)
+	g := must(gpu.NewGraph())(t)
+	record, wait := must(g.AddEventRecord(e))(t), must(g.AddEventWait(e))(t)
+	for _, n := range []GraphNode{record, wait} {
+		if h := must(n.EventHandle())(t); h != e.Handle() {
+			t.Errorf("the event is %#x, want %#x", h, e.Handle())
+		}
+	}
+	empty := must(g.AddEmpty())(t)
+	if _, err := empty.EventHandle(); !errors.Is(err, ResultInvalidValue) {
+		t.Errorf("the event of a node without work: %v", err)
+	}
+
+	ops := must(g.AddMemOps([]MemOp{
+		WaitWord32(mem.Span(0, 4), 1<<31+5, WaitAnd), WriteWord64(mem.Span(8, 8), 1<<40), WaitWord64(mem.Span(16, 8), 6, WaitEqual),
+	}))(t)
+	at := mem.Handle()
+	want := []MemOpParams{{at, 4, true, 1<<31 + 5, WaitAnd}, {at + 8, 8, false, 1 << 40, 0}, {at + 16, 8, true, 6, WaitEqual}}
+	if diff := cmp.Diff(want, must(ops.MemOps())(t)); diff != "" {
+		t.Errorf("the operations (-want +got):\n%s", diff)
+	}
+
+	child := must(gpu.NewGraph())(t)
+	must(child.AddMemset(mem, 9))(t)
+	inner := must(g.AddChildGraph(child))(t)
+	ok(child.Close())
+	copied := must(inner.ChildGraph())(t)
+	nodes := must(copied.Nodes())(t)
+	if p := must(nodes[0].Memset())(t); len(nodes) != 1 || p.Addr != at || p.Value != 9 {
+		t.Errorf("the child graph has %d nodes, of which the first is %+v", len(nodes), p)
+	}
+	ok(nodes[0].SetMemset(mem, 8)) // the copy is not the node's
+	if p := must(must(must(inner.ChildGraph())(t).Nodes())(t)[0].Memset())(t); p.Value != 9 {
+		t.Errorf("the child graph has changed: %+v", p)
+	}
+	if _, err := empty.ChildGraph(); !errors.Is(err, ResultInvalidValue) {
+		t.Errorf("the child graph of a node without work: %v", err)
+	}
+	ok(errors.Join(g.Close(), mem.Close())) // the copy keeps the memory
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	x := must(copied.Instantiate())(t)
+	ok(errors.Join(x.Launch(s), s.Synchronize(), x.Close(), copied.Close(), s.Close()))
+
+	a := must(gpu.NewGraph())(t)
+	alloc, m, err := a.AddAlloc(1000)
+	ok(err)
+	free := must(a.AddFree(m, alloc))(t)
+	addr, size, err := alloc.Allocated()
+	ok(err)
+	if freed := must(free.Freed())(t); addr != m.Handle() || size != 1000 || freed != addr {
+		t.Errorf("%d bytes are allocated at %#x, and %#x is freed", size, addr, freed)
+	}
+	ok(errors.Join(m.Close(), a.Close()))
+	if _, err := free.Freed(); !errors.Is(err, ErrClosed) {
+		t.Errorf("a node of a closed graph: %v", err)
+	}
+	ok(e.Close())
+}
