@@ -16,6 +16,7 @@ type waiting struct {
 	changed  *sync.Cond // signalled when work completes or a stream is released
 	waits    []*wait
 	lastMove time.Time         // the last event that could end one of waits
+	asking   int               // calls of Blocked that want to know the callers of waits
 	hosts    map[int]*hostCall // the running host functions, by thread
 }
 
@@ -29,7 +30,7 @@ type wait struct {
 
 	host   *hostCall // the host function that makes the call, or nil
 	begun  time.Time
-	caller []uintptr
+	caller []uintptr // nil until a call of Blocked asks
 }
 
 // over reports whether the wait has ended.
@@ -75,12 +76,16 @@ func (d *Driver) wait(w *wait) driver.Result {
 		w.host.waits = w
 		defer func() { w.host.waits = nil }()
 	}
-	w.begun, w.caller = time.Now(), make([]uintptr, 32)
-	w.caller = w.caller[:runtime.Callers(2, w.caller)]
+	w.begun = time.Now()
 	d.waits = append(d.waits, w)
 	for !w.over() && d.lost == ok {
 		d.engine.arm()
 		d.changed.Wait()
+		if d.asking > 0 && w.caller == nil { // not before, as it takes as long as a short kernel
+			w.caller = make([]uintptr, 32)
+			w.caller = w.caller[:runtime.Callers(2, w.caller)]
+			d.changed.Broadcast()
+		}
 		d.engine.catchUp()
 	}
 	d.waits = slices.DeleteFunc(d.waits, func(other *wait) bool { return other == w })
@@ -163,6 +168,7 @@ func (b Blocked) String() string {
 func (d *Driver) Blocked() (list []Blocked) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.askCallers()
 	d.engine.catchUp()
 	for _, w := range d.waits {
 		b := Blocked{Function: w.op, Handle: w.handle, Caller: frames(w.caller)}
@@ -177,6 +183,18 @@ func (d *Driver) Blocked() (list []Blocked) {
 		list = append(list, b)
 	}
 	return list
+}
+
+// askCallers makes the calls that wait note their callers. The driver is unlocked meanwhile.
+func (d *Driver) askCallers() {
+	d.asking++
+	for _, w := range slices.Clone(d.waits) {
+		for w.caller == nil {
+			d.changed.Broadcast()
+			d.changed.Wait()
+		}
+	}
+	d.asking--
 }
 
 // obstacles adds the reasons for which a call waits.
