@@ -52,25 +52,31 @@ func (d *Driver) box(c corner, e extent) (box, driver.Result) {
 	if c.height == 0 {
 		c.height = c.y + e.height
 	}
-	const most = 1 << 40 // of everything, so that sums are right
+	const most = 1 << 40 // of everything, so that sums of two are right
 	if max(c.x, c.y, c.z, c.height, e.width, e.height, e.depth) > most || c.pitch > maxPitch || c.pitch < c.x+e.width ||
 		c.height < c.y+e.height {
 		return box{}, driver.ResultInvalidValue
 	}
 	b := box{pitch: c.pitch, plane: c.pitch * c.height}
+	if over, _ := bits.Mul64(c.pitch, c.height); over != 0 {
+		b.plane = math.MaxUint64 // there can be only one
+	}
 	n, fits := e.reach(b.pitch, b.plane)
-	if !fits {
+	off, near := extent{c.x, c.y + 1, c.z + 1}.reach(b.pitch, b.plane)
+	begin := uint64(c.dev)
+	if c.kind == driver.CU_MEMORYTYPE_HOST {
+		begin = uint64(c.host)
+	}
+	addr, carry := bits.Add64(begin, off, 0)
+	if !fits || !near || carry != 0 {
 		return box{}, driver.ResultInvalidValue
 	}
 	var r driver.Result
-	off := c.x + c.y*b.pitch + c.z*b.plane
 	switch c.kind {
-	case driver.CU_MEMORYTYPE_HOST:
-		b.span, r = d.space.hostSpan(c.host+driver.HostPtr(off), n)
+	case driver.CU_MEMORYTYPE_HOST, driver.CU_MEMORYTYPE_UNIFIED:
+		b.span, r = d.space.hostSpan(driver.HostPtr(addr), n)
 	case driver.CU_MEMORYTYPE_DEVICE:
-		b.span, r = d.space.span(uint64(c.dev)+off, n)
-	case driver.CU_MEMORYTYPE_UNIFIED:
-		b.span, r = d.space.hostSpan(driver.HostPtr(c.dev)+driver.HostPtr(off), n)
+		b.span, r = d.space.span(addr, n)
 	default:
 		return box{}, driver.ResultInvalidValue
 	}
@@ -115,11 +121,12 @@ func (d *Driver) boxes(to, from corner, e extent) (dst, src box, r driver.Result
 // enqueueBox enqueues the copy of a box.
 func (d *Driver) enqueueBox(name string, s *stream, dst, src box, e extent) driver.Result {
 	if s.capture == nil && src.kind == pageableBlock {
-		staged := newBytes(src.n)
-		if !touch(func() { copy(staged, src.bytes()) }) {
+		n := e.width * e.height * e.depth // not what is between the rows, which may be much more
+		staged := box{span{&block{size: n, kind: pinnedBlock, data: newBytes(n)}, 0, n}, e.width, e.width * e.height}
+		if !touch(func() { e.transfer(staged, src) }) {
 			return driver.ResultInvalidValue
 		}
-		src.span = span{&block{size: src.n, kind: pinnedBlock, data: staged}, 0, src.n}
+		src = staged
 	}
 	var done *op
 	r := d.submit(s, &work{node: memcpyNode, copies: s.copyNode(dst, src, e), make: func() *op {
@@ -173,14 +180,14 @@ func (e extent) transfer(dst, src box) {
 	if dst.untouched() && src.untouched() && dst.defined == nil {
 		return
 	}
-	var offs []uint64
-	src.rows(e, func(off uint64) { offs = append(offs, off) })
 	to, from := dst.bytes(), src.bytes()
-	dst.rows(e, func(off uint64) {
-		copy(to[off:off+e.width], from[offs[0]:])
-		dst.defined.Copy(dst.off+off, src.defined, src.off+offs[0], e.width)
-		offs = offs[1:]
-	})
+	for z := range e.depth {
+		for y := range e.height {
+			at, other := z*dst.plane+y*dst.pitch, z*src.plane+y*src.pitch
+			copy(to[at:at+e.width], from[other:])
+			dst.defined.Copy(dst.off+at, src.defined, src.off+other, e.width)
+		}
+	}
 }
 
 // Memcpy2DAsync is cuMemcpy2DAsync_v2.

@@ -70,3 +70,22 @@ func TestBoxResults(t *testing.T) {
 	}
 	r.must(r.StreamSynchronize(r.th, s))
 }
+
+// TestBoxSizes copies boxes whose sizes are wrong: with planes of more than 64 bits, and in a range of
+// the host that is larger than any memory.
+func TestBoxSizes(t *testing.T) {
+	r := newLab(t)
+	p := r.alloc("0123456789abcdef")
+	page := newBytes(64)
+	c := driver.Memcpy3D{SrcMemoryType: driver.CU_MEMORYTYPE_HOST, SrcHost: driver.HostPtr(sliceAddress(page)), SrcPitch: 1 << 24,
+		SrcHeight: 1 << 40, DstMemoryType: driver.CU_MEMORYTYPE_DEVICE, DstDevice: p, DstPitch: 1 << 24, DstHeight: 1 << 40,
+		WidthInBytes: 1, Height: 1, Depth: 1 << 40}
+	r.want("planes of 2^64 bytes", driver.ResultInvalidValue, r.Memcpy3DAsync(r.th, c, 0))
+	c.Depth = 1
+	r.want("one of them", ok, r.Memcpy3DAsync(r.th, c, 0))
+	c.SrcZ = 1
+	r.want("the second of them", driver.ResultInvalidValue, r.Memcpy3DAsync(r.th, c, 0))
+	r.want("rows far from each other", driver.ResultInvalidValue, r.Memcpy2DAsync(r.th, driver.Memcpy2D{
+		SrcMemoryType: driver.CU_MEMORYTYPE_HOST, SrcHost: c.SrcHost, SrcPitch: maxPitch, DstMemoryType: driver.CU_MEMORYTYPE_DEVICE,
+		DstDevice: r.alloc(string(make([]byte, 1<<15))), DstPitch: 1, WidthInBytes: 1, Height: 1 << 15}, 0))
+}
