@@ -224,6 +224,9 @@ func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode,
 	if r != ok {
 		return 0, r
 	}
+	if data != nil && len(data) != len(deps) {
+		return 0, driver.ResultInvalidValue
+	}
 	after, r := d.nodesOf(name, g, deps)
 	if r != ok {
 		return 0, r
@@ -232,10 +235,10 @@ func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode,
 	if r != ok {
 		return 0, r
 	}
-	n := &node{work: *made}
+	n := &node{work: *made, graph: g}
 	for i, b := range after {
 		if data != nil && !(edge{b, n, data[i]}).valid() {
-			d.disown(n)
+			d.discard(n)
 			return 0, driver.ResultInvalidValue
 		}
 	}
@@ -247,13 +250,27 @@ func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode,
 	return n.handle, ok
 }
 
+// discard undoes what was done for a node that is not added.
+func (d *Driver) discard(n *node) {
+	a := n.work.alloc
+	switch n.work.node {
+	case allocNode:
+		a.leave(d)
+	case freeNode:
+		a.freers = slices.DeleteFunc(a.freers, func(g *graph) bool { return g == n.graph })
+	}
+	d.disown(n)
+}
+
 // nodesOf returns nodes of a graph by their handles, none of which may occur twice.
 func (d *Driver) nodesOf(name string, g *graph, handles []driver.GraphNode) (nodes []*node, r driver.Result) {
+	seen := make(map[*node]bool, len(handles))
 	for _, h := range handles {
 		n, r := find[node](d, name, nodeKind, uintptr(h))
-		if r != ok || n.graph != g || slices.Contains(nodes, n) {
+		if r != ok || n.graph != g || seen[n] {
 			return nil, driver.ResultInvalidValue
 		}
+		seen[n] = true
 		nodes = append(nodes, n)
 	}
 	return nodes, ok

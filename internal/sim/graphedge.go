@@ -202,8 +202,11 @@ func (d *Driver) GraphAddDependenciesV2(_ *driver.Thread, h driver.Graph, from, 
 	if r != ok {
 		return r
 	}
-	for i, e := range edges {
-		if !e.valid() || slices.Contains(e.to.after, e.from) || e.repeats(edges[:i]) {
+	if repeats(edges) {
+		return driver.ResultInvalidValue
+	}
+	for _, e := range edges {
+		if !e.valid() || slices.Contains(e.to.after, e.from) {
 			return driver.ResultInvalidValue
 		}
 	}
@@ -234,11 +237,14 @@ func (d *Driver) removeEdges(h driver.Graph, from, to []driver.GraphNode, data [
 	if r != ok {
 		return r
 	}
-	for i, e := range edges {
-		switch {
-		case i == 0 && e.from.graph.allocates():
-			return driver.ResultNotSupported
-		case !slices.Contains(e.to.after, e.from), data != nil && e.to.data[e.from] != e.data, e.repeats(edges[:i]):
+	switch {
+	case len(edges) > 0 && edges[0].from.graph.allocates():
+		return driver.ResultNotSupported
+	case repeats(edges):
+		return driver.ResultInvalidValue
+	}
+	for _, e := range edges {
+		if !slices.Contains(e.to.after, e.from) || data != nil && e.to.data[e.from] != e.data {
 			return driver.ResultInvalidValue
 		}
 	}
@@ -249,9 +255,17 @@ func (d *Driver) removeEdges(h driver.Graph, from, to []driver.GraphNode, data [
 	return ok
 }
 
-// repeats reports whether an edge between the same nodes is in a list.
-func (e edge) repeats(list []edge) bool {
-	return slices.ContainsFunc(list, func(o edge) bool { return o.from == e.from && o.to == e.to })
+// repeats reports whether two edges of a list are between the same nodes.
+func repeats(list []edge) bool {
+	seen := make(map[[2]*node]bool, len(list))
+	for _, e := range list {
+		ends := [2]*node{e.from, e.to}
+		if seen[ends] {
+			return true
+		}
+		seen[ends] = true
+	}
+	return false
 }
 
 // edgesOf returns edges between nodes of a graph that are named by their handles.

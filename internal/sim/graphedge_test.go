@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -84,4 +85,81 @@ func TestEdgeData(t *testing.T) {
 	r.want("removal of another kind", invalidValue, r.GraphRemoveDependenciesV2(r.th, g, nodes{a}, nodes{b}, edges{{}}))
 	r.must(r.GraphRemoveDependencies(r.th, g, nodes{a}, nodes{b}))
 	r.want("removal again", invalidValue, r.GraphRemoveDependenciesV2(r.th, g, nodes{a}, nodes{b}, edges{programmatic}))
+}
+
+// TestWrongEdgesLeaveNothing adds nodes that allocate and free with edges that they cannot have, or with
+// too little data.
+func TestWrongEdgesLeaveNothing(t *testing.T) {
+	r := newLab(t)
+	g, nodes, p := r.graphWith(false)
+	defer func() { r.must(r.GraphDestroy(r.th, g)) }()
+	programmatic := []driver.GraphEdgeData{{FromPort: 1, Type: 1}}
+	add := func(data []driver.GraphEdgeData, change func(*driver.GraphNodeParams)) driver.Result {
+		var params driver.GraphNodeParams
+		change(&params)
+		_, _, res := r.GraphAddNode(r.th, g, nodes[1:], data, params)
+		return res
+	}
+	alloc := func(params *driver.GraphNodeParams) {
+		params.Type = int32(allocNode)
+		*params.Alloc() = driver.MemAllocNodeParamsV2(allocParams(64))
+	}
+	free := func(params *driver.GraphNodeParams) {
+		params.Type = int32(freeNode)
+		params.Free().Dptr = p
+	}
+	r.want("an allocation", invalidValue, add(programmatic, alloc))
+	r.want("no data for an edge", invalidValue, add([]driver.GraphEdgeData{}, alloc))
+	r.want("a free", invalidValue, add(programmatic, free))
+	r.want("the free with another edge", ok, add(nil, free))
+}
+
+// TestOrderOfNodes compares the order of nodes, and the node that waits for a cycle, with those of
+// repeated passes over all nodes. It takes long if the time grows with the square of the number of nodes.
+func TestOrderOfNodes(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		g := &graph{}
+		for range random.IntN(12) {
+			g.nodes = append(g.nodes, &node{graph: g})
+		}
+		for range random.IntN(1 + len(g.nodes)) {
+			from, to := g.nodes[random.IntN(len(g.nodes))], g.nodes[random.IntN(len(g.nodes))]
+			if from != to && !slices.Contains(to.after, from) {
+				to.connect(from, driver.GraphEdgeData{})
+			}
+		}
+		var want []*node
+		var last *node
+		for before := -1; before < len(want); {
+			before, last = len(want), nil
+			for _, n := range g.nodes {
+				taken := func(n *node) bool { return slices.Contains(want, n) }
+				if taken(n) {
+					continue
+				}
+				if last = n; !slices.ContainsFunc(n.after, func(b *node) bool { return !taken(b) }) {
+					want = append(want, n)
+				}
+			}
+		}
+		if last != nil {
+			want = nil
+		}
+		if got, cycle := g.order(); !slices.Equal(got, want) || cycle != last {
+			t.Fatalf("%d nodes in the order %v with a cycle at %p, want %v and %p", len(g.nodes), got, cycle, want, last)
+		}
+	}
+	g := &graph{}
+	for range 100_000 {
+		n := &node{graph: g}
+		if len(g.nodes) > 0 { // each waits for the one that was added after it
+			g.nodes[len(g.nodes)-1].connect(n, driver.GraphEdgeData{})
+		}
+		g.nodes = append(g.nodes, n)
+	}
+	list, _, cycle := g.sorted()
+	if len(list) != len(g.nodes) || cycle != nil {
+		t.Errorf("%d nodes", len(list))
+	}
 }

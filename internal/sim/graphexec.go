@@ -110,30 +110,65 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 	return x.handle, nil, ok
 }
 
-// sorted returns copies of the nodes in a topological order, or a node of a cycle. The copies are by
-// the graph's nodes, too.
+// sorted returns copies of the nodes in a topological order, or a node that waits for a cycle. The
+// copies are by the graph's nodes, too.
 func (g *graph) sorted() (list []*node, copies map[*node]*node, cycle *node) {
+	order, cycle := g.order()
+	if cycle != nil {
+		return nil, nil, cycle
+	}
 	copies = make(map[*node]*node, len(g.nodes))
-	for len(list) < len(g.nodes) {
-		n := len(list)
-		for _, of := range g.nodes {
-			if copies[of] != nil {
-				continue
-			}
-			if slices.ContainsFunc(of.after, func(b *node) bool { return copies[b] == nil }) {
-				cycle = of
-				continue
-			}
-			made := &node{graph: g, work: of.current()}
-			made.follow(of, copies)
-			copies[of] = made
-			list = append(list, made)
-		}
-		if len(list) == n {
-			return nil, nil, cycle
-		}
+	for _, of := range order {
+		made := &node{graph: g, work: of.current()}
+		made.follow(of, copies)
+		copies[of] = made
+		list = append(list, made)
 	}
 	return list, copies, nil
+}
+
+// order returns the nodes in a topological order, or the last node that waits for a cycle. It is the
+// order in which nodes are found by passes over the list of nodes, each of which takes a node if those
+// before it were taken.
+func (g *graph) order() (list []*node, cycle *node) {
+	type place struct {
+		index, pass, before int
+		later               []*node
+	}
+	places := make(map[*node]*place, len(g.nodes))
+	for i, n := range g.nodes {
+		places[n] = &place{index: i, before: len(n.after)}
+	}
+	var ready []*node
+	for _, n := range g.nodes {
+		for _, b := range n.after {
+			places[b].later = append(places[b].later, n)
+		}
+		if len(n.after) == 0 {
+			ready = append(ready, n)
+		}
+	}
+	for len(ready) > 0 {
+		p := places[ready[len(ready)-1]]
+		ready = ready[:len(ready)-1]
+		for _, n := range p.later {
+			q := places[n]
+			if q.pass = max(q.pass, p.pass); p.index > q.index {
+				q.pass = max(q.pass, p.pass+1)
+			}
+			if q.before--; q.before == 0 {
+				ready = append(ready, n)
+			}
+		}
+	}
+	for _, n := range slices.Backward(g.nodes) {
+		if places[n].before > 0 {
+			return nil, n
+		}
+	}
+	list = slices.Clone(g.nodes)
+	slices.SortStableFunc(list, func(a, b *node) int { return cmp.Compare(places[a].pass, places[b].pass) })
+	return list, nil
 }
 
 // GraphExecUpdate is cuGraphExecUpdate. On an H200, it looks at the first node first.
