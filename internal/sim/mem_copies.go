@@ -78,7 +78,7 @@ func (d *Driver) MemcpyBatchAsyncV1(th *driver.Thread, dsts, srcs []driver.Devic
 	if r != ok {
 		return noCopy, r
 	}
-	if !firsts(indexes, len(dsts)) {
+	if len(srcs) != len(dsts) || len(sizes) != len(dsts) || len(attrs) != len(indexes) || !firsts(indexes, len(dsts)) {
 		return noCopy, driver.ResultInvalidValue
 	}
 	for _, a := range attrs {
@@ -168,7 +168,7 @@ func cornerOf(o *driver.Memcpy3DOperand, e extent) corner {
 
 // managedAll returns ranges of managed memory.
 func (d *Driver) managedAll(addrs []driver.DevicePtr, sizes []uint64, flags uint64) ([]span, driver.Result) {
-	if len(addrs) == 0 || flags != 0 {
+	if len(addrs) == 0 || len(sizes) != len(addrs) || flags != 0 {
 		return nil, driver.ResultInvalidValue
 	}
 	list := make([]span, len(addrs))
@@ -197,7 +197,7 @@ func (d *Driver) moveAll(name string, th *driver.Thread, addrs []driver.DevicePt
 	switch {
 	case r != ok:
 		return r
-	case prefetch && !firsts(indexes, len(addrs)):
+	case prefetch && (len(places) != len(indexes) || !firsts(indexes, len(addrs))):
 		return driver.ResultInvalidValue
 	}
 	for _, l := range places {

@@ -91,3 +91,25 @@ func TestCopiesRefused(t *testing.T) {
 	rig.ok(d.GraphDestroy(at, g))
 	made(0)
 }
+
+// TestListsOfOtherLengths passes lists to calls for several pieces of memory that do not fit together.
+func TestListsOfOtherLengths(t *testing.T) {
+	r := newLab(t)
+	s, p := r.newStream(), r.alloc("abcd")
+	m, res := r.MemAllocManaged(r.th, 4, driver.CU_MEM_ATTACH_GLOBAL)
+	r.must(res)
+	defer r.MemFree(r.th, m)
+	two, one, first := []driver.DevicePtr{p, p + 1}, []driver.DevicePtr{p}, []uint64{0}
+	attrs := []driver.MemcpyAttributes{{SrcAccessOrder: driver.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}}
+	for i, res := range []driver.Result{
+		r.MemcpyBatchAsync(r.th, two, one, []uint64{1, 1}, attrs, first, s),
+		r.MemcpyBatchAsync(r.th, one, one, []uint64{1, 1}, attrs, first, s),
+		r.MemcpyBatchAsync(r.th, two, two, []uint64{1}, attrs, first, s),
+		r.MemcpyBatchAsync(r.th, one, one, []uint64{1}, nil, first, s),
+		r.MemDiscardBatchAsync(r.th, []driver.DevicePtr{m, m}, []uint64{4}, 0, s),
+		r.MemPrefetchBatchAsync(r.th, []driver.DevicePtr{m}, []uint64{4}, nil, first, 0, s),
+		r.PointerGetAttributes(r.th, []int32{driver.CU_POINTER_ATTRIBUTE_MEMORY_TYPE}, nil, p),
+	} {
+		r.want("call "+string(rune('0'+i)), driver.ResultInvalidValue, res)
+	}
+}

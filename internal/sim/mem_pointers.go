@@ -18,7 +18,7 @@ func (d *Driver) PointerGetAttributes(_ *driver.Thread, attributes []int32, data
 	if r := d.begin("cuPointerGetAttributes"); r != ok {
 		return r
 	}
-	if len(attributes) == 0 {
+	if len(attributes) == 0 || len(data) != len(attributes) {
 		return driver.ResultInvalidValue
 	}
 	for i, a := range attributes {
