@@ -55,7 +55,11 @@ func (d *Driver) allocWork(g *graph, c *context, p driver.MemAllocNodeParams) (*
 	if p.Bytesize > mostGraphMemory {
 		return nil, driver.ResultOutOfMemory
 	}
-	b := &block{addr: d.space.place(p.Bytesize), size: p.Bytesize, kind: graphBlock, ctx: c, asleep: true}
+	addr, there := d.space.place(p.Bytesize)
+	if !there {
+		return nil, driver.ResultOutOfMemory
+	}
+	b := &block{addr: addr, size: p.Bytesize, kind: graphBlock, ctx: c, asleep: true}
 	a := &graphAlloc{block: b, owner: g, access: access, refs: 1}
 	b.alloc = a
 	p.Dptr, p.AccessDescs = driver.DevicePtr(b.addr), nil
@@ -123,7 +127,8 @@ const (
 	mostGraphMemory = 1 << 44
 )
 
-// take makes the device have memory for the nodes of a graph. It reports false if there is too little.
+// take makes the device have memory for the nodes of a graph. If there is too little, other graphs give
+// back what they do not use. It reports false if that is not enough.
 func (v *device) take(g *graph) bool {
 	size := uint64(0)
 	for _, n := range g.nodes {
@@ -132,7 +137,12 @@ func (v *device) take(g *graph) bool {
 		}
 	}
 	size = (size + graphMemoryUnit - 1) / graphMemoryUnit * graphMemoryUnit
-	i := slices.IndexFunc(v.graphs.parts, func(p graphPart) bool { return p.of == g })
+	part := func() int { return slices.IndexFunc(v.graphs.parts, func(p graphPart) bool { return p.of == g }) }
+	i := part()
+	if size > deviceMemory-v.memory && (i < 0 || size-v.graphs.parts[i].size > deviceMemory-v.memory) {
+		v.trimGraphs()
+		i = part()
+	}
 	if i < 0 {
 		v.graphs.parts, i = append(v.graphs.parts, graphPart{of: g}), len(v.graphs.parts)
 	}

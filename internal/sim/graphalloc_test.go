@@ -269,3 +269,22 @@ func TestGraphAllocCapture(t *testing.T) {
 	r.must(r.GraphDestroy(r.th, g))
 	r.must(r.DeviceGraphMemTrim(r.th, 0))
 }
+
+// TestGraphMemoryOfDestroyedGraphs launches more graphs, one after the other, than fit in the memory of
+// the device together.
+func TestGraphMemoryOfDestroyedGraphs(t *testing.T) {
+	r := newLab(t)
+	free, _, res := r.MemGetInfo(r.th)
+	r.must(res)
+	p, res := r.MemAlloc(r.th, free-2*graphMemoryUnit)
+	r.must(res)
+	for range 5 {
+		g, _, _ := r.graphWith(true)
+		x := r.instance(g, 0)
+		r.must(r.GraphLaunch(r.th, x, 0))
+		r.must(r.CtxSynchronize(r.th))
+		r.must(r.GraphExecDestroy(r.th, x))
+		r.must(r.GraphDestroy(r.th, g))
+	}
+	r.must(r.MemFree(r.th, p))
+}

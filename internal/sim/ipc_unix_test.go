@@ -1013,3 +1013,20 @@ func TestIPCAbandoned(t *testing.T) {
 	t.Errorf("%s is still there", path)
 	_ = os.Remove(path)
 }
+
+// TestImportOfLargeFile imports the descriptor of a file that is larger than the memory of any device.
+func TestImportOfLargeFile(t *testing.T) {
+	r := newLab(t)
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := errors.Join(os.Remove(f.Name()), f.Truncate(1<<43)); err != nil {
+		t.Skip(err)
+	}
+	h, res := r.MemImportFromShareableHandle(r.th, driver.HostPtr(f.Fd()), driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+	if r.want("the import", driver.ResultUnknown, res); res == ok {
+		r.must(r.MemRelease(r.th, h))
+	}
+}

@@ -111,6 +111,8 @@ const (
 	// are above all addresses of a process. So no memory of the host has such an address, and a
 	// program that uses one as a pointer fails at once.
 	deviceBase = 0x1_7f00_0000_0000
+	// deviceEnd is the end of these addresses. Behind it kernels have other memory.
+	deviceEnd = vm.SharedWindow
 	// alignment is the alignment of device memory, in bytes.
 	alignment = 512
 	// page is the alignment of pinned memory, in bytes.
@@ -285,20 +287,27 @@ func (d *Driver) newDeviceBlock(c *context, size uint64, k blockKind) (*block, d
 	if size > deviceMemory-c.dev.memory || rounded(size) > deviceMemory-c.dev.memory {
 		return nil, driver.ResultOutOfMemory
 	}
-	b := &block{addr: d.space.place(size), size: size, kind: k, ctx: c, defined: d.newDefined(k, size)}
+	addr, there := d.space.place(size)
+	if !there {
+		return nil, driver.ResultOutOfMemory
+	}
+	b := &block{addr: addr, size: size, kind: k, ctx: c, defined: d.newDefined(k, size)}
 	c.dev.memory += rounded(size)
 	d.space.add(b)
 	return b, ok
 }
 
-// place returns new addresses for memory of a device.
-func (a *addressSpace) place(size uint64) uint64 {
+// place returns new addresses for memory of a device, or false if none are left.
+func (a *addressSpace) place(size uint64) (addr uint64, there bool) {
 	if a.next == 0 {
 		a.next = deviceBase
 	}
-	addr := a.next
+	addr = a.next
+	if rest := deviceEnd - addr; size > rest || rounded(size)+alignment > rest {
+		return 0, false
+	}
 	a.next += rounded(size) + alignment
-	return addr
+	return addr, true
 }
 
 // freeMemoryOf frees all memory of a context.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
 // TestMemoryResults makes calls with memory, and checks their results.
@@ -878,4 +879,35 @@ func TestPinnedMemory(t *testing.T) {
 	if len(given) != 0 {
 		t.Error("memory of a reset context was not released")
 	}
+}
+
+// TestLastAddresses allocates memory when nearly all addresses of the devices were used.
+func TestLastAddresses(t *testing.T) {
+	r := newLab(t)
+	r.alloc("x")
+	r.space.next = vm.SharedWindow - 64<<20 - alignment
+	const size = 128 << 20
+	none := func(what string, _ any, res driver.Result) {
+		t.Helper()
+		r.want(what, driver.ResultOutOfMemory, res)
+	}
+	p, res := r.MemAlloc(r.th, size)
+	none("cuMemAlloc", p, res)
+	p, res = r.MemAllocAsync(r.th, size, 0)
+	none("cuMemAllocAsync", p, res)
+	p, res = r.MemAddressReserve(r.th, size, 0, 0, 0)
+	none("cuMemAddressReserve", p, res)
+	p, res = r.MemAddressReserve(r.th, granularity, 1<<40, 0, 0)
+	none("an aligned one", p, res)
+	g, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	n, _, res := r.GraphAddMemAllocNode(r.th, g, nil, allocParams(size))
+	none("cuGraphAddMemAllocNode", n, res)
+	r.must(r.GraphDestroy(r.th, g))
+	p, res = r.MemAlloc(r.th, 1<<20)
+	r.must(res)
+	if uint64(p)+1<<20 > vm.SharedWindow {
+		t.Errorf("memory at %#x", p)
+	}
+	r.must(r.MemFree(r.th, p))
 }

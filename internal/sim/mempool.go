@@ -107,7 +107,7 @@ func (p *memPool) take(d *Driver, n uint64, fits func(*piece) bool) (c *chunk, g
 // reserve adds a chunk for n bytes to the pool, and reports false if there is too little memory.
 func (p *memPool) reserve(d *Driver, n uint64) bool {
 	size := max(chunkSize, (n+chunkUnit-1)/chunkUnit*chunkUnit)
-	most := (p.max + chunkSize - 1) / chunkSize * chunkSize
+	most := (min(p.max, deviceMemory) + chunkSize - 1) / chunkSize * chunkSize
 	if size < n || p.max != 0 && (size > most || p.reserved.now > most-size) {
 		return false
 	}
@@ -119,7 +119,11 @@ func (p *memPool) reserve(d *Driver, n uint64) bool {
 			return false
 		}
 	}
-	c := &chunk{pool: p, addr: d.space.place(size), size: size}
+	addr, there := d.space.place(size)
+	if !there {
+		return false
+	}
+	c := &chunk{pool: p, addr: addr, size: size}
 	c.free = []piece{{addr: c.addr, size: size}}
 	p.chunks = append(p.chunks, c)
 	p.dev.memory += size

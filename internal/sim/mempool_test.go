@@ -135,3 +135,16 @@ func TestPoolDependencies(t *testing.T) {
 		})
 	}
 }
+
+// TestPoolLargestMax creates a pool that may become as large as a number can say.
+func TestPoolLargestMax(t *testing.T) {
+	r := newLab(t)
+	props := poolProps(0)
+	props.MaxSize = 1<<64 - 1
+	p, res := r.MemPoolCreate(r.th, props)
+	r.must(res)
+	m, res := r.MemAllocFromPoolAsync(r.th, 64, p, 0)
+	r.must(res)
+	r.must(r.MemFree(r.th, m))
+	r.must(r.MemPoolDestroy(r.th, p))
+}

@@ -263,10 +263,13 @@ func (d *Driver) MemAddressReserve(_ *driver.Thread, size, alignment uint64, hin
 	case size == 0, size%granularity != 0, alignment&(alignment-1) != 0, alignment > 1<<62, hint%granularity != 0,
 		flags != 0:
 		return 0, driver.ResultInvalidValue
-	case size > mostReserved || alignment > 1<<45 || d.space.next > mostReserved*2+deviceBase:
+	case size > mostReserved || alignment > 1<<45:
 		return 0, driver.ResultOutOfMemory
 	}
-	addr := d.space.reserve(size, max(alignment, granularity))
+	addr, there := d.space.reserve(size, max(alignment, granularity))
+	if !there {
+		return 0, driver.ResultOutOfMemory
+	}
 	d.space.ranges = append(d.space.ranges, &addressRange{addr, size})
 	return driver.DevicePtr(addr), ok
 }
@@ -274,10 +277,14 @@ func (d *Driver) MemAddressReserve(_ *driver.Thread, size, alignment uint64, hin
 // mostReserved is the largest size of one reservation, in bytes.
 const mostReserved = 1 << 46
 
-// reserve returns new addresses that are a multiple of align, a power of two.
-func (a *addressSpace) reserve(size, align uint64) uint64 {
-	a.next = (cmp.Or(a.next, deviceBase) + align - 1) &^ (align - 1)
-	return a.place(size)
+// reserve returns new addresses that are a multiple of align, a power of two, or false if none are left.
+func (a *addressSpace) reserve(size, align uint64) (addr uint64, there bool) {
+	before := a.next
+	a.next = min((cmp.Or(a.next, deviceBase)+align-1)&^(align-1), deviceEnd)
+	if addr, there = a.place(size); !there {
+		a.next = before
+	}
+	return addr, there
 }
 
 // MemAddressFree is cuMemAddressFree. The range must be a whole reservation without mappings.

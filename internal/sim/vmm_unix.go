@@ -38,7 +38,7 @@ func newMemoryFile(size uint64) *memoryFile {
 func openMemoryFile(fd int) (*memoryFile, uint64) {
 	var st syscall.Stat_t
 	if syscall.Fstat(fd, &st) != nil || st.Mode&syscall.S_IFMT != syscall.S_IFREG || st.Nlink != 0 ||
-		st.Size == 0 || st.Size%granularity != 0 {
+		st.Size == 0 || st.Size%granularity != 0 || st.Size > deviceMemory {
 		return nil, 0
 	}
 	own, err := syscall.Dup(fd)

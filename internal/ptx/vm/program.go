@@ -172,10 +172,10 @@ type Kernel struct {
 // The windows of the generic address space in which a block's shared memory, a warp's local memory,
 // and the parameters of a kernel are. No memory of a device or of the host has such an address.
 const (
-	SharedWindow uint64 = 0x2_0000_0000_0000
-	LocalWindow  uint64 = 0x3_0000_0000_0000
-	ParamWindow  uint64 = 0x4_0000_0000_0000
-	WindowSize   uint64 = 0x1_0000_0000_0000
+	SharedWindow uint64 = 0x1000_0000_0000_0000
+	LocalWindow  uint64 = 0x2000_0000_0000_0000
+	ParamWindow  uint64 = 0x3000_0000_0000_0000
+	WindowSize   uint64 = 0x0001_0000_0000_0000
 )
 
 // SharedBegin is the address of the first byte of static shared memory, as on an H200.
