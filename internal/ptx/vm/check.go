@@ -154,7 +154,7 @@ func (c *Checks) memory(threads, shared uint64) (n uint64) {
 		n += shared
 	}
 	if c.Races {
-		n += shared*cellSize + 64*threads*4
+		n += shared*cellSize + mostOrders*threads*4
 	}
 	return n
 }

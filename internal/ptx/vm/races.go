@@ -10,9 +10,17 @@ type races struct {
 	none    times
 	bars    [16]gathering
 	cluster gathering
-	// orders are the accesses that strong writes have made known, by their addresses.
+	// orders are the accesses that strong writes have made known, by their addresses. Those of all
+	// addresses after the first mostOrders are together at otherOrders.
 	orders map[uint64]times
 }
+
+const (
+	// mostOrders is for how many addresses a block knows what strong writes have made known. If there are
+	// more, races may not be found, but none is reported that there is not.
+	mostOrders  = 1024
+	otherOrders = ^uint64(0)
+)
 
 // times are times of all threads. They do not change once a thread has them.
 type times []uint32
@@ -166,6 +174,9 @@ func (r *races) fence(w *Warp) {
 func (r *races) order(w *Warp, lane int, addr uint64, k access) {
 	i := w.index*Lanes + lane
 	t := &r.threads[i]
+	if r.orders[addr] == nil && len(r.orders) >= mostOrders {
+		addr = otherOrders
+	}
 	if found := r.orders[addr]; found != nil && k&reads != 0 {
 		if k&acquires != 0 {
 			t.seen = joined(t.seen, found)
