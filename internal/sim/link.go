@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/compile"
@@ -14,6 +15,9 @@ import (
 
 // link is a CUlinkState.
 type link struct {
+	mu        sync.Mutex // guards everything, and is locked before the driver
+	destroyed bool
+
 	syntax.Linker
 	options []uint32
 	values  []uintptr // of the program, which gets the lengths of the logs
@@ -60,6 +64,19 @@ func (d *Driver) aboutLink(op string, h driver.LinkState) (*link, driver.Result)
 	return find[link](d, op, linkKind, uintptr(h))
 }
 
+// alone calls f, which may take long, while no other call uses the linker. The driver is locked, but not
+// meanwhile.
+func (l *link) alone(d *Driver, f func() driver.Result) driver.Result {
+	d.mu.Unlock()
+	defer d.mu.Lock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.destroyed {
+		return driver.ResultInvalidHandle
+	}
+	return f()
+}
+
 // LinkAddData is cuLinkAddData_v2.
 func (d *Driver) LinkAddData(_ *driver.Thread, h driver.LinkState, typ int32, data []byte, name string,
 	options []uint32, values []uintptr) driver.Result {
@@ -68,7 +85,7 @@ func (d *Driver) LinkAddData(_ *driver.Thread, h driver.LinkState, typ int32, da
 	if r != ok {
 		return r
 	}
-	return l.add(d, typ, data, name, options, values)
+	return l.alone(d, func() driver.Result { return l.add(d, typ, data, name, options, values) })
 }
 
 // LinkAddFile is cuLinkAddFile_v2.
@@ -85,7 +102,7 @@ func (d *Driver) LinkAddFile(_ *driver.Thread, h driver.LinkState, typ int32, pa
 	case err != nil:
 		return driver.ResultInvalidValue
 	}
-	return l.add(d, typ, data, path, options, values)
+	return l.alone(d, func() driver.Result { return l.add(d, typ, data, path, options, values) })
 }
 
 // add adds an input. One that is not understood is left out.
@@ -126,13 +143,22 @@ func (l *link) add(d *Driver, typ int32, data []byte, name string, options []uin
 func (d *Driver) LinkComplete(_ *driver.Thread, h driver.LinkState) (driver.HostPtr, uint64, driver.Result) {
 	defer d.mu.Unlock()
 	l, r := d.aboutLink("cuLinkComplete", h)
-	switch {
-	case r != ok:
+	if r == ok {
+		r = l.alone(d, func() driver.Result { return l.complete(d) })
+	}
+	if r != ok {
 		return 0, 0, r
+	}
+	return driver.HostPtr(addressOf(l.image)), uint64(len(l.image)), ok
+}
+
+// complete links the inputs.
+func (l *link) complete(d *Driver) driver.Result {
+	switch {
 	case l.image != nil:
-		return 0, 0, driver.ResultInvalidHandle
+		return driver.ResultInvalidHandle
 	case l.broken:
-		return 0, 0, driver.ResultInvalidSource
+		return driver.ResultInvalidSource
 	}
 	defer l.log()
 	text, messages := l.Link(compile.System)
@@ -140,15 +166,15 @@ func (d *Driver) LinkComplete(_ *driver.Thread, h driver.LinkState) (driver.Host
 		l.errors = append(l.errors, "error   : "+m)
 	}
 	if l.broken = len(messages) > 0; l.broken {
-		return 0, 0, driver.ResultInvalidSource
+		return driver.ResultInvalidSource
 	}
 	if problem := l.check(d, []byte(text)); problem != nil {
 		l.broken, l.errors = true, append(l.errors, problem.text)
-		return 0, 0, problem.code
+		return problem.code
 	}
 	l.image = newBytes(uint64(len(text)) + 1)
 	copy(l.image, text)
-	return driver.HostPtr(addressOf(l.image)), uint64(len(l.image)), ok
+	return ok
 }
 
 // check translates the kernels of the linked text. Kernels call functions of other inputs, so that they
@@ -174,12 +200,16 @@ func (l *link) check(d *Driver, text []byte) *ptxError {
 	return nil
 }
 
-// LinkDestroy is cuLinkDestroy.
+// LinkDestroy is cuLinkDestroy. It waits for other calls with the linker, which write to its logs.
 func (d *Driver) LinkDestroy(_ *driver.Thread, h driver.LinkState) driver.Result {
 	defer d.mu.Unlock()
-	_, r := d.aboutLink("cuLinkDestroy", h)
-	if r == ok {
-		d.objects.remove(uintptr(h))
+	l, r := d.aboutLink("cuLinkDestroy", h)
+	if r != ok {
+		return r
 	}
-	return r
+	d.objects.remove(uintptr(h))
+	return l.alone(d, func() driver.Result {
+		l.destroyed = true
+		return ok
+	})
 }

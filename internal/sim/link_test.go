@@ -3,6 +3,7 @@ package sim
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"unsafe"
@@ -95,4 +96,31 @@ func TestLinkResults(t *testing.T) {
 	r.want("destroy 0", driver.ResultInvalidHandle, r.LinkDestroy(r.th, 0))
 	r.want("add to 0", driver.ResultInvalidHandle, add(0, help, "h"))
 	r.want("complete 0", driver.ResultInvalidHandle, complete(0))
+}
+
+// TestLinkWithoutLock calls the driver while a linker works.
+func TestLinkWithoutLock(t *testing.T) {
+	r := newLab(t)
+	h, _ := r.linker()
+	object, _ := r.objects.find(uintptr(h))
+	l := object.(*link)
+	l.mu.Lock()
+	added := make(chan driver.Result)
+	go func() {
+		added <- r.LinkAddData(nil, h, driver.CU_JIT_INPUT_PTX, []byte(header+".visible .func f() { ret; }"), "f", nil, nil)
+	}()
+	for range 100 {
+		_, _, res := r.MemGetInfo(r.th)
+		r.must(res)
+		runtime.Gosched()
+	}
+	select {
+	case res := <-added:
+		t.Errorf("the linker was used by two calls: %v", res)
+	default:
+	}
+	l.mu.Unlock()
+	r.must(<-added)
+	_, _, res := r.LinkComplete(r.th, h)
+	r.must(res)
 }
