@@ -109,13 +109,16 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 		d.engine.executing++
 		go func() {
 			work, fault := launch.Execute(&x.Stop)
+			found := d.describeFound(work.Findings)
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			if l.cooperative && !c.destroyed {
 				c.workspaces = append(c.workspaces, launch.Workspace)
 			}
 			x.fault = fault
-			d.reportFound(work.Findings)
+			for _, text := range found {
+				d.misuse("cuLaunchKernel", 0, text, nil)
+			}
 			d.reportEnded(x, work.Stopped)
 			d.instructions[l.Name] += work.Instructions
 			d.executed(o, work, l.Grid.count())

@@ -31,7 +31,8 @@ func ParseChecks(s string) (c Checks, err error) {
 	return c, nil
 }
 
-// CheckKernels is cusim.CheckKernels. found, which may be nil, gets a text about each mistake.
+// CheckKernels is cusim.CheckKernels. found, which may be nil, gets a text about each mistake before the
+// launch ends. Several goroutines may call it at once, and it may call the driver.
 func CheckKernels(c Checks, found func(text string)) Option {
 	return func(d *Driver) { d.checks, d.found = c, found }
 }
@@ -59,18 +60,19 @@ func (d *Driver) definedAt(addr uint64) (base, size uint64, _ *vm.Defined) {
 // written notes that the memory was written, for the checks of kernels.
 func (s span) written() { s.defined.Set(s.off, s.n) }
 
-// reportFound reports what the checks of a launch have found.
-func (d *Driver) reportFound(list []*vm.Fault) {
+// describeFound returns texts about what the checks of a launch have found, with which it calls the
+// function of CheckKernels. The driver is not locked.
+func (d *Driver) describeFound(list []*vm.Fault) (texts []string) {
 	for _, f := range list {
 		text := fmt.Sprintf("kernel %q: %s: %s", f.Kernel, faultPlace(f), f.Reason)
 		if o := f.Other; o != nil {
 			text += "; the other: " + faultPlace(o)
 		}
-		d.misuse("cuLaunchKernel", 0, text, nil)
-		if d.found != nil {
+		if texts = append(texts, text); d.found != nil {
 			d.found(text)
 		}
 	}
+	return texts
 }
 
 // faultPlace describes where a fault is: the thread, the instruction, and the access.

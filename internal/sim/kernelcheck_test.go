@@ -60,7 +60,11 @@ func TestCheckMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var found []string
-			r := newLab(t, CheckKernels(CheckMemory, func(text string) { found = append(found, text) }))
+			var r *lab
+			r = newLab(t, CheckKernels(CheckMemory, func(text string) {
+				r.Misuses() // it may call the driver
+				found = append(found, text)
+			}))
 			p, res := r.MemAlloc(r.th, 64)
 			r.must(res)
 			tt.write(r, p)
