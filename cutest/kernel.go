@@ -61,7 +61,11 @@ func (c *KernelCase) same(a, b reflect.Value) bool {
 		return a.Equal(b)
 	}
 	x, y := a.Float(), b.Float()
-	return x == y || x != x && y != y || math.Abs(x-y) <= c.Tolerance*max(math.Abs(x), math.Abs(y))
+	if x == y || math.IsNaN(x) && math.IsNaN(y) {
+		return true
+	}
+	larger := max(math.Abs(x), math.Abs(y)) // an infinite number is close to no other
+	return !math.IsInf(larger, 0) && math.Abs(x-y) <= c.Tolerance*larger
 }
 
 // launch launches the kernel on a new driver. The results have the memory afterwards, by the index of the

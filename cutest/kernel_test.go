@@ -44,6 +44,12 @@ func TestCompareKernel(t *testing.T) {
 			}
 			return v
 		}, 0, "argument 0 differs in 1 of 110 elements: element 97 is 9409 after the PTX, and 5 after the Go function"},
+		"infinite": {func(i int, v float32) float32 {
+			if i == 97 {
+				return float32(math.Inf(1))
+			}
+			return v
+		}, 1e-3, "argument 0 differs in 1 of 110 elements: element 97 is 9409 after the PTX, and +Inf after the Go function"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &recorder{TB: t}
