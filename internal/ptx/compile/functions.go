@@ -8,18 +8,19 @@ import (
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
-// callGraph says which functions may call which ones.
+// callGraph says which functions may call which ones. A call by an address is one of nil, which calls all
+// functions whose address is used.
 type callGraph struct {
-	calls    map[*syntax.Function][]*syntax.Function
-	indirect map[*syntax.Function]bool // functions that call others by their addresses
-	taken    []*syntax.Function        // functions whose address is used, in the order of the text
-	known    map[*syntax.Function]map[*syntax.Function]bool
+	calls     map[*syntax.Function][]*syntax.Function
+	taken     []*syntax.Function        // functions whose address is used, in the order of the text
+	cycles    map[*syntax.Function]int  // functions that may call each other have the same number
+	recursive map[*syntax.Function]bool // functions that may call themselves, also through others
 }
 
 // newGraph reads all bodies and initial values of a text.
 func (m *Module) newGraph() *callGraph {
 	g := &callGraph{calls: make(map[*syntax.Function][]*syntax.Function),
-		indirect: make(map[*syntax.Function]bool), known: make(map[*syntax.Function]map[*syntax.Function]bool)}
+		cycles: make(map[*syntax.Function]int), recursive: make(map[*syntax.Function]bool)}
 	taken := make(map[*syntax.Function]bool)
 	for _, s := range m.names {
 		if s.v == nil {
@@ -39,6 +40,8 @@ func (m *Module) newGraph() *callGraph {
 			g.taken = append(g.taken, f)
 		}
 	}
+	g.calls[nil] = g.taken
+	g.findCycles(m.functions)
 	return g
 }
 
@@ -71,7 +74,7 @@ func (m *Module) callsOf(g *callGraph, f *syntax.Function, list []syntax.Stateme
 			if s := m.names[operands[0].Name]; s != nil && s.function != nil {
 				g.calls[f] = append(g.calls[f], s.function)
 			} else {
-				g.indirect[f] = true
+				g.calls[f] = append(g.calls[f], nil)
 			}
 			continue
 		}
@@ -79,38 +82,57 @@ func (m *Module) callsOf(g *callGraph, f *syntax.Function, list []syntax.Stateme
 	}
 }
 
-// reach returns the functions that a function may call, directly or not.
-func (g *callGraph) reach(f *syntax.Function) map[*syntax.Function]bool {
-	if seen := g.known[f]; seen != nil {
-		return seen
-	}
-	seen := make(map[*syntax.Function]bool)
-	var visit func(f *syntax.Function)
-	visit = func(f *syntax.Function) {
-		list := g.calls[f]
-		if g.indirect[f] {
-			list = append(list[:len(list):len(list)], g.taken...)
-		}
-		for _, callee := range list {
-			if !seen[callee] {
-				seen[callee] = true
-				visit(callee)
+// findCycles finds the functions that may call each other: the strongly connected components of the graph,
+// in one pass (Tarjan's algorithm).
+func (g *callGraph) findCycles(functions []*syntax.Function) {
+	index := make(map[*syntax.Function]int, len(functions))
+	var open []*syntax.Function
+	var visit func(f *syntax.Function) (lowest int)
+	visit = func(f *syntax.Function) (lowest int) {
+		own, begin := len(index)+1, len(open)
+		index[f], lowest = own, own
+		open = append(open, f)
+		for _, callee := range g.calls[f] {
+			switch {
+			case callee == f:
+				g.recursive[f] = true
+			case index[callee] == 0:
+				lowest = min(lowest, visit(callee))
+			case g.cycles[callee] == 0: // it is open
+				lowest = min(lowest, index[callee])
 			}
 		}
+		if lowest < own {
+			return lowest
+		}
+		for _, member := range open[begin:] {
+			g.cycles[member] = own
+			g.recursive[member] = g.recursive[member] || len(open)-begin > 1
+		}
+		open = open[:begin]
+		return lowest
 	}
-	visit(f)
-	g.known[f] = seen
-	return seen
+	for _, f := range functions {
+		if index[f] == 0 {
+			visit(f)
+		}
+	}
 }
 
 // pointers reports whether a kernel may call functions by their addresses.
 func (g *callGraph) pointers(kernel *syntax.Function) bool {
-	if g.indirect[kernel] {
-		return true
-	}
-	for f := range g.reach(kernel) {
-		if g.indirect[f] {
-			return true
+	seen := map[*syntax.Function]bool{kernel: true}
+	for list := []*syntax.Function{kernel}; len(list) > 0; {
+		f := list[len(list)-1]
+		list = list[:len(list)-1]
+		for _, callee := range g.calls[f] {
+			if callee == nil {
+				return true
+			}
+			if !seen[callee] {
+				seen[callee] = true
+				list = append(list, callee)
+			}
 		}
 	}
 	return false
@@ -377,7 +399,7 @@ func (t *translator) answers(c *calling, callee *function) *Error {
 func (t *translator) beforeCall(c *calling, callees ...*syntax.Function) {
 	back := false
 	for _, f := range callees {
-		back = back || f == t.f.Function || t.graph.reach(f)[t.f.Function]
+		back = back || t.graph.cycles[f] == t.graph.cycles[t.f.Function]
 	}
 	if !back {
 		return
@@ -474,7 +496,7 @@ func (t *translator) callee(f *syntax.Function) (*function, *Error) {
 	if c := t.functions[f]; c != nil {
 		return c, nil
 	}
-	c := &function{Function: f, back: t.column(), stacked: t.graph.reach(f)[f]}
+	c := &function{Function: f, back: t.column(), stacked: t.graph.recursive[f]}
 	for _, list := range []struct {
 		vars []*syntax.Var
 		to   *[]*symbol
