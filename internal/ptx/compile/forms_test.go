@@ -38,3 +38,18 @@ func TestForms(t *testing.T) {
 		}
 	}
 }
+
+// TestUnrounded executes mad without a rounding mode, which versions of PTX before 3.2 allow.
+func TestUnrounded(t *testing.T) {
+	for version, accepted := range map[string]bool{"1.4": true, "3.1": true, "3.2": false, "8.0": false} {
+		for _, op := range []string{"mad.f32", "mad.ftz.sat.f32"} {
+			out := []uint64{0}
+			fault, err := launch(t, ".version "+version+" .target sm_20 .address_size 64 .entry k(.param .u64 out) {"+
+				".reg .f32 f; .reg .u64 o; mov.f32 f,0f3E800000; "+op+" f,f,f,f; ld.param.u64 o,[out]; st.global.f32 [o],f; ret; }",
+				1, 1, memory{1 << 40: vm.BytesOf(out)}, 1<<40)
+			if (err == nil) != accepted || fault != nil || accepted && out[0] != 0x3ea00000 {
+				t.Errorf("%s of version %s: got %#x (%v, %v)", op, version, out[0], err, fault)
+			}
+		}
+	}
+}

@@ -19,6 +19,10 @@ var missing = []string{
 	"vmin2", "vmin4", "vset", "vset2", "vset4", "vshl", "vshr", "vsub", "vsub2", "vsub4", "wgmma", "wmma",
 }
 
+// mostUnrounded is the last version of PTX in which mad.f32 may be without a rounding mode. It is mad.rn.f32
+// then.
+const mostUnrounded = 31
+
 // instruction translates an instruction.
 func (t *translator) instruction(in *syntax.Inst) *Error {
 	if t.vectors {
@@ -26,6 +30,10 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 	}
 	t.inst = in
 	v := t.find(in.Op)
+	if rest, is := strings.CutPrefix(in.Op, "mad."); v == nil && is && t.Text.Version <= mostUnrounded &&
+		strings.HasSuffix(in.Op, ".f32") {
+		v = t.find("mad.rn." + rest)
+	}
 	if v == nil {
 		err := t.unsupported("")
 		name, _, _ := strings.Cut(in.Op, ".")
