@@ -461,3 +461,27 @@ func BenchmarkExecuteLaunches(b *testing.B) {
 		})
 	}
 }
+
+// TestExecuteVariablesOfFunctions checks variables in global and constant memory that functions declare:
+// each has one place and an initial value, and hides others with its name.
+func TestExecuteVariablesOfFunctions(t *testing.T) {
+	r := newLab(t)
+	f, res := r.ModuleGetFunction(r.th, r.load(header+`.global .u32 count = 90;
+		.func (.reg .u32 n) next() { .global .u32 count = 40; .const .b32 step[2] = {0, 2}; .reg .u32 s;
+			ld.const.u32 s, [step+4];
+			atom.global.add.u32 n, [count], s; { .global .u32 count = 500; ld.global.u32 s, [count]; add.u32 n,
+			n, s; } ret; }
+		.entry functions(.param .u64 out) { .reg .b32 r<5>; .reg .b64 o, d; ld.param.u64 o, [out];
+			ld.global.u32 r0, [count];
+			{ .global .align 8 .b8 count[2] = {1, 2}; ld.global.u8 r1, [count+1]; mov.u64 d, count; ld.u8 r2, [d]; }
+			call (r3), next, (); call (r4), next, ();
+			st.global.v4.u32 [o], {r0, r1, r2, r3}; st.global.u32 [o+16], r4; ret; }`), "functions")
+	r.must(res)
+	out := r.alloc(series(5, func(int) uint32 { return 0 }))
+	for _, want := range [][]uint32{{90, 2, 1, 540, 542}, {90, 2, 1, 544, 546}} {
+		r.must(r.launchGrid(f, 1, 1, 1, 1, 0, out))
+		if got := r.wordsAt(out, 5); !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+}

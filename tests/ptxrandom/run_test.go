@@ -466,16 +466,9 @@ func (pr *pairOf) explain(p *program, skip map[int]bool, image []byte, d *differ
 // rowsUsed returns the rows that programs have to use.
 func rowsUsed() (list []string) {
 	for _, row := range isa.All() {
-		if !isLater(row) {
+		if !unrecorded(rowID(row)) {
 			list = append(list, rowID(row))
 		}
 	}
 	return list
-}
-
-// isLater reports whether the table has a row only since the programs were recorded. No program uses it;
-// internal/ptx/compile has a test of it.
-func isLater(row *isa.Instruction) bool {
-	return slices.Contains([]string{"vadd", "vsub", "vabsdiff", "vmin", "vmax"}, row.Name) ||
-		row.Name == "mov" && strings.HasPrefix(row.Modifiers, "vec=")
 }

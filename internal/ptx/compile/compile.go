@@ -4,6 +4,7 @@ package compile
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/purecu/purecu/internal/ptx/isa"
 	"github.com/purecu/purecu/internal/ptx/syntax"
@@ -52,7 +53,7 @@ type symbol struct {
 	function *syntax.Function
 	label    *label
 	table    *syntax.Table
-	parts    []syntax.Operand // the registers of a vector
+	elements []*symbol // of a vector of registers
 }
 
 // label is a place in the code.
@@ -155,13 +156,13 @@ type translator struct {
 	aligned   uint64 // the alignment of the dynamic shared memory
 	functions map[*syntax.Function]*function
 	queue     []*function
+	vectors   bool  // there are vectors of registers
 	sp        int32 // the column of the end of the stack
 	// The rest is for calls by addresses: the column of the way back, and the places of the arguments
 	// and of the result in local memory.
 	way          int32
 	args, answer passed
 	own          map[*symbol]*symbol // the shared variables of the text that the kernel uses
-	vectors      bool                // a vector of registers is declared
 
 	f      *function
 	scopes []map[string]*symbol
@@ -186,6 +187,8 @@ type function struct {
 	entered int32  // the instruction that makes the frame
 	saves   []*vm.Detail
 	unsaved []int32
+	// unsavedTruths is the same as unsaved for predicates.
+	unsavedTruths []int32
 }
 
 // all translates a kernel, and the functions that it needs.
@@ -363,18 +366,19 @@ func (t *translator) declare(scope map[string]*symbol, v *syntax.Var) *Error {
 	switch {
 	case scope[v.Name] != nil:
 		return &Error{Pos: v.Pos, What: fmt.Sprintf("%s is declared twice", v.Name)}
-	case v.Space == syntax.Reg && v.Vector > 1 && (v.Type == "pred" || v.Size() > 16),
-		v.Type == "b128" && v.Space == syntax.Reg, v.Extern && v.Space != syntax.Shared:
+	case v.Space == syntax.Reg && (v.Type == "b128" || v.Vector > 1 && (v.Type == "pred" || v.Size() > 16)),
+		v.Extern && v.Space != syntax.Shared:
 		return &Error{Pos: v.Pos, What: fmt.Sprintf("the declaration of %s (%s .%s)", v.Name, v.Space, v.Type)}
 	case v.Space == syntax.Reg && v.Range > 0:
 		// The registers are made when they are used: there may be many.
+		t.vectors = t.vectors || v.Vector > 1
 		scope[v.Name] = &symbol{v: v, space: syntax.Reg}
-		return nil
-	case v.Space == syntax.Reg && v.Vector > 1:
-		t.registersOf(scope, v)
 		return nil
 	case v.Space == syntax.Reg:
 		scope[v.Name] = t.register(v)
+		return nil
+	case v.Global != nil:
+		scope[v.Name] = &symbol{v: v.Global, space: v.Space, module: true}
 		return nil
 	case v.Space == syntax.Global, v.Space == syntax.Const, len(v.Init) > 0:
 		return &Error{Pos: v.Pos, What: fmt.Sprintf("variable %s in a function (%s)", v.Name, v.Space)}
@@ -391,30 +395,23 @@ func (t *translator) declare(scope map[string]*symbol, v *syntax.Var) *Error {
 	return nil
 }
 
-// register makes a register.
+// register makes a register, or a vector of registers.
 func (t *translator) register(v *syntax.Var) *symbol {
 	s := &symbol{v: v, space: syntax.Reg, size: syntax.TypeSize(v.Type)}
-	if v.Type == "pred" {
+	if v.Vector > 1 {
+		element := *v
+		element.Vector, element.Range = 1, 0
+		for range v.Vector {
+			s.elements = append(s.elements, t.register(&element))
+		}
+		t.vectors = true
+	} else if v.Type == "pred" {
 		s.column = int32(t.k.Predicates)
 		t.k.Predicates++
 	} else {
 		s.column = t.column()
 	}
 	return s
-}
-
-// registersOf makes the registers of a vector: those of v are v.x, v.y and so on, or v.r, v.g and so on.
-func (t *translator) registersOf(scope map[string]*symbol, v *syntax.Var) {
-	all := &symbol{v: v, space: syntax.Reg, parts: []syntax.Operand{}}
-	one := *v
-	one.Vector = 1
-	for i := range v.Vector {
-		s, name := t.register(&one), v.Name+"."+"xyzw"[i:i+1]
-		scope[name], scope[v.Name+"."+"rgba"[i:i+1]] = s, s
-		all.parts = append(all.parts, syntax.Operand{Pos: v.Pos, Kind: syntax.Name, Name: name})
-	}
-	scope[v.Name] = all
-	t.vectors = true
 }
 
 // column makes a column.
@@ -458,7 +455,43 @@ func (t *translator) lookup(name string) *symbol {
 			return s
 		}
 	}
-	return t.names[name]
+	if s := t.names[name]; s != nil || !t.vectors {
+		return s
+	}
+	return t.element(name)
+}
+
+// element returns an element of a vector of registers, such as v.x, or nil.
+func (t *translator) element(name string) *symbol {
+	vector, index, dotted := strings.Cut(name, ".")
+	if !dotted || len(index) != 1 {
+		return nil
+	}
+	i := strings.Index("xyzw", index)
+	if i < 0 {
+		i = strings.Index("rgba", index)
+	}
+	if s := t.lookup(vector); s != nil && i >= 0 && i < len(s.elements) {
+		return s.elements[i]
+	}
+	return nil
+}
+
+// parts replaces the vectors of registers in a list of operands by their elements.
+func (t *translator) parts(list []syntax.Operand) []syntax.Operand {
+	changed := false
+	for i, o := range list {
+		if s := t.lookup(o.Name); o.Kind == syntax.Name && s != nil && s.elements != nil {
+			if !changed {
+				list, changed = slices.Clone(list), true
+			}
+			list[i] = syntax.Operand{Pos: o.Pos, Kind: syntax.Vector}
+			for j := range s.elements {
+				list[i].Parts = append(list[i].Parts, syntax.Operand{Pos: o.Pos, Name: o.Name + "." + "xyzw"[j:j+1]})
+			}
+		}
+	}
+	return list
 }
 
 // ranged returns a register of a range, such as %r7 of %r<10>.

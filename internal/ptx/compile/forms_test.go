@@ -7,9 +7,103 @@ import (
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
-// TestForms executes forms of instructions that NVIDIA's own compilers do not write, but others do. Each
-// leaves its result in d1.
+// TestForms executes kernels with less usual forms of declarations, operands and calls. They read the
+// words of in, and write those of out.
 func TestForms(t *testing.T) {
+	const in = 0x1122334455667788
+	for _, c := range []struct {
+		name, functions, body string
+		want                  []uint64
+	}{
+		{"one register as a vector", "", `@p st.global.b32 [ o + 0 ], { r0 }; @p ld.global.b64 { d0 }, [ i + 0 ];
+			st.global.b64 [o+8], {d0};`,
+			[]uint64{7, in}},
+		{"elements of vectors", "", `.reg .v4 .b32 v; .reg .v2 .b32 u<3>; mov.b32 v.x, r0; add.u32 v.y, v.x, 1;
+			mov.b32 v.b, 3; mov.b32 v.w, v.g;
+			mov.v2.b32 u1, {v.w, v.z}; mov.v2.b32 {u1.y, u1.x}, u1; mov.b64 d0, u1; st.global.b64 [o], d0;
+			st.global.v4.b32 [o+16], v;
+			mov.v4.b32 {v.x, v.y, v.z, v.w}, {v.w, v.z, v.y, v.x}; st.global.v4.b32 [o+32], v;
+			ld.global.v2.u32 u2, [i]; st.global.b32 [o+8], u2.r; st.global.b32 [o+12], u2.y;`,
+			[]uint64{8<<32 | 3, in, 8<<32 | 7, 8<<32 | 3, 3<<32 | 8, 7<<32 | 8}},
+		{"vectors and predicates of functions",
+			`.func (.reg .v2 .b32 y, .reg .pred odd) swap(.reg .v2 .b32 x, .reg .pred go) { .reg .b32 a;
+				mov.v2.b32 y, {x.y, x.x}; @!go mov.b32 y.x, 0; and.b32 a, x.x, 1; setp.ne.u32 odd, a, 0; ret; }`,
+			`.reg .v2 .b32 v; .reg .pred q; ld.global.v2.b32 v, [i]; call (v, q), swap, (v, p);
+			st.global.v2.b32 [o], v; selp.u32 r1, 1, 2, q;
+			st.global.u32 [o+8], r1; call (v, _), swap, (v, 0); st.global.v2.b32 [o+16], v;`,
+			[]uint64{0x5566778811223344, 2, 0x1122334400000000}},
+		{"a predicate of a function that calls itself",
+			`.func (.reg .pred e) even(.reg .u32 n, .reg .pred last) { .reg .u32 m; .reg .pred q; setp.eq.u32 q,
+			n, 0; mov.pred e, last;
+				@q ret; sub.u32 m, n, 1; call (e), even, (m, last); not.pred e, e; ret; }`,
+			`.reg .pred q; call (q), even, (4, p); selp.u32 r1, 1, 0, q; st.global.u32 [o], r1; call (q), even,
+			(r0, p); selp.u32 r1, 1, 0, q;
+			st.global.u32 [o+4], r1;`, []uint64{1}},
+		{"the address of a parameter of a function",
+			`.func (.param .b64 y) sum(.param .align 8 .b8 x[16]) { .reg .b64 a, b, c; mov.b64 a, x;
+			ld.param.b64 b, [a]; add.u64 a, a, 8; ld.param.b64 c, [a];
+				add.u64 b, b, c; mov.b64 c, y; st.param.b64 [c], b; ret; }`,
+			`.param .align 8 .b8 x[16]; .param .b64 y; st.param.b64 [x], d0; st.param.b64 [x+8], 5; call (y),
+			sum, (x); ld.param.b64 d1, [y];
+			st.global.b64 [o], d1;`, []uint64{in + 5}},
+		{"variables without their state space", "",
+			`.local .b64 l; .shared .b64 s; st.u64 [l], d0+1; st.b64 [s], d0 + -1; ld.u64 d1, [l]; ld.u64 d2,
+			[s]; st.v2.b64 [o], {d1, d2};
+			add.u32 r1, r0 + 2, r0+-1; st.u32 [o+16], r1;`, []uint64{in + 1, in - 1, 15}},
+		{"modifiers in another order", "",
+			`st.global.f32 [o], 0f3F800000; red.add.global.relaxed.gpu.f32 [o], 0f3F800000; ld.global.f32 r0,
+			[o]; div.ftz.rn.f32 r0, r0, 0f40800000;
+			st.global.f32 [o], r0; st.global.u32 [o+4], 0;`, []uint64{0x3f000000}},
+		{"policies about caches", "", `createpolicy.fractional.L2::evict_last.L2::evict_unchanged.b64 d1, 0.5;
+			createpolicy.fractional.L2::evict_first.b64 d2;
+			ld.global.L1::evict_last.L2::cache_hint.b64 d3, [i], d1; @p ld.global.nc.L2::cache_hint.v2.b32 {r1,
+			r2}, [i], d2;
+			st.global.L1::no_allocate.L2::cache_hint.b64 [o], d3, d1; st.global.L2::cache_hint.v2.b32 [o+8], {r1,
+			r2}, d2;`, []uint64{in, in}},
+		{"words with more than 32 bits", "", `mov.u32 r1, 0x80000000; vadd.s32.u32.u32.sat r2, r1, r1;
+			st.u32 [o], r2; vsub.u32.s32.s32 r2, r0, 9;
+			st.u32 [o+4], r2; vshr.u32.u32.u32.clamp.add r2, r1, 40, r0; st.u32 [o+8], r2;
+			vshr.s32.s32.u32.wrap.min r2, r1, 33, r0; st.u32 [o+12], r2;
+			vshl.u32.u32.u32.sat.clamp r2, r0, 30; st.u32 [o+16], r2; vabsdiff.u32.s32.u32.max r2, r1, r0, 3;
+			st.u32 [o+20], r2;
+			vmin.s32.s32.u32 r2, r1, r1; st.u32 [o+24], r2; vmax.s32.s32.u32.add r2, r1, r1, 1; st.u32 [o+28], r2;`,
+			[]uint64{0xfffffffe_7fffffff, 0xc0000000_00000007, 0x80000007_ffffffff, 0x80000001_80000000}},
+		{"the root of a float of 64 bits", "", `st.global.f64 [o], 0d4010000000000000; ld.global.f64 d0, [o];
+			rsqrt.approx.f64 d0, d0; st.global.f64 [o], d0;`,
+			[]uint64{0x3fe0000000000000}},
+	} {
+		words := make([]uint64, len(c.want))
+		fault, err := launch(t, textHeader+c.functions+`.entry k(.param .u64 in, .param .u64 out) {
+			.reg .b32 r<4>; .reg .b64 d<4>, i, o; .reg .pred p;
+			ld.param.u64 i, [in]; ld.param.u64 o, [out]; ld.global.b64 d0, [i]; mov.u32 r0, 7; setp.eq.u32 p, r0, 7;
+			`+c.body+" ret; }", 1, 1, memory{1 << 32: vm.BytesOf([]uint64{in}), 1 << 40: vm.BytesOf(words)}, 1<<32, 1<<40)
+		if err != nil || fault != nil || !slices.Equal(words, c.want) {
+			t.Errorf("%s: got %x, want %x (%v, %+v)", c.name, words, c.want, err, fault)
+		}
+	}
+}
+
+// TestVoteWithoutSync executes the votes and exchanges that PTX has for targets before sm_70.
+func TestVoteWithoutSync(t *testing.T) {
+	const body = `.entry k(.param .u64 out) { .reg .b32 r<4>; .reg .b64 o, x; .reg .pred p, q; ld.param.u64 o,
+			[out]; mov.u32 r0, %tid.x;
+		mul.wide.u32 x, r0, 8; add.u64 o, o, x; setp.lt.u32 p, r0, 4; vote.ballot.b32 r1, p; vote.any.pred q, p;
+		@q shfl.down.b32 r2|p, r0, 1, 31; st.global.v2.b32 [o], {r1, r2}; ret; }`
+	words := make([]uint64, 32)
+	fault, err := launch(t, ".version 6.3 .target sm_60 .address_size 64 "+body, 1, 32, memory{1 << 32: vm.BytesOf(words)}, 1<<32)
+	for i, got := range words {
+		if want := uint64(min(i+1, 31))<<32 | 0xf; got != want {
+			t.Errorf("thread %d: got %x, want %x (%v, %v)", i, got, want, err, fault)
+		}
+	}
+	if _, err := launch(t, textHeader+body, 1, 32, nil, 1<<32); err == nil {
+		t.Error("they are not rejected for a newer target")
+	}
+}
+
+// TestOperandForms executes forms of instructions that NVIDIA's own compilers do not write, but others do. Each
+// leaves its result in d1.
+func TestOperandForms(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		want uint64

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/purecu/purecu/internal/ptx/isa"
@@ -288,8 +289,12 @@ func (t *translator) finish(f *function, columns, predicates int) {
 		saved = append(saved, f.back)
 	}
 	for _, list := range [][]*symbol{f.params, f.results} {
-		for _, s := range list {
-			if s.space == syntax.Reg {
+		for _, s := range registers(list) {
+			switch {
+			case s.space != syntax.Reg:
+			case s.v.Type == "pred":
+				truths = append(truths, s.column)
+			default:
 				saved = append(saved, s.column)
 			}
 		}
@@ -300,7 +305,9 @@ func (t *translator) finish(f *function, columns, predicates int) {
 		}
 	}
 	for p := int32(predicates); p < int32(t.k.Predicates); p++ {
-		truths = append(truths, p)
+		if !slices.Contains(f.unsavedTruths, p) {
+			truths = append(truths, p)
+		}
 	}
 	for _, x := range f.saves {
 		x.Saved, x.SavedTruths = saved, truths
@@ -371,16 +378,19 @@ func (t *translator) answers(c *calling, callee *function) *Error {
 	var out []vm.Copy
 	var moves []vm.Op
 	for i, formal := range callee.results {
+		if c.results[i].Name == "_" && formal.space == syntax.Reg { // nobody wants it
+			continue
+		}
 		actual := t.lookup(c.results[i].Name)
 		switch {
-		case actual == nil || actual.v == nil || actual.space != formal.space || actual.v.Size() != formal.v.Size():
+		case actual == nil || actual.v == nil || actual.space != formal.space || actual.v.Size() != formal.v.Size() ||
+			len(actual.elements) != len(formal.elements) || (actual.v.Type == "pred") != (formal.v.Type == "pred"):
 			return t.unsupported("the form of a result")
 		case formal.space == syntax.Reg:
-			// What is restored may contain the column of the result.
-			between := t.column()
-			t.f.unsaved = append(t.f.unsaved, between)
-			t.emit(vm.Op{Run: isa.Move, D: between, A: formal.column, Guard: c.guard}, t.inst.Pos, t.inst.Op)
-			moves = append(moves, vm.Op{Run: isa.Move, D: actual.column, A: between, Guard: c.guard})
+			to := registers([]*symbol{actual})
+			for j, from := range registers([]*symbol{formal}) {
+				moves = append(moves, t.answerIn(c, from, to[j]))
+			}
 		default:
 			out = append(out, vm.Copy{To: uint32(actual.offset), ToBase: t.base(actual), From: uint32(formal.offset),
 				FromBase: t.frameOf(callee), Size: uint32(formal.v.Size())})
@@ -393,6 +403,34 @@ func (t *translator) answers(c *calling, callee *function) *Error {
 	t.copyLocal(c.guard, out)
 	t.afterCall(c)
 	return nil
+}
+
+// answerIn emits a move of a result that is a register, and returns a second one to where it belongs. It
+// comes after the registers are restored, which may contain the register of the result.
+func (t *translator) answerIn(c *calling, formal, actual *symbol) vm.Op {
+	if formal.v.Type == "pred" {
+		between, run := int32(t.k.Predicates), t.find("mov.pred").run
+		t.k.Predicates++
+		t.f.unsavedTruths = append(t.f.unsavedTruths, between)
+		t.emit(vm.Op{Run: run, D: between, A: formal.column + 1, Guard: c.guard}, t.inst.Pos, t.inst.Op)
+		return vm.Op{Run: run, D: actual.column, A: between + 1, Guard: c.guard}
+	}
+	between := t.column()
+	t.f.unsaved = append(t.f.unsaved, between)
+	t.emit(vm.Op{Run: isa.Move, D: between, A: formal.column, Guard: c.guard}, t.inst.Pos, t.inst.Op)
+	return vm.Op{Run: isa.Move, D: actual.column, A: between, Guard: c.guard}
+}
+
+// registers returns the symbols of a list, with the elements of vectors instead of the vectors.
+func registers(list []*symbol) (all []*symbol) {
+	for _, s := range list {
+		if s.elements != nil {
+			all = append(all, s.elements...)
+		} else {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // beforeCall emits what is needed if the callee may call the present function.
@@ -504,7 +542,7 @@ func (t *translator) callee(f *syntax.Function) (*function, *Error) {
 		for _, v := range list.vars {
 			var s *symbol
 			switch {
-			case v.Space == syntax.Reg && (v.Type == "pred" || v.Vector != 1 || v.Array):
+			case v.Space == syntax.Reg && (v.Array || v.Range > 0 || v.Vector > 4 || v.Type == "b128"):
 				return nil, t.unsupported("the parameters of function " + f.Name)
 			case v.Space == syntax.Reg:
 				s = t.register(v)
@@ -527,7 +565,20 @@ func (t *translator) argument(guard int32, have syntax.Operand, formal *symbol, 
 	if have.Kind == syntax.Name {
 		actual = t.lookup(have.Name)
 	}
-	if formal.space == syntax.Reg {
+	switch {
+	case formal.space == syntax.Reg && formal.elements != nil:
+		if actual == nil || len(actual.elements) != len(formal.elements) || actual.size != formal.size {
+			return nil, t.unsupported("the form of an argument")
+		}
+		for i, to := range formal.elements {
+			t.emit(vm.Op{Run: isa.Move, D: to.column, A: actual.elements[i].column, Guard: guard}, t.inst.Pos, t.inst.Op)
+		}
+		return list, nil
+	case formal.space == syntax.Reg && formal.v.Type == "pred":
+		a, err := t.predicate(have)
+		t.emit(vm.Op{Run: t.find("mov.pred").run, D: formal.column, A: a, Guard: guard}, t.inst.Pos, t.inst.Op)
+		return list, err
+	case formal.space == syntax.Reg:
 		a, err := t.source(have, formal.v.Type, false)
 		t.emit(vm.Op{Run: isa.Move, D: formal.column, A: a, Guard: guard}, t.inst.Pos, t.inst.Op)
 		return list, err

@@ -25,8 +25,10 @@ const mostUnrounded = 31
 
 // instruction translates an instruction.
 func (t *translator) instruction(in *syntax.Inst) *Error {
-	if t.vectors {
-		in = t.spread(in)
+	if t.vectors && in.Op != "call" && in.Op != "call.uni" {
+		one := *in
+		one.Operands = t.parts(in.Operands)
+		in = &one
 	}
 	t.inst = in
 	v := t.find(in.Op)
@@ -50,7 +52,7 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 	}
 	switch v.Special {
 	case "mov":
-		if done, err := t.move(o); done || err != nil {
+		if done, err := t.move(v, o); done || err != nil {
 			return err
 		}
 	case "call":
@@ -77,6 +79,10 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 		t.k.Clusters = true
 	case "counted":
 		o.X = new(vm.Detail)
+	case "before sm_70":
+		if t.Text.Target >= 70 && t.Text.Version >= 64 {
+			return t.unsupported("without .sync")
+		}
 	case "copy":
 		return t.copyAsync(v, o)
 	case "anyplace":
@@ -92,18 +98,6 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 		t.joinNext()
 	}
 	return nil
-}
-
-// spread returns an instruction with the registers of vectors in place of the vectors.
-func (t *translator) spread(in *syntax.Inst) *syntax.Inst {
-	other := *in
-	other.Operands = slices.Clone(in.Operands)
-	for i, o := range in.Operands {
-		if s := t.lookup(o.Name); s != nil && s.parts != nil && o.Kind == syntax.Name {
-			other.Operands[i] = syntax.Operand{Pos: o.Pos, Kind: syntax.Vector, Parts: s.parts}
-		}
-	}
-	return &other
 }
 
 // operands translates the operands of an instruction.
@@ -226,6 +220,9 @@ func (t *translator) restricted(v *variant, w isa.Operand, have syntax.Operand) 
 // vectorOf translates the registers of a load or store.
 func (t *translator) vectorOf(v *variant, o *vm.Op, have syntax.Operand, typ string, single *int32, write bool) *Error {
 	n := map[string]int{"": 0, "v2": 2, "v4": 4}[v.Get("vec")]
+	if n == 0 && have.Kind == syntax.Vector && len(have.Parts) == 1 { // as Triton writes a register
+		have = have.Parts[0]
+	}
 	if (n > 0) != (have.Kind == syntax.Vector) || n > 0 && len(have.Parts) != n || n > 0 &&
 		uint64(n)*syntax.TypeSize(typ) > 16 {
 		return t.unsupported("the form of a vector")
@@ -259,13 +256,14 @@ func (t *translator) registers(v *variant, o *vm.Op, list int, have syntax.Opera
 
 // secondAddress translates the address of the source of a copy, which is one of global memory.
 func (t *translator) secondAddress(o *vm.Op, have syntax.Operand) *Error {
-	if have.Kind != syntax.Address || have.Parts != nil || have.Name == "" {
+	if have.Kind != syntax.Address || have.Name == "" || have.Parts != nil {
 		return t.unsupported("the form of an address")
 	}
 	s := t.lookup(have.Name)
 	var err *Error
 	switch {
-	case s == nil || s.v == nil || s.space == syntax.Reg && s.size != 8 || s.space != syntax.Reg && s.space != syntax.Global:
+	case s == nil || s.v == nil || s.elements != nil || s.space == syntax.Reg && s.size != 8 ||
+		s.space != syntax.Reg && s.space != syntax.Global:
 		return t.unsupported("address " + have.Name)
 	case s.space == syntax.Reg:
 		o.B, o.X.Offset = s.column, int64(have.Number.Bits)
@@ -354,15 +352,14 @@ func (t *translator) targets(o *vm.Op, have syntax.Operand) *Error {
 }
 
 // move translates a mov with a vector. It reports whether it has done so.
-func (t *translator) move(o vm.Op) (done bool, err *Error) {
+func (t *translator) move(v *variant, o vm.Op) (done bool, err *Error) {
 	list := t.inst.Operands
 	if len(list) != 2 {
 		return false, nil
 	}
-	v := t.find(t.inst.Op)
 	typ := v.T()
 	if v.Has("vec") {
-		return true, t.moveEach(v, o, list[0], list[1])
+		return true, t.moveElements(o, list[0], list[1], int(v.Get("vec")[1]-'0'), typ)
 	}
 	vector, other := 0, 1
 	switch syntax.Vector {
@@ -393,32 +390,26 @@ func (t *translator) move(o vm.Op) (done bool, err *Error) {
 	return true, nil
 }
 
-// moveEach translates a mov from a vector to another one. It reads all registers before it writes one.
-func (t *translator) moveEach(v *variant, o vm.Op, to, from syntax.Operand) *Error {
-	n := map[string]int{"v2": 2, "v4": 4}[v.Get("vec")]
-	if len(to.Parts) != n || len(from.Parts) != n || uint64(n)*syntax.TypeSize(v.T()) > 16 {
+// moveElements translates a mov from one vector to another. All elements are read before one is written.
+func (t *translator) moveElements(o vm.Op, to, from syntax.Operand, n int, typ string) *Error {
+	if to.Kind != syntax.Vector || from.Kind != syntax.Vector || len(to.Parts) != n || len(from.Parts) != n {
 		return t.unsupported("the form of a vector")
 	}
-	o.Run = isa.Move
-	moves := make([]vm.Op, n)
-	for i := range moves {
-		a, err := t.source(from.Parts[i], v.T(), false)
+	between := make([]int32, n)
+	for i, part := range from.Parts {
+		a, err := t.source(part, typ, false)
 		if err != nil {
 			return err
 		}
-		d, err := t.destination(to.Parts[i], v.T(), false)
-		if err != nil {
-			return err
-		}
-		between := t.column()
-		read := o
-		read.D, read.A = between, a
-		t.emit(read, t.inst.Pos, t.inst.Op)
-		moves[i] = o
-		moves[i].D, moves[i].A = d, between
+		between[i] = t.column()
+		t.emit(vm.Op{Run: o.Run, D: between[i], A: a, Guard: o.Guard}, t.inst.Pos, t.inst.Op)
 	}
-	for _, write := range moves {
-		t.emit(write, t.inst.Pos, t.inst.Op)
+	for i, part := range to.Parts {
+		d, err := t.destination(part, typ, false)
+		if err != nil {
+			return err
+		}
+		t.emit(vm.Op{Run: o.Run, D: d, A: between[i], Guard: o.Guard}, t.inst.Pos, t.inst.Op)
 	}
 	return nil
 }

@@ -177,11 +177,16 @@ func (t *translator) source(o syntax.Operand, typ string, wider bool) (int32, *E
 		return t.special(o.Name, size)
 	case s == nil:
 		return 0, t.unsupported(fmt.Sprintf("%s is not declared", o.Name))
-	case s.space == syntax.Reg && s.v.Type != "pred" && o.Number.Bits == 0:
+	case s.space == syntax.Reg && s.v.Type != "pred" && s.elements == nil && o.Number.Bits == 0:
 		if s.size != size && (!wider || s.size < size) {
 			return 0, t.unsupported(fmt.Sprintf("register %s has type %s", o.Name, s.v.Type))
 		}
 		return s.column, nil
+	case s.space == syntax.Reg && s.v.Type != "pred" && s.elements == nil && s.size == size && size > 1 && typ[0] != 'f':
+		column := t.column() // a register and a distance
+		t.emit(vm.Op{Run: t.find(fmt.Sprint("add.u", 8*size)).run, D: column, A: s.column,
+			B: t.constant(vm.Constant{Value: o.Number.Bits << (64 - 8*size) >> (64 - 8*size)})}, t.inst.Pos, t.inst.Op)
+		return column, nil
 	case s.function != nil && size == 8 && o.Number.Bits == 0 && !s.function.Kernel:
 		address, _ := t.FunctionAddress(o.Name)
 		return t.constant(vm.Constant{Value: address}), nil
@@ -283,7 +288,7 @@ func (t *translator) predicate(o syntax.Operand) (int32, *Error) {
 		return falsehood + 1, nil
 	}
 	s := t.lookup(o.Name)
-	if o.Kind != syntax.Name || s == nil || s.space != syntax.Reg || s.v.Type != "pred" {
+	if o.Kind != syntax.Name || s == nil || s.space != syntax.Reg || s.v.Type != "pred" || s.elements != nil {
 		return 0, t.unsupported(fmt.Sprintf("operand %s is no predicate", o.Name))
 	}
 	if o.Negated {
@@ -300,8 +305,8 @@ func (t *translator) destination(o syntax.Operand, typ string, wider bool) (int3
 	s := t.lookup(o.Name)
 	size := syntax.TypeSize(typ)
 	switch {
-	case o.Kind != syntax.Name || s == nil || s.space != syntax.Reg || s.v.Type == "pred" || o.Negated ||
-		o.Number.Bits != 0:
+	case o.Kind != syntax.Name || s == nil || s.space != syntax.Reg || s.v.Type == "pred" || s.elements != nil ||
+		o.Negated || o.Number.Bits != 0:
 		return 0, t.unsupported(fmt.Sprintf("result %s is no register", o.Name))
 	case s.size != size && (!wider || s.size < size):
 		return 0, t.unsupported(fmt.Sprintf("register %s has type %s", o.Name, s.v.Type))
@@ -371,7 +376,7 @@ func (t *translator) memory(o *vm.Op, operand syntax.Operand) (s *symbol, err *E
 		o.A = t.constant(vm.Constant{Value: operand.Number.Bits})
 		return nil, nil
 	}
-	if s = t.lookup(operand.Name); s == nil || s.v == nil || s.v.Type == "pred" {
+	if s = t.lookup(operand.Name); s == nil || s.v == nil || s.v.Type == "pred" || s.elements != nil {
 		return nil, t.unsupported(fmt.Sprintf("address %s", operand.Name))
 	}
 	if s.space == syntax.Reg {
@@ -393,6 +398,10 @@ func (t *translator) access(v *variant, o *vm.Op, operand syntax.Operand) *Error
 		return err
 	}
 	space := v.Get("space")
+	if space == "" && s != nil && s.space > syntax.Reg && (v.Special == "ld" || v.Special == "st") {
+		space = s.space.String()[1:] // a variable says where it is
+		_, o.Run = v.With("space", space)
+	}
 	param := len(space) >= 5 && space[:5] == "param"
 	shared := strings.HasPrefix(space, "shared")
 	switch {
@@ -400,7 +409,10 @@ func (t *translator) access(v *variant, o *vm.Op, operand syntax.Operand) *Error
 		if s != nil && s.size != 8 && (s.size != 4 || !shared && space != "local") {
 			return t.unsupported("an address of 32 bits")
 		}
-		if param && (!t.f.Kernel || v.Name == "st") {
+		switch {
+		case param && !t.f.Kernel: // of the function: in local memory
+			_, o.Run = v.With("space", "local")
+		case param && v.Name == "st":
 			return t.unsupported("an address of a parameter in a register")
 		}
 	case s.space == syntax.Param && !param, s.space == syntax.Shared && !shared, s.space == syntax.Local &&

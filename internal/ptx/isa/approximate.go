@@ -38,6 +38,23 @@ func approximateRows() []*Instruction {
 		{Name: "rsqrt", Modifiers: "approx ftz t=f64", Operands: "d a", Make: func(Variant) vm.Func {
 			return coarse(rsqrt)
 		}},
+		{Name: "rsqrt", Modifiers: "approx t=f64", Operands: "d a", Make: func(Variant) vm.Func {
+			return one(func(a uint64) uint64 {
+				if f64.isNaN(a) {
+					return a | 1<<51
+				}
+				x := math.Float64frombits(a)
+				y := rsqrt(x)
+				switch {
+				case y != y:
+					return f64.nan
+				case x > 0 && x <= math.MaxFloat64: // the square root was rounded, which a step of Newton's method corrects
+					root := x * y
+					y += y / 2 * (math.FMA(-root, y, 1) - math.FMA(x, y, -root)*y)
+				}
+				return math.Float64bits(y)
+			})
+		}},
 		f("sqrt", "approx ftz? t=f32", math.Sqrt),
 		f("rsqrt", "approx ftz? t=f32", rsqrt),
 		f("sin", "approx ftz? t=f32", math.Sin),

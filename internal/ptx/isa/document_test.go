@@ -40,8 +40,9 @@ func documentation() string {
 A kernel that uses only what is listed here is executed by cusim. A module with a kernel that uses anything else is not
 loaded, and the error names the line, the column and the instruction ([kernels](testing.md#kernels)).
 
-Modifiers stand in the order of this page. Those in brackets may be absent; a bar separates alternatives. Not all
-combinations exist.
+Those in brackets may be absent; a bar separates alternatives. Not all combinations exist. The last modifier is the last
+one here; the others may stand in any order. ` + "`vote` and `shfl` without `.sync`" + ` are for targets before sm_70 or
+texts before version 6.4.
 
 | instruction | modifiers |
 |---|---|
@@ -73,8 +74,9 @@ combinations exist.
 ## What else is executed
 
 - Variables in global, constant, shared (static and dynamic) and local memory. Parameters may be structures.
-- Functions, with parameters in ` + "`.param` or `.reg`" + `. They may call themselves, and they may be called by their
-  addresses, if all their parameters are in ` + "`.param`" + `.
+- Vectors of two or four registers, and their elements.
+- Functions, with parameters in ` + "`.param` or `.reg`" + `, and with variables in global or constant memory. They may
+  call themselves, and they may be called by their addresses, if all their parameters are in ` + "`.param`" + `.
 - ` + "`vprintf`" + `, whose text goes to the standard output or where cusim.Output says; ` + "`malloc` and `free`" + `;
   ` + "`cudaGraphSetConditional`" + `, in kernels of graphs.
 - ` + "`__assertfail`" + `, which writes to the standard error, and ends the kernel with CUDA_ERROR_ASSERT (710).
@@ -84,7 +86,7 @@ combinations exist.
 
 ## What is not executed
 
-- Vectors as registers, registers of 128 bits, and variables in global or constant memory that a function declares.
+- Registers of 128 bits.
 
 ## How exact the results are
 

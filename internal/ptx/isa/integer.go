@@ -67,6 +67,12 @@ func integerRows() []*Instruction {
 			}
 			return three(func(a, b int32, c uint32) uint32 { return uint32(int64(a<<8>>8)*int64(b<<8>>8)>>shift) + c })
 		}},
+		{Name: "mad24", Modifiers: "part=hi sat t=s32", Operands: "d a b c", Make: func(v Variant) vm.Func {
+			shift := shift24(v)
+			return three(func(a, b, c int32) int32 {
+				return int32(narrow(int64(a<<8>>8)*int64(b<<8>>8)>>shift+int64(c), 32, true))
+			})
+		}},
 		{Name: "div", Modifiers: integers, Operands: "d a b", Make: func(v Variant) vm.Func {
 			return byType(v, two(divide[uint16]), two(divide[int16]), two(divide[uint32]), two(divide[int32]),
 				two(divide[uint64]), two(divide[int64]))

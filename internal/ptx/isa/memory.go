@@ -9,10 +9,12 @@ import (
 
 const (
 	memoryTypes = "t=b8|b16|b32|b64|u8|s8|u16|s16|u32|s32|u64|s64|f32|f64"
-	caches      = "cop?=ca|cg|cs|lu|cv|wb|wt l1?=L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate " +
-		"l2?=L2::64B|L2::128B|L2::256B "
-	scopes = "scope=cta|cluster|gpu|sys "
-	spaces = "space?=global|shared|shared::cta|shared::cluster|const|local|param|param::entry|param::func "
+	evictions   = "L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate"
+	priorities  = "L2::evict_first|L2::evict_unchanged"
+	ahead       = "l2?=L2::64B|L2::128B|L2::256B "
+	caches      = "cop?=ca|cg|cs|lu|cv|wb|wt l1?=" + evictions + " " + ahead
+	scopes      = "scope=cta|cluster|gpu|sys "
+	spaces      = "space?=global|shared|shared::cta|shared::cluster|const|local|param|param::entry|param::func "
 )
 
 // memoryRows are the instructions that access memory. The translation replaces the state space of a
@@ -38,6 +40,16 @@ func memoryRows() []*Instruction {
 			Operands: "m w", Kind: vm.Touches, Make: st, Special: "st"},
 		{Name: "st", Modifiers: "order=relaxed|release " + scopes + "space?=global|shared|shared::cta|shared::cluster vec?=v2|v4 " +
 			memoryTypes, Operands: "m w", Kind: vm.Touches, Make: st, Special: "st"},
+		// A policy about caches changes nothing.
+		{Name: "ld", Modifiers: "weak? space?=global nc? l1?=" + evictions + " hint=L2::cache_hint " + ahead +
+			"vec?=v2|v4 " + memoryTypes, Operands: "v m e:b64", Kind: vm.Touches, Make: ld, Special: "ld"},
+		{Name: "ld", Modifiers: "order=relaxed|acquire " + scopes + "space?=global l1?=" + evictions +
+			" hint=L2::cache_hint " + ahead + "vec?=v2|v4 " + memoryTypes, Operands: "v m e:b64", Kind: vm.Touches, Make: ld, Special: "ld"},
+		{Name: "st", Modifiers: "weak? space?=global l1?=" + evictions + " hint=L2::cache_hint vec?=v2|v4 " + memoryTypes,
+			Operands: "m w e:b64", Kind: vm.Touches, Make: st, Special: "st"},
+		{Name: "createpolicy", Modifiers: "fractional first=" + priorities + "|L2::evict_normal|L2::evict_last " +
+			"second?=" + priorities + " t=b64", Operands: "d a:f32?", Make: policy},
+		{Name: "createpolicy", Modifiers: "cvt L2 t=b64", Operands: "d a", Make: policy},
 		{Name: "prefetch", Modifiers: "space?=global|local level=L1|L2", Operands: "m", Kind: vm.Nothing},
 		{Name: "prefetch", Modifiers: "space=global level=L2::evict_last|L2::evict_normal", Operands: "m",
 			Kind: vm.Nothing},
@@ -46,6 +58,9 @@ func memoryRows() []*Instruction {
 		{Name: "fence", Modifiers: "sem?=sc|acq_rel scope=cta|cluster|gpu|sys", Operands: "", Make: fence},
 	}
 }
+
+// policy returns the function that makes a policy, of which no program knows the value.
+func policy(Variant) vm.Func { return uniform(func(*vm.Warp) uint64 { return 0 }) }
 
 func fence(Variant) vm.Func { return func(w *vm.Warp, _ *vm.Op) { w.Fence() } }
 

@@ -185,14 +185,16 @@ func Find(op string) (Variant, vm.Func, bool) {
 	if dotted {
 		words = strings.Split(rest, ".")
 	}
-	for _, row := range table()[name] {
-		if values, is := row.match(words); is {
-			v := Variant{row, values}
-			if row.Make == nil {
-				return v, nil, true
-			}
-			if f := row.Make(v); f != nil {
-				return v, f, true
+	for _, match := range []func(*Instruction, []string) ([]string, bool){(*Instruction).match, (*Instruction).matchAny} {
+		for _, row := range table()[name] {
+			if values, is := match(row, words); is {
+				v := Variant{row, values}
+				if row.Make == nil {
+					return v, nil, true
+				}
+				if f := row.Make(v); f != nil {
+					return v, f, true
+				}
 			}
 		}
 	}
@@ -211,6 +213,25 @@ func (row *Instruction) match(words []string) ([]string, bool) {
 		}
 	}
 	return values, len(words) == 0
+}
+
+// matchAny assigns words to the places for modifiers, of which only the last one is in its place. Programs
+// write red.add.global.relaxed.gpu.f64, and .ftz before the rounding mode.
+func (row *Instruction) matchAny(words []string) ([]string, bool) {
+	end := len(row.slots) - 1
+	values := make([]string, len(row.slots))
+	rest := slices.Clone(words)
+	for i, s := range row.slots {
+		at := slices.IndexFunc(rest, func(word string) bool { return slices.Contains(s.choices, word) })
+		switch {
+		case at >= 0 && (i == end) == (at == len(rest)-1):
+			values[i] = rest[at]
+			rest = slices.Delete(rest, at, at+1)
+		case i == end || !s.optional:
+			return nil, false
+		}
+	}
+	return values, len(rest) == 0
 }
 
 // Variants returns all variants of a row that exist.

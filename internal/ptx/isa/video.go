@@ -1,11 +1,25 @@
 package isa
 
-import "github.com/purecu/purecu/internal/ptx/vm"
+import (
+	"strings"
 
-// videoRows are the instructions about packed bytes and half words, and those about words with a second
-// operation.
+	"github.com/purecu/purecu/internal/ptx/vm"
+)
+
+// videoRows are the instructions about packed bytes and half words, and those about whole words.
 func videoRows() []*Instruction {
 	var list []*Instruction
+	for _, name := range []string{"vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr"} {
+		modifiers := "dt=u32|s32 t=u32|s32 u=u32|s32 sat? "
+		if name == "vshl" || name == "vshr" {
+			modifiers = "dt=u32|s32 t=u32|s32 u=u32 sat? mode=clamp|wrap "
+		}
+		word := func(v Variant) vm.Func { return wholeIntegers(v, name) }
+		list = append(list,
+			&Instruction{Name: name, Modifiers: modifiers + "second=add|min|max", Operands: "d:b32 a:b32 b:b32 c:b32",
+				Make: word},
+			&Instruction{Name: name, Modifiers: strings.TrimSpace(modifiers), Operands: "d:b32 a:b32 b:b32", Make: word})
+	}
 	for _, name := range []string{"vadd", "vsub", "vabsdiff", "vmin", "vmax"} {
 		for _, n := range []string{"2", "4"} {
 			list = append(list, &Instruction{Name: name + n,
@@ -13,32 +27,48 @@ func videoRows() []*Instruction {
 				Special: "registers",
 				Make:    func(v Variant) vm.Func { return packedIntegers(v, name, n == "2") }})
 		}
-		list = append(list,
-			&Instruction{Name: name, Modifiers: "dt=u32|s32 t=u32|s32 u=u32|s32 sat?", Operands: "d:b32 a:b32 b:b32",
-				Make: func(v Variant) vm.Func {
-					f := wholeWords(v, name)
-					return two(func(a, b uint32) uint32 { return f(a, b, 0) })
-				}},
-			&Instruction{Name: name, Modifiers: "dt=u32|s32 t=u32|s32 u=u32|s32 sat? add", Operands: "d:b32 a:b32 b:b32 c:b32",
-				Make: func(v Variant) vm.Func { return three(wholeWords(v, name)) }})
 	}
 	return list
 }
 
-// wholeWords returns the function of an instruction about words. It adds c to the result.
-func wholeWords(v Variant, name string) func(a, b, c uint32) uint32 {
-	at, bt, signed, sat := v.T(), v.Get("u"), v.Get("dt") == "s32", v.Has("sat")
-	return func(a, b, c uint32) uint32 {
-		x := primary(name, int64(extend(uint64(a), at)), int64(extend(uint64(b), bt)))
-		if sat {
+// wholeIntegers returns the function of an instruction that computes with more than 32 bits, and perhaps
+// does a second operation with the result.
+func wholeIntegers(v Variant, name string) vm.Func {
+	at, bt, signed := v.T(), v.Get("u"), v.Get("dt") == "s32"
+	compute := func(a, b uint32) uint32 {
+		x, y := int64(extend(uint64(a), at)), int64(extend(uint64(b), bt))
+		if v.Get("mode") == "wrap" {
+			y &= 31
+		}
+		switch name {
+		case "vshl":
+			x <<= min(y, 32)
+		case "vshr":
+			x >>= min(y, 32)
+		default:
+			x = videoOf(name, x, y)
+		}
+		if v.Has("sat") {
 			x = narrow(x, 32, signed)
 		}
-		return uint32(x) + c
+		return uint32(x)
+	}
+	switch second := v.Get("second"); {
+	case second == "":
+		return two(compute)
+	case second == "add":
+		return three(func(a, b, c uint32) uint32 { return compute(a, b) + c })
+	case signed:
+		return three(func(a, b, c uint32) uint32 {
+			return uint32(videoOf("v"+second, int64(int32(compute(a, b))), int64(int32(c))))
+		})
+	default:
+		return three(func(a, b, c uint32) uint32 { return uint32(videoOf("v"+second, int64(compute(a, b)), int64(c))) })
 	}
 }
 
-// primary returns the result of the first operation of an instruction.
-func primary(name string, x, y int64) int64 {
+// videoOf computes what an instruction is about.
+func videoOf(name string, x, y int64) int64 {
 	switch name {
 	case "vadd":
 		return x + y
@@ -73,7 +103,8 @@ func packedIntegers(v Variant, name string, wide bool) vm.Func {
 	return three(func(a, b, c uint32) uint32 {
 		d := uint32(0)
 		for i := range count {
-			x := primary(name, part(a, i, at), part(b, i, bt))
+			x, y := part(a, i, at), part(b, i, bt)
+			x = videoOf(name, x, y)
 			switch {
 			case v.Has("add"):
 				c += uint32(x)

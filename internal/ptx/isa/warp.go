@@ -12,34 +12,15 @@ func warpRows() []*Instruction {
 		{Name: "activemask", Modifiers: "t=b32", Operands: "d", Make: func(Variant) vm.Func {
 			return uniform(func(w *vm.Warp) uint64 { return uint64(w.Active) })
 		}},
-		{Name: "vote", Modifiers: "sync op=ballot t=b32", Operands: "d A e:b32", Kind: vm.Sync,
-			Make: func(Variant) vm.Func {
-				return func(w *vm.Warp, o *vm.Op) {
-					v, d := uint64(w.Truth(o.A)&w.Active), &w.R[o.D]
-					for i := range w.Each {
-						d[i] = v
-					}
-				}
-			}},
-		{Name: "vote", Modifiers: "sync op=all|any|uni pred", Operands: "P A e:b32", Kind: vm.Sync,
-			Make: func(v Variant) vm.Func {
-				op := v.Get("op")
-				return func(w *vm.Warp, o *vm.Op) {
-					yes := w.Truth(o.A) & w.Active
-					all, any := yes == w.Active, yes != 0
-					if op == "all" && all || op == "any" && any || op == "uni" && (all || !any) {
-						yes = vm.Full
-					} else {
-						yes = 0
-					}
-					w.SetPredicate(o.D, yes)
-				}
-			}},
+		{Name: "vote", Modifiers: "sync op=ballot t=b32", Operands: "d A e:b32", Kind: vm.Sync, Make: ballot},
+		{Name: "vote", Modifiers: "sync op=all|any|uni pred", Operands: "P A e:b32", Kind: vm.Sync, Make: vote},
 		{Name: "shfl", Modifiers: "sync mode=up|down|bfly|idx t=b32", Operands: "s a b:b32 c:b32 e:b32",
-			Kind: vm.Sync, Make: func(v Variant) vm.Func {
-				m := v.Get("mode")
-				return func(w *vm.Warp, o *vm.Op) { shuffle(w, o, m) }
-			}},
+			Kind: vm.Sync, Make: shuffleOf},
+		// Those without .sync are for targets before sm_70.
+		{Name: "vote", Modifiers: "op=ballot t=b32", Operands: "d A", Make: ballot, Special: "before sm_70"},
+		{Name: "vote", Modifiers: "op=all|any|uni pred", Operands: "P A", Make: vote, Special: "before sm_70"},
+		{Name: "shfl", Modifiers: "mode=up|down|bfly|idx t=b32", Operands: "s a b:b32 c:b32", Make: shuffleOf,
+			Special: "before sm_70"},
 		{Name: "match", Modifiers: "op=any sync t=b32|b64", Operands: "d:b32 a e:b32", Kind: vm.Sync,
 			Make: func(v Variant) vm.Func {
 				mask := uint64(1<<64-1) >> (64 - sizeOf(v.T()))
@@ -90,6 +71,34 @@ func warpRows() []*Instruction {
 			Make:    func(Variant) vm.Func { return func(*vm.Warp, *vm.Op) {} },
 			Special: "anyplace"},
 	}
+}
+
+func ballot(Variant) vm.Func {
+	return func(w *vm.Warp, o *vm.Op) {
+		v, d := uint64(w.Truth(o.A)&w.Active), &w.R[o.D]
+		for i := range w.Each {
+			d[i] = v
+		}
+	}
+}
+
+func vote(v Variant) vm.Func {
+	op := v.Get("op")
+	return func(w *vm.Warp, o *vm.Op) {
+		yes := w.Truth(o.A) & w.Active
+		all, any := yes == w.Active, yes != 0
+		if op == "all" && all || op == "any" && any || op == "uni" && (all || !any) {
+			yes = vm.Full
+		} else {
+			yes = 0
+		}
+		w.SetPredicate(o.D, yes)
+	}
+}
+
+func shuffleOf(v Variant) vm.Func {
+	m := v.Get("mode")
+	return func(w *vm.Warp, o *vm.Op) { shuffle(w, o, m) }
 }
 
 // shuffle executes shfl.

@@ -1,6 +1,7 @@
 package syntax
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -51,6 +52,9 @@ func (p *parser) statement(list []Statement) ([]Statement, *Error) {
 		}
 		vars, err := p.variables(space, t.pos, linkage)
 		for _, v := range vars {
+			if (space == Global || space == Const) && linkage == "" && err == nil {
+				p.lift(v)
+			}
 			list = append(list, Statement{Var: v})
 		}
 		return list, err
@@ -93,6 +97,14 @@ func (p *parser) statement(list []Statement) ([]Statement, *Error) {
 			return nil, err
 		}
 	}
+}
+
+// lift adds a variable that a function declares to those of the module, under a name of its own.
+func (p *parser) lift(v *Var) {
+	one := *v
+	one.Name = fmt.Sprintf("%s.%s.%d", p.m.Functions[len(p.m.Functions)-1].Name, v.Name, len(p.m.Vars))
+	p.m.Vars = append(p.m.Vars, &one)
+	v.Global = &one
 }
 
 // labelled reads what stands behind a label, if it is a table.
@@ -149,7 +161,7 @@ func (p *parser) operand() (o Operand, err *Error) {
 		if err := p.base(&o); err != nil {
 			return o, err
 		}
-		for p.take(",") {
+		for p.take(",") { // of a texture: the coordinates
 			part, err := p.operand()
 			if err != nil {
 				return o, err

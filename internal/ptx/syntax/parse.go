@@ -372,10 +372,10 @@ func (p *parser) variables(space Space, pos Pos, linkage string) (list []*Var, _
 	}
 }
 
-// appendTo appends the variable to a list. Of a range of variables it appends each one. Registers other
-// than vectors stay a range, because there may be many that are not used.
+// appendTo appends the variable to a list. Of a range of variables it appends each one. Registers stay a
+// range, because there may be many that are not used.
 func (v *Var) appendTo(list []*Var) []*Var {
-	if v.Space == Reg && v.Vector == 1 || v.Range == 0 {
+	if v.Space == Reg || v.Range == 0 {
 		return append(list, v)
 	}
 	for i := range v.Range {
@@ -432,7 +432,7 @@ func (p *parser) declared(space Space, pos Pos) (*Var, *Error) {
 	return v, p.declarator(v)
 }
 
-// mostNames is the largest number of variables, other than single registers, that one name declares.
+// mostNames is the largest number of variables, other than registers, that one name declares.
 const mostNames = 1 << 16
 
 // mostSize is the largest size of a variable in bytes.
@@ -447,7 +447,7 @@ func (p *parser) declarator(v *Var) (err *Error) {
 	if p.tok.text == "<" {
 		p.advance()
 		n, is := parseNumber(p.tok.text)
-		if !is || n.isFloat() || n.Bits > 1<<24 || (v.Space != Reg || v.Vector > 1) && (n.Bits == 0 || n.Bits > mostNames) {
+		if !is || n.isFloat() || n.Bits > 1<<24 || v.Space != Reg && (n.Bits == 0 || n.Bits > mostNames) {
 			return p.unexpected("a number of registers or variables")
 		}
 		v.Range = int(n.Bits)

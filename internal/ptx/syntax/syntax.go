@@ -79,6 +79,8 @@ type Var struct {
 	linked linked
 	Open   bool // an array whose length is not declared
 	Init   []Value
+	// Global is the variable of the module for one in global or constant memory that a function declares.
+	Global *Var
 }
 
 // Size returns the size in bytes.
