@@ -2,7 +2,6 @@ package compile
 
 import (
 	"archive/tar"
-	"cmp"
 	"compress/gzip"
 	"encoding/binary"
 	"fmt"
@@ -39,6 +38,7 @@ type scene struct {
 	checks  *vm.Checks
 	found   []*vm.Fault // by the checks
 	fault   *vm.Fault
+	change  func(k *vm.Kernel) *vm.Kernel // of each kernel that is launched, or nil
 }
 
 // buffer is memory that a scene has.
@@ -343,6 +343,9 @@ func (s *scene) launch(words []string) error {
 		l.Workspace, _ = s.allocate(64)
 	}
 	l.Checks = s.checks
+	if s.change != nil {
+		l.Kernel = s.change(k)
+	}
 	work, fault := l.Execute(new(vm.Stop))
 	s.found = append(s.found, work.Findings...)
 	code := 0
@@ -420,51 +423,60 @@ var unlike = map[string]string{
 	"coop.sm_90.G": "the GPU's result is another one each time",
 }
 
+// wrong executes a text that was recorded, and returns what differs from what a GPU has done, or "". It
+// returns "" for a text that is unlike others.
+func (s *scene) wrong(files map[string]string, base string) (string, error) {
+	source, _, _ := strings.Cut(base, ".")
+	text, err := os.ReadFile("../testdata/kernels/" + source + ".cu")
+	if err != nil {
+		return "", err
+	}
+	if err := s.do(string(text)); err != nil || unlike[base] != "" {
+		return "", err
+	}
+	for _, c := range [][2]string{{strings.Join(append(s.steps, "end 0"), "\n") + "\n", files[base+".res"]},
+		{s.printed.String(), files[base+".out"]}, {s.failed.String(), files[base+".err"]}} {
+		if c[0] != c[1] {
+			return fmt.Sprintf("it has done\n%s%+v\nwant\n%s", c[0], s.fault, c[1]), nil
+		}
+	}
+	if want, is := files[base+".bin"]; is {
+		return s.differs([]byte(want)), nil
+	}
+	return "", nil
+}
+
+// textsOf returns the names of the texts among the recorded files.
+func textsOf(files map[string]string) (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if base, is := strings.CutSuffix(name, ".ptx"); is {
+			list = append(list, base)
+		}
+	}
+	return list
+}
+
 // TestKernels executes what nvcc has made of the sources in testdata/kernels, and compares the results
 // with those of a GPU.
 func TestKernels(t *testing.T) {
 	files := recordedKernels(t)
-	n := 0
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		base, is := strings.CutSuffix(name, ".ptx")
-		if !is {
-			continue
-		}
-		n++
+	texts := textsOf(files)
+	for _, base := range texts {
 		t.Run(base, func(t *testing.T) {
-			source, _, _ := strings.Cut(base, ".")
-			text, err := os.ReadFile("../testdata/kernels/" + source + ".cu")
+			s, err := newScene(files[base+".ptx"])
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := newScene(files[name])
+			why, err := s.wrong(files, base)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.do(string(text)); err != nil {
-				t.Fatal(err)
-			}
-			if why := cmp.Or(unlike[base], unlike[source]); why != "" {
-				t.Logf("only executed: %s", why)
-				return
-			}
-			if got := strings.Join(append(s.steps, "end 0"), "\n") + "\n"; got != files[base+".res"] {
-				t.Errorf("the steps are\n%s%+v\nwant\n%s", got, s.fault, files[base+".res"])
-			}
-			if got := s.printed.String(); got != files[base+".out"] {
-				t.Errorf("printed\n%s\nwant\n%s", got, files[base+".out"])
-			}
-			if got := s.failed.String(); got != files[base+".err"] {
-				t.Errorf("printed\n%s\nwant\n%s", got, files[base+".err"])
-			}
-			if want, is := files[base+".bin"]; is {
-				if d := s.differs([]byte(want)); d != "" {
-					t.Error(d)
-				}
+			if why != "" {
+				t.Error(why)
 			}
 		})
 	}
-	if n < 230 {
-		t.Errorf("there are %d texts", n)
+	if len(texts) < 230 {
+		t.Errorf("there are %d texts", len(texts))
 	}
 }

@@ -61,8 +61,15 @@ var places = map[string]func(i, g, t int) (r, c int){
 	"b m16n8k32 8":  func(i, g, t int) (int, int) { return t*4 + i&3 + i/4*16, g },
 }
 
-// TestProducts executes all variants of mma with small integers.
+// TestProducts executes all variants of mma.
 func TestProducts(t *testing.T) {
+	for _, e := range products() {
+		e.check(t)
+	}
+}
+
+// products multiply matrices of small integers with all variants of mma.
+func products() (list []*example) {
 	for _, row := range isa.All() {
 		if row.Name != "mma" {
 			continue
@@ -114,28 +121,34 @@ func TestProducts(t *testing.T) {
 				fmt.Fprintf(&b, "st.global.%s [o+%d], d%d;\n", wide, 8*j, j)
 			}
 			b.WriteString("ret; }")
-			results := make([]uint64, 32*8)
-			fault, err := launch(t, b.String(), 1, 32, memory{1 << 32: vm.BytesOf(data[:]), 1 << 33: vm.BytesOf(results)}, 1<<32, 1<<33)
-			if err != nil || fault != nil {
-				t.Fatalf("%s: %v %+v", v, err, fault)
-			}
 			size := bitsOfElement(kinds[0])
-			for lane := range 32 {
-				for i := range m * n / 32 {
-					r, c := lane/4+i/2*8, lane%4*2+i%2
-					want := matrices[2][[2]int{r, c}]
-					for x := range k {
-						want += matrices[0][[2]int{r, x}] * matrices[1][[2]int{x, c}]
+			list = append(list, &example{name: v.String(), text: b.String(), grid: 1, block: 32,
+				params: []uint64{1 << 32, 1 << 33}, prepare: func() (memory, func(*vm.Fault) string) {
+					results := make([]uint64, 32*8)
+					return memory{1 << 32: vm.BytesOf(data[:]), 1 << 33: vm.BytesOf(results)}, func(fault *vm.Fault) string {
+						if fault != nil {
+							return fmt.Sprintf("%+v", fault)
+						}
+						for lane := range 32 {
+							for i := range m * n / 32 {
+								r, c := lane/4+i/2*8, lane%4*2+i%2
+								want := matrices[2][[2]int{r, c}]
+								for x := range k {
+									want += matrices[0][[2]int{r, x}] * matrices[1][[2]int{x, c}]
+								}
+								per := max(32/size, 1)
+								got := results[lane*8+i/per] >> (i % per * size)
+								if g := valueOf(kinds[0], got); g != want {
+									return fmt.Sprintf("element (%d, %d) is %g, want %g", r, c, g, want)
+								}
+							}
+						}
+						return ""
 					}
-					per := max(32/size, 1)
-					got := results[lane*8+i/per] >> (i % per * size)
-					if g := valueOf(kinds[0], got); g != want {
-						t.Fatalf("%s: element (%d, %d) is %g, want %g", v, r, c, g, want)
-					}
-				}
-			}
+				}})
 		}
 	}
+	return list
 }
 
 // valueOf returns the value of an element.
@@ -151,8 +164,15 @@ func valueOf(kind string, bits uint64) float64 {
 	return float64(int32(bits))
 }
 
-// TestFragments executes all variants of wmma.mma, with their loads and stores.
+// TestFragments executes all variants of wmma.mma.
 func TestFragments(t *testing.T) {
+	for _, e := range fragments() {
+		e.check(t)
+	}
+}
+
+// fragments multiply matrices of small integers with all variants of wmma.mma, with their loads and stores.
+func fragments() (list []*example) {
 	for _, row := range isa.All() {
 		if row.Name != "wmma" {
 			continue
@@ -210,28 +230,35 @@ func TestFragments(t *testing.T) {
 			}
 			fmt.Fprintf(&b, "%s %s;\nmov.u64 p, %d; wmma.store.d.sync.aligned.col.%s.global.%s [p], %s, %d; ret; }", v,
 				strings.Join(lists[:], ", "), uint64(1)<<32, v.Get("shape"), kinds[0], lists[0], m+2)
-			fault, err := launch(t, b.String(), 1, 32, mem, 0)
-			if err != nil || fault != nil {
-				t.Fatalf("%s: %v %+v\n%s", v, err, fault, b.String())
-			}
 			size := bitsOfElement(kinds[0]) / 8
-			for r := range m {
-				for c := range n {
-					_, want := value(3, r, c)
-					for x := range k {
-						_, p := value(1, r, x)
-						_, q := value(2, x, c)
-						want += p * q
+			list = append(list, &example{name: v.String(), text: b.String(), grid: 1, block: 32, params: []uint64{0},
+				prepare: func() (memory, func(*vm.Fault) string) {
+					clear(mem[1<<32])
+					return mem, func(fault *vm.Fault) string {
+						if fault != nil {
+							return fmt.Sprintf("%+v", fault)
+						}
+						for r := range m {
+							for c := range n {
+								_, want := value(3, r, c)
+								for x := range k {
+									_, p := value(1, r, x)
+									_, q := value(2, x, c)
+									want += p * q
+								}
+								bits := uint64(0)
+								for i := range size {
+									bits |= uint64(mem[1<<32][at(0, r, c)*size+i]) << (8 * i)
+								}
+								if got := valueOf(kinds[0], bits); got != want {
+									return fmt.Sprintf("element (%d, %d) is %g, want %g", r, c, got, want)
+								}
+							}
+						}
+						return ""
 					}
-					bits := uint64(0)
-					for i := range size {
-						bits |= uint64(mem[1<<32][at(0, r, c)*size+i]) << (8 * i)
-					}
-					if got := valueOf(kinds[0], bits); got != want {
-						t.Fatalf("%s: element (%d, %d) is %g, want %g", v, r, c, got, want)
-					}
-				}
-			}
+				}})
 		}
 	}
+	return list
 }

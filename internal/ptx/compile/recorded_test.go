@@ -48,14 +48,55 @@ func launchWith(t *testing.T, text string, grid, block uint32, mem memory, chang
 	if err != nil {
 		return nil, err
 	}
-	l := &vm.Launch{
-		Kernel: k, Grid: [3]uint32{grid, 1, 1}, Block: [3]uint32{block, 1, 1}, Constants: k.Constants, Memory: mem,
-		Params: slices.Grow(vm.BytesOf(slices.Clone(params)), 8), Clock: func() int64 { return 0 }, Workers: 2,
-		Resident: 64,
-	}
+	l := launchOf(k, grid, block, mem, params)
 	change(l)
 	_, fault := l.Execute(new(vm.Stop))
 	return fault, nil
+}
+
+// launchOf returns a launch of a kernel, whose parameters are words of 64 bits.
+func launchOf(k *vm.Kernel, grid, block uint32, mem memory, params []uint64) *vm.Launch {
+	return &vm.Launch{
+		Kernel: k, Grid: [3]uint32{grid, 1, 1}, Block: [3]uint32{block, 1, 1}, Constants: k.Constants, Memory: mem,
+		Params: slices.Grow(vm.BytesOf(slices.Clone(params)), 8), Clock: func() int64 { return 2<<32 + 2 }, Workers: 2,
+		Resident: 64,
+	}
+}
+
+// example is a text with the kernel k, of whose results something is known.
+type example struct {
+	name, text  string
+	grid, block uint32
+	params      []uint64
+	// prepare returns the memory, and a function that says what is wrong after the launch, or "".
+	prepare func() (mem memory, wrong func(fault *vm.Fault) string)
+}
+
+// kernel translates the kernel.
+func (e *example) kernel() (*vm.Kernel, error) {
+	m, err := Parse(e.text)
+	if err != nil {
+		return nil, err
+	}
+	return m.Kernel("k")
+}
+
+// wrong executes the kernel, and returns what is wrong, or "".
+func (e *example) wrong(k *vm.Kernel) string {
+	mem, wrong := e.prepare()
+	_, fault := launchOf(k, e.grid, e.block, mem, e.params).Execute(new(vm.Stop))
+	return wrong(fault)
+}
+
+// check reports an example that is wrong.
+func (e *example) check(t *testing.T) {
+	t.Helper()
+	k, err := e.kernel()
+	if err != nil {
+		t.Errorf("%s: %v in\n%s", e.name, err, e.text)
+	} else if why := e.wrong(k); why != "" {
+		t.Errorf("%s: %s", e.name, why)
+	}
 }
 
 const textHeader = ".version 8.0 .target sm_90 .address_size 64\n"
@@ -107,9 +148,9 @@ func bitsOf(kind string) int {
 // notSupported are the instructions in the recording that are not in the table.
 var notSupported = []string{"rcp.approx.ftz.f64"}
 
-// TestRecorded executes each instruction with special values, and compares the results with those of
-// a GPU, bit by bit. What the manual does not define is among them.
-func TestRecorded(t *testing.T) {
+// recordedExamples are the instructions that were recorded with special values. What the manual does not
+// define is among them.
+func recordedExamples(t *testing.T) (list []*example) {
 	values := make(map[string][]uint64)
 	for _, line := range recorded(t) {
 		if kind, is := strings.CutPrefix(line[0], "values "); is {
@@ -121,27 +162,37 @@ func TestRecorded(t *testing.T) {
 		}
 		rest, out, _ := cutLast(line[0], "; ")
 		ins, kindList, _ := cutLast(rest, ";")
-		kinds := strings.Fields(kindList)
-		inputs := cross(values, kinds)
-		results := make([]uint64, len(inputs)/4)
-		fault, err := launch(t, kernelFor(ins, kinds, out), uint32(len(results)+127)/128, 128,
-			memory{1 << 32: vm.BytesOf(inputs), 1 << 40: vm.BytesOf(results)}, 1<<32, 1<<40, uint64(len(results)))
 		name, _, _ := strings.Cut(ins, " ")
-		switch {
-		case err != nil && slices.Contains(notSupported, name):
-			continue
-		case err != nil || fault != nil:
-			t.Errorf("%s: %v %+v", ins, err, fault)
+		if slices.Contains(notSupported, name) {
 			continue
 		}
-		wrong := 0
-		for i, want := range words(t, line[1]) {
-			if got := results[i]; got != want && !closeTo(name, got, want) {
-				if wrong++; wrong <= 3 {
-					t.Errorf("%s of %x: got %x, want %x", ins, inputs[4*i:4*i+len(kinds)], got, want)
+		kinds, want := strings.Fields(kindList), words(t, line[1])
+		inputs := cross(values, kinds)
+		n := len(inputs) / 4
+		list = append(list, &example{name: ins, text: kernelFor(ins, kinds, out), grid: uint32(n+127) / 128, block: 128,
+			params: []uint64{1 << 32, 1 << 40, uint64(n)}, prepare: func() (memory, func(*vm.Fault) string) {
+				results := make([]uint64, n)
+				return memory{1 << 32: vm.BytesOf(inputs), 1 << 40: vm.BytesOf(results)}, func(fault *vm.Fault) string {
+					if fault != nil {
+						return fmt.Sprintf("%+v", fault)
+					}
+					for i, want := range want {
+						if got := results[i]; got != want && !closeTo(name, got, want) {
+							return fmt.Sprintf("of %x: got %x, want %x", inputs[4*i:4*i+len(kinds)], got, want)
+						}
+					}
+					return ""
 				}
-			}
-		}
+			}})
+	}
+	return list
+}
+
+// TestRecorded executes each instruction with special values, and compares the results with those of
+// a GPU, bit by bit.
+func TestRecorded(t *testing.T) {
+	for _, e := range recordedExamples(t) {
+		e.check(t)
 	}
 }
 
@@ -236,43 +287,46 @@ var otherwise = map[string]string{
 	"mov.u64 d1,16; setp.eq.u32 p,r0,99; @p ld.global.u32 r9,[d1]; mov.u32 r9,3;": "",
 }
 
-// TestRecordedWarps executes kernels of two warps, and compares what the threads have stored, or the
-// fault.
-func TestRecordedWarps(t *testing.T) {
+// recordedWarps are kernels of two warps, with what the threads have stored, or the fault.
+func recordedWarps(t *testing.T) (list []*example) {
 	for _, line := range recorded(t) {
 		body, is := strings.CutPrefix(line[0], "warp ")
 		if !is || otherwise[body] != "" {
 			continue
 		}
-		results := make([]uint32, 64)
-		for i := range results {
-			results[i] = 0xeeeeeeee
-		}
-		data := make([]uint64, 32)
-		for i := range data {
-			data[i] = 0xeeeeeeeeeeeeeeee
-		}
-		fault, err := launch(t, textHeader+`.visible .entry k(.param .u64 out) {
-			.reg .b32 r<10>; .reg .b64 d<4>; .reg .b64 o,x; .reg .pred p,q;
-			ld.param.u64 o,[out]; mov.u64 d0,o; mov.u32 r0,%tid.x; setp.ne.u32 p,r0,r0; mov.u32 r9,0;
-			`+body+"\nmul.wide.u32 x,r0,4; add.u64 o,o,x; st.global.u32 [o],r9; ret; }", 1, 64,
-			memory{1 << 32: vm.BytesOf(data)}, 1<<32)
-		got := ""
-		switch {
-		case err != nil:
-			got = err.Error()
-		case fault != nil:
-			got = fmt.Sprint("error ", fault.Code)
-		default:
-			for i, v := range data {
-				got += fmt.Sprintf("%x %x", uint32(v), v>>32)
-				if i < len(data)-1 {
-					got += " "
+		list = append(list, &example{name: body, text: warpText(body), grid: 1, block: 64,
+			params: []uint64{1 << 32}, prepare: func() (memory, func(*vm.Fault) string) {
+				data := slices.Repeat([]uint64{0xeeeeeeeeeeeeeeee}, 32)
+				return memory{1 << 32: vm.BytesOf(data)}, func(fault *vm.Fault) string {
+					var words []string
+					for _, v := range data {
+						words = append(words, fmt.Sprintf("%x %x", uint32(v), v>>32))
+					}
+					got := strings.Join(words, " ")
+					if fault != nil {
+						got = fmt.Sprint("error ", fault.Code)
+					}
+					if got == line[1] {
+						return ""
+					}
+					return fmt.Sprintf("\n\tgot  %s\n\twant %s", got, line[1])
 				}
-			}
-		}
-		if got != line[1] {
-			t.Errorf("%s\n\tgot  %s\n\twant %s", body, got, line[1])
-		}
+			}})
+	}
+	return list
+}
+
+// warpText returns the text for instructions that leave a result in r9.
+func warpText(body string) string {
+	return textHeader + `.visible .entry k(.param .u64 out) {
+		.reg .b32 r<10>; .reg .b64 d<4>; .reg .b64 o,x; .reg .pred p,q;
+		ld.param.u64 o,[out]; mov.u64 d0,o; mov.u32 r0,%tid.x; setp.ne.u32 p,r0,r0; mov.u32 r9,0;
+		` + body + "\nmul.wide.u32 x,r0,4; add.u64 o,o,x; st.global.u32 [o],r9; ret; }"
+}
+
+// TestRecordedWarps executes kernels of two warps, and compares what they have done with a GPU.
+func TestRecordedWarps(t *testing.T) {
+	for _, e := range recordedWarps(t) {
+		e.check(t)
 	}
 }
