@@ -76,14 +76,14 @@ func rsqrt(x float64) float64 {
 }
 
 // coarse returns the function of an instruction that reads and writes the upper half of numbers of 64
-// bits, and replaces subnormal ones by zero.
+// bits, and replaces subnormal ones by zero. A NaN is the one that rcp returns on an H200.
 func coarse(g func(x float64) float64) vm.Func {
 	return one(func(a uint64) uint64 {
-		a = f64.flush(a &^ (1<<32 - 1))
-		if f64.isNaN(a) {
-			return f64.nan &^ (1<<32 - 1)
+		y := g(math.Float64frombits(f64.flush(a &^ (1<<32 - 1))))
+		if y != y {
+			return 0x7fffffff_00000000
 		}
-		return f64.flush(math.Float64bits(g(math.Float64frombits(a))) &^ (1<<32 - 1))
+		return f64.flush(math.Float64bits(y) &^ (1<<32 - 1))
 	})
 }
 
