@@ -51,6 +51,7 @@ var rules = map[string]rule{
 	"internal/ptx/isa": {imports: []string{"internal/ptx/vm"},
 		unsafe: []string{"memory.go", "async.go", "tensor.go"}},
 	"internal/ptx/compile": {imports: []string{"internal/ptx/isa", "internal/ptx/syntax", "internal/ptx/vm"}},
+	"internal/ptx/mutate":  {imports: []string{"internal/ptx/isa", "internal/ptx/vm"}},
 	"internal/codeimage":   {},
 	"internal/deferred":    {imports: []string{"internal/lock"}},
 	"internal/remedy":      {imports: []string{"driver"}},
