@@ -40,7 +40,8 @@ func TestFaultsOfEntries(t *testing.T) {
 		found[f] = name
 		table.Remove(f)
 	}
-	for _, e := range slices.Concat(recordedExamples(t), recordedWarps(t), manualExamples(), products(), fragments()) {
+	for _, e := range slices.Concat(recordedExamples(t), recordedWarps(t), manualExamples(), videoExamples(),
+		hintExamples(), products(), fragments()) {
 		k, err := e.kernel()
 		if err != nil {
 			t.Fatal(err)

@@ -2,8 +2,12 @@ package compile
 
 import (
 	"fmt"
+	"math"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/purecu/purecu/internal/ptx/syntax"
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
@@ -31,6 +35,8 @@ var manual = []struct {
 		st.shared.u32 [at],0; mov.u32 r1,%laneid; setp.eq.u32 p,r1,0; bar.sync 0;
 		@p bra write; bar.warp.sync -1; ld.shared.u32 r9,[at]; bra end;
 		write: st.shared.u32 [at],7; bar.warp.sync -1; mov.u32 r9,7; end:`, 7},
+	// A vector is read before one of its elements is written.
+	{".reg .v2 .b32 v; mov.v2.b32 v,{3,5}; mov.v2.b32 v,{v.y,v.x}; shl.b32 r9,v.x,4; or.b32 r9,r9,v.y;", 0x53},
 	// The time is that of the launch, or later.
 	{"mov.u32 r1,%clock; mov.u32 r1,%clock; mov.u32 r1,%clock; set.gt.u32.u32 r9,r1,0;", 0xffffffff},
 	{"mov.u64 d1,%clock64; mov.u64 d1,%clock64; mov.u64 d1,%clock64; set.gt.u32.u64 r9,d1,0;", 0xffffffff},
@@ -39,10 +45,35 @@ var manual = []struct {
 	{"mov.u32 r1,%globaltimer_hi; set.gt.u32.u32 r9,r1,0;", 0xffffffff},
 }
 
+// manualBefore70 is manual, for targets before sm_70: votes and exchanges do not name the lanes.
+var manualBefore70 = []struct {
+	body string
+	want uint32
+}{
+	{"mov.u32 r1,%laneid; and.b32 r2,r1,1; setp.eq.u32 p,r2,0; vote.ballot.b32 r9,p;", 0x55555555},
+	{"mov.u32 r1,%laneid; and.b32 r2,r1,1; setp.eq.u32 p,r2,1; vote.ballot.b32 r9,p;", 0xaaaaaaaa},
+	{"mov.u32 r1,%laneid; setp.eq.u32 p,r1,3; vote.any.pred q,p; selp.u32 r9,5,6,q;", 5},
+	{"vote.any.pred q,p; selp.u32 r9,5,6,q;", 6},
+	{"mov.u32 r1,%laneid; setp.ne.u32 p,r1,3; vote.all.pred q,p; selp.u32 r9,5,6,q;", 6},
+	{"setp.eq.u32 p,r0,r0; vote.all.pred q,p; selp.u32 r9,5,6,q;", 5},
+	{"mov.u32 r1,%laneid; setp.eq.u32 p,r1,3; vote.uni.pred q,p; selp.u32 r9,5,6,q;", 6},
+	{"vote.uni.pred q,p; selp.u32 r9,5,6,q;", 5},
+	{"mov.u32 r1,%laneid; shfl.idx.b32 r9,r1,5,31;", 5},
+	{"mov.u32 r1,%laneid; shfl.bfly.b32 r2,r1,6,31; xor.b32 r9,r2,r1;", 6},
+	{"mov.u32 r1,%laneid; shfl.up.b32 r2|p,r1,1,0; vote.ballot.b32 r9,p;", 0xfffffffe},
+	// The first lane and the last one have no other, and get their own value.
+	{"mov.u32 r1,%laneid; shfl.up.b32 r2|p,r1,1,0; sub.u32 r2,r1,r2; selp.u32 r3,0,1,p; add.u32 r9,r2,r3;", 1},
+	{"mov.u32 r1,%laneid; shfl.down.b32 r2|p,r1,1,31; sub.u32 r2,r2,r1; selp.u32 r3,0,1,p; add.u32 r9,r2,r3;", 1},
+}
+
 // manualExamples returns what the manual says as examples.
 func manualExamples() (list []*example) {
-	for _, m := range manual {
-		list = append(list, &example{name: m.body, text: warpText(m.body), grid: 1, block: 64,
+	for i, m := range slices.Concat(manual, manualBefore70) {
+		text := warpText(m.body)
+		if i >= len(manual) {
+			text = strings.Replace(text, textHeader, ".version 6.3 .target sm_60 .address_size 64\n", 1)
+		}
+		list = append(list, &example{name: m.body, text: text, grid: 1, block: 64,
 			params: []uint64{1 << 32}, prepare: func() (memory, func(*vm.Fault) string) {
 				data := make([]uint64, 32)
 				return memory{1 << 32: vm.BytesOf(data)}, func(fault *vm.Fault) string {
@@ -61,9 +92,138 @@ func manualExamples() (list []*example) {
 	return list
 }
 
+// videoExamples returns the instructions about words with a second operation, with special values. The results are
+// computed as the manual describes it.
+func videoExamples() (list []*example) {
+	special := []uint64{0, 1, 2, 31, 32, 33, 0x7fffffff, 0x80000000, 0x80000001, 0xfffffffe, 0xffffffff}
+	inputs := cross(map[string][]uint64{"i": special}, []string{"i", "i", "i"})
+	extend := func(v uint64, typ string) int64 {
+		if typ == "s32" {
+			return int64(int32(v))
+		}
+		return int64(uint32(v))
+	}
+	operation := func(name string, x, y int64) int64 {
+		switch name {
+		case "vadd":
+			return x + y
+		case "vsub":
+			return x - y
+		case "vabsdiff":
+			return max(x-y, y-x)
+		case "vmin":
+			return min(x, y)
+		case "vmax":
+			return max(x, y)
+		case "vshl.clamp":
+			return x << min(y, 32)
+		case "vshl.wrap":
+			return x << (y % 32)
+		case "vshr.clamp":
+			return x >> min(y, 32)
+		default: // vshr.wrap
+			return x >> (y % 32)
+		}
+	}
+	for _, name := range strings.Fields("vadd vsub vabsdiff vmin vmax vshl.clamp vshl.wrap vshr.clamp vshr.wrap") {
+		name, mode, shift := strings.Cut(name, ".")
+		for i := range 64 {
+			types := []string{"u32", "s32"}
+			d, a, b, sat, second := types[i&1], types[i>>1&1], types[i>>2&1], i>>3&1 == 1, []string{"", "add", "min", "max"}[i>>4]
+			op := strings.Join([]string{name, d, a, b}, ".")
+			if shift && b == "s32" {
+				continue
+			}
+			for _, modifier := range []struct {
+				is   bool
+				text string
+			}{{sat, ".sat"}, {shift, "." + mode}, {second != "", "." + second}} {
+				if modifier.is {
+					op += modifier.text
+				}
+			}
+			ins, full := op+" D,A,B", name
+			if second != "" {
+				ins += ",C"
+			}
+			if shift {
+				full += "." + mode
+			}
+			result := func(in []uint64) uint64 {
+				x := operation(full, extend(in[0], a), extend(in[1], b))
+				switch {
+				case sat && d == "s32":
+					x = min(max(x, math.MinInt32), math.MaxInt32)
+				case sat:
+					x = min(max(x, 0), math.MaxUint32)
+				}
+				c := extend(in[2], d)
+				switch x = extend(uint64(x), d); second {
+				case "add":
+					x += c
+				case "min":
+					x = min(x, c)
+				case "max":
+					x = max(x, c)
+				}
+				return uint64(uint32(x))
+			}
+			list = append(list, computed(ins, "i", inputs, result))
+		}
+	}
+	return list
+}
+
+// hintExamples returns loads and stores with a policy about caches.
+func hintExamples() (list []*example) {
+	const policy = ".reg .b64 policy; createpolicy.fractional.L2::evict_first.b64 policy; "
+	inputs := []uint64{0x8000000000000001, 0, 0, 0, 0x7fedcba987654321, 0, 0, 0, 0x8080818180808181, 0, 0, 0}
+	for _, typ := range strings.Fields("b8 u8 s8 b16 u16 s16 b32 u32 s32 f32 b64 u64 s64 f64") {
+		size := 8 * syntax.TypeSize(typ)
+		register := "i64"
+		if typ == "f32" {
+			register = "i32"
+		}
+		result := func(in []uint64) uint64 {
+			if v := in[0] << (64 - size); typ[0] == 's' {
+				return uint64(int64(v) >> (64 - size))
+			} else {
+				return v >> (64 - size)
+			}
+		}
+		for _, order := range []string{"", ".relaxed.gpu"} {
+			ins := "ld" + order + ".global.L2::cache_hint." + typ + " D,[i],policy"
+			list = append(list, computed(policy+ins, register, inputs, result))
+		}
+		ins := "st.global.L2::cache_hint." + typ + " [o],A,policy; ld.global." + typ + " D,[o]"
+		list = append(list, computed(policy+ins, register, inputs, result))
+	}
+	return list
+}
+
+// computed returns an instruction with inputs as an example, whose result is computed.
+func computed(ins, kind string, inputs []uint64, result func(in []uint64) uint64) *example {
+	n := len(inputs) / 4
+	return &example{name: ins, text: kernelFor(ins, []string{kind, kind, kind}, kind), grid: uint32(n+127) / 128, block: 128,
+		params: []uint64{1 << 32, 1 << 40, uint64(n)}, prepare: func() (memory, func(*vm.Fault) string) {
+			results := make([]uint64, n)
+			return memory{1 << 32: vm.BytesOf(inputs), 1 << 40: vm.BytesOf(results)}, func(fault *vm.Fault) string {
+				if fault != nil {
+					return fmt.Sprintf("%+v", fault)
+				}
+				for i, got := range results {
+					if want := result(inputs[4*i:]); got != want {
+						return fmt.Sprintf("of %#x it is %#x, want %#x", inputs[4*i:4*i+3], got, want)
+					}
+				}
+				return ""
+			}
+		}}
+}
+
 // TestManual executes instructions of which the manual says the result.
 func TestManual(t *testing.T) {
-	for _, e := range manualExamples() {
+	for _, e := range slices.Concat(manualExamples(), videoExamples(), hintExamples()) {
 		e.check(t)
 	}
 }

@@ -12,6 +12,7 @@ var unseen = []struct{ entry, what, why string }{
 	{`^(mov|selp|slct) `, `^t=`, "the value is copied, whatever its type is"},
 	{`^(and|or|xor|not|neg) `, `^t=.* half the width$`, "the bits above the type are computed, too"},
 	{`^ldu? `, `^t=.64 has the other sign$`, "the value fills the register"},
+	{`^ld .*hint=`, `^nc=`, "the executor reads the same memory"},
 	{`^st `, `^t=.* the other sign$`, "the bits that are stored do not depend on the sign"},
 	{`^set `, `^to=.* the other sign$`, "true is -1, which has the same bits"},
 	{`^cvt sat\? t=`, `^t=.64 has the other sign$`,
@@ -23,7 +24,10 @@ var unseen = []struct{ entry, what, why string }{
 	{`^(ldmatrix|stmatrix|cp async mbarrier|mbarrier) `, `^space= is shared$`,
 		"shared memory takes addresses of generic memory, too"},
 
+	{`^mov vec=`, `bit of the result$`, "each element is moved twice, so that the bit changes back"},
+
 	// What it changes is not visible.
+	{`^createpolicy `, `.`, "the value of a policy is not defined, and caches have no policies"},
 	{`^%`, `bit of the result$`, "the time is another one each time"},
 	{`^%clock_hi$`, `lane`, "the counter does not become so large"},
 	{`^(membar|fence) `, `nothing`, "the executor orders all accesses of a thread"},
