@@ -68,6 +68,21 @@ func TestForms(t *testing.T) {
 			st.u32 [o+20], r2;
 			vmin.s32.s32.u32 r2, r1, r1; st.u32 [o+24], r2; vmax.s32.s32.u32.add r2, r1, r1, 1; st.u32 [o+28], r2;`,
 			[]uint64{0xfffffffe_7fffffff, 0xc0000000_00000007, 0x80000007_ffffffff, 0x80000001_80000000}},
+		{"floats with ten bits behind the point", "", `mov.b32 r0, 0x3f801000; cvt.rna.tf32.f32 r1, r0;
+			cvt.rn.tf32.f32 r2, r0;
+			cvt.rz.relu.tf32.f32 r3, 0fBF801000; st.v4.b32 [o], {r1, r2, r3, r0}; mov.b32 r0, 0x3f803000;
+			cvt.rna.tf32.f32 r1, r0;
+			cvt.rn.tf32.f32 r2, r0; st.v2.b32 [o+16], {r1, r2}; mov.b32 r0, 0xffffffff; cvt.rna.tf32.f32 r1, r0;
+			mov.b32 r0, 0xff800000; cvt.rna.tf32.f32 r2, r0; st.v2.b32 [o+24], {r1, r2};`,
+			[]uint64{0x3f800000_3f802000, 0x3f801000_00000000, 0x3f804000_3f804000, 0xff800000_7fffffff}},
+		{"functions of packed floats", "", `mov.b32 r0, 0x44004000; ex2.approx.f16x2 r1, r0; mov.b32 r0, 0x40804000;
+			ex2.approx.ftz.bf16x2 r2, r0; mov.b32 r3, 0; tanh.approx.bf16x2 r3, r3; st.v4.b32 [o], {r1, r2, r3, r3};`,
+			[]uint64{0x41804080_4c004400, 0}},
+		{"fences and advice", "", `fence.proxy.async; fence.proxy.async.shared::cta; fence.proxy.alias;
+			fence.mbarrier_init.release.cluster;
+			fence.acquire.gpu; fence.release.sys; discard.global.L2 [i], 128;
+			applypriority.global.L2::evict_normal [i], 128;
+			ld.b64 d0, [i]; st.b64 [o], d0;`, []uint64{in}},
 		{"the root of a float of 64 bits", "", `st.global.f64 [o], 0d4010000000000000; ld.global.f64 d0, [o];
 			rsqrt.approx.f64 d0, d0; st.global.f64 [o], d0;`,
 			[]uint64{0x3fe0000000000000}},
@@ -76,9 +91,27 @@ func TestForms(t *testing.T) {
 		fault, err := launch(t, textHeader+c.functions+`.entry k(.param .u64 in, .param .u64 out) {
 			.reg .b32 r<4>; .reg .b64 d<4>, i, o; .reg .pred p;
 			ld.param.u64 i, [in]; ld.param.u64 o, [out]; ld.global.b64 d0, [i]; mov.u32 r0, 7; setp.eq.u32 p, r0, 7;
-			`+c.body+" ret; }", 1, 1, memory{1 << 32: vm.BytesOf([]uint64{in}), 1 << 40: vm.BytesOf(words)}, 1<<32, 1<<40)
+			`+c.body+" ret; }", 1, 1, memory{1 << 32: vm.BytesOf([]uint64{in}),
+			1 << 40: vm.BytesOf(words)}, 1<<32, 1<<40)
 		if err != nil || fault != nil || !slices.Equal(words, c.want) {
 			t.Errorf("%s: got %x, want %x (%v, %+v)", c.name, words, c.want, err, fault)
+		}
+	}
+}
+
+// TestTransposedMatrix executes movmatrix.
+func TestTransposedMatrix(t *testing.T) {
+	words := make([]uint64, 16)
+	fault, err := launch(t, textHeader+`.entry k(.param .u64 out) { .reg .b32 r<4>; .reg .b64 o, x;
+			ld.param.u64 o, [out];
+		mov.u32 r0, %tid.x; mul.wide.u32 x, r0, 4; add.u64 o, o, x; shl.b32 r1, r0, 1; mad.lo.u32 r1, r1,
+			0x10001, 0x10000;
+		movmatrix.sync.aligned.m8n8.trans.b16 r1, r1; st.global.b32 [o], r1; ret;
+			}`, 1, 32, memory{1 << 32: vm.BytesOf(words)}, 1<<32)
+	for i := range 64 {
+		row, column := i/8, i%8
+		if got := words[i/4] >> (i % 4 * 16) & 0xffff; got != uint64(8*column+row) {
+			t.Errorf("row %d, column %d: got %d (%v, %v)", row, column, got, err, fault)
 		}
 	}
 }
@@ -90,7 +123,8 @@ func TestVoteWithoutSync(t *testing.T) {
 		mul.wide.u32 x, r0, 8; add.u64 o, o, x; setp.lt.u32 p, r0, 4; vote.ballot.b32 r1, p; vote.any.pred q, p;
 		@q shfl.down.b32 r2|p, r0, 1, 31; st.global.v2.b32 [o], {r1, r2}; ret; }`
 	words := make([]uint64, 32)
-	fault, err := launch(t, ".version 6.3 .target sm_60 .address_size 64 "+body, 1, 32, memory{1 << 32: vm.BytesOf(words)}, 1<<32)
+	fault, err := launch(t, ".version 6.3 .target sm_60 .address_size 64 "+body, 1, 32,
+		memory{1 << 32: vm.BytesOf(words)}, 1<<32)
 	for i, got := range words {
 		if want := uint64(min(i+1, 31))<<32 | 0xf; got != want {
 			t.Errorf("thread %d: got %x, want %x (%v, %v)", i, got, want, err, fault)

@@ -182,7 +182,8 @@ func (t *translator) source(o syntax.Operand, typ string, wider bool) (int32, *E
 			return 0, t.unsupported(fmt.Sprintf("register %s has type %s", o.Name, s.v.Type))
 		}
 		return s.column, nil
-	case s.space == syntax.Reg && s.v.Type != "pred" && s.elements == nil && s.size == size && size > 1 && typ[0] != 'f':
+	case s.space == syntax.Reg && s.v.Type != "pred" && s.elements == nil && s.size == size && size > 1 &&
+		typ[0] != 'f':
 		column := t.column() // a register and a distance
 		t.emit(vm.Op{Run: t.find(fmt.Sprint("add.u", 8*size)).run, D: column, A: s.column,
 			B: t.constant(vm.Constant{Value: o.Number.Bits << (64 - 8*size) >> (64 - 8*size)})}, t.inst.Pos, t.inst.Op)

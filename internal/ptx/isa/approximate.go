@@ -48,7 +48,7 @@ func approximateRows() []*Instruction {
 				switch {
 				case y != y:
 					return f64.nan
-				case x > 0 && x <= math.MaxFloat64: // the square root was rounded, which a step of Newton's method corrects
+				case x > 0 && x <= math.MaxFloat64: // a step of Newton's method corrects the rounded square root
 					root := x * y
 					y += y / 2 * (math.FMA(-root, y, 1) - math.FMA(x, y, -root)*y)
 				}
@@ -64,6 +64,9 @@ func approximateRows() []*Instruction {
 		f("tanh", "approx t=f32", math.Tanh),
 		f("ex2", "approx t=f16", math.Exp2),
 		f("tanh", "approx t=f16", math.Tanh),
+		f("ex2", "approx t=f16x2", math.Exp2),
+		f("ex2", "approx ftz t=bf16|bf16x2", math.Exp2),
+		f("tanh", "approx t=f16x2|bf16|bf16x2", math.Tanh),
 	}
 }
 

@@ -29,6 +29,7 @@ func convertRows() []*Instruction {
 		{Name: "cvt", Modifiers: "t=f32 u=bf16", Operands: "x y:u", Make: func(Variant) vm.Func {
 			return one(func(a uint16) uint32 { return uint32(a) << 16 })
 		}},
+		{Name: "cvt", Modifiers: "rnd=rna|rn|rz relu? t=tf32 u=f32", Operands: "d a:u", Make: toTF32},
 		{Name: "cvt", Modifiers: "rnd=rn|rz relu? t=f16x2|bf16x2 u=f32", Operands: "d a:u b:u",
 			Make: func(v Variant) vm.Func {
 				f, r := formatOf(v.T()), modeOf(v.Get("rnd"))
@@ -56,6 +57,28 @@ func convertRows() []*Instruction {
 				})
 			}},
 	}
+}
+
+// toTF32 returns the function that rounds a float to one with ten bits behind the point. A half is rounded
+// away from zero by .rna.
+func toTF32(v Variant) vm.Func {
+	rnd, relu := v.Get("rnd"), v.Has("relu")
+	if rnd == "rna" && relu {
+		return nil
+	}
+	return one(func(a uint32) uint32 {
+		switch {
+		case f32.isNaN(uint64(a)):
+			return uint32(f32.nan)
+		case relu && a>>31 != 0:
+			return 0
+		case rnd == "rna":
+			a += 1 << 12
+		case rnd == "rn":
+			a += 1<<12 - 1 + a>>13&1
+		}
+		return a &^ (1<<13 - 1)
+	})
 }
 
 // narrow limits a number to a size.

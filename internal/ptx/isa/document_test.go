@@ -95,6 +95,9 @@ by zero, shifts by too much. A test compares them. Another executes random progr
 (driver 580): they are equal where the manual defines them, and where it does not, except for which NaN a float of 64
 bits is, and which NaN ` + "`neg`, `abs` and `cvt`" + ` return.
 
+Not compared with a GPU yet are conversions to tf32, ` + "`movmatrix`" + `, most of the instructions for whole words such as
+` + "`vshl`" + `, and the forms of ` + "`ex2` and `tanh`" + ` for bf16 and two numbers.
+
 The approximate instructions (` + "`approx`, `full`" + `) are more precise than the manual demands, and their last bits
 differ from those of a GPU. So do products of matrices with elements of 16 bits or tf32: the sums here have 64 bits, and
 are rounded once. This is what the test allows, and the largest difference that it has seen:

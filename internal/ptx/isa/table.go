@@ -185,7 +185,9 @@ func Find(op string) (Variant, vm.Func, bool) {
 	if dotted {
 		words = strings.Split(rest, ".")
 	}
-	for _, match := range []func(*Instruction, []string) ([]string, bool){(*Instruction).match, (*Instruction).matchAny} {
+	for _, match := range []func(*Instruction, []string) ([]string, bool){
+		(*Instruction).match, (*Instruction).matchAny,
+	} {
 		for _, row := range table()[name] {
 			if values, is := match(row, words); is {
 				v := Variant{row, values}

@@ -22,6 +22,8 @@ func tensorRows() []*Instruction {
 		{Name: "stmatrix", Modifiers: "sync aligned m8n8 count=x1|x2|x4 trans? " + shared + "t=b16",
 			Operands: "m 1:b32", Kind: vm.Sync, Special: "whole", Make: func(v Variant) vm.Func { return moveMatrix(v, false) },
 			Lengths: func(v Variant) []int { return []int{0, int(v.Get("count")[1] - '0')} }},
+		{Name: "movmatrix", Modifiers: "sync aligned m8n8 trans t=b16", Operands: "d:b32 a:b32", Kind: vm.Sync,
+			Special: "whole", Make: transpose},
 		{Name: "mma", Modifiers: multiply + "m16n8k16|m16n8k8 row col dt=f16|f32 t=f16 u=f16 ct=f16|f32",
 			Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole", Make: mma, Lengths: mmaLengths},
 		{Name: "mma", Modifiers: multiply + "m16n8k16|m16n8k8 row col dt=f32 t=bf16 u=bf16 ct=f32",
@@ -52,6 +54,30 @@ func tensorRows() []*Instruction {
 	}
 }
 
+// transpose returns the function of movmatrix. Each lane has two elements of a row.
+func transpose(Variant) vm.Func {
+	return func(w *vm.Warp, o *vm.Op) {
+		if !whole(w) {
+			return
+		}
+		a, d := w.R[o.A], &w.R[o.D]
+		element := func(row, column int) uint64 { return a[4*row+column/2] >> (column % 2 * 16) & 0xffff }
+		for i := range d {
+			row, column := i/4, i%4*2
+			d[i] = element(column, row) | element(column+1, row)<<16
+		}
+	}
+}
+
+// whole reports whether all lanes take part. Otherwise there is a fault.
+func whole(w *vm.Warp) bool {
+	if w.Active != vm.Full {
+		w.Fail(vm.LaunchFailed, fmt.Sprintf("only %d of the 32 lanes take part, and the result is undefined",
+			bits.OnesCount32(w.Active)))
+	}
+	return w.Active == vm.Full
+}
+
 // moveMatrix returns the function of ldmatrix and stmatrix. A matrix has eight rows of 16 bytes, whose
 // addresses eight lanes have. Each lane has two elements of it.
 func moveMatrix(v Variant, load bool) vm.Func {
@@ -62,9 +88,7 @@ func moveMatrix(v Variant, load bool) vm.Func {
 			list = o.X.Lists[1]
 		}
 		a := w.R[o.A]
-		if w.Active != vm.Full {
-			w.Fail(vm.LaunchFailed, fmt.Sprintf("only %d of the 32 lanes take part, and the result is undefined",
-				bits.OnesCount32(w.Active)))
+		if !whole(w) {
 			return
 		}
 		for m := range n {
