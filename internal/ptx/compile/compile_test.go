@@ -58,6 +58,7 @@ func TestUnsupported(t *testing.T) {
 		"call a, (a);":                              "line 3: call: of a function that is not named",
 		"call external;":                            "line 3: call: of function external",
 		".extern .global .u32 own;":                 "line 3: the declaration of own (.global .u32)",
+		".reg .v2 .pred w;":                         "line 3: the declaration of w (.reg .pred)",
 		".reg .v8 .b32 w;":                          "line 3: the declaration of w (.reg .b32)",
 		"tex.1d.v4.f32.s32 {a, a, a, a}, [x, {a}];": "line 3: tex.1d.v4.f32.s32",
 		"ld.global.b32 a, [x, {a}];":                "line 3: ld.global.b32: the form of an address",

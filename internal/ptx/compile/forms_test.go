@@ -59,7 +59,10 @@ func TestForms(t *testing.T) {
 			ld.global.L1::evict_last.L2::cache_hint.b64 d3, [i], d1; @p ld.global.nc.L2::cache_hint.v2.b32 {r1,
 			r2}, [i], d2;
 			st.global.L1::no_allocate.L2::cache_hint.b64 [o], d3, d1; st.global.L2::cache_hint.v2.b32 [o+8], {r1,
-			r2}, d2;`, []uint64{in, in}},
+			r2}, d2;
+			.shared .align 16 .b64 to[2]; cp.async.ca.shared.global.L2::cache_hint.L2::128B [to], [i], 8, d1;
+			cp.async.ca.shared.global.L2::cache_hint [to+8], [i], 8, 4, d1; cp.async.wait_all;
+			ld.shared.v2.b64 {d1, d2}, [to]; st.global.v2.b64 [o+16], {d1, d2};`, []uint64{in, in, in, in & 0xffffffff}},
 		{"words with more than 32 bits", "", `mov.u32 r1, 0x80000000; vadd.s32.u32.u32.sat r2, r1, r1;
 			st.u32 [o], r2; vsub.u32.s32.s32 r2, r0, 9;
 			st.u32 [o+4], r2; vshr.u32.u32.u32.clamp.add r2, r1, 40, r0; st.u32 [o+8], r2;

@@ -277,6 +277,12 @@ func (t *translator) secondAddress(o *vm.Op, have syntax.Operand) *Error {
 // predicate for none.
 func (t *translator) copyAsync(v *variant, o vm.Op) *Error {
 	list := t.inst.Operands
+	if v.Has("hint") && len(list) > 3 { // the last operand is a policy about caches
+		if _, err := t.source(list[len(list)-1], "b64", false); err != nil {
+			return err
+		}
+		list = list[:len(list)-1]
+	}
 	if len(list) != 3 && len(list) != 4 || list[2].Kind != syntax.Literal {
 		return t.unsupported("the form of the operands")
 	}

@@ -64,7 +64,7 @@ func (t *translator) system(f *system, c calling) *Error {
 		return nil
 	}
 	s := t.lookup(c.results[0].Name)
-	if s == nil || s.v == nil || s.v.Size() != syntax.TypeSize(f.result) ||
+	if s == nil || s.v == nil || s.elements != nil || s.v.Size() != syntax.TypeSize(f.result) ||
 		s.space != syntax.Param && s.space != syntax.Reg || t.ownParam(s) {
 		return t.unsupported("the form of a result")
 	}
