@@ -226,7 +226,7 @@ func (p *parser) function(t token, linkage string) (err *Error) {
 	}
 	p.m.Functions = append(p.m.Functions, f)
 	for p.tok.text != "{" {
-		if p.take(";") {
+		if p.take(";") || p.m.Version < 30 && beginsDeclaration(p.tok.text) { // old texts have no semicolon
 			return nil
 		}
 		if err = p.directive(f); err != nil {
@@ -237,6 +237,15 @@ func (p *parser) function(t token, linkage string) (err *Error) {
 	p.source = Source{}
 	f.Body, err = p.block()
 	return err
+}
+
+// beginsDeclaration reports whether a directive begins a declaration of a module.
+func beginsDeclaration(t string) bool {
+	switch t {
+	case ".extern", ".visible", ".weak", ".entry", ".func", ".file", ".section", ".global", ".const", ".shared":
+		return true
+	}
+	return false
 }
 
 // numbers says how many numbers a directive about a function has at most.

@@ -246,3 +246,20 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestOldPrototypes reads prototypes without a semicolon, as compilers wrote them before version 3.0.
+func TestOldPrototypes(t *testing.T) {
+	const text = ` .target sm_20
+		.visible .func (.param .s32 y) f (.param .s32 x)
+		.extern .func g
+		.file 1 "a.cu"
+		.visible .func (.param .s32 y) f (.param .s32 x) { ret; }
+		.entry k { ret; }`
+	m, err := Parse(".version 2.1" + text)
+	if err != nil || len(m.Functions) != 4 || m.Functions[0].HasBody || !m.Functions[2].HasBody || m.Files[1] != "a.cu" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if _, err := Parse(".version 6.0" + text); err == nil {
+		t.Error("a newer text needs semicolons")
+	}
+}
