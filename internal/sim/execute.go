@@ -75,9 +75,6 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 	x := o.execution
 	o.dropped = x.Stop.Stop
 	o.begin = func() {
-		if l.code != ok {
-			return
-		}
 		p, c := f.translated(), f.module.ctx
 		launch := &vm.Launch{
 			Kernel: p.kernel, Constants: p.constants, Params: l.packed(f), Memory: kernelMemory{d, c},

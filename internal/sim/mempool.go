@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/purecu/purecu/driver"
@@ -104,6 +105,36 @@ func (p *memPool) take(d *Driver, n uint64, fits func(*piece) bool) (c *chunk, g
 	return nil, piece{}
 }
 
+// merge makes one piece of free pieces that follow each other. Otherwise allocations of different sizes
+// would divide a chunk more and more. It reports whether there were such pieces.
+func (p *memPool) merge() (merged bool) {
+	opportunistic := p.reuse[driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC-1] != 0
+	for _, c := range p.chunks {
+		slices.SortFunc(c.free, func(a, b piece) int { return cmp.Compare(a.addr, b.addr) })
+		kept := c.free[:0]
+		for _, q := range c.free {
+			if len(kept) > 0 {
+				last := &kept[len(kept)-1]
+				if last.addr+last.size == q.addr && last.settled() && q.settled() && (last.s == q.s || opportunistic) {
+					merged = true
+					last.size, last.op, last.was = last.size+q.size, cmp.Or(last.op, q.op), nil
+					if last.s != q.s {
+						last.s = nil
+					}
+					continue
+				}
+			}
+			kept = append(kept, q)
+		}
+		clear(c.free[len(kept):])
+		c.free = kept
+	}
+	return merged
+}
+
+// settled reports whether the free of the piece is done.
+func (q *piece) settled() bool { return (q.op == nil || q.op.done) && (q.was == nil || q.was.gone) }
+
 // reserve adds a chunk for n bytes to the pool, and reports false if there is too little memory.
 func (p *memPool) reserve(d *Driver, n uint64) bool {
 	size := max(chunkSize, (n+chunkUnit-1)/chunkUnit*chunkUnit)
@@ -162,6 +193,9 @@ func (p *memPool) allocate(d *Driver, s *stream, size uint64) (driver.DevicePtr,
 	}
 	now := func(q *piece) bool { return q.after(p, s) }
 	c, q := p.take(d, n, now)
+	if c == nil && p.merge() {
+		c, q = p.take(d, n, now)
+	}
 	if c == nil && p.reserve(d, n) {
 		c, q = p.take(d, n, now)
 	}

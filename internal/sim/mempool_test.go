@@ -148,3 +148,33 @@ func TestPoolLargestMax(t *testing.T) {
 	r.must(r.MemFree(r.th, m))
 	r.must(r.MemPoolDestroy(r.th, p))
 }
+
+// TestPoolDoesNotGrow allocates and frees memory of different sizes beside memory that stays, so that the
+// free pieces of the pool become small, and much more in all than the pool has.
+func TestPoolDoesNotGrow(t *testing.T) {
+	for name, other := range map[string]bool{"one stream": false, "two streams": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t)
+			s, last := r.newStream(), r.newStream()
+			if !other {
+				last = s
+			}
+			p, res := r.DeviceGetDefaultMemPool(r.th, 0)
+			r.must(res)
+			stays, res := r.MemAllocAsync(r.th, 1, s)
+			r.must(res)
+			for i := range uint64(3000) {
+				for _, on := range []driver.Stream{s, last} {
+					m, res := r.MemAllocAsync(r.th, (i%61+1)*(8<<10), on)
+					r.must(res)
+					r.must(r.MemFreeAsync(r.th, m, on))
+				}
+			}
+			if n := r.poolAttr(p, driver.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH); n != chunkSize {
+				t.Errorf("%d bytes are reserved", n)
+			}
+			r.must(r.MemFreeAsync(r.th, stays, s))
+			r.must(r.CtxSynchronize(r.th))
+		})
+	}
+}
