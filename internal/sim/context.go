@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
 // context is a CUDA context. A primary context that is released and retained again
@@ -23,6 +24,7 @@ type context struct {
 	lane      *stream // for records and waits of the whole context
 	gate      *op     // all later work waits for it; may be nil
 	limits    map[int32]uint64
+	memory    vm.Memory   // of kernels; nil before the first launch
 	heap      *kernelHeap // of kernels; nil before the first launch of one that allocates
 	// workspaces are unused places of workspaceSize bytes.
 	workspaces []uint64

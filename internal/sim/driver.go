@@ -32,6 +32,9 @@ type Driver struct {
 	kernelTable
 	failures
 	waiting
+	// readClock and print are functions for each launch of a kernel in PTX.
+	readClock func() int64
+	print     func(text []byte, failed bool)
 	// ids are the last assigned numbers, by kind.
 	ids struct{ context, stream, event, capture, thread, split, launch, condition uint64 }
 	// conditions are those of all graphs.
@@ -79,6 +82,7 @@ func New(opts ...Option) *Driver {
 	d.changed = sync.NewCond(&d.mu)
 	d.noThread.anyThread = true
 	d.clock.init()
+	d.readClock, d.print = d.clock.now, d.printer.print
 	d.engine.d = d
 	Devices(1)(d)
 	for _, o := range opts {

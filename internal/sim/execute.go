@@ -71,23 +71,29 @@ func modelled(w vm.Work, blocks uint64) int64 {
 // executionOf returns the operation of a launch of a kernel in PTX. A goroutine executes it outside of
 // the driver's lock. It ends if the driver has a sticky error.
 func (d *Driver) executionOf(f *function, l *Launch) *op {
-	o := &op{outside: true, visible: true, execution: &execution{kernel: l.Name}}
-	x := o.execution
-	o.dropped = x.Stop.Stop
+	made := &struct { // in one piece, as launches are frequent
+		op
+		execution
+		vm.Launch
+	}{op: op{outside: true, visible: true}, execution: execution{kernel: l.Name}}
+	o, x, launch := &made.op, &made.execution, &made.Launch
+	o.execution, o.dropped = x, x.Stop.Stop
 	o.begin = func() {
 		p, c := f.translated(), f.module.ctx
-		launch := &vm.Launch{
-			Kernel: p.kernel, Constants: p.constants, Params: l.packed(f), Memory: kernelMemory{d, c},
+		*launch = vm.Launch{
+			Kernel: p.kernel, Constants: p.constants, Params: l.packed(f), Memory: c.kernelMemory(d),
 			Grid: [3]uint32{l.Grid.X, l.Grid.Y, l.Grid.Z}, Block: [3]uint32{l.Block.X, l.Block.Y, l.Block.Z},
 			Cluster:   [3]uint32{l.Cluster.X, l.Cluster.Y, l.Cluster.Z},
 			Dynamic:   l.SharedMem,
 			Workers:   runtime.GOMAXPROCS(0),
 			Resident:  int(max(f.active(int32(l.Block.count()), uint64(l.SharedMem)), 1)) * multiprocessors,
-			Clock:     func() int64 { return d.clock.now() },
+			Clock:     d.readClock,
 			Virtual:   d.clock.virtual,
-			Print:     d.printer.print,
+			Print:     d.print,
 			Checks:    d.checksOf(),
-			Condition: l.values.set,
+		}
+		if l.values != nil {
+			launch.Condition = l.values.set
 		}
 		if p.kernel.Allocates {
 			launch.Heap = d.heap(c)
@@ -112,7 +118,7 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 			if l.cooperative && !c.destroyed {
 				c.workspaces = append(c.workspaces, launch.Workspace)
 			}
-			x.fault = fault
+			x.fault, *launch = fault, vm.Launch{} // the stream may keep the operation
 			for _, text := range found {
 				d.misuse("cuLaunchKernel", 0, text, nil)
 			}
@@ -307,6 +313,14 @@ type regions = atomic.Pointer[[]region]
 type kernelMemory struct {
 	d   *Driver
 	ctx *context
+}
+
+// kernelMemory returns the memory for kernels of the context. The driver is locked.
+func (c *context) kernelMemory(d *Driver) vm.Memory {
+	if c.memory == nil {
+		c.memory = kernelMemory{d, c}
+	}
+	return c.memory
 }
 
 // Region implements vm.Memory. It takes the driver's lock only after a change of the blocks, and for

@@ -52,11 +52,12 @@ type run struct {
 	resident int
 
 	mu        sync.Mutex
-	next      uint64   // the first block that has not begun
-	begun     int      // the blocks that have begun, and whose memory is in use
-	suspended []*block // blocks that have begun, and no worker executes
-	idle      []*block // blocks that have ended, whose memory others can have
-	fresh     bool     // the next block is one that has not begun
+	next      uint64    // the first block that has not begun
+	begun     int       // the blocks that have begun, and whose memory is in use
+	suspended []*block  // blocks that have begun, and no worker executes
+	idle      []*block  // blocks that have ended, whose memory others can have
+	first     [1]*block // where idle begins
+	fresh     bool      // the next block is one that has not begun
 	fault     *Fault
 	done      Work
 	cluster   *cluster // of the block that has begun last
@@ -99,7 +100,7 @@ type Work struct {
 func (l *Launch) Execute(stop *Stop) (Work, *Fault) {
 	r := &run{Launch: l, stop: &stop.stopped, blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])}
 	workers := int(min(uint64(max(l.Workers, 1)), r.blocks, max(mostMemory/l.blockMemory(), 1)))
-	r.resident = l.residents(workers)
+	r.resident, r.idle = l.residents(workers), r.first[:0]
 	if l.Checks == nil {
 		r.spare = l.Kernel.spare.Swap(nil)
 	}
@@ -317,7 +318,12 @@ func (r *run) keep() {
 		w.worker = nil
 	}
 	*wk = worker{}
-	r.Kernel.spare.Store(&spare{b, r.Block, r.Dynamic, wk})
+	s := r.spare
+	if s == nil {
+		s = new(spare)
+	}
+	*s = spare{b, r.Block, r.Dynamic, wk}
+	r.Kernel.spare.Store(s)
 }
 
 // worker returns the worker of an earlier launch, or a new one.
