@@ -288,3 +288,23 @@ func TestGraphMemoryOfDestroyedGraphs(t *testing.T) {
 	}
 	r.must(r.MemFree(r.th, p))
 }
+
+// TestGraphUploadFails instantiates a graph that allocates, with a stream that cannot upload it. Then the
+// graph has no executable graph.
+func TestGraphUploadFails(t *testing.T) {
+	r := newLab(t)
+	g, _, _ := r.graphWith(true)
+	s := r.newStream()
+	r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+	_, _, res := r.GraphInstantiateWithParams(r.th, g, driver.GraphInstantiateParams{
+		Flags: driver.CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD, HUploadStream: s})
+	if res == ok {
+		t.Fatal("a stream that is captured has uploaded a graph")
+	}
+	captured, _ := r.StreamEndCapture(r.th, s)
+	if captured != 0 {
+		r.must(r.GraphDestroy(r.th, captured))
+	}
+	r.must(r.GraphExecDestroy(r.th, r.instance(g, 0)))
+	r.must(r.GraphDestroy(r.th, g))
+}

@@ -37,7 +37,7 @@ func (d *Driver) GraphInstantiateWithParams(th *driver.Thread, h driver.Graph,
 			r = d.uncaptured(s)
 		}
 		if r != ok {
-			d.objects.remove(uintptr(h2))
+			d.destroyExec(x)
 			return 0, p, r
 		}
 		d.upload(x, s)
@@ -465,6 +465,11 @@ func (d *Driver) GraphExecDestroy(th *driver.Thread, h driver.GraphExec) driver.
 	if r := d.forbidden(d.thread(th), nil); r != ok {
 		return r
 	}
+	d.destroyExec(x)
+	return ok
+}
+
+func (d *Driver) destroyExec(x *exec) {
 	if x.graph.once == x {
 		x.graph.once = nil
 	}
@@ -473,6 +478,5 @@ func (d *Driver) GraphExecDestroy(th *driver.Thread, h driver.GraphExec) driver.
 			n.work.alloc.leave(d)
 		}
 	}
-	d.objects.remove(uintptr(h))
-	return ok
+	d.objects.remove(uintptr(x.handle))
 }
