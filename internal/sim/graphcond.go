@@ -275,7 +275,7 @@ func (d *Driver) runConditional(lane *stream, n *node, v conditionValues, after 
 		if i < 0 {
 			return
 		}
-		first, last := &op{}, &op{}
+		first, last := &op{}, &op{visible: true} // what comes after it may be visible
 		if c.kind == driver.CU_GRAPH_COND_TYPE_WHILE {
 			last.duration, last.effect = int64(kernelTime), round // a loop without end must not hold the lock
 		}
@@ -283,8 +283,8 @@ func (d *Driver) runConditional(lane *stream, n *node, v conditionValues, after 
 		d.engine.enqueue(inner, last, d.runNodes(lane.ctx, c.nodes[i], first, v)...)
 		end.follow(last)
 	}
-	choice := &op{effect: round}
-	d.engine.enqueue(lane, end, choice) // before the choice, which may complete at once
+	choice := &op{effect: round, visible: true} // the operations of the body may be
+	d.engine.enqueue(lane, end, choice)         // before the choice, which may complete at once
 	d.engine.enqueue(inner, choice, after...)
 	return end
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -281,5 +282,47 @@ func TestConditionalOutside(t *testing.T) {
 		}
 		r.want("outside", driver.ResultIllegalAddress, r.StreamSynchronize(r.th, r.s))
 		r.takeMisuses()
+	}
+}
+
+// TestEffectsWithoutCalls launches graphs that write memory of the host after a kernel, in a batch of
+// operations and in the body of a conditional node. The program sees it without another call of the driver.
+func TestEffectsWithoutCalls(t *testing.T) {
+	for name, conditional := range map[string]bool{"batch": false, "body": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t)
+			data, at := r.pinned("\x00\x00\x00\x00")
+			g, res := r.GraphCreate(r.th, 0)
+			r.must(res)
+			k, res := r.GraphAddKernelNode(r.th, g, nil, &driver.KernelNodeParams{Func: r.kernel("k", ""), GridDimX: 1, GridDimY: 1,
+				GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1})
+			r.must(res)
+			after := []driver.GraphNode{k}
+			if conditional {
+				h, res := r.GraphConditionalHandleCreate(r.th, g, r.ctx, 1, driver.CU_GRAPH_COND_ASSIGN_DEFAULT)
+				r.must(res)
+				var p driver.GraphNodeParams
+				p.Type = int32(conditionalNode)
+				*p.Conditional() = driver.ConditionalNodeParams{Handle: h, Type: driver.CU_GRAPH_COND_TYPE_IF, Size: 1, Ctx: r.ctx}
+				_, p, res = r.GraphAddNode(r.th, g, after, nil, p)
+				r.must(res)
+				_, res = r.GraphAddMemsetNode(r.th, *p.Conditional().PhGraphOut, nil, &driver.MemsetNodeParams{
+					Dst: driver.DevicePtr(at), Value: 7, ElementSize: 4, Width: 1, Height: 1}, r.ctx)
+			} else {
+				op := memOp(driver.CU_STREAM_MEM_OP_WRITE_VALUE_32, driver.DevicePtr(at), 7, 0)
+				_, res = r.GraphAddBatchMemOpNode(r.th, g, after, driver.BatchMemOpNodeParams{Ctx: r.ctx, Count: 1, ParamArray: &op})
+			}
+			r.must(res)
+			x := r.instance(g, 0)
+			r.must(r.GraphLaunch(r.th, x, 0))
+			for end := time.Now().Add(10 * time.Second); load32(data) != 7; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("the memory is not written")
+				}
+			}
+			r.must(r.CtxSynchronize(r.th))
+			r.must(r.GraphExecDestroy(r.th, x))
+			r.must(r.GraphDestroy(r.th, g))
+		})
 	}
 }

@@ -42,7 +42,8 @@ func sequence(list []*work) *op {
 	all := &op{}
 	var ops []*op
 	for _, w := range list {
-		ops = append(ops, w.op())
+		o := w.op()
+		ops, all.visible = append(ops, o), all.visible || o.visible
 	}
 	all.ready = func() bool {
 		for len(ops) > 0 {
