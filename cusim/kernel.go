@@ -54,7 +54,9 @@ func RefuseUnknownKernels() Option { return with(sim.RefuseUnknownKernels()) }
 // OnUnknownKernel makes the driver load modules with unknown kernels. Their launches take 5 µs and do
 // nothing, unless there is a [RefuseUnknownKernels], and are a [Misuse]. f is called at the first
 // launch of each such kernel, on the goroutine that makes the launch, and may call the driver.
-func OnUnknownKernel(f func(name string)) Option { return with(sim.OnUnknownKernel(f)) }
+func OnUnknownKernel(f func(name string)) Option {
+	return with(sim.OnUnknownKernel(func(name string, _ error) { f(name) }))
+}
 
 // Checks are mistakes of kernels that [CheckKernels] makes the driver look for.
 type Checks uint

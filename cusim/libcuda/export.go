@@ -59,9 +59,10 @@ func cusimStart() C.int {
 		fmt.Fprintf(os.Stderr, "cusim: %v\n", err)
 		return C.int(driver.ResultUnknown)
 	}
-	opts = append(opts, sim.PinnedMemory(mapMemory, unmapMemory), sim.OnUnknownKernel(func(name string) {
-		const says = "cusim: kernel %q is unknown: its launches do nothing, or fail with CUSIM_UNKNOWN_KERNELS=refuse\n"
-		fmt.Fprintf(os.Stderr, says, name)
+	opts = append(opts, sim.PinnedMemory(mapMemory, unmapMemory), sim.OnUnknownKernel(func(name string, why error) {
+		const says = "cusim: kernel %q is unknown: its launches do nothing, or fail with CUSIM_UNKNOWN_KERNELS=refuse; " +
+			"its PTX cannot be executed: %v\n"
+		fmt.Fprintf(os.Stderr, says, name, why)
 	}))
 	l := newLibrary(sim.New(opts...))
 	l.callHost = func(f, data uintptr) { C.cusim_call_host(C.uintptr_t(f), C.uintptr_t(data)) }

@@ -12,9 +12,15 @@ import (
 // unknownKernels are kernels without an implementation that were launched.
 type unknownKernels struct {
 	refused    bool
-	notify     func(name string)
-	unreported []string       // kernels for which notify still has to be called
-	misuses    map[string]int // the index of each kernel's misuse, or -1 if there are too many misuses
+	notify     func(name string, why error)
+	unreported []unknownKernel // kernels for which notify still has to be called
+	misuses    map[string]int  // the index of each kernel's misuse, or -1 if there are too many misuses
+}
+
+// unknownKernel is a kernel, and why its PTX cannot be executed.
+type unknownKernel struct {
+	name string
+	why  error
 }
 
 // RefuseUnknownKernels is cusim.RefuseUnknownKernels.
@@ -22,8 +28,9 @@ func RefuseUnknownKernels() Option {
 	return func(d *Driver) { d.unknown.refused = true }
 }
 
-// OnUnknownKernel is cusim.OnUnknownKernel.
-func OnUnknownKernel(f func(name string)) Option {
+// OnUnknownKernel is cusim.OnUnknownKernel. The function also gets to know why the kernel's PTX cannot be
+// executed.
+func OnUnknownKernel(f func(name string, why error)) Option {
 	return func(d *Driver) { d.unknown.notify = f }
 }
 
@@ -103,7 +110,7 @@ func (d *Driver) known(op string, f *function) driver.Result {
 				What: fmt.Sprintf(what, f.name, program.err)})
 		}
 		if u.notify != nil {
-			u.unreported = append(u.unreported, f.name)
+			u.unreported = append(u.unreported, unknownKernel{f.name, program.err})
 		}
 	case i >= 0:
 		d.misuses[i].Count++
@@ -120,10 +127,10 @@ func (d *Driver) reportUnknown() {
 		return
 	}
 	d.mu.Lock()
-	names := d.unknown.unreported
+	list := d.unknown.unreported
 	d.unknown.unreported = nil
 	d.mu.Unlock()
-	for _, name := range names {
-		d.unknown.notify(name)
+	for _, k := range list {
+		d.unknown.notify(k.name, k.why)
 	}
 }

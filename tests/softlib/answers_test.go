@@ -96,8 +96,10 @@ func TestUnknownKernels(t *testing.T) {
 			t.Errorf("%s: %v, want %s", env, got, want)
 		}
 		for prefix, n := range map[string]int{
-			`cusim: kernel "nobody_knows_it" is unknown`: 1, `cusim: kernel "nobody_knows_that" is unknown`: 1,
-			"cusim: misuse: cuLaunchKernel(": 2,
+			`cusim: kernel "nobody_knows_it" is unknown: its launches do nothing, or fail with ` +
+				`CUSIM_UNKNOWN_KERNELS=refuse; its PTX cannot be executed: line `: 1,
+			`cusim: kernel "nobody_knows_that" is unknown`: 1,
+			"cusim: misuse: cuLaunchKernel(":               2,
 		} {
 			count := 0
 			for _, line := range others {

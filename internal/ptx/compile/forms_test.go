@@ -147,12 +147,15 @@ func TestOperandForms(t *testing.T) {
 	}{
 		{"mov.u64 d0,s; mov.u64 d1,s[0]; sub.u64 d1,d1,d0;", 0},
 		{"mov.u64 d0,s; mov.u64 d1,s[5]; sub.u64 d1,d1,d0;", 5},
-		{".shared .align 16 .b8 a[16]; mov.u64 d0,a[0]; st.shared.u32 [d0+4],7; ld.shared.u32 r0,[a+4]; cvt.u64.u32 d1,r0;", 7},
-		{".shared .align 8 .u32 a<3>; st.shared.u32 [a0],5; st.shared.u32 [a2],7; st.shared.u32 [a1],1; ld.shared.u32 r0,[a2]; cvt.u64.u32 d1,r0;", 7},
+		{".shared .align 16 .b8 a[16];" +
+			"mov.u64 d0,a[0]; st.shared.u32 [d0+4],7; ld.shared.u32 r0,[a+4]; cvt.u64.u32 d1,r0;", 7},
+		{".shared .align 8 .u32 a<3>;" +
+			"st.shared.u32 [a0],5; st.shared.u32 [a2],7; st.shared.u32 [a1],1; ld.shared.u32 r0,[a2]; cvt.u64.u32 d1,r0;", 7},
 		{".reg .v2 .u32 v; mov.v2.u32 v,{3,4}; mov.u32 v.y,5; st.shared.v2.u32 [s+8],v; ld.shared.u64 d1,[s+8];", 5<<32 | 3},
 		{".reg .v4 .u32 v; mov.u32 r0,6; mov.v4.u32 v,{r0,7,8,9}; mov.v4.u32 v,{v.w,v.g,v.x,v.y}; mov.b64 d1,{v.z,v.r};",
 			9<<32 | 6},
-		{".reg .v2 .b32 v<2>, w; mov.b64 v1,0x700000009; { .reg .v2 .b32 w; mov.v2.b32 w,{1,1}; } mov.v2.b32 w,v1; mov.b64 d1,w;",
+		{".reg .v2 .b32 v<2>, w;" +
+			"mov.b64 v1,0x700000009; { .reg .v2 .b32 w; mov.v2.b32 w,{1,1}; } mov.v2.b32 w,v1; mov.b64 d1,w;",
 			7<<32 | 9},
 		{".reg .v2 .u64 v; mov.v2.u64 v,{3,4}; st.shared.v2.u64 [s],v; ld.shared.v2.u64 v,[s]; add.u64 d1,v.x,v.y;", 7},
 		{"vsub.u32.u32.u32.add r0,3,5,9; cvt.u64.u32 d1,r0;", 7},
