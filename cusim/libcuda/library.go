@@ -74,7 +74,7 @@ func (l *library) hostFunc(f, data uint64) driver.Callback {
 	if f == 0 {
 		return driver.Callback{}
 	}
-	return driver.Callback{Go: func() { l.callHost(uintptr(f), uintptr(data)) }}
+	return driver.Callback{Addr: uintptr(f), Data: uintptr(data), Go: func() { l.callHost(uintptr(f), uintptr(data)) }}
 }
 
 // streamCallback returns a callback that calls a CUstreamCallback.
