@@ -1,10 +1,12 @@
 package cu_test
 
 import (
+	"errors"
 	"fmt"
 	"log"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
 )
 
 // Closing order is nobody's problem: what was made in a context keeps it.
@@ -26,6 +28,26 @@ func ExampleContext_Close() {
 	if err := s.Close(); err != nil { // the context goes with its last child
 		log.Fatal(err)
 	}
+}
+
+// A client of the Multi-Process Service can have a context for some of the multiprocessors. Other
+// programs can ask for a green context.
+func ExampleDevice_NewContextWithSMs() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	dev := must(drv.Device(0))
+	part, err := dev.NewContextWithSMs(cu.ContextDefault, 16)
+	if errors.Is(err, cu.ResultUnsupportedExecAffinity) {
+		fmt.Println("LimitsSMs:", must(dev.LimitsSMs()))
+		part, err = dev.NewContext(cu.ContextDefault) // all of them
+	}
+	check(err)
+	defer part.Close()
+	all := must(dev.Attribute(cu.DeviceAttributeMultiprocessorCount))
+	fmt.Println("multiprocessors:", must(part.SMCount()), "of", all)
+	// Output:
+	// LimitsSMs: false
+	// multiprocessors: 132 of 132
 }
 
 // A library that is called by its C interface relies on the thread's current

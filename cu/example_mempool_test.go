@@ -1,6 +1,7 @@
 package cu_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -136,4 +137,28 @@ func ExampleContext_RegisterHost() {
 	check(s.Synchronize())
 	fmt.Println(own[:3])
 	// Output: [5 5 5]
+}
+
+// What the host has read is not needed any more: the memory goes back to the GPU without its content.
+func ExampleStream_DiscardAndPrefetch() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	mem := must(gpu.AllocManaged(4, cu.AttachGlobal))
+	defer mem.Close()
+
+	there := []cu.MemPrefetch{{Mem: mem, To: gpu.Device().Location()}}
+	for step := range byte(3) {
+		check(s.DiscardAndPrefetch(there))
+		check(errors.Join(s.Memset(mem, step), s.Synchronize()))
+		check(mem.View(func(b []byte) error { fmt.Println(b); return nil }))
+	}
+	check(s.Discard(mem)) // nobody reads it before the next write
+	// Output:
+	// [0 0 0 0]
+	// [1 1 1 1]
+	// [2 2 2 2]
 }
