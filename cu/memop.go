@@ -221,31 +221,24 @@ func memOpParams(list []driver.StreamBatchMemOpParams, ops []MemOp) []driver.Str
 	return list
 }
 
-// observeMemOps tells the race detector that words are like timelines, before the driver has the
-// operations.
+// observeMemOps tells the race detector of the operations, before the driver has them.
 func (sc *streamCore) observeMemOps(ops []MemOp) {
-	o := sc.ctx.drv.observer()
-	if o == nil {
-		return
-	}
-	for i := range ops {
-		word := uintptr(ops[i].r.addr())
-		if ops[i].waits() {
-			o.Block(sc.observed(), word, ops[i].value)
-		} else {
-			o.Signal(sc.observed(), word, ops[i].value)
-		}
+	if o := sc.ctx.drv.observer(); o != nil {
+		o.WordOps(sc.observed(), wordOps(ops))
 	}
 }
 
-// observedMemOps describes a node with operations: its first wait, or else its last write.
+// observedMemOps describes a node with operations.
 func observedMemOps(ops []MemOp) races.NodeWork {
-	w := races.NodeWork{Call: batchNodes.add}
+	return races.NodeWork{Call: batchNodes.add, Words: wordOps(ops)}
+}
+
+func wordOps(ops []MemOp) []races.WordOp {
+	list := make([]races.WordOp, len(ops))
 	for i := range ops {
 		o := &ops[i]
-		if w.Timeline, w.Value, w.Waits = uintptr(o.r.addr()), o.value, o.waits(); w.Waits {
-			break
-		}
+		list[i] = races.WordOp{Addr: uint64(o.r.addr()), Size: int(o.size()), Value: o.value, Waits: o.waits(),
+			Until: races.WaitFor(o.flags)}
 	}
-	return w
+	return list
 }

@@ -27,7 +27,8 @@ type scene struct {
 	busy *cu.Function // runs for as many nanoseconds as its argument says
 	// without is the number of the dependency that is left out, and deps counts them.
 	without, deps int
-	host          bool // see onHost
+	host          bool          // see onHost
+	w             *cu.DeviceMem // words of zeros
 }
 
 var (
@@ -98,6 +99,10 @@ func (p *scene) exec(g *cu.Graph) *cu.GraphExec {
 
 func (p *scene) graph() *cu.Graph { return get[*cu.Graph](p)(p.gpu.NewGraph()) }
 
+// word and word64 return words of memory that nothing else uses.
+func (p *scene) word(off uint64) cu.Memory   { return p.w.Span(off, 4) }
+func (p *scene) word64(off uint64) cu.Memory { return p.w.Span(off, 8) }
+
 // onHost notes that the host uses the memory, too. Without a dependency the software driver and the host
 // use it at the same time, which Go's own race detector reports, too.
 func (p *scene) onHost() { p.host = true }
@@ -132,6 +137,84 @@ var raceTests = []struct {
 		p.fill(p.a)
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.read(p.b)
+	}, 1},
+	{"word", func(p *scene) {
+		p.fill(p.a)
+		p.do(p.a.BatchMemOps(cu.WriteWord32(p.word(0), 1)))
+		p.order(func() error { return p.b.BatchMemOps(cu.WaitWord32(p.word(0), 1, cu.WaitEqual)) })
+		p.read(p.b)
+	}, 1},
+	{"word that is written after the wait", func(p *scene) {
+		p.order(func() error { return p.b.BatchMemOps(cu.WaitWord64(p.word64(8), 5, cu.WaitAtLeast)) })
+		p.do(p.b.Copy(p.m.Span(0, 8), p.m.Span(8, 8)))
+		p.do(p.a.Memset(p.m, 1)) // before the copy
+		p.do(p.a.BatchMemOps(cu.WriteWord64(p.word64(8), 4), cu.WriteWord64(p.word64(8), 6)))
+	}, 1},
+	{"word that is used again", func(p *scene) {
+		p.do(p.a.BatchMemOps(cu.WriteWord32(p.word(0), 0)))
+		p.do(p.b.WaitStream(p.a))
+		for range 2 { // the second round must not take the first round's values for its own
+			p.fill(p.a)
+			p.do(p.a.BatchMemOps(cu.WriteWord32(p.word(0), 1)))
+			p.do(p.b.BatchMemOps(cu.WaitWord32(p.word(0), 1, cu.WaitEqual)))
+			p.read(p.b)
+			p.do(p.b.BatchMemOps(cu.WriteWord32(p.word(0), 0)))
+			p.order(func() error { return p.a.BatchMemOps(cu.WaitWord32(p.word(0), 0, cu.WaitEqual)) })
+		}
+		p.fill(p.a)
+	}, 2},
+	{"words in one node", func(p *scene) {
+		p.fill(p.a)
+		p.do(p.a.BatchMemOps(cu.WriteWord32(p.word(0), 1)))
+		g := p.graph()
+		get[cu.GraphNode](p)(g.AddMemOps([]cu.MemOp{cu.WaitWord32(p.word(0), 1, cu.WaitAnd), cu.WriteWord32(p.word(4), 2)}))
+		c := get[*cu.Stream](p)(p.gpu.NewStream(cu.StreamNonBlocking))
+		defer c.Close()
+		p.do(p.exec(g).Launch(c))
+		p.order(func() error { return p.b.BatchMemOps(cu.WaitWord32(p.word(4), ^uint32(1), cu.WaitAtLeast)) })
+		p.read(p.b)
+	}, 1},
+	{"word in a captured graph", func(p *scene) {
+		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error {
+			return errors.Join(p.a.Memset(p.m, 1), p.a.BatchMemOps(cu.WriteWord32(p.word(0), 1)))
+		}))
+		p.do(p.exec(g).Launch(p.a))
+		p.order(func() error { return p.b.BatchMemOps(cu.WaitWord32(p.word(0), ^uint32(3), cu.WaitNor)) })
+		p.read(p.b)
+	}, 1},
+	{"kernel of a library", func(p *scene) {
+		lib := get[*cu.Library](p)(p.drv.LoadLibrary([]byte(".version 7.0\n.target sm_70\n.address_size 64\n" +
+			".visible .entry use(.param .u64 p) { ret; }")))
+		defer lib.Close()
+		f := get[*cu.Function](p)(get[*cu.Kernel](p)(lib.Kernel("use")).Function(p.gpu))
+		p.fill(p.a)
+		p.order(func() error { return p.b.WaitStream(p.a) })
+		p.do(f.Launch(p.b, grid, cu.Ptr(p.m)))
+		p.order(func() error { return p.a.WaitStream(p.b) })
+		p.read(p.a)
+	}, 2},
+	{"managed memory that is discarded and prefetched", func(p *scene) {
+		m := get[*cu.HostMem](p)(p.gpu.AllocManaged(4096, cu.AttachGlobal))
+		defer m.Close()
+		there := []cu.MemPrefetch{{Mem: m, To: p.gpu.Device().Location()}}
+		p.do(p.a.Memset(m, 1))
+		p.do(p.b.PrefetchAll(there)) // does not change the content
+		p.order(func() error { return p.b.WaitStream(p.a) })
+		p.do(p.b.DiscardAndPrefetch(there))
+		p.order(func() error { return p.a.WaitStream(p.b) })
+		p.do(p.a.Memset(m, 2))
+		p.do(p.gpu.Synchronize())
+	}, 2},
+	{"switch", func(p *scene) {
+		g := p.graph()
+		fill := get[cu.GraphNode](p)(g.AddMemset(p.m, 1))
+		var after []cu.GraphNode
+		p.order(func() error { after = append(after, fill); return nil })
+		_, bodies, err := g.AddSwitch(get[cu.Condition](p)(g.NewConditionAt(1)), 2, after...)
+		p.do(err)
+		get[cu.GraphNode](p)(bodies[0].AddMemset(p.n, 1))
+		get[cu.GraphNode](p)(bodies[1].AddCopy(p.n, p.m))
+		p.do(p.exec(g).Launch(p.a))
 	}, 1},
 	{"virtual memory", func(p *scene) {
 		m := get[*cu.VirtualMem](p)(p.gpu.Reserve(8 << 20))
@@ -747,6 +830,8 @@ func newScene(t testing.TB, drv *cu.Driver, without int) *scene {
 	p.m = get[*cu.DeviceMem](p)(p.gpu.Alloc(4096))
 	p.n = get[*cu.DeviceMem](p)(p.gpu.Alloc(4096))
 	p.h = get[*cu.HostMem](p)(p.gpu.AllocHost(4096, cu.HostDefault))
+	p.w = get[*cu.DeviceMem](p)(p.gpu.Alloc(64))
+	p.do(errors.Join(p.w.Memset(0), p.gpu.Synchronize()))
 	mod := get[*cu.Module](p)(p.gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.address_size 64\n" +
 		".visible .entry use(.param .u64 p, .param .u64 q) { ret; }\n" +
 		".visible .entry cusim_spin(.param .u64 ns) { ret; }")))
@@ -754,7 +839,7 @@ func newScene(t testing.TB, drv *cu.Driver, without int) *scene {
 	p.busy = get[*cu.Function](p)(mod.Function("cusim_spin"))
 	t.Cleanup(func() {
 		p.do(p.gpu.Synchronize())
-		for _, c := range []interface{ Close() error }{p.h, p.n, p.m, mod, p.b, p.a, p.gpu} {
+		for _, c := range []interface{ Close() error }{p.w, p.h, p.n, p.m, mod, p.b, p.a, p.gpu} {
 			p.do(c.Close())
 		}
 	})
@@ -794,6 +879,58 @@ func TestRaces(t *testing.T) {
 
 // orderedPrograms have no race, for other reasons than those of raceTests.
 var orderedPrograms = map[string]func(*scene){
+	"a word that a kernel or a memset writes": func(p *scene) {
+		p.fill(p.a)
+		p.do(p.a.BatchMemOps(cu.WriteWord32(p.word(0), 0x01010101)))
+		p.do(p.a.Memset(p.word(0), 0))
+		p.do(p.b.WaitStream(p.a))
+		p.do(p.b.BatchMemOps(cu.WaitWord32(p.word(0), 0x01010101, cu.WaitEqual)))
+		p.do(p.b.Memset(p.m, 2))
+		p.read(p.a)
+		p.do(p.a.Memset(p.word(0), 1))
+		p.do(p.b.Synchronize())
+		p.read(p.a)
+	},
+	"a word in pinned memory that the host writes": func(p *scene) {
+		p.do(p.h.View(func(b []byte) error { clear(b); return nil }))
+		p.do(p.b.BatchMemOps(cu.WaitWord32(p.h.Span(0, 4), 1, cu.WaitEqual)))
+		p.read(p.b)
+		p.fill(p.a)
+		p.do(p.a.Synchronize())
+		p.do(p.h.View(func(b []byte) error { b[0] = 1; return nil }))
+		p.do(p.b.Synchronize())
+	},
+	"a part of a word": func(p *scene) {
+		p.do(p.b.BatchMemOps(cu.WaitWord64(p.word64(0), 1<<32, cu.WaitEqual)))
+		p.read(p.b)
+		p.fill(p.a)
+		p.do(p.a.BatchMemOps(cu.WriteWord32(p.word(4), 1)))
+		p.do(p.b.Synchronize())
+		p.fill(p.a)
+	},
+	"words of a node that are replaced": func(p *scene) {
+		g := p.graph()
+		n := get[cu.GraphNode](p)(g.AddMemOps([]cu.MemOp{cu.WriteWord32(p.word(0), 1)}, get[cu.GraphNode](p)(g.AddMemset(p.m, 1))))
+		x := p.exec(g)
+		p.do(x.SetMemOps(n, cu.WriteWord32(p.word(8), 2)))
+		p.do(p.b.BatchMemOps(cu.WaitWord32(p.word(8), 2, cu.WaitEqual)))
+		p.read(p.b)
+		p.do(x.Launch(p.a))
+	},
+	"words of a captured node that are replaced": func(p *scene) {
+		g := get[*cu.Graph](p)(p.a.Capture(cu.CaptureRelaxed, func() error {
+			return errors.Join(p.a.BatchMemOps(cu.WaitWord32(p.word(0), 1, cu.WaitEqual)), p.a.Copy(p.n, p.m))
+		}))
+		x := p.exec(g)
+		for _, n := range get[[]cu.GraphNode](p)(g.Nodes()) {
+			if typ, _ := n.Type(); typ == cu.GraphNodeTypeBatchMemOp {
+				p.do(x.SetMemOps(n, cu.WaitWord32(p.word(8), 2, cu.WaitEqual)))
+			}
+		}
+		p.do(x.Launch(p.a))
+		p.fill(p.b)
+		p.do(p.b.BatchMemOps(cu.WriteWord32(p.word(8), 2)))
+	},
 	"one stream": func(p *scene) { p.fill(p.a); p.read(p.a); p.fill(p.a) },
 	"two reads": func(p *scene) {
 		p.do(p.k.Launch(p.a, grid, cu.ConstPtr(p.m), cu.U64(0)))

@@ -20,6 +20,7 @@ type Detector struct {
 	events   map[uintptr]*event
 	shared   queue // records of events that other processes may record
 	orderByHost
+	words words
 	graphs
 	found
 	made     uint64 // how many steps there were
@@ -414,6 +415,7 @@ func (d *Detector) Allocated(what string, addr, size uint64, onHost bool) {
 	stack := callers()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.forgetWords(addr, size)
 	d.memory.allocate(d, &allocation{what: what, addr: addr, size: size, onHost: onHost, stack: stack})
 }
 

@@ -33,6 +33,7 @@ type node struct {
 	timeline *timeline
 	value    uint64
 	signals  bool
+	words    []WordOp
 	hostFunc uint64
 	// handle is the node's handle, or 0 if it is not known.
 	handle uintptr
@@ -211,7 +212,7 @@ func (d *Detector) AddNode(raw, handle uintptr, after []uintptr, w NodeWork) {
 // does says what a node does from now on.
 func (d *Detector) does(n *node, w NodeWork, stack []uintptr) {
 	n.work, n.event, n.records, n.hostFunc = nil, w.Event, w.Event != 0 && !w.Waits, w.HostFunc
-	n.timeline, n.child, n.bodies = nil, nil, w.Bodies
+	n.timeline, n.words, n.child, n.bodies = nil, w.Words, nil, w.Bodies
 	if w.Timeline != 0 {
 		n.timeline, n.value, n.signals = d.timeline(w.Timeline), w.Value, !w.Waits
 	}
@@ -383,7 +384,7 @@ func (d *Detector) SetNode(raw, handle uintptr, w NodeWork) {
 	// It is not known which node has other work. What it does comes after everything else, or, if it is
 	// a wait, before: so the detector finds fewer races, but none that does not exist.
 	n := new(node)
-	d.does(n, NodeWork{Event: w.Event, Waits: w.Waits, HostFunc: w.HostFunc}, nil)
+	d.does(n, NodeWork{Event: w.Event, Waits: w.Waits, HostFunc: w.HostFunc, Words: w.Words}, nil)
 	switch {
 	case x != nil && w.Graph != 0:
 		x.replaceInside(nil, d.described[w.Graph])
@@ -413,7 +414,7 @@ func (x *exec) replaceInside(n *node, child *graph) {
 			continue
 		}
 		x.addUnknown(&node{event: c.event, records: c.records, timeline: c.timeline, value: c.value, signals: c.signals,
-			hostFunc: c.hostFunc, inside: n})
+			words: c.words, hostFunc: c.hostFunc, inside: n})
 	}
 }
 
@@ -421,7 +422,8 @@ func (x *exec) replaceInside(n *node, child *graph) {
 // which may be nothing.
 func (n *node) orders(other *node) bool {
 	return n.event == other.event && n.records == other.records && n.hostFunc == other.hostFunc &&
-		n.timeline == other.timeline && n.value == other.value && n.signals == other.signals
+		n.timeline == other.timeline && n.value == other.value && n.signals == other.signals &&
+		slices.Equal(n.words, other.words)
 }
 
 // addUnknown adds what a node does that is not known.
@@ -430,9 +432,10 @@ func (g *graph) addUnknown(n *node) {
 		other.blind()
 	}
 	switch {
-	case n.event == 0 && n.hostFunc == 0 && n.timeline == nil:
+	case n.event == 0 && n.hostFunc == 0 && n.timeline == nil && n.words == nil:
 		return
-	case n.event != 0 && !n.records, n.timeline != nil && !n.signals:
+	case n.event != 0 && !n.records, n.timeline != nil && !n.signals, slices.ContainsFunc(n.words, WordOp.waits):
+		n.words = slices.DeleteFunc(slices.Clone(n.words), func(op WordOp) bool { return !op.Waits })
 		for _, other := range g.nodes {
 			if len(other.deps) == 0 {
 				other.deps = []*node{n}

@@ -199,6 +199,10 @@ func (d *Detector) Launch(key Stream, raw uintptr) {
 			deps = append(deps, d.before(n.event, PlainEvent)...)
 		case n.timeline != nil && !n.signals:
 			deps = append(deps, d.reaching(n.timeline, n.value))
+		case n.words != nil:
+			deps = append(deps, d.operate(n.words, func(after *step) *step {
+				return d.add(n.lane, nil, append(deps, after)...)
+			}))
 		case n.hostFunc != 0:
 			deps = append(deps, d.call(n.hostFunc, d.add(n.lane, nil, deps...), launch))
 		}

@@ -68,9 +68,13 @@ func (m *memory) use(d *Detector, s *step) {
 				d.find(Race{Kind: UsedAfterFree, Second: a.party(), memory: of, Addr: u.Addr, Size: 1})
 				continue
 			}
+			d.overwritten(of.addr, of.size, s, 0) // perhaps
 		}
 		if a.use = u; u.Size == 0 {
 			continue
+		}
+		if u.Write {
+			d.overwritten(u.Addr, u.Size, s, 0)
 		}
 		list := &m.segments[space(u.OnHost)]
 		first := m.split(u)

@@ -65,6 +65,8 @@ type NodeWork struct {
 	// Timeline is a timeline that the node waits for, or raises, or 0.
 	Timeline uintptr
 	Value    uint64
+	// Words are operations that the node does in their order.
+	Words []WordOp
 	// Graph is a graph whose work the node does as the graph is now, or 0.
 	Graph uintptr
 	// Bodies are graphs of which the node does the work of some, as they are at the instantiation.
@@ -120,8 +122,10 @@ type Observer interface {
 	Signal(s Stream, timeline uintptr, value uint64)
 	// Block is called before the driver has the wait of a stream for a timeline.
 	Block(s Stream, timeline uintptr, value uint64)
-	// BlockFailed is called if the driver has refused the wait.
+	// BlockFailed is called if the driver has refused the wait, or the operations.
 	BlockFailed(s Stream)
+	// WordOps is called before the driver has operations of a stream on words.
+	WordOps(s Stream, ops []WordOp)
 	// HostSignal is called before the host raises a timeline.
 	HostSignal(timeline uintptr, value uint64)
 	// HostSees is called when the host has seen the value of a timeline, or a higher one.

@@ -92,13 +92,7 @@ func (d *Detector) reaching(t *timeline, value uint64) *step {
 		}
 	}
 	if !t.known {
-		c := d.host
-		for _, s := range d.streams {
-			if s.tail != nil && s.tail.pending == 0 {
-				c = join(c, s.tail.clock)
-			}
-		}
-		return known(c)
+		return known(d.everything())
 	}
 	g := gate()
 	t.gates = append(t.gates, awaited{value, g})
