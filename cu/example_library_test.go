@@ -1,6 +1,7 @@
 package cu_test
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/purecu/purecu/cu"
@@ -84,4 +85,33 @@ func ExampleContext_Link() {
 	// cu: cuLinkComplete: CUDA_ERROR_INVALID_SOURCE (300): device kernel image is invalid; the compiler says:
 	// 	error   : Undefined reference to 'helper' in 'main.ptx'
 	// main
+}
+
+// A managed variable is the same for all contexts and for the host.
+func ExampleLibrary_Managed() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	lib := must(drv.LoadLibrary([]byte(`.version 7.0
+.target sm_70
+.address_size 64
+.visible .global .attribute(.managed) .u32 total = 7;
+.visible .entry more()
+{
+	.reg .u32 %v;
+	atom.global.add.u32 %v, [total], 1;
+	ret;
+}`)))
+	defer lib.Close()
+	total := must(lib.Managed(gpu, "total"))
+	defer total.Close() // the variable is the library's
+
+	more := must(must(lib.Kernel("more")).Function(gpu))
+	check(more.Launch(s, cu.LaunchConfig{Grid: cu.Dim3{X: 10}, Block: cu.Dim3{X: 32}}))
+	check(s.Synchronize())
+	check(total.View(func(b []byte) error { fmt.Println(binary.LittleEndian.Uint32(b)); return nil }))
+	// Output: 327
 }

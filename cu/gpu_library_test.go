@@ -67,3 +67,70 @@ func TestGPULink(t *testing.T) {
 		t.Errorf("a mistake in the code: %v", err)
 	}
 }
+
+// managedPTX has a managed variable and a kernel that adds to it.
+const managedPTX = `.version 7.0
+.target sm_70
+.address_size 64
+.visible .global .attribute(.managed) .align 4 .u32 total = 7;
+.visible .global .align 4 .u32 own = 1;
+.visible .entry more()
+{
+	.reg .u32 %v;
+	ld.global.u32 %v, [total];
+	add.u32 %v, %v, 1;
+	st.global.u32 [total], %v;
+	ret;
+}`
+
+// TestGPULibraryManaged uses a managed variable of a library in two contexts, and on the host.
+func TestGPULibraryManaged(t *testing.T) {
+	drv := gpuDriver(t)
+	dev := must(drv.Device(0))(t)
+	first, second := must(dev.PrimaryContext())(t), must(dev.NewContext(0))(t)
+	l, err := drv.LoadLibrary([]byte(managedPTX))
+	if errors.Is(err, errors.ErrUnsupported) { // before CUDA 12.0
+		t.Skip(err)
+	}
+	noErr(t, err)
+	one := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}
+	var addr uintptr
+	for i, gpu := range []*Context{first, second} {
+		m := must(l.Managed(gpu, "total"))(t)
+		if info := must(gpu.ManagedInfo(m))(t); i == 0 {
+			addr = m.Handle()
+			t.Logf("%d bytes at %#x: %+v", m.Size(), addr, info)
+		}
+		if m.Size() != 4 || m.Handle() != addr {
+			t.Errorf("%d bytes at %#x, want 4 at %#x", m.Size(), m.Handle(), addr)
+		}
+		s := must(gpu.NewStream(StreamNonBlocking))(t)
+		f := must(must(l.Kernel("more"))(t).Function(gpu))(t)
+		noErr(t, errors.Join(f.Launch(s, one), s.Synchronize()))
+		noErr(t, m.View(func(b []byte) error {
+			if b[0] != 8+2*byte(i) {
+				t.Errorf("the variable is %d, want %d", b[0], 8+2*i)
+			}
+			b[0]++
+			return nil
+		}))
+		noErr(t, errors.Join(s.Close(), m.Close(), m.Close()))
+	}
+	for _, name := range []string{"own", "absent"} {
+		if _, err := l.Managed(first, name); !errors.Is(err, ResultNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	kept := must(l.Managed(first, "total"))(t)
+	noErr(t, l.Close()) // the memory keeps the library
+	noErr(t, kept.View(func(b []byte) error {
+		if b[0] != 11 {
+			t.Errorf("the variable is %d, want 11", b[0])
+		}
+		return nil
+	}))
+	if _, err := l.Managed(first, "total"); !errors.Is(err, ErrClosed) {
+		t.Errorf("of a closed library: %v", err)
+	}
+	noErr(t, errors.Join(kept.Close(), second.Close(), first.Close()))
+}

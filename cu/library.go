@@ -131,6 +131,35 @@ func (l *Library) module(op string, c *Context) (*Module, error) {
 	return m, nil
 }
 
+// Managed returns a managed variable of the library, which the host can use, too. It is the same for all
+// contexts. The HostMem is for streams of c, where the library is loaded before. Close of it frees nothing:
+// the variable is freed with the library, which stays loaded until the HostMem is closed
+// (cuLibraryGetManaged, CUDA 12.0). It may wait for the GPU, like [Library.Module]: see docs/blocking.md.
+//
+// It follows CUDA's documentation: no driver was observed yet with such a variable.
+func (l *Library) Managed(c *Context, name string) (*HostMem, error) {
+	const op = "cuLibraryGetManaged"
+	m, err := l.module(op, c)
+	if err != nil {
+		return nil, err
+	}
+	mc := m.core
+	if err := mc.Enter(mc, op); err != nil {
+		return nil, err
+	}
+	defer runtime.KeepAlive(m)
+	raw, size, res := mc.ctx.drv.table.LibraryGetManaged(driver.At{Context: mc.ctx.raw}, l.core.raw, name)
+	if res != driver.ResultSuccess {
+		err := mc.notFound(op, "managed variable", name, res)
+		mc.leave()
+		return nil, err
+	}
+	// The memory now owns the call in flight.
+	h := &HostMem{core: &memCore{is: managedVariable, raw: raw, host: driver.HostPtr(raw), size: size, module: mc}}
+	h.cleanup = newMemory(h, mc.ctx, h.core)
+	return h, nil
+}
+
 // Kernel is a kernel of a library, for all contexts (CUkernel). [Kernel.Function] is what a context
 // launches. A Kernel keeps the Library from being collected, but not from being closed.
 type Kernel struct {

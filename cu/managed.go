@@ -190,7 +190,7 @@ func (s *Stream) Attach(m *HostMem, flags AttachFlags) error {
 func (s *Stream) onManaged(f workFunction, m Memory, call func(*streamCore, *region) driver.Result) error {
 	r := regionOf(m)
 	defer runtime.KeepAlive(m)
-	if r.valid() && (r.mem.is != managedMemory || r.size == 0) {
+	if r.valid() && (!r.mem.managed() || r.size == 0) {
 		return notManaged(f.op())
 	}
 	w, err := s.beginMemory(f, &r, &r)
@@ -221,7 +221,7 @@ func (c *Context) useManaged(op string, m Memory, call func(*contextCore, *regio
 		return err
 	case r.mem.ctx.drv != core.drv:
 		return mixed(op, "memory", r.mem.ctx, "context", core)
-	case r.mem.is != managedMemory || r.size == 0:
+	case !r.mem.managed() || r.size == 0:
 		return notManaged(op)
 	}
 	if err := r.mem.Enter(r.mem, op); err != nil {

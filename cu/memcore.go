@@ -22,6 +22,7 @@ const (
 	moduleVariable                     // owned by its module
 	pooledMemory                       // allocated by cuMemAllocAsync or cuMemAllocFromPoolAsync
 	managedMemory                      // allocated by cuMemAllocManaged
+	managedVariable                    // of a library, owned by a module of the library
 	registeredMemory                   // the program's own, registered by cuMemHostRegister
 	virtualMemory                      // mapped by cuMemMap
 	graphMemory                        // allocated by nodes of a graph
@@ -45,6 +46,7 @@ var memoryKinds = [...]struct {
 	deviceMemory:     {name: "device memory", freeWaits: true},
 	pinnedMemory:     {name: "host memory", onHost: true, freeWaits: true, tracked: true},
 	moduleVariable:   {name: "device memory"},
+	managedVariable:  {name: "managed memory"},
 	pooledMemory:     {name: "device memory", tracked: true},
 	registeredMemory: {name: "host memory", onHost: true, freeWaits: true, tracked: true},
 	graphMemory:      {name: "memory of a graph"},
@@ -161,7 +163,7 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	case graphMemory: // nodes free it, or it is taken
 		mc.observeFree()
 		return "", driver.ResultSuccess
-	case moduleVariable:
+	case moduleVariable, managedVariable:
 		if mc.module.leave(); !at.NoWait {
 			mc.ctx.freeDeferred() // this frees the module if it was closed before
 		}
@@ -170,12 +172,15 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	return "Close", driver.ResultNotSupported // the kind has no case here
 }
 
+// managed reports whether the memory is managed.
+func (mc *memCore) managed() bool { return mc.is == managedMemory || mc.is == managedVariable }
+
 // usedOn notes that work which uses the memory is about to be enqueued on a stream. Calls are in
 // flight on both. The memory is not freed before the work is done. The variable of a module is not
 // noted, but the module is.
 func (mc *memCore) usedOn(sc *streamCore) (noted bool) {
 	switch {
-	case mc.is == moduleVariable:
+	case mc.module != nil:
 		mc.module.usedOn(sc)
 		return false
 	case memoryKinds[mc.is].tracked || sc.ctx != mc.ctx:

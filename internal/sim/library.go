@@ -19,6 +19,7 @@ type library struct {
 	problem driver.Result // of the image, which is not read before the code is needed
 	kernels []*libraryKernel
 	modules map[*context]*module
+	managed map[string]*block // the managed variables, which exist when the library was used in a context
 }
 
 // libraryKernel is a CUkernel.
@@ -169,6 +170,9 @@ func (d *Driver) LibraryUnload(th *driver.Thread, h driver.LibraryHandle) driver
 	for _, m := range l.used() {
 		m.freeVariables(d)
 	}
+	for _, b := range l.managed {
+		d.space.remove(b)
+	}
 	for _, m := range l.modules {
 		d.removeModule(m)
 	}
@@ -197,11 +201,11 @@ func (d *Driver) moduleOf(l *library, c *context) (*module, driver.Result) {
 	if l.problem != ok {
 		return nil, l.problem
 	}
-	m, problem := d.newModule(c, l.code)
+	m, problem := d.newModule(c, l.code, l)
 	if problem != nil {
 		return nil, problem.code
 	}
-	m.library, l.modules[c] = l, m
+	l.modules[c] = m
 	for _, k := range l.kernels {
 		for a, v := range k.attributes[c.dev] {
 			m.functions[k.entry.name].attributes[a] = v
@@ -467,16 +471,21 @@ func (d *Driver) LibraryGetUnifiedFunction(_ *driver.Thread, h driver.LibraryHan
 	return 0, driver.ResultInvalidValue
 }
 
-// LibraryGetManaged is cuLibraryGetManaged.
+// LibraryGetManaged is cuLibraryGetManaged. A variable is found when the library was used in a context,
+// as CUDA's documentation says.
 func (d *Driver) LibraryGetManaged(_ *driver.Thread, h driver.LibraryHandle,
-	_ string) (driver.DevicePtr, uint64, driver.Result) {
+	name string) (driver.DevicePtr, uint64, driver.Result) {
 	defer d.mu.Unlock()
 	l, r := d.aboutLibrary("cuLibraryGetManaged", h)
 	if r == ok {
 		r = l.problem
 	}
-	if r == ok {
-		r = driver.ResultNotFound
+	if r != ok {
+		return 0, 0, r
 	}
-	return 0, 0, r
+	b := l.managed[name]
+	if b == nil || b.gone {
+		return 0, 0, driver.ResultNotFound
+	}
+	return driver.DevicePtr(b.addr), b.size, ok
 }

@@ -191,3 +191,50 @@ func TestLibraryContexts(t *testing.T) {
 	count(r.th, "\x09\x00\x00\x00")
 	r.must(r.LibraryUnload(r.th, l))
 }
+
+// TestManagedVariables has managed variables of a module, and of a library in two contexts.
+func TestManagedVariables(t *testing.T) {
+	r := newLab(t)
+	image := []byte(".version 7.0\n.target sm_70\n.address_size 64\n" +
+		".visible .global .attribute(.managed) .u32 total = 7;\n.visible .entry k() { ret; }\x00")
+	managed := func(p driver.DevicePtr) bool {
+		v, res := r.PointerGetAttribute(r.th, driver.CU_POINTER_ATTRIBUTE_IS_MANAGED, p)
+		return res == ok && v[0] != 0
+	}
+	m, res := r.ModuleLoadData(r.th, image)
+	r.must(res)
+	p, size, res := r.ModuleGetGlobal(r.th, m, "total")
+	if res != ok || size != 4 || !managed(p) {
+		t.Errorf("the module's variable: %d bytes, %v", size, res)
+	}
+	r.want("freeing a variable", invalidValue, r.MemFree(r.th, p))
+	r.must(r.ModuleUnload(r.th, m))
+	if managed(p) {
+		t.Error("the variable is there after its module")
+	}
+
+	l, res := r.LibraryLoadData(r.th, image, nil, nil, nil, nil)
+	r.must(res)
+	_, _, res = r.LibraryGetManaged(r.th, l, "total")
+	r.want("before a use", driver.ResultNotFound, res)
+	_, res = r.LibraryGetModule(r.th, l)
+	r.must(res)
+	p, size, res = r.LibraryGetManaged(r.th, l, "total")
+	if res != ok || size != 4 || !managed(p) {
+		t.Errorf("the library's variable: %d bytes, %v", size, res)
+	}
+	second, res := r.CtxCreate(r.th, nil, 0, 0)
+	r.must(res)
+	if q, _, res := r.LibraryGetGlobal(r.th, l, "total"); q != p || res != ok {
+		t.Errorf("in another context the variable is at %#x, want %#x (%v)", q, p, res)
+	}
+	r.must(r.CtxDestroy(r.th, second))
+	r.must(r.CtxSetCurrent(r.th, r.ctx))
+	if !managed(p) {
+		t.Error("the variable went with the second context")
+	}
+	r.must(r.LibraryUnload(r.th, l))
+	if managed(p) {
+		t.Error("the variable is there after its library")
+	}
+}

@@ -55,7 +55,9 @@ type block struct {
 	leaving, gone bool
 	// asleep says that the memory of a graph's node is not allocated now: see graphAlloc.
 	asleep bool
-	alloc  *graphAlloc // of a graph's node
+	// variable says that the managed memory is a variable, which the program cannot free.
+	variable bool
+	alloc    *graphAlloc // of a graph's node
 }
 
 // bytes returns the content.
@@ -267,7 +269,9 @@ func (a *addressSpace) census(n map[string]int) {
 				n["device memory"]++
 			}
 		case managedBlock:
-			n["managed memory"]++
+			if !b.variable {
+				n["managed memory"]++
+			}
 		case pinnedBlock, registeredBlock:
 			n["host memory"]++
 		}
@@ -364,6 +368,9 @@ func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind,
 	if k == deviceBlock {
 		if b == nil {
 			b = d.space.of(addr, poolBlock, managedBlock, graphBlock)
+			if b != nil && b.variable {
+				b = nil
+			}
 		}
 		// It needs no current context, as the block refers to its context.
 		switch {

@@ -11,6 +11,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/codeimage"
 	"github.com/purecu/purecu/internal/ptx/compile"
+	"github.com/purecu/purecu/internal/ptx/syntax"
 )
 
 // module is a CUmodule.
@@ -140,7 +141,7 @@ func (d *Driver) loadModule(op string, th *driver.Thread, image []byte,
 	if r = d.live(c); r != ok { // another call may have destroyed it meanwhile
 		return 0, log, r
 	}
-	m, problem := d.newModule(c, code)
+	m, problem := d.newModule(c, code, nil)
 	if problem != nil {
 		log.Error = problem.text
 		return 0, log, problem.code
@@ -171,9 +172,10 @@ func (d *Driver) resources(name string, attributes map[int32]int32, idle bool, e
 	return line
 }
 
-// newModule makes a module of a context. The error may have no text.
-func (d *Driver) newModule(c *context, code *ptxCode) (*module, *ptxError) {
-	m := &module{ctx: c, functions: make(map[string]*function), variables: make(map[string]*block), code: code.text}
+// newModule makes a module of a context, for a library if it is not nil. The error may have no text.
+func (d *Driver) newModule(c *context, code *ptxCode, l *library) (*module, *ptxError) {
+	m := &module{ctx: c, functions: make(map[string]*function), variables: make(map[string]*block), code: code.text,
+		library: l}
 	problem := m.define(d, code)
 	if problem == nil {
 		problem = d.executable(m, code)
@@ -188,14 +190,24 @@ func (d *Driver) newModule(c *context, code *ptxCode) (*module, *ptxError) {
 
 // define makes the variables and the kernels of a module.
 func (m *module) define(d *Driver, code *ptxCode) *ptxError {
+	shared := make(map[string]bool) // variables of the library that have a value
 	for _, v := range code.variables {
-		b, r := d.newDeviceBlock(m.ctx, v.Size(), moduleBlock)
+		if v.Managed && m.library != nil {
+			if b := m.library.managed[v.Name]; b != nil && !b.gone {
+				m.variables[v.Name], shared[v.Name] = b, true
+				continue
+			}
+		}
+		b, r := m.newVariable(d, v)
 		if r != ok {
 			return &ptxError{code: r}
 		}
 		m.variables[v.Name] = b
 	}
 	for _, v := range code.variables {
+		if shared[v.Name] {
+			continue
+		}
 		if problem := m.content(code, v); problem != nil {
 			return problem
 		}
@@ -283,9 +295,32 @@ func textOf(image []byte) (text []byte, message string, _ driver.Result) {
 	return image, "", ok
 }
 
+// newVariable makes the memory of a variable. All modules of a library have the same managed variables.
+func (m *module) newVariable(d *Driver, v *syntax.Var) (*block, driver.Result) {
+	if !v.Managed {
+		return d.newDeviceBlock(m.ctx, v.Size(), moduleBlock)
+	}
+	addr, r := d.addPages(m.ctx, managedBlock, v.Size(), driver.CU_MEM_ATTACH_GLOBAL)
+	if r != ok {
+		return nil, r
+	}
+	b := d.space.of(addr, managedBlock)
+	b.variable = true
+	if l := m.library; l != nil {
+		if l.managed == nil {
+			l.managed = make(map[string]*block)
+		}
+		l.managed[v.Name] = b
+	}
+	return b, ok
+}
+
+// freeVariables frees the variables of the module, but not those of its library.
 func (m *module) freeVariables(d *Driver) {
 	for _, b := range m.variables {
-		d.space.remove(b)
+		if b.kind != managedBlock || m.library == nil {
+			d.space.remove(b)
+		}
 	}
 }
 

@@ -143,6 +143,25 @@ func (p *parser) skipUntil(mark string) *Error {
 	return nil
 }
 
+// attributes reads what follows .attribute: .managed, or .unified with two numbers, in parentheses.
+func (p *parser) attributes() (managed bool, err *Error) {
+	for depth := 0; ; p.advance() {
+		switch p.tok.text {
+		case "":
+			return false, p.unexpected(`")"`)
+		case ".managed":
+			managed = true
+		case "(":
+			depth++
+		case ")":
+			if depth--; depth <= 0 {
+				p.advance()
+				return managed, nil
+			}
+		}
+	}
+}
+
 // declaration reads a declaration of the module.
 func (p *parser) declaration() *Error {
 	linkage := ""
@@ -268,7 +287,9 @@ func (p *parser) directive(f *Function) *Error {
 		return p.skipUntil(";")
 	}
 	if d.Name == ".attribute" {
-		return p.skipUntil(")")
+		p.advance()
+		_, err := p.attributes()
+		return err
 	}
 	most, known := numbers(d.Name)
 	if !known {
@@ -414,9 +435,14 @@ func (p *parser) declared(space Space, pos Pos) (*Var, *Error) {
 		case ".v2", ".v4", ".v8":
 			v.Vector = uint64(t.text[2] - '0')
 		case ".attribute":
-			if err := p.skipUntil(")"); err != nil {
+			managed, err := p.attributes()
+			if err != nil {
 				return nil, err
 			}
+			if managed && space != Global {
+				return nil, &Error{t.pos, "a variable that is not in global memory cannot be managed"}
+			}
+			v.Managed = v.Managed || managed
 		case ".ptr": // it says what the pointer points to
 			if spaceOf(p.tok.text) != NoSpace {
 				p.advance()

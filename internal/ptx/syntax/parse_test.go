@@ -112,7 +112,7 @@ func TestDeclarations(t *testing.T) {
 		.visible .global .align 16 .b8 text[4] = {72, 105, 33};
 		.const .f32 pi = 0f40490FDB;
 		.global .u64 table[2] = {generic(text)+1, text-2};
-		.global .attribute(.managed) .s32 a = -1, b[] = {1, 2, {3}};
+		.global .attribute(.managed, .unified(19, 95)) .s32 a = -1, b[] = {1, 2, {3}};
 		.func (.param .b32 r) f(.param .b32 x, .reg .u64 y);
 		.weak .entry k(.param .u64 .ptr .global .align 8 p, .param .align 4 .b8 s[12]) .maxntid 128, 1, 1 .minnctapersm 2 { ret; }
 		.section .debug_info { .b8 1, 2 }` + "\x00 garbage")
@@ -126,6 +126,9 @@ func TestDeclarations(t *testing.T) {
 	if v := table.Init; v[0].Symbol != "text" || !v[0].Generic || v[0].Number.Bits != 1 || v[1].Generic ||
 		int64(v[1].Number.Bits) != -2 {
 		t.Errorf("table is %+v", table)
+	}
+	if !b.Managed || table.Managed {
+		t.Errorf("managed: %v, want b only", []bool{b.Managed, table.Managed})
 	}
 	if b.Name != "b" || b.Count != 3 || b.Size() != 12 || b.Type != "s32" {
 		t.Errorf("b is %+v", b)

@@ -76,9 +76,11 @@ type Var struct {
 	Range  int      // of registers: the number of Name0, Name1, …; 0 if Name is the register
 	Align  uint64   // in bytes
 	Extern bool
-	linked linked
-	Open   bool // an array whose length is not declared
-	Init   []Value
+	// Managed says that the variable is in managed memory.
+	Managed bool
+	linked  linked
+	Open    bool // an array whose length is not declared
+	Init    []Value
 	// Global is the variable of the module for one in global or constant memory that a function declares.
 	Global *Var
 }
