@@ -54,6 +54,10 @@ typedef struct {
 	size_t width, height;
 } SetParams; // a CUDA_MEMSET_NODE_PARAMS_v1
 typedef struct {
+	int result;
+	H node, from;
+} UpdateInfo; // a CUgraphExecUpdateResultInfo_v1
+typedef struct {
 	void (*function)(void *);
 	void *data;
 } HostParams; // a CUDA_HOST_NODE_PARAMS_v1
@@ -247,6 +251,12 @@ typedef struct {
 	F(cuGraphKernelNodeSetParams, "cuGraphKernelNodeSetParams_v2", (H, const KernelParams *))                      \
 	F(cuGraphKernelNodeSetAttribute, "cuGraphKernelNodeSetAttribute", (H, int, const void *))                      \
 	F(cuGraphKernelNodeGetAttribute, "cuGraphKernelNodeGetAttribute", (H, int, void *))                            \
+	F(cuGraphKernelNodeGetParams, "cuGraphKernelNodeGetParams_v2", (H, KernelParams *))                            \
+	F(cuGraphMemcpyNodeGetParams, "cuGraphMemcpyNodeGetParams", (H, CopyParams *))                                 \
+	F(cuGraphMemsetNodeGetParams, "cuGraphMemsetNodeGetParams", (H, SetParams *))                                  \
+	F(cuGraphHostNodeGetParams, "cuGraphHostNodeGetParams", (H, HostParams *))                                     \
+	F(cuGraphChildGraphNodeGetGraph, "cuGraphChildGraphNodeGetGraph", (H, H *))                                    \
+	F(cuGraphExecUpdate_v2, "cuGraphExecUpdate_v2", (H, H, UpdateInfo *))                                          \
 	F(cuGraphMemcpyNodeSetParams, "cuGraphMemcpyNodeSetParams", (H, const CopyParams *))                           \
 	F(cuGraphMemsetNodeSetParams, "cuGraphMemsetNodeSetParams", (H, const SetParams *))                            \
 	F(cuGraphHostNodeSetParams, "cuGraphHostNodeSetParams", (H, const HostParams *))                               \

@@ -87,6 +87,11 @@ ROW(node_set_attribute, "cuGraphKernelNodeSetAttribute", 0, BUILT,
 	cuGraphKernelNodeSetAttribute(hs[0], 2, &(long[8]){1}))
 ROW(node_get_attribute, "cuGraphKernelNodeGetAttribute", 0, BUILT,
 	cuGraphKernelNodeGetAttribute(hs[0], 2, &(long[8]){0}))
+ROW(node_get_kernel, "cuGraphKernelNodeGetParams", 0, BUILT, cuGraphKernelNodeGetParams(hs[0], &(KernelParams){0}))
+ROW(node_get_copy, "cuGraphMemcpyNodeGetParams", 0, BUILT, cuGraphMemcpyNodeGetParams(hs[1], &(CopyParams){0}))
+ROW(node_get_set, "cuGraphMemsetNodeGetParams", 0, BUILT, cuGraphMemsetNodeGetParams(hs[2], &(SetParams){0}))
+ROW(node_get_host, "cuGraphHostNodeGetParams", 0, BUILT, cuGraphHostNodeGetParams(hs[3], &(HostParams){0}))
+ROW(node_get_child, "cuGraphChildGraphNodeGetGraph", 0, BUILT, cuGraphChildGraphNodeGetGraph(hs[4], &h2))
 ROW(node_destroy, "cuGraphDestroyNode", 0, BUILT, cuGraphDestroyNode(hs[0]))
 ROW(node_destroy_child, "cuGraphDestroyNode, a graph", 0, BUILT, cuGraphDestroyNode(hs[4]))
 ROW(node_destroy_used, "cuGraphDestroyNode, its executable graph runs on the held stream", 0, RUNNING,
@@ -200,6 +205,11 @@ ROW(exec_update, "cuGraphExecUpdate, idle", 0,
 ROW(exec_update_running, "cuGraphExecUpdate, runs on the held stream", 0,
     h2 = kernel_graph(); h = executable(kernel_graph()); hold(); ok(cuGraphLaunch(h, held)),
     cuGraphExecUpdate(h, h2, hs, &i1))
+ROW(exec_update2, "cuGraphExecUpdate_v2, idle", 0,
+    h2 = kernel_graph(); h = executable(kernel_graph()), cuGraphExecUpdate_v2(h, h2, &(UpdateInfo){0}))
+ROW(exec_update2_running, "cuGraphExecUpdate_v2, runs on the held stream", 0,
+    h2 = kernel_graph(); h = executable(kernel_graph()); hold(); ok(cuGraphLaunch(h, held)),
+    cuGraphExecUpdate_v2(h, h2, &(UpdateInfo){0}))
 CASE(exec_record_set, "cuGraphExecEventRecordNodeSetEvent", 0) {
 	H node, g = event_graph(&node, new_event(EVENT_TIMED));
 	h = executable(g);
