@@ -241,7 +241,7 @@ func (d *Driver) DevicePrimaryCtxSetFlags(_ *driver.Thread, dev driver.Device, f
 	return ok
 }
 
-// CtxCreate is cuCtxCreate_v4, without parameters.
+// CtxCreate is cuCtxCreate_v4. It supports no affinity, as drivers without MPS, and no sharing with graphics.
 func (d *Driver) CtxCreate(th *driver.Thread, params *driver.CtxCreateParams, flags uint32,
 	dev driver.Device) (driver.Context, driver.Result) {
 	defer d.mu.Unlock()
@@ -254,8 +254,10 @@ func (d *Driver) CtxCreate(th *driver.Thread, params *driver.CtxCreateParams, fl
 		return 0, r
 	case d.lost != ok:
 		return 0, d.lost
-	case params != nil:
-		return 0, driver.ResultNotSupported
+	case params != nil && (params.CigParams != nil || params.NumExecAffinityParams > 0 && params.ExecAffinityParams == nil):
+		return 0, driver.ResultInvalidValue
+	case params != nil && params.NumExecAffinityParams > 0:
+		return 0, driver.ResultUnsupportedExecAffinity
 	case !v.hasRoom():
 		return 0, driver.ResultOutOfMemory
 	}

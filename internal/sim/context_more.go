@@ -62,17 +62,14 @@ func (d *Driver) CtxGetExecAffinity(th *driver.Thread, typ int32) (p driver.Exec
 	return p, ok
 }
 
-// CtxCreateV3 is cuCtxCreate_v3. It supports no affinity, as drivers without MPS.
+// CtxCreateV3 is cuCtxCreate_v3.
 func (d *Driver) CtxCreateV3(th *driver.Thread, params []driver.ExecAffinityParam, flags uint32,
 	dev driver.Device) (driver.Context, driver.Result) {
-	if len(params) == 0 {
-		return d.CtxCreate(th, nil, flags, dev)
+	var p driver.CtxCreateParams
+	if len(params) > 0 {
+		p.ExecAffinityParams, p.NumExecAffinityParams = &params[0], int32(len(params))
 	}
-	defer d.mu.Unlock()
-	if _, r := d.aboutDevice("cuCtxCreate", dev); r != ok {
-		return 0, r
-	}
-	return 0, driver.ResultUnsupportedExecAffinity
+	return d.CtxCreate(th, &p, flags, dev)
 }
 
 // DeviceGetExecAffinitySupport is cuDeviceGetExecAffinitySupport: there is none, as without MPS.

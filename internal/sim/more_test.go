@@ -228,3 +228,40 @@ func TestOtherCopies(t *testing.T) {
 	r.must(r.StreamSynchronize(r.th, s))
 	r.must(r.MemFree(r.th, m))
 }
+
+// TestContextAffinity asks for contexts with some of the multiprocessors by both interfaces.
+func TestContextAffinity(t *testing.T) {
+	r := newLab(t)
+	some := []driver.ExecAffinityParam{{Type: driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT}}
+	for _, tt := range []struct {
+		what   string
+		list   []driver.ExecAffinityParam
+		flags  uint32
+		device driver.Device
+		want   driver.Result
+	}{
+		{"none", nil, 0, 0, ok},
+		{"some", some, 0, 0, driver.ResultUnsupportedExecAffinity},
+		{"a device that is missing", some, 0, 99, driver.ResultInvalidDevice},
+		{"flags", some, 1 << 20, 0, driver.ResultInvalidValue},
+	} {
+		p := driver.CtxCreateParams{NumExecAffinityParams: int32(len(tt.list))}
+		if tt.list != nil {
+			p.ExecAffinityParams = &tt.list[0]
+		}
+		c, res := r.CtxCreate(r.th, &p, tt.flags, tt.device)
+		r.want(tt.what, tt.want, res)
+		if res == ok {
+			r.must(r.CtxDestroy(r.th, c))
+		}
+		c, res = r.CtxCreateV3(r.th, tt.list, tt.flags, tt.device)
+		r.want(tt.what+", by the older interface", tt.want, res)
+		if res == ok {
+			r.must(r.CtxDestroy(r.th, c))
+		}
+	}
+	_, res := r.CtxCreate(r.th, &driver.CtxCreateParams{NumExecAffinityParams: 1}, 0, 0)
+	r.want("no list", driver.ResultInvalidValue, res)
+	_, res = r.CtxCreate(r.th, &driver.CtxCreateParams{CigParams: &driver.CtxCigParam{}}, 0, 0)
+	r.want("shared with graphics", driver.ResultInvalidValue, res)
+}

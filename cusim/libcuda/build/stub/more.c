@@ -51,30 +51,6 @@ int cuDeviceComputeCapability(void *major, void *minor, int dev)
 	return result ? result : cuDeviceGetAttribute(minor, MINOR, dev);
 }
 
-// create creates a context. Execution affinities are refused, as by a GPU without MPS. A number
-// below 1 means none.
-static int create(int since, void *pctx, const void *affinities, int n, unsigned int flags, int dev)
-{
-	uint64_t a[] = {(uintptr_t)pctx, 0, flags, (uint32_t)dev};
-	if (n > 0)
-		return cusim_refuse(affinities ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : CUDA_ERROR_INVALID_VALUE);
-	return cusim_call(CUSIM_CtxCreate_v4, since, a);
-}
-
-int cuCtxCreate_v3(void *pctx, void *paramsArray, int numParams, unsigned int flags, int dev)
-{
-	return create(11040, pctx, paramsArray, numParams, flags, dev);
-}
-
-int cuCtxCreate_v4(void *pctx, void *ctxCreateParams, unsigned int flags, int dev)
-{
-	// A CUctxCreateParams. Contexts that share with graphics (CIG) are refused.
-	const struct { void *affinities; int n; void *cig; } none = {0}, *params = ctxCreateParams ? ctxCreateParams : &none;
-	if (params->cig)
-		return cusim_refuse(CUDA_ERROR_INVALID_VALUE);
-	return create(12050, pctx, params->affinities, params->n, flags, dev);
-}
-
 // in_context calls f with a context made current, NULL being the current one.
 static int in_context(void *ctx, int (*f)(void *), void *arg)
 {

@@ -174,6 +174,18 @@ int cuCtxCreate_v2(void *pctx, unsigned int flags, int dev)
 	return cusim_call(18, 3020, a);
 }
 
+int cuCtxCreate_v3(void *pctx, void *paramsArray, int numParams, unsigned int flags, int dev)
+{
+	uint64_t a[] = {(uintptr_t)pctx, (uintptr_t)paramsArray, (uint32_t)numParams, (uint32_t)flags, (uint32_t)dev};
+	return cusim_call(310, 11040, a);
+}
+
+int cuCtxCreate_v4(void *pctx, void *ctxCreateParams, unsigned int flags, int dev)
+{
+	uint64_t a[] = {(uintptr_t)pctx, (uintptr_t)ctxCreateParams, (uint32_t)flags, (uint32_t)dev};
+	return cusim_call(17, 12050, a);
+}
+
 int cuCtxDestroy(void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)ctx};

@@ -118,8 +118,6 @@ enum {
 // The calls that hand-written functions make, by their number.
 enum {
 	CUSIM_Init = 0,
-	CUSIM_CtxCreate_v4 = 17,
-	CUSIM_CtxCreate_v3 = 310,
 };
 
 // The functions that the library exports.
