@@ -29,6 +29,31 @@ func withNode(f func(c *caller, g *callGraph, i int) []uint64) func(c *caller) [
 	})
 }
 
+// mostly returns the number of a node, most often of one of a type, or -1.
+func mostly(c *caller, nodes []callNode, typ int32) int {
+	i := some(c, nodes)
+	if i < 0 || c.IntN(4) == 0 {
+		return i
+	}
+	for k := range nodes {
+		if k = (i + k) % len(nodes); nodes[k].typ == typ {
+			return k
+		}
+	}
+	return -1
+}
+
+// withNodeOf is withNode for a call that is for nodes of one type.
+func withNodeOf(typ int32, f func(c *caller, g *callGraph, i int) []uint64) func(c *caller) []uint64 {
+	return withGraph(func(c *caller, g *callGraph) []uint64 {
+		i := mostly(c, g.nodes, typ)
+		if i < 0 {
+			return noOperands
+		}
+		return f(c, g, i)
+	})
+}
+
 // withExec returns a call that uses an executable graph.
 func withExec(f func(c *caller, x *callExec) []uint64) func(c *caller) []uint64 {
 	return func(c *caller) []uint64 {
@@ -44,6 +69,17 @@ func withExec(f func(c *caller, x *callExec) []uint64) func(c *caller) []uint64 
 func withExecNode(f func(c *caller, x *callExec, n callNode) []uint64) func(c *caller) []uint64 {
 	return withExec(func(c *caller, x *callExec) []uint64 {
 		i := some(c, x.nodes)
+		if i < 0 {
+			return noOperands
+		}
+		return f(c, x, x.nodes[i])
+	})
+}
+
+// withExecNodeOf is withExecNode for a call that is for nodes of one type.
+func withExecNodeOf(typ int32, f func(c *caller, x *callExec, n callNode) []uint64) func(c *caller) []uint64 {
+	return withExec(func(c *caller, x *callExec) []uint64 {
+		i := mostly(c, x.nodes, typ)
 		if i < 0 {
 			return noOperands
 		}
@@ -67,7 +103,7 @@ func (g *callGraph) few(c *caller) []driver.GraphNode {
 // add notes a new node.
 func (g *callGraph) add(n driver.GraphNode, typ int32, r driver.Result) []uint64 {
 	if r == ok {
-		g.nodes = append(g.nodes, callNode{n, typ})
+		g.nodes = append(g.nodes, callNode{node: n, typ: typ})
 	}
 	return answers(r)
 }
@@ -109,6 +145,9 @@ func (c *caller) memset() (p driver.MemsetNodeParams, found bool) {
 	if p.Height > 1 && p.Pitch < p.Width*uint64(p.ElementSize) && c.IntN(2) == 0 {
 		p.Pitch = 256
 	}
+	if c.IntN(2) == 0 { // one row, as an executable graph can have
+		p.ElementSize, p.Width, p.Height, p.Pitch = one[uint32](c, 1, 4), 16, 1, 0
+	}
 	c.say("%v %d %d %d × %d %d", b.kind, p.Value, p.ElementSize, p.Width, p.Height, p.Pitch)
 	return p, true
 }
@@ -117,7 +156,7 @@ func (c *caller) memset() (p driver.MemsetNodeParams, found bool) {
 func (c *caller) copied() (p driver.Memcpy3D, found bool) {
 	from, ok1 := c.target(2048)
 	to, ok2 := c.target(2048)
-	if !ok1 || !ok2 || from == to {
+	if !ok1 || !ok2 || from == to || from.kind+to.kind != 2*ofDevice && c.IntN(2) == 0 {
 		return p, false
 	}
 	p = driver.Memcpy3D{SrcMemoryType: driver.CU_MEMORYTYPE_DEVICE, SrcDevice: from.at, DstMemoryType: driver.CU_MEMORYTYPE_DEVICE, DstDevice: to.at,
@@ -131,6 +170,12 @@ func (c *caller) copied() (p driver.Memcpy3D, found bool) {
 		return one[int32](c, driver.CU_MEMORYTYPE_DEVICE, driver.CU_MEMORYTYPE_UNIFIED)
 	}
 	p.SrcMemoryType, p.DstMemoryType = kinds(from), kinds(to)
+	if c.IntN(2) == 0 { // one row, as an executable graph can have
+		p.WidthInBytes, p.Height, p.Depth, p.SrcPitch, p.DstPitch = 16, 1, 1, 64, 64
+		if from.kind == ofDevice && to.kind == ofDevice {
+			p.SrcMemoryType, p.DstMemoryType = driver.CU_MEMORYTYPE_DEVICE, driver.CU_MEMORYTYPE_DEVICE
+		}
+	}
 	c.say("%d→%d %+v", from.kind, to.kind, p)
 	return p, true
 }
@@ -162,7 +207,8 @@ var graphCalls = []randomCall{
 			found, r := c.GraphNodeFindInClone(c.at, n.node, clone)
 			answer = append(answer, uint64(r))
 			if r == ok {
-				next.nodes = append(next.nodes, callNode{found, n.typ})
+				n.node = found
+				next.nodes = append(next.nodes, n)
 			}
 		}
 		c.graphs = append(c.graphs, next)
@@ -221,6 +267,9 @@ var graphCalls = []randomCall{
 		if k > i { // otherwise there may be a cycle, which only the instantiation finds
 			i, k = k, i
 		}
+		if have, _ := c.listEdges(g); (i == k || slices.Contains(have, [2]int{k, i})) && c.IntN(8) > 0 {
+			return noOperands
+		}
 		c.say("%d %d", k, i)
 		from, to := []driver.GraphNode{g.nodes[k].node}, []driver.GraphNode{g.nodes[i].node}
 		if c.IntN(2) == 0 {
@@ -244,6 +293,9 @@ var graphCalls = []randomCall{
 	})},
 	{"cuGraphDestroyNode", withNode(func(c *caller, g *callGraph, i int) []uint64 {
 		n := g.nodes[i].node
+		if g.nodes[i].bodies != nil && c.IntN(4) > 0 { // the graph cannot be instantiated any more
+			return noOperands
+		}
 		r := c.GraphDestroyNode(c.at, n)
 		if r == ok {
 			g.nodes = slices.Delete(slices.Clone(g.nodes), i, i+1)
@@ -261,7 +313,7 @@ var graphCalls = []randomCall{
 		c.say("%d", flags)
 		x, r := c.GraphInstantiateWithFlags(c.at, g.graph, flags)
 		if r == ok {
-			c.execs = append(c.execs, callExec{x, slices.Clone(g.nodes)})
+			c.execs = append(c.execs, callExec{x, g.graph, slices.Clone(g.nodes)})
 		}
 		return answers(r)
 	})},
@@ -270,14 +322,6 @@ var graphCalls = []randomCall{
 	})},
 	{"cuGraphUpload", withExec(func(c *caller, x *callExec) []uint64 {
 		return answers(c.GraphUpload(c.at, x.exec, c.anyStream()))
-	})},
-	{"cuGraphExecUpdate", withExec(func(c *caller, x *callExec) []uint64 {
-		i := some(c, c.graphs)
-		if i < 0 {
-			return noOperands
-		}
-		info, r := c.GraphExecUpdateV2(c.at, x.exec, c.graphs[i].graph)
-		return []uint64{uint64(r), uint64(info.Result)}
 	})},
 	{"cuGraphExecGetFlags", withExec(func(c *caller, x *callExec) []uint64 {
 		flags, r := c.GraphExecGetFlags(c.at, x.exec)
@@ -307,7 +351,10 @@ func (c *caller) edgeWithData(g *callGraph, from, to []driver.GraphNode) []uint6
 	n, r := c.GraphNodeGetDependencies(c.at, to[0], list)
 	m, q := c.GraphNodeGetDependentNodesV2(c.at, from[0], list, make([]driver.GraphEdgeData, len(list)))
 	p := c.GraphRemoveDependenciesV2(c.at, g.graph, from, to, e)
-	return []uint64{uint64(r), n, uint64(q), m, uint64(p)}
+	if r != ok { // it may be a lossy query
+		n = 0
+	}
+	return append(answers(ok, uint64(r), n, uint64(p)), answers(q, m)...)
 }
 
 var nodeCalls = []randomCall{
@@ -320,14 +367,14 @@ var nodeCalls = []randomCall{
 		k, q := c.GraphNodeGetDependentNodes(c.at, g.nodes[i].node, nil)
 		return []uint64{uint64(r), n, uint64(q), k}
 	})},
-	{"cuGraphKernelNodeSetParams", withNode(func(c *caller, g *callGraph, i int) []uint64 {
+	{"cuGraphKernelNodeSetParams", withNodeOf(kernelType, func(c *caller, g *callGraph, i int) []uint64 {
 		p, found := c.kernel()
 		if !found {
 			return noOperands
 		}
 		return answers(c.GraphKernelNodeSetParams(c.at, g.nodes[i].node, &p))
 	})},
-	{"cuGraphKernelNodeGetParams", withNode(func(c *caller, g *callGraph, i int) []uint64 {
+	{"cuGraphKernelNodeGetParams", withNodeOf(kernelType, func(c *caller, g *callGraph, i int) []uint64 {
 		p, r := c.GraphKernelNodeGetParams(c.at, g.nodes[i].node)
 		if r != ok {
 			return answers(r)
@@ -336,43 +383,43 @@ var nodeCalls = []randomCall{
 		return answers(r, uint64(p.GridDimX), uint64(p.BlockDimX), uint64(p.SharedMemBytes), uint64(boolean(p.Ctx == c.ctx)),
 			c.offset(*(*driver.DevicePtr)(args[0])), uint64(*(*uint32)(args[1])))
 	})},
-	{"cuGraphMemsetNodeSetParams", withNode(func(c *caller, g *callGraph, i int) []uint64 {
+	{"cuGraphMemsetNodeSetParams", withNodeOf(setType, func(c *caller, g *callGraph, i int) []uint64 {
 		p, found := c.memset()
 		if !found {
 			return noOperands
 		}
 		return answers(c.GraphMemsetNodeSetParams(c.at, g.nodes[i].node, &p))
 	})},
-	{"cuGraphMemsetNodeGetParams", withNode(func(c *caller, g *callGraph, i int) []uint64 {
+	{"cuGraphMemsetNodeGetParams", withNodeOf(setType, func(c *caller, g *callGraph, i int) []uint64 {
 		p, r := c.GraphMemsetNodeGetParams(c.at, g.nodes[i].node)
 		return answers(r, c.offset(p.Dst), uint64(p.Value), uint64(p.ElementSize), p.Width, p.Height)
 	})},
-	{"cuGraphMemcpyNodeSetParams", withNode(func(c *caller, g *callGraph, i int) []uint64 {
+	{"cuGraphMemcpyNodeSetParams", withNodeOf(copyType, func(c *caller, g *callGraph, i int) []uint64 {
 		p, found := c.copied()
 		if !found {
 			return noOperands
 		}
 		return answers(c.GraphMemcpyNodeSetParams(c.at, g.nodes[i].node, &p))
 	})},
-	{"cuGraphMemcpyNodeGetParams", withNode(func(c *caller, g *callGraph, i int) []uint64 {
+	{"cuGraphMemcpyNodeGetParams", withNodeOf(copyType, func(c *caller, g *callGraph, i int) []uint64 {
 		p, r := c.GraphMemcpyNodeGetParams(c.at, g.nodes[i].node)
 		return answers(r, p.WidthInBytes, p.Height, p.Depth)
 	})},
-	{"cuGraphExecKernelNodeSetParams", withExecNode(func(c *caller, x *callExec, n callNode) []uint64 {
+	{"cuGraphExecKernelNodeSetParams", withExecNodeOf(kernelType, func(c *caller, x *callExec, n callNode) []uint64 {
 		p, found := c.kernel()
 		if !found {
 			return noOperands
 		}
 		return answers(c.GraphExecKernelNodeSetParams(c.at, x.exec, n.node, &p))
 	})},
-	{"cuGraphExecMemsetNodeSetParams", withExecNode(func(c *caller, x *callExec, n callNode) []uint64 {
+	{"cuGraphExecMemsetNodeSetParams", withExecNodeOf(setType, func(c *caller, x *callExec, n callNode) []uint64 {
 		p, found := c.memset()
 		if !found {
 			return noOperands
 		}
 		return answers(c.GraphExecMemsetNodeSetParams(c.at, x.exec, n.node, &p, c.ctx))
 	})},
-	{"cuGraphExecMemcpyNodeSetParams", withExecNode(func(c *caller, x *callExec, n callNode) []uint64 {
+	{"cuGraphExecMemcpyNodeSetParams", withExecNodeOf(copyType, func(c *caller, x *callExec, n callNode) []uint64 {
 		p, found := c.copied()
 		if !found {
 			return noOperands
@@ -381,6 +428,12 @@ var nodeCalls = []randomCall{
 	})},
 	{"cuGraphNodeSetEnabled", withExecNode(func(c *caller, x *callExec, n callNode) []uint64 {
 		on := uint32(c.IntN(3))
+		if n.typ == kernelType && on == 0 {
+			if c.cooperative { // a launch with a cooperative kernel that is disabled poisons the context
+				return noOperands
+			}
+			c.disabled = true
+		}
 		c.say("%d %d", n.typ, on)
 		return answers(c.GraphNodeSetEnabled(c.at, x.exec, n.node, on))
 	})},
@@ -388,14 +441,20 @@ var nodeCalls = []randomCall{
 		on, r := c.GraphNodeGetEnabled(c.at, x.exec, n.node)
 		return answers(r, uint64(on))
 	})},
-	{"cuGraphKernelNodeSetAttribute", withNode(func(c *caller, g *callGraph, i int) []uint64 {
+	{"cuGraphKernelNodeSetAttribute", withNodeOf(kernelType, func(c *caller, g *callGraph, i int) []uint64 {
 		attr := one[int32](c, 2, 4, 8, 9, 10, 0, 99)
 		var v driver.LaunchAttributeValue
 		v[0], v[1] = byte(c.IntN(3)), byte(c.IntN(2))
+		if attr == driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE && v[0] != 0 {
+			if c.disabled {
+				return noOperands
+			}
+			c.cooperative = true
+		}
 		c.say("%d %v", attr, v[:4])
 		return answers(c.GraphKernelNodeSetAttribute(c.at, g.nodes[i].node, attr, &v))
 	})},
-	{"cuGraphKernelNodeGetAttribute", withNode(func(c *caller, g *callGraph, i int) []uint64 {
+	{"cuGraphKernelNodeGetAttribute", withNodeOf(kernelType, func(c *caller, g *callGraph, i int) []uint64 {
 		attr := one[int32](c, 2, 8, 9, 10, 0, 99)
 		c.say("%d", attr)
 		v, r := c.GraphKernelNodeGetAttribute(c.at, g.nodes[i].node, attr)

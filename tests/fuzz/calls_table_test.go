@@ -25,14 +25,46 @@ var large = randomCall{"cuMemAlloc", func(c *caller) []uint64 {
 	return c.keep(ofDevice, p, n, r)
 }}
 
-var callTopics = []callTopic{
-	{[]randomCall{memoryCalls[0], memoryCalls[2], memoryCalls[3]}, slices.Concat(memoryCalls, copyCalls, copyCalls[6:7])},
-	{[]randomCall{poolCalls[0], poolCalls[0], attributeCalls[0]}, slices.Concat(poolCalls, poolCalls[2:3], poolCalls[:1], memoryCalls[5:9])},
-	{[]randomCall{virtualCalls[0], virtualCalls[2]}, virtualCalls},
-	{[]randomCall{large, large, large, memoryCalls[2], memoryCalls[3], graphCalls[0], graphCalls[4], graphCalls[5], graphCalls[6], graphCalls[12]},
-		slices.Concat(graphCalls, nodeCalls, nodeCalls[8:13], graphCalls[4:7], graphCalls[6:7], graphCalls[12:14], memoryCalls[:1])},
-	{[]randomCall{memoryCalls[0], memoryCalls[0], attributeCalls[0]}, slices.Concat(attributeCalls, memoryCalls[:1])},
-}
+// callTopics are the topics of sequences. Those with many functions are there several times.
+var callTopics = func() []callTopic {
+	// In a graph of many nodes few edges are left to add, and the parameters of few copies can change.
+	rare := slices.Concat(named(graphCalls, "cuGraphAddChildGraphNode", "cuGraphAddDependencies",
+		"cuGraphRemoveDependencies",
+		"cuGraphRemoveDependencies", "cuGraphAddDependencies", "cuGraphAddDependencies", "cuGraphAddEmptyNode"),
+		named(nodeCalls,
+			"cuGraphMemcpyNodeSetParams", "cuGraphExecMemcpyNodeSetParams", "cuGraphExecMemcpyNodeSetParams",
+			"cuGraphExecKernelNodeSetParams", "cuGraphExecMemsetNodeSetParams"))
+	graphs := callTopic{slices.Concat([]randomCall{large, large, large, memoryCalls[2], memoryCalls[3],
+		graphCalls[0]},
+		graphCalls[4:7], named(graphCalls, "cuGraphInstantiateWithFlags")), slices.Concat(graphCalls, nodeCalls,
+		nodeCalls, nodeCalls[2:13],
+		graphCalls[4:7], graphCalls[6:7], rare, rare, named(graphCalls, "cuGraphInstantiateWithFlags",
+			"cuGraphLaunch"), memoryCalls[:1], updateCalls)}
+	memory := callTopic{[]randomCall{memoryCalls[0], memoryCalls[2], memoryCalls[3]},
+		slices.Concat(memoryCalls, copyCalls, copyCalls[6:7], memOpCalls[4:6],
+			named(memoryCalls, "cuMemAdvise", "cuMemPrefetchAsync", "cuMemRangeGetAttribute"))}
+	return []callTopic{
+		memory,
+		{[]randomCall{poolCalls[0], poolCalls[0], attributeCalls[0]}, slices.Concat(poolCalls, poolCalls[2:3],
+			poolCalls[:2], memoryCalls[5:9])},
+		virtualTopic,
+		graphs,
+		{[]randomCall{memoryCalls[0], memoryCalls[0], attributeCalls[0]}, slices.Concat(attributeCalls,
+			memoryCalls[:1])},
+		codeTopic,
+		nodesTopic,
+		edgesTopic,
+		memOpsTopic,
+		batchesTopic,
+		codeTopic,
+		memory,
+		graphs,
+		nodesTopic,
+		memOpsTopic,
+		batchesTopic,
+		graphs,
+	}
+}()
 
 // with returns a call that uses a block.
 func with(f func(c *caller, i int) []uint64) func(c *caller) []uint64 {
@@ -43,6 +75,16 @@ func with(f func(c *caller, i int) []uint64) func(c *caller) []uint64 {
 		}
 		return f(c, i)
 	}
+}
+
+// withManaged returns a call that uses a block, most often of managed memory.
+func withManaged(f func(c *caller, i int) []uint64) func(c *caller) []uint64 {
+	return with(func(c *caller, i int) []uint64 {
+		if c.blocks[i].kind != managed && c.IntN(4) > 0 {
+			return noOperands
+		}
+		return f(c, i)
+	})
 }
 
 var memoryCalls = []randomCall{
@@ -134,21 +176,10 @@ var memoryCalls = []randomCall{
 		attr := int32(c.IntN(23))
 		c.say("%d, %x of %v", attr, c.offset(at), c.blocks[i])
 		v, r := c.PointerGetAttribute(c.at, attr, at)
-		switch attr {
-		case driver.CU_POINTER_ATTRIBUTE_CONTEXT:
-			return answers(r, uint64(boolean(v[0] == uint64(c.ctx))))
-		case driver.CU_POINTER_ATTRIBUTE_DEVICE_POINTER, driver.CU_POINTER_ATTRIBUTE_HOST_POINTER,
-			driver.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-			return answers(r, c.offset(driver.DevicePtr(v[0])))
-		case driver.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: // of all that shares a page
-			if c.blocks[i].kind == managed {
-				return answers(r)
-			}
-		case driver.CU_POINTER_ATTRIBUTE_P2P_TOKENS, driver.CU_POINTER_ATTRIBUTE_BUFFER_ID, driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
-			driver.CU_POINTER_ATTRIBUTE_MAPPING_SIZE, driver.CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, driver.CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-			return answers(r)
+		if value, same := c.pointerAttribute(attr, c.blocks[i], v[0]); same {
+			return answers(r, value)
 		}
-		return answers(r, v[0])
+		return answers(r)
 	})},
 	{"cuMemHostGetFlags", with(func(c *caller, i int) []uint64 {
 		if c.blocks[i].kind != ofHost {
@@ -187,19 +218,19 @@ var memoryCalls = []randomCall{
 		}
 		return answers(r)
 	}},
-	{"cuMemAdvise", with(func(c *caller, i int) []uint64 {
+	{"cuMemAdvise", withManaged(func(c *caller, i int) []uint64 {
 		at, left := c.place(c.blocks[i])
 		n, advice, loc := c.amount(left, 1), one[int32](c, 1, 2, 3, 4, 5, 6, 0, 7), c.location()
 		c.say("%x of %v, %d, %d, %v", c.offset(at), c.blocks[i], n, advice, loc)
 		return answers(c.MemAdvise(c.at, at, n, advice, loc))
 	})},
-	{"cuMemPrefetchAsync", with(func(c *caller, i int) []uint64 {
+	{"cuMemPrefetchAsync", withManaged(func(c *caller, i int) []uint64 {
 		at, left := c.place(c.blocks[i])
 		n, loc := c.amount(left, 1), c.location()
 		c.say("%x of %v, %d, %v", c.offset(at), c.blocks[i], n, loc)
 		return answers(c.MemPrefetchAsync(c.at, at, n, loc, 0, c.anyStream()))
 	})},
-	{"cuMemRangeGetAttribute", with(func(c *caller, i int) []uint64 {
+	{"cuMemRangeGetAttribute", withManaged(func(c *caller, i int) []uint64 {
 		at, left := c.place(c.blocks[i])
 		n, attr := c.amount(left, 1), int32(1+c.IntN(5))
 		var v [4]byte
@@ -319,18 +350,6 @@ var copyCalls = []randomCall{
 		}
 		return answers(c.Memcpy2DAsync(c.at, cp, c.anyStream()))
 	})},
-	{"cuStreamWriteValue", with(func(c *caller, i int) []uint64 {
-		at, left := c.place(c.blocks[i])
-		if left < 8 {
-			return noOperands
-		}
-		flags := one[uint32](c, 0, 1, 0, 2)
-		c.say("%x of %v, %d", c.offset(at), c.blocks[i], flags)
-		if c.IntN(2) == 0 {
-			return answers(c.StreamWriteValue32(c.at, c.anyStream(), at, c.Uint32(), flags))
-		}
-		return answers(c.StreamWriteValue64(c.at, c.anyStream(), at, c.Uint64(), flags))
-	})},
 }
 
 var poolCalls = []randomCall{
@@ -350,7 +369,7 @@ var poolCalls = []randomCall{
 	}},
 	{"cuMemPoolDestroy", func(c *caller) []uint64 {
 		i := some(c, c.pools)
-		if i < 0 || slices.ContainsFunc(c.blocks, func(b block) bool { return b.kind == ofPool }) {
+		if i < 0 || slices.ContainsFunc(c.blocks, func(b block) bool { return b.pool == c.pools[i] }) {
 			return noOperands
 		}
 		r := c.Table.MemPoolDestroy(c.at, c.pools[i])
@@ -365,7 +384,11 @@ var poolCalls = []randomCall{
 		n := c.size()
 		c.say("%d", n)
 		p, r := c.MemAllocFromPoolAsync(c.at, n, c.pools[i], c.anyStream())
-		return c.keep(ofPool, p, n, r)
+		answer := c.keep(ofPool, p, n, r)
+		if r == ok {
+			c.blocks[len(c.blocks)-1].pool = c.pools[i]
+		}
+		return answer
 	}},
 	{"cuMemPoolGetAttribute", func(c *caller) []uint64 {
 		i := some(c, c.pools)
@@ -414,6 +437,23 @@ var poolCalls = []randomCall{
 // pages is the granularity of virtual memory.
 const pages = 2 << 20
 
+// allocationProp returns properties of physical memory, most often valid ones.
+func (c *caller) allocationProp() driver.MemAllocationProp {
+	return driver.MemAllocationProp{Type: one[int32](c, 1, 1, 1, 0),
+		Location: driver.MemLocation{Type: one[int32](c, 1, 1, 1, 0), ID: one[int32](c, 0, 0, 0, 9)}}
+}
+
+// withRange returns a call that uses reserved addresses, most often with a mapping.
+func withRange(f func(c *caller, v *callRange) []uint64) func(c *caller) []uint64 {
+	return func(c *caller) []uint64 {
+		i := some(c, c.ranges)
+		if i < 0 || c.ranges[i].mapped == 0 && c.IntN(3) > 0 {
+			return noOperands
+		}
+		return f(c, &c.ranges[i])
+	}
+}
+
 var virtualCalls = []randomCall{
 	{"cuMemAddressReserve", func(c *caller) []uint64 {
 		if len(c.ranges) > 3 {
@@ -440,7 +480,7 @@ var virtualCalls = []randomCall{
 		if len(c.physics) > 3 {
 			return noOperands
 		}
-		p := driver.MemAllocationProp{Type: one[int32](c, 1, 1, 1, 0), Location: driver.MemLocation{Type: one[int32](c, 1, 1, 1, 0), ID: one[int32](c, 0, 0, 0, 9)}}
+		p := c.allocationProp()
 		n := one[uint64](c, pages, pages, 2*pages, 0, 100)
 		c.say("%d %+v", n, p)
 		h, r := c.MemCreate(c.at, n, p, 0)
@@ -460,8 +500,13 @@ var virtualCalls = []randomCall{
 	}},
 	{"cuMemMap", func(c *caller) []uint64 {
 		i, k := some(c, c.ranges), some(c, c.physics)
-		if i < 0 || k < 0 || c.ranges[i].mapped > 0 {
+		if i < 0 || k < 0 {
 			return noOperands
+		}
+		if c.ranges[i].mapped > 0 {
+			if i = slices.IndexFunc(c.ranges, func(v callRange) bool { return v.mapped == 0 }); i < 0 {
+				return noOperands
+			}
 		}
 		n, off := one(c, c.physics[k].size, c.physics[k].size, 0, pages/2, 8*pages), one[uint64](c, 0, 0, 0, pages)
 		if n == c.physics[k].size && n > c.ranges[i].size {
@@ -470,27 +515,57 @@ var virtualCalls = []randomCall{
 		c.say("%d %d of %d in %d", n, off, c.physics[k].size, c.ranges[i].size)
 		r := c.MemMap(c.at, c.ranges[i].at, n, off, c.physics[k].handle, 0)
 		if r == ok {
-			c.ranges[i].mapped = n
+			c.ranges[i].mapped, c.ranges[i].readable = n, false
 		}
 		return answers(r)
 	}},
-	{"cuMemSetAccess", func(c *caller) []uint64 {
-		i := some(c, c.ranges)
-		if i < 0 {
-			return noOperands
+	{"cuMemSetAccess", withRange(func(c *caller, v *callRange) []uint64 {
+		n := one(c, v.mapped, v.mapped, v.mapped, v.size, pages/2)
+		d := driver.MemAccessDesc{Location: driver.MemLocation{Type: 1, ID: one[int32](c, 0, 0, 0, 0, 0, 9)},
+			Flags: one[int32](c, 3, 3, 3, 0, 1, 2)}
+		c.say("%d of %d in %d, %v", n, v.mapped, v.size, d)
+		r := c.MemSetAccess(c.at, v.at, n, []driver.MemAccessDesc{d})
+		if r == ok {
+			v.readable = n == v.mapped && d.Flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 		}
-		n := one(c, c.ranges[i].mapped, c.ranges[i].mapped, c.ranges[i].size, pages/2)
-		d := driver.MemAccessDesc{Location: driver.MemLocation{Type: 1, ID: one[int32](c, 0, 0, 0, 9)}, Flags: one[int32](c, 3, 3, 0, 1, 2)}
-		c.say("%d of %d in %d, %v", n, c.ranges[i].mapped, c.ranges[i].size, d)
-		return answers(c.MemSetAccess(c.at, c.ranges[i].at, n, []driver.MemAccessDesc{d}))
-	}},
-	{"cuMemGetAccess", func(c *caller) []uint64 {
-		i := some(c, c.ranges)
-		if i < 0 {
-			return noOperands
-		}
-		flags, r := c.MemGetAccess(c.at, driver.MemLocation{Type: 1}, c.ranges[i].at)
+		return answers(r)
+	})},
+	{"cuMemGetAccess", withRange(func(c *caller, v *callRange) []uint64 {
+		flags, r := c.MemGetAccess(c.at, driver.MemLocation{Type: 1}, v.at)
 		return answers(r, flags)
+	})},
+	{"cuMemsetD8, mapped", withRange(func(c *caller, v *callRange) []uint64 {
+		r := c.MemsetD8(c.at, v.at, uint8(c.IntN(256)), 64)
+		if r != ok || !v.readable { // a copy from memory without access poisons the context
+			return answers(r)
+		}
+		b := make([]byte, 64)
+		q := c.MemcpyDtoH(c.at, b, v.at)
+		return answers(r, uint64(q), text(string(b)))
+	})},
+	{"cuMemRetainAllocationHandle", withRange(func(c *caller, v *callRange) []uint64 {
+		h, r := c.MemRetainAllocationHandle(c.at, driver.HostPtr(v.at))
+		if r != ok {
+			return answers(r)
+		}
+		return answers(r, uint64(slices.IndexFunc(c.physics, func(p callPhysical) bool { return p.handle == h })+1),
+			uint64(c.MemRelease(c.at, h)))
+	})},
+	{"cuMemGetAllocationPropertiesFromHandle", func(c *caller) []uint64 {
+		i := some(c, c.physics)
+		if i < 0 {
+			return noOperands
+		}
+		p, r := c.MemGetAllocationPropertiesFromHandle(c.at, c.physics[i].handle)
+		return answers(r, uint64(p.Type), uint64(p.RequestedHandleTypes), uint64(p.Location.Type),
+			uint64(p.Location.ID))
+	}},
+	{"cuMemGetAllocationGranularity", func(c *caller) []uint64 {
+		p := c.allocationProp()
+		option := one[int32](c, 0, 1, 0, 1, 2)
+		c.say("%+v, %d", p, option)
+		n, r := c.MemGetAllocationGranularity(c.at, p, option)
+		return answers(r, n)
 	}},
 	{"cuMemUnmap", func(c *caller) []uint64 {
 		i := some(c, c.ranges)
@@ -502,7 +577,7 @@ var virtualCalls = []randomCall{
 		c.say("%d of %d in %d", n, v.mapped, v.size)
 		r := c.MemUnmap(c.at, v.at, n)
 		if r == ok {
-			v.mapped = 0
+			v.mapped, v.readable = 0, false
 		}
 		return answers(r)
 	}},
@@ -534,9 +609,7 @@ var attributeCalls = []randomCall{
 		attr, f := int32(c.IntN(17)), c.IntN(2)
 		c.say("%d %d", attr, f)
 		v, r := c.FuncGetAttribute(c.at, attr, c.fns[f])
-		switch attr {
-		case driver.CU_FUNC_ATTRIBUTE_NUM_REGS, driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION, driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
-			driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: // the compiler decides
+		if !attributeKept(attr) {
 			return answers(r)
 		}
 		return answers(r, uint64(v))
@@ -602,6 +675,53 @@ var attributeCalls = []randomCall{
 		v, r := c.StreamGetAttribute(c.at, c.streams[i], attr)
 		return answers(r, uint64(v[0])|uint64(v[1])<<8)
 	}},
+	{"cuStreamCopyAttributes", func(c *caller) []uint64 {
+		i, k := some(c, c.streams), some(c, c.streams)
+		if i < 0 {
+			return noOperands
+		}
+		to, from := c.streams[i], c.streams[k]
+		if c.IntN(8) == 0 {
+			from = 0
+		}
+		c.say("%d to %d", k, i)
+		r := c.StreamCopyAttributes(c.at, to, from)
+		answer := answers(r)
+		for _, attr := range []int32{3, 8, 9, 10} {
+			v, q := c.StreamGetAttribute(c.at, to, attr)
+			answer = append(answer, uint64(q), uint64(v[0])|uint64(v[1])<<8)
+		}
+		return answer
+	}},
+	{"cuCtxCreate_v4", func(c *caller) []uint64 {
+		return c.newContext(func(list []driver.ExecAffinityParam, flags uint32, dev driver.Device) (driver.Context,
+			driver.Result) {
+			if list == nil {
+				return c.CtxCreate(c.at, nil, flags, dev)
+			}
+			return c.CtxCreate(c.at, &driver.CtxCreateParams{ExecAffinityParams: &list[0],
+				NumExecAffinityParams: int32(len(list))}, flags, dev)
+		})
+	}},
+	{"cuCtxCreate_v3", func(c *caller) []uint64 {
+		return c.newContext(func(list []driver.ExecAffinityParam, flags uint32, dev driver.Device) (driver.Context,
+			driver.Result) {
+			return c.CtxCreateV3(c.at, list, flags, dev)
+		})
+	}},
+	{"cuCtxGetExecAffinity", func(c *caller) []uint64 {
+		typ := one[int32](c, 0, 0, 0, 1, -1)
+		c.say("%d", typ)
+		p, r := c.CtxGetExecAffinity(c.at, typ)
+		all, _ := c.DeviceGetAttribute(c.at, driver.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0)
+		return answers(r, uint64(int32(p.Param.SmCount().Val)-all))
+	}},
+	{"cuDeviceGetExecAffinitySupport", func(c *caller) []uint64 {
+		typ, dev := one[int32](c, 0, 0, 0, 0), one[driver.Device](c, 0, 0, 0, 9)
+		c.say("%d %d", typ, dev)
+		v, r := c.DeviceGetExecAffinitySupport(c.at, typ, dev)
+		return answers(r, uint64(v))
+	}},
 	{"cuCtxGetLimit", func(c *caller) []uint64 {
 		limit := int32(c.IntN(9))
 		c.say("%d", limit)
@@ -612,4 +732,51 @@ var attributeCalls = []randomCall{
 		}
 		return answers(r, v)
 	}},
+}
+
+// virtualTopic is about virtual memory. A sequence begins with a mapping.
+var virtualTopic = callTopic{
+	[]randomCall{
+		{"cuMemAddressReserve", func(c *caller) []uint64 {
+			p, r := c.MemAddressReserve(c.at, 4*pages, 0, 0, 0)
+			c.ranges = append(c.ranges, callRange{at: p, size: 4 * pages})
+			return answers(r)
+		}},
+		{"cuMemCreate", func(c *caller) []uint64 {
+			p := driver.MemAllocationProp{Type: 1, Location: driver.MemLocation{Type: 1}}
+			h, r := c.MemCreate(c.at, pages, p, 0)
+			c.physics = append(c.physics, callPhysical{h, pages})
+			return answers(r)
+		}},
+		{"cuMemMap", func(c *caller) []uint64 {
+			c.ranges[0].mapped = pages
+			return answers(c.MemMap(c.at, c.ranges[0].at, pages, 0, c.physics[0].handle, 0))
+		}},
+		virtualCalls[0],
+	},
+	slices.Concat(virtualCalls, virtualCalls[4:], named(virtualCalls, "cuMemMap", "cuMemMap", "cuMemSetAccess",
+		"cuMemRelease",
+		"cuMemGetAllocationPropertiesFromHandle")),
+}
+
+// newContext creates a context by a call, most often with some of the multiprocessors, which few drivers
+// can do. The context does not stay, as a GPU takes long to create it.
+func (c *caller) newContext(create func([]driver.ExecAffinityParam, uint32, driver.Device) (driver.Context,
+	driver.Result)) []uint64 {
+	var list []driver.ExecAffinityParam
+	if c.IntN(3) > 0 {
+		list = make([]driver.ExecAffinityParam, 1)
+		list[0].Type = one[int32](c, 0, 0, 0, 1)
+		list[0].Param.SmCount().Val = one[uint32](c, 0, 1, 10, 1000)
+	}
+	flags, dev := one[uint32](c, 0, 0, 1, 4, 1<<20), one[driver.Device](c, 0, 0, 0, 0, 9)
+	c.say("%v, %x, %d", list, flags, dev)
+	ctx, r := create(list, flags, dev)
+	if r != ok {
+		return answers(r)
+	}
+	now, q := c.CtxGetCurrent(c.at)
+	answer := answers(r, uint64(q), uint64(boolean(now == ctx)), uint64(c.CtxDestroy(c.at, ctx)))
+	now, q = c.CtxGetCurrent(c.at)
+	return append(answer, uint64(q), uint64(boolean(now == c.ctx)))
 }

@@ -1,0 +1,444 @@
+package fuzz
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
+)
+
+// wrongCalls are drivers with a fault each.
+var wrongCalls = map[string]func(driver.Software) driver.Software{
+	"a size":         func(s driver.Software) driver.Software { return wrongRange{s} },
+	"a result":       func(s driver.Software) driver.Software { return wrongAttribute{s} },
+	"a memset":       func(s driver.Software) driver.Software { return wrongMemset{s} },
+	"a node":         func(s driver.Software) driver.Software { return wrongNode{s} },
+	"virtual memory": func(s driver.Software) driver.Software { return wrongMap{s} },
+
+	"the size of a library's variable":        func(s driver.Software) driver.Software { return wrongGlobal{s} },
+	"a library that is loaded with an error":  func(s driver.Software) driver.Software { return wrongLoad{s} },
+	"the names of kernels":                    func(s driver.Software) driver.Software { return wrongNames{s} },
+	"the list of kernels":                     func(s driver.Software) driver.Software { return wrongList{s} },
+	"a parameter of a kernel":                 func(s driver.Software) driver.Software { return wrongParam{s} },
+	"an attribute of a kernel":                func(s driver.Software) driver.Software { return wrongKernel{s} },
+	"a linker that accepts everything":        func(s driver.Software) driver.Software { return wrongInput{s} },
+	"the image of a linker":                   func(s driver.Software) driver.Software { return wrongImage{s} },
+	"an edge that loses its data":             func(s driver.Software) driver.Software { return wrongEdge{s} },
+	"the removal of an edge of another kind":  func(s driver.Software) driver.Software { return wrongRemoval{s} },
+	"edges that are listed without data":      func(s driver.Software) driver.Software { return wrongEdges{s} },
+	"the nodes before a node":                 func(s driver.Software) driver.Software { return wrongBefore{s} },
+	"a memset node of any type":               func(s driver.Software) driver.Software { return wrongNewNode{s} },
+	"a node's new parameters":                 func(s driver.Software) driver.Software { return wrongParams{s} },
+	"new parameters in an executable graph":   func(s driver.Software) driver.Software { return wrongExecParams{s} },
+	"the value of a condition":                func(s driver.Software) driver.Software { return wrongCondition{s} },
+	"the bodies of a conditional node":        func(s driver.Software) driver.Software { return wrongBodies{s} },
+	"the reason of a failed update":           func(s driver.Software) driver.Software { return wrongUpdate{s} },
+	"a batch that loses an operation":         func(s driver.Software) driver.Software { return wrongBatch{s} },
+	"flags of a wait":                         func(s driver.Software) driver.Software { return wrongWait{s} },
+	"a word of 64 bits":                       func(s driver.Software) driver.Software { return wrongWord{s} },
+	"operations of a node":                    func(s driver.Software) driver.Software { return wrongOps{s} },
+	"operations of an executable graph":       func(s driver.Software) driver.Software { return wrongExecOps{s} },
+	"the index of a copy that is refused":     func(s driver.Software) driver.Software { return wrongIndex{s} },
+	"a batch that makes no copy if one fails": func(s driver.Software) driver.Software { return wrongCopies{s} },
+	"a box without its last row":              func(s driver.Software) driver.Software { return wrongBox{s} },
+	"the place of a prefetch":                 func(s driver.Software) driver.Software { return wrongPlace{s} },
+	"a discard of any memory":                 func(s driver.Software) driver.Software { return wrongDiscard{s} },
+	"a discard with wrong places":             func(s driver.Software) driver.Software { return wrongDiscardTo{s} },
+	"an attribute of a list":                  func(s driver.Software) driver.Software { return wrongPointer{s} },
+	"attributes that are not copied":          func(s driver.Software) driver.Software { return wrongStream{s} },
+	"a context for some multiprocessors":      func(s driver.Software) driver.Software { return wrongAffinity{s} },
+	"the reference of a mapping":              func(s driver.Software) driver.Software { return wrongRetain{s} },
+}
+
+type wrongRange struct{ driver.Software }
+
+func (w wrongRange) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (driver.DevicePtr, uint64,
+	driver.Result) {
+	base, n, r := w.Software.MemGetAddressRange(th, p)
+	return base, n | 1, r
+}
+
+type wrongAttribute struct{ driver.Software }
+
+func (w wrongAttribute) FuncSetAttribute(th *driver.Thread, f driver.Function, attr, value int32) driver.Result {
+	if r := w.Software.FuncSetAttribute(th, f, attr,
+		value); attr != driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT {
+		return r
+	}
+	return ok
+}
+
+type wrongMemset struct{ driver.Software }
+
+func (w wrongMemset) MemsetD8Async(th *driver.Thread, p driver.DevicePtr, v uint8, n uint64,
+	s driver.Stream) driver.Result {
+	return w.Software.MemsetD8Async(th, p, v, n-n/100, s)
+}
+
+type wrongNode struct{ driver.Software }
+
+func (w wrongNode) GraphNodeSetEnabled(*driver.Thread, driver.GraphExec, driver.GraphNode, uint32) driver.Result {
+	return ok
+}
+
+type wrongMap struct{ driver.Software }
+
+func (w wrongMap) MemSetAccess(th *driver.Thread, p driver.DevicePtr, n uint64,
+	list []driver.MemAccessDesc) driver.Result {
+	list[0].Flags = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+	return w.Software.MemSetAccess(th, p, n, list)
+}
+
+type wrongGlobal struct{ driver.Software }
+
+func (w wrongGlobal) LibraryGetGlobal(th *driver.Thread, l driver.LibraryHandle, name string) (driver.DevicePtr,
+	uint64, driver.Result) {
+	p, n, r := w.Software.LibraryGetGlobal(th, l, name)
+	return p, min(n, 16), r
+}
+
+type wrongLoad struct{ driver.Software }
+
+func (w wrongLoad) LibraryGetModule(th *driver.Thread, l driver.LibraryHandle) (driver.Module, driver.Result) {
+	m, r := w.Software.LibraryGetModule(th, l)
+	if r == driver.ResultInvalidPTX {
+		r = driver.ResultInvalidImage
+	}
+	return m, r
+}
+
+type wrongNames struct{ driver.Software }
+
+func (w wrongNames) KernelGetName(th *driver.Thread, k driver.Kernel) (string, driver.Result) {
+	name, r := w.Software.KernelGetName(th, k)
+	return name[:min(len(name), 6)], r
+}
+
+type wrongList struct{ driver.Software }
+
+func (w wrongList) LibraryEnumerateKernels(th *driver.Thread, list []driver.Kernel,
+	l driver.LibraryHandle) driver.Result {
+	r := w.Software.LibraryEnumerateKernels(th, list, l)
+	slices.Reverse(list)
+	return r
+}
+
+type wrongParam struct{ driver.Software }
+
+func (w wrongParam) KernelGetParamInfo(th *driver.Thread, k driver.Kernel, i uint64) (uint64, uint64, driver.Result) {
+	off, n, r := w.Software.KernelGetParamInfo(th, k, i)
+	return (off + 3) &^ 3, n, r
+}
+
+type wrongKernel struct{ driver.Software }
+
+func (w wrongKernel) KernelSetAttribute(th *driver.Thread, attr, value int32, k driver.Kernel,
+	dev driver.Device) driver.Result {
+	old, _ := w.Software.KernelGetAttribute(th, attr, k, dev)
+	r := w.Software.KernelSetAttribute(th, attr, value, k, dev)
+	w.Software.KernelSetAttribute(th, attr, old, k, dev)
+	return r
+}
+
+type wrongInput struct{ driver.Software }
+
+func (w wrongInput) LinkAddData(th *driver.Thread, l driver.LinkState, typ int32, data []byte, name string,
+	o []uint32,
+	v []uintptr) driver.Result {
+	if r := w.Software.LinkAddData(th, l, typ, data, name, o, v); r != driver.ResultUnsupportedPTXVersion {
+		return r
+	}
+	return ok
+}
+
+type wrongImage struct{ driver.Software }
+
+func (w wrongImage) LinkComplete(th *driver.Thread, l driver.LinkState) (driver.HostPtr, uint64, driver.Result) {
+	p, n, r := w.Software.LinkComplete(th, l)
+	return p, n / 2, r
+}
+
+type wrongEdge struct{ driver.Software }
+
+func (w wrongEdge) GraphAddDependenciesV2(th *driver.Thread, g driver.Graph, from, to []driver.GraphNode,
+	data []driver.GraphEdgeData) driver.Result {
+	r := w.Software.GraphAddDependenciesV2(th, g, from, to, data)
+	if r == ok {
+		w.Software.GraphRemoveDependencies(th, g, from, to)
+		w.Software.GraphAddDependencies(th, g, from, to)
+	}
+	return r
+}
+
+type wrongRemoval struct{ driver.Software }
+
+func (w wrongRemoval) GraphRemoveDependenciesV2(th *driver.Thread, g driver.Graph, from, to []driver.GraphNode,
+	_ []driver.GraphEdgeData) driver.Result {
+	return w.Software.GraphRemoveDependencies(th, g, from, to)
+}
+
+type wrongEdges struct{ driver.Software }
+
+func (w wrongEdges) GraphGetEdgesV2(th *driver.Thread, g driver.Graph, from, to []driver.GraphNode,
+	data []driver.GraphEdgeData) (uint64, driver.Result) {
+	if data == nil {
+		data = make([]driver.GraphEdgeData, len(from))
+	}
+	return w.Software.GraphGetEdgesV2(th, g, from, to, data)
+}
+
+type wrongBefore struct{ driver.Software }
+
+func (w wrongBefore) GraphNodeGetDependenciesV2(th *driver.Thread, n driver.GraphNode, list []driver.GraphNode,
+	data []driver.GraphEdgeData) (uint64, driver.Result) {
+	return w.Software.GraphNodeGetDependentNodesV2(th, n, list, data)
+}
+
+type wrongNewNode struct{ driver.Software }
+
+func (w wrongNewNode) GraphAddNode(th *driver.Thread, g driver.Graph, after []driver.GraphNode,
+	data []driver.GraphEdgeData,
+	p driver.GraphNodeParams) (driver.GraphNode, driver.GraphNodeParams, driver.Result) {
+	if p.Type == setType {
+		p.Memset().Value &= 0x7f
+	}
+	return w.Software.GraphAddNode(th, g, after, data, p)
+}
+
+type wrongParams struct{ driver.Software }
+
+func (w wrongParams) GraphNodeSetParams(th *driver.Thread, n driver.GraphNode,
+	p driver.GraphNodeParams) driver.Result {
+	if p.Type == setType && p.Memset().ElementSize == 4 {
+		p.Memset().Value++
+	}
+	return w.Software.GraphNodeSetParams(th, n, p)
+}
+
+type wrongExecParams struct{ driver.Software }
+
+func (w wrongExecParams) GraphExecNodeSetParams(th *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+	p driver.GraphNodeParams) driver.Result {
+	if p.Type == setType {
+		p.Memset().Value ^= 1
+	}
+	return w.Software.GraphExecNodeSetParams(th, x, n, p)
+}
+
+type wrongCondition struct{ driver.Software }
+
+func (w wrongCondition) GraphConditionalHandleCreate(th *driver.Thread, g driver.Graph, c driver.Context, v,
+	flags uint32) (
+	driver.GraphConditionalHandle, driver.Result) {
+	return w.Software.GraphConditionalHandleCreate(th, g, c, min(v, 1), flags)
+}
+
+type wrongBodies struct{ driver.Software }
+
+func (w wrongBodies) GraphAddNode(th *driver.Thread, g driver.Graph, after []driver.GraphNode,
+	data []driver.GraphEdgeData,
+	p driver.GraphNodeParams) (driver.GraphNode, driver.GraphNodeParams, driver.Result) {
+	if p.Type == anyConditional && p.Conditional().Type == driver.CU_GRAPH_COND_TYPE_IF {
+		p.Conditional().Type = driver.CU_GRAPH_COND_TYPE_SWITCH
+	}
+	return w.Software.GraphAddNode(th, g, after, data, p)
+}
+
+type wrongUpdate struct{ driver.Software }
+
+func (w wrongUpdate) GraphExecUpdateV2(th *driver.Thread, x driver.GraphExec,
+	g driver.Graph) (driver.GraphExecUpdateResultInfo,
+	driver.Result) {
+	info, r := w.Software.GraphExecUpdateV2(th, x, g)
+	if info.Result == driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED {
+		info.ErrorNode = 0
+	}
+	return info, r
+}
+
+type wrongBatch struct{ driver.Software }
+
+func (w wrongBatch) StreamBatchMemOp(th *driver.Thread, s driver.Stream, ops []driver.StreamBatchMemOpParams,
+	flags uint32) driver.Result {
+	r := w.Software.StreamBatchMemOp(th, s, ops[:min(len(ops), 2)], flags)
+	return r
+}
+
+type wrongWait struct{ driver.Software }
+
+func (w wrongWait) StreamWaitValue64(th *driver.Thread, s driver.Stream, p driver.DevicePtr, v uint64,
+	flags uint32) driver.Result {
+	return w.Software.StreamWaitValue64(th, s, p, v, flags&^4)
+}
+
+type wrongWord struct{ driver.Software }
+
+func (w wrongWord) StreamWriteValue64(th *driver.Thread, s driver.Stream, p driver.DevicePtr, v uint64,
+	flags uint32) driver.Result {
+	return w.Software.StreamWriteValue64(th, s, p, uint64(uint32(v)), flags)
+}
+
+type wrongOps struct{ driver.Software }
+
+func (w wrongOps) GraphBatchMemOpNodeSetParams(th *driver.Thread, n driver.GraphNode,
+	p driver.BatchMemOpNodeParams) driver.Result {
+	old, q := w.Software.GraphBatchMemOpNodeGetParams(th, n)
+	r := w.Software.GraphBatchMemOpNodeSetParams(th, n, p)
+	if r == ok && q == ok {
+		w.Software.GraphBatchMemOpNodeSetParams(th, n, old)
+	}
+	return r
+}
+
+type wrongExecOps struct{ driver.Software }
+
+func (w wrongExecOps) GraphExecBatchMemOpNodeSetParams(th *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+	p driver.BatchMemOpNodeParams) driver.Result {
+	for i := range unsafe.Slice(p.ParamArray, p.Count) {
+		o := &unsafe.Slice(p.ParamArray, p.Count)[i]
+		if *o.Operation() == driver.CU_STREAM_MEM_OP_WRITE_VALUE_32 {
+			o.WriteValue().Address ^= 4
+			break
+		}
+	}
+	return w.Software.GraphExecBatchMemOpNodeSetParams(th, x, n, p)
+}
+
+type wrongIndex struct{ driver.Software }
+
+func (w wrongIndex) MemcpyBatchAsyncV1(th *driver.Thread, dsts, srcs []driver.DevicePtr, sizes []uint64,
+	attrs []driver.MemcpyAttributes, indexes []uint64, s driver.Stream) (uint64, driver.Result) {
+	i, r := w.Software.MemcpyBatchAsyncV1(th, dsts, srcs, sizes, attrs, indexes, s)
+	if r != ok && i == ^uint64(0) {
+		i = 0
+	}
+	return i, r
+}
+
+type wrongCopies struct{ driver.Software }
+
+func (w wrongCopies) MemcpyBatchAsync(th *driver.Thread, dsts, srcs []driver.DevicePtr, sizes []uint64,
+	attrs []driver.MemcpyAttributes, indexes []uint64, s driver.Stream) driver.Result {
+	if slices.Contains(srcs, 0) || slices.Contains(sizes, 0) {
+		return driver.ResultInvalidValue
+	}
+	return w.Software.MemcpyBatchAsync(th, dsts, srcs, sizes, attrs, indexes, s)
+}
+
+type wrongBox struct{ driver.Software }
+
+func (w wrongBox) Memcpy3DBatchAsync(th *driver.Thread, list []driver.Memcpy3DBatchOp, flags uint64,
+	s driver.Stream) driver.Result {
+	list = slices.Clone(list)
+	for i := range list {
+		if list[i].Extent.Height == 3 && list[i].Dst.Op.Ptr().LayerHeight > 0 {
+			list[i].Extent.Height--
+		}
+	}
+	return w.Software.Memcpy3DBatchAsync(th, list, flags, s)
+}
+
+type wrongPlace struct{ driver.Software }
+
+func (w wrongPlace) MemPrefetchBatchAsync(th *driver.Thread, addrs []driver.DevicePtr, sizes []uint64,
+	places []driver.MemLocation,
+	indexes []uint64, flags uint64, s driver.Stream) driver.Result {
+	if len(places) > 1 {
+		places, indexes = places[:1], indexes[:1]
+	}
+	return w.Software.MemPrefetchBatchAsync(th, addrs, sizes, places, indexes, flags, s)
+}
+
+type wrongDiscard struct{ driver.Software }
+
+func (w wrongDiscard) MemDiscardBatchAsync(th *driver.Thread, addrs []driver.DevicePtr, sizes []uint64, flags uint64,
+	s driver.Stream) driver.Result {
+	r := w.Software.MemDiscardBatchAsync(th, addrs, sizes, flags, s)
+	if r != ok && flags == 0 && s != 0 && !slices.Contains(sizes, 0) {
+		return ok
+	}
+	return r
+}
+
+type wrongDiscardTo struct{ driver.Software }
+
+func (w wrongDiscardTo) MemDiscardAndPrefetchBatchAsync(th *driver.Thread, addrs []driver.DevicePtr, sizes []uint64,
+	places []driver.MemLocation, indexes []uint64, flags uint64, s driver.Stream) driver.Result {
+	return w.Software.MemDiscardBatchAsync(th, addrs, sizes, flags, s)
+}
+
+type wrongPointer struct{ driver.Software }
+
+func (w wrongPointer) PointerGetAttributes(th *driver.Thread, attrs []int32, data []unsafe.Pointer,
+	p driver.DevicePtr) driver.Result {
+	r := w.Software.PointerGetAttributes(th, attrs, data, p)
+	for i, attr := range attrs {
+		if r == ok && i > 0 && attr == driver.CU_POINTER_ATTRIBUTE_MEMORY_TYPE {
+			*(*uint32)(data[i]) = driver.CU_MEMORYTYPE_DEVICE
+		}
+	}
+	return r
+}
+
+type wrongStream struct{ driver.Software }
+
+func (w wrongStream) StreamCopyAttributes(th *driver.Thread, to, from driver.Stream) driver.Result {
+	v, q := w.Software.StreamGetAttribute(th, to, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY)
+	r := w.Software.StreamCopyAttributes(th, to, from)
+	if q == ok {
+		w.Software.StreamSetAttribute(th, to, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, v)
+	}
+	return r
+}
+
+type wrongAffinity struct{ driver.Software }
+
+func (w wrongAffinity) CtxCreate(th *driver.Thread, _ *driver.CtxCreateParams, flags uint32,
+	dev driver.Device) (driver.Context,
+	driver.Result) {
+	return w.Software.CtxCreate(th, nil, flags, dev)
+}
+
+type wrongRetain struct{ driver.Software }
+
+func (w wrongRetain) MemRetainAllocationHandle(th *driver.Thread,
+	p driver.HostPtr) (driver.MemGenericAllocationHandle, driver.Result) {
+	h, r := w.Software.MemRetainAllocationHandle(th, p)
+	if r == ok {
+		w.Software.MemRelease(th, h)
+	}
+	return h, r
+}
+
+// wrongSequences are enough to find each of the faults.
+const wrongSequences = 400
+
+// TestWrongCalls checks that random calls find faults of a driver.
+func TestWrongCalls(t *testing.T) {
+	for name, wrap := range wrongCalls {
+		t.Run(name, func(t *testing.T) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			good := softCaller("good", true)
+			sim := cusim.New(cusim.VirtualTime())
+			bad := &caller{Table: driver.NewSoftware(wrap(sim.Software())), name: "wrong", soft: sim, virtual: true}
+			pair := [2]*caller{good, bad}
+			for _, c := range pair {
+				if err := c.open(); err != nil {
+					t.Fatal(err)
+				}
+				defer c.close()
+			}
+			for seed := range uint64(wrongSequences) {
+				if err := sequence(pair, seed, make(tally)); err != nil {
+					t.Logf("sequence %d: %v", seed, err)
+					return
+				}
+			}
+			t.Error("the fault was not found")
+		})
+	}
+}
