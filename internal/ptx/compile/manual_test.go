@@ -35,6 +35,27 @@ var manual = []struct {
 		st.shared.u32 [at],0; mov.u32 r1,%laneid; setp.eq.u32 p,r1,0; bar.sync 0;
 		@p bra write; bar.warp.sync -1; ld.shared.u32 r9,[at]; bra end;
 		write: st.shared.u32 [at],7; bar.warp.sync -1; mov.u32 r9,7; end:`, 7},
+	// Exact results of approximations.
+	{"ex2.approx.f16x2 r9,r9;", 0x3c003c00},
+	{".reg .b16 h; mov.b16 h,0; ex2.approx.ftz.bf16 h,h; mov.b32 r9,{h,h};", 0x3f803f80},
+	{"ex2.approx.ftz.bf16x2 r9,r9;", 0x3f803f80},
+	{"mov.b32 r1,0xfc00fc00; tanh.approx.f16x2 r9,r1;", 0xbc00bc00},
+	{".reg .b16 h; mov.b16 h,0xff80; tanh.approx.bf16 h,h; mov.b32 r9,{h,h};", 0xbf80bf80},
+	{"mov.b32 r1,0xff80ff80; tanh.approx.bf16x2 r9,r1;", 0xbf80bf80},
+	// A tf32 has 10 bits of the fraction.
+	{"mov.b32 r1,0x3f801000; cvt.rna.tf32.f32 r9,r1;", 0x3f802000},
+	{"mov.b32 r1,0x3f801000; cvt.rn.tf32.f32 r9,r1;", 0x3f800000},
+	{"mov.b32 r1,0x3f801001; cvt.rn.tf32.f32 r9,r1;", 0x3f802000},
+	{"mov.b32 r1,0x3f801fff; cvt.rz.tf32.f32 r9,r1;", 0x3f800000},
+	{"mov.b32 r1,0xbf800000; cvt.rn.tf32.f32 r9,r1;", 0xbf800000},
+	{"mov.b32 r1,0xbf800000; cvt.rn.relu.tf32.f32 r9,r1;", 0},
+	// All elements of the matrix are the same.
+	{"mov.b32 r1,0x12341234; movmatrix.sync.aligned.m8n8.trans.b16 r9,r1;", 0x12341234},
+	// About caches.
+	{"discard.global.L2 [d0],128; applypriority.global.L2::evict_normal [d0],128; mov.u32 r9,5;", 5},
+	{`.shared .b32 s[64]; .reg .b64 at,policy; .reg .b32 to; createpolicy.fractional.L2::evict_first.b64 policy;
+		mul.wide.u32 at,r0,4; add.u64 at,at,d0; st.global.u32 [at],7; mov.u32 to,s; shl.b32 r1,r0,2; add.u32 to,to,r1;
+		cp.async.ca.shared.global.L2::cache_hint [to],[at],4,policy; cp.async.wait_all; ld.shared.u32 r9,[to];`, 7},
 	// A vector is read before one of its elements is written.
 	{".reg .v2 .b32 v; mov.v2.b32 v,{3,5}; mov.v2.b32 v,{v.y,v.x}; shl.b32 r9,v.x,4; or.b32 r9,r9,v.y;", 0x53},
 	// The time is that of the launch, or later.
