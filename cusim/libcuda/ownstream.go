@@ -168,3 +168,11 @@ func (o ownStream) Memcpy3D(th *driver.Thread, c driver.Memcpy3D) driver.Result 
 	}
 	return o.wait(th, o.d.Memcpy3DAsync(th, c, perThread))
 }
+
+// Memcpy3DPeer is cuMemcpy3DPeer on the per-thread default stream. It returns when the copy is done.
+func (o ownStream) Memcpy3DPeer(th *driver.Thread, c driver.Memcpy3DPeer) driver.Result {
+	if r := o.d.MeetFault("cuMemcpy3DPeer"); r != driver.ResultSuccess {
+		return r
+	}
+	return o.wait(th, o.d.Memcpy3DPeerAsync(th, c, perThread))
+}

@@ -1045,9 +1045,21 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.Memcpy3DBatchAsyncV1(th, p1, a[3], driver.Stream(a[4]))
 		r = offerAlways(r, p2, v2)
 		return r
-	case 186: // cuMemcpyAsync
+	case 186: // cuMemcpy3DPeer
+		p0 := pointer[driver.Memcpy3DPeer](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.Memcpy3DPeer(th, *p0)
+	case 187: // cuMemcpy3DPeerAsync
+		p0 := pointer[driver.Memcpy3DPeer](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.Memcpy3DPeerAsync(th, *p0, driver.Stream(a[1]))
+	case 188: // cuMemcpyAsync
 		return l.d.MemcpyAsync(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2], driver.Stream(a[3]))
-	case 187: // cuMemcpyBatchAsync_v2
+	case 189: // cuMemcpyBatchAsync_v2
 		p0, there := slice[driver.DevicePtr](&a[0], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1069,7 +1081,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemcpyBatchAsync(th, p0, p1, p2, p4, p5, driver.Stream(a[7]))
-	case 188: // cuMemcpyBatchAsync
+	case 190: // cuMemcpyBatchAsync
 		p0, there := slice[driver.DevicePtr](&a[0], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1094,23 +1106,23 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v7, r := l.d.MemcpyBatchAsyncV1(th, p0, p1, p2, p4, p5, driver.Stream(a[8]))
 		r = offerAlways(r, p7, v7)
 		return r
-	case 189: // cuMemsetD16_v2
+	case 191: // cuMemsetD16_v2
 		return l.d.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 190: // cuMemsetD16Async
+	case 192: // cuMemsetD16Async
 		return l.d.MemsetD16Async(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2], driver.Stream(a[3]))
-	case 191: // cuMemsetD2D16_v2
+	case 193: // cuMemsetD2D16_v2
 		return l.d.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 192: // cuMemsetD2D16Async
+	case 194: // cuMemsetD2D16Async
 		return l.d.MemsetD2D16Async(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 193: // cuMemsetD2D32_v2
+	case 195: // cuMemsetD2D32_v2
 		return l.d.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 194: // cuMemsetD2D32Async
+	case 196: // cuMemsetD2D32Async
 		return l.d.MemsetD2D32Async(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 195: // cuMemsetD2D8_v2
+	case 197: // cuMemsetD2D8_v2
 		return l.d.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 196: // cuMemsetD2D8Async
+	case 198: // cuMemsetD2D8Async
 		return l.d.MemsetD2D8Async(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 197: // cuGraphAddBatchMemOpNode
+	case 199: // cuGraphAddBatchMemOpNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1126,7 +1138,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddBatchMemOpNode(th, driver.Graph(a[1]), p2, *p4)
 		r = store(r, p0, v0)
 		return r
-	case 198: // cuGraphAddChildGraphNode
+	case 200: // cuGraphAddChildGraphNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1138,7 +1150,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddChildGraphNode(th, driver.Graph(a[1]), p2, driver.Graph(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 199: // cuGraphAddDependencies
+	case 201: // cuGraphAddDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1148,7 +1160,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphAddDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 200: // cuGraphAddDependencies_v2
+	case 202: // cuGraphAddDependencies_v2
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[4])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1162,7 +1174,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphAddDependenciesV2(th, driver.Graph(a[0]), p1, p2, p3)
-	case 201: // cuGraphAddExternalSemaphoresSignalNode
+	case 203: // cuGraphAddExternalSemaphoresSignalNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1178,7 +1190,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddExternalSemaphoresSignalNode(th, driver.Graph(a[1]), p2, *p4)
 		r = store(r, p0, v0)
 		return r
-	case 202: // cuGraphAddExternalSemaphoresWaitNode
+	case 204: // cuGraphAddExternalSemaphoresWaitNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1194,7 +1206,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddExternalSemaphoresWaitNode(th, driver.Graph(a[1]), p2, *p4)
 		r = store(r, p0, v0)
 		return r
-	case 203: // cuGraphAddHostNode
+	case 205: // cuGraphAddHostNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1210,7 +1222,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddHostNode(th, driver.Graph(a[1]), p2, l.hostFunc(p4[0], p4[1]))
 		r = store(r, p0, v0)
 		return r
-	case 204: // cuGraphAddKernelNode_v2
+	case 206: // cuGraphAddKernelNode_v2
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1222,7 +1234,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddKernelNode(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 205: // cuGraphAddKernelNode
+	case 207: // cuGraphAddKernelNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1234,7 +1246,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddKernelNodeV1(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 206: // cuGraphAddMemAllocNode
+	case 208: // cuGraphAddMemAllocNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1251,7 +1263,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p4, v4)
 		return r
-	case 207: // cuGraphAddMemFreeNode
+	case 209: // cuGraphAddMemFreeNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1263,7 +1275,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemFreeNode(th, driver.Graph(a[1]), p2, driver.DevicePtr(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 208: // cuGraphAddMemcpyNode
+	case 210: // cuGraphAddMemcpyNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1275,7 +1287,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemcpyNode(th, driver.Graph(a[1]), p2, pointer[driver.Memcpy3D](&a[4]), driver.Context(a[5]))
 		r = store(r, p0, v0)
 		return r
-	case 209: // cuGraphAddMemsetNode
+	case 211: // cuGraphAddMemsetNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1287,7 +1299,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemsetNode(th, driver.Graph(a[1]), p2, pointer[driver.MemsetNodeParams](&a[4]), driver.Context(a[5]))
 		r = store(r, p0, v0)
 		return r
-	case 210: // cuGraphAddNode_v2
+	case 212: // cuGraphAddNode_v2
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1308,7 +1320,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p5, v5)
 		return r
-	case 211: // cuGraphAddNode
+	case 213: // cuGraphAddNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1325,23 +1337,23 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p4, v4)
 		return r
-	case 212: // cuGraphBatchMemOpNodeGetParams
+	case 214: // cuGraphBatchMemOpNodeGetParams
 		p1 := pointer[driver.BatchMemOpNodeParams](&a[1])
 		v1, r := l.d.GraphBatchMemOpNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 213: // cuGraphBatchMemOpNodeSetParams
+	case 215: // cuGraphBatchMemOpNodeSetParams
 		p1 := pointer[driver.BatchMemOpNodeParams](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphBatchMemOpNodeSetParams(th, driver.GraphNode(a[0]), *p1)
-	case 214: // cuGraphChildGraphNodeGetGraph
+	case 216: // cuGraphChildGraphNodeGetGraph
 		p1 := pointer[driver.Graph](&a[1])
 		v1, r := l.d.GraphChildGraphNodeGetGraph(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 215: // cuGraphConditionalHandleCreate
+	case 217: // cuGraphConditionalHandleCreate
 		p0 := pointer[driver.GraphConditionalHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1349,81 +1361,81 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphConditionalHandleCreate(th, driver.Graph(a[1]), driver.Context(a[2]), uint32(a[3]), uint32(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 216: // cuGraphDestroyNode
+	case 218: // cuGraphDestroyNode
 		return l.d.GraphDestroyNode(th, driver.GraphNode(a[0]))
-	case 217: // cuGraphExecBatchMemOpNodeSetParams
+	case 219: // cuGraphExecBatchMemOpNodeSetParams
 		p2 := pointer[driver.BatchMemOpNodeParams](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecBatchMemOpNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
-	case 218: // cuGraphExecChildGraphNodeSetParams
+	case 220: // cuGraphExecChildGraphNodeSetParams
 		return l.d.GraphExecChildGraphNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Graph(a[2]))
-	case 219: // cuGraphExecExternalSemaphoresSignalNodeSetParams
+	case 221: // cuGraphExecExternalSemaphoresSignalNodeSetParams
 		p2 := pointer[driver.ExtSemSignalNodeParams](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecExternalSemaphoresSignalNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
-	case 220: // cuGraphExecExternalSemaphoresWaitNodeSetParams
+	case 222: // cuGraphExecExternalSemaphoresWaitNodeSetParams
 		p2 := pointer[driver.ExtSemWaitNodeParams](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecExternalSemaphoresWaitNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
-	case 221: // cuGraphExecGetFlags
+	case 223: // cuGraphExecGetFlags
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.GraphExecGetFlags(th, driver.GraphExec(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 222: // cuGraphExecHostNodeSetParams
+	case 224: // cuGraphExecHostNodeSetParams
 		p2 := pointer[[2]uint64](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecHostNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), l.hostFunc(p2[0], p2[1]))
-	case 223: // cuGraphExecKernelNodeSetParams_v2
+	case 225: // cuGraphExecKernelNodeSetParams_v2
 		return l.d.GraphExecKernelNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
-	case 224: // cuGraphExecKernelNodeSetParams
+	case 226: // cuGraphExecKernelNodeSetParams
 		return l.d.GraphExecKernelNodeSetParamsV1(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
-	case 225: // cuGraphExecMemcpyNodeSetParams
+	case 227: // cuGraphExecMemcpyNodeSetParams
 		return l.d.GraphExecMemcpyNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.Memcpy3D](&a[2]), driver.Context(a[3]))
-	case 226: // cuGraphExecMemsetNodeSetParams
+	case 228: // cuGraphExecMemsetNodeSetParams
 		return l.d.GraphExecMemsetNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.MemsetNodeParams](&a[2]), driver.Context(a[3]))
-	case 227: // cuGraphExecNodeSetParams
+	case 229: // cuGraphExecNodeSetParams
 		p2 := pointer[driver.GraphNodeParams](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
-	case 228: // cuGraphExecUpdate_v2
+	case 230: // cuGraphExecUpdate_v2
 		p2 := pointer[driver.GraphExecUpdateResultInfo](&a[2])
 		v2, r := l.d.GraphExecUpdateV2(th, driver.GraphExec(a[0]), driver.Graph(a[1]))
 		r = offerAlways(r, p2, v2)
 		return r
-	case 229: // cuGraphExternalSemaphoresSignalNodeGetParams
+	case 231: // cuGraphExternalSemaphoresSignalNodeGetParams
 		p1 := pointer[driver.ExtSemSignalNodeParams](&a[1])
 		v1, r := l.d.GraphExternalSemaphoresSignalNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 230: // cuGraphExternalSemaphoresSignalNodeSetParams
+	case 232: // cuGraphExternalSemaphoresSignalNodeSetParams
 		p1 := pointer[driver.ExtSemSignalNodeParams](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExternalSemaphoresSignalNodeSetParams(th, driver.GraphNode(a[0]), *p1)
-	case 231: // cuGraphExternalSemaphoresWaitNodeGetParams
+	case 233: // cuGraphExternalSemaphoresWaitNodeGetParams
 		p1 := pointer[driver.ExtSemWaitNodeParams](&a[1])
 		v1, r := l.d.GraphExternalSemaphoresWaitNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 232: // cuGraphExternalSemaphoresWaitNodeSetParams
+	case 234: // cuGraphExternalSemaphoresWaitNodeSetParams
 		p1 := pointer[driver.ExtSemWaitNodeParams](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExternalSemaphoresWaitNodeSetParams(th, driver.GraphNode(a[0]), *p1)
-	case 233: // cuGraphGetEdges_v2
+	case 235: // cuGraphGetEdges_v2
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[4]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1446,7 +1458,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v4, r := l.d.GraphGetEdgesV2(th, driver.Graph(a[0]), p1, p2, p3)
 		r = store(r, p4, v4)
 		return r
-	case 234: // cuGraphGetRootNodes
+	case 236: // cuGraphGetRootNodes
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1458,18 +1470,18 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphGetRootNodes(th, driver.Graph(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 235: // cuGraphHostNodeGetParams
+	case 237: // cuGraphHostNodeGetParams
 		p1 := pointer[driver.HostNodeParams](&a[1])
 		v1, r := l.d.GraphHostNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 236: // cuGraphHostNodeSetParams
+	case 238: // cuGraphHostNodeSetParams
 		p1 := pointer[[2]uint64](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphHostNodeSetParams(th, driver.GraphNode(a[0]), l.hostFunc(p1[0], p1[1]))
-	case 237: // cuGraphInstantiateWithParams
+	case 239: // cuGraphInstantiateWithParams
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1482,54 +1494,54 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 238: // cuGraphKernelNodeCopyAttributes
+	case 240: // cuGraphKernelNodeCopyAttributes
 		return l.d.GraphKernelNodeCopyAttributes(th, driver.GraphNode(a[0]), driver.GraphNode(a[1]))
-	case 239: // cuGraphKernelNodeGetAttribute
+	case 241: // cuGraphKernelNodeGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.GraphKernelNodeGetAttribute(th, driver.GraphNode(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 240: // cuGraphKernelNodeGetParams_v2
+	case 242: // cuGraphKernelNodeGetParams_v2
 		p1 := pointer[driver.KernelNodeParams](&a[1])
 		v1, r := l.d.GraphKernelNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 241: // cuGraphKernelNodeGetParams
+	case 243: // cuGraphKernelNodeGetParams
 		p1 := pointer[driver.KernelNodeParamsV1](&a[1])
 		v1, r := l.d.GraphKernelNodeGetParamsV1(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 242: // cuGraphKernelNodeSetAttribute
+	case 244: // cuGraphKernelNodeSetAttribute
 		return l.d.GraphKernelNodeSetAttribute(th, driver.GraphNode(a[0]), int32(a[1]), pointer[driver.LaunchAttributeValue](&a[2]))
-	case 243: // cuGraphKernelNodeSetParams_v2
+	case 245: // cuGraphKernelNodeSetParams_v2
 		return l.d.GraphKernelNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 244: // cuGraphKernelNodeSetParams
+	case 246: // cuGraphKernelNodeSetParams
 		return l.d.GraphKernelNodeSetParamsV1(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 245: // cuGraphMemAllocNodeGetParams
+	case 247: // cuGraphMemAllocNodeGetParams
 		p1 := pointer[driver.MemAllocNodeParams](&a[1])
 		v1, r := l.d.GraphMemAllocNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 246: // cuGraphMemFreeNodeGetParams
+	case 248: // cuGraphMemFreeNodeGetParams
 		p1 := pointer[driver.DevicePtr](&a[1])
 		v1, r := l.d.GraphMemFreeNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 247: // cuGraphMemcpyNodeGetParams
+	case 249: // cuGraphMemcpyNodeGetParams
 		p1 := pointer[driver.Memcpy3D](&a[1])
 		v1, r := l.d.GraphMemcpyNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 248: // cuGraphMemcpyNodeSetParams
+	case 250: // cuGraphMemcpyNodeSetParams
 		return l.d.GraphMemcpyNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.Memcpy3D](&a[1]))
-	case 249: // cuGraphMemsetNodeGetParams
+	case 251: // cuGraphMemsetNodeGetParams
 		p1 := pointer[driver.MemsetNodeParams](&a[1])
 		v1, r := l.d.GraphMemsetNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 250: // cuGraphMemsetNodeSetParams
+	case 252: // cuGraphMemsetNodeSetParams
 		return l.d.GraphMemsetNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.MemsetNodeParams](&a[1]))
-	case 251: // cuGraphNodeFindInClone
+	case 253: // cuGraphNodeFindInClone
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1537,7 +1549,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphNodeFindInClone(th, driver.GraphNode(a[1]), driver.Graph(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 252: // cuGraphNodeGetDependencies
+	case 254: // cuGraphNodeGetDependencies
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1549,7 +1561,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphNodeGetDependencies(th, driver.GraphNode(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 253: // cuGraphNodeGetDependencies_v2
+	case 255: // cuGraphNodeGetDependencies_v2
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[3]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1565,7 +1577,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.GraphNodeGetDependenciesV2(th, driver.GraphNode(a[0]), p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 254: // cuGraphNodeGetDependentNodes
+	case 256: // cuGraphNodeGetDependentNodes
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1577,7 +1589,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphNodeGetDependentNodes(th, driver.GraphNode(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 255: // cuGraphNodeGetDependentNodes_v2
+	case 257: // cuGraphNodeGetDependentNodes_v2
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[3]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1593,20 +1605,20 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.GraphNodeGetDependentNodesV2(th, driver.GraphNode(a[0]), p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 256: // cuGraphNodeGetEnabled
+	case 258: // cuGraphNodeGetEnabled
 		p2 := pointer[uint32](&a[2])
 		v2, r := l.d.GraphNodeGetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 257: // cuGraphNodeSetEnabled
+	case 259: // cuGraphNodeSetEnabled
 		return l.d.GraphNodeSetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), uint32(a[2]))
-	case 258: // cuGraphNodeSetParams
+	case 260: // cuGraphNodeSetParams
 		p1 := pointer[driver.GraphNodeParams](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphNodeSetParams(th, driver.GraphNode(a[0]), *p1)
-	case 259: // cuGraphRemoveDependencies
+	case 261: // cuGraphRemoveDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1616,7 +1628,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphRemoveDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 260: // cuGraphRemoveDependencies_v2
+	case 262: // cuGraphRemoveDependencies_v2
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[4])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1630,28 +1642,33 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphRemoveDependenciesV2(th, driver.Graph(a[0]), p1, p2, p3)
-	case 261: // cuFuncGetModule
+	case 263: // cuFuncGetModule
 		p0 := pointer[driver.Module](&a[0])
 		v0, r := l.d.FuncGetModule(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 262: // cuFuncIsLoaded
+	case 264: // cuFuncIsLoaded
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncIsLoaded(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 263: // cuFuncLoad
+	case 265: // cuFuncLoad
 		return l.d.FuncLoad(th, driver.Function(a[0]))
-	case 264: // cuFuncSetCacheConfig
+	case 266: // cuFuncSetCacheConfig
 		return l.d.FuncSetCacheConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 265: // cuFuncSetSharedMemConfig
+	case 267: // cuFuncSetSharedMemConfig
 		return l.d.FuncSetSharedMemConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 266: // cuOccupancyAvailableDynamicSMemPerBlock
+	case 268: // cuOccupancyAvailableDynamicSMemPerBlock
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.OccupancyAvailableDynamicSMemPerBlock(th, driver.Function(a[1]), int32(a[2]), int32(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 267: // cuOccupancyMaxActiveClusters
+	case 269: // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
+		p0 := pointer[int32](&a[0])
+		v0, r := l.d.OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(th, driver.Function(a[1]), int32(a[2]), a[3], uint32(a[4]))
+		r = store(r, p0, v0)
+		return r
+	case 270: // cuOccupancyMaxActiveClusters
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1660,7 +1677,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxActiveClusters(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 268: // cuOccupancyMaxPotentialClusterSize
+	case 271: // cuOccupancyMaxPotentialClusterSize
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1669,73 +1686,73 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxPotentialClusterSize(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 269: // cuStreamBatchMemOp_v2
+	case 272: // cuStreamBatchMemOp_v2
 		p2, there := slice[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamBatchMemOp(th, driver.Stream(a[0]), p2, uint32(a[3]))
-	case 270: // cuStreamBatchMemOp
+	case 273: // cuStreamBatchMemOp
 		p2, there := slice[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamBatchMemOpV1(th, driver.Stream(a[0]), p2, uint32(a[3]))
-	case 271: // cuStreamCopyAttributes
+	case 274: // cuStreamCopyAttributes
 		return l.d.StreamCopyAttributes(th, driver.Stream(a[0]), driver.Stream(a[1]))
-	case 272: // cuStreamGetAttribute
+	case 275: // cuStreamGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.StreamGetAttribute(th, driver.Stream(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 273: // cuStreamGetGreenCtx
+	case 276: // cuStreamGetGreenCtx
 		p1 := pointer[driver.GreenCtx](&a[1])
 		v1, r := l.d.StreamGetGreenCtx(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 274: // cuStreamSetAttribute
+	case 277: // cuStreamSetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamSetAttribute(th, driver.Stream(a[0]), int32(a[1]), *p2)
-	case 275: // cuKernelGetAttribute
+	case 278: // cuKernelGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.KernelGetAttribute(th, int32(a[1]), driver.Kernel(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 276: // cuKernelGetFunction
+	case 279: // cuKernelGetFunction
 		p0 := pointer[driver.Function](&a[0])
 		v0, r := l.d.KernelGetFunction(th, driver.Kernel(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 277: // cuKernelGetLibrary
+	case 280: // cuKernelGetLibrary
 		p0 := pointer[driver.LibraryHandle](&a[0])
 		v0, r := l.d.KernelGetLibrary(th, driver.Kernel(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 278: // cuKernelGetName
+	case 281: // cuKernelGetName
 		v0, r := l.d.KernelGetName(th, driver.Kernel(a[1]))
 		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
 		return r
-	case 279: // cuKernelGetParamInfo
+	case 282: // cuKernelGetParamInfo
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[uint64](&a[3])
 		v2, v3, r := l.d.KernelGetParamInfo(th, driver.Kernel(a[0]), a[1])
 		r = store(r, p2, v2)
 		r = store(r, p3, v3)
 		return r
-	case 280: // cuKernelSetAttribute
+	case 283: // cuKernelSetAttribute
 		return l.d.KernelSetAttribute(th, int32(a[0]), int32(a[1]), driver.Kernel(a[2]), driver.Device(a[3]))
-	case 281: // cuKernelSetCacheConfig
+	case 284: // cuKernelSetCacheConfig
 		return l.d.KernelSetCacheConfig(th, driver.Kernel(a[0]), int32(a[1]), driver.Device(a[2]))
-	case 282: // cuLibraryEnumerateKernels
+	case 285: // cuLibraryEnumerateKernels
 		p0, there := slice[driver.Kernel](&a[0], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LibraryEnumerateKernels(th, p0, driver.LibraryHandle(a[2]))
-	case 283: // cuLibraryGetGlobal
+	case 286: // cuLibraryGetGlobal
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -1746,7 +1763,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 284: // cuLibraryGetKernel
+	case 287: // cuLibraryGetKernel
 		p0 := pointer[driver.Kernel](&a[0])
 		p2, there := text(&a[2])
 		if !there {
@@ -1755,12 +1772,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryGetKernel(th, driver.LibraryHandle(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 285: // cuLibraryGetKernelCount
+	case 288: // cuLibraryGetKernelCount
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LibraryGetKernelCount(th, driver.LibraryHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 286: // cuLibraryGetManaged
+	case 289: // cuLibraryGetManaged
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -1771,12 +1788,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 287: // cuLibraryGetModule
+	case 290: // cuLibraryGetModule
 		p0 := pointer[driver.Module](&a[0])
 		v0, r := l.d.LibraryGetModule(th, driver.LibraryHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 288: // cuLibraryGetUnifiedFunction
+	case 291: // cuLibraryGetUnifiedFunction
 		p0 := pointer[driver.HostPtr](&a[0])
 		p2, there := text(&a[2])
 		if !there {
@@ -1785,7 +1802,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryGetUnifiedFunction(th, driver.LibraryHandle(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 289: // cuLibraryLoadData
+	case 292: // cuLibraryLoadData
 		p0 := pointer[driver.LibraryHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1813,7 +1830,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryLoadData(th, p1, p2, p3, p5, p6)
 		r = store(r, p0, v0)
 		return r
-	case 290: // cuLibraryLoadFromFile
+	case 293: // cuLibraryLoadFromFile
 		p0 := pointer[driver.LibraryHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1841,9 +1858,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryLoadFromFile(th, p1, p2, p3, p5, p6)
 		r = store(r, p0, v0)
 		return r
-	case 291: // cuLibraryUnload
+	case 294: // cuLibraryUnload
 		return l.d.LibraryUnload(th, driver.LibraryHandle(a[0]))
-	case 292: // cuLinkAddData_v2
+	case 295: // cuLinkAddData_v2
 		p2, there := slice[byte](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1857,7 +1874,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LinkAddData(th, driver.LinkState(a[0]), int32(a[1]), p2, textIfAny(&a[4]), p6, p7)
-	case 293: // cuLinkAddFile_v2
+	case 296: // cuLinkAddFile_v2
 		p2, there := text(&a[2])
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1871,7 +1888,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LinkAddFile(th, driver.LinkState(a[0]), int32(a[1]), p2, p4, p5)
-	case 294: // cuLinkComplete
+	case 297: // cuLinkComplete
 		p1 := pointer[driver.HostPtr](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1884,7 +1901,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p1, v1)
 		r = store(r, p2, v2)
 		return r
-	case 295: // cuLinkCreate_v2
+	case 298: // cuLinkCreate_v2
 		p1, there := slice[uint32](&a[1], uint64(uint32(a[0])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1900,11 +1917,39 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.LinkCreate(th, p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 296: // cuLinkDestroy
+	case 299: // cuLinkDestroy
 		return l.d.LinkDestroy(th, driver.LinkState(a[0]))
-	case 297: // cuMemAddressFree
+	case 300: // cuModuleEnumerateFunctions
+		p0, there := slice[driver.Function](&a[0], uint64(uint32(a[1])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.ModuleEnumerateFunctions(th, p0, driver.Module(a[2]))
+	case 301: // cuModuleGetFunctionCount
+		p0 := pointer[uint32](&a[0])
+		v0, r := l.d.ModuleGetFunctionCount(th, driver.Module(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 302: // cuModuleGetLoadingMode
+		p0 := pointer[int32](&a[0])
+		v0, r := l.d.ModuleGetLoadingMode(th)
+		r = store(r, p0, v0)
+		return r
+	case 303: // cuModuleLoad
+		p0 := pointer[driver.Module](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1, there := text(&a[1])
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.ModuleLoad(th, p1)
+		r = store(r, p0, v0)
+		return r
+	case 304: // cuMemAddressFree
 		return l.d.MemAddressFree(th, driver.DevicePtr(a[0]), a[1])
-	case 298: // cuMemAddressReserve
+	case 305: // cuMemAddressReserve
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1912,7 +1957,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAddressReserve(th, a[1], a[2], driver.DevicePtr(a[3]), a[4])
 		r = store(r, p0, v0)
 		return r
-	case 299: // cuMemCreate
+	case 306: // cuMemCreate
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1924,11 +1969,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemCreate(th, a[1], *p2, a[3])
 		r = store(r, p0, v0)
 		return r
-	case 300: // cuMemExportToShareableHandle
+	case 307: // cuMemExportToShareableHandle
 		v0, r := l.d.MemExportToShareableHandle(th, driver.MemGenericAllocationHandle(a[1]), int32(a[2]), a[3])
 		r = storePart(r, pointer[byte](&a[0]), v0, shareableHandleSize(int32(a[2])))
 		return r
-	case 301: // cuMemGetAccess
+	case 308: // cuMemGetAccess
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemLocation](&a[1])
 		if p1 == nil {
@@ -1937,7 +1982,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAccess(th, *p1, driver.DevicePtr(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 302: // cuMemGetAllocationGranularity
+	case 309: // cuMemGetAllocationGranularity
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemAllocationProp](&a[1])
 		if p1 == nil {
@@ -1946,12 +1991,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAllocationGranularity(th, *p1, int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 303: // cuMemGetAllocationPropertiesFromHandle
+	case 310: // cuMemGetAllocationPropertiesFromHandle
 		p0 := pointer[driver.MemAllocationProp](&a[0])
 		v0, r := l.d.MemGetAllocationPropertiesFromHandle(th, driver.MemGenericAllocationHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 304: // cuMemImportFromShareableHandle
+	case 311: // cuMemImportFromShareableHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1959,11 +2004,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 305: // cuMemMap
+	case 312: // cuMemMap
 		return l.d.MemMap(th, driver.DevicePtr(a[0]), a[1], a[2], driver.MemGenericAllocationHandle(a[3]), a[4])
-	case 306: // cuMemRelease
+	case 313: // cuMemRelease
 		return l.d.MemRelease(th, driver.MemGenericAllocationHandle(a[0]))
-	case 307: // cuMemRetainAllocationHandle
+	case 314: // cuMemRetainAllocationHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1971,15 +2016,15 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemRetainAllocationHandle(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 308: // cuMemSetAccess
+	case 315: // cuMemSetAccess
 		p2, there := slice[driver.MemAccessDesc](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemSetAccess(th, driver.DevicePtr(a[0]), a[1], p2)
-	case 309: // cuMemUnmap
+	case 316: // cuMemUnmap
 		return l.d.MemUnmap(th, driver.DevicePtr(a[0]), a[1])
-	case 310: // cuCtxCreate_v3
+	case 317: // cuCtxCreate_v3
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1991,7 +2036,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxCreateV3(th, p1, uint32(a[3]), driver.Device(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 311: // cuCtxFromGreenCtx
+	case 318: // cuCtxFromGreenCtx
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1999,38 +2044,38 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxFromGreenCtx(th, driver.GreenCtx(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 312: // cuCtxGetCacheConfig
+	case 319: // cuCtxGetCacheConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetCacheConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 313: // cuCtxGetDevResource
+	case 320: // cuCtxGetDevResource
 		p1 := pointer[driver.DevResource](&a[1])
 		v1, r := l.d.CtxGetDevResource(th, driver.Context(a[0]), int32(a[2]))
 		r = store(r, p1, v1)
 		return r
-	case 314: // cuCtxGetExecAffinity
+	case 321: // cuCtxGetExecAffinity
 		p0 := pointer[driver.ExecAffinityParam](&a[0])
 		v0, r := l.d.CtxGetExecAffinity(th, int32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 315: // cuCtxGetSharedMemConfig
+	case 322: // cuCtxGetSharedMemConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetSharedMemConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 316: // cuCtxResetPersistingL2Cache
+	case 323: // cuCtxResetPersistingL2Cache
 		return l.d.CtxResetPersistingL2Cache(th)
-	case 317: // cuCtxSetCacheConfig
+	case 324: // cuCtxSetCacheConfig
 		return l.d.CtxSetCacheConfig(th, int32(a[0]))
-	case 318: // cuCtxSetSharedMemConfig
+	case 325: // cuCtxSetSharedMemConfig
 		return l.d.CtxSetSharedMemConfig(th, int32(a[0]))
-	case 319: // cuDeviceGetExecAffinitySupport
+	case 326: // cuDeviceGetExecAffinitySupport
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetExecAffinitySupport(th, int32(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 320: // cuDeviceGetHostAtomicCapabilities
+	case 327: // cuDeviceGetHostAtomicCapabilities
 		p0, there := slice[uint32](&a[0], uint64(uint32(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2040,52 +2085,52 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.DeviceGetHostAtomicCapabilities(th, p0, p1, driver.Device(a[3]))
-	case 321: // cuDeviceGetLuid
+	case 328: // cuDeviceGetLuid
 		p0 := pointer[[8]byte](&a[0])
 		p1 := pointer[uint32](&a[1])
 		v0, v1, r := l.d.DeviceGetLuid(th, driver.Device(a[2]))
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 322: // cuDeviceGetProperties
+	case 329: // cuDeviceGetProperties
 		p0 := pointer[driver.Devprop](&a[0])
 		v0, r := l.d.DeviceGetProperties(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 323: // cuDeviceGetTexture1DLinearMaxWidth
+	case 330: // cuDeviceGetTexture1DLinearMaxWidth
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.DeviceGetTexture1DLinearMaxWidth(th, int32(a[1]), uint32(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 324: // cuGreenCtxGetId
+	case 331: // cuGreenCtxGetId
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.GreenCtxGetId(th, driver.GreenCtx(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 325: // cuCheckpointProcessCheckpoint
+	case 332: // cuCheckpointProcessCheckpoint
 		return l.d.CheckpointProcessCheckpoint(th, int32(a[0]), pointer[driver.CheckpointCheckpointArgs](&a[1]))
-	case 326: // cuCheckpointProcessGetRestoreThreadId
+	case 333: // cuCheckpointProcessGetRestoreThreadId
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetRestoreThreadId(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 327: // cuCheckpointProcessGetState
+	case 334: // cuCheckpointProcessGetState
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetState(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 328: // cuCheckpointProcessLock
+	case 335: // cuCheckpointProcessLock
 		return l.d.CheckpointProcessLock(th, int32(a[0]), pointer[driver.CheckpointLockArgs](&a[1]))
-	case 329: // cuCheckpointProcessRestore
+	case 336: // cuCheckpointProcessRestore
 		return l.d.CheckpointProcessRestore(th, int32(a[0]), pointer[driver.CheckpointRestoreArgs](&a[1]))
-	case 330: // cuCheckpointProcessUnlock
+	case 337: // cuCheckpointProcessUnlock
 		return l.d.CheckpointProcessUnlock(th, int32(a[0]), pointer[driver.CheckpointUnlockArgs](&a[1]))
-	case 331: // cuLogsCurrent
+	case 338: // cuLogsCurrent
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LogsCurrent(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 332: // cuLogsDumpToMemory
+	case 339: // cuLogsDumpToMemory
 		p0 := pointer[uint32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2102,7 +2147,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p2, v2)
 		return r
-	case 333: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 340: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2115,55 +2160,61 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 334: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 341: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 335: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
+	case 342: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2DUnaligned(th, *p0)
-	case 336: // cuMemcpy2D_v2, in the order of the thread's own default stream
+	case 343: // cuMemcpy2D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2D(th, *p0)
-	case 337: // cuMemcpy3D_v2, in the order of the thread's own default stream
+	case 344: // cuMemcpy3DPeer, in the order of the thread's own default stream
+		p0 := pointer[driver.Memcpy3DPeer](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return ownStream{l.d}.Memcpy3DPeer(th, *p0)
+	case 345: // cuMemcpy3D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3D(th, *p0)
-	case 338: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 346: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 339: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 347: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 340: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 348: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 341: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 349: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 342: // cuMemcpy, in the order of the thread's own default stream
+	case 350: // cuMemcpy, in the order of the thread's own default stream
 		return ownStream{l.d}.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 343: // cuMemsetD16_v2, in the order of the thread's own default stream
+	case 351: // cuMemsetD16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 344: // cuMemsetD2D16_v2, in the order of the thread's own default stream
+	case 352: // cuMemsetD2D16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 345: // cuMemsetD2D32_v2, in the order of the thread's own default stream
+	case 353: // cuMemsetD2D32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 346: // cuMemsetD2D8_v2, in the order of the thread's own default stream
+	case 354: // cuMemsetD2D8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 347: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 355: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 348: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 356: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -2357,6 +2408,8 @@ var callNames = [...]string{
 	"cuMemcpy3DAsync",
 	"cuMemcpy3DBatchAsync",
 	"cuMemcpy3DBatchAsync",
+	"cuMemcpy3DPeer",
+	"cuMemcpy3DPeerAsync",
 	"cuMemcpyAsync",
 	"cuMemcpyBatchAsync",
 	"cuMemcpyBatchAsync",
@@ -2438,6 +2491,7 @@ var callNames = [...]string{
 	"cuFuncSetCacheConfig",
 	"cuFuncSetSharedMemConfig",
 	"cuOccupancyAvailableDynamicSMemPerBlock",
+	"cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
 	"cuOccupancyMaxActiveClusters",
 	"cuOccupancyMaxPotentialClusterSize",
 	"cuStreamBatchMemOp",
@@ -2468,6 +2522,10 @@ var callNames = [...]string{
 	"cuLinkComplete",
 	"cuLinkCreate",
 	"cuLinkDestroy",
+	"cuModuleEnumerateFunctions",
+	"cuModuleGetFunctionCount",
+	"cuModuleGetLoadingMode",
+	"cuModuleLoad",
 	"cuMemAddressFree",
 	"cuMemAddressReserve",
 	"cuMemCreate",
@@ -2508,6 +2566,7 @@ var callNames = [...]string{
 	"cuLaunchKernelEx",
 	"cuMemcpy2DUnaligned",
 	"cuMemcpy2D",
+	"cuMemcpy3DPeer",
 	"cuMemcpy3D",
 	"cuMemcpyDtoD",
 	"cuMemcpyDtoH",
@@ -2526,8 +2585,6 @@ var callNames = [...]string{
 var madeNames = [...]string{
 	"cuDeviceComputeCapability",
 	"cuGraphInstantiate",
-	"cuModuleLoad",
-	"cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
 	"cuOccupancyMaxPotentialBlockSizeWithFlags",
 	"cuProfilerStart",
 	"cuProfilerStop",

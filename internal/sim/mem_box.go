@@ -92,10 +92,18 @@ func (b box) rows(e extent, f func(off uint64)) {
 	}
 }
 
-// copyBox enqueues the copy of a box.
-func (d *Driver) copyBox(name string, th *driver.Thread, to, from corner, e extent, h driver.Stream) driver.Result {
+// copyBox enqueues the copy of a box. A copy between devices has their contexts. As with other such
+// copies, a capture takes only one within a context.
+func (d *Driver) copyBox(name string, th *driver.Thread, to, from corner, e extent, h driver.Stream,
+	peers ...driver.Context) driver.Result {
 	defer d.mu.Unlock()
 	s, _, r := d.onStream(name, th, h)
+	if r == ok {
+		r = d.peers(name, peers...)
+	}
+	if r == ok && len(peers) == 2 && peers[0] != peers[1] {
+		r = d.uncaptured(s)
+	}
 	if r != ok || e.empty() {
 		return r
 	}

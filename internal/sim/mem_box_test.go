@@ -89,3 +89,31 @@ func TestBoxSizes(t *testing.T) {
 		SrcMemoryType: driver.CU_MEMORYTYPE_HOST, SrcHost: c.SrcHost, SrcPitch: maxPitch, DstMemoryType: driver.CU_MEMORYTYPE_DEVICE,
 		DstDevice: r.alloc(string(make([]byte, 1<<15))), DstPitch: 1, WidthInBytes: 1, Height: 1 << 15}, 0))
 }
+
+// TestCopyBoxPeer copies boxes between the memory of contexts. The results are those of the documentation.
+func TestCopyBoxPeer(t *testing.T) {
+	r := newLab(t)
+	from, to := r.alloc("abcdefgh"), r.alloc("........")
+	other, res := r.CtxCreate(nil, nil, 0, 0)
+	r.must(res)
+	defer r.CtxDestroy(r.th, other)
+	c := driver.Memcpy3DPeer{SrcMemoryType: driver.CU_MEMORYTYPE_DEVICE, SrcDevice: from, SrcContext: r.ctx, SrcPitch: 4, SrcHeight: 2,
+		DstMemoryType: driver.CU_MEMORYTYPE_DEVICE, DstDevice: to, DstContext: r.ctx, DstPitch: 4, DstHeight: 2,
+		SrcXInBytes: 1, DstXInBytes: 2, WidthInBytes: 2, Height: 2, Depth: 1}
+	r.must(r.Memcpy3DPeer(r.th, c))
+	if got := r.read(to, 8); got != "..bc..fg" {
+		t.Errorf("the memory is %q", got)
+	}
+	c.Height, c.DstXInBytes, c.DstContext = 1, 0, other
+	s := r.newStream()
+	r.must(r.Memcpy3DPeerAsync(r.th, c, s))
+	r.must(r.StreamSynchronize(r.th, s))
+	if got := r.read(to, 8); got != "bcbc..fg" {
+		t.Errorf("the memory is %q after the second copy", got)
+	}
+	c.SrcContext = 0
+	r.want("no context", driver.ResultInvalidContext, r.Memcpy3DPeer(r.th, c))
+	r.want("no context", driver.ResultInvalidContext, r.Memcpy3DPeerAsync(r.th, c, s))
+	c.SrcContext, c.SrcMemoryType = r.ctx, 0
+	r.want("no type of memory", driver.ResultInvalidValue, r.Memcpy3DPeer(r.th, c))
+}

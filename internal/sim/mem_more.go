@@ -95,10 +95,34 @@ func (d *Driver) Memcpy3D(th *driver.Thread, c driver.Memcpy3D) driver.Result {
 		extent{c.WidthInBytes, c.Height, c.Depth})
 }
 
-// copyBoxNow copies a box on the legacy default stream, and waits for it.
-func (d *Driver) copyBoxNow(name string, th *driver.Thread, to, from corner, e extent) driver.Result {
+// peerEnds returns the ends of a copy between devices, and its size.
+func peerEnds(c driver.Memcpy3DPeer) (to, from corner, e extent) {
+	return corner{c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, c.DstZ, c.DstPitch, c.DstHeight},
+		corner{c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, c.SrcZ, c.SrcPitch, c.SrcHeight},
+		extent{c.WidthInBytes, c.Height, c.Depth}
+}
+
+// Memcpy3DPeer is cuMemcpy3DPeer.
+func (d *Driver) Memcpy3DPeer(th *driver.Thread, c driver.Memcpy3DPeer) driver.Result {
+	to, from, e := peerEnds(c)
+	return d.copyBoxNow("cuMemcpy3DPeer", th, to, from, e, c.DstContext, c.SrcContext)
+}
+
+// Memcpy3DPeerAsync is cuMemcpy3DPeerAsync.
+func (d *Driver) Memcpy3DPeerAsync(th *driver.Thread, c driver.Memcpy3DPeer, h driver.Stream) driver.Result {
+	to, from, e := peerEnds(c)
+	return d.copyBox("cuMemcpy3DPeerAsync", th, to, from, e, h, c.DstContext, c.SrcContext)
+}
+
+// copyBoxNow copies a box on the legacy default stream, and waits for it. A copy between devices has
+// their contexts.
+func (d *Driver) copyBoxNow(name string, th *driver.Thread, to, from corner, e extent,
+	peers ...driver.Context) driver.Result {
 	defer d.mu.Unlock()
 	c, r := d.now(name, th)
+	if r == ok {
+		r = d.peers(name, peers...)
+	}
 	if r != ok || e.empty() {
 		return r
 	}

@@ -391,6 +391,53 @@ func (d *Driver) ModuleGetFunction(_ *driver.Thread, h driver.Module, name strin
 	return d.functionHandle(f), ok
 }
 
+// ModuleGetFunctionCount is cuModuleGetFunctionCount.
+func (d *Driver) ModuleGetFunctionCount(_ *driver.Thread, h driver.Module) (uint32, driver.Result) {
+	defer d.mu.Unlock()
+	m, r := d.aboutModule("cuModuleGetFunctionCount", h)
+	if r != ok {
+		return 0, r
+	}
+	return uint32(len(m.functions)), ok
+}
+
+// ModuleEnumerateFunctions is cuModuleEnumerateFunctions. The functions are in the order of their names.
+func (d *Driver) ModuleEnumerateFunctions(_ *driver.Thread, list []driver.Function, h driver.Module) driver.Result {
+	defer d.mu.Unlock()
+	m, r := d.aboutModule("cuModuleEnumerateFunctions", h)
+	if r != ok {
+		return r
+	}
+	names := slices.Sorted(maps.Keys(m.functions))
+	for i, name := range names[:min(len(list), len(names))] {
+		list[i] = d.functionHandle(m.functions[name])
+	}
+	return ok
+}
+
+// ModuleGetLoadingMode is cuModuleGetLoadingMode: code is loaded when it is first used.
+func (d *Driver) ModuleGetLoadingMode(*driver.Thread) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin("cuModuleGetLoadingMode"); r != ok {
+		return 0, r
+	}
+	return driver.CU_MODULE_LAZY_LOADING, ok
+}
+
+// ModuleLoad is cuModuleLoad.
+func (d *Driver) ModuleLoad(th *driver.Thread, path string) (driver.Module, driver.Result) {
+	image, err := codeimage.Read(path)
+	defer d.mu.Unlock()
+	if err != nil {
+		if r := d.begin("cuModuleLoad"); r != ok {
+			return 0, r
+		}
+		return 0, driver.ResultFileNotFound
+	}
+	m, _, r := d.loadModule("cuModuleLoad", th, image, nil)
+	return m, r
+}
+
 // functionHandle returns the handle of a kernel.
 func (d *Driver) functionHandle(f *function) driver.Function {
 	if f.handle == 0 {

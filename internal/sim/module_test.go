@@ -4,7 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -527,4 +530,56 @@ func TestModuleLoadBeside(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
+}
+
+// TestModuleFunctions lists the functions of a module, and loads one from a file. The results are those of the
+// documentation.
+func TestModuleFunctions(t *testing.T) {
+	r := newLab(t)
+	const text = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry b() { ret; }\n.visible .entry a() { ret; }\n"
+	path := filepath.Join(t.TempDir(), "two.ptx")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, res := r.ModuleLoad(r.th, path)
+	r.must(res)
+	defer r.ModuleUnload(r.th, m)
+	n, res := r.ModuleGetFunctionCount(r.th, m)
+	r.must(res)
+	list := make([]driver.Function, 3)
+	r.must(r.ModuleEnumerateFunctions(r.th, list, m))
+	var names []string
+	for _, f := range list[:n] {
+		name, res := r.FuncGetName(r.th, f)
+		r.must(res)
+		names = append(names, name)
+	}
+	if want := []string{"a", "b"}; !slices.Equal(names, want) || list[2] != 0 {
+		t.Errorf("%d functions: %v, want %v; behind them %#x", n, names, want, list[2])
+	}
+	first, res := r.ModuleGetFunction(r.th, m, "a")
+	if res != ok || first != list[0] {
+		t.Errorf("cuModuleGetFunction: %v, %#x, want %#x", res, first, list[0])
+	}
+	list = make([]driver.Function, 1)
+	r.must(r.ModuleEnumerateFunctions(r.th, list, m))
+	if list[0] != first {
+		t.Errorf("the first function is %#x", list[0])
+	}
+	if mode, res := r.ModuleGetLoadingMode(r.th); res != ok || mode != driver.CU_MODULE_LAZY_LOADING {
+		t.Errorf("the loading mode is %d, %v", mode, res)
+	}
+	_, res = r.ModuleLoad(r.th, path+".absent")
+	r.want("no file", driver.ResultFileNotFound, res)
+	_, res = r.ModuleGetFunctionCount(r.th, 0)
+	r.want("no module", driver.ResultInvalidHandle, res)
+	r.want("no module", driver.ResultInvalidHandle, r.ModuleEnumerateFunctions(r.th, list, 0))
+	for flags, want := range []driver.Result{ok, ok, driver.ResultInvalidValue} {
+		blocks, res := r.OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(r.th, first, 128, 0, uint32(flags))
+		r.want("occupancy", want, res)
+		if plain, _ := r.OccupancyMaxActiveBlocksPerMultiprocessor(r.th, first, 128, 0); res == ok && blocks != plain {
+			t.Errorf("%d blocks with flags %d, %d without", blocks, flags, plain)
+		}
+	}
+	r.takeMisuses()
 }

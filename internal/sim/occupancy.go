@@ -204,3 +204,19 @@ func (d *Driver) config(name string, h driver.Function, config, most int32) driv
 	}
 	return r
 }
+
+// OccupancyMaxActiveBlocksPerMultiprocessorWithFlags is the function of this name. The flag has no effect, as no
+// device has caches for global memory that can be switched off.
+func (d *Driver) OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(th *driver.Thread, f driver.Function, threads int32,
+	shared uint64, flags uint32) (int32, driver.Result) {
+	const disableCachingOverride = 1 // CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE
+	r := d.begin("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags")
+	d.mu.Unlock()
+	switch {
+	case r != ok:
+		return 0, r
+	case flags&^disableCachingOverride != 0:
+		return 0, driver.ResultInvalidValue
+	}
+	return d.OccupancyMaxActiveBlocksPerMultiprocessor(th, f, threads, shared)
+}

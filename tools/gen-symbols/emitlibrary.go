@@ -189,7 +189,7 @@ func emitLibrary(m *manifest, calls, libcuda source, manifestName string,
 	files := map[string][]byte{
 		"cusim/libcuda/build/stub/zlibcuda.h": []byte(from + header),
 		"cusim/libcuda/build/stub/zlibcuda.c": []byte(from + lib.emitStubs()),
-		"docs/software-functions.md":          []byte(emitImplemented(callPlan, implemented)),
+		"docs/software-functions.md":          []byte(emitImplemented(callPlan, implemented, plan.byHand)),
 	}
 	for name, body := range map[string]string{
 		"cusim/libcuda/zcall.go":       lib.emitDispatch(),

@@ -44,25 +44,27 @@ func implementedMethods(dir string) (map[string]bool, error) {
 }
 
 // emitImplemented writes the page that says which functions the software driver has.
-func emitImplemented(plan *callPlan, implemented map[string]bool) string {
+func emitImplemented(plan *callPlan, implemented, byHand map[string]bool) string {
 	var b strings.Builder
-	var has, lacks []string
+	var has, inC, lacks []string
 	for _, c := range plan.calls {
-		if implemented[c.method] {
+		switch {
+		case implemented[c.method]:
 			has = append(has, c.fact.export)
-		} else {
+		case byHand[c.fact.export]:
+			inC = append(inC, c.fact.export)
+		default:
 			lacks = append(lacks, c.fact.export)
 		}
 	}
 	fmt.Fprintf(&b, "<!-- Written by gen-symbols library; do not edit. -->\n# Functions of the software driver\n\n"+
 		"The [software driver](testing.md) has %d of the driver's functions, older interfaces included. "+
-		"The other %d return\n"+
-		"CUDA_ERROR_NOT_SUPPORTED (801) in C. In Go the error also matches `errors.ErrUnsupported`.\n", len(has),
-		len(lacks))
+		"The library in C has\n%d more, which it makes of others. The other %d return CUDA_ERROR_NOT_SUPPORTED (801), and in "+
+		"Go those %d do, too:\nthere the error also matches `errors.ErrUnsupported`.\n", len(has), len(inC), len(lacks), len(inC))
 	for _, part := range []struct {
 		title string
 		names []string
-	}{{"What it has", has}, {"What it lacks", lacks}} {
+	}{{"What it has", has}, {"What it has in C only", inC}, {"What it lacks", lacks}} {
 		fmt.Fprintf(&b, "\n## %s\n\n", part.title)
 		line := ""
 		for i, name := range part.names {

@@ -2,45 +2,12 @@
 // function has the same name without a version. Faults of the other functions affect them as well.
 #include "libcuda.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stddef.h>
 
 // There is no profiler, so these do nothing.
 int cuProfilerStart(void) { return cusim_begin("cuProfilerStart"); }
 
 int cuProfilerStop(void) { return cusim_begin("cuProfilerStop"); }
-
-int cuModuleLoad(void *module, void *fname)
-{
-	int result = cusim_begin("cuModuleLoad");
-	if (result)
-		return result;
-	if (!module || !fname)
-		return CUDA_ERROR_INVALID_VALUE;
-	FILE *f = fopen(fname, "rb");
-	if (!f)
-		return CUDA_ERROR_FILE_NOT_FOUND;
-	result = CUDA_ERROR_OUT_OF_MEMORY;
-	size_t size = 0, room = 1 << 16;
-	char *image = malloc(room);
-	while (image) {
-		size += fread(image + size, 1, room - 1 - size, f);
-		if (size < room - 1)
-			break;
-		char *larger = realloc(image, room *= 2);
-		if (!larger)
-			free(image);
-		image = larger;
-	}
-	if (image) {
-		image[size] = 0;
-		result = ferror(f) ? CUDA_ERROR_FILE_NOT_FOUND : cuModuleLoadData(module, image);
-	}
-	free(image);
-	fclose(f);
-	return result;
-}
 
 int cuDeviceComputeCapability(void *major, void *minor, int dev)
 {
@@ -84,17 +51,6 @@ int cuGraphInstantiate_v2(void *phGraphExec, void *hGraph, void *phErrorNode, vo
 	if (logBuffer && bufferSize)
 		*(char *)logBuffer = 0;
 	return cuGraphInstantiateWithFlags(phGraphExec, hGraph, 0);
-}
-
-int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(void *numBlocks, void *func, int blockSize, size_t dynamicSMemSize, unsigned int flags)
-{
-	const unsigned int known = 1; // CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE
-	int result = cusim_begin("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags");
-	if (result)
-		return result;
-	if (flags & ~known)
-		return CUDA_ERROR_INVALID_VALUE;
-	return cuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks, func, blockSize, dynamicSMemSize);
 }
 
 int cuOccupancyMaxPotentialBlockSizeWithFlags(void *minGridSize, void *blockSize, void *func, void *blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags)
