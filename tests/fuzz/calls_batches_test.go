@@ -395,7 +395,38 @@ func (c *caller) pointerAttribute(attr int32, b block, v uint64) (uint64, bool) 
 	return v, true
 }
 
+// peer returns the first box of a batch as a copy between contexts.
+func (c *caller) peer() (p driver.Memcpy3DPeer, found bool) {
+	list, found := c.boxes()
+	if !found {
+		return p, false
+	}
+	from, to, e := list[0].Src.Op.Ptr(), list[0].Dst.Op.Ptr(), list[0].Extent
+	p = driver.Memcpy3DPeer{SrcMemoryType: driver.CU_MEMORYTYPE_UNIFIED, SrcDevice: from.Ptr, SrcPitch: from.RowLength,
+		SrcHeight: from.LayerHeight, SrcContext: c.ctx, DstMemoryType: driver.CU_MEMORYTYPE_UNIFIED, DstDevice: to.Ptr,
+		DstPitch: to.RowLength, DstHeight: to.LayerHeight, DstContext: c.ctx, WidthInBytes: e.Width, Height: e.Height, Depth: e.Depth}
+	if c.IntN(8) == 0 {
+		p.DstContext = 0
+	}
+	c.say(", the first between contexts %v", p.DstContext != 0)
+	return p, from.Ptr != 0
+}
+
 var batchCalls = []randomCall{
+	{"cuMemcpy3DPeer", func(c *caller) []uint64 {
+		p, found := c.peer()
+		if !found {
+			return noOperands
+		}
+		return answers(c.Memcpy3DPeer(c.at, p))
+	}},
+	{"cuMemcpy3DPeerAsync", func(c *caller) []uint64 {
+		p, found := c.peer()
+		if !found {
+			return noOperands
+		}
+		return answers(c.Memcpy3DPeerAsync(c.at, p, c.anyStream()))
+	}},
 	{"cuMemcpyBatchAsync_v2", func(c *caller) []uint64 {
 		b, found := c.copyBatch()
 		if !found {
@@ -495,7 +526,7 @@ var batchesTopic = func() callTopic {
 	}}
 	return callTopic{[]randomCall{large, large, piece, memoryCalls[4], memoryCalls[5], attributeCalls[0],
 		attributeCalls[0]},
-		slices.Concat(batchCalls, batchCalls[:4], batchCalls, named(memoryCalls, "cuMemAlloc", "cuMemAllocManaged",
+		slices.Concat(batchCalls, batchCalls[2:6], batchCalls[2:], named(memoryCalls, "cuMemAlloc", "cuMemAllocManaged",
 			"cuPointerGetAttribute",
 			"cuMemRangeGetAttribute"))}
 }()

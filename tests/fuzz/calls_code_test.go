@@ -297,6 +297,39 @@ var libraryCalls = []randomCall{
 	})},
 }
 
+// withModule returns a call that uses the module of a library.
+func withModule(f func(c *caller, m driver.Module) []uint64) func(c *caller) []uint64 {
+	return withLibrary(func(c *caller, l *callLibrary) []uint64 {
+		m, r := c.LibraryGetModule(c.at, l.lib)
+		if r != ok {
+			return noOperands
+		}
+		return f(c, m)
+	})
+}
+
+var moduleCalls = []randomCall{
+	{"cuModuleGetFunctionCount", withModule(func(c *caller, m driver.Module) []uint64 {
+		n, r := c.ModuleGetFunctionCount(c.at, m)
+		return answers(r, uint64(n))
+	})},
+	{"cuModuleEnumerateFunctions", withModule(func(c *caller, m driver.Module) []uint64 {
+		n, r := c.ModuleGetFunctionCount(c.at, m)
+		list := make([]driver.Function, n)
+		if r != ok || n == 0 {
+			return noOperands
+		}
+		r = c.ModuleEnumerateFunctions(c.at, list, m)
+		var names []uint64
+		for _, f := range list {
+			name, q := c.FuncGetName(c.at, f)
+			names = append(names, text(name)+uint64(q)<<56)
+		}
+		slices.Sort(names)
+		return answers(r, names...)
+	})},
+}
+
 // withLink returns a call that uses a linker.
 func withLink(f func(c *caller, l *callLink) []uint64) func(c *caller) []uint64 {
 	return func(c *caller) []uint64 {
@@ -381,7 +414,7 @@ var codeTopic = func() callTopic {
 	first := slices.Concat([]randomCall{large}, named(linkCalls, "cuLinkCreate"), []randomCall{link(0), link(1)},
 		named(linkCalls, "cuLinkComplete"), []randomCall{load, load}, named(libraryCalls, "cuLibraryLoadData, linked",
 			"cuLibraryGetKernel", "cuLibraryGetKernel", "cuLibraryGetKernel"))
-	return callTopic{first, slices.Concat(libraryCalls, linkCalls, linkCalls, named(linkCalls, "cuLinkAddData",
+	return callTopic{first, slices.Concat(libraryCalls, moduleCalls, linkCalls, linkCalls, named(linkCalls, "cuLinkAddData",
 		"cuLinkComplete"),
 		named(libraryCalls, "cuLibraryLoadData", "cuLibraryGetKernel"), memoryCalls[:1])}
 }()

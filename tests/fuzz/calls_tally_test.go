@@ -34,7 +34,7 @@ var callGroups = []callGroup{
 	{"nodes of one type", nodeCalls},
 	{"nodes of any type and conditions", anyNodeCalls},
 	{"edges with data", edgeCalls},
-	{"libraries", libraryCalls[:8]},
+	{"libraries and modules", slices.Concat(libraryCalls[:8], moduleCalls)},
 	{"kernels of libraries", libraryCalls[8:]},
 	{"linkers", linkCalls},
 	{"memory operations", memOpCalls},
