@@ -445,7 +445,7 @@ var nodeCalls = []randomCall{
 		attr := one[int32](c, 2, 4, 8, 9, 10, 0, 99)
 		var v driver.LaunchAttributeValue
 		v[0], v[1] = byte(c.IntN(3)), byte(c.IntN(2))
-		if attr == driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE && v[0] != 0 {
+		if attr == driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE && v[0]|v[1] != 0 { // an int
 			if c.disabled {
 				return noOperands
 			}
@@ -460,7 +460,7 @@ var nodeCalls = []randomCall{
 		v, r := c.GraphKernelNodeGetAttribute(c.at, g.nodes[i].node, attr)
 		return answers(r, uint64(v[0])|uint64(v[1])<<8)
 	})},
-	{"cuGraphChildGraphNodeGetGraph", withNode(func(c *caller, g *callGraph, i int) []uint64 {
+	{"cuGraphChildGraphNodeGetGraph", withNodeOf(int32(driver.CU_GRAPH_NODE_TYPE_GRAPH), func(c *caller, g *callGraph, i int) []uint64 {
 		child, r := c.GraphChildGraphNodeGetGraph(c.at, g.nodes[i].node)
 		return answers(r, uint64(boolean(child != 0)))
 	})},
