@@ -308,11 +308,12 @@ func TestEffectsWithoutCalls(t *testing.T) {
 				r.must(res)
 				_, res = r.GraphAddMemsetNode(r.th, *p.Conditional().PhGraphOut, nil, &driver.MemsetNodeParams{
 					Dst: driver.DevicePtr(at), Value: 7, ElementSize: 4, Width: 1, Height: 1}, r.ctx)
+				r.must(res)
 			} else {
 				op := memOp(driver.CU_STREAM_MEM_OP_WRITE_VALUE_32, driver.DevicePtr(at), 7, 0)
 				_, res = r.GraphAddBatchMemOpNode(r.th, g, after, driver.BatchMemOpNodeParams{Ctx: r.ctx, Count: 1, ParamArray: &op})
+				r.must(res)
 			}
-			r.must(res)
 			x := r.instance(g, 0)
 			r.must(r.GraphLaunch(r.th, x, 0))
 			for end := time.Now().Add(10 * time.Second); load32(data) != 7; time.Sleep(time.Millisecond) {
