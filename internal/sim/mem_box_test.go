@@ -85,6 +85,9 @@ func TestBoxSizes(t *testing.T) {
 	r.want("one of them", ok, r.Memcpy3DAsync(r.th, c, 0))
 	c.SrcZ = 1
 	r.want("the second of them", driver.ResultInvalidValue, r.Memcpy3DAsync(r.th, c, 0))
+	if raceEnabled {
+		return // Go checks that a range of the host is one of its own
+	}
 	r.want("rows far from each other", driver.ResultInvalidValue, r.Memcpy2DAsync(r.th, driver.Memcpy2D{
 		SrcMemoryType: driver.CU_MEMORYTYPE_HOST, SrcHost: c.SrcHost, SrcPitch: maxPitch, DstMemoryType: driver.CU_MEMORYTYPE_DEVICE,
 		DstDevice: r.alloc(string(make([]byte, 1<<15))), DstPitch: 1, WidthInBytes: 1, Height: 1 << 15}, 0))
