@@ -24,6 +24,11 @@ var manual = []struct {
 	// Without .cc the condition code stays as it is.
 	{"mov.u32 r1,0xffffffff; add.cc.u32 r1,r1,1; addc.u32 r2,0,0; addc.u32 r9,0,0;", 1},
 	{"mov.u32 r1,0; mov.u32 r2,5; sub.cc.u32 r1,r1,1; subc.u32 r3,r2,0; subc.u32 r9,r2,0;", 4},
+	// The code of a difference is the carry of an addition.
+	{"mov.u32 r1,1; sub.cc.u32 r1,r1,2; addc.u32 r9,r1,2;", 1},
+	{"mov.u32 r1,2; sub.cc.u32 r1,r1,1; addc.u32 r9,r1,2;", 4},
+	{"mov.u32 r1,-1; add.cc.u32 r1,r1,1; subc.u32 r9,5,r1;", 5},
+	{"mov.u32 r1,1; add.cc.u32 r1,r1,1; subc.u32 r9,5,r1;", 2},
 	// With .ftz subnormal operands and results are zero. Without it those of ex2 are not.
 	{"mov.b32 r1,0x00012345; sin.approx.ftz.f32 r9,r1;", 0},
 	{"mov.b32 r1,0xc3020000; ex2.approx.ftz.f32 r9,r1;", 0},

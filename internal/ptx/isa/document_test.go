@@ -80,8 +80,8 @@ texts before version 6.4.
 - ` + "`vprintf`" + `, whose text goes to the standard output or where cusim.Output says; ` + "`malloc` and `free`" + `;
   ` + "`cudaGraphSetConditional`" + `, in kernels of graphs.
 - ` + "`__assertfail`" + `, which writes to the standard error, and ends the kernel with CUDA_ERROR_ASSERT (710).
-
 - Cooperative grids, and clusters of blocks with their shared memory.
+- The condition code of ` + "`sub.cc`" + ` is 0 if it borrows, so that ` + "`addc`" + ` adds 0 then.
 - Asynchronous copies take place at once, so that a wait that is missing is not found.
 
 ## What is not executed

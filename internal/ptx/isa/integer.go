@@ -320,13 +320,19 @@ func carry(v Variant, subtract, in, out bool) vm.Func {
 	}
 }
 
-// withCode computes a sum or difference with the condition code of a lane.
+// withCode computes a sum or difference with the condition code of a lane. The code of a difference is the
+// carry of x + ^y + 1, which is how GPUs subtract: 0 if it borrows. That matters where addc follows sub.cc, or subc
+// add.cc.
 func withCode(w *vm.Warp, lane, size int, subtract, in, out bool, x, y uint64) uint64 {
-	c := uint64(0)
+	c, borrows := uint64(0), uint64(0)
+	if subtract {
+		borrows = 1
+	}
 	if in {
-		c = uint64(w.P[Carry] >> lane & 1)
+		c = uint64(w.P[Carry]>>lane&1) ^ borrows
 	}
 	sum, over := addCarry(size, subtract, x, y, c)
+	over ^= borrows
 	if out {
 		w.P[Carry] = w.P[Carry]&^(1<<lane) | uint32(over)<<lane
 	}
