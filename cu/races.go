@@ -26,10 +26,10 @@ import (
 // # What counts as an order
 //
 // Two uses are in order if they are on one stream, or if records, waits, timelines, words of memory
-// ([Stream.BatchMemOps]), host functions, graphs or the default streams' rules order them, or if a call of this package has told the program
-// that the first is done, before the second was enqueued. How fast the GPU is does not matter: a race
-// is found even if the work is always done in time. All goroutines count as one: what one has
-// learned, all know.
+// ([Stream.BatchMemOps]), host functions, graphs or the default streams' rules order them, or if a
+// call of this package has told the program that the first is done, before the second was enqueued.
+// How fast the GPU is does not matter: a race is found even if the work is always done in time. All
+// goroutines count as one: what one has learned, all know.
 //
 // # What it does not see
 //
