@@ -385,10 +385,13 @@ func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind,
 	if r != ok && (c == nil || r != d.lost) {
 		return r
 	}
-	if b == nil {
-		return cmp.Or(r, none)
+	switch {
+	case b != nil:
+		return cmp.Or(r, d.free(op, b))
+	case k == registeredBlock && (addr == 0 || d.space.at(addr) != nil): // inside of a registration, or other memory
+		none = driver.ResultInvalidValue
 	}
-	return cmp.Or(r, d.free(op, b))
+	return cmp.Or(r, none)
 }
 
 // MemAlloc is cuMemAlloc_v2.
@@ -558,9 +561,5 @@ func (d *Driver) MemHostRegister(th *driver.Thread, p driver.HostPtr, size uint6
 // of the registration.
 func (d *Driver) MemHostUnregister(th *driver.Thread, p driver.HostPtr) driver.Result {
 	defer d.mu.Unlock()
-	none := driver.ResultHostMemoryNotRegistered
-	if p == 0 || d.space.at(uint64(p)) != nil { // inside of a registration, or other memory
-		none = driver.ResultInvalidValue
-	}
-	return d.freeing("cuMemHostUnregister", th, uint64(p), registeredBlock, none)
+	return d.freeing("cuMemHostUnregister", th, uint64(p), registeredBlock, driver.ResultHostMemoryNotRegistered)
 }

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -910,4 +911,23 @@ func TestLastAddresses(t *testing.T) {
 		t.Errorf("memory at %#x", p)
 	}
 	r.must(r.MemFree(r.th, p))
+}
+
+// TestUnregisterBesideAlloc ends a registration that does not exist, while another thread allocates memory. The race
+// detector watches.
+func TestUnregisterBesideAlloc(t *testing.T) {
+	r := newLab(t)
+	page := newBytes(64)
+	var done sync.WaitGroup
+	done.Go(func() {
+		for range 1000 {
+			r.alloc("0123")
+		}
+	})
+	for range 1000 {
+		if res := r.MemHostUnregister(r.th, driver.HostPtr(sliceAddress(page))); res != driver.ResultHostMemoryNotRegistered {
+			t.Errorf("the result is %v", res)
+		}
+	}
+	done.Wait()
 }
