@@ -61,7 +61,8 @@ func TestGPUGraphParams(t *testing.T) {
 		}
 	}
 
-	b.ok(b.kernel.SetKernel(b.add, LaunchConfig{Grid: Dim3{X: 2}, Block: Dim3{X: 2}, SharedMem: 64}, Ptr(b.other), U32(3), F32(2)))
+	b.ok(b.kernel.SetKernel(b.add, LaunchConfig{Grid: Dim3{X: 2}, Block: Dim3{X: 2}, SharedMem: 64},
+		Ptr(b.other), U32(3), F32(2)))
 	k := must(b.kernel.Kernel())(t)
 	if want := (LaunchConfig{Grid: Dim3{2, 1, 1}, Block: Dim3{2, 1, 1}, SharedMem: 64}); k.Config != want {
 		t.Errorf("changed: the kernel is %+v", k)
@@ -109,10 +110,12 @@ func TestGPUGraphParamsOfOthers(t *testing.T) {
 	}
 
 	ops := must(g.AddMemOps([]MemOp{
-		WaitWord32(mem.Span(0, 4), 1<<31+5, WaitAnd), WriteWord64(mem.Span(8, 8), 1<<40), WaitWord64(mem.Span(16, 8), 6, WaitEqual),
+		WaitWord32(mem.Span(0, 4), 1<<31+5, WaitAnd), WriteWord64(mem.Span(8, 8), 1<<40),
+		WaitWord64(mem.Span(16, 8), 6, WaitEqual),
 	}))(t)
 	at := mem.Handle()
-	want := []MemOpParams{{at, 4, true, 1<<31 + 5, WaitAnd}, {at + 8, 8, false, 1 << 40, 0}, {at + 16, 8, true, 6, WaitEqual}}
+	want := []MemOpParams{{at, 4, true, 1<<31 + 5, WaitAnd}, {at + 8, 8, false, 1 << 40, 0},
+		{at + 16, 8, true, 6, WaitEqual}}
 	if diff := cmp.Diff(want, must(ops.MemOps())(t)); diff != "" {
 		t.Errorf("the operations (-want +got):\n%s", diff)
 	}

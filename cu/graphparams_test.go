@@ -62,7 +62,8 @@ func TestGraphParamsOfCopies(t *testing.T) {
 	}))(t)
 	nodes := must(g.Nodes())(t)
 	copied, set := must(nodes[0].Copy())(t), must(nodes[1].Memset())(t)
-	if copied.Dst.Addr != b.Handle()+36 || copied.Dst.Pitch != 32 || copied.Src.Addr != a.Handle()+32 || copied.Src.Pitch != 16 ||
+	if copied.Dst.Addr != b.Handle()+36 || copied.Dst.Pitch != 32 || copied.Src.Addr != a.Handle()+32 ||
+		copied.Src.Pitch != 16 ||
 		copied.Width != 8 || copied.Height != 3 || copied.Depth != 1 {
 		t.Errorf("the copy is %+v", copied)
 	}

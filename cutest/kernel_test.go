@@ -49,7 +49,8 @@ func TestCompareKernel(t *testing.T) {
 				return float32(math.Inf(1))
 			}
 			return v
-		}, 1e-3, "argument 0 differs in 1 of 110 elements: element 97 is 9409 after the PTX, and +Inf after the Go function"},
+		}, 1e-3, "argument 0 differs in 1 of 110 elements: " +
+			"element 97 is 9409 after the PTX, and +Inf after the Go function"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &recorder{TB: t}

@@ -167,7 +167,8 @@ var raceTests = []struct {
 		p.fill(p.a)
 		p.do(p.a.BatchMemOps(cu.WriteWord32(p.word(0), 1)))
 		g := p.graph()
-		get[cu.GraphNode](p)(g.AddMemOps([]cu.MemOp{cu.WaitWord32(p.word(0), 1, cu.WaitAnd), cu.WriteWord32(p.word(4), 2)}))
+		get[cu.GraphNode](p)(g.AddMemOps([]cu.MemOp{cu.WaitWord32(p.word(0), 1, cu.WaitAnd),
+			cu.WriteWord32(p.word(4), 2)}))
 		c := get[*cu.Stream](p)(p.gpu.NewStream(cu.StreamNonBlocking))
 		defer c.Close()
 		p.do(p.exec(g).Launch(c))
@@ -910,7 +911,8 @@ var orderedPrograms = map[string]func(*scene){
 	},
 	"words of a node that are replaced": func(p *scene) {
 		g := p.graph()
-		n := get[cu.GraphNode](p)(g.AddMemOps([]cu.MemOp{cu.WriteWord32(p.word(0), 1)}, get[cu.GraphNode](p)(g.AddMemset(p.m, 1))))
+		n := get[cu.GraphNode](p)(g.AddMemOps([]cu.MemOp{cu.WriteWord32(p.word(0), 1)},
+			get[cu.GraphNode](p)(g.AddMemset(p.m, 1))))
 		x := p.exec(g)
 		p.do(x.SetMemOps(n, cu.WriteWord32(p.word(8), 2)))
 		p.do(p.b.BatchMemOps(cu.WaitWord32(p.word(8), 2, cu.WaitEqual)))

@@ -16,7 +16,8 @@ import (
 // TestNilErrors calls the methods of each exported error type on nil. A program may do that when it
 // logs the target of errors.As.
 func TestNilErrors(t *testing.T) {
-	types := []error{(*cu.BatchError)(nil), (*cu.Error)(nil), (*cu.GraphUpdateError)(nil), (*cu.MissingError)(nil), (*loader.LoadError)(nil),
+	types := []error{(*cu.BatchError)(nil), (*cu.Error)(nil), (*cu.GraphUpdateError)(nil),
+		(*cu.MissingError)(nil), (*loader.LoadError)(nil),
 		(*loader.StatusError)(nil)}
 	var want []string
 	for _, line := range publicAPI(t) {

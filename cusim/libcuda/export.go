@@ -60,7 +60,8 @@ func cusimStart() C.int {
 		return C.int(driver.ResultUnknown)
 	}
 	opts = append(opts, sim.PinnedMemory(mapMemory, unmapMemory), sim.OnUnknownKernel(func(name string, why error) {
-		const says = "cusim: kernel %q is unknown: its launches do nothing, or fail with CUSIM_UNKNOWN_KERNELS=refuse; " +
+		const says = "cusim: kernel %q is unknown: its launches do nothing, or fail with " +
+			"CUSIM_UNKNOWN_KERNELS=refuse; " +
 			"its PTX cannot be executed: %v\n"
 		fmt.Fprintf(os.Stderr, says, name, why)
 	}))

@@ -138,7 +138,8 @@ func (d *Detector) await(op WordOp, c clock, g *step) {
 	w := d.word(op)
 	for i := range w.writes {
 		a := &w.writes[i]
-		replaced := slices.ContainsFunc(w.writes[i+1:], func(b wordWrite) bool { return a.before(b.clock) && b.before(c) })
+		replaced := slices.ContainsFunc(w.writes[i+1:],
+			func(b wordWrite) bool { return a.before(b.clock) && b.before(c) })
 		if a.known && op.passes(a.value) && !replaced {
 			d.open(g, a.clock)
 			return

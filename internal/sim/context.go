@@ -254,7 +254,8 @@ func (d *Driver) CtxCreate(th *driver.Thread, params *driver.CtxCreateParams, fl
 		return 0, r
 	case d.lost != ok:
 		return 0, d.lost
-	case params != nil && (params.CigParams != nil || params.NumExecAffinityParams > 0 && params.ExecAffinityParams == nil):
+	case params != nil && (params.CigParams != nil ||
+		params.NumExecAffinityParams > 0 && params.ExecAffinityParams == nil):
 		return 0, driver.ResultInvalidValue
 	case params != nil && params.NumExecAffinityParams > 0:
 		return 0, driver.ResultUnsupportedExecAffinity

@@ -297,8 +297,8 @@ func TestEffectsWithoutCalls(t *testing.T) {
 			data, at := r.pinned("\x00\x00\x00\x00")
 			g, res := r.GraphCreate(r.th, 0)
 			r.must(res)
-			k, res := r.GraphAddKernelNode(r.th, g, nil, &driver.KernelNodeParams{Func: r.kernel("k", ""), GridDimX: 1, GridDimY: 1,
-				GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1})
+			k, res := r.GraphAddKernelNode(r.th, g, nil, &driver.KernelNodeParams{Func: r.kernel("k", ""),
+				GridDimX: 1, GridDimY: 1, GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1})
 			r.must(res)
 			after := []driver.GraphNode{k}
 			if conditional {
@@ -306,7 +306,8 @@ func TestEffectsWithoutCalls(t *testing.T) {
 				r.must(res)
 				var p driver.GraphNodeParams
 				p.Type = int32(conditionalNode)
-				*p.Conditional() = driver.ConditionalNodeParams{Handle: h, Type: driver.CU_GRAPH_COND_TYPE_IF, Size: 1, Ctx: r.ctx}
+				*p.Conditional() = driver.ConditionalNodeParams{Handle: h, Type: driver.CU_GRAPH_COND_TYPE_IF,
+					Size: 1, Ctx: r.ctx}
 				_, p, res = r.GraphAddNode(r.th, g, after, nil, p)
 				r.must(res)
 				_, res = r.GraphAddMemsetNode(r.th, *p.Conditional().PhGraphOut, nil, &driver.MemsetNodeParams{
@@ -314,7 +315,8 @@ func TestEffectsWithoutCalls(t *testing.T) {
 				r.must(res)
 			} else {
 				op := memOp(driver.CU_STREAM_MEM_OP_WRITE_VALUE_32, driver.DevicePtr(at), 7, 0)
-				_, res = r.GraphAddBatchMemOpNode(r.th, g, after, driver.BatchMemOpNodeParams{Ctx: r.ctx, Count: 1, ParamArray: &op})
+				_, res = r.GraphAddBatchMemOpNode(r.th, g, after,
+					driver.BatchMemOpNodeParams{Ctx: r.ctx, Count: 1, ParamArray: &op})
 				r.must(res)
 			}
 			x := r.instance(g, 0)

@@ -147,7 +147,8 @@ func TestOrderOfNodes(t *testing.T) {
 			want = nil
 		}
 		if got, cycle := g.order(); !slices.Equal(got, want) || cycle != last {
-			t.Fatalf("%d nodes in the order %v with a cycle at %p, want %v and %p", len(g.nodes), got, cycle, want, last)
+			t.Fatalf("%d nodes in the order %v with a cycle at %p, want %v and %p",
+				len(g.nodes), got, cycle, want, last)
 		}
 	}
 	g := &graph{}

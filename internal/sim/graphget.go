@@ -118,7 +118,8 @@ func (d *Driver) GraphHostNodeGetParams(_ *driver.Thread, h driver.GraphNode) (p
 }
 
 // GraphKernelNodeGetParamsV1 is cuGraphKernelNodeGetParams.
-func (d *Driver) GraphKernelNodeGetParamsV1(th *driver.Thread, h driver.GraphNode) (driver.KernelNodeParamsV1, driver.Result) {
+func (d *Driver) GraphKernelNodeGetParamsV1(th *driver.Thread,
+	h driver.GraphNode) (driver.KernelNodeParamsV1, driver.Result) {
 	p, r := d.GraphKernelNodeGetParams(th, h)
 	return driver.KernelNodeParamsV1{
 		Func: p.Func, GridDimX: p.GridDimX, GridDimY: p.GridDimY, GridDimZ: p.GridDimZ, BlockDimX: p.BlockDimX,

@@ -196,7 +196,8 @@ func TestCapturedParams(t *testing.T) {
 	}
 	c, res := r.GraphMemcpyNodeGetParams(r.th, nodes[1])
 	r.must(res)
-	if c.DstMemoryType != driver.CU_MEMORYTYPE_DEVICE || c.DstDevice != mem+32 || c.SrcDevice != mem || c.WidthInBytes != 12 ||
+	if c.DstMemoryType != driver.CU_MEMORYTYPE_DEVICE || c.DstDevice != mem+32 || c.SrcDevice != mem ||
+		c.WidthInBytes != 12 ||
 		c.Height != 1 || c.Depth != 1 {
 		t.Errorf("the copy is %+v", c)
 	}

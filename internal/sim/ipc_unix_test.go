@@ -1025,7 +1025,8 @@ func TestImportOfLargeFile(t *testing.T) {
 	if err := errors.Join(os.Remove(f.Name()), f.Truncate(1<<43)); err != nil {
 		t.Skip(err)
 	}
-	h, res := r.MemImportFromShareableHandle(r.th, driver.HostPtr(f.Fd()), driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+	h, res := r.MemImportFromShareableHandle(r.th, driver.HostPtr(f.Fd()),
+		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 	if r.want("the import", driver.ResultUnknown, res); res == ok {
 		r.must(r.MemRelease(r.th, h))
 	}

@@ -107,7 +107,8 @@ func TestLinkWithoutLock(t *testing.T) {
 	l.mu.Lock()
 	added := make(chan driver.Result)
 	go func() {
-		added <- r.LinkAddData(nil, h, driver.CU_JIT_INPUT_PTX, []byte(header+".visible .func f() { ret; }"), "f", nil, nil)
+		added <- r.LinkAddData(nil, h, driver.CU_JIT_INPUT_PTX,
+			[]byte(header+".visible .func f() { ret; }"), "f", nil, nil)
 	}()
 	for range 100 {
 		_, _, res := r.MemGetInfo(r.th)

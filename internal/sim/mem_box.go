@@ -173,7 +173,8 @@ func (b box) corner() (kind int32, host driver.HostPtr, dev driver.DevicePtr, pi
 }
 
 // setNode is copyNode for a memset.
-func (s *stream) setNode(p driver.DevicePtr, pitch uint64, value []byte, width, height uint64) *driver.MemsetNodeParams {
+func (s *stream) setNode(p driver.DevicePtr, pitch uint64, value []byte,
+	width, height uint64) *driver.MemsetNodeParams {
 	if s.capture == nil {
 		return nil
 	}

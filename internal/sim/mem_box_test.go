@@ -77,8 +77,9 @@ func TestBoxSizes(t *testing.T) {
 	r := newLab(t)
 	p := r.alloc("0123456789abcdef")
 	page := newBytes(64)
-	c := driver.Memcpy3D{SrcMemoryType: driver.CU_MEMORYTYPE_HOST, SrcHost: driver.HostPtr(sliceAddress(page)), SrcPitch: 1 << 24,
-		SrcHeight: 1 << 40, DstMemoryType: driver.CU_MEMORYTYPE_DEVICE, DstDevice: p, DstPitch: 1 << 24, DstHeight: 1 << 40,
+	c := driver.Memcpy3D{SrcMemoryType: driver.CU_MEMORYTYPE_HOST, SrcHost: driver.HostPtr(sliceAddress(page)),
+		SrcPitch: 1 << 24, SrcHeight: 1 << 40, DstMemoryType: driver.CU_MEMORYTYPE_DEVICE,
+		DstDevice: p, DstPitch: 1 << 24, DstHeight: 1 << 40,
 		WidthInBytes: 1, Height: 1, Depth: 1 << 40}
 	r.want("planes of 2^64 bytes", driver.ResultInvalidValue, r.Memcpy3DAsync(r.th, c, 0))
 	c.Depth = 1
@@ -89,8 +90,9 @@ func TestBoxSizes(t *testing.T) {
 		return // Go checks that a range of the host is one of its own
 	}
 	r.want("rows far from each other", driver.ResultInvalidValue, r.Memcpy2DAsync(r.th, driver.Memcpy2D{
-		SrcMemoryType: driver.CU_MEMORYTYPE_HOST, SrcHost: c.SrcHost, SrcPitch: maxPitch, DstMemoryType: driver.CU_MEMORYTYPE_DEVICE,
-		DstDevice: r.alloc(string(make([]byte, 1<<15))), DstPitch: 1, WidthInBytes: 1, Height: 1 << 15}, 0))
+		SrcMemoryType: driver.CU_MEMORYTYPE_HOST, SrcHost: c.SrcHost, SrcPitch: maxPitch,
+		DstMemoryType: driver.CU_MEMORYTYPE_DEVICE,
+		DstDevice:     r.alloc(string(make([]byte, 1<<15))), DstPitch: 1, WidthInBytes: 1, Height: 1 << 15}, 0))
 }
 
 // TestCopyBoxPeer copies boxes between the memory of contexts. The results are those of the documentation.
@@ -100,7 +102,8 @@ func TestCopyBoxPeer(t *testing.T) {
 	other, res := r.CtxCreate(nil, nil, 0, 0)
 	r.must(res)
 	defer r.CtxDestroy(r.th, other)
-	c := driver.Memcpy3DPeer{SrcMemoryType: driver.CU_MEMORYTYPE_DEVICE, SrcDevice: from, SrcContext: r.ctx, SrcPitch: 4, SrcHeight: 2,
+	c := driver.Memcpy3DPeer{SrcMemoryType: driver.CU_MEMORYTYPE_DEVICE, SrcDevice: from, SrcContext: r.ctx,
+		SrcPitch: 4, SrcHeight: 2,
 		DstMemoryType: driver.CU_MEMORYTYPE_DEVICE, DstDevice: to, DstContext: r.ctx, DstPitch: 4, DstHeight: 2,
 		SrcXInBytes: 1, DstXInBytes: 2, WidthInBytes: 2, Height: 2, Depth: 1}
 	r.must(r.Memcpy3DPeer(r.th, c))

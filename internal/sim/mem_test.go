@@ -925,7 +925,8 @@ func TestUnregisterBesideAlloc(t *testing.T) {
 		}
 	})
 	for range 1000 {
-		if res := r.MemHostUnregister(r.th, driver.HostPtr(sliceAddress(page))); res != driver.ResultHostMemoryNotRegistered {
+		res := r.MemHostUnregister(r.th, driver.HostPtr(sliceAddress(page)))
+		if res != driver.ResultHostMemoryNotRegistered {
 			t.Errorf("the result is %v", res)
 		}
 	}

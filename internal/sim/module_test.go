@@ -536,7 +536,8 @@ func TestModuleLoadBeside(t *testing.T) {
 // documentation.
 func TestModuleFunctions(t *testing.T) {
 	r := newLab(t)
-	const text = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry b() { ret; }\n.visible .entry a() { ret; }\n"
+	const text = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry b() { ret; }\n" +
+		".visible .entry a() { ret; }\n"
 	path := filepath.Join(t.TempDir(), "two.ptx")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,8 @@
 package sim
 
-import "github.com/purecu/purecu/driver"
+import (
+	"github.com/purecu/purecu/driver"
+)
 
 // clusterGroups are the numbers of multiprocessors in the groups of an H200 of which a cluster can
 // use one. They follow from the results of cuOccupancyMaxActiveClusters. Other H200s may have others.
@@ -219,4 +221,77 @@ func (d *Driver) OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(th *driver.T
 		return 0, driver.ResultInvalidValue
 	}
 	return d.OccupancyMaxActiveBlocksPerMultiprocessor(th, f, threads, shared)
+}
+
+// active returns how many blocks with the given number of threads a multiprocessor can run at the
+// same time. As on an H200, it may be another number than the kernel's text permits.
+func (f *function) active(threads int32, dynamic uint64) int32 {
+	shared := dynamic + uint64(f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES])
+	if threads > mostInBlock || shared > sharedOfBlock ||
+		dynamic > uint64(f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]) &&
+			shared > sharedUnlessMore {
+		return 0
+	}
+	threads = (threads + warp - 1) / warp * warp
+	return min(mostBlocks, mostThreads/threads, registers/(threads*registersEach),
+		int32(f.carveOut(shared+sharedOfSystem)/(shared+sharedOfSystem)))
+}
+
+// carveOut returns how much of a multiprocessor's memory is shared memory, in bytes, for blocks that
+// need some: the least that is as much as the kernel prefers.
+func (f *function) carveOut(least uint64) uint64 {
+	percent := f.attributes[driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT]
+	if percent < 0 {
+		return sharedMemory
+	}
+	want := max(least, sharedMemory*uint64(percent)/100)
+	for _, kib := range []uint64{8, 16, 32, 64, 100, 132, 164, 196} {
+		if kib<<10 >= want {
+			return kib << 10
+		}
+	}
+	return sharedMemory
+}
+
+// OccupancyMaxActiveBlocksPerMultiprocessor is
+// cuOccupancyMaxActiveBlocksPerMultiprocessor.
+func (d *Driver) OccupancyMaxActiveBlocksPerMultiprocessor(th *driver.Thread, h driver.Function, threads int32,
+	dynamic uint64) (int32, driver.Result) {
+	defer d.mu.Unlock()
+	f, r := d.aboutFunctionOrKernel("cuOccupancyMaxActiveBlocksPerMultiprocessor", th, h)
+	switch {
+	case r != ok:
+		return 0, r
+	case threads <= 0:
+		return 0, driver.ResultInvalidValue
+	}
+	return f.active(threads, dynamic), ok
+}
+
+// OccupancyMaxPotentialBlockSize is cuOccupancyMaxPotentialBlockSize. It calls no function for the
+// shared memory of a block.
+func (d *Driver) OccupancyMaxPotentialBlockSize(th *driver.Thread, h driver.Function, sizes uintptr, dynamic uint64,
+	limit int32) (grid, block int32, r driver.Result) {
+	defer d.mu.Unlock()
+	f, r := d.aboutFunctionOrKernel("cuOccupancyMaxPotentialBlockSize", th, h)
+	switch {
+	case r != ok:
+		return 0, 0, r
+	case limit < 0:
+		return 0, 0, driver.ResultInvalidValue
+	case sizes != 0:
+		return 0, 0, driver.ResultNotSupported
+	case limit == 0 || limit > f.maxThreads:
+		limit = f.maxThreads
+	}
+	best := int32(0) // the largest number of threads of a multiprocessor so far
+	for threads := limit; threads > 0; threads = (threads - 1) / warp * warp {
+		if n := f.active(threads, dynamic); n*threads > best {
+			best, grid, block = n*threads, n*multiprocessors, threads
+		}
+	}
+	if best == 0 {
+		return 0, 0, driver.ResultInvalidValue
+	}
+	return grid, block, ok
 }

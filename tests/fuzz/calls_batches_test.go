@@ -404,7 +404,8 @@ func (c *caller) peer() (p driver.Memcpy3DPeer, found bool) {
 	from, to, e := list[0].Src.Op.Ptr(), list[0].Dst.Op.Ptr(), list[0].Extent
 	p = driver.Memcpy3DPeer{SrcMemoryType: driver.CU_MEMORYTYPE_UNIFIED, SrcDevice: from.Ptr, SrcPitch: from.RowLength,
 		SrcHeight: from.LayerHeight, SrcContext: c.ctx, DstMemoryType: driver.CU_MEMORYTYPE_UNIFIED, DstDevice: to.Ptr,
-		DstPitch: to.RowLength, DstHeight: to.LayerHeight, DstContext: c.ctx, WidthInBytes: e.Width, Height: e.Height, Depth: e.Depth}
+		DstPitch: to.RowLength, DstHeight: to.LayerHeight, DstContext: c.ctx,
+		WidthInBytes: e.Width, Height: e.Height, Depth: e.Depth}
 	if c.IntN(8) == 0 {
 		p.DstContext = 0
 	}

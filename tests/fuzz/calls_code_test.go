@@ -414,8 +414,9 @@ var codeTopic = func() callTopic {
 	first := slices.Concat([]randomCall{large}, named(linkCalls, "cuLinkCreate"), []randomCall{link(0), link(1)},
 		named(linkCalls, "cuLinkComplete"), []randomCall{load, load}, named(libraryCalls, "cuLibraryLoadData, linked",
 			"cuLibraryGetKernel", "cuLibraryGetKernel", "cuLibraryGetKernel"))
-	return callTopic{first, slices.Concat(libraryCalls, moduleCalls, linkCalls, linkCalls, named(linkCalls, "cuLinkAddData",
-		"cuLinkComplete"),
+	return callTopic{first, slices.Concat(libraryCalls, moduleCalls, linkCalls, linkCalls,
+		named(linkCalls, "cuLinkAddData",
+			"cuLinkComplete"),
 		named(libraryCalls, "cuLibraryLoadData", "cuLibraryGetKernel"), memoryCalls[:1])}
 }()
 

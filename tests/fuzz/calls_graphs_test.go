@@ -460,7 +460,7 @@ var nodeCalls = []randomCall{
 		v, r := c.GraphKernelNodeGetAttribute(c.at, g.nodes[i].node, attr)
 		return answers(r, uint64(v[0])|uint64(v[1])<<8)
 	})},
-	{"cuGraphChildGraphNodeGetGraph", withNodeOf(int32(driver.CU_GRAPH_NODE_TYPE_GRAPH), func(c *caller, g *callGraph, i int) []uint64 {
+	{"cuGraphChildGraphNodeGetGraph", withNodeOf(childType, func(c *caller, g *callGraph, i int) []uint64 {
 		child, r := c.GraphChildGraphNodeGetGraph(c.at, g.nodes[i].node)
 		return answers(r, uint64(boolean(child != 0)))
 	})},

@@ -59,8 +59,10 @@ func emitImplemented(plan *callPlan, implemented, byHand map[string]bool) string
 	}
 	fmt.Fprintf(&b, "<!-- Written by gen-symbols library; do not edit. -->\n# Functions of the software driver\n\n"+
 		"The [software driver](testing.md) has %d of the driver's functions, older interfaces included. "+
-		"The library in C has\n%d more, which it makes of others. The other %d return CUDA_ERROR_NOT_SUPPORTED (801), and in "+
-		"Go those %d do, too:\nthere the error also matches `errors.ErrUnsupported`.\n", len(has), len(inC), len(lacks), len(inC))
+		"The library in C has\n%d more, which it makes of others. The other %d return CUDA_ERROR_NOT_SUPPORTED (801), "+
+		"and in "+
+		"Go those %d do, too:\nthere the error also matches `errors.ErrUnsupported`.\n",
+		len(has), len(inC), len(lacks), len(inC))
 	for _, part := range []struct {
 		title string
 		names []string

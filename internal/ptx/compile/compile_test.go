@@ -69,7 +69,8 @@ func TestUnsupported(t *testing.T) {
 		".local .b8 large[2000000];":                "line 2: the kernel needs too much memory",
 		"st.param.b32 [p], a;":                      "line 3: st.param.b32: to a parameter of a kernel",
 	} {
-		m, err := Parse(textHeader + ".global .u32 g, array[2]; .extern .func external(); .func again() { call again; ret; } " +
+		m, err := Parse(textHeader + ".global .u32 g, array[2]; " +
+			".extern .func external(); .func again() { call again; ret; } " +
 			".entry k(.param .u64 p) { .reg .b32 a; .reg .b64 x; .reg .pred q;\n" + body + "\nret; }")
 		if err != nil {
 			t.Errorf("%s: %v", body, err)

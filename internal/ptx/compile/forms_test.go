@@ -62,7 +62,8 @@ func TestForms(t *testing.T) {
 			r2}, d2;
 			.shared .align 16 .b64 to[2]; cp.async.ca.shared.global.L2::cache_hint.L2::128B [to], [i], 8, d1;
 			cp.async.ca.shared.global.L2::cache_hint [to+8], [i], 8, 4, d1; cp.async.wait_all;
-			ld.shared.v2.b64 {d1, d2}, [to]; st.global.v2.b64 [o+16], {d1, d2};`, []uint64{in, in, in, in & 0xffffffff}},
+			ld.shared.v2.b64 {d1, d2}, [to]; st.global.v2.b64 [o+16], {d1, d2};`,
+			[]uint64{in, in, in, in & 0xffffffff}},
 		{"words with more than 32 bits", "", `mov.u32 r1, 0x80000000; vadd.s32.u32.u32.sat r2, r1, r1;
 			st.u32 [o], r2; vsub.u32.s32.s32 r2, r0, 9;
 			st.u32 [o+4], r2; vshr.u32.u32.u32.clamp.add r2, r1, 40, r0; st.u32 [o+8], r2;
@@ -150,9 +151,12 @@ func TestOperandForms(t *testing.T) {
 		{".shared .align 16 .b8 a[16];" +
 			"mov.u64 d0,a[0]; st.shared.u32 [d0+4],7; ld.shared.u32 r0,[a+4]; cvt.u64.u32 d1,r0;", 7},
 		{".shared .align 8 .u32 a<3>;" +
-			"st.shared.u32 [a0],5; st.shared.u32 [a2],7; st.shared.u32 [a1],1; ld.shared.u32 r0,[a2]; cvt.u64.u32 d1,r0;", 7},
-		{".reg .v2 .u32 v; mov.v2.u32 v,{3,4}; mov.u32 v.y,5; st.shared.v2.u32 [s+8],v; ld.shared.u64 d1,[s+8];", 5<<32 | 3},
-		{".reg .v4 .u32 v; mov.u32 r0,6; mov.v4.u32 v,{r0,7,8,9}; mov.v4.u32 v,{v.w,v.g,v.x,v.y}; mov.b64 d1,{v.z,v.r};",
+			"st.shared.u32 [a0],5; st.shared.u32 [a2],7; st.shared.u32 [a1],1; " +
+			"ld.shared.u32 r0,[a2]; cvt.u64.u32 d1,r0;", 7},
+		{".reg .v2 .u32 v; mov.v2.u32 v,{3,4}; mov.u32 v.y,5; st.shared.v2.u32 [s+8],v; " +
+			"ld.shared.u64 d1,[s+8];", 5<<32 | 3},
+		{".reg .v4 .u32 v; mov.u32 r0,6; mov.v4.u32 v,{r0,7,8,9}; " +
+			"mov.v4.u32 v,{v.w,v.g,v.x,v.y}; mov.b64 d1,{v.z,v.r};",
 			9<<32 | 6},
 		{".reg .v2 .b32 v<2>, w;" +
 			"mov.b64 v1,0x700000009; { .reg .v2 .b32 w; mov.v2.b32 w,{1,1}; } mov.v2.b32 w,v1; mov.b64 d1,w;",
@@ -160,7 +164,8 @@ func TestOperandForms(t *testing.T) {
 		{".reg .v2 .u64 v; mov.v2.u64 v,{3,4}; st.shared.v2.u64 [s],v; ld.shared.v2.u64 v,[s]; add.u64 d1,v.x,v.y;", 7},
 		{"vsub.u32.u32.u32.add r0,3,5,9; cvt.u64.u32 d1,r0;", 7},
 		{"vsub.u32.u32.s32 r0,3,-5; vsub.u32.u32.u32.sat r1,3,5; add.u32 r0,r0,r1; cvt.u64.u32 d1,r0;", 8},
-		{"vabsdiff.u32.s32.s32 r0,-3,5; vabsdiff.s32.u32.s32.sat.add r1,-1,-1,2; mov.b64 d1,{r0,r1};", 0x80000001<<32 | 8},
+		{"vabsdiff.u32.s32.s32 r0,-3,5; vabsdiff.s32.u32.s32.sat.add r1,-1,-1,2; " +
+			"mov.b64 d1,{r0,r1};", 0x80000001<<32 | 8},
 		{"vmin.s32.s32.u32 r0,-1,7; vmax.s32.u32.s32.add r1,7,-1,1; mov.b64 d1,{r0,r1};", 8<<32 | 0xffffffff},
 		{".local .u32 a[16]; mov.u64 d0,a[0]; st.local.u32 [d0],9; ld.local.u32 r0,[a]; cvt.u64.u32 d1,r0;", 9},
 	} {
@@ -179,7 +184,8 @@ func TestUnrounded(t *testing.T) {
 		for _, op := range []string{"mad.f32", "mad.ftz.sat.f32"} {
 			out := []uint64{0}
 			fault, err := launch(t, ".version "+version+" .target sm_20 .address_size 64 .entry k(.param .u64 out) {"+
-				".reg .f32 f; .reg .u64 o; mov.f32 f,0f3E800000; "+op+" f,f,f,f; ld.param.u64 o,[out]; st.global.f32 [o],f; ret; }",
+				".reg .f32 f; .reg .u64 o; mov.f32 f,0f3E800000; "+op+" f,f,f,f; "+
+				"ld.param.u64 o,[out]; st.global.f32 [o],f; ret; }",
 				1, 1, memory{1 << 40: vm.BytesOf(out)}, 1<<40)
 			if (err == nil) != accepted || fault != nil || accepted && out[0] != 0x3ea00000 {
 				t.Errorf("%s of version %s: got %#x (%v, %v)", op, version, out[0], err, fault)

@@ -572,7 +572,8 @@ func (t *translator) argument(guard int32, have syntax.Operand, formal *symbol, 
 			return nil, t.unsupported("the form of an argument")
 		}
 		for i, to := range formal.elements {
-			t.emit(vm.Op{Run: isa.Move, D: to.column, A: actual.elements[i].column, Guard: guard}, t.inst.Pos, t.inst.Op)
+			t.emit(vm.Op{Run: isa.Move, D: to.column, A: actual.elements[i].column, Guard: guard},
+				t.inst.Pos, t.inst.Op)
 		}
 		return list, nil
 	case formal.space == syntax.Reg && formal.v.Type == "pred":

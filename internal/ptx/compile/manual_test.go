@@ -155,7 +155,8 @@ func videoExamples() (list []*example) {
 		name, mode, shift := strings.Cut(name, ".")
 		for i := range 64 {
 			types := []string{"u32", "s32"}
-			d, a, b, sat, second := types[i&1], types[i>>1&1], types[i>>2&1], i>>3&1 == 1, []string{"", "add", "min", "max"}[i>>4]
+			d, a, b, sat := types[i&1], types[i>>1&1], types[i>>2&1], i>>3&1 == 1
+			second := []string{"", "add", "min", "max"}[i>>4]
 			op := strings.Join([]string{name, d, a, b}, ".")
 			if shift && b == "s32" {
 				continue
@@ -230,7 +231,8 @@ func hintExamples() (list []*example) {
 // computed returns an instruction with inputs as an example, whose result is computed.
 func computed(ins, kind string, inputs []uint64, result func(in []uint64) uint64) *example {
 	n := len(inputs) / 4
-	return &example{name: ins, text: kernelFor(ins, []string{kind, kind, kind}, kind), grid: uint32(n+127) / 128, block: 128,
+	return &example{name: ins, text: kernelFor(ins, []string{kind, kind, kind}, kind),
+		grid: uint32(n+127) / 128, block: 128,
 		params: []uint64{1 << 32, 1 << 40, uint64(n)}, prepare: func() (memory, func(*vm.Fault) string) {
 			results := make([]uint64, n)
 			return memory{1 << 32: vm.BytesOf(inputs), 1 << 40: vm.BytesOf(results)}, func(fault *vm.Fault) string {

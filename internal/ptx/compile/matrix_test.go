@@ -125,7 +125,8 @@ func products() (list []*example) {
 			list = append(list, &example{name: v.String(), text: b.String(), grid: 1, block: 32,
 				params: []uint64{1 << 32, 1 << 33}, prepare: func() (memory, func(*vm.Fault) string) {
 					results := make([]uint64, 32*8)
-					return memory{1 << 32: vm.BytesOf(data[:]), 1 << 33: vm.BytesOf(results)}, func(fault *vm.Fault) string {
+					mem := memory{1 << 32: vm.BytesOf(data[:]), 1 << 33: vm.BytesOf(results)}
+					return mem, func(fault *vm.Fault) string {
 						if fault != nil {
 							return fmt.Sprintf("%+v", fault)
 						}

@@ -53,8 +53,9 @@ func asyncRows() []*Instruction {
 	return []*Instruction{
 		{Name: "cp", Modifiers: "async cop=ca|cg " + to + "global " + prefetch, Operands: "m n i",
 			Kind: vm.Touches, Special: "copy", Make: copyAsync},
-		{Name: "cp", Modifiers: "async cop=ca|cg " + to + "global hint=L2::cache_hint " + prefetch, Operands: "m n i e:b64",
-			Kind: vm.Touches, Special: "copy", Make: copyAsync},
+		{Name: "cp", Modifiers: "async cop=ca|cg " + to + "global hint=L2::cache_hint " + prefetch,
+			Operands: "m n i e:b64",
+			Kind:     vm.Touches, Special: "copy", Make: copyAsync},
 		nothing("cp", "async commit_group", ""),
 		nothing("cp", "async wait_group", "i"),
 		nothing("cp", "async wait_all", ""),

@@ -42,10 +42,13 @@ func memoryRows() []*Instruction {
 			memoryTypes, Operands: "m w", Kind: vm.Touches, Make: st, Special: "st"},
 		// A policy about caches changes nothing.
 		{Name: "ld", Modifiers: "weak? space?=global nc? l1?=" + evictions + " hint=L2::cache_hint " + ahead +
-			"vec?=v2|v4 " + memoryTypes, Operands: "v m e:b64", Kind: vm.Touches, Make: ld, Special: "ld"},
+			"vec?=v2|v4 " + memoryTypes,
+			Operands: "v m e:b64", Kind: vm.Touches, Make: ld, Special: "ld"},
 		{Name: "ld", Modifiers: "order=relaxed|acquire " + scopes + "space?=global l1?=" + evictions +
-			" hint=L2::cache_hint " + ahead + "vec?=v2|v4 " + memoryTypes, Operands: "v m e:b64", Kind: vm.Touches, Make: ld, Special: "ld"},
-		{Name: "st", Modifiers: "weak? space?=global l1?=" + evictions + " hint=L2::cache_hint vec?=v2|v4 " + memoryTypes,
+			" hint=L2::cache_hint " + ahead + "vec?=v2|v4 " + memoryTypes,
+			Operands: "v m e:b64", Kind: vm.Touches, Make: ld, Special: "ld"},
+		{Name: "st", Modifiers: "weak? space?=global l1?=" + evictions +
+			" hint=L2::cache_hint vec?=v2|v4 " + memoryTypes,
 			Operands: "m w e:b64", Kind: vm.Touches, Make: st, Special: "st"},
 		{Name: "createpolicy", Modifiers: "fractional first=" + priorities + "|L2::evict_normal|L2::evict_last " +
 			"second?=" + priorities + " t=b64", Operands: "d a:f32?", Make: policy},

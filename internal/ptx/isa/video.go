@@ -18,7 +18,8 @@ func videoRows() []*Instruction {
 		list = append(list,
 			&Instruction{Name: name, Modifiers: modifiers + "second=add|min|max", Operands: "d:b32 a:b32 b:b32 c:b32",
 				Make: word},
-			&Instruction{Name: name, Modifiers: strings.TrimSpace(modifiers), Operands: "d:b32 a:b32 b:b32", Make: word})
+			&Instruction{Name: name, Modifiers: strings.TrimSpace(modifiers),
+				Operands: "d:b32 a:b32 b:b32", Make: word})
 	}
 	for _, name := range []string{"vadd", "vsub", "vabsdiff", "vmin", "vmax"} {
 		for _, n := range []string{"2", "4"} {

@@ -63,7 +63,8 @@ func showOperand(o Operand) string {
 		}
 		return text
 	case Address:
-		return fmt.Sprintf("[%s]", strings.Join(append([]string{fmt.Sprintf("%s+%d", o.Name, int64(o.Number.Bits))}, parts...), ","))
+		address := fmt.Sprintf("%s+%d", o.Name, int64(o.Number.Bits))
+		return fmt.Sprintf("[%s]", strings.Join(append([]string{address}, parts...), ","))
 	case Element:
 		return fmt.Sprintf("%s[%d]", o.Name, int64(o.Number.Bits))
 	case Vector:
@@ -81,7 +82,8 @@ func TestBodies(t *testing.T) {
 		"add.s32 %r1, %r2, -5;":          "add.s32 %r1 %r2 0:fffffffffffffffb; ",
 		"ld.global.nc.L1::no_allocate.v4.f32 {%f1,%f2,_,%f4}, [%rd1+-16];": "ld.global.nc.L1::no_allocate.v4.f32 {%f1,%f2,_,%f4} [%rd1+-16]; ",
 		"mov.u64 %rd1, table+4*2;": "mov.u64 %rd1 table+8; ",
-		"tex.2d.v4.f32.f32 {a,b,c,d}, [t, {x,y}]; suld.b.1d.b32 {a}, [s+8, x];": "tex.2d.v4.f32.f32 {a,b,c,d} [t+0,{x,y}]; suld.b.1d.b32 {a} [s+8,x]; ",
+		"tex.2d.v4.f32.f32 {a,b,c,d}, [t, {x,y}]; suld.b.1d.b32 {a}, [s+8, x];":
+			"tex.2d.v4.f32.f32 {a,b,c,d} [t+0,{x,y}]; suld.b.1d.b32 {a} [s+8,x]; ",
 		"mov.u64 %rd1, table[4*2];":                                 "mov.u64 %rd1 table[8]; ",
 		"st.shared.u32 [4], %r1;":                                   "st.shared.u32 [+4] %r1; ",
 		"mov.f32 f, 0f3F800000; mov.f64 d, 1.5; mov.f32 f, -1e-3;":  "mov.f32 f 2:3f800000; mov.f64 d 3:3ff8000000000000; mov.f32 f 3:bf50624dd2f1a9fc; ",
@@ -92,8 +94,10 @@ func TestBodies(t *testing.T) {
 		"p: .callprototype (.param .b32 _) _ (.param .b64 _);": `p .callprototype []; `,
 		".reg .b32 %r<10>, x; .reg .pred p; { .param .align 8 .b8 q[16]; } .shared .v4 .f32 s[2][3]; .extern .shared .b8 d[];": ".reg b32 %r*1*1<10> align 4 extern false; .reg b32 x*1*1<0> align 4 extern false; " +
 			".reg pred p*1*1<0> align 1 extern false; { .param b8 q*1*16<0> align 8 extern false; } .shared f32 s*4*6<0> align 16 extern false; .shared b8 d*1*1<0> align 1 extern true; ",
-		".param .u64 %p<2>, q; .shared .align 8 .b32 s<2>;": ".param u64 %p0*1*1<0> align 8 extern false; .param u64 %p1*1*1<0> align 8 extern false; " +
-			".param u64 q*1*1<0> align 8 extern false; .shared b32 s0*1*1<0> align 8 extern false; .shared b32 s1*1*1<0> align 8 extern false; ",
+		".param .u64 %p<2>, q; .shared .align 8 .b32 s<2>;": ".param u64 %p0*1*1<0> align 8 extern false; " +
+			".param u64 %p1*1*1<0> align 8 extern false; " +
+			".param u64 q*1*1<0> align 8 extern false; .shared b32 s0*1*1<0> align 8 extern false; " +
+			".shared b32 s1*1*1<0> align 8 extern false; ",
 		".loc 1 2 3\n ret; .pragma \"nounroll\"; // c\n /* x\n */ ret;": "ret; ret; ",
 	} {
 		m, err := Parse(header + ".entry k() {" + text + "}")
@@ -259,7 +263,8 @@ func TestOldPrototypes(t *testing.T) {
 		.visible .func (.param .s32 y) f (.param .s32 x) { ret; }
 		.entry k { ret; }`
 	m, err := Parse(".version 2.1" + text)
-	if err != nil || len(m.Functions) != 4 || m.Functions[0].HasBody || !m.Functions[2].HasBody || m.Files[1] != "a.cu" {
+	if err != nil || len(m.Functions) != 4 || m.Functions[0].HasBody || !m.Functions[2].HasBody ||
+		m.Files[1] != "a.cu" {
 		t.Errorf("%+v, %v", m, err)
 	}
 	if _, err := Parse(".version 6.0" + text); err == nil {
