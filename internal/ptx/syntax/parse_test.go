@@ -82,8 +82,7 @@ func TestBodies(t *testing.T) {
 		"add.s32 %r1, %r2, -5;":          "add.s32 %r1 %r2 0:fffffffffffffffb; ",
 		"ld.global.nc.L1::no_allocate.v4.f32 {%f1,%f2,_,%f4}, [%rd1+-16];": "ld.global.nc.L1::no_allocate.v4.f32 {%f1,%f2,_,%f4} [%rd1+-16]; ",
 		"mov.u64 %rd1, table+4*2;": "mov.u64 %rd1 table+8; ",
-		"tex.2d.v4.f32.f32 {a,b,c,d}, [t, {x,y}]; suld.b.1d.b32 {a}, [s+8, x];":
-			"tex.2d.v4.f32.f32 {a,b,c,d} [t+0,{x,y}]; suld.b.1d.b32 {a} [s+8,x]; ",
+		"tex.2d.v4.f32.f32 {a,b,c,d}, [t, {x,y}]; suld.b.1d.b32 {a}, [s+8, x];": "tex.2d.v4.f32.f32 {a,b,c,d} [t+0,{x,y}]; suld.b.1d.b32 {a} [s+8,x]; ",
 		"mov.u64 %rd1, table[4*2];":                                 "mov.u64 %rd1 table[8]; ",
 		"st.shared.u32 [4], %r1;":                                   "st.shared.u32 [+4] %r1; ",
 		"mov.f32 f, 0f3F800000; mov.f64 d, 1.5; mov.f32 f, -1e-3;":  "mov.f32 f 2:3f800000; mov.f64 d 3:3ff8000000000000; mov.f32 f 3:bf50624dd2f1a9fc; ",
