@@ -52,7 +52,7 @@ type wordKey struct {
 // waits reports whether the operation is a wait.
 func (op WordOp) waits() bool { return op.Waits }
 
-// word is one of them. Other work may write it, too: its values are then not known, and no wait is in
+// word is a word of memory. Other work may write it, too: its values are then not known, and no wait is in
 // order with it before a write of a stream.
 type word struct {
 	writes []wordWrite // in an order in which each comes after those that it depends on
