@@ -16,11 +16,12 @@ import (
 
 var ctx = context.Background()
 
-// open returns a context of the software driver, and two streams.
-func open() (gpu *cu.Context, s1, s2 *cu.Stream) {
+// open returns a context of the software driver, and a stream. The caller closes the stream: the
+// garbage collector closes a stream that nothing uses any more, and a trace shows that call.
+func open() (*cu.Context, *cu.Stream) {
 	drv := try(cu.Open(cu.WithSoftware(cusim.New())))
-	gpu = try(try(drv.Device(0)).PrimaryContext())
-	return gpu, try(gpu.NewStream(cu.StreamNonBlocking)), try(gpu.NewStream(cu.StreamNonBlocking))
+	gpu := try(try(drv.Device(0)).PrimaryContext())
+	return gpu, try(gpu.NewStream(cu.StreamNonBlocking))
 }
 
 func try[T any](v T, err error) T {
@@ -36,7 +37,10 @@ func check(err error) {
 
 // The trace shows that a stream waits for another stream.
 func ExampleRecorder() {
-	gpu, load, compute := open()
+	gpu, load := open()
+	defer load.Close()
+	compute := try(gpu.NewStream(cu.StreamNonBlocking))
+	defer compute.Close()
 	rec := try(cutrace.Start(ctx, gpu, cutrace.Options{}))
 	rec.Name(load, "load")
 	rec.Name(compute, "compute")
@@ -57,7 +61,8 @@ func ExampleRecorder() {
 
 // A span gives a name to any interval of a stream's work.
 func ExampleRecorder_Span() {
-	gpu, s, _ := open()
+	gpu, s := open()
+	defer s.Close()
 	mem := try(gpu.Alloc(1 << 20))
 	defer mem.Close()
 	rec := try(cutrace.Start(ctx, gpu, cutrace.Options{}))
@@ -72,7 +77,8 @@ func ExampleRecorder_Span() {
 
 // An interval can be between two events of the program.
 func ExampleRecorder_Interval() {
-	gpu, s, _ := open()
+	gpu, s := open()
+	defer s.Close()
 	rec := try(cutrace.Start(ctx, gpu, cutrace.Options{}))
 	start, stop := try(gpu.NewEvent(cu.EventDefault)), try(gpu.NewEvent(cu.EventDefault))
 	defer start.Close()
@@ -87,7 +93,8 @@ func ExampleRecorder_Interval() {
 
 // Log writes a record for each call. Here the attributes that differ in each run are left out.
 func ExampleLog() {
-	gpu, s, _ := open()
+	gpu, s := open()
+	defer s.Close()
 	handler := slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		Level: slog.LevelDebug,
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
