@@ -39,6 +39,7 @@ var apiTypes = []any{
 	new(ProcessState), new(Race), new(RecordFlags), new(Result), new(Rows), new(SMResource), new(Span), new(Stats),
 	new(Status), new(Stream), new(StreamFlags), new(Symbol), new(Thread), new(Ticket), new(Timeline), new(Trace),
 	new(TraceCall), new(TraceOp), new(Tracer), new(UUID), new(Version), new(VirtualMem), new(WaitFlags), new(WaitFor),
+	new(WorkQueues),
 }
 
 // apiFuncs are the exported functions, called with nil and zero arguments.

@@ -60,6 +60,24 @@ func ExampleContext_NewEventFromEGLSync() {
 	// Output: true true
 }
 
+// A green context whose work does not wait in the work queues of others.
+func ExampleContext_NewGreenContextQueues() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New(cusim.Version(13010))))) // or the GPU's driver, from CUDA 13.1
+	dev := must(drv.Device(0))
+	gpu := must(dev.PrimaryContext())
+	defer gpu.Close()
+	parts, _, err := must(dev.SMResource()).Split(60)
+	if err != nil {
+		log.Fatal(err)
+	}
+	g := must(gpu.NewGreenContextQueues(cu.WorkQueues{Limit: 2, Balanced: true}, parts[0]))
+	defer g.Close()
+	fmt.Printf("the device: %+v\nthe green context: %+v\n", must(dev.WorkQueues()), must(g.WorkQueues()))
+	// Output:
+	// the device: {Limit:8 Balanced:false}
+	// the green context: {Limit:2 Balanced:true}
+}
+
 // Two shares of the multiprocessors: what runs on the one does not slow the other down.
 func ExampleContext_NewGreenContext() {
 	drv := must(cu.Open(cu.WithSoftware(cusim.New()))) // or the GPU's driver, from CUDA 12.5

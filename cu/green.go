@@ -112,6 +112,7 @@ type GreenContext struct {
 // cuGreenCtxCreate, CUDA 12.4; its streams need 12.5). Several arguments have to be parts of one
 // split. The Context has to be one of [Device.PrimaryContext]. Green contexts that overlap share
 // the common multiprocessors. It may wait for the GPU: see docs/blocking.md.
+// [Context.NewGreenContextQueues] also chooses work queues.
 //
 // Create few of them, and keep them: driver 580 (CUDA 13.0) does not free all of a green context's
 // memory. Of each one that was destroyed it keeps 4 MB of device memory and 1.7 MB of host memory.
@@ -122,6 +123,13 @@ func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
 		return nil, err
 	}
 	defer c.leave()
+	return newGreenContext(core, sms)
+}
+
+// newGreenContext creates a green context with multiprocessors, and with other resources, if there
+// are any. The caller has begun a call on the context.
+func newGreenContext(core *contextCore, sms []SMResource, others ...driver.DevResource) (*GreenContext, error) {
+	const op = "cuGreenCtxCreate"
 	d := core.drv
 	d.mu.Lock()
 	primary := core.claim == retained
@@ -153,7 +161,7 @@ func (c *Context) NewGreenContext(sms ...SMResource) (*GreenContext, error) {
 		defer r.leave()
 		raw[i] = r.raw
 	}
-	desc, res := d.table.DevResourceGenerateDesc(driver.At{}, raw)
+	desc, res := d.table.DevResourceGenerateDesc(driver.At{}, append(raw, others...))
 	if res != driver.ResultSuccess {
 		return nil, core.callError("cuDevResourceGenerateDesc", 0, res)
 	}

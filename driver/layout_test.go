@@ -81,3 +81,34 @@ func TestAligned(t *testing.T) {
 		}
 	}
 }
+
+// TestWorkqueueConfig writes a configuration of work queues into a resource, where C has it.
+func TestWorkqueueConfig(t *testing.T) {
+	var r DevResource
+	for i := range r {
+		r[i] = 0xfeedface_00000000 // the driver's own
+	}
+	want := DevWorkqueueConfigResource{
+		Device: 3, WqConcurrencyLimit: 1 << 31, SharingScope: CU_WORKQUEUE_SCOPE_GREEN_CTX_BALANCED,
+	}
+	r.SetWorkqueueConfig(want)
+	inC := (*struct {
+		Type  int32
+		Own   [92]byte
+		Its   DevWorkqueueConfigResource
+		Other [9]uint32
+	})(unsafe.Pointer(&r))
+	if inC.Type != CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG || inC.Its != want {
+		t.Errorf("C sees %+v of type %d, want %+v", inC.Its, inC.Type, want)
+	}
+	if uint32(r[0]>>32) != 0xfeedface || inC.Other[0] != 0xfeedface {
+		t.Errorf("the driver's words have changed: %#x", r)
+	}
+	if got, is := r.WorkqueueConfig(); !is || got != want {
+		t.Errorf("%+v, %v, want %+v", got, is, want)
+	}
+	r.SetSMCount(8)
+	if _, is := r.WorkqueueConfig(); is {
+		t.Error("multiprocessors are work queues")
+	}
+}

@@ -1,6 +1,9 @@
 package driver
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 // Graphs returns the bodies of a conditional node that cuGraphAddNode has added. They belong to the
 // node: cuGraphDestroy refuses them.
@@ -125,16 +128,38 @@ func (r *DevResource) SMCount() uint32 {
 	if int32(r[0]) != CU_DEV_RESOURCE_TYPE_SM {
 		return 0
 	}
-	return uint32(r[smCountAt])
+	return uint32(r[resourceAt])
 }
 
 // SetSMCount makes the resource one of n multiprocessors.
 func (r *DevResource) SetSMCount(n uint32) {
-	r[0], r[smCountAt] = CU_DEV_RESOURCE_TYPE_SM, uint64(n)
+	r[0], r[resourceAt] = CU_DEV_RESOURCE_TYPE_SM, uint64(n)
 }
 
-// smCountAt is the index of the word that contains the count.
-const smCountAt = (4 + 92) / 8
+// WorkqueueConfig returns the configuration of work queues that the resource is. It reports false
+// if the resource is of another type.
+//
+// Unverified: see [DevWorkqueueConfigResource].
+func (r *DevResource) WorkqueueConfig() (c DevWorkqueueConfigResource, is bool) {
+	if int32(r[0]) != CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG {
+		return c, false
+	}
+	c.Device, c.WqConcurrencyLimit = Device(r[resourceAt]), uint32(r[resourceAt]>>32)
+	c.SharingScope = int32(r[resourceAt+1])
+	return c, true
+}
+
+// SetWorkqueueConfig makes the resource a configuration of work queues. The driver's words stay as
+// they are.
+func (r *DevResource) SetWorkqueueConfig(c DevWorkqueueConfigResource) {
+	const upper = ^uint64(math.MaxUint32)
+	r[0] = r[0]&upper | CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG
+	r[resourceAt] = uint64(uint32(c.Device)) | uint64(c.WqConcurrencyLimit)<<32
+	r[resourceAt+1] = r[resourceAt+1]&upper | uint64(uint32(c.SharingScope))
+}
+
+// resourceAt is the index of the first word whose meaning depends on the type.
+const resourceAt = (4 + 92) / 8
 
 // KernelParams are the arguments of a kernel: the address and the size of each value. The driver
 // copies the values during the call.

@@ -31,19 +31,22 @@ func (d *Driver) GreenCtxGetId(_ *driver.Thread, h driver.GreenCtx) (uint64, dri
 func (d *Driver) CtxGetDevResource(_ *driver.Thread, h driver.Context, typ int32) (driver.DevResource, driver.Result) {
 	defer d.mu.Unlock()
 	c, r := d.aboutNamed("cuCtxGetDevResource", h)
-	if r == ok && typ != driver.CU_DEV_RESOURCE_TYPE_SM {
-		r = driver.ResultInvalidResourceType
+	if r != ok {
+		return driver.DevResource{}, r
 	}
+	dev := c.dev.ordinal
+	of, queues := share{dev: dev, count: multiprocessors}, workQueuesOf(dev)
+	if c.green != nil {
+		of, queues = c.green.share, c.green.queues
+	}
+	raw, r := d.devResource(typ, of, queues)
 	if r == ok {
 		r = d.live(c.context)
 	}
-	switch {
-	case r != ok:
+	if r != ok {
 		return driver.DevResource{}, r
-	case c.green != nil:
-		return c.green.share.resource(), ok
 	}
-	return share{dev: c.dev.ordinal, count: multiprocessors}.resource(), ok
+	return raw, ok
 }
 
 // CtxGetExecAffinity is cuCtxGetExecAffinity.

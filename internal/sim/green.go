@@ -18,6 +18,7 @@ type greenContext struct {
 	asked     bool   // cuStreamGetCtx has returned its handle
 	ctx       *context
 	share     share
+	queues    workQueues
 	lane      *stream // for records and waits of the whole green context
 	gate      *op     // all later work waits for it; may be nil
 	destroyed bool
@@ -55,21 +56,48 @@ const (
 	fineShareStep = 2
 )
 
+// workQueues is the configuration of a green context's work queues, which CUDA 13.1 introduced. In
+// this model each stream has a queue of its own, so it changes nothing.
+type workQueues = driver.DevWorkqueueConfigResource
+
+// workQueuesOf returns the configuration of the work queues of a device.
+func workQueuesOf(dev int) workQueues {
+	return workQueues{
+		Device: driver.Device(dev), WqConcurrencyLimit: connections,
+		SharingScope: driver.CU_WORKQUEUE_SCOPE_DEVICE_CTX,
+	}
+}
+
+// connections is how many work queues a device has, unless CUDA_DEVICE_MAX_CONNECTIONS says
+// otherwise.
+const connections = 8
+
 // descriptor is a CUdevResourceDesc. It is never destroyed.
-type descriptor struct{ share }
+type descriptor struct {
+	share
+	queues workQueues
+}
+
+// devResource returns the resource of one type, of a device or of a part of it.
+func (d *Driver) devResource(typ int32, s share, q workQueues) (raw driver.DevResource, r driver.Result) {
+	switch {
+	case typ == driver.CU_DEV_RESOURCE_TYPE_SM:
+		return s.resource(), ok
+	case typ == driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG && d.version >= 13010:
+		raw.SetWorkqueueConfig(q)
+		return raw, ok
+	}
+	return raw, driver.ResultInvalidResourceType
+}
 
 // DeviceGetDevResource is cuDeviceGetDevResource.
 func (d *Driver) DeviceGetDevResource(_ *driver.Thread, dev driver.Device, typ int32) (driver.DevResource, driver.Result) {
 	defer d.mu.Unlock()
 	v, r := d.aboutDevice("cuDeviceGetDevResource", dev)
-	if r == ok && typ != driver.CU_DEV_RESOURCE_TYPE_SM {
-		r = driver.ResultInvalidResourceType
-	}
 	if r != ok {
 		return driver.DevResource{}, r
 	}
-	n := attributes[driver.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]
-	return share{dev: v.ordinal, count: uint32(n)}.resource(), ok
+	return d.devResource(typ, share{dev: v.ordinal, count: multiprocessors}, workQueuesOf(v.ordinal))
 }
 
 // DevSmResourceSplitByCount is cuDevSmResourceSplitByCount.
@@ -110,7 +138,7 @@ func (d *Driver) DevSmResourceSplitByCount(_ *driver.Thread, result []driver.Dev
 }
 
 // DevResourceGenerateDesc is cuDevResourceGenerateDesc. Several shares have to be parts of the same
-// split.
+// split. At most one resource is a configuration of work queues.
 func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.DevResource) (driver.DevResourceDesc, driver.Result) {
 	defer d.mu.Unlock()
 	r := d.begin("cuDevResourceGenerateDesc")
@@ -118,16 +146,24 @@ func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.De
 		r = driver.ResultInvalidValue
 	}
 	var all share
+	var queues *workQueues
 	var seen []uint64
 	for i := range resources {
 		if r != ok {
 			break
 		}
+		if q, is := resources[i].WorkqueueConfig(); is && d.version >= 13010 {
+			if queues != nil || q.WqConcurrencyLimit == 0 {
+				r = driver.ResultInvalidResourceConfiguration
+			}
+			queues = &q
+			continue
+		}
 		var s share
 		s, r = shareOf(&resources[i])
 		switch {
 		case r != ok:
-		case i == 0:
+		case len(seen) == 0:
 			all = s
 		case s.dev != all.dev, s.split == 0, s.split != all.split, slices.Contains(seen, s.index):
 			r = driver.ResultInvalidResourceConfiguration
@@ -136,11 +172,18 @@ func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.De
 		}
 		seen = append(seen, s.index)
 	}
-	if r != ok {
+	switch {
+	case r != ok:
 		return 0, r
+	case len(seen) == 0, queues != nil && int(queues.Device) != all.dev:
+		return 0, driver.ResultInvalidResourceConfiguration
 	}
 	all.split, all.index = 0, 0
-	return driver.DevResourceDesc(d.objects.add(descriptorKind, &descriptor{all})), ok
+	desc := &descriptor{all, workQueuesOf(all.dev)}
+	if queues != nil {
+		desc.queues = *queues
+	}
+	return driver.DevResourceDesc(d.objects.add(descriptorKind, desc)), ok
 }
 
 // GreenCtxCreate is cuGreenCtxCreate.
@@ -167,7 +210,7 @@ func (d *Driver) GreenCtxCreate(_ *driver.Thread, desc driver.DevResourceDesc, d
 		return 0, r
 	}
 	d.ids.context++
-	g := &greenContext{id: d.ids.context, ctx: v.primary, share: its.share, lane: v.primary.aside()}
+	g := &greenContext{id: d.ids.context, ctx: v.primary, share: its.share, queues: its.queues, lane: v.primary.aside()}
 	g.handle = driver.GreenCtx(d.objects.add(greenKind, g))
 	return g.handle, ok
 }
@@ -232,13 +275,10 @@ func (d *Driver) GreenCtxDestroy(_ *driver.Thread, h driver.GreenCtx) driver.Res
 func (d *Driver) GreenCtxGetDevResource(_ *driver.Thread, h driver.GreenCtx, typ int32) (driver.DevResource, driver.Result) {
 	defer d.mu.Unlock()
 	g, r := d.aboutGreen("cuGreenCtxGetDevResource", h)
-	if r == ok && typ != driver.CU_DEV_RESOURCE_TYPE_SM {
-		r = driver.ResultInvalidResourceType
-	}
 	if r != ok {
 		return driver.DevResource{}, r
 	}
-	return g.share.resource(), ok
+	return d.devResource(typ, g.share, g.queues)
 }
 
 // GreenCtxStreamCreate is cuGreenCtxStreamCreate.

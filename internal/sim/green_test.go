@@ -330,3 +330,44 @@ func TestGreenDestroyWaits(t *testing.T) {
 		t.Errorf("%d green contexts are alive", n)
 	}
 }
+
+// TestWorkQueueConfig makes descriptors with configurations of work queues.
+func TestWorkQueueConfig(t *testing.T) {
+	d, old := New(Version(13010)), New(Version(13000))
+	d.Init(nil, 0)
+	old.Init(nil, 0)
+	all, r := d.DeviceGetDevResource(nil, 0, driver.CU_DEV_RESOURCE_TYPE_SM)
+	if r != ok {
+		t.Fatal(r)
+	}
+	queues, r := d.DeviceGetDevResource(nil, 0, driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG)
+	if r != ok {
+		t.Fatal(r)
+	}
+	far, none := queues, queues
+	far.SetWorkqueueConfig(driver.DevWorkqueueConfigResource{Device: 1, WqConcurrencyLimit: 1})
+	none.SetWorkqueueConfig(driver.DevWorkqueueConfigResource{})
+	for _, c := range []struct {
+		what string
+		of   []driver.DevResource
+		want driver.Result
+	}{
+		{"multiprocessors and queues", []driver.DevResource{all, queues}, ok},
+		{"queues and multiprocessors", []driver.DevResource{queues, all}, ok},
+		{"only queues", []driver.DevResource{queues}, driver.ResultInvalidResourceConfiguration},
+		{"queues twice", []driver.DevResource{all, queues, queues}, driver.ResultInvalidResourceConfiguration},
+		{"no queues", []driver.DevResource{all, none}, driver.ResultInvalidResourceConfiguration},
+		{"queues of another device", []driver.DevResource{all, far}, driver.ResultInvalidResourceConfiguration},
+	} {
+		if _, r := d.DevResourceGenerateDesc(nil, c.of); r != c.want {
+			t.Errorf("%s: %v, want %v", c.what, r, c.want)
+		}
+	}
+	_, r = old.DeviceGetDevResource(nil, 0, driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG)
+	if r != driver.ResultInvalidResourceType {
+		t.Errorf("before CUDA 13.1: %v", r)
+	}
+	if _, r := old.DevResourceGenerateDesc(nil, []driver.DevResource{all, queues}); r != driver.ResultInvalidResourceType {
+		t.Errorf("a descriptor before CUDA 13.1: %v", r)
+	}
+}

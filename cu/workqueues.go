@@ -1,0 +1,133 @@
+package cu
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/remedy"
+)
+
+// WorkQueues says how a green context uses the device's work queues (CUdevWorkqueueConfigResource,
+// CUDA 13.1). The work of streams reaches the GPU through work queues. Streams with the same queue
+// may wait for each other's work, although nothing in the program orders it.
+//
+// It is a value, and needs no Close. [Device.WorkQueues] returns the device's, and
+// [Context.NewGreenContextQueues] makes a green context with others.
+type WorkQueues struct {
+	// Limit is how many streams of the green context are expected to have work at the same time.
+	// More streams work, but may wait for each other. 0 means as many as the device has queues.
+	Limit int
+	// Balanced gives the green context, if possible, work queues that no other balanced green
+	// context uses (CU_WORKQUEUE_SCOPE_GREEN_CTX_BALANCED). Otherwise all contexts of the device
+	// share its work queues.
+	Balanced bool
+}
+
+// withWorkQueues is the first CUDA version whose green contexts have work queues of their own.
+const withWorkQueues = 13010
+
+// WorkQueues returns the device's work queues (cuDeviceGetDevResource, CUDA 13.1). Limit is how many
+// it has: CUDA_DEVICE_MAX_CONNECTIONS, usually 8. On older drivers the error matches
+// errors.ErrUnsupported.
+//
+// Unverified: this follows NVIDIA's documentation, and was not seen on a GPU.
+func (dev *Device) WorkQueues() (WorkQueues, error) {
+	const op = "cuDeviceGetDevResource"
+	if !dev.valid() {
+		return WorkQueues{}, errNil(op, "device")
+	}
+	raw, err := dev.drv.workQueues(op, dev.raw)
+	return workQueuesOf(raw), err
+}
+
+// workQueues returns the resource that stands for a device's work queues.
+func (d *driverCore) workQueues(op string, dev driver.Device) (driver.DevResource, error) {
+	if err := d.checkWorkQueues(op); err != nil {
+		return driver.DevResource{}, err
+	}
+	raw, res := d.table.DeviceGetDevResource(driver.At{}, dev, driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG)
+	if res != driver.ResultSuccess {
+		return driver.DevResource{}, d.resultError(op, 0, res)
+	}
+	return raw, nil
+}
+
+// checkWorkQueues returns an error if the driver is too old to know resources of this type.
+func (d *driverCore) checkWorkQueues(op string) error {
+	switch v, res := d.table.DriverGetVersion(driver.At{}); {
+	case res != driver.ResultSuccess:
+		return d.resultError("cuDriverGetVersion", 0, res)
+	case v < withWorkQueues:
+		m := &driver.MissingError{
+			Symbol: "CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG", Since: withWorkQueues, Driver: int(v),
+			Software: d.table.Software(),
+		}
+		return &Error{Op: op, Result: ResultNotSupported, Err: m, Detail: remedy.OfMissing(m)}
+	}
+	return nil
+}
+
+// workQueuesOf returns what a resource of the driver says about work queues.
+func workQueuesOf(raw driver.DevResource) WorkQueues {
+	q, _ := raw.WorkqueueConfig()
+	return WorkQueues{
+		Limit:    int(q.WqConcurrencyLimit),
+		Balanced: q.SharingScope == driver.CU_WORKQUEUE_SCOPE_GREEN_CTX_BALANCED,
+	}
+}
+
+// NewGreenContextQueues is [Context.NewGreenContext] with work queues (cuDevResourceGenerateDesc,
+// cuGreenCtxCreate, CUDA 13.1). On older drivers the error matches errors.ErrUnsupported. It may
+// wait for the GPU: see docs/blocking.md.
+//
+// Unverified: this follows NVIDIA's documentation, and was not seen on a GPU. The software driver
+// keeps what it is told, and streams never wait for each other there for lack of work queues.
+func (c *Context) NewGreenContextQueues(q WorkQueues, sms ...SMResource) (*GreenContext, error) {
+	const op = "cuGreenCtxCreate"
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	if q.Limit < 0 || int64(q.Limit) > math.MaxUint32 {
+		return nil, invalid(op,
+			fmt.Sprintf("WorkQueues.Limit is %d: it is how many streams have work at the same time", q.Limit))
+	}
+	raw, err := core.drv.workQueues("cuDeviceGetDevResource", core.dev)
+	if err != nil {
+		return nil, err
+	}
+	config, _ := raw.WorkqueueConfig() // the device's
+	if q.Limit != 0 {
+		config.WqConcurrencyLimit = uint32(q.Limit)
+	}
+	config.SharingScope = driver.CU_WORKQUEUE_SCOPE_DEVICE_CTX
+	if q.Balanced {
+		config.SharingScope = driver.CU_WORKQUEUE_SCOPE_GREEN_CTX_BALANCED
+	}
+	raw.SetWorkqueueConfig(config)
+	return newGreenContext(core, sms, raw)
+}
+
+// WorkQueues returns the work queues of the green context (cuGreenCtxGetDevResource, CUDA 13.1). On
+// older drivers the error matches errors.ErrUnsupported.
+//
+// Unverified: this follows NVIDIA's documentation, and was not seen on a GPU.
+func (g *GreenContext) WorkQueues() (WorkQueues, error) {
+	const op = "cuGreenCtxGetDevResource"
+	gc, err := g.enter(op)
+	if err != nil {
+		return WorkQueues{}, err
+	}
+	defer g.leave()
+	if err := gc.ctx.drv.checkWorkQueues(op); err != nil {
+		return WorkQueues{}, err
+	}
+	at := driver.At{Context: gc.ctx.raw}
+	raw, res := gc.ctx.drv.table.GreenCtxGetDevResource(at, gc.raw, driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG)
+	if res != driver.ResultSuccess {
+		return WorkQueues{}, gc.ctx.callError(op, uintptr(gc.raw), res)
+	}
+	return workQueuesOf(raw), nil
+}
