@@ -50,6 +50,22 @@ func ExampleDevice_NewContextWithSMs() {
 	// multiprocessors: 132 of 132
 }
 
+// A profiling tool that waits for the program collects only what matters:
+//
+//	nsys profile --capture-range=cudaProfilerApi ./program
+func ExampleContext_StartProfile() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New()))) // or the GPU's driver
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	if err := gpu.StartProfile(); err != nil {
+		log.Fatal(err)
+	}
+	// … the work …
+	err := errors.Join(gpu.Synchronize(), gpu.StopProfile())
+	fmt.Println(err)
+	// Output: <nil>
+}
+
 // A library that is called by its C interface relies on the thread's current
 // context. Package cu does not: it needs no Do for its own calls.
 func ExampleContext_Do() {

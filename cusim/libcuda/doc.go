@@ -56,7 +56,7 @@
 // signals that do not concern it.
 package main
 
-//go:generate go run -C ../../tools ./gen-symbols library -manifest gen-symbols/manifest/cuda-13.0.tsv -additions gen-symbols/manifest/cuda-13.4-unverified.tsv -classes gen-symbols/classes.txt -measured ../tests/gpu/blocking.tsv -calls gen-symbols/calls.tsv -libcuda gen-symbols/libcuda.tsv -sim ../internal/sim -root ..
+//go:generate go run -C ../../tools ./gen-symbols library -manifest gen-symbols/manifest/cuda-13.0.tsv -additions gen-symbols/manifest/cudaProfiler-13.0.tsv,gen-symbols/manifest/cuda-13.4-unverified.tsv -classes gen-symbols/classes.txt -measured ../tests/gpu/blocking.tsv -calls gen-symbols/calls.tsv -libcuda gen-symbols/libcuda.tsv -sim ../internal/sim -root ..
 
 // main does nothing. The library does not call it, and a build without cgo has no other function.
 func main() {}

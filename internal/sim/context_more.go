@@ -49,6 +49,19 @@ func (d *Driver) CtxGetDevResource(_ *driver.Thread, h driver.Context, typ int32
 	return raw, ok
 }
 
+// ProfilerStart is cuProfilerStart. There is no profiler, so it does nothing. What NVIDIA's driver
+// returns without a current context is unknown.
+func (d *Driver) ProfilerStart(*driver.Thread) driver.Result {
+	defer d.mu.Unlock()
+	return d.begin("cuProfilerStart")
+}
+
+// ProfilerStop is cuProfilerStop.
+func (d *Driver) ProfilerStop(*driver.Thread) driver.Result {
+	defer d.mu.Unlock()
+	return d.begin("cuProfilerStop")
+}
+
 // CtxGetExecAffinity is cuCtxGetExecAffinity.
 func (d *Driver) CtxGetExecAffinity(th *driver.Thread, typ int32) (p driver.ExecAffinityParam, r driver.Result) {
 	defer d.mu.Unlock()

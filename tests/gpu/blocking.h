@@ -333,6 +333,8 @@ typedef struct {
 	F(cuMemPoolTrimTo, "cuMemPoolTrimTo", (H, size_t))                                                             \
 	F(cuDeviceGraphMemTrim, "cuDeviceGraphMemTrim", (int))                                                         \
 	F(cuCtxResetPersistingL2Cache, "cuCtxResetPersistingL2Cache", (void))                                          \
+	F(cuProfilerStart, "cuProfilerStart", (void))                                                                  \
+	F(cuProfilerStop, "cuProfilerStop", (void))                                                                    \
 	F(cuMemPoolGetAccess, "cuMemPoolGetAccess", (int *, H, Location *))                                            \
 	F(cuMemPoolSetAccess, "cuMemPoolSetAccess", (H, const Access *, size_t))                                       \
 	F(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", (D *, size_t, H, H))                                     \

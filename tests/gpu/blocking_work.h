@@ -280,6 +280,8 @@ ROW(pool_export, "cuMemPoolExportToShareableHandle", 0,
     h = new_pool(1), cuMemPoolExportToShareableHandle(&i1, h, 1, 0))
 ROW(pool_export_pointer, "cuMemPoolExportPointer", 0, d = new_pooled(new_pool(1), idle), cuMemPoolExportPointer(ipc, d))
 ROW(reset_l2, "cuCtxResetPersistingL2Cache", 0, , cuCtxResetPersistingL2Cache())
+ROW(profile, "cuProfilerStart", 0, , cuProfilerStart())
+ROW(profile_end, "cuProfilerStop", 0, ok(cuProfilerStart()), cuProfilerStop())
 
 // Virtual memory.
 #define VIRTUAL_SIZE ((size_t)2 << 20)

@@ -5,16 +5,18 @@ import (
 	"testing"
 )
 
-const committedName = "cuda-13.0.tsv, cuda-13.4-unverified.tsv"
+const committedName = "cuda-13.0.tsv, cudaProfiler-13.0.tsv, cuda-13.4-unverified.tsv"
 
 // committedManifest reads the manifest that the library is generated from.
 func committedManifest(t *testing.T) *manifest {
 	t.Helper()
-	file, additions, _ := strings.Cut(committedName, ", ")
-	src := readSource(t, "manifest/"+file)
+	names := strings.Split(committedName, ", ")
+	src := readSource(t, "manifest/"+names[0])
 	m, err := parseManifest(src.name, src.text)
-	if err == nil {
-		err = addFile(m, "manifest/"+additions)
+	for _, additions := range names[1:] {
+		if err == nil {
+			err = addFile(m, "manifest/"+additions)
+		}
 	}
 	if err == nil {
 		err = m.classify(readSource(t, "classes.txt"), readSource(t, "../../tests/gpu/blocking.tsv"))
@@ -118,5 +120,32 @@ func TestLibraryMalformed(t *testing.T) {
 	if _, err := emitLibrary(odd, source{"c", ""}, source{"l", ""}, "m", nil); err == nil ||
 		!strings.Contains(err.Error(), "cuOdd: parameter p") {
 		t.Errorf("an unknown type: %v", err)
+	}
+}
+
+// TestAdditions adds facts to a manifest, and refuses those that cannot be added.
+func TestAdditions(t *testing.T) {
+	const fact = "func\tcuB\tcuB\t4000\tplain\tcurrent\tcuB\tCUresult\n"
+	for _, c := range []struct{ more, want string }{
+		{"version\t13000\n" + fact, ""},
+		{"version\t13010\nsource\tsomewhere\n" + fact, ""},
+		{"version\t12090\n" + fact, "version 12090 is older than 13000"},
+		{"version\t13000\nsource\tsomewhere\n" + fact, "func cuB has another source than the header"},
+		{"version\t13010\n" + fact, "func cuB comes after no source"},
+		{"version\t13000\n" + strings.ReplaceAll(fact, "cuB", "cuA"), "func cuA is not new"},
+	} {
+		m, err := parseManifest("m", "version\t13000\n"+strings.ReplaceAll(fact, "cuB", "cuA"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		more, err := parseManifest("more", c.more)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch err := m.add("more", more); {
+		case c.want == "" && err == nil && len(m.funcs) == 2:
+		case c.want == "" || err == nil || !strings.Contains(err.Error(), c.want):
+			t.Errorf("%q: %v, %d functions; want %q", c.more, err, len(m.funcs), c.want)
+		}
 	}
 }

@@ -2,14 +2,18 @@
 // generated files of the library from the manifest.
 //
 //	gen-symbols extract -cuda cuda.h -typedefs cudaTypedefs.h -results results.tsv -o manifest/cuda-13.0.tsv
-//	gen-symbols emit -manifest manifest/cuda-13.0.tsv -additions manifest/cuda-13.4-unverified.tsv \
+//	gen-symbols emit -manifest manifest/cuda-13.0.tsv -additions $ADDITIONS \
 //		-classes classes.txt -calls calls.tsv -root ../..
-//	gen-symbols library -manifest manifest/cuda-13.0.tsv -additions manifest/cuda-13.4-unverified.tsv \
+//	gen-symbols library -manifest manifest/cuda-13.0.tsv -additions $ADDITIONS \
 //		-classes classes.txt -calls calls.tsv -libcuda libcuda.tsv -sim ../../internal/sim -root ../..
 //
+// with
+//
+//	ADDITIONS=manifest/cudaProfiler-13.0.tsv,manifest/cuda-13.4-unverified.tsv
+//
 // The headers belong to NVIDIA and are not in the repository. A manifest has only names, numbers
-// and prototypes, so that everybody can run emit. A file of additions has facts about newer releases
-// from public sources, which no header has confirmed.
+// and prototypes, so that everybody can run emit. A file of additions has facts of another
+// header, or facts about newer releases from public sources, which no header has confirmed.
 package main
 
 import (
@@ -19,6 +23,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 func main() {
@@ -78,7 +83,8 @@ func runExtract(flags *flag.FlagSet, args []string) error {
 // runEmit writes the files of the library, or of the C library if there is a flag for its file.
 func runEmit(flags *flag.FlagSet, args []string, libcuda, sim *string) error {
 	manifestFile := flags.String("manifest", "manifest/cuda-13.0.tsv", "manifest to read")
-	additionsFile := flags.String("additions", "none", "manifest of facts that no header has confirmed, or none")
+	additions := flags.String("additions", "none",
+		"manifests, with commas between them, of other headers, or of facts that no header has confirmed; or none")
 	classesFile := flags.String("classes", "classes.txt", "rules for the class of each function")
 	measuredFile := flags.String("measured", "../../tests/gpu/blocking.tsv", "what functions do while a stream is held")
 	callsFile := flags.String("calls", "calls.tsv", "calls to emit")
@@ -95,11 +101,13 @@ func runEmit(flags *flag.FlagSet, args []string, libcuda, sim *string) error {
 		return err
 	}
 	manifestName := filepath.Base(*manifestFile)
-	if *additionsFile != "none" {
-		if err := addFile(m, *additionsFile); err != nil {
-			return err
+	if *additions != "none" {
+		for file := range strings.SplitSeq(*additions, ",") {
+			if err := addFile(m, file); err != nil {
+				return err
+			}
+			manifestName += ", " + filepath.Base(file)
 		}
-		manifestName += ", " + filepath.Base(*additionsFile)
 	}
 	classesText, err := os.ReadFile(*classesFile)
 	if err != nil {

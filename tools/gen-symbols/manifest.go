@@ -230,7 +230,8 @@ func parseManifest(file, text string) (*manifest, error) {
 	return m, errs.err()
 }
 
-// add adds the facts of more, which come from other sources than a header. They must be new.
+// add adds the facts of more, which must be new: those of another header of the same release, or
+// those of newer releases, which come from other sources than a header.
 func (m *manifest) add(file string, more *manifest) error {
 	var errs errorList
 	seen := map[string]bool{}
@@ -259,14 +260,17 @@ func (m *manifest) add(file string, more *manifest) error {
 		if seen[kind+" "+name] {
 			errs.add(file, 0, "%s %s is not new", kind, name)
 		}
-		if !unverified {
+		switch newer := more.version > m.version; {
+		case newer && !unverified:
 			errs.add(file, 0, "%s %s comes after no source", kind, name)
+		case !newer && unverified:
+			errs.add(file, 0, "%s %s has another source than the header", kind, name)
 		}
 	})
-	if more.version <= m.version {
-		errs.add(file, 0, "version %d is not newer than %d", more.version, m.version)
+	if more.version < m.version {
+		errs.add(file, 0, "version %d is older than %d", more.version, m.version)
 	}
-	m.newest = more.version
+	m.newest = max(m.newest, more.version)
 	m.results = append(m.results, more.results...)
 	m.defines = append(m.defines, more.defines...)
 	for _, e := range more.enums {

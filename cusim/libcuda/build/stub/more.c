@@ -4,11 +4,6 @@
 
 #include <stddef.h>
 
-// There is no profiler, so these do nothing.
-int cuProfilerStart(void) { return cusim_begin("cuProfilerStart"); }
-
-int cuProfilerStop(void) { return cusim_begin("cuProfilerStop"); }
-
 int cuDeviceComputeCapability(void *major, void *minor, int dev)
 {
 	enum { MAJOR = 75, MINOR = 76 }; // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…

@@ -1,0 +1,36 @@
+package cu
+
+import (
+	"testing"
+
+	"github.com/purecu/purecu/cusim"
+)
+
+// TestProfile starts and stops the collection of a profile, of which there is none.
+func TestProfile(t *testing.T) {
+	r := newSoft(t)
+	for range 2 {
+		r.ok(r.gpu.StartProfile())
+	}
+	r.ok(r.gpu.StopProfile())
+	for _, f := range []string{"cuProfilerStart", "cuProfilerStop"} {
+		r.sim.Inject(cusim.Fault{Function: f, Code: int(ResultProfilerDisabled)})
+	}
+	r.is(r.gpu.StartProfile(), ResultProfilerDisabled)
+	r.is(r.gpu.StopProfile(), ResultProfilerDisabled)
+	r.is((*Context)(nil).StartProfile(), ErrNil)
+	r.is((*Context)(nil).StopProfile(), ErrNil)
+	gpu := must(r.gpu.Device().NewContext(ContextDefault))(t)
+	r.ok(gpu.Close())
+	r.is(gpu.StartProfile(), ErrClosed)
+}
+
+// TestGPUProfile starts and stops a profile without a tool that collects it.
+func TestGPUProfile(t *testing.T) {
+	gpu := gpuContext(t)
+	for _, err := range []error{gpu.StartProfile(), gpu.StartProfile(), gpu.StopProfile(), gpu.StopProfile()} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
