@@ -97,7 +97,7 @@ func docs(rows map[string][]string) (string, error) {
 	var always []string
 	b.WriteString(docsHead)
 	for _, c := range calls() {
-		if strings.HasSuffix(c.name, " 3") || c.name == "cuIpcGetEventHandle" {
+		if c.refused || strings.HasSuffix(c.name, " 3") || c.name == "cuIpcGetEventHandle" {
 			continue // fails for other reasons
 		}
 		if slices.Contains(unrecorded, c.name) {

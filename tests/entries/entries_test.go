@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
@@ -25,6 +26,7 @@ import (
 var (
 	record = flag.String("entries.record", "", "write what the driver answers to this `file`")
 	target = flag.String("entries.driver", "", "the `driver` to record: cusim, or gpu")
+	rest   = flag.Bool("entries.missing", false, "record only what is missing in the file, and copy the rest")
 	most   = flag.Int("entries.most", 40, "how `many` differences to show")
 )
 
@@ -33,6 +35,7 @@ const (
 	sceneEnv  = "PURECU_ENTRIES_SCENE"  // the number of the scene
 	driverEnv = "PURECU_ENTRIES_DRIVER" // cusim, or a path, or 1
 	fromEnv   = "PURECU_ENTRIES_FROM"   // the first call
+	restEnv   = "PURECU_ENTRIES_REST"   // whether only unrecorded calls are made
 )
 
 // child makes the calls of a scene. It writes a line with the number of a call before each call,
@@ -58,11 +61,12 @@ func child() int {
 		out.Flush()
 		fmt.Fprintf(out, "=%s\n", ask())
 	}
+	subjects := asked(sc, os.Getenv(restEnv) != "")
 	if sc.kind == poisoned {
-		b.askAll(sc, tell)
+		b.askAll(sc, subjects, tell)
 		return 0
 	}
-	for _, sub := range sc.subjects() {
+	for _, sub := range subjects {
 		for _, v := range sc.views() {
 			tell(func() string { return b.ask(sc, v, sub) })
 		}
@@ -92,13 +96,23 @@ const (
 	stuck    = 10 * time.Second
 )
 
-// run makes the calls of a scene in processes of their own. If a process dies, the next one
-// continues. It returns the cells of each subject.
-func run(t *testing.T, scene int, name string) ([][]string, error) {
+// asked returns the calls that are made in a scene: all, or those that are unrecorded.
+func asked(sc scene, rest bool) []subject {
+	list := sc.subjects()
+	if rest {
+		list = slices.DeleteFunc(list, func(s subject) bool { return !slices.Contains(unrecorded, s.call.name) })
+	}
+	return list
+}
+
+// run makes calls of a scene in processes of their own. If a process dies, the next one continues.
+// It returns the cells of each subject.
+func run(t *testing.T, scene int, name string, rest bool) ([][]string, error) {
 	t.Helper()
 	sc := scenes()[scene]
+	subjects := asked(sc, rest)
 	views := len(sc.views())
-	cells := make([]string, 0, len(sc.subjects())*views)
+	cells := make([]string, 0, len(subjects)*views)
 	total := cap(cells)
 	for deaths := 0; len(cells) < total; deaths++ {
 		if deaths > 40 {
@@ -107,6 +121,9 @@ func run(t *testing.T, scene int, name string) ([][]string, error) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cmd := exec.CommandContext(ctx, os.Args[0])
 		cmd.Env = append(os.Environ(), sceneEnv+"="+strconv.Itoa(scene), driverEnv+"="+name, fromEnv+"="+strconv.Itoa(len(cells)))
+		if rest {
+			cmd.Env = append(cmd.Env, restEnv+"=1")
+		}
 		var errText strings.Builder
 		cmd.Stderr = &errText
 		pipe, err := cmd.StdoutPipe()
@@ -146,7 +163,7 @@ func run(t *testing.T, scene int, name string) ([][]string, error) {
 			for begun == len(cells) || len(cells)%views != 0 {
 				cells = append(cells, what) // from the other views, the call would crash or hang, too
 			}
-			t.Logf("%v: %s at %v: %v: %.300s", sc, what, sc.subjects()[begun/views], err, errText.String())
+			t.Logf("%v: %s at %v: %v: %.300s", sc, what, subjects[begun/views], err, errText.String())
 		}
 	}
 	rows := make([][]string, 0, len(cells)/views)
@@ -156,8 +173,8 @@ func run(t *testing.T, scene int, name string) ([][]string, error) {
 	return rows, nil
 }
 
-// runAll makes all calls.
-func runAll(t *testing.T, name string) [][][]string {
+// runAll makes all calls, or those that are unrecorded. It returns the cells of each call in each scene.
+func runAll(t *testing.T, name string, rest bool) map[string][]string {
 	t.Helper()
 	all, errs := make([][][]string, len(scenes())), make([]error, len(scenes()))
 	var wg sync.WaitGroup
@@ -166,14 +183,22 @@ func runAll(t *testing.T, name string) [][][]string {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			all[i], errs[i] = run(t, i, name)
+			all[i], errs[i] = run(t, i, name, rest)
 		})
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
+		t.Error(err) // the other scenes have their answers
 	}
-	return all
+	rows := make(map[string][]string)
+	for i, sc := range scenes() {
+		for j, sub := range asked(sc, rest) {
+			if all[i] != nil {
+				rows[sc.key(sub)] = all[i][j]
+			}
+		}
+	}
+	return rows
 }
 
 // golden has the answers of an H200.
@@ -195,7 +220,7 @@ const head = `# What each function does in each situation of captures, as %s ans
 `
 
 // write writes a file of answers.
-func write(w io.Writer, who string, all [][][]string) {
+func write(w io.Writer, who string, all map[string][]string) {
 	numbers := map[string]int{}
 	type group struct {
 		scene scene
@@ -205,9 +230,12 @@ func write(w io.Writer, who string, all [][][]string) {
 	operands := map[group][]string{}
 	var groups []group
 	var patterns, rows strings.Builder
-	for i, sc := range scenes() {
-		for j, sub := range sc.subjects() {
-			cells := all[i][j]
+	for _, sc := range scenes() {
+		for _, sub := range sc.subjects() {
+			cells := all[sc.key(sub)]
+			if cells == nil {
+				continue // the scene has failed
+			}
 			if len(slices.Compact(slices.Clone(cells))) == 1 {
 				cells = cells[:1]
 			}
@@ -257,9 +285,16 @@ func read(text string) (map[string][]string, error) {
 	return rows, nil
 }
 
-// unrecorded are calls that no GPU has been asked about. When the file has their answers, they are
-// removed here.
-var unrecorded []string
+// unrecorded are the names of calls that no GPU has been asked about: now, all calls that are not about
+// captures. When the file has their answers, they are removed here.
+var unrecorded = names(calls()[len(captureCalls()):])
+
+func names(calls []call) (list []string) {
+	for _, c := range calls {
+		list = append(list, c.name)
+	}
+	return list
+}
 
 // TestEntries makes all calls on every driver of this machine.
 func TestEntries(t *testing.T) {
@@ -268,46 +303,97 @@ func TestEntries(t *testing.T) {
 		if who == "" {
 			t.Fatal("-entries.driver is cusim or gpu")
 		}
+		all := runAll(t, strings.NewReplacer("gpu", gpu()).Replace(*target), *rest)
+		if *rest {
+			maps.Copy(all, recorded(t))
+		}
 		var b strings.Builder
-		write(&b, who, runAll(t, strings.NewReplacer("gpu", gpu()).Replace(*target)))
+		write(&b, who, all)
 		if err := os.WriteFile(*record, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
+	want := recorded(t)
+	t.Run("cusim", func(t *testing.T) { compare(t, want, runAll(t, "cusim", false)) })
+	if gpu() != "" {
+		t.Run("gpu", func(t *testing.T) { compare(t, want, runAll(t, gpu(), false)) })
+	}
+}
+
+// recorded returns what the file has.
+func recorded(t *testing.T) map[string][]string {
+	t.Helper()
 	text, err := os.ReadFile(golden)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := read(string(text))
+	rows, err := read(string(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("cusim", func(t *testing.T) { compare(t, want, runAll(t, "cusim")) })
-	if gpu() != "" {
-		t.Run("gpu", func(t *testing.T) { compare(t, want, runAll(t, gpu())) })
-	}
+	return rows
 }
 
 func gpu() string { return os.Getenv("PURECU_TEST_GPU") }
 
-// compare compares answers with the file.
-func compare(t *testing.T, want map[string][]string, all [][][]string) {
+// TestNames checks that no two calls have the same rows of the file.
+func TestNames(t *testing.T) {
+	list := names(calls())
+	slices.Sort(list)
+	for i, name := range list[1:] {
+		if name == list[i] {
+			t.Errorf("two calls are named %s", name)
+		}
+	}
+}
+
+// wellFormed reports whether a cell can be an answer: the call was made, its result is documented, and
+// nothing else has failed.
+func wellFormed(cell string) bool {
+	res, _, _ := strings.Cut(cell, " ")
+	n, err := strconv.ParseInt(res, 10, 32)
+	return err == nil && driver.Result(n).Name() != "" && !strings.Contains(cell, "(") || cell == "gone"
+}
+
+func TestWellFormed(t *testing.T) {
+	for cell, want := range map[string]bool{
+		"0": true, "900 origin:i joined:i": true, "0 e907": true, "gone": true,
+		"": false, "CRASH": false, "HANG": false, "missing": false, "-5": false, "123456": false,
+		"not built (cuMemAlloc: 2)": false, "0 (undo: CUDA_ERROR_INVALID_VALUE)": false,
+	} {
+		if got := wellFormed(cell); got != want {
+			t.Errorf("%q: %v", cell, got)
+		}
+	}
+}
+
+// compare compares answers with the file. There it finds no answers of calls that are unrecorded.
+func compare(t *testing.T, want, all map[string][]string) {
 	type difference struct{ what, golden, got string }
 	counts := map[difference]int{}
 	examples := map[difference]string{}
 	cells, wrong, asked := 0, 0, map[string]bool{}
-	for i, sc := range scenes() {
-		for j, sub := range sc.subjects() {
-			w, found := want[sc.key(sub)]
-			if waits := slices.Contains(unrecorded, sub.call.name); found == waits {
-				t.Errorf("%s: in the file: %v, in unrecorded: %v", sc.key(sub), found, waits)
+	for _, sc := range scenes() {
+		for _, sub := range sc.subjects() {
+			key := sc.key(sub)
+			w, found := want[key]
+			switch waits := slices.Contains(unrecorded, sub.call.name); {
+			case found && waits:
+				t.Errorf("%s: the file has the answer: remove the call from unrecorded", key)
+			case !found && !waits:
+				t.Errorf("%s: the file has no answer: record it, or list the call in unrecorded", key)
 			}
 			if !found {
+				for k, got := range all[key] {
+					if !wellFormed(got) {
+						t.Errorf("%s, %v: %s", key, sc.views()[k], got)
+					}
+				}
 				continue
 			}
-			asked[sc.key(sub)] = true
-			for k, got := range all[i][j] {
+			asked[key] = true
+			for k, got := range all[key] {
 				cells++
 				g := w[min(k, len(w)-1)]
 				if g == got {

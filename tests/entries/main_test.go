@@ -4,11 +4,18 @@
 //
 // A scene is a situation: what is being captured, by which thread, in which mode. In each scene,
 // every call is made with every kind of stream and event, from the capturing thread and from
-// another one, in each of a thread's modes. These are some 60,000 calls, and each one is made in a
-// scene of its own.
+// another one, in each of a thread's modes. Calls about something else, such as the nodes of a graph,
+// pools or libraries, are made in few scenes, with the objects that they need. These are some 96,000
+// calls, and each one is made in a scene of its own.
 //
 // testdata/h200-cuda13.0.tsv has the answers of an H200. The software driver must give the same
 // answers. With PURECU_TEST_GPU ("1", or a path of the library), NVIDIA's driver must do so, too.
+//
+// Calls that the file has no answers of are listed in unrecorded. They are made all the same, and
+// their results must be documented ones. On a machine with a GPU, the step record of tests/gpu/run
+// records them. This does so without that program, and needs only this package:
+//
+//	PURECU_TEST_GPU=1 go test -run TestEntries -entries.driver gpu -entries.missing -entries.record FILE
 package entries
 
 import (

@@ -29,6 +29,7 @@ func (k kind) String() string {
 type scene struct {
 	kind        kind
 	invalidated bool
+	objects     objects // of the calls of a poisoned scene
 }
 
 func (s scene) String() string {
@@ -41,10 +42,19 @@ func (s scene) String() string {
 func scenes() []scene {
 	list := []scene{{kind: nothing}}
 	for k := fromBlocking; k < poisoned; k++ {
-		list = append(list, scene{k, false}, scene{k, true})
+		list = append(list, scene{kind: k}, scene{kind: k, invalidated: true})
 	}
-	return append(list, scene{kind: poisoned})
+	// What cannot be built for some calls must not keep others from being made.
+	for _, c := range calls() {
+		if sc := (scene{kind: poisoned, objects: c.needs}); !slices.Contains(list, sc) {
+			list = append(list, sc)
+		}
+	}
+	return list
 }
+
+// few reports whether the scene is one of the few in which some calls are made.
+func (s scene) few() bool { return s.kind == nothing || s.kind == fromBlocking || s.kind == poisoned }
 
 // A view says who makes the call, and in which mode the capture is.
 type view struct {
@@ -152,6 +162,9 @@ type subject struct {
 func (s scene) subjects() []subject {
 	var list []subject
 	for _, c := range calls() {
+		if c.few && !s.few() || s.kind == poisoned && c.needs != s.objects {
+			continue
+		}
 		streams, events := []streamOperand{noStream}, []eventOperand{noEvent}
 		if c.stream {
 			streams = nil
@@ -204,32 +217,19 @@ type call struct {
 	waits         bool // waits for its operands
 	own           bool // needs a stream other than a default stream
 	destroys      bool // destroys its operand
+	few           bool // made only in some scenes, see scene.few
+	refused       bool // in every scene
+	needs         objects
 	make          func(w *world, at driver.At, s driver.Stream, e driver.Event) driver.Result
 }
 
 func calls() []call {
-	type (
-		W = *world
-		A = driver.At
-		S = driver.Stream
-		E = driver.Event
-		R = driver.Result
-	)
-	onStream := func(name string, f func(w W, at A, s S) R) call {
-		return call{name: name, stream: true, make: func(w *world, at A, s S, _ E) R { return f(w, at, s) }}
-	}
-	onEvent := func(name string, f func(w W, at A, e E) R) call {
-		return call{name: name, event: true, make: func(w *world, at A, _ S, e E) R { return f(w, at, e) }}
-	}
-	both := func(name string, f func(w W, at A, s S, e E) R) call {
-		return call{name: name, stream: true, event: true, make: f}
-	}
-	alone := func(name string, f func(w W, at A) R) call {
-		return call{name: name, make: func(w *world, at A, _ S, _ E) R { return f(w, at) }}
-	}
-	waits := func(c call) call { c.waits = true; return c }
-	own := func(c call) call { c.own = true; return c }
-	destroys := func(c call) call { c.destroys = true; return c }
+	return slices.Concat(captureCalls(),
+		nodeCalls(), memoryNodeCalls(), semaphoreCalls())
+}
+
+// captureCalls are calls about streams, events and captures, and some of every other kind.
+func captureCalls() []call {
 	record := func(flags uint32) func(w W, at A, s S, e E) R {
 		return func(w W, at A, s S, e E) R { return w.EventRecordWithFlags(at, e, s, flags) }
 	}

@@ -38,3 +38,9 @@ func first(a, b driver.Result) driver.Result {
 	}
 	return b
 }
+
+// onDevice is memory of the device, and readAndWrite is what the device may do with it.
+var (
+	onDevice     = driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE}
+	readAndWrite = []driver.MemAccessDesc{{Location: onDevice, Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}}
+)

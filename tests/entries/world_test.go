@@ -35,6 +35,8 @@ type base struct {
 	function driver.Function
 	own      driver.HostPtr // a page that the driver does not know
 	keep     []byte         // the memory around own
+	callback driver.Callback
+	writes   *driver.StreamBatchMemOpParams // writes a word of the page
 	settle   func()
 	patience int // how often to settle before something counts as pending
 }
@@ -42,6 +44,7 @@ type base struct {
 // world is a scene that is set up for one call.
 type world struct {
 	*base
+	things
 	streams [streamOperands]driver.Stream // the created streams
 	events  [eventOperands]driver.Event
 	mark    driver.Event // complete, and timed
@@ -52,6 +55,7 @@ type world struct {
 	begun       driver.Stream // the stream whose capture the call began
 	graphs      []driver.Graph
 	undo        []func(at driver.At) driver.Result
+	frees       []func(at driver.At)
 	gone        []uintptr
 	spare       driver.DevicePtr
 	spareHost   driver.HostPtr
@@ -88,6 +92,12 @@ func open(t *driver.Table, settle func(), patience int) (*base, error) {
 			f()
 		}
 	}
+	b.writes = new(driver.StreamBatchMemOpParams)
+	var err error
+	if b.callback, err = t.NewCallback(func() {}); err != nil {
+		b.stop()
+		return nil, err
+	}
 	var errs []error
 	must := func(what string, r driver.Result) {
 		if r != ok {
@@ -104,6 +114,8 @@ func open(t *driver.Table, settle func(), patience int) (*base, error) {
 		must("cuMemHostAlloc", r)
 		b.device, r = t.MemHostGetDevicePointer(at, b.page, 0)
 		must("cuMemHostGetDevicePointer", r)
+		*b.writes.WriteValue() = driver.StreamMemOpWriteValueParams{Operation: driver.CU_STREAM_MEM_OP_WRITE_VALUE_32,
+			Address: b.device + 48}
 		b.memory, r = t.MemAlloc(at, 4096)
 		must("cuMemAlloc", r)
 		b.managed, r = t.MemAllocManaged(at, 4096, driver.CU_MEM_ATTACH_GLOBAL)
@@ -130,6 +142,7 @@ func (b *base) close() {
 		b.MemFreeHost(at, b.page)
 		b.DevicePrimaryCtxRelease(at, 0)
 	})
+	b.callback.Drop()
 	b.stop()
 }
 
@@ -213,6 +226,9 @@ func (b *base) build(sc scene, v view, sub subject) *world {
 			w.must("cuGraphDestroy", b.GraphDestroy(at, g))
 		}
 		name := sub.call.name
+		if sub.call.needs != 0 {
+			name = "" // prepare knows what it needs
+		}
 		needs := func(of ...string) bool { return sc.kind == poisoned || slices.Contains(of, name) }
 		if needs() || strings.HasPrefix(name, "cuGraph") || strings.HasPrefix(name, "cuStreamBeginCaptureToGraph") {
 			w.graph, r = b.GraphCreate(at, 0)
@@ -239,6 +255,11 @@ func (b *base) build(sc scene, v view, sub subject) *world {
 		if needs("cuMemFreeHost") {
 			w.spareHost, r = b.MemHostAlloc(at, 16, 0)
 			w.must("cuMemHostAlloc", r)
+		}
+		if sc.kind == poisoned {
+			w.prepare(at, sc.objects)
+		} else {
+			w.prepare(at, sub.call.needs)
 		}
 		if sc.kind != nothing {
 			switch sc.kind {
@@ -338,10 +359,10 @@ func (w *world) poison() {
 
 // askAll makes all calls of a scene in one world. A process has only one such world, because
 // nothing repairs it.
-func (b *base) askAll(sc scene, tell func(ask func() string)) {
+func (b *base) askAll(sc scene, subjects []subject, tell func(ask func() string)) {
 	w := b.build(sc, view{}, subject{})
 	w.poison()
-	for _, sub := range sc.subjects() {
+	for _, sub := range subjects {
 		for _, v := range sc.views() {
 			tell(func() (cell string) {
 				switch {
@@ -504,6 +525,9 @@ func (w *world) down(sc scene, caller int) (text string) {
 		}
 		if w.graph != 0 {
 			w.must("cuGraphDestroy", w.GraphDestroy(at, w.graph))
+		}
+		for _, f := range slices.Backward(w.frees) {
+			f(at)
 		}
 		for _, h := range w.events {
 			if h != 0 && !w.isGone(uintptr(h)) {

@@ -1,0 +1,39 @@
+package entries
+
+// objects are kinds of objects that a call needs besides those of every scene. They are there before
+// anything is captured.
+type objects uint16
+
+const (
+	graphNodes  objects = 1 << iota // see nodes
+	allocations                     // see memoryNodes
+	semaphores                      // see semaphoreNodes
+)
+
+// things are the objects that some calls need.
+type things struct {
+	nodes       nodes
+	memoryNodes memoryNodes
+	semaphores  semaphoreNodes
+}
+
+// prepare creates objects.
+func (w *world) prepare(at A, o objects) {
+	for _, kind := range []struct {
+		o       objects
+		prepare func(at A)
+	}{
+		{graphNodes, w.addNodes},
+		{allocations, w.addMemoryNodes},
+		{semaphores, w.addSemaphoreNodes},
+	} {
+		if o&kind.o != 0 {
+			kind.prepare(at)
+		}
+	}
+}
+
+// finally keeps a function that frees an object when nothing uses it any more.
+func (w *world) finally(what string, free func(at A) R) {
+	w.frees = append(w.frees, func(at A) { w.must(what, free(at)) })
+}
