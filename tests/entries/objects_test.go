@@ -1,5 +1,9 @@
 package entries
 
+import (
+	"github.com/purecu/purecu/driver"
+)
+
 // objects are kinds of objects that a call needs besides those of every scene. They are there before
 // anything is captured.
 type objects uint16
@@ -8,6 +12,7 @@ const (
 	graphNodes  objects = 1 << iota // see nodes
 	allocations                     // see memoryNodes
 	semaphores                      // see semaphoreNodes
+	memoryPool                      // a pool, and memory of it
 )
 
 // things are the objects that some calls need.
@@ -15,6 +20,8 @@ type things struct {
 	nodes       nodes
 	memoryNodes memoryNodes
 	semaphores  semaphoreNodes
+	pool        driver.MemoryPool
+	block       driver.DevicePtr // of the pool
 }
 
 // prepare creates objects.
@@ -26,6 +33,7 @@ func (w *world) prepare(at A, o objects) {
 		{graphNodes, w.addNodes},
 		{allocations, w.addMemoryNodes},
 		{semaphores, w.addSemaphoreNodes},
+		{memoryPool, w.addPool},
 	} {
 		if o&kind.o != 0 {
 			kind.prepare(at)

@@ -225,7 +225,8 @@ type call struct {
 
 func calls() []call {
 	return slices.Concat(captureCalls(),
-		nodeCalls(), memoryNodeCalls(), semaphoreCalls())
+		nodeCalls(), memoryNodeCalls(), semaphoreCalls(),
+		poolCalls())
 }
 
 // captureCalls are calls about streams, events and captures, and some of every other kind.
