@@ -13,6 +13,7 @@ const (
 	allocations                     // see memoryNodes
 	semaphores                      // see semaphoreNodes
 	memoryPool                      // a pool, and memory of it
+	registered                      // memory of the host that is registered
 )
 
 // things are the objects that some calls need.
@@ -22,6 +23,7 @@ type things struct {
 	semaphores  semaphoreNodes
 	pool        driver.MemoryPool
 	block       driver.DevicePtr // of the pool
+	registered  driver.HostPtr
 }
 
 // prepare creates objects.
@@ -34,6 +36,7 @@ func (w *world) prepare(at A, o objects) {
 		{allocations, w.addMemoryNodes},
 		{semaphores, w.addSemaphoreNodes},
 		{memoryPool, w.addPool},
+		{registered, w.register},
 	} {
 		if o&kind.o != 0 {
 			kind.prepare(at)

@@ -226,7 +226,8 @@ type call struct {
 func calls() []call {
 	return slices.Concat(captureCalls(),
 		nodeCalls(), memoryNodeCalls(), semaphoreCalls(),
-		poolCalls())
+		poolCalls(),
+		copyCalls(), registeredCalls(), managedCalls())
 }
 
 // captureCalls are calls about streams, events and captures, and some of every other kind.
