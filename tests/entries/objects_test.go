@@ -9,11 +9,14 @@ import (
 type objects uint16
 
 const (
-	graphNodes  objects = 1 << iota // see nodes
-	allocations                     // see memoryNodes
-	semaphores                      // see semaphoreNodes
-	memoryPool                      // a pool, and memory of it
-	registered                      // memory of the host that is registered
+	graphNodes    objects = 1 << iota // see nodes
+	allocations                       // see memoryNodes
+	semaphores                        // see semaphoreNodes
+	memoryPool                        // a pool, and memory of it
+	codeLibrary                       // a library with variables, which no context has loaded
+	loadedLibrary                     // one that the context has loaded
+	codeLinker                        // a linker with an input
+	registered                        // memory of the host that is registered
 )
 
 // things are the objects that some calls need.
@@ -23,6 +26,8 @@ type things struct {
 	semaphores  semaphoreNodes
 	pool        driver.MemoryPool
 	block       driver.DevicePtr // of the pool
+	code        code
+	linker      driver.LinkState
 	registered  driver.HostPtr
 }
 
@@ -36,6 +41,9 @@ func (w *world) prepare(at A, o objects) {
 		{allocations, w.addMemoryNodes},
 		{semaphores, w.addSemaphoreNodes},
 		{memoryPool, w.addPool},
+		{codeLibrary, w.addLibrary},
+		{loadedLibrary, w.loadLibrary},
+		{codeLinker, w.addLinker},
 		{registered, w.register},
 	} {
 		if o&kind.o != 0 {

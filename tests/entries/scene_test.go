@@ -227,7 +227,8 @@ func calls() []call {
 	return slices.Concat(captureCalls(),
 		nodeCalls(), memoryNodeCalls(), semaphoreCalls(),
 		poolCalls(),
-		copyCalls(), registeredCalls(), managedCalls())
+		copyCalls(), registeredCalls(), managedCalls(),
+		libraryCalls(), loadedLibraryCalls(), functionCalls(), linkerCalls())
 }
 
 // captureCalls are calls about streams, events and captures, and some of every other kind.
