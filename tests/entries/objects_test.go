@@ -1,6 +1,8 @@
 package entries
 
 import (
+	"os"
+
 	"github.com/purecu/purecu/driver"
 )
 
@@ -16,6 +18,8 @@ const (
 	codeLibrary                       // a library with variables, which no context has loaded
 	loadedLibrary                     // one that the context has loaded
 	codeLinker                        // a linker with an input
+	virtual                           // see addresses
+	shareable                         // physical memory, and a file that stands for it
 	registered                        // memory of the host that is registered
 )
 
@@ -28,6 +32,9 @@ type things struct {
 	block       driver.DevicePtr // of the pool
 	code        code
 	linker      driver.LinkState
+	addresses   addresses
+	shared      driver.MemGenericAllocationHandle
+	file        *os.File // stands for shared
 	registered  driver.HostPtr
 }
 
@@ -44,6 +51,8 @@ func (w *world) prepare(at A, o objects) {
 		{codeLibrary, w.addLibrary},
 		{loadedLibrary, w.loadLibrary},
 		{codeLinker, w.addLinker},
+		{virtual, w.addAddresses},
+		{shareable, w.addShareable},
 		{registered, w.register},
 	} {
 		if o&kind.o != 0 {

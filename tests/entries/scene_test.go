@@ -228,7 +228,8 @@ func calls() []call {
 		nodeCalls(), memoryNodeCalls(), semaphoreCalls(),
 		poolCalls(),
 		copyCalls(), registeredCalls(), managedCalls(),
-		libraryCalls(), loadedLibraryCalls(), functionCalls(), linkerCalls())
+		libraryCalls(), loadedLibraryCalls(), functionCalls(), linkerCalls(),
+		virtualCalls(), shareableCalls())
 }
 
 // captureCalls are calls about streams, events and captures, and some of every other kind.
