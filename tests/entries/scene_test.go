@@ -229,7 +229,8 @@ func calls() []call {
 		poolCalls(),
 		copyCalls(), registeredCalls(), managedCalls(),
 		libraryCalls(), loadedLibraryCalls(), functionCalls(), linkerCalls(),
-		virtualCalls(), shareableCalls())
+		virtualCalls(), shareableCalls(),
+		streamCalls(), contextCalls())
 }
 
 // captureCalls are calls about streams, events and captures, and some of every other kind.
