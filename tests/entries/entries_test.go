@@ -163,7 +163,7 @@ func run(t *testing.T, scene int, name string, rest bool) ([][]string, error) {
 			for begun == len(cells) || len(cells)%views != 0 {
 				cells = append(cells, what) // from the other views, the call would crash or hang, too
 			}
-			t.Logf("%v: %s at %v: %v: %.300s", sc, what, subjects[begun/views], err, errText.String())
+			t.Logf("%s: %s: %v: %.300s", sc.key(subjects[begun/views]), what, err, errText.String())
 		}
 	}
 	rows := make([][]string, 0, len(cells)/views)
