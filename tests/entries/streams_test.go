@@ -55,5 +55,7 @@ func contextCalls() []call {
 			return r
 		}),
 		alone("cuCtxResetPersistingL2Cache", func(w W, at A) R { return w.CtxResetPersistingL2Cache(at) }),
+		alone("cuProfilerStart", func(w W, at A) R { return w.ProfilerStart(at) }),
+		alone("cuProfilerStop", func(w W, at A) R { return w.ProfilerStop(at) }),
 	)
 }
