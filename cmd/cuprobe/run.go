@@ -29,7 +29,7 @@ does not tell, with -driver soft:
   races            accesses of shared memory by two threads without an order
   barriers         barriers that some threads do not reach
   all              all of them
-The exit status is 1 if there are any.
+The exit status is 1 if there are any. They are printed even if the kernel fails later.
 
 Each -arg is an argument of the kernel, in this order. TYPE is u8 (only in memory),
 u32, s32, u64, s64, f32 or f64:
@@ -38,7 +38,8 @@ u32, s32, u64, s64, f32 or f64:
   TYPE[]:V,V,...   the address of memory with these numbers
 
 Fields with -json: driver, kernel, grid, block, timeNS, instructions (0 on a GPU),
-memory (arg, type, values as text) and mistakes (texts).`,
+memory (arg, type, values as text), mistakes (texts), and error if the kernel failed
+after mistakes: then timeNS is 0 and memory is empty.`,
 		define: func(fs *flag.FlagSet) func(*call) error {
 			r := &kernelRun{grid: cu.Dim3{X: 1, Y: 1, Z: 1}, block: cu.Dim3{X: 1, Y: 1, Z: 1}}
 			dim := func(to *cu.Dim3) func(string) error {
@@ -194,6 +195,8 @@ type kernelReport struct {
 	Memory       []memoryText `json:"memory"`
 	// Mistakes are what the checks have found.
 	Mistakes []string `json:"mistakes"`
+	// Error is why the kernel failed after the mistakes.
+	Error *failure `json:"error,omitempty"`
 }
 
 // memoryText is the content of memory after the run.
@@ -207,7 +210,9 @@ func (r *kernelReport) text(w io.Writer) {
 	r.Driver.text(w)
 	fmt.Fprintf(w, "kernel   %s, %d×%d×%d blocks of %d×%d×%d threads\n", r.Kernel, r.Grid[0], r.Grid[1], r.Grid[2],
 		r.Block[0], r.Block[1], r.Block[2])
-	fmt.Fprintf(w, "time     %v\n", time.Duration(r.TimeNS))
+	if r.Error == nil {
+		fmt.Fprintf(w, "time     %v\n", time.Duration(r.TimeNS))
+	}
 	if r.Instructions > 0 {
 		fmt.Fprintf(w, "executed %d instructions of warps\n", r.Instructions)
 	}
@@ -243,8 +248,17 @@ func (r *kernelRun) run(c *call) (err error) {
 		return err
 	}
 	defer rig.closeAfter(&err)
-	if err := r.launch(c, rig, report); err != nil {
-		return err
+	err = r.launch(c, rig, report)
+	if c.sim != nil {
+		report.Instructions = c.sim.Instructions(report.Kernel)
+	}
+	if r.checks != 0 {
+		for _, m := range c.sim.Misuses() {
+			report.Mistakes = append(report.Mistakes, m.What)
+		}
+	}
+	if err != nil {
+		return c.showFailed(report, err)
 	}
 	for i, a := range r.args {
 		if !a.memory {
@@ -260,15 +274,26 @@ func (r *kernelRun) run(c *call) (err error) {
 		}
 		report.Memory = append(report.Memory, m)
 	}
-	if r.checks != 0 {
-		for _, m := range c.sim.Misuses() {
-			report.Mistakes = append(report.Mistakes, m.What)
-		}
-	}
 	if err := c.show(report); err != nil || len(report.Mistakes) == 0 {
 		return err
 	}
 	return reported(exitFailure)
+}
+
+// showFailed shows the mistakes of a kernel that has failed, and returns err, the reason, unless the
+// report contains it. The mistakes may be its cause.
+func (c *call) showFailed(report *kernelReport, err error) error {
+	if len(report.Mistakes) == 0 {
+		return err
+	}
+	report.Error = c.failure(err)
+	if e := c.show(report); e != nil {
+		return e
+	}
+	if c.json {
+		return reported(status(err))
+	}
+	return err
 }
 
 // launch launches the kernel, and waits for it.
@@ -320,8 +345,5 @@ func (r *kernelRun) launch(c *call, rig *rig, report *kernelReport) error {
 	}
 	took, err := cu.Elapsed(c.ctx, begin, end)
 	report.TimeNS = int64(took)
-	if c.sim != nil {
-		report.Instructions = c.sim.Instructions(report.Kernel)
-	}
 	return err
 }

@@ -46,6 +46,16 @@ const scalePTX = `.version 7.0
 	st.global.u32 [%p], %v;
 	ret;
 }
+.entry unwritten(.param .u64 p)
+{
+	.reg .b32 %v;
+	.reg .b64 %p;
+	.shared .b32 s[64];
+	ld.shared.u32 %v, [s];
+	ld.param.u64 %p, [p];
+	st.global.u32 [%p+4096], %v;
+	ret;
+}
 `
 
 func TestRun(t *testing.T) {
@@ -85,6 +95,21 @@ func TestRun(t *testing.T) {
 	}
 	if r := run("neighbours", "-block", "64", "-arg", "u32[64]", "-check", "barriers", "-json"); r.status != exitOK {
 		t.Errorf("with checks: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+	// A fault ends the run, and hides nothing that happened before it.
+	const unwritten = "ld.shared.u32 reads 4 bytes at 0x400: shared memory that no thread of the block has written"
+	fault := []string{"unwritten", "-arg", "u32[4]", "-check", "all"}
+	if r := run(fault...); r.status != exitFailure || !strings.Contains(r.stdout, "mistake  kernel \"unwritten\": thread (") ||
+		!strings.Contains(r.stdout, unwritten) || !strings.Contains(r.stderr, "CUDA_ERROR_ILLEGAL_ADDRESS (700)") {
+		t.Errorf("a mistake, then a fault: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+	faulty := run(append(fault, "-json")...)
+	got = kernelReport{}
+	decode(t, faulty, &got)
+	documented(t, "run", faulty.stdout)
+	if faulty.status != exitFailure || got.Error == nil || got.Error.Code != 700 || got.Kernel != "unwritten" ||
+		len(got.Mistakes) == 0 || !strings.Contains(got.Mistakes[0], unwritten) {
+		t.Errorf("a mistake, then a fault: exit status %d\n%s%s", faulty.status, faulty.stdout, faulty.stderr)
 	}
 	for _, tt := range []struct {
 		args []string
