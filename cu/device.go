@@ -31,11 +31,14 @@ func (d *Driver) Device(ordinal int) (*Device, error) {
 		return d.device(raw, ordinal), nil
 	case driver.ResultInvalidDevice:
 		n, _ := d.DeviceCount()
-		return nil, &Error{
-			Op:     op,
-			Result: res,
-			Detail: fmt.Sprintf("there is no device %d: the driver has %d devices, counted from 0", ordinal, n),
+		has := fmt.Sprintf("the devices 0 to %d", n-1)
+		switch n {
+		case 0:
+			has = "no device"
+		case 1:
+			has = "only device 0"
 		}
+		return nil, &Error{Op: op, Result: res, Detail: fmt.Sprintf("there is no device %d: the driver has %s", ordinal, has)}
 	}
 	return nil, d.resultError(op, 0, res)
 }

@@ -3,11 +3,13 @@ package cu
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 )
 
@@ -68,8 +70,23 @@ func TestDeviceFacts(t *testing.T) {
 		t.Errorf("an unknown attribute: %v", err)
 	}
 	for _, n := range []int{-1, 3, 1 << 40} {
-		if _, err := drv.Device(n); !errors.Is(err, ResultInvalidDevice) || !strings.Contains(err.Error(), "the driver has 3 devices") {
+		if _, err := drv.Device(n); !errors.Is(err, ResultInvalidDevice) || !strings.Contains(err.Error(), "the driver has the devices 0 to 2") {
 			t.Errorf("Device(%d): %v", n, err)
+		}
+	}
+}
+
+// TestNoSuchDevice checks that the error says which devices there are.
+func TestNoSuchDevice(t *testing.T) {
+	for n, has := range map[int]string{1: "only device 0", 2: "the devices 0 to 1"} {
+		drv := must(Open(WithSoftware(cusim.New(cusim.Devices(n)))))(t)
+		_, err := drv.Device(n)
+		if want := fmt.Sprintf("there is no device %d: the driver has %s", n, has); !errors.Is(err, ResultInvalidDevice) ||
+			!strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%d devices: %v", n, err)
+		}
+		if err := drv.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

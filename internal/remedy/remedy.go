@@ -211,7 +211,7 @@ var general = [...]struct {
 	{[]driver.Result{driver.ResultPeerAccessUnsupported},
 		"call Device.CanAccessPeer first; copies between the devices work without peer access"},
 	{[]driver.Result{driver.ResultInvalidPTX},
-		"the compiler's log in this error names the wrong line of the PTX; ptxas reports the same at build time"},
+		"the compiler's log in this error says which line of the PTX is wrong; ptxas reports the same at build time"},
 	{[]driver.Result{driver.ResultNVLinkUncorrectable, driver.ResultContained},
 		"the link between GPUs failed: see dmesg for Xid messages, reset or drain the GPU"},
 	{[]driver.Result{driver.ResultJITCompilerNotFound},
