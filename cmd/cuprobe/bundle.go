@@ -49,7 +49,7 @@ func (c *call) writeBundle(path string, r *doctorReport) error {
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("the bundle cannot be written: %w", err)
+		return fmt.Errorf("the bundle cannot be written: %w: name another file with -bundle", err)
 	}
 	_, err = f.Write(text)
 	if e := f.Close(); err == nil {

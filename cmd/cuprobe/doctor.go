@@ -108,9 +108,13 @@ func (c *call) look() *loader.Report {
 	}
 	r := loader.Diagnose(opts...)
 	if r.NamedBy == "program" && r.Library == nil && len(r.Findings) > 0 {
-		// The user has named the library with a flag.
+		// The user has named the library, and not the program.
 		f := &r.Findings[0]
-		f.Title, f.Fix = strings.Replace(f.Title, "the program names", "-driver names", 1), "cuprobe doctor # without -driver it searches"
+		f.Title = strings.Replace(f.Title, "the program names", c.named+" names", 1)
+		f.Fix = "cuprobe doctor -driver auto # searches for NVIDIA's library"
+		if !strings.ContainsAny(c.driver, `/\.`) { // perhaps a mistyped name
+			f.Fix = "let " + c.named + " name auto, cuda, soft, or the path of a library"
+		}
 	}
 	return r
 }

@@ -48,7 +48,7 @@ func TestNoDriver(t *testing.T) {
 				Op:      "Open",
 				Doc:     "docs/errors.md#errnodriver",
 				Message: strings.TrimSpace(strings.TrimPrefix(r.stderr, "cuprobe: ")),
-				Fix:     "cuprobe doctor # without -driver it searches",
+				Fix:     "cuprobe doctor -driver auto # searches for NVIDIA's library",
 			}
 			if diff := cmp.Diff(want, v.Error); diff != "" || j.status != exitNoDriver {
 				t.Errorf("%s -json -driver %s: exit status %d (-want +got):\n%s", command, path, j.status, diff)
@@ -61,6 +61,20 @@ func TestNoDriver(t *testing.T) {
 				!strings.Contains(r.stderr, "Fix: ") {
 				t.Errorf("%s=%s cuprobe %s: exit status %d\n%s", loader.Environment, path, command, r.status, r.stderr)
 			}
+		}
+	}
+}
+
+// TestNamedByVariable checks that the fix for a wrong PURECU_DRIVER also helps while it is set.
+func TestNamedByVariable(t *testing.T) {
+	for name, fix := range map[string]string{
+		filepath.Join(t.TempDir(), "libcuda.so.1"): "cuprobe doctor -driver auto # ",
+		"sift": "let PURECU_DRIVER name auto, cuda, soft, or the path of a library",
+	} {
+		r := probe{env: map[string]string{driverVariable: name}}.run("devices")
+		want := "Verdict: the library that PURECU_DRIVER names cannot be used: " + name + " does not exist. Fix: " + fix
+		if r.status != exitNoDriver || !strings.Contains(r.stderr, want) {
+			t.Errorf("PURECU_DRIVER=%s: exit status %d\n%s%s", name, r.status, r.stdout, r.stderr)
 		}
 	}
 }
@@ -594,7 +608,7 @@ func TestDoctorNoSuchDevice(t *testing.T) {
 	decode(t, r, &v)
 	if r.status != exitFailure || v.Error == nil || v.Error.Code != 101 || v.Driver == nil || v.Features == nil ||
 		len(v.Devices) != 0 ||
-		!strings.Contains(v.Verdict.Detail, "the driver has 3 devices") ||
+		!strings.Contains(v.Verdict.Detail, "the driver has the devices 0 to 2") ||
 		v.Report.Init == nil {
 		t.Errorf("exit status %d\n%s", r.status, r.stdout)
 	}

@@ -94,6 +94,9 @@ type call struct {
 	args   []string
 	bare   bool // the command line contains no command
 
+	named   string // what has named the driver: -driver, PURECU_DRIVER, or ""
+	instead string // what the user can do without a driver, a sentence, or ""
+
 	sim *cusim.Driver // the software driver, if it is used; nil before it is opened
 
 	after func(time.Duration) <-chan time.Time // time.After, except in tests
@@ -123,7 +126,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, env func(
 	c := &call{ctx: ctx, out: &output{w: stdout}, err: terminal{stderr}, env: env,
 		driver: autoDriver, device: anyDevice, after: time.After}
 	if v, _ := env(driverVariable); v != "" {
-		c.driver = v
+		c.driver, c.named = v, driverVariable
 	}
 	err := c.run(args)
 	if err == nil {
@@ -192,7 +195,7 @@ func (c *call) define(fs *flag.FlagSet) {
 		if s == "" {
 			return errors.New("name auto, cuda, soft, or a path")
 		}
-		c.driver = s
+		c.driver, c.named = s, "-driver"
 		return nil
 	})
 	const device = "use device `N` (default 0; devices, doctor: all; bench, report: 0,1)"

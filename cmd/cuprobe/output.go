@@ -165,7 +165,11 @@ type failure struct {
 // failure returns the JSON form of an error. If the driver cannot be opened, it examines the
 // machine for it.
 func (c *call) failure(err error) *failure {
-	return newFailure(err, func() *loader.Report { return c.diagnose(err) })
+	f := newFailure(err, func() *loader.Report { return c.diagnose(err) })
+	if c.instead != "" && (errors.Is(err, cu.ErrNoDriver) || errors.Is(err, cu.ErrNoDevice)) {
+		f.Message += ". " + c.instead
+	}
+	return f
 }
 
 func newFailure(err error, diagnose func() *loader.Report) *failure {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,9 +49,9 @@ after mistakes: then timeNS is 0 and memory is empty.`,
 					return err
 				}
 			}
-			fs.Func("grid", "launch `X[,Y[,Z]]` blocks (default 1)", dim(&r.grid))
-			fs.Func("block", "with `X[,Y[,Z]]` threads each (default 1)", dim(&r.block))
-			fs.Func("shared", "and so many `BYTES` of dynamic shared memory", func(s string) error {
+			fs.Func("grid", "launch a grid of `X[,Y[,Z]]` blocks (default 1)", dim(&r.grid))
+			fs.Func("block", "launch blocks of `X[,Y[,Z]]` threads (default 1)", dim(&r.block))
+			fs.Func("shared", "give each block `BYTES` of dynamic shared memory (default 0)", func(s string) error {
 				n, err := strconv.ParseUint(s, 0, 32)
 				if err != nil {
 					return errors.New("it is a number of bytes, below 4 GiB")
@@ -58,7 +59,15 @@ after mistakes: then timeNS is 0 and memory is empty.`,
 				r.shared = uint32(n)
 				return nil
 			})
-			fs.UintVar(&r.most, "show", 16, "print at most `N` numbers of each memory")
+			r.most = 16
+			fs.Func("show", "print at most `N` numbers of each memory (default 16)", func(s string) error {
+				n, err := strconv.ParseUint(s, 10, 32)
+				if err != nil {
+					return fmt.Errorf("%q is no number of numbers to print", s)
+				}
+				r.most = uint(n)
+				return nil
+			})
 			fs.Func("check", "look for mistakes: `LIST` of memory, races, barriers or all", func(s string) (err error) {
 				r.checks, err = cusim.ParseChecks(s)
 				return err
@@ -149,18 +158,30 @@ func parseRunArg(s string) (a runArg, err error) {
 // parseBits parses a number of a type.
 func parseBits(kind, s string) (uint64, error) {
 	size := 8 * kindSize(kind)
+	var bits uint64
+	var err error
 	switch kind[0] {
 	case 'f':
-		v, err := strconv.ParseFloat(s, size)
-		if size == 32 {
-			return uint64(math.Float32bits(float32(v))), err
+		var v float64
+		if v, err = strconv.ParseFloat(s, size); size == 32 {
+			bits = uint64(math.Float32bits(float32(v)))
+		} else {
+			bits = math.Float64bits(v)
 		}
-		return math.Float64bits(v), err
 	case 's':
-		v, err := strconv.ParseInt(s, 0, size)
-		return uint64(v), err
+		var v int64
+		v, err = strconv.ParseInt(s, 0, size)
+		bits = uint64(v)
+	default:
+		bits, err = strconv.ParseUint(s, 0, size)
 	}
-	return strconv.ParseUint(s, 0, size)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, fmt.Errorf("%s is too large or too small for %s", s, kind)
+	case err != nil:
+		return 0, fmt.Errorf("%q is no number of the type %s", s, kind)
+	}
+	return bits, nil
 }
 
 // textOfBits returns a number of a type as text.
@@ -204,6 +225,7 @@ type memoryText struct {
 	Arg    int      `json:"arg"`
 	Type   string   `json:"type"`
 	Values []string `json:"values"`
+	More   bool     `json:"-"` // Values are not all numbers of the memory
 }
 
 func (r *kernelReport) text(w io.Writer) {
@@ -217,7 +239,11 @@ func (r *kernelReport) text(w io.Writer) {
 		fmt.Fprintf(w, "executed %d instructions of warps\n", r.Instructions)
 	}
 	for _, m := range r.Memory {
-		fmt.Fprintf(w, "arg %-4d %s: %s\n", m.Arg, m.Type, strings.Join(m.Values, " "))
+		more := ""
+		if m.More {
+			more = " …"
+		}
+		fmt.Fprintf(w, "arg %-4d %s: %s%s\n", m.Arg, m.Type, strings.Join(m.Values, " "), more)
 	}
 	for _, m := range r.Mistakes {
 		fmt.Fprintf(w, "mistake  %s\n", m)
@@ -234,6 +260,9 @@ func (r *kernelRun) run(c *call) (err error) {
 			return usage("-check needs the software driver: add -driver soft")
 		}
 	}
+	if !c.software() {
+		c.instead = "To run the kernel without a GPU, add -driver soft"
+	}
 	drv, dev, err := c.openDevice()
 	if err != nil {
 		return err
@@ -248,7 +277,7 @@ func (r *kernelRun) run(c *call) (err error) {
 		return err
 	}
 	defer rig.closeAfter(&err)
-	err = r.launch(c, rig, report)
+	err = r.launch(c, drv, rig, report)
 	if c.sim != nil {
 		report.Instructions = c.sim.Instructions(report.Kernel)
 	}
@@ -272,6 +301,7 @@ func (r *kernelRun) run(c *call) (err error) {
 		for at := 0; at < len(a.data) && uint(len(m.Values)) < r.most; at += size {
 			m.Values = append(m.Values, textOfBits(a.kind, a.data[at:]))
 		}
+		m.More = len(m.Values) < len(a.data)/size
 		report.Memory = append(report.Memory, m)
 	}
 	if err := c.show(report); err != nil || len(report.Mistakes) == 0 {
@@ -296,13 +326,34 @@ func (c *call) showFailed(report *kernelReport, err error) error {
 	return err
 }
 
+// kernelsOf returns the names of the kernels of a file, as far as the driver can list them.
+func kernelsOf(drv *cu.Driver, file string) []string {
+	lib, err := drv.LoadLibraryFile(file)
+	if err != nil {
+		return nil
+	}
+	defer lib.Close()
+	kernels, _ := lib.Kernels()
+	var names []string
+	for _, k := range kernels {
+		names = append(names, k.Name())
+	}
+	slices.Sort(names)
+	return names
+}
+
 // launch launches the kernel, and waits for it.
-func (r *kernelRun) launch(c *call, rig *rig, report *kernelReport) error {
+func (r *kernelRun) launch(c *call, drv *cu.Driver, rig *rig, report *kernelReport) error {
 	mod, err := keep(rig, func() (*cu.Module, error) { return rig.gpu.LoadModuleFile(c.args[0]) })
 	if err != nil {
 		return err
 	}
 	kernel, err := mod.Function(report.Kernel)
+	if errors.Is(err, cu.ResultNotFound) {
+		if names := kernelsOf(drv, c.args[0]); len(names) > 0 {
+			return fmt.Errorf("%w; kernels of %s: %s", err, c.args[0], strings.Join(names, ", "))
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -73,11 +73,11 @@ func TestRun(t *testing.T) {
 	var got kernelReport
 	decode(t, r, &got)
 	want := kernelReport{Driver: soft, Kernel: "scale", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, TimeNS: got.TimeNS,
-		Instructions: got.Instructions, Mistakes: []string{}, Memory: []memoryText{{0, "f32[3]", []string{"2", "5", "-6"}}}}
+		Instructions: got.Instructions, Mistakes: []string{}, Memory: []memoryText{{Arg: 0, Type: "f32[3]", Values: []string{"2", "5", "-6"}}}}
 	if diff := cmp.Diff(want, got); diff != "" || got.Instructions < 10 || got.Instructions > 20 || got.TimeNS < 0 { // some clocks are coarse
 		t.Errorf("%d ns, %d instructions (-want +got):\n%s", got.TimeNS, got.Instructions, diff)
 	}
-	if r := run(append(scale("3"), "-show", "2")...); r.status != exitOK || !strings.Contains(r.stdout, "arg 0    f32[3]: 2 5\n") ||
+	if r := run(append(scale("3"), "-show", "2")...); r.status != exitOK || !strings.Contains(r.stdout, "arg 0    f32[3]: 2 5 …\n") ||
 		!strings.Contains(r.stdout, "kernel   scale, 1×1×1 blocks of 32×1×1 threads\n") {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
@@ -116,11 +116,14 @@ func TestRun(t *testing.T) {
 		want string
 	}{
 		{[]string{"other"}, "CUDA_ERROR_NOT_FOUND"},
+		{[]string{"other"}, "kernels of " + path + ": neighbours, scale, unwritten\n"},
+		{[]string{"scale", "-arg", "u32:x"}, `"x" is no number of the type u32`},
+		{[]string{"scale", "-show", "-1"}, `"-1" is no number of numbers to print`},
 		{[]string{}, "run takes a file and the name of a kernel"},
 		{[]string{"scale", "-arg", "f16:1"}, "there is no type"},
 		{[]string{"scale", "-arg", "u32"}, "write TYPE:VALUE"},
 		{[]string{"scale", "-arg", "u32[0]"}, "is no length"},
-		{[]string{"scale", "-arg", "u8[]:256"}, "out of range"},
+		{[]string{"scale", "-arg", "u8[]:256"}, "256 is too large or too small for u8"},
 		{[]string{"scale", "-grid", "0"}, "is no positive number"},
 		{[]string{"scale", "-check", "speed"}, "is none of memory, races, barriers and all"},
 		{[]string{"scale", "-check", "all", "-driver", "cuda"}, "-check needs the software driver"},
@@ -130,5 +133,14 @@ func TestRun(t *testing.T) {
 		if r := run(tt.args...); r.status == exitOK || !strings.Contains(r.stderr, tt.want) {
 			t.Errorf("%q: exit status %d, want %q\n%s%s", tt.args, r.status, tt.want, r.stdout, r.stderr)
 		}
+	}
+}
+
+// TestRunWithoutDriver checks that the error names the driver that needs no GPU.
+func TestRunWithoutDriver(t *testing.T) {
+	absent := filepath.Join(t.TempDir(), "libcuda.so.1")
+	r := probe{}.run("run", "k.ptx", "k", "-driver", absent)
+	if r.status != exitNoDriver || !strings.Contains(r.stderr, "To run the kernel without a GPU, add -driver soft") {
+		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 }
