@@ -207,3 +207,52 @@ func TestCapturedParams(t *testing.T) {
 	r.must(r.GraphDestroy(r.th, g))
 	r.must(r.MemFree(r.th, mem))
 }
+
+// TestCapturedWorkChanges replaces the work of nodes that a capture has made, as that of nodes that were
+// added.
+func TestCapturedWorkChanges(t *testing.T) {
+	r := newLab(t)
+	s, res := r.StreamCreate(r.th, driver.CU_STREAM_NON_BLOCKING)
+	r.must(res)
+	mem, res := r.MemAlloc(r.th, 64)
+	r.must(res)
+	r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+	r.must(r.MemcpyDtoDAsync(r.th, mem+32, mem, 12, s))
+	r.must(r.MemsetD2D8Async(r.th, mem, 16, 7, 4, 2, s))
+	g, res := r.StreamEndCapture(r.th, s)
+	r.must(res)
+	nodes := make([]driver.GraphNode, 2)
+	_, res = r.GraphGetNodes(r.th, g, nodes)
+	r.must(res)
+	x, res := r.GraphInstantiateWithFlags(r.th, g, 0)
+	r.must(res)
+
+	c, res := r.GraphMemcpyNodeGetParams(r.th, nodes[0])
+	r.must(res)
+	c.SrcDevice = mem + 16
+	r.must(r.GraphExecMemcpyNodeSetParams(r.th, x, nodes[0], &c, r.ctx))
+	set, res := r.GraphMemsetNodeGetParams(r.th, nodes[1])
+	r.must(res)
+	set.Value = 9
+	r.must(r.GraphExecMemsetNodeSetParams(r.th, x, nodes[1], &set, r.ctx))
+
+	added, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	n, res := r.GraphAddMemcpyNode(r.th, added, nil, &c, r.ctx)
+	r.must(res)
+	_, res = r.GraphAddMemsetNode(r.th, added, []driver.GraphNode{n}, &set, r.ctx)
+	r.must(res)
+	if _, why, res := r.GraphExecUpdate(r.th, x, added); res != ok {
+		t.Errorf("an update by added nodes: %v, reason %d", res, why)
+	}
+	host, res := r.MemHostAlloc(r.th, 64, 0)
+	r.must(res)
+	c.SrcMemoryType, c.SrcHost, c.SrcDevice = driver.CU_MEMORYTYPE_HOST, host, 0
+	if res := r.GraphExecMemcpyNodeSetParams(r.th, x, nodes[0], &c, r.ctx); res != driver.ResultInvalidValue {
+		t.Errorf("a copy from another kind of memory: %v", res)
+	}
+	for _, res := range []driver.Result{r.GraphExecDestroy(r.th, x), r.GraphDestroy(r.th, g), r.GraphDestroy(r.th, added),
+		r.MemFreeHost(r.th, host), r.MemFree(r.th, mem), r.StreamDestroy(r.th, s)} {
+		r.must(res)
+	}
+}

@@ -137,27 +137,30 @@ func (d *Driver) enqueueBox(name string, s *stream, dst, src box, e extent) driv
 		src = staged
 	}
 	var done *op
-	r := d.submit(s, &work{node: memcpyNode, copies: s.copyNode(dst, src, e), make: func() *op {
+	r := d.submit(s, s.copyWork(dst, src, e, func() *op {
 		time := duration(e.width*e.height*e.depth, dst.kind, src.kind)
 		done = d.access(&op{duration: time}, func() { e.transfer(dst, src) }, dst.span, src.span)
 		return done
-	}})
+	}))
 	if r == ok && s.capture == nil && dst.kind == pageableBlock {
 		return d.await(name, done)
 	}
 	return r
 }
 
-// copyNode returns the parameters of the node that the stream's capture makes of a copy, or nil without a
-// capture. Nobody has observed what a GPU's driver returns for such nodes.
-func (s *stream) copyNode(dst, src box, e extent) *driver.Memcpy3D {
+// copyWork returns the work of a copy. If the stream is captured, it has what a node that was added has.
+// Nobody has observed what a GPU's driver returns for the parameters of such nodes.
+func (s *stream) copyWork(dst, src box, e extent, make func() *op) *work {
+	w := &work{node: memcpyNode, make: make}
 	if s.capture == nil {
-		return nil
+		return w
 	}
 	p := &driver.Memcpy3D{WidthInBytes: e.width, Height: e.height, Depth: e.depth}
 	p.DstMemoryType, p.DstHost, p.DstDevice, p.DstPitch, p.DstHeight = dst.corner()
 	p.SrcMemoryType, p.SrcHost, p.SrcDevice, p.SrcPitch, p.SrcHeight = src.corner()
-	return p
+	w.copies, w.kinds = p, [2]int32{p.DstMemoryType, p.SrcMemoryType}
+	w.blocks, w.many = []*block{dst.block, src.block}, e.height > 1 || e.depth > 1
+	return w
 }
 
 // corner returns where a box is, as parameters of a copy have it.
@@ -172,16 +175,19 @@ func (b box) corner() (kind int32, host driver.HostPtr, dev driver.DevicePtr, pi
 	return driver.CU_MEMORYTYPE_DEVICE, 0, driver.DevicePtr(addr), b.pitch, height
 }
 
-// setNode is copyNode for a memset.
-func (s *stream) setNode(p driver.DevicePtr, pitch uint64, value []byte,
-	width, height uint64) *driver.MemsetNodeParams {
+// setWork is copyWork for a memset.
+func (s *stream) setWork(to *block, p driver.DevicePtr, pitch uint64, value []byte, width, height uint64,
+	make func() *op) *work {
+	w := &work{node: memsetNode, make: make}
 	if s.capture == nil {
-		return nil
+		return w
 	}
 	var v [4]byte
 	copy(v[:], value)
-	return &driver.MemsetNodeParams{Dst: p, Pitch: pitch, Value: binary.LittleEndian.Uint32(v[:]),
+	w.blocks, w.many = []*block{to}, height > 1
+	w.sets = &driver.MemsetNodeParams{Dst: p, Pitch: pitch, Value: binary.LittleEndian.Uint32(v[:]),
 		ElementSize: uint32(len(value)), Width: width, Height: height}
+	return w
 }
 
 // transfer copies the rows of a box.
@@ -233,12 +239,12 @@ func (d *Driver) setBox(name string, th *driver.Thread, p driver.DevicePtr, pitc
 		return driver.ResultInvalidValue
 	}
 	row := slices.Repeat(value, int(width))
-	return d.submit(s, &work{node: memsetNode, sets: s.setNode(p, pitch, value, width, height), make: func() *op {
+	return d.submit(s, s.setWork(b.block, p, pitch, value, width, height, func() *op {
 		return d.access(&op{duration: duration(e.width*e.height, b.kind)}, func() {
 			to := b.bytes()
 			b.rows(e, func(off uint64) { b.defined.Set(b.off+off, uint64(copy(to[off:], row))) })
 		}, b.span)
-	}})
+	}))
 }
 
 // rectangle returns the memory of a rectangle of values of a size. It changes the width from values to

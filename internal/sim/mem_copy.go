@@ -128,11 +128,11 @@ func (d *Driver) enqueueCopy(name string, s *stream, dst, src span) driver.Resul
 		src = span{&block{size: src.n, kind: pinnedBlock, data: staged}, 0, src.n}
 	}
 	var done *op
-	copies := s.copyNode(box{dst, dst.n, dst.n}, box{src, src.n, src.n}, extent{dst.n, 1, 1})
-	r := d.submit(s, &work{node: memcpyNode, copies: copies, blocks: []*block{dst.block, src.block}, make: func() *op {
+	row := extent{dst.n, 1, 1}
+	r := d.submit(s, s.copyWork(box{dst, dst.n, dst.n}, box{src, src.n, src.n}, row, func() *op {
 		done = d.access(&op{duration: duration(dst.n, dst.kind, src.kind)}, func() { transfer(dst, src) }, dst, src)
 		return done
-	}})
+	}))
 	if r == ok && pageable && dst.kind == pageableBlock {
 		return d.await(name, done)
 	}
@@ -439,8 +439,9 @@ func (d *Driver) memsetAsync(name string, th *driver.Thread, dst driver.DevicePt
 	if s.capture == nil && !s.ctx.reaches(to.block) {
 		return driver.ResultInvalidValue
 	}
-	return d.submit(s, &work{node: memsetNode, sets: s.setNode(dst, 0, value, n, 1), blocks: []*block{to.block},
-		make: func() *op { return d.access(&op{duration: duration(to.n, to.kind)}, set, to) }})
+	return d.submit(s, s.setWork(to.block, dst, 0, value, n, 1, func() *op {
+		return d.access(&op{duration: duration(to.n, to.kind)}, set, to)
+	}))
 }
 
 // MemsetD8 is cuMemsetD8_v2.
