@@ -43,9 +43,8 @@ func with(o sim.Option) Option { return func(d *Driver) { o(d.sim) } }
 func Devices(n int) Option { return with(sim.Devices(n)) }
 
 // DeviceAttribute sets an attribute of all devices. which is a CUdevice_attribute. The default
-// values are those of an H200, and 0 for features that the driver does not have, such as managed
-// memory and memory pools. docs/testing.md lists them. An attribute does not change the behaviour
-// of the driver.
+// values are those of an H200, and 0 for features that the driver does not have, such as sparse
+// arrays. docs/testing.md lists them. An attribute does not change the behaviour of the driver.
 func DeviceAttribute(which, value int) Option { return with(sim.DeviceAttribute(which, value)) }
 
 // Version sets the CUDA version that the driver supports, in the driver's notation: 12080 is 12.8.

@@ -10,6 +10,8 @@ import (
 type Fault struct {
 	// Function is the name of a C function, such as "cuEventCreate", and means all its versions. ""
 	// means all functions but cuDriverGetVersion, cuGetErrorName, cuGetErrorString and those of its log.
+	// A name that CUDA does not have is a [Misuse]. Package cu may make more calls than the program:
+	// after CUDA_ERROR_OUT_OF_MEMORY it tries an allocation again, so let such a fault be Every.
 	Function string
 	// Nth is the number of the affected call since the fault was set. 0 and 1 are the first call.
 	Nth int

@@ -6,8 +6,9 @@ import (
 	"github.com/purecu/purecu/internal/sim"
 )
 
-// Misuse is a call in which NVIDIA's driver may crash or never return, or a launch of a kernel
-// without an implementation.
+// Misuse is a mistake of a program: a call in which NVIDIA's driver may crash or never return, a launch
+// of a kernel without an implementation, a wrong access of a kernel, what [CheckKernels] finds, or a
+// [Fault] of a function that CUDA does not have.
 type Misuse struct {
 	// Op is the name of the C function.
 	Op string
@@ -64,7 +65,8 @@ func (d *Driver) Blocked() []Blocked {
 }
 
 // Census returns the number of objects that were created and not destroyed, by kind: "context",
-// "stream", "event", "module", "device memory", "host memory", "graph", "executable graph", "green
+// "stream", "event", "module", "library", "linker", "device memory", "host memory", "managed memory",
+// "memory pool", "physical memory", "address range", "mapping", "graph", "executable graph", "green
 // context". Kinds without objects are omitted. Objects of a destroyed context do not count.
 //
 // # Lost devices

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -84,6 +85,9 @@ func (d *Driver) inject(f Fault) {
 func (d *Driver) faultOf(name string) *fault {
 	if base, version, found := strings.Cut(name, "_v"); found && strings.Trim(version, "0123456789") == "" {
 		name = base
+	}
+	if _, known := driver.FindSymbol(name); !known && name != "" {
+		d.misuse("cusim.Fault", 0, fmt.Sprintf("CUDA has no function %q, so no call has this fault", name), nil)
 	}
 	if d.faults[name] == nil {
 		d.faults[name] = new(fault)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -55,6 +56,24 @@ func TestFaultOption(t *testing.T) {
 	_, count := d.DeviceGetCount(nil)
 	if diff := cmp.Diff([]driver.Result{100, 3, 0}, []driver.Result{d.Init(nil, 0), count, d.Init(nil, 0)}); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
+	}
+}
+
+// TestMistypedFault sets faults of functions that do not exist.
+func TestMistypedFault(t *testing.T) {
+	d := New(Faults(Fault{Function: "cuMemAloc", Code: 2}), FaultRate(1, 1, 2, "cuMemAlloc_v2", "cuStreamQerry"))
+	d.Inject(Fault{Function: "cuEventCreate", Code: 2})
+	d.Inject(Fault{Code: 2})
+	var got []string
+	for _, m := range d.Misuses() {
+		got = append(got, m.What)
+	}
+	want := []string{
+		`CUDA has no function "cuMemAloc", so no call has this fault`,
+		`CUDA has no function "cuStreamQerry", so no call has this fault`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the misuses are %q", got)
 	}
 }
 
