@@ -125,7 +125,7 @@ func Elapsed(ctx context.Context, start, stop *Event) (time.Duration, error) {
 		}
 		// A record was in flight at the beginning, or other code has recorded an event.
 		if ctx.Err() != nil {
-			return 0, waitEnded(op, iv.stopSlot, ctx)
+			return 0, waitEnded(op, iv.stopSlot, nil, ctx)
 		}
 	}
 }

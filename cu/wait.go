@@ -14,7 +14,7 @@ import (
 // A record that is made during the wait does not prolong it. Wait returns nil if the record has
 // completed; an error that matches ctx's error if ctx ended first; an error that matches
 // [ErrClosed] if the event, or the last [Context] of its CUDA context, was closed meanwhile; or the
-// driver's error. An event that was never recorded is complete.
+// driver's error. An event that was never recorded is complete. If ctx ends the wait, the work goes on.
 //
 // # Events that other code records
 //
@@ -140,7 +140,7 @@ func WaitAll(ctx context.Context, events ...*Event) error {
 		to := watch.NewWaiter(pending)
 		watchAll(list, to)
 		to.Wait(ctx.Done())
-		leaveAll(list, func(sl *slot) error { return waitEnded(op, sl, ctx) })
+		leaveAll(list, func(sl *slot) error { return waitEnded(op, sl, nil, ctx) })
 	}
 	errs := batchErrors{op: op, items: len(events)}
 	for i := range list {
@@ -189,7 +189,7 @@ func WaitAny(ctx context.Context, events ...*Event) (int, error) {
 	if first >= 0 {
 		return first, list[first].err
 	}
-	return -1, waitEnded(op, list[0].slot, ctx)
+	return -1, waitEnded(op, list[0].slot, nil, ctx)
 }
 
 // observeDone is called when the program learns that the record is complete.
@@ -206,6 +206,9 @@ var errPending = errors.New("the record is pending")
 // system thread. It returns nil if the work is done; an error that matches ctx's error if ctx ended
 // first; an error that matches [ErrClosed] if the stream, or the last Context of its CUDA context,
 // was closed meanwhile; or the driver's error.
+//
+// If ctx ends first, the work goes on. Its memory stays in use: do not change it until a later wait
+// for the stream returns nil.
 //
 // # Implementation
 //

@@ -34,7 +34,7 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 		case ctxCore.closings.Load() != closings:
 			final, err = false, errContextClosedMeanwhile(sl)
 		case ctx.Err() != nil:
-			final, err = false, waitEnded("cuEventQuery", sl, ctx)
+			final, err = false, waitEnded("cuEventQuery", sl, stream, ctx)
 		default:
 			return false, nil
 		}
@@ -60,7 +60,7 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 	}
 	// The goroutine sleeps in this function: a deeper stack makes each wake-up slower.
 	if !s.Wait(ctx.Done()) && w.Cancel(&s.Sub) {
-		return false, waitEnded("cuEventQuery", sl, ctx)
+		return false, waitEnded("cuEventQuery", sl, stream, ctx)
 	}
 	if s.Err == nil {
 		sl.observeDone()
@@ -90,8 +90,14 @@ func errContextClosedMeanwhile(sl *slot) error {
 	return mistake("cuEventQuery", ErrClosed, uintptr(sl.raw), contextClosedDetail)
 }
 
-func waitEnded(op string, sl *slot, ctx context.Context) error {
-	return &Error{Op: op, Handle: uintptr(sl.raw), Err: errEnded(ctx), Detail: "the event's record was still pending"}
+// waitEnded returns the error of a wait that ctx has ended. stream is not nil if the wait was for the
+// stream, whose event the program does not know.
+func waitEnded(op string, sl *slot, stream *streamCore, ctx context.Context) error {
+	e := &Error{Op: op, Handle: uintptr(sl.raw), Err: errEnded(ctx), Detail: "the event's record was still pending"}
+	if stream != nil {
+		e.Handle, e.Detail = uintptr(stream.raw), "the stream's work was not done, and goes on"
+	}
+	return e
 }
 
 // errEnded returns the error to wrap if ctx has ended a wait.

@@ -677,7 +677,9 @@ func TestStreamWait(t *testing.T) {
 		t.Error(err)
 	}
 	sim.Hold(s.Handle())
-	if err := s.Wait(ctx); !errors.Is(err, cause) {
+	var e *Error
+	if err := s.Wait(ctx); !errors.Is(err, cause) || !errors.As(err, &e) || e.Handle != s.Handle() ||
+		!strings.Contains(e.Detail, "the stream's work was not done") {
 		t.Errorf("Wait: %v", err)
 	}
 	done := make(chan error)

@@ -25,7 +25,7 @@ const Environment = "PURECU_TEST_GPU"
 // Driver returns a driver for the test. By default it is a software driver with the given options.
 // If the environment variable PURECU_TEST_GPU is set, it is the driver of the machine's GPU, and
 // the options have no effect. The test fails if objects on a software driver are still open at its
-// end.
+// end. An object that the program does not refer to any more is not: the garbage collector closes it.
 func Driver(t testing.TB, opts ...cusim.Option) *cu.Driver {
 	t.Helper()
 	path := os.Getenv(Environment)
