@@ -65,5 +65,5 @@ func ExampleLibrary_Bind() {
 	// Output:
 	// loader: no NVML library could be loaded
 	// 	/nowhere/libnvidia-ml.so.1 (given by the program): file does not exist
-	// 	NVML is a part of NVIDIA's driver (on Debian the package libnvidia-ml1, on Ubuntu libnvidia-compute-VERSION); a container has it if NVIDIA_DRIVER_CAPABILITIES contains utility
+	// 	NVML is a part of NVIDIA's driver (on Debian the package libnvidia-ml1, on Ubuntu libnvidia-compute-VERSION); a container has it if NVIDIA_DRIVER_CAPABILITIES contains utility; or set PURECU_NVML_LIBRARY to its path
 }

@@ -46,14 +46,14 @@ func TestUnknownKernels(t *testing.T) {
 			r.must(res)
 			r.must(r.GraphDestroy(r.th, g))
 			r.must(r.StreamSynchronize(r.th, s))
-			why := ": line 4: unsupported.instruction"
+			why := ": line 4: unsupported.instruction: there is no instruction with this name"
 			if diff := cmp.Diff([]string{"saxpy" + why, "other" + why}, told); diff != "" {
 				t.Errorf("it was said of (-want +got):\n%s", diff)
 			}
 			says := func(kernel string) string {
 				return "kernel \"" + kernel + "\" is unknown, and its launch " + tt.does +
 					": say what it does with WithKernel, which takes an empty Kernel if that is nothing; " +
-					"its PTX cannot be executed: line 4: unsupported.instruction"
+					"its PTX cannot be executed: line 4: unsupported.instruction: there is no instruction with this name"
 			}
 			want := []Misuse{
 				{Op: "cuLaunchKernel", Handle: uintptr(saxpy), What: says("saxpy"), Count: 3},
@@ -80,7 +80,7 @@ func TestUnsupported(t *testing.T) {
 		log        string
 	}{
 		{"no PTX", "unsupported.instruction;", driver.ResultInvalidPTX,
-			"cusim: line 5, column 3: fatal: kernel x: unsupported.instruction"},
+			"cusim: line 5, column 3: fatal: kernel x: unsupported.instruction: there is no instruction with this name"},
 		{"textures", "tex.2d.v4.f32.f32 {a, a, a, a}, [t, {a, a}];", driver.ResultNotSupported,
 			"cusim: line 5, column 3: fatal: kernel x: the software driver cannot execute tex.2d.v4.f32.f32"},
 		{"tensors", "wgmma.fence.sync.aligned;", driver.ResultNotSupported,

@@ -37,9 +37,11 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 		v = t.find("mad.rn." + rest)
 	}
 	if v == nil {
+		if name, _, _ := strings.Cut(in.Op, "."); !isa.Has(name) && !slices.Contains(missing, name) {
+			return t.unsupported("there is no instruction with this name")
+		}
 		err := t.unsupported("")
-		name, _, _ := strings.Cut(in.Op, ".")
-		err.Unknown = isa.Has(name) || slices.Contains(missing, name)
+		err.Unknown = true
 		return err
 	}
 	o := vm.Op{Run: v.run, Kind: v.Kind}
