@@ -29,9 +29,9 @@ type nodeCall struct {
 	// are its attributes.
 	cooperative bool
 	attrs       *LaunchAttributes
-	// partly says that a call that has failed has changed the node: it has the new kernel, without
+	// partly says what a call that has failed has changed, or is "": a node has the new kernel, without
 	// attributes.
-	partly bool
+	partly string
 
 	// The work, of which use.typ chooses one field.
 	kernel driver.KernelNodeParams
@@ -75,7 +75,7 @@ func (c *nodeCall) end() {
 	}
 	d := c.gc.ctx.drv
 	c.gc, c.xc, c.ctx, c.host, c.node, c.use, c.cooperative = nil, nil, nil, nil, 0, nodeUse{}, false
-	c.attrs, c.partly = nil, false
+	c.attrs, c.partly = nil, ""
 	c.objects = c.objects[:0]
 	d.nodeCalls.Put(c)
 }
@@ -275,8 +275,10 @@ func (c *nodeCall) add(deps []driver.GraphNode, seen func() races.NodeWork) erro
 			c.node, res = t.GraphAddKernelNodeV1(c.at(), g, deps, &c.kernel)
 		}
 		if res == driver.ResultSuccess && (c.cooperative || c.attrs != nil) {
-			if res = c.setAttributes(); res != driver.ResultSuccess {
-				t.GraphDestroyNode(driver.At{}, c.node)
+			res = c.setAttributes()
+			if res != driver.ResultSuccess && t.GraphDestroyNode(driver.At{}, c.node) != driver.ResultSuccess {
+				// From a graph that allocates memory the driver removes no node.
+				c.withoutAttributes("the node stays in the graph, without attributes")
 			}
 		}
 	case GraphNodeTypeMemcpy:
@@ -292,8 +294,11 @@ func (c *nodeCall) add(deps []driver.GraphNode, seen func() races.NodeWork) erro
 		c.op = "cuGraphAddEmptyNode"
 		c.node, res = t.GraphAddEmptyNode(c.at(), g, deps)
 	}
+	var err error
 	if res != driver.ResultSuccess {
-		return c.failed(c.gc.ctx.callError(c.op, uintptr(c.gc.raw), res))
+		if err = c.failed(c.gc.ctx.callError(c.op, uintptr(c.gc.raw), res)); c.partly == "" {
+			return err
+		}
 	}
 	u := nodeUse{typ: c.use.typ, cooperative: c.cooperative, first: c.cooperative, attrs: c.attrs, firstAttrs: c.attrs}
 	if c.attrs != nil { // replace notes it only with objects
@@ -303,7 +308,7 @@ func (c *nodeCall) add(deps []driver.GraphNode, seen func() races.NodeWork) erro
 	if o := c.gc.ctx.drv.observer(); o != nil {
 		o.AddNode(uintptr(g), uintptr(c.node), graphNodes(deps), c.seen(seen))
 	}
-	return nil
+	return err
 }
 
 // seen returns what the race detector is told of the work.
@@ -406,7 +411,7 @@ func (c *nodeCall) set() error {
 		if c.xc != nil {
 			return c.failed(c.xc.ctx.callError(c.op, uintptr(c.xc.raw), res))
 		}
-		if err = c.failed(c.gc.ctx.callError(c.op, uintptr(c.gc.raw), res)); !c.partly {
+		if err = c.failed(c.gc.ctx.callError(c.op, uintptr(c.gc.raw), res)); c.partly == "" {
 			return err
 		}
 	}
@@ -468,6 +473,7 @@ func (c *nodeCall) batchParams() driver.BatchMemOpNodeParams {
 func (c *nodeCall) setKernel() (res driver.Result) {
 	op, t := c.op, c.gc.ctx.drv.table
 	if res = c.resetAttributes(); res != driver.ResultSuccess {
+		c.restoreAttributes()
 		return res
 	}
 	c.op = op
@@ -484,11 +490,17 @@ func (c *nodeCall) setKernel() (res driver.Result) {
 		c.op = op
 		return res
 	}
+	c.withoutAttributes("the node has the new kernel and arguments, but no attributes")
+	return res
+}
+
+// withoutAttributes removes the attributes that a call has set before it failed. It leaves the node as
+// partly says.
+func (c *nodeCall) withoutAttributes(partly string) {
 	failed := c.op
-	c.partly, c.attrs, c.cooperative, c.use.attrs, c.use.cooperative = true, nil, false, c.attrs, c.cooperative
+	c.partly, c.attrs, c.cooperative, c.use.attrs, c.use.cooperative = partly, nil, false, c.attrs, c.cooperative
 	c.resetAttributes()
 	c.op = failed
-	return res
 }
 
 // restoreAttributes sets the attributes that the node had.
@@ -512,8 +524,8 @@ func (c *nodeCall) failed(e *Error) error {
 	if c.node != 0 {
 		e.Detail = join(c.gc.describe(c.node, "the graph"), e.Detail)
 	}
-	if c.partly {
-		e.Detail = join(e.Detail, "the node has the new kernel and arguments, but no attributes")
+	if c.partly != "" {
+		e.Detail = join(e.Detail, c.partly)
 	}
 	return e
 }

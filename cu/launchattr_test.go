@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"encoding/binary"
 	"errors"
 	"strings"
 	"testing"
@@ -225,4 +226,55 @@ func TestGraphNodeAttributes(t *testing.T) {
 	}
 	y := must(g.Instantiate())(t)
 	r.ok(errors.Join(y.Launch(r.s), r.s.Synchronize(), x.Close(), y.Close(), g.Close()))
+}
+
+// TestLaunchAttributesZero uses the zero value of the attributes, which stands for none.
+func TestLaunchAttributesZero(t *testing.T) {
+	r := newSoft(t)
+	cfg := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}, Attributes: new(LaunchAttributes)}
+	r.ok(r.spin.Launch(r.s, cfg, U64(1)))
+	g := must(r.gpu.NewGraph())(t)
+	n := must(g.AddKernel(r.spin, cfg, []Arg{U64(1)}))(t)
+	r.ok(n.SetKernel(r.spin, cfg, U64(2)))
+	cfg.Flags = LaunchCooperative
+	r.ok(must(r.spin.Prepare(cfg, U64(1)))(t).Launch(r.s))
+	cfg.Grid.X = 1 << 20
+	r.is(r.spin.Launch(r.s, cfg, U64(1)), ResultCooperativeLaunchTooLarge)
+	r.ok(r.s.Synchronize())
+}
+
+// TestGraphNodeAttributesFail makes the driver refuse attributes of a node. The node either keeps what it had, or
+// has no attributes, as the error says.
+func TestGraphNodeAttributesFail(t *testing.T) {
+	r := newSoft(t)
+	g := must(r.gpu.NewGraph())(t)
+	old := inBlocks(4, LaunchPriority(-2), LaunchCluster(Dim3{X: 2}))
+	n := must(g.AddKernel(r.spin, old, []Arg{U64(1)}))(t)
+	const set = "cuGraphKernelNodeSetAttribute"
+	r.sim.Inject(cusim.Fault{Function: set, Nth: 2, Code: int(ResultUnknown)}) // the priority was reset before
+	r.is(n.SetKernel(r.spin, inBlocks(4), U64(2)), ResultUnknown)
+	v, res := r.drv.table.GraphKernelNodeGetAttribute(driver.At{}, n.raw, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY)
+	if p := int32(binary.LittleEndian.Uint32(v[:])); res != driver.ResultSuccess || p != -2 {
+		t.Errorf("the priority is %d, %v", p, res)
+	}
+	r.ok(g.Close())
+
+	// The driver removes no node of a graph that allocates memory. So the node stays, and the graph keeps what it uses.
+	g = must(r.gpu.NewGraph())(t)
+	_, _, err := g.AddAlloc(64)
+	r.ok(err)
+	mod := must(r.gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry use(.param .u64 p) { ret; }")))(t)
+	use, mem := must(mod.Function("use"))(t), must(r.gpu.Alloc(64))(t)
+	r.sim.Inject(cusim.Fault{Function: set, Code: int(ResultUnknown)})
+	_, err = g.AddKernel(use, old, []Arg{Ptr(mem)})
+	r.is(err, ResultUnknown)
+	nodes := must(g.Nodes())(t)
+	if !strings.Contains(err.Error(), "the node stays in the graph, without attributes") || len(nodes) != 2 {
+		t.Errorf("%d nodes, %v", len(nodes), err)
+	}
+	r.ok(errors.Join(mem.Close(), mod.Close(), r.gpu.Synchronize()))
+	if n := r.sim.Census()["module"]; n != 2 || r.sim.Census()["device memory"] != 1 {
+		t.Errorf("the graph has let go of what the node uses: %v", r.sim.Census())
+	}
+	r.ok(g.Close())
 }

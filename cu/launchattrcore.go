@@ -11,7 +11,8 @@ import (
 // LaunchAttributes are attributes of launches, made by [LaunchWith]. They never change. Launches may
 // share them, also at the same time. nil stands for no attributes.
 type LaunchAttributes struct {
-	// list is what the driver gets. Its first entry makes a launch cooperative, and others omit it.
+	// list is what the driver gets. Its first entry makes a launch cooperative, and others omit it. It is
+	// empty in the zero value.
 	list []driver.LaunchAttribute
 	// cluster is the size of the clusters in blocks, or all 0.
 	cluster [3]uint32
@@ -67,9 +68,7 @@ func window(addr uint64, size uint64, ratio float32, hit, miss int32) LaunchAttr
 
 // withAttributes combines attributes. The last one of a kind counts.
 func withAttributes(attrs []LaunchAttribute) *LaunchAttributes {
-	all := &LaunchAttributes{list: make([]driver.LaunchAttribute, 1, 1+len(attrs))}
-	all.list[0] = driver.LaunchAttribute{ID: driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
-		Value: words(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1).value}
+	all := &LaunchAttributes{list: append(make([]driver.LaunchAttribute, 0, 1+len(attrs)), onlyCooperative...)}
 	for _, a := range attrs {
 		if a.err != nil {
 			all.err = a.err
@@ -89,6 +88,10 @@ func withAttributes(attrs []LaunchAttribute) *LaunchAttributes {
 	return all
 }
 
+// onlyCooperative is the list of attributes that were made of none.
+var onlyCooperative = []driver.LaunchAttribute{{ID: driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+	Value: words(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1).value}}
+
 // set adds an attribute, or replaces the one of its kind.
 func (l *LaunchAttributes) set(a driver.LaunchAttribute) {
 	for i := 1; i < len(l.list); i++ {
@@ -105,10 +108,14 @@ func (l *LaunchAttributes) of(cooperative bool) []driver.LaunchAttribute {
 	if l == nil {
 		return nil
 	}
-	if cooperative {
-		return l.list
+	list := l.list
+	if len(list) == 0 {
+		list = onlyCooperative
 	}
-	return l.list[1:]
+	if cooperative {
+		return list
+	}
+	return list[1:]
 }
 
 // equal reports whether both have the same attributes.
@@ -143,8 +150,8 @@ func (l *LaunchAttributes) wrong(grid [3]uint32, version int) (detail string, re
 				"make each dimension of Grid a multiple of the cluster's", grid[0], grid[1], grid[2], c[0], c[1], c[2]),
 			driver.ResultInvalidClusterSize
 	}
-	for i := range l.list[1:] {
-		if k := attributeKinds[l.list[1+i].ID]; version < k.since {
+	for _, a := range l.of(false) {
+		if k := attributeKinds[a.ID]; version < k.since {
 			return fmt.Sprintf("%s needs a driver for CUDA %v, and this one is for CUDA %v: update the driver",
 				k.name, driver.Version(k.since), driver.Version(version)), driver.ResultNotSupported
 		}

@@ -3,6 +3,7 @@ package cu
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/races"
@@ -75,6 +76,7 @@ func (s *Stream) BatchMemOps(ops ...MemOp) error {
 		return nil
 	}
 	sc := s.core
+	ops = currentOps(ops)
 	if err := checkMemOps(batchOp, ops, sc.ctx, "stream"); err != nil {
 		return err
 	}
@@ -147,6 +149,7 @@ func (c *nodeCall) memOps(ops []MemOp) error {
 	if len(ops) == 0 {
 		return invalid(c.op, "there are no operations: a node does at least one")
 	}
+	ops = currentOps(ops)
 	if err := checkMemOps(c.op, ops, c.gc.ctx, "graph"); err != nil {
 		return err
 	}
@@ -157,6 +160,22 @@ func (c *nodeCall) memOps(ops []MemOp) error {
 	}
 	c.ctx, c.batch = c.gc.ctx, memOpParams(c.batch[:0], ops)
 	return nil
+}
+
+// currentOps returns operations on the memory that new work uses. Of virtual memory this is other memory
+// after each Unmap.
+func currentOps(ops []MemOp) []MemOp {
+	cloned := false
+	for i := range ops {
+		if m := ops[i].r.mem; m == nil || m.virt == nil {
+			continue
+		}
+		if !cloned {
+			ops, cloned = slices.Clone(ops), true // the program may use its operations at the same time
+		}
+		ops[i].r = regionOf(ops[i].memory)
+	}
+	return ops
 }
 
 // checkMemOps checks operations for a stream or graph of a context.

@@ -91,3 +91,22 @@ func TestGPUMemOps(t *testing.T) {
 		t.Errorf("a closed stream: %v", err)
 	}
 }
+
+// TestMemOpsVirtual uses operations for virtual memory again after other memory of the range was unmapped.
+func TestMemOpsVirtual(t *testing.T) {
+	r := newSoft(t)
+	m := r.reserve(16 * mib)
+	r.ok(errors.Join(m.Grow(2*mib), m.Grow(4*mib)))
+	first, second := WriteWord32(m.Span(4, 4), 5), WriteWord32(m.Span(2*mib, 4), 6)
+	r.ok(r.s.BatchMemOps(first, second))
+	r.ok(m.Unmap(2*mib, 2*mib))
+	r.ok(r.s.BatchMemOps(first))
+	r.is(r.s.BatchMemOps(first, second), errInvalid)
+	g := must(r.gpu.NewGraph())(t)
+	must(g.AddMemOps([]MemOp{first}))(t)
+	_, err := g.AddMemOps([]MemOp{second})
+	r.is(err, errInvalid)
+	r.ok(errors.Join(r.s.Synchronize(), g.Close()))
+	r.ok(m.Close())
+	r.is(r.s.BatchMemOps(first), ErrClosed)
+}
