@@ -187,6 +187,12 @@ func (d *driverCore) resultError(op string, handle uintptr, res driver.Result) *
 	return e
 }
 
+// happened reports whether the driver has done what a call is for, also if a step after that has failed.
+func happened(res driver.Result) bool {
+	_, _, after := res.After()
+	return after || res == driver.ResultSuccess
+}
+
 // silentError is resultError without the driver's log, and without results of steps that follow a
 // success.
 func (d *driverCore) silentError(op string, handle uintptr, res driver.Result) *Error {

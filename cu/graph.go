@@ -318,8 +318,12 @@ func (n GraphNode) setEvent(e *Event, to *eventSetter) (before []holder, err err
 		return nil, err
 	}
 	defer leave()
-	if res := set(sl.raw); res != driver.ResultSuccess {
-		return nil, to.ctx.callError(op, to.handle, res)
+	res := set(sl.raw)
+	if res != driver.ResultSuccess {
+		err = to.ctx.callError(op, to.handle, res)
+	}
+	if !happened(res) {
+		return nil, err
 	}
 	u := objects.nodes[n.raw]
 	u.typ = typ
@@ -331,7 +335,7 @@ func (n GraphNode) setEvent(e *Event, to *eventSetter) (before []holder, err err
 		o.SetNode(to.handle, uintptr(n.raw),
 			races.NodeWork{Event: uintptr(sl.raw), Waits: typ == GraphNodeTypeWaitEvent})
 	}
-	return before, nil
+	return before, err
 }
 
 // noEvent returns the error for a node without an event.

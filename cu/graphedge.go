@@ -94,7 +94,7 @@ func (g *Graph) changeEdge(op string, e GraphEdge, add bool) error {
 	default:
 		res = t.GraphAddDependenciesV2(at, gc.raw, ends[:1], ends[1:], []driver.GraphEdgeData{e.Kind.data()})
 	}
-	if res != driver.ResultSuccess {
+	if !happened(res) {
 		return gc.onceError(op, res)
 	}
 	switch {
@@ -105,7 +105,7 @@ func (g *Graph) changeEdge(op string, e GraphEdge, add bool) error {
 		o.RemoveEdge(uintptr(gc.raw), uintptr(ends[0]), uintptr(ends[1]))
 	}
 	gc.edits++
-	return nil
+	return gc.check(op, res)
 }
 
 // canHave returns an error unless the types of the nodes allow an edge of its kind.

@@ -27,7 +27,8 @@ func (n GraphNode) Remove() error {
 	if err != nil {
 		return err
 	}
-	if res := gc.ctx.drv.table.GraphDestroyNode(driver.At{Context: gc.ctx.raw}, n.raw); res != driver.ResultSuccess {
+	res := gc.ctx.drv.table.GraphDestroyNode(driver.At{Context: gc.ctx.raw}, n.raw)
+	if !happened(res) {
 		return gc.onceError(removeOp, res)
 	}
 	if o := gc.ctx.drv.observer(); o != nil {
@@ -37,7 +38,7 @@ func (n GraphNode) Remove() error {
 		c.dropped = gc.forget(m, c.dropped)
 	}
 	gc.edits++
-	return nil
+	return gc.check(removeOp, res)
 }
 
 // SetEnabled enables or disables a node for later launches. A disabled node does nothing, and the
@@ -171,7 +172,10 @@ func (x *GraphExec) SetChildGraph(n GraphNode, child *Graph) error {
 	}
 	res := gc.ctx.drv.table.GraphExecChildGraphNodeSetParams(c.at(), xc.raw, n.raw, child.core.raw)
 	if res != driver.ResultSuccess {
-		return c.failed(xc.ctx.callError(setChildOp, uintptr(xc.raw), res))
+		err = c.failed(xc.ctx.callError(setChildOp, uintptr(xc.raw), res))
+	}
+	if !happened(res) {
+		return err
 	}
 	set := xc.objects.Load()
 	c.dropped = set.replace(n.raw, c.use, child.core.objects.list(), c.dropped)
@@ -179,7 +183,7 @@ func (x *GraphExec) SetChildGraph(n GraphNode, child *Graph) error {
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.SetNode(uintptr(xc.raw), uintptr(n.raw), races.NodeWork{Graph: uintptr(child.core.raw)})
 	}
-	return nil
+	return err
 }
 
 // enterWith begins a call on two graphs, of which one becomes part of the other.

@@ -280,7 +280,9 @@ func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
 		if res == driver.ResultGraphExecUpdateFailure && e.Err == nil {
 			e.Err = g.updateError(info)
 		}
-		return fresh, e
+		if err = e; !happened(res) {
+			return fresh, err
+		}
 	}
 	if o := xc.ctx.drv.observer(); o != nil {
 		o.Instantiate(uintptr(xc.raw), uintptr(gc.raw))
@@ -290,7 +292,7 @@ func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
 		fresh.exposed()
 	}
 	xc.keepForLaunches(old)
-	return old, nil
+	return old, err
 }
 
 // SetEvent replaces the event of a node that records an event or waits for one, for later launches.

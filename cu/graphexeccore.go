@@ -90,7 +90,7 @@ func (xc *execCore) enqueue(f workFunction, sc *streamCore) (res driver.Result, 
 			res = sc.ctx.drv.table.GraphLaunch(at, xc.raw, sc.raw)
 		}
 	}
-	if res == driver.ResultSuccess && launch {
+	if launch && happened(res) {
 		xc.objects.Load().launched()
 		xc.launchedAllocs()
 	}

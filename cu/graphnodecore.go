@@ -29,6 +29,8 @@ type nodeCall struct {
 	// are its attributes.
 	cooperative bool
 	attrs       *LaunchAttributes
+	// done says that the driver has replaced the work of the node, although the call may have failed.
+	done bool
 	// partly says what a call that has failed has changed, or is "": a node has the new kernel, without
 	// attributes.
 	partly string
@@ -75,7 +77,7 @@ func (c *nodeCall) end() {
 	}
 	d := c.gc.ctx.drv
 	c.gc, c.xc, c.ctx, c.host, c.node, c.use, c.cooperative = nil, nil, nil, nil, 0, nodeUse{}, false
-	c.attrs, c.partly = nil, ""
+	c.attrs, c.done, c.partly = nil, false, ""
 	c.objects = c.objects[:0]
 	d.nodeCalls.Put(c)
 }
@@ -407,13 +409,15 @@ func (c *nodeCall) set() error {
 		res = c.setGraph()
 	}
 	var err error
-	if res != driver.ResultSuccess {
-		if c.xc != nil {
-			return c.failed(c.xc.ctx.callError(c.op, uintptr(c.xc.raw), res))
-		}
-		if err = c.failed(c.gc.ctx.callError(c.op, uintptr(c.gc.raw), res)); c.partly == "" {
-			return err
-		}
+	switch {
+	case res == driver.ResultSuccess:
+	case c.xc != nil:
+		err = c.failed(c.xc.ctx.callError(c.op, uintptr(c.xc.raw), res))
+	default:
+		err = c.failed(c.gc.ctx.callError(c.op, uintptr(c.gc.raw), res))
+	}
+	if !c.done {
+		return err
 	}
 	set := c.objectSet()
 	if c.use.cooperative != c.cooperative || c.use.attrs != c.attrs {
@@ -441,6 +445,7 @@ func (c *nodeCall) setExec() (res driver.Result) {
 	default:
 		res = t.GraphExecHostNodeSetParams(c.at(), x, c.node, c.host.callback)
 	}
+	c.done = happened(res)
 	return res
 }
 
@@ -458,6 +463,7 @@ func (c *nodeCall) setGraph() (res driver.Result) {
 	default:
 		res = t.GraphHostNodeSetParams(c.at(), c.node, c.host.callback)
 	}
+	c.done = happened(res)
 	return res
 }
 
@@ -481,12 +487,15 @@ func (c *nodeCall) setKernel() (res driver.Result) {
 	if t.Missing(res) != nil { // before CUDA 12.0
 		res = t.GraphKernelNodeSetParamsV1(c.at(), c.node, &c.kernel)
 	}
-	if res != driver.ResultSuccess {
+	if c.done = happened(res); !c.done {
 		c.restoreAttributes()
 		c.op = op
 		return res
 	}
-	if res = c.setAttributes(); res == driver.ResultSuccess {
+	if res == driver.ResultSuccess {
+		res = c.setAttributes()
+	}
+	if res == driver.ResultSuccess {
 		c.op = op
 		return res
 	}

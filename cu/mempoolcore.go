@@ -127,11 +127,14 @@ func (sc *streamCore) freeCaptured(op string, mc *memCore) (captured, foreign bo
 	if err := c.objects.canFree(op, mc); err != nil {
 		return true, false, err
 	}
-	if res := sc.ctx.drv.table.MemFreeAsync(sc.inContext(), mc.raw, sc.raw); res != driver.ResultSuccess {
-		return true, false, sc.ctx.callError(op, uintptr(sc.raw), res)
+	res := sc.ctx.drv.table.MemFreeAsync(sc.inContext(), mc.raw, sc.raw)
+	if happened(res) {
+		c.objects.frees(mc)
 	}
-	c.objects.frees(mc)
-	return true, false, nil
+	if res != driver.ResultSuccess {
+		err = sc.ctx.callError(op, uintptr(sc.raw), res)
+	}
+	return true, false, err
 }
 
 // orderedFree is a free of memory that is about to be enqueued.

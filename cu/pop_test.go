@@ -60,3 +60,59 @@ func TestPopFailsInC(t *testing.T) {
 		t.Errorf("%d events, and %d before", after, before)
 	}
 }
+
+// TestPopFailsAfterChange lets the thread's context not be put back after the driver has changed a graph or an
+// executable graph. The error says so, and the graph keeps what its nodes use from now on.
+func TestPopFailsAfterChange(t *testing.T) {
+	r := newSoft(t)
+	mod := must(r.gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry use(.param .u64 p) { ret; }")))(t)
+	use := must(mod.Function("use"))(t)
+	type nodes struct{ set, run, child GraphNode }
+	build := func(m *DeviceMem) (*Graph, nodes) {
+		g, inner := must(r.gpu.NewGraph())(t), must(r.gpu.NewGraph())(t)
+		must(inner.AddMemset(m, 1))(t)
+		n := nodes{set: must(g.AddMemset(m, 1))(t), run: must(g.AddKernel(use, inBlocks(1), []Arg{Ptr(m)}))(t)}
+		n.child = must(g.AddChildGraph(inner, n.set))(t)
+		r.ok(inner.Close())
+		return g, n
+	}
+	for name, change := range map[string]func(x *GraphExec, n nodes, m *DeviceMem, fresh *Graph) error{
+		"a memset": func(_ *GraphExec, n nodes, m *DeviceMem, _ *Graph) error { return n.set.SetMemset(m, 2) },
+		"a kernel": func(_ *GraphExec, n nodes, m *DeviceMem, _ *Graph) error {
+			return n.run.SetKernel(use, inBlocks(1), Ptr(m))
+		},
+		"a memset to launch": func(x *GraphExec, n nodes, m *DeviceMem, _ *Graph) error { return x.SetMemset(n.set, m, 2) },
+		"a child to launch": func(x *GraphExec, n nodes, _ *DeviceMem, fresh *Graph) error {
+			return x.SetChildGraph(n.child, fresh)
+		},
+		"an update": func(x *GraphExec, _ nodes, _ *DeviceMem, fresh *Graph) error { return x.Update(fresh) },
+	} {
+		old, m := must(r.gpu.Alloc(64))(t), must(r.gpu.Alloc(64))(t)
+		g, n := build(old)
+		x := must(g.Instantiate())(t)
+		var fresh *Graph
+		if fresh, _ = build(m); name == "a child to launch" {
+			r.ok(fresh.Close())
+			fresh = must(r.gpu.NewGraph())(t)
+			must(fresh.AddMemset(m, 1))(t)
+		}
+		r.sim.Inject(cusim.Fault{Function: "cuCtxPopCurrent", Code: int(ResultNotPermitted)})
+		err := change(x, n, m, fresh)
+		var e *Error
+		if !errors.As(err, &e) || e.Op != "cuCtxPopCurrent" {
+			t.Errorf("%s: %v", name, err)
+		}
+		r.ok(errors.Join(fresh.Close(), m.Close(), r.gpu.Synchronize()))
+		if n := r.sim.Census()["device memory"]; n != 2 {
+			t.Errorf("%s: %d pieces of memory, and the graph uses one of them", name, n-1)
+		}
+		r.ok(errors.Join(x.Launch(r.s), r.s.Synchronize(), x.Close(), g.Close(), old.Close(), r.gpu.Synchronize()))
+	}
+	m := must(r.gpu.Alloc(64))(t)
+	g, n := build(m)
+	r.sim.Inject(cusim.Fault{Function: "cuCtxPopCurrent", Code: int(ResultNotPermitted)})
+	r.is(n.child.Remove(), ResultNotPermitted)
+	_, err := n.child.Type()
+	r.is(err, ErrClosed)
+	r.ok(errors.Join(g.Close(), m.Close(), mod.Close()))
+}
