@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -497,7 +498,8 @@ func TestModuleLarge(t *testing.T) {
 	}
 }
 
-// TestModuleLoadBeside makes calls while a large text is compiled.
+// TestModuleLoadBeside makes calls while a large text is compiled. One of them begins and ends before the text is
+// compiled.
 func TestModuleLoadBeside(t *testing.T) {
 	r := newLab(t)
 	var text strings.Builder
@@ -506,30 +508,44 @@ func TestModuleLoadBeside(t *testing.T) {
 		fmt.Fprintf(&text, "add.u32 %%r%d, %%r%d, %d;\n", (i+1)%10, i%10, i)
 	}
 	text.WriteString("ret; }")
-	done := make(chan driver.Result)
 	th := new(driver.Thread)
 	r.must(r.CtxSetCurrent(th, r.ctx))
-	go func() {
-		m, res := r.ModuleLoadData(r.th, []byte(text.String()))
-		if res == ok {
-			res = r.ModuleUnload(r.th, m)
-		}
-		done <- res
-	}()
-	n := 0
-	for {
-		select {
-		case res := <-done:
-			if r.must(res); n < 10 && runtime.GOOS != "windows" { // Wine may let no other thread run meanwhile
-				t.Errorf("%d calls beside it", n)
+	const loads = 20
+	for range loads { // a busy machine may let no other thread run during one
+		done := make(chan driver.Result)
+		go func() {
+			m, res := r.ModuleLoadData(r.th, []byte(text.String()))
+			if res == ok {
+				res = r.ModuleUnload(r.th, m)
 			}
+			done <- res
+		}()
+		beside := false
+		for loading := true; loading; {
+			select {
+			case res := <-done:
+				r.must(res)
+				loading = false
+			default:
+				before := compiling()
+				r.want("a query", ok, r.StreamQuery(th, 0))
+				beside = beside || before && compiling()
+				time.Sleep(time.Millisecond)
+			}
+		}
+		if beside {
 			return
-		default:
-			r.want("a query", ok, r.StreamQuery(th, 0))
-			n++
-			time.Sleep(time.Millisecond)
 		}
 	}
+	if runtime.GOOS != "windows" { // Wine may let no other thread run meanwhile
+		t.Errorf("no call ended while a text was compiled, in %d loads", loads)
+	}
+}
+
+// compiling reports whether a goroutine compiles a text.
+func compiling() bool {
+	stacks := make([]byte, 1<<20)
+	return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("ptx/compile.Parse("))
 }
 
 // TestModuleFunctions lists the functions of a module, and loads one from a file. The results are those of the
