@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -147,9 +148,17 @@ type probe struct {
 	out io.Writer // gets a copy of the output
 }
 
+// result is the output of a run. The messages that say what cuprobe waits for are left out, because a
+// busy machine causes them.
 type result struct {
 	status         int
 	stdout, stderr string
+}
+
+var waits = regexp.MustCompile("(?m)^cuprobe: waiting for .*\n")
+
+func newResult(status int, stdout, stderr *bytes.Buffer) result {
+	return result{status, stdout.String(), waits.ReplaceAllString(stderr.String(), "")}
 }
 
 func (p probe) run(args ...string) result {
@@ -163,7 +172,7 @@ func (p probe) run(args ...string) result {
 	}
 	env := func(name string) (string, bool) { v, ok := p.env[name]; return v, ok }
 	status := run(ctx, args, out, &e, env)
-	return result{status, o.String(), e.String()}
+	return newResult(status, &o, &e)
 }
 
 // run runs the program on the fake driver.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -199,6 +200,9 @@ func find(path string) error {
 	return nil
 }
 
+// waits matches a message that says what cuprobe waits for. A busy machine causes them.
+var waits = regexp.MustCompile("(?m)^cuprobe: waiting for .*\n")
+
 // TestProbe runs cuprobe on the library, as on NVIDIA's.
 func TestProbe(t *testing.T) {
 	lib := library(t)
@@ -210,7 +214,8 @@ func TestProbe(t *testing.T) {
 	}
 	for _, command := range []string{"", "demo -json", "devices", "devices -json", "doctor", "symbols", "time -quick"} {
 		argv := append([]string{probe}, strings.Fields(command)...)
-		if said := run(t, []string{"CUDA_DRIVER_LIBRARY=" + lib}, argv...); said != "" {
+		said := run(t, []string{"CUDA_DRIVER_LIBRARY=" + lib}, argv...)
+		if said = waits.ReplaceAllString(said, ""); said != "" {
 			t.Errorf("cuprobe %s: %s", command, said)
 		}
 	}
