@@ -59,10 +59,33 @@ func TestProcess(t *testing.T) {
 	}
 }
 
+// processHooks is a driver that calls functions before calls about other processes.
+type processHooks struct {
+	driver.Software
+	lock, checkpoint func()
+}
+
+func (d *processHooks) CheckpointProcessLock(th *driver.Thread, pid int32,
+	args *driver.CheckpointLockArgs) driver.Result {
+	if d.lock != nil {
+		d.lock()
+	}
+	return d.Software.CheckpointProcessLock(th, pid, args)
+}
+
+func (d *processHooks) CheckpointProcessCheckpoint(th *driver.Thread, pid int32,
+	args *driver.CheckpointCheckpointArgs) driver.Result {
+	if d.checkpoint != nil {
+		d.checkpoint()
+	}
+	return d.Software.CheckpointProcessCheckpoint(th, pid, args)
+}
+
 // TestProcessErrors checks what is refused, and that calls end with their context.
 func TestProcessErrors(t *testing.T) {
 	sim := cusim.New()
-	drv := must(Open(WithSoftware(sim)))(t)
+	hooks := &processHooks{Software: sim.Software()}
+	drv := must(Open(WithSoftware(driver.Provide(hooks))))(t)
 	each := func(p Process, ctx context.Context) map[string]error {
 		_, state := p.State()
 		_, thread := p.RestoreThread()
@@ -91,12 +114,14 @@ func TestProcessErrors(t *testing.T) {
 		t.Errorf("Lock without a context: %v", err)
 	}
 
+	errLate := errors.New("late")
 	sim.Inject(cusim.Fault{Function: "cuCheckpointProcessLock", Every: true, Code: 600})
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := p.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ResultTimeout) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	hooks.lock = func() { cancel(errLate) }
+	if err := p.Lock(ctx); !errors.Is(err, errLate) || !errors.Is(err, ResultTimeout) {
 		t.Errorf("Lock of a busy process: %v", err)
 	}
+	hooks.lock = nil
 	ended, cause := ended()
 	for name, err := range map[string]error{"Lock": p.Lock(ended), "Checkpoint": p.Checkpoint(ended)} {
 		if !errors.Is(err, cause) || !strings.Contains(err.Error(), "the driver was not called") {
@@ -108,15 +133,16 @@ func TestProcessErrors(t *testing.T) {
 	if err := p.Lock(t.Context()); err != nil {
 		t.Errorf("the second attempt: %v", err)
 	}
-	sim.Inject(cusim.Fault{Function: "cuCheckpointProcessCheckpoint", Slow: 100 * time.Millisecond})
-	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	if err := p.Checkpoint(ctx); !errors.Is(err, context.DeadlineExceeded) ||
+	goOn := make(chan struct{})
+	ctx, cancel = context.WithCancelCause(t.Context())
+	hooks.checkpoint = func() { cancel(errLate); <-goOn }
+	if err := p.Checkpoint(ctx); !errors.Is(err, errLate) ||
 		!strings.Contains(err.Error(), "process 4711: the call continues") {
 		t.Errorf("a slow checkpoint: %v", err)
 	}
-	for must(p.State())(t) != ProcessCheckpointed { // the call continues
-		time.Sleep(time.Millisecond)
+	close(goOn)
+	if !soon(func() bool { return must(p.State())(t) == ProcessCheckpointed }) {
+		t.Error("the call does not continue")
 	}
 
 	old := must(Open(WithSoftware(cusim.New(cusim.Version(12060)))))(t)
@@ -127,37 +153,48 @@ func TestProcessErrors(t *testing.T) {
 	}
 }
 
-// countedTimers is a driver whose clock counts the timers that are made.
-type countedTimers struct {
+// slowLock is a driver in virtual time that takes a time to lock a process. Its clock counts the timers that are made,
+// and lets their time pass.
+type slowLock struct {
 	driver.Software
-	timers *int
+	sim    *cusim.Driver
+	slow   time.Duration
+	timers int
 }
 
-func (c countedTimers) Clock() driver.Clock { return timerCount{c.Software.Clock(), c.timers} }
+func (d *slowLock) CheckpointProcessLock(th *driver.Thread, pid int32,
+	args *driver.CheckpointLockArgs) driver.Result {
+	d.sim.Advance(d.slow)
+	return d.Software.CheckpointProcessLock(th, pid, args)
+}
+
+func (d *slowLock) Clock() driver.Clock { return timerCount{d.Software.Clock(), d} }
 
 type timerCount struct {
 	driver.Clock
-	timers *int
+	of *slowLock
 }
 
 func (c timerCount) NewTimer(d time.Duration) driver.Timer {
-	*c.timers++
-	return c.Clock.NewTimer(d)
+	c.of.timers++
+	timer := c.Clock.NewTimer(d)
+	c.of.sim.Advance(d)
+	return timer
 }
 
 // TestProcessLockPauses checks that Lock tries again at once if the driver has waited for the process, and else after
 // a pause.
 func TestProcessLockPauses(t *testing.T) {
 	for slow, want := range map[time.Duration]int{0: 1, 60 * time.Millisecond: 0} {
-		sim := cusim.New()
-		timers := 0
-		drv := must(Open(WithSoftware(driver.Provide(countedTimers{sim.Software(), &timers}))))(t)
-		sim.Inject(cusim.Fault{Function: "cuCheckpointProcessLock", Code: 600, Slow: slow})
-		before := timers
+		sim := cusim.New(cusim.VirtualTime())
+		d := &slowLock{Software: sim.Software(), sim: sim, slow: slow}
+		drv := must(Open(WithSoftware(driver.Provide(d))))(t)
+		sim.Inject(cusim.Fault{Function: "cuCheckpointProcessLock", Code: 600})
+		before := d.timers
 		if err := drv.Process(4711).Lock(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if n := timers - before; n != want {
+		if n := d.timers - before; n != want {
 			t.Errorf("after an attempt of %v there are %d pauses, want %d", slow, n, want)
 		}
 	}

@@ -138,9 +138,8 @@ func TestWorkerInDo(t *testing.T) {
 			r.ok(ptds.Synchronize())
 			r.ok(h.Close())
 		}
-		time.Sleep(200 * time.Millisecond)
-		if n := r.census(kindHost); n > 2 {
-			t.Errorf("%d pieces of host memory, %d goroutines", n, runtime.NumGoroutine()-before)
+		if !soon(func() bool { return r.census(kindHost) <= 2 }) {
+			t.Errorf("%d pieces of host memory, %d goroutines", r.census(kindHost), runtime.NumGoroutine()-before)
 		}
 		return nil
 	}))
