@@ -142,18 +142,15 @@ func TestGraphFamily(t *testing.T) {
 	sim := &oneGraphCall{Software: soft.Software()}
 	drv := must(Open(WithSoftware(driver.Provide(sim))))(t)
 	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	for range 20 { // until the machine has had time for enough of them
+	for sim.calls.Load() < 2000 && !t.Failed() {
 		graphFamilyWork(t, gpu, 50*time.Millisecond)
-		if sim.calls.Load() > 2000 {
-			break
-		}
 	}
 	if err := errors.Join(gpu.Close(), drv.Close()); err != nil {
 		t.Error(err)
 	}
 	soft.Check(t)
-	if n, all := sim.met.Load(), sim.calls.Load(); n != 0 || all < 500 {
-		t.Errorf("%d of %d calls met another one", n, all)
+	if n := sim.met.Load(); n != 0 {
+		t.Errorf("%d of %d calls met another one", n, sim.calls.Load())
 	}
 }
 
