@@ -62,10 +62,11 @@ type threadEnd struct {
 	lost        bool // there was a sticky error
 }
 
-// noticing is the time that a call may take to return an error.
+// noticing is the time that a call may take to return an error. The software driver returns it soon, unless the machine
+// is busy.
 func (c *raw) noticing() time.Duration {
 	if c.Software() {
-		return 20 * time.Millisecond
+		return 20 * time.Second
 	}
 	return 1500 * time.Millisecond
 }

@@ -453,10 +453,11 @@ func (c *raw) drained(s driver.Stream) driver.Result {
 	return c.until(driver.ResultNotReady, func() driver.Result { return c.streamQuery(s) })
 }
 
-// patience is how long to wait for something that may never happen.
+// patience is how long to wait for something that may never happen. On the software driver it happens when the machine
+// has a processor for it.
 func (c *raw) patience() time.Duration {
 	if c.Software() {
-		return 20 * time.Millisecond
+		return 200 * time.Millisecond
 	}
 	return 100 * time.Millisecond
 }
