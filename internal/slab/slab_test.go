@@ -305,7 +305,7 @@ func TestUnmap(t *testing.T) {
 		p.count(1)
 		p.Put([]*Slab{{memory: m}}, Place[int]{Key: i % 2})
 	}
-	if n, _ := now(); n < before+many {
+	if n, _ := now(); n < before+many/2 { // Go's heap may have some less now
 		t.Skip("the operating system does not tell what is mapped")
 	}
 	s := p.free[0].mapping
