@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -898,7 +899,7 @@ var orderedPrograms = map[string]func(*scene){
 		p.read(p.b)
 		p.fill(p.a)
 		p.do(p.a.Synchronize())
-		p.do(p.h.View(func(b []byte) error { b[0] = 1; return nil }))
+		p.do(cu.View(p.h, func(w []uint32) error { atomic.StoreUint32(&w[0], 1); return nil })) // the stream looks at it
 		p.do(p.b.Synchronize())
 	},
 	"a part of a word": func(p *scene) {
