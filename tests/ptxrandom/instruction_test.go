@@ -157,7 +157,7 @@ func findForm(text string) (form, bool) {
 		if row.name != name {
 			continue
 		}
-		if values, is := row.match(list); is && exists(text) {
+		if values, is := row.match(list); is && exists(row, text) {
 			return form{row, values}, true
 		}
 	}
@@ -193,13 +193,14 @@ var rejected = sync.OnceValue(func() map[string]bool {
 	return m
 })
 
-// exists reports whether there is an instruction, or was one when the results were recorded.
-func exists(text string) bool {
+// exists reports whether there is an instruction, or was one when the results were recorded. A later row may have
+// what a recorded one leaves out.
+func exists(row *tableRow, text string) bool {
 	if rejected()[text] {
 		return true
 	}
-	_, _, is := isa.Find(text)
-	return is
+	found, _, is := isa.Find(text)
+	return is && (unrecorded(row.id) || !unrecorded(rowID(found.Instruction)))
 }
 
 // structural reports whether a row is used by branches, and at the end.

@@ -181,7 +181,7 @@ type function struct {
 	params  []*symbol
 	results []*symbol
 
-	stacked bool   // it may call itself, so that it has a frame
+	stacked bool   // it may call itself, or allocates memory on the stack, so that it has a frame
 	frame   uint64 // the size of the frame
 	base    int32  // the column of the address of the frame
 	entered int32  // the instruction that makes the frame
@@ -215,7 +215,7 @@ func (t *translator) all(kernel *syntax.Function) *Error {
 			t.thunk(t.functions[f])
 		}
 	}
-	stacked := false
+	stacked := t.graph.allocates[kernel]
 	for _, f := range t.queue {
 		stacked = stacked || f.stacked
 		for _, at := range f.calls {

@@ -48,7 +48,7 @@ func TestUnsupported(t *testing.T) {
 		"add.u32 a, b, c;":                          "line 3: add.u32: b is not declared",
 		"add.f32 a, a, 1;":                          "line 3: add.f32: an integer as a constant of type f32",
 		"add.u32 a, a, 1.0;":                        "line 3: add.u32: a float as a constant of type u32",
-		"mov.u32 a, %pm0;":                          "line 3: mov.u32: special register %pm0",
+		"mov.u32 a, %pm8;":                          "line 3: mov.u32: special register %pm8",
 		"ld.global.u32 a, [a];":                     "line 3: ld.global.u32: an address of 32 bits",
 		"ld.shared.u32 a, [g];":                     "line 3: ld.shared.u32: variable g is in .global",
 		"ld.global.v2.u32 a, [x];":                  "line 3: ld.global.v2.u32: the form of a vector",

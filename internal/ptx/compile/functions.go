@@ -16,12 +16,14 @@ type callGraph struct {
 	taken     []*syntax.Function        // functions whose address is used, in the order of the text
 	cycles    map[*syntax.Function]int  // functions that may call each other have the same number
 	recursive map[*syntax.Function]bool // functions that may call themselves, also through others
+	allocates map[*syntax.Function]bool // functions that allocate memory on the stack
 }
 
 // newGraph reads all bodies and initial values of a text.
 func (m *Module) newGraph() *callGraph {
 	g := &callGraph{calls: make(map[*syntax.Function][]*syntax.Function),
-		cycles: make(map[*syntax.Function]int), recursive: make(map[*syntax.Function]bool)}
+		cycles: make(map[*syntax.Function]int), recursive: make(map[*syntax.Function]bool),
+		allocates: make(map[*syntax.Function]bool)}
 	taken := make(map[*syntax.Function]bool)
 	for _, s := range m.names {
 		if s.v == nil {
@@ -65,6 +67,9 @@ func (m *Module) callsOf(g *callGraph, f *syntax.Function, list []syntax.Stateme
 			continue
 		}
 		operands := s.Inst.Operands
+		if strings.HasPrefix(s.Inst.Op, "alloca.") {
+			g.allocates[f] = true
+		}
 		if s.Inst.Op == "call" || strings.HasPrefix(s.Inst.Op, "call.") {
 			if len(operands) > 0 && operands[0].Kind == syntax.List {
 				operands = operands[1:]
@@ -534,7 +539,7 @@ func (t *translator) callee(f *syntax.Function) (*function, *Error) {
 	if c := t.functions[f]; c != nil {
 		return c, nil
 	}
-	c := &function{Function: f, back: t.column(), stacked: t.graph.recursive[f]}
+	c := &function{Function: f, back: t.column(), stacked: t.graph.recursive[f] || t.graph.allocates[f]}
 	for _, list := range []struct {
 		vars []*syntax.Var
 		to   *[]*symbol

@@ -23,6 +23,12 @@ var missing = []string{
 // then.
 const mostUnrounded = 31
 
+// The alignments of memory that is allocated on the stack.
+const (
+	leastAligned = 8
+	mostAligned  = 1 << 23
+)
+
 // instruction translates an instruction.
 func (t *translator) instruction(in *syntax.Inst) *Error {
 	if t.vectors && in.Op != "call" && in.Op != "call.uni" {
@@ -79,7 +85,7 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 		t.k.Clusters = true
 	case "clusters":
 		t.k.Clusters = true
-	case "counted":
+	case "counted", "lists":
 		o.X = new(vm.Detail)
 	case "before sm_70":
 		if t.Text.Target >= 70 && t.Text.Version >= 64 {
@@ -87,6 +93,10 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 		}
 	case "copy":
 		return t.copyAsync(v, o)
+	case "bulk":
+		return t.bulk(v, o)
+	case "stack":
+		o.A, o.Imm = t.sp, leastAligned
 	case "anyplace":
 		o.Imm = vm.AnyPlace
 	}
@@ -207,6 +217,8 @@ func (t *translator) restricted(v *variant, w isa.Operand, have syntax.Operand) 
 		return t.unsupported("a constant")
 	case constant && (v.Name == "bfe" || v.Name == "bfi") && v.Type(w) == "b32" && w.Type == "b32" && n > 255:
 		return t.unsupported("a position or length above 255")
+	case v.Name == "alloca" && w.Role == 'i' && (n&(n-1) != 0 || n == 0 || n > mostAligned):
+		return t.unsupported(fmt.Sprintf("an alignment of %d", n))
 	case constant && v.Special == "barrier" && w.Role == 'a' && n > 15:
 		return t.unsupported("a barrier above 15")
 	case constant && v.Special == "barrier" && w.Role == 'b' && n%vm.Lanes != 0:
@@ -298,15 +310,79 @@ func (t *translator) copyAsync(v *variant, o vm.Op) *Error {
 	}
 	if len(list) == 4 && err == nil {
 		if s := t.lookup(list[3].Name); s != nil && s.space == syntax.Reg && s.v.Type == "pred" {
-			return t.unsupported("a predicate for the source")
+			o.X.P, err = t.predicate(list[3])
+		} else {
+			o.X.Counted = true
+			o.C, err = t.source(list[3], "b32", false)
 		}
-		o.X.Counted = true
-		o.C, err = t.source(list[3], "b32", false)
 	}
 	if err == nil {
 		t.emit(o, t.inst.Pos, t.inst.Op)
 	}
 	return err
+}
+
+// bulk translates an operation that a barrier in memory counts in bytes, or that belongs to a group.
+func (t *translator) bulk(v *variant, o vm.Op) (err *Error) {
+	list, want := t.inst.Operands, v.Operands()
+	if len(list) != len(want) {
+		return t.unsupported(fmt.Sprintf("%d operands", len(list)))
+	}
+	space := syntax.Shared
+	if v.Get("space") == "global" {
+		space = syntax.Global
+	}
+	for i, w := range want {
+		switch {
+		case err != nil:
+		case w.Role == 'm':
+			o.A, err = t.addressIn(space, list[i])
+		case w.Role == 'w':
+			err = t.vectorOf(v, &o, list[i], v.T(), &o.B, false)
+		case w.Role == 'n' && i == 1: // of the source
+			if space == syntax.Shared && slices.Contains(strings.Split(t.inst.Op, "."), "global") {
+				o.B, err = t.addressIn(syntax.Global, list[i])
+			} else {
+				o.B, err = t.addressIn(syntax.Shared, list[i])
+			}
+		case w.Role == 'n': // of the barrier
+			o.E, err = t.addressIn(syntax.Shared, list[i])
+		case w.Role == 'b':
+			o.B, err = t.source(list[i], v.T(), false)
+		case w.Role == 'c':
+			o.C, err = t.source(list[i], "b32", false)
+		default: // a policy about caches
+			_, err = t.source(list[i], "b64", false)
+		}
+	}
+	if err == nil {
+		t.emit(o, t.inst.Pos, t.inst.Op)
+	}
+	return err
+}
+
+// addressIn returns the column of an address in a state space.
+func (t *translator) addressIn(space syntax.Space, have syntax.Operand) (int32, *Error) {
+	if have.Kind != syntax.Address || have.Parts != nil {
+		return 0, t.unsupported("the form of an address")
+	}
+	if have.Name == "" {
+		return t.constant(vm.Constant{Value: have.Number.Bits}), nil
+	}
+	s := t.lookup(have.Name)
+	switch {
+	case s == nil || s.v == nil || s.v.Type == "pred" || s.elements != nil || s.space != syntax.Reg && s.space != space,
+		s.space == syntax.Reg && s.size != 8 && (s.size != 4 || space != syntax.Shared):
+		return 0, t.unsupported("address " + have.Name)
+	case s.space != syntax.Reg:
+		return t.address(s, have.Number.Bits)
+	case have.Number.Bits == 0:
+		return s.column, nil
+	}
+	column := t.column()
+	t.emit(vm.Op{Run: t.find("add.u64").run, D: column, A: s.column,
+		B: t.constant(vm.Constant{Value: have.Number.Bits})}, t.inst.Pos, t.inst.Op)
+	return column, nil
 }
 
 // results translates one or two predicates that are written.

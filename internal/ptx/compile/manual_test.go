@@ -11,12 +11,14 @@ import (
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
-// manual are instructions of which the PTX manual says the result. They are not among the recorded ones. A
-// body is executed by two warps, and leaves its result in r9.
-var manual = []struct {
+// bodyOf is what two warps execute. It leaves a result in r9.
+type bodyOf struct {
 	body string
 	want uint32
-}{
+}
+
+// manual are instructions of which the PTX manual says the result. They are not among the recorded ones.
+var manual = []bodyOf{
 	// Without a rounding mode it is .rn. The results are the lower halves of numbers.
 	{"mov.b64 d1,0x3ff0000000000000; mov.b64 d2,0x3ca8000000000000; add.f64 d1,d1,d2; mov.b64 {r9,r8},d1;", 1},
 	{"mov.b64 d1,0x3ff0000000000000; mov.b64 d2,0x3c80000000000000; sub.f64 d1,d1,d2; mov.b64 {r9,r8},d1;", 0},
@@ -72,10 +74,7 @@ var manual = []struct {
 }
 
 // manualBefore70 is manual, for targets before sm_70: votes and exchanges do not name the lanes.
-var manualBefore70 = []struct {
-	body string
-	want uint32
-}{
+var manualBefore70 = []bodyOf{
 	{"mov.u32 r1,%laneid; and.b32 r2,r1,1; setp.eq.u32 p,r2,0; vote.ballot.b32 r9,p;", 0x55555555},
 	{"mov.u32 r1,%laneid; and.b32 r2,r1,1; setp.eq.u32 p,r2,1; vote.ballot.b32 r9,p;", 0xaaaaaaaa},
 	{"mov.u32 r1,%laneid; setp.eq.u32 p,r1,3; vote.any.pred q,p; selp.u32 r9,5,6,q;", 5},
@@ -93,10 +92,15 @@ var manualBefore70 = []struct {
 }
 
 // manualExamples returns what the manual says as examples.
-func manualExamples() (list []*example) {
-	for i, m := range slices.Concat(manual, manualBefore70) {
+func manualExamples() []*example {
+	return append(bodies(manual, false), bodies(manualBefore70, true)...)
+}
+
+// bodies returns bodies as examples, perhaps for a target before sm_70.
+func bodies(all []bodyOf, before70 bool) (list []*example) {
+	for _, m := range all {
 		text := warpText(m.body)
-		if i >= len(manual) {
+		if before70 {
 			text = strings.Replace(text, textHeader, ".version 6.3 .target sm_60 .address_size 64\n", 1)
 		}
 		list = append(list, &example{name: m.body, text: text, grid: 1, block: 64,

@@ -13,10 +13,23 @@ import (
 // small returns a small integer as the bits of an element, and its value.
 func small(kind string, n int) (bits uint64, v float64) {
 	v = float64(n%7 - 3)
-	if kind == "u8" {
+	switch kind {
+	case "u8":
 		v = float64(n % 7)
+	case "u4":
+		v = float64(n % 16)
+	case "b1":
+		v = float64(n % 2)
 	}
 	switch kind {
+	case "e4m3":
+		return map[float64]uint64{-3: 0xc4, -2: 0xc0, -1: 0xb8, 0: 0, 1: 0x38, 2: 0x40, 3: 0x44}[v], v
+	case "e5m2":
+		return map[float64]uint64{-3: 0xc2, -2: 0xc0, -1: 0xbc, 0: 0, 1: 0x3c, 2: 0x40, 3: 0x42}[v], v
+	case "s4", "u4":
+		return uint64(int8(v) & 15), v
+	case "b1":
+		return uint64(v), v
 	case "f16":
 		return map[float64]uint64{-3: 0xc200, -2: 0xc000, -1: 0xbc00, 0: 0, 1: 0x3c00, 2: 0x4000, 3: 0x4200}[v], v
 	case "bf16":
@@ -32,7 +45,8 @@ func small(kind string, n int) (bits uint64, v float64) {
 }
 
 func bitsOfElement(kind string) int {
-	return map[string]int{"f16": 16, "bf16": 16, "s8": 8, "u8": 8, "f64": 64}[kind] + map[bool]int{true: 32}[kind == "tf32" ||
+	return map[string]int{"f16": 16, "bf16": 16, "s8": 8, "u8": 8, "f64": 64, "e4m3": 8, "e5m2": 8, "s4": 4, "u4": 4,
+		"b1": 1}[kind] + map[bool]int{true: 32}[kind == "tf32" ||
 		kind == "f32" || kind == "s32"]
 }
 
@@ -50,6 +64,22 @@ var places = map[string]func(i, g, t int) (r, c int){
 	"a m8n8k16 8":   func(i, g, t int) (int, int) { return g, t*4 + i },
 	"a m16n8k16 8":  func(i, g, t int) (int, int) { return g + i/4*8, t*4 + i&3 },
 	"a m16n8k32 8":  func(i, g, t int) (int, int) { return g + i/4%2*8, t*4 + i&3 + i/8*16 },
+	"a m16n8k8 64":  func(i, g, t int) (int, int) { return g + i%2*8, t + i/2*4 },
+	"a m16n8k16 64": func(i, g, t int) (int, int) { return g + i%2*8, t + i/2*4 },
+	"a m8n8k32 4":   func(i, g, t int) (int, int) { return g, t*8 + i },
+	"a m16n8k32 4":  func(i, g, t int) (int, int) { return g + i/8*8, t*8 + i&7 },
+	"a m16n8k64 4":  func(i, g, t int) (int, int) { return g + i/8%2*8, t*8 + i&7 + i/16*32 },
+	"a m8n8k128 1":  func(i, g, t int) (int, int) { return g, t*32 + i },
+	"a m16n8k128 1": func(i, g, t int) (int, int) { return g + i/32*8, t*32 + i&31 },
+	"a m16n8k256 1": func(i, g, t int) (int, int) { return g + i/32%2*8, t*32 + i&31 + i/64*128 },
+	"b m16n8k8 64":  func(i, g, t int) (int, int) { return t + i*4, g },
+	"b m16n8k16 64": func(i, g, t int) (int, int) { return t + i*4, g },
+	"b m8n8k32 4":   func(i, g, t int) (int, int) { return t*8 + i, g },
+	"b m16n8k32 4":  func(i, g, t int) (int, int) { return t*8 + i, g },
+	"b m16n8k64 4":  func(i, g, t int) (int, int) { return t*8 + i&7 + i/8*32, g },
+	"b m8n8k128 1":  func(i, g, t int) (int, int) { return t*32 + i, g },
+	"b m16n8k128 1": func(i, g, t int) (int, int) { return t*32 + i, g },
+	"b m16n8k256 1": func(i, g, t int) (int, int) { return t*32 + i&31 + i/32*128, g },
 	"b m16n8k16 16": func(i, g, t int) (int, int) { return t*2 + i&1 + i/2*8, g },
 	"b m16n8k8 16":  func(i, g, t int) (int, int) { return t*2 + i, g },
 	"b m16n8k8 32":  func(i, g, t int) (int, int) { return t + i*4, g },
@@ -87,6 +117,9 @@ func products() (list []*example) {
 					each := []int{m * k, n * k, m * n}[x] / 32
 					for i := range each {
 						bits, value := small(kind, lane*5+i*3+x)
+						if x == 2 && kind == "s32" && lane%2 == 1 { // the sum may be too large
+							bits, value = math.MaxInt32, math.MaxInt32
+						}
 						r, c := g+i/2*8, q*2+i%2
 						if x < 2 {
 							r, c = places[fmt.Sprintf("%c %s %d", "ab"[x], v.Get("shape"), size)](i, g, q)
@@ -135,7 +168,17 @@ func products() (list []*example) {
 								r, c := lane/4+i/2*8, lane%4*2+i%2
 								want := matrices[2][[2]int{r, c}]
 								for x := range k {
-									want += matrices[0][[2]int{r, x}] * matrices[1][[2]int{x, c}]
+									a, b := matrices[0][[2]int{r, x}], matrices[1][[2]int{x, c}]
+									if v.Get("op") == "xor" {
+										want += a + b - 2*a*b
+									} else {
+										want += a * b
+									}
+								}
+								if kinds[0] == "s32" && v.Has("satfinite") {
+									want = min(want, math.MaxInt32)
+								} else if kinds[0] == "s32" {
+									want = float64(int32(int64(want)))
 								}
 								per := max(32/size, 1)
 								got := results[lane*8+i/per] >> (i % per * size)
@@ -182,84 +225,134 @@ func fragments() (list []*example) {
 			if v.Get("al") == "" {
 				continue
 			}
-			var m, n, k int
-			fmt.Sscanf(v.Get("shape"), "m%dn%dk%d", &m, &n, &k)
-			kinds := [4]string{v.Get("dt"), v.T(), v.Get("u"), v.Get("ct")}
-			if kinds[1] == "" {
-				kinds[1], kinds[2] = "f16", "f16"
+			spaces := []string{".global", "", ".shared", ".shared::cta"}
+			if strings.HasSuffix(v.Get("shape"), "k16") { // programs that were recorded have the others
+				spaces = spaces[:1]
 			}
-			rows, columns := [4]int{m, m, k, m}, [4]int{n, k, n, n}
-			layouts := [4]string{"col", v.Get("al"), v.Get("bl"), "row"}
-			mem := memory{}
-			var b strings.Builder
-			b.WriteString(textHeader + ".entry k(.param .u64 in) { .reg .b32 d<8>, a<8>, b<8>, c<8>; .reg .b64 p;\n")
-			lists, lengths := [4]string{}, v.Lengths(v)
-			for x, name := range "dabc" {
-				var names []string
-				for j := range lengths[x] {
-					names = append(names, fmt.Sprintf("%c%d", name, j))
-				}
-				lists[x] = "{" + strings.Join(names, ",") + "}"
+			for i, space := range spaces {
+				list = append(list, fragment(v, space, []string{"row", "col"}[i%2]))
 			}
-			at := func(x, r, c int) int { // with two elements between rows or columns
-				if layouts[x] == "col" {
-					return c*(rows[x]+2) + r
-				}
-				return r*(columns[x]+2) + c
-			}
-			value := func(x, r, c int) (uint64, float64) { return small(kinds[x], r*5+c*3+x) }
-			for x := range 4 {
-				size := bitsOfElement(kinds[x]) / 8
-				words := vm.BytesOf(make([]uint64, 32*34/8*size+8))
-				mem[uint64(x+1)<<32] = words
-				stride := columns[x] + 2
-				if layouts[x] == "col" {
-					stride = rows[x] + 2
-				}
-				if x > 0 {
-					for r := range rows[x] {
-						for c := range columns[x] {
-							bits, _ := value(x, r, c)
-							for i := range size {
-								words[at(x, r, c)*size+i] = byte(bits >> (8 * i))
-							}
-						}
-					}
-					fmt.Fprintf(&b, "mov.u64 p, %d; wmma.load.%c.sync.aligned.%s.%s.global.%s %s, [p], %d;\n", uint64(x+1)<<32,
-						"dabc"[x], layouts[x], v.Get("shape"), kinds[x], lists[x], stride)
-				}
-			}
-			fmt.Fprintf(&b, "%s %s;\nmov.u64 p, %d; wmma.store.d.sync.aligned.col.%s.global.%s [p], %s, %d; ret; }", v,
-				strings.Join(lists[:], ", "), uint64(1)<<32, v.Get("shape"), kinds[0], lists[0], m+2)
-			size := bitsOfElement(kinds[0]) / 8
-			list = append(list, &example{name: v.String(), text: b.String(), grid: 1, block: 32, params: []uint64{0},
-				prepare: func() (memory, func(*vm.Fault) string) {
-					clear(mem[1<<32])
-					return mem, func(fault *vm.Fault) string {
-						if fault != nil {
-							return fmt.Sprintf("%+v", fault)
-						}
-						for r := range m {
-							for c := range n {
-								_, want := value(3, r, c)
-								for x := range k {
-									_, p := value(1, r, x)
-									_, q := value(2, x, c)
-									want += p * q
-								}
-								bits := uint64(0)
-								for i := range size {
-									bits |= uint64(mem[1<<32][at(0, r, c)*size+i]) << (8 * i)
-								}
-								if got := valueOf(kinds[0], bits); got != want {
-									return fmt.Sprintf("element (%d, %d) is %g, want %g", r, c, got, want)
-								}
-							}
-						}
-						return ""
-					}
-				}})
 		}
 	}
 	return list
+}
+
+// fragment multiplies matrices, which are in a state space. The one that is added has a layout, and the result
+// has the other one.
+func fragment(v isa.Variant, space, layout string) *example {
+	const room = 8 << 10 // for a matrix in shared memory
+	var m, n, k int
+	fmt.Sscanf(v.Get("shape"), "m%dn%dk%d", &m, &n, &k)
+	kinds := [4]string{v.Get("dt"), v.T(), v.Get("u"), v.Get("ct")}
+	if kinds[1] == "" {
+		kinds[1], kinds[2] = "f16", "f16"
+	}
+	rows, columns := [4]int{m, m, k, m}, [4]int{n, k, n, n}
+	layouts := [4]string{"row", v.Get("al"), v.Get("bl"), layout}
+	if layout == "row" {
+		layouts[0] = "col"
+	}
+	stride := func(x int) int { // with two elements between rows or columns
+		if layouts[x] == "col" {
+			return rows[x] + 2
+		}
+		return columns[x] + 2
+	}
+	at := func(x, r, c int) int {
+		if layouts[x] == "col" {
+			return c*stride(x) + r
+		}
+		return r*stride(x) + c
+	}
+	value := func(x, r, c int) (uint64, float64) { return small(kinds[x], r*5+c*3+x) }
+	mem := memory{} // a wrong address should be in none of the matrices
+	var b strings.Builder
+	wide := "b32"
+	if kinds[0] == "f64" {
+		wide = "b64"
+	}
+	b.WriteString(textHeader + ".entry k(.param .u64 in) { .reg ." + wide + " d<8>, a<8>, b<8>, c<8>; .reg .b64 p, q, o; " +
+		".reg .b32 w, t; .reg .pred P; mov.u32 t, %tid.x;\n")
+	shared := strings.HasPrefix(space, ".shared")
+	if shared {
+		fmt.Fprintf(&b, ".shared .align 16 .b8 s[%d];\n", 4*room)
+	}
+	// move copies a matrix between the two memories, and leaves its address in p.
+	move := func(x, size int, in bool) {
+		fmt.Fprintf(&b, "mov.u64 p, %d;\n", uint64(x+1)<<40)
+		if !shared {
+			return
+		}
+		from, to := "global.b32 w, [p]", "shared.b32 [q], w"
+		if !in {
+			from, to = "shared.b32 w, [q]", "global.b32 [p], w"
+		}
+		fmt.Fprintf(&b, `mov.u64 q, s; add.u64 q, q, %d; mul.wide.u32 o, t, 4; add.u64 p, p, o; add.u64 q, q, o;
+			l%d%t: ld.%s; st.%s; add.u64 p, p, 128; add.u64 q, q, 128; add.u64 o, o, 128; setp.lt.u64 P, o, %d;
+			@P bra l%[2]d%[3]t; bar.warp.sync -1; mov.u64 p, s; add.u64 p, p, %[1]d;`+"\n", x*room, x, in, from, to, 32*34*size)
+	}
+	lists, lengths := [4]string{}, v.Lengths(v)
+	for x, name := range "dabc" {
+		var names []string
+		for j := range lengths[x] {
+			names = append(names, fmt.Sprintf("%c%d", name, j))
+		}
+		lists[x] = "{" + strings.Join(names, ",") + "}"
+		size := max(bitsOfElement(kinds[x])/8, 1)
+		if kinds[x] == "f64" { // the matrices are small
+			size = 4
+		}
+		words := vm.BytesOf(make([]uint64, 32*34/8*size+32))
+		mem[uint64(x+1)<<40] = words
+		if x == 0 {
+			continue
+		}
+		for r := range rows[x] {
+			for c := range columns[x] {
+				bits, _ := value(x, r, c)
+				for i := range bitsOfElement(kinds[x]) / 8 {
+					words[at(x, r, c)*bitsOfElement(kinds[x])/8+i] = byte(bits >> (8 * i))
+				}
+			}
+		}
+		move(x, size, true)
+		fmt.Fprintf(&b, "wmma.load.%c.sync.aligned.%s.%s%s.%s %s, [p], %d;\n", name, layouts[x], v.Get("shape"), space,
+			kinds[x], lists[x], stride(x))
+	}
+	size := bitsOfElement(kinds[0]) / 8
+	move(0, min(size, 4), true)
+	fmt.Fprintf(&b, "%s %s;\nwmma.store.d.sync.aligned.%s.%s%s.%s [p], %s, %d;\n", v, strings.Join(lists[:], ", "), layouts[0],
+		v.Get("shape"), space, kinds[0], lists[0], stride(0))
+	if shared {
+		b.WriteString("bar.warp.sync -1;\n")
+	}
+	move(0, min(size, 4), false)
+	b.WriteString("ret; }")
+	return &example{name: v.String(), text: b.String(), grid: 1, block: 32, params: []uint64{0},
+		prepare: func() (memory, func(*vm.Fault) string) {
+			clear(mem[1<<40])
+			return mem, func(fault *vm.Fault) string {
+				if fault != nil {
+					return fmt.Sprintf("%+v", fault)
+				}
+				for r := range m {
+					for c := range n {
+						_, want := value(3, r, c)
+						for x := range k {
+							_, p := value(1, r, x)
+							_, q := value(2, x, c)
+							want += p * q
+						}
+						bits := uint64(0)
+						for i := range size {
+							bits |= uint64(mem[1<<40][at(0, r, c)*size+i]) << (8 * i)
+						}
+						if got := valueOf(kinds[0], bits); got != want {
+							return fmt.Sprintf("element (%d, %d) is %g, want %g", r, c, got, want)
+						}
+					}
+				}
+				return ""
+			}
+		}}
 }

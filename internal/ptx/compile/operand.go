@@ -138,17 +138,37 @@ func special(name string) vm.Special {
 		return vm.Reserved
 	case "%reserved_smem_offset_1":
 		return vm.ReservedOne
+	case "%total_smem_size":
+		return vm.TotalShared
+	case "%aggr_smem_size":
+		return vm.AggregateShared
+	case "%current_graph_exec": // no kernel is in a graph that was launched by a kernel
+		return vm.Zero
 	case "%envreg1":
 		return vm.Env1
 	case "%envreg2":
 		return vm.Env2
 	}
-	if strings.HasPrefix(name, "%envreg") {
-		if n, err := strconv.Atoi(name[7:]); err == nil && n >= 0 && n < 32 {
-			return vm.Zero
-		}
+	if n, is := numbered(name, "%envreg"); is && n < 32 {
+		return vm.Zero
+	}
+	// The counters of performance monitors do not count.
+	if n, is := numbered(strings.TrimSuffix(name, "_64"), "%pm"); is && n < 8 {
+		return vm.Zero
 	}
 	return vm.NoSpecial
+}
+
+// numbered returns the number of a special register with a name.
+func numbered(register, name string) (int, bool) {
+	n, err := strconv.Atoi(strings.TrimPrefix(register, name))
+	return n, err == nil && n >= 0 && strings.HasPrefix(register, name)
+}
+
+// wide reports whether a special register that does not change has 64 bits.
+func wide(name string) bool {
+	return name == "%gridid" || name == "%current_graph_exec" || strings.HasPrefix(name, "%pm") &&
+		strings.HasSuffix(name, "_64")
 }
 
 // source returns the column of an operand that is read. Its register has the size of the type, or
@@ -201,16 +221,11 @@ func (t *translator) source(o syntax.Operand, typ string, wider bool) (int32, *E
 // special returns the column of a special register.
 func (t *translator) special(name string, size uint64) (int32, *Error) {
 	if s := special(name); s != vm.NoSpecial {
-		if v := t.find(t.inst.Op); v == nil || !readsSpecials(v) || size == 8 && s != vm.GridID {
+		if v := t.find(t.inst.Op); v == nil || !readsSpecials(v) || size == 8 && !wide(name) {
 			return 0, t.unsupported("special register " + name)
 		}
 		t.k.Clusters = t.k.Clusters || s >= vm.ClusterX
-		column, made := t.k.Specials[s]
-		if !made {
-			column = t.column()
-			t.k.Specials[s] = column
-		}
-		return column, nil
+		return t.specialColumn(s), nil
 	}
 	v := t.find(name)
 	if v == nil || syntax.TypeSize(v.Type(v.Operands()[0])) > size {
@@ -219,6 +234,16 @@ func (t *translator) special(name string, size uint64) (int32, *Error) {
 	column := t.column()
 	t.emit(vm.Op{Run: v.run, D: column}, t.inst.Pos, name)
 	return column, nil
+}
+
+// specialColumn returns the column of a special register that does not change while a thread runs.
+func (t *translator) specialColumn(s vm.Special) int32 {
+	column, made := t.k.Specials[s]
+	if !made {
+		column = t.column()
+		t.k.Specials[s] = column
+	}
+	return column
 }
 
 // readsSpecials reports whether NVIDIA's compiler allows special registers as operands: of mov, and of

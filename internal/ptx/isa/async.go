@@ -13,7 +13,8 @@ func asyncRows() []*Instruction {
 	const (
 		prefetch = "l2?=L2::64B|L2::128B|L2::256B"
 		to       = "space=shared|shared::cta "
-		ordered  = "sem?=release|relaxed scope?=cta|cluster space?=shared|shared::cta|shared::cluster "
+		anywhere = "scope?=cta|cluster space?=shared|shared::cta|shared::cluster "
+		ordered  = "sem?=release|relaxed " + anywhere
 		acquired = "sem?=acquire|relaxed scope?=cta|cluster space?=shared|shared::cta "
 	)
 	nothing := func(name, modifiers, operands string) *Instruction {
@@ -36,6 +37,21 @@ func asyncRows() []*Instruction {
 			return arrived(w, word-n<<barrierCount, n)
 		})
 	}
+	expect := func(sign int64) func(Variant) vm.Func {
+		return func(v Variant) vm.Func {
+			return changeBarrier(v, func(w *vm.Warp, o *vm.Op, lane int, word uint64) uint64 {
+				return transacted(w, word, sign*int64(uint32(w.R[o.B][lane])))
+			})
+		}
+	}
+	expectArrive := func(drops uint64) func(Variant) vm.Func {
+		return func(v Variant) vm.Func {
+			return changeBarrier(v, func(w *vm.Warp, o *vm.Op, lane int, word uint64) uint64 {
+				word = transacted(w, word, int64(uint32(w.R[o.B][lane])))
+				return arrived(w, word-drops<<barrierCount, 1)
+			})
+		}
+	}
 	set := func(f func(w *vm.Warp, o *vm.Op, lane int) uint64) func(Variant) vm.Func {
 		return func(v Variant) vm.Func {
 			return onBarrier(v, func(w *vm.Warp, o *vm.Op, lane int, word *uint64) { atomic.StoreUint64(word, f(w, o, lane)) })
@@ -48,6 +64,7 @@ func asyncRows() []*Instruction {
 			})
 		}
 	}
+	// The state may be of the present phase or of the one before.
 	wait := test(func(word, state uint64) bool { return word>>barrierPhase != state>>barrierPhase })
 	parity := test(func(word, state uint64) bool { return (word>>barrierPhase^state)&1 != 0 })
 	return []*Instruction{
@@ -59,6 +76,8 @@ func asyncRows() []*Instruction {
 		nothing("cp", "async commit_group", ""),
 		nothing("cp", "async wait_group", "i"),
 		nothing("cp", "async wait_all", ""),
+		// The barrier waits for one arrival more, which takes place at once.
+		nothing("cp", "async mbarrier arrive space?=shared|shared::cta t=b64", "m"),
 		{Name: "cp", Modifiers: "async mbarrier arrive noinc space?=shared|shared::cta t=b64", Operands: "m",
 			Kind: vm.Touches, Make: arrive},
 		{Name: "mbarrier", Modifiers: "init space?=shared|shared::cta t=b64", Operands: "m b:b32", Kind: vm.Touches,
@@ -70,6 +89,16 @@ func asyncRows() []*Instruction {
 			Make: set(func(*vm.Warp, *vm.Op, int) uint64 { return 0 })},
 		{Name: "mbarrier", Modifiers: "arrive " + ordered + "t=b64", Operands: "d m b:b32?", Kind: vm.Touches,
 			Special: "counted", Make: arrive},
+		{Name: "mbarrier", Modifiers: "expect_tx sem?=relaxed " + anywhere + "t=b64", Operands: "m b:b32",
+			Kind: vm.Touches, Make: expect(1)},
+		{Name: "mbarrier", Modifiers: "complete_tx sem?=relaxed " + anywhere + "t=b64", Operands: "m b:b32",
+			Kind: vm.Touches, Make: expect(-1)},
+		{Name: "mbarrier", Modifiers: "arrive expect_tx " + ordered + "t=b64", Operands: "d m b:b32",
+			Kind: vm.Touches, Make: expectArrive(0)},
+		{Name: "mbarrier", Modifiers: "arrive_drop expect_tx " + ordered + "t=b64", Operands: "d m b:b32",
+			Kind: vm.Touches, Make: expectArrive(1)},
+		{Name: "mbarrier", Modifiers: "arrive_drop noComplete " + ordered + "t=b64", Operands: "d m b:b32",
+			Kind: vm.Touches, Special: "counted", Make: drop},
 		{Name: "mbarrier", Modifiers: "arrive noComplete " + ordered + "t=b64", Operands: "d m b:b32",
 			Kind: vm.Touches, Special: "counted", Make: arrive},
 		{Name: "mbarrier", Modifiers: "arrive_drop " + ordered + "t=b64", Operands: "d m b:b32?", Kind: vm.Touches,
@@ -85,12 +114,14 @@ func asyncRows() []*Instruction {
 }
 
 // The word of a barrier has the number of arrivals that are missing, above it the number at the
-// beginning of a phase, and above that the number of phases that are complete. The state that an
-// arrival returns is such a word.
+// beginning of a phase, the number of bytes that are missing, and above that the number of phases that are
+// complete. The number of bytes is below 0 if they come before they are expected. The state that an arrival
+// returns is such a word.
 const (
 	barrierMask  = 1<<20 - 1
 	barrierCount = 20
-	barrierPhase = 40
+	barrierBytes = 40
+	barrierPhase = 61
 )
 
 // onBarrier returns the function of an instruction about barriers in shared memory. Other blocks of the
@@ -123,15 +154,38 @@ func changeBarrier(v Variant, f func(w *vm.Warp, o *vm.Op, lane int, word uint64
 // arrived returns the word of a barrier after arrivals. More than are missing are a mistake, for some of
 // which an H200 has a fault.
 func arrived(w *vm.Warp, word, n uint64) uint64 {
-	missing, count, phase := word&barrierMask, word>>barrierCount&barrierMask, word>>barrierPhase
+	missing := word & barrierMask
 	if n > missing {
 		w.Fail(vm.LaunchFailed, fmt.Sprintf("%d arrivals at a barrier in memory that waits for %d", n, missing))
 		return word
 	}
-	if missing -= n; missing&barrierMask == 0 {
-		missing, phase = count, phase+1
+	return completed(word - n)
+}
+
+// transacted returns the word of a barrier that waits for more bytes, or for less.
+func transacted(w *vm.Warp, word uint64, n int64) uint64 {
+	bytes := missingBytes(word) + n
+	if bytes > barrierMask || bytes < -barrierMask {
+		w.Fail(vm.LaunchFailed, fmt.Sprintf("a barrier in memory would wait for %d bytes", bytes))
+		return word
 	}
-	return missing&barrierMask | count<<barrierCount | phase<<barrierPhase
+	const mask = 1<<(barrierPhase-barrierBytes) - 1
+	return completed(word&^(mask<<barrierBytes) | uint64(bytes)&mask<<barrierBytes)
+}
+
+// missingBytes returns how many bytes a barrier waits for.
+func missingBytes(word uint64) int64 {
+	const above = 64 - barrierPhase
+	return int64(word<<above) >> (above + barrierBytes)
+}
+
+// completed returns the word of a barrier, or that of the next phase if nothing is missing.
+func completed(word uint64) uint64 {
+	if word&barrierMask != 0 || missingBytes(word) != 0 {
+		return word
+	}
+	count := word >> barrierCount & barrierMask
+	return count | count<<barrierCount | (word>>barrierPhase+1)<<barrierPhase
 }
 
 // passed sets the predicate of a lane.
@@ -144,7 +198,7 @@ func passed(w *vm.Warp, o *vm.Op, lane int, yes bool) {
 
 // copyAsync returns the function of an asynchronous copy to shared memory: A is the address there, B
 // that of the source, and X.N the size. C is how many bytes are read, if X.Counted is set; zeros follow
-// them.
+// them. If the predicate X.P is true, none are read.
 func copyAsync(v Variant) vm.Func {
 	space := spaceOf(v)
 	return func(w *vm.Warp, o *vm.Op) {
@@ -155,6 +209,9 @@ func copyAsync(v Variant) vm.Func {
 				return
 			}
 			n := size
+			if o.X.P != 0 && w.Truth(o.X.P)>>i&1 != 0 {
+				n = 0
+			}
 			if o.X.Counted {
 				n = min(n, uint64(uint32(w.R[o.C][i])))
 			}

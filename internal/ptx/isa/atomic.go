@@ -2,6 +2,7 @@ package isa
 
 import (
 	"strings"
+	"unsafe"
 
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
@@ -9,6 +10,8 @@ import (
 const atomics = "sem?=relaxed|acquire|release|acq_rel scope?=cta|cluster|gpu|sys space?=global|shared|shared::cta|shared::cluster "
 
 const atomicsBehind = " sem=relaxed|acquire|release|acq_rel scope=cta|cluster|gpu|sys space?=global|shared|shared::cta|shared::cluster"
+
+const inGlobal = "sem?=relaxed|acquire|release|acq_rel scope?=cta|cluster|gpu|sys space?=global "
 
 // atomicRows are the instructions that change memory atomically.
 func atomicRows() []*Instruction {
@@ -23,7 +26,11 @@ func atomicRows() []*Instruction {
 		// CUDA's headers write the operation first.
 		list = append(list, &Instruction{Name: "atom", Modifiers: op.name + atomicsBehind + " t=" + op.types,
 			Operands: "d m b", Kind: vm.Touches, Make: func(v Variant) vm.Func { return atomically(v, true) }})
+		hinted := atomics + op.name + " hint=L2::cache_hint t=" + op.types
 		list = append(list,
+			&Instruction{Name: "atom", Modifiers: hinted, Operands: "d m b e:b64", Kind: vm.Touches,
+				Make: func(v Variant) vm.Func { return atomically(v, true) }},
+			&Instruction{Name: "red", Modifiers: hinted, Operands: "m b e:b64", Kind: vm.Touches, Make: reduce},
 			&Instruction{Name: "atom", Modifiers: modifiers, Operands: "d m b", Kind: vm.Touches,
 				Make: func(v Variant) vm.Func { return atomically(v, true) }},
 			&Instruction{Name: "red", Modifiers: modifiers, Operands: "m b", Kind: vm.Touches, Make: reduce})
@@ -34,7 +41,25 @@ func atomicRows() []*Instruction {
 		list = append(list, &Instruction{Name: "atom", Modifiers: op.text, Operands: op.operands, Kind: vm.Touches,
 			Make: func(v Variant) vm.Func { return atomically(v, true) }})
 	}
+	for _, op := range []struct{ vec, op, t, operand string }{
+		{"vec=v2|v4", "op=add", "t=f32", "f32"},
+		{"vec=v2|v4|v8", "op=add|min|max noftz", "t=f16|bf16", "b16"},
+		{"vec=v2|v4", "op=add|min|max noftz", "t=f16x2|bf16x2", "b32"},
+	} {
+		// The manual has the operation before the vector, and its examples have it at the end.
+		for _, order := range []string{op.op + " " + op.vec + " " + op.t, op.vec + " " + op.t + " " + op.op} {
+			modifiers := inGlobal + order
+			list = append(list,
+				&Instruction{Name: "atom", Modifiers: modifiers, Operands: "0:" + op.operand + " m 1:" + op.operand,
+					Kind: vm.Touches, Special: "lists", Make: func(v Variant) vm.Func { return atomicVector(v, true) },
+					Lengths: vectorLengths},
+				&Instruction{Name: "red", Modifiers: modifiers, Operands: "m 1:" + op.operand, Kind: vm.Touches,
+					Special: "lists", Make: func(v Variant) vm.Func { return atomicVector(v, false) }, Lengths: vectorLengths})
+		}
+	}
 	return append(list,
+		&Instruction{Name: "atom", Modifiers: atomics + "op=exch hint=L2::cache_hint t=b32|b64", Operands: "d m b e:b64",
+			Kind: vm.Touches, Make: func(v Variant) vm.Func { return atomically(v, true) }},
 		&Instruction{Name: "atom", Modifiers: atomics + "op=exch t=b32|b64", Operands: "d m b", Kind: vm.Touches,
 			Make: func(v Variant) vm.Func { return atomically(v, true) }},
 		&Instruction{Name: "atom", Modifiers: atomics + "op=cas t=b32|b64|b16", Operands: "d m b c", Kind: vm.Touches,
@@ -55,17 +80,10 @@ func reduce(v Variant) vm.Func {
 
 // atomically returns the function of an atomic operation. The lanes change the memory in their order.
 func atomically(v Variant, returns bool) vm.Func {
-	f, space, size := updateOf(v), spaceOf(v), uint64(sizeOf(v.T())/8)
-	if paired(v.T()) {
-		size = 4
-	}
+	f, flushed, space, size := updateOf(v), flushedUpdate(v), spaceOf(v), updateSize(v)
 	shared := strings.HasPrefix(v.Get("space"), "shared")
-	flushed := updateOf(v)
-	if v.Get("op")+v.T() == "addf32" { // in global memory subnormal numbers are replaced by zero
-		flushed = func(old, b, _ uint64) uint64 {
-			return f32.flush(f32.add(f32.flush(old), f32.flush(b&(1<<32-1)),
-				rn))
-		}
+	if shared && v.Has("hint") {
+		return nil
 	}
 	return func(w *vm.Warp, o *vm.Op) {
 		a, b, c := w.R[o.A], &w.R[o.B], &w.R[o.C]
@@ -79,17 +97,71 @@ func atomically(v Variant, returns bool) vm.Func {
 			if shared || (a[i]+uint64(o.Imm))&^(vm.WindowSize-1) == vm.SharedWindow {
 				g = func(old uint64) uint64 { return f(old, x, y) }
 			}
-			var old uint64
-			if size == 2 {
-				old = vm.Update16(p, g)
-			} else {
-				old = vm.Update(p, size, g)
-			}
-			if returns {
+			if old := change(p, size, g); returns {
 				w.R[o.D][i] = old
 			}
 		}
 	}
+}
+
+// vectorLengths returns the numbers of registers of the result and of the operand.
+func vectorLengths(v Variant) []int {
+	n := int(v.Get("vec")[1] - '0')
+	return []int{n, n}
+}
+
+// atomicVector returns the function of atomic operations on a vector. Each element is changed for itself.
+func atomicVector(v Variant, returns bool) vm.Func {
+	if s := v.Get("sem"); !returns && (s == "acquire" || s == "acq_rel") {
+		return nil
+	}
+	f, size := flushedUpdate(v), updateSize(v)
+	return func(w *vm.Warp, o *vm.Op) {
+		a, operands := w.R[o.A], o.X.Lists[1]
+		for i := range w.Each {
+			p := w.Pointer(o, i, a[i]+uint64(o.Imm), size*uint64(len(operands)), true)
+			if p == nil {
+				return
+			}
+			var old [8]uint64
+			for j, c := range operands {
+				x := w.R[c][i]
+				old[j] = change(unsafe.Add(p, uint64(j)*size), size, func(old uint64) uint64 { return f(old, x, 0) })
+			}
+			if !returns {
+				continue
+			}
+			for j, c := range o.X.Lists[0] {
+				w.R[c][i] = old[j]
+			}
+		}
+	}
+}
+
+// change changes a word in memory atomically, and returns the old one.
+func change(p unsafe.Pointer, size uint64, f func(old uint64) uint64) uint64 {
+	if size == 2 {
+		return vm.Update16(p, f)
+	}
+	return vm.Update(p, size, f)
+}
+
+// updateSize returns the size of what is changed at once, in bytes.
+func updateSize(v Variant) uint64 {
+	if paired(v.T()) {
+		return 4
+	}
+	return uint64(sizeOf(v.T()) / 8)
+}
+
+// flushedUpdate is updateOf for global memory, where sums of f32 have zeros instead of subnormal numbers.
+func flushedUpdate(v Variant) func(old, b, c uint64) uint64 {
+	if v.Get("op")+v.T() == "addf32" {
+		return func(old, b, _ uint64) uint64 {
+			return f32.flush(f32.add(f32.flush(old), f32.flush(b&(1<<32-1)), rn))
+		}
+	}
+	return updateOf(v)
 }
 
 // updateOf returns the new value for the old one and the operands.
@@ -101,7 +173,14 @@ func updateOf(v Variant) func(old, b, c uint64) uint64 {
 		}
 		return a<<(64-size)>>(64-size) < b<<(64-size)>>(64-size)
 	}
-	switch v.Get("op") {
+	switch op := v.Get("op"); op {
+	case "min", "max":
+		switch v.T() {
+		case "f16", "bf16", "f16x2", "bf16x2":
+			f := extremeOf(v, op == "min")
+			return number(v, func(form format, a, b, _ uint64, r mode) uint64 { return f(form, a, b, r) })
+		}
+		return func(old, b, _ uint64) uint64 { return choice(less(b, old) == (op == "min"), b, old) }
 	case "add":
 		switch v.T() {
 		case "f32":
@@ -113,10 +192,6 @@ func updateOf(v Variant) func(old, b, c uint64) uint64 {
 			return add
 		}
 		return func(old, b, _ uint64) uint64 { return old + b }
-	case "min":
-		return func(old, b, _ uint64) uint64 { return choice(less(b, old), b, old) }
-	case "max":
-		return func(old, b, _ uint64) uint64 { return choice(less(old, b), b, old) }
 	case "and":
 		return func(old, b, _ uint64) uint64 { return old & b }
 	case "or":

@@ -61,6 +61,18 @@ func bitRows() []*Instruction {
 				}
 			}
 		}},
+		{Name: "lop3", Modifiers: "bool=or|and t=b32", Operands: "s| a b e i C", Make: func(v Variant) vm.Func {
+			how := v.Get("bool")
+			return func(w *vm.Warp, o *vm.Op) {
+				d, a, b, c, some, q := &w.R[o.D], &w.R[o.A], &w.R[o.B], &w.R[o.E], uint32(0), w.Truth(o.C)
+				for i := range w.Each {
+					if d[i] = lop3(a[i], b[i], c[i], o.Imm); uint32(d[i]) != 0 {
+						some |= 1 << i
+					}
+				}
+				w.SetPredicate(o.X.P-1, combine(how, some, q))
+			}
+		}},
 		{Name: "popc", Modifiers: "t=b32|b64", Operands: "d:u32 a", Make: func(v Variant) vm.Func {
 			return bySize(v, nil, one(func(a uint32) uint32 { return uint32(bits.OnesCount32(a)) }),
 				one(func(a uint64) uint32 { return uint32(bits.OnesCount64(a)) }))

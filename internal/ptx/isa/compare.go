@@ -23,6 +23,9 @@ func compareRows() []*Instruction {
 		{Name: "setp", Modifiers: comparisons + " bool=and|or|xor " + compared, Operands: "P| a b C", Make: setp},
 		{Name: "setp", Modifiers: floatComparisons + " bool=and|or|xor ftz? t=f32|f64|f16|bf16", Operands: "P| a b C",
 			Make: setp},
+		{Name: "setp", Modifiers: floatComparisons + " ftz? t=f16x2|bf16x2", Operands: "P| a b", Make: setPredicates},
+		{Name: "setp", Modifiers: floatComparisons + " bool=and|or|xor ftz? t=f16x2|bf16x2", Operands: "P| a b C",
+			Make: setPredicates},
 		{Name: "set", Modifiers: comparisons + " to=u32|s32|f32 " + compared, Operands: "d:b32 a b", Make: set},
 		{Name: "set", Modifiers: floatComparisons + " ftz? to=u32|s32|f32 t=f32|f64|f16", Operands: "d:b32 a b",
 			Make: set},
@@ -270,25 +273,16 @@ func setRegister(v Variant) vm.Func {
 	}
 }
 
-// setPair returns the function of set for a pair of numbers.
-func setPair(v Variant) vm.Func {
+// comparePairs returns the function that finds the lanes in which a comparison of the lower numbers of pairs is
+// true, and that of the upper ones, or nil if the comparison does not exist.
+func comparePairs(v Variant) func(w *vm.Warp, o *vm.Op) (low, high uint32) {
 	single := v.with("t", v.T()[:len(v.T())-2])
-	to := v.Get("to")
-	if to[0] == 'f' || to[0] == 'b' {
-		if to != v.T() {
-			return nil
-		}
-	}
 	if !signless(single) {
 		return nil
 	}
-	compare, yes := comparison(single), map[string]uint64{"f16x2": 0x3c00, "bf16x2": 0x3f80}[to]
-	if yes == 0 {
-		yes = 0xffff
-	}
-	return func(w *vm.Warp, o *vm.Op) {
+	compare := comparison(single)
+	return func(w *vm.Warp, o *vm.Op) (low, high uint32) {
 		// The upper numbers are compared in registers of their own.
-		low := compare(w, o)
 		upper := [2]vm.Column{w.R[o.A], w.R[o.B]}
 		for i := range upper {
 			for j := range upper[i] {
@@ -297,9 +291,48 @@ func setPair(v Variant) vm.Func {
 		}
 		other := *w
 		other.R = upper[:]
-		high, d := compare(&other, &vm.Op{A: 0, B: 1}), &w.R[o.D]
+		return compare(w, o), compare(&other, &vm.Op{A: 0, B: 1})
+	}
+}
+
+// setPair returns the function of set for a pair of numbers.
+func setPair(v Variant) vm.Func {
+	to := v.Get("to")
+	if to[0] == 'f' || to[0] == 'b' {
+		if to != v.T() {
+			return nil
+		}
+	}
+	compare, yes := comparePairs(v), map[string]uint64{"f16x2": 0x3c00, "bf16x2": 0x3f80}[to]
+	if compare == nil {
+		return nil
+	}
+	if yes == 0 {
+		yes = 0xffff
+	}
+	return func(w *vm.Warp, o *vm.Op) {
+		low, high := compare(w, o)
+		d := &w.R[o.D]
 		for i := range w.Each {
 			d[i] = uint64(low>>i&1)*yes | uint64(high>>i&1)*yes<<16
+		}
+	}
+}
+
+// setPredicates returns the function of setp for a pair of numbers. The second predicate is about the upper ones.
+func setPredicates(v Variant) vm.Func {
+	compare, how := comparePairs(v), v.Get("bool")
+	if compare == nil {
+		return nil
+	}
+	return func(w *vm.Warp, o *vm.Op) {
+		low, high := compare(w, o)
+		c := w.Truth(o.C)
+		if o.D >= 0 {
+			w.SetPredicate(o.D, combine(how, low, c))
+		}
+		if o.E != 0 {
+			w.SetPredicate(o.E-1, combine(how, high, c))
 		}
 	}
 }

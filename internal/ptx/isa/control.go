@@ -12,8 +12,21 @@ func controlRows() []*Instruction {
 		{Name: "exit", Kind: vm.Exit},
 		{Name: "trap", Kind: vm.Trap, Special: "trap"},
 		{Name: "brkpt", Kind: vm.Trap, Special: "trap"},
+		{Name: "alloca", Modifiers: "t=u32|u64", Operands: "d b i?", Kind: vm.Touches, Special: "stack", Make: allocate},
+		{Name: "stacksave", Modifiers: "t=u32|u64", Operands: "d", Special: "stack",
+			Make: func(Variant) vm.Func { return Move }},
+		{Name: "stackrestore", Modifiers: "t=u32|u64", Operands: "b", Special: "stack",
+			Make: func(v Variant) vm.Func {
+				return func(w *vm.Warp, o *vm.Op) {
+					for i := range w.Each {
+						w.R[o.A][i] = extend(w.R[o.B][i], v.T())
+					}
+				}
+			}},
 		{Name: "nanosleep", Modifiers: "t=u32", Operands: "a", Kind: vm.Nothing},
 		{Name: "pmevent", Operands: "i", Kind: vm.Nothing},
+		{Name: "pmevent", Modifiers: "mask", Operands: "i", Kind: vm.Nothing},
+		{Name: "setmaxnreg", Modifiers: "how=inc|dec sync aligned t=u32", Operands: "i", Kind: vm.Nothing},
 		{Name: "barrier", Modifiers: "cluster arrive sem?=release|relaxed aligned?", Kind: vm.Cluster, Special: "cluster"},
 		{Name: "barrier", Modifiers: "cluster wait sem?=acquire aligned?", Kind: vm.Cluster, Special: "cluster"},
 		{Name: "mapa", Modifiers: "space?=shared::cluster t=u32|u64", Operands: "d a b:b32", Special: "clusters",
@@ -67,4 +80,18 @@ func Reduction(v Variant) int64 {
 		return vm.ReduceOr
 	}
 	return vm.ReduceCount
+}
+
+// allocate returns the function of alloca. The end of the stack has no more than 32 bits.
+func allocate(v Variant) vm.Func {
+	if v.T() == "u64" {
+		return vm.Allocate
+	}
+	return func(w *vm.Warp, o *vm.Op) {
+		size := &w.R[o.B]
+		for i := range w.Each {
+			size[i] = extend(size[i], "u32")
+		}
+		vm.Allocate(w, o)
+	}
 }

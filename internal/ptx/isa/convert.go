@@ -18,9 +18,19 @@ func convertRows() []*Instruction {
 	return []*Instruction{
 		{Name: "cvt", Modifiers: "sat? t=" + ints + " u=" + ints, Operands: "x y:u", Make: intToInt},
 		{Name: "cvt", Modifiers: "rnd=rni|rzi|rmi|rpi ftz? sat? t=" + ints + " u=" + floats + "|bf16",
-			Operands: "x y:u", Make: floatToInt},
+			Operands: "x y:u", Make: func(v Variant) vm.Func {
+				if v.Get("u") == "bf16" { // there is another row
+					return nil
+				}
+				return floatToInt(v)
+			}},
 		{Name: "cvt", Modifiers: rounding2 + "sat? t=" + floats + "|bf16 u=" + ints, Operands: "x y:u",
-			Make: intToFloat},
+			Make: func(v Variant) vm.Func {
+				if v.T() == "bf16" { // there is another row
+					return nil
+				}
+				return intToFloat(v)
+			}},
 		{Name: "cvt", Modifiers: rounding + "ftz? sat? t=" + floats + " u=" + floats, Operands: "x y:u",
 			Make: floatToFloat},
 		{Name: "cvt", Modifiers: integral + "ftz? sat? t=" + floats + " u=" + floats, Operands: "x y:u",
@@ -30,24 +40,31 @@ func convertRows() []*Instruction {
 			return one(func(a uint16) uint32 { return uint32(a) << 16 })
 		}},
 		{Name: "cvt", Modifiers: "rnd=rna|rn|rz relu? t=tf32 u=f32", Operands: "d a:u", Make: toTF32},
-		{Name: "cvt", Modifiers: "rnd=rn|rz relu? t=f16x2|bf16x2 u=f32", Operands: "d a:u b:u",
-			Make: func(v Variant) vm.Func {
-				f, r := formatOf(v.T()), modeOf(v.Get("rnd"))
-				half := func(a uint64) uint64 {
-					d := f.convert(a&(1<<32-1), f32, r)
-					if v.Has("relu") && f.negative(d) && !f.isNaN(d) {
-						d = 0
-					}
-					return d
-				}
-				return two(func(a, b uint64) uint64 { return half(a)<<16 | half(b) })
-			}},
+		{Name: "cvt", Modifiers: "rnd=rna|rn|rz relu? satfinite t=tf32 u=f32", Operands: "d a:u", Make: toTF32},
+		{Name: "cvt", Modifiers: "rnd=rn|rz relu? t=f16x2|bf16x2 u=f32", Operands: "d a:u b:u", Make: floatsToPair},
+		{Name: "cvt", Modifiers: "rnd=rn|rz relu? satfinite t=f16x2|bf16x2 u=f32", Operands: "d a:u b:u",
+			Make: floatsToPair},
+		{Name: "cvt", Modifiers: "rnd=rn|rz relu? satfinite t=bf16|f16 u=f32", Operands: "x y:u", Make: floatToFloat},
+		{Name: "cvt", Modifiers: "rnd=rni|rzi|rmi|rpi t=" + ints + " u=bf16", Operands: "x y:u", Make: floatToInt},
+		{Name: "cvt", Modifiers: rounding2 + "t=bf16 u=" + ints, Operands: "x y:u", Make: intToFloat},
+		{Name: "cvt", Modifiers: rounding2 + "t=bf16 u=f16|f64", Operands: "x y:u", Make: floatToFloat},
+		{Name: "cvt", Modifiers: rounding2 + "t=f16 u=bf16", Operands: "x y:u", Make: floatToFloat},
+		{Name: "cvt", Modifiers: "t=f64 u=bf16", Operands: "x y:u", Make: floatToFloat},
+		{Name: "cvt", Modifiers: "rnd=rni|rzi|rmi|rpi t=bf16 u=bf16", Operands: "x y:u", Make: floatToIntegral},
 		{Name: "cvt", Modifiers: "pack sat t=u16|s16 u=s32", Operands: "d:b32 a:u b:u", Make: func(v Variant) vm.Func {
 			signed := v.T() == "s16"
 			return two(func(a, b int32) uint32 {
 				return uint32(narrow(int64(a), 16, signed))<<16 | uint32(narrow(int64(b), 16, signed))&0xffff
 			})
 		}},
+		{Name: "cvt", Modifiers: "pack sat to=u4|s4|u2|s2 u=s32 v=b32", Operands: "d:b32 a:u b:u c:b32",
+			Make: func(v Variant) vm.Func {
+				signed, size := v.Get("to")[0] == 's', int(v.Get("to")[1]-'0')
+				return three(func(a, b int32, c uint32) uint32 {
+					part := func(x int32) uint32 { return uint32(narrow(int64(x), size, signed)) & (1<<size - 1) }
+					return c<<(2*size) | part(a)<<size | part(b)
+				})
+			}},
 		{Name: "cvt", Modifiers: "pack sat t=u8|s8 u=s32 v=b32", Operands: "d:b32 a:u b:u c:b32",
 			Make: func(v Variant) vm.Func {
 				signed := v.T() == "s8"
@@ -59,10 +76,34 @@ func convertRows() []*Instruction {
 	}
 }
 
+// floatsToPair returns the function of a conversion of two floats to a pair.
+func floatsToPair(v Variant) vm.Func {
+	f, r := formatOf(v.T()), modeOf(v.Get("rnd"))
+	half := func(a uint64) uint64 {
+		d := f.convert(a&(1<<32-1), f32, r)
+		if v.Has("satfinite") {
+			d = f.limit(d)
+		}
+		if v.Has("relu") && f.negative(d) && !f.isNaN(d) {
+			d = 0
+		}
+		return d
+	}
+	return two(func(a, b uint64) uint64 { return half(a)<<16 | half(b) })
+}
+
+// limit returns the largest number with the same sign instead of an infinite one.
+func (f format) limit(v uint64) uint64 {
+	if f.isInf(v) {
+		return v - 1
+	}
+	return v
+}
+
 // toTF32 returns the function that rounds a float to one with ten bits behind the point. A half is rounded
 // away from zero by .rna.
 func toTF32(v Variant) vm.Func {
-	rnd, relu := v.Get("rnd"), v.Has("relu")
+	rnd, relu, finite := v.Get("rnd"), v.Has("relu"), v.Has("satfinite")
 	if rnd == "rna" && relu {
 		return nil
 	}
@@ -77,7 +118,10 @@ func toTF32(v Variant) vm.Func {
 		case rnd == "rn":
 			a += 1<<12 - 1 + a>>13&1
 		}
-		return a &^ (1<<13 - 1)
+		if a &^= 1<<13 - 1; finite && f32.isInf(uint64(a)) {
+			a -= 1 << 13
+		}
+		return a
 	})
 }
 
@@ -149,7 +193,7 @@ func widen(from string) vm.Func {
 
 func floatToInt(v Variant) vm.Func {
 	to, f, r, ftz := v.T(), formatOf(v.Get("u")), modeOf(v.Get("rnd")), v.Has("ftz")
-	if ftz && v.Get("u") != "f32" || v.Get("u") == "bf16" {
+	if ftz && v.Get("u") != "f32" {
 		return nil
 	}
 	size, signed, mask := sizeOf(to), to[0] == 's', f.sign()<<1-1
@@ -163,9 +207,6 @@ func floatToInt(v Variant) vm.Func {
 
 func intToFloat(v Variant) vm.Func {
 	from, f, r, sat := v.Get("u"), formatOf(v.T()), modeOf(v.Get("rnd")), v.Has("sat")
-	if v.T() == "bf16" {
-		return nil
-	}
 	if f := hardwareConvert(v); f != nil && r == rn && !sat {
 		return f
 	}
@@ -206,7 +247,7 @@ func hardwareConvert(v Variant) vm.Func {
 // floatToFloat returns the function of a conversion that rounds if the result has fewer bits.
 func floatToFloat(v Variant) vm.Func {
 	to, from := formatOf(v.T()), formatOf(v.Get("u"))
-	narrower := to.man < from.man
+	narrower := to.man < from.man || to.exp < from.exp
 	if narrower != v.Has("rnd") || v.Has("ftz") && to.man != 23 && from.man != 23 {
 		return nil
 	}
@@ -230,7 +271,7 @@ func floatToIntegral(v Variant) vm.Func {
 // convertFloat returns the function of a conversion from a float to a float.
 func convertFloat(v Variant, f func(a uint64, r mode) uint64) vm.Func {
 	to, from, r := formatOf(v.T()), formatOf(v.Get("u")), modeOf(v.Get("rnd"))
-	ftz, sat, relu := v.Has("ftz"), v.Has("sat"), v.Has("relu")
+	ftz, sat, relu, finite := v.Has("ftz"), v.Has("sat"), v.Has("relu"), v.Has("satfinite")
 	mask := from.sign()<<1 - 1
 	return one(func(a uint64) uint64 {
 		// A subnormal number that becomes one of 16 bits is rounded, on a GPU.
@@ -242,6 +283,9 @@ func convertFloat(v Variant, f func(a uint64, r mode) uint64) vm.Func {
 		d := f(a, r)
 		if sat {
 			d = to.saturate(d)
+		}
+		if finite {
+			d = to.limit(d)
 		}
 		if relu && to.negative(d) && !to.isNaN(d) {
 			d = 0

@@ -69,7 +69,8 @@ texts before version 6.4.
 ` + "`%tid` `%ntid` `%ctaid` `%nctaid` (each with `.x` `.y` `.z`), `%laneid` `%warpid` `%nwarpid` `%smid` `%nsmid`\n" +
 		"`%gridid` `%lanemask_eq` `%lanemask_le` `%lanemask_lt` `%lanemask_ge` `%lanemask_gt` `%dynamic_smem_size` `%clock`\n" +
 		"`%clock_hi` `%clock64` `%globaltimer` `%globaltimer_lo` `%globaltimer_hi`,\n`%clusterid` `%nclusterid` `%cluster_ctaid` `%cluster_nctaid` (each with `.x` `.y` `.z`), `%cluster_ctarank`\n" +
-		"`%cluster_nctarank` `%envreg0` to `%envreg31` `%reserved_smem_offset_begin` (`end` `cap` `0` `1`)" + `
+		"`%cluster_nctarank` `%envreg0` to `%envreg31` `%reserved_smem_offset_begin` (`end` `cap` `0` `1`)\n" +
+		"`%total_smem_size` `%aggr_smem_size` `%current_graph_exec` `%pm0` to `%pm7` `%pm0_64` to `%pm7_64`" + `
 
 ## What else is executed
 
@@ -82,6 +83,7 @@ texts before version 6.4.
 - ` + "`__assertfail`" + `, which writes to the standard error, and ends the kernel with CUDA_ERROR_ASSERT (710).
 - Cooperative grids, and clusters of blocks with their shared memory.
 - The condition code of ` + "`sub.cc`" + ` is 0 if it borrows, so that ` + "`addc`" + ` adds 0 then.
+- Memory that ` + "`alloca`" + ` takes: 16 KiB for each thread, with calls of functions that call themselves.
 - Asynchronous copies take place at once, so that a wait that is missing is not found.
 
 ## What is not executed
@@ -95,8 +97,10 @@ by zero, shifts by too much. A test compares them. Another executes random progr
 (driver 580): they are equal where the manual defines them, and where it does not, except for which NaN a float of 64
 bits is, and which NaN ` + "`neg`, `abs` and `cvt`" + ` return.
 
-Not compared with a GPU yet are conversions to tf32, ` + "`movmatrix`" + `, most of the instructions for whole words such as
-` + "`vshl`" + `, and the forms of ` + "`ex2` and `tanh`" + ` for bf16 and two numbers.
+Not compared with a GPU yet are conversions to tf32, those between bf16 and other types than f32, ` + "`.satfinite`" + ` with
+results of 16 bits, ` + "`movmatrix`, `alloca`, `lop3` and `setp`" + ` with more results, barriers in memory that count bytes and
+what they count, atomic operations on vectors, products of matrices with elements of 1, 4 or 8 bits of a float, most of
+the instructions for whole words such as ` + "`vshl`" + `, and the forms of ` + "`ex2` and `tanh`" + ` for bf16 and two numbers.
 
 The approximate instructions (` + "`approx`, `full`" + `) are more precise than the manual demands, and their last bits
 differ from those of a GPU. So do products of matrices with elements of 16 bits or tf32: the sums here have 64 bits, and

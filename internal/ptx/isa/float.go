@@ -321,11 +321,16 @@ func magnitude(v Variant) vm.Func {
 
 // extreme returns the function of min or max.
 func extreme(v Variant) vm.Func {
-	least, nan, xor, abs := v.Name == "min", v.Has("NaN"), v.Has("xorsign"), v.Has("abs")
-	if xor != abs {
+	if v.Has("xorsign") != v.Has("abs") {
 		return nil
 	}
-	return finish(v, func(f format, a, b uint64, _ mode) uint64 {
+	return finish(v, extremeOf(v, v.Name == "min"))
+}
+
+// extremeOf returns what computes the smaller or the larger one of two numbers.
+func extremeOf(v Variant, least bool) func(f format, a, b uint64, _ mode) uint64 {
+	nan, xor, abs := v.Has("NaN"), v.Has("xorsign"), v.Has("abs")
+	return func(f format, a, b uint64, _ mode) uint64 {
 		sign := (a ^ b) & f.sign()
 		if abs {
 			a, b = a&^f.sign(), b&^f.sign()
@@ -347,7 +352,7 @@ func extreme(v Variant) vm.Func {
 			d ^= sign
 		}
 		return d
-	})
+	}
 }
 
 // less reports whether a is below b. Negative zero is below zero. Neither is a NaN.

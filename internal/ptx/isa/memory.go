@@ -40,6 +40,18 @@ func memoryRows() []*Instruction {
 			Operands: "m w", Kind: vm.Touches, Make: st, Special: "st"},
 		{Name: "st", Modifiers: "order=relaxed|release " + scopes + "space?=global|shared|shared::cta|shared::cluster vec?=v2|v4 " +
 			memoryTypes, Operands: "m w", Kind: vm.Touches, Make: st, Special: "st"},
+		{Name: "ld", Modifiers: "order=volatile space?=global|shared|shared::cta|shared::cluster " + ahead + "vec?=v2|v4 " +
+			memoryTypes, Operands: "v m", Kind: vm.Touches, Make: ld, Special: "ld"},
+		{Name: "st", Modifiers: "order=volatile space=shared::cta|shared::cluster vec?=v2|v4 " + memoryTypes,
+			Operands: "m w", Kind: vm.Touches, Make: st, Special: "st"},
+		{Name: "ld", Modifiers: "order=relaxed|acquire " + scopes + "space?=global l1?=" + evictions + " " + ahead +
+			"vec?=v2|v4 " + memoryTypes, Operands: "v m", Kind: vm.Touches, Make: ld, Special: "ld"},
+		{Name: "st", Modifiers: "order=relaxed|release " + scopes + "space?=global l1=" + evictions + " vec?=v2|v4 " +
+			memoryTypes, Operands: "m w", Kind: vm.Touches, Make: st, Special: "st"},
+		{Name: "ld", Modifiers: "mmio order=relaxed scope=sys space?=global " + memoryTypes, Operands: "v m",
+			Kind: vm.Touches, Make: ld, Special: "ld"},
+		{Name: "st", Modifiers: "mmio order=relaxed scope=sys space?=global " + memoryTypes, Operands: "m w",
+			Kind: vm.Touches, Make: st, Special: "st"},
 		// A policy about caches changes nothing.
 		{Name: "ld", Modifiers: "weak? space?=global nc? l1?=" + evictions + " hint=L2::cache_hint " + ahead +
 			"vec?=v2|v4 " + memoryTypes,
@@ -47,17 +59,24 @@ func memoryRows() []*Instruction {
 		{Name: "ld", Modifiers: "order=relaxed|acquire " + scopes + "space?=global l1?=" + evictions +
 			" hint=L2::cache_hint " + ahead + "vec?=v2|v4 " + memoryTypes,
 			Operands: "v m e:b64", Kind: vm.Touches, Make: ld, Special: "ld"},
+		{Name: "st", Modifiers: "order=relaxed|release " + scopes + "space?=global l1?=" + evictions +
+			" hint=L2::cache_hint vec?=v2|v4 " + memoryTypes,
+			Operands: "m w e:b64", Kind: vm.Touches, Make: st, Special: "st"},
 		{Name: "st", Modifiers: "weak? space?=global l1?=" + evictions +
 			" hint=L2::cache_hint vec?=v2|v4 " + memoryTypes,
 			Operands: "m w e:b64", Kind: vm.Touches, Make: st, Special: "st"},
 		{Name: "createpolicy", Modifiers: "fractional first=" + priorities + "|L2::evict_normal|L2::evict_last " +
 			"second?=" + priorities + " t=b64", Operands: "d a:f32?", Make: policy},
 		{Name: "createpolicy", Modifiers: "cvt L2 t=b64", Operands: "d a", Make: policy},
+		{Name: "createpolicy", Modifiers: "range space?=global first=L2::evict_first|L2::evict_unchanged|" +
+			"L2::evict_normal|L2::evict_last second?=" + priorities + " t=b64", Operands: "d m b:b32 c:b32", Make: policy},
 		{Name: "prefetch", Modifiers: "space?=global|local level=L1|L2", Operands: "m", Kind: vm.Nothing},
 		{Name: "prefetch", Modifiers: "space=global level=L2::evict_last|L2::evict_normal", Operands: "m",
 			Kind: vm.Nothing},
 		{Name: "prefetchu", Modifiers: "L1", Operands: "m", Kind: vm.Nothing},
 		{Name: "membar", Modifiers: "scope=cta|gl|sys", Operands: "", Make: fence},
+		{Name: "membar", Modifiers: "proxy of=alias|async space?=global|shared::cta|shared::cluster", Operands: "",
+			Make: fence},
 		{Name: "fence", Modifiers: "sem?=sc|acq_rel scope=cta|cluster|gpu|sys", Operands: "", Make: fence},
 		{Name: "fence", Modifiers: "sem=acquire|release scope=cta|cluster|gpu|sys", Operands: "", Make: fence},
 		{Name: "fence", Modifiers: "mbarrier_init release cluster", Operands: "", Make: fence},

@@ -25,6 +25,18 @@ func moveRows() []*Instruction {
 			Make: func(v Variant) vm.Func {
 				return toGeneric(v.Get("space"), false)
 			}},
+		{Name: "cvta", Modifiers: "space=shared::cta|shared::cluster|param::entry t=u64", Operands: "d a",
+			Make: func(v Variant) vm.Func {
+				return toGeneric(v.Get("space"), true)
+			}},
+		{Name: "cvta", Modifiers: "to space=shared::cta|shared::cluster|param::entry t=u64", Operands: "d a",
+			Make: func(v Variant) vm.Func {
+				return toGeneric(v.Get("space"), false)
+			}},
+		{Name: "isspacep", Modifiers: "space=param::entry", Operands: "P a:u64", Make: func(Variant) vm.Func {
+			is := test(func(a, _ uint64) bool { return a&^(vm.WindowSize-1) == vm.ParamWindow })
+			return func(w *vm.Warp, o *vm.Op) { with := *o; with.B = o.A; is(w, &with) }
+		}},
 		{Name: "isspacep", Modifiers: "space=global|const|shared|shared::cta|shared::cluster|local|param",
 			Operands: "P a:u64",
 			Make: func(v Variant) vm.Func {
@@ -35,7 +47,7 @@ func moveRows() []*Instruction {
 				is := test(func(a, _ uint64) bool {
 					in := a &^ (vm.WindowSize - 1)
 					if window == 0 {
-						return in != vm.SharedWindow && in != vm.LocalWindow && in != vm.ParamWindow
+						return in != vm.SharedWindow && in != vm.LocalWindow // parameters are in global memory
 					}
 					return in == window
 				})
@@ -115,7 +127,7 @@ func windowOf(space string) uint64 {
 		return vm.SharedWindow
 	case "local":
 		return vm.LocalWindow
-	case "param":
+	case "param", "param::entry":
 		return vm.ParamWindow
 	}
 	return 0

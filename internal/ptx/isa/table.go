@@ -161,7 +161,7 @@ var table = sync.OnceValue(func() map[string][]*Instruction {
 func rows() []*Instruction {
 	return slices.Concat(integerRows(), bitRows(), floatRows(), approximateRows(), convertRows(), compareRows(),
 		moveRows(),
-		memoryRows(), atomicRows(), warpRows(), controlRows(), tensorRows(), asyncRows(), videoRows(), narrowRows())
+		memoryRows(), atomicRows(), warpRows(), controlRows(), tensorRows(), asyncRows(), bulkRows(), videoRows(), narrowRows())
 }
 
 // All returns the rows in the order of the table.

@@ -34,14 +34,39 @@ func tensorRows() []*Instruction {
 			Operands: "0:b64 1:b64 2:b64 3:b64", Kind: vm.Sync, Special: "whole", Make: mma, Lengths: mmaLengths},
 		{Name: "mma", Modifiers: multiply + "m8n8k16|m16n8k16|m16n8k32 row col satfinite? dt=s32 t=s8|u8 u=s8|u8 ct=s32",
 			Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole", Make: mma, Lengths: mmaLengths},
+		{Name: "mma", Modifiers: multiply + "m16n8k8|m16n8k16 row col dt=f64 t=f64 u=f64 ct=f64",
+			Operands: "0:b64 1:b64 2:b64 3:b64", Kind: vm.Sync, Special: "whole", Make: mma, Lengths: mmaLengths},
+		{Name: "mma", Modifiers: multiply + "m16n8k32 row col dt=f16|f32 t=e4m3|e5m2 u=e4m3|e5m2 ct=f16|f32",
+			Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole", Make: mma, Lengths: mmaLengths},
+		{Name: "mma", Modifiers: multiply + "m8n8k32|m16n8k32|m16n8k64 row col satfinite? dt=s32 t=s4|u4 u=s4|u4 ct=s32",
+			Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole", Make: mma, Lengths: mmaLengths},
+		{Name: "mma", Modifiers: multiply + "m8n8k128|m16n8k128|m16n8k256 row col dt=s32 t=b1 u=b1 ct=s32 op=xor|and popc",
+			Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole", Make: mmaBits, Lengths: mmaLengths},
+		{Name: "wmma", Modifiers: "load which=a|b sync aligned layout=row|col shape=m16n16k8 " +
+			"space?=global|shared|shared::cta t=tf32", Operands: "0:b32 m b:b32", Kind: vm.Sync, Special: "whole",
+			Make: loadFragment, Lengths: loadLengths},
+		{Name: "wmma", Modifiers: "load which=c sync aligned layout=row|col shape=m16n16k8 " +
+			"space?=global|shared|shared::cta t=f32", Operands: "0:b32 m b:b32", Kind: vm.Sync, Special: "whole",
+			Make: loadFragment, Lengths: loadLengths},
+		{Name: "wmma", Modifiers: "load which=a|b|c sync aligned layout=row|col shape=m8n8k4 " +
+			"space?=global|shared|shared::cta t=f64", Operands: "0:b64 m b:b32", Kind: vm.Sync, Special: "whole",
+			Make: loadFragment, Lengths: loadLengths},
+		{Name: "wmma", Modifiers: "store which=d sync aligned layout=row|col shape=m16n16k8 " +
+			"space?=global|shared|shared::cta t=f32", Operands: "m 1:b32 b:b32", Kind: vm.Sync, Special: "whole",
+			Make: storeFragment, Lengths: storeLengths},
+		{Name: "wmma", Modifiers: "store which=d sync aligned layout=row|col shape=m8n8k4 " +
+			"space?=global|shared|shared::cta t=f64", Operands: "m 1:b64 b:b32", Kind: vm.Sync, Special: "whole",
+			Make: storeFragment, Lengths: storeLengths},
+		{Name: "wmma", Modifiers: "mma sync aligned al=row|col bl=row|col shape=m16n16k8 dt=f32 t=tf32 u=tf32 ct=f32",
+			Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole", Make: wmma, Lengths: wmmaLengths},
+		{Name: "wmma", Modifiers: "mma sync aligned al=row|col bl=row|col shape=m8n8k4 dt=f64 t=f64 u=f64 ct=f64",
+			Operands: "0:b64 1:b64 2:b64 3:b64", Kind: vm.Sync, Special: "whole", Make: wmma, Lengths: wmmaLengths},
 		{Name: "wmma", Modifiers: "load which=a|b|c sync aligned layout=row|col shape=m16n16k16|m8n32k16|m32n8k16 " +
 			"space?=global|shared|shared::cta t=f16|bf16|s8|u8|f32|s32", Operands: "0:b32 m b:b32", Kind: vm.Sync,
-			Special: "whole", Make: func(v Variant) vm.Func { return moveFragment(v, true) },
-			Lengths: func(v Variant) []int { return []int{fragmentOf(v, v.Get("which")).registers} }},
+			Special: "whole", Make: loadFragment, Lengths: loadLengths},
 		{Name: "wmma", Modifiers: "store which=d sync aligned layout=row|col shape=m16n16k16|m8n32k16|m32n8k16 " +
 			"space?=global|shared|shared::cta t=f16|f32|s32", Operands: "m 1:b32 b:b32", Kind: vm.Sync,
-			Special: "whole", Make: func(v Variant) vm.Func { return moveFragment(v, false) },
-			Lengths: func(v Variant) []int { return []int{0, fragmentOf(v, "d").registers} }},
+			Special: "whole", Make: storeFragment, Lengths: storeLengths},
 		{Name: "wmma", Modifiers: "mma sync aligned al=row|col bl=row|col shape=m16n16k16|m8n32k16|m32n8k16 " +
 			"dt=f16|f32 ct=f16|f32", Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole",
 			Make: wmma, Lengths: wmmaLengths},
@@ -139,8 +164,12 @@ func elements(t string) int {
 	switch t {
 	case "f16", "bf16":
 		return 2
-	case "s8", "u8":
+	case "s8", "u8", "e4m3", "e5m2":
 		return 4
+	case "s4", "u4":
+		return 8
+	case "b1":
+		return 32
 	}
 	return 1
 }
@@ -179,6 +208,13 @@ func element(t string) func(register uint64, i int) float64 {
 		return func(r uint64, i int) float64 { return float64(int8(r >> (8 * i))) }
 	case "u8":
 		return func(r uint64, i int) float64 { return float64(uint8(r >> (8 * i))) }
+	case "s4":
+		return func(r uint64, i int) float64 { return float64(int8(r>>(4*i)<<4) >> 4) }
+	case "u4":
+		return func(r uint64, i int) float64 { return float64(r >> (4 * i) & 15) }
+	case "e4m3", "e5m2":
+		table, f := halfValues(), tinyOf(t+"x2")
+		return func(r uint64, i int) float64 { return float64(table[f.decode(r>>(8*i)&0xff)]) }
 	}
 	return func(r uint64, _ int) float64 { return float64(int32(r)) }
 }
@@ -222,10 +258,48 @@ func product(d, a, b []float64, m, n, k int, fused bool) {
 	}
 }
 
+// mmaBits returns the function of a product of matrices of bits. A sum counts the bits in which the elements
+// differ, or that both have.
+func mmaBits(v Variant) vm.Func {
+	m, _, k := shapeOf(v.Get("shape"))
+	both, tall, words := v.Get("op") == "and", m/8, k/32
+	return func(w *vm.Warp, o *vm.Op) {
+		var a [16][8]uint32
+		var b [8][8]uint32 // by columns
+		for lane := range vm.Lanes {
+			g, t := lane/4, lane%4
+			for r, c := range o.X.Lists[1] {
+				a[g+r%tall*8][r/tall*4+t] = uint32(w.R[c][lane])
+			}
+			for r, c := range o.X.Lists[2] {
+				b[g][r*4+t] = uint32(w.R[c][lane])
+			}
+		}
+		var d [4]vm.Column
+		for lane := range vm.Lanes {
+			for i, c := range o.X.Lists[3] {
+				row, column := &a[lane/4+i/2*8], &b[lane%4*2+i%2]
+				sum := uint32(w.R[c][lane])
+				for x := range words {
+					bit := row[x] ^ column[x]
+					if both {
+						bit = row[x] & column[x]
+					}
+					sum += uint32(bits.OnesCount32(bit))
+				}
+				d[i][lane] = uint64(sum)
+			}
+		}
+		for i, c := range o.X.Lists[0] {
+			w.R[c] = d[i]
+		}
+	}
+}
+
 // mma returns the function of a product of matrices. The elements of 32 bits or less are multiplied
 // exactly, added with 64 bits, and rounded once.
 func mma(v Variant) vm.Func {
-	if v.T() == "f16" && v.Get("dt") != v.Get("ct") {
+	if v.Get("dt") != v.Get("ct") {
 		return nil
 	}
 	m, n, k := shapeOf(v.Get("shape"))
@@ -234,8 +308,9 @@ func mma(v Variant) vm.Func {
 	result, fused := rounded(v.Get("dt"), v.Has("satfinite")), v.T() == "f64"
 	tall := m / 8
 	return func(w *vm.Warp, o *vm.Op) {
-		var a, d [16 * 32]float64
-		var b [32 * 8]float64
+		var a [16 * 64]float64
+		var b [64 * 8]float64
+		var d [16 * 8]float64
 		for lane := range vm.Lanes {
 			g, t := lane/4, lane%4
 			for r, c := range o.X.Lists[1] {
@@ -308,15 +383,26 @@ func wmmaLengths(v Variant) []int {
 		fragmentOf(v, "c").registers}
 }
 
+func loadFragment(v Variant) vm.Func { return moveFragment(v, true) }
+
+func loadLengths(v Variant) []int { return []int{fragmentOf(v, v.Get("which")).registers} }
+
+func storeFragment(v Variant) vm.Func { return moveFragment(v, false) }
+
+func storeLengths(v Variant) []int { return []int{0, fragmentOf(v, "d").registers} }
+
 // moveFragment returns the function of wmma.load and wmma.store.
 func moveFragment(v Variant, load bool) vm.Func {
 	which, t := v.Get("which"), v.T()
 	accumulates := which == "c" || which == "d"
-	if accumulates != (t == "f16" || t == "f32" || t == "s32") && t != "f16" {
+	if accumulates != (t == "f16" || t == "f32" || t == "s32") && t != "f16" && t != "f64" {
 		return nil
 	}
 	f, space, byColumns := fragmentOf(v, which), spaceOf(v), v.Get("layout") == "col"
 	size := uint64(4 / f.packed)
+	if t == "f64" {
+		size = 8
+	}
 	return func(w *vm.Warp, o *vm.Op) {
 		list := o.X.Lists[0]
 		if !load {
@@ -352,8 +438,12 @@ func moveElement(p unsafe.Pointer, place *uint64, size, shift uint64, load bool)
 		*place |= uint64(*(*uint8)(p)) << shift
 	case load && size == 2:
 		*place |= uint64(*(*uint16)(p)) << shift
+	case load && size == 8:
+		*place = *(*uint64)(p)
 	case load:
 		*place = uint64(*(*uint32)(p))
+	case size == 8:
+		*(*uint64)(p) = *place
 	case size == 2:
 		*(*uint16)(p) = uint16(*place >> shift)
 	default:
@@ -389,7 +479,7 @@ func wmma(v Variant) vm.Func {
 				}
 			}
 		}
-		product(all[3][:], all[1][:], all[2][:], m, n, k, false)
+		product(all[3][:], all[1][:], all[2][:], m, n, k, types[1] == "f64")
 		f := fragments[0]
 		for lane := range vm.Lanes {
 			for i := range f.each {

@@ -433,10 +433,22 @@ func (w *Warp) uniform(s Special) uint64 {
 		return r.Workspace >> 32
 	case Env2:
 		return r.Workspace & (1<<32 - 1)
+	case TotalShared:
+		return w.block.sharedSize()
+	case AggregateShared:
+		return w.block.sharedSize() + SharedBegin
 	case Reserved:
 		return SharedBegin
 	case ReservedOne:
 		return SharedBegin / 2
 	}
 	return 0
+}
+
+// sharedUnit is the unit in which blocks get shared memory, in bytes.
+const sharedUnit = 128
+
+// sharedSize returns how much shared memory the block has, in whole units.
+func (b *block) sharedSize() uint64 {
+	return (uint64(b.run.Kernel.Static) + uint64(b.run.Dynamic) + sharedUnit - 1) / sharedUnit * sharedUnit
 }

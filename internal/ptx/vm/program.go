@@ -124,6 +124,8 @@ const (
 	Zero        // an environment register that nobody has set
 	Reserved    // the size of the shared memory below that of kernels
 	ReservedOne // a place in it
+	TotalShared
+	AggregateShared
 	ClusterX
 	ClusterY
 	ClusterZ

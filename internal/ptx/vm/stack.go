@@ -20,6 +20,20 @@ func Enter(w *Warp, o *Op) {
 	}
 }
 
+// Allocate allocates memory behind the stack: A is its end, B the size, and Imm the alignment. D gets the address.
+func Allocate(w *Warp, o *Op) {
+	d, a, b, most := &w.R[o.D], &w.R[o.A], &w.R[o.B], uint64(w.block.run.Kernel.Local)
+	for i := range w.Each {
+		at, size := (a[i]+uint64(o.Imm)-1)&^(uint64(o.Imm)-1), b[i]
+		if size > most || at+size > most {
+			w.fail(IllegalAddress, i)
+			w.Fault.Reason = "the stack of the thread is too small for what it allocates"
+			return
+		}
+		d[i], a[i] = at, at+size
+	}
+}
+
 // Save saves the registers and predicates of o.X.
 func Save(w *Warp, o *Op) {
 	if w.saved == nil {
