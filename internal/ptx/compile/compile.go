@@ -363,8 +363,12 @@ func (t *translator) joinNext() {
 
 // declare declares registers or a variable of a function.
 func (t *translator) declare(scope map[string]*symbol, v *syntax.Var) *Error {
+	key := v.Name
+	if v.Space == syntax.Reg && v.Range > 0 {
+		key += rangeMark
+	}
 	switch {
-	case scope[v.Name] != nil:
+	case scope[key] != nil:
 		return &Error{Pos: v.Pos, What: fmt.Sprintf("%s is declared twice", v.Name)}
 	case v.Space == syntax.Reg && (v.Type == "b128" || v.Vector > 1 && (v.Type == "pred" || v.Size() > 16)),
 		v.Extern && v.Space != syntax.Shared:
@@ -372,7 +376,7 @@ func (t *translator) declare(scope map[string]*symbol, v *syntax.Var) *Error {
 	case v.Space == syntax.Reg && v.Range > 0:
 		// The registers are made when they are used: there may be many.
 		t.vectors = t.vectors || v.Vector > 1
-		scope[v.Name] = &symbol{v: v, space: syntax.Reg}
+		scope[key] = &symbol{v: v, space: syntax.Reg}
 		return nil
 	case v.Space == syntax.Reg:
 		scope[v.Name] = t.register(v)
@@ -446,9 +450,6 @@ func (t *translator) shared(s *symbol) {
 func (t *translator) lookup(name string) *symbol {
 	for i := len(t.scopes) - 1; i >= 0; i-- {
 		if s := t.scopes[i][name]; s != nil {
-			if s.space == syntax.Reg && s.v.Range > 0 {
-				return nil
-			}
 			return s
 		}
 		if s := t.ranged(t.scopes[i], name); s != nil {
@@ -494,6 +495,10 @@ func (t *translator) parts(list []syntax.Operand) []syntax.Operand {
 	return list
 }
 
+// rangeMark is behind the name of a range of registers. Something else may have the name itself: %r<10> declares
+// %r0 to %r9, and not %r.
+const rangeMark = "<"
+
 // ranged returns a register of a range, such as %r7 of %r<10>.
 func (t *translator) ranged(scope map[string]*symbol, name string) *symbol {
 	i := len(name)
@@ -501,8 +506,8 @@ func (t *translator) ranged(scope map[string]*symbol, name string) *symbol {
 		i--
 	}
 	for ; i > 0 && i < len(name); i++ { // the name itself may end with digits
-		s := scope[name[:i]]
-		if s == nil || s.space != syntax.Reg || s.v.Range == 0 || name[i] == '0' && i+1 < len(name) {
+		s := scope[name[:i]+rangeMark]
+		if s == nil || name[i] == '0' && i+1 < len(name) {
 			continue
 		}
 		n := 0

@@ -162,6 +162,9 @@ func TestOperandForms(t *testing.T) {
 			"mov.b64 v1,0x700000009; { .reg .v2 .b32 w; mov.v2.b32 w,{1,1}; } mov.v2.b32 w,v1; mov.b64 d1,w;",
 			7<<32 | 9},
 		{".reg .v2 .u64 v; mov.v2.u64 v,{3,4}; st.shared.v2.u64 [s],v; ld.shared.v2.u64 v,[s]; add.u64 d1,v.x,v.y;", 7},
+		// The name of a range of registers is free for others.
+		{".reg .u64 e<3>; .reg .u64 e; .local .u32 f; .reg .u32 f<2>; mov.u64 e,5; mov.u64 e2,9; mov.u32 f1,1; " +
+			"st.local.u32 [f],f1; ld.local.u32 f0,[f]; cvt.u64.u32 e1,f0; add.u64 d1,e,e2; add.u64 d1,d1,e1;", 15},
 		{"vsub.u32.u32.u32.add r0,3,5,9; cvt.u64.u32 d1,r0;", 7},
 		{"vsub.u32.u32.s32 r0,3,-5; vsub.u32.u32.u32.sat r1,3,5; add.u32 r0,r0,r1; cvt.u64.u32 d1,r0;", 8},
 		{"vabsdiff.u32.s32.s32 r0,-3,5; vabsdiff.s32.u32.s32.sat.add r1,-1,-1,2; " +
