@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -209,4 +210,80 @@ func (d *Driver) DeviceGetP2PAttribute(_ *driver.Thread, attribute int32, dev, p
 		return 1, ok
 	}
 	return 0, driver.ResultInvalidValue
+}
+
+// DeviceGetLuid is cuDeviceGetLuid, which exists on Windows only.
+func (d *Driver) DeviceGetLuid(_ *driver.Thread, dev driver.Device) (luid [8]byte, mask uint32, r driver.Result) {
+	defer d.mu.Unlock()
+	if _, r = d.aboutDevice("cuDeviceGetLuid", dev); r == ok {
+		r = driver.ResultNotSupported
+	}
+	return luid, 0, r
+}
+
+// DeviceGetHostAtomicCapabilities is cuDeviceGetHostAtomicCapabilities: there are none over PCIe.
+func (d *Driver) DeviceGetHostAtomicCapabilities(_ *driver.Thread, capabilities []uint32, operations []int32,
+	dev driver.Device) driver.Result {
+	defer d.mu.Unlock()
+	_, r := d.aboutDevice("cuDeviceGetHostAtomicCapabilities", dev)
+	if r == ok && (len(operations) == 0 || len(capabilities) != len(operations)) {
+		r = driver.ResultInvalidValue
+	}
+	for _, o := range operations {
+		if r == ok && (o < 0 || o > driver.CU_ATOMIC_OPERATION_FLOAT_MAX) {
+			r = driver.ResultInvalidValue
+		}
+	}
+	if r == ok {
+		clear(capabilities)
+	}
+	return r
+}
+
+// DeviceGetTexture1DLinearMaxWidth is cuDeviceGetTexture1DLinearMaxWidth: 4 GiB of texels, but at most
+// 1<<30 of them.
+func (d *Driver) DeviceGetTexture1DLinearMaxWidth(_ *driver.Thread, format int32, channels uint32,
+	dev driver.Device) (uint64, driver.Result) {
+	defer d.mu.Unlock()
+	if _, r := d.aboutDevice("cuDeviceGetTexture1DLinearMaxWidth", dev); r != ok {
+		return 0, r
+	}
+	size := uint64(0)
+	switch format {
+	case driver.CU_AD_FORMAT_UNSIGNED_INT8, driver.CU_AD_FORMAT_SIGNED_INT8:
+		size = 1
+	case driver.CU_AD_FORMAT_UNSIGNED_INT16, driver.CU_AD_FORMAT_SIGNED_INT16, driver.CU_AD_FORMAT_HALF:
+		size = 2
+	case driver.CU_AD_FORMAT_UNSIGNED_INT32, driver.CU_AD_FORMAT_SIGNED_INT32, driver.CU_AD_FORMAT_FLOAT:
+		size = 4
+	}
+	if size == 0 || channels > 4 || bits.OnesCount32(channels) != 1 {
+		return 0, driver.ResultInvalidValue
+	}
+	return min(1<<32/(size*uint64(channels)), 1<<30), ok
+}
+
+// DeviceGetProperties is cuDeviceGetProperties.
+func (d *Driver) DeviceGetProperties(_ *driver.Thread, dev driver.Device) (p driver.Devprop, r driver.Result) {
+	defer d.mu.Unlock()
+	if _, r = d.aboutDevice("cuDeviceGetProperties", dev); r != ok {
+		return p, r
+	}
+	a := attributes
+	return driver.Devprop{
+		MaxThreadsPerBlock: a[driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK],
+		MaxThreadsDim: [3]int32{a[driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X],
+			a[driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y],
+			a[driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z]},
+		MaxGridSize: [3]int32{a[driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X],
+			a[driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y],
+			a[driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z]},
+		SharedMemPerBlock:   a[driver.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK],
+		TotalConstantMemory: a[driver.CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY],
+		SIMDWidth:           a[driver.CU_DEVICE_ATTRIBUTE_WARP_SIZE],
+		MemPitch:            a[driver.CU_DEVICE_ATTRIBUTE_MAX_PITCH],
+		RegsPerBlock:        a[driver.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK],
+		ClockRate:           a[driver.CU_DEVICE_ATTRIBUTE_CLOCK_RATE],
+		TextureAlign:        a[driver.CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT],
+	}, ok
 }

@@ -351,3 +351,67 @@ func (d *Driver) GreenCtxWaitEvent(_ *driver.Thread, h driver.GreenCtx, eh drive
 	}
 	return ok
 }
+
+// StreamGetGreenCtx is cuStreamGetGreenCtx.
+func (d *Driver) StreamGetGreenCtx(th *driver.Thread, h driver.Stream) (driver.GreenCtx, driver.Result) {
+	defer d.mu.Unlock()
+	s, t, r := d.askStream("cuStreamGetGreenCtx", th, h)
+	if r != ok {
+		return 0, r
+	}
+	if g := d.greenOf(t, s); g != nil {
+		return g.handle, ok
+	}
+	return 0, ok
+}
+
+// greenOf returns the green context of a stream, for a default stream the current one, or nil.
+func (d *Driver) greenOf(t *thread, s *stream) *greenContext {
+	if s.green == nil && s.kind != createdStream {
+		return t.top().green
+	}
+	return s.green
+}
+
+// CtxFromGreenCtx is cuCtxFromGreenCtx. The context has the green context's handle.
+func (d *Driver) CtxFromGreenCtx(_ *driver.Thread, h driver.GreenCtx) (driver.Context, driver.Result) {
+	defer d.mu.Unlock()
+	g, r := d.aboutGreen("cuCtxFromGreenCtx", h)
+	if r != ok {
+		return 0, r
+	}
+	g.asked = true
+	return driver.Context(g.handle), ok
+}
+
+// GreenCtxGetId is cuGreenCtxGetId.
+func (d *Driver) GreenCtxGetId(_ *driver.Thread, h driver.GreenCtx) (uint64, driver.Result) {
+	defer d.mu.Unlock()
+	g, r := d.aboutGreen("cuGreenCtxGetId", h)
+	if r != ok {
+		return 0, r
+	}
+	return g.id, ok
+}
+
+// CtxGetDevResource is cuCtxGetDevResource.
+func (d *Driver) CtxGetDevResource(_ *driver.Thread, h driver.Context, typ int32) (driver.DevResource, driver.Result) {
+	defer d.mu.Unlock()
+	c, r := d.aboutNamed("cuCtxGetDevResource", h)
+	if r != ok {
+		return driver.DevResource{}, r
+	}
+	dev := c.dev.ordinal
+	of, queues := share{dev: dev, count: multiprocessors}, workQueuesOf(dev)
+	if c.green != nil {
+		of, queues = c.green.share, c.green.queues
+	}
+	raw, r := d.devResource(typ, of, queues)
+	if r == ok {
+		r = d.live(c.context)
+	}
+	if r != ok {
+		return driver.DevResource{}, r
+	}
+	return raw, ok
+}

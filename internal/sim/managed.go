@@ -285,3 +285,23 @@ func (d *Driver) StreamAttachMemAsync(th *driver.Thread, h driver.Stream, p driv
 	d.engine.enqueue(s, &op{})
 	return ok
 }
+
+// MemPrefetchAsyncV1 is cuMemPrefetchAsync.
+func (d *Driver) MemPrefetchAsyncV1(th *driver.Thread, p driver.DevicePtr, n uint64, dev driver.Device,
+	h driver.Stream) driver.Result {
+	return d.MemPrefetchAsync(th, p, n, placeOf(dev), 0, h)
+}
+
+// MemAdviseV1 is cuMemAdvise.
+func (d *Driver) MemAdviseV1(th *driver.Thread, p driver.DevicePtr, n uint64, what int32,
+	dev driver.Device) driver.Result {
+	return d.MemAdvise(th, p, n, what, placeOf(dev))
+}
+
+// placeOf returns the place that a device stands for in older functions.
+func placeOf(dev driver.Device) driver.MemLocation {
+	if dev == driver.Device(driver.CU_DEVICE_CPU) {
+		return driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST}
+	}
+	return driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: int32(dev)}
+}

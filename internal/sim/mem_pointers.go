@@ -71,3 +71,29 @@ func PointerAttributeSize(attribute int32) int {
 	}
 	return 8
 }
+
+// MemRangeGetAttributes is cuMemRangeGetAttributes.
+func (d *Driver) MemRangeGetAttributes(th *driver.Thread, data []unsafe.Pointer, sizes []uint64, attributes []int32,
+	p driver.DevicePtr, n uint64) driver.Result {
+	if len(attributes) == 0 || len(data) != len(attributes) || len(sizes) != len(attributes) {
+		return d.refuse("cuMemRangeGetAttributes", driver.ResultInvalidValue)
+	}
+	for i, a := range attributes {
+		if data[i] == nil || sizes[i] > 1<<20 {
+			return d.refuse("cuMemRangeGetAttributes", driver.ResultInvalidValue)
+		}
+		if r := d.MemRangeGetAttribute(th, unsafe.Slice((*byte)(data[i]), sizes[i]), a, p, n); r != ok {
+			return r
+		}
+	}
+	return ok
+}
+
+// refuse is a call with wrong arguments.
+func (d *Driver) refuse(name string, with driver.Result) driver.Result {
+	defer d.mu.Unlock()
+	if r := d.begin(name); r != ok {
+		return r
+	}
+	return with
+}

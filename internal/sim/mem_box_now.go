@@ -3,13 +3,12 @@ package sim
 import (
 	"encoding/binary"
 	"slices"
-	"unsafe"
 
 	"github.com/purecu/purecu/driver"
 )
 
-// This file has functions that other ones contain: older versions, versions for several values at
-// once, and synchronous copies of rectangles.
+// This file has the copies and sets of boxes and rectangles that wait until they are done, those between
+// devices, and sets of words of 16 bits.
 
 // MemsetD16 is cuMemsetD16_v2.
 func (d *Driver) MemsetD16(th *driver.Thread, dst driver.DevicePtr, v uint16, n uint64) driver.Result {
@@ -136,99 +135,4 @@ func (d *Driver) copyBoxNow(name string, th *driver.Thread, to, from corner, e e
 	}
 	wait := dst.kind.onHost() || src.kind.onHost()
 	return d.copyNow(name, c, wait, func() { e.transfer(dst, src) }, dst.span, src.span)
-}
-
-// MemPrefetchAsyncV1 is cuMemPrefetchAsync.
-func (d *Driver) MemPrefetchAsyncV1(th *driver.Thread, p driver.DevicePtr, n uint64, dev driver.Device,
-	h driver.Stream) driver.Result {
-	return d.MemPrefetchAsync(th, p, n, placeOf(dev), 0, h)
-}
-
-// MemAdviseV1 is cuMemAdvise.
-func (d *Driver) MemAdviseV1(th *driver.Thread, p driver.DevicePtr, n uint64, what int32,
-	dev driver.Device) driver.Result {
-	return d.MemAdvise(th, p, n, what, placeOf(dev))
-}
-
-// placeOf returns the place that a device stands for in older functions.
-func placeOf(dev driver.Device) driver.MemLocation {
-	if dev == driver.Device(driver.CU_DEVICE_CPU) {
-		return driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST}
-	}
-	return driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: int32(dev)}
-}
-
-// MemRangeGetAttributes is cuMemRangeGetAttributes.
-func (d *Driver) MemRangeGetAttributes(th *driver.Thread, data []unsafe.Pointer, sizes []uint64, attributes []int32,
-	p driver.DevicePtr, n uint64) driver.Result {
-	if len(attributes) == 0 || len(data) != len(attributes) || len(sizes) != len(attributes) {
-		return d.refuse("cuMemRangeGetAttributes", driver.ResultInvalidValue)
-	}
-	for i, a := range attributes {
-		if data[i] == nil || sizes[i] > 1<<20 {
-			return d.refuse("cuMemRangeGetAttributes", driver.ResultInvalidValue)
-		}
-		if r := d.MemRangeGetAttribute(th, unsafe.Slice((*byte)(data[i]), sizes[i]), a, p, n); r != ok {
-			return r
-		}
-	}
-	return ok
-}
-
-// refuse is a call with wrong arguments.
-func (d *Driver) refuse(name string, with driver.Result) driver.Result {
-	defer d.mu.Unlock()
-	if r := d.begin(name); r != ok {
-		return r
-	}
-	return with
-}
-
-// MemGetMemPool is cuMemGetMemPool, for the memory of devices.
-func (d *Driver) MemGetMemPool(th *driver.Thread, l driver.MemLocation, kind int32) (driver.MemoryPool, driver.Result) {
-	if r := devicePool(l, kind); r != ok {
-		return 0, d.refuse("cuMemGetMemPool", r)
-	}
-	p, r := d.DeviceGetMemPool(th, driver.Device(l.ID))
-	if r == driver.ResultInvalidDevice {
-		r = driver.ResultInvalidValue
-	}
-	return p, r
-}
-
-// MemGetDefaultMemPool is cuMemGetDefaultMemPool, for the memory of devices.
-func (d *Driver) MemGetDefaultMemPool(th *driver.Thread, l driver.MemLocation,
-	kind int32) (driver.MemoryPool, driver.Result) {
-	if r := devicePool(l, kind); r != ok {
-		return 0, d.refuse("cuMemGetDefaultMemPool", r)
-	}
-	p, r := d.DeviceGetDefaultMemPool(th, driver.Device(l.ID))
-	if r == driver.ResultInvalidDevice {
-		r = driver.ResultInvalidValue
-	}
-	return p, r
-}
-
-// MemSetMemPool is cuMemSetMemPool, for the memory of devices.
-func (d *Driver) MemSetMemPool(th *driver.Thread, l driver.MemLocation, kind int32, p driver.MemoryPool) driver.Result {
-	if r := devicePool(l, kind); r != ok {
-		return d.refuse("cuMemSetMemPool", r)
-	}
-	if p == 0 {
-		return d.refuse("cuMemSetMemPool", driver.ResultInvalidValue)
-	}
-	return d.DeviceSetMemPool(th, driver.Device(l.ID), p)
-}
-
-// devicePool checks that a call is about the pools of a device: there are no others.
-func devicePool(l driver.MemLocation, kind int32) driver.Result {
-	switch {
-	case kind != driver.CU_MEM_ALLOCATION_TYPE_PINNED && kind != 2: // 2 is managed memory
-		return driver.ResultInvalidValue
-	case l.Type == driver.CU_MEM_LOCATION_TYPE_INVALID && kind == driver.CU_MEM_ALLOCATION_TYPE_PINNED:
-		return driver.ResultInvalidValue
-	case l.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE || kind != driver.CU_MEM_ALLOCATION_TYPE_PINNED:
-		return driver.ResultNotSupported
-	}
-	return ok
 }

@@ -115,24 +115,3 @@ func (d *Driver) memOp(p *driver.StreamBatchMemOpParams) (*work, driver.Result) 
 	}
 	return nil, ok // a barrier
 }
-
-// StreamGetGreenCtx is cuStreamGetGreenCtx.
-func (d *Driver) StreamGetGreenCtx(th *driver.Thread, h driver.Stream) (driver.GreenCtx, driver.Result) {
-	defer d.mu.Unlock()
-	s, t, r := d.askStream("cuStreamGetGreenCtx", th, h)
-	if r != ok {
-		return 0, r
-	}
-	if g := d.greenOf(t, s); g != nil {
-		return g.handle, ok
-	}
-	return 0, ok
-}
-
-// greenOf returns the green context of a stream, for a default stream the current one, or nil.
-func (d *Driver) greenOf(t *thread, s *stream) *greenContext {
-	if s.green == nil && s.kind != createdStream {
-		return t.top().green
-	}
-	return s.green
-}
