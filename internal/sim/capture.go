@@ -38,10 +38,10 @@ type work struct {
 	grid, block Dim3
 	shared      uint32
 	attributes  kernelAttributes
-	// blocks is the memory of a copy or memset, and many says that it has more than one row.
-	blocks []*block
-	many   bool
-	kinds  [2]int32 // CU_MEMORYTYPE_… of a copy's destination and source
+	// blocks is the memory of a copy or memset.
+	blocks      []*block
+	manyRows    bool     // of a copy or memset: it has more than one row
+	memoryTypes [2]int32 // CU_MEMORYTYPE_… of a copy's destination and source
 	// copies, sets and host are the parameters of a node, or nil.
 	copies *driver.Memcpy3D
 	sets   *driver.MemsetNodeParams

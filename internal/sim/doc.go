@@ -3,4 +3,47 @@
 //
 // One mutex, Driver.mu, guards everything in a driver but its clock, which has its own mutex. A
 // call that waits for work releases Driver.mu during the wait.
+//
+// # A call
+//
+// A function of the API is a method of [Driver] with its name in C, without cu. It begins with a
+// method that locks the driver, meets the faults that a test has set, and finds the objects of the
+// handles: begin, inContext, onStream, askStream, aboutGreen and so on. The caller unlocks, also
+// after an error:
+//
+//	defer d.mu.Unlock()
+//	s, t, r := d.onStream("cuStreamWaitEvent", th, h)
+//	if r != ok {
+//		return r
+//	}
+//
+// # Work
+//
+// A call that enqueues something makes a work, and passes it to submit. If the stream is being
+// captured, the work becomes a node of the capture's graph. Otherwise work.op makes an op of it,
+// and engine.enqueue adds that to the stream. A launch of a graph makes an op of each node's work.
+// An op waits for other ops: those before it in its stream, those of streams that it is ordered
+// with, and those that an event stands for (a point). A few also wait for a value in memory. The
+// engine completes ops in the order of their times, when a call of the driver or a timer looks.
+// Kernels in PTX are executed on goroutines.
+//
+// # Memory
+//
+// A block is an allocation, of any kind: see blockKind. (Launch.Block is the size of a block of
+// threads.) A span is a part of a block, a box is a part in rows and planes, and a corner is one
+// end of a copy as C's structures have it. The addressSpace finds the block of an address.
+//
+// # Files
+//
+//   - driver.go, objects.go, thread.go, clock.go, fault.go, log.go, check.go: the driver itself,
+//     its handles and threads, faults that tests set, and what tests ask for
+//   - engine.go, pending.go, wait.go: ops, and calls that wait for them
+//   - device.go, attributes.go, context*.go, green.go, stream*.go, event.go, ipc*.go, hostfunc.go:
+//     devices, contexts, streams and events
+//   - mem*.go, managed.go, pointer.go, vmm*.go: memory. mem.go allocates, mem_copy.go and
+//     mem_box.go copy and set, and mempool*.go has pools
+//   - module*.go, library.go, link.go, function.go, unknown.go: code
+//   - launch*.go, kernels.go, execute.go, kernelcheck.go, occupancy.go, heap.go: kernels, in Go
+//     and in PTX, which package vm executes
+//   - capture.go, graph*.go: captures, graphs, their nodes, and executable graphs
 package sim

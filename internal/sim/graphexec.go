@@ -265,7 +265,7 @@ func counterparts(own, nodes []*node, of map[*node]*node, forwards bool) *wrongN
 		case m.work.node != n.work.node:
 			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED}
 		case !alike(m.work.child, n.work.child), !m.work.batch.sameShape(n.work.batch), !m.work.sameRows(&n.work),
-			n.work.node == memcpyNode && m.work.kinds != n.work.kinds:
+			n.work.node == memcpyNode && m.work.memoryTypes != n.work.memoryTypes:
 			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED}
 		case n.work.cond == nil:
 			continue

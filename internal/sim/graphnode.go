@@ -74,7 +74,7 @@ func (w *work) replaceable(other *work) bool {
 	if w.kernel != nil && w.kernel.module.ctx != other.kernel.module.ctx {
 		return false
 	}
-	return (!w.many || w.node == memsetNode) && w.sameRows(other) && w.kinds == other.kinds &&
+	return (!w.manyRows || w.node == memsetNode) && w.sameRows(other) && w.memoryTypes == other.memoryTypes &&
 		w.batch.sameShape(other.batch) &&
 		slices.EqualFunc(w.blocks, other.blocks, func(a, b *block) bool { return a.ctx == b.ctx })
 }
@@ -82,8 +82,8 @@ func (w *work) replaceable(other *work) bool {
 // sameRows reports whether the work and other work both have one row, or several, which are the same
 // for memsets.
 func (w *work) sameRows(other *work) bool {
-	if w.many != other.many || !w.many || w.sets == nil || other.sets == nil {
-		return w.many == other.many
+	if w.manyRows != other.manyRows || !w.manyRows || w.sets == nil || other.sets == nil {
+		return w.manyRows == other.manyRows
 	}
 	a, b := w.sets, other.sets
 	return a.ElementSize == b.ElementSize && a.Width == b.Width && a.Height == b.Height && a.Pitch == b.Pitch
@@ -190,8 +190,8 @@ func (d *Driver) copyParams(name string, p *driver.Memcpy3D, in *context) (*work
 		in = dst.block.ctx
 	}
 	return &work{
-		ctx: in, node: memcpyNode, copies: &c, kinds: [2]int32{c.DstMemoryType, c.SrcMemoryType},
-		blocks: []*block{dst.block, src.block}, many: c.Height > 1 || c.Depth > 1,
+		ctx: in, node: memcpyNode, copies: &c, memoryTypes: [2]int32{c.DstMemoryType, c.SrcMemoryType},
+		blocks: []*block{dst.block, src.block}, manyRows: c.Height > 1 || c.Depth > 1,
 		make: func() *op {
 			return d.access(&op{duration: took}, func() { e.transfer(dst, src) }, dst.span, src.span)
 		},
@@ -209,7 +209,7 @@ func (d *Driver) setParams(p *driver.MemsetNodeParams, in *context) (*work, driv
 	if p.Height > 1 && (p.Pitch < p.Width*size || p.Pitch%size != 0 || p.Pitch > 1<<40) {
 		return nil, driver.ResultInvalidValue
 	}
-	w := &work{ctx: in, node: memsetNode, many: p.Height > 1, sets: new(*p)}
+	w := &work{ctx: in, node: memsetNode, manyRows: p.Height > 1, sets: new(*p)}
 	var spans []span
 	var sets []func()
 	for y := range p.Height {

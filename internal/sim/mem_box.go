@@ -158,8 +158,8 @@ func (s *stream) copyWork(dst, src box, e extent, make func() *op) *work {
 	p := &driver.Memcpy3D{WidthInBytes: e.width, Height: e.height, Depth: e.depth}
 	p.DstMemoryType, p.DstHost, p.DstDevice, p.DstPitch, p.DstHeight = dst.corner()
 	p.SrcMemoryType, p.SrcHost, p.SrcDevice, p.SrcPitch, p.SrcHeight = src.corner()
-	w.copies, w.kinds = p, [2]int32{p.DstMemoryType, p.SrcMemoryType}
-	w.blocks, w.many = []*block{dst.block, src.block}, e.height > 1 || e.depth > 1
+	w.copies, w.memoryTypes = p, [2]int32{p.DstMemoryType, p.SrcMemoryType}
+	w.blocks, w.manyRows = []*block{dst.block, src.block}, e.height > 1 || e.depth > 1
 	return w
 }
 
@@ -184,7 +184,7 @@ func (s *stream) setWork(to *block, p driver.DevicePtr, pitch uint64, value []by
 	}
 	var v [4]byte
 	copy(v[:], value)
-	w.blocks, w.many = []*block{to}, height > 1
+	w.blocks, w.manyRows = []*block{to}, height > 1
 	w.sets = &driver.MemsetNodeParams{Dst: p, Pitch: pitch, Value: binary.LittleEndian.Uint32(v[:]),
 		ElementSize: uint32(len(value)), Width: width, Height: height}
 	return w
