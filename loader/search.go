@@ -191,36 +191,13 @@ func (t *trial) try(c *choice) *Library {
 			return nil
 		}
 	}
-	switch {
-	case h.unsafe != nil:
-		t.reject(c, h.info, Unsafe, h.unsafe)
-		return nil
-	case h.problem != "" && !c.bare, h.problem == Truncated: // a bare name is tried in spite of other problems
-		t.reject(c, h.info, h.problem, h.err)
-		return nil
-	case !c.named && inStubs(c.Path):
-		// Only its answers prove that a library is a stub. But the system's loader gives a loaded
-		// stub to all code in this process that asks for libcuda.so.1. So a library in a folder of
-		// stubs is not loaded.
-		t.reject(c, h.info, Stub, because(c.Path, "it is in "+t.kit+"'s folder of stubs, which are for linking only: "+
-			"remove the folder from the search path and install "+t.owner(), nil))
+	asFile := c.bare && t.searchesHere()
+	if t.rejects(c, h, asFile) {
 		return nil
 	}
-	if c.bare && t.searchesHere() {
-		// Load the file, not the name. The system's loader could find another file below the
-		// working directory, which must not be loaded.
-		switch {
-		case h.problem != "":
-			t.reject(c, h.info, h.problem, h.err)
-			return nil
-		case h.info == nil:
-			t.reject(c, nil, Absent, because(c.Name, "there is none in the folders that are known to be searched, and the system's loader "+
-				"is not asked, as LD_LIBRARY_PATH leads it to the working directory", fs.ErrNotExist))
-			return nil
-		}
+	if asFile {
 		target = h.file
 	}
-
 	handle, err := t.dlopen(target)
 	switch { // the error is not about the candidate
 	case errors.Is(err, ccall.ErrNoGlibc):
@@ -234,6 +211,37 @@ func (t *trial) try(c *choice) *Library {
 		t.blame(c, h, err)
 		return nil
 	}
+	return t.accept(c, handle, target)
+}
+
+// rejects reports whether a candidate is not to be loaded, and records why. h is the file that it leads
+// to, if that is known. asFile says that this file would be loaded instead of a bare name: the system's
+// loader could find another file below the working directory, which must not be loaded.
+func (t *trial) rejects(c *choice, h hit, asFile bool) bool {
+	switch {
+	case h.unsafe != nil:
+		t.reject(c, h.info, Unsafe, h.unsafe)
+	case h.problem != "" && !c.bare, h.problem == Truncated: // a bare name is tried in spite of other problems
+		t.reject(c, h.info, h.problem, h.err)
+	case !c.named && inStubs(c.Path):
+		// Only its answers prove that a library is a stub. But the system's loader gives a loaded
+		// stub to all code in this process that asks for libcuda.so.1. So a library in a folder of
+		// stubs is not loaded.
+		t.reject(c, h.info, Stub, because(c.Path, "it is in "+t.kit+"'s folder of stubs, which are for linking only: "+
+			"remove the folder from the search path and install "+t.owner(), nil))
+	case asFile && h.problem != "":
+		t.reject(c, h.info, h.problem, h.err)
+	case asFile && h.info == nil:
+		t.reject(c, nil, Absent, because(c.Name, "there is none in the folders that are known to be searched, and the system's loader "+
+			"is not asked, as LD_LIBRARY_PATH leads it to the working directory", fs.ErrNotExist))
+	default:
+		return false
+	}
+	return true
+}
+
+// accept returns the library that was loaded for a candidate, or records why it is none.
+func (t *trial) accept(c *choice, handle ccall.Library, target string) *Library {
 	lib, addr, problem, err := t.verify(handle)
 	if loaded := mappedFile(addr); loaded != "" {
 		c.Path = t.name(loaded)
