@@ -164,35 +164,10 @@ func (c *call) resolve(m *manifest, roles []string, bad func(string, ...any)) {
 		if !ok {
 			bad("parameter %s: %s cannot be %q", p.c.name, p.c.typ, roles[i])
 		}
-		switch p.role {
-		case roleBuf:
+		if p.role == roleBuf {
 			lastBuf = p
-		case roleLen, roleInOutLen, roleSame:
-			if p.of = lastBuf; p.arg != "" {
-				p.of = c.param(p.arg)
-			}
-			if p.of == nil || p.of.role != roleBuf {
-				bad("parameter %s: no buf parameter %q", p.c.name, p.arg)
-			}
-		case roleFunc:
-			isData := func(q *callParam) bool { return q.role == roleData }
-			if !p.isNode() && !slices.ContainsFunc(c.params, isData) {
-				bad("parameter %s: func without data", p.c.name)
-			}
-		case roleData:
-			at := slices.IndexFunc(c.params, func(q *callParam) bool { return q.role == roleFunc })
-			if at < 0 {
-				bad("parameter %s: data without func", p.c.name)
-				break
-			}
-			p.of = c.params[at]
-		case roleKExtra:
-			if i == 0 || c.params[i-1].role != roleKParams {
-				bad("parameter %s: kextra without kparams before it", p.c.name)
-				break
-			}
-			p.of = c.params[i-1]
 		}
+		c.relate(i, lastBuf, bad)
 		if p.hasSlot() {
 			p.slot = slots
 			slots++
@@ -210,11 +185,53 @@ func (c *call) resolve(m *manifest, roles []string, bad func(string, ...any)) {
 			c.what = c.params[i]
 		}
 	}
+	c.checkFrame(bad)
+	c.checkLengths(bad)
+}
+
+// relate finds the parameter that parameter i belongs to: the buffer of a length, the function of its
+// data. lastBuf is the last buffer before it, or nil.
+func (c *call) relate(i int, lastBuf *callParam, bad func(string, ...any)) {
+	switch p := c.params[i]; p.role {
+	case roleLen, roleInOutLen, roleSame:
+		if p.of = lastBuf; p.arg != "" {
+			p.of = c.param(p.arg)
+		}
+		if p.of == nil || p.of.role != roleBuf {
+			bad("parameter %s: no buf parameter %q", p.c.name, p.arg)
+		}
+	case roleFunc:
+		isData := func(q *callParam) bool { return q.role == roleData }
+		if !p.isNode() && !slices.ContainsFunc(c.params, isData) {
+			bad("parameter %s: func without data", p.c.name)
+		}
+	case roleData:
+		at := slices.IndexFunc(c.params, func(q *callParam) bool { return q.role == roleFunc })
+		if at < 0 {
+			bad("parameter %s: data without func", p.c.name)
+			break
+		}
+		p.of = c.params[at]
+	case roleKExtra:
+		if i == 0 || c.params[i-1].role != roleKParams {
+			bad("parameter %s: kextra without kparams before it", p.c.name)
+			break
+		}
+		p.of = c.params[i-1]
+	}
+}
+
+// checkFrame checks that the arguments fit the largest frame of internal/ccall.
+func (c *call) checkFrame(bad func(string, ...any)) {
 	regs, stack := c.systemV()
 	noRoom := stack > 0 && (regs > smallFrame || stack > largeFrame-smallFrame || c.isWide())
 	if noRoom || regs > wideFrame || c.floats() > maxFloats {
 		bad("%d words and %d on the stack do not fit a frame", regs, stack)
 	}
+}
+
+// checkLengths checks that each buffer has a length.
+func (c *call) checkLengths(bad func(string, ...any)) {
 	for _, p := range c.params {
 		if p.role != roleBuf {
 			continue

@@ -14,6 +14,17 @@
 // The headers belong to NVIDIA and are not in the repository. A manifest has only names, numbers
 // and prototypes, so that everybody can run emit. A file of additions has facts of another
 // header, or facts about newer releases from public sources, which no header has confirmed.
+//
+// # Files
+//
+//   - From headers to a manifest (extract): lex.go, cpp.go and eval.go are C's preprocessor, parse*.go
+//     and ctype.go its declarations, extract*.go and results.go collect the facts
+//   - manifest.go and structs.go have the facts, classes.go which functions wait, and calls.go how each
+//     function becomes a Go method: the roles of its parameters, from calls.tsv
+//   - Generated Go (emit): emittables.go writes symbols, results and constants, emitcalls.go the typed
+//     calls of package driver
+//   - The C library (library): emitlibrary.go writes its C functions, emitdispatch.go the Go function
+//     that calls the software driver for them, implemented.go what that has
 package main
 
 import (
