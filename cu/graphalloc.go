@@ -15,10 +15,11 @@ const (
 	takeOp     = "GraphExec.Take"
 )
 
-// AddAlloc adds a node that allocates device memory whenever the graph runs, and that comes after other
-// nodes (cuGraphAddMemAllocNode, CUDA 11.4). The memory has one address for the life of the graph. Only
-// nodes of this graph can use it, and each must come after the new node, and before the node that
-// frees the memory: see [Graph.AddFree]. It may have been used before, and is not cleared.
+// AddAlloc adds a node that allocates size bytes of device memory whenever the graph runs, and that
+// comes after other nodes (cuGraphAddMemAllocNode, CUDA 11.4). The memory has one address for the life
+// of the graph. Only nodes of this graph can use it, and each must come after the new node, and before
+// the node that frees the memory: see [Graph.AddFree]. It may have been used before, and is not
+// cleared.
 //
 // # Lifetime
 //

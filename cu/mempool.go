@@ -371,10 +371,10 @@ func (p *MemPool) Alloc(s *Stream, size uint64) (*DeviceMem, error) {
 	return s.alloc(op, size, pc)
 }
 
-// Alloc allocates device memory of the device's current pool in the order of the stream, and
-// returns at once (cuMemAllocAsync, CUDA 11.2). Work that is enqueued on the stream later can use
-// the memory. Other streams, and methods of DeviceMem, must come after the allocation: see
-// [Stream.WaitStream]. It may wait for the GPU if memory is short, like [Context.Alloc]: see
+// Alloc allocates size bytes of the device's current pool in the order of the stream, and returns at
+// once (cuMemAllocAsync, CUDA 11.2). Work that is enqueued on the stream later can use the memory.
+// The content is undefined. Other streams, and methods of DeviceMem, must come after the allocation:
+// see [Stream.WaitStream]. It may wait for the GPU if memory is short, like [Context.Alloc]: see
 // docs/blocking.md.
 //
 // # Freeing

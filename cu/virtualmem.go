@@ -157,7 +157,7 @@ func (m *VirtualMem) Grow(n uint64) error {
 	}
 }
 
-// Shrink unmaps the memory that was mapped at offset n or later, each mapping as a whole
+// Shrink unmaps the memory that was mapped at byte n or later, each mapping as a whole
 // (cuMemUnmap). So the size may stay above n, up to the end of a mapping. It waits as
 // [VirtualMem.Unmap] does: see docs/blocking.md.
 func (m *VirtualMem) Shrink(n uint64) error {
@@ -201,7 +201,7 @@ func (m *VirtualMem) unmap(take func(*part) (bool, error)) error {
 	return v.unmap(take)
 }
 
-// Map maps physical memory at offset off, which must be a multiple of [Context.Granularity]
+// Map maps physical memory at byte off, which must be a multiple of [Context.Granularity]
 // (cuMemMap, cuMemSetAccess). The same memory may be mapped at several places. The mapping keeps the
 // memory allocated, also after p is closed. The devices have the access that
 // [VirtualMem.SetAccess] has set, and the context's own device reads and writes. Map does not wait
@@ -258,7 +258,7 @@ func (m *VirtualMem) SetAccess(dev *Device, a MemAccess) error {
 	return v.setAccess(driver.MemAccessDesc{Location: deviceLocation(dev.raw), Flags: int32(a)})
 }
 
-// Access returns how a device may access the memory that is mapped at offset off (cuMemGetAccess).
+// Access returns how a device may access the memory that is mapped at byte off (cuMemGetAccess).
 func (m *VirtualMem) Access(off uint64, dev *Device) (MemAccess, error) {
 	const op = "cuMemGetAccess"
 	v, mc, err := m.enter(op)
@@ -279,7 +279,7 @@ func (m *VirtualMem) Access(off uint64, dev *Device) (MemAccess, error) {
 	return MemAccess(flags), nil
 }
 
-// Physical returns the physical memory that is mapped at offset off
+// Physical returns the physical memory that is mapped at byte off
 // (cuMemRetainAllocationHandle, CUDA 11.0). Close it after use.
 func (m *VirtualMem) Physical(off uint64) (*PhysicalMem, error) {
 	const op = "cuMemRetainAllocationHandle"
