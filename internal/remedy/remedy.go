@@ -36,6 +36,8 @@ func OfMissing(m *driver.MissingError) string {
 	switch {
 	case m.Since == 0:
 		return "check the name"
+	case m.Software && m.Driver < m.Since:
+		return "use a newer version of the software driver (cusim.Version), or NVIDIA's driver"
 	case m.Software:
 		return "do not use the function, or use NVIDIA's driver"
 	case m.Driver < m.Since:
