@@ -201,6 +201,12 @@ func (d *Driver) moduleOf(l *library, c *context) (*module, driver.Result) {
 	if l.problem != ok {
 		return nil, l.problem
 	}
+	for other, m := range l.modules { // those of contexts that come and go would stay until the library is unloaded
+		if other.destroyed {
+			d.removeModule(m)
+			delete(l.modules, other)
+		}
+	}
 	m, problem := d.newModule(c, l.code, l)
 	if problem != nil {
 		return nil, problem.code

@@ -238,3 +238,20 @@ func TestManagedVariables(t *testing.T) {
 		t.Error("the variable is there after its library")
 	}
 }
+
+// TestLibraryOfContexts uses a library in contexts that come and go. It keeps nothing of them.
+func TestLibraryOfContexts(t *testing.T) {
+	r := newLab(t)
+	l := r.library(libraryPTX)
+	object, _ := r.objects.find(uintptr(l))
+	for range 5 {
+		c, res := r.CtxCreate(r.th, nil, 0, 0)
+		r.must(res)
+		_, res = r.LibraryGetModule(r.th, l)
+		r.must(res)
+		if n := len(object.(*library).modules); n != 1 {
+			t.Errorf("the library has modules of %d contexts", n)
+		}
+		r.must(r.CtxDestroy(r.th, c))
+	}
+}

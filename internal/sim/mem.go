@@ -239,6 +239,20 @@ func (a *addressSpace) forget(b *block) {
 	}
 }
 
+// forgetAll is forget for all blocks that are chosen, which it returns. To forget them one by one would
+// move the others each time.
+func (a *addressSpace) forgetAll(choose func(*block) bool) (chosen []*block) {
+	a.blocks = slices.DeleteFunc(a.blocks, func(b *block) bool {
+		is := choose(b)
+		if is {
+			chosen = append(chosen, b)
+		}
+		return is
+	})
+	a.regions.Store(nil)
+	return chosen
+}
+
 // pages returns zeroed memory that begins at a page, and its address, or nil if there is no memory.
 func (a *addressSpace) pages(size uint64) (data []byte, addr uint64) {
 	if a.alloc == nil {
@@ -316,16 +330,14 @@ func (a *addressSpace) place(size uint64) (addr uint64, there bool) {
 
 // freeMemoryOf frees all memory of a context.
 func (d *Driver) freeMemoryOf(c *context) {
-	for _, b := range slices.Clone(d.space.blocks) {
-		if b.ctx == c {
-			if b.kind == poolBlock && !b.leaving {
-				b.freed(nil, nil)
-			}
-			if b.kind == graphBlock {
-				b.alloc.allocated = false
-			}
-			d.space.remove(b)
+	for _, b := range d.space.forgetAll(func(b *block) bool { return b.ctx == c }) {
+		if b.kind == poolBlock && !b.leaving {
+			b.freed(nil, nil)
 		}
+		if b.kind == graphBlock {
+			b.alloc.allocated = false
+		}
+		d.space.remove(b)
 	}
 	if len(c.dev.contexts) == 0 {
 		for _, p := range c.dev.pools {
