@@ -23,7 +23,8 @@ func (f *function) clusterOf(given Dim3) (Dim3, driver.Result) {
 	required := f.required()
 	switch none := (Dim3{}); {
 	case given == none && required == none && f.attributes[driver.CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] != 0,
-		given != none && required != none && given != required:
+		given != none && required != none && given != required,
+		given == none && required.ofBlocks() != ok: // CUDA checks at the launch that all dimensions were set
 		return none, driver.ResultInvalidClusterSize
 	case given == none:
 		return required, ok

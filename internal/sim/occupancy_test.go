@@ -137,6 +137,12 @@ func TestRequiredClusters(t *testing.T) {
 	if n != 528 || res != ok {
 		t.Errorf("%d clusters, %v", n, res)
 	}
+	f, _ = r.ModuleGetFunction(r.th, m, "k3")
+	r.must(r.FuncSetAttribute(r.th, f, driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 2))
+	_, res = r.OccupancyMaxActiveClusters(r.th, f, clusters(0, 64, 32, 0))
+	r.want("the width alone", driver.ResultInvalidClusterSize, res)
+	r.want("the width alone, a launch", driver.ResultInvalidClusterSize,
+		r.LaunchKernel(r.th, f, 4, 1, 1, 1, 1, 1, 0, 0, driver.KernelParams{}))
 	for _, text := range []string{".reqnctapercluster 0", ".maxclusterrank x"} {
 		_, res := r.ModuleLoadData(r.th, append([]byte(header+".entry k() "+text+" { ret; }"), 0))
 		r.want(text, driver.ResultInvalidPTX, res)
