@@ -192,10 +192,16 @@ func (n GraphNode) HostFunc() (func(), error) {
 	return get(n, "cuGraphHostNodeGetParams", GraphNodeTypeHost,
 		func(t *driver.Table, at driver.At) (func(), driver.Result) {
 			p, res := t.GraphHostNodeGetParams(at, n.raw)
-			for _, h := range n.graph.core.objects.list() {
-				h, ok := h.(*hostFunc)
-				if ok && h.callback.Addr == p.Fn && h.callback.Data == uintptr(p.UserData) {
-					return h.f, res
+			objects := n.graph.core.objects
+			for _, known := range [...]func() []holder{
+				func() []holder { return objects.nodes[n.raw].objects },
+				objects.list, // of a captured node
+			} {
+				for _, h := range known() {
+					h, ok := h.(*hostFunc)
+					if ok && h.callback.Addr == p.Fn && h.callback.Data == uintptr(p.UserData) {
+						return h.f, res
+					}
 				}
 			}
 			return nil, res
