@@ -54,10 +54,7 @@ func ConstPtr(m Memory) Arg {
 
 // Ptr passes the address of memory. The memory is not freed before the kernel has run.
 func Ptr(m Memory) Arg {
-	if m == nil {
-		return Arg{ref: argError{ErrNil}}
-	}
-	s := m.span()
+	s := spanOf(m)
 	switch {
 	case s.err() != nil:
 		return Arg{ref: argError{s.err()}}

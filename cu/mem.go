@@ -88,6 +88,29 @@ func regionOf(m Memory) region {
 	return region{err: errEmbedded}
 }
 
+// spanOf returns the span of a Memory, which may be nil. It asks for the type as regionOf does, because
+// the method of a nil *Span, and of a type that embeds nothing, would panic.
+func spanOf(m Memory) Span {
+	switch m := m.(type) {
+	case nil:
+		return Span{}
+	case Span:
+		return m
+	case *Span:
+		if m != nil {
+			return *m
+		}
+		return Span{}
+	case *DeviceMem:
+		return m.span()
+	case *HostMem:
+		return m.span()
+	case *VirtualMem:
+		return m.span()
+	}
+	return Span{owner: spanError{errEmbedded}}
+}
+
 // readable cuts dst to the bytes that can be read at off, of size bytes in all.
 func readable(dst []byte, off int64, size uint64) ([]byte, error) {
 	if off >= 0 && uint64(off) <= size && uint64(len(dst)) > size-uint64(off) {

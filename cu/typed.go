@@ -96,10 +96,7 @@ func View[T any](m *HostMem, f func(v []T) error) error {
 // SpanOf returns the span of n values of type T, from the value with index first. If they exceed the
 // memory, every use of the Span fails.
 func SpanOf[T any](m Memory, first, n int) Span {
-	var s Span
-	if m != nil {
-		s = m.span()
-	}
+	s := spanOf(m)
 	off, problem := sizeOf[T](first)
 	var size uint64
 	if problem == "" {

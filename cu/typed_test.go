@@ -141,3 +141,20 @@ func TestGrid1D(t *testing.T) {
 		}
 	}
 }
+
+// TestSpanOfNothing uses spans of no memory, and of types that embed memory.
+func TestSpanOfNothing(t *testing.T) {
+	r := newSoft(t)
+	for name, m := range map[string]Memory{"nil": nil, "a nil Span": (*Span)(nil), "a nil DeviceMem": (*DeviceMem)(nil),
+		"a nil VirtualMem": (*VirtualMem)(nil), "the zero VirtualMem": new(VirtualMem)} {
+		if err := r.s.Memset(SpanOf[uint32](m, 0, 1), 1); !errors.Is(err, ErrNil) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	r.is(r.s.Memset(SpanOf[uint32](struct{ Memory }{}, 0, 1), 1), errEmbedded)
+	for name, m := range map[string]Memory{"a nil Span": (*Span)(nil), "an embedded nil": struct{ Memory }{}} {
+		if err := r.spin.Launch(r.s, oneThread, Ptr(m)); !errors.Is(err, ResultInvalidValue) {
+			t.Errorf("a launch with %s: %v", name, err)
+		}
+	}
+}
