@@ -33,21 +33,27 @@ func checkDevice(dev *cu.Device, w *waiter) []check {
 		p.check()
 	}()
 	checks, present := []check{}, ""
+	take := func(s progress) {
+		if s.done != nil {
+			checks = append(checks, *s.done)
+		} else {
+			present = s.name
+		}
+	}
 	for tooLong, quiet := w.timeout(), w.after(silence); ; {
 		select {
 		case s, ok := <-steps:
-			switch {
-			case !ok:
+			if !ok {
 				return checks
-			case s.done != nil:
-				checks = append(checks, *s.done)
-			default:
-				present = s.name
 			}
+			take(s)
 		case <-quiet:
 			w.waiting(fmt.Sprintf("device %d: %s", dev.Ordinal(), present))
 			quiet = nil
 		case <-tooLong:
+			for len(steps) > 0 { // what was already said comes first
+				take(<-steps)
+			}
 			w.hung = true
 			return append(checks, check{Device: dev.Ordinal(), Name: present, Detail: errHangs.Error(), err: errHangs})
 		}
