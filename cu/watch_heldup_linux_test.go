@@ -29,7 +29,7 @@ func TestWatcherIsNotHeldUp(t *testing.T) {
 	select {
 	case err := <-done:
 		r.ok(err)
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		t.Error("the wait in the other context is held up by cuLaunchHostFunc of the watcher")
 	}
 	r.tell("fake_unblock", "cuLaunchHostFunc")

@@ -882,7 +882,7 @@ func TestClosingWakesAtOnce(t *testing.T) {
 			if !errors.Is(err, ErrClosed) {
 				t.Errorf("%s: %v", name, err)
 			}
-		case <-time.After(2 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("%s: nobody has woken it", name)
 		}
 		gpu = must(must(drv.Device(0))(t).PrimaryContext())(t)
@@ -952,7 +952,7 @@ func TestTracerWaitsOnce(t *testing.T) {
 	streams, release := heldStreams(t, sim, gpu, 2)
 	events := recordHeld(t, gpu, streams, 2)
 	told := events[0].load().core.slot.Load().handle()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var once sync.Once
 	waiting, waited := make(chan struct{}), make(chan error, 1)
