@@ -93,6 +93,15 @@ func TestCalls(t *testing.T) {
 				}
 				return s
 			}},
+		{"another name", `.func (.reg .u32 r) next(.reg .u32 n) { add.u32 r, n, 1; ret; }
+			.visible .func (.reg .u32 r) sum(.reg .u32 n);
+			.alias sum, next;`, func(n uint32) uint32 { return n + 1 }},
+		{"another name of a pointer", `.func (.param .u32 r) next(.param .u32 n) { .reg .u32 m; ld.param.u32 m, [n]; add.u32 m, m, 1; st.param.u32 [r], m; ret; }
+			.func (.param .u32 r) other(.param .u32 n); .alias other, next;
+			.func (.reg .u32 r) sum(.reg .u32 n) { .reg .u64 f, g; .reg .pred p; mov.u64 f, other; mov.u64 g, next;
+				{ .param .b32 x; .param .b32 y; st.param.b32 [x], n; proto: .callprototype (.param .b32 _) _ (.param .b32 _);
+				call (y), f, (x), proto; ld.param.b32 r, [y]; } setp.ne.u64 p, f, g; @p mov.u32 r, 0; ret; }`,
+			func(n uint32) uint32 { return n + 1 }},
 	} {
 		results := make([]uint64, 16)
 		fault, err := launch(t, textHeader+c.text+`.entry k(.param .u64 out) {
@@ -130,6 +139,42 @@ func TestCallFaults(t *testing.T) {
 		}
 		if want != got {
 			t.Errorf("%s: got %q, want %q", body, got, want)
+		}
+	}
+}
+
+// TestOldDeclarations executes a kernel with registers and variables in local memory that are declared outside of
+// functions, which versions of PTX before 3.0 allow.
+func TestOldDeclarations(t *testing.T) {
+	const text = `.target sm_20
+		.reg .u32 r<3>; .reg .pred p; .local .u32 l[2]; .local .u32 m;
+		.func next { add.u32 r1, r1, 1; st.local.u32 [m], r1; ret; }
+		.entry other { st.local.u32 [m], 0; ret; }
+		.entry k(.param .u64 out) { .reg .u64 o, x; .reg .u32 r2, a;
+			ld.param.u64 o, [out]; mov.u32 r0, %tid.x; mul.wide.u32 x, r0, 4; add.u64 o, o, x;
+			mov.u32 r1, r0; mov.u32 a, l; st.local.u32 [a+4], r0; setp.eq.u32 p, r0, 3; @p bra end; call next;
+			end: ld.local.u32 r2, [l+4]; mad.lo.u32 r1, r1, 10, r2; @p bra store; ld.local.u32 r2, [m]; mad.lo.u32 r1, r2, 100, r1;
+			store: st.global.u32 [o], r1; ret; }`
+	results := make([]uint64, 2)
+	fault, err := launch(t, ".version 2.3 "+text, 1, 4, memory{1 << 32: vm.BytesOf(results)}, 1<<32)
+	if err != nil || fault != nil {
+		t.Fatalf("%v, %+v", err, fault)
+	}
+	for i := range uint32(4) {
+		want := 110*(i+1) + i
+		if i == 3 {
+			want = 33
+		}
+		if got := uint32(results[i/2] >> (i % 2 * 32)); got != want {
+			t.Errorf("thread %d has %d, want %d", i, got, want)
+		}
+	}
+	if _, err := Parse(".version 3.0 " + text); err == nil {
+		t.Error("version 3.0 accepts it")
+	}
+	for _, alias := range []string{".alias f, k;", ".alias f, g;", ".alias f;"} {
+		if _, err := Parse(textHeader + ".func f; .func g; .entry k { ret; } " + alias); err == nil {
+			t.Errorf("%s is accepted", alias)
 		}
 	}
 }

@@ -71,6 +71,9 @@ func Parse(text string) (*Module, error) {
 	c := &Module{Text: m, names: make(map[string]*symbol), kernels: make(map[string]*syntax.Function),
 		known: make(map[string]*variant)}
 	for _, v := range m.Vars {
+		if v.Space == syntax.Reg { // each kernel has its own
+			continue
+		}
 		switch old := c.names[v.Name]; {
 		case old == nil, old.v.Extern && !v.Extern:
 			c.names[v.Name] = &symbol{v: v, space: v.Space, module: true}
@@ -90,6 +93,13 @@ func Parse(text string) (*Module, error) {
 		if f.Kernel && f.HasBody {
 			c.kernels[f.Name] = f
 		}
+	}
+	for _, a := range m.Aliases {
+		of := c.names[a.Of]
+		if of == nil || of.function == nil || of.function.Kernel || !of.function.HasBody {
+			return nil, &syntax.Error{Pos: a.Pos, Text: fmt.Sprintf("%s is no function that %s can be", a.Of, a.Name)}
+		}
+		c.names[a.Name] = of
 	}
 	for _, f := range m.Functions {
 		if c.names[f.Name].function == f {
@@ -162,7 +172,8 @@ type translator struct {
 	// and of the result in local memory.
 	way          int32
 	args, answer passed
-	own          map[*symbol]*symbol // the shared variables of the text that the kernel uses
+	own          map[*symbol]*symbol // the variables of the text that the kernel uses, in shared or local memory
+	global       map[string]*symbol  // the registers of the text
 
 	f      *function
 	scopes []map[string]*symbol
@@ -203,6 +214,14 @@ func (t *translator) all(kernel *syntax.Function) *Error {
 	t.k.Params = uint32(at)
 	if err := t.prepare(kernel); err != nil {
 		return err
+	}
+	t.f, t.global = t.queue[0], make(map[string]*symbol)
+	for _, v := range t.Text.Vars {
+		if v.Space == syntax.Reg {
+			if err := t.declare(t.global, v); err != nil {
+				return err
+			}
+		}
 	}
 	for i := 0; i < len(t.queue); i++ {
 		if err := t.function(t.queue[i]); err != nil {
@@ -249,12 +268,12 @@ func (t *translator) function(f *function) *Error {
 		t.emit(vm.Op{Run: isa.Set, D: t.sp}, f.Pos, "entry")
 	}
 	t.enter(f)
-	t.scopes = []map[string]*symbol{{}}
+	t.scopes = []map[string]*symbol{t.global, {}}
 	for i, v := range f.Params {
-		t.scopes[0][v.Name] = f.params[i]
+		t.scopes[1][v.Name] = f.params[i]
 	}
 	for i, v := range f.Results {
-		t.scopes[0][v.Name] = f.results[i]
+		t.scopes[1][v.Name] = f.results[i]
 	}
 	if err := t.block(f.Body); err != nil {
 		return err

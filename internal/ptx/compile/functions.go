@@ -152,7 +152,7 @@ func (m *Module) FunctionAddress(name string) (uint64, bool) {
 		return 0, false
 	}
 	for i, f := range m.functions {
-		if f.Name == name {
+		if f == s.function {
 			return 16 * uint64(i+1), true
 		}
 	}

@@ -259,20 +259,34 @@ func readsSpecials(v *variant) bool {
 	return false
 }
 
+// ownOf returns the kernel's own variable for one of the text in shared or local memory, of which each kernel has
+// another one.
+func (t *translator) ownOf(s *symbol) *symbol {
+	old := s.space == syntax.Local && t.Text.Version < mostLocal
+	if !s.module || s.space != syntax.Shared && !old {
+		return s
+	}
+	own := t.own[s]
+	if own == nil {
+		copied := *s
+		own = &copied
+		if own.module = false; old {
+			at := align(uint64(t.k.Local), max(s.v.Align, 1))
+			t.k.Local, own.offset = uint32(min(at+s.v.Size(), 1<<31)), at
+		} else {
+			t.shared(own)
+		}
+		t.own[s] = own
+	}
+	return own
+}
+
+// mostLocal is the first version of PTX in which variables of the text may not be in local memory.
+const mostLocal = 30
+
 // address returns the column of the address of a variable, in its state space.
 func (t *translator) address(s *symbol, offset uint64) (int32, *Error) {
-	if s.module && s.space == syntax.Shared {
-		// Each kernel has its own place for it.
-		own := t.own[s]
-		if own == nil {
-			copied := *s
-			own = &copied
-			own.module = false
-			t.shared(own)
-			t.own[s] = own
-		}
-		s = own
-	}
+	s = t.ownOf(s)
 	switch {
 	case s.space == syntax.Shared && !s.placed: // behind the static variables
 		t.aligned = max(t.aligned, min(s.v.Align, vm.SharedBegin))

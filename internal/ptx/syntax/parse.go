@@ -162,6 +162,22 @@ func (p *parser) attributes() (managed bool, err *Error) {
 	}
 }
 
+// mostGlobal is the first version of PTX in which registers and variables in local memory may not be declared outside
+// of functions.
+const mostGlobal = 30
+
+// alias reads the names behind .alias.
+func (p *parser) alias(pos Pos) *Error {
+	name := p.tok.text
+	p.advance()
+	if err := p.expect(","); err != nil {
+		return err
+	}
+	p.m.Aliases = append(p.m.Aliases, Alias{pos, name, p.tok.text})
+	p.advance()
+	return p.expect(";")
+}
+
 // declaration reads a declaration of the module.
 func (p *parser) declaration() *Error {
 	linkage := ""
@@ -184,11 +200,16 @@ func (p *parser) declaration() *Error {
 			return err
 		}
 		return p.skipUntil("}")
-	case ".pragma", ".alias":
+	case ".pragma":
 		return p.skipUntil(";")
+	case ".alias":
+		return p.alias(t.pos)
 	case ".entry", ".func":
 		return p.function(t, linkage)
-	case ".global", ".const", ".shared", ".local":
+	case ".global", ".const", ".shared", ".local", ".reg":
+		if p.m.Version >= mostGlobal && t.text == ".reg" {
+			return &Error{t.pos, fmt.Sprintf("%q begins no declaration", t.text)}
+		}
 		vars, err := p.variables(spaceOf(t.text), t.pos, linkage)
 		p.m.Vars = append(p.m.Vars, vars...)
 		return err

@@ -22,7 +22,14 @@ type Module struct {
 	Target    int32 // 90 for sm_90
 	Vars      []*Var
 	Functions []*Function
+	Aliases   []Alias
 	Files     map[uint64]string // the names of source files, by their numbers
+}
+
+// Alias is another name of a function.
+type Alias struct {
+	Pos
+	Name, Of string
 }
 
 // Space is a state space.
