@@ -2590,6 +2590,15 @@ var callNames = [...]string{
 // madeNames are those of the functions that C makes of others, where they differ.
 var madeNames = [...]string{
 	"cuDeviceComputeCapability",
+	"cuFuncSetBlockShape",
+	"cuFuncSetSharedSize",
 	"cuGraphInstantiate",
+	"cuLaunch",
+	"cuLaunchGrid",
+	"cuLaunchGridAsync",
 	"cuOccupancyMaxPotentialBlockSizeWithFlags",
+	"cuParamSetSize",
+	"cuParamSetf",
+	"cuParamSeti",
+	"cuParamSetv",
 }

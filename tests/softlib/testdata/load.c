@@ -90,6 +90,30 @@ static void launch(handle f, int library_kernel)
 	OK(cuLaunchKernel, f, 1, 1, 1, threads, 1, 1, 0, NULL, NULL, extra);
 	added(21);
 
+	if (!library_kernel) { // as before CUDA 4
+		OK(cuFuncSetBlockShape, f, threads, 1, 1);
+		OK(cuFuncSetSharedSize, f, 16);
+		OK(cuParamSetSize, f, size);
+		OK(cuParamSetv, f, 0, &memory, sizeof memory);
+		OK(cuParamSeti, f, (int)sizeof memory, 30);
+		OK(cuLaunch, f);
+		added(31);
+		OK(cuLaunchGrid, f, 1, 1);
+		added(31);
+		union { unsigned bits; float number; } forty = {40};
+		CHECK(((int (*)(handle, int, float))symbol("cuParamSetf"))(f, (int)sizeof memory, forty.number) == 0);
+		OK(cuLaunchGridAsync, f, 1, 1, NULL);
+		added(41);
+		WANT(1, cuFuncSetBlockShape, f, 0, 1, 1);
+		WANT(1, cuParamSetSize, f, 5000);
+		WANT(1, cuParamSetv, f, 4090, &memory, sizeof memory);
+		WANT(1, cuParamSetv, f, -1, &memory, sizeof memory);
+		WANT(1, cuParamSetv, f, 0, NULL, sizeof memory);
+		WANT(1, cuLaunchGrid, f, 0, 1);
+		WANT(400, cuLaunch, NULL);
+		added(0);
+	}
+
 	struct { unsigned grid[3], block[3], shared; handle stream; void *attributes; unsigned count; } config =
 		{{1, 1, 1}, {threads, 1, 1}, 0, NULL, NULL, 0};
 	OK(cuLaunchKernelEx, &config, f, params, NULL);

@@ -806,15 +806,6 @@ int cuFuncSetAttribute(void *hfunc, int attrib, int value)
 	return cusim_call(133, 9000, a);
 }
 
-int cuFuncSetBlockShape(void *hfunc, int x, int y, int z)
-{
-	(void)hfunc;
-	(void)x;
-	(void)y;
-	(void)z;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
-}
-
 int cuFuncSetCacheConfig(void *hfunc, int config)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)config};
@@ -825,13 +816,6 @@ int cuFuncSetSharedMemConfig(void *hfunc, int config)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)config};
 	return cusim_call(267, 4020, a);
-}
-
-int cuFuncSetSharedSize(void *hfunc, unsigned int bytes)
-{
-	(void)hfunc;
-	(void)bytes;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
 }
 
 int cuGLCtxCreate(void)
@@ -1724,12 +1708,6 @@ int cuKernelSetCacheConfig(void *kernel, int config, int dev)
 	return cusim_call(284, 12000, a);
 }
 
-int cuLaunch(void *f)
-{
-	(void)f;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
-}
-
 int cuLaunchCooperativeKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams};
@@ -1748,23 +1726,6 @@ int cuLaunchCooperativeKernel_ptsz(void *f, unsigned int gridDimX, unsigned int 
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, cusim_own(hStream), (uintptr_t)kernelParams};
 	return cusim_call(140, 9000, a);
-}
-
-int cuLaunchGrid(void *f, int grid_width, int grid_height)
-{
-	(void)f;
-	(void)grid_width;
-	(void)grid_height;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
-}
-
-int cuLaunchGridAsync(void *f, int grid_width, int grid_height, void *hStream)
-{
-	(void)f;
-	(void)grid_width;
-	(void)grid_height;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
 }
 
 int cuLaunchHostFunc(void *hStream, void *fn, void *userData)
@@ -3362,43 +3323,11 @@ int cuOccupancyMaxPotentialClusterSize(void *clusterSize, void *func, void *conf
 	return cusim_call(271, 11070, a);
 }
 
-int cuParamSetSize(void *hfunc, unsigned int numbytes)
-{
-	(void)hfunc;
-	(void)numbytes;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
-}
-
 int cuParamSetTexRef(void *hfunc, int texunit, void *hTexRef)
 {
 	(void)hfunc;
 	(void)texunit;
 	(void)hTexRef;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
-}
-
-int cuParamSetf(void *hfunc, int offset, float value)
-{
-	(void)hfunc;
-	(void)offset;
-	(void)value;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
-}
-
-int cuParamSeti(void *hfunc, int offset, unsigned int value)
-{
-	(void)hfunc;
-	(void)offset;
-	(void)value;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
-}
-
-int cuParamSetv(void *hfunc, int offset, void *ptr, unsigned int numbytes)
-{
-	(void)hfunc;
-	(void)offset;
-	(void)ptr;
-	(void)numbytes;
 	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
 }
 
