@@ -2589,6 +2589,8 @@ var callNames = [...]string{
 
 // madeNames are those of the functions that C makes of others, where they differ.
 var madeNames = [...]string{
+	"cuCtxAttach",
+	"cuCtxDetach",
 	"cuDeviceComputeCapability",
 	"cuFuncSetBlockShape",
 	"cuFuncSetSharedSize",

@@ -247,5 +247,18 @@ int main(int argc, char **argv)
 	OK(cuLinkDestroy, state);
 	OK(cuMemFree_v2, memory);
 	OK(cuDevicePrimaryCtxRelease_v2, 0);
+	// As before CUDA 4, contexts count their users.
+	handle made, same, current;
+	OK(cuCtxCreate_v2, &made, 0, 0);
+	OK(cuCtxAttach, &same, 0);
+	CHECK(same == made);
+	WANT(1, cuCtxAttach, &same, 1);
+	OK(cuCtxDetach, made);
+	OK(cuCtxGetCurrent, &current);
+	CHECK(current == made);
+	WANT(201, cuCtxDetach, NULL);
+	OK(cuCtxDetach, made);
+	OK(cuCtxGetCurrent, &current);
+	CHECK(current != made);
 	return 0;
 }

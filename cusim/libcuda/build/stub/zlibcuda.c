@@ -155,13 +155,6 @@ int cuCoredumpSetAttributeGlobal(int attrib, void *value, void *size)
 	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
 }
 
-int cuCtxAttach(void *pctx, unsigned int flags)
-{
-	(void)pctx;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
-}
-
 int cuCtxCreate(void *pctx, unsigned int flags, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pctx, (uint32_t)flags, (uint32_t)dev};
@@ -196,12 +189,6 @@ int cuCtxDestroy_v2(void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)ctx};
 	return cusim_call(19, 4000, a);
-}
-
-int cuCtxDetach(void *ctx)
-{
-	(void)ctx;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
 }
 
 int cuCtxDisablePeerAccess(void *peerContext)

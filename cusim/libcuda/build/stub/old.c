@@ -1,5 +1,5 @@
-// The launches of CUDA before version 4: a function keeps the size of its blocks, their shared memory, and its
-// arguments. cuLaunchKernel gets them.
+// Functions of CUDA before version 4. Launches: a function keeps the size of its blocks, their shared memory, and its
+// arguments, and cuLaunchKernel gets them. Contexts: they count who uses them.
 #include "libcuda.h"
 
 #include <pthread.h>
@@ -134,4 +134,56 @@ int cuLaunchGrid(void *f, int grid_width, int grid_height)
 int cuLaunchGridAsync(void *f, int grid_width, int grid_height, void *hStream)
 {
 	return launch(cusim_begin("cuLaunchGridAsync"), f, grid_width, grid_height, hStream);
+}
+
+// A user is one more use of a context than that of its creator.
+struct user {
+	void *ctx;
+	struct user *next;
+};
+
+static struct user *users;
+
+int cuCtxAttach(void *pctx, unsigned int flags)
+{
+	void *ctx = NULL;
+	int result = cusim_begin("cuCtxAttach");
+	if (!result)
+		result = pctx && !flags ? cuCtxGetCurrent(&ctx) : CUDA_ERROR_INVALID_VALUE;
+	if (result)
+		return result;
+	if (!ctx)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	struct user *u = malloc(sizeof *u);
+	if (!u)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	u->ctx = *(void **)pctx = ctx;
+	pthread_mutex_lock(&lock);
+	u->next = users;
+	users = u;
+	pthread_mutex_unlock(&lock);
+	return CUDA_SUCCESS;
+}
+
+int cuCtxDetach(void *ctx)
+{
+	void *current = NULL;
+	int result = cusim_begin("cuCtxDetach");
+	if (!result)
+		result = cuCtxGetCurrent(&current);
+	if (result)
+		return result;
+	if (!ctx || ctx != current)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	pthread_mutex_lock(&lock);
+	struct user **at = &users, *u;
+	while (*at && (*at)->ctx != ctx)
+		at = &(*at)->next;
+	if ((u = *at))
+		*at = u->next;
+	pthread_mutex_unlock(&lock);
+	if (!u)
+		return cuCtxDestroy_v2(ctx);
+	free(u);
+	return CUDA_SUCCESS;
 }
