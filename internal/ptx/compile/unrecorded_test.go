@@ -95,7 +95,8 @@ const (
 // unrecordedExamples returns the examples of this file.
 func unrecordedExamples() []*example {
 	list := bodies(unrecorded, false)
-	return slices.Concat(list, lop3Examples(), pairExamples(), conversionExamples(), accessExamples(), updateExamples(), bulkExamples())
+	return slices.Concat(list, lop3Examples(), pairExamples(), conversionExamples(), accessExamples(), updateExamples(), bulkExamples(),
+		laterVideoExamples())
 }
 
 // lop3Examples returns lop3 with a predicate.
@@ -612,6 +613,133 @@ func bulkExamples() (list []*example) {
 					"ld.shared.b%d D,[sa+%d];", n*bits/8, space, vec, typ, what, bits, (n-1)*bits/8)
 				list = append(list, computed(places+body+fmt.Sprintf(end, bits), fmt.Sprint("i", bits), inputs,
 					func(in []uint64) uint64 { return in[0] << (64 - bits) >> (64 - bits) }))
+			}
+		}
+	}
+	return list
+}
+
+// laterVideoExamples returns vset, vmad and vavrg. The results are computed as the manual describes it.
+func laterVideoExamples() (list []*example) {
+	special := []uint64{0, 1, 127, 0x80, 0x7fff, 0x8001, 0x00ff80, 0x12348765, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff}
+	var inputs []uint64
+	for _, a := range special {
+		for i, b := range special {
+			inputs = append(inputs, a, b, special[(i*5+3)%len(special)], 0)
+		}
+	}
+	part := func(v uint64, typ string, from, size int) int64 {
+		if v = v >> from << (64 - size); typ[0] == 's' {
+			return int64(v) >> (64 - size)
+		}
+		return int64(v >> (64 - size))
+	}
+	truth := func(cmp string, x, y int64) int64 {
+		if compared(cmp, float64(x), float64(y)) { // 32 bits are exact
+			return 1
+		}
+		return 0
+	}
+	types, comparisons := []string{"u32", "s32"}, strings.Fields("eq ne lt le gt ge")
+	for _, at := range types {
+		for _, bt := range types {
+			for _, cmp := range comparisons {
+				for _, second := range []string{"", "add", "min", "max"} {
+					ins := "vset." + at + "." + bt + "." + cmp
+					if second != "" {
+						ins += "." + second + " D,A,B,C"
+					} else {
+						ins += " D,A,B"
+					}
+					list = append(list, computed(ins, "i", inputs, func(in []uint64) uint64 {
+						d := uint64(truth(cmp, part(in[0], at, 0, 32), part(in[1], bt, 0, 32)))
+						switch second {
+						case "add":
+							d += in[2]
+						case "min":
+							d = min(d, in[2])
+						case "max":
+							d = max(d, in[2])
+						}
+						return d & 0xffffffff
+					}))
+				}
+			}
+			for _, size := range []int{16, 8} {
+				packed := func(ins string, add bool, one func(x, y int64) int64) {
+					list = append(list, computed(ins+" D,A,B,C", "i", inputs, func(in []uint64) (d uint64) {
+						if add {
+							d = in[2]
+						}
+						for from := 0; from < 32; from += size {
+							x := uint64(one(part(in[0], at, from, size), part(in[1], bt, from, size)))
+							if add {
+								d += x
+							} else {
+								d |= x << (64 - size) >> (64 - size) << from
+							}
+						}
+						return d & 0xffffffff
+					}))
+				}
+				n := fmt.Sprint(32 / size)
+				for _, cmp := range comparisons {
+					one := func(x, y int64) int64 { return truth(cmp, x, y) }
+					packed("vset"+n+"."+at+"."+bt+"."+cmp, false, one)
+					packed("vset"+n+"."+at+"."+bt+"."+cmp+".add", true, one)
+				}
+				for _, dt := range types {
+					average := func(x, y int64) int64 {
+						up := int64(0)
+						if x+y >= 0 {
+							up = 1
+						}
+						return int64(math.Floor(float64(x+y+up) / 2))
+					}
+					limited := func(x, y int64) int64 {
+						if dt == "s32" {
+							return min(max(average(x, y), -1<<(size-1)), 1<<(size-1)-1)
+						}
+						return min(max(average(x, y), 0), 1<<size-1)
+					}
+					name := "vavrg" + n + "." + dt + "." + at + "." + bt
+					packed(name, false, average)
+					packed(name+".add", true, average)
+					packed(name+".sat", false, limited)
+				}
+			}
+			for _, dt := range types {
+				for i := range 12 {
+					po, sat, shift := i&1 == 1, i&2 == 2, []uint{0, 7, 15}[i/4]
+					ins := "vmad." + dt + "." + at + "." + bt
+					for _, m := range []struct {
+						is   bool
+						text string
+					}{{po, ".po"}, {sat, ".sat"}, {shift != 0, fmt.Sprint(".shr", shift)}} {
+						if m.is {
+							ins += m.text
+						}
+					}
+					list = append(list, computed(ins+" D,A,B,C", "i", inputs, func(in []uint64) uint64 {
+						signed := at == "s32" || bt == "s32"
+						typ, least, most := "u32", int64(0), int64(math.MaxUint32)
+						if signed {
+							typ, least, most = "s32", math.MinInt32, math.MaxInt32
+						}
+						sum := new(big.Int).Mul(big.NewInt(part(in[0], at, 0, 32)), big.NewInt(part(in[1], bt, 0, 32)))
+						sum.Add(sum, big.NewInt(part(in[2], typ, 0, 32)))
+						if po {
+							sum.Add(sum, big.NewInt(1))
+						}
+						sum.Rsh(sum, shift)
+						if sat && sum.Cmp(big.NewInt(least)) < 0 {
+							sum.SetInt64(least)
+						} else if sat && sum.Cmp(big.NewInt(most)) > 0 {
+							sum.SetInt64(most)
+						}
+						return new(big.Int).And(sum, big.NewInt(math.MaxUint32)).Uint64()
+					}))
+				}
 			}
 		}
 	}

@@ -21,7 +21,23 @@ func videoRows() []*Instruction {
 			&Instruction{Name: name, Modifiers: strings.TrimSpace(modifiers),
 				Operands: "d:b32 a:b32 b:b32", Make: word})
 	}
-	for _, name := range []string{"vadd", "vsub", "vabsdiff", "vmin", "vmax"} {
+	const compares = "t=u32|s32 u=u32|s32 cmp=eq|ne|lt|le|gt|ge"
+	set := func(v Variant) vm.Func { return wholeIntegers(v, "vset") }
+	multiply := "dt=u32|s32 t=u32|s32 u=u32|s32 "
+	list = append(list,
+		&Instruction{Name: "vset", Modifiers: compares + " second=add|min|max", Operands: "d:b32 a:b32 b:b32 c:b32",
+			Make: set},
+		&Instruction{Name: "vset", Modifiers: compares, Operands: "d:b32 a:b32 b:b32", Make: set},
+		&Instruction{Name: "vmad", Modifiers: multiply + "po? sat? scale=shr7|shr15", Operands: "d:b32 a:b32 b:b32 c:b32",
+			Make: videoMultiply},
+		&Instruction{Name: "vmad", Modifiers: multiply + "po? sat?", Operands: "d:b32 a:b32 b:b32 c:b32",
+			Make: videoMultiply})
+	for _, n := range []string{"2", "4"} {
+		list = append(list, &Instruction{Name: "vset" + n, Modifiers: compares + " add?",
+			Operands: "d:b32 a:b32 b:b32 c:b32", Special: "registers",
+			Make: func(v Variant) vm.Func { return packedIntegers(v, "vset", n == "2") }})
+	}
+	for _, name := range []string{"vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax"} {
 		for _, n := range []string{"2", "4"} {
 			list = append(list, &Instruction{Name: name + n,
 				Modifiers: "dt=u32|s32 t=u32|s32 u=u32|s32 sat? add?", Operands: "d:b32 a:b32 b:b32 c:b32",
@@ -36,6 +52,7 @@ func videoRows() []*Instruction {
 // does a second operation with the result.
 func wholeIntegers(v Variant, name string) vm.Func {
 	at, bt, signed := v.T(), v.Get("u"), v.Get("dt") == "s32"
+	cmp := v.Get("cmp")
 	compute := func(a, b uint32) uint32 {
 		x, y := int64(extend(uint64(a), at)), int64(extend(uint64(b), bt))
 		if v.Get("mode") == "wrap" {
@@ -46,6 +63,8 @@ func wholeIntegers(v Variant, name string) vm.Func {
 			x <<= min(y, 32)
 		case "vshr":
 			x >>= min(y, 32)
+		case "vset":
+			return uint32(compareInts(cmp, x, y))
 		default:
 			x = videoOf(name, x, y)
 		}
@@ -68,6 +87,47 @@ func wholeIntegers(v Variant, name string) vm.Func {
 	}
 }
 
+// compareInts returns 1 if a comparison is true, otherwise 0.
+func compareInts(cmp string, x, y int64) int64 {
+	yes := x == y
+	switch cmp {
+	case "ne":
+		yes = x != y
+	case "lt":
+		yes = x < y
+	case "le":
+		yes = x <= y
+	case "gt":
+		yes = x > y
+	case "ge":
+		yes = x >= y
+	}
+	return int64(choice(yes, 1, 0))
+}
+
+// videoMultiply returns the function of vmad. The sum has 64 bits, which are enough. It is signed if one of the
+// factors is.
+func videoMultiply(v Variant) vm.Func {
+	at, bt, sat := v.T(), v.Get("u"), v.Has("sat")
+	signed, more := at == "s32" || bt == "s32", int64(choice(v.Has("po"), 1, 0))
+	shift := map[string]int{"": 0, "shr7": 7, "shr15": 15}[v.Get("scale")]
+	return three(func(a, b, c uint32) uint32 {
+		x, y := int64(extend(uint64(a), at)), int64(extend(uint64(b), bt))
+		if !signed {
+			sum := (uint64(x)*uint64(y) + uint64(c) + uint64(more)) >> shift
+			if sat {
+				sum = min(sum, 1<<32-1)
+			}
+			return uint32(sum)
+		}
+		sum := (x*y + int64(int32(c)) + more) >> shift
+		if sat {
+			sum = narrow(sum, 32, true)
+		}
+		return uint32(sum)
+	})
+}
+
 // videoOf computes what an instruction is about.
 func videoOf(name string, x, y int64) int64 {
 	switch name {
@@ -75,6 +135,11 @@ func videoOf(name string, x, y int64) int64 {
 		return x + y
 	case "vsub":
 		return x - y
+	case "vavrg":
+		if x+y >= 0 {
+			return (x + y + 1) >> 1
+		}
+		return (x + y) >> 1
 	case "vabsdiff":
 		return max(x-y, y-x)
 	case "vmin":
@@ -100,12 +165,16 @@ func packedIntegers(v Variant, name string, wide bool) vm.Func {
 		}
 		return int64(x >> (32 - size))
 	}
-	at, bt, signed := v.T(), v.Get("u"), v.Get("dt") == "s32"
+	at, bt, signed, cmp := v.T(), v.Get("u"), v.Get("dt") == "s32", v.Get("cmp")
 	return three(func(a, b, c uint32) uint32 {
 		d := uint32(0)
 		for i := range count {
 			x, y := part(a, i, at), part(b, i, bt)
-			x = videoOf(name, x, y)
+			if name == "vset" {
+				x = compareInts(cmp, x, y)
+			} else {
+				x = videoOf(name, x, y)
+			}
 			switch {
 			case v.Has("add"):
 				c += uint32(x)

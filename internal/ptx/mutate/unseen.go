@@ -24,6 +24,7 @@ var unseen = []struct{ entry, what, why string }{
 	{`^cp reduce .*op=and`, `^t=b64 has half the width$`, "both halves are changed in the same way"},
 	{`^(alloca|stacksave|stackrestore) `, `^t=`, "addresses of local memory have no more than 32 bits"},
 	{`^wmma load .*tf32$`, `^tf32: lowest bit`, "the lowest bits of these numbers do not count"},
+	{`^vmad `, `^dt=`, "the signs of the factors say whether the sum has one"},
 	{`^(mapa|getctarank) `, `^(t|space)=`, "the place of the address says what it is"},
 	{`^(ldmatrix|stmatrix|cp async mbarrier|mbarrier) `, `^space= is shared$`,
 		"shared memory takes addresses of generic memory, too"},
