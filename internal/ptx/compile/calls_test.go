@@ -96,7 +96,8 @@ func TestCalls(t *testing.T) {
 		{"another name", `.func (.reg .u32 r) next(.reg .u32 n) { add.u32 r, n, 1; ret; }
 			.visible .func (.reg .u32 r) sum(.reg .u32 n);
 			.alias sum, next;`, func(n uint32) uint32 { return n + 1 }},
-		{"another name of a pointer", `.func (.param .u32 r) next(.param .u32 n) { .reg .u32 m; ld.param.u32 m, [n]; add.u32 m, m, 1; st.param.u32 [r], m; ret; }
+		{"another name of a pointer", `.func (.param .u32 r) next(.param .u32 n) {
+				.reg .u32 m; ld.param.u32 m, [n]; add.u32 m, m, 1; st.param.u32 [r], m; ret; }
 			.func (.param .u32 r) other(.param .u32 n); .alias other, next;
 			.func (.reg .u32 r) sum(.reg .u32 n) { .reg .u64 f, g; .reg .pred p; mov.u64 f, other; mov.u64 g, next;
 				{ .param .b32 x; .param .b32 y; st.param.b32 [x], n; proto: .callprototype (.param .b32 _) _ (.param .b32 _);

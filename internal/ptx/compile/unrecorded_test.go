@@ -95,8 +95,8 @@ const (
 // unrecordedExamples returns the examples of this file.
 func unrecordedExamples() []*example {
 	list := bodies(unrecorded, false)
-	return slices.Concat(list, lop3Examples(), pairExamples(), conversionExamples(), accessExamples(), updateExamples(), bulkExamples(),
-		laterVideoExamples())
+	return slices.Concat(list, lop3Examples(), pairExamples(), conversionExamples(), accessExamples(), updateExamples(),
+		bulkExamples(), laterVideoExamples())
 }
 
 // lop3Examples returns lop3 with a predicate.
@@ -621,7 +621,8 @@ func bulkExamples() (list []*example) {
 
 // laterVideoExamples returns vset, vmad and vavrg. The results are computed as the manual describes it.
 func laterVideoExamples() (list []*example) {
-	special := []uint64{0, 1, 127, 0x80, 0x7fff, 0x8001, 0x00ff80, 0x12348765, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff}
+	special := []uint64{0, 1, 127, 0x80, 0x7fff, 0x8001, 0x00ff80, 0x12348765, 0x7fffffff, 0x80000000, 0xfffffffe,
+		0xffffffff}
 	var inputs []uint64
 	for _, a := range special {
 		for i, b := range special {
