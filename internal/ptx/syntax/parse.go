@@ -250,6 +250,12 @@ func (p *parser) target() *Error {
 // function reads a kernel or a function.
 func (p *parser) function(t token, linkage string) (err *Error) {
 	f := &Function{Pos: t.pos, Kernel: t.text == ".entry"}
+	if p.tok.text == ".attribute" {
+		p.advance()
+		if _, err = p.attributes(); err != nil {
+			return err
+		}
+	}
 	if p.tok.text == "(" && !f.Kernel {
 		if f.Results, err = p.params(); err != nil {
 			return err

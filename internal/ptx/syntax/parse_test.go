@@ -116,7 +116,7 @@ func TestDeclarations(t *testing.T) {
 		.const .f32 pi = 0f40490FDB;
 		.global .u64 table[2] = {generic(text)+1, text-2};
 		.global .attribute(.managed, .unified(19, 95)) .s32 a = -1, b[] = {1, 2, {3}};
-		.func (.param .b32 r) f(.param .b32 x, .reg .u64 y);
+		.func .attribute(.unified(171, 205)) (.param .b32 r) f(.param .b32 x, .reg .u64 y);
 		.weak .entry k(.param .u64 .ptr .global .align 8 p, .param .align 4 .b8 s[12]) .maxntid 128, 1, 1 .minnctapersm 2 { ret; }
 		.section .debug_info { .b8 1, 2 }` + "\x00 garbage")
 	if err != nil {
@@ -258,6 +258,8 @@ func TestOldPrototypes(t *testing.T) {
 	const text = ` .target sm_20
 		.visible .func (.param .s32 y) f (.param .s32 x)
 		.extern .func g
+		@@DWARF .section .debug_info, "", @progbits
+		@@DWARF .byte 0x01, 0x02
 		.file 1 "a.cu"
 		.visible .func (.param .s32 y) f (.param .s32 x) { ret; }
 		.entry k { ret; }`

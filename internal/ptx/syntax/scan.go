@@ -116,7 +116,7 @@ func (s *scanner) skip() *Error {
 			s.lineBegin = s.at
 		case c == ' ' || c == '\t' || c == '\r':
 			s.at++
-		case strings.HasPrefix(s.text[s.at:], "//"):
+		case strings.HasPrefix(s.text[s.at:], "//"), strings.HasPrefix(s.text[s.at:], "@@DWARF"): // of old debuggers
 			n := strings.IndexByte(s.text[s.at:], '\n')
 			if n < 0 {
 				n = len(s.text) - s.at
