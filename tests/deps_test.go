@@ -49,7 +49,7 @@ var rules = map[string]rule{
 	"internal/ptx/syntax":  {},
 	"internal/ptx/vm":      {unsafe: []string{"memory.go"}},
 	"internal/ptx/isa": {imports: []string{"internal/ptx/vm"},
-		unsafe: []string{"memory.go", "async.go", "tensor.go"}},
+		unsafe: []string{"memory.go", "async.go", "bulk.go", "tensor.go"}},
 	"internal/ptx/compile": {imports: []string{"internal/ptx/isa", "internal/ptx/syntax", "internal/ptx/vm"}},
 	"internal/ptx/mutate":  {imports: []string{"internal/ptx/isa", "internal/ptx/vm"}},
 	"internal/codeimage":   {},

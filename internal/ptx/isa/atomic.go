@@ -2,7 +2,6 @@ package isa
 
 import (
 	"strings"
-	"unsafe"
 
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
@@ -97,7 +96,7 @@ func atomically(v Variant, returns bool) vm.Func {
 			if shared || (a[i]+uint64(o.Imm))&^(vm.WindowSize-1) == vm.SharedWindow {
 				g = func(old uint64) uint64 { return f(old, x, y) }
 			}
-			if old := change(p, size, g); returns {
+			if old := change(p, 0, size, g); returns {
 				w.R[o.D][i] = old
 			}
 		}
@@ -126,7 +125,7 @@ func atomicVector(v Variant, returns bool) vm.Func {
 			var old [8]uint64
 			for j, c := range operands {
 				x := w.R[c][i]
-				old[j] = change(unsafe.Add(p, uint64(j)*size), size, func(old uint64) uint64 { return f(old, x, 0) })
+				old[j] = change(p, j, size, func(old uint64) uint64 { return f(old, x, 0) })
 			}
 			if !returns {
 				continue
@@ -136,14 +135,6 @@ func atomicVector(v Variant, returns bool) vm.Func {
 			}
 		}
 	}
-}
-
-// change changes a word in memory atomically, and returns the old one.
-func change(p unsafe.Pointer, size uint64, f func(old uint64) uint64) uint64 {
-	if size == 2 {
-		return vm.Update16(p, f)
-	}
-	return vm.Update(p, size, f)
 }
 
 // updateSize returns the size of what is changed at once, in bytes.

@@ -124,7 +124,7 @@ func reduceBulk(v Variant) vm.Func {
 			default:
 				x = *(*uint64)(source)
 			}
-			change(unsafe.Add(to, at), size, func(old uint64) uint64 { return f(old, x, 0) })
+			change(to, int(at/size), size, func(old uint64) uint64 { return f(old, x, 0) })
 		}
 	})
 }
@@ -164,7 +164,7 @@ func reduceAsync(v Variant) vm.Func {
 				return
 			}
 			x := b[i]
-			change(p, size, func(old uint64) uint64 { return f(old, x, 0) })
+			change(p, 0, size, func(old uint64) uint64 { return f(old, x, 0) })
 			if !completeTx(w, o, i, barrier[i], size) {
 				return
 			}

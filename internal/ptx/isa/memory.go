@@ -281,3 +281,13 @@ func storeOf(v Variant) vm.Func {
 	}
 	return vm.StoreTo[uint64](space)
 }
+
+// change changes one of the words at p atomically, and returns the old one. The caller knows that the
+// memory contains the word.
+func change(p unsafe.Pointer, word int, size uint64, f func(old uint64) uint64) uint64 {
+	p = unsafe.Add(p, uint64(word)*size)
+	if size == 2 {
+		return vm.Update16(p, f)
+	}
+	return vm.Update(p, size, f)
+}
