@@ -86,7 +86,7 @@ func inBulk(v Variant, part func(to, from unsafe.Pointer)) vm.Func {
 				}
 				part(result, source)
 			}
-			if counted && !completeTx(w, o, i, barrier[i], n) {
+			if counted && !completeTx(w, i, barrier[i], n) {
 				return
 			}
 		}
@@ -146,7 +146,7 @@ func storeAsync(v Variant) vm.Func {
 			for j, c := range list {
 				vm.AtomicStore(unsafe.Add(p, uint64(j)*n), n, w.R[c][i])
 			}
-			if !completeTx(w, o, i, barrier[i], n*count) {
+			if !completeTx(w, i, barrier[i], n*count) {
 				return
 			}
 		}
@@ -165,7 +165,7 @@ func reduceAsync(v Variant) vm.Func {
 			}
 			x := b[i]
 			change(p, 0, size, func(old uint64) uint64 { return f(old, x, 0) })
-			if !completeTx(w, o, i, barrier[i], size) {
+			if !completeTx(w, i, barrier[i], size) {
 				return
 			}
 		}
@@ -173,8 +173,8 @@ func reduceAsync(v Variant) vm.Func {
 }
 
 // completeTx makes a barrier count bytes. It reports whether there was no fault.
-func completeTx(w *vm.Warp, _ *vm.Op, lane int, barrier, n uint64) bool {
-	p := w.SharedPointer(lane, uint32(barrier), 8, true)
+func completeTx(w *vm.Warp, lane int, barrier, n uint64) bool {
+	p := w.CountingPointer(lane, uint32(barrier))
 	if p == nil {
 		return false
 	}

@@ -183,8 +183,8 @@ func (w *Warp) note(lane int, kind string, other int32, f func(f *Fault)) {
 }
 
 // checkShared checks an access of a lane to the shared memory of a block.
-func (w *Warp) checkShared(b *block, lane int, addr, n uint64, write bool) {
-	c, k, off := b.checks, w.kind(write), addr-SharedBegin
+func (w *Warp) checkShared(b *block, lane int, addr, n uint64, k access) {
+	c, off := b.checks, addr-SharedBegin
 	if c.written != nil {
 		c.mu.Lock()
 		part := c.written[off : off+n]

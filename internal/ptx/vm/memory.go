@@ -114,7 +114,7 @@ func (w *Warp) find(o *Op, lane int, addr, n uint64, write bool) *segment {
 	if checked {
 		switch addr &^ (WindowSize - 1) {
 		case SharedWindow:
-			w.checkShared(owner, lane, addr&(1<<rankShift-1), n, write)
+			w.checkShared(owner, lane, addr&(1<<rankShift-1), n, w.kind(write))
 		case LocalWindow, ParamWindow:
 		default:
 			w.checkGlobal(lane, addr, n, write)
@@ -304,6 +304,17 @@ func (w *Warp) Pointer(o *Op, lane int, addr, n uint64, write bool) unsafe.Point
 
 // SharedPointer is Pointer for the window of shared memory.
 func (w *Warp) SharedPointer(lane int, addr uint32, n uint64, write bool) unsafe.Pointer {
+	return w.sharedPointer(lane, addr, n, write, 0)
+}
+
+// CountingPointer is SharedPointer for a barrier that counts the bytes of an instruction. Who waits for the
+// barrier has to see what the instruction has written.
+func (w *Warp) CountingPointer(lane int, addr uint32) unsafe.Pointer {
+	return w.sharedPointer(lane, addr, 8, true, reads|writes|strong|releases)
+}
+
+// sharedPointer is SharedPointer for an access of a kind, or 0 for that of the instruction.
+func (w *Warp) sharedPointer(lane int, addr uint32, n uint64, write bool, k access) unsafe.Pointer {
 	owner := w.block
 	if addr>>rankShift != 0 {
 		owner, addr = w.sharedOf(addr)
@@ -317,7 +328,10 @@ func (w *Warp) SharedPointer(lane int, addr uint32, n uint64, write bool) unsafe
 		w.Fault.Code = w.outside(owner, addr)
 	}
 	if p != nil && w.block.checks != nil {
-		w.checkShared(owner, lane, uint64(addr), n, write)
+		if k == 0 {
+			k = w.kind(write)
+		}
+		w.checkShared(owner, lane, uint64(addr), n, k)
 	}
 	return p
 }
