@@ -764,9 +764,14 @@ func TestBulkFaults(t *testing.T) {
 		{"alloca.u64 x,16000; st.local.u8 [x+15999],1;", ""},
 		{"alloca.u64 x,17000;", "the stack of the thread is too small for what it allocates"},
 		{"mov.u64 x,-1; alloca.u64 x,x;", "the stack of the thread is too small for what it allocates"},
+		{"stacksave.u64 x; alloca.u64 m,16000; stackrestore.u64 x; alloca.u64 x,16000;", ""},
+		{"mov.u64 x,-2; stackrestore.u64 x; call pass,(a);", "the thread restores an address that its stack does not have"},
+		{"mov.u32 d,-2; stackrestore.u32 d;", "the thread restores an address that its stack does not have"},
+		{"lop3.or.b32 d|_,d,d,d,0x80,p;", ""},
 	} {
-		fault, err := launch(t, textHeader+`.entry k(.param .u64 p) { .reg .u32 s, d; .reg .u64 m, x;
-			.shared .align 16 .b8 sh[64]; mov.u32 s, sh; ld.param.u64 m, [p]; `+c.body+" ret; }", 1, 1,
+		fault, err := launch(t, textHeader+`.func pass(.param .b32 a) { .reg .u64 x; alloca.u64 x, 16; ret; }
+			.entry k(.param .u64 out) { .reg .u32 s, d; .reg .u64 m, x; .reg .pred p; .param .b32 a;
+			.shared .align 16 .b8 sh[64]; mov.u32 s, sh; ld.param.u64 m, [out]; `+c.body+" ret; }", 1, 1,
 			memory{1 << 32: vm.BytesOf(make([]uint64, 8))}, 1<<32)
 		got := ""
 		switch {

@@ -70,7 +70,9 @@ func bitRows() []*Instruction {
 						some |= 1 << i
 					}
 				}
-				w.SetPredicate(o.X.P-1, combine(how, some, q))
+				if o.X.P != 0 {
+					w.SetPredicate(o.X.P-1, combine(how, some, q))
+				}
 			}
 		}},
 		{Name: "popc", Modifiers: "t=b32|b64", Operands: "d:u32 a", Make: func(v Variant) vm.Func {

@@ -12,17 +12,12 @@ func controlRows() []*Instruction {
 		{Name: "exit", Kind: vm.Exit},
 		{Name: "trap", Kind: vm.Trap, Special: "trap"},
 		{Name: "brkpt", Kind: vm.Trap, Special: "trap"},
-		{Name: "alloca", Modifiers: "t=u32|u64", Operands: "d b i?", Kind: vm.Touches, Special: "stack", Make: allocate},
+		{Name: "alloca", Modifiers: "t=u32|u64", Operands: "d b i?", Kind: vm.Touches, Special: "stack",
+			Make: func(v Variant) vm.Func { return onStack(v, vm.Allocate) }},
 		{Name: "stacksave", Modifiers: "t=u32|u64", Operands: "d", Special: "stack",
 			Make: func(Variant) vm.Func { return Move }},
-		{Name: "stackrestore", Modifiers: "t=u32|u64", Operands: "b", Special: "stack",
-			Make: func(v Variant) vm.Func {
-				return func(w *vm.Warp, o *vm.Op) {
-					for i := range w.Each {
-						w.R[o.A][i] = extend(w.R[o.B][i], v.T())
-					}
-				}
-			}},
+		{Name: "stackrestore", Modifiers: "t=u32|u64", Operands: "b", Kind: vm.Touches, Special: "stack",
+			Make: func(v Variant) vm.Func { return onStack(v, vm.SetStack) }},
 		{Name: "nanosleep", Modifiers: "t=u32", Operands: "a", Kind: vm.Nothing},
 		{Name: "pmevent", Operands: "i", Kind: vm.Nothing},
 		{Name: "pmevent", Modifiers: "mask", Operands: "i", Kind: vm.Nothing},
@@ -82,16 +77,16 @@ func Reduction(v Variant) int64 {
 	return vm.ReduceCount
 }
 
-// allocate returns the function of alloca. The end of the stack has no more than 32 bits.
-func allocate(v Variant) vm.Func {
+// onStack returns the function of an instruction about the stack, whose operand B has 32 or 64 bits.
+func onStack(v Variant, f vm.Func) vm.Func {
 	if v.T() == "u64" {
-		return vm.Allocate
+		return f
 	}
 	return func(w *vm.Warp, o *vm.Op) {
-		size := &w.R[o.B]
+		b := &w.R[o.B]
 		for i := range w.Each {
-			size[i] = extend(size[i], "u32")
+			b[i] = extend(b[i], "u32")
 		}
-		vm.Allocate(w, o)
+		f(w, o)
 	}
 }

@@ -34,6 +34,19 @@ func Allocate(w *Warp, o *Op) {
 	}
 }
 
+// SetStack sets the end of the stack, which is A, to B.
+func SetStack(w *Warp, o *Op) {
+	a, b, most := &w.R[o.A], &w.R[o.B], uint64(w.block.run.Kernel.Local)
+	for i := range w.Each {
+		if b[i] > most {
+			w.fail(IllegalAddress, i)
+			w.Fault.Reason = "the thread restores an address that its stack does not have"
+			return
+		}
+		a[i] = b[i]
+	}
+}
+
 // Save saves the registers and predicates of o.X.
 func Save(w *Warp, o *Op) {
 	if w.saved == nil {
