@@ -55,12 +55,19 @@ func (g *Graph) AddAlloc(size uint64, after ...GraphNode) (GraphNode, *DeviceMem
 		Bytesize: size,
 	})
 	if res != driver.ResultSuccess {
-		return GraphNode{}, nil, gc.ctx.failAlloc(addAllocOp, size, res)
+		err = gc.ctx.failAlloc(addAllocOp, size, res)
+	}
+	if !gc.added(n, res) {
+		return GraphNode{}, nil, err
 	}
 	m := newDeviceMem(gc.ctx, newGraphMem(p.Dptr, size, gc.objects))
 	gc.objects.replace(n, nodeUse{typ: GraphNodeTypeMemAlloc}, []holder{m.core}, nil)
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.AddNode(uintptr(gc.raw), uintptr(n), graphNodes(deps), m.core.observedNode(addAllocOp))
+	}
+	if err != nil {
+		m.Close() // nobody gets it
+		return GraphNode{}, nil, err
 	}
 	return g.node(n), m, nil
 }
@@ -89,13 +96,17 @@ func (g *Graph) AddFree(m *DeviceMem, after ...GraphNode) (GraphNode, error) {
 		return GraphNode{}, err
 	}
 	n, res := gc.ctx.drv.table.GraphAddMemFreeNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps, m.core.raw)
-	if res != driver.ResultSuccess {
-		return GraphNode{}, gc.callError(addFreeOp, res)
+	err = gc.check(addFreeOp, res)
+	if !gc.added(n, res) {
+		return GraphNode{}, err
 	}
 	gc.objects.replace(n, nodeUse{typ: GraphNodeTypeMemFree}, []holder{m.core}, nil)
 	gc.objects.frees(m.core)
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.AddNode(uintptr(gc.raw), uintptr(n), graphNodes(deps), m.core.observedNode(addFreeOp))
+	}
+	if err != nil {
+		return GraphNode{}, err
 	}
 	return g.node(n), nil
 }

@@ -88,7 +88,7 @@ func (g *Graph) addEvent(
 			return 0, 0, err
 		}
 		n, res := add(gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}, gc.raw, deps, sl.raw)
-		if res != driver.ResultSuccess {
+		if !gc.added(n, res) {
 			return n, res, nil
 		}
 		gc.objects.replace(n, nodeUse{typ: typ}, []holder{sl}, nil)

@@ -43,7 +43,7 @@ func (gc *graphCore) addConditional(h driver.GraphConditionalHandle, kind int32,
 	p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}
 	*p.Conditional() = driver.ConditionalNodeParams{Handle: h, Type: kind, Size: size, Ctx: gc.ctx.raw}
 	n, made, res := t.GraphAddNode(at, gc.raw, deps, nil, p)
-	if res != driver.ResultSuccess {
+	if !gc.added(n, res) {
 		return 0, nil, res
 	}
 	if len(made.Conditional().Graphs()) != int(size) { // a software driver with a mistake

@@ -126,12 +126,18 @@ func (g *Graph) AddChildGraph(child *Graph, after ...GraphNode) (GraphNode, erro
 	gc.family.merge(child.core.family)
 	raw, res := gc.ctx.drv.table.GraphAddChildGraphNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps, child.core.raw)
 	if res != driver.ResultSuccess {
-		return GraphNode{}, child.core.onceError(addChildOp, res)
+		err = child.core.onceError(addChildOp, res)
+	}
+	if !gc.added(raw, res) {
+		return GraphNode{}, err
 	}
 	gc.objects.replace(raw, nodeUse{typ: GraphNodeTypeGraph}, child.core.objects.list(), nil)
 	gc.objects.recordsAll(child.core.objects)
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.AddNode(uintptr(gc.raw), uintptr(raw), graphNodes(deps), races.NodeWork{Graph: uintptr(child.core.raw)})
+	}
+	if err != nil {
+		return GraphNode{}, err
 	}
 	return g.node(raw), nil
 }

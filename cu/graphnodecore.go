@@ -270,6 +270,7 @@ func (c *nodeCall) at() driver.At { return driver.At{Context: c.ctx.raw} }
 func (c *nodeCall) add(deps []driver.GraphNode, seen func() races.NodeWork) error {
 	t, g := c.gc.ctx.drv.table, c.gc.raw
 	var res driver.Result
+	later := false // a call after the one that has added the node has failed
 	switch c.use.typ {
 	case GraphNodeTypeKernel:
 		c.node, res = t.GraphAddKernelNode(c.at(), g, deps, &c.kernel)
@@ -278,10 +279,7 @@ func (c *nodeCall) add(deps []driver.GraphNode, seen func() races.NodeWork) erro
 		}
 		if res == driver.ResultSuccess && (c.cooperative || c.attrs != nil) {
 			res = c.setAttributes()
-			if res != driver.ResultSuccess && t.GraphDestroyNode(driver.At{}, c.node) != driver.ResultSuccess {
-				// From a graph that allocates memory the driver removes no node.
-				c.withoutAttributes("the node stays in the graph, without attributes")
-			}
+			later = res != driver.ResultSuccess
 		}
 	case GraphNodeTypeMemcpy:
 		c.node, res = t.GraphAddMemcpyNode(c.at(), g, deps, &c.copy, c.ctx.raw)
@@ -295,6 +293,15 @@ func (c *nodeCall) add(deps []driver.GraphNode, seen func() races.NodeWork) erro
 		c.objects = c.objects[:0]
 		c.op = "cuGraphAddEmptyNode"
 		c.node, res = t.GraphAddEmptyNode(c.at(), g, deps)
+	}
+	later = later || res != driver.ResultSuccess && happened(res)
+	if later && t.GraphDestroyNode(driver.At{}, c.node) != driver.ResultSuccess {
+		// From a graph that allocates memory the driver removes no node.
+		partly := "the node stays in the graph"
+		if c.cooperative || c.attrs != nil {
+			partly += ", without attributes"
+		}
+		c.withoutAttributes(partly)
 	}
 	var err error
 	if res != driver.ResultSuccess {

@@ -116,3 +116,51 @@ func TestPopFailsAfterChange(t *testing.T) {
 	r.is(err, ErrClosed)
 	r.ok(errors.Join(g.Close(), m.Close(), mod.Close()))
 }
+
+// TestPopFailsAfterAdd lets the thread's context not be put back after the driver has added a node. The node is
+// removed, or, if the driver removes none, the graph keeps what the node uses.
+func TestPopFailsAfterAdd(t *testing.T) {
+	r := newSoft(t)
+	mod := must(r.gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.visible .entry use(.param .u64 p) { ret; }")))(t)
+	use := must(mod.Function("use"))(t)
+	for name, add := range map[string]func(g, child *Graph, m *DeviceMem, e *Event) error{
+		"memset": func(g, _ *Graph, m *DeviceMem, _ *Event) error { return second2(g.AddMemset(m, 1)) },
+		"kernel": func(g, _ *Graph, m *DeviceMem, _ *Event) error {
+			return second2(g.AddKernel(use, inBlocks(1), []Arg{Ptr(m)}))
+		},
+		"child":     func(g, child *Graph, _ *DeviceMem, _ *Event) error { return second2(g.AddChildGraph(child)) },
+		"record":    func(g, _ *Graph, _ *DeviceMem, e *Event) error { return second2(g.AddEventRecord(e)) },
+		"nothing":   func(g, _ *Graph, _ *DeviceMem, _ *Event) error { return second2(g.AddEmpty()) },
+		"allocated": func(g, _ *Graph, _ *DeviceMem, _ *Event) error { _, _, err := g.AddAlloc(64); return err },
+	} {
+		for _, allocates := range []bool{false, true} {
+			if allocates && name == "child" { // the driver refuses it
+				continue
+			}
+			g, child := must(r.gpu.NewGraph())(t), must(r.gpu.NewGraph())(t)
+			m, e := must(r.gpu.Alloc(64))(t), must(r.gpu.NewEvent(0))(t)
+			must(child.AddMemset(m, 1))(t)
+			if allocates {
+				n, own, err := g.AddAlloc(64)
+				r.ok(err)
+				must(g.AddFree(own, n))(t)
+			}
+			before := len(must(g.Nodes())(t))
+			r.sim.Inject(cusim.Fault{Function: "cuCtxPopCurrent", Code: int(ResultNotPermitted)})
+			err := add(g, child, m, e)
+			r.is(err, ResultNotPermitted)
+			r.sim.ClearFaults()
+			stays := len(must(g.Nodes())(t)) - before
+			if stays > 0 && !allocates && name != "allocated" {
+				t.Errorf("%s: the node is still there", name)
+			}
+			r.ok(errors.Join(child.Close(), m.Close(), e.Close(), r.gpu.Synchronize()))
+			kept := r.sim.Census()["device memory"] + r.sim.Census()["event"]
+			if uses := name == "memset" || name == "kernel" || name == "record"; stays > 0 && uses && kept == 0 {
+				t.Errorf("%s: the graph does not keep what its node uses", name)
+			}
+			r.ok(errors.Join(g.Close(), r.gpu.Synchronize()))
+		}
+	}
+	r.ok(mod.Close())
+}
