@@ -173,8 +173,12 @@ func TestOldDeclarations(t *testing.T) {
 	if _, err := Parse(".version 3.0 " + text); err == nil {
 		t.Error("version 3.0 accepts it")
 	}
-	for _, alias := range []string{".alias f, k;", ".alias f, g;", ".alias f;"} {
-		if _, err := Parse(textHeader + ".func f; .func g; .entry k { ret; } " + alias); err == nil {
+	if _, err := Parse(".version 2.3 .target sm_20 .local .u32 l = 5; .entry k { ret; }"); err == nil {
+		t.Error("a variable in local memory has an initial value")
+	}
+	for _, alias := range []string{".alias f, k;", ".alias f, g;", ".alias f;", ".alias k, h;", ".alias v, h;", ".alias h, h;",
+		".alias f, h; .alias f, h;"} {
+		if _, err := Parse(textHeader + ".global .u32 v; .func f; .func g; .func h { ret; } .entry k { ret; } " + alias); err == nil {
 			t.Errorf("%s is accepted", alias)
 		}
 	}

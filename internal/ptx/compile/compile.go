@@ -71,6 +71,9 @@ func Parse(text string) (*Module, error) {
 	c := &Module{Text: m, names: make(map[string]*symbol), kernels: make(map[string]*syntax.Function),
 		known: make(map[string]*variant)}
 	for _, v := range m.Vars {
+		if len(v.Init) > 0 && v.Space != syntax.Global && v.Space != syntax.Const {
+			return nil, &syntax.Error{Pos: v.Pos, Text: fmt.Sprintf("%s has an initial value in %s", v.Name, v.Space)}
+		}
 		if v.Space == syntax.Reg { // each kernel has its own
 			continue
 		}
@@ -98,6 +101,9 @@ func Parse(text string) (*Module, error) {
 		of := c.names[a.Of]
 		if of == nil || of.function == nil || of.function.Kernel || !of.function.HasBody {
 			return nil, &syntax.Error{Pos: a.Pos, Text: fmt.Sprintf("%s is no function that %s can be", a.Of, a.Name)}
+		}
+		if old := c.names[a.Name]; old != nil && (old.function == nil || old.function.Kernel || old.function.HasBody) {
+			return nil, twice(a.Pos, a.Name)
 		}
 		c.names[a.Name] = of
 	}
