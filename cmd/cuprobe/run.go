@@ -63,7 +63,7 @@ after mistakes: then timeNS is 0 and memory is empty.`,
 			fs.Func("show", "print at most `N` numbers of each memory (default 16)", func(s string) error {
 				n, err := strconv.ParseUint(s, 10, 32)
 				if err != nil {
-					return fmt.Errorf("%q is no number of numbers to print", s)
+					return errors.New("it says how many numbers to print, such as 16")
 				}
 				r.most = uint(n)
 				return nil

@@ -118,7 +118,7 @@ func TestRun(t *testing.T) {
 		{[]string{"other"}, "CUDA_ERROR_NOT_FOUND"},
 		{[]string{"other"}, "kernels of " + path + ": neighbours, scale, unwritten\n"},
 		{[]string{"scale", "-arg", "u32:x"}, `"x" is no number of the type u32`},
-		{[]string{"scale", "-show", "-1"}, `"-1" is no number of numbers to print`},
+		{[]string{"scale", "-show", "-1"}, `it says how many numbers to print, such as 16`},
 		{[]string{}, "run takes a file and the name of a kernel"},
 		{[]string{"scale", "-arg", "f16:1"}, "there is no type"},
 		{[]string{"scale", "-arg", "u32"}, "write TYPE:VALUE"},

@@ -100,7 +100,8 @@ func Parse(text string) (*Module, error) {
 	for _, a := range m.Aliases {
 		of := c.names[a.Of]
 		if of == nil || of.function == nil || of.function.Kernel || !of.function.HasBody {
-			return nil, &syntax.Error{Pos: a.Pos, Text: fmt.Sprintf("%s is no function that %s can be", a.Of, a.Name)}
+			return nil, &syntax.Error{Pos: a.Pos,
+				Text: fmt.Sprintf("%s, of which %s is an alias, is no function with a body", a.Of, a.Name)}
 		}
 		if old := c.names[a.Name]; old != nil && (old.function == nil || old.function.Kernel || old.function.HasBody) {
 			return nil, twice(a.Pos, a.Name)

@@ -760,7 +760,7 @@ func TestBulkFaults(t *testing.T) {
 		{"cp.async.bulk.global.shared::cta.bulk_group [m],[s],16;", ""},
 		{"cp.async.bulk.global.shared::cta.bulk_group [m],[s],8;", "the size of the copy, 8 bytes, is no multiple of 16"},
 		{"mbarrier.init.shared.b64 [s],1; mov.u32 d,0xfffff; mbarrier.expect_tx.shared.b64 [s],d; mbarrier.expect_tx.shared.b64 [s],1;",
-			"a barrier in memory would wait for 1048576 bytes"},
+			"a barrier in memory would wait for 1048576 bytes, and it counts up to 1048575"},
 		{"alloca.u64 x,16000; st.local.u8 [x+15999],1;", ""},
 		{"alloca.u64 x,17000;", "the stack of the thread is too small for what it allocates"},
 		{"mov.u64 x,-1; alloca.u64 x,x;", "the stack of the thread is too small for what it allocates"},

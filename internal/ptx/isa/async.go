@@ -166,7 +166,8 @@ func arrived(w *vm.Warp, word, n uint64) uint64 {
 func transacted(w *vm.Warp, word uint64, n int64) uint64 {
 	bytes := missingBytes(word) + n
 	if bytes > barrierMask || bytes < -barrierMask {
-		w.Fail(vm.LaunchFailed, fmt.Sprintf("a barrier in memory would wait for %d bytes", bytes))
+		w.Fail(vm.LaunchFailed, fmt.Sprintf("a barrier in memory would wait for %d bytes, and it counts up to %d", bytes,
+			barrierMask))
 		return word
 	}
 	const mask = 1<<(barrierPhase-barrierBytes) - 1
