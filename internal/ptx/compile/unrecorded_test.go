@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/big"
@@ -767,9 +768,10 @@ func TestBulkFaults(t *testing.T) {
 		{"stacksave.u64 x; alloca.u64 m,16000; stackrestore.u64 x; alloca.u64 x,16000;", ""},
 		{"mov.u64 x,-2; stackrestore.u64 x; call pass,(a);", "the thread restores an address that its stack does not have"},
 		{"mov.u32 d,-2; stackrestore.u32 d;", "the thread restores an address that its stack does not have"},
+		{"alloca.u64 x,3; call pass,(a);", ""},
 		{"lop3.or.b32 d|_,d,d,d,0x80,p;", ""},
 	} {
-		fault, err := launch(t, textHeader+`.func pass(.param .b32 a) { .reg .u64 x; alloca.u64 x, 16; ret; }
+		fault, err := launch(t, textHeader+`.func pass(.param .b32 a) { .reg .u64 x; .local .u64 l; alloca.u64 x, 16; st.local.u64 [l], x; ret; }
 			.entry k(.param .u64 out) { .reg .u32 s, d; .reg .u64 m, x; .reg .pred p; .param .b32 a;
 			.shared .align 16 .b8 sh[64]; mov.u32 s, sh; ld.param.u64 m, [out]; `+c.body+" ret; }", 1, 1,
 			memory{1 << 32: vm.BytesOf(make([]uint64, 8))}, 1<<32)
@@ -778,7 +780,7 @@ func TestBulkFaults(t *testing.T) {
 		case err != nil:
 			got = err.Error()
 		case fault != nil:
-			got = fault.Reason
+			got = cmp.Or(fault.Reason, fmt.Sprintf("%d %s", fault.Code, fault.Instruction))
 		}
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", c.body, got, c.want)

@@ -20,7 +20,11 @@ func Enter(w *Warp, o *Op) {
 	}
 }
 
+// frameAlign is the alignment of frames.
+const frameAlign = 16
+
 // Allocate allocates memory behind the stack: A is its end, B the size, and Imm the alignment. D gets the address.
+// A frame may follow.
 func Allocate(w *Warp, o *Op) {
 	d, a, b, most := &w.R[o.D], &w.R[o.A], &w.R[o.B], uint64(w.block.run.Kernel.Local)
 	for i := range w.Each {
@@ -30,7 +34,7 @@ func Allocate(w *Warp, o *Op) {
 			w.Fault.Reason = "the stack of the thread is too small for what it allocates"
 			return
 		}
-		d[i], a[i] = at, at+size
+		d[i], a[i] = at, (at+size+frameAlign-1)&^(frameAlign-1)
 	}
 }
 
