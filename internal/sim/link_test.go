@@ -125,3 +125,27 @@ func TestLinkWithoutLock(t *testing.T) {
 	_, _, res := r.LinkComplete(r.th, h)
 	r.must(res)
 }
+
+// TestLinkAlias links a text that defines a function with two names with one that calls it by the second.
+func TestLinkAlias(t *testing.T) {
+	r := newLab(t)
+	const head = ".version 7.0\n.target sm_70\n.address_size 64\n"
+	l, log := r.linker()
+	for name, text := range map[string]string{
+		"names": head + ".visible .func second;\n.func first() { ret; }\n.visible .func second;\n.alias second, first;\n",
+		"main":  head + ".extern .func second;\n.func first() { ret; }\n.visible .entry k() { call first; call second; ret; }\n",
+	} {
+		r.must(r.LinkAddData(r.th, l, driver.CU_JIT_INPUT_PTX, []byte(text), name, nil, nil))
+	}
+	p, n, res := r.LinkComplete(r.th, l)
+	if res != ok {
+		t.Fatalf("%v, %q", res, log())
+	}
+	m, res := r.ModuleLoadData(r.th, foreignBytes(p, n))
+	r.must(res)
+	f, res := r.ModuleGetFunction(r.th, m, "k")
+	r.must(res)
+	r.must(r.LaunchKernel(r.th, f, 1, 1, 1, 1, 1, 1, 0, 0, driver.KernelParams{}))
+	r.must(r.CtxSynchronize(r.th))
+	r.must(r.ModuleUnload(r.th, m))
+}

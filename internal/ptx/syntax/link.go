@@ -40,22 +40,26 @@ type declaration struct {
 	name     string
 	variable *Var
 	function *Function
+	alias    bool // the function is another one of the text
 }
 
 // declarations returns the variables and functions of a text.
 func (t *linkedText) declarations() (list []*declaration) {
 	for _, v := range t.m.Vars {
-		list = append(list, &declaration{v.linked, t, v.Name, v, nil})
+		list = append(list, &declaration{v.linked, t, v.Name, v, nil, false})
 	}
+	seen := make(map[string]bool) // it may be declared several times
 	for _, f := range t.m.Functions {
-		list = append(list, &declaration{f.linked, t, f.Name, nil, f})
+		alias := !seen[f.Name] && slices.ContainsFunc(t.m.Aliases, func(a Alias) bool { return a.Name == f.Name })
+		list = append(list, &declaration{f.linked, t, f.Name, nil, f, alias})
+		seen[f.Name] = true
 	}
 	return list
 }
 
 // defines reports whether it is a definition.
 func (d *declaration) defines() bool {
-	return d.how != ".extern" && (d.variable != nil || d.function.HasBody)
+	return d.how != ".extern" && (d.variable != nil || d.function.HasBody || d.alias)
 }
 
 // yields reports whether another definition may replace this one.
