@@ -151,8 +151,8 @@ func TestPopFailsAfterAdd(t *testing.T) {
 			r.is(err, ResultNotPermitted)
 			r.sim.ClearFaults()
 			stays := len(must(g.Nodes())(t)) - before
-			if stays > 0 && !allocates && name != "allocated" {
-				t.Errorf("%s: the node is still there", name)
+			if (stays == 1) != (allocates || name == "allocated") {
+				t.Errorf("%s: %d nodes more", name, stays)
 			}
 			r.ok(errors.Join(child.Close(), m.Close(), e.Close(), r.gpu.Synchronize()))
 			kept := r.sim.Census()["device memory"] + r.sim.Census()["event"]
@@ -162,5 +162,14 @@ func TestPopFailsAfterAdd(t *testing.T) {
 			r.ok(errors.Join(g.Close(), r.gpu.Synchronize()))
 		}
 	}
-	r.ok(mod.Close())
+	g := must(r.gpu.NewGraph())(t)
+	n, own, err := g.AddAlloc(64)
+	r.ok(err)
+	r.sim.Inject(cusim.Fault{Function: "cuCtxPopCurrent", Code: int(ResultNotPermitted)})
+	r.is(second2(g.AddFree(own, n)), ResultNotPermitted)
+	if nodes := must(g.Nodes())(t); len(nodes) != 2 {
+		t.Errorf("%d nodes, want that which allocates and that which frees", len(nodes))
+	}
+	r.is(second2(g.AddFree(own, n)), errInvalid)
+	r.ok(errors.Join(g.Close(), mod.Close()))
 }
