@@ -14,7 +14,6 @@ import (
 // tensorRows are the instructions about matrices whose elements a warp shares.
 func tensorRows() []*Instruction {
 	const shared = "space?=shared|shared::cta "
-	const multiply = "sync aligned shape="
 	return []*Instruction{
 		{Name: "ldmatrix", Modifiers: "sync aligned m8n8 count=x1|x2|x4 trans? " + shared + "t=b16",
 			Operands: "0:b32 m", Kind: vm.Sync, Special: "whole", Make: func(v Variant) vm.Func { return moveMatrix(v, true) },
@@ -24,59 +23,63 @@ func tensorRows() []*Instruction {
 			Lengths: func(v Variant) []int { return []int{0, int(v.Get("count")[1] - '0')} }},
 		{Name: "movmatrix", Modifiers: "sync aligned m8n8 trans t=b16", Operands: "d:b32 a:b32", Kind: vm.Sync,
 			Special: "whole", Make: transpose},
-		{Name: "mma", Modifiers: multiply + "m16n8k16|m16n8k8 row col dt=f16|f32 t=f16 u=f16 ct=f16|f32",
-			Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole", Make: mma, Lengths: mmaLengths},
-		{Name: "mma", Modifiers: multiply + "m16n8k16|m16n8k8 row col dt=f32 t=bf16 u=bf16 ct=f32",
-			Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole", Make: mma, Lengths: mmaLengths},
-		{Name: "mma", Modifiers: multiply + "m16n8k8|m16n8k4 row col dt=f32 t=tf32 u=tf32 ct=f32",
-			Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole", Make: mma, Lengths: mmaLengths},
-		{Name: "mma", Modifiers: multiply + "m8n8k4|m16n8k4 row col dt=f64 t=f64 u=f64 ct=f64",
-			Operands: "0:b64 1:b64 2:b64 3:b64", Kind: vm.Sync, Special: "whole", Make: mma, Lengths: mmaLengths},
-		{Name: "mma", Modifiers: multiply + "m8n8k16|m16n8k16|m16n8k32 row col satfinite? dt=s32 t=s8|u8 u=s8|u8 ct=s32",
-			Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole", Make: mma, Lengths: mmaLengths},
-		{Name: "mma", Modifiers: multiply + "m16n8k8|m16n8k16 row col dt=f64 t=f64 u=f64 ct=f64",
-			Operands: "0:b64 1:b64 2:b64 3:b64", Kind: vm.Sync, Special: "whole", Make: mma, Lengths: mmaLengths},
-		{Name: "mma", Modifiers: multiply + "m16n8k32 row col dt=f16|f32 t=e4m3|e5m2 u=e4m3|e5m2 ct=f16|f32",
-			Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole", Make: mma, Lengths: mmaLengths},
-		{Name: "mma", Modifiers: multiply + "m8n8k32|m16n8k32|m16n8k64 row col satfinite? dt=s32 t=s4|u4 u=s4|u4 ct=s32",
-			Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole", Make: mma, Lengths: mmaLengths},
-		{Name: "mma", Modifiers: multiply + "m8n8k128|m16n8k128|m16n8k256 row col dt=s32 t=b1 u=b1 ct=s32 op=xor|and popc",
-			Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole", Make: mmaBits, Lengths: mmaLengths},
-		{Name: "wmma", Modifiers: "load which=a|b sync aligned layout=row|col shape=m16n16k8 " +
-			"space?=global|shared|shared::cta t=tf32", Operands: "0:b32 m b:b32", Kind: vm.Sync, Special: "whole",
-			Make: loadFragment, Lengths: loadLengths},
-		{Name: "wmma", Modifiers: "load which=c sync aligned layout=row|col shape=m16n16k8 " +
-			"space?=global|shared|shared::cta t=f32", Operands: "0:b32 m b:b32", Kind: vm.Sync, Special: "whole",
-			Make: loadFragment, Lengths: loadLengths},
-		{Name: "wmma", Modifiers: "load which=a|b|c sync aligned layout=row|col shape=m8n8k4 " +
-			"space?=global|shared|shared::cta t=f64", Operands: "0:b64 m b:b32", Kind: vm.Sync, Special: "whole",
-			Make: loadFragment, Lengths: loadLengths},
-		{Name: "wmma", Modifiers: "store which=d sync aligned layout=row|col shape=m16n16k8 " +
-			"space?=global|shared|shared::cta t=f32", Operands: "m 1:b32 b:b32", Kind: vm.Sync, Special: "whole",
-			Make: storeFragment, Lengths: storeLengths},
-		{Name: "wmma", Modifiers: "store which=d sync aligned layout=row|col shape=m8n8k4 " +
-			"space?=global|shared|shared::cta t=f64", Operands: "m 1:b64 b:b32", Kind: vm.Sync, Special: "whole",
-			Make: storeFragment, Lengths: storeLengths},
-		{Name: "wmma", Modifiers: "mma sync aligned al=row|col bl=row|col shape=m16n16k8 dt=f32 t=tf32 u=tf32 ct=f32",
-			Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole", Make: wmma, Lengths: wmmaLengths},
-		{Name: "wmma", Modifiers: "mma sync aligned al=row|col bl=row|col shape=m8n8k4 dt=f64 t=f64 u=f64 ct=f64",
-			Operands: "0:b64 1:b64 2:b64 3:b64", Kind: vm.Sync, Special: "whole", Make: wmma, Lengths: wmmaLengths},
-		{Name: "wmma", Modifiers: "load which=a|b|c sync aligned layout=row|col shape=m16n16k16|m8n32k16|m32n8k16 " +
-			"space?=global|shared|shared::cta t=f16|bf16|s8|u8|f32|s32", Operands: "0:b32 m b:b32", Kind: vm.Sync,
-			Special: "whole", Make: loadFragment, Lengths: loadLengths},
-		{Name: "wmma", Modifiers: "store which=d sync aligned layout=row|col shape=m16n16k16|m8n32k16|m32n8k16 " +
-			"space?=global|shared|shared::cta t=f16|f32|s32", Operands: "m 1:b32 b:b32", Kind: vm.Sync,
-			Special: "whole", Make: storeFragment, Lengths: storeLengths},
-		{Name: "wmma", Modifiers: "mma sync aligned al=row|col bl=row|col shape=m16n16k16|m8n32k16|m32n8k16 " +
-			"dt=f16|f32 ct=f16|f32", Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole",
-			Make: wmma, Lengths: wmmaLengths},
-		{Name: "wmma", Modifiers: "mma sync aligned al=row|col bl=row|col shape=m16n16k16|m8n32k16|m32n8k16 " +
-			"dt=f32 t=bf16 u=bf16 ct=f32", Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync, Special: "whole",
-			Make: wmma, Lengths: wmmaLengths},
-		{Name: "wmma", Modifiers: "mma sync aligned al=row|col bl=row|col shape=m16n16k16|m8n32k16|m32n8k16 " +
-			"dt=s32 t=s8|u8 u=s8|u8 ct=s32 satfinite?", Operands: "0:b32 1:b32 2:b32 3:b32", Kind: vm.Sync,
-			Special: "whole", Make: wmma, Lengths: wmmaLengths},
+		mmaRow("m16n8k16|m16n8k8 row col dt=f16|f32 t=f16 u=f16 ct=f16|f32", "b32", mma),
+		mmaRow("m16n8k16|m16n8k8 row col dt=f32 t=bf16 u=bf16 ct=f32", "b32", mma),
+		mmaRow("m16n8k8|m16n8k4 row col dt=f32 t=tf32 u=tf32 ct=f32", "b32", mma),
+		mmaRow("m8n8k4|m16n8k4 row col dt=f64 t=f64 u=f64 ct=f64", "b64", mma),
+		mmaRow("m8n8k16|m16n8k16|m16n8k32 row col satfinite? dt=s32 t=s8|u8 u=s8|u8 ct=s32", "b32", mma),
+		mmaRow("m16n8k8|m16n8k16 row col dt=f64 t=f64 u=f64 ct=f64", "b64", mma),
+		mmaRow("m16n8k32 row col dt=f16|f32 t=e4m3|e5m2 u=e4m3|e5m2 ct=f16|f32", "b32", mma),
+		mmaRow("m8n8k32|m16n8k32|m16n8k64 row col satfinite? dt=s32 t=s4|u4 u=s4|u4 ct=s32", "b32", mma),
+		mmaRow("m8n8k128|m16n8k128|m16n8k256 row col dt=s32 t=b1 u=b1 ct=s32 op=xor|and popc", "b32", mmaBits),
+		loadRow("a|b", "m16n16k8", "t=tf32", "b32"),
+		loadRow("c", "m16n16k8", "t=f32", "b32"),
+		loadRow("a|b|c", "m8n8k4", "t=f64", "b64"),
+		storeRow("m16n16k8", "t=f32", "b32"),
+		storeRow("m8n8k4", "t=f64", "b64"),
+		wmmaRow("m16n16k8 dt=f32 t=tf32 u=tf32 ct=f32", "b32"),
+		wmmaRow("m8n8k4 dt=f64 t=f64 u=f64 ct=f64", "b64"),
+		loadRow("a|b|c", "m16n16k16|m8n32k16|m32n8k16", "t=f16|bf16|s8|u8|f32|s32", "b32"),
+		storeRow("m16n16k16|m8n32k16|m32n8k16", "t=f16|f32|s32", "b32"),
+		wmmaRow("m16n16k16|m8n32k16|m32n8k16 dt=f16|f32 ct=f16|f32", "b32"),
+		wmmaRow("m16n16k16|m8n32k16|m32n8k16 dt=f32 t=bf16 u=bf16 ct=f32", "b32"),
+		wmmaRow("m16n16k16|m8n32k16|m32n8k16 dt=s32 t=s8|u8 u=s8|u8 ct=s32 satfinite?", "b32"),
 	}
+}
+
+// mmaRow is a row of mma with these shapes and types, whose elements are in registers of one size.
+func mmaRow(modifiers, register string, make func(Variant) vm.Func) *Instruction {
+	return productRow("mma", "sync aligned shape="+modifiers, register, make, mmaLengths)
+}
+
+// wmmaRow is a row of wmma.mma.
+func wmmaRow(modifiers, register string) *Instruction {
+	return productRow("wmma", "mma sync aligned al=row|col bl=row|col shape="+modifiers, register, wmma, wmmaLengths)
+}
+
+// productRow is a row about the product of two matrices, to which a third one is added.
+func productRow(name, modifiers, register string, make func(Variant) vm.Func,
+	lengths func(Variant) []int) *Instruction {
+	return &Instruction{Name: name, Modifiers: modifiers,
+		Operands: fmt.Sprintf("0:%s 1:%[1]s 2:%[1]s 3:%[1]s", register), Kind: vm.Sync, Special: "whole", Make: make,
+		Lengths: lengths}
+}
+
+// inMemory describes where wmma.load and wmma.store find a matrix, and how it lies there.
+const inMemory = " sync aligned layout=row|col shape=%s space?=global|shared|shared::cta %s"
+
+// loadRow is a row of wmma.load.
+func loadRow(matrices, shapes, types, register string) *Instruction {
+	return &Instruction{Name: "wmma", Modifiers: "load which=" + matrices + fmt.Sprintf(inMemory, shapes, types),
+		Operands: "0:" + register + " m b:b32", Kind: vm.Sync, Special: "whole", Make: loadFragment,
+		Lengths: loadLengths}
+}
+
+// storeRow is a row of wmma.store.
+func storeRow(shapes, types, register string) *Instruction {
+	return &Instruction{Name: "wmma", Modifiers: "store which=d" + fmt.Sprintf(inMemory, shapes, types),
+		Operands: "m 1:" + register + " b:b32", Kind: vm.Sync, Special: "whole", Make: storeFragment,
+		Lengths: storeLengths}
 }
 
 // transpose returns the function of movmatrix. Each lane has two elements of a row.
