@@ -70,7 +70,8 @@ func TestDeviceFacts(t *testing.T) {
 		t.Errorf("an unknown attribute: %v", err)
 	}
 	for _, n := range []int{-1, 3, 1 << 40} {
-		if _, err := drv.Device(n); !errors.Is(err, ResultInvalidDevice) || !strings.Contains(err.Error(), "the driver has the devices 0 to 2") {
+		if _, err := drv.Device(n); !errors.Is(err, ResultInvalidDevice) ||
+			!strings.Contains(err.Error(), "the driver has the devices 0 to 2") {
 			t.Errorf("Device(%d): %v", n, err)
 		}
 	}

@@ -232,8 +232,8 @@ func (t *trial) rejects(c *choice, h hit, asFile bool) bool {
 	case asFile && h.problem != "":
 		t.reject(c, h.info, h.problem, h.err)
 	case asFile && h.info == nil:
-		t.reject(c, nil, Absent, because(c.Name, "there is none in the folders that are known to be searched, and the system's loader "+
-			"is not asked, as LD_LIBRARY_PATH leads it to the working directory", fs.ErrNotExist))
+		t.reject(c, nil, Absent, because(c.Name, "there is none in the folders that are known to be searched, "+
+			"and the system's loader is not asked, as LD_LIBRARY_PATH leads it to the working directory", fs.ErrNotExist))
 	default:
 		return false
 	}

@@ -113,7 +113,8 @@ func TestNoSuchDevice(t *testing.T) {
 	f := newFake(t)
 	for _, command := range []string{"demo", "time", "devices"} {
 		r := f.run(command, "-device", "99")
-		if r.status != exitFailure || r.stdout != "" || !strings.Contains(r.stderr, "there is no device 99: the driver has the devices 0 to 2") {
+		const says = "there is no device 99: the driver has the devices 0 to 2"
+		if r.status != exitFailure || r.stdout != "" || !strings.Contains(r.stderr, says) {
 			t.Errorf("%s: exit status %d\n%s%s", command, r.status, r.stdout, r.stderr)
 		}
 		r = f.run(command, "-device", "99", "-json")

@@ -73,11 +73,13 @@ func TestRun(t *testing.T) {
 	var got kernelReport
 	decode(t, r, &got)
 	want := kernelReport{Driver: soft, Kernel: "scale", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, TimeNS: got.TimeNS,
-		Instructions: got.Instructions, Mistakes: []string{}, Memory: []memoryText{{Arg: 0, Type: "f32[3]", Values: []string{"2", "5", "-6"}}}}
+		Instructions: got.Instructions, Mistakes: []string{},
+		Memory: []memoryText{{Arg: 0, Type: "f32[3]", Values: []string{"2", "5", "-6"}}}}
 	if diff := cmp.Diff(want, got); diff != "" || got.Instructions < 10 || got.Instructions > 20 || got.TimeNS < 0 { // some clocks are coarse
 		t.Errorf("%d ns, %d instructions (-want +got):\n%s", got.TimeNS, got.Instructions, diff)
 	}
-	if r := run(append(scale("3"), "-show", "2")...); r.status != exitOK || !strings.Contains(r.stdout, "arg 0    f32[3]: 2 5 …\n") ||
+	if r := run(append(scale("3"), "-show", "2")...); r.status != exitOK ||
+		!strings.Contains(r.stdout, "arg 0    f32[3]: 2 5 …\n") ||
 		!strings.Contains(r.stdout, "kernel   scale, 1×1×1 blocks of 32×1×1 threads\n") {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
@@ -99,7 +101,8 @@ func TestRun(t *testing.T) {
 	// A fault ends the run, and hides nothing that happened before it.
 	const unwritten = "ld.shared.u32 reads 4 bytes at 0x400: shared memory that no thread of the block has written"
 	fault := []string{"unwritten", "-arg", "u32[4]", "-check", "all"}
-	if r := run(fault...); r.status != exitFailure || !strings.Contains(r.stdout, "mistake  kernel \"unwritten\": thread (") ||
+	if r := run(fault...); r.status != exitFailure ||
+		!strings.Contains(r.stdout, "mistake  kernel \"unwritten\": thread (") ||
 		!strings.Contains(r.stdout, unwritten) || !strings.Contains(r.stderr, "CUDA_ERROR_ILLEGAL_ADDRESS (700)") {
 		t.Errorf("a mistake, then a fault: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}

@@ -57,10 +57,14 @@ func TestOf(t *testing.T) {
 func TestOfMissing(t *testing.T) {
 	for want, m := range map[string]driver.MissingError{
 		"check the name": {Driver: 12000},
-		"do not use the function, or use NVIDIA's driver":                                {Since: 12050, Driver: 12050, Software: true},
-		"use a newer version of the software driver (cusim.Version), or NVIDIA's driver": {Since: 12050, Driver: 12000, Software: true},
-		"update the NVIDIA driver":                                                       {Since: 12050, Driver: 12000},
-		"reinstall the NVIDIA driver":                                                    {Since: 12050, Driver: 13000},
+		"do not use the function, or use NVIDIA's driver": {
+			Since: 12050, Driver: 12050, Software: true,
+		},
+		"use a newer version of the software driver (cusim.Version), or NVIDIA's driver": {
+			Since: 12050, Driver: 12000, Software: true,
+		},
+		"update the NVIDIA driver":    {Since: 12050, Driver: 12000},
+		"reinstall the NVIDIA driver": {Since: 12050, Driver: 13000},
 	} {
 		if got := OfMissing(&m); got != want {
 			t.Errorf("%+v: %q, want %q", m, got, want)

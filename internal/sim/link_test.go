@@ -133,7 +133,8 @@ func TestLinkAlias(t *testing.T) {
 	l, log := r.linker()
 	for name, text := range map[string]string{
 		"names": head + ".visible .func second;\n.func first() { ret; }\n.visible .func second;\n.alias second, first;\n",
-		"main":  head + ".extern .func second;\n.func first() { ret; }\n.visible .entry k() { call first; call second; ret; }\n",
+		"main": head + ".extern .func second;\n.func first() { ret; }\n.visible .entry k() " +
+			"{ call first; call second; ret; }\n",
 	} {
 		r.must(r.LinkAddData(r.th, l, driver.CU_JIT_INPUT_PTX, []byte(text), name, nil, nil))
 	}

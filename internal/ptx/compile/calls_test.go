@@ -154,7 +154,8 @@ func TestOldDeclarations(t *testing.T) {
 		.entry k(.param .u64 out) { .reg .u64 o, x; .reg .u32 r2, a;
 			ld.param.u64 o, [out]; mov.u32 r0, %tid.x; mul.wide.u32 x, r0, 4; add.u64 o, o, x;
 			mov.u32 r1, r0; mov.u32 a, l; st.local.u32 [a+4], r0; setp.eq.u32 p, r0, 3; @p bra end; call next;
-			end: ld.local.u32 r2, [l+4]; mad.lo.u32 r1, r1, 10, r2; @p bra store; ld.local.u32 r2, [m]; mad.lo.u32 r1, r2, 100, r1;
+			end: ld.local.u32 r2, [l+4]; mad.lo.u32 r1, r1, 10, r2; @p bra store; ld.local.u32 r2, [m];
+				mad.lo.u32 r1, r2, 100, r1;
 			store: st.global.u32 [o], r1; ret; }`
 	results := make([]uint64, 2)
 	fault, err := launch(t, ".version 2.3 "+text, 1, 4, memory{1 << 32: vm.BytesOf(results)}, 1<<32)
@@ -176,9 +177,11 @@ func TestOldDeclarations(t *testing.T) {
 	if _, err := Parse(".version 2.3 .target sm_20 .local .u32 l = 5; .entry k { ret; }"); err == nil {
 		t.Error("a variable in local memory has an initial value")
 	}
-	for _, alias := range []string{".alias f, k;", ".alias f, g;", ".alias f;", ".alias k, h;", ".alias v, h;", ".alias h, h;",
+	for _, alias := range []string{".alias f, k;", ".alias f, g;", ".alias f;", ".alias k, h;", ".alias v, h;",
+		".alias h, h;",
 		".alias f, h; .alias f, h;"} {
-		if _, err := Parse(textHeader + ".global .u32 v; .func f; .func g; .func h { ret; } .entry k { ret; } " + alias); err == nil {
+		if _, err := Parse(textHeader + ".global .u32 v; .func f; .func g; .func h { ret; } " +
+			".entry k { ret; } " + alias); err == nil {
 			t.Errorf("%s is accepted", alias)
 		}
 	}

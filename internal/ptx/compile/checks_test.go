@@ -123,23 +123,29 @@ func TestChecks(t *testing.T) {
 		{"a barrier in memory", "setp.eq.u32 q, t, 0; @q mbarrier.init.shared.b64 [s+504], 64; bar.sync 0; setp.lt.u32 q, t, 60; @q st.shared.u32 [a], t; " +
 			"mbarrier.arrive.shared.b64 z, [s+504]; wait: mbarrier.test_wait.shared.b64 q1, [s+504], z; @!q1 bra wait; " +
 			"setp.lt.u32 q, t, 59; @q ld.shared.u32 v, [n];", nil},
-		{"bytes that a barrier counts", counted("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [p], 16, [s+504];", 16),
+		{"bytes that a barrier counts",
+			counted("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [p], 16, [s+504];", 16),
 			nil},
 		{"bytes of shared memory that a barrier counts", "setp.eq.u32 q, t, 0; @q st.shared.v4.u32 [s+128], {1, 2, 3, 4}; " +
-			counted("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [s], [s+128], 16, [s+504];", 16), nil},
-		{"bytes of a store that a barrier counts", counted("st.async.mbarrier::complete_tx::bytes.v2.b32 [s], {t, t}, [s+504];", 8), nil},
+			counted("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [s], [s+128], 16, [s+504];", 16),
+			nil},
+		{"bytes of a store that a barrier counts",
+			counted("st.async.mbarrier::complete_tx::bytes.v2.b32 [s], {t, t}, [s+504];", 8), nil},
 		{"bytes of a reduction that a barrier counts", "setp.eq.u32 q, t, 40; @q st.shared.u32 [s], 1; " +
 			counted("red.async.relaxed.cluster.mbarrier::complete_tx::bytes.add.u32 [s], 1, [s+504];", 4), nil},
 		{"bytes of a reduced copy that a barrier counts", "setp.eq.u32 q, t, 40; @q st.shared.v4.u32 [s], {1, 2, 3, 4}; " +
 			"setp.eq.u32 q, t, 0; @q st.shared.v4.u32 [s+128], {1, 2, 3, 4}; " +
-			counted("cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32 [s], [s+128], 16, [s+504];", 16),
+			counted("cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32 [s], [s+128], 16, "+
+				"[s+504];", 16),
 			nil},
-		{"bytes that are read before the barrier has counted them", "setp.eq.u32 q, t, 0; @q mbarrier.init.shared.b64 [s+504], 64; bar.sync 0; " +
-			"@q cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [p], 16, [s+504]; ld.shared.u32 v, [s];",
+		{"bytes that are read before the barrier has counted them",
+			"setp.eq.u32 q, t, 0; @q mbarrier.init.shared.b64 [s+504], 64; bar.sync 0; " +
+				"@q cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [p], 16, [s+504]; ld.shared.u32 v, [s];",
 			[]string{race + "written"}},
-		{"bytes that are copied while others write them", "setp.eq.u32 q, t, 0; @q mbarrier.init.shared.b64 [s+504], 64; bar.sync 0; " +
-			"@q cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [p], 16, [s+504]; " +
-			"setp.eq.u32 q, t, 33; @q st.shared.u32 [s], t;", []string{race + "written"}},
+		{"bytes that are copied while others write them",
+			"setp.eq.u32 q, t, 0; @q mbarrier.init.shared.b64 [s+504], 64; bar.sync 0; " +
+				"@q cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [p], 16, [s+504]; " +
+				"setp.eq.u32 q, t, 33; @q st.shared.u32 [s], t;", []string{race + "written"}},
 		{"a cluster's barrier", "st.shared.u32 [a], t; barrier.cluster.arrive; barrier.cluster.wait; ld.shared.u32 v, [n];", nil},
 
 		// Barriers.

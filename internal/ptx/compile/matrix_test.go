@@ -271,7 +271,8 @@ func fragment(v isa.Variant, space, layout string) *example {
 	if kinds[0] == "f64" {
 		wide = "b64"
 	}
-	b.WriteString(textHeader + ".entry k(.param .u64 in) { .reg ." + wide + " d<8>, a<8>, b<8>, c<8>; .reg .b64 p, q, o; " +
+	b.WriteString(textHeader + ".entry k(.param .u64 in) { .reg ." + wide +
+		" d<8>, a<8>, b<8>, c<8>; .reg .b64 p, q, o; " +
 		".reg .b32 w, t; .reg .pred P; mov.u32 t, %tid.x;\n")
 	shared := strings.HasPrefix(space, ".shared")
 	if shared {
@@ -321,7 +322,8 @@ func fragment(v isa.Variant, space, layout string) *example {
 	}
 	size := bitsOfElement(kinds[0]) / 8
 	move(0, min(size, 4), true)
-	fmt.Fprintf(&b, "%s %s;\nwmma.store.d.sync.aligned.%s.%s%s.%s [p], %s, %d;\n", v, strings.Join(lists[:], ", "), layouts[0],
+	fmt.Fprintf(&b, "%s %s;\nwmma.store.d.sync.aligned.%s.%s%s.%s [p], %s, %d;\n", v, strings.Join(lists[:], ", "),
+		layouts[0],
 		v.Get("shape"), space, kinds[0], lists[0], stride(0))
 	if shared {
 		b.WriteString("bar.warp.sync -1;\n")

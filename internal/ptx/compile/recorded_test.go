@@ -271,12 +271,13 @@ func closeTo(name string, operand, got, want uint64) bool {
 
 // otherwise are the bodies whose results differ from those of a GPU, and why.
 var otherwise = map[string]string{
-	"mov.u32 r9,%warpid;":                                                         "another number is as good",
-	"mov.u32 r9,%gridid;":                                                         "it counts launches",
-	"mov.u32 r9,%clock_hi;":                                                       "it counts cycles",
-	"mov.u32 r9,%envreg0;":                                                        "not supported",
-	"mov.u32 r9,%is_explicit_cluster;":                                            "a GPU's compiler refuses it",
-	"mov.u32 r9,%aggr_smem_size;":                                                 "a GPU's compiler refuses it in version 8.0",
+	"mov.u32 r9,%warpid;":              "another number is as good",
+	"mov.u32 r9,%gridid;":              "it counts launches",
+	"mov.u32 r9,%clock_hi;":            "it counts cycles",
+	"mov.u32 r9,%envreg0;":             "not supported",
+	"mov.u32 r9,%is_explicit_cluster;": "a GPU's compiler refuses it",
+	"mov.u32 r9,%aggr_smem_size;": "" +
+		"a GPU's compiler refuses it in version 8.0",
 	"red.shared.add.u32 [0x100000],1;":                                            "a GPU's compiler refuses it",
 	".local .b32 s[4]; mov.u32 r9,s;":                                             "local memory is elsewhere",
 	"add.u64 d1,d0,4; ld.global.u64 d2,[d1];":                                     "a GPU's compiler removes the load",

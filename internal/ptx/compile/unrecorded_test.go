@@ -29,13 +29,16 @@ var unrecorded = []bodyOf{
 	{".shared .b32 s[9]; mov.u64 d1,s; cvta.shared::cta.u64 d1,d1; cvta.to.shared::cta.u64 d1,d1; st.shared.u32 [d1],7; " +
 		"ld.shared.u32 r9,[s];", 7},
 	{".shared .b32 s[9]; mov.u64 d1,s; cvta.shared::cluster.u64 d1,d1; st.u32 [d1],7; ld.shared.u32 r9,[s];", 7},
-	{"mov.b64 d1,out; cvta.param::entry.u64 d2,d1; cvta.to.param::entry.u64 d2,d2; sub.u64 d2,d2,d1; mov.b64 {r9,r8},d2; or.b32 r9,r9,r8;", 0},
+	{"mov.b64 d1,out; cvta.param::entry.u64 d2,d1; cvta.to.param::entry.u64 d2,d2; sub.u64 d2,d2,d1; " +
+		"mov.b64 {r9,r8},d2; or.b32 r9,r9,r8;", 0},
 	// Memory of the stack.
 	{"alloca.u64 d1,16; st.local.u32 [d1+12],7; cvta.local.u64 d1,d1; ld.u32 r9,[d1+12];", 7},
 	{"alloca.u32 r1,16,32; and.b32 r9,r1,31; st.local.u32 [r1],r9;", 0},
 	{"alloca.u64 d1,3,64; alloca.u64 d2,3; sub.u64 d3,d2,d1; setp.ge.s64 p,d3,3; selp.u32 r9,1,0,p;", 1},
-	{".local .b32 l[4]; stacksave.u64 d1; alloca.u64 d2,256; stackrestore.u64 d1; alloca.u64 d3,256; sub.u64 d3,d3,d2; mov.b64 {r9,r8},d3;", 0},
-	{".local .b32 l[4]; stacksave.u32 r1; alloca.u32 r2,256; stackrestore.u32 r1; alloca.u32 r3,256; sub.u32 r9,r3,r2;", 0},
+	{".local .b32 l[4]; stacksave.u64 d1; alloca.u64 d2,256; stackrestore.u64 d1; alloca.u64 d3,256; sub.u64 d3,d3,d2; " +
+		"mov.b64 {r9,r8},d3;", 0},
+	{".local .b32 l[4]; stacksave.u32 r1; alloca.u32 r2,256; stackrestore.u32 r1; alloca.u32 r3,256; " +
+		"sub.u32 r9,r3,r2;", 0},
 	{`mov.u32 r1,0; again: stacksave.u64 d1; alloca.u64 d2,4096; st.local.u32 [d2],r1; ld.local.u32 r9,[d2];
 		stackrestore.u64 d1; add.u32 r1,r1,1; setp.lt.u32 p,r1,100; @p bra again;`, 99},
 	// Barriers that count bytes. The phase ends when nothing is missing, neither arrivals nor bytes.
@@ -47,7 +50,8 @@ var unrecorded = []bodyOf{
 	{onBarriers + `mbarrier.expect_tx.relaxed.cluster.shared::cluster.b64 [mb],8; mbarrier.arrive.shared.b64 d1,[mb];
 		mbarrier.test_wait.shared.b64 p,[mb],d1; mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [mb],8;
 		mbarrier.test_wait.shared.b64 q,[mb],d1;` + bothTruths, 2},
-	{onBarriers + `mbarrier.expect_tx.b64 [gb],8; mbarrier.arrive.shared.b64 d1,[mb]; mbarrier.test_wait.shared.b64 p,[mb],d1;
+	{onBarriers + `mbarrier.expect_tx.b64 [gb],8; mbarrier.arrive.shared.b64 d1,[mb];
+		mbarrier.test_wait.shared.b64 p,[mb],d1;
 		mbarrier.complete_tx.b64 [gb],8; mbarrier.test_wait.shared.b64 q,[mb],d1;` + bothTruths, 2},
 	{onBarriers + `mbarrier.arrive.expect_tx.b64 d1,[gb],8; mbarrier.test_wait.shared.b64 p,[mb],d1;
 		mbarrier.complete_tx.b64 [gb],8; mbarrier.test_wait.shared.b64 q,[mb],d1; xor.b64 d1,d1,1;` + bothTruths, 2},
@@ -60,8 +64,10 @@ var unrecorded = []bodyOf{
 		mbarrier.pending_count.b64 r9,d1;`, 3},
 	// An arrival that drops makes the next phase shorter.
 	{onBarriers + `mbarrier.init.shared.b64 [mb],3; mbarrier.arrive_drop.expect_tx.shared::cta.b64 d1,[mb],8;
-		mbarrier.arrive_drop.expect_tx.b64 d1,[gb],8; mbarrier.arrive.shared.b64 d1,[mb]; mbarrier.test_wait.shared.b64 p,[mb],d1;
-		mbarrier.complete_tx.shared.b64 [mb],16; mbarrier.arrive.shared.b64 d1,[mb]; mbarrier.test_wait.shared.b64 q,[mb],d1;` +
+		mbarrier.arrive_drop.expect_tx.b64 d1,[gb],8; mbarrier.arrive.shared.b64 d1,[mb];
+			mbarrier.test_wait.shared.b64 p,[mb],d1;
+		mbarrier.complete_tx.shared.b64 [mb],16; mbarrier.arrive.shared.b64 d1,[mb];
+			mbarrier.test_wait.shared.b64 q,[mb],d1;` +
 		bothTruths, 2},
 	{onBarriers + `mbarrier.init.shared.b64 [mb],3; mbarrier.arrive_drop.expect_tx.shared.b64 d1,[mb],0;
 		mbarrier.arrive_drop.expect_tx.shared::cluster.b64 d1,[mb],0; mbarrier.pending_count.b64 r9,d1;`, 2},
@@ -74,12 +80,14 @@ var unrecorded = []bodyOf{
 	{onBarriers + `cp.async.mbarrier.arrive.shared.b64 [mb]; mbarrier.arrive.shared.b64 d1,[mb];
 		mbarrier.test_wait.shared.b64 p,[mb],d1; selp.u32 r9,1,0,p;`, 1},
 	// If the predicate is true, zeros are copied.
-	{`.shared .b32 s[64]; .reg .b32 at; .reg .b64 from; mul.wide.u32 from,r0,4; add.u64 from,from,d0; st.global.u32 [from],7;
+	{`.shared .b32 s[64]; .reg .b32 at; .reg .b64 from; mul.wide.u32 from,r0,4; add.u64 from,from,d0;
+		st.global.u32 [from],7;
 		mov.u32 at,s; mad.lo.u32 at,r0,4,at; st.shared.u32 [at],5; setp.eq.u32 q,r0,r0;
 		cp.async.ca.shared.global [at],[from],4,q; cp.async.wait_all; ld.shared.u32 r1,[at]; setp.ne.u32 q,r0,r0;
 		cp.async.ca.shared.global [at],[from],4,q; cp.async.wait_all; ld.shared.u32 r9,[at]; mad.lo.u32 r9,r1,16,r9;`, 7},
 	// What has no effect.
-	{`cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; cp.async.bulk.wait_group.read 1; setmaxnreg.inc.sync.aligned.u32 64;
+	{`cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; cp.async.bulk.wait_group.read 1;
+		setmaxnreg.inc.sync.aligned.u32 64;
 		cp.async.bulk.prefetch.L2.global [d0],16; pmevent.mask 3; membar.proxy.alias; mov.u32 r9,7;`, 7},
 	{`createpolicy.range.global.L2::evict_last.L2::evict_unchanged.b64 d1,[d0],16,32;
 		cp.async.bulk.prefetch.L2.global.L2::cache_hint [d0],16,d1; mov.u32 r9,7;`, 7},
@@ -105,7 +113,8 @@ func lop3Examples() (list []*example) {
 	inputs := cross(map[string][]uint64{"i": {0, 1, 0x80000000, 0xffffffff}}, []string{"i", "i", "i"})
 	for _, how := range []string{"or", "and"} {
 		for _, q := range []string{"P", "!P"} {
-			list = append(list, computed(fmt.Sprintf(`.reg .pred R; .reg .b32 X; setp.ne.u32 P,C,0; lop3.%s.b32 X|R,A,B,C,0x80,%s;
+			list = append(list, computed(fmt.Sprintf(`.reg .pred R; .reg .b32 X; setp.ne.u32 P,C,0;
+				lop3.%s.b32 X|R,A,B,C,0x80,%s;
 				selp.b32 D,0x40,0,R; xor.b32 D,D,X`, how, q), "i", inputs, func(in []uint64) uint64 {
 				d, p := in[0]&in[1]&in[2], (in[2] != 0) == (q == "P")
 				if how == "or" {
@@ -362,7 +371,8 @@ func accessExamples() (list []*example) {
 				}
 			}))
 		}
-		for _, op := range []string{"ld.volatile.global.L2::64B", "ld.volatile.L2::128B", "ld.relaxed.gpu.global.L1::no_allocate",
+		for _, op := range []string{"ld.volatile.global.L2::64B", "ld.volatile.L2::128B",
+			"ld.relaxed.gpu.global.L1::no_allocate",
 			"ld.acquire.sys.L1::evict_last.L2::64B", "ld.mmio.relaxed.sys.global", "ld.mmio.relaxed.sys"} {
 			add(op + "." + typ + " D,[i]")
 		}
@@ -481,12 +491,14 @@ func updateExamples() (list []*example) {
 		}
 	}
 	for _, form := range []struct{ ops, vecs, types, more string }{
-		{"add", "2 4", "f32", ""}, {"add min max", "2 4 8", "f16 bf16", ".noftz"}, {"add min max", "2 4", "f16x2 bf16x2", ".noftz"},
+		{"add", "2 4", "f32", ""}, {"add min max", "2 4 8", "f16 bf16", ".noftz"},
+		{"add min max", "2 4", "f16x2 bf16x2", ".noftz"},
 	} {
 		for _, op := range strings.Fields(form.ops) {
 			for _, vec := range strings.Fields(form.vecs) {
 				for _, typ := range strings.Fields(form.types) {
-					for _, name := range []string{"." + op + form.more + ".v" + vec + "." + typ, ".v" + vec + "." + typ + "." + op + form.more} {
+					operation, elements := "."+op+form.more, ".v"+vec+"."+typ
+					for _, name := range []string{operation + elements, elements + operation} {
 						list = append(list, vectorUpdate("atom.global"+name, op, typ, int(vec[0]-'0')),
 							vectorUpdate("red"+name, op, typ, int(vec[0]-'0')))
 					}
@@ -528,7 +540,8 @@ func vectorUpdate(name, op, typ string, n int) *example {
 		fmt.Fprintf(&b, "setp.ne.b%d Q,e%d,D; @Q bra other; ", bits, i)
 	}
 	fmt.Fprintf(&b, "bra same; other: mov.b%d D,0xdead; same:", bits)
-	return computed(strings.TrimSuffix(b.String(), ";")+" mov.b"+fmt.Sprint(bits)+" D,D", fmt.Sprint("i", bits), numbers(typ),
+	return computed(strings.TrimSuffix(b.String(), ";")+" mov.b"+fmt.Sprint(bits)+" D,D", fmt.Sprint("i", bits),
+		numbers(typ),
 		func(in []uint64) uint64 { return updated(op, typ, in[0], in[1]) })
 }
 
@@ -564,7 +577,8 @@ func bulkExamples() (list []*example) {
 	}
 	element := func(typ string, load string) string { // of four, two or eight equal ones
 		bits := 8 * int(syntax.TypeSize(typ))
-		return fmt.Sprintf("%s.b%d D,[%%s]; %[1]s.b%[2]d B,[%%s+%d]; setp.ne.b%[2]d Q,D,B; @Q bra late;", load, bits, 16-bits/8)
+		return fmt.Sprintf("%s.b%d D,[%%s]; %[1]s.b%[2]d B,[%%s+%d]; setp.ne.b%[2]d Q,D,B; @Q bra late;", load, bits,
+			16-bits/8)
 	}
 	for _, form := range []struct{ ops, types, more string }{
 		{"add", "u32 s32 u64 f32 f64", ""}, {"add", "f16 bf16", ".noftz"}, {"min max", "u32 s32 u64 s64 f16 bf16", ""},
@@ -575,7 +589,8 @@ func bulkExamples() (list []*example) {
 				bits := 8 * int(syntax.TypeSize(typ))
 				var fill strings.Builder
 				for at := 0; at < 16; at += bits / 8 {
-					fmt.Fprintf(&fill, "st.shared.b%d [sa+%d],A; st.shared.b%[1]d [sb+%[2]d],B; st.global.b%[1]d [i+%[3]d],A; ", bits, at,
+					fmt.Fprintf(&fill, "st.shared.b%d [sa+%d],A; st.shared.b%[1]d [sb+%[2]d],B; st.global.b%[1]d [i+%[3]d],A; ",
+						bits, at,
 						16+at)
 				}
 				add := func(body string) {
@@ -760,7 +775,8 @@ func TestBulkFaults(t *testing.T) {
 	for _, c := range []struct{ body, want string }{
 		{"cp.async.bulk.global.shared::cta.bulk_group [m],[s],16;", ""},
 		{"cp.async.bulk.global.shared::cta.bulk_group [m],[s],8;", "the size of the copy, 8 bytes, is no multiple of 16"},
-		{"mbarrier.init.shared.b64 [s],1; mov.u32 d,0xfffff; mbarrier.expect_tx.shared.b64 [s],d; mbarrier.expect_tx.shared.b64 [s],1;",
+		{"mbarrier.init.shared.b64 [s],1; mov.u32 d,0xfffff; mbarrier.expect_tx.shared.b64 [s],d; " +
+			"mbarrier.expect_tx.shared.b64 [s],1;",
 			"a barrier in memory would wait for 1048576 bytes, and it counts up to 1048575"},
 		{"alloca.u64 x,16000; st.local.u8 [x+15999],1;", ""},
 		{"alloca.u64 x,17000;", "the stack of the thread is too small for what it allocates"},
@@ -771,7 +787,8 @@ func TestBulkFaults(t *testing.T) {
 		{"alloca.u64 x,3; call pass,(a);", ""},
 		{"lop3.or.b32 d|_,d,d,d,0x80,p;", ""},
 	} {
-		fault, err := launch(t, textHeader+`.func pass(.param .b32 a) { .reg .u64 x; .local .u64 l; alloca.u64 x, 16; st.local.u64 [l], x; ret; }
+		fault, err := launch(t, textHeader+`.func pass(.param .b32 a) { .reg .u64 x; .local .u64 l; alloca.u64 x, 16;
+			st.local.u64 [l], x; ret; }
 			.entry k(.param .u64 out) { .reg .u32 s, d; .reg .u64 m, x; .reg .pred p; .param .b32 a;
 			.shared .align 16 .b8 sh[64]; mov.u32 s, sh; ld.param.u64 m, [out]; `+c.body+" ret; }", 1, 1,
 			memory{1 << 32: vm.BytesOf(make([]uint64, 8))}, 1<<32)

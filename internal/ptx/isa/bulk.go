@@ -40,7 +40,8 @@ func bulkRows() []*Instruction {
 			Operands: "m w n", Kind: vm.Touches, Special: "bulk", Make: storeAsync},
 	}
 	for _, op := range []string{"add t=u32|s32|u64", "min|max t=u32|s32", "inc|dec t=u32", "and|or|xor t=b32"} {
-		list = append(list, &Instruction{Name: "red", Modifiers: "async relaxed cluster " + remote + " " + counted + " op=" + op,
+		list = append(list, &Instruction{Name: "red", Modifiers: "async relaxed cluster " + remote + " " + counted +
+			" op=" + op,
 			Operands: "m b n", Kind: vm.Touches, Special: "bulk", Make: reduceAsync})
 	}
 	for _, op := range []string{"add t=u32|s32|u64|f32|f64", "add noftz t=f16|bf16", "min|max t=u32|s32|u64|s64|f16|bf16",

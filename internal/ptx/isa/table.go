@@ -160,8 +160,8 @@ var table = sync.OnceValue(func() map[string][]*Instruction {
 // rows returns all rows.
 func rows() []*Instruction {
 	return slices.Concat(integerRows(), bitRows(), floatRows(), approximateRows(), convertRows(), compareRows(),
-		moveRows(),
-		memoryRows(), atomicRows(), warpRows(), controlRows(), tensorRows(), asyncRows(), bulkRows(), videoRows(), narrowRows())
+		moveRows(), memoryRows(), atomicRows(), warpRows(), controlRows(), tensorRows(), asyncRows(), bulkRows(),
+		videoRows(), narrowRows())
 }
 
 // All returns the rows in the order of the table.

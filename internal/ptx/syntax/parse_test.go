@@ -82,7 +82,8 @@ func TestBodies(t *testing.T) {
 		"add.s32 %r1, %r2, -5;":          "add.s32 %r1 %r2 0:fffffffffffffffb; ",
 		"ld.global.nc.L1::no_allocate.v4.f32 {%f1,%f2,_,%f4}, [%rd1+-16];": "ld.global.nc.L1::no_allocate.v4.f32 {%f1,%f2,_,%f4} [%rd1+-16]; ",
 		"mov.u64 %rd1, table+4*2;": "mov.u64 %rd1 table+8; ",
-		"tex.2d.v4.f32.f32 {a,b,c,d}, [t, {x,y}]; suld.b.1d.b32 {a}, [s+8, x];": "tex.2d.v4.f32.f32 {a,b,c,d} [t+0,{x,y}]; suld.b.1d.b32 {a} [s+8,x]; ",
+		"tex.2d.v4.f32.f32 {a,b,c,d}, [t, {x,y}]; suld.b.1d.b32 {a}, [s+8, x];": "" +
+			"tex.2d.v4.f32.f32 {a,b,c,d} [t+0,{x,y}]; suld.b.1d.b32 {a} [s+8,x]; ",
 		"mov.u64 %rd1, table[4*2];":                                 "mov.u64 %rd1 table[8]; ",
 		"st.shared.u32 [4], %r1;":                                   "st.shared.u32 [+4] %r1; ",
 		"mov.f32 f, 0f3F800000; mov.f64 d, 1.5; mov.f32 f, -1e-3;":  "mov.f32 f 2:3f800000; mov.f64 d 3:3ff8000000000000; mov.f32 f 3:bf50624dd2f1a9fc; ",
@@ -144,20 +145,23 @@ func TestDeclarations(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"garbage":                                              `line 4, column 1: "garbage" begins no declaration`,
-		".entry k() {":                                         `line 4, column 13: the text ends, and "}" is missing`,
-		".entry k() {\n  add.s32 a b;":                         `line 5, column 13: "b" stands where "," is expected`,
-		".entry k() { add.s32 a, ; }":                          `line 4, column 25: ";" stands where a number is expected`,
-		".entry k() { mov.u32 a, 1/0; }":                       "line 4, column 26: a division by zero",
-		".entry k() { mov.u32 a, 99999999999999999999; }":      `line 4, column 25: "99999999999999999999" stands where a number is expected`,
-		".entry k() { mov.u64 a, b[1.0]; }":                    "line 4, column 27: the index of an element is a float",
-		".global .u33 x;":                                      `line 4, column 9: there is no type ".u33"`,
-		".global .u32 x[0];":                                   "line 4, column 16: a length is out of range",
-		".global .u32 x<0>;":                                   `line 4, column 16: "0" stands where a number of registers or variables is expected`,
-		".entry k() { .param .u32 x<70000>; }":                 `line 4, column 28: "70000" stands where a number of registers or variables is expected`,
-		".global .align 3 .u32 x;":                             "line 4, column 9: an alignment is no power of two",
-		"/* open":                                              "line 4, column 1: a comment does not end",
-		`.file 1 "open`:                                        "line 4, column 9: a string does not end",
+		"garbage":                        `line 4, column 1: "garbage" begins no declaration`,
+		".entry k() {":                   `line 4, column 13: the text ends, and "}" is missing`,
+		".entry k() {\n  add.s32 a b;":   `line 5, column 13: "b" stands where "," is expected`,
+		".entry k() { add.s32 a, ; }":    `line 4, column 25: ";" stands where a number is expected`,
+		".entry k() { mov.u32 a, 1/0; }": "line 4, column 26: a division by zero",
+		".entry k() { mov.u32 a, 99999999999999999999; }": `line 4, column 25: "99999999999999999999" stands ` +
+			"where a number is expected",
+		".entry k() { mov.u64 a, b[1.0]; }": "line 4, column 27: the index of an element is a float",
+		".global .u33 x;":                   `line 4, column 9: there is no type ".u33"`,
+		".global .u32 x[0];":                "line 4, column 16: a length is out of range",
+		".global .u32 x<0>;": `line 4, column 16: "0" stands where a number of registers or variables is ` +
+			"expected",
+		".entry k() { .param .u32 x<70000>; }": `line 4, column 28: "70000" stands where a number of registers ` +
+			"or variables is expected",
+		".global .align 3 .u32 x;": "line 4, column 9: an alignment is no power of two",
+		"/* open":                  "line 4, column 1: a comment does not end",
+		`.file 1 "open`:            "line 4, column 9: a string does not end",
 		".entry k() { x" + strings.Repeat("(", 300) + "; }":    "",
 		".global .u32 x = " + strings.Repeat("-", 1000) + "1;": "line 4, column 116: the text is nested too deeply",
 		".entry k() " + strings.Repeat("{", 300):               "line 4, column 112: the text is nested too deeply",

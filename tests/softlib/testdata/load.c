@@ -52,7 +52,8 @@ static void *symbol(const char *name)
 	"	st.param.b32 [v0], x; st.param.b32 [v1], y; call (r), plus, (v0, v1); ld.param.b32 x, [r];\n" \
 	"	ld.global.u32 y, [bias]; add.u32 x, x, y; st.global.u32 [a], x; ret;\n}\n"
 #define PLUS "(.param .b32 r) plus(.param .b32 a, .param .b32 b)"
-#define BODY " { .reg .b32 x, y; ld.param.b32 x, [a]; ld.param.b32 y, [b]; add.u32 x, x, y; st.param.b32 [r], x; ret; }\n"
+#define BODY " { .reg .b32 x, y; ld.param.b32 x, [a]; ld.param.b32 y, [b]; add.u32 x, x, y;" \
+	" st.param.b32 [r], x; ret; }\n"
 
 static const char whole[] = KERNEL(".func " PLUS BODY);
 static const char half[] = KERNEL(".extern .func " PLUS ";\n");
@@ -177,8 +178,8 @@ int main(int argc, char **argv)
 	char info[512] = "", problem[512] = "";
 	int options[] = {3, 4, 5, 6, 12}; // the logs and their sizes, and CU_JIT_LOG_VERBOSE
 	void *values[5];
-#define LOGS (values[0] = info, values[1] = (void *)sizeof info, values[2] = problem, values[3] = (void *)sizeof problem, \
-	values[4] = (void *)1)
+#define LOGS (values[0] = info, values[1] = (void *)sizeof info, values[2] = problem, \
+	values[3] = (void *)sizeof problem, values[4] = (void *)1)
 	CHECK(argc == 3);
 	library = dlopen(argv[1], RTLD_NOW);
 	if (!library) {
