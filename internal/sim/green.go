@@ -68,8 +68,8 @@ func workQueuesOf(dev int) workQueues {
 	}
 }
 
-// connections is how many work queues a device has, unless CUDA_DEVICE_MAX_CONNECTIONS says
-// otherwise.
+// connections is how many work queues a device has here: CUDA_DEVICE_MAX_CONNECTIONS, which sets the
+// number for NVIDIA's driver, changes nothing.
 const connections = 8
 
 // descriptor is a CUdevResourceDesc. It is never destroyed.
