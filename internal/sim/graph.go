@@ -30,6 +30,7 @@ const (
 type graph struct {
 	handle driver.Graph
 	nodes  []*node
+	added  int // how many nodes were ever added
 	d      *Driver
 	// once is the executable graph of a graph that can have only one at a time, or nil.
 	once *exec
@@ -64,6 +65,7 @@ type exec struct {
 	copies map[*node]*node // the copies, by the graph's nodes
 	source []*node         // the graph's nodes, in the order of their creation
 	graph  *graph          // that it was instantiated from
+	added  int             // the graph's, when it was instantiated
 	flags  uint64
 	newest *op // the last operation of the newest launch
 	values conditionValues
@@ -76,6 +78,7 @@ func (g *graph) add(w *work, after []*node) *node {
 	n := &node{graph: g, work: *w, after: slices.Clone(after)}
 	n.handle = driver.GraphNode(g.d.objects.add(nodeKind, n))
 	g.nodes = append(g.nodes, n)
+	g.added++
 	return n
 }
 

@@ -68,7 +68,7 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 	if flags&^15 != 0 {
 		return 0, nil, driver.ResultInvalidValue
 	}
-	x := &exec{ctx: c, source: slices.Clone(g.nodes), graph: g, flags: flags}
+	x := &exec{ctx: c, source: slices.Clone(g.nodes), graph: g, added: g.added, flags: flags}
 	if flags&driver.CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH != 0 {
 		for _, n := range g.nodes {
 			if n.work.node > memsetNode && n.work.node != childNode {
@@ -202,7 +202,8 @@ func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
 		n.work = n.current()
 	}
 	counterpart, own := make(map[*node]*node), copiesOf(x.source, x.copies) // by the other graph's nodes
-	if forwards && g != x.graph && len(own) != len(g.nodes) {
+	// cuGraphExecUpdate counts nodes that were removed, too.
+	if forwards && g.added != x.added {
 		return 0, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, driver.ResultGraphExecUpdateFailure
 	}
 	if wrong := counterparts(own, g.nodes, counterpart, forwards); wrong != nil {

@@ -237,6 +237,44 @@ func foundGraphNodes() []found {
 					c.val(other.name+"-v2-node", slices.Index(list, info.ErrorNode))
 				}
 			}},
+		{famGraph, "update-counts", "which update counts nodes that were removed",
+			func(c *raw) {
+				c.setup()
+				graph := func() (driver.Graph, driver.GraphNode) {
+					g, res := c.GraphCreate(c.at, 0)
+					c.must("cuGraphCreate", res)
+					var node driver.GraphNode
+					for range 3 {
+						node, res = c.GraphAddEmptyNode(c.at, g, nil)
+						c.must("cuGraphAddEmptyNode", res)
+					}
+					return g, node
+				}
+				update := func(name string, x driver.GraphExec, g driver.Graph) {
+					_, why, res := c.GraphExecUpdate(c.at, x, g)
+					c.res(name, res)
+					c.val(name+"-why", why)
+					info, res := c.GraphExecUpdateV2(c.at, x, g)
+					c.res(name+"-v2", res)
+					c.val(name+"-v2-why", info.Result)
+				}
+				g, node := graph()
+				fresh, _ := graph()
+				before := c.exec(g)
+				_, res := c.GraphAddEmptyNode(c.at, g, nil)
+				c.must("cuGraphAddEmptyNode", res)
+				update("added", before, g)
+				c.must("cuGraphDestroyNode", c.GraphDestroyNode(c.at, node))
+				update("added-and-removed", before, g)
+				after := c.exec(g)
+				update("instantiated-after", after, g)
+				update("another", after, fresh)
+				update("of-another", c.exec(fresh), g)
+				clone, res := c.GraphClone(c.at, g)
+				c.must("cuGraphClone", res)
+				update("clone", after, clone)
+				update("clone-of-another", c.exec(fresh), clone)
+			}},
 		{famGraph, "update-edges", "which nodes an update names if a node comes after another one than before",
 			func(c *raw) {
 				c.setup()

@@ -90,6 +90,18 @@ func foundLibraries() []found {
 				c.res(image.name+"-unload", c.LibraryUnload(c.at, l))
 			}
 		}},
+		{famLibrary, "linker-without-input", "linking nothing", func(c *raw) {
+			c.setup()
+			l, res := c.LinkCreate(c.at, nil, nil)
+			c.must("cuLinkCreate", res)
+			_, size, res := c.LinkComplete(c.at, l)
+			c.res("complete", res)
+			c.val("empty", size == 0)
+			_, _, res = c.LinkComplete(c.at, l)
+			c.res("complete-again", res)
+			c.res("add", c.LinkAddData(c.at, l, driver.CU_JIT_INPUT_PTX, []byte(countText), "count", nil, nil))
+			c.res("destroy", c.LinkDestroy(c.at, l))
+		}},
 		{famLibrary, "library-kernel-as-function", "the handle of a library's kernel where a function is expected",
 			func(c *raw) {
 				c.setup()

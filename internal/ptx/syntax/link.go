@@ -145,6 +145,9 @@ func (l *Linker) Link(known func(function string) bool) (text string, messages [
 	for _, t := range l.texts {
 		version, target = max(version, t.m.Version), max(target, t.m.Target)
 	}
+	if len(l.texts) == 0 { // the result is a module without anything in it
+		version, target = 60, 50
+	}
 	fmt.Fprintf(&b, ".version %d.%d\n.target sm_%d\n.address_size 64\n", version/10, version%10, target)
 	for i, t := range l.texts {
 		at := make(map[int]string)       // what replaces names at their places
