@@ -52,6 +52,10 @@ func elements(w uint64, typ string, size int) (list []float64, nans int) {
 		for i := 0; i < size; i += 16 {
 			one(half(uint16(w >> i)))
 		}
+	case "bf16":
+		for i := 0; i < size; i += 16 {
+			one(float64(math.Float32frombits(uint32(w>>i) << 16)))
+		}
 	}
 	return list, nans
 }

@@ -153,15 +153,24 @@ func findForm(text string) (form, bool) {
 	if dotted {
 		list = strings.Split(rest, ".")
 	}
+	var first form
 	for _, row := range table() {
 		if row.name != name {
 			continue
 		}
-		if values, is := row.match(list); is && exists(row, text) {
+		values, is := row.match(list)
+		if !is {
+			continue
+		}
+		found, _, exists := isa.Find(text)
+		if exists && rowID(found.Instruction) == row.id {
 			return form{row, values}, true
 		}
+		if first.row == nil && (exists || rejected()[text]) {
+			first = form{row, values}
+		}
 	}
-	return form{}, false
+	return first, first.row != nil
 }
 
 // match assigns modifiers to their places.
@@ -192,16 +201,6 @@ var rejected = sync.OnceValue(func() map[string]bool {
 	}
 	return m
 })
-
-// exists reports whether there is an instruction, or was one when the results were recorded. A later row may have
-// what a recorded one leaves out.
-func exists(row *tableRow, text string) bool {
-	if rejected()[text] {
-		return true
-	}
-	found, _, is := isa.Find(text)
-	return is && (unrecorded(row.id) || !unrecorded(rowID(found.Instruction)))
-}
 
 // structural reports whether a row is used by branches, and at the end.
 func structural(row *tableRow) bool {
@@ -505,7 +504,7 @@ func (g *generator) operands(v form, apart bool) (o operandList) {
 			p := g.predicate(false)
 			text, shape := p, "p"
 			o.kept = append(o.kept, kept{reg: p})
-			if w.pair && g.IntN(3) == 0 && !strings.HasSuffix(v.typ(), "f16") {
+			if w.pair && (g.IntN(3) == 0 && !strings.HasSuffix(v.typ(), "f16") || strings.HasSuffix(v.typ(), "f16x2")) {
 				q := g.predicate(false)
 				for q == p {
 					q = g.predicate(false)
@@ -550,7 +549,8 @@ func (g *generator) guard() string {
 // unguarded are rows that the compiler of driver 580 executes although their guard is false, or whose old
 // result it changes then.
 var unguarded = []string{"set", "testp", "vadd2", "vadd4", "vsub2", "vsub4", "vabsdiff2", "vabsdiff4", "vmin2", "vmin4",
-	"vmax2", "vmax4"}
+	"vmax2", "vmax4", "vset2", "vset4", "vavrg2", "vavrg4", "vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vset",
+	"vmad"}
 
 // canonical replaces a NaN in a register by one that does not depend on the driver, where the manual
 // does not say which it is.
@@ -610,12 +610,17 @@ func (g *generator) plain(v form) {
 			g.storePredicate(k.reg)
 			continue
 		}
+		if v.row.name == "cvt" && v.typ() == "tf32" { // the manual leaves the lower bits open
+			g.line("testp.notanumber.f32 %%px, %s; selp.b32 %s, 0x7fffffff, %s, %%px;", k.reg, k.reg, k.reg)
+			g.line("and.b32 %s, %s, 0xffffe000;", k.reg, k.reg)
+		}
 		if b == nil && v.open(k.typ) {
 			g.canonical(k.reg, k.typ)
 		}
 		s := g.store(k.reg, k.size)
 		if b != nil {
-			s.class, s.rel, s.abs, s.elem, s.row = approximate, b.rel, b.abs, v.typ(), v.String()+note
+			s.class, s.rel, s.abs, s.row = approximate, b.rel, b.abs, v.String()+note
+			s.elem = strings.TrimSuffix(v.typ(), "x2")
 		}
 	}
 	g.end()
@@ -638,7 +643,7 @@ func boundsOf(v form) *bound {
 	}
 	const least = 1.0 / (1 << 60) / (1 << 60) / (1 << 28) // of f32, with what rounding it does
 	rel := func(bits int) *bound { return &bound{rel: 1 / float64(uint64(1)<<bits), abs: least} }
-	switch v.row.name + v.typ() {
+	switch v.row.name + strings.TrimSuffix(v.typ(), "x2") {
 	case "divf32":
 		return rel(21)
 	case "rcpf32", "sqrtf32", "rsqrtf32":
@@ -655,6 +660,10 @@ func boundsOf(v form) *bound {
 		return &bound{rel: 1.0 / (1 << 19)}
 	case "ex2f16":
 		return &bound{rel: 1.0 / (1 << 8), abs: 1.0 / (1 << 23)}
+	case "ex2bf16":
+		return &bound{rel: 1.0 / (1 << 6), abs: least}
+	case "tanhbf16":
+		return &bound{abs: 1.0 / (1 << 7)}
 	case "tanhf16":
 		return &bound{rel: 1.0 / (1 << 9), abs: 1.0 / (1 << 9)}
 	}

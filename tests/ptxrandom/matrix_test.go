@@ -81,6 +81,8 @@ func productOf(s *slot, typ, from string, k int) {
 	case typ == "s32":
 	case typ == "f64":
 		s.class, s.abs = approximate, most/(1<<50)
+	case from[0] == 'e': // a GPU adds products of small floats with fewer bits
+		s.class, s.abs = approximate, most/(1<<9)
 	case typ == "f32":
 		s.class, s.abs = approximate, most/(1<<21)
 	default:
@@ -100,7 +102,7 @@ func (g *generator) factors(typ string, n int) (list []string) {
 			r = fmt.Sprintf("%%mb%d", g.IntN(8))
 		case "f64":
 			r = fmt.Sprintf("%%md%d", g.IntN(4))
-		case "s8", "u8", "s32":
+		case "s8", "u8", "s4", "u4", "b1", "s32":
 			r = g.register(i32Kind, 32)
 		}
 		list = append(list, r)
@@ -123,6 +125,14 @@ func (g *generator) mma(v form) {
 	}
 	a, b, c := g.factors(v.typ(), n[1]), g.factors(v.get("u"), n[2]), g.factors(v.get("ct"), n[3])
 	g.begin(v.String(), v.row.id)
+	if v.typ()[0] == 'e' { // of bits whose numbers are less than 2
+		for i, list := range [][]string{a, b} {
+			for j := range list {
+				list[j] = fmt.Sprintf("%%xm%d", 8+4*i+j)
+				g.line("and.b32 %s, %s, 0xbfbfbfbf;", list[j], g.register(i32Kind, 32))
+			}
+		}
+	}
 	g.line("bar.warp.sync -1;")
 	g.mainLine("%s %s, %s, %s, %s;", v, braces(d), braces(a), braces(b), braces(c))
 	for _, r := range d {
@@ -131,12 +141,34 @@ func (g *generator) mma(v form) {
 	g.end()
 }
 
+// factorsOf returns the type of the factors of a product of a shape with elements of a type.
+func (g *generator) factorsOf(shape, product string) string {
+	switch {
+	case product == "s32":
+		return pick(g, "s8", "u8")
+	case product == "f64":
+		return "f64"
+	case strings.HasSuffix(shape, "k8"):
+		return "tf32"
+	}
+	return "f16"
+}
+
+// transpose writes movmatrix.
+func (g *generator) transpose(v form) {
+	reg := g.result("b32", 32)
+	g.begin(v.String(), v.row.id)
+	g.line("bar.warp.sync -1;")
+	g.mainLine("%s %s, %s;", v, reg, g.register(halvesKind, 32))
+	g.store(reg, 32)
+	g.end()
+}
+
 // wmma writes a product of matrices with its loads and its store. The variant is one of them.
 func (g *generator) wmma(v form) {
 	form := v.get("shape")
 	m, n, k := shape(form)
 	var t, u string
-	g.IntN(4) // the recorded programs need the same random numbers
 	ct, dt := pick(g, "f16", "f32"), pick(g, "f16", "f32")
 	la, lb, lc, ld := pick(g, "row", "col"), pick(g, "row", "col"), pick(g, "row", "col"), pick(g, "row", "col")
 	spaces := map[string]string{"a": ".global", "b": ".global", "c": ".global", "d": ".global"}
@@ -155,18 +187,10 @@ func (g *generator) wmma(v form) {
 	case "c":
 		lc = v.get("layout")
 		ct = v.typ()
-		if ct == "s32" {
-			t = pick(g, "s8", "u8")
-		} else {
-			t = "f16"
-		}
+		t = g.factorsOf(form, ct)
 	case "d":
 		ld, dt = v.get("layout"), v.typ()
-		if dt == "s32" {
-			t = pick(g, "s8", "u8")
-		} else {
-			t = "f16"
-		}
+		t = g.factorsOf(form, dt)
 	default:
 		la, lb, dt, ct = v.get("al"), v.get("bl"), v.get("dt"), v.get("ct")
 		if t = v.typ(); t == "" {
@@ -175,8 +199,10 @@ func (g *generator) wmma(v form) {
 		u = v.get("u")
 	}
 	switch t {
-	case "bf16":
+	case "bf16", "tf32":
 		ct, dt = "f32", "f32"
+	case "f64":
+		ct, dt = "f64", "f64"
 	case "s8", "u8":
 		ct, dt = "s32", "s32"
 		if u == "" {
@@ -223,8 +249,10 @@ func (g *generator) wmma(v form) {
 			return matrixRow
 		case "bf16":
 			return matrixRow + 4
-		case "f32":
+		case "f32", "tf32":
 			return matrixRow + 8
+		case "f64":
+			return matrixRow + 12
 		}
 		return constant / rowSize
 	}
@@ -242,7 +270,11 @@ func (g *generator) wmma(v form) {
 		}
 	}
 	number := len(g.items)
-	g.line(".reg .b32 %%wa%d_<8>, %%wb%d_<8>, %%wc%d_<8>, %%wd%d_<8>;", number, number, number, number)
+	width := 32
+	if t == "f64" {
+		width = 64
+	}
+	g.line(".reg .b%d %%wa%d_<8>, %%wb%d_<8>, %%wc%d_<8>, %%wd%d_<8>;", width, number, number, number, number)
 	names := func(letter string, n int) (list []string) {
 		for i := range n {
 			list = append(list, fmt.Sprintf("%%w%s%d_%d", letter, len(g.items), i))

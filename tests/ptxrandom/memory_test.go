@@ -39,7 +39,7 @@ func (g *generator) place(space string, size int, written bool) string {
 
 // vectorOf returns how many elements an access has.
 func vectorOf(v form) int {
-	return map[string]int{"": 1, "v2": 2, "v4": 4}[v.get("vec")]
+	return map[string]int{"": 1, "v2": 2, "v4": 4, "v8": 8}[v.get("vec")]
 }
 
 // wider returns the size of a register for values of a type: of an integer it may be larger.
@@ -53,21 +53,33 @@ func (g *generator) wider(typ string) int {
 
 // loaded returns the registers of a load: the operand, and what is stored.
 func (g *generator) loaded(v form) (text, shape string, list []kept) {
-	width := g.wider(v.typ())
+	return g.loadedAs(v.typ(), g.wider(v.typ()), vectorOf(v))
+}
+
+// loadedAs returns n registers with values of a type.
+func (g *generator) loadedAs(typ string, width, n int) (text, shape string, list []kept) {
 	var names []string
-	for len(names) < vectorOf(v) {
-		if r := g.result(v.typ(), width); !slices.Contains(names, r) {
+	for len(names) < n {
+		if r := g.result(typ, width); !slices.Contains(names, r) {
 			names, list = append(names, r), append(list, kept{reg: r, size: width})
 		}
 	}
 	shape = fmt.Sprintf("%dx%d", len(names), width)
-	if v.get("vec") == "" {
+	if n == 1 {
 		return names[0], shape, list
 	}
-	return "{" + strings.Join(names, ", ") + "}", shape, list
+	return braces(names), shape, list
 }
 
-// given returns the registers of a store.
+// onlyGlobal reports whether an access, if it is generic, has to be to global memory.
+func (v form) onlyGlobal() bool { return v.has("hint") || v.has("mmio") || v.has("l2") || v.has("l1") }
+
+// inGlobal returns an address in global memory instead of another one.
+func inGlobal(at string) string {
+	return strings.NewReplacer("%qA", "%gA", "%zA", "%gA", "%qT", "%gT").Replace(at)
+}
+
+// written returns the registers of a store.
 func (g *generator) written(v form) (text, shape string) {
 	width := g.wider(v.typ())
 	var names []string
@@ -95,15 +107,25 @@ func (g *generator) load(v form) {
 		g.calling(v, form{}, true, false)
 		return
 	}
+	if v.has("l2") && strings.HasPrefix(space, "shared") {
+		return
+	}
 	constant := v.row.name == "ldu" || slices.Contains(strings.Split(v.String(), "."), "nc")
 	text, shape, list := g.loaded(v)
 	at := g.place(space, size, false)
 	if constant {
 		at = strings.NewReplacer("%gA", "%nA", "%qA", "%nA", "%zA", "%nA").Replace(at)
 	}
+	policy := ""
+	if v.onlyGlobal() {
+		at = inGlobal(at)
+	}
 	g.begin(v.String(), v.row.id)
 	g.cur.shape = shape
-	g.mainLine("%s%s %s, %s;", g.guard(), v, text, at)
+	if v.has("hint") {
+		policy = ", " + g.policy()
+	}
+	g.mainLine("%s%s %s, %s%s;", g.guard(), v, text, at, policy)
 	for _, k := range list {
 		g.store(k.reg, k.size)
 	}
@@ -122,9 +144,16 @@ func (g *generator) storeTo(v form) {
 	}
 	text, shape := g.written(v)
 	at := g.place(space, size, true)
+	policy := ""
+	if v.onlyGlobal() {
+		at = inGlobal(at)
+	}
 	g.begin(v.String(), v.row.id)
 	g.cur.shape = shape
-	g.mainLine("%s%s %s, %s;", g.guard(), v, at, text)
+	if v.has("hint") {
+		policy = ", " + g.policy()
+	}
+	g.mainLine("%s%s %s, %s%s;", g.guard(), v, at, text, policy)
 	g.end()
 }
 
@@ -210,6 +239,13 @@ func (g *generator) calling(ld, st form, withLoad, withStore bool) {
 
 func (g *generator) atomic(v form) {
 	space, op, typ := v.get("space"), v.get("op"), v.typ()
+	if v.has("vec") {
+		g.atomicVector(v)
+		return
+	}
+	if v.has("hint") && strings.HasPrefix(space, "shared") {
+		return
+	}
 	size := max(widthOf(typ)/8, 2)
 	shared := strings.HasPrefix(space, "shared")
 	float := typ[0] == 'f' || strings.HasPrefix(typ, "bf")
@@ -241,6 +277,9 @@ func (g *generator) atomic(v form) {
 	} else {
 		at = strings.Replace(g.place(space, size, true), "%zA", "%gA", 1) // there are none on local memory
 	}
+	if v.has("hint") {
+		at = inGlobal(at)
+	}
 	list := []string{at, operand}
 	if op == "cas" {
 		list = append(list, g.source(typ, "c"))
@@ -269,6 +308,9 @@ func (g *generator) atomic(v form) {
 	}
 	g.begin(v.String(), v.row.id)
 	g.cur.shape = shape
+	if v.has("hint") {
+		list = append(list, g.policy())
+	}
 	g.mainLine("%s%s %s;", guard, v, strings.Join(list, ", "))
 	if reg != "" && !contended {
 		g.store(reg, width)
@@ -299,7 +341,7 @@ func (g *generator) cvta(v form) {
 	switch space {
 	case "global":
 		g.line("mov.u64 %%xd, %%gA;")
-	case "shared":
+	case "shared", "shared::cta", "shared::cluster":
 		g.need["shared"] = true
 		g.line("cvt.u64.u32 %%xd, %%sA;")
 	case "local":
@@ -308,7 +350,7 @@ func (g *generator) cvta(v form) {
 	case "const":
 		g.need["const"] = true
 		g.line("mov.u64 %%xd, %%kA;")
-	case "param":
+	case "param", "param::entry":
 		g.line("mov.b64 %%xd, given;")
 	}
 	load := "ld"
@@ -328,157 +370,12 @@ func (g *generator) isspacep(v form) {
 	g.need["shared"], g.need["local"] = true, true
 	p := g.predicate(false)
 	g.begin(v.String(), v.row.id)
+	if v.get("space") == "param::entry" && g.IntN(2) == 0 {
+		at = "%xd"
+		g.line("mov.b64 %%xd, given; cvta.param::entry.u64 %%xd, %%xd;")
+		g.uses("cvta.param::entry.u64")
+	}
 	g.mainLine("%s %s, %s;", v, p, at)
 	g.storePredicate(p)
-	g.end()
-}
-
-// copyAsync writes an asynchronous copy to the shared memory of the thread, and waits for it.
-func (g *generator) copyAsync(v form) {
-	g.need["shared"] = true
-	text := v.String()
-	g.begin(text, v.row.id, "cp async commit_group", "cp async wait_group", "cp async wait_all")
-	copyText, size := "cp.async.ca.shared.global", pick(g, 4, 8, 16)
-	switch {
-	case strings.HasPrefix(v.row.id, "cp async cop"):
-		copyText = text
-		if v.get("cop") == "cg" {
-			size = 16
-		}
-	case strings.Contains(text, "mbarrier"):
-		g.cur.rows = g.cur.rows[:1]
-	}
-	at := g.IntN(64/size) * size
-	rest := ""
-	if g.IntN(3) == 0 {
-		rest = fmt.Sprintf(", %d", g.IntN(size+1))
-		g.cur.shape = "with a size"
-	}
-	g.cur.shape += fmt.Sprint(" ", size)
-	mb := "mbarrier"
-	if strings.Contains(text, mb) {
-		g.line("@%%pz mbarrier.init.shared.b64 [%%sM+3000], 64;")
-		g.line("bar.sync 0;")
-	}
-	g.line("%s [%%sA+%d], [%%nA+%d], %d%s;", copyText, at, g.IntN(64/size)*size, size, rest)
-	if copyText == text {
-		g.cur.main = len(g.cur.lines) - 1
-	}
-	if strings.Contains(text, mb) {
-		l := g.label()
-		if strings.Contains(text, "shared") {
-			g.mainLine("%s [%%sM+3000];", text)
-		} else {
-			g.mainLine("%s [%%qM+3000];", text)
-		}
-		g.line("%s: mbarrier.try_wait.parity.shared.b64 %%px, [%%sM+3000], 0;", l)
-		g.line("@!%%px bra %s;", l)
-		g.line("bar.sync 0;")
-		g.line("@%%pz mbarrier.inval.shared.b64 [%%sM+3000];")
-		g.line("bar.sync 0;")
-	} else {
-		g.line("cp.async.commit_group;")
-		g.line("cp.async.wait_group 0;")
-		g.line("cp.async.wait_all;")
-	}
-	g.line("ld.shared.b32 %%xr, [%%sA+%d];", at)
-	g.store("%xr", 32)
-	g.end()
-}
-
-// mbarrier writes a phase of a barrier in shared memory: its beginning, arrivals, tests before and
-// after its end, and its end.
-func (g *generator) mbarrier(v form) {
-	g.need["shared"] = true
-	text := v.String()
-	const at = "[%sM+3000]"
-	own := at // of the variant: without a state space it is generic
-	if !v.has("space") {
-		own = "[%qM+3000]"
-	}
-	init, inval := "mbarrier.init.shared.b64", "mbarrier.inval.shared.b64"
-	arrive, test := "mbarrier.arrive.shared.b64", "mbarrier.test_wait.shared.b64"
-	count, each := 65, ""
-	cluster := v.get("space") == "shared::cluster"
-	if g.IntN(2) == 0 && !strings.Contains(text, "pending_count") {
-		count, each = 195, ", 3"
-	}
-	switch {
-	case strings.HasPrefix(text, "mbarrier.init"):
-		init = text
-	case strings.HasPrefix(text, "mbarrier.inval"):
-		inval = text
-	case strings.HasPrefix(text, "mbarrier.arrive"):
-		arrive = text
-		if strings.Contains(text, "noComplete") && each == "" {
-			each = ", 1"
-		}
-	case strings.HasPrefix(text, "mbarrier.t"):
-		test = text
-	}
-	state := "%xe7"
-	if cluster {
-		state = "_"
-		if !strings.Contains(test, "parity") {
-			test = "mbarrier.test_wait.parity.shared.b64"
-		}
-	}
-	phase := state
-	if strings.Contains(test, "parity") {
-		phase = "0"
-	}
-	g.begin(text, v.row.id)
-	g.cur.shape = each
-	note := func(line string) {
-		if strings.Contains(line, text+" ") {
-			g.cur.main = len(g.cur.lines)
-			line = strings.Replace(line, at, own, 1)
-		}
-		g.line("%s", line)
-	}
-	note(fmt.Sprintf("@%%pz %s %s, %d;", init, at, count))
-	note("bar.sync 0;")
-	if strings.Contains(text, "pending_count") {
-		note("mov.b32 %xr, 0; mov.b64 %xe7, 0;")
-		l := g.label()
-		note(fmt.Sprintf("@!%%pz bra %s;", l))
-		note(fmt.Sprintf("mbarrier.arrive.shared.b64 %%xe7, %s;", at))
-		note(fmt.Sprintf("%s %%xr, %%xe7;", text))
-		note(l + ":")
-		g.store("%xr", 32)
-		note("bar.sync 0;")
-		note(fmt.Sprintf("@%%pz %s %s;", inval, at))
-		note("bar.sync 0;")
-		g.end()
-		return
-	}
-	note(fmt.Sprintf("%s %s, %s%s;", arrive, state, at, each))
-	note("bar.sync 0;")
-	if g.IntN(2) == 0 || !strings.Contains(test, "try_wait") {
-		early := test
-		if strings.Contains(test, "try_wait") {
-			early = "mbarrier.test_wait.shared.b64"
-			if phase == "0" {
-				early = "mbarrier.test_wait.parity.shared.b64"
-			}
-		}
-		note(fmt.Sprintf("%s %%px, %s, %s;", early, at, phase))
-		g.storePredicate("%px")
-	}
-	note("bar.sync 0;")
-	last := "mbarrier.arrive.shared.b64"
-	note(fmt.Sprintf("@%%pz %s %%xe6, %s%s;", last, at, each))
-	l := g.label()
-	note("bar.sync 0;")
-	note(l + ":")
-	note(fmt.Sprintf("%s %%px, %s, %s;", test, at, phase))
-	if strings.Contains(test, "try_wait") {
-		note(fmt.Sprintf("@!%%px bra %s;", l))
-	} else {
-		g.storePredicate("%px")
-	}
-	note("bar.sync 0;")
-	note(fmt.Sprintf("@%%pz %s %s;", inval, at))
-	note("bar.sync 0;")
 	g.end()
 }

@@ -336,7 +336,7 @@ func (p *program) kernel(skip map[int]bool, at int, probe []string) (lines []str
 	add(-1, ".visible .entry k%d(.param .u64 image, .param .align 16 .b8 given[64]) {", p.seed)
 	add(-1, ".reg .b16 %%h<12>; .reg .b32 %%r<20>; .reg .b64 %%d<12>; .reg .pred %%p<8>;")
 	add(-1, ".reg .b16 %%xh, %%xh1; .reg .b32 %%xr, %%xr1, %%xr2, %%xs, %%xi, %%xc, %%xm<16>; "+
-		".reg .b64 %%xd, %%xd1, %%xe<8>;")
+		".reg .b64 %%xd, %%xd1, %%xe<8>, %%xp; .reg .b16 %%xhv<16>;")
 	add(-1, ".reg .b64 %%im, %%in, %%out, %%gA, %%gT, %%nA, %%qA, %%qT, %%qM, %%zA, %%kA, %%yA; "+
 		".reg .b32 %%me, %%sA, %%sT, %%sM, %%lA;")
 	add(-1, ".reg .pred %%pc, %%pn, %%pz, %%pw, %%pm, %%px, %%py; .reg .b32 %%mf<8>, %%mb<8>, %%mt<8>; .reg .b64 %%md<4>;")
@@ -489,7 +489,7 @@ func (p *program) given() []byte {
 	return b
 }
 
-const header = ".version 8.6\n.target sm_90\n.address_size 64\n"
+const header = ".version 8.7\n.target sm_90\n.address_size 64\n"
 
 // textHash returns a number for the text of a program.
 func textHash(lines []string) uint32 {

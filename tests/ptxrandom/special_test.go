@@ -8,8 +8,12 @@ import (
 
 func init() {
 	special("ld,ldu", (*generator).load, false, 1)
-	special("st", (*generator).storeTo, false, 1)
+	special("st async,red async", (*generator).countedAccess, true, 0.5)
 	special("atom,red", (*generator).atomic, false, 1)
+	special("st", (*generator).storeTo, false, 1)
+	special("createpolicy", (*generator).createPolicy, false, 0.5)
+	special("discard,applypriority", (*generator).discard, true, 0.4)
+	special("alloca,stacksave,stackrestore", (*generator).allocate, false, 0.5)
 	special("prefetch,prefetchu", (*generator).prefetch, false, 0.4)
 	special("membar,fence,griddepcontrol,pmevent", (*generator).bare, false, 0.4)
 	special("nanosleep", (*generator).sleep, false, 0.3)
@@ -19,6 +23,7 @@ func init() {
 	special("%clock,%clock64,%clock_hi,%globaltimer,%globaltimer_lo,%globaltimer_hi", (*generator).clock, false, 0.3)
 	special("add cc,sub cc,mad part=lo|hi cc,addc,subc,madc", (*generator).carry, false, 1)
 	special("mov t=", (*generator).move, false, 1.5)
+	special("mov vec", (*generator).moveVector, false, 1)
 	special("mov pred,and pred,or pred,xor pred,not pred,selp", (*generator).plain, false, 1)
 	special("add,sub", (*generator).sum, false, 1)
 	special("call", (*generator).call, false, 0.6)
@@ -30,18 +35,23 @@ func init() {
 	special("barrier cluster", (*generator).clusterBarrier, true, 0.4)
 	special("mapa", (*generator).mapa, false, 0.5)
 	special("getctarank", (*generator).getctarank, false, 0.5)
+	special("cp async bulk,cp reduce", (*generator).bulk, true, 0.4)
 	special("cp", (*generator).copyAsync, true, 0.4)
 	special("mbarrier", (*generator).mbarrier, true, 0.4)
 	special("ldmatrix,stmatrix", (*generator).moveMatrix, true, 0.6)
+	special("movmatrix", (*generator).transpose, true, 0.6)
 	special("mma", (*generator).mma, true, 0.6)
 	special("wmma", (*generator).wmma, true, 0.3)
 }
 
 // bare writes an instruction without operands, or with a constant.
 func (g *generator) bare(v form) {
+	if v.get("of") == "alias" && v.has("space") { // there is none
+		return
+	}
 	g.begin(v.String(), v.row.id)
 	if v.row.name == "pmevent" {
-		g.mainLine("pmevent %d;", g.IntN(16))
+		g.mainLine("%s %d;", v, g.IntN(16))
 	} else {
 		g.mainLine("%s;", v)
 	}
@@ -172,6 +182,30 @@ func (g *generator) move(v form) {
 	}
 	if reg != "" {
 		g.store(reg, width)
+	}
+	g.end()
+}
+
+// moveVector writes moves of a vector.
+func (g *generator) moveVector(v form) {
+	typ, n := v.typ(), vectorOf(v)
+	width := widthOf(typ)
+	if width*n > 128 { // there are none
+		return
+	}
+	var from []string
+	for range n {
+		from = append(from, g.register(kindOf(typ), width))
+	}
+	text, _, list := g.loadedAs(typ, width, n)
+	g.begin(v.String(), v.row.id)
+	g.cur.shape = fmt.Sprint(g.IntN(2) == 0)
+	guard := g.guard()
+	g.line("{ .reg .%s .%s xv;", v.get("vec"), typ)
+	g.mainLine("%s xv, %s;", v, braces(from))
+	g.line("%s%s %s, xv; }", guard, v, text)
+	for _, k := range list {
+		g.store(k.reg, k.size)
 	}
 	g.end()
 }
