@@ -11,7 +11,7 @@ func (g *generator) policy() string {
 	case 0:
 		operands = ", 0.5"
 	case 1:
-		text, operands = ranged, ", [%im], 4096, 8192"
+		text, operands = ranged, ", [%im], 65536, 131072"
 	}
 	g.line("%s %%xp%s;", text, operands)
 	g.uses(text)
@@ -21,11 +21,14 @@ func (g *generator) policy() string {
 // createPolicy writes the creation of a policy, whose bits are up to the driver, and a load with it.
 func (g *generator) createPolicy(v form) {
 	g.begin(v.String(), v.row.id)
-	operands := ""
+	operands, from := "", pick(g, "%nA", "%gA")
 	switch {
-	case v.has("range"):
-		size := pick(g, 1, 4096, 65536)
-		operands = fmt.Sprintf(", [%s], %d, %d", pick(g, "%im", "%nA", "%gA"), size, size*pick(g, 1, 2, 3))
+	case v.has("range"): // which the load is in
+		size := pick(g, 4096, 65536)
+		operands = fmt.Sprintf(", [%s], %d, %d", pick(g, "%im", from), size, size*pick(g, 2, 3, 4))
+		if size == 4096 {
+			operands = fmt.Sprintf(", [%s], 4096, 4096", from)
+		}
 	case v.has("cvt"): // these are properties of accesses as the runtime encodes them
 		g.line("mov.b64 %%xd, %s;", pick(g, "0x10F0000000000000", "0x12F0000000000000", "0x14F0000000000000"))
 		operands = ", %xd"
@@ -37,7 +40,7 @@ func (g *generator) createPolicy(v form) {
 	load := "ld.global.L2::cache_hint.b32"
 	g.uses(load)
 	reg := g.result("b32", 32)
-	g.line("%s %s, [%s+%d], %%xp;", load, reg, pick(g, "%nA", "%gA"), 4*g.IntN(16))
+	g.line("%s %s, [%s+%d], %%xp;", load, reg, from, 4*g.IntN(16))
 	g.store(reg, 32)
 	g.end()
 }

@@ -113,6 +113,9 @@ func (g *generator) load(v form) {
 	constant := v.row.name == "ldu" || slices.Contains(strings.Split(v.String(), "."), "nc")
 	text, shape, list := g.loaded(v)
 	at := g.place(space, size, false)
+	if v.has("order") { // there is no order of accesses to local memory
+		at = strings.Replace(at, "%zA", "%gA", 1)
+	}
 	if constant {
 		at = strings.NewReplacer("%gA", "%nA", "%qA", "%nA", "%zA", "%nA").Replace(at)
 	}
@@ -144,6 +147,9 @@ func (g *generator) storeTo(v form) {
 	}
 	text, shape := g.written(v)
 	at := g.place(space, size, true)
+	if v.has("order") {
+		at = strings.Replace(at, "%zA", "%gA", 1)
+	}
 	policy := ""
 	if v.onlyGlobal() {
 		at = inGlobal(at)

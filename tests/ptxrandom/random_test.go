@@ -82,6 +82,16 @@ func TestMerge(t *testing.T) {
 	for _, name := range names {
 		readHashes(t, name, list)
 	}
+	text := rejectedText
+	for _, what := range rejections(t, *merge) {
+		if !rejected()[what] {
+			rejected()[what] = true
+			text += what + "\n"
+		}
+	}
+	if err := os.WriteFile("testdata/rejected.txt", []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	different := differences(t, *merge)
 	var except strings.Builder
 	for _, d := range different {
@@ -114,8 +124,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// differences returns what tables of TestGPU say about the results of programs.
-func differences(t *testing.T, folder string) (list []difference) {
+// allDifferences returns what tables of TestGPU say.
+func allDifferences(t *testing.T, folder string) (list []difference) {
 	t.Helper()
 	names, _ := filepath.Glob(filepath.Join(folder, "ptx-differences-*.tsv"))
 	for _, name := range names {
@@ -125,12 +135,34 @@ func differences(t *testing.T, folder string) (list []difference) {
 		}
 		for line := range strings.Lines(string(data)) {
 			parts := strings.Split(line, "\t")
-			d := difference{Form: parts[2], Text: parts[4]}
+			d := difference{Form: parts[2], Shape: parts[3], Text: parts[4], Why: strings.TrimSpace(parts[10])}
 			fmt.Sscan(parts[0], &d.Seed)
 			fmt.Sscan(parts[1], &d.Item)
-			if d.Item >= -1 && strings.TrimSpace(parts[10]) == "" {
-				list = append(list, d)
-			}
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// rejections returns the instructions that NVIDIA's compiler rejects according to tables of TestGPU, as
+// testdata/rejected.txt has them.
+func rejections(t *testing.T, folder string) (list []string) {
+	t.Helper()
+	for _, d := range allDifferences(t, folder) {
+		if d.Item >= 0 && strings.Contains(d.Why, "the GPU's driver rejects it") {
+			list = append(list, strings.TrimSuffix(d.Form+"\t"+d.Shape, "\t"))
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// differences returns what tables of TestGPU say about the results of programs.
+func differences(t *testing.T, folder string) (list []difference) {
+	t.Helper()
+	for _, d := range allDifferences(t, folder) {
+		if d.Item >= -1 && d.Why == "" {
+			list = append(list, d)
 		}
 	}
 	slices.SortFunc(list, func(a, b difference) int { return int(int64(a.Seed) - int64(b.Seed)) })
