@@ -68,6 +68,9 @@ func TestGPULink(t *testing.T) {
 	}
 }
 
+// TestGPULinkThreads links in many goroutines on a real GPU: see gpu_test.go.
+func TestGPULinkThreads(t *testing.T) { testLinkThreads(t, gpuContext(t)) }
+
 // managedPTX has a managed variable and a kernel that adds to it.
 const managedPTX = `.version 7.0
 .target sm_70

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
@@ -192,5 +195,68 @@ func TestLinkMistakes(t *testing.T) {
 			(err == nil || !strings.Contains(err.Error(), want)) || err == nil || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s: %v", c.what, err)
 		}
+	}
+}
+
+// testLinkThreads links in goroutines that change threads between calls. A linker needs one thread:
+// NVIDIA's driver crashes if another one completes it.
+func testLinkThreads(t *testing.T, gpu *Context) {
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			inputs := []LinkInput{{"a", []byte(linkHead + kernelText(fmt.Sprint("k", g), "mov.u32 %v, 1;"))},
+				{"b", []byte(linkHead + functionText(".visible", "f", 1))}}
+			for range 20 {
+				if _, err := gpu.Link(inputs); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// linkThreads is a driver that looks which threads call it about a linker.
+type linkThreads struct {
+	driver.Software
+	threads sync.Map // of linkers
+	others  atomic.Int32
+}
+
+func (d *linkThreads) LinkCreate(th *driver.Thread, options []uint32,
+	values []uintptr) (driver.LinkState, driver.Result) {
+	l, r := d.Software.LinkCreate(th, options, values)
+	d.threads.Store(l, driver.CurrentThread())
+	time.Sleep(time.Microsecond) // a goroutine that is not locked to its thread often goes on with another one
+	return l, r
+}
+
+// check counts calls by other threads than that which has created the linker.
+func (d *linkThreads) check(l driver.LinkState) {
+	if creator, _ := d.threads.Load(l); creator != driver.CurrentThread() {
+		d.others.Add(1)
+	}
+}
+
+func (d *linkThreads) LinkComplete(th *driver.Thread, l driver.LinkState) (driver.HostPtr, uint64, driver.Result) {
+	d.check(l)
+	return d.Software.LinkComplete(th, l)
+}
+
+func (d *linkThreads) LinkDestroy(th *driver.Thread, l driver.LinkState) driver.Result {
+	d.check(l)
+	return d.Software.LinkDestroy(th, l)
+}
+
+// TestLinkThreads checks that one thread creates, completes and destroys a linker.
+func TestLinkThreads(t *testing.T) {
+	d := &linkThreads{Software: cusim.New().Software()}
+	drv := must(Open(WithSoftware(driver.Provide(d))))(t)
+	defer drv.Close()
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	defer gpu.Close()
+	testLinkThreads(t, gpu)
+	if n := d.others.Load(); n > 0 {
+		t.Errorf("%d calls were made by another thread than that which created the linker", n)
 	}
 }

@@ -11,6 +11,9 @@
 // [runtime.Pinner]: cuLinkCreate's values of options, to which the driver writes until cuLinkDestroy,
 // and what asynchronous copies and nodes of graphs refer to.
 //
+// The thread that creates a linker must also complete and destroy it: driver 580 crashes if another
+// thread completes it, or destroys it before it is complete. [Table.Link] makes all calls on one thread.
+//
 // The files whose names begin with z are generated from a table of the driver API: see
 // tools/gen-symbols.
 package driver

@@ -99,9 +99,11 @@ type LinkInput struct {
 
 // Link makes one image of several inputs, by cuLinkCreate, cuLinkAddData, cuLinkComplete and
 // cuLinkDestroy. They exist since CUDA 6.5. If a call fails, failed is its C function, and input the
-// index of the input, or -1.
+// index of the input, or -1. All calls are made by one thread, as the package's documentation demands.
 func (t *Table) Link(at At, inputs []LinkInput, options []JITOption) (image []byte, log JITLog, failed string,
 	input int, res Result) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	b := newJITBuffers(options)
 	defer func() { log = b.Log() }()
 	l, res := t.LinkCreate(at, b.options, b.values)
