@@ -343,7 +343,7 @@ func (d *Driver) CtxGetDevice(th *driver.Thread) (driver.Device, driver.Result) 
 func (d *Driver) CtxGetFlags(th *driver.Thread) (uint32, driver.Result) {
 	defer d.mu.Unlock()
 	c, _, r := d.inContext("cuCtxGetFlags", th)
-	if r != ok {
+	if r != ok && !r.Sticky() {
 		return 0, r
 	}
 	if c.primary {

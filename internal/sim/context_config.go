@@ -4,17 +4,24 @@ import "github.com/purecu/purecu/driver"
 
 // This file has the configuration of contexts, and functions of profilers, which do nothing.
 
-// ProfilerStart is cuProfilerStart. There is no profiler, so it does nothing. What NVIDIA's driver
-// returns without a current context is unknown.
-func (d *Driver) ProfilerStart(*driver.Thread) driver.Result {
-	defer d.mu.Unlock()
-	return d.begin("cuProfilerStart")
+// ProfilerStart is cuProfilerStart. There is no profiler, so it does nothing.
+func (d *Driver) ProfilerStart(th *driver.Thread) driver.Result {
+	return d.profile("cuProfilerStart", th)
 }
 
 // ProfilerStop is cuProfilerStop.
-func (d *Driver) ProfilerStop(*driver.Thread) driver.Result {
+func (d *Driver) ProfilerStop(th *driver.Thread) driver.Result {
+	return d.profile("cuProfilerStop", th)
+}
+
+// profile is for both functions. What NVIDIA's driver returns without a current context is unknown.
+func (d *Driver) profile(op string, th *driver.Thread) driver.Result {
 	defer d.mu.Unlock()
-	return d.begin("cuProfilerStop")
+	_, r := d.changing(op, th)
+	if r == driver.ResultInvalidContext {
+		return ok
+	}
+	return r
 }
 
 // CtxGetExecAffinity is cuCtxGetExecAffinity.
@@ -63,7 +70,7 @@ func (d *Driver) CtxGetCacheConfig(th *driver.Thread) (int32, driver.Result) {
 // CtxSetCacheConfig is cuCtxSetCacheConfig. It has no effect but on cuCtxGetCacheConfig.
 func (d *Driver) CtxSetCacheConfig(th *driver.Thread, config int32) driver.Result {
 	defer d.mu.Unlock()
-	c, _, r := d.inContext("cuCtxSetCacheConfig", th)
+	c, r := d.changing("cuCtxSetCacheConfig", th)
 	switch {
 	case r != ok:
 		return r
@@ -87,7 +94,7 @@ func (d *Driver) CtxGetSharedMemConfig(th *driver.Thread) (int32, driver.Result)
 // CtxSetSharedMemConfig is cuCtxSetSharedMemConfig, which has no effect on an H200 either.
 func (d *Driver) CtxSetSharedMemConfig(th *driver.Thread, config int32) driver.Result {
 	defer d.mu.Unlock()
-	_, _, r := d.inContext("cuCtxSetSharedMemConfig", th)
+	_, r := d.changing("cuCtxSetSharedMemConfig", th)
 	if r == ok && (config < 0 || config > driver.CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE) {
 		r = driver.ResultInvalidValue
 	}

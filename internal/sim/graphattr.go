@@ -103,6 +103,9 @@ func (d *Driver) GraphKernelNodeSetAttribute(_ *driver.Thread, h driver.GraphNod
 	case updatable:
 		return ok
 	}
+	if d.lost != ok {
+		return d.lost
+	}
 	var o launchOptions
 	if r := d.launchAttribute(name, nil, &driver.LaunchAttribute{ID: id, Value: *v}, &o); r != ok {
 		return r
@@ -150,7 +153,7 @@ func (d *Driver) GraphKernelNodeCopyAttributes(_ *driver.Thread, dst, src driver
 	}
 	object, _ := d.objects.find(uintptr(src))
 	from, is := object.(*node)
-	if !is || from.work.node != kernelNode {
+	if !is || from.work.node != kernelNode || d.lost != ok {
 		return driver.ResultInvalidValue
 	}
 	to.work.attributes = from.work.attributes

@@ -209,6 +209,9 @@ func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
 	if wrong := counterparts(own, g.nodes, counterpart, forwards); wrong != nil {
 		return wrong.handle, wrong.why, driver.ResultGraphExecUpdateFailure
 	}
+	if d.lost != ok && slices.ContainsFunc(g.nodes, (*node).usesContext) {
+		return 0, driver.CU_GRAPH_EXEC_UPDATE_ERROR, driver.ResultGraphExecUpdateFailure
+	}
 	x.values = maps.Clone(x.values) // kernels may read it
 	for n, own := range counterpart {
 		if c := n.work.cond; c != nil { // the executable graph keeps its values
@@ -218,6 +221,15 @@ func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
 		own.work = n.work
 	}
 	return 0, driver.CU_GRAPH_EXEC_UPDATE_SUCCESS, ok
+}
+
+// usesContext reports whether the node's parameters cannot be set after a sticky error.
+func (n *node) usesContext() bool {
+	switch n.work.node {
+	case kernelNode, memcpyNode, memsetNode, batchMemOpNode:
+		return true
+	}
+	return false
 }
 
 // dependents returns the nodes that come after each node, with the kinds of their edges.

@@ -114,8 +114,12 @@ func (d *Driver) GraphExecBatchMemOpNodeSetParams(_ *driver.Thread, x driver.Gra
 	return d.changeExec(name, x, n, batchMemOpNode, d.batchParams(name, &p))
 }
 
-// StreamBatchMemOpV1 is cuStreamBatchMemOp.
-func (d *Driver) StreamBatchMemOpV1(th *driver.Thread, h driver.Stream, ops []driver.StreamBatchMemOpParams,
-	flags uint32) driver.Result {
-	return d.StreamBatchMemOp(th, h, ops, flags)
+// StreamBatchMemOpV1 is cuStreamBatchMemOp, which an H200 does not support.
+func (d *Driver) StreamBatchMemOpV1(th *driver.Thread, h driver.Stream, _ []driver.StreamBatchMemOpParams,
+	_ uint32) driver.Result {
+	defer d.mu.Unlock()
+	if _, r := d.onIdleStream("cuStreamBatchMemOp", th, h); r != ok {
+		return r
+	}
+	return driver.ResultNotSupported
 }

@@ -282,10 +282,13 @@ func (d *Driver) within(name string, h driver.Context,
 	}
 }
 
-// sameContext returns the work that make makes in the context of a node.
+// sameContext returns the work that make makes in the context of a node, which must be usable.
 func (d *Driver) sameContext(h driver.GraphNode,
 	make func(*context) (*work, driver.Result)) func() (*work, driver.Result) {
 	return func() (*work, driver.Result) {
+		if d.lost != ok {
+			return nil, d.lost
+		}
 		object, _ := d.objects.find(uintptr(h))
 		return make(object.(*node).work.ctx)
 	}

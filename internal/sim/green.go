@@ -355,7 +355,7 @@ func (d *Driver) GreenCtxWaitEvent(_ *driver.Thread, h driver.GreenCtx, eh drive
 // StreamGetGreenCtx is cuStreamGetGreenCtx.
 func (d *Driver) StreamGetGreenCtx(th *driver.Thread, h driver.Stream) (driver.GreenCtx, driver.Result) {
 	defer d.mu.Unlock()
-	s, t, r := d.askStream("cuStreamGetGreenCtx", th, h)
+	s, t, r := d.onValidStream("cuStreamGetGreenCtx", th, h)
 	if r != ok {
 		return 0, r
 	}

@@ -477,9 +477,9 @@ func (d *Driver) LibraryGetUnifiedFunction(_ *driver.Thread, h driver.LibraryHan
 	return 0, driver.ResultInvalidValue
 }
 
-// LibraryGetManaged is cuLibraryGetManaged. A variable is found when the library was used in a context,
-// as CUDA's documentation says.
-func (d *Driver) LibraryGetManaged(_ *driver.Thread, h driver.LibraryHandle,
+// LibraryGetManaged is cuLibraryGetManaged. As with an H200, the library need not have been used in a
+// context if there is a current one.
+func (d *Driver) LibraryGetManaged(th *driver.Thread, h driver.LibraryHandle,
 	name string) (driver.DevicePtr, uint64, driver.Result) {
 	defer d.mu.Unlock()
 	l, r := d.aboutLibrary("cuLibraryGetManaged", h)
@@ -488,6 +488,11 @@ func (d *Driver) LibraryGetManaged(_ *driver.Thread, h driver.LibraryHandle,
 	}
 	if r != ok {
 		return 0, 0, r
+	}
+	if c := d.thread(th).current(); c != nil && !c.destroyed {
+		if _, r = d.moduleOf(l, c); r != ok {
+			return 0, 0, r
+		}
 	}
 	b := l.managed[name]
 	if b == nil || b.gone {

@@ -63,7 +63,7 @@ func (d *Driver) managed(p driver.DevicePtr, n uint64) (span, driver.Result) {
 // MemAllocManaged is cuMemAllocManaged.
 func (d *Driver) MemAllocManaged(th *driver.Thread, size uint64, flags uint32) (driver.DevicePtr, driver.Result) {
 	defer d.mu.Unlock()
-	c, r := d.aboutMemory("cuMemAllocManaged", th)
+	c, r := d.changing("cuMemAllocManaged", th)
 	switch {
 	case r != ok:
 		return 0, r
@@ -94,7 +94,7 @@ func (d *Driver) place(l driver.MemLocation) (*device, driver.Result) {
 func (d *Driver) MemAdvise(th *driver.Thread, p driver.DevicePtr, n uint64, what int32,
 	l driver.MemLocation) driver.Result {
 	defer d.mu.Unlock()
-	if _, _, r := d.inContext("cuMemAdvise", th); r != ok {
+	if _, r := d.changing("cuMemAdvise", th); r != ok {
 		return r
 	}
 	// An H200 refuses wrong types even if it does not use the location.
@@ -269,10 +269,7 @@ func placePart(l driver.MemLocation, set, typ bool) []int32 {
 func (d *Driver) StreamAttachMemAsync(th *driver.Thread, h driver.Stream, p driver.DevicePtr, n uint64,
 	flags uint32) driver.Result {
 	defer d.mu.Unlock()
-	s, _, r := d.onStream("cuStreamAttachMemAsync", th, h)
-	if r == ok {
-		r = d.uncaptured(s)
-	}
+	s, r := d.onIdleStream("cuStreamAttachMemAsync", th, h)
 	if r != ok {
 		return r
 	}

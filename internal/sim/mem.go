@@ -357,8 +357,9 @@ func (d *Driver) MemGetInfo(th *driver.Thread) (free, total uint64, r driver.Res
 	return deviceMemory - c.dev.memory, deviceMemory, ok
 }
 
-// aboutMemory begins a call that allocates. It is refused during a capture.
-func (d *Driver) aboutMemory(op string, th *driver.Thread) (*context, driver.Result) {
+// changing begins a call that allocates, or changes something else of the current context. It is refused
+// during a capture.
+func (d *Driver) changing(op string, th *driver.Thread) (*context, driver.Result) {
 	c, t, r := d.inContext(op, th)
 	if r == ok {
 		r = d.forbidden(t, nil)
@@ -409,7 +410,7 @@ func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind,
 // MemAlloc is cuMemAlloc_v2.
 func (d *Driver) MemAlloc(th *driver.Thread, size uint64) (driver.DevicePtr, driver.Result) {
 	defer d.mu.Unlock()
-	c, r := d.aboutMemory("cuMemAlloc", th)
+	c, r := d.changing("cuMemAlloc", th)
 	switch {
 	case r != ok:
 		return 0, r
@@ -469,7 +470,7 @@ func (d *Driver) MemAllocHost(th *driver.Thread, size uint64) (driver.HostPtr, d
 func (d *Driver) allocHost(name string, th *driver.Thread, size uint64, flags uint32) (driver.HostPtr, driver.Result) {
 	const known = driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP | driver.CU_MEMHOSTALLOC_WRITECOMBINED
 	defer d.mu.Unlock()
-	c, r := d.aboutMemory(name, th)
+	c, r := d.changing(name, th)
 	switch {
 	case r != ok:
 		return 0, r
@@ -554,7 +555,7 @@ func (d *Driver) MemHostRegister(th *driver.Thread, p driver.HostPtr, size uint6
 		driver.CU_MEMHOSTREGISTER_IOMEMORY | driver.CU_MEMHOSTREGISTER_READ_ONLY
 	addr := uint64(p)
 	defer d.mu.Unlock()
-	c, r := d.aboutMemory("cuMemHostRegister", th)
+	c, r := d.changing("cuMemHostRegister", th)
 	switch {
 	case r != ok:
 		return r

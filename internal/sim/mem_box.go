@@ -93,7 +93,7 @@ func (b box) rows(e extent, f func(off uint64)) {
 }
 
 // copyBox enqueues the copy of a box. A copy between devices has their contexts. As with other such
-// copies, a capture takes only one within a context.
+// copies, no capture takes it, also if the contexts are the same.
 func (d *Driver) copyBox(name string, th *driver.Thread, to, from corner, e extent, h driver.Stream,
 	peers ...driver.Context) driver.Result {
 	defer d.mu.Unlock()
@@ -101,7 +101,7 @@ func (d *Driver) copyBox(name string, th *driver.Thread, to, from corner, e exte
 	if r == ok {
 		r = d.peers(name, peers...)
 	}
-	if r == ok && len(peers) == 2 && peers[0] != peers[1] {
+	if r == ok && len(peers) > 0 {
 		r = d.uncaptured(s)
 	}
 	if r != ok || e.empty() {
@@ -275,7 +275,7 @@ func (d *Driver) MemsetD2D32Async(th *driver.Thread, p driver.DevicePtr, pitch u
 func (d *Driver) MemAllocPitch(th *driver.Thread, width, height uint64,
 	element uint32) (driver.DevicePtr, uint64, driver.Result) {
 	defer d.mu.Unlock()
-	c, r := d.aboutMemory("cuMemAllocPitch", th)
+	c, r := d.changing("cuMemAllocPitch", th)
 	switch {
 	case r != ok:
 		return 0, 0, r

@@ -366,10 +366,8 @@ func (d *Driver) MemcpyPeerAsync(th *driver.Thread, dst driver.DevicePtr, dstCtx
 	if r != ok {
 		return r
 	}
-	if dstCtx != srcCtx { // not known of copies within one context
-		if r := d.uncaptured(s); r != ok {
-			return r
-		}
+	if r := d.uncaptured(s); r != ok { // also within one context
+		return r
 	}
 	return d.enqueueCopy(name, s, to, from)
 }

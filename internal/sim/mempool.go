@@ -238,9 +238,17 @@ func (b *block) unused() {
 	}
 }
 
-// aboutPool begins a call with a pool as an argument.
-func (d *Driver) aboutPool(name string, h driver.MemoryPool) (*memPool, driver.Result) {
+// beginPools begins a call about pools. It is refused during a capture, before its arguments are looked at.
+func (d *Driver) beginPools(name string, th *driver.Thread) driver.Result {
 	if r := d.begin(name); r != ok {
+		return r
+	}
+	return d.forbidden(d.thread(th), nil)
+}
+
+// aboutPool begins a call with a pool as an argument.
+func (d *Driver) aboutPool(name string, th *driver.Thread, h driver.MemoryPool) (*memPool, driver.Result) {
+	if r := d.beginPools(name, th); r != ok {
 		return nil, r
 	}
 	return d.poolOf(name, h)
@@ -276,10 +284,13 @@ func (d *Driver) DeviceGetMemPool(_ *driver.Thread, dev driver.Device) (driver.M
 }
 
 // DeviceSetMemPool is cuDeviceSetMemPool.
-func (d *Driver) DeviceSetMemPool(_ *driver.Thread, dev driver.Device, h driver.MemoryPool) driver.Result {
+func (d *Driver) DeviceSetMemPool(th *driver.Thread, dev driver.Device, h driver.MemoryPool) driver.Result {
 	const name = "cuDeviceSetMemPool"
 	defer d.mu.Unlock()
 	v, r := d.aboutDevice(name, dev)
+	if r == ok {
+		r = d.forbidden(d.thread(th), nil)
+	}
 	if r != ok {
 		return r
 	}
@@ -297,9 +308,9 @@ func (d *Driver) DeviceSetMemPool(_ *driver.Thread, dev driver.Device, h driver.
 
 // MemPoolCreate is cuMemPoolCreate. Pools on the host, of managed memory, or that processes share are
 // not supported.
-func (d *Driver) MemPoolCreate(_ *driver.Thread, props driver.MemPoolProps) (driver.MemoryPool, driver.Result) {
+func (d *Driver) MemPoolCreate(th *driver.Thread, props driver.MemPoolProps) (driver.MemoryPool, driver.Result) {
 	defer d.mu.Unlock()
-	if r := d.begin("cuMemPoolCreate"); r != ok {
+	if r := d.beginPools("cuMemPoolCreate", th); r != ok {
 		return 0, r
 	}
 	if props.AllocType != driver.CU_MEM_ALLOCATION_TYPE_PINNED &&
@@ -326,9 +337,9 @@ func (d *Driver) MemPoolCreate(_ *driver.Thread, props driver.MemPoolProps) (dri
 
 // MemPoolDestroy is cuMemPoolDestroy. It does not wait: the pool's memory stays valid until it is
 // freed.
-func (d *Driver) MemPoolDestroy(_ *driver.Thread, h driver.MemoryPool) driver.Result {
+func (d *Driver) MemPoolDestroy(th *driver.Thread, h driver.MemoryPool) driver.Result {
 	defer d.mu.Unlock()
-	p, r := d.aboutPool("cuMemPoolDestroy", h)
+	p, r := d.aboutPool("cuMemPoolDestroy", th, h)
 	switch {
 	case r != ok:
 		return r
@@ -346,9 +357,9 @@ func (d *Driver) MemPoolDestroy(_ *driver.Thread, h driver.MemoryPool) driver.Re
 }
 
 // MemPoolGetAttribute is cuMemPoolGetAttribute.
-func (d *Driver) MemPoolGetAttribute(_ *driver.Thread, h driver.MemoryPool, attr int32) (v uint64, r driver.Result) {
+func (d *Driver) MemPoolGetAttribute(th *driver.Thread, h driver.MemoryPool, attr int32) (v uint64, r driver.Result) {
 	defer d.mu.Unlock()
-	p, r := d.aboutPool("cuMemPoolGetAttribute", h)
+	p, r := d.aboutPool("cuMemPoolGetAttribute", th, h)
 	if r != ok {
 		return 0, r
 	}
@@ -373,9 +384,9 @@ func (d *Driver) MemPoolGetAttribute(_ *driver.Thread, h driver.MemoryPool, attr
 }
 
 // MemPoolSetAttribute is cuMemPoolSetAttribute.
-func (d *Driver) MemPoolSetAttribute(_ *driver.Thread, h driver.MemoryPool, attr int32, value uint64) driver.Result {
+func (d *Driver) MemPoolSetAttribute(th *driver.Thread, h driver.MemoryPool, attr int32, value uint64) driver.Result {
 	defer d.mu.Unlock()
-	p, r := d.aboutPool("cuMemPoolSetAttribute", h)
+	p, r := d.aboutPool("cuMemPoolSetAttribute", th, h)
 	if r != ok {
 		return r
 	}
@@ -401,9 +412,9 @@ func (d *Driver) MemPoolSetAttribute(_ *driver.Thread, h driver.MemoryPool, attr
 }
 
 // MemPoolTrimTo is cuMemPoolTrimTo.
-func (d *Driver) MemPoolTrimTo(_ *driver.Thread, h driver.MemoryPool, keep uint64) driver.Result {
+func (d *Driver) MemPoolTrimTo(th *driver.Thread, h driver.MemoryPool, keep uint64) driver.Result {
 	defer d.mu.Unlock()
-	p, r := d.aboutPool("cuMemPoolTrimTo", h)
+	p, r := d.aboutPool("cuMemPoolTrimTo", th, h)
 	if r != ok {
 		return r
 	}
@@ -420,9 +431,9 @@ func (d *Driver) located(l driver.MemLocation) (*device, driver.Result) {
 }
 
 // MemPoolGetAccess is cuMemPoolGetAccess.
-func (d *Driver) MemPoolGetAccess(_ *driver.Thread, h driver.MemoryPool, l driver.MemLocation) (int32, driver.Result) {
+func (d *Driver) MemPoolGetAccess(th *driver.Thread, h driver.MemoryPool, l driver.MemLocation) (int32, driver.Result) {
 	defer d.mu.Unlock()
-	p, r := d.aboutPool("cuMemPoolGetAccess", h)
+	p, r := d.aboutPool("cuMemPoolGetAccess", th, h)
 	if r != ok {
 		return 0, r
 	}
@@ -439,9 +450,9 @@ func (d *Driver) MemPoolGetAccess(_ *driver.Thread, h driver.MemoryPool, l drive
 }
 
 // MemPoolSetAccess is cuMemPoolSetAccess.
-func (d *Driver) MemPoolSetAccess(_ *driver.Thread, h driver.MemoryPool, list []driver.MemAccessDesc) driver.Result {
+func (d *Driver) MemPoolSetAccess(th *driver.Thread, h driver.MemoryPool, list []driver.MemAccessDesc) driver.Result {
 	defer d.mu.Unlock()
-	p, r := d.aboutPool("cuMemPoolSetAccess", h)
+	p, r := d.aboutPool("cuMemPoolSetAccess", th, h)
 	if r != ok {
 		return r
 	}
@@ -539,40 +550,45 @@ func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.St
 
 // MemPoolExportToShareableHandle is cuMemPoolExportToShareableHandle, for pools that no process can
 // share.
-func (d *Driver) MemPoolExportToShareableHandle(_ *driver.Thread, h driver.MemoryPool, _ int32,
+func (d *Driver) MemPoolExportToShareableHandle(th *driver.Thread, h driver.MemoryPool, _ int32,
 	_ uint64) (driver.ShareableHandle, driver.Result) {
 	defer d.mu.Unlock()
-	if _, r := d.aboutPool("cuMemPoolExportToShareableHandle", h); r != ok {
+	if _, r := d.aboutPool("cuMemPoolExportToShareableHandle", th, h); r != ok {
 		return driver.ShareableHandle{}, r
 	}
 	return driver.ShareableHandle{}, driver.ResultInvalidValue
 }
 
-// MemPoolImportFromShareableHandle is cuMemPoolImportFromShareableHandle, which is not supported.
-func (d *Driver) MemPoolImportFromShareableHandle(_ *driver.Thread, _ driver.HostPtr, _ int32,
+// MemPoolImportFromShareableHandle is cuMemPoolImportFromShareableHandle. As no file stands for a pool, it
+// answers as an H200 does about another file.
+func (d *Driver) MemPoolImportFromShareableHandle(th *driver.Thread, _ driver.HostPtr, handleType int32,
 	_ uint64) (driver.MemoryPool, driver.Result) {
 	defer d.mu.Unlock()
-	if r := d.begin("cuMemPoolImportFromShareableHandle"); r != ok {
+	r := d.beginPools("cuMemPoolImportFromShareableHandle", th)
+	switch {
+	case r != ok:
 		return 0, r
+	case handleType == driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
+		return 0, driver.ResultUnknown
 	}
 	return 0, driver.ResultNotSupported
 }
 
 // MemPoolExportPointer is cuMemPoolExportPointer, for memory that no process can share.
-func (d *Driver) MemPoolExportPointer(_ *driver.Thread,
+func (d *Driver) MemPoolExportPointer(th *driver.Thread,
 	_ driver.DevicePtr) (driver.MemPoolPtrExportData, driver.Result) {
 	defer d.mu.Unlock()
-	if r := d.begin("cuMemPoolExportPointer"); r != ok {
+	if r := d.beginPools("cuMemPoolExportPointer", th); r != ok {
 		return driver.MemPoolPtrExportData{}, r
 	}
 	return driver.MemPoolPtrExportData{}, driver.ResultInvalidValue
 }
 
 // MemPoolImportPointer is cuMemPoolImportPointer, for pools that were not imported.
-func (d *Driver) MemPoolImportPointer(_ *driver.Thread, h driver.MemoryPool,
+func (d *Driver) MemPoolImportPointer(th *driver.Thread, h driver.MemoryPool,
 	_ driver.MemPoolPtrExportData) (driver.DevicePtr, driver.Result) {
 	defer d.mu.Unlock()
-	if _, r := d.aboutPool("cuMemPoolImportPointer", h); r != ok {
+	if _, r := d.aboutPool("cuMemPoolImportPointer", th, h); r != ok {
 		return 0, r
 	}
 	return 0, driver.ResultInvalidValue

@@ -157,6 +157,15 @@ func (d *Driver) askStream(op string, th *driver.Thread, h driver.Stream) (*stre
 	return s, t, r
 }
 
+// onValidStream begins a call about a stream that may be captured, unless the capture has failed.
+func (d *Driver) onValidStream(op string, th *driver.Thread, h driver.Stream) (*stream, *thread, driver.Result) {
+	s, t, r := d.onStream(op, th, h)
+	if r == ok {
+		r = s.captureValid()
+	}
+	return s, t, r
+}
+
 // StreamCreate is cuStreamCreate.
 func (d *Driver) StreamCreate(th *driver.Thread, flags uint32) (driver.Stream, driver.Result) {
 	return d.createStream("cuStreamCreate", th, flags, leastPriority)
@@ -217,7 +226,8 @@ func (d *Driver) StreamDestroy(_ *driver.Thread, h driver.Stream) driver.Result 
 	return r
 }
 
-// onIdleStream begins a call that queries or waits for a stream.
+// onIdleStream begins a call about a stream that is refused while that stream is captured, and during other
+// captures, such as one that queries or waits for it.
 func (d *Driver) onIdleStream(op string, th *driver.Thread, h driver.Stream) (*stream, driver.Result) {
 	s, t, r := d.onStream(op, th, h)
 	if r == ok {
@@ -311,10 +321,7 @@ func (d *Driver) StreamWaitEvent(th *driver.Thread, h driver.Stream, ev driver.E
 // StreamGetCtx is cuStreamGetCtx.
 func (d *Driver) StreamGetCtx(th *driver.Thread, h driver.Stream) (driver.Context, driver.Result) {
 	defer d.mu.Unlock()
-	s, _, r := d.onStream("cuStreamGetCtx", th, h)
-	if r == ok {
-		r = s.captureValid()
-	}
+	s, _, r := d.onValidStream("cuStreamGetCtx", th, h)
 	if r != ok {
 		return 0, r
 	}
@@ -341,10 +348,7 @@ func (d *Driver) StreamGetFlags(th *driver.Thread, h driver.Stream) (uint32, dri
 // StreamGetPriority is cuStreamGetPriority.
 func (d *Driver) StreamGetPriority(th *driver.Thread, h driver.Stream) (int32, driver.Result) {
 	defer d.mu.Unlock()
-	s, _, r := d.onStream("cuStreamGetPriority", th, h)
-	if r == ok {
-		r = s.captureValid()
-	}
+	s, _, r := d.onValidStream("cuStreamGetPriority", th, h)
 	if r != ok {
 		return 0, r
 	}

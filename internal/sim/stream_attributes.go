@@ -69,7 +69,7 @@ func (s *stream) setAttribute(id int32, v driver.LaunchAttributeValue) driver.Re
 func (d *Driver) StreamGetAttribute(th *driver.Thread, h driver.Stream,
 	id int32) (driver.LaunchAttributeValue, driver.Result) {
 	defer d.mu.Unlock()
-	s, _, r := d.askStream("cuStreamGetAttribute", th, h)
+	s, _, r := d.onValidStream("cuStreamGetAttribute", th, h)
 	if r != ok {
 		return driver.LaunchAttributeValue{}, r
 	}
@@ -80,7 +80,7 @@ func (d *Driver) StreamGetAttribute(th *driver.Thread, h driver.Stream,
 func (d *Driver) StreamSetAttribute(th *driver.Thread, h driver.Stream, id int32,
 	v driver.LaunchAttributeValue) driver.Result {
 	defer d.mu.Unlock()
-	s, _, r := d.askStream("cuStreamSetAttribute", th, h)
+	s, _, r := d.onValidStream("cuStreamSetAttribute", th, h)
 	if r != ok {
 		return r
 	}
@@ -91,11 +91,14 @@ func (d *Driver) StreamSetAttribute(th *driver.Thread, h driver.Stream, id int32
 func (d *Driver) StreamCopyAttributes(th *driver.Thread, dst, src driver.Stream) driver.Result {
 	const name = "cuStreamCopyAttributes"
 	defer d.mu.Unlock()
-	to, t, r := d.askStream(name, th, dst)
+	to, t, r := d.onValidStream(name, th, dst)
 	if r != ok {
 		return r
 	}
-	from, r := d.stream(name, t, src)
+	from, r := d.usable(name, t, src)
+	if r == ok {
+		r = from.captureValid()
+	}
 	switch {
 	case r != ok:
 		return r

@@ -42,20 +42,18 @@ func (w *world) addLinker(at A) {
 	w.linker, r = w.LinkCreate(at, nil, nil)
 	w.must("cuLinkCreate", r)
 	w.must("cuLinkAddData", w.LinkAddData(at, w.linker, driver.CU_JIT_INPUT_PTX, []byte(firstInput), "first", nil, nil))
-	w.finally("cuLinkDestroy", func(at A) R {
-		if w.linker == 0 {
-			return ok
-		}
-		return w.LinkDestroy(at, w.linker)
-	})
 }
 
-// linkerCalls are about linkers. In one world, no input is added twice.
+// linkerCalls are about linkers. In one world, no input is added twice. The thread that makes a call
+// also creates and destroys the linkers.
 func linkerCalls() []call {
 	return with(codeLinker,
 		alone("cuLinkCreate", func(w W, at A) R {
 			l, r := w.LinkCreate(at, nil, nil)
-			return w.later(r, func(at A) R { return w.LinkDestroy(at, l) })
+			if r == ok {
+				w.must("cuLinkDestroy", w.LinkDestroy(at, l))
+			}
+			return r
 		}),
 		destroys(alone("cuLinkAddData", func(w W, at A) R {
 			return w.LinkAddData(at, w.linker, driver.CU_JIT_INPUT_PTX, []byte(secondInput), "second", nil, nil)

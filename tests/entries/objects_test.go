@@ -50,7 +50,6 @@ func (w *world) prepare(at A, o objects) {
 		{memoryPool, w.addPool},
 		{codeLibrary, w.addLibrary},
 		{loadedLibrary, w.loadLibrary},
-		{codeLinker, w.addLinker},
 		{virtual, w.addAddresses},
 		{shareable, w.addShareable},
 		{registered, w.register},

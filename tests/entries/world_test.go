@@ -177,6 +177,10 @@ func (w *world) isGone(h uintptr) bool {
 func (b *base) build(sc scene, v view, sub subject) *world {
 	w := &world{base: b}
 	b.gate().Store(0)
+	if (sub.call.needs|sc.objects)&codeLinker != 0 {
+		// Driver 580 crashes if another thread than a linker's completes or destroys it.
+		b.threads[v.caller()](w.addLinker)
+	}
 	b.threads[0](func(at driver.At) {
 		create := func(s streamOperand, flags uint32) {
 			var r driver.Result
@@ -394,7 +398,7 @@ func (v view) caller() int {
 func (b *base) ask(sc scene, v view, sub subject) string {
 	w := b.build(sc, v, sub)
 	if len(w.broken) > 0 {
-		return "not built" + w.down(sc, 0)
+		return "not built" + w.down(sc, v.caller())
 	}
 	before := w.statuses()
 	caller := v.caller()
@@ -493,6 +497,9 @@ func (w *world) down(sc scene, caller int) (text string) {
 	}
 	end(1, w.streams[elsewhere], true)
 	b.gate().Store(1)
+	if w.linker != 0 {
+		b.threads[caller](func(at driver.At) { w.must("cuLinkDestroy", w.LinkDestroy(at, w.linker)) })
+	}
 	b.threads[0](func(at driver.At) {
 		for s := blocking; s < streamOperands; s++ { // they may have joined a capture that has not ended
 			if h := w.streams[s]; h != 0 && !w.isGone(uintptr(h)) {
