@@ -256,23 +256,20 @@ func counterparts(own, nodes []*node, of map[*node]*node, forwards bool) *wrongN
 	for i, n := range nodes {
 		of[n] = own[i]
 	}
-	had, has := dependents(own), dependents(nodes)
-	for i, n := range nodes {
-		same := len(had[own[i]]) == len(has[n])
-		for b, data := range has[n] {
-			before, was := had[own[i]][of[b]]
-			same = same && was && before == data
-		}
-		if !same {
-			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
-		}
+	wrong := changedEdges(own, nodes, of)
+	if had, has := sinks(own), sinks(nodes); wrong != nil && !forwards && len(had) == len(has) {
+		wrong = pair(had, has, of)
+	}
+	if wrong != nil {
+		return &wrongNode{wrong.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
 	}
 	order := slices.Backward(nodes)
 	if forwards {
 		order = slices.All(nodes)
 	}
-	for i, n := range order {
-		switch m := own[i]; {
+	for _, n := range order {
+		m := of[n]
+		switch {
 		case m.work.alloc != n.work.alloc:
 			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR}
 		case m.work.node != n.work.node:
@@ -286,11 +283,66 @@ func counterparts(own, nodes []*node, of map[*node]*node, forwards bool) *wrongN
 			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED}
 		}
 		for k, b := range n.work.cond.bodies {
-			if wrong := counterparts(own[i].work.cond.created[k], b.nodes, of, forwards); wrong != nil {
+			if wrong := counterparts(m.work.cond.created[k], b.nodes, of, forwards); wrong != nil {
 				return wrong
 			}
 		}
 	}
+	return nil
+}
+
+// changedEdges returns the first node after which other nodes come than after its counterpart, or nil.
+func changedEdges(own, nodes []*node, of map[*node]*node) *node {
+	had, has := dependents(own), dependents(nodes)
+	for _, n := range nodes {
+		same := len(had[of[n]]) == len(has[n])
+		for b, data := range has[n] {
+			before, was := had[of[n]][of[b]]
+			same = same && was && before == data
+		}
+		if !same {
+			return n
+		}
+	}
+	return nil
+}
+
+// sinks returns the nodes that no other node comes after.
+func sinks(nodes []*node) []*node {
+	after := dependents(nodes)
+	return slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return len(after[n]) > 0 })
+}
+
+// pair finds the counterparts of nodes with the same edges that were not created in the same order. As with
+// an H200, sinks correspond in their order, and so do the nodes that two counterparts come after. The last
+// sink is the first that it looks at. It returns a node that has no counterpart, or nil.
+func pair(had, has []*node, of map[*node]*node) *node {
+	found, taken := make(map[*node]*node), make(map[*node]bool)
+	var both func(n, m *node) *node
+	both = func(n, m *node) *node {
+		switch other, is := found[n]; {
+		case is && other == m:
+			return nil
+		case is || taken[m] || len(n.after) != len(m.after):
+			return n
+		}
+		found[n], taken[m] = m, true
+		for i, b := range n.after {
+			if n.data[b] != m.data[m.after[i]] {
+				return n
+			}
+			if wrong := both(b, m.after[i]); wrong != nil {
+				return wrong
+			}
+		}
+		return nil
+	}
+	for i, n := range slices.Backward(has) {
+		if wrong := both(n, had[i]); wrong != nil {
+			return wrong
+		}
+	}
+	maps.Copy(of, found)
 	return nil
 }
 
