@@ -113,8 +113,7 @@ func (c *caller) memOpNode(kinds []int32) (p driver.BatchMemOpNodeParams, found 
 	return p, true
 }
 
-func (c *caller) batchOnStream(call func(driver.At, driver.Stream, []driver.StreamBatchMemOpParams,
-	uint32) driver.Result) []uint64 {
+func (c *caller) batchOnStream() []uint64 {
 	ops := c.memOps(nil)
 	if ops == nil {
 		return noOperands
@@ -124,12 +123,11 @@ func (c *caller) batchOnStream(call func(driver.At, driver.Stream, []driver.Stre
 	}
 	flags := one[uint32](c, 0, 0, 0, 0, 0, 0, 0, 1)
 	c.say("%d operations, %d", len(ops), flags)
-	return answers(call(c.at, c.anyStream(), ops, flags))
+	return answers(c.StreamBatchMemOp(c.at, c.anyStream(), ops, flags))
 }
 
 var memOpCalls = []randomCall{
-	{"cuStreamBatchMemOp_v2", func(c *caller) []uint64 { return c.batchOnStream(c.StreamBatchMemOp) }},
-	{"cuStreamBatchMemOp", func(c *caller) []uint64 { return c.batchOnStream(c.StreamBatchMemOpV1) }},
+	{"cuStreamBatchMemOp_v2", (*caller).batchOnStream},
 	{"cuStreamWaitValue32_v2", func(c *caller) []uint64 {
 		p, v, flags := c.waiting(4)
 		c.say("%d %x", v, flags)
