@@ -30,7 +30,7 @@ const (
 type graph struct {
 	handle driver.Graph
 	nodes  []*node
-	added  int // how many nodes were ever added
+	added  int // how many nodes were ever added, also to the graph that this one is a clone of
 	d      *Driver
 	// once is the executable graph of a graph that can have only one at a time, or nil.
 	once *exec
@@ -168,7 +168,9 @@ func (d *Driver) GraphClone(_ *driver.Thread, h driver.Graph) (driver.Graph, dri
 	if g.allocates() || d.isConditional(g) {
 		return 0, driver.ResultNotSupported
 	}
-	return d.copyOf(g.nodes).handle, ok
+	c := d.copyOf(g.nodes)
+	c.added = g.added
+	return c.handle, ok
 }
 
 // copyOf returns a graph of copies of nodes.

@@ -43,9 +43,9 @@ type corner struct {
 	pitch, height uint64
 }
 
-// box returns the memory at one end of a copy. Arrays are not supported.
-func (d *Driver) box(c corner, e extent) (box, driver.Result) {
-	// As for an H200, 0 is the smallest pitch and height that are possible.
+// sized returns a corner with its pitch and height, and reports whether a box fits there. As for an H200, 0 is
+// the smallest pitch and height that are possible.
+func (c corner) sized(e extent) (corner, bool) {
 	if c.pitch == 0 {
 		c.pitch = c.x + e.width
 	}
@@ -53,8 +53,14 @@ func (d *Driver) box(c corner, e extent) (box, driver.Result) {
 		c.height = c.y + e.height
 	}
 	const most = 1 << 40 // of everything, so that sums of two are right
-	if max(c.x, c.y, c.z, c.height, e.width, e.height, e.depth) > most || c.pitch > maxPitch || c.pitch < c.x+e.width ||
-		c.height < c.y+e.height {
+	return c, max(c.x, c.y, c.z, c.height, e.width, e.height, e.depth) <= most && c.pitch <= maxPitch &&
+		c.pitch >= c.x+e.width && c.height >= c.y+e.height
+}
+
+// box returns the memory at one end of a copy. Arrays are not supported.
+func (d *Driver) box(c corner, e extent) (box, driver.Result) {
+	c, fit := c.sized(e)
+	if !fit {
 		return box{}, driver.ResultInvalidValue
 	}
 	b := box{pitch: c.pitch, plane: c.pitch * c.height}
@@ -99,7 +105,7 @@ func (d *Driver) copyBox(name string, th *driver.Thread, to, from corner, e exte
 	defer d.mu.Unlock()
 	s, _, r := d.onStream(name, th, h)
 	if r == ok {
-		r = d.peers(name, peers...)
+		r = d.ends(name, to, from, e, peers...)
 	}
 	if r == ok && len(peers) > 0 {
 		r = d.uncaptured(s)
@@ -112,6 +118,16 @@ func (d *Driver) copyBox(name string, th *driver.Thread, to, from corner, e exte
 		return r
 	}
 	return d.enqueueBox(name, s, dst, src, e)
+}
+
+// ends checks the sizes of the ends of a copy, and then the contexts of a copy between devices.
+func (d *Driver) ends(name string, to, from corner, e extent, peers ...driver.Context) driver.Result {
+	for _, c := range []corner{to, from} {
+		if _, fit := c.sized(e); !fit && !e.empty() {
+			return driver.ResultInvalidValue
+		}
+	}
+	return d.peers(name, peers...)
 }
 
 // boxes returns both ends of a copy.

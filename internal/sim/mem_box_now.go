@@ -120,7 +120,7 @@ func (d *Driver) copyBoxNow(name string, th *driver.Thread, to, from corner, e e
 	defer d.mu.Unlock()
 	c, r := d.now(name, th)
 	if r == ok {
-		r = d.peers(name, peers...)
+		r = d.ends(name, to, from, e, peers...)
 	}
 	if r != ok || e.empty() {
 		return r

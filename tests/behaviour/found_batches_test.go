@@ -127,7 +127,7 @@ func foundBatches() []found {
 			c.res("legacy", c.Memcpy3DBatchAsync(c.at, m.boxes, 0, driver.CU_STREAM_LEGACY))
 			c.res("flags", c.Memcpy3DBatchAsync(c.at, m.boxes, 1, m.s))
 		}},
-		{famBatches, "batch-indexes", "which copy a batch names, if it is not for one of the copies that it is refused", func(c *raw) {
+		{famBatches, "batch-reasons", "which copy a batch names, if it is not for one of the copies that it is refused", func(c *raw) {
 			m := c.batched()
 			boxes := func(name string, s driver.Stream, flags uint64, change func()) {
 				m.reset()
@@ -137,20 +137,29 @@ func foundBatches() []found {
 				c.val(name+"-index", int64(failed))
 				m.made(name)
 			}
-			wrong := driver.MemLocation{Type: 1, ID: 99}
+			wrong, wrongHost := driver.MemLocation{Type: 1, ID: 99}, driver.MemLocation{Type: 2, ID: 99}
 			boxes("good", m.s, 0, func() {})
 			boxes("legacy", driver.CU_STREAM_LEGACY, 0, func() {})
+			boxes("null-stream", 0, 0, func() {})
+			boxes("null-stream-empty", 0, 0, func() { m.boxes[2].Extent.Width = 0 })
+			boxes("null-stream-hint", 0, 0, func() { m.boxes[2].Dst.Op.Ptr().LocHint = wrongHost })
 			boxes("legacy-empty", driver.CU_STREAM_LEGACY, 0, func() { m.boxes[2].Extent.Width = 0 })
 			boxes("flags", m.s, 1, func() {})
 			boxes("flags-empty", m.s, 1, func() { m.boxes[2].Extent.Width = 0 })
 			boxes("from-hint", m.s, 0, func() { m.boxes[2].Src.Op.Ptr().LocHint = wrong })
 			boxes("to-hint", m.s, 0, func() { m.boxes[2].Dst.Op.Ptr().LocHint = wrong })
+			boxes("to-host-hint", m.s, 0, func() { m.boxes[2].Dst.Op.Ptr().LocHint = wrongHost })
+			boxes("during-call", m.s, 0, func() { m.boxes[2].SrcAccessOrder = driver.CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL })
 			boxes("order", m.s, 0, func() { m.boxes[2].SrcAccessOrder = 0 })
 			boxes("order-and-null", m.s, 0, func() { m.boxes[2].SrcAccessOrder, m.boxes[1].Src.Op.Ptr().Ptr = 0, 0 })
 			m.reset()
 			failed, res := c.MemcpyBatchAsyncV1(c.at, m.dsts, m.srcs, m.sizes, m.attrs, m.indexes, driver.CU_STREAM_LEGACY)
 			c.res("copies-legacy", res)
 			c.val("copies-legacy-index", int64(failed))
+			m.reset()
+			failed, res = c.MemcpyBatchAsyncV1(c.at, m.dsts, m.srcs, m.sizes, m.attrs, m.indexes, 0)
+			c.res("copies-null-stream", res)
+			c.val("copies-null-stream-index", int64(failed))
 		}},
 		{famBatches, "batch-captures", "a batch for a stream that is captured", func(c *raw) {
 			m := c.batched()

@@ -414,7 +414,7 @@ func (w wrongRetain) MemRetainAllocationHandle(th *driver.Thread,
 }
 
 // wrongSequences are enough to find each of the faults.
-const wrongSequences = 400
+const wrongSequences = 1000
 
 // TestWrongCalls checks that random calls find faults of a driver.
 func TestWrongCalls(t *testing.T) {
