@@ -99,6 +99,7 @@ func (g *generator) bulk(v form) {
 			g.mainIf(text, "cp.async.bulk.wait_group.read", fmt.Sprintf(" %d;", g.IntN(2)))
 		}
 		g.mainIf(text, "cp.async.bulk.wait_group", " 0;")
+		g.line("fence.proxy.async.global; fence.acq_rel.gpu;") // older values may be in the cache of the processor
 		g.readBack("ld.global", "%gA", to, size)
 	}
 	g.end()
