@@ -37,9 +37,9 @@ func (g *generator) uses(text string) {
 func (g *generator) finite(st, at string, offset, size int, typ string) {
 	for i := 0; i < size && strings.Contains(typ, "f"); i += 16 {
 		if typ == "f64" {
-			g.line("%s.v2.b64 [%s+%d], %s;", st, at, offset+i, braces(g.factors(typ, 2)))
+			g.line("%s.v2.b64 [%s+%d], %s;", st, at, offset+i, braces(g.factors(matrixRow, typ, 2)))
 		} else {
-			g.line("%s.v4.b32 [%s+%d], %s;", st, at, offset+i, braces(g.factors(strings.TrimSuffix(typ, "x2"), 4)))
+			g.line("%s.v4.b32 [%s+%d], %s;", st, at, offset+i, braces(g.factors(matrixRow, strings.TrimSuffix(typ, "x2"), 4)))
 		}
 	}
 }
@@ -195,8 +195,12 @@ func (g *generator) transactions(v form) {
 		arrive = text
 	}
 	bytes := pick(g, 1, 4, 16, 100, 1024)
+	test := "mbarrier.test_wait.parity.shared.b64 %px, " + countingBarrier + ", 0;"
+	if v.get("space") != "shared::cluster" && g.IntN(2) == 0 {
+		test = "mbarrier.test_wait.shared.b64 %px, " + countingBarrier + ", %xe7;"
+	}
 	early := func() {
-		g.line("mbarrier.test_wait.parity.shared.b64 %%px, %s, 0;", countingBarrier)
+		g.line("%s", test)
 		g.storePredicate("%px")
 		g.line("bar.sync 0;")
 	}

@@ -24,8 +24,8 @@ func (g *generator) atomicVector(v form) {
 	}
 	at := fmt.Sprintf("[%%gA+%d]", g.IntN(64/size)*size)
 	g.begin(v.String(), v.row.id)
-	g.line("st.global%s.b32 %s, %s;", suffix, at, list(g.factors(element, words)))
-	operands := g.factors(element, words)
+	g.line("st.global%s.b32 %s, %s;", suffix, at, list(g.factors(matrixRow, element, words)))
+	operands := g.factors(matrixRow, element, words)
 	if width == 16 {
 		for i, r := range operands {
 			g.line("mov.b32 {%%xhv%d, %%xhv%d}, %s;", 2*i, 2*i+1, r)

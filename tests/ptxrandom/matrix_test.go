@@ -2,6 +2,7 @@ package ptxrandom
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -73,12 +74,13 @@ func shape(s string) (m, n, k int) {
 	return m, n, k
 }
 
-// productOf sets how exact an element of a product of matrices is: the elements are at most 2.
-func productOf(s *slot, typ, from string, k int) {
+// productOf sets how exact an element of a product of matrices is: the elements from a row of the inputs on are
+// at most 2. If they have few bits, the sum is exact in any order.
+func productOf(s *slot, row int, typ, from string, k int) {
 	most := float64(4*k + 2)
 	s.elem, s.row = typ, "product "+typ+" of "+from
 	switch {
-	case typ == "s32":
+	case typ == "s32" || row == coarseRow:
 	case typ == "f64":
 		s.class, s.abs = approximate, most/(1<<50)
 	case from[0] == 'e': // a GPU adds products of small floats with fewer bits
@@ -90,18 +92,27 @@ func productOf(s *slot, typ, from string, k int) {
 	}
 }
 
-// factors returns registers with elements of a type.
-func (g *generator) factors(typ string, n int) (list []string) {
-	g.need["matrix"] = true
+// factors returns registers with elements of a type, which are from a row of the inputs on.
+func (g *generator) factors(row int, typ string, n int) (list []string) {
+	pool := "m"
+	if row == coarseRow {
+		pool = "o"
+	}
+	g.need[map[string]string{"m": "matrix", "o": "coarse"}[pool]] = true
 	for range n {
-		r := fmt.Sprintf("%%mt%d", g.IntN(8))
+		r := fmt.Sprintf("%%%st%d", pool, g.IntN(8))
 		switch typ {
 		case "f16":
-			r = fmt.Sprintf("%%mf%d", g.IntN(8))
+			r = fmt.Sprintf("%%%sf%d", pool, g.IntN(8))
 		case "bf16":
-			r = fmt.Sprintf("%%mb%d", g.IntN(8))
+			r = fmt.Sprintf("%%%sb%d", pool, g.IntN(8))
 		case "f64":
-			r = fmt.Sprintf("%%md%d", g.IntN(4))
+			r = fmt.Sprintf("%%%sd%d", pool, g.IntN(4))
+		case "e4m3", "e5m2":
+			r = fmt.Sprintf("%%oe%d", 2*(typ[1]-'4')+byte(g.IntN(2)))
+			if pool == "m" {
+				r = g.register(i32Kind, 32) // they become less than 2
+			}
 		case "s8", "u8", "s4", "u4", "b1", "s32":
 			r = g.register(i32Kind, 32)
 		}
@@ -123,20 +134,22 @@ func (g *generator) mma(v form) {
 			d = append(d, fmt.Sprintf("%%xm%d", i))
 		}
 	}
-	a, b, c := g.factors(v.typ(), n[1]), g.factors(v.get("u"), n[2]), g.factors(v.get("ct"), n[3])
+	row := pick(g, matrixRow, coarseRow)
+	a, b, c := g.factors(row, v.typ(), n[1]), g.factors(row, v.get("u"), n[2]), g.factors(row, v.get("ct"), n[3])
 	g.begin(v.String(), v.row.id)
-	if v.typ()[0] == 'e' { // of bits whose numbers are less than 2
+	g.cur.shape = map[bool]string{true: "coarse"}[row == coarseRow]
+	if v.typ()[0] == 'e' && row == matrixRow { // without the upper bit of the exponents
 		for i, list := range [][]string{a, b} {
-			for j := range list {
+			for j, r := range list {
 				list[j] = fmt.Sprintf("%%xm%d", 8+4*i+j)
-				g.line("and.b32 %s, %s, 0xbfbfbfbf;", list[j], g.register(i32Kind, 32))
+				g.line("and.b32 %s, %s, 0xbfbfbfbf;", list[j], r)
 			}
 		}
 	}
 	g.line("bar.warp.sync -1;")
 	g.mainLine("%s %s, %s, %s, %s;", v, braces(d), braces(a), braces(b), braces(c))
 	for _, r := range d {
-		productOf(g.store(r, width), dt, v.typ(), k)
+		productOf(g.store(r, width), row, dt, v.typ(), k)
 	}
 	g.end()
 }
@@ -243,16 +256,10 @@ func (g *generator) wmma(v form) {
 		}
 		return s
 	}
+	elements := pick(g, matrixRow, coarseRow)
 	row := func(typ string) int {
-		switch typ {
-		case "f16":
-			return matrixRow
-		case "bf16":
-			return matrixRow + 4
-		case "f32", "tf32":
-			return matrixRow + 8
-		case "f64":
-			return matrixRow + 12
+		if at := slices.Index([]string{"f16", "bf16", "f32", "f64"}, strings.TrimPrefix(typ, "t")); at >= 0 {
+			return elements + 4*at
 		}
 		return constant / rowSize
 	}
@@ -305,7 +312,7 @@ func (g *generator) wmma(v form) {
 	bytes := m * n * widthOf(dt) / 8
 	var s slot
 	s.size = 64
-	productOf(&s, dt, t, k)
+	productOf(&s, elements, dt, t, k)
 	first := g.reserve(bytes/rowSize, s)
 	if which == "d" {
 		g.cur.main = len(g.cur.lines)

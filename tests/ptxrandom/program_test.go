@@ -21,7 +21,7 @@ import (
 const (
 	threads   = 64
 	rowSize   = threads * 8
-	inputRows = 40                  // 0 to 21 are registers, 24 to 39 the elements of matrices
+	inputRows = 58                  // 0 to 21 are registers, those from 24 on the elements of matrices
 	constant  = inputRows * rowSize // 64 bytes of each thread that are only read
 	scratch   = constant + 4096     // 64 bytes of each thread that are changed
 	common    = scratch + 4096      // words that all threads change
@@ -30,6 +30,7 @@ const (
 	imageSize = results + slotsMost*rowSize
 
 	matrixRow = 24 // 4 rows each of f16, bf16, f32 and f64
+	coarseRow = 40 // the same with few bits, so that products are exact, and a row each of e4m3 and e5m2
 )
 
 // initial are the registers that a program begins with, in the order of the inputs.
@@ -340,6 +341,7 @@ func (p *program) kernel(skip map[int]bool, at int, probe []string) (lines []str
 	add(-1, ".reg .b64 %%im, %%in, %%out, %%gA, %%gT, %%nA, %%qA, %%qT, %%qM, %%zA, %%kA, %%yA; "+
 		".reg .b32 %%me, %%sA, %%sT, %%sM, %%lA;")
 	add(-1, ".reg .pred %%pc, %%pn, %%pz, %%pw, %%pm, %%px, %%py; .reg .b32 %%mf<8>, %%mb<8>, %%mt<8>; .reg .b64 %%md<4>;")
+	add(-1, ".reg .b32 %%of<8>, %%ob<8>, %%ot<8>, %%oe<4>; .reg .b64 %%od<4>;")
 	add(-1, "ld.param.u64 %%im, [image]; mov.u32 %%me, %%tid.x;")
 	add(-1, "mad.wide.u32 %%in, %%me, 8, %%im; add.u64 %%out, %%in, %d;", results)
 	add(-1, "mad.wide.u32 %%gA, %%me, 64, %%im; add.u64 %%nA, %%gA, %d; add.u64 %%gA, %%gA, %d;", constant, scratch)
@@ -377,14 +379,24 @@ func (p *program) kernel(skip map[int]bool, at int, probe []string) (lines []str
 	if p.need["const"] {
 		add(-1, "mov.u64 %%kA, c%d;", p.seed)
 	}
-	if p.need["matrix"] {
-		for i, m := range []string{"mf", "mb", "mt"} {
+	elements := func(pool string, row int) {
+		for i, letter := range "fbt" {
 			for j := range 4 {
-				add(-1, "ld.global.v2.b32 {%%%s%d, %%%s%d}, [%%in+%d];", m, 2*j, m, 2*j+1, (matrixRow+4*i+j)*rowSize)
+				m := fmt.Sprintf("%%%s%c", pool, letter)
+				add(-1, "ld.global.v2.b32 {%s%d, %s%d}, [%%in+%d];", m, 2*j, m, 2*j+1, (row+4*i+j)*rowSize)
 			}
 		}
 		for j := range 4 {
-			add(-1, "ld.global.b64 %%md%d, [%%in+%d];", j, (matrixRow+12+j)*rowSize)
+			add(-1, "ld.global.b64 %%%sd%d, [%%in+%d];", pool, j, (row+12+j)*rowSize)
+		}
+	}
+	if p.need["matrix"] {
+		elements("m", matrixRow)
+	}
+	if p.need["coarse"] {
+		elements("o", coarseRow)
+		for j := range 2 {
+			add(-1, "ld.global.v2.b32 {%%oe%d, %%oe%d}, [%%in+%d];", 2*j, 2*j+1, (coarseRow+16+j)*rowSize)
 		}
 	}
 	for i, it := range p.items {
@@ -428,6 +440,10 @@ func widthOfRegister(name string) int {
 		return 16
 	case 'd', 'g', 'q', 'z', 'k', 'n', 'y':
 		return 64
+	case 'm', 'o':
+		if name[2] == 'd' {
+			return 64
+		}
 	case 'x':
 		switch name[2] {
 		case 'h':
@@ -475,6 +491,21 @@ func (p *program) image() []byte {
 	}
 	for at := constant; at < results; at += 8 {
 		put(at, r.Uint64())
+	}
+	for i, f := range []floatFormat{formats[f16Kind], formats[bf16Kind], formats[f32Kind], formats[f64Kind], {4, 3}, {5, 2}} {
+		size, first, rows := 1+f.exp+f.man, coarseRow+4*i, 4
+		if size == 8 {
+			first, rows = coarseRow+12+i, 1
+		}
+		for j := range rows {
+			for t := range threads {
+				var v uint64
+				for bit := 0; bit < 64; bit += size {
+					v |= f.coarse(r) << bit
+				}
+				put((first+j)*rowSize+t*8, v)
+			}
+		}
 	}
 	return b
 }

@@ -420,7 +420,7 @@ func (pr *pairOf) mutant(seed uint64, rep *report) {
 	}
 }
 
-var poolRegister = regexp.MustCompile(`%(?:[hrdp]\d+|m[fbt]\d|md\d)\b`)
+var poolRegister = regexp.MustCompile(`%(?:[hrdp]\d+|[mo][fbtd]\d|oe\d)\b`)
 
 // explain sets what is known about a difference: the instruction, and the values of its operands.
 func (pr *pairOf) explain(p *program, skip map[int]bool, image []byte, d *difference) {
@@ -456,9 +456,6 @@ func (pr *pairOf) explain(p *program, skip map[int]bool, image []byte, d *differ
 	for i, reg := range regs {
 		w := o.word(len(p.slots)+9+i, d.Thread)
 		size := widthOfRegister(reg)
-		if reg[1] == 'm' && reg[2] != 'd' {
-			size = 32
-		}
 		d.Operands += fmt.Sprintf("%s=%0*x ", reg, size/4, w<<(64-size)>>(64-size))
 	}
 }

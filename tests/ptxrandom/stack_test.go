@@ -33,5 +33,7 @@ func (g *generator) allocate(v form) {
 	g.line("and.b%d %s, %s, %d;", widthOf(typ), at, at, align-1)
 	g.store(at, widthOf(typ))
 	line("stackrestore", saved)
+	g.line("stacksave.%s %s; setp.eq.%s %%px, %s, %s;", typ, at, typ, at, saved)
+	g.storePredicate("%px")
 	g.end()
 }
