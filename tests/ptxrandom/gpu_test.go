@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	from    = flag.Uint64("ptx.from", 1, "the first `seed`")
+	from    = flag.Uint64("ptx.from", 1, "the first `seed`: from 4398046511104 on the programs are short")
 	to      = flag.Uint64("ptx.to", 100_000, "the last `seed`")
 	during  = flag.Duration("ptx.for", 0, "how `long` to go on at most: then the seed to resume from is logged")
 	workers = flag.Int("ptx.workers", runtime.NumCPU(), "how `many` processes share the work")
@@ -240,7 +240,7 @@ func (p *pool) serve() error {
 			if how == onlyMutants {
 				what = "a mutant"
 			}
-			p.differences = append(p.differences, difference{Seed: at, Item: -2, Form: what,
+			p.differences = append(p.differences, difference{Seed: at, Item: -2, Form: what, Text: generate(at).forms(nil),
 				Why: "the process ended: " + err.Error()})
 			p.mu.Unlock()
 			// Those before it are executed again.

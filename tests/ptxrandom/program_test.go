@@ -135,8 +135,17 @@ func choose(key uint64, apart bool) *tableRow {
 	return best
 }
 
+// shortSeed is where the seeds of short programs begin. If one of them ends the context of a GPU, it is known which
+// instruction does.
+const shortSeed = 1 << 42 // 4398046511104
+
 // generate returns the program of a seed.
-func generate(seed uint64) *program { return generateSized(seed, 18, 10) }
+func generate(seed uint64) *program {
+	if seed >= shortSeed {
+		return generateSized(seed, 1, 2)
+	}
+	return generateSized(seed, 18, 10)
+}
 
 // generateSized returns a program with at least so many statements, and some more.
 func generateSized(seed uint64, least, more int) *program {
@@ -425,6 +434,17 @@ func (p *program) kernel(skip map[int]bool, at int, probe []string) (lines []str
 	}
 	add(-1, "}")
 	return lines, items
+}
+
+// forms returns the instructions of the items that are not left out.
+func (p *program) forms(skip map[int]bool) string {
+	var list []string
+	for i, it := range p.items {
+		if it.form != "" && !p.dropped(i, skip) {
+			list = append(list, it.form)
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 // dropped reports whether an item is left out.

@@ -354,7 +354,8 @@ func (pr *pairOf) run(from, to uint64, singly bool) (rep report) {
 			if r != ok || q != ok {
 				if r != q {
 					rep.Differences = append(rep.Differences, difference{Seed: p.seed, Item: -2, Form: "a whole program",
-						Why: fmt.Sprintf("the GPU's driver says %d, and the software driver %d", int(r), int(q))})
+						Text: p.forms(b.skip[i]),
+						Why:  fmt.Sprintf("the GPU's driver says %d, and the software driver %d", int(r), int(q))})
 				}
 				rep.Hashes = append(rep.Hashes, [2]uint32{})
 				rep.To, rep.Died = p.seed+1, true
