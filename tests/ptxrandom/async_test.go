@@ -15,15 +15,39 @@ func (g *generator) counted(bytes int, begin func()) {
 	g.line("@%%pz mbarrier.init.shared.b64 %s, 64;", countingBarrier)
 	g.line("fence.proxy.async;") // what is in memory was written otherwise
 	g.line("bar.sync 0;")
-	g.line("mbarrier.arrive.expect_tx.shared.b64 %%xe7, %s, %d;", countingBarrier, bytes)
+	g.line("@%%pz mbarrier.arrive.expect_tx.shared.b64 %%xe7, %s, %d;", countingBarrier, threads*bytes)
+	g.line("@!%%pz mbarrier.arrive.shared.b64 %%xe7, %s;", countingBarrier)
 	begin()
-	l := g.label()
-	g.line("%s: mbarrier.try_wait.parity.shared.b64 %%px, %s, 0;", l, countingBarrier)
-	g.line("@!%%px bra %s;", l)
+	g.await()
 	g.line("bar.sync 0;")
 	g.line("@%%pz mbarrier.inval.shared.b64 %s;", countingBarrier)
 	g.line("bar.sync 0;")
 	g.uses("mbarrier.arrive.expect_tx.shared.b64")
+}
+
+// await waits for the end of the first phase of the barrier, but not for ever: that it ended is a result.
+func (g *generator) await() {
+	again, end := g.label(), g.label()
+	g.line("mov.u32 %%xr2, 0;")
+	g.line("%s: mbarrier.try_wait.parity.shared.b64 %%px, %s, 0, 1000;", again, countingBarrier)
+	g.line("@%%px bra %s;", end)
+	g.line("add.u32 %%xr2, %%xr2, 1; setp.lt.u32 %%py, %%xr2, 100000;")
+	g.line("@%%py bra %s;", again)
+	g.line("%s:", end)
+	g.storePredicate("%px")
+}
+
+// oneByOne writes an instruction that the threads of a warp execute one after the other: bulk copies are meant to
+// be executed by one thread, and have operands that are the same for a whole warp.
+func (g *generator) oneByOne(format string, args ...any) {
+	again, next := g.label(), g.label()
+	g.line("mov.u32 %%xr2, 0;")
+	g.line("%s: mov.u32 %%xr, %%laneid; setp.ne.u32 %%px, %%xr, %%xr2;", again)
+	g.line("@%%px bra %s;", next)
+	g.mainLine(format, args...)
+	g.line("%s: add.u32 %%xr2, %%xr2, 1; setp.lt.u32 %%px, %%xr2, 32;", next)
+	g.line("@%%px bra %s;", again)
+	g.line("bar.warp.sync -1;")
 }
 
 // uses notes that the item uses another row.
@@ -67,7 +91,7 @@ func (g *generator) bulk(v form) {
 	source := fmt.Sprintf("[%%sA+%d]", from)
 	switch {
 	case strings.Contains(text, "prefetch"):
-		g.mainLine("%s [%s+%d], %s%s;", text, pick(g, "%nA", "%gA"), to, length, policy)
+		g.oneByOne("%s [%s+%d], %s%s;", text, pick(g, "%nA", "%gA"), to, length, policy)
 	case strings.Contains(text, "mbarrier"):
 		if strings.Contains(text, ".global.") {
 			source = fmt.Sprintf("[%s+%d]", pick(g, "%nA", "%gA"), from)
@@ -80,7 +104,7 @@ func (g *generator) bulk(v form) {
 			g.cur.shape += " mapa"
 		}
 		g.counted(size, func() {
-			g.mainLine("%s [%s+%d], %s, %s, %s%s;", text, result, to, source, length, countingBarrier, policy)
+			g.oneByOne("%s [%s+%d], %s, %s, %s%s;", text, result, to, source, length, countingBarrier, policy)
 		})
 		g.readBack("ld.shared", "%sA", to, size)
 	default:
@@ -93,7 +117,7 @@ func (g *generator) bulk(v form) {
 		g.finite("st.shared", "%sA", from, size, typ)
 		g.finite("st.global", "%gA", to, size, typ)
 		g.line("%s;", pick(g, "fence.proxy.async", "fence.proxy.async.global; fence.proxy.async.shared::cta"))
-		g.mainLine("%s [%%gA+%d], %s, %s%s;", main, to, source, length, policy)
+		g.oneByOne("%s [%%gA+%d], %s, %s%s;", main, to, source, length, policy)
 		g.mainIf(text, "cp.async.bulk.commit_group", ";")
 		if g.IntN(2) == 0 || strings.HasSuffix(text, "read") {
 			g.mainIf(text, "cp.async.bulk.wait_group.read", fmt.Sprintf(" %d;", g.IntN(2)))
@@ -270,7 +294,6 @@ func (g *generator) copyAsync(v form) {
 		g.cur.main = len(g.cur.lines) - 1
 	}
 	if strings.Contains(text, mb) {
-		l := g.label()
 		if strings.Contains(text, "shared") {
 			g.mainLine("%s [%%sM+3000];", text)
 		} else {
@@ -279,8 +302,7 @@ func (g *generator) copyAsync(v form) {
 		if !strings.Contains(text, "noinc") { // the barrier waits for one arrival more
 			g.line("mbarrier.arrive.shared.b64 %%xe7, [%%sM+3000];")
 		}
-		g.line("%s: mbarrier.try_wait.parity.shared.b64 %%px, [%%sM+3000], 0;", l)
-		g.line("@!%%px bra %s;", l)
+		g.await()
 		g.line("bar.sync 0;")
 		g.line("@%%pz mbarrier.inval.shared.b64 [%%sM+3000];")
 		g.line("bar.sync 0;")

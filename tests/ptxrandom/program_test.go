@@ -512,7 +512,8 @@ func (p *program) image() []byte {
 	for at := constant; at < results; at += 8 {
 		put(at, r.Uint64())
 	}
-	for i, f := range []floatFormat{formats[f16Kind], formats[bf16Kind], formats[f32Kind], formats[f64Kind], {4, 3}, {5, 2}} {
+	for i, f := range []floatFormat{formats[f16Kind], formats[bf16Kind], formats[f32Kind], formats[f64Kind],
+		{4, 3}, {5, 2}} { // e4m3, e5m2
 		size, first, rows := 1+f.exp+f.man, coarseRow+4*i, 4
 		if size == 8 {
 			first, rows = coarseRow+12+i, 1
