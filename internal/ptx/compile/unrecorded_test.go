@@ -261,8 +261,9 @@ func conversionExamples() (list []*example) {
 			add(".reg .b16 X; mov.b64 {X,_,_,_},A; cvt."+rnd+".s64.bf16 D,X", "i64", from, uint64(int64(whole[i])))
 		}
 	}
-	for _, typ := range strings.Fields("u8 s8 u16 s16 u32 s32 u64 s64") {
-		size := 8 * int(syntax.TypeSize(typ))
+	for _, typ := range strings.Fields("u16 s16 u32 s32 u64 s64") {
+		size, wide := 8*int(syntax.TypeSize(typ)), typ[:1]+"64" // the registers must have the size
+		regs := ".reg .b16 X; .reg .b" + typ[1:] + " Y; "
 		for i, rnd := range []string{"rn", "rz", "rm", "rp"} {
 			mode := []big.RoundingMode{big.ToNearestEven, big.ToZero, big.ToNegativeInf, big.ToPositiveInf}[i]
 			for _, from := range []uint64{3, 0x81, 0x181, 0x1180, 0x8101, 0x01018181, 0x80008001, 0x0123456789abcdef, 1<<64 - 3,
@@ -272,7 +273,7 @@ func conversionExamples() (list []*example) {
 					n.SetInt64(int64(from<<(64-size)) >> (64 - size))
 				}
 				v, _ := new(big.Float).SetMode(mode).SetPrec(8).SetInt(n).Float64()
-				add(".reg .b16 X; cvt."+rnd+".bf16."+typ+" X,A; cvt.u64.u16 D,X", "i64", from, numberOf("bf16", v))
+				add(regs+"cvt."+typ+".u64 Y,A; cvt."+rnd+".bf16."+typ+" X,Y; cvt.u64.u16 D,X", "i64", from, numberOf("bf16", v))
 			}
 			for _, x := range []float64{0.75, 1.5, -1.5, 2.5, 129, -131, 300, 40192, -40192, 3 << 30, -3 << 30, 1 << 41, 1 << 70,
 				-1 << 70} {
@@ -292,7 +293,8 @@ func conversionExamples() (list []*example) {
 				default:
 					want = uint64(whole)
 				}
-				add(".reg .b16 X; mov.b64 {X,_,_,_},A; cvt."+rnd+"i."+typ+".bf16 D,X", "i64", numberOf("bf16", x), want)
+				add(regs+"mov.b64 {X,_,_,_},A; cvt."+rnd+"i."+typ+".bf16 Y,X; cvt."+wide+"."+typ+" D,Y", "i64",
+					numberOf("bf16", x), want)
 			}
 		}
 	}

@@ -45,8 +45,9 @@ func convertRows() []*Instruction {
 		{Name: "cvt", Modifiers: "rnd=rn|rz relu? satfinite t=f16x2|bf16x2 u=f32", Operands: "d a:u b:u",
 			Make: floatsToPair},
 		{Name: "cvt", Modifiers: "rnd=rn|rz relu? satfinite t=bf16|f16 u=f32", Operands: "x y:u", Make: floatToFloat},
-		{Name: "cvt", Modifiers: "rnd=rni|rzi|rmi|rpi t=" + ints + " u=bf16", Operands: "x y:u", Make: floatToInt},
-		{Name: "cvt", Modifiers: rounding2 + "t=bf16 u=" + ints, Operands: "x y:u", Make: intToFloat},
+		// NVIDIA's assembler wants registers of these sizes, so that bytes are none of these types.
+		{Name: "cvt", Modifiers: "rnd=rni|rzi|rmi|rpi t=u16|s16|u32|s32|u64|s64 u=bf16", Operands: "d a:u", Make: floatToInt},
+		{Name: "cvt", Modifiers: rounding2 + "t=bf16 u=u16|s16|u32|s32|u64|s64", Operands: "d a:u", Make: intToFloat},
 		{Name: "cvt", Modifiers: rounding2 + "t=bf16 u=f16|f64", Operands: "x y:u", Make: floatToFloat},
 		{Name: "cvt", Modifiers: rounding2 + "t=f16 u=bf16", Operands: "x y:u", Make: floatToFloat},
 		{Name: "cvt", Modifiers: "t=f64 u=bf16", Operands: "x y:u", Make: floatToFloat},

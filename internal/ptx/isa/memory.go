@@ -53,9 +53,11 @@ func memoryRows() []*Instruction {
 		{Name: "st", Modifiers: "mmio order=relaxed scope=sys space?=global " + memoryTypes, Operands: "m w",
 			Kind: vm.Touches, Make: st, Special: "st"},
 		// A policy about caches changes nothing.
-		{Name: "ld", Modifiers: "weak? space?=global nc? l1?=" + evictions + " hint=L2::cache_hint " + ahead +
+		{Name: "ld", Modifiers: "weak? space?=global l1?=" + evictions + " hint=L2::cache_hint " + ahead +
 			"vec?=v2|v4 " + memoryTypes,
 			Operands: "v m e:b64", Kind: vm.Touches, Make: ld, Special: "ld"},
+		{Name: "ld", Modifiers: "space=global nc l1?=" + evictions + " hint=L2::cache_hint " + ahead + "vec?=v2|v4 " +
+			memoryTypes, Operands: "v m e:b64", Kind: vm.Touches, Make: ld, Special: "ld"},
 		{Name: "ld", Modifiers: "order=relaxed|acquire " + scopes + "space?=global l1?=" + evictions +
 			" hint=L2::cache_hint " + ahead + "vec?=v2|v4 " + memoryTypes,
 			Operands: "v m e:b64", Kind: vm.Touches, Make: ld, Special: "ld"},
@@ -75,8 +77,7 @@ func memoryRows() []*Instruction {
 			Kind: vm.Nothing},
 		{Name: "prefetchu", Modifiers: "L1", Operands: "m", Kind: vm.Nothing},
 		{Name: "membar", Modifiers: "scope=cta|gl|sys", Operands: "", Make: fence},
-		{Name: "membar", Modifiers: "proxy of=alias|async space?=global|shared::cta|shared::cluster", Operands: "",
-			Make: fence},
+		{Name: "membar", Modifiers: "proxy alias", Operands: "", Make: fence},
 		{Name: "fence", Modifiers: "sem?=sc|acq_rel scope=cta|cluster|gpu|sys", Operands: "", Make: fence},
 		{Name: "fence", Modifiers: "sem=acquire|release scope=cta|cluster|gpu|sys", Operands: "", Make: fence},
 		{Name: "fence", Modifiers: "mbarrier_init release cluster", Operands: "", Make: fence},

@@ -12,7 +12,6 @@ var unseen = []struct{ entry, what, why string }{
 	{`^(mov|selp|slct) `, `^t=`, "the value is copied, whatever its type is"},
 	{`^(and|or|xor|not|neg) `, `^t=.* half the width$`, "the bits above the type are computed, too"},
 	{`^ldu? `, `^t=.64 has the other sign$`, "the value fills the register"},
-	{`^ld .*hint=`, `^nc=`, "the executor reads the same memory"},
 	{`^st `, `^t=.* the other sign$`, "the bits that are stored do not depend on the sign"},
 	{`^set `, `^to=.* the other sign$`, "true is -1, which has the same bits"},
 	{`^cvt sat\? t=`, `^t=.64 has the other sign$`,
