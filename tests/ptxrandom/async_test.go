@@ -95,6 +95,8 @@ func (g *generator) bulk(v form) {
 	case strings.Contains(text, "mbarrier"):
 		if strings.Contains(text, ".global.") {
 			source = fmt.Sprintf("[%s+%d]", pick(g, "%nA", "%gA"), from)
+		} else {
+			g.need["cluster"] = true
 		}
 		result := "%sA"
 		g.need["shared"] = true
@@ -187,6 +189,7 @@ func (g *generator) countedAccess(v form) {
 		g.line("mapa.shared::cluster.u32 %%xr1, %%sA, 0;")
 		g.cur.shape += " mapa"
 	}
+	g.need["cluster"] = true
 	g.counted(size, func() { g.mainLine("%s [%s+%d], %s, %s;", v, base, at, operand, barrier) })
 	base = bases[v.has("space")]
 	switch size {

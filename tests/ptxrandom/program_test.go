@@ -343,7 +343,11 @@ func (p *program) kernel(skip map[int]bool, at int, probe []string) (lines []str
 		}
 		add(-1, ".const .align 16 .b32 c%d[16] = {%s};", p.seed, strings.Join(words, ", "))
 	}
-	add(-1, ".visible .entry k%d(.param .u64 image, .param .align 16 .b8 given[64]) {", p.seed)
+	cluster := ""
+	if p.need["cluster"] { // without one, an H200 does not know instructions that write to its shared memory (715)
+		cluster = ".reqnctapercluster 1, 1, 1 "
+	}
+	add(-1, ".visible .entry k%d(.param .u64 image, .param .align 16 .b8 given[64]) %s{", p.seed, cluster)
 	add(-1, ".reg .b16 %%h<12>; .reg .b32 %%r<20>; .reg .b64 %%d<12>; .reg .pred %%p<8>;")
 	add(-1, ".reg .b16 %%xh, %%xh1; .reg .b32 %%xr, %%xr1, %%xr2, %%xs, %%xi, %%xc, %%xm<16>; "+
 		".reg .b64 %%xd, %%xd1, %%xe<8>, %%xp; .reg .b16 %%xhv<16>;")
