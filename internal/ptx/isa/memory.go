@@ -81,8 +81,8 @@ func memoryRows() []*Instruction {
 		{Name: "fence", Modifiers: "sem?=sc|acq_rel scope=cta|cluster|gpu|sys", Operands: "", Make: fence},
 		{Name: "fence", Modifiers: "sem=acquire|release scope=cta|cluster|gpu|sys", Operands: "", Make: fence},
 		{Name: "fence", Modifiers: "mbarrier_init release cluster", Operands: "", Make: fence},
-		{Name: "fence", Modifiers: "proxy of=alias|async space?=global|shared::cta|shared::cluster", Operands: "",
-			Make: fence},
+		{Name: "fence", Modifiers: "proxy alias", Operands: "", Make: fence},
+		{Name: "fence", Modifiers: "proxy async space?=global|shared::cta|shared::cluster", Operands: "", Make: fence},
 		{Name: "discard", Modifiers: "space?=global L2", Operands: "m i", Kind: vm.Nothing},
 		{Name: "applypriority", Modifiers: "space?=global L2::evict_normal", Operands: "m i", Kind: vm.Nothing},
 	}
