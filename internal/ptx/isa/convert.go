@@ -102,19 +102,24 @@ func (f format) limit(v uint64) uint64 {
 }
 
 // toTF32 returns the function that rounds a float to one with ten bits behind the point. A half is rounded
-// away from zero by .rna.
+// away from zero by .rna. As the results of an H200 show, a number is infinite for .rna, and not a NaN, if
+// only its lowest 13 bits differ from those of infinity.
 func toTF32(v Variant) vm.Func {
 	rnd, relu, finite := v.Get("rnd"), v.Has("relu"), v.Has("satfinite")
 	if rnd == "rna" && relu {
 		return nil
 	}
+	unseen := uint32(0)
+	if rnd == "rna" {
+		unseen = 1<<13 - 1
+	}
 	return one(func(a uint32) uint32 {
 		switch {
-		case f32.isNaN(uint64(a)):
+		case f32.isNaN(uint64(a &^ unseen)):
 			return uint32(f32.nan)
 		case relu && a>>31 != 0:
 			return 0
-		case rnd == "rna":
+		case rnd == "rna" && !f32.isInf(uint64(a&^unseen)):
 			a += 1 << 12
 		case rnd == "rn":
 			a += 1<<12 - 1 + a>>13&1

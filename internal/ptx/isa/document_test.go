@@ -97,11 +97,14 @@ by zero, shifts by too much. A test compares them. Another executes random progr
 (driver 580): they are equal where the manual defines them, and where it does not, except for which NaN a float of 64
 bits is, and which NaN ` + "`neg`, `abs` and `cvt`" + ` return.
 
-Not compared with a GPU yet are conversions to tf32, those between bf16 and other types than f32,
+An H200 does not compute what the manual says for some operands of ` + "`vadd`, `vsub`, `vabsdiff`, `vmin`," + `
+` + "`vmax`, `vshl`, `vshr`, `vset` and `vmad` with `.sat`, `.min`, `.max`, `.shr7` or `.shr15`" + `, and for some NaNs
+of ` + "`cvt.rna.tf32`" + `. The results here are those of the H200.
+
+Not compared with a GPU yet are conversions between bf16 and other types than f32,
 ` + "`.satfinite`" + ` with results of 16 bits, ` + "`movmatrix`, `alloca`, `lop3` and `setp`" + ` with more results,
 barriers in memory that count bytes and what they count, atomic operations on vectors, products of matrices with
-elements of 1, 4 or 8 bits of a float, most of the instructions for whole words such as ` + "`vshl`" + `, and the
-forms of ` + "`ex2` and `tanh`" + ` for bf16 and two numbers.
+elements of 1, 4 or 8 bits of a float, and the forms of ` + "`ex2` and `tanh`" + ` for bf16 and two numbers.
 
 The approximate instructions (` + "`approx`, `full`" + `) are more precise than the manual demands, and their last bits
 differ from those of a GPU. So do products of matrices with elements of 16 bits or tf32: the sums here have 64 bits, and

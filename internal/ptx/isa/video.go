@@ -49,13 +49,24 @@ func videoRows() []*Instruction {
 }
 
 // wholeIntegers returns the function of an instruction that computes with more than 32 bits, and perhaps
-// does a second operation with the result.
+// does a second operation with the result. An H200 does not compute all of them as the manual says. Its
+// compiler makes several instructions of each. What follows are its results:
+//
+//   - With .sat, vshl limits the lowest 34 bits, as a signed number.
+//   - With .sat and the type .u32, vadd, vsub and vabsdiff only replace negative numbers by 0.
+//   - .min and .max compare c with 64 bits: signed ones for the type .s32, unsigned ones for .u32.
+//     They extend the 32 bits of vadd, of vsub and of vshl with .sat with their sign in both cases.
+//   - The types of vset are those of a and b. That of a is the one for .min and .max.
 func wholeIntegers(v Variant, name string) vm.Func {
-	at, bt, signed := v.T(), v.Get("u"), v.Get("dt") == "s32"
-	cmp := v.Get("cmp")
-	compute := func(a, b uint32) uint32 {
+	at, bt, dt := v.T(), v.Get("u"), v.Get("dt")
+	if name == "vset" {
+		dt = at
+	}
+	signed, sat, wrap, cmp := dt == "s32", v.Has("sat"), v.Get("mode") == "wrap", v.Get("cmp")
+	short := name == "vadd" || name == "vsub" || name == "vshl" && sat
+	compute := func(a, b uint32) int64 {
 		x, y := int64(extend(uint64(a), at)), int64(extend(uint64(b), bt))
-		if v.Get("mode") == "wrap" {
+		if wrap {
 			y &= 31
 		}
 		switch name {
@@ -64,26 +75,36 @@ func wholeIntegers(v Variant, name string) vm.Func {
 		case "vshr":
 			x >>= min(y, 32)
 		case "vset":
-			return uint32(compareInts(cmp, x, y))
+			x = compareInts(cmp, x, y)
 		default:
 			x = videoOf(name, x, y)
 		}
-		if v.Has("sat") {
-			x = narrow(x, 32, signed)
+		switch {
+		case sat && name == "vshl":
+			x = narrow(x<<30>>30, 32, signed)
+		case sat && signed:
+			x = narrow(x, 32, true)
+		case sat:
+			x = max(x, 0)
 		}
-		return uint32(x)
+		if short {
+			x = int64(int32(x))
+		}
+		return x
 	}
 	switch second := v.Get("second"); {
 	case second == "":
-		return two(compute)
+		return two(func(a, b uint32) uint32 { return uint32(compute(a, b)) })
 	case second == "add":
-		return three(func(a, b, c uint32) uint32 { return compute(a, b) + c })
+		return three(func(a, b, c uint32) uint32 { return uint32(compute(a, b)) + c })
+	case signed && second == "min":
+		return three(func(a, b uint32, c int32) uint32 { return uint32(min(compute(a, b), int64(c))) })
 	case signed:
-		return three(func(a, b, c uint32) uint32 {
-			return uint32(videoOf("v"+second, int64(int32(compute(a, b))), int64(int32(c))))
-		})
+		return three(func(a, b uint32, c int32) uint32 { return uint32(max(compute(a, b), int64(c))) })
+	case second == "min":
+		return three(func(a, b, c uint32) uint32 { return uint32(min(uint64(compute(a, b)), uint64(c))) })
 	default:
-		return three(func(a, b, c uint32) uint32 { return uint32(videoOf("v"+second, int64(compute(a, b)), int64(c))) })
+		return three(func(a, b, c uint32) uint32 { return uint32(max(uint64(compute(a, b)), uint64(c))) })
 	}
 }
 
@@ -105,24 +126,20 @@ func compareInts(cmp string, x, y int64) int64 {
 	return int64(choice(yes, 1, 0))
 }
 
-// videoMultiply returns the function of vmad. The sum has 64 bits, which are enough. It is signed if one of the
-// factors is.
+// videoMultiply returns the function of vmad. As the results of an H200 show, the factors and c are signed,
+// whatever their types are. The types only choose the shift of the sum and the limits.
 func videoMultiply(v Variant) vm.Func {
-	at, bt, sat := v.T(), v.Get("u"), v.Has("sat")
-	signed, more := at == "s32" || bt == "s32", int64(choice(v.Has("po"), 1, 0))
+	signed, sat, more := v.T() == "s32" || v.Get("u") == "s32", v.Has("sat"), int64(choice(v.Has("po"), 1, 0))
 	shift := map[string]int{"": 0, "shr7": 7, "shr15": 15}[v.Get("scale")]
-	return three(func(a, b, c uint32) uint32 {
-		x, y := int64(extend(uint64(a), at)), int64(extend(uint64(b), bt))
-		if !signed {
-			sum := (uint64(x)*uint64(y) + uint64(c) + uint64(more)) >> shift
-			if sat {
-				sum = min(sum, 1<<32-1)
-			}
-			return uint32(sum)
+	return three(func(a, b, c int32) uint32 {
+		sum := int64(a)*int64(b) + int64(c) + more
+		if signed {
+			sum >>= shift
+		} else {
+			sum = int64(uint64(sum) >> shift)
 		}
-		sum := (x*y + int64(int32(c)) + more) >> shift
 		if sat {
-			sum = narrow(sum, 32, true)
+			sum = narrow(sum, 32, signed)
 		}
 		return uint32(sum)
 	})
