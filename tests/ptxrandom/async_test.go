@@ -84,7 +84,7 @@ func (g *generator) bulk(v form) {
 		policy = ", " + g.policy()
 	}
 	// Both are among the 64 bytes of the thread, and apart from each other.
-	to, from := 16*g.IntN(2-size/32+1), 32+16*g.IntN(2-size/16+1)
+	to, from := 16*g.IntN(3-size/16), 32+16*g.IntN(3-size/16)
 	if g.IntN(2) == 0 {
 		to, from = from, to
 	}
