@@ -83,7 +83,6 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 		*launch = vm.Launch{
 			Kernel: p.kernel, Constants: p.constants, Params: l.packed(f), Memory: c.kernelMemory(d),
 			Grid: [3]uint32{l.Grid.X, l.Grid.Y, l.Grid.Z}, Block: [3]uint32{l.Block.X, l.Block.Y, l.Block.Z},
-			Cluster:  [3]uint32{l.Cluster.X, l.Cluster.Y, l.Cluster.Z},
 			Dynamic:  l.SharedMem,
 			Workers:  runtime.GOMAXPROCS(0),
 			Resident: int(max(f.active(int32(l.Block.count()), uint64(l.SharedMem)), 1)) * multiprocessors,
@@ -91,6 +90,9 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 			Virtual:  d.clock.virtual,
 			Print:    d.print,
 			Checks:   d.checksOf(),
+		}
+		if l.clustered {
+			launch.Cluster = [3]uint32{l.Cluster.X, l.Cluster.Y, l.Cluster.Z}
 		}
 		if l.values != nil {
 			launch.Condition = l.values.set

@@ -52,6 +52,7 @@ type Launch struct {
 	code   driver.Result
 
 	cooperative bool
+	clustered   bool // the launch or the kernel has a size of clusters
 	values      conditionValues
 }
 

@@ -90,7 +90,7 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 		args: args}
 	w := d.kernelWork(h, f, l)
 	if w.attributes = o.attributes(s); s.capture == nil {
-		l.Cluster = f.blocksOf(o.cluster)
+		l.Cluster, l.clustered = f.blocksOf(o.cluster)
 		l.cooperative = o.cooperative
 	}
 	f.loaded = true
@@ -118,7 +118,8 @@ func (d *Driver) kernelWork(h driver.Function, f *function, l *Launch) *work {
 			each.values = w.values
 			if each.Cluster == (Dim3{}) { // it is a node
 				o := w.attributes.options()
-				each.Cluster, each.cooperative = f.blocksOf(o.cluster), o.cooperative
+				each.Cluster, each.clustered = f.blocksOf(o.cluster)
+				each.cooperative = o.cooperative
 			}
 			if _, written := d.kernels[f.name]; !written && !f.idle && f.translated().err == nil {
 				return d.executionOf(f, &each)

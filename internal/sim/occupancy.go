@@ -32,12 +32,12 @@ func (f *function) clusterOf(given Dim3) (Dim3, driver.Result) {
 	return given, ok
 }
 
-// blocksOf returns the number of blocks in each cluster of a launch.
-func (f *function) blocksOf(given Dim3) Dim3 {
+// blocksOf returns the number of blocks in each cluster of a launch, and whether the launch or the kernel says so.
+func (f *function) blocksOf(given Dim3) (blocks Dim3, clustered bool) {
 	if c, r := f.clusterOf(given); r == ok && c.count() > 0 {
-		return c
+		return c, true
 	}
-	return Dim3{1, 1, 1}
+	return Dim3{1, 1, 1}, false
 }
 
 // largestCluster returns the largest number of blocks of a cluster.

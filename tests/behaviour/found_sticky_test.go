@@ -387,6 +387,24 @@ func foundSticky() []found {
 		fails("assert", "the same with an assertion", func(c *raw, s driver.Stream) {
 			c.launch(s, c.kernel(assertPTX, "cusim_assert"), driver.KernelParams{})
 		}),
+		{famSticky, "cluster-of-one", "writing to the shared memory of a cluster in a launch that has no size of clusters", func(c *raw) {
+			c.setup()
+			s := c.stream(nonBlocking)
+			plain := c.kernel(clusterStore(""), "remote")
+			required := c.kernel(clusterStore(".reqnctapercluster 1, 1, 1 "), "remote")
+			attribute := driver.LaunchAttribute{ID: driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION}
+			for i := range 3 {
+				attribute.Value[4*i] = 1
+			}
+			config := driver.LaunchConfig{GridX: 1, GridY: 1, GridZ: 1, BlockX: 1, BlockY: 1, BlockZ: 1, Stream: s,
+				Attributes: &attribute, Count: 1}
+			c.res("attribute", c.LaunchKernelEx(c.at, &config, plain, driver.KernelParams{}))
+			c.res("end-attribute", c.StreamSynchronize(c.at, s))
+			c.launch(s, required, driver.KernelParams{})
+			c.res("end-required", c.StreamSynchronize(c.at, s))
+			c.launch(s, plain, driver.KernelParams{})
+			c.res("end-plain", c.StreamSynchronize(c.at, s))
+		}},
 		{famSticky, "error-on-another-device", "abandoning all GPUs of a machine after an error on one of them, or using events across devices", func(c *raw) {
 			c.devices(2)
 			_, ctx0 := c.primary(0)
@@ -413,4 +431,28 @@ func foundSticky() []found {
 			c.res("retain", res)
 		}},
 	}
+}
+
+// clusterStore returns the text of a kernel, with a directive, that writes to shared memory as to that of a cluster.
+func clusterStore(directive string) []byte {
+	return []byte(`.version 8.1
+.target sm_90
+.address_size 64
+.visible .entry remote() ` + directive + `{
+	.shared .align 8 .b64 barrier;
+	.shared .align 8 .b64 word;
+	.reg .b32 %a, %b, %v; .reg .b64 %x; .reg .pred %p;
+	mov.u32 %a, word; mov.u32 %b, barrier; mov.u32 %v, 7;
+	mbarrier.init.shared.b64 [%b], 1; fence.proxy.async;
+	mbarrier.arrive.expect_tx.shared.b64 %x, [%b], 4;
+	st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%a], %v, [%b];
+	mov.u32 %v, 0;
+again:	mbarrier.try_wait.parity.shared.b64 %p, [%b], 0;
+	add.u32 %v, %v, 1;
+	@%p ret;
+	setp.lt.u32 %p, %v, 100000;
+	@%p bra again;
+	trap;
+}
+`)
 }

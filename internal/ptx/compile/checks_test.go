@@ -180,7 +180,7 @@ func TestChecks(t *testing.T) {
 		}
 		l := &vm.Launch{Kernel: k, Grid: [3]uint32{2, 1, 1}, Block: [3]uint32{64, 1, 1}, Constants: k.Constants,
 			Memory: memory{1 << 32: vm.BytesOf(mem)}, Params: vm.BytesOf([]uint64{1 << 32}), Clock: func() int64 { return 0 },
-			Workers: 2, Resident: 64, Checks: &vm.Checks{Memory: true, Races: true, Barriers: true,
+			Workers: 2, Resident: 64, Cluster: [3]uint32{1, 1, 1}, Checks: &vm.Checks{Memory: true, Races: true, Barriers: true,
 				Defined: func(addr uint64) (base, size uint64, _ *vm.Defined) { return 1 << 32, 64, d }}}
 		work, fault := l.Execute(new(vm.Stop))
 		if fault != nil {

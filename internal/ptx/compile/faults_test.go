@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/purecu/purecu/internal/ptx/vm"
@@ -130,6 +131,28 @@ func TestInstructionFaults(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", c.body, got, c.want)
+		}
+	}
+}
+
+// TestClusterless executes instructions that write to the shared memory of a cluster, in launches that have no size of
+// clusters.
+func TestClusterless(t *testing.T) {
+	for _, body := range []string{
+		"st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [s], d, [s+32];",
+		"red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [s], d, [s+32];",
+		"cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [s], [s+16], 16, [s+32];",
+		"cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32 [s], [s+16], 16, [s+32];",
+	} {
+		fault, err := launchWith(t, `.version 8.1 .target sm_90 .address_size 64
+			.entry k(.param .u64 p) { .reg .u32 s, d; .reg .u64 x; .shared .align 16 .b8 sh[64];
+			mov.u32 s, sh; mov.u32 d, 0; mbarrier.init.shared.b64 [s+32], 1; `+body+" ret; }", 1, 1, memory{},
+			func(l *vm.Launch) { l.Cluster = [3]uint32{} }, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fault == nil || fault.Code != vm.IllegalInstruction || !strings.Contains(fault.Reason, ".reqnctapercluster") {
+			t.Errorf("%s: %+v", body, fault)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func launchOf(k *vm.Kernel, grid, block uint32, mem memory, params []uint64) *vm
 	return &vm.Launch{
 		Kernel: k, Grid: [3]uint32{grid, 1, 1}, Block: [3]uint32{block, 1, 1}, Constants: k.Constants, Memory: mem,
 		Params: slices.Grow(vm.BytesOf(slices.Clone(params)), 8), Clock: func() int64 { return 2<<32 + 2 }, Workers: 2,
-		Resident: 64,
+		Resident: 64, Cluster: [3]uint32{1, 1, 1},
 	}
 }
 

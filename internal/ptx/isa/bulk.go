@@ -68,7 +68,11 @@ func inBulk(v Variant, part func(to, from unsafe.Pointer)) vm.Func {
 	if slotted(v, "global") {
 		from = vm.GenericSpace
 	}
+	remote := counted && !slotted(v, "global")
 	return func(w *vm.Warp, o *vm.Op) {
+		if remote && !clustered(w) {
+			return
+		}
 		a, b, size, barrier := w.R[o.A], w.R[o.B], &w.R[o.C], &w.R[o.E]
 		for i := range w.Each {
 			n := uint64(uint32(size[i]))
@@ -138,6 +142,9 @@ func storeAsync(v Variant) vm.Func {
 		return nil
 	}
 	return func(w *vm.Warp, o *vm.Op) {
+		if !clustered(w) {
+			return
+		}
 		a, list, barrier := &w.R[o.A], vector(o, o.B), &w.R[o.E]
 		for i := range w.Each {
 			p := w.SharedPointer(i, uint32(a[i]), n*count, true)
@@ -158,6 +165,9 @@ func storeAsync(v Variant) vm.Func {
 func reduceAsync(v Variant) vm.Func {
 	f, size := updateOf(v), updateSize(v)
 	return func(w *vm.Warp, o *vm.Op) {
+		if !clustered(w) {
+			return
+		}
 		a, b, barrier := &w.R[o.A], &w.R[o.B], &w.R[o.E]
 		for i := range w.Each {
 			p := w.SharedPointer(i, uint32(a[i]), size, true)
@@ -171,6 +181,17 @@ func reduceAsync(v Variant) vm.Func {
 			}
 		}
 	}
+}
+
+// clustered reports whether the launch has a size of clusters. Without one, an H200 does not execute instructions that
+// write to the shared memory of a cluster asynchronously, not even to that of their own block.
+func clustered(w *vm.Warp) bool {
+	if w.Clustered() {
+		return true
+	}
+	w.Fail(vm.IllegalInstruction, "it writes to the shared memory of a cluster, and the launch has none: add "+
+		".reqnctapercluster to the kernel, or set the size of the clusters of the launch")
+	return false
 }
 
 // completeTx makes a barrier count bytes. It reports whether there was no fault.

@@ -34,6 +34,9 @@ func (l *Launch) clusters() (size [3]uint32, count uint64) {
 	return size, uint64(size[0]) * uint64(size[1]) * uint64(size[2])
 }
 
+// Clustered reports whether the launch has a size of clusters.
+func (w *Warp) Clustered() bool { return w.block.run.Cluster != [3]uint32{} }
+
 // place sets the index of the block with a number. The blocks of a cluster follow each other, so that
 // they begin together.
 func (r *run) place(b *block, n uint64) {

@@ -12,7 +12,7 @@ type Launch struct {
 	Kernel  *Kernel
 	Grid    [3]uint32
 	Block   [3]uint32
-	Cluster [3]uint32 // the blocks of a cluster; zeros are ones
+	Cluster [3]uint32 // the blocks of a cluster, or zeros: each block is a cluster of its own, without a size
 	Dynamic uint32    // the size of the dynamic shared memory of a block, in bytes
 	Params  []byte
 	// Constants are the values of Kernel.Constants, in which the addresses of variables are known.
