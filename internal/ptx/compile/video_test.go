@@ -73,6 +73,10 @@ var recordedVideo = []struct {
 	{"cvt.rna.tf32.f32", 0xff800001, 0, 0, 0xff800000},
 	{"cvt.rna.satfinite.tf32.f32", 0x7f800001, 0, 0, 0x7f7fe000},
 	{"cvt.rna.satfinite.tf32.f32", 0xff800001, 0, 0, 0xff7fe000},
+	{"cvt.rna.satfinite.tf32.f32", 0x7f802366, 0, 0, 0x7f800000},
+	{"cvt.rna.satfinite.tf32.f32", 0xff803ff0, 0, 0, 0xff800000},
+	{"vshr.u32.u32.u32.sat.clamp.min", 0x850631e3, 0, 0xb9a7b3cb, 0xb9a7b3cb},
+	{"vshr.u32.u32.u32.sat.wrap.max", 0x80000000, 0x200, 0x80013f80, 0x80000000},
 }
 
 // recordedVideoExamples returns them as examples.

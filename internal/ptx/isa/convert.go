@@ -109,23 +109,24 @@ func toTF32(v Variant) vm.Func {
 	if rnd == "rna" && relu {
 		return nil
 	}
-	unseen := uint32(0)
-	if rnd == "rna" {
-		unseen = 1<<13 - 1
-	}
+	const low = 1<<13 - 1
 	return one(func(a uint32) uint32 {
-		switch {
-		case f32.isNaN(uint64(a &^ unseen)):
+		switch nan := f32.isNaN(uint64(a)); {
+		case nan && rnd == "rna": // an H200 treats it as a number
+		case nan:
 			return uint32(f32.nan)
 		case relu && a>>31 != 0:
 			return 0
-		case rnd == "rna" && !f32.isInf(uint64(a&^unseen)):
+		case rnd == "rna" && !f32.isInf(uint64(a)):
 			a += 1 << 12
 		case rnd == "rn":
 			a += 1<<12 - 1 + a>>13&1
 		}
-		if a &^= 1<<13 - 1; finite && f32.isInf(uint64(a)) {
-			a -= 1 << 13
+		if a &^= low; finite && uint64(a)&f32.inf() == f32.inf() {
+			a -= low + 1
+		}
+		if f32.isNaN(uint64(a)) {
+			return uint32(f32.nan)
 		}
 		return a
 	})

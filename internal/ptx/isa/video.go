@@ -55,7 +55,7 @@ func videoRows() []*Instruction {
 //   - With .sat, vshl limits the lowest 34 bits, as a signed number.
 //   - With .sat and the type .u32, vadd, vsub and vabsdiff only replace negative numbers by 0.
 //   - .min and .max compare c with 64 bits: signed ones for the type .s32, unsigned ones for .u32.
-//     They extend the 32 bits of vadd, of vsub and of vshl with .sat with their sign in both cases.
+//     They extend the 32 bits of vadd and vsub, and of vshl and vshr with .sat, with their sign in both cases.
 //   - The types of vset are those of a and b. That of a is the one for .min and .max.
 func wholeIntegers(v Variant, name string) vm.Func {
 	at, bt, dt := v.T(), v.Get("u"), v.Get("dt")
@@ -63,7 +63,7 @@ func wholeIntegers(v Variant, name string) vm.Func {
 		dt = at
 	}
 	signed, sat, wrap, cmp := dt == "s32", v.Has("sat"), v.Get("mode") == "wrap", v.Get("cmp")
-	short := name == "vadd" || name == "vsub" || name == "vshl" && sat
+	short := name == "vadd" || name == "vsub" || sat && (name == "vshl" || name == "vshr")
 	compute := func(a, b uint32) int64 {
 		x, y := int64(extend(uint64(a), at)), int64(extend(uint64(b), bt))
 		if wrap {
