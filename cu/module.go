@@ -65,7 +65,9 @@ func rawOptions(opts []JITOption) (raw []driver.JITOption) {
 //
 // The driver does not learn the length of the image. A binary image that is shorter than its
 // headers say is refused. This package cannot detect other corruption of a binary image, which may
-// crash the process.
+// crash the process. So may PTX with a mistake: driver 580 crashed at 17 of 10,000 texts with one wrong
+// word, such as bar.sync.cc. Load PTX that is not trusted into the software driver first, which names
+// the mistake, or load it in another process.
 func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	const op = "cuModuleLoadDataEx"
 	core, err := c.enter(op)

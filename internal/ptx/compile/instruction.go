@@ -212,8 +212,10 @@ func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Op
 // type.
 func (t *translator) restricted(v *variant, w isa.Operand, have syntax.Operand) *Error {
 	constant, n := have.Kind == syntax.Literal, have.Number.Bits
+	float := constant && (have.Number.Kind == syntax.Float32 || have.Number.Kind == syntax.Float64)
 	switch {
-	case constant && (v.Special == "registers" || v.Name == "cvt" && strings.HasSuffix(v.Get("u"), "x2")):
+	case constant && (v.Special == "registers" || v.Name == "movmatrix" || v.Name == "cvt" &&
+		strings.HasSuffix(v.Get("u"), "x2")), float && v.Name[0] == 'v':
 		return t.unsupported("a constant")
 	case constant && (v.Name == "bfe" || v.Name == "bfi") && v.Type(w) == "b32" && w.Type == "b32" && n > 255:
 		return t.unsupported("a position or length above 255")
@@ -462,6 +464,9 @@ func (t *translator) move(v *variant, o vm.Op) (done bool, err *Error) {
 	}
 	parts := uint64(len(list[vector].Parts))
 	size := syntax.TypeSize(typ)
+	if typ[0] != 'b' {
+		return true, t.unsupported("a vector as a value of type " + typ)
+	}
 	if parts != 2 && parts != 4 || size/parts == 0 {
 		return true, t.unsupported("the form of a vector")
 	}

@@ -208,6 +208,7 @@ func (t *translator) source(o syntax.Operand, typ string, wider bool) (int32, *E
 		t.emit(vm.Op{Run: t.find(fmt.Sprint("add.u", 8*size)).run, D: column, A: s.column,
 			B: t.constant(vm.Constant{Value: o.Number.Bits << (64 - 8*size) >> (64 - 8*size)})}, t.inst.Pos, t.inst.Op)
 		return column, nil
+	case typ[0] == 'f': // the others are addresses
 	case s.function != nil && size == 8 && o.Number.Bits == 0 && !s.function.Kernel:
 		address, _ := t.FunctionAddress(o.Name)
 		return t.constant(vm.Constant{Value: address}), nil
@@ -220,15 +221,17 @@ func (t *translator) source(o syntax.Operand, typ string, wider bool) (int32, *E
 
 // special returns the column of a special register.
 func (t *translator) special(name string, size uint64) (int32, *Error) {
+	reads := t.find(t.inst.Op)
+	allowed := reads != nil && readsSpecials(reads)
 	if s := special(name); s != vm.NoSpecial {
-		if v := t.find(t.inst.Op); v == nil || !readsSpecials(v) || size == 8 && !wide(name) {
+		if !allowed || size == 8 && !wide(name) {
 			return 0, t.unsupported("special register " + name)
 		}
 		t.k.Clusters = t.k.Clusters || s >= vm.ClusterX
 		return t.specialColumn(s), nil
 	}
 	v := t.find(name)
-	if v == nil || syntax.TypeSize(v.Type(v.Operands()[0])) > size {
+	if v == nil || !allowed || syntax.TypeSize(v.Type(v.Operands()[0])) > size {
 		return 0, t.unsupported("special register " + name)
 	}
 	column := t.column()

@@ -36,7 +36,7 @@ func convertRows() []*Instruction {
 		{Name: "cvt", Modifiers: integral + "ftz? sat? t=" + floats + " u=" + floats, Operands: "x y:u",
 			Make: floatToIntegral},
 		{Name: "cvt", Modifiers: "rnd=rn|rz relu? t=bf16|f16 u=f32", Operands: "x y:u", Make: floatToFloat},
-		{Name: "cvt", Modifiers: "t=f32 u=bf16", Operands: "x y:u", Make: func(Variant) vm.Func {
+		{Name: "cvt", Modifiers: "t=f32 u=bf16", Operands: "d a:u", Make: func(Variant) vm.Func {
 			return one(func(a uint16) uint32 { return uint32(a) << 16 })
 		}},
 		{Name: "cvt", Modifiers: "rnd=rna|rn|rz relu? t=tf32 u=f32", Operands: "d a:u", Make: toTF32},
