@@ -7,6 +7,15 @@ import "github.com/purecu/purecu/driver"
 // noCopy is the index that says that an error is about no single copy.
 const noCopy = ^uint64(0)
 
+// refusedOn returns the index that a batch of copies returns if its stream is refused. As for an H200, it
+// depends on how the program names the default stream.
+func refusedOn(h driver.Stream, r driver.Result) uint64 {
+	if h == 0 && r == driver.ResultInvalidValue {
+		return 0
+	}
+	return noCopy
+}
+
 // onBatchStream begins a call on a stream that takes several pieces of memory. Such calls are not for
 // the legacy default stream, and invalidate no capture of other streams.
 func (d *Driver) onBatchStream(name string, th *driver.Thread, h driver.Stream) (*stream, driver.Result) {
@@ -76,7 +85,7 @@ func (d *Driver) MemcpyBatchAsyncV1(th *driver.Thread, dsts, srcs []driver.Devic
 	defer d.mu.Unlock()
 	s, r := d.onCopyStream(name, th, h)
 	if r != ok {
-		return noCopy, r
+		return refusedOn(h, r), r
 	}
 	if len(srcs) != len(dsts) || len(sizes) != len(dsts) || len(attrs) != len(indexes) || !firsts(indexes, len(dsts)) {
 		return noCopy, driver.ResultInvalidValue
@@ -121,7 +130,7 @@ func (d *Driver) Memcpy3DBatchAsyncV1(th *driver.Thread, ops []driver.Memcpy3DBa
 	defer d.mu.Unlock()
 	s, r := d.onCopyStream(name, th, h)
 	if r != ok {
-		return noCopy, r
+		return refusedOn(h, r), r
 	}
 	if len(ops) == 0 || flags != 0 {
 		return noCopy, driver.ResultInvalidValue

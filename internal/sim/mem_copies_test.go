@@ -83,7 +83,14 @@ func TestCopiesRefused(t *testing.T) {
 	if failed != 2 {
 		t.Errorf("copy %d was refused", failed)
 	}
-	rig.want(driver.ResultInvalidValue, d.MemcpyBatchAsync(at, to, from, sizes, inOrder, []uint64{0}, driver.CU_STREAM_LEGACY))
+	// As for an H200, the index depends on the name of the default stream.
+	for h, want := range map[driver.Stream]uint64{0: 0, driver.CU_STREAM_LEGACY: noCopy} {
+		failed, r := d.MemcpyBatchAsyncV1(at, to, from, sizes, inOrder, []uint64{0}, h)
+		box, q := d.Memcpy3DBatchAsyncV1(at, make([]driver.Memcpy3DBatchOp, 1), 0, h)
+		if failed != want || box != want || r != driver.ResultInvalidValue || q != r {
+			t.Errorf("on stream %d: copy %d, %v, and box %d, %v; want %d", h, failed, r, box, q, want)
+		}
+	}
 	rig.ok(d.StreamBeginCapture(at, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
 	rig.want(driver.ResultStreamCaptureUnsupported, d.MemcpyBatchAsync(at, to, from, sizes, inOrder, []uint64{0}, s))
 	g, r := d.StreamEndCapture(at, s)
