@@ -246,19 +246,17 @@ func (d *Driver) CtxCreate(th *driver.Thread, params *driver.CtxCreateParams, fl
 	dev driver.Device) (driver.Context, driver.Result) {
 	defer d.mu.Unlock()
 	v, r := d.aboutDevice("cuCtxCreate", dev)
-	if r == ok {
-		r = contextFlags(flags)
-	}
 	switch {
 	case r != ok:
 		return 0, r
+	case params != nil && params.NumExecAffinityParams > 0 && params.ExecAffinityParams != nil: // before the flags
+		return 0, driver.ResultUnsupportedExecAffinity
+	case contextFlags(flags) != ok:
+		return 0, driver.ResultInvalidValue
 	case d.lost != ok:
 		return 0, d.lost
-	case params != nil && (params.CigParams != nil ||
-		params.NumExecAffinityParams > 0 && params.ExecAffinityParams == nil):
+	case params != nil && (params.CigParams != nil || params.NumExecAffinityParams > 0):
 		return 0, driver.ResultInvalidValue
-	case params != nil && params.NumExecAffinityParams > 0:
-		return 0, driver.ResultUnsupportedExecAffinity
 	case !v.hasRoom():
 		return 0, driver.ResultOutOfMemory
 	}

@@ -243,7 +243,8 @@ func TestContextAffinity(t *testing.T) {
 		{"none", nil, 0, 0, ok},
 		{"some", some, 0, 0, driver.ResultUnsupportedExecAffinity},
 		{"a device that is missing", some, 0, 99, driver.ResultInvalidDevice},
-		{"flags", some, 1 << 20, 0, driver.ResultInvalidValue},
+		{"flags", nil, 100000, 0, driver.ResultInvalidValue},
+		{"some and flags, in the order of an H200", some, 100000, 0, driver.ResultUnsupportedExecAffinity},
 	} {
 		p := driver.CtxCreateParams{NumExecAffinityParams: int32(len(tt.list))}
 		if tt.list != nil {
