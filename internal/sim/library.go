@@ -252,7 +252,10 @@ func (d *Driver) LibraryGetGlobal(th *driver.Thread, h driver.LibraryHandle,
 		return 0, 0, r
 	}
 	b := m.variables[name]
-	if b == nil {
+	switch {
+	case b == nil && m.functions[name] != nil:
+		return 0, 0, driver.ResultInvalidValue
+	case b == nil:
 		return 0, 0, driver.ResultNotFound
 	}
 	return driver.DevicePtr(b.addr), b.size, ok

@@ -136,6 +136,7 @@ func TestLibraryResults(t *testing.T) {
 		t.Errorf("the variable has %d bytes, %v", size, res)
 	}
 	r.want("global", missing, third(r.LibraryGetGlobal(r.th, l, "absent")))
+	r.want("a kernel as a global, as for an H200", invalid, third(r.LibraryGetGlobal(r.th, l, "put")))
 	r.want("managed", missing, third(r.LibraryGetManaged(r.th, l, "counter")))
 	r.want("unified function", invalid, second(r.LibraryGetUnifiedFunction(r.th, l, "put")))
 	r.want("unload the module", driver.ResultNotPermitted, r.ModuleUnload(r.th, m))
