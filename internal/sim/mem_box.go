@@ -43,8 +43,9 @@ type corner struct {
 	pitch, height uint64
 }
 
-// sized returns a corner with its pitch and height, and reports whether a box fits there. As for an H200, 0 is
-// the smallest pitch and height that are possible.
+// sized returns a corner with its pitch and height, and reports whether the rows and planes of a box fit there.
+// Where they begin in the row counts, too, but not for all memory. As for an H200, 0 is the smallest pitch
+// and height that are possible.
 func (c corner) sized(e extent) (corner, bool) {
 	if c.pitch == 0 {
 		c.pitch = c.x + e.width
@@ -54,7 +55,7 @@ func (c corner) sized(e extent) (corner, bool) {
 	}
 	const most = 1 << 40 // of everything, so that sums of two are right
 	return c, max(c.x, c.y, c.z, c.height, e.width, e.height, e.depth) <= most && c.pitch <= maxPitch &&
-		c.pitch >= c.x+e.width && c.height >= c.y+e.height
+		c.pitch >= e.width && c.height >= c.y+e.height
 }
 
 // box returns the memory at one end of a copy. Arrays are not supported.
@@ -84,6 +85,10 @@ func (d *Driver) box(c corner, e extent) (box, driver.Result) {
 	case driver.CU_MEMORYTYPE_DEVICE:
 		b.span, r = d.space.span(addr, n)
 	default:
+		return box{}, driver.ResultInvalidValue
+	}
+	// In memory of pools rows may begin anywhere, as for an H200.
+	if r == ok && c.pitch < c.x+e.width && b.block.kind != poolBlock {
 		return box{}, driver.ResultInvalidValue
 	}
 	return b, r

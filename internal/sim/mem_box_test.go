@@ -71,6 +71,32 @@ func TestBoxResults(t *testing.T) {
 	r.must(r.StreamSynchronize(r.th, s))
 }
 
+// TestBoxesInPools copies from rows that begin where they reach into the next row. As for an H200, only memory
+// of pools may have them.
+func TestBoxesInPools(t *testing.T) {
+	r := newLab(t)
+	s := r.newStream()
+	to, plain := r.alloc("...."), r.alloc("0123456789")
+	pool, res := r.MemAllocAsync(r.th, 10, s)
+	r.must(res)
+	r.must(r.MemcpyDtoDAsync(r.th, pool, plain, 10, s))
+	c := driver.Memcpy2D{SrcMemoryType: driver.CU_MEMORYTYPE_UNIFIED, SrcDevice: pool, SrcXInBytes: 3, SrcPitch: 4,
+		DstMemoryType: driver.CU_MEMORYTYPE_DEVICE, DstDevice: to, DstPitch: 2, WidthInBytes: 2, Height: 2}
+	r.must(r.Memcpy2DAsync(r.th, c, s))
+	r.must(r.StreamSynchronize(r.th, s))
+	if got := r.read(to, 4); got != "3478" {
+		t.Errorf("the memory is %q", got)
+	}
+	c.SrcPitch = 1
+	r.want("wide rows", driver.ResultInvalidValue, r.Memcpy2DAsync(r.th, c, s))
+	c.SrcDevice, c.SrcPitch = plain, 4
+	r.want("other memory", driver.ResultInvalidValue, r.Memcpy2D(r.th, c))
+	c.SrcDevice, c.SrcXInBytes, c.DstDevice, c.DstXInBytes = plain, 0, pool, 1
+	r.want("to the pool", ok, r.Memcpy2D(r.th, c))
+	r.must(r.MemFreeAsync(r.th, pool, s))
+	r.must(r.StreamSynchronize(r.th, s))
+}
+
 // TestBoxSizes copies boxes whose sizes are wrong: with planes of more than 64 bits, and in a range of
 // the host that is larger than any memory.
 func TestBoxSizes(t *testing.T) {
