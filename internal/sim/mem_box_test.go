@@ -143,7 +143,12 @@ func TestCopyBoxPeer(t *testing.T) {
 	if got := r.read(to, 8); got != "bcbc..fg" {
 		t.Errorf("the memory is %q after the second copy", got)
 	}
-	c.SrcContext = 0
+	c.DstContext = 0 // as for an H200
+	r.must(r.Memcpy3DPeer(r.th, c))
+	r.must(r.Memcpy3DPeerAsync(r.th, c, s))
+	c.SrcPitch = 1
+	r.want("no context and a small pitch", driver.ResultInvalidValue, r.Memcpy3DPeer(r.th, c))
+	c.SrcPitch, c.DstContext, c.SrcContext = 4, r.ctx, 0
 	r.want("no context", driver.ResultInvalidContext, r.Memcpy3DPeer(r.th, c))
 	r.want("no context", driver.ResultInvalidContext, r.Memcpy3DPeerAsync(r.th, c, s))
 	c.SrcContext, c.SrcMemoryType = r.ctx, 0
