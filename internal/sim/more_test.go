@@ -45,6 +45,9 @@ func TestBatchMemOp(t *testing.T) {
 			invalid},
 		{"no operation", ops{memOp(0, p, 0, 0)}, 0, invalid}, {"unknown", ops{memOp(7, p, 0, 0)}, 0, invalid},
 		{"not aligned", ops{memOp(5, p+4, 0, 0)}, 0, invalid},
+		{"not aligned, then a flush", ops{memOp(5, p+4, 0, 0), memOp(3, 0, 0, 0)}, 0, invalid},
+		{"no memory", ops{memOp(5, 8, 0, 0)}, 0, invalid},
+		{"no memory, then a flush", ops{memOp(5, 8, 0, 0), memOp(3, 0, 0, 0)}, 0, driver.ResultNotSupported},
 		{"write, wait, write", ops{memOp(5, p, 10, 0), memOp(4, p, 10, 1), memOp(6, 0, 0, 0), memOp(5, p, 11, 0)}, 0,
 			ok},
 	} {

@@ -18,6 +18,11 @@ func (d *Driver) StreamBatchMemOp(th *driver.Thread, h driver.Stream, ops []driv
 	case len(ops) == 0:
 		return ok
 	}
+	for i := range ops { // as an H200, before the memory of any
+		if r := checkMemOp(&ops[i]); r != ok {
+			return r
+		}
+	}
 	var list []*work
 	for i := range ops {
 		w, r := d.memOp(&ops[i])
@@ -93,11 +98,8 @@ func checkMemOp(p *driver.StreamBatchMemOpParams) driver.Result {
 	return ok
 }
 
-// memOp returns the work of an operation, nil for one that has no effect here.
+// memOp returns the work of an operation that was checked, nil for one that has no effect here.
 func (d *Driver) memOp(p *driver.StreamBatchMemOpParams) (*work, driver.Result) {
-	if r := checkMemOp(p); r != ok {
-		return nil, r
-	}
 	switch w := p.WaitValue(); *p.Operation() {
 	case driver.CU_STREAM_MEM_OP_WAIT_VALUE_32:
 		v, flags := *w.Value(), w.Flags
