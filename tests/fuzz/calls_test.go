@@ -62,6 +62,8 @@ type handles struct {
 	locked  [2]int // the part of own that is registered, if the second is not 0
 	pieces  int    // of managed memory, that were allocated
 
+	discarding bool // a range was discarded and prefetched by one call
+
 	cooperative, disabled bool // whether there are such kernels in graphs
 
 	libraries []callLibrary
