@@ -205,5 +205,40 @@ func foundBatches() []found {
 			c.res("flags", c.MemDiscardBatchAsync(c.at, m.pieces, m.piece, 1, m.s))
 			c.res("legacy", c.MemDiscardBatchAsync(c.at, m.pieces, m.piece, 0, driver.CU_STREAM_LEGACY))
 		}},
+		{famBatches, "box-contexts", "a copy between devices that leaves out a context", func(c *raw) {
+			m := c.batched()
+			_, ctx := c.primary(0)
+			for _, k := range []struct {
+				name     string
+				dst, src driver.Context
+			}{{"both", ctx, ctx}, {"source", 0, ctx}, {"destination", ctx, 0}, {"none", 0, 0}} {
+				c.res("box-"+k.name, c.Memcpy3DPeer(c.at, driver.Memcpy3DPeer{
+					SrcMemoryType: driver.CU_MEMORYTYPE_DEVICE, SrcDevice: m.a, SrcContext: k.src,
+					DstMemoryType: driver.CU_MEMORYTYPE_DEVICE, DstDevice: m.b, DstContext: k.dst,
+					WidthInBytes: 1, Height: 1, Depth: 1}))
+				c.res("bytes-"+k.name, c.MemcpyPeer(c.at, m.b, k.dst, m.a, k.src, 1))
+			}
+		}},
+		{famBatches, "rows-beyond-the-pitch", "a copy of rows that begin where they reach into the next row", func(c *raw) {
+			m := c.batched()
+			pool, res := c.MemAllocAsync(c.at, 64, m.s)
+			c.must("cuMemAllocAsync", res)
+			plain, res := c.MemAlloc(c.at, 64)
+			c.must("cuMemAlloc", res)
+			c.finish(m.s)
+			for _, k := range []struct {
+				name string
+				from driver.DevicePtr
+			}{{"pool", pool}, {"device", plain}, {"managed", m.managed}} {
+				c.res(k.name, c.Memcpy2D(c.at, driver.Memcpy2D{
+					SrcMemoryType: driver.CU_MEMORYTYPE_DEVICE, SrcDevice: k.from, SrcXInBytes: 3, SrcPitch: 4,
+					DstMemoryType: driver.CU_MEMORYTYPE_DEVICE, DstDevice: m.b, DstPitch: 2, WidthInBytes: 2, Height: 2}))
+				c.res(k.name+"-box", c.Memcpy3D(c.at, driver.Memcpy3D{
+					SrcMemoryType: driver.CU_MEMORYTYPE_DEVICE, SrcDevice: k.from, SrcXInBytes: 3, SrcPitch: 4, SrcHeight: 2,
+					DstMemoryType: driver.CU_MEMORYTYPE_DEVICE, DstDevice: m.b, DstPitch: 2, DstHeight: 2,
+					WidthInBytes: 2, Height: 2, Depth: 1}))
+			}
+			c.must("cuMemFreeAsync", c.MemFreeAsync(c.at, pool, m.s))
+		}},
 	}
 }

@@ -67,6 +67,18 @@ func foundLibraries() []found {
 			c.res("managed-that-is-not", res)
 			c.res("unified-function", bare(c.LibraryGetUnifiedFunction(c.at, l, "count")))
 		}},
+		{famLibrary, "library-kernel-as-variable", "asking for a variable by the name of a kernel", func(c *raw) {
+			c.setup()
+			l, _ := c.library(countText, "count")
+			_, _, res := c.LibraryGetGlobal(c.at, l, "count")
+			c.res("kernel", res)
+			_, _, res = c.LibraryGetManaged(c.at, l, "count")
+			c.res("kernel-as-managed", res)
+			m, res := c.LibraryGetModule(c.at, l)
+			c.must("cuLibraryGetModule", res)
+			_, _, res = c.ModuleGetGlobal(c.at, m, "count")
+			c.res("of-the-module", res)
+		}},
 		{famLibrary, "library-code", "which call reports a mistake in the code", func(c *raw) {
 			c.setup()
 			for _, image := range []struct{ name, text string }{
