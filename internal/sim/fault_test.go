@@ -50,6 +50,20 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestStickyFault makes a call fail that would succeed after a sticky error.
+func TestStickyFault(t *testing.T) {
+	r := newLab(t)
+	r.Inject(Fault{Function: "cuCtxGetFlags", Code: 719})
+	_, res := r.CtxGetFlags(r.th)
+	r.want("with a fault", driver.ResultLaunchFailed, res)
+	r.Poison(719)
+	_, res = r.CtxGetFlags(r.th)
+	r.want("after a sticky error", ok, res)
+	r.Inject(Fault{Function: "cuCtxGetFlags", Code: 719})
+	_, res = r.CtxGetFlags(r.th)
+	r.want("with both", driver.ResultLaunchFailed, res)
+}
+
 // TestFaultOption sets faults with an option.
 func TestFaultOption(t *testing.T) {
 	d := New(Faults(Fault{Function: "cuInit", Code: 100}, Fault{Function: "cuDeviceGetCount", Code: 3}))
