@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -106,6 +107,54 @@ again: ld.volatile.global.u32 a, [w+4]; setp.lt.u32 p, a, n; @p bra again;
 	for i, v := range r.wordsAt(p, 8) {
 		if want := uint32(i^1) + 5; v != want {
 			t.Errorf("block %d got %d, want %d", i, v, want)
+		}
+	}
+}
+
+// TestExecuteClustered writes to the shared memory of a cluster from a stream and from a graph. The launch needs a size
+// of clusters.
+func TestExecuteClustered(t *testing.T) {
+	const body = `{ .shared .align 8 .b8 sh[16]; .reg .b32 s;
+	mov.u32 s, sh; mbarrier.init.shared.b64 [s+8], 1;
+	st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [s], s, [s+8]; ret; }
+`
+	size := driver.LaunchAttribute{ID: driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION}
+	for i := range 3 {
+		size.Value[4*i] = 1
+	}
+	for _, tt := range []struct {
+		kernel string
+		count  uint32 // of attributes
+		want   driver.Result
+	}{
+		{"required", 0, ok},
+		{"plain", 1, ok},
+		{"plain", 0, driver.ResultIllegalInstruction},
+	} {
+		for _, graph := range []bool{false, true} {
+			t.Run(fmt.Sprint(tt.kernel, tt.count, graph), func(t *testing.T) {
+				r := newLab(t)
+				f, res := r.ModuleGetFunction(r.th, r.load(".version 8.1\n.target sm_90\n.address_size 64\n"+
+					".entry plain() "+body+".entry required() .reqnctapercluster 1, 1, 1 "+body), tt.kernel)
+				r.must(res)
+				s, res := r.StreamCreate(r.th, driver.CU_STREAM_NON_BLOCKING)
+				r.must(res)
+				if graph {
+					r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+				}
+				r.must(r.LaunchKernelEx(r.th, &driver.LaunchConfig{GridX: 1, GridY: 1, GridZ: 1, BlockX: 1, BlockY: 1,
+					BlockZ: 1, Stream: s, Attributes: &size, Count: tt.count}, f, driver.KernelParams{}))
+				if graph {
+					g, res := r.StreamEndCapture(r.th, s)
+					r.must(res)
+					x, res := r.GraphInstantiateWithFlags(r.th, g, 0)
+					r.must(res)
+					r.must(r.GraphLaunch(r.th, x, s))
+					defer func() { r.GraphExecDestroy(r.th, x); r.GraphDestroy(r.th, g) }()
+				}
+				r.want("the launch", tt.want, r.StreamSynchronize(r.th, s))
+				r.takeMisuses()
+			})
 		}
 	}
 }
