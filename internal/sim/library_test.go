@@ -216,6 +216,8 @@ func TestManagedVariables(t *testing.T) {
 
 	l, res := r.LibraryLoadData(r.th, image, nil, nil, nil, nil)
 	r.must(res)
+	_, _, res = r.LibraryGetManaged(new(driver.Thread), l, "total")
+	r.want("before a use, without a context", driver.ResultNotFound, res)
 	_, _, res = r.LibraryGetManaged(r.th, l, "total")
 	r.want("before a use", ok, res)
 	_, res = r.LibraryGetModule(r.th, l)
