@@ -46,9 +46,6 @@ func init() {
 
 // bare writes an instruction without operands, or with a constant.
 func (g *generator) bare(v form) {
-	if v.get("of") == "alias" && v.has("space") { // there is none
-		return
-	}
 	g.begin(v.String(), v.row.id)
 	if v.row.name == "pmevent" {
 		g.mainLine("%s %d;", v, g.IntN(16))
