@@ -216,7 +216,7 @@ func testLinkThreads(t *testing.T, gpu *Context) {
 	wg.Wait()
 }
 
-// linkThreads is a driver that looks which threads call it about a linker.
+// linkThreads is a driver that counts the calls about a linker by another thread than its creator.
 type linkThreads struct {
 	driver.Software
 	threads sync.Map // of linkers
@@ -231,7 +231,7 @@ func (d *linkThreads) LinkCreate(th *driver.Thread, options []uint32,
 	return l, r
 }
 
-// check counts calls by other threads than that which has created the linker.
+// check counts a call by a thread that did not create the linker.
 func (d *linkThreads) check(l driver.LinkState) {
 	if creator, _ := d.threads.Load(l); creator != driver.CurrentThread() {
 		d.others.Add(1)

@@ -185,7 +185,7 @@ func (d *Driver) GraphExecUpdateV2(_ *driver.Thread, h driver.GraphExec, g drive
 }
 
 // updateExec gives an executable graph the work of another graph with the same structure. Nodes
-// correspond in the order of their creation.
+// correspond in the order of their creation, or, unless forwards, as pair finds them.
 func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
 	forwards bool) (driver.GraphNode, int32, driver.Result) {
 	const name = "cuGraphExecUpdate"

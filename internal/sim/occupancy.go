@@ -32,7 +32,8 @@ func (f *function) clusterOf(given Dim3) (Dim3, driver.Result) {
 	return given, ok
 }
 
-// blocksOf returns the number of blocks in each cluster of a launch, and whether the launch or the kernel says so.
+// blocksOf returns the number of blocks in each cluster of a launch, and whether the launch or the
+// kernel sets it.
 func (f *function) blocksOf(given Dim3) (blocks Dim3, clustered bool) {
 	if c, r := f.clusterOf(given); r == ok && c.count() > 0 {
 		return c, true

@@ -127,7 +127,7 @@ func foundBatches() []found {
 			c.res("legacy", c.Memcpy3DBatchAsync(c.at, m.boxes, 0, driver.CU_STREAM_LEGACY))
 			c.res("flags", c.Memcpy3DBatchAsync(c.at, m.boxes, 1, m.s))
 		}},
-		{famBatches, "batch-reasons", "which copy a batch names, if it is not for one of the copies that it is refused", func(c *raw) {
+		{famBatches, "batch-reasons", "which copy a batch names that is refused for another reason than a copy", func(c *raw) {
 			m := c.batched()
 			boxes := func(name string, s driver.Stream, flags uint64, change func()) {
 				m.reset()

@@ -18,7 +18,7 @@ func (g *generator) policy() string {
 	return "%xp"
 }
 
-// createPolicy writes the creation of a policy, whose bits are up to the driver, and a load with it.
+// createPolicy writes the creation of a policy, whose bits depend on the driver, and a load with it.
 func (g *generator) createPolicy(v form) {
 	g.begin(v.String(), v.row.id)
 	operands, from := "", pick(g, "%nA", "%gA")

@@ -344,7 +344,7 @@ func (p *program) kernel(skip map[int]bool, at int, probe []string) (lines []str
 		add(-1, ".const .align 16 .b32 c%d[16] = {%s};", p.seed, strings.Join(words, ", "))
 	}
 	cluster := ""
-	if p.need["cluster"] { // without one, an H200 does not know instructions that write to its shared memory (715)
+	if p.need["cluster"] { // without one, an H200 fails at asynchronous writes to its shared memory (715)
 		cluster = ".reqnctapercluster 1, 1, 1 "
 	}
 	add(-1, ".visible .entry k%d(.param .u64 image, .param .align 16 .b8 given[64]) %s{", p.seed, cluster)

@@ -95,7 +95,7 @@ func (f floatFormat) scaled(r *rand.Rand) uint64 {
 	return (one-r.Uint64N(6))<<f.man | r.Uint64()&(1<<f.man-1) | r.Uint64N(2)<<(f.exp+f.man)
 }
 
-// coarse returns a number of a format that is 0.5, 0.75, 1 or 1.5, or below 0.
+// coarse returns 0.5, 0.75, 1 or 1.5 with any sign, as a number of a format.
 func (f floatFormat) coarse(r *rand.Rand) uint64 {
 	one := uint64(1)<<(f.exp-1) - 1
 	return (one-r.Uint64N(2))<<f.man | r.Uint64N(2)<<(f.man-1) | r.Uint64N(2)<<(f.exp+f.man)

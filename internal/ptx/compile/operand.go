@@ -208,7 +208,7 @@ func (t *translator) source(o syntax.Operand, typ string, wider bool) (int32, *E
 		t.emit(vm.Op{Run: t.find(fmt.Sprint("add.u", 8*size)).run, D: column, A: s.column,
 			B: t.constant(vm.Constant{Value: o.Number.Bits << (64 - 8*size) >> (64 - 8*size)})}, t.inst.Pos, t.inst.Op)
 		return column, nil
-	case typ[0] == 'f': // the others are addresses
+	case typ[0] == 'f': // what follows are addresses, which are no floats
 	case s.function != nil && size == 8 && o.Number.Bits == 0 && !s.function.Kernel:
 		address, _ := t.FunctionAddress(o.Name)
 		return t.constant(vm.Constant{Value: address}), nil

@@ -189,8 +189,8 @@ func clustered(w *vm.Warp) bool {
 	if w.Clustered() {
 		return true
 	}
-	w.Fail(vm.IllegalInstruction, "it writes to the shared memory of a cluster, and the launch has none: add "+
-		".reqnctapercluster to the kernel, or set the size of the clusters of the launch")
+	w.Fail(vm.IllegalInstruction, "it writes to the shared memory of a cluster, and the launch has no size of "+
+		"clusters: add .reqnctapercluster to the kernel, or set the attribute of the launch")
 	return false
 }
 

@@ -45,7 +45,7 @@ func convertRows() []*Instruction {
 		{Name: "cvt", Modifiers: "rnd=rn|rz relu? satfinite t=f16x2|bf16x2 u=f32", Operands: "d a:u b:u",
 			Make: floatsToPair},
 		{Name: "cvt", Modifiers: "rnd=rn|rz relu? satfinite t=bf16|f16 u=f32", Operands: "x y:u", Make: floatToFloat},
-		// NVIDIA's assembler wants registers of these sizes, so that bytes are none of these types.
+		// NVIDIA's assembler wants registers of the size of the type. There are none of one byte.
 		{Name: "cvt", Modifiers: "rnd=rni|rzi|rmi|rpi t=u16|s16|u32|s32|u64|s64 u=bf16", Operands: "d a:u", Make: floatToInt},
 		{Name: "cvt", Modifiers: rounding2 + "t=bf16 u=u16|s16|u32|s32|u64|s64", Operands: "d a:u", Make: intToFloat},
 		{Name: "cvt", Modifiers: rounding2 + "t=bf16 u=f16|f64", Operands: "x y:u", Make: floatToFloat},
@@ -112,7 +112,7 @@ func toTF32(v Variant) vm.Func {
 	const low = 1<<13 - 1
 	return one(func(a uint32) uint32 {
 		switch nan := f32.isNaN(uint64(a)); {
-		case nan && rnd == "rna": // an H200 treats it as a number
+		case nan && rnd == "rna": // only the lowest bits go, as on an H200
 		case nan:
 			return uint32(f32.nan)
 		case relu && a>>31 != 0:
