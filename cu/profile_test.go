@@ -25,6 +25,19 @@ func TestProfile(t *testing.T) {
 	r.is(gpu.StartProfile(), ErrClosed)
 }
 
+// TestProfileInCapture starts and stops a profile while the goroutine captures.
+func TestProfileInCapture(t *testing.T) {
+	r := newSoft(t)
+	for _, call := range []func() error{r.gpu.StartProfile, r.gpu.StopProfile} {
+		must(r.s.Capture(CaptureRelaxed, call))(t).Close()
+		_, err := r.s.Capture(CaptureThreadLocal, func() error {
+			r.is(call(), ResultStreamCaptureUnsupported)
+			return nil
+		})
+		r.is(err, ResultStreamCaptureInvalidated)
+	}
+}
+
 // TestGPUProfile starts and stops a profile without a tool that collects it.
 func TestGPUProfile(t *testing.T) {
 	gpu := gpuContext(t)
