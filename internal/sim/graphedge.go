@@ -194,7 +194,8 @@ func (d *Driver) GraphAddDependencies(th *driver.Thread, h driver.Graph, from, t
 	return d.GraphAddDependenciesV2(th, h, from, to, nil)
 }
 
-// GraphAddDependenciesV2 is cuGraphAddDependencies_v2. Two nodes have at most one edge.
+// GraphAddDependenciesV2 is cuGraphAddDependencies_v2. Two nodes have at most one edge. As on an H200, all
+// edges get the data of the first one, and the edges before one that exists are added all the same.
 func (d *Driver) GraphAddDependenciesV2(_ *driver.Thread, h driver.Graph, from, to []driver.GraphNode,
 	data []driver.GraphEdgeData) driver.Result {
 	defer d.mu.Unlock()
@@ -202,36 +203,33 @@ func (d *Driver) GraphAddDependenciesV2(_ *driver.Thread, h driver.Graph, from, 
 	if r != ok {
 		return r
 	}
-	if repeats(edges) {
+	if slices.ContainsFunc(edges, func(e edge) bool { return !e.valid() }) {
 		return driver.ResultInvalidValue
 	}
 	for _, e := range edges {
-		if !e.valid() || slices.Contains(e.to.after, e.from) {
+		if slices.Contains(e.to.after, e.from) {
 			return driver.ResultInvalidValue
 		}
-	}
-	for _, e := range edges {
-		e.to.connect(e.from, e.data)
+		e.to.connect(e.from, edges[0].data)
 	}
 	return ok
 }
 
-// GraphRemoveDependencies is cuGraphRemoveDependencies. Each of the edges must exist, whatever its data.
+// GraphRemoveDependencies is cuGraphRemoveDependencies.
 func (d *Driver) GraphRemoveDependencies(_ *driver.Thread, h driver.Graph,
 	from, to []driver.GraphNode) driver.Result {
 	defer d.mu.Unlock()
 	return d.removeEdges(h, from, to, nil)
 }
 
-// GraphRemoveDependenciesV2 is cuGraphRemoveDependencies_v2. Each of the edges must exist, and have
-// the data if there is some.
+// GraphRemoveDependenciesV2 is cuGraphRemoveDependencies_v2.
 func (d *Driver) GraphRemoveDependenciesV2(_ *driver.Thread, h driver.Graph, from, to []driver.GraphNode,
 	data []driver.GraphEdgeData) driver.Result {
 	defer d.mu.Unlock()
 	return d.removeEdges(h, from, to, data)
 }
 
-// removeEdges removes edges. Without data, as on an H200, their kinds do not count.
+// removeEdges removes edges. Each must exist. As on an H200, its data need not be the given one.
 func (d *Driver) removeEdges(h driver.Graph, from, to []driver.GraphNode, data []driver.GraphEdgeData) driver.Result {
 	edges, r := d.edgesOf("cuGraphRemoveDependencies", h, from, to, data)
 	if r != ok {
@@ -244,7 +242,7 @@ func (d *Driver) removeEdges(h driver.Graph, from, to []driver.GraphNode, data [
 		return driver.ResultInvalidValue
 	}
 	for _, e := range edges {
-		if !slices.Contains(e.to.after, e.from) || data != nil && e.to.data[e.from] != e.data {
+		if !slices.Contains(e.to.after, e.from) {
 			return driver.ResultInvalidValue
 		}
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -82,9 +83,50 @@ func TestEdgeData(t *testing.T) {
 		t.Errorf("the clone has %d edges with %v", n, data)
 	}
 	r.must(r.GraphDestroy(r.th, clone))
-	r.want("removal of another kind", invalidValue, r.GraphRemoveDependenciesV2(r.th, g, nodes{a}, nodes{b}, edges{{}}))
-	r.must(r.GraphRemoveDependencies(r.th, g, nodes{a}, nodes{b}))
+	r.must(r.GraphRemoveDependenciesV2(r.th, g, nodes{a}, nodes{b}, edges{{FromPort: 3}})) // as an H200 does
 	r.want("removal again", invalidValue, r.GraphRemoveDependenciesV2(r.th, g, nodes{a}, nodes{b}, edges{programmatic}))
+}
+
+// TestListsOfEdges adds several edges in one call. As an H200 does, it gives all of them the data of the
+// first one, looks at the data of all edges first, and keeps the edges before one that exists.
+func TestListsOfEdges(t *testing.T) {
+	r := newLab(t)
+	type nodes = []driver.GraphNode
+	type edges = []driver.GraphEdgeData
+	g, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	defer func() { r.must(r.GraphDestroy(r.th, g)) }()
+	p := driver.KernelNodeParams{Func: r.kernel("k", ""), GridDimX: 1, GridDimY: 1, GridDimZ: 1,
+		BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1}
+	var k nodes
+	for range 3 {
+		n, res := r.GraphAddKernelNode(r.th, g, nil, &p)
+		r.must(res)
+		k = append(k, n)
+	}
+	want := func(what string, want map[[2]driver.GraphNode]driver.GraphEdgeData) {
+		t.Helper()
+		from, to, data := make(nodes, 9), make(nodes, 9), make(edges, 9)
+		n, res := r.GraphGetEdgesV2(r.th, g, from, to, data)
+		r.must(res)
+		have := make(map[[2]driver.GraphNode]driver.GraphEdgeData)
+		for i := range n {
+			have[[2]driver.GraphNode{from[i], to[i]}] = data[i]
+		}
+		if !maps.Equal(have, want) {
+			t.Errorf("%s: the edges are %v, not %v", what, have, want)
+		}
+	}
+	programmatic := driver.GraphEdgeData{FromPort: 1, Type: 1}
+	type all = map[[2]driver.GraphNode]driver.GraphEdgeData
+	r.want("wrong data", invalidValue, r.GraphAddDependenciesV2(r.th, g, nodes{k[0], k[1]}, nodes{k[1], k[2]},
+		edges{{}, {FromPort: 9}}))
+	want("after wrong data", all{})
+	r.must(r.GraphAddDependenciesV2(r.th, g, nodes{k[0], k[1]}, nodes{k[1], k[2]}, edges{programmatic, {}}))
+	want("two edges", all{{k[0], k[1]}: programmatic, {k[1], k[2]}: programmatic})
+	r.want("an edge that exists", invalidValue, r.GraphAddDependenciesV2(r.th, g, nodes{k[0], k[1]}, nodes{k[2], k[2]},
+		nil))
+	want("after an edge that exists", all{{k[0], k[1]}: programmatic, {k[1], k[2]}: programmatic, {k[0], k[2]}: {}})
 }
 
 // TestWrongEdgesLeaveNothing adds nodes that allocate and free with edges that they cannot have, or with

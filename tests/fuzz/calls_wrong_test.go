@@ -27,7 +27,7 @@ var wrongCalls = map[string]func(driver.Software) driver.Software{
 	"a linker that accepts everything":        func(s driver.Software) driver.Software { return wrongInput{s} },
 	"the image of a linker":                   func(s driver.Software) driver.Software { return wrongImage{s} },
 	"an edge that loses its data":             func(s driver.Software) driver.Software { return wrongEdge{s} },
-	"the removal of an edge of another kind":  func(s driver.Software) driver.Software { return wrongRemoval{s} },
+	"the removal of an edge of a kind alone":  func(s driver.Software) driver.Software { return wrongRemoval{s} },
 	"edges that are listed without data":      func(s driver.Software) driver.Software { return wrongEdges{s} },
 	"the nodes before a node":                 func(s driver.Software) driver.Software { return wrongBefore{s} },
 	"a memset node of any type":               func(s driver.Software) driver.Software { return wrongNewNode{s} },
@@ -176,8 +176,13 @@ func (w wrongEdge) GraphAddDependenciesV2(th *driver.Thread, g driver.Graph, fro
 type wrongRemoval struct{ driver.Software }
 
 func (w wrongRemoval) GraphRemoveDependenciesV2(th *driver.Thread, g driver.Graph, from, to []driver.GraphNode,
-	_ []driver.GraphEdgeData) driver.Result {
-	return w.Software.GraphRemoveDependencies(th, g, from, to)
+	data []driver.GraphEdgeData) driver.Result {
+	before, have := make([]driver.GraphNode, 64), make([]driver.GraphEdgeData, 64)
+	w.Software.GraphNodeGetDependenciesV2(th, to[0], before, have)
+	if i := slices.Index(before, from[0]); i >= 0 && data != nil && data[0] != have[i] {
+		return driver.ResultInvalidValue
+	}
+	return w.Software.GraphRemoveDependenciesV2(th, g, from, to, data)
 }
 
 type wrongEdges struct{ driver.Software }
