@@ -32,8 +32,10 @@ type graph struct {
 	nodes  []*node
 	added  int // how many nodes were ever added, also to the graph that this one is a clone of
 	d      *Driver
-	// once is the executable graph of a graph that can have only one at a time, or nil.
-	once *exec
+	// execs is how many executable graphs of the graph there are.
+	execs int
+	// tooLarge says that memory could not be allocated for a node of the graph.
+	tooLarge bool
 	// parent is the conditional node that the graph is a body of, or nil.
 	parent *node
 	// child says that a node runs the graph as its child graph, and owns it.
@@ -219,12 +221,13 @@ func (d *Driver) GraphDebugDotPrint(*driver.Thread, driver.Graph, string, uint32
 
 // addNode adds a node to a graph.
 func (d *Driver) addNode(name string, h driver.Graph, deps []driver.GraphNode, w func() (*work, driver.Result)) (driver.GraphNode, driver.Result) {
-	return d.addNodeTo(name, h, deps, nil, func(*graph) (*work, driver.Result) { return w() })
+	return d.addNodeTo(name, h, deps, emptyNode, nil, func(*graph) (*work, driver.Result) { return w() })
 }
 
-// addNodeTo is addNode for work that depends on the graph, and edges with data.
-func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode, data []driver.GraphEdgeData,
-	w func(*graph) (*work, driver.Result)) (driver.GraphNode, driver.Result) {
+// addNodeTo is addNode for work that depends on the graph, and edges with data, which the kind of the node is
+// for. An H200 looks at the edges first, and then at the parameters.
+func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode, k nodeKindOf,
+	data []driver.GraphEdgeData, w func(*graph) (*work, driver.Result)) (driver.GraphNode, driver.Result) {
 	g, r := d.graphOf(name, h)
 	if r != ok {
 		return 0, r
@@ -236,16 +239,15 @@ func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode,
 	if r != ok {
 		return 0, r
 	}
+	n := &node{work: work{node: k}, graph: g}
+	for i := range data {
+		if !(edge{after[i], n, data[i]}).valid() {
+			return 0, driver.ResultInvalidValue
+		}
+	}
 	made, r := w(g)
 	if r != ok {
 		return 0, r
-	}
-	n := &node{work: *made, graph: g}
-	for i, b := range after {
-		if data != nil && !(edge{b, n, data[i]}).valid() {
-			d.discard(n)
-			return 0, driver.ResultInvalidValue
-		}
 	}
 	n = g.add(made, after)
 	for i := range data {
@@ -253,18 +255,6 @@ func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode,
 	}
 	d.adopt(n)
 	return n.handle, ok
-}
-
-// discard undoes what was done for a node that is not added.
-func (d *Driver) discard(n *node) {
-	a := n.work.alloc
-	switch n.work.node {
-	case allocNode:
-		a.leave(d)
-	case freeNode:
-		a.freers = slices.DeleteFunc(a.freers, func(g *graph) bool { return g == n.graph })
-	}
-	d.disown(n)
 }
 
 // nodesOf returns nodes of a graph by their handles, none of which may occur twice.

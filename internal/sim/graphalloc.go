@@ -53,6 +53,7 @@ func (d *Driver) allocWork(g *graph, c *context, p driver.MemAllocNodeParams) (*
 		}
 	}
 	if p.Bytesize > mostGraphMemory {
+		g.tooLarge = true
 		return nil, driver.ResultOutOfMemory
 	}
 	addr, there := d.space.place(p.Bytesize)
@@ -95,9 +96,10 @@ func (a *addressSpace) sleep(b *block, is bool) {
 	a.regions.Store(nil)
 }
 
-// allocates reports whether the graph has nodes that allocate or free memory.
+// allocates reports whether the graph has nodes that allocate or free memory, or would have one if there had
+// been more memory: an H200 treats these graphs the same.
 func (g *graph) allocates() bool {
-	return slices.ContainsFunc(g.nodes, func(n *node) bool { return n.work.alloc != nil })
+	return g.tooLarge || slices.ContainsFunc(g.nodes, func(n *node) bool { return n.work.alloc != nil })
 }
 
 // leave ends the use of the memory by a graph or an executable graph.
@@ -258,7 +260,7 @@ func (d *Driver) GraphAddMemAllocNode(th *driver.Thread, h driver.Graph, deps []
 	p driver.MemAllocNodeParams) (driver.GraphNode, driver.MemAllocNodeParams, driver.Result) {
 	const name = "cuGraphAddMemAllocNode"
 	defer d.mu.Unlock()
-	n, r := d.addNodeTo(name, h, deps, nil, func(g *graph) (*work, driver.Result) {
+	n, r := d.addNodeTo(name, h, deps, allocNode, nil, func(g *graph) (*work, driver.Result) {
 		w, r := d.allocWork(g, d.thread(th).current(), p)
 		if r == ok {
 			p.Dptr = w.alloc.params.Dptr
@@ -283,9 +285,8 @@ func (d *Driver) GraphMemAllocNodeGetParams(_ *driver.Thread,
 func (d *Driver) GraphAddMemFreeNode(_ *driver.Thread, h driver.Graph, deps []driver.GraphNode,
 	p driver.DevicePtr) (driver.GraphNode, driver.Result) {
 	defer d.mu.Unlock()
-	return d.addNodeTo("cuGraphAddMemFreeNode", h, deps, nil, func(g *graph) (*work, driver.Result) {
-		return d.freeWork(g,
-			p)
+	return d.addNodeTo("cuGraphAddMemFreeNode", h, deps, freeNode, nil, func(g *graph) (*work, driver.Result) {
+		return d.freeWork(g, p)
 	})
 }
 

@@ -219,6 +219,32 @@ func TestGraphAllocLimits(t *testing.T) {
 	r.must(r.DeviceGraphMemTrim(r.th, 0))
 }
 
+// TestGraphAllocTooLarge adds a node for more memory than there is. The node is not added, but as on an H200
+// the graph has the limits of one with such a node.
+func TestGraphAllocTooLarge(t *testing.T) {
+	r := newLab(t)
+	g, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	other, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	n, res := r.GraphAddEmptyNode(r.th, g, nil)
+	r.must(res)
+	x := r.instance(g, 0)
+	_, _, res = r.GraphAddMemAllocNode(r.th, g, nil, allocParams(1<<45))
+	r.want("an allocation", driver.ResultOutOfMemory, res)
+	_, res = r.GraphInstantiateWithFlags(r.th, g, 0)
+	r.want("a second instantiation", notSupported, res)
+	_, res = r.GraphClone(r.th, g)
+	r.want("a clone", notSupported, res)
+	_, res = r.GraphAddChildGraphNode(r.th, other, nil, g)
+	r.want("a child graph", notSupported, res)
+	r.want("removing a node", notSupported, r.GraphDestroyNode(r.th, n))
+	r.must(r.GraphExecDestroy(r.th, x))
+	r.must(r.GraphExecDestroy(r.th, r.instance(g, 0)))
+	r.must(r.GraphDestroy(r.th, g))
+	r.must(r.GraphDestroy(r.th, other))
+}
+
 // TestGraphAllocOther frees memory in another graph.
 func TestGraphAllocOther(t *testing.T) {
 	r := newLab(t)

@@ -74,7 +74,7 @@ func (d *Driver) GraphAddNode(th *driver.Thread, g driver.Graph, deps []driver.G
 	const name = "cuGraphAddNode"
 	defer d.reportUnknown()
 	defer d.mu.Unlock()
-	n, r := d.addNodeTo(name, g, deps, data, func(g *graph) (*work, driver.Result) {
+	n, r := d.addNodeTo(name, g, deps, nodeKindOf(p.Type), data, func(g *graph) (*work, driver.Result) {
 		return d.anyWork(name, th, g, &p)
 	})
 	return n, p, r

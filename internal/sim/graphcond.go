@@ -31,6 +31,8 @@ type conditional struct {
 	nodes, created [][]*node
 }
 
+func (n *node) isConditional() bool { return n.work.cond != nil }
+
 // conditionValues are the values of an executable graph.
 type conditionValues map[driver.GraphConditionalHandle]*conditionValue
 
@@ -84,6 +86,9 @@ func (d *Driver) GraphConditionalHandleCreate(_ *driver.Thread, h driver.Graph, 
 	if r != ok {
 		return 0, r
 	}
+	if flags&^uint32(driver.CU_GRAPH_COND_ASSIGN_DEFAULT) != 0 {
+		return 0, driver.ResultInvalidValue
+	}
 	if ch == 0 {
 		return 0, driver.ResultInvalidContext
 	}
@@ -91,7 +96,7 @@ func (d *Driver) GraphConditionalHandleCreate(_ *driver.Thread, h driver.Graph, 
 	switch {
 	case r != ok:
 		return 0, r
-	case flags&^uint32(driver.CU_GRAPH_COND_ASSIGN_DEFAULT) != 0 || c == nil:
+	case c == nil:
 		return 0, driver.ResultInvalidValue
 	}
 	d.ids.condition++

@@ -285,6 +285,34 @@ func TestConditionalOutside(t *testing.T) {
 	}
 }
 
+// TestConditionalInstances has what an H200 looks at first, and when a graph with a conditional node can be
+// instantiated: no executable graph of it may exist, not even one that was made before the node was added.
+func TestConditionalInstances(t *testing.T) {
+	r := newConditions(t)
+	instantiate := func(what string, want driver.Result) {
+		t.Helper()
+		x, res := r.GraphInstantiateWithFlags(r.th, r.g, 0)
+		if r.want(what, want, res); res == ok {
+			r.execs = append(r.execs, x)
+		}
+	}
+	_, res := r.GraphConditionalHandleCreate(r.th, r.g, 0, 0, 2)
+	r.want("no context and wrong flags", invalidValue, res)
+	_, res = r.GraphConditionalHandleCreate(r.th, r.g, 0, 0, 1)
+	r.want("no context", driver.ResultInvalidContext, res)
+	instantiate("a graph without nodes", ok)
+	r.mustAdd(r.g, r.handle(0, 1), driver.CU_GRAPH_COND_TYPE_IF, 1)
+	instantiate("beside an earlier executable graph", notSupported)
+	r.must(r.GraphExecDestroy(r.th, r.execs[0]))
+	r.execs = nil
+	instantiate("without another executable graph", ok)
+	instantiate("a second time", notSupported)
+	h := r.handle(0, 1)
+	instantiate("a second time, with a handle that no node uses", invalidValue)
+	r.mustAdd(r.g, h, driver.CU_GRAPH_COND_TYPE_IF, 1)
+	instantiate("a second time", notSupported)
+}
+
 // TestEffectsWithoutCalls launches graphs that write memory of the host after a kernel, in a batch of
 // operations and in the body of a conditional node. The program sees it without another call of the driver.
 func TestEffectsWithoutCalls(t *testing.T) {

@@ -154,6 +154,13 @@ func TestWrongEdgesLeaveNothing(t *testing.T) {
 	r.want("no data for an edge", invalidValue, add([]driver.GraphEdgeData{}, alloc))
 	r.want("a free", invalidValue, add(programmatic, free))
 	r.want("the free with another edge", ok, add(nil, free))
+	flush := memOp(driver.CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES, 0, 0, 0)
+	batch := func(params *driver.GraphNodeParams) {
+		params.Type = int32(batchMemOpNode)
+		*params.MemOp() = driver.BatchMemOpNodeParamsV2{Ctx: r.ctx, Count: 1, ParamArray: &flush}
+	}
+	r.want("an operation that is not supported", notSupported, add(nil, batch))
+	r.want("it and a wrong edge", invalidValue, add(programmatic, batch)) // as on an H200
 }
 
 // TestOrderOfNodes compares the order of nodes, and the node that waits for a cycle, with those of

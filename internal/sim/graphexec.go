@@ -77,12 +77,12 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 			}
 		}
 	}
-	if g.once != nil || g.parent != nil {
-		return 0, nil, driver.ResultNotSupported
-	}
 	values, used := d.values(g)
 	if !used {
 		return 0, &wrongNode{0, driver.CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED}, driver.ResultInvalidValue
+	}
+	if g.parent != nil || g.execs > 0 && (g.allocates() || slices.ContainsFunc(g.nodes, (*node).isConditional)) {
+		return 0, nil, driver.ResultNotSupported
 	}
 	if wrong := wrongInBodies(g.nodes, false); wrong != nil {
 		return 0, &wrongNode{wrong.handle, driver.CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED},
@@ -98,14 +98,11 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 	}
 	for _, n := range x.nodes {
 		if n.work.alloc != nil {
-			g.once = x
 			n.work.alloc.refs++
 			n.work.alloc.instantiated = n.work.alloc.instantiated || n.work.node == allocNode && !n.work.alloc.frees()
 		}
-		if n.work.cond != nil {
-			g.once = x
-		}
 	}
+	g.execs++
 	x.handle = driver.GraphExec(d.objects.add(graphExecKind, x))
 	return x.handle, nil, ok
 }
@@ -535,9 +532,7 @@ func (d *Driver) GraphExecDestroy(th *driver.Thread, h driver.GraphExec) driver.
 }
 
 func (d *Driver) destroyExec(x *exec) {
-	if x.graph.once == x {
-		x.graph.once = nil
-	}
+	x.graph.execs--
 	for _, n := range x.nodes {
 		if n.work.alloc != nil {
 			n.work.alloc.leave(d)

@@ -15,13 +15,16 @@ type memOps struct {
 }
 
 // sameShape reports whether other operations can replace these in an executable graph: as many of the
-// same kinds in the same context.
+// same kinds in the same context. As on an H200, barriers keep their flags.
 func (m *memOps) sameShape(other *memOps) bool {
 	if m == nil || other == nil {
 		return m == other
 	}
 	return m.ctx == other.ctx && slices.EqualFunc(m.list, other.list,
-		func(a, b driver.StreamBatchMemOpParams) bool { return *a.Operation() == *b.Operation() })
+		func(a, b driver.StreamBatchMemOpParams) bool {
+			return *a.Operation() == *b.Operation() && (*a.Operation() != driver.CU_STREAM_MEM_OP_BARRIER ||
+				a.MemoryBarrier().Flags == b.MemoryBarrier().Flags)
+		})
 }
 
 // batchWork returns the work of a batch of operations.

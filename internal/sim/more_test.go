@@ -21,6 +21,27 @@ func memOp(kind int32, p driver.DevicePtr, v uint64, flags uint32) (o driver.Str
 	return o
 }
 
+// TestBarriersOfNodes changes operations of an executable graph. As on an H200, barriers keep their flags.
+func TestBarriersOfNodes(t *testing.T) {
+	r := newLab(t)
+	p := r.alloc("01234567")
+	batch := func(v uint64, barrier uint32) driver.BatchMemOpNodeParams {
+		list := []driver.StreamBatchMemOpParams{memOp(driver.CU_STREAM_MEM_OP_WRITE_VALUE_32, p, v, 0),
+			memOp(driver.CU_STREAM_MEM_OP_BARRIER, 0, 0, barrier)}
+		return driver.BatchMemOpNodeParams{Ctx: r.ctx, Count: 2, ParamArray: &list[0]}
+	}
+	g, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	n, res := r.GraphAddBatchMemOpNode(r.th, g, nil, batch(1, 0))
+	r.must(res)
+	x := r.instance(g, 0)
+	r.must(r.GraphExecBatchMemOpNodeSetParams(r.th, x, n, batch(2, 0)))
+	r.want("another barrier", invalidValue, r.GraphExecBatchMemOpNodeSetParams(r.th, x, n, batch(2, 1)))
+	r.must(r.GraphBatchMemOpNodeSetParams(r.th, n, batch(2, 1)))
+	r.must(r.GraphExecDestroy(r.th, x))
+	r.must(r.GraphDestroy(r.th, g))
+}
+
 // TestBatchMemOp enqueues operations on memory, and compares the results with those of an H200.
 func TestBatchMemOp(t *testing.T) {
 	const invalid = driver.ResultInvalidValue
