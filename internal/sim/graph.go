@@ -50,6 +50,8 @@ type node struct {
 	after  []*node
 	// data has what is not a full dependency of the edges from nodes in after.
 	data map[*node]driver.GraphEdgeData
+	// number says how many nodes were added before, also to the graph that this one is a clone of.
+	number int
 	// original is the node that this one, of a clone, is a copy of, or nil.
 	original *node
 	// child is the child graph of the node, if the program has asked for it, or nil. The program may
@@ -77,7 +79,7 @@ func (d *Driver) newGraph() *graph { return &graph{d: d} }
 
 // add adds a node.
 func (g *graph) add(w *work, after []*node) *node {
-	n := &node{graph: g, work: *w, after: slices.Clone(after)}
+	n := &node{graph: g, work: *w, after: slices.Clone(after), number: g.added}
 	n.handle = driver.GraphNode(g.d.objects.add(nodeKind, n))
 	g.nodes = append(g.nodes, n)
 	g.added++
@@ -182,7 +184,7 @@ func (d *Driver) copyOf(nodes []*node) *graph {
 	for _, n := range nodes {
 		w := n.current()
 		copies[n] = c.add(&w, nil)
-		copies[n].original = n
+		copies[n].original, copies[n].number = n, n.number
 	}
 	for _, n := range nodes {
 		copies[n].follow(n, copies)

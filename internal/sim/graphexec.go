@@ -116,7 +116,7 @@ func (g *graph) sorted() (list []*node, copies map[*node]*node, cycle *node) {
 	}
 	copies = make(map[*node]*node, len(g.nodes))
 	for _, of := range order {
-		made := &node{graph: g, work: of.current()}
+		made := &node{graph: g, work: of.current(), number: of.number}
 		made.follow(of, copies)
 		copies[of] = made
 		list = append(list, made)
@@ -181,8 +181,7 @@ func (d *Driver) GraphExecUpdateV2(_ *driver.Thread, h driver.GraphExec, g drive
 	return info, r
 }
 
-// updateExec gives an executable graph the work of another graph with the same structure. Nodes
-// correspond in the order of their creation, or, unless forwards, as pair finds them.
+// updateExec gives an executable graph the work of another graph with the same structure.
 func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
 	forwards bool) (driver.GraphNode, int32, driver.Result) {
 	const name = "cuGraphExecUpdate"
@@ -247,18 +246,12 @@ func dependents(nodes []*node) map[*node]map[*node]driver.GraphEdgeData {
 // returns a node that has none. As an H200 does, it looks at all edges before it looks at any type, and
 // then, unless forwards, at the last node first.
 func counterparts(own, nodes []*node, of map[*node]*node, forwards bool) *wrongNode {
-	if len(own) != len(nodes) {
-		return &wrongNode{0, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
+	find := samePlaces
+	if forwards {
+		find = sameNumbers
 	}
-	for i, n := range nodes {
-		of[n] = own[i]
-	}
-	wrong := changedEdges(own, nodes, of)
-	if had, has := sinks(own), sinks(nodes); wrong != nil && !forwards && len(had) == len(has) {
-		wrong = pair(had, has, of)
-	}
-	if wrong != nil {
-		return &wrongNode{wrong.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
+	if wrong := find(own, nodes, of); wrong != nil {
+		return wrong
 	}
 	order := slices.Backward(nodes)
 	if forwards {
@@ -288,11 +281,49 @@ func counterparts(own, nodes []*node, of map[*node]*node, forwards bool) *wrongN
 	return nil
 }
 
-// changedEdges returns the first node after which other nodes come than after its counterpart, or nil.
+// samePlaces makes nodes counterparts that were created in the same order, or that pair finds.
+func samePlaces(own, nodes []*node, of map[*node]*node) *wrongNode {
+	if len(own) != len(nodes) {
+		return &wrongNode{0, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
+	}
+	for i, n := range nodes {
+		of[n] = own[i]
+	}
+	wrong := changedEdges(own, nodes, of)
+	if had, has := sinks(own), sinks(nodes); wrong != nil && len(had) == len(has) {
+		wrong = pair(had, has, of)
+	}
+	if wrong != nil {
+		return &wrongNode{wrong.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
+	}
+	return nil
+}
+
+// sameNumbers makes nodes counterparts before which as many nodes were added, also nodes that were removed.
+func sameNumbers(own, nodes []*node, of map[*node]*node) *wrongNode {
+	numbered := make(map[int]*node, len(own))
+	for _, n := range own {
+		numbered[n.number] = n
+	}
+	for _, n := range nodes {
+		of[n] = numbered[n.number]
+	}
+	wrong := changedEdges(own, nodes, of)
+	switch {
+	case wrong != nil && of[wrong] != nil:
+		return &wrongNode{wrong.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
+	case wrong != nil, len(own) != len(nodes):
+		return &wrongNode{0, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
+	}
+	return nil
+}
+
+// changedEdges returns the first node that has no counterpart, or after which other nodes come than after its
+// counterpart, or nil.
 func changedEdges(own, nodes []*node, of map[*node]*node) *node {
 	had, has := dependents(own), dependents(nodes)
 	for _, n := range nodes {
-		same := len(had[of[n]]) == len(has[n])
+		same := of[n] != nil && len(had[of[n]]) == len(has[n])
 		for b, data := range has[n] {
 			before, was := had[of[n]][of[b]]
 			same = same && was && before == data

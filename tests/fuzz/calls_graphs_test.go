@@ -219,10 +219,14 @@ var graphCalls = []randomCall{
 		if i < 0 || c.IntN(3) > 0 {
 			return noOperands
 		}
-		r := c.GraphDestroy(c.at, c.graphs[i].graph)
+		destroyed := c.graphs[i].graph
+		r := c.GraphDestroy(c.at, destroyed)
 		c.graphs = slices.Delete(c.graphs, i, i+1)
 		for k := range c.execs {
 			c.execs[k].nodes = nil // they may be the graph's
+			if c.execs[k].of == destroyed {
+				c.execs[k].of = 0 // NVIDIA's driver may give the handle to another graph
+			}
 		}
 		return answers(r)
 	}},
