@@ -8,14 +8,14 @@ import "github.com/purecu/purecu/driver"
 //
 // Calls do not nest: a further StartProfile does nothing, and one StopProfile ends the collection.
 // The calls are not ordered with work that streams have not done: call [Context.Synchronize] before
-// StopProfile. It fails during a capture by the calling goroutine that is not relaxed, and
-// invalidates the capture: see docs/captures.md.
+// StopProfile. Both fail during a capture by the calling goroutine that is not relaxed, and
+// invalidate the capture: see docs/captures.md.
 func (c *Context) StartProfile() error {
 	return c.profile("cuProfilerStart", (*driver.Table).ProfilerStart)
 }
 
-// StopProfile tells the profiling tool to collect no more (cuProfilerStop). It
-// fails during captures as [Context.StartProfile] does.
+// StopProfile tells the profiling tool to collect no more (cuProfilerStop). It fails during captures
+// as [Context.StartProfile] does.
 func (c *Context) StopProfile() error {
 	return c.profile("cuProfilerStop", (*driver.Table).ProfilerStop)
 }
