@@ -5917,9 +5917,6 @@ func (t *Table) MemDiscardBatchAsync(at At, dptrs []DevicePtr, sizes []uint64, f
 
 // MemGetAddressRange calls cuMemGetAddressRange_v2, which exists since CUDA 3.2.
 func (t *Table) MemGetAddressRange(at At, dptr DevicePtr) (pbase DevicePtr, psize uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemGetAddressRange_v2)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -5945,7 +5942,12 @@ func (t *Table) MemGetAddressRange(at At, dptr DevicePtr) (pbase DevicePtr, psiz
 	}{fn: fn, dptr: uintptr(dptr)}
 	f.pbase = unsafe.Pointer(&f.v0)
 	f.psize = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, f.v1, res
 }
 
@@ -6078,9 +6080,6 @@ func (t *Table) MemPrefetchBatchAsync(at At, dptrs []DevicePtr, sizes []uint64, 
 
 // MemRangeGetAttribute calls cuMemRangeGetAttribute, which exists since CUDA 8.0.
 func (t *Table) MemRangeGetAttribute(at At, data []byte, attribute int32, devPtr DevicePtr, count uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemRangeGetAttribute)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -6110,7 +6109,13 @@ func (t *Table) MemRangeGetAttribute(at At, data []byte, attribute int32, devPtr
 		devPtr:    uintptr(devPtr),
 		count:     uintptr(count),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // MemRangeGetAttributes calls cuMemRangeGetAttributes, which exists since CUDA 8.0.
@@ -7961,9 +7966,6 @@ func (t *Table) GraphBatchMemOpNodeSetParams(at At, hNode GraphNode, nodeParams 
 
 // GraphChildGraphNodeGetGraph calls cuGraphChildGraphNodeGetGraph, which exists since CUDA 10.0.
 func (t *Table) GraphChildGraphNodeGetGraph(at At, hNode GraphNode) (phGraph Graph, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphChildGraphNodeGetGraph)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -7986,7 +7988,12 @@ func (t *Table) GraphChildGraphNodeGetGraph(at At, hNode GraphNode) (phGraph Gra
 		v0      Graph
 	}{fn: fn, hNode: uintptr(hNode)}
 	f.phGraph = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -8703,9 +8710,6 @@ func (t *Table) GraphGetRootNodes(at At, hGraph Graph, rootNodes []GraphNode) (n
 
 // GraphHostNodeGetParams calls cuGraphHostNodeGetParams, which exists since CUDA 10.0.
 func (t *Table) GraphHostNodeGetParams(at At, hNode GraphNode) (nodeParams HostNodeParams, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphHostNodeGetParams)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -8728,7 +8732,12 @@ func (t *Table) GraphHostNodeGetParams(at At, hNode GraphNode) (nodeParams HostN
 		v0         HostNodeParams
 	}{fn: fn, hNode: uintptr(hNode)}
 	f.nodeParams = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -8924,9 +8933,6 @@ func (t *Table) GraphKernelNodeGetAttribute(at At, hNode GraphNode, attr int32) 
 
 // GraphKernelNodeGetParams calls cuGraphKernelNodeGetParams_v2, which exists since CUDA 12.0.
 func (t *Table) GraphKernelNodeGetParams(at At, hNode GraphNode) (nodeParams KernelNodeParams, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphKernelNodeGetParams_v2)
-	}
 	if t.soft != nil {
 		if t.version < 12000 {
 			res = missing(symGraphKernelNodeGetParams_v2)
@@ -8953,15 +8959,12 @@ func (t *Table) GraphKernelNodeGetParams(at At, hNode GraphNode) (nodeParams Ker
 		v0         KernelNodeParams
 	}{fn: fn, hNode: uintptr(hNode)})
 	f.nodeParams = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+	res = t.call6(at, ccall.Hot, unsafe.Pointer(f))
 	return f.v0, res
 }
 
 // GraphKernelNodeGetParamsV1 calls cuGraphKernelNodeGetParams, which exists since CUDA 10.0.
 func (t *Table) GraphKernelNodeGetParamsV1(at At, hNode GraphNode) (nodeParams KernelNodeParamsV1, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphKernelNodeGetParams)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -8984,7 +8987,7 @@ func (t *Table) GraphKernelNodeGetParamsV1(at At, hNode GraphNode) (nodeParams K
 		v0         KernelNodeParamsV1
 	}{fn: fn, hNode: uintptr(hNode)})
 	f.nodeParams = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+	res = t.call6(at, ccall.Hot, unsafe.Pointer(f))
 	return f.v0, res
 }
 
@@ -9155,9 +9158,6 @@ func (t *Table) GraphMemFreeNodeGetParams(at At, hNode GraphNode) (dptrOut Devic
 
 // GraphMemcpyNodeGetParams calls cuGraphMemcpyNodeGetParams, which exists since CUDA 10.0.
 func (t *Table) GraphMemcpyNodeGetParams(at At, hNode GraphNode) (nodeParams Memcpy3D, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphMemcpyNodeGetParams)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -9180,7 +9180,12 @@ func (t *Table) GraphMemcpyNodeGetParams(at At, hNode GraphNode) (nodeParams Mem
 		v0         Memcpy3D
 	}{fn: fn, hNode: uintptr(hNode)}
 	f.nodeParams = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -9216,9 +9221,6 @@ func (t *Table) GraphMemcpyNodeSetParams(at At, hNode GraphNode, nodeParams *Mem
 
 // GraphMemsetNodeGetParams calls cuGraphMemsetNodeGetParams, which exists since CUDA 10.0.
 func (t *Table) GraphMemsetNodeGetParams(at At, hNode GraphNode) (nodeParams MemsetNodeParams, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphMemsetNodeGetParams)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -9241,7 +9243,12 @@ func (t *Table) GraphMemsetNodeGetParams(at At, hNode GraphNode) (nodeParams Mem
 		v0         MemsetNodeParams
 	}{fn: fn, hNode: uintptr(hNode)}
 	f.nodeParams = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -13310,9 +13317,6 @@ func (t *Table) CtxResetPersistingL2Cache(at At) (res Result) {
 
 // ProfilerStart calls cuProfilerStart, which exists since CUDA 4.0.
 func (t *Table) ProfilerStart(at At) (res Result) {
-	if at.NoWait {
-		t.mayWait(symProfilerStart)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -13330,14 +13334,17 @@ func (t *Table) ProfilerStart(at At) (res Result) {
 		fn, r uintptr
 		_     [6]uintptr
 	}{fn: fn}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // ProfilerStop calls cuProfilerStop, which exists since CUDA 4.0.
 func (t *Table) ProfilerStop(at At) (res Result) {
-	if at.NoWait {
-		t.mayWait(symProfilerStop)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -13355,7 +13362,13 @@ func (t *Table) ProfilerStop(at At) (res Result) {
 		fn, r uintptr
 		_     [6]uintptr
 	}{fn: fn}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // CtxSetCacheConfig calls cuCtxSetCacheConfig, which exists since CUDA 3.2.

@@ -676,7 +676,7 @@ const symbolTable = "" +
 	"\x0c_v2\x84\xc3" + // cuGraphAddNode_v2, 12.3, blocking
 	"\x05BatchMemOpNodeGetParams\x84\xb7" + // cuGraphBatchMemOpNodeGetParams, 11.7, blocking
 	"\x13SetParams\x84\xb7" + // cuGraphBatchMemOpNodeSetParams, 11.7, blocking
-	"\x05ChildGraphNodeGetGraph\x84\xa0" + // cuGraphChildGraphNodeGetGraph, 10.0, blocking
+	"\x05ChildGraphNodeGetGraph\x84\xa0" + // cuGraphChildGraphNodeGetGraph, 10.0, hot
 	"\x06lone\x84\xa0" + // cuGraphClone, 10.0, hot
 	"\x00GraphConditionalHandleCreate\x84\xc3" + // cuGraphConditionalHandleCreate, 12.3, hot
 	"\x06reate\x84\xa0" + // cuGraphCreate, 10.0, hot
@@ -713,7 +713,7 @@ const symbolTable = "" +
 	"\x00GraphGetId\x84\xd1" + // cuGraphGetId, 13.1, blocking, unverified
 	"\x08Nodes\x84\xa0" + // cuGraphGetNodes, 10.0, hot
 	"\x08RootNodes\x84\xa0" + // cuGraphGetRootNodes, 10.0, blocking
-	"\x05HostNodeGetParams\x84\xa0" + // cuGraphHostNodeGetParams, 10.0, blocking
+	"\x05HostNodeGetParams\x84\xa0" + // cuGraphHostNodeGetParams, 10.0, hot
 	"\x0dSetParams\x84\xa0" + // cuGraphHostNodeSetParams, 10.0, hot
 	"\x05Instantiate\x80\xa0" + // cuGraphInstantiate, 10.0, blocking
 	"\x10WithFlags\x94\xb4" + // cuGraphInstantiateWithFlags, 11.4, blocking
@@ -722,8 +722,8 @@ const symbolTable = "" +
 	"\x10_v2\x80\xb0" + // cuGraphInstantiate_v2, 11.0, blocking
 	"\x05KernelNodeCopyAttributes\x84\xb0" + // cuGraphKernelNodeCopyAttributes, 11.0, blocking
 	"\x0fGetAttribute\x84\xb0" + // cuGraphKernelNodeGetAttribute, 11.0, hot
-	"\x12Params\x80\xa0" + // cuGraphKernelNodeGetParams, 10.0, blocking
-	"\x18_v2\x84\xc0" + // cuGraphKernelNodeGetParams_v2, 12.0, blocking
+	"\x12Params\x80\xa0" + // cuGraphKernelNodeGetParams, 10.0, hot
+	"\x18_v2\x84\xc0" + // cuGraphKernelNodeGetParams_v2, 12.0, hot
 	"\x0fSetAttribute\x84\xb0" + // cuGraphKernelNodeSetAttribute, 11.0, hot
 	"\x12Params\x80\xa0" + // cuGraphKernelNodeSetParams, 10.0, hot
 	"\x00GraphKernelNodeSetParams_v2\x84\xc0" + // cuGraphKernelNodeSetParams_v2, 12.0, hot
@@ -731,9 +731,9 @@ const symbolTable = "" +
 	"\x0b_ptsz\x85\xa0" + // cuGraphLaunch_ptsz, 10.0, hot
 	"\x05MemAllocNodeGetParams\x84\xb4" + // cuGraphMemAllocNodeGetParams, 11.4, blocking
 	"\x08FreeNodeGetParams\x84\xb4" + // cuGraphMemFreeNodeGetParams, 11.4, blocking
-	"\x08cpyNodeGetParams\x84\xa0" + // cuGraphMemcpyNodeGetParams, 10.0, blocking
+	"\x08cpyNodeGetParams\x84\xa0" + // cuGraphMemcpyNodeGetParams, 10.0, hot
 	"\x0fSetParams\x84\xa0" + // cuGraphMemcpyNodeSetParams, 10.0, hot
-	"\x08setNodeGetParams\x84\xa0" + // cuGraphMemsetNodeGetParams, 10.0, blocking
+	"\x08setNodeGetParams\x84\xa0" + // cuGraphMemsetNodeGetParams, 10.0, hot
 	"\x0fSetParams\x84\xa0" + // cuGraphMemsetNodeSetParams, 10.0, hot
 	"\x05NodeFindInClone\x84\xa0" + // cuGraphNodeFindInClone, 10.0, blocking
 	"\x09GetContainingGraph\x84\xd1" + // cuGraphNodeGetContainingGraph, 13.1, blocking, unverified
@@ -867,8 +867,8 @@ const symbolTable = "" +
 	"\x07Host\x84\x20" + // cuMemFreeHost, 2.0, blocking
 	"\x07_v2\x84\x32" + // cuMemFree_v2, 3.2, blocking
 	"\x03GetAccess\x84\xa2" + // cuMemGetAccess, 10.2, setup
-	"\x07ddressRange\x80\x20" + // cuMemGetAddressRange, 2.0, blocking
-	"\x12_v2\x84\x32" + // cuMemGetAddressRange_v2, 3.2, blocking
+	"\x07ddressRange\x80\x20" + // cuMemGetAddressRange, 2.0, hot
+	"\x12_v2\x84\x32" + // cuMemGetAddressRange_v2, 3.2, hot
 	"\x07llocationGranularity\x84\xa2" + // cuMemGetAllocationGranularity, 10.2, setup
 	"\x00MemGetAllocationPropertiesFromHandle\x84\xa2" + // cuMemGetAllocationPropertiesFromHandle, 10.2, setup
 	"\x06DefaultMemPool\x84\xd0" + // cuMemGetDefaultMemPool, 13.0, blocking
@@ -904,7 +904,7 @@ const symbolTable = "" +
 	"\x13_ptsz\x85\xc2" + // cuMemPrefetchAsync_v2_ptsz, 12.2, blocking
 	"\x00MemPrefetchBatchAsync\x84\xd0" + // cuMemPrefetchBatchAsync, 13.0, blocking
 	"\x15_ptsz\x85\xd0" + // cuMemPrefetchBatchAsync_ptsz, 13.0, blocking
-	"\x03RangeGetAttribute\x84\x80" + // cuMemRangeGetAttribute, 8.0, blocking
+	"\x03RangeGetAttribute\x84\x80" + // cuMemRangeGetAttribute, 8.0, hot
 	"\x14s\x84\x80" + // cuMemRangeGetAttributes, 8.0, blocking
 	"\x04elease\x84\xa2" + // cuMemRelease, 10.2, setup
 	"\x05tainAllocationHandle\x84\xb0" + // cuMemRetainAllocationHandle, 11.0, setup
@@ -1060,8 +1060,8 @@ const symbolTable = "" +
 	"\x01ointerGetAttribute\x84\x40" + // cuPointerGetAttribute, 4.0, hot
 	"\x13s\x84\x70" + // cuPointerGetAttributes, 7.0, hot
 	"\x07SetAttribute\x84\x60" + // cuPointerSetAttribute, 6.0, blocking
-	"\x01rofilerStart\x84\x40" + // cuProfilerStart, 4.0, blocking
-	"\x0aop\x84\x40" + // cuProfilerStop, 4.0, blocking
+	"\x01rofilerStart\x84\x40" + // cuProfilerStart, 4.0, hot
+	"\x0aop\x84\x40" + // cuProfilerStop, 4.0, hot
 	"\x00SignalExternalSemaphoresAsync\x84\xa0" + // cuSignalExternalSemaphoresAsync, 10.0, blocking
 	"\x1d_ptsz\x85\xa0" + // cuSignalExternalSemaphoresAsync_ptsz, 10.0, blocking
 	"\x01treamAddCallback\x84\x50" + // cuStreamAddCallback, 5.0, hot
@@ -1210,12 +1210,12 @@ const maxSymbolName = 50
 // symbolClasses has a digit for each symbol: its ccall.Class.
 const symbolClasses = "" +
 	"22222222222222222222222222220000222100121211211121111111211222212200002010010222" +
-	"21022002200002222000221002111111111112222121212212222112002111111221111111222221" +
-	"11111111121111222211111211222211212212222221221111122212122222212221122112112222" +
+	"21022002200002222000221002111111111112222121212212222112002111111221111111222211" +
+	"11111111121111222211111211222211212112222221111111122111122222212221122112112222" +
 	"22222222202121220200000122122222121221111111112112221221122111122222222222222222" +
-	"00111111122111122011220211220220022112111111200221021112221122222222000202211122" +
+	"00111111122111122011220211220110022112111111200221021112221122222212000202211122" +
 	"22221111111222222222222222222222222222222111222111222222222111222112222222222222" +
-	"22112221122211222112222222212112222222222222222212212222222112222211111111122111" +
+	"22112221122211222112222222212112222222222222222212212222222112112211111111122111" +
 	"11222222111221221111111111221111211111111222211111111111111111111112222222222222" +
 	"22222222222222222222222222222222122222"
 

@@ -31,8 +31,6 @@ type conditional struct {
 	nodes, created [][]*node
 }
 
-func (n *node) isConditional() bool { return n.work.cond != nil }
-
 // conditionValues are the values of an executable graph.
 type conditionValues map[driver.GraphConditionalHandle]*conditionValue
 

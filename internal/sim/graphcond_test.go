@@ -307,6 +307,17 @@ func TestConditionalInstances(t *testing.T) {
 	r.execs = nil
 	instantiate("without another executable graph", ok)
 	instantiate("a second time", notSupported)
+	other, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	x := r.instance(other, 0)
+	info, res := r.GraphExecUpdateV2(r.th, x, r.g)
+	if r.want("update of another graph", notSupported, res); info != (driver.GraphExecUpdateResultInfo{}) {
+		t.Errorf("the reason is %+v", info)
+	}
+	r.must(r.GraphExecDestroy(r.th, x))
+	r.must(r.GraphDestroy(r.th, other))
+	_, res = r.GraphExecUpdateV2(r.th, r.execs[0], r.g)
+	r.want("update with the graph itself", ok, res)
 	h := r.handle(0, 1)
 	instantiate("a second time, with a handle that no node uses", invalidValue)
 	r.mustAdd(r.g, h, driver.CU_GRAPH_COND_TYPE_IF, 1)

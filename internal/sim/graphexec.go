@@ -81,7 +81,7 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 	if !used {
 		return 0, &wrongNode{0, driver.CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED}, driver.ResultInvalidValue
 	}
-	if g.parent != nil || g.execs > 0 && (g.allocates() || slices.ContainsFunc(g.nodes, (*node).isConditional)) {
+	if g.parent != nil || g.execs > 0 && g.isUnique() {
 		return 0, nil, driver.ResultNotSupported
 	}
 	if wrong := wrongInBodies(g.nodes, false); wrong != nil {
@@ -105,6 +105,11 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 	g.execs++
 	x.handle = driver.GraphExec(d.objects.add(graphExecKind, x))
 	return x.handle, nil, ok
+}
+
+// isUnique reports whether the graph can have one executable graph at a time.
+func (g *graph) isUnique() bool {
+	return g.allocates() || slices.ContainsFunc(g.nodes, func(n *node) bool { return n.work.cond != nil })
 }
 
 // sorted returns copies of the nodes in a topological order, or a node that waits for a cycle. The
@@ -194,6 +199,9 @@ func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
 	if r != ok {
 		return 0, driver.CU_GRAPH_EXEC_UPDATE_ERROR, r
 	}
+	if !forwards && g != x.graph && g.execs > 0 && g.isUnique() { // as on an H200, which names no reason
+		return 0, driver.CU_GRAPH_EXEC_UPDATE_SUCCESS, driver.ResultNotSupported
+	}
 	for _, n := range g.nodes {
 		n.work = n.current()
 	}
@@ -267,6 +275,8 @@ func counterparts(own, nodes []*node, of map[*node]*node, forwards bool) *wrongN
 		case !alike(m.work.child, n.work.child), !m.work.batch.sameShape(n.work.batch), !m.work.sameRows(&n.work),
 			n.work.node == memcpyNode && m.work.memoryTypes != n.work.memoryTypes:
 			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED}
+		case m.work.attributes.options().cooperative != n.work.attributes.options().cooperative:
+			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED}
 		case n.work.cond == nil:
 			continue
 		case m.work.cond.kind != n.work.cond.kind || len(m.work.cond.created) != len(n.work.cond.bodies):

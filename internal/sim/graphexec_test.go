@@ -63,3 +63,28 @@ func TestUpdateByNumber(t *testing.T) {
 		r.must(r.GraphExecDestroy(r.th, x))
 	}
 }
+
+// TestUpdateCooperative updates an executable graph after a kernel has become cooperative, which an H200
+// refuses.
+func TestUpdateCooperative(t *testing.T) {
+	r := newLab(t)
+	g, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	n, res := r.GraphAddKernelNode(r.th, g, nil, &driver.KernelNodeParams{Func: r.kernel("k", ""), GridDimX: 1,
+		GridDimY: 1, GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1})
+	r.must(res)
+	x := r.instance(g, 0)
+	r.must(r.GraphKernelNodeSetAttribute(r.th, n, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY,
+		&driver.LaunchAttributeValue{1}))
+	_, res = r.GraphExecUpdateV2(r.th, x, g)
+	r.want("another priority", ok, res)
+	r.must(r.GraphKernelNodeSetAttribute(r.th, n, driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+		&driver.LaunchAttributeValue{1}))
+	info, res := r.GraphExecUpdateV2(r.th, x, g)
+	r.want("a cooperative kernel", driver.ResultGraphExecUpdateFailure, res)
+	if info.Result != driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED || info.ErrorNode != n {
+		t.Errorf("the reason is %d, and %x is named, not %x", info.Result, info.ErrorNode, n)
+	}
+	r.must(r.GraphExecDestroy(r.th, x))
+	r.must(r.GraphDestroy(r.th, g))
+}

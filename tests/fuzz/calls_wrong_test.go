@@ -259,7 +259,7 @@ func (w wrongUpdate) GraphExecUpdateV2(th *driver.Thread, x driver.GraphExec,
 	driver.Result) {
 	info, r := w.Software.GraphExecUpdateV2(th, x, g)
 	if info.Result == driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED {
-		info.ErrorNode = 0
+		info.Result = driver.CU_GRAPH_EXEC_UPDATE_ERROR
 	}
 	return info, r
 }
