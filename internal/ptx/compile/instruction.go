@@ -215,7 +215,7 @@ func (t *translator) restricted(v *variant, w isa.Operand, have syntax.Operand) 
 	float := constant && (have.Number.Kind == syntax.Float32 || have.Number.Kind == syntax.Float64)
 	switch {
 	case constant && (v.Special == "registers" || v.Name == "movmatrix" || v.Name == "cvt" &&
-		strings.HasSuffix(v.Get("u"), "x2")), float && v.Name[0] == 'v':
+		strings.HasSuffix(v.Get("u"), "x2")), float && v.Name[0] == 'v' && v.Name != "vote":
 		return t.unsupported("a constant")
 	case constant && (v.Name == "bfe" || v.Name == "bfi") && v.Type(w) == "b32" && w.Type == "b32" && n > 255:
 		return t.unsupported("a position or length above 255")

@@ -17,20 +17,9 @@ func convertRows() []*Instruction {
 	)
 	return []*Instruction{
 		{Name: "cvt", Modifiers: "sat? t=" + ints + " u=" + ints, Operands: "x y:u", Make: intToInt},
-		{Name: "cvt", Modifiers: "rnd=rni|rzi|rmi|rpi ftz? sat? t=" + ints + " u=" + floats + "|bf16",
-			Operands: "x y:u", Make: func(v Variant) vm.Func {
-				if v.Get("u") == "bf16" { // there is another row
-					return nil
-				}
-				return floatToInt(v)
-			}},
-		{Name: "cvt", Modifiers: rounding2 + "sat? t=" + floats + "|bf16 u=" + ints, Operands: "x y:u",
-			Make: func(v Variant) vm.Func {
-				if v.T() == "bf16" { // there is another row
-					return nil
-				}
-				return intToFloat(v)
-			}},
+		{Name: "cvt", Modifiers: "rnd=rni|rzi|rmi|rpi ftz? sat? t=" + ints + " u=" + floats, Operands: "x y:u",
+			Make: floatToInt},
+		{Name: "cvt", Modifiers: rounding2 + "sat? t=" + floats + " u=" + ints, Operands: "x y:u", Make: intToFloat},
 		{Name: "cvt", Modifiers: rounding + "ftz? sat? t=" + floats + " u=" + floats, Operands: "x y:u",
 			Make: floatToFloat},
 		{Name: "cvt", Modifiers: integral + "ftz? sat? t=" + floats + " u=" + floats, Operands: "x y:u",
