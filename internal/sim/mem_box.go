@@ -104,7 +104,7 @@ func (b box) rows(e extent, f func(off uint64)) {
 }
 
 // copyBox enqueues the copy of a box. A copy between devices has their contexts. As with other such
-// copies, no capture takes it, also if the contexts are the same.
+// copies, no capture takes it, even if the contexts are the same.
 func (d *Driver) copyBox(name string, th *driver.Thread, to, from corner, e extent, h driver.Stream,
 	peers ...driver.Context) driver.Result {
 	defer d.mu.Unlock()

@@ -94,28 +94,23 @@ func (d *Driver) Memcpy3D(th *driver.Thread, c driver.Memcpy3D) driver.Result {
 		extent{c.WidthInBytes, c.Height, c.Depth})
 }
 
-// peerEnds returns the ends of a copy between devices, its size, and its contexts. As for an H200, a copy needs
-// no context of the destination.
-func peerEnds(c driver.Memcpy3DPeer) (to, from corner, e extent, peers []driver.Context) {
-	peers = []driver.Context{c.SrcContext}
-	if c.DstContext != 0 {
-		peers = append(peers, c.DstContext)
-	}
+// peerEnds returns the ends of a copy between devices, and its size.
+func peerEnds(c driver.Memcpy3DPeer) (to, from corner, e extent) {
 	return corner{c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, c.DstZ, c.DstPitch, c.DstHeight},
 		corner{c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, c.SrcZ, c.SrcPitch, c.SrcHeight},
-		extent{c.WidthInBytes, c.Height, c.Depth}, peers
+		extent{c.WidthInBytes, c.Height, c.Depth}
 }
 
 // Memcpy3DPeer is cuMemcpy3DPeer.
 func (d *Driver) Memcpy3DPeer(th *driver.Thread, c driver.Memcpy3DPeer) driver.Result {
-	to, from, e, peers := peerEnds(c)
-	return d.copyBoxNow("cuMemcpy3DPeer", th, to, from, e, peers...)
+	to, from, e := peerEnds(c)
+	return d.copyBoxNow("cuMemcpy3DPeer", th, to, from, e, c.DstContext, c.SrcContext)
 }
 
 // Memcpy3DPeerAsync is cuMemcpy3DPeerAsync.
 func (d *Driver) Memcpy3DPeerAsync(th *driver.Thread, c driver.Memcpy3DPeer, h driver.Stream) driver.Result {
-	to, from, e, peers := peerEnds(c)
-	return d.copyBox("cuMemcpy3DPeerAsync", th, to, from, e, h, peers...)
+	to, from, e := peerEnds(c)
+	return d.copyBox("cuMemcpy3DPeerAsync", th, to, from, e, h, c.DstContext, c.SrcContext)
 }
 
 // copyBoxNow copies a box on the legacy default stream, and waits for it. A copy between devices has

@@ -148,9 +148,12 @@ func TestCopyBoxPeer(t *testing.T) {
 	r.must(r.Memcpy3DPeerAsync(r.th, c, s))
 	c.SrcPitch = 1
 	r.want("no context and a small pitch", driver.ResultInvalidValue, r.Memcpy3DPeer(r.th, c))
-	c.SrcPitch, c.DstContext, c.SrcContext = 4, r.ctx, 0
-	r.want("no context", driver.ResultInvalidContext, r.Memcpy3DPeer(r.th, c))
-	r.want("no context", driver.ResultInvalidContext, r.Memcpy3DPeerAsync(r.th, c, s))
+	c.SrcPitch, c.SrcContext = 4, 0
+	r.must(r.Memcpy3DPeer(r.th, c))
+	r.must(r.Memcpy3DPeerAsync(r.th, c, s))
+	c.SrcContext = 99
+	r.want("no context's handle", driver.ResultInvalidContext, r.Memcpy3DPeer(r.th, c))
+	r.takeMisuses()
 	c.SrcContext, c.SrcMemoryType = r.ctx, 0
 	r.want("no type of memory", driver.ResultInvalidValue, r.Memcpy3DPeer(r.th, c))
 }

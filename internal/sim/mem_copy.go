@@ -284,11 +284,11 @@ func (d *Driver) MemcpyPeer(th *driver.Thread, dst driver.DevicePtr, dstCtx driv
 	return d.copyNow("cuMemcpyPeer", c, false, func() { transfer(to, from) }, to, from)
 }
 
-// peers checks the contexts of a copy between devices.
+// peers checks the contexts of a copy between devices. As for an H200, they may be missing.
 func (d *Driver) peers(name string, ctxs ...driver.Context) driver.Result {
 	for _, h := range ctxs {
 		if h == 0 {
-			return driver.ResultInvalidContext
+			continue
 		}
 		c, r := find[context](d, name, contextKind, uintptr(h))
 		if r != ok {
@@ -366,7 +366,7 @@ func (d *Driver) MemcpyPeerAsync(th *driver.Thread, dst driver.DevicePtr, dstCtx
 	if r != ok {
 		return r
 	}
-	if r := d.uncaptured(s); r != ok { // also within one context
+	if r := d.uncaptured(s); r != ok { // even within one context
 		return r
 	}
 	return d.enqueueCopy(name, s, to, from)

@@ -448,7 +448,7 @@ func (d *Driver) ModuleGetGlobal(_ *driver.Thread, h driver.Module,
 	}
 	b := m.variables[name]
 	switch {
-	case name == "":
+	case name == "", b == nil && m.functions[name] != nil:
 		return 0, 0, driver.ResultInvalidValue
 	case b == nil:
 		return 0, 0, driver.ResultNotFound

@@ -62,7 +62,7 @@ func (p *program) translated(lines []string) (*kernelOf, error) {
 	params := vm.BytesOf(make([]uint64, 11))[:80]
 	binary.LittleEndian.PutUint64(params, imageAt)
 	copy(params[16:], p.given())
-	m.launch = vm.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{threads, 1, 1}, Params: params, Memory: m,
+	m.launch = vm.Launch{Grid: [3]uint32{1, 1, 1}, Cluster: [3]uint32{1, 1, 1}, Block: [3]uint32{threads, 1, 1}, Params: params, Memory: m,
 		Clock: func() int64 { return 1 }, Virtual: true, Workers: 1, Resident: 1}
 	for _, c := range k.Constants {
 		if c.Symbol != "" {
