@@ -42,6 +42,8 @@ var manual = []bodyOf{
 		st.shared.u32 [at],0; mov.u32 r1,%laneid; setp.eq.u32 p,r1,0; bar.sync 0;
 		@p bra write; bar.warp.sync -1; ld.shared.u32 r9,[at]; bra end;
 		write: st.shared.u32 [at],7; bar.warp.sync -1; mov.u32 r9,7; end:`, 7},
+	// Only the upper halves of the lanes' values differ.
+	{"mov.u32 r2,0; mov.u32 r1,%laneid; mov.b64 d1,{r2,r1}; match.all.sync.b64 r9|p,d1,-1;", 0},
 	// Exact results of approximations.
 	{"ex2.approx.f16x2 r9,r9;", 0x3c003c00},
 	{".reg .b16 h; mov.b16 h,0; ex2.approx.ftz.bf16 h,h; mov.b32 r9,{h,h};", 0x3f803f80},
