@@ -127,7 +127,7 @@ func foundBatches() []found {
 			c.res("legacy", c.Memcpy3DBatchAsync(c.at, m.boxes, 0, driver.CU_STREAM_LEGACY))
 			c.res("flags", c.Memcpy3DBatchAsync(c.at, m.boxes, 1, m.s))
 		}},
-		{famBatches, "batch-reasons", "which copy a batch names that is refused for another reason than a copy", func(c *raw) {
+		{famBatches, "batch-reasons", "which copy a refused batch names if no copy is wrong", func(c *raw) {
 			m := c.batched()
 			boxes := func(name string, s driver.Stream, flags uint64, change func()) {
 				m.reset()
@@ -149,7 +149,9 @@ func foundBatches() []found {
 			boxes("from-hint", m.s, 0, func() { m.boxes[2].Src.Op.Ptr().LocHint = wrong })
 			boxes("to-hint", m.s, 0, func() { m.boxes[2].Dst.Op.Ptr().LocHint = wrong })
 			boxes("to-host-hint", m.s, 0, func() { m.boxes[2].Dst.Op.Ptr().LocHint = wrongHost })
-			boxes("during-call", m.s, 0, func() { m.boxes[2].SrcAccessOrder = driver.CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL })
+			boxes("during-call", m.s, 0, func() {
+				m.boxes[2].SrcAccessOrder = driver.CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL
+			})
 			boxes("order", m.s, 0, func() { m.boxes[2].SrcAccessOrder = 0 })
 			boxes("order-and-null", m.s, 0, func() { m.boxes[2].SrcAccessOrder, m.boxes[1].Src.Op.Ptr().Ptr = 0, 0 })
 			m.reset()

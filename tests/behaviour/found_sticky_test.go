@@ -387,7 +387,7 @@ func foundSticky() []found {
 		fails("assert", "the same with an assertion", func(c *raw, s driver.Stream) {
 			c.launch(s, c.kernel(assertPTX, "cusim_assert"), driver.KernelParams{})
 		}),
-		{famSticky, "cluster-of-one", "writing to the shared memory of a cluster in a launch that has no size of clusters", func(c *raw) {
+		{famSticky, "cluster-of-one", "writing to the shared memory of a cluster in a launch without clusters", func(c *raw) {
 			c.setup()
 			s := c.stream(nonBlocking)
 			plain := c.kernel(clusterStore(""), "remote")

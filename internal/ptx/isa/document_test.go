@@ -125,8 +125,8 @@ The compiler of driver 580 changes what some instructions compute. The software 
   ` + "`neg`, `abs` or `set`" + ` for floats of 16 bits is in them.
 - ` + "`sub.cc`" + ` of a register and itself borrows.
 - A conversion to an integer of what another conversion has rounded to 16 bits may be another integer.
-- A shift of 16 bits to the right by a constant above 65,535 does nothing. ` + "`slct`" + ` with 2^31-1 or -2^31 as the constant
-  to be compared with 0 selects the other value.
+- A shift of 16 bits to the right by a constant above 65,535 does nothing.
+- ` + "`slct`" + ` selects the other value if 2^31-1 or -2^31 is the constant that it compares with 0.
 `)
 	return b.String()
 }
