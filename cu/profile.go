@@ -9,13 +9,13 @@ import "github.com/purecu/purecu/driver"
 // Calls do not nest: a further StartProfile does nothing, and one StopProfile ends the collection.
 // The calls are not ordered with work that streams have not done: call [Context.Synchronize] before
 // StopProfile. Both fail during a capture by the calling goroutine that is not relaxed, and
-// invalidate the capture: see docs/captures.md.
+// invalidate the capture: see docs/captures.md. It may wait for the GPU: see docs/blocking.md.
 func (c *Context) StartProfile() error {
 	return c.profile("cuProfilerStart", (*driver.Table).ProfilerStart)
 }
 
 // StopProfile tells the profiling tool to collect no more (cuProfilerStop). It fails during captures
-// as [Context.StartProfile] does.
+// as [Context.StartProfile] does. It may wait for the GPU: see docs/blocking.md.
 func (c *Context) StopProfile() error {
 	return c.profile("cuProfilerStop", (*driver.Table).ProfilerStop)
 }

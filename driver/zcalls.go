@@ -13317,6 +13317,9 @@ func (t *Table) CtxResetPersistingL2Cache(at At) (res Result) {
 
 // ProfilerStart calls cuProfilerStart, which exists since CUDA 4.0.
 func (t *Table) ProfilerStart(at At) (res Result) {
+	if at.NoWait {
+		t.mayWait(symProfilerStart)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -13334,17 +13337,14 @@ func (t *Table) ProfilerStart(at At) (res Result) {
 		fn, r uintptr
 		_     [6]uintptr
 	}{fn: fn}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
 // ProfilerStop calls cuProfilerStop, which exists since CUDA 4.0.
 func (t *Table) ProfilerStop(at At) (res Result) {
+	if at.NoWait {
+		t.mayWait(symProfilerStop)
+	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -13362,13 +13362,7 @@ func (t *Table) ProfilerStop(at At) (res Result) {
 		fn, r uintptr
 		_     [6]uintptr
 	}{fn: fn}
-	if at.plain() {
-		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
-		res = Result(int32(f.r))
-	} else {
-		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
-	}
-	return res
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
 // CtxSetCacheConfig calls cuCtxSetCacheConfig, which exists since CUDA 3.2.

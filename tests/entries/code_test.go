@@ -90,10 +90,10 @@ func libraryCalls() []call {
 			_, _, r := w.LibraryGetGlobal(at, w.code.library, "variable")
 			return r
 		}),
-		refused(alone("cuLibraryGetManaged before", func(w W, at A) R {
+		alone("cuLibraryGetManaged before", func(w W, at A) R {
 			_, _, r := w.LibraryGetManaged(at, w.code.library, "everywhere")
 			return r
-		})),
+		}),
 		refused(alone("cuLibraryGetUnifiedFunction", func(w W, at A) R {
 			_, r := w.LibraryGetUnifiedFunction(at, w.code.library, "absent")
 			return r

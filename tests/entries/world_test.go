@@ -178,7 +178,7 @@ func (b *base) build(sc scene, v view, sub subject) *world {
 	w := &world{base: b}
 	b.gate().Store(0)
 	if (sub.call.needs|sc.objects)&codeLinker != 0 {
-		// Driver 580 crashes if another thread than a linker's completes or destroys it.
+		// Driver 580 crashes if another thread than a linker's completes it, or destroys it before.
 		b.threads[v.caller()](w.addLinker)
 	}
 	b.threads[0](func(at driver.At) {

@@ -235,8 +235,8 @@ func writeMethods(b *bytes.Buffer, methods []method) (groups []string) {
 		switch {
 		case m.row == nil && strings.Contains(m.when, "as "):
 			group = "as there"
-		case m.when == "not measured yet":
-			group = m.when
+		case strings.HasPrefix(m.when, "not measured"):
+			group = "not measured"
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s |\n", m.name, m.when, group)
 	}
