@@ -72,6 +72,17 @@ func TestLinkResults(t *testing.T) {
 	}
 	r.want("complete after a mistake", source, complete(l))
 
+	// The result is for the newest target, with what only that has.
+	l, _ = r.linker()
+	r.must(add(l, ".version 8.0\n.target sm_90a\n.address_size 64\n"+
+		".visible .entry k() .maxnreg 64 { setmaxnreg.dec.sync.aligned.u32 24; ret; }\n", "k"))
+	r.must(add(l, help, "help"))
+	p, n, res = r.LinkComplete(r.th, l)
+	r.must(res)
+	m, res = r.ModuleLoadData(r.th, foreignBytes(p, n))
+	r.must(res)
+	r.must(r.ModuleUnload(r.th, m))
+
 	l, _ = r.linker()
 	r.want("garbage", driver.ResultInvalidImage, add(l, "hello", "g"))
 	r.want("version", driver.ResultUnsupportedPTXVersion, add(l, ".version 99.0\n.target sm_70\n", "g"))

@@ -170,6 +170,9 @@ func TestOperandForms(t *testing.T) {
 		{"vabsdiff.u32.s32.s32 r0,-3,5; vabsdiff.s32.u32.s32.sat.add r1,-1,-1,2; " +
 			"mov.b64 d1,{r0,r1};", 0x80000001<<32 | 8},
 		{"vmin.s32.s32.u32 r0,-1,7; vmax.s32.u32.s32.add r1,7,-1,1; mov.b64 d1,{r0,r1};", 8<<32 | 0xffffffff},
+		// A variable says where it is.
+		{"st.shared.u32 [s],3; atom.add.u32 r0,[s],4; red.add.u32 [s],5; ld.shared.u32 r1,[s]; mov.b64 d1,{r0,r1};",
+			12<<32 | 3},
 		{".local .u32 a[16]; mov.u64 d0,a[0]; st.local.u32 [d0],9; ld.local.u32 r0,[a]; cvt.u64.u32 d1,r0;", 9},
 	} {
 		out := []uint64{0xeeee}

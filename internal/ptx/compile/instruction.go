@@ -150,9 +150,9 @@ func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Op
 	case 'd':
 		o.D, err = t.destination(have, typ, false)
 	case 'x': // of a conversion
-		o.D, err = t.destination(have, typ, typ != "bf16")
+		o.D, err = t.destination(have, typ, !ofBF16(v))
 	case 'y':
-		o.A, err = t.source(have, typ, typ != "bf16")
+		o.A, err = t.source(have, typ, !ofBF16(v))
 	case 'a':
 		o.A, err = t.source(have, typ, false)
 	case 'b':
@@ -208,12 +208,25 @@ func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Op
 	return err
 }
 
+// ofBF16 reports whether a conversion is from or to bf16: its registers may not be wider than their values.
+func ofBF16(v *variant) bool { return v.T() == "bf16" || v.Get("u") == "bf16" }
+
 // restricted returns an error for an operand that NVIDIA's compiler rejects although it has the right
 // type.
 func (t *translator) restricted(v *variant, w isa.Operand, have syntax.Operand) *Error {
 	constant, n := have.Kind == syntax.Literal, have.Number.Bits
-	float := constant && (have.Number.Kind == syntax.Float32 || have.Number.Kind == syntax.Float64)
+	float := constant && isFloat(have.Number)
 	switch {
+	case constant && v.Name == "setp" && w.Role == 'C' && strings.HasPrefix(v.T(), "bf16"):
+		return t.unsupported("a constant as a predicate")
+	case constant && v.Name == "stackrestore":
+		return t.unsupported("a constant")
+	case constant && (v.Name == "discard" || v.Name == "applypriority") && w.Role == 'i' && n != 128:
+		return t.unsupported(fmt.Sprintf("%d bytes", int64(n)))
+	case v.Name == "setmaxnreg" && t.Text.Features == "":
+		return t.unsupported(fmt.Sprintf("the target is not sm_%da", max(t.Text.Target, 90)))
+	case v.Name == "setmaxnreg" && constant && (n < 24 || n > 256 || n%8 != 0):
+		return t.unsupported(fmt.Sprintf("%d registers", int64(n)))
 	case constant && (v.Special == "registers" || v.Name == "movmatrix" || v.Name == "cvt" &&
 		strings.HasSuffix(v.Get("u"), "x2")), float && v.Name[0] == 'v' && v.Name != "vote":
 		return t.unsupported("a constant")
@@ -230,7 +243,7 @@ func (t *translator) restricted(v *variant, w isa.Operand, have syntax.Operand) 
 	case w.Role == 'P' && v.Name == "setp" && have.Kind == syntax.Pair && strings.HasSuffix(v.T(), "f16"):
 		return t.unsupported("a second predicate")
 	}
-	return nil
+	return t.unfit(v, w, have)
 }
 
 // vectorOf translates the registers of a load or store.
@@ -335,6 +348,9 @@ func (t *translator) bulk(v *variant, o vm.Op) (err *Error) {
 		space = syntax.Global
 	}
 	for i, w := range want {
+		if err == nil {
+			err = t.restricted(v, w, list[i])
+		}
 		switch {
 		case err != nil:
 		case w.Role == 'm':

@@ -441,7 +441,9 @@ func (t *translator) access(v *variant, o *vm.Op, operand syntax.Operand) *Error
 		return err
 	}
 	space := v.Get("space")
-	if space == "" && s != nil && s.space > syntax.Reg && (v.Special == "ld" || v.Special == "st") {
+	if space == "" && s != nil && (v.Special == "ld" || v.Special == "st") &&
+		(s.space == syntax.Global || s.space == syntax.Shared || s.space == syntax.Local) ||
+		space == "" && s != nil && s.space == syntax.Shared && (v.Name == "atom" || v.Name == "red") && !v.Has("vec") {
 		space = s.space.String()[1:] // a variable says where it is
 		_, o.Run = v.With("space", space)
 	}

@@ -99,7 +99,7 @@ func (e *example) check(t *testing.T) {
 	}
 }
 
-const textHeader = ".version 8.0 .target sm_90 .address_size 64\n"
+const textHeader = ".version 8.0 .target sm_90a .address_size 64\n"
 
 // recorded returns the lines of the results that an H200 has computed (driver 580, CUDA 13.0).
 func recorded(t *testing.T) [][]string {

@@ -8,7 +8,7 @@ import (
 )
 
 // declared has the registers of the tests in this file.
-const declared = textHeader + `.visible .entry k(.param .u64 in, .param .u64 out) { .reg .b16 h<4>; .reg .b32 r<4>; .reg .b64 d<4>;
+const declared = textHeader + `.const .align 4 .b32 c; .visible .entry k(.param .u64 in, .param .u64 out) { .reg .b16 h<4>; .reg .b32 r<4>; .reg .b64 d<4>;
 	.reg .pred p, q; .shared .align 16 .b8 s[64]; .local .align 16 .b8 l[64]; `
 
 // TestRejected compiles instructions that the compiler of NVIDIA's driver 580 rejects, each beside one
@@ -76,6 +76,32 @@ func TestRejected(t *testing.T) {
 		{"fma.rn.f16 h0,h1,h2,1;", "fma.rn.f16 h0,h1,h2,h3;"},
 		{"add.u32 r0,r1,0f3F800000;", "mov.b32 r0,0f3F800000;"},
 		{"selp.u32 r0,1,0,3.5;", "selp.u32 r0,1,0,1;"},
+		{"cvt.rn.satfinite.bf16.f32 h0,d1;", "cvt.rn.satfinite.bf16.f32 h0,r1;"},
+		{"cvt.rn.bf16.f16 h0,r1;", "cvt.rn.bf16.f16 h0,h1;"},
+		{"cvt.rn.f16.bf16 d0,h1;", "cvt.rn.f16.bf16 h0,h1;"},
+		{"shr.b64 d0,d1,0f3F800000;", "shr.b64 d0,d1,1;"},
+		{"bmsk.clamp.b32 r0,r1,0f3F800000;", "bmsk.clamp.b32 r0,r1,3;"},
+		{"lop3.b32 r0,r1,r2,r3,0f3F800000;", "lop3.b32 r0,r1,0f3F800000,r3,1;"},
+		{"ld.global.L2::cache_hint.u32 r0,[d0],0d3FF0000000000000;", "ld.global.L2::cache_hint.u32 r0,[d0],1;"},
+		{"setp.le.xor.bf16 p,h0,h1,1;", "setp.le.xor.f16 p,h0,h1,1;"},
+		{"setp.leu.xor.bf16x2 p|q,r0,r1,!1;", "setp.leu.xor.f16x2 p|q,r0,r1,!1;"},
+		{"stackrestore.u64 1;", "stackrestore.u64 d0;"},
+		{"discard.L2 [d0],8;", "discard.L2 [d0],128;"},
+		{"setmaxnreg.dec.sync.aligned.u32 16;", "setmaxnreg.dec.sync.aligned.u32 24;"},
+		{"setmaxnreg.inc.sync.aligned.u32 264;", "setmaxnreg.inc.sync.aligned.u32 256;"},
+		{"setmaxnreg.inc.sync.aligned.u32 28;", "setmaxnreg.inc.sync.aligned.u32 32;"},
+		{"setmaxnreg.inc.sync.aligned.u32 40.0;", "setmaxnreg.inc.sync.aligned.u32 0x28;"},
+		{"ld.u64 d0,[in];", "ld.param.u64 d0,[in];"},
+		{"ld.volatile.u64 d0,[in];", "ld.param::entry.u64 d0,[in];"},
+		{".param .b32 a; st.b32 [a],r0;", ".param .b32 a; st.param.b32 [a],r0;"},
+		{".param .b32 a; ld.b32 r0,[a];", ".param .b32 a; ld.param::func.b32 r0,[a];"},
+		{"ld.u32 r0,[c];", "ld.const.u32 r0,[c];"},
+		{"ld.relaxed.gpu.u32 r0,[c];", "ld.u32 r0,[s];"},
+		{"atom.add.u32 r0,[in],1;", "atom.add.u32 r0,[s],1;"},
+		{"red.add.u32 [c],1;", "red.add.u32 [s],1;"},
+		{".reg .bf16 x;", ".reg .f16 x;"},
+		{".reg .bf16x2 x;", ".reg .f16x2 x;"},
+		{".reg .tf32 x;", ".reg .f32 x;"},
 	} {
 		for text, want := range map[string]bool{c.rejected: false, c.accepted: true} {
 			m, err := Parse(declared + text + " ret; }")

@@ -142,13 +142,17 @@ func sizes(f *Function) (list []uint64) {
 func (l *Linker) Link(known func(function string) bool) (text string, messages []string) {
 	var b strings.Builder
 	version, target := int32(0), int32(0)
+	features := ""
 	for _, t := range l.texts {
-		version, target = max(version, t.m.Version), max(target, t.m.Target)
+		version = max(version, t.m.Version)
+		if t.m.Target > target || t.m.Target == target && features == "" {
+			target, features = t.m.Target, t.m.Features
+		}
 	}
 	if len(l.texts) == 0 { // the result is a module without anything in it
 		version, target = 60, 50
 	}
-	fmt.Fprintf(&b, ".version %d.%d\n.target sm_%d\n.address_size 64\n", version/10, version%10, target)
+	fmt.Fprintf(&b, ".version %d.%d\n.target sm_%d%s\n.address_size 64\n", version/10, version%10, target, features)
 	for i, t := range l.texts {
 		at := make(map[int]string)       // what replaces names at their places
 		names := make(map[string]string) // what replaces all names of the text

@@ -234,11 +234,12 @@ func (p *parser) version() *Error {
 func (p *parser) target() *Error {
 	for {
 		if sm, is := strings.CutPrefix(p.tok.text, "sm_"); is {
-			n, err := strconv.ParseUint(strings.TrimRight(sm, "af"), 10, 16)
+			number := strings.TrimRight(sm, "af")
+			n, err := strconv.ParseUint(number, 10, 16)
 			if err != nil {
 				return p.unexpected("a target")
 			}
-			p.m.Target = int32(n)
+			p.m.Target, p.m.Features = int32(n), sm[len(number):]
 		}
 		p.advance()
 		if !p.take(",") {

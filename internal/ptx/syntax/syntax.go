@@ -18,8 +18,9 @@ func (e *Error) Error() string { return fmt.Sprintf("line %d, column %d: %s", e.
 
 // Module is a text.
 type Module struct {
-	Version   int32 // 87 for 8.7
-	Target    int32 // 90 for sm_90
+	Version   int32  // 87 for 8.7
+	Target    int32  // 90 for sm_90
+	Features  string // of the target: "a" for sm_90a
 	Vars      []*Var
 	Functions []*Function
 	Aliases   []Alias

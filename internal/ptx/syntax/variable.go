@@ -98,7 +98,8 @@ func (p *parser) declared(space Space, pos Pos) (*Var, *Error) {
 				}
 			}
 		default:
-			if v.Type = t.text[1:]; TypeSize(v.Type) == 0 {
+			v.Type = t.text[1:]
+			if TypeSize(v.Type) == 0 || space == Reg && slices.Contains(notOfRegisters, v.Type) {
 				return nil, &Error{t.pos, fmt.Sprintf("there is no type %q", t.text)}
 			}
 		}
@@ -111,6 +112,9 @@ func (p *parser) declared(space Space, pos Pos) (*Var, *Error) {
 	}
 	return v, p.declarator(v)
 }
+
+// notOfRegisters are the types of numbers that registers of type b have.
+var notOfRegisters = []string{"bf16", "bf16x2", "tf32", "e4m3", "e5m2", "e4m3x2", "e5m2x2"}
 
 // mostNames is the largest number of variables, other than registers, that one name declares.
 const mostNames = 1 << 16
