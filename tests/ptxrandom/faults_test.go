@@ -44,7 +44,7 @@ const imageAt, constantsAt = 1 << 32, 1 << 33
 
 // translated returns the program, ready to be executed.
 func (p *program) translated(lines []string) (*kernelOf, error) {
-	mod, err := compile.Parse(header + strings.Join(lines, "\n"))
+	mod, err := compile.Parse(p.header + strings.Join(lines, "\n"))
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,8 @@ func (p *program) translated(lines []string) (*kernelOf, error) {
 	params := vm.BytesOf(make([]uint64, 11))[:80]
 	binary.LittleEndian.PutUint64(params, imageAt)
 	copy(params[16:], p.given())
-	m.launch = vm.Launch{Grid: [3]uint32{1, 1, 1}, Cluster: [3]uint32{1, 1, 1}, Block: [3]uint32{threads, 1, 1}, Params: params, Memory: m,
+	m.launch = vm.Launch{Grid: [3]uint32{1, 1, 1}, Cluster: [3]uint32{1, 1, 1},
+		Block: [3]uint32{p.family.threads, 1, 1}, Params: params, Memory: m,
 		Clock: func() int64 { return 1 }, Virtual: true, Workers: 1, Resident: 1}
 	for _, c := range k.Constants {
 		if c.Symbol != "" {

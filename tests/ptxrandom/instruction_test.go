@@ -23,6 +23,7 @@ type tableRow struct {
 	words           []word
 	special         bool // it does more than compute
 	emit            func(g *generator, v form)
+	plain           bool // all it does is compute
 	// together says that all threads have to execute the row.
 	together bool
 }
@@ -85,7 +86,7 @@ var table = sync.OnceValue(func() []*tableRow {
 			}
 		}
 		if r.emit == nil && ordinary(r) {
-			r.emit = (*generator).plain
+			r.emit, r.plain = (*generator).plain, !r.special
 		}
 		if r.emit == nil || structural(r) || unrecorded(r.id) {
 			r.weight = 0
@@ -297,7 +298,7 @@ func (g *generator) variant(row *tableRow) (form, bool) {
 				v.values[i] = pick(g, w.choices...)
 			}
 		}
-		if v.later() {
+		if v.later() || !g.has(v) {
 			continue
 		}
 		// The first row that has the text is the one that counts.

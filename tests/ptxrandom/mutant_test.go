@@ -50,7 +50,7 @@ func (pr *pairOf) mutated(seed uint64) (text, line string) {
 			break
 		}
 	}
-	return header + strings.Join(lines, "\n") + "\n", line
+	return p.header + strings.Join(lines, "\n") + "\n", line
 }
 
 // replaced replaces one of the places in which a pattern matches.

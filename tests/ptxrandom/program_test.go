@@ -76,12 +76,15 @@ type item struct {
 
 // program is a random program.
 type program struct {
-	seed  uint64
-	items []item
-	slots []slot
-	heads []head // what stands before the kernel
-	need  map[string]bool
-	words int // of common memory
+	seed    uint64
+	items   []item
+	slots   []slot
+	heads   []head // what stands before the kernel
+	need    map[string]bool
+	words   int // of common memory
+	held    int // registers of each thread, if the program changes that
+	changes []resize
+	*family
 }
 
 // head is a function that an item calls.
@@ -113,19 +116,21 @@ func mix(x uint64) uint64 {
 }
 
 // choose returns a row. A row that is added to the table changes few of the choices.
-func choose(key uint64, apart bool) *tableRow {
+func (f *family) choose(key uint64, apart bool) *tableRow {
 	var best, plain *tableRow
 	most, plainMost := math.Inf(-1), 0.0
-	for _, row := range table() {
-		if apart && row.together || row.weight == 0 {
+	weights := f.weightsOf()
+	for i, row := range table() {
+		weight := weights[i]
+		if apart && row.together || weight == 0 {
 			continue
 		}
 		u := (float64(mix(row.hash^key)>>11) + 0.5) / (1 << 53)
-		if row.weight == 1 { // the logarithm takes long
+		if weight == 1 { // the logarithm takes long
 			if u > plainMost {
 				plain, plainMost = row, u
 			}
-		} else if score := math.Log(u) / row.weight; score > most {
+		} else if score := math.Log(u) / weight; score > most {
 			best, most = row, score
 		}
 	}
@@ -149,7 +154,7 @@ func generate(seed uint64) *program {
 
 // generateSized returns a program with at least so many statements, and some more.
 func generateSized(seed uint64, least, more int) *program {
-	p := &program{seed: seed, need: make(map[string]bool)}
+	p := &program{seed: seed, need: make(map[string]bool), family: familyOf(seed)}
 	g := &generator{program: p, Rand: rand.New(rand.NewPCG(seed, 1)), kinds: make(map[string]kind)}
 	for _, in := range initial {
 		g.kinds[in.name] = in.kind
@@ -165,6 +170,7 @@ func generateSized(seed uint64, least, more int) *program {
 	g.begin("", "ret uni?")
 	g.line("ret;")
 	g.end()
+	p.settle()
 	return p
 }
 
@@ -187,7 +193,7 @@ func (g *generator) instruction() {
 	outer := g.Rand
 	g.Rand = rand.New(rand.NewPCG(key, 2))
 	defer func() { g.Rand = outer }()
-	row := choose(key, g.depth > 0)
+	row := g.choose(key, g.depth > 0)
 	v, ok := g.variant(row)
 	if !ok {
 		return
@@ -343,11 +349,11 @@ func (p *program) kernel(skip map[int]bool, at int, probe []string) (lines []str
 		}
 		add(-1, ".const .align 16 .b32 c%d[16] = {%s};", p.seed, strings.Join(words, ", "))
 	}
-	cluster := ""
+	directives := p.directives
 	if p.need["cluster"] { // without one, an H200 fails at asynchronous writes to its shared memory (715)
-		cluster = ".reqnctapercluster 1, 1, 1 "
+		directives += ".reqnctapercluster 1, 1, 1 "
 	}
-	add(-1, ".visible .entry k%d(.param .u64 image, .param .align 16 .b8 given[64]) %s{", p.seed, cluster)
+	add(-1, ".visible .entry k%d(.param .u64 image, .param .align 16 .b8 given[64]) %s{", p.seed, directives)
 	add(-1, ".reg .b16 %%h<12>; .reg .b32 %%r<20>; .reg .b64 %%d<12>; .reg .pred %%p<8>;")
 	add(-1, ".reg .b16 %%xh, %%xh1; .reg .b32 %%xr, %%xr1, %%xr2, %%xs, %%xi, %%xc, %%xm<16>; "+
 		".reg .b64 %%xd, %%xd1, %%xe<8>, %%xp; .reg .b16 %%xhv<16>;")
@@ -356,6 +362,9 @@ func (p *program) kernel(skip map[int]bool, at int, probe []string) (lines []str
 	add(-1, ".reg .pred %%pc, %%pn, %%pz, %%pw, %%pm, %%px, %%py; .reg .b32 %%mf<8>, %%mb<8>, %%mt<8>; .reg .b64 %%md<4>;")
 	add(-1, ".reg .b32 %%of<8>, %%ob<8>, %%ot<8>, %%oe<4>; .reg .b64 %%od<4>;")
 	add(-1, "ld.param.u64 %%im, [image]; mov.u32 %%me, %%tid.x;")
+	if p.family.threads > threads {
+		add(-1, "and.b32 %%me, %%me, %d;", threads-1)
+	}
 	add(-1, "mad.wide.u32 %%in, %%me, 8, %%im; add.u64 %%out, %%in, %d;", results)
 	add(-1, "mad.wide.u32 %%gA, %%me, 64, %%im; add.u64 %%nA, %%gA, %d; add.u64 %%gA, %%gA, %d;", constant, scratch)
 	add(-1, "add.u64 %%gT, %%im, %d; setp.eq.u64 %%pn, %%im, 0; setp.eq.u32 %%pz, %%me, 0; "+
@@ -544,8 +553,6 @@ func (p *program) given() []byte {
 	}
 	return b
 }
-
-const header = ".version 8.7\n.target sm_90\n.address_size 64\n"
 
 // textHash returns a number for the text of a program.
 func textHash(lines []string) uint32 {

@@ -99,7 +99,7 @@ func (m *machine) executeAll(mod driver.Module, programs []*program, images [][]
 			return nil, r
 		}
 		memory, given := m.memory+driver.DevicePtr(i*imageSize), p.given()
-		r = m.LaunchKernel(m.at, f, 1, 1, 1, threads, 1, 1, 0, 0, driver.KernelParams{
+		r = m.LaunchKernel(m.at, f, 1, 1, 1, p.family.threads, 1, 1, 0, 0, driver.KernelParams{
 			Ptrs: []unsafe.Pointer{unsafe.Pointer(&memory), unsafe.Pointer(&given[0])}, Sizes: []uint32{8, 64}})
 		if r != ok {
 			return nil, r
@@ -141,8 +141,12 @@ func newBatch(programs ...*program) *batch {
 // build writes the text.
 func (b *batch) build() {
 	var t strings.Builder
-	t.WriteString(header)
-	b.lines = make([]place, strings.Count(header, "\n")+1)
+	head := header
+	if len(b.programs) > 0 {
+		head = b.programs[0].header
+	}
+	t.WriteString(head)
+	b.lines = make([]place, strings.Count(head, "\n")+1)
 	for i, p := range b.programs {
 		if b.skip[i] == nil { // left out
 			continue
@@ -443,7 +447,7 @@ func (pr *pairOf) explain(p *program, skip map[int]bool, image []byte, d *differ
 		}
 	}
 	lines, _ := p.kernel(skip, d.Item, regs)
-	mod, log, r := pr.sim.load(header + strings.Join(lines, "\n"))
+	mod, log, r := pr.sim.load(p.header + strings.Join(lines, "\n"))
 	if r != ok {
 		d.Operands = "unknown: " + log
 		return

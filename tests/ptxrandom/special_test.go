@@ -27,6 +27,8 @@ func init() {
 	special("mov pred,and pred,or pred,xor pred,not pred,selp", (*generator).plain, false, 1)
 	special("add,sub", (*generator).sum, false, 1)
 	special("call", (*generator).call, false, 0.6)
+	special("setmaxnreg", (*generator).registers, true, 1)
+	special("vote op=,shfl mode=", (*generator).alone, true, 1)
 	special("vote,shfl,match,redux", (*generator).warp, true, 1)
 	special("elect", (*generator).warp, true, 1)
 	special("activemask", (*generator).activemask, true, 0.5)
@@ -253,7 +255,7 @@ func (g *generator) warp(v form) {
 		o.list[3] = pick(g, "0x1f", "0", "0x1c1f", "0x181f", "0x1c03", "0x1800", "0x0f0f", o.list[3])
 	}
 	last := len(o.list) - 1
-	masked := v.row.name != "shfl" && g.IntN(3) == 0
+	masked := v.row.name != "shfl" && g.IntN(3) == 0 && v.has("sync")
 	g.begin(v.String(), v.row.id)
 	g.cur.shape = strings.Join(o.shape, " ")
 	label := ""
@@ -278,6 +280,14 @@ func (g *generator) warp(v form) {
 		}
 	}
 	g.end()
+}
+
+// alone writes an instruction of a warp without a mask.
+func (g *generator) alone(v form) {
+	g.begin("", "bar warp sync")
+	g.line("bar.warp.sync -1;")
+	g.end()
+	g.warp(v)
 }
 
 func (g *generator) activemask(v form) {

@@ -208,7 +208,8 @@ func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Op
 	return err
 }
 
-// ofBF16 reports whether a conversion is from or to bf16: its registers may not be wider than their values.
+// ofBF16 reports whether a conversion is from or to bf16: its registers may not be wider than
+// their values.
 func ofBF16(v *variant) bool { return v.T() == "bf16" || v.Get("u") == "bf16" }
 
 // restricted returns an error for an operand that NVIDIA's compiler rejects although it has the right

@@ -13,14 +13,16 @@ import (
 	"github.com/purecu/purecu/internal/ptx/syntax"
 )
 
-// operandsFile says which operands an H200's driver (580, CUDA 13.0) accepts. A line has an instruction and, for
-// each operand, its index and the types of registers and the constants that were tried in its place, with + if they were
-// accepted, and with - if they were not (218). The other operands are registers of type b.
+// operandsFile says which operands an H200's driver (580, CUDA 13.0) accepts. A line has an
+// instruction and, for each operand, its index and the types of registers and the constants that
+// were tried in its place, with + if they were accepted, and with - if they were not (218). The
+// other operands are registers of type b.
 const operandsFile = "testdata/operands-cuda13.0.tsv.gz"
 
 var tried = regexp.MustCompile(`[+-]\w+`)
 
-// TestOperands compiles instructions with the operands that an H200's driver accepts and with those that it rejects.
+// TestOperands compiles instructions with the operands that an H200's driver accepts and with
+// those that it rejects.
 func TestOperands(t *testing.T) {
 	f, err := os.Open(operandsFile)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/purecu/purecu/internal/ptx/syntax"
 )
 
-// NVIDIA's compiler rejects registers whose declared type does not fit the operand. What follows is what the
-// compiler of driver 580 has said about the entries of the table with registers of all types: see
-// testdata/operands.tsv.
+// NVIDIA's compiler rejects registers whose declared type does not fit the operand. What follows
+// is what the compiler of driver 580 has said about the entries of the table with registers of
+// all types: see testdata/operands-cuda13.0.tsv.gz.
 
 // Types of operands that no instruction names.
 const (
@@ -133,7 +133,8 @@ func fits(register, want string) bool {
 	return register[0] == 'b' || want[0] == 'b' || register == want
 }
 
-// unfit returns an error for a register whose type does not fit an operand, and for a float that is no value.
+// unfit returns an error for a register whose type does not fit an operand, and for a float that
+// is no value.
 func (t *translator) unfit(v *variant, w isa.Operand, have syntax.Operand) *Error {
 	if strings.IndexByte("PABCmnlt", w.Role) >= 0 {
 		return nil

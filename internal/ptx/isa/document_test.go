@@ -101,8 +101,6 @@ An H200 does not compute what the manual says for some operands of ` + "`vadd`, 
 ` + "`vmax`, `vshl`, `vshr`, `vset` and `vmad` with `.sat`, `.min`, `.max`, `.shr7` or `.shr15`" + `, and for some NaNs
 of ` + "`cvt.rna.tf32`" + `. The results here are those of the H200.
 
-Not compared with a GPU are ` + "`vote` and `shfl` without `.sync`, and `setmaxnreg`" + `.
-
 The approximate instructions (` + "`approx`, `full`" + `) are more precise than the manual demands, and their last bits
 differ from those of a GPU. So do products of matrices with elements of 8 or 16 bits or tf32: the sums here have 64
 bits, and are rounded once. This is what the test allows, and the largest difference that it has seen:
@@ -120,11 +118,17 @@ The compiler of driver 580 changes what some instructions compute. The software 
   get a wrong table if another logical instruction reads the result.
 - The least integer is positive for instructions behind ` + "`abs`" + `.
 - A register that a float was written to, and that is a distance of a shift or is stored as a shorter integer, is
-  converted to an integer.
-- Registers of 16 bits have other bits above, which ` + "`mul.wide` and comparisons" + ` of integers see, if the result of
-  ` + "`neg`, `abs` or `set`" + ` for floats of 16 bits is in them.
+  converted to an integer. If it is an element of a vector, all the elements are.
+- Registers of 16 bits have other bits above, which ` + "`mul.wide`, `shr` and comparisons" + ` of integers see, if the
+  result of ` + "`neg`, `abs` or `set`" + ` for floats of 16 bits is in them.
 - ` + "`sub.cc`" + ` of a register and itself borrows.
-- A conversion to an integer of what another conversion has rounded to 16 bits may be another integer.
+- A conversion to an integer of what another conversion has rounded to 16 bits may be another integer, and so may one
+  of the integer that another conversion has made of a NaN.
+- The upper half of an operand of ` + "`add.noftz.f16x2` and `add.noftz.bf16x2`" + ` for shared memory is bits 32 to 47 of a
+  result of 64 bits if the operand is the result of ` + "`vadd`, `vsub`, `vabsdiff`, `vmin`, `vmax`, `vshl`, `vshr`," + `
+  ` + "`vset` or `vmad`" + `: often it is 0 or all ones.
+- A comparison whose result is the guard of ` + "`exit`" + ` may be made again without its ` + "`.ftz`" + `.
+- A division by the result of ` + "`set` or `lop3`" + ` with a predicate may be wrong.
 - A shift of 16 bits to the right by a constant above 65,535 does nothing.
 - ` + "`slct`" + ` selects the other value if 2^31-1 or -2^31 is the constant that it compares with 0.
 `)
