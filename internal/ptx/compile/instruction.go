@@ -220,7 +220,7 @@ func (t *translator) restricted(v *variant, w isa.Operand, have syntax.Operand) 
 	switch {
 	case constant && v.Name == "setp" && w.Role == 'C' && strings.HasPrefix(v.T(), "bf16"):
 		return t.unsupported("a constant as a predicate")
-	case constant && v.Name == "stackrestore":
+	case constant && v.Name == "stackrestore", float && v.Name == "bmsk":
 		return t.unsupported("a constant")
 	case constant && (v.Name == "discard" || v.Name == "applypriority") && w.Role == 'i' && n != 128:
 		return t.unsupported(fmt.Sprintf("%d bytes", int64(n)))
@@ -461,6 +461,11 @@ func (t *translator) move(v *variant, o vm.Op) (done bool, err *Error) {
 		return false, nil
 	}
 	typ := v.T()
+	for i, w := range v.Operands() {
+		if err := t.unfit(v, w, list[i]); err != nil {
+			return true, err
+		}
+	}
 	if v.Has("vec") {
 		return true, t.moveElements(o, list[0], list[1], int(v.Get("vec")[1]-'0'), typ)
 	}

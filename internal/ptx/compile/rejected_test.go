@@ -81,6 +81,8 @@ func TestRejected(t *testing.T) {
 		{"cvt.rn.f16.bf16 d0,h1;", "cvt.rn.f16.bf16 h0,h1;"},
 		{"shr.b64 d0,d1,0f3F800000;", "shr.b64 d0,d1,1;"},
 		{"bmsk.clamp.b32 r0,r1,0f3F800000;", "bmsk.clamp.b32 r0,r1,3;"},
+		{"bmsk.wrap.b32 r0,0f3F800000,r1;", "bmsk.wrap.b32 r0,r2,r1;"},
+		{".reg .v4 .f16 v; mov.v4.u16 v,{h0,h1,h2,h3};", ".reg .v4 .u16 v; mov.v4.u16 v,{h0,h1,h2,h3};"},
 		{"lop3.b32 r0,r1,r2,r3,0f3F800000;", "lop3.b32 r0,r1,0f3F800000,r3,1;"},
 		{"ld.global.L2::cache_hint.u32 r0,[d0],0d3FF0000000000000;", "ld.global.L2::cache_hint.u32 r0,[d0],1;"},
 		{"setp.le.xor.bf16 p,h0,h1,1;", "setp.le.xor.f16 p,h0,h1,1;"},
