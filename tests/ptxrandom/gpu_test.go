@@ -16,9 +16,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/loader"
 )
 
 var (
@@ -72,13 +69,7 @@ func work(in io.Reader, out io.Writer) int {
 			pr.gpu.change = func(text string) string { return strings.ReplaceAll(text, "@%pn trap;", "X: bra X;") }
 		}
 	default:
-		if path == "1" {
-			path = "" // the system's
-		}
-		var lib *loader.Library
-		if lib, err = loader.Open(path); err == nil {
-			pr.gpu, err = open(driver.New(lib))
-		}
+		pr.gpu, err = machineOf(path)
 	}
 	if err != nil {
 		return fail(err)

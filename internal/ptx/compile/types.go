@@ -10,7 +10,7 @@ import (
 
 // NVIDIA's compiler rejects registers whose declared type does not fit the operand. What follows
 // is what the compiler of driver 580 has said about the entries of the table with registers of
-// all types: see testdata/operands-cuda13.0.tsv.gz.
+// all types: see package operands.
 
 // Types of operands that no instruction names.
 const (
