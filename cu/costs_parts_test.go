@@ -234,21 +234,21 @@ func (r *costRig) addPartsOfLegacyRecord() {
 			return driver.ResultSuccess
 		}),
 		r.part("table, in the context", call),
-		r.part("and the gate of captures", func() driver.Result {
-			sc.beginLegacy()
-			res := call()
-			sc.endLegacy()
-			return res
-		}),
-		r.part("and calls in flight", func() driver.Result {
-			if !sc.Acquire(sc) || !sl.Begin(sl) {
+		r.part("and a call in flight, marked for captures", func() driver.Result {
+			if !sc.AcquireMarked(sc) || sc.ctx.captureGate.Legacy.IsShut() {
 				return driver.ResultUnknown
 			}
-			sc.beginLegacy()
 			res := call()
-			sc.endLegacy()
+			sc.ReleaseMarked(sc)
+			return res
+		}),
+		r.part("and on the event", func() driver.Result {
+			if !sc.AcquireMarked(sc) || sc.ctx.captureGate.Legacy.IsShut() || !sl.Begin(sl) {
+				return driver.ResultUnknown
+			}
+			res := call()
 			sl.End(sl)
-			sc.leave()
+			sc.ReleaseMarked(sc)
 			return res
 		}),
 		r.cu(wholePart, "", func() error { return e.Record(legacy) }),

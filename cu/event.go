@@ -219,13 +219,18 @@ func (e *Event) Compare(other *Event) int { return e.Key().Compare(other.Key()) 
 func (e *Event) Record(s *Stream) error {
 	const op = "cuEventRecord"
 	if e != nil && s != nil && s.core != nil {
-		if o := e.load(); o != nil {
-			done, err := o.core.recordFast(op, s.core)
-			runtime.KeepAlive(s)
-			runtime.KeepAlive(o)
-			if done {
+		o := e.load()
+		if o == nil {
+			var err error
+			if o, err = e.createOn(op, s); err != nil {
 				return err
 			}
+		}
+		done, err := o.core.recordFast(op, s.core)
+		runtime.KeepAlive(s)
+		runtime.KeepAlive(o)
+		if done {
+			return err
 		}
 	}
 	return e.record(op, s, RecordDefault, byRecord)

@@ -2,6 +2,7 @@ package cu
 
 import (
 	"context"
+	"runtime"
 	"time"
 )
 
@@ -31,6 +32,16 @@ import (
 // other functions.
 func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 	const op = "cuEventElapsedTime"
+	if e != nil && start != nil {
+		if a, b := start.load(), e.load(); a != nil && b != nil {
+			d, st, done := b.core.sinceFast(a.core)
+			runtime.KeepAlive(a)
+			runtime.KeepAlive(b)
+			if done {
+				return d, st, nil
+			}
+		}
+	}
 	iv, err := enterInterval(op, start, e)
 	if err != nil {
 		return 0, StatusUnknown, err

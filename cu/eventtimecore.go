@@ -30,6 +30,37 @@ func (iv *interval) measure(op string) (time.Duration, Status, error) {
 	return measure(op, iv.startSlot, iv.stopSlot)
 }
 
+// sinceFast returns the time since the record of another event in the usual case: this package has
+// recorded both, not for a whole context, and nobody observes. In all other cases, also for wrong
+// arguments, it reports false, and the caller makes the call with enterInterval and measure.
+func (c *eventCore) sinceFast(start *eventCore) (d time.Duration, st Status, done bool) {
+	from, to := start.slot.Load(), c.slot.Load()
+	if from == nil || to == nil || start.ctx != c.ctx || (start.flags|c.flags)&EventDisableTiming != 0 {
+		return 0, StatusUnknown, false
+	}
+	m, n, drv := from.Bits(), to.Bits(), to.drv
+	if m&n&slotRecorded == 0 || (m|n)&slotWhole != 0 || drv.observer() != nil || !from.Acquire(from) {
+		return 0, StatusUnknown, false
+	}
+	if !to.Acquire(to) {
+		from.leave()
+		return 0, StatusUnknown, false
+	}
+	ms, res := drv.calls.EventElapsedTimeV2(driver.At{}, from.raw, to.raw)
+	to.leave()
+	from.leave()
+	switch res {
+	case driver.ResultSuccess:
+		return milliseconds(ms), Complete, true
+	case driver.ResultNotReady:
+		return 0, Pending, true
+	}
+	return 0, StatusUnknown, false
+}
+
+// milliseconds converts a time of the driver.
+func milliseconds(ms float32) time.Duration { return time.Duration(math.Round(float64(ms) * 1e6)) }
+
 // measure asks the driver for the time between two records.
 func measure(op string, start, stop *slot) (time.Duration, Status, error) {
 	// Exposed events are passed to the driver even if this package has not recorded them. A first
@@ -50,7 +81,7 @@ func measure(op string, start, stop *slot) (time.Duration, Status, error) {
 	case driver.ResultSuccess:
 		start.observeDone()
 		stop.observeDone()
-		return time.Duration(math.Round(float64(ms) * 1e6)), Complete, nil
+		return milliseconds(ms), Complete, nil
 	case driver.ResultNotReady:
 		return 0, Pending, nil
 	case driver.ResultInvalidHandle:

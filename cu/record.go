@@ -61,11 +61,24 @@ func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error)
 	if sl.Watched() || drv.tracersOrCaptures() {
 		return false, nil // before Begin: even a refused record changes the generation, and ends the sequence number
 	}
-	if !sc.Acquire(sc) {
+	legacy := sc.raw == driver.CU_STREAM_LEGACY
+	switch {
+	case !legacy:
+		if !sc.Acquire(sc) {
+			return false, nil
+		}
+	case !sc.AcquireMarked(sc):
+		return false, nil
+	case sc.ctx.captureGate.Legacy.IsShut():
+		sc.ReleaseMarked(sc)
 		return false, nil
 	}
 	if !sl.Begin(sl) {
-		sc.leave()
+		if legacy {
+			sc.ReleaseMarked(sc)
+		} else {
+			sc.leave()
+		}
 		return false, nil
 	}
 	sl.recordedOn(sc)
@@ -73,12 +86,7 @@ func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error)
 	if drv.sequenced.Load() {
 		noted = sl.noteSequence(sc)
 	}
-	var res driver.Result
-	if sc.raw == driver.CU_STREAM_LEGACY {
-		res = sc.recordEvent(sl.raw)
-	} else {
-		res = drv.calls.EventRecord(sc.at, sl.raw, sc.raw)
-	}
+	res := drv.calls.EventRecord(sc.at, sl.raw, sc.raw)
 	if noted != 0 {
 		sl.confirm(noted, res)
 	}
@@ -89,7 +97,11 @@ func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error)
 		sl.SetBits(slotRecorded)
 	}
 	sl.End(sl)
-	sc.leave()
+	if legacy {
+		sc.ReleaseMarked(sc)
+	} else {
+		sc.leave()
+	}
 	if res != driver.ResultSuccess {
 		return true, c.ctx.callError(op, uintptr(sl.raw), res)
 	}

@@ -26,6 +26,9 @@ func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool, 
 	if !foreign {
 		ctx.addWakeUp()
 	}
+	if raw == driver.CU_STREAM_LEGACY {
+		ctx.captureGate.Legacy.Join(&s.core.Refs)
+	}
 	return s
 }
 

@@ -66,6 +66,7 @@ func (sc *streamCore) free(at driver.At) (op string, res driver.Result) {
 	defer func() { op, res = sc.freeHandle(at) }() // also if a tracer panics
 	switch {
 	case sc.raw == driver.CU_STREAM_LEGACY:
+		sc.ctx.captureGate.Legacy.Leave(&sc.Refs)
 		// When the context is released, no call can find out any more whether the stream's work is
 		// done, but other code may still use the stream. Objects of this context are destroyed with
 		// the context, so only those of other contexts need the tail.

@@ -49,7 +49,7 @@ func Shut(gates []*Gate, clock driver.Clock) (open func()) {
 	some := func(is func(*Gate) bool) bool { return slices.ContainsFunc(gates, is) }
 	b := watch.BackOff{Policy: watch.Brief, Clock: clock}
 	defer b.End()
-	for some((*Gate).waiting) && b.Slept < yield {
+	for some((*Gate).Waiting) && b.Slept < yield {
 		b.Wait() // else a program that captures all the time would keep these calls waiting forever
 	}
 	for _, g := range gates {
@@ -84,14 +84,20 @@ type Gate struct {
 	// capture that has waited Patience for such a call marks it as checked, so that no other capture
 	// waits for it.
 	long []longCall
+	// counters count further calls in flight: see Join.
+	counters []Counter
 }
+
+// Counter counts calls in flight elsewhere than in a gate.
+type Counter interface{ Marked() bool }
 
 // longCall is a place in Gate.long.
 type longCall struct{ used, checked bool }
 
 const oneCapture = 1 << 32
 
-func (g *Gate) waiting() bool { return g.queue.Load() != 0 }
+// Waiting reports whether a call waits.
+func (g *Gate) Waiting() bool { return g.queue.Load() != 0 }
 
 // Busy reports whether a call is in flight that the driver may be checking.
 func (g *Gate) Busy() bool {
@@ -100,8 +106,27 @@ func (g *Gate) Busy() bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Contains(g.long, longCall{used: true})
+	return slices.Contains(g.long, longCall{used: true}) || slices.ContainsFunc(g.counters, Counter.Marked)
 }
+
+// Join makes captures also wait for the calls that c marks, until Leave. Such a call costs no
+// addition of its own. It has to mark itself first, and then to end and pass the gate by Begin if
+// the gate is shut: either Shut sees the mark, or the call sees that the gate is shut.
+func (g *Gate) Join(c Counter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.counters = append(g.counters, c)
+}
+
+// Leave undoes Join.
+func (g *Gate) Leave(c Counter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.counters = slices.DeleteFunc(g.counters, func(o Counter) bool { return o == c })
+}
+
+// IsShut reports whether a capture begins or ends now.
+func (g *Gate) IsShut() bool { return g.word.Load() >= oneCapture }
 
 // markLongChecked notes that the driver has checked the calls in long by now.
 func (g *Gate) markLongChecked() {

@@ -68,6 +68,42 @@ func TestShutWaits(t *testing.T) {
 	})
 }
 
+// TestJoin shuts a gate during a call that is counted elsewhere.
+func TestJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Gate
+		var calls, other marks
+		g.Join(&calls)
+		g.Join(&other)
+		if calls.n.Add(1); g.IsShut() || !g.Busy() {
+			t.Errorf("during a call shut: %v, busy: %v", g.IsShut(), g.Busy())
+		}
+		time.AfterFunc(Patience/2, func() {
+			if !g.IsShut() {
+				t.Error("the gate is open while Shut waits")
+			}
+			calls.n.Add(-1)
+		})
+		open := Shut([]*Gate{&g}, clock)
+		if calls.n.Load() != 0 {
+			t.Error("Shut has returned before the call")
+		}
+		open()
+		calls.n.Add(1)
+		if g.Leave(&calls); g.Busy() {
+			t.Error("calls are counted elsewhere after Leave")
+		}
+		if other.n.Add(1); !g.Busy() {
+			t.Error("Leave has undone another Join")
+		}
+	})
+}
+
+// marks are marked calls.
+type marks struct{ n atomic.Int32 }
+
+func (m *marks) Marked() bool { return m.n.Load() != 0 }
+
 // TestLongCalls shuts gates during a call that waits for the GPU: the first time this takes as long
 // as Shut waits, and then no time, until another such call begins.
 func TestLongCalls(t *testing.T) {
@@ -160,7 +196,7 @@ func TestInlined(t *testing.T) {
 	if err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	for _, f := range []string{"(*Gate).TryBegin", "(*Gate).End"} {
+	for _, f := range []string{"(*Gate).TryBegin", "(*Gate).End", "(*Gate).IsShut"} {
 		if !strings.Contains(string(out), "can inline "+f+"\n") {
 			t.Errorf("%s is not inlined", f)
 		}

@@ -82,8 +82,8 @@ func newCounted(r *explore.Run) *counted {
 		if c.closed && c.firsts != 1 {
 			r.Fail("%d closes were the first", c.firsts)
 		}
-		if c.Calls() != 0 {
-			r.Fail("%d calls are left", c.Calls())
+		if c.Calls() != 0 || c.Marked() {
+			r.Fail("%d calls are left; marked: %v", c.Calls(), c.Marked())
 		}
 	})
 	return c
@@ -99,6 +99,24 @@ func (c *counted) call() bool {
 		c.r.Fail("a call has begun after Close")
 	}
 	c.use()
+	return true
+}
+
+// callMarked makes a marked call, and reports whether it was allowed.
+func (c *counted) callMarked() bool {
+	late := c.firsts != 0
+	if !c.AcquireMarked(c) {
+		return false
+	}
+	if late {
+		c.r.Fail("a call has begun after Close")
+	}
+	if !c.Marked() {
+		c.r.Fail("the call is not marked")
+	}
+	c.enter()
+	c.leave()
+	c.ReleaseMarked(c)
 	return true
 }
 

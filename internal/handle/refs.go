@@ -33,6 +33,7 @@ import (
 //   - Either one Close reports last, and its caller destroys the object, or Owner.Last is called
 //     once, which destroys it.
 //   - CloseAndRetain and ReleaseLast are Close in two steps, with a call in flight between them.
+//   - AcquireMarked and ReleaseMarked are Acquire and Release. Meanwhile Marked reports true.
 //   - Both happen after all calls have ended.
 type Refs struct {
 	// word is the sum of these fields:
@@ -41,7 +42,8 @@ type Refs struct {
 	//	bit 1       refGone      one goroutine destroys the object, or has destroyed it
 	//	bit 2       refTurn      one of the calls in flight has the turn: see Kept
 	//	bit 3       refAsked     that call releases handles at its end
-	//	bits 4-62   refOne       the number of calls in flight, and of calls that are being refused
+	//	bits 4-33   refOne       the number of calls in flight, and of calls that are being refused
+	//	bits 34-62  refMark      how many of them are marked
 	word explore.Int64
 }
 
@@ -51,6 +53,7 @@ const (
 	refTurn
 	refAsked
 	refOne
+	refMark = refOne << 30
 )
 
 // Owner is the object that a handle stands for.
@@ -96,6 +99,28 @@ func (r *Refs) undo(o Owner) bool {
 	}
 	return false
 }
+
+// AcquireMarked is Acquire of a call that ReleaseMarked ends. If its caller then loads a word that
+// another goroutine has changed before it asks Marked, one of the two sees the other.
+func (r *Refs) AcquireMarked(o Owner) bool {
+	return r.word.Add(refOne+refMark)&refClosed == 0 || r.undoMarked(o)
+}
+
+//go:noinline
+func (r *Refs) undoMarked(o Owner) bool {
+	r.word.Add(-refMark)
+	return r.undo(o)
+}
+
+// ReleaseMarked ends a call that AcquireMarked began.
+func (r *Refs) ReleaseMarked(o Owner) {
+	if r.word.Add(-refOne-refMark) == refClosed {
+		r.last(o, false)
+	}
+}
+
+// Marked reports whether a call that AcquireMarked began is in flight, or is being refused.
+func (r *Refs) Marked() bool { return r.word.Load() >= refMark }
 
 // Retain begins a call even if the handle is closed. The caller must have a call in flight, or be
 // the only one who can close the handle.
@@ -145,10 +170,10 @@ func (r *Refs) ReleaseLast() (last bool) { return r.drop() && r.take() }
 func (r *Refs) Closed() bool { return r.word.Load()&refClosed != 0 }
 
 // Calls returns the number of calls in flight, including those that are being refused.
-func (r *Refs) Calls() int { return int(r.word.Load() / refOne) }
+func (r *Refs) Calls() int { return int(r.word.Load() & (refMark - 1) / refOne) }
 
 // Sole reports whether the handle is open and the caller's call is the only one in flight.
-func (r *Refs) Sole() bool { return r.word.Load()&^refTurn == refOne }
+func (r *Refs) Sole() bool { return r.word.Load()&(refMark-1)&^refTurn == refOne }
 
 // drop ends a call, and reports whether the handle is closed and no call is left.
 func (r *Refs) drop() (idle bool) { return r.word.Add(-refOne) == refClosed }

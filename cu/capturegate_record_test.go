@@ -1,0 +1,83 @@
+package cu
+
+import (
+	"errors"
+	"testing"
+	"weak"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/capturegate"
+)
+
+// recordHook calls a function in each record.
+type recordHook struct {
+	driver.Software
+	during func()
+}
+
+func (d *recordHook) EventRecord(th *driver.Thread, e driver.Event, s driver.Stream) driver.Result {
+	d.during()
+	return d.Software.EventRecord(th, e, s)
+}
+
+// TestRecordsAtGate records on the legacy default stream: captures see the record while the driver
+// checks it, and the record waits while a capture begins or ends.
+func TestRecordsAtGate(t *testing.T) {
+	soft := cusim.New()
+	var gate *capturegate.Gate
+	records := 0
+	hook := &recordHook{soft.Software(), func() {
+		if records++; !gate.Busy() || gate.IsShut() {
+			t.Errorf("during a record busy: %v, shut: %v", gate.Busy(), gate.IsShut())
+		}
+	}}
+	drv := must(Open(WithSoftware(driver.Provide(hook))))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	gate = &gpu.own.core.captureGate.Legacy
+	legacy, second := must(gpu.LegacyStream())(t), must(gpu.LegacyStream())(t)
+	e := must(gpu.NewEvent(EventDisableTiming))(t)
+	record := func(s *Stream) {
+		t.Helper()
+		if err := e.Record(s); err != nil {
+			t.Error(err)
+		}
+	}
+	record(legacy)
+	record(second)
+	if gate.Busy() {
+		t.Error("records are in flight that have returned")
+	}
+	open := capturegate.Shut([]*capturegate.Gate{gate}, drv.table.Clock())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		record(legacy)
+	}()
+	waits := eventually(func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return gate.Waiting()
+		}
+	})
+	if !waits || records != 2 {
+		t.Errorf("%d records were made, and one waits at the gate: %v", records, waits)
+	}
+	open()
+	<-done
+	closed := weak.Make(second.core)
+	if err := errors.Join(second.Close(), e.Close()); err != nil {
+		t.Error(err)
+	}
+	if second = nil; !eventually(func() bool { return closed.Value() == nil }) {
+		t.Error("the gate keeps a stream that is closed")
+	}
+	if err := errors.Join(legacy.Close(), gpu.Close(), drv.Close()); err != nil {
+		t.Error(err)
+	}
+	if records != 3 {
+		t.Errorf("%d records were made", records)
+	}
+}
