@@ -300,7 +300,7 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 func (b *batch) wait(sc *streamCore, errs *batchErrors) {
 	res := b.drv.table.StreamWaitEventAll(driver.At{}, sc.raw, b.events[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
-		if b.drv.captures.n.Load() != 0 {
+		if b.drv.capturing.Load() != 0 {
 			sc.noteCaptureDuringWait(it.slot, it.gen)
 		}
 		if res != driver.ResultSuccess {

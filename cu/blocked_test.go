@@ -204,7 +204,7 @@ func TestNobodyWaitsForWork(t *testing.T) {
 			g, err := r.s.Capture(CaptureRelaxed, func() error { return nil })
 			captured <- errors.Join(err, g.Close())
 		}()
-		eventually(func() bool { return r.drv.captures.n.Load() != 0 })
+		eventually(func() bool { return r.drv.capturing.Load() != 0 })
 		time.Sleep(10 * time.Millisecond) // it waits for the launch by now, most likely
 		r.tell("fake_unblock", "cuEventRecord")
 		r.returns("the record", func() error { return <-recorded })

@@ -159,7 +159,7 @@ func (r *soft) idle(streams ...*Stream) {
 			r.t.Error("a stream is thought to be captured")
 		}
 	}
-	if n := r.drv.captures.n.Load(); n != 0 || len(r.drv.captures.byID) != 0 {
+	if n := r.drv.capturing.Load(); n != 0 || len(r.drv.captures.byID) != 0 {
 		r.t.Errorf("%d captures are under way, %d of them known", n, len(r.drv.captures.byID))
 	}
 }

@@ -173,11 +173,6 @@ func (c *capture) active() bool { return c != nil && !c.over.Load() }
 
 // captures are the captures of a driver that have not ended.
 type captures struct {
-	// n counts the captures, each from before its beginning until after its end. Records and waits
-	// read n, and no other field here while n is 0. Therefore n has a cache line of its own.
-	_    [64]byte
-	n    atomic.Int32
-	_    [64]byte
 	mu   lock.Mutex[lock.Captures]
 	byID map[uint64]*capture
 	// polls is held for reading while an event is polled, or while a wake-up stream is made to wait
@@ -200,11 +195,11 @@ func (c *captures) awaitPolls() {
 func (sc *streamCore) beginCapture(call captureCall, at driver.At) (*capture, error) {
 	d := sc.ctx.drv
 	c := &capture{captureCall: call}
-	d.captures.n.Add(1)
+	d.capturing.Add(1)
 	defer c.lockFamily()()
 	defer sc.shared.change()()
 	fail := func(op string, res driver.Result) (*capture, error) {
-		d.captures.n.Add(-1)
+		d.capturing.Add(-1)
 		return nil, sc.ctx.callError(op, uintptr(sc.raw), res)
 	}
 	sc.countBlocking(1)
@@ -292,7 +287,7 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) driver.Result {
 	streams := c.streams
 	c.streams = nil
 	d.captures.mu.Unlock()
-	defer d.captures.n.Add(-1)
+	defer d.capturing.Add(-1)
 	each(len(streams), func(i int) {
 		s := streams[i]
 		s.shared.work.Lock() // no call adds objects to the graph from now on
@@ -326,7 +321,7 @@ var errInvalidated = errors.New("a call has invalidated the capture")
 // call has invalidated. Calls of other code are not observed: if such a call invalidated a capture
 // just before, e is stored although its call is not the cause.
 func (d *driverCore) noteInvalidating(e *Error) {
-	if d.captures.n.Load() == 0 || e.Result < ResultStreamCaptureUnsupported || e.Result > ResultCapturedEvent ||
+	if d.capturing.Load() == 0 || e.Result < ResultStreamCaptureUnsupported || e.Result > ResultCapturedEvent ||
 		e.Result == ResultStreamCaptureInvalidated || e.Op == endCaptureOp {
 		return
 	}
@@ -376,7 +371,7 @@ func (sc *streamCore) captureAfterWork() *capture {
 // valid until the stream joins or leaves a capture.
 func (sc *streamCore) currentCapture() *capture {
 	c := sc.knownCapture()
-	if c != nil || sc.raw != driver.CU_STREAM_PER_THREAD || sc.ctx.drv.captures.n.Load() == 0 {
+	if c != nil || sc.raw != driver.CU_STREAM_PER_THREAD || sc.ctx.drv.capturing.Load() == 0 {
 		return c
 	}
 	// The capture may have begun in another Do on the same thread.

@@ -967,7 +967,7 @@ func TestRandomJoins(t *testing.T) {
 	}
 	wg.Wait()
 	closes.Wait()
-	if n, all := drv.captures.n.Load(), len(drv.captures.byID); n != 0 || all != 0 {
+	if n, all := drv.capturing.Load(), len(drv.captures.byID); n != 0 || all != 0 {
 		t.Errorf("%d captures are left, %d of them listed", n, all)
 	}
 	err := errors.Join(events[0].Close(), events[1].Close(), contexts[1].Close(), contexts[0].Close(), drv.Close())

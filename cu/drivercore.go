@@ -14,15 +14,18 @@ import (
 
 // driverCore is the state of a Driver. The protocols use it, and not the Driver.
 type driverCore struct {
-	// tracers (nil if there are none), sequenced, and the first fields of calls, which every call
-	// reads, share a cache line.
+	// tracers (nil if there are none) and the next fields, up to the first of calls, share a cache
+	// line: every call reads them, and they change seldom.
 	tracers atomic.Pointer[tracers]
+	// capturing counts the captures, each from before its beginning until after its end. Records and
+	// waits read captures only if it is not 0.
+	capturing atomic.Int32
+	// needContext are the workFunctions that are called in the stream's context.
+	needContext atomic.Uint32
 	// sequenced says that records note their sequence numbers, because many records have been waited
 	// for.
 	sequenced atomic.Bool
-	// needContext are the workFunctions that are called in the stream's context.
-	needContext atomic.Uint32
-	calls       driver.Table
+	calls     driver.Table
 
 	table *driver.Table // &calls
 	name  string
@@ -132,5 +135,5 @@ func (d *driverCore) has(name string) bool {
 // tracersOrCaptures reports whether there are tracers, or captures that have not ended. Events are
 // then recorded and waited for one by one.
 func (d *driverCore) tracersOrCaptures() bool {
-	return d.tracers.Load() != nil || d.captures.n.Load() != 0
+	return d.tracers.Load() != nil || d.capturing.Load() != 0
 }

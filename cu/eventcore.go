@@ -12,18 +12,19 @@ import (
 // eventCore is the state of an event that the event's owner, calls in flight and waiters share. It
 // fills cache lines of its own, because goroutines that poll other events often write to these.
 type eventCore struct {
-	// slot is nil once the event is closed.
+	// slot is nil once the event is closed. A query needs the first cache line, up to first.drv, and
+	// a record the second, up to ctx.
 	slot  atomic.Pointer[slot]
-	first slot // used until the event needs another slot
-
-	ctx *contextCore
-	// id identifies the event: see EventKey.
-	id    uint64
 	flags EventFlags
 	// foreign says that other code owns the CUevent and destroys it.
 	foreign bool
 	// imported says that the CUevent was opened from another process's handle.
 	imported bool
+	first    slot // used until the event needs another slot
+	ctx      *contextCore
+
+	// id identifies the event: see EventKey.
+	id uint64
 	// released says that the event returned to its pool during waits: slot is nil, and the waits
 	// continue.
 	released atomic.Bool

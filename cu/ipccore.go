@@ -99,7 +99,7 @@ func (c *eventCore) refuseNode(op string, sc *streamCore, flags RecordFlags) err
 	if sc.green != nil {
 		return noGreen(op, uintptr(sc.raw))
 	}
-	if flags != RecordDefault || sc.ctx.drv.captures.n.Load() != 0 && sc.captureActive() {
+	if flags != RecordDefault || sc.ctx.drv.capturing.Load() != 0 && sc.captureActive() {
 		if c.slot.Load() == nil {
 			return errClosed(op, "event", uintptr(c.first.raw))
 		}

@@ -3,6 +3,8 @@ package cu
 import (
 	"reflect"
 	"testing"
+
+	"github.com/purecu/purecu/driver"
 )
 
 // TestLines keeps what every record and wait looks at away from what others write.
@@ -13,7 +15,12 @@ func TestLines(t *testing.T) {
 		if !ok {
 			t.Fatalf("%v has no field %s", typ, name)
 		}
-		return f.Offset
+		at := uintptr(0) // FieldByName returns the offset in the embedded structure
+		for _, i := range f.Index {
+			field := typ.Field(i)
+			at, typ = at+field.Offset, field.Type
+		}
+		return at
 	}
 	// Those that goroutines of their own use begin, and end, with a line.
 	for _, typ := range []reflect.Type{reflect.TypeFor[eventCore](), reflect.TypeFor[streamCore]()} {
@@ -21,20 +28,30 @@ func TestLines(t *testing.T) {
 			t.Errorf("%v has %d bytes", typ, typ.Size())
 		}
 	}
-	// A record and a query touch one line of an event.
-	if end := offset(reflect.TypeFor[eventCore](), "first") + offset(reflect.TypeFor[slot](), "core"); end > line {
+	event, stream := reflect.TypeFor[eventCore](), reflect.TypeFor[streamCore]()
+	first := offset(event, "first")
+	if end := first + offset(reflect.TypeFor[slot](), "on"); end > line {
+		t.Errorf("what a query touches are the first %d bytes of an event", end)
+	}
+	if end := offset(event, "id"); end > 2*line || first+offset(reflect.TypeFor[slot](), "capture") > end {
 		t.Errorf("what a record touches are the first %d bytes of an event", end)
 	}
-	drv, captures := reflect.TypeFor[Driver](), reflect.TypeFor[captures]()
-	n := offset(drv, "captures") + offset(captures, "n")
-	for name, other := range map[string]uintptr{
-		"events":                             offset(drv, "events"),
-		"captures.mu":                        offset(drv, "captures") + offset(captures, "mu"),
-		"captures.polls":                     offset(drv, "captures") + offset(captures, "polls"),
-		"frames, which end before captures,": offset(drv, "captures"),
-	} {
-		if d := max(n, other) - min(n, other); d < line {
-			t.Errorf("%s is %d bytes from captures.n", name, d)
+	if end := offset(stream, "resource") + offset(reflect.TypeFor[resource](), "self"); end > line || offset(stream, "serial") > end {
+		t.Errorf("what a record touches are the first %d bytes of a stream", end)
+	}
+	drv := reflect.TypeFor[driverCore]()
+	table := offset(drv, "calls")
+	for _, name := range []string{"tracers", "capturing", "needContext", "sequenced"} {
+		if offset(drv, name) > table {
+			t.Errorf("%s comes after the calls of the driver", name)
+		}
+	}
+	if end := table + offset(reflect.TypeFor[driver.Table](), "clock"); end > line {
+		t.Errorf("what every call reads are the first %d bytes of a driver", end)
+	}
+	for _, name := range []string{"events", "captures", "cores"} {
+		if offset(drv, name) < 2*line {
+			t.Errorf("%s is written, and only %d bytes from what every call reads", name, offset(drv, name))
 		}
 	}
 }

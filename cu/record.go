@@ -90,7 +90,7 @@ func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error)
 	if noted != 0 {
 		sl.confirm(noted, res)
 	}
-	if drv.captures.n.Load() != 0 {
+	if drv.capturing.Load() != 0 {
 		sl.noteCaptureDuringRecord(sc)
 	}
 	if res == driver.ResultSuccess && !sl.recorded() {
@@ -249,7 +249,7 @@ func (sl *slot) record(a recordArgs) (res driver.Result) {
 			sl.observeRefused()
 		}
 	}()
-	if a.flags&RecordExternal != 0 || sl.drv.captures.n.Load() != 0 {
+	if a.flags&RecordExternal != 0 || sl.drv.capturing.Load() != 0 {
 		res = sl.recordInCapture(a)
 		if res == driver.ResultSuccess && a.flags&RecordExternal == 0 && !sl.recorded() { // else the graph records
 			sl.SetBits(slotRecorded)
@@ -273,7 +273,7 @@ func (sl *slot) beginRecord(sc *streamCore) (noted handle.Gen) {
 
 // recordMade notes the result of a record on a stream, or on a whole context if sc is nil.
 func (sl *slot) recordMade(sc *streamCore, res driver.Result) {
-	if sc != nil && sl.drv.captures.n.Load() != 0 {
+	if sc != nil && sl.drv.capturing.Load() != 0 {
 		sl.noteCaptureDuringRecord(sc)
 	}
 	if res == driver.ResultSuccess && !sl.recorded() {
@@ -356,7 +356,7 @@ func (sl *slot) noteSequence(sc *streamCore) (noted handle.Gen) {
 // nextRecord returns the sequence number of the record that the caller is about to make, or 0. The
 // caller has a call in flight. Other code may capture a foreign or exposed stream without notice.
 func (sc *streamCore) nextRecord() uint64 {
-	if sc.ctx.drv.captures.n.Load() != 0 || !sc.Sole() || sc.foreign || sc.exposed.Load() {
+	if sc.ctx.drv.capturing.Load() != 0 || !sc.Sole() || sc.foreign || sc.exposed.Load() {
 		return 0
 	}
 	sc.records++ // only the sole call in flight gets here, so no other goroutine writes the field now

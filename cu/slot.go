@@ -202,7 +202,7 @@ func (sl *slot) destroyLate() {
 
 // mayBeInCapture reports whether the newest record may be part of an active capture.
 func (sl *slot) mayBeInCapture() bool {
-	if sl.drv.captures.n.Load() == 0 {
+	if sl.drv.capturing.Load() == 0 {
 		return false
 	}
 	return sl.inCapture() || sl.Exposed() || sl.Gen().Busy()
@@ -237,7 +237,7 @@ func (sl *slot) ask() (res driver.Result, asked bool) {
 	captures.polls.RLock()
 	defer captures.polls.RUnlock()
 	g := sl.Gen()
-	if g.Busy() && (!sl.Exposed() || captures.n.Load() != 0) {
+	if g.Busy() && (!sl.Exposed() || sl.drv.capturing.Load() != 0) {
 		return driver.ResultNotReady, false
 	}
 	if sl.inCapture() {

@@ -18,6 +18,8 @@ type streamCore struct {
 	// at says in which context calls on the stream are made: the thread's current context for a
 	// stream with a handle of its own, the stream's context for default streams.
 	at driver.At
+	// serial identifies the stream. Handles do not, because the driver reuses them.
+	serial uint64
 	resource
 	// foreign says that other code owns the handle and destroys it.
 	foreign bool
@@ -38,8 +40,6 @@ type streamCore struct {
 	waits watch.Group
 	// green is the stream's green context, which the stream keeps, or nil.
 	green *greenCore
-	// serial identifies the stream. Handles do not, because the driver reuses them.
-	serial uint64
 	streamTurn
 }
 

@@ -38,7 +38,7 @@ func (sc *streamCore) waitFast(op string, c *eventCore) (done bool, err error) {
 		} else {
 			res = drv.calls.StreamWaitEvent(sc.at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
 		}
-		if drv.captures.n.Load() != 0 {
+		if drv.capturing.Load() != 0 {
 			sc.noteCaptureDuringWait(sl, g)
 		}
 	}
@@ -67,11 +67,11 @@ func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 	if flags == WaitDefault {
 		g := sl.Gen()
 		var of *capture
-		if sc.ctx.drv.captures.n.Load() != 0 {
+		if sc.ctx.drv.capturing.Load() != 0 {
 			of = sl.activeCapture()
 		}
 		res = sc.waitEvent(sl.raw, of)
-		if of == nil && sc.ctx.drv.captures.n.Load() != 0 {
+		if of == nil && sc.ctx.drv.capturing.Load() != 0 {
 			sc.noteCaptureDuringWait(sl, g)
 		}
 	} else {

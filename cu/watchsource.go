@@ -73,7 +73,7 @@ func (s *watchSource) Query(q *watch.Query) bool {
 		s.events[i] = driver.Event(h)
 	}
 	d.captures.polls.RLock()
-	if q.Changed() || d.captures.n.Load() != 0 && q.Overtaken() {
+	if q.Changed() || d.capturing.Load() != 0 && q.Overtaken() {
 		d.captures.polls.RUnlock()
 		return false
 	}
@@ -123,7 +123,7 @@ func (s *watchSource) Crowded() {
 }
 
 // MayArm reports false during any capture, because a wake-up stream could join it.
-func (s *watchSource) MayArm() bool { return s.drv.captures.n.Load() == 0 }
+func (s *watchSource) MayArm() bool { return s.drv.capturing.Load() == 0 }
 
 // CanArm reports false after a sticky error: then no stream makes a wake-up.
 func (s *watchSource) CanArm(item watch.Item) bool {
@@ -139,7 +139,7 @@ func (s *watchSource) Arm(item watch.Item, handle uintptr, q *watch.Query) (watc
 	}
 	polls := &d.captures.polls
 	polls.RLock()
-	if q.Changed() || d.captures.n.Load() != 0 {
+	if q.Changed() || d.capturing.Load() != 0 {
 		polls.RUnlock()
 		up.Return()
 		return nil, watch.NotNow
