@@ -58,7 +58,7 @@ func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error)
 		return false, nil
 	}
 	drv := sl.drv
-	if sl.Watched() || drv.tracersOrCaptures() {
+	if sl.Watched() || drv.tracers.Load() != nil || drv.capturing.Load() != 0 {
 		return false, nil // before Begin: even a refused record changes the generation, and ends the sequence number
 	}
 	legacy := sc.raw == driver.CU_STREAM_LEGACY
@@ -73,7 +73,7 @@ func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error)
 		sc.ReleaseMarked(sc)
 		return false, nil
 	}
-	if !sl.Begin(sl) {
+	if !sl.Count() && !sl.BeginCounted(sl) {
 		if legacy {
 			sc.ReleaseMarked(sc)
 		} else {
@@ -86,7 +86,7 @@ func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error)
 	if drv.sequenced.Load() {
 		noted = sl.noteSequence(sc)
 	}
-	res := drv.calls.EventRecord(sc.at, sl.raw, sc.raw)
+	res := drv.calls.EventRecord(driver.At{Context: sc.at.Context}, sl.raw, sc.raw)
 	if noted != 0 {
 		sl.confirm(noted, res)
 	}
@@ -96,7 +96,9 @@ func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error)
 	if res == driver.ResultSuccess && !sl.recorded() {
 		sl.SetBits(slotRecorded)
 	}
-	sl.End(sl)
+	if sl.Uncount() {
+		sl.Ended(sl)
+	}
 	if legacy {
 		sc.ReleaseMarked(sc)
 	} else {

@@ -9,17 +9,13 @@ import (
 // does for records. Otherwise, also for wrong arguments, it reports false, and the caller calls
 // WaitEventWithFlags.
 func (sc *streamCore) waitFast(op string, c *eventCore) (done bool, err error) {
-	drv := sc.ctx.drv
-	if c.ctx.drv != drv || c.flags&(EventInterprocess|EventExternal) != 0 ||
-		sc.at.Thread != nil || drv.tracersOrCaptures() {
-		return false, nil
-	}
-	if !sc.Acquire(sc) {
-		return false, nil
-	}
 	sl := c.slot.Load()
-	if sl == nil {
-		sc.leave()
+	if sl == nil || c.ctx != sc.ctx && c.ctx.drv != sc.ctx.drv || c.flags&(EventInterprocess|EventExternal) != 0 ||
+		sc.at.Thread != nil {
+		return false, nil
+	}
+	drv := sl.drv
+	if drv.tracers.Load() != nil || drv.capturing.Load() != 0 || !sc.Acquire(sc) {
 		return false, nil
 	}
 	if !sl.Acquire(sl) {
@@ -36,7 +32,7 @@ func (sc *streamCore) waitFast(op string, c *eventCore) (done bool, err error) {
 		if sc.raw == driver.CU_STREAM_LEGACY {
 			res = sc.waitEvent(sl.raw, nil)
 		} else {
-			res = drv.calls.StreamWaitEvent(sc.at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
+			res = drv.calls.StreamWaitEvent(driver.At{Context: sc.at.Context}, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
 		}
 		if drv.capturing.Load() != 0 {
 			sc.noteCaptureDuringWait(sl, g)

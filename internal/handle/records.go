@@ -75,30 +75,43 @@ func (g Gen) Sole() bool { return g&genBusy == 1 }
 // caller has nothing to undo.
 //
 // One addition counts the record and prevents the destruction of the event.
-func (r *Records) Begin(o Owner) bool {
-	return r.gen.Add(genOne+1)&genWorn == 0 && r.waits.Load() == 0 && !r.calls.Closed() || r.beginSlow(o)
+func (r *Records) Begin(o Owner) bool { return r.Count() || r.BeginCounted(o) }
+
+// Count counts a record, and reports whether it has begun. If not, the caller calls BeginCounted.
+// Both together are Begin, for callers into which Count has to be inlined.
+func (r *Records) Count() bool {
+	return r.gen.Add(genOne+1)&genWorn == 0 && r.waits.Load() == 0 && !r.calls.Closed()
 }
 
-// beginSlow decides about a record that Begin has counted. If the event is exposed, the record is
+// BeginCounted begins a record that Count has counted. If the event is exposed, the record is
 // allowed. Otherwise the count is taken back. A goroutine that replaces an event watches it until
 // it is closed, so waits must be read before Closed.
-func (r *Records) beginSlow(o Owner) bool {
+func (r *Records) BeginCounted(o Owner) bool {
 	if r.Stays() && !r.calls.Closed() {
 		return true
 	}
-	r.end(o, true)
+	if r.Uncount() {
+		r.last(o, true)
+	}
 	return false
 }
 
 // End ends a record.
-func (r *Records) End(o Owner) { r.end(o, false) }
-
-func (r *Records) end(o Owner, later bool) {
-	r.gen.Add(^uint64(0))
-	if r.calls.Closed() {
-		r.last(o, later)
+func (r *Records) End(o Owner) {
+	if r.Uncount() {
+		r.Ended(o)
 	}
 }
+
+// Uncount ends a record. If it reports true, the caller calls Ended. Both together are End, for
+// callers into which Uncount has to be inlined.
+func (r *Records) Uncount() (closed bool) {
+	r.gen.Add(^uint64(0))
+	return r.calls.Closed()
+}
+
+// Ended destroys a closed event after its last record.
+func (r *Records) Ended(o Owner) { r.last(o, false) }
 
 // Acquire begins a call that is not a record, unless the event is closed.
 func (r *Records) Acquire(o Owner) bool {
