@@ -115,7 +115,7 @@ var mutations = []mutation{
 	{records, "if r.Stays() && !r.calls.Closed() {", "if !r.calls.Closed() && r.Stays() {", ""},
 	{records, "	if r.Uncount() {\n		r.last(o, true)\n", "	if false {\n		r.last(o, true)\n", ""},
 	{records, "	if r.Uncount() {\n		r.last(o, true)\n", "	if r.Uncount() {\n		r.last(o, false)\n", ""},
-	{records, "	if r.Uncount() {\n		r.last(o, true)\n", "	if r.Uncount(); true {\n		r.last(o, true)\n", ""},
+	{records, "	if r.Uncount() {\n		r.last(o, true)\n", "	if r.Uncount(); true {\n		r.last(o, true)\n", takeLooks},
 	{records, "{ r.last(o, false) }", "{ r.last(o, true) }", onlyWhere},
 	{records, "{ r.last(o, false) }", "{}", ""},
 	{records, "	if r.Uncount() {\n		r.Ended(o)\n", "	if false {\n		r.Ended(o)\n", ""},
