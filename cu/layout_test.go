@@ -36,7 +36,8 @@ func TestLines(t *testing.T) {
 	if end := offset(event, "id"); end > 2*line || first+offset(reflect.TypeFor[slot](), "capture") > end {
 		t.Errorf("what a record touches are the first %d bytes of an event", end)
 	}
-	if end := offset(stream, "resource") + offset(reflect.TypeFor[resource](), "self"); end > line || offset(stream, "serial") > end {
+	end := offset(stream, "resource") + offset(reflect.TypeFor[resource](), "self")
+	if end > line || offset(stream, "serial") > end {
 		t.Errorf("what a record touches are the first %d bytes of a stream", end)
 	}
 	drv := reflect.TypeFor[driverCore]()
