@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"reflect"
 	"runtime"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/watch"
@@ -28,17 +32,62 @@ func TestGPUBackgroundHoldsNobody(t *testing.T) {
 	if testing.Short() {
 		step = 11
 	}
-	backgroundHoldsNobody(t, gpuContext(t), step)
+	made := backgroundHoldsNobody(t, gpuContext(t), step)
+	t.Logf("abandoned were %v", made)
 }
 
-// TestBackgroundHoldsNobody does so on the software driver.
+// TestBackgroundHoldsNobody does so on the software driver, where it checks that objects of all types with a
+// method Close were abandoned.
 func TestBackgroundHoldsNobody(t *testing.T) {
-	sim := cusim.New()
-	drv := must(Open(WithSoftware(sim), neverWait))(t)
+	var mu sync.Mutex
+	abandoned := make(map[string]int)
+	drv := must(Open(WithSoftware(cusim.New()), neverWait, WithLeakHook(func(l Leak) {
+		mu.Lock()
+		defer mu.Unlock()
+		if abandoned[l.Kind]++; !l.Abandoned || l.Err != nil {
+			t.Errorf("report %+v", l)
+		}
+	})))(t)
 	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	backgroundHoldsNobody(t, gpu, 11)
+	made := backgroundHoldsNobody(t, gpu, 11)
+	eventually(func() bool {
+		runtime.GC()
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Equal(made, abandoned)
+	})
 	if err := errors.Join(gpu.Close(), drv.Close()); err != nil {
 		t.Error(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if diff := cmp.Diff(made, abandoned); diff != "" {
+		t.Errorf("objects that were abandoned, and reports of them (-objects +reports):\n%s", diff)
+	}
+	kinds := map[reflect.Type]string{
+		reflect.TypeFor[*Context]():      "context",
+		reflect.TypeFor[*DeviceMem]():    "device memory",
+		reflect.TypeFor[*Event]():        "event",
+		reflect.TypeFor[*EventPool]():    "event pool",
+		reflect.TypeFor[*Graph]():        "graph",
+		reflect.TypeFor[*GraphExec]():    "executable graph",
+		reflect.TypeFor[*GreenContext](): "green context",
+		reflect.TypeFor[*HostMem]():      "host memory",
+		reflect.TypeFor[*Library]():      "library",
+		reflect.TypeFor[*MemPool]():      "memory pool",
+		reflect.TypeFor[*Module]():       "module",
+		reflect.TypeFor[*PhysicalMem]():  "physical memory",
+		reflect.TypeFor[*Stream]():       "stream",
+		reflect.TypeFor[*Timeline]():     "timeline",
+		reflect.TypeFor[*VirtualMem]():   "virtual memory",
+	}
+	for _, v := range apiTypes {
+		if _, closes := v.(io.Closer); !closes || reflect.TypeOf(v) == reflect.TypeFor[*Driver]() {
+			continue
+		}
+		if kind := kinds[reflect.TypeOf(v)]; made[kind] == 0 {
+			t.Errorf("no %T is abandoned", v)
+		}
 	}
 }
 
@@ -49,9 +98,11 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 // Where the stream that is held is the only one, the other stream is the context's legacy default stream: that is there
 // without being made, and waits for no stream that is non-blocking. It cannot be captured: the held stream is, then,
 // which enqueues nothing; and no stream is abandoned. Of two streams, the other one is captured, too. From the fourth
-// stream on, it is held with each step's, and where the driver itself waits.
-func backgroundHoldsNobody(t *testing.T, gpu *Context, step int) {
+// stream on, it is held with each step's, and where the driver itself waits. It returns how many objects of each kind
+// were abandoned.
+func backgroundHoldsNobody(t *testing.T, gpu *Context, step int) (made map[string]int) {
 	legacy := must(gpu.LegacyStream())(t)
+	defer legacy.Close()
 	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer mod.Close()
 	spin := must(mod.Function("spin"))(t)
@@ -61,6 +112,7 @@ func backgroundHoldsNobody(t *testing.T, gpu *Context, step int) {
 	var streams []*Stream
 	defer func() { closeAll(t, streams) }()
 	took := make(map[string][]time.Duration)
+	made = make(map[string]int)
 	for n := 1; n <= mostStreams; n++ {
 		held := must(gpu.NewStream(StreamNonBlocking))(t) // while nothing is held
 		streams = append(streams, held)
@@ -83,6 +135,7 @@ func backgroundHoldsNobody(t *testing.T, gpu *Context, step int) {
 			capturing: capturing,
 			spin:      spin,
 			took:      took,
+			made:      made,
 		}
 		b.run(n%43 == 36)
 	}
@@ -91,6 +144,7 @@ func backgroundHoldsNobody(t *testing.T, gpu *Context, step int) {
 		slices.Sort(d)
 		t.Logf("%-28s p50 %8v, longest %8v of %d", name, d[len(d)/2], d[len(d)-1], len(d))
 	}
+	return made
 }
 
 // besideHeld is one round: a stream is held by a timeline.
@@ -101,6 +155,7 @@ type besideHeld struct {
 	held, other, capturing *Stream
 	spin                   *Function
 	took                   map[string][]time.Duration
+	made                   map[string]int // objects that are abandoned, by their kinds
 }
 
 func (b *besideHeld) run(contexts bool) {
@@ -135,7 +190,17 @@ func (b *besideHeld) run(contexts bool) {
 	// Longer than it takes until the watcher has streams wake it.
 	eventually(func() bool { return drv.watch.Waiters() >= 4 })
 	time.Sleep(2 * watch.Long)
-	b.ok(forget())
+	enqueued := make(chan error, 1)
+	go func(forget func() error) { enqueued <- forget() }(forget)
+	forget = nil
+	select {
+	case err := <-enqueued:
+		b.ok(err)
+	case <-time.After(heldUp):
+		t.Errorf("the work is held up, beside %d streams of the program", b.streams)
+		b.ok(tl.Set(1))
+		b.ok(<-enqueued)
+	}
 	collected := make(chan struct{})
 	runtime.AddCleanup(&[8]*int{}, func(c chan struct{}) { close(c) }, collected)
 	for range 3 {
@@ -179,7 +244,11 @@ func (b *besideHeld) run(contexts bool) {
 			}
 			return e.Close()
 		}},
-		{"Context.Alloc", func() error { _, err := b.gpu.Alloc(64); return err }}, // and abandons it
+		{"Context.Alloc", func() error { // and abandons it
+			b.made["device memory"]++
+			_, err := b.gpu.Alloc(64)
+			return err
+		}},
 	} {
 		begun, done := time.Now(), make(chan error, 1)
 		go func() { done <- c.call() }()
@@ -213,22 +282,158 @@ func (b *besideHeld) objects(contexts bool) (forget func() error) {
 	s := b.held
 	if b.streams > 1 {
 		s = must(b.gpu.NewStream(StreamNonBlocking))(t)
+		b.made["stream"]++
 	}
 	tl := must(b.gpu.NewTimeline(0))(t)
 	g := must(s.Capture(CaptureRelaxed, func() error { return s.Memset(mem, 1) }))(t)
 	x := must(g.Instantiate())(t)
 	e := must(b.gpu.NewEvent(0))(t)
 	used := must(b.gpu.Alloc(1 << 10))(t)
+	for _, kind := range []string{"device memory", "device memory", "host memory", "module", "timeline", "graph",
+		"executable graph", "event"} {
+		b.made[kind]++
+	}
 	var another *Context
 	if contexts {
 		another = must(b.gpu.Device().NewContext(0))(t)
 		must(another.NewEvent(0))(t)
+		b.made["context"]++
+		b.made["event"]++
 	}
+	useMemory, useCode, useOthers := b.memory(s), b.code(s), b.others(contexts)
 	return func() error {
 		err := errors.Join(e.Record(s), b.held.Memset(used, 1), b.held.Copy(mem, host.Span(0, 16)),
-			tl.Signal(b.held, 1), x.Launch(b.held), e.Record(b.held))
+			tl.Signal(b.held, 1), x.Launch(b.held), e.Record(b.held), useMemory(), useCode(), useOthers())
 		runtime.KeepAlive(mod)
 		runtime.KeepAlive(another)
+		return err
+	}
+}
+
+// missing reports whether the driver or the device has no objects of a kind. Otherwise it counts an object.
+func (b *besideHeld) missing(kind string, err error) bool {
+	b.t.Helper()
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, ResultNotSupported) {
+		return true
+	}
+	b.ok(err)
+	b.made[kind]++
+	return false
+}
+
+// memory makes memory of all kinds but those of objects, and returns a function that uses it.
+func (b *besideHeld) memory(s *Stream) (use func() error) {
+	var list []Memory
+	var keep []any
+	if m, err := b.gpu.AllocManaged(1<<16, AttachGlobal); !b.missing("managed memory", err) {
+		list = append(list, m)
+	}
+	if m, err := b.gpu.RegisterHost(pages(1<<12), 0); !b.missing("host memory", err) {
+		list = append(list, m)
+	}
+	if m, _, err := b.gpu.AllocPitch(100, 10, 4); !b.missing("device memory", err) {
+		list = append(list, m)
+	}
+	if m, err := s.Alloc(1 << 12); !b.missing("device memory", err) {
+		list = append(list, m)
+	}
+	if p, err := b.gpu.NewMemPool(MemPoolOptions{}); !b.missing("memory pool", err) {
+		m, err := p.Alloc(s, 1<<12)
+		b.missing("device memory", err)
+		list, keep = append(list, m), append(keep, p)
+	}
+	if m, err := b.gpu.Reserve(1 << 30); !b.missing("virtual memory", err) {
+		p, err := b.gpu.NewPhysicalMem(1, PhysicalOptions{})
+		b.missing("physical memory", err)
+		b.ok(errors.Join(m.Grow(1), m.Map(m.Size(), p)))
+		list, keep = append(list, m), append(keep, p)
+	}
+	b.ok(s.Synchronize())
+	return func() error {
+		var errs []error
+		for _, m := range list {
+			errs = append(errs, b.held.Memset(m, 1))
+		}
+		runtime.KeepAlive(keep)
+		return errors.Join(errs...)
+	}
+}
+
+// code makes a library, and graphs of newer nodes, and returns a function that launches them.
+func (b *besideHeld) code(s *Stream) (use func() error) {
+	t := b.t
+	uses := []func() error{func() error { return nil }}
+	if l, err := b.gpu.Device().Driver().LoadLibrary([]byte(countPTX)); !b.missing("library", err) {
+		tick := must(must(l.Kernel("tick"))(t).Function(b.gpu))(t)
+		m := must(b.gpu.Alloc(4))(t)
+		b.made["device memory"]++
+		b.ok(tick.Launch(s, oneThread, Ptr(m)))
+		uses = append(uses, func() error {
+			defer runtime.KeepAlive(l)
+			return tick.Launch(b.held, oneThread, Ptr(m))
+		})
+	}
+	launches := func(g *Graph, flags InstantiateFlags) {
+		x := must(g.InstantiateWithFlags(flags))(t)
+		b.ok(x.Launch(s))
+		b.made["executable graph"]++
+		uses = append(uses, func() error {
+			defer runtime.KeepAlive(g)
+			return x.Launch(b.held)
+		})
+	}
+	allocates := must(b.gpu.NewGraph())(t)
+	b.made["graph"]++
+	if n, m, err := allocates.AddAlloc(64); !b.missing("memory of a graph", err) {
+		must(allocates.AddMemset(m, 1, n))(t)
+		launches(allocates, InstantiateAutoFree)
+	}
+	chooses := must(b.gpu.NewGraph())(t)
+	b.made["graph"]++
+	if c, err := chooses.NewConditionAt(1); !b.missing("condition", err) {
+		delete(b.made, "condition") // it belongs to its graph
+		_, body, err := chooses.AddIf(c)
+		b.ok(err)
+		must(body.AddEmpty())(t)
+		launches(chooses, 0)
+	}
+	b.ok(s.Synchronize())
+	return func() error {
+		var errs []error
+		for _, use := range uses {
+			errs = append(errs, use())
+		}
+		return errors.Join(errs...)
+	}
+}
+
+// others makes a pool of events, and, with contexts, a green context, and returns a function that uses them.
+func (b *besideHeld) others(contexts bool) (use func() error) {
+	t := b.t
+	pool := must(b.gpu.EventPool())(t)
+	e := must(pool.AcquireTracked())(t)
+	b.made["event pool"]++
+	b.made["pooled event"]++
+	var green *GreenContext
+	var s *Stream
+	if contexts {
+		sms, err := b.gpu.Device().SMResource()
+		if err == nil {
+			green, err = b.gpu.NewGreenContext(sms)
+		}
+		if !b.missing("green context", err) {
+			s = must(green.NewStream(0))(t)
+			b.made["stream"]++
+		}
+	}
+	return func() error {
+		err := e.Record(b.held)
+		if s != nil {
+			mem := must(b.gpu.Alloc(4))(t)
+			b.made["device memory"]++
+			err = errors.Join(err, s.Memset(mem, 1))
+		}
+		runtime.KeepAlive(green)
 		return err
 	}
 }
