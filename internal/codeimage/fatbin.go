@@ -56,23 +56,25 @@ func entryText(entry []byte) ([]byte, error) {
 	le := binary.LittleEndian
 	header, packed := uint64(le.Uint32(entry[4:])), uint64(le.Uint32(entry[16:]))
 	flags, size, content := le.Uint64(entry[40:]), le.Uint64(entry[56:]), entry[header:]
+	unpack := unpackLZ4
 	switch {
-	case flags&flagZSTD != 0 || bytes.HasPrefix(content, []byte("\x28\xb5\x2f\xfd")):
-		return nil, errors.New("the PTX in the fatbin is compressed with Zstandard, which is not supported: " +
-			"compile with nvcc -no-compress, or load the PTX itself")
+	case flags&flagZSTD != 0 || bytes.HasPrefix(content, []byte(zstdMagic)):
+		unpack = unpackZSTD
 	case flags&flagLZ4 == 0:
 		return content, nil
-	case packed > uint64(len(content)) || size > mostText:
+	}
+	if packed > uint64(len(content)) || size > mostText {
 		return nil, errors.New("an entry of the fatbin is truncated")
 	}
-	text, err := unpackLZ4(content[:packed], int(size))
+	text, err := unpack(content[:packed], int(size))
 	if err != nil {
 		return nil, fmt.Errorf("the PTX in the fatbin cannot be decompressed: %w", err)
 	}
 	return text, nil
 }
 
-var errLZ4 = errors.New("the compressed data is damaged")
+// errDamaged is the error for compressed data that cannot be decompressed.
+var errDamaged = errors.New("the compressed data is damaged")
 
 // unpackLZ4 decompresses a block of LZ4 that has a size when it is decompressed.
 func unpackLZ4(in []byte, size int) ([]byte, error) {
@@ -96,20 +98,20 @@ func unpackLZ4(in []byte, size int) ([]byte, error) {
 		in = in[1:]
 		n := length(int(token >> 4))
 		if n > len(in) || n > size-len(out) {
-			return nil, errLZ4
+			return nil, errDamaged
 		}
 		out, in = append(out, in[:n]...), in[n:]
 		if len(in) == 0 { // the last sequence has only literals
 			break
 		}
 		if len(in) < 2 {
-			return nil, errLZ4
+			return nil, errDamaged
 		}
 		back := int(binary.LittleEndian.Uint16(in))
 		in = in[2:]
 		n = length(int(token&15)) + 4
 		if back == 0 || back > len(out) || n > size-len(out) {
-			return nil, errLZ4
+			return nil, errDamaged
 		}
 		for n > 0 { // it may overlap itself
 			part := out[len(out)-back:]
@@ -119,7 +121,7 @@ func unpackLZ4(in []byte, size int) ([]byte, error) {
 		}
 	}
 	if len(out) != size {
-		return nil, errLZ4
+		return nil, errDamaged
 	}
 	return out, nil
 }

@@ -63,7 +63,7 @@ func packLZ4(text string, repeated int) []byte {
 func TestPTX(t *testing.T) {
 	text := ".version 7.0 .target sm_80 // " + strings.Repeat("abcdefg", 100)
 	want := text + strings.Repeat("efg", 200) + "end"
-	packed := packLZ4(text, 600)
+	packed, frame := packLZ4(text, 600), handmade(blockOf(0, 9, text[:9]), blockOf(0, len(text)-9, text[9:]))
 	elf := entryOf(2, 90, 0, []byte("\x7fELF"), 0)
 	plain := entryOf(kindPTX, 75, 0, []byte(".version 7.0 plain"), 0)
 	for name, tt := range map[string]struct {
@@ -76,7 +76,9 @@ func TestPTX(t *testing.T) {
 		"newer":         {fatbinOf(plain, entryOf(kindPTX, 100, 0, []byte("newer"), 0)), ".version 7.0 plain", ""},
 		"machine code":  {fatbinOf(elf), "", "no PTX for this device"},
 		"empty":         {fatbinOf(), "", "no PTX for this device"},
-		"ZSTD":          {fatbinOf(entryOf(kindPTX, 80, flagZSTD, []byte("\x28\xb5\x2f\xfd"), 9)), "", "-no-compress"},
+		"ZSTD":          {fatbinOf(plain, elf, entryOf(kindPTX, 80, flagZSTD, frame, len(text))), text, ""},
+		"ZSTD, no flag": {fatbinOf(entryOf(kindPTX, 80, 0, frame, len(text))), text, ""},
+		"half of ZSTD":  {fatbinOf(entryOf(kindPTX, 80, flagZSTD, frame[:9], len(text))), "", "damaged"},
 		"wrong size":    {fatbinOf(entryOf(kindPTX, 80, flagLZ4, packed, len(want)+1)), "", "damaged"},
 		"smaller":       {fatbinOf(entryOf(kindPTX, 80, flagLZ4, packed, len(want)-1)), "", "damaged"},
 		"huge":          {fatbinOf(entryOf(kindPTX, 80, flagLZ4, packed, 1<<40)), "", "truncated"},
@@ -124,6 +126,17 @@ func TestLZ4(t *testing.T) {
 // FuzzFatbin reads arbitrary fatbins.
 func FuzzFatbin(f *testing.F) {
 	f.Add(fatbinOf(entryOf(kindPTX, 80, flagLZ4, packLZ4("abcdef", 40), 49)))
+	sequences := handmade(blockOf(0, 5, "abcde"), compressed("\x18xyz\x02\x00\x01\x02"))
+	f.Add(fatbinOf(entryOf(kindPTX, 80, flagZSTD, sequences, 99)))
+	for name, text := range zstdTexts(f) {
+		frame, err := os.ReadFile("testdata/zstd/" + name + "-19")
+		if err != nil {
+			f.Fatal(err)
+		}
+		if len(frame) < 5000 {
+			f.Add(fatbinOf(entryOf(kindPTX, 80, flagZSTD, frame, len(text))))
+		}
+	}
 	f.Add(fatbinOf(entryOf(2, 90, 0, []byte("\x7fELF"), 0), entryOf(kindPTX, 75, 0, []byte(".version"), 0)))
 	f.Fuzz(func(t *testing.T, image []byte) {
 		if text, err := PTX(image, 90); err != nil && text != nil {
