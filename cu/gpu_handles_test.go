@@ -1,0 +1,177 @@
+package cu
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// TestGPUHandles gives the driver the handles that objects expose, on a real GPU: see gpu_test.go.
+func TestGPUHandles(t *testing.T) {
+	gpu := gpuContext(t)
+	tab, at := gpu.own.core.drv.table, driver.At{Context: driver.Context(gpu.Handle())}
+	check := func(what string, res driver.Result, ok bool) {
+		t.Helper()
+		if tab.Missing(res) != nil {
+			t.Logf("%s: %v", what, res)
+		} else if res != 0 || !ok {
+			t.Errorf("%s: the driver answers %v, and something else than expected", what, res)
+		}
+	}
+	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	defer mod.Close()
+	f, res := tab.ModuleGetFunction(at, driver.Module(mod.Handle()), "spin")
+	check("a module", res, uintptr(f) == must(mod.Function("spin"))(t).Handle())
+
+	tl := must(gpu.NewTimeline(7))(t)
+	defer tl.Close()
+	b := make([]byte, 8)
+	res = tab.MemcpyDtoH(at, b, driver.DevicePtr(tl.Handle()))
+	check("a timeline", res, binary.LittleEndian.Uint64(b) == 7)
+	if tl.Device() != gpu.Device() {
+		t.Error("the timeline is of another device")
+	}
+
+	g := must(gpu.NewGraph())(t)
+	c, err := g.NewConditionAt(1)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		noErr(t, err)
+		_, body, err := g.AddIf(c)
+		noErr(t, err)
+		n := must(body.AddEmpty())(t)
+		if c.Handle() == 0 || n.Graph() != body {
+			t.Errorf("condition %#x, graph %p of a node of %p", c.Handle(), n.Graph(), body)
+		}
+	}
+	x := must(g.Instantiate())(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	noErr(t, errors.Join(x.Upload(s), s.Synchronize(), x.Launch(s), s.Synchronize()))
+	_, res = tab.GraphExecGetFlags(at, driver.GraphExec(x.Handle()))
+	check("an executable graph", res, true)
+	noErr(t, errors.Join(x.Close(), g.Close()))
+
+	if p, err := gpu.NewPhysicalMem(1, PhysicalOptions{}); !errors.Is(err, ResultNotSupported) {
+		noErr(t, err)
+		defer p.Close()
+		o, res := tab.MemGetAllocationPropertiesFromHandle(at, driver.MemGenericAllocationHandle(p.Handle()))
+		check("physical memory", res, o.Location.ID == int32(gpu.Device().Ordinal()))
+	}
+}
+
+// TestGPULibraryFile loads a library of a file, and asks the driver about its handles.
+func TestGPULibraryFile(t *testing.T) {
+	drv := gpuDriver(t)
+	path := filepath.Join(t.TempDir(), "count.ptx")
+	noErr(t, os.WriteFile(path, []byte(countPTX), 0o600))
+	l, err := drv.LoadLibraryFile(path)
+	if errors.Is(err, errors.ErrUnsupported) { // before CUDA 12.0
+		t.Skip(err)
+	}
+	noErr(t, err)
+	k := must(l.Kernel("tick"))(t)
+	if k.Library() != l {
+		t.Error("the kernel is of another library")
+	}
+	own, res := drv.table.KernelGetLibrary(driver.At{}, driver.Kernel(k.Handle()))
+	if drv.table.Missing(res) == nil && (res != 0 || uintptr(own) != l.Handle()) {
+		t.Errorf("the driver says %v, and that the kernel is of library %#x, not %#x", res, own, l.Handle())
+	}
+	noErr(t, l.Close())
+	_, err = drv.LoadLibraryFile(path + ".absent")
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is missing: %v", err)
+	}
+}
+
+// TestGPUGraphNodeBodies finds the bodies of conditional nodes again.
+func TestGPUGraphNodeBodies(t *testing.T) {
+	gpu := gpuContext(t)
+	g := must(gpu.NewGraph())(t)
+	defer g.Close()
+	c, err := g.NewCondition()
+	if errors.Is(err, errors.ErrUnsupported) { // before CUDA 12.3
+		t.Skip(err)
+	}
+	noErr(t, err)
+	n, bodies, err := g.AddSwitch(c, 3)
+	noErr(t, err)
+	if got := must(n.Bodies())(t); !slices.Equal(got, bodies) || n.Graph() != g {
+		t.Errorf("the bodies are %v, want %v", got, bodies)
+	}
+	inner := must(bodies[2].NewCondition())(t)
+	in, body, err := bodies[2].AddIf(inner)
+	noErr(t, err)
+	if got := must(in.Bodies())(t); !slices.Equal(got, []*Graph{body}) || in.Graph() != bodies[2] {
+		t.Errorf("the bodies within a body are %v", got)
+	}
+}
+
+// TestGPUPoolAccess lets another device use the memory of a pool, if there is one.
+func TestGPUPoolAccess(t *testing.T) {
+	gpu := gpuContext(t)
+	p := gpuPool(t, gpu, MemPoolOptions{})
+	if !must(p.Access(gpu.Device()))(t) {
+		t.Error("the pool's own device has no access")
+	}
+	for _, peer := range must(gpu.Device().Driver().Devices())(t) {
+		if peer == gpu.Device() || !must(gpu.Device().CanAccessPeer(peer))(t) {
+			continue
+		}
+		for _, allow := range []bool{true, false} {
+			noErr(t, p.SetAccess(peer, allow))
+			if can := must(p.Access(peer))(t); can != allow {
+				t.Errorf("%v: after SetAccess(%v), Access = %v", peer, allow, can)
+			}
+		}
+	}
+}
+
+// TestGPUVirtualMemAccess asks about access and sizes, and unmaps one of two mappings.
+func TestGPUVirtualMemAccess(t *testing.T) {
+	gpu := gpuContext(t)
+	least, best, err := gpu.Granularity(PhysicalOptions{})
+	if errors.Is(err, ResultNotSupported) {
+		t.Skip(err)
+	}
+	if err != nil || least == 0 || best < least || best%least != 0 {
+		t.Errorf("Granularity = %d, %d, %v", least, best, err)
+	}
+	m := must(gpu.Reserve(8 * best))(t)
+	p := must(gpu.NewPhysicalMem(1, PhysicalOptions{}))(t)
+	size := p.Size()
+	if size%least != 0 {
+		t.Errorf("physical memory of %d bytes, where the granularity is %d", size, least)
+	}
+	second := 4 * best
+	noErr(t, errors.Join(m.Map(0, p), m.Map(second, p), p.Close()))
+	dev := gpu.Device()
+	if a := must(m.Access(second, dev))(t); a != AccessReadWrite {
+		t.Errorf("Access = %v", a)
+	}
+	noErr(t, m.SetAccess(dev, AccessRead))
+	if a := must(m.Access(0, dev))(t); a != AccessRead {
+		t.Errorf("after SetAccess: %v", a)
+	}
+	noErr(t, m.SetAccess(dev, AccessReadWrite))
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	noErr(t, s.Memset(m.Span(second, 64), 3))
+	noErr(t, m.Unmap(second, size)) // waits for the memset
+	if m.Size() != size {
+		t.Errorf("%d bytes are mapped", m.Size())
+	}
+	if err := s.Memset(m.Span(second, 64), 4); !errors.Is(err, ResultInvalidValue) {
+		t.Errorf("a memset of memory that is unmapped: %v", err)
+	}
+	b := make([]byte, 64)
+	if _, err := m.Mem().ReadAt(b, 0); err != nil || b[0] != 3 || b[63] != 3 { // the other mapping has the content
+		t.Errorf("%d, %v", b, err)
+	}
+	noErr(t, m.Close())
+}
