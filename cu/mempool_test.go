@@ -261,8 +261,8 @@ func TestPoolMistakes(t *testing.T) {
 	if _, err := p.Alloc(r.s, 1<<50); !errors.Is(err, ResultOutOfMemory) {
 		t.Errorf("too many bytes: %v", err)
 	}
-	if _, err := r.gpu.NewMemPool(MemPoolOptions{Shareable: true}); !errors.Is(err, ResultNotSupported) {
-		t.Errorf("a shareable pool: %v", err)
+	if _, err := p.Export(); !errors.Is(err, ResultInvalidValue) {
+		t.Errorf("export of a pool that is not shareable: %v", err)
 	}
 	plain := must(r.gpu.Alloc(64))(t)
 	defer plain.Close()

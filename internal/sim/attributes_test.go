@@ -25,6 +25,10 @@ func TestDeviceAttributes(t *testing.T) {
 		driver.CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: 6144,
 		driver.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:           60 << 20,
 	}
+	differs[driver.CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES] = 0
+	if canShareMemory { // but not by fabric handles
+		differs[driver.CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES] = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+	}
 	r := newLab(t)
 	recorded := map[int32]bool{}
 	for line := range strings.Lines(string(text)) {

@@ -200,6 +200,7 @@ func (d *Driver) begin(op string) driver.Result {
 		return driver.ResultNotInitialized
 	}
 	d.engine.catchUp()
+	d.closeFiles()
 	d.space.building = false
 	return ok
 }

@@ -187,6 +187,7 @@ func (a *addressSpace) remove(b *block) {
 	switch b.kind {
 	case poolBlock:
 		b.unused()
+		a.closes(b.chunk.pool)
 	case mappedBlock:
 		a.drop(b.mapping.physical)
 	case deviceBlock, moduleBlock:

@@ -21,6 +21,8 @@ type memPool struct {
 	reserved, used     highWater
 	chunks             []*chunk
 	access             map[*device]int32
+	file               *memoryFile // with the content, if processes share the pool
+	imported           bool        // from another process, or this one
 }
 
 // highWater is a number of bytes, and the most that it was since the last reset.
@@ -36,7 +38,8 @@ func (w *highWater) add(by uint64) {
 type chunk struct {
 	pool       *memPool
 	addr, size uint64
-	live       int // number of blocks that are not freed
+	offset     uint64 // in the file of the pool
+	live       int    // number of blocks that are not freed
 	free       []piece
 }
 
@@ -150,11 +153,16 @@ func (p *memPool) reserve(d *Driver, n uint64) bool {
 			return false
 		}
 	}
-	addr, there := d.space.place(size)
-	if !there {
+	c := &chunk{pool: p, size: size}
+	there := true
+	if p.file != nil {
+		if c.offset, there = p.room(size); !there {
+			return false
+		}
+	}
+	if c.addr, there = d.space.place(size); !there {
 		return false
 	}
-	c := &chunk{pool: p, addr: addr, size: size}
 	c.free = []piece{{addr: c.addr, size: size}}
 	p.chunks = append(p.chunks, c)
 	p.dev.memory += size
@@ -165,11 +173,13 @@ func (p *memPool) reserve(d *Driver, n uint64) bool {
 // trim gives unused chunks back until no more than keep bytes are reserved.
 func (p *memPool) trim(keep uint64) {
 	p.chunks = slices.DeleteFunc(p.chunks, func(c *chunk) bool {
-		if c.live > 0 || p.reserved.now <= keep {
+		if c.live > 0 || p.reserved.now <= keep && !p.imported {
 			return false
 		}
-		p.dev.memory -= c.size
-		p.reserved.now -= c.size
+		if !p.imported {
+			p.dev.memory -= c.size
+			p.reserved.now -= c.size
+		}
 		return true
 	})
 }
@@ -188,7 +198,7 @@ func (p *memPool) allocate(d *Driver, s *stream, size uint64) (driver.DevicePtr,
 	switch {
 	case size == 0: // as on an H200
 		return 0, ok
-	case n < size:
+	case n < size, p.imported:
 		return 0, driver.ResultInvalidValue
 	}
 	now := func(q *piece) bool { return q.after(p, s) }
@@ -207,7 +217,7 @@ func (p *memPool) allocate(d *Driver, s *stream, size uint64) (driver.DevicePtr,
 	if c == nil {
 		return 0, driver.ResultOutOfMemory
 	}
-	b := &block{addr: q.addr, size: size, kind: poolBlock, ctx: s.ctx, chunk: c}
+	b := &block{addr: q.addr, size: size, kind: poolBlock, ctx: s.ctx, chunk: c, data: c.content(q.addr, size)}
 	c.live++
 	p.used.add(size)
 	d.space.add(b)
@@ -298,7 +308,7 @@ func (d *Driver) DeviceSetMemPool(th *driver.Thread, dev driver.Device, h driver
 	switch {
 	case r != ok:
 		return r
-	case p.dev != v:
+	case p.dev != v, p.imported:
 		return driver.ResultInvalidValue
 	}
 	d.defaultPool(v)
@@ -306,8 +316,8 @@ func (d *Driver) DeviceSetMemPool(th *driver.Thread, dev driver.Device, h driver
 	return ok
 }
 
-// MemPoolCreate is cuMemPoolCreate. Pools on the host, of managed memory, or that processes share are
-// not supported.
+// MemPoolCreate is cuMemPoolCreate. Pools on the host or of managed memory are not supported, and
+// processes share pools by files only.
 func (d *Driver) MemPoolCreate(th *driver.Thread, props driver.MemPoolProps) (driver.MemoryPool, driver.Result) {
 	defer d.mu.Unlock()
 	if r := d.beginPools("cuMemPoolCreate", th); r != ok {
@@ -326,12 +336,23 @@ func (d *Driver) MemPoolCreate(th *driver.Thread, props driver.MemPoolProps) (dr
 		h != driver.CU_MEM_HANDLE_TYPE_NONE && h != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
 			h != driver.CU_MEM_HANDLE_TYPE_FABRIC:
 		return 0, driver.ResultInvalidValue
-	case v == nil, props.AllocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED, h != driver.CU_MEM_HANDLE_TYPE_NONE:
+	case v == nil, props.AllocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED, h == driver.CU_MEM_HANDLE_TYPE_FABRIC,
+		h != driver.CU_MEM_HANDLE_TYPE_NONE && !canShareMemory:
 		return 0, driver.ResultNotSupported
+	}
+	var f *memoryFile
+	if props.HandleTypes != driver.CU_MEM_HANDLE_TYPE_NONE {
+		if f = newMemoryFile(poolFileSize(v.ordinal)); f == nil {
+			return 0, driver.ResultOutOfMemory
+		}
+		if f.mapped() == nil {
+			f.close()
+			return 0, driver.ResultOutOfMemory
+		}
 	}
 	d.defaultPool(v)
 	p := d.newPool(v)
-	p.created, p.max = true, props.MaxSize
+	p.created, p.max, p.file = true, props.MaxSize, f
 	return p.handle, ok
 }
 
@@ -351,6 +372,8 @@ func (d *Driver) MemPoolDestroy(th *driver.Thread, h driver.MemoryPool) driver.R
 	}
 	p.destroyed = true
 	p.trim(0)
+	d.space.closes(p)
+	d.closeFiles()
 	p.dev.pools = slices.DeleteFunc(p.dev.pools, func(other *memPool) bool { return other == p })
 	d.objects.remove(uintptr(h))
 	return ok
@@ -546,50 +569,4 @@ func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.St
 	}
 	d.engine.enqueue(s, o)
 	return ok
-}
-
-// MemPoolExportToShareableHandle is cuMemPoolExportToShareableHandle, for pools that no process can
-// share.
-func (d *Driver) MemPoolExportToShareableHandle(th *driver.Thread, h driver.MemoryPool, _ int32,
-	_ uint64) (driver.ShareableHandle, driver.Result) {
-	defer d.mu.Unlock()
-	if _, r := d.aboutPool("cuMemPoolExportToShareableHandle", th, h); r != ok {
-		return driver.ShareableHandle{}, r
-	}
-	return driver.ShareableHandle{}, driver.ResultInvalidValue
-}
-
-// MemPoolImportFromShareableHandle is cuMemPoolImportFromShareableHandle. As no file stands for a pool, it
-// answers as an H200 does about another file.
-func (d *Driver) MemPoolImportFromShareableHandle(th *driver.Thread, _ driver.HostPtr, handleType int32,
-	_ uint64) (driver.MemoryPool, driver.Result) {
-	defer d.mu.Unlock()
-	r := d.beginPools("cuMemPoolImportFromShareableHandle", th)
-	switch {
-	case r != ok:
-		return 0, r
-	case handleType == driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
-		return 0, driver.ResultUnknown
-	}
-	return 0, driver.ResultNotSupported
-}
-
-// MemPoolExportPointer is cuMemPoolExportPointer, for memory that no process can share.
-func (d *Driver) MemPoolExportPointer(th *driver.Thread,
-	_ driver.DevicePtr) (driver.MemPoolPtrExportData, driver.Result) {
-	defer d.mu.Unlock()
-	if r := d.beginPools("cuMemPoolExportPointer", th); r != ok {
-		return driver.MemPoolPtrExportData{}, r
-	}
-	return driver.MemPoolPtrExportData{}, driver.ResultInvalidValue
-}
-
-// MemPoolImportPointer is cuMemPoolImportPointer, for pools that were not imported.
-func (d *Driver) MemPoolImportPointer(th *driver.Thread, h driver.MemoryPool,
-	_ driver.MemPoolPtrExportData) (driver.DevicePtr, driver.Result) {
-	defer d.mu.Unlock()
-	if _, r := d.aboutPool("cuMemPoolImportPointer", th, h); r != ok {
-		return 0, r
-	}
-	return 0, driver.ResultInvalidValue
 }

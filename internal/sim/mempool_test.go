@@ -28,7 +28,7 @@ func TestPoolResults(t *testing.T) {
 	def, res := r.DeviceGetDefaultMemPool(r.th, 0)
 	r.must(res)
 	shared, managed := poolProps(0), poolProps(0)
-	shared.HandleTypes, managed.AllocType = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	shared.HandleTypes, managed.AllocType = driver.CU_MEM_HANDLE_TYPE_FABRIC,
 		driver.CU_MEM_ALLOCATION_TYPE_MANAGED
 	host := driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST}
 	access := func(dev, flags int32) driver.Result {
@@ -37,7 +37,7 @@ func TestPoolResults(t *testing.T) {
 	second := func(_ any, res driver.Result) driver.Result { return res }
 	for name, c := range map[string]struct{ got, want driver.Result }{
 		"a pool of no device":      {second(r.MemPoolCreate(r.th, poolProps(9))), invalid},
-		"a shared pool":            {second(r.MemPoolCreate(r.th, shared)), driver.ResultNotSupported},
+		"a pool for a fabric":      {second(r.MemPoolCreate(r.th, shared)), driver.ResultNotSupported},
 		"a managed pool":           {second(r.MemPoolCreate(r.th, managed)), driver.ResultNotSupported},
 		"destroy the default pool": {r.MemPoolDestroy(r.th, def), invalid},
 		"destroy nothing":          {r.MemPoolDestroy(r.th, 0), invalid},

@@ -57,7 +57,7 @@ func (a *addressSpace) drop(p *physical) {
 // closeFiles closes the files of memory that does not exist any more. A kernel that is executed at
 // present may access such memory.
 func (d *Driver) closeFiles() {
-	if d.engine.executing > 0 {
+	if len(d.space.closing) == 0 || d.engine.executing > 0 {
 		return
 	}
 	for _, f := range d.space.closing {

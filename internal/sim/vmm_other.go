@@ -11,6 +11,10 @@ func newMemoryFile(uint64) *memoryFile { return nil }
 
 func openMemoryFile(int) (*memoryFile, uint64) { return nil, 0 }
 
+func openFile(int, uint64) *memoryFile { return nil }
+
+func (s *memoryFile) mapped() []byte { return nil }
+
 func (s *memoryFile) bytes() []byte { return nil }
 
 func (s *memoryFile) duplicate() int { return -1 }

@@ -34,33 +34,56 @@ func newMemoryFile(size uint64) *memoryFile {
 	return nil
 }
 
-// openMemoryFile returns the memory of a file that another memoryFile has created, or nil.
+// openMemoryFile returns the physical memory of a file that another memoryFile has created, or nil.
 func openMemoryFile(fd int) (*memoryFile, uint64) {
-	var st syscall.Stat_t
-	if syscall.Fstat(fd, &st) != nil || st.Mode&syscall.S_IFMT != syscall.S_IFREG || st.Nlink != 0 ||
-		st.Size == 0 || st.Size%granularity != 0 || st.Size > deviceMemory {
+	size := sizeOfFile(fd)
+	if size == 0 || size%granularity != 0 || size > deviceMemory {
 		return nil, 0
+	}
+	return openFile(fd, size), size
+}
+
+// sizeOfFile returns the size of a file that a memoryFile has created, or 0.
+func sizeOfFile(fd int) uint64 {
+	var st syscall.Stat_t
+	if syscall.Fstat(fd, &st) != nil || st.Mode&syscall.S_IFMT != syscall.S_IFREG || st.Nlink != 0 || st.Size < 0 {
+		return 0
+	}
+	return uint64(st.Size)
+}
+
+// openFile returns the memory of a file that another memoryFile has created, and that has a size, or nil.
+func openFile(fd int, size uint64) *memoryFile {
+	if sizeOfFile(fd) != size {
+		return nil
 	}
 	own, err := syscall.Dup(fd)
 	if err != nil {
-		return nil, 0
+		return nil
 	}
 	syscall.CloseOnExec(own)
-	size := uint64(st.Size)
-	return &memoryFile{file: os.NewFile(uintptr(own), "memory"), size: size}, size
+	return &memoryFile{file: os.NewFile(uintptr(own), "memory"), size: size}
 }
 
-// bytes returns the content.
-func (s *memoryFile) bytes() []byte {
+// mapped returns the content, or nil if it cannot be mapped.
+func (s *memoryFile) mapped() []byte {
 	if s.memory == nil {
 		m, err := syscall.Mmap(int(s.file.Fd()), 0, int(s.size), syscall.PROT_READ|syscall.PROT_WRITE,
 			syscall.MAP_SHARED)
-		if err != nil { // the content is not shared then
-			return newBytes(s.size)
+		if err != nil {
+			return nil
 		}
 		s.memory = m
 	}
 	return s.memory
+}
+
+// bytes returns the content. It is not shared if it cannot be mapped.
+func (s *memoryFile) bytes() []byte {
+	if m := s.mapped(); m != nil {
+		return m
+	}
+	return newBytes(s.size)
 }
 
 // duplicate returns a new descriptor, or -1.

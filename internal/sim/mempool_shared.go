@@ -1,0 +1,145 @@
+package sim
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// A pool that processes share has a file, of which a chunk is a part. The file is sparse. Its size says
+// that it is a pool's, and of which device: it is larger than that of physical memory can be.
+
+// poolFileSize returns the size of the file of a pool of a device.
+func poolFileSize(ordinal int) uint64 {
+	return (deviceMemory/granularity + 2 + uint64(ordinal)) * granularity
+}
+
+// room returns a part of the pool's file that no chunk has.
+func (p *memPool) room(size uint64) (offset uint64, there bool) {
+	byOffset := func(a, b *chunk) int { return cmp.Compare(a.offset, b.offset) }
+	for _, c := range slices.SortedFunc(slices.Values(p.chunks), byOffset) {
+		if c.offset-offset >= size {
+			break
+		}
+		offset = c.offset + c.size
+	}
+	return offset, size <= poolFileSize(p.dev.ordinal)-offset
+}
+
+// content returns the content of n bytes at an address in the chunk, or nil for a pool that is not shared.
+func (c *chunk) content(addr, n uint64) []byte {
+	if c.pool.file == nil {
+		return nil
+	}
+	at := c.offset + addr - c.addr
+	return c.pool.file.mapped()[at : at+n : at+n]
+}
+
+// closes gives the file of a pool away that has been destroyed, and has no memory any more.
+func (a *addressSpace) closes(p *memPool) {
+	if p.destroyed && len(p.chunks) == 0 && p.file != nil {
+		a.closing = append(a.closing, p.file)
+		p.file = nil
+	}
+}
+
+// MemPoolExportToShareableHandle is cuMemPoolExportToShareableHandle. The handle is the descriptor of the
+// pool's file.
+func (d *Driver) MemPoolExportToShareableHandle(th *driver.Thread, h driver.MemoryPool, handleType int32,
+	flags uint64) (s driver.ShareableHandle, r driver.Result) {
+	defer d.mu.Unlock()
+	p, r := d.aboutPool("cuMemPoolExportToShareableHandle", th, h)
+	switch {
+	case r != ok:
+		return s, r
+	case p.file == nil || p.imported || handleType != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0:
+		return s, driver.ResultInvalidValue
+	}
+	fd := p.file.duplicate()
+	if fd < 0 {
+		return s, driver.ResultOperatingSystem
+	}
+	s[0] = uint64(uint32(fd))
+	return s, ok
+}
+
+// MemPoolImportFromShareableHandle is cuMemPoolImportFromShareableHandle.
+func (d *Driver) MemPoolImportFromShareableHandle(th *driver.Thread, fd driver.HostPtr, handleType int32,
+	_ uint64) (driver.MemoryPool, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.beginPools("cuMemPoolImportFromShareableHandle", th); r != ok {
+		return 0, r
+	}
+	if handleType != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR {
+		return 0, driver.ResultNotSupported
+	}
+	for i, v := range d.devices {
+		f := openFile(int(int32(fd)), poolFileSize(i))
+		if f == nil {
+			continue
+		}
+		if f.mapped() == nil {
+			f.close()
+			return 0, driver.ResultOutOfMemory
+		}
+		d.defaultPool(v)
+		p := d.newPool(v)
+		p.created, p.imported, p.file = true, true, f
+		return p.handle, ok
+	}
+	return 0, driver.ResultUnknown
+}
+
+// poolMemory marks the data that stands for memory of a pool.
+const poolMemory = 0x6c6f6f70756372
+
+// MemPoolExportPointer is cuMemPoolExportPointer.
+func (d *Driver) MemPoolExportPointer(th *driver.Thread,
+	ptr driver.DevicePtr) (data driver.MemPoolPtrExportData, r driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.beginPools("cuMemPoolExportPointer", th); r != ok {
+		return data, r
+	}
+	b := d.space.of(uint64(ptr), poolBlock)
+	if b == nil || b.leaving || b.chunk.pool.file == nil || b.chunk.pool.imported {
+		return data, driver.ResultInvalidValue
+	}
+	for i, v := range []uint64{poolMemory, b.chunk.offset + b.addr - b.chunk.addr, b.size} {
+		binary.LittleEndian.PutUint64(data[8*i:], v)
+	}
+	return data, ok
+}
+
+// MemPoolImportPointer is cuMemPoolImportPointer. The memory is a chunk of its own.
+func (d *Driver) MemPoolImportPointer(th *driver.Thread, h driver.MemoryPool,
+	data driver.MemPoolPtrExportData) (driver.DevicePtr, driver.Result) {
+	defer d.mu.Unlock()
+	p, r := d.aboutPool("cuMemPoolImportPointer", th, h)
+	if r != ok {
+		return 0, r
+	}
+	var v [3]uint64
+	for i := range v {
+		v[i] = binary.LittleEndian.Uint64(data[8*i:])
+	}
+	offset, size, end := v[1], v[2], poolFileSize(p.dev.ordinal)
+	if !p.imported || v[0] != poolMemory || size == 0 || offset%alignment != 0 || size > end || offset > end-size {
+		return 0, driver.ResultInvalidValue
+	}
+	c := d.thread(th).current()
+	if c == nil || c.dev != p.dev {
+		c = p.dev.nowhere()
+	}
+	addr, there := d.space.place(size)
+	if !there {
+		return 0, driver.ResultOutOfMemory
+	}
+	k := &chunk{pool: p, addr: addr, size: rounded(size), offset: offset, live: 1}
+	b := &block{addr: addr, size: size, kind: poolBlock, ctx: c, chunk: k, data: k.content(addr, size)}
+	p.chunks = append(p.chunks, k)
+	p.used.add(size)
+	d.space.add(b)
+	return driver.DevicePtr(addr), ok
+}

@@ -1,0 +1,175 @@
+//go:build darwin || freebsd || linux || netbsd
+
+package sim
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// sharedPool creates a pool that processes share.
+func (r *lab) sharedPool(dev int32, most uint64) driver.MemoryPool {
+	r.t.Helper()
+	props := poolProps(dev)
+	props.HandleTypes, props.MaxSize = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, most
+	p, res := r.MemPoolCreate(r.th, props)
+	r.must(res)
+	return p
+}
+
+// exported returns the file of a pool.
+func (r *lab) exported(p driver.MemoryPool) *os.File {
+	r.t.Helper()
+	h, res := r.MemPoolExportToShareableHandle(r.th, p, driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+	r.must(res)
+	f := os.NewFile(uintptr(h[0]), "pool")
+	r.t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// imported returns the pool of a file.
+func (r *lab) imported(f *os.File) driver.MemoryPool {
+	r.t.Helper()
+	p, res := r.MemPoolImportFromShareableHandle(r.th, driver.HostPtr(f.Fd()),
+		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+	r.must(res)
+	return p
+}
+
+// TestSharedPool exports memory of a pool from one driver to another, which stands for another process.
+func TestSharedPool(t *testing.T) {
+	here, there := newLab(t, Devices(2)), newLab(t, Devices(2))
+	const n = 1000
+	for _, dev := range []int32{0, 1} {
+		p := here.sharedPool(dev, 0)
+		s := here.newStream()
+		var memory [3]driver.DevicePtr
+		for i := range memory {
+			var res driver.Result
+			memory[i], res = here.MemAllocFromPoolAsync(here.th, n, p, s)
+			here.must(res)
+			here.must(here.MemcpyHtoD(here.th, memory[i], bytes.Repeat([]byte{byte(i + 1)}, n)))
+		}
+		here.must(here.StreamSynchronize(here.th, s))
+		q := there.imported(here.exported(p))
+		for i, m := range memory {
+			data, res := here.MemPoolExportPointer(here.th, m)
+			here.must(res)
+			got, res := there.MemPoolImportPointer(there.th, q, data)
+			there.must(res)
+			b := make([]byte, n)
+			there.must(there.MemcpyDtoH(there.th, b, got))
+			if !bytes.Equal(b, bytes.Repeat([]byte{byte(i + 1)}, n)) {
+				t.Errorf("device %d, memory %d: %d …", dev, i, b[:4])
+			}
+			there.must(there.MemcpyHtoD(there.th, got, bytes.Repeat([]byte{9}, n)))
+			if ordinal, res := there.PointerGetAttribute(there.th, driver.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, got); res != ok ||
+				ordinal[0] != uint64(dev) {
+				t.Errorf("the memory is of device %d, %v; want %d", ordinal, res, dev)
+			}
+			if i == 0 {
+				there.must(there.MemFree(there.th, got))
+			} else {
+				there.must(there.MemFreeAsync(there.th, got, driver.CU_STREAM_LEGACY))
+			}
+			here.must(here.MemcpyDtoH(here.th, b, m))
+			if !bytes.Equal(b, bytes.Repeat([]byte{9}, n)) {
+				t.Errorf("device %d, memory %d, afterwards: %d …", dev, i, b[:4])
+			}
+		}
+		there.must(there.CtxSynchronize(there.th))
+		there.must(there.MemPoolDestroy(there.th, q))
+		here.must(here.MemPoolDestroy(here.th, p)) // before its memory
+		for _, m := range memory {
+			here.must(here.MemcpyHtoD(here.th, m, []byte{3}))
+			here.must(here.MemFreeAsync(here.th, m, s))
+		}
+		here.must(here.StreamSynchronize(here.th, s))
+	}
+	for _, r := range []*lab{here, there} {
+		if n := len(r.space.closing); n != 0 {
+			t.Errorf("%d files are left", n)
+		}
+		r.must(r.CtxSynchronize(r.th))
+		if n := len(r.space.closing); n != 0 {
+			t.Errorf("%d files are left after a call", n)
+		}
+	}
+}
+
+// TestSharedPoolRoom reserves and gives back memory of a pool again and again: the parts of its file are used again.
+func TestSharedPoolRoom(t *testing.T) {
+	r := newLab(t)
+	p := r.sharedPool(0, 0)
+	s := r.newStream()
+	const large = deviceMemory / 4
+	for range 10 {
+		var list []driver.DevicePtr
+		for _, n := range []uint64{large, 64, 2 * large} {
+			m, res := r.MemAllocFromPoolAsync(r.th, n, p, s)
+			r.must(res)
+			r.must(r.MemsetD8Async(r.th, m+driver.DevicePtr(n-1), 1, 1, s))
+			list = append(list, m)
+		}
+		for _, m := range list {
+			r.must(r.MemFreeAsync(r.th, m, s))
+		}
+		r.must(r.StreamSynchronize(r.th, s)) // gives the chunks back
+	}
+	r.must(r.MemPoolDestroy(r.th, p))
+}
+
+// TestSharedPoolResults makes calls about shared pools that fail.
+func TestSharedPoolResults(t *testing.T) {
+	const invalid = driver.ResultInvalidValue
+	r := newLab(t)
+	s := r.newStream()
+	p := r.sharedPool(0, 0)
+	q := r.imported(r.exported(p))
+	m, res := r.MemAllocFromPoolAsync(r.th, 64, p, s)
+	r.must(res)
+	data, res := r.MemPoolExportPointer(r.th, m)
+	r.must(res)
+	open, res := r.MemPoolImportPointer(r.th, q, data)
+	r.must(res)
+	wrong := func(i int, v byte) driver.MemPoolPtrExportData {
+		d := data
+		d[i] = v
+		return d
+	}
+	physical, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer physical.Close()
+	second := func(_ any, res driver.Result) driver.Result { return res }
+	for name, c := range map[string]struct{ got, want driver.Result }{
+		"another handle":            {second(r.MemPoolExportToShareableHandle(r.th, p, driver.CU_MEM_HANDLE_TYPE_FABRIC, 0)), invalid},
+		"flags":                     {second(r.MemPoolExportToShareableHandle(r.th, p, 1, 1)), invalid},
+		"export of an imported one": {second(r.MemPoolExportToShareableHandle(r.th, q, 1, 0)), invalid},
+		"import of another file": {second(r.MemPoolImportFromShareableHandle(r.th, driver.HostPtr(physical.Fd()), 1, 0)),
+			driver.ResultUnknown},
+		"import of no file":            {second(r.MemPoolImportFromShareableHandle(r.th, 1<<32-1, 1, 0)), driver.ResultUnknown},
+		"an allocation of an imported": {second(r.MemAllocFromPoolAsync(r.th, 64, q, s)), invalid},
+		"an imported one as current":   {r.DeviceSetMemPool(r.th, 0, q), invalid},
+		"export of imported memory":    {second(r.MemPoolExportPointer(r.th, open)), invalid},
+		"export within memory":         {second(r.MemPoolExportPointer(r.th, m+8)), invalid},
+		"import into the own pool":     {second(r.MemPoolImportPointer(r.th, p, data)), invalid},
+		"other data":                   {second(r.MemPoolImportPointer(r.th, q, wrong(0, 1))), invalid},
+		"an odd place":                 {second(r.MemPoolImportPointer(r.th, q, wrong(8, 1))), invalid},
+		"a place behind the end":       {second(r.MemPoolImportPointer(r.th, q, wrong(15, 1))), invalid},
+		"a large size":                 {second(r.MemPoolImportPointer(r.th, q, wrong(23, 0x80))), invalid},
+		"no bytes":                     {second(r.MemPoolImportPointer(r.th, q, wrong(16, 0))), invalid},
+	} {
+		r.want(name, c.want, c.got)
+	}
+	r.must(r.MemFreeAsync(r.th, open, s))
+	r.must(r.MemFreeAsync(r.th, m, s))
+	r.want("export of memory that is freed", invalid, second(r.MemPoolExportPointer(r.th, m)))
+	r.must(r.StreamSynchronize(r.th, s))
+	r.must(r.MemPoolDestroy(r.th, p))
+	r.must(r.MemPoolDestroy(r.th, q))
+}
