@@ -223,3 +223,22 @@ func ExampleValue_pointer() {
 	err := spin.Launch(s, cfg, pointer)
 	fmt.Println(errors.Is(err, cu.ResultInvalidValue))
 }
+
+// How many clusters the device runs at once says whether the blocks of a grid can wait for each other.
+func ExampleFunction_MaxActiveClusters() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	mod := must(gpu.LoadModule([]byte(".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry reduce() { ret; }")))
+	defer mod.Close()
+	reduce := must(mod.Function("reduce"))
+
+	cfg := cu.LaunchConfig{Grid: cu.Dim3{X: 64}, Block: cu.Dim3{X: 256}}
+	most := must(reduce.MaxPotentialClusterSize(cfg))
+	cfg.Attributes = cu.LaunchWith(cu.LaunchCluster(cu.Dim3{X: uint32(most)}))
+	fmt.Println(must(reduce.MaxActiveClusters(cfg)) > 0)
+	fmt.Println("clusters of", most, "blocks")
+	// Output:
+	// true
+	// clusters of 8 blocks
+}

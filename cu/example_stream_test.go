@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
 )
 
 // Non-blocking streams, which have nothing to do with the default stream, are
@@ -173,4 +174,35 @@ func ExampleStream_Wait() {
 		log.Fatal(err)
 	}
 	fmt.Println("the stream is idle")
+}
+
+// Kernels of a stream find a table in the L2 cache. Other streams with the same attributes get them at once.
+func ExampleStream_SetAccessWindow() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	table := must(gpu.Alloc(1 << 20))
+	defer table.Close()
+	check(gpu.SetLimit(cu.LimitPersistingL2CacheSize, 1<<20)) // the set-aside part of the cache
+	s, other := must(gpu.NewStream(cu.StreamNonBlocking)), must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	defer other.Close()
+
+	check(s.SetAccessWindow(cu.AccessWindow{Memory: table, HitRatio: 1, Hit: cu.AccessPersisting,
+		Miss: cu.AccessStreaming}))
+	check(s.SetSyncPolicy(cu.SyncBlocking)) // Synchronize takes no processor
+	check(other.CopyAttributes(s))
+	addr, size, w, err := other.AccessWindow()
+	check(err)
+	fmt.Println(addr == uintptr(table.Handle()), size, w.Hit == cu.AccessPersisting)
+	policy, set, err := other.SyncPolicy()
+	check(err)
+	fmt.Println(policy == cu.SyncBlocking, set)
+
+	// Afterwards:
+	check(s.SetAccessWindow(cu.AccessWindow{}))
+	check(gpu.ResetPersistingL2())
+	// Output:
+	// true 1048576 true
+	// true true
 }
