@@ -29,6 +29,20 @@ typedef struct {
 	D alias, rest;
 } MemOp; // a CUstreamBatchMemOpParams
 typedef struct {
+	H context;
+	U count;
+	MemOp *ops;
+	U flags;
+} BatchParams; // a CUDA_BATCH_MEM_OP_NODE_PARAMS_v2
+typedef struct {
+	int type, reserved[3];
+	unsigned long long condition;
+	U kind, bodies;
+	H *body;
+	H context;
+	long long rest[26];
+} NodeParams; // a CUgraphNodeParams, of a conditional node
+typedef struct {
 	H function;
 	U grid[3], block[3], shared;
 	void **params, **extra;
@@ -265,6 +279,13 @@ typedef struct {
 	F(cuGraphAddDependencies_v2, "cuGraphAddDependencies_v2", (H, const H *, const H *, const void *, size_t))     \
 	F(cuGraphGetEdges_v2, "cuGraphGetEdges_v2", (H, H *, H *, void *, size_t *))                                   \
 	F(cuGraphConditionalHandleCreate, "cuGraphConditionalHandleCreate", (unsigned long long *, H, H, U, U))        \
+	F(cuGraphAddNode, "cuGraphAddNode_v2", (H *, H, const H *, const void *, size_t, NodeParams *))                \
+	F(cuGraphAddBatchMemOpNode, "cuGraphAddBatchMemOpNode", (H *, H, const H *, size_t, const BatchParams *))      \
+	F(cuGraphBatchMemOpNodeGetParams, "cuGraphBatchMemOpNodeGetParams", (H, BatchParams *))                        \
+	F(cuGraphBatchMemOpNodeSetParams, "cuGraphBatchMemOpNodeSetParams", (H, const BatchParams *))                  \
+	F(cuGraphExecBatchMemOpNodeSetParams, "cuGraphExecBatchMemOpNodeSetParams", (H, H, const BatchParams *))       \
+	F(cuGraphMemAllocNodeGetParams, "cuGraphMemAllocNodeGetParams", (H, AllocNodeParams *))                        \
+	F(cuGraphMemFreeNodeGetParams, "cuGraphMemFreeNodeGetParams", (H, D *))                                        \
 	F(cuGraphRemoveDependencies, "cuGraphRemoveDependencies", (H, const H *, const H *, size_t))                   \
 	F(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", (H *, H, InstantiateParams *))                 \
 	F(cuGraphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams_v2", (H, H, const KernelParams *))           \
@@ -335,6 +356,17 @@ typedef struct {
 	F(cuCtxResetPersistingL2Cache, "cuCtxResetPersistingL2Cache", (void))                                          \
 	F(cuProfilerStart, "cuProfilerStart", (void))                                                                  \
 	F(cuProfilerStop, "cuProfilerStop", (void))                                                                    \
+	F(cuMemPoolImportFromShareableHandle, "cuMemPoolImportFromShareableHandle", (H *, void *, int, unsigned long long)) \
+	F(cuMemPoolImportPointer, "cuMemPoolImportPointer", (D *, H, Ipc *))                                           \
+	F(cuDeviceGetGraphMemAttribute, "cuDeviceGetGraphMemAttribute", (int, int, void *))                            \
+	F(cuDeviceSetGraphMemAttribute, "cuDeviceSetGraphMemAttribute", (int, int, void *))                            \
+	F(cuCtxGetExecAffinity, "cuCtxGetExecAffinity", (void *, int))                                                 \
+	F(cuDeviceGetExecAffinitySupport, "cuDeviceGetExecAffinitySupport", (int *, int, int))                         \
+	F(cuLogsCurrent, "cuLogsCurrent", (U *, U))                                                                    \
+	F(cuLogsDumpToMemory, "cuLogsDumpToMemory", (U *, char *, size_t *, U))                                        \
+	F(cuStreamGetAttribute, "cuStreamGetAttribute", (H, int, void *))                                              \
+	F(cuStreamSetAttribute, "cuStreamSetAttribute", (H, int, const void *))                                        \
+	F(cuStreamCopyAttributes, "cuStreamCopyAttributes", (H, H))                                                    \
 	F(cuMemPoolGetAccess, "cuMemPoolGetAccess", (int *, H, Location *))                                            \
 	F(cuMemPoolSetAccess, "cuMemPoolSetAccess", (H, const Access *, size_t))                                       \
 	F(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", (D *, size_t, H, H))                                     \
@@ -351,6 +383,7 @@ typedef struct {
 	F(cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity", (size_t *, const PhysicalProps *, int))      \
 	F(cuMemExportToShareableHandle, "cuMemExportToShareableHandle", (void *, unsigned long long, int, unsigned long long)) \
 	F(cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle", (unsigned long long *, void *, int))       \
+	F(cuMemGetAllocationPropertiesFromHandle, "cuMemGetAllocationPropertiesFromHandle", (PhysicalProps *, unsigned long long)) \
 	F(cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle", (unsigned long long *, void *))                  \
 	F(cuModuleLoadData, "cuModuleLoadData", (H *, const void *))                                                   \
 	F(cuModuleLoadDataEx, "cuModuleLoadDataEx", (H *, const void *, U, int *, void **))                            \
@@ -364,6 +397,8 @@ typedef struct {
 	F(cuLibraryEnumerateKernels, "cuLibraryEnumerateKernels", (H *, U, H))                                         \
 	F(cuLibraryGetModule, "cuLibraryGetModule", (H *, H))                                                          \
 	F(cuLibraryGetGlobal, "cuLibraryGetGlobal", (D *, size_t *, H, const char *))                                  \
+	F(cuLibraryGetManaged, "cuLibraryGetManaged", (D *, size_t *, H, const char *))                                \
+	F(cuKernelGetParamInfo, "cuKernelGetParamInfo", (H, size_t, size_t *, size_t *))                               \
 	F(cuKernelGetFunction, "cuKernelGetFunction", (H *, H))                                                        \
 	F(cuKernelGetName, "cuKernelGetName", (const char **, H))                                                      \
 	F(cuKernelGetAttribute, "cuKernelGetAttribute", (int *, int, H, int))                                          \
@@ -374,6 +409,9 @@ typedef struct {
 	F(cuLinkDestroy, "cuLinkDestroy", (H))                                                                         \
 	F(cuFuncGetAttribute, "cuFuncGetAttribute", (int *, int, H))                                                   \
 	F(cuFuncSetAttribute, "cuFuncSetAttribute", (H, int, int))                                                     \
+	F(cuFuncLoad, "cuFuncLoad", (H))                                                                               \
+	F(cuFuncIsLoaded, "cuFuncIsLoaded", (int *, H))                                                                \
+	F(cuOccupancyAvailableDynamicSMemPerBlock, "cuOccupancyAvailableDynamicSMemPerBlock", (size_t *, H, int, int)) \
 	F(cuFuncGetName, "cuFuncGetName", (const char **, H))                                                          \
 	F(cuFuncGetParamInfo, "cuFuncGetParamInfo", (H, size_t, size_t *, size_t *))                                   \
 	F(cuOccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor",                  \

@@ -457,11 +457,23 @@ ROW(wait_event, "cuStreamWaitEvent, free stream", 0, h = finished(EVENT_UNTIMED)
 ROW(wait_event_pending, "cuStreamWaitEvent, free stream, event pending", 0,
     h = pending(EVENT_UNTIMED), cuStreamWaitEvent(idle, h, 0))
 ROW(wait_event_held, "cuStreamWaitEvent, held stream", 0, h = finished(EVENT_UNTIMED), cuStreamWaitEvent(held, h, 0))
+static char log_text[4096];
 ROW(stream_ctx, "cuStreamGetCtx", 0, , cuStreamGetCtx(held, &h))
 ROW(stream_flags, "cuStreamGetFlags", 0, , cuStreamGetFlags(held, &u1))
 ROW(stream_get_priority, "cuStreamGetPriority", 0, , cuStreamGetPriority(held, &i1))
 ROW(stream_id, "cuStreamGetId", 0, , cuStreamGetId(held, &l1))
 ROW(stream_device, "cuStreamGetDevice", 0, , cuStreamGetDevice(held, &i1))
+ROW(stream_get_attribute, "cuStreamGetAttribute, held stream", 0, , cuStreamGetAttribute(held, 3, &(long[8]){0}))
+ROW(stream_set_window, "cuStreamSetAttribute, held stream, a window of the L2 cache", 0, ,
+    cuStreamSetAttribute(held, 1, &(long[8]){0}))
+ROW(stream_set_policy, "cuStreamSetAttribute, held stream, the way to synchronize", 0, ,
+    cuStreamSetAttribute(held, 3, &(long[8]){1}))
+ROW(stream_copy_attributes, "cuStreamCopyAttributes, from the held stream", 0, , cuStreamCopyAttributes(idle, held))
+ROW(affinity, "cuCtxGetExecAffinity", 0, , cuCtxGetExecAffinity(&(long[4]){0}, 0))
+ROW(affinity_there, "cuDeviceGetExecAffinitySupport", 0, , cuDeviceGetExecAffinitySupport(&i1, 0, dev))
+ROW(log_current, "cuLogsCurrent", 0, , cuLogsCurrent(&u1, 0))
+ROW(log_dump, "cuLogsDumpToMemory", 0, ok(cuLogsCurrent(&u1, 0)); z1 = sizeof log_text,
+    cuLogsDumpToMemory(&u1, log_text, &z1, 0))
 ROW(wait32, "cuStreamWaitValue32, free stream", 0,
     d = dev_ptr(new_host(64, HOST_MAPPED)), cuStreamWaitValue32(idle, d, 0, WAIT_GEQ))
 ROW(wait64, "cuStreamWaitValue64, free stream", 0,

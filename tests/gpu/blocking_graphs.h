@@ -100,6 +100,45 @@ ROW(edges_v2, "cuGraphGetEdges_v2", 0, h = kernel_graph(), cuGraphGetEdges_v2(h,
 ROW(edge_add_v2, "cuGraphAddDependencies_v2", 0, BUILT, cuGraphAddDependencies_v2(h, hs, hs + 1, NULL, 1))
 ROW(condition_create, "cuGraphConditionalHandleCreate", 0, NEW,
     cuGraphConditionalHandleCreate(&(unsigned long long){0}, h, ctx, 1, 1))
+ROW(node_alloc_get, "cuGraphMemAllocNodeGetParams", 0,
+    h = empty_graph(); ok(cuGraphAddMemAllocNode(hs, h, NULL, 0, &alloc_params)),
+    cuGraphMemAllocNodeGetParams(hs[0], &(AllocNodeParams){.size = 0}))
+ROW(node_free_get, "cuGraphMemFreeNodeGetParams", 0,
+    h = empty_graph(); ok(cuGraphAddMemAllocNode(hs, h, NULL, 0, &alloc_params));
+    ok(cuGraphAddMemFreeNode(&h2, h, hs, 1, alloc_params.at)), cuGraphMemFreeNodeGetParams(h2, &d))
+static unsigned long long condition;
+static NodeParams *node_if(H g) {
+	static NodeParams p = {.type = 13, .bodies = 1};
+	ok(cuGraphConditionalHandleCreate(&condition, g, ctx, 1, 1));
+	p.condition = condition, p.context = ctx;
+	return &p;
+}
+static NodeParams *if_params;
+ROW(node_if_add, "cuGraphAddNode, conditional", 0, NEW; if_params = node_if(h),
+    cuGraphAddNode(&h2, h, NULL, NULL, 0, if_params))
+static MemOp write_op = {2, 0, 1, 0, 0, 0};
+static BatchParams batch_params = {NULL, 1, &write_op, 0};
+static H batch_graph(void) {
+	H g;
+	write_op.address = new_mem(64), batch_params.context = ctx;
+	ok(cuGraphCreate(&g, 0));
+	ok(cuGraphAddBatchMemOpNode(hs, g, NULL, 0, &batch_params));
+	return g;
+}
+ROW(node_batch, "cuGraphAddBatchMemOpNode", 0, h = batch_graph(),
+    cuGraphAddBatchMemOpNode(&h2, h, NULL, 0, &batch_params))
+ROW(node_get_batch, "cuGraphBatchMemOpNodeGetParams", 0, h = batch_graph(),
+    cuGraphBatchMemOpNodeGetParams(hs[0], &(BatchParams){.count = 0}))
+ROW(node_set_batch, "cuGraphBatchMemOpNodeSetParams", 0, h = batch_graph(),
+    cuGraphBatchMemOpNodeSetParams(hs[0], &batch_params))
+ROW(exec_set_batch, "cuGraphExecBatchMemOpNodeSetParams", 0, h2 = executable(batch_graph()),
+    cuGraphExecBatchMemOpNodeSetParams(h2, hs[0], &batch_params))
+ROW(exec_set_batch2, "cuGraphExecBatchMemOpNodeSetParams, runs on the held stream", 0,
+    h2 = executable(batch_graph()); hold(); ok(cuGraphLaunch(h2, held)),
+    cuGraphExecBatchMemOpNodeSetParams(h2, hs[0], &batch_params))
+ROW(graph_memory, "cuDeviceGetGraphMemAttribute", 0, , cuDeviceGetGraphMemAttribute(dev, 1, &l1))
+ROW(graph_memory_high, "cuDeviceSetGraphMemAttribute", 0, ,
+    cuDeviceSetGraphMemAttribute(dev, 1, &(unsigned long long){0}))
 ROW(edge_add, "cuGraphAddDependencies", 0, BUILT, cuGraphAddDependencies(h, hs, hs + 1, 1))
 ROW(edge_remove, "cuGraphRemoveDependencies", 0, BUILT; ok(cuGraphAddDependencies(h, hs, hs + 1, 1)),
     cuGraphRemoveDependencies(h, hs, hs + 1, 1))

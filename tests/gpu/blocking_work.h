@@ -278,6 +278,21 @@ ROW(pool_free_sync, "cuMemFree of memory of a pool that the held stream uses", 0
     d = new_pooled(new_pool(0), held); hold(); ok(cuMemsetD8Async(d, 1, 64, held)), cuMemFree(d))
 ROW(pool_export, "cuMemPoolExportToShareableHandle", 0,
     h = new_pool(1), cuMemPoolExportToShareableHandle(&i1, h, 1, 0))
+static H opened_pool(void) { // the program's own, by its file
+	H own = new_pool(1), other;
+	int fd;
+	d = new_pooled(own, idle);
+	ok(cuMemPoolExportPointer(ipc, d));
+	ok(cuMemPoolExportToShareableHandle(&fd, own, 1, 0));
+	ok(cuMemPoolImportFromShareableHandle(&other, (void *)(uintptr_t)fd, 1, 0));
+	return other;
+}
+CASE(pool_import, "cuMemPoolImportFromShareableHandle", 0) {
+	h = new_pool(1);
+	ok(cuMemPoolExportToShareableHandle(&i1, h, 1, 0));
+	CALL(cuMemPoolImportFromShareableHandle(&h2, (void *)(uintptr_t)i1, 1, 0));
+}
+ROW(pool_import_pointer, "cuMemPoolImportPointer", 0, h = opened_pool(), cuMemPoolImportPointer(&d, h, ipc))
 ROW(pool_export_pointer, "cuMemPoolExportPointer", 0, d = new_pooled(new_pool(1), idle), cuMemPoolExportPointer(ipc, d))
 ROW(reset_l2, "cuCtxResetPersistingL2Cache", 0, , cuCtxResetPersistingL2Cache())
 ROW(profile, "cuProfilerStart", 0, , cuProfilerStart())
@@ -310,6 +325,8 @@ ROW(virtual_address_free, "cuMemAddressFree", 0, d = new_range(), cuMemAddressFr
 ROW(virtual_create, "cuMemCreate, 2 MiB", 0, , cuMemCreate(&l1, VIRTUAL_SIZE, &physical_props, 0))
 ROW(virtual_create_big, "cuMemCreate, 1 GiB", 0, , cuMemCreate(&l1, 512 * VIRTUAL_SIZE, &physical_props, 0))
 ROW(virtual_create_none, "cuMemCreate, more than there is", 0, , cuMemCreate(&l1, (size_t)1 << 42, &physical_props, 0))
+ROW(virtual_props, "cuMemGetAllocationPropertiesFromHandle", 0, l1 = new_physical(),
+    cuMemGetAllocationPropertiesFromHandle(&(PhysicalProps){0}, l1))
 ROW(virtual_release, "cuMemRelease, not mapped", 0, l1 = new_physical(), cuMemRelease(l1))
 ROW(virtual_release_mapped, "cuMemRelease, mapped and used", 0,
     l1 = new_physical(); d = new_range(); ok(cuMemMap(d, VIRTUAL_SIZE, 0, l1, 0));
@@ -559,6 +576,15 @@ ROW(kernel_set, "cuKernelSetAttribute, the library was not used", 0, h = kernel_
 ROW(kernel_set2, "cuKernelSetAttribute, the library was used", 0,
     h = kernel_of(load_library(ptx), "small"); ok(cuKernelGetFunction(&h2, h)),
     cuKernelSetAttribute(ATTRIBUTE_MAX_DYNAMIC_SHARED, 64 << 10, h, dev))
+ROW(kernel_param, "cuKernelGetParamInfo", 0, h = kernel_of(load_library(ptx), "args"),
+    cuKernelGetParamInfo(h, 1, &z1, &z2))
+static const char ptx_managed[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
+                                  ".visible .global .attribute(.managed) .align 4 .u32 total = 7;\n";
+ROW(lib_managed, "cuLibraryGetManaged, the first of the context", 0, h = load_library(ptx_managed),
+    cuLibraryGetManaged(&d, &z1, h, "total"))
+ROW(lib_managed2, "cuLibraryGetManaged, not the first", 0,
+    h = load_library(ptx_managed); ok(cuLibraryGetManaged(&d, &z1, h, "total")),
+    cuLibraryGetManaged(&d, &z1, h, "total"))
 ROW(kernel_launch, "cuLaunchKernel, a kernel of a library, its first", 0, h = kernel_of(load_library(ptx), "small"),
     launch(h, idle, NULL))
 
@@ -579,6 +605,12 @@ ROW(func_name, "cuFuncGetName", 0, , cuFuncGetName(&text, small))
 ROW(func_param, "cuFuncGetParamInfo", 0, h = function(load_module(ptx), "args"), cuFuncGetParamInfo(h, 1, &z1, &z2))
 ROW(occupancy, "cuOccupancyMaxActiveBlocksPerMultiprocessor", 0,
     h = function(load_module(ptx), "small"), cuOccupancyMaxActiveBlocksPerMultiprocessor(&i1, h, 64, 0))
+ROW(func_load, "cuFuncLoad, before the first launch", 0, h = function(load_module(ptx), "small"), cuFuncLoad(h))
+ROW(func_load_deep, "cuFuncLoad, a kernel with 200 KB of local memory", ALONE, h = deep_kernel(), cuFuncLoad(h))
+ROW(func_loaded, "cuFuncIsLoaded, before the first launch", 0, h = function(load_module(ptx), "small"),
+    cuFuncIsLoaded(&i1, h))
+ROW(occupancy_shared, "cuOccupancyAvailableDynamicSMemPerBlock", 0, h = function(load_module(ptx), "small"),
+    cuOccupancyAvailableDynamicSMemPerBlock(&z1, h, 1, 64))
 ROW(potential, "cuOccupancyMaxPotentialBlockSize", 0,
     h = function(load_module(ptx), "small"), cuOccupancyMaxPotentialBlockSize(&i1, &i2, h, NULL, 0, 0))
 
