@@ -2,9 +2,11 @@ package cutest_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
@@ -22,6 +24,43 @@ const squaresPTX = `.version 7.0 .target sm_70 .address_size 64
 	ld.param.u64 a, [to]; add.u64 a, a, x; st.global.f32 [a], v;
 	ret;
 }`
+
+// TestKernelLimit ends a kernel that never ends by itself.
+func TestKernelLimit(t *testing.T) {
+	drv, err := cu.Open(cu.WithSoftware(cusim.New(cusim.KernelLimit(20 * time.Millisecond))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := drv.Device(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu, err := dev.PrimaryContext()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, err := gpu.LoadModule([]byte(".version 7.0 .target sm_70 .address_size 64 .entry endless() { again: bra again; }"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := mod.Function("endless")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := gpu.NewStream(cu.StreamNonBlocking)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Launch(s, cu.LaunchConfig{Grid: cu.Dim3{X: 300}, Block: cu.Dim3{X: 64}}); err != nil {
+		t.Fatal(err)
+	}
+	err = s.Synchronize()
+	if !errors.Is(err, cu.ResultLaunchTimeout) || !cu.NeedsRestart(err) ||
+		!strings.Contains(err.Error(), "at line 1 of the PTX, bra: it was executed for longer than 20ms") {
+		t.Errorf("the error is %v", err)
+	}
+	_ = errors.Join(s.Close(), mod.Close(), gpu.Close(), drv.Close()) // which say the same
+}
 
 // TestCompareKernel compares a kernel in PTX with one in Go, which is right, nearly right, or wrong.
 func TestCompareKernel(t *testing.T) {

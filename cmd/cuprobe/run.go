@@ -31,6 +31,7 @@ does not tell, with -driver soft:
   barriers         barriers that some threads do not reach
   all              all of them
 The exit status is 1 if there are any. They are printed even if the kernel fails later.
+-limit ends a kernel that is executed for too long, and says where it was.
 
 Each -arg is an argument of the kernel, in this order. TYPE is u8 (only in memory),
 u32, s32, u64, s64, f32 or f64:
@@ -72,6 +73,7 @@ after mistakes: then timeNS is 0 and memory is empty.`,
 				r.checks, err = cusim.ParseChecks(s)
 				return err
 			})
+			fs.DurationVar(&r.limit, "limit", 0, "end the kernel after `TIME`, with -driver soft (default 0: never)")
 			fs.Func("arg", "the next `ARGUMENT` of the kernel; may be repeated", func(s string) error {
 				a, err := parseRunArg(s)
 				r.args = append(r.args, a)
@@ -88,6 +90,7 @@ type kernelRun struct {
 	shared      uint32
 	most        uint
 	checks      cusim.Checks
+	limit       time.Duration
 	args        []runArg
 }
 
@@ -255,9 +258,15 @@ func (r *kernelRun) run(c *call) (err error) {
 	if len(c.args) != 2 {
 		return usage("run takes a file and the name of a kernel; see cuprobe run -h")
 	}
-	if r.checks != 0 {
-		if c.sim = cusim.New(cusim.Output(c.printed()), cusim.CheckKernels(r.checks)); !c.software() {
+	if r.checks != 0 || r.limit != 0 {
+		c.sim = cusim.New(cusim.Output(c.printed()), cusim.CheckKernels(r.checks), cusim.KernelLimit(r.limit))
+		switch {
+		case r.limit < 0:
+			return usage("-limit is a time, such as 10s")
+		case !c.software() && r.checks != 0:
 			return usage("-check needs the software driver: add -driver soft")
+		case !c.software():
+			return usage("-limit needs the software driver: add -driver soft")
 		}
 	}
 	if !c.software() {

@@ -56,6 +56,11 @@ const scalePTX = `.version 7.0
 	st.global.u32 [%p+4096], %v;
 	ret;
 }
+.entry endless()
+{
+again:
+	bra again;
+}
 `
 
 func TestRun(t *testing.T) {
@@ -114,12 +119,16 @@ func TestRun(t *testing.T) {
 		len(got.Mistakes) == 0 || !strings.Contains(got.Mistakes[0], unwritten) {
 		t.Errorf("a mistake, then a fault: exit status %d\n%s%s", faulty.status, faulty.stdout, faulty.stderr)
 	}
+	if r := run("endless", "-limit", "20ms"); r.status != exitFailure ||
+		!strings.Contains(r.stderr, `kernel "endless" ends with CUDA_ERROR_LAUNCH_TIMEOUT: thread (0, 0, 0) of block (0, 0, 0), at line 51`) {
+		t.Errorf("with a limit: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
 	for _, tt := range []struct {
 		args []string
 		want string
 	}{
 		{[]string{"other"}, "CUDA_ERROR_NOT_FOUND"},
-		{[]string{"other"}, "kernels of " + path + ": neighbours, scale, unwritten\n"},
+		{[]string{"other"}, "kernels of " + path + ": endless, neighbours, scale, unwritten\n"},
 		{[]string{"scale", "-arg", "u32:x"}, `"x" is no number of the type u32`},
 		{[]string{"scale", "-show", "-1"}, `it says how many numbers to print, such as 16`},
 		{[]string{}, "run takes a file and the name of a kernel"},
@@ -130,6 +139,8 @@ func TestRun(t *testing.T) {
 		{[]string{"scale", "-grid", "0"}, "is no positive number"},
 		{[]string{"scale", "-check", "speed"}, "is none of memory, races, barriers and all"},
 		{[]string{"scale", "-check", "all", "-driver", "cuda"}, "-check needs the software driver"},
+		{[]string{"scale", "-limit", "1s", "-driver", "cuda"}, "-limit needs the software driver"},
+		{[]string{"scale", "-limit", "-1s"}, "-limit is a time, such as 10s"},
 		{[]string{"scale", "-shared", "4294967296"}, "below 4 GiB"},
 		{[]string{"scale", "-block", "1,2,3,4"}, "one to three numbers"},
 	} {

@@ -37,6 +37,8 @@
 //	CUSIM_CHECK           mistakes of kernels that are looked for: memory, races,
 //	                      barriers, several of them with commas, or all. Each one is
 //	                      written to standard error.
+//	CUSIM_KERNEL_LIMIT    how long a kernel in PTX may be executed, as in 10s. The result
+//	                      of one that takes longer is CUDA_ERROR_LAUNCH_TIMEOUT (702).
 //	CUSIM_REPORT          if it is set, the misuses and the objects that are still open
 //	                      are written to standard error when the process ends.
 //

@@ -24,6 +24,7 @@ func options(getenv func(string) string) ([]sim.Option, error) {
 		{"CUSIM_FAULTS", parseFaults},
 		{"CUSIM_UNKNOWN_KERNELS", parseUnknown},
 		{"CUSIM_CHECK", parseChecks},
+		{"CUSIM_KERNEL_LIMIT", parseLimit},
 		{"CUSIM_FAULT_RATE", func(s string) (sim.Option, error) { return parseRate(s, getenv("CUSIM_SEED")) }},
 	} {
 		s := getenv(v.name)
@@ -79,6 +80,14 @@ func parseUnknown(s string) (sim.Option, error) {
 func parseChecks(s string) (sim.Option, error) {
 	c, err := sim.ParseChecks(s)
 	return sim.CheckKernels(c, func(text string) { fmt.Fprintf(os.Stderr, "cusim: %s\n", text) }), err
+}
+
+func parseLimit(s string) (sim.Option, error) {
+	limit, err := time.ParseDuration(s)
+	if err != nil || limit <= 0 {
+		return nil, fmt.Errorf("this is no time, such as 10s")
+	}
+	return sim.KernelLimit(limit), nil
 }
 
 func parseFaults(s string) (sim.Option, error) {

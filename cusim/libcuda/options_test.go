@@ -67,6 +67,33 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestKernelLimit executes a kernel that never ends.
+func TestKernelLimit(t *testing.T) {
+	d := configured(t, map[string]string{"CUSIM_KERNEL_LIMIT": "20ms"})
+	th := new(driver.Thread)
+	d.Init(th, 0)
+	ctx, r := d.DevicePrimaryCtxRetain(th, 0)
+	if r != 0 {
+		t.Fatal(r)
+	}
+	d.CtxSetCurrent(th, ctx)
+	const ptx = ".version 7.0 .target sm_70 .address_size 64 .entry k() { again: bra again; }\x00"
+	m, r := d.ModuleLoadData(th, []byte(ptx))
+	if r != 0 {
+		t.Fatal(r)
+	}
+	f, r := d.ModuleGetFunction(th, m, "k")
+	if r != 0 {
+		t.Fatal(r)
+	}
+	if r := d.LaunchKernel(th, f, 1, 1, 1, 1, 1, 1, 0, 0, driver.KernelParams{}); r != 0 {
+		t.Fatal(r)
+	}
+	if r := d.CtxSynchronize(th); r != driver.ResultLaunchTimeout {
+		t.Errorf("the kernel ends with %v", r)
+	}
+}
+
 // TestSeed checks that only the seed decides which calls fail.
 func TestSeed(t *testing.T) {
 	outcome := func(seed string) (s string) {
@@ -106,6 +133,8 @@ func TestOptionsMalformed(t *testing.T) {
 		{"CUSIM_FAULTS", "cuDriverGetVersion=2", `no function "cuDriverGetVersion"`}, // it cannot fail
 		{"CUSIM_FAULTS", "cuInit=2,", "neither"},
 		{"CUSIM_UNKNOWN_KERNELS", "allow", "refuse is the only value"},
+		{"CUSIM_KERNEL_LIMIT", "10", "no time, such as 10s"},
+		{"CUSIM_KERNEL_LIMIT", "-1s", "no time, such as 10s"},
 		{"CUSIM_FAULT_RATE", "0.5", "no code"},
 		{"CUSIM_FAULT_RATE", "2=3", `"2" is no probability`},
 		{"CUSIM_FAULT_RATE", "NaN=2", `"NaN" is no probability`},

@@ -59,6 +59,24 @@ type execution struct {
 	fault  *vm.Fault
 	late   bool // the virtual time does not wait for it any more
 	ended  bool // by Finish
+	// overtime says that the kernel was stopped because of KernelLimit.
+	overtime atomic.Bool
+}
+
+// KernelLimit is cusim.KernelLimit.
+func KernelLimit(limit time.Duration) Option { return func(d *Driver) { d.kernelLimit = limit } }
+
+// overtime returns the error of a kernel that has been stopped because of KernelLimit, or nil. at is where
+// one of its threads was.
+func (d *Driver) overtime(x *execution, at *vm.Fault) *vm.Fault {
+	if at == nil || !x.overtime.Load() {
+		return nil
+	}
+	f := *at
+	f.Code, f.Access = int(driver.ResultLaunchTimeout), false
+	f.Reason = fmt.Sprintf("it was executed for longer than %v, as cusim.KernelLimit or CUSIM_KERNEL_LIMIT says",
+		d.kernelLimit)
+	return &f
 }
 
 // The model of the time of a kernel, for virtual time: so much for its launch, and a nanosecond for
@@ -112,8 +130,21 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 		launch.ID = d.ids.launch
 		x.begun = time.Now()
 		d.engine.executing++
+		var timer *time.Timer
+		if d.kernelLimit > 0 {
+			timer = time.AfterFunc(d.kernelLimit, func() {
+				x.overtime.Store(true)
+				x.Stop.Stop()
+			})
+		}
 		go func() {
 			work, fault := launch.Execute(&x.Stop)
+			if timer != nil {
+				timer.Stop()
+			}
+			if fault == nil {
+				fault = d.overtime(x, work.Stopped)
+			}
 			found := d.describeFound(work.Findings)
 			d.mu.Lock()
 			defer d.mu.Unlock()

@@ -283,6 +283,45 @@ func TestExecuteStopped(t *testing.T) {
 	}
 }
 
+// TestExecuteLimit executes a kernel that never ends, and one that ends in time.
+func TestExecuteLimit(t *testing.T) {
+	for _, virtual := range []bool{false, true} {
+		opts := []Option{KernelLimit(50 * time.Millisecond)}
+		if virtual {
+			opts = append(opts, VirtualTime())
+		}
+		r := newLab(t, opts...)
+		word, flag := r.pinned("\x01\x00\x00\x00") // the first kernel finds what it waits for
+		poll, s := r.ptxFile("warps", "poll"), r.newStream()
+		done := func() driver.Result {
+			if virtual {
+				for range 200 {
+					r.Advance(time.Second)
+					if res := r.StreamQuery(r.th, s); res != driver.ResultNotReady {
+						return res
+					}
+				}
+			}
+			return r.StreamSynchronize(r.th, s)
+		}
+		launch := func() {
+			r.must(r.LaunchKernel(r.th, poll, 100, 1, 1, 64, 1, 1, 0, s, params(uint64(flag), uint64(flag))))
+		}
+		launch()
+		r.want("a short kernel", ok, done())
+		store32(word, 0)
+		launch()
+		r.want("a kernel that waits", driver.ResultLaunchTimeout, done())
+		_, res := r.MemAlloc(r.th, 4)
+		r.want("another call", driver.ResultLaunchTimeout, res)
+		if text := r.Misuses()[0].What; !strings.Contains(text, `kernel "poll" ends with CUDA_ERROR_LAUNCH_TIMEOUT: thread (`) ||
+			!strings.Contains(text, "at line ") || !strings.Contains(text, "executed for longer than 50ms") {
+			t.Errorf("the report is %q", text)
+		}
+		r.takeMisuses()
+	}
+}
+
 // TestExecuteVirtualTime executes kernels with virtual time: how long they take depends on nothing but
 // their instructions.
 func TestExecuteVirtualTime(t *testing.T) {

@@ -24,6 +24,7 @@ type kernelTable struct {
 	instructions map[string]uint64 // of warps, by the name of the kernel
 	settling     time.Duration     // mostSettling, except in tests
 	checks       Checks            // of kernels in PTX
+	kernelLimit  time.Duration     // after which a kernel in PTX is ended, or 0
 	found        func(text string) // is called for what they find; may be nil
 }
 
