@@ -148,11 +148,11 @@ func TestFramesStayOnStack(t *testing.T) {
 }
 
 // implementedHere returns the methods of the software driver.
-func implementedHere(t *testing.T) map[string]bool {
+func implementedHere(t *testing.T) methods {
 	t.Helper()
-	methods, err := implementedMethods(moduleRoot + "/internal/sim")
+	found, err := implementedMethods(moduleRoot + "/internal/sim")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return methods
+	return found
 }
