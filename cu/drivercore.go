@@ -87,8 +87,9 @@ type numbering struct {
 	// tag is a random number that identifies the Driver. An EventKey has it and the event's number.
 	tag uint64
 	_   [64]byte // records and waits read the fields above, so the counters have another cache line
-	// events and streams count those that were created.
-	events, streams atomic.Uint64
+	// events and streams count those that were created, and physical the pieces of physical memory, whose
+	// numbers tell the race detector what is mapped at several addresses.
+	events, streams, physical atomic.Uint64
 }
 
 // Leak is a report about an object that was never closed, or that was destroyed when no call waited

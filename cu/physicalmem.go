@@ -108,7 +108,7 @@ func (c *Context) NewPhysicalMem(size uint64, o PhysicalOptions) (*PhysicalMem, 
 	if res != driver.ResultSuccess {
 		return nil, core.failAlloc(op, size, res)
 	}
-	return newPhysicalMem(core, raw, size), nil
+	return newPhysicalMem(core, raw, core.drv.physical.Add(1), size), nil
 }
 
 // ImportPhysicalMem opens physical memory of another process
@@ -130,7 +130,7 @@ func (c *Context) ImportPhysicalMem(fd uintptr, size uint64) (*PhysicalMem, erro
 	if res != driver.ResultSuccess {
 		return nil, core.callError(op, fd, res)
 	}
-	return newPhysicalMem(core, raw, size), nil
+	return newPhysicalMem(core, raw, core.drv.physical.Add(1), size), nil
 }
 
 // checkDescriptor returns an error for what is no file descriptor. The driver looks at 32 bits only.
@@ -161,9 +161,9 @@ func exportedFile(name string, h driver.ShareableHandle, res driver.Result) (*os
 // callWith calls a function of a file descriptor, whose type depends on the platform.
 func callWith[T ~int | ~uintptr](f func(T), fd int32) { f(T(fd)) }
 
-// newPhysicalMem returns the memory with a handle, within a call on the context.
-func newPhysicalMem(c *contextCore, raw driver.MemGenericAllocationHandle, size uint64) *PhysicalMem {
-	p := &PhysicalMem{core: &physicalCore{raw: raw, size: size}}
+// newPhysicalMem returns the memory with a handle and a number, within a call on the context.
+func newPhysicalMem(c *contextCore, raw driver.MemGenericAllocationHandle, physical, size uint64) *PhysicalMem {
+	p := &PhysicalMem{core: &physicalCore{raw: raw, physical: physical, size: size}}
 	p.cleanup = owned(p, &p.core.resource, p.core, c)
 	return p
 }

@@ -49,6 +49,7 @@ type virtualCore struct {
 // part is a mapping.
 type part struct {
 	off, size uint64
+	physical  uint64       // the number of the memory: see driverCore.physical
 	state     atomic.Int32 // a part's state
 }
 
@@ -164,8 +165,8 @@ var errMoved = errors.New("another call has mapped or unmapped memory")
 
 // mapAt maps physical memory. With append set it does so only if off is the size of the memory, and
 // returns errMoved otherwise.
-func (v *virtualCore) mapAt(raw driver.MemGenericAllocationHandle, off, size uint64, append bool) error {
-	op, res, err := v.mapLocked(raw, off, size, append)
+func (v *virtualCore) mapAt(raw driver.MemGenericAllocationHandle, physical, off, size uint64, append bool) error {
+	op, res, err := v.mapLocked(raw, physical, off, size, append)
 	switch {
 	case err != nil:
 		return err
@@ -176,7 +177,7 @@ func (v *virtualCore) mapAt(raw driver.MemGenericAllocationHandle, off, size uin
 	return nil
 }
 
-func (v *virtualCore) mapLocked(raw driver.MemGenericAllocationHandle, off, size uint64,
+func (v *virtualCore) mapLocked(raw driver.MemGenericAllocationHandle, physical, off, size uint64,
 	append bool) (op string, res driver.Result, err error) {
 	op = "cuMemMap"
 	v.mu.Lock()
@@ -211,9 +212,9 @@ func (v *virtualCore) mapLocked(raw driver.MemGenericAllocationHandle, off, size
 		t.MemUnmap(driver.At{}, addr, size) // nothing has used it
 		return "cuMemSetAccess", res, nil
 	}
-	p := &part{off: off, size: size}
+	p := &part{off: off, size: size, physical: physical}
 	if o := v.ctx.drv.observer(); o != nil {
-		o.Allocated(memoryKinds[virtualMemory].name, uint64(addr), size, false)
+		o.Mapped(memoryKinds[virtualMemory].name, uint64(addr), size, physical)
 	}
 	parts := slices.Clone(v.list())
 	i, _ := slices.BinarySearchFunc(parts, off, func(p *part, off uint64) int {
@@ -458,8 +459,9 @@ func (g *generation) reaches(dev driver.Device) bool {
 
 // physicalCore is physical memory.
 type physicalCore struct {
-	raw  driver.MemGenericAllocationHandle
-	size uint64
+	raw      driver.MemGenericAllocationHandle
+	physical uint64 // the number of the memory: see driverCore.physical
+	size     uint64
 	resource
 }
 

@@ -149,7 +149,7 @@ func (m *VirtualMem) Grow(n uint64) error {
 		if res != driver.ResultSuccess {
 			return v.ctx.failAlloc(op, size, res)
 		}
-		err := v.mapAt(raw, have, size, true)
+		err := v.mapAt(raw, v.ctx.drv.physical.Add(1), have, size, true)
 		v.ctx.drv.table.MemRelease(driver.At{}, raw) // the mapping keeps the memory
 		if err != nil && err != errMoved {
 			return err
@@ -226,7 +226,7 @@ func (m *VirtualMem) Map(off uint64, p *PhysicalMem) error {
 	case off%v.unit != 0:
 		return invalid(op, fmt.Sprintf("the offset %d is not a multiple of the granularity, %d", off, v.unit))
 	}
-	return v.mapAt(pc.raw, off, pc.size, false)
+	return v.mapAt(pc.raw, pc.physical, off, pc.size, false)
 }
 
 // SetAccess sets how a device may access the memory that is mapped, or will be (cuMemSetAccess). If
@@ -296,7 +296,7 @@ func (m *VirtualMem) Physical(off uint64) (*PhysicalMem, error) {
 	if res != driver.ResultSuccess {
 		return nil, v.ctx.callError(op, mc.handle(), res)
 	}
-	return newPhysicalMem(v.ctx, raw, p.size), nil
+	return newPhysicalMem(v.ctx, raw, p.physical, p.size), nil
 }
 
 // Close unmaps all memory, and gives the addresses back (cuMemUnmap, cuMemAddressFree). It waits

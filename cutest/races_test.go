@@ -230,6 +230,25 @@ var raceTests = []struct {
 		p.do(m.Grow(4 << 20))
 		p.do(p.a.Memset(m.Span(2<<20, 8), 1)) // of other memory
 	}, 1},
+	{"physical memory at two addresses", func(p *scene) {
+		m := get[*cu.VirtualMem](p)(p.gpu.Reserve(16 << 20))
+		p.Cleanup(func() { m.Close() })
+		p.do(m.Grow(2 << 20))
+		p.do(p.a.Memset(m.Span(8, 8), 1)) // before the memory has the second address
+		same := get[*cu.PhysicalMem](p)(m.Physical(0))
+		p.do(m.Map(8<<20, same))
+		p.do(same.Close())
+		p.order(func() error { return p.b.WaitStream(p.a) })
+		p.do(p.b.Copy(p.n, m.Span(8<<20+12, 8)))
+		p.do(p.a.Memset(m.Span(0, 8), 2)) // other bytes
+		p.order(func() error { return p.a.WaitStream(p.b) })
+		p.do(p.a.Memset(m.Span(8, 8), 3))
+		p.do(p.gpu.Synchronize())
+		p.do(m.Unmap(8<<20, 2<<20))
+		p.do(m.Map(8<<20, get[*cu.PhysicalMem](p)(p.gpu.NewPhysicalMem(1, cu.PhysicalOptions{}))))
+		p.do(p.b.Memset(m.Span(8<<20, 16), 4)) // other memory
+		p.do(p.a.Memset(m.Span(0, 16), 5))
+	}, 2},
 	{"managed memory", func(p *scene) {
 		m := get[*cu.HostMem](p)(p.gpu.AllocManaged(64, cu.AttachGlobal))
 		p.Cleanup(func() { m.Close() })

@@ -419,6 +419,17 @@ func (d *Detector) Allocated(what string, addr, size uint64, onHost bool) {
 	d.memory.allocate(d, &allocation{what: what, addr: addr, size: size, onHost: onHost, stack: stack})
 }
 
+// Mapped implements [Observer].
+func (d *Detector) Mapped(what string, addr, size, physical uint64) {
+	stack := callers()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.forgetWords(addr, size)
+	a := &allocation{what: what, addr: addr, size: size, stack: stack, physical: physical}
+	d.memory.allocate(d, a)
+	d.memory.mapped(a)
+}
+
 // Freed implements [Observer].
 func (d *Detector) Freed(addr uint64, onHost bool) {
 	stack := callers()

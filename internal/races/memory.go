@@ -11,6 +11,7 @@ type memory struct {
 	segments    [2][]segment     // in the order of the addresses, without overlaps
 	allocations [2][]*allocation // the same
 	freed       []*allocation    // in the order in which they were freed
+	mappings    []*allocation    // those with physical memory that are not freed
 }
 
 // maxFreed is how many freed allocations are known, for reports of their use.
@@ -39,6 +40,7 @@ type allocation struct {
 	onHost     bool
 	stack      []uintptr
 	freed      []uintptr // where it was freed, or nil
+	physical   uint64    // the number of the physical memory that is mapped there, or 0
 }
 
 // compare compares the beginning of the allocation with an address.
@@ -76,14 +78,63 @@ func (m *memory) use(d *Detector, s *step) {
 		if u.Write {
 			d.overwritten(u.Addr, u.Size, s, 0)
 		}
-		list := &m.segments[space(u.OnHost)]
-		first := m.split(u)
-		end := first
-		for ; end < len(*list) && (*list)[end].from < u.Addr+u.Size; end++ {
-			m.check(d, s, &(*list)[end], a)
+		m.note(d, s, a, u)
+		for _, other := range m.elsewhere(u) {
+			m.note(nil, s, a, other) // the races are those that were found at u
 		}
-		m.merge(list, first, end)
 	}
+}
+
+// note notes an access of memory, and finds those that are not in order with earlier ones, unless d is nil.
+func (m *memory) note(d *Detector, s *step, a *access, u Use) {
+	list := &m.segments[space(u.OnHost)]
+	first := m.split(u)
+	end := first
+	for ; end < len(*list) && (*list)[end].from < u.Addr+u.Size; end++ {
+		m.check(d, s, &(*list)[end], a)
+	}
+	m.merge(list, first, end)
+}
+
+// elsewhere returns the same use at the other addresses of physical memory.
+func (m *memory) elsewhere(u Use) (list []Use) {
+	if u.OnHost {
+		return nil
+	}
+	for _, a := range m.mappings {
+		from, to := max(u.Addr, a.addr), min(u.Addr+u.Size, a.addr+a.size)
+		if from >= to {
+			continue
+		}
+		for _, b := range m.mappings {
+			if b != a && b.physical == a.physical {
+				other := u
+				other.Addr, other.Size = b.addr+from-a.addr, to-from
+				list = append(list, other)
+			}
+		}
+	}
+	return list
+}
+
+// mapped notes that physical memory is mapped at an address. Its uses at another address count there, too.
+func (m *memory) mapped(a *allocation) {
+	list := &m.segments[space(false)]
+	for _, b := range m.mappings {
+		if b.physical != a.physical {
+			continue
+		}
+		first, end := m.cut(list, b.addr), m.cut(list, b.addr+b.size)
+		same := slices.Clone((*list)[first:end])
+		for i := range same {
+			same[i].from += a.addr - b.addr
+			same[i].to += a.addr - b.addr
+			same[i].reads = slices.Clone(same[i].reads)
+		}
+		*list = slices.Insert(*list, m.cut(list, a.addr), same...)
+		break
+	}
+	m.mappings = append(m.mappings, a)
 }
 
 // merge joins neighbours, from first to end, that have been used in the same way.
@@ -108,7 +159,7 @@ func (m *memory) endsAt(addr uint64, onHost bool) bool {
 	return of != nil && of.addr+of.size == addr
 }
 
-// check looks for races in a segment, and notes the access there.
+// check looks for races in a segment, unless d is nil, and notes the access there.
 func (m *memory) check(d *Detector, s *step, seg *segment, a *access) {
 	ordered := func(b *access) bool { return s.clock.of(b.lane) >= b.n || b.by.launch != nil && b.by.launch.failed }
 	if s.late {
@@ -119,7 +170,7 @@ func (m *memory) check(d *Detector, s *step, seg *segment, a *access) {
 			return // it may be the work that has written
 		}
 	}
-	if w := seg.write; w != nil && !ordered(w) {
+	if w := seg.write; w != nil && d != nil && !ordered(w) {
 		d.race(w, a, seg)
 	}
 	if !a.use.Write {
@@ -127,7 +178,7 @@ func (m *memory) check(d *Detector, s *step, seg *segment, a *access) {
 		return
 	}
 	for _, r := range seg.reads {
-		if !ordered(r) {
+		if d != nil && !ordered(r) {
 			d.race(r, a, seg)
 		}
 	}
@@ -226,6 +277,7 @@ func (m *memory) allocate(d *Detector, a *allocation) {
 // free notes that memory is freed. The oldest of many freed allocations is forgotten.
 func (m *memory) free(a *allocation, stack []uintptr) {
 	a.freed = stack
+	m.mappings = slices.DeleteFunc(m.mappings, func(b *allocation) bool { return b == a })
 	m.freed = append(m.freed, a)
 	if len(m.freed) <= maxFreed {
 		return

@@ -149,6 +149,9 @@ type Observer interface {
 	EndView(v View, written []Use)
 	// Allocated is called before the program gets memory.
 	Allocated(what string, addr, size uint64, onHost bool)
+	// Mapped is Allocated for physical memory, whose number is not 0, at an address of a device. It may be
+	// mapped at other addresses, too.
+	Mapped(what string, addr, size, physical uint64)
 	// Freed is called before the driver gets memory back.
 	Freed(addr uint64, onHost bool)
 
