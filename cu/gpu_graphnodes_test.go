@@ -201,6 +201,24 @@ func TestGPUGraphNodesChild(t *testing.T) {
 	b.runs("its graph has changed", x, 9)
 	b.ok(x.SetChildGraph(child, b.g))
 	b.runs("another child", x, 10)
+	if err := child.SetChildGraph(b.g); !errors.Is(err, errors.ErrUnsupported) { // before CUDA 12.2
+		b.ok(err)
+		b.ok(b.kernel.SetKernel(b.add, fourThreads, Ptr(b.mem), U32(4), F32(3)))
+		b.runs("the old executable graph", x, 10)
+		y := must(outer.Instantiate())(t)
+		b.runs("a new executable graph", y, 10)
+		b.ok(y.Close())
+		b.ok(child.SetChildGraph(b.g))
+		y = must(outer.Instantiate())(t)
+		b.runs("with the newer child", y, 11)
+		b.ok(y.Close())
+		if err := after.SetChildGraph(b.g); !errors.Is(err, ResultInvalidValue) {
+			t.Errorf("the graph of a kernel: %v", err)
+		}
+		if err := child.SetChildGraph(outer); !errors.Is(err, ResultInvalidValue) {
+			t.Errorf("a graph within itself: %v", err)
+		}
+	}
 	b.ok(errors.Join(outer.Close(), x.Close()))
 }
 

@@ -107,6 +107,7 @@ func (x *GraphExec) beginEnabled(n GraphNode, op string) (*nodeCall, error) {
 const (
 	addChildOp = "cuGraphAddChildGraphNode"
 	setChildOp = "cuGraphExecChildGraphNodeSetParams"
+	setNodeOp  = "cuGraphNodeSetParams"
 )
 
 // AddChildGraph adds a node that does the work of another graph as it is now, and that comes after
@@ -140,6 +141,48 @@ func (g *Graph) AddChildGraph(child *Graph, after ...GraphNode) (GraphNode, erro
 		return GraphNode{}, err
 	}
 	return g.node(raw), nil
+}
+
+// SetChildGraph replaces the graph of a node that has one, by another graph as it is now. Executable
+// graphs that were made before do not change: see [GraphExec.SetChildGraph]. From now on calls on one of
+// the two graphs wait for calls on the other (cuGraphNodeSetParams, CUDA 12.2).
+func (n GraphNode) SetChildGraph(child *Graph) error {
+	if n.graph == nil {
+		return errNil(setNodeOp, "graph node")
+	}
+	gc, err := n.graph.enterWith(child, setNodeOp)
+	if err != nil {
+		return err
+	}
+	c := gc.nodeCall(setNodeOp)
+	c.ctx = gc.ctx
+	defer c.end()
+	defer n.graph.leaveWith(child)
+	if err = n.there(setNodeOp); err == nil {
+		err = c.find(n.raw)
+	}
+	if err == nil {
+		err = c.is(GraphNodeTypeGraph)
+	}
+	if err != nil {
+		return err
+	}
+	gc.family.merge(child.core.family) // the driver makes a clone of the other graph
+	p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_GRAPH}
+	p.Graph().Graph = child.core.raw
+	res := gc.ctx.drv.table.GraphNodeSetParams(c.at(), n.raw, p)
+	if res != driver.ResultSuccess {
+		err = c.failed(gc.ctx.callError(setNodeOp, uintptr(gc.raw), res))
+	}
+	if !happened(res) {
+		return err
+	}
+	c.dropped = gc.objects.replace(n.raw, c.use, child.core.objects.list(), c.dropped)
+	gc.objects.recordsAll(child.core.objects)
+	if o := gc.ctx.drv.observer(); o != nil {
+		o.SetNode(uintptr(gc.raw), uintptr(n.raw), races.NodeWork{Graph: uintptr(child.core.raw)})
+	}
+	return err
 }
 
 // SetChildGraph replaces the graph of a node that has one, for later launches: see

@@ -197,6 +197,52 @@ func TestGraphNodeCooperativeLater(t *testing.T) {
 	r.ok(errors.Join(x.Close(), y.Close(), g.Close()))
 }
 
+// TestGraphNodeSetChildGraph replaces the graph of a node: the memory of the old one is freed, unless an executable
+// graph uses it, and that of the new one is kept.
+func TestGraphNodeSetChildGraph(t *testing.T) {
+	r := newSoft(t)
+	memory := func() int { r.ok(r.gpu.Synchronize()); return r.sim.Census()["device memory"] }
+	filled := func(value byte) *Graph { // of memory that only the graph keeps
+		g, m := must(r.gpu.NewGraph())(t), must(r.gpu.Alloc(8))(t)
+		must(g.AddMemset(m, value))(t)
+		r.ok(m.Close())
+		return g
+	}
+	before := memory()
+	outer := must(r.gpu.NewGraph())(t)
+	first, second := filled(1), filled(2)
+	child := must(outer.AddChildGraph(first))(t)
+	r.ok(first.Close())
+	x := must(outer.Instantiate())(t)
+	r.ok(child.SetChildGraph(second))
+	r.ok(second.Close())
+	r.ok(errors.Join(x.Launch(r.s), r.s.Synchronize()))
+	if n := memory() - before; n != 2 {
+		t.Errorf("%d pieces of memory are left while an executable graph uses the old child", n)
+	}
+	r.ok(x.Close())
+	if n := memory() - before; n != 1 {
+		t.Errorf("%d pieces of memory are left for the new child", n)
+	}
+	var none *Graph
+	r.is(child.SetChildGraph(none), ErrNil)
+	r.is(GraphNode{}.SetChildGraph(outer), ErrNil)
+	r.is(child.SetChildGraph(outer), ResultInvalidValue)
+	r.is(child.SetChildGraph(second), ErrClosed)
+	r.is(must(outer.AddEmpty())(t).SetChildGraph(must(r.gpu.NewGraph())(t)), ResultInvalidValue)
+	r.ok(child.Remove())
+	r.is(child.SetChildGraph(must(r.gpu.NewGraph())(t)), ErrClosed)
+	r.ok(outer.Close())
+	if n := memory() - before; n != 0 {
+		t.Errorf("%d pieces of memory are left", n)
+	}
+	old := must(Open(WithSoftware(cusim.New(cusim.Version(12010)))))(t)
+	gpu := must(must(old.Device(0))(t).PrimaryContext())(t)
+	g, inner := must(gpu.NewGraph())(t), must(gpu.NewGraph())(t)
+	r.is(must(g.AddChildGraph(inner))(t).SetChildGraph(inner), errors.ErrUnsupported)
+	r.ok(errors.Join(inner.Close(), g.Close(), gpu.Close(), old.Close()))
+}
+
 // TestGraphFamiliesMerge makes graphs parts of each other in several goroutines, and destroys them meanwhile.
 func TestGraphFamiliesMerge(t *testing.T) {
 	soft := cusim.New()
@@ -215,6 +261,9 @@ func TestGraphFamiliesMerge(t *testing.T) {
 				n, err := outer.AddChildGraph(shared[(i+k)%3])
 				if err == nil {
 					_, err = outer.AddChildGraph(shared[(i+k+1)%3], n)
+				}
+				if err == nil {
+					err = n.SetChildGraph(shared[(i+k+2)%3])
 				}
 				if err == nil {
 					var x *GraphExec

@@ -3,6 +3,7 @@ package cu
 import (
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -85,13 +86,16 @@ func TestPopFailsAfterChange(t *testing.T) {
 		"a child to launch": func(x *GraphExec, n nodes, _ *DeviceMem, fresh *Graph) error {
 			return x.SetChildGraph(n.child, fresh)
 		},
+		"a child": func(_ *GraphExec, n nodes, _ *DeviceMem, fresh *Graph) error {
+			return n.child.SetChildGraph(fresh)
+		},
 		"an update": func(x *GraphExec, _ nodes, _ *DeviceMem, fresh *Graph) error { return x.Update(fresh) },
 	} {
 		old, m := must(r.gpu.Alloc(64))(t), must(r.gpu.Alloc(64))(t)
 		g, n := build(old)
 		x := must(g.Instantiate())(t)
 		var fresh *Graph
-		if fresh, _ = build(m); name == "a child to launch" {
+		if fresh, _ = build(m); strings.HasPrefix(name, "a child") {
 			r.ok(fresh.Close())
 			fresh = must(r.gpu.NewGraph())(t)
 			must(fresh.AddMemset(m, 1))(t)

@@ -230,6 +230,16 @@ var raceTests = []struct {
 		p.do(m.Grow(4 << 20))
 		p.do(p.a.Memset(m.Span(2<<20, 8), 1)) // of other memory
 	}, 1},
+	{"child graph that is replaced", func(p *scene) {
+		g, first, second := p.graph(), p.graph(), p.graph()
+		get[cu.GraphNode](p)(first.AddMemset(p.n, 1))
+		get[cu.GraphNode](p)(second.AddMemset(p.m, 1))
+		child := get[cu.GraphNode](p)(g.AddChildGraph(first))
+		p.do(child.SetChildGraph(second))
+		p.do(p.exec(g).Launch(p.a))
+		p.order(func() error { return p.b.WaitStream(p.a) })
+		p.read(p.b)
+	}, 1},
 	{"physical memory at two addresses", func(p *scene) {
 		m := get[*cu.VirtualMem](p)(p.gpu.Reserve(16 << 20))
 		p.Cleanup(func() { m.Close() })

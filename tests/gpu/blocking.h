@@ -41,7 +41,7 @@ typedef struct {
 	H *body;
 	H context;
 	long long rest[26];
-} NodeParams; // a CUgraphNodeParams, of a conditional node
+} NodeParams; // a CUgraphNodeParams, of a conditional node, or of a child graph with the handle condition
 typedef struct {
 	H function;
 	U grid[3], block[3], shared;
@@ -280,6 +280,7 @@ typedef struct {
 	F(cuGraphGetEdges_v2, "cuGraphGetEdges_v2", (H, H *, H *, void *, size_t *))                                   \
 	F(cuGraphConditionalHandleCreate, "cuGraphConditionalHandleCreate", (unsigned long long *, H, H, U, U))        \
 	F(cuGraphAddNode, "cuGraphAddNode_v2", (H *, H, const H *, const void *, size_t, NodeParams *))                \
+	F(cuGraphNodeSetParams, "cuGraphNodeSetParams", (H, NodeParams *))                                             \
 	F(cuGraphAddBatchMemOpNode, "cuGraphAddBatchMemOpNode", (H *, H, const H *, size_t, const BatchParams *))      \
 	F(cuGraphBatchMemOpNodeGetParams, "cuGraphBatchMemOpNodeGetParams", (H, BatchParams *))                        \
 	F(cuGraphBatchMemOpNodeSetParams, "cuGraphBatchMemOpNodeSetParams", (H, const BatchParams *))                  \

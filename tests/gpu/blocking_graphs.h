@@ -116,6 +116,9 @@ static NodeParams *node_if(H g) {
 static NodeParams *if_params;
 ROW(node_if_add, "cuGraphAddNode, conditional", 0, NEW; if_params = node_if(h),
     cuGraphAddNode(&h2, h, NULL, NULL, 0, if_params))
+static NodeParams child_params = {.type = 4};
+ROW(node_set_child, "cuGraphNodeSetParams, a child graph", 0,
+    BUILT; child_params.condition = (uintptr_t)kernel_graph(), cuGraphNodeSetParams(hs[4], &child_params))
 static MemOp write_op = {2, 0, 1, 0, 0, 0};
 static BatchParams batch_params = {NULL, 1, &write_op, 0};
 static H batch_graph(void) {
