@@ -34,11 +34,11 @@ func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 	const op = "cuEventElapsedTime"
 	if e != nil && start != nil {
 		if a, b := start.load(), e.load(); a != nil && b != nil {
-			d, st, done := b.core.sinceFast(a.core)
+			d, st, done, err := b.core.sinceFast(op, a.core)
 			runtime.KeepAlive(a)
 			runtime.KeepAlive(b)
 			if done {
-				return d, st, nil
+				return d, st, err
 			}
 		}
 	}

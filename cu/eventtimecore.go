@@ -32,30 +32,35 @@ func (iv *interval) measure(op string) (time.Duration, Status, error) {
 
 // sinceFast returns the time since the record of another event in the usual case: this package has
 // recorded both, not for a whole context, and nobody observes. In all other cases, also for wrong
-// arguments, it reports false, and the caller makes the call with enterInterval and measure.
-func (c *eventCore) sinceFast(start *eventCore) (d time.Duration, st Status, done bool) {
+// arguments, it reports false, and the caller makes the call with enterInterval and measure. It does not
+// do so after the driver has returned an error, which may be one that the driver returns only once.
+func (c *eventCore) sinceFast(op string, start *eventCore) (d time.Duration, st Status, done bool, err error) {
 	from, to := start.slot.Load(), c.slot.Load()
 	if from == nil || to == nil || start.ctx != c.ctx || (start.flags|c.flags)&EventDisableTiming != 0 {
-		return 0, StatusUnknown, false
+		return 0, StatusUnknown, false, nil
 	}
 	m, n, drv := from.Bits(), to.Bits(), to.drv
 	if m&n&slotRecorded == 0 || (m|n)&slotWhole != 0 || drv.observer() != nil || !from.Acquire(from) {
-		return 0, StatusUnknown, false
+		return 0, StatusUnknown, false, nil
 	}
 	if !to.Acquire(to) {
 		from.leave()
-		return 0, StatusUnknown, false
+		return 0, StatusUnknown, false, nil
 	}
 	ms, res := drv.calls.EventElapsedTimeV2(driver.At{}, from.raw, to.raw)
-	to.leave()
-	from.leave()
 	switch res {
 	case driver.ResultSuccess:
-		return milliseconds(ms), Complete, true
+		d, st, done = milliseconds(ms), Complete, true
 	case driver.ResultNotReady:
-		return 0, Pending, true
+		st, done = Pending, true
+	default:
+		if drv.calls.Missing(res) == nil { // else before CUDA 12.8
+			err, done = c.ctx.callError(op, uintptr(to.raw), res), true
+		}
 	}
-	return 0, StatusUnknown, false
+	to.leave()
+	from.leave()
+	return d, st, done, err
 }
 
 // milliseconds converts a time of the driver.
