@@ -29,8 +29,11 @@ type work struct {
 	node  nodeKindOf
 	event *event // of a record or a wait
 	// kernel is that of a kernel node, and child has the nodes of a child graph.
-	kernel *function
-	child  []*node
+	kernel     *function
+	child      []*node
+	childShape shape
+	// childOf is the graph that the child graph is a copy of, or nil for the node of a copy.
+	childOf *graph
 	// These are of a kernel. pointers has the addresses of its arguments for C code, or is nil.
 	function    driver.Function
 	args        [][]byte

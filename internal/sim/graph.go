@@ -29,11 +29,18 @@ const (
 // graph is a CUgraph.
 type graph struct {
 	handle driver.Graph
-	nodes  []*node
-	added  int // how many nodes were ever added, also to the graph that this one is a clone of
-	d      *Driver
+	shape
+	d *Driver
 	// execs is how many executable graphs of the graph there are.
 	execs int
+	// allocating is how many executable graphs there are that got nodes from the graph when it allocated memory.
+	allocating int
+	// copies is how many clones of the graph, and copies of it in child nodes, there are.
+	copies int
+	// of is the graph that this one is a clone of, or nil.
+	of *graph
+	// handles is how many handles of values were created for the graph.
+	handles int
 	// tooLarge says that memory could not be allocated for a node of the graph.
 	tooLarge bool
 	// parent is the conditional node that the graph is a body of, or nil.
@@ -42,12 +49,26 @@ type graph struct {
 	child bool
 }
 
+// shape is the nodes of a graph, or of a body of an executable graph.
+type shape struct {
+	nodes []*node // in the order of their creation
+	// sinks are those that no other node comes after. As on an H200, a node that becomes one is the last one.
+	sinks []*node
+	added int // how many nodes were ever added, also to the graph that this one is a clone of
+}
+
+// of returns the copies of the nodes.
+func (s shape) of(copies map[*node]*node) shape {
+	return shape{copiesOf(s.nodes, copies), copiesOf(s.sinks, copies), s.added}
+}
+
 // node is a node of a graph.
 type node struct {
 	handle driver.GraphNode
 	graph  *graph
 	work   work
 	after  []*node
+	before []*node // the nodes that have it in after, in the order in which the edges were added
 	// data has what is not a full dependency of the edges from nodes in after.
 	data map[*node]driver.GraphEdgeData
 	// number says how many nodes were added before, also to the graph that this one is a clone of.
@@ -67,23 +88,54 @@ type exec struct {
 	ctx    *context
 	nodes  []*node         // in a topological order
 	copies map[*node]*node // the copies, by the graph's nodes
-	source []*node         // the graph's nodes, in the order of their creation
+	shape  shape           // the copies as the graph had them
 	graph  *graph          // that it was instantiated from
-	added  int             // the graph's, when it was instantiated
 	flags  uint64
-	newest *op // the last operation of the newest launch
-	values conditionValues
+	// allocates is the graph that the nodes are from that allocate memory, or nil.
+	allocates *graph
+	newest    *op // the last operation of the newest launch
+	values    conditionValues
 }
 
 func (d *Driver) newGraph() *graph { return &graph{d: d} }
 
 // add adds a node.
 func (g *graph) add(w *work, after []*node) *node {
-	n := &node{graph: g, work: *w, after: slices.Clone(after), number: g.added}
+	n := &node{graph: g, work: *w, number: g.added}
 	n.handle = driver.GraphNode(g.d.objects.add(nodeKind, n))
-	g.nodes = append(g.nodes, n)
+	g.nodes, g.sinks = append(g.nodes, n), append(g.sinks, n)
+	for _, b := range after {
+		g.addEdge(edge{from: b, to: n})
+	}
 	g.added++
 	return n
+}
+
+// remove removes a node and its edges.
+func (g *graph) remove(n *node) {
+	for len(n.after) > 0 {
+		g.removeEdge(edge{from: n.after[0], to: n})
+	}
+	for len(n.before) > 0 {
+		g.removeEdge(edge{from: n, to: n.before[0]})
+	}
+	is := func(other *node) bool { return other == n }
+	g.nodes, g.sinks = slices.DeleteFunc(g.nodes, is), slices.DeleteFunc(g.sinks, is)
+	g.d.objects.remove(uintptr(n.handle))
+}
+
+// addEdge adds an edge.
+func (g *graph) addEdge(e edge) {
+	e.to.connect(e.from, e.data)
+	g.sinks = slices.DeleteFunc(g.sinks, func(n *node) bool { return n == e.from })
+}
+
+// removeEdge removes an edge.
+func (g *graph) removeEdge(e edge) {
+	e.to.disconnect(e.from)
+	if len(e.from.before) == 0 {
+		g.sinks = append(g.sinks, e.from)
+	}
 }
 
 // graphOf begins a call with a graph as an argument.
@@ -157,6 +209,9 @@ func (d *Driver) destroyGraph(g *graph) {
 		d.disown(n)
 	}
 	d.forgetConditions(g)
+	if g.of != nil {
+		g.of.copies--
+	}
 	if g.handle != 0 {
 		d.objects.remove(uintptr(g.handle))
 	}
@@ -172,23 +227,26 @@ func (d *Driver) GraphClone(_ *driver.Thread, h driver.Graph) (driver.Graph, dri
 	if g.allocates() || d.isConditional(g) {
 		return 0, driver.ResultNotSupported
 	}
-	c := d.copyOf(g.nodes)
-	c.added = g.added
+	c := d.copyOf(g.shape)
+	c.of = g
+	g.copies++
 	return c.handle, ok
 }
 
 // copyOf returns a graph of copies of nodes.
-func (d *Driver) copyOf(nodes []*node) *graph {
+func (d *Driver) copyOf(s shape) *graph {
 	c := d.newGraph()
 	copies := make(map[*node]*node)
-	for _, n := range nodes {
+	for _, n := range s.nodes {
 		w := n.current()
+		w.childOf = nil
 		copies[n] = c.add(&w, nil)
 		copies[n].original, copies[n].number = n, n.number
 	}
-	for _, n := range nodes {
+	for _, n := range s.nodes {
 		copies[n].follow(n, copies)
 	}
+	c.sinks, c.added = copiesOf(s.sinks, copies), s.added
 	c.handle = driver.Graph(d.objects.add(graphKind, c))
 	return c
 }
@@ -197,11 +255,18 @@ func (d *Driver) copyOf(nodes []*node) *graph {
 func (n *node) current() work {
 	w := n.work
 	if n.child != nil {
-		if list, _, cycle := n.child.sorted(); cycle == nil {
-			w.child = list
-		}
+		w.takeChild(n.child)
 	}
 	return w
+}
+
+// takeChild makes a copy of a graph the child graph. It returns a node of a cycle, or nil.
+func (w *work) takeChild(g *graph) (cycle *node) {
+	list, copies, cycle := g.sorted()
+	if cycle == nil {
+		w.child, w.childShape = list, g.shape.of(copies)
+	}
+	return cycle
 }
 
 // dropChild destroys the child graph of a node.
@@ -248,6 +313,9 @@ func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode,
 		}
 	}
 	made, r := w(g)
+	if r == driver.ResultOutOfMemory { // an H200 adds the node, and removes it
+		g.remove(g.add(&n.work, after))
+	}
 	if r != ok {
 		return 0, r
 	}

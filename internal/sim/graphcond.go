@@ -17,18 +17,21 @@ type condition struct {
 	first    uint32 // the value at the beginning of each launch if assigned is set
 	assigned bool
 	node     *node // that reads the value, or nil
+	number   int   // of handles that the graph had before
 }
 
 // conditional is the work of a conditional node.
 type conditional struct {
 	handle driver.GraphConditionalHandle
 	kind   int32
+	number int // of the handle
 	bodies []*graph
 	// handles are those of the bodies, for whoever adds the node.
 	handles []driver.Graph
-	// nodes are the copies of the bodies' nodes of an executable graph, and created the same in the order
-	// of their creation.
-	nodes, created [][]*node
+	// nodes are the copies of the bodies' nodes of an executable graph, in a topological order, and shapes the
+	// same as the bodies had them.
+	nodes  [][]*node
+	shapes []shape
 }
 
 // conditionValues are the values of an executable graph.
@@ -102,7 +105,8 @@ func (d *Driver) GraphConditionalHandleCreate(_ *driver.Thread, h driver.Graph, 
 		d.conditions = make(map[driver.GraphConditionalHandle]*condition)
 	}
 	d.conditions[driver.GraphConditionalHandle(d.ids.condition)] = &condition{graph: g.outermost(), first: first,
-		assigned: flags != 0}
+		assigned: flags != 0, number: g.outermost().handles}
+	g.outermost().handles++
 	return driver.GraphConditionalHandle(d.ids.condition), ok
 }
 
@@ -123,7 +127,7 @@ func (d *Driver) condWork(name string, th *driver.Thread, g *graph,
 		c != d.thread(th).current() {
 		return nil, driver.ResultInvalidValue
 	}
-	cond := &conditional{handle: p.Handle, kind: p.Type}
+	cond := &conditional{handle: p.Handle, kind: p.Type, number: of.number}
 	for range p.Size {
 		b := d.newGraph()
 		b.handle = driver.Graph(d.objects.add(bodyKind, b))
@@ -133,8 +137,11 @@ func (d *Driver) condWork(name string, th *driver.Thread, g *graph,
 	return &work{node: conditionalNode, ctx: c, cond: cond}, ok
 }
 
-// adopt makes a node that was added the one of its condition and its bodies.
+// adopt makes a node that was added the one of its condition and its bodies, and counts the copy of a child graph.
 func (d *Driver) adopt(n *node) {
+	if n.work.childOf != nil {
+		n.work.childOf.copies++
+	}
 	if c := n.work.cond; c != nil {
 		d.conditions[c.handle].node = n
 		for _, b := range c.bodies {
@@ -146,6 +153,9 @@ func (d *Driver) adopt(n *node) {
 // disown destroys the bodies and the child graph of a node.
 func (d *Driver) disown(n *node) {
 	d.dropChild(n)
+	if n.work.childOf != nil {
+		n.work.childOf.copies--
+	}
 	c := n.work.cond
 	if c == nil {
 		return
@@ -226,7 +236,7 @@ func copyBodies(copies map[*node]*node) (cycle *node) {
 			continue
 		}
 		c := *of.work.cond
-		c.nodes, c.created = nil, nil
+		c.nodes, c.shapes = nil, nil
 		for _, b := range c.bodies {
 			list, inner, cycle := b.sorted()
 			if cycle == nil {
@@ -235,7 +245,7 @@ func copyBodies(copies map[*node]*node) (cycle *node) {
 			if cycle != nil {
 				return cycle
 			}
-			c.nodes, c.created = append(c.nodes, list), append(c.created, copiesOf(b.nodes, inner))
+			c.nodes, c.shapes = append(c.nodes, list), append(c.shapes, b.shape.of(inner))
 			maps.Copy(copies, inner)
 		}
 		made.work.cond = &c

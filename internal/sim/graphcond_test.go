@@ -180,7 +180,7 @@ func TestConditionalNodes(t *testing.T) {
 	r.write(bodies[0], 0, 1)
 	_, why, res := r.GraphExecUpdate(r.th, x, r.g)
 	r.want("update with another body", driver.ResultGraphExecUpdateFailure, res)
-	if why != driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED {
+	if why != driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED {
 		t.Errorf("the reason is %d", why)
 	}
 	r.must(r.GraphExecDestroy(r.th, x))
@@ -311,7 +311,8 @@ func TestConditionalInstances(t *testing.T) {
 	r.must(res)
 	x := r.instance(other, 0)
 	info, res := r.GraphExecUpdateV2(r.th, x, r.g)
-	if r.want("update of another graph", notSupported, res); info != (driver.GraphExecUpdateResultInfo{}) {
+	r.want("update of another graph", driver.ResultGraphExecUpdateFailure, res)
+	if info != (driver.GraphExecUpdateResultInfo{Result: driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}) {
 		t.Errorf("the reason is %+v", info)
 	}
 	r.must(r.GraphExecDestroy(r.th, x))
@@ -322,6 +323,58 @@ func TestConditionalInstances(t *testing.T) {
 	instantiate("a second time, with a handle that no node uses", invalidValue)
 	r.mustAdd(r.g, h, driver.CU_GRAPH_COND_TYPE_IF, 1)
 	instantiate("a second time", notSupported)
+}
+
+// TestConditionalCopies has which copies of a graph with a conditional node prevent its instantiation, as on an
+// H200: clones and child graphs that were made before the node was added.
+func TestConditionalCopies(t *testing.T) {
+	r := newConditions(t)
+	clone, res := r.GraphClone(r.th, r.g)
+	r.must(res)
+	parent, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	child, res := r.GraphAddChildGraphNode(r.th, parent, nil, r.g)
+	r.must(res)
+	r.mustAdd(r.g, r.handle(0, 1), driver.CU_GRAPH_COND_TYPE_IF, 1)
+	_, res = r.GraphInstantiateWithFlags(r.th, r.g, 0)
+	r.want("beside a clone and a child graph", notSupported, res)
+	r.must(r.GraphDestroy(r.th, clone))
+	_, res = r.GraphInstantiateWithFlags(r.th, r.g, 0)
+	r.want("beside a child graph", notSupported, res)
+	r.must(r.GraphDestroyNode(r.th, child))
+	r.execs = append(r.execs, r.instance(r.g, 0))
+	r.must(r.GraphDestroy(r.th, parent))
+}
+
+// TestConditionalUpdates has which conditional nodes an update takes for the same, as on an H200: those before
+// whose handles as many were created, and with bodies that an update takes for the same.
+func TestConditionalUpdates(t *testing.T) {
+	r := newConditions(t)
+	update := func(what string, one, two int32) {
+		t.Helper()
+		_, why, _ := r.GraphExecUpdate(r.th, r.execs[0], r.g)
+		info, _ := r.GraphExecUpdateV2(r.th, r.execs[0], r.g)
+		if why != one || info.Result != two {
+			t.Errorf("%s: the reasons are %d and %d, not %d and %d", what, why, info.Result, one, two)
+		}
+	}
+	const unsupported = driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED
+	h := r.handle(0, 1)
+	n, bodies, res := r.add(r.g, h, driver.CU_GRAPH_COND_TYPE_IF, 1)
+	r.must(res)
+	r.execs = append(r.execs, r.instance(r.g, 0))
+	update("the same", 0, 0)
+	_, res = r.GraphAddEmptyNode(r.th, bodies[0], nil)
+	r.must(res)
+	update("a node in a body", unsupported, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED)
+	r.must(r.GraphDestroyNode(r.th, n))
+	other := r.handle(0, 1)
+	n, _, res = r.add(r.g, h, driver.CU_GRAPH_COND_TYPE_IF, 1)
+	r.must(res)
+	update("the same handle", unsupported, 0)
+	r.must(r.GraphDestroyNode(r.th, n))
+	r.mustAdd(r.g, other, driver.CU_GRAPH_COND_TYPE_IF, 1)
+	update("another handle", unsupported, unsupported)
 }
 
 // TestEffectsWithoutCalls launches graphs that write memory of the host after a kernel, in a batch of

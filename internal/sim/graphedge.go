@@ -18,8 +18,21 @@ func isFull(e driver.GraphEdgeData) bool { return e == driver.GraphEdgeData{} }
 
 // connect adds an edge from another node.
 func (n *node) connect(from *node, data driver.GraphEdgeData) {
-	n.after = append(n.after, from)
+	n.after, from.before = append(n.after, from), append(from.before, n)
 	n.setData(from, data)
+}
+
+// disconnect removes the edge from another node.
+func (n *node) disconnect(from *node) {
+	n.after, from.before = without(n.after, from), without(from.before, n)
+	delete(n.data, from)
+}
+
+// without removes a node from a list. As on an H200, the last one takes its place.
+func without(list []*node, n *node) []*node {
+	last := len(list) - 1
+	list[slices.Index(list, n)] = list[last]
+	return list[:last]
 }
 
 func (n *node) setData(from *node, data driver.GraphEdgeData) {
@@ -93,20 +106,22 @@ func startsOf(nodes []*node) map[*node]*op {
 }
 
 // listEdges copies one end of each edge, and the data, to buffers, and clears the rest. Without buffers
-// it returns how many edges there are. Without a buffer for data, full dependencies alone can be listed.
+// it returns how many edges there are. Without a buffer for data, only full dependencies can be copied: on an
+// H200, it does not matter what edges have that are not copied.
 func listEdges(edges []edge, from, to []driver.GraphNode, data []driver.GraphEdgeData) (uint64, driver.Result) {
 	switch {
 	case from == nil && to == nil && data == nil:
 		return uint64(len(edges)), ok
 	case from == nil && to == nil:
 		return 0, driver.ResultInvalidValue
-	case data == nil && slices.ContainsFunc(edges, func(e edge) bool { return !isFull(e.data) }):
+	}
+	n := min(len(edges), max(len(from), len(to)))
+	if data == nil && slices.ContainsFunc(edges[:n], func(e edge) bool { return !isFull(e.data) }) {
 		return 0, driver.ResultLossyQuery
 	}
 	clear(from)
 	clear(to)
 	clear(data)
-	n := min(len(edges), max(len(from), len(to)))
 	for i, e := range edges[:n] {
 		if from != nil {
 			from[i] = e.from.handle
@@ -126,7 +141,8 @@ func (d *Driver) GraphGetEdges(th *driver.Thread, h driver.Graph, from, to []dri
 	return d.GraphGetEdgesV2(th, h, from, to, nil)
 }
 
-// GraphGetEdgesV2 is cuGraphGetEdges_v2.
+// GraphGetEdgesV2 is cuGraphGetEdges_v2. As on an H200, the edges are in the order of the nodes that they are
+// from, and those from one node in the order in which they were added.
 func (d *Driver) GraphGetEdgesV2(_ *driver.Thread, h driver.Graph, from, to []driver.GraphNode,
 	data []driver.GraphEdgeData) (uint64, driver.Result) {
 	defer d.mu.Unlock()
@@ -136,7 +152,7 @@ func (d *Driver) GraphGetEdgesV2(_ *driver.Thread, h driver.Graph, from, to []dr
 	}
 	var edges []edge
 	for _, n := range g.nodes {
-		edges = append(edges, n.edgesBefore()...)
+		edges = append(edges, n.edgesAfter()...)
 	}
 	return listEdges(edges, from, to, data)
 }
@@ -145,6 +161,14 @@ func (d *Driver) GraphGetEdgesV2(_ *driver.Thread, h driver.Graph, from, to []dr
 func (n *node) edgesBefore() (edges []edge) {
 	for _, b := range n.after {
 		edges = append(edges, edge{b, n, n.data[b]})
+	}
+	return edges
+}
+
+// edgesAfter returns the edges from a node.
+func (n *node) edgesAfter() (edges []edge) {
+	for _, o := range n.before {
+		edges = append(edges, edge{n, o, o.data[n]})
 	}
 	return edges
 }
@@ -180,13 +204,7 @@ func (d *Driver) GraphNodeGetDependentNodesV2(_ *driver.Thread, h driver.GraphNo
 	if r != ok {
 		return 0, r
 	}
-	var later []edge
-	for _, o := range n.graph.nodes {
-		if slices.Contains(o.after, n) {
-			later = append(later, edge{n, o, o.data[n]})
-		}
-	}
-	return listEdges(later, nil, nodes, data)
+	return listEdges(n.edgesAfter(), nil, nodes, data)
 }
 
 // GraphAddDependencies is cuGraphAddDependencies. None of the edges may exist.
@@ -210,7 +228,8 @@ func (d *Driver) GraphAddDependenciesV2(_ *driver.Thread, h driver.Graph, from, 
 		if slices.Contains(e.to.after, e.from) {
 			return driver.ResultInvalidValue
 		}
-		e.to.connect(e.from, edges[0].data)
+		e.data = edges[0].data
+		e.to.graph.addEdge(e)
 	}
 	return ok
 }
@@ -247,8 +266,7 @@ func (d *Driver) removeEdges(h driver.Graph, from, to []driver.GraphNode, data [
 		}
 	}
 	for _, e := range edges {
-		e.to.after = slices.DeleteFunc(e.to.after, func(n *node) bool { return n == e.from })
-		delete(e.to.data, e.from)
+		e.to.graph.removeEdge(e)
 	}
 	return ok
 }

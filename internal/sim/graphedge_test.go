@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -127,6 +128,62 @@ func TestListsOfEdges(t *testing.T) {
 	r.want("an edge that exists", invalidValue, r.GraphAddDependenciesV2(r.th, g, nodes{k[0], k[1]}, nodes{k[2], k[2]},
 		nil))
 	want("after an edge that exists", all{{k[0], k[1]}: programmatic, {k[1], k[2]}: programmatic, {k[0], k[2]}: {}})
+}
+
+// TestOrderOfEdges has the order in which edges are listed, as on an H200: that of the nodes that they are from,
+// and for one node that in which they were added. If one is removed, the last one takes its place. Without a
+// buffer for data, it does not matter what edges have that do not fit in the buffers.
+func TestOrderOfEdges(t *testing.T) {
+	r := newLab(t)
+	g, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	defer func() { r.must(r.GraphDestroy(r.th, g)) }()
+	p := driver.KernelNodeParams{Func: r.kernel("k", ""), GridDimX: 1, GridDimY: 1, GridDimZ: 1,
+		BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1}
+	var k []driver.GraphNode
+	for range 5 {
+		n, res := r.GraphAddKernelNode(r.th, g, nil, &p)
+		r.must(res)
+		k = append(k, n)
+	}
+	add := func(from, to int, data driver.GraphEdgeData) {
+		r.must(r.GraphAddDependenciesV2(r.th, g, k[from:from+1], k[to:to+1], []driver.GraphEdgeData{data}))
+	}
+	const most = 9
+	from, to, data := make([]driver.GraphNode, most), make([]driver.GraphNode, most), make([]driver.GraphEdgeData, most)
+	want := func(what string, want ...string) {
+		t.Helper()
+		n, res := r.GraphGetEdgesV2(r.th, g, from, to, data)
+		r.must(res)
+		var have []string
+		for i := range n {
+			have = append(have, fmt.Sprint(slices.Index(k, from[i]), slices.Index(k, to[i])))
+		}
+		if !slices.Equal(have, want) {
+			t.Errorf("%s: the edges are %v, not %v", what, have, want)
+		}
+	}
+	add(1, 3, driver.GraphEdgeData{})
+	add(0, 3, driver.GraphEdgeData{})
+	add(0, 2, launchOrder)
+	add(0, 1, driver.GraphEdgeData{})
+	add(0, 4, driver.GraphEdgeData{})
+	want("added", "0 3", "0 2", "0 1", "0 4", "1 3")
+	for i, want := range []driver.Result{ok, driver.ResultLossyQuery, driver.ResultLossyQuery} {
+		_, res := r.GraphGetEdgesV2(r.th, g, from[:i+1], to[:i+1], nil)
+		r.want(fmt.Sprint(i+1, " without data"), want, res)
+		_, res = r.GraphNodeGetDependentNodesV2(r.th, k[0], to[:i+1], nil)
+		r.want(fmt.Sprint(i+1, " after a node without data"), want, res)
+	}
+	r.must(r.GraphRemoveDependencies(r.th, g, k[:1], k[3:4]))
+	want("one removed", "0 4", "0 2", "0 1", "1 3")
+	add(0, 3, driver.GraphEdgeData{})
+	r.must(r.GraphDestroyNode(r.th, k[4]))
+	want("a node removed", "0 3", "0 2", "0 1", "1 3")
+	n, res := r.GraphNodeGetDependencies(r.th, k[3], to)
+	if r.must(res); n != 2 || to[0] != k[1] || to[1] != k[0] {
+		t.Errorf("the last node comes after %d nodes: %v", n, to[:n])
+	}
 }
 
 // TestWrongEdgesLeaveNothing adds nodes that allocate and free with edges that they cannot have, or with

@@ -68,7 +68,7 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 	if flags&^15 != 0 {
 		return 0, nil, driver.ResultInvalidValue
 	}
-	x := &exec{ctx: c, source: slices.Clone(g.nodes), graph: g, added: g.added, flags: flags}
+	x := &exec{ctx: c, graph: g, flags: flags}
 	if flags&driver.CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH != 0 {
 		for _, n := range g.nodes {
 			if n.work.node > memsetNode && n.work.node != childNode {
@@ -81,7 +81,7 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 	if !used {
 		return 0, &wrongNode{0, driver.CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED}, driver.ResultInvalidValue
 	}
-	if g.parent != nil || g.execs > 0 && g.isUnique() {
+	if g.parent != nil || g.isTaken() {
 		return 0, nil, driver.ResultNotSupported
 	}
 	if wrong := wrongInBodies(g.nodes, false); wrong != nil {
@@ -102,14 +102,35 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 			n.work.alloc.instantiated = n.work.alloc.instantiated || n.work.node == allocNode && !n.work.alloc.frees()
 		}
 	}
+	x.shape = g.shape.of(x.copies)
 	g.execs++
+	x.nodesOf(g)
 	x.handle = driver.GraphExec(d.objects.add(graphExecKind, x))
 	return x.handle, nil, ok
 }
 
-// isUnique reports whether the graph can have one executable graph at a time.
-func (g *graph) isUnique() bool {
-	return g.allocates() || slices.ContainsFunc(g.nodes, func(n *node) bool { return n.work.cond != nil })
+// isTaken reports whether there is already what a graph can have once. As on an H200, that is an executable
+// graph with nodes that allocate memory, and, if the graph has conditional nodes, any executable graph or copy.
+func (g *graph) isTaken() bool {
+	return g.allocates() && g.allocating > 0 || g.execs+g.copies > 0 && g.isConditional()
+}
+
+// nodesOf notes that an executable graph has got nodes from a graph, or, if it is nil, that it is destroyed.
+// It stays one of the last graph that allocated memory.
+func (x *exec) nodesOf(g *graph) {
+	if g != nil && !g.allocates() {
+		return
+	}
+	if x.allocates != nil {
+		x.allocates.allocating--
+	}
+	if x.allocates = g; g != nil {
+		g.allocating++
+	}
+}
+
+func (g *graph) isConditional() bool {
+	return slices.ContainsFunc(g.nodes, func(n *node) bool { return n.work.cond != nil })
 }
 
 // sorted returns copies of the nodes in a topological order, or a node that waits for a cycle. The
@@ -173,58 +194,58 @@ func (g *graph) order() (list []*node, cycle *node) {
 	return list, nil
 }
 
-// GraphExecUpdate is cuGraphExecUpdate. On an H200, it looks at the first node first.
+// GraphExecUpdate is cuGraphExecUpdate.
 func (d *Driver) GraphExecUpdate(_ *driver.Thread, h driver.GraphExec, g driver.Graph) (driver.GraphNode, int32,
 	driver.Result) {
-	return d.updateExec(h, g, true)
+	info, r := d.updateExec(h, g, true)
+	return info.ErrorNode, info.Result, r
 }
 
 // GraphExecUpdateV2 is cuGraphExecUpdate_v2.
 func (d *Driver) GraphExecUpdateV2(_ *driver.Thread, h driver.GraphExec, g driver.Graph) (
-	info driver.GraphExecUpdateResultInfo, r driver.Result) {
-	info.ErrorNode, info.Result, r = d.updateExec(h, g, false)
-	return info, r
+	driver.GraphExecUpdateResultInfo, driver.Result) {
+	return d.updateExec(h, g, false)
 }
 
 // updateExec gives an executable graph the work of another graph with the same structure.
 func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
-	forwards bool) (driver.GraphNode, int32, driver.Result) {
-	const name = "cuGraphExecUpdate"
+	forwards bool) (info driver.GraphExecUpdateResultInfo, r driver.Result) {
+	const name, failed = "cuGraphExecUpdate", driver.ResultGraphExecUpdateFailure
 	defer d.mu.Unlock()
+	info.Result = driver.CU_GRAPH_EXEC_UPDATE_ERROR
 	g, r := d.graphOf(name, gh)
 	if r != ok {
-		return 0, driver.CU_GRAPH_EXEC_UPDATE_ERROR, r
+		return info, r
 	}
 	x, r := d.execOf(name, h)
 	if r != ok {
-		return 0, driver.CU_GRAPH_EXEC_UPDATE_ERROR, r
+		return info, r
 	}
-	if !forwards && g != x.graph && g.execs > 0 && g.isUnique() { // as on an H200, which names no reason
-		return 0, driver.CU_GRAPH_EXEC_UPDATE_SUCCESS, driver.ResultNotSupported
+	if g.allocates() && g.allocating > 0 && x.allocates != g { // as on an H200, which names no reason
+		info.Result = driver.CU_GRAPH_EXEC_UPDATE_SUCCESS
+		return info, driver.ResultNotSupported
 	}
 	for _, n := range g.nodes {
 		n.work = n.current()
 	}
-	counterpart, own := make(map[*node]*node), copiesOf(x.source, x.copies) // by the other graph's nodes
-	// cuGraphExecUpdate counts nodes that were removed, too.
-	if forwards && g.added != x.added {
-		return 0, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, driver.ResultGraphExecUpdateFailure
-	}
-	if wrong := counterparts(own, g.nodes, counterpart, forwards); wrong != nil {
-		return wrong.handle, wrong.why, driver.ResultGraphExecUpdateFailure
+	pairs, wrong := pairsOf(x.shape, g.shape, forwards)
+	if wrong != nil {
+		return *wrong, failed
 	}
 	if d.lost != ok && slices.ContainsFunc(g.nodes, (*node).usesContext) {
-		return 0, driver.CU_GRAPH_EXEC_UPDATE_ERROR, driver.ResultGraphExecUpdateFailure
+		return info, failed
 	}
 	x.values = maps.Clone(x.values) // kernels may read it
-	for n, own := range counterpart {
-		if c := n.work.cond; c != nil { // the executable graph keeps its values
-			x.values[c.handle] = x.values[own.work.cond.handle]
+	for _, p := range pairs {
+		if c := p.its.work.cond; c != nil { // the executable graph keeps its values
+			x.values[c.handle] = x.values[p.own.work.cond.handle]
 			continue
 		}
-		own.work = n.work
+		p.own.work = p.its.work
 	}
-	return 0, driver.CU_GRAPH_EXEC_UPDATE_SUCCESS, ok
+	x.nodesOf(g)
+	info.Result = driver.CU_GRAPH_EXEC_UPDATE_SUCCESS
+	return info, ok
 }
 
 // usesContext reports whether the node's parameters cannot be set after a sticky error.
@@ -236,152 +257,159 @@ func (n *node) usesContext() bool {
 	return false
 }
 
-// dependents returns the nodes that come after each node, with the kinds of their edges.
-func dependents(nodes []*node) map[*node]map[*node]driver.GraphEdgeData {
-	after := make(map[*node]map[*node]driver.GraphEdgeData)
-	for _, n := range nodes {
-		for _, b := range n.after {
-			if after[b] == nil {
-				after[b] = make(map[*node]driver.GraphEdgeData)
-			}
-			after[b][n] = n.data[b]
-		}
+// nodePair is a node of an executable graph, and the one of another graph whose work it gets.
+type nodePair struct{ own, its *node }
+
+// failedUpdate says why an update fails, and which nodes are named.
+func failedUpdate(why int32, named, from *node) *driver.GraphExecUpdateResultInfo {
+	info := &driver.GraphExecUpdateResultInfo{Result: why}
+	if named != nil {
+		info.ErrorNode = named.handle
 	}
-	return after
+	if from != nil {
+		info.ErrorFromNode = from.handle
+	}
+	return info
 }
 
-// counterparts finds the node of an executable graph for each node of another graph, also in bodies. It
-// returns a node that has none. As an H200 does, it looks at all edges before it looks at any type, and
-// then, unless forwards, at the last node first.
-func counterparts(own, nodes []*node, of map[*node]*node, forwards bool) *wrongNode {
-	find := samePlaces
-	if forwards {
-		find = sameNumbers
-	}
-	if wrong := find(own, nodes, of); wrong != nil {
-		return wrong
-	}
-	order := slices.Backward(nodes)
-	if forwards {
-		order = slices.All(nodes)
-	}
-	for _, n := range order {
-		m := of[n]
-		switch {
-		case m.work.alloc != n.work.alloc:
-			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR}
-		case m.work.node != n.work.node:
-			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED}
-		case !alike(m.work.child, n.work.child), !m.work.batch.sameShape(n.work.batch), !m.work.sameRows(&n.work),
-			n.work.node == memcpyNode && m.work.memoryTypes != n.work.memoryTypes:
-			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED}
-		case m.work.attributes.options().cooperative != n.work.attributes.options().cooperative:
-			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED}
-		case n.work.cond == nil:
-			continue
-		case m.work.cond.kind != n.work.cond.kind || len(m.work.cond.created) != len(n.work.cond.bodies):
-			return &wrongNode{n.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED}
-		}
-		for k, b := range n.work.cond.bodies {
-			if wrong := counterparts(m.work.cond.created[k], b.nodes, of, forwards); wrong != nil {
-				return wrong
-			}
-		}
-	}
-	return nil
-}
-
-// samePlaces makes nodes counterparts that were created in the same order, or that pair finds.
-func samePlaces(own, nodes []*node, of map[*node]*node) *wrongNode {
-	if len(own) != len(nodes) {
-		return &wrongNode{0, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
-	}
-	for i, n := range nodes {
-		of[n] = own[i]
-	}
-	wrong := changedEdges(own, nodes, of)
-	if had, has := sinks(own), sinks(nodes); wrong != nil && len(had) == len(has) {
-		wrong = pair(had, has, of)
+// pairsOf finds the node of an executable graph for each node of another graph, also in bodies, as one of the
+// functions does it, cuGraphExecUpdate if byNumber. It says what is wrong if it finds none.
+func pairsOf(own, its shape, byNumber bool) (pairs []nodePair, wrong *driver.GraphExecUpdateResultInfo) {
+	switch {
+	case byNumber && own.added != its.added:
+		wrong = failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, nil, nil)
+	case byNumber:
+		pairs, wrong = pairNumbers(own, its)
+	default:
+		pairs, wrong = pairSinks(own, its)
 	}
 	if wrong != nil {
-		return &wrongNode{wrong.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
+		return nil, wrong
 	}
-	return nil
-}
-
-// sameNumbers makes nodes counterparts before which as many nodes were added, also nodes that were removed.
-func sameNumbers(own, nodes []*node, of map[*node]*node) *wrongNode {
-	numbered := make(map[int]*node, len(own))
-	for _, n := range own {
-		numbered[n.number] = n
-	}
-	for _, n := range nodes {
-		of[n] = numbered[n.number]
-	}
-	wrong := changedEdges(own, nodes, of)
-	switch {
-	case wrong != nil && of[wrong] != nil:
-		return &wrongNode{wrong.handle, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
-	case wrong != nil, len(own) != len(nodes):
-		return &wrongNode{0, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED}
-	}
-	return nil
-}
-
-// changedEdges returns the first node that has no counterpart, or after which other nodes come than after its
-// counterpart, or nil.
-func changedEdges(own, nodes []*node, of map[*node]*node) *node {
-	had, has := dependents(own), dependents(nodes)
-	for _, n := range nodes {
-		same := of[n] != nil && len(had[of[n]]) == len(has[n])
-		for b, data := range has[n] {
-			before, was := had[of[n]][of[b]]
-			same = same && was && before == data
-		}
-		if !same {
-			return n
+	for _, p := range pairs {
+		if p.own.work.alloc != p.its.work.alloc {
+			return nil, failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR, p.its, nil)
 		}
 	}
-	return nil
+	for _, p := range slices.Clone(pairs) {
+		a, b := &p.own.work, &p.its.work
+		if _, wrong := pairsOf(a.childShape, b.childShape, byNumber); wrong != nil {
+			return nil, wrong
+		}
+		if b.cond == nil {
+			continue
+		}
+		for k, body := range b.cond.bodies {
+			inner, wrong := pairsOf(a.cond.shapes[k], body.shape, byNumber)
+			if wrong != nil {
+				return nil, wrong
+			}
+			pairs = append(pairs, inner...)
+		}
+	}
+	return pairs, nil
 }
 
-// sinks returns the nodes that no other node comes after.
-func sinks(nodes []*node) []*node {
-	after := dependents(nodes)
-	return slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return len(after[n]) > 0 })
+// pairNumbers makes pairs of the nodes before which as many nodes were added, also nodes that were removed, and
+// compares the nodes after them before it compares any type. This is what cuGraphExecUpdate does on an H200.
+func pairNumbers(own, its shape) (pairs []nodePair, wrong *driver.GraphExecUpdateResultInfo) {
+	all := make([]nodePair, its.added)
+	for _, n := range own.nodes {
+		all[n.number].own = n
+	}
+	for _, n := range its.nodes {
+		all[n.number].its = n
+	}
+	for _, p := range all {
+		switch {
+		case p == nodePair{}: // both were removed
+		case p.own == nil, p.its == nil, !numbersAfter(p.own, p.its):
+			return nil, failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, p.its, nil)
+		default:
+			pairs = append(pairs, p)
+		}
+	}
+	for _, p := range pairs {
+		if why := p.differ(); why != driver.CU_GRAPH_EXEC_UPDATE_SUCCESS {
+			return nil, failedUpdate(why, p.its, nil)
+		}
+	}
+	return pairs, nil
 }
 
-// pair finds the counterparts of nodes with the same edges that were not created in the same order. As with
-// an H200, sinks correspond in their order, and so do the nodes that two counterparts come after. The last
-// sink is the first that it looks at. It returns a node that has no counterpart, or nil.
-func pair(had, has []*node, of map[*node]*node) *node {
+// numbersAfter reports whether nodes of the same numbers come after two nodes.
+func numbersAfter(a, b *node) bool {
+	return maps.Equal(numbered(a), numbered(b))
+}
+
+// numbered returns the data of the edges from a node, by the numbers of the nodes that they go to.
+func numbered(n *node) map[int]driver.GraphEdgeData {
+	list := make(map[int]driver.GraphEdgeData, len(n.before))
+	for _, o := range n.before {
+		list[o.number] = o.data[n]
+	}
+	return list
+}
+
+// pairSinks makes pairs of the sinks in their order, and then of the nodes that the nodes of a pair come after,
+// in the order of the edges. This is what cuGraphExecUpdate_v2 does on an H200.
+func pairSinks(own, its shape) (pairs []nodePair, wrong *driver.GraphExecUpdateResultInfo) {
+	const topology = driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED
+	if len(own.nodes) != len(its.nodes) {
+		return nil, failedUpdate(topology, nil, nil)
+	}
 	found, taken := make(map[*node]*node), make(map[*node]bool)
-	var both func(n, m *node) *node
-	both = func(n, m *node) *node {
-		switch other, is := found[n]; {
-		case is && other == m:
-			return nil
-		case is || taken[m] || len(n.after) != len(m.after):
-			return n
-		}
+	pair := func(m, n *node) {
 		found[n], taken[m] = m, true
-		for i, b := range n.after {
-			if n.data[b] != m.data[m.after[i]] {
-				return n
-			}
-			if wrong := both(b, m.after[i]); wrong != nil {
-				return wrong
+		pairs = append(pairs, nodePair{m, n})
+	}
+	for i := range max(len(own.sinks), len(its.sinks)) { // the last one is the first
+		switch {
+		case i == len(its.sinks):
+			return nil, failedUpdate(topology, nil, nil)
+		case i == len(own.sinks):
+			return nil, failedUpdate(topology, its.sinks[len(its.sinks)-1-i], nil)
+		}
+		pair(own.sinks[len(own.sinks)-1-i], its.sinks[len(its.sinks)-1-i])
+	}
+	for i := 0; i < len(pairs); i++ {
+		m, n := pairs[i].own, pairs[i].its
+		if len(m.after) != len(n.after) {
+			return nil, failedUpdate(topology, n, nil)
+		}
+		if why := pairs[i].differ(); why != driver.CU_GRAPH_EXEC_UPDATE_SUCCESS {
+			return nil, failedUpdate(why, n, nil)
+		}
+		for k, b := range n.after {
+			a := m.after[k]
+			other, is := found[b]
+			switch {
+			case m.data[a] != n.data[b], is && other != a, !is && taken[a]:
+				return nil, failedUpdate(topology, n, b)
+			case !is:
+				pair(a, b)
 			}
 		}
-		return nil
 	}
-	for i, n := range slices.Backward(has) {
-		if wrong := both(n, had[i]); wrong != nil {
-			return wrong
-		}
+	return pairs, nil
+}
+
+// differ returns why the node of the executable graph cannot get the work of the other one, or 0.
+func (p nodePair) differ() int32 {
+	a, b := &p.own.work, &p.its.work
+	switch {
+	case a.node != b.node:
+		return driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED
+	case !a.batch.sameShape(b.batch), !a.sameRows(b),
+		b.node == memcpyNode && a.memoryTypes != b.memoryTypes:
+		return driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED
+	case a.attributes.options().cooperative != b.attributes.options().cooperative:
+		return driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED
+	case b.cond != nil && (a.cond.kind != b.cond.kind || a.cond.number != b.cond.number ||
+		len(a.cond.shapes) != len(b.cond.bodies)):
+		return driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED
 	}
-	maps.Copy(of, found)
-	return nil
+	return driver.CU_GRAPH_EXEC_UPDATE_SUCCESS
 }
 
 // execOf finds an executable graph.
@@ -574,6 +602,7 @@ func (d *Driver) GraphExecDestroy(th *driver.Thread, h driver.GraphExec) driver.
 
 func (d *Driver) destroyExec(x *exec) {
 	x.graph.execs--
+	x.nodesOf(nil)
 	for _, n := range x.nodes {
 		if n.work.alloc != nil {
 			n.work.alloc.leave(d)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/purecu/purecu/driver"
@@ -9,7 +10,8 @@ import (
 
 // TestUpdateByNumber updates an executable graph with other graphs of which as many nodes were added. As on an
 // H200, cuGraphExecUpdate compares nodes before which as many were added, and names the first one after which
-// other nodes come than before. It names none if the executable graph does not have the node.
+// other nodes come than before, or that the executable graph does not have. It names none if the graph does not
+// have it.
 func TestUpdateByNumber(t *testing.T) {
 	r := newLab(t)
 	// graph returns a chain of three nodes, and the nodes of it that are kept.
@@ -39,12 +41,13 @@ func TestUpdateByNumber(t *testing.T) {
 		named    int // of the nodes that are left, or -1
 	}{
 		{"the same nodes", []int{1, 2}, []int{1, 2}, driver.CU_GRAPH_EXEC_UPDATE_SUCCESS, -1},
-		{"another first node", []int{1}, []int{0}, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, -1},
+		{"another first node", []int{1}, []int{0}, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, 0},
+		{"another last node", []int{0}, []int{1}, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, -1},
 		{"no second node", []int{0, 1, 2}, []int{0, 2}, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, 0},
 		{"no last node", []int{0, 1, 2}, []int{0, 1}, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, 1},
 		{"no first node", []int{0, 1, 2}, []int{1, 2}, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, -1},
 		{"one more node", []int{0, 1}, []int{0, 1, 2}, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, 1},
-		{"a node instead of none", nil, []int{1}, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, -1},
+		{"a node instead of none", nil, []int{1}, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, 0},
 		{"no node", []int{1}, nil, driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, -1},
 	} {
 		source, _ := graph(tt.had...)
@@ -61,6 +64,102 @@ func TestUpdateByNumber(t *testing.T) {
 		}
 		r.must(r.GraphDestroy(r.th, clone))
 		r.must(r.GraphExecDestroy(r.th, x))
+	}
+}
+
+// TestUpdateBySinks updates executable graphs with cuGraphExecUpdate_v2. Which nodes are compared, and which are
+// named, is as an H200 does it with the same graphs.
+func TestUpdateBySinks(t *testing.T) {
+	const topology, typ = driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED,
+		driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED
+	r := newLab(t)
+	kernel := driver.KernelNodeParams{Func: r.kernel("k", ""), GridDimX: 1, GridDimY: 1, GridDimZ: 1, BlockDimX: 1,
+		BlockDimY: 1, BlockDimZ: 1}
+	event, res := r.EventCreate(r.th, 0)
+	r.must(res)
+	defer r.EventDestroy(r.th, event)
+	// graph makes a graph by steps: a type of a node (k, e, E, or *, a kernel after the launch of another one) and
+	// the nodes that it comes after, + or - and two nodes of an edge that is added or removed, or x and a node that
+	// is removed.
+	graph := func(steps string) (driver.Graph, []driver.GraphNode) {
+		g, res := r.GraphCreate(r.th, 0)
+		r.must(res)
+		var list []driver.GraphNode
+		for _, s := range strings.Fields(steps) {
+			var of []driver.GraphNode
+			for _, i := range s[1:] {
+				of = append(of, list[i-'0'])
+			}
+			var n driver.GraphNode
+			switch s[0] {
+			case '+':
+				r.must(r.GraphAddDependencies(r.th, g, of[:1], of[1:]))
+				continue
+			case '-':
+				r.must(r.GraphRemoveDependencies(r.th, g, of[:1], of[1:]))
+				continue
+			case 'x':
+				r.must(r.GraphDestroyNode(r.th, of[0]))
+				continue
+			case '*':
+				p := driver.GraphNodeParams{Type: int32(kernelNode)}
+				*p.Kernel() = driver.KernelNodeParamsV3(kernel)
+				n, _, res = r.GraphAddNode(r.th, g, of, []driver.GraphEdgeData{launchOrder}, p)
+			case 'k':
+				n, res = r.GraphAddKernelNode(r.th, g, of, &kernel)
+			case 'e':
+				n, res = r.GraphAddEmptyNode(r.th, g, of)
+			case 'E':
+				n, res = r.GraphAddEventRecordNode(r.th, g, of, event)
+			}
+			r.must(res)
+			list = append(list, n)
+		}
+		return g, list
+	}
+	for _, tt := range []struct {
+		had, has    string
+		why         int32
+		named, from int // of the nodes that has adds, or -1
+	}{
+		{"k e0", "k e0", 0, -1, -1},
+		{"k", "k k", topology, -1, -1},
+		{"e e0", "e k", topology, 0, -1}, // one sink more
+		{"k k0 -01 +01", "k k", topology, 0, -1},
+		{"k k", "k k0", topology, -1, -1}, // one less
+		{"k e0", "k k0", typ, 1, -1},
+		{"k E k1", "k E k0", typ, 1, -1},   // sinks before what they come after
+		{"k E", "k E +01 -01", typ, 0, -1}, // the sinks of the second graph are 1 and 0
+		{"e E +01 -01", "e E", typ, 1, -1},
+		{"E E E +12", "E E E +12 +01 -01", topology, 0, -1},
+		{"k k k +02", "k k0 k1 -01", topology, 0, -1},
+		{"k k0 k k2 x1", "k k0 k", 0, -1, -1}, // other places, but the same nodes before the sinks
+		{"k k0 k", "k k0 k -01 +12", 0, -1, -1},
+		{"k E e0", "k E e01 E1 x2", topology, 0, -1},
+		{"E k0 e01 E01", "E k0 e01 E10", topology, 2, 0}, // a node before two sinks has one counterpart
+		{"k e e1 E01", "k e e1 E +13 +03", topology, 2, 1},
+		{"k e +01 -01 k e2 +02", "k e +01 -01 k +01 e2", topology, 1, -1},
+		{"k k0 k0 -01 -02 +02", "k k0 k0 -01 -02 +02", 0, -1, -1},
+		{"k *0", "k k0", topology, 1, 0},
+		{"k *0", "k *0", 0, -1, -1},
+	} {
+		source, _ := graph(tt.had)
+		x := r.instance(source, 0)
+		g, list := graph(tt.has)
+		info, res := r.GraphExecUpdateV2(r.th, x, g)
+		want := ok
+		if tt.why != 0 {
+			want = driver.ResultGraphExecUpdateFailure
+		}
+		r.want(tt.had+" with "+tt.has, want, res)
+		named, from := slices.Index(list, info.ErrorNode), slices.Index(list, info.ErrorFromNode)
+		if info.Result != tt.why || named != tt.named || from != tt.from {
+			t.Errorf("%s with %s: the reason is %d, and nodes %d and %d are named", tt.had, tt.has, info.Result, named,
+				from)
+		}
+		r.must(r.GraphExecDestroy(r.th, x))
+		r.must(r.GraphDestroy(r.th, source))
+		r.must(r.GraphDestroy(r.th, g))
 	}
 }
 

@@ -136,7 +136,7 @@ func (d *Driver) GraphChildGraphNodeGetGraph(_ *driver.Thread, h driver.GraphNod
 		return 0, r
 	}
 	if n.child == nil {
-		n.child = d.copyOf(n.work.child)
+		n.child = d.copyOf(n.work.childShape)
 		n.child.child = true
 	}
 	return n.child.handle, ok

@@ -262,11 +262,11 @@ func (d *Driver) childParams(name string, h driver.Graph) func() (*work, driver.
 		if g.allocates() || d.isConditional(g) {
 			return nil, driver.ResultNotSupported
 		}
-		list, _, cycle := g.sorted()
-		if cycle != nil {
+		w := &work{node: childNode, childOf: g}
+		if cycle := w.takeChild(g); cycle != nil {
 			return nil, driver.ResultInvalidValue
 		}
-		return &work{node: childNode, child: list}, ok
+		return w, ok
 	}
 }
 
@@ -464,13 +464,7 @@ func (d *Driver) GraphDestroyNode(_ *driver.Thread, h driver.GraphNode) driver.R
 	if n.graph.allocates() {
 		return driver.ResultNotSupported
 	}
-	is := func(other *node) bool { return other == n }
-	n.graph.nodes = slices.DeleteFunc(n.graph.nodes, is)
-	for _, other := range n.graph.nodes {
-		other.after = slices.DeleteFunc(other.after, is)
-		delete(other.data, n)
-	}
+	n.graph.remove(n)
 	d.disown(n)
-	d.objects.remove(uintptr(h))
 	return ok
 }
