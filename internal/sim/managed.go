@@ -43,15 +43,45 @@ func (b *block) cut(off uint64) int {
 	return len(b.advice)
 }
 
-// advisedIn returns the advice about the pages of a range.
-func (s span) advisedIn() []advised {
+// advise changes the advice about the pages of a range. Neighbours with the same advice become one part.
+func (s span) advise(change func(*advice)) {
 	from, to := s.off/page*page, (s.off+s.n+page-1)/page*page
-	s.cut(from)
-	end := s.cut(to)
-	return s.block.advice[s.cut(from):end]
+	s.cut(0)
+	for _, old := range slices.Clone(s.block.advice) {
+		next := old.advice
+		if change(&next); next == old.advice || old.to <= from || to <= old.from {
+			continue
+		}
+		first := s.cut(max(from, old.from))
+		s.cut(min(to, old.to))
+		s.block.advice[first].advice = next
+	}
+	list := s.block.advice[:1]
+	for _, a := range s.block.advice[1:] {
+		if last := &list[len(list)-1]; last.advice == a.advice {
+			last.to = a.to
+		} else {
+			list = append(list, a)
+		}
+	}
+	s.block.advice = list
 }
 
-// aboutManaged returns a range of managed memory.
+// asked returns the advice that a question about a range is answered from. If the part that the range begins in is
+// as long as the range, an H200 looks at no other part, even if the range reaches beyond it.
+func (s span) asked() []advised {
+	from, to := s.off/page*page, (s.off+s.n+page-1)/page*page
+	s.cut(0)
+	parts := s.block.advice
+	parts = parts[slices.IndexFunc(parts, func(a advised) bool { return from < a.to }):]
+	if parts[0].to-parts[0].from >= to-from {
+		return parts[:1]
+	}
+	end := slices.IndexFunc(parts, func(a advised) bool { return to <= a.to })
+	return parts[:end+1]
+}
+
+// managed returns a range of managed memory.
 func (d *Driver) managed(p driver.DevicePtr, n uint64) (span, driver.Result) {
 	s, r := d.space.span(uint64(p), n)
 	if r == ok && (n == 0 || s.kind != managedBlock) {
@@ -120,16 +150,15 @@ func (d *Driver) MemAdvise(th *driver.Thread, p driver.DevicePtr, n uint64, what
 			return driver.ResultInvalidValue
 		}
 	}
-	s, r := d.managed(p, n)
-	switch {
-	case r != ok && numa: // An H200 takes advice about the pages of the system without looking for them.
+	if numa { // An H200 takes advice about the pages of the system without looking for them.
 		return ok
-	case r != ok:
+	}
+	s, r := d.managed(p, n)
+	if r != ok {
 		return r
 	}
-	list := s.advisedIn()
-	for i := range list {
-		switch a := &list[i]; what {
+	s.advise(func(a *advice) {
+		switch what {
 		case driver.CU_MEM_ADVISE_SET_READ_MOSTLY, driver.CU_MEM_ADVISE_UNSET_READ_MOSTLY:
 			a.readMostly = what == driver.CU_MEM_ADVISE_SET_READ_MOSTLY
 		case driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
@@ -141,7 +170,7 @@ func (d *Driver) MemAdvise(th *driver.Thread, p driver.DevicePtr, n uint64, what
 		default:
 			a.accessedBy &^= bit
 		}
-	}
+	})
 	return ok
 }
 
@@ -156,7 +185,7 @@ func (d *Driver) MemPrefetchAsync(th *driver.Thread, p driver.DevicePtr, n uint6
 	if r != ok {
 		return r
 	}
-	if _, r = d.place(l); r != ok && n > 0 {
+	if _, r = d.place(l); r != ok && n > 0 && p != 0 {
 		return r
 	}
 	m, r := d.managed(p, n)
@@ -166,10 +195,7 @@ func (d *Driver) MemPrefetchAsync(th *driver.Thread, p driver.DevicePtr, n uint6
 	case flags != 0:
 		return driver.ResultInvalidValue
 	}
-	list := m.advisedIn()
-	for i := range list {
-		list[i].prefetch, list[i].loaded = l, true
-	}
+	m.advise(func(a *advice) { a.prefetch, a.loaded = l, true })
 	d.engine.enqueue(s, d.access(&op{duration: duration(n, pinnedBlock)}, func() {}, m))
 	return ok
 }
@@ -189,7 +215,7 @@ func (d *Driver) MemRangeGetAttribute(th *driver.Thread, data []byte, attribute 
 		return driver.ResultInvalidValue
 	}
 	all := advice{readMostly: true, accessedBy: 1<<64 - 1}
-	for i, a := range s.advisedIn() {
+	for i, a := range s.asked() {
 		all.readMostly, all.accessedBy = all.readMostly && a.readMostly, all.accessedBy&a.accessedBy
 		if i == 0 {
 			all.preferred, all.hasPreferred, all.prefetch, all.loaded = a.preferred, a.hasPreferred, a.prefetch,

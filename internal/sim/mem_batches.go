@@ -220,10 +220,7 @@ func (d *Driver) moveAll(name string, th *driver.Thread, addrs []driver.DevicePt
 			for at+1 < len(indexes) && indexes[at+1] <= uint64(i) {
 				at++
 			}
-			parts := m.advisedIn()
-			for k := range parts {
-				parts[k].prefetch, parts[k].loaded = places[at], true
-			}
+			m.advise(func(a *advice) { a.prefetch, a.loaded = places[at], true })
 		}
 		effect := func() {}
 		if discard {

@@ -253,6 +253,47 @@ func TestOtherCopies(t *testing.T) {
 	r.must(r.MemFree(r.th, m))
 }
 
+// TestAdviceAboutParts has what is answered about a range of which only a part has advice, as on an H200: if the
+// part that it begins in is as long as the range, nothing else counts. Advice about NUMA nodes has no effect.
+func TestAdviceAboutParts(t *testing.T) {
+	const page = 4096
+	r := newLab(t)
+	m, res := r.MemAllocManaged(r.th, 16*page, driver.CU_MEM_ATTACH_GLOBAL)
+	r.must(res)
+	device := driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE}
+	node := driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST_NUMA}
+	advise := func(first, n int, advice int32, l driver.MemLocation) {
+		t.Helper()
+		r.must(r.MemAdvise(r.th, m+driver.DevicePtr(first*page), uint64(n*page), advice, l))
+	}
+	want := func(first, n int, want uint32) {
+		t.Helper()
+		var v [4]byte
+		r.must(r.MemRangeGetAttribute(r.th, v[:], driver.CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY,
+			m+driver.DevicePtr(first*page), uint64(n*page)))
+		if is := binary.LittleEndian.Uint32(v[:]); is != want {
+			t.Errorf("%d pages from %d: %d, not %d", n, first, is, want)
+		}
+	}
+	advise(0, 16, driver.CU_MEM_ADVISE_SET_READ_MOSTLY, node)
+	want(0, 1, 0)
+	advise(0, 8, driver.CU_MEM_ADVISE_SET_READ_MOSTLY, device)
+	want(0, 8, 1)
+	want(0, 9, 0)
+	want(7, 8, 1)
+	want(7, 9, 0)
+	want(8, 1, 0)
+	advise(2, 2, driver.CU_MEM_ADVISE_SET_READ_MOSTLY, device) // it has that already
+	want(7, 8, 1)
+	advise(0, 6, driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION, device) // two parts
+	want(0, 8, 1)
+	want(7, 2, 1)
+	want(7, 3, 0)
+	advise(0, 6, driver.CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, device)
+	want(7, 8, 1)
+	r.must(r.MemFree(r.th, m))
+}
+
 // TestContextAffinity asks for contexts with some of the multiprocessors by both interfaces.
 func TestContextAffinity(t *testing.T) {
 	r := newLab(t)
