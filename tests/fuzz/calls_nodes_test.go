@@ -537,10 +537,8 @@ func update(name string, call func(c *caller, x driver.GraphExec, g *callGraph) 
 var updateCalls = []randomCall{
 	update("cuGraphExecUpdate_v2", func(c *caller, x driver.GraphExec, g *callGraph) []uint64 {
 		info, r := c.GraphExecUpdateV2(c.at, x, g.graph)
-		if info.Result == driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED {
-			return []uint64{uint64(r), uint64(info.Result)} // which node NVIDIA's driver names is not known
-		}
-		return []uint64{uint64(r), uint64(info.Result), uint64(g.index(info.ErrorNode))}
+		return []uint64{uint64(r), uint64(info.Result), uint64(g.index(info.ErrorNode)),
+			uint64(g.index(info.ErrorFromNode))}
 	}),
 	update("cuGraphExecUpdate", func(c *caller, x driver.GraphExec, g *callGraph) []uint64 {
 		n, why, r := c.GraphExecUpdate(c.at, x, g.graph)

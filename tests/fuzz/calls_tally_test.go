@@ -18,6 +18,10 @@ const (
 	leastSuccess    = 10
 )
 
+// slow are functions whose calls that succeed take so long on a GPU that few may: it needs 0.2 to 0.5 seconds for a
+// context.
+var slow = []string{"cuCtxCreate_v3", "cuCtxCreate_v4"}
+
 // callGroup is functions that belong together.
 type callGroup struct {
 	name  string
@@ -45,17 +49,28 @@ var callGroups = []callGroup{
 type tally map[string]*made
 
 // made is how many calls were made, and how many of them succeeded.
-type made struct{ calls, succeeded int }
+type made struct{ Calls, Succeeded int }
 
-func (m *made) success() float64 { return 100 * float64(m.succeeded) / float64(max(m.calls, 1)) }
+func (m *made) success() float64 { return 100 * float64(m.Succeeded) / float64(max(m.Calls, 1)) }
 
 func (y tally) add(call string, succeeded bool) {
 	f := functionOf(call)
 	if y[f] == nil {
 		y[f] = new(made)
 	}
-	if y[f].calls++; succeeded {
-		y[f].succeeded++
+	if y[f].Calls++; succeeded {
+		y[f].Succeeded++
+	}
+}
+
+// addAll adds the calls of another tally.
+func (y tally) addAll(other tally) {
+	for f, m := range other {
+		if y[f] == nil {
+			y[f] = new(made)
+		}
+		y[f].Calls += m.Calls
+		y[f].Succeeded += m.Succeeded
 	}
 }
 
@@ -71,10 +86,10 @@ func (y tally) of(function string) *made {
 func (y tally) share(functions []string) float64 {
 	n, all := 0, 0
 	for _, f := range functions {
-		n += y.of(f).calls
+		n += y.of(f).Calls
 	}
 	for _, m := range y {
-		all += m.calls
+		all += m.Calls
 	}
 	return 100 * float64(n) / float64(max(all, 1))
 }
@@ -126,7 +141,7 @@ func (y tally) wrong() (errs []error) {
 		if s := y.share([]string{f}); s < leastOfFunction {
 			errs = append(errs, fmt.Errorf("%s: %.2f %% of the calls, less than %.2f", f, s, leastOfFunction))
 		}
-		if s := y.of(f).success(); s < leastSuccess {
+		if s := y.of(f).success(); s < leastSuccess && !slices.Contains(slow, f) {
 			errs = append(errs, fmt.Errorf("%s: %.1f %% of the calls succeed, less than %d", f, s, leastSuccess))
 		}
 	}
@@ -144,10 +159,10 @@ func TestTally(t *testing.T) {
 	if errs := y.wrong(); errs != nil {
 		t.Errorf("equal shares: %v", errors.Join(errs...))
 	}
-	y["cuLinkCreate"].succeeded--
-	*y["cuMemAlloc"] = made{calls: 15, succeeded: 15}
+	y["cuLinkCreate"].Succeeded--
+	*y["cuMemAlloc"] = made{Calls: 15, Succeeded: 15}
 	for _, f := range callGroups[8].functions() {
-		*y[f] = made{calls: 25, succeeded: 25}
+		*y[f] = made{Calls: 25, Succeeded: 25}
 	}
 	var kinds []string
 	for _, err := range y.wrong() {

@@ -1,15 +1,20 @@
 package fuzz
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unsafe"
@@ -470,27 +475,84 @@ func softCaller(name string, virtual bool) *caller {
 // TestCalls makes random calls on two software drivers. If PURECU_TEST_GPU is set, it makes them on a
 // software driver and NVIDIA's.
 func TestCalls(t *testing.T) {
+	if path := os.Getenv(callsEnv); path != "" { // this is one of the processes of callsOnGPU
+		callsOfBatch(t, path)
+		return
+	}
 	t.Run("software", func(t *testing.T) {
-		runCalls(t, [2]*caller{softCaller("virtual", true), softCaller("real", false)}, max(count()/20, 100))
+		n := max(count()/20, 100)
+		if *fuzzSeed != 0 {
+			n = 1
+		}
+		report(t, runCalls(t, [2]*caller{softCaller("virtual", true), softCaller("real", false)}, firstSeed(), n))
 	})
-	path := os.Getenv("PURECU_TEST_GPU")
-	if path == "" {
+	if os.Getenv("PURECU_TEST_GPU") == "" {
 		return
 	}
 	t.Run("gpu", func(t *testing.T) {
-		if path == "1" {
-			path = "" // the system's
+		if *fuzzSeed != 0 {
+			report(t, runCalls(t, besideGPU(t), *fuzzSeed, 1))
+			return
 		}
-		lib, err := loader.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		runCalls(t, [2]*caller{softCaller("virtual", true), {Table: driver.New(lib), name: "gpu"}}, count())
+		report(t, callsOnGPU(t, *fuzzFrom, count()))
 	})
 }
 
-// runCalls makes n sequences, and reports the first that differs in each of a few ways.
-func runCalls(t *testing.T, pair [2]*caller, n int) {
+// firstSeed returns the seed of the first sequence.
+func firstSeed() uint64 {
+	if *fuzzSeed != 0 {
+		return *fuzzSeed
+	}
+	return *fuzzFrom
+}
+
+// besideGPU returns callers of a software driver and of NVIDIA's.
+func besideGPU(t *testing.T) [2]*caller {
+	path := os.Getenv("PURECU_TEST_GPU")
+	if path == "1" {
+		path = "" // the system's
+	}
+	lib, err := loader.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return [2]*caller{softCaller("virtual", true), {Table: driver.New(lib), name: "gpu"}}
+}
+
+// callResults are the results of sequences.
+type callResults struct {
+	Done     int // sequences
+	Next     uint64
+	Failures []callFailure
+	Counts   tally
+}
+
+// callFailure is a sequence that fails.
+type callFailure struct {
+	Seed       uint64
+	Kind, Text string
+}
+
+// add adds the results of other sequences.
+func (r *callResults) add(other callResults) {
+	r.Done += other.Done
+	r.Failures = append(r.Failures, other.Failures...)
+	r.Counts.addAll(other.Counts)
+}
+
+// kinds returns how many failures of each kind there are.
+func (r *callResults) kinds() map[string]int {
+	kinds := make(map[string]int)
+	for _, f := range r.Failures {
+		kinds[f.Kind]++
+	}
+	return kinds
+}
+
+// runCalls makes n sequences. It ends before that if there are differences of as many kinds as can be explained, if its
+// time is over, or if work has failed. If a driver is NVIDIA's, a failure also ends it: what the sequence leaves is not
+// known then.
+func runCalls(t *testing.T, pair [2]*caller, from uint64, n int) callResults {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for _, c := range pair {
@@ -498,55 +560,143 @@ func runCalls(t *testing.T, pair [2]*caller, n int) {
 			t.Fatal(err)
 		}
 	}
-	from, failures := *fuzzFrom, 0
-	if *fuzzSeed != 0 {
-		from, n = *fuzzSeed, 1
-	}
-	counts, kinds := make(tally), make(map[string]int)
-	begun, seed := time.Now(), from
-	for ; seed < from+uint64(n) && len(kinds) < *fuzzMost && (*fuzzFor == 0 || time.Since(begun) < *fuzzFor); seed++ {
+	results := callResults{Next: from, Counts: make(tally)}
+	begun := time.Now()
+	for results.Done < n && len(results.kinds()) < *fuzzMost && (*fuzzFor == 0 || time.Since(begun) < *fuzzFor) {
+		seed := results.Next
 		// Contexts take seconds on a machine where other processes use the GPU.
 		hanging := time.AfterFunc(3*hang, func() {
 			fmt.Fprintf(os.Stderr, "%s: seed %d hangs\n", t.Name(), seed)
 			os.Exit(2)
 		})
-		err := sequence(pair, seed, counts)
+		err := sequence(pair, seed, results.Counts)
 		hanging.Stop()
-		if err != nil {
-			failures++
-			kind := "other"
-			if d, is := errors.AsType[*difference](err); is {
-				kind = d.kind
-			}
-			if kinds[kind]++; kinds[kind] == 1 {
-				t.Errorf("seed %d: %v", seed, err)
-			}
-			if errors.Is(err, errPoisoned) {
-				seed++
-				break
-			}
-			for _, c := range pair {
-				c.end() // some of it fails
-			}
+		results.Done++
+		results.Next++
+		if err == nil {
+			continue
+		}
+		kind := "other"
+		if d, is := errors.AsType[*difference](err); is {
+			kind = d.kind
+		}
+		results.Failures = append(results.Failures, callFailure{seed, kind, err.Error()})
+		if errors.Is(err, errPoisoned) || pair[1].soft == nil {
+			break
+		}
+		for _, c := range pair {
+			c.end() // some of it fails
 		}
 	}
 	if *fuzzSeed != 0 {
 		t.Logf("seed %d:\n%s", from, pair[1].log.String())
 	}
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		t.Logf("%d times: %s", kinds[kind], kind)
-	}
-	done := seed - from
-	t.Logf("%d sequences, %d differences; to go on from here: -fuzz.from=%d", done, failures, seed)
 	for _, c := range pair {
-		if err := c.close(); err != nil && failures == 0 {
+		if err := c.close(); err != nil && len(results.Failures) == 0 {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	t.Log(counts)
-	if done >= 500 { // otherwise there are too few calls
-		for _, err := range counts.wrong() {
+	return results
+}
+
+// report reports the first failure of each kind, and whether there were enough calls.
+func report(t *testing.T, r callResults) {
+	reported := make(map[string]bool)
+	for _, f := range r.Failures {
+		if !reported[f.Kind] {
+			t.Errorf("seed %d: %s", f.Seed, f.Text)
+		}
+		reported[f.Kind] = true
+	}
+	kinds := r.kinds()
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		t.Logf("%d times: %s", kinds[kind], kind)
+	}
+	t.Logf("%d sequences, %d differences; to go on from here: -fuzz.from=%d", r.Done, len(r.Failures), r.Next)
+	t.Log(r.Counts)
+	if r.Done >= 500 { // otherwise there are too few calls
+		for _, err := range r.Counts.wrong() {
 			t.Error(err)
 		}
 	}
+}
+
+const (
+	// callsEnv names the file for the results of a process that callsOnGPU starts from its own binary.
+	callsEnv = "PURECU_FUZZ_CALLS"
+	// callsBatch is how many sequences a process makes.
+	callsBatch = 500
+)
+
+// callsOfBatch makes the sequences of a batch on a software driver and NVIDIA's, and writes the results to a file.
+func callsOfBatch(t *testing.T, path string) {
+	b, err := json.Marshal(runCalls(t, besideGPU(t), *fuzzFrom, count()))
+	if err == nil {
+		err = os.WriteFile(path, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// callsOnGPU makes n sequences in several processes. One that has no context any more because its work has failed, or
+// that has found a difference, ends, and another one goes on. A batch that has begun is made to its end.
+func callsOnGPU(t *testing.T, from uint64, n int) callResults {
+	results := callResults{Counts: make(tally)}
+	dir := t.TempDir()
+	begun, next, end := time.Now(), from, from+uint64(n)
+	var mu sync.Mutex
+	take := func() (first, last uint64, more bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if next == end || len(results.kinds()) >= *fuzzMost || *fuzzFor > 0 && time.Since(begun) >= *fuzzFor {
+			return 0, 0, false
+		}
+		first = next
+		next = min(next+callsBatch, end)
+		return first, next, true
+	}
+	var wg sync.WaitGroup
+	for range *fuzzProcesses {
+		wg.Go(func() {
+			for {
+				first, last, more := take()
+				if !more {
+					return
+				}
+				for first < last {
+					part, err := callsInProcess(t, dir, first, int(last-first))
+					mu.Lock()
+					results.add(part)
+					mu.Unlock()
+					if err != nil {
+						t.Errorf("seeds %d to %d: %v", first, last-1, err)
+						break
+					}
+					first = part.Next
+				}
+			}
+		})
+	}
+	wg.Wait()
+	results.Next = next
+	slices.SortFunc(results.Failures, func(a, b callFailure) int { return cmp.Compare(a.Seed, b.Seed) })
+	return results
+}
+
+// callsInProcess makes sequences in a process of its own.
+func callsInProcess(t *testing.T, dir string, from uint64, n int) (r callResults, err error) {
+	path := filepath.Join(dir, fmt.Sprint(from))
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCalls$", fmt.Sprint("-fuzz.from=", from),
+		fmt.Sprint("-fuzz.n=", n))
+	cmd.Env = append(os.Environ(), callsEnv+"="+path, "CUDA_DEVICE_MAX_CONNECTIONS=16") // as for TestPoisoned
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return r, fmt.Errorf("%w:\n%s", err, out)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(b, &r)
 }

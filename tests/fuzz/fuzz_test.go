@@ -25,7 +25,7 @@ var (
 	fuzzFor       = flag.Duration("fuzz.for", 0, "how `long` to go on at most: then the seed to resume from is logged")
 	fuzzMost      = flag.Int("fuzz.most", 5, "how `many` failures to explain before the end")
 	fuzzPoisoned  = flag.Int("fuzz.poisoned", 100, "how `many` seeds TestPoisoned runs on a GPU")
-	fuzzProcesses = flag.Int("fuzz.processes", 4, "how `many` of those are run at a time")
+	fuzzProcesses = flag.Int("fuzz.processes", 4, "how `many` processes TestPoisoned and TestCalls run on a GPU")
 	fuzzN         = flag.Int("fuzz.n", 0, "how `many` seeds to run: 0 means 20,000, or 2,000 with -short or under the race detector")
 )
 
