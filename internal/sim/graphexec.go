@@ -209,7 +209,7 @@ func (d *Driver) GraphExecUpdateV2(_ *driver.Thread, h driver.GraphExec, g drive
 
 // updateExec gives an executable graph the work of another graph with the same structure.
 func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
-	forwards bool) (info driver.GraphExecUpdateResultInfo, r driver.Result) {
+	byNumber bool) (info driver.GraphExecUpdateResultInfo, r driver.Result) {
 	const name, failed = "cuGraphExecUpdate", driver.ResultGraphExecUpdateFailure
 	defer d.mu.Unlock()
 	info.Result = driver.CU_GRAPH_EXEC_UPDATE_ERROR
@@ -228,7 +228,14 @@ func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
 	for _, n := range g.nodes {
 		n.work = n.current()
 	}
-	pairs, wrong := pairsOf(x.shape, g.shape, forwards)
+	u := graphUpdate{byNumber: byNumber,
+		priorities: x.flags&driver.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY != 0}
+	wrong := u.compare(x.shape, g.shape)
+	for _, p := range u.pairs {
+		if wrong == nil && p.own.work.alloc != p.its.work.alloc {
+			wrong = failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR, p.its, nil)
+		}
+	}
 	if wrong != nil {
 		return *wrong, failed
 	}
@@ -236,7 +243,7 @@ func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
 		return info, failed
 	}
 	x.values = maps.Clone(x.values) // kernels may read it
-	for _, p := range pairs {
+	for _, p := range u.pairs {
 		if c := p.its.work.cond; c != nil { // the executable graph keeps its values
 			x.values[c.handle] = x.values[p.own.work.cond.handle]
 			continue
@@ -272,47 +279,27 @@ func failedUpdate(why int32, named, from *node) *driver.GraphExecUpdateResultInf
 	return info
 }
 
-// pairsOf finds the node of an executable graph for each node of another graph, also in bodies, as one of the
-// functions does it, cuGraphExecUpdate if byNumber. It says what is wrong if it finds none.
-func pairsOf(own, its shape, byNumber bool) (pairs []nodePair, wrong *driver.GraphExecUpdateResultInfo) {
-	switch {
-	case byNumber && own.added != its.added:
-		wrong = failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, nil, nil)
-	case byNumber:
-		pairs, wrong = pairNumbers(own, its)
-	default:
-		pairs, wrong = pairSinks(own, its)
-	}
-	if wrong != nil {
-		return nil, wrong
-	}
-	for _, p := range pairs {
-		if p.own.work.alloc != p.its.work.alloc {
-			return nil, failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR, p.its, nil)
-		}
-	}
-	for _, p := range slices.Clone(pairs) {
-		a, b := &p.own.work, &p.its.work
-		if _, wrong := pairsOf(a.childShape, b.childShape, byNumber); wrong != nil {
-			return nil, wrong
-		}
-		if b.cond == nil {
-			continue
-		}
-		for k, body := range b.cond.bodies {
-			inner, wrong := pairsOf(a.cond.shapes[k], body.shape, byNumber)
-			if wrong != nil {
-				return nil, wrong
-			}
-			pairs = append(pairs, inner...)
-		}
-	}
-	return pairs, nil
+// graphUpdate finds out which node of an executable graph gets the work of which node of another graph.
+type graphUpdate struct {
+	byNumber   bool // as cuGraphExecUpdate does it, and not cuGraphExecUpdate_v2
+	priorities bool // the executable graph has priorities of nodes
+	pairs      []nodePair
 }
 
-// pairNumbers makes pairs of the nodes before which as many nodes were added, also nodes that were removed, and
-// compares the nodes after them before it compares any type. This is what cuGraphExecUpdate does on an H200.
-func pairNumbers(own, its shape) (pairs []nodePair, wrong *driver.GraphExecUpdateResultInfo) {
+// compare makes pairs of the nodes of graphs, also of bodies. It says what is wrong if it finds none.
+func (u *graphUpdate) compare(own, its shape) *driver.GraphExecUpdateResultInfo {
+	if u.byNumber {
+		return u.pairNumbers(own, its)
+	}
+	return u.pairSinks(own, its)
+}
+
+// pairNumbers makes pairs of the nodes before which as many nodes were added, also nodes that were removed. For each
+// pair, it first compares the nodes that come after them. This is what cuGraphExecUpdate does on an H200.
+func (u *graphUpdate) pairNumbers(own, its shape) *driver.GraphExecUpdateResultInfo {
+	if own.added != its.added {
+		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, nil, nil)
+	}
 	all := make([]nodePair, its.added)
 	for _, n := range own.nodes {
 		all[n.number].own = n
@@ -323,27 +310,19 @@ func pairNumbers(own, its shape) (pairs []nodePair, wrong *driver.GraphExecUpdat
 	for _, p := range all {
 		switch {
 		case p == nodePair{}: // both were removed
-		case p.own == nil, p.its == nil, !numbersAfter(p.own, p.its):
-			return nil, failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, p.its, nil)
-		default:
-			pairs = append(pairs, p)
+			continue
+		case p.own == nil, p.its == nil, !maps.Equal(numbersAfter(p.own), numbersAfter(p.its)):
+			return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, p.its, nil)
+		}
+		if wrong := u.pair(p); wrong != nil {
+			return wrong
 		}
 	}
-	for _, p := range pairs {
-		if why := p.differ(); why != driver.CU_GRAPH_EXEC_UPDATE_SUCCESS {
-			return nil, failedUpdate(why, p.its, nil)
-		}
-	}
-	return pairs, nil
+	return nil
 }
 
-// numbersAfter reports whether nodes of the same numbers come after two nodes.
-func numbersAfter(a, b *node) bool {
-	return maps.Equal(numbered(a), numbered(b))
-}
-
-// numbered returns the data of the edges from a node, by the numbers of the nodes that they go to.
-func numbered(n *node) map[int]driver.GraphEdgeData {
+// numbersAfter returns the data of the edges from a node, by the numbers of the nodes that they go to.
+func numbersAfter(n *node) map[int]driver.GraphEdgeData {
 	list := make(map[int]driver.GraphEdgeData, len(n.before))
 	for _, o := range n.before {
 		list[o.number] = o.data[n]
@@ -353,11 +332,12 @@ func numbered(n *node) map[int]driver.GraphEdgeData {
 
 // pairSinks makes pairs of the sinks in their order, and then of the nodes that the nodes of a pair come after,
 // in the order of the edges. This is what cuGraphExecUpdate_v2 does on an H200.
-func pairSinks(own, its shape) (pairs []nodePair, wrong *driver.GraphExecUpdateResultInfo) {
+func (u *graphUpdate) pairSinks(own, its shape) *driver.GraphExecUpdateResultInfo {
 	const topology = driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED
 	if len(own.nodes) != len(its.nodes) {
-		return nil, failedUpdate(topology, nil, nil)
+		return failedUpdate(topology, nil, nil)
 	}
+	var pairs []nodePair
 	found, taken := make(map[*node]*node), make(map[*node]bool)
 	pair := func(m, n *node) {
 		found[n], taken[m] = m, true
@@ -366,50 +346,66 @@ func pairSinks(own, its shape) (pairs []nodePair, wrong *driver.GraphExecUpdateR
 	for i := range max(len(own.sinks), len(its.sinks)) { // the last one is the first
 		switch {
 		case i == len(its.sinks):
-			return nil, failedUpdate(topology, nil, nil)
+			return failedUpdate(topology, nil, nil)
 		case i == len(own.sinks):
-			return nil, failedUpdate(topology, its.sinks[len(its.sinks)-1-i], nil)
+			return failedUpdate(topology, its.sinks[len(its.sinks)-1-i], nil)
 		}
 		pair(own.sinks[len(own.sinks)-1-i], its.sinks[len(its.sinks)-1-i])
 	}
 	for i := 0; i < len(pairs); i++ {
 		m, n := pairs[i].own, pairs[i].its
 		if len(m.after) != len(n.after) {
-			return nil, failedUpdate(topology, n, nil)
+			return failedUpdate(topology, n, nil)
 		}
-		if why := pairs[i].differ(); why != driver.CU_GRAPH_EXEC_UPDATE_SUCCESS {
-			return nil, failedUpdate(why, n, nil)
+		if wrong := u.pair(pairs[i]); wrong != nil {
+			return wrong
 		}
 		for k, b := range n.after {
 			a := m.after[k]
 			other, is := found[b]
 			switch {
 			case m.data[a] != n.data[b], is && other != a, !is && taken[a]:
-				return nil, failedUpdate(topology, n, b)
+				return failedUpdate(topology, n, b)
 			case !is:
 				pair(a, b)
 			}
 		}
 	}
-	return pairs, nil
+	return nil
 }
 
-// differ returns why the node of the executable graph cannot get the work of the other one, or 0.
-func (p nodePair) differ() int32 {
+// pair adds a pair, or says why the node of the executable graph cannot get the work of the other one.
+func (u *graphUpdate) pair(p nodePair) *driver.GraphExecUpdateResultInfo {
 	a, b := &p.own.work, &p.its.work
+	if a.node != b.node {
+		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, p.its, nil)
+	}
+	child := graphUpdate{byNumber: u.byNumber} // its pairs do not count, as all of the work is replaced
+	if wrong := child.compare(a.childShape, b.childShape); wrong != nil {
+		return wrong
+	}
+	const priority = driver.CU_LAUNCH_ATTRIBUTE_PRIORITY
+	was, had := a.attributes[priority]
+	is, has := b.attributes[priority]
 	switch {
-	case a.node != b.node:
-		return driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED
-	case !a.batch.sameShape(b.batch), !a.sameRows(b),
-		b.node == memcpyNode && a.memoryTypes != b.memoryTypes:
-		return driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED
-	case a.attributes.options().cooperative != b.attributes.options().cooperative:
-		return driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED
+	case !a.batch.sameShape(b.batch), !a.sameRows(b), b.node == memcpyNode && a.memoryTypes != b.memoryTypes:
+		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, p.its, nil)
+	case a.attributes.options().cooperative != b.attributes.options().cooperative,
+		u.priorities && (had != has || was != is):
+		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED, p.its, nil)
 	case b.cond != nil && (a.cond.kind != b.cond.kind || a.cond.number != b.cond.number ||
 		len(a.cond.shapes) != len(b.cond.bodies)):
-		return driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED
+		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, p.its, nil)
 	}
-	return driver.CU_GRAPH_EXEC_UPDATE_SUCCESS
+	if b.cond != nil {
+		for i, body := range b.cond.bodies {
+			if wrong := u.compare(a.cond.shapes[i], body.shape); wrong != nil {
+				return wrong
+			}
+		}
+	}
+	u.pairs = append(u.pairs, p)
+	return nil
 }
 
 // execOf finds an executable graph.

@@ -161,10 +161,20 @@ func TestUpdateBySinks(t *testing.T) {
 		r.must(r.GraphDestroy(r.th, source))
 		r.must(r.GraphDestroy(r.th, g))
 	}
+	// cuGraphExecUpdate looks at one node after the other.
+	source, _ := graph("k E e")
+	x := r.instance(source, 0)
+	g, list := graph("k e e x2")
+	if n, why, _ := r.GraphExecUpdate(r.th, x, g); why != typ || n != list[1] {
+		t.Errorf("another type before a node that is gone: the reason is %d, and %v is named", why, n)
+	}
+	r.must(r.GraphExecDestroy(r.th, x))
+	r.must(r.GraphDestroy(r.th, source))
+	r.must(r.GraphDestroy(r.th, g))
 }
 
-// TestUpdateCooperative updates an executable graph after a kernel has become cooperative, which an H200
-// refuses.
+// TestUpdateCooperative updates an executable graph after a kernel has become cooperative, or has another priority
+// and the executable graph has priorities, which an H200 refuses.
 func TestUpdateCooperative(t *testing.T) {
 	r := newLab(t)
 	g, res := r.GraphCreate(r.th, 0)
@@ -183,6 +193,61 @@ func TestUpdateCooperative(t *testing.T) {
 	r.want("a cooperative kernel", driver.ResultGraphExecUpdateFailure, res)
 	if info.Result != driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED || info.ErrorNode != n {
 		t.Errorf("the reason is %d, and %x is named, not %x", info.Result, info.ErrorNode, n)
+	}
+	r.must(r.GraphExecDestroy(r.th, x))
+	r.must(r.GraphKernelNodeSetAttribute(r.th, n, driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+		&driver.LaunchAttributeValue{}))
+	x = r.instance(g, driver.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
+	_, res = r.GraphExecUpdateV2(r.th, x, g)
+	r.must(res)
+	r.must(r.GraphKernelNodeSetAttribute(r.th, n, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY,
+		&driver.LaunchAttributeValue{0xff, 0xff, 0xff, 0xff}))
+	_, why, res := r.GraphExecUpdate(r.th, x, g)
+	r.want("another priority of an executable graph with priorities", driver.ResultGraphExecUpdateFailure, res)
+	if why != driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED {
+		t.Errorf("the reason is %d", why)
+	}
+	r.must(r.GraphExecDestroy(r.th, x))
+	r.must(r.GraphDestroy(r.th, g))
+}
+
+// TestUpdateRows updates copies of several rows, which must be the same rows, as on an H200.
+func TestUpdateRows(t *testing.T) {
+	r := newLab(t)
+	from, to := r.alloc(strings.Repeat("a", 512)), r.alloc(strings.Repeat("b", 512))
+	p := driver.Memcpy3D{SrcMemoryType: driver.CU_MEMORYTYPE_DEVICE, SrcDevice: from, SrcPitch: 64, SrcHeight: 2,
+		DstMemoryType: driver.CU_MEMORYTYPE_DEVICE, DstDevice: to, DstPitch: 64, DstHeight: 2, WidthInBytes: 16,
+		Height: 2, Depth: 1}
+	const changed = driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED
+	g, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	n, res := r.GraphAddMemcpyNode(r.th, g, nil, &p, r.ctx)
+	r.must(res)
+	x := r.instance(g, 0)
+	for _, tt := range []struct {
+		what   string
+		change func(*driver.Memcpy3D)
+		why    int32
+	}{
+		{"nothing", func(*driver.Memcpy3D) {}, 0},
+		{"the width", func(p *driver.Memcpy3D) { p.WidthInBytes = 8 }, changed},
+		{"the pitch", func(p *driver.Memcpy3D) { p.SrcPitch = 32 }, changed},
+		{"the depth", func(p *driver.Memcpy3D) { p.Depth = 2 }, changed},
+		{"to one row", func(p *driver.Memcpy3D) { p.Height = 1 }, changed},
+	} {
+		q := p
+		tt.change(&q)
+		r.must(r.GraphMemcpyNodeSetParams(r.th, n, &q))
+		info, _ := r.GraphExecUpdateV2(r.th, x, g)
+		_, why, _ := r.GraphExecUpdate(r.th, x, g)
+		if info.Result != tt.why || why != tt.why {
+			t.Errorf("%s: the reasons are %d and %d, not %d", tt.what, why, info.Result, tt.why)
+		}
+		want := invalidValue
+		if tt.why == 0 {
+			want = ok
+		}
+		r.want(tt.what, want, r.GraphExecMemcpyNodeSetParams(r.th, x, n, &q, r.ctx))
 	}
 	r.must(r.GraphExecDestroy(r.th, x))
 	r.must(r.GraphDestroy(r.th, g))

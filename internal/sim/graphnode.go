@@ -74,19 +74,25 @@ func (w *work) replaceable(other *work) bool {
 	if w.kernel != nil && w.kernel.module.ctx != other.kernel.module.ctx {
 		return false
 	}
-	return (!w.manyRows || w.node == memsetNode) && w.sameRows(other) && w.memoryTypes == other.memoryTypes &&
+	return w.sameRows(other) && w.memoryTypes == other.memoryTypes &&
 		w.batch.sameShape(other.batch) &&
 		slices.EqualFunc(w.blocks, other.blocks, func(a, b *block) bool { return a.ctx == b.ctx })
 }
 
-// sameRows reports whether the work and other work both have one row, or several, which are the same
-// for memsets.
+// sameRows reports whether the work and other work both have one row, or several that are the same.
 func (w *work) sameRows(other *work) bool {
-	if w.manyRows != other.manyRows || !w.manyRows || w.sets == nil || other.sets == nil {
+	if w.manyRows != other.manyRows || !w.manyRows {
 		return w.manyRows == other.manyRows
 	}
-	a, b := w.sets, other.sets
-	return a.ElementSize == b.ElementSize && a.Width == b.Width && a.Height == b.Height && a.Pitch == b.Pitch
+	if a, b := w.sets, other.sets; a != nil && b != nil {
+		return a.ElementSize == b.ElementSize && a.Width == b.Width && a.Height == b.Height && a.Pitch == b.Pitch
+	}
+	if a, b := w.copies, other.copies; a != nil && b != nil {
+		return a.WidthInBytes == b.WidthInBytes && a.Height == b.Height && a.Depth == b.Depth &&
+			a.SrcPitch == b.SrcPitch && a.SrcHeight == b.SrcHeight && a.DstPitch == b.DstPitch &&
+			a.DstHeight == b.DstHeight
+	}
+	return true
 }
 
 // alike reports whether two child graphs have the same nodes and edges.

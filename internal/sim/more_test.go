@@ -291,6 +291,9 @@ func TestAdviceAboutParts(t *testing.T) {
 	want(7, 3, 0)
 	advise(0, 6, driver.CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, device)
 	want(7, 8, 1)
+	device.ID = 7
+	r.want("a prefetch to no device", driver.ResultInvalidDevice, r.MemPrefetchAsync(r.th, m, page, device, 0, 0))
+	r.want("a prefetch of nothing", driver.ResultInvalidValue, r.MemPrefetchAsync(r.th, 0, page, device, 0, 0))
 	r.must(r.MemFree(r.th, m))
 }
 
