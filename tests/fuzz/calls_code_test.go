@@ -239,7 +239,9 @@ var libraryCalls = []randomCall{
 	{"cuLibraryEnumerateKernels", withLibrary(func(c *caller, l *callLibrary) []uint64 {
 		list := make([]driver.Kernel, 1+c.IntN(4))
 		r := c.LibraryEnumerateKernels(c.at, list, l.lib)
-		if r != ok {
+		if r != ok || l.image == linkedImage {
+			// What a linker made has an order of its own: for the inputs 3, 0 and 1, an H200 listed the same kernel
+			// first as for 0, 1 and 3. A list may be too short for all.
 			return answers(r)
 		}
 		answer := answers(r, uint64(len(list)))

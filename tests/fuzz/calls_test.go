@@ -540,11 +540,11 @@ func (r *callResults) add(other callResults) {
 	r.Counts.addAll(other.Counts)
 }
 
-// kinds returns how many failures of each kind there are.
-func (r *callResults) kinds() map[string]int {
-	kinds := make(map[string]int)
+// kinds returns the seeds of the failures of each kind.
+func (r *callResults) kinds() map[string][]uint64 {
+	kinds := make(map[string][]uint64)
 	for _, f := range r.Failures {
-		kinds[f.Kind]++
+		kinds[f.Kind] = append(kinds[f.Kind], f.Seed)
 	}
 	return kinds
 }
@@ -610,7 +610,7 @@ func report(t *testing.T, r callResults) {
 	}
 	kinds := r.kinds()
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		t.Logf("%d times: %s", kinds[kind], kind)
+		t.Logf("%d times: %s, seeds %d", len(kinds[kind]), kind, kinds[kind])
 	}
 	t.Logf("%d sequences, %d differences; to go on from here: -fuzz.from=%d", r.Done, len(r.Failures), r.Next)
 	t.Log(r.Counts)
@@ -624,8 +624,8 @@ func report(t *testing.T, r callResults) {
 const (
 	// callsEnv names the file for the results of a process that callsOnGPU starts from its own binary.
 	callsEnv = "PURECU_FUZZ_CALLS"
-	// callsBatch is how many sequences a process makes.
-	callsBatch = 500
+	// callsBatch is how many sequences a process makes at most.
+	callsBatch = 1000
 )
 
 // callsOfBatch makes the sequences of a batch on a software driver and NVIDIA's, and writes the results to a file.
@@ -653,7 +653,8 @@ func callsOnGPU(t *testing.T, from uint64, n int) callResults {
 			return 0, 0, false
 		}
 		first = next
-		next = min(next+callsBatch, end)
+		part := (end - next) / uint64(2**fuzzProcesses) // the last ones are small, so that all end at the same time
+		next = min(next+min(max(part, 100), callsBatch), end)
 		return first, next, true
 	}
 	var wg sync.WaitGroup

@@ -36,6 +36,8 @@ var wrongCalls = map[string]func(driver.Software) driver.Software{
 	"the value of a condition":                func(s driver.Software) driver.Software { return wrongCondition{s} },
 	"the bodies of a conditional node":        func(s driver.Software) driver.Software { return wrongBodies{s} },
 	"the reason of a failed update":           func(s driver.Software) driver.Software { return wrongUpdate{s} },
+	"the node that a failed update names":     func(s driver.Software) driver.Software { return wrongNamed{s} },
+	"the node that a newer update names":      func(s driver.Software) driver.Software { return wrongNamedV2{s} },
 	"a batch that loses an operation":         func(s driver.Software) driver.Software { return wrongBatch{s} },
 	"flags of a wait":                         func(s driver.Software) driver.Software { return wrongWait{s} },
 	"a word of 64 bits":                       func(s driver.Software) driver.Software { return wrongWord{s} },
@@ -260,6 +262,29 @@ func (w wrongUpdate) GraphExecUpdateV2(th *driver.Thread, x driver.GraphExec,
 	info, r := w.Software.GraphExecUpdateV2(th, x, g)
 	if info.Result == driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED {
 		info.Result = driver.CU_GRAPH_EXEC_UPDATE_ERROR
+	}
+	return info, r
+}
+
+type wrongNamed struct{ driver.Software }
+
+func (w wrongNamed) GraphExecUpdate(th *driver.Thread, x driver.GraphExec,
+	g driver.Graph) (driver.GraphNode, int32, driver.Result) {
+	n, why, r := w.Software.GraphExecUpdate(th, x, g)
+	if why == driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED {
+		n = 0
+	}
+	return n, why, r
+}
+
+type wrongNamedV2 struct{ driver.Software }
+
+func (w wrongNamedV2) GraphExecUpdateV2(th *driver.Thread, x driver.GraphExec,
+	g driver.Graph) (driver.GraphExecUpdateResultInfo,
+	driver.Result) {
+	info, r := w.Software.GraphExecUpdateV2(th, x, g)
+	if info.Result == driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED {
+		info.ErrorNode = 0
 	}
 	return info, r
 }
