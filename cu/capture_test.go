@@ -565,8 +565,8 @@ func TestGraphNodes(t *testing.T) {
 	n2 -> n3
 	n2 -> n4
 	n3 -> n5
-	n4 -> n5
 	n3 -> n6
+	n4 -> n5
 	n5 -> n7
 	n6 -> n7
 }

@@ -21,8 +21,8 @@ func TestGraphEdgeKinds(t *testing.T) {
 	k := []GraphNode{kernel(), kernel(), kernel(), kernel()}
 	end := must(g.AddEmpty(k[0]))(t)
 	want := []GraphEdge{
-		{k[0], k[1], EdgeProgrammatic}, {k[1], k[2], EdgeLaunchOrder}, {k[2], k[3], EdgeLaunchOrderProgrammatic},
-		{k[0], end, EdgeFull}, {k[3], end, EdgeLaunchOrder},
+		{k[0], end, EdgeFull}, {k[0], k[1], EdgeProgrammatic}, {k[1], k[2], EdgeLaunchOrder},
+		{k[2], k[3], EdgeLaunchOrderProgrammatic}, {k[3], end, EdgeLaunchOrder},
 	}
 	for _, e := range want {
 		if e.Kind != EdgeFull {

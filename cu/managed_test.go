@@ -68,7 +68,8 @@ func TestManagedAdvice(t *testing.T) {
 	info(m, ManagedInfo{})
 	first, second := m.Span(0, 1<<15), m.Span(1<<15, 1<<15)
 	noErr(t, r.gpu.Advise(first, AdviseReadMostly, MemLocation{}))
-	noErr(t, r.gpu.Advise(first, AdvisePreferredLocation, MemLocation{LocationHostNUMA, 0}))
+	noErr(t, r.gpu.Advise(first, AdvisePreferredLocation, MemLocation{Type: LocationHost}))
+	noErr(t, r.gpu.Advise(m, AdvisePreferredLocation, MemLocation{LocationHostNUMA, 0})) // has no effect
 	noErr(t, r.gpu.Advise(m, AdviseAccessedBy, dev))
 	noErr(t, r.gpu.Advise(first, AdviseAccessedBy, MemLocation{Type: LocationHost}))
 	noErr(t, r.s.Prefetch(second, dev))

@@ -825,7 +825,10 @@ static void nodes(void)
 	host.data = &more;
 	OK(cuGraphExecKernelNodeSetParams_v2(x, n[1], &kernel));
 	OK(cuGraphExecHostNodeSetParams(x, n[3], &host));
-	WANT(1, cuGraphExecMemcpyNodeSetParams(x, n[2], &copy, ctx)); // two rows
+	copy.height = 1;
+	WANT(1, cuGraphExecMemcpyNodeSetParams(x, n[2], &copy, ctx)); // there are two rows
+	copy.height = 2;
+	OK(cuGraphExecMemcpyNodeSetParams(x, n[2], &copy, ctx));
 	WANT(1, cuGraphExecKernelNodeSetParams_v2(x, n[0], &kernel)); // a memset
 	OK(cuGraphLaunch(x, s));
 	OK(cuStreamSynchronize(s));
