@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
 	"github.com/purecu/purecu/loader"
@@ -503,4 +504,31 @@ func TestCopy(t *testing.T) {
 		t.Errorf("%q, of %d", got, m.Size())
 	}
 	r.ok(m.CopyFrom(nil))
+}
+
+// TestOneFault lets one call of the driver fail: the usual call of each kind reports that, and the
+// next one succeeds.
+func TestOneFault(t *testing.T) {
+	r := newSoft(t)
+	s, start, stop := r.stream(), r.event(EventDefault), r.event(EventDefault)
+	legacy := must(r.gpu.LegacyStream())(t)
+	r.ok(errors.Join(start.Record(s), stop.Record(s), s.Synchronize()))
+	for _, c := range []struct {
+		function string
+		call     func() error
+	}{
+		{"cuEventRecord", func() error { return stop.Record(s) }},
+		{"cuEventRecord", func() error { return stop.Record(legacy) }},
+		{"cuStreamWaitEvent", func() error { return s.WaitEvent(stop) }},
+		{"cuStreamWaitEvent", func() error { return legacy.WaitEvent(stop) }},
+		{"cuEventElapsedTime", func() error { _, _, err := stop.Since(start); return err }},
+		{"cuEventQuery", func() error { _, err := stop.Query(); return err }},
+	} {
+		r.sim.Inject(cusim.Fault{Function: c.function, Code: int(ResultUnknown)})
+		if err := c.call(); !errors.Is(err, ResultUnknown) {
+			t.Errorf("%s that fails: %v", c.function, err)
+		}
+		r.ok(c.call())
+	}
+	r.ok(legacy.Close())
 }

@@ -32,8 +32,9 @@ func (iv *interval) measure(op string) (time.Duration, Status, error) {
 
 // sinceFast returns the time since the record of another event in the usual case: this package has
 // recorded both, not for a whole context, and nobody observes. In all other cases, also for wrong
-// arguments, it reports false, and the caller makes the call with enterInterval and measure. It does not
-// do so after the driver has returned an error, which may be one that the driver returns only once.
+// arguments and before CUDA 12.8, it reports false, and the caller makes the call with
+// enterInterval and measure. It returns an error of the driver itself, because the driver may
+// return that error only once.
 func (c *eventCore) sinceFast(op string, start *eventCore) (d time.Duration, st Status, done bool, err error) {
 	from, to := start.slot.Load(), c.slot.Load()
 	if from == nil || to == nil || start.ctx != c.ctx || (start.flags|c.flags)&EventDisableTiming != 0 {
