@@ -109,9 +109,10 @@ func (g *Gate) Busy() bool {
 	return slices.Contains(g.long, longCall{used: true}) || slices.ContainsFunc(g.counters, Counter.Marked)
 }
 
-// Join makes captures also wait for the calls that c marks, until Leave. Such a call costs no
-// addition of its own. It has to mark itself first, and then to end and pass the gate by Begin if
-// the gate is shut: either Shut sees the mark, or the call sees that the gate is shut.
+// Join makes captures also wait for the calls that c marks, until Leave. Such a call needs no
+// addition to the gate's word. It is marked first. If IsShut then reports true, its caller removes
+// the mark, and makes the call between Begin and End: either Shut sees the mark, or the caller sees
+// that the gate is shut.
 func (g *Gate) Join(c Counter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -32,9 +32,9 @@ import (
 //   - After Close no call begins. Close reports first to one caller.
 //   - Either one Close reports last, and its caller destroys the object, or Owner.Last is called
 //     once, which destroys it.
+//   - The object is destroyed after all calls have ended.
 //   - CloseAndRetain and ReleaseLast are Close in two steps, with a call in flight between them.
-//   - AcquireMarked and ReleaseMarked are Acquire and Release. Meanwhile Marked reports true.
-//   - Both happen after all calls have ended.
+//   - AcquireMarked and ReleaseMarked are Acquire and Release. Between them Marked reports true.
 type Refs struct {
 	// word is the sum of these fields:
 	//
@@ -100,8 +100,9 @@ func (r *Refs) undo(o Owner) bool {
 	return false
 }
 
-// AcquireMarked is Acquire of a call that ReleaseMarked ends. If its caller then loads a word that
-// another goroutine has changed before it asks Marked, one of the two sees the other.
+// AcquireMarked is Acquire for a call that another goroutine has to see. ReleaseMarked ends the call.
+// If the other goroutine changes a word and then calls Marked, and the caller of AcquireMarked then
+// loads this word, one of the two sees the other.
 func (r *Refs) AcquireMarked(o Owner) bool {
 	return r.word.Add(refOne+refMark)&refClosed == 0 || r.undoMarked(o)
 }

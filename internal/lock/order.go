@@ -113,7 +113,8 @@ type (
 	Cells struct{}
 	// Slabs is slab.Pool.mu: the slabs that belong to no context.
 	Slabs struct{}
-	// LongCalls is capturegate.Gate.mu: the running calls of one kind that wait for the GPU.
+	// LongCalls is capturegate.Gate.mu: the running calls of one kind that wait for the GPU, and the
+	// counters of calls that the gate does not count.
 	LongCalls struct{}
 	// Gates is contexts.mu of package capturegate: the gates of all contexts of the process.
 	Gates struct{}

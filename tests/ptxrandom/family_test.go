@@ -7,8 +7,7 @@ import (
 	"sync"
 )
 
-// family is programs with a target of their own, as some rows need it. The first one has all
-// other rows.
+// family is programs for one target. ordinaryFamily has the rows that need no other target.
 type family struct {
 	first, last uint64 // seeds
 	header      string
@@ -27,8 +26,7 @@ type family struct {
 
 const header = ".version 8.7\n.target sm_90\n.address_size 64\n"
 
-// laterFamilies have the seeds behind those of the first family. The programs of a module are of
-// one family, as each has a multiple of batchSize.
+// laterFamilies have the seeds behind those of ordinaryFamily, each a multiple of batchSize.
 var laterFamilies = []*family{{
 	first: mostOrdinary + 1, last: mostOrdinary + 2048, threads: threads,
 	header: ".version 6.3\n.target sm_60\n.address_size 64\n",
@@ -54,7 +52,7 @@ var laterFamilies = []*family{{
 	has: func(form) bool { return true },
 }}
 
-// mostOrdinary is the last seed of the first family that is not short.
+// mostOrdinary is the last seed of ordinaryFamily whose program is not short.
 const mostOrdinary = 100_000
 
 // mostSeed is the last seed of a program that is not short.
