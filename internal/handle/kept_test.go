@@ -149,6 +149,19 @@ func (k *keeper) call(objects ...*keepable) (kept int) {
 	return kept
 }
 
+// callMarked makes a marked call, which uses no object.
+func (k *keeper) callMarked() {
+	if !k.AcquireMarked(k) {
+		return
+	}
+	k.enter()
+	k.leave()
+	if !k.Marked() {
+		k.r.Fail("the call is not marked at its end")
+	}
+	k.ReleaseMarked(k)
+}
+
 var keptPrograms = []program{
 	{"a kept object is not counted again", func(r *explore.Run) {
 		k, o, p := newKeeper(r), newKeepable(r, 1), newKeepable(r, 1+KeptPlaces)
@@ -247,6 +260,20 @@ var keptPrograms = []program{
 		r.Go(func() { k.close() })
 		r.Go(func() { k.call(o) })
 		r.Go(func() { o.close() })
+	}},
+	{"a marked call on the keeper, a call, and a close of the object", func(r *explore.Run) {
+		k, o := newKeeper(r), newKeepable(r, 1)
+		k.call(o)
+		r.Go(k.callMarked)
+		r.Go(func() { k.call(o) })
+		r.Go(func() { o.close() })
+	}},
+	{"a close of the keeper, a marked call, and a call", func(r *explore.Run) {
+		k, o := newKeeper(r), newKeepable(r, 1)
+		k.call(o)
+		r.Go(func() { k.close() })
+		r.Go(k.callMarked)
+		r.Go(func() { k.call(o) })
 	}},
 	{"two keepers of an object, and its close", func(r *explore.Run) {
 		k, l, o := newKeeper(r), newKeeper(r), newKeepable(r, 1)

@@ -191,6 +191,7 @@ var mutations = []mutation{
 	{kept, "	defer r.Release(o)\n	for", "	for", ""},
 	{kept, "if w := r.word.Load(); r.word.CompareAndSwap(w, w&^(refTurn|refAsked)) {", "if w := r.word.Load(); r.word.CompareAndSwap(w, w&^refTurn) {", ""},
 	{kept, "if w := r.word.Load(); r.word.CompareAndSwap(w, w&^(refTurn|refAsked)) {", "if w := r.word.Load(); r.word.CompareAndSwap(w, w&^refAsked) {", ""},
+	{kept, "if w := r.word.Load(); r.word.CompareAndSwap(w, w&^(refTurn|refAsked)) {", "if w := r.word.Load(); r.word.CompareAndSwap(w, w&(refMark-1)&^(refTurn|refAsked)) {", ""},
 	{kept, "if w := r.word.Load(); r.word.CompareAndSwap(w, w&^(refTurn|refAsked)) {", "if w := r.word.Load(); func() bool { r.word.Store(w &^ (refTurn | refAsked)); return true }() {", ""},
 	{kept, "	}\n	k.release()\n}", "	}\n}", ""},
 	{kept, "return k.places[number%KeptPlaces].Load() == h", "return k.places[number%KeptPlaces].Load() != nil", ""},
