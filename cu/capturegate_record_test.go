@@ -81,3 +81,23 @@ func TestRecordsAtGate(t *testing.T) {
 		t.Errorf("%d records were made", records)
 	}
 }
+
+// TestRecordsOfOtherDriver records on the legacy default stream of a context that another Driver
+// uses, too: captures of that Driver see the record.
+func TestRecordsOfOtherDriver(t *testing.T) {
+	r := newRig(t)
+	gate := &r.gpu.own.core.captureGate.Legacy
+	gpu := r.context(r.open(), 0)
+	legacy, e := must(gpu.LegacyStream())(t), r.event(gpu, EventDisableTiming)
+	goOn := r.blocked("cuEventRecord", func() error { return e.Record(legacy) })
+	if !gate.Busy() {
+		t.Error("the other Driver does not see the record")
+	}
+	if goOn(); gate.Busy() {
+		t.Error("the other Driver sees a record that has returned")
+	}
+	core := weak.Make(legacy.core) // which gate must not keep
+	if legacy = nil; !eventually(func() bool { return core.Value() == nil }) {
+		t.Error("the gate keeps a stream that was abandoned")
+	}
+}
