@@ -24,7 +24,8 @@ type KernelParams struct {
 }
 
 // Kernel returns what a node that runs a kernel does. If code outside of this package added the node,
-// the kernel's module must still be loaded (cuGraphKernelNodeGetParams).
+// the kernel's module must still be loaded (cuGraphKernelNodeGetParams). If the kernel is one of a
+// library, Kernel may wait for the GPU: see docs/blocking.md.
 func (n GraphNode) Kernel() (KernelParams, error) {
 	const op = "cuGraphKernelNodeGetParams"
 	c, err := n.beginSet(nil, op, GraphNodeTypeKernel)

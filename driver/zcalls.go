@@ -4975,9 +4975,6 @@ func (t *Table) DeviceGetDefaultMemPool(at At, dev Device) (poolOut MemoryPool, 
 
 // DeviceGetGraphMemAttribute calls cuDeviceGetGraphMemAttribute, which exists since CUDA 11.4.
 func (t *Table) DeviceGetGraphMemAttribute(at At, device Device, attr int32) (value uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symDeviceGetGraphMemAttribute)
-	}
 	if t.soft != nil {
 		if t.version < 11040 {
 			res = missing(symDeviceGetGraphMemAttribute)
@@ -5005,7 +5002,12 @@ func (t *Table) DeviceGetGraphMemAttribute(at At, device Device, attr int32) (va
 		v0     uint64
 	}{fn: fn, device: uintptr(uint32(device)), attr: uintptr(uint32(attr))}
 	f.value = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -5070,9 +5072,6 @@ func (t *Table) DeviceGraphMemTrim(at At, device Device) (res Result) {
 
 // DeviceSetGraphMemAttribute calls cuDeviceSetGraphMemAttribute, which exists since CUDA 11.4.
 func (t *Table) DeviceSetGraphMemAttribute(at At, device Device, attr int32, value uint64) (res Result) {
-	if at.NoWait {
-		t.mayWait(symDeviceSetGraphMemAttribute)
-	}
 	if t.soft != nil {
 		if t.version < 11040 {
 			res = missing(symDeviceSetGraphMemAttribute)
@@ -5099,7 +5098,13 @@ func (t *Table) DeviceSetGraphMemAttribute(at At, device Device, attr int32, val
 		a2     uint64
 	}{fn: fn, device: uintptr(uint32(device)), attr: uintptr(uint32(attr)), a2: value}
 	f.value = unsafe.Pointer(&f.a2)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // DeviceSetMemPool calls cuDeviceSetMemPool, which exists since CUDA 11.2.
@@ -5475,9 +5480,6 @@ func (t *Table) MemPoolGetAttribute(at At, pool MemoryPool, attr int32) (value u
 
 // MemPoolImportFromShareableHandle calls cuMemPoolImportFromShareableHandle, which exists since CUDA 11.2.
 func (t *Table) MemPoolImportFromShareableHandle(at At, handle HostPtr, handleType int32, flags uint64) (poolOut MemoryPool, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemPoolImportFromShareableHandle)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symMemPoolImportFromShareableHandle)
@@ -5511,7 +5513,12 @@ func (t *Table) MemPoolImportFromShareableHandle(at At, handle HostPtr, handleTy
 		v0         MemoryPool
 	}{fn: fn, handle: uintptr(handle), handleType: uintptr(uint32(handleType)), flags: uintptr(flags)}
 	f.poolOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	if res < popFailed {
 		t.MemPoolDestroy(at.undo(), f.v0)
 		f.v0 = 0
@@ -7224,9 +7231,6 @@ func (t *Table) MemsetD2D8Async(at At, dstDevice DevicePtr, dstPitch uint64, uc 
 
 // GraphAddBatchMemOpNode calls cuGraphAddBatchMemOpNode, which exists since CUDA 11.7.
 func (t *Table) GraphAddBatchMemOpNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams BatchMemOpNodeParams) (phGraphNode GraphNode, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphAddBatchMemOpNode)
-	}
 	if t.soft != nil {
 		if t.version < 11070 {
 			res = missing(symGraphAddBatchMemOpNode)
@@ -7264,7 +7268,12 @@ func (t *Table) GraphAddBatchMemOpNode(at At, hGraph Graph, dependencies []Graph
 	}
 	f.phGraphNode = unsafe.Pointer(&f.v0)
 	f.nodeParams = unsafe.Pointer(&f.a4)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -7805,9 +7814,6 @@ func (t *Table) GraphAddNode(at At, hGraph Graph, dependencies []GraphNode, depe
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symGraphAddNode_v2)
-	}
 	if t.soft != nil {
 		if t.version < 12030 {
 			res = missing(symGraphAddNode_v2)
@@ -7846,15 +7852,17 @@ func (t *Table) GraphAddNode(at At, hGraph Graph, dependencies []GraphNode, depe
 	}
 	f.phGraphNode = unsafe.Pointer(&f.v0)
 	f.nodeParams = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, f.v1, res
 }
 
 // GraphAddNodeV1 calls cuGraphAddNode, which exists since CUDA 12.2.
 func (t *Table) GraphAddNodeV1(at At, hGraph Graph, dependencies []GraphNode, nodeParams GraphNodeParams) (phGraphNode GraphNode, nodeParamsOut GraphNodeParams, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphAddNode)
-	}
 	if t.soft != nil {
 		if t.version < 12020 {
 			res = missing(symGraphAddNode)
@@ -7892,15 +7900,17 @@ func (t *Table) GraphAddNodeV1(at At, hGraph Graph, dependencies []GraphNode, no
 	}
 	f.phGraphNode = unsafe.Pointer(&f.v0)
 	f.nodeParams = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, f.v1, res
 }
 
 // GraphBatchMemOpNodeGetParams calls cuGraphBatchMemOpNodeGetParams, which exists since CUDA 11.7.
 func (t *Table) GraphBatchMemOpNodeGetParams(at At, hNode GraphNode) (nodeParamsOut BatchMemOpNodeParams, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphBatchMemOpNodeGetParams)
-	}
 	if t.soft != nil {
 		if t.version < 11070 {
 			res = missing(symGraphBatchMemOpNodeGetParams)
@@ -7927,15 +7937,12 @@ func (t *Table) GraphBatchMemOpNodeGetParams(at At, hNode GraphNode) (nodeParams
 		v0            BatchMemOpNodeParams
 	}{fn: fn, hNode: uintptr(hNode)})
 	f.nodeParamsOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+	res = t.call6(at, ccall.Hot, unsafe.Pointer(f))
 	return f.v0, res
 }
 
 // GraphBatchMemOpNodeSetParams calls cuGraphBatchMemOpNodeSetParams, which exists since CUDA 11.7.
 func (t *Table) GraphBatchMemOpNodeSetParams(at At, hNode GraphNode, nodeParams BatchMemOpNodeParams) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphBatchMemOpNodeSetParams)
-	}
 	if t.soft != nil {
 		if t.version < 11070 {
 			res = missing(symGraphBatchMemOpNodeSetParams)
@@ -7961,7 +7968,13 @@ func (t *Table) GraphBatchMemOpNodeSetParams(at At, hNode GraphNode, nodeParams 
 		a1         BatchMemOpNodeParams
 	}{fn: fn, hNode: uintptr(hNode), a1: nodeParams}
 	f.nodeParams = unsafe.Pointer(&f.a1)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphChildGraphNodeGetGraph calls cuGraphChildGraphNodeGetGraph, which exists since CUDA 10.0.
@@ -8063,9 +8076,6 @@ func (t *Table) GraphDestroyNode(at At, hNode GraphNode) (res Result) {
 
 // GraphExecBatchMemOpNodeSetParams calls cuGraphExecBatchMemOpNodeSetParams, which exists since CUDA 11.7.
 func (t *Table) GraphExecBatchMemOpNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams BatchMemOpNodeParams) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphExecBatchMemOpNodeSetParams)
-	}
 	if t.soft != nil {
 		if t.version < 11070 {
 			res = missing(symGraphExecBatchMemOpNodeSetParams)
@@ -8092,7 +8102,13 @@ func (t *Table) GraphExecBatchMemOpNodeSetParams(at At, hGraphExec GraphExec, hN
 		a2         BatchMemOpNodeParams
 	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), a2: nodeParams}
 	f.nodeParams = unsafe.Pointer(&f.a2)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphExecChildGraphNodeSetParams calls cuGraphExecChildGraphNodeSetParams, which exists since CUDA 11.1.
@@ -9088,9 +9104,6 @@ func (t *Table) GraphKernelNodeSetParamsV1(at At, hNode GraphNode, nodeParams *K
 
 // GraphMemAllocNodeGetParams calls cuGraphMemAllocNodeGetParams, which exists since CUDA 11.4.
 func (t *Table) GraphMemAllocNodeGetParams(at At, hNode GraphNode) (paramsOut MemAllocNodeParams, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphMemAllocNodeGetParams)
-	}
 	if t.soft != nil {
 		if t.version < 11040 {
 			res = missing(symGraphMemAllocNodeGetParams)
@@ -9117,15 +9130,12 @@ func (t *Table) GraphMemAllocNodeGetParams(at At, hNode GraphNode) (paramsOut Me
 		v0        MemAllocNodeParams
 	}{fn: fn, hNode: uintptr(hNode)})
 	f.paramsOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+	res = t.call6(at, ccall.Hot, unsafe.Pointer(f))
 	return f.v0, res
 }
 
 // GraphMemFreeNodeGetParams calls cuGraphMemFreeNodeGetParams, which exists since CUDA 11.4.
 func (t *Table) GraphMemFreeNodeGetParams(at At, hNode GraphNode) (dptrOut DevicePtr, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphMemFreeNodeGetParams)
-	}
 	if t.soft != nil {
 		if t.version < 11040 {
 			res = missing(symGraphMemFreeNodeGetParams)
@@ -9152,7 +9162,12 @@ func (t *Table) GraphMemFreeNodeGetParams(at At, hNode GraphNode) (dptrOut Devic
 		v0      DevicePtr
 	}{fn: fn, hNode: uintptr(hNode)}
 	f.dptrOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -9557,9 +9572,6 @@ func (t *Table) GraphNodeSetEnabled(at At, hGraphExec GraphExec, hNode GraphNode
 
 // GraphNodeSetParams calls cuGraphNodeSetParams, which exists since CUDA 12.2.
 func (t *Table) GraphNodeSetParams(at At, hNode GraphNode, nodeParams GraphNodeParams) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphNodeSetParams)
-	}
 	if t.soft != nil {
 		if t.version < 12020 {
 			res = missing(symGraphNodeSetParams)
@@ -9585,7 +9597,7 @@ func (t *Table) GraphNodeSetParams(at At, hNode GraphNode, nodeParams GraphNodeP
 		a1         GraphNodeParams
 	}{fn: fn, hNode: uintptr(hNode), a1: nodeParams})
 	f.nodeParams = unsafe.Pointer(&f.a1)
-	return t.back6(at, ccall.Blocking, unsafe.Pointer(f))
+	return t.back6(at, ccall.Hot, unsafe.Pointer(f))
 }
 
 // GraphReleaseUserObject calls cuGraphReleaseUserObject, which exists since CUDA 11.3.
@@ -10008,9 +10020,6 @@ func (t *Table) FuncGetModule(at At, hfunc Function) (hmod Module, res Result) {
 
 // FuncIsLoaded calls cuFuncIsLoaded, which exists since CUDA 12.4.
 func (t *Table) FuncIsLoaded(at At, function Function) (state int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symFuncIsLoaded)
-	}
 	if t.soft != nil {
 		if t.version < 12040 {
 			res = missing(symFuncIsLoaded)
@@ -10037,15 +10046,17 @@ func (t *Table) FuncIsLoaded(at At, function Function) (state int32, res Result)
 		v0       int32
 	}{fn: fn, function: uintptr(function)}
 	f.state = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
 // FuncLoad calls cuFuncLoad, which exists since CUDA 12.4.
 func (t *Table) FuncLoad(at At, function Function) (res Result) {
-	if at.NoWait {
-		t.mayWait(symFuncLoad)
-	}
 	if t.soft != nil {
 		if t.version < 12040 {
 			res = missing(symFuncLoad)
@@ -10063,7 +10074,18 @@ func (t *Table) FuncLoad(at At, function Function) (res Result) {
 			return
 		}
 	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(function))
+	f := struct {
+		fn, r    uintptr
+		function uintptr
+		_        [5]uintptr
+	}{fn: fn, function: uintptr(function)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // FuncSetBlockShape calls cuFuncSetBlockShape, which exists since CUDA 2.0.
@@ -10300,9 +10322,6 @@ func (t *Table) LaunchGridAsync(at At, function Function, gridWidth int32, gridH
 
 // OccupancyAvailableDynamicSMemPerBlock calls cuOccupancyAvailableDynamicSMemPerBlock, which exists since CUDA 10.2.
 func (t *Table) OccupancyAvailableDynamicSMemPerBlock(at At, function Function, numBlocks int32, blockSize int32) (dynamicSmemSize uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symOccupancyAvailableDynamicSMemPerBlock)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -10332,7 +10351,12 @@ func (t *Table) OccupancyAvailableDynamicSMemPerBlock(at At, function Function, 
 		blockSize: uintptr(uint32(blockSize)),
 	}
 	f.dynamicSmemSize = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -10733,9 +10757,6 @@ func (t *Table) StreamBatchMemOpV1(at At, stream Stream, paramArray []StreamBatc
 
 // StreamCopyAttributes calls cuStreamCopyAttributes, which exists since CUDA 11.0.
 func (t *Table) StreamCopyAttributes(at At, dst Stream, src Stream) (res Result) {
-	if at.NoWait {
-		t.mayWait(symStreamCopyAttributes)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -10755,14 +10776,17 @@ func (t *Table) StreamCopyAttributes(at At, dst Stream, src Stream) (res Result)
 		src   uintptr
 		_     [4]uintptr
 	}{fn: fn, dst: uintptr(dst), src: uintptr(src)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // StreamGetAttribute calls cuStreamGetAttribute, which exists since CUDA 11.0.
 func (t *Table) StreamGetAttribute(at At, hStream Stream, attr int32) (valueOut LaunchAttributeValue, res Result) {
-	if at.NoWait {
-		t.mayWait(symStreamGetAttribute)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -10786,7 +10810,12 @@ func (t *Table) StreamGetAttribute(at At, hStream Stream, attr int32) (valueOut 
 		v0       LaunchAttributeValue
 	}{fn: fn, hStream: uintptr(hStream), attr: uintptr(uint32(attr))}
 	f.valueOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -10867,9 +10896,6 @@ func (t *Table) StreamGetGreenCtx(at At, hStream Stream) (phCtx GreenCtx, res Re
 
 // StreamSetAttribute calls cuStreamSetAttribute, which exists since CUDA 11.0.
 func (t *Table) StreamSetAttribute(at At, hStream Stream, attr int32, value LaunchAttributeValue) (res Result) {
-	if at.NoWait {
-		t.mayWait(symStreamSetAttribute)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -10892,7 +10918,13 @@ func (t *Table) StreamSetAttribute(at At, hStream Stream, attr int32, value Laun
 		a2      LaunchAttributeValue
 	}{fn: fn, hStream: uintptr(hStream), attr: uintptr(uint32(attr)), a2: value}
 	f.value = unsafe.Pointer(&f.a2)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // StreamWaitValue32V1 calls cuStreamWaitValue32, which exists since CUDA 8.0.
@@ -11569,9 +11601,6 @@ func (t *Table) LibraryGetManaged(at At, library LibraryHandle, name string) (dp
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symLibraryGetManaged)
-	}
 	if t.soft != nil {
 		if t.version < 12000 {
 			res = missing(symLibraryGetManaged)
@@ -11602,7 +11631,12 @@ func (t *Table) LibraryGetManaged(at At, library LibraryHandle, name string) (dp
 	}{fn: fn, library: uintptr(library), name: unsafe.Pointer(unsafe.SliceData(append([]byte(name), 0)))}
 	f.dptr = unsafe.Pointer(&f.v0)
 	f.bytes = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, f.v1, res
 }
 
@@ -13224,9 +13258,6 @@ func (t *Table) CtxGetDeviceV2(at At, ctx Context) (device Device, res Result) {
 
 // CtxGetExecAffinity calls cuCtxGetExecAffinity, which exists since CUDA 11.4.
 func (t *Table) CtxGetExecAffinity(at At, typ int32) (pExecAffinity ExecAffinityParam, res Result) {
-	if at.NoWait {
-		t.mayWait(symCtxGetExecAffinity)
-	}
 	if t.soft != nil {
 		if t.version < 11040 {
 			res = missing(symCtxGetExecAffinity)
@@ -13253,7 +13284,12 @@ func (t *Table) CtxGetExecAffinity(at At, typ int32) (pExecAffinity ExecAffinity
 		v0            ExecAffinityParam
 	}{fn: fn, typ: uintptr(uint32(typ))}
 	f.pExecAffinity = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -13468,9 +13504,6 @@ func (t *Table) DeviceComputeCapability(at At, dev Device) (major int32, minor i
 
 // DeviceGetExecAffinitySupport calls cuDeviceGetExecAffinitySupport, which exists since CUDA 11.4.
 func (t *Table) DeviceGetExecAffinitySupport(at At, typ int32, dev Device) (pi int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symDeviceGetExecAffinitySupport)
-	}
 	if t.soft != nil {
 		if t.version < 11040 {
 			res = missing(symDeviceGetExecAffinitySupport)
@@ -13498,7 +13531,12 @@ func (t *Table) DeviceGetExecAffinitySupport(at At, typ int32, dev Device) (pi i
 		v0    int32
 	}{fn: fn, typ: uintptr(uint32(typ)), dev: uintptr(uint32(dev))}
 	f.pi = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -14194,9 +14232,6 @@ func (t *Table) CoredumpSetAttributeGlobal(at At, attrib int32, value []byte) (r
 
 // LogsCurrent calls cuLogsCurrent, which exists since CUDA 12.9.
 func (t *Table) LogsCurrent(at At, flags uint32) (iteratorOut uint32, res Result) {
-	if at.NoWait {
-		t.mayWait(symLogsCurrent)
-	}
 	if t.soft != nil {
 		if t.version < 12090 {
 			res = missing(symLogsCurrent)
@@ -14223,7 +14258,12 @@ func (t *Table) LogsCurrent(at At, flags uint32) (iteratorOut uint32, res Result
 		v0          uint32
 	}{fn: fn, flags: uintptr(flags)}
 	f.iteratorOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -14270,9 +14310,6 @@ func (t *Table) LogsDumpToFile(at At, iterator *uint32, pathToFile string, flags
 
 // LogsDumpToMemory calls cuLogsDumpToMemory, which exists since CUDA 12.9.
 func (t *Table) LogsDumpToMemory(at At, iterator uint32, buffer []byte, flags uint32) (iteratorOut uint32, size uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symLogsDumpToMemory)
-	}
 	if t.soft != nil {
 		if t.version < 12090 {
 			res = missing(symLogsDumpToMemory)
@@ -14309,7 +14346,12 @@ func (t *Table) LogsDumpToMemory(at At, iterator uint32, buffer []byte, flags ui
 	}
 	f.iterator = unsafe.Pointer(&f.v0)
 	f.size = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, f.v1, res
 }
 

@@ -562,7 +562,7 @@ const symbolTable = "" +
 	"\x06DevResource\x84\xc4" + // cuCtxGetDevResource, 12.4, blocking
 	"\x09ice\x84\x20" + // cuCtxGetDevice, 2.0, hot
 	"\x0c_v2\x8c\xd0" + // cuCtxGetDevice_v2, 13.0, hot
-	"\x06ExecAffinity\x84\xb4" + // cuCtxGetExecAffinity, 11.4, blocking
+	"\x06ExecAffinity\x84\xb4" + // cuCtxGetExecAffinity, 11.4, hot
 	"\x06Flags\x84\x70" + // cuCtxGetFlags, 7.0, hot
 	"\x06Id\x84\xc0" + // cuCtxGetId, 12.0, hot
 	"\x06Limit\x84\x31" + // cuCtxGetLimit, 3.1, hot
@@ -595,8 +595,8 @@ const symbolTable = "" +
 	"\x09Count\x84\x20" + // cuDeviceGetCount, 2.0, setup
 	"\x09DefaultMemPool\x84\xb2" + // cuDeviceGetDefaultMemPool, 11.2, hot
 	"\x0bvResource\x84\xc4" + // cuDeviceGetDevResource, 12.4, setup
-	"\x09ExecAffinitySupport\x84\xb4" + // cuDeviceGetExecAffinitySupport, 11.4, blocking
-	"\x09GraphMemAttribute\x84\xb4" + // cuDeviceGetGraphMemAttribute, 11.4, blocking
+	"\x09ExecAffinitySupport\x84\xb4" + // cuDeviceGetExecAffinitySupport, 11.4, hot
+	"\x09GraphMemAttribute\x84\xb4" + // cuDeviceGetGraphMemAttribute, 11.4, hot
 	"\x09HostAtomicCapabilities\x84\xd0" + // cuDeviceGetHostAtomicCapabilities, 13.0, blocking
 	"\x00DeviceGetLuid\x84\xa0" + // cuDeviceGetLuid, 10.0, blocking
 	"\x09MemPool\x84\xb2" + // cuDeviceGetMemPool, 11.2, hot
@@ -619,7 +619,7 @@ const symbolTable = "" +
 	"\x10SetFlags\x80\x70" + // cuDevicePrimaryCtxSetFlags, 7.0, setup
 	"\x18_v2\x84\xb0" + // cuDevicePrimaryCtxSetFlags_v2, 11.0, setup
 	"\x06RegisterAsyncNotification\x84\xc4" + // cuDeviceRegisterAsyncNotification, 12.4, blocking
-	"\x06SetGraphMemAttribute\x84\xb4" + // cuDeviceSetGraphMemAttribute, 11.4, blocking
+	"\x06SetGraphMemAttribute\x84\xb4" + // cuDeviceSetGraphMemAttribute, 11.4, hot
 	"\x09MemPool\x84\xb2" + // cuDeviceSetMemPool, 11.2, hot
 	"\x06TotalMem\x80\x20" + // cuDeviceTotalMem, 2.0, setup
 	"\x0e_v2\x84\x32" + // cuDeviceTotalMem_v2, 3.2, setup
@@ -644,8 +644,8 @@ const symbolTable = "" +
 	"\x07Name\x84\xc3" + // cuFuncGetName, 12.3, hot
 	"\x07ParamCount\x84\xd2" + // cuFuncGetParamCount, 13.2, blocking, unverified
 	"\x0cInfo\x84\xc4" + // cuFuncGetParamInfo, 12.4, hot
-	"\x04IsLoaded\x84\xc4" + // cuFuncIsLoaded, 12.4, blocking
-	"\x04Load\x84\xc4" + // cuFuncLoad, 12.4, blocking
+	"\x04IsLoaded\x84\xc4" + // cuFuncIsLoaded, 12.4, hot
+	"\x04Load\x84\xc4" + // cuFuncLoad, 12.4, hot
 	"\x00FuncSetAttribute\x84\x90" + // cuFuncSetAttribute, 9.0, hot
 	"\x07BlockShape\x84\x20" + // cuFuncSetBlockShape, 2.0, blocking
 	"\x07CacheConfig\x84\x30" + // cuFuncSetCacheConfig, 3.0, blocking
@@ -656,7 +656,7 @@ const symbolTable = "" +
 	"\x04xportTable\x84\x30" + // cuGetExportTable, 3.0, blocking
 	"\x03ProcAddress\x82\xb3" + // cuGetProcAddress, 11.3, setup
 	"\x0e_v2\x86\xc0" + // cuGetProcAddress_v2, 12.0, setup
-	"\x01raphAddBatchMemOpNode\x84\xb7" + // cuGraphAddBatchMemOpNode, 11.7, blocking
+	"\x01raphAddBatchMemOpNode\x84\xb7" + // cuGraphAddBatchMemOpNode, 11.7, hot
 	"\x08ChildGraphNode\x84\xa0" + // cuGraphAddChildGraphNode, 10.0, hot
 	"\x08Dependencies\x80\xa0" + // cuGraphAddDependencies, 10.0, hot
 	"\x14_v2\x84\xc3" + // cuGraphAddDependencies_v2, 12.3, hot
@@ -672,10 +672,10 @@ const symbolTable = "" +
 	"\x0bFreeNode\x84\xb4" + // cuGraphAddMemFreeNode, 11.4, hot
 	"\x0bcpyNode\x84\xa0" + // cuGraphAddMemcpyNode, 10.0, hot
 	"\x0bsetNode\x84\xa0" + // cuGraphAddMemsetNode, 10.0, hot
-	"\x08Node\x80\xc2" + // cuGraphAddNode, 12.2, blocking
-	"\x0c_v2\x84\xc3" + // cuGraphAddNode_v2, 12.3, blocking
-	"\x05BatchMemOpNodeGetParams\x84\xb7" + // cuGraphBatchMemOpNodeGetParams, 11.7, blocking
-	"\x13SetParams\x84\xb7" + // cuGraphBatchMemOpNodeSetParams, 11.7, blocking
+	"\x08Node\x80\xc2" + // cuGraphAddNode, 12.2, hot
+	"\x0c_v2\x84\xc3" + // cuGraphAddNode_v2, 12.3, hot
+	"\x05BatchMemOpNodeGetParams\x84\xb7" + // cuGraphBatchMemOpNodeGetParams, 11.7, hot
+	"\x13SetParams\x84\xb7" + // cuGraphBatchMemOpNodeSetParams, 11.7, hot
 	"\x05ChildGraphNodeGetGraph\x84\xa0" + // cuGraphChildGraphNodeGetGraph, 10.0, hot
 	"\x06lone\x84\xa0" + // cuGraphClone, 10.0, hot
 	"\x00GraphConditionalHandleCreate\x84\xc3" + // cuGraphConditionalHandleCreate, 12.3, hot
@@ -687,7 +687,7 @@ const symbolTable = "" +
 	"\x14SetEvent\x84\xb1" + // cuGraphEventRecordNodeSetEvent, 11.1, hot
 	"\x0aWaitNodeGetEvent\x84\xb1" + // cuGraphEventWaitNodeGetEvent, 11.1, hot
 	"\x12SetEvent\x84\xb1" + // cuGraphEventWaitNodeSetEvent, 11.1, hot
-	"\x06xecBatchMemOpNodeSetParams\x84\xb7" + // cuGraphExecBatchMemOpNodeSetParams, 11.7, blocking
+	"\x06xecBatchMemOpNodeSetParams\x84\xb7" + // cuGraphExecBatchMemOpNodeSetParams, 11.7, hot
 	"\x09ChildGraphNodeSetParams\x84\xb1" + // cuGraphExecChildGraphNodeSetParams, 11.1, hot
 	"\x09Destroy\x84\xa0" + // cuGraphExecDestroy, 10.0, hot
 	"\x09EventRecordNodeSetEvent\x84\xb1" + // cuGraphExecEventRecordNodeSetEvent, 11.1, hot
@@ -729,8 +729,8 @@ const symbolTable = "" +
 	"\x00GraphKernelNodeSetParams_v2\x84\xc0" + // cuGraphKernelNodeSetParams_v2, 12.0, hot
 	"\x05Launch\x84\xa0" + // cuGraphLaunch, 10.0, hot
 	"\x0b_ptsz\x85\xa0" + // cuGraphLaunch_ptsz, 10.0, hot
-	"\x05MemAllocNodeGetParams\x84\xb4" + // cuGraphMemAllocNodeGetParams, 11.4, blocking
-	"\x08FreeNodeGetParams\x84\xb4" + // cuGraphMemFreeNodeGetParams, 11.4, blocking
+	"\x05MemAllocNodeGetParams\x84\xb4" + // cuGraphMemAllocNodeGetParams, 11.4, hot
+	"\x08FreeNodeGetParams\x84\xb4" + // cuGraphMemFreeNodeGetParams, 11.4, hot
 	"\x08cpyNodeGetParams\x84\xa0" + // cuGraphMemcpyNodeGetParams, 10.0, hot
 	"\x0fSetParams\x84\xa0" + // cuGraphMemcpyNodeSetParams, 10.0, hot
 	"\x08setNodeGetParams\x84\xa0" + // cuGraphMemsetNodeGetParams, 10.0, hot
@@ -747,7 +747,7 @@ const symbolTable = "" +
 	"\x0cToolsId\x84\xd1" + // cuGraphNodeGetToolsId, 13.1, blocking, unverified
 	"\x0dype\x84\xa0" + // cuGraphNodeGetType, 10.0, hot
 	"\x09SetEnabled\x84\xb6" + // cuGraphNodeSetEnabled, 11.6, hot
-	"\x0cParams\x84\xc2" + // cuGraphNodeSetParams, 12.2, blocking
+	"\x0cParams\x84\xc2" + // cuGraphNodeSetParams, 12.2, hot
 	"\x05ReleaseUserObject\x84\xb3" + // cuGraphReleaseUserObject, 11.3, blocking
 	"\x07moveDependencies\x80\xa0" + // cuGraphRemoveDependencies, 10.0, hot
 	"\x17_v2\x84\xc3" + // cuGraphRemoveDependencies_v2, 12.3, hot
@@ -807,7 +807,7 @@ const symbolTable = "" +
 	"\x07GetGlobal\x84\xc0" + // cuLibraryGetGlobal, 12.0, blocking
 	"\x0aKernel\x84\xc0" + // cuLibraryGetKernel, 12.0, hot
 	"\x00LibraryGetKernelCount\x84\xc4" + // cuLibraryGetKernelCount, 12.4, hot
-	"\x0aManaged\x84\xc0" + // cuLibraryGetManaged, 12.0, blocking
+	"\x0aManaged\x84\xc0" + // cuLibraryGetManaged, 12.0, hot
 	"\x0bodule\x84\xc0" + // cuLibraryGetModule, 12.0, blocking
 	"\x0aUnifiedFunction\x84\xc0" + // cuLibraryGetUnifiedFunction, 12.0, blocking
 	"\x07LoadData\x84\xc0" + // cuLibraryLoadData, 12.0, hot
@@ -833,9 +833,9 @@ const symbolTable = "" +
 	"\x10mport\x84\xd3" + // cuLogicalEndpointImport, 13.3, blocking, unverified
 	"\x0fQuery\x84\xd3" + // cuLogicalEndpointQuery, 13.3, blocking, unverified
 	"\x0fUnbind\x84\xd3" + // cuLogicalEndpointUnbind, 13.3, blocking, unverified
-	"\x03sCurrent\x84\xc9" + // cuLogsCurrent, 12.9, blocking
+	"\x03sCurrent\x84\xc9" + // cuLogsCurrent, 12.9, hot
 	"\x04DumpToFile\x84\xc9" + // cuLogsDumpToFile, 12.9, blocking
-	"\x0aMemory\x84\xc9" + // cuLogsDumpToMemory, 12.9, blocking
+	"\x0aMemory\x84\xc9" + // cuLogsDumpToMemory, 12.9, hot
 	"\x04RegisterCallback\x84\xc9" + // cuLogsRegisterCallback, 12.9, blocking
 	"\x04UnregisterCallback\x84\xc9" + // cuLogsUnregisterCallback, 12.9, blocking
 	"\x00MemAddressFree\x84\xa2" + // cuMemAddressFree, 10.2, setup
@@ -893,7 +893,7 @@ const symbolTable = "" +
 	"\x0dToShareableHandle\x84\xb2" + // cuMemPoolExportToShareableHandle, 11.2, hot
 	"\x07GetAccess\x84\xb2" + // cuMemPoolGetAccess, 11.2, hot
 	"\x0bttribute\x84\xb2" + // cuMemPoolGetAttribute, 11.2, hot
-	"\x07ImportFromShareableHandle\x84\xb2" + // cuMemPoolImportFromShareableHandle, 11.2, blocking
+	"\x07ImportFromShareableHandle\x84\xb2" + // cuMemPoolImportFromShareableHandle, 11.2, hot
 	"\x0dPointer\x84\xb2" + // cuMemPoolImportPointer, 11.2, blocking
 	"\x07SetAccess\x84\xb2" + // cuMemPoolSetAccess, 11.2, blocking
 	"\x0bttribute\x84\xb2" + // cuMemPoolSetAttribute, 11.2, hot
@@ -1045,7 +1045,7 @@ const symbolTable = "" +
 	"\x09Create\x84\xc1" + // cuMulticastCreate, 12.1, blocking
 	"\x09GetGranularity\x84\xc1" + // cuMulticastGetGranularity, 12.1, blocking
 	"\x09Unbind\x84\xc1" + // cuMulticastUnbind, 12.1, blocking
-	"\x00OccupancyAvailableDynamicSMemPerBlock\x84\xa2" + // cuOccupancyAvailableDynamicSMemPerBlock, 10.2, blocking
+	"\x00OccupancyAvailableDynamicSMemPerBlock\x84\xa2" + // cuOccupancyAvailableDynamicSMemPerBlock, 10.2, hot
 	"\x00OccupancyMaxActiveBlocksPerMultiprocessor\x84\x65" + // cuOccupancyMaxActiveBlocksPerMultiprocessor, 6.5, hot
 	"\x29WithFlags\x84\x70" + // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7.0, blocking
 	"\x12Clusters\x84\xb7" + // cuOccupancyMaxActiveClusters, 11.7, blocking
@@ -1082,8 +1082,8 @@ const symbolTable = "" +
 	"\x15_ptsz\x85\xa1" + // cuStreamBeginCapture_v2_ptsz, 10.1, hot
 	"\x0bRecaptureToGraph\x84\xd3" + // cuStreamBeginRecaptureToGraph, 13.3, blocking, unverified
 	"\x1b_ptsz\x85\xd3" + // cuStreamBeginRecaptureToGraph_ptsz, 13.3, blocking, unverified
-	"\x06CopyAttributes\x84\xb0" + // cuStreamCopyAttributes, 11.0, blocking
-	"\x14_ptsz\x85\xb0" + // cuStreamCopyAttributes_ptsz, 11.0, blocking
+	"\x06CopyAttributes\x84\xb0" + // cuStreamCopyAttributes, 11.0, hot
+	"\x14_ptsz\x85\xb0" + // cuStreamCopyAttributes_ptsz, 11.0, hot
 	"\x07reate\x84\x20" + // cuStreamCreate, 2.0, blocking
 	"\x0cWithPriority\x84\x55" + // cuStreamCreateWithPriority, 5.5, blocking
 	"\x06Destroy\x80\x20" + // cuStreamDestroy, 2.0, hot
@@ -1092,8 +1092,8 @@ const symbolTable = "" +
 	"\x10ToCig\x84\xd2" + // cuStreamEndCaptureToCig, 13.2, blocking, unverified
 	"\x15_ptsz\x85\xd2" + // cuStreamEndCaptureToCig_ptsz, 13.2, blocking, unverified
 	"\x10_ptsz\x85\xa0" + // cuStreamEndCapture_ptsz, 10.0, hot
-	"\x06GetAttribute\x84\xb0" + // cuStreamGetAttribute, 11.0, blocking
-	"\x12_ptsz\x85\xb0" + // cuStreamGetAttribute_ptsz, 11.0, blocking
+	"\x06GetAttribute\x84\xb0" + // cuStreamGetAttribute, 11.0, hot
+	"\x12_ptsz\x85\xb0" + // cuStreamGetAttribute_ptsz, 11.0, hot
 	"\x00StreamGetCaptureInfo\x80\xa1" + // cuStreamGetCaptureInfo, 10.1, hot
 	"\x14_ptsz\x81\xa1" + // cuStreamGetCaptureInfo_ptsz, 10.1, hot
 	"\x15v2\x80\xb3" + // cuStreamGetCaptureInfo_v2, 11.3, hot
@@ -1119,8 +1119,8 @@ const symbolTable = "" +
 	"\x11_ptsz\x85\xa0" + // cuStreamIsCapturing_ptsz, 10.0, hot
 	"\x06Query\x84\x20" + // cuStreamQuery, 2.0, hot
 	"\x0b_ptsz\x85\x70" + // cuStreamQuery_ptsz, 7.0, hot
-	"\x06SetAttribute\x84\xb0" + // cuStreamSetAttribute, 11.0, blocking
-	"\x12_ptsz\x85\xb0" + // cuStreamSetAttribute_ptsz, 11.0, blocking
+	"\x06SetAttribute\x84\xb0" + // cuStreamSetAttribute, 11.0, hot
+	"\x12_ptsz\x85\xb0" + // cuStreamSetAttribute_ptsz, 11.0, hot
 	"\x07ynchronize\x84\x20" + // cuStreamSynchronize, 2.0, blocking
 	"\x11_ptsz\x85\x70" + // cuStreamSynchronize_ptsz, 7.0, blocking
 	"\x06UpdateCaptureDependencies\x80\xb3" + // cuStreamUpdateCaptureDependencies, 11.3, hot
@@ -1209,14 +1209,14 @@ const maxSymbolName = 50
 
 // symbolClasses has a digit for each symbol: its ccall.Class.
 const symbolClasses = "" +
-	"22222222222222222222222222220000222100121211211121111111211222212200002010010222" +
-	"21022002200002222000221002111111111112222121212212222112002111111221111111222211" +
-	"11111111121111222211111211222211212112222221111111122111122222212221122112112222" +
-	"22222222202121220200000122122222121221111111112112221221122111122222222222222222" +
-	"00111111122111122011220211220110022112111111200221021112221122222212000202211122" +
+	"22222222222222222222222222220000222100121211111121111111211222212200002010010112" +
+	"21022002200002222000211002111111111112222121211112222112001111111221111111111111" +
+	"11111111111111222211111211222211212112222221111111111111122222212221112112112222" +
+	"22222222202121220200000122122222121221111111112111221221122111122222222222212122" +
+	"00111111122111122011220211220110022112111111200221021111221122222212000202211122" +
 	"22221111111222222222222222222222222222222111222111222222222111222112222222222222" +
-	"22112221122211222112222222212112222222222222222212212222222112222211111111122111" +
-	"11222222111221221111111111221111211111111222211111111111111111111112222222222222" +
+	"22112221122211222112222222212112222222222222222112212222222112222211111111122111" +
+	"11221122111221111111111111221111211111111112211111111111111111111112222222222222" +
 	"22222222222222222222222222222222122222"
 
 // symbolBase returns the names in C that are not like the exported name, without cu.
