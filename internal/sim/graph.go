@@ -277,15 +277,6 @@ func (d *Driver) dropChild(n *node) {
 	}
 }
 
-// GraphDebugDotPrint is cuGraphDebugDotPrint, which is not supported.
-func (d *Driver) GraphDebugDotPrint(*driver.Thread, driver.Graph, string, uint32) driver.Result {
-	defer d.mu.Unlock()
-	if r := d.begin("cuGraphDebugDotPrint"); r != ok {
-		return r
-	}
-	return driver.ResultNotSupported
-}
-
 // addNode adds a node to a graph.
 func (d *Driver) addNode(name string, h driver.Graph, deps []driver.GraphNode, w func() (*work, driver.Result)) (driver.GraphNode, driver.Result) {
 	return d.addNodeTo(name, h, deps, emptyNode, nil, func(*graph) (*work, driver.Result) { return w() })

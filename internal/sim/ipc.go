@@ -300,7 +300,8 @@ type ipcHandle struct {
 	file             ipcID
 }
 
-func (h *ipcHandle) sum(b []byte) uint64 {
+// ipcSum returns the sum at the end of a handle.
+func ipcSum(b []byte) uint64 {
 	f := fnv.New64a()
 	f.Write(b)
 	return f.Sum64()
@@ -317,14 +318,14 @@ func (h *ipcHandle) encode() (b driver.IPCEventHandle) {
 	le.PutUint32(b[24:], uint32(h.fd))
 	le.PutUint64(b[32:], h.namespace)
 	copy(b[40:56], h.file[:])
-	le.PutUint64(b[56:], h.sum(b[:56]))
+	le.PutUint64(b[56:], ipcSum(b[:56]))
 	return b
 }
 
 // decode reads a handle's bytes, and reports whether they are a handle.
 func (h *ipcHandle) decode(b driver.IPCEventHandle) bool {
 	le := binary.LittleEndian
-	if le.Uint64(b[0:]) != ipcMagic || le.Uint32(b[8:]) != ipcVersion || le.Uint64(b[56:]) != h.sum(b[:56]) {
+	if le.Uint64(b[0:]) != ipcMagic || le.Uint32(b[8:]) != ipcVersion || le.Uint64(b[56:]) != ipcSum(b[:56]) {
 		return false
 	}
 	*h = ipcHandle{
@@ -454,38 +455,4 @@ func (d *Driver) IpcOpenEventHandle(th *driver.Thread, handle driver.IPCEventHan
 	e.orphan = true
 	d.misuse("cuIpcOpenEventHandle", uintptr(e.handle), "the event that was to be opened is gone: it was destroyed, or its process has ended", nil)
 	return e.handle, ok
-}
-
-// IpcGetMemHandle is cuIpcGetMemHandle, which is not supported.
-func (d *Driver) IpcGetMemHandle(th *driver.Thread, p driver.DevicePtr) (handle driver.IPCMemHandle, r driver.Result) {
-	defer d.mu.Unlock()
-	if _, _, r := d.inContext("cuIpcGetMemHandle", th); r != ok {
-		return handle, r
-	}
-	if d.space.of(uint64(p), deviceBlock) == nil {
-		return handle, driver.ResultInvalidValue
-	}
-	return handle, driver.ResultNotSupported
-}
-
-// IpcOpenMemHandle is cuIpcOpenMemHandle_v2, which is not supported.
-func (d *Driver) IpcOpenMemHandle(th *driver.Thread, _ driver.IPCMemHandle, flags uint32) (driver.DevicePtr, driver.Result) {
-	defer d.mu.Unlock()
-	_, _, r := d.inContext("cuIpcOpenMemHandle", th)
-	switch {
-	case r != ok:
-		return 0, r
-	case flags&^uint32(driver.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0:
-		return 0, driver.ResultInvalidValue
-	}
-	return 0, driver.ResultNotSupported
-}
-
-// IpcCloseMemHandle is cuIpcCloseMemHandle, which is not supported.
-func (d *Driver) IpcCloseMemHandle(th *driver.Thread, _ driver.DevicePtr) driver.Result {
-	defer d.mu.Unlock()
-	if _, _, r := d.inContext("cuIpcCloseMemHandle", th); r != ok {
-		return r
-	}
-	return driver.ResultNotSupported
 }

@@ -599,19 +599,6 @@ func TestIPCRefused(t *testing.T) {
 	r.destroy(e, plain)
 	r.closed(mine)
 	other.closed(theirs)
-
-	p, res := r.tab.MemAlloc(r.in, 64)
-	r.ok(res)
-	_, res = r.tab.IpcGetMemHandle(r.in, p)
-	r.want(driver.ResultNotSupported, res)
-	_, res = r.tab.IpcGetMemHandle(r.in, 0)
-	r.want(driver.ResultInvalidValue, res)
-	_, res = r.tab.IpcOpenMemHandle(r.in, driver.IPCMemHandle{}, driver.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
-	r.want(driver.ResultNotSupported, res)
-	_, res = r.tab.IpcOpenMemHandle(r.in, driver.IPCMemHandle{}, 2)
-	r.want(driver.ResultInvalidValue, res)
-	r.want(driver.ResultNotSupported, r.tab.IpcCloseMemHandle(r.in, p))
-	r.ok(r.tab.MemFree(r.in, p))
 }
 
 // TestIPCPendingDestroyed destroys an event during a pending record of another process. Operations

@@ -18,6 +18,7 @@ const (
 	graphBlock                       // of a node of a graph
 	moduleBlock                      // a variable of a module
 	mappedBlock                      // physical memory that is mapped
+	ipcBlock                         // memory of another process, of cuIpcOpenMemHandle
 	managedBlock                     // of cuMemAllocManaged
 	pinnedBlock                      // of cuMemHostAlloc
 	registeredBlock                  // memory of other code, pinned by cuMemHostRegister
@@ -58,6 +59,7 @@ type block struct {
 	// variable says that the managed memory is a variable, which the program cannot free.
 	variable bool
 	alloc    *graphAlloc // of a graph's node
+	shared   *ipcMemory  // of memory that processes share, or nil
 }
 
 // bytes returns the content.
@@ -184,6 +186,10 @@ func (a *addressSpace) remove(b *block) {
 	b.gone = true
 	a.forget(b)
 	a.noteFreed(b)
+	if b.shared != nil {
+		a.closing = append(a.closing, b.shared.file)
+		b.data = nil
+	}
 	switch b.kind {
 	case poolBlock:
 		b.unused()
@@ -275,7 +281,7 @@ func PinnedMemory(alloc func(size uint64) []byte, free func(memory []byte)) Opti
 func (a *addressSpace) census(n map[string]int) {
 	for _, b := range a.blocks {
 		switch b.kind {
-		case deviceBlock, poolBlock:
+		case deviceBlock, poolBlock, ipcBlock:
 			n["device memory"]++
 		case mappedBlock:
 			n["mapping"]++
@@ -340,6 +346,7 @@ func (d *Driver) freeMemoryOf(c *context) {
 		}
 		d.space.remove(b)
 	}
+	d.closeFiles()
 	if len(c.dev.contexts) == 0 {
 		for _, p := range c.dev.pools {
 			p.trim(0)
@@ -454,6 +461,7 @@ func (d *Driver) free(op string, b *block) driver.Result {
 		return r
 	}
 	d.space.remove(b)
+	d.closeFiles()
 	return r
 }
 

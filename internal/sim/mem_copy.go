@@ -97,7 +97,7 @@ func (d *Driver) access(o *op, f func(), spans ...span) *op {
 		}
 	}
 	for _, s := range spans {
-		o.visible = o.visible || s.kind.visible()
+		o.visible = o.visible || s.kind.visible() || s.shared != nil
 	}
 	return o
 }

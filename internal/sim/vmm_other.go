@@ -20,3 +20,9 @@ func (s *memoryFile) bytes() []byte { return nil }
 func (s *memoryFile) duplicate() int { return -1 }
 
 func (s *memoryFile) close() {}
+
+func newIPCMemory(uint64) (*memoryFile, ipcID) { return nil, ipcID{} }
+
+func openIPCMemory(*ipcMemHandle) *memoryFile { return nil }
+
+func (s *memoryFile) descriptor() int32 { return -1 }

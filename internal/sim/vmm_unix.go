@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"crypto/rand"
 	"os"
 	"syscall"
 )
@@ -103,3 +104,45 @@ func (s *memoryFile) close() {
 	}
 	_ = s.file.Close()
 }
+
+// newIPCMemory creates the file of memory that processes share, with an identifier behind the content.
+// It returns nil if other processes cannot find the file.
+func newIPCMemory(size uint64) (f *memoryFile, id ipcID) {
+	if f = newMemoryFile(rounded(size) + uint64(len(id))); f == nil {
+		return nil, id
+	}
+	info, err := f.file.Stat()
+	if err != nil || !sameFile(ipcProcPath(os.Getpid(), f.descriptor()), info) || f.mapped() == nil {
+		f.close()
+		return nil, id
+	}
+	_, _ = rand.Read(id[:]) // never fails
+	copy(f.memory[f.size-uint64(len(id)):], id[:])
+	return f, id
+}
+
+// openIPCMemory opens the file of another process's memory, or returns nil.
+func openIPCMemory(h *ipcMemHandle) *memoryFile {
+	path, size := ipcProcPath(int(h.pid), h.fd), rounded(h.size)+uint64(len(h.file))
+	fits := func(info os.FileInfo, err error) bool {
+		return err == nil && info.Mode().IsRegular() && info.Size() == int64(size)
+	}
+	// The number may belong to another process by now, and the descriptor to any file. Do not open it
+	// without a check, as opening a device can have effects.
+	if !fits(os.Stat(path)) {
+		return nil
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	f := &memoryFile{file: file, size: size}
+	if !fits(file.Stat()) || f.mapped() == nil || ipcID(f.memory[size-uint64(len(h.file)):]) != h.file {
+		f.close()
+		return nil
+	}
+	return f
+}
+
+// descriptor returns the number by which other processes find the file.
+func (s *memoryFile) descriptor() int32 { return int32(s.file.Fd()) }

@@ -185,7 +185,7 @@ var functions = []function{
 	{"cuGraphClone", true},
 	{"cuGraphConditionalHandleCreate", true},
 	{"cuGraphCreate", true},
-	{"cuGraphDebugDotPrint", true},
+	{"cuGraphDebugDotPrint", false},
 	{"cuGraphDestroy", true},
 	{"cuGraphDestroyNode", true},
 	{"cuGraphEventRecordNodeGetEvent", true},

@@ -1,0 +1,172 @@
+package sim
+
+import (
+	"encoding/binary"
+	"os"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// Processes share memory of cuMemAlloc through a file with its content, which all of them have mapped.
+// The first handle of the memory moves the content there. The file has no name: other processes find
+// it in /proc, among the descriptors of the process that has allocated the memory. They keep the
+// content when that process frees the memory, as on an H200.
+
+// ipcMemory is memory that processes share.
+type ipcMemory struct {
+	file  *memoryFile
+	id    ipcID // of the file
+	opens int   // how often this process has opened it, if it is memory of another process
+}
+
+const ipcMemMagic = 0x6d65_7563_6572_7570 // "purecuem" in memory
+
+// ipcMemHandle is the handle of memory, in bytes:
+//
+//	 0  8  magic
+//	 8  4  version
+//	12  4  process
+//	16  8  what the process's number is valid in, as far as that is known
+//	24  4  the file's descriptor in that process
+//	28  4  0
+//	32  8  size of the memory
+//	40 16  id of the file
+//	56  8  FNV-1a of all that
+type ipcMemHandle struct {
+	pid       uint32
+	fd        int32
+	namespace uint64
+	size      uint64
+	file      ipcID
+}
+
+// encode returns the handle's bytes.
+func (h *ipcMemHandle) encode() (b driver.IPCMemHandle) {
+	le := binary.LittleEndian
+	le.PutUint64(b[0:], ipcMemMagic)
+	le.PutUint32(b[8:], ipcVersion)
+	le.PutUint32(b[12:], h.pid)
+	le.PutUint64(b[16:], h.namespace)
+	le.PutUint32(b[24:], uint32(h.fd))
+	le.PutUint64(b[32:], h.size)
+	copy(b[40:56], h.file[:])
+	le.PutUint64(b[56:], ipcSum(b[:56]))
+	return b
+}
+
+// decode reads a handle's bytes, and reports whether they are a handle.
+func (h *ipcMemHandle) decode(b driver.IPCMemHandle) bool {
+	le := binary.LittleEndian
+	if le.Uint64(b[0:]) != ipcMemMagic || le.Uint32(b[8:]) != ipcVersion || le.Uint64(b[56:]) != ipcSum(b[:56]) {
+		return false
+	}
+	*h = ipcMemHandle{
+		pid: le.Uint32(b[12:]), namespace: le.Uint64(b[16:]), fd: int32(le.Uint32(b[24:])), size: le.Uint64(b[32:]),
+	}
+	copy(h.file[:], b[40:56])
+	return h.fd >= 0 && h.size > 0 && h.size <= deviceMemory
+}
+
+// IpcGetMemHandle is cuIpcGetMemHandle. The handle is of the whole allocation. Unlike a GPU's driver it
+// waits until no kernel is executed, as the content of the memory may move, unless nothing has used
+// the memory.
+func (d *Driver) IpcGetMemHandle(th *driver.Thread, p driver.DevicePtr) (handle driver.IPCMemHandle, r driver.Result) {
+	defer d.mu.Unlock()
+	if _, _, r := d.inContext("cuIpcGetMemHandle", th); r != ok {
+		return handle, r
+	}
+	b := d.space.known(p)
+	if b != nil && b.kind == deviceBlock && b.shared == nil && !b.untouched() {
+		d.quiet()
+	}
+	switch {
+	case b == nil, b.kind != deviceBlock, b.gone, b.leaving:
+		return handle, driver.ResultInvalidValue
+	case b.shared == nil && !d.space.share(b):
+		return handle, driver.ResultNotSupported
+	}
+	h := ipcMemHandle{
+		pid: uint32(os.Getpid()), fd: b.shared.file.descriptor(), namespace: pidNamespace(),
+		size: b.size, file: b.shared.id,
+	}
+	return h.encode(), ok
+}
+
+// share moves the content of a block to a file, if other processes can open it. No kernel is executed.
+func (a *addressSpace) share(b *block) bool {
+	f, id := newIPCMemory(b.size)
+	if f == nil {
+		return false
+	}
+	data := f.bytes()[:b.size:b.size]
+	if !b.untouched() {
+		copy(data, b.data)
+	}
+	b.data, b.shared = data, &ipcMemory{file: f, id: id}
+	b.defined = nil // nobody knows what other processes write
+	a.regions.Store(nil)
+	return true
+}
+
+// IpcOpenMemHandle is cuIpcOpenMemHandle_v2. As on an H200, a context that opens memory again gets
+// the same address, and no other context of the device can open it meanwhile.
+func (d *Driver) IpcOpenMemHandle(th *driver.Thread, handle driver.IPCMemHandle,
+	flags uint32) (driver.DevicePtr, driver.Result) {
+	defer d.mu.Unlock()
+	c, _, r := d.inContext("cuIpcOpenMemHandle", th)
+	var h ipcMemHandle
+	switch {
+	case r != ok:
+		return 0, r
+	case flags&driver.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS == 0, !h.decode(handle):
+		return 0, driver.ResultInvalidValue
+	case h.pid == uint32(os.Getpid()) && h.namespace == pidNamespace():
+		return 0, driver.ResultInvalidContext
+	}
+	for _, b := range d.space.blocks {
+		if b.kind != ipcBlock || b.shared.id != h.file || b.leaving {
+			continue
+		}
+		if b.ctx == c {
+			b.shared.opens++
+			return driver.DevicePtr(b.addr), ok
+		}
+		if b.ctx.dev == c.dev {
+			return 0, driver.ResultInvalidHandle
+		}
+	}
+	f := openIPCMemory(&h)
+	if f == nil {
+		return 0, driver.ResultInvalidValue
+	}
+	addr, there := d.space.place(h.size)
+	if !there {
+		f.close()
+		return 0, driver.ResultOutOfMemory
+	}
+	d.space.add(&block{addr: addr, size: h.size, kind: ipcBlock, ctx: c, data: f.bytes()[:h.size:h.size],
+		shared: &ipcMemory{file: f, id: h.file, opens: 1}})
+	return driver.DevicePtr(addr), ok
+}
+
+// IpcCloseMemHandle is cuIpcCloseMemHandle. The last one for an address waits for all work in the
+// context.
+func (d *Driver) IpcCloseMemHandle(th *driver.Thread, p driver.DevicePtr) driver.Result {
+	const name = "cuIpcCloseMemHandle"
+	defer d.mu.Unlock()
+	if _, _, r := d.inContext(name, th); r != ok {
+		return r
+	}
+	b := d.space.of(uint64(p), ipcBlock)
+	if b == nil {
+		return driver.ResultInvalidValue
+	}
+	if b.shared.opens--; b.shared.opens > 0 {
+		return ok
+	}
+	r := d.free(name, b)
+	if !b.gone {
+		b.shared.opens++
+	}
+	return r
+}
