@@ -29,7 +29,7 @@ var apiTypes = []any{
 	new(Function), new(FunctionAttribute), new(Graph), new(GraphExec), new(GraphNode), new(GraphNodeType),
 	new(GraphUpdateError), new(GraphUpdateReason), new(CopyEnd), new(CopyParams), new(KernelParams), new(MemOpParams),
 	new(MemsetParams),
-	new(GreenContext), new(HostFlags), new(HostMem), new(IPCEventHandle), new(InstantiateFlags), new(JITOption),
+	new(GreenContext), new(HostFlags), new(HostMem), new(IPCEventHandle), new(IPCMemHandle), new(InstantiateFlags), new(JITOption),
 	new(LaunchConfig), new(LaunchFlags), new(Leak), new(Limit), new(ManagedInfo), new(MemAccess), new(MemAdvice),
 	new(MemLocation),
 	new(MemLocationType), new(MemPool), new(MemPoolOptions), new(MemPoolReuse), new(MemPoolStats), new(Memory),

@@ -7,7 +7,8 @@ import (
 )
 
 // DeviceMem is memory on the device: of [Context.Alloc], of a pool ([Stream.Alloc],
-// [MemPool.Alloc]), a variable of a module, or what is mapped in a [VirtualMem].
+// [MemPool.Alloc]), a variable of a module, what is mapped in a [VirtualMem], or memory of another
+// process ([Context.OpenIPCMem]).
 type DeviceMem struct {
 	_       noCopy
 	core    *memCore
@@ -48,7 +49,8 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 	return newDeviceMem(core, &memCore{is: deviceMemory, raw: raw, size: size, capacity: size}), nil
 }
 
-// Close frees the memory (cuMemFree). It waits for all work in the context, also for work that does
+// Close frees the memory (cuMemFree), or ends the access to memory of another process
+// (cuIpcCloseMemHandle). It waits for all work in the context, also for work that does
 // not use the memory. Meanwhile it blocks other calls that enqueue work in the context: see
 // docs/blocking.md. Further calls return nil.
 //

@@ -187,8 +187,8 @@ var sections = []section{
 	},
 	{
 		"ErrImported", cu.ErrImported,
-		"A handle for other processes was requested for an event that another process created and this one opened.",
-		"Only the process that created the event can export its handle. Pass on the handle that the event was opened with; it stays valid.",
+		"A handle for other processes was requested for an event or memory that another process created and this one opened.",
+		"Only the process that created it can export its handle. Pass on the handle that it was opened with; it stays valid.",
 		func(r *cu.Rig) error {
 			var h cu.IPCEventHandle
 			h.UnmarshalText([]byte(os.Getenv("EVENT"))) // from another process
@@ -201,8 +201,8 @@ var sections = []section{
 	},
 	{
 		"ErrSameProcess", cu.ErrSameProcess,
-		"A handle was opened in the process that created the event.",
-		"Use the `*cu.Event` itself, also in other goroutines. Handles are for other processes.",
+		"A handle was opened in the process that created the event or memory.",
+		"Use the `*cu.Event` or `*cu.DeviceMem` itself, also in other goroutines. Handles are for other processes.",
 		func(r *cu.Rig) error {
 			e, _ := r.GPU.NewEvent(cu.EventInterprocess | cu.EventDisableTiming)
 			defer e.Close()

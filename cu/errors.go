@@ -52,12 +52,12 @@ var (
 	ErrReleased = errors.New("already released")
 	// ErrNotInterprocess means that an event was created without EventInterprocess.
 	ErrNotInterprocess = errors.New("event cannot be shared between processes")
-	// ErrImported means that an event is of another process, and that only the process which
-	// created the event can do the operation.
-	ErrImported = errors.New("event of another process")
-	// ErrSameProcess means that a handle is of an event of this process, where an event of another
-	// process is needed.
-	ErrSameProcess = errors.New("event of this process")
+	// ErrImported means that an event or memory is of another process, and that only the process
+	// which created it can do the operation.
+	ErrImported = errors.New("object of another process")
+	// ErrSameProcess means that a handle is of an event or memory of this process, where one of
+	// another process is needed.
+	ErrSameProcess = errors.New("object of this process")
 	// ErrContextPoisoned means that an earlier error made the context unusable. The process cannot
 	// recover, so continue the work in a new process: see [NeedsRestart]. On an H200 an error of
 	// one GPU makes the contexts of all other devices in the process unusable, too.

@@ -2,8 +2,6 @@ package cu
 
 import (
 	"context"
-	"encoding/hex"
-	"fmt"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -152,28 +150,14 @@ type IPCEventHandle [driver.CU_IPC_HANDLE_SIZE]byte
 func (h IPCEventHandle) IsZero() bool { return h == IPCEventHandle{} }
 
 // String returns the handle as MarshalText does; "" for the zero handle.
-func (h IPCEventHandle) String() string {
-	if h.IsZero() {
-		return ""
-	}
-	return hex.EncodeToString(h[:])
-}
+func (h IPCEventHandle) String() string { return eventHandles.string(h) }
 
 // check refuses the zero handle.
-func (h IPCEventHandle) check(op string) error {
-	if h.IsZero() {
-		return mistake(op, ErrNil, 0,
-			"the handle is zero, and names no event: pass one that Event.IPCHandle has returned")
-	}
-	return nil
-}
+func (h IPCEventHandle) check(op string) error { return eventHandles.check(op, h) }
 
 // AppendBinary appends the handle's 64 bytes to b: see [encoding.BinaryAppender].
 func (h IPCEventHandle) AppendBinary(b []byte) ([]byte, error) {
-	if err := h.check("IPCEventHandle.AppendBinary"); err != nil {
-		return b, err
-	}
-	return append(b, h[:]...), nil
+	return eventHandles.appendBinary(b, h)
 }
 
 // MarshalBinary returns the handle's 64 bytes: see [encoding.BinaryMarshaler].
@@ -183,30 +167,12 @@ func (h IPCEventHandle) MarshalBinary() ([]byte, error) { return h.AppendBinary(
 // returns an error, the handle is unchanged. Whether the bytes name an event is checked when the
 // handle is opened.
 func (h *IPCEventHandle) UnmarshalBinary(data []byte) error {
-	const op = "IPCEventHandle.UnmarshalBinary"
-	if h == nil {
-		return errNil(op, "handle")
-	}
-	if len(data) != len(h) {
-		return invalid(op,
-			fmt.Sprintf("there are %d bytes, and a handle has %d: pass the result of MarshalBinary", len(data), len(h)))
-	}
-	got := IPCEventHandle(data)
-	if err := got.check(op); err != nil {
-		return err
-	}
-	*h = got
-	return nil
+	return eventHandles.unmarshalBinary((*ipcHandle)(h), data)
 }
 
 // AppendText appends the handle as text, 128 hexadecimal digits, to b: see
 // [encoding.TextAppender].
-func (h IPCEventHandle) AppendText(b []byte) ([]byte, error) {
-	if err := h.check("IPCEventHandle.AppendText"); err != nil {
-		return b, err
-	}
-	return hex.AppendEncode(b, h[:]), nil
-}
+func (h IPCEventHandle) AppendText(b []byte) ([]byte, error) { return eventHandles.appendText(b, h) }
 
 // MarshalText returns the handle as text, 128 hexadecimal digits: see
 // [encoding.TextMarshaler].
@@ -215,22 +181,5 @@ func (h IPCEventHandle) MarshalText() ([]byte, error) { return h.AppendText(nil)
 // UnmarshalText sets the handle from exactly 128 hexadecimal digits: see
 // [encoding.TextUnmarshaler]. If it returns an error, the handle is unchanged.
 func (h *IPCEventHandle) UnmarshalText(text []byte) error {
-	const op = "IPCEventHandle.UnmarshalText"
-	if h == nil {
-		return errNil(op, "handle")
-	}
-	if want := hex.EncodedLen(len(h)); len(text) != want {
-		return invalid(op,
-			fmt.Sprintf("there are %d characters, and a handle has %d: "+
-				"pass the result of MarshalText", len(text), want))
-	}
-	var got IPCEventHandle
-	if _, err := hex.Decode(got[:], text); err != nil {
-		return invalid(op, fmt.Sprintf("%v: a handle's text has hexadecimal digits only", err))
-	}
-	if err := got.check(op); err != nil {
-		return err
-	}
-	*h = got
-	return nil
+	return eventHandles.unmarshalText((*ipcHandle)(h), text)
 }

@@ -243,7 +243,7 @@ func TestIPCMistakes(t *testing.T) {
 			"cu: cuIpcGetEventHandle(H): event cannot be shared between processes; create it with EventInterprocess|EventDisableTiming, by gpu.NewEvent or cu.LazyEvent"},
 		{"closed", handle(closed), ErrClosed, ResultInvalidHandle, "cu: cuIpcGetEventHandle(H): already closed; the event was closed before the call: close it after its last use"},
 		{"opened", handle(opened), ErrImported, ResultInvalidHandle,
-			"cu: cuIpcGetEventHandle(H): event of another process; only the process that created it can get its handle: pass on the handle that this event was opened by"},
+			"cu: cuIpcGetEventHandle(H): object of another process; only the process that created it can get its handle: pass on the handle that this event was opened by"},
 		{"no current stream", handle(LazyEvent(sharedFlags)), ErrNoCurrentStream, ResultInvalidHandle,
 			"cu: CurrentStream: no current stream; the context.Context has no stream: pass a context.Context that cu.WithStream has returned"},
 		{"external", func() error { _, err := r.gpu.NewEvent(sharedFlags | EventExternal); return err }, errInvalid, ResultInvalidValue,
@@ -256,7 +256,7 @@ func TestIPCMistakes(t *testing.T) {
 		{"open, zero handle", open(r.gpu, IPCEventHandle{}), ErrNil, ResultInvalidHandle,
 			"cu: cuIpcOpenEventHandle: nil object; the handle is zero, and names no event: pass one that Event.IPCHandle has returned"},
 		{"open, own", open(r.gpu, h), ErrSameProcess, ResultInvalidContext,
-			"cu: cuIpcOpenEventHandle: event of this process; the handle is of an event of this process: use that Event, and open the handle in another process"},
+			"cu: cuIpcOpenEventHandle: object of this process; the handle is of an event of this process: use that Event, and open the handle in another process"},
 
 		{"wait, devices", func() error { return r.s.WaitEvent(farOpened) }, ErrDeviceMismatch, ResultInvalidHandle,
 			"cu: cuStreamWaitEvent(H): objects of different devices; only streams of its own context, H on device 1, can wait for an event that processes share, and the stream is of H on device 0: " +

@@ -26,6 +26,7 @@ const (
 	registeredMemory                   // the program's own, registered by cuMemHostRegister
 	virtualMemory                      // mapped by cuMemMap
 	graphMemory                        // allocated by nodes of a graph
+	ipcMemory                          // of another process, opened by cuIpcOpenMemHandle
 )
 
 // memoryKinds has the properties of each kind.
@@ -52,6 +53,7 @@ var memoryKinds = [...]struct {
 	graphMemory:      {name: "memory of a graph"},
 	managedMemory:    {name: "managed memory", freeWaits: true, tracked: true, everywhere: true},
 	virtualMemory:    {name: "virtual memory", tracked: true},
+	ipcMemory:        {name: "memory of another process", freeWaits: true, tracked: true},
 }
 
 // memCore is memory that the GPU can use. Its resource has its context and counts the calls in
@@ -160,6 +162,8 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 		return "cuMemFree", t.MemFree(at, mc.raw)
 	case virtualMemory:
 		return mc.virt.free(at)
+	case ipcMemory:
+		return "cuIpcCloseMemHandle", t.IpcCloseMemHandle(at, mc.raw)
 	case graphMemory: // nodes free it, or it is taken
 		mc.observeFree()
 		return "", driver.ResultSuccess

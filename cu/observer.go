@@ -155,6 +155,9 @@ func (w *work) observeUses(op string, uses []races.Use) {
 
 // observeAllocation is called before the program gets memory.
 func (mc *memCore) observeAllocation() {
+	if mc.is == ipcMemory { // other memory may have the same address
+		return
+	}
 	if o := mc.ctx.drv.observer(); o != nil && mc.module == nil && !mc.ofGraph {
 		o.Allocated(mc.kind(), uint64(mc.handle()), mc.size, mc.onHost())
 		if mc.is != graphMemory { // its graph is locked

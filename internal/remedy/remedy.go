@@ -68,6 +68,16 @@ var ofCalls = [...]struct {
 	{driver.ResultNotSupported, []string{"cuIpcOpenEventHandle", "cuIpcGetEventHandle"},
 		"this device or system cannot share events between processes: " +
 			"check Device.Attribute(DeviceAttributeIPCEventSupported) before"},
+	{driver.ResultInvalidValue, []string{"cuIpcOpenMemHandle"},
+		"the bytes are not a handle of memory, or the memory is not accessible: pass the bytes of " +
+			"DeviceMem.IPCHandle unchanged, and open them while the memory is allocated, on the same machine and in " +
+			"the same container"},
+	{driver.ResultInvalidHandle, []string{"cuIpcOpenMemHandle"},
+		"another context of the device has memory of that process open, or the bytes were changed on the way: " +
+			"open it in that context, or close it there before"},
+	{driver.ResultNotSupported, []string{"cuIpcOpenMemHandle", "cuIpcGetMemHandle"},
+		"this device or system cannot share memory of cuMemAlloc between processes: share a pool (MemPool.Export) or " +
+			"physical memory (PhysicalMem.Export), or copy the memory through the host"},
 	{driver.ResultIllegalState, []string{"cuEventRecordWithFlags"},
 		"RecordExternal is for streams that are being captured: use Record"},
 	{driver.ResultIllegalState, []string{"cuStreamBeginCapture", "cuStreamBeginCaptureToGraph"},

@@ -1,0 +1,40 @@
+package cu_test
+
+import (
+	"fmt"
+
+	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
+)
+
+// One process shares memory; another one, in Go, C or Python, opens it by the handle.
+func ExampleDeviceMem_IPCHandle() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+
+	mem := must(cu.AllocFrom(gpu, []float32{1, 2, 3}))
+	defer mem.Close() // after the other process has closed it
+	text := must(must(mem.IPCHandle()).MarshalText())
+
+	// The other process receives the text:
+	open := func(gpu *cu.Context, text []byte) ([]float32, error) {
+		var h cu.IPCMemHandle
+		if err := h.UnmarshalText(text); err != nil {
+			return nil, err
+		}
+		mem, err := gpu.OpenIPCMem(h)
+		if err != nil {
+			return nil, err
+		}
+		defer mem.Close()
+		values := make([]float32, mem.Size()/4)
+		return values, cu.CopyTo(mem, values)
+	}
+
+	_, err := open(gpu, text) // here it is the same process
+	fmt.Println(len(text), err)
+	// Output:
+	// 128 cu: cuIpcOpenMemHandle: object of this process; the handle is of memory of this process: use that DeviceMem, and open the handle in another process
+}

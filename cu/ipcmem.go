@@ -1,0 +1,153 @@
+package cu
+
+import (
+	"runtime"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// IPCHandle returns the handle by which other processes open the memory (cuIpcGetMemHandle, CUDA
+// 4.1). Each call returns the same handle. Programs in C and Python open it by
+// cuIpcOpenMemHandle_v2, and Go programs by [Context.OpenIPCMem]. The handle is of the whole memory,
+// which [Context.Alloc] or [Context.AllocPitch] must have allocated.
+//
+// Keep the memory open until the other processes have closed it: CUDA does not define what happens
+// otherwise. On an H200 they keep the memory, and no other allocation gets it before they close it.
+// The memory does not order the work of processes: see [Event.IPCHandle] for that.
+//
+// There are other ways for memory of pools ([DeviceMem.PoolHandle]) and for virtual memory
+// ([PhysicalMem.Export]). For memory of another process the error matches [ErrImported]. Where
+// memory cannot be shared, it matches [ResultNotSupported].
+func (m *DeviceMem) IPCHandle() (IPCMemHandle, error) {
+	const op = "cuIpcGetMemHandle"
+	if m == nil || m.core == nil {
+		return IPCMemHandle{}, errNil(op, "device memory")
+	}
+	mc := m.core
+	if err := mc.exportable(op); err != nil {
+		return IPCMemHandle{}, err
+	}
+	if err := mc.Enter(mc, op); err != nil {
+		return IPCMemHandle{}, err
+	}
+	defer runtime.KeepAlive(m)
+	defer mc.leave()
+	mc.exposed.Store(true) // no other allocation gets memory that other processes use
+	h, res := mc.ctx.drv.table.IpcGetMemHandle(driver.At{Context: mc.ctx.raw}, mc.raw)
+	if res != driver.ResultSuccess {
+		return IPCMemHandle{}, mc.ctx.callError(op, mc.handle(), res)
+	}
+	return IPCMemHandle(h), nil
+}
+
+// exportable returns an error for memory that has no handle.
+func (mc *memCore) exportable(op string) error {
+	why := ""
+	switch mc.is {
+	case deviceMemory:
+		return nil
+	case ipcMemory:
+		return mistake(op, ErrImported, mc.handle(),
+			"only the process that allocated it can get its handle: pass on the handle that this memory was opened by")
+	case pooledMemory:
+		why = "the memory is of a pool: use DeviceMem.PoolHandle of memory of a shareable pool, or Context.Alloc"
+	case virtualMemory:
+		why = "the memory is virtual: use PhysicalMem.Export, or Context.Alloc"
+	case moduleVariable, managedVariable:
+		why = "the memory is a variable of a module: copy it to memory of Context.Alloc"
+	default:
+		why = "the memory is a graph's: copy it to memory of Context.Alloc"
+	}
+	return invalid(op, why)
+}
+
+// OpenIPCMem opens memory of another process on the machine (cuIpcOpenMemHandle_v2, CUDA 11.0;
+// cuMemGetAddressRange). The DeviceMem has all bytes of the allocation that the handle is of, also if
+// the other process shares only a part: [DeviceMem.Span] returns a part.
+//
+// Each call returns a new DeviceMem. All of a context have the same address. Close ends the access
+// (cuIpcCloseMemHandle), and does not free the memory: as for other device memory it waits for all
+// work in the context. Abandoned memory is closed as [DeviceMem.Close] says. The memory of one device
+// and one process can be open in only one context of each device at a time.
+//
+// The process that allocated the memory cannot open it: the error matches [ErrSameProcess]. The
+// content of a handle is private to the driver: an H200's driver opens other memory by a handle that
+// was changed on the way. If the other process is killed, nobody reports it: use a timeout, or
+// monitor the process.
+func (c *Context) OpenIPCMem(h IPCMemHandle) (*DeviceMem, error) {
+	const op = "cuIpcOpenMemHandle"
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	if err := h.check(op); err != nil {
+		return nil, err
+	}
+	at, t := driver.At{Context: core.raw}, core.drv.table
+	raw, res := t.IpcOpenMemHandle(at, driver.IPCMemHandle(h), driver.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+	switch res {
+	case driver.ResultSuccess:
+	case driver.ResultInvalidContext: // the driver's result for a handle of this process
+		return nil, &Error{Op: op, Result: ResultInvalidContext, Err: ErrSameProcess,
+			Detail: "the handle is of memory of this process: use that DeviceMem, and open the handle in another process"}
+	default:
+		return nil, core.callError(op, 0, res)
+	}
+	mc := &memCore{is: ipcMemory, raw: raw}
+	m := newDeviceMem(core, mc)
+	if _, mc.size, res = t.MemGetAddressRange(at, raw); res != driver.ResultSuccess {
+		m.cleanup.Stop()
+		mc.close()
+		mc.destroyLate(false) // a close here might wait for the GPU
+		return nil, core.callError("cuMemGetAddressRange", uintptr(raw), res)
+	}
+	mc.capacity = mc.size
+	return m, nil
+}
+
+// IPCMemHandle names memory to other processes on the machine: the content of a CUipcMemHandle, and of
+// a cudaIpcMemHandle_t. [DeviceMem.IPCHandle] returns it, and [Context.OpenIPCMem] of another process
+// takes it. It is a plain value, which may be compared, copied and used as a key of a map. It does
+// not keep the memory allocated.
+//
+// It is transferred as its 64 bytes (MarshalBinary), the format of C, or as text of 128 hexadecimal
+// digits (MarshalText), as an [IPCEventHandle] is. The zero IPCMemHandle names no memory; calls with
+// it return an error that matches [ErrNil].
+type IPCMemHandle [driver.CU_IPC_HANDLE_SIZE]byte
+
+// IsZero reports whether the handle is zero, and so names no memory.
+func (h IPCMemHandle) IsZero() bool { return h == IPCMemHandle{} }
+
+// String returns the handle as MarshalText does; "" for the zero handle.
+func (h IPCMemHandle) String() string { return memHandles.string(h) }
+
+// check refuses the zero handle.
+func (h IPCMemHandle) check(op string) error { return memHandles.check(op, h) }
+
+// AppendBinary appends the handle's 64 bytes to b: see [encoding.BinaryAppender].
+func (h IPCMemHandle) AppendBinary(b []byte) ([]byte, error) { return memHandles.appendBinary(b, h) }
+
+// MarshalBinary returns the handle's 64 bytes: see [encoding.BinaryMarshaler].
+func (h IPCMemHandle) MarshalBinary() ([]byte, error) { return h.AppendBinary(nil) }
+
+// UnmarshalBinary sets the handle from exactly 64 bytes: see [encoding.BinaryUnmarshaler]. If it
+// returns an error, the handle is unchanged. Whether the bytes name memory is checked when the
+// handle is opened.
+func (h *IPCMemHandle) UnmarshalBinary(data []byte) error {
+	return memHandles.unmarshalBinary((*ipcHandle)(h), data)
+}
+
+// AppendText appends the handle as text, 128 hexadecimal digits, to b: see
+// [encoding.TextAppender].
+func (h IPCMemHandle) AppendText(b []byte) ([]byte, error) { return memHandles.appendText(b, h) }
+
+// MarshalText returns the handle as text, 128 hexadecimal digits: see
+// [encoding.TextMarshaler].
+func (h IPCMemHandle) MarshalText() ([]byte, error) { return h.AppendText(nil) }
+
+// UnmarshalText sets the handle from exactly 128 hexadecimal digits: see
+// [encoding.TextUnmarshaler]. If it returns an error, the handle is unchanged.
+func (h *IPCMemHandle) UnmarshalText(text []byte) error {
+	return memHandles.unmarshalText((*ipcHandle)(h), text)
+}

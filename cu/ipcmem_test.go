@@ -1,0 +1,158 @@
+package cu
+
+import (
+	"encoding"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
+)
+
+var (
+	_ encoding.BinaryMarshaler   = IPCMemHandle{}
+	_ encoding.BinaryAppender    = IPCMemHandle{}
+	_ encoding.BinaryUnmarshaler = new(IPCMemHandle)
+	_ encoding.TextMarshaler     = IPCMemHandle{}
+	_ encoding.TextAppender      = IPCMemHandle{}
+	_ encoding.TextUnmarshaler   = new(IPCMemHandle)
+)
+
+// TestIPCMemHandle sends a handle through what takes one. It shares the code of IPCEventHandle, whose
+// tests are more.
+func TestIPCMemHandle(t *testing.T) {
+	h := IPCMemHandle(testHandle())
+	text := must(json.Marshal(map[IPCMemHandle]IPCMemHandle{h: h}))(t)
+	var got map[IPCMemHandle]IPCMemHandle
+	noErr(t, json.Unmarshal(text, &got))
+	if got[h] != h || h.IsZero() {
+		t.Errorf("it comes back as %v", got)
+	}
+	var b IPCMemHandle
+	noErr(t, b.UnmarshalBinary(must(h.MarshalBinary())(t)))
+	if b != h || b.String() != h.String() {
+		t.Errorf("it comes back as %v", b)
+	}
+	for what, err := range map[string]error{
+		"cu: IPCMemHandle.AppendText: nil object; the handle is zero, and names no memory: pass one that DeviceMem.IPCHandle has returned": func() error {
+			_, err := IPCMemHandle{}.MarshalText()
+			return err
+		}(),
+		"cu: IPCMemHandle.UnmarshalBinary: invalid argument; there are 1 bytes, and a handle has 64: pass the result of MarshalBinary": b.UnmarshalBinary([]byte{1}),
+		"cu: IPCMemHandle.UnmarshalText: nil object; the handle is nil: check the error of the call that should have made it":          (*IPCMemHandle)(nil).UnmarshalText(text),
+	} {
+		if err == nil || err.Error() != what {
+			t.Errorf("%v; want %s", err, what)
+		}
+	}
+	if b != h {
+		t.Errorf("an error has changed it to %v", b)
+	}
+}
+
+// TestIPCMemMistakes asks for handles of memory that has none, and opens handles of no memory. Each
+// error says what to do.
+func TestIPCMemMistakes(t *testing.T) {
+	r := newSoft(t)
+	pooled := must(r.s.Alloc(64))(t)
+	closed := must(r.gpu.Alloc(64))(t)
+	noErr(t, closed.Close())
+	virtual := must(r.gpu.Reserve(2 << 20))(t)
+	noErr(t, virtual.Grow(2<<20))
+	mod := must(r.gpu.LoadModule([]byte(".version 7.0\n.target sm_70\n.address_size 64\n.global .u32 v;\n")))(t)
+	variable := must(mod.Global("v"))(t)
+	get := func(m *DeviceMem) error { _, err := m.IPCHandle(); return err }
+	open := func(c *Context, h IPCMemHandle) error { _, err := c.OpenIPCMem(h); return err }
+	for _, tt := range []struct {
+		name string
+		err  error
+		is   error
+		want string
+	}{
+		{"nil", get(nil), ErrNil, "cu: cuIpcGetMemHandle: nil object; the device memory is nil: check the error of the call that should have made it"},
+		{"closed", get(closed), ErrClosed, ""},
+		{"pool", get(pooled), errInvalid, "cu: cuIpcGetMemHandle: invalid argument; the memory is of a pool: use DeviceMem.PoolHandle of memory of a shareable pool, or Context.Alloc"},
+		{"virtual", get(virtual.Mem()), errInvalid, "cu: cuIpcGetMemHandle: invalid argument; the memory is virtual: use PhysicalMem.Export, or Context.Alloc"},
+		{"variable", get(variable), errInvalid, "cu: cuIpcGetMemHandle: invalid argument; the memory is a variable of a module: copy it to memory of Context.Alloc"},
+		{"open, nil", open(nil, IPCMemHandle{1}), ErrNil, ""},
+		{"open, zero", open(r.gpu, IPCMemHandle{}), ErrNil, "cu: cuIpcOpenMemHandle: nil object; the handle is zero, and names no memory: pass one that DeviceMem.IPCHandle has returned"},
+		{"open, no handle", open(r.gpu, IPCMemHandle{1}), ResultInvalidValue, ""},
+	} {
+		if !errors.Is(tt.err, tt.is) || tt.want != "" && tt.err.Error() != tt.want {
+			t.Errorf("%s: %v; want %s", tt.name, tt.err, tt.want)
+		}
+	}
+	noErr(t, errors.Join(pooled.Close(), virtual.Close(), variable.Close(), mod.Close()))
+}
+
+// opening is a driver that seems to open the memory of another process, and counts the closes.
+type opening struct {
+	driver.Software
+	closes  *int
+	unknown *bool // it does not know the memory
+}
+
+func (d opening) IpcOpenMemHandle(th *driver.Thread, _ driver.IPCMemHandle, _ uint32) (driver.DevicePtr, driver.Result) {
+	return d.MemAlloc(th, 64)
+}
+
+func (d opening) IpcCloseMemHandle(th *driver.Thread, p driver.DevicePtr) driver.Result {
+	*d.closes++
+	return d.MemFree(th, p)
+}
+
+func (d opening) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (driver.DevicePtr, uint64, driver.Result) {
+	if *d.unknown {
+		return 0, 0, driver.ResultNotFound
+	}
+	return d.Software.MemGetAddressRange(th, p)
+}
+
+// TestIPCMemClosed closes and abandons memory of another process while a stream uses it. It is closed by a
+// call that may wait, and serves no allocation.
+func TestIPCMemClosed(t *testing.T) {
+	sim, closes, unknown := cusim.New(), 0, false
+	drv := must(Open(WithSoftware(driver.Provide(opening{sim.Software(), &closes, &unknown})), neverWait))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	pending := func() bool { return gpu.own.core.deferred.Pending() }
+	m := must(gpu.OpenIPCMem(IPCMemHandle{1}))(t)
+	noErr(t, s.Memset(m, 1))
+	noErr(t, m.Close()) // waits for the stream
+	if closes != 1 || m.Size() != 64 {
+		t.Errorf("it was closed %d times", closes)
+	}
+
+	sim.Hold(s.Handle())
+	func() {
+		m := must(gpu.OpenIPCMem(IPCMemHandle{1}))(t)
+		noErr(t, s.Memset(m, 1))
+	}()
+	if !eventually(pending) {
+		t.Fatal("abandoned memory is not deferred")
+	}
+	other := must(gpu.Alloc(64))(t) // none of the other process
+	if closes != 1 || !pending() {
+		t.Errorf("it was closed %d times while the stream uses it", closes)
+	}
+	sim.Release(s.Handle())
+	noErr(t, other.Close()) // this closes it, too
+	if closes != 2 {
+		t.Errorf("it was closed %d times", closes)
+	}
+
+	unknown = true // nobody knows why
+	if _, err := gpu.OpenIPCMem(IPCMemHandle{1}); !errors.Is(err, ResultNotFound) {
+		t.Errorf("memory of unknown size: %v", err)
+	}
+	if closes != 2 {
+		t.Error("a call that must not wait has closed the memory")
+	}
+	noErr(t, gpu.Synchronize())
+	if closes != 3 {
+		t.Errorf("it was closed %d times", closes)
+	}
+	noErr(t, errors.Join(s.Close(), gpu.Close(), drv.Close()))
+	sim.Check(t)
+}
