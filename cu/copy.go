@@ -160,9 +160,8 @@ func (drv *driverCore) set(f workFunction, at driver.At, d *region, value uint32
 // memory. It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset32(dst Memory, value uint32) error {
 	d := regionOf(dst)
-	if d.valid() && (d.addr()%4 != 0 || d.size%4 != 0) {
-		return invalid(workSet32.op(), fmt.Sprintf("%d bytes at the address %#x are not whole words: "+
-			"address and size must be multiples of 4", d.size, uint64(d.addr())))
+	if err := d.whole(workSet32, 4); err != nil {
+		return err
 	}
 	done, err := s.memsetFast(workSet32, &d, value)
 	if !done {
@@ -171,6 +170,34 @@ func (s *Stream) Memset32(dst Memory, value uint32) error {
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(dst)
 	return err
+}
+
+// Memset16 is [Stream.Memset32] for words of 16 bits (cuMemsetD16Async). The address and the size must
+// be even. It waits while the stream's queue is full: see docs/blocking.md.
+func (s *Stream) Memset16(dst Memory, value uint16) error {
+	d := regionOf(dst)
+	defer runtime.KeepAlive(dst)
+	if err := d.whole(workSet16, 2); err != nil {
+		return err
+	}
+	w, err := s.beginMemory(workSet16, &d, &d)
+	if err != nil {
+		return err
+	}
+	sc, res := w.sc, driver.ResultSuccess
+	if d.size != 0 {
+		res = sc.ctx.drv.table.MemsetD16Async(sc.inContext(), d.addr(), value, d.size/2, sc.raw)
+	}
+	return s.endMemory(workSet16, &w, &d, &d, res)
+}
+
+// whole returns an error unless the region consists of words of size bytes.
+func (r *region) whole(f workFunction, size uint64) error {
+	if r.valid() && (uint64(r.addr())%size != 0 || r.size%size != 0) {
+		return invalid(f.op(), fmt.Sprintf("%d bytes at the address %#x are not whole words: "+
+			"address and size must be multiples of %d", r.size, uint64(r.addr()), size))
+	}
+	return nil
 }
 
 // beginMemory begins to enqueue work on two regions, which may be the same. If it returns an error,

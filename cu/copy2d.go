@@ -142,17 +142,35 @@ func (s *Stream) Memset2D(dst Rows, value byte, width, height uint64) error {
 // (cuMemsetD2D32Async). Address and pitch must be multiples of four bytes. It waits while the
 // stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset2D32(dst Rows, value uint32, width, height uint64) error {
-	op := workSet2D32.op()
-	switch r := regionOf(dst.Mem); {
-	case r.valid() && (r.addr()%4 != 0 || dst.Pitch%4 != 0):
-		return invalid(op, fmt.Sprintf("rows at the address %#x, with a pitch of %d bytes: "+
-			"address and pitch must be multiples of 4", uint64(r.addr()), dst.Pitch))
-	case width > math.MaxUint32:
-		return invalid(op, fmt.Sprintf("rows of %d words are too long", width))
+	if err := dst.whole(workSet2D32, 4, width); err != nil {
+		return err
 	}
 	return s.setRows(workSet2D32, dst, extent{4 * width, height, 1}, func(sc *streamCore, d *planes) driver.Result {
 		return sc.ctx.drv.table.MemsetD2D32Async(sc.inContext(), d.addr(), d.pitch, value, width, height, sc.raw)
 	})
+}
+
+// Memset2D16 is [Stream.Memset2D32] for words of 16 bits (cuMemsetD2D16Async). Address and pitch must
+// be even. It waits while the stream's queue is full: see docs/blocking.md.
+func (s *Stream) Memset2D16(dst Rows, value uint16, width, height uint64) error {
+	if err := dst.whole(workSet2D16, 2, width); err != nil {
+		return err
+	}
+	return s.setRows(workSet2D16, dst, extent{2 * width, height, 1}, func(sc *streamCore, d *planes) driver.Result {
+		return sc.ctx.drv.table.MemsetD2D16Async(sc.inContext(), d.addr(), d.pitch, value, width, height, sc.raw)
+	})
+}
+
+// whole returns an error unless the rows can have width words of size bytes each.
+func (r Rows) whole(f workFunction, size, width uint64) error {
+	switch d := regionOf(r.Mem); {
+	case d.valid() && (uint64(d.addr())%size != 0 || r.Pitch%size != 0):
+		return invalid(f.op(), fmt.Sprintf("rows at the address %#x, with a pitch of %d bytes: "+
+			"address and pitch must be multiples of %d", uint64(d.addr()), r.Pitch, size))
+	case width > math.MaxUint32:
+		return invalid(f.op(), fmt.Sprintf("rows of %d words are too long", width))
+	}
+	return nil
 }
 
 // setRows enqueues the setting of a rectangle.

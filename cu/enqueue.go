@@ -241,6 +241,8 @@ const (
 	workPrefetchAll
 	workDiscard
 	workDiscardPrefetch
+	workSet16
+	workSet2D16
 )
 
 // workFunctions are the names of the functions in C.
@@ -251,7 +253,7 @@ var workFunctions = [...]string{
 	"cuMemsetD2D8Async", "cuMemsetD2D32Async", "cuMemPrefetchAsync", "cuStreamAttachMemAsync",
 	launchExOp,
 	"cuMemcpyBatchAsync", "cuMemcpy3DBatchAsync", "cuMemPrefetchBatchAsync", "cuMemDiscardBatchAsync",
-	"cuMemDiscardAndPrefetchBatchAsync",
+	"cuMemDiscardAndPrefetchBatchAsync", "cuMemsetD16Async", "cuMemsetD2D16Async",
 }
 
 // op returns the function's name in C.

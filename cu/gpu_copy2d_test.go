@@ -1,6 +1,11 @@
 package cu
 
-import "testing"
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+)
 
 // Copies of rectangles and boxes on a real GPU: see gpu_test.go.
 
@@ -63,5 +68,57 @@ func TestGPUCopy2D(t *testing.T) {
 	if row[4] != 0 || row[5] != 0xaa || row[7] != 0xaa || row[8] != want[3] || row[64] != 4 || row[71] != 1 ||
 		row[72] != 0 {
 		t.Errorf("row 2: %v", row[:80])
+	}
+}
+
+// TestGPUMemset16 sets words of 16 bits by calls, in a capture, and by nodes of graphs.
+func TestGPUMemset16(t *testing.T) {
+	gpu := gpuContext(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	const pitch = 16
+	m := must(gpu.Alloc(4 * pitch))(t)
+	defer m.Close()
+	noErr(t, s.Memset(m, 0xff))
+	noErr(t, s.Memset16(m.Span(2, 4), 0x0201))
+	noErr(t, s.Memset16(m.Span(2, 0), 7)) // nothing
+	noErr(t, s.Memset2D16(Rows{m, pitch}.At(6, 1), 0x0403, 2, 2))
+	captured := must(s.Capture(CaptureRelaxed, func() error { return s.Memset16(m.Span(10, 2), 0x0605) }))(t)
+	defer captured.Close()
+	g := must(gpu.NewGraph())(t)
+	defer g.Close()
+	set := must(g.AddMemset16(m.Span(12, 2), 0x0807))(t)
+	x := must(g.Instantiate())(t)
+	defer x.Close()
+	y := must(captured.Instantiate())(t)
+	defer y.Close()
+	noErr(t, x.Launch(s))
+	noErr(t, y.Launch(s))
+	noErr(t, x.SetMemset16(set, m.Span(14, 2), 0x0a09))
+	noErr(t, x.Launch(s))
+	noErr(t, set.SetMemset16(m.Span(48, 2), 0x0c0b))
+	z := must(g.Instantiate())(t)
+	defer z.Close()
+	noErr(t, z.Launch(s))
+	noErr(t, s.Synchronize())
+	got := make([]byte, m.Size())
+	noErr(t, m.CopyTo(got))
+	want := bytes.Repeat([]byte{0xff}, 4*pitch)
+	for at, b := range map[int][]byte{2: {1, 2, 1, 2}, 10: {5, 6, 7, 8, 9, 10}, 22: {3, 4, 3, 4}, 38: {3, 4, 3, 4}, 48: {11, 12}} {
+		copy(want[at:], b)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("got  %d\nwant %d", got, want)
+	}
+	for name, err := range map[string]error{
+		"an odd address": s.Memset16(m.Span(1, 2), 0),
+		"an odd size":    s.Memset16(m.Span(0, 3), 0),
+		"an odd pitch":   s.Memset2D16(Rows{m, 15}, 0, 2, 2),
+		"odd rows":       s.Memset2D16(Rows{m, pitch}.At(1, 0), 0, 2, 2),
+		"an odd node":    set.SetMemset16(m.Span(0, 3), 0),
+	} {
+		if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "must be multiples of 2") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

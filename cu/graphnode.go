@@ -59,6 +59,11 @@ func (g *Graph) AddMemset32(dst Memory, value uint32, after ...GraphNode) (Graph
 	return g.addFill(dst, value, 4, after)
 }
 
+// AddMemset16 is AddMemset32 for words of 16 bits: see [Stream.Memset16] (cuGraphAddMemsetNode).
+func (g *Graph) AddMemset16(dst Memory, value uint16, after ...GraphNode) (GraphNode, error) {
+	return g.addFill(dst, uint32(value), 2, after)
+}
+
 func (g *Graph) addFill(dst Memory, value, size uint32, after []GraphNode) (GraphNode, error) {
 	d := regionOf(dst)
 	defer runtime.KeepAlive(dst)
@@ -141,6 +146,11 @@ func (n GraphNode) SetMemset32(dst Memory, value uint32) error {
 	return n.setFill(nil, fillNodes.set, dst, value, 4)
 }
 
+// SetMemset16 is SetMemset for words of 16 bits: see [Graph.AddMemset16] (cuGraphMemsetNodeSetParams).
+func (n GraphNode) SetMemset16(dst Memory, value uint16) error {
+	return n.setFill(nil, fillNodes.set, dst, uint32(value), 2)
+}
+
 // SetHostFunc replaces the function of a node that calls one. Executable graphs that were made before
 // do not change: see [GraphExec.SetHostFunc] (cuGraphHostNodeSetParams).
 func (n GraphNode) SetHostFunc(f func()) error {
@@ -188,6 +198,15 @@ func (x *GraphExec) SetMemset32(n GraphNode, dst Memory, value uint32) error {
 		return err
 	}
 	return n.setFill(x, fillNodes.execSet, dst, value, 4)
+}
+
+// SetMemset16 is SetMemset for words of 16 bits: see [Graph.AddMemset16]
+// (cuGraphExecMemsetNodeSetParams).
+func (x *GraphExec) SetMemset16(n GraphNode, dst Memory, value uint16) error {
+	if err := x.owns(n, fillNodes.execSet); err != nil {
+		return err
+	}
+	return n.setFill(x, fillNodes.execSet, dst, uint32(value), 2)
 }
 
 // SetHostFunc replaces the function of a node that calls one, for later launches: see
