@@ -94,7 +94,9 @@ func (c *Context) OpenIPCMem(h IPCMemHandle) (*DeviceMem, error) {
 	default:
 		return nil, core.callError(op, 0, res)
 	}
-	mc := &memCore{is: ipcMemory, raw: raw}
+	mc := &memCore{is: ipcMemory, raw: raw, closeIPC: func(at driver.At) (string, driver.Result) {
+		return "cuIpcCloseMemHandle", t.IpcCloseMemHandle(at, raw)
+	}}
 	m := newDeviceMem(core, mc)
 	if _, mc.size, res = t.MemGetAddressRange(at, raw); res != driver.ResultSuccess {
 		m.cleanup.Stop()

@@ -95,6 +95,9 @@ type memCore struct {
 	// held is the memory that was taken of a node's memory, or that an executable graph has left there,
 	// or nil.
 	held atomic.Pointer[memCore]
+	// closeIPC frees memory of another process. It is a field, so that a program that opens no such
+	// memory does not contain the function.
+	closeIPC func(at driver.At) (op string, res driver.Result)
 }
 
 // virtual is a *generation. It is an interface, so that a program that maps no memory does not
@@ -163,7 +166,7 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	case virtualMemory:
 		return mc.virt.free(at)
 	case ipcMemory:
-		return "cuIpcCloseMemHandle", t.IpcCloseMemHandle(at, mc.raw)
+		return mc.closeIPC(at)
 	case graphMemory: // nodes free it, or it is taken
 		mc.observeFree()
 		return "", driver.ResultSuccess

@@ -123,7 +123,14 @@ func (g *Gate) Join(c Counter) {
 func (g *Gate) Leave(c Counter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.counters = slices.DeleteFunc(g.counters, func(o Counter) bool { return o == c })
+	for i, o := range g.counters {
+		if o == c {
+			last := len(g.counters) - 1
+			g.counters[i], g.counters[last] = g.counters[last], nil
+			g.counters = g.counters[:last]
+			return
+		}
+	}
 }
 
 // IsShut reports whether a capture begins or ends now.
