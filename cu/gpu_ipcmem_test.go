@@ -72,6 +72,7 @@ func TestGPUIPCMem(t *testing.T) {
 	noErr(t, m.Memset(7))
 	h, err := small.IPCHandle()
 	if errors.Is(err, ResultNotSupported) && runtime.GOOS != "linux" {
+		noErr(t, m.Close())
 		t.Skip(err)
 	}
 	noErr(t, err)
