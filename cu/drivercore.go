@@ -87,8 +87,8 @@ type numbering struct {
 	// tag is a random number that identifies the Driver. An EventKey has it and the event's number.
 	tag uint64
 	_   [64]byte // records and waits read the fields above, so the counters have another cache line
-	// events and streams count those that were created, and physical the pieces of physical memory, whose
-	// numbers tell the race detector what is mapped at several addresses.
+	// events and streams count those that were created. physical counts the pieces of physical
+	// memory: by their numbers the race detector knows what is mapped at several addresses.
 	events, streams, physical atomic.Uint64
 }
 

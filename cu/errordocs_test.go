@@ -187,8 +187,10 @@ var sections = []section{
 	},
 	{
 		"ErrImported", cu.ErrImported,
-		"A handle for other processes was requested for an event or memory that another process created and this one opened.",
-		"Only the process that created it can export its handle. Pass on the handle that it was opened with; it stays valid.",
+		"A handle for other processes was requested for an event or memory that another process created and this one " +
+			"opened.",
+		"Only the process that created it can export its handle. Pass on the handle that it was opened with; it stays " +
+			"valid.",
 		func(r *cu.Rig) error {
 			var h cu.IPCEventHandle
 			h.UnmarshalText([]byte(os.Getenv("EVENT"))) // from another process

@@ -154,7 +154,10 @@ func ExampleLaunchWith() {
 	drv := must(cu.Open(cu.WithSoftware(soft))) // on a machine with a GPU: cu.Open()
 	gpu := must(must(drv.Device(0)).PrimaryContext())
 	defer gpu.Close()
-	mod := must(gpu.LoadModule([]byte(".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry reduce() { ret; }")))
+	mod := must(gpu.LoadModule([]byte(`.version 7.8
+		.target sm_90
+		.address_size 64
+		.visible .entry reduce() { ret; }`)))
 	defer mod.Close()
 	reduce, s := must(mod.Function("reduce")), must(gpu.NewStream(cu.StreamNonBlocking))
 	defer s.Close()

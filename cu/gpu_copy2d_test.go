@@ -104,7 +104,9 @@ func TestGPUMemset16(t *testing.T) {
 	got := make([]byte, m.Size())
 	noErr(t, m.CopyTo(got))
 	want := bytes.Repeat([]byte{0xff}, 4*pitch)
-	for at, b := range map[int][]byte{2: {1, 2, 1, 2}, 10: {5, 6, 7, 8, 9, 10}, 22: {3, 4, 3, 4}, 38: {3, 4, 3, 4}, 48: {11, 12}} {
+	for at, b := range map[int][]byte{
+		2: {1, 2, 1, 2}, 10: {5, 6, 7, 8, 9, 10}, 22: {3, 4, 3, 4}, 38: {3, 4, 3, 4}, 48: {11, 12},
+	} {
 		copy(want[at:], b)
 	}
 	if !bytes.Equal(got, want) {

@@ -124,10 +124,12 @@ func importIPCMem(t *testing.T, text string) {
 	}
 	beside := must(gpu.Device().NewContext(0))(t)
 	defer beside.Close()
-	if _, err := beside.OpenIPCMem(h); !errors.Is(err, ResultInvalidHandle) || !strings.Contains(err.Error(), "another context") {
+	_, err := beside.OpenIPCMem(h)
+	if !errors.Is(err, ResultInvalidHandle) || !strings.Contains(err.Error(), "another context") {
 		t.Errorf("opened in another context: %v", err)
 	}
-	if _, err := gpu.OpenIPCMem(IPCMemHandle{1}); !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "not a handle of memory") {
+	_, err = gpu.OpenIPCMem(IPCMemHandle{1})
+	if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "not a handle of memory") {
 		t.Errorf("opened by no handle: %v", err)
 	}
 	noErr(t, twice.Close())

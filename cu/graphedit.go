@@ -143,9 +143,10 @@ func (g *Graph) AddChildGraph(child *Graph, after ...GraphNode) (GraphNode, erro
 	return g.node(raw), nil
 }
 
-// SetChildGraph replaces the graph of a node that has one, by another graph as it is now. Executable
-// graphs that were made before do not change: see [GraphExec.SetChildGraph]. From now on calls on one of
-// the two graphs wait for calls on the other (cuGraphNodeSetParams, CUDA 12.2).
+// SetChildGraph replaces the graph of a node that has one, by another graph as it is now
+// (cuGraphNodeSetParams, CUDA 12.2). Executable graphs that were made before do not change: see
+// [GraphExec.SetChildGraph]. The new graph has the limits of [Graph.AddAlloc] and [Graph.AddIf]. From
+// now on calls on one of the two graphs wait for calls on the other.
 func (n GraphNode) SetChildGraph(child *Graph) error {
 	if n.graph == nil {
 		return errNil(setNodeOp, "graph node")
@@ -172,7 +173,7 @@ func (n GraphNode) SetChildGraph(child *Graph) error {
 	p.Graph().Graph = child.core.raw
 	res := gc.ctx.drv.table.GraphNodeSetParams(c.at(), n.raw, p)
 	if res != driver.ResultSuccess {
-		err = c.failed(gc.ctx.callError(setNodeOp, uintptr(gc.raw), res))
+		err = c.failed(child.core.onceError(setNodeOp, res))
 	}
 	if !happened(res) {
 		return err

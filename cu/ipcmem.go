@@ -16,8 +16,9 @@ import (
 // The memory does not order the work of processes: see [Event.IPCHandle] for that.
 //
 // There are other ways for memory of pools ([DeviceMem.PoolHandle]) and for virtual memory
-// ([PhysicalMem.Export]). For memory of another process the error matches [ErrImported]. Where
-// memory cannot be shared, it matches [ResultNotSupported].
+// ([PhysicalMem.Export]). For memory of another process the error matches [ErrImported], and for
+// other memory that has no handle [ResultInvalidValue]. Where memory cannot be shared, it matches
+// [ResultNotSupported].
 func (m *DeviceMem) IPCHandle() (IPCMemHandle, error) {
 	const op = "cuIpcGetMemHandle"
 	if m == nil || m.core == nil {
@@ -65,10 +66,11 @@ func (mc *memCore) exportable(op string) error {
 // cuMemGetAddressRange). The DeviceMem has all bytes of the allocation that the handle is of, also if
 // the other process shares only a part: [DeviceMem.Span] returns a part.
 //
-// Each call returns a new DeviceMem. All of a context have the same address. Close ends the access
+// Each call returns a new DeviceMem. In one context all have the same address. Close ends the access
 // (cuIpcCloseMemHandle), and does not free the memory: as for other device memory it waits for all
 // work in the context. Abandoned memory is closed as [DeviceMem.Close] says. The memory of one device
-// and one process can be open in only one context of each device at a time.
+// and one process can be open in only one context of each device at a time: in another context the
+// error matches [ResultInvalidHandle].
 //
 // The process that allocated the memory cannot open it: the error matches [ErrSameProcess]. The
 // content of a handle is private to the driver: an H200's driver opens other memory by a handle that
@@ -90,7 +92,8 @@ func (c *Context) OpenIPCMem(h IPCMemHandle) (*DeviceMem, error) {
 	case driver.ResultSuccess:
 	case driver.ResultInvalidContext: // the driver's result for a handle of this process
 		return nil, &Error{Op: op, Result: ResultInvalidContext, Err: ErrSameProcess,
-			Detail: "the handle is of memory of this process: use that DeviceMem, and open the handle in another process"}
+			Detail: "the handle is of memory of this process: use that DeviceMem, " +
+				"and open the handle in another process"}
 	default:
 		return nil, core.callError(op, 0, res)
 	}

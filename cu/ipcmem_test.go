@@ -93,7 +93,8 @@ type opening struct {
 	unknown *bool // it does not know the memory
 }
 
-func (d opening) IpcOpenMemHandle(th *driver.Thread, _ driver.IPCMemHandle, _ uint32) (driver.DevicePtr, driver.Result) {
+func (d opening) IpcOpenMemHandle(th *driver.Thread, _ driver.IPCMemHandle, _ uint32) (driver.DevicePtr,
+	driver.Result) {
 	return d.MemAlloc(th, 64)
 }
 

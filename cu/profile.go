@@ -8,14 +8,15 @@ import "github.com/purecu/purecu/driver"
 //
 // Calls do not nest: a further StartProfile does nothing, and one StopProfile ends the collection.
 // The calls are not ordered with work that streams have not done: call [Context.Synchronize] before
-// StopProfile. Both fail during a capture by the calling goroutine that is not relaxed, and
-// invalidate the capture: see docs/captures.md. It may wait for the GPU: see docs/blocking.md.
+// StopProfile. Both fail, and invalidate the capture, while the calling thread captures in another
+// mode than [CaptureRelaxed], or other code captures in global mode: see docs/captures.md.
+// StartProfile may wait for the GPU: see docs/blocking.md.
 func (c *Context) StartProfile() error {
 	return c.profile("cuProfilerStart", (*driver.Table).ProfilerStart)
 }
 
 // StopProfile tells the profiling tool to collect no more (cuProfilerStop). It fails during captures
-// as [Context.StartProfile] does. It may wait for the GPU: see docs/blocking.md.
+// as [Context.StartProfile] does, and may wait for the GPU: see docs/blocking.md.
 func (c *Context) StopProfile() error {
 	return c.profile("cuProfilerStop", (*driver.Table).ProfilerStop)
 }

@@ -59,7 +59,7 @@ func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error)
 	}
 	drv := sl.drv
 	if sl.Watched() || drv.tracers.Load() != nil || drv.capturing.Load() != 0 {
-		return false, nil // before Begin: even a refused record changes the generation, and ends the sequence number
+		return false, nil // before Count: even a refused record changes the generation, and ends the sequence number
 	}
 	legacy := sc.raw == driver.CU_STREAM_LEGACY // the mark stands for beginLegacy: see capturegate.Gate.Join
 	switch {

@@ -32,7 +32,8 @@ func (sc *streamCore) waitFast(op string, c *eventCore) (done bool, err error) {
 		if sc.raw == driver.CU_STREAM_LEGACY {
 			res = sc.waitEvent(sl.raw, nil)
 		} else {
-			res = drv.calls.StreamWaitEvent(driver.At{Context: sc.at.Context}, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
+			at := driver.At{Context: sc.at.Context}
+			res = drv.calls.StreamWaitEvent(at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
 		}
 		if drv.capturing.Load() != 0 {
 			sc.noteCaptureDuringWait(sl, g)

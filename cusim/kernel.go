@@ -93,7 +93,7 @@ func CheckKernels(c Checks) Option { return with(sim.CheckKernels(sim.Checks(c),
 // KernelLimit ends a kernel in PTX that is executed for longer than a time, by the machine's clock. As on a
 // GPU that limits the time of kernels, no context can be used afterwards: the result is
 // CUDA_ERROR_LAUNCH_TIMEOUT (702). [Driver.Misuses] says where the kernel was. Without the option, or with
-// 0, a kernel may take any time.
+// 0 or less, a kernel may take any time.
 func KernelLimit(limit time.Duration) Option { return with(sim.KernelLimit(limit)) }
 
 // Dim3 is a number of blocks or threads in three dimensions.

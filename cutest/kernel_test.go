@@ -39,7 +39,8 @@ func TestKernelLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mod, err := gpu.LoadModule([]byte(".version 7.0 .target sm_70 .address_size 64 .entry endless() { again: bra again; }"))
+	const endless = ".version 7.0 .target sm_70 .address_size 64 .entry endless() { again: bra again; }"
+	mod, err := gpu.LoadModule([]byte(endless))
 	if err != nil {
 		t.Fatal(err)
 	}

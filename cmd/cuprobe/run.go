@@ -258,11 +258,12 @@ func (r *kernelRun) run(c *call) (err error) {
 	if len(c.args) != 2 {
 		return usage("run takes a file and the name of a kernel; see cuprobe run -h")
 	}
+	if r.limit < 0 {
+		return usage("-limit must not be negative: it is a time, such as 10s")
+	}
 	if r.checks != 0 || r.limit != 0 {
 		c.sim = cusim.New(cusim.Output(c.printed()), cusim.CheckKernels(r.checks), cusim.KernelLimit(r.limit))
 		switch {
-		case r.limit < 0:
-			return usage("-limit is a time, such as 10s")
 		case !c.software() && r.checks != 0:
 			return usage("-check needs the software driver: add -driver soft")
 		case !c.software():

@@ -120,7 +120,8 @@ func TestRun(t *testing.T) {
 		t.Errorf("a mistake, then a fault: exit status %d\n%s%s", faulty.status, faulty.stdout, faulty.stderr)
 	}
 	if r := run("endless", "-limit", "20ms"); r.status != exitFailure ||
-		!strings.Contains(r.stderr, `kernel "endless" ends with CUDA_ERROR_LAUNCH_TIMEOUT: thread (0, 0, 0) of block (0, 0, 0), at line 51`) {
+		!strings.Contains(r.stderr, `kernel "endless" ends with CUDA_ERROR_LAUNCH_TIMEOUT: `+
+			`thread (0, 0, 0) of block (0, 0, 0), at line 51`) {
 		t.Errorf("with a limit: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 	for _, tt := range []struct {
@@ -140,7 +141,7 @@ func TestRun(t *testing.T) {
 		{[]string{"scale", "-check", "speed"}, "is none of memory, races, barriers and all"},
 		{[]string{"scale", "-check", "all", "-driver", "cuda"}, "-check needs the software driver"},
 		{[]string{"scale", "-limit", "1s", "-driver", "cuda"}, "-limit needs the software driver"},
-		{[]string{"scale", "-limit", "-1s"}, "-limit is a time, such as 10s"},
+		{[]string{"scale", "-limit", "-1s"}, "-limit must not be negative"},
 		{[]string{"scale", "-shared", "4294967296"}, "below 4 GiB"},
 		{[]string{"scale", "-block", "1,2,3,4"}, "one to three numbers"},
 	} {

@@ -280,7 +280,7 @@ func (d *zstdDecoder) sequences(in []byte, n int, literals []byte, end int) (lef
 }
 
 // distance returns the distance that a value stands for. The values 1 to 3 stand for the last
-// distances, and for others behind a sequence without literals.
+// distances, and for other ones in a sequence without literals.
 func (d *zstdDecoder) distance(value int, noLiterals bool) int {
 	r := &d.repeated
 	if value > 3 {
@@ -301,7 +301,7 @@ func (d *zstdDecoder) distance(value int, noLiterals bool) int {
 	return r[0]
 }
 
-// A backward reads bits from the end of a stream to its begin.
+// A backward reads bits from the end of a stream to its beginning.
 type backward struct {
 	in []byte
 	at int // bits that are left; less than 0 if more were read than there are
@@ -315,7 +315,7 @@ func newBackward(in []byte) (backward, bool) {
 	return backward{in, 8*(len(in)-1) + bits.Len8(in[len(in)-1]) - 1}, true
 }
 
-// read reads the next n bits, at most 32. Bits before the begin are 0.
+// read reads the next n bits, at most 32. Bits before the beginning are 0.
 func (r *backward) read(n uint8) uint32 {
 	v := r.peek(n)
 	r.at -= int(n)

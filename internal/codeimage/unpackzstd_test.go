@@ -158,7 +158,8 @@ func TestZSTDHandmade(t *testing.T) {
 		"no literals before":  {handmade(compressed("\x13\x40\x00\x01\x00")), 1, ""},
 	} {
 		got, err := unpackZSTD(c.frame, c.size)
-		if (err != nil) != (c.want == "") || err == nil && (len(got) != c.size || !strings.HasPrefix(string(got), c.want)) {
+		if (err != nil) != (c.want == "") ||
+			err == nil && (len(got) != c.size || !strings.HasPrefix(string(got), c.want)) {
 			t.Errorf("%s: %d bytes %.20q, %v; want %d", name, len(got), got, err, c.size)
 		}
 	}

@@ -27,7 +27,8 @@ func TestDeviceAttributes(t *testing.T) {
 	}
 	differs[driver.CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES] = 0
 	if canShareMemory { // but not by fabric handles
-		differs[driver.CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES] = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+		const types = driver.CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES
+		differs[types] = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 	}
 	r := newLab(t)
 	recorded := map[int32]bool{}

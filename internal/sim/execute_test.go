@@ -314,7 +314,8 @@ func TestExecuteLimit(t *testing.T) {
 		r.want("a kernel that waits", driver.ResultLaunchTimeout, done())
 		_, res := r.MemAlloc(r.th, 4)
 		r.want("another call", driver.ResultLaunchTimeout, res)
-		if text := r.Misuses()[0].What; !strings.Contains(text, `kernel "poll" ends with CUDA_ERROR_LAUNCH_TIMEOUT: thread (`) ||
+		text := r.Misuses()[0].What
+		if !strings.Contains(text, `kernel "poll" ends with CUDA_ERROR_LAUNCH_TIMEOUT: thread (`) ||
 			!strings.Contains(text, "at line ") || !strings.Contains(text, "executed for longer than 50ms") {
 			t.Errorf("the report is %q", text)
 		}

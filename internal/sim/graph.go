@@ -127,7 +127,9 @@ func (g *graph) remove(n *node) {
 // addEdge adds an edge.
 func (g *graph) addEdge(e edge) {
 	e.to.connect(e.from, e.data)
-	g.sinks = slices.DeleteFunc(g.sinks, func(n *node) bool { return n == e.from })
+	if len(e.from.before) == 1 { // else it was no sink
+		g.sinks = slices.DeleteFunc(g.sinks, func(n *node) bool { return n == e.from })
+	}
 }
 
 // removeEdge removes an edge.

@@ -241,7 +241,9 @@ func FuzzIPCMemHandle(f *testing.F) {
 		var h driver.IPCMemHandle
 		copy(h[:], b)
 		if sum {
-			of := ipcMemHandle{pid: uint32(os.Getpid()), fd: int32(int8(h[24])), namespace: uint64(h[16]), size: uint64(h[32])}
+			of := ipcMemHandle{
+				pid: uint32(os.Getpid()), fd: int32(int8(h[24])), namespace: uint64(h[16]), size: uint64(h[32]),
+			}
 			h = of.encode()
 		}
 		switch _, res := d.IpcOpenMemHandle(th, h, peerAccess); res {

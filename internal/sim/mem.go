@@ -178,7 +178,7 @@ func (a *addressSpace) add(b *block) {
 	b.id = a.ids
 }
 
-// remove removes a block. Enqueued work that uses the block keeps its content.
+// remove removes a block. Enqueued work that uses the block fails when it is done: see access.
 func (a *addressSpace) remove(b *block) {
 	if b.gone {
 		return

@@ -66,8 +66,8 @@ func TestSharedPool(t *testing.T) {
 				t.Errorf("device %d, memory %d: %d …", dev, i, b[:4])
 			}
 			there.must(there.MemcpyHtoD(there.th, got, bytes.Repeat([]byte{9}, n)))
-			if ordinal, res := there.PointerGetAttribute(there.th, driver.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, got); res != ok ||
-				ordinal[0] != uint64(dev) {
+			const device = driver.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+			if ordinal, res := there.PointerGetAttribute(there.th, device, got); res != ok || ordinal[0] != uint64(dev) {
 				t.Errorf("the memory is of device %d, %v; want %d", ordinal, res, dev)
 			}
 			if i == 0 {
@@ -147,12 +147,14 @@ func TestSharedPoolResults(t *testing.T) {
 	defer physical.Close()
 	second := func(_ any, res driver.Result) driver.Result { return res }
 	for name, c := range map[string]struct{ got, want driver.Result }{
-		"another handle":            {second(r.MemPoolExportToShareableHandle(r.th, p, driver.CU_MEM_HANDLE_TYPE_FABRIC, 0)), invalid},
+		"another handle": {second(r.MemPoolExportToShareableHandle(r.th, p, driver.CU_MEM_HANDLE_TYPE_FABRIC, 0)),
+			invalid},
 		"flags":                     {second(r.MemPoolExportToShareableHandle(r.th, p, 1, 1)), invalid},
 		"export of an imported one": {second(r.MemPoolExportToShareableHandle(r.th, q, 1, 0)), invalid},
 		"import of another file": {second(r.MemPoolImportFromShareableHandle(r.th, driver.HostPtr(physical.Fd()), 1, 0)),
 			driver.ResultUnknown},
-		"import of no file":            {second(r.MemPoolImportFromShareableHandle(r.th, 1<<32-1, 1, 0)), driver.ResultUnknown},
+		"import of no file": {second(r.MemPoolImportFromShareableHandle(r.th, 1<<32-1, 1, 0)),
+			driver.ResultUnknown},
 		"an allocation of an imported": {second(r.MemAllocFromPoolAsync(r.th, 64, q, s)), invalid},
 		"an imported one as current":   {r.DeviceSetMemPool(r.th, 0, q), invalid},
 		"export of imported memory":    {second(r.MemPoolExportPointer(r.th, open)), invalid},

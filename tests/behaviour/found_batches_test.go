@@ -221,7 +221,7 @@ func foundBatches() []found {
 				c.res("bytes-"+k.name, c.MemcpyPeer(c.at, m.b, k.dst, m.a, k.src, 1))
 			}
 		}},
-		{famBatches, "rows-beyond-the-pitch", "a copy of rows that begin where they reach into the next row", func(c *raw) {
+		{famBatches, "rows-beyond-the-pitch", "a copy of rows that begin where they reach into the next", func(c *raw) {
 			m := c.batched()
 			pool, res := c.MemAllocAsync(c.at, 64, m.s)
 			c.must("cuMemAllocAsync", res)

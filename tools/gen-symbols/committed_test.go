@@ -148,11 +148,11 @@ func TestFramesStayOnStack(t *testing.T) {
 }
 
 // implementedHere returns the methods of the software driver.
-func implementedHere(t *testing.T) methods {
+func implementedHere(t *testing.T) map[string]bool {
 	t.Helper()
-	found, err := implementedMethods(moduleRoot + "/internal/sim")
+	methods, err := implementedMethods(moduleRoot + "/internal/sim")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found
+	return methods
 }

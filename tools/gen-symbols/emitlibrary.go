@@ -118,12 +118,9 @@ type numberedCall struct {
 
 // newLibrary decides what every exported function does. A function without a typed call makes the
 // call of another interface of the same function, if both prototypes have the same arguments.
-func newLibrary(m *manifest, calls *callPlan, plan *libraryPlan, implemented methods) *library {
+func newLibrary(m *manifest, calls *callPlan, plan *libraryPlan, implemented map[string]bool) *library {
 	lib := &library{m: m.confirmed(), plan: plan}
-	usable := func(c *call) bool {
-		_, there := implemented[c.method]
-		return there && (!c.isVague() || plan.sized[c.fact.export] != "")
-	}
+	usable := func(c *call) bool { return implemented[c.method] && (!c.isVague() || plan.sized[c.fact.export] != "") }
 	number := func(c *call, own bool) int {
 		i := slices.IndexFunc(lib.calls, func(n numberedCall) bool { return n.call == c && n.own == own })
 		if i < 0 {
@@ -174,7 +171,7 @@ func (s *stub) implemented() bool { return s.byHand || s.call != nil }
 // emitLibrary returns the generated files of the C library by their path in the module, with
 // slashes.
 func emitLibrary(m *manifest, calls, libcuda source, manifestName string,
-	implemented methods) (map[string][]byte, error) {
+	implemented map[string]bool) (map[string][]byte, error) {
 	callPlan, err := parseCalls(calls, m)
 	if err != nil {
 		return nil, err

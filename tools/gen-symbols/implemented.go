@@ -9,17 +9,10 @@ import (
 	"strings"
 )
 
-// methods are the methods of the software driver. The value says that the method does something. Others only
-// look at the arguments, and then return an error.
-type methods map[string]bool
-
-// refuses is what the comment of a method says that only looks at the arguments.
-const refuses = ", which is not supported."
-
 // implementedMethods returns the methods that the type Driver declares in the Go files of a folder.
 // Methods that it has because it embeds another type do not count.
-func implementedMethods(dir string) (methods, error) {
-	found := methods{}
+func implementedMethods(dir string) (map[string]bool, error) {
+	methods := map[string]bool{}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -28,7 +21,7 @@ func implementedMethods(dir string) (methods, error) {
 		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") {
 			continue
 		}
-		file, err := goparser.ParseFile(gotoken.NewFileSet(), dir+"/"+e.Name(), nil, goparser.SkipObjectResolution|goparser.ParseComments)
+		file, err := goparser.ParseFile(gotoken.NewFileSet(), dir+"/"+e.Name(), nil, goparser.SkipObjectResolution)
 		if err != nil {
 			return nil, err
 		}
@@ -39,26 +32,24 @@ func implementedMethods(dir string) (methods, error) {
 			}
 			if star, ok := fn.Recv.List[0].Type.(*ast.StarExpr); ok {
 				if id, ok := star.X.(*ast.Ident); ok && id.Name == "Driver" {
-					found[fn.Name.Name] = !strings.Contains(fn.Doc.Text(), refuses)
+					methods[fn.Name.Name] = true
 				}
 			}
 		}
 	}
-	if len(found) == 0 {
+	if len(methods) == 0 {
 		return nil, fmt.Errorf("%s declares no methods of a type Driver", dir)
 	}
-	return found, nil
+	return methods, nil
 }
 
 // emitImplemented writes the page that says which functions the software driver has.
-func emitImplemented(plan *callPlan, implemented methods, byHand map[string]bool) string {
+func emitImplemented(plan *callPlan, implemented, byHand map[string]bool) string {
 	var b strings.Builder
-	var has, refused, inC, lacks []string
+	var has, inC, lacks []string
 	for _, c := range plan.calls {
-		switch does, there := implemented[c.method]; {
-		case there && !does:
-			refused = append(refused, c.fact.export)
-		case does:
+		switch {
+		case implemented[c.method]:
 			has = append(has, c.fact.export)
 		case byHand[c.fact.export]:
 			inC = append(inC, c.fact.export)
@@ -70,13 +61,12 @@ func emitImplemented(plan *callPlan, implemented methods, byHand map[string]bool
 		"The [software driver](testing.md) has %d of the driver's functions, older interfaces included. "+
 		"The library in C has\n%d more, which it makes of others. The other %d return CUDA_ERROR_NOT_SUPPORTED (801), "+
 		"and in "+
-		"Go those %d do, too:\nthere the error also matches `errors.ErrUnsupported`. %d of them look at their arguments "+
-		"first, as an H200 does.\n",
-		len(has), len(inC), len(refused)+len(lacks), len(inC), len(refused))
+		"Go those %d do, too:\nthere the error also matches `errors.ErrUnsupported`.\n",
+		len(has), len(inC), len(lacks), len(inC))
 	for _, part := range []struct {
 		title string
 		names []string
-	}{{"What it has", has}, {"What it has in C only", inC}, {"What it lacks, with other errors for wrong arguments", refused}, {"What it lacks", lacks}} {
+	}{{"What it has", has}, {"What it has in C only", inC}, {"What it lacks", lacks}} {
 		fmt.Fprintf(&b, "\n## %s\n\n", part.title)
 		line := ""
 		for i, name := range part.names {

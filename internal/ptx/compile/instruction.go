@@ -212,8 +212,8 @@ func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Op
 // their values.
 func ofBF16(v *variant) bool { return v.T() == "bf16" || v.Get("u") == "bf16" }
 
-// restricted returns an error for an operand that NVIDIA's compiler rejects although it has the right
-// type.
+// restricted returns an error for an operand that NVIDIA's compiler (driver 580) rejects although it
+// has the right type.
 func (t *translator) restricted(v *variant, w isa.Operand, have syntax.Operand) *Error {
 	constant, n := have.Kind == syntax.Literal, have.Number.Bits
 	float := constant && isFloat(have.Number)
@@ -223,7 +223,7 @@ func (t *translator) restricted(v *variant, w isa.Operand, have syntax.Operand) 
 	case constant && v.Name == "stackrestore", float && v.Name == "bmsk":
 		return t.unsupported("a constant")
 	case constant && (v.Name == "discard" || v.Name == "applypriority") && w.Role == 'i' && n != 128:
-		return t.unsupported(fmt.Sprintf("%d bytes", int64(n)))
+		return t.unsupported(fmt.Sprintf("%d bytes instead of 128", int64(n)))
 	case v.Name == "setmaxnreg" && t.Text.Features == "":
 		return t.unsupported(fmt.Sprintf("the target is not sm_%da", max(t.Text.Target, 90)))
 	case v.Name == "setmaxnreg" && constant && (n < 24 || n > 256 || n%8 != 0):

@@ -434,6 +434,17 @@ func (t *translator) memory(o *vm.Op, operand syntax.Operand) (s *symbol, err *E
 	return s, err
 }
 
+// infers reports whether the instruction takes a variable's state space for its own, if it names none.
+func (v *variant) infers(space syntax.Space) bool {
+	switch {
+	case v.Special == "ld" || v.Special == "st":
+		return space == syntax.Global || space == syntax.Shared || space == syntax.Local
+	case v.Name == "atom" || v.Name == "red":
+		return space == syntax.Shared && !v.Has("vec")
+	}
+	return false
+}
+
 // access translates the address of a load or store, and chooses its function by the state space.
 func (t *translator) access(v *variant, o *vm.Op, operand syntax.Operand) *Error {
 	s, err := t.memory(o, operand)
@@ -441,9 +452,7 @@ func (t *translator) access(v *variant, o *vm.Op, operand syntax.Operand) *Error
 		return err
 	}
 	space := v.Get("space")
-	if space == "" && s != nil && (v.Special == "ld" || v.Special == "st") &&
-		(s.space == syntax.Global || s.space == syntax.Shared || s.space == syntax.Local) ||
-		space == "" && s != nil && s.space == syntax.Shared && (v.Name == "atom" || v.Name == "red") && !v.Has("vec") {
+	if space == "" && s != nil && v.infers(s.space) {
 		space = s.space.String()[1:] // a variable says where it is
 		_, o.Run = v.With("space", space)
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 // declared has the registers of the tests in this file.
-const declared = textHeader + `.const .align 4 .b32 c; .visible .entry k(.param .u64 in, .param .u64 out) { .reg .b16 h<4>; .reg .b32 r<4>; .reg .b64 d<4>;
-	.reg .pred p, q; .shared .align 16 .b8 s[64]; .local .align 16 .b8 l[64]; `
+const declared = textHeader + `.const .align 4 .b32 c; .visible .entry k(.param .u64 in, .param .u64 out) {
+	.reg .b16 h<4>; .reg .b32 r<4>; .reg .b64 d<4>; .reg .pred p, q; .shared .align 16 .b8 s[64]; .local .align 16 .b8 l[64]; `
 
 // TestRejected compiles instructions that the compiler of NVIDIA's driver 580 rejects, each beside one
 // that it accepts. Random programs have found them.

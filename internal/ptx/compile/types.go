@@ -51,7 +51,8 @@ func registerType(v *variant, w isa.Operand) string {
 		return untyped
 	case fixed && (v.Has("u16x2") || v.Has("s16x2")):
 		return "f16x2"
-	case fixed && name[0] == 'v' && name != "vote" && (!strings.HasPrefix(name, "vset") || w.Role == 'a' || w.Role == 'b'):
+	case fixed && name[0] == 'v' && name != "vote" &&
+		(!strings.HasPrefix(name, "vset") || w.Role == 'a' || w.Role == 'b'):
 		return "s32"
 	case fixed && v.Type(w)[0] == 'f':
 		return v.Type(w)
@@ -159,8 +160,8 @@ func (t *translator) unfit(v *variant, w isa.Operand, have syntax.Operand) *Erro
 			continue
 		}
 		// Whether a wider register fits depends on the instruction.
-		if s := t.lookup(part.Name); part.Kind == syntax.Name && s != nil && s.space == syntax.Reg && s.elements == nil &&
-			s.v.Type != "pred" && s.size == size && !fits(s.v.Type, want) {
+		if s := t.lookup(part.Name); part.Kind == syntax.Name && s != nil && s.space == syntax.Reg &&
+			s.elements == nil && s.v.Type != "pred" && s.size == size && !fits(s.v.Type, want) {
 			return t.unsupported(fmt.Sprintf("register %s has type %s", part.Name, s.v.Type))
 		}
 	}

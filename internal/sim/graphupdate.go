@@ -1,0 +1,222 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// GraphExecUpdate is cuGraphExecUpdate.
+func (d *Driver) GraphExecUpdate(_ *driver.Thread, h driver.GraphExec, g driver.Graph) (driver.GraphNode, int32,
+	driver.Result) {
+	info, r := d.updateExec(h, g, true)
+	return info.ErrorNode, info.Result, r
+}
+
+// GraphExecUpdateV2 is cuGraphExecUpdate_v2.
+func (d *Driver) GraphExecUpdateV2(_ *driver.Thread, h driver.GraphExec, g driver.Graph) (
+	driver.GraphExecUpdateResultInfo, driver.Result) {
+	return d.updateExec(h, g, false)
+}
+
+// updateExec gives an executable graph the work of another graph with the same structure.
+func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
+	byNumber bool) (info driver.GraphExecUpdateResultInfo, r driver.Result) {
+	const name, failed = "cuGraphExecUpdate", driver.ResultGraphExecUpdateFailure
+	defer d.mu.Unlock()
+	info.Result = driver.CU_GRAPH_EXEC_UPDATE_ERROR
+	g, r := d.graphOf(name, gh)
+	if r != ok {
+		return info, r
+	}
+	x, r := d.execOf(name, h)
+	if r != ok {
+		return info, r
+	}
+	if g.allocates() && g.allocating > 0 && x.allocates != g { // as on an H200, which names no reason
+		info.Result = driver.CU_GRAPH_EXEC_UPDATE_SUCCESS
+		return info, driver.ResultNotSupported
+	}
+	for _, n := range g.nodes {
+		n.work = n.current()
+	}
+	u := graphUpdate{byNumber: byNumber,
+		priorities: x.flags&driver.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY != 0}
+	wrong := u.compare(x.shape, g.shape)
+	for _, p := range u.pairs {
+		if wrong == nil && p.own.work.alloc != p.its.work.alloc {
+			wrong = failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR, p.its, nil)
+		}
+	}
+	if wrong != nil {
+		return *wrong, failed
+	}
+	if d.lost != ok && slices.ContainsFunc(g.nodes, (*node).usesContext) {
+		return info, failed
+	}
+	x.values = maps.Clone(x.values) // kernels may read it
+	for _, p := range u.pairs {
+		if c := p.its.work.cond; c != nil { // the executable graph keeps its values
+			x.values[c.handle] = x.values[p.own.work.cond.handle]
+			continue
+		}
+		p.own.work = p.its.work
+	}
+	x.countAllocating(g)
+	info.Result = driver.CU_GRAPH_EXEC_UPDATE_SUCCESS
+	return info, ok
+}
+
+// usesContext reports whether the node's parameters cannot be set after a sticky error.
+func (n *node) usesContext() bool {
+	switch n.work.node {
+	case kernelNode, memcpyNode, memsetNode, batchMemOpNode:
+		return true
+	}
+	return false
+}
+
+// nodePair is a node of an executable graph, and the one of another graph whose work it gets.
+type nodePair struct{ own, its *node }
+
+// failedUpdate says why an update fails, and which nodes are named.
+func failedUpdate(why int32, named, from *node) *driver.GraphExecUpdateResultInfo {
+	info := &driver.GraphExecUpdateResultInfo{Result: why}
+	if named != nil {
+		info.ErrorNode = named.handle
+	}
+	if from != nil {
+		info.ErrorFromNode = from.handle
+	}
+	return info
+}
+
+// graphUpdate finds out which node of an executable graph gets the work of which node of another graph.
+type graphUpdate struct {
+	byNumber   bool // as cuGraphExecUpdate does it, and not cuGraphExecUpdate_v2
+	priorities bool // the executable graph has priorities of nodes
+	pairs      []nodePair
+}
+
+// compare makes pairs of the nodes of graphs, also of bodies. It says what is wrong if it finds none.
+func (u *graphUpdate) compare(own, its shape) *driver.GraphExecUpdateResultInfo {
+	if u.byNumber {
+		return u.pairNumbers(own, its)
+	}
+	return u.pairSinks(own, its)
+}
+
+// pairNumbers makes pairs of the nodes before which as many nodes were added, also nodes that were removed. For each
+// pair, it first compares the nodes that come after them. This is what cuGraphExecUpdate does on an H200.
+func (u *graphUpdate) pairNumbers(own, its shape) *driver.GraphExecUpdateResultInfo {
+	if own.added != its.added {
+		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, nil, nil)
+	}
+	all := make([]nodePair, its.added)
+	for _, n := range own.nodes {
+		all[n.number].own = n
+	}
+	for _, n := range its.nodes {
+		all[n.number].its = n
+	}
+	for _, p := range all {
+		switch {
+		case p == nodePair{}: // both were removed
+			continue
+		case p.own == nil, p.its == nil, !maps.Equal(numbersAfter(p.own), numbersAfter(p.its)):
+			return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, p.its, nil)
+		}
+		if wrong := u.pair(p); wrong != nil {
+			return wrong
+		}
+	}
+	return nil
+}
+
+// numbersAfter returns the data of the edges from a node, by the numbers of the nodes that they go to.
+func numbersAfter(n *node) map[int]driver.GraphEdgeData {
+	list := make(map[int]driver.GraphEdgeData, len(n.before))
+	for _, o := range n.before {
+		list[o.number] = o.data[n]
+	}
+	return list
+}
+
+// pairSinks makes pairs of the sinks in their order, and then of the nodes that the nodes of a pair come after,
+// in the order of the edges. This is what cuGraphExecUpdate_v2 does on an H200.
+func (u *graphUpdate) pairSinks(own, its shape) *driver.GraphExecUpdateResultInfo {
+	const topology = driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED
+	if len(own.nodes) != len(its.nodes) {
+		return failedUpdate(topology, nil, nil)
+	}
+	var pairs []nodePair
+	found, taken := make(map[*node]*node), make(map[*node]bool)
+	pair := func(m, n *node) {
+		found[n], taken[m] = m, true
+		pairs = append(pairs, nodePair{m, n})
+	}
+	for i := range max(len(own.sinks), len(its.sinks)) { // the last one is the first
+		switch {
+		case i == len(its.sinks):
+			return failedUpdate(topology, nil, nil)
+		case i == len(own.sinks):
+			return failedUpdate(topology, its.sinks[len(its.sinks)-1-i], nil)
+		}
+		pair(own.sinks[len(own.sinks)-1-i], its.sinks[len(its.sinks)-1-i])
+	}
+	for i := 0; i < len(pairs); i++ {
+		m, n := pairs[i].own, pairs[i].its
+		if len(m.after) != len(n.after) {
+			return failedUpdate(topology, n, nil)
+		}
+		if wrong := u.pair(pairs[i]); wrong != nil {
+			return wrong
+		}
+		for k, b := range n.after {
+			a := m.after[k]
+			other, is := found[b]
+			switch {
+			case m.data[a] != n.data[b], is && other != a, !is && taken[a]:
+				return failedUpdate(topology, n, b)
+			case !is:
+				pair(a, b)
+			}
+		}
+	}
+	return nil
+}
+
+// pair adds a pair, or says why the node of the executable graph cannot get the work of the other one.
+func (u *graphUpdate) pair(p nodePair) *driver.GraphExecUpdateResultInfo {
+	a, b := &p.own.work, &p.its.work
+	if a.node != b.node {
+		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, p.its, nil)
+	}
+	child := graphUpdate{byNumber: u.byNumber} // its pairs do not count, as all of the work is replaced
+	if wrong := child.compare(a.childShape, b.childShape); wrong != nil {
+		return wrong
+	}
+	const priority = driver.CU_LAUNCH_ATTRIBUTE_PRIORITY
+	was, had := a.attributes[priority]
+	is, has := b.attributes[priority]
+	switch {
+	case !a.batch.sameShape(b.batch), !a.sameRows(b), b.node == memcpyNode && a.memoryTypes != b.memoryTypes:
+		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, p.its, nil)
+	case a.attributes.options().cooperative != b.attributes.options().cooperative,
+		u.priorities && (had != has || was != is):
+		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED, p.its, nil)
+	case b.cond != nil && (a.cond.kind != b.cond.kind || a.cond.number != b.cond.number ||
+		len(a.cond.shapes) != len(b.cond.bodies)):
+		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, p.its, nil)
+	}
+	if b.cond != nil {
+		for i, body := range b.cond.bodies {
+			if wrong := u.compare(a.cond.shapes[i], body.shape); wrong != nil {
+				return wrong
+			}
+		}
+	}
+	u.pairs = append(u.pairs, p)
+	return nil
+}
