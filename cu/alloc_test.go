@@ -58,6 +58,9 @@ func TestAllocations(t *testing.T) {
 			r.ok(exec.SetKernel(kernel, fn, shape, Ptr(mem), F32(2),
 				U64(3)))
 		},
+		"GraphExec.SetKernels": func() {
+			r.ok(exec.SetKernels(KernelUpdate{kernel, fn, shape, args}, KernelUpdate{kernel, fn, shape, otherArgs}))
+		},
 		"GraphExec.SetMemset":     func() { r.ok(exec.SetMemset(set, mem, 2)) },
 		"GraphExec.SetCopy":       func() { r.ok(exec.SetCopy(copied, mem, host.Span(8, 8))) },
 		"GraphNode.SetKernel":     func() { r.ok(kernel.SetKernel(fn, shape, args...)) },

@@ -175,6 +175,21 @@ func BenchmarkHandles(b *testing.B) {
 			exec.SetKernel(node, axpy, oneThread, args...)
 		}
 	})
+	list := make([]KernelUpdate, 32)
+	for i := range list {
+		list[i] = KernelUpdate{must(graph.AddKernel(axpy, oneThread, args))(b), axpy, oneThread, args}
+	}
+	many := must(graph.Instantiate())(b)
+	defer func() { many.Close() }()
+	b.Run("kernel node/one of 32", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := many.SetKernels(list...); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(list)), "ns/node")
+	})
 	other := r.stream(r.gpu)
 	b.Run("wait/stream of stream", func(b *testing.B) {
 		b.ReportAllocs()

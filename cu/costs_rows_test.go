@@ -304,7 +304,7 @@ func (r *costRig) addGraph() {
 	}, nil}, fewInARow, r.sync)
 }
 
-// addGraphUpdate adds the replacement of the arguments of 32 kernel nodes, one after the other.
+// addGraphUpdate adds the replacement of the arguments of 32 kernel nodes, one after the other and at once.
 func (r *costRig) addGraphUpdate() {
 	const nodes = 32
 	kernel, tab := r.kernel(4), r.drv.table
@@ -341,6 +341,14 @@ func (r *costRig) addGraphUpdate() {
 		}))
 		return ns(n)
 	}
+	updates, all := make([]KernelUpdate, nodes), make([]*driver.KernelNodeParams, nodes)
+	raws, results := make([]driver.GraphNode, nodes), make([]driver.Result, nodes)
+	for i, n := range list {
+		updates[i], all[i], raws[i] = KernelUpdate{n, kernel, oneThread, args}, &p, n.raw
+	}
+	perNode := func(f func() error) func(int) float64 {
+		return func(n int) float64 { return r.cu("", "", f).ns(max(1, n/nodes)) / nodes }
+	}
 	r.add(cost{"cuGraphExecKernelNodeSetParams, 32 nodes, 4 arguments", many / 4, []way{
 		inC,
 		r.bareInContext("Table.GraphExecKernelNodeSetParams", inTable), // without a context the driver crashes
@@ -348,6 +356,13 @@ func (r *costRig) addGraphUpdate() {
 			i++
 			return x.SetKernel(list[i%nodes], kernel, oneThread, args...)
 		}),
+		{wayTable, "Table.GraphExecKernelNodeSetParamsAll in the context, per node", "", perNode(func() error {
+			if res := tab.GraphExecKernelNodeSetParamsAll(r.inContext(), raw, raws, all, results); res != driver.ResultSuccess {
+				return res
+			}
+			return nil
+		})},
+		{wayCu, "GraphExec.SetKernels, per node", "", perNode(func() error { return x.SetKernels(updates...) })},
 	}, nil}, 0, nil)
 }
 

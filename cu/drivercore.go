@@ -65,8 +65,9 @@ type framePools struct {
 	frames  sync.Pool // of *workFrame
 	batches sync.Pool // of *batch
 	// nodeCalls are of *nodeCall.
-	nodeCalls sync.Pool
-	cores     sync.Pool // of *coreSlab
+	nodeCalls     sync.Pool
+	kernelBatches sync.Pool // of *kernelBatch
+	cores         sync.Pool // of *coreSlab
 }
 
 // waiting is how a Driver waits for the GPU.

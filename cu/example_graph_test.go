@@ -151,6 +151,39 @@ func ExampleGraphExec_SetKernel() {
 	fmt.Println("the memory is set:", enabled)
 }
 
+// The arguments of all kernels of an executable graph are replaced at once.
+func ExampleGraphExec_SetKernels() {
+	g, err := gpu.NewGraph()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer g.Close()
+	one := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
+	updates := make([]cu.KernelUpdate, 8)
+	for i := range updates {
+		n, err := g.AddKernel(spin, one, []cu.Arg{cu.U64(1000)})
+		if err != nil {
+			log.Fatal(err)
+		}
+		updates[i] = cu.KernelUpdate{Node: n, Kernel: spin, Config: one}
+	}
+	exec, err := g.Instantiate()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer exec.Close()
+	for i := range updates {
+		updates[i].Args = []cu.Arg{cu.U64(uint64(i) * 100)}
+	}
+	if err := exec.SetKernels(updates...); err != nil {
+		log.Fatal(err) // it says which updates failed
+	}
+	if err := exec.Launch(s); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("kernels with new arguments:", len(updates))
+}
+
 // Part of a graph is captured, and other nodes come after it.
 func ExampleGraph_Capture() {
 	g, err := gpu.NewGraph()

@@ -187,6 +187,7 @@ var programs = map[string]program{
 	"EventFlags_external":           {run: ExampleEventFlags_external, prints: "the graph has run\n"},
 	"Graph":                         {run: ExampleGraph, prints: "a millisecond, at least: true\n"},
 	"GraphExec_SetKernel":           {run: ExampleGraphExec_SetKernel, prints: "the memory is set: false\n"},
+	"GraphExec_SetKernels":          {run: ExampleGraphExec_SetKernels, prints: "kernels with new arguments: 8\n"},
 	"GraphExec_Update":              {run: ExampleGraphExec_Update, prints: "[2 2]\n"},
 	"Graph_Capture":                 {run: ExampleGraph_Capture, prints: "memset\n"},
 	"HostMem_ReadAt":                {run: ExampleHostMem_ReadAt, prints: "on\n"},

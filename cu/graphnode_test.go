@@ -116,7 +116,8 @@ func TestGraphNodeStorm(t *testing.T) {
 		}
 		defer other.Close()
 		return errors.Join(x.Launch(r.s), x.SetMemset(n, other, 2), x.Launch(r.other), x.SetEnabled(n, false),
-			n.SetMemset(other, 3), x.SetKernel(kernel, r.spin, oneThread, U64(2)), n.Remove())
+			n.SetMemset(other, 3), x.SetKernel(kernel, r.spin, oneThread, U64(2)),
+			x.SetKernels(KernelUpdate{kernel, r.spin, oneThread, []Arg{U64(3)}}), n.Remove())
 	}
 	var wg sync.WaitGroup
 	for range 4 {

@@ -69,17 +69,22 @@ func (gc *graphCore) nodeCall(op string) *nodeCall {
 
 // end ends the call. The caller holds no lock.
 func (c *nodeCall) end() {
+	d := c.gc.ctx.drv
+	c.finish()
+	d.nodeCalls.Put(c)
+}
+
+// finish is end for a call whose memory does not go back to the pool.
+func (c *nodeCall) finish() {
 	if len(c.acquired)+len(c.dropped) != 0 {
 		c.leaveAll()
 	}
 	if c.args.borrowed {
 		c.args.restore()
 	}
-	d := c.gc.ctx.drv
 	c.gc, c.xc, c.ctx, c.host, c.node, c.use, c.cooperative = nil, nil, nil, nil, 0, nodeUse{}, false
 	c.attrs, c.done, c.partly = nil, false, ""
 	c.objects = c.objects[:0]
-	d.nodeCalls.Put(c)
 }
 
 // leaveAll ends the calls in flight on objects. Those that earlier launches of an executable graph may
@@ -409,13 +414,14 @@ func (c *nodeCall) observeSet(w races.NodeWork) {
 
 // set replaces the work of the node.
 func (c *nodeCall) set() error {
-	var res driver.Result
 	if c.xc != nil {
-		res = c.setExec()
-	} else {
-		res = c.setGraph()
+		return c.finishSet(c.setExec())
 	}
-	var err error
+	return c.finishSet(c.setGraph())
+}
+
+// finishSet notes what the node uses from now on. res is the driver's answer.
+func (c *nodeCall) finishSet(res driver.Result) (err error) {
 	switch {
 	case res == driver.ResultSuccess:
 	case c.xc != nil:
@@ -431,7 +437,9 @@ func (c *nodeCall) set() error {
 		c.use.cooperative, c.use.attrs = c.cooperative, c.attrs
 		set.know(c.node, c.use)
 	}
-	c.dropped = set.replace(c.node, c.use, c.objects, c.dropped)
+	if len(c.acquired) != 0 || len(c.objects) != len(c.use.objects) { // else they are those of before
+		c.dropped = set.replace(c.node, c.use, c.objects, c.dropped)
+	}
 	return err
 }
 

@@ -524,6 +524,15 @@ var raceTests = []struct {
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.read(p.b)
 	}, 1},
+	{"node with another kernel in the executable graph", func(p *scene) {
+		g := p.graph()
+		k := get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}))
+		x := p.exec(g)
+		p.do(x.SetKernels(cu.KernelUpdate{Node: k, Kernel: p.k, Config: grid, Args: []cu.Arg{cu.Ptr(p.m), cu.U64(0)}}))
+		p.do(x.Launch(p.a))
+		p.order(func() error { return p.b.WaitStream(p.a) })
+		p.read(p.b)
+	}, 1},
 	{"node with another kernel in the graph", func(p *scene) {
 		g := p.graph()
 		k := get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.ConstPtr(p.m), cu.U64(0)}))

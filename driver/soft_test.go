@@ -506,6 +506,31 @@ func TestSoftwareRecordAll(t *testing.T) {
 	}
 }
 
+// TestSoftwareSetKernels passes wrong lengths, and asks a driver that is too old.
+func TestSoftwareSetKernels(t *testing.T) {
+	s, tab := newSoft()
+	nodes, params, results := []GraphNode{1, 2}, make([]*KernelNodeParams, 2), make([]Result, 2)
+	for name, res := range map[string]Result{
+		"too few results":    tab.GraphExecKernelNodeSetParamsAll(At{}, 1, nodes, params, results[:1]),
+		"too few parameters": tab.GraphExecKernelNodeSetParamsAll(At{}, 1, nodes, params[:1], results),
+	} {
+		if res != ResultInvalidValue {
+			t.Errorf("%s: %v", name, res)
+		}
+	}
+	if res := tab.GraphExecKernelNodeSetParamsAll(At{}, 1, nil, nil, nil); res != ResultSuccess {
+		t.Errorf("of none: %v", res)
+	}
+	if res := tab.GraphExecKernelNodeSetParamsAll(At{}, 1, nodes, params, results); res != ResultSuccess ||
+		tab.Missing(results[0]) == nil || tab.Missing(results[1]) == nil {
+		t.Errorf("on a driver without graphs: %v, %v", res, results)
+	}
+	old := NewSoftware(version{s, 11080})
+	if res := old.GraphExecKernelNodeSetParamsAll(At{}, 1, nodes, params, results); old.Missing(res) == nil {
+		t.Errorf("on CUDA 11.8: %v", res)
+	}
+}
+
 // TestSoftwareAllocations checks that a call to a software driver allocates nothing.
 func TestSoftwareAllocations(t *testing.T) {
 	s, tab := newSoft()

@@ -405,6 +405,30 @@ func (t *Table) StreamWaitEventAll(at At, s Stream, events []Event, results []Re
 	return t.each(at, symStreamWaitEvent, &e)
 }
 
+// GraphExecKernelNodeSetParamsAll replaces the parameters of each kernel node of an executable graph by
+// those with the same index. The driver reads them during the call. See [Table.EventQueryAll].
+func (t *Table) GraphExecKernelNodeSetParamsAll(
+	at At, x GraphExec, nodes []GraphNode, params []*KernelNodeParams, results []Result,
+) Result {
+	switch {
+	case len(results) < len(nodes) || len(params) < len(nodes):
+		return ResultInvalidValue
+	case len(nodes) == 0:
+		return ResultSuccess
+	case t.soft != nil && t.version < 12000:
+		return missing(symGraphExecKernelNodeSetParams_v2)
+	case t.soft != nil:
+		return t.softEach(at, results[:len(nodes)], func(th *Thread, i int) Result {
+			return t.software().GraphExecKernelNodeSetParams(th, x, nodes[i], params[i])
+		})
+	}
+	e := ccall.Each{N: uintptr(len(nodes)), Results: unsafe.Pointer(&results[0])}
+	e.A[0].Base = unsafe.Pointer(&x)
+	e.A[1].Base, e.A[1].Stride = unsafe.Pointer(&nodes[0]), unsafe.Sizeof(nodes[0])
+	e.A[2].Base, e.A[2].Stride = unsafe.Pointer(&params[0]), unsafe.Sizeof(params[0])
+	return t.each(at, symGraphExecKernelNodeSetParams_v2, &e)
+}
+
 // softEach calls a software driver once for each result.
 func (t *Table) softEach(at At, results []Result, call func(th *Thread, i int) Result) Result {
 	th, res := t.enter(at)

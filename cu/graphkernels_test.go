@@ -1,0 +1,164 @@
+package cu
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/purecu/purecu/cusim"
+)
+
+// kernelsBench is a graph of kernels one after the other, each of which adds a number to four floats.
+type kernelsBench struct {
+	*nodeBench
+	nodes []GraphNode
+	x     *GraphExec
+}
+
+func newKernelsBench(t *testing.T, n int) *kernelsBench {
+	b := &kernelsBench{nodeBench: newNodeBench(t)}
+	g := must(b.gpu.NewGraph())(t)
+	last := must(g.AddMemset(b.mem, 0))(t)
+	for range n {
+		last = must(g.AddKernel(b.add, fourThreads, []Arg{Ptr(b.mem), U32(4), F32(1)}, last))(t)
+		b.nodes = append(b.nodes, last)
+	}
+	must(g.AddCopy(b.out, b.mem, last))(t)
+	b.x = must(g.Instantiate())(t)
+	t.Cleanup(func() { b.ok(errors.Join(b.s.Synchronize(), b.x.Close(), g.Close())) })
+	return b
+}
+
+// update makes a node add a number.
+func (b *kernelsBench) update(i int, v float32) KernelUpdate {
+	return KernelUpdate{b.nodes[i], b.add, fourThreads, []Arg{Ptr(b.mem), U32(4), F32(v)}}
+}
+
+// TestGPUSetKernels replaces the arguments of more nodes than one transition into C takes, of one node twice, and of
+// nodes of which some are refused.
+func TestGPUSetKernels(t *testing.T) {
+	const n = batchSize + 6
+	b := newKernelsBench(t, n)
+	b.runs("before", b.x, n)
+	var list []KernelUpdate
+	for i := range n {
+		list = append(list, b.update(i, float32(i)))
+	}
+	b.ok(b.x.SetKernels(list...))
+	b.runs("all replaced", b.x, n*(n-1)/2)
+	b.ok(b.x.SetKernels(b.update(1, 100), b.update(2, 5), b.update(1, 3)))
+	b.runs("one replaced twice", b.x, n*(n-1)/2-1-2+5+3)
+	b.ok(b.x.SetKernels())
+
+	wide := b.update(4, 9)
+	wide.Config.Block = Dim3{X: 4096}
+	err := b.x.SetKernels(b.update(0, 1), wide, KernelUpdate{}, b.update(2, 6))
+	var batch *BatchError
+	if !errors.As(err, &batch) || len(batch.Errs) != 4 || batch.Errs[0] != nil || batch.Errs[3] != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(batch.Errs[1], ResultInvalidValue) || !strings.Contains(batch.Errs[1].Error(), "4096") {
+		t.Errorf("a block of 4096 threads: %v", batch.Errs[1])
+	}
+	if !errors.Is(batch.Errs[2], ErrNil) {
+		t.Errorf("no node: %v", batch.Errs[2])
+	}
+	b.runs("two of four replaced", b.x, n*(n-1)/2-1-2+5+3+1+1)
+}
+
+// TestSetKernelsRefused passes updates that are refused before the driver is called, among others.
+func TestSetKernelsRefused(t *testing.T) {
+	b := newKernelsBench(t, 3)
+	other := must(b.gpu.NewGraph())(t)
+	defer other.Close()
+	foreign := must(other.AddKernel(b.add, fourThreads, []Arg{Ptr(b.mem), U32(4), F32(1)}))(t)
+	closed := must(b.gpu.Alloc(16))(t)
+	b.ok(closed.Close())
+	good := b.update(0, 7)
+	with := func(f func(u *KernelUpdate)) KernelUpdate {
+		u := b.update(1, 1)
+		f(&u)
+		return u
+	}
+	for _, c := range []struct {
+		name string
+		bad  KernelUpdate
+		want error
+	}{
+		{"no node", with(func(u *KernelUpdate) { u.Node = GraphNode{} }), ErrNil},
+		{"no kernel", with(func(u *KernelUpdate) { u.Kernel = nil }), ErrNil},
+		{"node of another graph", with(func(u *KernelUpdate) { u.Node = foreign }), ResultInvalidValue},
+		{"node that sets memory", with(func(u *KernelUpdate) { u.Node = b.set }), ResultInvalidValue},
+		{"no arguments", with(func(u *KernelUpdate) { u.Args = nil }), ResultInvalidValue},
+		{"closed memory", with(func(u *KernelUpdate) { u.Args[0] = Ptr(closed) }), ErrClosed},
+		{"cooperative", with(func(u *KernelUpdate) { u.Config.Flags = LaunchCooperative }), ResultInvalidValue},
+	} {
+		for _, list := range [][]KernelUpdate{{c.bad, good}, {good, c.bad}, {good, c.bad, b.update(2, 7)}} {
+			b.ok(b.x.SetKernels(b.update(0, 1), b.update(2, 1)))
+			err := b.x.SetKernels(list...)
+			var batch *BatchError
+			if !errors.As(err, &batch) || len(batch.Unwrap()) != 1 || !errors.Is(err, c.want) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			b.runs(c.name, b.x, float32(7+1+6*(len(list)-2)+1))
+		}
+	}
+	for _, x := range []*GraphExec{nil, {}} {
+		if err := x.SetKernels(good); !errors.Is(err, ErrNil) {
+			t.Error(err)
+		}
+	}
+	b.ok(b.x.Close())
+	if err := b.x.SetKernels(good, good); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// TestSetKernelsObjects replaces the memory of nodes: the executable graph keeps what it uses, and nothing else.
+func TestSetKernelsObjects(t *testing.T) {
+	for _, version := range []int{11080, 13000} { // before CUDA 12.0 each node is a call of its own
+		r := newSoft(t, cusim.Version(version))
+		add := must(must(r.gpu.LoadModule([]byte(spinPTX)))(t).Function("add"))(t)
+		memory := func(want int) {
+			t.Helper()
+			r.ok(r.gpu.Synchronize())
+			if n := r.sim.Census()["device memory"]; n != want {
+				t.Errorf("%d pieces of memory, want %d", n, want)
+			}
+		}
+		var mem []*DeviceMem
+		for range 3 {
+			mem = append(mem, must(r.gpu.Alloc(16))(t))
+		}
+		to := func(n GraphNode, m *DeviceMem) KernelUpdate {
+			return KernelUpdate{n, add, fourThreads, []Arg{Ptr(m), U32(4), F32(1)}}
+		}
+		g := must(r.gpu.NewGraph())(t)
+		first := must(g.AddKernel(add, fourThreads, to(GraphNode{}, mem[0]).Args))(t)
+		second := must(g.AddKernel(add, fourThreads, to(GraphNode{}, mem[0]).Args, first))(t)
+		x := must(g.Instantiate())(t)
+		r.ok(x.SetKernels(to(first, mem[1]), to(second, mem[2])))
+		r.ok(errors.Join(g.Close(), mem[0].Close(), mem[1].Close(), mem[2].Close()))
+		memory(2)
+		r.ok(x.Close())
+		memory(0)
+	}
+}
+
+// TestSetKernelsOfBody replaces the arguments of nodes of a graph and of the body of a condition.
+func TestSetKernelsOfBody(t *testing.T) {
+	b := newNodeBench(t)
+	args := func(v float32) []Arg { return []Arg{Ptr(b.mem), U32(4), F32(v)} }
+	g := must(b.gpu.NewGraph())(t)
+	set := must(g.AddMemset(b.mem, 0))(t)
+	own := must(g.AddKernel(b.add, fourThreads, args(1), set))(t)
+	n, body, err := g.AddIf(must(g.NewConditionAt(1))(t), own)
+	b.ok(err)
+	inner := must(body.AddKernel(b.add, fourThreads, args(1)))(t)
+	must(g.AddCopy(b.out, b.mem, n))(t)
+	x := must(g.Instantiate())(t)
+	update := func(n GraphNode, v float32) KernelUpdate { return KernelUpdate{n, b.add, fourThreads, args(v)} }
+	b.ok(x.SetKernels(update(own, 10), update(inner, 20), update(own, 30)))
+	b.runs("nodes of a graph and of a body", x, 50)
+	b.ok(errors.Join(b.s.Synchronize(), x.Close(), g.Close()))
+}
