@@ -58,11 +58,10 @@ func openFile(fd int, size uint64) *memoryFile {
 	if sizeOfFile(fd) != size {
 		return nil
 	}
-	own, err := syscall.Dup(fd)
-	if err != nil {
+	own := duplicate(fd)
+	if own < 0 {
 		return nil
 	}
-	syscall.CloseOnExec(own)
 	return &memoryFile{file: os.NewFile(uintptr(own), "memory"), size: size}
 }
 
@@ -88,13 +87,16 @@ func (s *memoryFile) bytes() []byte {
 }
 
 // duplicate returns a new descriptor, or -1.
-func (s *memoryFile) duplicate() int {
-	fd, err := syscall.Dup(int(s.file.Fd()))
-	if err != nil {
+func (s *memoryFile) duplicate() int { return duplicate(int(s.file.Fd())) }
+
+// duplicate returns a new descriptor of an open file, or -1. No program that is started gets it, not even
+// one that is started meanwhile.
+func duplicate(fd int) int {
+	own, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, 0)
+	if errno != 0 {
 		return -1
 	}
-	syscall.CloseOnExec(fd)
-	return fd
+	return int(own)
 }
 
 // close ends the use of the memory by this process.
