@@ -82,8 +82,10 @@ func (d *Driver) IpcGetMemHandle(th *driver.Thread, p driver.DevicePtr) (handle 
 	switch {
 	case b == nil, b.kind != deviceBlock, b.gone, b.leaving:
 		return handle, driver.ResultInvalidValue
-	case b.shared == nil && !d.space.share(b):
-		return handle, driver.ResultNotSupported
+	case b.shared == nil:
+		if r := d.space.share(b); r != ok {
+			return handle, r
+		}
 	}
 	h := ipcMemHandle{
 		pid: uint32(os.Getpid()), fd: b.shared.file.descriptor(), namespace: pidNamespace(),
@@ -93,10 +95,10 @@ func (d *Driver) IpcGetMemHandle(th *driver.Thread, p driver.DevicePtr) (handle 
 }
 
 // share moves the content of a block to a file, if other processes can open it. No kernel is executed.
-func (a *addressSpace) share(b *block) bool {
-	f, id := newIPCMemory(b.size)
-	if f == nil {
-		return false
+func (a *addressSpace) share(b *block) driver.Result {
+	f, id, r := newIPCMemory(b.size)
+	if r != ok {
+		return r
 	}
 	data := f.bytes()[:b.size:b.size]
 	if !b.untouched() {
@@ -105,7 +107,7 @@ func (a *addressSpace) share(b *block) bool {
 	b.data, b.shared = data, &ipcMemory{file: f, id: id}
 	b.defined = nil // nobody knows what other processes write
 	a.regions.Store(nil)
-	return true
+	return ok
 }
 
 // IpcOpenMemHandle is cuIpcOpenMemHandle_v2. As on an H200, a context that opens memory again gets

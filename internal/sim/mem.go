@@ -104,6 +104,7 @@ type addressSpace struct {
 	building bool
 
 	closing []*memoryFile // see closeFiles
+	shrunk  []*memPool    // pools that processes share, and that have given chunks back: see closeFiles
 
 	// The functions of PinnedMemory, or nil for Go's heap.
 	alloc func(size uint64) []byte
@@ -192,8 +193,7 @@ func (a *addressSpace) remove(b *block) {
 	}
 	switch b.kind {
 	case poolBlock:
-		b.unused()
-		a.closes(b.chunk.pool)
+		a.unused(b)
 	case mappedBlock:
 		a.drop(b.mapping.physical)
 	case deviceBlock, moduleBlock:
@@ -346,13 +346,13 @@ func (d *Driver) freeMemoryOf(c *context) {
 		}
 		d.space.remove(b)
 	}
-	d.closeFiles()
 	if len(c.dev.contexts) == 0 {
 		for _, p := range c.dev.pools {
-			p.trim(0)
+			d.space.trim(p, 0)
 		}
 		c.dev.trimGraphs()
 	}
+	d.closeFiles()
 }
 
 // MemGetInfo is cuMemGetInfo_v2.

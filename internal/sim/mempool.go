@@ -39,6 +39,7 @@ type chunk struct {
 	pool       *memPool
 	addr, size uint64
 	offset     uint64 // in the file of the pool
+	allocated  uint64 // bytes from the beginning on that the file system has allocated
 	live       int    // number of blocks that are not freed
 	free       []piece
 }
@@ -92,7 +93,7 @@ func (p *memPool) take(d *Driver, n uint64, fits func(*piece) bool) (c *chunk, g
 	for _, c := range p.chunks {
 		for i := range c.free {
 			q := &c.free[i]
-			if q.size < n || !fits(q) {
+			if q.size < n || !fits(q) || !c.allocate(q.addr+n) {
 				continue
 			}
 			got := *q
@@ -147,7 +148,7 @@ func (p *memPool) reserve(d *Driver, n uint64) bool {
 	}
 	if room := deviceMemory - p.dev.memory; size > room {
 		for _, other := range p.dev.pools {
-			other.trim(0)
+			d.space.trim(other, 0)
 		}
 		if size > deviceMemory-p.dev.memory {
 			return false
@@ -163,6 +164,9 @@ func (p *memPool) reserve(d *Driver, n uint64) bool {
 	if c.addr, there = d.space.place(size); !there {
 		return false
 	}
+	if !c.allocate(c.addr + n) {
+		return false
+	}
 	c.free = []piece{{addr: c.addr, size: size}}
 	p.chunks = append(p.chunks, c)
 	p.dev.memory += size
@@ -170,8 +174,10 @@ func (p *memPool) reserve(d *Driver, n uint64) bool {
 	return true
 }
 
-// trim gives unused chunks back until no more than keep bytes are reserved.
-func (p *memPool) trim(keep uint64) {
+// trim gives unused chunks of a pool back until no more than keep bytes are reserved. A pool that is
+// destroyed gives its file away with the last chunk.
+func (a *addressSpace) trim(p *memPool, keep uint64) {
+	before := len(p.chunks)
 	p.chunks = slices.DeleteFunc(p.chunks, func(c *chunk) bool {
 		if c.live > 0 || p.reserved.now <= keep && !p.imported {
 			return false
@@ -182,13 +188,21 @@ func (p *memPool) trim(keep uint64) {
 		}
 		return true
 	})
+	switch {
+	case p.file == nil:
+	case p.destroyed && len(p.chunks) == 0:
+		a.closing = append(a.closing, p.file)
+		p.file = nil
+	case len(p.chunks) < before && !p.imported && !slices.Contains(a.shrunk, p):
+		a.shrunk = append(a.shrunk, p)
+	}
 }
 
 // synchronized is called when the program has waited for work on a device. Pools then give memory
 // back that they do not use, and that exceeds their thresholds.
 func (d *Driver) synchronized(v *device) {
 	for _, p := range v.pools {
-		p.trim(p.threshold)
+		d.space.trim(p, p.threshold)
 	}
 }
 
@@ -231,8 +245,8 @@ func (b *block) freed(s *stream, o *op) {
 	b.chunk.free = slices.Insert(b.chunk.free, 0, q) // it is preferred to memory that was never used
 }
 
-// unused is called when the block's free is done.
-func (b *block) unused() {
+// unused is called when the free of a pool's block is done.
+func (a *addressSpace) unused(b *block) {
 	c, p := b.chunk, b.chunk.pool
 	if c.live--; c.live > 0 {
 		return
@@ -244,7 +258,7 @@ func (b *block) unused() {
 		c.free = []piece{q}
 	}
 	if p.destroyed {
-		p.trim(0)
+		a.trim(p, 0)
 	}
 }
 
@@ -342,7 +356,7 @@ func (d *Driver) MemPoolCreate(th *driver.Thread, props driver.MemPoolProps) (dr
 	}
 	var f *memoryFile
 	if props.HandleTypes != driver.CU_MEM_HANDLE_TYPE_NONE {
-		if f = newMemoryFile(poolFileSize(v.ordinal)); f == nil {
+		if f = newMemoryFile(poolFileSize(v.ordinal), 0); f == nil {
 			return 0, driver.ResultOutOfMemory
 		}
 		if f.mapped() == nil {
@@ -371,8 +385,7 @@ func (d *Driver) MemPoolDestroy(th *driver.Thread, h driver.MemoryPool) driver.R
 		p.dev.currentPool = p.dev.pool
 	}
 	p.destroyed = true
-	p.trim(0)
-	d.space.closes(p)
+	d.space.trim(p, 0)
 	d.closeFiles()
 	p.dev.pools = slices.DeleteFunc(p.dev.pools, func(other *memPool) bool { return other == p })
 	d.objects.remove(uintptr(h))
@@ -441,7 +454,8 @@ func (d *Driver) MemPoolTrimTo(th *driver.Thread, h driver.MemoryPool, keep uint
 	if r != ok {
 		return r
 	}
-	p.trim(keep)
+	d.space.trim(p, keep)
+	d.closeFiles()
 	return ok
 }
 

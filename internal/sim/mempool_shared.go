@@ -18,8 +18,7 @@ func poolFileSize(ordinal int) uint64 {
 
 // room returns a part of the pool's file that no chunk has.
 func (p *memPool) room(size uint64) (offset uint64, there bool) {
-	byOffset := func(a, b *chunk) int { return cmp.Compare(a.offset, b.offset) }
-	for _, c := range slices.SortedFunc(slices.Values(p.chunks), byOffset) {
+	for _, c := range p.byOffset() {
 		if c.offset-offset >= size {
 			break
 		}
@@ -37,12 +36,40 @@ func (c *chunk) content(addr, n uint64) []byte {
 	return c.pool.file.mapped()[at : at+n : at+n]
 }
 
-// closes gives the file of a pool away that has been destroyed, and has no memory any more.
-func (a *addressSpace) closes(p *memPool) {
-	if p.destroyed && len(p.chunks) == 0 && p.file != nil {
-		a.closing = append(a.closing, p.file)
-		p.file = nil
+// allocate makes the file system allocate the chunk's part of the pool's file up to an address. It reports
+// false if the file system is full.
+func (c *chunk) allocate(end uint64) bool {
+	from, to := c.allocated, (end-c.addr+chunkUnit-1)/chunkUnit*chunkUnit
+	if c.pool.file == nil || to <= from {
+		return true
 	}
+	if !c.pool.file.allocate(c.offset+from, to-from) {
+		return false
+	}
+	c.allocated = to
+	return true
+}
+
+// discard gives the parts of the pool's file that no chunk has back to the file system.
+func (p *memPool) discard() {
+	if p.file == nil {
+		return
+	}
+	end := uint64(0)
+	for _, c := range p.byOffset() {
+		if c.offset > end {
+			p.file.discard(end, c.offset-end)
+		}
+		end = c.offset + c.size
+	}
+	if all := poolFileSize(p.dev.ordinal); end < all {
+		p.file.discard(end, all-end)
+	}
+}
+
+// byOffset returns the chunks in the order in which they are in the pool's file.
+func (p *memPool) byOffset() []*chunk {
+	return slices.SortedFunc(slices.Values(p.chunks), func(a, b *chunk) int { return cmp.Compare(a.offset, b.offset) })
 }
 
 // MemPoolExportToShareableHandle is cuMemPoolExportToShareableHandle. The handle is the descriptor of the

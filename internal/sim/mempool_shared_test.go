@@ -103,23 +103,41 @@ func TestSharedPool(t *testing.T) {
 // TestSharedPoolRoom reserves and gives back memory of a pool again and again: the parts of its file are used again.
 func TestSharedPoolRoom(t *testing.T) {
 	r := newLab(t)
-	p := r.sharedPool(0, 0)
+	h := r.sharedPool(0, 0)
+	p, _ := find[memPool](r.Driver, "", poolKind, uintptr(h))
 	s := r.newStream()
-	const large = deviceMemory / 4
+	const large = chunkSize + chunkUnit
 	for range 10 {
 		var list []driver.DevicePtr
 		for _, n := range []uint64{large, 64, 2 * large} {
-			m, res := r.MemAllocFromPoolAsync(r.th, n, p, s)
+			m, res := r.MemAllocFromPoolAsync(r.th, n, h, s)
 			r.must(res)
 			r.must(r.MemsetD8Async(r.th, m+driver.DevicePtr(n-1), 1, 1, s))
 			list = append(list, m)
+		}
+		if last := p.byOffset()[2]; last.offset+last.size != 3*large+chunkSize {
+			t.Fatalf("the last chunk is at %#x", last.offset)
 		}
 		for _, m := range list {
 			r.must(r.MemFreeAsync(r.th, m, s))
 		}
 		r.must(r.StreamSynchronize(r.th, s)) // gives the chunks back
 	}
-	r.must(r.MemPoolDestroy(r.th, p))
+	r.must(r.MemPoolDestroy(r.th, h))
+}
+
+// TestSharedPoolEnds looks for a part of a file that other chunks have nearly filled.
+func TestSharedPoolEnds(t *testing.T) {
+	p := &memPool{dev: &device{}}
+	all := poolFileSize(0)
+	p.chunks = []*chunk{{offset: all - 2*chunkSize, size: chunkSize}, {offset: chunkSize, size: all - 4*chunkSize}}
+	for size, want := range map[uint64]uint64{
+		1: 0, chunkSize: 0, chunkSize + 1: all - chunkSize, all: all - chunkSize, // without room
+	} {
+		if got, there := p.room(size); got != want || there != (size <= chunkSize) {
+			t.Errorf("%#x bytes: %#x, %v; want %#x", size, got, there, want)
+		}
+	}
 }
 
 // TestSharedPoolResults makes calls about shared pools that fail.

@@ -54,16 +54,20 @@ func (a *addressSpace) drop(p *physical) {
 	}
 }
 
-// closeFiles closes the files of memory that does not exist any more. A kernel that is executed at
-// present may access such memory.
+// closeFiles closes the files of memory that does not exist any more, and gives parts of the files of
+// pools back. A kernel that is executed at present may access such memory.
 func (d *Driver) closeFiles() {
-	if len(d.space.closing) == 0 || d.engine.executing > 0 {
+	a := &d.space
+	if len(a.closing)+len(a.shrunk) == 0 || d.engine.executing > 0 {
 		return
 	}
-	for _, f := range d.space.closing {
+	for _, p := range a.shrunk {
+		p.discard()
+	}
+	for _, f := range a.closing {
 		f.close()
 	}
-	d.space.closing = nil
+	a.closing, a.shrunk = nil, nil
 }
 
 // mapping is physical memory at an address: that of its block.
@@ -320,7 +324,7 @@ func (d *Driver) MemCreate(_ *driver.Thread, size uint64, prop driver.MemAllocat
 	}
 	p := &physical{dev: v, prop: prop, size: size}
 	if prop.RequestedHandleTypes&driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR != 0 {
-		if p.shared = newMemoryFile(size); p.shared == nil {
+		if p.shared = newMemoryFile(size, size); p.shared == nil {
 			return 0, driver.ResultOutOfMemory
 		}
 	}

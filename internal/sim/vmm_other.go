@@ -2,12 +2,18 @@
 
 package sim
 
+import "github.com/purecu/purecu/driver"
+
 const canShareMemory = false
 
 // memoryFile does not exist on this platform.
 type memoryFile struct{}
 
-func newMemoryFile(uint64) *memoryFile { return nil }
+func newMemoryFile(uint64, uint64) *memoryFile { return nil }
+
+func (s *memoryFile) allocate(uint64, uint64) bool { return false }
+
+func (s *memoryFile) discard(uint64, uint64) {}
 
 func openMemoryFile(int) (*memoryFile, uint64) { return nil, 0 }
 
@@ -21,7 +27,9 @@ func (s *memoryFile) duplicate() int { return -1 }
 
 func (s *memoryFile) close() {}
 
-func newIPCMemory(uint64) (*memoryFile, ipcID) { return nil, ipcID{} }
+func newIPCMemory(uint64) (*memoryFile, ipcID, driver.Result) {
+	return nil, ipcID{}, driver.ResultNotSupported
+}
 
 func openIPCMemory(*ipcMemHandle) *memoryFile { return nil }
 

@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"os"
 	"syscall"
+
+	"github.com/purecu/purecu/driver"
 )
 
 // canShareMemory says that physical memory can be shared with other processes.
@@ -19,18 +21,35 @@ type memoryFile struct {
 	memory []byte
 }
 
-// newMemoryFile creates a file, or returns nil.
-func newMemoryFile(size uint64) *memoryFile {
+// newMemoryFile creates a file, or returns nil. The file system has allocated the first bytes, as a process
+// that accesses others gets a signal if the file system is full.
+func newMemoryFile(size, allocated uint64) *memoryFile {
 	for _, dir := range ipcDirs() {
 		f, err := os.CreateTemp(dir, "purecu-memory-")
 		if err != nil {
 			continue
 		}
 		_ = os.Remove(f.Name())
-		if f.Truncate(int64(size)) == nil {
+		if f.Truncate(int64(size)) == nil && allocateFile(f, 0, allocated) == nil {
 			return &memoryFile{file: f, size: size}
 		}
 		_ = f.Close()
+	}
+	return nil
+}
+
+// allocate makes the file system allocate a part that has no content yet, and reports false if it is full.
+func (s *memoryFile) allocate(offset, n uint64) bool { return allocateFile(s.file, offset, n) == nil }
+
+// writeZeros does what allocateFile does where a file system cannot allocate a part.
+func writeZeros(f *os.File, offset, n uint64) error {
+	zeros := make([]byte, min(n, 1<<20))
+	for n > 0 {
+		part := zeros[:min(n, uint64(len(zeros)))]
+		if _, err := f.WriteAt(part, int64(offset)); err != nil {
+			return err
+		}
+		offset, n = offset+uint64(len(part)), n-uint64(len(part))
 	}
 	return nil
 }
@@ -108,19 +127,20 @@ func (s *memoryFile) close() {
 }
 
 // newIPCMemory creates the file of memory that processes share, with an identifier behind the content.
-// It returns nil if other processes cannot find the file.
-func newIPCMemory(size uint64) (f *memoryFile, id ipcID) {
-	if f = newMemoryFile(rounded(size) + uint64(len(id))); f == nil {
-		return nil, id
+// Other processes must be able to find the file.
+func newIPCMemory(size uint64) (f *memoryFile, id ipcID, r driver.Result) {
+	all := rounded(size) + uint64(len(id))
+	if f = newMemoryFile(all, all); f == nil {
+		return nil, id, driver.ResultOutOfMemory
 	}
 	info, err := f.file.Stat()
 	if err != nil || !sameFile(ipcProcPath(os.Getpid(), f.descriptor()), info) || f.mapped() == nil {
 		f.close()
-		return nil, id
+		return nil, id, driver.ResultNotSupported
 	}
 	_, _ = rand.Read(id[:]) // never fails
 	copy(f.memory[f.size-uint64(len(id)):], id[:])
-	return f, id
+	return f, id, ok
 }
 
 // openIPCMemory opens the file of another process's memory, or returns nil.
