@@ -209,7 +209,7 @@ func wrongInBodies(nodes []*node, inside bool) *node {
 		if inside && !slices.Contains(inBody, n.work.node) {
 			return n
 		}
-		lists := [][]*node{n.work.child}
+		lists := [][]*node{n.current().child}
 		if n.work.cond != nil {
 			lists = nil
 			for _, b := range n.work.cond.bodies {

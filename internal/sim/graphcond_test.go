@@ -377,6 +377,48 @@ func TestConditionalUpdates(t *testing.T) {
 	update("another handle", unsupported, unsupported)
 }
 
+// TestConditionalUpdateOfChild changes the child graph of a node in a body, and updates an executable graph.
+func TestConditionalUpdateOfChild(t *testing.T) {
+	r := newConditions(t)
+	body := r.mustAdd(r.g, r.handle(1, 1), driver.CU_GRAPH_COND_TYPE_IF, 1)[0]
+	inner, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	r.write(inner, 0, 'a')
+	n, res := r.GraphAddChildGraphNode(r.th, body, nil, inner)
+	r.must(res)
+	r.must(r.GraphDestroy(r.th, inner))
+	child, res := r.GraphChildGraphNodeGetGraph(r.th, n)
+	r.must(res)
+	nodes := make([]driver.GraphNode, 1)
+	_, res = r.GraphGetNodes(r.th, child, nodes)
+	r.must(res)
+	x := r.exec()
+	r.runs("as it was", x, "a")
+	change := func(to byte) {
+		r.must(r.GraphMemsetNodeSetParams(r.th, nodes[0], &driver.MemsetNodeParams{Dst: r.p, ElementSize: 1,
+			Value: uint32(to), Width: 1, Height: 1}))
+	}
+	change('b')
+	r.runs("before the update", x, "a")
+	_, res = r.GraphExecUpdateV2(r.th, x, r.g)
+	r.must(res)
+	r.runs("after cuGraphExecUpdate_v2", x, "b")
+	change('c')
+	_, _, res = r.GraphExecUpdate(r.th, x, r.g)
+	r.must(res)
+	r.runs("after cuGraphExecUpdate", x, "c")
+
+	r.must(r.GraphExecDestroy(r.th, r.execs[0]))
+	r.execs = nil
+	e, res := r.EventCreate(r.th, 0)
+	r.must(res)
+	_, res = r.GraphAddEventRecordNode(r.th, child, nil, e)
+	r.must(res)
+	_, res = r.GraphInstantiateWithFlags(r.th, r.g, 0)
+	r.want("a record in the child graph of a body", driver.ResultInvalidValue, res)
+	r.must(r.EventDestroy(r.th, e))
+}
+
 // TestEffectsWithoutCalls launches graphs that write memory of the host after a kernel, in a batch of
 // operations and in the body of a conditional node. The program sees it without another call of the driver.
 func TestEffectsWithoutCalls(t *testing.T) {

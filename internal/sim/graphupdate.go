@@ -38,9 +38,6 @@ func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
 		info.Result = driver.CU_GRAPH_EXEC_UPDATE_SUCCESS
 		return info, driver.ResultNotSupported
 	}
-	for _, n := range g.nodes {
-		n.work = n.current()
-	}
 	u := graphUpdate{byNumber: byNumber,
 		priorities: x.flags&driver.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY != 0}
 	wrong := u.compare(x.shape, g.shape)
@@ -189,6 +186,7 @@ func (u *graphUpdate) pairSinks(own, its shape) *driver.GraphExecUpdateResultInf
 
 // pair adds a pair, or says why the node of the executable graph cannot get the work of the other one.
 func (u *graphUpdate) pair(p nodePair) *driver.GraphExecUpdateResultInfo {
+	p.its.work = p.its.current()
 	a, b := &p.own.work, &p.its.work
 	if a.node != b.node {
 		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, p.its, nil)
