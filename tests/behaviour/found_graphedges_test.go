@@ -2,6 +2,7 @@ package behaviour
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -74,6 +75,40 @@ func foundGraphEdges() []found {
 			_, why, res := c.GraphExecUpdate(c.at, x, n.graph)
 			c.res("update-with-another-kind", res)
 			c.val("reason", why)
+		}},
+		{famGraph, "edges-of-several-kinds", "which data edges get that are added together", func(c *raw) {
+			_, ctx := c.setup()
+			n := newNodes(c, ctx)
+			from := list{n.list[0]}
+			for range 3 {
+				k, res := n.add(0)
+				c.must("cuGraphAddKernelNode", res)
+				from = append(from, k)
+			}
+			of := data{programmatic, {}, order}
+			edges := func(name string, to driver.GraphNode) {
+				from, of := make(list, 8), make(data, 8)
+				count, res := c.GraphNodeGetDependenciesV2(c.at, to, from, of)
+				c.res(name, res)
+				kinds := []string{}
+				for i := range min(count, uint64(len(of))) {
+					kinds = append(kinds, fmt.Sprint(of[i].FromPort, "-", of[i].Type))
+				}
+				c.val(name+"-kinds", strings.Join(kinds, " "))
+			}
+			c.res("to-one", c.GraphAddDependenciesV2(c.at, n.graph, from[:3], list{from[3], from[3], from[3]}, of))
+			edges("to-one-edges", from[3])
+			p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_KERNEL}
+			*p.Kernel() = driver.KernelNodeParamsV3(n.kernel)
+			added, _, res := c.GraphAddNode(c.at, n.graph, from[:3], of, p)
+			if c.res("of-a-new-node", res); res == driver.ResultSuccess {
+				edges("of-a-new-node-edges", added)
+			}
+			of[0] = driver.GraphEdgeData{}
+			added, _, res = c.GraphAddNode(c.at, n.graph, from[:3], of, p)
+			if c.res("full-first", res); res == driver.ResultSuccess {
+				edges("full-first-edges", added)
+			}
 		}},
 	}
 }
