@@ -32,7 +32,8 @@ type work struct {
 	kernel     *function
 	child      []*node
 	childShape shape
-	// childOf is the graph that the child graph is a copy of, or nil for the node of a copy.
+	// childOf is the graph whose copy the program has made the child graph of a node, or nil. A clone's nodes have
+	// child graphs, too, but these do not count as copies of that graph: see graph.copies.
 	childOf *graph
 	// These are of a kernel. pointers has the addresses of its arguments for C code, or is nil.
 	function    driver.Function
@@ -341,7 +342,7 @@ func (c *capture) joined() bool {
 		list = list[:len(list)-1]
 		if !before[n] {
 			before[n] = true
-			list = append(list, n.after...)
+			list = append(list, n.dependencies...)
 		}
 	}
 	ends := slices.Clone(c.lost)

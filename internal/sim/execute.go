@@ -59,17 +59,17 @@ type execution struct {
 	fault  *vm.Fault
 	late   bool // the virtual time does not wait for it any more
 	ended  bool // by Finish
-	// overtime says that the kernel was stopped because of KernelLimit.
-	overtime atomic.Bool
+	// pastLimit says that the kernel was stopped because of KernelLimit.
+	pastLimit atomic.Bool
 }
 
 // KernelLimit is cusim.KernelLimit.
 func KernelLimit(limit time.Duration) Option { return func(d *Driver) { d.kernelLimit = limit } }
 
-// overtime returns the error of a kernel that has been stopped because of KernelLimit, or nil. at is where
+// limitFault returns the error of a kernel that was stopped because of KernelLimit, or nil. at is where
 // one of its threads was.
-func (d *Driver) overtime(x *execution, at *vm.Fault) *vm.Fault {
-	if at == nil || !x.overtime.Load() {
+func (d *Driver) limitFault(x *execution, at *vm.Fault) *vm.Fault {
+	if at == nil || !x.pastLimit.Load() {
 		return nil
 	}
 	f := *at
@@ -133,7 +133,7 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 		var timer *time.Timer
 		if d.kernelLimit > 0 {
 			timer = time.AfterFunc(d.kernelLimit, func() {
-				x.overtime.Store(true)
+				x.pastLimit.Store(true)
 				x.Stop.Stop()
 			})
 		}
@@ -143,7 +143,7 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 				timer.Stop()
 			}
 			if fault == nil {
-				fault = d.overtime(x, work.Stopped)
+				fault = d.limitFault(x, work.Stopped)
 			}
 			found := d.describeFound(work.Findings)
 			d.mu.Lock()

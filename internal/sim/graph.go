@@ -35,7 +35,7 @@ type graph struct {
 	execs int
 	// allocating is how many executable graphs there are that got nodes from the graph when it allocated memory.
 	allocating int
-	// copies is how many clones of the graph, and copies of it in child nodes, there are.
+	// copies is how many clones of the graph there are, and nodes with a copy of it that the program has added.
 	copies int
 	// of is the graph that this one is a clone of, or nil.
 	of *graph
@@ -64,12 +64,12 @@ func (s shape) of(copies map[*node]*node) shape {
 
 // node is a node of a graph.
 type node struct {
-	handle driver.GraphNode
-	graph  *graph
-	work   work
-	after  []*node
-	before []*node // the nodes that have it in after, in the order in which the edges were added
-	// data has what is not a full dependency of the edges from nodes in after.
+	handle       driver.GraphNode
+	graph        *graph
+	work         work
+	dependencies []*node // the nodes that it comes after
+	dependents   []*node // the nodes that come after it, in the order in which the edges were added
+	// data has what is not a full dependency of the edges from its dependencies.
 	data map[*node]driver.GraphEdgeData
 	// number says how many nodes were added before, also to the graph that this one is a clone of.
 	number int
@@ -113,11 +113,11 @@ func (g *graph) add(w *work, after []*node) *node {
 
 // remove removes a node and its edges.
 func (g *graph) remove(n *node) {
-	for len(n.after) > 0 {
-		g.removeEdge(edge{from: n.after[0], to: n})
+	for len(n.dependencies) > 0 {
+		g.removeEdge(edge{from: n.dependencies[0], to: n})
 	}
-	for len(n.before) > 0 {
-		g.removeEdge(edge{from: n, to: n.before[0]})
+	for len(n.dependents) > 0 {
+		g.removeEdge(edge{from: n, to: n.dependents[0]})
 	}
 	is := func(other *node) bool { return other == n }
 	g.nodes, g.sinks = slices.DeleteFunc(g.nodes, is), slices.DeleteFunc(g.sinks, is)
@@ -127,7 +127,7 @@ func (g *graph) remove(n *node) {
 // addEdge adds an edge.
 func (g *graph) addEdge(e edge) {
 	e.to.connect(e.from, e.data)
-	if len(e.from.before) == 1 { // else it was no sink
+	if len(e.from.dependents) == 1 { // else it was no sink
 		g.sinks = slices.DeleteFunc(g.sinks, func(n *node) bool { return n == e.from })
 	}
 }
@@ -135,7 +135,7 @@ func (g *graph) addEdge(e edge) {
 // removeEdge removes an edge.
 func (g *graph) removeEdge(e edge) {
 	e.to.disconnect(e.from)
-	if len(e.from.before) == 0 {
+	if len(e.from.dependents) == 0 {
 		g.sinks = append(g.sinks, e.from)
 	}
 }

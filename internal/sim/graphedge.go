@@ -18,13 +18,13 @@ func isFull(e driver.GraphEdgeData) bool { return e == driver.GraphEdgeData{} }
 
 // connect adds an edge from another node.
 func (n *node) connect(from *node, data driver.GraphEdgeData) {
-	n.after, from.before = append(n.after, from), append(from.before, n)
+	n.dependencies, from.dependents = append(n.dependencies, from), append(from.dependents, n)
 	n.setData(from, data)
 }
 
 // disconnect removes the edge from another node.
 func (n *node) disconnect(from *node) {
-	n.after, from.before = without(n.after, from), without(from.before, n)
+	n.dependencies, from.dependents = without(n.dependencies, from), without(from.dependents, n)
 	delete(n.data, from)
 }
 
@@ -47,14 +47,14 @@ func (n *node) setData(from *node, data driver.GraphEdgeData) {
 
 // follow adds the edges of another node, between copies.
 func (n *node) follow(of *node, copies map[*node]*node) {
-	for _, b := range of.after {
+	for _, b := range of.dependencies {
 		n.connect(copies[b], of.data[b])
 	}
 }
 
 // mayOverlap makes a captured kernel begin when the kernels before it have triggered it.
 func (n *node) mayOverlap() {
-	for _, b := range n.after {
+	for _, b := range n.dependencies {
 		e := edge{b, n, driver.GraphEdgeData{FromPort: driver.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
 			Type: driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC}}
 		if e.valid() {
@@ -152,22 +152,22 @@ func (d *Driver) GraphGetEdgesV2(_ *driver.Thread, h driver.Graph, from, to []dr
 	}
 	var edges []edge
 	for _, n := range g.nodes {
-		edges = append(edges, n.edgesAfter()...)
+		edges = append(edges, n.edgesFrom()...)
 	}
 	return listEdges(edges, from, to, data)
 }
 
-// edgesBefore returns the edges to a node.
-func (n *node) edgesBefore() (edges []edge) {
-	for _, b := range n.after {
+// edgesTo returns the edges from a node's dependencies.
+func (n *node) edgesTo() (edges []edge) {
+	for _, b := range n.dependencies {
 		edges = append(edges, edge{b, n, n.data[b]})
 	}
 	return edges
 }
 
-// edgesAfter returns the edges from a node.
-func (n *node) edgesAfter() (edges []edge) {
-	for _, o := range n.before {
+// edgesFrom returns the edges to a node's dependents.
+func (n *node) edgesFrom() (edges []edge) {
+	for _, o := range n.dependents {
 		edges = append(edges, edge{n, o, o.data[n]})
 	}
 	return edges
@@ -187,7 +187,7 @@ func (d *Driver) GraphNodeGetDependenciesV2(_ *driver.Thread, h driver.GraphNode
 	if r != ok {
 		return 0, r
 	}
-	return listEdges(n.edgesBefore(), nodes, nil, data)
+	return listEdges(n.edgesTo(), nodes, nil, data)
 }
 
 // GraphNodeGetDependentNodes is cuGraphNodeGetDependentNodes.
@@ -204,7 +204,7 @@ func (d *Driver) GraphNodeGetDependentNodesV2(_ *driver.Thread, h driver.GraphNo
 	if r != ok {
 		return 0, r
 	}
-	return listEdges(n.edgesAfter(), nil, nodes, data)
+	return listEdges(n.edgesFrom(), nil, nodes, data)
 }
 
 // GraphAddDependencies is cuGraphAddDependencies. None of the edges may exist.
@@ -227,7 +227,7 @@ func (d *Driver) GraphAddDependenciesV2(_ *driver.Thread, h driver.Graph, from, 
 		return driver.ResultInvalidValue
 	}
 	for _, e := range edges {
-		if slices.Contains(e.to.after, e.from) {
+		if slices.Contains(e.to.dependencies, e.from) {
 			return driver.ResultInvalidValue
 		}
 		e.data = edges[0].data
@@ -263,7 +263,7 @@ func (d *Driver) removeEdges(h driver.Graph, from, to []driver.GraphNode, data [
 		return driver.ResultInvalidValue
 	}
 	for _, e := range edges {
-		if !slices.Contains(e.to.after, e.from) {
+		if !slices.Contains(e.to.dependencies, e.from) {
 			return driver.ResultInvalidValue
 		}
 	}

@@ -231,7 +231,7 @@ func TestOrderOfNodes(t *testing.T) {
 		}
 		for range random.IntN(1 + len(g.nodes)) {
 			from, to := g.nodes[random.IntN(len(g.nodes))], g.nodes[random.IntN(len(g.nodes))]
-			if from != to && !slices.Contains(to.after, from) {
+			if from != to && !slices.Contains(to.dependencies, from) {
 				to.connect(from, driver.GraphEdgeData{})
 			}
 		}
@@ -244,7 +244,7 @@ func TestOrderOfNodes(t *testing.T) {
 				if taken(n) {
 					continue
 				}
-				if last = n; !slices.ContainsFunc(n.after, func(b *node) bool { return !taken(b) }) {
+				if last = n; !slices.ContainsFunc(n.dependencies, func(b *node) bool { return !taken(b) }) {
 					want = append(want, n)
 				}
 			}

@@ -159,14 +159,14 @@ func (g *graph) order() (list []*node, cycle *node) {
 	}
 	places := make(map[*node]*place, len(g.nodes))
 	for i, n := range g.nodes {
-		places[n] = &place{index: i, before: len(n.after)}
+		places[n] = &place{index: i, before: len(n.dependencies)}
 	}
 	var ready []*node
 	for _, n := range g.nodes {
-		for _, b := range n.after {
+		for _, b := range n.dependencies {
 			places[b].later = append(places[b].later, n)
 		}
-		if len(n.after) == 0 {
+		if len(n.dependencies) == 0 {
 			ready = append(ready, n)
 		}
 	}
@@ -282,7 +282,7 @@ func (d *Driver) runNodes(c *context, nodes []*node, begin *op, v conditionValue
 	for _, n := range nodes {
 		lane := &stream{ctx: cmp.Or(n.work.ctx, c), flags: driver.CU_STREAM_NON_BLOCKING}
 		after := []*op{begin}
-		for _, b := range n.after {
+		for _, b := range n.dependencies {
 			if n.data[b] == launchOrder {
 				after = append(after, starts[b])
 				continue

@@ -29,7 +29,7 @@ func (d *Driver) GraphGetRootNodes(_ *driver.Thread, h driver.Graph, to []driver
 	if r != ok {
 		return 0, r
 	}
-	roots := slices.DeleteFunc(slices.Clone(g.nodes), func(n *node) bool { return len(n.after) > 0 })
+	roots := slices.DeleteFunc(slices.Clone(g.nodes), func(n *node) bool { return len(n.dependencies) > 0 })
 	return list(roots, to), ok
 }
 

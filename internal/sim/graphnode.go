@@ -99,7 +99,7 @@ func (w *work) sameRows(other *work) bool {
 func alike(a, b []*node) bool {
 	return slices.EqualFunc(a, b, func(m, n *node) bool {
 		return m.work.node == n.work.node && alike(m.work.child, n.work.child) &&
-			slices.EqualFunc(m.after, n.after, func(x, y *node) bool {
+			slices.EqualFunc(m.dependencies, n.dependencies, func(x, y *node) bool {
 				return slices.Index(a, x) == slices.Index(b, y) && m.data[x] == n.data[y]
 			})
 	})

@@ -105,7 +105,7 @@ func (u *graphUpdate) compare(own, its shape) *driver.GraphExecUpdateResultInfo 
 }
 
 // pairNumbers makes pairs of the nodes before which as many nodes were added, also nodes that were removed. For each
-// pair, it first compares the nodes that come after them. This is what cuGraphExecUpdate does on an H200.
+// pair, it first compares their dependents. This is what cuGraphExecUpdate does on an H200.
 func (u *graphUpdate) pairNumbers(own, its shape) *driver.GraphExecUpdateResultInfo {
 	if own.added != its.added {
 		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, nil, nil)
@@ -121,7 +121,7 @@ func (u *graphUpdate) pairNumbers(own, its shape) *driver.GraphExecUpdateResultI
 		switch {
 		case p == nodePair{}: // both were removed
 			continue
-		case p.own == nil, p.its == nil, !maps.Equal(numbersAfter(p.own), numbersAfter(p.its)):
+		case p.own == nil, p.its == nil, !maps.Equal(dependentsByNumber(p.own), dependentsByNumber(p.its)):
 			return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, p.its, nil)
 		}
 		if wrong := u.pair(p); wrong != nil {
@@ -131,16 +131,16 @@ func (u *graphUpdate) pairNumbers(own, its shape) *driver.GraphExecUpdateResultI
 	return nil
 }
 
-// numbersAfter returns the data of the edges from a node, by the numbers of the nodes that they go to.
-func numbersAfter(n *node) map[int]driver.GraphEdgeData {
-	list := make(map[int]driver.GraphEdgeData, len(n.before))
-	for _, o := range n.before {
+// dependentsByNumber returns the data of the edges from a node, by the numbers of the nodes that they go to.
+func dependentsByNumber(n *node) map[int]driver.GraphEdgeData {
+	list := make(map[int]driver.GraphEdgeData, len(n.dependents))
+	for _, o := range n.dependents {
 		list[o.number] = o.data[n]
 	}
 	return list
 }
 
-// pairSinks makes pairs of the sinks in their order, and then of the nodes that the nodes of a pair come after,
+// pairSinks makes pairs of the sinks in their order, and then of the dependencies of the nodes of a pair,
 // in the order of the edges. This is what cuGraphExecUpdate_v2 does on an H200.
 func (u *graphUpdate) pairSinks(own, its shape) *driver.GraphExecUpdateResultInfo {
 	const topology = driver.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED
@@ -164,14 +164,14 @@ func (u *graphUpdate) pairSinks(own, its shape) *driver.GraphExecUpdateResultInf
 	}
 	for i := 0; i < len(pairs); i++ {
 		m, n := pairs[i].own, pairs[i].its
-		if len(m.after) != len(n.after) {
+		if len(m.dependencies) != len(n.dependencies) {
 			return failedUpdate(topology, n, nil)
 		}
 		if wrong := u.pair(pairs[i]); wrong != nil {
 			return wrong
 		}
-		for k, b := range n.after {
-			a := m.after[k]
+		for k, b := range n.dependencies {
+			a := m.dependencies[k]
 			other, is := found[b]
 			switch {
 			case m.data[a] != n.data[b], is && other != a, !is && taken[a]:
