@@ -271,6 +271,13 @@ func (w *work) takeChild(g *graph) (cycle *node) {
 	return cycle
 }
 
+// countCopy counts the copy of a graph that is the child graph of a node: one more, or one less.
+func (w *work) countCopy(by int) {
+	if w.childOf != nil {
+		w.childOf.copies += by
+	}
+}
+
 // dropChild destroys the child graph of a node.
 func (d *Driver) dropChild(n *node) {
 	if n.child != nil {

@@ -139,9 +139,7 @@ func (d *Driver) condWork(name string, th *driver.Thread, g *graph,
 
 // adopt makes a node that was added the one of its condition and its bodies, and counts the copy of a child graph.
 func (d *Driver) adopt(n *node) {
-	if n.work.childOf != nil {
-		n.work.childOf.copies++
-	}
+	n.work.countCopy(1)
 	if c := n.work.cond; c != nil {
 		d.conditions[c.handle].node = n
 		for _, b := range c.bodies {
@@ -153,9 +151,7 @@ func (d *Driver) adopt(n *node) {
 // disown destroys the bodies and the child graph of a node.
 func (d *Driver) disown(n *node) {
 	d.dropChild(n)
-	if n.work.childOf != nil {
-		n.work.childOf.copies--
-	}
+	n.work.countCopy(-1)
 	c := n.work.cond
 	if c == nil {
 		return

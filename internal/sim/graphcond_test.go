@@ -346,6 +346,33 @@ func TestConditionalCopies(t *testing.T) {
 	r.must(r.GraphDestroy(r.th, parent))
 }
 
+// TestCopiesOfReplacedChild gives a node another child graph: only that one has a copy then.
+func TestCopiesOfReplacedChild(t *testing.T) {
+	r := newConditions(t)
+	other, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	parent, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	n, res := r.GraphAddChildGraphNode(r.th, parent, nil, r.g)
+	r.must(res)
+	set := func(g driver.Graph) {
+		p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_GRAPH}
+		p.Graph().Graph = g
+		r.must(r.GraphNodeSetParams(r.th, n, p))
+	}
+	empty := r.g
+	set(other)
+	r.mustAdd(r.g, r.handle(0, 1), driver.CU_GRAPH_COND_TYPE_IF, 1)
+	r.execs = append(r.execs, r.instance(r.g, 0))
+	r.g = other
+	r.mustAdd(other, r.handle(0, 1), driver.CU_GRAPH_COND_TYPE_IF, 1)
+	_, res = r.GraphInstantiateWithFlags(r.th, other, 0)
+	r.want("beside a node with a copy", notSupported, res)
+	r.must(r.GraphDestroy(r.th, parent))
+	r.execs = append(r.execs, r.instance(other, 0))
+	r.must(r.GraphDestroy(r.th, empty))
+}
+
 // TestConditionalUpdates has which conditional nodes an update takes for the same, as on an H200: those before
 // whose handles as many were created, and with bodies that an update takes for the same.
 func TestConditionalUpdates(t *testing.T) {

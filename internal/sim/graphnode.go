@@ -21,7 +21,9 @@ func (d *Driver) change(name string, h driver.GraphNode, k nodeKindOf, w func() 
 	}
 	if r == ok {
 		d.dropChild(n)
+		n.work.countCopy(-1)
 		n.work = *made
+		n.work.countCopy(1)
 	}
 	return r
 }
