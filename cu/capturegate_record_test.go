@@ -82,6 +82,46 @@ func TestRecordsAtGate(t *testing.T) {
 	}
 }
 
+// TestTracerAddedDuringRecord adds a tracer, and closes the event, during a record on the legacy default stream. The
+// tracer is called when the record has left the gate, so that a capture in it waits for nothing.
+func TestTracerAddedDuringRecord(t *testing.T) {
+	hook := &recordHook{Software: cusim.New().Software()}
+	drv := must(Open(WithSoftware(driver.Provide(hook))))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	gate := &gpu.own.core.captureGate.Legacy
+	legacy, blocking := must(gpu.LegacyStream())(t), must(gpu.NewStream(StreamDefault))(t)
+	for _, during := range []func(){func() {}, func() { legacy.Close() }} {
+		e := must(gpu.NewEvent(EventDisableTiming))(t)
+		var remove func()
+		traced := 0
+		hook.during = func() {
+			remove = drv.AddTracer(func(tr Trace) {
+				if tr.Op != TraceEventDestroy {
+					return
+				}
+				if traced++; gate.Busy() {
+					t.Error("the gate is busy while a tracer is called")
+				}
+				g, err := blocking.Capture(CaptureThreadLocal, func() error { return nil })
+				if err = errors.Join(err, g.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+			during()
+		}
+		if err := e.Record(legacy); err != nil {
+			t.Error(err)
+		}
+		if remove(); traced != 1 {
+			t.Errorf("the tracer was called %d times", traced)
+		}
+	}
+	noErr(t, errors.Join(blocking.Close(), gpu.Close(), drv.Close()))
+}
+
 // TestRecordsOfOtherDriver records on the legacy default stream of a context that another Driver
 // uses, too: captures of that Driver see the record.
 func TestRecordsOfOtherDriver(t *testing.T) {

@@ -96,18 +96,29 @@ func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error)
 	if res == driver.ResultSuccess && !sl.recorded() {
 		sl.SetBits(slotRecorded)
 	}
-	if sl.Uncount() {
-		sl.Ended(sl)
-	}
-	if legacy {
+	switch {
+	case sl.Uncount():
+		sl.endedOn(sc, legacy)
+	case legacy:
 		sc.ReleaseMarked(sc)
-	} else {
+	default:
 		sc.leave()
 	}
 	if res != driver.ResultSuccess {
 		return true, c.ctx.callError(op, uintptr(sl.raw), res)
 	}
 	return true, nil
+}
+
+// endedOn ends the call on the stream of a record, and then destroys the closed event, as its last call has
+// ended. By now there may be a tracer. It may capture, which would wait for a marked call.
+func (sl *slot) endedOn(sc *streamCore, marked bool) {
+	defer sl.Ended(sl) // also if a tracer panics while the stream is destroyed
+	if marked {
+		sc.ReleaseMarked(sc)
+	} else {
+		sc.leave()
+	}
 }
 
 // record records the event: on its slot, or, if there is a wait for the previous record, on another
