@@ -7,8 +7,8 @@ import (
 )
 
 // DeviceMem is memory on the device: of [Context.Alloc], of a pool ([Stream.Alloc],
-// [MemPool.Alloc]), a variable of a module, what is mapped in a [VirtualMem], or memory of another
-// process ([Context.OpenIPCMem]).
+// [MemPool.Alloc]), a variable of a module, what is mapped in a [VirtualMem], memory of another
+// process ([Context.OpenIPCMem]), or memory of other code ([Context.WrapMem]).
 type DeviceMem struct {
 	_       noCopy
 	core    *memCore
@@ -58,7 +58,8 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 // The memory is then freed by the program's next freeing call, such as [Context.Synchronize]:
 // docs/blocking.md lists these calls. The same holds for memory that was abandoned. A call that
 // enqueues work on a stream counts as a call that uses all memory which earlier work on the stream
-// has used. Memory of a pool is freed in another way: see [Stream.Alloc].
+// has used. Memory of a pool is freed in another way: see [Stream.Alloc]. Memory of other code is not
+// freed: see [Context.WrapMem].
 func (m *DeviceMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFree", "device memory")

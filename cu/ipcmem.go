@@ -56,6 +56,8 @@ func (mc *memCore) exportable(op string) error {
 		why = "the memory is virtual: use PhysicalMem.Export, or Context.Alloc"
 	case moduleVariable, managedVariable:
 		why = "the memory is a variable of a module: copy it to memory of Context.Alloc"
+	case wrappedMemory, wrappedManaged:
+		why = "other code has allocated the memory: let that code share it, or copy it to memory of Context.Alloc"
 	default:
 		why = "the memory is a graph's: copy it to memory of Context.Alloc"
 	}
@@ -97,7 +99,7 @@ func (c *Context) OpenIPCMem(h IPCMemHandle) (*DeviceMem, error) {
 	default:
 		return nil, core.callError(op, 0, res)
 	}
-	mc := &memCore{is: ipcMemory, raw: raw, closeIPC: func(at driver.At) (string, driver.Result) {
+	mc := &memCore{is: ipcMemory, raw: raw, end: func(at driver.At) (string, driver.Result) {
 		return "cuIpcCloseMemHandle", t.IpcCloseMemHandle(at, raw)
 	}}
 	m := newDeviceMem(core, mc)

@@ -27,6 +27,8 @@ const (
 	virtualMemory                      // mapped by cuMemMap
 	graphMemory                        // allocated by nodes of a graph
 	ipcMemory                          // of another process, opened by cuIpcOpenMemHandle
+	wrappedMemory                      // allocated by other code of the process
+	wrappedManaged                     // the same, and managed
 )
 
 // memoryKinds has the properties of each kind.
@@ -54,6 +56,8 @@ var memoryKinds = [...]struct {
 	managedMemory:    {name: "managed memory", freeWaits: true, tracked: true, everywhere: true},
 	virtualMemory:    {name: "virtual memory", tracked: true},
 	ipcMemory:        {name: "memory of another process", freeWaits: true, tracked: true},
+	wrappedMemory:    {name: "memory of other code", tracked: true},
+	wrappedManaged:   {name: "memory of other code", tracked: true, everywhere: true},
 }
 
 // memCore is memory that the GPU can use. Its resource has its context and counts the calls in
@@ -95,9 +99,9 @@ type memCore struct {
 	// held is the memory that was taken of a node's memory, or that an executable graph has left there,
 	// or nil.
 	held atomic.Pointer[memCore]
-	// closeIPC frees memory of another process. It is a field, so that a program that opens no such
-	// memory does not contain the function.
-	closeIPC func(at driver.At) (op string, res driver.Result)
+	// end frees memory that somebody else has allocated: another process, or other code. It is a field,
+	// so that a program that uses no such memory does not contain the function.
+	end func(at driver.At) (op string, res driver.Result)
 }
 
 // virtual is a *generation. It is an interface, so that a program that maps no memory does not
@@ -165,8 +169,8 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 		return "cuMemFree", t.MemFree(at, mc.raw)
 	case virtualMemory:
 		return mc.virt.free(at)
-	case ipcMemory:
-		return mc.closeIPC(at)
+	case ipcMemory, wrappedMemory, wrappedManaged:
+		return mc.end(at)
 	case graphMemory: // nodes free it, or it is taken
 		mc.observeFree()
 		return "", driver.ResultSuccess
@@ -180,7 +184,9 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 }
 
 // managed reports whether the memory is managed.
-func (mc *memCore) managed() bool { return mc.is == managedMemory || mc.is == managedVariable }
+func (mc *memCore) managed() bool {
+	return mc.is == managedMemory || mc.is == managedVariable || mc.is == wrappedManaged
+}
 
 // usedOn notes that work which uses the memory is about to be enqueued on a stream. Calls are in
 // flight on both. The memory is not freed before the work is done. The variable of a module is not

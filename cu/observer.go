@@ -155,7 +155,7 @@ func (w *work) observeUses(op string, uses []races.Use) {
 
 // observeAllocation is called before the program gets memory.
 func (mc *memCore) observeAllocation() {
-	if mc.is == ipcMemory { // other memory may have the same address
+	if mc.end != nil { // other memory may have the same address
 		return
 	}
 	if o := mc.ctx.drv.observer(); o != nil && mc.module == nil && !mc.ofGraph {

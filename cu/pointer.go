@@ -60,30 +60,37 @@ func (c *Context) PointerInfo(addr uint64) (PointerInfo, error) {
 		return PointerInfo{}, err
 	}
 	defer c.leave()
-	attributes := []int32{driver.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, driver.CU_POINTER_ATTRIBUTE_IS_MANAGED,
+	i, _, err := core.pointerInfo(op, addr)
+	return i, err
+}
+
+// pointerInfo returns what the driver knows about an address, and how the context's device can
+// access the memory. The access is AccessNone if the driver is too old to know it.
+func (c *contextCore) pointerInfo(op string, addr uint64) (i PointerInfo, access MemAccess, err error) {
+	known := []int32{driver.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, driver.CU_POINTER_ATTRIBUTE_IS_MANAGED,
 		driver.CU_POINTER_ATTRIBUTE_CONTEXT, driver.CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
 		driver.CU_POINTER_ATTRIBUTE_HOST_POINTER, driver.CU_POINTER_ATTRIBUTE_BUFFER_ID,
 		driver.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, driver.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-		driver.CU_POINTER_ATTRIBUTE_RANGE_SIZE, driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE}
-	known := attributes
-	if core.drv.table.Version() < 11030 { // without handles of pools
-		known = known[:len(known)-1]
+		driver.CU_POINTER_ATTRIBUTE_RANGE_SIZE, driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+		driver.CU_POINTER_ATTRIBUTE_ACCESS_FLAGS}
+	if c.drv.table.Version() < 11030 { // without handles of pools
+		known = known[:len(known)-2]
 	}
-	got, res := core.pointerAttributes(known, driver.DevicePtr(addr))
-	v := [10]uint64{}
+	got, res := c.pointerAttributes(known, driver.DevicePtr(addr))
+	v := [11]uint64{}
 	switch copy(v[:], got); {
 	case res != driver.ResultSuccess:
-		return PointerInfo{}, core.callError(op, uintptr(addr), res)
+		return i, 0, c.callError(op, uintptr(addr), res)
 	case v[0] == 0:
-		return PointerInfo{}, nil
+		return i, 0, nil
 	}
-	i := PointerInfo{Type: MemoryType(v[0]), Managed: v[1] != 0, Context: uintptr(v[2]), DevicePointer: v[3],
+	i = PointerInfo{Type: MemoryType(v[0]), Managed: v[1] != 0, Context: uintptr(v[2]), DevicePointer: v[3],
 		HostPointer: v[4], BufferID: v[5], Start: v[7], Size: v[8], Pool: uintptr(v[9])}
 	// Memory such as that of a pool of the host is of no device.
-	if i.Device, err = deviceOf(core).drv.Device(int(int32(v[6]))); err != nil {
+	if i.Device, err = deviceOf(c).drv.Device(int(int32(v[6]))); err != nil {
 		i.Device = nil
 	}
-	return i, nil
+	return i, MemAccess(v[10]), nil
 }
 
 // AddressRange returns the allocation of device memory that contains an address, and its size in

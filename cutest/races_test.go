@@ -282,6 +282,15 @@ var raceTests = []struct {
 			{Dst: cu.Planes{Rows: cu.Rows{Mem: p.n.Span(8, 8)}}, Src: cu.Planes{Rows: cu.Rows{Mem: p.m.Span(8, 8)}}, Width: 1,
 				Height: 1, Depth: 1}}))
 	}, 1},
+	{"memory of other code", func(p *scene) { // the other code is this test
+		m := get[*cu.DeviceMem](p)(p.gpu.WrapMem(p.m.Handle()+4, 8))
+		p.Cleanup(func() { m.Close() })
+		p.fill(p.a)
+		p.order(func() error { return p.b.WaitStream(p.a) })
+		p.do(p.b.Copy(p.n, m.Span(1, 1)))
+		p.order(m.Close)
+		p.do(p.a.Memset(p.n, 1))
+	}, 2},
 	{"memory that is discarded", func(p *scene) {
 		m := get[*cu.HostMem](p)(p.gpu.AllocManaged(8192, cu.AttachGlobal))
 		p.Cleanup(func() { m.Close() })

@@ -12,7 +12,7 @@ const noDevice = 1<<32 - 2
 
 // PointerGetAttributes is cuPointerGetAttributes. It accepts any address, and stores zeros for what the
 // memory does not have.
-func (d *Driver) PointerGetAttributes(_ *driver.Thread, attributes []int32, data []unsafe.Pointer,
+func (d *Driver) PointerGetAttributes(th *driver.Thread, attributes []int32, data []unsafe.Pointer,
 	p driver.DevicePtr) driver.Result {
 	defer d.mu.Unlock()
 	if r := d.begin("cuPointerGetAttributes"); r != ok {
@@ -32,7 +32,7 @@ func (d *Driver) PointerGetAttributes(_ *driver.Thread, attributes []int32, data
 		var v uint64
 		switch {
 		case b != nil:
-			v, _ = d.attributeOf(b, a, uint64(p))
+			v, _ = d.attributeOf(th, b, a, uint64(p))
 		case a == driver.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 			v = noDevice
 		case a == driver.CU_POINTER_ATTRIBUTE_HOST_POINTER: // as if it were memory of the host

@@ -24,7 +24,7 @@ func (d *Driver) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (driv
 }
 
 // PointerGetAttribute is cuPointerGetAttribute. It refuses addresses that the driver does not know.
-func (d *Driver) PointerGetAttribute(_ *driver.Thread, attribute int32,
+func (d *Driver) PointerGetAttribute(th *driver.Thread, attribute int32,
 	p driver.DevicePtr) (v [2]uint64, r driver.Result) {
 	defer d.mu.Unlock()
 	if r := d.begin("cuPointerGetAttribute"); r != ok {
@@ -34,24 +34,32 @@ func (d *Driver) PointerGetAttribute(_ *driver.Thread, attribute int32,
 	if b == nil {
 		return v, driver.ResultInvalidValue
 	}
-	v[0], r = d.attributeOf(b, attribute, uint64(p))
+	v[0], r = d.attributeOf(th, b, attribute, uint64(p))
 	return v, r
 }
 
 // attributeOf returns an attribute of an address in a block.
-func (d *Driver) attributeOf(b *block, attribute int32, addr uint64) (uint64, driver.Result) {
-	if b.mapping != nil {
-		return d.mappedAttribute(b, attribute, addr)
+func (d *Driver) attributeOf(th *driver.Thread, b *block, attribute int32, addr uint64) (uint64, driver.Result) {
+	dev := b.ctx.dev
+	if c := d.thread(th).current(); c != nil {
+		dev = c.dev
+	}
+	switch {
+	case b.mapping != nil:
+		return d.mappedAttribute(b, dev, attribute, addr)
+	case attribute == driver.CU_POINTER_ATTRIBUTE_ACCESS_FLAGS && b.kind == poolBlock && !b.chunk.pool.reaches(dev):
+		return driver.CU_MEM_ACCESS_FLAGS_PROT_NONE, ok
 	}
 	return b.attribute(attribute, addr)
 }
 
-// mappedAttribute returns an attribute of an address in a mapping. Its range is the reservation.
-func (d *Driver) mappedAttribute(b *block, attribute int32, addr uint64) (v uint64, r driver.Result) {
+// mappedAttribute returns an attribute of an address in a mapping. Its range is the reservation. How the
+// device accesses it is what CUDA's documentation says, and was observed for the memory's own device.
+func (d *Driver) mappedAttribute(b *block, dev *device, attribute int32, addr uint64) (v uint64, r driver.Result) {
 	g := d.space.rangeOf(b.addr, 1)
 	switch attribute {
 	case driver.CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-		if !b.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READ) {
+		if !b.allows(dev, driver.CU_MEM_ACCESS_FLAGS_PROT_READ) {
 			return 0, driver.ResultInvalidValue
 		}
 	case driver.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -61,7 +69,7 @@ func (d *Driver) mappedAttribute(b *block, attribute int32, addr uint64) (v uint
 	case driver.CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
 		return uint64(b.mapping.physical.prop.RequestedHandleTypes), ok
 	case driver.CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-		return uint64(b.mapping.access[b.ctx.dev]), ok
+		return uint64(b.mapping.access[dev]), ok
 	}
 	return b.attribute(attribute, addr)
 }

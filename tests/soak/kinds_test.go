@@ -238,6 +238,20 @@ var kinds = []struct {
 		r.ok("Synchronize, wrapped", ws.Synchronize())
 		r.ok("Close, wrapped", ws.Close())
 	}},
+	{"wrapped memory", func(r *round) {
+		m, err := r.gpu.Alloc(64)
+		if !r.ok("Alloc", err) {
+			return
+		}
+		r.add(m)
+		w, err := r.gpu.WrapMem(m.Handle()+8, 16)
+		if !r.ok("WrapMem", err) {
+			return
+		}
+		s := r.stream
+		r.ok("Memset, wrapped", s.Memset(w, 1))
+		r.ok("Close, wrapped", w.Close()) // before the memory
+	}},
 	{"ticket", func(r *round) {
 		e, s := cu.LazyEvent(cu.EventDisableTiming), r.stream
 		r.add(e)

@@ -1,0 +1,139 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// WrapMem returns a DeviceMem for size bytes of device memory at an address (a CUdeviceptr) that
+// other code of the process has allocated: a library in C, such as NCCL, or one with tensors. The
+// memory may be of any kind that the driver knows: of cuMemAlloc, managed, of a pool, virtual, or of
+// a graph. It is used as other device memory, in copies, sets, launches and nodes of graphs, and by
+// [SpanOf].
+//
+// WrapMem asks the driver what is at the address (cuPointerGetAttributes, cuMemGetAddressRange). The
+// range must be inside one allocation, or, if it is virtual memory, be mapped everywhere. The
+// context must be that of the memory. For memory without one, such as that of pools, the context's
+// device must be able to read and write it. WrapMem fails otherwise, and for memory that is of the
+// host, or that the driver does not know. It does not wait for the GPU.
+//
+// # Lifetime
+//
+// The other code keeps the ownership. Close waits until the work that uses the memory is done, as
+// far as this package has enqueued it, and frees nothing. It returns at once if a call or a graph
+// uses the memory, or if a stream that has used it is being captured. So before the owner frees the
+// memory, end the captures, close the graphs that use it, and then the DeviceMem. Do not leave this
+// to the garbage collector.
+//
+// # What stays unsafe
+//
+// The driver is asked once. If the owner frees the memory, or unmaps it, while it is used here, work
+// fails and poisons the context, or uses other memory that is there by then. The same happens if the
+// address was of freed memory before, and the driver knows other memory there now. The package does
+// not know the owner's work: let streams wait for the owner's streams or events, and the reverse.
+// See [Context.WrapStream] and [Context.WrapEvent].
+func (c *Context) WrapMem(addr, size uint64) (*DeviceMem, error) {
+	core, err := c.enter(wrapMemOp)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	is, err := core.wrapKind(addr, size)
+	if err != nil {
+		return nil, err
+	}
+	mc := &memCore{is: is, raw: driver.DevicePtr(addr), size: size, capacity: size}
+	mc.end = func(at driver.At) (string, driver.Result) {
+		if !at.NoWait { // the program's Close has waited for the work
+			for _, sc := range mc.usedStreams.list() {
+				sc.observeDone()
+			}
+		}
+		return "", driver.ResultSuccess // the owner frees it
+	}
+	return newDeviceMem(core, mc), nil
+}
+
+const wrapMemOp = "cuPointerGetAttributes"
+
+// errUnknownMem is wrapped by the error for an address that the driver does not know.
+var errUnknownMem = errors.New("the driver knows no memory at the address")
+
+// wrapKind returns the kind of memory that other code has allocated, or an error if the context
+// cannot use all of it.
+func (c *contextCore) wrapKind(addr, size uint64) (memoryKind, error) {
+	end, carry := bits.Add64(addr, size, 0)
+	switch {
+	case addr == 0:
+		return 0, mistake(wrapMemOp, ErrNil, 0, "the address is 0: pass a CUdeviceptr")
+	case size == 0:
+		return 0, invalid(wrapMemOp, "the size is 0 bytes: ask for at least one")
+	case carry != 0:
+		return 0, invalid(wrapMemOp, fmt.Sprintf("%d bytes at %#x are more than there are addresses", size, addr))
+	}
+	info, err := c.wrappable(addr)
+	switch {
+	case err != nil:
+		return 0, err
+	case addr < info.Start || end-info.Start > info.Size:
+		return 0, outside(size, addr, info.Start, info.Size)
+	case info.Managed:
+		return wrappedManaged, nil
+	case info.Context != 0 || info.Pool != 0:
+		return wrappedMemory, nil
+	}
+	// The range of virtual memory is the reservation, in which several pieces may be mapped.
+	for at := addr; ; {
+		const op = "cuMemGetAddressRange"
+		start, n, res := c.drv.table.MemGetAddressRange(driver.At{Context: c.raw}, driver.DevicePtr(at))
+		switch {
+		case res != driver.ResultSuccess:
+			return 0, c.callError(op, uintptr(at), res)
+		case end-uint64(start) <= n:
+			return wrappedMemory, nil
+		case uint64(start)+n <= at: // not a range that contains the address
+			return 0, outside(size, addr, uint64(start), n)
+		}
+		at = uint64(start) + n
+		if _, err := c.wrappable(at); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// outside returns the error for memory that is not inside one allocation.
+func outside(size, addr, start, n uint64) error {
+	return invalid(wrapMemOp, fmt.Sprintf("%d bytes at %#x are not inside one allocation: "+
+		"the driver knows %d bytes at %#x", size, addr, n, start))
+}
+
+// wrappable returns what the driver knows about an address, or an error if the context cannot use
+// its memory.
+func (c *contextCore) wrappable(addr uint64) (PointerInfo, error) {
+	info, access, err := c.pointerInfo(wrapMemOp, addr)
+	if err != nil {
+		return info, err
+	}
+	own := info.Device != nil && info.Device.raw == c.dev
+	switch {
+	case info.Type == MemoryUnregistered:
+		return info, &Error{Op: wrapMemOp, Result: ResultInvalidValue, Handle: uintptr(addr), Err: errUnknownMem,
+			Detail: "pass the address of memory that is allocated, and of this driver"}
+	case info.Type == MemoryHost:
+		return info, invalid(wrapMemOp, fmt.Sprintf("the memory at %#x is of the host: copy it from there as bytes, "+
+			"or let this package allocate it by AllocHost", addr))
+	case info.Managed:
+		return info, nil
+	case info.Context != 0 && info.Context != uintptr(c.raw):
+		return info, mistake(wrapMemOp, ErrContextMismatch, uintptr(addr), fmt.Sprintf(
+			"the memory is of context %#x, not of %#x: wrap it with its own context", info.Context, c.raw))
+	case info.DevicePointer != addr, access == AccessRead, !own && access != AccessReadWrite:
+		return info, mistake(wrapMemOp, ErrDeviceMismatch, uintptr(addr), fmt.Sprintf(
+			"device %d cannot read and write the memory at %#x: wrap it with a context of another device, "+
+				"or let its owner allow the access", c.dev, addr))
+	}
+	return info, nil
+}
