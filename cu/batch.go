@@ -148,7 +148,7 @@ func QueryAll(statuses []Status, events []*Event) error {
 
 // query queries the events, and ends the calls on them.
 func (b *batch) query(statuses []Status, errs *batchErrors) {
-	res := b.drv.table.EventQueryAll(driver.At{}, b.events[:b.n], b.results[:b.n])
+	res := b.drv.table().EventQueryAll(driver.At{}, b.events[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
 		it.slot.remember(it.gen, res)
 		st, err := it.slot.core.status(errs.op, it.slot, res)
@@ -224,7 +224,7 @@ func beginBatched(op string, e *Event, s *Stream) (it batchItem, ok bool) {
 
 // record records the events, and ends the calls on them and on the streams.
 func (b *batch) record(errs *batchErrors) {
-	res := b.drv.table.EventRecordAll(driver.At{}, b.events[:b.n], b.streams[:b.n], b.results[:b.n])
+	res := b.drv.table().EventRecordAll(driver.At{}, b.events[:b.n], b.streams[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
 		sl, sc := it.slot, it.on.core
 		if it.noted != 0 {
@@ -298,7 +298,7 @@ func (s *Stream) WaitEvents(events ...*Event) error {
 
 // wait makes the stream wait for the events, and ends the calls on them.
 func (b *batch) wait(sc *streamCore, errs *batchErrors) {
-	res := b.drv.table.StreamWaitEventAll(driver.At{}, sc.raw, b.events[:b.n], b.results[:b.n])
+	res := b.drv.table().StreamWaitEventAll(driver.At{}, sc.raw, b.events[:b.n], b.results[:b.n])
 	b.each(res, func(it *batchItem, res driver.Result) {
 		if b.drv.capturing.Load() != 0 {
 			sc.noteCaptureDuringWait(it.slot, it.gen)

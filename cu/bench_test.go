@@ -24,7 +24,7 @@ func BenchmarkHandles(b *testing.B) {
 	r.ok(complete.Record(r.s))
 	r.ok(start.Record(r.s))
 	r.status(complete, Complete)
-	tab, at := r.drv.table, driver.At{}
+	tab, at := r.drv.table(), driver.At{}
 	raw, rawStream := driver.Event(rawEvent(pending)), r.s.core.raw
 	rawStart := driver.Event(rawEvent(start))
 	sl := pending.core().slot.Load()

@@ -67,7 +67,7 @@ func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 	raw, err := sc.capture(captureCall{
 		op: op, objects: objects,
 		begin: func(at driver.At) driver.Result {
-			return sc.ctx.drv.table.StreamBeginCapture(at, sc.raw, mode.driverMode())
+			return sc.ctx.drv.table().StreamBeginCapture(at, sc.raw, mode.driverMode())
 		},
 		discard: func(g driver.Graph) {
 			sc.ctx.destroyGraph(g)

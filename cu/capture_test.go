@@ -425,7 +425,7 @@ func TestBlame(t *testing.T) {
 	// Somebody else's call, and what is refused because of it.
 	_, err = r.s.Capture(CaptureGlobal, func() error {
 		r.ok(waited.Record(r.s))
-		r.drv.table.EventQuery(driver.At{}, done.core().slot.Load().raw)
+		r.drv.table().EventQuery(driver.At{}, done.core().slot.Load().raw)
 		r.is(r.work(r.s), ResultStreamCaptureInvalidated)
 		r.is(waited.Wait(t.Context()), ResultCapturedEvent)
 		return nil

@@ -90,7 +90,7 @@ type CaptureInfo struct {
 
 // captureInfo calls the newest version of the function that the driver has.
 func (sc *streamCore) captureInfo(at driver.At) (CaptureInfo, driver.Result) {
-	t := sc.ctx.drv.table
+	t := sc.ctx.drv.table()
 	status, id, _, _, _, n, res := t.StreamGetCaptureInfoV3(at, sc.raw)
 	if t.Missing(res) != nil { // before CUDA 12.3
 		status, id, _, _, n, res = t.StreamGetCaptureInfoV2(at, sc.raw)
@@ -125,7 +125,7 @@ type captureCall struct {
 func (sc *streamCore) capture(call captureCall, f func() error) (g driver.Graph, err error) {
 	at := sc.at
 	if at.Thread == nil {
-		at.Thread = sc.ctx.drv.table.Pin()
+		at.Thread = sc.ctx.drv.table().Pin()
 		defer at.Thread.Unpin()
 	}
 	c, err := sc.beginCapture(call, at)
@@ -259,7 +259,7 @@ func (c *captures) endOf(of *capture) []*streamCore {
 // family of the graph is locked.
 func (c *capture) end(at driver.At, streams ...*streamCore) driver.Result {
 	defer shutGates(streams...)()
-	g, res := streams[0].ctx.drv.table.StreamEndCapture(at, streams[0].raw)
+	g, res := streams[0].ctx.drv.table().StreamEndCapture(at, streams[0].raw)
 	switch {
 	case res == driver.ResultSuccess:
 		c.graph = g
@@ -352,7 +352,7 @@ func (sc *streamCore) captureInvalidated() bool {
 	if sc.at.Thread != nil && !sc.at.Thread.Here() {
 		return false
 	}
-	status, res := sc.ctx.drv.table.StreamIsCapturing(sc.at, sc.raw)
+	status, res := sc.ctx.drv.table().StreamIsCapturing(sc.at, sc.raw)
 	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
 }
 
@@ -405,6 +405,6 @@ func (sc *streamCore) captureActive() bool {
 	if sc.raw == driver.CU_STREAM_LEGACY { // cannot be captured
 		return false
 	}
-	status, res := sc.ctx.drv.table.StreamIsCapturing(sc.at, sc.raw)
+	status, res := sc.ctx.drv.table().StreamIsCapturing(sc.at, sc.raw)
 	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
 }

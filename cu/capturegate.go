@@ -10,7 +10,7 @@ import (
 // gatesOf returns the gates of a CUDA context. Each context of a software driver has gates of its
 // own, because it is no context of the process.
 func (d *driverCore) gatesOf(key contextKey) *capturegate.Context {
-	if d.table.Software() {
+	if d.table().Software() {
 		return new(capturegate.Context)
 	}
 	return capturegate.Of(key)
@@ -32,18 +32,18 @@ func shutGates(streams ...*streamCore) (open func()) {
 			shut = append(shut, &gates.Legacy)
 		}
 	}
-	return capturegate.Shut(shut, streams[0].ctx.drv.table.Clock())
+	return capturegate.Shut(shut, streams[0].ctx.drv.table().Clock())
 }
 
 // beginWhole precedes a call of the driver on all streams of the context, and endWhole follows it.
-func (c *contextCore) beginWhole() { c.captureGate.Whole.Begin(c.drv.table.Clock()) }
+func (c *contextCore) beginWhole() { c.captureGate.Whole.Begin(c.drv.table().Clock()) }
 func (c *contextCore) endWhole()   { c.captureGate.Whole.End() }
 
 // beginLegacy precedes a call of the driver on the stream, and endLegacy follows it. Both do
 // nothing if the stream is not the legacy default stream.
 func (sc *streamCore) beginLegacy() {
 	if sc.raw == driver.CU_STREAM_LEGACY && !sc.ctx.captureGate.Legacy.TryBegin() {
-		sc.ctx.captureGate.Legacy.Begin(sc.ctx.drv.table.Clock())
+		sc.ctx.captureGate.Legacy.Begin(sc.ctx.drv.table().Clock())
 	}
 }
 

@@ -48,7 +48,7 @@ func TestRecordsAtGate(t *testing.T) {
 	if gate.Busy() {
 		t.Error("records are in flight that have returned")
 	}
-	open := capturegate.Shut([]*capturegate.Gate{gate}, drv.table.Clock())
+	open := capturegate.Shut([]*capturegate.Gate{gate}, drv.table().Clock())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -20,16 +20,16 @@ func (sc *streamCore) waitEvent(e driver.Event, of *capture) driver.Result {
 	if of == nil || sc.raw == driver.CU_STREAM_LEGACY { // the legacy stream joins no capture
 		sc.beginLegacy()
 		defer sc.endLegacy()
-		return sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
+		return sc.ctx.drv.table().StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
 	}
 	defer sc.shared.change()()
 	joins := captures.beginJoin(of, sc)
 	res := func() driver.Result {
 		if sc.isBlocking() {
 			// A mark of the library on the legacy stream would invalidate the capture.
-			defer capturegate.Shut([]*capturegate.Gate{&sc.ctx.captureGate.Legacy}, sc.ctx.drv.table.Clock())()
+			defer capturegate.Shut([]*capturegate.Gate{&sc.ctx.captureGate.Legacy}, sc.ctx.drv.table().Clock())()
 		}
-		return sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
+		return sc.ctx.drv.table().StreamWaitEvent(sc.at, sc.raw, e, driver.CU_EVENT_WAIT_DEFAULT)
 	}()
 	if joins {
 		// The event may have been recorded again, and the capture may be invalidated.
@@ -92,7 +92,7 @@ func (c *captures) beginJoin(of *capture, sc *streamCore) bool {
 	if sc.knownCapture() != nil {
 		return false // the driver will refuse another capture
 	}
-	b := watch.BackOff{Policy: watch.Brief, Clock: sc.ctx.drv.table.Clock()}
+	b := watch.BackOff{Policy: watch.Brief, Clock: sc.ctx.drv.table().Clock()}
 	defer b.End()
 	for of.active() { // for at most capturegate.Patience, and as long as the driver takes
 		if c.tryJoin(of, sc) {

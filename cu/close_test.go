@@ -616,7 +616,7 @@ func TestZeroEvent(t *testing.T) {
 func TestLateGiveUp(t *testing.T) {
 	r := newRig(t)
 	now := r.gpu.own.core
-	if _, res := r.drv.table.DevicePrimaryCtxRetain(driver.At{}, now.dev); res != 0 {
+	if _, res := r.drv.table().DevicePrimaryCtxRetain(driver.At{}, now.dev); res != 0 {
 		t.Fatal(res)
 	}
 	old := &contextCore{contextIdentity: now.contextIdentity, ownership: ownership{claim: retained}}

@@ -39,7 +39,7 @@ func (s *Stream) copyFast(d, r *region) (done bool, err error) {
 		return false, nil
 	}
 	var res driver.Result
-	switch t := &sc.ctx.drv.calls; f {
+	switch t := sc.ctx.drv.table(); f {
 	case workCopyToHost:
 		res = t.MemcpyDtoHAsync(driver.At{}, d.hostAddr(), r.addr(), r.size, sc.raw)
 	case workCopyToDevice:
@@ -69,7 +69,7 @@ func (s *Stream) copyRegions(d, r *region) error {
 	}
 	sc, res := w.sc, driver.ResultSuccess
 	for in, again := sc.contextFor(f), true; again && r.size != 0; in, again = sc.needsContext(f, in, res) {
-		switch t := sc.ctx.drv.table; f {
+		switch t := sc.ctx.drv.table(); f {
 		case workCopyToHost:
 			res = t.MemcpyDtoHAsync(sc.within(in), d.hostAddr(), r.addr(), r.size, sc.raw)
 		case workCopyToDevice:
@@ -150,9 +150,9 @@ func (s *Stream) memset(f workFunction, d *region, value uint32) error {
 // set calls the driver for a memset.
 func (drv *driverCore) set(f workFunction, at driver.At, d *region, value uint32, s driver.Stream) driver.Result {
 	if f == workSet8 {
-		return drv.calls.MemsetD8Async(at, d.addr(), uint8(value), d.size, s)
+		return drv.table().MemsetD8Async(at, d.addr(), uint8(value), d.size, s)
 	}
-	return drv.calls.MemsetD32Async(at, d.addr(), value, d.size/4, s)
+	return drv.table().MemsetD32Async(at, d.addr(), value, d.size/4, s)
 }
 
 // Memset32 enqueues the setting of each 32-bit word of the memory (cuMemsetD32Async). The address
@@ -186,7 +186,7 @@ func (s *Stream) Memset16(dst Memory, value uint16) error {
 	}
 	sc, res := w.sc, driver.ResultSuccess
 	if d.size != 0 {
-		res = sc.ctx.drv.table.MemsetD16Async(sc.inContext(), d.addr(), value, d.size/2, sc.raw)
+		res = sc.ctx.drv.table().MemsetD16Async(sc.inContext(), d.addr(), value, d.size/2, sc.raw)
 	}
 	return s.endMemory(workSet16, &w, &d, &d, res)
 }

@@ -67,7 +67,7 @@ func (c *Context) AllocPitch(width, height uint64, element int) (m *DeviceMem, p
 	}
 	var raw driver.DevicePtr
 	res := core.allocate(func() (res driver.Result) {
-		raw, pitch, res = core.drv.table.MemAllocPitch(driver.At{Context: core.raw}, width, height, uint32(element))
+		raw, pitch, res = core.drv.table().MemAllocPitch(driver.At{Context: core.raw}, width, height, uint32(element))
 		return res
 	})
 	if res != driver.ResultSuccess {
@@ -112,7 +112,7 @@ func (s *Stream) copyPlanes(f workFunction, d, r *planes, e extent) error {
 		return err
 	}
 	sc, res := w.sc, driver.ResultSuccess
-	if t := sc.ctx.drv.table; !e.empty() {
+	if t := sc.ctx.drv.table(); !e.empty() {
 		c := driver.Memcpy3D{WidthInBytes: e.width, Height: e.height, Depth: e.depth,
 			DstPitch: d.pitch, DstHeight: d.height, SrcPitch: r.pitch, SrcHeight: r.height}
 		c.DstMemoryType, c.DstHost, c.DstDevice = d.end()
@@ -134,7 +134,7 @@ func (s *Stream) copyPlanes(f workFunction, d, r *planes, e extent) error {
 // full: see docs/blocking.md.
 func (s *Stream) Memset2D(dst Rows, value byte, width, height uint64) error {
 	return s.setRows(workSet2D8, dst, extent{width, height, 1}, func(sc *streamCore, d *planes) driver.Result {
-		return sc.ctx.drv.table.MemsetD2D8Async(sc.inContext(), d.addr(), d.pitch, value, width, height, sc.raw)
+		return sc.ctx.drv.table().MemsetD2D8Async(sc.inContext(), d.addr(), d.pitch, value, width, height, sc.raw)
 	})
 }
 
@@ -146,7 +146,7 @@ func (s *Stream) Memset2D32(dst Rows, value uint32, width, height uint64) error 
 		return err
 	}
 	return s.setRows(workSet2D32, dst, extent{4 * width, height, 1}, func(sc *streamCore, d *planes) driver.Result {
-		return sc.ctx.drv.table.MemsetD2D32Async(sc.inContext(), d.addr(), d.pitch, value, width, height, sc.raw)
+		return sc.ctx.drv.table().MemsetD2D32Async(sc.inContext(), d.addr(), d.pitch, value, width, height, sc.raw)
 	})
 }
 
@@ -157,7 +157,7 @@ func (s *Stream) Memset2D16(dst Rows, value uint16, width, height uint64) error 
 		return err
 	}
 	return s.setRows(workSet2D16, dst, extent{2 * width, height, 1}, func(sc *streamCore, d *planes) driver.Result {
-		return sc.ctx.drv.table.MemsetD2D16Async(sc.inContext(), d.addr(), d.pitch, value, width, height, sc.raw)
+		return sc.ctx.drv.table().MemsetD2D16Async(sc.inContext(), d.addr(), d.pitch, value, width, height, sc.raw)
 	})
 }
 

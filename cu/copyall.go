@@ -39,7 +39,7 @@ func (s *Stream) CopyAll(copies []MemCopy) error {
 			sizes[i] = e.width
 		}
 		// The newer version does not return the index of a copy that the driver refuses, which nobody needs.
-		_, res := sc.ctx.drv.table.MemcpyBatchAsyncV1(sc.inContext(), dsts, srcs, sizes,
+		_, res := sc.ctx.drv.table().MemcpyBatchAsyncV1(sc.inContext(), dsts, srcs, sizes,
 			[]driver.MemcpyAttributes{{SrcAccessOrder: driver.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}}, []uint64{0}, sc.raw)
 		return res
 	})
@@ -66,7 +66,7 @@ func (s *Stream) Copy3DAll(copies []BoxCopy) error {
 				Extent:         driver.Extent3D{Width: e.width, Height: e.height, Depth: e.depth},
 				SrcAccessOrder: driver.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}
 		}
-		_, res := sc.ctx.drv.table.Memcpy3DBatchAsyncV1(sc.inContext(), ops, 0, sc.raw)
+		_, res := sc.ctx.drv.table().Memcpy3DBatchAsyncV1(sc.inContext(), ops, 0, sc.raw)
 		return res
 	})
 }
@@ -173,7 +173,7 @@ type MemPrefetch struct {
 func (s *Stream) PrefetchAll(list []MemPrefetch) error {
 	return s.moveAll(workPrefetchAll, list, func(i int) error { return s.Prefetch(list[i].Mem, list[i].To) },
 		func(sc *streamCore, m moves) driver.Result {
-			return sc.ctx.drv.table.MemPrefetchBatchAsync(sc.inContext(), m.addrs, m.sizes, m.places, m.firsts, 0,
+			return sc.ctx.drv.table().MemPrefetchBatchAsync(sc.inContext(), m.addrs, m.sizes, m.places, m.firsts, 0,
 				sc.raw)
 		})
 }
@@ -188,7 +188,7 @@ func (s *Stream) Discard(mem ...Memory) error {
 		list[i].Mem = m
 	}
 	return s.moveAll(workDiscard, list, nil, func(sc *streamCore, m moves) driver.Result {
-		return sc.ctx.drv.table.MemDiscardBatchAsync(sc.inContext(), m.addrs, m.sizes, 0, sc.raw)
+		return sc.ctx.drv.table().MemDiscardBatchAsync(sc.inContext(), m.addrs, m.sizes, 0, sc.raw)
 	})
 }
 
@@ -197,7 +197,7 @@ func (s *Stream) Discard(mem ...Memory) error {
 // was moved. It may wait as [Stream.Prefetch]: see docs/blocking.md.
 func (s *Stream) DiscardAndPrefetch(list []MemPrefetch) error {
 	return s.moveAll(workDiscardPrefetch, list, nil, func(sc *streamCore, m moves) driver.Result {
-		return sc.ctx.drv.table.MemDiscardAndPrefetchBatchAsync(sc.inContext(), m.addrs, m.sizes, m.places, m.firsts, 0,
+		return sc.ctx.drv.table().MemDiscardAndPrefetchBatchAsync(sc.inContext(), m.addrs, m.sizes, m.places, m.firsts, 0,
 			sc.raw)
 	})
 }

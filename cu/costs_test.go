@@ -119,7 +119,7 @@ func newGate(t testing.TB, gpu *Context) *gate {
 	t.Helper()
 	g := &gate{ctx: gpu.own.core}
 	g.ctx.hold()
-	tab, at := g.ctx.drv.table, driver.At{Context: g.ctx.raw}
+	tab, at := g.ctx.drv.table(), driver.At{Context: g.ctx.raw}
 	var res driver.Result
 	if g.host, res = tab.MemHostAlloc(at, 4096, driver.CU_MEMHOSTALLOC_DEVICEMAP|driver.CU_MEMHOSTALLOC_PORTABLE); res != 0 {
 		t.Fatal(res)
@@ -144,7 +144,7 @@ func (g *gate) open() { atomic.StoreUint32(g.word(), 1) }
 func (g *gate) close(t testing.TB) {
 	g.once.Do(func() {
 		g.open()
-		tab, at := g.ctx.drv.table, driver.At{Context: g.ctx.raw}
+		tab, at := g.ctx.drv.table(), driver.At{Context: g.ctx.raw}
 		if res := tab.CtxSynchronize(at); res != 0 {
 			t.Error(res)
 		}
@@ -158,7 +158,7 @@ func (g *gate) close(t testing.TB) {
 // hold lets the stream go no further until the gate is open.
 func (g *gate) hold(t testing.TB, s *Stream) {
 	t.Helper()
-	if res := g.ctx.drv.table.StreamWaitValue32(driver.At{}, s.core.raw, g.dev, 1, driver.CU_STREAM_WAIT_VALUE_GEQ); res != 0 {
+	if res := g.ctx.drv.table().StreamWaitValue32(driver.At{}, s.core.raw, g.dev, 1, driver.CU_STREAM_WAIT_VALUE_GEQ); res != 0 {
 		t.Fatal(res)
 	}
 }

@@ -36,7 +36,7 @@ func (dev *Device) retain(mayWait bool) (*Context, error) {
 	d := dev.drv
 	var raw driver.Context
 	call := func() (res driver.Result) {
-		raw, res = d.table.DevicePrimaryCtxRetain(driver.At{}, dev.raw)
+		raw, res = d.table().DevicePrimaryCtxRetain(driver.At{}, dev.raw)
 		return res
 	}
 	var res driver.Result
@@ -99,7 +99,7 @@ func (dev *Device) createContext(flags ContextFlags,
 	d := dev.drv
 	var raw driver.Context
 	res := d.allocate(dev.raw, func() (res driver.Result) {
-		raw, res = create(d.table, driver.At{Pop: true})
+		raw, res = create(d.table(), driver.At{Pop: true})
 		return res
 	})
 	if res != driver.ResultSuccess {
@@ -107,7 +107,7 @@ func (dev *Device) createContext(flags ContextFlags,
 	}
 	c, _, err := d.newContext(raw, dev, created)
 	if err != nil {
-		if res := d.table.CtxDestroy(driver.At{Relaxed: true}, raw); res != driver.ResultSuccess {
+		if res := d.table().CtxDestroy(driver.At{Relaxed: true}, raw); res != driver.ResultSuccess {
 			d.leak(Leak{Kind: "context", Handle: uintptr(raw), Err: d.resultError("cuCtxDestroy", uintptr(raw), res)})
 		}
 	}
@@ -130,7 +130,7 @@ func (d *Driver) WrapContext(handle uintptr) (*Context, error) {
 		return nil, mistake(op, ErrNil, 0, "the handle is 0: pass a CUcontext, for example of Driver.CurrentContext")
 	}
 	raw := driver.Context(handle)
-	dev, res := d.table.CtxGetDevice(driver.At{Context: raw})
+	dev, res := d.table().CtxGetDevice(driver.At{Context: raw})
 	if res != driver.ResultSuccess {
 		return nil, d.resultError(op, handle, res)
 	}
@@ -159,7 +159,7 @@ func (d *Driver) CurrentContext() (uintptr, error) {
 	if !d.open() {
 		return 0, errNil(op, "driver")
 	}
-	raw, res := d.table.CtxGetCurrent(driver.At{})
+	raw, res := d.table().CtxGetCurrent(driver.At{})
 	if res != driver.ResultSuccess {
 		return 0, d.resultError(op, 0, res)
 	}
@@ -356,7 +356,7 @@ func askContext[T any](c *Context, op string,
 		return v, err
 	}
 	defer c.leave()
-	v, res := call(core.drv.table, driver.At{Context: core.raw})
+	v, res := call(core.drv.table(), driver.At{Context: core.raw})
 	if res != driver.ResultSuccess {
 		var zero T
 		return zero, core.callError(op, uintptr(core.raw), res)
@@ -378,8 +378,8 @@ func (c *Context) Synchronize() error {
 		return err
 	}
 	defer c.leave()
-	place := core.captureGate.Whole.BeginLong(core.drv.table.Clock())
-	res := core.drv.table.CtxSynchronize(driver.At{Context: core.raw})
+	place := core.captureGate.Whole.BeginLong(core.drv.table().Clock())
+	res := core.drv.table().CtxSynchronize(driver.At{Context: core.raw})
 	core.captureGate.Whole.EndLong(place)
 	if res != driver.ResultSuccess {
 		return core.callError(op, uintptr(core.raw), res)

@@ -46,7 +46,7 @@ func (c *Context) WaitEvent(e *Event) error {
 	}
 	defer c.leave()
 	return core.wait(op, uintptr(core.raw), o, func(at driver.At, raw driver.Event) driver.Result {
-		return core.drv.table.CtxWaitEvent(at, core.raw, raw)
+		return core.drv.table().CtxWaitEvent(at, core.raw, raw)
 	})
 }
 

@@ -132,7 +132,7 @@ const everyDevice driver.Device = -1
 // releases the abandoned contexts. It waits for the GPU: only calls that are documented to
 // wait may use it.
 func (d *driverCore) freeDeferred(dev driver.Device) {
-	d.watch.Settle(d.table.Clock())
+	d.watch.Settle(d.table().Clock())
 	d.freeLibraries()
 	d.mu.Lock()
 	var held []*contextCore

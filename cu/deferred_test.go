@@ -409,7 +409,7 @@ func TestAbandonedContext(t *testing.T) {
 func TestDeferredOfBorrowedContext(t *testing.T) {
 	f := newFake(t)
 	drv := f.open()
-	raw, res := drv.table.DevicePrimaryCtxRetain(driver.At{}, 2)
+	raw, res := drv.table().DevicePrimaryCtxRetain(driver.At{}, 2)
 	if res != driver.ResultSuccess {
 		t.Fatal(res)
 	}
@@ -433,8 +433,8 @@ func TestDeferredOfBorrowedContext(t *testing.T) {
 		t.Errorf("the memory was freed %d times, or the context released", n)
 	}
 	// What the owner does.
-	drv.table.MemFree(driver.At{Context: raw}, ptr)
-	drv.table.DevicePrimaryCtxRelease(driver.At{}, 2)
+	drv.table().MemFree(driver.At{Context: raw}, ptr)
+	drv.table().DevicePrimaryCtxRelease(driver.At{}, 2)
 }
 
 // TestDeferredStorm allocates, uses, abandons, closes, and makes the calls that free what waits, from many goroutines.

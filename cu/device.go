@@ -24,7 +24,7 @@ func (d *Driver) Device(ordinal int) (*Device, error) {
 	}
 	raw, res := driver.Device(0), driver.ResultInvalidDevice
 	if int(int32(ordinal)) == ordinal {
-		raw, res = d.table.DeviceGet(driver.At{}, int32(ordinal))
+		raw, res = d.table().DeviceGet(driver.At{}, int32(ordinal))
 	}
 	switch res {
 	case driver.ResultSuccess:
@@ -80,7 +80,7 @@ func (d *Driver) DeviceByPCIBusID(id string) (*Device, error) {
 	if !d.open() {
 		return nil, errNil(op, "driver")
 	}
-	raw, res := d.table.DeviceGetByPCIBusId(driver.At{}, id)
+	raw, res := d.table().DeviceGetByPCIBusId(driver.At{}, id)
 	switch res {
 	case driver.ResultSuccess:
 	case driver.ResultInvalidDevice, driver.ResultInvalidValue:
@@ -156,9 +156,9 @@ func (dev *Device) UUID() (UUID, error) {
 	if !dev.valid() {
 		return UUID{}, errNil(op, "device")
 	}
-	u, res := dev.drv.table.DeviceGetUUID(driver.At{}, dev.raw)
-	if dev.drv.table.Missing(res) != nil { // before CUDA 11.4
-		u, res = dev.drv.table.DeviceGetUUIDV1(driver.At{}, dev.raw)
+	u, res := dev.drv.table().DeviceGetUUID(driver.At{}, dev.raw)
+	if dev.drv.table().Missing(res) != nil { // before CUDA 11.4
+		u, res = dev.drv.table().DeviceGetUUIDV1(driver.At{}, dev.raw)
 	}
 	if res != driver.ResultSuccess {
 		return UUID{}, dev.drv.resultError(op, 0, res)
@@ -183,7 +183,7 @@ func (dev *Device) queryText(op string,
 		return "", errNil(op, "device")
 	}
 	buf := make([]byte, 256)
-	if res := get(dev.drv.table, driver.At{}, buf, dev.raw); res != driver.ResultSuccess {
+	if res := get(dev.drv.table(), driver.At{}, buf, dev.raw); res != driver.ResultSuccess {
 		return "", dev.drv.resultError(op, 0, res)
 	}
 	text, _, _ := bytes.Cut(buf, []byte{0})
@@ -216,7 +216,7 @@ func (dev *Device) Attribute(a DeviceAttribute) (int, error) {
 	if !dev.valid() {
 		return 0, errNil(op, "device")
 	}
-	v, res := dev.drv.table.DeviceGetAttribute(driver.At{}, int32(a), dev.raw)
+	v, res := dev.drv.table().DeviceGetAttribute(driver.At{}, int32(a), dev.raw)
 	switch res {
 	case driver.ResultSuccess:
 		return int(v), nil
@@ -247,7 +247,7 @@ func (dev *Device) LimitsSMs() (bool, error) {
 	if !dev.valid() {
 		return false, errNil(op, "device")
 	}
-	v, res := dev.drv.table.DeviceGetExecAffinitySupport(driver.At{}, driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev.raw)
+	v, res := dev.drv.table().DeviceGetExecAffinitySupport(driver.At{}, driver.CU_EXEC_AFFINITY_TYPE_SM_COUNT, dev.raw)
 	if res != driver.ResultSuccess {
 		return false, dev.drv.resultError(op, 0, res)
 	}
@@ -261,7 +261,7 @@ func (dev *Device) CanAccessPeer(peer *Device) (bool, error) {
 	if err := dev.checkPeer(op, peer); err != nil {
 		return false, err
 	}
-	can, res := dev.drv.table.DeviceCanAccessPeer(driver.At{}, dev.raw, peer.raw)
+	can, res := dev.drv.table().DeviceCanAccessPeer(driver.At{}, dev.raw, peer.raw)
 	if res != driver.ResultSuccess {
 		return false, dev.drv.resultError(op, 0, res)
 	}
@@ -281,7 +281,7 @@ func (dev *Device) P2PAttribute(a P2PAttribute, peer *Device) (int, error) {
 	if err := dev.checkPeer(op, peer); err != nil {
 		return 0, err
 	}
-	v, res := dev.drv.table.DeviceGetP2PAttribute(driver.At{}, int32(a), dev.raw, peer.raw)
+	v, res := dev.drv.table().DeviceGetP2PAttribute(driver.At{}, int32(a), dev.raw, peer.raw)
 	if res != driver.ResultSuccess {
 		return 0, dev.drv.resultError(op, 0, res)
 	}
@@ -307,7 +307,7 @@ func (dev *Device) PrimaryContextState() (flags ContextFlags, active bool, err e
 	if !dev.valid() {
 		return 0, false, errNil(op, "device")
 	}
-	f, a, res := dev.drv.table.DevicePrimaryCtxGetState(driver.At{}, dev.raw)
+	f, a, res := dev.drv.table().DevicePrimaryCtxGetState(driver.At{}, dev.raw)
 	if res != driver.ResultSuccess {
 		return 0, false, dev.drv.resultError(op, 0, res)
 	}
@@ -324,7 +324,7 @@ func (dev *Device) SetPrimaryContextFlags(flags ContextFlags) error {
 	if err := flags.check(op); err != nil {
 		return err
 	}
-	if res := dev.drv.table.DevicePrimaryCtxSetFlags(driver.At{}, dev.raw, uint32(flags)); res != driver.ResultSuccess {
+	if res := dev.drv.table().DevicePrimaryCtxSetFlags(driver.At{}, dev.raw, uint32(flags)); res != driver.ResultSuccess {
 		return dev.drv.resultError(op, 0, res)
 	}
 	return nil
@@ -336,7 +336,7 @@ func (dev *Device) TotalMem() (uint64, error) {
 	if !dev.valid() {
 		return 0, errNil(op, "device")
 	}
-	n, res := dev.drv.table.DeviceTotalMem(driver.At{}, dev.raw)
+	n, res := dev.drv.table().DeviceTotalMem(driver.At{}, dev.raw)
 	if res != driver.ResultSuccess {
 		return 0, dev.drv.resultError(op, 0, res)
 	}

@@ -40,7 +40,7 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 	}
 	var raw driver.DevicePtr
 	res := core.allocate(func() (res driver.Result) {
-		raw, res = core.drv.table.MemAlloc(driver.At{Context: core.raw}, size)
+		raw, res = core.drv.table().MemAlloc(driver.At{Context: core.raw}, size)
 		return res
 	})
 	if res != driver.ResultSuccess {

@@ -27,7 +27,7 @@ type Option func(*options)
 
 type options struct {
 	path     string
-	software func(*driver.Table) bool // makes the table call a software driver; nil without WithSoftware
+	software func(*driver.TableState) bool // makes the table call a software driver; nil without WithSoftware
 	hook     func(Leak)
 	// minVersion is the oldest driver version that Open accepts, as in Driver.Version.
 	minVersion int
@@ -73,7 +73,9 @@ func WithMinVersion(major, minor int) Option {
 // or another implementation of [driver.Software], see [driver.Unimplemented]. If p or its driver is
 // nil, Open fails with an error that matches [ErrNil].
 func WithSoftware(p driver.Provider) Option {
-	return func(o *options) { o.software = func(t *driver.Table) bool { return t.UseProvider(p) } }
+	return func(o *options) {
+		o.software = func(s *driver.TableState) bool { return (*driver.Table)(s).UseProvider(p) }
+	}
 }
 
 // WithLeakHook makes the driver report objects that were never closed, and errors of destructions
@@ -114,10 +116,9 @@ func Open(opts ...Option) (*Driver, error) {
 	}
 	d.frames.New = func() any { return new(workFrame) }
 	d.nodeCalls.New = func() any { return new(nodeCall) }
-	d.table = &d.calls
-	d.table.OnWait(o.onWait)
+	d.table().OnWait(o.onWait)
 	if o.software != nil {
-		if !o.software(d.table) {
+		if !o.software(&d.calls) {
 			return nil, mistake("Open", ErrNil, 0,
 				"the software driver is nil: pass the result of cusim.New, or do not use WithSoftware")
 		}
@@ -127,22 +128,22 @@ func Open(opts ...Option) (*Driver, error) {
 		if err != nil {
 			return nil, noDriver(err)
 		}
-		d.table.Use(lib)
+		d.table().Use(lib)
 		d.name = lib.Name()
 	}
-	switch res := d.table.Init(driver.At{}, 0); res {
+	switch res := d.table().Init(driver.At{}, 0); res {
 	case driver.ResultSuccess:
-		if v := d.table.Version(); v < o.minVersion {
+		if v := d.table().Version(); v < o.minVersion {
 			return nil, &Error{Op: "Open", Result: ResultNotSupported, Err: errors.ErrUnsupported, Detail: fmt.Sprintf(
 				"the driver supports CUDA %s, and the program needs %s: install a newer NVIDIA driver",
 				driver.Version(v), driver.Version(o.minVersion))}
 		}
-		d.opened, d.since = d.table.Clock().Now(), clock.Start()
-		if d.table.Version() < contextFree {
+		d.opened, d.since = d.table().Clock().Now(), clock.Start()
+		if d.table().Version() < contextFree {
 			d.needContext.Store(1<<len(workFunctions) - 1)
 		}
 		d.initWatch()
-		d.log.begin(d.table)
+		d.log.begin(d.table())
 		return d, nil
 	case driver.ResultNoDevice:
 		return nil, &Error{Op: "cuInit", Result: res, Err: ErrNoDevice, Detail: fmt.Sprintf(
@@ -171,7 +172,7 @@ func noDriver(err error) error {
 }
 
 // open reports whether the driver came from Open.
-func (d *Driver) open() bool { return d != nil && d.table != nil }
+func (d *Driver) open() bool { return d != nil && d.devices != nil }
 
 // Close frees all objects that were abandoned, or closed while they were in use, and are not freed
 // yet. It may wait for the GPU: see docs/blocking.md. It also unmaps the memory of timelines in
@@ -206,7 +207,7 @@ func (d *Driver) Version() (Version, error) {
 	if !d.open() {
 		return 0, errNil("cuDriverGetVersion", "driver")
 	}
-	v, res := d.table.DriverGetVersion(driver.At{})
+	v, res := d.table().DriverGetVersion(driver.At{})
 	if res != driver.ResultSuccess {
 		return 0, d.resultError("cuDriverGetVersion", 0, res)
 	}
@@ -218,7 +219,7 @@ func (d *Driver) DeviceCount() (int, error) {
 	if !d.open() {
 		return 0, errNil("cuDeviceGetCount", "driver")
 	}
-	n, res := d.table.DeviceGetCount(driver.At{})
+	n, res := d.table().DeviceGetCount(driver.At{})
 	if res != driver.ResultSuccess {
 		return 0, d.resultError("cuDeviceGetCount", 0, res)
 	}
@@ -248,7 +249,7 @@ func (d *Driver) Symbols() []Symbol {
 	if !d.open() {
 		return nil
 	}
-	return symbolsOf(d.table)
+	return symbolsOf(d.table())
 }
 
 // LibrarySymbols is [Driver.Symbols] for a library that is loaded but not initialised. It needs no
@@ -296,7 +297,7 @@ func (d *Driver) Proc(name string) (Proc, error) {
 		m := &driver.MissingError{Symbol: name}
 		return Proc{}, &Error{Op: name, Result: ResultNotFound, Err: m, Detail: remedy.OfMissing(m)}
 	}
-	if _, err := d.table.Resolve(sym); err != nil {
+	if _, err := d.table().Resolve(sym); err != nil {
 		e := &Error{Op: name, Result: ResultOperatingSystem, Err: err, Detail: Remedy(ResultOperatingSystem)}
 		if m := (*driver.MissingError)(nil); errors.As(err, &m) { // else the lookup itself failed
 			e.Result, e.Detail = ResultNotSupported, remedy.OfMissing(m)
@@ -311,7 +312,7 @@ func (p Proc) Addr() uintptr {
 	if p.drv == nil {
 		return 0
 	}
-	a, _ := p.drv.table.Resolve(p.sym)
+	a, _ := p.drv.table().Resolve(p.sym)
 	return a
 }
 
@@ -325,7 +326,7 @@ func (p Proc) Call(args ...uintptr) (Result, error) {
 	if p.drv == nil {
 		return ResultNotFound, errNil("Proc.Call", "function")
 	}
-	r, res := p.drv.table.CallSymbol(driver.At{}, p.sym, args...)
+	r, res := p.drv.table().CallSymbol(driver.At{}, p.sym, args...)
 	if res != driver.ResultSuccess {
 		err := p.drv.resultError(p.sym.Info().Export, 0, res)
 		return ResultInvalidValue, err

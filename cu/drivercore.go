@@ -25,11 +25,10 @@ type driverCore struct {
 	// sequenced says that records note their sequence numbers, because many records have been waited
 	// for.
 	sequenced atomic.Bool
-	calls     driver.Table
+	calls     driver.TableState
 
-	table *driver.Table // &calls
-	name  string
-	hook  func(Leak)
+	name string
+	hook func(Leak)
 
 	driverContexts
 	framePools
@@ -50,6 +49,9 @@ type driverCore struct {
 	driverTime
 	numbering
 }
+
+// table makes the calls.
+func (d *driverCore) table() *driver.Table { return (*driver.Table)(&d.calls) }
 
 // driverContexts are the contexts that a Driver knows.
 type driverContexts struct {
@@ -126,11 +128,11 @@ func (d *driverCore) has(name string) bool {
 	if !ok {
 		return false
 	}
-	if d.table.Software() {
-		v, res := d.table.DriverGetVersion(driver.At{})
+	if d.table().Software() {
+		v, res := d.table().DriverGetVersion(driver.At{})
 		return res == driver.ResultSuccess && int(v) >= sym.Info().Version
 	}
-	_, err := d.table.Resolve(sym)
+	_, err := d.table().Resolve(sym)
 	return err == nil
 }
 

@@ -113,7 +113,7 @@ func TestDriverLog(t *testing.T) {
 	}
 
 	// Lines that nobody has asked for in time are of no error.
-	drv.log.kept = []logEntry{{op: "cuMemGetInfo", text: "old", read: drv.table.Clock().Now()}}
+	drv.log.kept = []logEntry{{op: "cuMemGetInfo", text: "old", read: drv.table().Clock().Now()}}
 	sim.ClearFaults()
 	sim.Inject(cusim.Fault{Function: "cuMemGetInfo", Code: 2})
 	sim.Advance(2 * keptFor)

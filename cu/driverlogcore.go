@@ -62,14 +62,14 @@ func (d *driverCore) said(op string, res driver.Result) string {
 		if !ok || res < 0 {
 			return ""
 		}
-		at, n, r := d.table.LogsDumpToMemory(driver.At{}, from, buffer, 0)
+		at, n, r := d.table().LogsDumpToMemory(driver.At{}, from, buffer, 0)
 		var entries []logEntry
 		if r == driver.ResultSuccess {
 			entries = parseLog(string(buffer[:min(n, logSize)]))
 		} else {
 			at = from
 		}
-		if text, done := l.endRead(from, at, buffer, entries, d.table.Clock().Now(), op, res); done {
+		if text, done := l.endRead(from, at, buffer, entries, d.table().Clock().Now(), op, res); done {
 			return text
 		}
 	}

@@ -197,7 +197,7 @@ func happened(res driver.Result) bool {
 // success.
 func (d *driverCore) silentError(op string, handle uintptr, res driver.Result) *Error {
 	e := &Error{Op: op, Result: res, Handle: handle}
-	if m := d.table.Missing(res); m != nil {
+	if m := d.table().Missing(res); m != nil {
 		e.Result, e.Err, e.Detail = ResultNotSupported, m, remedy.OfMissing(m)
 		return e
 	}
@@ -211,8 +211,8 @@ func (d *driverCore) silentError(op string, handle uintptr, res driver.Result) *
 		return e
 	}
 	if res.Name() == "" {
-		if name, r := d.table.GetErrorName(driver.At{}, res); r == driver.ResultSuccess {
-			text, _ := d.table.GetErrorString(driver.At{}, res)
+		if name, r := d.table().GetErrorName(driver.At{}, res); r == driver.ResultSuccess {
+			text, _ := d.table().GetErrorString(driver.At{}, res)
 			e.Detail = fmt.Sprintf("the driver calls it %s: %s", name, text)
 		}
 	}

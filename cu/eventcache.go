@@ -54,7 +54,7 @@ func (ec *eventCache) all() (all []driver.Event) {
 func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event, error) {
 	at.Context = c.raw
 	t := c.drv.trace(TraceEventCreate, 0, 0)
-	e, res := c.drv.table.EventCreate(at, uint32(flags&^EventExternal))
+	e, res := c.drv.table().EventCreate(at, uint32(flags&^EventExternal))
 	t.doneOr(func() { c.destroyEvent(e, background()) }, TraceEventCreate, e, 0, res)
 	if res != driver.ResultSuccess {
 		return 0, c.backgroundError("cuEventCreate", 0, res)
@@ -65,7 +65,7 @@ func (c *contextCore) createEvent(flags EventFlags, at driver.At) (driver.Event,
 // queryEvent queries a CUevent that this package recorded for its own use.
 func (c *contextCore) queryEvent(e driver.Event) driver.Result {
 	t := c.drv.trace(TraceEventQuery, e, 0)
-	res := c.drv.table.EventQuery(background(), e)
+	res := c.drv.table().EventQuery(background(), e)
 	t.done(TraceEventQuery, e, 0, res)
 	return res
 }
@@ -74,7 +74,7 @@ func (c *contextCore) destroyEvent(e driver.Event, at driver.At) error {
 	if o := c.drv.observer(); o != nil {
 		o.EventDestroyed(uintptr(e))
 	}
-	res := c.drv.destroying(TraceEventDestroy, e, 0, func() driver.Result { return c.drv.table.EventDestroy(at, e) })
+	res := c.drv.destroying(TraceEventDestroy, e, 0, func() driver.Result { return c.drv.table().EventDestroy(at, e) })
 	if res != driver.ResultSuccess {
 		return c.backgroundError("cuEventDestroy", uintptr(e), res)
 	}

@@ -48,14 +48,14 @@ func (c *eventCore) sinceFast(op string, start *eventCore) (d time.Duration, st 
 		from.leave()
 		return 0, StatusUnknown, false, nil
 	}
-	ms, res := drv.calls.EventElapsedTimeV2(driver.At{}, from.raw, to.raw)
+	ms, res := drv.table().EventElapsedTimeV2(driver.At{}, from.raw, to.raw)
 	switch res {
 	case driver.ResultSuccess:
 		d, st, done = milliseconds(ms), Complete, true
 	case driver.ResultNotReady:
 		st, done = Pending, true
 	default:
-		if drv.calls.Missing(res) == nil { // else before CUDA 12.8
+		if drv.table().Missing(res) == nil { // else before CUDA 12.8
 			err, done = c.ctx.callError(op, uintptr(to.raw), res), true
 		}
 	}
@@ -113,11 +113,11 @@ func (sl *slot) awaitTime() driver.Result {
 	if sl.Bits()&slotWhole == 0 || sl.on.Load() != 0 {
 		return driver.ResultSuccess
 	}
-	res := sl.drv.calls.EventQuery(driver.At{Relaxed: true}, sl.raw)
-	if res != driver.ResultSuccess || sl.drv.table.Software() {
+	res := sl.drv.table().EventQuery(driver.At{Relaxed: true}, sl.raw)
+	if res != driver.ResultSuccess || sl.drv.table().Software() {
 		return res
 	}
-	clock, at := sl.drv.table.Clock(), time.Unix(0, sl.core.ctx.wholeAt.Load())
+	clock, at := sl.drv.table().Clock(), time.Unix(0, sl.core.ctx.wholeAt.Load())
 	if left := wholeTime - clock.Now().Sub(at); left > 0 {
 		<-clock.NewTimer(left).C()
 	}
@@ -126,9 +126,9 @@ func (sl *slot) awaitTime() driver.Result {
 
 // elapsed returns the time between two records in milliseconds.
 func (d *driverCore) elapsed(start, stop driver.Event) (float32, driver.Result) {
-	ms, res := d.table.EventElapsedTimeV2(driver.At{}, start, stop)
-	if d.table.Missing(res) != nil { // before CUDA 12.8
-		ms, res = d.table.EventElapsedTime(driver.At{}, start, stop)
+	ms, res := d.table().EventElapsedTimeV2(driver.At{}, start, stop)
+	if d.table().Missing(res) != nil { // before CUDA 12.8
+		ms, res = d.table().EventElapsedTime(driver.At{}, start, stop)
 	}
 	return ms, res
 }

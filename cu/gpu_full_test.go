@@ -25,7 +25,7 @@ func fill(t *testing.T, gpu *Context, raw driver.Stream, stop *atomic.Bool, done
 	go func() {
 		defer close(done)
 		for !stop.Load() && n.Load() < 100_000 {
-			if res := core.drv.table.EventRecord(at, e, raw); res != driver.ResultSuccess {
+			if res := core.drv.table().EventRecord(at, e, raw); res != driver.ResultSuccess {
 				t.Logf("record %d: %v", n.Load(), res) // the legacy stream's, while another is being captured
 				break
 			}
@@ -55,7 +55,7 @@ func TestGPUFullQueue(t *testing.T) {
 	for _, legacy := range []bool{false, true} {
 		t.Run(fmt.Sprintf("legacy %v", legacy), func(t *testing.T) {
 			gpu := gpuContext(t)
-			tab := gpu.own.core.drv.table
+			tab := gpu.own.core.drv.table()
 			line, err := gpu.NewTimeline(0)
 			if err != nil {
 				t.Skip(err)

@@ -24,7 +24,7 @@ func TestGPUDriverLog(t *testing.T) {
 		},
 		"an empty PCI slot": func() error { _, err := drv.DeviceByPCIBusID("ffff:ff:1f.0"); return err },
 	} {
-		at, res := drv.table.LogsCurrent(driver.At{}, 0)
+		at, res := drv.table().LogsCurrent(driver.At{}, 0)
 		if res != driver.ResultSuccess {
 			t.Fatal(res)
 		}
@@ -35,7 +35,7 @@ func TestGPUDriverLog(t *testing.T) {
 			continue
 		}
 		buffer := make([]byte, logSize)
-		_, n, res := drv.table.LogsDumpToMemory(driver.At{}, at, buffer, 0)
+		_, n, res := drv.table().LogsDumpToMemory(driver.At{}, at, buffer, 0)
 		raw := string(buffer[:min(n, logSize)])
 		t.Logf("%s: %v\nthe log, %v:\n%s", name, err, res, raw)
 		if res != driver.ResultSuccess {

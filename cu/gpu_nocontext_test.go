@@ -119,7 +119,7 @@ func TestGPUWorkWithoutContext(t *testing.T) {
 	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer closeIt(t, mod)
 	n := &noContext{
-		t: t, tab: gpu.own.core.drv.table, gpu: gpu.own.core, mem: must(gpu.Alloc(64))(t), copy: must(gpu.Alloc(64))(t),
+		t: t, tab: gpu.own.core.drv.table(), gpu: gpu.own.core, mem: must(gpu.Alloc(64))(t), copy: must(gpu.Alloc(64))(t),
 		far: must(two.Alloc(64))(t), host: must(gpu.AllocHost(64, 0))(t),
 		add: must(mod.Function("add"))(t),
 	}

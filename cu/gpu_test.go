@@ -179,7 +179,7 @@ func TestGPUCaptureSurvives(t *testing.T) {
 	if err := e.Record(s); err != nil {
 		t.Fatal(err)
 	}
-	tab := gpu.own.core.drv.table
+	tab := gpu.own.core.drv.table()
 	th := tab.Pin()
 	defer th.Unpin()
 	if res := tab.StreamBeginCapture(driver.At{Thread: th}, captured.core.raw, driver.CU_STREAM_CAPTURE_MODE_GLOBAL); res != 0 {
@@ -283,7 +283,7 @@ func TestGPUWithoutContext(t *testing.T) {
 	spin := must(mod.Function("spin"))(t)
 	s := must(gpu.NewStream(StreamNonBlocking))(t)
 	defer s.Close()
-	tab := gpu.own.core.drv.table
+	tab := gpu.own.core.drv.table()
 	th := tab.Pin()
 	defer th.Unpin()
 	cur, res := tab.CtxGetCurrent(driver.At{Thread: th})
@@ -319,7 +319,7 @@ func TestGPUWithoutContext(t *testing.T) {
 // it is on top.
 func TestGPUCreatedContext(t *testing.T) {
 	gpu := gpuContext(t)
-	tab, primary := gpu.own.core.drv.table, gpu.own.core.raw
+	tab, primary := gpu.own.core.drv.table(), gpu.own.core.raw
 	th := tab.Pin()
 	defer th.Unpin()
 	at := driver.At{Thread: th}
@@ -425,7 +425,7 @@ func TestGPUStorm(t *testing.T) {
 	defer mod.Close()
 	spin := must(mod.Function("spin"))(t)
 	deadline := time.Now().Add(10 * time.Second)
-	if testing.Short() || gpu.own.core.drv.table.Software() {
+	if testing.Short() || gpu.own.core.drv.table().Software() {
 		deadline = time.Now().Add(time.Second)
 	}
 	var shared [8]*Event

@@ -177,7 +177,7 @@ func TestGPUWakeUpStreamsHoldNobody(t *testing.T) {
 // the watcher, which are made meanwhile, invalidate nothing.
 func TestGPUWaitsSpoilNoCapture(t *testing.T) {
 	gpu := gpuContext(t)
-	tab := gpu.own.core.drv.table
+	tab := gpu.own.core.drv.table()
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	var waits atomic.Int64
@@ -288,7 +288,7 @@ func TestGPULateWakeUps(t *testing.T) {
 // whatever is between them.
 func TestGPUOrder(t *testing.T) {
 	gpu := gpuContext(t)
-	tab := gpu.own.core.drv.table
+	tab := gpu.own.core.drv.table()
 	const of, each = 8, 500
 	rounds := rounds(40)
 	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
@@ -387,7 +387,7 @@ func TestGPUOrder(t *testing.T) {
 // it: of a later claim where the CUDA context goes on for others, else of any context.
 func TestGPUPagesOutlastContexts(t *testing.T) {
 	others := gpuContext(t) // another driver's claim to the primary context
-	if others.own.core.drv.table.Software() {
+	if others.own.core.drv.table().Software() {
 		t.Skip("the memory is Go's, and unregistered")
 	}
 	stream := must(others.NewStream(StreamNonBlocking))(t)
@@ -458,7 +458,7 @@ func TestGPUPagesOutlastContexts(t *testing.T) {
 // stream has work to do with memory of another context: that is freed when it is done.
 func TestGPULegacyStreamOfOtherDrivers(t *testing.T) {
 	others := gpuContext(t) // another driver's claim to the primary context
-	if others.own.core.drv.table.Software() {
+	if others.own.core.drv.table().Software() {
 		t.Skip("each Driver is a software driver of its own here: TestLegacyStreamOfOtherDrivers has two of one")
 	}
 	blocking := must(others.NewStream(StreamDefault))(t)

@@ -43,7 +43,7 @@ func (c *Context) NewGraph() (*Graph, error) {
 		return nil, err
 	}
 	defer c.leave()
-	raw, res := core.drv.table.GraphCreate(driver.At{Context: core.raw}, 0)
+	raw, res := core.drv.table().GraphCreate(driver.At{Context: core.raw}, 0)
 	if res != driver.ResultSuccess {
 		return nil, core.callError(op, 0, res)
 	}
@@ -128,7 +128,7 @@ func (g *Graph) Clone() (*Graph, error) {
 	if err := gc.notBody(op); err != nil {
 		return nil, err
 	}
-	raw, res := gc.ctx.drv.table.GraphClone(driver.At{Context: gc.ctx.raw}, gc.raw)
+	raw, res := gc.ctx.drv.table().GraphClone(driver.At{Context: gc.ctx.raw}, gc.raw)
 	if res != driver.ResultSuccess {
 		return nil, gc.onceError(op, res)
 	}
@@ -261,7 +261,7 @@ func (n GraphNode) SetEvent(e *Event) error {
 		return err
 	}
 	defer gc.leave()
-	t := gc.ctx.drv.table
+	t := gc.ctx.drv.table()
 	before, err := n.setEvent(e, &eventSetter{
 		ctx:    gc.ctx,
 		handle: uintptr(gc.raw),

@@ -48,7 +48,7 @@ func (g *Graph) AddAlloc(size uint64, after ...GraphNode) (GraphNode, *DeviceMem
 	if err != nil {
 		return GraphNode{}, nil, err
 	}
-	t := gc.ctx.drv.table
+	t := gc.ctx.drv.table()
 	n, p, res := t.GraphAddMemAllocNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps, driver.MemAllocNodeParams{
 		PoolProps: driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
 			Location: deviceLocation(gc.ctx.dev)},
@@ -95,7 +95,7 @@ func (g *Graph) AddFree(m *DeviceMem, after ...GraphNode) (GraphNode, error) {
 	if err := gc.objects.canFree(addFreeOp, m.core); err != nil {
 		return GraphNode{}, err
 	}
-	n, res := gc.ctx.drv.table.GraphAddMemFreeNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps, m.core.raw)
+	n, res := gc.ctx.drv.table().GraphAddMemFreeNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps, m.core.raw)
 	err = gc.check(addFreeOp, res)
 	if !gc.added(n, res) {
 		return GraphNode{}, err
@@ -165,7 +165,7 @@ func (dev *Device) GraphMemStats() (GraphMemStats, error) {
 	var v [4]uint64
 	for i := range v {
 		var res driver.Result
-		if v[i], res = dev.drv.table.DeviceGetGraphMemAttribute(driver.At{}, dev.raw,
+		if v[i], res = dev.drv.table().DeviceGetGraphMemAttribute(driver.At{}, dev.raw,
 			int32(i)); res != driver.ResultSuccess {
 			return GraphMemStats{}, dev.drv.resultError(op, 0, res)
 		}
@@ -186,7 +186,7 @@ func (dev *Device) ResetGraphMemHigh() error {
 		return errNil(op, "device")
 	}
 	for _, a := range [...]int32{driver.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH} {
-		if res := dev.drv.table.DeviceSetGraphMemAttribute(driver.At{}, dev.raw, a, 0); res != driver.ResultSuccess {
+		if res := dev.drv.table().DeviceSetGraphMemAttribute(driver.At{}, dev.raw, a, 0); res != driver.ResultSuccess {
 			return dev.drv.resultError(op, 0, res)
 		}
 	}
@@ -200,7 +200,7 @@ func (dev *Device) TrimGraphMem() error {
 	if !dev.valid() {
 		return errNil(op, "device")
 	}
-	if res := dev.drv.table.DeviceGraphMemTrim(driver.At{}, dev.raw); res != driver.ResultSuccess {
+	if res := dev.drv.table().DeviceGraphMemTrim(driver.At{}, dev.raw); res != driver.ResultSuccess {
 		return dev.drv.resultError(op, 0, res)
 	}
 	return nil

@@ -87,7 +87,7 @@ func (g *Graph) addEvent(
 		if err := gc.mayHave(op, typ); err != nil {
 			return 0, 0, err
 		}
-		n, res := add(gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}, gc.raw, deps, sl.raw)
+		n, res := add(gc.ctx.drv.table(), driver.At{Context: gc.ctx.raw}, gc.raw, deps, sl.raw)
 		if !gc.added(n, res) {
 			return n, res, nil
 		}

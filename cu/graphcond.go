@@ -34,7 +34,7 @@ func (g *Graph) newCondition(v, flags uint32) (Condition, error) {
 	}
 	defer g.leave()
 	at := driver.At{Context: gc.ctx.raw}
-	h, res := gc.ctx.drv.table.GraphConditionalHandleCreate(at, gc.raw, gc.ctx.raw, v, flags)
+	h, res := gc.ctx.drv.table().GraphConditionalHandleCreate(at, gc.raw, gc.ctx.raw, v, flags)
 	if res != driver.ResultSuccess {
 		return Condition{}, gc.callError(conditionOp, res)
 	}

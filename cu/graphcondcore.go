@@ -39,7 +39,7 @@ func (gc *graphCore) Closed() bool {
 // addConditional adds a conditional node, and returns its bodies.
 func (gc *graphCore) addConditional(h driver.GraphConditionalHandle, kind int32, size uint32,
 	deps []driver.GraphNode) (driver.GraphNode, []*graphCore, driver.Result) {
-	t, at := gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}
+	t, at := gc.ctx.drv.table(), driver.At{Context: gc.ctx.raw}
 	p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}
 	*p.Conditional() = driver.ConditionalNodeParams{Handle: h, Type: kind, Size: size, Ctx: gc.ctx.raw}
 	n, made, res := t.GraphAddNode(at, gc.raw, deps, nil, p)

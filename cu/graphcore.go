@@ -55,7 +55,7 @@ func (gc *graphCore) destroyRaw(at driver.At) (string, driver.Result) {
 	if gc.destroyed.Load() {
 		return op, driver.ResultSuccess
 	}
-	return op, gc.ctx.drv.table.GraphDestroy(at, gc.raw)
+	return op, gc.ctx.drv.table().GraphDestroy(at, gc.raw)
 }
 
 func (gc *graphCore) releaseObjects() { gc.objects.release() }
@@ -84,7 +84,7 @@ func (gc *graphCore) callError(op string, res driver.Result) error {
 // nodes is Nodes within a call.
 func (gc *graphCore) nodes() ([]driver.GraphNode, error) {
 	const op = "cuGraphGetNodes"
-	t := gc.ctx.drv.table
+	t := gc.ctx.drv.table()
 	n, res := t.GraphGetNodes(driver.At{}, gc.raw, nil)
 	if res != driver.ResultSuccess || n == 0 {
 		return nil, gc.check(op, res)
@@ -108,12 +108,12 @@ func (gc *graphCore) check(op string, res driver.Result) error {
 // failed, the node is removed again. From a graph that allocates memory the driver removes none.
 func (gc *graphCore) added(n driver.GraphNode, res driver.Result) bool {
 	return res == driver.ResultSuccess ||
-		happened(res) && gc.ctx.drv.table.GraphDestroyNode(driver.At{}, n) != driver.ResultSuccess
+		happened(res) && gc.ctx.drv.table().GraphDestroyNode(driver.At{}, n) != driver.ResultSuccess
 }
 
 // addEmpty adds a node without work.
 func (gc *graphCore) addEmpty(deps []driver.GraphNode) (driver.GraphNode, driver.Result) {
-	n, res := gc.ctx.drv.table.GraphAddEmptyNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps)
+	n, res := gc.ctx.drv.table().GraphAddEmptyNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps)
 	if added, o := gc.added(n, res), gc.ctx.drv.observer(); o != nil && added {
 		o.AddNode(uintptr(gc.raw), uintptr(n), graphNodes(deps), races.NodeWork{})
 	}
@@ -127,7 +127,7 @@ type GraphNodeType int32
 func (t GraphNodeType) String() string { return nameOf(namesGraphNodeType[:], int32(t)) }
 
 func (gc *graphCore) typeOf(n driver.GraphNode) (GraphNodeType, error) {
-	typ, res := gc.ctx.drv.table.GraphNodeGetType(driver.At{}, n)
+	typ, res := gc.ctx.drv.table().GraphNodeGetType(driver.At{}, n)
 	if res != driver.ResultSuccess {
 		return 0, gc.callError("cuGraphNodeGetType", res)
 	}
@@ -136,7 +136,7 @@ func (gc *graphCore) typeOf(n driver.GraphNode) (GraphNodeType, error) {
 
 // eventOf returns the event of a node that records one or waits for one.
 func (gc *graphCore) eventOf(n driver.GraphNode, typ GraphNodeType) (e driver.Event, ok bool, err error) {
-	t, op := gc.ctx.drv.table, ""
+	t, op := gc.ctx.drv.table(), ""
 	var res driver.Result
 	switch typ {
 	case GraphNodeTypeEventRecord:
@@ -161,7 +161,7 @@ func (gc *graphCore) captureTo(sc *streamCore, mode CaptureMode, deps []driver.G
 		discard: func(driver.Graph) {},
 	}
 	call.begin = func(at driver.At) driver.Result {
-		return sc.ctx.drv.table.StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, nil, mode.driverMode())
+		return sc.ctx.drv.table().StreamBeginCaptureToGraph(at, sc.raw, gc.raw, deps, nil, mode.driverMode())
 	}
 	_, err := sc.capture(call, f)
 	return err
@@ -217,7 +217,7 @@ func (c *contextCore) destroyGraph(g driver.Graph) {
 	if g == 0 {
 		return
 	}
-	if res := c.drv.table.GraphDestroy(driver.At{Relaxed: true}, g); res != driver.ResultSuccess {
+	if res := c.drv.table().GraphDestroy(driver.At{Relaxed: true}, g); res != driver.ResultSuccess {
 		c.drv.leak(Leak{Kind: "graph", Handle: uintptr(g), Err: c.backgroundError("cuGraphDestroy", uintptr(g), res)})
 	}
 }

@@ -84,7 +84,7 @@ func (g *Graph) changeEdge(op string, e GraphEdge, add bool) error {
 	if err := gc.canHave(op, e); err != nil {
 		return err
 	}
-	t, at, o := gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}, gc.ctx.drv.observer()
+	t, at, o := gc.ctx.drv.table(), driver.At{Context: gc.ctx.raw}, gc.ctx.drv.observer()
 	var res driver.Result
 	switch {
 	case !add:

@@ -27,7 +27,7 @@ func (n GraphNode) Remove() error {
 	if err != nil {
 		return err
 	}
-	res := gc.ctx.drv.table.GraphDestroyNode(driver.At{Context: gc.ctx.raw}, n.raw)
+	res := gc.ctx.drv.table().GraphDestroyNode(driver.At{Context: gc.ctx.raw}, n.raw)
 	if !happened(res) {
 		return gc.onceError(removeOp, res)
 	}
@@ -61,7 +61,7 @@ func (x *GraphExec) SetEnabled(n GraphNode, enabled bool) error {
 			"disabled: "+
 			"let the kernel return at once instead")
 	}
-	if res := c.gc.ctx.drv.table.GraphNodeSetEnabled(c.at(), x.core.raw, n.raw, value); res != driver.ResultSuccess {
+	if res := c.gc.ctx.drv.table().GraphNodeSetEnabled(c.at(), x.core.raw, n.raw, value); res != driver.ResultSuccess {
 		return c.failed(x.core.ctx.callError(op, uintptr(x.core.raw), res))
 	}
 	if o := c.gc.ctx.drv.observer(); o != nil {
@@ -79,7 +79,7 @@ func (x *GraphExec) Enabled(n GraphNode) (bool, error) {
 		return false, err
 	}
 	defer n.finish(x, c)
-	value, res := c.gc.ctx.drv.table.GraphNodeGetEnabled(c.at(), x.core.raw, n.raw)
+	value, res := c.gc.ctx.drv.table().GraphNodeGetEnabled(c.at(), x.core.raw, n.raw)
 	if res != driver.ResultSuccess {
 		return false, c.failed(x.core.ctx.callError(op, uintptr(x.core.raw), res))
 	}
@@ -125,7 +125,7 @@ func (g *Graph) AddChildGraph(child *Graph, after ...GraphNode) (GraphNode, erro
 	}
 	// The driver makes a clone of the other graph.
 	gc.family.merge(child.core.family)
-	raw, res := gc.ctx.drv.table.GraphAddChildGraphNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps, child.core.raw)
+	raw, res := gc.ctx.drv.table().GraphAddChildGraphNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps, child.core.raw)
 	if res != driver.ResultSuccess {
 		err = child.core.onceError(addChildOp, res)
 	}
@@ -171,7 +171,7 @@ func (n GraphNode) SetChildGraph(child *Graph) error {
 	gc.family.merge(child.core.family) // the driver makes a clone of the other graph
 	p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_GRAPH}
 	p.Graph().Graph = child.core.raw
-	res := gc.ctx.drv.table.GraphNodeSetParams(c.at(), n.raw, p)
+	res := gc.ctx.drv.table().GraphNodeSetParams(c.at(), n.raw, p)
 	if res != driver.ResultSuccess {
 		err = c.failed(child.core.onceError(setNodeOp, res))
 	}
@@ -220,7 +220,7 @@ func (x *GraphExec) SetChildGraph(n GraphNode, child *Graph) error {
 	if err != nil {
 		return err
 	}
-	res := gc.ctx.drv.table.GraphExecChildGraphNodeSetParams(c.at(), xc.raw, n.raw, child.core.raw)
+	res := gc.ctx.drv.table().GraphExecChildGraphNodeSetParams(c.at(), xc.raw, n.raw, child.core.raw)
 	if res != driver.ResultSuccess {
 		err = c.failed(xc.ctx.callError(setChildOp, uintptr(xc.raw), res))
 	}

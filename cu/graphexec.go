@@ -33,7 +33,7 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 	if err := gc.notBody(op); err != nil {
 		return nil, err
 	}
-	raw, res := gc.ctx.drv.table.GraphInstantiateWithFlags(driver.At{Context: gc.ctx.raw}, gc.raw, 0)
+	raw, res := gc.ctx.drv.table().GraphInstantiateWithFlags(driver.At{Context: gc.ctx.raw}, gc.raw, 0)
 	if res != driver.ResultSuccess {
 		return nil, gc.onceError(op, res)
 	}
@@ -56,7 +56,7 @@ func (g *Graph) InstantiateWithFlags(flags InstantiateFlags) (*GraphExec, error)
 	if err := gc.notBody(op); err != nil {
 		return nil, err
 	}
-	t, at := gc.ctx.drv.table, driver.At{Context: gc.ctx.raw}
+	t, at := gc.ctx.drv.table(), driver.At{Context: gc.ctx.raw}
 	raw, p, res := t.GraphInstantiateWithParams(at, gc.raw, driver.GraphInstantiateParams{Flags: uint64(flags)})
 	if t.Missing(res) != nil {
 		op = "cuGraphInstantiateWithFlags"
@@ -158,7 +158,7 @@ func (x *GraphExec) launchFast(s *Stream) (done bool, err error) {
 		return false, nil
 	}
 	xc.mu.Lock()
-	res := sc.ctx.drv.calls.GraphLaunch(driver.At{}, xc.raw, sc.raw)
+	res := sc.ctx.drv.table().GraphLaunch(driver.At{}, xc.raw, sc.raw)
 	if res == driver.ResultSuccess {
 		xc.objects.Load().launched()
 	}
@@ -270,7 +270,7 @@ func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
 	} else {
 		fresh.addAll(gc.objects)
 	}
-	t, at := xc.ctx.drv.table, driver.At{Context: xc.ctx.raw}
+	t, at := xc.ctx.drv.table(), driver.At{Context: xc.ctx.raw}
 	info, res := t.GraphExecUpdateV2(at, xc.raw, gc.raw)
 	if t.Missing(res) != nil { // before CUDA 12.0
 		info.ErrorNode, info.Result, res = t.GraphExecUpdate(at, xc.raw, gc.raw)
@@ -311,7 +311,7 @@ func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 		return err
 	}
 	defer xc.leave()
-	t, at := xc.ctx.drv.table, driver.At{Context: xc.ctx.raw}
+	t, at := xc.ctx.drv.table(), driver.At{Context: xc.ctx.raw}
 	before, err := n.setEvent(e, &eventSetter{
 		ctx:    xc.ctx,
 		handle: uintptr(xc.raw),

@@ -58,7 +58,7 @@ func (xc *execCore) destroyRaw(at driver.At) (string, driver.Result) {
 	if o := xc.ctx.drv.observer(); o != nil {
 		o.ExecDestroyed(uintptr(xc.raw))
 	}
-	return "cuGraphExecDestroy", xc.ctx.drv.table.GraphExecDestroy(at, xc.raw)
+	return "cuGraphExecDestroy", xc.ctx.drv.table().GraphExecDestroy(at, xc.raw)
 }
 
 // observeDone is called when the program learns that the launches are done.
@@ -85,9 +85,9 @@ func (xc *execCore) enqueue(f workFunction, sc *streamCore) (res driver.Result, 
 	for in, again := sc.contextFor(f), true; again; in, again = sc.needsContext(f, in, res) {
 		at := sc.within(in)
 		if f == workGraphUpload {
-			res = sc.ctx.drv.table.GraphUpload(at, xc.raw, sc.raw)
+			res = sc.ctx.drv.table().GraphUpload(at, xc.raw, sc.raw)
 		} else {
-			res = sc.ctx.drv.table.GraphLaunch(at, xc.raw, sc.raw)
+			res = sc.ctx.drv.table().GraphLaunch(at, xc.raw, sc.raw)
 		}
 	}
 	if launch && happened(res) {
@@ -169,7 +169,7 @@ func (xc *execCore) leaveDelayed() {
 		if len(batch) == 0 {
 			return
 		}
-		if err := xc.usedStreams.waitLong(xc.ctx.drv.table.Clock()); err != nil {
+		if err := xc.usedStreams.waitLong(xc.ctx.drv.table().Clock()); err != nil {
 			for _, l := range batch {
 				xc.ctx.drv.leak(Leak{Kind: l.kind, Handle: l.handle, Err: errKept(l.kind, l.handle, err)})
 			}

@@ -120,7 +120,7 @@ func (b *kernelBatch) add(x *GraphExec, gc *graphCore, u *KernelUpdate) error {
 
 // call makes the calls: one transition into C for those in a row that are made in the same context.
 func (b *kernelBatch) call(x *GraphExec, updates []KernelUpdate, errs *batchErrors, first int) {
-	t := x.core.ctx.drv.table
+	t := x.core.ctx.drv.table()
 	for i, end := 0, 0; i < b.n; {
 		at := b.calls[i].at()
 		for end = i + 1; end < b.n && b.calls[end].at() == at; end++ {
@@ -139,7 +139,7 @@ func (b *kernelBatch) finish(i int, res driver.Result, u *KernelUpdate) error {
 	if res != driver.ResultSuccess && (!happened(res) || own == driver.ResultSuccess) {
 		own = res
 	}
-	if own < 0 && drv.table.Missing(own) != nil { // before CUDA 12.0
+	if own < 0 && drv.table().Missing(own) != nil { // before CUDA 12.0
 		own = c.setExec()
 	}
 	c.done = happened(own)

@@ -399,7 +399,7 @@ func (f *Function) nodeWork(c *nodeCall, cfg *LaunchConfig, args []Arg) error {
 
 // fitsTogether checks that all blocks fit on the device at once, before the node changes.
 func (f *Function) fitsTogether(c *nodeCall, cfg *LaunchConfig) error {
-	g, b, t := cfg.Grid.normalize(), cfg.Block.normalize(), c.gc.ctx.drv.table
+	g, b, t := cfg.Grid.normalize(), cfg.Block.normalize(), c.gc.ctx.drv.table()
 	if b.blocks() > math.MaxInt32 {
 		return nil // the driver refuses the block
 	}

@@ -139,7 +139,7 @@ func (gc *graphCore) askUse(n driver.GraphNode) (u nodeUse, err error) {
 	if u.typ, err = gc.typeOf(n); err != nil || u.typ != GraphNodeTypeKernel {
 		return u, err
 	}
-	v, res := gc.ctx.drv.table.GraphKernelNodeGetAttribute(driver.At{Context: gc.ctx.raw}, n,
+	v, res := gc.ctx.drv.table().GraphKernelNodeGetAttribute(driver.At{Context: gc.ctx.raw}, n,
 		driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
 	u.cooperative = res == driver.ResultSuccess && v[0] != 0
 	u.first = u.cooperative
@@ -273,7 +273,7 @@ func (c *nodeCall) at() driver.At { return driver.At{Context: c.ctx.raw} }
 
 // add adds the node after other nodes.
 func (c *nodeCall) add(deps []driver.GraphNode, seen func() races.NodeWork) error {
-	t, g := c.gc.ctx.drv.table, c.gc.raw
+	t, g := c.gc.ctx.drv.table(), c.gc.raw
 	var res driver.Result
 	later := false // a call after the one that has added the node has failed
 	switch c.use.typ {
@@ -340,7 +340,7 @@ func (c *nodeCall) seen(work func() races.NodeWork) races.NodeWork {
 // setAttribute sets an attribute of the node.
 func (c *nodeCall) setAttribute(id int32, v *driver.LaunchAttributeValue) driver.Result {
 	c.op = "cuGraphKernelNodeSetAttribute"
-	return c.gc.ctx.drv.table.GraphKernelNodeSetAttribute(c.at(), c.node, id, v)
+	return c.gc.ctx.drv.table().GraphKernelNodeSetAttribute(c.at(), c.node, id, v)
 }
 
 // setAttributes sets the attributes of the node that it has from now on.
@@ -445,7 +445,7 @@ func (c *nodeCall) finishSet(res driver.Result) (err error) {
 
 // setExec calls the driver for an executable graph.
 func (c *nodeCall) setExec() (res driver.Result) {
-	switch t, x := c.gc.ctx.drv.table, c.xc.raw; c.use.typ {
+	switch t, x := c.gc.ctx.drv.table(), c.xc.raw; c.use.typ {
 	case GraphNodeTypeKernel:
 		res = t.GraphExecKernelNodeSetParams(c.at(), x, c.node, &c.kernel)
 		if res < 0 && t.Missing(res) != nil { // before CUDA 12.0
@@ -466,7 +466,7 @@ func (c *nodeCall) setExec() (res driver.Result) {
 
 // setGraph calls the driver for a graph.
 func (c *nodeCall) setGraph() (res driver.Result) {
-	switch t := c.gc.ctx.drv.table; c.use.typ {
+	switch t := c.gc.ctx.drv.table(); c.use.typ {
 	case GraphNodeTypeKernel:
 		return c.setKernel()
 	case GraphNodeTypeMemcpy:
@@ -492,7 +492,7 @@ func (c *nodeCall) batchParams() driver.BatchMemOpNodeParams {
 // other on the way. If the configuration is refused, the old attributes are set again. If a new
 // attribute is refused, the node has the new kernel without it.
 func (c *nodeCall) setKernel() (res driver.Result) {
-	op, t := c.op, c.gc.ctx.drv.table
+	op, t := c.op, c.gc.ctx.drv.table()
 	if res = c.resetAttributes(); res != driver.ResultSuccess {
 		c.restoreAttributes()
 		return res

@@ -33,7 +33,7 @@ func (n GraphNode) Kernel() (KernelParams, error) {
 		return KernelParams{}, err
 	}
 	defer n.finish(nil, c)
-	t, at := c.gc.ctx.drv.table, driver.At{Context: c.gc.ctx.raw}
+	t, at := c.gc.ctx.drv.table(), driver.At{Context: c.gc.ctx.raw}
 	p, res := t.GraphKernelNodeGetParams(at, n.raw)
 	if t.Missing(res) != nil { // before CUDA 12.0
 		var old driver.KernelNodeParamsV1
@@ -73,7 +73,7 @@ func (n GraphNode) Kernel() (KernelParams, error) {
 // them.
 func (c *nodeCall) askKernel(at driver.At, p *driver.KernelNodeParams) (name string, sizes []uint64, known bool,
 	err error) {
-	t := c.gc.ctx.drv.table
+	t := c.gc.ctx.drv.table()
 	var res driver.Result
 	if c.op = "cuFuncGetName"; p.Func != 0 {
 		name, res = t.FuncGetName(at, p.Func)
@@ -117,7 +117,7 @@ func get[P any](n GraphNode, op string, typ GraphNodeType,
 		return p, err
 	}
 	defer n.finish(nil, c)
-	p, res := ask(c.gc.ctx.drv.table, driver.At{Context: c.gc.ctx.raw})
+	p, res := ask(c.gc.ctx.drv.table(), driver.At{Context: c.gc.ctx.raw})
 	if res != driver.ResultSuccess {
 		var none P
 		return none, c.getError(res)
@@ -250,7 +250,7 @@ func (n GraphNode) MemOps() ([]MemOpParams, error) {
 		return nil, err
 	}
 	defer n.finish(nil, c)
-	p, res := c.gc.ctx.drv.table.GraphBatchMemOpNodeGetParams(driver.At{Context: c.gc.ctx.raw}, n.raw)
+	p, res := c.gc.ctx.drv.table().GraphBatchMemOpNodeGetParams(driver.At{Context: c.gc.ctx.raw}, n.raw)
 	if res != driver.ResultSuccess {
 		return nil, c.getError(res)
 	}
@@ -302,7 +302,7 @@ func (n GraphNode) ChildGraph() (*Graph, error) {
 		return nil, err
 	}
 	defer n.finish(nil, c)
-	gc, t, at := c.gc, c.gc.ctx.drv.table, driver.At{Context: c.gc.ctx.raw}
+	gc, t, at := c.gc, c.gc.ctx.drv.table(), driver.At{Context: c.gc.ctx.raw}
 	child, res := t.GraphChildGraphNodeGetGraph(at, n.raw)
 	if res != driver.ResultSuccess {
 		return nil, c.getError(res)

@@ -24,7 +24,7 @@ func (dev *Device) SMResource() (SMResource, error) {
 	if !dev.valid() {
 		return SMResource{}, errNil(op, "device")
 	}
-	raw, res := dev.drv.table.DeviceGetDevResource(driver.At{}, dev.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
+	raw, res := dev.drv.table().DeviceGetDevResource(driver.At{}, dev.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 	if res != driver.ResultSuccess {
 		return SMResource{}, dev.drv.resultError(op, 0, res)
 	}
@@ -60,7 +60,7 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 		return nil, rest, err
 	}
 	defer r.leave()
-	t, least := r.dev.drv.table, max(least, 1)
+	t, least := r.dev.drv.table(), max(least, 1)
 	n, _, res := t.DevSmResourceSplitByCount(driver.At{}, nil, r.raw, 0, uint32(least))
 	if res != driver.ResultSuccess {
 		return nil, rest, r.dev.drv.resultError(op, 0, res)
@@ -161,12 +161,12 @@ func newGreenContext(core *contextCore, sms []SMResource, others ...driver.DevRe
 		defer r.leave()
 		raw[i] = r.raw
 	}
-	desc, res := d.table.DevResourceGenerateDesc(driver.At{}, append(raw, others...))
+	desc, res := d.table().DevResourceGenerateDesc(driver.At{}, append(raw, others...))
 	if res != driver.ResultSuccess {
 		return nil, core.callError("cuDevResourceGenerateDesc", 0, res)
 	}
 	at := driver.At{Context: core.raw}
-	handle, res := d.table.GreenCtxCreate(at, desc, core.dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
+	handle, res := d.table().GreenCtxCreate(at, desc, core.dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
 	if res != driver.ResultSuccess {
 		return nil, core.callError(op, 0, res)
 	}
@@ -220,7 +220,7 @@ func (g *GreenContext) SMResource() (SMResource, error) {
 	}
 	defer g.leave()
 	at := driver.At{Context: gc.ctx.raw}
-	raw, res := gc.ctx.drv.table.GreenCtxGetDevResource(at, gc.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
+	raw, res := gc.ctx.drv.table().GreenCtxGetDevResource(at, gc.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 	if res != driver.ResultSuccess {
 		return SMResource{}, gc.ctx.callError(op, uintptr(gc.raw), res)
 	}
@@ -242,7 +242,7 @@ func (g *GreenContext) NewStream(priority int) (*Stream, error) {
 	ctx := gc.ctx
 	raw, err := ctx.createStream(op, func() (driver.Stream, driver.Result) {
 		at := driver.At{Context: ctx.raw}
-		return ctx.drv.table.GreenCtxStreamCreate(at, gc.raw, uint32(StreamNonBlocking), clamp32(priority))
+		return ctx.drv.table().GreenCtxStreamCreate(at, gc.raw, uint32(StreamNonBlocking), clamp32(priority))
 	})
 	if err != nil {
 		return nil, err
@@ -279,7 +279,7 @@ func (g *GreenContext) WaitEvent(e *Event) error {
 	}
 	defer g.leave()
 	return gc.ctx.wait(op, uintptr(gc.raw), o, func(at driver.At, raw driver.Event) driver.Result {
-		return gc.ctx.drv.table.GreenCtxWaitEvent(at, gc.raw, raw)
+		return gc.ctx.drv.table().GreenCtxWaitEvent(at, gc.raw, raw)
 	})
 }
 

@@ -18,7 +18,7 @@ func (g *greenCore) kind() string { return "green context" }
 func (g *greenCore) handle() uintptr { return uintptr(g.raw) }
 
 func (g *greenCore) free(at driver.At) (string, driver.Result) {
-	return "cuGreenCtxDestroy", g.ctx.drv.table.GreenCtxDestroy(at, g.raw)
+	return "cuGreenCtxDestroy", g.ctx.drv.table().GreenCtxDestroy(at, g.raw)
 }
 
 // noGreen returns the error for an event that processes share. NVIDIA's driver crashes where a

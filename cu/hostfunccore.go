@@ -24,7 +24,7 @@ func (sc *streamCore) hostFunc(f func()) error {
 			}
 		}
 	}
-	if err := h.name(ctx.drv.table, call); err != nil {
+	if err := h.name(ctx.drv.table(), call); err != nil {
 		sc.endWork()
 		return &Error{Op: hostFuncOp, Result: ResultNotSupported, Handle: uintptr(sc.raw), Err: err}
 	}
@@ -38,7 +38,7 @@ func (sc *streamCore) hostFunc(f func()) error {
 		o.EnqueueHostFunc(sc.observed(), number)
 	}
 	sc.beginLegacy()
-	res := ctx.drv.table.LaunchHostFunc(sc.inContext(), sc.raw, h.callback)
+	res := ctx.drv.table().LaunchHostFunc(sc.inContext(), sc.raw, h.callback)
 	sc.endLegacy()
 	switch {
 	case res == driver.ResultSuccess:
@@ -65,7 +65,7 @@ func (d *driverCore) nodeFunc(f func()) (h *hostFunc, number uint64, err error) 
 	if o := d.observer(); o != nil {
 		h.dropped = func() { o.HostFuncDropped(number) }
 	}
-	return h, number, h.name(d.table, f)
+	return h, number, h.name(d.table(), f)
 }
 
 // hostFunc is a function with an address that the driver can call. Graphs keep it, or the context
@@ -157,7 +157,7 @@ func (c *contextCore) dropHostFuncs() {
 	case c.claim == borrowed, c.calls.none():
 		return
 	case c.claim == retained:
-		_, active, res := c.drv.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.dev)
+		_, active, res := c.drv.table().DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.dev)
 		if res == driver.ResultSuccess && active != 0 {
 			return
 		}

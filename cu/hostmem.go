@@ -32,7 +32,7 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 	if flags&^(HostPortable|HostDeviceMap|HostWriteCombined) != 0 {
 		return nil, invalid(op, "unknown host memory flags "+flags.String()+": see HostFlags")
 	}
-	t, at := core.drv.table, driver.At{Context: core.raw}
+	t, at := core.drv.table(), driver.At{Context: core.raw}
 	mc := &memCore{is: pinnedMemory, size: size, capacity: size, flags: flags}
 	if old := core.takeMemory(pinnedMemory, flags, size); old != nil {
 		mc.raw, mc.host, mc.capacity = old.raw, old.host, old.capacity
@@ -73,7 +73,7 @@ func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 	case flags&^(HostPortable|HostDeviceMap) != 0:
 		return nil, invalid(op, "the flags are "+flags.String()+": use HostPortable and HostDeviceMap")
 	}
-	t, at := core.drv.table, driver.At{Context: core.raw}
+	t, at := core.drv.table(), driver.At{Context: core.raw}
 	mc := &memCore{is: registeredMemory, flags: flags, own: b}
 	mc.host, mc.size, mc.capacity = hostAddress(b), uint64(len(b)), uint64(len(b))
 	if res := t.MemHostRegister(at, mc.host, mc.size, uint32(flags)); res != driver.ResultSuccess {

@@ -46,7 +46,7 @@ func (e *Event) IPCHandle(ctx context.Context) (IPCEventHandle, error) {
 		return IPCEventHandle{}, mistake(op, ErrImported, uintptr(sl.raw),
 			"only the process that created it can get its handle: pass on the handle that this event was opened by")
 	}
-	raw, res := c.ctx.drv.table.IpcGetEventHandle(driver.At{Context: c.ctx.raw}, sl.raw)
+	raw, res := c.ctx.drv.table().IpcGetEventHandle(driver.At{Context: c.ctx.raw}, sl.raw)
 	if res != driver.ResultSuccess {
 		return IPCEventHandle{}, c.ctx.callError(op, uintptr(sl.raw), res)
 	}
@@ -114,7 +114,7 @@ func (c *Context) OpenIPCEvent(h IPCEventHandle) (*Event, error) {
 		return nil, errSameProcess(op)
 	}
 	t := core.drv.trace(TraceEventCreate, 0, 0)
-	raw, res := core.drv.table.IpcOpenEventHandle(driver.At{Context: core.raw}, driver.IPCEventHandle(h))
+	raw, res := core.drv.table().IpcOpenEventHandle(driver.At{Context: core.raw}, driver.IPCEventHandle(h))
 	t.doneOr(func() { core.destroyEvent(raw, driver.At{Relaxed: true}) }, TraceEventCreate, raw, 0, res)
 	switch res {
 	case driver.ResultSuccess:

@@ -512,7 +512,7 @@ func TestIPCInCapture(t *testing.T) {
 	r.ok(g.Close())
 
 	// Somebody else's capture: the record is for the driver to refuse.
-	raw := r.drv.table
+	raw := r.drv.table()
 	s := r.stream()
 	wrapped := must(r.gpu.WrapStream(s.Handle()))(t)
 	if res := raw.StreamBeginCapture(driver.At{}, s.core.raw, int32(CaptureRelaxed)); res != 0 {

@@ -83,7 +83,7 @@ func (sc *streamCore) waitShared(op string, sl *slot, flags WaitFlags) error {
 		return errNoNode(op, uintptr(sl.raw))
 	}
 	sc.beginLegacy()
-	res := ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
+	res := ctx.drv.table().StreamWaitEvent(sc.at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
 	sc.endLegacy()
 	sc.shared.work.RUnlock()
 	t.done(TraceStreamWait, sl.raw, sc.raw, res)

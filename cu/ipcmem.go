@@ -34,7 +34,7 @@ func (m *DeviceMem) IPCHandle() (IPCMemHandle, error) {
 	defer runtime.KeepAlive(m)
 	defer mc.leave()
 	mc.exposed.Store(true) // no other allocation gets memory that other processes use
-	h, res := mc.ctx.drv.table.IpcGetMemHandle(driver.At{Context: mc.ctx.raw}, mc.raw)
+	h, res := mc.ctx.drv.table().IpcGetMemHandle(driver.At{Context: mc.ctx.raw}, mc.raw)
 	if res != driver.ResultSuccess {
 		return IPCMemHandle{}, mc.ctx.callError(op, mc.handle(), res)
 	}
@@ -88,7 +88,7 @@ func (c *Context) OpenIPCMem(h IPCMemHandle) (*DeviceMem, error) {
 	if err := h.check(op); err != nil {
 		return nil, err
 	}
-	at, t := driver.At{Context: core.raw}, core.drv.table
+	at, t := driver.At{Context: core.raw}, core.drv.table()
 	raw, res := t.IpcOpenMemHandle(at, driver.IPCMemHandle(h), driver.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
 	switch res {
 	case driver.ResultSuccess:

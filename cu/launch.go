@@ -151,7 +151,7 @@ func (f *Function) launchFast(s *Stream, cfg *LaunchConfig, args []Arg, prepared
 		return false, nil
 	}
 	g, b := cfg.Grid.normalize(), cfg.Block.normalize()
-	res := sc.ctx.drv.calls.LaunchKernel(driver.At{}, f.raw,
+	res := sc.ctx.drv.table().LaunchKernel(driver.At{}, f.raw,
 		g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, values.params(len(args)))
 	sc.endFast()
 	runtime.KeepAlive(s)
@@ -224,10 +224,10 @@ func (f *Function) launch(sc *streamCore, cfg *LaunchConfig, params driver.Kerne
 	sc.beginLegacy()
 	for in, again := sc.contextFor(fn), true; again; in, again = sc.needsContext(fn, in, res) {
 		if fn == workLaunchCooperative {
-			res = sc.ctx.drv.table.LaunchCooperativeKernel(sc.within(in), f.raw,
+			res = sc.ctx.drv.table().LaunchCooperativeKernel(sc.within(in), f.raw,
 				g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, params)
 		} else {
-			res = sc.ctx.drv.table.LaunchKernel(sc.within(in), f.raw,
+			res = sc.ctx.drv.table().LaunchKernel(sc.within(in), f.raw,
 				g.X, g.Y, g.Z, b.X, b.Y, b.Z, cfg.SharedMem, sc.raw, params)
 		}
 	}
@@ -245,7 +245,7 @@ func (f *Function) launchEx(w *work, cfg *LaunchConfig, params driver.KernelPara
 		c.Attributes, c.Count = &list[0], uint32(len(list))
 	}
 	sc.beginLegacy()
-	res := sc.ctx.drv.table.LaunchKernelEx(sc.inContext(), c, f.raw, params)
+	res := sc.ctx.drv.table().LaunchKernelEx(sc.inContext(), c, f.raw, params)
 	sc.endLegacy()
 	return res
 }
@@ -386,7 +386,7 @@ func (f *Function) checkAttributes(cfg *LaunchConfig) error {
 		return &e
 	}
 	g := cfg.Grid.normalize()
-	detail, res := a.wrong([3]uint32{g.X, g.Y, g.Z}, f.mod.core.ctx.drv.table.Version())
+	detail, res := a.wrong([3]uint32{g.X, g.Y, g.Z}, f.mod.core.ctx.drv.table().Version())
 	switch res {
 	case driver.ResultSuccess:
 		return nil

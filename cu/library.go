@@ -31,7 +31,7 @@ func (d *Driver) LoadLibrary(image []byte, opts ...JITOption) (*Library, error) 
 		return nil, invalid(op, wrong)
 	}
 	image = append(bytes.Clone(image), 0) // see LoadModule; the driver copies it
-	raw, jit, res := d.table.LibraryLoadJIT(driver.At{}, image, rawOptions(opts))
+	raw, jit, res := d.table().LibraryLoadJIT(driver.At{}, image, rawOptions(opts))
 	if res != driver.ResultSuccess {
 		return nil, compiled(d.resultError(op, 0, res), jit.Log())
 	}
@@ -119,7 +119,7 @@ func (l *Library) module(op string, c *Context) (*Module, error) {
 			"the context and the library are of two drivers: open one driver and share it")
 	}
 	core.freeDeferred()
-	raw, res := core.drv.table.LibraryGetModule(driver.At{Context: core.raw}, lc.raw)
+	raw, res := core.drv.table().LibraryGetModule(driver.At{Context: core.raw}, lc.raw)
 	if res != driver.ResultSuccess {
 		return nil, lc.compiled(core.callError("cuLibraryGetModule", uintptr(lc.raw), res))
 	}
@@ -148,7 +148,7 @@ func (l *Library) Managed(c *Context, name string) (*HostMem, error) {
 		return nil, err
 	}
 	defer runtime.KeepAlive(m)
-	raw, size, res := mc.ctx.drv.table.LibraryGetManaged(driver.At{Context: mc.ctx.raw}, l.core.raw, name)
+	raw, size, res := mc.ctx.drv.table().LibraryGetManaged(driver.At{Context: mc.ctx.raw}, l.core.raw, name)
 	if res != driver.ResultSuccess {
 		err := mc.notFound(op, "managed variable", name, res)
 		mc.leave()
@@ -176,7 +176,7 @@ func (l *Library) Kernel(name string) (*Kernel, error) {
 		return nil, err
 	}
 	defer l.leave()
-	raw, res := lc.drv.table.LibraryGetKernel(driver.At{}, lc.raw, name)
+	raw, res := lc.drv.table().LibraryGetKernel(driver.At{}, lc.raw, name)
 	switch {
 	case res == driver.ResultNotFound:
 		return nil, &Error{Op: op, Result: res, Handle: uintptr(lc.raw), Detail: noName("library", "kernel", name)}
@@ -195,7 +195,7 @@ func (l *Library) Kernels() ([]*Kernel, error) {
 		return nil, err
 	}
 	defer l.leave()
-	t := lc.drv.table
+	t := lc.drv.table()
 	n, res := t.LibraryGetKernelCount(driver.At{}, lc.raw)
 	if res != driver.ResultSuccess {
 		return nil, lc.compiled(lc.drv.resultError("cuLibraryGetKernelCount", uintptr(lc.raw), res))
@@ -302,7 +302,7 @@ func (k *Kernel) attribute(op string, dev *Device, a FunctionAttribute, call fun
 		return err
 	}
 	defer k.lib.leave()
-	if res := call(lc.drv.table); res != driver.ResultSuccess {
+	if res := call(lc.drv.table()); res != driver.ResultSuccess {
 		return lc.drv.resultError(op, uintptr(k.raw), res)
 	}
 	return nil

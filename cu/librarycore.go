@@ -110,7 +110,7 @@ func (lc *libraryCore) compiled(e *Error) *Error {
 
 // unload unloads the library. It waits for the GPU.
 func (lc *libraryCore) unload() error {
-	if res := lc.drv.table.LibraryUnload(driver.At{Relaxed: true}, lc.raw); res != driver.ResultSuccess {
+	if res := lc.drv.table().LibraryUnload(driver.At{Relaxed: true}, lc.raw); res != driver.ResultSuccess {
 		return lc.drv.resultError("cuLibraryUnload", uintptr(lc.raw), res)
 	}
 	return nil

@@ -53,7 +53,7 @@ func (c *Context) Link(inputs []LinkInput, opts ...JITOption) (*Linked, error) {
 		}
 	}
 	at := driver.At{Context: core.raw}
-	image, log, failed, input, res := core.drv.table.Link(at, raw, rawOptions(opts))
+	image, log, failed, input, res := core.drv.table().Link(at, raw, rawOptions(opts))
 	runtime.KeepAlive(inputs)
 	if res == driver.ResultUnknown && log.Error != "" {
 		// So an H200's driver (580) sometimes answers about what it has put into the log. It must not

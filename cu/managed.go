@@ -131,7 +131,7 @@ func (c *Context) AllocManaged(size uint64, flags AttachFlags) (*HostMem, error)
 	case flags != AttachGlobal && flags != AttachHost:
 		return nil, invalid(op, "the flags are "+flags.String()+": use AttachGlobal or AttachHost")
 	}
-	t, at := core.drv.table, driver.At{Context: core.raw}
+	t, at := core.drv.table(), driver.At{Context: core.raw}
 	can, res := t.DeviceGetAttribute(at, driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, core.dev)
 	switch {
 	case res != driver.ResultSuccess:
@@ -170,7 +170,7 @@ func notManaged(op string) error {
 // done: see docs/blocking.md.
 func (s *Stream) Prefetch(m Memory, to MemLocation) error {
 	return s.onManaged(workPrefetch, m, func(sc *streamCore, r *region) driver.Result {
-		return sc.ctx.drv.table.MemPrefetchAsync(sc.inContext(), r.addr(), r.size, to.raw(), 0, sc.raw)
+		return sc.ctx.drv.table().MemPrefetchAsync(sc.inContext(), r.addr(), r.size, to.raw(), 0, sc.raw)
 	})
 }
 
@@ -182,7 +182,7 @@ func (s *Stream) Attach(m *HostMem, flags AttachFlags) error {
 		return invalid(workAttach.op(), "the flags are "+flags.String()+": use one of AttachFlags")
 	}
 	return s.onManaged(workAttach, m, func(sc *streamCore, r *region) driver.Result {
-		return sc.ctx.drv.table.StreamAttachMemAsync(sc.inContext(), sc.raw, r.addr(), 0, uint32(flags))
+		return sc.ctx.drv.table().StreamAttachMemAsync(sc.inContext(), sc.raw, r.addr(), 0, uint32(flags))
 	})
 }
 
@@ -242,7 +242,7 @@ func (c *Context) Advise(m Memory, advice MemAdvice, at MemLocation) error {
 		if at == (MemLocation{}) && !advice.located() { // the driver checks it all the same
 			at = MemLocation{Type: LocationDevice, ID: int(core.dev)}
 		}
-		return core.drv.table.MemAdvise(driver.At{Context: core.raw}, r.addr(), r.size, int32(advice), at.raw())
+		return core.drv.table().MemAdvise(driver.At{Context: core.raw}, r.addr(), r.size, int32(advice), at.raw())
 	})
 }
 
@@ -262,7 +262,7 @@ func (c *Context) ManagedInfo(m Memory) (i ManagedInfo, err error) {
 		get := func(attribute int32, n int) []int32 {
 			data, values := make([]byte, 4*n), make([]int32, n)
 			at := driver.At{Context: core.raw}
-			if res := core.drv.table.MemRangeGetAttribute(at, data, attribute, r.addr(),
+			if res := core.drv.table().MemRangeGetAttribute(at, data, attribute, r.addr(),
 				r.size); res != driver.ResultSuccess {
 				failed = res
 			}
@@ -282,7 +282,7 @@ func (c *Context) ManagedInfo(m Memory) (i ManagedInfo, err error) {
 			driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID)
 		i.LastPrefetch = place(driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE,
 			driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID)
-		devices, res := core.drv.table.DeviceGetCount(driver.At{})
+		devices, res := core.drv.table().DeviceGetCount(driver.At{})
 		if res != driver.ResultSuccess {
 			return res
 		}

@@ -152,7 +152,7 @@ func (mc *memCore) handle() uintptr {
 
 func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	at.Context = mc.ctx.raw
-	t := mc.ctx.drv.table
+	t := mc.ctx.drv.table()
 	switch mc.is {
 	case deviceMemory, managedMemory:
 		mc.observeFree()
@@ -330,7 +330,7 @@ func (mc *memCore) legacyCall(op string, call func(*driver.Table, driver.At) dri
 // onLegacy makes a call that the driver checks against captures as it checks calls on the legacy
 // default stream.
 func (c *contextCore) onLegacy(call func(*driver.Table, driver.At) driver.Result) driver.Result {
-	t, legacy := c.drv.table, &c.captureGate.Legacy
+	t, legacy := c.drv.table(), &c.captureGate.Legacy
 	place := legacy.BeginLong(t.Clock())
 	defer legacy.EndLong(place)
 	return call(t, driver.At{Context: c.raw})
@@ -371,7 +371,7 @@ func (c *contextCore) pointerAttributes(attributes []int32, addr driver.DevicePt
 	for i := range places {
 		places[i] = unsafe.Pointer(&values[i])
 	}
-	res := c.drv.table.PointerGetAttributes(driver.At{Context: c.raw}, attributes, places, addr)
+	res := c.drv.table().PointerGetAttributes(driver.At{Context: c.raw}, attributes, places, addr)
 	return values, res
 }
 

@@ -92,7 +92,7 @@ func (s *Stream) BatchMemOps(ops ...MemOp) error {
 	}
 	sc.observeMemOps(ops)
 	sc.beginLegacy()
-	res := sc.ctx.drv.table.StreamBatchMemOp(sc.inContext(), sc.raw, memOpParams(nil, ops), 0)
+	res := sc.ctx.drv.table().StreamBatchMemOp(sc.inContext(), sc.raw, memOpParams(nil, ops), 0)
 	sc.endLegacy()
 	w.end()
 	runtime.KeepAlive(s)

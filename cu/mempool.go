@@ -83,7 +83,7 @@ func (c *Context) NewMemPool(o MemPoolOptions) (*MemPool, error) {
 	if o.Shareable {
 		props.HandleTypes = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 	}
-	raw, res := core.drv.table.MemPoolCreate(driver.At{Context: core.raw}, props)
+	raw, res := core.drv.table().MemPoolCreate(driver.At{Context: core.raw}, props)
 	if res != driver.ResultSuccess {
 		return nil, core.callError(op, 0, res)
 	}
@@ -111,7 +111,7 @@ func (c *Context) devicePool(op string,
 	}
 	defer c.leave()
 	ask := func() (driver.MemoryPool, driver.Result) {
-		return get(core.drv.table, driver.At{Context: core.raw}, core.dev)
+		return get(core.drv.table(), driver.At{Context: core.raw}, core.dev)
 	}
 	raw, res := ask()
 	var of *memPoolCore
@@ -145,7 +145,7 @@ func (c *Context) SetMemPool(p *MemPool) error {
 		return err
 	}
 	defer c.leave()
-	t, at := core.drv.table, driver.At{Context: core.raw}
+	t, at := core.drv.table(), driver.At{Context: core.raw}
 	var raw driver.MemoryPool
 	res := driver.ResultSuccess
 	if p == nil {
@@ -209,7 +209,7 @@ func (p *MemPool) call(op string, f func(t *driver.Table, at driver.At, raw driv
 		return err
 	}
 	defer p.leave()
-	if res := f(pc.ctx.drv.table, driver.At{Context: pc.ctx.raw}, pc.raw); res != driver.ResultSuccess {
+	if res := f(pc.ctx.drv.table(), driver.At{Context: pc.ctx.raw}, pc.raw); res != driver.ResultSuccess {
 		return pc.ctx.callError(op, uintptr(pc.raw), res)
 	}
 	return nil

@@ -48,7 +48,7 @@ func (p *memPoolCore) free(at driver.At) (string, driver.Result) {
 		}
 		return true
 	})
-	return "cuMemPoolDestroy", p.ctx.drv.table.MemPoolDestroy(at, p.raw)
+	return "cuMemPoolDestroy", p.ctx.drv.table().MemPoolDestroy(at, p.raw)
 }
 
 // poolAccess is a key of driverCore.poolAccess, which has the devices that the program has allowed
@@ -67,7 +67,7 @@ func (mc *memCore) poolReaches(dev driver.Device) bool {
 	if mc.pool != nil {
 		key.pool = mc.pool.raw
 	} else { // it was the device's current pool
-		v, res := mc.ctx.drv.table.PointerGetAttribute(driver.At{Context: mc.ctx.raw},
+		v, res := mc.ctx.drv.table().PointerGetAttribute(driver.At{Context: mc.ctx.raw},
 			driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, mc.raw)
 		if res != driver.ResultSuccess {
 			return false
@@ -103,9 +103,9 @@ func (sc *streamCore) allocOnce(size uint64, p *memPoolCore, captured func(*memC
 	sc.beginLegacy()
 	defer sc.endLegacy()
 	if p == nil {
-		raw, res = sc.ctx.drv.table.MemAllocAsync(at, size, sc.raw)
+		raw, res = sc.ctx.drv.table().MemAllocAsync(at, size, sc.raw)
 	} else {
-		raw, res = sc.ctx.drv.table.MemAllocFromPoolAsync(at, size, p.raw, sc.raw)
+		raw, res = sc.ctx.drv.table().MemAllocFromPoolAsync(at, size, p.raw, sc.raw)
 	}
 	if c != nil && res == driver.ResultSuccess {
 		mc := newGraphMem(raw, size, c.objects)
@@ -127,7 +127,7 @@ func (sc *streamCore) freeCaptured(op string, mc *memCore) (captured, foreign bo
 	if err := c.objects.canFree(op, mc); err != nil {
 		return true, false, err
 	}
-	res := sc.ctx.drv.table.MemFreeAsync(sc.inContext(), mc.raw, sc.raw)
+	res := sc.ctx.drv.table().MemFreeAsync(sc.inContext(), mc.raw, sc.raw)
 	if happened(res) {
 		c.objects.frees(mc)
 	}
@@ -253,7 +253,7 @@ func (sc *streamCore) markHeld() (e driver.Event, err error) {
 // stream is being captured.
 func (f *orderedFree) enqueue() (res driver.Result, enqueued bool) {
 	sc := f.on
-	t, at := sc.ctx.drv.table, sc.inContext()
+	t, at := sc.ctx.drv.table(), sc.inContext()
 	at.Relaxed = true
 	captured := sc.beginWork() != nil
 	defer sc.endWork()
@@ -293,7 +293,7 @@ func (mc *memCore) destroyIdle(l Leak) {
 	}
 	defer ctx.endHold()
 	mc.observeFree()
-	res := ctx.drv.table.MemFreeAsync(background(), mc.raw, up.raw)
+	res := ctx.drv.table().MemFreeAsync(background(), mc.raw, up.raw)
 	up.Return()
 	mc.freed.Store(true)
 	mc.leavePool()

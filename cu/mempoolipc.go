@@ -19,7 +19,7 @@ func (p *MemPool) Export() (*os.File, error) {
 		return nil, err
 	}
 	defer p.leave()
-	h, res := pc.ctx.drv.table.MemPoolExportToShareableHandle(driver.At{Context: pc.ctx.raw}, pc.raw,
+	h, res := pc.ctx.drv.table().MemPoolExportToShareableHandle(driver.At{Context: pc.ctx.raw}, pc.raw,
 		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
 	f, res := exportedFile("CUmemoryPool", h, res)
 	if res != driver.ResultSuccess {
@@ -44,7 +44,7 @@ func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 		return nil, err
 	}
 	at := driver.At{Context: core.raw}
-	raw, res := core.drv.table.MemPoolImportFromShareableHandle(at, driver.HostPtr(fd),
+	raw, res := core.drv.table().MemPoolImportFromShareableHandle(at, driver.HostPtr(fd),
 		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
 	if res != driver.ResultSuccess {
 		return nil, core.callError(op, 0, res)
@@ -75,7 +75,7 @@ func (m *DeviceMem) PoolHandle() (h PoolMemHandle, err error) {
 	}
 	defer runtime.KeepAlive(m)
 	defer mc.leave()
-	data, res := mc.ctx.drv.table.MemPoolExportPointer(driver.At{Context: mc.ctx.raw}, mc.raw)
+	data, res := mc.ctx.drv.table().MemPoolExportPointer(driver.At{Context: mc.ctx.raw}, mc.raw)
 	if res != driver.ResultSuccess {
 		return h, mc.ctx.callError(op, mc.handle(), res)
 	}
@@ -100,7 +100,7 @@ func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
 		return nil, err
 	}
 	defer p.leave()
-	raw, res := pc.ctx.drv.table.MemPoolImportPointer(driver.At{Context: pc.ctx.raw}, pc.raw,
+	raw, res := pc.ctx.drv.table().MemPoolImportPointer(driver.At{Context: pc.ctx.raw}, pc.raw,
 		driver.MemPoolPtrExportData(h[:64]))
 	if res != driver.ResultSuccess {
 		return nil, pc.ctx.callError(op, uintptr(pc.raw), res)

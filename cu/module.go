@@ -82,7 +82,7 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	// PTX is text that ends with a NUL. The binary formats have a size in their header, so the
 	// additional byte does not matter.
 	image = append(bytes.Clone(image), 0)
-	raw, log, res := core.drv.table.ModuleLoadJIT(driver.At{Context: core.raw}, image, rawOptions(opts))
+	raw, log, res := core.drv.table().ModuleLoadJIT(driver.At{Context: core.raw}, image, rawOptions(opts))
 	if res != driver.ResultSuccess {
 		return nil, compiled(core.callError(op, 0, res), log)
 	}
@@ -159,7 +159,7 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 		return nil, err
 	}
 	defer runtime.KeepAlive(m)
-	raw, size, res := mc.ctx.drv.table.ModuleGetGlobal(driver.At{Context: mc.ctx.raw}, mc.raw, name)
+	raw, size, res := mc.ctx.drv.table().ModuleGetGlobal(driver.At{Context: mc.ctx.raw}, mc.raw, name)
 	if res != driver.ResultSuccess {
 		err := mc.notFound(op, "variable", name, res)
 		mc.leave()
@@ -200,7 +200,7 @@ func (m *Module) find(op, name string,
 	defer runtime.KeepAlive(m)
 	defer mc.leave()
 	at := driver.At{Context: mc.ctx.raw}
-	raw, res := call(mc.ctx.drv.table, at)
+	raw, res := call(mc.ctx.drv.table(), at)
 	if res != driver.ResultSuccess {
 		return nil, mc.notFound(op, "kernel", name, res)
 	}
@@ -220,12 +220,12 @@ func (f *Function) findParams(at driver.At) error {
 	const op = "cuFuncGetParamInfo"
 	ctx := f.mod.core.ctx
 	for i := range uint64(maxParamBytes + 1) {
-		_, size, res := ctx.drv.table.FuncGetParamInfo(at, f.raw, i)
+		_, size, res := ctx.drv.table().FuncGetParamInfo(at, f.raw, i)
 		switch {
 		case res == driver.ResultInvalidValue: // i is the number of parameters
 			f.known = true
 			return nil
-		case ctx.drv.table.Missing(res) != nil: // before CUDA 12.4
+		case ctx.drv.table().Missing(res) != nil: // before CUDA 12.4
 			f.params, f.known = ptx.Kernels(f.mod.core.ptx)[f.name]
 			return nil
 		case res != driver.ResultSuccess:
@@ -344,7 +344,7 @@ func askFunction[T any](f *Function, op string,
 	}
 	defer runtime.KeepAlive(f)
 	defer mc.leave()
-	v, res := call(mc.ctx.drv.table, driver.At{Context: mc.ctx.raw})
+	v, res := call(mc.ctx.drv.table(), driver.At{Context: mc.ctx.raw})
 	if res != driver.ResultSuccess {
 		var zero T
 		return zero, mc.ctx.callError(op, uintptr(f.raw), res)

@@ -28,7 +28,7 @@ func (mc *moduleCore) free(at driver.At) (string, driver.Result) {
 		lc.leave()
 		return "cuLibraryUnload", driver.ResultSuccess
 	}
-	return "cuModuleUnload", mc.ctx.drv.table.ModuleUnload(at, mc.raw)
+	return "cuModuleUnload", mc.ctx.drv.table().ModuleUnload(at, mc.raw)
 }
 
 // compiled adds the compiler's log to the error of a call that has compiled code.
@@ -42,7 +42,7 @@ func compiled(e *Error, log driver.JITLog) *Error {
 // textFor returns the image if parameters of kernels have to be found in it: it is PTX, and the driver
 // may lack cuFuncGetParamInfo. The version of a software driver does not tell which functions it has.
 func (d *driverCore) textFor(image []byte) []byte {
-	if codeimage.IsPTX(image) && (d.table.Software() || !d.has("cuFuncGetParamInfo")) {
+	if codeimage.IsPTX(image) && (d.table().Software() || !d.has("cuFuncGetParamInfo")) {
 		return image
 	}
 	return nil

@@ -62,10 +62,10 @@ type contextKey struct {
 
 // keyOf returns the key of a CUDA context.
 func (d *driverCore) keyOf(raw driver.Context) (contextKey, error) {
-	switch id, res := d.table.CtxGetId(driver.At{Relaxed: true}, raw); {
+	switch id, res := d.table().CtxGetId(driver.At{Relaxed: true}, raw); {
 	case res == driver.ResultSuccess:
 		return contextKey{id: id}, nil
-	case d.table.Missing(res) == nil: // an error other than that of drivers before CUDA 12.0
+	case d.table().Missing(res) == nil: // an error other than that of drivers before CUDA 12.0
 		return contextKey{}, d.resultError("cuCtxGetId", uintptr(raw), res)
 	}
 	return contextKey{raw: raw}, nil
@@ -144,7 +144,7 @@ func (c *contextCore) release() error {
 			c.endHold()
 		}
 	}()
-	c.drv.watch.Settle(c.drv.table.Clock())
+	c.drv.watch.Settle(c.drv.table().Clock())
 	c.freeDeferred()
 	freed = true
 	if !c.users.Drop() {
@@ -223,18 +223,18 @@ func (c *contextCore) endClaim(at driver.At) error {
 	defer func() { d.slabs.Put(left, in) }()
 	switch c.claim {
 	case retained:
-		if res := d.table.DevicePrimaryCtxRelease(at, c.dev); res != driver.ResultSuccess {
+		if res := d.table().DevicePrimaryCtxRelease(at, c.dev); res != driver.ResultSuccess {
 			return c.backgroundError("cuDevicePrimaryCtxRelease", uintptr(c.raw), res)
 		}
 		if len(left) == 0 {
 			break
 		}
-		_, active, res := d.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.dev)
+		_, active, res := d.table().DevicePrimaryCtxGetState(driver.At{Relaxed: true}, c.dev)
 		if res == driver.ResultSuccess && active == 0 {
 			in = slab.Place[contextKey]{}
 		}
 	case created:
-		if res := d.table.CtxDestroy(at, c.raw); res != driver.ResultSuccess {
+		if res := d.table().CtxDestroy(at, c.raw); res != driver.ResultSuccess {
 			return c.backgroundError("cuCtxDestroy", uintptr(c.raw), res)
 		}
 		in = slab.Place[contextKey]{}
@@ -244,7 +244,7 @@ func (c *contextCore) endClaim(at driver.At) error {
 
 // releasePrimary releases a claim to the primary context that turned out to be unnecessary.
 func (d *driverCore) releasePrimary(dev driver.Device) {
-	if res := d.table.DevicePrimaryCtxRelease(driver.At{Relaxed: true}, dev); res != driver.ResultSuccess {
+	if res := d.table().DevicePrimaryCtxRelease(driver.At{Relaxed: true}, dev); res != driver.ResultSuccess {
 		d.leak(Leak{Kind: "context", Err: d.resultError("cuDevicePrimaryCtxRelease", 0, res)})
 	}
 }

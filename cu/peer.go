@@ -31,7 +31,7 @@ func (c *Context) setPeerAccess(op string, peer *Context, on bool) error {
 	if pc.drv != core.drv {
 		return mixed(op, "context", core, "peer", pc)
 	}
-	t, at := core.drv.table, driver.At{Context: core.raw}
+	t, at := core.drv.table(), driver.At{Context: core.raw}
 	var res, already driver.Result
 	if on {
 		res, already = t.CtxEnablePeerAccess(at, pc.raw, 0), driver.ResultPeerAccessAlreadyEnabled

@@ -125,7 +125,7 @@ func (c *Context) ImportPhysicalMem(fd uintptr, size uint64) (*PhysicalMem, erro
 	if err := checkDescriptor(op, fd); err != nil {
 		return nil, err
 	}
-	raw, res := core.drv.table.MemImportFromShareableHandle(driver.At{}, driver.HostPtr(fd),
+	raw, res := core.drv.table().MemImportFromShareableHandle(driver.At{}, driver.HostPtr(fd),
 		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 	if res != driver.ResultSuccess {
 		return nil, core.callError(op, fd, res)
@@ -207,7 +207,7 @@ func (p *PhysicalMem) Options() (o PhysicalOptions, err error) {
 		return o, err
 	}
 	defer p.leave()
-	prop, res := pc.ctx.drv.table.MemGetAllocationPropertiesFromHandle(driver.At{}, pc.raw)
+	prop, res := pc.ctx.drv.table().MemGetAllocationPropertiesFromHandle(driver.At{}, pc.raw)
 	if res != driver.ResultSuccess {
 		return o, pc.ctx.callError(op, pc.handle(), res)
 	}
@@ -230,7 +230,7 @@ func (p *PhysicalMem) Export() (*os.File, error) {
 		return nil, err
 	}
 	defer p.leave()
-	h, res := pc.ctx.drv.table.MemExportToShareableHandle(driver.At{}, pc.raw,
+	h, res := pc.ctx.drv.table().MemExportToShareableHandle(driver.At{}, pc.raw,
 		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
 	f, res := exportedFile("CUmemGenericAllocationHandle", h, res)
 	if res != driver.ResultSuccess {

@@ -73,7 +73,7 @@ func (c *contextCore) pointerInfo(op string, addr uint64) (i PointerInfo, access
 		driver.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, driver.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
 		driver.CU_POINTER_ATTRIBUTE_RANGE_SIZE, driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
 		driver.CU_POINTER_ATTRIBUTE_ACCESS_FLAGS}
-	if c.drv.table.Version() < 11030 { // without handles of pools
+	if c.drv.table().Version() < 11030 { // without handles of pools
 		known = known[:len(known)-2]
 	}
 	got, res := c.pointerAttributes(known, driver.DevicePtr(addr))
@@ -102,7 +102,7 @@ func (c *Context) AddressRange(addr uint64) (start, size uint64, err error) {
 		return 0, 0, err
 	}
 	defer c.leave()
-	raw, size, res := core.drv.table.MemGetAddressRange(driver.At{Context: core.raw}, driver.DevicePtr(addr))
+	raw, size, res := core.drv.table().MemGetAddressRange(driver.At{Context: core.raw}, driver.DevicePtr(addr))
 	if res != driver.ResultSuccess {
 		return 0, 0, core.callError(op, uintptr(addr), res)
 	}

@@ -225,7 +225,7 @@ func (p Pooled) Ticket() (*Ticket, error) {
 		return nil, err
 	}
 	if !recorded || sl.Complete() {
-		now := sl.drv.calls.Clock().Now()
+		now := sl.drv.table().Clock().Now()
 		p.leave(sl)
 		return completeTicket(now), nil
 	}

@@ -56,7 +56,7 @@ func (p Process) State() (ProcessState, error) {
 	if err := p.check(op); err != nil {
 		return 0, err
 	}
-	s, res := p.drv.table.CheckpointProcessGetState(driver.At{}, int32(p.pid))
+	s, res := p.drv.table().CheckpointProcessGetState(driver.At{}, int32(p.pid))
 	return ProcessState(s), p.result(op, res)
 }
 
@@ -68,7 +68,7 @@ func (p Process) RestoreThread() (tid int, err error) {
 	if err := p.check(op); err != nil {
 		return 0, err
 	}
-	t, res := p.drv.table.CheckpointProcessGetRestoreThreadId(driver.At{}, int32(p.pid))
+	t, res := p.drv.table().CheckpointProcessGetRestoreThreadId(driver.At{}, int32(p.pid))
 	return int(t), p.result(op, res)
 }
 
@@ -91,7 +91,7 @@ func (p Process) Lock(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return errNotCalled(op, ctx)
 	}
-	clock := p.drv.table.Clock()
+	clock := p.drv.table().Clock()
 	back := watch.BackOff{Policy: watch.Patient, Clock: clock}
 	defer back.End()
 	for ctx.Err() == nil {
@@ -101,7 +101,7 @@ func (p Process) Lock(ctx context.Context) error {
 		}
 		args := driver.CheckpointLockArgs{TimeoutMs: uint32(left.Milliseconds())}
 		begun := clock.Now()
-		switch res := p.drv.table.CheckpointProcessLock(driver.At{}, int32(p.pid), &args); res {
+		switch res := p.drv.table().CheckpointProcessLock(driver.At{}, int32(p.pid), &args); res {
 		case driver.ResultNotReady, driver.ResultTimeout:
 			if clock.Now().Sub(begun) < left/2 { // the driver did not wait
 				back.Wait()
@@ -147,7 +147,7 @@ func (p Process) call(ctx context.Context, op string, f func(*driver.Table, int3
 	}
 	continues := fmt.Sprintf("process %d: the call continues: Process.State tells when it has ended", p.pid)
 	_, err := callContext(ctx, op, continues, func() (struct{}, error) {
-		return struct{}{}, p.result(op, f(p.drv.table, int32(p.pid)))
+		return struct{}{}, p.result(op, f(p.drv.table(), int32(p.pid)))
 	}, func(struct{}) {})
 	return err
 }

@@ -86,7 +86,7 @@ func (c *eventCore) recordFast(op string, sc *streamCore) (done bool, err error)
 	if drv.sequenced.Load() {
 		noted = sl.noteSequence(sc)
 	}
-	res := drv.calls.EventRecord(driver.At{Context: sc.at.Context}, sl.raw, sc.raw)
+	res := drv.table().EventRecord(driver.At{Context: sc.at.Context}, sl.raw, sc.raw)
 	if noted != 0 {
 		sl.confirm(noted, res)
 	}
@@ -300,17 +300,17 @@ func (sl *slot) callRecord(a recordArgs) (res driver.Result) {
 	switch ctx := sl.core.ctx; a.by {
 	case byContext:
 		ctx.beginWhole()
-		res = sl.drv.calls.CtxRecordEvent(driver.At{Context: ctx.raw}, ctx.raw, sl.raw)
+		res = sl.drv.table().CtxRecordEvent(driver.At{Context: ctx.raw}, ctx.raw, sl.raw)
 		sl.noteWhole()
 		ctx.endWhole()
 	case byGreenContext:
 		ctx.beginWhole()
-		res = sl.drv.calls.GreenCtxRecordEvent(driver.At{Context: ctx.raw}, a.green, sl.raw)
+		res = sl.drv.table().GreenCtxRecordEvent(driver.At{Context: ctx.raw}, a.green, sl.raw)
 		sl.noteWhole()
 		ctx.endWhole()
 	case byRecordWithFlags:
 		a.stream.beginLegacy()
-		res = sl.drv.calls.EventRecordWithFlags(a.stream.at, sl.raw, a.stream.raw, uint32(a.flags))
+		res = sl.drv.table().EventRecordWithFlags(a.stream.at, sl.raw, a.stream.raw, uint32(a.flags))
 		a.stream.endLegacy()
 	default:
 		res = a.stream.recordEvent(sl.raw)
@@ -323,14 +323,14 @@ func (sl *slot) callRecord(a recordArgs) (res driver.Result) {
 
 // noteWhole notes a record of a whole context.
 func (sl *slot) noteWhole() {
-	sl.core.ctx.wholeAt.Store(sl.drv.table.Clock().Now().UnixNano())
+	sl.core.ctx.wholeAt.Store(sl.drv.table().Clock().Now().UnixNano())
 	sl.SetBits(slotWhole)
 }
 
 // recordEvent records an event on any stream.
 func (sc *streamCore) recordEvent(e driver.Event) driver.Result {
 	sc.beginLegacy()
-	res := sc.ctx.drv.calls.EventRecord(sc.at, e, sc.raw)
+	res := sc.ctx.drv.table().EventRecord(sc.at, e, sc.raw)
 	sc.endLegacy()
 	return res
 }

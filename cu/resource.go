@@ -192,7 +192,7 @@ func (r *resource) destroyLate(abandoned bool) {
 		return
 	}
 	destroy := func() {
-		l.Err = r.usedStreams.waitLong(drv.table.Clock())
+		l.Err = r.usedStreams.waitLong(drv.table().Clock())
 		if mc, ok := r.self.(*memCore); ok && mc.is == pooledMemory && l.Err == nil {
 			mc.destroyIdle(l)
 			return

@@ -138,7 +138,7 @@ func (sl *slot) queryFirst(at driver.At) (t tracedCall, res driver.Result) {
 	}
 	g := sl.Gen()
 	t = sl.drv.trace(TraceEventQuery, sl.raw, 0)
-	if res = sl.drv.calls.EventQuery(at, sl.raw); res == driver.ResultSuccess {
+	if res = sl.drv.table().EventQuery(at, sl.raw); res == driver.ResultSuccess {
 		sl.observeDone()
 	}
 	sl.remember(g, res)
@@ -157,7 +157,7 @@ func (sl *slot) synchronize(at driver.At) driver.Result {
 	}
 	t := sl.drv.trace(TraceEventSynchronize, sl.raw, 0)
 	g := sl.Gen()
-	res := sl.drv.calls.EventSynchronize(at, sl.raw)
+	res := sl.drv.table().EventSynchronize(at, sl.raw)
 	if res == driver.ResultSuccess {
 		sl.observeDone()
 	}
@@ -243,7 +243,7 @@ func (sl *slot) ask() (res driver.Result, asked bool) {
 	if sl.inCapture() {
 		return driver.ResultCapturedEvent, false
 	}
-	res = sl.drv.calls.EventQuery(background(), sl.raw)
+	res = sl.drv.table().EventQuery(background(), sl.raw)
 	sl.remember(g, res)
 	return res, true
 }

@@ -37,7 +37,7 @@ func newStream(ctx *contextCore, raw driver.Stream, at driver.At, foreign bool, 
 func (c *Context) NewStream(flags StreamFlags) (*Stream, error) {
 	const op = "cuStreamCreate"
 	return c.newStream(op, flags, func(core *contextCore, at driver.At) (driver.Stream, driver.Result) {
-		return core.drv.table.StreamCreate(at, uint32(flags))
+		return core.drv.table().StreamCreate(at, uint32(flags))
 	})
 }
 
@@ -48,7 +48,7 @@ func (c *Context) NewStream(flags StreamFlags) (*Stream, error) {
 func (c *Context) NewStreamPriority(flags StreamFlags, priority int) (*Stream, error) {
 	const op = "cuStreamCreateWithPriority"
 	return c.newStream(op, flags, func(core *contextCore, at driver.At) (driver.Stream, driver.Result) {
-		return core.drv.table.StreamCreateWithPriority(at, uint32(flags), clamp32(priority))
+		return core.drv.table().StreamCreateWithPriority(at, uint32(flags), clamp32(priority))
 	})
 }
 
@@ -116,7 +116,7 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 		return nil, invalid(op, "2 stands for the per-thread default stream: use the Thread's DefaultStream in gpu.Do")
 	}
 	raw := driver.Stream(handle)
-	of, res := core.drv.table.StreamGetCtx(driver.At{}, raw)
+	of, res := core.drv.table().StreamGetCtx(driver.At{}, raw)
 	switch {
 	case res != driver.ResultSuccess:
 		return nil, core.callError(op, handle, res)
@@ -126,7 +126,7 @@ func (c *Context) WrapStream(handle uintptr) (*Stream, error) {
 	}
 	s := newStream(core, raw, driver.At{}, true, StreamDefault)
 	if core.drv.observer() != nil {
-		if flags, res := core.drv.table.StreamGetFlags(driver.At{}, raw); res == driver.ResultSuccess {
+		if flags, res := core.drv.table().StreamGetFlags(driver.At{}, raw); res == driver.ResultSuccess {
 			s.core.observeNew(StreamFlags(flags))
 		}
 	}
@@ -205,7 +205,7 @@ func (s *Stream) Priority() (int, error) {
 	}
 	defer s.leave()
 	sc.beginLegacy()
-	p, res := sc.ctx.drv.table.StreamGetPriority(sc.at, sc.raw)
+	p, res := sc.ctx.drv.table().StreamGetPriority(sc.at, sc.raw)
 	sc.endLegacy()
 	if res != driver.ResultSuccess {
 		return 0, sc.ctx.callError(op, uintptr(sc.raw), res)
@@ -227,7 +227,7 @@ func (s *Stream) Flags() (StreamFlags, error) {
 		return sc.flags, nil
 	}
 	sc.beginLegacy()
-	f, res := sc.ctx.drv.table.StreamGetFlags(sc.at, sc.raw)
+	f, res := sc.ctx.drv.table().StreamGetFlags(sc.at, sc.raw)
 	sc.endLegacy()
 	if res != driver.ResultSuccess {
 		return 0, sc.ctx.callError(op, uintptr(sc.raw), res)
@@ -250,7 +250,7 @@ func (s *Stream) ID() (uint64, error) {
 		return id, nil
 	}
 	sc.beginLegacy()
-	id, res := sc.ctx.drv.table.StreamGetId(sc.at, sc.raw)
+	id, res := sc.ctx.drv.table().StreamGetId(sc.at, sc.raw)
 	sc.endLegacy()
 	if res != driver.ResultSuccess {
 		return 0, sc.ctx.callError(op, uintptr(sc.raw), res)
@@ -297,7 +297,7 @@ func (s *Stream) Query() (Status, error) {
 	}
 	t := sc.ctx.drv.trace(TraceStreamQuery, 0, sc.raw)
 	sc.beginLegacy()
-	res := sc.ctx.drv.table.StreamQuery(sc.at, sc.raw)
+	res := sc.ctx.drv.table().StreamQuery(sc.at, sc.raw)
 	sc.endLegacy()
 	if res == driver.ResultSuccess {
 		sc.observeDone()

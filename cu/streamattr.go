@@ -113,7 +113,7 @@ func (s *Stream) setAttribute(a LaunchAttribute) error {
 		return a.err
 	}
 	sc.beginLegacy()
-	res := sc.ctx.drv.table.StreamSetAttribute(sc.inContext(), sc.raw, a.id, a.value)
+	res := sc.ctx.drv.table().StreamSetAttribute(sc.inContext(), sc.raw, a.id, a.value)
 	sc.endLegacy()
 	if res == driver.ResultSuccess {
 		return nil
@@ -148,7 +148,7 @@ func (s *Stream) attribute(id int32) (v driver.LaunchAttributeValue, err error) 
 	}
 	defer s.leave()
 	sc.beginLegacy()
-	v, res := sc.ctx.drv.table.StreamGetAttribute(sc.inContext(), sc.raw, id)
+	v, res := sc.ctx.drv.table().StreamGetAttribute(sc.inContext(), sc.raw, id)
 	sc.endLegacy()
 	if res != driver.ResultSuccess {
 		return driver.LaunchAttributeValue{}, sc.ctx.callError(getStreamOp, uintptr(sc.raw), res)
@@ -180,7 +180,7 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 		at.Thread = fc.at.Thread
 	}
 	sc.beginLegacy()
-	res := sc.ctx.drv.table.StreamCopyAttributes(at, sc.raw, fc.raw)
+	res := sc.ctx.drv.table().StreamCopyAttributes(at, sc.raw, fc.raw)
 	sc.endLegacy()
 	if res != driver.ResultSuccess {
 		return sc.ctx.callError(copyStreamOp, uintptr(sc.raw), res)
@@ -197,7 +197,7 @@ func (c *Context) ResetPersistingL2() error {
 		return err
 	}
 	defer c.leave()
-	res := core.drv.table.CtxResetPersistingL2Cache(driver.At{Context: core.raw})
+	res := core.drv.table().CtxResetPersistingL2Cache(driver.At{Context: core.raw})
 	if res != driver.ResultSuccess {
 		return core.callError(op, uintptr(core.raw), res)
 	}

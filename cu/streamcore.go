@@ -109,7 +109,7 @@ func (c *contextCore) destroyStream(raw driver.Stream, at driver.At) driver.Resu
 		o.StreamDestroyed(races.Stream{Context: uintptr(c.raw), Handle: uintptr(raw)})
 	}
 	return c.drv.destroying(TraceStreamDestroy, 0, raw, func() driver.Result {
-		return c.drv.table.StreamDestroy(at, raw)
+		return c.drv.table().StreamDestroy(at, raw)
 	})
 }
 
@@ -147,8 +147,8 @@ var errThread = errors.New("the default stream of another thread")
 
 func (sc *streamCore) synchronize() driver.Result {
 	if sc.raw == driver.CU_STREAM_LEGACY {
-		place := sc.ctx.captureGate.Legacy.BeginLong(sc.ctx.drv.table.Clock())
+		place := sc.ctx.captureGate.Legacy.BeginLong(sc.ctx.drv.table().Clock())
 		defer sc.ctx.captureGate.Legacy.EndLong(place)
 	}
-	return sc.ctx.drv.table.StreamSynchronize(sc.at, sc.raw)
+	return sc.ctx.drv.table().StreamSynchronize(sc.at, sc.raw)
 }

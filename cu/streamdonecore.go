@@ -96,7 +96,7 @@ func (sc *streamCore) query() (res driver.Result, asked bool) {
 	if sc.unlessCaptured(at) != nil {
 		return driver.ResultNotReady, false
 	}
-	return sc.ctx.drv.table.StreamQuery(at, sc.raw), true
+	return sc.ctx.drv.table().StreamQuery(at, sc.raw), true
 }
 
 // currentShared returns the present sharedState of the CUstream, because this Stream of it may

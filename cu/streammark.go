@@ -56,7 +56,7 @@ func (sc *streamCore) markAndLeave() (driver.Event, error) {
 // recordMark records e as the mark. It calls no tracers, because it holds locks. It reports whether
 // the driver was called, and the driver's result.
 func (sc *streamCore) recordMark(e driver.Event) (recorded bool, res driver.Result, err error) {
-	ctx, t := sc.ctx, sc.ctx.drv.table
+	ctx, t := sc.ctx, sc.ctx.drv.table()
 	at := sc.at
 	at.Relaxed, at.NoWait = true, true
 	// The locks keep captures of this package from beginning between the check and the record.
@@ -79,7 +79,7 @@ func (sc *streamCore) recordMark(e driver.Event) (recorded bool, res driver.Resu
 // unlessCaptured returns errBusy if the stream is being captured, or if it is the legacy stream and
 // a capture of another stream prevents the query.
 func (sc *streamCore) unlessCaptured(at driver.At) error {
-	t := sc.ctx.drv.table
+	t := sc.ctx.drv.table()
 	switch capturing, res := t.StreamIsCapturing(at, sc.raw); {
 	case t.Missing(res) != nil: // before CUDA 10.0
 		return nil

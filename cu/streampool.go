@@ -27,7 +27,7 @@ func (c *Context) PoolStream(priority int) (*Stream, error) {
 	}
 	defer c.leave()
 	at := driver.At{Context: core.raw, Relaxed: true} // the caller may not expect that a stream is created
-	t := core.drv.table
+	t := core.drv.table()
 	least, greatest, res := t.CtxGetStreamPriorityRange(at)
 	if res != driver.ResultSuccess {
 		return nil, core.backgroundError("cuCtxGetStreamPriorityRange", uintptr(core.raw), res)

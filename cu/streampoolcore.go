@@ -43,7 +43,7 @@ func (c *contextCore) takeStream(priority int32, at driver.At) (driver.Stream, e
 	}
 	// Not under the lock, because tracers are called.
 	raw, err := c.createStream("cuStreamCreateWithPriority", func() (driver.Stream, driver.Result) {
-		return c.drv.table.StreamCreateWithPriority(at, uint32(StreamNonBlocking), priority)
+		return c.drv.table().StreamCreateWithPriority(at, uint32(StreamNonBlocking), priority)
 	})
 	if err != nil {
 		p.mu.Lock()
@@ -87,7 +87,7 @@ func (c *contextCore) destroyPooled(raw driver.Stream, shared *sharedState, at d
 	}
 	// If one wait has failed, the driver answers no other wait either.
 	if shared.usesOthers.Load() && c.ends.lost == nil {
-		c.ends.lost = retryUntilDone(c.drv.table.Clock(), func() error { return c.waitStream(raw) })
+		c.ends.lost = retryUntilDone(c.drv.table().Clock(), func() error { return c.waitStream(raw) })
 	}
 	if res := c.destroyStream(raw, at); res != driver.ResultSuccess {
 		h := uintptr(raw)
@@ -99,6 +99,6 @@ func (c *contextCore) destroyPooled(raw driver.Stream, shared *sharedState, at d
 // The polls do not block other calls.
 func (c *contextCore) waitStream(raw driver.Stream) error {
 	return c.pollUntil("cuStreamQuery", func() driver.Result {
-		return c.drv.table.StreamQuery(background(), raw)
+		return c.drv.table().StreamQuery(background(), raw)
 	})
 }

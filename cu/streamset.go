@@ -209,7 +209,7 @@ func (c *contextCore) awaitEvent(e driver.Event) error {
 // pollUntil polls until query returns a result other than ResultNotReady. In a poisoned context it
 // returns nil, because no work runs in it any more.
 func (c *contextCore) pollUntil(op string, query func() driver.Result) error {
-	b := watch.BackOff{Policy: watch.Brief, Clock: c.drv.table.Clock()}
+	b := watch.BackOff{Policy: watch.Brief, Clock: c.drv.table().Clock()}
 	defer b.End()
 	for ; ; b.Wait() {
 		switch res := query(); res {

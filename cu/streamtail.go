@@ -117,7 +117,7 @@ func (sc *streamCore) leaveTail() {
 		go func() {
 			defer ctx.endHold()
 			defer put()
-			retryUntilDone(ctx.drv.table.Clock(), mark)
+			retryUntilDone(ctx.drv.table().Clock(), mark)
 		}()
 		return
 	}
@@ -207,7 +207,7 @@ func (c *contextCore) endTails(at driver.At) {
 		if t.err != nil {
 			return
 		}
-		err := retryUntilDone(c.drv.table.Clock(), func() error { return c.waitTail(sc) })
+		err := retryUntilDone(c.drv.table().Clock(), func() error { return c.waitTail(sc) })
 		if err != nil {
 			c.ends.mu.Lock()
 			t.err = err

@@ -33,7 +33,7 @@ func (sc *streamCore) waitFast(op string, c *eventCore) (done bool, err error) {
 			res = sc.waitEvent(sl.raw, nil)
 		} else {
 			at := driver.At{Context: sc.at.Context}
-			res = drv.calls.StreamWaitEvent(at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
+			res = drv.table().StreamWaitEvent(at, sc.raw, sl.raw, driver.CU_EVENT_WAIT_DEFAULT)
 		}
 		if drv.capturing.Load() != 0 {
 			sc.noteCaptureDuringWait(sl, g)
@@ -77,7 +77,7 @@ func (sc *streamCore) waitSlot(op string, sl *slot, flags WaitFlags) error {
 			c.objects.add(sl)
 		}
 		sc.beginLegacy()
-		res = sc.ctx.drv.table.StreamWaitEvent(sc.at, sc.raw, sl.raw, uint32(flags))
+		res = sc.ctx.drv.table().StreamWaitEvent(sc.at, sc.raw, sl.raw, uint32(flags))
 		sc.endLegacy()
 		if c != nil && res != driver.ResultSuccess {
 			c.objects.undo(sl)

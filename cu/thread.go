@@ -47,7 +47,7 @@ func (c *Context) Do(f func(t *Thread) error) (err error) {
 	if f == nil {
 		return mistake(op, ErrNil, 0, "the function is nil: pass a function to run with the context current")
 	}
-	table := core.drv.table
+	table := core.drv.table()
 	t := &Thread{ctx: core, raw: table.Pin()}
 	at := driver.At{Thread: t.raw}
 	before, res := t.state(at)
@@ -120,7 +120,7 @@ func (t *Thread) abandon(stays bool) {
 // endCapture ends a capture of the thread's default stream. It reports true after a sticky error:
 // then the driver neither ends a capture nor reports whether there is one.
 func (t *Thread) endCapture(at driver.At) (lost bool) {
-	table := t.ctx.drv.table
+	table := t.ctx.drv.table()
 	status, res := table.StreamIsCapturing(at, driver.CU_STREAM_PER_THREAD)
 	if res != driver.ResultSuccess || status == driver.CU_STREAM_CAPTURE_STATUS_NONE {
 		return res.Sticky()
@@ -147,7 +147,7 @@ type threadState struct {
 }
 
 func (t *Thread) state(at driver.At) (s threadState, res driver.Result) {
-	table := t.ctx.drv.table
+	table := t.ctx.drv.table()
 	if s.ctx, res = table.CtxGetCurrent(at); res != driver.ResultSuccess {
 		return s, res
 	}
@@ -192,7 +192,7 @@ func (t *Thread) CurrentContext() (uintptr, error) {
 	if t == nil || t.ctx == nil {
 		return 0, errNil(op, "thread")
 	}
-	raw, res := t.ctx.drv.table.CtxGetCurrent(driver.At{Thread: t.raw})
+	raw, res := t.ctx.drv.table().CtxGetCurrent(driver.At{Thread: t.raw})
 	if res != driver.ResultSuccess {
 		return 0, t.ctx.callError(op, 0, res)
 	}

@@ -39,7 +39,7 @@ func (e *Event) Ticket() (*Ticket, error) {
 	}
 	if sl.Complete() || sl.Unrecorded() {
 		o.leave(sl)
-		return completeTicket(sl.drv.calls.Clock().Now()), nil
+		return completeTicket(sl.drv.table().Clock().Now()), nil
 	}
 	return newTicket(o, sl), nil
 }

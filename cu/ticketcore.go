@@ -48,7 +48,7 @@ func (tc *ticketCore) collected() {
 
 // settle stores the result if there is none yet, releases the slot, and returns the stored result.
 func (tc *ticketCore) settle(err error) error {
-	now := tc.slot.drv.calls.Clock().Now()
+	now := tc.slot.drv.table().Clock().Now()
 	// subscribe looks for the result under the lock. If it finds none, its channel or function is
 	// in the lists that this function notifies.
 	tc.mu.Lock()

@@ -159,7 +159,7 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 	c := sc.beginWork()
 	c.keep(tc, sc)
 	sc.beginLegacy()
-	res := call(sc.ctx.drv.table, sc.at, sc.raw, p, value, flags)
+	res := call(sc.ctx.drv.table(), sc.at, sc.raw, p, value, flags)
 	sc.endLegacy()
 	sc.endWork()
 	if c == nil && tc.Closed() { // Close may have marked the end of the stream's work before this call

@@ -19,7 +19,7 @@ import (
 func mappings(gpu *Context) int {
 	drv := gpu.own.core.drv
 	n, known := mappingsOfProcess()
-	if !known || drv.table.Software() {
+	if !known || drv.table().Software() {
 		return drv.timelineCounts().mappings
 	}
 	return n

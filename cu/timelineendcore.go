@@ -121,7 +121,7 @@ func (tc *timelineCore) writeMark(sc *streamCore) (*atomic.Uint64, error) {
 		return nil, nil
 	}
 	p += driver.DevicePtr(8 * i)
-	res := sc.ctx.drv.table.StreamWriteValue64(at, sc.raw, p, 1, driver.CU_STREAM_WRITE_VALUE_DEFAULT)
+	res := sc.ctx.drv.table().StreamWriteValue64(at, sc.raw, p, 1, driver.CU_STREAM_WRITE_VALUE_DEFAULT)
 	if res != driver.ResultSuccess {
 		sc.ctx.backgroundError(signalOp, uintptr(sc.raw), res) // the error may have poisoned the context
 		return nil, nil
@@ -236,7 +236,7 @@ func (tc *timelineCore) finish() (bool, error) {
 // waitAndFinish waits for the work, and then releases the cell.
 func (tc *timelineCore) waitAndFinish() error {
 	for i := range tc.marks {
-		if err := retryUntilDone(tc.ctx.drv.table.Clock(), tc.marks[i].wait); err != nil {
+		if err := retryUntilDone(tc.ctx.drv.table().Clock(), tc.marks[i].wait); err != nil {
 			return err
 		}
 	}

@@ -64,7 +64,7 @@ func (c *contextCore) newSlab(size int, at driver.At) (*slab.Slab, error) {
 			return nil, err
 		}
 	}
-	s, f := c.drv.slabs.New(size, slab.Context[contextKey]{Place: c.place(), Table: c.drv.table, At: at})
+	s, f := c.drv.slabs.New(size, slab.Context[contextKey]{Place: c.place(), Table: &c.drv.calls, At: at})
 	switch {
 	case f == nil:
 		return s, nil
@@ -84,7 +84,7 @@ func (c *contextCore) supportsTimelines() error {
 	}
 	const op = "cuDeviceGetAttribute"
 	const attribute = driver.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
-	can, res := c.drv.table.DeviceGetAttribute(driver.At{}, attribute, c.dev)
+	can, res := c.drv.table().DeviceGetAttribute(driver.At{}, attribute, c.dev)
 	switch {
 	case res == driver.ResultInvalidValue:
 		return invalid(op, "the driver does not know whether streams can use counters in memory: use events instead")
@@ -118,7 +118,7 @@ func (tc *timelineCore) mapped(x slab.Cell, sc *streamCore) (driver.DevicePtr, e
 			return 0, err
 		}
 	}
-	p, res := x.Map(c, c.drv.table, driver.At{Context: c.raw, Thread: sc.at.Thread, Relaxed: true})
+	p, res := x.Map(c, c.drv.table(), driver.At{Context: c.raw, Thread: sc.at.Thread, Relaxed: true})
 	if res != driver.ResultSuccess {
 		return 0, c.callError("cuMemHostGetDevicePointer", uintptr(x.Raw()), res)
 	}
@@ -186,12 +186,12 @@ var errTracer = errors.New("a tracer panicked twice while the library waited for
 func (c *contextCore) detachSlabs(at driver.At) []*slab.Slab {
 	left := c.cells.Detach()
 	c.forgetAddresses()
-	if !c.drv.table.Software() || at.NoWait {
+	if !c.drv.table().Software() || at.NoWait {
 		return left
 	}
 	at.Context, at.Relaxed = c.raw, true
 	for _, s := range left {
-		if res := c.drv.table.MemHostUnregister(at, s.Addr()); res != driver.ResultSuccess {
+		if res := c.drv.table().MemHostUnregister(at, s.Addr()); res != driver.ResultSuccess {
 			err := c.backgroundError("cuMemHostUnregister", uintptr(s.Raw()), res)
 			c.drv.leak(Leak{Kind: "timeline", Handle: uintptr(s.Raw()), Err: err})
 		}
@@ -223,11 +223,11 @@ func (d *driverCore) unregister(s driver.HostPtr, in slab.Place[contextKey]) boo
 	case !in.Primary:
 		return false // other code may destroy the context at any time
 	}
-	_, active, res := d.table.DevicePrimaryCtxGetState(driver.At{Relaxed: true}, in.Device)
+	_, active, res := d.table().DevicePrimaryCtxGetState(driver.At{Relaxed: true}, in.Device)
 	if res != driver.ResultSuccess || active == 0 {
 		return res == driver.ResultSuccess
 	}
-	raw, res := d.table.DevicePrimaryCtxRetain(driver.At{}, in.Device)
+	raw, res := d.table().DevicePrimaryCtxRetain(driver.At{}, in.Device)
 	if res != driver.ResultSuccess {
 		return false
 	}
@@ -236,7 +236,7 @@ func (d *driverCore) unregister(s driver.HostPtr, in slab.Place[contextKey]) boo
 	if err != nil || key != in.Key { // the primary context is a new one
 		return err == nil
 	}
-	res = d.table.MemHostUnregister(driver.At{Context: raw, Relaxed: true}, s)
+	res = d.table().MemHostUnregister(driver.At{Context: raw, Relaxed: true}, s)
 	return res == driver.ResultSuccess || res == driver.ResultHostMemoryNotRegistered
 }
 

@@ -242,8 +242,8 @@ func (l *tracers) call(tr Trace) {
 
 // now returns the time since the driver was opened, by the driver's clock.
 func (l *tracers) now() time.Duration {
-	if l.drv.table.Software() {
-		return l.drv.table.Clock().Now().Sub(l.drv.opened)
+	if l.drv.table().Software() {
+		return l.drv.table().Clock().Now().Sub(l.drv.opened)
 	}
 	return l.drv.since.Elapsed()
 }

@@ -425,7 +425,7 @@ func TestCallTracer(t *testing.T) {
 	remove()
 	r.ok(r.work(r.s))
 	r.sim.Finish()
-	if res := r.drv.table.EventDestroy(driver.At{}, driver.Event(h)); res != driver.ResultSuccess {
+	if res := r.drv.table().EventDestroy(driver.At{}, driver.Event(h)); res != driver.ResultSuccess {
 		t.Error(res)
 	}
 	want := []string{

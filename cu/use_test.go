@@ -235,7 +235,7 @@ func TestHandleWhileMoving(t *testing.T) {
 			if rawEvent(e) != h {
 				t.Error("the event has another CUevent than the one in use elsewhere")
 			}
-			if got := r.trap(func() { r.drv.table.EventQuery(driver.At{}, driver.Event(h)) }); got != "" {
+			if got := r.trap(func() { r.drv.table().EventQuery(driver.At{}, driver.Event(h)) }); got != "" {
 				t.Errorf("the exposed CUevent: %s", got)
 			}
 		})
@@ -268,7 +268,7 @@ func TestDoLeavesState(t *testing.T) {
 	for name, f := range map[string]func(*Thread) error{
 		"push": func(*Thread) error { _, err := push.Call(r.gpu.Handle()); return err },
 		"mode": func(th *Thread) error {
-			r.drv.table.ThreadExchangeStreamCaptureMode(driver.At{Thread: th.raw}, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
+			r.drv.table().ThreadExchangeStreamCaptureMode(driver.At{Thread: th.raw}, driver.CU_STREAM_CAPTURE_MODE_RELAXED)
 			return nil
 		},
 	} {

@@ -75,7 +75,7 @@ func (v *virtualCore) stuck() (list []*part) {
 
 // unmapPart unmaps a part that no work uses.
 func (v *virtualCore) unmapPart(at driver.At, p *part) driver.Result {
-	res := v.ctx.drv.table.MemUnmap(at, v.raw+driver.DevicePtr(p.off), p.size)
+	res := v.ctx.drv.table().MemUnmap(at, v.raw+driver.DevicePtr(p.off), p.size)
 	if res != driver.ResultSuccess {
 		p.state.Store(stuckPart)
 		return res
@@ -204,7 +204,7 @@ func (v *virtualCore) mapLocked(raw driver.MemGenericAllocationHandle, physical,
 		return op, 0, mistake(op, errLeaving, uintptr(v.raw)+uintptr(off),
 			"end the calls, and close the graphs, that use the memory")
 	}
-	t, addr := v.ctx.drv.table, v.raw+driver.DevicePtr(off)
+	t, addr := v.ctx.drv.table(), v.raw+driver.DevicePtr(off)
 	if res = t.MemMap(driver.At{}, addr, size, 0, raw, 0); res != driver.ResultSuccess {
 		return op, res, nil
 	}
@@ -372,7 +372,7 @@ func (g *generation) free(at driver.At) (op string, res driver.Result) {
 		}
 	}
 	if g.last && res == driver.ResultSuccess {
-		op, res = "cuMemAddressFree", v.ctx.drv.table.MemAddressFree(at, v.raw, v.size)
+		op, res = "cuMemAddressFree", v.ctx.drv.table().MemAddressFree(at, v.raw, v.size)
 	}
 	next := g.next
 	g.next, g.unmap = nil, nil // arguments of kernels may refer to old generations for long
@@ -448,7 +448,7 @@ func (v *virtualCore) runs() (list []run) {
 }
 
 func (v *virtualCore) setRun(r run, desc driver.MemAccessDesc) driver.Result {
-	return v.ctx.drv.table.MemSetAccess(driver.At{}, v.raw+driver.DevicePtr(r.off), r.size,
+	return v.ctx.drv.table().MemSetAccess(driver.At{}, v.raw+driver.DevicePtr(r.off), r.size,
 		[]driver.MemAccessDesc{desc})
 }
 
@@ -471,19 +471,19 @@ func (p *physicalCore) handle() uintptr { return uintptr(p.raw) }
 
 func (p *physicalCore) free(at driver.At) (string, driver.Result) {
 	at.Context = 0
-	return "cuMemRelease", p.ctx.drv.table.MemRelease(at, p.raw)
+	return "cuMemRelease", p.ctx.drv.table().MemRelease(at, p.raw)
 }
 
 // granularity returns a granularity of physical memory, in bytes.
 func (c *contextCore) granularity(prop *driver.MemAllocationProp, which int32) (uint64, driver.Result) {
-	return c.drv.table.MemGetAllocationGranularity(driver.At{}, *prop, which)
+	return c.drv.table().MemGetAllocationGranularity(driver.At{}, *prop, which)
 }
 
 // createPhysical allocates physical memory.
 func (c *contextCore) createPhysical(size uint64,
 	prop *driver.MemAllocationProp) (raw driver.MemGenericAllocationHandle, res driver.Result) {
 	res = c.allocate(func() (res driver.Result) {
-		raw, res = c.drv.table.MemCreate(driver.At{}, size, *prop, 0)
+		raw, res = c.drv.table().MemCreate(driver.At{}, size, *prop, 0)
 		return res
 	})
 	return raw, res

@@ -57,7 +57,7 @@ func (c *Context) Reserve(capacity uint64) (*VirtualMem, error) {
 		return nil, core.callError("cuMemGetAllocationGranularity", 0, res)
 	}
 	v.size = roundUp(capacity, v.unit)
-	if v.raw, res = core.drv.table.MemAddressReserve(driver.At{}, v.size, 0, 0, 0); res != driver.ResultSuccess {
+	if v.raw, res = core.drv.table().MemAddressReserve(driver.At{}, v.size, 0, 0, 0); res != driver.ResultSuccess {
 		return nil, core.failAlloc(op, v.size, res)
 	}
 	v.access = []driver.MemAccessDesc{{Location: prop.Location, Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}}
@@ -150,7 +150,7 @@ func (m *VirtualMem) Grow(n uint64) error {
 			return v.ctx.failAlloc(op, size, res)
 		}
 		err := v.mapAt(raw, v.ctx.drv.physical.Add(1), have, size, true)
-		v.ctx.drv.table.MemRelease(driver.At{}, raw) // the mapping keeps the memory
+		v.ctx.drv.table().MemRelease(driver.At{}, raw) // the mapping keeps the memory
 		if err != nil && err != errMoved {
 			return err
 		}
@@ -272,7 +272,7 @@ func (m *VirtualMem) Access(off uint64, dev *Device) (MemAccess, error) {
 	if v.at(off) == nil {
 		return 0, errUnmappedAt(op, off)
 	}
-	flags, res := v.ctx.drv.table.MemGetAccess(driver.At{}, deviceLocation(dev.raw), v.raw+driver.DevicePtr(off))
+	flags, res := v.ctx.drv.table().MemGetAccess(driver.At{}, deviceLocation(dev.raw), v.raw+driver.DevicePtr(off))
 	if res != driver.ResultSuccess {
 		return 0, v.ctx.callError(op, mc.handle(), res)
 	}
@@ -292,7 +292,7 @@ func (m *VirtualMem) Physical(off uint64) (*PhysicalMem, error) {
 	if p == nil {
 		return nil, errUnmappedAt(op, off)
 	}
-	raw, res := v.ctx.drv.table.MemRetainAllocationHandle(driver.At{}, driver.HostPtr(v.raw)+driver.HostPtr(off))
+	raw, res := v.ctx.drv.table().MemRetainAllocationHandle(driver.At{}, driver.HostPtr(v.raw)+driver.HostPtr(off))
 	if res != driver.ResultSuccess {
 		return nil, v.ctx.callError(op, mc.handle(), res)
 	}

@@ -46,7 +46,7 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 		}
 		return final, err
 	}
-	if res := ctxCore.drv.table.CheckWait(sl.raw); res != driver.ResultSuccess {
+	if res := ctxCore.drv.table().CheckWait(sl.raw); res != driver.ResultSuccess {
 		w.Leave()
 		return false, &Error{Op: "cuEventQuery", Result: res, Handle: uintptr(sl.raw),
 			Detail: "a host function waits for work that begins only after the function returns: " +

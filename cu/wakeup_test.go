@@ -205,7 +205,7 @@ func BenchmarkWakeUp(b *testing.B) {
 		b: b, gpu: gpu, events: make(map[EventFlags][]*Event), full: make(map[string][]wakeLoad), slow: make(map[string]int), wakeFor: *wakeFor,
 		only: must(regexp.Compile(*wakeOnly))(b),
 	}
-	if gpu.own.core.drv.table.Software() {
+	if gpu.own.core.drv.table().Software() {
 		r.wakeSize = wakeSize{
 			waiters: []int{1, 40}, over: []int{1, 4},
 			few: min(*wakeSamples, 20), many: 1, rounds: 1, roundsOfMost: 1, pause: 100 * time.Microsecond, window: 20 * time.Millisecond,
@@ -423,7 +423,7 @@ func (r *wakeRig) hold(streams int, inTurn bool) error {
 		if i == 0 || inTurn {
 			r.ticket++
 		}
-		if res := r.gate.ctx.drv.table.StreamWaitValue32(driver.At{}, s.core.raw, r.gate.dev, r.ticket, driver.CU_STREAM_WAIT_VALUE_GEQ); res != 0 {
+		if res := r.gate.ctx.drv.table().StreamWaitValue32(driver.At{}, s.core.raw, r.gate.dev, r.ticket, driver.CU_STREAM_WAIT_VALUE_GEQ); res != 0 {
 			return &Error{Op: "cuStreamWaitValue32", Result: res, Handle: uintptr(s.core.raw)}
 		}
 	}
@@ -900,7 +900,7 @@ func (r *wakeRig) sweeps() {
 			r.b.Error(err)
 		}
 	}()
-	tab := r.gpu.own.core.drv.table
+	tab := r.gpu.own.core.drv.table()
 	events, results := make([]driver.Event, r.sweep), make([]driver.Result, r.sweep)
 	for i := range events {
 		events[i] = r.events[EventDisableTiming][i].core().slot.Load().raw

@@ -21,7 +21,7 @@ var wakeUpAt = background()
 // the driver, Start waits for them.
 func (s *wakeUpStream) Start() watch.ArmResult {
 	d := s.ctx.drv
-	res := d.table.LaunchHostFunc(wakeUpAt, s.raw, s.call)
+	res := d.table().LaunchHostFunc(wakeUpAt, s.raw, s.call)
 	if res != driver.ResultSuccess {
 		d.source.notifier.Load().armed.Add(^uint64(0))
 	}
@@ -98,7 +98,7 @@ func (c *contextCore) addWakeUp() {
 	}
 	raw, err := c.createStream("cuStreamCreateWithPriority", func() (driver.Stream, driver.Result) {
 		at := driver.At{Context: c.raw, Relaxed: true}
-		return c.drv.table.StreamCreateWithPriority(at, uint32(StreamNonBlocking), -1<<31)
+		return c.drv.table().StreamCreateWithPriority(at, uint32(StreamNonBlocking), -1<<31)
 	})
 	if err == nil {
 		(&wakeUpStream{ctx: c, raw: raw}).Return()
@@ -113,7 +113,7 @@ func (c *contextCore) takeWakeUp() (*wakeUpStream, bool) {
 			return nil, false
 		}
 		// The last wait on this stream may have been canceled before its record completed.
-		if c.drv.table.StreamQuery(wakeUpAt, s.raw) == driver.ResultSuccess {
+		if c.drv.table().StreamQuery(wakeUpAt, s.raw) == driver.ResultSuccess {
 			return s, true
 		}
 		s.Return()

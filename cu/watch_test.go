@@ -138,11 +138,11 @@ func TestWakeUpStreams(t *testing.T) {
 	in := driver.At{Context: gpu.own.core.raw}
 	var streams []*Stream
 	for range firstWakeUps + 2 {
-		raw, res := drv.table.StreamCreate(in, driver.CU_STREAM_NON_BLOCKING)
+		raw, res := drv.table().StreamCreate(in, driver.CU_STREAM_NON_BLOCKING)
 		if res != driver.ResultSuccess {
 			t.Fatal(res)
 		}
-		defer drv.table.StreamDestroy(driver.At{}, raw)
+		defer drv.table().StreamDestroy(driver.At{}, raw)
 		streams = append(streams, must(gpu.WrapStream(uintptr(raw)))(t))
 		sim.Hold(uintptr(raw))
 	}

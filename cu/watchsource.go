@@ -43,12 +43,12 @@ func (watcherClock) Now() time.Time { return time.Now() }
 // initWatch is called when the driver has been opened.
 func (d *driverCore) initWatch() {
 	d.source.drv = d
-	d.watch.Init(&d.source, watcherClock{d.table.Clock()})
+	d.watch.Init(&d.source, watcherClock{d.table().Clock()})
 }
 
 // NewNotifier returns a notifier for the watcher to sleep on. It is discarded with the driver.
 func (s *watchSource) NewNotifier() watch.Notifier {
-	n := &notifier{Notifier: s.drv.table.NewNotifier()}
+	n := &notifier{Notifier: s.drv.table().NewNotifier()}
 	runtime.AddCleanup(s.drv, func(n *notifier) { n.Discard(n.armed.Load()) }, n)
 	s.notifier.Store(n)
 	return n
@@ -77,7 +77,7 @@ func (s *watchSource) Query(q *watch.Query) bool {
 		d.captures.polls.RUnlock()
 		return false
 	}
-	res := d.table.EventQueryAll(background(), s.events[:n], s.results[:n])
+	res := d.table().EventQueryAll(background(), s.events[:n], s.results[:n])
 	d.captures.polls.RUnlock()
 	for i := range q.Answers {
 		if res != driver.ResultSuccess {
@@ -144,7 +144,7 @@ func (s *watchSource) Arm(item watch.Item, handle uintptr, q *watch.Query) (watc
 		up.Return()
 		return nil, watch.NotNow
 	}
-	res := d.table.StreamWaitEvent(wakeUpAt, up.raw, driver.Event(handle), driver.CU_EVENT_WAIT_DEFAULT)
+	res := d.table().StreamWaitEvent(wakeUpAt, up.raw, driver.Event(handle), driver.CU_EVENT_WAIT_DEFAULT)
 	polls.RUnlock()
 	n := s.notifier.Load()
 	if res == driver.ResultSuccess {
@@ -163,7 +163,7 @@ func (d *driverCore) armResult(res driver.Result) watch.ArmResult {
 	switch {
 	case res == driver.ResultSuccess:
 		return watch.Armed
-	case res == driver.ResultNotSupported, d.table.Missing(res) != nil:
+	case res == driver.ResultNotSupported, d.table().Missing(res) != nil:
 		return watch.Unsupported
 	}
 	return watch.Failed

@@ -46,7 +46,7 @@ func (d *driverCore) workQueues(op string, dev driver.Device) (driver.DevResourc
 	if err := d.checkWorkQueues(op); err != nil {
 		return driver.DevResource{}, err
 	}
-	raw, res := d.table.DeviceGetDevResource(driver.At{}, dev, driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG)
+	raw, res := d.table().DeviceGetDevResource(driver.At{}, dev, driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG)
 	if res != driver.ResultSuccess {
 		return driver.DevResource{}, d.resultError(op, 0, res)
 	}
@@ -55,13 +55,13 @@ func (d *driverCore) workQueues(op string, dev driver.Device) (driver.DevResourc
 
 // checkWorkQueues returns an error if the driver is too old to know resources of this type.
 func (d *driverCore) checkWorkQueues(op string) error {
-	switch v, res := d.table.DriverGetVersion(driver.At{}); {
+	switch v, res := d.table().DriverGetVersion(driver.At{}); {
 	case res != driver.ResultSuccess:
 		return d.resultError("cuDriverGetVersion", 0, res)
 	case v < withWorkQueues:
 		m := &driver.MissingError{
 			Symbol: "CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG", Since: withWorkQueues, Driver: int(v),
-			Software: d.table.Software(),
+			Software: d.table().Software(),
 		}
 		return &Error{Op: op, Result: ResultNotSupported, Err: m, Detail: remedy.OfMissing(m)}
 	}
@@ -125,7 +125,7 @@ func (g *GreenContext) WorkQueues() (WorkQueues, error) {
 		return WorkQueues{}, err
 	}
 	at := driver.At{Context: gc.ctx.raw}
-	raw, res := gc.ctx.drv.table.GreenCtxGetDevResource(at, gc.raw, driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG)
+	raw, res := gc.ctx.drv.table().GreenCtxGetDevResource(at, gc.raw, driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG)
 	if res != driver.ResultSuccess {
 		return WorkQueues{}, gc.ctx.callError(op, uintptr(gc.raw), res)
 	}

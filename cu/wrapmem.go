@@ -88,7 +88,7 @@ func (c *contextCore) wrapKind(addr, size uint64) (memoryKind, error) {
 	// The range of virtual memory is the reservation, in which several pieces may be mapped.
 	for at := addr; ; {
 		const op = "cuMemGetAddressRange"
-		start, n, res := c.drv.table.MemGetAddressRange(driver.At{Context: c.raw}, driver.DevicePtr(at))
+		start, n, res := c.drv.table().MemGetAddressRange(driver.At{Context: c.raw}, driver.DevicePtr(at))
 		switch {
 		case res != driver.ResultSuccess:
 			return 0, c.callError(op, uintptr(at), res)

@@ -4,9 +4,9 @@ import "sync"
 
 // registered has the software drivers of Register, by name. Drivers register themselves when a
 // program imports their packages, as with database/sql. So they are not part of any value. Its values
-// do not mention [Software], so that programs without a software driver do not contain the names and
-// types of all functions.
-var registered sync.Map // of func(*Table) bool
+// do not mention [Software] and [Table], so that programs do not contain the names and types of all
+// functions.
+var registered sync.Map // of func(*TableState) bool
 
 // Register makes a software driver available under a name. cu.Open calls open if the environment
 // variable PURECU_DRIVER has that name, and the program has chosen no driver itself. A later call
@@ -16,14 +16,14 @@ var registered sync.Map // of func(*Table) bool
 // Register is meant for init functions of packages that a program imports for this effect. It is safe
 // for concurrent use.
 func Register(name string, open func() Provider) {
-	registered.Store(name, func(t *Table) bool { return t.UseProvider(open()) })
+	registered.Store(name, func(s *TableState) bool { return (*Table)(s).UseProvider(open()) })
 }
 
 // Registered returns a function that makes a new Table call the driver that was registered under a
 // name, as [Table.UseProvider] does, or nil if there is none.
-func Registered(name string) (use func(*Table) bool) {
+func Registered(name string) (use func(*TableState) bool) {
 	if f, ok := registered.Load(name); ok {
-		use, _ = f.(func(*Table) bool)
+		use, _ = f.(func(*TableState) bool)
 	}
 	return use
 }

@@ -24,7 +24,12 @@ type Library interface {
 // Table makes the calls to one driver: a loaded library, or a software driver. It is safe for
 // concurrent use. An address is looked up when it is first used. From then on a lookup is one
 // atomic load.
-type Table struct {
+type Table TableState
+
+// TableState is the memory of a [Table]: its address converts to a *Table. Go keeps the names of all
+// methods of a type, also of those that the program does not call, if a value that refers to the type
+// is ever in an interface. So a struct has a TableState, and not a Table, where that matters.
+type TableState struct {
 	soft    unsafe.Pointer // of a Software, or nil; its type would bring all its methods' types into every program
 	version int32          // of a software driver
 	lib     Library

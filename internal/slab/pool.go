@@ -20,7 +20,7 @@ type Place[K comparable] struct {
 // Context says how to register a slab in a context.
 type Context[K comparable] struct {
 	Place[K]
-	Table *driver.Table
+	Table *driver.TableState
 	At    driver.At
 }
 
@@ -104,7 +104,7 @@ func (p *Pool[K]) New(size int, c Context[K]) (*Slab, *Failure) {
 			}
 		}
 	}
-	m, err := newMemory(size, c.Table.Software())
+	m, err := newMemory(size, (*driver.Table)(c.Table).Software())
 	if err != nil {
 		return nil, &Failure{Op: "mmap", Err: err}
 	}
@@ -118,7 +118,7 @@ func (p *Pool[K]) register(f freeSlab[K], c Context[K]) (*Slab, *Failure) {
 	var none K
 	const flags = driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP
 	op := "cuMemHostRegister"
-	res := c.Table.MemHostRegister(c.At, f.Addr(), uint64(len(f.mem)), flags)
+	res := (*driver.Table)(c.Table).MemHostRegister(c.At, f.Addr(), uint64(len(f.mem)), flags)
 	if res == driver.ResultHostMemoryAlreadyRegistered && !f.elsewhere {
 		switch f.in.Key {
 		case c.Key:
@@ -130,7 +130,7 @@ func (p *Pool[K]) register(f freeSlab[K], c Context[K]) (*Slab, *Failure) {
 	if res == driver.ResultSuccess {
 		f.in, f.elsewhere = c.Place, false
 		s := &Slab{memory: f.memory}
-		if s.raw, res = c.Table.MemHostGetDevicePointer(c.At, f.Addr(), 0); res == driver.ResultSuccess {
+		if s.raw, res = (*driver.Table)(c.Table).MemHostGetDevicePointer(c.At, f.Addr(), 0); res == driver.ResultSuccess {
 			return s, nil
 		}
 		op = "cuMemHostGetDevicePointer"

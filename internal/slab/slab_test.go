@@ -60,7 +60,7 @@ func (r *registrar) MemHostGetDevicePointer(_ *driver.Thread, p driver.HostPtr,
 
 // in is a context, identified by a number, that registers memory with table.
 func in(key int, table *driver.Table) Context[int] {
-	return Context[int]{Place: Place[int]{Key: key}, Table: table}
+	return Context[int]{Place: Place[int]{Key: key}, Table: (*driver.TableState)(table)}
 }
 
 // TestCells takes all cells of a slab, and one more.
