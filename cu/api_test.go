@@ -25,7 +25,7 @@ var apiTypes = []any{
 	new(Kernel), new(Library), new(LinkInput), new(Linked), new(MemOp), new(MemCopy), new(MemPrefetch),
 	new(CaptureInfo), new(CaptureMode),
 	new(CaptureStatus), new(Context), new(ContextFlags), new(Device), new(DeviceAttribute), new(DeviceMem),
-	new(Dim3), new(Driver), new(Error), new(Event), new(EventFlags), new(EventKey), new(EventPool), new(Features),
+	new(Dim3), new(Driver), new(Error), new(Event), new(EventFlags), new(EventKey), new(EventPool), new(ExternalMemHandle), new(ExternalMemType), new(Features),
 	new(Function), new(FunctionAttribute), new(Graph), new(GraphExec), new(GraphNode), new(GraphNodeType),
 	new(GraphUpdateError), new(GraphUpdateReason), new(CopyEnd), new(CopyParams), new(KernelParams), new(MemOpParams),
 	new(MemsetParams),

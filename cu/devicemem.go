@@ -7,8 +7,9 @@ import (
 )
 
 // DeviceMem is memory on the device: of [Context.Alloc], of a pool ([Stream.Alloc],
-// [MemPool.Alloc]), a variable of a module, what is mapped in a [VirtualMem], memory of another
-// process ([Context.OpenIPCMem]), or memory of other code ([Context.WrapMem]).
+// [MemPool.Alloc]), a variable of a module, what is mapped in a [VirtualMem], or memory of another
+// process ([Context.OpenIPCMem]), of another API ([Context.ImportMem]) or of other code
+// ([Context.WrapMem]).
 type DeviceMem struct {
 	_       noCopy
 	core    *memCore
@@ -50,7 +51,7 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 }
 
 // Close frees the memory (cuMemFree), or ends the access to memory of another process
-// (cuIpcCloseMemHandle). It waits for all work in the context, also for work that does not use the
+// (cuIpcCloseMemHandle) or of another API (cuMemFree, cuDestroyExternalMemory). It waits for all work in the context, also for work that does not use the
 // memory. Meanwhile it blocks other calls that enqueue work in the context: see docs/blocking.md.
 // Further calls return nil.
 //

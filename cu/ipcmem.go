@@ -50,6 +50,8 @@ func (mc *memCore) exportable(op string) error {
 	case ipcMemory:
 		return mistake(op, ErrImported, mc.handle(),
 			"only the process that allocated it can get its handle: pass on the handle that this memory was opened by")
+	case externalMemory:
+		why = "the memory is of another API: pass on the handle that it was imported by"
 	case pooledMemory:
 		why = "the memory is of a pool: use DeviceMem.PoolHandle of memory of a shareable pool, or Context.Alloc"
 	case virtualMemory:

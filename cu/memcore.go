@@ -29,6 +29,7 @@ const (
 	ipcMemory                          // of another process, opened by cuIpcOpenMemHandle
 	wrappedMemory                      // allocated by other code of the process
 	wrappedManaged                     // the same, and managed
+	externalMemory                     // of another API, imported by cuImportExternalMemory
 )
 
 // memoryKinds has the properties of each kind.
@@ -58,6 +59,7 @@ var memoryKinds = [...]struct {
 	ipcMemory:        {name: "memory of another process", freeWaits: true, tracked: true},
 	wrappedMemory:    {name: "memory of other code", tracked: true},
 	wrappedManaged:   {name: "memory of other code", tracked: true, everywhere: true},
+	externalMemory:   {name: "external memory", freeWaits: true, tracked: true},
 }
 
 // memCore is memory that the GPU can use. Its resource has its context and counts the calls in
@@ -99,8 +101,8 @@ type memCore struct {
 	// held is the memory that was taken of a node's memory, or that an executable graph has left there,
 	// or nil.
 	held atomic.Pointer[memCore]
-	// end frees memory that somebody else has allocated: another process, or other code. It is a field,
-	// so that a program that uses no such memory does not contain the function.
+	// end frees memory that somebody else has allocated: another process, another API, or other code. It
+	// is a field, so that a program that uses no such memory does not contain the function.
 	end func(at driver.At) (op string, res driver.Result)
 }
 
@@ -169,7 +171,7 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 		return "cuMemFree", t.MemFree(at, mc.raw)
 	case virtualMemory:
 		return mc.virt.free(at)
-	case ipcMemory, wrappedMemory, wrappedManaged:
+	case ipcMemory, externalMemory, wrappedMemory, wrappedManaged:
 		return mc.end(at)
 	case graphMemory: // nodes free it, or it is taken
 		mc.observeFree()

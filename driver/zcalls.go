@@ -14469,7 +14469,12 @@ func (t *Table) ExternalMemoryGetMappedBuffer(at At, extMem ExternalMemory, buff
 			return
 		}
 		devPtr, res = t.software().ExternalMemoryGetMappedBuffer(th, extMem, bufferDesc)
-		return devPtr, t.leave(at, th, res)
+		res = t.leave(at, th, res)
+		if res < popFailed {
+			t.MemFree(at.undo(), devPtr)
+			devPtr = 0
+		}
+		return
 	}
 	fn := t.procs[symExternalMemoryGetMappedBuffer].Load()
 	if fn == 0 {
@@ -14489,6 +14494,10 @@ func (t *Table) ExternalMemoryGetMappedBuffer(at At, extMem ExternalMemory, buff
 	f.devPtr = unsafe.Pointer(&f.v0)
 	f.bufferDesc = unsafe.Pointer(&f.a2)
 	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if res < popFailed {
+		t.MemFree(at.undo(), f.v0)
+		f.v0 = 0
+	}
 	return f.v0, res
 }
 

@@ -4,6 +4,7 @@ package driver
 
 // Macros of the header.
 const (
+	CUDA_EXTERNAL_MEMORY_DEDICATED         = 0x1
 	CU_DEVICE_CPU                          = -1
 	CU_DEVICE_INVALID                      = -2
 	CU_GRAPH_COND_ASSIGN_DEFAULT           = 0x1

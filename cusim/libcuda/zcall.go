@@ -2145,7 +2145,30 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p2, v2)
 		return r
-	case 341: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 341: // cuDestroyExternalMemory
+		return l.d.DestroyExternalMemory(th, driver.ExternalMemory(a[0]))
+	case 342: // cuExternalMemoryGetMappedBuffer
+		p0 := pointer[driver.DevicePtr](&a[0])
+		p2 := pointer[driver.ExternalMemoryBufferDesc](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.ExternalMemoryGetMappedBuffer(th, driver.ExternalMemory(a[1]), *p2)
+		r = store(r, p0, v0)
+		return r
+	case 343: // cuImportExternalMemory
+		p0 := pointer[driver.ExternalMemory](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1 := pointer[driver.ExternalMemoryHandleDesc](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.ImportExternalMemory(th, *p1)
+		r = store(r, p0, v0)
+		return r
+	case 344: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2158,61 +2181,61 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 342: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 345: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 343: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
+	case 346: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2DUnaligned(th, *p0)
-	case 344: // cuMemcpy2D_v2, in the order of the thread's own default stream
+	case 347: // cuMemcpy2D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2D(th, *p0)
-	case 345: // cuMemcpy3DPeer, in the order of the thread's own default stream
+	case 348: // cuMemcpy3DPeer, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3DPeer](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3DPeer(th, *p0)
-	case 346: // cuMemcpy3D_v2, in the order of the thread's own default stream
+	case 349: // cuMemcpy3D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3D(th, *p0)
-	case 347: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 350: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 348: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 351: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 349: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 352: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 350: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 353: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 351: // cuMemcpy, in the order of the thread's own default stream
+	case 354: // cuMemcpy, in the order of the thread's own default stream
 		return ownStream{l.d}.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 352: // cuMemsetD16_v2, in the order of the thread's own default stream
+	case 355: // cuMemsetD16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 353: // cuMemsetD2D16_v2, in the order of the thread's own default stream
+	case 356: // cuMemsetD2D16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 354: // cuMemsetD2D32_v2, in the order of the thread's own default stream
+	case 357: // cuMemsetD2D32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 355: // cuMemsetD2D8_v2, in the order of the thread's own default stream
+	case 358: // cuMemsetD2D8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 356: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 359: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 357: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 360: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -2561,6 +2584,9 @@ var callNames = [...]string{
 	"cuCheckpointProcessUnlock",
 	"cuLogsCurrent",
 	"cuLogsDumpToMemory",
+	"cuDestroyExternalMemory",
+	"cuExternalMemoryGetMappedBuffer",
+	"cuImportExternalMemory",
 	"cuGraphInstantiateWithParams",
 	"cuLaunchKernelEx",
 	"cuMemcpy2DUnaligned",

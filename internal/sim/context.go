@@ -31,6 +31,13 @@ type context struct {
 	peers      map[*context]bool
 
 	cacheConfig int32
+
+	imported []*externalMemory
+}
+
+// forgetImport removes external memory that is destroyed.
+func (c *context) forgetImport(m *externalMemory) {
+	c.imported = slices.DeleteFunc(c.imported, func(other *externalMemory) bool { return other == m })
 }
 
 // forget removes a stream from a context. Its work continues, delays the legacy default stream, and
@@ -128,6 +135,10 @@ func (d *Driver) end(op string, c *context) driver.Result {
 	}
 	d.freeMemoryOf(c)
 	c.heap, c.workspaces = nil, nil
+	for _, m := range c.imported {
+		m.file.close()
+	}
+	c.imported = nil
 	c.dev.memory -= contextMemory
 	return ok
 }

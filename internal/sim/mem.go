@@ -19,6 +19,7 @@ const (
 	moduleBlock                      // a variable of a module
 	mappedBlock                      // physical memory that is mapped
 	ipcBlock                         // memory of another process, of cuIpcOpenMemHandle
+	externalBlock                    // memory of another API, of cuExternalMemoryGetMappedBuffer
 	managedBlock                     // of cuMemAllocManaged
 	pinnedBlock                      // of cuMemHostAlloc
 	registeredBlock                  // memory of other code, pinned by cuMemHostRegister
@@ -283,7 +284,7 @@ func (a *addressSpace) census(n map[string]int) {
 		switch b.kind {
 		case deviceBlock, poolBlock, ipcBlock:
 			n["device memory"]++
-		case mappedBlock:
+		case mappedBlock, externalBlock:
 			n["mapping"]++
 		case graphBlock:
 			if b.alloc.allocated {
@@ -388,7 +389,7 @@ func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind,
 	c, b := t.current(), d.space.of(addr, k)
 	if k == deviceBlock {
 		if b == nil {
-			b = d.space.of(addr, poolBlock, managedBlock, graphBlock)
+			b = d.space.of(addr, poolBlock, managedBlock, graphBlock, externalBlock)
 			if b != nil && b.variable {
 				b = nil
 			}

@@ -563,7 +563,7 @@ func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.St
 	}
 	b := d.space.of(uint64(p), deviceBlock, poolBlock, graphBlock)
 	switch {
-	case b == nil && d.space.of(uint64(p), managedBlock) != nil: // as on an H200
+	case b == nil && d.space.of(uint64(p), managedBlock, externalBlock) != nil: // as on an H200
 		return driver.ResultNotSupported
 	case b == nil:
 		return driver.ResultInvalidValue

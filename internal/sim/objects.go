@@ -27,6 +27,8 @@ const (
 	libraryKind
 	kernelKind
 	linkKind
+	externalMemoryKind
+	externalSemaphoreKind
 	kindCount
 )
 
@@ -34,7 +36,7 @@ const (
 func (k kind) String() string {
 	return [...]string{"nothing", "context", "stream", "event", "module", "function", "graph", "executable graph", "graph node", "green context",
 		"resource descriptor", "memory pool", "physical memory", "body of a conditional node", "library", "kernel",
-		"linker"}[k]
+		"linker", "external memory", "external semaphore"}[k]
 }
 
 // objects maps handles to objects. A handle contains an index of the table, and how often this
@@ -62,6 +64,8 @@ func (p *place) orphan() bool {
 	case *stream:
 		return o.ctx.destroyed
 	case *event:
+		return o.ctx.destroyed
+	case *externalMemory:
 		return o.ctx.destroyed
 	}
 	return false

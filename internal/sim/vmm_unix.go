@@ -84,6 +84,18 @@ func openFile(fd int, size uint64) *memoryFile {
 	return &memoryFile{file: os.NewFile(uintptr(own), "memory"), size: size}
 }
 
+// takeFile is openFile, and closes the descriptor that it gets, unless it returns nil.
+func takeFile(fd int, size uint64) *memoryFile {
+	f := openFile(fd, size)
+	if f != nil {
+		_ = syscall.Close(fd)
+	}
+	return f
+}
+
+// again is openFile for the same file.
+func (s *memoryFile) again() *memoryFile { return openFile(int(s.file.Fd()), s.size) }
+
 // mapped returns the content, or nil if it cannot be mapped.
 func (s *memoryFile) mapped() []byte {
 	if s.memory == nil {

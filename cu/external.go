@@ -1,0 +1,172 @@
+package cu
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"unicode/utf16"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/descriptor"
+)
+
+// This file has memory of other APIs, and what handles of memory and of semaphores have in common.
+
+// ExternalMemType is the type of a handle of another API's memory (CUexternalMemoryHandleType).
+type ExternalMemType int32
+
+// The types of handles of memory. All but those of file descriptors are for Windows.
+const (
+	// ExternalMemOpaqueFD is a file descriptor of Vulkan
+	// (VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT), or of [PhysicalMem.Export].
+	ExternalMemOpaqueFD ExternalMemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
+	// ExternalMemOpaqueWin32 is an NT handle of Vulkan.
+	ExternalMemOpaqueWin32 ExternalMemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32
+	// ExternalMemOpaqueWin32KMT is a globally shared handle of Vulkan.
+	ExternalMemOpaqueWin32KMT ExternalMemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32_KMT
+	// ExternalMemD3D12Heap is a shared handle of an ID3D12Heap.
+	ExternalMemD3D12Heap ExternalMemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_HEAP
+	// ExternalMemD3D12Resource is a shared handle of a committed ID3D12Resource.
+	ExternalMemD3D12Resource ExternalMemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_RESOURCE
+	// ExternalMemD3D11Resource is a shared handle of an ID3D11Resource.
+	ExternalMemD3D11Resource ExternalMemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE
+	// ExternalMemD3D11ResourceKMT is a globally shared handle of an ID3D11Resource.
+	ExternalMemD3D11ResourceKMT ExternalMemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE_KMT
+	// ExternalMemDMABufFD is a file descriptor of a DMA-BUF, which few drivers import.
+	ExternalMemDMABufFD ExternalMemType = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD
+)
+
+// file reports whether a handle of the type is a file descriptor.
+func (t ExternalMemType) file() bool { return t == ExternalMemOpaqueFD || t == ExternalMemDMABufFD }
+
+// whole reports whether a handle of the type is always of a dedicated allocation.
+func (t ExternalMemType) whole() bool {
+	return t == ExternalMemD3D12Resource || t == ExternalMemD3D11Resource || t == ExternalMemD3D11ResourceKMT
+}
+
+// ExternalMemHandle names memory of another API, such as Vulkan or D3D12, for [Context.ImportMem].
+type ExternalMemHandle struct {
+	Type ExternalMemType
+	// Handle is the file descriptor, or the HANDLE of Windows. It stays the caller's.
+	Handle uintptr
+	// Name is the name of the object of Windows, where there is no Handle.
+	Name string
+	// Dedicated says that the other API has allocated the memory for one buffer or image only, with
+	// VkMemoryDedicatedAllocateInfo. Resources of D3D are always so.
+	Dedicated bool
+}
+
+// ImportMem gives access to memory of another API, on the same device (cuImportExternalMemory,
+// cuExternalMemoryGetMappedBuffer, CUDA 10.0). size is the size of the allocation in bytes, which the
+// handle does not say: VkMemoryAllocateInfo.allocationSize for Vulkan. A smaller one gives access to
+// the beginning. The handle stays the caller's, who may close it afterwards. Compare [Device.UUID]
+// with that of the other API to find the device.
+//
+// The DeviceMem is used like other device memory. [DeviceMem.Span] returns a part of it, such as a
+// buffer within the allocation. Close ends the access, and does not free the memory (cuMemFree,
+// cuDestroyExternalMemory): as for other device memory it waits for all work in the context. The
+// other API's work is not waited for: [Context.ImportSemaphore] puts work of both in order.
+//
+// A driver cannot tell handles of memory from others of its own: it also imports a semaphore's file,
+// and what the memory has is then undefined.
+func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error) {
+	const op = "cuImportExternalMemory"
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	switch {
+	case h.Type < ExternalMemOpaqueFD || h.Type > ExternalMemDMABufFD ||
+		h.Type == driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_NVSCIBUF:
+		return nil, invalid(op, fmt.Sprintf("ExternalMemType(%d) does not exist: see ExternalMemOpaqueFD", h.Type))
+	case size == 0:
+		return nil, invalid(op, "the size is 0 bytes: pass the size of the other API's allocation")
+	}
+	passed, err := passHandle(op, h.Type.file(), h.Handle, h.Name)
+	if err != nil {
+		return nil, err
+	}
+	desc := driver.ExternalMemoryHandleDesc{Type: int32(h.Type), Handle: passed.words, Size: size}
+	if h.Dedicated || h.Type.whole() {
+		desc.Flags = driver.CUDA_EXTERNAL_MEMORY_DEDICATED
+	}
+	at, t := driver.At{Context: core.raw}, core.drv.table()
+	ext, res := t.ImportExternalMemory(at, desc)
+	passed.taken(happened(res))
+	if res != driver.ResultSuccess {
+		return nil, core.importError(op, h.Handle, res)
+	}
+	raw, res := t.ExternalMemoryGetMappedBuffer(at, ext, driver.ExternalMemoryBufferDesc{Size: size})
+	if res != driver.ResultSuccess {
+		e := core.callError("cuExternalMemoryGetMappedBuffer", uintptr(ext), res)
+		if res == driver.ResultInvalidValue {
+			e.Detail = join(fmt.Sprintf("the memory may have less than %d bytes", size), e.Detail)
+		}
+		t.DestroyExternalMemory(driver.At{Context: core.raw, Relaxed: true}, ext)
+		return nil, e
+	}
+	mc := &memCore{is: externalMemory, raw: raw, size: size, capacity: size}
+	mc.end = func(at driver.At) (string, driver.Result) {
+		mc.observeFree()
+		op, res := "cuMemFree", t.MemFree(at, raw)
+		if end := t.DestroyExternalMemory(at, ext); res == driver.ResultSuccess && end != res {
+			op, res = "cuDestroyExternalMemory", end
+		}
+		return op, res
+	}
+	return newDeviceMem(core, mc), nil
+}
+
+// passedHandle is a handle of another API as the driver gets it.
+type passedHandle struct {
+	words [2]uint64 // the union of C
+	file  bool
+	fd    int32  // a duplicate, as the driver keeps the descriptor
+	name  []byte // is here so that it is not on a stack, which may move
+}
+
+// passHandle checks a handle. The caller calls taken after the call of the driver.
+//
+//go:noinline
+func passHandle(op string, file bool, handle uintptr, name string) (*passedHandle, error) {
+	p := &passedHandle{words: [2]uint64{uint64(handle)}, file: file}
+	switch {
+	case handle != 0 && name != "", file && name != "":
+		return nil, invalid(op, "there is a name beside the handle: pass one of them, and only the handle of a file")
+	case file && handle > math.MaxInt32:
+		return nil, invalid(op, fmt.Sprintf("%#x is not the descriptor of an open file", handle))
+	case file:
+		var err error
+		if p.fd, err = descriptor.Duplicate(int32(handle)); err != nil {
+			return nil, &Error{Op: op, Result: ResultUnknown, Handle: handle, Err: err,
+				Detail: "the file descriptor cannot be duplicated: pass that of an open file"}
+		}
+		p.words[0] = uint64(p.fd)
+	case name != "":
+		for _, u := range append(utf16.Encode([]rune(name)), 0) {
+			p.name = append(p.name, byte(u), byte(u>>8))
+		}
+		p.words[1] = uint64(hostAddress(p.name))
+	case handle == 0:
+		return nil, mistake(op, ErrNil, 0, "the handle is zero: set Handle or Name")
+	}
+	return p, nil
+}
+
+// taken ends the use of a handle. done says that the driver has imported it.
+func (p *passedHandle) taken(done bool) {
+	if p.file && !done {
+		descriptor.Close(p.fd)
+	}
+	runtime.KeepAlive(p)
+}
+
+// importError returns the error for a handle that the driver has refused.
+func (c *contextCore) importError(op string, handle uintptr, res driver.Result) *Error {
+	e := c.callError(op, handle, res)
+	if res == driver.ResultUnknown {
+		e.Detail = join("the driver does not know the handle: pass one of the same GPU, and of this type", e.Detail)
+	}
+	return e
+}

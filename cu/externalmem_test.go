@@ -1,0 +1,241 @@
+package cu
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
+)
+
+// exported returns a file of memory that the driver imports like that of another API, and the memory's size.
+func exported(t testing.TB, gpu *Context) (*os.File, uint64) {
+	t.Helper()
+	p, err := gpu.NewPhysicalMem(1, PhysicalOptions{Shareable: true})
+	if errors.Is(err, ResultNotSupported) { // on Windows
+		t.Skip(err)
+	}
+	noErr(t, err)
+	defer p.Close()
+	f := must(p.Export())(t)
+	t.Cleanup(func() { f.Close() })
+	return f, p.Size()
+}
+
+// opaque returns the handle of a file.
+func opaque(f *os.File) ExternalMemHandle {
+	return ExternalMemHandle{Type: ExternalMemOpaqueFD, Handle: f.Fd()}
+}
+
+// externalMemWorks writes memory that is imported twice, and reads it by the other address.
+func externalMemWorks(t *testing.T, gpu *Context) {
+	t.Helper()
+	f, size := exported(t, gpu)
+	open := openFiles()
+	a := must(gpu.ImportMem(opaque(f), size))(t)
+	b := must(gpu.ImportMem(opaque(f), size/2))(t)
+	if a.Size() != size || b.Size() != size/2 || a.Handle() == b.Handle() {
+		t.Errorf("%d bytes at %#x, and %d at %#x", a.Size(), a.Handle(), b.Size(), b.Handle())
+	}
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	noErr(t, s.Memset(a.Span(0, 64), 7))
+	noErr(t, s.Memset(a.Span(3, 2), 9))
+	noErr(t, s.Synchronize())
+	got := make([]byte, 6)
+	noErr(t, b.CopyTo(got))
+	if diff := cmp.Diff([]byte{7, 7, 7, 9, 9, 7}, got); diff != "" {
+		t.Errorf("by the other address (-want +got):\n%s", diff)
+	}
+	info := must(gpu.PointerInfo(a.Handle() + 5))(t)
+	if info.Start != a.Handle() || info.Size != size {
+		t.Errorf("the driver knows %d bytes at %#x", info.Size, info.Start)
+	}
+	_, err := a.IPCHandle()
+	if want := "cu: cuIpcGetMemHandle: invalid argument; the memory is of another API: pass on the handle that it was imported by"; err == nil || err.Error() != want {
+		t.Errorf("IPCHandle: %v", err)
+	}
+	_, err = gpu.ImportMem(opaque(f), 4*size)
+	if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "the memory may have less than") {
+		t.Errorf("an import of too many bytes: %v", err)
+	}
+	noErr(t, a.Close())
+	noErr(t, a.Close())
+	noErr(t, b.CopyTo(got))
+	noErr(t, b.Close())
+	if err := s.Memset(b, 1); !errors.Is(err, ErrClosed) {
+		t.Errorf("a memset after Close: %v", err)
+	}
+	if n := openFiles(); n > open {
+		t.Errorf("%d files are open, and %d were before", n, open)
+	}
+	got[0] = 1
+	again := must(gpu.ImportMem(opaque(f), size))(t) // the file is still open
+	noErr(t, errors.Join(again.CopyFrom(got), again.Close()))
+}
+
+func TestExternalMem(t *testing.T) { externalMemWorks(t, newSoft(t).gpu) }
+
+// TestGPUExternalMem imports memory on a real GPU: see gpu_test.go.
+func TestGPUExternalMem(t *testing.T) { externalMemWorks(t, gpuContext(t)) }
+
+// externalMemRefused makes imports that fail, and leave no file open.
+func externalMemRefused(t *testing.T, gpu *Context) {
+	t.Helper()
+	f, size := exported(t, gpu)
+	null := must(os.Open(os.DevNull))(t)
+	defer null.Close()
+	open := openFiles()
+	for name, c := range map[string]struct {
+		h    ExternalMemHandle
+		size uint64
+		is   error
+	}{
+		"the zero handle":    {ExternalMemHandle{}, size, errInvalid},
+		"an unknown type":    {ExternalMemHandle{Type: 10, Handle: f.Fd()}, size, errInvalid},
+		"an NvSciBuf":        {ExternalMemHandle{Type: 8, Handle: f.Fd()}, size, errInvalid},
+		"no bytes":           {opaque(f), 0, errInvalid},
+		"another file":       {opaque(null), size, ResultUnknown},
+		"a closed file":      {ExternalMemHandle{Type: ExternalMemOpaqueFD, Handle: 1 << 30}, size, syscall.EBADF},
+		"no descriptor":      {ExternalMemHandle{Type: ExternalMemOpaqueFD, Handle: 1 << 31}, size, errInvalid},
+		"a name of a file":   {ExternalMemHandle{Type: ExternalMemOpaqueFD, Name: "x"}, size, errInvalid},
+		"handle and name":    {ExternalMemHandle{Type: ExternalMemD3D12Heap, Handle: 1, Name: "x"}, size, errInvalid},
+		"neither":            {ExternalMemHandle{Type: ExternalMemD3D12Heap}, size, ErrNil},
+		"a handle elsewhere": {ExternalMemHandle{Type: ExternalMemOpaqueWin32, Handle: 8}, size, ResultNotSupported},
+		"a name elsewhere":   {ExternalMemHandle{Type: ExternalMemD3D12Resource, Name: "x"}, size, ResultNotSupported},
+	} {
+		m, err := gpu.ImportMem(c.h, c.size)
+		if m != nil || !errors.Is(err, c.is) {
+			t.Errorf("%s: %v; want %v", name, err, c.is)
+		}
+	}
+	if _, err := gpu.ImportMem(ExternalMemHandle{Type: ExternalMemDMABufFD, Handle: f.Fd()}, size); err == nil {
+		t.Error("the file is no DMA-BUF, and was imported as one")
+	}
+	if n := openFiles(); n > open {
+		t.Errorf("%d files are open, and %d were before", n, open)
+	}
+}
+
+func TestExternalMemRefused(t *testing.T) { externalMemRefused(t, newSoft(t).gpu) }
+
+func TestGPUExternalMemRefused(t *testing.T) { externalMemRefused(t, gpuContext(t)) }
+
+// TestExternalMemWaits closes external memory while a stream is held that does not use it, and while a graph
+// uses it.
+func TestExternalMemWaits(t *testing.T) {
+	r := newSoft(t)
+	f, size := exported(t, r.gpu)
+	m := must(r.gpu.ImportMem(opaque(f), size))(t)
+	r.hold(r.other)
+	r.ok(r.work(r.other))
+	done := make(chan error)
+	go func() { done <- m.Close() }()
+	if !eventually(func() bool { return len(r.sim.Blocked()) > 0 }) {
+		t.Fatal("Close does not wait")
+	}
+	r.release(r.other)
+	noErr(t, <-done)
+
+	m = must(r.gpu.ImportMem(opaque(f), size))(t)
+	g := must(r.gpu.NewGraph())(t)
+	must(g.AddMemset(m, 3))(t)
+	x := r.exec(g)
+	noErr(t, m.Close()) // the graph keeps it
+	if n := r.sim.Census(); n["external memory"] != 1 || n["mapping"] != 1 {
+		t.Errorf("after Close there are %v", n)
+	}
+	noErr(t, x.Launch(r.s))
+	noErr(t, errors.Join(g.Close(), x.Close(), r.gpu.Synchronize()))
+	r.freed(func() bool { return r.sim.Census()["external memory"] == 0 })
+}
+
+// TestExternalMemFails lets calls of the driver fail. Nothing stays imported.
+func TestExternalMemFails(t *testing.T) {
+	r := newSoft(t)
+	f, size := exported(t, r.gpu)
+	open := openFiles()
+	for _, fn := range []string{"cuImportExternalMemory", "cuExternalMemoryGetMappedBuffer"} {
+		r.sim.Inject(cusim.Fault{Function: fn, Code: int(ResultOutOfMemory)})
+		_, err := r.gpu.ImportMem(opaque(f), size)
+		r.is(err, ResultOutOfMemory)
+		if n := r.sim.Census(); n["external memory"]+n["mapping"] != 0 || openFiles() > open {
+			t.Errorf("%s has failed, and %v exist", fn, n)
+		}
+	}
+	for fn, want := range map[string]string{"cuMemFree": "cuMemFree", "cuDestroyExternalMemory": "cuDestroyExternalMemory"} {
+		m := must(r.gpu.ImportMem(opaque(f), size))(t)
+		r.sim.Inject(cusim.Fault{Function: fn, Code: int(ResultUnknown)})
+		var e *Error
+		if err := m.Close(); !errors.As(err, &e) || e.Op != want {
+			t.Errorf("Close: %v; want an error of %s", err, want)
+		}
+	}
+	// What the faults have kept is gone with its context.
+	r.sim.ClearFaults()
+	r.mod.Close()
+	r.s.Close()
+	r.other.Close()
+	r.gpu.Close()
+}
+
+// nameTaker is a driver that imports handles of Windows.
+type nameTaker struct {
+	driver.Software
+	got *[]driver.ExternalMemoryHandleDesc
+	// name is what the last name was, during the call.
+	name *[]uint16
+}
+
+func (d nameTaker) ImportExternalMemory(_ *driver.Thread,
+	desc driver.ExternalMemoryHandleDesc) (driver.ExternalMemory, driver.Result) {
+	runtime.GC()
+	*d.got = append(*d.got, desc)
+	if p := desc.Handle.Win32().Name; p != 0 {
+		*d.name = slices.Clone(unsafe.Slice(*(**uint16)(unsafe.Pointer(&p)), 5))
+	}
+	return 0, driver.ResultNotSupported
+}
+
+// TestExternalMemOfWindows passes handles and names of Windows to the driver.
+func TestExternalMemOfWindows(t *testing.T) {
+	var got []driver.ExternalMemoryHandleDesc
+	var name []uint16
+	soft := cusim.New()
+	drv := must(Open(WithSoftware(driver.Provide(nameTaker{soft.Software(), &got, &name}))))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	defer gpu.Close()
+	for _, h := range []ExternalMemHandle{
+		{Type: ExternalMemOpaqueWin32, Handle: 0x123456789},
+		{Type: ExternalMemOpaqueWin32, Handle: 8, Dedicated: true},
+		{Type: ExternalMemD3D12Heap, Name: "G\U0001f3a8x"},
+		{Type: ExternalMemD3D12Resource, Handle: 8},
+	} {
+		if _, err := gpu.ImportMem(h, 64); !errors.Is(err, ResultNotSupported) {
+			t.Errorf("%+v: %v", h, err)
+		}
+	}
+	if want := []uint16{'G', 0xd83c, 0xdfa8, 'x', 0}; !slices.Equal(name, want) {
+		t.Errorf("the name is %x, not %x", name, want)
+	}
+	for i, want := range []struct {
+		typ    int32
+		handle driver.HostPtr
+		named  bool
+		flags  uint32
+	}{{2, 0x123456789, false, 0}, {2, 8, false, 1}, {4, 0, true, 0}, {5, 8, false, 1}} {
+		d := got[i]
+		w := d.Handle.Win32()
+		if d.Type != want.typ || w.Handle != want.handle || (w.Name != 0) != want.named || d.Flags != want.flags || d.Size != 64 {
+			t.Errorf("handle %d became %+v", i, d)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package sim
+
+import "github.com/purecu/purecu/driver"
+
+// This file has memory of other APIs. Here such memory is what files of cuMemExportToShareableHandle stand
+// for, which a GPU's driver accepts, too.
+
+// externalMemory is a CUexternalMemory.
+type externalMemory struct {
+	handle driver.ExternalMemory
+	ctx    *context
+	file   *memoryFile
+	size   uint64 // that can be mapped
+}
+
+// external begins a call with an object that is of another API, and of a context.
+func external[T any](d *Driver, name string, k kind, h uintptr) (*T, driver.Result) {
+	if r := d.begin(name); r != ok {
+		return nil, r
+	}
+	x, r := find[T](d, name, k, h)
+	if r != ok {
+		return nil, driver.ResultInvalidValue
+	}
+	return x, ok
+}
+
+// ImportExternalMemory is cuImportExternalMemory. If it succeeds, the file descriptor is the driver's. As
+// on a GPU, the size may be larger than that of the memory.
+func (d *Driver) ImportExternalMemory(th *driver.Thread,
+	desc driver.ExternalMemoryHandleDesc) (driver.ExternalMemory, driver.Result) {
+	defer d.mu.Unlock()
+	c, r := d.changing("cuImportExternalMemory", th)
+	fd := *desc.Handle.Fd()
+	switch {
+	case r != ok:
+		return 0, r
+	case desc.Size == 0, desc.Flags&^uint32(driver.CUDA_EXTERNAL_MEMORY_DEDICATED) != 0:
+		return 0, driver.ResultInvalidValue
+	}
+	switch desc.Type {
+	case driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD:
+	case driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD:
+		if fd < 0 {
+			return 0, driver.ResultInvalidValue
+		}
+		return 0, driver.ResultNotSupported
+	default:
+		if desc.Type < 0 || desc.Type > driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD || desc.Type == 0 {
+			return 0, driver.ResultInvalidValue
+		}
+		return 0, driver.ResultNotSupported
+	}
+	if !canShareMemory {
+		return 0, driver.ResultNotSupported
+	}
+	size := sizeOfFile(int(fd))
+	if size == 0 || size%granularity != 0 || size > deviceMemory {
+		return 0, driver.ResultUnknown
+	}
+	f := takeFile(int(fd), size)
+	if f == nil {
+		return 0, driver.ResultOutOfMemory
+	}
+	m := &externalMemory{ctx: c, file: f, size: min(size, desc.Size)}
+	m.handle = driver.ExternalMemory(d.objects.add(externalMemoryKind, m))
+	c.imported = append(c.imported, m)
+	return m.handle, ok
+}
+
+// ExternalMemoryGetMappedBuffer is cuExternalMemoryGetMappedBuffer. Each call maps the memory at another
+// address, where it stays when the external memory is destroyed. As on a GPU, a capture does not matter.
+func (d *Driver) ExternalMemoryGetMappedBuffer(_ *driver.Thread, h driver.ExternalMemory,
+	desc driver.ExternalMemoryBufferDesc) (driver.DevicePtr, driver.Result) {
+	const name = "cuExternalMemoryGetMappedBuffer"
+	defer d.mu.Unlock()
+	m, r := external[externalMemory](d, name, externalMemoryKind, uintptr(h))
+	if r == ok {
+		r = d.of(name, m.ctx, uintptr(h), externalMemoryKind)
+	}
+	switch {
+	case r != ok:
+		return 0, r
+	case desc.Size == 0, desc.Offset > m.size, desc.Size > m.size-desc.Offset, desc.Flags != 0,
+		desc.Reserved != [16]uint32{}:
+		return 0, driver.ResultInvalidValue
+	}
+	f := m.file.again()
+	if f == nil || f.mapped() == nil {
+		if f != nil {
+			f.close()
+		}
+		return 0, driver.ResultOutOfMemory
+	}
+	page := desc.Offset % granularity // the address has it, too
+	addr, there := d.space.reserve(page+desc.Size, granularity)
+	if !there {
+		f.close()
+		return 0, driver.ResultOutOfMemory
+	}
+	end := desc.Offset + desc.Size
+	d.space.add(&block{addr: addr + page, size: desc.Size, kind: externalBlock, ctx: m.ctx,
+		data: f.bytes()[desc.Offset:end:end], shared: &ipcMemory{file: f}})
+	return driver.DevicePtr(addr + page), ok
+}
+
+// DestroyExternalMemory is cuDestroyExternalMemory. It does not wait.
+func (d *Driver) DestroyExternalMemory(th *driver.Thread, h driver.ExternalMemory) driver.Result {
+	const name = "cuDestroyExternalMemory"
+	defer d.mu.Unlock()
+	m, r := external[externalMemory](d, name, externalMemoryKind, uintptr(h))
+	if r == ok {
+		r = d.forbidden(d.thread(th), nil)
+	}
+	if r == ok && m.ctx.destroyed {
+		r = d.of(name, m.ctx, uintptr(h), externalMemoryKind)
+	}
+	if r != ok {
+		return r
+	}
+	d.objects.remove(uintptr(h))
+	m.ctx.forgetImport(m)
+	m.file.close()
+	return d.lost
+}
