@@ -45,7 +45,8 @@ enum flags {
 	ALONE = 8,       // no other case at the same time
 	BARE = 16,       // a context in which nothing was done yet: nothing else is called while the call waits
 	CONNECTIONS = 32, // CUDA_DEVICE_MAX_CONNECTIONS=32
-	QUIET = 64        // the context ends: no calls in it meanwhile, only in another one
+	QUIET = 64,       // the context ends: no calls in it meanwhile, only in another one
+	NEIGHBOR = 128    // another process that has a context, and shares nothing
 };
 struct test {
 	int place; // in the table
@@ -303,14 +304,15 @@ static void say(const char *format, ...) {
 	answer(text, "-");
 }
 
-// The other process, which has an event and memory to share.
+// The other process, which has an event and memory to share, if it is a HELPER.
 static int from_helper = -1;
+static pid_t helper;
 
 static void start_helper(void) {
 	int up[2], down[2];
 	if (pipe(up) || pipe(down))
 		skip("pipe: %s", strerror(errno));
-	if (fork() != 0) {
+	if ((helper = fork()) != 0) {
 		close(up[1]), close(down[0]);
 		from_helper = up[0];
 		return; // down[1] stays open as long as this process lives
@@ -319,17 +321,20 @@ static void start_helper(void) {
 	open("/dev/null", O_WRONLY);
 	load();
 	ok(cuInit(0)), ok(cuDeviceGet(&dev, 0)), ok(cuDevicePrimaryCtxRetain(&ctx, dev)), ok(cuCtxSetCurrent(ctx));
-	H event = new_event(EVENT_INTERPROCESS);
-	Ipc handles[2];
-	ok(cuEventRecord(event, NULL));
-	ok(cuIpcGetEventHandle(&handles[0], event));
-	if (cuIpcGetMemHandle(&handles[1], new_mem(2 << 20)))
-		memset(&handles[1], 0, sizeof handles[1]);
+	Ipc handles[2] = {0};
+	if (the_case->flags & HELPER) {
+		H event = new_event(EVENT_INTERPROCESS);
+		ok(cuEventRecord(event, NULL));
+		ok(cuIpcGetEventHandle(&handles[0], event));
+		if (cuIpcGetMemHandle(&handles[1], new_mem(2 << 20)))
+			memset(&handles[1], 0, sizeof handles[1]);
+	}
 	if (write(up[1], handles, sizeof handles) != sizeof handles || read(down[0], handles, 1))
 		_exit(1);
 	_exit(0);
 }
 
+// shared waits for what the other process shares.
 static void shared(Ipc handles[2]) {
 	struct pollfd p = {from_helper, POLLIN, 0};
 	if (poll(&p, 1, 30000) != 1 || read(from_helper, handles, 2 * sizeof *handles) != 2 * sizeof *handles)
@@ -410,7 +415,7 @@ static int run_child(int place, enum mode m) {
 		return 2;
 	mode = m;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (the_case->flags & HELPER)
+	if (the_case->flags & (HELPER | NEIGHBOR))
 		start_helper();
 	load();
 	pthread_t worker;

@@ -117,6 +117,27 @@ typedef struct {
 	int flags;
 } Access; // a CUmemAccessDesc
 typedef struct {
+	int type;
+	union {
+		int file;
+		void *words[2];
+	} handle;
+	unsigned long long size;
+	U flags, reserved[16];
+} ExternalMem; // a CUDA_EXTERNAL_MEMORY_HANDLE_DESC
+typedef struct {
+	unsigned long long offset, size;
+	U flags, reserved[16];
+} ExternalRange; // a CUDA_EXTERNAL_MEMORY_BUFFER_DESC
+typedef struct {
+	int type;
+	union {
+		int file;
+		void *words[2];
+	} handle;
+	U flags, reserved[16];
+} ExternalSem; // a CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC
+typedef struct {
 	PoolProps pool;
 	const Access *access;
 	size_t accesses, size;
@@ -304,6 +325,12 @@ typedef struct {
 	F(cuIpcGetMemHandle, "cuIpcGetMemHandle", (Ipc *, D))                                                          \
 	F(cuIpcOpenMemHandle, "cuIpcOpenMemHandle_v2", (D *, Ipc, U))                                                  \
 	F(cuIpcCloseMemHandle, "cuIpcCloseMemHandle", (D))                                                             \
+	F(cuCheckpointProcessGetState, "cuCheckpointProcessGetState", (int, int *))                                    \
+	F(cuCheckpointProcessGetRestoreThreadId, "cuCheckpointProcessGetRestoreThreadId", (int, int *))                \
+	F(cuCheckpointProcessLock, "cuCheckpointProcessLock", (int, void *))                                           \
+	F(cuCheckpointProcessCheckpoint, "cuCheckpointProcessCheckpoint", (int, void *))                               \
+	F(cuCheckpointProcessRestore, "cuCheckpointProcessRestore", (int, void *))                                     \
+	F(cuCheckpointProcessUnlock, "cuCheckpointProcessUnlock", (int, void *))                                       \
 	F(cuMemGetInfo, "cuMemGetInfo_v2", (size_t *, size_t *))                                                       \
 	F(cuMemAlloc, "cuMemAlloc_v2", (D *, size_t))                                                                  \
 	F(cuMemFree, "cuMemFree_v2", (D))                                                                              \
@@ -326,6 +353,7 @@ typedef struct {
 	F(cuMemsetD8, "cuMemsetD8_v2", (D, unsigned char, size_t))                                                     \
 	F(cuMemsetD32, "cuMemsetD32_v2", (D, U, size_t))                                                               \
 	F(cuMemsetD8Async, "cuMemsetD8Async", (D, unsigned char, size_t, H))                                           \
+	F(cuMemsetD16Async, "cuMemsetD16Async", (D, unsigned short, size_t, H))                                        \
 	F(cuMemsetD32Async, "cuMemsetD32Async", (D, U, size_t, H))                                                     \
 	F(cuPointerGetAttribute, "cuPointerGetAttribute", (void *, int, D))                                            \
 	F(cuPointerGetAttributes, "cuPointerGetAttributes", (U, int *, void **, D))                                    \
@@ -338,6 +366,7 @@ typedef struct {
 	F(cuMemcpy2DAsync, "cuMemcpy2DAsync_v2", (const Copy2 *, H))                                                   \
 	F(cuMemcpy3DAsync, "cuMemcpy3DAsync_v2", (const Copy3 *, H))                                                   \
 	F(cuMemsetD2D8Async, "cuMemsetD2D8Async", (D, size_t, unsigned char, size_t, size_t, H))                       \
+	F(cuMemsetD2D16Async, "cuMemsetD2D16Async", (D, size_t, unsigned short, size_t, size_t, H))                    \
 	F(cuMemsetD2D32Async, "cuMemsetD2D32Async", (D, size_t, U, size_t, size_t, H))                                 \
 	F(cuMemGetAddressRange, "cuMemGetAddressRange_v2", (D *, size_t *, D))                                         \
 	F(cuMemAllocManaged, "cuMemAllocManaged", (D *, size_t, U))                                                    \
@@ -386,6 +415,11 @@ typedef struct {
 	F(cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle", (unsigned long long *, void *, int))       \
 	F(cuMemGetAllocationPropertiesFromHandle, "cuMemGetAllocationPropertiesFromHandle", (PhysicalProps *, unsigned long long)) \
 	F(cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle", (unsigned long long *, void *))                  \
+	F(cuImportExternalMemory, "cuImportExternalMemory", (H *, const ExternalMem *))                                \
+	F(cuExternalMemoryGetMappedBuffer, "cuExternalMemoryGetMappedBuffer", (D *, H, const ExternalRange *))         \
+	F(cuDestroyExternalMemory, "cuDestroyExternalMemory", (H))                                                     \
+	F(cuImportExternalSemaphore, "cuImportExternalSemaphore", (H *, const ExternalSem *))                          \
+	F(cuDestroyExternalSemaphore, "cuDestroyExternalSemaphore", (H))                                               \
 	F(cuModuleLoadData, "cuModuleLoadData", (H *, const void *))                                                   \
 	F(cuModuleLoadDataEx, "cuModuleLoadDataEx", (H *, const void *, U, int *, void **))                            \
 	F(cuModuleUnload, "cuModuleUnload", (H))                                                                       \

@@ -317,6 +317,38 @@ ROW(ipc_mem_close, "cuIpcCloseMemHandle", HELPER,
 ROW(ipc_mem_free, "cuMemFree of memory with a handle", 0,
     d = new_mem(2 << 20); ok(cuIpcGetMemHandle(ipc, d)), cuMemFree(d))
 
+// Checkpoints of another process, which has a context. Those of this one would block its own calls.
+static unsigned long long no_args[8], lock_args[8] = {10000}; // ms
+static int neighbor(void) {
+	shared(ipc);
+	return helper;
+}
+static int locked(void) {
+	int pid = neighbor();
+	ok(cuCheckpointProcessLock(pid, lock_args));
+	return pid;
+}
+static int checkpointed(void) {
+	int pid = locked();
+	ok(cuCheckpointProcessCheckpoint(pid, no_args));
+	return pid;
+}
+ROW(state_own, "cuCheckpointProcessGetState, of this process", 0, , cuCheckpointProcessGetState(getpid(), &i1))
+ROW(thread_own, "cuCheckpointProcessGetRestoreThreadId, of this process", 0, ,
+    cuCheckpointProcessGetRestoreThreadId(getpid(), &i1))
+ROW(state_other, "cuCheckpointProcessGetState, of another process", NEIGHBOR, i2 = neighbor(),
+    cuCheckpointProcessGetState(i2, &i1))
+ROW(thread_other, "cuCheckpointProcessGetRestoreThreadId, of another process", NEIGHBOR, i2 = neighbor(),
+    cuCheckpointProcessGetRestoreThreadId(i2, &i1))
+ROW(lock, "cuCheckpointProcessLock, of another process", NEIGHBOR, i2 = neighbor(),
+    cuCheckpointProcessLock(i2, lock_args))
+ROW(checkpoint, "cuCheckpointProcessCheckpoint, of another process", NEIGHBOR, i2 = locked(),
+    cuCheckpointProcessCheckpoint(i2, no_args))
+ROW(restore, "cuCheckpointProcessRestore, of another process", NEIGHBOR, i2 = checkpointed(),
+    cuCheckpointProcessRestore(i2, no_args))
+ROW(unlock, "cuCheckpointProcessUnlock, of another process", NEIGHBOR, i2 = locked(),
+    cuCheckpointProcessUnlock(i2, no_args))
+
 // When memory comes back that cuMemFreeAsync frees. These rows have numbers: MiB that are free.
 static double free_mib(void) {
 	ok(cuMemGetInfo(&z1, &z2));

@@ -79,6 +79,10 @@ CASE(full_set, "cuMemsetD8Async, held stream, the Nth", 0) {
 	d = new_mem(64);
 	MANY(1, 50000, 1, cuMemsetD8Async(d, 1, 64, held));
 }
+CASE(full_set16, "cuMemsetD16Async, held stream, the Nth", 0) {
+	d = new_mem(64);
+	MANY(1, 50000, 1, cuMemsetD16Async(d, 1, 32, held));
+}
 CASE(full_graph, "cuGraphLaunch, held stream, the Nth", 0) {
 	h = executable(kernel_graph());
 	MANY(1, 50000, 1, cuGraphLaunch(h, held));
@@ -358,6 +362,70 @@ ROW(virtual_import, "cuMemImportFromShareableHandle", 0,
 ROW(virtual_retain, "cuMemRetainAllocationHandle", 0,
     d = new_mapping(), cuMemRetainAllocationHandle(&l1, (void *)(uintptr_t)d))
 
+// Memory and semaphores of other APIs. The driver imports a file of cuMemCreate as either. It is no semaphore: nothing
+// may signal it or wait for it.
+enum { OPAQUE_FD = 1, TIMELINE_FD = 9 };
+static int memory_file(void) {
+	int fd;
+	ok(cuMemExportToShareableHandle(&fd, new_physical(), 1, 0));
+	return fd;
+}
+static ExternalMem external_desc(void) {
+	return (ExternalMem){.type = OPAQUE_FD, .handle.file = memory_file(), .size = VIRTUAL_SIZE};
+}
+static H new_external(void) {
+	ExternalMem desc = external_desc();
+	H m;
+	ok(cuImportExternalMemory(&m, &desc));
+	return m;
+}
+static ExternalRange whole_range = {.size = VIRTUAL_SIZE};
+static D external_buffer(H m) {
+	D at;
+	ok(cuExternalMemoryGetMappedBuffer(&at, m, &whole_range));
+	return at;
+}
+static H new_external_sem(int type) {
+	ExternalSem desc = {.type = type, .handle.file = memory_file()};
+	H s;
+	ok(cuImportExternalSemaphore(&s, &desc));
+	return s;
+}
+CASE(external_import, "cuImportExternalMemory", 0) {
+	static ExternalMem desc;
+	desc = external_desc();
+	CALL(cuImportExternalMemory(&h, &desc));
+}
+ROW(external_map, "cuExternalMemoryGetMappedBuffer", 0, h = new_external(),
+    cuExternalMemoryGetMappedBuffer(&d, h, &whole_range))
+ROW(external_free, "cuMemFree of memory from cuExternalMemoryGetMappedBuffer, never used", 0,
+    d = external_buffer(new_external()), cuMemFree(d))
+ROW(external_free_used, "cuMemFree of memory from cuExternalMemoryGetMappedBuffer, used", 0,
+    d = external_buffer(new_external()); USED(d), cuMemFree(d))
+ROW(external_free_late, "cuMemFree of memory from cuExternalMemoryGetMappedBuffer, after cuDestroyExternalMemory", 0,
+    h = new_external(); d = external_buffer(h); USED(d); ok(cuDestroyExternalMemory(h)), cuMemFree(d))
+ROW(external_free_async, "cuMemFreeAsync of memory from cuExternalMemoryGetMappedBuffer, free stream", 0,
+    d = external_buffer(new_external()), cuMemFreeAsync(d, idle))
+ROW(external_destroy, "cuDestroyExternalMemory, never mapped", 0, h = new_external(), cuDestroyExternalMemory(h))
+ROW(external_destroy_mapped, "cuDestroyExternalMemory, mapped and used", 0,
+    h = new_external(); d = external_buffer(h); USED(d), cuDestroyExternalMemory(h))
+ROW(external_destroy_last, "cuDestroyExternalMemory, after cuMemFree of its memory", 0,
+    h = new_external(); d = external_buffer(h); USED(d); ok(cuMemFree(d)), cuDestroyExternalMemory(h))
+CASE(external_sem_import, "cuImportExternalSemaphore, binary", 0) {
+	static ExternalSem desc = {.type = OPAQUE_FD};
+	desc.handle.file = memory_file();
+	CALL(cuImportExternalSemaphore(&h, &desc));
+}
+CASE(external_timeline_import, "cuImportExternalSemaphore, timeline", 0) {
+	static ExternalSem desc = {.type = TIMELINE_FD};
+	desc.handle.file = memory_file();
+	CALL(cuImportExternalSemaphore(&h, &desc));
+}
+ROW(external_sem_destroy, "cuDestroyExternalSemaphore, binary, never used", 0,
+    h = new_external_sem(OPAQUE_FD), cuDestroyExternalSemaphore(h))
+ROW(external_timeline_destroy, "cuDestroyExternalSemaphore, timeline, never used", 0,
+    h = new_external_sem(TIMELINE_FD), cuDestroyExternalSemaphore(h))
+
 // Managed memory.
 static D new_managed(void) {
 	D at;
@@ -455,6 +523,11 @@ CASE(set2_many, "cuMemsetD2D8Async, held stream, the Nth", 0) {
 	rectangles();
 	MANY(1, 1100, 1, cuMemsetD2D8Async(d, z1, 1, 256, 64, held));
 }
+ROW(set2_halves, "cuMemsetD2D16Async, free stream", 0, rectangles(), cuMemsetD2D16Async(d, z1, 1, 128, 64, idle))
+CASE(set2_halves_many, "cuMemsetD2D16Async, held stream, the Nth", 0) {
+	rectangles();
+	MANY(1, 1100, 1, cuMemsetD2D16Async(d, z1, 1, 128, 64, held));
+}
 ROW(set2_words, "cuMemsetD2D32Async, free stream", 0, rectangles(), cuMemsetD2D32Async(d, z1, 1, 64, 64, idle))
 
 // Copies. What is not async uses the legacy stream, which waits for those that are not non-blocking.
@@ -493,6 +566,7 @@ ROW(peer_async_far, "cuMemcpyPeerAsync, to another device, free stream", 0,
 ROW(set8, "cuMemsetD8", 0, COPY, cuMemsetD8(d, 1, BIG))
 ROW(set32, "cuMemsetD32", 0, COPY, cuMemsetD32(d, 1, BIG / 4))
 ROW(set8_async, "cuMemsetD8Async, free stream", 0, COPY, cuMemsetD8Async(d, 1, BIG, idle))
+ROW(set16_async, "cuMemsetD16Async, free stream", 0, COPY, cuMemsetD16Async(d, 1, BIG / 2, idle))
 ROW(set32_async, "cuMemsetD32Async, free stream", 0, COPY, cuMemsetD32Async(d, 1, BIG / 4, idle))
 #define DEFAULT_HELD hold_in(ctx, new_stream(STREAM_DEFAULT), NULL)
 ROW(legacy_htod, "cuMemcpyHtoD, 64 bytes, the held stream is not non-blocking", 0,
