@@ -974,6 +974,12 @@ const (
 	CU_STREAM_MEMORY_BARRIER_TYPE_GPU = 0x1
 )
 
+// The constants of CUstreamUpdateCaptureDependencies_flags.
+const (
+	CU_STREAM_ADD_CAPTURE_DEPENDENCIES = 0x0
+	CU_STREAM_SET_CAPTURE_DEPENDENCIES = 0x1
+)
+
 // The constants of CUstreamWaitValue_flags.
 const (
 	CU_STREAM_WAIT_VALUE_GEQ   = 0x0
@@ -1059,6 +1065,16 @@ const (
 	CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B         = 0x4
 	CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B_FLIP_8B = 0x5
 	CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B         = 0x6
+)
+
+// The constants of CUuserObjectRetain_flags.
+const (
+	CU_GRAPH_USER_OBJECT_MOVE = 0x1
+)
+
+// The constants of CUuserObject_flags.
+const (
+	CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 0x1
 )
 
 // The constants of CUdevSmResourceGroup_flags.

@@ -1612,7 +1612,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphNodeSetParams(th, driver.GraphNode(a[0]), *p1)
-	case 260: // cuGraphRemoveDependencies
+	case 260: // cuGraphReleaseUserObject
+		return l.d.GraphReleaseUserObject(th, driver.Graph(a[0]), driver.UserObject(a[1]), uint32(a[2]))
+	case 261: // cuGraphRemoveDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1622,7 +1624,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphRemoveDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 261: // cuGraphRemoveDependencies_v2
+	case 262: // cuGraphRemoveDependencies_v2
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[4])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1636,33 +1638,47 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphRemoveDependenciesV2(th, driver.Graph(a[0]), p1, p2, p3)
-	case 262: // cuFuncGetModule
+	case 263: // cuGraphRetainUserObject
+		return l.d.GraphRetainUserObject(th, driver.Graph(a[0]), driver.UserObject(a[1]), uint32(a[2]), uint32(a[3]))
+	case 264: // cuUserObjectCreate
+		p0 := pointer[driver.UserObject](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.UserObjectCreate(th, l.hostFunc(a[2], a[1]), uint32(a[3]), uint32(a[4]))
+		r = store(r, p0, v0)
+		return r
+	case 265: // cuUserObjectRelease
+		return l.d.UserObjectRelease(th, driver.UserObject(a[0]), uint32(a[1]))
+	case 266: // cuUserObjectRetain
+		return l.d.UserObjectRetain(th, driver.UserObject(a[0]), uint32(a[1]))
+	case 267: // cuFuncGetModule
 		p0 := pointer[driver.Module](&a[0])
 		v0, r := l.d.FuncGetModule(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 263: // cuFuncIsLoaded
+	case 268: // cuFuncIsLoaded
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncIsLoaded(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 264: // cuFuncLoad
+	case 269: // cuFuncLoad
 		return l.d.FuncLoad(th, driver.Function(a[0]))
-	case 265: // cuFuncSetCacheConfig
+	case 270: // cuFuncSetCacheConfig
 		return l.d.FuncSetCacheConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 266: // cuFuncSetSharedMemConfig
+	case 271: // cuFuncSetSharedMemConfig
 		return l.d.FuncSetSharedMemConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 267: // cuOccupancyAvailableDynamicSMemPerBlock
+	case 272: // cuOccupancyAvailableDynamicSMemPerBlock
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.OccupancyAvailableDynamicSMemPerBlock(th, driver.Function(a[1]), int32(a[2]), int32(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 268: // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
+	case 273: // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(th, driver.Function(a[1]), int32(a[2]), a[3], uint32(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 269: // cuOccupancyMaxActiveClusters
+	case 274: // cuOccupancyMaxActiveClusters
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1671,7 +1687,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxActiveClusters(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 270: // cuOccupancyMaxPotentialClusterSize
+	case 275: // cuOccupancyMaxPotentialClusterSize
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1680,73 +1696,73 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxPotentialClusterSize(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 271: // cuStreamBatchMemOp_v2
+	case 276: // cuStreamBatchMemOp_v2
 		p2, there := slice[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamBatchMemOp(th, driver.Stream(a[0]), p2, uint32(a[3]))
-	case 272: // cuStreamBatchMemOp
+	case 277: // cuStreamBatchMemOp
 		p2, there := slice[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamBatchMemOpV1(th, driver.Stream(a[0]), p2, uint32(a[3]))
-	case 273: // cuStreamCopyAttributes
+	case 278: // cuStreamCopyAttributes
 		return l.d.StreamCopyAttributes(th, driver.Stream(a[0]), driver.Stream(a[1]))
-	case 274: // cuStreamGetAttribute
+	case 279: // cuStreamGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.StreamGetAttribute(th, driver.Stream(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 275: // cuStreamGetGreenCtx
+	case 280: // cuStreamGetGreenCtx
 		p1 := pointer[driver.GreenCtx](&a[1])
 		v1, r := l.d.StreamGetGreenCtx(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 276: // cuStreamSetAttribute
+	case 281: // cuStreamSetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamSetAttribute(th, driver.Stream(a[0]), int32(a[1]), *p2)
-	case 277: // cuKernelGetAttribute
+	case 282: // cuKernelGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.KernelGetAttribute(th, int32(a[1]), driver.Kernel(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 278: // cuKernelGetFunction
+	case 283: // cuKernelGetFunction
 		p0 := pointer[driver.Function](&a[0])
 		v0, r := l.d.KernelGetFunction(th, driver.Kernel(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 279: // cuKernelGetLibrary
+	case 284: // cuKernelGetLibrary
 		p0 := pointer[driver.LibraryHandle](&a[0])
 		v0, r := l.d.KernelGetLibrary(th, driver.Kernel(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 280: // cuKernelGetName
+	case 285: // cuKernelGetName
 		v0, r := l.d.KernelGetName(th, driver.Kernel(a[1]))
 		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
 		return r
-	case 281: // cuKernelGetParamInfo
+	case 286: // cuKernelGetParamInfo
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[uint64](&a[3])
 		v2, v3, r := l.d.KernelGetParamInfo(th, driver.Kernel(a[0]), a[1])
 		r = store(r, p2, v2)
 		r = store(r, p3, v3)
 		return r
-	case 282: // cuKernelSetAttribute
+	case 287: // cuKernelSetAttribute
 		return l.d.KernelSetAttribute(th, int32(a[0]), int32(a[1]), driver.Kernel(a[2]), driver.Device(a[3]))
-	case 283: // cuKernelSetCacheConfig
+	case 288: // cuKernelSetCacheConfig
 		return l.d.KernelSetCacheConfig(th, driver.Kernel(a[0]), int32(a[1]), driver.Device(a[2]))
-	case 284: // cuLibraryEnumerateKernels
+	case 289: // cuLibraryEnumerateKernels
 		p0, there := slice[driver.Kernel](&a[0], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LibraryEnumerateKernels(th, p0, driver.LibraryHandle(a[2]))
-	case 285: // cuLibraryGetGlobal
+	case 290: // cuLibraryGetGlobal
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -1757,7 +1773,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 286: // cuLibraryGetKernel
+	case 291: // cuLibraryGetKernel
 		p0 := pointer[driver.Kernel](&a[0])
 		p2, there := text(&a[2])
 		if !there {
@@ -1766,12 +1782,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryGetKernel(th, driver.LibraryHandle(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 287: // cuLibraryGetKernelCount
+	case 292: // cuLibraryGetKernelCount
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LibraryGetKernelCount(th, driver.LibraryHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 288: // cuLibraryGetManaged
+	case 293: // cuLibraryGetManaged
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -1782,12 +1798,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 289: // cuLibraryGetModule
+	case 294: // cuLibraryGetModule
 		p0 := pointer[driver.Module](&a[0])
 		v0, r := l.d.LibraryGetModule(th, driver.LibraryHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 290: // cuLibraryGetUnifiedFunction
+	case 295: // cuLibraryGetUnifiedFunction
 		p0 := pointer[driver.HostPtr](&a[0])
 		p2, there := text(&a[2])
 		if !there {
@@ -1796,7 +1812,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryGetUnifiedFunction(th, driver.LibraryHandle(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 291: // cuLibraryLoadData
+	case 296: // cuLibraryLoadData
 		p0 := pointer[driver.LibraryHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1824,7 +1840,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryLoadData(th, p1, p2, p3, p5, p6)
 		r = store(r, p0, v0)
 		return r
-	case 292: // cuLibraryLoadFromFile
+	case 297: // cuLibraryLoadFromFile
 		p0 := pointer[driver.LibraryHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1852,9 +1868,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryLoadFromFile(th, p1, p2, p3, p5, p6)
 		r = store(r, p0, v0)
 		return r
-	case 293: // cuLibraryUnload
+	case 298: // cuLibraryUnload
 		return l.d.LibraryUnload(th, driver.LibraryHandle(a[0]))
-	case 294: // cuLinkAddData_v2
+	case 299: // cuLinkAddData_v2
 		p2, there := slice[byte](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1868,7 +1884,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LinkAddData(th, driver.LinkState(a[0]), int32(a[1]), p2, textIfAny(&a[4]), p6, p7)
-	case 295: // cuLinkAddFile_v2
+	case 300: // cuLinkAddFile_v2
 		p2, there := text(&a[2])
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1882,7 +1898,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LinkAddFile(th, driver.LinkState(a[0]), int32(a[1]), p2, p4, p5)
-	case 296: // cuLinkComplete
+	case 301: // cuLinkComplete
 		p1 := pointer[driver.HostPtr](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1895,7 +1911,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p1, v1)
 		r = store(r, p2, v2)
 		return r
-	case 297: // cuLinkCreate_v2
+	case 302: // cuLinkCreate_v2
 		p1, there := slice[uint32](&a[1], uint64(uint32(a[0])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1911,25 +1927,25 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.LinkCreate(th, p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 298: // cuLinkDestroy
+	case 303: // cuLinkDestroy
 		return l.d.LinkDestroy(th, driver.LinkState(a[0]))
-	case 299: // cuModuleEnumerateFunctions
+	case 304: // cuModuleEnumerateFunctions
 		p0, there := slice[driver.Function](&a[0], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.ModuleEnumerateFunctions(th, p0, driver.Module(a[2]))
-	case 300: // cuModuleGetFunctionCount
+	case 305: // cuModuleGetFunctionCount
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.ModuleGetFunctionCount(th, driver.Module(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 301: // cuModuleGetLoadingMode
+	case 306: // cuModuleGetLoadingMode
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.ModuleGetLoadingMode(th)
 		r = store(r, p0, v0)
 		return r
-	case 302: // cuModuleLoad
+	case 307: // cuModuleLoad
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1941,9 +1957,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoad(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 303: // cuMemAddressFree
+	case 308: // cuMemAddressFree
 		return l.d.MemAddressFree(th, driver.DevicePtr(a[0]), a[1])
-	case 304: // cuMemAddressReserve
+	case 309: // cuMemAddressReserve
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1951,7 +1967,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAddressReserve(th, a[1], a[2], driver.DevicePtr(a[3]), a[4])
 		r = store(r, p0, v0)
 		return r
-	case 305: // cuMemCreate
+	case 310: // cuMemCreate
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1963,11 +1979,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemCreate(th, a[1], *p2, a[3])
 		r = store(r, p0, v0)
 		return r
-	case 306: // cuMemExportToShareableHandle
+	case 311: // cuMemExportToShareableHandle
 		v0, r := l.d.MemExportToShareableHandle(th, driver.MemGenericAllocationHandle(a[1]), int32(a[2]), a[3])
 		r = storePart(r, pointer[byte](&a[0]), v0, shareableHandleSize(int32(a[2])))
 		return r
-	case 307: // cuMemGetAccess
+	case 312: // cuMemGetAccess
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemLocation](&a[1])
 		if p1 == nil {
@@ -1976,7 +1992,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAccess(th, *p1, driver.DevicePtr(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 308: // cuMemGetAllocationGranularity
+	case 313: // cuMemGetAllocationGranularity
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemAllocationProp](&a[1])
 		if p1 == nil {
@@ -1985,12 +2001,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAllocationGranularity(th, *p1, int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 309: // cuMemGetAllocationPropertiesFromHandle
+	case 314: // cuMemGetAllocationPropertiesFromHandle
 		p0 := pointer[driver.MemAllocationProp](&a[0])
 		v0, r := l.d.MemGetAllocationPropertiesFromHandle(th, driver.MemGenericAllocationHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 310: // cuMemImportFromShareableHandle
+	case 315: // cuMemImportFromShareableHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1998,11 +2014,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 311: // cuMemMap
+	case 316: // cuMemMap
 		return l.d.MemMap(th, driver.DevicePtr(a[0]), a[1], a[2], driver.MemGenericAllocationHandle(a[3]), a[4])
-	case 312: // cuMemRelease
+	case 317: // cuMemRelease
 		return l.d.MemRelease(th, driver.MemGenericAllocationHandle(a[0]))
-	case 313: // cuMemRetainAllocationHandle
+	case 318: // cuMemRetainAllocationHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2010,15 +2026,15 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemRetainAllocationHandle(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 314: // cuMemSetAccess
+	case 319: // cuMemSetAccess
 		p2, there := slice[driver.MemAccessDesc](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemSetAccess(th, driver.DevicePtr(a[0]), a[1], p2)
-	case 315: // cuMemUnmap
+	case 320: // cuMemUnmap
 		return l.d.MemUnmap(th, driver.DevicePtr(a[0]), a[1])
-	case 316: // cuCtxCreate_v3
+	case 321: // cuCtxCreate_v3
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2030,7 +2046,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxCreateV3(th, p1, uint32(a[3]), driver.Device(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 317: // cuCtxFromGreenCtx
+	case 322: // cuCtxFromGreenCtx
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2038,42 +2054,42 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxFromGreenCtx(th, driver.GreenCtx(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 318: // cuCtxGetCacheConfig
+	case 323: // cuCtxGetCacheConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetCacheConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 319: // cuCtxGetDevResource
+	case 324: // cuCtxGetDevResource
 		p1 := pointer[driver.DevResource](&a[1])
 		v1, r := l.d.CtxGetDevResource(th, driver.Context(a[0]), int32(a[2]))
 		r = store(r, p1, v1)
 		return r
-	case 320: // cuCtxGetExecAffinity
+	case 325: // cuCtxGetExecAffinity
 		p0 := pointer[driver.ExecAffinityParam](&a[0])
 		v0, r := l.d.CtxGetExecAffinity(th, int32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 321: // cuCtxGetSharedMemConfig
+	case 326: // cuCtxGetSharedMemConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetSharedMemConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 322: // cuCtxResetPersistingL2Cache
+	case 327: // cuCtxResetPersistingL2Cache
 		return l.d.CtxResetPersistingL2Cache(th)
-	case 323: // cuProfilerStart
+	case 328: // cuProfilerStart
 		return l.d.ProfilerStart(th)
-	case 324: // cuProfilerStop
+	case 329: // cuProfilerStop
 		return l.d.ProfilerStop(th)
-	case 325: // cuCtxSetCacheConfig
+	case 330: // cuCtxSetCacheConfig
 		return l.d.CtxSetCacheConfig(th, int32(a[0]))
-	case 326: // cuCtxSetSharedMemConfig
+	case 331: // cuCtxSetSharedMemConfig
 		return l.d.CtxSetSharedMemConfig(th, int32(a[0]))
-	case 327: // cuDeviceGetExecAffinitySupport
+	case 332: // cuDeviceGetExecAffinitySupport
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetExecAffinitySupport(th, int32(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 328: // cuDeviceGetHostAtomicCapabilities
+	case 333: // cuDeviceGetHostAtomicCapabilities
 		p0, there := slice[uint32](&a[0], uint64(uint32(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2083,52 +2099,52 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.DeviceGetHostAtomicCapabilities(th, p0, p1, driver.Device(a[3]))
-	case 329: // cuDeviceGetLuid
+	case 334: // cuDeviceGetLuid
 		p0 := pointer[[8]byte](&a[0])
 		p1 := pointer[uint32](&a[1])
 		v0, v1, r := l.d.DeviceGetLuid(th, driver.Device(a[2]))
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 330: // cuDeviceGetProperties
+	case 335: // cuDeviceGetProperties
 		p0 := pointer[driver.Devprop](&a[0])
 		v0, r := l.d.DeviceGetProperties(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 331: // cuDeviceGetTexture1DLinearMaxWidth
+	case 336: // cuDeviceGetTexture1DLinearMaxWidth
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.DeviceGetTexture1DLinearMaxWidth(th, int32(a[1]), uint32(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 332: // cuGreenCtxGetId
+	case 337: // cuGreenCtxGetId
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.GreenCtxGetId(th, driver.GreenCtx(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 333: // cuCheckpointProcessCheckpoint
+	case 338: // cuCheckpointProcessCheckpoint
 		return l.d.CheckpointProcessCheckpoint(th, int32(a[0]), pointer[driver.CheckpointCheckpointArgs](&a[1]))
-	case 334: // cuCheckpointProcessGetRestoreThreadId
+	case 339: // cuCheckpointProcessGetRestoreThreadId
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetRestoreThreadId(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 335: // cuCheckpointProcessGetState
+	case 340: // cuCheckpointProcessGetState
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetState(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 336: // cuCheckpointProcessLock
+	case 341: // cuCheckpointProcessLock
 		return l.d.CheckpointProcessLock(th, int32(a[0]), pointer[driver.CheckpointLockArgs](&a[1]))
-	case 337: // cuCheckpointProcessRestore
+	case 342: // cuCheckpointProcessRestore
 		return l.d.CheckpointProcessRestore(th, int32(a[0]), pointer[driver.CheckpointRestoreArgs](&a[1]))
-	case 338: // cuCheckpointProcessUnlock
+	case 343: // cuCheckpointProcessUnlock
 		return l.d.CheckpointProcessUnlock(th, int32(a[0]), pointer[driver.CheckpointUnlockArgs](&a[1]))
-	case 339: // cuLogsCurrent
+	case 344: // cuLogsCurrent
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LogsCurrent(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 340: // cuLogsDumpToMemory
+	case 345: // cuLogsDumpToMemory
 		p0 := pointer[uint32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2145,9 +2161,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p2, v2)
 		return r
-	case 341: // cuDestroyExternalMemory
+	case 346: // cuDestroyExternalMemory
 		return l.d.DestroyExternalMemory(th, driver.ExternalMemory(a[0]))
-	case 342: // cuExternalMemoryGetMappedBuffer
+	case 347: // cuExternalMemoryGetMappedBuffer
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p2 := pointer[driver.ExternalMemoryBufferDesc](&a[2])
 		if p2 == nil {
@@ -2156,7 +2172,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ExternalMemoryGetMappedBuffer(th, driver.ExternalMemory(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 343: // cuImportExternalMemory
+	case 348: // cuImportExternalMemory
 		p0 := pointer[driver.ExternalMemory](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2168,7 +2184,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ImportExternalMemory(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 344: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 349: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2181,61 +2197,61 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 345: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 350: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 346: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
+	case 351: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2DUnaligned(th, *p0)
-	case 347: // cuMemcpy2D_v2, in the order of the thread's own default stream
+	case 352: // cuMemcpy2D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2D(th, *p0)
-	case 348: // cuMemcpy3DPeer, in the order of the thread's own default stream
+	case 353: // cuMemcpy3DPeer, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3DPeer](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3DPeer(th, *p0)
-	case 349: // cuMemcpy3D_v2, in the order of the thread's own default stream
+	case 354: // cuMemcpy3D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3D(th, *p0)
-	case 350: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 355: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 351: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 356: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 352: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 357: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 353: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 358: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 354: // cuMemcpy, in the order of the thread's own default stream
+	case 359: // cuMemcpy, in the order of the thread's own default stream
 		return ownStream{l.d}.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 355: // cuMemsetD16_v2, in the order of the thread's own default stream
+	case 360: // cuMemsetD16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 356: // cuMemsetD2D16_v2, in the order of the thread's own default stream
+	case 361: // cuMemsetD2D16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 357: // cuMemsetD2D32_v2, in the order of the thread's own default stream
+	case 362: // cuMemsetD2D32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 358: // cuMemsetD2D8_v2, in the order of the thread's own default stream
+	case 363: // cuMemsetD2D8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 359: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 364: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 360: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 365: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -2503,8 +2519,13 @@ var callNames = [...]string{
 	"cuGraphNodeGetEnabled",
 	"cuGraphNodeSetEnabled",
 	"cuGraphNodeSetParams",
+	"cuGraphReleaseUserObject",
 	"cuGraphRemoveDependencies",
 	"cuGraphRemoveDependencies",
+	"cuGraphRetainUserObject",
+	"cuUserObjectCreate",
+	"cuUserObjectRelease",
+	"cuUserObjectRetain",
 	"cuFuncGetModule",
 	"cuFuncIsLoaded",
 	"cuFuncLoad",

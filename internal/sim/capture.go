@@ -35,6 +35,8 @@ type work struct {
 	// childOf is the graph whose copy the program has made the child graph of a node, or nil. A clone's nodes have
 	// child graphs, too, but these do not count as copies of that graph: see graph.copies.
 	childOf *graph
+	// childReferences are the references to user objects of the child graph.
+	childReferences references
 	// These are of a kernel. pointers has the addresses of its arguments for C code, or is nil.
 	function    driver.Function
 	args        [][]byte

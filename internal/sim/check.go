@@ -62,7 +62,7 @@ func (d *Driver) Census() map[string]int {
 		return n
 	}
 	for _, k := range []kind{streamKind, eventKind, moduleKind, graphKind, graphExecKind, greenKind,
-		physicalKind, libraryKind, linkKind, externalMemoryKind, externalSemaphoreKind} {
+		physicalKind, libraryKind, linkKind, externalMemoryKind, externalSemaphoreKind, userObjectKind} {
 		if live := d.objects.live[k]; live != 0 {
 			n[k.String()] = live
 		}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/purecu/purecu/driver"
@@ -45,6 +46,8 @@ type graph struct {
 	tooLarge bool
 	// parent is the conditional node that the graph is a body of, or nil.
 	parent *node
+	// references are those to user objects that the graph has, without those of child graphs.
+	references references
 	// child says that a node runs the graph as its child graph, and owns it.
 	child bool
 }
@@ -78,6 +81,8 @@ type node struct {
 	// child is the child graph of the node, if the program has asked for it, or nil. The program may
 	// change it.
 	child *graph
+	// references are those to user objects of the child graph of the node's work, which child has if it is not nil.
+	references references
 	// disabled says that the node of an executable graph does nothing.
 	disabled bool
 }
@@ -91,6 +96,8 @@ type exec struct {
 	shape  shape           // the copies as the graph had them
 	graph  *graph          // that it was instantiated from
 	flags  uint64
+	// references are those to user objects, of which own are those of its graph without child graphs.
+	references, own references
 	// allocates is the graph that the nodes are from that allocate memory, or nil.
 	allocates *graph
 	newest    *op // the last operation of the newest launch
@@ -211,6 +218,7 @@ func (d *Driver) destroyGraph(g *graph) {
 		d.disown(n)
 	}
 	d.forgetConditions(g)
+	d.releaseAll(g.references)
 	if g.of != nil {
 		g.of.copies--
 	}
@@ -229,20 +237,22 @@ func (d *Driver) GraphClone(_ *driver.Thread, h driver.Graph) (driver.Graph, dri
 	if g.allocates() || d.isConditional(g) {
 		return 0, driver.ResultNotSupported
 	}
-	c := d.copyOf(g.shape)
+	c := d.copyOf(g.shape, g.references)
 	c.of = g
 	g.copies++
 	return c.handle, ok
 }
 
-// copyOf returns a graph of copies of nodes.
-func (d *Driver) copyOf(s shape) *graph {
+// copyOf returns a graph of copies of nodes, with references to user objects.
+func (d *Driver) copyOf(s shape, r references) *graph {
 	c := d.newGraph()
+	c.references = r.retained()
 	copies := make(map[*node]*node)
 	for _, n := range s.nodes {
 		w := n.current()
 		w.childOf = nil
 		copies[n] = c.add(&w, nil)
+		d.retainForNode(copies[n])
 		copies[n].original, copies[n].number = n, n.number
 	}
 	for _, n := range s.nodes {
@@ -266,7 +276,7 @@ func (n *node) current() work {
 func (w *work) takeChild(g *graph) (cycle *node) {
 	list, copies, cycle := g.sorted()
 	if cycle == nil {
-		w.child, w.childShape = list, g.shape.of(copies)
+		w.child, w.childShape, w.childReferences = list, g.shape.of(copies), maps.Clone(g.references)
 	}
 	return cycle
 }

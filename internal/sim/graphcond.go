@@ -32,6 +32,8 @@ type conditional struct {
 	// same as the bodies had them.
 	nodes  [][]*node
 	shapes []shape
+	// references are those to user objects of the bodies, in an executable graph.
+	references references
 }
 
 // conditionValues are the values of an executable graph.
@@ -140,6 +142,7 @@ func (d *Driver) condWork(name string, th *driver.Thread, g *graph,
 // adopt makes a node that was added the one of its condition and its bodies, and counts the copy of a child graph.
 func (d *Driver) adopt(n *node) {
 	n.work.countCopy(1)
+	d.retainForNode(n)
 	if c := n.work.cond; c != nil {
 		d.conditions[c.handle].node = n
 		for _, b := range c.bodies {
@@ -152,6 +155,8 @@ func (d *Driver) adopt(n *node) {
 func (d *Driver) disown(n *node) {
 	d.dropChild(n)
 	n.work.countCopy(-1)
+	d.releaseAll(n.references)
+	n.references = nil
 	c := n.work.cond
 	if c == nil {
 		return
@@ -232,7 +237,7 @@ func copyBodies(copies map[*node]*node) (cycle *node) {
 			continue
 		}
 		c := *of.work.cond
-		c.nodes, c.shapes = nil, nil
+		c.nodes, c.shapes, c.references = nil, nil, c.ofBodies()
 		for _, b := range c.bodies {
 			list, inner, cycle := b.sorted()
 			if cycle == nil {
@@ -247,6 +252,14 @@ func copyBodies(copies map[*node]*node) (cycle *node) {
 		made.work.cond = &c
 	}
 	return nil
+}
+
+// ofBodies returns the references to user objects of the bodies.
+func (c *conditional) ofBodies() (all references) {
+	for _, b := range c.bodies {
+		all.add(b.references)
+	}
+	return all
 }
 
 // copiesOf returns the copies of nodes.

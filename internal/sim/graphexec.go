@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/purecu/purecu/driver"
@@ -104,6 +105,8 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 	x.shape = g.shape.of(x.copies)
 	g.execs++
 	x.countAllocating(g)
+	x.own = maps.Clone(g.references)
+	d.retainForExec(x)
 	x.handle = driver.GraphExec(d.objects.add(graphExecKind, x))
 	return x.handle, nil, ok
 }
@@ -389,5 +392,6 @@ func (d *Driver) destroyExec(x *exec) {
 			n.work.alloc.leave(d)
 		}
 	}
+	x.newest.whenOver(func() { d.releaseAll(x.references) })
 	d.objects.remove(uintptr(x.handle))
 }

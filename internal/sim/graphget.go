@@ -136,8 +136,10 @@ func (d *Driver) GraphChildGraphNodeGetGraph(_ *driver.Thread, h driver.GraphNod
 		return 0, r
 	}
 	if n.child == nil {
-		n.child = d.copyOf(n.work.childShape)
+		n.child = d.copyOf(n.work.childShape, n.work.childReferences)
 		n.child.child = true
+		d.releaseAll(n.references)
+		n.references = nil
 	}
 	return n.child.handle, ok
 }

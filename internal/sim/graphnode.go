@@ -24,6 +24,7 @@ func (d *Driver) change(name string, h driver.GraphNode, k nodeKindOf, w func() 
 		n.work.countCopy(-1)
 		n.work = *made
 		n.work.countCopy(1)
+		d.retainForNode(n)
 	}
 	return r
 }
@@ -48,6 +49,10 @@ func (d *Driver) changeExec(name string, h driver.GraphExec, nh driver.GraphNode
 		return r
 	}
 	made.work = *fresh
+	if k == childNode {
+		x, _ := d.execOf(name, h)
+		d.retainForExec(x)
+	}
 	return ok
 }
 

@@ -56,11 +56,14 @@ func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
 	for _, p := range u.pairs {
 		if c := p.its.work.cond; c != nil { // the executable graph keeps its values
 			x.values[c.handle] = x.values[p.own.work.cond.handle]
+			p.own.work.cond.references = c.ofBodies()
 			continue
 		}
 		p.own.work = p.its.work
 	}
 	x.countAllocating(g)
+	x.own = maps.Clone(g.references)
+	d.retainForExec(x)
 	info.Result = driver.CU_GRAPH_EXEC_UPDATE_SUCCESS
 	return info, ok
 }

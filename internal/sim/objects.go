@@ -29,6 +29,7 @@ const (
 	linkKind
 	externalMemoryKind
 	externalSemaphoreKind
+	userObjectKind
 	kindCount
 )
 
@@ -36,7 +37,7 @@ const (
 func (k kind) String() string {
 	return [...]string{"nothing", "context", "stream", "event", "module", "function", "graph", "executable graph", "graph node", "green context",
 		"resource descriptor", "memory pool", "physical memory", "body of a conditional node", "library", "kernel",
-		"linker", "external memory", "external semaphore"}[k]
+		"linker", "external memory", "external semaphore", "user object"}[k]
 }
 
 // objects maps handles to objects. A handle contains an index of the table, and how often this

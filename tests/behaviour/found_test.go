@@ -76,7 +76,7 @@ func unlike() map[string]string {
 
 // foundBehaviours returns all behaviours.
 func foundBehaviours() []found {
-	return slices.Concat(foundEvents(), foundCaptures(), foundContexts(), foundIPC(), foundGraphs(), foundGraphNodes(), foundGraphEdges(),
+	return slices.Concat(foundEvents(), foundCaptures(), foundContexts(), foundIPC(), foundGraphs(), foundGraphNodes(), foundGraphEdges(), foundUserObjects(),
 		foundGraphConds(), foundGraphAllocs(), foundOthers(), foundSticky(), foundVirtual(), foundBatches(), foundLibraries())
 }
 

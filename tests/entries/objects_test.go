@@ -21,6 +21,7 @@ const (
 	virtual                           // see addresses
 	shareable                         // physical memory, and a file that stands for it
 	registered                        // memory of the host that is registered
+	userObject                        // see addUserObject
 )
 
 // things are the objects that some calls need.
@@ -36,6 +37,8 @@ type things struct {
 	shared      driver.MemGenericAllocationHandle
 	file        *os.File // stands for shared
 	registered  driver.HostPtr
+	object      driver.UserObject
+	owner       driver.Graph // has references to object
 }
 
 // prepare creates objects.
@@ -53,6 +56,7 @@ func (w *world) prepare(at A, o objects) {
 		{virtual, w.addAddresses},
 		{shareable, w.addShareable},
 		{registered, w.register},
+		{userObject, w.addUserObject},
 	} {
 		if o&kind.o != 0 {
 			kind.prepare(at)

@@ -145,6 +145,10 @@ F(cuGraphRemoveDependencies, handle g, handle *a, handle *b, size_t n) AS(cuGrap
 	(handle, handle *, handle *, size_t), (g, a, b, n))
 F(cuGraphInstantiateWithParams, handle *x, handle g, void *p) AS(cuGraphInstantiateWithParams,
 	(handle *, handle, void *), (x, g, p))
+F(cuUserObjectCreate, handle *o, void *d, void (*f)(void *), unsigned n, unsigned flags) AS(cuUserObjectCreate,
+	(handle *, void *, void (*)(void *), unsigned, unsigned), (o, d, f, n, flags))
+F(cuGraphRetainUserObject, handle g, handle o, unsigned n, unsigned flags) AS(cuGraphRetainUserObject,
+	(handle, handle, unsigned, unsigned), (g, o, n, flags))
 F(cuLaunchHostFunc, handle s, void (*f)(void *), void *d) AS(cuLaunchHostFunc, (handle, void (*)(void *), void *), (s, f, d))
 F(cuStreamAddCallback, handle s, void (*f)(handle, int, void *), void *d, unsigned fl) AS(cuStreamAddCallback, (handle, void (*)(handle, int, void *), void *, unsigned), (s, f, d, fl))
 F(cuMemAlloc_v2, address *p, size_t n) AS(cuMemAlloc_v2, (address *, size_t), (p, n))
@@ -566,6 +570,18 @@ static void callbacks(void)
 	}
 	WANT(1, cuLaunchHostFunc(s, NULL, &a));
 	WANT(1, cuStreamAddCallback(s, NULL, &b, 0));
+
+	struct told c = {.event = a.event};
+	handle o, g;
+	OK(cuGraphCreate(&g, 0));
+	OK(cuUserObjectCreate(&o, &c, host_func, 1, 1));
+	WANT(1, cuUserObjectCreate(&o, &c, NULL, 1, 1));
+	OK(cuGraphRetainUserObject(g, o, 1, 1));
+	CHECK(!c.calls);
+	OK(cuGraphDestroy(g));
+	while (!c.calls)
+		usleep(100);
+	CHECK(!pthread_equal(c.by, pthread_self()));
 }
 
 static void memory(void)

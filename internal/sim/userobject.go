@@ -1,0 +1,234 @@
+package sim
+
+import (
+	"maps"
+	"math"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// This file has user objects: counted references to what a program owns, and a function that is called after
+// the last one is released. Graphs can have references. A clone, a child graph and an executable graph gets as
+// many references as the graph has that it is made of.
+
+// userObject is a CUuserObject.
+type userObject struct {
+	handle  driver.UserObject
+	destroy driver.Callback
+	own     uint64 // references of the program
+	all     uint64 // those of graphs and executable graphs included
+}
+
+// references are numbers of references to user objects.
+type references map[*userObject]uint64
+
+// add adds other references.
+func (r *references) add(other references) {
+	if *r == nil && len(other) > 0 {
+		*r = make(references)
+	}
+	for o, n := range other {
+		(*r)[o] += n
+	}
+}
+
+// retained returns a copy of the references, which count from now on.
+func (r references) retained() references {
+	for o, n := range r {
+		o.all += n
+	}
+	return maps.Clone(r)
+}
+
+// releaseAll releases references that were retained.
+func (d *Driver) releaseAll(r references) {
+	for o, n := range r {
+		d.unref(o, n)
+	}
+}
+
+// unref releases references to a user object. After the last one its function is called.
+func (d *Driver) unref(o *userObject, n uint64) {
+	if o.all -= n; o.all == 0 {
+		d.objects.remove(uintptr(o.handle))
+		d.call(o.destroy, ok, &hostCall{}, func() {})
+	}
+}
+
+// references returns those of the child graphs of a node, and, in an executable graph, of its bodies.
+func (w *work) references() (all references) {
+	all.add(w.childReferences)
+	for _, n := range w.child {
+		all.add(n.work.references())
+	}
+	if w.cond != nil {
+		all.add(w.cond.references)
+		for _, nodes := range w.cond.nodes {
+			for _, n := range nodes {
+				all.add(n.work.references())
+			}
+		}
+	}
+	return all
+}
+
+// retainForNode makes a node of a graph have the references of its work, and of no earlier work.
+func (d *Driver) retainForNode(n *node) {
+	old := n.references
+	n.references = n.work.references().retained()
+	d.releaseAll(old)
+}
+
+// retainForExec makes an executable graph have the references of its work. Those of earlier work are released
+// when all launches are done.
+func (d *Driver) retainForExec(x *exec) {
+	all := maps.Clone(x.own)
+	for _, n := range x.nodes {
+		all.add(n.work.references())
+	}
+	old := x.references
+	x.references = all.retained()
+	if len(old) > 0 {
+		x.newest.whenOver(func() { d.releaseAll(old) })
+	}
+}
+
+// whenOver calls a function when the operation is done, or will never run: at once if it is nil.
+func (o *op) whenOver(f func()) {
+	if o == nil || o.done {
+		f()
+		return
+	}
+	and := func(before func()) func() {
+		return func() {
+			if before != nil {
+				before()
+			}
+			f()
+		}
+	}
+	o.effect, o.dropped = and(o.effect), and(o.dropped)
+}
+
+// isCount reports whether a number of references is valid.
+func isCount(n uint32) bool { return n > 0 && n <= math.MaxInt32 }
+
+// UserObjectCreate is cuUserObjectCreate. The function is called on another thread, and may not call the driver.
+func (d *Driver) UserObjectCreate(_ *driver.Thread, destroy driver.Callback, count,
+	flags uint32) (driver.UserObject, driver.Result) {
+	defer d.mu.Unlock()
+	r := d.begin("cuUserObjectCreate")
+	if r == ok {
+		r = callable(destroy)
+	}
+	switch {
+	case r != ok:
+		return 0, r
+	case !isCount(count), flags != driver.CU_USER_OBJECT_NO_DESTRUCTOR_SYNC:
+		return 0, driver.ResultInvalidValue
+	}
+	o := &userObject{destroy: destroy, own: uint64(count), all: uint64(count)}
+	o.handle = driver.UserObject(d.objects.add(userObjectKind, o))
+	return o.handle, ok
+}
+
+// aboutObject begins a call with references to a user object.
+func (d *Driver) aboutObject(name string, h driver.UserObject, count uint32) (*userObject, driver.Result) {
+	if r := d.begin(name); r != ok {
+		return nil, r
+	}
+	return d.userObject(name, h, count)
+}
+
+func (d *Driver) userObject(name string, h driver.UserObject, count uint32) (*userObject, driver.Result) {
+	o, r := find[userObject](d, name, userObjectKind, uintptr(h))
+	if r != ok || !isCount(count) {
+		return nil, driver.ResultInvalidValue
+	}
+	return o, ok
+}
+
+// takeOwn takes references from the program, which must have them.
+func (d *Driver) takeOwn(name string, o *userObject, count uint32) driver.Result {
+	if o.own < uint64(count) {
+		d.misuse(name, uintptr(o.handle), "the program does not have so many references", nil)
+		return driver.ResultInvalidValue
+	}
+	o.own -= uint64(count)
+	return ok
+}
+
+// UserObjectRetain is cuUserObjectRetain.
+func (d *Driver) UserObjectRetain(_ *driver.Thread, h driver.UserObject, count uint32) driver.Result {
+	defer d.mu.Unlock()
+	o, r := d.aboutObject("cuUserObjectRetain", h, count)
+	if r == ok {
+		o.own += uint64(count)
+		o.all += uint64(count)
+	}
+	return r
+}
+
+// UserObjectRelease is cuUserObjectRelease.
+func (d *Driver) UserObjectRelease(_ *driver.Thread, h driver.UserObject, count uint32) driver.Result {
+	const name = "cuUserObjectRelease"
+	defer d.mu.Unlock()
+	o, r := d.aboutObject(name, h, count)
+	if r == ok {
+		r = d.takeOwn(name, o, count)
+	}
+	if r == ok {
+		d.unref(o, uint64(count))
+	}
+	return r
+}
+
+// GraphRetainUserObject is cuGraphRetainUserObject. With CU_GRAPH_USER_OBJECT_MOVE the graph gets references
+// of the program, and else new ones.
+func (d *Driver) GraphRetainUserObject(_ *driver.Thread, gh driver.Graph, h driver.UserObject, count,
+	flags uint32) driver.Result {
+	const name = "cuGraphRetainUserObject"
+	defer d.mu.Unlock()
+	g, r := d.graphOf(name, gh)
+	if r != ok {
+		return r
+	}
+	o, r := d.userObject(name, h, count)
+	switch {
+	case r != ok:
+		return r
+	case flags&^uint32(driver.CU_GRAPH_USER_OBJECT_MOVE) != 0:
+		return driver.ResultInvalidValue
+	case flags == 0:
+		o.all += uint64(count)
+	default:
+		if r := d.takeOwn(name, o, count); r != ok {
+			return r
+		}
+	}
+	g.references.add(references{o: uint64(count)})
+	return ok
+}
+
+// GraphReleaseUserObject is cuGraphReleaseUserObject.
+func (d *Driver) GraphReleaseUserObject(_ *driver.Thread, gh driver.Graph, h driver.UserObject,
+	count uint32) driver.Result {
+	const name = "cuGraphReleaseUserObject"
+	defer d.mu.Unlock()
+	g, r := d.graphOf(name, gh)
+	if r != ok {
+		return r
+	}
+	o, r := d.userObject(name, h, count)
+	switch {
+	case r != ok:
+		return r
+	case g.references[o] < uint64(count):
+		return driver.ResultInvalidValue
+	}
+	if g.references[o] -= uint64(count); g.references[o] == 0 {
+		delete(g.references, o)
+	}
+	d.unref(o, uint64(count))
+	return ok
+}
