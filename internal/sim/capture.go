@@ -244,6 +244,16 @@ func (d *Driver) finish(c *capture) {
 	d.captures = slices.DeleteFunc(d.captures, func(other *capture) bool { return other == c })
 }
 
+// inCapture reports whether a capture adds nodes to a graph, or to a body within it. Meanwhile CUDA does not
+// permit to destroy the graph, or nodes of it.
+func (d *Driver) inCapture(op string, g *graph, h uintptr) bool {
+	is := slices.ContainsFunc(d.captures, func(c *capture) bool { return c.graph == g || c.graph.outermost() == g })
+	if is {
+		d.misuse(op, h, "a stream is captured into the graph", nil)
+	}
+	return is
+}
+
 // StreamBeginCapture is cuStreamBeginCapture_v2.
 func (d *Driver) StreamBeginCapture(th *driver.Thread, h driver.Stream, mode int32) driver.Result {
 	defer d.mu.Unlock()

@@ -200,7 +200,7 @@ func (d *Driver) GraphDestroy(_ *driver.Thread, h driver.Graph) driver.Result {
 	switch {
 	case r != ok:
 		return r
-	case g.parent != nil, g.child:
+	case g.parent != nil, g.child, d.inCapture("cuGraphDestroy", g, uintptr(h)):
 		return driver.ResultInvalidValue
 	}
 	d.destroyGraph(g)

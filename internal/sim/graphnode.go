@@ -474,8 +474,11 @@ func (d *Driver) GraphDestroyNode(_ *driver.Thread, h driver.GraphNode) driver.R
 	if r != ok {
 		return r
 	}
-	if n.graph.allocates() {
+	switch {
+	case n.graph.allocates():
 		return driver.ResultNotSupported
+	case d.inCapture("cuGraphDestroyNode", n.graph, uintptr(h)):
+		return driver.ResultInvalidValue
 	}
 	n.graph.remove(n)
 	d.disown(n)
