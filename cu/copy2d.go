@@ -142,7 +142,7 @@ func (s *Stream) Memset2D(dst Rows, value byte, width, height uint64) error {
 // (cuMemsetD2D32Async). Address and pitch must be multiples of four bytes. It waits while the
 // stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset2D32(dst Rows, value uint32, width, height uint64) error {
-	if err := dst.whole(workSet2D32, 4, width); err != nil {
+	if err := dst.whole(workSet2D32.op(), 4, width); err != nil {
 		return err
 	}
 	return s.setRows(workSet2D32, dst, extent{4 * width, height, 1}, func(sc *streamCore, d *planes) driver.Result {
@@ -153,7 +153,7 @@ func (s *Stream) Memset2D32(dst Rows, value uint32, width, height uint64) error 
 // Memset2D16 is [Stream.Memset2D32] for words of 16 bits (cuMemsetD2D16Async). Address and pitch must
 // be even. It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset2D16(dst Rows, value uint16, width, height uint64) error {
-	if err := dst.whole(workSet2D16, 2, width); err != nil {
+	if err := dst.whole(workSet2D16.op(), 2, width); err != nil {
 		return err
 	}
 	return s.setRows(workSet2D16, dst, extent{2 * width, height, 1}, func(sc *streamCore, d *planes) driver.Result {
@@ -162,13 +162,18 @@ func (s *Stream) Memset2D16(dst Rows, value uint16, width, height uint64) error 
 }
 
 // whole returns an error unless the rows can have width words of size bytes each.
-func (r Rows) whole(f workFunction, size, width uint64) error {
-	switch d := regionOf(r.Mem); {
-	case d.valid() && (uint64(d.addr())%size != 0 || r.Pitch%size != 0):
-		return invalid(f.op(), fmt.Sprintf("rows at the address %#x, with a pitch of %d bytes: "+
-			"address and pitch must be multiples of %d", uint64(d.addr()), r.Pitch, size))
+func (r Rows) whole(op string, size, width uint64) error {
+	d := planesOf(Planes{Rows: r})
+	return d.whole(op, size, width)
+}
+
+func (p *planes) whole(op string, size, width uint64) error {
+	switch {
+	case p.valid() && (uint64(p.addr())%size != 0 || p.pitch%size != 0):
+		return invalid(op, fmt.Sprintf("rows at the address %#x, with a pitch of %d bytes: "+
+			"address and pitch must be multiples of %d", uint64(p.addr()), p.pitch, size))
 	case width > math.MaxUint32:
-		return invalid(f.op(), fmt.Sprintf("rows of %d words are too long", width))
+		return invalid(op, fmt.Sprintf("rows of %d words are too long", width))
 	}
 	return nil
 }
@@ -202,12 +207,17 @@ func (s *Stream) endPlanes(f workFunction, w *work, d, r *planes, e extent, res 
 	case e.empty() || w.sc.ctx.drv.observer() == nil:
 		return nil
 	}
+	w.observeUses(f.op(), usedByPlanes(d, r, e))
+	return nil
+}
+
+// usedByPlanes returns the uses of memory by the copy of a box, or by a memset, whose ends are the same.
+func usedByPlanes(d, r *planes, e extent) []races.Use {
 	uses := d.uses(e, true, "destination")
 	if d != r {
 		uses = append(uses, r.uses(e, false, "source")...)
 	}
-	w.observeUses(f.op(), uses)
-	return nil
+	return uses
 }
 
 // extent is the size of a box: the bytes of a row, the rows of a plane, and the planes.

@@ -36,6 +36,42 @@ func ExampleGraph_AddAlloc() {
 	// Output: [7 7 7 7]
 }
 
+// A graph copies a column of an image, and then clears it. A later launch uses another image.
+func ExampleGraph_AddCopy2D() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	const width, height = 3, 2
+	image, other := must(cu.AllocFrom(gpu, []byte{1, 2, 3, 4, 5, 6})), must(cu.AllocFrom(gpu, []byte{7, 8, 9, 10, 11, 12}))
+	defer image.Close()
+	defer other.Close()
+	host := must(gpu.AllocHost(height, cu.HostDefault))
+	defer host.Close()
+	last := func(image cu.Memory) cu.Rows { return cu.Rows{Mem: image, Pitch: width}.At(width-1, 0) }
+
+	g := must(gpu.NewGraph())
+	defer g.Close()
+	out := must(g.AddCopy2D(cu.Rows{Mem: host}, last(image), 1, height))
+	set := must(g.AddMemset2D(last(image), 0, 1, height, out))
+	exec := must(g.Instantiate())
+	defer exec.Close()
+	for _, image := range []*cu.DeviceMem{image, other} {
+		check(exec.SetCopy2D(out, cu.Rows{Mem: host}, last(image), 1, height)) // of the same size
+		check(exec.SetMemset2D(set, last(image), 0, 1, height))
+		check(exec.Launch(s))
+		check(s.Synchronize())
+		b := make([]byte, width*height)
+		check(image.CopyTo(b))
+		check(host.View(func(column []byte) error { fmt.Println(column, b); return nil }))
+	}
+	// Output:
+	// [3 6] [1 2 0 4 5 0]
+	// [9 12] [7 8 0 10 11 0]
+}
+
 // What the nodes of a graph have allocated, and not freed, belongs to whoever takes it.
 func ExampleGraphExec_Take() {
 	drv := must(cu.Open(cu.WithSoftware(cusim.New())))

@@ -172,8 +172,8 @@ func (x *GraphExec) SetKernel(n GraphNode, k *Function, cfg LaunchConfig, args .
 }
 
 // SetCopy replaces the memory of a node that copies, for later launches: see [GraphExec.SetKernel].
-// The memory must be of the same contexts as the memory that it replaces, and not empty
-// (cuGraphExecMemcpyNodeSetParams).
+// The memory must be of the same contexts as the memory that it replaces, and not empty. It cannot
+// replace several rows: see [GraphExec.SetCopy2D] (cuGraphExecMemcpyNodeSetParams).
 func (x *GraphExec) SetCopy(n GraphNode, dst, src Memory) error {
 	if err := x.owns(n, copyNodes.execSet); err != nil {
 		return err
@@ -183,7 +183,8 @@ func (x *GraphExec) SetCopy(n GraphNode, dst, src Memory) error {
 
 // SetMemset replaces the memory and the value of a node that sets bytes or words, for later launches:
 // see [GraphExec.SetKernel]. The memory must be of the same context as the memory that it replaces,
-// and not empty (cuGraphExecMemsetNodeSetParams).
+// and not empty. It cannot replace several rows: see [GraphExec.SetMemset2D]
+// (cuGraphExecMemsetNodeSetParams).
 func (x *GraphExec) SetMemset(n GraphNode, dst Memory, value byte) error {
 	if err := x.owns(n, fillNodes.execSet); err != nil {
 		return err

@@ -218,7 +218,7 @@ func (c *nodeCall) copyOf(d, r *region) error {
 	if d.mem.onHost() {
 		c.copy.DstMemoryType, c.copy.DstHost, c.copy.DstDevice = driver.CU_MEMORYTYPE_HOST, d.hostAddr(), 0
 	}
-	return c.notEmpty(r)
+	return c.notEmpty(r.size == 0)
 }
 
 // fillOf makes the node set elements of the memory, each of size bytes.
@@ -235,7 +235,7 @@ func (c *nodeCall) fillOf(d *region, value, size uint32) error {
 	c.ctx = d.mem.ctx
 	n := d.size / uint64(size)
 	c.fill = driver.MemsetNodeParams{Dst: d.addr(), Value: value, ElementSize: size, Width: n, Height: 1}
-	return c.notEmpty(d)
+	return c.notEmpty(d.size == 0)
 }
 
 // notWhole returns the error for memory that is not a number of elements.
@@ -245,8 +245,8 @@ func notWhole(op string, d *region, size uint32) error {
 }
 
 // notEmpty makes an added node without bytes an empty node, as a capture does.
-func (c *nodeCall) notEmpty(r *region) error {
-	if r.size != 0 {
+func (c *nodeCall) notEmpty(empty bool) error {
+	if !empty {
 		return nil
 	}
 	if c.node != 0 {
@@ -425,7 +425,7 @@ func (c *nodeCall) finishSet(res driver.Result) (err error) {
 	switch {
 	case res == driver.ResultSuccess:
 	case c.xc != nil:
-		err = c.failed(c.xc.ctx.callError(c.op, uintptr(c.xc.raw), res))
+		err = c.failed(c.explainExec(c.xc.ctx.callError(c.op, uintptr(c.xc.raw), res)))
 	default:
 		err = c.failed(c.gc.ctx.callError(c.op, uintptr(c.gc.raw), res))
 	}
@@ -441,6 +441,15 @@ func (c *nodeCall) finishSet(res driver.Result) (err error) {
 		c.dropped = set.replace(c.node, c.use, c.objects, c.dropped)
 	}
 	return err
+}
+
+// explainExec adds to an error what an executable graph cannot change of a copy or memset.
+func (c *nodeCall) explainExec(e *Error) *Error {
+	if e.Result == ResultInvalidValue && (c.use.typ == GraphNodeTypeMemcpy || c.use.typ == GraphNodeTypeMemset) {
+		e.Detail = join(e.Detail, "an executable graph keeps the contexts and kinds of memory of a copy or memset, and, "+
+			"if it is of several rows, also their sizes and pitches: change the node of the graph, and instantiate it again")
+	}
+	return e
 }
 
 // setExec calls the driver for an executable graph.

@@ -515,6 +515,19 @@ var raceTests = []struct {
 		get[cu.GraphNode](p)(g.AddCopy(p.n, p.m, after...))
 		p.do(p.exec(g).Launch(p.a))
 	}, 1},
+	{"nodes with rectangles", func(p *scene) {
+		g, m, n := p.graph(), cu.Rows{Mem: p.m, Pitch: 8}, cu.Rows{Mem: p.n, Pitch: 8}
+		set := get[cu.GraphNode](p)(g.AddMemset2D(m, 1, 4, 2))
+		var after []cu.GraphNode
+		p.order(func() error { after = append(after, set); return nil })
+		// It reads the column behind those that are set, until its memory is replaced.
+		copied := get[cu.GraphNode](p)(g.AddCopy2D(n, m.At(4, 0), 1, 2, after...))
+		x := p.exec(g)
+		p.do(x.SetCopy2D(copied, n, m.At(3, 0), 1, 2))
+		p.do(x.Launch(p.a))
+		p.order(func() error { return p.b.WaitStream(p.a) })
+		p.do(p.b.Memset(p.n.Span(8, 1), 2)) // in the second row
+	}, 2},
 	{"kernel nodes, by way of an empty node", func(p *scene) {
 		g := p.graph()
 		first := get[cu.GraphNode](p)(g.AddKernel(p.k, grid, []cu.Arg{cu.Ptr(p.m), cu.U64(0)}))
@@ -992,6 +1005,15 @@ var orderedPrograms = map[string]func(*scene){
 		p.do(p.a.Memset2D(m, 1, 4, 2))
 		p.do(p.b.Copy3D(cu.Planes{Rows: m.At(4, 0), Height: 2}, cu.Planes{Rows: cu.Rows{Mem: p.n, Pitch: 8}, Height: 2},
 			4, 2, 1))
+	},
+	"columns beside each other in nodes": func(p *scene) {
+		g, m, n := p.graph(), cu.Rows{Mem: p.m, Pitch: 8}, cu.Rows{Mem: p.n, Pitch: 8}
+		set := get[cu.GraphNode](p)(g.AddMemset2D32(m.At(4, 0), 1, 1, 2))
+		get[cu.GraphNode](p)(g.AddMemset2D16(m, 1, 1, 2))
+		get[cu.GraphNode](p)(g.AddCopy3D(cu.Planes{Rows: n, Height: 1}, cu.Planes{Rows: m.At(2, 0), Height: 1}, 2, 1, 2))
+		x := p.exec(g)
+		p.do(x.SetMemset2D32(set, m.At(4, 0), 2, 1, 2))
+		p.do(x.Launch(p.a))
 	},
 	"spans beside each other": func(p *scene) {
 		p.do(p.a.Memset(p.m.Span(0, 16), 1))

@@ -1,0 +1,191 @@
+package cu
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// planesBench is what the tests of nodes with rectangles use: device memory of 8 rows of 16 bytes, which
+// have the numbers from 0 to 127, and memory with as many zeros.
+type planesBench struct {
+	testing.TB
+	gpu      *Context
+	s        *Stream
+	src, dst *DeviceMem
+	in       []byte
+}
+
+func newPlanesBench(t testing.TB) *planesBench {
+	b := &planesBench{TB: t, gpu: gpuContext(t), in: make([]byte, 128)}
+	for i := range b.in {
+		b.in[i] = byte(i)
+	}
+	b.s = must(b.gpu.NewStream(StreamNonBlocking))(t)
+	b.src, b.dst = must(AllocFrom(b.gpu, b.in))(t), must(AllocFrom(b.gpu, make([]byte, 128)))(t)
+	t.Cleanup(func() { b.ok(errors.Join(b.src.Close(), b.dst.Close(), b.s.Close())) })
+	return b
+}
+
+func (b *planesBench) ok(err error) {
+	b.Helper()
+	if err != nil {
+		b.Error(err)
+	}
+}
+
+// rows are the rows of a piece of memory, from a byte and a row on.
+func (b *planesBench) rows(m Memory, x, y uint64) Rows { return Rows{m, 16}.At(x, y) }
+
+// is launches a graph, after clearing the memory, and compares the bytes that are not 0: those of each row of
+// the image that begins at a place.
+func (b *planesBench) is(what string, x *GraphExec, want map[int][]byte) {
+	b.Helper()
+	all, got := make([]byte, 128), make([]byte, 128)
+	for at, row := range want {
+		copy(all[at:], row)
+	}
+	b.ok(errors.Join(b.s.Memset(b.dst, 0), x.Launch(b.s), b.s.Synchronize(), b.dst.CopyTo(got)))
+	if !bytes.Equal(got, all) {
+		b.Errorf("%s:\ngot  %d\nwant %d", what, got, all)
+	}
+}
+
+// TestGPUGraphCopy2D builds a graph of nodes with rectangles and boxes, and changes each of them, in the graph and
+// in the executable graph.
+func TestGPUGraphCopy2D(t *testing.T) {
+	b := newPlanesBench(t)
+	host := must(b.gpu.AllocHost(12, 0))(t)
+	g := must(b.gpu.NewGraph())(t)
+	// Two planes of two rows of three bytes go to the host, and two rows of them from there.
+	box := Planes{b.rows(b.src, 1, 1), 3} // bytes 17, 33, 65, 81
+	down := must(g.AddCopy3D(Planes{Rows: Rows{Mem: host}}, box, 3, 2, 2))(t)
+	up := must(g.AddCopy2D(b.rows(b.dst, 4, 0), Rows{Mem: host.Span(6, 6)}, 3, 2, down))(t)
+	bytes1 := must(g.AddMemset2D(b.rows(b.dst, 1, 2), 0xaa, 3, 2))(t)
+	words := must(g.AddMemset2D16(b.rows(b.dst, 8, 2), 0x0201, 1, 2))(t)
+	longs := must(g.AddMemset2D32(b.rows(b.dst, 12, 2), 0x06050403, 1, 2))(t)
+	x := must(g.Instantiate())(t)
+	t.Cleanup(func() { b.ok(errors.Join(x.Close(), g.Close(), host.Close())) })
+	set := []byte{0xaa, 0xaa, 0xaa}
+	want := map[int][]byte{
+		4: {65, 66, 67}, 20: {81, 82, 83}, 33: set, 49: set, 40: {1, 2}, 56: {1, 2}, 44: {3, 4, 5, 6}, 60: {3, 4, 5, 6},
+	}
+	b.is("as it was added", x, want)
+
+	// Other memory and other values, with the same rows.
+	b.ok(x.SetCopy3D(down, Planes{Rows: Rows{Mem: host}}, Planes{b.rows(b.src, 2, 0), 3}, 3, 2, 2))
+	b.ok(x.SetCopy2D(up, b.rows(b.dst, 5, 6), Rows{Mem: host.Span(6, 6)}, 3, 2))
+	b.ok(x.SetMemset2D(bytes1, b.rows(b.dst, 2, 4), 0xbb, 3, 2))
+	b.ok(x.SetMemset2D16(words, b.rows(b.dst, 10, 2), 0x0807, 1, 2))
+	b.ok(x.SetMemset2D32(longs, b.rows(b.dst, 12, 0), 0x0c0b0a09, 1, 2))
+	set = []byte{0xbb, 0xbb, 0xbb}
+	b.is("changed", x, map[int][]byte{
+		101: {50, 51, 52}, 117: {66, 67, 68}, 66: set, 82: set, 42: {7, 8}, 58: {7, 8}, 12: {9, 10, 11, 12},
+		28: {9, 10, 11, 12},
+	})
+
+	// What an executable graph cannot change says so, and changes nothing.
+	for what, err := range map[string]error{
+		"more rows":        x.SetMemset2D(bytes1, b.rows(b.dst, 2, 4), 0xcc, 3, 3),
+		"longer rows":      x.SetMemset2D(bytes1, b.rows(b.dst, 2, 4), 0xcc, 4, 2),
+		"one row":          x.SetMemset(bytes1, b.dst.Span(0, 4), 0xcc),
+		"another pitch":    x.SetMemset2D(bytes1, Rows{b.dst, 32}, 0xcc, 3, 2),
+		"words":            x.SetMemset2D16(bytes1, b.rows(b.dst, 2, 4), 0xcc, 3, 2),
+		"a smaller copy":   x.SetCopy2D(up, b.rows(b.dst, 5, 6), Rows{Mem: host}, 2, 2),
+		"a copy of a row":  x.SetCopy(up, b.dst.Span(0, 4), host.Span(0, 4)),
+		"a copy of a box":  x.SetCopy3D(up, Planes{b.rows(b.dst, 5, 0), 3}, Planes{Rows: Rows{Mem: host}}, 3, 2, 2),
+		"from device":      x.SetCopy2D(up, b.rows(b.dst, 5, 6), Rows{Mem: b.src, Pitch: 3}, 3, 2),
+		"a taller plane":   x.SetCopy3D(down, Planes{Rows: Rows{Mem: host}}, Planes{b.rows(b.src, 2, 0), 4}, 3, 2, 2),
+		"a copy elsewhere": x.SetCopy2D(up, b.rows(b.dst, 0, 7), Rows{Mem: host}, 3, 2), // does not fit
+	} {
+		if !errors.Is(err, ResultInvalidValue) {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		t.Logf("%s: %v", what, err)
+	}
+	b.is("after what was refused", x, map[int][]byte{
+		101: {50, 51, 52}, 117: {66, 67, 68}, 66: set, 82: set, 42: {7, 8}, 58: {7, 8}, 12: {9, 10, 11, 12},
+		28: {9, 10, 11, 12},
+	})
+
+	// The graph has not changed, and can change in every way.
+	y := must(g.Instantiate())(t)
+	b.is("the graph", y, want)
+	b.ok(y.Close())
+	b.ok(errors.Join(
+		down.SetCopy(host, b.src.Span(0, 12)),
+		up.SetCopy3D(Planes{Rows{b.dst, 32}, 2}, Planes{Rows: Rows{Mem: host}}, 2, 1, 2),
+		bytes1.SetMemset2D32(b.rows(b.dst, 8, 4), 0x01010101, 2, 3),
+		words.SetMemset(b.dst.Span(5, 1), 9),
+		longs.SetMemset2D(b.rows(b.dst, 3, 7), 4, 1, 1),
+	))
+	want = map[int][]byte{0: {0, 1}, 64: {2, 3}, 5: {9}, 115: {4}}
+	for _, row := range []int{72, 88, 104} {
+		want[row] = bytes.Repeat([]byte{1}, 8)
+	}
+	y = must(g.Instantiate())(t)
+	b.is("the changed graph", y, want)
+	b.ok(y.Close())
+	b.ok(up.SetCopy2D(b.rows(b.dst, 0, 0), Rows{Mem: host}, 6, 1))
+	b.ok(errors.Join(down.SetCopy2D(Rows{Mem: host}, b.rows(b.src, 0, 1), 6, 2),
+		words.SetMemset2D16(b.rows(b.dst, 14, 0), 1, 1, 1)))
+	want[0], want[64] = []byte{16, 17, 18, 19, 20, 21}, nil
+	delete(want, 5)
+	want[14] = []byte{1, 0}
+	y = must(g.Instantiate())(t)
+	b.is("changed again", y, want)
+	b.ok(y.Close())
+}
+
+// TestGPUGraphCopy2DParams asks nodes with rectangles what they do: added ones, and captured ones.
+func TestGPUGraphCopy2DParams(t *testing.T) {
+	b := newPlanesBench(t)
+	dst, src := b.rows(b.dst, 1, 2), b.rows(b.src, 3, 1)
+	g := must(b.gpu.NewGraph())(t)
+	t.Cleanup(func() { b.ok(g.Close()) })
+	flat := must(g.AddCopy2D(dst, src, 5, 3))(t)
+	box := must(g.AddCopy3D(Planes{dst, 3}, Planes{src, 4}, 5, 2, 2))(t)
+	set := must(g.AddMemset2D16(b.rows(b.dst, 2, 2), 7, 3, 4))(t)
+	to, from := b.dst.Handle()+33, b.src.Handle()+19
+	want := CopyParams{CopyEnd{to, 16, 3}, CopyEnd{from, 16, 3}, 5, 3, 1}
+	// The heights mean nothing, as there is one plane.
+	heights := cmpopts.IgnoreFields(CopyEnd{}, "Height")
+	if diff := cmp.Diff(want, must(flat.Copy())(t), heights); diff != "" {
+		t.Errorf("a rectangle (-want +got):\n%s", diff)
+	}
+	want = CopyParams{CopyEnd{to, 16, 3}, CopyEnd{from, 16, 4}, 5, 2, 2}
+	if diff := cmp.Diff(want, must(box.Copy())(t)); diff != "" {
+		t.Errorf("a box (-want +got):\n%s", diff)
+	}
+	fill := MemsetParams{Addr: b.dst.Handle() + 34, Value: 7, ElementSize: 2, Width: 3, Height: 4, Pitch: 16}
+	if diff := cmp.Diff(fill, must(set.Memset())(t)); diff != "" {
+		t.Errorf("a memset (-want +got):\n%s", diff)
+	}
+
+	captured := must(b.s.Capture(CaptureRelaxed, func() error {
+		return errors.Join(b.s.Copy2D(dst, src, 5, 3), b.s.Memset2D16(b.rows(b.dst, 2, 2), 7, 3, 4))
+	}))(t)
+	t.Cleanup(func() { b.ok(captured.Close()) })
+	for _, n := range must(captured.Nodes())(t) {
+		switch typ := must(n.Type())(t); typ {
+		case GraphNodeTypeMemcpy:
+			p := must(n.Copy())(t)
+			t.Logf("captured: %+v", p)
+			if p.Dst.Addr != to || p.Src.Addr != from || p.Width*p.Height*p.Depth != 15 {
+				t.Errorf("the captured copy is %+v", p)
+			}
+		case GraphNodeTypeMemset:
+			p := must(n.Memset())(t)
+			t.Logf("captured: %+v", p)
+			if p.Addr != fill.Addr || uint64(p.ElementSize)*p.Width*p.Height != 24 {
+				t.Errorf("the captured memset is %+v", p)
+			}
+		default:
+			t.Errorf("a node is a %v", typ)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestGraphCopy2DMistakes adds and changes nodes with boxes that are wrong. Each is refused before the driver sees it,
+// and changes nothing.
+func TestGraphCopy2DMistakes(t *testing.T) {
+	r := newSoft(t)
+	m := r.image()
+	host := must(r.gpu.AllocHost(64, 0))(t)
+	unmapped := must(r.gpu.AllocHost(64, 0))(t)
+	unmapped.core.raw = 0 // as on an old device
+	far := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+	theirs := must(far.Alloc(64))(t)
+	closed := must(r.gpu.Alloc(64))(t)
+	r.ok(closed.Close())
+	g := must(r.gpu.NewGraph())(t)
+	full, onHost := Rows{m, 16}, Planes{Rows: Rows{Mem: host}}
+	copied := must(g.AddCopy2D(Rows{Mem: host}, full, 8, 2))(t)
+	set := must(g.AddMemset2D(full, 1, 8, 2))(t)
+	x := must(g.Instantiate())(t)
+	before := fmt.Sprint(must(copied.Copy())(t), must(set.Memset())(t))
+	for name, c := range map[string]struct {
+		want error
+		// The arguments of a method that adds a node, and of two that change one.
+		dst, src             Planes
+		width, height, depth uint64
+		value                int // the size of an element, or 0 for a copy
+	}{
+		"two hosts":            {ResultInvalidValue, onHost, onHost, 1, 1, 1, 0},
+		"planes overlap":       {ResultInvalidValue, Planes{full, 1}, Planes{full, 2}, 1, 2, 2, 0},
+		"too many planes":      {ResultInvalidValue, Planes{full, 2}, Planes{full, 2}, 16, 2, 5, 0},
+		"the source too small": {ResultInvalidValue, Planes{Rows: full}, Planes{Rows: Rows{m.Span(0, 8), 8}}, 8, 2, 1, 0},
+		"two contexts":         {ErrDeviceMismatch, Planes{Rows: full}, Planes{Rows: Rows{Mem: theirs}}, 8, 2, 1, 0},
+		"closed":               {ErrClosed, Planes{Rows: full}, Planes{Rows: Rows{Mem: closed}}, 8, 2, 1, 0},
+		"no memory":            {ErrNil, Planes{Rows: full}, Planes{}, 8, 2, 1, 0},
+		"one row too many":     {ResultInvalidValue, Planes{Rows: full}, Planes{}, 16, 9, 1, 1},
+		"a row too long":       {ResultInvalidValue, Planes{Rows: full}, Planes{}, 17, 2, 1, 1},
+		"outside":              {ResultInvalidValue, Planes{Rows: full.At(0, 9)}, Planes{}, 1, 1, 1, 1},
+		"overflow":             {ResultInvalidValue, Planes{Rows: Rows{m, 1 << 62}}, Planes{}, 1, 9, 1, 1},
+		"no whole words":       {ResultInvalidValue, Planes{Rows: full.At(2, 0)}, Planes{}, 1, 1, 1, 4},
+		"an odd pitch":         {ResultInvalidValue, Planes{Rows: Rows{m, 17}}, Planes{}, 1, 2, 1, 2},
+		"words overflow":       {ResultInvalidValue, Planes{Rows: full}, Planes{}, math.MaxUint64/4 + 2, 1, 1, 4},
+		"not of the device":    {errUnmapped, Planes{Rows: Rows{unmapped, 16}}, Planes{}, 1, 1, 1, 1},
+		"closed memory":        {ErrClosed, Planes{Rows: Rows{closed, 16}}, Planes{}, 1, 1, 1, 1},
+		"nothing":              {ErrNil, Planes{}, Planes{}, 1, 1, 1, 2},
+	} {
+		var errs [3]error
+		switch d, w, h := c.dst.Rows, c.width, c.height; c.value {
+		case 0:
+			_, errs[0] = g.AddCopy3D(c.dst, c.src, w, h, c.depth)
+			errs[1], errs[2] = copied.SetCopy3D(c.dst, c.src, w, h, c.depth), x.SetCopy3D(copied, c.dst, c.src, w, h, c.depth)
+		case 1:
+			_, errs[0] = g.AddMemset2D(d, 5, w, h)
+			errs[1], errs[2] = set.SetMemset2D(d, 5, w, h), x.SetMemset2D(set, d, 5, w, h)
+		case 2:
+			_, errs[0] = g.AddMemset2D16(d, 5, w, h)
+			errs[1], errs[2] = set.SetMemset2D16(d, 5, w, h), x.SetMemset2D16(set, d, 5, w, h)
+		default:
+			_, errs[0] = g.AddMemset2D32(d, 5, w, h)
+			errs[1], errs[2] = set.SetMemset2D32(d, 5, w, h), x.SetMemset2D32(set, d, 5, w, h)
+		}
+		for i, err := range errs {
+			if !errors.Is(err, c.want) {
+				t.Errorf("%s, call %d: %v", name, i, err)
+			}
+		}
+	}
+	if after := fmt.Sprint(must(copied.Copy())(t), must(set.Memset())(t)); after != before {
+		t.Errorf("the nodes do %s, and did %s", after, before)
+	}
+	if n := len(must(g.Nodes())(t)); n != 2 {
+		t.Errorf("%d nodes", n)
+	}
+
+	// Nodes of another type, and objects that are nil.
+	var none *Graph
+	var noExec *GraphExec
+	add := func(_ GraphNode, err error) error { return err }
+	other := must(r.gpu.NewGraph())(t)
+	for name, c := range map[string]struct{ err, want error }{
+		"a memset's copy":     {set.SetCopy2D(full, full, 1, 1), ResultInvalidValue},
+		"a copy's memset":     {x.SetMemset2D(copied, full, 1, 1, 1), ResultInvalidValue},
+		"no graph":            {add(none.AddCopy2D(full, full, 1, 1)), ErrNil},
+		"no graph, a memset":  {add(none.AddMemset2D(full, 1, 1, 1)), ErrNil},
+		"no executable":       {noExec.SetCopy2D(copied, full, full, 1, 1), ErrNil},
+		"no executable, set":  {noExec.SetMemset2D16(set, full, 1, 1, 1), ErrNil},
+		"no node":             {GraphNode{}.SetCopy3D(Planes{}, Planes{}, 1, 1, 1), ErrNil},
+		"no node, a memset":   {x.SetMemset2D32(GraphNode{}, full, 1, 1, 1), ErrNil},
+		"an empty copy":       {copied.SetCopy2D(full, Rows{Mem: host}, 0, 1), ResultInvalidValue},
+		"an empty memset":     {x.SetMemset2D(set, full, 1, 8, 0), ResultInvalidValue},
+		"after another graph": {add(other.AddCopy2D(full, onHost.Rows, 1, 1, set)), ResultInvalidValue},
+	} {
+		if !errors.Is(c.err, c.want) {
+			t.Errorf("%s: %v", name, c.err)
+		}
+	}
+	err := x.SetMemset2D(set, full, 1, 8, 3)
+	if !errors.Is(err, ResultInvalidValue) || !strings.Contains(err.Error(), "also their sizes and pitches") {
+		t.Errorf("more rows in an executable graph: %v", err)
+	}
+	r.ok(errors.Join(x.Close(), g.Close(), other.Close(), theirs.Close(), far.Close(), host.Close(), unmapped.Close()))
+}
+
+// TestGraphCopy2DEmpty adds nodes without bytes.
+func TestGraphCopy2DEmpty(t *testing.T) {
+	r := newSoft(t)
+	m := r.image()
+	g := must(r.gpu.NewGraph())(t)
+	a := must(g.AddCopy2D(Rows{m, 16}, Rows{m.Span(64, 64), 16}, 0, 4))(t)
+	b := must(g.AddCopy3D(Planes{Rows: Rows{m, 16}}, Planes{Rows: Rows{m.Span(64, 64), 16}}, 4, 4, 0, a))(t)
+	must(g.AddMemset2D32(Rows{m, 16}, 1, 4, 0, b))(t)
+	if got := r.types(g); !slices.Equal(got, []string{"empty", "empty", "empty"}) {
+		t.Errorf("the nodes are %v", got)
+	}
+	x := must(g.Instantiate())(t)
+	r.ok(errors.Join(x.Launch(r.s), x.Close(), g.Close()))
+	if got := r.bytes(m); got[0] != 0 || got[127] != 127 {
+		t.Errorf("got %v", got)
+	}
+}
+
+// TestGraphCopy2DObjects closes memory that nodes with rectangles use, and replaces it: the graph keeps what
+// it uses, and lets go of the rest.
+func TestGraphCopy2DObjects(t *testing.T) {
+	r := newSoft(t)
+	memory := func(want int) {
+		t.Helper()
+		r.ok(r.gpu.Synchronize())
+		if got := r.sim.Census()["device memory"]; got != want {
+			t.Errorf("%d pieces of memory, want %d", got, want)
+		}
+	}
+	mem := func() *DeviceMem { return must(r.gpu.Alloc(64))(t) }
+	a, b, c := mem(), mem(), mem()
+	g := must(r.gpu.NewGraph())(t)
+	set := must(g.AddMemset2D(Rows{a, 16}, 1, 8, 2))(t)
+	copied := must(g.AddCopy2D(Rows{b, 16}, Rows{a, 16}, 8, 2, set))(t)
+	r.ok(errors.Join(a.Close(), b.Close()))
+	memory(3)
+	r.ok(errors.Join(set.SetMemset2D16(Rows{c, 32}, 0x0102, 2, 2),
+		copied.SetCopy3D(Planes{Rows{c.Span(8, 56), 32}, 1}, Planes{Rows{c, 32}, 1}, 4, 1, 2)))
+	memory(1)
+	x := must(g.Instantiate())(t)
+	r.ok(errors.Join(g.Close(), x.Launch(r.s)))
+	got := r.bytes(c)
+	for _, at := range []int{0, 2, 8, 10, 32, 34, 40, 42} {
+		if got[at] != 2 || got[at+1] != 1 {
+			t.Errorf("got %v at %d", got, at)
+		}
+	}
+	r.ok(errors.Join(c.Close(), x.Close()))
+	memory(0)
+}
+
+// TestGraphCopy2DManaged copies between managed memory of one context and memory of another in a node.
+func TestGraphCopy2DManaged(t *testing.T) {
+	r := newSoft(t)
+	far := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+	managed := must(far.AllocManaged(64, AttachGlobal))(t)
+	m := r.image()
+	g := must(r.gpu.NewGraph())(t)
+	down := must(g.AddCopy2D(Rows{managed, 16}, Rows{m, 16}.At(1, 1), 3, 2))(t)
+	must(g.AddCopy2D(Rows{m, 16}, Rows{managed, 16}, 3, 2, down))(t)
+	x := must(g.Instantiate())(t)
+	r.ok(x.Launch(r.s))
+	if got := r.bytes(m); got[0] != 17 || got[2] != 19 || got[18] != 35 || got[3] != 3 {
+		t.Errorf("got %v", got)
+	}
+	r.ok(errors.Join(x.Close(), g.Close(), managed.Close(), far.Close()))
+}
