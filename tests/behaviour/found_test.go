@@ -56,6 +56,7 @@ const (
 	famGraph    family = "graphs"
 	famSticky   family = "sticky errors"
 	famVirtual  family = "virtual memory"
+	famAddress  family = "addresses"
 	famBatches  family = "copies and moves in one call"
 	famLibrary  family = "libraries"
 )
@@ -76,8 +77,9 @@ func unlike() map[string]string {
 
 // foundBehaviours returns all behaviours.
 func foundBehaviours() []found {
-	return slices.Concat(foundEvents(), foundCaptures(), foundContexts(), foundIPC(), foundGraphs(), foundGraphNodes(), foundGraphEdges(), foundUserObjects(),
-		foundGraphConds(), foundGraphAllocs(), foundOthers(), foundSticky(), foundVirtual(), foundBatches(), foundLibraries())
+	return slices.Concat(foundEvents(), foundCaptures(), foundContexts(), foundIPC(), foundGraphs(), foundGraphNodes(),
+		foundGraphEdges(), foundUserObjects(), foundGraphConds(), foundGraphAllocs(), foundOthers(), foundSticky(),
+		foundVirtual(), foundBatches(), foundLibraries(), foundAddresses(), foundGraphRows())
 }
 
 // foundCases returns the cases of the suite.
