@@ -163,6 +163,8 @@ const (
 	DeviceAttributeLogicalEndpointCountedOpsSupported                 DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_COUNTED_OPS_SUPPORTED                    // unverified
 	DeviceAttributeLogicalEndpointUnicastAccessOnOwnerDeviceSupported DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_UNICAST_ACCESS_ON_OWNER_DEVICE_SUPPORTED // unverified
 	DeviceAttributeLocalityDomainMultiprocessorCount                  DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_LOCALITY_DOMAIN_MULTIPROCESSOR_COUNT                      // unverified
+	DeviceAttributeLogicalEndpointSupportedHandleTypes                DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_SUPPORTED_HANDLE_TYPES                   // unverified
+	DeviceAttributeGPUDirectRDMAWithLocalizedMemorySupported          DeviceAttribute = driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_LOCALIZED_MEMORY_SUPPORTED           // unverified
 )
 
 // namesDeviceAttribute holds the constants' names in lower case, sorted by value.
@@ -324,6 +326,8 @@ var namesDeviceAttribute = [...]enumName{
 	{driver.CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_COUNTED_OPS_SUPPORTED, "logical_endpoint_counted_ops_supported"},
 	{driver.CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_UNICAST_ACCESS_ON_OWNER_DEVICE_SUPPORTED, "logical_endpoint_unicast_access_on_owner_device_supported"},
 	{driver.CU_DEVICE_ATTRIBUTE_LOCALITY_DOMAIN_MULTIPROCESSOR_COUNT, "locality_domain_multiprocessor_count"},
+	{driver.CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_SUPPORTED_HANDLE_TYPES, "logical_endpoint_supported_handle_types"},
+	{driver.CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_LOCALIZED_MEMORY_SUPPORTED, "gpu_direct_rdma_with_localized_memory_supported"},
 }
 
 // The constants of CUdevice_P2PAttribute of CUDA 13.4.
@@ -363,6 +367,7 @@ const (
 	FunctionAttributeNonPortableClusterSizeAllowed     FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 	FunctionAttributeClusterSchedulingPolicyPreference FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
 	FunctionAttributeDeviceNodeUpdateSupported         FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_DEVICE_NODE_UPDATE_SUPPORTED // unverified
+	FunctionAttributeSharedMemoryMode                  FunctionAttribute = driver.CU_FUNC_ATTRIBUTE_SHARED_MEMORY_MODE           // unverified
 )
 
 // namesFunctionAttribute holds the constants' names in lower case, sorted by value.
@@ -384,6 +389,7 @@ var namesFunctionAttribute = [...]enumName{
 	{driver.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, "non_portable_cluster_size_allowed"},
 	{driver.CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, "cluster_scheduling_policy_preference"},
 	{driver.CU_FUNC_ATTRIBUTE_DEVICE_NODE_UPDATE_SUPPORTED, "device_node_update_supported"},
+	{driver.CU_FUNC_ATTRIBUTE_SHARED_MEMORY_MODE, "shared_memory_mode"},
 }
 
 // The constants of CUgraphNodeType of CUDA 13.4.
@@ -434,6 +440,7 @@ const (
 	LimitSharedMemSize                Limit = driver.CU_LIMIT_SHMEM_SIZE
 	LimitCIGEnabled                   Limit = driver.CU_LIMIT_CIG_ENABLED
 	LimitCIGSharedMemFallbackEnabled  Limit = driver.CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED
+	LimitPerBlockMemorySize           Limit = driver.CU_LIMIT_PER_BLOCK_MEMORY_SIZE // unverified
 )
 
 // namesLimit holds the constants' names in lower case, sorted by value.
@@ -448,4 +455,5 @@ var namesLimit = [...]enumName{
 	{driver.CU_LIMIT_SHMEM_SIZE, "shmem_size"},
 	{driver.CU_LIMIT_CIG_ENABLED, "cig_enabled"},
 	{driver.CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED, "cig_shmem_fallback_enabled"},
+	{driver.CU_LIMIT_PER_BLOCK_MEMORY_SIZE, "per_block_memory_size"},
 }

@@ -30,6 +30,10 @@ const (
 	ResultCallRequiresNewerDriver = driver.ResultCallRequiresNewerDriver
 	// ResultDeviceUnavailable is CUDA_ERROR_DEVICE_UNAVAILABLE: CUDA-capable device(s) is/are busy or unavailable.
 	ResultDeviceUnavailable = driver.ResultDeviceUnavailable
+	// ResultMulticastResourceFull is CUDA_ERROR_MULTICAST_RESOURCE_FULL: no hardware resource is left to bind memory to a multicast object.
+	//
+	// Unverified: it is newer than the drivers that this package was tested with.
+	ResultMulticastResourceFull = driver.ResultMulticastResourceFull
 	// ResultNoDevice is CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected.
 	ResultNoDevice = driver.ResultNoDevice
 	// ResultInvalidDevice is CUDA_ERROR_INVALID_DEVICE: invalid device ordinal.
@@ -86,6 +90,10 @@ const (
 	ResultUnsupportedDevsideSync = driver.ResultUnsupportedDevsideSync
 	// ResultContained is CUDA_ERROR_CONTAINED: Invalid access of peer GPU memory over nvlink or a hardware error.
 	ResultContained = driver.ResultContained
+	// ResultInsufficientLoaderVersion is CUDA_ERROR_INSUFFICIENT_LOADER_VERSION: the loader is too old for the fat binary.
+	//
+	// Unverified: it is newer than the drivers that this package was tested with.
+	ResultInsufficientLoaderVersion = driver.ResultInsufficientLoaderVersion
 	// ResultInvalidSource is CUDA_ERROR_INVALID_SOURCE: device kernel image is invalid.
 	ResultInvalidSource = driver.ResultInvalidSource
 	// ResultFileNotFound is CUDA_ERROR_FILE_NOT_FOUND: file not found.
@@ -214,6 +222,10 @@ const (
 	//
 	// Unverified: it is newer than the drivers that this package was tested with.
 	ResultGraphRecaptureFailure = driver.ResultGraphRecaptureFailure
+	// ResultFabricNotReady is CUDA_ERROR_FABRIC_NOT_READY: the fabric is not ready.
+	//
+	// Unverified: it is newer than the drivers that this package was tested with.
+	ResultFabricNotReady = driver.ResultFabricNotReady
 	// ResultUnknown is CUDA_ERROR_UNKNOWN: unknown error.
 	ResultUnknown = driver.ResultUnknown
 )

@@ -112,3 +112,51 @@ func TestWorkqueueConfig(t *testing.T) {
 		t.Error("multiprocessors are work queues")
 	}
 }
+
+// TestSM reads multiprocessors out of a resource, where C has them.
+func TestSM(t *testing.T) {
+	want := DevSmResource{
+		SmCount: 8, MinSmPartitionSize: 1 << 31, SmCoscheduledAlignment: 2, Flags: 1 << 30, LocalityDomainId: 1,
+	}
+	var r DevResource
+	inC := (*struct {
+		Type int32
+		Own  [92]byte
+		Its  DevSmResource
+	})(unsafe.Pointer(&r))
+	inC.Type, inC.Its = CU_DEV_RESOURCE_TYPE_SM, want
+	if got, is := r.SM(); !is || got != want || r.SMCount() != 8 {
+		t.Errorf("%+v, %v, and %d multiprocessors, want %+v", got, is, r.SMCount(), want)
+	}
+	inC.Type = CU_DEV_RESOURCE_TYPE_WORKQUEUE
+	if got, is := r.SM(); is || got != (DevSmResource{}) {
+		t.Errorf("%+v, %v of another type", got, is)
+	}
+}
+
+// TestLocalizedID writes a locality domain where C has it.
+func TestLocalizedID(t *testing.T) {
+	l := MemLocation{Type: CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN, ID: LocalizedID(3, 200)}
+	inC := (*struct {
+		Type             int32
+		DeviceID, Domain uint8
+	})(unsafe.Pointer(&l))
+	if inC.Type != 6 || inC.DeviceID != 3 || inC.Domain != 200 {
+		t.Errorf("C sees %+v", *inC)
+	}
+}
+
+// TestNewerMembers checks that members of newer releases are in bytes that the struct had before, or
+// behind it in the union of node parameters, and are zero in a program that does not know them.
+func TestNewerMembers(t *testing.T) {
+	var p GraphNodeParams
+	*p.Host() = HostNodeParamsV2{Fn: 1, UserData: 2}
+	if p.GraphNodeParamsUnion != (GraphNodeParamsUnion{1, 2}) {
+		t.Errorf("a host node of CUDA 13.0 is %v", p.GraphNodeParamsUnion)
+	}
+	p.Host().SyncMode = CU_HOST_TASK_SPINWAIT
+	*p.Host().GCtx() = 7
+	if p.GraphNodeParamsUnion != (GraphNodeParamsUnion{1, 2, CU_HOST_TASK_SPINWAIT, 7}) {
+		t.Errorf("a host node of CUDA 13.4 is %v", p.GraphNodeParamsUnion)
+	}
+}

@@ -609,9 +609,26 @@ func TestNewerThanVerified(t *testing.T) {
 				1)
 			return res
 		},
+		"cuStreamBeginCaptureToCig 13.2": func(t *Table) Result {
+			return t.StreamBeginCaptureToCig(At{}, 1, StreamCigCaptureParams{})
+		},
+		"cuLogicalEndpointImport 13.3": func(t *Table) Result {
+			return t.LogicalEndpointImport(At{}, 1, ShareableHandle{}, CU_LOGICAL_ENDPOINT_IPC_HANDLE_TYPE_FABRIC)
+		},
 		"cuStreamBeginRecaptureToGraph 13.3": func(t *Table) Result {
 			return t.StreamBeginRecaptureToGraph(At{}, 1, 0,
 				1, 0, 0)
+		},
+		"cuDeviceGetCliqueInfo 13.4": func(t *Table) Result {
+			_, res := t.DeviceGetCliqueInfo(At{}, make([]CliqueInfo, 2), 0)
+			return res
+		},
+		"cuGraphAddNode_v3 13.4": func(t *Table) Result {
+			_, _, res := t.GraphAddNodeV3(At{}, 1, nil, nil, GraphNodeParams{})
+			return res
+		},
+		"cuMemGetLocationInfo 13.4": func(t *Table) Result {
+			return t.MemGetLocationInfo(At{}, 1, 3<<21, 2<<21, 0, make([]MemLocation, 2))
 		},
 		"cuCheckpointOperationComplete 13.4": func(t *Table) Result { return t.CheckpointOperationComplete(At{}, 1) },
 	} {
@@ -629,6 +646,30 @@ func TestNewerThanVerified(t *testing.T) {
 		if m := new.Missing(call(new)); (m == nil) != (function == "cuGraphNodeGetToolsId") || m != nil &&
 			m.Driver != newest {
 			t.Errorf("%s on a driver for CUDA %v answered %v", name, Version(newest), m)
+		}
+	}
+}
+
+// TestRoom checks that a slice that the driver fills is long enough for what C does not tell it.
+func TestRoom(t *testing.T) {
+	s, _ := newSoft()
+	table := NewSoftware(version{s, newest})
+	for _, c := range []struct {
+		size, each uint64
+		n          int
+		want       bool
+	}{
+		{3 << 21, 2 << 21, 2, true},
+		{3 << 21, 2 << 21, 1, false},
+		{4 << 21, 2 << 21, 2, true},
+		{1<<64 - 1, 1 << 63, 2, true},
+		{1<<64 - 1, 1 << 63, 1, false},
+		{1 << 21, 0, 8, false},
+		{0, 1, 0, true},
+	} {
+		res := table.MemGetLocationInfo(At{}, 1, c.size, c.each, 0, make([]MemLocation, c.n))
+		if reached := table.Missing(res) != nil; reached != c.want || !reached && res != ResultInvalidValue {
+			t.Errorf("%d locations for %d bytes, one for each %d: %v", c.n, c.size, c.each, res)
 		}
 	}
 }

@@ -303,8 +303,8 @@ func TestResults(t *testing.T) {
 			t.Errorf("%v is not sticky", r)
 		}
 	}
-	for _, r := range []Result{ResultStreamDetached,
-		ResultGraphRecaptureFailure} { // newer than the driver of the texts
+	for _, r := range []Result{ResultMulticastResourceFull, ResultInsufficientLoaderVersion, ResultStreamDetached,
+		ResultGraphRecaptureFailure, ResultFabricNotReady} { // newer than the driver of the texts
 		known[r] = true
 		if r.Text() == "" || !strings.HasPrefix(r.Name(), "CUDA_ERROR_") {
 			t.Errorf("%d: %q, %q", int(r), r.Name(), r.Text())

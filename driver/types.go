@@ -94,6 +94,8 @@ type (
 	CoredumpCallbackHandle uintptr
 	// CheckpointOperationHandle is a CUcheckpointOperationHandle of CUDA 13.4.
 	CheckpointOperationHandle uintptr
+	// LogicalEndpointID is a CUlogicalEndpointId of CUDA 13.3.
+	LogicalEndpointID uint32
 	// DevicePtr is a CUdeviceptr: an address on the device.
 	DevicePtr uint64
 	// HostPtr is an address of host memory that Go does not manage.
@@ -111,7 +113,8 @@ type (
 	// MemPoolPtrExportData is a CUmemPoolPtrExportData.
 	MemPoolPtrExportData [64]byte
 	// DevResource is a CUdevResource: its type, 92 bytes for the driver, and 48 bytes whose meaning
-	// depends on the type.
+	// depends on the type. Since CUDA 13.1 the last 8 of them are the driver's nextResource
+	// (unverified).
 	DevResource [18]uint64
 )
 
@@ -134,6 +137,22 @@ func (r *DevResource) SMCount() uint32 {
 // SetSMCount makes the resource one of n multiprocessors.
 func (r *DevResource) SetSMCount(n uint32) {
 	r[0], r[resourceAt] = CU_DEV_RESOURCE_TYPE_SM, uint64(n)
+}
+
+// SM returns the multiprocessors that the resource is. It reports false if the resource is of another
+// type.
+//
+// Unverified: see [DevSmResource].
+func (r *DevResource) SM() (s DevSmResource, is bool) {
+	if int32(r[0]) != CU_DEV_RESOURCE_TYPE_SM {
+		return s, false
+	}
+	w := r[resourceAt:]
+	return DevSmResource{
+		SmCount: uint32(w[0]), MinSmPartitionSize: uint32(w[0] >> 32),
+		SmCoscheduledAlignment: uint32(w[1]), Flags: uint32(w[1] >> 32),
+		LocalityDomainId: uint32(w[2]),
+	}, true
 }
 
 // WorkqueueConfig returns the configuration of work queues that the resource is. It reports false
@@ -160,6 +179,13 @@ func (r *DevResource) SetWorkqueueConfig(c DevWorkqueueConfigResource) {
 
 // resourceAt is the index of the first word whose meaning depends on the type.
 const resourceAt = (4 + 92) / 8
+
+// LocalizedID returns the ID of a [MemLocation] of the type
+// CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN, which stands for C's member localized: a device and one
+// of its locality domains.
+//
+// Unverified: the layout is from public sources, and no driver was called so far.
+func LocalizedID(dev Device, domain uint8) int32 { return int32(uint8(dev)) | int32(domain)<<8 }
 
 // KernelParams are the arguments of a kernel: the address and the size of each value. The driver
 // copies the values during the call.

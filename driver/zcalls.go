@@ -1241,16 +1241,16 @@ func (t *Table) DeviceGetDevResource(at At, device Device, typ int32) (resource 
 			return
 		}
 	}
-	f := struct {
+	f := ccall.Heap(&struct {
 		fn, r    uintptr
 		device   uintptr
 		resource unsafe.Pointer
 		typ      uintptr
 		_        [3]uintptr
 		v0       DevResource
-	}{fn: fn, device: uintptr(uint32(device)), typ: uintptr(uint32(typ))}
+	}{fn: fn, device: uintptr(uint32(device)), typ: uintptr(uint32(typ))})
 	f.resource = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(f))
 	return f.v0, res
 }
 
@@ -1274,7 +1274,7 @@ func (t *Table) DevSmResourceSplitByCount(at At, result []DevResource, input Dev
 			return
 		}
 	}
-	f := struct {
+	f := ccall.Heap(&struct {
 		fn, r     uintptr
 		result    unsafe.Pointer
 		nbGroups  unsafe.Pointer
@@ -1292,11 +1292,11 @@ func (t *Table) DevSmResourceSplitByCount(at At, result []DevResource, input Dev
 		minCount: uintptr(minCount),
 		v0:       uint32(len(result)),
 		a2:       input,
-	}
+	})
 	f.nbGroups = unsafe.Pointer(&f.v0)
 	f.input = unsafe.Pointer(&f.a2)
 	f.remaining = unsafe.Pointer(&f.v1)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(f))
 	return f.v0, f.v1, res
 }
 
@@ -1424,16 +1424,16 @@ func (t *Table) GreenCtxGetDevResource(at At, hCtx GreenCtx, typ int32) (resourc
 			return
 		}
 	}
-	f := struct {
+	f := ccall.Heap(&struct {
 		fn, r    uintptr
 		hCtx     uintptr
 		resource unsafe.Pointer
 		typ      uintptr
 		_        [3]uintptr
 		v0       DevResource
-	}{fn: fn, hCtx: uintptr(hCtx), typ: uintptr(uint32(typ))}
+	}{fn: fn, hCtx: uintptr(hCtx), typ: uintptr(uint32(typ))})
 	f.resource = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(f))
 	return f.v0, res
 }
 
@@ -13206,16 +13206,16 @@ func (t *Table) CtxGetDevResource(at At, hCtx Context, typ int32) (resource DevR
 			return
 		}
 	}
-	f := struct {
+	f := ccall.Heap(&struct {
 		fn, r    uintptr
 		hCtx     uintptr
 		resource unsafe.Pointer
 		typ      uintptr
 		_        [3]uintptr
 		v0       DevResource
-	}{fn: fn, hCtx: uintptr(hCtx), typ: uintptr(uint32(typ))}
+	}{fn: fn, hCtx: uintptr(hCtx), typ: uintptr(uint32(typ))})
 	f.resource = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
 	return f.v0, res
 }
 
@@ -17173,6 +17173,123 @@ func (t *Table) CoredumpRegisterStartCallback(at At, callback uintptr, userData 
 	return f.v0, res
 }
 
+// DeviceGetCliqueCount calls cuDeviceGetCliqueCount, which exists since CUDA 13.4.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) DeviceGetCliqueCount(at At, dev Device) (count uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symDeviceGetCliqueCount)
+	}
+	if t.soft != nil {
+		if t.version < 13040 {
+			res = missing(symDeviceGetCliqueCount)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		count, res = t.software().DeviceGetCliqueCount(th, dev)
+		return count, t.leave(at, th, res)
+	}
+	fn := t.procs[symDeviceGetCliqueCount].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceGetCliqueCount); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		count unsafe.Pointer
+		dev   uintptr
+		_     [4]uintptr
+		v0    uint64
+	}{fn: fn, dev: uintptr(uint32(dev))}
+	f.count = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// DeviceGetCliqueInfo calls cuDeviceGetCliqueInfo, which exists since CUDA 13.4.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) DeviceGetCliqueInfo(at At, cliqueInfo []CliqueInfo, dev Device) (count uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symDeviceGetCliqueInfo)
+	}
+	if t.soft != nil {
+		if t.version < 13040 {
+			res = missing(symDeviceGetCliqueInfo)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		count, res = t.software().DeviceGetCliqueInfo(th, cliqueInfo, dev)
+		return count, t.leave(at, th, res)
+	}
+	fn := t.procs[symDeviceGetCliqueInfo].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceGetCliqueInfo); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		cliqueInfo unsafe.Pointer
+		count      unsafe.Pointer
+		dev        uintptr
+		_          [3]uintptr
+		v0         uint64
+	}{
+		fn:         fn,
+		cliqueInfo: unsafe.Pointer(unsafe.SliceData(cliqueInfo)),
+		dev:        uintptr(uint32(dev)),
+		v0:         uint64(len(cliqueInfo)),
+	}
+	f.count = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// DeviceGetFabricClusterUuid calls cuDeviceGetFabricClusterUuid, which exists since CUDA 13.4.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) DeviceGetFabricClusterUuid(at At, dev Device) (uuid UUID, res Result) {
+	if at.NoWait {
+		t.mayWait(symDeviceGetFabricClusterUuid)
+	}
+	if t.soft != nil {
+		if t.version < 13040 {
+			res = missing(symDeviceGetFabricClusterUuid)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		uuid, res = t.software().DeviceGetFabricClusterUuid(th, dev)
+		return uuid, t.leave(at, th, res)
+	}
+	fn := t.procs[symDeviceGetFabricClusterUuid].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symDeviceGetFabricClusterUuid); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		uuid  unsafe.Pointer
+		dev   uintptr
+		_     [4]uintptr
+		v0    UUID
+	}{fn: fn, dev: uintptr(uint32(dev))}
+	f.uuid = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
 // DevSmResourceSplit calls cuDevSmResourceSplit, which exists since CUDA 13.1.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
@@ -17199,7 +17316,7 @@ func (t *Table) DevSmResourceSplit(at At, result []DevResource, input DevResourc
 			return
 		}
 	}
-	f := struct {
+	f := ccall.Heap(&struct {
 		fn, r       uintptr
 		result      unsafe.Pointer
 		nbGroups    uintptr
@@ -17216,10 +17333,10 @@ func (t *Table) DevSmResourceSplit(at At, result []DevResource, input DevResourc
 		flags:       uintptr(flags),
 		groupParams: unsafe.Pointer(unsafe.SliceData(groupParams)),
 		a2:          input,
-	}
+	})
 	f.input = unsafe.Pointer(&f.a2)
 	f.remainder = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Setup, unsafe.Pointer(f))
 	return f.v0, res
 }
 
@@ -17258,6 +17375,61 @@ func (t *Table) FuncGetParamCount(at At, function Function) (paramCount uint64, 
 	f.paramCount = unsafe.Pointer(&f.v0)
 	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 	return f.v0, res
+}
+
+// GraphAddNodeV3 calls cuGraphAddNode_v3, which exists since CUDA 13.4.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) GraphAddNodeV3(at At, hGraph Graph, dependencies []GraphNode, dependencyData []GraphEdgeData, nodeParams GraphNodeParams) (phGraphNode GraphNode, nodeParamsOut GraphNodeParams, res Result) {
+	if dependencyData != nil && len(dependencyData) != len(dependencies) {
+		res = ResultInvalidValue
+		return
+	}
+	if t.soft != nil {
+		if t.version < 13040 {
+			res = missing(symGraphAddNode_v3)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		phGraphNode, nodeParamsOut, res = t.software().GraphAddNodeV3(th, hGraph, dependencies, dependencyData, nodeParams)
+		return phGraphNode, nodeParamsOut, t.leave(at, th, res)
+	}
+	fn := t.procs[symGraphAddNode_v3].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphAddNode_v3); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r           uintptr
+		phGraphNode     unsafe.Pointer
+		hGraph          uintptr
+		dependencies    unsafe.Pointer
+		dependencyData  unsafe.Pointer
+		numDependencies uintptr
+		nodeParams      unsafe.Pointer
+		v0              GraphNode
+		v1              GraphNodeParams
+	}{
+		fn:              fn,
+		hGraph:          uintptr(hGraph),
+		dependencies:    unsafe.Pointer(unsafe.SliceData(dependencies)),
+		dependencyData:  unsafe.Pointer(unsafe.SliceData(dependencyData)),
+		numDependencies: uintptr(len(dependencies)),
+		v1:              nodeParams,
+	}
+	f.phGraphNode = unsafe.Pointer(&f.v0)
+	f.nodeParams = unsafe.Pointer(&f.v1)
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return f.v0, f.v1, res
 }
 
 // GraphExecGetId calls cuGraphExecGetId, which exists since CUDA 13.1.
@@ -17482,6 +17654,38 @@ func (t *Table) GraphNodeGetToolsId(at At, hNode GraphNode) (toolsNodeId uint64,
 	return f.v0, res
 }
 
+// GraphNodeSetParamsV2 calls cuGraphNodeSetParams_v2, which exists since CUDA 13.4.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) GraphNodeSetParamsV2(at At, hNode GraphNode, nodeParams GraphNodeParams) (res Result) {
+	if t.soft != nil {
+		if t.version < 13040 {
+			res = missing(symGraphNodeSetParams_v2)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().GraphNodeSetParamsV2(th, hNode, nodeParams))
+	}
+	fn := t.procs[symGraphNodeSetParams_v2].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symGraphNodeSetParams_v2); fn == 0 {
+			return
+		}
+	}
+	f := ccall.Heap(&struct {
+		fn, r      uintptr
+		hNode      uintptr
+		nodeParams unsafe.Pointer
+		_          [4]uintptr
+		a1         GraphNodeParams
+	}{fn: fn, hNode: uintptr(hNode), a1: nodeParams})
+	f.nodeParams = unsafe.Pointer(&f.a1)
+	return t.back6(at, ccall.Hot, unsafe.Pointer(f))
+}
+
 // KernelGetParamCount calls cuKernelGetParamCount, which exists since CUDA 13.2.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
@@ -17561,6 +17765,498 @@ func (t *Table) LaunchHostFuncV2(at At, hStream Stream, callback Callback, syncM
 		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
 	}
 	return res
+}
+
+// LogicalEndpointAddDevice calls cuLogicalEndpointAddDevice, which exists since CUDA 13.3.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) LogicalEndpointAddDevice(at At, leId LogicalEndpointID, dev Device) (res Result) {
+	if at.NoWait {
+		t.mayWait(symLogicalEndpointAddDevice)
+	}
+	if t.soft != nil {
+		if t.version < 13030 {
+			res = missing(symLogicalEndpointAddDevice)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().LogicalEndpointAddDevice(th, leId, dev))
+	}
+	fn := t.procs[symLogicalEndpointAddDevice].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogicalEndpointAddDevice); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		leId  uintptr
+		dev   uintptr
+		_     [4]uintptr
+	}{fn: fn, leId: uintptr(leId), dev: uintptr(uint32(dev))}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// LogicalEndpointBindAddr calls cuLogicalEndpointBindAddr, which exists since CUDA 13.3.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) LogicalEndpointBindAddr(at At, leId LogicalEndpointID, dev Device, offset uint64, ptr HostPtr, size uint64, flags uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symLogicalEndpointBindAddr)
+	}
+	if t.soft != nil {
+		if t.version < 13030 {
+			res = missing(symLogicalEndpointBindAddr)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().LogicalEndpointBindAddr(th, leId, dev, offset, ptr, size, flags))
+	}
+	fn := t.procs[symLogicalEndpointBindAddr].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogicalEndpointBindAddr); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		leId   uintptr
+		dev    uintptr
+		offset uintptr
+		ptr    uintptr
+		size   uintptr
+		flags  uintptr
+	}{
+		fn:     fn,
+		leId:   uintptr(leId),
+		dev:    uintptr(uint32(dev)),
+		offset: uintptr(offset),
+		ptr:    uintptr(ptr),
+		size:   uintptr(size),
+		flags:  uintptr(flags),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// LogicalEndpointBindMem calls cuLogicalEndpointBindMem, which exists since CUDA 13.3.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) LogicalEndpointBindMem(at At, leId LogicalEndpointID, dev Device, offset uint64, memHandle MemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symLogicalEndpointBindMem)
+	}
+	if t.soft != nil {
+		if t.version < 13030 {
+			res = missing(symLogicalEndpointBindMem)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().LogicalEndpointBindMem(th, leId, dev, offset, memHandle, memOffset, size, flags))
+	}
+	fn := t.procs[symLogicalEndpointBindMem].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogicalEndpointBindMem); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r     uintptr
+		leId      uintptr
+		dev       uintptr
+		offset    uintptr
+		memHandle uintptr
+		memOffset uintptr
+		size      uintptr
+		flags     uintptr
+		_         [7]uintptr
+	}{
+		fn:        fn,
+		leId:      uintptr(leId),
+		dev:       uintptr(uint32(dev)),
+		offset:    uintptr(offset),
+		memHandle: uintptr(memHandle),
+		memOffset: uintptr(memOffset),
+		size:      uintptr(size),
+		flags:     uintptr(flags),
+	}
+	return t.call14(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// LogicalEndpointCreate calls cuLogicalEndpointCreate, which exists since CUDA 13.3.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) LogicalEndpointCreate(at At, leId LogicalEndpointID, prop LogicalEndpointProp) (res Result) {
+	if at.NoWait {
+		t.mayWait(symLogicalEndpointCreate)
+	}
+	if t.soft != nil {
+		if t.version < 13030 {
+			res = missing(symLogicalEndpointCreate)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().LogicalEndpointCreate(th, leId, prop))
+	}
+	fn := t.procs[symLogicalEndpointCreate].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogicalEndpointCreate); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r uintptr
+		leId  uintptr
+		prop  unsafe.Pointer
+		_     [4]uintptr
+		a1    LogicalEndpointProp
+	}{fn: fn, leId: uintptr(leId), a1: prop}
+	f.prop = unsafe.Pointer(&f.a1)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// LogicalEndpointDestroy calls cuLogicalEndpointDestroy, which exists since CUDA 13.3.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) LogicalEndpointDestroy(at At, leId LogicalEndpointID) (res Result) {
+	if at.NoWait {
+		t.mayWait(symLogicalEndpointDestroy)
+	}
+	if t.soft != nil {
+		if t.version < 13030 {
+			res = missing(symLogicalEndpointDestroy)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().LogicalEndpointDestroy(th, leId))
+	}
+	fn := t.procs[symLogicalEndpointDestroy].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogicalEndpointDestroy); fn == 0 {
+			return
+		}
+	}
+	return t.call1(at, ccall.Blocking, fn, uintptr(leId))
+}
+
+// LogicalEndpointExport calls cuLogicalEndpointExport, which exists since CUDA 13.3.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) LogicalEndpointExport(at At, leId LogicalEndpointID, handleType int32) (handle ShareableHandle, res Result) {
+	if at.NoWait {
+		t.mayWait(symLogicalEndpointExport)
+	}
+	if t.soft != nil {
+		if t.version < 13030 {
+			res = missing(symLogicalEndpointExport)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		handle, res = t.software().LogicalEndpointExport(th, leId, handleType)
+		return handle, t.leave(at, th, res)
+	}
+	fn := t.procs[symLogicalEndpointExport].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogicalEndpointExport); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		handle     unsafe.Pointer
+		leId       uintptr
+		handleType uintptr
+		_          [3]uintptr
+		v0         ShareableHandle
+	}{fn: fn, leId: uintptr(leId), handleType: uintptr(uint32(handleType))}
+	f.handle = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// LogicalEndpointGetLimits calls cuLogicalEndpointGetLimits, which exists since CUDA 13.3.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) LogicalEndpointGetLimits(at At, prop LogicalEndpointProp) (bindAlignment uint64, maxSize uint64, res Result) {
+	if at.NoWait {
+		t.mayWait(symLogicalEndpointGetLimits)
+	}
+	if t.soft != nil {
+		if t.version < 13030 {
+			res = missing(symLogicalEndpointGetLimits)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		bindAlignment, maxSize, res = t.software().LogicalEndpointGetLimits(th, prop)
+		return bindAlignment, maxSize, t.leave(at, th, res)
+	}
+	fn := t.procs[symLogicalEndpointGetLimits].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogicalEndpointGetLimits); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r         uintptr
+		bindAlignment unsafe.Pointer
+		maxSize       unsafe.Pointer
+		prop          unsafe.Pointer
+		_             [3]uintptr
+		v0            uint64
+		v1            uint64
+		a2            LogicalEndpointProp
+	}{fn: fn, a2: prop}
+	f.bindAlignment = unsafe.Pointer(&f.v0)
+	f.maxSize = unsafe.Pointer(&f.v1)
+	f.prop = unsafe.Pointer(&f.a2)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, f.v1, res
+}
+
+// LogicalEndpointIdRelease calls cuLogicalEndpointIdRelease, which exists since CUDA 13.3.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) LogicalEndpointIdRelease(at At, baseLeId LogicalEndpointID, count uint32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symLogicalEndpointIdRelease)
+	}
+	if t.soft != nil {
+		if t.version < 13030 {
+			res = missing(symLogicalEndpointIdRelease)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().LogicalEndpointIdRelease(th, baseLeId, count))
+	}
+	fn := t.procs[symLogicalEndpointIdRelease].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogicalEndpointIdRelease); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		baseLeId uintptr
+		count    uintptr
+		_        [4]uintptr
+	}{fn: fn, baseLeId: uintptr(baseLeId), count: uintptr(count)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// LogicalEndpointIdReserve calls cuLogicalEndpointIdReserve, which exists since CUDA 13.3.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) LogicalEndpointIdReserve(at At, count uint32) (baseLeId LogicalEndpointID, res Result) {
+	if at.NoWait {
+		t.mayWait(symLogicalEndpointIdReserve)
+	}
+	if t.soft != nil {
+		if t.version < 13030 {
+			res = missing(symLogicalEndpointIdReserve)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		baseLeId, res = t.software().LogicalEndpointIdReserve(th, count)
+		return baseLeId, t.leave(at, th, res)
+	}
+	fn := t.procs[symLogicalEndpointIdReserve].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogicalEndpointIdReserve); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r    uintptr
+		baseLeId unsafe.Pointer
+		count    uintptr
+		_        [4]uintptr
+		v0       LogicalEndpointID
+	}{fn: fn, count: uintptr(count)}
+	f.baseLeId = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// LogicalEndpointImport calls cuLogicalEndpointImport, which exists since CUDA 13.3.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) LogicalEndpointImport(at At, leId LogicalEndpointID, handle ShareableHandle, handleType int32) (res Result) {
+	if at.NoWait {
+		t.mayWait(symLogicalEndpointImport)
+	}
+	if t.soft != nil {
+		if t.version < 13030 {
+			res = missing(symLogicalEndpointImport)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().LogicalEndpointImport(th, leId, handle, handleType))
+	}
+	fn := t.procs[symLogicalEndpointImport].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogicalEndpointImport); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r      uintptr
+		leId       uintptr
+		handle     unsafe.Pointer
+		handleType uintptr
+		_          [3]uintptr
+		a1         ShareableHandle
+	}{fn: fn, leId: uintptr(leId), handleType: uintptr(uint32(handleType)), a1: handle}
+	f.handle = unsafe.Pointer(&f.a1)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// LogicalEndpointQuery calls cuLogicalEndpointQuery, which exists since CUDA 13.3.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) LogicalEndpointQuery(at At, leId LogicalEndpointID, count uint32) (queryStatus int32, res Result) {
+	if at.NoWait {
+		t.mayWait(symLogicalEndpointQuery)
+	}
+	if t.soft != nil {
+		if t.version < 13030 {
+			res = missing(symLogicalEndpointQuery)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		queryStatus, res = t.software().LogicalEndpointQuery(th, leId, count)
+		return queryStatus, t.leave(at, th, res)
+	}
+	fn := t.procs[symLogicalEndpointQuery].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogicalEndpointQuery); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r       uintptr
+		leId        uintptr
+		count       uintptr
+		queryStatus unsafe.Pointer
+		_           [3]uintptr
+		v0          int32
+	}{fn: fn, leId: uintptr(leId), count: uintptr(count)}
+	f.queryStatus = unsafe.Pointer(&f.v0)
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	return f.v0, res
+}
+
+// LogicalEndpointUnbind calls cuLogicalEndpointUnbind, which exists since CUDA 13.3.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) LogicalEndpointUnbind(at At, leId LogicalEndpointID, dev Device, offset uint64, size uint64) (res Result) {
+	if at.NoWait {
+		t.mayWait(symLogicalEndpointUnbind)
+	}
+	if t.soft != nil {
+		if t.version < 13030 {
+			res = missing(symLogicalEndpointUnbind)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().LogicalEndpointUnbind(th, leId, dev, offset, size))
+	}
+	fn := t.procs[symLogicalEndpointUnbind].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symLogicalEndpointUnbind); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r  uintptr
+		leId   uintptr
+		dev    uintptr
+		offset uintptr
+		size   uintptr
+		_      [2]uintptr
+	}{fn: fn, leId: uintptr(leId), dev: uintptr(uint32(dev)), offset: uintptr(offset), size: uintptr(size)}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
+// MemGetLocationInfo calls cuMemGetLocationInfo, which exists since CUDA 13.4.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) MemGetLocationInfo(at At, ptr DevicePtr, size uint64, summaryGranularity uint64, samplingGranularity uint64, locationOut []MemLocation) (res Result) {
+	if summaryGranularity == 0 || uint64(len(locationOut)) < size/summaryGranularity+min(size%summaryGranularity, 1) {
+		res = ResultInvalidValue
+		return
+	}
+	if at.NoWait {
+		t.mayWait(symMemGetLocationInfo)
+	}
+	if t.soft != nil {
+		if t.version < 13040 {
+			res = missing(symMemGetLocationInfo)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().MemGetLocationInfo(th, ptr, size, summaryGranularity, samplingGranularity, locationOut))
+	}
+	fn := t.procs[symMemGetLocationInfo].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symMemGetLocationInfo); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r               uintptr
+		ptr                 uintptr
+		size                uintptr
+		summaryGranularity  uintptr
+		samplingGranularity uintptr
+		locationOut         unsafe.Pointer
+		_                   [1]uintptr
+	}{
+		fn:                  fn,
+		ptr:                 uintptr(ptr),
+		size:                uintptr(size),
+		summaryGranularity:  uintptr(summaryGranularity),
+		samplingGranularity: uintptr(samplingGranularity),
+		locationOut:         unsafe.Pointer(unsafe.SliceData(locationOut)),
+	}
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
 // Memcpy3DWithAttributesAsync calls cuMemcpy3DWithAttributesAsync, which exists since CUDA 13.2.
@@ -17735,6 +18431,41 @@ func (t *Table) MulticastBindMemV2(at At, mcHandle MemGenericAllocationHandle, d
 	return t.call14(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
+// StreamBeginCaptureToCig calls cuStreamBeginCaptureToCig, which exists since CUDA 13.2.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) StreamBeginCaptureToCig(at At, hStream Stream, streamCigCaptureParams StreamCigCaptureParams) (res Result) {
+	if at.NoWait {
+		t.mayWait(symStreamBeginCaptureToCig)
+	}
+	if t.soft != nil {
+		if t.version < 13020 {
+			res = missing(symStreamBeginCaptureToCig)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().StreamBeginCaptureToCig(th, hStream, streamCigCaptureParams))
+	}
+	fn := t.procs[symStreamBeginCaptureToCig].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamBeginCaptureToCig); fn == 0 {
+			return
+		}
+	}
+	f := struct {
+		fn, r                  uintptr
+		hStream                uintptr
+		streamCigCaptureParams unsafe.Pointer
+		_                      [4]uintptr
+		a1                     StreamCigCaptureParams
+	}{fn: fn, hStream: uintptr(hStream), a1: streamCigCaptureParams}
+	f.streamCigCaptureParams = unsafe.Pointer(&f.a1)
+	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+}
+
 // StreamBeginRecaptureToGraph calls cuStreamBeginRecaptureToGraph, which exists since CUDA 13.3.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
@@ -17778,6 +18509,33 @@ func (t *Table) StreamBeginRecaptureToGraph(at At, hStream Stream, mode int32, h
 	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
 }
 
+// StreamEndCaptureToCig calls cuStreamEndCaptureToCig, which exists since CUDA 13.2.
+//
+// Unverified: the prototype is from public sources, and no driver was called so far.
+func (t *Table) StreamEndCaptureToCig(at At, hStream Stream) (res Result) {
+	if at.NoWait {
+		t.mayWait(symStreamEndCaptureToCig)
+	}
+	if t.soft != nil {
+		if t.version < 13020 {
+			res = missing(symStreamEndCaptureToCig)
+			return
+		}
+		var th *Thread
+		if th, res = t.enter(at); res != ResultSuccess {
+			return
+		}
+		return t.leave(at, th, t.software().StreamEndCaptureToCig(th, hStream))
+	}
+	fn := t.procs[symStreamEndCaptureToCig].Load()
+	if fn == 0 {
+		if fn, res = t.resolve(symStreamEndCaptureToCig); fn == 0 {
+			return
+		}
+	}
+	return t.call1(at, ccall.Blocking, fn, uintptr(hStream))
+}
+
 // StreamGetDevResource calls cuStreamGetDevResource, which exists since CUDA 13.1.
 //
 // Unverified: the prototype is from public sources, and no driver was called so far.
@@ -17803,15 +18561,15 @@ func (t *Table) StreamGetDevResource(at At, hStream Stream, typ int32) (resource
 			return
 		}
 	}
-	f := struct {
+	f := ccall.Heap(&struct {
 		fn, r    uintptr
 		hStream  uintptr
 		resource unsafe.Pointer
 		typ      uintptr
 		_        [3]uintptr
 		v0       DevResource
-	}{fn: fn, hStream: uintptr(hStream), typ: uintptr(uint32(typ))}
+	}{fn: fn, hStream: uintptr(hStream), typ: uintptr(uint32(typ))})
 	f.resource = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
 	return f.v0, res
 }

@@ -146,9 +146,10 @@ const (
 
 // The constants of CUclusterSchedulingPolicy.
 const (
-	CU_CLUSTER_SCHEDULING_POLICY_DEFAULT        = 0x0
-	CU_CLUSTER_SCHEDULING_POLICY_SPREAD         = 0x1
-	CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING = 0x2
+	CU_CLUSTER_SCHEDULING_POLICY_DEFAULT              = 0x0
+	CU_CLUSTER_SCHEDULING_POLICY_SPREAD               = 0x1
+	CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING       = 0x2
+	CU_CLUSTER_SCHEDULING_POLICY_RUBIN_DSMEM_LOCALITY = 0x3 // unverified
 )
 
 // The constants of CUcoredumpSettings.
@@ -369,6 +370,8 @@ const (
 	CU_DEVICE_ATTRIBUTE_LOCALITY_DOMAIN_COUNT                                     = 0x95 // unverified
 	CU_DEVICE_ATTRIBUTE_MAX_OVERSIZED_SHARED_MEMORY_PER_BLOCK                     = 0x96 // unverified
 	CU_DEVICE_ATTRIBUTE_LOCALITY_DOMAIN_MULTIPROCESSOR_COUNT                      = 0x9d // unverified
+	CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_SUPPORTED_HANDLE_TYPES                   = 0x9e // unverified
+	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_LOCALIZED_MEMORY_SUPPORTED           = 0xa1 // unverified
 )
 
 // The constants of CUdriverProcAddressQueryResult.
@@ -490,6 +493,7 @@ const (
 	CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE = 0xf
 	CU_FUNC_ATTRIBUTE_MAX                                  = 0x10
 	CU_FUNC_ATTRIBUTE_DEVICE_NODE_UPDATE_SUPPORTED         = 0x10 // unverified
+	CU_FUNC_ATTRIBUTE_SHARED_MEMORY_MODE                   = 0x11 // unverified
 )
 
 // The constants of CUgraphChildGraphNodeOwnership.
@@ -700,6 +704,7 @@ const (
 	CU_LIMIT_CIG_ENABLED                      = 0x8
 	CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED       = 0x9
 	CU_LIMIT_MAX                              = 0xa
+	CU_LIMIT_PER_BLOCK_MEMORY_SIZE            = 0xa // unverified
 )
 
 // The constants of CUmemAccess_flags.
@@ -756,14 +761,15 @@ const (
 
 // The constants of CUmemLocationType.
 const (
-	CU_MEM_LOCATION_TYPE_INVALID           = 0x0
-	CU_MEM_LOCATION_TYPE_NONE              = 0x0
-	CU_MEM_LOCATION_TYPE_DEVICE            = 0x1
-	CU_MEM_LOCATION_TYPE_HOST              = 0x2
-	CU_MEM_LOCATION_TYPE_HOST_NUMA         = 0x3
-	CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT = 0x4
-	CU_MEM_LOCATION_TYPE_MAX               = 0x7fffffff
-	CU_MEM_LOCATION_TYPE_INVISIBLE         = 0x5 // unverified
+	CU_MEM_LOCATION_TYPE_INVALID                = 0x0
+	CU_MEM_LOCATION_TYPE_NONE                   = 0x0
+	CU_MEM_LOCATION_TYPE_DEVICE                 = 0x1
+	CU_MEM_LOCATION_TYPE_HOST                   = 0x2
+	CU_MEM_LOCATION_TYPE_HOST_NUMA              = 0x3
+	CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT      = 0x4
+	CU_MEM_LOCATION_TYPE_MAX                    = 0x7fffffff
+	CU_MEM_LOCATION_TYPE_INVISIBLE              = 0x5 // unverified
+	CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN = 0x6 // unverified
 )
 
 // The constants of CUmemOperationType.
@@ -788,6 +794,7 @@ const (
 	CU_MEMPOOL_ATTR_LOCATION_TYPE                     = 0xc // unverified
 	CU_MEMPOOL_ATTR_MAX_POOL_SIZE                     = 0xd // unverified
 	CU_MEMPOOL_ATTR_HW_DECOMPRESS_ENABLED             = 0xe // unverified
+	CU_MEMPOOL_ATTR_LOCALITY_DOMAIN_ID                = 0xf // unverified
 )
 
 // The constants of CUmemRangeHandleType.
@@ -877,6 +884,7 @@ const (
 	CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR          = 0x13
 	CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID            = 0x14
 	CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE   = 0x15
+	CU_POINTER_ATTRIBUTE_LOCALITY_DOMAIN_ORDINAL    = 0x16 // unverified
 )
 
 // The constants of CUprocessState.
@@ -1079,8 +1087,9 @@ const (
 
 // The constants of CUdevSmResourceGroup_flags.
 const (
-	CU_DEV_SM_RESOURCE_GROUP_DEFAULT  = 0x0 // unverified
-	CU_DEV_SM_RESOURCE_GROUP_BACKFILL = 0x1 // unverified
+	CU_DEV_SM_RESOURCE_GROUP_DEFAULT            = 0x0 // unverified
+	CU_DEV_SM_RESOURCE_GROUP_BACKFILL           = 0x1 // unverified
+	CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID = 0x2 // unverified
 )
 
 // The constants of CUdevWorkqueueConfigScope.
@@ -1130,10 +1139,11 @@ const (
 
 // The constants of CUsharedMemoryMode.
 const (
-	CU_SHARED_MEMORY_MODE_DEFAULT                       = 0x0 // unverified
-	CU_SHARED_MEMORY_MODE_REQUIRE_PORTABLE              = 0x1 // unverified
-	CU_SHARED_MEMORY_MODE_ALLOW_NON_PORTABLE            = 0x2 // unverified
-	CU_SHARED_MEMORY_MODE_ALLOW_OVERSIZED_SHARED_MEMORY = 0x3 // unverified
+	CU_SHARED_MEMORY_MODE_DEFAULT                        = 0x0 // unverified
+	CU_SHARED_MEMORY_MODE_REQUIRE_PORTABLE               = 0x1 // unverified
+	CU_SHARED_MEMORY_MODE_ALLOW_NON_PORTABLE             = 0x2 // unverified
+	CU_SHARED_MEMORY_MODE_ALLOW_OVERSIZED_SHARED_MEMORY  = 0x3 // unverified
+	CU_SHARED_MEMORY_MODE_PREFER_OVERSIZED_SHARED_MEMORY = 0x4 // unverified
 )
 
 // The constants of CUstreamAtomicReductionDataType.
@@ -1147,4 +1157,17 @@ const (
 	CU_STREAM_ATOMIC_REDUCTION_OP_ADD = 0x0 // unverified
 	CU_STREAM_ATOMIC_REDUCTION_OP_AND = 0x5 // unverified
 	CU_STREAM_ATOMIC_REDUCTION_OP_OR  = 0x6 // unverified
+)
+
+// The constants of CUcliqueType.
+const (
+	CU_CLIQUE_TYPE_UNICAST_POINTER            = 0x0 // unverified
+	CU_CLIQUE_TYPE_MULTICAST_POINTER          = 0x1 // unverified
+	CU_CLIQUE_TYPE_UNICAST_LOGICAL_ENDPOINT   = 0x2 // unverified
+	CU_CLIQUE_TYPE_MULTICAST_LOGICAL_ENDPOINT = 0x3 // unverified
+)
+
+// The constants of CUstreamCigDataType.
+const (
+	STREAM_CIG_DATA_TYPE_D3D12_COMMAND_LIST = 0x1 // unverified
 )

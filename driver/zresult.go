@@ -28,6 +28,10 @@ const (
 	ResultCallRequiresNewerDriver Result = 36
 	// ResultDeviceUnavailable is CUDA_ERROR_DEVICE_UNAVAILABLE: CUDA-capable device(s) is/are busy or unavailable.
 	ResultDeviceUnavailable Result = 46
+	// ResultMulticastResourceFull is CUDA_ERROR_MULTICAST_RESOURCE_FULL: no hardware resource is left to bind memory to a multicast object.
+	//
+	// Unverified: it is newer than the drivers that this package was tested with.
+	ResultMulticastResourceFull Result = 47
 	// ResultNoDevice is CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected.
 	ResultNoDevice Result = 100
 	// ResultInvalidDevice is CUDA_ERROR_INVALID_DEVICE: invalid device ordinal.
@@ -84,6 +88,10 @@ const (
 	ResultUnsupportedDevsideSync Result = 225
 	// ResultContained is CUDA_ERROR_CONTAINED: Invalid access of peer GPU memory over nvlink or a hardware error.
 	ResultContained Result = 226
+	// ResultInsufficientLoaderVersion is CUDA_ERROR_INSUFFICIENT_LOADER_VERSION: the loader is too old for the fat binary.
+	//
+	// Unverified: it is newer than the drivers that this package was tested with.
+	ResultInsufficientLoaderVersion Result = 227
 	// ResultInvalidSource is CUDA_ERROR_INVALID_SOURCE: device kernel image is invalid.
 	ResultInvalidSource Result = 300
 	// ResultFileNotFound is CUDA_ERROR_FILE_NOT_FOUND: file not found.
@@ -212,6 +220,10 @@ const (
 	//
 	// Unverified: it is newer than the drivers that this package was tested with.
 	ResultGraphRecaptureFailure Result = 918
+	// ResultFabricNotReady is CUDA_ERROR_FABRIC_NOT_READY: the fabric is not ready.
+	//
+	// Unverified: it is newer than the drivers that this package was tested with.
+	ResultFabricNotReady Result = 919
 	// ResultUnknown is CUDA_ERROR_UNKNOWN: unknown error.
 	ResultUnknown Result = 999
 )
@@ -230,6 +242,7 @@ const resultTable = "" +
 	"\x00\x22\x17\x1d" + "CUDA_ERROR_STUB_LIBRARY" + "CUDA driver is a stub library" +
 	"\x00\x24\x25\x36" + "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER" + "API call is not supported in the installed CUDA driver" +
 	"\x00\x2e\x1d\x31" + "CUDA_ERROR_DEVICE_UNAVAILABLE" + "CUDA-capable device(s) is/are busy or unavailable" +
+	"\x00\x2f\x22\x41" + "CUDA_ERROR_MULTICAST_RESOURCE_FULL" + "no hardware resource is left to bind memory to a multicast object" +
 	"\x00\x64\x14\x22" + "CUDA_ERROR_NO_DEVICE" + "no CUDA-capable device is detected" +
 	"\x00\x65\x19\x16" + "CUDA_ERROR_INVALID_DEVICE" + "invalid device ordinal" +
 	"\x00\x66\x1e\x26" + "CUDA_ERROR_DEVICE_NOT_LICENSED" + "device doesn't have valid Grid license" +
@@ -258,6 +271,7 @@ const resultTable = "" +
 	"\x00\xe0\x24\x30" + "CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY" + "the provided execution affinity is not supported" +
 	"\x00\xe1\x23\x43" + "CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC" + "the provided PTX contains unsupported call to cudaDeviceSynchronize" +
 	"\x00\xe2\x14\x41" + "CUDA_ERROR_CONTAINED" + "Invalid access of peer GPU memory over nvlink or a hardware error" +
+	"\x00\xe3\x26\x28" + "CUDA_ERROR_INSUFFICIENT_LOADER_VERSION" + "the loader is too old for the fat binary" +
 	"\x01\x2c\x19\x1e" + "CUDA_ERROR_INVALID_SOURCE" + "device kernel image is invalid" +
 	"\x01\x2d\x19\x0e" + "CUDA_ERROR_FILE_NOT_FOUND" + "file not found" +
 	"\x01\x2e\x29\x1e" + "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND" + "shared object symbol not found" +
@@ -320,6 +334,7 @@ const resultTable = "" +
 	"\x03\x94\x17\x32" + "CUDA_ERROR_KEY_ROTATION" + "an error happened during the key rotation sequence" +
 	"\x03\x95\x1a\x34" + "CUDA_ERROR_STREAM_DETACHED" + "operation not permitted on a stream that is detached" +
 	"\x03\x96\x22\x2d" + "CUDA_ERROR_GRAPH_RECAPTURE_FAILURE" + "the recapture of a graph failed and has ended" +
+	"\x03\x97\x1b\x17" + "CUDA_ERROR_FABRIC_NOT_READY" + "the fabric is not ready" +
 	"\x03\xe7\x12\x0d" + "CUDA_ERROR_UNKNOWN" + "unknown error"
 
 // isSticky reports whether a result leaves the process unable to use CUDA.

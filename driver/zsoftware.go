@@ -1480,11 +1480,23 @@ type Software interface {
 	// CoredumpRegisterStartCallback is cuCoredumpRegisterStartCallback.
 	CoredumpRegisterStartCallback(th *Thread, callback uintptr, userData HostPtr) (callbackOut CoredumpCallbackHandle, res Result)
 
+	// DeviceGetCliqueCount is cuDeviceGetCliqueCount.
+	DeviceGetCliqueCount(th *Thread, dev Device) (count uint64, res Result)
+
+	// DeviceGetCliqueInfo is cuDeviceGetCliqueInfo.
+	DeviceGetCliqueInfo(th *Thread, cliqueInfo []CliqueInfo, dev Device) (count uint64, res Result)
+
+	// DeviceGetFabricClusterUuid is cuDeviceGetFabricClusterUuid.
+	DeviceGetFabricClusterUuid(th *Thread, dev Device) (uuid UUID, res Result)
+
 	// DevSmResourceSplit is cuDevSmResourceSplit.
 	DevSmResourceSplit(th *Thread, result []DevResource, input DevResource, flags uint32, groupParams []DevSmResourceGroupParams) (remainder DevResource, res Result)
 
 	// FuncGetParamCount is cuFuncGetParamCount.
 	FuncGetParamCount(th *Thread, function Function) (paramCount uint64, res Result)
+
+	// GraphAddNodeV3 is cuGraphAddNode_v3.
+	GraphAddNodeV3(th *Thread, hGraph Graph, dependencies []GraphNode, dependencyData []GraphEdgeData, nodeParams GraphNodeParams) (phGraphNode GraphNode, nodeParamsOut GraphNodeParams, res Result)
 
 	// GraphExecGetId is cuGraphExecGetId.
 	GraphExecGetId(th *Thread, hGraphExec GraphExec) (graphId uint32, res Result)
@@ -1504,11 +1516,53 @@ type Software interface {
 	// GraphNodeGetToolsId is cuGraphNodeGetToolsId.
 	GraphNodeGetToolsId(th *Thread, hNode GraphNode) (toolsNodeId uint64, res Result)
 
+	// GraphNodeSetParamsV2 is cuGraphNodeSetParams_v2.
+	GraphNodeSetParamsV2(th *Thread, hNode GraphNode, nodeParams GraphNodeParams) (res Result)
+
 	// KernelGetParamCount is cuKernelGetParamCount.
 	KernelGetParamCount(th *Thread, kernel Kernel) (paramCount uint64, res Result)
 
 	// LaunchHostFuncV2 is cuLaunchHostFunc_v2.
 	LaunchHostFuncV2(th *Thread, hStream Stream, callback Callback, syncMode uint32) (res Result)
+
+	// LogicalEndpointAddDevice is cuLogicalEndpointAddDevice.
+	LogicalEndpointAddDevice(th *Thread, leId LogicalEndpointID, dev Device) (res Result)
+
+	// LogicalEndpointBindAddr is cuLogicalEndpointBindAddr.
+	LogicalEndpointBindAddr(th *Thread, leId LogicalEndpointID, dev Device, offset uint64, ptr HostPtr, size uint64, flags uint64) (res Result)
+
+	// LogicalEndpointBindMem is cuLogicalEndpointBindMem.
+	LogicalEndpointBindMem(th *Thread, leId LogicalEndpointID, dev Device, offset uint64, memHandle MemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) (res Result)
+
+	// LogicalEndpointCreate is cuLogicalEndpointCreate.
+	LogicalEndpointCreate(th *Thread, leId LogicalEndpointID, prop LogicalEndpointProp) (res Result)
+
+	// LogicalEndpointDestroy is cuLogicalEndpointDestroy.
+	LogicalEndpointDestroy(th *Thread, leId LogicalEndpointID) (res Result)
+
+	// LogicalEndpointExport is cuLogicalEndpointExport.
+	LogicalEndpointExport(th *Thread, leId LogicalEndpointID, handleType int32) (handle ShareableHandle, res Result)
+
+	// LogicalEndpointGetLimits is cuLogicalEndpointGetLimits.
+	LogicalEndpointGetLimits(th *Thread, prop LogicalEndpointProp) (bindAlignment uint64, maxSize uint64, res Result)
+
+	// LogicalEndpointIdRelease is cuLogicalEndpointIdRelease.
+	LogicalEndpointIdRelease(th *Thread, baseLeId LogicalEndpointID, count uint32) (res Result)
+
+	// LogicalEndpointIdReserve is cuLogicalEndpointIdReserve.
+	LogicalEndpointIdReserve(th *Thread, count uint32) (baseLeId LogicalEndpointID, res Result)
+
+	// LogicalEndpointImport is cuLogicalEndpointImport.
+	LogicalEndpointImport(th *Thread, leId LogicalEndpointID, handle ShareableHandle, handleType int32) (res Result)
+
+	// LogicalEndpointQuery is cuLogicalEndpointQuery.
+	LogicalEndpointQuery(th *Thread, leId LogicalEndpointID, count uint32) (queryStatus int32, res Result)
+
+	// LogicalEndpointUnbind is cuLogicalEndpointUnbind.
+	LogicalEndpointUnbind(th *Thread, leId LogicalEndpointID, dev Device, offset uint64, size uint64) (res Result)
+
+	// MemGetLocationInfo is cuMemGetLocationInfo.
+	MemGetLocationInfo(th *Thread, ptr DevicePtr, size uint64, summaryGranularity uint64, samplingGranularity uint64, locationOut []MemLocation) (res Result)
 
 	// Memcpy3DWithAttributesAsync is cuMemcpy3DWithAttributesAsync.
 	Memcpy3DWithAttributesAsync(th *Thread, op Memcpy3DBatchOp, flags uint64, hStream Stream) (res Result)
@@ -1522,8 +1576,14 @@ type Software interface {
 	// MulticastBindMemV2 is cuMulticastBindMem_v2.
 	MulticastBindMemV2(th *Thread, mcHandle MemGenericAllocationHandle, dev Device, mcOffset uint64, memHandle MemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) (res Result)
 
+	// StreamBeginCaptureToCig is cuStreamBeginCaptureToCig.
+	StreamBeginCaptureToCig(th *Thread, hStream Stream, streamCigCaptureParams StreamCigCaptureParams) (res Result)
+
 	// StreamBeginRecaptureToGraph is cuStreamBeginRecaptureToGraph.
 	StreamBeginRecaptureToGraph(th *Thread, hStream Stream, mode int32, hGraph Graph, callbackFunc uintptr, userData HostPtr) (res Result)
+
+	// StreamEndCaptureToCig is cuStreamEndCaptureToCig.
+	StreamEndCaptureToCig(th *Thread, hStream Stream) (res Result)
 
 	// StreamGetDevResource is cuStreamGetDevResource.
 	StreamGetDevResource(th *Thread, hStream Stream, typ int32) (resource DevResource, res Result)

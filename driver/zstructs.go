@@ -144,8 +144,12 @@ type BatchMemOpNodeParamsV2 struct {
 }
 
 // CheckpointCheckpointArgs is a CUcheckpointCheckpointArgs.
+//
+// Unverified: newer releases have the marked fields, as public sources say. Leave them zero for
+// older drivers.
 type CheckpointCheckpointArgs struct {
-	Reserved [8]uint64
+	CustomStorageInfoOut unsafe.Pointer // unverified
+	Reserved             [56]byte       // unverified
 }
 
 // CheckpointCustomStorageInfo is a CUcheckpointCustomStorageInfo.
@@ -180,11 +184,15 @@ type CheckpointLockArgs struct {
 }
 
 // CheckpointRestoreArgs is a CUcheckpointRestoreArgs.
+//
+// Unverified: newer releases have the marked fields, as public sources say. Leave them zero for
+// older drivers.
 type CheckpointRestoreArgs struct {
-	GpuPairs      *CheckpointGpuPair
-	GpuPairsCount uint32
-	Reserved      [44]byte
-	Reserved1     uint64
+	GpuPairs             *CheckpointGpuPair
+	GpuPairsCount        uint32
+	Padding0             uint32         // unverified
+	CustomStorageInfoOut unsafe.Pointer // unverified
+	Reserved             [40]byte       // unverified
 }
 
 // CheckpointUnlockArgs is a CUcheckpointUnlockArgs.
@@ -196,6 +204,14 @@ type CheckpointUnlockArgs struct {
 type ChildGraphNodeParams struct {
 	Graph     Graph
 	Ownership int32
+}
+
+// CliqueInfo is a CUcliqueInfo.
+//
+// Unverified: the layout is from public sources, and no header has confirmed it.
+type CliqueInfo struct {
+	Type int32
+	ID   uint32
 }
 
 // ConditionalNodeParams is a CUDA_CONDITIONAL_NODE_PARAMS.
@@ -220,6 +236,18 @@ type CtxCreateParams struct {
 	CigParams             *CtxCigParam
 }
 
+// DevSmResource is a CUdevSmResource.
+//
+// Unverified: newer releases have the marked fields, as public sources say. Leave them zero for
+// older drivers.
+type DevSmResource struct {
+	SmCount                uint32
+	MinSmPartitionSize     uint32
+	SmCoscheduledAlignment uint32
+	Flags                  uint32 // unverified
+	LocalityDomainId       uint32 // unverified
+}
+
 // DevSmResourceGroupParams is a CU_DEV_SM_RESOURCE_GROUP_PARAMS.
 //
 // Unverified: the layout is from public sources, and no header has confirmed it.
@@ -228,7 +256,8 @@ type DevSmResourceGroupParams struct {
 	CoscheduledSmCount          uint32
 	PreferredCoscheduledSmCount uint32
 	Flags                       uint32
-	Reserved                    [12]uint32
+	LocalityDomainId            uint32
+	Reserved                    [11]uint32
 }
 
 // DevWorkqueueConfigResource is a CUdevWorkqueueConfigResource.
@@ -238,6 +267,13 @@ type DevWorkqueueConfigResource struct {
 	Device             Device
 	WqConcurrencyLimit uint32
 	SharingScope       int32
+}
+
+// DevWorkqueueResource is a CUdevWorkqueueResource.
+//
+// Unverified: the layout is from public sources, and no header has confirmed it.
+type DevWorkqueueResource struct {
+	Reserved [40]uint8
 }
 
 // Devprop is a CUdevprop_v1.
@@ -255,9 +291,22 @@ type Devprop struct {
 }
 
 // EventRecordNodeParams is a CUDA_EVENT_RECORD_NODE_PARAMS.
+//
+// Unverified: newer releases have the marked fields, as public sources say. Leave them zero for
+// older drivers.
 type EventRecordNodeParams struct {
-	Event Event
+	Event                      Event
+	EventRecordNodeParamsUnion // unverified
 }
+
+// EventRecordNodeParamsUnion is the union CUDA_EVENT_RECORD_NODE_PARAMS._.
+type EventRecordNodeParamsUnion [1]uint64
+
+// Ctx returns the member ctx.
+func (u *EventRecordNodeParamsUnion) Ctx() *Context { return (*Context)(unsafe.Pointer(u)) }
+
+// GCtx returns the member gCtx.
+func (u *EventRecordNodeParamsUnion) GCtx() *GreenCtx { return (*GreenCtx)(unsafe.Pointer(u)) }
 
 // EventWaitNodeParams is a CUDA_EVENT_WAIT_NODE_PARAMS.
 type EventWaitNodeParams struct {
@@ -291,11 +340,24 @@ type ExtSemSignalNodeParams struct {
 }
 
 // ExtSemSignalNodeParamsV2 is a CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2.
+//
+// Unverified: newer releases have the marked fields, as public sources say. Leave them zero for
+// older drivers.
 type ExtSemSignalNodeParamsV2 struct {
-	ExtSemArray *ExternalSemaphore
-	ParamsArray *ExternalSemaphoreSignalParams
-	NumExtSems  uint32
+	ExtSemArray                   *ExternalSemaphore
+	ParamsArray                   *ExternalSemaphoreSignalParams
+	NumExtSems                    uint32
+	ExtSemSignalNodeParamsV2Union // unverified
 }
+
+// ExtSemSignalNodeParamsV2Union is the union CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2._.
+type ExtSemSignalNodeParamsV2Union [1]uint64
+
+// Ctx returns the member ctx.
+func (u *ExtSemSignalNodeParamsV2Union) Ctx() *Context { return (*Context)(unsafe.Pointer(u)) }
+
+// GCtx returns the member gCtx.
+func (u *ExtSemSignalNodeParamsV2Union) GCtx() *GreenCtx { return (*GreenCtx)(unsafe.Pointer(u)) }
 
 // ExtSemWaitNodeParams is a CUDA_EXT_SEM_WAIT_NODE_PARAMS_v1.
 type ExtSemWaitNodeParams struct {
@@ -305,11 +367,24 @@ type ExtSemWaitNodeParams struct {
 }
 
 // ExtSemWaitNodeParamsV2 is a CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2.
+//
+// Unverified: newer releases have the marked fields, as public sources say. Leave them zero for
+// older drivers.
 type ExtSemWaitNodeParamsV2 struct {
-	ExtSemArray *ExternalSemaphore
-	ParamsArray *ExternalSemaphoreWaitParams
-	NumExtSems  uint32
+	ExtSemArray                 *ExternalSemaphore
+	ParamsArray                 *ExternalSemaphoreWaitParams
+	NumExtSems                  uint32
+	ExtSemWaitNodeParamsV2Union // unverified
 }
+
+// ExtSemWaitNodeParamsV2Union is the union CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2._.
+type ExtSemWaitNodeParamsV2Union [1]uint64
+
+// Ctx returns the member ctx.
+func (u *ExtSemWaitNodeParamsV2Union) Ctx() *Context { return (*Context)(unsafe.Pointer(u)) }
+
+// GCtx returns the member gCtx.
+func (u *ExtSemWaitNodeParamsV2Union) GCtx() *GreenCtx { return (*GreenCtx)(unsafe.Pointer(u)) }
 
 // Extent3D is a CUextent3D_v1.
 type Extent3D struct {
@@ -581,10 +656,24 @@ type HostNodeParams struct {
 }
 
 // HostNodeParamsV2 is a CUDA_HOST_NODE_PARAMS_v2.
+//
+// Unverified: newer releases have the marked fields, as public sources say. Leave them zero for
+// older drivers.
 type HostNodeParamsV2 struct {
-	Fn       uintptr
-	UserData HostPtr
+	Fn                    uintptr
+	UserData              HostPtr
+	SyncMode              uint32 // unverified
+	HostNodeParamsV2Union        // unverified
 }
+
+// HostNodeParamsV2Union is the union CUDA_HOST_NODE_PARAMS_v2._.
+type HostNodeParamsV2Union [1]uint64
+
+// Ctx returns the member ctx.
+func (u *HostNodeParamsV2Union) Ctx() *Context { return (*Context)(unsafe.Pointer(u)) }
+
+// GCtx returns the member gCtx.
+func (u *HostNodeParamsV2Union) GCtx() *GreenCtx { return (*GreenCtx)(unsafe.Pointer(u)) }
 
 // KernelNodeParams is a CUDA_KERNEL_NODE_PARAMS_v2.
 type KernelNodeParams struct {
@@ -652,6 +741,40 @@ type LaunchParams struct {
 	KernelParams   unsafe.Pointer
 }
 
+// LogicalEndpointProp is a CUlogicalEndpointProp.
+//
+// Unverified: the layout is from public sources, and no header has confirmed it.
+type LogicalEndpointProp struct {
+	Type int32
+	LogicalEndpointPropUnion
+	Size           uint64
+	IpcHandleTypes uint32
+	Flags          uint32
+}
+
+// LogicalEndpointPropMulticast is the member CUlogicalEndpointProp.multicast.
+type LogicalEndpointPropMulticast struct {
+	NumDevices uint32
+}
+
+// LogicalEndpointPropUnicast is the member CUlogicalEndpointProp.unicast.
+type LogicalEndpointPropUnicast struct {
+	Device Device
+}
+
+// LogicalEndpointPropUnion is the union CUlogicalEndpointProp._.
+type LogicalEndpointPropUnion [1]uint32
+
+// Unicast returns the member unicast.
+func (u *LogicalEndpointPropUnion) Unicast() *LogicalEndpointPropUnicast {
+	return (*LogicalEndpointPropUnicast)(unsafe.Pointer(u))
+}
+
+// Multicast returns the member multicast.
+func (u *LogicalEndpointPropUnion) Multicast() *LogicalEndpointPropMulticast {
+	return (*LogicalEndpointPropMulticast)(unsafe.Pointer(u))
+}
+
 // MemAccessDesc is a CUmemAccessDesc_v1.
 type MemAccessDesc struct {
 	Location MemLocation
@@ -716,6 +839,9 @@ type MemLocation struct {
 }
 
 // MemPoolProps is a CUmemPoolProps_v1.
+//
+// Unverified: newer releases have the marked fields, as public sources say. Leave them zero for
+// older drivers.
 type MemPoolProps struct {
 	AllocType               int32
 	HandleTypes             int32
@@ -723,7 +849,8 @@ type MemPoolProps struct {
 	Win32SecurityAttributes HostPtr
 	MaxSize                 uint64
 	Usage                   uint16
-	Reserved                [54]uint8
+	GpuDirectRDMACapable    uint8     // unverified
+	Reserved                [53]uint8 // unverified
 }
 
 // Memcpy2D is a CUDA_MEMCPY2D_v2.
@@ -1007,6 +1134,26 @@ func (u *StreamBatchMemOpParams) MemoryBarrier() *StreamMemOpMemoryBarrierParams
 
 // Pad returns the member pad.
 func (u *StreamBatchMemOpParams) Pad() *[6]uint64 { return (*[6]uint64)(unsafe.Pointer(u)) }
+
+// AtomicReduction returns the member atomicReduction.
+func (u *StreamBatchMemOpParams) AtomicReduction() *StreamMemOpAtomicReductionParams {
+	return (*StreamMemOpAtomicReductionParams)(unsafe.Pointer(u))
+}
+
+// StreamCigCaptureParams is a CUstreamCigCaptureParams.
+//
+// Unverified: the layout is from public sources, and no header has confirmed it.
+type StreamCigCaptureParams struct {
+	StreamCigParams *StreamCigParam
+}
+
+// StreamCigParam is a CUstreamCigParam.
+//
+// Unverified: the layout is from public sources, and no header has confirmed it.
+type StreamCigParam struct {
+	StreamSharedDataType int32
+	StreamSharedData     HostPtr
+}
 
 // StreamMemOpAtomicReductionParams is a CUstreamMemOpAtomicReductionParams_st.
 //

@@ -70,445 +70,465 @@ const (
 	symDeviceGet                                          Symbol = 71
 	symDeviceGetAttribute                                 Symbol = 72
 	symDeviceGetByPCIBusId                                Symbol = 73
-	symDeviceGetCount                                     Symbol = 74
-	symDeviceGetDefaultMemPool                            Symbol = 75
-	symDeviceGetDevResource                               Symbol = 76
-	symDeviceGetExecAffinitySupport                       Symbol = 77
-	symDeviceGetGraphMemAttribute                         Symbol = 78
-	symDeviceGetHostAtomicCapabilities                    Symbol = 79
-	symDeviceGetLuid                                      Symbol = 80
-	symDeviceGetMemPool                                   Symbol = 81
-	symDeviceGetName                                      Symbol = 82
-	symDeviceGetNvSciSyncAttributes                       Symbol = 83
-	symDeviceGetP2PAtomicCapabilities                     Symbol = 84
-	symDeviceGetP2PAttribute                              Symbol = 85
-	symDeviceGetPCIBusId                                  Symbol = 86
-	symDeviceGetProperties                                Symbol = 87
-	symDeviceGetTexture1DLinearMaxWidth                   Symbol = 88
-	symDeviceGetUuid                                      Symbol = 89
-	symDeviceGetUuid_v2                                   Symbol = 90
-	symDeviceGraphMemTrim                                 Symbol = 91
-	symDevicePrimaryCtxGetState                           Symbol = 92
-	symDevicePrimaryCtxRelease_v2                         Symbol = 94
-	symDevicePrimaryCtxReset_v2                           Symbol = 96
-	symDevicePrimaryCtxRetain                             Symbol = 97
-	symDevicePrimaryCtxSetFlags_v2                        Symbol = 99
-	symDeviceRegisterAsyncNotification                    Symbol = 100
-	symDeviceSetGraphMemAttribute                         Symbol = 101
-	symDeviceSetMemPool                                   Symbol = 102
-	symDeviceTotalMem_v2                                  Symbol = 104
-	symDeviceUnregisterAsyncNotification                  Symbol = 105
-	symDriverGetVersion                                   Symbol = 106
-	symEventCreate                                        Symbol = 107
-	symEventDestroy_v2                                    Symbol = 109
-	symEventElapsedTime                                   Symbol = 110
-	symEventElapsedTime_v2                                Symbol = 111
-	symEventQuery                                         Symbol = 112
-	symEventRecord                                        Symbol = 113
-	symEventRecordWithFlags                               Symbol = 114
-	symEventSynchronize                                   Symbol = 117
-	symExternalMemoryGetMappedBuffer                      Symbol = 118
-	symExternalMemoryGetMappedMipmappedArray              Symbol = 119
-	symFlushGPUDirectRDMAWrites                           Symbol = 120
-	symFuncGetAttribute                                   Symbol = 121
-	symFuncGetModule                                      Symbol = 122
-	symFuncGetName                                        Symbol = 123
-	symFuncGetParamCount                                  Symbol = 124
-	symFuncGetParamInfo                                   Symbol = 125
-	symFuncIsLoaded                                       Symbol = 126
-	symFuncLoad                                           Symbol = 127
-	symFuncSetAttribute                                   Symbol = 128
-	symFuncSetBlockShape                                  Symbol = 129
-	symFuncSetCacheConfig                                 Symbol = 130
-	symFuncSetSharedMemConfig                             Symbol = 131
-	symFuncSetSharedSize                                  Symbol = 132
-	symGetErrorName                                       Symbol = 133
-	symGetErrorString                                     Symbol = 134
-	symGetExportTable                                     Symbol = 135
-	symGetProcAddress                                     Symbol = 136
-	symGetProcAddress_v2                                  Symbol = 137
-	symGraphAddBatchMemOpNode                             Symbol = 138
-	symGraphAddChildGraphNode                             Symbol = 139
-	symGraphAddDependencies                               Symbol = 140
-	symGraphAddDependencies_v2                            Symbol = 141
-	symGraphAddEmptyNode                                  Symbol = 142
-	symGraphAddEventRecordNode                            Symbol = 143
-	symGraphAddEventWaitNode                              Symbol = 144
-	symGraphAddExternalSemaphoresSignalNode               Symbol = 145
-	symGraphAddExternalSemaphoresWaitNode                 Symbol = 146
-	symGraphAddHostNode                                   Symbol = 147
-	symGraphAddKernelNode                                 Symbol = 148
-	symGraphAddKernelNode_v2                              Symbol = 149
-	symGraphAddMemAllocNode                               Symbol = 150
-	symGraphAddMemFreeNode                                Symbol = 151
-	symGraphAddMemcpyNode                                 Symbol = 152
-	symGraphAddMemsetNode                                 Symbol = 153
-	symGraphAddNode                                       Symbol = 154
-	symGraphAddNode_v2                                    Symbol = 155
-	symGraphBatchMemOpNodeGetParams                       Symbol = 156
-	symGraphBatchMemOpNodeSetParams                       Symbol = 157
-	symGraphChildGraphNodeGetGraph                        Symbol = 158
-	symGraphClone                                         Symbol = 159
-	symGraphConditionalHandleCreate                       Symbol = 160
-	symGraphCreate                                        Symbol = 161
-	symGraphDebugDotPrint                                 Symbol = 162
-	symGraphDestroy                                       Symbol = 163
-	symGraphDestroyNode                                   Symbol = 164
-	symGraphEventRecordNodeGetEvent                       Symbol = 165
-	symGraphEventRecordNodeSetEvent                       Symbol = 166
-	symGraphEventWaitNodeGetEvent                         Symbol = 167
-	symGraphEventWaitNodeSetEvent                         Symbol = 168
-	symGraphExecBatchMemOpNodeSetParams                   Symbol = 169
-	symGraphExecChildGraphNodeSetParams                   Symbol = 170
-	symGraphExecDestroy                                   Symbol = 171
-	symGraphExecEventRecordNodeSetEvent                   Symbol = 172
-	symGraphExecEventWaitNodeSetEvent                     Symbol = 173
-	symGraphExecExternalSemaphoresSignalNodeSetParams     Symbol = 174
-	symGraphExecExternalSemaphoresWaitNodeSetParams       Symbol = 175
-	symGraphExecGetFlags                                  Symbol = 176
-	symGraphExecGetId                                     Symbol = 177
-	symGraphExecHostNodeSetParams                         Symbol = 178
-	symGraphExecKernelNodeSetParams                       Symbol = 179
-	symGraphExecKernelNodeSetParams_v2                    Symbol = 180
-	symGraphExecMemcpyNodeSetParams                       Symbol = 181
-	symGraphExecMemsetNodeSetParams                       Symbol = 182
-	symGraphExecNodeSetParams                             Symbol = 183
-	symGraphExecUpdate                                    Symbol = 184
-	symGraphExecUpdate_v2                                 Symbol = 185
-	symGraphExternalSemaphoresSignalNodeGetParams         Symbol = 186
-	symGraphExternalSemaphoresSignalNodeSetParams         Symbol = 187
-	symGraphExternalSemaphoresWaitNodeGetParams           Symbol = 188
-	symGraphExternalSemaphoresWaitNodeSetParams           Symbol = 189
-	symGraphGetEdges                                      Symbol = 190
-	symGraphGetEdges_v2                                   Symbol = 191
-	symGraphGetId                                         Symbol = 192
-	symGraphGetNodes                                      Symbol = 193
-	symGraphGetRootNodes                                  Symbol = 194
-	symGraphHostNodeGetParams                             Symbol = 195
-	symGraphHostNodeSetParams                             Symbol = 196
-	symGraphInstantiateWithFlags                          Symbol = 198
-	symGraphInstantiateWithParams                         Symbol = 199
-	symGraphInstantiate_v2                                Symbol = 201
-	symGraphKernelNodeCopyAttributes                      Symbol = 202
-	symGraphKernelNodeGetAttribute                        Symbol = 203
-	symGraphKernelNodeGetParams                           Symbol = 204
-	symGraphKernelNodeGetParams_v2                        Symbol = 205
-	symGraphKernelNodeSetAttribute                        Symbol = 206
-	symGraphKernelNodeSetParams                           Symbol = 207
-	symGraphKernelNodeSetParams_v2                        Symbol = 208
-	symGraphLaunch                                        Symbol = 209
-	symGraphMemAllocNodeGetParams                         Symbol = 211
-	symGraphMemFreeNodeGetParams                          Symbol = 212
-	symGraphMemcpyNodeGetParams                           Symbol = 213
-	symGraphMemcpyNodeSetParams                           Symbol = 214
-	symGraphMemsetNodeGetParams                           Symbol = 215
-	symGraphMemsetNodeSetParams                           Symbol = 216
-	symGraphNodeFindInClone                               Symbol = 217
-	symGraphNodeGetContainingGraph                        Symbol = 218
-	symGraphNodeGetDependencies                           Symbol = 219
-	symGraphNodeGetDependencies_v2                        Symbol = 220
-	symGraphNodeGetDependentNodes                         Symbol = 221
-	symGraphNodeGetDependentNodes_v2                      Symbol = 222
-	symGraphNodeGetEnabled                                Symbol = 223
-	symGraphNodeGetLocalId                                Symbol = 224
-	symGraphNodeGetParams                                 Symbol = 225
-	symGraphNodeGetToolsId                                Symbol = 226
-	symGraphNodeGetType                                   Symbol = 227
-	symGraphNodeSetEnabled                                Symbol = 228
-	symGraphNodeSetParams                                 Symbol = 229
-	symGraphReleaseUserObject                             Symbol = 230
-	symGraphRemoveDependencies                            Symbol = 231
-	symGraphRemoveDependencies_v2                         Symbol = 232
-	symGraphRetainUserObject                              Symbol = 233
-	symGraphUpload                                        Symbol = 234
-	symGraphicsMapResources                               Symbol = 236
-	symGraphicsResourceGetMappedMipmappedArray            Symbol = 238
-	symGraphicsResourceGetMappedPointer_v2                Symbol = 240
-	symGraphicsResourceSetMapFlags_v2                     Symbol = 242
-	symGraphicsSubResourceGetMappedArray                  Symbol = 243
-	symGraphicsUnmapResources                             Symbol = 244
-	symGraphicsUnregisterResource                         Symbol = 246
-	symGreenCtxCreate                                     Symbol = 247
-	symGreenCtxDestroy                                    Symbol = 248
-	symGreenCtxGetDevResource                             Symbol = 249
-	symGreenCtxGetId                                      Symbol = 250
-	symGreenCtxRecordEvent                                Symbol = 251
-	symGreenCtxStreamCreate                               Symbol = 252
-	symGreenCtxWaitEvent                                  Symbol = 253
-	symImportExternalMemory                               Symbol = 254
-	symImportExternalSemaphore                            Symbol = 255
-	symInit                                               Symbol = 256
-	symIpcCloseMemHandle                                  Symbol = 257
-	symIpcGetEventHandle                                  Symbol = 258
-	symIpcGetMemHandle                                    Symbol = 259
-	symIpcOpenEventHandle                                 Symbol = 260
-	symIpcOpenMemHandle_v2                                Symbol = 262
-	symKernelGetAttribute                                 Symbol = 263
-	symKernelGetFunction                                  Symbol = 264
-	symKernelGetLibrary                                   Symbol = 265
-	symKernelGetName                                      Symbol = 266
-	symKernelGetParamCount                                Symbol = 267
-	symKernelGetParamInfo                                 Symbol = 268
-	symKernelSetAttribute                                 Symbol = 269
-	symKernelSetCacheConfig                               Symbol = 270
-	symLaunch                                             Symbol = 271
-	symLaunchCooperativeKernel                            Symbol = 272
-	symLaunchCooperativeKernelMultiDevice                 Symbol = 273
-	symLaunchGrid                                         Symbol = 275
-	symLaunchGridAsync                                    Symbol = 276
-	symLaunchHostFunc                                     Symbol = 277
-	symLaunchHostFunc_v2                                  Symbol = 279
-	symLaunchKernel                                       Symbol = 281
-	symLaunchKernelEx                                     Symbol = 282
-	symLibraryEnumerateKernels                            Symbol = 285
-	symLibraryGetGlobal                                   Symbol = 286
-	symLibraryGetKernel                                   Symbol = 287
-	symLibraryGetKernelCount                              Symbol = 288
-	symLibraryGetManaged                                  Symbol = 289
-	symLibraryGetModule                                   Symbol = 290
-	symLibraryGetUnifiedFunction                          Symbol = 291
-	symLibraryLoadData                                    Symbol = 292
-	symLibraryLoadFromFile                                Symbol = 293
-	symLibraryUnload                                      Symbol = 294
-	symLinkAddData_v2                                     Symbol = 296
-	symLinkAddFile_v2                                     Symbol = 298
-	symLinkComplete                                       Symbol = 299
-	symLinkCreate_v2                                      Symbol = 301
-	symLinkDestroy                                        Symbol = 302
-	symLogsCurrent                                        Symbol = 315
-	symLogsDumpToFile                                     Symbol = 316
-	symLogsDumpToMemory                                   Symbol = 317
-	symLogsRegisterCallback                               Symbol = 318
-	symLogsUnregisterCallback                             Symbol = 319
-	symMemAddressFree                                     Symbol = 320
-	symMemAddressReserve                                  Symbol = 321
-	symMemAdvise                                          Symbol = 322
-	symMemAdvise_v2                                       Symbol = 323
-	symMemAllocAsync                                      Symbol = 325
-	symMemAllocFromPoolAsync                              Symbol = 327
-	symMemAllocHost_v2                                    Symbol = 330
-	symMemAllocManaged                                    Symbol = 331
-	symMemAllocPitch_v2                                   Symbol = 333
-	symMemAlloc_v2                                        Symbol = 334
-	symMemBatchDecompressAsync                            Symbol = 335
-	symMemCreate                                          Symbol = 337
-	symMemDiscardAndPrefetchBatchAsync                    Symbol = 338
-	symMemDiscardBatchAsync                               Symbol = 340
-	symMemExportToShareableHandle                         Symbol = 342
-	symMemFreeAsync                                       Symbol = 344
-	symMemFreeHost                                        Symbol = 346
-	symMemFree_v2                                         Symbol = 347
-	symMemGetAccess                                       Symbol = 348
-	symMemGetAddressRange_v2                              Symbol = 350
-	symMemGetAllocationGranularity                        Symbol = 351
-	symMemGetAllocationPropertiesFromHandle               Symbol = 352
-	symMemGetDefaultMemPool                               Symbol = 353
-	symMemGetHandleForAddressRange                        Symbol = 354
-	symMemGetInfo_v2                                      Symbol = 356
-	symMemGetMemPool                                      Symbol = 357
-	symMemHostAlloc                                       Symbol = 358
-	symMemHostGetDevicePointer_v2                         Symbol = 360
-	symMemHostGetFlags                                    Symbol = 361
-	symMemHostRegister_v2                                 Symbol = 363
-	symMemHostUnregister                                  Symbol = 364
-	symMemImportFromShareableHandle                       Symbol = 365
-	symMemMap                                             Symbol = 366
-	symMemMapArrayAsync                                   Symbol = 367
-	symMemPoolCreate                                      Symbol = 369
-	symMemPoolDestroy                                     Symbol = 370
-	symMemPoolExportPointer                               Symbol = 371
-	symMemPoolExportToShareableHandle                     Symbol = 372
-	symMemPoolGetAccess                                   Symbol = 373
-	symMemPoolGetAttribute                                Symbol = 374
-	symMemPoolImportFromShareableHandle                   Symbol = 375
-	symMemPoolImportPointer                               Symbol = 376
-	symMemPoolSetAccess                                   Symbol = 377
-	symMemPoolSetAttribute                                Symbol = 378
-	symMemPoolTrimTo                                      Symbol = 379
-	symMemPrefetchAsync                                   Symbol = 380
-	symMemPrefetchAsync_v2                                Symbol = 382
-	symMemPrefetchBatchAsync                              Symbol = 384
-	symMemRangeGetAttribute                               Symbol = 386
-	symMemRangeGetAttributes                              Symbol = 387
-	symMemRelease                                         Symbol = 388
-	symMemRetainAllocationHandle                          Symbol = 389
-	symMemSetAccess                                       Symbol = 390
-	symMemSetMemPool                                      Symbol = 391
-	symMemUnmap                                           Symbol = 392
-	symMemcpy                                             Symbol = 393
-	symMemcpy2DAsync_v2                                   Symbol = 396
-	symMemcpy2DUnaligned_v2                               Symbol = 399
-	symMemcpy2D_v2                                        Symbol = 401
-	symMemcpy3DAsync_v2                                   Symbol = 405
-	symMemcpy3DBatchAsync                                 Symbol = 407
-	symMemcpy3DBatchAsync_v2                              Symbol = 409
-	symMemcpy3DPeer                                       Symbol = 411
-	symMemcpy3DPeerAsync                                  Symbol = 412
-	symMemcpy3DWithAttributesAsync                        Symbol = 415
-	symMemcpy3D_v2                                        Symbol = 417
-	symMemcpyAsync                                        Symbol = 419
-	symMemcpyAtoA_v2                                      Symbol = 422
-	symMemcpyAtoD_v2                                      Symbol = 425
-	symMemcpyAtoHAsync_v2                                 Symbol = 429
-	symMemcpyAtoH_v2                                      Symbol = 431
-	symMemcpyBatchAsync                                   Symbol = 433
-	symMemcpyBatchAsync_v2                                Symbol = 435
-	symMemcpyDtoA_v2                                      Symbol = 438
-	symMemcpyDtoDAsync_v2                                 Symbol = 442
-	symMemcpyDtoD_v2                                      Symbol = 444
-	symMemcpyDtoHAsync_v2                                 Symbol = 448
-	symMemcpyDtoH_v2                                      Symbol = 450
-	symMemcpyHtoAAsync_v2                                 Symbol = 454
-	symMemcpyHtoA_v2                                      Symbol = 456
-	symMemcpyHtoDAsync_v2                                 Symbol = 460
-	symMemcpyHtoD_v2                                      Symbol = 462
-	symMemcpyPeer                                         Symbol = 464
-	symMemcpyPeerAsync                                    Symbol = 465
-	symMemcpyWithAttributesAsync                          Symbol = 468
-	symMemsetD16Async                                     Symbol = 472
-	symMemsetD16_v2                                       Symbol = 474
-	symMemsetD2D16Async                                   Symbol = 477
-	symMemsetD2D16_v2                                     Symbol = 479
-	symMemsetD2D32Async                                   Symbol = 482
-	symMemsetD2D32_v2                                     Symbol = 484
-	symMemsetD2D8Async                                    Symbol = 487
-	symMemsetD2D8_v2                                      Symbol = 489
-	symMemsetD32Async                                     Symbol = 492
-	symMemsetD32_v2                                       Symbol = 494
-	symMemsetD8Async                                      Symbol = 497
-	symMemsetD8_v2                                        Symbol = 499
-	symMipmappedArrayCreate                               Symbol = 501
-	symMipmappedArrayDestroy                              Symbol = 502
-	symMipmappedArrayGetLevel                             Symbol = 503
-	symMipmappedArrayGetMemoryRequirements                Symbol = 504
-	symMipmappedArrayGetSparseProperties                  Symbol = 505
-	symModuleEnumerateFunctions                           Symbol = 506
-	symModuleGetFunction                                  Symbol = 507
-	symModuleGetFunctionCount                             Symbol = 508
-	symModuleGetGlobal_v2                                 Symbol = 510
-	symModuleGetLoadingMode                               Symbol = 511
-	symModuleGetSurfRef                                   Symbol = 512
-	symModuleGetTexRef                                    Symbol = 513
-	symModuleLoad                                         Symbol = 514
-	symModuleLoadData                                     Symbol = 515
-	symModuleLoadDataEx                                   Symbol = 516
-	symModuleLoadFatBinary                                Symbol = 517
-	symModuleUnload                                       Symbol = 518
-	symMulticastAddDevice                                 Symbol = 519
-	symMulticastBindAddr                                  Symbol = 520
-	symMulticastBindAddr_v2                               Symbol = 521
-	symMulticastBindMem                                   Symbol = 522
-	symMulticastBindMem_v2                                Symbol = 523
-	symMulticastCreate                                    Symbol = 524
-	symMulticastGetGranularity                            Symbol = 525
-	symMulticastUnbind                                    Symbol = 526
-	symOccupancyAvailableDynamicSMemPerBlock              Symbol = 527
-	symOccupancyMaxActiveBlocksPerMultiprocessor          Symbol = 528
-	symOccupancyMaxActiveBlocksPerMultiprocessorWithFlags Symbol = 529
-	symOccupancyMaxActiveClusters                         Symbol = 530
-	symOccupancyMaxPotentialBlockSize                     Symbol = 531
-	symOccupancyMaxPotentialBlockSizeWithFlags            Symbol = 532
-	symOccupancyMaxPotentialClusterSize                   Symbol = 533
-	symParamSetSize                                       Symbol = 534
-	symParamSetTexRef                                     Symbol = 535
-	symParamSetf                                          Symbol = 536
-	symParamSeti                                          Symbol = 537
-	symParamSetv                                          Symbol = 538
-	symPointerGetAttribute                                Symbol = 539
-	symPointerGetAttributes                               Symbol = 540
-	symPointerSetAttribute                                Symbol = 541
-	symProfilerStart                                      Symbol = 542
-	symProfilerStop                                       Symbol = 543
-	symSignalExternalSemaphoresAsync                      Symbol = 544
-	symStreamAddCallback                                  Symbol = 546
-	symStreamAttachMemAsync                               Symbol = 548
-	symStreamBatchMemOp                                   Symbol = 550
-	symStreamBatchMemOp_v2                                Symbol = 552
-	symStreamBeginCaptureToGraph                          Symbol = 557
-	symStreamBeginCapture_v2                              Symbol = 560
-	symStreamBeginRecaptureToGraph                        Symbol = 562
-	symStreamCopyAttributes                               Symbol = 564
-	symStreamCreate                                       Symbol = 566
-	symStreamCreateWithPriority                           Symbol = 567
-	symStreamDestroy_v2                                   Symbol = 569
-	symStreamEndCapture                                   Symbol = 570
-	symStreamGetAttribute                                 Symbol = 574
-	symStreamGetCaptureInfo                               Symbol = 576
-	symStreamGetCaptureInfo_v2                            Symbol = 578
-	symStreamGetCaptureInfo_v3                            Symbol = 580
-	symStreamGetCtx                                       Symbol = 582
-	symStreamGetCtx_v2                                    Symbol = 584
-	symStreamGetDevResource                               Symbol = 586
-	symStreamGetDevice                                    Symbol = 588
-	symStreamGetFlags                                     Symbol = 590
-	symStreamGetGreenCtx                                  Symbol = 592
-	symStreamGetId                                        Symbol = 593
-	symStreamGetPriority                                  Symbol = 595
-	symStreamIsCapturing                                  Symbol = 597
-	symStreamQuery                                        Symbol = 599
-	symStreamSetAttribute                                 Symbol = 601
-	symStreamSynchronize                                  Symbol = 603
-	symStreamUpdateCaptureDependencies                    Symbol = 605
-	symStreamUpdateCaptureDependencies_v2                 Symbol = 607
-	symStreamWaitEvent                                    Symbol = 609
-	symStreamWaitValue32                                  Symbol = 611
-	symStreamWaitValue32_v2                               Symbol = 613
-	symStreamWaitValue64                                  Symbol = 615
-	symStreamWaitValue64_v2                               Symbol = 617
-	symStreamWriteValue32                                 Symbol = 619
-	symStreamWriteValue32_v2                              Symbol = 621
-	symStreamWriteValue64                                 Symbol = 623
-	symStreamWriteValue64_v2                              Symbol = 625
-	symSurfObjectCreate                                   Symbol = 627
-	symSurfObjectDestroy                                  Symbol = 628
-	symSurfObjectGetResourceDesc                          Symbol = 629
-	symSurfRefGetArray                                    Symbol = 630
-	symSurfRefSetArray                                    Symbol = 631
-	symTensorMapEncodeIm2col                              Symbol = 632
-	symTensorMapEncodeIm2colWide                          Symbol = 633
-	symTensorMapEncodeTiled                               Symbol = 634
-	symTensorMapReplaceAddress                            Symbol = 635
-	symTexObjectCreate                                    Symbol = 636
-	symTexObjectDestroy                                   Symbol = 637
-	symTexObjectGetResourceDesc                           Symbol = 638
-	symTexObjectGetResourceViewDesc                       Symbol = 639
-	symTexObjectGetTextureDesc                            Symbol = 640
-	symTexRefCreate                                       Symbol = 641
-	symTexRefDestroy                                      Symbol = 642
-	symTexRefGetAddressMode                               Symbol = 644
-	symTexRefGetAddress_v2                                Symbol = 645
-	symTexRefGetArray                                     Symbol = 646
-	symTexRefGetBorderColor                               Symbol = 647
-	symTexRefGetFilterMode                                Symbol = 648
-	symTexRefGetFlags                                     Symbol = 649
-	symTexRefGetFormat                                    Symbol = 650
-	symTexRefGetMaxAnisotropy                             Symbol = 651
-	symTexRefGetMipmapFilterMode                          Symbol = 652
-	symTexRefGetMipmapLevelBias                           Symbol = 653
-	symTexRefGetMipmapLevelClamp                          Symbol = 654
-	symTexRefGetMipmappedArray                            Symbol = 655
-	symTexRefSetAddress2D_v3                              Symbol = 659
-	symTexRefSetAddressMode                               Symbol = 660
-	symTexRefSetAddress_v2                                Symbol = 661
-	symTexRefSetArray                                     Symbol = 662
-	symTexRefSetBorderColor                               Symbol = 663
-	symTexRefSetFilterMode                                Symbol = 664
-	symTexRefSetFlags                                     Symbol = 665
-	symTexRefSetFormat                                    Symbol = 666
-	symTexRefSetMaxAnisotropy                             Symbol = 667
-	symTexRefSetMipmapFilterMode                          Symbol = 668
-	symTexRefSetMipmapLevelBias                           Symbol = 669
-	symTexRefSetMipmapLevelClamp                          Symbol = 670
-	symTexRefSetMipmappedArray                            Symbol = 671
-	symThreadExchangeStreamCaptureMode                    Symbol = 672
-	symUserObjectCreate                                   Symbol = 673
-	symUserObjectRelease                                  Symbol = 674
-	symUserObjectRetain                                   Symbol = 675
-	symWaitExternalSemaphoresAsync                        Symbol = 676
+	symDeviceGetCliqueCount                               Symbol = 74
+	symDeviceGetCliqueInfo                                Symbol = 75
+	symDeviceGetCount                                     Symbol = 76
+	symDeviceGetDefaultMemPool                            Symbol = 77
+	symDeviceGetDevResource                               Symbol = 78
+	symDeviceGetExecAffinitySupport                       Symbol = 79
+	symDeviceGetFabricClusterUuid                         Symbol = 80
+	symDeviceGetGraphMemAttribute                         Symbol = 81
+	symDeviceGetHostAtomicCapabilities                    Symbol = 82
+	symDeviceGetLuid                                      Symbol = 83
+	symDeviceGetMemPool                                   Symbol = 84
+	symDeviceGetName                                      Symbol = 85
+	symDeviceGetNvSciSyncAttributes                       Symbol = 86
+	symDeviceGetP2PAtomicCapabilities                     Symbol = 87
+	symDeviceGetP2PAttribute                              Symbol = 88
+	symDeviceGetPCIBusId                                  Symbol = 89
+	symDeviceGetProperties                                Symbol = 90
+	symDeviceGetTexture1DLinearMaxWidth                   Symbol = 91
+	symDeviceGetUuid                                      Symbol = 92
+	symDeviceGetUuid_v2                                   Symbol = 93
+	symDeviceGraphMemTrim                                 Symbol = 94
+	symDevicePrimaryCtxGetState                           Symbol = 95
+	symDevicePrimaryCtxRelease_v2                         Symbol = 97
+	symDevicePrimaryCtxReset_v2                           Symbol = 99
+	symDevicePrimaryCtxRetain                             Symbol = 100
+	symDevicePrimaryCtxSetFlags_v2                        Symbol = 102
+	symDeviceRegisterAsyncNotification                    Symbol = 103
+	symDeviceSetGraphMemAttribute                         Symbol = 104
+	symDeviceSetMemPool                                   Symbol = 105
+	symDeviceTotalMem_v2                                  Symbol = 107
+	symDeviceUnregisterAsyncNotification                  Symbol = 108
+	symDriverGetVersion                                   Symbol = 109
+	symEventCreate                                        Symbol = 110
+	symEventDestroy_v2                                    Symbol = 112
+	symEventElapsedTime                                   Symbol = 113
+	symEventElapsedTime_v2                                Symbol = 114
+	symEventQuery                                         Symbol = 115
+	symEventRecord                                        Symbol = 116
+	symEventRecordWithFlags                               Symbol = 117
+	symEventSynchronize                                   Symbol = 120
+	symExternalMemoryGetMappedBuffer                      Symbol = 121
+	symExternalMemoryGetMappedMipmappedArray              Symbol = 122
+	symFlushGPUDirectRDMAWrites                           Symbol = 123
+	symFuncGetAttribute                                   Symbol = 124
+	symFuncGetModule                                      Symbol = 125
+	symFuncGetName                                        Symbol = 126
+	symFuncGetParamCount                                  Symbol = 127
+	symFuncGetParamInfo                                   Symbol = 128
+	symFuncIsLoaded                                       Symbol = 129
+	symFuncLoad                                           Symbol = 130
+	symFuncSetAttribute                                   Symbol = 131
+	symFuncSetBlockShape                                  Symbol = 132
+	symFuncSetCacheConfig                                 Symbol = 133
+	symFuncSetSharedMemConfig                             Symbol = 134
+	symFuncSetSharedSize                                  Symbol = 135
+	symGetErrorName                                       Symbol = 136
+	symGetErrorString                                     Symbol = 137
+	symGetExportTable                                     Symbol = 138
+	symGetProcAddress                                     Symbol = 139
+	symGetProcAddress_v2                                  Symbol = 140
+	symGraphAddBatchMemOpNode                             Symbol = 141
+	symGraphAddChildGraphNode                             Symbol = 142
+	symGraphAddDependencies                               Symbol = 143
+	symGraphAddDependencies_v2                            Symbol = 144
+	symGraphAddEmptyNode                                  Symbol = 145
+	symGraphAddEventRecordNode                            Symbol = 146
+	symGraphAddEventWaitNode                              Symbol = 147
+	symGraphAddExternalSemaphoresSignalNode               Symbol = 148
+	symGraphAddExternalSemaphoresWaitNode                 Symbol = 149
+	symGraphAddHostNode                                   Symbol = 150
+	symGraphAddKernelNode                                 Symbol = 151
+	symGraphAddKernelNode_v2                              Symbol = 152
+	symGraphAddMemAllocNode                               Symbol = 153
+	symGraphAddMemFreeNode                                Symbol = 154
+	symGraphAddMemcpyNode                                 Symbol = 155
+	symGraphAddMemsetNode                                 Symbol = 156
+	symGraphAddNode                                       Symbol = 157
+	symGraphAddNode_v2                                    Symbol = 158
+	symGraphAddNode_v3                                    Symbol = 159
+	symGraphBatchMemOpNodeGetParams                       Symbol = 160
+	symGraphBatchMemOpNodeSetParams                       Symbol = 161
+	symGraphChildGraphNodeGetGraph                        Symbol = 162
+	symGraphClone                                         Symbol = 163
+	symGraphConditionalHandleCreate                       Symbol = 164
+	symGraphCreate                                        Symbol = 165
+	symGraphDebugDotPrint                                 Symbol = 166
+	symGraphDestroy                                       Symbol = 167
+	symGraphDestroyNode                                   Symbol = 168
+	symGraphEventRecordNodeGetEvent                       Symbol = 169
+	symGraphEventRecordNodeSetEvent                       Symbol = 170
+	symGraphEventWaitNodeGetEvent                         Symbol = 171
+	symGraphEventWaitNodeSetEvent                         Symbol = 172
+	symGraphExecBatchMemOpNodeSetParams                   Symbol = 173
+	symGraphExecChildGraphNodeSetParams                   Symbol = 174
+	symGraphExecDestroy                                   Symbol = 175
+	symGraphExecEventRecordNodeSetEvent                   Symbol = 176
+	symGraphExecEventWaitNodeSetEvent                     Symbol = 177
+	symGraphExecExternalSemaphoresSignalNodeSetParams     Symbol = 178
+	symGraphExecExternalSemaphoresWaitNodeSetParams       Symbol = 179
+	symGraphExecGetFlags                                  Symbol = 180
+	symGraphExecGetId                                     Symbol = 181
+	symGraphExecHostNodeSetParams                         Symbol = 182
+	symGraphExecKernelNodeSetParams                       Symbol = 183
+	symGraphExecKernelNodeSetParams_v2                    Symbol = 184
+	symGraphExecMemcpyNodeSetParams                       Symbol = 185
+	symGraphExecMemsetNodeSetParams                       Symbol = 186
+	symGraphExecNodeSetParams                             Symbol = 187
+	symGraphExecUpdate                                    Symbol = 188
+	symGraphExecUpdate_v2                                 Symbol = 189
+	symGraphExternalSemaphoresSignalNodeGetParams         Symbol = 190
+	symGraphExternalSemaphoresSignalNodeSetParams         Symbol = 191
+	symGraphExternalSemaphoresWaitNodeGetParams           Symbol = 192
+	symGraphExternalSemaphoresWaitNodeSetParams           Symbol = 193
+	symGraphGetEdges                                      Symbol = 194
+	symGraphGetEdges_v2                                   Symbol = 195
+	symGraphGetId                                         Symbol = 196
+	symGraphGetNodes                                      Symbol = 197
+	symGraphGetRootNodes                                  Symbol = 198
+	symGraphHostNodeGetParams                             Symbol = 199
+	symGraphHostNodeSetParams                             Symbol = 200
+	symGraphInstantiateWithFlags                          Symbol = 202
+	symGraphInstantiateWithParams                         Symbol = 203
+	symGraphInstantiate_v2                                Symbol = 205
+	symGraphKernelNodeCopyAttributes                      Symbol = 206
+	symGraphKernelNodeGetAttribute                        Symbol = 207
+	symGraphKernelNodeGetParams                           Symbol = 208
+	symGraphKernelNodeGetParams_v2                        Symbol = 209
+	symGraphKernelNodeSetAttribute                        Symbol = 210
+	symGraphKernelNodeSetParams                           Symbol = 211
+	symGraphKernelNodeSetParams_v2                        Symbol = 212
+	symGraphLaunch                                        Symbol = 213
+	symGraphMemAllocNodeGetParams                         Symbol = 215
+	symGraphMemFreeNodeGetParams                          Symbol = 216
+	symGraphMemcpyNodeGetParams                           Symbol = 217
+	symGraphMemcpyNodeSetParams                           Symbol = 218
+	symGraphMemsetNodeGetParams                           Symbol = 219
+	symGraphMemsetNodeSetParams                           Symbol = 220
+	symGraphNodeFindInClone                               Symbol = 221
+	symGraphNodeGetContainingGraph                        Symbol = 222
+	symGraphNodeGetDependencies                           Symbol = 223
+	symGraphNodeGetDependencies_v2                        Symbol = 224
+	symGraphNodeGetDependentNodes                         Symbol = 225
+	symGraphNodeGetDependentNodes_v2                      Symbol = 226
+	symGraphNodeGetEnabled                                Symbol = 227
+	symGraphNodeGetLocalId                                Symbol = 228
+	symGraphNodeGetParams                                 Symbol = 229
+	symGraphNodeGetToolsId                                Symbol = 230
+	symGraphNodeGetType                                   Symbol = 231
+	symGraphNodeSetEnabled                                Symbol = 232
+	symGraphNodeSetParams                                 Symbol = 233
+	symGraphNodeSetParams_v2                              Symbol = 234
+	symGraphReleaseUserObject                             Symbol = 235
+	symGraphRemoveDependencies                            Symbol = 236
+	symGraphRemoveDependencies_v2                         Symbol = 237
+	symGraphRetainUserObject                              Symbol = 238
+	symGraphUpload                                        Symbol = 239
+	symGraphicsMapResources                               Symbol = 241
+	symGraphicsResourceGetMappedMipmappedArray            Symbol = 243
+	symGraphicsResourceGetMappedPointer_v2                Symbol = 245
+	symGraphicsResourceSetMapFlags_v2                     Symbol = 247
+	symGraphicsSubResourceGetMappedArray                  Symbol = 248
+	symGraphicsUnmapResources                             Symbol = 249
+	symGraphicsUnregisterResource                         Symbol = 251
+	symGreenCtxCreate                                     Symbol = 252
+	symGreenCtxDestroy                                    Symbol = 253
+	symGreenCtxGetDevResource                             Symbol = 254
+	symGreenCtxGetId                                      Symbol = 255
+	symGreenCtxRecordEvent                                Symbol = 256
+	symGreenCtxStreamCreate                               Symbol = 257
+	symGreenCtxWaitEvent                                  Symbol = 258
+	symImportExternalMemory                               Symbol = 259
+	symImportExternalSemaphore                            Symbol = 260
+	symInit                                               Symbol = 261
+	symIpcCloseMemHandle                                  Symbol = 262
+	symIpcGetEventHandle                                  Symbol = 263
+	symIpcGetMemHandle                                    Symbol = 264
+	symIpcOpenEventHandle                                 Symbol = 265
+	symIpcOpenMemHandle_v2                                Symbol = 267
+	symKernelGetAttribute                                 Symbol = 268
+	symKernelGetFunction                                  Symbol = 269
+	symKernelGetLibrary                                   Symbol = 270
+	symKernelGetName                                      Symbol = 271
+	symKernelGetParamCount                                Symbol = 272
+	symKernelGetParamInfo                                 Symbol = 273
+	symKernelSetAttribute                                 Symbol = 274
+	symKernelSetCacheConfig                               Symbol = 275
+	symLaunch                                             Symbol = 276
+	symLaunchCooperativeKernel                            Symbol = 277
+	symLaunchCooperativeKernelMultiDevice                 Symbol = 278
+	symLaunchGrid                                         Symbol = 280
+	symLaunchGridAsync                                    Symbol = 281
+	symLaunchHostFunc                                     Symbol = 282
+	symLaunchHostFunc_v2                                  Symbol = 284
+	symLaunchKernel                                       Symbol = 286
+	symLaunchKernelEx                                     Symbol = 287
+	symLibraryEnumerateKernels                            Symbol = 290
+	symLibraryGetGlobal                                   Symbol = 291
+	symLibraryGetKernel                                   Symbol = 292
+	symLibraryGetKernelCount                              Symbol = 293
+	symLibraryGetManaged                                  Symbol = 294
+	symLibraryGetModule                                   Symbol = 295
+	symLibraryGetUnifiedFunction                          Symbol = 296
+	symLibraryLoadData                                    Symbol = 297
+	symLibraryLoadFromFile                                Symbol = 298
+	symLibraryUnload                                      Symbol = 299
+	symLinkAddData_v2                                     Symbol = 301
+	symLinkAddFile_v2                                     Symbol = 303
+	symLinkComplete                                       Symbol = 304
+	symLinkCreate_v2                                      Symbol = 306
+	symLinkDestroy                                        Symbol = 307
+	symLogicalEndpointAddDevice                           Symbol = 308
+	symLogicalEndpointBindAddr                            Symbol = 309
+	symLogicalEndpointBindMem                             Symbol = 310
+	symLogicalEndpointCreate                              Symbol = 311
+	symLogicalEndpointDestroy                             Symbol = 312
+	symLogicalEndpointExport                              Symbol = 313
+	symLogicalEndpointGetLimits                           Symbol = 314
+	symLogicalEndpointIdRelease                           Symbol = 315
+	symLogicalEndpointIdReserve                           Symbol = 316
+	symLogicalEndpointImport                              Symbol = 317
+	symLogicalEndpointQuery                               Symbol = 318
+	symLogicalEndpointUnbind                              Symbol = 319
+	symLogsCurrent                                        Symbol = 320
+	symLogsDumpToFile                                     Symbol = 321
+	symLogsDumpToMemory                                   Symbol = 322
+	symLogsRegisterCallback                               Symbol = 323
+	symLogsUnregisterCallback                             Symbol = 324
+	symMemAddressFree                                     Symbol = 325
+	symMemAddressReserve                                  Symbol = 326
+	symMemAdvise                                          Symbol = 327
+	symMemAdvise_v2                                       Symbol = 328
+	symMemAllocAsync                                      Symbol = 330
+	symMemAllocFromPoolAsync                              Symbol = 332
+	symMemAllocHost_v2                                    Symbol = 335
+	symMemAllocManaged                                    Symbol = 336
+	symMemAllocPitch_v2                                   Symbol = 338
+	symMemAlloc_v2                                        Symbol = 339
+	symMemBatchDecompressAsync                            Symbol = 340
+	symMemCreate                                          Symbol = 342
+	symMemDiscardAndPrefetchBatchAsync                    Symbol = 343
+	symMemDiscardBatchAsync                               Symbol = 345
+	symMemExportToShareableHandle                         Symbol = 347
+	symMemFreeAsync                                       Symbol = 349
+	symMemFreeHost                                        Symbol = 351
+	symMemFree_v2                                         Symbol = 352
+	symMemGetAccess                                       Symbol = 353
+	symMemGetAddressRange_v2                              Symbol = 355
+	symMemGetAllocationGranularity                        Symbol = 356
+	symMemGetAllocationPropertiesFromHandle               Symbol = 357
+	symMemGetDefaultMemPool                               Symbol = 358
+	symMemGetHandleForAddressRange                        Symbol = 359
+	symMemGetInfo_v2                                      Symbol = 361
+	symMemGetLocationInfo                                 Symbol = 362
+	symMemGetMemPool                                      Symbol = 363
+	symMemHostAlloc                                       Symbol = 364
+	symMemHostGetDevicePointer_v2                         Symbol = 366
+	symMemHostGetFlags                                    Symbol = 367
+	symMemHostRegister_v2                                 Symbol = 369
+	symMemHostUnregister                                  Symbol = 370
+	symMemImportFromShareableHandle                       Symbol = 371
+	symMemMap                                             Symbol = 372
+	symMemMapArrayAsync                                   Symbol = 373
+	symMemPoolCreate                                      Symbol = 375
+	symMemPoolDestroy                                     Symbol = 376
+	symMemPoolExportPointer                               Symbol = 377
+	symMemPoolExportToShareableHandle                     Symbol = 378
+	symMemPoolGetAccess                                   Symbol = 379
+	symMemPoolGetAttribute                                Symbol = 380
+	symMemPoolImportFromShareableHandle                   Symbol = 381
+	symMemPoolImportPointer                               Symbol = 382
+	symMemPoolSetAccess                                   Symbol = 383
+	symMemPoolSetAttribute                                Symbol = 384
+	symMemPoolTrimTo                                      Symbol = 385
+	symMemPrefetchAsync                                   Symbol = 386
+	symMemPrefetchAsync_v2                                Symbol = 388
+	symMemPrefetchBatchAsync                              Symbol = 390
+	symMemRangeGetAttribute                               Symbol = 392
+	symMemRangeGetAttributes                              Symbol = 393
+	symMemRelease                                         Symbol = 394
+	symMemRetainAllocationHandle                          Symbol = 395
+	symMemSetAccess                                       Symbol = 396
+	symMemSetMemPool                                      Symbol = 397
+	symMemUnmap                                           Symbol = 398
+	symMemcpy                                             Symbol = 399
+	symMemcpy2DAsync_v2                                   Symbol = 402
+	symMemcpy2DUnaligned_v2                               Symbol = 405
+	symMemcpy2D_v2                                        Symbol = 407
+	symMemcpy3DAsync_v2                                   Symbol = 411
+	symMemcpy3DBatchAsync                                 Symbol = 413
+	symMemcpy3DBatchAsync_v2                              Symbol = 415
+	symMemcpy3DPeer                                       Symbol = 417
+	symMemcpy3DPeerAsync                                  Symbol = 418
+	symMemcpy3DWithAttributesAsync                        Symbol = 421
+	symMemcpy3D_v2                                        Symbol = 423
+	symMemcpyAsync                                        Symbol = 425
+	symMemcpyAtoA_v2                                      Symbol = 428
+	symMemcpyAtoD_v2                                      Symbol = 431
+	symMemcpyAtoHAsync_v2                                 Symbol = 435
+	symMemcpyAtoH_v2                                      Symbol = 437
+	symMemcpyBatchAsync                                   Symbol = 439
+	symMemcpyBatchAsync_v2                                Symbol = 441
+	symMemcpyDtoA_v2                                      Symbol = 444
+	symMemcpyDtoDAsync_v2                                 Symbol = 448
+	symMemcpyDtoD_v2                                      Symbol = 450
+	symMemcpyDtoHAsync_v2                                 Symbol = 454
+	symMemcpyDtoH_v2                                      Symbol = 456
+	symMemcpyHtoAAsync_v2                                 Symbol = 460
+	symMemcpyHtoA_v2                                      Symbol = 462
+	symMemcpyHtoDAsync_v2                                 Symbol = 466
+	symMemcpyHtoD_v2                                      Symbol = 468
+	symMemcpyPeer                                         Symbol = 470
+	symMemcpyPeerAsync                                    Symbol = 471
+	symMemcpyWithAttributesAsync                          Symbol = 474
+	symMemsetD16Async                                     Symbol = 478
+	symMemsetD16_v2                                       Symbol = 480
+	symMemsetD2D16Async                                   Symbol = 483
+	symMemsetD2D16_v2                                     Symbol = 485
+	symMemsetD2D32Async                                   Symbol = 488
+	symMemsetD2D32_v2                                     Symbol = 490
+	symMemsetD2D8Async                                    Symbol = 493
+	symMemsetD2D8_v2                                      Symbol = 495
+	symMemsetD32Async                                     Symbol = 498
+	symMemsetD32_v2                                       Symbol = 500
+	symMemsetD8Async                                      Symbol = 503
+	symMemsetD8_v2                                        Symbol = 505
+	symMipmappedArrayCreate                               Symbol = 507
+	symMipmappedArrayDestroy                              Symbol = 508
+	symMipmappedArrayGetLevel                             Symbol = 509
+	symMipmappedArrayGetMemoryRequirements                Symbol = 510
+	symMipmappedArrayGetSparseProperties                  Symbol = 511
+	symModuleEnumerateFunctions                           Symbol = 512
+	symModuleGetFunction                                  Symbol = 513
+	symModuleGetFunctionCount                             Symbol = 514
+	symModuleGetGlobal_v2                                 Symbol = 516
+	symModuleGetLoadingMode                               Symbol = 517
+	symModuleGetSurfRef                                   Symbol = 518
+	symModuleGetTexRef                                    Symbol = 519
+	symModuleLoad                                         Symbol = 520
+	symModuleLoadData                                     Symbol = 521
+	symModuleLoadDataEx                                   Symbol = 522
+	symModuleLoadFatBinary                                Symbol = 523
+	symModuleUnload                                       Symbol = 524
+	symMulticastAddDevice                                 Symbol = 525
+	symMulticastBindAddr                                  Symbol = 526
+	symMulticastBindAddr_v2                               Symbol = 527
+	symMulticastBindMem                                   Symbol = 528
+	symMulticastBindMem_v2                                Symbol = 529
+	symMulticastCreate                                    Symbol = 530
+	symMulticastGetGranularity                            Symbol = 531
+	symMulticastUnbind                                    Symbol = 532
+	symOccupancyAvailableDynamicSMemPerBlock              Symbol = 533
+	symOccupancyMaxActiveBlocksPerMultiprocessor          Symbol = 534
+	symOccupancyMaxActiveBlocksPerMultiprocessorWithFlags Symbol = 535
+	symOccupancyMaxActiveClusters                         Symbol = 536
+	symOccupancyMaxPotentialBlockSize                     Symbol = 537
+	symOccupancyMaxPotentialBlockSizeWithFlags            Symbol = 538
+	symOccupancyMaxPotentialClusterSize                   Symbol = 539
+	symParamSetSize                                       Symbol = 540
+	symParamSetTexRef                                     Symbol = 541
+	symParamSetf                                          Symbol = 542
+	symParamSeti                                          Symbol = 543
+	symParamSetv                                          Symbol = 544
+	symPointerGetAttribute                                Symbol = 545
+	symPointerGetAttributes                               Symbol = 546
+	symPointerSetAttribute                                Symbol = 547
+	symProfilerStart                                      Symbol = 548
+	symProfilerStop                                       Symbol = 549
+	symSignalExternalSemaphoresAsync                      Symbol = 550
+	symStreamAddCallback                                  Symbol = 552
+	symStreamAttachMemAsync                               Symbol = 554
+	symStreamBatchMemOp                                   Symbol = 556
+	symStreamBatchMemOp_v2                                Symbol = 558
+	symStreamBeginCaptureToCig                            Symbol = 561
+	symStreamBeginCaptureToGraph                          Symbol = 563
+	symStreamBeginCapture_v2                              Symbol = 566
+	symStreamBeginRecaptureToGraph                        Symbol = 568
+	symStreamCopyAttributes                               Symbol = 570
+	symStreamCreate                                       Symbol = 572
+	symStreamCreateWithPriority                           Symbol = 573
+	symStreamDestroy_v2                                   Symbol = 575
+	symStreamEndCapture                                   Symbol = 576
+	symStreamEndCaptureToCig                              Symbol = 577
+	symStreamGetAttribute                                 Symbol = 580
+	symStreamGetCaptureInfo                               Symbol = 582
+	symStreamGetCaptureInfo_v2                            Symbol = 584
+	symStreamGetCaptureInfo_v3                            Symbol = 586
+	symStreamGetCtx                                       Symbol = 588
+	symStreamGetCtx_v2                                    Symbol = 590
+	symStreamGetDevResource                               Symbol = 592
+	symStreamGetDevice                                    Symbol = 594
+	symStreamGetFlags                                     Symbol = 596
+	symStreamGetGreenCtx                                  Symbol = 598
+	symStreamGetId                                        Symbol = 599
+	symStreamGetPriority                                  Symbol = 601
+	symStreamIsCapturing                                  Symbol = 603
+	symStreamQuery                                        Symbol = 605
+	symStreamSetAttribute                                 Symbol = 607
+	symStreamSynchronize                                  Symbol = 609
+	symStreamUpdateCaptureDependencies                    Symbol = 611
+	symStreamUpdateCaptureDependencies_v2                 Symbol = 613
+	symStreamWaitEvent                                    Symbol = 615
+	symStreamWaitValue32                                  Symbol = 617
+	symStreamWaitValue32_v2                               Symbol = 619
+	symStreamWaitValue64                                  Symbol = 621
+	symStreamWaitValue64_v2                               Symbol = 623
+	symStreamWriteValue32                                 Symbol = 625
+	symStreamWriteValue32_v2                              Symbol = 627
+	symStreamWriteValue64                                 Symbol = 629
+	symStreamWriteValue64_v2                              Symbol = 631
+	symSurfObjectCreate                                   Symbol = 633
+	symSurfObjectDestroy                                  Symbol = 634
+	symSurfObjectGetResourceDesc                          Symbol = 635
+	symSurfRefGetArray                                    Symbol = 636
+	symSurfRefSetArray                                    Symbol = 637
+	symTensorMapEncodeIm2col                              Symbol = 638
+	symTensorMapEncodeIm2colWide                          Symbol = 639
+	symTensorMapEncodeTiled                               Symbol = 640
+	symTensorMapReplaceAddress                            Symbol = 641
+	symTexObjectCreate                                    Symbol = 642
+	symTexObjectDestroy                                   Symbol = 643
+	symTexObjectGetResourceDesc                           Symbol = 644
+	symTexObjectGetResourceViewDesc                       Symbol = 645
+	symTexObjectGetTextureDesc                            Symbol = 646
+	symTexRefCreate                                       Symbol = 647
+	symTexRefDestroy                                      Symbol = 648
+	symTexRefGetAddressMode                               Symbol = 650
+	symTexRefGetAddress_v2                                Symbol = 651
+	symTexRefGetArray                                     Symbol = 652
+	symTexRefGetBorderColor                               Symbol = 653
+	symTexRefGetFilterMode                                Symbol = 654
+	symTexRefGetFlags                                     Symbol = 655
+	symTexRefGetFormat                                    Symbol = 656
+	symTexRefGetMaxAnisotropy                             Symbol = 657
+	symTexRefGetMipmapFilterMode                          Symbol = 658
+	symTexRefGetMipmapLevelBias                           Symbol = 659
+	symTexRefGetMipmapLevelClamp                          Symbol = 660
+	symTexRefGetMipmappedArray                            Symbol = 661
+	symTexRefSetAddress2D_v3                              Symbol = 665
+	symTexRefSetAddressMode                               Symbol = 666
+	symTexRefSetAddress_v2                                Symbol = 667
+	symTexRefSetArray                                     Symbol = 668
+	symTexRefSetBorderColor                               Symbol = 669
+	symTexRefSetFilterMode                                Symbol = 670
+	symTexRefSetFlags                                     Symbol = 671
+	symTexRefSetFormat                                    Symbol = 672
+	symTexRefSetMaxAnisotropy                             Symbol = 673
+	symTexRefSetMipmapFilterMode                          Symbol = 674
+	symTexRefSetMipmapLevelBias                           Symbol = 675
+	symTexRefSetMipmapLevelClamp                          Symbol = 676
+	symTexRefSetMipmappedArray                            Symbol = 677
+	symThreadExchangeStreamCaptureMode                    Symbol = 678
+	symUserObjectCreate                                   Symbol = 679
+	symUserObjectRelease                                  Symbol = 680
+	symUserObjectRetain                                   Symbol = 681
+	symWaitExternalSemaphoresAsync                        Symbol = 682
 )
 
 // numSymbols is how many symbols this package knows.
-const numSymbols = 678
+const numSymbols = 684
 
 // newest is the newest CUDA version that this package knows.
 const newest = 13040
@@ -592,13 +612,16 @@ const symbolTable = "" +
 	"\x06Get\x84\x20" + // cuDeviceGet, 2.0, setup
 	"\x09Attribute\x84\x20" + // cuDeviceGetAttribute, 2.0, hot
 	"\x09ByPCIBusId\x84\x41" + // cuDeviceGetByPCIBusId, 4.1, setup
-	"\x09Count\x84\x20" + // cuDeviceGetCount, 2.0, setup
+	"\x09CliqueCount\x84\xd4" + // cuDeviceGetCliqueCount, 13.4, blocking, unverified
+	"\x0fInfo\x84\xd4" + // cuDeviceGetCliqueInfo, 13.4, blocking, unverified
+	"\x0aount\x84\x20" + // cuDeviceGetCount, 2.0, setup
 	"\x09DefaultMemPool\x84\xb2" + // cuDeviceGetDefaultMemPool, 11.2, hot
 	"\x0bvResource\x84\xc4" + // cuDeviceGetDevResource, 12.4, setup
 	"\x09ExecAffinitySupport\x84\xb4" + // cuDeviceGetExecAffinitySupport, 11.4, hot
+	"\x00DeviceGetFabricClusterUuid\x84\xd4" + // cuDeviceGetFabricClusterUuid, 13.4, blocking, unverified
 	"\x09GraphMemAttribute\x84\xb4" + // cuDeviceGetGraphMemAttribute, 11.4, hot
 	"\x09HostAtomicCapabilities\x84\xd0" + // cuDeviceGetHostAtomicCapabilities, 13.0, blocking
-	"\x00DeviceGetLuid\x84\xa0" + // cuDeviceGetLuid, 10.0, blocking
+	"\x09Luid\x84\xa0" + // cuDeviceGetLuid, 10.0, blocking
 	"\x09MemPool\x84\xb2" + // cuDeviceGetMemPool, 11.2, hot
 	"\x09Name\x84\x20" + // cuDeviceGetName, 2.0, setup
 	"\x0avSciSyncAttributes\x84\xa2" + // cuDeviceGetNvSciSyncAttributes, 10.2, blocking
@@ -611,10 +634,10 @@ const symbolTable = "" +
 	"\x0d_v2\x84\xb4" + // cuDeviceGetUuid_v2, 11.4, setup
 	"\x07raphMemTrim\x84\xb4" + // cuDeviceGraphMemTrim, 11.4, setup
 	"\x06PrimaryCtxGetState\x84\x70" + // cuDevicePrimaryCtxGetState, 7.0, setup
-	"\x10Release\x80\x70" + // cuDevicePrimaryCtxRelease, 7.0, blocking
+	"\x00DevicePrimaryCtxRelease\x80\x70" + // cuDevicePrimaryCtxRelease, 7.0, blocking
 	"\x17_v2\x84\xb0" + // cuDevicePrimaryCtxRelease_v2, 11.0, blocking
 	"\x12set\x80\x70" + // cuDevicePrimaryCtxReset, 7.0, blocking
-	"\x00DevicePrimaryCtxReset_v2\x84\xb0" + // cuDevicePrimaryCtxReset_v2, 11.0, blocking
+	"\x15_v2\x84\xb0" + // cuDevicePrimaryCtxReset_v2, 11.0, blocking
 	"\x12tain\x84\x70" + // cuDevicePrimaryCtxRetain, 7.0, setup
 	"\x10SetFlags\x80\x70" + // cuDevicePrimaryCtxSetFlags, 7.0, setup
 	"\x18_v2\x84\xb0" + // cuDevicePrimaryCtxSetFlags_v2, 11.0, setup
@@ -627,10 +650,10 @@ const symbolTable = "" +
 	"\x01riverGetVersion\x84\x22" + // cuDriverGetVersion, 2.2, hot
 	"\x00EventCreate\x84\x20" + // cuEventCreate, 2.0, hot
 	"\x05Destroy\x80\x20" + // cuEventDestroy, 2.0, hot
-	"\x0c_v2\x84\x40" + // cuEventDestroy_v2, 4.0, hot
+	"\x00EventDestroy_v2\x84\x40" + // cuEventDestroy_v2, 4.0, hot
 	"\x05ElapsedTime\x80\x20" + // cuEventElapsedTime, 2.0, hot
 	"\x10_v2\x84\xc8" + // cuEventElapsedTime_v2, 12.8, hot
-	"\x00EventQuery\x84\x20" + // cuEventQuery, 2.0, hot
+	"\x05Query\x84\x20" + // cuEventQuery, 2.0, hot
 	"\x05Record\x84\x20" + // cuEventRecord, 2.0, hot
 	"\x0bWithFlags\x84\xb1" + // cuEventRecordWithFlags, 11.1, hot
 	"\x14_ptsz\x85\xb1" + // cuEventRecordWithFlags_ptsz, 11.1, hot
@@ -643,10 +666,10 @@ const symbolTable = "" +
 	"\x07Module\x84\xb0" + // cuFuncGetModule, 11.0, blocking
 	"\x07Name\x84\xc3" + // cuFuncGetName, 12.3, hot
 	"\x07ParamCount\x84\xd2" + // cuFuncGetParamCount, 13.2, blocking, unverified
-	"\x0cInfo\x84\xc4" + // cuFuncGetParamInfo, 12.4, hot
+	"\x00FuncGetParamInfo\x84\xc4" + // cuFuncGetParamInfo, 12.4, hot
 	"\x04IsLoaded\x84\xc4" + // cuFuncIsLoaded, 12.4, hot
 	"\x04Load\x84\xc4" + // cuFuncLoad, 12.4, hot
-	"\x00FuncSetAttribute\x84\x90" + // cuFuncSetAttribute, 9.0, hot
+	"\x04SetAttribute\x84\x90" + // cuFuncSetAttribute, 9.0, hot
 	"\x07BlockShape\x84\x20" + // cuFuncSetBlockShape, 2.0, blocking
 	"\x07CacheConfig\x84\x30" + // cuFuncSetCacheConfig, 3.0, blocking
 	"\x07SharedMemConfig\x84\x42" + // cuFuncSetSharedMemConfig, 4.2, blocking
@@ -659,10 +682,10 @@ const symbolTable = "" +
 	"\x01raphAddBatchMemOpNode\x84\xb7" + // cuGraphAddBatchMemOpNode, 11.7, hot
 	"\x08ChildGraphNode\x84\xa0" + // cuGraphAddChildGraphNode, 10.0, hot
 	"\x08Dependencies\x80\xa0" + // cuGraphAddDependencies, 10.0, hot
-	"\x14_v2\x84\xc3" + // cuGraphAddDependencies_v2, 12.3, hot
+	"\x00GraphAddDependencies_v2\x84\xc3" + // cuGraphAddDependencies_v2, 12.3, hot
 	"\x08EmptyNode\x84\xa0" + // cuGraphAddEmptyNode, 10.0, hot
 	"\x09ventRecordNode\x84\xb1" + // cuGraphAddEventRecordNode, 11.1, hot
-	"\x00GraphAddEventWaitNode\x84\xb1" + // cuGraphAddEventWaitNode, 11.1, hot
+	"\x0dWaitNode\x84\xb1" + // cuGraphAddEventWaitNode, 11.1, hot
 	"\x09xternalSemaphoresSignalNode\x84\xb2" + // cuGraphAddExternalSemaphoresSignalNode, 11.2, blocking
 	"\x1aWaitNode\x84\xb2" + // cuGraphAddExternalSemaphoresWaitNode, 11.2, blocking
 	"\x08HostNode\x84\xa0" + // cuGraphAddHostNode, 10.0, hot
@@ -674,11 +697,12 @@ const symbolTable = "" +
 	"\x0bsetNode\x84\xa0" + // cuGraphAddMemsetNode, 10.0, hot
 	"\x08Node\x80\xc2" + // cuGraphAddNode, 12.2, hot
 	"\x0c_v2\x84\xc3" + // cuGraphAddNode_v2, 12.3, hot
-	"\x05BatchMemOpNodeGetParams\x84\xb7" + // cuGraphBatchMemOpNodeGetParams, 11.7, hot
+	"\x0e3\x8c\xd4" + // cuGraphAddNode_v3, 13.4, hot, unverified
+	"\x00GraphBatchMemOpNodeGetParams\x84\xb7" + // cuGraphBatchMemOpNodeGetParams, 11.7, hot
 	"\x13SetParams\x84\xb7" + // cuGraphBatchMemOpNodeSetParams, 11.7, hot
 	"\x05ChildGraphNodeGetGraph\x84\xa0" + // cuGraphChildGraphNodeGetGraph, 10.0, hot
 	"\x06lone\x84\xa0" + // cuGraphClone, 10.0, hot
-	"\x00GraphConditionalHandleCreate\x84\xc3" + // cuGraphConditionalHandleCreate, 12.3, hot
+	"\x06onditionalHandleCreate\x84\xc3" + // cuGraphConditionalHandleCreate, 12.3, hot
 	"\x06reate\x84\xa0" + // cuGraphCreate, 10.0, hot
 	"\x05DebugDotPrint\x84\xb3" + // cuGraphDebugDotPrint, 11.3, hot
 	"\x07stroy\x84\xa0" + // cuGraphDestroy, 10.0, hot
@@ -690,11 +714,11 @@ const symbolTable = "" +
 	"\x06xecBatchMemOpNodeSetParams\x84\xb7" + // cuGraphExecBatchMemOpNodeSetParams, 11.7, hot
 	"\x09ChildGraphNodeSetParams\x84\xb1" + // cuGraphExecChildGraphNodeSetParams, 11.1, hot
 	"\x09Destroy\x84\xa0" + // cuGraphExecDestroy, 10.0, hot
-	"\x09EventRecordNodeSetEvent\x84\xb1" + // cuGraphExecEventRecordNodeSetEvent, 11.1, hot
+	"\x00GraphExecEventRecordNodeSetEvent\x84\xb1" + // cuGraphExecEventRecordNodeSetEvent, 11.1, hot
 	"\x0eWaitNodeSetEvent\x84\xb1" + // cuGraphExecEventWaitNodeSetEvent, 11.1, hot
 	"\x0axternalSemaphoresSignalNodeSetParams\x84\xb2" + // cuGraphExecExternalSemaphoresSignalNodeSetParams, 11.2, blocking
 	"\x1bWaitNodeSetParams\x84\xb2" + // cuGraphExecExternalSemaphoresWaitNodeSetParams, 11.2, blocking
-	"\x00GraphExecGetFlags\x84\xc0" + // cuGraphExecGetFlags, 12.0, blocking
+	"\x09GetFlags\x84\xc0" + // cuGraphExecGetFlags, 12.0, blocking
 	"\x0cId\x84\xd1" + // cuGraphExecGetId, 13.1, blocking, unverified
 	"\x09HostNodeSetParams\x84\xa2" + // cuGraphExecHostNodeSetParams, 10.2, hot
 	"\x09KernelNodeSetParams\x80\xa1" + // cuGraphExecKernelNodeSetParams, 10.1, hot
@@ -706,11 +730,11 @@ const symbolTable = "" +
 	"\x0f_v2\x84\xc0" + // cuGraphExecUpdate_v2, 12.0, hot
 	"\x07ternalSemaphoresSignalNodeGetParams\x84\xb2" + // cuGraphExternalSemaphoresSignalNodeGetParams, 11.2, blocking
 	"\x21SetParams\x84\xb2" + // cuGraphExternalSemaphoresSignalNodeSetParams, 11.2, blocking
-	"\x17WaitNodeGetParams\x84\xb2" + // cuGraphExternalSemaphoresWaitNodeGetParams, 11.2, blocking
+	"\x00GraphExternalSemaphoresWaitNodeGetParams\x84\xb2" + // cuGraphExternalSemaphoresWaitNodeGetParams, 11.2, blocking
 	"\x1fSetParams\x84\xb2" + // cuGraphExternalSemaphoresWaitNodeSetParams, 11.2, blocking
 	"\x05GetEdges\x80\xa0" + // cuGraphGetEdges, 10.0, hot
 	"\x0d_v2\x84\xc3" + // cuGraphGetEdges_v2, 12.3, hot
-	"\x00GraphGetId\x84\xd1" + // cuGraphGetId, 13.1, blocking, unverified
+	"\x08Id\x84\xd1" + // cuGraphGetId, 13.1, blocking, unverified
 	"\x08Nodes\x84\xa0" + // cuGraphGetNodes, 10.0, hot
 	"\x08RootNodes\x84\xa0" + // cuGraphGetRootNodes, 10.0, blocking
 	"\x05HostNodeGetParams\x84\xa0" + // cuGraphHostNodeGetParams, 10.0, hot
@@ -722,11 +746,11 @@ const symbolTable = "" +
 	"\x10_v2\x80\xb0" + // cuGraphInstantiate_v2, 11.0, blocking
 	"\x05KernelNodeCopyAttributes\x84\xb0" + // cuGraphKernelNodeCopyAttributes, 11.0, blocking
 	"\x0fGetAttribute\x84\xb0" + // cuGraphKernelNodeGetAttribute, 11.0, hot
-	"\x12Params\x80\xa0" + // cuGraphKernelNodeGetParams, 10.0, hot
+	"\x00GraphKernelNodeGetParams\x80\xa0" + // cuGraphKernelNodeGetParams, 10.0, hot
 	"\x18_v2\x84\xc0" + // cuGraphKernelNodeGetParams_v2, 12.0, hot
 	"\x0fSetAttribute\x84\xb0" + // cuGraphKernelNodeSetAttribute, 11.0, hot
 	"\x12Params\x80\xa0" + // cuGraphKernelNodeSetParams, 10.0, hot
-	"\x00GraphKernelNodeSetParams_v2\x84\xc0" + // cuGraphKernelNodeSetParams_v2, 12.0, hot
+	"\x18_v2\x84\xc0" + // cuGraphKernelNodeSetParams_v2, 12.0, hot
 	"\x05Launch\x84\xa0" + // cuGraphLaunch, 10.0, hot
 	"\x0b_ptsz\x85\xa0" + // cuGraphLaunch_ptsz, 10.0, hot
 	"\x05MemAllocNodeGetParams\x84\xb4" + // cuGraphMemAllocNodeGetParams, 11.4, hot
@@ -738,27 +762,28 @@ const symbolTable = "" +
 	"\x05NodeFindInClone\x84\xa0" + // cuGraphNodeFindInClone, 10.0, blocking
 	"\x09GetContainingGraph\x84\xd1" + // cuGraphNodeGetContainingGraph, 13.1, blocking, unverified
 	"\x0cDependencies\x80\xa0" + // cuGraphNodeGetDependencies, 10.0, blocking
-	"\x18_v2\x84\xc3" + // cuGraphNodeGetDependencies_v2, 12.3, blocking
+	"\x00GraphNodeGetDependencies_v2\x84\xc3" + // cuGraphNodeGetDependencies_v2, 12.3, blocking
 	"\x14tNodes\x80\xa0" + // cuGraphNodeGetDependentNodes, 10.0, blocking
 	"\x1a_v2\x84\xc3" + // cuGraphNodeGetDependentNodes_v2, 12.3, blocking
 	"\x0cEnabled\x84\xb6" + // cuGraphNodeGetEnabled, 11.6, hot
-	"\x00GraphNodeGetLocalId\x84\xd1" + // cuGraphNodeGetLocalId, 13.1, blocking, unverified
+	"\x0cLocalId\x84\xd1" + // cuGraphNodeGetLocalId, 13.1, blocking, unverified
 	"\x0cParams\x84\xd2" + // cuGraphNodeGetParams, 13.2, blocking, unverified
 	"\x0cToolsId\x84\xd1" + // cuGraphNodeGetToolsId, 13.1, blocking, unverified
 	"\x0dype\x84\xa0" + // cuGraphNodeGetType, 10.0, hot
 	"\x09SetEnabled\x84\xb6" + // cuGraphNodeSetEnabled, 11.6, hot
 	"\x0cParams\x84\xc2" + // cuGraphNodeSetParams, 12.2, hot
+	"\x12_v2\x8c\xd4" + // cuGraphNodeSetParams_v2, 13.4, hot, unverified
 	"\x05ReleaseUserObject\x84\xb3" + // cuGraphReleaseUserObject, 11.3, blocking
 	"\x07moveDependencies\x80\xa0" + // cuGraphRemoveDependencies, 10.0, hot
 	"\x17_v2\x84\xc3" + // cuGraphRemoveDependencies_v2, 12.3, hot
 	"\x07tainUserObject\x84\xb3" + // cuGraphRetainUserObject, 11.3, blocking
 	"\x05Upload\x84\xb1" + // cuGraphUpload, 11.1, hot
-	"\x0b_ptsz\x85\xb1" + // cuGraphUpload_ptsz, 11.1, hot
+	"\x00GraphUpload_ptsz\x85\xb1" + // cuGraphUpload_ptsz, 11.1, hot
 	"\x05icsMapResources\x84\x30" + // cuGraphicsMapResources, 3.0, blocking
 	"\x14_ptsz\x85\x70" + // cuGraphicsMapResources_ptsz, 7.0, blocking
 	"\x08ResourceGetMappedMipmappedArray\x84\x50" + // cuGraphicsResourceGetMappedMipmappedArray, 5.0, blocking
 	"\x19Pointer\x80\x30" + // cuGraphicsResourceGetMappedPointer, 3.0, blocking
-	"\x00GraphicsResourceGetMappedPointer_v2\x84\x32" + // cuGraphicsResourceGetMappedPointer_v2, 3.2, blocking
+	"\x20_v2\x84\x32" + // cuGraphicsResourceGetMappedPointer_v2, 3.2, blocking
 	"\x10SetMapFlags\x80\x30" + // cuGraphicsResourceSetMapFlags, 3.0, blocking
 	"\x1b_v2\x84\x65" + // cuGraphicsResourceSetMapFlags_v2, 6.5, blocking
 	"\x08SubResourceGetMappedArray\x84\x30" + // cuGraphicsSubResourceGetMappedArray, 3.0, blocking
@@ -769,12 +794,12 @@ const symbolTable = "" +
 	"\x08Destroy\x84\xc4" + // cuGreenCtxDestroy, 12.4, blocking
 	"\x08GetDevResource\x84\xc4" + // cuGreenCtxGetDevResource, 12.4, setup
 	"\x0bId\x84\xc9" + // cuGreenCtxGetId, 12.9, blocking
-	"\x08RecordEvent\x84\xc4" + // cuGreenCtxRecordEvent, 12.4, hot
+	"\x00GreenCtxRecordEvent\x84\xc4" + // cuGreenCtxRecordEvent, 12.4, hot
 	"\x08StreamCreate\x84\xc5" + // cuGreenCtxStreamCreate, 12.5, blocking
 	"\x08WaitEvent\x84\xc4" + // cuGreenCtxWaitEvent, 12.4, hot
 	"\x00ImportExternalMemory\x84\xa0" + // cuImportExternalMemory, 10.0, blocking
 	"\x0eSemaphore\x84\xa0" + // cuImportExternalSemaphore, 10.0, blocking
-	"\x00Init\x84\x20" + // cuInit, 2.0, setup
+	"\x01nit\x84\x20" + // cuInit, 2.0, setup
 	"\x01pcCloseMemHandle\x84\x41" + // cuIpcCloseMemHandle, 4.1, blocking
 	"\x03GetEventHandle\x84\x41" + // cuIpcGetEventHandle, 4.1, setup
 	"\x06MemHandle\x84\x41" + // cuIpcGetMemHandle, 4.1, setup
@@ -785,12 +810,12 @@ const symbolTable = "" +
 	"\x09Function\x84\xc0" + // cuKernelGetFunction, 12.0, blocking
 	"\x09Library\x84\xc5" + // cuKernelGetLibrary, 12.5, blocking
 	"\x09Name\x84\xc3" + // cuKernelGetName, 12.3, hot
-	"\x09ParamCount\x84\xd2" + // cuKernelGetParamCount, 13.2, blocking, unverified
+	"\x00KernelGetParamCount\x84\xd2" + // cuKernelGetParamCount, 13.2, blocking, unverified
 	"\x0eInfo\x84\xc4" + // cuKernelGetParamInfo, 12.4, blocking
 	"\x06SetAttribute\x84\xc0" + // cuKernelSetAttribute, 12.0, blocking
 	"\x09CacheConfig\x84\xc0" + // cuKernelSetCacheConfig, 12.0, blocking
 	"\x00Launch\x84\x20" + // cuLaunch, 2.0, blocking
-	"\x00LaunchCooperativeKernel\x84\x90" + // cuLaunchCooperativeKernel, 9.0, hot
+	"\x06CooperativeKernel\x84\x90" + // cuLaunchCooperativeKernel, 9.0, hot
 	"\x17MultiDevice\x84\x90" + // cuLaunchCooperativeKernelMultiDevice, 9.0, blocking
 	"\x17_ptsz\x85\x90" + // cuLaunchCooperativeKernel_ptsz, 9.0, hot
 	"\x06Grid\x84\x20" + // cuLaunchGrid, 2.0, blocking
@@ -801,12 +826,12 @@ const symbolTable = "" +
 	"\x11_ptsz\x8d\xd2" + // cuLaunchHostFunc_v2_ptsz, 13.2, hot, unverified
 	"\x06Kernel\x84\x40" + // cuLaunchKernel, 4.0, hot
 	"\x0cEx\x84\xb6" + // cuLaunchKernelEx, 11.6, hot
-	"\x0e_ptsz\x85\xb6" + // cuLaunchKernelEx_ptsz, 11.6, hot
+	"\x00LaunchKernelEx_ptsz\x85\xb6" + // cuLaunchKernelEx_ptsz, 11.6, hot
 	"\x0c_ptsz\x85\x70" + // cuLaunchKernel_ptsz, 7.0, hot
 	"\x01ibraryEnumerateKernels\x84\xc4" + // cuLibraryEnumerateKernels, 12.4, hot
 	"\x07GetGlobal\x84\xc0" + // cuLibraryGetGlobal, 12.0, blocking
 	"\x0aKernel\x84\xc0" + // cuLibraryGetKernel, 12.0, hot
-	"\x00LibraryGetKernelCount\x84\xc4" + // cuLibraryGetKernelCount, 12.4, hot
+	"\x10Count\x84\xc4" + // cuLibraryGetKernelCount, 12.4, hot
 	"\x0aManaged\x84\xc0" + // cuLibraryGetManaged, 12.0, hot
 	"\x0bodule\x84\xc0" + // cuLibraryGetModule, 12.0, blocking
 	"\x0aUnifiedFunction\x84\xc0" + // cuLibraryGetUnifiedFunction, 12.0, blocking
@@ -817,12 +842,12 @@ const symbolTable = "" +
 	"\x0b_v2\x84\x65" + // cuLinkAddData_v2, 6.5, hot
 	"\x07File\x80\x55" + // cuLinkAddFile, 5.5, blocking
 	"\x0b_v2\x84\x65" + // cuLinkAddFile_v2, 6.5, blocking
-	"\x04Complete\x84\x55" + // cuLinkComplete, 5.5, hot
+	"\x00LinkComplete\x84\x55" + // cuLinkComplete, 5.5, hot
 	"\x05reate\x80\x55" + // cuLinkCreate, 5.5, hot
 	"\x0a_v2\x84\x65" + // cuLinkCreate_v2, 6.5, hot
 	"\x04Destroy\x84\x55" + // cuLinkDestroy, 5.5, hot
 	"\x01ogicalEndpointAddDevice\x84\xd3" + // cuLogicalEndpointAddDevice, 13.3, blocking, unverified
-	"\x00LogicalEndpointBindAddr\x84\xd3" + // cuLogicalEndpointBindAddr, 13.3, blocking, unverified
+	"\x0fBindAddr\x84\xd3" + // cuLogicalEndpointBindAddr, 13.3, blocking, unverified
 	"\x13Mem\x84\xd3" + // cuLogicalEndpointBindMem, 13.3, blocking, unverified
 	"\x0fCreate\x84\xd3" + // cuLogicalEndpointCreate, 13.3, blocking, unverified
 	"\x0fDestroy\x84\xd3" + // cuLogicalEndpointDestroy, 13.3, blocking, unverified
@@ -833,7 +858,7 @@ const symbolTable = "" +
 	"\x10mport\x84\xd3" + // cuLogicalEndpointImport, 13.3, blocking, unverified
 	"\x0fQuery\x84\xd3" + // cuLogicalEndpointQuery, 13.3, blocking, unverified
 	"\x0fUnbind\x84\xd3" + // cuLogicalEndpointUnbind, 13.3, blocking, unverified
-	"\x03sCurrent\x84\xc9" + // cuLogsCurrent, 12.9, hot
+	"\x00LogsCurrent\x84\xc9" + // cuLogsCurrent, 12.9, hot
 	"\x04DumpToFile\x84\xc9" + // cuLogsDumpToFile, 12.9, blocking
 	"\x0aMemory\x84\xc9" + // cuLogsDumpToMemory, 12.9, hot
 	"\x04RegisterCallback\x84\xc9" + // cuLogsRegisterCallback, 12.9, blocking
@@ -849,12 +874,12 @@ const symbolTable = "" +
 	"\x15_ptsz\x85\xb2" + // cuMemAllocFromPoolAsync_ptsz, 11.2, hot
 	"\x08Host\x80\x20" + // cuMemAllocHost, 2.0, blocking
 	"\x0c_v2\x84\x32" + // cuMemAllocHost_v2, 3.2, blocking
-	"\x08Managed\x84\x60" + // cuMemAllocManaged, 6.0, hot
+	"\x00MemAllocManaged\x84\x60" + // cuMemAllocManaged, 6.0, hot
 	"\x08Pitch\x80\x20" + // cuMemAllocPitch, 2.0, hot
 	"\x0d_v2\x84\x32" + // cuMemAllocPitch_v2, 3.2, hot
 	"\x08_v2\x84\x32" + // cuMemAlloc_v2, 3.2, hot
 	"\x03BatchDecompressAsync\x84\xc6" + // cuMemBatchDecompressAsync, 12.6, blocking
-	"\x00MemBatchDecompressAsync_ptsz\x85\xc6" + // cuMemBatchDecompressAsync_ptsz, 12.6, blocking
+	"\x17_ptsz\x85\xc6" + // cuMemBatchDecompressAsync_ptsz, 12.6, blocking
 	"\x03Create\x84\xa2" + // cuMemCreate, 10.2, setup
 	"\x03DiscardAndPrefetchBatchAsync\x84\xd0" + // cuMemDiscardAndPrefetchBatchAsync, 13.0, hot
 	"\x1f_ptsz\x85\xd0" + // cuMemDiscardAndPrefetchBatchAsync_ptsz, 13.0, hot
@@ -865,28 +890,29 @@ const symbolTable = "" +
 	"\x07Async\x84\xb2" + // cuMemFreeAsync, 11.2, hot
 	"\x0c_ptsz\x85\xb2" + // cuMemFreeAsync_ptsz, 11.2, hot
 	"\x07Host\x84\x20" + // cuMemFreeHost, 2.0, blocking
-	"\x07_v2\x84\x32" + // cuMemFree_v2, 3.2, blocking
+	"\x00MemFree_v2\x84\x32" + // cuMemFree_v2, 3.2, blocking
 	"\x03GetAccess\x84\xa2" + // cuMemGetAccess, 10.2, setup
 	"\x07ddressRange\x80\x20" + // cuMemGetAddressRange, 2.0, hot
 	"\x12_v2\x84\x32" + // cuMemGetAddressRange_v2, 3.2, hot
 	"\x07llocationGranularity\x84\xa2" + // cuMemGetAllocationGranularity, 10.2, setup
-	"\x00MemGetAllocationPropertiesFromHandle\x84\xa2" + // cuMemGetAllocationPropertiesFromHandle, 10.2, setup
+	"\x10PropertiesFromHandle\x84\xa2" + // cuMemGetAllocationPropertiesFromHandle, 10.2, setup
 	"\x06DefaultMemPool\x84\xd0" + // cuMemGetDefaultMemPool, 13.0, blocking
 	"\x06HandleForAddressRange\x84\xb7" + // cuMemGetHandleForAddressRange, 11.7, blocking
 	"\x06Info\x80\x20" + // cuMemGetInfo, 2.0, hot
 	"\x0a_v2\x84\x32" + // cuMemGetInfo_v2, 3.2, hot
+	"\x06LocationInfo\x84\xd4" + // cuMemGetLocationInfo, 13.4, blocking, unverified
 	"\x06MemPool\x84\xd0" + // cuMemGetMemPool, 13.0, blocking
 	"\x03HostAlloc\x84\x22" + // cuMemHostAlloc, 2.2, hot
 	"\x07GetDevicePointer\x80\x22" + // cuMemHostGetDevicePointer, 2.2, hot
 	"\x17_v2\x84\x32" + // cuMemHostGetDevicePointer_v2, 3.2, hot
 	"\x0aFlags\x84\x23" + // cuMemHostGetFlags, 2.3, hot
-	"\x07Register\x80\x40" + // cuMemHostRegister, 4.0, hot
+	"\x00MemHostRegister\x80\x40" + // cuMemHostRegister, 4.0, hot
 	"\x0f_v2\x84\x65" + // cuMemHostRegister_v2, 6.5, hot
 	"\x07Unregister\x84\x40" + // cuMemHostUnregister, 4.0, blocking
 	"\x03ImportFromShareableHandle\x84\xa2" + // cuMemImportFromShareableHandle, 10.2, setup
 	"\x03Map\x84\xa2" + // cuMemMap, 10.2, setup
 	"\x06ArrayAsync\x84\xb1" + // cuMemMapArrayAsync, 11.1, blocking
-	"\x00MemMapArrayAsync_ptsz\x85\xb1" + // cuMemMapArrayAsync_ptsz, 11.1, blocking
+	"\x10_ptsz\x85\xb1" + // cuMemMapArrayAsync_ptsz, 11.1, blocking
 	"\x03PoolCreate\x84\xb2" + // cuMemPoolCreate, 11.2, hot
 	"\x07Destroy\x84\xb2" + // cuMemPoolDestroy, 11.2, setup
 	"\x07ExportPointer\x84\xb2" + // cuMemPoolExportPointer, 11.2, blocking
@@ -896,13 +922,13 @@ const symbolTable = "" +
 	"\x07ImportFromShareableHandle\x84\xb2" + // cuMemPoolImportFromShareableHandle, 11.2, hot
 	"\x0dPointer\x84\xb2" + // cuMemPoolImportPointer, 11.2, blocking
 	"\x07SetAccess\x84\xb2" + // cuMemPoolSetAccess, 11.2, blocking
-	"\x0bttribute\x84\xb2" + // cuMemPoolSetAttribute, 11.2, hot
+	"\x00MemPoolSetAttribute\x84\xb2" + // cuMemPoolSetAttribute, 11.2, hot
 	"\x07TrimTo\x84\xb2" + // cuMemPoolTrimTo, 11.2, hot
 	"\x04refetchAsync\x80\x80" + // cuMemPrefetchAsync, 8.0, blocking
 	"\x10_ptsz\x81\x80" + // cuMemPrefetchAsync_ptsz, 8.0, blocking
 	"\x11v2\x84\xc2" + // cuMemPrefetchAsync_v2, 12.2, blocking
 	"\x13_ptsz\x85\xc2" + // cuMemPrefetchAsync_v2_ptsz, 12.2, blocking
-	"\x00MemPrefetchBatchAsync\x84\xd0" + // cuMemPrefetchBatchAsync, 13.0, blocking
+	"\x0bBatchAsync\x84\xd0" + // cuMemPrefetchBatchAsync, 13.0, blocking
 	"\x15_ptsz\x85\xd0" + // cuMemPrefetchBatchAsync_ptsz, 13.0, blocking
 	"\x03RangeGetAttribute\x84\x80" + // cuMemRangeGetAttribute, 8.0, hot
 	"\x14s\x84\x80" + // cuMemRangeGetAttributes, 8.0, blocking
@@ -912,13 +938,13 @@ const symbolTable = "" +
 	"\x06MemPool\x84\xd0" + // cuMemSetMemPool, 13.0, blocking
 	"\x03Unmap\x84\xa2" + // cuMemUnmap, 10.2, setup
 	"\x03cpy\x84\x40" + // cuMemcpy, 4.0, blocking
-	"\x062D\x80\x20" + // cuMemcpy2D, 2.0, blocking
+	"\x00Memcpy2D\x80\x20" + // cuMemcpy2D, 2.0, blocking
 	"\x08Async\x80\x20" + // cuMemcpy2DAsync, 2.0, hot
 	"\x0d_v2\x84\x32" + // cuMemcpy2DAsync_v2, 3.2, hot
 	"\x10_ptsz\x85\x70" + // cuMemcpy2DAsync_v2_ptsz, 7.0, hot
 	"\x08Unaligned\x80\x20" + // cuMemcpy2DUnaligned, 2.0, blocking
 	"\x11_v2\x84\x32" + // cuMemcpy2DUnaligned_v2, 3.2, blocking
-	"\x00Memcpy2DUnaligned_v2_ptds\x85\x70" + // cuMemcpy2DUnaligned_v2_ptds, 7.0, blocking
+	"\x14_ptds\x85\x70" + // cuMemcpy2DUnaligned_v2_ptds, 7.0, blocking
 	"\x08_v2\x84\x32" + // cuMemcpy2D_v2, 3.2, blocking
 	"\x0b_ptds\x85\x70" + // cuMemcpy2D_v2_ptds, 7.0, blocking
 	"\x063D\x80\x20" + // cuMemcpy3D, 2.0, blocking
@@ -928,13 +954,13 @@ const symbolTable = "" +
 	"\x08BatchAsync\x80\xc8" + // cuMemcpy3DBatchAsync, 12.8, hot
 	"\x12_ptsz\x81\xc8" + // cuMemcpy3DBatchAsync_ptsz, 12.8, hot
 	"\x13v2\x84\xd0" + // cuMemcpy3DBatchAsync_v2, 13.0, hot
-	"\x15_ptsz\x85\xd0" + // cuMemcpy3DBatchAsync_v2_ptsz, 13.0, hot
+	"\x00Memcpy3DBatchAsync_v2_ptsz\x85\xd0" + // cuMemcpy3DBatchAsync_v2_ptsz, 13.0, hot
 	"\x08Peer\x84\x40" + // cuMemcpy3DPeer, 4.0, blocking
 	"\x0cAsync\x84\x40" + // cuMemcpy3DPeerAsync, 4.0, blocking
 	"\x11_ptsz\x85\x70" + // cuMemcpy3DPeerAsync_ptsz, 7.0, blocking
 	"\x0c_ptds\x85\x70" + // cuMemcpy3DPeer_ptds, 7.0, blocking
 	"\x08WithAttributesAsync\x84\xd2" + // cuMemcpy3DWithAttributesAsync, 13.2, blocking, unverified
-	"\x00Memcpy3DWithAttributesAsync_ptsz\x85\xd2" + // cuMemcpy3DWithAttributesAsync_ptsz, 13.2, blocking, unverified
+	"\x1b_ptsz\x85\xd2" + // cuMemcpy3DWithAttributesAsync_ptsz, 13.2, blocking, unverified
 	"\x08_v2\x84\x32" + // cuMemcpy3D_v2, 3.2, blocking
 	"\x0b_ptds\x85\x70" + // cuMemcpy3D_v2_ptds, 7.0, blocking
 	"\x06Async\x84\x40" + // cuMemcpyAsync, 4.0, blocking
@@ -944,13 +970,13 @@ const symbolTable = "" +
 	"\x0d_ptds\x85\x70" + // cuMemcpyAtoA_v2_ptds, 7.0, blocking
 	"\x09D\x80\x20" + // cuMemcpyAtoD, 2.0, blocking
 	"\x0a_v2\x84\x32" + // cuMemcpyAtoD_v2, 3.2, blocking
-	"\x0d_ptds\x85\x70" + // cuMemcpyAtoD_v2_ptds, 7.0, blocking
+	"\x00MemcpyAtoD_v2_ptds\x85\x70" + // cuMemcpyAtoD_v2_ptds, 7.0, blocking
 	"\x09H\x80\x20" + // cuMemcpyAtoH, 2.0, blocking
 	"\x0aAsync\x80\x20" + // cuMemcpyAtoHAsync, 2.0, blocking
 	"\x0f_v2\x84\x32" + // cuMemcpyAtoHAsync_v2, 3.2, blocking
 	"\x12_ptsz\x85\x70" + // cuMemcpyAtoHAsync_v2_ptsz, 7.0, blocking
 	"\x0a_v2\x84\x32" + // cuMemcpyAtoH_v2, 3.2, blocking
-	"\x00MemcpyAtoH_v2_ptds\x85\x70" + // cuMemcpyAtoH_v2_ptds, 7.0, blocking
+	"\x0d_ptds\x85\x70" + // cuMemcpyAtoH_v2_ptds, 7.0, blocking
 	"\x06BatchAsync\x80\xc8" + // cuMemcpyBatchAsync, 12.8, blocking
 	"\x10_ptsz\x81\xc8" + // cuMemcpyBatchAsync_ptsz, 12.8, blocking
 	"\x11v2\x84\xd0" + // cuMemcpyBatchAsync_v2, 13.0, blocking
@@ -960,13 +986,13 @@ const symbolTable = "" +
 	"\x0d_ptds\x85\x70" + // cuMemcpyDtoA_v2_ptds, 7.0, blocking
 	"\x09D\x80\x20" + // cuMemcpyDtoD, 2.0, blocking
 	"\x0aAsync\x80\x30" + // cuMemcpyDtoDAsync, 3.0, hot
-	"\x0f_v2\x84\x32" + // cuMemcpyDtoDAsync_v2, 3.2, hot
+	"\x00MemcpyDtoDAsync_v2\x84\x32" + // cuMemcpyDtoDAsync_v2, 3.2, hot
 	"\x12_ptsz\x85\x70" + // cuMemcpyDtoDAsync_v2_ptsz, 7.0, hot
 	"\x0a_v2\x84\x32" + // cuMemcpyDtoD_v2, 3.2, blocking
 	"\x0d_ptds\x85\x70" + // cuMemcpyDtoD_v2_ptds, 7.0, blocking
 	"\x09H\x80\x20" + // cuMemcpyDtoH, 2.0, blocking
 	"\x0aAsync\x80\x20" + // cuMemcpyDtoHAsync, 2.0, hot
-	"\x00MemcpyDtoHAsync_v2\x84\x32" + // cuMemcpyDtoHAsync_v2, 3.2, hot
+	"\x0f_v2\x84\x32" + // cuMemcpyDtoHAsync_v2, 3.2, hot
 	"\x12_ptsz\x85\x70" + // cuMemcpyDtoHAsync_v2_ptsz, 7.0, hot
 	"\x0a_v2\x84\x32" + // cuMemcpyDtoH_v2, 3.2, blocking
 	"\x0d_ptds\x85\x70" + // cuMemcpyDtoH_v2_ptds, 7.0, blocking
@@ -976,13 +1002,13 @@ const symbolTable = "" +
 	"\x12_ptsz\x85\x70" + // cuMemcpyHtoAAsync_v2_ptsz, 7.0, blocking
 	"\x0a_v2\x84\x32" + // cuMemcpyHtoA_v2, 3.2, blocking
 	"\x0d_ptds\x85\x70" + // cuMemcpyHtoA_v2_ptds, 7.0, blocking
-	"\x09D\x80\x20" + // cuMemcpyHtoD, 2.0, blocking
+	"\x00MemcpyHtoD\x80\x20" + // cuMemcpyHtoD, 2.0, blocking
 	"\x0aAsync\x80\x20" + // cuMemcpyHtoDAsync, 2.0, hot
 	"\x0f_v2\x84\x32" + // cuMemcpyHtoDAsync_v2, 3.2, hot
 	"\x12_ptsz\x85\x70" + // cuMemcpyHtoDAsync_v2_ptsz, 7.0, hot
 	"\x0a_v2\x84\x32" + // cuMemcpyHtoD_v2, 3.2, blocking
 	"\x0d_ptds\x85\x70" + // cuMemcpyHtoD_v2_ptds, 7.0, blocking
-	"\x00MemcpyPeer\x84\x40" + // cuMemcpyPeer, 4.0, blocking
+	"\x06Peer\x84\x40" + // cuMemcpyPeer, 4.0, blocking
 	"\x0aAsync\x84\x40" + // cuMemcpyPeerAsync, 4.0, hot
 	"\x0f_ptsz\x85\x70" + // cuMemcpyPeerAsync_ptsz, 7.0, hot
 	"\x0a_ptds\x85\x70" + // cuMemcpyPeer_ptds, 7.0, blocking
@@ -992,13 +1018,13 @@ const symbolTable = "" +
 	"\x03setD16\x80\x20" + // cuMemsetD16, 2.0, blocking
 	"\x09Async\x84\x32" + // cuMemsetD16Async, 3.2, blocking
 	"\x0e_ptsz\x85\x70" + // cuMemsetD16Async_ptsz, 7.0, blocking
-	"\x09_v2\x84\x32" + // cuMemsetD16_v2, 3.2, blocking
+	"\x00MemsetD16_v2\x84\x32" + // cuMemsetD16_v2, 3.2, blocking
 	"\x0c_ptds\x85\x70" + // cuMemsetD16_v2_ptds, 7.0, blocking
 	"\x072D16\x80\x20" + // cuMemsetD2D16, 2.0, blocking
 	"\x0bAsync\x84\x32" + // cuMemsetD2D16Async, 3.2, blocking
 	"\x10_ptsz\x85\x70" + // cuMemsetD2D16Async_ptsz, 7.0, blocking
 	"\x0b_v2\x84\x32" + // cuMemsetD2D16_v2, 3.2, blocking
-	"\x00MemsetD2D16_v2_ptds\x85\x70" + // cuMemsetD2D16_v2_ptds, 7.0, blocking
+	"\x0e_ptds\x85\x70" + // cuMemsetD2D16_v2_ptds, 7.0, blocking
 	"\x0932\x80\x20" + // cuMemsetD2D32, 2.0, blocking
 	"\x0bAsync\x84\x32" + // cuMemsetD2D32Async, 3.2, hot
 	"\x10_ptsz\x85\x70" + // cuMemsetD2D32Async_ptsz, 7.0, hot
@@ -1008,13 +1034,13 @@ const symbolTable = "" +
 	"\x0aAsync\x84\x32" + // cuMemsetD2D8Async, 3.2, hot
 	"\x0f_ptsz\x85\x70" + // cuMemsetD2D8Async_ptsz, 7.0, hot
 	"\x0a_v2\x84\x32" + // cuMemsetD2D8_v2, 3.2, blocking
-	"\x0d_ptds\x85\x70" + // cuMemsetD2D8_v2_ptds, 7.0, blocking
+	"\x00MemsetD2D8_v2_ptds\x85\x70" + // cuMemsetD2D8_v2_ptds, 7.0, blocking
 	"\x0732\x80\x20" + // cuMemsetD32, 2.0, blocking
 	"\x09Async\x84\x32" + // cuMemsetD32Async, 3.2, hot
 	"\x0e_ptsz\x85\x70" + // cuMemsetD32Async_ptsz, 7.0, hot
 	"\x09_v2\x84\x32" + // cuMemsetD32_v2, 3.2, blocking
 	"\x0c_ptds\x85\x70" + // cuMemsetD32_v2_ptds, 7.0, blocking
-	"\x00MemsetD8\x80\x20" + // cuMemsetD8, 2.0, blocking
+	"\x078\x80\x20" + // cuMemsetD8, 2.0, blocking
 	"\x08Async\x84\x32" + // cuMemsetD8Async, 3.2, hot
 	"\x0d_ptsz\x85\x70" + // cuMemsetD8Async_ptsz, 7.0, hot
 	"\x08_v2\x84\x32" + // cuMemsetD8_v2, 3.2, blocking
@@ -1024,13 +1050,13 @@ const symbolTable = "" +
 	"\x0eGetLevel\x84\x50" + // cuMipmappedArrayGetLevel, 5.0, blocking
 	"\x11MemoryRequirements\x84\xb6" + // cuMipmappedArrayGetMemoryRequirements, 11.6, blocking
 	"\x11SparseProperties\x84\xb1" + // cuMipmappedArrayGetSparseProperties, 11.1, blocking
-	"\x01oduleEnumerateFunctions\x84\xc4" + // cuModuleEnumerateFunctions, 12.4, blocking
+	"\x00ModuleEnumerateFunctions\x84\xc4" + // cuModuleEnumerateFunctions, 12.4, blocking
 	"\x06GetFunction\x84\x20" + // cuModuleGetFunction, 2.0, hot
 	"\x11Count\x84\xc4" + // cuModuleGetFunctionCount, 12.4, blocking
 	"\x09Global\x80\x20" + // cuModuleGetGlobal, 2.0, hot
 	"\x0f_v2\x84\x32" + // cuModuleGetGlobal_v2, 3.2, hot
 	"\x09LoadingMode\x84\xb7" + // cuModuleGetLoadingMode, 11.7, blocking
-	"\x00ModuleGetSurfRef\x84\x30" + // cuModuleGetSurfRef, 3.0, blocking
+	"\x09SurfRef\x84\x30" + // cuModuleGetSurfRef, 3.0, blocking
 	"\x09TexRef\x84\x20" + // cuModuleGetTexRef, 2.0, blocking
 	"\x06Load\x84\x20" + // cuModuleLoad, 2.0, blocking
 	"\x0aData\x84\x20" + // cuModuleLoadData, 2.0, blocking
@@ -1040,13 +1066,13 @@ const symbolTable = "" +
 	"\x01ulticastAddDevice\x84\xc1" + // cuMulticastAddDevice, 12.1, blocking
 	"\x09BindAddr\x84\xc1" + // cuMulticastBindAddr, 12.1, blocking
 	"\x11_v2\x8c\xd1" + // cuMulticastBindAddr_v2, 13.1, blocking, unverified
-	"\x0dMem\x84\xc1" + // cuMulticastBindMem, 12.1, blocking
+	"\x00MulticastBindMem\x84\xc1" + // cuMulticastBindMem, 12.1, blocking
 	"\x10_v2\x8c\xd1" + // cuMulticastBindMem_v2, 13.1, blocking, unverified
 	"\x09Create\x84\xc1" + // cuMulticastCreate, 12.1, blocking
 	"\x09GetGranularity\x84\xc1" + // cuMulticastGetGranularity, 12.1, blocking
 	"\x09Unbind\x84\xc1" + // cuMulticastUnbind, 12.1, blocking
 	"\x00OccupancyAvailableDynamicSMemPerBlock\x84\xa2" + // cuOccupancyAvailableDynamicSMemPerBlock, 10.2, hot
-	"\x00OccupancyMaxActiveBlocksPerMultiprocessor\x84\x65" + // cuOccupancyMaxActiveBlocksPerMultiprocessor, 6.5, hot
+	"\x09MaxActiveBlocksPerMultiprocessor\x84\x65" + // cuOccupancyMaxActiveBlocksPerMultiprocessor, 6.5, hot
 	"\x29WithFlags\x84\x70" + // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7.0, blocking
 	"\x12Clusters\x84\xb7" + // cuOccupancyMaxActiveClusters, 11.7, blocking
 	"\x0cPotentialBlockSize\x84\x65" + // cuOccupancyMaxPotentialBlockSize, 6.5, hot
@@ -1056,7 +1082,7 @@ const symbolTable = "" +
 	"\x08TexRef\x84\x20" + // cuParamSetTexRef, 2.0, blocking
 	"\x08f\x84\x20" + // cuParamSetf, 2.0, blocking
 	"\x08i\x84\x20" + // cuParamSeti, 2.0, blocking
-	"\x08v\x84\x20" + // cuParamSetv, 2.0, blocking
+	"\x00ParamSetv\x84\x20" + // cuParamSetv, 2.0, blocking
 	"\x01ointerGetAttribute\x84\x40" + // cuPointerGetAttribute, 4.0, hot
 	"\x13s\x84\x70" + // cuPointerGetAttributes, 7.0, hot
 	"\x07SetAttribute\x84\x60" + // cuPointerSetAttribute, 6.0, blocking
@@ -1072,13 +1098,13 @@ const symbolTable = "" +
 	"\x10_ptsz\x81\x80" + // cuStreamBatchMemOp_ptsz, 8.0, hot
 	"\x11v2\x84\xb7" + // cuStreamBatchMemOp_v2, 11.7, hot
 	"\x13_ptsz\x85\xb7" + // cuStreamBatchMemOp_v2_ptsz, 11.7, hot
-	"\x07eginCapture\x80\xa0" + // cuStreamBeginCapture, 10.0, hot
+	"\x00StreamBeginCapture\x80\xa0" + // cuStreamBeginCapture, 10.0, hot
 	"\x12ToCig\x84\xd2" + // cuStreamBeginCaptureToCig, 13.2, blocking, unverified
 	"\x17_ptsz\x85\xd2" + // cuStreamBeginCaptureToCig_ptsz, 13.2, blocking, unverified
 	"\x14Graph\x84\xc3" + // cuStreamBeginCaptureToGraph, 12.3, hot
 	"\x19_ptsz\x85\xc3" + // cuStreamBeginCaptureToGraph_ptsz, 12.3, hot
 	"\x12_ptsz\x81\xa0" + // cuStreamBeginCapture_ptsz, 10.0, hot
-	"\x00StreamBeginCapture_v2\x84\xa1" + // cuStreamBeginCapture_v2, 10.1, hot
+	"\x13v2\x84\xa1" + // cuStreamBeginCapture_v2, 10.1, hot
 	"\x15_ptsz\x85\xa1" + // cuStreamBeginCapture_v2_ptsz, 10.1, hot
 	"\x0bRecaptureToGraph\x84\xd3" + // cuStreamBeginRecaptureToGraph, 13.3, blocking, unverified
 	"\x1b_ptsz\x85\xd3" + // cuStreamBeginRecaptureToGraph_ptsz, 13.3, blocking, unverified
@@ -1088,13 +1114,13 @@ const symbolTable = "" +
 	"\x0cWithPriority\x84\x55" + // cuStreamCreateWithPriority, 5.5, blocking
 	"\x06Destroy\x80\x20" + // cuStreamDestroy, 2.0, hot
 	"\x0d_v2\x84\x40" + // cuStreamDestroy_v2, 4.0, hot
-	"\x06EndCapture\x84\xa0" + // cuStreamEndCapture, 10.0, hot
+	"\x00StreamEndCapture\x84\xa0" + // cuStreamEndCapture, 10.0, hot
 	"\x10ToCig\x84\xd2" + // cuStreamEndCaptureToCig, 13.2, blocking, unverified
 	"\x15_ptsz\x85\xd2" + // cuStreamEndCaptureToCig_ptsz, 13.2, blocking, unverified
 	"\x10_ptsz\x85\xa0" + // cuStreamEndCapture_ptsz, 10.0, hot
 	"\x06GetAttribute\x84\xb0" + // cuStreamGetAttribute, 11.0, hot
 	"\x12_ptsz\x85\xb0" + // cuStreamGetAttribute_ptsz, 11.0, hot
-	"\x00StreamGetCaptureInfo\x80\xa1" + // cuStreamGetCaptureInfo, 10.1, hot
+	"\x09CaptureInfo\x80\xa1" + // cuStreamGetCaptureInfo, 10.1, hot
 	"\x14_ptsz\x81\xa1" + // cuStreamGetCaptureInfo_ptsz, 10.1, hot
 	"\x15v2\x80\xb3" + // cuStreamGetCaptureInfo_v2, 11.3, hot
 	"\x17_ptsz\x81\xb3" + // cuStreamGetCaptureInfo_v2_ptsz, 11.3, hot
@@ -1104,13 +1130,13 @@ const symbolTable = "" +
 	"\x0c_ptsz\x85\x92" + // cuStreamGetCtx_ptsz, 9.2, hot
 	"\x0dv2\x8c\xc5" + // cuStreamGetCtx_v2, 12.5, hot
 	"\x0f_ptsz\x8d\xc5" + // cuStreamGetCtx_v2_ptsz, 12.5, hot
-	"\x09DevResource\x84\xd1" + // cuStreamGetDevResource, 13.1, blocking, unverified
+	"\x00StreamGetDevResource\x84\xd1" + // cuStreamGetDevResource, 13.1, blocking, unverified
 	"\x14_ptsz\x85\xd1" + // cuStreamGetDevResource_ptsz, 13.1, blocking, unverified
 	"\x0cice\x84\xc8" + // cuStreamGetDevice, 12.8, hot
 	"\x0f_ptsz\x85\xc8" + // cuStreamGetDevice_ptsz, 12.8, hot
 	"\x09Flags\x84\x55" + // cuStreamGetFlags, 5.5, hot
 	"\x0e_ptsz\x85\x70" + // cuStreamGetFlags_ptsz, 7.0, hot
-	"\x00StreamGetGreenCtx\x84\xc4" + // cuStreamGetGreenCtx, 12.4, blocking
+	"\x09GreenCtx\x84\xc4" + // cuStreamGetGreenCtx, 12.4, blocking
 	"\x09Id\x84\xc0" + // cuStreamGetId, 12.0, hot
 	"\x0b_ptsz\x85\xc0" + // cuStreamGetId_ptsz, 12.0, hot
 	"\x09Priority\x84\x55" + // cuStreamGetPriority, 5.5, hot
@@ -1120,13 +1146,13 @@ const symbolTable = "" +
 	"\x06Query\x84\x20" + // cuStreamQuery, 2.0, hot
 	"\x0b_ptsz\x85\x70" + // cuStreamQuery_ptsz, 7.0, hot
 	"\x06SetAttribute\x84\xb0" + // cuStreamSetAttribute, 11.0, hot
-	"\x12_ptsz\x85\xb0" + // cuStreamSetAttribute_ptsz, 11.0, hot
+	"\x00StreamSetAttribute_ptsz\x85\xb0" + // cuStreamSetAttribute_ptsz, 11.0, hot
 	"\x07ynchronize\x84\x20" + // cuStreamSynchronize, 2.0, blocking
 	"\x11_ptsz\x85\x70" + // cuStreamSynchronize_ptsz, 7.0, blocking
 	"\x06UpdateCaptureDependencies\x80\xb3" + // cuStreamUpdateCaptureDependencies, 11.3, hot
 	"\x1f_ptsz\x81\xb3" + // cuStreamUpdateCaptureDependencies_ptsz, 11.3, hot
 	"\x20v2\x84\xc3" + // cuStreamUpdateCaptureDependencies_v2, 12.3, hot
-	"\x00StreamUpdateCaptureDependencies_v2_ptsz\x85\xc3" + // cuStreamUpdateCaptureDependencies_v2_ptsz, 12.3, hot
+	"\x22_ptsz\x85\xc3" + // cuStreamUpdateCaptureDependencies_v2_ptsz, 12.3, hot
 	"\x06WaitEvent\x84\x32" + // cuStreamWaitEvent, 3.2, hot
 	"\x0f_ptsz\x85\x70" + // cuStreamWaitEvent_ptsz, 7.0, hot
 	"\x0aValue32\x80\x80" + // cuStreamWaitValue32, 8.0, hot
@@ -1136,13 +1162,13 @@ const symbolTable = "" +
 	"\x0f64\x80\x90" + // cuStreamWaitValue64, 9.0, hot
 	"\x11_ptsz\x81\x90" + // cuStreamWaitValue64_ptsz, 9.0, hot
 	"\x12v2\x84\xb7" + // cuStreamWaitValue64_v2, 11.7, hot
-	"\x14_ptsz\x85\xb7" + // cuStreamWaitValue64_v2_ptsz, 11.7, hot
+	"\x00StreamWaitValue64_v2_ptsz\x85\xb7" + // cuStreamWaitValue64_v2_ptsz, 11.7, hot
 	"\x07riteValue32\x80\x80" + // cuStreamWriteValue32, 8.0, hot
 	"\x12_ptsz\x81\x80" + // cuStreamWriteValue32_ptsz, 8.0, hot
 	"\x13v2\x84\xb7" + // cuStreamWriteValue32_v2, 11.7, hot
 	"\x15_ptsz\x85\xb7" + // cuStreamWriteValue32_v2_ptsz, 11.7, hot
 	"\x1064\x80\x90" + // cuStreamWriteValue64, 9.0, hot
-	"\x00StreamWriteValue64_ptsz\x81\x90" + // cuStreamWriteValue64_ptsz, 9.0, hot
+	"\x12_ptsz\x81\x90" + // cuStreamWriteValue64_ptsz, 9.0, hot
 	"\x13v2\x84\xb7" + // cuStreamWriteValue64_v2, 11.7, hot
 	"\x15_ptsz\x85\xb7" + // cuStreamWriteValue64_v2_ptsz, 11.7, hot
 	"\x01urfObjectCreate\x84\x50" + // cuSurfObjectCreate, 5.0, blocking
@@ -1152,13 +1178,13 @@ const symbolTable = "" +
 	"\x07SetArray\x84\x30" + // cuSurfRefSetArray, 3.0, blocking
 	"\x00TensorMapEncodeIm2col\x84\xc0" + // cuTensorMapEncodeIm2col, 12.0, blocking
 	"\x15Wide\x84\xc8" + // cuTensorMapEncodeIm2colWide, 12.8, blocking
-	"\x0fTiled\x84\xc0" + // cuTensorMapEncodeTiled, 12.0, blocking
+	"\x00TensorMapEncodeTiled\x84\xc0" + // cuTensorMapEncodeTiled, 12.0, blocking
 	"\x09ReplaceAddress\x84\xc0" + // cuTensorMapReplaceAddress, 12.0, blocking
 	"\x02xObjectCreate\x84\x50" + // cuTexObjectCreate, 5.0, blocking
 	"\x09Destroy\x84\x50" + // cuTexObjectDestroy, 5.0, blocking
 	"\x09GetResourceDesc\x84\x50" + // cuTexObjectGetResourceDesc, 5.0, blocking
 	"\x14ViewDesc\x84\x50" + // cuTexObjectGetResourceViewDesc, 5.0, blocking
-	"\x00TexObjectGetTextureDesc\x84\x50" + // cuTexObjectGetTextureDesc, 5.0, blocking
+	"\x0cTextureDesc\x84\x50" + // cuTexObjectGetTextureDesc, 5.0, blocking
 	"\x03RefCreate\x84\x20" + // cuTexRefCreate, 2.0, blocking
 	"\x06Destroy\x84\x20" + // cuTexRefDestroy, 2.0, blocking
 	"\x06GetAddress\x80\x20" + // cuTexRefGetAddress, 2.0, blocking
@@ -1168,13 +1194,13 @@ const symbolTable = "" +
 	"\x09BorderColor\x84\x80" + // cuTexRefGetBorderColor, 8.0, blocking
 	"\x09FilterMode\x84\x20" + // cuTexRefGetFilterMode, 2.0, blocking
 	"\x0alags\x84\x20" + // cuTexRefGetFlags, 2.0, blocking
-	"\x0aormat\x84\x20" + // cuTexRefGetFormat, 2.0, blocking
+	"\x00TexRefGetFormat\x84\x20" + // cuTexRefGetFormat, 2.0, blocking
 	"\x09MaxAnisotropy\x84\x50" + // cuTexRefGetMaxAnisotropy, 5.0, blocking
 	"\x0aipmapFilterMode\x84\x50" + // cuTexRefGetMipmapFilterMode, 5.0, blocking
 	"\x0fLevelBias\x84\x50" + // cuTexRefGetMipmapLevelBias, 5.0, blocking
 	"\x14Clamp\x84\x50" + // cuTexRefGetMipmapLevelClamp, 5.0, blocking
 	"\x0fpedArray\x84\x50" + // cuTexRefGetMipmappedArray, 5.0, blocking
-	"\x00TexRefSetAddress\x80\x20" + // cuTexRefSetAddress, 2.0, blocking
+	"\x06SetAddress\x80\x20" + // cuTexRefSetAddress, 2.0, blocking
 	"\x102D\x80\x22" + // cuTexRefSetAddress2D, 2.2, blocking
 	"\x12_v2\x80\x32" + // cuTexRefSetAddress2D_v2, 3.2, blocking
 	"\x143\x84\x41" + // cuTexRefSetAddress2D_v3, 4.1, blocking
@@ -1184,13 +1210,13 @@ const symbolTable = "" +
 	"\x09BorderColor\x84\x80" + // cuTexRefSetBorderColor, 8.0, blocking
 	"\x09FilterMode\x84\x20" + // cuTexRefSetFilterMode, 2.0, blocking
 	"\x0alags\x84\x20" + // cuTexRefSetFlags, 2.0, blocking
-	"\x0aormat\x84\x20" + // cuTexRefSetFormat, 2.0, blocking
+	"\x00TexRefSetFormat\x84\x20" + // cuTexRefSetFormat, 2.0, blocking
 	"\x09MaxAnisotropy\x84\x50" + // cuTexRefSetMaxAnisotropy, 5.0, blocking
 	"\x0aipmapFilterMode\x84\x50" + // cuTexRefSetMipmapFilterMode, 5.0, blocking
 	"\x0fLevelBias\x84\x50" + // cuTexRefSetMipmapLevelBias, 5.0, blocking
 	"\x14Clamp\x84\x50" + // cuTexRefSetMipmapLevelClamp, 5.0, blocking
 	"\x0fpedArray\x84\x50" + // cuTexRefSetMipmappedArray, 5.0, blocking
-	"\x00ThreadExchangeStreamCaptureMode\x84\xa1" + // cuThreadExchangeStreamCaptureMode, 10.1, hot
+	"\x01hreadExchangeStreamCaptureMode\x84\xa1" + // cuThreadExchangeStreamCaptureMode, 10.1, hot
 	"\x00UserObjectCreate\x84\xb3" + // cuUserObjectCreate, 11.3, blocking
 	"\x0aRelease\x84\xb3" + // cuUserObjectRelease, 11.3, blocking
 	"\x0ctain\x84\xb3" + // cuUserObjectRetain, 11.3, blocking
@@ -1199,9 +1225,9 @@ const symbolTable = "" +
 
 // symbolBlocks are the places of the rows whose names are whole.
 var symbolBlocks = [...]uint16{
-	0, 218, 438, 618, 829, 1090, 1296, 1523, 1734, 1953, 2177, 2483, 2727, 2922, 3160, 3378,
-	3631, 3829, 4000, 4183, 4373, 4526, 4743, 4968, 5180, 5349, 5505, 5640, 5768, 5894, 6037, 6163,
-	6364, 6556, 6766, 6945, 7128, 7262, 7437, 7596, 7817, 8005, 8166,
+	0, 218, 438, 618, 829, 1065, 1314, 1532, 1751, 1968, 2168, 2439, 2738, 2958, 3198, 3387,
+	3621, 3844, 4014, 4196, 4363, 4539, 4733, 4948, 5172, 5352, 5478, 5628, 5756, 5882, 6025, 6146,
+	6319, 6493, 6730, 6927, 7092, 7231, 7388, 7553, 7744, 7942, 8107,
 }
 
 // maxSymbolName is the length of the longest name.
@@ -1209,20 +1235,20 @@ const maxSymbolName = 50
 
 // symbolClasses has a digit for each symbol: its ccall.Class.
 const symbolClasses = "" +
-	"22222222222222222222222222220000222100121211111121111111211222212200002010010112" +
-	"21022002200002222000211002111111111112222121211112222112001111111221111111111111" +
-	"11111111111111222211111211222211212112222221111111111111122222212221112112112222" +
-	"22222222202121220200000122122222121221111111112111221221122111122222222222212122" +
-	"00111111122111122011220211220110022112111111200221021111221122222212000202211122" +
-	"22221111111222222222222222222222222222222111222111222222222111222112222222222222" +
-	"22112221122211222112222222212112222222222222222112212222222112222211111111122111" +
-	"11221122111221111111111111221111211111111112211111111111111111111112222222222222" +
-	"22222222222222222222222222222222122222"
+	"22222222222222222222222222220000222100121211111121111111211222212200002010220101" +
+	"21221022002200002222000211002111111111112222121211112222112001111111221111111111" +
+	"11111111111111111122221111121122221121211222222111111111111112222221222111121121" +
+	"12222222222222021212202000001221222221212211111111121112212211221111222222222222" +
+	"12122001111111221111220112202112201100221122111111200221021111221122222212000202" +
+	"21112222221111111222222222222222222222222222222111222111222222222111222112222222" +
+	"22222222112221122211222112222222212112222222222222222112212222222112222211111111" +
+	"12211111221122111221111111111111221111211111111112211111111111111111111112222222" +
+	"22222222222222222222222222222222222222122222"
 
 // symbolBase returns the names in C that are not like the exported name, without cu.
 func symbolBase(s Symbol) string {
 	switch s {
-	case 198: // cuGraphInstantiateWithFlags
+	case 202: // cuGraphInstantiateWithFlags
 		return "GraphInstantiate"
 	}
 	return ""

@@ -2429,6 +2429,21 @@ func (Unimplemented) CoredumpRegisterStartCallback(th *Thread, callback uintptr,
 	return callbackOut, missing(symCoredumpRegisterStartCallback)
 }
 
+// DeviceGetCliqueCount implements [Software]. It returns [NotImplemented] for cuDeviceGetCliqueCount.
+func (Unimplemented) DeviceGetCliqueCount(th *Thread, dev Device) (count uint64, res Result) {
+	return count, missing(symDeviceGetCliqueCount)
+}
+
+// DeviceGetCliqueInfo implements [Software]. It returns [NotImplemented] for cuDeviceGetCliqueInfo.
+func (Unimplemented) DeviceGetCliqueInfo(th *Thread, cliqueInfo []CliqueInfo, dev Device) (count uint64, res Result) {
+	return count, missing(symDeviceGetCliqueInfo)
+}
+
+// DeviceGetFabricClusterUuid implements [Software]. It returns [NotImplemented] for cuDeviceGetFabricClusterUuid.
+func (Unimplemented) DeviceGetFabricClusterUuid(th *Thread, dev Device) (uuid UUID, res Result) {
+	return uuid, missing(symDeviceGetFabricClusterUuid)
+}
+
 // DevSmResourceSplit implements [Software]. It returns [NotImplemented] for cuDevSmResourceSplit.
 func (Unimplemented) DevSmResourceSplit(th *Thread, result []DevResource, input DevResource, flags uint32, groupParams []DevSmResourceGroupParams) (remainder DevResource, res Result) {
 	return remainder, missing(symDevSmResourceSplit)
@@ -2437,6 +2452,11 @@ func (Unimplemented) DevSmResourceSplit(th *Thread, result []DevResource, input 
 // FuncGetParamCount implements [Software]. It returns [NotImplemented] for cuFuncGetParamCount.
 func (Unimplemented) FuncGetParamCount(th *Thread, function Function) (paramCount uint64, res Result) {
 	return paramCount, missing(symFuncGetParamCount)
+}
+
+// GraphAddNodeV3 implements [Software]. It returns [NotImplemented] for cuGraphAddNode_v3.
+func (Unimplemented) GraphAddNodeV3(th *Thread, hGraph Graph, dependencies []GraphNode, dependencyData []GraphEdgeData, nodeParams GraphNodeParams) (phGraphNode GraphNode, nodeParamsOut GraphNodeParams, res Result) {
+	return phGraphNode, nodeParamsOut, missing(symGraphAddNode_v3)
 }
 
 // GraphExecGetId implements [Software]. It returns [NotImplemented] for cuGraphExecGetId.
@@ -2469,6 +2489,11 @@ func (Unimplemented) GraphNodeGetToolsId(th *Thread, hNode GraphNode) (toolsNode
 	return toolsNodeId, missing(symGraphNodeGetToolsId)
 }
 
+// GraphNodeSetParamsV2 implements [Software]. It returns [NotImplemented] for cuGraphNodeSetParams_v2.
+func (Unimplemented) GraphNodeSetParamsV2(th *Thread, hNode GraphNode, nodeParams GraphNodeParams) (res Result) {
+	return missing(symGraphNodeSetParams_v2)
+}
+
 // KernelGetParamCount implements [Software]. It returns [NotImplemented] for cuKernelGetParamCount.
 func (Unimplemented) KernelGetParamCount(th *Thread, kernel Kernel) (paramCount uint64, res Result) {
 	return paramCount, missing(symKernelGetParamCount)
@@ -2477,6 +2502,71 @@ func (Unimplemented) KernelGetParamCount(th *Thread, kernel Kernel) (paramCount 
 // LaunchHostFuncV2 implements [Software]. It returns [NotImplemented] for cuLaunchHostFunc_v2.
 func (Unimplemented) LaunchHostFuncV2(th *Thread, hStream Stream, callback Callback, syncMode uint32) (res Result) {
 	return missing(symLaunchHostFunc_v2)
+}
+
+// LogicalEndpointAddDevice implements [Software]. It returns [NotImplemented] for cuLogicalEndpointAddDevice.
+func (Unimplemented) LogicalEndpointAddDevice(th *Thread, leId LogicalEndpointID, dev Device) (res Result) {
+	return missing(symLogicalEndpointAddDevice)
+}
+
+// LogicalEndpointBindAddr implements [Software]. It returns [NotImplemented] for cuLogicalEndpointBindAddr.
+func (Unimplemented) LogicalEndpointBindAddr(th *Thread, leId LogicalEndpointID, dev Device, offset uint64, ptr HostPtr, size uint64, flags uint64) (res Result) {
+	return missing(symLogicalEndpointBindAddr)
+}
+
+// LogicalEndpointBindMem implements [Software]. It returns [NotImplemented] for cuLogicalEndpointBindMem.
+func (Unimplemented) LogicalEndpointBindMem(th *Thread, leId LogicalEndpointID, dev Device, offset uint64, memHandle MemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) (res Result) {
+	return missing(symLogicalEndpointBindMem)
+}
+
+// LogicalEndpointCreate implements [Software]. It returns [NotImplemented] for cuLogicalEndpointCreate.
+func (Unimplemented) LogicalEndpointCreate(th *Thread, leId LogicalEndpointID, prop LogicalEndpointProp) (res Result) {
+	return missing(symLogicalEndpointCreate)
+}
+
+// LogicalEndpointDestroy implements [Software]. It returns [NotImplemented] for cuLogicalEndpointDestroy.
+func (Unimplemented) LogicalEndpointDestroy(th *Thread, leId LogicalEndpointID) (res Result) {
+	return missing(symLogicalEndpointDestroy)
+}
+
+// LogicalEndpointExport implements [Software]. It returns [NotImplemented] for cuLogicalEndpointExport.
+func (Unimplemented) LogicalEndpointExport(th *Thread, leId LogicalEndpointID, handleType int32) (handle ShareableHandle, res Result) {
+	return handle, missing(symLogicalEndpointExport)
+}
+
+// LogicalEndpointGetLimits implements [Software]. It returns [NotImplemented] for cuLogicalEndpointGetLimits.
+func (Unimplemented) LogicalEndpointGetLimits(th *Thread, prop LogicalEndpointProp) (bindAlignment uint64, maxSize uint64, res Result) {
+	return bindAlignment, maxSize, missing(symLogicalEndpointGetLimits)
+}
+
+// LogicalEndpointIdRelease implements [Software]. It returns [NotImplemented] for cuLogicalEndpointIdRelease.
+func (Unimplemented) LogicalEndpointIdRelease(th *Thread, baseLeId LogicalEndpointID, count uint32) (res Result) {
+	return missing(symLogicalEndpointIdRelease)
+}
+
+// LogicalEndpointIdReserve implements [Software]. It returns [NotImplemented] for cuLogicalEndpointIdReserve.
+func (Unimplemented) LogicalEndpointIdReserve(th *Thread, count uint32) (baseLeId LogicalEndpointID, res Result) {
+	return baseLeId, missing(symLogicalEndpointIdReserve)
+}
+
+// LogicalEndpointImport implements [Software]. It returns [NotImplemented] for cuLogicalEndpointImport.
+func (Unimplemented) LogicalEndpointImport(th *Thread, leId LogicalEndpointID, handle ShareableHandle, handleType int32) (res Result) {
+	return missing(symLogicalEndpointImport)
+}
+
+// LogicalEndpointQuery implements [Software]. It returns [NotImplemented] for cuLogicalEndpointQuery.
+func (Unimplemented) LogicalEndpointQuery(th *Thread, leId LogicalEndpointID, count uint32) (queryStatus int32, res Result) {
+	return queryStatus, missing(symLogicalEndpointQuery)
+}
+
+// LogicalEndpointUnbind implements [Software]. It returns [NotImplemented] for cuLogicalEndpointUnbind.
+func (Unimplemented) LogicalEndpointUnbind(th *Thread, leId LogicalEndpointID, dev Device, offset uint64, size uint64) (res Result) {
+	return missing(symLogicalEndpointUnbind)
+}
+
+// MemGetLocationInfo implements [Software]. It returns [NotImplemented] for cuMemGetLocationInfo.
+func (Unimplemented) MemGetLocationInfo(th *Thread, ptr DevicePtr, size uint64, summaryGranularity uint64, samplingGranularity uint64, locationOut []MemLocation) (res Result) {
+	return missing(symMemGetLocationInfo)
 }
 
 // Memcpy3DWithAttributesAsync implements [Software]. It returns [NotImplemented] for cuMemcpy3DWithAttributesAsync.
@@ -2499,9 +2589,19 @@ func (Unimplemented) MulticastBindMemV2(th *Thread, mcHandle MemGenericAllocatio
 	return missing(symMulticastBindMem_v2)
 }
 
+// StreamBeginCaptureToCig implements [Software]. It returns [NotImplemented] for cuStreamBeginCaptureToCig.
+func (Unimplemented) StreamBeginCaptureToCig(th *Thread, hStream Stream, streamCigCaptureParams StreamCigCaptureParams) (res Result) {
+	return missing(symStreamBeginCaptureToCig)
+}
+
 // StreamBeginRecaptureToGraph implements [Software]. It returns [NotImplemented] for cuStreamBeginRecaptureToGraph.
 func (Unimplemented) StreamBeginRecaptureToGraph(th *Thread, hStream Stream, mode int32, hGraph Graph, callbackFunc uintptr, userData HostPtr) (res Result) {
 	return missing(symStreamBeginRecaptureToGraph)
+}
+
+// StreamEndCaptureToCig implements [Software]. It returns [NotImplemented] for cuStreamEndCaptureToCig.
+func (Unimplemented) StreamEndCaptureToCig(th *Thread, hStream Stream) (res Result) {
+	return missing(symStreamEndCaptureToCig)
 }
 
 // StreamGetDevResource implements [Software]. It returns [NotImplemented] for cuStreamGetDevResource.

@@ -180,6 +180,13 @@ var general = [...]struct {
 		"load the kernel first: ask for one of its attributes, or unset CUDA_MODULE_LOADING"},
 	{[]driver.Result{driver.ResultInvalidResourceType, driver.ResultInvalidResourceConfiguration},
 		"split the device's resources the way that cuDevSmResourceSplitByCount allows"},
+	{[]driver.Result{driver.ResultMulticastResourceFull},
+		"align the memory to the recommended granularity of multicast objects, or unbind memory that is no longer " +
+			"needed"},
+	{[]driver.Result{driver.ResultInsufficientLoaderVersion},
+		"update the NVIDIA driver, or compile the code with an older toolkit"},
+	{[]driver.Result{driver.ResultFabricNotReady},
+		"the fabric between the GPUs is not set up yet: try again later, and check nvidia-fabricmanager"},
 	{[]driver.Result{driver.ResultStreamDetached}, "use another stream"},
 	{[]driver.Result{driver.ResultGraphRecaptureFailure},
 		"enqueue the same operations in the same order as before, or capture a new graph"},

@@ -243,7 +243,14 @@ func (d *Driver) GetErrorString(_ *driver.Thread, code driver.Result) (string, d
 
 // hasResult reports whether the driver's version has a result.
 func (d *Driver) hasResult(code driver.Result) bool {
-	newer := code == driver.ResultStreamDetached && d.version < 13010 ||
-		code == driver.ResultGraphRecaptureFailure && d.version < 13030
-	return code.Name() != "" && !newer
+	since := int32(0)
+	switch code {
+	case driver.ResultStreamDetached:
+		since = 13010
+	case driver.ResultGraphRecaptureFailure:
+		since = 13030
+	case driver.ResultMulticastResourceFull, driver.ResultInsufficientLoaderVersion, driver.ResultFabricNotReady:
+		since = 13040
+	}
+	return code.Name() != "" && d.version >= since
 }

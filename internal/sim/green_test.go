@@ -371,3 +371,26 @@ func TestWorkQueueConfig(t *testing.T) {
 		t.Errorf("a descriptor before CUDA 13.1: %v", r)
 	}
 }
+
+// TestResultsOfVersions checks that a driver names no result that is newer than it.
+func TestResultsOfVersions(t *testing.T) {
+	for res, since := range map[driver.Result]int{
+		driver.ResultInvalidValue: 11000, driver.ResultStreamDetached: 13010, driver.ResultGraphRecaptureFailure: 13030,
+		driver.ResultMulticastResourceFull: 13040, driver.ResultInsufficientLoaderVersion: 13040,
+		driver.ResultFabricNotReady: 13040,
+	} {
+		for _, v := range []int{11000, 13000, 13010, 13020, 13030, 13040} {
+			d := New(Version(v))
+			want := driver.ResultInvalidValue
+			if v >= since {
+				want = ok
+			}
+			if _, r := d.GetErrorName(nil, res); r != want {
+				t.Errorf("the name of %v on CUDA %v: %v, want %v", res, driver.Version(v), r, want)
+			}
+			if _, r := d.GetErrorString(nil, res); r != want {
+				t.Errorf("the text of %v on CUDA %v: %v, want %v", res, driver.Version(v), r, want)
+			}
+		}
+	}
+}

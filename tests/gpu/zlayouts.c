@@ -82,10 +82,27 @@ MEMBER(CUDA_BATCH_MEM_OP_NODE_PARAMS_v2, ctx, 0, 8);
 MEMBER(CUDA_BATCH_MEM_OP_NODE_PARAMS_v2, count, 8, 4);
 MEMBER(CUDA_BATCH_MEM_OP_NODE_PARAMS_v2, paramArray, 16, 8);
 MEMBER(CUDA_BATCH_MEM_OP_NODE_PARAMS_v2, flags, 24, 4);
+#if CUDA_VERSION <= 13000
 TYPE(CUcheckpointCheckpointArgs, 64, 8);
 MEMBER(CUcheckpointCheckpointArgs, reserved, 0, 64);
-// Not checked: CUcheckpointCustomStorageInfo is newer than the header of CUDA 13.0.
-// Not checked: CUcheckpointCustomStoragePerDeviceData is newer than the header of CUDA 13.0.
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CUcheckpointCheckpointArgs, 64, 8);
+MEMBER(CUcheckpointCheckpointArgs, customStorageInfo_out, 0, 8);
+MEMBER(CUcheckpointCheckpointArgs, reserved, 8, 56);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CUcheckpointCustomStorageInfo, 24, 8);
+MEMBER(CUcheckpointCustomStorageInfo, handle, 0, 8);
+MEMBER(CUcheckpointCustomStorageInfo, perDeviceData, 8, 8);
+MEMBER(CUcheckpointCustomStorageInfo, deviceCount, 16, 4);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CUcheckpointCustomStoragePerDeviceData, 24, 8);
+MEMBER(CUcheckpointCustomStoragePerDeviceData, devPtr, 0, 8);
+MEMBER(CUcheckpointCustomStoragePerDeviceData, size, 8, 8);
+MEMBER(CUcheckpointCustomStoragePerDeviceData, stream, 16, 8);
+#endif
 TYPE(CUcheckpointGpuPair, 32, 1);
 MEMBER(CUcheckpointGpuPair, oldUuid, 0, 16);
 MEMBER(CUcheckpointGpuPair, newUuid, 16, 16);
@@ -93,16 +110,31 @@ TYPE(CUcheckpointLockArgs, 64, 8);
 MEMBER(CUcheckpointLockArgs, timeoutMs, 0, 4);
 MEMBER(CUcheckpointLockArgs, reserved0, 4, 4);
 MEMBER(CUcheckpointLockArgs, reserved1, 8, 56);
+#if CUDA_VERSION <= 13000
 TYPE(CUcheckpointRestoreArgs, 64, 8);
 MEMBER(CUcheckpointRestoreArgs, gpuPairs, 0, 8);
 MEMBER(CUcheckpointRestoreArgs, gpuPairsCount, 8, 4);
 MEMBER(CUcheckpointRestoreArgs, reserved, 12, 44);
 MEMBER(CUcheckpointRestoreArgs, reserved1, 56, 8);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CUcheckpointRestoreArgs, 64, 8);
+MEMBER(CUcheckpointRestoreArgs, gpuPairs, 0, 8);
+MEMBER(CUcheckpointRestoreArgs, gpuPairsCount, 8, 4);
+MEMBER(CUcheckpointRestoreArgs, padding0, 12, 4);
+MEMBER(CUcheckpointRestoreArgs, customStorageInfo_out, 16, 8);
+MEMBER(CUcheckpointRestoreArgs, reserved, 24, 40);
+#endif
 TYPE(CUcheckpointUnlockArgs, 64, 8);
 MEMBER(CUcheckpointUnlockArgs, reserved, 0, 64);
 TYPE(CUDA_CHILD_GRAPH_NODE_PARAMS, 16, 8);
 MEMBER(CUDA_CHILD_GRAPH_NODE_PARAMS, graph, 0, 8);
 MEMBER(CUDA_CHILD_GRAPH_NODE_PARAMS, ownership, 8, 4);
+#if CUDA_VERSION >= 13040
+TYPE(CUcliqueInfo, 8, 4);
+MEMBER(CUcliqueInfo, type, 0, 4);
+MEMBER(CUcliqueInfo, id, 4, 4);
+#endif
 TYPE(CUDA_CONDITIONAL_NODE_PARAMS, 32, 8);
 MEMBER(CUDA_CONDITIONAL_NODE_PARAMS, handle, 0, 8);
 MEMBER(CUDA_CONDITIONAL_NODE_PARAMS, type, 8, 4);
@@ -116,17 +148,56 @@ TYPE(CUctxCreateParams, 24, 8);
 MEMBER(CUctxCreateParams, execAffinityParams, 0, 8);
 MEMBER(CUctxCreateParams, numExecAffinityParams, 8, 4);
 MEMBER(CUctxCreateParams, cigParams, 16, 8);
+#if CUDA_VERSION <= 13000
 TYPE(CUdevResource_v1, 144, 4);
 MEMBER(CUdevResource_v1, type, 0, 4);
 MEMBER(CUdevResource_v1, _internal_padding, 4, 92);
 MEMBER(CUdevResource_v1, sm, 96, 12);
 MEMBER(CUdevResource_v1, _oversize, 96, 48);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CUdevResource_v1, 144, 8);
+MEMBER(CUdevResource_v1, type, 0, 4);
+MEMBER(CUdevResource_v1, _internal_padding, 4, 92);
+MEMBER(CUdevResource_v1, sm, 96, 20);
+MEMBER(CUdevResource_v1, _oversize, 96, 40);
+MEMBER(CUdevResource_v1, wqConfig, 96, 12);
+MEMBER(CUdevResource_v1, wq, 96, 40);
+MEMBER(CUdevResource_v1, nextResource, 136, 8);
+#endif
+#if CUDA_VERSION <= 13000
 TYPE(CUdevSmResource, 12, 4);
 MEMBER(CUdevSmResource, smCount, 0, 4);
 MEMBER(CUdevSmResource, minSmPartitionSize, 4, 4);
 MEMBER(CUdevSmResource, smCoscheduledAlignment, 8, 4);
-// Not checked: CU_DEV_SM_RESOURCE_GROUP_PARAMS is newer than the header of CUDA 13.0.
-// Not checked: CUdevWorkqueueConfigResource is newer than the header of CUDA 13.0.
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CUdevSmResource, 20, 4);
+MEMBER(CUdevSmResource, smCount, 0, 4);
+MEMBER(CUdevSmResource, minSmPartitionSize, 4, 4);
+MEMBER(CUdevSmResource, smCoscheduledAlignment, 8, 4);
+MEMBER(CUdevSmResource, flags, 12, 4);
+MEMBER(CUdevSmResource, localityDomainId, 16, 4);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CU_DEV_SM_RESOURCE_GROUP_PARAMS, 64, 4);
+MEMBER(CU_DEV_SM_RESOURCE_GROUP_PARAMS, smCount, 0, 4);
+MEMBER(CU_DEV_SM_RESOURCE_GROUP_PARAMS, coscheduledSmCount, 4, 4);
+MEMBER(CU_DEV_SM_RESOURCE_GROUP_PARAMS, preferredCoscheduledSmCount, 8, 4);
+MEMBER(CU_DEV_SM_RESOURCE_GROUP_PARAMS, flags, 12, 4);
+MEMBER(CU_DEV_SM_RESOURCE_GROUP_PARAMS, localityDomainId, 16, 4);
+MEMBER(CU_DEV_SM_RESOURCE_GROUP_PARAMS, reserved, 20, 44);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CUdevWorkqueueConfigResource, 12, 4);
+MEMBER(CUdevWorkqueueConfigResource, device, 0, 4);
+MEMBER(CUdevWorkqueueConfigResource, wqConcurrencyLimit, 4, 4);
+MEMBER(CUdevWorkqueueConfigResource, sharingScope, 8, 4);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CUdevWorkqueueResource, 40, 1);
+MEMBER(CUdevWorkqueueResource, reserved, 0, 40);
+#endif
 TYPE(CUdevprop_v1, 56, 4);
 MEMBER(CUdevprop_v1, maxThreadsPerBlock, 0, 4);
 MEMBER(CUdevprop_v1, maxThreadsDim, 4, 12);
@@ -138,8 +209,16 @@ MEMBER(CUdevprop_v1, memPitch, 40, 4);
 MEMBER(CUdevprop_v1, regsPerBlock, 44, 4);
 MEMBER(CUdevprop_v1, clockRate, 48, 4);
 MEMBER(CUdevprop_v1, textureAlign, 52, 4);
+#if CUDA_VERSION <= 13000
 TYPE(CUDA_EVENT_RECORD_NODE_PARAMS, 8, 8);
 MEMBER(CUDA_EVENT_RECORD_NODE_PARAMS, event, 0, 8);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CUDA_EVENT_RECORD_NODE_PARAMS, 16, 8);
+MEMBER(CUDA_EVENT_RECORD_NODE_PARAMS, event, 0, 8);
+MEMBER(CUDA_EVENT_RECORD_NODE_PARAMS, ctx, 8, 8);
+MEMBER(CUDA_EVENT_RECORD_NODE_PARAMS, gCtx, 8, 8);
+#endif
 TYPE(CUDA_EVENT_WAIT_NODE_PARAMS, 8, 8);
 MEMBER(CUDA_EVENT_WAIT_NODE_PARAMS, event, 0, 8);
 TYPE(CUexecAffinityParam_v1, 8, 4);
@@ -153,18 +232,38 @@ TYPE(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v1, 24, 8);
 MEMBER(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v1, extSemArray, 0, 8);
 MEMBER(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v1, paramsArray, 8, 8);
 MEMBER(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v1, numExtSems, 16, 4);
+#if CUDA_VERSION <= 13000
 TYPE(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2, 24, 8);
 MEMBER(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2, extSemArray, 0, 8);
 MEMBER(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2, paramsArray, 8, 8);
 MEMBER(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2, numExtSems, 16, 4);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2, 32, 8);
+MEMBER(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2, extSemArray, 0, 8);
+MEMBER(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2, paramsArray, 8, 8);
+MEMBER(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2, numExtSems, 16, 4);
+MEMBER(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2, ctx, 24, 8);
+MEMBER(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2, gCtx, 24, 8);
+#endif
 TYPE(CUDA_EXT_SEM_WAIT_NODE_PARAMS_v1, 24, 8);
 MEMBER(CUDA_EXT_SEM_WAIT_NODE_PARAMS_v1, extSemArray, 0, 8);
 MEMBER(CUDA_EXT_SEM_WAIT_NODE_PARAMS_v1, paramsArray, 8, 8);
 MEMBER(CUDA_EXT_SEM_WAIT_NODE_PARAMS_v1, numExtSems, 16, 4);
+#if CUDA_VERSION <= 13000
 TYPE(CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2, 24, 8);
 MEMBER(CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2, extSemArray, 0, 8);
 MEMBER(CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2, paramsArray, 8, 8);
 MEMBER(CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2, numExtSems, 16, 4);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2, 32, 8);
+MEMBER(CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2, extSemArray, 0, 8);
+MEMBER(CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2, paramsArray, 8, 8);
+MEMBER(CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2, numExtSems, 16, 4);
+MEMBER(CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2, ctx, 24, 8);
+MEMBER(CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2, gCtx, 24, 8);
+#endif
 TYPE(CUextent3D_v1, 24, 8);
 MEMBER(CUextent3D_v1, width, 0, 8);
 MEMBER(CUextent3D_v1, height, 8, 8);
@@ -251,6 +350,7 @@ MEMBER(CUDA_GRAPH_INSTANTIATE_PARAMS, flags, 0, 8);
 MEMBER(CUDA_GRAPH_INSTANTIATE_PARAMS, hUploadStream, 8, 8);
 MEMBER(CUDA_GRAPH_INSTANTIATE_PARAMS, hErrNode_out, 16, 8);
 MEMBER(CUDA_GRAPH_INSTANTIATE_PARAMS, result_out, 24, 4);
+#if CUDA_VERSION <= 13000
 TYPE(CUgraphNodeParams, 256, 8);
 MEMBER(CUgraphNodeParams, type, 0, 4);
 MEMBER(CUgraphNodeParams, reserved0, 4, 12);
@@ -269,12 +369,43 @@ MEMBER(CUgraphNodeParams, free, 16, 8);
 MEMBER(CUgraphNodeParams, memOp, 16, 32);
 MEMBER(CUgraphNodeParams, conditional, 16, 32);
 MEMBER(CUgraphNodeParams, reserved2, 248, 8);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CUgraphNodeParams, 256, 8);
+MEMBER(CUgraphNodeParams, type, 0, 4);
+MEMBER(CUgraphNodeParams, reserved0, 4, 12);
+MEMBER(CUgraphNodeParams, reserved1, 16, 232);
+MEMBER(CUgraphNodeParams, kernel, 16, 72);
+MEMBER(CUgraphNodeParams, memcpy, 16, 216);
+MEMBER(CUgraphNodeParams, memset, 16, 48);
+MEMBER(CUgraphNodeParams, host, 16, 32);
+MEMBER(CUgraphNodeParams, graph, 16, 16);
+MEMBER(CUgraphNodeParams, eventWait, 16, 8);
+MEMBER(CUgraphNodeParams, eventRecord, 16, 16);
+MEMBER(CUgraphNodeParams, extSemSignal, 16, 32);
+MEMBER(CUgraphNodeParams, extSemWait, 16, 32);
+MEMBER(CUgraphNodeParams, alloc, 16, 120);
+MEMBER(CUgraphNodeParams, free, 16, 8);
+MEMBER(CUgraphNodeParams, memOp, 16, 32);
+MEMBER(CUgraphNodeParams, conditional, 16, 32);
+MEMBER(CUgraphNodeParams, reserved2, 248, 8);
+#endif
 TYPE(CUDA_HOST_NODE_PARAMS_v1, 16, 8);
 MEMBER(CUDA_HOST_NODE_PARAMS_v1, fn, 0, 8);
 MEMBER(CUDA_HOST_NODE_PARAMS_v1, userData, 8, 8);
+#if CUDA_VERSION <= 13000
 TYPE(CUDA_HOST_NODE_PARAMS_v2, 16, 8);
 MEMBER(CUDA_HOST_NODE_PARAMS_v2, fn, 0, 8);
 MEMBER(CUDA_HOST_NODE_PARAMS_v2, userData, 8, 8);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CUDA_HOST_NODE_PARAMS_v2, 32, 8);
+MEMBER(CUDA_HOST_NODE_PARAMS_v2, fn, 0, 8);
+MEMBER(CUDA_HOST_NODE_PARAMS_v2, userData, 8, 8);
+MEMBER(CUDA_HOST_NODE_PARAMS_v2, syncMode, 16, 4);
+MEMBER(CUDA_HOST_NODE_PARAMS_v2, ctx, 24, 8);
+MEMBER(CUDA_HOST_NODE_PARAMS_v2, gCtx, 24, 8);
+#endif
 TYPE(CUipcEventHandle_v1, 64, 1);
 MEMBER(CUipcEventHandle_v1, reserved, 0, 64);
 TYPE(CUipcMemHandle_v1, 64, 1);
@@ -320,6 +451,7 @@ TYPE(CUlaunchAttribute, 72, 8);
 MEMBER(CUlaunchAttribute, id, 0, 4);
 MEMBER(CUlaunchAttribute, pad, 4, 4);
 MEMBER(CUlaunchAttribute, value, 8, 64);
+#if CUDA_VERSION <= 13000
 TYPE(CUlaunchAttributeValue, 64, 8);
 MEMBER(CUlaunchAttributeValue, pad, 0, 64);
 MEMBER(CUlaunchAttributeValue, accessPolicyWindow, 0, 32);
@@ -337,6 +469,28 @@ MEMBER(CUlaunchAttributeValue, preferredClusterDim, 0, 12);
 MEMBER(CUlaunchAttributeValue, deviceUpdatableKernelNode, 0, 16);
 MEMBER(CUlaunchAttributeValue, sharedMemCarveout, 0, 4);
 MEMBER(CUlaunchAttributeValue, nvlinkUtilCentricScheduling, 0, 4);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CUlaunchAttributeValue, 64, 8);
+MEMBER(CUlaunchAttributeValue, pad, 0, 64);
+MEMBER(CUlaunchAttributeValue, accessPolicyWindow, 0, 32);
+MEMBER(CUlaunchAttributeValue, cooperative, 0, 4);
+MEMBER(CUlaunchAttributeValue, syncPolicy, 0, 4);
+MEMBER(CUlaunchAttributeValue, clusterDim, 0, 12);
+MEMBER(CUlaunchAttributeValue, clusterSchedulingPolicyPreference, 0, 4);
+MEMBER(CUlaunchAttributeValue, programmaticStreamSerializationAllowed, 0, 4);
+MEMBER(CUlaunchAttributeValue, programmaticEvent, 0, 16);
+MEMBER(CUlaunchAttributeValue, launchCompletionEvent, 0, 16);
+MEMBER(CUlaunchAttributeValue, priority, 0, 4);
+MEMBER(CUlaunchAttributeValue, memSyncDomainMap, 0, 2);
+MEMBER(CUlaunchAttributeValue, memSyncDomain, 0, 4);
+MEMBER(CUlaunchAttributeValue, preferredClusterDim, 0, 12);
+MEMBER(CUlaunchAttributeValue, deviceUpdatableKernelNode, 0, 16);
+MEMBER(CUlaunchAttributeValue, sharedMemCarveout, 0, 4);
+MEMBER(CUlaunchAttributeValue, nvlinkUtilCentricScheduling, 0, 4);
+MEMBER(CUlaunchAttributeValue, portableClusterSizeMode, 0, 4);
+MEMBER(CUlaunchAttributeValue, sharedMemoryMode, 0, 4);
+#endif
 TYPE(__typeof__(((CUlaunchAttributeValue *)0)->clusterDim), 12, 4);
 MEMBER(__typeof__(((CUlaunchAttributeValue *)0)->clusterDim), x, 0, 4);
 MEMBER(__typeof__(((CUlaunchAttributeValue *)0)->clusterDim), y, 4, 4);
@@ -380,6 +534,23 @@ MEMBER(CUDA_LAUNCH_PARAMS_v1, blockDimZ, 28, 4);
 MEMBER(CUDA_LAUNCH_PARAMS_v1, sharedMemBytes, 32, 4);
 MEMBER(CUDA_LAUNCH_PARAMS_v1, hStream, 40, 8);
 MEMBER(CUDA_LAUNCH_PARAMS_v1, kernelParams, 48, 8);
+#if CUDA_VERSION >= 13040
+TYPE(CUlogicalEndpointProp, 24, 8);
+MEMBER(CUlogicalEndpointProp, type, 0, 4);
+MEMBER(CUlogicalEndpointProp, unicast, 4, 4);
+MEMBER(CUlogicalEndpointProp, multicast, 4, 4);
+MEMBER(CUlogicalEndpointProp, size, 8, 8);
+MEMBER(CUlogicalEndpointProp, ipcHandleTypes, 16, 4);
+MEMBER(CUlogicalEndpointProp, flags, 20, 4);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(__typeof__(((CUlogicalEndpointProp *)0)->multicast), 4, 4);
+MEMBER(__typeof__(((CUlogicalEndpointProp *)0)->multicast), numDevices, 0, 4);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(__typeof__(((CUlogicalEndpointProp *)0)->unicast), 4, 4);
+MEMBER(__typeof__(((CUlogicalEndpointProp *)0)->unicast), device, 0, 4);
+#endif
 TYPE(CUmemAccessDesc_v1, 12, 4);
 MEMBER(CUmemAccessDesc_v1, location, 0, 8);
 MEMBER(CUmemAccessDesc_v1, flags, 8, 4);
@@ -419,6 +590,7 @@ MEMBER(CUDA_MEM_FREE_NODE_PARAMS, dptr, 0, 8);
 TYPE(CUmemLocation_v1, 8, 4);
 MEMBER(CUmemLocation_v1, type, 0, 4);
 MEMBER(CUmemLocation_v1, id, 4, 4);
+#if CUDA_VERSION <= 13000
 TYPE(CUmemPoolProps_v1, 88, 8);
 MEMBER(CUmemPoolProps_v1, allocType, 0, 4);
 MEMBER(CUmemPoolProps_v1, handleTypes, 4, 4);
@@ -427,6 +599,18 @@ MEMBER(CUmemPoolProps_v1, win32SecurityAttributes, 16, 8);
 MEMBER(CUmemPoolProps_v1, maxSize, 24, 8);
 MEMBER(CUmemPoolProps_v1, usage, 32, 2);
 MEMBER(CUmemPoolProps_v1, reserved, 34, 54);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CUmemPoolProps_v1, 88, 8);
+MEMBER(CUmemPoolProps_v1, allocType, 0, 4);
+MEMBER(CUmemPoolProps_v1, handleTypes, 4, 4);
+MEMBER(CUmemPoolProps_v1, location, 8, 8);
+MEMBER(CUmemPoolProps_v1, win32SecurityAttributes, 16, 8);
+MEMBER(CUmemPoolProps_v1, maxSize, 24, 8);
+MEMBER(CUmemPoolProps_v1, usage, 32, 2);
+MEMBER(CUmemPoolProps_v1, gpuDirectRDMACapable, 34, 1);
+MEMBER(CUmemPoolProps_v1, reserved, 35, 53);
+#endif
 TYPE(CUmemPoolPtrExportData_v1, 64, 1);
 MEMBER(CUmemPoolPtrExportData_v1, reserved, 0, 64);
 TYPE(CUDA_MEMCPY2D_v2, 128, 8);
@@ -590,6 +774,7 @@ MEMBER(CUDA_RESOURCE_VIEW_DESC_v1, lastMipmapLevel, 36, 4);
 MEMBER(CUDA_RESOURCE_VIEW_DESC_v1, firstLayer, 40, 4);
 MEMBER(CUDA_RESOURCE_VIEW_DESC_v1, lastLayer, 44, 4);
 MEMBER(CUDA_RESOURCE_VIEW_DESC_v1, reserved, 48, 64);
+#if CUDA_VERSION <= 13000
 TYPE(CUstreamBatchMemOpParams_v1, 48, 8);
 MEMBER(CUstreamBatchMemOpParams_v1, operation, 0, 4);
 MEMBER(CUstreamBatchMemOpParams_v1, waitValue, 0, 40);
@@ -597,7 +782,36 @@ MEMBER(CUstreamBatchMemOpParams_v1, writeValue, 0, 40);
 MEMBER(CUstreamBatchMemOpParams_v1, flushRemoteWrites, 0, 8);
 MEMBER(CUstreamBatchMemOpParams_v1, memoryBarrier, 0, 8);
 MEMBER(CUstreamBatchMemOpParams_v1, pad, 0, 48);
-// Not checked: struct CUstreamMemOpAtomicReductionParams_st is newer than the header of CUDA 13.0.
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CUstreamBatchMemOpParams_v1, 48, 8);
+MEMBER(CUstreamBatchMemOpParams_v1, operation, 0, 4);
+MEMBER(CUstreamBatchMemOpParams_v1, waitValue, 0, 40);
+MEMBER(CUstreamBatchMemOpParams_v1, writeValue, 0, 40);
+MEMBER(CUstreamBatchMemOpParams_v1, flushRemoteWrites, 0, 8);
+MEMBER(CUstreamBatchMemOpParams_v1, memoryBarrier, 0, 8);
+MEMBER(CUstreamBatchMemOpParams_v1, pad, 0, 48);
+MEMBER(CUstreamBatchMemOpParams_v1, atomicReduction, 0, 40);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CUstreamCigCaptureParams, 8, 8);
+MEMBER(CUstreamCigCaptureParams, streamCigParams, 0, 8);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(CUstreamCigParam, 16, 8);
+MEMBER(CUstreamCigParam, streamSharedDataType, 0, 4);
+MEMBER(CUstreamCigParam, streamSharedData, 8, 8);
+#endif
+#if CUDA_VERSION >= 13040
+TYPE(struct CUstreamMemOpAtomicReductionParams_st, 40, 8);
+MEMBER(struct CUstreamMemOpAtomicReductionParams_st, operation, 0, 4);
+MEMBER(struct CUstreamMemOpAtomicReductionParams_st, flags, 4, 4);
+MEMBER(struct CUstreamMemOpAtomicReductionParams_st, reductionOp, 8, 4);
+MEMBER(struct CUstreamMemOpAtomicReductionParams_st, dataType, 12, 4);
+MEMBER(struct CUstreamMemOpAtomicReductionParams_st, address, 16, 8);
+MEMBER(struct CUstreamMemOpAtomicReductionParams_st, value, 24, 8);
+MEMBER(struct CUstreamMemOpAtomicReductionParams_st, alias, 32, 8);
+#endif
 TYPE(struct CUstreamMemOpFlushRemoteWritesParams_st, 8, 4);
 MEMBER(struct CUstreamMemOpFlushRemoteWritesParams_st, operation, 0, 4);
 MEMBER(struct CUstreamMemOpFlushRemoteWritesParams_st, flags, 4, 4);
@@ -636,6 +850,12 @@ MEMBER(CUuuid, bytes, 0, 16);
 
 int main(void)
 {
+#if CUDA_VERSION <= 13000
 	printf("CUDA %d: 115 types and 506 members have the layout of the manifest\n", CUDA_VERSION);
+#elif CUDA_VERSION >= 13040
+	printf("CUDA %d: 127 types and 562 members have the layout of the manifest\n", CUDA_VERSION);
+#else
+	printf("CUDA %d: what did not change has the layout of the manifest\n", CUDA_VERSION);
+#endif
 	return 0;
 }

@@ -38,7 +38,8 @@ type callParam struct {
 	name string     // in Go
 	typ  string     // in Go, of the value; for buf, of the slice
 	form form       // of an in parameter
-	of   *callParam // the buf of a length, the func of data
+	of   *callParam // the buf of a length, the func of data, the number that room has elements for
+	each *callParam // what that number is divided by
 	slot int        // number of its out-slot
 	wide int64      // the alignment of a value, if more than 8
 }
@@ -54,6 +55,7 @@ const (
 	roleLen      = "len"      // length of a buf, or pointer to it
 	roleInOutLen = "inoutlen" // pointer to the length of a buf, which the driver changes
 	roleBytes    = "bytes"    // pointer to memory whose length the driver determines
+	roleRoom     = "room"     // pointer to memory for as many elements as a number divided by another one: a slice
 	roleKParams  = "kparams"  // a kernel's arguments
 	roleKExtra   = "kextra"   // a kernel's arguments in another form
 	roleFunc     = "func"     // C function that the driver calls, or pointer to a struct of it and its argument
@@ -193,6 +195,11 @@ func (c *call) resolve(m *manifest, roles []string, bad func(string, ...any)) {
 // data. lastBuf is the last buffer before it, or nil.
 func (c *call) relate(i int, lastBuf *callParam, bad func(string, ...any)) {
 	switch p := c.params[i]; p.role {
+	case roleRoom:
+		all, each, _ := strings.Cut(p.arg, "/")
+		if p.of, p.each = c.param(all), c.param(each); p.of == nil || p.each == nil || !p.of.isWord() || !p.each.isWord() {
+			bad("parameter %s: %q are not two numbers", p.c.name, p.arg)
+		}
 	case roleLen, roleInOutLen, roleSame:
 		if p.of = lastBuf; p.arg != "" {
 			p.of = c.param(p.arg)
@@ -315,7 +322,7 @@ func (p *callParam) goType(m *manifest) (string, bool) {
 	if p.as != "" {
 		elem, known = p.as, true
 	}
-	refers := p.role == roleLen || p.role == roleInOutLen || p.role == roleSame
+	refers := p.role == roleLen || p.role == roleInOutLen || p.role == roleSame || p.role == roleRoom
 	takesType := p.role == roleIn || p.role == roleOut || p.isSlice()
 	if p.arg != "" && !refers || p.as != "" && !takesType || p.opt && p.role != roleIn && p.role != roleSame {
 		return "", false
@@ -336,6 +343,8 @@ func (p *callParam) goType(m *manifest) (string, bool) {
 		return elem, known && stars == 1 && !isConst
 	case roleInOut:
 		return elem, known && stars == 1 && !isConst
+	case roleRoom:
+		return "[]" + elem, known && stars == 1 && !isConst
 	case roleBuf, roleSame:
 		switch {
 		case p.as != "":

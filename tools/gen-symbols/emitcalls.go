@@ -185,6 +185,9 @@ func (c *call) emitChecks(b *strings.Builder) {
 				cond = p.name + " != nil && " + cond
 			}
 			conds = append(conds, cond)
+		case p.role == roleRoom:
+			conds = append(conds, fmt.Sprintf("%s == 0 || uint64(len(%s)) < %s/%[1]s+min(%[3]s%%%[1]s, 1)",
+				p.each.name, p.name, p.of.name))
 		}
 	}
 	if len(conds) > 0 {
@@ -455,7 +458,7 @@ func (p *callParam) field() field {
 		}
 	case roleLen:
 		f.init = "uintptr(len(" + p.of.name + "))"
-	case roleBuf, roleSame, roleBytes:
+	case roleBuf, roleSame, roleBytes, roleRoom:
 		f.typ, f.init = "unsafe.Pointer", data(p.name)
 	case roleKParams:
 		f.typ, f.init = "unsafe.Pointer", data(p.name+".Ptrs")

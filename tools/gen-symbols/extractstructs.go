@@ -110,7 +110,7 @@ func (c *structCollector) add(t *ctype, name string, line int, file string) {
 		}
 		offset = (offset + align - 1) / align * align
 		nested := name + "." + cmp.Or(m.name, "_")
-		f.fields = append(f.fields, fieldFact{m.name, c.typeText(m.typ, nested), offset, size})
+		f.fields = append(f.fields, fieldFact{name: m.name, typ: c.typeText(m.typ, nested), offset: offset, size: size})
 		offset += size
 		c.visit(m.typ, nested, m.line, file)
 	}

@@ -25,6 +25,7 @@ var goTypes = map[string]string{
 	"CUjit_option":                    "uint32",
 	"CUlogIterator":                   "uint32",
 
+	"CUlogicalEndpointId":          "LogicalEndpointID",
 	"CUtexObject":                  "TexObject",
 	"CUsurfObject":                 "SurfObject",
 	"CUmemGenericAllocationHandle": "MemGenericAllocationHandle",

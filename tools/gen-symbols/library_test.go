@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -146,6 +147,56 @@ func TestAdditions(t *testing.T) {
 		case c.want == "" && err == nil && len(m.funcs) == 2:
 		case c.want == "" || err == nil || !strings.Contains(err.Error(), c.want):
 			t.Errorf("%q: %v, %d functions; want %q", c.more, err, len(m.funcs), c.want)
+		}
+	}
+}
+
+// TestMembers adds members of a newer release to structs and unions, and refuses those that older
+// drivers cannot have room for.
+func TestMembers(t *testing.T) {
+	const head = "version\t13010\nsource\tsomewhere\n"
+	for _, c := range []struct{ more, want string }{
+		{"members\tCUs\t24\t8\tb:int:8:4\tc:void *:16:8", "a:int:0:4 b:int:8:4* c:void *:16:8*"},
+		{"members\tCUs\t16\t8\tb:int:8:4\treserved:int:12:4", "a:int:0:4 b:int:8:4* reserved:int:12:4*"},
+		{"members\tCUs\t16\t8\ta:unsigned int:0:4", "a:unsigned int:0:4* reserved:int [2]:8:8"},
+		{"members\tCUs\t16\t8\tb:int:0:4", "CUs: a newer member has the place of a"},
+		{"members\tCUs\t8\t8\tb:int:4:4", "CUs: 8 bytes, aligned to 8, are too few"},
+		{"members\tCUs\t16\t4\tb:int:4:4", "CUs: 16 bytes, aligned to 4, are too few"},
+		{"members\tCUs\t16\t8\tb:int:16:4", "CUs: 16 bytes, aligned to 8, are too few"},
+		{"members\tCUu\t8\t4\tb:int [2]:0:8\t_all:char [4]:0:4", "_all:char [4]:0:4* a:int:0:4 b:int [2]:0:8*"},
+		{"members\tCUp\t16\t8\tc:int:8:4", "CUp is a parameter of cuA, and may not become larger"},
+		{"members\tCUp\t8\t8\tb:unsigned int:4:4", "a:int:0:4 b:unsigned int:4:4*"},
+		{"members\tCUx\t8\t4\tb:int:0:4", "members of CUx are not new members of a struct of the header"},
+		{"struct\tCUx\t4\t4\ta:int:0:4\nmembers\tCUx\t8\t4\tb:int:4:4", "members of CUx are not new members"},
+	} {
+		m, err := parseManifest("m", "version\t13000\nstruct\tCUs\t16\t8\ta:int:0:4\treserved:int [2]:8:8\n"+
+			"struct\tCUp\t8\t8\ta:int:0:4\tb:int:4:4\n"+
+			"union\tCUu\t16\t4\t_all:char [16]:0:16\ta:int:0:4\n"+
+			"func\tcuA\tcuA\t4000\tplain\tcurrent\tcuA\tCUresult\tp:const CUp *\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		more, err := parseManifest("more", head+c.more)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.add("more", more); err != nil {
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%q: %v, want %q", c.more, err, c.want)
+			}
+			continue
+		}
+		s, _ := m.structByName(strings.Split(c.more, "\t")[1])
+		var got []string
+		for _, f := range s.fields {
+			text := fmt.Sprintf("%s:%s:%d:%d", f.name, f.typ, f.offset, f.size)
+			if f.unverified {
+				text += "*"
+			}
+			got = append(got, text)
+		}
+		if strings.Join(got, " ") != c.want || s.older == nil || len(s.older.fields) != 2 {
+			t.Errorf("%q: %s, want %s", c.more, got, c.want)
 		}
 	}
 }

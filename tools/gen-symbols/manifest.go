@@ -17,6 +17,7 @@ type manifest struct {
 	defines []constant
 	enums   []enumFact
 	structs []structFact
+	members []structFact // that a newer release added to structs
 	aliases []aliasFact
 	funcs   []funcFact
 }
@@ -53,6 +54,7 @@ type structFact struct {
 	fields      []fieldFact
 
 	unverified bool
+	older      *structFact // the layout of the header, if a newer release has other members
 }
 
 // A fieldFact is one member. The members of a struct without a name, such as the member reserved of
@@ -61,6 +63,8 @@ type fieldFact struct {
 	name         string
 	typ          string
 	offset, size int64
+
+	unverified bool
 }
 
 // An aliasFact is another name of a struct, a union or an enum.
@@ -193,6 +197,8 @@ func parseManifest(file, text string) (*manifest, error) {
 			fact := r.structFact()
 			fact.unverified = sourced
 			m.structs = append(m.structs, fact)
+		case "members":
+			m.members = append(m.members, r.structFact())
 		case "alias":
 			r.want(3)
 			m.aliases = append(m.aliases, aliasFact{r.field(1), r.field(2)})
@@ -282,10 +288,79 @@ func (m *manifest) add(file string, more *manifest) error {
 		m.enums[i].constants = append(m.enums[i].constants, e.constants...)
 	}
 	m.structs = append(m.structs, more.structs...)
+	for _, newer := range more.members {
+		i := slices.IndexFunc(m.structs, func(s structFact) bool { return s.name == newer.name })
+		if i < 0 || m.structs[i].unverified || more.version <= m.version {
+			errs.add(file, 0, "members of %s are not new members of a struct of the header", newer.name)
+			continue
+		}
+		grown, err := m.structs[i].with(newer)
+		if err != nil {
+			errs.add(file, 0, "%s: %v", newer.name, err)
+			continue
+		}
+		if f, is := m.parameterOf(m.structs[i]); is && grown.size != m.structs[i].size {
+			errs.add(file, 0, "%s is a parameter of %s, and may not become larger", newer.name, f)
+		}
+		m.structs[i] = grown
+	}
 	m.aliases = append(m.aliases, more.aliases...)
 	m.funcs = append(m.funcs, more.funcs...)
 	slices.SortFunc(m.funcs, func(a, b funcFact) int { return cmp.Compare(a.export, b.export) })
 	return errs.err()
+}
+
+// with returns the struct or union with the size, the alignment and the members of a newer release.
+// A member with the name of an older one takes its place. Other members of a struct need bytes that
+// were reserved, or that are behind the older struct: a program that sets them to zero passes what
+// older drivers expect.
+func (s structFact) with(newer structFact) (structFact, error) {
+	grown := structFact{name: s.name, union: s.union, size: newer.size, align: newer.align, older: &s}
+	added := slices.Clone(newer.fields)
+	for i := range added {
+		added[i].unverified = true
+	}
+	for _, f := range s.fields {
+		named := func(n fieldFact) bool { return n.name == f.name }
+		over := func(n fieldFact) bool {
+			return !s.union && n.offset < f.offset+f.size && f.offset < n.offset+n.size
+		}
+		switch i := slices.IndexFunc(added, named); {
+		case i >= 0:
+			grown.fields = append(grown.fields, added[i])
+			added = slices.Delete(added, i, i+1)
+		case !slices.ContainsFunc(newer.fields, over):
+			grown.fields = append(grown.fields, f)
+		case !strings.HasPrefix(f.name, "reserved"):
+			return s, fmt.Errorf("a newer member has the place of %s", f.name)
+		}
+	}
+	grown.fields = append(grown.fields, added...)
+	slices.SortStableFunc(grown.fields, func(a, b fieldFact) int { return cmp.Compare(a.offset, b.offset) })
+	end := int64(0)
+	if !s.union {
+		end = s.size
+	}
+	for _, f := range grown.fields {
+		end = max(end, f.offset+f.size)
+	}
+	if grown.size < end || grown.align < s.align || grown.size%grown.align != 0 {
+		return s, fmt.Errorf("%d bytes, aligned to %d, are too few", grown.size, grown.align)
+	}
+	return grown, nil
+}
+
+// parameterOf returns a function that takes the address of the struct or union, if there is one.
+func (m *manifest) parameterOf(s structFact) (export string, is bool) {
+	for _, f := range m.funcs {
+		for _, p := range f.params {
+			base, _ := splitPointer(p.typ)
+			if of, ok := m.structByName(base); ok && of.name == s.name {
+				return f.export, true
+			}
+		}
+	}
+	return "", false
 }
 
 // confirmed returns the functions and the results that a header has confirmed, and everything else.
@@ -310,7 +385,7 @@ func (r row) structFact() structFact {
 		if err != nil || err2 != nil {
 			r.bad("member %q has no offset and size", text)
 		}
-		s.fields = append(s.fields, fieldFact{parts[0], parts[1], offset, size})
+		s.fields = append(s.fields, fieldFact{name: parts[0], typ: parts[1], offset: offset, size: size})
 	}
 	return s
 }

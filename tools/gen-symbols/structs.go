@@ -174,7 +174,7 @@ func usedStructs(m *manifest, plan *callPlan) []structFact {
 // byHandStructs are written by hand in package driver. Their members have other names, or are fewer.
 var byHandStructs = map[string]bool{
 	"UUID": true, "IPCEventHandle": true, "IPCMemHandle": true, "MemPoolPtrExportData": true,
-	"DevResource": true, "DevResourceUnion": true, "DevSmResource": true,
+	"DevResource": true, "DevResourceUnion": true,
 	"LaunchConfig": true, "LaunchAttribute": true, "LaunchAttributeValue": true,
 }
 
@@ -197,8 +197,12 @@ func emitStructs(m *manifest, plan *callPlan) (string, error) {
 			fmt.Fprintf(&b, "// %s is the member %s.\ntype %[1]s struct {\n", name, s.name)
 		} else {
 			fmt.Fprintf(&b, "// %s is a %s.\n", name, s.name)
-			if s.unverified {
+			switch {
+			case s.unverified:
 				b.WriteString("//\n// Unverified: the layout is from public sources, and no header has confirmed it.\n")
+			case s.older != nil:
+				b.WriteString("//\n// Unverified: newer releases have the marked fields, as public sources say. Leave them zero for\n" +
+					"// older drivers.\n")
 			}
 			fmt.Fprintf(&b, "type %s struct {\n", name)
 		}
@@ -210,7 +214,7 @@ func emitStructs(m *manifest, plan *callPlan) (string, error) {
 			if f.name != "" { // else the members are those of this struct
 				b.WriteString(fieldName(f.name) + " ")
 			}
-			b.WriteString(typ + "\n")
+			b.WriteString(typ + unverifiedComment(f.unverified && !s.unverified) + "\n")
 		}
 		b.WriteString("}\n\n")
 	}
@@ -263,7 +267,7 @@ func emitLayout(m *manifest, plan *callPlan) string {
 		"// written by hand has no offsets if its members are not those of C.\nvar layouts = []layout{\n")
 	for _, s := range usedStructs(m, plan) {
 		name := m.structName(s)
-		if strings.HasPrefix(name, "DevResourceUnion") || strings.HasPrefix(name, "DevSmResource") ||
+		if strings.HasPrefix(name, "DevResourceUnion") ||
 			strings.HasPrefix(name, "LaunchAttributeValue") && name != "LaunchAttributeValue" {
 			continue // Go has no type for it
 		}
@@ -281,49 +285,81 @@ func emitLayout(m *manifest, plan *callPlan) string {
 	return b.String()
 }
 
-// emitLayoutC writes a C file that compiles only if a header has the layouts of the manifest. Structs
-// that are newer than the header of the manifest are not in it.
+// emitLayoutC writes a C file that compiles only if a header has the layouts of the manifest: a header
+// of the manifest's release, or of the newest release that the manifest has facts about. The structs
+// that differ between the two are not checked with the releases between them.
 func emitLayoutC(m *manifest, plan *callPlan) string {
 	var b strings.Builder
 	b.WriteString("#include <cuda.h>\n#include <stddef.h>\n#include <stdio.h>\n\n" +
 		"#define TYPE(t, size, align) _Static_assert(sizeof(t) == size && _Alignof(t) == align, #t)\n" +
 		"#define MEMBER(t, m, offset, size) " +
 		"_Static_assert(offsetof(t, m) == offset && sizeof(((t *)0)->m) == size, #t \".\" #m)\n\n")
-	types, members := 0, 0
+	var known, newest layoutCount
 	for _, s := range usedStructs(m, plan) {
-		name, nested, _ := strings.Cut(s.name, ".")
-		typ := name
-		if strings.HasSuffix(name, "_st") {
-			typ = "struct " + name
-		}
-		if strings.Contains("."+nested+".", "._.") {
+		if strings.Contains(s.name+".", "._.") {
 			continue // its members are those of the struct around it
 		}
-		if s.unverified {
-			fmt.Fprintf(&b, "// Not checked: %s is newer than the header of CUDA %s.\n", typ, release(m.version))
+		older, newer := m.layoutC(s, false, &known), m.layoutC(s, true, &newest)
+		if older == newer {
+			b.WriteString(older)
 			continue
 		}
-		if nested != "" {
-			typ = fmt.Sprintf("__typeof__(((%s *)0)->%s)", typ, nested)
+		if older != "" {
+			fmt.Fprintf(&b, "#if CUDA_VERSION <= %d\n%s#endif\n", m.version, older)
 		}
-		types++
-		fmt.Fprintf(&b, "TYPE(%s, %d, %d);\n", typ, s.size, s.align)
-		var check func(s structFact, at int64)
-		check = func(s structFact, at int64) {
-			for _, f := range s.fields {
-				if f.name == "" {
-					inner, _ := m.structByName(f.typ)
-					check(inner, at+f.offset)
-					continue
-				}
-				members++
-				fmt.Fprintf(&b, "MEMBER(%s, %s, %d, %d);\n", typ, f.name, at+f.offset, f.size)
-			}
-		}
-		check(s, 0)
+		fmt.Fprintf(&b, "#if CUDA_VERSION >= %d\n%s#endif\n", m.newest, newer)
 	}
-	fmt.Fprintf(&b, "\nint main(void)\n{\n"+
-		"\tprintf(\"CUDA %%d: %d types and %d members have the layout of the manifest\\n\", CUDA_VERSION);\n"+
-		"\treturn 0;\n}\n", types, members)
+	b.WriteString("\nint main(void)\n{\n")
+	report := "\tprintf(\"CUDA %%d: %d types and %d members have the layout of the manifest\\n\", CUDA_VERSION);\n"
+	if m.newest == m.version {
+		fmt.Fprintf(&b, report, known.types, known.members)
+	} else {
+		fmt.Fprintf(&b, "#if CUDA_VERSION <= %d\n"+report+"#elif CUDA_VERSION >= %d\n"+report+"#else\n"+
+			"\tprintf(\"CUDA %%d: what did not change has the layout of the manifest\\n\", CUDA_VERSION);\n#endif\n",
+			m.version, known.types, known.members, m.newest, newest.types, newest.members)
+	}
+	b.WriteString("\treturn 0;\n}\n")
+	return b.String()
+}
+
+// A layoutCount is how much a file checks.
+type layoutCount struct{ types, members int }
+
+// layoutC returns the checks of a struct or union, as the newest release has it, or else as the header
+// of the manifest has it.
+func (m *manifest) layoutC(s structFact, newest bool, n *layoutCount) string {
+	if s.unverified && !newest {
+		return ""
+	}
+	name, nested, _ := strings.Cut(s.name, ".")
+	typ := name
+	if strings.HasSuffix(name, "_st") {
+		typ = "struct " + name
+	}
+	if nested != "" {
+		typ = fmt.Sprintf("__typeof__(((%s *)0)->%s)", typ, nested)
+	}
+	as := func(s structFact) structFact {
+		if !newest && s.older != nil {
+			return *s.older
+		}
+		return s
+	}
+	var b strings.Builder
+	n.types++
+	fmt.Fprintf(&b, "TYPE(%s, %d, %d);\n", typ, as(s).size, as(s).align)
+	var check func(s structFact, at int64)
+	check = func(s structFact, at int64) {
+		for _, f := range s.fields {
+			if f.name == "" {
+				inner, _ := m.structByName(f.typ)
+				check(as(inner), at+f.offset)
+				continue
+			}
+			n.members++
+			fmt.Fprintf(&b, "MEMBER(%s, %s, %d, %d);\n", typ, f.name, at+f.offset, f.size)
+		}
+	}
+	check(as(s), 0)
 	return b.String()
 }
