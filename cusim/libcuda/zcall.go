@@ -1640,7 +1640,23 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return l.d.GraphRemoveDependenciesV2(th, driver.Graph(a[0]), p1, p2, p3)
 	case 263: // cuGraphRetainUserObject
 		return l.d.GraphRetainUserObject(th, driver.Graph(a[0]), driver.UserObject(a[1]), uint32(a[2]), uint32(a[3]))
-	case 264: // cuUserObjectCreate
+	case 264: // cuStreamUpdateCaptureDependencies
+		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.StreamUpdateCaptureDependencies(th, driver.Stream(a[0]), p1, uint32(a[3]))
+	case 265: // cuStreamUpdateCaptureDependencies_v2
+		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2, there := sliceIfAny[driver.GraphEdgeData](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.StreamUpdateCaptureDependenciesV2(th, driver.Stream(a[0]), p1, p2, uint32(a[4]))
+	case 266: // cuUserObjectCreate
 		p0 := pointer[driver.UserObject](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1648,37 +1664,37 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.UserObjectCreate(th, l.hostFunc(a[2], a[1]), uint32(a[3]), uint32(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 265: // cuUserObjectRelease
+	case 267: // cuUserObjectRelease
 		return l.d.UserObjectRelease(th, driver.UserObject(a[0]), uint32(a[1]))
-	case 266: // cuUserObjectRetain
+	case 268: // cuUserObjectRetain
 		return l.d.UserObjectRetain(th, driver.UserObject(a[0]), uint32(a[1]))
-	case 267: // cuFuncGetModule
+	case 269: // cuFuncGetModule
 		p0 := pointer[driver.Module](&a[0])
 		v0, r := l.d.FuncGetModule(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 268: // cuFuncIsLoaded
+	case 270: // cuFuncIsLoaded
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncIsLoaded(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 269: // cuFuncLoad
+	case 271: // cuFuncLoad
 		return l.d.FuncLoad(th, driver.Function(a[0]))
-	case 270: // cuFuncSetCacheConfig
+	case 272: // cuFuncSetCacheConfig
 		return l.d.FuncSetCacheConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 271: // cuFuncSetSharedMemConfig
+	case 273: // cuFuncSetSharedMemConfig
 		return l.d.FuncSetSharedMemConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 272: // cuOccupancyAvailableDynamicSMemPerBlock
+	case 274: // cuOccupancyAvailableDynamicSMemPerBlock
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.OccupancyAvailableDynamicSMemPerBlock(th, driver.Function(a[1]), int32(a[2]), int32(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 273: // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
+	case 275: // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(th, driver.Function(a[1]), int32(a[2]), a[3], uint32(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 274: // cuOccupancyMaxActiveClusters
+	case 276: // cuOccupancyMaxActiveClusters
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1687,7 +1703,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxActiveClusters(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 275: // cuOccupancyMaxPotentialClusterSize
+	case 277: // cuOccupancyMaxPotentialClusterSize
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1696,73 +1712,73 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxPotentialClusterSize(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 276: // cuStreamBatchMemOp_v2
+	case 278: // cuStreamBatchMemOp_v2
 		p2, there := slice[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamBatchMemOp(th, driver.Stream(a[0]), p2, uint32(a[3]))
-	case 277: // cuStreamBatchMemOp
+	case 279: // cuStreamBatchMemOp
 		p2, there := slice[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamBatchMemOpV1(th, driver.Stream(a[0]), p2, uint32(a[3]))
-	case 278: // cuStreamCopyAttributes
+	case 280: // cuStreamCopyAttributes
 		return l.d.StreamCopyAttributes(th, driver.Stream(a[0]), driver.Stream(a[1]))
-	case 279: // cuStreamGetAttribute
+	case 281: // cuStreamGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.StreamGetAttribute(th, driver.Stream(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 280: // cuStreamGetGreenCtx
+	case 282: // cuStreamGetGreenCtx
 		p1 := pointer[driver.GreenCtx](&a[1])
 		v1, r := l.d.StreamGetGreenCtx(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 281: // cuStreamSetAttribute
+	case 283: // cuStreamSetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamSetAttribute(th, driver.Stream(a[0]), int32(a[1]), *p2)
-	case 282: // cuKernelGetAttribute
+	case 284: // cuKernelGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.KernelGetAttribute(th, int32(a[1]), driver.Kernel(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 283: // cuKernelGetFunction
+	case 285: // cuKernelGetFunction
 		p0 := pointer[driver.Function](&a[0])
 		v0, r := l.d.KernelGetFunction(th, driver.Kernel(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 284: // cuKernelGetLibrary
+	case 286: // cuKernelGetLibrary
 		p0 := pointer[driver.LibraryHandle](&a[0])
 		v0, r := l.d.KernelGetLibrary(th, driver.Kernel(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 285: // cuKernelGetName
+	case 287: // cuKernelGetName
 		v0, r := l.d.KernelGetName(th, driver.Kernel(a[1]))
 		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
 		return r
-	case 286: // cuKernelGetParamInfo
+	case 288: // cuKernelGetParamInfo
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[uint64](&a[3])
 		v2, v3, r := l.d.KernelGetParamInfo(th, driver.Kernel(a[0]), a[1])
 		r = store(r, p2, v2)
 		r = store(r, p3, v3)
 		return r
-	case 287: // cuKernelSetAttribute
+	case 289: // cuKernelSetAttribute
 		return l.d.KernelSetAttribute(th, int32(a[0]), int32(a[1]), driver.Kernel(a[2]), driver.Device(a[3]))
-	case 288: // cuKernelSetCacheConfig
+	case 290: // cuKernelSetCacheConfig
 		return l.d.KernelSetCacheConfig(th, driver.Kernel(a[0]), int32(a[1]), driver.Device(a[2]))
-	case 289: // cuLibraryEnumerateKernels
+	case 291: // cuLibraryEnumerateKernels
 		p0, there := slice[driver.Kernel](&a[0], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LibraryEnumerateKernels(th, p0, driver.LibraryHandle(a[2]))
-	case 290: // cuLibraryGetGlobal
+	case 292: // cuLibraryGetGlobal
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -1773,7 +1789,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 291: // cuLibraryGetKernel
+	case 293: // cuLibraryGetKernel
 		p0 := pointer[driver.Kernel](&a[0])
 		p2, there := text(&a[2])
 		if !there {
@@ -1782,12 +1798,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryGetKernel(th, driver.LibraryHandle(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 292: // cuLibraryGetKernelCount
+	case 294: // cuLibraryGetKernelCount
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LibraryGetKernelCount(th, driver.LibraryHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 293: // cuLibraryGetManaged
+	case 295: // cuLibraryGetManaged
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -1798,12 +1814,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 294: // cuLibraryGetModule
+	case 296: // cuLibraryGetModule
 		p0 := pointer[driver.Module](&a[0])
 		v0, r := l.d.LibraryGetModule(th, driver.LibraryHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 295: // cuLibraryGetUnifiedFunction
+	case 297: // cuLibraryGetUnifiedFunction
 		p0 := pointer[driver.HostPtr](&a[0])
 		p2, there := text(&a[2])
 		if !there {
@@ -1812,7 +1828,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryGetUnifiedFunction(th, driver.LibraryHandle(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 296: // cuLibraryLoadData
+	case 298: // cuLibraryLoadData
 		p0 := pointer[driver.LibraryHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1840,7 +1856,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryLoadData(th, p1, p2, p3, p5, p6)
 		r = store(r, p0, v0)
 		return r
-	case 297: // cuLibraryLoadFromFile
+	case 299: // cuLibraryLoadFromFile
 		p0 := pointer[driver.LibraryHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1868,9 +1884,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryLoadFromFile(th, p1, p2, p3, p5, p6)
 		r = store(r, p0, v0)
 		return r
-	case 298: // cuLibraryUnload
+	case 300: // cuLibraryUnload
 		return l.d.LibraryUnload(th, driver.LibraryHandle(a[0]))
-	case 299: // cuLinkAddData_v2
+	case 301: // cuLinkAddData_v2
 		p2, there := slice[byte](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1884,7 +1900,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LinkAddData(th, driver.LinkState(a[0]), int32(a[1]), p2, textIfAny(&a[4]), p6, p7)
-	case 300: // cuLinkAddFile_v2
+	case 302: // cuLinkAddFile_v2
 		p2, there := text(&a[2])
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1898,7 +1914,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LinkAddFile(th, driver.LinkState(a[0]), int32(a[1]), p2, p4, p5)
-	case 301: // cuLinkComplete
+	case 303: // cuLinkComplete
 		p1 := pointer[driver.HostPtr](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1911,7 +1927,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p1, v1)
 		r = store(r, p2, v2)
 		return r
-	case 302: // cuLinkCreate_v2
+	case 304: // cuLinkCreate_v2
 		p1, there := slice[uint32](&a[1], uint64(uint32(a[0])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1927,25 +1943,25 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.LinkCreate(th, p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 303: // cuLinkDestroy
+	case 305: // cuLinkDestroy
 		return l.d.LinkDestroy(th, driver.LinkState(a[0]))
-	case 304: // cuModuleEnumerateFunctions
+	case 306: // cuModuleEnumerateFunctions
 		p0, there := slice[driver.Function](&a[0], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.ModuleEnumerateFunctions(th, p0, driver.Module(a[2]))
-	case 305: // cuModuleGetFunctionCount
+	case 307: // cuModuleGetFunctionCount
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.ModuleGetFunctionCount(th, driver.Module(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 306: // cuModuleGetLoadingMode
+	case 308: // cuModuleGetLoadingMode
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.ModuleGetLoadingMode(th)
 		r = store(r, p0, v0)
 		return r
-	case 307: // cuModuleLoad
+	case 309: // cuModuleLoad
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1957,9 +1973,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoad(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 308: // cuMemAddressFree
+	case 310: // cuMemAddressFree
 		return l.d.MemAddressFree(th, driver.DevicePtr(a[0]), a[1])
-	case 309: // cuMemAddressReserve
+	case 311: // cuMemAddressReserve
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1967,7 +1983,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAddressReserve(th, a[1], a[2], driver.DevicePtr(a[3]), a[4])
 		r = store(r, p0, v0)
 		return r
-	case 310: // cuMemCreate
+	case 312: // cuMemCreate
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1979,11 +1995,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemCreate(th, a[1], *p2, a[3])
 		r = store(r, p0, v0)
 		return r
-	case 311: // cuMemExportToShareableHandle
+	case 313: // cuMemExportToShareableHandle
 		v0, r := l.d.MemExportToShareableHandle(th, driver.MemGenericAllocationHandle(a[1]), int32(a[2]), a[3])
 		r = storePart(r, pointer[byte](&a[0]), v0, shareableHandleSize(int32(a[2])))
 		return r
-	case 312: // cuMemGetAccess
+	case 314: // cuMemGetAccess
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemLocation](&a[1])
 		if p1 == nil {
@@ -1992,7 +2008,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAccess(th, *p1, driver.DevicePtr(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 313: // cuMemGetAllocationGranularity
+	case 315: // cuMemGetAllocationGranularity
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemAllocationProp](&a[1])
 		if p1 == nil {
@@ -2001,12 +2017,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAllocationGranularity(th, *p1, int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 314: // cuMemGetAllocationPropertiesFromHandle
+	case 316: // cuMemGetAllocationPropertiesFromHandle
 		p0 := pointer[driver.MemAllocationProp](&a[0])
 		v0, r := l.d.MemGetAllocationPropertiesFromHandle(th, driver.MemGenericAllocationHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 315: // cuMemImportFromShareableHandle
+	case 317: // cuMemImportFromShareableHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2014,11 +2030,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 316: // cuMemMap
+	case 318: // cuMemMap
 		return l.d.MemMap(th, driver.DevicePtr(a[0]), a[1], a[2], driver.MemGenericAllocationHandle(a[3]), a[4])
-	case 317: // cuMemRelease
+	case 319: // cuMemRelease
 		return l.d.MemRelease(th, driver.MemGenericAllocationHandle(a[0]))
-	case 318: // cuMemRetainAllocationHandle
+	case 320: // cuMemRetainAllocationHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2026,15 +2042,15 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemRetainAllocationHandle(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 319: // cuMemSetAccess
+	case 321: // cuMemSetAccess
 		p2, there := slice[driver.MemAccessDesc](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemSetAccess(th, driver.DevicePtr(a[0]), a[1], p2)
-	case 320: // cuMemUnmap
+	case 322: // cuMemUnmap
 		return l.d.MemUnmap(th, driver.DevicePtr(a[0]), a[1])
-	case 321: // cuCtxCreate_v3
+	case 323: // cuCtxCreate_v3
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2046,7 +2062,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxCreateV3(th, p1, uint32(a[3]), driver.Device(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 322: // cuCtxFromGreenCtx
+	case 324: // cuCtxFromGreenCtx
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2054,42 +2070,42 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxFromGreenCtx(th, driver.GreenCtx(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 323: // cuCtxGetCacheConfig
+	case 325: // cuCtxGetCacheConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetCacheConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 324: // cuCtxGetDevResource
+	case 326: // cuCtxGetDevResource
 		p1 := pointer[driver.DevResource](&a[1])
 		v1, r := l.d.CtxGetDevResource(th, driver.Context(a[0]), int32(a[2]))
 		r = store(r, p1, v1)
 		return r
-	case 325: // cuCtxGetExecAffinity
+	case 327: // cuCtxGetExecAffinity
 		p0 := pointer[driver.ExecAffinityParam](&a[0])
 		v0, r := l.d.CtxGetExecAffinity(th, int32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 326: // cuCtxGetSharedMemConfig
+	case 328: // cuCtxGetSharedMemConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetSharedMemConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 327: // cuCtxResetPersistingL2Cache
+	case 329: // cuCtxResetPersistingL2Cache
 		return l.d.CtxResetPersistingL2Cache(th)
-	case 328: // cuProfilerStart
+	case 330: // cuProfilerStart
 		return l.d.ProfilerStart(th)
-	case 329: // cuProfilerStop
+	case 331: // cuProfilerStop
 		return l.d.ProfilerStop(th)
-	case 330: // cuCtxSetCacheConfig
+	case 332: // cuCtxSetCacheConfig
 		return l.d.CtxSetCacheConfig(th, int32(a[0]))
-	case 331: // cuCtxSetSharedMemConfig
+	case 333: // cuCtxSetSharedMemConfig
 		return l.d.CtxSetSharedMemConfig(th, int32(a[0]))
-	case 332: // cuDeviceGetExecAffinitySupport
+	case 334: // cuDeviceGetExecAffinitySupport
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetExecAffinitySupport(th, int32(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 333: // cuDeviceGetHostAtomicCapabilities
+	case 335: // cuDeviceGetHostAtomicCapabilities
 		p0, there := slice[uint32](&a[0], uint64(uint32(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2099,52 +2115,52 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.DeviceGetHostAtomicCapabilities(th, p0, p1, driver.Device(a[3]))
-	case 334: // cuDeviceGetLuid
+	case 336: // cuDeviceGetLuid
 		p0 := pointer[[8]byte](&a[0])
 		p1 := pointer[uint32](&a[1])
 		v0, v1, r := l.d.DeviceGetLuid(th, driver.Device(a[2]))
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 335: // cuDeviceGetProperties
+	case 337: // cuDeviceGetProperties
 		p0 := pointer[driver.Devprop](&a[0])
 		v0, r := l.d.DeviceGetProperties(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 336: // cuDeviceGetTexture1DLinearMaxWidth
+	case 338: // cuDeviceGetTexture1DLinearMaxWidth
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.DeviceGetTexture1DLinearMaxWidth(th, int32(a[1]), uint32(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 337: // cuGreenCtxGetId
+	case 339: // cuGreenCtxGetId
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.GreenCtxGetId(th, driver.GreenCtx(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 338: // cuCheckpointProcessCheckpoint
+	case 340: // cuCheckpointProcessCheckpoint
 		return l.d.CheckpointProcessCheckpoint(th, int32(a[0]), pointer[driver.CheckpointCheckpointArgs](&a[1]))
-	case 339: // cuCheckpointProcessGetRestoreThreadId
+	case 341: // cuCheckpointProcessGetRestoreThreadId
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetRestoreThreadId(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 340: // cuCheckpointProcessGetState
+	case 342: // cuCheckpointProcessGetState
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetState(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 341: // cuCheckpointProcessLock
+	case 343: // cuCheckpointProcessLock
 		return l.d.CheckpointProcessLock(th, int32(a[0]), pointer[driver.CheckpointLockArgs](&a[1]))
-	case 342: // cuCheckpointProcessRestore
+	case 344: // cuCheckpointProcessRestore
 		return l.d.CheckpointProcessRestore(th, int32(a[0]), pointer[driver.CheckpointRestoreArgs](&a[1]))
-	case 343: // cuCheckpointProcessUnlock
+	case 345: // cuCheckpointProcessUnlock
 		return l.d.CheckpointProcessUnlock(th, int32(a[0]), pointer[driver.CheckpointUnlockArgs](&a[1]))
-	case 344: // cuLogsCurrent
+	case 346: // cuLogsCurrent
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LogsCurrent(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 345: // cuLogsDumpToMemory
+	case 347: // cuLogsDumpToMemory
 		p0 := pointer[uint32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2161,9 +2177,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p2, v2)
 		return r
-	case 346: // cuDestroyExternalMemory
+	case 348: // cuDestroyExternalMemory
 		return l.d.DestroyExternalMemory(th, driver.ExternalMemory(a[0]))
-	case 347: // cuExternalMemoryGetMappedBuffer
+	case 349: // cuExternalMemoryGetMappedBuffer
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p2 := pointer[driver.ExternalMemoryBufferDesc](&a[2])
 		if p2 == nil {
@@ -2172,7 +2188,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ExternalMemoryGetMappedBuffer(th, driver.ExternalMemory(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 348: // cuImportExternalMemory
+	case 350: // cuImportExternalMemory
 		p0 := pointer[driver.ExternalMemory](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2184,7 +2200,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ImportExternalMemory(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 349: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 351: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2197,61 +2213,61 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 350: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 352: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 351: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
+	case 353: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2DUnaligned(th, *p0)
-	case 352: // cuMemcpy2D_v2, in the order of the thread's own default stream
+	case 354: // cuMemcpy2D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2D(th, *p0)
-	case 353: // cuMemcpy3DPeer, in the order of the thread's own default stream
+	case 355: // cuMemcpy3DPeer, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3DPeer](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3DPeer(th, *p0)
-	case 354: // cuMemcpy3D_v2, in the order of the thread's own default stream
+	case 356: // cuMemcpy3D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3D(th, *p0)
-	case 355: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 357: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 356: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 358: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 357: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 359: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 358: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 360: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 359: // cuMemcpy, in the order of the thread's own default stream
+	case 361: // cuMemcpy, in the order of the thread's own default stream
 		return ownStream{l.d}.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 360: // cuMemsetD16_v2, in the order of the thread's own default stream
+	case 362: // cuMemsetD16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 361: // cuMemsetD2D16_v2, in the order of the thread's own default stream
+	case 363: // cuMemsetD2D16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 362: // cuMemsetD2D32_v2, in the order of the thread's own default stream
+	case 364: // cuMemsetD2D32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 363: // cuMemsetD2D8_v2, in the order of the thread's own default stream
+	case 365: // cuMemsetD2D8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 364: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 366: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 365: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 367: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -2523,6 +2539,8 @@ var callNames = [...]string{
 	"cuGraphRemoveDependencies",
 	"cuGraphRemoveDependencies",
 	"cuGraphRetainUserObject",
+	"cuStreamUpdateCaptureDependencies",
+	"cuStreamUpdateCaptureDependencies",
 	"cuUserObjectCreate",
 	"cuUserObjectRelease",
 	"cuUserObjectRetain",

@@ -206,11 +206,7 @@ func (d *Driver) join(s *stream, e *event) driver.Result {
 		d.invalidate(s.capture, ok)
 		return d.invalidate(c, driver.ResultStreamCaptureMerge)
 	}
-	for _, n := range e.deps {
-		if !slices.Contains(s.deps, n) {
-			s.deps = append(s.deps, n)
-		}
-	}
+	s.dependOn(e.deps)
 	return ok
 }
 
@@ -339,10 +335,7 @@ func (d *Driver) StreamEndCapture(th *driver.Thread, h driver.Stream) (driver.Gr
 	case !here:
 		return 0, driver.ResultStreamCaptureWrongThread
 	}
-	if c.graph.handle == 0 {
-		c.graph.handle = driver.Graph(d.objects.add(graphKind, c.graph))
-	}
-	return c.graph.handle, ok
+	return d.handleOf(c.graph), ok
 }
 
 // joined reports whether the origin comes after everything that other streams did.
@@ -401,26 +394,102 @@ func (s *stream) implicit() driver.Result {
 	return ok
 }
 
+// told are arrays that the driver gives a program, which may read them until its next call on the stream.
+type told struct {
+	nodes []driver.GraphNode
+	data  []driver.GraphEdgeData
+}
+
+// tell returns the dependencies of the next node of the stream's capture. The edges have no data.
+func (s *stream) tell() (deps, data driver.HostPtr) {
+	t := &s.told
+	t.nodes = t.nodes[:0]
+	for _, n := range s.deps {
+		t.nodes = append(t.nodes, n.handle)
+	}
+	if len(t.data) < len(t.nodes) {
+		t.data = make([]driver.GraphEdgeData, len(t.nodes))
+	}
+	return arrayOf(t.nodes), arrayOf(t.data[:len(t.nodes)])
+}
+
 // StreamGetCaptureInfoV2 is cuStreamGetCaptureInfo_v2.
 func (d *Driver) StreamGetCaptureInfoV2(th *driver.Thread, h driver.Stream) (status int32, id uint64, g driver.Graph, deps driver.HostPtr, n uint64, r driver.Result) {
+	status, id, g, deps, _, n, r = d.StreamGetCaptureInfoV3(th, h)
+	return status, id, g, deps, n, r
+}
+
+// StreamGetCaptureInfoV3 is cuStreamGetCaptureInfo_v3.
+func (d *Driver) StreamGetCaptureInfoV3(th *driver.Thread, h driver.Stream) (status int32, id uint64, g driver.Graph, deps, edges driver.HostPtr, n uint64, r driver.Result) {
 	defer d.mu.Unlock()
 	s, _, r := d.askStream("cuStreamGetCaptureInfo", th, h)
 	if r == ok {
 		r = s.implicit()
 	}
 	if r != ok || s.capture == nil {
-		return 0, 0, 0, 0, 0, r
+		return 0, 0, 0, 0, 0, 0, r
 	}
-	if s.capture.invalidated {
-		return s.captureStatus(), 0, 0, 0, 0, ok // the status, and nothing else
+	c := s.capture
+	if c.invalidated {
+		return s.captureStatus(), 0, 0, 0, 0, 0, ok // the status, and nothing else
 	}
-	return s.captureStatus(), s.capture.id, 0, 0, uint64(len(s.deps)), ok
+	deps, edges = s.tell()
+	return s.captureStatus(), c.id, d.handleOf(c.graph), deps, edges, uint64(len(s.deps)), ok
 }
 
-// StreamGetCaptureInfoV3 is cuStreamGetCaptureInfo_v3.
-func (d *Driver) StreamGetCaptureInfoV3(th *driver.Thread, h driver.Stream) (status int32, id uint64, g driver.Graph, deps, edges driver.HostPtr, n uint64, r driver.Result) {
-	status, id, g, deps, n, r = d.StreamGetCaptureInfoV2(th, h)
-	return status, id, g, deps, 0, n, r
+// handleOf returns the handle of a graph, which a graph of a capture gets late.
+func (d *Driver) handleOf(g *graph) driver.Graph {
+	if g.handle == 0 {
+		g.handle = driver.Graph(d.objects.add(graphKind, g))
+	}
+	return g.handle
+}
+
+// StreamUpdateCaptureDependencies is cuStreamUpdateCaptureDependencies.
+func (d *Driver) StreamUpdateCaptureDependencies(th *driver.Thread, h driver.Stream, deps []driver.GraphNode,
+	flags uint32) driver.Result {
+	return d.StreamUpdateCaptureDependenciesV2(th, h, deps, nil, flags)
+}
+
+// StreamUpdateCaptureDependenciesV2 is cuStreamUpdateCaptureDependencies_v2. The edges cannot have data.
+func (d *Driver) StreamUpdateCaptureDependenciesV2(th *driver.Thread, h driver.Stream, deps []driver.GraphNode,
+	data []driver.GraphEdgeData, flags uint32) driver.Result {
+	const name = "cuStreamUpdateCaptureDependencies"
+	defer d.mu.Unlock()
+	s, _, r := d.onStream(name, th, h)
+	if r != ok {
+		return r
+	}
+	c := s.capture
+	switch {
+	case c == nil:
+		return driver.ResultIllegalState
+	case c.invalidated:
+		return driver.ResultStreamCaptureInvalidated
+	case flags > driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES, data != nil && len(data) != len(deps):
+		return driver.ResultInvalidValue
+	}
+	nodes, r := d.nodesOf(name, c.graph, deps)
+	switch {
+	case r != ok:
+		return r
+	case slices.ContainsFunc(data, func(e driver.GraphEdgeData) bool { return !isFull(e) }):
+		return driver.ResultNotSupported
+	}
+	if flags == driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES {
+		s.deps = nil
+	}
+	s.dependOn(nodes)
+	return ok
+}
+
+// dependOn adds dependencies of the next node of the stream's capture.
+func (s *stream) dependOn(nodes []*node) {
+	for _, n := range nodes {
+		if !slices.Contains(s.deps, n) {
+			s.deps = append(s.deps, n)
+		}
+	}
 }
 
 // ThreadExchangeStreamCaptureMode is cuThreadExchangeStreamCaptureMode. Like NVIDIA's

@@ -1,7 +1,11 @@
 package sim
 
 import (
+	"encoding/binary"
+	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -28,4 +32,124 @@ func TestCapturedGraphStays(t *testing.T) {
 	}
 	r.must(r.GraphDestroyNode(r.th, n))
 	r.must(r.GraphDestroy(r.th, g))
+}
+
+// captured returns the graph of a stream's capture, and the dependencies of its next node.
+func (r *lab) captured(s driver.Stream) (driver.Graph, []driver.GraphNode) {
+	r.t.Helper()
+	_, _, g, deps, data, n, res := r.StreamGetCaptureInfoV3(r.th, s)
+	r.must(res)
+	if n == 0 {
+		if deps != 0 || data != 0 {
+			r.t.Errorf("there are arrays for no dependencies: %#x, %#x", deps, data)
+		}
+		return g, nil
+	}
+	list := make([]driver.GraphNode, n)
+	for i := range list {
+		list[i] = driver.GraphNode(binary.NativeEndian.Uint64(foreignBytes(deps, 8*n)[8*i:]))
+	}
+	if e := foreignBytes(data, 8*n); slices.Max(e) != 0 {
+		r.t.Errorf("the data of the edges is %d", e)
+	}
+	return g, list
+}
+
+// TestUpdateCaptureDependencies adds nodes to the graph of a capture, and lets captured nodes depend on them.
+func TestUpdateCaptureDependencies(t *testing.T) {
+	r := newLab(t)
+	s := r.newStream()
+	p := r.alloc("....")
+	set := func(i int, v byte) { r.must(r.MemsetD8Async(r.th, p+driver.DevicePtr(i), v, 1, s)) }
+	const addTo, replace = driver.CU_STREAM_ADD_CAPTURE_DEPENDENCIES, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES
+	type nodes = []driver.GraphNode
+	r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+	g, deps := r.captured(s)
+	if len(deps) != 0 {
+		t.Errorf("there are %d dependencies at first", len(deps))
+	}
+	set(0, 'a')
+	again, first := r.captured(s)
+	if again != g || len(first) != 1 {
+		t.Fatalf("the graphs are %#x and %#x, with %d dependencies", g, again, len(first))
+	}
+	manual := func(i int, v uint32, deps nodes) driver.GraphNode {
+		t.Helper()
+		n, res := r.GraphAddMemsetNode(r.th, g, deps, &driver.MemsetNodeParams{Dst: p + driver.DevicePtr(i),
+			ElementSize: 1, Value: v, Width: 1, Height: 1}, r.ctx)
+		r.must(res)
+		return n
+	}
+	second := manual(1, 'b', first)
+	r.must(r.StreamUpdateCaptureDependencies(r.th, s, nodes{second}, replace))
+	set(2, 'c')
+	_, third := r.captured(s)
+	fourth := manual(3, 'd', nil)
+	r.must(r.StreamUpdateCaptureDependenciesV2(r.th, s, nodes{fourth, third[0]}, make([]driver.GraphEdgeData, 2), addTo))
+	if _, deps := r.captured(s); !slices.Equal(deps, nodes{third[0], fourth}) {
+		t.Errorf("the dependencies are %#x", deps)
+	}
+	set(0, 'e')
+	last := manual(1, 'f', nil)
+	r.must(r.StreamUpdateCaptureDependencies(r.th, s, nodes{last}, replace))
+	r.must(r.StreamUpdateCaptureDependencies(r.th, s, nil, replace)) // what is removed need not be joined
+	if _, deps := r.captured(s); len(deps) != 0 {
+		t.Errorf("there are %d dependencies at the end", len(deps))
+	}
+	got, res := r.StreamEndCapture(r.th, s)
+	if r.must(res); got != g {
+		t.Errorf("the capture returns another graph")
+	}
+	from, to := make(nodes, 9), make(nodes, 9)
+	n, res := r.GraphGetEdges(r.th, g, from, to)
+	r.must(res)
+	list := make(nodes, 9)
+	_, res = r.GraphGetNodes(r.th, g, list)
+	r.must(res)
+	var edges [][2]int
+	for i := range n {
+		edges = append(edges, [2]int{slices.Index(list, from[i]), slices.Index(list, to[i])})
+	}
+	if diff := cmp.Diff([][2]int{{0, 1}, {1, 2}, {2, 4}, {3, 4}}, edges); diff != "" {
+		t.Errorf("the edges are (-want +got):\n%s", diff)
+	}
+	x := r.instance(g, 0)
+	r.must(r.GraphLaunch(r.th, x, s))
+	r.must(r.StreamSynchronize(r.th, s))
+	if got := r.read(p, 4); got[0] != 'e' || got[2:] != "cd" {
+		t.Errorf("the graph has written %q", got)
+	}
+	r.must(r.GraphExecDestroy(r.th, x))
+	r.must(r.GraphDestroy(r.th, g))
+}
+
+// TestUpdateCaptureDependenciesResults makes calls that are refused.
+func TestUpdateCaptureDependenciesResults(t *testing.T) {
+	r := newLab(t)
+	s := r.newStream()
+	type nodes = []driver.GraphNode
+	other, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	n, res := r.GraphAddEmptyNode(r.th, other, nil)
+	r.must(res)
+	r.want("no capture", driver.ResultIllegalState, r.StreamUpdateCaptureDependencies(r.th, s, nil, 0))
+	r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+	g, _ := r.captured(s)
+	own, res := r.GraphAddEmptyNode(r.th, g, nil)
+	r.must(res)
+	r.want("other flags", invalidValue, r.StreamUpdateCaptureDependencies(r.th, s, nil, 2))
+	r.want("a node of another graph", invalidValue, r.StreamUpdateCaptureDependencies(r.th, s, nodes{n}, 0))
+	r.want("too little data", invalidValue, r.StreamUpdateCaptureDependenciesV2(r.th, s, nodes{own},
+		[]driver.GraphEdgeData{}, 0))
+	r.want("an edge with data", notSupported, r.StreamUpdateCaptureDependenciesV2(r.th, s, nodes{own},
+		[]driver.GraphEdgeData{{FromPort: 2}}, 0))
+	if status, res := r.StreamIsCapturing(r.th, s); res != ok || status != driver.CU_STREAM_CAPTURE_STATUS_ACTIVE {
+		t.Errorf("the capture is not active: %d, %v", status, res)
+	}
+	r.want("a query", driver.ResultStreamCaptureUnsupported, r.StreamQuery(r.th, s))
+	r.want("an invalidated capture", driver.ResultStreamCaptureInvalidated,
+		r.StreamUpdateCaptureDependencies(r.th, s, nodes{own}, 0))
+	_, res = r.StreamEndCapture(r.th, s)
+	r.want("the end", driver.ResultStreamCaptureInvalidated, res)
+	r.must(r.GraphDestroy(r.th, other))
 }

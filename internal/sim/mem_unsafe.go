@@ -25,6 +25,14 @@ func newPages(size uint64) (data []byte, addr uint64) {
 // addressOf returns the address of memory that does not move.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
+// arrayOf returns the address of the elements of a list for the program, 0 without any.
+func arrayOf[T any](list []T) driver.HostPtr {
+	if len(list) == 0 {
+		return 0
+	}
+	return driver.HostPtr(uintptr(unsafe.Pointer(unsafe.SliceData(list))))
+}
+
 // foreignBytes returns memory of other code, which must not move. Only touch may read and write it.
 func foreignBytes(p driver.HostPtr, n uint64) []byte {
 	// A conversion through a pointer, as the address is a number.

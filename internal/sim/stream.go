@@ -32,6 +32,7 @@ type stream struct {
 
 	capture *capture // the capture in progress, or nil
 	deps    []*node  // the dependencies of the next node of the capture
+	told    told     // of deps
 }
 
 // blocking reports whether the stream and the legacy default stream wait for each

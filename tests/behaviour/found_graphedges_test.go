@@ -110,5 +110,42 @@ func foundGraphEdges() []found {
 				edges("full-first-edges", added)
 			}
 		}},
+		{famGraph, "captured-dependencies", "changing what the next captured node depends on", func(c *raw) {
+			_, ctx := c.setup()
+			n := newNodes(c, ctx)
+			s, p := c.stream(nonBlocking), c.memory()
+			update := func(flags uint32, nodes ...driver.GraphNode) driver.Result {
+				return c.StreamUpdateCaptureDependencies(c.at, s, nodes, flags)
+			}
+			count := func(step string) {
+				_, _, _, _, _, count, res := c.StreamGetCaptureInfoV3(c.at, s)
+				c.must("cuStreamGetCaptureInfo", res)
+				c.val(step, count)
+			}
+			const set = driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES
+			a, b := n.list[0], n.list[2]
+			c.res("without-a-capture", update(0))
+			c.must("cuStreamBeginCaptureToGraph", c.StreamBeginCaptureToGraph(c.at, s, n.graph, nil, nil,
+				driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+			c.res("other-flags", update(2, a))
+			c.res("add", update(0, a))
+			count("added")
+			c.res("add-twice", update(0, a, b))
+			count("added-twice")
+			c.res("the-same-twice", update(0, b, b))
+			count("the-same-twice-counted")
+			other := newNodes(c, ctx)
+			c.res("of-another-graph", update(0, other.list[0]))
+			c.status("of-another-graph-status", s)
+			c.must("cuMemsetD8Async", c.MemsetD8Async(c.at, p, 1, 4, s))
+			count("after-a-node")
+			c.res("set", update(set, a))
+			count("set-counted")
+			c.res("set-none", update(set))
+			count("none")
+			nodes, _, res := c.graphOf(s)
+			c.res("end", res)
+			c.val("nodes", nodes)
+		}},
 	}
 }

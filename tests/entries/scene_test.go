@@ -230,7 +230,7 @@ func calls() []call {
 		copyCalls(), registeredCalls(), managedCalls(),
 		libraryCalls(), loadedLibraryCalls(), functionCalls(), linkerCalls(),
 		virtualCalls(), shareableCalls(),
-		streamCalls(), contextCalls(), userObjectCalls())
+		streamCalls(), contextCalls(), userObjectCalls(), dependencyCalls())
 }
 
 // captureCalls are calls about streams, events and captures, and some of every other kind.

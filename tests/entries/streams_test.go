@@ -59,3 +59,15 @@ func contextCalls() []call {
 		alone("cuProfilerStop", func(w W, at A) R { return w.ProfilerStop(at) }),
 	)
 }
+
+// dependencyCalls change what the next node of a capture depends on.
+func dependencyCalls() []call {
+	return with(0,
+		onStream("cuStreamUpdateCaptureDependencies", func(w W, at A, s S) R {
+			return w.StreamUpdateCaptureDependencies(at, s, nil, driver.CU_STREAM_ADD_CAPTURE_DEPENDENCIES)
+		}),
+		onStream("cuStreamUpdateCaptureDependencies_v2", func(w W, at A, s S) R {
+			return w.StreamUpdateCaptureDependenciesV2(at, s, nil, nil, driver.CU_STREAM_ADD_CAPTURE_DEPENDENCIES)
+		}),
+	)
+}

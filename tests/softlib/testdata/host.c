@@ -145,6 +145,12 @@ F(cuGraphRemoveDependencies, handle g, handle *a, handle *b, size_t n) AS(cuGrap
 	(handle, handle *, handle *, size_t), (g, a, b, n))
 F(cuGraphInstantiateWithParams, handle *x, handle g, void *p) AS(cuGraphInstantiateWithParams,
 	(handle *, handle, void *), (x, g, p))
+F(cuGraphAddEmptyNode, handle *n, handle g, handle *d, size_t c) AS(cuGraphAddEmptyNode,
+	(handle *, handle, handle *, size_t), (n, g, d, c))
+F(cuStreamGetCaptureInfo_v2, handle s, int *st, uint64_t *id, handle *g, handle **d, size_t *n) AS(
+	cuStreamGetCaptureInfo_v2, (handle, int *, uint64_t *, handle *, handle **, size_t *), (s, st, id, g, d, n))
+F(cuStreamUpdateCaptureDependencies, handle s, handle *d, size_t n, unsigned flags) AS(
+	cuStreamUpdateCaptureDependencies, (handle, handle *, size_t, unsigned), (s, d, n, flags))
 F(cuUserObjectCreate, handle *o, void *d, void (*f)(void *), unsigned n, unsigned flags) AS(cuUserObjectCreate,
 	(handle *, void *, void (*)(void *), unsigned, unsigned), (o, d, f, n, flags))
 F(cuGraphRetainUserObject, handle g, handle o, unsigned n, unsigned flags) AS(cuGraphRetainUserObject,
@@ -582,6 +588,26 @@ static void callbacks(void)
 	while (!c.calls)
 		usleep(100);
 	CHECK(!pthread_equal(c.by, pthread_self()));
+
+	// A captured node comes after one that the program adds.
+	handle of, n, *deps, ends[4];
+	int status;
+	size_t count;
+	OK(cuStreamBeginCapture(s));
+	OK(cuStreamGetCaptureInfo_v2(s, &status, NULL, &of, &deps, &count));
+	CHECK(status == 1 && count == 0);
+	OK(cuGraphAddEmptyNode(&n, of, NULL, 0));
+	OK(cuStreamUpdateCaptureDependencies(s, &n, 1, 1));
+	OK(cuLaunchHostFunc(s, host_func, &a));
+	OK(cuStreamGetCaptureInfo_v2(s, &status, NULL, NULL, &deps, &count));
+	CHECK(count == 1 && deps[0] != n);
+	handle last = deps[0];
+	OK(cuStreamEndCapture(s, &g));
+	CHECK(g == of);
+	count = 2;
+	OK(cuGraphGetEdges(g, ends, ends + 2, &count));
+	CHECK(count == 1 && ends[0] == n && ends[2] == last);
+	OK(cuGraphDestroy(g));
 }
 
 static void memory(void)
