@@ -1742,43 +1742,51 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamSetAttribute(th, driver.Stream(a[0]), int32(a[1]), *p2)
-	case 284: // cuKernelGetAttribute
+	case 284: // cuStreamWaitValue32
+		return l.d.StreamWaitValue32V1(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), uint32(a[2]), uint32(a[3]))
+	case 285: // cuStreamWaitValue64
+		return l.d.StreamWaitValue64V1(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
+	case 286: // cuStreamWriteValue32
+		return l.d.StreamWriteValue32V1(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), uint32(a[2]), uint32(a[3]))
+	case 287: // cuStreamWriteValue64
+		return l.d.StreamWriteValue64V1(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
+	case 288: // cuKernelGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.KernelGetAttribute(th, int32(a[1]), driver.Kernel(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 285: // cuKernelGetFunction
+	case 289: // cuKernelGetFunction
 		p0 := pointer[driver.Function](&a[0])
 		v0, r := l.d.KernelGetFunction(th, driver.Kernel(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 286: // cuKernelGetLibrary
+	case 290: // cuKernelGetLibrary
 		p0 := pointer[driver.LibraryHandle](&a[0])
 		v0, r := l.d.KernelGetLibrary(th, driver.Kernel(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 287: // cuKernelGetName
+	case 291: // cuKernelGetName
 		v0, r := l.d.KernelGetName(th, driver.Kernel(a[1]))
 		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
 		return r
-	case 288: // cuKernelGetParamInfo
+	case 292: // cuKernelGetParamInfo
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[uint64](&a[3])
 		v2, v3, r := l.d.KernelGetParamInfo(th, driver.Kernel(a[0]), a[1])
 		r = store(r, p2, v2)
 		r = store(r, p3, v3)
 		return r
-	case 289: // cuKernelSetAttribute
+	case 293: // cuKernelSetAttribute
 		return l.d.KernelSetAttribute(th, int32(a[0]), int32(a[1]), driver.Kernel(a[2]), driver.Device(a[3]))
-	case 290: // cuKernelSetCacheConfig
+	case 294: // cuKernelSetCacheConfig
 		return l.d.KernelSetCacheConfig(th, driver.Kernel(a[0]), int32(a[1]), driver.Device(a[2]))
-	case 291: // cuLibraryEnumerateKernels
+	case 295: // cuLibraryEnumerateKernels
 		p0, there := slice[driver.Kernel](&a[0], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LibraryEnumerateKernels(th, p0, driver.LibraryHandle(a[2]))
-	case 292: // cuLibraryGetGlobal
+	case 296: // cuLibraryGetGlobal
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -1789,7 +1797,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 293: // cuLibraryGetKernel
+	case 297: // cuLibraryGetKernel
 		p0 := pointer[driver.Kernel](&a[0])
 		p2, there := text(&a[2])
 		if !there {
@@ -1798,12 +1806,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryGetKernel(th, driver.LibraryHandle(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 294: // cuLibraryGetKernelCount
+	case 298: // cuLibraryGetKernelCount
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LibraryGetKernelCount(th, driver.LibraryHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 295: // cuLibraryGetManaged
+	case 299: // cuLibraryGetManaged
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -1814,12 +1822,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 296: // cuLibraryGetModule
+	case 300: // cuLibraryGetModule
 		p0 := pointer[driver.Module](&a[0])
 		v0, r := l.d.LibraryGetModule(th, driver.LibraryHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 297: // cuLibraryGetUnifiedFunction
+	case 301: // cuLibraryGetUnifiedFunction
 		p0 := pointer[driver.HostPtr](&a[0])
 		p2, there := text(&a[2])
 		if !there {
@@ -1828,7 +1836,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryGetUnifiedFunction(th, driver.LibraryHandle(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 298: // cuLibraryLoadData
+	case 302: // cuLibraryLoadData
 		p0 := pointer[driver.LibraryHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1856,7 +1864,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryLoadData(th, p1, p2, p3, p5, p6)
 		r = store(r, p0, v0)
 		return r
-	case 299: // cuLibraryLoadFromFile
+	case 303: // cuLibraryLoadFromFile
 		p0 := pointer[driver.LibraryHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1884,9 +1892,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryLoadFromFile(th, p1, p2, p3, p5, p6)
 		r = store(r, p0, v0)
 		return r
-	case 300: // cuLibraryUnload
+	case 304: // cuLibraryUnload
 		return l.d.LibraryUnload(th, driver.LibraryHandle(a[0]))
-	case 301: // cuLinkAddData_v2
+	case 305: // cuLinkAddData_v2
 		p2, there := slice[byte](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1900,7 +1908,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LinkAddData(th, driver.LinkState(a[0]), int32(a[1]), p2, textIfAny(&a[4]), p6, p7)
-	case 302: // cuLinkAddFile_v2
+	case 306: // cuLinkAddFile_v2
 		p2, there := text(&a[2])
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1914,7 +1922,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LinkAddFile(th, driver.LinkState(a[0]), int32(a[1]), p2, p4, p5)
-	case 303: // cuLinkComplete
+	case 307: // cuLinkComplete
 		p1 := pointer[driver.HostPtr](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1927,7 +1935,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p1, v1)
 		r = store(r, p2, v2)
 		return r
-	case 304: // cuLinkCreate_v2
+	case 308: // cuLinkCreate_v2
 		p1, there := slice[uint32](&a[1], uint64(uint32(a[0])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1943,25 +1951,25 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.LinkCreate(th, p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 305: // cuLinkDestroy
+	case 309: // cuLinkDestroy
 		return l.d.LinkDestroy(th, driver.LinkState(a[0]))
-	case 306: // cuModuleEnumerateFunctions
+	case 310: // cuModuleEnumerateFunctions
 		p0, there := slice[driver.Function](&a[0], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.ModuleEnumerateFunctions(th, p0, driver.Module(a[2]))
-	case 307: // cuModuleGetFunctionCount
+	case 311: // cuModuleGetFunctionCount
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.ModuleGetFunctionCount(th, driver.Module(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 308: // cuModuleGetLoadingMode
+	case 312: // cuModuleGetLoadingMode
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.ModuleGetLoadingMode(th)
 		r = store(r, p0, v0)
 		return r
-	case 309: // cuModuleLoad
+	case 313: // cuModuleLoad
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1973,9 +1981,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoad(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 310: // cuMemAddressFree
+	case 314: // cuMemAddressFree
 		return l.d.MemAddressFree(th, driver.DevicePtr(a[0]), a[1])
-	case 311: // cuMemAddressReserve
+	case 315: // cuMemAddressReserve
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1983,7 +1991,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAddressReserve(th, a[1], a[2], driver.DevicePtr(a[3]), a[4])
 		r = store(r, p0, v0)
 		return r
-	case 312: // cuMemCreate
+	case 316: // cuMemCreate
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1995,11 +2003,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemCreate(th, a[1], *p2, a[3])
 		r = store(r, p0, v0)
 		return r
-	case 313: // cuMemExportToShareableHandle
+	case 317: // cuMemExportToShareableHandle
 		v0, r := l.d.MemExportToShareableHandle(th, driver.MemGenericAllocationHandle(a[1]), int32(a[2]), a[3])
 		r = storePart(r, pointer[byte](&a[0]), v0, shareableHandleSize(int32(a[2])))
 		return r
-	case 314: // cuMemGetAccess
+	case 318: // cuMemGetAccess
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemLocation](&a[1])
 		if p1 == nil {
@@ -2008,7 +2016,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAccess(th, *p1, driver.DevicePtr(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 315: // cuMemGetAllocationGranularity
+	case 319: // cuMemGetAllocationGranularity
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemAllocationProp](&a[1])
 		if p1 == nil {
@@ -2017,12 +2025,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAllocationGranularity(th, *p1, int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 316: // cuMemGetAllocationPropertiesFromHandle
+	case 320: // cuMemGetAllocationPropertiesFromHandle
 		p0 := pointer[driver.MemAllocationProp](&a[0])
 		v0, r := l.d.MemGetAllocationPropertiesFromHandle(th, driver.MemGenericAllocationHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 317: // cuMemImportFromShareableHandle
+	case 321: // cuMemImportFromShareableHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2030,11 +2038,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 318: // cuMemMap
+	case 322: // cuMemMap
 		return l.d.MemMap(th, driver.DevicePtr(a[0]), a[1], a[2], driver.MemGenericAllocationHandle(a[3]), a[4])
-	case 319: // cuMemRelease
+	case 323: // cuMemRelease
 		return l.d.MemRelease(th, driver.MemGenericAllocationHandle(a[0]))
-	case 320: // cuMemRetainAllocationHandle
+	case 324: // cuMemRetainAllocationHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2042,15 +2050,15 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemRetainAllocationHandle(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 321: // cuMemSetAccess
+	case 325: // cuMemSetAccess
 		p2, there := slice[driver.MemAccessDesc](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemSetAccess(th, driver.DevicePtr(a[0]), a[1], p2)
-	case 322: // cuMemUnmap
+	case 326: // cuMemUnmap
 		return l.d.MemUnmap(th, driver.DevicePtr(a[0]), a[1])
-	case 323: // cuCtxCreate_v3
+	case 327: // cuCtxCreate_v3
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2062,7 +2070,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxCreateV3(th, p1, uint32(a[3]), driver.Device(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 324: // cuCtxFromGreenCtx
+	case 328: // cuCtxFromGreenCtx
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2070,42 +2078,42 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxFromGreenCtx(th, driver.GreenCtx(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 325: // cuCtxGetCacheConfig
+	case 329: // cuCtxGetCacheConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetCacheConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 326: // cuCtxGetDevResource
+	case 330: // cuCtxGetDevResource
 		p1 := pointer[driver.DevResource](&a[1])
 		v1, r := l.d.CtxGetDevResource(th, driver.Context(a[0]), int32(a[2]))
 		r = store(r, p1, v1)
 		return r
-	case 327: // cuCtxGetExecAffinity
+	case 331: // cuCtxGetExecAffinity
 		p0 := pointer[driver.ExecAffinityParam](&a[0])
 		v0, r := l.d.CtxGetExecAffinity(th, int32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 328: // cuCtxGetSharedMemConfig
+	case 332: // cuCtxGetSharedMemConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetSharedMemConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 329: // cuCtxResetPersistingL2Cache
+	case 333: // cuCtxResetPersistingL2Cache
 		return l.d.CtxResetPersistingL2Cache(th)
-	case 330: // cuProfilerStart
+	case 334: // cuProfilerStart
 		return l.d.ProfilerStart(th)
-	case 331: // cuProfilerStop
+	case 335: // cuProfilerStop
 		return l.d.ProfilerStop(th)
-	case 332: // cuCtxSetCacheConfig
+	case 336: // cuCtxSetCacheConfig
 		return l.d.CtxSetCacheConfig(th, int32(a[0]))
-	case 333: // cuCtxSetSharedMemConfig
+	case 337: // cuCtxSetSharedMemConfig
 		return l.d.CtxSetSharedMemConfig(th, int32(a[0]))
-	case 334: // cuDeviceGetExecAffinitySupport
+	case 338: // cuDeviceGetExecAffinitySupport
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetExecAffinitySupport(th, int32(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 335: // cuDeviceGetHostAtomicCapabilities
+	case 339: // cuDeviceGetHostAtomicCapabilities
 		p0, there := slice[uint32](&a[0], uint64(uint32(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2115,52 +2123,52 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.DeviceGetHostAtomicCapabilities(th, p0, p1, driver.Device(a[3]))
-	case 336: // cuDeviceGetLuid
+	case 340: // cuDeviceGetLuid
 		p0 := pointer[[8]byte](&a[0])
 		p1 := pointer[uint32](&a[1])
 		v0, v1, r := l.d.DeviceGetLuid(th, driver.Device(a[2]))
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 337: // cuDeviceGetProperties
+	case 341: // cuDeviceGetProperties
 		p0 := pointer[driver.Devprop](&a[0])
 		v0, r := l.d.DeviceGetProperties(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 338: // cuDeviceGetTexture1DLinearMaxWidth
+	case 342: // cuDeviceGetTexture1DLinearMaxWidth
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.DeviceGetTexture1DLinearMaxWidth(th, int32(a[1]), uint32(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 339: // cuGreenCtxGetId
+	case 343: // cuGreenCtxGetId
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.GreenCtxGetId(th, driver.GreenCtx(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 340: // cuCheckpointProcessCheckpoint
+	case 344: // cuCheckpointProcessCheckpoint
 		return l.d.CheckpointProcessCheckpoint(th, int32(a[0]), pointer[driver.CheckpointCheckpointArgs](&a[1]))
-	case 341: // cuCheckpointProcessGetRestoreThreadId
+	case 345: // cuCheckpointProcessGetRestoreThreadId
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetRestoreThreadId(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 342: // cuCheckpointProcessGetState
+	case 346: // cuCheckpointProcessGetState
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetState(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 343: // cuCheckpointProcessLock
+	case 347: // cuCheckpointProcessLock
 		return l.d.CheckpointProcessLock(th, int32(a[0]), pointer[driver.CheckpointLockArgs](&a[1]))
-	case 344: // cuCheckpointProcessRestore
+	case 348: // cuCheckpointProcessRestore
 		return l.d.CheckpointProcessRestore(th, int32(a[0]), pointer[driver.CheckpointRestoreArgs](&a[1]))
-	case 345: // cuCheckpointProcessUnlock
+	case 349: // cuCheckpointProcessUnlock
 		return l.d.CheckpointProcessUnlock(th, int32(a[0]), pointer[driver.CheckpointUnlockArgs](&a[1]))
-	case 346: // cuLogsCurrent
+	case 350: // cuLogsCurrent
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LogsCurrent(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 347: // cuLogsDumpToMemory
+	case 351: // cuLogsDumpToMemory
 		p0 := pointer[uint32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2177,9 +2185,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p2, v2)
 		return r
-	case 348: // cuDestroyExternalMemory
+	case 352: // cuDestroyExternalMemory
 		return l.d.DestroyExternalMemory(th, driver.ExternalMemory(a[0]))
-	case 349: // cuExternalMemoryGetMappedBuffer
+	case 353: // cuExternalMemoryGetMappedBuffer
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p2 := pointer[driver.ExternalMemoryBufferDesc](&a[2])
 		if p2 == nil {
@@ -2188,7 +2196,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ExternalMemoryGetMappedBuffer(th, driver.ExternalMemory(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 350: // cuImportExternalMemory
+	case 354: // cuImportExternalMemory
 		p0 := pointer[driver.ExternalMemory](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2200,7 +2208,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ImportExternalMemory(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 351: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 355: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2213,61 +2221,61 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 352: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 356: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 353: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
+	case 357: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2DUnaligned(th, *p0)
-	case 354: // cuMemcpy2D_v2, in the order of the thread's own default stream
+	case 358: // cuMemcpy2D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2D(th, *p0)
-	case 355: // cuMemcpy3DPeer, in the order of the thread's own default stream
+	case 359: // cuMemcpy3DPeer, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3DPeer](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3DPeer(th, *p0)
-	case 356: // cuMemcpy3D_v2, in the order of the thread's own default stream
+	case 360: // cuMemcpy3D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3D(th, *p0)
-	case 357: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 361: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 358: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 362: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 359: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 363: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 360: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 364: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 361: // cuMemcpy, in the order of the thread's own default stream
+	case 365: // cuMemcpy, in the order of the thread's own default stream
 		return ownStream{l.d}.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 362: // cuMemsetD16_v2, in the order of the thread's own default stream
+	case 366: // cuMemsetD16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 363: // cuMemsetD2D16_v2, in the order of the thread's own default stream
+	case 367: // cuMemsetD2D16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 364: // cuMemsetD2D32_v2, in the order of the thread's own default stream
+	case 368: // cuMemsetD2D32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 365: // cuMemsetD2D8_v2, in the order of the thread's own default stream
+	case 369: // cuMemsetD2D8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 366: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 370: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 367: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 371: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -2559,6 +2567,10 @@ var callNames = [...]string{
 	"cuStreamGetAttribute",
 	"cuStreamGetGreenCtx",
 	"cuStreamSetAttribute",
+	"cuStreamWaitValue32",
+	"cuStreamWaitValue64",
+	"cuStreamWriteValue32",
+	"cuStreamWriteValue64",
 	"cuKernelGetAttribute",
 	"cuKernelGetFunction",
 	"cuKernelGetLibrary",

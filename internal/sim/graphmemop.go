@@ -120,9 +120,37 @@ func (d *Driver) GraphExecBatchMemOpNodeSetParams(_ *driver.Thread, x driver.Gra
 // StreamBatchMemOpV1 is cuStreamBatchMemOp, which an H200 does not support.
 func (d *Driver) StreamBatchMemOpV1(th *driver.Thread, h driver.Stream, _ []driver.StreamBatchMemOpParams,
 	_ uint32) driver.Result {
+	return d.firstMemOp("cuStreamBatchMemOp", th, h)
+}
+
+// firstMemOp makes a call of CUDA 8 about memory operations of a stream. A system has to enable these calls.
+func (d *Driver) firstMemOp(name string, th *driver.Thread, h driver.Stream) driver.Result {
 	defer d.mu.Unlock()
-	if _, r := d.onIdleStream("cuStreamBatchMemOp", th, h); r != ok {
+	if _, r := d.onIdleStream(name, th, h); r != ok {
 		return r
 	}
 	return driver.ResultNotSupported
+}
+
+// StreamWaitValue32V1 is cuStreamWaitValue32. Like the next three, it answers as cuStreamBatchMemOp does on an
+// H200, which was not asked about them.
+func (d *Driver) StreamWaitValue32V1(th *driver.Thread, h driver.Stream, _ driver.DevicePtr, _, _ uint32) driver.Result {
+	return d.firstMemOp("cuStreamWaitValue32", th, h)
+}
+
+// StreamWaitValue64V1 is cuStreamWaitValue64.
+func (d *Driver) StreamWaitValue64V1(th *driver.Thread, h driver.Stream, _ driver.DevicePtr, _ uint64,
+	_ uint32) driver.Result {
+	return d.firstMemOp("cuStreamWaitValue64", th, h)
+}
+
+// StreamWriteValue32V1 is cuStreamWriteValue32.
+func (d *Driver) StreamWriteValue32V1(th *driver.Thread, h driver.Stream, _ driver.DevicePtr, _, _ uint32) driver.Result {
+	return d.firstMemOp("cuStreamWriteValue32", th, h)
+}
+
+// StreamWriteValue64V1 is cuStreamWriteValue64.
+func (d *Driver) StreamWriteValue64V1(th *driver.Thread, h driver.Stream, _ driver.DevicePtr, _ uint64,
+	_ uint32) driver.Result {
+	return d.firstMemOp("cuStreamWriteValue64", th, h)
 }

@@ -138,3 +138,23 @@ func TestValueOfRegistered(t *testing.T) {
 	word.Store(5)
 	r.want("write", driver.ResultInvalidValue, r.StreamWriteValue64(r.th, w, p, 6, 0))
 }
+
+// TestFirstMemOps makes the calls of CUDA 8, which a system has to enable. The results are those that an H200
+// returns for one of them, cuStreamBatchMemOp.
+func TestFirstMemOps(t *testing.T) {
+	r := newLab(t)
+	for name, call := range map[string]func(s driver.Stream) driver.Result{
+		"batch":   func(s driver.Stream) driver.Result { return r.StreamBatchMemOpV1(r.th, s, nil, 0) },
+		"wait 32": func(s driver.Stream) driver.Result { return r.StreamWaitValue32V1(r.th, s, 0, 0, 0) },
+		"wait 64": func(s driver.Stream) driver.Result { return r.StreamWaitValue64V1(r.th, s, 0, 0, 0) },
+		"set 32":  func(s driver.Stream) driver.Result { return r.StreamWriteValue32V1(r.th, s, 0, 0, 0) },
+		"set 64":  func(s driver.Stream) driver.Result { return r.StreamWriteValue64V1(r.th, s, 0, 0, 0) },
+	} {
+		s := r.newStream()
+		r.want(name, notSupported, call(s))
+		r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+		r.want(name+" in a capture", driver.ResultStreamCaptureUnsupported, call(s))
+		_, res := r.StreamEndCapture(r.th, s)
+		r.want(name+", end of the capture", driver.ResultStreamCaptureInvalidated, res)
+	}
+}

@@ -230,7 +230,8 @@ func calls() []call {
 		copyCalls(), registeredCalls(), managedCalls(),
 		libraryCalls(), loadedLibraryCalls(), functionCalls(), linkerCalls(),
 		virtualCalls(), shareableCalls(),
-		streamCalls(), contextCalls(), userObjectCalls(), dependencyCalls())
+		streamCalls(), contextCalls(), userObjectCalls(), dependencyCalls(),
+		firstValueCalls())
 }
 
 // captureCalls are calls about streams, events and captures, and some of every other kind.

@@ -60,6 +60,24 @@ func contextCalls() []call {
 	)
 }
 
+// firstValueCalls are the interfaces of CUDA 8 to wait for and to write words.
+func firstValueCalls() []call {
+	return with(0,
+		onStream("cuStreamWaitValue32_v1", func(w W, at A, s S) R {
+			return w.StreamWaitValue32V1(at, s, w.device, 0, driver.CU_STREAM_WAIT_VALUE_GEQ)
+		}),
+		onStream("cuStreamWaitValue64_v1", func(w W, at A, s S) R {
+			return w.StreamWaitValue64V1(at, s, w.device+32, 0, driver.CU_STREAM_WAIT_VALUE_GEQ)
+		}),
+		onStream("cuStreamWriteValue32_v1", func(w W, at A, s S) R {
+			return w.StreamWriteValue32V1(at, s, w.device+4, 1, 0)
+		}),
+		onStream("cuStreamWriteValue64_v1", func(w W, at A, s S) R {
+			return w.StreamWriteValue64V1(at, s, w.device+40, 1, 0)
+		}),
+	)
+}
+
 // dependencyCalls change what the next node of a capture depends on.
 func dependencyCalls() []call {
 	return with(0,
