@@ -438,6 +438,13 @@ func (d *Driver) ModuleLoad(th *driver.Thread, path string) (driver.Module, driv
 	return m, r
 }
 
+// ModuleLoadFatBinary is cuModuleLoadFatBinary. It takes any image that cuModuleLoadData takes.
+func (d *Driver) ModuleLoadFatBinary(th *driver.Thread, image []byte) (driver.Module, driver.Result) {
+	defer d.mu.Unlock()
+	m, _, r := d.loadModule("cuModuleLoadFatBinary", th, image, nil)
+	return m, r
+}
+
 // ModuleGetGlobal is cuModuleGetGlobal_v2.
 func (d *Driver) ModuleGetGlobal(_ *driver.Thread, h driver.Module,
 	name string) (driver.DevicePtr, uint64, driver.Result) {

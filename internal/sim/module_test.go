@@ -128,6 +128,20 @@ func fatbin(content string, kind uint16) string {
 	return string(b) + string(entry) + content
 }
 
+// TestModuleFatBinary loads a fatbin by the function for fatbins.
+func TestModuleFatBinary(t *testing.T) {
+	r := newLab(t)
+	m, res := r.ModuleLoadFatBinary(r.th, []byte(fatbin(header+".visible .entry f() { ret; }", 1)))
+	r.must(res)
+	_, res = r.ModuleGetFunction(r.th, m, "f")
+	r.must(res)
+	r.must(r.ModuleUnload(r.th, m))
+	_, res = r.ModuleLoadFatBinary(r.th, []byte(fatbin("", 0)))
+	r.want("nothing in it", driver.ResultNoBinaryForGPU, res)
+	_, res = r.ModuleLoadFatBinary(r.th, []byte("text"))
+	r.want("no image", driver.ResultInvalidImage, res)
+}
+
 // TestNewestPTX checks the newest version of PTX for every driver since CUDA 11.0.
 func TestNewestPTX(t *testing.T) {
 	for version, want := range map[int32]int{

@@ -138,6 +138,10 @@ func functionCalls() []call {
 			m, r := w.ModuleLoad(at, kernelFile)
 			return w.later(r, func(at A) R { return w.ModuleUnload(at, m) })
 		}),
+		alone("cuModuleLoadFatBinary", func(w W, at A) R {
+			m, r := w.ModuleLoadFatBinary(at, image())
+			return w.later(r, func(at A) R { return w.ModuleUnload(at, m) })
+		}),
 		alone("cuModuleLoadDataEx", func(w W, at A) R {
 			m, r := w.ModuleLoadDataEx(at, image(), nil, nil)
 			return w.later(r, func(at A) R { return w.ModuleUnload(at, m) })

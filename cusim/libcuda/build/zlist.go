@@ -523,7 +523,7 @@ var functions = []function{
 	{"cuModuleLoad", true},
 	{"cuModuleLoadData", true},
 	{"cuModuleLoadDataEx", true},
-	{"cuModuleLoadFatBinary", false},
+	{"cuModuleLoadFatBinary", true},
 	{"cuModuleUnload", true},
 	{"cuMulticastAddDevice", false},
 	{"cuMulticastBindAddr", false},

@@ -90,37 +90,37 @@ int cuArrayGetSparseProperties(void *sparseProperties, void *array)
 int cuCheckpointProcessCheckpoint(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(344, 12080, a);
+	return cusim_call(345, 12080, a);
 }
 
 int cuCheckpointProcessGetRestoreThreadId(int pid, void *tid)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)tid};
-	return cusim_call(345, 12080, a);
+	return cusim_call(346, 12080, a);
 }
 
 int cuCheckpointProcessGetState(int pid, void *state)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)state};
-	return cusim_call(346, 12080, a);
+	return cusim_call(347, 12080, a);
 }
 
 int cuCheckpointProcessLock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(347, 12080, a);
+	return cusim_call(348, 12080, a);
 }
 
 int cuCheckpointProcessRestore(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(348, 12080, a);
+	return cusim_call(349, 12080, a);
 }
 
 int cuCheckpointProcessUnlock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(349, 12080, a);
+	return cusim_call(350, 12080, a);
 }
 
 int cuCoredumpGetAttribute(int attrib, void *value, void *size)
@@ -170,7 +170,7 @@ int cuCtxCreate_v2(void *pctx, unsigned int flags, int dev)
 int cuCtxCreate_v3(void *pctx, void *paramsArray, int numParams, unsigned int flags, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pctx, (uintptr_t)paramsArray, (uint32_t)numParams, (uint32_t)flags, (uint32_t)dev};
-	return cusim_call(327, 11040, a);
+	return cusim_call(328, 11040, a);
 }
 
 int cuCtxCreate_v4(void *pctx, void *ctxCreateParams, unsigned int flags, int dev)
@@ -206,7 +206,7 @@ int cuCtxEnablePeerAccess(void *peerContext, unsigned int Flags)
 int cuCtxFromGreenCtx(void *pContext, void *hCtx)
 {
 	uint64_t a[] = {(uintptr_t)pContext, (uintptr_t)hCtx};
-	return cusim_call(328, 12040, a);
+	return cusim_call(329, 12040, a);
 }
 
 int cuCtxGetApiVersion(void *ctx, void *version)
@@ -218,7 +218,7 @@ int cuCtxGetApiVersion(void *ctx, void *version)
 int cuCtxGetCacheConfig(void *pconfig)
 {
 	uint64_t a[] = {(uintptr_t)pconfig};
-	return cusim_call(329, 3020, a);
+	return cusim_call(330, 3020, a);
 }
 
 int cuCtxGetCurrent(void *pctx)
@@ -230,7 +230,7 @@ int cuCtxGetCurrent(void *pctx)
 int cuCtxGetDevResource(void *hCtx, void *resource, int type)
 {
 	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)resource, (uint32_t)type};
-	return cusim_call(330, 12040, a);
+	return cusim_call(331, 12040, a);
 }
 
 int cuCtxGetDevice(void *device)
@@ -242,7 +242,7 @@ int cuCtxGetDevice(void *device)
 int cuCtxGetExecAffinity(void *pExecAffinity, int type)
 {
 	uint64_t a[] = {(uintptr_t)pExecAffinity, (uint32_t)type};
-	return cusim_call(331, 11040, a);
+	return cusim_call(332, 11040, a);
 }
 
 int cuCtxGetFlags(void *flags)
@@ -266,7 +266,7 @@ int cuCtxGetLimit(void *pvalue, int limit)
 int cuCtxGetSharedMemConfig(void *pConfig)
 {
 	uint64_t a[] = {(uintptr_t)pConfig};
-	return cusim_call(332, 4020, a);
+	return cusim_call(333, 4020, a);
 }
 
 int cuCtxGetStreamPriorityRange(void *leastPriority, void *greatestPriority)
@@ -307,13 +307,13 @@ int cuCtxRecordEvent(void *hCtx, void *hEvent)
 
 int cuCtxResetPersistingL2Cache(void)
 {
-	return cusim_call(333, 11000, NULL);
+	return cusim_call(334, 11000, NULL);
 }
 
 int cuCtxSetCacheConfig(int config)
 {
 	uint64_t a[] = {(uint32_t)config};
-	return cusim_call(336, 3020, a);
+	return cusim_call(337, 3020, a);
 }
 
 int cuCtxSetCurrent(void *ctx)
@@ -337,7 +337,7 @@ int cuCtxSetLimit(int limit, size_t value)
 int cuCtxSetSharedMemConfig(int config)
 {
 	uint64_t a[] = {(uint32_t)config};
-	return cusim_call(337, 4020, a);
+	return cusim_call(338, 4020, a);
 }
 
 int cuCtxSynchronize(void)
@@ -354,7 +354,7 @@ int cuCtxWaitEvent(void *hCtx, void *hEvent)
 int cuDestroyExternalMemory(void *extMem)
 {
 	uint64_t a[] = {(uintptr_t)extMem};
-	return cusim_call(352, 10000, a);
+	return cusim_call(353, 10000, a);
 }
 
 int cuDestroyExternalSemaphore(void *extSem)
@@ -420,7 +420,7 @@ int cuDeviceGetDevResource(int device, void *resource, int type)
 int cuDeviceGetExecAffinitySupport(void *pi, int type, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pi, (uint32_t)type, (uint32_t)dev};
-	return cusim_call(338, 11040, a);
+	return cusim_call(339, 11040, a);
 }
 
 int cuDeviceGetGraphMemAttribute(int device, int attr, void *value)
@@ -432,13 +432,13 @@ int cuDeviceGetGraphMemAttribute(int device, int attr, void *value)
 int cuDeviceGetHostAtomicCapabilities(void *capabilities, void *operations, unsigned int count, int dev)
 {
 	uint64_t a[] = {(uintptr_t)capabilities, (uintptr_t)operations, (uint32_t)count, (uint32_t)dev};
-	return cusim_call(339, 13000, a);
+	return cusim_call(340, 13000, a);
 }
 
 int cuDeviceGetLuid(void *luid, void *deviceNodeMask, int dev)
 {
 	uint64_t a[] = {(uintptr_t)luid, (uintptr_t)deviceNodeMask, (uint32_t)dev};
-	return cusim_call(340, 10000, a);
+	return cusim_call(341, 10000, a);
 }
 
 int cuDeviceGetMemPool(void *pool, int dev)
@@ -486,13 +486,13 @@ int cuDeviceGetPCIBusId(void *pciBusId, int len, int dev)
 int cuDeviceGetProperties(void *prop, int dev)
 {
 	uint64_t a[] = {(uintptr_t)prop, (uint32_t)dev};
-	return cusim_call(341, 2000, a);
+	return cusim_call(342, 2000, a);
 }
 
 int cuDeviceGetTexture1DLinearMaxWidth(void *maxWidthInElements, int format, unsigned int numChannels, int dev)
 {
 	uint64_t a[] = {(uintptr_t)maxWidthInElements, (uint32_t)format, (uint32_t)numChannels, (uint32_t)dev};
-	return cusim_call(342, 11010, a);
+	return cusim_call(343, 11010, a);
 }
 
 int cuDeviceGetUuid(void *uuid, int dev)
@@ -731,7 +731,7 @@ int cuEventSynchronize(void *hEvent)
 int cuExternalMemoryGetMappedBuffer(void *devPtr, void *extMem, void *bufferDesc)
 {
 	uint64_t a[] = {(uintptr_t)devPtr, (uintptr_t)extMem, (uintptr_t)bufferDesc};
-	return cusim_call(353, 10000, a);
+	return cusim_call(354, 10000, a);
 }
 
 int cuExternalMemoryGetMappedMipmappedArray(void *mipmap, void *extMem, void *mipmapDesc)
@@ -1259,7 +1259,7 @@ int cuGraphInstantiateWithParams(void *phGraphExec, void *hGraph, void *instanti
 int cuGraphInstantiateWithParams_ptsz(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(355, 12000, a);
+	return cusim_call(356, 12000, a);
 }
 
 int cuGraphKernelNodeCopyAttributes(void *dst, void *src)
@@ -1577,7 +1577,7 @@ int cuGreenCtxGetDevResource(void *hCtx, void *resource, int type)
 int cuGreenCtxGetId(void *greenCtx, void *greenCtxId)
 {
 	uint64_t a[] = {(uintptr_t)greenCtx, (uintptr_t)greenCtxId};
-	return cusim_call(343, 12090, a);
+	return cusim_call(344, 12090, a);
 }
 
 int cuGreenCtxRecordEvent(void *hCtx, void *hEvent)
@@ -1601,7 +1601,7 @@ int cuGreenCtxWaitEvent(void *hCtx, void *hEvent)
 int cuImportExternalMemory(void *extMem_out, void *memHandleDesc)
 {
 	uint64_t a[] = {(uintptr_t)extMem_out, (uintptr_t)memHandleDesc};
-	return cusim_call(354, 10000, a);
+	return cusim_call(355, 10000, a);
 }
 
 int cuImportExternalSemaphore(void *extSem_out, void *semHandleDesc)
@@ -1736,7 +1736,7 @@ int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
 int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(356, 11060, a);
+	return cusim_call(357, 11060, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
@@ -1856,7 +1856,7 @@ int cuLinkDestroy(void *state)
 int cuLogsCurrent(void *iterator_out, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator_out, (uint32_t)flags};
-	return cusim_call(350, 12090, a);
+	return cusim_call(351, 12090, a);
 }
 
 int cuLogsDumpToFile(void *iterator, void *pathToFile, unsigned int flags)
@@ -1870,7 +1870,7 @@ int cuLogsDumpToFile(void *iterator, void *pathToFile, unsigned int flags)
 int cuLogsDumpToMemory(void *iterator, void *buffer, void *size, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator, (uintptr_t)buffer, (uintptr_t)size, (uint32_t)flags};
-	return cusim_call(351, 12090, a);
+	return cusim_call(352, 12090, a);
 }
 
 int cuLogsRegisterCallback(void *callbackFunc, void *userData, void *callback_out)
@@ -1890,13 +1890,13 @@ int cuLogsUnregisterCallback(void *callback)
 int cuMemAddressFree(unsigned long long ptr, size_t size)
 {
 	uint64_t a[] = {ptr, size};
-	return cusim_call(314, 10020, a);
+	return cusim_call(315, 10020, a);
 }
 
 int cuMemAddressReserve(void *ptr, size_t size, size_t alignment, unsigned long long addr, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)ptr, size, alignment, addr, flags};
-	return cusim_call(315, 10020, a);
+	return cusim_call(316, 10020, a);
 }
 
 int cuMemAdvise(unsigned long long devPtr, size_t count, int advice, int device)
@@ -2006,7 +2006,7 @@ int cuMemBatchDecompressAsync_ptsz(void *paramsArray, size_t count, unsigned int
 int cuMemCreate(void *handle, size_t size, void *prop, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)handle, size, (uintptr_t)prop, flags};
-	return cusim_call(316, 10020, a);
+	return cusim_call(317, 10020, a);
 }
 
 int cuMemDiscardAndPrefetchBatchAsync(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
@@ -2036,7 +2036,7 @@ int cuMemDiscardBatchAsync_ptsz(void *dptrs, void *sizes, size_t count, unsigned
 int cuMemExportToShareableHandle(void *shareableHandle, unsigned long long handle, int handleType, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)shareableHandle, handle, (uint32_t)handleType, flags};
-	return cusim_call(317, 10020, a);
+	return cusim_call(318, 10020, a);
 }
 
 int cuMemFree(unsigned int dptr)
@@ -2072,7 +2072,7 @@ int cuMemFree_v2(unsigned long long dptr)
 int cuMemGetAccess(void *flags, void *location, unsigned long long ptr)
 {
 	uint64_t a[] = {(uintptr_t)flags, (uintptr_t)location, ptr};
-	return cusim_call(318, 10020, a);
+	return cusim_call(319, 10020, a);
 }
 
 int cuMemGetAddressRange(void *pbase, void *psize, unsigned int dptr)
@@ -2092,13 +2092,13 @@ int cuMemGetAddressRange_v2(void *pbase, void *psize, unsigned long long dptr)
 int cuMemGetAllocationGranularity(void *granularity, void *prop, int option)
 {
 	uint64_t a[] = {(uintptr_t)granularity, (uintptr_t)prop, (uint32_t)option};
-	return cusim_call(319, 10020, a);
+	return cusim_call(320, 10020, a);
 }
 
 int cuMemGetAllocationPropertiesFromHandle(void *prop, unsigned long long handle)
 {
 	uint64_t a[] = {(uintptr_t)prop, handle};
-	return cusim_call(320, 10020, a);
+	return cusim_call(321, 10020, a);
 }
 
 int cuMemGetAttribute(void)
@@ -2193,13 +2193,13 @@ int cuMemHostUnregister(void *p)
 int cuMemImportFromShareableHandle(void *handle, void *osHandle, int shHandleType)
 {
 	uint64_t a[] = {(uintptr_t)handle, (uintptr_t)osHandle, (uint32_t)shHandleType};
-	return cusim_call(321, 10020, a);
+	return cusim_call(322, 10020, a);
 }
 
 int cuMemMap(unsigned long long ptr, size_t size, size_t offset, unsigned long long handle, unsigned long long flags)
 {
 	uint64_t a[] = {ptr, size, offset, handle, flags};
-	return cusim_call(322, 10020, a);
+	return cusim_call(323, 10020, a);
 }
 
 int cuMemMapArrayAsync(void *mapInfoList, unsigned int count, void *hStream)
@@ -2335,19 +2335,19 @@ int cuMemRangeGetAttributes(void *data, void *dataSizes, void *attributes, size_
 int cuMemRelease(unsigned long long handle)
 {
 	uint64_t a[] = {handle};
-	return cusim_call(323, 10020, a);
+	return cusim_call(324, 10020, a);
 }
 
 int cuMemRetainAllocationHandle(void *handle, void *addr)
 {
 	uint64_t a[] = {(uintptr_t)handle, (uintptr_t)addr};
-	return cusim_call(324, 11000, a);
+	return cusim_call(325, 11000, a);
 }
 
 int cuMemSetAccess(unsigned long long ptr, size_t size, void *desc, size_t count)
 {
 	uint64_t a[] = {ptr, size, (uintptr_t)desc, count};
-	return cusim_call(325, 10020, a);
+	return cusim_call(326, 10020, a);
 }
 
 int cuMemSetMemPool(void *location, int type, void *pool)
@@ -2359,7 +2359,7 @@ int cuMemSetMemPool(void *location, int type, void *pool)
 int cuMemUnmap(unsigned long long ptr, size_t size)
 {
 	uint64_t a[] = {ptr, size};
-	return cusim_call(326, 10020, a);
+	return cusim_call(327, 10020, a);
 }
 
 int cuMemcpy(unsigned long long dst, unsigned long long src, size_t ByteCount)
@@ -2408,7 +2408,7 @@ int cuMemcpy2DUnaligned_v2(void *pCopy)
 int cuMemcpy2DUnaligned_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(357, 7000, a);
+	return cusim_call(358, 7000, a);
 }
 
 int cuMemcpy2D_v2(void *pCopy)
@@ -2420,7 +2420,7 @@ int cuMemcpy2D_v2(void *pCopy)
 int cuMemcpy2D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(358, 7000, a);
+	return cusim_call(359, 7000, a);
 }
 
 int cuMemcpy3D(void *pCopy)
@@ -2493,7 +2493,7 @@ int cuMemcpy3DPeerAsync_ptsz(void *pCopy, void *hStream)
 int cuMemcpy3DPeer_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(359, 7000, a);
+	return cusim_call(360, 7000, a);
 }
 
 int cuMemcpy3D_v2(void *pCopy)
@@ -2505,7 +2505,7 @@ int cuMemcpy3D_v2(void *pCopy)
 int cuMemcpy3D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(360, 7000, a);
+	return cusim_call(361, 7000, a);
 }
 
 int cuMemcpyAsync(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
@@ -2723,7 +2723,7 @@ int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(361, 7000, a);
+	return cusim_call(362, 7000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -2764,7 +2764,7 @@ int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCoun
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(362, 7000, a);
+	return cusim_call(363, 7000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -2862,7 +2862,7 @@ int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCoun
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(363, 7000, a);
+	return cusim_call(364, 7000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
@@ -2886,13 +2886,13 @@ int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsig
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(364, 7000, a);
+	return cusim_call(365, 7000, a);
 }
 
 int cuMemcpy_ptds(unsigned long long dst, unsigned long long src, size_t ByteCount)
 {
 	uint64_t a[] = {dst, src, ByteCount};
-	return cusim_call(365, 7000, a);
+	return cusim_call(366, 7000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -2924,7 +2924,7 @@ int cuMemsetD16_v2(unsigned long long dstDevice, unsigned short us, size_t N)
 int cuMemsetD16_v2_ptds(unsigned long long dstDevice, unsigned short us, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N};
-	return cusim_call(366, 7000, a);
+	return cusim_call(367, 7000, a);
 }
 
 int cuMemsetD2D16(unsigned int dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
@@ -2958,7 +2958,7 @@ int cuMemsetD2D16_v2(unsigned long long dstDevice, size_t dstPitch, unsigned sho
 int cuMemsetD2D16_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height};
-	return cusim_call(367, 7000, a);
+	return cusim_call(368, 7000, a);
 }
 
 int cuMemsetD2D32(unsigned int dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
@@ -2992,7 +2992,7 @@ int cuMemsetD2D32_v2(unsigned long long dstDevice, size_t dstPitch, unsigned int
 int cuMemsetD2D32_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height};
-	return cusim_call(368, 7000, a);
+	return cusim_call(369, 7000, a);
 }
 
 int cuMemsetD2D8(unsigned int dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
@@ -3026,7 +3026,7 @@ int cuMemsetD2D8_v2(unsigned long long dstDevice, size_t dstPitch, unsigned char
 int cuMemsetD2D8_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height};
-	return cusim_call(369, 7000, a);
+	return cusim_call(370, 7000, a);
 }
 
 int cuMemsetD32(unsigned int dstDevice, unsigned int ui, unsigned int N)
@@ -3058,7 +3058,7 @@ int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(370, 7000, a);
+	return cusim_call(371, 7000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3090,7 +3090,7 @@ int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(371, 7000, a);
+	return cusim_call(372, 7000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)
@@ -3205,9 +3205,8 @@ int cuModuleLoadDataEx(void *module, void *image, unsigned int numOptions, void 
 
 int cuModuleLoadFatBinary(void *module, void *fatCubin)
 {
-	(void)module;
-	(void)fatCubin;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)module, (uintptr_t)fatCubin};
+	return cusim_call(314, 2000, a);
 }
 
 int cuModuleUnload(void *hmod)
@@ -3339,12 +3338,12 @@ int cuProfilerInitialize(void)
 
 int cuProfilerStart(void)
 {
-	return cusim_call(334, 4000, NULL);
+	return cusim_call(335, 4000, NULL);
 }
 
 int cuProfilerStop(void)
 {
-	return cusim_call(335, 4000, NULL);
+	return cusim_call(336, 4000, NULL);
 }
 
 int cuSignalExternalSemaphoresAsync(void *extSemArray, void *paramsArray, unsigned int numExtSems, void *stream)
