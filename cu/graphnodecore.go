@@ -41,6 +41,7 @@ type nodeCall struct {
 	fill   driver.MemsetNodeParams
 	host   *hostFunc
 	batch  []driver.StreamBatchMemOpParams
+	sems   externalParams
 	args   kernelArgs // of kernel
 
 	// objects are those that the work uses. acquired are those on which the call itself has a call
@@ -57,7 +58,11 @@ var (
 	fillNodes   = nodeFunctions{"cuGraphAddMemsetNode", "cuGraphMemsetNodeSetParams", "cuGraphExecMemsetNodeSetParams"}
 	batchNodes  = nodeFunctions{"cuGraphAddBatchMemOpNode", "cuGraphBatchMemOpNodeSetParams",
 		"cuGraphExecBatchMemOpNodeSetParams"}
-	hostNodes = nodeFunctions{"cuGraphAddHostNode", "cuGraphHostNodeSetParams", "cuGraphExecHostNodeSetParams"}
+	hostNodes   = nodeFunctions{"cuGraphAddHostNode", "cuGraphHostNodeSetParams", "cuGraphExecHostNodeSetParams"}
+	signalNodes = nodeFunctions{"cuGraphAddExternalSemaphoresSignalNode",
+		"cuGraphExternalSemaphoresSignalNodeSetParams", "cuGraphExecExternalSemaphoresSignalNodeSetParams"}
+	waitNodes = nodeFunctions{"cuGraphAddExternalSemaphoresWaitNode",
+		"cuGraphExternalSemaphoresWaitNodeSetParams", "cuGraphExecExternalSemaphoresWaitNodeSetParams"}
 )
 
 // nodeCall begins a call about a node of the graph.
@@ -294,6 +299,10 @@ func (c *nodeCall) add(deps []driver.GraphNode, seen func() races.NodeWork) erro
 		c.node, res = t.GraphAddHostNode(c.at(), g, deps, c.host.callback)
 	case GraphNodeTypeBatchMemOp:
 		c.node, res = t.GraphAddBatchMemOpNode(c.at(), g, deps, c.batchParams())
+	case GraphNodeTypeExtSemasSignal:
+		c.node, res = t.GraphAddExternalSemaphoresSignalNode(c.at(), g, deps, c.sems.signalNode())
+	case GraphNodeTypeExtSemasWait:
+		c.node, res = t.GraphAddExternalSemaphoresWaitNode(c.at(), g, deps, c.sems.waitNode())
 	default:
 		c.objects = c.objects[:0]
 		c.op = "cuGraphAddEmptyNode"
@@ -466,6 +475,10 @@ func (c *nodeCall) setExec() (res driver.Result) {
 		res = t.GraphExecMemsetNodeSetParams(c.at(), x, c.node, &c.fill, c.ctx.raw)
 	case GraphNodeTypeBatchMemOp:
 		res = t.GraphExecBatchMemOpNodeSetParams(c.at(), x, c.node, c.batchParams())
+	case GraphNodeTypeExtSemasSignal:
+		res = t.GraphExecExternalSemaphoresSignalNodeSetParams(c.at(), x, c.node, c.sems.signalNode())
+	case GraphNodeTypeExtSemasWait:
+		res = t.GraphExecExternalSemaphoresWaitNodeSetParams(c.at(), x, c.node, c.sems.waitNode())
 	default:
 		res = t.GraphExecHostNodeSetParams(c.at(), x, c.node, c.host.callback)
 	}
@@ -484,6 +497,10 @@ func (c *nodeCall) setGraph() (res driver.Result) {
 		res = t.GraphMemsetNodeSetParams(c.at(), c.node, &c.fill)
 	case GraphNodeTypeBatchMemOp:
 		res = t.GraphBatchMemOpNodeSetParams(c.at(), c.node, c.batchParams())
+	case GraphNodeTypeExtSemasSignal:
+		res = t.GraphExternalSemaphoresSignalNodeSetParams(c.at(), c.node, c.sems.signalNode())
+	case GraphNodeTypeExtSemasWait:
+		res = t.GraphExternalSemaphoresWaitNodeSetParams(c.at(), c.node, c.sems.waitNode())
 	default:
 		res = t.GraphHostNodeSetParams(c.at(), c.node, c.host.callback)
 	}

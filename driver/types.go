@@ -17,10 +17,37 @@ func (p *ConditionalNodeParams) Graphs() []Graph {
 // Operations returns the operations of a node. For a node that cuGraphBatchMemOpNodeGetParams was asked
 // about, they are valid until the node's operations change.
 func (p *BatchMemOpNodeParams) Operations() []StreamBatchMemOpParams {
-	if p.ParamArray == nil {
+	return elements(p.ParamArray, p.Count)
+}
+
+// Semaphores returns the semaphores of a node. For a node that the driver was asked about, they are valid
+// until the node's parameters change.
+func (p *ExtSemSignalNodeParams) Semaphores() []ExternalSemaphore {
+	return elements(p.ExtSemArray, p.NumExtSems)
+}
+
+// Params returns what the node does with each of the semaphores.
+func (p *ExtSemSignalNodeParams) Params() []ExternalSemaphoreSignalParams {
+	return elements(p.ParamsArray, p.NumExtSems)
+}
+
+// Semaphores returns the semaphores of a node. For a node that the driver was asked about, they are valid
+// until the node's parameters change.
+func (p *ExtSemWaitNodeParams) Semaphores() []ExternalSemaphore {
+	return elements(p.ExtSemArray, p.NumExtSems)
+}
+
+// Params returns what the node does with each of the semaphores.
+func (p *ExtSemWaitNodeParams) Params() []ExternalSemaphoreWaitParams {
+	return elements(p.ParamsArray, p.NumExtSems)
+}
+
+// elements returns the elements of an array of C.
+func elements[T any](p *T, n uint32) []T {
+	if p == nil {
 		return nil
 	}
-	return unsafe.Slice(p.ParamArray, p.Count)
+	return unsafe.Slice(p, n)
 }
 
 // Frames and handles have 64-bit words. This line does not compile on 32-bit platforms.

@@ -2199,7 +2199,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return r
 	case 353: // cuDestroyExternalMemory
 		return l.d.DestroyExternalMemory(th, driver.ExternalMemory(a[0]))
-	case 354: // cuExternalMemoryGetMappedBuffer
+	case 354: // cuDestroyExternalSemaphore
+		return l.d.DestroyExternalSemaphore(th, driver.ExternalSemaphore(a[0]))
+	case 355: // cuExternalMemoryGetMappedBuffer
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p2 := pointer[driver.ExternalMemoryBufferDesc](&a[2])
 		if p2 == nil {
@@ -2208,7 +2210,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ExternalMemoryGetMappedBuffer(th, driver.ExternalMemory(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 355: // cuImportExternalMemory
+	case 356: // cuImportExternalMemory
 		p0 := pointer[driver.ExternalMemory](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2220,7 +2222,39 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ImportExternalMemory(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 356: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 357: // cuImportExternalSemaphore
+		p0 := pointer[driver.ExternalSemaphore](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1 := pointer[driver.ExternalSemaphoreHandleDesc](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.ImportExternalSemaphore(th, *p1)
+		r = store(r, p0, v0)
+		return r
+	case 358: // cuSignalExternalSemaphoresAsync
+		p0, there := slice[driver.ExternalSemaphore](&a[0], uint64(uint32(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1, there := slice[driver.ExternalSemaphoreSignalParams](&a[1], uint64(uint32(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.SignalExternalSemaphoresAsync(th, p0, p1, driver.Stream(a[3]))
+	case 359: // cuWaitExternalSemaphoresAsync
+		p0, there := slice[driver.ExternalSemaphore](&a[0], uint64(uint32(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1, there := slice[driver.ExternalSemaphoreWaitParams](&a[1], uint64(uint32(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.WaitExternalSemaphoresAsync(th, p0, p1, driver.Stream(a[3]))
+	case 360: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2233,61 +2267,61 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 357: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 361: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 358: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
+	case 362: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2DUnaligned(th, *p0)
-	case 359: // cuMemcpy2D_v2, in the order of the thread's own default stream
+	case 363: // cuMemcpy2D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2D(th, *p0)
-	case 360: // cuMemcpy3DPeer, in the order of the thread's own default stream
+	case 364: // cuMemcpy3DPeer, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3DPeer](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3DPeer(th, *p0)
-	case 361: // cuMemcpy3D_v2, in the order of the thread's own default stream
+	case 365: // cuMemcpy3D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3D(th, *p0)
-	case 362: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 366: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 363: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 367: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 364: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 368: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 365: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 369: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 366: // cuMemcpy, in the order of the thread's own default stream
+	case 370: // cuMemcpy, in the order of the thread's own default stream
 		return ownStream{l.d}.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 367: // cuMemsetD16_v2, in the order of the thread's own default stream
+	case 371: // cuMemsetD16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 368: // cuMemsetD2D16_v2, in the order of the thread's own default stream
+	case 372: // cuMemsetD2D16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 369: // cuMemsetD2D32_v2, in the order of the thread's own default stream
+	case 373: // cuMemsetD2D32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 370: // cuMemsetD2D8_v2, in the order of the thread's own default stream
+	case 374: // cuMemsetD2D8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 371: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 375: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 372: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 376: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -2649,8 +2683,12 @@ var callNames = [...]string{
 	"cuLogsCurrent",
 	"cuLogsDumpToMemory",
 	"cuDestroyExternalMemory",
+	"cuDestroyExternalSemaphore",
 	"cuExternalMemoryGetMappedBuffer",
 	"cuImportExternalMemory",
+	"cuImportExternalSemaphore",
+	"cuSignalExternalSemaphoresAsync",
+	"cuWaitExternalSemaphoresAsync",
 	"cuGraphInstantiateWithParams",
 	"cuLaunchKernelEx",
 	"cuMemcpy2DUnaligned",

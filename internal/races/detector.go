@@ -20,7 +20,8 @@ type Detector struct {
 	events   map[uintptr]*event
 	shared   queue // records of events that other processes may record
 	orderByHost
-	words words
+	words      words
+	semaphores semaphores
 	graphs
 	found
 	made     uint64 // how many steps there were

@@ -2,8 +2,13 @@ package races
 
 import "slices"
 
-// WordOp is an operation of a stream on a word of memory.
+// WordOp is an operation of a stream on a word of memory, or on a semaphore of another API.
 type WordOp struct {
+	// Semaphore is the number of a semaphore, or 0. A write is then a signal, and Value is its value
+	// unless the semaphore is Binary.
+	Semaphore uint64
+	Binary    bool
+
 	Addr  uint64
 	Size  int // 4 or 8 bytes
 	Value uint64
@@ -114,8 +119,16 @@ func (d *Detector) operate(ops []WordOp, add func(after *step) *step) (last *ste
 		if op.Waits {
 			g := gate()
 			g.unseen = true
-			s.whenKnown(func() { d.await(op, s.clock, g) })
+			s.whenKnown(func() {
+				if op.Semaphore != 0 {
+					d.awaitSignal(op, g)
+				} else {
+					d.await(op, s.clock, g)
+				}
+			})
 			last = add(g)
+		} else if op.Semaphore != 0 {
+			s.whenKnown(func() { d.signalDone(op, s.clock) })
 		} else {
 			s.whenKnown(func() { d.written(op, s) })
 		}

@@ -57,6 +57,8 @@ type work struct {
 	// cond is what a conditional node does, and batch has the operations of a batch of memory operations.
 	cond  *conditional
 	batch *memOps
+	// semaphores are what a node signals or waits for.
+	semaphores *semaphoreOps
 	// values are those that a kernel of an executable graph can set.
 	values conditionValues
 	// make returns the operation; nil for one that does nothing. makeKernel does so for a kernel, and

@@ -18,15 +18,16 @@ type Driver struct {
 	mu sync.Mutex
 
 	machine
-	clock    clock
-	engine   engine
-	objects  objects
-	space    addressSpace
-	captures []*capture // the captures in progress
-	noThread thread     // the thread of calls without a pinned thread; it has no state
-	misuses  []Misuse
-	log      errorLog
-	printer  printer
+	clock      clock
+	engine     engine
+	objects    objects
+	space      addressSpace
+	captures   []*capture // the captures in progress
+	noThread   thread     // the thread of calls without a pinned thread; it has no state
+	misuses    []Misuse
+	log        errorLog
+	printer    printer
+	semaphores map[fileID]*ExternalSemaphore
 	// processes are the states of other processes that are not running.
 	processes map[int32]int32
 	kernelTable

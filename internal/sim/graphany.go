@@ -43,9 +43,9 @@ func (d *Driver) anyWork(name string, th *driver.Thread, g *graph, p *driver.Gra
 	case eventRecordNode:
 		return d.eventWork(name, eventRecordNode, u.EventRecord().Event)
 	case signalNode:
-		return semaphoreWork(signalNode, u.ExtSemSignal().NumExtSems)()
+		return d.signalWork(name, driver.ExtSemSignalNodeParams(*u.ExtSemSignal()))()
 	case waitNode:
-		return semaphoreWork(waitNode, u.ExtSemWait().NumExtSems)()
+		return d.waitForWork(name, driver.ExtSemWaitNodeParams(*u.ExtSemWait()))()
 	case batchMemOpNode:
 		m := driver.BatchMemOpNodeParams(*u.MemOp())
 		return d.batchParams(name, &m)()

@@ -2,74 +2,114 @@ package sim
 
 import "github.com/purecu/purecu/driver"
 
-// This file has nodes that signal external semaphores or wait for them. No semaphore can be imported
-// here, so a node can only have none.
+// This file has nodes that signal external semaphores or wait for them. As on a GPU, the flags of the
+// operations are not checked.
 
-func (d *Driver) semaphoreNode(name string, k nodeKindOf, g driver.Graph, deps []driver.GraphNode,
-	count uint32) (driver.GraphNode, driver.Result) {
-	defer d.mu.Unlock()
-	return d.addNode(name, g, deps, semaphoreWork(k, count))
+func (d *Driver) signalWork(name string, p driver.ExtSemSignalNodeParams) func() (*work, driver.Result) {
+	return func() (*work, driver.Result) {
+		if p.NumExtSems > 0 && (p.ExtSemArray == nil || p.ParamsArray == nil) {
+			return nil, driver.ResultInvalidValue
+		}
+		o, r := d.semaphoreOps(name, p.Semaphores(), p.Params(), nil)
+		if r != ok {
+			return nil, r
+		}
+		return o.work(d, signalNode), ok
+	}
 }
 
-func semaphoreWork(k nodeKindOf, count uint32) func() (*work, driver.Result) {
+func (d *Driver) waitForWork(name string, p driver.ExtSemWaitNodeParams) func() (*work, driver.Result) {
 	return func() (*work, driver.Result) {
-		if count > 0 {
-			return nil, driver.ResultInvalidHandle
+		if p.NumExtSems > 0 && (p.ExtSemArray == nil || p.ParamsArray == nil) {
+			return nil, driver.ResultInvalidValue
 		}
-		return &work{node: k}, ok
+		o, r := d.semaphoreOps(name, p.Semaphores(), nil, p.Params())
+		if r != ok {
+			return nil, r
+		}
+		return o.work(d, waitNode), ok
 	}
+}
+
+// first returns the address of the first element, or nil.
+func first[T any](list []T) *T {
+	if len(list) == 0 {
+		return nil
+	}
+	return &list[0]
+}
+
+// sameNumber reports whether other operations can replace these in an executable graph.
+func (o *semaphoreOps) sameNumber(other *semaphoreOps) bool {
+	return o == nil || other == nil || len(o.list) == len(other.list)
 }
 
 // GraphAddExternalSemaphoresSignalNode is cuGraphAddExternalSemaphoresSignalNode.
 func (d *Driver) GraphAddExternalSemaphoresSignalNode(_ *driver.Thread, g driver.Graph, deps []driver.GraphNode,
 	p driver.ExtSemSignalNodeParams) (driver.GraphNode, driver.Result) {
-	return d.semaphoreNode("cuGraphAddExternalSemaphoresSignalNode", signalNode, g, deps, p.NumExtSems)
+	const name = "cuGraphAddExternalSemaphoresSignalNode"
+	defer d.mu.Unlock()
+	return d.addNode(name, g, deps, d.signalWork(name, p))
 }
 
 // GraphAddExternalSemaphoresWaitNode is cuGraphAddExternalSemaphoresWaitNode.
 func (d *Driver) GraphAddExternalSemaphoresWaitNode(_ *driver.Thread, g driver.Graph, deps []driver.GraphNode,
 	p driver.ExtSemWaitNodeParams) (driver.GraphNode, driver.Result) {
-	return d.semaphoreNode("cuGraphAddExternalSemaphoresWaitNode", waitNode, g, deps, p.NumExtSems)
+	const name = "cuGraphAddExternalSemaphoresWaitNode"
+	defer d.mu.Unlock()
+	return d.addNode(name, g, deps, d.waitForWork(name, p))
 }
 
-// GraphExternalSemaphoresSignalNodeGetParams is cuGraphExternalSemaphoresSignalNodeGetParams.
+// GraphExternalSemaphoresSignalNodeGetParams is cuGraphExternalSemaphoresSignalNodeGetParams. The arrays are the
+// node's, until its parameters change.
 func (d *Driver) GraphExternalSemaphoresSignalNodeGetParams(_ *driver.Thread,
-	n driver.GraphNode) (p driver.ExtSemSignalNodeParams, r driver.Result) {
+	h driver.GraphNode) (p driver.ExtSemSignalNodeParams, r driver.Result) {
 	defer d.mu.Unlock()
-	_, r = d.nodeOf("cuGraphExternalSemaphoresSignalNodeGetParams", n, signalNode)
+	n, r := d.nodeOf("cuGraphExternalSemaphoresSignalNodeGetParams", h, signalNode)
+	if r == ok {
+		o := n.work.semaphores
+		p = driver.ExtSemSignalNodeParams{ExtSemArray: first(o.handles), ParamsArray: first(o.signals),
+			NumExtSems: uint32(len(o.list))}
+	}
 	return p, r
 }
 
-// GraphExternalSemaphoresWaitNodeGetParams is cuGraphExternalSemaphoresWaitNodeGetParams.
+// GraphExternalSemaphoresWaitNodeGetParams is cuGraphExternalSemaphoresWaitNodeGetParams. The arrays are the
+// node's, until its parameters change.
 func (d *Driver) GraphExternalSemaphoresWaitNodeGetParams(_ *driver.Thread,
-	n driver.GraphNode) (p driver.ExtSemWaitNodeParams, r driver.Result) {
+	h driver.GraphNode) (p driver.ExtSemWaitNodeParams, r driver.Result) {
 	defer d.mu.Unlock()
-	_, r = d.nodeOf("cuGraphExternalSemaphoresWaitNodeGetParams", n, waitNode)
+	n, r := d.nodeOf("cuGraphExternalSemaphoresWaitNodeGetParams", h, waitNode)
+	if r == ok {
+		o := n.work.semaphores
+		p = driver.ExtSemWaitNodeParams{ExtSemArray: first(o.handles), ParamsArray: first(o.waits),
+			NumExtSems: uint32(len(o.list))}
+	}
 	return p, r
 }
 
 // GraphExternalSemaphoresSignalNodeSetParams is cuGraphExternalSemaphoresSignalNodeSetParams.
 func (d *Driver) GraphExternalSemaphoresSignalNodeSetParams(_ *driver.Thread, n driver.GraphNode,
 	p driver.ExtSemSignalNodeParams) driver.Result {
+	const name = "cuGraphExternalSemaphoresSignalNodeSetParams"
 	defer d.mu.Unlock()
-	return d.change("cuGraphExternalSemaphoresSignalNodeSetParams", n, signalNode,
-		semaphoreWork(signalNode, p.NumExtSems))
+	return d.change(name, n, signalNode, d.signalWork(name, p))
 }
 
 // GraphExternalSemaphoresWaitNodeSetParams is cuGraphExternalSemaphoresWaitNodeSetParams.
 func (d *Driver) GraphExternalSemaphoresWaitNodeSetParams(_ *driver.Thread, n driver.GraphNode,
 	p driver.ExtSemWaitNodeParams) driver.Result {
+	const name = "cuGraphExternalSemaphoresWaitNodeSetParams"
 	defer d.mu.Unlock()
-	return d.change("cuGraphExternalSemaphoresWaitNodeSetParams", n, waitNode, semaphoreWork(waitNode, p.NumExtSems))
+	return d.change(name, n, waitNode, d.waitForWork(name, p))
 }
 
 // GraphExecExternalSemaphoresSignalNodeSetParams is cuGraphExecExternalSemaphoresSignalNodeSetParams.
 func (d *Driver) GraphExecExternalSemaphoresSignalNodeSetParams(_ *driver.Thread, x driver.GraphExec,
-	n driver.GraphNode,
-	p driver.ExtSemSignalNodeParams) driver.Result {
+	n driver.GraphNode, p driver.ExtSemSignalNodeParams) driver.Result {
 	const name = "cuGraphExecExternalSemaphoresSignalNodeSetParams"
 	defer d.mu.Unlock()
-	return d.changeExec(name, x, n, signalNode, semaphoreWork(signalNode, p.NumExtSems))
+	return d.changeExec(name, x, n, signalNode, d.signalWork(name, p))
 }
 
 // GraphExecExternalSemaphoresWaitNodeSetParams is cuGraphExecExternalSemaphoresWaitNodeSetParams.
@@ -77,5 +117,5 @@ func (d *Driver) GraphExecExternalSemaphoresWaitNodeSetParams(_ *driver.Thread, 
 	p driver.ExtSemWaitNodeParams) driver.Result {
 	const name = "cuGraphExecExternalSemaphoresWaitNodeSetParams"
 	defer d.mu.Unlock()
-	return d.changeExec(name, x, n, waitNode, semaphoreWork(waitNode, p.NumExtSems))
+	return d.changeExec(name, x, n, waitNode, d.waitForWork(name, p))
 }

@@ -82,7 +82,7 @@ func (w *work) replaceable(other *work) bool {
 		return false
 	}
 	return w.sameRows(other) && w.memoryTypes == other.memoryTypes &&
-		w.batch.sameShape(other.batch) &&
+		w.batch.sameShape(other.batch) && w.semaphores.sameNumber(other.semaphores) &&
 		slices.EqualFunc(w.blocks, other.blocks, func(a, b *block) bool { return a.ctx == b.ctx })
 }
 

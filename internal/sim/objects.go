@@ -68,6 +68,8 @@ func (p *place) orphan() bool {
 		return o.ctx.destroyed
 	case *externalMemory:
 		return o.ctx.destroyed
+	case *importedSemaphore:
+		return o.ctx.destroyed
 	}
 	return false
 }

@@ -84,6 +84,18 @@ func openFile(fd int, size uint64) *memoryFile {
 	return &memoryFile{file: os.NewFile(uintptr(own), "memory"), size: size}
 }
 
+// fileOf identifies the file of a descriptor, or returns false if none is open.
+func fileOf(fd int32) (id fileID, open bool) {
+	var st syscall.Stat_t
+	if syscall.Fstat(int(fd), &st) != nil {
+		return id, false
+	}
+	return fileID{uint64(st.Dev), uint64(st.Ino)}, true
+}
+
+// closeFile closes a descriptor.
+func closeFile(fd int32) { _ = syscall.Close(int(fd)) }
+
 // takeFile is openFile, and closes the descriptor that it gets, unless it returns nil.
 func takeFile(fd int, size uint64) *memoryFile {
 	f := openFile(fd, size)

@@ -359,8 +359,8 @@ int cuDestroyExternalMemory(void *extMem)
 
 int cuDestroyExternalSemaphore(void *extSem)
 {
-	(void)extSem;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)extSem};
+	return cusim_call(354, 10000, a);
 }
 
 int cuDevResourceGenerateDesc(void *phDesc, void *resources, unsigned int nbResources)
@@ -731,7 +731,7 @@ int cuEventSynchronize(void *hEvent)
 int cuExternalMemoryGetMappedBuffer(void *devPtr, void *extMem, void *bufferDesc)
 {
 	uint64_t a[] = {(uintptr_t)devPtr, (uintptr_t)extMem, (uintptr_t)bufferDesc};
-	return cusim_call(354, 10000, a);
+	return cusim_call(355, 10000, a);
 }
 
 int cuExternalMemoryGetMappedMipmappedArray(void *mipmap, void *extMem, void *mipmapDesc)
@@ -1259,7 +1259,7 @@ int cuGraphInstantiateWithParams(void *phGraphExec, void *hGraph, void *instanti
 int cuGraphInstantiateWithParams_ptsz(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(356, 12000, a);
+	return cusim_call(360, 12000, a);
 }
 
 int cuGraphKernelNodeCopyAttributes(void *dst, void *src)
@@ -1601,14 +1601,13 @@ int cuGreenCtxWaitEvent(void *hCtx, void *hEvent)
 int cuImportExternalMemory(void *extMem_out, void *memHandleDesc)
 {
 	uint64_t a[] = {(uintptr_t)extMem_out, (uintptr_t)memHandleDesc};
-	return cusim_call(355, 10000, a);
+	return cusim_call(356, 10000, a);
 }
 
 int cuImportExternalSemaphore(void *extSem_out, void *semHandleDesc)
 {
-	(void)extSem_out;
-	(void)semHandleDesc;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)extSem_out, (uintptr_t)semHandleDesc};
+	return cusim_call(357, 10000, a);
 }
 
 int cuIpcCloseMemHandle(unsigned long long dptr)
@@ -1736,7 +1735,7 @@ int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
 int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(357, 11060, a);
+	return cusim_call(361, 11060, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
@@ -2408,7 +2407,7 @@ int cuMemcpy2DUnaligned_v2(void *pCopy)
 int cuMemcpy2DUnaligned_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(358, 7000, a);
+	return cusim_call(362, 7000, a);
 }
 
 int cuMemcpy2D_v2(void *pCopy)
@@ -2420,7 +2419,7 @@ int cuMemcpy2D_v2(void *pCopy)
 int cuMemcpy2D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(359, 7000, a);
+	return cusim_call(363, 7000, a);
 }
 
 int cuMemcpy3D(void *pCopy)
@@ -2493,7 +2492,7 @@ int cuMemcpy3DPeerAsync_ptsz(void *pCopy, void *hStream)
 int cuMemcpy3DPeer_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(360, 7000, a);
+	return cusim_call(364, 7000, a);
 }
 
 int cuMemcpy3D_v2(void *pCopy)
@@ -2505,7 +2504,7 @@ int cuMemcpy3D_v2(void *pCopy)
 int cuMemcpy3D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(361, 7000, a);
+	return cusim_call(365, 7000, a);
 }
 
 int cuMemcpyAsync(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
@@ -2723,7 +2722,7 @@ int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(362, 7000, a);
+	return cusim_call(366, 7000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -2764,7 +2763,7 @@ int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCoun
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(363, 7000, a);
+	return cusim_call(367, 7000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -2862,7 +2861,7 @@ int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCoun
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(364, 7000, a);
+	return cusim_call(368, 7000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
@@ -2886,13 +2885,13 @@ int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsig
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(365, 7000, a);
+	return cusim_call(369, 7000, a);
 }
 
 int cuMemcpy_ptds(unsigned long long dst, unsigned long long src, size_t ByteCount)
 {
 	uint64_t a[] = {dst, src, ByteCount};
-	return cusim_call(366, 7000, a);
+	return cusim_call(370, 7000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -2924,7 +2923,7 @@ int cuMemsetD16_v2(unsigned long long dstDevice, unsigned short us, size_t N)
 int cuMemsetD16_v2_ptds(unsigned long long dstDevice, unsigned short us, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N};
-	return cusim_call(367, 7000, a);
+	return cusim_call(371, 7000, a);
 }
 
 int cuMemsetD2D16(unsigned int dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
@@ -2958,7 +2957,7 @@ int cuMemsetD2D16_v2(unsigned long long dstDevice, size_t dstPitch, unsigned sho
 int cuMemsetD2D16_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height};
-	return cusim_call(368, 7000, a);
+	return cusim_call(372, 7000, a);
 }
 
 int cuMemsetD2D32(unsigned int dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
@@ -2992,7 +2991,7 @@ int cuMemsetD2D32_v2(unsigned long long dstDevice, size_t dstPitch, unsigned int
 int cuMemsetD2D32_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height};
-	return cusim_call(369, 7000, a);
+	return cusim_call(373, 7000, a);
 }
 
 int cuMemsetD2D8(unsigned int dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
@@ -3026,7 +3025,7 @@ int cuMemsetD2D8_v2(unsigned long long dstDevice, size_t dstPitch, unsigned char
 int cuMemsetD2D8_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height};
-	return cusim_call(370, 7000, a);
+	return cusim_call(374, 7000, a);
 }
 
 int cuMemsetD32(unsigned int dstDevice, unsigned int ui, unsigned int N)
@@ -3058,7 +3057,7 @@ int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(371, 7000, a);
+	return cusim_call(375, 7000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3090,7 +3089,7 @@ int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(372, 7000, a);
+	return cusim_call(376, 7000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)
@@ -3348,20 +3347,14 @@ int cuProfilerStop(void)
 
 int cuSignalExternalSemaphoresAsync(void *extSemArray, void *paramsArray, unsigned int numExtSems, void *stream)
 {
-	(void)extSemArray;
-	(void)paramsArray;
-	(void)numExtSems;
-	(void)stream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)extSemArray, (uintptr_t)paramsArray, (uint32_t)numExtSems, (uintptr_t)stream};
+	return cusim_call(358, 10000, a);
 }
 
 int cuSignalExternalSemaphoresAsync_ptsz(void *extSemArray, void *paramsArray, unsigned int numExtSems, void *stream)
 {
-	(void)extSemArray;
-	(void)paramsArray;
-	(void)numExtSems;
-	(void)stream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)extSemArray, (uintptr_t)paramsArray, (uint32_t)numExtSems, cusim_own(stream)};
+	return cusim_call(358, 10000, a);
 }
 
 int cuStreamAddCallback(void *hStream, void *callback, void *userData, unsigned int flags)
@@ -4178,20 +4171,14 @@ int cuVDPAUGetDevice(void)
 
 int cuWaitExternalSemaphoresAsync(void *extSemArray, void *paramsArray, unsigned int numExtSems, void *stream)
 {
-	(void)extSemArray;
-	(void)paramsArray;
-	(void)numExtSems;
-	(void)stream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)extSemArray, (uintptr_t)paramsArray, (uint32_t)numExtSems, (uintptr_t)stream};
+	return cusim_call(359, 10000, a);
 }
 
 int cuWaitExternalSemaphoresAsync_ptsz(void *extSemArray, void *paramsArray, unsigned int numExtSems, void *stream)
 {
-	(void)extSemArray;
-	(void)paramsArray;
-	(void)numExtSems;
-	(void)stream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)extSemArray, (uintptr_t)paramsArray, (uint32_t)numExtSems, cusim_own(stream)};
+	return cusim_call(359, 10000, a);
 }
 
 // By name, and by version among those of the same name.

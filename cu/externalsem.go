@@ -1,0 +1,298 @@
+package cu
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
+)
+
+// This file has semaphores of other APIs, which put work of streams and of the other API in order.
+
+// ExternalSemaphoreType is the type of a handle of another API's semaphore
+// (CUexternalSemaphoreHandleType).
+type ExternalSemaphoreType int32
+
+// The types of handles of semaphores. All but those of file descriptors are for Windows. A binary
+// semaphore is signalled or not, and a wait for it ends the signal. A timeline semaphore or a fence has
+// a value.
+const (
+	// ExternalSemaphoreFD is a file descriptor of a binary semaphore of Vulkan
+	// (VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT).
+	ExternalSemaphoreFD ExternalSemaphoreType = driver.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD
+	// ExternalSemaphoreWin32 is an NT handle of a binary semaphore of Vulkan.
+	ExternalSemaphoreWin32 ExternalSemaphoreType = driver.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32
+	// ExternalSemaphoreWin32KMT is a globally shared handle of a binary semaphore of Vulkan.
+	ExternalSemaphoreWin32KMT ExternalSemaphoreType = driver.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32_KMT
+	// ExternalSemaphoreD3D12Fence is a shared handle of an ID3D12Fence.
+	ExternalSemaphoreD3D12Fence ExternalSemaphoreType = driver.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D12_FENCE
+	// ExternalSemaphoreD3D11Fence is a shared handle of an ID3D11Fence (CUDA 11.2).
+	ExternalSemaphoreD3D11Fence ExternalSemaphoreType = driver.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_FENCE
+	// ExternalSemaphoreTimelineFD is a file descriptor of a timeline semaphore of Vulkan (CUDA 11.2).
+	ExternalSemaphoreTimelineFD ExternalSemaphoreType = driver.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD
+	// ExternalSemaphoreTimelineWin32 is an NT handle of a timeline semaphore of Vulkan (CUDA 11.2).
+	ExternalSemaphoreTimelineWin32 ExternalSemaphoreType = driver.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_WIN32
+)
+
+// known reports whether the package has the type.
+func (t ExternalSemaphoreType) known() bool {
+	return t >= ExternalSemaphoreFD && t <= ExternalSemaphoreD3D11Fence ||
+		t == ExternalSemaphoreTimelineFD || t == ExternalSemaphoreTimelineWin32
+}
+
+// file reports whether a handle of the type is a file descriptor.
+func (t ExternalSemaphoreType) file() bool {
+	return t == ExternalSemaphoreFD || t == ExternalSemaphoreTimelineFD
+}
+
+// ExternalSemaphoreHandle names a semaphore of another API, such as Vulkan or D3D12, for
+// [Context.ImportSemaphore].
+type ExternalSemaphoreHandle struct {
+	Type ExternalSemaphoreType
+	// Handle is the file descriptor, or the HANDLE of Windows. It stays the caller's.
+	Handle uintptr
+	// Name is the name of the object of Windows, where there is no Handle.
+	Name string
+}
+
+// ExternalSemaphore is a semaphore of another API. Streams of its context signal it, and wait for it:
+// [Stream.SignalExternal], [Stream.WaitExternal]. It is safe for concurrent use, and must not be copied.
+type ExternalSemaphore struct {
+	_       noCopy
+	core    *externalSemCore
+	cleanup runtime.Cleanup
+}
+
+// ImportSemaphore gives streams of the context a semaphore of another API, on the same device
+// (cuImportExternalSemaphore, CUDA 10.0). The handle stays the caller's, who may close it afterwards.
+// Compare [Device.UUID] with that of the other API to find the device.
+//
+// A driver cannot tell handles of semaphores from others of its own: it imports a semaphore of another
+// type, and even the file of memory, and what signals and waits then do is undefined.
+func (c *Context) ImportSemaphore(h ExternalSemaphoreHandle) (*ExternalSemaphore, error) {
+	const op = "cuImportExternalSemaphore"
+	core, err := c.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	if !h.Type.known() {
+		return nil, invalid(op, fmt.Sprintf("ExternalSemaphoreType(%d) does not exist: see ExternalSemaphoreFD", h.Type))
+	}
+	passed, err := passHandle(op, h.Type.file(), h.Handle, h.Name)
+	if err != nil {
+		return nil, err
+	}
+	raw, res := core.drv.table.ImportExternalSemaphore(driver.At{Context: core.raw},
+		driver.ExternalSemaphoreHandleDesc{Type: int32(h.Type), Handle: passed.words})
+	passed.taken(happened(res))
+	if res != driver.ResultSuccess {
+		return nil, core.importError(op, h.Handle, res)
+	}
+	x := &ExternalSemaphore{core: &externalSemCore{raw: raw, binary: h.Type <= ExternalSemaphoreWin32KMT,
+		id: core.drv.semaphores.Add(1)}}
+	x.core.freeWaits, x.core.usedStreams = true, new(streamSet)
+	x.cleanup = owned(x, &x.core.resource, x.core, core)
+	return x, nil
+}
+
+// Handle returns the CUexternalSemaphore, for code that calls the driver directly. It is valid until the
+// ExternalSemaphore is closed or collected. For nil and for a closed semaphore it is 0.
+func (x *ExternalSemaphore) Handle() uintptr {
+	if x == nil || x.core == nil || x.core.Closed() {
+		return 0
+	}
+	return uintptr(x.core.raw)
+}
+
+// Close ends the use of the semaphore, which stays the other API's (cuDestroyExternalSemaphore). It
+// waits for all work in the context, also for work that waits for a signal of the other API:
+// [DeviceMem.Close] says more. Further calls return nil.
+//
+// If calls that use the semaphore are in flight, or a graph uses it, Close returns at once. The
+// semaphore is then destroyed by the program's next freeing call: see docs/blocking.md. The same holds
+// for one that was abandoned.
+func (x *ExternalSemaphore) Close() error {
+	if x == nil || x.core == nil {
+		return errNil("cuDestroyExternalSemaphore", "external semaphore")
+	}
+	return x.core.closeOwned(x.cleanup)
+}
+
+// ExternalOp is a signal of an [ExternalSemaphore], or a wait for it.
+type ExternalOp struct {
+	sem   *ExternalSemaphore
+	value uint64
+}
+
+// At returns a signal or a wait with a value. A signal gives a timeline semaphore or a fence the value,
+// even if it has a larger one. A wait ends when it has at least the value. For a binary semaphore the
+// value means nothing: pass 0.
+func (x *ExternalSemaphore) At(value uint64) ExternalOp { return ExternalOp{x, value} }
+
+// use returns the operation without the owner of its semaphore.
+func (o ExternalOp) use() externalUse {
+	if o.sem == nil {
+		return externalUse{}
+	}
+	return externalUse{o.sem.core, o.value}
+}
+
+// externalUses returns the operations without the owners of their semaphores.
+func externalUses(ops []ExternalOp) []externalUse {
+	uses := make([]externalUse, len(ops))
+	for i, o := range ops {
+		uses[i] = o.use()
+	}
+	return uses
+}
+
+const (
+	signalExternalOp = "cuSignalExternalSemaphoresAsync"
+	waitExternalOp   = "cuWaitExternalSemaphoresAsync"
+)
+
+// SignalExternal signals semaphores of other APIs after all work that is enqueued on the stream now
+// (cuSignalExternalSemaphoresAsync, CUDA 10.0): s.SignalExternal(x.At(1)). The other API's work that
+// waits for them then sees what that work has written. The semaphores must be of the stream's context.
+// A call without operations does nothing. It waits while the stream's queue is full: see
+// docs/blocking.md.
+//
+// A binary semaphore must not be signalled twice without a wait between: two signals count as one.
+func (s *Stream) SignalExternal(ops ...ExternalOp) error {
+	return s.external(signalExternalOp, ops, false)
+}
+
+// WaitExternal makes the stream wait until semaphores of other APIs have been signalled
+// (cuWaitExternalSemaphoresAsync, CUDA 10.0): s.WaitExternal(x.At(2)). Work that is enqueued later on
+// the stream begins after that, and sees what the other API has written. Otherwise it is like
+// [Stream.SignalExternal].
+//
+// If the signal never comes, the stream hangs, and whatever waits for the stream, such as the Close of
+// memory and of contexts.
+func (s *Stream) WaitExternal(ops ...ExternalOp) error { return s.external(waitExternalOp, ops, true) }
+
+func (s *Stream) external(op string, ops []ExternalOp, wait bool) error {
+	if s == nil || s.core == nil {
+		return errNil(op, "stream")
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	err := s.core.externalWork(op, externalUses(ops), wait)
+	runtime.KeepAlive(s)
+	runtime.KeepAlive(ops)
+	return err
+}
+
+// AddExternalSignal adds a node that signals semaphores of other APIs, and that comes after other nodes:
+// see [Stream.SignalExternal] (cuGraphAddExternalSemaphoresSignalNode, CUDA 11.2).
+func (g *Graph) AddExternalSignal(ops []ExternalOp, after ...GraphNode) (GraphNode, error) {
+	return g.addExternal(signalNodes.add, GraphNodeTypeExtSemasSignal, ops, after)
+}
+
+// AddExternalWait adds a node that waits for semaphores of other APIs, and that comes after other nodes:
+// see [Stream.WaitExternal] (cuGraphAddExternalSemaphoresWaitNode, CUDA 11.2).
+func (g *Graph) AddExternalWait(ops []ExternalOp, after ...GraphNode) (GraphNode, error) {
+	return g.addExternal(waitNodes.add, GraphNodeTypeExtSemasWait, ops, after)
+}
+
+func (g *Graph) addExternal(op string, typ GraphNodeType, ops []ExternalOp, after []GraphNode) (GraphNode, error) {
+	defer runtime.KeepAlive(ops)
+	uses := externalUses(ops)
+	return g.addWork(op, typ, after, func(c *nodeCall) error { return c.external(uses) },
+		func() races.NodeWork { return observedExternal(op, uses, typ == GraphNodeTypeExtSemasWait) })
+}
+
+// SetExternal replaces the semaphores and values of a node that signals semaphores of other APIs, or
+// waits for them. Executable graphs that were made before do not change: see [GraphExec.SetExternal]
+// (cuGraphExternalSemaphoresSignalNodeSetParams, cuGraphExternalSemaphoresWaitNodeSetParams).
+func (n GraphNode) SetExternal(ops ...ExternalOp) error { return n.setExternal(nil, ops) }
+
+// SetExternal replaces the semaphores and values of a node, for later launches: see
+// [GraphExec.SetKernel]. They must be as many as before
+// (cuGraphExecExternalSemaphoresSignalNodeSetParams, cuGraphExecExternalSemaphoresWaitNodeSetParams).
+func (x *GraphExec) SetExternal(n GraphNode, ops ...ExternalOp) error {
+	if err := x.owns(n, signalNodes.execSet); err != nil {
+		return err
+	}
+	return n.setExternal(x, ops)
+}
+
+func (n GraphNode) setExternal(x *GraphExec, ops []ExternalOp) error {
+	uses := externalUses(ops)
+	signal, wait := signalNodes.set, waitNodes.set
+	if x != nil {
+		signal, wait = signalNodes.execSet, waitNodes.execSet
+	}
+	c, err := n.beginExternal(x, signal, wait)
+	if err != nil {
+		return err
+	}
+	if err = c.external(uses); err == nil {
+		err = c.set()
+	}
+	if err == nil && c.gc.ctx.drv.observer() != nil {
+		c.observeSet(observedExternal(c.op, uses, c.use.typ == GraphNodeTypeExtSemasWait))
+	}
+	n.finish(x, c)
+	runtime.KeepAlive(ops)
+	return err
+}
+
+// beginExternal begins a call on a node that signals, or that waits, in x, or in the graph if x is nil.
+// finish ends the call.
+func (n GraphNode) beginExternal(x *GraphExec, signal, wait string) (*nodeCall, error) {
+	c, err := n.begin(x, signal)
+	if err != nil {
+		return nil, err
+	}
+	if c.use.typ == GraphNodeTypeExtSemasWait {
+		c.op = wait
+		return c, nil
+	}
+	if err := c.is(GraphNodeTypeExtSemasSignal); err != nil {
+		n.finish(x, c)
+		return nil, err
+	}
+	return c, nil
+}
+
+// ExternalOpParams is a signal of a semaphore of another API by a node, or a wait for it.
+type ExternalOpParams struct {
+	// Semaphore is the CUexternalSemaphore, as [ExternalSemaphore.Handle] returns it.
+	Semaphore uintptr
+	Value     uint64
+}
+
+// External returns what a node signals or waits for (cuGraphExternalSemaphoresSignalNodeGetParams,
+// cuGraphExternalSemaphoresWaitNodeGetParams, CUDA 11.2).
+func (n GraphNode) External() (list []ExternalOpParams, err error) {
+	c, err := n.beginExternal(nil, "cuGraphExternalSemaphoresSignalNodeGetParams",
+		"cuGraphExternalSemaphoresWaitNodeGetParams")
+	if err != nil {
+		return nil, err
+	}
+	defer n.finish(nil, c)
+	t, at := c.gc.ctx.drv.table, driver.At{Context: c.gc.ctx.raw}
+	var handles []driver.ExternalSemaphore
+	var res driver.Result
+	var value func(i int) uint64
+	if c.use.typ == GraphNodeTypeExtSemasWait {
+		var p driver.ExtSemWaitNodeParams
+		p, res = t.GraphExternalSemaphoresWaitNodeGetParams(at, n.raw)
+		handles, value = p.Semaphores(), func(i int) uint64 { return p.Params()[i].Params.Fence.Value }
+	} else {
+		var p driver.ExtSemSignalNodeParams
+		p, res = t.GraphExternalSemaphoresSignalNodeGetParams(at, n.raw)
+		handles, value = p.Semaphores(), func(i int) uint64 { return p.Params()[i].Params.Fence.Value }
+	}
+	if res != driver.ResultSuccess {
+		return nil, c.getError(res)
+	}
+	for i, h := range handles {
+		list = append(list, ExternalOpParams{uintptr(h), value(i)})
+	}
+	return list, nil
+}

@@ -1,0 +1,429 @@
+package cu
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
+)
+
+// outside returns a semaphore that another API has.
+func (r *soft) outside(timeline bool) *cusim.ExternalSemaphore {
+	r.t.Helper()
+	x, err := r.sim.NewExternalSemaphore(timeline)
+	if errors.Is(err, errors.ErrUnsupported) { // on Windows
+		r.t.Skip(err)
+	}
+	noErr(r.t, err)
+	r.t.Cleanup(func() { x.Close() })
+	return x
+}
+
+// semaphore imports a semaphore of another API.
+func (r *soft) semaphore(x *cusim.ExternalSemaphore, typ ExternalSemaphoreType) *ExternalSemaphore {
+	r.t.Helper()
+	f := must(x.File())(r.t)
+	defer f.Close()
+	s := must(r.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: typ, Handle: f.Fd()}))(r.t)
+	r.t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// timelines returns a timeline semaphore as both sides have it.
+func (r *soft) timelines() (*cusim.ExternalSemaphore, *ExternalSemaphore) {
+	r.t.Helper()
+	x := r.outside(true)
+	return x, r.semaphore(x, ExternalSemaphoreTimelineFD)
+}
+
+// TestExternalTimeline passes work to another API and back, by one timeline semaphore.
+func TestExternalTimeline(t *testing.T) {
+	r := newSoft(t)
+	x, s := r.timelines()
+	m := must(r.gpu.Alloc(64))(t)
+	defer m.Close()
+	noErr(t, r.s.Memset(m, 1))
+	noErr(t, r.s.SignalExternal(s.At(1)))
+	noErr(t, r.s.WaitExternal(s.At(2)))
+	noErr(t, r.s.SignalExternal()) // does nothing
+	noErr(t, r.s.WaitExternal())
+	e := r.event(0)
+	noErr(t, e.Record(r.s))
+	noErr(t, x.Wait(t.Context(), 1)) // the other API works
+	if got := must(e.Query())(t); got != Pending {
+		t.Errorf("the stream is %v before the signal", got)
+	}
+	x.Signal(2)
+	noErr(t, e.Synchronize())
+	noErr(t, r.s.SignalExternal(s.At(9), s.At(3))) // in this order, also to a smaller value
+	noErr(t, r.s.Synchronize())
+	if got := x.Value(); got != 3 {
+		t.Errorf("the value is %d", got)
+	}
+	if s.Handle() == 0 {
+		t.Error("no handle")
+	}
+	noErr(t, errors.Join(s.Close(), s.Close()))
+	if s.Handle() != 0 {
+		t.Error("a handle after Close")
+	}
+}
+
+// TestExternalBinary passes work to another API and back, by two binary semaphores.
+func TestExternalBinary(t *testing.T) {
+	r := newSoft(t)
+	x, y := r.outside(false), r.outside(false)
+	there, back := r.semaphore(x, ExternalSemaphoreFD), r.semaphore(y, ExternalSemaphoreFD)
+	for range 3 {
+		noErr(t, r.work(r.s))
+		noErr(t, r.s.SignalExternal(there.At(0)))
+		noErr(t, r.s.WaitExternal(back.At(0)))
+		noErr(t, x.Wait(t.Context(), 0))
+		y.Signal(0)
+		noErr(t, r.s.Synchronize())
+		if x.Value() != 0 || y.Value() != 0 {
+			t.Errorf("values %d, %d", x.Value(), y.Value())
+		}
+	}
+	r.is(r.s.WaitExternal(there.At(0), ExternalOp{}), ErrNil)
+}
+
+// externalSemaphoreRefused makes imports that fail, and leave no file open.
+func externalSemaphoreRefused(t *testing.T, gpu *Context) {
+	t.Helper()
+	null := must(os.Open(os.DevNull))(t)
+	defer null.Close()
+	if _, err := gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: null.Fd()}); errors.Is(err, ResultNotSupported) || errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err) // on Windows
+	}
+	open := openFiles()
+	for name, c := range map[string]struct {
+		h  ExternalSemaphoreHandle
+		is error
+	}{
+		"the zero handle":   {ExternalSemaphoreHandle{}, errInvalid},
+		"an unknown type":   {ExternalSemaphoreHandle{Type: 11, Handle: null.Fd()}, errInvalid},
+		"an NvSciSync":      {ExternalSemaphoreHandle{Type: 6, Handle: null.Fd()}, errInvalid},
+		"a keyed mutex":     {ExternalSemaphoreHandle{Type: 7, Handle: null.Fd()}, errInvalid},
+		"another file":      {ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: null.Fd()}, ResultUnknown},
+		"another file too":  {ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: null.Fd()}, ResultUnknown},
+		"a closed file":     {ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: 1 << 30}, syscall.EBADF},
+		"no descriptor":     {ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: 1 << 31}, errInvalid},
+		"handle and name":   {ExternalSemaphoreHandle{Type: ExternalSemaphoreD3D12Fence, Handle: 1, Name: "x"}, errInvalid},
+		"neither":           {ExternalSemaphoreHandle{Type: ExternalSemaphoreD3D12Fence}, ErrNil},
+		"a fence elsewhere": {ExternalSemaphoreHandle{Type: ExternalSemaphoreD3D12Fence, Handle: 8}, ResultNotSupported},
+	} {
+		x, err := gpu.ImportSemaphore(c.h)
+		if x != nil || !errors.Is(err, c.is) {
+			t.Errorf("%s: %v; want %v", name, err, c.is)
+		}
+	}
+	if n := openFiles(); n > open {
+		t.Errorf("%d files are open, and %d were before", n, open)
+	}
+}
+
+func TestExternalSemaphoreRefused(t *testing.T) { externalSemaphoreRefused(t, newSoft(t).gpu) }
+
+// TestGPUExternalSemaphoreRefused imports what is no semaphore on a real GPU: see gpu_test.go. The example
+// vulkan imports semaphores.
+func TestGPUExternalSemaphoreRefused(t *testing.T) { externalSemaphoreRefused(t, gpuContext(t)) }
+
+// TestExternalMistakes uses semaphores that are nil, closed, or of another context. No call reaches the
+// driver with one.
+func TestExternalMistakes(t *testing.T) {
+	r := newSoft(t)
+	x, s := r.timelines()
+	closed := r.semaphore(x, ExternalSemaphoreTimelineFD)
+	noErr(t, closed.Close())
+	other := must(r.gpu.Device().NewContext(0))(t)
+	defer other.Close()
+	far := must(other.NewStream(StreamNonBlocking))(t)
+	defer far.Close()
+	elsewhere := newSoft(t)
+	g := must(r.gpu.NewGraph())(t)
+	defer g.Close()
+	for name, op := range map[string]struct {
+		op ExternalOp
+		is error
+	}{
+		"zero":   {ExternalOp{}, ErrNil},
+		"nil":    {(*ExternalSemaphore)(nil).At(1), ErrNil},
+		"empty":  {new(ExternalSemaphore).At(1), ErrNil},
+		"closed": {closed.At(1), ErrClosed},
+	} {
+		_, signal := g.AddExternalSignal([]ExternalOp{s.At(1), op.op})
+		_, wait := g.AddExternalWait([]ExternalOp{op.op})
+		for _, err := range []error{r.s.SignalExternal(s.At(1), op.op), r.s.WaitExternal(op.op), signal, wait} {
+			if !errors.Is(err, op.is) {
+				t.Errorf("%s: %v; want %v", name, err, op.is)
+			}
+		}
+	}
+	r.is(far.SignalExternal(s.At(1)), ErrContextMismatch)
+	r.is(far.WaitExternal(s.At(1)), ErrContextMismatch)
+	r.is(elsewhere.s.WaitExternal(s.At(1)), ErrDriverMismatch)
+	r.is((*Stream)(nil).WaitExternal(s.At(1)), ErrNil)
+	_, err := g.AddExternalSignal(nil)
+	r.is(err, errInvalid)
+	foreign := must(other.NewGraph())(t)
+	defer foreign.Close()
+	_, err = foreign.AddExternalWait([]ExternalOp{s.At(1)})
+	r.is(err, ErrContextMismatch)
+	noErr(t, r.s.Synchronize())
+	if x.Value() != 0 {
+		t.Errorf("a refused call has signalled: %d", x.Value())
+	}
+	r.sim.Inject(cusim.Fault{Function: signalExternalOp, Code: int(ResultUnknown)})
+	r.is(r.s.SignalExternal(s.At(1)), ResultUnknown)
+}
+
+// TestExternalSemaphoreKept closes a semaphore, and abandons it, while a stream waits for it.
+func TestExternalSemaphoreKept(t *testing.T) {
+	r := newSoft(t)
+	x, s := r.timelines()
+	noErr(t, r.s.WaitExternal(s.At(1)))
+	done := make(chan error)
+	go func() { done <- s.Close() }()
+	if !eventually(s.core.Closed) {
+		t.Fatal("Close has not begun")
+	}
+	r.is(r.s.WaitExternal(s.At(1)), ErrClosed)
+	select {
+	case err := <-done:
+		t.Fatalf("Close has returned %v", err)
+	default:
+	}
+	x.Signal(1)
+	noErr(t, <-done)
+
+	func() {
+		f := must(x.File())(t)
+		defer f.Close()
+		s := must(r.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: f.Fd()}))(t)
+		noErr(t, r.s.WaitExternal(s.At(2)))
+		noErr(t, r.s.SignalExternal(s.At(3)))
+	}()
+	if !eventually(func() bool { return slices.Contains(r.abandoned(), "external semaphore") }) {
+		t.Fatal("the abandoned semaphore is not reported")
+	}
+	if n := r.sim.Census()["external semaphore"]; n != 1 {
+		t.Errorf("%d semaphores, while a stream waits for one", n)
+	}
+	x.Signal(2)
+	noErr(t, r.s.Synchronize())
+	if x.Value() != 3 {
+		t.Errorf("the value is %d", x.Value())
+	}
+	noErr(t, r.gpu.Synchronize()) // a freeing call
+	if n := r.sim.Census()["external semaphore"]; n != 0 {
+		t.Errorf("%d semaphores after a freeing call", n)
+	}
+}
+
+// TestExternalCaptured captures signals and waits, in a graph that keeps its semaphores.
+func TestExternalCaptured(t *testing.T) {
+	r := newSoft(t)
+	x, s := r.timelines()
+	g := must(r.s.Capture(CaptureGlobal, func() error {
+		return errors.Join(r.work(r.s), r.s.SignalExternal(s.At(1)), r.s.WaitExternal(s.At(2)))
+	}))(t)
+	if diff := cmp.Diff([]string{"kernel", "ext_semas_signal", "ext_semas_wait"}, r.types(g)); diff != "" {
+		t.Errorf("types (-want +got):\n%s", diff)
+	}
+	e := r.exec(g)
+	noErr(t, s.Close())
+	noErr(t, g.Close())
+	for i := range uint64(2) {
+		x.Signal(0)
+		noErr(t, e.Launch(r.s))
+		noErr(t, x.Wait(t.Context(), 1))
+		x.Signal(2 + i)
+		noErr(t, r.s.Synchronize())
+	}
+	if n := r.sim.Census()["external semaphore"]; n != 1 {
+		t.Errorf("%d semaphores, of an executable graph", n)
+	}
+	noErr(t, e.Close())
+	if !r.freed(func() bool { return r.sim.Census()["external semaphore"] == 0 }) {
+		t.Error("the semaphore stays")
+	}
+}
+
+// TestExternalNodes builds a graph with nodes for semaphores, reads and replaces what they do, and launches
+// it.
+func TestExternalNodes(t *testing.T) {
+	r := newSoft(t)
+	x, s := r.timelines()
+	y, other := r.timelines()
+	g := must(r.gpu.NewGraph())(t)
+	defer g.Close()
+	a := must(g.AddExternalSignal([]ExternalOp{s.At(5)}))(t)
+	b := must(g.AddExternalWait([]ExternalOp{s.At(5)}, a))(t)
+	c := must(g.AddExternalSignal([]ExternalOp{s.At(6), other.At(1)}, b))(t)
+	e := r.exec(g)
+	values := func(what string, want ...uint64) {
+		t.Helper()
+		noErr(t, e.Launch(r.s))
+		noErr(t, r.s.Synchronize())
+		if diff := cmp.Diff(want, []uint64{x.Value(), y.Value()}); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	values("built", 6, 1)
+	if diff := cmp.Diff([]ExternalOpParams{{s.Handle(), 6}, {other.Handle(), 1}}, must(c.External())(t)); diff != "" {
+		t.Errorf("External (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]ExternalOpParams{{s.Handle(), 5}}, must(b.External())(t)); diff != "" {
+		t.Errorf("External (-want +got):\n%s", diff)
+	}
+	noErr(t, e.SetExternal(c, s.At(8), other.At(2)))
+	values("the executable graph changed", 8, 2)
+	noErr(t, c.SetExternal(other.At(4), other.At(9)))
+	values("the graph changed", 8, 2)
+	noErr(t, e.Update(g))
+	values("updated", 5, 9)
+	noErr(t, b.SetExternal(s.At(1)))
+	r.is(e.SetExternal(c, s.At(1)), ResultInvalidValue) // another number
+	r.is(b.SetExternal(), errInvalid)
+	r.is(b.SetExternal(ExternalOp{}), ErrNil)
+	empty := must(g.AddEmpty())(t)
+	r.is(empty.SetExternal(s.At(1)), errInvalid)
+	_, err := empty.External()
+	r.is(err, errInvalid)
+	r.is((*GraphExec)(nil).SetExternal(c, s.At(1)), ErrNil)
+	r.is(e.SetEnabled(a, false), errInvalid)
+
+	// The graph and the executable graph keep what they use, and nothing else.
+	noErr(t, c.SetExternal(s.At(1), s.At(2)))
+	noErr(t, other.Close())
+	if n := r.sim.Census()["external semaphore"]; n != 2 {
+		t.Errorf("%d semaphores, which the executable graph uses", n)
+	}
+	noErr(t, e.SetExternal(c, s.At(1), s.At(2)))
+	noErr(t, r.gpu.Synchronize())
+	if !r.freed(func() bool { return r.sim.Census()["external semaphore"] == 1 }) {
+		t.Errorf("%d semaphores", r.sim.Census()["external semaphore"])
+	}
+	noErr(t, e.Close())
+}
+
+// TestExternalStorm signals, waits, launches, closes and abandons semaphores from many goroutines. Nothing
+// hangs, as the other API signals all the time.
+func TestExternalStorm(t *testing.T) {
+	r := newSoft(t)
+	x := r.outside(true)
+	ctx, stop := context.WithCancel(t.Context())
+	var other, wg sync.WaitGroup
+	other.Go(func() {
+		for v := uint64(1); ctx.Err() == nil; v++ {
+			x.Signal(1000 + v)
+		}
+	})
+	var mu sync.Mutex
+	shared := r.semaphore(x, ExternalSemaphoreTimelineFD)
+	for i := range 4 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(1, uint64(i)))
+			for range fewer(60) {
+				mu.Lock()
+				s := shared
+				mu.Unlock()
+				var err error
+				switch st := []*Stream{r.s, r.other}[rng.IntN(2)]; rng.IntN(5) {
+				case 0:
+					err = st.SignalExternal(s.At(1000))
+				case 1:
+					err = st.WaitExternal(s.At(rng.Uint64N(900)), s.At(3))
+				case 2:
+					g, e := r.gpu.NewGraph()
+					if e != nil {
+						err = e
+						break
+					}
+					if _, err = g.AddExternalWait([]ExternalOp{s.At(7)}); err == nil {
+						var exec *GraphExec
+						if exec, err = g.Instantiate(); err == nil {
+							err = errors.Join(exec.Launch(st), exec.Close())
+						}
+					}
+					err = errors.Join(err, g.Close())
+				case 3:
+					f, e := x.File()
+					if e != nil {
+						err = e
+						break
+					}
+					fresh, e := r.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: f.Fd()})
+					err = errors.Join(e, f.Close())
+					if e == nil {
+						mu.Lock()
+						shared, fresh = fresh, shared
+						mu.Unlock()
+						if rng.IntN(2) == 0 {
+							err = fresh.Close()
+						}
+					}
+				case 4:
+					err = st.Synchronize()
+				}
+				if err != nil && !errors.Is(err, ErrClosed) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	noErr(t, r.gpu.Synchronize())
+	stop()
+	other.Wait()
+	noErr(t, shared.Close())
+}
+
+// windowsSemaphores is a driver that imports handles of Windows.
+type windowsSemaphores struct {
+	driver.Software
+	got *[]driver.ExternalSemaphoreHandleDesc
+}
+
+func (d windowsSemaphores) ImportExternalSemaphore(_ *driver.Thread,
+	desc driver.ExternalSemaphoreHandleDesc) (driver.ExternalSemaphore, driver.Result) {
+	*d.got = append(*d.got, desc)
+	return driver.ExternalSemaphore(len(*d.got)), driver.ResultSuccess
+}
+
+func (d windowsSemaphores) DestroyExternalSemaphore(*driver.Thread, driver.ExternalSemaphore) driver.Result {
+	return driver.ResultSuccess
+}
+
+// TestExternalSemaphoreOfWindows passes handles of Windows to the driver.
+func TestExternalSemaphoreOfWindows(t *testing.T) {
+	var got []driver.ExternalSemaphoreHandleDesc
+	drv := must(Open(WithSoftware(driver.Provide(windowsSemaphores{cusim.New().Software(), &got}))))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	defer gpu.Close()
+	for i, h := range []ExternalSemaphoreHandle{
+		{Type: ExternalSemaphoreWin32, Handle: 0x123456789}, {Type: ExternalSemaphoreWin32KMT, Handle: 1},
+		{Type: ExternalSemaphoreD3D12Fence, Name: "x"}, {Type: ExternalSemaphoreD3D11Fence, Handle: 2},
+		{Type: ExternalSemaphoreTimelineWin32, Handle: 3},
+	} {
+		x := must(gpu.ImportSemaphore(h))(t)
+		w := got[i].Handle.Win32()
+		if got[i].Type != int32(h.Type) || uintptr(w.Handle) != h.Handle || (w.Name != 0) != (h.Name != "") {
+			t.Errorf("%+v became %+v", h, got[i])
+		}
+		if want := h.Type == ExternalSemaphoreWin32 || h.Type == ExternalSemaphoreWin32KMT; x.core.binary != want {
+			t.Errorf("%+v is binary: %v", h, x.core.binary)
+		}
+		noErr(t, x.Close())
+	}
+}

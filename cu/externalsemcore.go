@@ -1,0 +1,156 @@
+package cu
+
+import (
+	"fmt"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
+)
+
+// externalSemCore is a semaphore of another API. The driver waits for the work in the context before it
+// destroys one, and crashes if a call gets one that was destroyed, or none.
+type externalSemCore struct {
+	resource
+	raw driver.ExternalSemaphore
+	// binary says that values mean nothing.
+	binary bool
+	// id is for the race detector: the driver may use raw again.
+	id uint64
+}
+
+func (x *externalSemCore) kind() string { return "external semaphore" }
+
+func (x *externalSemCore) handle() uintptr { return uintptr(x.raw) }
+
+func (x *externalSemCore) free(at driver.At) (string, driver.Result) {
+	at.Context = x.ctx.raw
+	return "cuDestroyExternalSemaphore", x.ctx.drv.table.DestroyExternalSemaphore(at, x.raw)
+}
+
+// externalUse is a signal of a semaphore, or a wait for it.
+type externalUse struct {
+	sem   *externalSemCore
+	value uint64
+}
+
+// checkExternal checks operations for a stream or graph of a context.
+func checkExternal(op string, uses []externalUse, ctx *contextCore, what string) error {
+	for i, u := range uses {
+		switch {
+		case u.sem == nil:
+			return mistake(op, ErrNil, 0, fmt.Sprintf("operation %d has no semaphore: see ExternalSemaphore.At", i))
+		case u.sem.ctx != ctx: // a driver refuses streams of other contexts
+			return mixed(op, "external semaphore", u.sem.ctx, what, ctx)
+		case u.sem.Closed():
+			return u.sem.Refused(op)
+		}
+	}
+	return nil
+}
+
+// externalParams are operations as the driver takes them. Either signals or waits are used.
+type externalParams struct {
+	handles []driver.ExternalSemaphore
+	signals []driver.ExternalSemaphoreSignalParams
+	waits   []driver.ExternalSemaphoreWaitParams
+}
+
+// fill replaces the operations.
+func (p *externalParams) fill(uses []externalUse, wait bool) {
+	p.handles, p.signals, p.waits = p.handles[:0], p.signals[:0], p.waits[:0]
+	for _, u := range uses {
+		p.handles = append(p.handles, u.sem.raw)
+		if wait {
+			w := driver.ExternalSemaphoreWaitParams{}
+			w.Params.Fence.Value = u.value
+			p.waits = append(p.waits, w)
+		} else {
+			s := driver.ExternalSemaphoreSignalParams{}
+			s.Params.Fence.Value = u.value
+			p.signals = append(p.signals, s)
+		}
+	}
+}
+
+// signalNode returns the operations as those of a node.
+func (p *externalParams) signalNode() driver.ExtSemSignalNodeParams {
+	return driver.ExtSemSignalNodeParams{ExtSemArray: &p.handles[0], ParamsArray: &p.signals[0],
+		NumExtSems: uint32(len(p.handles))}
+}
+
+// waitNode returns the operations as those of a node.
+func (p *externalParams) waitNode() driver.ExtSemWaitNodeParams {
+	return driver.ExtSemWaitNodeParams{ExtSemArray: &p.handles[0], ParamsArray: &p.waits[0],
+		NumExtSems: uint32(len(p.handles))}
+}
+
+// externalWork enqueues operations on the stream.
+func (sc *streamCore) externalWork(op string, uses []externalUse, wait bool) error {
+	if err := checkExternal(op, uses, sc.ctx, "stream"); err != nil {
+		return err
+	}
+	w, err := sc.enqueue(op)
+	if err != nil {
+		return err
+	}
+	for _, u := range uses {
+		if x := u.sem; !w.kept(&x.resource) && !w.use(&x.resource, x) {
+			w.end()
+			return x.Refused(op)
+		}
+	}
+	drv := sc.ctx.drv
+	if o := drv.observer(); o != nil {
+		o.WordOps(sc.observed(), externalOps(uses, wait))
+	}
+	var p externalParams
+	p.fill(uses, wait)
+	sc.beginLegacy()
+	var res driver.Result
+	if wait {
+		res = drv.table.WaitExternalSemaphoresAsync(sc.inContext(), p.handles, p.waits, sc.raw)
+	} else {
+		res = drv.table.SignalExternalSemaphoresAsync(sc.inContext(), p.handles, p.signals, sc.raw)
+	}
+	sc.endLegacy()
+	w.end()
+	if res != driver.ResultSuccess {
+		if o := drv.observer(); o != nil {
+			o.BlockFailed(sc.observed())
+		}
+		return sc.ctx.callError(op, uintptr(sc.raw), res)
+	}
+	drv.reportRaces()
+	return nil
+}
+
+// external makes a node do operations.
+func (c *nodeCall) external(uses []externalUse) error {
+	if len(uses) == 0 {
+		return invalid(c.op, "there are no operations: a node does at least one")
+	}
+	if err := checkExternal(c.op, uses, c.gc.ctx, "graph"); err != nil {
+		return err
+	}
+	for _, u := range uses {
+		if !c.keep(&u.sem.resource, u.sem) {
+			return u.sem.Refused(c.op)
+		}
+	}
+	c.ctx = c.gc.ctx
+	c.sems.fill(uses, c.use.typ == GraphNodeTypeExtSemasWait)
+	return nil
+}
+
+// observedExternal describes a node with operations.
+func observedExternal(op string, uses []externalUse, wait bool) races.NodeWork {
+	return races.NodeWork{Call: op, Words: externalOps(uses, wait)}
+}
+
+func externalOps(uses []externalUse, wait bool) []races.WordOp {
+	list := make([]races.WordOp, len(uses))
+	for i, u := range uses {
+		list[i] = races.WordOp{Semaphore: u.sem.id, Binary: u.sem.binary, Value: u.value, Waits: wait}
+	}
+	return list
+}

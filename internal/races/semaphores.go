@@ -1,0 +1,112 @@
+package races
+
+import (
+	"cmp"
+	"slices"
+)
+
+// semaphore is a semaphore of another API, which may signal it, too. Nobody knows when it does that, and
+// what that comes after.
+type semaphore struct {
+	// signals are those of the program that its value has reached, in the order of the values. The clock
+	// of each also has those before it. A binary semaphore has none.
+	signals []reached
+	// signalled says that a binary semaphore was signalled after the last wait for it.
+	signalled bool
+	waits     []wordWait // that no known signal has ended
+}
+
+// mostSignals is how many signals of a semaphore are kept, and how many waits. A wait for a value that is
+// no longer kept counts as a wait for the lowest one that is. A wait that is no longer kept counts as one
+// for everything.
+const mostSignals = 64
+
+// semaphores are those of other APIs, by number.
+type semaphores struct {
+	list map[uint64]*semaphore
+	// external is what comes before some signal. The other API may have waited for that before it signals
+	// anything.
+	external clock
+}
+
+func (d *Detector) semaphore(op WordOp) *semaphore {
+	s := d.semaphores.list[op.Semaphore]
+	if s == nil {
+		if d.semaphores.list == nil {
+			d.semaphores.list = map[uint64]*semaphore{}
+		}
+		s = new(semaphore)
+		d.semaphores.list[op.Semaphore] = s
+	}
+	return s
+}
+
+// awaitSignal opens the gate behind a wait after the signals that are known to end it. If there are none,
+// a later signal may end the wait, or the other API.
+func (d *Detector) awaitSignal(op WordOp, g *step) {
+	s := d.semaphore(op)
+	switch {
+	case op.Binary && s.signalled:
+		s.signalled = false
+		d.open(g, d.semaphores.external)
+		return
+	case !op.Binary && op.Value == 0: // each value ends it
+		d.open(g, nil)
+		return
+	case !op.Binary:
+		for _, r := range s.signals {
+			if r.value >= op.Value {
+				d.open(g, r.clock)
+				return
+			}
+		}
+	}
+	s.waits = slices.DeleteFunc(s.waits, func(w wordWait) bool { return w.gate.pending == 0 })
+	if len(s.waits) == mostSignals {
+		d.open(s.waits[0].gate, d.everything())
+		s.waits = slices.Delete(s.waits, 0, 1)
+	}
+	s.waits = append(s.waits, wordWait{op, g})
+}
+
+// signalDone notes a signal that comes after what has a clock. It may end waits: one for a binary
+// semaphore.
+func (d *Detector) signalDone(op WordOp, c clock) {
+	s := d.semaphore(op)
+	d.semaphores.external = join(d.semaphores.external, c)
+	if op.Binary {
+		s.signalled = true
+	} else {
+		s.raise(op.Value, c)
+	}
+	var open []*step
+	s.waits = slices.DeleteFunc(s.waits, func(w wordWait) bool {
+		switch {
+		case w.gate.pending == 0:
+			return true
+		case op.Binary && !s.signalled, !op.Binary && op.Value < w.op.Value:
+			return false
+		}
+		s.signalled = false
+		open = append(open, w.gate)
+		return true
+	})
+	for _, g := range open {
+		d.open(g, d.semaphores.external)
+	}
+}
+
+// raise notes a value. A lower one lowers the semaphore.
+func (s *semaphore) raise(value uint64, c clock) {
+	at, found := slices.BinarySearchFunc(s.signals, value, func(r reached, v uint64) int { return cmp.Compare(r.value, v) })
+	switch {
+	case found:
+		c = join(s.signals[at].clock, c)
+	case at > 0:
+		c = join(s.signals[at-1].clock, c)
+	}
+	s.signals = append(s.signals[:at], reached{value, c})
+	if n := len(s.signals) - mostSignals; n > 0 {
+		s.signals = slices.Delete(s.signals, 0, n)
+	}
+}

@@ -1,0 +1,292 @@
+package sim
+
+import (
+	gocontext "context"
+	"errors"
+	"os"
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// This file has semaphores of other APIs, for which other code of the process stands in.
+
+// ExternalSemaphore is cusim.ExternalSemaphore. The driver's lock guards it.
+type ExternalSemaphore struct {
+	d        *Driver
+	timeline bool
+	value    uint64 // of a timeline; a binary semaphore has 1 if it is signalled, and else 0
+	changed  chan struct{}
+	file     *memoryFile // an empty one, or nil after Close
+	id       fileID
+}
+
+// fileID identifies a file while it is open.
+type fileID struct{ device, number uint64 }
+
+// NewExternalSemaphore is cusim.Driver.NewExternalSemaphore.
+func (d *Driver) NewExternalSemaphore(timeline bool) (*ExternalSemaphore, error) {
+	if !canShareMemory {
+		return nil, errors.ErrUnsupported
+	}
+	f := newMemoryFile(0)
+	if f == nil {
+		return nil, errors.New("no file can be created")
+	}
+	id, _ := fileOf(f.descriptor())
+	x := &ExternalSemaphore{d: d, timeline: timeline, changed: make(chan struct{}), file: f, id: id}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.semaphores == nil {
+		d.semaphores = make(map[fileID]*ExternalSemaphore)
+	}
+	d.semaphores[id] = x
+	return x, nil
+}
+
+// File is cusim.ExternalSemaphore.File.
+func (x *ExternalSemaphore) File() (*os.File, error) {
+	x.d.mu.Lock()
+	defer x.d.mu.Unlock()
+	if x.file == nil {
+		return nil, os.ErrClosed
+	}
+	fd := x.file.duplicate()
+	if fd < 0 {
+		return nil, errors.New("the file cannot be duplicated")
+	}
+	return os.NewFile(uintptr(fd), "semaphore"), nil
+}
+
+// Close is cusim.ExternalSemaphore.Close.
+func (x *ExternalSemaphore) Close() error {
+	x.d.mu.Lock()
+	defer x.d.mu.Unlock()
+	if x.file != nil {
+		delete(x.d.semaphores, x.id)
+		x.file.close()
+		x.file = nil
+	}
+	return nil
+}
+
+// Value is cusim.ExternalSemaphore.Value.
+func (x *ExternalSemaphore) Value() uint64 {
+	x.d.mu.Lock()
+	defer x.d.mu.Unlock()
+	x.d.engine.catchUp()
+	return x.value
+}
+
+// Signal is cusim.ExternalSemaphore.Signal.
+func (x *ExternalSemaphore) Signal(value uint64) {
+	x.d.mu.Lock()
+	defer x.d.mu.Unlock()
+	x.d.engine.catchUp()
+	x.signal(value)
+	x.d.moved()
+	x.d.engine.catchUp() // streams that wait go on
+	x.d.engine.arm()
+}
+
+// Wait is cusim.ExternalSemaphore.Wait.
+func (x *ExternalSemaphore) Wait(ctx gocontext.Context, value uint64) error {
+	for {
+		x.d.mu.Lock()
+		x.d.engine.catchUp()
+		passed, changed := x.passes(value), x.changed
+		if passed {
+			x.wait()
+		}
+		x.d.mu.Unlock()
+		if passed {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// signal does what a signal does. As on a GPU, a timeline may get a smaller value.
+func (x *ExternalSemaphore) signal(value uint64) {
+	if x.value = 1; x.timeline {
+		x.value = value
+	}
+	close(x.changed)
+	x.changed = make(chan struct{})
+}
+
+// passes reports whether a wait for a value ends.
+func (x *ExternalSemaphore) passes(value uint64) bool {
+	if x.timeline {
+		return x.value >= value
+	}
+	return x.value != 0
+}
+
+// wait does what the end of a wait does.
+func (x *ExternalSemaphore) wait() {
+	if !x.timeline {
+		x.value = 0
+	}
+}
+
+// importedSemaphore is a CUexternalSemaphore.
+type importedSemaphore struct {
+	handle driver.ExternalSemaphore
+	ctx    *context
+	of     *ExternalSemaphore
+	gone   bool
+}
+
+// ImportExternalSemaphore is cuImportExternalSemaphore. If it succeeds, the file descriptor is the driver's. A
+// GPU's driver also imports other files of its own, and does not find out that a semaphore is of another type.
+func (d *Driver) ImportExternalSemaphore(th *driver.Thread,
+	desc driver.ExternalSemaphoreHandleDesc) (driver.ExternalSemaphore, driver.Result) {
+	const name = "cuImportExternalSemaphore"
+	defer d.mu.Unlock()
+	c, r := d.changing(name, th)
+	fd := *desc.Handle.Fd()
+	timeline := desc.Type == driver.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD
+	switch {
+	case r != ok:
+		return 0, r
+	case desc.Type <= 0, desc.Type > driver.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_WIN32, desc.Flags != 0,
+		timeline && fd < 0:
+		return 0, driver.ResultInvalidValue
+	case !timeline && desc.Type != driver.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD, !canShareMemory:
+		return 0, driver.ResultNotSupported
+	}
+	id, open := fileOf(fd)
+	x := d.semaphores[id]
+	if !open || x == nil {
+		return 0, driver.ResultUnknown
+	}
+	if x.timeline != timeline {
+		d.misuse(name, uintptr(fd), "a timeline semaphore is imported as a binary one, or a binary one as a timeline", nil)
+	}
+	closeFile(fd)
+	s := &importedSemaphore{ctx: c, of: x}
+	s.handle = driver.ExternalSemaphore(d.objects.add(externalSemaphoreKind, s))
+	return s.handle, ok
+}
+
+// DestroyExternalSemaphore is cuDestroyExternalSemaphore. It waits for all work in the context.
+func (d *Driver) DestroyExternalSemaphore(th *driver.Thread, h driver.ExternalSemaphore) driver.Result {
+	const name = "cuDestroyExternalSemaphore"
+	defer d.mu.Unlock()
+	s, r := external[importedSemaphore](d, name, externalSemaphoreKind, uintptr(h))
+	if r == ok {
+		r = d.forbidden(d.thread(th), nil)
+	}
+	if r == ok && s.ctx.destroyed {
+		r = d.of(name, s.ctx, uintptr(h), externalSemaphoreKind)
+	}
+	if r != ok {
+		return r
+	}
+	r = d.drain(name, uintptr(h), s.ctx)
+	if r == driver.ResultNotPermitted || s.gone {
+		return r
+	}
+	s.gone = true
+	d.objects.remove(uintptr(h))
+	return r
+}
+
+// semaphoreOps are signals of semaphores, or waits for them. They never change.
+type semaphoreOps struct {
+	list    []*importedSemaphore
+	handles []driver.ExternalSemaphore
+	signals []driver.ExternalSemaphoreSignalParams // nil for waits
+	waits   []driver.ExternalSemaphoreWaitParams
+}
+
+// semaphoreOps returns operations on semaphores with handles.
+func (d *Driver) semaphoreOps(name string, handles []driver.ExternalSemaphore,
+	signals []driver.ExternalSemaphoreSignalParams, waits []driver.ExternalSemaphoreWaitParams) (*semaphoreOps,
+	driver.Result) {
+	o := &semaphoreOps{handles: slices.Clone(handles), signals: slices.Clone(signals), waits: slices.Clone(waits)}
+	for _, h := range handles {
+		if h == 0 {
+			d.misuse(name, 0, "an external semaphore is NULL", nil)
+			return nil, driver.ResultInvalidValue
+		}
+		s, r := find[importedSemaphore](d, name, externalSemaphoreKind, uintptr(h))
+		if r != ok {
+			return nil, driver.ResultInvalidValue
+		}
+		o.list = append(o.list, s)
+	}
+	return o, ok
+}
+
+// work returns the work of operations, which are done in their order.
+func (o *semaphoreOps) work(d *Driver, k nodeKindOf) *work {
+	w := &work{node: k, semaphores: o}
+	if len(o.list) == 0 {
+		return w
+	}
+	w.ctx = o.list[0].ctx
+	w.make = func() *op {
+		var steps []*work
+		for i, s := range o.list {
+			if s.gone || s.ctx.destroyed { // on an H100 nothing happens
+				d.misuse("cuGraphLaunch", uintptr(s.handle), "the external semaphore of a node was destroyed", nil)
+				continue
+			}
+			step := &op{}
+			if x := s.of; o.signals != nil {
+				value := o.signals[i].Params.Fence.Value
+				step.visible, step.effect = true, func() { x.signal(value) }
+			} else {
+				value := o.waits[i].Params.Fence.Value
+				step.ready, step.effect = func() bool { return x.passes(value) }, x.wait
+			}
+			steps = append(steps, &work{make: func() *op { return step }})
+		}
+		return sequence(steps)
+	}
+	return w
+}
+
+// enqueueSemaphores enqueues operations on a stream of the semaphores' context.
+func (d *Driver) enqueueSemaphores(name string, th *driver.Thread, h driver.Stream, k nodeKindOf,
+	handles []driver.ExternalSemaphore, signals []driver.ExternalSemaphoreSignalParams,
+	waits []driver.ExternalSemaphoreWaitParams) driver.Result {
+	defer d.mu.Unlock()
+	s, _, r := d.onStream(name, th, h)
+	flags := slices.ContainsFunc(signals, func(p driver.ExternalSemaphoreSignalParams) bool { return p.Flags != 0 }) ||
+		slices.ContainsFunc(waits, func(p driver.ExternalSemaphoreWaitParams) bool { return p.Flags != 0 })
+	switch {
+	case r != ok:
+		return r
+	case s.capture != nil && s.capture.invalidated:
+		return driver.ResultStreamCaptureInvalidated
+	case len(handles) == 0, flags:
+		return driver.ResultInvalidValue
+	}
+	o, r := d.semaphoreOps(name, handles, signals, waits)
+	if r != ok {
+		return r
+	}
+	if slices.ContainsFunc(o.list, func(x *importedSemaphore) bool { return x.ctx != s.ctx }) {
+		return driver.ResultInvalidValue
+	}
+	return d.submit(s, o.work(d, k))
+}
+
+// SignalExternalSemaphoresAsync is cuSignalExternalSemaphoresAsync.
+func (d *Driver) SignalExternalSemaphoresAsync(th *driver.Thread, handles []driver.ExternalSemaphore,
+	params []driver.ExternalSemaphoreSignalParams, h driver.Stream) driver.Result {
+	return d.enqueueSemaphores("cuSignalExternalSemaphoresAsync", th, h, signalNode, handles, params, nil)
+}
+
+// WaitExternalSemaphoresAsync is cuWaitExternalSemaphoresAsync.
+func (d *Driver) WaitExternalSemaphoresAsync(th *driver.Thread, handles []driver.ExternalSemaphore,
+	params []driver.ExternalSemaphoreWaitParams, h driver.Stream) driver.Result {
+	return d.enqueueSemaphores("cuWaitExternalSemaphoresAsync", th, h, waitNode, handles, nil, params)
+}
