@@ -20,6 +20,7 @@ import (
 type scene struct {
 	testing.TB
 	drv  *cu.Driver
+	sim  *cusim.Driver // nil on a GPU
 	gpu  *cu.Context
 	a, b *cu.Stream
 	m, n *cu.DeviceMem
@@ -878,9 +879,16 @@ var raceTests = []struct {
 
 // setScene makes the scene of a test, which records what is wrong.
 func setScene(t testing.TB, without int) *scene {
-	drv := cutest.Driver(t)
+	if os.Getenv(cutest.Environment) != "" {
+		drv := cutest.Driver(t)
+		cutest.Races(t, drv)
+		return newScene(t, drv, without)
+	}
+	drv, sim := cutest.Soft(t)
 	cutest.Races(t, drv)
-	return newScene(t, drv, without)
+	p := newScene(t, drv, without)
+	p.sim = sim
+	return p
 }
 
 // newScene is setScene on a driver.

@@ -124,7 +124,8 @@ type Observer interface {
 	Block(s Stream, timeline uintptr, value uint64)
 	// BlockFailed is called if the driver has refused the wait, or the operations.
 	BlockFailed(s Stream)
-	// WordOps is called before the driver has operations of a stream on words.
+	// WordOps is called before the driver has operations of a stream on words, or on semaphores of other
+	// APIs.
 	WordOps(s Stream, ops []WordOp)
 	// HostSignal is called before the host raises a timeline.
 	HostSignal(timeline uintptr, value uint64)

@@ -16,10 +16,10 @@ type semaphore struct {
 	waits     []wordWait // that no known signal has ended
 }
 
-// mostSignals is how many signals of a semaphore are kept, and how many waits. A wait for a value that is
-// no longer kept counts as a wait for the lowest one that is. A wait that is no longer kept counts as one
-// for everything.
-const mostSignals = 64
+// mostSignals is how many signals of a semaphore are kept. A wait for a value that is no longer kept counts
+// as a wait for the lowest one that is. mostGates is how many waits are pending, of all semaphores. If there
+// are more, the oldest counts as one that the other API has ended.
+const mostSignals, mostGates = 64, 256
 
 // semaphores are those of other APIs, by number.
 type semaphores struct {
@@ -27,6 +27,25 @@ type semaphores struct {
 	// external is what comes before some signal. The other API may have waited for that before it signals
 	// anything.
 	external clock
+	gates    []*step // behind waits, in the order in which they were made
+}
+
+// outside returns a clock of what the other API may have waited for.
+func (d *Detector) outside() clock { return join(d.host, d.semaphores.external) }
+
+// keepGate keeps the gate behind a wait that the other API may end.
+func (d *Detector) keepGate(g *step) {
+	g.outside = true
+	l := &d.semaphores
+	if l.gates = append(l.gates, g); len(l.gates) <= mostGates {
+		return
+	}
+	l.gates = slices.DeleteFunc(l.gates, func(g *step) bool { return g.pending == 0 })
+	if len(l.gates) > mostGates {
+		oldest := l.gates[0]
+		l.gates = slices.Delete(l.gates, 0, 1)
+		d.open(oldest, d.outside())
+	}
 }
 
 func (d *Detector) semaphore(op WordOp) *semaphore {
@@ -48,7 +67,7 @@ func (d *Detector) awaitSignal(op WordOp, g *step) {
 	switch {
 	case op.Binary && s.signalled:
 		s.signalled = false
-		d.open(g, d.semaphores.external)
+		d.open(g, d.outside())
 		return
 	case !op.Binary && op.Value == 0: // each value ends it
 		d.open(g, nil)
@@ -62,16 +81,12 @@ func (d *Detector) awaitSignal(op WordOp, g *step) {
 		}
 	}
 	s.waits = slices.DeleteFunc(s.waits, func(w wordWait) bool { return w.gate.pending == 0 })
-	if len(s.waits) == mostSignals {
-		d.open(s.waits[0].gate, d.everything())
-		s.waits = slices.Delete(s.waits, 0, 1)
-	}
 	s.waits = append(s.waits, wordWait{op, g})
 }
 
-// signalDone notes a signal that comes after what has a clock. It may end waits: one for a binary
+// signalled notes a signal that comes after what has a clock. It may end waits: one for a binary
 // semaphore.
-func (d *Detector) signalDone(op WordOp, c clock) {
+func (d *Detector) signalled(op WordOp, c clock) {
 	s := d.semaphore(op)
 	d.semaphores.external = join(d.semaphores.external, c)
 	if op.Binary {
@@ -92,7 +107,7 @@ func (d *Detector) signalDone(op WordOp, c clock) {
 		return true
 	})
 	for _, g := range open {
-		d.open(g, d.semaphores.external)
+		d.open(g, d.outside())
 	}
 }
 

@@ -14,8 +14,8 @@ type step struct {
 	late    bool   // the uses are noted after steps that were made later
 	work    *work  // the uses of memory, or nil
 	// unseen says that what opens the gate may be work that the detector does not know: a kernel that
-	// writes a word.
-	unseen bool
+	// writes a word. outside says that it may be another API.
+	unseen, outside bool
 	// then is called when the step is no longer pending, or is nil.
 	then func()
 }
@@ -88,11 +88,14 @@ func (d *Detector) openAll(s *step) {
 		seen[s] = true
 	}
 	for _, g := range gates {
-		if g.unseen {
+		switch {
+		case g.unseen:
 			d.open(g, d.everything())
-			continue
+		case g.outside:
+			d.open(g, d.outside())
+		default:
+			d.open(g, d.host)
 		}
-		d.open(g, d.host)
 	}
 }
 

@@ -118,17 +118,16 @@ func (d *Detector) operate(ops []WordOp, add func(after *step) *step) (last *ste
 		last = s
 		if op.Waits {
 			g := gate()
-			g.unseen = true
-			s.whenKnown(func() {
-				if op.Semaphore != 0 {
-					d.awaitSignal(op, g)
-				} else {
-					d.await(op, s.clock, g)
-				}
-			})
+			if op.Semaphore != 0 {
+				d.keepGate(g)
+				s.whenKnown(func() { d.awaitSignal(op, g) })
+			} else {
+				g.unseen = true
+				s.whenKnown(func() { d.await(op, s.clock, g) })
+			}
 			last = add(g)
 		} else if op.Semaphore != 0 {
-			s.whenKnown(func() { d.signalDone(op, s.clock) })
+			s.whenKnown(func() { d.signalled(op, s.clock) })
 		} else {
 			s.whenKnown(func() { d.written(op, s) })
 		}
