@@ -4,7 +4,9 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -15,7 +17,14 @@ import (
 )
 
 // waitingKinds are the kinds of objects that the driver may wait for the GPU to free.
-var waitingKinds = []string{"context", "device memory", "green context", "host memory", "library", "module"}
+var waitingKinds = []string{"context", "device memory", "external memory", "external semaphore", "green context",
+	"host memory", "library", "module"}
+
+func init() {
+	if runtime.GOOS == "windows" { // the software driver has no files there that could be imported
+		waitingKinds = slices.DeleteFunc(waitingKinds, func(kind string) bool { return strings.HasPrefix(kind, "external") })
+	}
+}
 
 // waiting counts the objects of these kinds.
 func (r *soft) waiting() map[string]int {
@@ -50,6 +59,11 @@ func (r *soft) forget() {
 		must(r.gpu.AllocHost(8, 0))(r.t)
 		must(r.gpu.NewGreenContext(must(r.gpu.Device().SMResource())(r.t)))(r.t)
 		must(r.gpu.Device().NewContext(0))(r.t)
+		if slices.Contains(waitingKinds, "external memory") {
+			f, size := exported(r.t, r.gpu)
+			must(r.gpu.ImportMem(opaque(f), size))(r.t)
+			must(r.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: f.Fd()}))(r.t)
+		}
 	}()
 	if !eventually(func() bool { return slices.Equal(r.abandoned(), waitingKinds) }) {
 		r.t.Fatalf("reported are %v", r.abandoned())

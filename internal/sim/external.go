@@ -55,7 +55,7 @@ func (d *Driver) ImportExternalMemory(th *driver.Thread,
 		return 0, driver.ResultNotSupported
 	}
 	size := sizeOfFile(int(fd))
-	if size == 0 || size%granularity != 0 || size > deviceMemory {
+	if !isMemoryFile(size) {
 		return 0, driver.ResultUnknown
 	}
 	f := takeFile(int(fd), size)
@@ -66,6 +66,11 @@ func (d *Driver) ImportExternalMemory(th *driver.Thread,
 	m.handle = driver.ExternalMemory(d.objects.add(externalMemoryKind, m))
 	c.imported = append(c.imported, m)
 	return m.handle, ok
+}
+
+// isMemoryFile reports whether a file with a size can be one of physical memory.
+func isMemoryFile(size uint64) bool {
+	return size != 0 && size%granularity == 0 && size <= deviceMemory
 }
 
 // ExternalMemoryGetMappedBuffer is cuExternalMemoryGetMappedBuffer. Each call maps the memory at another

@@ -317,8 +317,15 @@ func TestExternalSemaphoreImport(t *testing.T) {
 	}
 	r.want("destroy nothing", invalid, r.DestroyExternalSemaphore(r.th, 0))
 
-	x, fd := r.external(true) // a GPU's driver does not know what it is, either
+	p, fd := r.exportFile() // as an H100, which does not know what it is
 	h, res := r.importSem(1, fd, 0)
+	r.must(res)
+	r.must(r.signal(h, 1, 0, 0))
+	r.must(r.await(h, 1, 0, 0))
+	r.must(r.DestroyExternalSemaphore(r.th, h))
+	r.must(r.MemRelease(r.th, p))
+	x, fd := r.external(true)
+	h, res = r.importSem(1, fd, 0)
 	r.must(res)
 	if n := r.takeMisuses(); n != 1 {
 		t.Errorf("%d misuses", n)

@@ -143,7 +143,8 @@ type importedSemaphore struct {
 }
 
 // ImportExternalSemaphore is cuImportExternalSemaphore. If it succeeds, the file descriptor is the driver's. A
-// GPU's driver also imports other files of its own, and does not find out that a semaphore is of another type.
+// GPU's driver does not find out that a semaphore is of another type. As there, the file of memory is imported as
+// a semaphore.
 func (d *Driver) ImportExternalSemaphore(th *driver.Thread,
 	desc driver.ExternalSemaphoreHandleDesc) (driver.ExternalSemaphore, driver.Result) {
 	const name = "cuImportExternalSemaphore"
@@ -162,7 +163,13 @@ func (d *Driver) ImportExternalSemaphore(th *driver.Thread,
 	}
 	id, open := fileOf(fd)
 	x := d.semaphores[id]
-	if !open || x == nil {
+	switch {
+	case !open:
+		return 0, driver.ResultUnknown
+	case x != nil:
+	case isMemoryFile(sizeOfFile(int(fd))):
+		x = &ExternalSemaphore{d: d, timeline: timeline, changed: make(chan struct{})}
+	default:
 		return 0, driver.ResultUnknown
 	}
 	if x.timeline != timeline {
