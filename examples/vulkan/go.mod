@@ -1,0 +1,10 @@
+module github.com/purecu/purecu/examples/vulkan
+
+go 1.26
+
+require (
+	github.com/ebitengine/purego v0.11.3
+	github.com/purecu/purecu v0.0.0
+)
+
+replace github.com/purecu/purecu => ../..
