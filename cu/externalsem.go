@@ -84,7 +84,7 @@ func (c *Context) ImportSemaphore(h ExternalSemaphoreHandle) (*ExternalSemaphore
 	if err != nil {
 		return nil, err
 	}
-	raw, res := core.drv.table.ImportExternalSemaphore(driver.At{Context: core.raw},
+	raw, res := core.drv.table().ImportExternalSemaphore(driver.At{Context: core.raw},
 		driver.ExternalSemaphoreHandleDesc{Type: int32(h.Type), Handle: passed.words})
 	passed.taken(happened(res))
 	if res != driver.ResultSuccess {
@@ -275,7 +275,7 @@ func (n GraphNode) External() (list []ExternalOpParams, err error) {
 		return nil, err
 	}
 	defer n.finish(nil, c)
-	t, at := c.gc.ctx.drv.table, driver.At{Context: c.gc.ctx.raw}
+	t, at := c.gc.ctx.drv.table(), driver.At{Context: c.gc.ctx.raw}
 	var handles []driver.ExternalSemaphore
 	var res driver.Result
 	var value func(i int) uint64

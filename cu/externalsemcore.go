@@ -24,7 +24,7 @@ func (x *externalSemCore) handle() uintptr { return uintptr(x.raw) }
 
 func (x *externalSemCore) free(at driver.At) (string, driver.Result) {
 	at.Context = x.ctx.raw
-	return "cuDestroyExternalSemaphore", x.ctx.drv.table.DestroyExternalSemaphore(at, x.raw)
+	return "cuDestroyExternalSemaphore", x.ctx.drv.table().DestroyExternalSemaphore(at, x.raw)
 }
 
 // externalUse is a signal of a semaphore, or a wait for it.
@@ -108,9 +108,9 @@ func (sc *streamCore) externalWork(op string, uses []externalUse, wait bool) err
 	sc.beginLegacy()
 	var res driver.Result
 	if wait {
-		res = drv.table.WaitExternalSemaphoresAsync(sc.inContext(), p.handles, p.waits, sc.raw)
+		res = drv.table().WaitExternalSemaphoresAsync(sc.inContext(), p.handles, p.waits, sc.raw)
 	} else {
-		res = drv.table.SignalExternalSemaphoresAsync(sc.inContext(), p.handles, p.signals, sc.raw)
+		res = drv.table().SignalExternalSemaphoresAsync(sc.inContext(), p.handles, p.signals, sc.raw)
 	}
 	sc.endLegacy()
 	w.end()

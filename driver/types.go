@@ -147,7 +147,7 @@ type (
 
 // ShareableHandle is a handle of memory that the operating system or another process knows. How much
 // of it is used depends on the type of the handle: 4 bytes of a file descriptor, 8 bytes of a handle
-// of Windows, or all of a CUmemFabricHandle.
+// of Windows, or all of a CUmemFabricHandle or CUlogicalEndpointFabricHandle.
 type ShareableHandle [8]uint64
 
 // FD returns the file descriptor that the handle is.

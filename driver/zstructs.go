@@ -649,6 +649,9 @@ func (u *GraphNodeParamsUnion) Conditional() *ConditionalNodeParams {
 	return (*ConditionalNodeParams)(unsafe.Pointer(u))
 }
 
+// AsBytes returns the member asBytes.
+func (u *GraphNodeParamsUnion) AsBytes() *[232]byte { return (*[232]byte)(unsafe.Pointer(u)) }
+
 // HostNodeParams is a CUDA_HOST_NODE_PARAMS_v1.
 type HostNodeParams struct {
 	Fn       uintptr

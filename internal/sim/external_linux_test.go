@@ -524,7 +524,10 @@ func TestExternalSemaphoreGraph(t *testing.T) {
 	launch(e)
 	value("updated", 200)
 	np := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL}
-	*np.ExtSemSignal() = driver.ExtSemSignalNodeParamsV2(signals(h, 300))
+	s := signals(h, 300)
+	*np.ExtSemSignal() = driver.ExtSemSignalNodeParamsV2{
+		ExtSemArray: s.ExtSemArray, ParamsArray: s.ParamsArray, NumExtSems: s.NumExtSems,
+	}
 	r.must(r.GraphExecNodeSetParams(r.th, e, a, np))
 	launch(e)
 	value("changed by cuGraphExecNodeSetParams", 300)

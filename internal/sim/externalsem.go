@@ -29,7 +29,7 @@ func (d *Driver) NewExternalSemaphore(timeline bool) (*ExternalSemaphore, error)
 	if !canShareMemory {
 		return nil, errors.ErrUnsupported
 	}
-	f := newMemoryFile(0)
+	f := newMemoryFile(0, 0)
 	if f == nil {
 		return nil, errors.New("no file can be created")
 	}

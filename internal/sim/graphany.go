@@ -43,9 +43,15 @@ func (d *Driver) anyWork(name string, th *driver.Thread, g *graph, p *driver.Gra
 	case eventRecordNode:
 		return d.eventWork(name, eventRecordNode, u.EventRecord().Event)
 	case signalNode:
-		return d.signalWork(name, driver.ExtSemSignalNodeParams(*u.ExtSemSignal()))()
+		s := u.ExtSemSignal()
+		return d.signalWork(name, driver.ExtSemSignalNodeParams{
+			ExtSemArray: s.ExtSemArray, ParamsArray: s.ParamsArray, NumExtSems: s.NumExtSems,
+		})()
 	case waitNode:
-		return d.waitForWork(name, driver.ExtSemWaitNodeParams(*u.ExtSemWait()))()
+		w := u.ExtSemWait()
+		return d.waitForWork(name, driver.ExtSemWaitNodeParams{
+			ExtSemArray: w.ExtSemArray, ParamsArray: w.ParamsArray, NumExtSems: w.NumExtSems,
+		})()
 	case batchMemOpNode:
 		m := driver.BatchMemOpNodeParams(*u.MemOp())
 		return d.batchParams(name, &m)()

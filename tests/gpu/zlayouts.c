@@ -388,6 +388,7 @@ MEMBER(CUgraphNodeParams, alloc, 16, 120);
 MEMBER(CUgraphNodeParams, free, 16, 8);
 MEMBER(CUgraphNodeParams, memOp, 16, 32);
 MEMBER(CUgraphNodeParams, conditional, 16, 32);
+MEMBER(CUgraphNodeParams, asBytes, 16, 232);
 MEMBER(CUgraphNodeParams, reserved2, 248, 8);
 #endif
 TYPE(CUDA_HOST_NODE_PARAMS_v1, 16, 8);
@@ -853,7 +854,7 @@ int main(void)
 #if CUDA_VERSION <= 13000
 	printf("CUDA %d: 115 types and 506 members have the layout of the manifest\n", CUDA_VERSION);
 #elif CUDA_VERSION >= 13040
-	printf("CUDA %d: 127 types and 562 members have the layout of the manifest\n", CUDA_VERSION);
+	printf("CUDA %d: 127 types and 563 members have the layout of the manifest\n", CUDA_VERSION);
 #else
 	printf("CUDA %d: what did not change has the layout of the manifest\n", CUDA_VERSION);
 #endif
