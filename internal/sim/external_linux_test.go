@@ -524,9 +524,9 @@ func TestExternalSemaphoreGraph(t *testing.T) {
 	launch(e)
 	value("updated", 200)
 	np := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL}
-	s := signals(h, 300)
+	later := signals(h, 300)
 	*np.ExtSemSignal() = driver.ExtSemSignalNodeParamsV2{
-		ExtSemArray: s.ExtSemArray, ParamsArray: s.ParamsArray, NumExtSems: s.NumExtSems,
+		ExtSemArray: later.ExtSemArray, ParamsArray: later.ParamsArray, NumExtSems: later.NumExtSems,
 	}
 	r.must(r.GraphExecNodeSetParams(r.th, e, a, np))
 	launch(e)

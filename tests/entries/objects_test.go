@@ -22,6 +22,7 @@ const (
 	shareable                         // physical memory, and a file that stands for it
 	registered                        // memory of the host that is registered
 	userObject                        // see addUserObject
+	external                          // memory and a semaphore of other APIs
 )
 
 // things are the objects that some calls need.
@@ -39,6 +40,7 @@ type things struct {
 	registered  driver.HostPtr
 	object      driver.UserObject
 	owner       driver.Graph // has references to object
+	imports     imports
 }
 
 // prepare creates objects.
@@ -57,6 +59,7 @@ func (w *world) prepare(at A, o objects) {
 		{shareable, w.addShareable},
 		{registered, w.register},
 		{userObject, w.addUserObject},
+		{external, w.addImports},
 	} {
 		if o&kind.o != 0 {
 			kind.prepare(at)

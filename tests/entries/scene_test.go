@@ -229,7 +229,7 @@ func calls() []call {
 		poolCalls(),
 		copyCalls(), registeredCalls(), managedCalls(),
 		libraryCalls(), loadedLibraryCalls(), functionCalls(), linkerCalls(),
-		virtualCalls(), shareableCalls(),
+		virtualCalls(), shareableCalls(), externalCalls(),
 		streamCalls(), contextCalls(), userObjectCalls(), dependencyCalls(),
 		firstValueCalls())
 }
