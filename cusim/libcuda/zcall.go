@@ -969,9 +969,15 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.PointerGetAttributes(th, p1, p2, driver.DevicePtr(a[3]))
-	case 174: // cuStreamAttachMemAsync
+	case 174: // cuPointerSetAttribute
+		p0 := pointer[byte](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.PointerSetAttribute(th, loadPart[uint64](p0, pointerAttributeSize(int32(a[1]))), int32(a[1]), driver.DevicePtr(a[2]))
+	case 175: // cuStreamAttachMemAsync
 		return l.d.StreamAttachMemAsync(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
-	case 175: // cuMemAllocHost_v2
+	case 176: // cuMemAllocHost_v2
 		p0 := pointer[driver.HostPtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -979,7 +985,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocHost(th, a[1])
 		r = store(r, p0, v0)
 		return r
-	case 176: // cuMemAllocPitch_v2
+	case 177: // cuMemAllocPitch_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -992,45 +998,45 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 177: // cuMemcpy
+	case 178: // cuMemcpy
 		return l.d.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 178: // cuMemcpy2D_v2
+	case 179: // cuMemcpy2D_v2
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy2D(th, *p0)
-	case 179: // cuMemcpy2DAsync_v2
+	case 180: // cuMemcpy2DAsync_v2
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy2DAsync(th, *p0, driver.Stream(a[1]))
-	case 180: // cuMemcpy2DUnaligned_v2
+	case 181: // cuMemcpy2DUnaligned_v2
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy2DUnaligned(th, *p0)
-	case 181: // cuMemcpy3D_v2
+	case 182: // cuMemcpy3D_v2
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy3D(th, *p0)
-	case 182: // cuMemcpy3DAsync_v2
+	case 183: // cuMemcpy3DAsync_v2
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy3DAsync(th, *p0, driver.Stream(a[1]))
-	case 183: // cuMemcpy3DBatchAsync_v2
+	case 184: // cuMemcpy3DBatchAsync_v2
 		p1, there := slice[driver.Memcpy3DBatchOp](&a[1], uint64(uint64(a[0])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy3DBatchAsync(th, p1, a[2], driver.Stream(a[3]))
-	case 184: // cuMemcpy3DBatchAsync
+	case 185: // cuMemcpy3DBatchAsync
 		p1, there := slice[driver.Memcpy3DBatchOp](&a[1], uint64(uint64(a[0])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1039,21 +1045,21 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.Memcpy3DBatchAsyncV1(th, p1, a[3], driver.Stream(a[4]))
 		r = offerAlways(r, p2, v2)
 		return r
-	case 185: // cuMemcpy3DPeer
+	case 186: // cuMemcpy3DPeer
 		p0 := pointer[driver.Memcpy3DPeer](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy3DPeer(th, *p0)
-	case 186: // cuMemcpy3DPeerAsync
+	case 187: // cuMemcpy3DPeerAsync
 		p0 := pointer[driver.Memcpy3DPeer](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy3DPeerAsync(th, *p0, driver.Stream(a[1]))
-	case 187: // cuMemcpyAsync
+	case 188: // cuMemcpyAsync
 		return l.d.MemcpyAsync(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2], driver.Stream(a[3]))
-	case 188: // cuMemcpyBatchAsync_v2
+	case 189: // cuMemcpyBatchAsync_v2
 		p0, there := slice[driver.DevicePtr](&a[0], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1075,7 +1081,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemcpyBatchAsync(th, p0, p1, p2, p4, p5, driver.Stream(a[7]))
-	case 189: // cuMemcpyBatchAsync
+	case 190: // cuMemcpyBatchAsync
 		p0, there := slice[driver.DevicePtr](&a[0], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1100,23 +1106,23 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v7, r := l.d.MemcpyBatchAsyncV1(th, p0, p1, p2, p4, p5, driver.Stream(a[8]))
 		r = offerAlways(r, p7, v7)
 		return r
-	case 190: // cuMemsetD16_v2
+	case 191: // cuMemsetD16_v2
 		return l.d.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 191: // cuMemsetD16Async
+	case 192: // cuMemsetD16Async
 		return l.d.MemsetD16Async(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2], driver.Stream(a[3]))
-	case 192: // cuMemsetD2D16_v2
+	case 193: // cuMemsetD2D16_v2
 		return l.d.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 193: // cuMemsetD2D16Async
+	case 194: // cuMemsetD2D16Async
 		return l.d.MemsetD2D16Async(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 194: // cuMemsetD2D32_v2
+	case 195: // cuMemsetD2D32_v2
 		return l.d.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 195: // cuMemsetD2D32Async
+	case 196: // cuMemsetD2D32Async
 		return l.d.MemsetD2D32Async(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 196: // cuMemsetD2D8_v2
+	case 197: // cuMemsetD2D8_v2
 		return l.d.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 197: // cuMemsetD2D8Async
+	case 198: // cuMemsetD2D8Async
 		return l.d.MemsetD2D8Async(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 198: // cuGraphAddBatchMemOpNode
+	case 199: // cuGraphAddBatchMemOpNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1132,7 +1138,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddBatchMemOpNode(th, driver.Graph(a[1]), p2, *p4)
 		r = store(r, p0, v0)
 		return r
-	case 199: // cuGraphAddChildGraphNode
+	case 200: // cuGraphAddChildGraphNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1144,7 +1150,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddChildGraphNode(th, driver.Graph(a[1]), p2, driver.Graph(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 200: // cuGraphAddDependencies
+	case 201: // cuGraphAddDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1154,7 +1160,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphAddDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 201: // cuGraphAddDependencies_v2
+	case 202: // cuGraphAddDependencies_v2
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[4])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1168,7 +1174,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphAddDependenciesV2(th, driver.Graph(a[0]), p1, p2, p3)
-	case 202: // cuGraphAddExternalSemaphoresSignalNode
+	case 203: // cuGraphAddExternalSemaphoresSignalNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1184,7 +1190,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddExternalSemaphoresSignalNode(th, driver.Graph(a[1]), p2, *p4)
 		r = store(r, p0, v0)
 		return r
-	case 203: // cuGraphAddExternalSemaphoresWaitNode
+	case 204: // cuGraphAddExternalSemaphoresWaitNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1200,7 +1206,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddExternalSemaphoresWaitNode(th, driver.Graph(a[1]), p2, *p4)
 		r = store(r, p0, v0)
 		return r
-	case 204: // cuGraphAddHostNode
+	case 205: // cuGraphAddHostNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1216,7 +1222,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddHostNode(th, driver.Graph(a[1]), p2, l.hostFunc(p4[0], p4[1]))
 		r = store(r, p0, v0)
 		return r
-	case 205: // cuGraphAddKernelNode_v2
+	case 206: // cuGraphAddKernelNode_v2
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1228,7 +1234,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddKernelNode(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 206: // cuGraphAddKernelNode
+	case 207: // cuGraphAddKernelNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1240,7 +1246,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddKernelNodeV1(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 207: // cuGraphAddMemAllocNode
+	case 208: // cuGraphAddMemAllocNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1257,7 +1263,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p4, v4)
 		return r
-	case 208: // cuGraphAddMemFreeNode
+	case 209: // cuGraphAddMemFreeNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1269,7 +1275,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemFreeNode(th, driver.Graph(a[1]), p2, driver.DevicePtr(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 209: // cuGraphAddMemcpyNode
+	case 210: // cuGraphAddMemcpyNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1281,7 +1287,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemcpyNode(th, driver.Graph(a[1]), p2, pointer[driver.Memcpy3D](&a[4]), driver.Context(a[5]))
 		r = store(r, p0, v0)
 		return r
-	case 210: // cuGraphAddMemsetNode
+	case 211: // cuGraphAddMemsetNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1293,7 +1299,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemsetNode(th, driver.Graph(a[1]), p2, pointer[driver.MemsetNodeParams](&a[4]), driver.Context(a[5]))
 		r = store(r, p0, v0)
 		return r
-	case 211: // cuGraphAddNode_v2
+	case 212: // cuGraphAddNode_v2
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1314,7 +1320,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p5, v5)
 		return r
-	case 212: // cuGraphAddNode
+	case 213: // cuGraphAddNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1331,23 +1337,23 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p4, v4)
 		return r
-	case 213: // cuGraphBatchMemOpNodeGetParams
+	case 214: // cuGraphBatchMemOpNodeGetParams
 		p1 := pointer[driver.BatchMemOpNodeParams](&a[1])
 		v1, r := l.d.GraphBatchMemOpNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 214: // cuGraphBatchMemOpNodeSetParams
+	case 215: // cuGraphBatchMemOpNodeSetParams
 		p1 := pointer[driver.BatchMemOpNodeParams](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphBatchMemOpNodeSetParams(th, driver.GraphNode(a[0]), *p1)
-	case 215: // cuGraphChildGraphNodeGetGraph
+	case 216: // cuGraphChildGraphNodeGetGraph
 		p1 := pointer[driver.Graph](&a[1])
 		v1, r := l.d.GraphChildGraphNodeGetGraph(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 216: // cuGraphConditionalHandleCreate
+	case 217: // cuGraphConditionalHandleCreate
 		p0 := pointer[driver.GraphConditionalHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1355,81 +1361,81 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphConditionalHandleCreate(th, driver.Graph(a[1]), driver.Context(a[2]), uint32(a[3]), uint32(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 217: // cuGraphDestroyNode
+	case 218: // cuGraphDestroyNode
 		return l.d.GraphDestroyNode(th, driver.GraphNode(a[0]))
-	case 218: // cuGraphExecBatchMemOpNodeSetParams
+	case 219: // cuGraphExecBatchMemOpNodeSetParams
 		p2 := pointer[driver.BatchMemOpNodeParams](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecBatchMemOpNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
-	case 219: // cuGraphExecChildGraphNodeSetParams
+	case 220: // cuGraphExecChildGraphNodeSetParams
 		return l.d.GraphExecChildGraphNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Graph(a[2]))
-	case 220: // cuGraphExecExternalSemaphoresSignalNodeSetParams
+	case 221: // cuGraphExecExternalSemaphoresSignalNodeSetParams
 		p2 := pointer[driver.ExtSemSignalNodeParams](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecExternalSemaphoresSignalNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
-	case 221: // cuGraphExecExternalSemaphoresWaitNodeSetParams
+	case 222: // cuGraphExecExternalSemaphoresWaitNodeSetParams
 		p2 := pointer[driver.ExtSemWaitNodeParams](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecExternalSemaphoresWaitNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
-	case 222: // cuGraphExecGetFlags
+	case 223: // cuGraphExecGetFlags
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.GraphExecGetFlags(th, driver.GraphExec(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 223: // cuGraphExecHostNodeSetParams
+	case 224: // cuGraphExecHostNodeSetParams
 		p2 := pointer[[2]uint64](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecHostNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), l.hostFunc(p2[0], p2[1]))
-	case 224: // cuGraphExecKernelNodeSetParams_v2
+	case 225: // cuGraphExecKernelNodeSetParams_v2
 		return l.d.GraphExecKernelNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
-	case 225: // cuGraphExecKernelNodeSetParams
+	case 226: // cuGraphExecKernelNodeSetParams
 		return l.d.GraphExecKernelNodeSetParamsV1(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
-	case 226: // cuGraphExecMemcpyNodeSetParams
+	case 227: // cuGraphExecMemcpyNodeSetParams
 		return l.d.GraphExecMemcpyNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.Memcpy3D](&a[2]), driver.Context(a[3]))
-	case 227: // cuGraphExecMemsetNodeSetParams
+	case 228: // cuGraphExecMemsetNodeSetParams
 		return l.d.GraphExecMemsetNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.MemsetNodeParams](&a[2]), driver.Context(a[3]))
-	case 228: // cuGraphExecNodeSetParams
+	case 229: // cuGraphExecNodeSetParams
 		p2 := pointer[driver.GraphNodeParams](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
-	case 229: // cuGraphExecUpdate_v2
+	case 230: // cuGraphExecUpdate_v2
 		p2 := pointer[driver.GraphExecUpdateResultInfo](&a[2])
 		v2, r := l.d.GraphExecUpdateV2(th, driver.GraphExec(a[0]), driver.Graph(a[1]))
 		r = offerAlways(r, p2, v2)
 		return r
-	case 230: // cuGraphExternalSemaphoresSignalNodeGetParams
+	case 231: // cuGraphExternalSemaphoresSignalNodeGetParams
 		p1 := pointer[driver.ExtSemSignalNodeParams](&a[1])
 		v1, r := l.d.GraphExternalSemaphoresSignalNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 231: // cuGraphExternalSemaphoresSignalNodeSetParams
+	case 232: // cuGraphExternalSemaphoresSignalNodeSetParams
 		p1 := pointer[driver.ExtSemSignalNodeParams](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExternalSemaphoresSignalNodeSetParams(th, driver.GraphNode(a[0]), *p1)
-	case 232: // cuGraphExternalSemaphoresWaitNodeGetParams
+	case 233: // cuGraphExternalSemaphoresWaitNodeGetParams
 		p1 := pointer[driver.ExtSemWaitNodeParams](&a[1])
 		v1, r := l.d.GraphExternalSemaphoresWaitNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 233: // cuGraphExternalSemaphoresWaitNodeSetParams
+	case 234: // cuGraphExternalSemaphoresWaitNodeSetParams
 		p1 := pointer[driver.ExtSemWaitNodeParams](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExternalSemaphoresWaitNodeSetParams(th, driver.GraphNode(a[0]), *p1)
-	case 234: // cuGraphGetEdges_v2
+	case 235: // cuGraphGetEdges_v2
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[4]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1452,7 +1458,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v4, r := l.d.GraphGetEdgesV2(th, driver.Graph(a[0]), p1, p2, p3)
 		r = store(r, p4, v4)
 		return r
-	case 235: // cuGraphGetRootNodes
+	case 236: // cuGraphGetRootNodes
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1464,18 +1470,18 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphGetRootNodes(th, driver.Graph(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 236: // cuGraphHostNodeGetParams
+	case 237: // cuGraphHostNodeGetParams
 		p1 := pointer[driver.HostNodeParams](&a[1])
 		v1, r := l.d.GraphHostNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 237: // cuGraphHostNodeSetParams
+	case 238: // cuGraphHostNodeSetParams
 		p1 := pointer[[2]uint64](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphHostNodeSetParams(th, driver.GraphNode(a[0]), l.hostFunc(p1[0], p1[1]))
-	case 238: // cuGraphInstantiateWithParams
+	case 239: // cuGraphInstantiateWithParams
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1488,54 +1494,54 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 239: // cuGraphKernelNodeCopyAttributes
+	case 240: // cuGraphKernelNodeCopyAttributes
 		return l.d.GraphKernelNodeCopyAttributes(th, driver.GraphNode(a[0]), driver.GraphNode(a[1]))
-	case 240: // cuGraphKernelNodeGetAttribute
+	case 241: // cuGraphKernelNodeGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.GraphKernelNodeGetAttribute(th, driver.GraphNode(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 241: // cuGraphKernelNodeGetParams_v2
+	case 242: // cuGraphKernelNodeGetParams_v2
 		p1 := pointer[driver.KernelNodeParams](&a[1])
 		v1, r := l.d.GraphKernelNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 242: // cuGraphKernelNodeGetParams
+	case 243: // cuGraphKernelNodeGetParams
 		p1 := pointer[driver.KernelNodeParamsV1](&a[1])
 		v1, r := l.d.GraphKernelNodeGetParamsV1(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 243: // cuGraphKernelNodeSetAttribute
+	case 244: // cuGraphKernelNodeSetAttribute
 		return l.d.GraphKernelNodeSetAttribute(th, driver.GraphNode(a[0]), int32(a[1]), pointer[driver.LaunchAttributeValue](&a[2]))
-	case 244: // cuGraphKernelNodeSetParams_v2
+	case 245: // cuGraphKernelNodeSetParams_v2
 		return l.d.GraphKernelNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 245: // cuGraphKernelNodeSetParams
+	case 246: // cuGraphKernelNodeSetParams
 		return l.d.GraphKernelNodeSetParamsV1(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 246: // cuGraphMemAllocNodeGetParams
+	case 247: // cuGraphMemAllocNodeGetParams
 		p1 := pointer[driver.MemAllocNodeParams](&a[1])
 		v1, r := l.d.GraphMemAllocNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 247: // cuGraphMemFreeNodeGetParams
+	case 248: // cuGraphMemFreeNodeGetParams
 		p1 := pointer[driver.DevicePtr](&a[1])
 		v1, r := l.d.GraphMemFreeNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 248: // cuGraphMemcpyNodeGetParams
+	case 249: // cuGraphMemcpyNodeGetParams
 		p1 := pointer[driver.Memcpy3D](&a[1])
 		v1, r := l.d.GraphMemcpyNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 249: // cuGraphMemcpyNodeSetParams
+	case 250: // cuGraphMemcpyNodeSetParams
 		return l.d.GraphMemcpyNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.Memcpy3D](&a[1]))
-	case 250: // cuGraphMemsetNodeGetParams
+	case 251: // cuGraphMemsetNodeGetParams
 		p1 := pointer[driver.MemsetNodeParams](&a[1])
 		v1, r := l.d.GraphMemsetNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 251: // cuGraphMemsetNodeSetParams
+	case 252: // cuGraphMemsetNodeSetParams
 		return l.d.GraphMemsetNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.MemsetNodeParams](&a[1]))
-	case 252: // cuGraphNodeFindInClone
+	case 253: // cuGraphNodeFindInClone
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1543,7 +1549,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphNodeFindInClone(th, driver.GraphNode(a[1]), driver.Graph(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 253: // cuGraphNodeGetDependencies
+	case 254: // cuGraphNodeGetDependencies
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1555,7 +1561,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphNodeGetDependencies(th, driver.GraphNode(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 254: // cuGraphNodeGetDependencies_v2
+	case 255: // cuGraphNodeGetDependencies_v2
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[3]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1571,7 +1577,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.GraphNodeGetDependenciesV2(th, driver.GraphNode(a[0]), p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 255: // cuGraphNodeGetDependentNodes
+	case 256: // cuGraphNodeGetDependentNodes
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1583,7 +1589,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphNodeGetDependentNodes(th, driver.GraphNode(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 256: // cuGraphNodeGetDependentNodes_v2
+	case 257: // cuGraphNodeGetDependentNodes_v2
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[3]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1599,22 +1605,22 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.GraphNodeGetDependentNodesV2(th, driver.GraphNode(a[0]), p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 257: // cuGraphNodeGetEnabled
+	case 258: // cuGraphNodeGetEnabled
 		p2 := pointer[uint32](&a[2])
 		v2, r := l.d.GraphNodeGetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 258: // cuGraphNodeSetEnabled
+	case 259: // cuGraphNodeSetEnabled
 		return l.d.GraphNodeSetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), uint32(a[2]))
-	case 259: // cuGraphNodeSetParams
+	case 260: // cuGraphNodeSetParams
 		p1 := pointer[driver.GraphNodeParams](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphNodeSetParams(th, driver.GraphNode(a[0]), *p1)
-	case 260: // cuGraphReleaseUserObject
+	case 261: // cuGraphReleaseUserObject
 		return l.d.GraphReleaseUserObject(th, driver.Graph(a[0]), driver.UserObject(a[1]), uint32(a[2]))
-	case 261: // cuGraphRemoveDependencies
+	case 262: // cuGraphRemoveDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1624,7 +1630,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphRemoveDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 262: // cuGraphRemoveDependencies_v2
+	case 263: // cuGraphRemoveDependencies_v2
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[4])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1638,15 +1644,15 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphRemoveDependenciesV2(th, driver.Graph(a[0]), p1, p2, p3)
-	case 263: // cuGraphRetainUserObject
+	case 264: // cuGraphRetainUserObject
 		return l.d.GraphRetainUserObject(th, driver.Graph(a[0]), driver.UserObject(a[1]), uint32(a[2]), uint32(a[3]))
-	case 264: // cuStreamUpdateCaptureDependencies
+	case 265: // cuStreamUpdateCaptureDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamUpdateCaptureDependencies(th, driver.Stream(a[0]), p1, uint32(a[3]))
-	case 265: // cuStreamUpdateCaptureDependencies_v2
+	case 266: // cuStreamUpdateCaptureDependencies_v2
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1656,7 +1662,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamUpdateCaptureDependenciesV2(th, driver.Stream(a[0]), p1, p2, uint32(a[4]))
-	case 266: // cuUserObjectCreate
+	case 267: // cuUserObjectCreate
 		p0 := pointer[driver.UserObject](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1664,37 +1670,37 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.UserObjectCreate(th, l.hostFunc(a[2], a[1]), uint32(a[3]), uint32(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 267: // cuUserObjectRelease
+	case 268: // cuUserObjectRelease
 		return l.d.UserObjectRelease(th, driver.UserObject(a[0]), uint32(a[1]))
-	case 268: // cuUserObjectRetain
+	case 269: // cuUserObjectRetain
 		return l.d.UserObjectRetain(th, driver.UserObject(a[0]), uint32(a[1]))
-	case 269: // cuFuncGetModule
+	case 270: // cuFuncGetModule
 		p0 := pointer[driver.Module](&a[0])
 		v0, r := l.d.FuncGetModule(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 270: // cuFuncIsLoaded
+	case 271: // cuFuncIsLoaded
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncIsLoaded(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 271: // cuFuncLoad
+	case 272: // cuFuncLoad
 		return l.d.FuncLoad(th, driver.Function(a[0]))
-	case 272: // cuFuncSetCacheConfig
+	case 273: // cuFuncSetCacheConfig
 		return l.d.FuncSetCacheConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 273: // cuFuncSetSharedMemConfig
+	case 274: // cuFuncSetSharedMemConfig
 		return l.d.FuncSetSharedMemConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 274: // cuOccupancyAvailableDynamicSMemPerBlock
+	case 275: // cuOccupancyAvailableDynamicSMemPerBlock
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.OccupancyAvailableDynamicSMemPerBlock(th, driver.Function(a[1]), int32(a[2]), int32(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 275: // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
+	case 276: // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(th, driver.Function(a[1]), int32(a[2]), a[3], uint32(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 276: // cuOccupancyMaxActiveClusters
+	case 277: // cuOccupancyMaxActiveClusters
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1703,7 +1709,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxActiveClusters(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 277: // cuOccupancyMaxPotentialClusterSize
+	case 278: // cuOccupancyMaxPotentialClusterSize
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1712,81 +1718,81 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxPotentialClusterSize(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 278: // cuStreamBatchMemOp_v2
+	case 279: // cuStreamBatchMemOp_v2
 		p2, there := slice[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamBatchMemOp(th, driver.Stream(a[0]), p2, uint32(a[3]))
-	case 279: // cuStreamBatchMemOp
+	case 280: // cuStreamBatchMemOp
 		p2, there := slice[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamBatchMemOpV1(th, driver.Stream(a[0]), p2, uint32(a[3]))
-	case 280: // cuStreamCopyAttributes
+	case 281: // cuStreamCopyAttributes
 		return l.d.StreamCopyAttributes(th, driver.Stream(a[0]), driver.Stream(a[1]))
-	case 281: // cuStreamGetAttribute
+	case 282: // cuStreamGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.StreamGetAttribute(th, driver.Stream(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 282: // cuStreamGetGreenCtx
+	case 283: // cuStreamGetGreenCtx
 		p1 := pointer[driver.GreenCtx](&a[1])
 		v1, r := l.d.StreamGetGreenCtx(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 283: // cuStreamSetAttribute
+	case 284: // cuStreamSetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamSetAttribute(th, driver.Stream(a[0]), int32(a[1]), *p2)
-	case 284: // cuStreamWaitValue32
+	case 285: // cuStreamWaitValue32
 		return l.d.StreamWaitValue32V1(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), uint32(a[2]), uint32(a[3]))
-	case 285: // cuStreamWaitValue64
+	case 286: // cuStreamWaitValue64
 		return l.d.StreamWaitValue64V1(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
-	case 286: // cuStreamWriteValue32
+	case 287: // cuStreamWriteValue32
 		return l.d.StreamWriteValue32V1(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), uint32(a[2]), uint32(a[3]))
-	case 287: // cuStreamWriteValue64
+	case 288: // cuStreamWriteValue64
 		return l.d.StreamWriteValue64V1(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
-	case 288: // cuKernelGetAttribute
+	case 289: // cuKernelGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.KernelGetAttribute(th, int32(a[1]), driver.Kernel(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 289: // cuKernelGetFunction
+	case 290: // cuKernelGetFunction
 		p0 := pointer[driver.Function](&a[0])
 		v0, r := l.d.KernelGetFunction(th, driver.Kernel(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 290: // cuKernelGetLibrary
+	case 291: // cuKernelGetLibrary
 		p0 := pointer[driver.LibraryHandle](&a[0])
 		v0, r := l.d.KernelGetLibrary(th, driver.Kernel(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 291: // cuKernelGetName
+	case 292: // cuKernelGetName
 		v0, r := l.d.KernelGetName(th, driver.Kernel(a[1]))
 		r = store(r, pointer[uintptr](&a[0]), l.text(v0))
 		return r
-	case 292: // cuKernelGetParamInfo
+	case 293: // cuKernelGetParamInfo
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[uint64](&a[3])
 		v2, v3, r := l.d.KernelGetParamInfo(th, driver.Kernel(a[0]), a[1])
 		r = store(r, p2, v2)
 		r = store(r, p3, v3)
 		return r
-	case 293: // cuKernelSetAttribute
+	case 294: // cuKernelSetAttribute
 		return l.d.KernelSetAttribute(th, int32(a[0]), int32(a[1]), driver.Kernel(a[2]), driver.Device(a[3]))
-	case 294: // cuKernelSetCacheConfig
+	case 295: // cuKernelSetCacheConfig
 		return l.d.KernelSetCacheConfig(th, driver.Kernel(a[0]), int32(a[1]), driver.Device(a[2]))
-	case 295: // cuLibraryEnumerateKernels
+	case 296: // cuLibraryEnumerateKernels
 		p0, there := slice[driver.Kernel](&a[0], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LibraryEnumerateKernels(th, p0, driver.LibraryHandle(a[2]))
-	case 296: // cuLibraryGetGlobal
+	case 297: // cuLibraryGetGlobal
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -1797,7 +1803,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 297: // cuLibraryGetKernel
+	case 298: // cuLibraryGetKernel
 		p0 := pointer[driver.Kernel](&a[0])
 		p2, there := text(&a[2])
 		if !there {
@@ -1806,12 +1812,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryGetKernel(th, driver.LibraryHandle(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 298: // cuLibraryGetKernelCount
+	case 299: // cuLibraryGetKernelCount
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LibraryGetKernelCount(th, driver.LibraryHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 299: // cuLibraryGetManaged
+	case 300: // cuLibraryGetManaged
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -1822,12 +1828,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 300: // cuLibraryGetModule
+	case 301: // cuLibraryGetModule
 		p0 := pointer[driver.Module](&a[0])
 		v0, r := l.d.LibraryGetModule(th, driver.LibraryHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 301: // cuLibraryGetUnifiedFunction
+	case 302: // cuLibraryGetUnifiedFunction
 		p0 := pointer[driver.HostPtr](&a[0])
 		p2, there := text(&a[2])
 		if !there {
@@ -1836,7 +1842,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryGetUnifiedFunction(th, driver.LibraryHandle(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 302: // cuLibraryLoadData
+	case 303: // cuLibraryLoadData
 		p0 := pointer[driver.LibraryHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1864,7 +1870,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryLoadData(th, p1, p2, p3, p5, p6)
 		r = store(r, p0, v0)
 		return r
-	case 303: // cuLibraryLoadFromFile
+	case 304: // cuLibraryLoadFromFile
 		p0 := pointer[driver.LibraryHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1892,9 +1898,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryLoadFromFile(th, p1, p2, p3, p5, p6)
 		r = store(r, p0, v0)
 		return r
-	case 304: // cuLibraryUnload
+	case 305: // cuLibraryUnload
 		return l.d.LibraryUnload(th, driver.LibraryHandle(a[0]))
-	case 305: // cuLinkAddData_v2
+	case 306: // cuLinkAddData_v2
 		p2, there := slice[byte](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1908,7 +1914,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LinkAddData(th, driver.LinkState(a[0]), int32(a[1]), p2, textIfAny(&a[4]), p6, p7)
-	case 306: // cuLinkAddFile_v2
+	case 307: // cuLinkAddFile_v2
 		p2, there := text(&a[2])
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1922,7 +1928,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LinkAddFile(th, driver.LinkState(a[0]), int32(a[1]), p2, p4, p5)
-	case 307: // cuLinkComplete
+	case 308: // cuLinkComplete
 		p1 := pointer[driver.HostPtr](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1935,7 +1941,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p1, v1)
 		r = store(r, p2, v2)
 		return r
-	case 308: // cuLinkCreate_v2
+	case 309: // cuLinkCreate_v2
 		p1, there := slice[uint32](&a[1], uint64(uint32(a[0])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1951,25 +1957,25 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.LinkCreate(th, p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 309: // cuLinkDestroy
+	case 310: // cuLinkDestroy
 		return l.d.LinkDestroy(th, driver.LinkState(a[0]))
-	case 310: // cuModuleEnumerateFunctions
+	case 311: // cuModuleEnumerateFunctions
 		p0, there := slice[driver.Function](&a[0], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.ModuleEnumerateFunctions(th, p0, driver.Module(a[2]))
-	case 311: // cuModuleGetFunctionCount
+	case 312: // cuModuleGetFunctionCount
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.ModuleGetFunctionCount(th, driver.Module(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 312: // cuModuleGetLoadingMode
+	case 313: // cuModuleGetLoadingMode
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.ModuleGetLoadingMode(th)
 		r = store(r, p0, v0)
 		return r
-	case 313: // cuModuleLoad
+	case 314: // cuModuleLoad
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1981,7 +1987,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoad(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 314: // cuModuleLoadFatBinary
+	case 315: // cuModuleLoadFatBinary
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1993,9 +1999,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadFatBinary(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 315: // cuMemAddressFree
+	case 316: // cuMemAddressFree
 		return l.d.MemAddressFree(th, driver.DevicePtr(a[0]), a[1])
-	case 316: // cuMemAddressReserve
+	case 317: // cuMemAddressReserve
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2003,7 +2009,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAddressReserve(th, a[1], a[2], driver.DevicePtr(a[3]), a[4])
 		r = store(r, p0, v0)
 		return r
-	case 317: // cuMemCreate
+	case 318: // cuMemCreate
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2015,11 +2021,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemCreate(th, a[1], *p2, a[3])
 		r = store(r, p0, v0)
 		return r
-	case 318: // cuMemExportToShareableHandle
+	case 319: // cuMemExportToShareableHandle
 		v0, r := l.d.MemExportToShareableHandle(th, driver.MemGenericAllocationHandle(a[1]), int32(a[2]), a[3])
 		r = storePart(r, pointer[byte](&a[0]), v0, shareableHandleSize(int32(a[2])))
 		return r
-	case 319: // cuMemGetAccess
+	case 320: // cuMemGetAccess
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemLocation](&a[1])
 		if p1 == nil {
@@ -2028,7 +2034,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAccess(th, *p1, driver.DevicePtr(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 320: // cuMemGetAllocationGranularity
+	case 321: // cuMemGetAllocationGranularity
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemAllocationProp](&a[1])
 		if p1 == nil {
@@ -2037,12 +2043,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAllocationGranularity(th, *p1, int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 321: // cuMemGetAllocationPropertiesFromHandle
+	case 322: // cuMemGetAllocationPropertiesFromHandle
 		p0 := pointer[driver.MemAllocationProp](&a[0])
 		v0, r := l.d.MemGetAllocationPropertiesFromHandle(th, driver.MemGenericAllocationHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 322: // cuMemImportFromShareableHandle
+	case 323: // cuMemImportFromShareableHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2050,11 +2056,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 323: // cuMemMap
+	case 324: // cuMemMap
 		return l.d.MemMap(th, driver.DevicePtr(a[0]), a[1], a[2], driver.MemGenericAllocationHandle(a[3]), a[4])
-	case 324: // cuMemRelease
+	case 325: // cuMemRelease
 		return l.d.MemRelease(th, driver.MemGenericAllocationHandle(a[0]))
-	case 325: // cuMemRetainAllocationHandle
+	case 326: // cuMemRetainAllocationHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2062,15 +2068,15 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemRetainAllocationHandle(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 326: // cuMemSetAccess
+	case 327: // cuMemSetAccess
 		p2, there := slice[driver.MemAccessDesc](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemSetAccess(th, driver.DevicePtr(a[0]), a[1], p2)
-	case 327: // cuMemUnmap
+	case 328: // cuMemUnmap
 		return l.d.MemUnmap(th, driver.DevicePtr(a[0]), a[1])
-	case 328: // cuCtxCreate_v3
+	case 329: // cuCtxCreate_v3
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2082,7 +2088,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxCreateV3(th, p1, uint32(a[3]), driver.Device(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 329: // cuCtxFromGreenCtx
+	case 330: // cuCtxFromGreenCtx
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2090,42 +2096,42 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxFromGreenCtx(th, driver.GreenCtx(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 330: // cuCtxGetCacheConfig
+	case 331: // cuCtxGetCacheConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetCacheConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 331: // cuCtxGetDevResource
+	case 332: // cuCtxGetDevResource
 		p1 := pointer[driver.DevResource](&a[1])
 		v1, r := l.d.CtxGetDevResource(th, driver.Context(a[0]), int32(a[2]))
 		r = store(r, p1, v1)
 		return r
-	case 332: // cuCtxGetExecAffinity
+	case 333: // cuCtxGetExecAffinity
 		p0 := pointer[driver.ExecAffinityParam](&a[0])
 		v0, r := l.d.CtxGetExecAffinity(th, int32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 333: // cuCtxGetSharedMemConfig
+	case 334: // cuCtxGetSharedMemConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetSharedMemConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 334: // cuCtxResetPersistingL2Cache
+	case 335: // cuCtxResetPersistingL2Cache
 		return l.d.CtxResetPersistingL2Cache(th)
-	case 335: // cuProfilerStart
+	case 336: // cuProfilerStart
 		return l.d.ProfilerStart(th)
-	case 336: // cuProfilerStop
+	case 337: // cuProfilerStop
 		return l.d.ProfilerStop(th)
-	case 337: // cuCtxSetCacheConfig
+	case 338: // cuCtxSetCacheConfig
 		return l.d.CtxSetCacheConfig(th, int32(a[0]))
-	case 338: // cuCtxSetSharedMemConfig
+	case 339: // cuCtxSetSharedMemConfig
 		return l.d.CtxSetSharedMemConfig(th, int32(a[0]))
-	case 339: // cuDeviceGetExecAffinitySupport
+	case 340: // cuDeviceGetExecAffinitySupport
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetExecAffinitySupport(th, int32(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 340: // cuDeviceGetHostAtomicCapabilities
+	case 341: // cuDeviceGetHostAtomicCapabilities
 		p0, there := slice[uint32](&a[0], uint64(uint32(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2135,52 +2141,58 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.DeviceGetHostAtomicCapabilities(th, p0, p1, driver.Device(a[3]))
-	case 341: // cuDeviceGetLuid
+	case 342: // cuDeviceGetLuid
 		p0 := pointer[[8]byte](&a[0])
 		p1 := pointer[uint32](&a[1])
 		v0, v1, r := l.d.DeviceGetLuid(th, driver.Device(a[2]))
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 342: // cuDeviceGetProperties
+	case 343: // cuDeviceGetProperties
 		p0 := pointer[driver.Devprop](&a[0])
 		v0, r := l.d.DeviceGetProperties(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 343: // cuDeviceGetTexture1DLinearMaxWidth
+	case 344: // cuDeviceGetTexture1DLinearMaxWidth
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.DeviceGetTexture1DLinearMaxWidth(th, int32(a[1]), uint32(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 344: // cuGreenCtxGetId
+	case 345: // cuGreenCtxGetId
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.GreenCtxGetId(th, driver.GreenCtx(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 345: // cuCheckpointProcessCheckpoint
+	case 346: // cuCheckpointProcessCheckpoint
 		return l.d.CheckpointProcessCheckpoint(th, int32(a[0]), pointer[driver.CheckpointCheckpointArgs](&a[1]))
-	case 346: // cuCheckpointProcessGetRestoreThreadId
+	case 347: // cuCheckpointProcessGetRestoreThreadId
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetRestoreThreadId(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 347: // cuCheckpointProcessGetState
+	case 348: // cuCheckpointProcessGetState
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetState(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 348: // cuCheckpointProcessLock
+	case 349: // cuCheckpointProcessLock
 		return l.d.CheckpointProcessLock(th, int32(a[0]), pointer[driver.CheckpointLockArgs](&a[1]))
-	case 349: // cuCheckpointProcessRestore
+	case 350: // cuCheckpointProcessRestore
 		return l.d.CheckpointProcessRestore(th, int32(a[0]), pointer[driver.CheckpointRestoreArgs](&a[1]))
-	case 350: // cuCheckpointProcessUnlock
+	case 351: // cuCheckpointProcessUnlock
 		return l.d.CheckpointProcessUnlock(th, int32(a[0]), pointer[driver.CheckpointUnlockArgs](&a[1]))
-	case 351: // cuLogsCurrent
+	case 352: // cuLogsCurrent
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LogsCurrent(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 352: // cuLogsDumpToMemory
+	case 353: // cuLogsDumpToFile
+		p1, there := text(&a[1])
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.LogsDumpToFile(th, pointer[uint32](&a[0]), p1, uint32(a[2]))
+	case 354: // cuLogsDumpToMemory
 		p0 := pointer[uint32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2197,11 +2209,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p2, v2)
 		return r
-	case 353: // cuDestroyExternalMemory
+	case 355: // cuDestroyExternalMemory
 		return l.d.DestroyExternalMemory(th, driver.ExternalMemory(a[0]))
-	case 354: // cuDestroyExternalSemaphore
+	case 356: // cuDestroyExternalSemaphore
 		return l.d.DestroyExternalSemaphore(th, driver.ExternalSemaphore(a[0]))
-	case 355: // cuExternalMemoryGetMappedBuffer
+	case 357: // cuExternalMemoryGetMappedBuffer
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p2 := pointer[driver.ExternalMemoryBufferDesc](&a[2])
 		if p2 == nil {
@@ -2210,7 +2222,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ExternalMemoryGetMappedBuffer(th, driver.ExternalMemory(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 356: // cuImportExternalMemory
+	case 358: // cuImportExternalMemory
 		p0 := pointer[driver.ExternalMemory](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2222,7 +2234,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ImportExternalMemory(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 357: // cuImportExternalSemaphore
+	case 359: // cuImportExternalSemaphore
 		p0 := pointer[driver.ExternalSemaphore](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2234,7 +2246,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ImportExternalSemaphore(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 358: // cuSignalExternalSemaphoresAsync
+	case 360: // cuSignalExternalSemaphoresAsync
 		p0, there := slice[driver.ExternalSemaphore](&a[0], uint64(uint32(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2244,7 +2256,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.SignalExternalSemaphoresAsync(th, p0, p1, driver.Stream(a[3]))
-	case 359: // cuWaitExternalSemaphoresAsync
+	case 361: // cuWaitExternalSemaphoresAsync
 		p0, there := slice[driver.ExternalSemaphore](&a[0], uint64(uint32(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2254,7 +2266,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.WaitExternalSemaphoresAsync(th, p0, p1, driver.Stream(a[3]))
-	case 360: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 362: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2267,61 +2279,61 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 361: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 363: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 362: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
+	case 364: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2DUnaligned(th, *p0)
-	case 363: // cuMemcpy2D_v2, in the order of the thread's own default stream
+	case 365: // cuMemcpy2D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy2D(th, *p0)
-	case 364: // cuMemcpy3DPeer, in the order of the thread's own default stream
+	case 366: // cuMemcpy3DPeer, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3DPeer](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3DPeer(th, *p0)
-	case 365: // cuMemcpy3D_v2, in the order of the thread's own default stream
+	case 367: // cuMemcpy3D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3D(th, *p0)
-	case 366: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 368: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 367: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 369: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 368: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 370: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 369: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 371: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 370: // cuMemcpy, in the order of the thread's own default stream
+	case 372: // cuMemcpy, in the order of the thread's own default stream
 		return ownStream{l.d}.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 371: // cuMemsetD16_v2, in the order of the thread's own default stream
+	case 373: // cuMemsetD16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 372: // cuMemsetD2D16_v2, in the order of the thread's own default stream
+	case 374: // cuMemsetD2D16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 373: // cuMemsetD2D32_v2, in the order of the thread's own default stream
+	case 375: // cuMemsetD2D32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 374: // cuMemsetD2D8_v2, in the order of the thread's own default stream
+	case 376: // cuMemsetD2D8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 375: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 377: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 376: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 378: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -2503,6 +2515,7 @@ var callNames = [...]string{
 	"cuMemRangeGetAttributes",
 	"cuPointerGetAttribute",
 	"cuPointerGetAttributes",
+	"cuPointerSetAttribute",
 	"cuStreamAttachMemAsync",
 	"cuMemAllocHost",
 	"cuMemAllocPitch",
@@ -2681,6 +2694,7 @@ var callNames = [...]string{
 	"cuCheckpointProcessRestore",
 	"cuCheckpointProcessUnlock",
 	"cuLogsCurrent",
+	"cuLogsDumpToFile",
 	"cuLogsDumpToMemory",
 	"cuDestroyExternalMemory",
 	"cuDestroyExternalSemaphore",

@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"os"
+	"strings"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -76,4 +78,33 @@ func (d *Driver) LogsDumpToMemory(_ *driver.Thread, iterator uint32, buffer []by
 	}
 	buffer[n] = 0
 	return iterator, uint64(n), ok
+}
+
+// LogsDumpToFile is cuLogsDumpToFile. It writes the lines from a position on, or all without one, and replaces the
+// content of a file.
+func (d *Driver) LogsDumpToFile(_ *driver.Thread, iterator *uint32, path string, flags uint32) driver.Result {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	const op = "cuLogsDumpToFile"
+	if r := d.meet(op, d.faults[op]); r != ok {
+		return r
+	}
+	if flags != 0 || path == "" {
+		return driver.ResultInvalidValue
+	}
+	from := uint32(0)
+	if iterator != nil {
+		from = *iterator
+	}
+	var text strings.Builder
+	for i := max(from, d.log.first) - d.log.first; int(i) < len(d.log.lines); i++ {
+		text.WriteString(d.log.lines[i])
+	}
+	if os.WriteFile(path, []byte(text.String()), 0o644) != nil {
+		return driver.ResultInvalidValue
+	}
+	if iterator != nil {
+		*iterator = max(from, d.log.first+uint32(len(d.log.lines)))
+	}
+	return ok
 }

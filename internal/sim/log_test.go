@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -61,6 +63,49 @@ func TestLog(t *testing.T) {
 	if s, _, r := read(begin, maxLog+1); r != ok || len(s) > maxLog || len(s) < maxLog-1000 ||
 		strings.Contains(s, "everything") {
 		t.Errorf("a full log: %d bytes, %v", len(s), r)
+	}
+}
+
+// TestLogFile writes the log to files.
+func TestLogFile(t *testing.T) {
+	d := New(VirtualTime())
+	d.Inject(Fault{Function: "cuMemAlloc_v2", Code: 2, Log: "first"})
+	d.Inject(Fault{Function: "cuMemFree", Code: 1, Log: "second"})
+	d.Init(nil, 0)
+	path := filepath.Join(t.TempDir(), "log")
+	d.MemAlloc(nil, 1)
+	dump := func(what string, at *uint32, want ...string) {
+		t.Helper()
+		if r := d.LogsDumpToFile(nil, at, path, 0); r != ok {
+			t.Errorf("%s: %v", what, r)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(append(want, ""), messages(string(text))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	one := []string{"[CUDA][E] first", "[CUDA][E] Returning 2 (CUDA_ERROR_OUT_OF_MEMORY) from cuMemAlloc"}
+	two := []string{"[CUDA][E] second", "[CUDA][E] Returning 1 (CUDA_ERROR_INVALID_VALUE) from cuMemFree"}
+	var at uint32
+	dump("from the beginning", &at, one...)
+	d.MemFree(nil, 1)
+	dump("from where the first one ended", &at, two...)
+	dump("from the end", &at)
+	dump("all", nil, append(one, two...)...)
+	if now, _ := d.LogsCurrent(nil, 0); at != now {
+		t.Errorf("the position is %d, not %d", at, now)
+	}
+	if r := d.LogsDumpToFile(nil, &at, path, 1); r != driver.ResultInvalidValue {
+		t.Errorf("with flags: %v", r)
+	}
+	if r := d.LogsDumpToFile(nil, &at, t.TempDir(), 0); r != driver.ResultInvalidValue {
+		t.Errorf("to a directory: %v", r)
+	}
+	if r := d.LogsDumpToFile(nil, nil, "", 0); r != driver.ResultInvalidValue {
+		t.Errorf("without a path: %v", r)
 	}
 }
 

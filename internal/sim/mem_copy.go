@@ -161,12 +161,18 @@ func (d *Driver) now(op string, th *driver.Thread) (*context, driver.Result) {
 	return c, r
 }
 
-// copyNow makes a copy on the legacy default stream, and with wait set waits for it. The copy takes
-// no time in the model, as with virtual time the call could not return otherwise.
+// synchronous reports whether memory has CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
+func (s span) synchronous() bool {
+	return s.syncMemops || slices.ContainsFunc(s.parts, span.synchronous)
+}
+
+// copyNow makes a copy on the legacy default stream. It waits for it with wait set, or if memory has
+// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. The copy takes no time in the model, as with virtual time the call could
+// not return otherwise.
 func (d *Driver) copyNow(name string, c *context, wait bool, f func(), spans ...span) driver.Result {
 	o := d.access(&op{}, f, spans...)
 	d.engine.enqueue(c.legacy, o)
-	if !wait {
+	if !wait && !slices.ContainsFunc(spans, span.synchronous) {
 		return d.lost
 	}
 	return d.await(name, o)

@@ -38,6 +38,25 @@ func (d *Driver) PointerGetAttribute(th *driver.Thread, attribute int32,
 	return v, r
 }
 
+// PointerSetAttribute is cuPointerSetAttribute. The one attribute that can be set is
+// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, after copies and sets of the legacy default stream that were begun before.
+func (d *Driver) PointerSetAttribute(_ *driver.Thread, value uint64, attribute int32, p driver.DevicePtr) driver.Result {
+	const name = "cuPointerSetAttribute"
+	defer d.mu.Unlock()
+	if r := d.begin(name); r != ok {
+		return r
+	}
+	b := d.space.known(p)
+	if b == nil || attribute != driver.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS {
+		return driver.ResultInvalidValue
+	}
+	b.syncMemops = uint32(value) != 0
+	if s := b.ctx.legacy; b.syncMemops && s != nil && !s.idle() {
+		return d.wait(&wait{op: name, ops: []*op{s.tail}})
+	}
+	return ok
+}
+
 // attributeOf returns an attribute of an address in a block.
 func (d *Driver) attributeOf(th *driver.Thread, b *block, attribute int32, addr uint64) (uint64, driver.Result) {
 	dev := b.ctx.dev

@@ -79,7 +79,8 @@ func unlike() map[string]string {
 func foundBehaviours() []found {
 	return slices.Concat(foundEvents(), foundCaptures(), foundContexts(), foundIPC(), foundGraphs(), foundGraphNodes(),
 		foundGraphEdges(), foundUserObjects(), foundGraphConds(), foundGraphAllocs(), foundOthers(), foundSticky(),
-		foundVirtual(), foundBatches(), foundLibraries(), foundAddresses(), foundGraphRows())
+		foundVirtual(), foundBatches(), foundLibraries(), foundAddresses(), foundGraphRows(),
+		foundFunctions())
 }
 
 // foundCases returns the cases of the suite.

@@ -62,7 +62,33 @@ func (d *destructor) graph() (driver.Graph, driver.UserObject) {
 
 // foundUserObjects are about user objects.
 func foundUserObjects() []found {
+	// without is a case about a call without an object or a graph, which may crash.
+	without := func(name string, call func(c *raw, g driver.Graph, o driver.UserObject) driver.Result) found {
+		return found{famGraph, "user-object-" + name, "a call without a user object or graph", func(c *raw) {
+			c.setup()
+			g, o := c.destructor().graph()
+			c.dare("call", func() driver.Result { return call(c, g, o) })
+		}}
+	}
 	return []found{
+		without("retain-no-object", func(c *raw, _ driver.Graph, _ driver.UserObject) driver.Result {
+			return c.UserObjectRetain(c.at, 0, 1)
+		}),
+		without("release-no-object", func(c *raw, _ driver.Graph, _ driver.UserObject) driver.Result {
+			return c.UserObjectRelease(c.at, 0, 1)
+		}),
+		without("graph-retains-no-object", func(c *raw, g driver.Graph, _ driver.UserObject) driver.Result {
+			return c.GraphRetainUserObject(c.at, g, 0, 1, 0)
+		}),
+		without("graph-releases-no-object", func(c *raw, g driver.Graph, _ driver.UserObject) driver.Result {
+			return c.GraphReleaseUserObject(c.at, g, 0, 1)
+		}),
+		without("no-graph-retains", func(c *raw, _ driver.Graph, o driver.UserObject) driver.Result {
+			return c.GraphRetainUserObject(c.at, 0, o, 1, 0)
+		}),
+		without("no-graph-releases", func(c *raw, _ driver.Graph, o driver.UserObject) driver.Result {
+			return c.GraphReleaseUserObject(c.at, 0, o, 1)
+		}),
 		{famGraph, "user-object-arguments", "numbers of references, and flags, that the driver refuses", func(c *raw) {
 			c.setup()
 			d := c.destructor()
@@ -88,19 +114,6 @@ func foundUserObjects() []found {
 			c.res("graph-releases-none", c.GraphReleaseUserObject(c.at, g, o, 0))
 			c.res("graph-releases-too-many", c.GraphReleaseUserObject(c.at, g, o, 3))
 			d.called("called", 0)
-		}},
-		{famGraph, "user-object-no-handle", "calls without a user object", func(c *raw) {
-			c.setup()
-			g, res := c.GraphCreate(c.at, 0)
-			c.must("cuGraphCreate", res)
-			c.res("retain", c.UserObjectRetain(c.at, 0, 1))
-			c.res("release", c.UserObjectRelease(c.at, 0, 1))
-			c.res("graph-retains", c.GraphRetainUserObject(c.at, g, 0, 1, 0))
-			c.res("graph-releases", c.GraphReleaseUserObject(c.at, g, 0, 1))
-			d := c.destructor()
-			o := d.object(1)
-			c.res("no-graph-retains", c.GraphRetainUserObject(c.at, 0, o, 1, 0))
-			c.res("no-graph-releases", c.GraphReleaseUserObject(c.at, 0, o, 1))
 		}},
 		{famGraph, "user-object-of-graphs", "which graphs keep a user object", func(c *raw) {
 			c.setup()

@@ -288,7 +288,7 @@ func read(text string) (map[string][]string, error) {
 // unrecorded are the names of calls that no GPU has been asked about, such as "cuMemAlloc".
 // When the file has their answers, they are removed here.
 var unrecorded = append(names(slices.Concat(userObjectCalls(), dependencyCalls(), firstValueCalls(),
-	externalCalls())),
+	externalCalls(), otherCalls())),
 	"cuModuleLoadFatBinary")
 
 func names(calls []call) (list []string) {

@@ -231,7 +231,7 @@ func calls() []call {
 		libraryCalls(), loadedLibraryCalls(), functionCalls(), linkerCalls(),
 		virtualCalls(), shareableCalls(), externalCalls(),
 		streamCalls(), contextCalls(), userObjectCalls(), dependencyCalls(),
-		firstValueCalls())
+		firstValueCalls(), otherCalls())
 }
 
 // captureCalls are calls about streams, events and captures, and some of every other kind.

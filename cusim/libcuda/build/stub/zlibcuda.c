@@ -90,37 +90,37 @@ int cuArrayGetSparseProperties(void *sparseProperties, void *array)
 int cuCheckpointProcessCheckpoint(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(345, 12080, a);
+	return cusim_call(346, 12080, a);
 }
 
 int cuCheckpointProcessGetRestoreThreadId(int pid, void *tid)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)tid};
-	return cusim_call(346, 12080, a);
+	return cusim_call(347, 12080, a);
 }
 
 int cuCheckpointProcessGetState(int pid, void *state)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)state};
-	return cusim_call(347, 12080, a);
+	return cusim_call(348, 12080, a);
 }
 
 int cuCheckpointProcessLock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(348, 12080, a);
+	return cusim_call(349, 12080, a);
 }
 
 int cuCheckpointProcessRestore(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(349, 12080, a);
+	return cusim_call(350, 12080, a);
 }
 
 int cuCheckpointProcessUnlock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(350, 12080, a);
+	return cusim_call(351, 12080, a);
 }
 
 int cuCoredumpGetAttribute(int attrib, void *value, void *size)
@@ -170,7 +170,7 @@ int cuCtxCreate_v2(void *pctx, unsigned int flags, int dev)
 int cuCtxCreate_v3(void *pctx, void *paramsArray, int numParams, unsigned int flags, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pctx, (uintptr_t)paramsArray, (uint32_t)numParams, (uint32_t)flags, (uint32_t)dev};
-	return cusim_call(328, 11040, a);
+	return cusim_call(329, 11040, a);
 }
 
 int cuCtxCreate_v4(void *pctx, void *ctxCreateParams, unsigned int flags, int dev)
@@ -206,7 +206,7 @@ int cuCtxEnablePeerAccess(void *peerContext, unsigned int Flags)
 int cuCtxFromGreenCtx(void *pContext, void *hCtx)
 {
 	uint64_t a[] = {(uintptr_t)pContext, (uintptr_t)hCtx};
-	return cusim_call(329, 12040, a);
+	return cusim_call(330, 12040, a);
 }
 
 int cuCtxGetApiVersion(void *ctx, void *version)
@@ -218,7 +218,7 @@ int cuCtxGetApiVersion(void *ctx, void *version)
 int cuCtxGetCacheConfig(void *pconfig)
 {
 	uint64_t a[] = {(uintptr_t)pconfig};
-	return cusim_call(330, 3020, a);
+	return cusim_call(331, 3020, a);
 }
 
 int cuCtxGetCurrent(void *pctx)
@@ -230,7 +230,7 @@ int cuCtxGetCurrent(void *pctx)
 int cuCtxGetDevResource(void *hCtx, void *resource, int type)
 {
 	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)resource, (uint32_t)type};
-	return cusim_call(331, 12040, a);
+	return cusim_call(332, 12040, a);
 }
 
 int cuCtxGetDevice(void *device)
@@ -242,7 +242,7 @@ int cuCtxGetDevice(void *device)
 int cuCtxGetExecAffinity(void *pExecAffinity, int type)
 {
 	uint64_t a[] = {(uintptr_t)pExecAffinity, (uint32_t)type};
-	return cusim_call(332, 11040, a);
+	return cusim_call(333, 11040, a);
 }
 
 int cuCtxGetFlags(void *flags)
@@ -266,7 +266,7 @@ int cuCtxGetLimit(void *pvalue, int limit)
 int cuCtxGetSharedMemConfig(void *pConfig)
 {
 	uint64_t a[] = {(uintptr_t)pConfig};
-	return cusim_call(333, 4020, a);
+	return cusim_call(334, 4020, a);
 }
 
 int cuCtxGetStreamPriorityRange(void *leastPriority, void *greatestPriority)
@@ -307,13 +307,13 @@ int cuCtxRecordEvent(void *hCtx, void *hEvent)
 
 int cuCtxResetPersistingL2Cache(void)
 {
-	return cusim_call(334, 11000, NULL);
+	return cusim_call(335, 11000, NULL);
 }
 
 int cuCtxSetCacheConfig(int config)
 {
 	uint64_t a[] = {(uint32_t)config};
-	return cusim_call(337, 3020, a);
+	return cusim_call(338, 3020, a);
 }
 
 int cuCtxSetCurrent(void *ctx)
@@ -337,7 +337,7 @@ int cuCtxSetLimit(int limit, size_t value)
 int cuCtxSetSharedMemConfig(int config)
 {
 	uint64_t a[] = {(uint32_t)config};
-	return cusim_call(338, 4020, a);
+	return cusim_call(339, 4020, a);
 }
 
 int cuCtxSynchronize(void)
@@ -354,13 +354,13 @@ int cuCtxWaitEvent(void *hCtx, void *hEvent)
 int cuDestroyExternalMemory(void *extMem)
 {
 	uint64_t a[] = {(uintptr_t)extMem};
-	return cusim_call(353, 10000, a);
+	return cusim_call(355, 10000, a);
 }
 
 int cuDestroyExternalSemaphore(void *extSem)
 {
 	uint64_t a[] = {(uintptr_t)extSem};
-	return cusim_call(354, 10000, a);
+	return cusim_call(356, 10000, a);
 }
 
 int cuDevResourceGenerateDesc(void *phDesc, void *resources, unsigned int nbResources)
@@ -420,7 +420,7 @@ int cuDeviceGetDevResource(int device, void *resource, int type)
 int cuDeviceGetExecAffinitySupport(void *pi, int type, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pi, (uint32_t)type, (uint32_t)dev};
-	return cusim_call(339, 11040, a);
+	return cusim_call(340, 11040, a);
 }
 
 int cuDeviceGetGraphMemAttribute(int device, int attr, void *value)
@@ -432,13 +432,13 @@ int cuDeviceGetGraphMemAttribute(int device, int attr, void *value)
 int cuDeviceGetHostAtomicCapabilities(void *capabilities, void *operations, unsigned int count, int dev)
 {
 	uint64_t a[] = {(uintptr_t)capabilities, (uintptr_t)operations, (uint32_t)count, (uint32_t)dev};
-	return cusim_call(340, 13000, a);
+	return cusim_call(341, 13000, a);
 }
 
 int cuDeviceGetLuid(void *luid, void *deviceNodeMask, int dev)
 {
 	uint64_t a[] = {(uintptr_t)luid, (uintptr_t)deviceNodeMask, (uint32_t)dev};
-	return cusim_call(341, 10000, a);
+	return cusim_call(342, 10000, a);
 }
 
 int cuDeviceGetMemPool(void *pool, int dev)
@@ -486,13 +486,13 @@ int cuDeviceGetPCIBusId(void *pciBusId, int len, int dev)
 int cuDeviceGetProperties(void *prop, int dev)
 {
 	uint64_t a[] = {(uintptr_t)prop, (uint32_t)dev};
-	return cusim_call(342, 2000, a);
+	return cusim_call(343, 2000, a);
 }
 
 int cuDeviceGetTexture1DLinearMaxWidth(void *maxWidthInElements, int format, unsigned int numChannels, int dev)
 {
 	uint64_t a[] = {(uintptr_t)maxWidthInElements, (uint32_t)format, (uint32_t)numChannels, (uint32_t)dev};
-	return cusim_call(343, 11010, a);
+	return cusim_call(344, 11010, a);
 }
 
 int cuDeviceGetUuid(void *uuid, int dev)
@@ -731,7 +731,7 @@ int cuEventSynchronize(void *hEvent)
 int cuExternalMemoryGetMappedBuffer(void *devPtr, void *extMem, void *bufferDesc)
 {
 	uint64_t a[] = {(uintptr_t)devPtr, (uintptr_t)extMem, (uintptr_t)bufferDesc};
-	return cusim_call(355, 10000, a);
+	return cusim_call(357, 10000, a);
 }
 
 int cuExternalMemoryGetMappedMipmappedArray(void *mipmap, void *extMem, void *mipmapDesc)
@@ -758,7 +758,7 @@ int cuFuncGetAttribute(void *pi, int attrib, void *hfunc)
 int cuFuncGetModule(void *hmod, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)hmod, (uintptr_t)hfunc};
-	return cusim_call(269, 11000, a);
+	return cusim_call(270, 11000, a);
 }
 
 int cuFuncGetName(void *name, void *hfunc)
@@ -776,13 +776,13 @@ int cuFuncGetParamInfo(void *func, size_t paramIndex, void *paramOffset, void *p
 int cuFuncIsLoaded(void *state, void *function)
 {
 	uint64_t a[] = {(uintptr_t)state, (uintptr_t)function};
-	return cusim_call(270, 12040, a);
+	return cusim_call(271, 12040, a);
 }
 
 int cuFuncLoad(void *function)
 {
 	uint64_t a[] = {(uintptr_t)function};
-	return cusim_call(271, 12040, a);
+	return cusim_call(272, 12040, a);
 }
 
 int cuFuncSetAttribute(void *hfunc, int attrib, int value)
@@ -794,13 +794,13 @@ int cuFuncSetAttribute(void *hfunc, int attrib, int value)
 int cuFuncSetCacheConfig(void *hfunc, int config)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)config};
-	return cusim_call(272, 3000, a);
+	return cusim_call(273, 3000, a);
 }
 
 int cuFuncSetSharedMemConfig(void *hfunc, int config)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)config};
-	return cusim_call(273, 4020, a);
+	return cusim_call(274, 4020, a);
 }
 
 int cuGLCtxCreate(void)
@@ -893,25 +893,25 @@ int cuGetExportTable(void *ppExportTable, void *pExportTableId)
 int cuGraphAddBatchMemOpNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(198, 11070, a);
+	return cusim_call(199, 11070, a);
 }
 
 int cuGraphAddChildGraphNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *childGraph)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)childGraph};
-	return cusim_call(199, 10000, a);
+	return cusim_call(200, 10000, a);
 }
 
 int cuGraphAddDependencies(void *hGraph, void *from, void *to, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, numDependencies};
-	return cusim_call(200, 10000, a);
+	return cusim_call(201, 10000, a);
 }
 
 int cuGraphAddDependencies_v2(void *hGraph, void *from, void *to, void *edgeData, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)edgeData, numDependencies};
-	return cusim_call(201, 12030, a);
+	return cusim_call(202, 12030, a);
 }
 
 int cuGraphAddEmptyNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies)
@@ -935,85 +935,85 @@ int cuGraphAddEventWaitNode(void *phGraphNode, void *hGraph, void *dependencies,
 int cuGraphAddExternalSemaphoresSignalNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(202, 11020, a);
+	return cusim_call(203, 11020, a);
 }
 
 int cuGraphAddExternalSemaphoresWaitNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(203, 11020, a);
+	return cusim_call(204, 11020, a);
 }
 
 int cuGraphAddHostNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(204, 10000, a);
+	return cusim_call(205, 10000, a);
 }
 
 int cuGraphAddKernelNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(206, 10000, a);
+	return cusim_call(207, 10000, a);
 }
 
 int cuGraphAddKernelNode_v2(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(205, 12000, a);
+	return cusim_call(206, 12000, a);
 }
 
 int cuGraphAddMemAllocNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(207, 11040, a);
+	return cusim_call(208, 11040, a);
 }
 
 int cuGraphAddMemFreeNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, unsigned long long dptr)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, dptr};
-	return cusim_call(208, 11040, a);
+	return cusim_call(209, 11040, a);
 }
 
 int cuGraphAddMemcpyNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *copyParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)copyParams, (uintptr_t)ctx};
-	return cusim_call(209, 10000, a);
+	return cusim_call(210, 10000, a);
 }
 
 int cuGraphAddMemsetNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *memsetParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)memsetParams, (uintptr_t)ctx};
-	return cusim_call(210, 10000, a);
+	return cusim_call(211, 10000, a);
 }
 
 int cuGraphAddNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(212, 12020, a);
+	return cusim_call(213, 12020, a);
 }
 
 int cuGraphAddNode_v2(void *phGraphNode, void *hGraph, void *dependencies, void *dependencyData, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, (uintptr_t)dependencyData, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(211, 12030, a);
+	return cusim_call(212, 12030, a);
 }
 
 int cuGraphBatchMemOpNodeGetParams(void *hNode, void *nodeParams_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams_out};
-	return cusim_call(213, 11070, a);
+	return cusim_call(214, 11070, a);
 }
 
 int cuGraphBatchMemOpNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(214, 11070, a);
+	return cusim_call(215, 11070, a);
 }
 
 int cuGraphChildGraphNodeGetGraph(void *hNode, void *phGraph)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)phGraph};
-	return cusim_call(215, 10000, a);
+	return cusim_call(216, 10000, a);
 }
 
 int cuGraphClone(void *phGraphClone, void *originalGraph)
@@ -1025,7 +1025,7 @@ int cuGraphClone(void *phGraphClone, void *originalGraph)
 int cuGraphConditionalHandleCreate(void *pHandle_out, void *hGraph, void *ctx, unsigned int defaultLaunchValue, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)pHandle_out, (uintptr_t)hGraph, (uintptr_t)ctx, (uint32_t)defaultLaunchValue, (uint32_t)flags};
-	return cusim_call(216, 12030, a);
+	return cusim_call(217, 12030, a);
 }
 
 int cuGraphCreate(void *phGraph, unsigned int flags)
@@ -1051,7 +1051,7 @@ int cuGraphDestroy(void *hGraph)
 int cuGraphDestroyNode(void *hNode)
 {
 	uint64_t a[] = {(uintptr_t)hNode};
-	return cusim_call(217, 10000, a);
+	return cusim_call(218, 10000, a);
 }
 
 int cuGraphEventRecordNodeGetEvent(void *hNode, void *event_out)
@@ -1081,13 +1081,13 @@ int cuGraphEventWaitNodeSetEvent(void *hNode, void *event)
 int cuGraphExecBatchMemOpNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(218, 11070, a);
+	return cusim_call(219, 11070, a);
 }
 
 int cuGraphExecChildGraphNodeSetParams(void *hGraphExec, void *hNode, void *childGraph)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)childGraph};
-	return cusim_call(219, 11010, a);
+	return cusim_call(220, 11010, a);
 }
 
 int cuGraphExecDestroy(void *hGraphExec)
@@ -1111,55 +1111,55 @@ int cuGraphExecEventWaitNodeSetEvent(void *hGraphExec, void *hNode, void *event)
 int cuGraphExecExternalSemaphoresSignalNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(220, 11020, a);
+	return cusim_call(221, 11020, a);
 }
 
 int cuGraphExecExternalSemaphoresWaitNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(221, 11020, a);
+	return cusim_call(222, 11020, a);
 }
 
 int cuGraphExecGetFlags(void *hGraphExec, void *flags)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)flags};
-	return cusim_call(222, 12000, a);
+	return cusim_call(223, 12000, a);
 }
 
 int cuGraphExecHostNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(223, 10020, a);
+	return cusim_call(224, 10020, a);
 }
 
 int cuGraphExecKernelNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(225, 10010, a);
+	return cusim_call(226, 10010, a);
 }
 
 int cuGraphExecKernelNodeSetParams_v2(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(224, 12000, a);
+	return cusim_call(225, 12000, a);
 }
 
 int cuGraphExecMemcpyNodeSetParams(void *hGraphExec, void *hNode, void *copyParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)copyParams, (uintptr_t)ctx};
-	return cusim_call(226, 10020, a);
+	return cusim_call(227, 10020, a);
 }
 
 int cuGraphExecMemsetNodeSetParams(void *hGraphExec, void *hNode, void *memsetParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)memsetParams, (uintptr_t)ctx};
-	return cusim_call(227, 10020, a);
+	return cusim_call(228, 10020, a);
 }
 
 int cuGraphExecNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(228, 12020, a);
+	return cusim_call(229, 12020, a);
 }
 
 int cuGraphExecUpdate(void *hGraphExec, void *hGraph, void *hErrorNode_out, void *updateResult_out)
@@ -1171,31 +1171,31 @@ int cuGraphExecUpdate(void *hGraphExec, void *hGraph, void *hErrorNode_out, void
 int cuGraphExecUpdate_v2(void *hGraphExec, void *hGraph, void *resultInfo)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hGraph, (uintptr_t)resultInfo};
-	return cusim_call(229, 12000, a);
+	return cusim_call(230, 12000, a);
 }
 
 int cuGraphExternalSemaphoresSignalNodeGetParams(void *hNode, void *params_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)params_out};
-	return cusim_call(230, 11020, a);
+	return cusim_call(231, 11020, a);
 }
 
 int cuGraphExternalSemaphoresSignalNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(231, 11020, a);
+	return cusim_call(232, 11020, a);
 }
 
 int cuGraphExternalSemaphoresWaitNodeGetParams(void *hNode, void *params_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)params_out};
-	return cusim_call(232, 11020, a);
+	return cusim_call(233, 11020, a);
 }
 
 int cuGraphExternalSemaphoresWaitNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(233, 11020, a);
+	return cusim_call(234, 11020, a);
 }
 
 int cuGraphGetEdges(void *hGraph, void *from, void *to, void *numEdges)
@@ -1207,7 +1207,7 @@ int cuGraphGetEdges(void *hGraph, void *from, void *to, void *numEdges)
 int cuGraphGetEdges_v2(void *hGraph, void *from, void *to, void *edgeData, void *numEdges)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)edgeData, (uintptr_t)numEdges};
-	return cusim_call(234, 12030, a);
+	return cusim_call(235, 12030, a);
 }
 
 int cuGraphGetNodes(void *hGraph, void *nodes, void *numNodes)
@@ -1219,19 +1219,19 @@ int cuGraphGetNodes(void *hGraph, void *nodes, void *numNodes)
 int cuGraphGetRootNodes(void *hGraph, void *rootNodes, void *numRootNodes)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)rootNodes, (uintptr_t)numRootNodes};
-	return cusim_call(235, 10000, a);
+	return cusim_call(236, 10000, a);
 }
 
 int cuGraphHostNodeGetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(236, 10000, a);
+	return cusim_call(237, 10000, a);
 }
 
 int cuGraphHostNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(237, 10000, a);
+	return cusim_call(238, 10000, a);
 }
 
 int cuGraphInstantiate(void *phGraphExec, void *hGraph, void *phErrorNode, void *logBuffer, size_t bufferSize)
@@ -1253,55 +1253,55 @@ int cuGraphInstantiateWithFlags(void *phGraphExec, void *hGraph, unsigned long l
 int cuGraphInstantiateWithParams(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(238, 12000, a);
+	return cusim_call(239, 12000, a);
 }
 
 int cuGraphInstantiateWithParams_ptsz(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(360, 12000, a);
+	return cusim_call(362, 12000, a);
 }
 
 int cuGraphKernelNodeCopyAttributes(void *dst, void *src)
 {
 	uint64_t a[] = {(uintptr_t)dst, (uintptr_t)src};
-	return cusim_call(239, 11000, a);
+	return cusim_call(240, 11000, a);
 }
 
 int cuGraphKernelNodeGetAttribute(void *hNode, int attr, void *value_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uint32_t)attr, (uintptr_t)value_out};
-	return cusim_call(240, 11000, a);
+	return cusim_call(241, 11000, a);
 }
 
 int cuGraphKernelNodeGetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(242, 10000, a);
+	return cusim_call(243, 10000, a);
 }
 
 int cuGraphKernelNodeGetParams_v2(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(241, 12000, a);
+	return cusim_call(242, 12000, a);
 }
 
 int cuGraphKernelNodeSetAttribute(void *hNode, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(243, 11000, a);
+	return cusim_call(244, 11000, a);
 }
 
 int cuGraphKernelNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(245, 10000, a);
+	return cusim_call(246, 10000, a);
 }
 
 int cuGraphKernelNodeSetParams_v2(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(244, 12000, a);
+	return cusim_call(245, 12000, a);
 }
 
 int cuGraphLaunch(void *hGraphExec, void *hStream)
@@ -1319,73 +1319,73 @@ int cuGraphLaunch_ptsz(void *hGraphExec, void *hStream)
 int cuGraphMemAllocNodeGetParams(void *hNode, void *params_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)params_out};
-	return cusim_call(246, 11040, a);
+	return cusim_call(247, 11040, a);
 }
 
 int cuGraphMemFreeNodeGetParams(void *hNode, void *dptr_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dptr_out};
-	return cusim_call(247, 11040, a);
+	return cusim_call(248, 11040, a);
 }
 
 int cuGraphMemcpyNodeGetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(248, 10000, a);
+	return cusim_call(249, 10000, a);
 }
 
 int cuGraphMemcpyNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(249, 10000, a);
+	return cusim_call(250, 10000, a);
 }
 
 int cuGraphMemsetNodeGetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(250, 10000, a);
+	return cusim_call(251, 10000, a);
 }
 
 int cuGraphMemsetNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(251, 10000, a);
+	return cusim_call(252, 10000, a);
 }
 
 int cuGraphNodeFindInClone(void *phNode, void *hOriginalNode, void *hClonedGraph)
 {
 	uint64_t a[] = {(uintptr_t)phNode, (uintptr_t)hOriginalNode, (uintptr_t)hClonedGraph};
-	return cusim_call(252, 10000, a);
+	return cusim_call(253, 10000, a);
 }
 
 int cuGraphNodeGetDependencies(void *hNode, void *dependencies, void *numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dependencies, (uintptr_t)numDependencies};
-	return cusim_call(253, 10000, a);
+	return cusim_call(254, 10000, a);
 }
 
 int cuGraphNodeGetDependencies_v2(void *hNode, void *dependencies, void *edgeData, void *numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dependencies, (uintptr_t)edgeData, (uintptr_t)numDependencies};
-	return cusim_call(254, 12030, a);
+	return cusim_call(255, 12030, a);
 }
 
 int cuGraphNodeGetDependentNodes(void *hNode, void *dependentNodes, void *numDependentNodes)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dependentNodes, (uintptr_t)numDependentNodes};
-	return cusim_call(255, 10000, a);
+	return cusim_call(256, 10000, a);
 }
 
 int cuGraphNodeGetDependentNodes_v2(void *hNode, void *dependentNodes, void *edgeData, void *numDependentNodes)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dependentNodes, (uintptr_t)edgeData, (uintptr_t)numDependentNodes};
-	return cusim_call(256, 12030, a);
+	return cusim_call(257, 12030, a);
 }
 
 int cuGraphNodeGetEnabled(void *hGraphExec, void *hNode, void *isEnabled)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)isEnabled};
-	return cusim_call(257, 11060, a);
+	return cusim_call(258, 11060, a);
 }
 
 int cuGraphNodeGetType(void *hNode, void *type)
@@ -1397,37 +1397,37 @@ int cuGraphNodeGetType(void *hNode, void *type)
 int cuGraphNodeSetEnabled(void *hGraphExec, void *hNode, unsigned int isEnabled)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uint32_t)isEnabled};
-	return cusim_call(258, 11060, a);
+	return cusim_call(259, 11060, a);
 }
 
 int cuGraphNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(259, 12020, a);
+	return cusim_call(260, 12020, a);
 }
 
 int cuGraphReleaseUserObject(void *graph, void *object, unsigned int count)
 {
 	uint64_t a[] = {(uintptr_t)graph, (uintptr_t)object, (uint32_t)count};
-	return cusim_call(260, 11030, a);
+	return cusim_call(261, 11030, a);
 }
 
 int cuGraphRemoveDependencies(void *hGraph, void *from, void *to, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, numDependencies};
-	return cusim_call(261, 10000, a);
+	return cusim_call(262, 10000, a);
 }
 
 int cuGraphRemoveDependencies_v2(void *hGraph, void *from, void *to, void *edgeData, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)edgeData, numDependencies};
-	return cusim_call(262, 12030, a);
+	return cusim_call(263, 12030, a);
 }
 
 int cuGraphRetainUserObject(void *graph, void *object, unsigned int count, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)graph, (uintptr_t)object, (uint32_t)count, (uint32_t)flags};
-	return cusim_call(263, 11030, a);
+	return cusim_call(264, 11030, a);
 }
 
 int cuGraphUpload(void *hGraphExec, void *hStream)
@@ -1577,7 +1577,7 @@ int cuGreenCtxGetDevResource(void *hCtx, void *resource, int type)
 int cuGreenCtxGetId(void *greenCtx, void *greenCtxId)
 {
 	uint64_t a[] = {(uintptr_t)greenCtx, (uintptr_t)greenCtxId};
-	return cusim_call(344, 12090, a);
+	return cusim_call(345, 12090, a);
 }
 
 int cuGreenCtxRecordEvent(void *hCtx, void *hEvent)
@@ -1601,13 +1601,13 @@ int cuGreenCtxWaitEvent(void *hCtx, void *hEvent)
 int cuImportExternalMemory(void *extMem_out, void *memHandleDesc)
 {
 	uint64_t a[] = {(uintptr_t)extMem_out, (uintptr_t)memHandleDesc};
-	return cusim_call(356, 10000, a);
+	return cusim_call(358, 10000, a);
 }
 
 int cuImportExternalSemaphore(void *extSem_out, void *semHandleDesc)
 {
 	uint64_t a[] = {(uintptr_t)extSem_out, (uintptr_t)semHandleDesc};
-	return cusim_call(357, 10000, a);
+	return cusim_call(359, 10000, a);
 }
 
 int cuIpcCloseMemHandle(unsigned long long dptr)
@@ -1649,43 +1649,43 @@ int cuIpcOpenMemHandle_v2(void *pdptr, struct cusim_words8 handle, unsigned int 
 int cuKernelGetAttribute(void *pi, int attrib, void *kernel, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pi, (uint32_t)attrib, (uintptr_t)kernel, (uint32_t)dev};
-	return cusim_call(288, 12000, a);
+	return cusim_call(289, 12000, a);
 }
 
 int cuKernelGetFunction(void *pFunc, void *kernel)
 {
 	uint64_t a[] = {(uintptr_t)pFunc, (uintptr_t)kernel};
-	return cusim_call(289, 12000, a);
+	return cusim_call(290, 12000, a);
 }
 
 int cuKernelGetLibrary(void *pLib, void *kernel)
 {
 	uint64_t a[] = {(uintptr_t)pLib, (uintptr_t)kernel};
-	return cusim_call(290, 12050, a);
+	return cusim_call(291, 12050, a);
 }
 
 int cuKernelGetName(void *name, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)name, (uintptr_t)hfunc};
-	return cusim_call(291, 12030, a);
+	return cusim_call(292, 12030, a);
 }
 
 int cuKernelGetParamInfo(void *kernel, size_t paramIndex, void *paramOffset, void *paramSize)
 {
 	uint64_t a[] = {(uintptr_t)kernel, paramIndex, (uintptr_t)paramOffset, (uintptr_t)paramSize};
-	return cusim_call(292, 12040, a);
+	return cusim_call(293, 12040, a);
 }
 
 int cuKernelSetAttribute(int attrib, int val, void *kernel, int dev)
 {
 	uint64_t a[] = {(uint32_t)attrib, (uint32_t)val, (uintptr_t)kernel, (uint32_t)dev};
-	return cusim_call(293, 12000, a);
+	return cusim_call(294, 12000, a);
 }
 
 int cuKernelSetCacheConfig(void *kernel, int config, int dev)
 {
 	uint64_t a[] = {(uintptr_t)kernel, (uint32_t)config, (uint32_t)dev};
-	return cusim_call(294, 12000, a);
+	return cusim_call(295, 12000, a);
 }
 
 int cuLaunchCooperativeKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
@@ -1735,7 +1735,7 @@ int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
 int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(361, 11060, a);
+	return cusim_call(363, 11060, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
@@ -1747,129 +1747,127 @@ int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, u
 int cuLibraryEnumerateKernels(void *kernels, unsigned int numKernels, void *lib)
 {
 	uint64_t a[] = {(uintptr_t)kernels, (uint32_t)numKernels, (uintptr_t)lib};
-	return cusim_call(295, 12040, a);
+	return cusim_call(296, 12040, a);
 }
 
 int cuLibraryGetGlobal(void *dptr, void *bytes, void *library, void *name)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)bytes, (uintptr_t)library, (uintptr_t)name};
-	return cusim_call(296, 12000, a);
+	return cusim_call(297, 12000, a);
 }
 
 int cuLibraryGetKernel(void *pKernel, void *library, void *name)
 {
 	uint64_t a[] = {(uintptr_t)pKernel, (uintptr_t)library, (uintptr_t)name};
-	return cusim_call(297, 12000, a);
+	return cusim_call(298, 12000, a);
 }
 
 int cuLibraryGetKernelCount(void *count, void *lib)
 {
 	uint64_t a[] = {(uintptr_t)count, (uintptr_t)lib};
-	return cusim_call(298, 12040, a);
+	return cusim_call(299, 12040, a);
 }
 
 int cuLibraryGetManaged(void *dptr, void *bytes, void *library, void *name)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)bytes, (uintptr_t)library, (uintptr_t)name};
-	return cusim_call(299, 12000, a);
+	return cusim_call(300, 12000, a);
 }
 
 int cuLibraryGetModule(void *pMod, void *library)
 {
 	uint64_t a[] = {(uintptr_t)pMod, (uintptr_t)library};
-	return cusim_call(300, 12000, a);
+	return cusim_call(301, 12000, a);
 }
 
 int cuLibraryGetUnifiedFunction(void *fptr, void *library, void *symbol)
 {
 	uint64_t a[] = {(uintptr_t)fptr, (uintptr_t)library, (uintptr_t)symbol};
-	return cusim_call(301, 12000, a);
+	return cusim_call(302, 12000, a);
 }
 
 int cuLibraryLoadData(void *library, void *code, void *jitOptions, void *jitOptionsValues, unsigned int numJitOptions, void *libraryOptions, void *libraryOptionValues, unsigned int numLibraryOptions)
 {
 	uint64_t a[] = {(uintptr_t)library, (uintptr_t)code, (uintptr_t)jitOptions, (uintptr_t)jitOptionsValues, (uint32_t)numJitOptions, (uintptr_t)libraryOptions, (uintptr_t)libraryOptionValues, (uint32_t)numLibraryOptions};
-	return cusim_call(302, 12000, a);
+	return cusim_call(303, 12000, a);
 }
 
 int cuLibraryLoadFromFile(void *library, void *fileName, void *jitOptions, void *jitOptionsValues, unsigned int numJitOptions, void *libraryOptions, void *libraryOptionValues, unsigned int numLibraryOptions)
 {
 	uint64_t a[] = {(uintptr_t)library, (uintptr_t)fileName, (uintptr_t)jitOptions, (uintptr_t)jitOptionsValues, (uint32_t)numJitOptions, (uintptr_t)libraryOptions, (uintptr_t)libraryOptionValues, (uint32_t)numLibraryOptions};
-	return cusim_call(303, 12000, a);
+	return cusim_call(304, 12000, a);
 }
 
 int cuLibraryUnload(void *library)
 {
 	uint64_t a[] = {(uintptr_t)library};
-	return cusim_call(304, 12000, a);
+	return cusim_call(305, 12000, a);
 }
 
 int cuLinkAddData(void *state, int type, void *data, size_t size, void *name, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)state, (uint32_t)type, (uintptr_t)data, size, (uintptr_t)name, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(305, 5050, a);
+	return cusim_call(306, 5050, a);
 }
 
 int cuLinkAddData_v2(void *state, int type, void *data, size_t size, void *name, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)state, (uint32_t)type, (uintptr_t)data, size, (uintptr_t)name, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(305, 6050, a);
+	return cusim_call(306, 6050, a);
 }
 
 int cuLinkAddFile(void *state, int type, void *path, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)state, (uint32_t)type, (uintptr_t)path, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(306, 5050, a);
+	return cusim_call(307, 5050, a);
 }
 
 int cuLinkAddFile_v2(void *state, int type, void *path, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)state, (uint32_t)type, (uintptr_t)path, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(306, 6050, a);
+	return cusim_call(307, 6050, a);
 }
 
 int cuLinkComplete(void *state, void *cubinOut, void *sizeOut)
 {
 	uint64_t a[] = {(uintptr_t)state, (uintptr_t)cubinOut, (uintptr_t)sizeOut};
-	return cusim_call(307, 5050, a);
+	return cusim_call(308, 5050, a);
 }
 
 int cuLinkCreate(unsigned int numOptions, void *options, void *optionValues, void *stateOut)
 {
 	uint64_t a[] = {(uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues, (uintptr_t)stateOut};
-	return cusim_call(308, 5050, a);
+	return cusim_call(309, 5050, a);
 }
 
 int cuLinkCreate_v2(unsigned int numOptions, void *options, void *optionValues, void *stateOut)
 {
 	uint64_t a[] = {(uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues, (uintptr_t)stateOut};
-	return cusim_call(308, 6050, a);
+	return cusim_call(309, 6050, a);
 }
 
 int cuLinkDestroy(void *state)
 {
 	uint64_t a[] = {(uintptr_t)state};
-	return cusim_call(309, 5050, a);
+	return cusim_call(310, 5050, a);
 }
 
 int cuLogsCurrent(void *iterator_out, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator_out, (uint32_t)flags};
-	return cusim_call(351, 12090, a);
+	return cusim_call(352, 12090, a);
 }
 
 int cuLogsDumpToFile(void *iterator, void *pathToFile, unsigned int flags)
 {
-	(void)iterator;
-	(void)pathToFile;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)iterator, (uintptr_t)pathToFile, (uint32_t)flags};
+	return cusim_call(353, 12090, a);
 }
 
 int cuLogsDumpToMemory(void *iterator, void *buffer, void *size, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator, (uintptr_t)buffer, (uintptr_t)size, (uint32_t)flags};
-	return cusim_call(352, 12090, a);
+	return cusim_call(354, 12090, a);
 }
 
 int cuLogsRegisterCallback(void *callbackFunc, void *userData, void *callback_out)
@@ -1889,13 +1887,13 @@ int cuLogsUnregisterCallback(void *callback)
 int cuMemAddressFree(unsigned long long ptr, size_t size)
 {
 	uint64_t a[] = {ptr, size};
-	return cusim_call(315, 10020, a);
+	return cusim_call(316, 10020, a);
 }
 
 int cuMemAddressReserve(void *ptr, size_t size, size_t alignment, unsigned long long addr, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)ptr, size, alignment, addr, flags};
-	return cusim_call(316, 10020, a);
+	return cusim_call(317, 10020, a);
 }
 
 int cuMemAdvise(unsigned long long devPtr, size_t count, int advice, int device)
@@ -1951,7 +1949,7 @@ int cuMemAllocHost(void *pp, unsigned int bytesize)
 int cuMemAllocHost_v2(void *pp, size_t bytesize)
 {
 	uint64_t a[] = {(uintptr_t)pp, bytesize};
-	return cusim_call(175, 3020, a);
+	return cusim_call(176, 3020, a);
 }
 
 int cuMemAllocManaged(void *dptr, size_t bytesize, unsigned int flags)
@@ -1973,7 +1971,7 @@ int cuMemAllocPitch(void *dptr, void *pPitch, unsigned int WidthInBytes, unsigne
 int cuMemAllocPitch_v2(void *dptr, void *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)pPitch, WidthInBytes, Height, (uint32_t)ElementSizeBytes};
-	return cusim_call(176, 3020, a);
+	return cusim_call(177, 3020, a);
 }
 
 int cuMemAlloc_v2(void *dptr, size_t bytesize)
@@ -2005,7 +2003,7 @@ int cuMemBatchDecompressAsync_ptsz(void *paramsArray, size_t count, unsigned int
 int cuMemCreate(void *handle, size_t size, void *prop, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)handle, size, (uintptr_t)prop, flags};
-	return cusim_call(317, 10020, a);
+	return cusim_call(318, 10020, a);
 }
 
 int cuMemDiscardAndPrefetchBatchAsync(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
@@ -2035,7 +2033,7 @@ int cuMemDiscardBatchAsync_ptsz(void *dptrs, void *sizes, size_t count, unsigned
 int cuMemExportToShareableHandle(void *shareableHandle, unsigned long long handle, int handleType, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)shareableHandle, handle, (uint32_t)handleType, flags};
-	return cusim_call(318, 10020, a);
+	return cusim_call(319, 10020, a);
 }
 
 int cuMemFree(unsigned int dptr)
@@ -2071,7 +2069,7 @@ int cuMemFree_v2(unsigned long long dptr)
 int cuMemGetAccess(void *flags, void *location, unsigned long long ptr)
 {
 	uint64_t a[] = {(uintptr_t)flags, (uintptr_t)location, ptr};
-	return cusim_call(319, 10020, a);
+	return cusim_call(320, 10020, a);
 }
 
 int cuMemGetAddressRange(void *pbase, void *psize, unsigned int dptr)
@@ -2091,13 +2089,13 @@ int cuMemGetAddressRange_v2(void *pbase, void *psize, unsigned long long dptr)
 int cuMemGetAllocationGranularity(void *granularity, void *prop, int option)
 {
 	uint64_t a[] = {(uintptr_t)granularity, (uintptr_t)prop, (uint32_t)option};
-	return cusim_call(320, 10020, a);
+	return cusim_call(321, 10020, a);
 }
 
 int cuMemGetAllocationPropertiesFromHandle(void *prop, unsigned long long handle)
 {
 	uint64_t a[] = {(uintptr_t)prop, handle};
-	return cusim_call(321, 10020, a);
+	return cusim_call(322, 10020, a);
 }
 
 int cuMemGetAttribute(void)
@@ -2192,13 +2190,13 @@ int cuMemHostUnregister(void *p)
 int cuMemImportFromShareableHandle(void *handle, void *osHandle, int shHandleType)
 {
 	uint64_t a[] = {(uintptr_t)handle, (uintptr_t)osHandle, (uint32_t)shHandleType};
-	return cusim_call(322, 10020, a);
+	return cusim_call(323, 10020, a);
 }
 
 int cuMemMap(unsigned long long ptr, size_t size, size_t offset, unsigned long long handle, unsigned long long flags)
 {
 	uint64_t a[] = {ptr, size, offset, handle, flags};
-	return cusim_call(323, 10020, a);
+	return cusim_call(324, 10020, a);
 }
 
 int cuMemMapArrayAsync(void *mapInfoList, unsigned int count, void *hStream)
@@ -2334,19 +2332,19 @@ int cuMemRangeGetAttributes(void *data, void *dataSizes, void *attributes, size_
 int cuMemRelease(unsigned long long handle)
 {
 	uint64_t a[] = {handle};
-	return cusim_call(324, 10020, a);
+	return cusim_call(325, 10020, a);
 }
 
 int cuMemRetainAllocationHandle(void *handle, void *addr)
 {
 	uint64_t a[] = {(uintptr_t)handle, (uintptr_t)addr};
-	return cusim_call(325, 11000, a);
+	return cusim_call(326, 11000, a);
 }
 
 int cuMemSetAccess(unsigned long long ptr, size_t size, void *desc, size_t count)
 {
 	uint64_t a[] = {ptr, size, (uintptr_t)desc, count};
-	return cusim_call(326, 10020, a);
+	return cusim_call(327, 10020, a);
 }
 
 int cuMemSetMemPool(void *location, int type, void *pool)
@@ -2358,13 +2356,13 @@ int cuMemSetMemPool(void *location, int type, void *pool)
 int cuMemUnmap(unsigned long long ptr, size_t size)
 {
 	uint64_t a[] = {ptr, size};
-	return cusim_call(327, 10020, a);
+	return cusim_call(328, 10020, a);
 }
 
 int cuMemcpy(unsigned long long dst, unsigned long long src, size_t ByteCount)
 {
 	uint64_t a[] = {dst, src, ByteCount};
-	return cusim_call(177, 4000, a);
+	return cusim_call(178, 4000, a);
 }
 
 int cuMemcpy2D(void *pCopy)
@@ -2383,13 +2381,13 @@ int cuMemcpy2DAsync(void *pCopy, void *hStream)
 int cuMemcpy2DAsync_v2(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, (uintptr_t)hStream};
-	return cusim_call(179, 3020, a);
+	return cusim_call(180, 3020, a);
 }
 
 int cuMemcpy2DAsync_v2_ptsz(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, cusim_own(hStream)};
-	return cusim_call(179, 7000, a);
+	return cusim_call(180, 7000, a);
 }
 
 int cuMemcpy2DUnaligned(void *pCopy)
@@ -2401,25 +2399,25 @@ int cuMemcpy2DUnaligned(void *pCopy)
 int cuMemcpy2DUnaligned_v2(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(180, 3020, a);
+	return cusim_call(181, 3020, a);
 }
 
 int cuMemcpy2DUnaligned_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(362, 7000, a);
+	return cusim_call(364, 7000, a);
 }
 
 int cuMemcpy2D_v2(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(178, 3020, a);
+	return cusim_call(179, 3020, a);
 }
 
 int cuMemcpy2D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(363, 7000, a);
+	return cusim_call(365, 7000, a);
 }
 
 int cuMemcpy3D(void *pCopy)
@@ -2438,85 +2436,85 @@ int cuMemcpy3DAsync(void *pCopy, void *hStream)
 int cuMemcpy3DAsync_v2(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, (uintptr_t)hStream};
-	return cusim_call(182, 3020, a);
+	return cusim_call(183, 3020, a);
 }
 
 int cuMemcpy3DAsync_v2_ptsz(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, cusim_own(hStream)};
-	return cusim_call(182, 7000, a);
+	return cusim_call(183, 7000, a);
 }
 
 int cuMemcpy3DBatchAsync(size_t numOps, void *opList, void *failIdx, unsigned long long flags, void *hStream)
 {
 	uint64_t a[] = {numOps, (uintptr_t)opList, (uintptr_t)failIdx, flags, (uintptr_t)hStream};
-	return cusim_call(184, 12080, a);
+	return cusim_call(185, 12080, a);
 }
 
 int cuMemcpy3DBatchAsync_ptsz(size_t numOps, void *opList, void *failIdx, unsigned long long flags, void *hStream)
 {
 	uint64_t a[] = {numOps, (uintptr_t)opList, (uintptr_t)failIdx, flags, cusim_own(hStream)};
-	return cusim_call(184, 12080, a);
+	return cusim_call(185, 12080, a);
 }
 
 int cuMemcpy3DBatchAsync_v2(size_t numOps, void *opList, unsigned long long flags, void *hStream)
 {
 	uint64_t a[] = {numOps, (uintptr_t)opList, flags, (uintptr_t)hStream};
-	return cusim_call(183, 13000, a);
+	return cusim_call(184, 13000, a);
 }
 
 int cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, void *opList, unsigned long long flags, void *hStream)
 {
 	uint64_t a[] = {numOps, (uintptr_t)opList, flags, cusim_own(hStream)};
-	return cusim_call(183, 13000, a);
+	return cusim_call(184, 13000, a);
 }
 
 int cuMemcpy3DPeer(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(185, 4000, a);
+	return cusim_call(186, 4000, a);
 }
 
 int cuMemcpy3DPeerAsync(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, (uintptr_t)hStream};
-	return cusim_call(186, 4000, a);
+	return cusim_call(187, 4000, a);
 }
 
 int cuMemcpy3DPeerAsync_ptsz(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, cusim_own(hStream)};
-	return cusim_call(186, 7000, a);
+	return cusim_call(187, 7000, a);
 }
 
 int cuMemcpy3DPeer_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(364, 7000, a);
+	return cusim_call(366, 7000, a);
 }
 
 int cuMemcpy3D_v2(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(181, 3020, a);
+	return cusim_call(182, 3020, a);
 }
 
 int cuMemcpy3D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(365, 7000, a);
+	return cusim_call(367, 7000, a);
 }
 
 int cuMemcpyAsync(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dst, src, ByteCount, (uintptr_t)hStream};
-	return cusim_call(187, 4000, a);
+	return cusim_call(188, 4000, a);
 }
 
 int cuMemcpyAsync_ptsz(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dst, src, ByteCount, cusim_own(hStream)};
-	return cusim_call(187, 7000, a);
+	return cusim_call(188, 7000, a);
 }
 
 int cuMemcpyAtoA(void *dstArray, unsigned int dstOffset, void *srcArray, unsigned int srcOffset, unsigned int ByteCount)
@@ -2636,25 +2634,25 @@ int cuMemcpyAtoH_v2_ptds(void *dstHost, void *srcArray, size_t srcOffset, size_t
 int cuMemcpyBatchAsync(void *dsts, void *srcs, void *sizes, size_t count, void *attrs, void *attrsIdxs, size_t numAttrs, void *failIdx, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dsts, (uintptr_t)srcs, (uintptr_t)sizes, count, (uintptr_t)attrs, (uintptr_t)attrsIdxs, numAttrs, (uintptr_t)failIdx, (uintptr_t)hStream};
-	return cusim_call(189, 12080, a);
+	return cusim_call(190, 12080, a);
 }
 
 int cuMemcpyBatchAsync_ptsz(void *dsts, void *srcs, void *sizes, size_t count, void *attrs, void *attrsIdxs, size_t numAttrs, void *failIdx, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dsts, (uintptr_t)srcs, (uintptr_t)sizes, count, (uintptr_t)attrs, (uintptr_t)attrsIdxs, numAttrs, (uintptr_t)failIdx, cusim_own(hStream)};
-	return cusim_call(189, 12080, a);
+	return cusim_call(190, 12080, a);
 }
 
 int cuMemcpyBatchAsync_v2(void *dsts, void *srcs, void *sizes, size_t count, void *attrs, void *attrsIdxs, size_t numAttrs, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dsts, (uintptr_t)srcs, (uintptr_t)sizes, count, (uintptr_t)attrs, (uintptr_t)attrsIdxs, numAttrs, (uintptr_t)hStream};
-	return cusim_call(188, 13000, a);
+	return cusim_call(189, 13000, a);
 }
 
 int cuMemcpyBatchAsync_v2_ptsz(void *dsts, void *srcs, void *sizes, size_t count, void *attrs, void *attrsIdxs, size_t numAttrs, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dsts, (uintptr_t)srcs, (uintptr_t)sizes, count, (uintptr_t)attrs, (uintptr_t)attrsIdxs, numAttrs, cusim_own(hStream)};
-	return cusim_call(188, 13000, a);
+	return cusim_call(189, 13000, a);
 }
 
 int cuMemcpyDtoA(void *dstArray, unsigned int dstOffset, unsigned int srcDevice, unsigned int ByteCount)
@@ -2722,7 +2720,7 @@ int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(366, 7000, a);
+	return cusim_call(368, 7000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -2763,7 +2761,7 @@ int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCoun
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(367, 7000, a);
+	return cusim_call(369, 7000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -2861,7 +2859,7 @@ int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCoun
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(368, 7000, a);
+	return cusim_call(370, 7000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
@@ -2885,13 +2883,13 @@ int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsig
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(369, 7000, a);
+	return cusim_call(371, 7000, a);
 }
 
 int cuMemcpy_ptds(unsigned long long dst, unsigned long long src, size_t ByteCount)
 {
 	uint64_t a[] = {dst, src, ByteCount};
-	return cusim_call(370, 7000, a);
+	return cusim_call(372, 7000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -2905,25 +2903,25 @@ int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
 int cuMemsetD16Async(unsigned long long dstDevice, unsigned short us, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N, (uintptr_t)hStream};
-	return cusim_call(191, 3020, a);
+	return cusim_call(192, 3020, a);
 }
 
 int cuMemsetD16Async_ptsz(unsigned long long dstDevice, unsigned short us, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N, cusim_own(hStream)};
-	return cusim_call(191, 7000, a);
+	return cusim_call(192, 7000, a);
 }
 
 int cuMemsetD16_v2(unsigned long long dstDevice, unsigned short us, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N};
-	return cusim_call(190, 3020, a);
+	return cusim_call(191, 3020, a);
 }
 
 int cuMemsetD16_v2_ptds(unsigned long long dstDevice, unsigned short us, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N};
-	return cusim_call(371, 7000, a);
+	return cusim_call(373, 7000, a);
 }
 
 int cuMemsetD2D16(unsigned int dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
@@ -2939,25 +2937,25 @@ int cuMemsetD2D16(unsigned int dstDevice, unsigned int dstPitch, unsigned short 
 int cuMemsetD2D16Async(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height, (uintptr_t)hStream};
-	return cusim_call(193, 3020, a);
+	return cusim_call(194, 3020, a);
 }
 
 int cuMemsetD2D16Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height, cusim_own(hStream)};
-	return cusim_call(193, 7000, a);
+	return cusim_call(194, 7000, a);
 }
 
 int cuMemsetD2D16_v2(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height};
-	return cusim_call(192, 3020, a);
+	return cusim_call(193, 3020, a);
 }
 
 int cuMemsetD2D16_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height};
-	return cusim_call(372, 7000, a);
+	return cusim_call(374, 7000, a);
 }
 
 int cuMemsetD2D32(unsigned int dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
@@ -2973,25 +2971,25 @@ int cuMemsetD2D32(unsigned int dstDevice, unsigned int dstPitch, unsigned int ui
 int cuMemsetD2D32Async(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height, (uintptr_t)hStream};
-	return cusim_call(195, 3020, a);
+	return cusim_call(196, 3020, a);
 }
 
 int cuMemsetD2D32Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height, cusim_own(hStream)};
-	return cusim_call(195, 7000, a);
+	return cusim_call(196, 7000, a);
 }
 
 int cuMemsetD2D32_v2(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height};
-	return cusim_call(194, 3020, a);
+	return cusim_call(195, 3020, a);
 }
 
 int cuMemsetD2D32_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height};
-	return cusim_call(373, 7000, a);
+	return cusim_call(375, 7000, a);
 }
 
 int cuMemsetD2D8(unsigned int dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
@@ -3007,25 +3005,25 @@ int cuMemsetD2D8(unsigned int dstDevice, unsigned int dstPitch, unsigned char uc
 int cuMemsetD2D8Async(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height, (uintptr_t)hStream};
-	return cusim_call(197, 3020, a);
+	return cusim_call(198, 3020, a);
 }
 
 int cuMemsetD2D8Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height, cusim_own(hStream)};
-	return cusim_call(197, 7000, a);
+	return cusim_call(198, 7000, a);
 }
 
 int cuMemsetD2D8_v2(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height};
-	return cusim_call(196, 3020, a);
+	return cusim_call(197, 3020, a);
 }
 
 int cuMemsetD2D8_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height};
-	return cusim_call(374, 7000, a);
+	return cusim_call(376, 7000, a);
 }
 
 int cuMemsetD32(unsigned int dstDevice, unsigned int ui, unsigned int N)
@@ -3057,7 +3055,7 @@ int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(375, 7000, a);
+	return cusim_call(377, 7000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3089,7 +3087,7 @@ int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(376, 7000, a);
+	return cusim_call(378, 7000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)
@@ -3132,7 +3130,7 @@ int cuMipmappedArrayGetSparseProperties(void *sparseProperties, void *mipmap)
 int cuModuleEnumerateFunctions(void *functions, unsigned int numFunctions, void *mod)
 {
 	uint64_t a[] = {(uintptr_t)functions, (uint32_t)numFunctions, (uintptr_t)mod};
-	return cusim_call(310, 12040, a);
+	return cusim_call(311, 12040, a);
 }
 
 int cuModuleGetFunction(void *hfunc, void *hmod, void *name)
@@ -3144,7 +3142,7 @@ int cuModuleGetFunction(void *hfunc, void *hmod, void *name)
 int cuModuleGetFunctionCount(void *count, void *mod)
 {
 	uint64_t a[] = {(uintptr_t)count, (uintptr_t)mod};
-	return cusim_call(311, 12040, a);
+	return cusim_call(312, 12040, a);
 }
 
 int cuModuleGetGlobal(void *dptr, void *bytes, void *hmod, void *name)
@@ -3165,7 +3163,7 @@ int cuModuleGetGlobal_v2(void *dptr, void *bytes, void *hmod, void *name)
 int cuModuleGetLoadingMode(void *mode)
 {
 	uint64_t a[] = {(uintptr_t)mode};
-	return cusim_call(312, 11070, a);
+	return cusim_call(313, 11070, a);
 }
 
 int cuModuleGetSurfRef(void *pSurfRef, void *hmod, void *name)
@@ -3187,7 +3185,7 @@ int cuModuleGetTexRef(void *pTexRef, void *hmod, void *name)
 int cuModuleLoad(void *module, void *fname)
 {
 	uint64_t a[] = {(uintptr_t)module, (uintptr_t)fname};
-	return cusim_call(313, 2000, a);
+	return cusim_call(314, 2000, a);
 }
 
 int cuModuleLoadData(void *module, void *image)
@@ -3205,7 +3203,7 @@ int cuModuleLoadDataEx(void *module, void *image, unsigned int numOptions, void 
 int cuModuleLoadFatBinary(void *module, void *fatCubin)
 {
 	uint64_t a[] = {(uintptr_t)module, (uintptr_t)fatCubin};
-	return cusim_call(314, 2000, a);
+	return cusim_call(315, 2000, a);
 }
 
 int cuModuleUnload(void *hmod)
@@ -3269,7 +3267,7 @@ int cuMulticastUnbind(unsigned long long mcHandle, int dev, size_t mcOffset, siz
 int cuOccupancyAvailableDynamicSMemPerBlock(void *dynamicSmemSize, void *func, int numBlocks, int blockSize)
 {
 	uint64_t a[] = {(uintptr_t)dynamicSmemSize, (uintptr_t)func, (uint32_t)numBlocks, (uint32_t)blockSize};
-	return cusim_call(274, 10020, a);
+	return cusim_call(275, 10020, a);
 }
 
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *numBlocks, void *func, int blockSize, size_t dynamicSMemSize)
@@ -3281,13 +3279,13 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *numBlocks, void *func, int
 int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(void *numBlocks, void *func, int blockSize, size_t dynamicSMemSize, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)numBlocks, (uintptr_t)func, (uint32_t)blockSize, dynamicSMemSize, (uint32_t)flags};
-	return cusim_call(275, 7000, a);
+	return cusim_call(276, 7000, a);
 }
 
 int cuOccupancyMaxActiveClusters(void *numClusters, void *func, void *config)
 {
 	uint64_t a[] = {(uintptr_t)numClusters, (uintptr_t)func, (uintptr_t)config};
-	return cusim_call(276, 11070, a);
+	return cusim_call(277, 11070, a);
 }
 
 int cuOccupancyMaxPotentialBlockSize(void *minGridSize, void *blockSize, void *func, void *blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
@@ -3299,7 +3297,7 @@ int cuOccupancyMaxPotentialBlockSize(void *minGridSize, void *blockSize, void *f
 int cuOccupancyMaxPotentialClusterSize(void *clusterSize, void *func, void *config)
 {
 	uint64_t a[] = {(uintptr_t)clusterSize, (uintptr_t)func, (uintptr_t)config};
-	return cusim_call(277, 11070, a);
+	return cusim_call(278, 11070, a);
 }
 
 int cuParamSetTexRef(void *hfunc, int texunit, void *hTexRef)
@@ -3324,10 +3322,8 @@ int cuPointerGetAttributes(unsigned int numAttributes, void *attributes, void *d
 
 int cuPointerSetAttribute(void *value, int attribute, unsigned long long ptr)
 {
-	(void)value;
-	(void)attribute;
-	(void)ptr;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)value, (uint32_t)attribute, ptr};
+	return cusim_call(174, 6000, a);
 }
 
 int cuProfilerInitialize(void)
@@ -3337,24 +3333,24 @@ int cuProfilerInitialize(void)
 
 int cuProfilerStart(void)
 {
-	return cusim_call(335, 4000, NULL);
+	return cusim_call(336, 4000, NULL);
 }
 
 int cuProfilerStop(void)
 {
-	return cusim_call(336, 4000, NULL);
+	return cusim_call(337, 4000, NULL);
 }
 
 int cuSignalExternalSemaphoresAsync(void *extSemArray, void *paramsArray, unsigned int numExtSems, void *stream)
 {
 	uint64_t a[] = {(uintptr_t)extSemArray, (uintptr_t)paramsArray, (uint32_t)numExtSems, (uintptr_t)stream};
-	return cusim_call(358, 10000, a);
+	return cusim_call(360, 10000, a);
 }
 
 int cuSignalExternalSemaphoresAsync_ptsz(void *extSemArray, void *paramsArray, unsigned int numExtSems, void *stream)
 {
 	uint64_t a[] = {(uintptr_t)extSemArray, (uintptr_t)paramsArray, (uint32_t)numExtSems, cusim_own(stream)};
-	return cusim_call(358, 10000, a);
+	return cusim_call(360, 10000, a);
 }
 
 int cuStreamAddCallback(void *hStream, void *callback, void *userData, unsigned int flags)
@@ -3372,37 +3368,37 @@ int cuStreamAddCallback_ptsz(void *hStream, void *callback, void *userData, unsi
 int cuStreamAttachMemAsync(void *hStream, unsigned long long dptr, size_t length, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, dptr, length, (uint32_t)flags};
-	return cusim_call(174, 6000, a);
+	return cusim_call(175, 6000, a);
 }
 
 int cuStreamAttachMemAsync_ptsz(void *hStream, unsigned long long dptr, size_t length, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(hStream), dptr, length, (uint32_t)flags};
-	return cusim_call(174, 7000, a);
+	return cusim_call(175, 7000, a);
 }
 
 int cuStreamBatchMemOp(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
-	return cusim_call(279, 8000, a);
+	return cusim_call(280, 8000, a);
 }
 
 int cuStreamBatchMemOp_ptsz(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
-	return cusim_call(279, 8000, a);
+	return cusim_call(280, 8000, a);
 }
 
 int cuStreamBatchMemOp_v2(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
-	return cusim_call(278, 11070, a);
+	return cusim_call(279, 11070, a);
 }
 
 int cuStreamBatchMemOp_v2_ptsz(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
-	return cusim_call(279, 11070, a);
+	return cusim_call(280, 11070, a);
 }
 
 int cuStreamBeginCaptureToGraph(void *hStream, void *hGraph, void *dependencies, void *dependencyData, size_t numDependencies, int mode)
@@ -3432,13 +3428,13 @@ int cuStreamBeginCapture_v2_ptsz(void *hStream, int mode)
 int cuStreamCopyAttributes(void *dst, void *src)
 {
 	uint64_t a[] = {(uintptr_t)dst, (uintptr_t)src};
-	return cusim_call(280, 11000, a);
+	return cusim_call(281, 11000, a);
 }
 
 int cuStreamCopyAttributes_ptsz(void *dst, void *src)
 {
 	uint64_t a[] = {cusim_own(dst), (uintptr_t)src};
-	return cusim_call(280, 11000, a);
+	return cusim_call(281, 11000, a);
 }
 
 int cuStreamCreate(void *phStream, unsigned int Flags)
@@ -3482,13 +3478,13 @@ int cuStreamEndCapture_ptsz(void *hStream, void *phGraph)
 int cuStreamGetAttribute(void *hStream, int attr, void *value_out)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uint32_t)attr, (uintptr_t)value_out};
-	return cusim_call(281, 11000, a);
+	return cusim_call(282, 11000, a);
 }
 
 int cuStreamGetAttribute_ptsz(void *hStream, int attr, void *value_out)
 {
 	uint64_t a[] = {cusim_own(hStream), (uint32_t)attr, (uintptr_t)value_out};
-	return cusim_call(281, 11000, a);
+	return cusim_call(282, 11000, a);
 }
 
 int cuStreamGetCaptureInfo_v2(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *numDependencies_out)
@@ -3554,7 +3550,7 @@ int cuStreamGetFlags_ptsz(void *hStream, void *flags)
 int cuStreamGetGreenCtx(void *hStream, void *phCtx)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)phCtx};
-	return cusim_call(282, 12040, a);
+	return cusim_call(283, 12040, a);
 }
 
 int cuStreamGetId(void *hStream, void *streamId)
@@ -3608,13 +3604,13 @@ int cuStreamQuery_ptsz(void *hStream)
 int cuStreamSetAttribute(void *hStream, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(283, 11000, a);
+	return cusim_call(284, 11000, a);
 }
 
 int cuStreamSetAttribute_ptsz(void *hStream, int attr, void *value)
 {
 	uint64_t a[] = {cusim_own(hStream), (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(283, 11000, a);
+	return cusim_call(284, 11000, a);
 }
 
 int cuStreamSynchronize(void *hStream)
@@ -3632,25 +3628,25 @@ int cuStreamSynchronize_ptsz(void *hStream)
 int cuStreamUpdateCaptureDependencies(void *hStream, void *dependencies, size_t numDependencies, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)dependencies, numDependencies, (uint32_t)flags};
-	return cusim_call(264, 11030, a);
+	return cusim_call(265, 11030, a);
 }
 
 int cuStreamUpdateCaptureDependencies_ptsz(void *hStream, void *dependencies, size_t numDependencies, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)dependencies, numDependencies, (uint32_t)flags};
-	return cusim_call(264, 11030, a);
+	return cusim_call(265, 11030, a);
 }
 
 int cuStreamUpdateCaptureDependencies_v2(void *hStream, void *dependencies, void *dependencyData, size_t numDependencies, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)dependencies, (uintptr_t)dependencyData, numDependencies, (uint32_t)flags};
-	return cusim_call(265, 12030, a);
+	return cusim_call(266, 12030, a);
 }
 
 int cuStreamUpdateCaptureDependencies_v2_ptsz(void *hStream, void *dependencies, void *dependencyData, size_t numDependencies, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)dependencies, (uintptr_t)dependencyData, numDependencies, (uint32_t)flags};
-	return cusim_call(265, 12030, a);
+	return cusim_call(266, 12030, a);
 }
 
 int cuStreamWaitEvent(void *hStream, void *hEvent, unsigned int Flags)
@@ -3668,13 +3664,13 @@ int cuStreamWaitEvent_ptsz(void *hStream, void *hEvent, unsigned int Flags)
 int cuStreamWaitValue32(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(284, 8000, a);
+	return cusim_call(285, 8000, a);
 }
 
 int cuStreamWaitValue32_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(284, 8000, a);
+	return cusim_call(285, 8000, a);
 }
 
 int cuStreamWaitValue32_v2(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
@@ -3686,19 +3682,19 @@ int cuStreamWaitValue32_v2(void *stream, unsigned long long addr, uint32_t value
 int cuStreamWaitValue32_v2_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(284, 11070, a);
+	return cusim_call(285, 11070, a);
 }
 
 int cuStreamWaitValue64(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, value, (uint32_t)flags};
-	return cusim_call(285, 9000, a);
+	return cusim_call(286, 9000, a);
 }
 
 int cuStreamWaitValue64_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(285, 9000, a);
+	return cusim_call(286, 9000, a);
 }
 
 int cuStreamWaitValue64_v2(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
@@ -3710,19 +3706,19 @@ int cuStreamWaitValue64_v2(void *stream, unsigned long long addr, uint64_t value
 int cuStreamWaitValue64_v2_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(285, 11070, a);
+	return cusim_call(286, 11070, a);
 }
 
 int cuStreamWriteValue32(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(286, 8000, a);
+	return cusim_call(287, 8000, a);
 }
 
 int cuStreamWriteValue32_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(286, 8000, a);
+	return cusim_call(287, 8000, a);
 }
 
 int cuStreamWriteValue32_v2(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
@@ -3734,19 +3730,19 @@ int cuStreamWriteValue32_v2(void *stream, unsigned long long addr, uint32_t valu
 int cuStreamWriteValue32_v2_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(286, 11070, a);
+	return cusim_call(287, 11070, a);
 }
 
 int cuStreamWriteValue64(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, value, (uint32_t)flags};
-	return cusim_call(287, 9000, a);
+	return cusim_call(288, 9000, a);
 }
 
 int cuStreamWriteValue64_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(287, 9000, a);
+	return cusim_call(288, 9000, a);
 }
 
 int cuStreamWriteValue64_v2(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
@@ -3758,7 +3754,7 @@ int cuStreamWriteValue64_v2(void *stream, unsigned long long addr, uint64_t valu
 int cuStreamWriteValue64_v2_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(287, 11070, a);
+	return cusim_call(288, 11070, a);
 }
 
 int cuSurfObjectCreate(void *pSurfObject, void *pResDesc)
@@ -4139,19 +4135,19 @@ int cuThreadExchangeStreamCaptureMode(void *mode)
 int cuUserObjectCreate(void *object_out, void *ptr, void *destroy, unsigned int initialRefcount, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)object_out, (uintptr_t)ptr, (uintptr_t)destroy, (uint32_t)initialRefcount, (uint32_t)flags};
-	return cusim_call(266, 11030, a);
+	return cusim_call(267, 11030, a);
 }
 
 int cuUserObjectRelease(void *object, unsigned int count)
 {
 	uint64_t a[] = {(uintptr_t)object, (uint32_t)count};
-	return cusim_call(267, 11030, a);
+	return cusim_call(268, 11030, a);
 }
 
 int cuUserObjectRetain(void *object, unsigned int count)
 {
 	uint64_t a[] = {(uintptr_t)object, (uint32_t)count};
-	return cusim_call(268, 11030, a);
+	return cusim_call(269, 11030, a);
 }
 
 int cuVDPAUCtxCreate(void)
@@ -4172,13 +4168,13 @@ int cuVDPAUGetDevice(void)
 int cuWaitExternalSemaphoresAsync(void *extSemArray, void *paramsArray, unsigned int numExtSems, void *stream)
 {
 	uint64_t a[] = {(uintptr_t)extSemArray, (uintptr_t)paramsArray, (uint32_t)numExtSems, (uintptr_t)stream};
-	return cusim_call(359, 10000, a);
+	return cusim_call(361, 10000, a);
 }
 
 int cuWaitExternalSemaphoresAsync_ptsz(void *extSemArray, void *paramsArray, unsigned int numExtSems, void *stream)
 {
 	uint64_t a[] = {(uintptr_t)extSemArray, (uintptr_t)paramsArray, (uint32_t)numExtSems, cusim_own(stream)};
-	return cusim_call(359, 10000, a);
+	return cusim_call(361, 10000, a);
 }
 
 // By name, and by version among those of the same name.
