@@ -362,32 +362,25 @@ func (b *besideHeld) memory(s *Stream) (use func() error) {
 		for _, m := range list {
 			errs = append(errs, b.held.Memset(m, 1))
 		}
-		if x != nil {
-			errs = append(errs, b.held.SignalExternal(x.At(1)))
-		}
 		runtime.KeepAlive(keep)
+		runtime.KeepAlive(x)
 		return errors.Join(errs...)
 	}
 }
 
-// external imports memory and a semaphore of another API. Drivers take a file of memory for both: two of
-// these, as a signal writes.
+// external imports memory and a semaphore of another API. Drivers take a file of memory for both. The
+// semaphore is not used, as it is none.
 func (b *besideHeld) external() (m *DeviceMem, x *ExternalSemaphore) {
-	for _, semaphore := range []bool{false, true} {
-		p, err := b.gpu.NewPhysicalMem(1, PhysicalOptions{Shareable: true})
-		if b.missing("physical memory", err) {
-			return nil, nil
-		}
-		f := must(p.Export())(b.t)
-		if semaphore {
-			x, err = b.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: f.Fd()})
-			b.missing("external semaphore", err)
-		} else {
-			m, err = b.gpu.ImportMem(opaque(f), p.Size())
-			b.missing("external memory", err)
-		}
-		b.ok(f.Close())
+	p, err := b.gpu.NewPhysicalMem(1, PhysicalOptions{Shareable: true})
+	if b.missing("physical memory", err) {
+		return nil, nil
 	}
+	f := must(p.Export())(b.t)
+	m, err = b.gpu.ImportMem(opaque(f), p.Size())
+	b.missing("external memory", err)
+	x, err = b.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: f.Fd()})
+	b.missing("external semaphore", err)
+	b.ok(f.Close())
 	return m, x
 }
 
