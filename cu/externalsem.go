@@ -166,8 +166,9 @@ func (s *Stream) SignalExternal(ops ...ExternalOp) error {
 
 // WaitExternal makes the stream wait until semaphores of other APIs have been signalled
 // (cuWaitExternalSemaphoresAsync, CUDA 10.0): s.WaitExternal(x.At(2)). Work that is enqueued later on
-// the stream begins after that, and sees what the other API has written. Otherwise it is like
-// [Stream.SignalExternal].
+// the stream begins after that, and sees what the other API has written. The semaphores must be of the
+// stream's context. A call without operations does nothing. It waits while the stream's queue is full:
+// see docs/blocking.md.
 //
 // If the signal never comes, the stream hangs, and whatever waits for the stream, such as the Close of
 // memory and of contexts.

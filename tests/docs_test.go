@@ -262,7 +262,8 @@ import (
 var _, _, _ = errors.Is, time.Now, loader.Open
 
 func _(ctx context.Context, drv *cu.Driver, dev *cu.Device, gpu *cu.Context, s, other *cu.Stream, e, start, stop *cu.Event,
-	mod *cu.Module, code *cu.Library, k *cu.Kernel, a cu.FunctionAttribute, kernel, spin *cu.Function, mem, x *cu.DeviceMem, pool *cu.MemPool, host *cu.HostMem, buf *cu.VirtualMem, p *cu.PhysicalMem, n, addr uint64,
+	mod *cu.Module, code *cu.Library, k *cu.Kernel, a cu.FunctionAttribute, kernel, spin *cu.Function, mem, x *cu.DeviceMem,
+	pool *cu.MemPool, host *cu.HostMem, buf *cu.VirtualMem, p *cu.PhysicalMem, sem *cu.ExternalSemaphore, n, addr uint64,
 		b []byte, v []float32, cfg cu.LaunchConfig, prepared *cu.PreparedLaunch, peer *cu.Device, second *cu.Context,
 	fd uintptr, shared cu.PoolMemHandle, copies []cu.MemCopy, updates []cu.KernelUpdate, list []cu.MemPrefetch, c cu.Condition, w io.Writer,
 	dst, src cu.Rows, to, from cu.Planes, notify func(),
