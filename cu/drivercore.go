@@ -91,9 +91,9 @@ type numbering struct {
 	tag uint64
 	_   [64]byte // records and waits read the fields above, so the counters have another cache line
 	// events and streams count those that were created. physical counts the pieces of physical
-	// memory: by their numbers the race detector knows what is mapped at several addresses. semaphores
-	// counts those of other APIs, whose handles the driver may use again.
-	events, streams, physical, semaphores atomic.Uint64
+	// memory: by their numbers the race detector knows what is mapped at several addresses. Semaphores of
+	// other APIs get numbers from it, too.
+	events, streams, physical atomic.Uint64
 }
 
 // Leak is a report about an object that was never closed, or that was destroyed when no call waited
@@ -101,7 +101,8 @@ type numbering struct {
 type Leak struct {
 	// Kind is the kind of object: "event", "stream", "context", "module", "library", "device memory",
 	// "host memory", "managed memory", "memory pool", "virtual memory", "physical memory", "graph",
-	// "executable graph", "event pool", "pooled event", "green context", "host function", "timeline".
+	// "executable graph", "event pool", "pooled event", "green context", "host function", "timeline",
+	// "memory of another process", "external memory", "external semaphore".
 	Kind string
 	// Handle is the driver's handle of the object.
 	Handle uintptr

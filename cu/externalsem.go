@@ -91,7 +91,7 @@ func (c *Context) ImportSemaphore(h ExternalSemaphoreHandle) (*ExternalSemaphore
 		return nil, core.importError(op, h.Handle, res)
 	}
 	x := &ExternalSemaphore{core: &externalSemCore{raw: raw, binary: h.Type <= ExternalSemaphoreWin32KMT,
-		id: core.drv.semaphores.Add(1)}}
+		id: core.drv.physical.Add(1)}}
 	x.core.freeWaits, x.core.usedStreams = true, new(streamSet)
 	x.cleanup = owned(x, &x.core.resource, x.core, core)
 	return x, nil

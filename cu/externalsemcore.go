@@ -48,16 +48,16 @@ func checkExternal(op string, uses []externalUse, ctx *contextCore, what string)
 	return nil
 }
 
-// externalParams are operations as the driver takes them. Either signals or waits are used.
+// externalParams are operations as the driver takes them: signals, or waits.
 type externalParams struct {
+	wait    bool
 	handles []driver.ExternalSemaphore
 	signals []driver.ExternalSemaphoreSignalParams
 	waits   []driver.ExternalSemaphoreWaitParams
 }
 
-// fill replaces the operations.
-func (p *externalParams) fill(uses []externalUse, wait bool) {
-	p.handles, p.signals, p.waits = p.handles[:0], p.signals[:0], p.waits[:0]
+func newExternalParams(uses []externalUse, wait bool) *externalParams {
+	p := &externalParams{wait: wait}
 	for _, u := range uses {
 		p.handles = append(p.handles, u.sem.raw)
 		if wait {
@@ -70,6 +70,7 @@ func (p *externalParams) fill(uses []externalUse, wait bool) {
 			p.signals = append(p.signals, s)
 		}
 	}
+	return p
 }
 
 // signalNode returns the operations as those of a node.
@@ -82,6 +83,26 @@ func (p *externalParams) signalNode() driver.ExtSemSignalNodeParams {
 func (p *externalParams) waitNode() driver.ExtSemWaitNodeParams {
 	return driver.ExtSemWaitNodeParams{ExtSemArray: &p.handles[0], ParamsArray: &p.waits[0],
 		NumExtSems: uint32(len(p.handles))}
+}
+
+func (p *externalParams) add(t *driver.Table, at driver.At, g driver.Graph, deps []driver.GraphNode) (driver.GraphNode,
+	driver.Result) {
+	if p.wait {
+		return t.GraphAddExternalSemaphoresWaitNode(at, g, deps, p.waitNode())
+	}
+	return t.GraphAddExternalSemaphoresSignalNode(at, g, deps, p.signalNode())
+}
+
+func (p *externalParams) set(t *driver.Table, at driver.At, x driver.GraphExec, n driver.GraphNode) driver.Result {
+	switch {
+	case x != 0 && p.wait:
+		return t.GraphExecExternalSemaphoresWaitNodeSetParams(at, x, n, p.waitNode())
+	case x != 0:
+		return t.GraphExecExternalSemaphoresSignalNodeSetParams(at, x, n, p.signalNode())
+	case p.wait:
+		return t.GraphExternalSemaphoresWaitNodeSetParams(at, n, p.waitNode())
+	}
+	return t.GraphExternalSemaphoresSignalNodeSetParams(at, n, p.signalNode())
 }
 
 // externalWork enqueues operations on the stream.
@@ -103,8 +124,7 @@ func (sc *streamCore) externalWork(op string, uses []externalUse, wait bool) err
 	if o := drv.observer(); o != nil {
 		o.WordOps(sc.observed(), externalOps(uses, wait))
 	}
-	var p externalParams
-	p.fill(uses, wait)
+	p := newExternalParams(uses, wait)
 	sc.beginLegacy()
 	var res driver.Result
 	if wait {
@@ -137,8 +157,7 @@ func (c *nodeCall) external(uses []externalUse) error {
 			return u.sem.Refused(c.op)
 		}
 	}
-	c.ctx = c.gc.ctx
-	c.sems.fill(uses, c.use.typ == GraphNodeTypeExtSemasWait)
+	c.ctx, c.other = c.gc.ctx, newExternalParams(uses, c.use.typ == GraphNodeTypeExtSemasWait)
 	return nil
 }
 

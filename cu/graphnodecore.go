@@ -41,12 +41,20 @@ type nodeCall struct {
 	fill   driver.MemsetNodeParams
 	host   *hostFunc
 	batch  []driver.StreamBatchMemOpParams
-	sems   externalParams
+	other  otherWork
 	args   kernelArgs // of kernel
 
 	// objects are those that the work uses. acquired are those on which the call itself has a call
 	// in flight, and dropped those that the graph used before and does not use any more.
 	objects, acquired, dropped []holder
+}
+
+// otherWork is work of other types: for semaphores of other APIs. It is an interface, so that a program that
+// has no such nodes does not contain it.
+type otherWork interface {
+	add(t *driver.Table, at driver.At, g driver.Graph, deps []driver.GraphNode) (driver.GraphNode, driver.Result)
+	// set replaces the work of a node, in an executable graph, or in its graph if that is 0.
+	set(t *driver.Table, at driver.At, x driver.GraphExec, n driver.GraphNode) driver.Result
 }
 
 // nodeFunctions are the functions for a type of nodes.
@@ -88,7 +96,7 @@ func (c *nodeCall) finish() {
 		c.args.restore()
 	}
 	c.gc, c.xc, c.ctx, c.host, c.node, c.use, c.cooperative = nil, nil, nil, nil, 0, nodeUse{}, false
-	c.attrs, c.done, c.partly = nil, false, ""
+	c.attrs, c.done, c.partly, c.other = nil, false, "", nil
 	c.objects = c.objects[:0]
 }
 
@@ -299,10 +307,8 @@ func (c *nodeCall) add(deps []driver.GraphNode, seen func() races.NodeWork) erro
 		c.node, res = t.GraphAddHostNode(c.at(), g, deps, c.host.callback)
 	case GraphNodeTypeBatchMemOp:
 		c.node, res = t.GraphAddBatchMemOpNode(c.at(), g, deps, c.batchParams())
-	case GraphNodeTypeExtSemasSignal:
-		c.node, res = t.GraphAddExternalSemaphoresSignalNode(c.at(), g, deps, c.sems.signalNode())
-	case GraphNodeTypeExtSemasWait:
-		c.node, res = t.GraphAddExternalSemaphoresWaitNode(c.at(), g, deps, c.sems.waitNode())
+	case GraphNodeTypeExtSemasSignal, GraphNodeTypeExtSemasWait:
+		c.node, res = c.other.add(t, c.at(), g, deps)
 	default:
 		c.objects = c.objects[:0]
 		c.op = "cuGraphAddEmptyNode"
@@ -475,10 +481,8 @@ func (c *nodeCall) setExec() (res driver.Result) {
 		res = t.GraphExecMemsetNodeSetParams(c.at(), x, c.node, &c.fill, c.ctx.raw)
 	case GraphNodeTypeBatchMemOp:
 		res = t.GraphExecBatchMemOpNodeSetParams(c.at(), x, c.node, c.batchParams())
-	case GraphNodeTypeExtSemasSignal:
-		res = t.GraphExecExternalSemaphoresSignalNodeSetParams(c.at(), x, c.node, c.sems.signalNode())
-	case GraphNodeTypeExtSemasWait:
-		res = t.GraphExecExternalSemaphoresWaitNodeSetParams(c.at(), x, c.node, c.sems.waitNode())
+	case GraphNodeTypeExtSemasSignal, GraphNodeTypeExtSemasWait:
+		res = c.other.set(t, c.at(), x, c.node)
 	default:
 		res = t.GraphExecHostNodeSetParams(c.at(), x, c.node, c.host.callback)
 	}
@@ -497,10 +501,8 @@ func (c *nodeCall) setGraph() (res driver.Result) {
 		res = t.GraphMemsetNodeSetParams(c.at(), c.node, &c.fill)
 	case GraphNodeTypeBatchMemOp:
 		res = t.GraphBatchMemOpNodeSetParams(c.at(), c.node, c.batchParams())
-	case GraphNodeTypeExtSemasSignal:
-		res = t.GraphExternalSemaphoresSignalNodeSetParams(c.at(), c.node, c.sems.signalNode())
-	case GraphNodeTypeExtSemasWait:
-		res = t.GraphExternalSemaphoresWaitNodeSetParams(c.at(), c.node, c.sems.waitNode())
+	case GraphNodeTypeExtSemasSignal, GraphNodeTypeExtSemasWait:
+		res = c.other.set(t, c.at(), 0, c.node)
 	default:
 		res = t.GraphHostNodeSetParams(c.at(), c.node, c.host.callback)
 	}
