@@ -26,8 +26,9 @@ import (
 // # What counts as an order
 //
 // Two uses are in order if they are on one stream, or if records, waits, timelines, words of memory
-// ([Stream.BatchMemOps]), host functions, graphs or the default streams' rules order them, or if a
-// call of this package has told the program that the first is done, before the second was enqueued.
+// ([Stream.BatchMemOps]), semaphores of other APIs ([Stream.WaitExternal]), host functions, graphs or the
+// default streams' rules order them, or if a call of this package has told the program that the first
+// is done, before the second was enqueued.
 // How fast the GPU is does not matter: a race is found even if the work is always done in time. All
 // goroutines count as one: what one has learned, all know.
 //
@@ -35,7 +36,8 @@ import (
 //
 // It sees neither uses of memory nor orders by other code, by raw driver calls or by kernels that raise
 // a timeline; nor memory that a kernel reaches in another way than by its arguments. Waits for events of
-// other processes count as waits for all of this process. Green contexts count as their whole context.
+// other processes count as waits for all of this process. A wait for a semaphore that another API
+// signals counts as a wait for everything that was signalled to other APIs before. Green contexts count as their whole context.
 func (d *Driver) DetectRaces(report func(Race)) (stop func(), err error) {
 	const op = "Driver.DetectRaces"
 	switch {
