@@ -37,7 +37,8 @@ import (
 // It sees neither uses of memory nor orders by other code, by raw driver calls or by kernels that raise
 // a timeline; nor memory that a kernel reaches in another way than by its arguments. Waits for events of
 // other processes count as waits for all of this process. A wait for a semaphore that another API
-// signals counts as a wait for everything that was signalled to other APIs before. Green contexts count as their whole context.
+// signals counts as a wait for everything that was signalled to other APIs before. Green contexts
+// count as their whole context.
 func (d *Driver) DetectRaces(report func(Race)) (stop func(), err error) {
 	const op = "Driver.DetectRaces"
 	switch {
