@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -179,6 +180,15 @@ F(cuMemUnmap, address p, size_t n) AS(cuMemUnmap, (address, size_t), (p, n))
 F(cuMemSetAccess, address p, size_t n, const void *d, size_t c) AS(cuMemSetAccess, (address, size_t, const void *, size_t), (p, n, d, c))
 F(cuMemExportToShareableHandle, void *s, uint64_t h, int t, uint64_t f) AS(cuMemExportToShareableHandle, (void *, uint64_t, int, uint64_t), (s, h, t, f))
 F(cuMemImportFromShareableHandle, uint64_t *h, void *s, int t) AS(cuMemImportFromShareableHandle, (uint64_t *, void *, int), (h, s, t))
+F(cuImportExternalMemory, handle *m, const void *d) AS(cuImportExternalMemory, (handle *, const void *), (m, d))
+F(cuExternalMemoryGetMappedBuffer, address *p, handle m, const void *d) AS(cuExternalMemoryGetMappedBuffer, (address *, handle, const void *), (p, m, d))
+F(cuDestroyExternalMemory, handle m) AS(cuDestroyExternalMemory, (handle), (m))
+F(cuImportExternalSemaphore, handle *x, const void *d) AS(cuImportExternalSemaphore, (handle *, const void *), (x, d))
+F(cuDestroyExternalSemaphore, handle x) AS(cuDestroyExternalSemaphore, (handle), (x))
+F(cuSignalExternalSemaphoresAsync, const handle *x, const void *p, unsigned n, handle s) AS(cuSignalExternalSemaphoresAsync, (const handle *, const void *, unsigned, handle), (x, p, n, s))
+F(cuWaitExternalSemaphoresAsync, const handle *x, const void *p, unsigned n, handle s) AS(cuWaitExternalSemaphoresAsync, (const handle *, const void *, unsigned, handle), (x, p, n, s))
+F(cuGraphAddExternalSemaphoresWaitNode, handle *n, handle g, const handle *d, size_t c, const void *p) AS(cuGraphAddExternalSemaphoresWaitNode, (handle *, handle, const handle *, size_t, const void *), (n, g, d, c, p))
+F(cuGraphExternalSemaphoresWaitNodeGetParams, handle n, void *p) AS(cuGraphExternalSemaphoresWaitNodeGetParams, (handle, void *), (n, p))
 F(cuModuleLoad, handle *m, const char *path) AS(cuModuleLoad, (handle *, const char *), (m, path))
 F(cuModuleLoadData, handle *m, const void *image) AS(cuModuleLoadData, (handle *, const void *), (m, image))
 F(cuModuleLoadDataEx, handle *m, const void *image, unsigned n, int *o, void **v) AS(cuModuleLoadDataEx, (handle *, const void *, unsigned, int *, void **), (m, image, n, o, v))
@@ -661,6 +671,63 @@ static void memory(void)
 	OK(cuMemFree_v2(q));
 }
 
+// external imports a file of memory as memory of another API, and as a semaphore: both descriptors become the driver's.
+static void external(int fd, size_t size)
+{
+	struct {
+		int type, pad, fd, more[3];
+		uint64_t size;
+		unsigned flags, reserved[16];
+	} memory = {.type = 1, .fd = dup(fd), .size = size};
+	struct {
+		uint64_t offset, size;
+		unsigned flags, reserved[16];
+	} part = {.offset = 1, .size = 3};
+	struct {
+		int type, pad, fd, more;
+		void *name;
+		unsigned flags, reserved[16];
+	} semaphore = {.type = 9, .fd = dup(fd)};
+	struct {
+		uint64_t value, more[8];
+		unsigned flags, reserved[17];
+	} at[2] = {{.value = 5}, {.value = 4}}, *seen;
+	struct {
+		handle *semaphores;
+		void *at;
+		unsigned n;
+	} node = {NULL, at, 1}, got = {NULL, NULL, 0};
+	handle m, x, g, n;
+	address p;
+	unsigned char c[4] = {0};
+	CHECK(sizeof(memory) == 104 && sizeof(part) == 88 && sizeof(semaphore) == 96 && sizeof(at[0]) == 144);
+	WANT(1, cuImportExternalMemory(NULL, &memory));
+	WANT(1, cuImportExternalMemory(&m, NULL));
+	OK(cuImportExternalMemory(&m, &memory));
+	CHECK(fcntl(memory.fd, F_GETFD) < 0);
+	OK(cuExternalMemoryGetMappedBuffer(&p, m, &part));
+	OK(cuMemcpyDtoH_v2(c, p, 3));
+	CHECK(c[0] == 2 && c[2] == 4);
+	OK(cuMemFree_v2(p));
+	OK(cuDestroyExternalMemory(m));
+
+	OK(cuImportExternalSemaphore(&x, &semaphore));
+	CHECK(fcntl(semaphore.fd, F_GETFD) < 0);
+	WANT(1, cuSignalExternalSemaphoresAsync(NULL, NULL, 0, NULL));
+	WANT(1, cuSignalExternalSemaphoresAsync(&x, NULL, 1, NULL));
+	OK(cuSignalExternalSemaphoresAsync(&x, at, 1, NULL));
+	OK(cuWaitExternalSemaphoresAsync(&x, &at[1], 1, NULL));
+	OK(cuCtxSynchronize());
+	node.semaphores = &x;
+	OK(cuGraphCreate(&g, 0));
+	OK(cuGraphAddExternalSemaphoresWaitNode(&n, g, NULL, 0, &node));
+	OK(cuGraphExternalSemaphoresWaitNodeGetParams(n, &got));
+	seen = got.at;
+	CHECK(got.n == 1 && got.semaphores[0] == x && seen->value == 5);
+	OK(cuGraphDestroy(g));
+	OK(cuDestroyExternalSemaphore(x));
+}
+
 // virtual_memory maps memory, and again what it has exported and imported.
 static void virtual_memory(void)
 {
@@ -688,6 +755,7 @@ static void virtual_memory(void)
 	OK(cuMemcpyHtoD_v2(p, b, 4));
 	OK(cuMemcpyDtoH_v2(c, p + size, 4));
 	CHECK(!memcmp(b, c, 4));
+	external(fd[0], size);
 	OK(cuMemRelease(h));
 	OK(cuMemRelease(h2));
 	WANT(1, cuMemAddressFree(p, 2 * size));
