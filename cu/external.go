@@ -67,6 +67,9 @@ type ExternalMemHandle struct {
 // cuDestroyExternalMemory): as for other device memory it waits for all work in the context. The
 // other API's work is not waited for: [Context.ImportSemaphore] puts work of both in order.
 //
+// If the host can access the memory, too, it must write before the GPU accesses the memory for the
+// first time: afterwards the GPU may read old bytes from its cache.
+//
 // A driver cannot tell handles of memory from others of its own: it also imports a semaphore's file,
 // and what the memory has is then undefined.
 func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error) {

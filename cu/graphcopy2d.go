@@ -59,15 +59,16 @@ func (g *Graph) addRows(dst Rows, f *rowsFill, after []GraphNode) (GraphNode, er
 }
 
 // SetCopy2D replaces the memory of a node that copies, which copies a rectangle from now on: see
-// [Graph.AddCopy2D]. Executable graphs that were made before do not change: see
-// [GraphExec.SetCopy2D] (cuGraphMemcpyNodeSetParams).
+// [Graph.AddCopy2D]. Executable graphs that were made before do not change. They cannot be changed
+// either: the driver replaces no copy of several rows in an executable graph, so instantiate the graph
+// again (cuGraphMemcpyNodeSetParams).
 func (n GraphNode) SetCopy2D(dst, src Rows, width, height uint64) error {
-	return n.setPlanes(nil, copyNodes.set, Planes{Rows: dst}, Planes{Rows: src}, extent{width, height, 1})
+	return n.setPlanes(Planes{Rows: dst}, Planes{Rows: src}, extent{width, height, 1})
 }
 
 // SetCopy3D is SetCopy2D for a box: see [Graph.AddCopy3D] (cuGraphMemcpyNodeSetParams).
 func (n GraphNode) SetCopy3D(dst, src Planes, width, height, depth uint64) error {
-	return n.setPlanes(nil, copyNodes.set, dst, src, extent{width, height, depth})
+	return n.setPlanes(dst, src, extent{width, height, depth})
 }
 
 // SetMemset2D replaces the memory and the value of a node that sets bytes or words; it sets the
@@ -89,32 +90,10 @@ func (n GraphNode) SetMemset2D16(dst Rows, value uint16, width, height uint64) e
 	return n.setRows(nil, fillNodes.set, dst, rowsFill{uint32(value), 2, width, height})
 }
 
-// SetCopy2D replaces the memory of a node that copies a rectangle, for later launches: see
-// [GraphExec.SetKernel]. What it copies from and to must be of the same contexts and kinds of memory
-// as before. If there are several rows, now or before, the size and both pitches must be the same,
-// too. CUDA's documentation promises no change at all of such nodes: if the driver refuses one, the
-// error matches [ResultInvalidValue]. To change more, use [GraphNode.SetCopy2D], and instantiate the
-// graph again (cuGraphExecMemcpyNodeSetParams).
-func (x *GraphExec) SetCopy2D(n GraphNode, dst, src Rows, width, height uint64) error {
-	if err := x.owns(n, copyNodes.execSet); err != nil {
-		return err
-	}
-	return n.setPlanes(x, copyNodes.execSet, Planes{Rows: dst}, Planes{Rows: src}, extent{width, height, 1})
-}
-
-// SetCopy3D is SetCopy2D for a box, whose planes must have the same heights as before
-// (cuGraphExecMemcpyNodeSetParams).
-func (x *GraphExec) SetCopy3D(n GraphNode, dst, src Planes, width, height, depth uint64) error {
-	if err := x.owns(n, copyNodes.execSet); err != nil {
-		return err
-	}
-	return n.setPlanes(x, copyNodes.execSet, dst, src, extent{width, height, depth})
-}
-
 // SetMemset2D replaces the memory and the value of a node that sets a rectangle, for later launches:
 // see [GraphExec.SetKernel]. The memory must be of the same context as before. If there are several
-// rows, now or before, the sizes of elements and rows, their number and the pitch must be the same,
-// as for [GraphExec.SetCopy2D] (cuGraphExecMemsetNodeSetParams).
+// rows, now or before, only the address and the value can change: the sizes of elements and rows, their
+// number and the pitch must be the same (cuGraphExecMemsetNodeSetParams).
 func (x *GraphExec) SetMemset2D(n GraphNode, dst Rows, value byte, width, height uint64) error {
 	return x.setRows(n, dst, rowsFill{uint32(value), 1, width, height})
 }
@@ -138,9 +117,9 @@ func (x *GraphExec) setRows(n GraphNode, dst Rows, f rowsFill) error {
 	return n.setRows(x, fillNodes.execSet, dst, f)
 }
 
-func (n GraphNode) setPlanes(x *GraphExec, op string, dst, src Planes, e extent) error {
+func (n GraphNode) setPlanes(dst, src Planes, e extent) error {
 	d, r := planesOf(dst), planesOf(src)
-	c, err := n.beginSet(x, op, GraphNodeTypeMemcpy)
+	c, err := n.beginSet(nil, copyNodes.set, GraphNodeTypeMemcpy)
 	if err != nil {
 		return err
 	}
@@ -150,7 +129,7 @@ func (n GraphNode) setPlanes(x *GraphExec, op string, dst, src Planes, e extent)
 	if err == nil && c.gc.ctx.drv.observer() != nil {
 		c.observeSet(races.NodeWork{Uses: usedByPlanes(&d, &r, e)})
 	}
-	n.finish(x, c)
+	n.finish(nil, c)
 	runtime.KeepAlive(dst.Mem)
 	runtime.KeepAlive(src.Mem)
 	return err

@@ -173,7 +173,7 @@ func (x *GraphExec) SetKernel(n GraphNode, k *Function, cfg LaunchConfig, args .
 
 // SetCopy replaces the memory of a node that copies, for later launches: see [GraphExec.SetKernel].
 // The memory must be of the same contexts as the memory that it replaces, and not empty. It cannot
-// replace several rows: see [GraphExec.SetCopy2D] (cuGraphExecMemcpyNodeSetParams).
+// replace several rows: see [GraphNode.SetCopy2D] (cuGraphExecMemcpyNodeSetParams).
 func (x *GraphExec) SetCopy(n GraphNode, dst, src Memory) error {
 	if err := x.owns(n, copyNodes.execSet); err != nil {
 		return err

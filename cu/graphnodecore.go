@@ -461,8 +461,9 @@ func (c *nodeCall) finishSet(res driver.Result) (err error) {
 // explainExec adds to an error what an executable graph cannot change of a copy or memset.
 func (c *nodeCall) explainExec(e *Error) *Error {
 	if e.Result == ResultInvalidValue && (c.use.typ == GraphNodeTypeMemcpy || c.use.typ == GraphNodeTypeMemset) {
-		e.Detail = join(e.Detail, "an executable graph keeps the contexts and kinds of memory of a copy or memset, and, "+
-			"if it is of several rows, also their sizes and pitches: change the node of the graph, and instantiate it again")
+		e.Detail = join(e.Detail, "an executable graph keeps the contexts and kinds of memory of a copy or memset, "+
+			"the size and pitch of a memset of several rows, and all of a copy of several rows: "+
+			"change the node of the graph, and instantiate it again")
 	}
 	return e
 }

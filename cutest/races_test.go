@@ -523,9 +523,8 @@ var raceTests = []struct {
 		p.order(func() error { after = append(after, set); return nil })
 		// It reads the column behind those that are set, until its memory is replaced.
 		copied := get[cu.GraphNode](p)(g.AddCopy2D(n, m.At(4, 0), 1, 2, after...))
-		x := p.exec(g)
-		p.do(x.SetCopy2D(copied, n, m.At(3, 0), 1, 2))
-		p.do(x.Launch(p.a))
+		p.do(copied.SetCopy2D(n, m.At(3, 0), 1, 2))
+		p.do(p.exec(g).Launch(p.a))
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.do(p.b.Memset(p.n.Span(8, 1), 2)) // in the second row
 	}, 2},
