@@ -696,7 +696,7 @@ static void external(int fd, size_t size)
 		handle *semaphores;
 		void *at;
 		unsigned n;
-	} node = {NULL, at, 1}, got = {NULL, NULL, 0};
+	} node = {NULL, at, 1}, told = {NULL, NULL, 0};
 	handle m, x, g, n;
 	address p;
 	unsigned char c[4] = {0};
@@ -721,9 +721,9 @@ static void external(int fd, size_t size)
 	node.semaphores = &x;
 	OK(cuGraphCreate(&g, 0));
 	OK(cuGraphAddExternalSemaphoresWaitNode(&n, g, NULL, 0, &node));
-	OK(cuGraphExternalSemaphoresWaitNodeGetParams(n, &got));
-	seen = got.at;
-	CHECK(got.n == 1 && got.semaphores[0] == x && seen->value == 5);
+	OK(cuGraphExternalSemaphoresWaitNodeGetParams(n, &told));
+	seen = told.at;
+	CHECK(told.n == 1 && told.semaphores[0] == x && seen->value == 5);
 	OK(cuGraphDestroy(g));
 	OK(cuDestroyExternalSemaphore(x));
 }
