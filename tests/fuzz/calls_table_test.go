@@ -760,7 +760,7 @@ var virtualTopic = callTopic{
 		}},
 		virtualCalls[0],
 	},
-	slices.Concat(virtualCalls, virtualCalls[4:], named(virtualCalls, "cuMemMap", "cuMemMap", "cuMemSetAccess",
+	slices.Concat(virtualCalls, virtualCalls[4:], externalCalls, externalCalls, named(virtualCalls, "cuMemMap", "cuMemMap", "cuMemSetAccess",
 		"cuMemRelease",
 		"cuMemGetAllocationPropertiesFromHandle")),
 }

@@ -43,6 +43,7 @@ var callGroups = []callGroup{
 	{"linkers", linkCalls},
 	{"memory operations", memOpCalls},
 	{"batches and attributes of pointers", batchCalls},
+	{"memory of other APIs", externalCalls},
 }
 
 // tally counts the calls of functions.

@@ -57,15 +57,16 @@ type caller struct {
 
 // handles are what the calls of a sequence have created.
 type handles struct {
-	blocks  []block
-	pools   []driver.MemoryPool
-	streams []driver.Stream
-	graphs  []callGraph
-	execs   []callExec
-	ranges  []callRange
-	physics []callPhysical
-	locked  [2]int // the part of own that is registered, if the second is not 0
-	pieces  int    // of managed memory, that were allocated
+	blocks    []block
+	pools     []driver.MemoryPool
+	streams   []driver.Stream
+	graphs    []callGraph
+	execs     []callExec
+	ranges    []callRange
+	physics   []callPhysical
+	externals []callExternal
+	locked    [2]int // the part of own that is registered, if the second is not 0
+	pieces    int    // of managed memory, that were allocated
 
 	discarding bool // a range was discarded and prefetched by one call
 
@@ -391,6 +392,9 @@ func (c *caller) end() error {
 			must("cuMemUnmap", c.MemUnmap(c.at, v.at, v.mapped))
 		}
 		must("cuMemAddressFree", c.MemAddressFree(c.at, v.at, v.size))
+	}
+	for _, x := range c.externals {
+		must("cuDestroyExternalMemory", c.DestroyExternalMemory(c.at, x.mem))
 	}
 	for _, p := range c.physics {
 		must("cuMemRelease", c.MemRelease(c.at, p.handle))
