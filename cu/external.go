@@ -98,7 +98,7 @@ func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error
 	ext, res := t.ImportExternalMemory(at, desc)
 	passed.taken(happened(res))
 	if res != driver.ResultSuccess {
-		return nil, core.importError(op, h.Handle, res)
+		return nil, core.callError(op, h.Handle, res)
 	}
 	raw, res := t.ExternalMemoryGetMappedBuffer(at, ext, driver.ExternalMemoryBufferDesc{Size: size})
 	if res != driver.ResultSuccess {
@@ -163,13 +163,4 @@ func (p *passedHandle) taken(done bool) {
 		descriptor.Close(p.fd)
 	}
 	runtime.KeepAlive(p)
-}
-
-// importError returns the error for a handle that the driver has refused.
-func (c *contextCore) importError(op string, handle uintptr, res driver.Result) *Error {
-	e := c.callError(op, handle, res)
-	if res == driver.ResultUnknown {
-		e.Detail = join("the driver does not know the handle: pass one of the same GPU, and of this type", e.Detail)
-	}
-	return e
 }

@@ -88,7 +88,7 @@ func (c *Context) ImportSemaphore(h ExternalSemaphoreHandle) (*ExternalSemaphore
 		driver.ExternalSemaphoreHandleDesc{Type: int32(h.Type), Handle: passed.words})
 	passed.taken(happened(res))
 	if res != driver.ResultSuccess {
-		return nil, core.importError(op, h.Handle, res)
+		return nil, core.callError(op, h.Handle, res)
 	}
 	x := &ExternalSemaphore{core: &externalSemCore{raw: raw, binary: h.Type <= ExternalSemaphoreWin32KMT,
 		id: core.drv.physical.Add(1)}}

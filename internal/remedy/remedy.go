@@ -78,6 +78,11 @@ var ofCalls = [...]struct {
 	{driver.ResultNotSupported, []string{"cuIpcOpenMemHandle", "cuIpcGetMemHandle"},
 		"this device or system cannot share memory of cuMemAlloc between processes: share a pool (MemPool.Export) or " +
 			"physical memory (PhysicalMem.Export), or copy the memory through the host"},
+	{driver.ResultUnknown, []string{"cuImportExternalMemory", "cuImportExternalSemaphore"},
+		"the driver does not know the handle: pass an open one of the same GPU (Device.UUID), and its type"},
+	{driver.ResultNotSupported, []string{"cuImportExternalMemory", "cuImportExternalSemaphore"},
+		"the driver imports no handles of this type on this system: use a file descriptor on Linux, and an NT handle on " +
+			"Windows"},
 	{driver.ResultIllegalState, []string{"cuEventRecordWithFlags"},
 		"RecordExternal is for streams that are being captured: use Record"},
 	{driver.ResultIllegalState, []string{"cuStreamBeginCapture", "cuStreamBeginCaptureToGraph"},
