@@ -85,24 +85,25 @@ func (p *externalParams) waitNode() driver.ExtSemWaitNodeParams {
 		NumExtSems: uint32(len(p.handles))}
 }
 
-func (p *externalParams) add(t *driver.Table, at driver.At, g driver.Graph, deps []driver.GraphNode) (driver.GraphNode,
-	driver.Result) {
+func (p *externalParams) add(c *nodeCall, deps []driver.GraphNode) (driver.GraphNode, driver.Result) {
+	t, g := c.gc.ctx.drv.table(), c.gc.raw
 	if p.wait {
-		return t.GraphAddExternalSemaphoresWaitNode(at, g, deps, p.waitNode())
+		return t.GraphAddExternalSemaphoresWaitNode(c.at(), g, deps, p.waitNode())
 	}
-	return t.GraphAddExternalSemaphoresSignalNode(at, g, deps, p.signalNode())
+	return t.GraphAddExternalSemaphoresSignalNode(c.at(), g, deps, p.signalNode())
 }
 
-func (p *externalParams) set(t *driver.Table, at driver.At, x driver.GraphExec, n driver.GraphNode) driver.Result {
+func (p *externalParams) set(c *nodeCall) driver.Result {
+	t := c.gc.ctx.drv.table()
 	switch {
-	case x != 0 && p.wait:
-		return t.GraphExecExternalSemaphoresWaitNodeSetParams(at, x, n, p.waitNode())
-	case x != 0:
-		return t.GraphExecExternalSemaphoresSignalNodeSetParams(at, x, n, p.signalNode())
+	case c.xc != nil && p.wait:
+		return t.GraphExecExternalSemaphoresWaitNodeSetParams(c.at(), c.xc.raw, c.node, p.waitNode())
+	case c.xc != nil:
+		return t.GraphExecExternalSemaphoresSignalNodeSetParams(c.at(), c.xc.raw, c.node, p.signalNode())
 	case p.wait:
-		return t.GraphExternalSemaphoresWaitNodeSetParams(at, n, p.waitNode())
+		return t.GraphExternalSemaphoresWaitNodeSetParams(c.at(), c.node, p.waitNode())
 	}
-	return t.GraphExternalSemaphoresSignalNodeSetParams(at, n, p.signalNode())
+	return t.GraphExternalSemaphoresSignalNodeSetParams(c.at(), c.node, p.signalNode())
 }
 
 // externalWork enqueues operations on the stream.

@@ -50,11 +50,12 @@ type nodeCall struct {
 }
 
 // otherWork is work of other types: for semaphores of other APIs. It is an interface, so that a program that
-// has no such nodes does not contain it.
+// has no such nodes does not contain it. Its methods get no table: that would keep the names of all calls in
+// all programs, see docs/design/symbols.md.
 type otherWork interface {
-	add(t *driver.Table, at driver.At, g driver.Graph, deps []driver.GraphNode) (driver.GraphNode, driver.Result)
-	// set replaces the work of a node, in an executable graph, or in its graph if that is 0.
-	set(t *driver.Table, at driver.At, x driver.GraphExec, n driver.GraphNode) driver.Result
+	// add adds the node, and set replaces its work.
+	add(c *nodeCall, deps []driver.GraphNode) (driver.GraphNode, driver.Result)
+	set(c *nodeCall) driver.Result
 }
 
 // nodeFunctions are the functions for a type of nodes.
@@ -308,7 +309,7 @@ func (c *nodeCall) add(deps []driver.GraphNode, seen func() races.NodeWork) erro
 	case GraphNodeTypeBatchMemOp:
 		c.node, res = t.GraphAddBatchMemOpNode(c.at(), g, deps, c.batchParams())
 	case GraphNodeTypeExtSemasSignal, GraphNodeTypeExtSemasWait:
-		c.node, res = c.other.add(t, c.at(), g, deps)
+		c.node, res = c.other.add(c, deps)
 	default:
 		c.objects = c.objects[:0]
 		c.op = "cuGraphAddEmptyNode"
@@ -483,7 +484,7 @@ func (c *nodeCall) setExec() (res driver.Result) {
 	case GraphNodeTypeBatchMemOp:
 		res = t.GraphExecBatchMemOpNodeSetParams(c.at(), x, c.node, c.batchParams())
 	case GraphNodeTypeExtSemasSignal, GraphNodeTypeExtSemasWait:
-		res = c.other.set(t, c.at(), x, c.node)
+		res = c.other.set(c)
 	default:
 		res = t.GraphExecHostNodeSetParams(c.at(), x, c.node, c.host.callback)
 	}
@@ -503,7 +504,7 @@ func (c *nodeCall) setGraph() (res driver.Result) {
 	case GraphNodeTypeBatchMemOp:
 		res = t.GraphBatchMemOpNodeSetParams(c.at(), c.node, c.batchParams())
 	case GraphNodeTypeExtSemasSignal, GraphNodeTypeExtSemasWait:
-		res = c.other.set(t, c.at(), 0, c.node)
+		res = c.other.set(c)
 	default:
 		res = t.GraphHostNodeSetParams(c.at(), c.node, c.host.callback)
 	}
