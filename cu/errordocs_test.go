@@ -228,7 +228,7 @@ var sections = []section{
 		"ErrDeviceLost", cu.ErrDeviceLost,
 		"The driver does not reach the device any more. It is lost after `CUDA_ERROR_ECC_UNCORRECTABLE` (214), which every call may return; after `CUDA_ERROR_DEVICE_UNAVAILABLE` (46) " +
 			"from a call in an open context (from a call that opens one it means that another process holds the device); and after `CUDA_ERROR_UNKNOWN` (999) from two different functions, " +
-			"of which the first is remembered as long as the driver is open. " +
+			"of which the first is remembered as long as the driver is open. Functions that import handles do not count: they return it for a handle that the driver does not know. " +
 			"`gpu.Err()` keeps the first such error, and later errors with these results match `ErrDeviceLost`, too. " +
 			"No loss of a device has been observed on a GPU: only the software driver demonstrates it (`cusim.Driver.LoseDevice`, `cusim.Faults`).",
 		"Restart the process; `cu.NeedsRestart(err)` is true for this error and for `ErrContextPoisoned`. If that does not help, look for Xid messages in dmesg, and reset or drain the GPU.",

@@ -64,7 +64,8 @@ var (
 	ErrContextPoisoned = errors.New("context is poisoned by an earlier error")
 	// ErrDeviceLost means that the driver cannot access the device any more: a call returned
 	// [ResultECCUncorrectable], a call in an open context [ResultDeviceUnavailable], or two calls
-	// of different functions [ResultUnknown]. The process must be restarted: see [NeedsRestart].
+	// of different functions [ResultUnknown], except for imports of handles. The process must be
+	// restarted: see [NeedsRestart].
 	ErrDeviceLost = errors.New("device is lost")
 )
 
@@ -256,7 +257,7 @@ func (c *contextCore) backgroundError(op string, handle uintptr, res driver.Resu
 		e.setLost(lost)
 	case e.Result == ResultInvalidContext: // the call made the context current, so the context was destroyed
 		e.Detail = Remedy(ResultContextIsDestroyed)
-	case asynchronous(res):
+	case asynchronous(res) && !importsHandle(op):
 		e.Detail = join("the error may come from work that was enqueued earlier", e.Detail)
 	}
 	return e

@@ -56,6 +56,8 @@ type ExternalMemHandle struct {
 	Dedicated bool
 }
 
+const importMemOp = "cuImportExternalMemory"
+
 // ImportMem gives access to memory of another API, on the same device (cuImportExternalMemory,
 // cuExternalMemoryGetMappedBuffer, CUDA 10.0). size is the size of the allocation in bytes, which the
 // handle does not say: VkMemoryAllocateInfo.allocationSize for Vulkan. A smaller one gives access to
@@ -73,7 +75,7 @@ type ExternalMemHandle struct {
 // A driver cannot tell handles of memory from others of its own: it also imports a semaphore's file,
 // and what the memory has is then undefined.
 func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error) {
-	const op = "cuImportExternalMemory"
+	const op = importMemOp
 	core, err := c.enter(op)
 	if err != nil {
 		return nil, err

@@ -64,6 +64,8 @@ type ExternalSemaphore struct {
 	cleanup runtime.Cleanup
 }
 
+const importSemaphoreOp = "cuImportExternalSemaphore"
+
 // ImportSemaphore gives streams of the context a semaphore of another API, on the same device
 // (cuImportExternalSemaphore, CUDA 10.0). The handle stays the caller's, who may close it afterwards.
 // Compare [Device.UUID] with that of the other API to find the device.
@@ -71,7 +73,7 @@ type ExternalSemaphore struct {
 // A driver cannot tell handles of semaphores from others of its own: it imports a semaphore of another
 // type, and even the file of memory, and what signals and waits then do is undefined.
 func (c *Context) ImportSemaphore(h ExternalSemaphoreHandle) (*ExternalSemaphore, error) {
-	const op = "cuImportExternalSemaphore"
+	const op = importSemaphoreOp
 	core, err := c.enter(op)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,8 @@ func isLoss(r Result) bool {
 // note returns the first loss if the result of a call means that a device is lost, else nil.
 // inContext says that the call was made in an open context. Then ResultDeviceUnavailable is a loss;
 // otherwise it says that the device is busy, unless a loss was noted before. ResultUnknown is a
-// loss if two functions have returned it, because one function may have another reason for it.
+// loss if two functions have returned it, because one function may have another reason for it. Those
+// that import handles do not count.
 func (l *losses) note(op string, res Result, inContext bool) *firstError {
 	this := &firstError{op, res}
 	lost := false
@@ -36,7 +37,7 @@ func (l *losses) note(op string, res Result, inContext bool) *firstError {
 	case ResultDeviceUnavailable:
 		lost = inContext
 	case ResultUnknown:
-		lost = !l.unknown.CompareAndSwap(nil, this) && l.unknown.Load().op != op
+		lost = !importsHandle(op) && !l.unknown.CompareAndSwap(nil, this) && l.unknown.Load().op != op
 	default:
 		return nil
 	}
@@ -44,6 +45,15 @@ func (l *losses) note(op string, res Result, inContext bool) *firstError {
 		l.lost.CompareAndSwap(nil, this)
 	}
 	return l.lost.Load()
+}
+
+// importsHandle reports whether a driver returns ResultUnknown for a handle that op cannot import.
+func importsHandle(op string) bool {
+	switch op {
+	case importMemOp, importSemaphoreOp, importPhysicalOp, importPoolOp:
+		return true
+	}
+	return false
 }
 
 const (

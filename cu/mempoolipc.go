@@ -28,13 +28,15 @@ func (p *MemPool) Export() (*os.File, error) {
 	return f, nil
 }
 
+const importPoolOp = "cuMemPoolImportFromShareableHandle"
+
 // ImportMemPool opens the pool of another process, on the same device
 // (cuMemPoolImportFromShareableHandle, CUDA 11.2). fd is the descriptor of a file that
 // [MemPool.Export] has returned there. It stays the caller's, who may close it afterwards. Streams
 // cannot allocate from the pool: [MemPool.Open] gives access to memory that the other process has
 // allocated.
 func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
-	const op = "cuMemPoolImportFromShareableHandle"
+	const op = importPoolOp
 	core, err := c.enter(op)
 	if err != nil {
 		return nil, err

@@ -111,12 +111,14 @@ func (c *Context) NewPhysicalMem(size uint64, o PhysicalOptions) (*PhysicalMem, 
 	return newPhysicalMem(core, raw, core.drv.physical.Add(1), size), nil
 }
 
+const importPhysicalOp = "cuMemImportFromShareableHandle"
+
 // ImportPhysicalMem opens physical memory of another process
 // (cuMemImportFromShareableHandle, CUDA 10.2). fd is the descriptor of a file that
 // [PhysicalMem.Export] has returned there. It stays the caller's, who may close it afterwards. size
 // is the size of the memory in bytes, which the file does not say: a mapping fails if it is wrong.
 func (c *Context) ImportPhysicalMem(fd uintptr, size uint64) (*PhysicalMem, error) {
-	const op = "cuMemImportFromShareableHandle"
+	const op = importPhysicalOp
 	core, err := c.enter(op)
 	if err != nil {
 		return nil, err

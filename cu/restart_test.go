@@ -3,6 +3,7 @@ package cu
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -113,6 +114,36 @@ func TestUnknownOnce(t *testing.T) {
 		t.Errorf("Query: %v", err)
 	}
 	r.is(r.gpu.Err(), ErrDeviceLost, ResultUnknown)
+}
+
+// TestUnknownHandles imports handles that the driver does not know: no device is lost.
+func TestUnknownHandles(t *testing.T) {
+	r := newSoft(t)
+	null := must(os.Open(os.DevNull))(t)
+	defer null.Close()
+	for fn, call := range map[string]func() error{
+		importMemOp: func() error {
+			_, err := r.gpu.ImportMem(ExternalMemHandle{Type: ExternalMemOpaqueFD, Handle: null.Fd()}, 1)
+			return err
+		},
+		importSemaphoreOp: func() error {
+			_, err := r.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: null.Fd()})
+			return err
+		},
+		importPhysicalOp: func() error { _, err := r.gpu.ImportPhysicalMem(null.Fd(), 1); return err },
+		importPoolOp:     func() error { _, err := r.gpu.ImportMemPool(null.Fd()); return err },
+	} {
+		r.sim.Inject(cusim.Fault{Function: fn, Code: int(ResultUnknown)}) // also where files are not supported
+		err := call()
+		if errors.Is(err, errors.ErrUnsupported) { // Windows has no descriptors to duplicate
+			continue
+		}
+		if r.is(err, ResultUnknown); NeedsRestart(err) || !strings.Contains(err.Error(), "does not know the handle") ||
+			strings.Contains(err.Error(), "earlier") {
+			t.Errorf("%s: %v", fn, err)
+		}
+	}
+	r.ok(r.gpu.Err())
 }
 
 // TestRestartAfterStickyError is about [cusim.Driver.LoseDevice], and a kernel's error.

@@ -13878,9 +13878,6 @@ func (t *Table) GreenCtxGetId(at At, greenCtx GreenCtx) (greenCtxId uint64, res 
 
 // CheckpointProcessCheckpoint calls cuCheckpointProcessCheckpoint, which exists since CUDA 12.8.
 func (t *Table) CheckpointProcessCheckpoint(at At, pid int32, args *CheckpointCheckpointArgs) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCheckpointProcessCheckpoint)
-	}
 	if t.soft != nil {
 		if t.version < 12080 {
 			res = missing(symCheckpointProcessCheckpoint)
@@ -13904,14 +13901,17 @@ func (t *Table) CheckpointProcessCheckpoint(at At, pid int32, args *CheckpointCh
 		args  unsafe.Pointer
 		_     [4]uintptr
 	}{fn: fn, pid: uintptr(uint32(pid)), args: unsafe.Pointer(args)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // CheckpointProcessGetRestoreThreadId calls cuCheckpointProcessGetRestoreThreadId, which exists since CUDA 12.8.
 func (t *Table) CheckpointProcessGetRestoreThreadId(at At, pid int32) (tid int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symCheckpointProcessGetRestoreThreadId)
-	}
 	if t.soft != nil {
 		if t.version < 12080 {
 			res = missing(symCheckpointProcessGetRestoreThreadId)
@@ -13938,15 +13938,17 @@ func (t *Table) CheckpointProcessGetRestoreThreadId(at At, pid int32) (tid int32
 		v0    int32
 	}{fn: fn, pid: uintptr(uint32(pid))}
 	f.tid = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
 // CheckpointProcessGetState calls cuCheckpointProcessGetState, which exists since CUDA 12.8.
 func (t *Table) CheckpointProcessGetState(at At, pid int32) (state int32, res Result) {
-	if at.NoWait {
-		t.mayWait(symCheckpointProcessGetState)
-	}
 	if t.soft != nil {
 		if t.version < 12080 {
 			res = missing(symCheckpointProcessGetState)
@@ -13973,15 +13975,17 @@ func (t *Table) CheckpointProcessGetState(at At, pid int32) (state int32, res Re
 		v0    int32
 	}{fn: fn, pid: uintptr(uint32(pid))}
 	f.state = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
 // CheckpointProcessLock calls cuCheckpointProcessLock, which exists since CUDA 12.8.
 func (t *Table) CheckpointProcessLock(at At, pid int32, args *CheckpointLockArgs) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCheckpointProcessLock)
-	}
 	if t.soft != nil {
 		if t.version < 12080 {
 			res = missing(symCheckpointProcessLock)
@@ -14005,14 +14009,17 @@ func (t *Table) CheckpointProcessLock(at At, pid int32, args *CheckpointLockArgs
 		args  unsafe.Pointer
 		_     [4]uintptr
 	}{fn: fn, pid: uintptr(uint32(pid)), args: unsafe.Pointer(args)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // CheckpointProcessRestore calls cuCheckpointProcessRestore, which exists since CUDA 12.8.
 func (t *Table) CheckpointProcessRestore(at At, pid int32, args *CheckpointRestoreArgs) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCheckpointProcessRestore)
-	}
 	if t.soft != nil {
 		if t.version < 12080 {
 			res = missing(symCheckpointProcessRestore)
@@ -14036,14 +14043,17 @@ func (t *Table) CheckpointProcessRestore(at At, pid int32, args *CheckpointResto
 		args  unsafe.Pointer
 		_     [4]uintptr
 	}{fn: fn, pid: uintptr(uint32(pid)), args: unsafe.Pointer(args)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // CheckpointProcessUnlock calls cuCheckpointProcessUnlock, which exists since CUDA 12.8.
 func (t *Table) CheckpointProcessUnlock(at At, pid int32, args *CheckpointUnlockArgs) (res Result) {
-	if at.NoWait {
-		t.mayWait(symCheckpointProcessUnlock)
-	}
 	if t.soft != nil {
 		if t.version < 12080 {
 			res = missing(symCheckpointProcessUnlock)
@@ -14067,7 +14077,13 @@ func (t *Table) CheckpointProcessUnlock(at At, pid int32, args *CheckpointUnlock
 		args  unsafe.Pointer
 		_     [4]uintptr
 	}{fn: fn, pid: uintptr(uint32(pid)), args: unsafe.Pointer(args)}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // CoredumpGetAttribute calls cuCoredumpGetAttribute, which exists since CUDA 12.1.
@@ -14418,9 +14434,6 @@ func (t *Table) LogsUnregisterCallback(at At, callback LogsCallbackHandle) (res 
 
 // DestroyExternalMemory calls cuDestroyExternalMemory, which exists since CUDA 10.0.
 func (t *Table) DestroyExternalMemory(at At, extMem ExternalMemory) (res Result) {
-	if at.NoWait {
-		t.mayWait(symDestroyExternalMemory)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -14434,7 +14447,18 @@ func (t *Table) DestroyExternalMemory(at At, extMem ExternalMemory) (res Result)
 			return
 		}
 	}
-	return t.call1(at, ccall.Blocking, fn, uintptr(extMem))
+	f := struct {
+		fn, r  uintptr
+		extMem uintptr
+		_      [5]uintptr
+	}{fn: fn, extMem: uintptr(extMem)}
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // DestroyExternalSemaphore calls cuDestroyExternalSemaphore, which exists since CUDA 10.0.
@@ -14460,9 +14484,6 @@ func (t *Table) DestroyExternalSemaphore(at At, extSem ExternalSemaphore) (res R
 
 // ExternalMemoryGetMappedBuffer calls cuExternalMemoryGetMappedBuffer, which exists since CUDA 10.0.
 func (t *Table) ExternalMemoryGetMappedBuffer(at At, extMem ExternalMemory, bufferDesc ExternalMemoryBufferDesc) (devPtr DevicePtr, res Result) {
-	if at.NoWait {
-		t.mayWait(symExternalMemoryGetMappedBuffer)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -14493,7 +14514,12 @@ func (t *Table) ExternalMemoryGetMappedBuffer(at At, extMem ExternalMemory, buff
 	}{fn: fn, extMem: uintptr(extMem), a2: bufferDesc}
 	f.devPtr = unsafe.Pointer(&f.v0)
 	f.bufferDesc = unsafe.Pointer(&f.a2)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	if res < popFailed {
 		t.MemFree(at.undo(), f.v0)
 		f.v0 = 0
@@ -14749,9 +14775,6 @@ func (t *Table) GraphicsUnregisterResource(at At, resource GraphicsResource) (re
 
 // ImportExternalMemory calls cuImportExternalMemory, which exists since CUDA 10.0.
 func (t *Table) ImportExternalMemory(at At, memHandleDesc ExternalMemoryHandleDesc) (extMemOut ExternalMemory, res Result) {
-	if at.NoWait {
-		t.mayWait(symImportExternalMemory)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -14781,7 +14804,12 @@ func (t *Table) ImportExternalMemory(at At, memHandleDesc ExternalMemoryHandleDe
 	}{fn: fn, a1: memHandleDesc}
 	f.extMemOut = unsafe.Pointer(&f.v0)
 	f.memHandleDesc = unsafe.Pointer(&f.a1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	if res < popFailed {
 		t.DestroyExternalMemory(at.undo(), f.v0)
 		f.v0 = 0
@@ -14791,9 +14819,6 @@ func (t *Table) ImportExternalMemory(at At, memHandleDesc ExternalMemoryHandleDe
 
 // ImportExternalSemaphore calls cuImportExternalSemaphore, which exists since CUDA 10.0.
 func (t *Table) ImportExternalSemaphore(at At, semHandleDesc ExternalSemaphoreHandleDesc) (extSemOut ExternalSemaphore, res Result) {
-	if at.NoWait {
-		t.mayWait(symImportExternalSemaphore)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -14823,7 +14848,12 @@ func (t *Table) ImportExternalSemaphore(at At, semHandleDesc ExternalSemaphoreHa
 	}{fn: fn, a1: semHandleDesc}
 	f.extSemOut = unsafe.Pointer(&f.v0)
 	f.semHandleDesc = unsafe.Pointer(&f.a1)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	if res < popFailed {
 		t.DestroyExternalSemaphore(at.undo(), f.v0)
 		f.v0 = 0

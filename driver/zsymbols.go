@@ -551,12 +551,12 @@ const symbolTable = "" +
 	"\x08Plane\x84\xb2" + // cuArrayGetPlane, 11.2, blocking
 	"\x08SparseProperties\x84\xb1" + // cuArrayGetSparseProperties, 11.1, blocking
 	"\x00CheckpointOperationComplete\x84\xd4" + // cuCheckpointOperationComplete, 13.4, blocking, unverified
-	"\x0aProcessCheckpoint\x84\xc8" + // cuCheckpointProcessCheckpoint, 12.8, blocking
-	"\x11GetRestoreThreadId\x84\xc8" + // cuCheckpointProcessGetRestoreThreadId, 12.8, blocking
-	"\x14State\x84\xc8" + // cuCheckpointProcessGetState, 12.8, blocking
-	"\x00CheckpointProcessLock\x84\xc8" + // cuCheckpointProcessLock, 12.8, blocking
-	"\x11Restore\x84\xc8" + // cuCheckpointProcessRestore, 12.8, blocking
-	"\x11Unlock\x84\xc8" + // cuCheckpointProcessUnlock, 12.8, blocking
+	"\x0aProcessCheckpoint\x84\xc8" + // cuCheckpointProcessCheckpoint, 12.8, hot
+	"\x11GetRestoreThreadId\x84\xc8" + // cuCheckpointProcessGetRestoreThreadId, 12.8, hot
+	"\x14State\x84\xc8" + // cuCheckpointProcessGetState, 12.8, hot
+	"\x00CheckpointProcessLock\x84\xc8" + // cuCheckpointProcessLock, 12.8, hot
+	"\x11Restore\x84\xc8" + // cuCheckpointProcessRestore, 12.8, hot
+	"\x11Unlock\x84\xc8" + // cuCheckpointProcessUnlock, 12.8, hot
 	"\x01oredumpDeregisterCompleteCallback\x84\xd2" + // cuCoredumpDeregisterCompleteCallback, 13.2, blocking, unverified
 	"\x12StartCallback\x84\xd2" + // cuCoredumpDeregisterStartCallback, 13.2, blocking, unverified
 	"\x08GetAttribute\x84\xc1" + // cuCoredumpGetAttribute, 12.1, blocking
@@ -602,7 +602,7 @@ const symbolTable = "" +
 	"\x04ynchronize\x84\x20" + // cuCtxSynchronize, 2.0, blocking
 	"\x0e_v2\x8c\xd0" + // cuCtxSynchronize_v2, 13.0, blocking
 	"\x03WaitEvent\x84\xc5" + // cuCtxWaitEvent, 12.5, hot
-	"\x00DestroyExternalMemory\x84\xa0" + // cuDestroyExternalMemory, 10.0, blocking
+	"\x00DestroyExternalMemory\x84\xa0" + // cuDestroyExternalMemory, 10.0, hot
 	"\x0fSemaphore\x84\xa0" + // cuDestroyExternalSemaphore, 10.0, blocking
 	"\x02vResourceGenerateDesc\x84\xc4" + // cuDevResourceGenerateDesc, 12.4, setup
 	"\x03SmResourceSplit\x84\xd1" + // cuDevSmResourceSplit, 13.1, setup, unverified
@@ -659,7 +659,7 @@ const symbolTable = "" +
 	"\x14_ptsz\x85\xb1" + // cuEventRecordWithFlags_ptsz, 11.1, hot
 	"\x0b_ptsz\x85\x70" + // cuEventRecord_ptsz, 7.0, hot
 	"\x05Synchronize\x84\x20" + // cuEventSynchronize, 2.0, blocking
-	"\x01xternalMemoryGetMappedBuffer\x84\xa0" + // cuExternalMemoryGetMappedBuffer, 10.0, blocking
+	"\x01xternalMemoryGetMappedBuffer\x84\xa0" + // cuExternalMemoryGetMappedBuffer, 10.0, hot
 	"\x17MipmappedArray\x84\xa0" + // cuExternalMemoryGetMappedMipmappedArray, 10.0, blocking
 	"\x00FlushGPUDirectRDMAWrites\x84\xb3" + // cuFlushGPUDirectRDMAWrites, 11.3, blocking
 	"\x01uncGetAttribute\x84\x22" + // cuFuncGetAttribute, 2.2, hot
@@ -797,8 +797,8 @@ const symbolTable = "" +
 	"\x00GreenCtxRecordEvent\x84\xc4" + // cuGreenCtxRecordEvent, 12.4, hot
 	"\x08StreamCreate\x84\xc5" + // cuGreenCtxStreamCreate, 12.5, blocking
 	"\x08WaitEvent\x84\xc4" + // cuGreenCtxWaitEvent, 12.4, hot
-	"\x00ImportExternalMemory\x84\xa0" + // cuImportExternalMemory, 10.0, blocking
-	"\x0eSemaphore\x84\xa0" + // cuImportExternalSemaphore, 10.0, blocking
+	"\x00ImportExternalMemory\x84\xa0" + // cuImportExternalMemory, 10.0, hot
+	"\x0eSemaphore\x84\xa0" + // cuImportExternalSemaphore, 10.0, hot
 	"\x01nit\x84\x20" + // cuInit, 2.0, setup
 	"\x01pcCloseMemHandle\x84\x41" + // cuIpcCloseMemHandle, 4.1, blocking
 	"\x03GetEventHandle\x84\x41" + // cuIpcGetEventHandle, 4.1, setup
@@ -1235,10 +1235,10 @@ const maxSymbolName = 50
 
 // symbolClasses has a digit for each symbol: its ccall.Class.
 const symbolClasses = "" +
-	"22222222222222222222222222220000222100121211111121111111211222212200002010220101" +
-	"21221022002200002222000211002111111111112222121211112222112001111111221111111111" +
+	"22222222222221111112222222220000222100121211111121111111211222211200002010220101" +
+	"21221022002200002222000211002111111111112122121211112222112001111111221111111111" +
 	"11111111111111111122221111121122221121211222222111111111111112222221222111121121" +
-	"12222222222222021212202000001221222221212211111111121112212211221111222222222222" +
+	"12222222222222021211102000001221222221212211111111121112212211221111222222222222" +
 	"12122001111111221111220112202112201100221122111111200221021111221122222212000202" +
 	"21112222221111111222222222222222222222222222222111222111222222222111222112222222" +
 	"22222222112221122211222112222222212112222222222222222112212222222112222211111111" +

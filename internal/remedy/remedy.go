@@ -78,8 +78,10 @@ var ofCalls = [...]struct {
 	{driver.ResultNotSupported, []string{"cuIpcOpenMemHandle", "cuIpcGetMemHandle"},
 		"this device or system cannot share memory of cuMemAlloc between processes: share a pool (MemPool.Export) or " +
 			"physical memory (PhysicalMem.Export), or copy the memory through the host"},
-	{driver.ResultUnknown, []string{"cuImportExternalMemory", "cuImportExternalSemaphore"},
-		"the driver does not know the handle: pass an open one of the same GPU (Device.UUID), and its type"},
+	{driver.ResultUnknown, []string{
+		"cuImportExternalMemory", "cuImportExternalSemaphore", "cuMemImportFromShareableHandle",
+		"cuMemPoolImportFromShareableHandle",
+	}, "the driver does not know the handle: pass an open one, of the same GPU (Device.UUID) and of the kind that the call imports"},
 	{driver.ResultNotSupported, []string{"cuImportExternalMemory", "cuImportExternalSemaphore"},
 		"the driver imports no handles of this type on this system: use a file descriptor on Linux, and an NT handle on " +
 			"Windows"},
