@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -83,28 +82,36 @@ func (d *Driver) LogsDumpToMemory(_ *driver.Thread, iterator uint32, buffer []by
 // LogsDumpToFile is cuLogsDumpToFile. It writes the lines from a position on, or all without one, and replaces the
 // content of a file.
 func (d *Driver) LogsDumpToFile(_ *driver.Thread, iterator *uint32, path string, flags uint32) driver.Result {
+	text, next, r := d.logFrom(iterator, path, flags)
+	if r != ok {
+		return r
+	}
+	if os.WriteFile(path, text, 0o644) != nil { // without the lock, as a file may be one that waits for a reader
+		return driver.ResultInvalidValue
+	}
+	if iterator != nil {
+		*iterator = next
+	}
+	return ok
+}
+
+// logFrom returns the lines from a position on, and the position behind them, for cuLogsDumpToFile.
+func (d *Driver) logFrom(iterator *uint32, path string, flags uint32) (text []byte, next uint32, r driver.Result) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	const op = "cuLogsDumpToFile"
 	if r := d.meet(op, d.faults[op]); r != ok {
-		return r
+		return nil, 0, r
 	}
 	if flags != 0 || path == "" {
-		return driver.ResultInvalidValue
+		return nil, 0, driver.ResultInvalidValue
 	}
 	from := uint32(0)
 	if iterator != nil {
 		from = *iterator
 	}
-	var text strings.Builder
 	for i := max(from, d.log.first) - d.log.first; int(i) < len(d.log.lines); i++ {
-		text.WriteString(d.log.lines[i])
+		text = append(text, d.log.lines[i]...)
 	}
-	if os.WriteFile(path, []byte(text.String()), 0o644) != nil {
-		return driver.ResultInvalidValue
-	}
-	if iterator != nil {
-		*iterator = max(from, d.log.first+uint32(len(d.log.lines)))
-	}
-	return ok
+	return text, max(from, d.log.first+uint32(len(d.log.lines))), ok
 }
