@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/purecu/purecu/driver"
@@ -236,20 +237,36 @@ func (d *Driver) finish(c *capture) {
 		if whole := c.graph.outermost(); whole != c.graph {
 			d.objects.lose(uintptr(whole.handle)) // NVIDIA's driver crashes when it destroys the graph
 		}
+		if n := c.graph.owner; n != nil { // the node keeps what the child graph has
+			n.work, n.child = n.current(), nil
+			d.retainForNode(n)
+		}
 		d.destroyGraph(c.graph)
 	}
 	c.forgetEvents()
 	d.captures = slices.DeleteFunc(d.captures, func(other *capture) bool { return other == c })
 }
 
-// inCapture reports whether a capture adds nodes to a graph, or to a body within it. Meanwhile CUDA does not
+// inCapture reports whether a capture adds nodes to a graph, or to a graph within it. Meanwhile CUDA does not
 // permit to destroy the graph, or nodes of it.
 func (d *Driver) inCapture(op string, g *graph, h uintptr) bool {
-	is := slices.ContainsFunc(d.captures, func(c *capture) bool { return c.graph == g || c.graph.outermost() == g })
+	is := slices.ContainsFunc(d.captures, func(c *capture) bool { return c.graph.within(g) })
 	if is {
 		d.misuse(op, h, "a stream is captured into the graph", nil)
 	}
 	return is
+}
+
+// within reports whether a graph is another one or a part of it, as bodies and child graphs are.
+func (g *graph) within(whole *graph) bool {
+	for g != whole {
+		n := cmp.Or(g.parent, g.owner)
+		if n == nil {
+			return false
+		}
+		g = n.graph
+	}
+	return true
 }
 
 // StreamBeginCapture is cuStreamBeginCapture_v2.

@@ -34,6 +34,50 @@ func TestCapturedGraphStays(t *testing.T) {
 	r.must(r.GraphDestroy(r.th, g))
 }
 
+// TestCapturedChildStays destroys a child graph in all ways during a capture into it.
+func TestCapturedChildStays(t *testing.T) {
+	for _, finished := range []bool{true, false} {
+		r := newLab(t)
+		s := r.newStream()
+		inner, res := r.GraphCreate(r.th, 0)
+		r.must(res)
+		g, res := r.GraphCreate(r.th, 0)
+		r.must(res)
+		n, res := r.GraphAddChildGraphNode(r.th, g, nil, inner)
+		r.must(res)
+		child, res := r.GraphChildGraphNodeGetGraph(r.th, n)
+		r.must(res)
+		r.must(r.StreamBeginCaptureToGraph(r.th, s, child, nil, nil, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+		r.want("destroy the node", invalidValue, r.GraphDestroyNode(r.th, n))
+		r.want("destroy the graph", invalidValue, r.GraphDestroy(r.th, g))
+		params := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_GRAPH}
+		params.Graph().Graph = inner
+		r.want("change the node", invalidValue, r.GraphNodeSetParams(r.th, n, params))
+		if n := r.takeMisuses(); n != 3 {
+			t.Errorf("%d misuses, not 3", n)
+		}
+		r.must(r.MemsetD8Async(r.th, r.alloc("a"), 'b', 1, s))
+		if finished {
+			got, res := r.StreamEndCapture(r.th, s)
+			if r.must(res); got != child {
+				t.Errorf("the capture returns another graph")
+			}
+		} else { // the child graph is destroyed
+			r.want("synchronize", driver.ResultStreamCaptureUnsupported, r.StreamSynchronize(r.th, s))
+			_, res := r.StreamEndCapture(r.th, s)
+			r.want("end", driver.ResultStreamCaptureInvalidated, res)
+		}
+		x := r.instance(g, 0)
+		r.must(r.GraphExecDestroy(r.th, x))
+		r.must(r.GraphDestroyNode(r.th, n))
+		r.must(r.GraphDestroy(r.th, g))
+		r.must(r.GraphDestroy(r.th, inner))
+		if n := r.Census()["graph"]; n != 0 {
+			t.Errorf("there are %d graphs", n)
+		}
+	}
+}
+
 // captured returns the graph of a stream's capture, and the dependencies of its next node.
 func (r *lab) captured(s driver.Stream) (driver.Graph, []driver.GraphNode) {
 	r.t.Helper()

@@ -48,8 +48,8 @@ type graph struct {
 	parent *node
 	// references are those to user objects that the graph has, without those of child graphs.
 	references references
-	// child says that a node runs the graph as its child graph, and owns it.
-	child bool
+	// owner is the node that runs the graph as its child graph, and owns it, or nil.
+	owner *node
 }
 
 // shape is the nodes of a graph, or of a body of an executable graph.
@@ -200,7 +200,7 @@ func (d *Driver) GraphDestroy(_ *driver.Thread, h driver.Graph) driver.Result {
 	switch {
 	case r != ok:
 		return r
-	case g.parent != nil, g.child, d.inCapture("cuGraphDestroy", g, uintptr(h)):
+	case g.parent != nil, g.owner != nil, d.inCapture("cuGraphDestroy", g, uintptr(h)):
 		return driver.ResultInvalidValue
 	}
 	d.destroyGraph(g)

@@ -137,7 +137,7 @@ func (d *Driver) GraphChildGraphNodeGetGraph(_ *driver.Thread, h driver.GraphNod
 	}
 	if n.child == nil {
 		n.child = d.copyOf(n.work.childShape, n.work.childReferences)
-		n.child.child = true
+		n.child.owner = n
 		d.releaseAll(n.references)
 		n.references = nil
 	}

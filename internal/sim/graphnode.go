@@ -19,6 +19,9 @@ func (d *Driver) change(name string, h driver.GraphNode, k nodeKindOf, w func() 
 	if r == ok {
 		r = made.takeAttributes(&n.work)
 	}
+	if r == ok && n.child != nil && d.inCapture(name, n.child, uintptr(h)) {
+		r = driver.ResultInvalidValue
+	}
 	if r == ok {
 		d.dropChild(n)
 		n.work.countCopy(-1)
