@@ -209,8 +209,8 @@ func (x *GraphExec) SetChildGraph(n GraphNode, child *Graph) error {
 	c := gc.nodeCall(setChildOp)
 	c.xc, c.ctx = xc, xc.ctx
 	defer c.end()
-	defer x.leave()
 	defer n.graph.leaveWith(child)
+	defer x.leave() // before the end of the calls on the graphs: see GraphNode.finish
 	if err = n.there(setChildOp); err == nil {
 		err = c.find(n.raw)
 	}

@@ -323,7 +323,7 @@ func (x *GraphExec) SetEvent(n GraphNode, e *Event) error {
 				x.leave()
 				return nil, nil, err
 			}
-			return xc.objects.Load(), func() { n.graph.leave(); x.leave() }, nil
+			return xc.objects.Load(), func() { x.leave(); n.graph.leave() }, nil // see GraphNode.finish
 		},
 		recordOp: op,
 		record: func(e driver.Event) driver.Result {

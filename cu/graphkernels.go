@@ -81,11 +81,16 @@ func (b *kernelBatch) replace(x *GraphExec, updates []KernelUpdate, errs *batchE
 		n++
 	}
 	b.call(x, updates, errs, first)
+	defer b.end() // also if a tracer panics
+	x.leave()     // before the end of the call on the graph: see GraphNode.finish
 	g.leave()
-	x.leave()
-	each(b.begun, func(i int) { b.calls[i].finish() }) // without a lock
-	b.begun, b.n = 0, 0
 	return n
+}
+
+// end ends the calls. The caller holds no lock.
+func (b *kernelBatch) end() {
+	each(b.begun, func(i int) { b.calls[i].finish() })
+	b.begun, b.n = 0, 0
 }
 
 // add prepares the call for an update.

@@ -271,13 +271,14 @@ func (n GraphNode) begin(x *GraphExec, op string) (*nodeCall, error) {
 	return c, nil
 }
 
-// finish ends a call that begin or beginSet began.
+// finish ends a call that begin or beginSet began. It unlocks the executable graph before the end of the
+// call on the graph, which may be the last one, destroys events then, and calls tracers.
 func (n GraphNode) finish(x *GraphExec, c *nodeCall) {
-	n.graph.leave()
+	defer c.end() // also if a tracer panics
 	if x != nil {
 		x.leave()
 	}
-	c.end()
+	n.graph.leave()
 }
 
 func (n GraphNode) setKernel(x *GraphExec, op string, k *Function, cfg *LaunchConfig, args []Arg) error {

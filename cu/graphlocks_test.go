@@ -1,0 +1,89 @@
+package cu
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
+)
+
+// duringSet is a software driver that calls a function while it changes an executable graph.
+type duringSet struct {
+	driver.Software
+	call func()
+}
+
+func (d *duringSet) GraphExecKernelNodeSetParams(th *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+	p *driver.KernelNodeParams) driver.Result {
+	d.call()
+	return d.Software.GraphExecKernelNodeSetParams(th, x, n, p)
+}
+
+func (d *duringSet) GraphExecEventRecordNodeSetEvent(th *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+	e driver.Event) driver.Result {
+	d.call()
+	return d.Software.GraphExecEventRecordNodeSetEvent(th, x, n, e)
+}
+
+func (d *duringSet) GraphExecChildGraphNodeSetParams(th *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+	child driver.Graph) driver.Result {
+	d.call()
+	return d.Software.GraphExecChildGraphNodeSetParams(th, x, n, child)
+}
+
+// TestSetLastCallOnGraph closes a graph while a call changes an executable graph. The end of the call destroys the
+// graph, and an event that only the graph has. No lock is held when the tracer of that is called.
+func TestSetLastCallOnGraph(t *testing.T) {
+	type scene struct {
+		x             *GraphExec
+		u             KernelUpdate
+		record, child GraphNode
+		g, inner      *Graph
+		event         *Event
+	}
+	for name, set := range map[string]func(p *scene) error{
+		"SetKernel":     func(p *scene) error { return p.x.SetKernel(p.u.Node, p.u.Kernel, p.u.Config, p.u.Args...) },
+		"SetKernels":    func(p *scene) error { return p.x.SetKernels(p.u) },
+		"SetEvent":      func(p *scene) error { return p.x.SetEvent(p.record, p.event) },
+		"SetChildGraph": func(p *scene) error { return p.x.SetChildGraph(p.child, p.inner) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			soft := cusim.New()
+			sim := &duringSet{Software: soft.Software()}
+			drv := must(Open(WithSoftware(driver.Provide(sim))))(t)
+			gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+			mod, m := must(gpu.LoadModule([]byte(spinPTX)))(t), must(gpu.Alloc(16))(t)
+			p := &scene{g: must(gpu.NewGraph())(t), inner: must(gpu.NewGraph())(t), event: must(gpu.NewEvent(0))(t)}
+			p.u = KernelUpdate{Kernel: must(mod.Function("add"))(t), Config: fourThreads,
+				Args: []Arg{Ptr(m), U32(4), F32(1)}}
+			p.u.Node = must(p.g.AddKernel(p.u.Kernel, p.u.Config, p.u.Args))(t)
+			p.record = must(p.g.AddEventRecord(p.event))(t)
+			p.child = must(p.g.AddChildGraph(p.inner))(t)
+			p.x = must(p.g.Instantiate())(t)
+			e := must(gpu.NewEvent(0))(t)
+			must(p.g.AddEventRecord(e))(t) // not in the executable graph
+			noErr(t, e.Close())
+			sim.call = func() { noErr(t, p.g.Close()) }
+			destroyed := false
+			remove := drv.AddTracer(func(tr Trace) {
+				if tr.Op != TraceEventDestroy {
+					return
+				}
+				destroyed = true
+				if !p.x.core.mu.TryLock() {
+					t.Error("the executable graph is locked while a tracer is called")
+					return
+				}
+				p.x.core.mu.Unlock()
+			})
+			noErr(t, set(p))
+			remove()
+			if !destroyed {
+				t.Error("the event is not destroyed")
+			}
+			noErr(t, errors.Join(p.x.Close(), p.inner.Close(), p.event.Close(), m.Close(), mod.Close(), gpu.Close(), drv.Close()))
+			soft.Check(t)
+		})
+	}
+}
