@@ -214,7 +214,7 @@ func (g *Graph) addExternal(op string, typ GraphNodeType, ops []ExternalOp, afte
 func (n GraphNode) SetExternal(ops ...ExternalOp) error { return n.setExternal(nil, ops) }
 
 // SetExternal replaces the semaphores and values of a node, for later launches: see
-// [GraphExec.SetKernel]. They must be as many as before
+// [GraphExec.SetKernel]. There must be as many as before
 // (cuGraphExecExternalSemaphoresSignalNodeSetParams, cuGraphExecExternalSemaphoresWaitNodeSetParams).
 func (x *GraphExec) SetExternal(n GraphNode, ops ...ExternalOp) error {
 	if err := x.owns(n, signalNodes.execSet); err != nil {
@@ -253,9 +253,8 @@ func (n GraphNode) beginExternal(x *GraphExec, signal, wait string) (*nodeCall, 
 	}
 	if c.use.typ == GraphNodeTypeExtSemasWait {
 		c.op = wait
-		return c, nil
 	}
-	if err := c.is(GraphNodeTypeExtSemasSignal); err != nil {
+	if err := c.is(GraphNodeTypeExtSemasSignal, GraphNodeTypeExtSemasWait); err != nil {
 		n.finish(x, c)
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -293,11 +294,17 @@ func TestExternalNodes(t *testing.T) {
 	noErr(t, e.Update(g))
 	values("updated", 5, 9)
 	noErr(t, b.SetExternal(s.At(1)))
-	r.is(e.SetExternal(c, s.At(1)), ResultInvalidValue) // another number
+	another := e.SetExternal(c, s.At(1))
+	if r.is(another, ResultInvalidValue); !strings.Contains(another.Error(), "keeps the number of semaphores") {
+		t.Errorf("another number: %v", another)
+	}
 	r.is(b.SetExternal(), errInvalid)
 	r.is(b.SetExternal(ExternalOp{}), ErrNil)
 	empty := must(g.AddEmpty())(t)
-	r.is(empty.SetExternal(s.At(1)), errInvalid)
+	wrong := empty.SetExternal(s.At(1))
+	if r.is(wrong, errInvalid); !strings.Contains(wrong.Error(), "of type ext_semas_signal or ext_semas_wait:") {
+		t.Errorf("an empty node: %v", wrong)
+	}
 	_, err := empty.External()
 	r.is(err, errInvalid)
 	r.is((*GraphExec)(nil).SetExternal(c, s.At(1)), ErrNil)

@@ -2,6 +2,8 @@ package cu
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/races"
@@ -160,12 +162,17 @@ func (gc *graphCore) askUse(n driver.GraphNode) (u nodeUse, err error) {
 	return u, nil
 }
 
-// is returns an error unless the node is of a type.
-func (c *nodeCall) is(typ GraphNodeType) error {
-	if c.use.typ == typ {
+// is returns an error unless the node is of one of the types.
+func (c *nodeCall) is(types ...GraphNodeType) error {
+	if slices.Contains(types, c.use.typ) {
 		return nil
 	}
-	return c.refused(fmt.Sprintf("the call is for nodes of type %v: choose the node by its Type", typ))
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = t.String()
+	}
+	return c.refused(fmt.Sprintf("the call is for nodes of type %s: choose the node by its Type",
+		strings.Join(names, " or ")))
 }
 
 // keep makes the work use an object. It reports false if the object is closed.
@@ -459,13 +466,22 @@ func (c *nodeCall) finishSet(res driver.Result) (err error) {
 	return err
 }
 
-// explainExec adds to an error what an executable graph cannot change of a copy or memset.
+// explainExec adds to an error what an executable graph cannot change of a node.
 func (c *nodeCall) explainExec(e *Error) *Error {
-	if e.Result == ResultInvalidValue && (c.use.typ == GraphNodeTypeMemcpy || c.use.typ == GraphNodeTypeMemset) {
-		e.Detail = join(e.Detail, "an executable graph keeps the contexts and kinds of memory of a copy or memset, "+
-			"the size and pitch of a memset of several rows, and all of a copy of several rows: "+
-			"change the node of the graph, and instantiate it again")
+	if e.Result != ResultInvalidValue {
+		return e
 	}
+	kept := ""
+	switch c.use.typ {
+	case GraphNodeTypeMemcpy, GraphNodeTypeMemset:
+		kept = "the contexts and kinds of memory of a copy or memset, the size and pitch of a memset of several rows, " +
+			"and all of a copy of several rows"
+	case GraphNodeTypeExtSemasSignal, GraphNodeTypeExtSemasWait:
+		kept = "the number of semaphores of a node"
+	default:
+		return e
+	}
+	e.Detail = join(e.Detail, "an executable graph keeps "+kept+": change the node of the graph, and instantiate it again")
 	return e
 }
 
