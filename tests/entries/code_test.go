@@ -1,11 +1,6 @@
 package entries
 
-import (
-	"encoding/binary"
-	"slices"
-
-	"github.com/purecu/purecu/driver"
-)
+import "github.com/purecu/purecu/driver"
 
 // code is a library with variables, and what is in it.
 type code struct {
@@ -144,7 +139,7 @@ func functionCalls() []call {
 			return w.later(r, func(at A) R { return w.ModuleUnload(at, m) })
 		}),
 		alone("cuModuleLoadFatBinary", func(w W, at A) R {
-			m, r := w.ModuleLoadFatBinary(at, fatbin(image()))
+			m, r := w.ModuleLoadFatBinary(at, image()) // an H200's driver takes PTX here, too
 			return w.later(r, func(at A) R { return w.ModuleUnload(at, m) })
 		}),
 		alone("cuModuleLoadDataEx", func(w W, at A) R {
@@ -209,21 +204,4 @@ func functionCalls() []call {
 			return w.LaunchCooperativeKernel(at, w.function, 1, 1, 1, 1, 1, 1, 0, s, driver.KernelParams{})
 		}),
 	)
-}
-
-// fatbin returns a fatbin with a text in PTX for sm_50.
-func fatbin(text []byte) []byte {
-	le := binary.LittleEndian
-	text = append(text, make([]byte, -len(text)&7)...)
-	const header, kindPTX, is64Bit, onLinux = 64, 1, 0x1, 0x10
-	entry := make([]byte, header)
-	le.PutUint16(entry, kindPTX)
-	le.PutUint16(entry[2:], 0x0101)
-	le.PutUint32(entry[4:], header)
-	le.PutUint64(entry[8:], uint64(len(text)))
-	le.PutUint16(entry[26:], 6) // PTX 6.0
-	le.PutUint32(entry[28:], 50)
-	le.PutUint64(entry[40:], is64Bit|onLinux)
-	all := le.AppendUint64(nil, 0x10_0001_ba55_ed50)
-	return slices.Concat(le.AppendUint64(all, uint64(header+len(text))), entry, text)
 }
