@@ -80,9 +80,9 @@ func (d *Driver) LogsDumpToMemory(_ *driver.Thread, iterator uint32, buffer []by
 }
 
 // LogsDumpToFile is cuLogsDumpToFile. It writes the lines from a position on, or all without one, and replaces the
-// content of a file.
-func (d *Driver) LogsDumpToFile(_ *driver.Thread, iterator *uint32, path string, flags uint32) driver.Result {
-	text, next, r := d.logFrom(iterator, path, flags)
+// content of a file. As on an H200, the flags do not matter.
+func (d *Driver) LogsDumpToFile(_ *driver.Thread, iterator *uint32, path string, _ uint32) driver.Result {
+	text, next, r := d.logFrom(iterator, path)
 	if r != ok {
 		return r
 	}
@@ -96,14 +96,14 @@ func (d *Driver) LogsDumpToFile(_ *driver.Thread, iterator *uint32, path string,
 }
 
 // logFrom returns the lines from a position on, and the position behind them, for cuLogsDumpToFile.
-func (d *Driver) logFrom(iterator *uint32, path string, flags uint32) (text []byte, next uint32, r driver.Result) {
+func (d *Driver) logFrom(iterator *uint32, path string) (text []byte, next uint32, r driver.Result) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	const op = "cuLogsDumpToFile"
 	if r := d.meet(op, d.faults[op]); r != ok {
 		return nil, 0, r
 	}
-	if flags != 0 || path == "" {
+	if path == "" {
 		return nil, 0, driver.ResultInvalidValue
 	}
 	from := uint32(0)
