@@ -471,6 +471,7 @@ func (d *Driver) StreamUpdateCaptureDependencies(th *driver.Thread, h driver.Str
 }
 
 // StreamUpdateCaptureDependenciesV2 is cuStreamUpdateCaptureDependencies_v2. The edges cannot have data.
+// As on an H200, the same node may be given twice.
 func (d *Driver) StreamUpdateCaptureDependenciesV2(th *driver.Thread, h driver.Stream, deps []driver.GraphNode,
 	data []driver.GraphEdgeData, flags uint32) driver.Result {
 	const name = "cuStreamUpdateCaptureDependencies"
@@ -488,11 +489,15 @@ func (d *Driver) StreamUpdateCaptureDependenciesV2(th *driver.Thread, h driver.S
 	case flags > driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES, data != nil && len(data) != len(deps):
 		return driver.ResultInvalidValue
 	}
-	nodes, r := d.nodesOf(name, c.graph, deps)
-	switch {
-	case r != ok:
-		return r
-	case slices.ContainsFunc(data, func(e driver.GraphEdgeData) bool { return !isFull(e) }):
+	var nodes []*node
+	for i := range deps {
+		n, r := d.nodesOf(name, c.graph, deps[i:i+1])
+		if r != ok {
+			return r
+		}
+		nodes = append(nodes, n...)
+	}
+	if slices.ContainsFunc(data, func(e driver.GraphEdgeData) bool { return !isFull(e) }) {
 		return driver.ResultNotSupported
 	}
 	if flags == driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES {

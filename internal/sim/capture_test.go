@@ -187,6 +187,10 @@ func TestUpdateCaptureDependenciesResults(t *testing.T) {
 		[]driver.GraphEdgeData{}, 0))
 	r.want("an edge with data", notSupported, r.StreamUpdateCaptureDependenciesV2(r.th, s, nodes{own},
 		[]driver.GraphEdgeData{{FromPort: 2}}, 0))
+	r.must(r.StreamUpdateCaptureDependencies(r.th, s, nodes{own, own}, 0))
+	if _, _, _, _, _, n, res := r.StreamGetCaptureInfoV3(r.th, s); res != ok || n != 1 {
+		t.Errorf("a node that is given twice is %d dependencies, %v", n, res)
+	}
 	if status, res := r.StreamIsCapturing(r.th, s); res != ok || status != driver.CU_STREAM_CAPTURE_STATUS_ACTIVE {
 		t.Errorf("the capture is not active: %d, %v", status, res)
 	}
