@@ -40,10 +40,14 @@ func (d *Driver) PointerGetAttribute(th *driver.Thread, attribute int32,
 
 // PointerSetAttribute is cuPointerSetAttribute. The one attribute that can be set is
 // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, after copies and sets of the legacy default stream that were begun before.
-func (d *Driver) PointerSetAttribute(_ *driver.Thread, value uint64, attribute int32, p driver.DevicePtr) driver.Result {
+// It is refused during a capture.
+func (d *Driver) PointerSetAttribute(th *driver.Thread, value uint64, attribute int32, p driver.DevicePtr) driver.Result {
 	const name = "cuPointerSetAttribute"
 	defer d.mu.Unlock()
 	if r := d.begin(name); r != ok {
+		return r
+	}
+	if r := d.forbidden(d.thread(th), nil); r != ok {
 		return r
 	}
 	b := d.space.known(p)

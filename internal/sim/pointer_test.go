@@ -64,4 +64,9 @@ func TestPointerSetAttribute(t *testing.T) {
 	if got := r.read(p, 1); got != "f" {
 		t.Errorf("the memory is %q", got)
 	}
+	r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_GLOBAL))
+	r.want("during a capture", driver.ResultStreamCaptureUnsupported, r.PointerSetAttribute(r.th, 1, attribute, p))
+	_, res = r.StreamEndCapture(r.th, s)
+	r.want("the end of the capture", driver.ResultStreamCaptureInvalidated, res)
+	is(0)
 }
