@@ -74,13 +74,14 @@ func isMemoryFile(size uint64) bool {
 }
 
 // ExternalMemoryGetMappedBuffer is cuExternalMemoryGetMappedBuffer. Each call maps the memory at another
-// address, where it stays when the external memory is destroyed. As on a GPU, a capture does not matter.
+// address, where it stays when the external memory is destroyed. As on an H200, neither a capture nor
+// a sticky error matters.
 func (d *Driver) ExternalMemoryGetMappedBuffer(_ *driver.Thread, h driver.ExternalMemory,
 	desc driver.ExternalMemoryBufferDesc) (driver.DevicePtr, driver.Result) {
 	const name = "cuExternalMemoryGetMappedBuffer"
 	defer d.mu.Unlock()
 	m, r := external[externalMemory](d, name, externalMemoryKind, uintptr(h))
-	if r == ok {
+	if r == ok && m.ctx.destroyed {
 		r = d.of(name, m.ctx, uintptr(h), externalMemoryKind)
 	}
 	switch {

@@ -210,6 +210,20 @@ func TestExternalMemoryContext(t *testing.T) {
 	}
 }
 
+// TestExternalMemoryPoisoned maps memory after a sticky error, as an H200 does.
+func TestExternalMemoryPoisoned(t *testing.T) {
+	r := newLab(t)
+	p, fd := r.exportFile()
+	m, res := r.importMem(1, fd, granularity, 0)
+	r.must(res)
+	r.must(r.MemRelease(r.th, p))
+	r.Poison(int(driver.ResultLaunchFailed))
+	addr, res := r.mapMem(m, 0, 64, 0)
+	r.must(res)
+	r.want("cuMemFree", driver.ResultLaunchFailed, r.MemFree(r.th, addr))
+	r.want("cuDestroyExternalMemory", driver.ResultLaunchFailed, r.DestroyExternalMemory(r.th, m))
+}
+
 // external returns a semaphore of another API, and a new descriptor of its file.
 func (r *lab) external(timeline bool) (*ExternalSemaphore, int32) {
 	r.t.Helper()
