@@ -110,7 +110,7 @@ func (o *op) whenOver(f func()) {
 	o.effect, o.dropped = and(o.effect), and(o.dropped)
 }
 
-// isCount reports whether a number of references is valid.
+// isCount reports whether a number of references is valid, except for a new object.
 func isCount(n uint32) bool { return n > 0 && n <= math.MaxInt32 }
 
 // UserObjectCreate is cuUserObjectCreate. The function is called on another thread, and may not call the driver.
@@ -124,7 +124,7 @@ func (d *Driver) UserObjectCreate(_ *driver.Thread, destroy driver.Callback, cou
 	switch {
 	case r != ok:
 		return 0, r
-	case !isCount(count), flags != driver.CU_USER_OBJECT_NO_DESTRUCTOR_SYNC:
+	case count == 0, flags != driver.CU_USER_OBJECT_NO_DESTRUCTOR_SYNC:
 		return 0, driver.ResultInvalidValue
 	}
 	o := &userObject{destroy: destroy, own: uint64(count), all: uint64(count)}
@@ -210,7 +210,9 @@ func (d *Driver) GraphRetainUserObject(_ *driver.Thread, gh driver.Graph, h driv
 	return ok
 }
 
-// GraphReleaseUserObject is cuGraphReleaseUserObject.
+// GraphReleaseUserObject is cuGraphReleaseUserObject. If the graph has fewer references, the rest are those of the
+// program, and if it has none, nothing is released: the answers of an H200 are those. What it does to references
+// of other graphs was not observed: here they stay.
 func (d *Driver) GraphReleaseUserObject(_ *driver.Thread, gh driver.Graph, h driver.UserObject,
 	count uint32) driver.Result {
 	const name = "cuGraphReleaseUserObject"
@@ -220,15 +222,22 @@ func (d *Driver) GraphReleaseUserObject(_ *driver.Thread, gh driver.Graph, h dri
 		return r
 	}
 	o, r := d.userObject(name, h, count)
-	switch {
-	case r != ok:
+	if r != ok {
 		return r
-	case g.references[o] < uint64(count):
-		return driver.ResultInvalidValue
 	}
-	if g.references[o] -= uint64(count); g.references[o] == 0 {
+	n, has := uint64(count), g.references[o]
+	if n > has {
+		d.misuse(name, uintptr(h), "the graph does not have so many references", nil)
+		if has == 0 {
+			return ok
+		}
+		own := min(n-has, o.own)
+		o.own -= own
+		n = has + own
+	}
+	if g.references[o] -= min(n, has); g.references[o] == 0 {
 		delete(g.references, o)
 	}
-	d.unref(o, uint64(count))
+	d.unref(o, n)
 	return ok
 }
