@@ -324,6 +324,40 @@ func TestExternalNodes(t *testing.T) {
 	noErr(t, e.Close())
 }
 
+// TestExternalReplaced replaces the semaphore of a node while a launch on a stream of another context waits for it,
+// and closes it. Before it is destroyed, that stream's work is waited for.
+func TestExternalReplaced(t *testing.T) {
+	r := newSoft(t)
+	far := must(r.gpu.Device().NewContext(0))(t)
+	defer far.Close()
+	stream := must(far.NewStream(StreamNonBlocking))(t)
+	defer stream.Close()
+	for name, replace := range map[string]func(e *GraphExec, g *Graph, n GraphNode, op ExternalOp) error{
+		"SetExternal": func(e *GraphExec, _ *Graph, n GraphNode, op ExternalOp) error {
+			return errors.Join(n.SetExternal(op), e.SetExternal(n, op))
+		},
+		"Update": func(e *GraphExec, g *Graph, n GraphNode, op ExternalOp) error {
+			return errors.Join(n.SetExternal(op), e.Update(g))
+		},
+	} {
+		x, s := r.timelines()
+		_, other := r.timelines()
+		g := must(r.gpu.NewGraph())(t)
+		n := must(g.AddExternalWait([]ExternalOp{s.At(1)}))(t)
+		e := r.exec(g)
+		noErr(t, e.Launch(stream))
+		noErr(t, errors.Join(s.Close(), replace(e, g, n, other.At(0))))
+		if !slices.Contains(s.core.usedStreams.list(), stream.core) {
+			t.Errorf("%s: the stream is not waited for", name)
+		}
+		x.Signal(1)
+		noErr(t, errors.Join(stream.Synchronize(), e.Close(), g.Close(), r.gpu.Synchronize()))
+		if !s.core.freed.Load() {
+			t.Errorf("%s: the semaphore stays", name)
+		}
+	}
+}
+
 // TestExternalStorm signals, waits, launches, closes and abandons semaphores from many goroutines. Nothing
 // hangs, as the other API signals all the time.
 func TestExternalStorm(t *testing.T) {

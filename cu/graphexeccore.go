@@ -121,6 +121,8 @@ func (xc *execCore) noteLaunches(h holder) delayedRelease {
 		h.usedStreams.noteAll(xc.usedStreams)
 	case *timelineCore:
 		h.usedOnAll(xc.usedStreams)
+	case *externalSemCore:
+		h.usedStreams.noteAll(xc.usedStreams)
 	case *slot:
 		return delayedRelease{h, "event", uintptr(h.raw)}
 	case *hostFunc:
