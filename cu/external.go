@@ -62,7 +62,8 @@ const importMemOp = "cuImportExternalMemory"
 // cuExternalMemoryGetMappedBuffer, CUDA 10.0). size is the size of the allocation in bytes, which the
 // handle does not say: VkMemoryAllocateInfo.allocationSize for Vulkan. A smaller one gives access to
 // the beginning. The handle stays the caller's, who may close it afterwards. Compare [Device.UUID]
-// with that of the other API to find the device.
+// with that of the other API to find the device. ImportMem does not wait for the GPU. Make the call
+// before a capture, which it may invalidate.
 //
 // The DeviceMem is used like other device memory. [DeviceMem.Span] returns a part of it, such as a
 // buffer within the allocation. Close ends the access, and does not free the memory (cuMemFree,

@@ -68,7 +68,8 @@ const importSemaphoreOp = "cuImportExternalSemaphore"
 
 // ImportSemaphore gives streams of the context a semaphore of another API, on the same device
 // (cuImportExternalSemaphore, CUDA 10.0). The handle stays the caller's, who may close it afterwards.
-// Compare [Device.UUID] with that of the other API to find the device.
+// Compare [Device.UUID] with that of the other API to find the device. ImportSemaphore does not wait
+// for the GPU. Make the call before a capture, which it may invalidate.
 //
 // A driver cannot tell handles of semaphores from others of its own: it imports a semaphore of another
 // type, and even the file of memory, and what signals and waits then do is undefined.
