@@ -23,11 +23,11 @@ func (d *Driver) change(name string, h driver.GraphNode, k nodeKindOf, w func() 
 		r = driver.ResultInvalidValue
 	}
 	if r == ok {
-		d.dropChild(n)
 		n.work.countCopy(-1)
 		n.work = *made
 		n.work.countCopy(1)
 		d.retainForNode(n)
+		d.dropChild(n) // now, as the new child graph may be a copy of it
 	}
 	return r
 }

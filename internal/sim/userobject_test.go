@@ -344,3 +344,21 @@ func TestUserObjectCallsNothing(t *testing.T) {
 	}
 	r.want("in the function", want, <-called)
 }
+
+// TestUserObjectOfOwnChild gives a node a copy of its own child graph, which alone has the reference.
+func TestUserObjectOfOwnChild(t *testing.T) {
+	r := newUserObjects(t)
+	inner, _ := r.with(1)
+	g := r.graph()
+	n, res := r.GraphAddChildGraphNode(r.th, g, nil, inner)
+	r.must(res)
+	r.must(r.GraphDestroy(r.th, inner))
+	child, res := r.GraphChildGraphNodeGetGraph(r.th, n)
+	r.must(res)
+	params := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_GRAPH}
+	params.Graph().Graph = child
+	r.must(r.GraphNodeSetParams(r.th, n, params))
+	r.exists("the node has the copy")
+	r.must(r.GraphDestroy(r.th, g))
+	r.ends("without the node", 1)
+}
