@@ -67,7 +67,8 @@ func (d *Driver) Blocked() []Blocked {
 // Census returns the number of objects that were created and not destroyed, by kind: "context",
 // "stream", "event", "module", "library", "linker", "device memory", "host memory", "managed memory",
 // "memory pool", "physical memory", "address range", "mapping", "graph", "executable graph", "user object",
-// "green context". Kinds without objects are omitted. Objects of a destroyed context do not count.
+// "green context", "external memory", "external semaphore". Kinds without objects are omitted. Objects of a
+// destroyed context do not count.
 //
 // # Lost devices
 //

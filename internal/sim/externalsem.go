@@ -31,7 +31,7 @@ func (d *Driver) NewExternalSemaphore(timeline bool) (*ExternalSemaphore, error)
 	}
 	f := newMemoryFile(0, 0)
 	if f == nil {
-		return nil, errors.New("no file can be created")
+		return nil, errors.New("no file can be created in /dev/shm or the directory for temporary files")
 	}
 	id, _ := fileOf(f.descriptor())
 	x := &ExternalSemaphore{d: d, timeline: timeline, changed: make(chan struct{}), file: f, id: id}

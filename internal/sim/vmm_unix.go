@@ -57,7 +57,7 @@ func writeZeros(f *os.File, offset, n uint64) error {
 // openMemoryFile returns the physical memory of a file that another memoryFile has created, or nil.
 func openMemoryFile(fd int) (*memoryFile, uint64) {
 	size := sizeOfFile(fd)
-	if size == 0 || size%granularity != 0 || size > deviceMemory {
+	if !isMemoryFile(size) {
 		return nil, 0
 	}
 	return openFile(fd, size), size
