@@ -56,8 +56,6 @@ type ExternalMemHandle struct {
 	Dedicated bool
 }
 
-const importMemOp = "cuImportExternalMemory"
-
 // ImportMem gives access to memory of another API, on the same device (cuImportExternalMemory,
 // cuExternalMemoryGetMappedBuffer, CUDA 10.0). size is the size of the allocation in bytes, which the
 // handle does not say: VkMemoryAllocateInfo.allocationSize for Vulkan. A smaller one gives access to

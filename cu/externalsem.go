@@ -64,8 +64,6 @@ type ExternalSemaphore struct {
 	cleanup runtime.Cleanup
 }
 
-const importSemaphoreOp = "cuImportExternalSemaphore"
-
 // ImportSemaphore gives streams of the context a semaphore of another API, on the same device
 // (cuImportExternalSemaphore, CUDA 10.0). The handle stays the caller's, who may close it afterwards.
 // Compare [Device.UUID] with that of the other API to find the device. ImportSemaphore does not wait

@@ -47,6 +47,14 @@ func (l *losses) note(op string, res Result, inContext bool) *firstError {
 	return l.lost.Load()
 }
 
+// The functions that import handles.
+const (
+	importMemOp       = "cuImportExternalMemory"
+	importSemaphoreOp = "cuImportExternalSemaphore"
+	importPhysicalOp  = "cuMemImportFromShareableHandle"
+	importPoolOp      = "cuMemPoolImportFromShareableHandle"
+)
+
 // importsHandle reports whether a driver returns ResultUnknown for a handle that op cannot import.
 func importsHandle(op string) bool {
 	switch op {

@@ -28,8 +28,6 @@ func (p *MemPool) Export() (*os.File, error) {
 	return f, nil
 }
 
-const importPoolOp = "cuMemPoolImportFromShareableHandle"
-
 // ImportMemPool opens the pool of another process, on the same device
 // (cuMemPoolImportFromShareableHandle, CUDA 11.2). fd is the descriptor of a file that
 // [MemPool.Export] has returned there. It stays the caller's, who may close it afterwards. Streams

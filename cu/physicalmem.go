@@ -111,8 +111,6 @@ func (c *Context) NewPhysicalMem(size uint64, o PhysicalOptions) (*PhysicalMem, 
 	return newPhysicalMem(core, raw, core.drv.physical.Add(1), size), nil
 }
 
-const importPhysicalOp = "cuMemImportFromShareableHandle"
-
 // ImportPhysicalMem opens physical memory of another process
 // (cuMemImportFromShareableHandle, CUDA 10.2). fd is the descriptor of a file that
 // [PhysicalMem.Export] has returned there. It stays the caller's, who may close it afterwards. size
