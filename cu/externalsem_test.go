@@ -127,6 +127,9 @@ func externalSemaphoreRefused(t *testing.T, gpu *Context) {
 		if x != nil || !errors.Is(err, c.is) {
 			t.Errorf("%s: %v; want %v", name, err, c.is)
 		}
+		if c.is == ResultUnknown && (!strings.Contains(err.Error(), "does not know the handle") || strings.Contains(err.Error(), "dmesg")) {
+			t.Errorf("%s: the remedy is of other causes: %v", name, err)
+		}
 	}
 	if n := openFiles(); n > open {
 		t.Errorf("%d files are open, and %d were before", n, open)
