@@ -51,9 +51,9 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 }
 
 // Close frees the memory (cuMemFree), or ends the access to memory of another process
-// (cuIpcCloseMemHandle) or of another API (cuMemFree, cuDestroyExternalMemory). It waits for all
-// work in the context, also for work that does not use the memory. Meanwhile it blocks other calls
-// that enqueue work in the context: see docs/blocking.md. Further calls return nil.
+// (cuIpcCloseMemHandle) or of another API (cuMemFree, cuDestroyExternalMemory). It waits for all work
+// in the context, also for work that does not use the memory. Meanwhile it blocks other calls that
+// enqueue work in the context: see docs/blocking.md. Further calls return nil.
 //
 // If calls that use the memory are in flight, or a graph uses the memory, Close returns at once.
 // The memory is then freed by the program's next freeing call, such as [Context.Synchronize]:

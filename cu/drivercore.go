@@ -102,7 +102,7 @@ type Leak struct {
 	// Kind is the kind of object: "event", "stream", "context", "module", "library", "device memory",
 	// "host memory", "managed memory", "memory pool", "virtual memory", "physical memory", "graph",
 	// "executable graph", "event pool", "pooled event", "green context", "host function", "timeline",
-	// "memory of another process", "external memory", "external semaphore".
+	// "memory of another process", "memory of other code", "external memory", "external semaphore".
 	Kind string
 	// Handle is the driver's handle of the object.
 	Handle uintptr

@@ -49,10 +49,10 @@ type ExternalMemHandle struct {
 	Type ExternalMemType
 	// Handle is the file descriptor, or the HANDLE of Windows. It stays the caller's.
 	Handle uintptr
-	// Name is the name of the object of Windows, where there is no Handle.
+	// Name is the name of an object of Windows, for which Handle is 0.
 	Name string
 	// Dedicated says that the other API has allocated the memory for one buffer or image only, with
-	// VkMemoryDedicatedAllocateInfo. Resources of D3D are always so.
+	// VkMemoryDedicatedAllocateInfo. Resources of D3D are always dedicated.
 	Dedicated bool
 }
 
@@ -71,8 +71,8 @@ type ExternalMemHandle struct {
 // If the host can access the memory, too, it must write before the GPU accesses the memory for the
 // first time: afterwards the GPU may read old bytes from its cache.
 //
-// A driver cannot tell handles of memory from others of its own: it also imports a semaphore's file,
-// and what the memory has is then undefined.
+// The driver does not recognize a handle of another object of its own: it also imports a semaphore's
+// file. The content of the memory is then undefined.
 func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error) {
 	const op = importMemOp
 	core, err := c.enter(op)

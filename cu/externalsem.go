@@ -52,7 +52,7 @@ type ExternalSemaphoreHandle struct {
 	Type ExternalSemaphoreType
 	// Handle is the file descriptor, or the HANDLE of Windows. It stays the caller's.
 	Handle uintptr
-	// Name is the name of the object of Windows, where there is no Handle.
+	// Name is the name of an object of Windows, for which Handle is 0.
 	Name string
 }
 
@@ -69,8 +69,8 @@ type ExternalSemaphore struct {
 // Compare [Device.UUID] with that of the other API to find the device. ImportSemaphore does not wait
 // for the GPU. Make the call before a capture, which it may invalidate.
 //
-// A driver cannot tell handles of semaphores from others of its own: it imports a semaphore of another
-// type, and even the file of memory, and what signals and waits then do is undefined.
+// The driver does not recognize a handle of another object of its own: it also imports a semaphore of
+// another type, or the file of memory. What signals and waits do is then undefined.
 func (c *Context) ImportSemaphore(h ExternalSemaphoreHandle) (*ExternalSemaphore, error) {
 	const op = importSemaphoreOp
 	core, err := c.enter(op)
@@ -128,8 +128,8 @@ type ExternalOp struct {
 }
 
 // At returns a signal or a wait with a value. A signal gives a timeline semaphore or a fence the value,
-// even if it has a larger one. A wait ends when it has at least the value. For a binary semaphore the
-// value means nothing: pass 0.
+// even a smaller one than before. A wait ends when the semaphore has at least the value. For a binary
+// semaphore the value means nothing: pass 0.
 func (x *ExternalSemaphore) At(value uint64) ExternalOp { return ExternalOp{x, value} }
 
 // use returns the operation without the owner of its semaphore.
@@ -155,10 +155,10 @@ const (
 )
 
 // SignalExternal signals semaphores of other APIs after all work that is enqueued on the stream now
-// (cuSignalExternalSemaphoresAsync, CUDA 10.0): s.SignalExternal(x.At(1)). The other API's work that
-// waits for them then sees what that work has written. The semaphores must be of the stream's context.
-// A call without operations does nothing. It waits while the stream's queue is full: see
-// docs/blocking.md.
+// (cuSignalExternalSemaphoresAsync, CUDA 10.0): s.SignalExternal(x.At(1)). Work of the other API that
+// waits for a signal then sees what the stream's work has written. The semaphores must be of the
+// stream's context. A call without operations does nothing. SignalExternal waits while the stream's
+// queue is full: see docs/blocking.md.
 //
 // A binary semaphore must not be signalled twice without a wait between: two signals count as one.
 func (s *Stream) SignalExternal(ops ...ExternalOp) error {
@@ -168,11 +168,11 @@ func (s *Stream) SignalExternal(ops ...ExternalOp) error {
 // WaitExternal makes the stream wait until semaphores of other APIs have been signalled
 // (cuWaitExternalSemaphoresAsync, CUDA 10.0): s.WaitExternal(x.At(2)). Work that is enqueued later on
 // the stream begins after that, and sees what the other API has written. The semaphores must be of the
-// stream's context. A call without operations does nothing. It waits while the stream's queue is full:
-// see docs/blocking.md.
+// stream's context. A call without operations does nothing. The call itself waits only while the
+// stream's queue is full: see docs/blocking.md.
 //
-// If the signal never comes, the stream hangs, and whatever waits for the stream, such as the Close of
-// memory and of contexts.
+// If the signal never comes, the stream's work never ends. Then each call that waits for the stream
+// does not return, such as the Close of memory and of contexts.
 func (s *Stream) WaitExternal(ops ...ExternalOp) error { return s.external(waitExternalOp, ops, true) }
 
 func (s *Stream) external(op string, ops []ExternalOp, wait bool) error {
@@ -213,7 +213,7 @@ func (g *Graph) addExternal(op string, typ GraphNodeType, ops []ExternalOp, afte
 func (n GraphNode) SetExternal(ops ...ExternalOp) error { return n.setExternal(nil, ops) }
 
 // SetExternal replaces the semaphores and values of a node, for later launches: see
-// [GraphExec.SetKernel]. There must be as many as before
+// [GraphExec.SetKernel]. Their number must be the same as before
 // (cuGraphExecExternalSemaphoresSignalNodeSetParams, cuGraphExecExternalSemaphoresWaitNodeSetParams).
 func (x *GraphExec) SetExternal(n GraphNode, ops ...ExternalOp) error {
 	if err := x.owns(n, signalNodes.execSet); err != nil {

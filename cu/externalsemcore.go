@@ -8,7 +8,7 @@ import (
 )
 
 // externalSemCore is a semaphore of another API. The driver waits for the work in the context before it
-// destroys one, and crashes if a call gets one that was destroyed, or none.
+// destroys a semaphore. It crashes if a call gets a destroyed semaphore, or none.
 type externalSemCore struct {
 	resource
 	raw driver.ExternalSemaphore

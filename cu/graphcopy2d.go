@@ -58,7 +58,7 @@ func (g *Graph) addRows(dst Rows, f *rowsFill, after []GraphNode) (GraphNode, er
 		func() races.NodeWork { return races.NodeWork{Uses: usedByPlanes(&d, &d, f.extent())} })
 }
 
-// SetCopy2D replaces the memory of a node that copies, which copies a rectangle from now on: see
+// SetCopy2D replaces the memory of a node that copies. The node copies a rectangle from now on: see
 // [Graph.AddCopy2D]. Executable graphs that were made before do not change. They cannot be changed
 // either: the driver replaces no copy of several rows in an executable graph, so instantiate the graph
 // again (cuGraphMemcpyNodeSetParams).
@@ -71,7 +71,7 @@ func (n GraphNode) SetCopy3D(dst, src Planes, width, height, depth uint64) error
 	return n.setPlanes(dst, src, extent{width, height, depth})
 }
 
-// SetMemset2D replaces the memory and the value of a node that sets bytes or words; it sets the
+// SetMemset2D replaces the memory and the value of a node that sets bytes or words. The node sets the
 // bytes of a rectangle from now on: see [Graph.AddMemset2D]. Executable graphs that were made before
 // do not change: see [GraphExec.SetMemset2D] (cuGraphMemsetNodeSetParams).
 func (n GraphNode) SetMemset2D(dst Rows, value byte, width, height uint64) error {

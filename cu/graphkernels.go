@@ -19,9 +19,9 @@ type KernelUpdate struct {
 
 // SetKernels replaces the kernels, configurations and arguments of kernel nodes for later launches, in
 // order: see [GraphExec.SetKernel]. It takes less time than a call for each node, because one
-// transition into C replaces the work of up to 64 nodes. If some fail, the error is a [*BatchError],
-// and the work of the other nodes is replaced. It allocates nothing unless a node uses other objects
-// than before, or fails (cuGraphExecKernelNodeSetParams).
+// transition into C replaces the work of up to 64 nodes. If some updates fail, the error is a
+// [*BatchError], and the others are made. SetKernels allocates nothing unless a node uses other objects
+// than before, or an update fails (cuGraphExecKernelNodeSetParams).
 func (x *GraphExec) SetKernels(updates ...KernelUpdate) error {
 	op := kernelNodes.execSet
 	if x == nil || x.core == nil {
@@ -52,8 +52,8 @@ type kernelBatch struct {
 	results [batchSize]driver.Result
 }
 
-// replace replaces the work of the first of the updates, and returns of how many. They are nodes of one
-// graph, and of different ones, because a call has to know what its node used before. first is the
+// replace makes some of the updates, from the first one on, and returns how many. These are of one
+// graph, and no two of one node, because a call has to know what its node used before. first is the
 // place of the first update in errs.
 func (b *kernelBatch) replace(x *GraphExec, updates []KernelUpdate, errs *batchErrors, first int) (n int) {
 	g := updates[0].Node.graph

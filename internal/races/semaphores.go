@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// semaphore is a semaphore of another API, which may signal it, too. Nobody knows when it does that, and
-// what that comes after.
+// semaphore is a semaphore of another API. That API may signal it, too. The detector knows neither when,
+// nor which work comes before.
 type semaphore struct {
 	// signals are those of the program that its value has reached, in the order of the values. The clock
 	// of each also has those before it. A binary semaphore has none.
