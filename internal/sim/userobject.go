@@ -210,9 +210,9 @@ func (d *Driver) GraphRetainUserObject(_ *driver.Thread, gh driver.Graph, h driv
 	return ok
 }
 
-// GraphReleaseUserObject is cuGraphReleaseUserObject. If the graph has fewer references, the rest are those of the
-// program, and if it has none, nothing is released: the answers of an H200 are those. What it does to references
-// of other graphs was not observed: here they stay.
+// GraphReleaseUserObject is cuGraphReleaseUserObject. If the graph has fewer references, the rest
+// are those of the program, and if it has none, nothing is released: the answers of an H200 are
+// those. What it does to references of other graphs was not observed: here they stay.
 func (d *Driver) GraphReleaseUserObject(_ *driver.Thread, gh driver.Graph, h driver.UserObject,
 	count uint32) driver.Result {
 	const name = "cuGraphReleaseUserObject"
