@@ -78,10 +78,13 @@ func (d *Driver) execNode(name string, h driver.GraphExec, nh driver.GraphNode,
 }
 
 // replaceable reports whether other work can replace the work of an executable graph's node: a
-// kernel of the same context, a copy in one row of the same kinds of memory and contexts, or a memset
-// of the same rows.
+// kernel of the same context, a copy in one row of the same kinds of memory and contexts, a memset of
+// the same rows, or the same copy of several rows: as on an H200, not even its addresses may change.
 func (w *work) replaceable(other *work) bool {
 	if w.kernel != nil && w.kernel.module.ctx != other.kernel.module.ctx {
+		return false
+	}
+	if w.manyRows && w.copies != nil && other.copies != nil && *w.copies != *other.copies {
 		return false
 	}
 	return w.sameRows(other) && w.memoryTypes == other.memoryTypes &&

@@ -22,6 +22,7 @@ func (e extent) empty() bool { return e.width == 0 || e.height == 0 || e.depth =
 type box struct {
 	span
 	pitch, plane uint64 // bytes from one row to the next, and from one plane to the next
+	height       uint64 // rows of a plane as the program gives them: 0 for a rectangle
 }
 
 // reach returns the number of bytes from the first to the last byte of a box, and reports false if
@@ -60,11 +61,12 @@ func (c corner) sized(e extent) (corner, bool) {
 
 // box returns the memory at one end of a copy. Arrays are not supported.
 func (d *Driver) box(c corner, e extent) (box, driver.Result) {
+	height := c.height
 	c, fit := c.sized(e)
 	if !fit {
 		return box{}, driver.ResultInvalidValue
 	}
-	b := box{pitch: c.pitch, plane: c.pitch * c.height}
+	b := box{pitch: c.pitch, plane: c.pitch * c.height, height: height}
 	if over, _ := bits.Mul64(c.pitch, c.height); over != 0 {
 		b.plane = math.MaxUint64 // there can be only one
 	}
@@ -151,7 +153,7 @@ func (d *Driver) boxes(to, from corner, e extent) (dst, src box, r driver.Result
 func (d *Driver) enqueueBox(name string, s *stream, dst, src box, e extent) driver.Result {
 	if s.capture == nil && src.kind == pageableBlock {
 		n := e.width * e.height * e.depth // not what is between the rows, which may be much more
-		staged := box{span{&block{size: n, kind: pinnedBlock, data: newBytes(n)}, 0, n}, e.width, e.width * e.height}
+		staged := box{span{&block{size: n, kind: pinnedBlock, data: newBytes(n)}, 0, n}, e.width, e.width * e.height, e.height}
 		if !touch(func() { e.transfer(staged, src) }) {
 			return driver.ResultInvalidValue
 		}
@@ -170,7 +172,8 @@ func (d *Driver) enqueueBox(name string, s *stream, dst, src box, e extent) driv
 }
 
 // copyWork returns the work of a copy. If the stream is captured, it has what a node that was added has.
-// Nobody has observed what a GPU's driver returns for the parameters of such nodes.
+// As on an H200, a rectangle has the height 0 at both ends. What a GPU's driver returns for offsets
+// was not observed: here they are in the addresses.
 func (s *stream) copyWork(dst, src box, e extent, make func() *op) *work {
 	w := &work{node: memcpyNode, make: make}
 	if s.capture == nil {
@@ -187,13 +190,10 @@ func (s *stream) copyWork(dst, src box, e extent, make func() *op) *work {
 // corner returns where a box is, as parameters of a copy have it.
 func (b box) corner() (kind int32, host driver.HostPtr, dev driver.DevicePtr, pitch, height uint64) {
 	addr := b.addr + b.off
-	if b.pitch != 0 {
-		height = b.plane / b.pitch
-	}
 	if b.kind.onHost() {
-		return driver.CU_MEMORYTYPE_HOST, driver.HostPtr(addr), 0, b.pitch, height
+		return driver.CU_MEMORYTYPE_HOST, driver.HostPtr(addr), 0, b.pitch, b.height
 	}
-	return driver.CU_MEMORYTYPE_DEVICE, 0, driver.DevicePtr(addr), b.pitch, height
+	return driver.CU_MEMORYTYPE_DEVICE, 0, driver.DevicePtr(addr), b.pitch, b.height
 }
 
 // setWork is copyWork for a memset.

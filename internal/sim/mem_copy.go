@@ -129,7 +129,7 @@ func (d *Driver) enqueueCopy(name string, s *stream, dst, src span) driver.Resul
 	}
 	var done *op
 	row := extent{dst.n, 1, 1}
-	r := d.submit(s, s.copyWork(box{dst, dst.n, dst.n}, box{src, src.n, src.n}, row, func() *op {
+	r := d.submit(s, s.copyWork(box{dst, dst.n, dst.n, 1}, box{src, src.n, src.n, 1}, row, func() *op {
 		done = d.access(&op{duration: duration(dst.n, dst.kind, src.kind)}, func() { transfer(dst, src) }, dst, src)
 		return done
 	}))
