@@ -11,6 +11,8 @@ type externalMemory struct {
 	ctx    *context
 	file   *memoryFile
 	size   uint64 // that can be mapped
+	// dedicated memory is of one buffer: a mapping begins where it begins.
+	dedicated bool
 }
 
 // external begins a call with an object that is of another API, and of a context.
@@ -38,17 +40,25 @@ func (d *Driver) ImportExternalMemory(th *driver.Thread,
 	case desc.Size == 0, desc.Flags&^uint32(driver.CUDA_EXTERNAL_MEMORY_DEDICATED) != 0:
 		return 0, driver.ResultInvalidValue
 	}
+	dedicated := desc.Flags != 0
+	wrong := false // as an H200 checks it
 	switch desc.Type {
-	case driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD:
+	case driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32,
+		driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32_KMT, driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_HEAP:
+	case driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_RESOURCE, driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE,
+		driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE_KMT:
+		wrong = !dedicated
+	case driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_NVSCIBUF:
+		wrong = dedicated
 	case driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD:
-		if fd < 0 {
-			return 0, driver.ResultInvalidValue
-		}
-		return 0, driver.ResultNotSupported
+		wrong = dedicated || fd < 0
 	default:
-		if desc.Type < 0 || desc.Type > driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD || desc.Type == 0 {
-			return 0, driver.ResultInvalidValue
-		}
+		wrong = true
+	}
+	switch {
+	case wrong:
+		return 0, driver.ResultInvalidValue
+	case desc.Type != driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD:
 		return 0, driver.ResultNotSupported
 	}
 	if !canShareMemory {
@@ -62,7 +72,7 @@ func (d *Driver) ImportExternalMemory(th *driver.Thread,
 	if f == nil {
 		return 0, driver.ResultOutOfMemory
 	}
-	m := &externalMemory{ctx: c, file: f, size: min(size, desc.Size)}
+	m := &externalMemory{ctx: c, file: f, size: min(size, desc.Size), dedicated: dedicated}
 	m.handle = driver.ExternalMemory(d.objects.add(externalMemoryKind, m))
 	c.imported = append(c.imported, m)
 	return m.handle, ok
@@ -88,7 +98,7 @@ func (d *Driver) ExternalMemoryGetMappedBuffer(_ *driver.Thread, h driver.Extern
 	case r != ok:
 		return 0, r
 	case desc.Size == 0, desc.Offset > m.size, desc.Size > m.size-desc.Offset, desc.Flags != 0,
-		desc.Reserved != [16]uint32{}:
+		m.dedicated && desc.Offset != 0, desc.Reserved != [16]uint32{}:
 		return 0, driver.ResultInvalidValue
 	}
 	f := m.file.again()

@@ -62,6 +62,10 @@ func TestExternalMemory(t *testing.T) {
 		{8, fd, granularity, 0, driver.ResultNotSupported},
 		{9, fd, granularity, 0, driver.ResultNotSupported},
 		{9, -1, granularity, 0, invalid},
+		{8, fd, granularity, 1, invalid},
+		{9, fd, granularity, 1, invalid},
+		{5, fd, granularity, 0, invalid},
+		{5, fd, granularity, 1, driver.ResultNotSupported},
 		{1, fd, 0, 0, invalid},
 		{1, fd, granularity, 2, invalid},
 		{1, -1, granularity, 0, driver.ResultUnknown},
@@ -82,12 +86,18 @@ func TestExternalMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, res := r.importMem(1, fd, granularity, 1)
+	third, err := syscall.Dup(int(fd))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, res := r.importMem(1, fd, granularity, 0)
 	r.must(res)
 	if isOpen(fd) {
 		t.Error("the file is still open")
 	}
 	large, res := r.importMem(1, int32(again), 4*granularity, 0)
+	r.must(res)
+	dedicated, res := r.importMem(1, int32(third), granularity, 1)
 	r.must(res)
 	for _, c := range []struct {
 		m         driver.ExternalMemory
@@ -96,10 +106,15 @@ func TestExternalMemory(t *testing.T) {
 	}{
 		{m, 0, 0, 0}, {m, 0, granularity + 1, 0}, {m, granularity, 1, 0}, {m, 0, granularity, 1},
 		{m, 1 << 63, 1 << 63, 0}, {0, 0, granularity, 0}, {large, 0, 4 * granularity, 0}, {large, granularity, granularity, 0},
+		{dedicated, 3, 5, 0},
 	} {
 		_, res := r.mapMem(c.m, c.off, c.size, c.flags)
 		r.want("cuExternalMemoryGetMappedBuffer", invalid, res)
 	}
+	beginning, res := r.mapMem(dedicated, 0, 5, 0)
+	r.must(res)
+	r.must(r.MemFree(r.th, beginning))
+	r.must(r.DestroyExternalMemory(r.th, dedicated))
 	r.must(r.DestroyExternalMemory(r.th, large))
 
 	odd, res := r.mapMem(m, 3, 5, 0)

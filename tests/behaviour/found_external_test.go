@@ -1,6 +1,8 @@
 package behaviour
 
 import (
+	"fmt"
+
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/descriptor"
 )
@@ -125,6 +127,21 @@ func foundExternal() []found {
 			c.res("set-after-the-destruction", c.MemsetD8(c.at, p, 8, pages))
 			c.res("free", c.MemFree(c.at, p))
 			c.res("destroy-nothing", c.DestroyExternalMemory(c.at, 0))
+		}},
+		{famVirtual, "external-memory-dedicated", "a part of memory that was allocated for one buffer", func(c *raw) {
+			x := c.outside()
+			for typ := range int32(driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD + 2) {
+				for flags := range uint32(2) {
+					_, res := x.importAs(typ, pages, flags)
+					c.res(fmt.Sprintf("type-%d-flags-%d", typ, flags), res)
+				}
+			}
+			m, res := x.importAs(opaque, pages, driver.CUDA_EXTERNAL_MEMORY_DEDICATED)
+			c.must("cuImportExternalMemory", res)
+			_, res = x.mapped(m, 0, 100)
+			c.res("map-the-beginning", res)
+			_, res = x.mapped(m, 4096, 100)
+			c.res("map-at-an-offset", res)
 		}},
 		{famVirtual, "external-memory-free-waits", "background work that waits for the GPU", func(c *raw) {
 			x := c.outside()

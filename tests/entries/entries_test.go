@@ -287,7 +287,7 @@ func read(text string) (map[string][]string, error) {
 
 // unrecorded are the names of calls that no GPU has been asked about, such as "cuMemAlloc".
 // When the file has their answers, they are removed here.
-var unrecorded = []string{"cuModuleLoadFatBinary"}
+var unrecorded []string
 
 func names(calls []call) (list []string) {
 	for _, c := range calls {
