@@ -101,9 +101,10 @@ func (w *work) sameRows(other *work) bool {
 		return a.ElementSize == b.ElementSize && a.Width == b.Width && a.Height == b.Height && a.Pitch == b.Pitch
 	}
 	if a, b := w.copies, other.copies; a != nil && b != nil {
+		// A captured copy of one plane has no heights of planes.
 		return a.WidthInBytes == b.WidthInBytes && a.Height == b.Height && a.Depth == b.Depth &&
-			a.SrcPitch == b.SrcPitch && a.SrcHeight == b.SrcHeight && a.DstPitch == b.DstPitch &&
-			a.DstHeight == b.DstHeight
+			a.SrcPitch == b.SrcPitch && a.DstPitch == b.DstPitch &&
+			(a.Depth == 1 || a.SrcHeight == b.SrcHeight && a.DstHeight == b.DstHeight)
 	}
 	return true
 }
