@@ -468,20 +468,19 @@ func (c *nodeCall) finishSet(res driver.Result) (err error) {
 
 // explainExec adds to an error what an executable graph cannot change of a node.
 func (c *nodeCall) explainExec(e *Error) *Error {
-	if e.Result != ResultInvalidValue {
-		return e
-	}
 	kept := ""
-	switch c.use.typ {
-	case GraphNodeTypeMemcpy, GraphNodeTypeMemset:
-		kept = "the contexts and kinds of memory of a copy or memset, the size and pitch of a memset of several rows, " +
-			"and all of a copy of several rows"
-	case GraphNodeTypeExtSemasSignal, GraphNodeTypeExtSemasWait:
+	switch typ := c.use.typ; {
+	case e.Result != ResultInvalidValue:
+		return e
+	case typ == GraphNodeTypeMemcpy || typ == GraphNodeTypeMemset:
+		kept = "the contexts and kinds of memory of a copy or memset, the size and pitch of a memset of several " +
+			"rows, and all of a copy of several rows"
+	case typ == GraphNodeTypeExtSemasSignal || typ == GraphNodeTypeExtSemasWait:
 		kept = "the number of semaphores of a node"
 	default:
 		return e
 	}
-	e.Detail = join(e.Detail, "an executable graph keeps "+kept+": change the node of the graph, and instantiate it again")
+	e.Detail = join(e.Detail, "an executable graph keeps "+kept+": change the graph's node, and instantiate it again")
 	return e
 }
 

@@ -81,7 +81,8 @@ var ofCalls = [...]struct {
 	{driver.ResultUnknown, []string{
 		"cuImportExternalMemory", "cuImportExternalSemaphore", "cuMemImportFromShareableHandle",
 		"cuMemPoolImportFromShareableHandle",
-	}, "the driver does not know the handle: pass an open one, of the same GPU (Device.UUID) and of the kind that the call imports"},
+	}, "the driver does not know the handle: pass an open one, of the same GPU (Device.UUID) and of the kind that the " +
+		"call imports"},
 	{driver.ResultNotSupported, []string{"cuImportExternalMemory", "cuImportExternalSemaphore"},
 		"the driver imports no handles of this type on this system: use a file descriptor on Linux, and an NT handle on " +
 			"Windows"},
