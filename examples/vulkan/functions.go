@@ -31,15 +31,15 @@ type allocator *struct{}
 // queues and command buffers are addresses, and the others numbers of 64 bits.
 type (
 	loaderFunctions struct {
-		CreateInstance func(info *InstanceCreateInfo, a allocator, instance *uintptr) result
+		CreateInstance func(info *instanceCreateInfo, a allocator, instance *uintptr) result
 	}
 
 	instanceFunctions struct {
 		DestroyInstance                   func(instance uintptr, a allocator)
 		EnumeratePhysicalDevices          func(instance uintptr, count *uint32, devices []uintptr) result
-		GetPhysicalDeviceProperties2      func(physical uintptr, p *PhysicalDeviceProperties2)
-		GetPhysicalDeviceMemoryProperties func(physical uintptr, p *PhysicalDeviceMemoryProperties)
-		CreateDevice                      func(physical uintptr, info *DeviceCreateInfo, a allocator, device *uintptr) result
+		GetPhysicalDeviceProperties2      func(physical uintptr, p *physicalDeviceProperties2)
+		GetPhysicalDeviceMemoryProperties func(physical uintptr, p *physicalDeviceMemoryProperties)
+		CreateDevice                      func(physical uintptr, i *deviceCreateInfo, a allocator, device *uintptr) result
 		GetDeviceProcAddr                 func(device uintptr, name string) uintptr
 	}
 
@@ -47,34 +47,34 @@ type (
 		DestroyDevice  func(device uintptr, a allocator)
 		DeviceWaitIdle func(device uintptr) result
 		GetDeviceQueue func(device uintptr, family, index uint32, queue *uintptr)
-		QueueSubmit    func(queue uintptr, count uint32, info *SubmitInfo, fence uint64) result
+		QueueSubmit    func(queue uintptr, count uint32, info *submitInfo, fence uint64) result
 
-		CreateBuffer                func(device uintptr, info *BufferCreateInfo, a allocator, buffer *uint64) result
+		CreateBuffer                func(device uintptr, info *bufferCreateInfo, a allocator, buffer *uint64) result
 		DestroyBuffer               func(device uintptr, buffer uint64, a allocator)
-		GetBufferMemoryRequirements func(device uintptr, buffer uint64, r *MemoryRequirements)
-		AllocateMemory              func(device uintptr, info *MemoryAllocateInfo, a allocator, memory *uint64) result
+		GetBufferMemoryRequirements func(device uintptr, buffer uint64, r *memoryRequirements)
+		AllocateMemory              func(device uintptr, info *memoryAllocateInfo, a allocator, memory *uint64) result
 		FreeMemory                  func(device uintptr, memory uint64, a allocator)
 		BindBufferMemory            func(device uintptr, buffer, memory, offset uint64) result
 
-		CreateSemaphore  func(device uintptr, info *SemaphoreCreateInfo, a allocator, semaphore *uint64) result
+		CreateSemaphore  func(device uintptr, info *semaphoreCreateInfo, a allocator, semaphore *uint64) result
 		DestroySemaphore func(device uintptr, semaphore uint64, a allocator)
 
-		CreateCommandPool      func(device uintptr, info *CommandPoolCreateInfo, a allocator, pool *uint64) result
+		CreateCommandPool      func(device uintptr, info *commandPoolCreateInfo, a allocator, pool *uint64) result
 		DestroyCommandPool     func(device uintptr, pool uint64, a allocator) // and its command buffers
-		AllocateCommandBuffers func(device uintptr, info *CommandBufferAllocateInfo, commands *uintptr) result
-		BeginCommandBuffer     func(commands uintptr, info *CommandBufferBeginInfo) result
+		AllocateCommandBuffers func(device uintptr, info *commandBufferAllocateInfo, commands *uintptr) result
+		BeginCommandBuffer     func(commands uintptr, info *commandBufferBeginInfo) result
 		EndCommandBuffer       func(commands uintptr) result
-		CmdCopyBuffer          func(commands uintptr, src, dst uint64, count uint32, regions *BufferCopy)
-		CmdPipelineBarrier     func(commands uintptr, src, dst, flags uint32, memories uint32, _ uintptr, buffers uint32,
-			_ *BufferMemoryBarrier, images uint32, _ uintptr)
+		CmdCopyBuffer          func(commands uintptr, src, dst uint64, count uint32, regions *bufferCopy)
+		CmdPipelineBarrier     func(commands uintptr, src, dst, flags, memories uint32, _ uintptr, buffers uint32,
+			_ *bufferMemoryBarrier, images uint32, _ uintptr)
 	}
 
 	memoryFdFunctions struct { // VK_KHR_external_memory_fd
-		GetMemoryFdKHR func(device uintptr, info *MemoryGetFdInfoKHR, fd *int32) result
+		GetMemoryFdKHR func(device uintptr, info *memoryGetFdInfoKHR, fd *int32) result
 	}
 
 	semaphoreFdFunctions struct { // VK_KHR_external_semaphore_fd
-		GetSemaphoreFdKHR func(device uintptr, info *SemaphoreGetFdInfoKHR, fd *int32) result
+		GetSemaphoreFdKHR func(device uintptr, info *semaphoreGetFdInfoKHR, fd *int32) result
 	}
 )
 

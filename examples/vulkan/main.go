@@ -36,7 +36,7 @@ func main() {
 	dev := must(must(cu.Open()).Device(0))
 	v := must(openVulkan(must(dev.UUID())))
 	buf, sem := must(v.newBuffer(size, memoryDeviceLocal)), must(v.newSemaphore(semaphoreTimeline, handleOpaqueFd))
-	toSecondHalf := must(v.newCopy(buf, BufferCopy{DstOffset: half, Size: half}))
+	toSecondHalf := must(v.newCopy(buf, bufferCopy{DstOffset: half, Size: half}))
 
 	gpu := must(dev.PrimaryContext())
 	mem, signal := must(importMem(gpu, buf)), must(importSemaphore(gpu, sem, cu.ExternalSemaphoreTimelineFD))

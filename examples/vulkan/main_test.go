@@ -42,33 +42,33 @@ func TestLayout(t *testing.T) {
 		size    uintptr
 		offsets []uintptr
 	}{
-		{reflect.TypeFor[ApplicationInfo](), 48, []uintptr{0, 8, 16, 24, 32, 40, 44}},
-		{reflect.TypeFor[InstanceCreateInfo](), 64, []uintptr{0, 8, 16, 24, 32, 40, 48, 56}},
-		{reflect.TypeFor[PhysicalDeviceProperties2](), 840, []uintptr{0, 8, 16, 20, 24, 28, 32, 36, 292}},
-		{reflect.TypeFor[PhysicalDeviceIDProperties](), 64, []uintptr{0, 8, 16, 32, 48, 56, 60}},
-		{reflect.TypeFor[PhysicalDeviceMemoryProperties](), 520, []uintptr{0, 4, 260, 264}},
-		{reflect.TypeFor[DeviceQueueCreateInfo](), 40, []uintptr{0, 8, 16, 20, 24, 32}},
-		{reflect.TypeFor[PhysicalDeviceTimelineSemaphoreFeatures](), 24, []uintptr{0, 8, 16}},
-		{reflect.TypeFor[DeviceCreateInfo](), 72, []uintptr{0, 8, 16, 20, 24, 32, 40, 48, 56, 64}},
-		{reflect.TypeFor[ExternalMemoryBufferCreateInfo](), 24, []uintptr{0, 8, 16}},
-		{reflect.TypeFor[BufferCreateInfo](), 56, []uintptr{0, 8, 16, 24, 32, 36, 40, 48}},
-		{reflect.TypeFor[MemoryRequirements](), 24, []uintptr{0, 8, 16}},
-		{reflect.TypeFor[ExportMemoryAllocateInfo](), 24, []uintptr{0, 8, 16}},
-		{reflect.TypeFor[MemoryAllocateInfo](), 32, []uintptr{0, 8, 16, 24}},
-		{reflect.TypeFor[SemaphoreTypeCreateInfo](), 32, []uintptr{0, 8, 16, 24}},
-		{reflect.TypeFor[ExportSemaphoreCreateInfo](), 24, []uintptr{0, 8, 16}},
-		{reflect.TypeFor[SemaphoreCreateInfo](), 24, []uintptr{0, 8, 16}},
-		{reflect.TypeFor[MemoryGetFdInfoKHR](), 32, []uintptr{0, 8, 16, 24}},
-		{reflect.TypeFor[SemaphoreGetFdInfoKHR](), 32, []uintptr{0, 8, 16, 24}},
-		{reflect.TypeFor[CommandPoolCreateInfo](), 24, []uintptr{0, 8, 16, 20}},
-		{reflect.TypeFor[CommandBufferAllocateInfo](), 32, []uintptr{0, 8, 16, 24, 28}},
-		{reflect.TypeFor[CommandBufferBeginInfo](), 32, []uintptr{0, 8, 16, 24}},
-		{reflect.TypeFor[BufferMemoryBarrier](), 56, []uintptr{0, 8, 16, 20, 24, 28, 32, 40, 48}},
-		{reflect.TypeFor[BufferCopy](), 24, []uintptr{0, 8, 16}},
-		{reflect.TypeFor[TimelineSemaphoreSubmitInfo](), 48, []uintptr{0, 8, 16, 24, 32, 40}},
-		{reflect.TypeFor[SubmitInfo](), 72, []uintptr{0, 8, 16, 24, 32, 40, 48, 56, 64}},
-		{reflect.TypeFor[SemaphoreSignalInfo](), 32, []uintptr{0, 8, 16, 24}},
-		{reflect.TypeFor[SemaphoreWaitInfo](), 40, []uintptr{0, 8, 16, 20, 24, 32}},
+		{reflect.TypeFor[applicationInfo](), 48, []uintptr{0, 8, 16, 24, 32, 40, 44}},
+		{reflect.TypeFor[instanceCreateInfo](), 64, []uintptr{0, 8, 16, 24, 32, 40, 48, 56}},
+		{reflect.TypeFor[physicalDeviceProperties2](), 840, []uintptr{0, 8, 16, 20, 24, 28, 32, 36, 292}},
+		{reflect.TypeFor[physicalDeviceIDProperties](), 64, []uintptr{0, 8, 16, 32, 48, 56, 60}},
+		{reflect.TypeFor[physicalDeviceMemoryProperties](), 520, []uintptr{0, 4, 260, 264}},
+		{reflect.TypeFor[deviceQueueCreateInfo](), 40, []uintptr{0, 8, 16, 20, 24, 32}},
+		{reflect.TypeFor[physicalDeviceTimelineSemaphoreFeatures](), 24, []uintptr{0, 8, 16}},
+		{reflect.TypeFor[deviceCreateInfo](), 72, []uintptr{0, 8, 16, 20, 24, 32, 40, 48, 56, 64}},
+		{reflect.TypeFor[externalMemoryBufferCreateInfo](), 24, []uintptr{0, 8, 16}},
+		{reflect.TypeFor[bufferCreateInfo](), 56, []uintptr{0, 8, 16, 24, 32, 36, 40, 48}},
+		{reflect.TypeFor[memoryRequirements](), 24, []uintptr{0, 8, 16}},
+		{reflect.TypeFor[exportMemoryAllocateInfo](), 24, []uintptr{0, 8, 16}},
+		{reflect.TypeFor[memoryAllocateInfo](), 32, []uintptr{0, 8, 16, 24}},
+		{reflect.TypeFor[semaphoreTypeCreateInfo](), 32, []uintptr{0, 8, 16, 24}},
+		{reflect.TypeFor[exportSemaphoreCreateInfo](), 24, []uintptr{0, 8, 16}},
+		{reflect.TypeFor[semaphoreCreateInfo](), 24, []uintptr{0, 8, 16}},
+		{reflect.TypeFor[memoryGetFdInfoKHR](), 32, []uintptr{0, 8, 16, 24}},
+		{reflect.TypeFor[semaphoreGetFdInfoKHR](), 32, []uintptr{0, 8, 16, 24}},
+		{reflect.TypeFor[commandPoolCreateInfo](), 24, []uintptr{0, 8, 16, 20}},
+		{reflect.TypeFor[commandBufferAllocateInfo](), 32, []uintptr{0, 8, 16, 24, 28}},
+		{reflect.TypeFor[commandBufferBeginInfo](), 32, []uintptr{0, 8, 16, 24}},
+		{reflect.TypeFor[bufferMemoryBarrier](), 56, []uintptr{0, 8, 16, 20, 24, 28, 32, 40, 48}},
+		{reflect.TypeFor[bufferCopy](), 24, []uintptr{0, 8, 16}},
+		{reflect.TypeFor[timelineSemaphoreSubmitInfo](), 48, []uintptr{0, 8, 16, 24, 32, 40}},
+		{reflect.TypeFor[submitInfo](), 72, []uintptr{0, 8, 16, 24, 32, 40, 48, 56, 64}},
+		{reflect.TypeFor[semaphoreSignalInfo](), 32, []uintptr{0, 8, 16, 24}},
+		{reflect.TypeFor[semaphoreWaitInfo](), 40, []uintptr{0, 8, 16, 20, 24, 32}},
 	} {
 		var offsets []uintptr
 		for i := range tt.is.NumField() {
@@ -120,19 +120,19 @@ func TestNoVulkan(t *testing.T) {
 // more are functions that only the tests call.
 type more struct {
 	GetSemaphoreCounterValue func(device uintptr, semaphore uint64, value *uint64) result
-	SignalSemaphore          func(device uintptr, info *SemaphoreSignalInfo) result
-	WaitSemaphores           func(device uintptr, info *SemaphoreWaitInfo, nanoseconds uint64) result
+	SignalSemaphore          func(device uintptr, info *semaphoreSignalInfo) result
+	WaitSemaphores           func(device uintptr, info *semaphoreWaitInfo, nanoseconds uint64) result
 	MapMemory                func(device uintptr, memory, offset, size uint64, flags uint32, at **[size]byte) result
 }
 
-type SemaphoreSignalInfo struct {
+type semaphoreSignalInfo struct {
 	SType     uint32 // 1000207005
 	PNext     uintptr
 	Semaphore uint64
 	Value     uint64
 }
 
-type SemaphoreWaitInfo struct {
+type semaphoreWaitInfo struct {
 	SType          uint32 // 1000207004
 	PNext          uintptr
 	Flags          uint32
@@ -164,7 +164,7 @@ func (r *rig) ok(err error) {
 // signal signals a timeline semaphore on the host.
 func (r *rig) signal(s *semaphore, value uint64) {
 	r.Helper()
-	info := SemaphoreSignalInfo{SType: 1000207005, Semaphore: s.handle, Value: value}
+	info := semaphoreSignalInfo{SType: 1000207005, Semaphore: s.handle, Value: value}
 	r.ok(failed("vkSignalSemaphore", r.SignalSemaphore(r.device, &info)))
 }
 
@@ -172,7 +172,7 @@ func (r *rig) signal(s *semaphore, value uint64) {
 func (r *rig) wait(s *semaphore, value uint64, within time.Duration) bool {
 	r.Helper()
 	const timeout result = 2
-	info := SemaphoreWaitInfo{SType: 1000207004, SemaphoreCount: 1, PSemaphores: &s.handle, PValues: &value}
+	info := semaphoreWaitInfo{SType: 1000207004, SemaphoreCount: 1, PSemaphores: &s.handle, PValues: &value}
 	res := r.WaitSemaphores(r.device, &info, uint64(within))
 	r.ok(failed("vkWaitSemaphores", res))
 	return res != timeout
@@ -226,7 +226,7 @@ func TestProcessor(t *testing.T) {
 	r.ok(f.Close())
 	s, err := v.newSemaphore(semaphoreTimeline, 0)
 	r.ok(err)
-	commands, err := v.newCopy(b, BufferCopy{DstOffset: half, Size: half})
+	commands, err := v.newCopy(b, bufferCopy{DstOffset: half, Size: half})
 	r.ok(err)
 
 	for i := range uint64(3) {
@@ -326,7 +326,7 @@ func (s *shared) memory() (b *buffer, mem *cu.DeviceMem, toSecondHalf uintptr) {
 	s.ok(err)
 	mem, err = importMem(s.gpu, b)
 	s.ok(err)
-	toSecondHalf, err = s.newCopy(b, BufferCopy{DstOffset: half, Size: half})
+	toSecondHalf, err = s.newCopy(b, bufferCopy{DstOffset: half, Size: half})
 	s.ok(err)
 	return b, mem, toSecondHalf
 }
@@ -410,16 +410,16 @@ func testBinary(s *shared) {
 	sem, in := s.semaphore(semaphoreBinary, cu.ExternalSemaphoreFD)
 	s.ok(s.stream.WaitExternal(in.At(0)))
 	s.pending()
-	submit := func(info SubmitInfo) {
+	submit := func(info submitInfo) {
 		info.SType = typeSubmitInfo
 		s.ok(failed("vkQueueSubmit", s.QueueSubmit(s.queue, 1, &info, 0)))
 	}
-	submit(SubmitInfo{SignalSemaphoreCount: 1, PSignalSemaphores: &sem.handle})
+	submit(submitInfo{SignalSemaphoreCount: 1, PSignalSemaphores: &sem.handle})
 	s.ok(s.stream.Synchronize())
 
 	stage := uint32(stageTransfer)
 	s.ok(s.stream.SignalExternal(in.At(0)))
-	submit(SubmitInfo{WaitSemaphoreCount: 1, PWaitSemaphores: &sem.handle, PWaitDstStageMask: &stage})
+	submit(submitInfo{WaitSemaphoreCount: 1, PWaitSemaphores: &sem.handle, PWaitDstStageMask: &stage})
 	s.ok(failed("vkDeviceWaitIdle", s.DeviceWaitIdle(s.device)))
 	s.ok(errors.Join(s.stream.Synchronize(), in.Close()))
 	sem.close()

@@ -45,7 +45,7 @@ const (
 	wholeSize                           = 1<<64 - 1
 )
 
-type ApplicationInfo struct {
+type applicationInfo struct {
 	SType              uint32
 	PNext              uintptr
 	PApplicationName   uintptr
@@ -55,20 +55,20 @@ type ApplicationInfo struct {
 	APIVersion         uint32
 }
 
-type InstanceCreateInfo struct {
+type instanceCreateInfo struct {
 	SType                   uint32
 	PNext                   uintptr
 	Flags                   uint32
-	PApplicationInfo        *ApplicationInfo
+	PApplicationInfo        *applicationInfo
 	EnabledLayerCount       uint32
 	PpEnabledLayerNames     uintptr
 	EnabledExtensionCount   uint32
 	PpEnabledExtensionNames uintptr
 }
 
-type PhysicalDeviceProperties2 struct {
+type physicalDeviceProperties2 struct {
 	SType         uint32
-	PNext         *PhysicalDeviceIDProperties
+	PNext         *physicalDeviceIDProperties
 	APIVersion    uint32
 	DriverVersion uint32
 	VendorID      uint32
@@ -78,7 +78,7 @@ type PhysicalDeviceProperties2 struct {
 	_             [548]byte // limits and more
 }
 
-type PhysicalDeviceIDProperties struct {
+type physicalDeviceIDProperties struct {
 	SType           uint32
 	PNext           uintptr
 	DeviceUUID      [16]byte
@@ -88,7 +88,7 @@ type PhysicalDeviceIDProperties struct {
 	DeviceLUIDValid uint32
 }
 
-type PhysicalDeviceMemoryProperties struct {
+type physicalDeviceMemoryProperties struct {
 	MemoryTypeCount uint32
 	MemoryTypes     [32]struct{ PropertyFlags, HeapIndex uint32 }
 	MemoryHeapCount uint32
@@ -98,7 +98,7 @@ type PhysicalDeviceMemoryProperties struct {
 	}
 }
 
-type DeviceQueueCreateInfo struct {
+type deviceQueueCreateInfo struct {
 	SType            uint32
 	PNext            uintptr
 	Flags            uint32
@@ -107,18 +107,18 @@ type DeviceQueueCreateInfo struct {
 	PQueuePriorities *float32
 }
 
-type PhysicalDeviceTimelineSemaphoreFeatures struct {
+type physicalDeviceTimelineSemaphoreFeatures struct {
 	SType             uint32
 	PNext             uintptr
 	TimelineSemaphore uint32
 }
 
-type DeviceCreateInfo struct {
+type deviceCreateInfo struct {
 	SType                   uint32
-	PNext                   *PhysicalDeviceTimelineSemaphoreFeatures
+	PNext                   *physicalDeviceTimelineSemaphoreFeatures
 	Flags                   uint32
 	QueueCreateInfoCount    uint32
-	PQueueCreateInfos       *DeviceQueueCreateInfo
+	PQueueCreateInfos       *deviceQueueCreateInfo
 	EnabledLayerCount       uint32
 	PpEnabledLayerNames     uintptr
 	EnabledExtensionCount   uint32
@@ -126,15 +126,15 @@ type DeviceCreateInfo struct {
 	PEnabledFeatures        uintptr
 }
 
-type ExternalMemoryBufferCreateInfo struct {
+type externalMemoryBufferCreateInfo struct {
 	SType       uint32
 	PNext       uintptr
 	HandleTypes uint32
 }
 
-type BufferCreateInfo struct {
+type bufferCreateInfo struct {
 	SType                 uint32
-	PNext                 *ExternalMemoryBufferCreateInfo
+	PNext                 *externalMemoryBufferCreateInfo
 	Flags                 uint32
 	Size                  uint64
 	Usage                 uint32
@@ -143,66 +143,66 @@ type BufferCreateInfo struct {
 	PQueueFamilyIndices   uintptr
 }
 
-type MemoryRequirements struct {
+type memoryRequirements struct {
 	Size           uint64
 	Alignment      uint64
 	MemoryTypeBits uint32
 }
 
-type ExportMemoryAllocateInfo struct {
+type exportMemoryAllocateInfo struct {
 	SType       uint32
 	PNext       uintptr
 	HandleTypes uint32
 }
 
-type MemoryAllocateInfo struct {
+type memoryAllocateInfo struct {
 	SType           uint32
-	PNext           *ExportMemoryAllocateInfo
+	PNext           *exportMemoryAllocateInfo
 	AllocationSize  uint64
 	MemoryTypeIndex uint32
 }
 
-type MemoryGetFdInfoKHR struct {
+type memoryGetFdInfoKHR struct {
 	SType      uint32
 	PNext      uintptr
 	Memory     uint64
 	HandleType uint32
 }
 
-type SemaphoreTypeCreateInfo struct {
+type semaphoreTypeCreateInfo struct {
 	SType         uint32
 	PNext         uintptr
 	SemaphoreType uint32
 	InitialValue  uint64
 }
 
-type ExportSemaphoreCreateInfo struct {
+type exportSemaphoreCreateInfo struct {
 	SType       uint32
-	PNext       *SemaphoreTypeCreateInfo
+	PNext       *semaphoreTypeCreateInfo
 	HandleTypes uint32
 }
 
-type SemaphoreCreateInfo struct {
+type semaphoreCreateInfo struct {
 	SType uint32
-	PNext *ExportSemaphoreCreateInfo
+	PNext *exportSemaphoreCreateInfo
 	Flags uint32
 }
 
-type SemaphoreGetFdInfoKHR struct {
+type semaphoreGetFdInfoKHR struct {
 	SType      uint32
 	PNext      uintptr
 	Semaphore  uint64
 	HandleType uint32
 }
 
-type CommandPoolCreateInfo struct {
+type commandPoolCreateInfo struct {
 	SType            uint32
 	PNext            uintptr
 	Flags            uint32
 	QueueFamilyIndex uint32
 }
 
-type CommandBufferAllocateInfo struct {
+type commandBufferAllocateInfo struct {
 	SType              uint32
 	PNext              uintptr
 	CommandPool        uint64
@@ -210,14 +210,14 @@ type CommandBufferAllocateInfo struct {
 	CommandBufferCount uint32
 }
 
-type CommandBufferBeginInfo struct {
+type commandBufferBeginInfo struct {
 	SType            uint32
 	PNext            uintptr
 	Flags            uint32
 	PInheritanceInfo uintptr
 }
 
-type BufferMemoryBarrier struct {
+type bufferMemoryBarrier struct {
 	SType               uint32
 	PNext               uintptr
 	SrcAccessMask       uint32
@@ -229,9 +229,9 @@ type BufferMemoryBarrier struct {
 	Size                uint64
 }
 
-type BufferCopy struct{ SrcOffset, DstOffset, Size uint64 }
+type bufferCopy struct{ SrcOffset, DstOffset, Size uint64 }
 
-type TimelineSemaphoreSubmitInfo struct {
+type timelineSemaphoreSubmitInfo struct {
 	SType                     uint32
 	PNext                     uintptr
 	WaitSemaphoreValueCount   uint32
@@ -240,9 +240,9 @@ type TimelineSemaphoreSubmitInfo struct {
 	PSignalSemaphoreValues    *uint64
 }
 
-type SubmitInfo struct {
+type submitInfo struct {
 	SType                uint32
-	PNext                *TimelineSemaphoreSubmitInfo
+	PNext                *timelineSemaphoreSubmitInfo
 	WaitSemaphoreCount   uint32
 	PWaitSemaphores      *uint64
 	PWaitDstStageMask    *uint32

@@ -66,9 +66,9 @@ func openInstance() (*vulkan, error) {
 	if err := bind(&v.loaderFunctions, v.ofInstance); err != nil {
 		return nil, err
 	}
-	r := v.CreateInstance(&InstanceCreateInfo{
+	r := v.CreateInstance(&instanceCreateInfo{
 		SType:            typeInstanceCreateInfo,
-		PApplicationInfo: &ApplicationInfo{SType: typeApplicationInfo, APIVersion: apiVersion12},
+		PApplicationInfo: &applicationInfo{SType: typeApplicationInfo, APIVersion: apiVersion12},
 	}, nil, &v.instance)
 	if r == errorIncompatibleDriver {
 		return nil, fmt.Errorf("%w: Vulkan has no driver%s", errNoVulkan, installDriver)
@@ -97,8 +97,8 @@ func (v *vulkan) physicalDevices() ([]physicalDevice, error) {
 	}
 	var list []physicalDevice
 	for _, h := range handles[:n] {
-		ids := PhysicalDeviceIDProperties{SType: typePhysicalDeviceIDProperties}
-		p := PhysicalDeviceProperties2{SType: typePhysicalDeviceProperties2, PNext: &ids}
+		ids := physicalDeviceIDProperties{SType: typePhysicalDeviceIDProperties}
+		p := physicalDeviceProperties2{SType: typePhysicalDeviceProperties2, PNext: &ids}
 		v.GetPhysicalDeviceProperties2(h, &p)
 		name, _, _ := bytes.Cut(p.DeviceName[:], []byte{0})
 		list = append(list, physicalDevice{h, string(name), ids.DeviceUUID})
@@ -115,13 +115,13 @@ func (v *vulkan) openDevice(physical uintptr, extensions ...string) error {
 		names[i] = &append([]byte(e), 0)[0]
 	}
 	priority := float32(1)
-	err := failed("vkCreateDevice", v.CreateDevice(physical, &DeviceCreateInfo{
+	err := failed("vkCreateDevice", v.CreateDevice(physical, &deviceCreateInfo{
 		SType: typeDeviceCreateInfo,
-		PNext: &PhysicalDeviceTimelineSemaphoreFeatures{
+		PNext: &physicalDeviceTimelineSemaphoreFeatures{
 			SType: typePhysicalDeviceTimelineSemaphore, TimelineSemaphore: 1,
 		},
 		QueueCreateInfoCount: 1,
-		PQueueCreateInfos: &DeviceQueueCreateInfo{
+		PQueueCreateInfos: &deviceQueueCreateInfo{
 			SType: typeDeviceQueueCreateInfo, QueueFamilyIndex: queueFamily, QueueCount: 1, PQueuePriorities: &priority,
 		},
 		EnabledExtensionCount: uint32(len(names)), PpEnabledExtensionNames: &names[0],
@@ -143,7 +143,7 @@ func (v *vulkan) openDevice(physical uintptr, extensions ...string) error {
 	}
 	v.GetDeviceQueue(v.device, queueFamily, 0, &v.queue)
 	return failed("vkCreateCommandPool", v.CreateCommandPool(v.device,
-		&CommandPoolCreateInfo{SType: typeCommandPoolCreateInfo, QueueFamilyIndex: queueFamily}, nil, &v.pool))
+		&commandPoolCreateInfo{SType: typeCommandPoolCreateInfo, QueueFamilyIndex: queueFamily}, nil, &v.pool))
 }
 
 // close waits for the device, and destroys it. Buffers and semaphores must be closed before.
@@ -165,24 +165,24 @@ type buffer struct {
 // newBuffer creates a buffer in memory with these properties.
 func (v *vulkan) newBuffer(size uint64, properties uint32) (*buffer, error) {
 	b := &buffer{v: v}
-	err := failed("vkCreateBuffer", v.CreateBuffer(v.device, &BufferCreateInfo{
+	err := failed("vkCreateBuffer", v.CreateBuffer(v.device, &bufferCreateInfo{
 		SType: typeBufferCreateInfo,
-		PNext: &ExternalMemoryBufferCreateInfo{SType: typeExternalMemoryBufferCreateInfo, HandleTypes: handleOpaqueFd},
+		PNext: &externalMemoryBufferCreateInfo{SType: typeExternalMemoryBufferCreateInfo, HandleTypes: handleOpaqueFd},
 		Size:  size, Usage: bufferUsageTransfer,
 	}, nil, &b.handle))
 	if err != nil {
 		return nil, err
 	}
-	var needs MemoryRequirements
+	var needs memoryRequirements
 	v.GetBufferMemoryRequirements(v.device, b.handle, &needs)
 	memoryType, err := v.memoryType(needs.MemoryTypeBits, properties)
 	if err != nil {
 		return nil, err
 	}
 	b.size = needs.Size
-	err = failed("vkAllocateMemory", v.AllocateMemory(v.device, &MemoryAllocateInfo{
+	err = failed("vkAllocateMemory", v.AllocateMemory(v.device, &memoryAllocateInfo{
 		SType:          typeMemoryAllocateInfo,
-		PNext:          &ExportMemoryAllocateInfo{SType: typeExportMemoryAllocateInfo, HandleTypes: handleOpaqueFd},
+		PNext:          &exportMemoryAllocateInfo{SType: typeExportMemoryAllocateInfo, HandleTypes: handleOpaqueFd},
 		AllocationSize: b.size, MemoryTypeIndex: memoryType,
 	}, nil, &b.memory))
 	if err != nil {
@@ -193,7 +193,7 @@ func (v *vulkan) newBuffer(size uint64, properties uint32) (*buffer, error) {
 
 // memoryType returns a type of memory, of those whose bits are set, that has the properties.
 func (v *vulkan) memoryType(bits, properties uint32) (uint32, error) {
-	var has PhysicalDeviceMemoryProperties
+	var has physicalDeviceMemoryProperties
 	v.GetPhysicalDeviceMemoryProperties(v.physical, &has)
 	for i := range has.MemoryTypeCount {
 		if bits>>i&1 != 0 && has.MemoryTypes[i].PropertyFlags&properties == properties {
@@ -206,7 +206,7 @@ func (v *vulkan) memoryType(bits, properties uint32) (uint32, error) {
 // file returns the memory as a file.
 func (b *buffer) file() (*os.File, error) {
 	var fd int32
-	info := MemoryGetFdInfoKHR{SType: typeMemoryGetFdInfoKHR, Memory: b.memory, HandleType: handleOpaqueFd}
+	info := memoryGetFdInfoKHR{SType: typeMemoryGetFdInfoKHR, Memory: b.memory, HandleType: handleOpaqueFd}
 	if err := failed("vkGetMemoryFdKHR", b.v.GetMemoryFdKHR(b.v.device, &info, &fd)); err != nil {
 		return nil, err
 	}
@@ -227,11 +227,11 @@ type semaphore struct {
 // newSemaphore creates a semaphore. Other APIs can import it by these types of handles.
 func (v *vulkan) newSemaphore(semaphoreType, handles uint32) (*semaphore, error) {
 	s := &semaphore{v: v}
-	return s, failed("vkCreateSemaphore", v.CreateSemaphore(v.device, &SemaphoreCreateInfo{
+	return s, failed("vkCreateSemaphore", v.CreateSemaphore(v.device, &semaphoreCreateInfo{
 		SType: typeSemaphoreCreateInfo,
-		PNext: &ExportSemaphoreCreateInfo{
+		PNext: &exportSemaphoreCreateInfo{
 			SType: typeExportSemaphoreCreateInfo, HandleTypes: handles,
-			PNext: &SemaphoreTypeCreateInfo{SType: typeSemaphoreTypeCreateInfo, SemaphoreType: semaphoreType},
+			PNext: &semaphoreTypeCreateInfo{SType: typeSemaphoreTypeCreateInfo, SemaphoreType: semaphoreType},
 		},
 	}, nil, &s.handle))
 }
@@ -239,7 +239,7 @@ func (v *vulkan) newSemaphore(semaphoreType, handles uint32) (*semaphore, error)
 // file returns the semaphore as a file.
 func (s *semaphore) file() (*os.File, error) {
 	var fd int32
-	info := SemaphoreGetFdInfoKHR{SType: typeSemaphoreGetFdInfoKHR, Semaphore: s.handle, HandleType: handleOpaqueFd}
+	info := semaphoreGetFdInfoKHR{SType: typeSemaphoreGetFdInfoKHR, Semaphore: s.handle, HandleType: handleOpaqueFd}
 	if err := failed("vkGetSemaphoreFdKHR", s.v.GetSemaphoreFdKHR(s.v.device, &info, &fd)); err != nil {
 		return nil, err
 	}
@@ -250,31 +250,31 @@ func (s *semaphore) close() { s.v.DestroySemaphore(s.v.device, s.handle, nil) }
 
 // newCopy returns commands that copy within a buffer. They take it over from another API, and give
 // it back.
-func (v *vulkan) newCopy(b *buffer, region BufferCopy) (commands uintptr, err error) {
+func (v *vulkan) newCopy(b *buffer, region bufferCopy) (commands uintptr, err error) {
 	err = failed("vkAllocateCommandBuffers", v.AllocateCommandBuffers(v.device,
-		&CommandBufferAllocateInfo{SType: typeCommandBufferAllocateInfo, CommandPool: v.pool, CommandBufferCount: 1},
+		&commandBufferAllocateInfo{SType: typeCommandBufferAllocateInfo, CommandPool: v.pool, CommandBufferCount: 1},
 		&commands))
 	if err != nil {
 		return 0, err
 	}
 	err = failed("vkBeginCommandBuffer", v.BeginCommandBuffer(commands,
-		&CommandBufferBeginInfo{SType: typeCommandBufferBeginInfo, Flags: commandBufferSimultaneousUse}))
+		&commandBufferBeginInfo{SType: typeCommandBufferBeginInfo, Flags: commandBufferSimultaneousUse}))
 	if err != nil {
 		return 0, err
 	}
-	v.barrier(commands, &BufferMemoryBarrier{
+	v.barrier(commands, &bufferMemoryBarrier{
 		SType: typeBufferMemoryBarrier, Buffer: b.handle, Size: wholeSize, DstAccessMask: accessTransfer,
 		SrcQueueFamilyIndex: queueFamilyExternal, DstQueueFamilyIndex: queueFamily,
 	})
 	v.CmdCopyBuffer(commands, b.handle, b.handle, 1, &region)
-	v.barrier(commands, &BufferMemoryBarrier{
+	v.barrier(commands, &bufferMemoryBarrier{
 		SType: typeBufferMemoryBarrier, Buffer: b.handle, Size: wholeSize, SrcAccessMask: accessTransfer,
 		SrcQueueFamilyIndex: queueFamily, DstQueueFamilyIndex: queueFamilyExternal,
 	})
 	return commands, failed("vkEndCommandBuffer", v.EndCommandBuffer(commands))
 }
 
-func (v *vulkan) barrier(commands uintptr, b *BufferMemoryBarrier) {
+func (v *vulkan) barrier(commands uintptr, b *bufferMemoryBarrier) {
 	v.CmdPipelineBarrier(commands, stageTransfer, stageTransfer, 0, 0, 0, 1, b, 0, 0)
 }
 
@@ -282,9 +282,9 @@ func (v *vulkan) barrier(commands uintptr, b *BufferMemoryBarrier) {
 // another value.
 func (v *vulkan) submit(commands uintptr, s *semaphore, wait, signal uint64) error {
 	stage := uint32(stageTransfer)
-	return failed("vkQueueSubmit", v.QueueSubmit(v.queue, 1, &SubmitInfo{
+	return failed("vkQueueSubmit", v.QueueSubmit(v.queue, 1, &submitInfo{
 		SType: typeSubmitInfo,
-		PNext: &TimelineSemaphoreSubmitInfo{
+		PNext: &timelineSemaphoreSubmitInfo{
 			SType:                   typeTimelineSemaphoreSubmitInfo,
 			WaitSemaphoreValueCount: 1, PWaitSemaphoreValues: &wait,
 			SignalSemaphoreValueCount: 1, PSignalSemaphoreValues: &signal,
