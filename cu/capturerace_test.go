@@ -65,7 +65,8 @@ func TestCaptureDuringRecord(t *testing.T) {
 			r.tell("fake_await_blocked", "cuStreamWaitEvent", 1)
 			g := must(r.s.Capture(CaptureGlobal, func() error {
 				if exposed { // and recorded by others
-					if res := r.drv.table().EventRecord(driver.At{}, e.core().first.raw, r.s.core.raw); res != driver.ResultSuccess {
+					res := r.drv.table().EventRecord(driver.At{}, e.core().first.raw, r.s.core.raw)
+					if res != driver.ResultSuccess {
 						t.Error(res)
 					}
 				} else {

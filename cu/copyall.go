@@ -197,8 +197,8 @@ func (s *Stream) Discard(mem ...Memory) error {
 // was moved. It may wait as [Stream.Prefetch]: see docs/blocking.md.
 func (s *Stream) DiscardAndPrefetch(list []MemPrefetch) error {
 	return s.moveAll(workDiscardPrefetch, list, nil, func(sc *streamCore, m moves) driver.Result {
-		return sc.ctx.drv.table().MemDiscardAndPrefetchBatchAsync(sc.inContext(), m.addrs, m.sizes, m.places, m.firsts, 0,
-			sc.raw)
+		return sc.ctx.drv.table().MemDiscardAndPrefetchBatchAsync(sc.inContext(), m.addrs, m.sizes, m.places, m.firsts,
+			0, sc.raw)
 	})
 }
 

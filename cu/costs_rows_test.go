@@ -357,7 +357,8 @@ func (r *costRig) addGraphUpdate() {
 			return x.SetKernel(list[i%nodes], kernel, oneThread, args...)
 		}),
 		{wayTable, "Table.GraphExecKernelNodeSetParamsAll in the context, per node", "", perNode(func() error {
-			if res := tab.GraphExecKernelNodeSetParamsAll(r.inContext(), raw, raws, all, results); res != driver.ResultSuccess {
+			res := tab.GraphExecKernelNodeSetParamsAll(r.inContext(), raw, raws, all, results)
+			if res != driver.ResultSuccess {
 				return res
 			}
 			return nil

@@ -158,7 +158,8 @@ func (g *gate) close(t testing.TB) {
 // hold lets the stream go no further until the gate is open.
 func (g *gate) hold(t testing.TB, s *Stream) {
 	t.Helper()
-	if res := g.ctx.drv.table().StreamWaitValue32(driver.At{}, s.core.raw, g.dev, 1, driver.CU_STREAM_WAIT_VALUE_GEQ); res != 0 {
+	res := g.ctx.drv.table().StreamWaitValue32(driver.At{}, s.core.raw, g.dev, 1, driver.CU_STREAM_WAIT_VALUE_GEQ)
+	if res != 0 {
 		t.Fatal(res)
 	}
 }

@@ -22,7 +22,8 @@ var waitingKinds = []string{"context", "device memory", "external memory", "exte
 
 func init() {
 	if runtime.GOOS == "windows" { // the software driver has no files there that could be imported
-		waitingKinds = slices.DeleteFunc(waitingKinds, func(kind string) bool { return strings.HasPrefix(kind, "external") })
+		waitingKinds = slices.DeleteFunc(waitingKinds,
+			func(kind string) bool { return strings.HasPrefix(kind, "external") })
 	}
 }
 

@@ -324,7 +324,8 @@ func (dev *Device) SetPrimaryContextFlags(flags ContextFlags) error {
 	if err := flags.check(op); err != nil {
 		return err
 	}
-	if res := dev.drv.table().DevicePrimaryCtxSetFlags(driver.At{}, dev.raw, uint32(flags)); res != driver.ResultSuccess {
+	res := dev.drv.table().DevicePrimaryCtxSetFlags(driver.At{}, dev.raw, uint32(flags))
+	if res != driver.ResultSuccess {
 		return dev.drv.resultError(op, 0, res)
 	}
 	return nil

@@ -45,7 +45,8 @@ func ExampleGraph_AddCopy2D() {
 	s := must(gpu.NewStream(cu.StreamNonBlocking))
 	defer s.Close()
 	const width, height = 3, 2
-	image, other := must(cu.AllocFrom(gpu, []byte{1, 2, 3, 4, 5, 6})), must(cu.AllocFrom(gpu, []byte{7, 8, 9, 10, 11, 12}))
+	image := must(cu.AllocFrom(gpu, []byte{1, 2, 3, 4, 5, 6}))
+	other := must(cu.AllocFrom(gpu, []byte{7, 8, 9, 10, 11, 12}))
 	defer image.Close()
 	defer other.Close()
 	host := must(gpu.AllocHost(height, cu.HostDefault))

@@ -60,7 +60,9 @@ func externalMemWorks(t *testing.T, gpu *Context) {
 		t.Errorf("the driver knows %d bytes at %#x", info.Size, info.Start)
 	}
 	_, err := a.IPCHandle()
-	if want := "cu: cuIpcGetMemHandle: invalid argument; the memory is of another API: pass on the handle that it was imported by"; err == nil || err.Error() != want {
+	const want = "cu: cuIpcGetMemHandle: invalid argument; the memory is of another API: " +
+		"pass on the handle that it was imported by"
+	if err == nil || err.Error() != want {
 		t.Errorf("IPCHandle: %v", err)
 	}
 	_, err = gpu.ImportMem(opaque(f), 4*size)
@@ -171,7 +173,9 @@ func TestExternalMemFails(t *testing.T) {
 			t.Errorf("%s has failed, and %v exist", fn, n)
 		}
 	}
-	for fn, want := range map[string]string{"cuMemFree": "cuMemFree", "cuDestroyExternalMemory": "cuDestroyExternalMemory"} {
+	for fn, want := range map[string]string{
+		"cuMemFree": "cuMemFree", "cuDestroyExternalMemory": "cuDestroyExternalMemory",
+	} {
 		m := must(r.gpu.ImportMem(opaque(f), size))(t)
 		r.sim.Inject(cusim.Fault{Function: fn, Code: int(ResultUnknown)})
 		var e *Error
@@ -234,7 +238,8 @@ func TestExternalMemOfWindows(t *testing.T) {
 	}{{2, 0x123456789, false, 0}, {2, 8, false, 1}, {4, 0, true, 0}, {5, 8, false, 1}} {
 		d := got[i]
 		w := d.Handle.Win32()
-		if d.Type != want.typ || w.Handle != want.handle || (w.Name != 0) != want.named || d.Flags != want.flags || d.Size != 64 {
+		if d.Type != want.typ || w.Handle != want.handle || (w.Name != 0) != want.named || d.Flags != want.flags ||
+			d.Size != 64 {
 			t.Errorf("handle %d became %+v", i, d)
 		}
 	}

@@ -79,7 +79,7 @@ func (c *Context) ImportSemaphore(h ExternalSemaphoreHandle) (*ExternalSemaphore
 	}
 	defer c.leave()
 	if !h.Type.known() {
-		return nil, invalid(op, fmt.Sprintf("ExternalSemaphoreType(%d) does not exist: see ExternalSemaphoreFD", h.Type))
+		return nil, invalid(op, fmt.Sprintf("there is no ExternalSemaphoreType(%d): see ExternalSemaphoreFD", h.Type))
 	}
 	passed, err := passHandle(op, h.Type.file(), h.Handle, h.Name)
 	if err != nil {

@@ -103,7 +103,8 @@ func externalSemaphoreRefused(t *testing.T, gpu *Context) {
 	t.Helper()
 	null := must(os.Open(os.DevNull))(t)
 	defer null.Close()
-	if _, err := gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: null.Fd()}); errors.Is(err, ResultNotSupported) || errors.Is(err, errors.ErrUnsupported) {
+	_, err := gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreFD, Handle: null.Fd()})
+	if errors.Is(err, ResultNotSupported) || errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err) // on Windows
 	}
 	open := openFiles()
@@ -410,7 +411,8 @@ func TestExternalStorm(t *testing.T) {
 						err = e
 						break
 					}
-					fresh, e := r.gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: f.Fd()})
+					fresh, e := r.gpu.ImportSemaphore(
+						ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineFD, Handle: f.Fd()})
 					err = errors.Join(e, f.Close())
 					if e == nil {
 						mu.Lock()

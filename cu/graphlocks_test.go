@@ -82,7 +82,8 @@ func TestSetLastCallOnGraph(t *testing.T) {
 			if !destroyed {
 				t.Error("the event is not destroyed")
 			}
-			noErr(t, errors.Join(p.x.Close(), p.inner.Close(), p.event.Close(), m.Close(), mod.Close(), gpu.Close(), drv.Close()))
+			noErr(t, errors.Join(p.x.Close(), p.inner.Close(), p.event.Close(), m.Close(), mod.Close(), gpu.Close(),
+				drv.Close()))
 			soft.Check(t)
 		})
 	}

@@ -423,7 +423,9 @@ func (r *wakeRig) hold(streams int, inTurn bool) error {
 		if i == 0 || inTurn {
 			r.ticket++
 		}
-		if res := r.gate.ctx.drv.table().StreamWaitValue32(driver.At{}, s.core.raw, r.gate.dev, r.ticket, driver.CU_STREAM_WAIT_VALUE_GEQ); res != 0 {
+		res := r.gate.ctx.drv.table().StreamWaitValue32(driver.At{}, s.core.raw, r.gate.dev, r.ticket,
+			driver.CU_STREAM_WAIT_VALUE_GEQ)
+		if res != 0 {
 			return &Error{Op: "cuStreamWaitValue32", Result: res, Handle: uintptr(s.core.raw)}
 		}
 	}

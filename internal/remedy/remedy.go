@@ -81,11 +81,11 @@ var ofCalls = [...]struct {
 	{driver.ResultUnknown, []string{
 		"cuImportExternalMemory", "cuImportExternalSemaphore", "cuMemImportFromShareableHandle",
 		"cuMemPoolImportFromShareableHandle",
-	}, "the driver does not know the handle: pass an open one, of the same GPU (Device.UUID) and of the kind that the " +
-		"call imports"},
+	}, "the driver does not know the handle: pass an open one, of the same GPU (Device.UUID) and of the kind that " +
+		"the call imports"},
 	{driver.ResultNotSupported, []string{"cuImportExternalMemory", "cuImportExternalSemaphore"},
-		"the driver imports no handles of this type on this system: use a file descriptor on Linux, and an NT handle on " +
-			"Windows"},
+		"the driver imports no handles of this type on this system: use a file descriptor on Linux, and an NT handle " +
+			"on Windows"},
 	{driver.ResultIllegalState, []string{"cuEventRecordWithFlags"},
 		"RecordExternal is for streams that are being captured: use Record"},
 	{driver.ResultIllegalState, []string{"cuStreamBeginCapture", "cuStreamBeginCaptureToGraph"},
