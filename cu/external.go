@@ -39,8 +39,8 @@ const (
 // file reports whether a handle of the type is a file descriptor.
 func (t ExternalMemType) file() bool { return t == ExternalMemOpaqueFD || t == ExternalMemDMABufFD }
 
-// whole reports whether a handle of the type is always of a dedicated allocation.
-func (t ExternalMemType) whole() bool {
+// dedicated reports whether a handle of the type is always of a dedicated allocation.
+func (t ExternalMemType) dedicated() bool {
 	return t == ExternalMemD3D12Resource || t == ExternalMemD3D11Resource || t == ExternalMemD3D11ResourceKMT
 }
 
@@ -92,7 +92,7 @@ func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error
 		return nil, err
 	}
 	desc := driver.ExternalMemoryHandleDesc{Type: int32(h.Type), Handle: passed.words, Size: size}
-	if h.Dedicated || h.Type.whole() {
+	if h.Dedicated || h.Type.dedicated() {
 		desc.Flags = driver.CUDA_EXTERNAL_MEMORY_DEDICATED
 	}
 	at, t := driver.At{Context: core.raw}, core.drv.table()
