@@ -52,7 +52,8 @@ func (d *Driver) attribute(ordinal int, a int32) int32 {
 		return int32(0x3b + ordinal)
 	case missing[a]:
 		return 0
-	case a == driver.CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES && !canShareMemory:
+	case !canShareMemory && (a == driver.CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES ||
+		a == driver.CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED):
 		return 0
 	case a == driver.CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES: // no fabric handles
 		return driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR

@@ -373,6 +373,10 @@ func TestExternalSemaphoreImport(t *testing.T) {
 // TestExternalTimeline signals a timeline semaphore, and waits for it, on both sides.
 func TestExternalTimeline(t *testing.T) {
 	r := newLab(t)
+	const supported = driver.CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED
+	if v, res := r.DeviceGetAttribute(r.th, supported, 0); res != ok || v != 1 {
+		t.Errorf("the attribute of timeline semaphores: %d, %v", v, res)
+	}
 	s := r.newStream()
 	x, h := r.semaphore(true)
 	value := func(want uint64) {
