@@ -64,7 +64,7 @@ var rules = map[string]rule{
 	"loader":                {imports: []string{"internal/ccall"}},
 	"driver":                {imports: []string{"internal/ccall"}, unsafe: []string{"*"}},
 	"cu":                    {imports: []string{"internal/capturegate", "internal/clock", "internal/codeimage", "internal/deferred", "internal/descriptor", "driver", "internal/handle", "internal/lock", "internal/ptx", "internal/races", "internal/remedy", "internal/slab", "internal/watch", "loader"}, unsafe: []string{"launchcore.go", "memcore.go", "typed.go"}},
-	"internal/sim": {imports: []string{"driver", "internal/codeimage", "internal/ptx", "internal/ptx/compile", "internal/ptx/syntax", "internal/ptx/vm"},
+	"internal/sim": {imports: []string{"driver", "internal/codeimage", "internal/descriptor", "internal/ptx", "internal/ptx/compile", "internal/ptx/syntax", "internal/ptx/vm"},
 		unsafe: []string{"mem*.go", "ipc*.go"}},
 	"cusim":      {imports: []string{"internal/sim", "driver"}},
 	"cubench":    {imports: []string{"cu"}},

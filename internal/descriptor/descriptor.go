@@ -1,2 +1,2 @@
-// Package descriptor duplicates file descriptors, for functions of C that keep the one that they get.
+// Package descriptor duplicates file descriptors, for functions that keep the one that they get.
 package descriptor

@@ -16,5 +16,5 @@ func Duplicate(fd int32) (int32, error) {
 	return int32(d), nil
 }
 
-// Close closes a descriptor that Duplicate has returned.
+// Close closes a descriptor.
 func Close(fd int32) { _ = syscall.Close(int(fd)) }

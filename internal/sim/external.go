@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/purecu/purecu/driver"
+import (
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/descriptor"
+)
 
 // This file has memory of other APIs. Here such memory is what files of cuMemExportToShareableHandle stand
 // for, which a GPU's driver accepts, too.
@@ -68,10 +71,11 @@ func (d *Driver) ImportExternalMemory(th *driver.Thread,
 	if !isMemoryFile(size) {
 		return 0, driver.ResultUnknown
 	}
-	f := takeFile(int(fd), size)
+	f := openFile(int(fd), size)
 	if f == nil {
 		return 0, driver.ResultOutOfMemory
 	}
+	descriptor.Close(fd)
 	m := &externalMemory{ctx: c, file: f, size: min(size, desc.Size), dedicated: dedicated}
 	m.handle = driver.ExternalMemory(d.objects.add(externalMemoryKind, m))
 	c.imported = append(c.imported, m)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/descriptor"
 )
 
 // This file has semaphores of other APIs, for which other code of the process stands in.
@@ -173,9 +174,10 @@ func (d *Driver) ImportExternalSemaphore(th *driver.Thread,
 		return 0, driver.ResultUnknown
 	}
 	if x.timeline != timeline {
-		d.misuse(name, uintptr(fd), "a timeline semaphore is imported as a binary one, or a binary one as a timeline", nil)
+		const text = "a timeline semaphore is imported as a binary one, or a binary one as a timeline"
+		d.misuse(name, uintptr(fd), text, nil)
 	}
-	closeFile(fd)
+	descriptor.Close(fd)
 	s := &importedSemaphore{ctx: c, of: x}
 	s.handle = driver.ExternalSemaphore(d.objects.add(externalSemaphoreKind, s))
 	return s.handle, ok

@@ -72,8 +72,8 @@ func workQueuesOf(dev int) workQueues {
 // number for NVIDIA's driver, changes nothing.
 const connections = 8
 
-// descriptor is a CUdevResourceDesc. It is never destroyed.
-type descriptor struct {
+// resourceDescriptor is a CUdevResourceDesc. It is never destroyed.
+type resourceDescriptor struct {
 	share
 	queues workQueues
 }
@@ -179,7 +179,7 @@ func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.De
 		return 0, driver.ResultInvalidResourceConfiguration
 	}
 	all.split, all.index = 0, 0
-	desc := &descriptor{all, workQueuesOf(all.dev)}
+	desc := &resourceDescriptor{all, workQueuesOf(all.dev)}
 	if queues != nil {
 		desc.queues = *queues
 	}
@@ -197,7 +197,7 @@ func (d *Driver) GreenCtxCreate(_ *driver.Thread, desc driver.DevResourceDesc, d
 	case flags != driver.CU_GREEN_CTX_DEFAULT_STREAM, desc == 0:
 		return 0, driver.ResultInvalidValue
 	}
-	its, r := find[descriptor](d, name, descriptorKind, uintptr(desc))
+	its, r := find[resourceDescriptor](d, name, descriptorKind, uintptr(desc))
 	switch {
 	case r != ok:
 		return 0, driver.ResultInvalidValue

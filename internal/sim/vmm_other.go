@@ -21,10 +21,6 @@ func sizeOfFile(int) uint64 { return 0 }
 
 func fileOf(int32) (fileID, bool) { return fileID{}, false }
 
-func closeFile(int32) {}
-
-func takeFile(int, uint64) *memoryFile { return nil }
-
 func openFile(int, uint64) *memoryFile { return nil }
 
 func (s *memoryFile) again() *memoryFile { return nil }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/descriptor"
 )
 
 // canShareMemory says that physical memory can be shared with other processes.
@@ -77,8 +78,8 @@ func openFile(fd int, size uint64) *memoryFile {
 	if sizeOfFile(fd) != size {
 		return nil
 	}
-	own := duplicate(fd)
-	if own < 0 {
+	own, err := descriptor.Duplicate(int32(fd))
+	if err != nil {
 		return nil
 	}
 	return &memoryFile{file: os.NewFile(uintptr(own), "memory"), size: size}
@@ -91,18 +92,6 @@ func fileOf(fd int32) (id fileID, open bool) {
 		return id, false
 	}
 	return fileID{uint64(st.Dev), uint64(st.Ino)}, true
-}
-
-// closeFile closes a descriptor.
-func closeFile(fd int32) { _ = syscall.Close(int(fd)) }
-
-// takeFile is openFile, and closes the descriptor that it gets, unless it returns nil.
-func takeFile(fd int, size uint64) *memoryFile {
-	f := openFile(fd, size)
-	if f != nil {
-		_ = syscall.Close(fd)
-	}
-	return f
 }
 
 // again is openFile for the same file.
@@ -130,16 +119,9 @@ func (s *memoryFile) bytes() []byte {
 }
 
 // duplicate returns a new descriptor, or -1.
-func (s *memoryFile) duplicate() int { return duplicate(int(s.file.Fd())) }
-
-// duplicate returns a new descriptor of an open file, or -1. No program that is started gets it, not even
-// one that is started meanwhile.
-func duplicate(fd int) int {
-	own, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, 0)
-	if errno != 0 {
-		return -1
-	}
-	return int(own)
+func (s *memoryFile) duplicate() int {
+	fd, _ := descriptor.Duplicate(s.descriptor())
+	return int(fd)
 }
 
 // close ends the use of the memory by this process.
