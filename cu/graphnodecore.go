@@ -288,8 +288,8 @@ func (c *nodeCall) hostFunc(f func()) (number uint64, err error) {
 	return number, nil
 }
 
-// at says how the driver is called. It is told the context of copies and memsets. For kernels, which
-// have a context, nobody has observed yet what it does without a current context.
+// at says how the driver is called. It is told the context of copies and memsets, and crashes if a kernel
+// node is added without a current context.
 func (c *nodeCall) at() driver.At { return driver.At{Context: c.ctx.raw} }
 
 // add adds the node after other nodes.

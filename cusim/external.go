@@ -7,9 +7,8 @@ import (
 	"github.com/purecu/purecu/internal/sim"
 )
 
-// ExternalSemaphore is a semaphore of which a test says that it is one of another API, such as Vulkan. The
-// test does what the other API would do: it signals the semaphore, and waits for it. It is safe for
-// concurrent use.
+// ExternalSemaphore stands for a semaphore of another API, such as Vulkan. A test does what the other API
+// would do: it signals the semaphore, and waits for it. It is safe for concurrent use.
 type ExternalSemaphore struct{ sim *sim.ExternalSemaphore }
 
 // NewExternalSemaphore returns a timeline semaphore with the value 0, or a binary semaphore that is not

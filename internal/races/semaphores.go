@@ -113,7 +113,8 @@ func (d *Detector) signalled(op WordOp, c clock) {
 
 // raise notes a value. A lower one lowers the semaphore.
 func (s *semaphore) raise(value uint64, c clock) {
-	at, found := slices.BinarySearchFunc(s.signals, value, func(r reached, v uint64) int { return cmp.Compare(r.value, v) })
+	byValue := func(r reached, v uint64) int { return cmp.Compare(r.value, v) }
+	at, found := slices.BinarySearchFunc(s.signals, value, byValue)
 	switch {
 	case found:
 		c = join(s.signals[at].clock, c)

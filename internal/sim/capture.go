@@ -433,13 +433,15 @@ func (s *stream) tell() (deps, data driver.HostPtr) {
 }
 
 // StreamGetCaptureInfoV2 is cuStreamGetCaptureInfo_v2.
-func (d *Driver) StreamGetCaptureInfoV2(th *driver.Thread, h driver.Stream) (status int32, id uint64, g driver.Graph, deps driver.HostPtr, n uint64, r driver.Result) {
+func (d *Driver) StreamGetCaptureInfoV2(th *driver.Thread, h driver.Stream) (status int32, id uint64, g driver.Graph,
+	deps driver.HostPtr, n uint64, r driver.Result) {
 	status, id, g, deps, _, n, r = d.StreamGetCaptureInfoV3(th, h)
 	return status, id, g, deps, n, r
 }
 
 // StreamGetCaptureInfoV3 is cuStreamGetCaptureInfo_v3.
-func (d *Driver) StreamGetCaptureInfoV3(th *driver.Thread, h driver.Stream) (status int32, id uint64, g driver.Graph, deps, edges driver.HostPtr, n uint64, r driver.Result) {
+func (d *Driver) StreamGetCaptureInfoV3(th *driver.Thread, h driver.Stream) (status int32, id uint64, g driver.Graph,
+	deps, edges driver.HostPtr, n uint64, r driver.Result) {
 	defer d.mu.Unlock()
 	s, _, r := d.askStream("cuStreamGetCaptureInfo", th, h)
 	if r == ok {

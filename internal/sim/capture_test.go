@@ -129,7 +129,8 @@ func TestUpdateCaptureDependencies(t *testing.T) {
 	set(2, 'c')
 	_, third := r.captured(s)
 	fourth := manual(3, 'd', nil)
-	r.must(r.StreamUpdateCaptureDependenciesV2(r.th, s, nodes{fourth, third[0]}, make([]driver.GraphEdgeData, 2), addTo))
+	full := make([]driver.GraphEdgeData, 2)
+	r.must(r.StreamUpdateCaptureDependenciesV2(r.th, s, nodes{fourth, third[0]}, full, addTo))
 	if _, deps := r.captured(s); !slices.Equal(deps, nodes{third[0], fourth}) {
 		t.Errorf("the dependencies are %#x", deps)
 	}

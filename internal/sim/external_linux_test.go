@@ -31,7 +31,8 @@ func (r *lab) importMem(typ, fd int32, size uint64, flags uint32) (driver.Extern
 }
 
 func (r *lab) mapMem(m driver.ExternalMemory, off, size uint64, flags uint32) (driver.DevicePtr, driver.Result) {
-	return r.ExternalMemoryGetMappedBuffer(r.th, m, driver.ExternalMemoryBufferDesc{Offset: off, Size: size, Flags: flags})
+	desc := driver.ExternalMemoryBufferDesc{Offset: off, Size: size, Flags: flags}
+	return r.ExternalMemoryGetMappedBuffer(r.th, m, desc)
 }
 
 // isOpen reports whether a descriptor is one of an open file.
@@ -105,8 +106,8 @@ func TestExternalMemory(t *testing.T) {
 		flags     uint32
 	}{
 		{m, 0, 0, 0}, {m, 0, granularity + 1, 0}, {m, granularity, 1, 0}, {m, 0, granularity, 1},
-		{m, 1 << 63, 1 << 63, 0}, {0, 0, granularity, 0}, {large, 0, 4 * granularity, 0}, {large, granularity, granularity, 0},
-		{dedicated, 3, 5, 0},
+		{m, 1 << 63, 1 << 63, 0}, {0, 0, granularity, 0}, {large, 0, 4 * granularity, 0},
+		{large, granularity, granularity, 0}, {dedicated, 3, 5, 0},
 	} {
 		_, res := r.mapMem(c.m, c.off, c.size, c.flags)
 		r.want("cuExternalMemoryGetMappedBuffer", invalid, res)
@@ -287,13 +288,15 @@ func (r *lab) semaphore(timeline bool) (*ExternalSemaphore, driver.ExternalSemap
 func (r *lab) signal(h driver.ExternalSemaphore, value uint64, flags uint32, s driver.Stream) driver.Result {
 	p := driver.ExternalSemaphoreSignalParams{Flags: flags}
 	p.Params.Fence.Value = value
-	return r.SignalExternalSemaphoresAsync(r.th, []driver.ExternalSemaphore{h}, []driver.ExternalSemaphoreSignalParams{p}, s)
+	return r.SignalExternalSemaphoresAsync(r.th, []driver.ExternalSemaphore{h},
+		[]driver.ExternalSemaphoreSignalParams{p}, s)
 }
 
 func (r *lab) await(h driver.ExternalSemaphore, value uint64, flags uint32, s driver.Stream) driver.Result {
 	p := driver.ExternalSemaphoreWaitParams{Flags: flags}
 	p.Params.Fence.Value = value
-	return r.WaitExternalSemaphoresAsync(r.th, []driver.ExternalSemaphore{h}, []driver.ExternalSemaphoreWaitParams{p}, s)
+	return r.WaitExternalSemaphoresAsync(r.th, []driver.ExternalSemaphore{h},
+		[]driver.ExternalSemaphoreWaitParams{p}, s)
 }
 
 // TestExternalSemaphoreImport imports semaphores, with the results of an H100.
@@ -490,7 +493,8 @@ func TestExternalSemaphoreGraph(t *testing.T) {
 		for i, v := range values {
 			list[i].Params.Fence.Value = v
 		}
-		return driver.ExtSemSignalNodeParams{ExtSemArray: &handles[0], ParamsArray: &list[0], NumExtSems: uint32(len(values))}
+		return driver.ExtSemSignalNodeParams{ExtSemArray: &handles[0], ParamsArray: &list[0],
+			NumExtSems: uint32(len(values))}
 	}
 	waits := func(value uint64) driver.ExtSemWaitNodeParams {
 		list := make([]driver.ExternalSemaphoreWaitParams, 1)
@@ -537,12 +541,14 @@ func TestExternalSemaphoreGraph(t *testing.T) {
 	r.must(r.GraphExternalSemaphoresSignalNodeSetParams(r.th, a, signals(h, 71, 72)))
 	got, res := r.GraphExternalSemaphoresSignalNodeGetParams(r.th, a)
 	r.must(res)
-	if s, p := got.Semaphores(), got.Params(); len(s) != 2 || len(p) != 2 || s[1] != h || p[1].Params.Fence.Value != 72 {
+	if s, p := got.Semaphores(), got.Params(); len(s) != 2 || len(p) != 2 || s[1] != h ||
+		p[1].Params.Fence.Value != 72 {
 		t.Errorf("%v, %v", s, p)
 	}
 	awaited, res := r.GraphExternalSemaphoresWaitNodeGetParams(r.th, b)
 	r.must(res)
-	if s, p := awaited.Semaphores(), awaited.Params(); len(s) != 1 || len(p) != 1 || s[0] != h || p[0].Params.Fence.Value != 60 {
+	if s, p := awaited.Semaphores(), awaited.Params(); len(s) != 1 || len(p) != 1 || s[0] != h ||
+		p[0].Params.Fence.Value != 60 {
 		t.Errorf("%v, %v", s, p)
 	}
 	info, res := r.GraphExecUpdateV2(r.th, e, g)

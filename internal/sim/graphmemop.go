@@ -134,7 +134,8 @@ func (d *Driver) firstMemOp(name string, th *driver.Thread, h driver.Stream) dri
 
 // StreamWaitValue32V1 is cuStreamWaitValue32. Like the next three, it answers as cuStreamBatchMemOp does,
 // also on an H200.
-func (d *Driver) StreamWaitValue32V1(th *driver.Thread, h driver.Stream, _ driver.DevicePtr, _, _ uint32) driver.Result {
+func (d *Driver) StreamWaitValue32V1(th *driver.Thread, h driver.Stream, _ driver.DevicePtr, _,
+	_ uint32) driver.Result {
 	return d.firstMemOp("cuStreamWaitValue32", th, h)
 }
 
@@ -145,7 +146,8 @@ func (d *Driver) StreamWaitValue64V1(th *driver.Thread, h driver.Stream, _ drive
 }
 
 // StreamWriteValue32V1 is cuStreamWriteValue32.
-func (d *Driver) StreamWriteValue32V1(th *driver.Thread, h driver.Stream, _ driver.DevicePtr, _, _ uint32) driver.Result {
+func (d *Driver) StreamWriteValue32V1(th *driver.Thread, h driver.Stream, _ driver.DevicePtr, _,
+	_ uint32) driver.Result {
 	return d.firstMemOp("cuStreamWriteValue32", th, h)
 }
 

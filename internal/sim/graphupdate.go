@@ -202,7 +202,8 @@ func (u *graphUpdate) pair(p nodePair) *driver.GraphExecUpdateResultInfo {
 	was, had := a.attributes[priority]
 	is, has := b.attributes[priority]
 	switch {
-	case !a.batch.sameShape(b.batch), !a.semaphores.sameNumber(b.semaphores), !a.sameRows(b), b.node == memcpyNode && a.memoryTypes != b.memoryTypes:
+	case !a.batch.sameShape(b.batch), !a.semaphores.sameNumber(b.semaphores), !a.sameRows(b),
+		b.node == memcpyNode && a.memoryTypes != b.memoryTypes:
 		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, p.its, nil)
 	case a.attributes.options().cooperative != b.attributes.options().cooperative,
 		u.priorities && (had != has || was != is):

@@ -153,7 +153,8 @@ func (d *Driver) boxes(to, from corner, e extent) (dst, src box, r driver.Result
 func (d *Driver) enqueueBox(name string, s *stream, dst, src box, e extent) driver.Result {
 	if s.capture == nil && src.kind == pageableBlock {
 		n := e.width * e.height * e.depth // not what is between the rows, which may be much more
-		staged := box{span{&block{size: n, kind: pinnedBlock, data: newBytes(n)}, 0, n}, e.width, e.width * e.height, e.height}
+		copied := span{&block{size: n, kind: pinnedBlock, data: newBytes(n)}, 0, n}
+		staged := box{copied, e.width, e.width * e.height, e.height}
 		if !touch(func() { e.transfer(staged, src) }) {
 			return driver.ResultInvalidValue
 		}

@@ -66,8 +66,8 @@ func TestSharedPool(t *testing.T) {
 				t.Errorf("device %d, memory %d: %d …", dev, i, b[:4])
 			}
 			there.must(there.MemcpyHtoD(there.th, got, bytes.Repeat([]byte{9}, n)))
-			const device = driver.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-			if ordinal, res := there.PointerGetAttribute(there.th, device, got); res != ok || ordinal[0] != uint64(dev) {
+			ordinal, res := there.PointerGetAttribute(there.th, driver.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, got)
+			if res != ok || ordinal[0] != uint64(dev) {
 				t.Errorf("the memory is of device %d, %v; want %d", ordinal, res, dev)
 			}
 			if i == 0 {

@@ -41,7 +41,8 @@ func (d *Driver) PointerGetAttribute(th *driver.Thread, attribute int32,
 // PointerSetAttribute is cuPointerSetAttribute. The one attribute that can be set is
 // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, after copies and sets of the legacy default stream that were begun before.
 // It is refused during a capture.
-func (d *Driver) PointerSetAttribute(th *driver.Thread, value uint64, attribute int32, p driver.DevicePtr) driver.Result {
+func (d *Driver) PointerSetAttribute(th *driver.Thread, value uint64, attribute int32,
+	p driver.DevicePtr) driver.Result {
 	const name = "cuPointerSetAttribute"
 	defer d.mu.Unlock()
 	if r := d.begin(name); r != ok {

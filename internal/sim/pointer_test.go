@@ -50,7 +50,9 @@ func TestPointerSetAttribute(t *testing.T) {
 	}
 	hold()
 	r.must(r.MemsetD8(r.th, p, 'd', 1))
-	waits("set the attribute", func(th *driver.Thread) driver.Result { return r.PointerSetAttribute(th, 1, attribute, p) })
+	waits("set the attribute", func(th *driver.Thread) driver.Result {
+		return r.PointerSetAttribute(th, 1, attribute, p)
+	})
 	is(1)
 	hold()
 	waits("a set", func(th *driver.Thread) driver.Result { return r.MemsetD8(th, p, 'e', 1) })

@@ -130,7 +130,8 @@ func (p *Pool[K]) register(f freeSlab[K], c Context[K]) (*Slab, *Failure) {
 	if res == driver.ResultSuccess {
 		f.in, f.elsewhere = c.Place, false
 		s := &Slab{memory: f.memory}
-		if s.raw, res = (*driver.Table)(c.Table).MemHostGetDevicePointer(c.At, f.Addr(), 0); res == driver.ResultSuccess {
+		s.raw, res = (*driver.Table)(c.Table).MemHostGetDevicePointer(c.At, f.Addr(), 0)
+		if res == driver.ResultSuccess {
 			return s, nil
 		}
 		op = "cuMemHostGetDevicePointer"

@@ -203,12 +203,12 @@ const freeing = `
 ## Freeing calls
 
 These calls of the program free deferred objects: memory, modules, green contexts and semaphores of other APIs that were
-abandoned, or closed while they were in use. They wait for the work that uses the objects. The other methods of this page
-free none.
+abandoned, or closed while they were in use. They wait for the work that uses the objects. The other methods of this
+page free none.
 
 - Context.Synchronize, Context.LoadModule and Context.LoadModuleFile free the objects of their context.
-- Close of memory, a Module, a GreenContext or an ExternalSemaphore frees the objects of its context, unless it returns at
-  once because its own object is in use.
+- Close of memory, a Module, a GreenContext or an ExternalSemaphore frees the objects of its context, unless it returns
+  at once because its own object is in use.
 - Close of a Context frees the objects in all contexts of the device, and so do Context.Alloc, Context.AllocHost,
   Device.PrimaryContext and Device.NewContext if there is too little memory.
 - Driver.Close frees the objects in all contexts.

@@ -197,7 +197,8 @@ func (c *call) relate(i int, lastBuf *callParam, bad func(string, ...any)) {
 	switch p := c.params[i]; p.role {
 	case roleRoom:
 		all, each, _ := strings.Cut(p.arg, "/")
-		if p.of, p.each = c.param(all), c.param(each); p.of == nil || p.each == nil || !p.of.isWord() || !p.each.isWord() {
+		p.of, p.each = c.param(all), c.param(each)
+		if p.of == nil || p.each == nil || !p.of.isWord() || !p.each.isWord() {
 			bad("parameter %s: %q are not two numbers", p.c.name, p.arg)
 		}
 	case roleLen, roleInOutLen, roleSame:

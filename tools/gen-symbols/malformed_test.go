@@ -155,7 +155,8 @@ func TestMalformedCalls(t *testing.T) {
 		{"A\tcuWidgetCopy_v2\t-\tin\tbuf\tlen:dst", `c:1: A: parameter ByteCount: no buf parameter "dst"` + "\n" + "c:1: A: parameter src: no parameter is its length"},
 		{"A\tcuWidgetEach\t-\tin\tfunc\tin", "c:1: A: parameter fn: func without data"},
 		{"A\tcuWidgetEach\t-\tin\tin\tdata", "c:1: A: parameter userData: data without func"},
-		{"A\tcuWidgetElapsed\t-\troom:hStart/n\tin\tin", `c:1: A: parameter pMilliseconds: "hStart/n" are not two numbers`},
+		{"A\tcuWidgetElapsed\t-\troom:hStart/n\tin\tin",
+			`c:1: A: parameter pMilliseconds: "hStart/n" are not two numbers`},
 		{"constants\t[", `c:1: malformed pattern "["`},
 		{"constants\tCU_NO_SUCH", "c: no enum and no macro is called CU_NO_SUCH"},
 	} {

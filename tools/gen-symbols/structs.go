@@ -201,8 +201,8 @@ func emitStructs(m *manifest, plan *callPlan) (string, error) {
 			case s.unverified:
 				b.WriteString("//\n// Unverified: the layout is from public sources, and no header has confirmed it.\n")
 			case s.older != nil:
-				b.WriteString("//\n// Unverified: newer releases have the marked fields, as public sources say. Leave them zero for\n" +
-					"// older drivers.\n")
+				b.WriteString("//\n// Unverified: newer releases have the marked fields, as public sources say. " +
+					"Leave them zero for\n// older drivers.\n")
 			}
 			fmt.Fprintf(&b, "type %s struct {\n", name)
 		}
