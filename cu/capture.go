@@ -53,9 +53,10 @@ func (s *Stream) CaptureInfo() (CaptureInfo, error) {
 //
 // # Lifetimes
 //
-// The graph keeps the modules and the memory that it uses, and the events that are recorded or
-// waited for externally. These objects may be closed before the graph. This holds only for streams
-// that joined the capture through this package.
+// The graph keeps the modules, the memory and the semaphores of other APIs that it uses, and the
+// events that are recorded with the flag [RecordExternal], or waited for with [WaitExternal]. These
+// objects may be closed before the graph. This holds only for streams that joined the capture through
+// this package.
 func (s *Stream) Capture(mode CaptureMode, f func() error) (*Graph, error) {
 	const op = "cuStreamBeginCapture"
 	sc, err := s.enterCapture(op, mode, f)

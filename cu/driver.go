@@ -243,7 +243,7 @@ type Symbol struct {
 	Err error `json:"-"`
 }
 
-// Symbols looks up every interface of every function of the driver API of CUDA 13.0. The result is
+// Symbols looks up every interface of every function of the driver API up to CUDA 13.4. The result is
 // sorted by Export. A software driver has no symbols.
 func (d *Driver) Symbols() []Symbol {
 	if !d.open() {

@@ -27,8 +27,9 @@ import (
 // A call that is the only one on its stream has the turn: see [handle.Kept]. It counts no call on the
 // objects that the stream keeps, and writes to no memory that calls on other streams use.
 //
-// Host functions, timelines, records in a capture and external waits use beginWork and keep
-// instead, which are the same without a turn.
+// Host functions and timelines use beginWork and keep instead, which are the same without a turn.
+// Records in a capture, and waits for events with the flag WaitExternal, use beginWork, and add the
+// event to the capture's objects.
 //
 // launchFast, copyFast, memsetFast and GraphExec.launchFast make all steps in one function, for the
 // usual call: the stream keeps all objects, nothing is captured, there is no tracer, and the

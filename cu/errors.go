@@ -12,7 +12,7 @@ import (
 // Result is the result of a function of the driver: a CUresult. It implements error. Every [*Error]
 // that came from the driver matches its Result: errors.Is(err, cu.ResultInvalidHandle).
 //
-// The constants cover CUDA 13.0. A code of a newer driver keeps its number, and its error has the
+// The constants cover CUDA 13.4. A code of a newer driver keeps its number, and its error has the
 // driver's own name and text. [Remedy] says what to do about a result. [ErrContextPoisoned] marks
 // the results after which the context is unusable.
 type Result = driver.Result

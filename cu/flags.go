@@ -112,7 +112,8 @@ const (
 	// WaitExternal, on a capturing stream, adds a node to the graph that waits for the event
 	// whenever the graph runs, instead of an edge inside the graph. On other streams the wait
 	// fails. The graph keeps the event if the capture is [Stream.Capture]'s; otherwise the program
-	// must keep the event open while the graph is used: CU_EVENT_WAIT_EXTERNAL.
+	// must keep the event open while the graph is used: CU_EVENT_WAIT_EXTERNAL. It is not about
+	// semaphores of other APIs, for which [Stream.WaitExternal] waits.
 	WaitExternal WaitFlags = driver.CU_EVENT_WAIT_EXTERNAL
 )
 

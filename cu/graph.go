@@ -16,8 +16,8 @@ import (
 // one, and [Context.NewGraph] one that is built node by node. To run it, make a [GraphExec] of it.
 // A Graph is safe for concurrent use. Calls on a graph and on its clones wait for each other.
 //
-// A graph keeps the modules, the memory and the events that its nodes use, even if they are closed,
-// and the functions that the nodes call.
+// A graph keeps the modules, the memory, the events and the semaphores of other APIs that its nodes
+// use, even if they are closed, and the functions that the nodes call.
 type Graph struct {
 	_       noCopy
 	core    *graphCore

@@ -9,7 +9,7 @@ import (
 )
 
 // holder is an object that a graph can use, and keeps with a call in flight: memory, a module, a
-// timeline, a slot of an event, or a host function.
+// timeline, a semaphore of another API, a slot of an event, or a host function.
 type holder interface {
 	Retain()
 	leave()

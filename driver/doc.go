@@ -1,9 +1,10 @@
 // Package driver is the binary interface of the CUDA driver in Go.
 //
 // It has the name and version of every symbol, the handle types, the results, and a typed call for
-// each function of CUDA 13.0. A typed call returns the values that the C function writes
-// through pointers. The interface [Software] has the same functions, for drivers that are written
-// in Go. Such a driver embeds [Unimplemented], and declares the functions that it has.
+// each function up to CUDA 13.4. What is newer than CUDA 13.0 is unverified, as the documentation of
+// each says. A typed call returns the values that the C function writes through pointers. The
+// interface [Software] has the same functions, for drivers that are written in Go. Such a driver embeds
+// [Unimplemented], and declares the functions that it has.
 //
 // The package does not track the lifetime of handles: a call with a destroyed handle reaches the
 // driver and crashes there. Package cu prevents this. Slices and what pointers refer to are kept

@@ -57,7 +57,7 @@ var ofCalls = [...]struct {
 			"record it again, or use RecordExternal in the capture"},
 	{driver.ResultInvalidValue, []string{"cuStreamWaitEvent"},
 		"the event's newest record was part of a capture that has ended, so the event has no status; " +
-			"or WaitExternal was used on a stream that is not being captured"},
+			"or the flag WaitExternal was used on a stream that is not being captured"},
 	{driver.ResultDeviceUnavailable, []string{"cuDevicePrimaryCtxRetain", "cuCtxCreate", "cuGreenCtxCreate"},
 		"the device is busy: another process holds it in exclusive mode (nvidia-smi -q -d COMPUTE shows the mode): " +
 			"end that process, or set the mode to Default, and open the context again"},
@@ -318,7 +318,8 @@ var general = [...]struct {
 	{[]driver.Result{driver.ResultStreamCaptureUnjoined},
 		"let the stream that the capture began on wait for every stream that joined, before the capture ends"},
 	{[]driver.Result{driver.ResultStreamCaptureIsolation},
-		"work in a capture cannot wait for work outside: record the event in the capture, or wait with WaitExternal"},
+		"work in a capture cannot wait for work outside: record the event in the capture, " +
+			"or wait with the flag WaitExternal"},
 	{[]driver.Result{driver.ResultStreamCaptureImplicit},
 		"the legacy default stream cannot be captured: use non-blocking streams"},
 	{[]driver.Result{driver.ResultCapturedEvent},
