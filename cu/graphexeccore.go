@@ -115,18 +115,16 @@ func (xc *execCore) keepForLaunches(old *objectSet) {
 // for no streams, it returns how to release it after the launches.
 func (xc *execCore) noteLaunches(h holder) delayedRelease {
 	switch h := h.(type) {
-	case *memCore:
-		h.usedOnAll(xc.usedStreams)
-	case *moduleCore:
-		h.usedStreams.noteAll(xc.usedStreams)
-	case *timelineCore:
-		h.usedOnAll(xc.usedStreams)
-	case *externalSemCore:
-		h.usedStreams.noteAll(xc.usedStreams)
 	case *slot:
 		return delayedRelease{h, "event", uintptr(h.raw)}
 	case *hostFunc:
 		return delayedRelease{h, "host function", 0}
+	case *timelineCore:
+		h.usedOnAll(xc.usedStreams)
+	case usable:
+		for _, sc := range xc.usedStreams.list() {
+			h.usedOn(sc)
+		}
 	}
 	return delayedRelease{}
 }
