@@ -481,7 +481,6 @@ var batchCalls = []randomCall{
 		list, indexes := c.places(len(addrs))
 		r := c.MemDiscardAndPrefetchBatchAsync(c.at, addrs, sizes, list, indexes, one[uint64](c, 0, 0, 0, 0, 0, 0,
 			0, 1), c.anyStream())
-		c.discarding = c.discarding || r == ok
 		return c.discarded(r, parts)
 	}},
 	{"cuPointerGetAttributes", with(func(c *caller, i int) []uint64 {

@@ -14,6 +14,7 @@ func withGraph(f func(c *caller, g *callGraph) []uint64) func(c *caller) []uint6
 		if i < 0 {
 			return noOperands
 		}
+		c.say("graph %d ", i)
 		return f(c, &c.graphs[i])
 	}
 }
@@ -25,6 +26,7 @@ func withNode(f func(c *caller, g *callGraph, i int) []uint64) func(c *caller) [
 		if i < 0 {
 			return noOperands
 		}
+		c.say("node %d ", i)
 		return f(c, g, i)
 	})
 }
@@ -50,6 +52,7 @@ func withNodeOf(typ int32, f func(c *caller, g *callGraph, i int) []uint64) func
 		if i < 0 {
 			return noOperands
 		}
+		c.say("node %d ", i)
 		return f(c, g, i)
 	})
 }
@@ -61,6 +64,7 @@ func withExec(f func(c *caller, x *callExec) []uint64) func(c *caller) []uint64 
 		if i < 0 {
 			return noOperands
 		}
+		c.say("executable graph %d ", i)
 		return f(c, &c.execs[i])
 	}
 }
@@ -72,6 +76,7 @@ func withExecNode(f func(c *caller, x *callExec, n callNode) []uint64) func(c *c
 		if i < 0 {
 			return noOperands
 		}
+		c.say("node %d ", i)
 		return f(c, x, x.nodes[i])
 	})
 }
@@ -83,6 +88,7 @@ func withExecNodeOf(typ int32, f func(c *caller, x *callExec, n callNode) []uint
 		if i < 0 {
 			return noOperands
 		}
+		c.say("node %d ", i)
 		return f(c, x, x.nodes[i])
 	})
 }
@@ -148,6 +154,10 @@ func (c *caller) memset() (p driver.MemsetNodeParams, found bool) {
 	if c.IntN(2) == 0 { // one row, as an executable graph can have
 		p.ElementSize, p.Width, p.Height, p.Pitch = one[uint32](c, 1, 4), 16, 1, 0
 	}
+	if b.kind == managed && p.ElementSize == 2 {
+		// If a node sets less than 16 bytes of other memory first, NVIDIA's driver then repeats the low byte.
+		p.Value |= p.Value << 8
+	}
 	c.say("%v %d %d %d × %d %d", b.kind, p.Value, p.ElementSize, p.Width, p.Height, p.Pitch)
 	return p, true
 }
@@ -186,6 +196,7 @@ var graphCalls = []randomCall{
 			return noOperands
 		}
 		flags := one[uint32](c, 0, 0, 0, 1)
+		c.say("%d", flags)
 		g, r := c.GraphCreate(c.at, flags)
 		if r == ok {
 			c.graphs = append(c.graphs, callGraph{graph: g})

@@ -404,8 +404,9 @@ var anyNodeCalls = []randomCall{
 		p.Alloc().Bytesize = one[uint64](c, 1, 4096, 1<<20, 0, 1<<45)
 		p.Alloc().PoolProps = driver.MemPoolProps{AllocType: one[int32](c, 1, 1, 1, 1, 0),
 			Location: driver.MemLocation{Type: one[int32](c, 1, 1, 1, 1, 0), ID: one[int32](c, 0, 0, 0, 99)}}
-		c.say("%d, %v", p.Alloc().Bytesize, p.Alloc().PoolProps)
+		c.say("%d, %v", p.Alloc().Bytesize, p.Alloc().PoolProps.AllocType)
 		n, p, r := c.GraphAddNode(c.at, g.graph, g.before(), nil, p)
+		c.say(" at %x", p.Alloc().Dptr)
 		answer := g.add(n, allocType, r)
 		if r == ok {
 			g.allocates = true
@@ -526,6 +527,7 @@ func update(name string, call func(c *caller, x driver.GraphExec, g *callGraph) 
 			func(g callGraph) bool { return g.graph == x.of }); k >= 0 && c.IntN(2) == 0 {
 			i = k
 		}
+		c.say("with graph %d", i)
 		g := &c.graphs[i]
 		if len(g.conditions) > 0 && g.graph != x.of {
 			return noOperands // kernels would set values that the executable graph does not have

@@ -239,12 +239,6 @@ var memoryCalls = []randomCall{
 		if c.pieces > 1 { // NVIDIA's driver puts small pieces into the same page, which has one advice
 			return answers(r)
 		}
-		if attr == driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION && c.discarding {
-			// A call that discards and prefetches a range seems to prefetch more than its pages on an H200. How much is
-			// unknown: from the beginning of 4 MiB, 3195988 bytes became at least 3217972, and 1641972 bytes less
-			// than 2861849. Other prefetches are of the pages of 4 KiB.
-			return answers(r)
-		}
 		return answers(r, uint64(*(*uint32)(unsafe.Pointer(&v))))
 	})},
 }
