@@ -96,6 +96,31 @@ func TestGPUMemset16(t *testing.T) {
 	noErr(t, y.Launch(s))
 	noErr(t, x.SetMemset16(set, m.Span(14, 2), 0x0a09))
 	noErr(t, x.Launch(s))
+	managed, err := gpu.AllocManaged(pitch, AttachGlobal)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	noErr(t, err)
+	defer managed.Close()
+	if err := x.SetMemset16(set, managed.Span(0, 14), 0x0201); !errors.Is(err, ResultInvalidValue) ||
+		!strings.Contains(err.Error(), "mix up") {
+		t.Errorf("a node for 7 words of managed memory: %v", err)
+	}
+	for _, value := range []uint16{0x0301, 0x0201} {
+		n := map[uint16]uint64{0x0301: 14, 0x0201: 16}[value]
+		noErr(t, x.SetMemset16(set, managed.Span(0, n), value))
+		for range 2 { // drivers set the words of the first launch right
+			noErr(t, s.Memset(managed, 0))
+			noErr(t, x.Launch(s))
+			noErr(t, s.Synchronize())
+			noErr(t, View(managed, func(got []byte) error {
+				if want := bytes.Repeat([]byte{1, byte(value >> 8)}, int(n/2)); !bytes.Equal(got[:n], want) {
+					t.Errorf("managed memory: %d, not %d", got[:n], want)
+				}
+				return nil
+			}))
+		}
+	}
 	noErr(t, set.SetMemset16(m.Span(48, 2), 0x0c0b))
 	z := must(g.Instantiate())(t)
 	defer z.Close()

@@ -201,8 +201,10 @@ func (x *GraphExec) SetMemset32(n GraphNode, dst Memory, value uint32) error {
 	return n.setFill(x, fillNodes.execSet, dst, value, 4)
 }
 
-// SetMemset16 is SetMemset for words of 16 bits: see [Graph.AddMemset16]
-// (cuGraphExecMemsetNodeSetParams).
+// SetMemset16 is SetMemset for words of 16 bits: see [Graph.AddMemset16]. It is refused for fewer than
+// 8 words of managed memory if the upper byte of the value lacks bits of the lower one: driver 580 sets
+// those bits, too, if the node was instantiated with memory of another kind. [GraphExec.Update] does
+// not find this out (cuGraphExecMemsetNodeSetParams).
 func (x *GraphExec) SetMemset16(n GraphNode, dst Memory, value uint16) error {
 	if err := x.owns(n, fillNodes.execSet); err != nil {
 		return err
@@ -328,7 +330,10 @@ func (n GraphNode) setFill(x *GraphExec, op string, dst Memory, value, size uint
 	if err != nil {
 		return err
 	}
-	if err = c.fillOf(&d, value, size); err == nil {
+	if err = c.fillOf(&d, value, size); err == nil && x != nil && size == 2 {
+		err = c.notMixed(&d, value)
+	}
+	if err == nil {
 		err = c.set()
 	}
 	if err == nil && c.gc.ctx.drv.observer() != nil {
