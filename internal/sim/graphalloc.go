@@ -102,8 +102,19 @@ func (g *graph) allocates() bool {
 	return g.tooLarge || slices.ContainsFunc(g.nodes, func(n *node) bool { return n.work.alloc != nil })
 }
 
-// leave ends the use of the memory by a graph or an executable graph.
+// enter begins the use of the memory, if any, by a node of an executable graph.
+func (a *graphAlloc) enter(typ nodeKindOf) {
+	if a != nil {
+		a.refs++
+		a.instantiated = a.instantiated || typ == allocNode && !a.frees()
+	}
+}
+
+// leave ends the use of the memory, if any, by a node of a graph or an executable graph.
 func (a *graphAlloc) leave(d *Driver) {
+	if a == nil {
+		return
+	}
 	if a.refs--; a.refs == 0 && !a.allocated {
 		d.space.remove(a.block)
 	}
@@ -186,14 +197,14 @@ func (x *exec) begins() driver.Result {
 		case a == nil:
 		case n.work.node == allocNode && !a.frees() && a.allocated &&
 			x.flags&driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH == 0,
-			n.work.node == freeNode && a.owner != x.graph && !a.allocated:
+			n.work.node == freeNode && !a.allocated && !x.allocatesNow(a):
 			return driver.ResultInvalidValue
 		case n.work.node == allocNode && !slices.Contains(devices, a.block.ctx.dev):
 			devices = append(devices, a.block.ctx.dev)
 		}
 	}
 	for _, v := range devices {
-		if !v.take(x.graph) {
+		if !v.take(x.allocates) {
 			return driver.ResultOutOfMemory
 		}
 	}
@@ -203,6 +214,19 @@ func (x *exec) begins() driver.Result {
 		}
 	}
 	return ok
+}
+
+// allocatesNow reports whether a launch allocates the memory.
+func (x *exec) allocatesNow(a *graphAlloc) bool {
+	return slices.ContainsFunc(x.nodes, func(n *node) bool { return n.work.node == allocNode && n.work.alloc == a })
+}
+
+// freedByGraph returns the memory at an address if a graph allocates and frees it.
+func (a *addressSpace) freedByGraph(p driver.DevicePtr) *graphAlloc {
+	if b := a.of(uint64(p), graphBlock); b != nil && b.alloc.frees() {
+		return b.alloc
+	}
+	return nil
 }
 
 // freeGraphMemory frees memory of a node in the order of a stream, or at once if s is nil.

@@ -110,18 +110,14 @@ func (d *Driver) GraphKernelNodeSetAttribute(_ *driver.Thread, h driver.GraphNod
 	if r := d.launchAttribute(name, nil, &driver.LaunchAttribute{ID: id, Value: *v}, &o); r != ok {
 		return r
 	}
-	value := *v
-	switch id {
-	case driver.CU_LAUNCH_ATTRIBUTE_PRIORITY:
-		binary.LittleEndian.PutUint32(value[:], uint32(inRange(int32(binary.LittleEndian.Uint32(v[:])))))
-	case driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+	if id == driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE || id == driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION {
 		w := n.work
-		w.attributes = w.attributes.with(id, value)
+		w.attributes = w.attributes.with(id, *v)
 		if r := w.kernel.fitsTogether(w.grid, w.block, w.shared, w.attributes.options()); r != ok {
 			return r
 		}
 	}
-	n.work.attributes = n.work.attributes.with(id, value)
+	n.work.attributes = n.work.attributes.with(id, *v)
 	return ok
 }
 
@@ -139,6 +135,9 @@ func (d *Driver) GraphKernelNodeGetAttribute(_ *driver.Thread, h driver.GraphNod
 	}
 	if set, is := n.work.attributes[id]; is {
 		v = set
+	}
+	if id == driver.CU_LAUNCH_ATTRIBUTE_PRIORITY {
+		binary.LittleEndian.PutUint32(v[:], uint32(inRange(int32(binary.LittleEndian.Uint32(v[:])))))
 	}
 	return v, ok
 }

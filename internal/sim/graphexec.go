@@ -97,10 +97,7 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 		return 0, &wrongNode{cycle.handle, driver.CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE}, driver.ResultInvalidValue
 	}
 	for _, n := range x.nodes {
-		if n.work.alloc != nil {
-			n.work.alloc.refs++
-			n.work.alloc.instantiated = n.work.alloc.instantiated || n.work.node == allocNode && !n.work.alloc.frees()
-		}
+		n.work.alloc.enter(n.work.node)
 	}
 	x.shape = g.shape.of(x.copies)
 	g.execs++
@@ -388,9 +385,7 @@ func (d *Driver) destroyExec(x *exec) {
 	x.graph.execs--
 	x.countAllocating(nil)
 	for _, n := range x.nodes {
-		if n.work.alloc != nil {
-			n.work.alloc.leave(d)
-		}
+		n.work.alloc.leave(d)
 	}
 	x.newest.whenOver(func() { d.releaseAll(x.references) })
 	d.objects.remove(uintptr(x.handle))

@@ -197,15 +197,22 @@ func TestUpdateCooperative(t *testing.T) {
 	r.must(r.GraphExecDestroy(r.th, x))
 	r.must(r.GraphKernelNodeSetAttribute(r.th, n, driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
 		&driver.LaunchAttributeValue{}))
+	r.must(r.GraphKernelNodeSetAttribute(r.th, n, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY,
+		&driver.LaunchAttributeValue{}))
 	x = r.instance(g, driver.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
 	_, res = r.GraphExecUpdateV2(r.th, x, g)
 	r.must(res)
-	r.must(r.GraphKernelNodeSetAttribute(r.th, n, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY,
-		&driver.LaunchAttributeValue{0xff, 0xff, 0xff, 0xff}))
-	_, why, res := r.GraphExecUpdate(r.th, x, g)
-	r.want("another priority of an executable graph with priorities", driver.ResultGraphExecUpdateFailure, res)
-	if why != driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED {
-		t.Errorf("the reason is %d", why)
+	// All positive priorities are the lowest one, but an H200 compares what was set.
+	for _, priority := range []driver.LaunchAttributeValue{{0xff, 0xff, 0xff, 0xff}, {1}} {
+		r.must(r.GraphKernelNodeSetAttribute(r.th, n, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, &priority))
+		_, why, res := r.GraphExecUpdate(r.th, x, g)
+		r.want("another priority of an executable graph with priorities", driver.ResultGraphExecUpdateFailure, res)
+		if why != driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED {
+			t.Errorf("the reason is %d", why)
+		}
+	}
+	if v, res := r.GraphKernelNodeGetAttribute(r.th, n, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY); res != ok || v[0] != 0 {
+		t.Errorf("the priority is %v, %v", v, res)
 	}
 	r.must(r.GraphExecDestroy(r.th, x))
 	r.must(r.GraphDestroy(r.th, g))

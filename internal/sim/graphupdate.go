@@ -38,15 +38,9 @@ func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
 		info.Result = driver.CU_GRAPH_EXEC_UPDATE_SUCCESS
 		return info, driver.ResultNotSupported
 	}
-	u := graphUpdate{byNumber: byNumber,
+	u := graphUpdate{byNumber: byNumber, space: &d.space,
 		priorities: x.flags&driver.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY != 0}
-	wrong := u.compare(x.shape, g.shape)
-	for _, p := range u.pairs {
-		if wrong == nil && p.own.work.alloc != p.its.work.alloc {
-			wrong = failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR, p.its, nil)
-		}
-	}
-	if wrong != nil {
+	if wrong := u.compare(x.shape, g.shape); wrong != nil {
 		return *wrong, failed
 	}
 	if d.lost != ok && slices.ContainsFunc(g.nodes, (*node).usesContext) {
@@ -54,6 +48,8 @@ func (d *Driver) updateExec(h driver.GraphExec, gh driver.Graph,
 	}
 	x.values = maps.Clone(x.values) // kernels may read it
 	for _, p := range u.pairs {
+		p.its.work.alloc.enter(p.its.work.node)
+		p.own.work.alloc.leave(d)
 		if c := p.its.work.cond; c != nil { // the executable graph keeps its values
 			x.values[c.handle] = x.values[p.own.work.cond.handle]
 			p.own.work.cond.references = c.ofBodies()
@@ -96,6 +92,7 @@ func failedUpdate(why int32, named, from *node) *driver.GraphExecUpdateResultInf
 type graphUpdate struct {
 	byNumber   bool // as cuGraphExecUpdate does it, and not cuGraphExecUpdate_v2
 	priorities bool // the executable graph has priorities of nodes
+	space      *addressSpace
 	pairs      []nodePair
 }
 
@@ -194,19 +191,19 @@ func (u *graphUpdate) pair(p nodePair) *driver.GraphExecUpdateResultInfo {
 	if a.node != b.node {
 		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, p.its, nil)
 	}
-	child := graphUpdate{byNumber: u.byNumber} // its pairs do not count, as all of the work is replaced
+	child := graphUpdate{byNumber: u.byNumber, space: u.space} // its pairs do not count, as all of the work is replaced
 	if wrong := child.compare(a.childShape, b.childShape); wrong != nil {
 		return wrong
 	}
-	const priority = driver.CU_LAUNCH_ATTRIBUTE_PRIORITY
-	was, had := a.attributes[priority]
-	is, has := b.attributes[priority]
+	changed := func(attribute int32) bool { return a.attributes[attribute] != b.attributes[attribute] }
 	switch {
+	case a.node == memsetNode && u.space.freedByGraph(a.sets.Dst) != u.space.freedByGraph(b.sets.Dst):
+		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR, p.its, nil)
 	case !a.batch.sameShape(b.batch), !a.semaphores.sameNumber(b.semaphores), !a.sameRows(b),
 		b.node == memcpyNode && a.memoryTypes != b.memoryTypes:
 		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, p.its, nil)
-	case a.attributes.options().cooperative != b.attributes.options().cooperative,
-		u.priorities && (had != has || was != is):
+	case changed(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE),
+		u.priorities && changed(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY):
 		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED, p.its, nil)
 	case b.cond != nil && (a.cond.kind != b.cond.kind || a.cond.number != b.cond.number ||
 		len(a.cond.shapes) != len(b.cond.bodies)):

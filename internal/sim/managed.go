@@ -43,42 +43,64 @@ func (b *block) cut(off uint64) int {
 	return len(b.advice)
 }
 
-// advise changes the advice about the pages of a range. Neighbours with the same advice become one part.
-func (s span) advise(change func(*advice)) {
-	from, to := s.off/page*page, (s.off+s.n+page-1)/page*page
-	s.cut(0)
-	for _, old := range slices.Clone(s.block.advice) {
-		next := old.advice
-		if change(&next); next == old.advice || old.to <= from || to <= old.from {
-			continue
-		}
-		first := s.cut(max(from, old.from))
-		s.cut(min(to, old.to))
-		s.block.advice[first].advice = next
-	}
-	list := s.block.advice[:1]
-	for _, a := range s.block.advice[1:] {
-		if last := &list[len(list)-1]; last.advice == a.advice {
-			last.to = a.to
-		} else {
-			list = append(list, a)
-		}
-	}
-	s.block.advice = list
+// at returns the index of the part of the block's advice in which an offset is.
+func (b *block) at(off uint64) int {
+	return slices.IndexFunc(b.advice, func(a advised) bool { return off < a.to })
 }
 
-// asked returns the advice that a question about a range is answered from. If the part that the range begins in is
-// as long as the range, an H200 looks at no other part, even if the range reaches beyond it.
-func (s span) asked() []advised {
-	from, to := s.off/page*page, (s.off+s.n+page-1)/page*page
+// walk calls a function for parts of the block's advice that a range of pages has, and for how much of the range is
+// left then. The function returns the length of the part. As on an H200, the next part is the one that is this much
+// further, even if the range begins inside of the part. So parts may be left out.
+func (s span) walk(do func(off, left uint64) (length uint64)) {
+	off, end := s.off/page*page, (s.off+s.n+page-1)/page*page
 	s.cut(0)
-	parts := s.block.advice
-	parts = parts[slices.IndexFunc(parts, func(a advised) bool { return from < a.to }):]
-	if parts[0].to-parts[0].from >= to-from {
-		return parts[:1]
+	for off < min(end, s.block.advice[len(s.block.advice)-1].to) {
+		off += do(off, end-off)
 	}
-	end := slices.IndexFunc(parts, func(a advised) bool { return to <= a.to })
-	return parts[:end+1]
+}
+
+// advise changes the advice about the pages of a range. As on an H200, a part that is not the first one changes from
+// its beginning, and neighbours with the same advice become one part, whose length decides which part is next.
+func (s span) advise(change func(*advice)) {
+	first := true
+	s.walk(func(off, left uint64) uint64 {
+		i := s.at(off)
+		next := s.block.advice[i].advice
+		if change(&next); next != s.block.advice[i].advice {
+			s.cut(min(off+left, s.block.advice[i].to))
+			if first {
+				i = s.cut(off)
+			}
+			s.block.advice[i].advice = next
+			i = s.join(i)
+		}
+		first = false
+		return s.block.advice[i].to - s.block.advice[i].from
+	})
+}
+
+// join makes one part of a part of the block's advice and its neighbours with the same advice, and returns its index.
+func (b *block) join(i int) int {
+	if i+1 < len(b.advice) && b.advice[i+1].advice == b.advice[i].advice {
+		b.advice[i].to = b.advice[i+1].to
+		b.advice = slices.Delete(b.advice, i+1, i+2)
+	}
+	if i > 0 && b.advice[i-1].advice == b.advice[i].advice {
+		b.advice[i-1].to = b.advice[i].to
+		b.advice = slices.Delete(b.advice, i, i+1)
+		i--
+	}
+	return i
+}
+
+// asked returns the advice that a question about a range is answered from.
+func (s span) asked() (list []advised) {
+	s.walk(func(off, _ uint64) uint64 {
+		a := s.block.advice[s.at(off)]
+		list = append(list, a)
+		return a.to - a.from
+	})
+	return list
 }
 
 // managed returns a range of managed memory.
@@ -118,6 +140,14 @@ func (d *Driver) place(l driver.MemLocation) (*device, driver.Result) {
 		return nil, ok
 	}
 	return nil, driver.ResultInvalidValue
+}
+
+// numbered returns a location, without its number if the number means nothing.
+func numbered(l driver.MemLocation) driver.MemLocation {
+	if l.Type == driver.CU_MEM_LOCATION_TYPE_HOST || l.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT {
+		l.ID = 0
+	}
+	return l
 }
 
 // MemAdvise is cuMemAdvise_v2.
@@ -162,7 +192,7 @@ func (d *Driver) MemAdvise(th *driver.Thread, p driver.DevicePtr, n uint64, what
 		case driver.CU_MEM_ADVISE_SET_READ_MOSTLY, driver.CU_MEM_ADVISE_UNSET_READ_MOSTLY:
 			a.readMostly = what == driver.CU_MEM_ADVISE_SET_READ_MOSTLY
 		case driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
-			a.preferred, a.hasPreferred = l, true
+			a.preferred, a.hasPreferred = numbered(l), true
 		case driver.CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
 			a.preferred, a.hasPreferred = driver.MemLocation{}, false
 		case driver.CU_MEM_ADVISE_SET_ACCESSED_BY:
@@ -195,7 +225,7 @@ func (d *Driver) MemPrefetchAsync(th *driver.Thread, p driver.DevicePtr, n uint6
 	case flags != 0:
 		return driver.ResultInvalidValue
 	}
-	m.advise(func(a *advice) { a.prefetch, a.loaded = l, true })
+	m.advise(func(a *advice) { a.prefetch, a.loaded = numbered(l), true })
 	d.engine.enqueue(s, d.access(&op{duration: duration(n, pinnedBlock)}, func() {}, m))
 	return ok
 }

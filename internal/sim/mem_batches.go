@@ -175,22 +175,8 @@ func cornerOf(o *driver.Memcpy3DOperand, e extent) corner {
 	return c
 }
 
-// managedAll returns ranges of managed memory.
-func (d *Driver) managedAll(addrs []driver.DevicePtr, sizes []uint64, flags uint64) ([]span, driver.Result) {
-	if len(addrs) == 0 || len(sizes) != len(addrs) || flags != 0 {
-		return nil, driver.ResultInvalidValue
-	}
-	list := make([]span, len(addrs))
-	for i, p := range addrs {
-		var r driver.Result
-		if list[i], r = d.managed(p, sizes[i]); r != ok {
-			return nil, r
-		}
-	}
-	return list, ok
-}
-
-// moveAll is a call that discards ranges of managed memory, prefetches them, or both.
+// moveAll is a call that discards ranges of managed memory, prefetches them, or both. If a range is wrong, the call
+// fails, but has moved those before it, as on an H100.
 func (d *Driver) moveAll(name string, th *driver.Thread, addrs []driver.DevicePtr, sizes []uint64,
 	discard, prefetch bool, places []driver.MemLocation, indexes []uint64, flags uint64,
 	h driver.Stream) driver.Result {
@@ -202,10 +188,9 @@ func (d *Driver) moveAll(name string, th *driver.Thread, addrs []driver.DevicePt
 	if r != ok {
 		return r
 	}
-	list, r := d.managedAll(addrs, sizes, flags)
 	switch {
-	case r != ok:
-		return r
+	case len(addrs) == 0, len(sizes) != len(addrs), flags != 0:
+		return driver.ResultInvalidValue
 	case prefetch && (len(places) != len(indexes) || !firsts(indexes, len(addrs))):
 		return driver.ResultInvalidValue
 	}
@@ -215,12 +200,16 @@ func (d *Driver) moveAll(name string, th *driver.Thread, addrs []driver.DevicePt
 		}
 	}
 	at := 0
-	for i, m := range list {
+	for i, p := range addrs {
+		m, r := d.managed(p, sizes[i])
+		if r != ok {
+			return r
+		}
 		if prefetch {
 			for at+1 < len(indexes) && indexes[at+1] <= uint64(i) {
 				at++
 			}
-			m.advise(func(a *advice) { a.prefetch, a.loaded = places[at], true })
+			m.advise(func(a *advice) { a.prefetch, a.loaded = numbered(places[at]), true })
 		}
 		effect := func() {}
 		if discard {

@@ -122,8 +122,8 @@ func (p *memPool) merge() (merged bool) {
 				if last.addr+last.size == q.addr && last.settled() && q.settled() && (last.s == q.s || opportunistic) {
 					merged = true
 					last.size, last.op, last.was = last.size+q.size, cmp.Or(last.op, q.op), nil
-					if last.s != q.s {
-						last.s = nil
+					if last.s != q.s { // any stream may use it, also if this is forbidden later
+						last.s, last.op = nil, nil
 					}
 					continue
 				}
@@ -248,16 +248,7 @@ func (b *block) freed(s *stream, o *op) {
 // unused is called when the free of a pool's block is done.
 func (a *addressSpace) unused(b *block) {
 	c, p := b.chunk, b.chunk.pool
-	if c.live--; c.live > 0 {
-		return
-	}
-	// All memory of the chunk is one piece again, which was freed last by whoever freed b.
-	if i := slices.IndexFunc(c.free, func(q piece) bool { return q.was == b }); i >= 0 {
-		q := c.free[i]
-		q.addr, q.size = c.addr, c.size
-		c.free = []piece{q}
-	}
-	if p.destroyed {
+	if c.live--; c.live == 0 && p.destroyed {
 		a.trim(p, 0)
 	}
 }

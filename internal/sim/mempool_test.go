@@ -177,3 +177,30 @@ func TestPoolDoesNotGrow(t *testing.T) {
 		})
 	}
 }
+
+// TestPoolOfOtherStreams allocates from a pool that cannot grow, when all of its memory is free but a part was freed in
+// another stream, and must not be used again without an order.
+func TestPoolOfOtherStreams(t *testing.T) {
+	r := newLab(t)
+	s, other := r.newStream(), r.newStream()
+	p, res := r.MemPoolCreate(r.th, driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
+		Location: driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE}, MaxSize: 1 << 20})
+	r.must(res)
+	r.must(r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 1<<40))
+	m, res := r.MemAllocFromPoolAsync(r.th, 64, p, s)
+	r.must(res)
+	r.must(r.MemFreeAsync(r.th, m, s))
+	r.must(r.CtxSynchronize(r.th))
+	for _, a := range []int32{driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC,
+		driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES} {
+		r.must(r.MemPoolSetAttribute(r.th, p, a, 0))
+	}
+	next, res := r.MemAllocFromPoolAsync(r.th, 64, p, other)
+	r.must(res)
+	if next == m {
+		t.Error("memory is used again without an order")
+	}
+	r.must(r.MemFreeAsync(r.th, next, other))
+	r.must(r.CtxSynchronize(r.th))
+	r.must(r.MemPoolDestroy(r.th, p))
+}

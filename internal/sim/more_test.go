@@ -254,7 +254,8 @@ func TestOtherCopies(t *testing.T) {
 }
 
 // TestAdviceAboutParts has what is answered about a range of which only a part has advice, as on an H200: if the
-// part that it begins in is as long as the range, nothing else counts. Advice about NUMA nodes has no effect.
+// part that it begins in is as long as the range, nothing else counts. Advice about NUMA nodes has no effect. More is
+// in tests/behaviour, case advice-of-pages.
 func TestAdviceAboutParts(t *testing.T) {
 	const page = 4096
 	r := newLab(t)
@@ -291,6 +292,15 @@ func TestAdviceAboutParts(t *testing.T) {
 	want(7, 3, 0)
 	advise(0, 6, driver.CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, device)
 	want(7, 8, 1)
+	wrong := []driver.DevicePtr{m, m + 16*page}
+	r.want("a prefetch of two ranges, of which the second is wrong", driver.ResultInvalidValue,
+		r.MemPrefetchBatchAsync(r.th, wrong, []uint64{page, page}, []driver.MemLocation{device}, []uint64{0}, 0,
+			r.newStream()))
+	var v [4]byte
+	r.must(r.MemRangeGetAttribute(r.th, v[:], driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, m, page))
+	if id := binary.LittleEndian.Uint32(v[:]); id != 0 {
+		t.Errorf("the range before a wrong one was prefetched to %d", int32(id))
+	}
 	device.ID = 7
 	r.want("a prefetch to no device", driver.ResultInvalidDevice, r.MemPrefetchAsync(r.th, m, page, device, 0, 0))
 	r.want("a prefetch of nothing", driver.ResultInvalidValue, r.MemPrefetchAsync(r.th, 0, page, device, 0, 0))

@@ -1,6 +1,10 @@
 package behaviour
 
-import "github.com/purecu/purecu/driver"
+import (
+	"encoding/binary"
+
+	"github.com/purecu/purecu/driver"
+)
 
 // known reports what the driver knows about an address in memory that begins at p.
 func (c *raw) known(what string, p driver.DevicePtr, ctx driver.Context) {
@@ -59,6 +63,53 @@ func foundAddresses() []found {
 				c.known("mapped", v.p, 0)
 				c.known("second", v.p+pages, 0)
 				c.known("gap", v.p+3*pages, 0)
+			}},
+		{famAddress, "advice-of-pages", "an answer about a range of managed memory that is not about all of its pages",
+			func(c *raw) {
+				c.setup()
+				const page = 4096
+				type move struct {
+					from, to driver.DevicePtr // pages
+					where    int32
+				}
+				const device, host, numa, current = driver.CU_MEM_LOCATION_TYPE_DEVICE, driver.CU_MEM_LOCATION_TYPE_HOST,
+					driver.CU_MEM_LOCATION_TYPE_HOST_NUMA, driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
+				for _, k := range []struct {
+					name     string
+					moves    []move
+					from, to driver.DevicePtr
+				}{
+					{"gap", []move{{0, 4, device}, {6, 12, device}}, 2, 9},
+					{"behind-a-gap", []move{{0, 4, device}, {6, 12, device}}, 2, 12},
+					{"beyond", []move{{0, 4, device}}, 2, 6},
+					{"over-others", []move{{11, 14, device}, {9, 15, host}}, 9, 15},
+					{"over-equals", []move{{4, 11, host}, {8, 13, host}}, 8, 13},
+					{"over-a-later-part", []move{{9, 12, device}, {7, 9, device}, {6, 14, host}}, 6, 14},
+					{"host-and-numa", []move{{0, 4, host}, {4, 8, numa}}, 0, 8},
+					{"numa-and-current", []move{{0, 4, numa}, {4, 8, current}}, 0, 8},
+				} {
+					p, res := c.MemAllocManaged(c.at, 4<<20, driver.CU_MEM_ATTACH_GLOBAL)
+					c.must("cuMemAllocManaged", res)
+					for _, m := range k.moves {
+						c.must("cuMemPrefetchAsync", c.MemPrefetchAsync(c.at, p+m.from*page, uint64(m.to-m.from)*page,
+							driver.MemLocation{Type: m.where}, 0, 0))
+					}
+					asks := func(from, to driver.DevicePtr) string {
+						var v [4]byte
+						c.must("cuMemRangeGetAttribute", c.MemRangeGetAttribute(c.at, v[:],
+							driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, p+from*page, uint64(to-from)*page))
+						return map[int32]string{driver.CU_DEVICE_CPU: "h", driver.CU_DEVICE_INVALID: "-",
+							0: "d"}[int32(binary.LittleEndian.Uint32(v[:]))]
+					}
+					c.val(k.name, asks(k.from, k.to))
+					pages := ""
+					for i := range driver.DevicePtr(16) {
+						pages += asks(i, i+1)
+					}
+					c.val(k.name+"-pages", pages)
+					c.must("cuCtxSynchronize", c.CtxSynchronize(c.at))
+					c.must("cuMemFree", c.MemFree(c.at, p))
+				}
 			}},
 	}
 }

@@ -116,6 +116,46 @@ func foundGraphAllocs() []found {
 			c.res("free", c.MemFreeAsync(c.at, p, s))
 			c.finish(s)
 		}},
+		{famGraph, "alloc-replaced", "updates with another graph that allocates", func(c *raw) {
+			_, ctx := c.setup()
+			s := c.stream(nonBlocking)
+			allocates := func(size uint64, frees bool) (driver.Graph, driver.DevicePtr) {
+				g, res := c.GraphCreate(c.at, 0)
+				c.must("cuGraphCreate", res)
+				a, p, res := c.GraphAddMemAllocNode(c.at, g, nil, allocParams(size))
+				c.must("cuGraphAddMemAllocNode", res)
+				if frees {
+					_, res = c.GraphAddMemFreeNode(c.at, g, []driver.GraphNode{a}, p.Dptr)
+					c.must("cuGraphAddMemFreeNode", res)
+				}
+				return g, p.Dptr
+			}
+			for _, frees := range []bool{true, false} {
+				step := map[bool]string{true: "freed-", false: "left-"}[frees]
+				g, p := allocates(64, frees)
+				other, q := allocates(8<<20, frees)
+				x := c.exec(g)
+				_, why, res := c.GraphExecUpdate(c.at, x, other)
+				c.res(step+"update", res)
+				c.val(step+"why", why)
+				c.res(step+"launch", c.GraphLaunch(c.at, x, s))
+				if !frees {
+					c.res(step+"free-own", c.MemFreeAsync(c.at, p, s))
+					c.res(step+"free-other", c.MemFreeAsync(c.at, q, s))
+				}
+				c.finish(s)
+				_, res = c.GraphInstantiateWithFlags(c.at, other, 0)
+				c.res(step+"instantiate-other", res)
+				c.res(step+"destroy-exec", c.GraphExecDestroy(c.at, x))
+				_, res = c.GraphInstantiateWithFlags(c.at, other, 0)
+				c.res(step+"instantiate-other-later", res)
+			}
+			own, _, _ := c.allocates(ctx, false)
+			other, _, _ := c.allocates(ctx, false)
+			info, res := c.GraphExecUpdateV2(c.at, c.exec(own), other)
+			c.res("update-memset", res)
+			c.val("why-memset", info.Result)
+		}},
 		{famGraph, "alloc-captured", "allocations and frees on a captured stream", func(c *raw) {
 			c.setup()
 			s, outside := c.stream(nonBlocking), c.memory()

@@ -376,5 +376,21 @@ func foundGraphNodes() []found {
 				c.run(x, s)
 				c.finish(s)
 			}},
+		{famGraph, "update-priorities", "an update that changes the priority of a node", func(c *raw) {
+			_, ctx := c.setup()
+			n := newNodes(c, ctx)
+			var res driver.Result
+			n.exec, res = c.GraphInstantiateWithFlags(c.at, n.graph, driver.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
+			c.must("cuGraphInstantiateWithFlags", res)
+			for _, priority := range []int32{0, -1} {
+				v := new(driver.LaunchAttributeValue)
+				*(*int32)(unsafe.Pointer(v)) = priority
+				step := fmt.Sprint("priority", priority)
+				c.res(step, c.GraphKernelNodeSetAttribute(c.at, n.list[0], driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, v))
+				info, res := c.GraphExecUpdateV2(c.at, n.exec, n.graph)
+				c.res(step+"-update", res)
+				c.val(step+"-why", info.Result)
+			}
+		}},
 	}
 }
