@@ -84,11 +84,13 @@ func reopen(t *testing.T, pair [2]*caller) {
 	for _, c := range pair {
 		c.end() // some of it fails
 		c.close()
+		topics := c.topics
 		if c.soft != nil {
 			*c = *softCaller(c.name, c.virtual)
 		} else {
 			*c = caller{Table: c.Table, name: c.name}
 		}
+		c.topics = topics
 		if err := c.open(); err != nil {
 			t.Fatal(err)
 		}

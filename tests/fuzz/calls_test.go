@@ -37,6 +37,7 @@ const callCount = 60
 type caller struct {
 	*driver.Table
 	name       string
+	topics     []callTopic
 	soft       *cusim.Driver
 	virtual    bool
 	at         driver.At
@@ -355,7 +356,7 @@ func otherMemory(pair [2]*caller) string {
 // step makes the call with this number in the sequence of a seed.
 func (c *caller) step(seed uint64, n int) (name string, answer []uint64) {
 	c.Rand = rand.New(rand.NewPCG(seed, uint64(n)))
-	topic := callTopics[seed%uint64(len(callTopics))]
+	topic := c.topics[seed%uint64(len(c.topics))]
 	var k randomCall
 	for range 10 {
 		if n < len(topic.first) {
@@ -514,22 +515,34 @@ func TestCalls(t *testing.T) {
 		callsOfBatch(t, path)
 		return
 	}
+	topics := []string{*fuzzTopic}
+	if *fuzzTopic == "" {
+		topics = slices.AppendSeq(topics, maps.Keys(denseTopics))
+	}
 	t.Run("software", func(t *testing.T) {
-		n := max(count()/20, 100)
-		if *fuzzSeed != 0 {
-			n = 1
+		for _, topic := range topics {
+			t.Run(cmp.Or(topic, "many topics"), func(t *testing.T) {
+				n := max(count()/20, 100)
+				switch {
+				case *fuzzSeed != 0:
+					n = 1
+				case topic != "":
+					n /= 5
+				}
+				pair := [2]*caller{softCaller("virtual", true), softCaller("real", false)}
+				report(t, topic, runCalls(t, topic, pair, firstSeed(), n))
+			})
 		}
-		report(t, runCalls(t, [2]*caller{softCaller("virtual", true), softCaller("real", false)}, firstSeed(), n))
 	})
 	if os.Getenv("PURECU_TEST_GPU") == "" {
 		return
 	}
 	t.Run("gpu", func(t *testing.T) {
 		if *fuzzSeed != 0 {
-			report(t, runCalls(t, besideGPU(t), *fuzzSeed, 1))
+			report(t, *fuzzTopic, runCalls(t, *fuzzTopic, besideGPU(t), *fuzzSeed, 1))
 			return
 		}
-		report(t, callsOnGPU(t, *fuzzFrom, count()))
+		report(t, *fuzzTopic, callsOnGPU(t, *fuzzFrom, count()))
 	})
 }
 
@@ -587,10 +600,11 @@ func (r *callResults) kinds() map[string][]uint64 {
 // runCalls makes n sequences. It ends before that if there are differences of as many kinds as can be explained, if its
 // time is over, or if work has failed. If a driver is NVIDIA's, a failure also ends it: what the sequence leaves is not
 // known then.
-func runCalls(t *testing.T, pair [2]*caller, from uint64, n int) callResults {
+func runCalls(t *testing.T, topic string, pair [2]*caller, from uint64, n int) callResults {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for _, c := range pair {
+		c.topics = topicsOf(t, topic)
 		if err := c.open(); err != nil {
 			t.Fatal(err)
 		}
@@ -637,8 +651,8 @@ func runCalls(t *testing.T, pair [2]*caller, from uint64, n int) callResults {
 	return results
 }
 
-// report reports the first failure of each kind, and whether there were enough calls.
-func report(t *testing.T, r callResults) {
+// report reports the first failure of each kind, and, unless they have one topic, whether there were enough calls.
+func report(t *testing.T, topic string, r callResults) {
 	reported := make(map[string]bool)
 	for _, f := range r.Failures {
 		if !reported[f.Kind] {
@@ -651,6 +665,9 @@ func report(t *testing.T, r callResults) {
 		t.Logf("%d times: %s, seeds %d", len(kinds[kind]), kind, kinds[kind])
 	}
 	t.Logf("%d sequences, %d differences; to go on from here: -fuzz.from=%d", r.Done, len(r.Failures), r.Next)
+	if topic != "" {
+		return
+	}
 	t.Log(r.Counts)
 	if r.Done >= 500 { // otherwise there are too few calls
 		for _, err := range r.Counts.wrong() {
@@ -668,7 +685,7 @@ const (
 
 // callsOfBatch makes the sequences of a batch on a software driver and NVIDIA's, and writes the results to a file.
 func callsOfBatch(t *testing.T, path string) {
-	b, err := json.Marshal(runCalls(t, besideGPU(t), *fuzzFrom, count()))
+	b, err := json.Marshal(runCalls(t, *fuzzTopic, besideGPU(t), *fuzzFrom, count()))
 	if err == nil {
 		err = os.WriteFile(path, b, 0o600)
 	}
@@ -727,7 +744,7 @@ func callsOnGPU(t *testing.T, from uint64, n int) callResults {
 func callsInProcess(t *testing.T, dir string, from uint64, n int) (r callResults, err error) {
 	path := filepath.Join(dir, fmt.Sprint(from))
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCalls$", fmt.Sprint("-fuzz.from=", from),
-		fmt.Sprint("-fuzz.n=", n))
+		fmt.Sprint("-fuzz.n=", n), "-fuzz.topic="+*fuzzTopic)
 	cmd.Env = append(os.Environ(), callsEnv+"="+path, "CUDA_DEVICE_MAX_CONNECTIONS=16") // as for TestPoisoned
 	out, err := cmd.CombinedOutput()
 	if err != nil {

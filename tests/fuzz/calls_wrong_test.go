@@ -457,6 +457,7 @@ func TestWrongCalls(t *testing.T) {
 			bad := &caller{Table: driver.NewSoftware(wrap(sim.Software())), name: "wrong", soft: sim, virtual: true}
 			pair := [2]*caller{good, bad}
 			for _, c := range pair {
+				c.topics = callTopics
 				if err := c.open(); err != nil {
 					t.Fatal(err)
 				}
