@@ -209,7 +209,8 @@ func (d *Driver) moveAll(name string, th *driver.Thread, addrs []driver.DevicePt
 			for at+1 < len(indexes) && indexes[at+1] <= uint64(i) {
 				at++
 			}
-			m.advise(func(a *advice) { a.prefetch, a.loaded = numbered(places[at]), true })
+			// Unlike cuMemPrefetchAsync on an H200, this keeps the number of a host.
+			m.advise(func(a *advice) { a.prefetch, a.loaded = places[at], true })
 		}
 		effect := func() {}
 		if discard {
