@@ -106,8 +106,8 @@ func TestGPUMemset16(t *testing.T) {
 		!strings.Contains(err.Error(), "mix up") {
 		t.Errorf("a node for 7 words of managed memory: %v", err)
 	}
-	for _, value := range []uint16{0x0301, 0x0201} {
-		n := map[uint16]uint64{0x0301: 14, 0x0201: 16}[value]
+	for _, value := range []uint16{0x0101, 0x0201} {
+		n := map[uint16]uint64{0x0101: 14, 0x0201: 16}[value]
 		noErr(t, x.SetMemset16(set, managed.Span(0, n), value))
 		for range 2 { // drivers set the words of the first launch right
 			noErr(t, s.Memset(managed, 0))

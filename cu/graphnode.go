@@ -202,9 +202,9 @@ func (x *GraphExec) SetMemset32(n GraphNode, dst Memory, value uint32) error {
 }
 
 // SetMemset16 is SetMemset for words of 16 bits: see [Graph.AddMemset16]. It is refused for fewer than
-// 8 words of managed memory if the upper byte of the value lacks bits of the lower one: driver 580 sets
-// those bits, too, if the node was instantiated with memory of another kind. [GraphExec.Update] does
-// not find this out (cuGraphExecMemsetNodeSetParams).
+// 8 words of managed memory if the two bytes of the value differ: driver 580 mixes them up if the node
+// was instantiated with memory of another kind. [GraphExec.Update] does not find this out
+// (cuGraphExecMemsetNodeSetParams).
 func (x *GraphExec) SetMemset16(n GraphNode, dst Memory, value uint16) error {
 	if err := x.owns(n, fillNodes.execSet); err != nil {
 		return err

@@ -260,15 +260,15 @@ func (c *nodeCall) fillOf(d *region, value, size uint32) error {
 }
 
 // notMixed returns an error if an executable graph may set other words of managed memory than it should. An H100 and an
-// H200 (driver 580) set the upper byte of a word to the bits of both bytes from the second launch on, if there are less
-// than 16 bytes, and the node was instantiated with memory that is not managed.
+// H200 (driver 580) mix the bits of both bytes from the second launch on, if there are less than 16 bytes, and the node
+// was instantiated with memory that is not managed.
 func (c *nodeCall) notMixed(d *region, value uint32) error {
 	switch d.mem.is {
 	case managedMemory, managedVariable, wrappedManaged:
 	default:
 		return nil
 	}
-	if d.size >= 16 || (value|value<<8)&0xffff == value {
+	if d.size >= 16 || value>>8 == value&0xff {
 		return nil
 	}
 	return invalid(c.op, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed memory: set bytes, "+
