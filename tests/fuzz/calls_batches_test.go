@@ -331,6 +331,13 @@ func (c *caller) boxes() (list []driver.Memcpy3DBatchOp, found bool) {
 	return list, true
 }
 
+// rarelyFlags returns flags that are 0 most often, and otherwise wrong.
+func (c *caller) rarelyFlags() uint64 {
+	flags := one[uint64](c, 0, 0, 0, 0, 0, 0, 0, 1)
+	c.say(" flags %d", flags)
+	return flags
+}
+
 // pieced returns ranges of managed memory, and rarely of other memory.
 func (c *caller) pieced() (addrs []driver.DevicePtr, sizes []uint64, parts []block) {
 	for i, b := range c.blocks {
@@ -446,14 +453,14 @@ var batchCalls = []randomCall{
 		if !found {
 			return noOperands
 		}
-		return answers(c.Memcpy3DBatchAsync(c.at, list, one[uint64](c, 0, 0, 0, 0, 0, 0, 0, 1), c.anyStream()))
+		return answers(c.Memcpy3DBatchAsync(c.at, list, c.rarelyFlags(), c.anyStream()))
 	}},
 	{"cuMemcpy3DBatchAsync", func(c *caller) []uint64 {
 		list, found := c.boxes()
 		if !found {
 			return noOperands
 		}
-		i, r := c.Memcpy3DBatchAsyncV1(c.at, list, one[uint64](c, 0, 0, 0, 0, 0, 0, 0, 1), c.anyStream())
+		i, r := c.Memcpy3DBatchAsyncV1(c.at, list, c.rarelyFlags(), c.anyStream())
 		return []uint64{uint64(r), i}
 	}},
 	{"cuMemPrefetchBatchAsync", func(c *caller) []uint64 {
@@ -462,15 +469,14 @@ var batchCalls = []randomCall{
 			return noOperands
 		}
 		list, indexes := c.places(len(addrs))
-		return answers(c.MemPrefetchBatchAsync(c.at, addrs, sizes, list, indexes, one[uint64](c, 0, 0, 0, 0, 0, 0,
-			0, 1), c.anyStream()))
+		return answers(c.MemPrefetchBatchAsync(c.at, addrs, sizes, list, indexes, c.rarelyFlags(), c.anyStream()))
 	}},
 	{"cuMemDiscardBatchAsync", func(c *caller) []uint64 {
 		addrs, sizes, parts := c.pieced()
 		if addrs == nil {
 			return noOperands
 		}
-		r := c.MemDiscardBatchAsync(c.at, addrs, sizes, one[uint64](c, 0, 0, 0, 0, 0, 0, 0, 1), c.anyStream())
+		r := c.MemDiscardBatchAsync(c.at, addrs, sizes, c.rarelyFlags(), c.anyStream())
 		return c.discarded(r, parts)
 	}},
 	{"cuMemDiscardAndPrefetchBatchAsync", func(c *caller) []uint64 {
@@ -479,8 +485,7 @@ var batchCalls = []randomCall{
 			return noOperands
 		}
 		list, indexes := c.places(len(addrs))
-		r := c.MemDiscardAndPrefetchBatchAsync(c.at, addrs, sizes, list, indexes, one[uint64](c, 0, 0, 0, 0, 0, 0,
-			0, 1), c.anyStream())
+		r := c.MemDiscardAndPrefetchBatchAsync(c.at, addrs, sizes, list, indexes, c.rarelyFlags(), c.anyStream())
 		return c.discarded(r, parts)
 	}},
 	{"cuPointerGetAttributes", with(func(c *caller, i int) []uint64 {

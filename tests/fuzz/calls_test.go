@@ -247,7 +247,9 @@ func (c *caller) size() uint64 {
 }
 
 func (c *caller) anyStream() driver.Stream {
-	if i := c.IntN(len(c.streams) + 1); i > 0 {
+	i := c.IntN(len(c.streams) + 1)
+	c.say(" stream %d", i)
+	if i > 0 {
 		return c.streams[i-1]
 	}
 	return 0
