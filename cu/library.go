@@ -21,7 +21,7 @@ type Library struct {
 // 12.0). It needs no context. The driver compiles PTX, but reports mistakes in the code when the
 // library is first used: the errors of [Library.Kernel] and others then contain the compiler's log.
 //
-// The restrictions of [Context.LoadModule] for binary images apply.
+// What [Context.LoadModule] says of images that may crash the process applies.
 func (d *Driver) LoadLibrary(image []byte, opts ...JITOption) (*Library, error) {
 	const op = "cuLibraryLoadData"
 	if !d.open() {
