@@ -211,8 +211,10 @@ func (d *Driver) GraphRetainUserObject(_ *driver.Thread, gh driver.Graph, h driv
 }
 
 // GraphReleaseUserObject is cuGraphReleaseUserObject. If the graph has fewer references, the rest
-// are those of the program, and if it has none, nothing is released: the answers of an H200 are
-// those. What it does to references of other graphs was not observed: here they stay.
+// are those of the program, and if it has none, nothing is released. This fits what an H200
+// answered: both calls succeed, and after one for all references of the graph and the program, the
+// destructor has run once. An H200 was not asked whether a call for a graph without references
+// changes the program's, nor about references of other graphs: here they stay.
 func (d *Driver) GraphReleaseUserObject(_ *driver.Thread, gh driver.Graph, h driver.UserObject,
 	count uint32) driver.Result {
 	const name = "cuGraphReleaseUserObject"
