@@ -32,7 +32,7 @@ func TestGPUBackgroundHoldsNobody(t *testing.T) {
 	if testing.Short() {
 		step = 11
 	}
-	made := backgroundHoldsNobody(t, gpuContext(t), step)
+	made, _ := backgroundHoldsNobody(t, gpuContext(t), step)
 	t.Logf("abandoned were %v", made)
 }
 
@@ -49,7 +49,7 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 		}
 	})))(t)
 	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	made := backgroundHoldsNobody(t, gpu, 11)
+	made, memories := backgroundHoldsNobody(t, gpu, 11)
 	eventually(func() bool {
 		runtime.GC()
 		mu.Lock()
@@ -63,6 +63,16 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 	defer mu.Unlock()
 	if diff := cmp.Diff(made, abandoned); diff != "" {
 		t.Errorf("objects that were abandoned, and reports of them (-objects +reports):\n%s", diff)
+	}
+	for is := range memoryKinds {
+		switch k := memoryKind(is); k {
+		case 0, pinnedMemory, graphMemory: // objects makes pinned memory; graphMemory has no address of its own
+		case ipcMemory: // it needs another process: see TestIPCMemClosed
+		default:
+			if !memories[k] && (k != externalMemory || runtime.GOOS != "windows") {
+				t.Errorf("no %s (kind %d) is abandoned", memoryKinds[k].name, k)
+			}
+		}
 	}
 	kinds := map[reflect.Type]string{
 		reflect.TypeFor[*Context]():           "context",
@@ -103,8 +113,8 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 // without being made, and waits for no stream that is non-blocking. It cannot be captured: the held stream is, then,
 // which enqueues nothing; and no stream is abandoned. Of two streams, the other one is captured, too. From the fourth
 // stream on, it is held with each step's, and where the driver itself waits. It returns how many objects of each kind
-// were abandoned.
-func backgroundHoldsNobody(t *testing.T, gpu *Context, step int) (made map[string]int) {
+// were abandoned, and the kinds of memory that the held stream used.
+func backgroundHoldsNobody(t *testing.T, gpu *Context, step int) (made map[string]int, memories map[memoryKind]bool) {
 	legacy := must(gpu.LegacyStream())(t)
 	defer legacy.Close()
 	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
@@ -116,7 +126,7 @@ func backgroundHoldsNobody(t *testing.T, gpu *Context, step int) (made map[strin
 	var streams []*Stream
 	defer func() { closeAll(t, streams) }()
 	took := make(map[string][]time.Duration)
-	made = make(map[string]int)
+	made, memories = make(map[string]int), make(map[memoryKind]bool)
 	for n := 1; n <= mostStreams; n++ {
 		held := must(gpu.NewStream(StreamNonBlocking))(t) // while nothing is held
 		streams = append(streams, held)
@@ -140,6 +150,7 @@ func backgroundHoldsNobody(t *testing.T, gpu *Context, step int) (made map[strin
 			spin:      spin,
 			took:      took,
 			made:      made,
+			memories:  memories,
 		}
 		b.run(n%43 == 36)
 	}
@@ -148,7 +159,7 @@ func backgroundHoldsNobody(t *testing.T, gpu *Context, step int) (made map[strin
 		slices.Sort(d)
 		t.Logf("%-28s p50 %8v, longest %8v of %d", name, d[len(d)/2], d[len(d)-1], len(d))
 	}
-	return made
+	return made, memories
 }
 
 // besideHeld is one round: a stream is held by a timeline.
@@ -160,6 +171,8 @@ type besideHeld struct {
 	spin                   *Function
 	took                   map[string][]time.Duration
 	made                   map[string]int // objects that are abandoned, by their kinds
+	memories               map[memoryKind]bool
+	owners                 []io.Closer // they free what the abandoned memory of other code is
 }
 
 func (b *besideHeld) run(contexts bool) {
@@ -169,7 +182,10 @@ func (b *besideHeld) run(contexts bool) {
 	defer tl.Close()
 	complete, pending, twice := must(b.gpu.NewEvent(0))(t), must(b.gpu.NewEvent(0))(t), must(b.gpu.NewEvent(0))(t)
 	events := []*Event{complete, pending, twice}
-	defer func() { closeAll(t, events) }()
+	defer func() {
+		closeAll(t, events)
+		closeAll(t, b.owners)
+	}()
 	b.ok(errors.Join(complete.Record(b.other), b.other.Synchronize()))
 	forget := b.objects(contexts)
 
@@ -356,6 +372,14 @@ func (b *besideHeld) memory(s *Stream) (use func() error) {
 	if m != nil {
 		list = append(list, m)
 	}
+	list = append(list, b.variables()...)
+	list = append(list, b.wrapped()...)
+	if m := b.taken(s); m != nil {
+		list = append(list, m)
+	}
+	for _, m := range list {
+		b.memories[spanOf(m).mem.is] = true
+	}
 	b.ok(s.Synchronize())
 	return func() error {
 		var errs []error
@@ -366,6 +390,52 @@ func (b *besideHeld) memory(s *Stream) (use func() error) {
 		runtime.KeepAlive(x)
 		return errors.Join(errs...)
 	}
+}
+
+// variables returns variables of a module and of a library, which are kept by these.
+func (b *besideHeld) variables() (list []Memory) {
+	mod := must(b.gpu.LoadModule([]byte(managedPTX)))(b.t)
+	list = append(list, must(mod.Global("own"))(b.t))
+	b.made["module"]++
+	b.made["device memory"]++
+	if l, err := b.gpu.Device().Driver().LoadLibrary([]byte(managedPTX)); !b.missing("library", err) {
+		if m, err := l.Managed(b.gpu, "total"); !b.missing("managed memory", err) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// wrapped returns device memory and managed memory of other code, which frees it after the work.
+func (b *besideHeld) wrapped() (list []Memory) {
+	wrap := func(addr, size uint64) {
+		list = append(list, must(b.gpu.WrapMem(addr, size))(b.t))
+		b.made["memory of other code"]++
+	}
+	m := must(b.gpu.Alloc(64))(b.t)
+	b.owners = append(b.owners, m)
+	wrap(m.Handle(), m.Size())
+	if m, err := b.gpu.AllocManaged(64, AttachGlobal); !b.missing("managed memory", err) {
+		b.made["managed memory"]-- // it is closed
+		b.owners = append(b.owners, m)
+		wrap(uint64(m.Handle()), m.Size())
+	}
+	return list
+}
+
+// taken returns memory that the launch of a graph has allocated, if the driver has such graphs.
+func (b *besideHeld) taken(s *Stream) *DeviceMem {
+	g := must(b.gpu.NewGraph())(b.t)
+	b.made["graph"]++
+	_, m, err := g.AddAlloc(64)
+	if b.missing("memory of a graph", err) {
+		return nil
+	}
+	x := must(g.Instantiate())(b.t)
+	b.made["executable graph"]++
+	b.ok(x.Launch(s))
+	b.made["device memory"]++
+	return must(x.Take(m))(b.t)
 }
 
 // external imports memory and a semaphore of another API. Drivers take a file of memory for both. The
@@ -422,6 +492,7 @@ func (b *besideHeld) code(s *Stream) (use func() error) {
 		must(body.AddEmpty())(t)
 		launches(chooses, 0)
 	}
+	launches(b.nodes(), 0)
 	b.ok(s.Synchronize())
 	return func() error {
 		var errs []error
@@ -430,6 +501,40 @@ func (b *besideHeld) code(s *Stream) (use func() error) {
 		}
 		return errors.Join(errs...)
 	}
+}
+
+// nodes returns a graph of one row, with a node of each type that needs no newer driver.
+func (b *besideHeld) nodes() *Graph {
+	t := b.t
+	g, child := must(b.gpu.NewGraph())(t), must(b.gpu.NewGraph())(t)
+	m, h := must(b.gpu.Alloc(64))(t), must(b.gpu.AllocHost(64, 0))(t)
+	e := must(b.gpu.NewEvent(0))(t)
+	for _, kind := range []string{"graph", "graph", "device memory", "host memory", "event"} {
+		b.made[kind]++
+	}
+	must(child.AddEmpty())(t)
+	var last []GraphNode
+	for _, add := range []func(deps ...GraphNode) (GraphNode, error){
+		func(deps ...GraphNode) (GraphNode, error) { return g.AddEventRecord(e, deps...) },
+		func(deps ...GraphNode) (GraphNode, error) {
+			return g.AddKernel(b.spin, oneThread, []Arg{U64(1)}, deps...)
+		},
+		func(deps ...GraphNode) (GraphNode, error) { return g.AddCopy(m, h, deps...) },
+		func(deps ...GraphNode) (GraphNode, error) { return g.AddMemset(m, 1, deps...) },
+		func(deps ...GraphNode) (GraphNode, error) { return g.AddChildGraph(child, deps...) },
+		func(deps ...GraphNode) (GraphNode, error) { return g.AddHostFunc(func() {}, deps...) },
+		func(deps ...GraphNode) (GraphNode, error) {
+			return g.AddMemOps([]MemOp{WriteWord32(m.Span(0, 4), 1)}, deps...)
+		},
+		func(deps ...GraphNode) (GraphNode, error) { return g.AddEventWait(e, deps...) },
+	} {
+		n, err := add(last...)
+		if !errors.Is(err, errors.ErrUnsupported) {
+			b.ok(err)
+			last = []GraphNode{n}
+		}
+	}
+	return g
 }
 
 // others makes a pool of events, and, with contexts, a green context, and returns a function that uses them.
