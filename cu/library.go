@@ -135,8 +135,6 @@ func (l *Library) module(op string, c *Context) (*Module, error) {
 // contexts. The HostMem is for streams of c, where the library is loaded before. Close of it frees nothing:
 // the variable is freed with the library, which stays loaded until the HostMem is closed
 // (cuLibraryGetManaged, CUDA 12.0). It may wait for the GPU, like [Library.Module]: see docs/blocking.md.
-//
-// It follows CUDA's documentation: no driver was observed yet with such a variable.
 func (l *Library) Managed(c *Context, name string) (*HostMem, error) {
 	const op = "cuLibraryGetManaged"
 	m, err := l.module(op, c)

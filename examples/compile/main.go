@@ -1,10 +1,11 @@
 // Command compile compiles a kernel with NVRTC, for the GPU that there is, and launches it. Programs that ship compiled
-// PTX do not need NVRTC: see vecadd.
+// PTX do not need NVRTC: see vecadd. With -cache=FOLDER the PTX is kept there, and not compiled again.
 package main
 
 import (
 	_ "embed"
 	"errors"
+	"flag"
 	"fmt"
 	"log"
 	"os"
@@ -19,15 +20,26 @@ var source string
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("compile: ")
-	if len(os.Args) > 1 { // a file instead
-		source = string(must(os.ReadFile(os.Args[1])))
+	folder := flag.String("cache", "", "a `folder` for compiled PTX")
+	flag.Parse()
+	if flag.NArg() > 0 { // a file instead
+		source = string(must(os.ReadFile(flag.Arg(0))))
 	}
 	c := must(open())
 	dev := must(must(cu.Open()).Device(0))
 	major, minor := must(dev.Attribute(cu.DeviceAttributeComputeCapabilityMajor)),
 		must(dev.Attribute(cu.DeviceAttributeComputeCapabilityMinor))
-	ptx := must(c.compile(source, "add.cu", fmt.Sprintf("--gpu-architecture=compute_%d%d", major, minor),
-		"--std=c++17"))
+	options := []string{fmt.Sprintf("--gpu-architecture=compute_%d%d", major, minor), "--std=c++17"}
+	var ptx []byte
+	done := "compiled"
+	if *folder == "" {
+		ptx = must(c.compile(source, "add.cu", options...))
+	} else {
+		var found bool
+		if ptx, found = must2(c.cached(*folder, source, "add.cu", options...)); found {
+			done = "found what was compiled"
+		}
+	}
 
 	const n = 1000
 	x, y, sum := make([]float32, n), make([]float32, n), make([]float32, n)
@@ -48,7 +60,7 @@ func main() {
 	}
 	var release [2]int32
 	must(0, c.version(&release[0], &release[1]))
-	fmt.Printf("compiled with NVRTC %d.%d, and correct\n", release[0], release[1])
+	fmt.Printf("%s with NVRTC %d.%d, and correct\n", done, release[0], release[1])
 }
 
 func must[T any](v T, err error) T {
@@ -57,3 +69,5 @@ func must[T any](v T, err error) T {
 	}
 	return v
 }
+
+func must2[T, U any](v T, w U, err error) (T, U) { return must(v, err), w }

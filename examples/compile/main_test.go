@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,6 +79,33 @@ func TestCompile(t *testing.T) {
 		`^compile: loader: no NVRTC library could be loaded\n.*file does not exist\n\tinstall NVRTC with .*\n$`, 1)
 }
 
+// TestCache compiles a kernel once, and other sources again. A wrong one is not kept.
+func TestCache(t *testing.T) {
+	lib, folder := fakeNVRTC(t), t.TempDir()
+	const again = `^found what was compiled with NVRTC \d+\.\d+, and correct\n$`
+	for _, says := range []string{correct, again, again} {
+		expect(t, "soft", lib, "-cache="+folder, says, 0)
+	}
+	kept, err := filepath.Glob(filepath.Join(folder, "*"))
+	if err != nil || len(kept) != 1 || filepath.Ext(kept[0]) != ".ptx" {
+		t.Errorf("the folder has %v, %v", kept, err)
+	}
+	if err := os.Rename(kept[0], kept[0]+"x"); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "soft", lib, "-cache="+folder, correct, 0)
+	expect(t, "soft", lib, "-cache="+filepath.Join(folder, "absent"), `no such file or directory\n$`, 1)
+
+	c := &compiler{version: func(major, minor *int32) error { *major = 13; return nil }}
+	c.create = func(*uintptr, string, string, int32, []string, []string) error { return errors.ErrUnsupported }
+	if _, _, err := c.cached(folder, source, "add.cu", "--std=c++20"); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("other options: %v", err)
+	}
+	if kept, _ := filepath.Glob(filepath.Join(folder, "*")); len(kept) != 2 {
+		t.Errorf("the folder has %v", kept)
+	}
+}
+
 // TestGPUCompile uses the machine's NVRTC, if there is one.
 func TestGPUCompile(t *testing.T) {
 	if os.Getenv("PURECU_TEST_GPU") == "" {
@@ -87,6 +115,7 @@ func TestGPUCompile(t *testing.T) {
 		t.Skip(err)
 	}
 	expect(t, "", "", "", correct, 0)
+	expect(t, "", "", "-cache="+t.TempDir(), correct, 0)
 	expect(t, "", "", wrong(t),
 		`^compile: nvrtcCompileProgram returned 6: NVRTC_ERROR_COMPILATION\nadd.cu\(1\): error: `, 1)
 }
