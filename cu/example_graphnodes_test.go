@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
@@ -219,4 +220,56 @@ func ExampleGraphNode_Kernel() {
 	// Output:
 	// memset 512 times 7 from byte 256
 	// kernel add {4 1 1} {64 1 1} n = 256
+}
+
+// A graph writes a word that a stream waits for, as a part of a larger graph that contains it.
+func ExampleGraph_AddMemOps() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s, other := must(gpu.NewStream(cu.StreamNonBlocking)), must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	defer other.Close()
+	words := must(gpu.Alloc(8))
+	defer words.Close()
+	check(errors.Join(s.Memset(words, 0), s.Synchronize()))
+	ready, result := words.Span(0, 4), words.Span(4, 4)
+
+	part := must(gpu.NewGraph())
+	defer part.Close()
+	must(part.AddMemOps([]cu.MemOp{cu.WriteWord32(ready, 1)}))
+	g := must(gpu.NewGraph())
+	defer g.Close()
+	set := must(g.AddMemset32(result, 42))
+	last := must(g.AddChildGraph(part, set))
+	exec := must(g.Instantiate())
+	defer exec.Close()
+
+	check(s.BatchMemOps(cu.WaitWord32(ready, 1, cu.WaitEqual))) // until a launch
+	fmt.Println(must(s.Query()))
+	check(errors.Join(exec.Launch(other), s.Synchronize()))
+	b := make([]byte, 8)
+	check(words.CopyTo(b))
+	fmt.Println(b, must(last.Type()))
+	// Output:
+	// pending
+	// [1 0 0 0 42 0 0 0] graph
+}
+
+// A graph that the GPU launches cannot call the host: the error names the node.
+func ExampleGraph_InstantiateWithFlags() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	g := must(gpu.NewGraph())
+	defer g.Close()
+	must(g.AddHostFunc(func() {}))
+	_, err := g.InstantiateWithFlags(cu.InstantiateDeviceLaunch)
+	if e, ok := errors.AsType[*cu.Error](err); ok {
+		detail, _, _ := strings.Cut(e.Detail, ";")
+		fmt.Println(detail)
+	}
+	// Output: a graph that kernels launch cannot have this node: node 0 of the graph, of type host
 }
