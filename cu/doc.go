@@ -28,10 +28,12 @@
 //   - launches with arguments that do not fit the kernel, on drivers before CUDA 12.4, which do not
 //     report a kernel's parameters;
 //   - kernels that write outside their memory;
-//   - corrupt binary images;
-//   - handles of other processes' events that were changed in transit;
+//   - corrupt binary images, and PTX with a mistake: see [Context.LoadModule];
+//   - handles of other processes' events or memory that were changed in transit;
 //   - contexts that other code in the process resets or destroys (cuDevicePrimaryCtxReset,
-//     cudaDeviceReset).
+//     cudaDeviceReset);
+//   - an object's handle that other code destroys, and memory of [Context.WrapMem] that other code
+//     frees while it is in use.
 //
 // # Results
 //

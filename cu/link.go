@@ -31,7 +31,7 @@ type Linked struct {
 // names the input. It does not wait for the GPU. The software driver links PTX only.
 //
 // This package checks binary inputs as [Context.LoadModule] does. It cannot detect other corruption of
-// these, which may crash the process.
+// these, which may crash the process, as PTX with a mistake may.
 func (c *Context) Link(inputs []LinkInput, opts ...JITOption) (*Linked, error) {
 	const op = "cuLinkAddData"
 	core, err := c.enter(op)
