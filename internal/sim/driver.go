@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math"
+	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -15,6 +16,9 @@ import (
 type Driver struct {
 	driver.Unimplemented // the functions that it lacks: docs/software-functions.md
 
+	// mu is not locked while a file system allocates memory that processes share, which may take
+	// long: see unlocked. It is locked while closeFiles gives such memory back, as no chunk may get
+	// a part of a pool's file that is given back at that moment.
 	mu sync.Mutex
 
 	machine
@@ -36,6 +40,8 @@ type Driver struct {
 	// readClock and print are functions for each launch of a kernel in PTX.
 	readClock func() int64
 	print     func(text []byte, failed bool)
+	// allocateFile is reserveFile, which tests replace.
+	allocateFile func(f *os.File, offset, n uint64) error
 	// ids are the last assigned numbers, by kind.
 	ids struct{ context, stream, event, capture, thread, split, launch, condition uint64 }
 	// conditions are those of all graphs.
@@ -83,7 +89,7 @@ func New(opts ...Option) *Driver {
 	d.changed = sync.NewCond(&d.mu)
 	d.noThread.anyThread = true
 	d.clock.init()
-	d.readClock, d.print = d.clock.now, d.printer.print
+	d.readClock, d.print, d.allocateFile = d.clock.now, d.printer.print, reserveFile
 	d.engine.d = d
 	Devices(1)(d)
 	for _, o := range opts {
@@ -204,6 +210,14 @@ func (d *Driver) begin(op string) driver.Result {
 	d.closeFiles()
 	d.space.building = false
 	return ok
+}
+
+// unlocked calls f, which may take long, while the driver is unlocked. Other calls may change what
+// the caller has looked at before.
+func (d *Driver) unlocked(f func()) {
+	d.mu.Unlock()
+	defer d.mu.Lock()
+	f()
 }
 
 // Init is cuInit.

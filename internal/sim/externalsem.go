@@ -30,7 +30,7 @@ func (d *Driver) NewExternalSemaphore(timeline bool) (*ExternalSemaphore, error)
 	if !canShareMemory {
 		return nil, errors.ErrUnsupported
 	}
-	f := newMemoryFile(0, 0)
+	f := d.newMemoryFile(0, 0)
 	if f == nil {
 		return nil, errors.New("no file can be created in /dev/shm or the directory for temporary files")
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/binary"
 	"os"
 
@@ -72,18 +73,16 @@ func (h *ipcMemHandle) decode(b driver.IPCMemHandle) bool {
 // the memory.
 func (d *Driver) IpcGetMemHandle(th *driver.Thread, p driver.DevicePtr) (handle driver.IPCMemHandle, r driver.Result) {
 	defer d.mu.Unlock()
-	if _, _, r := d.inContext("cuIpcGetMemHandle", th); r != ok {
+	c, _, r := d.inContext("cuIpcGetMemHandle", th)
+	if r != ok {
 		return handle, r
 	}
 	b := d.space.known(p)
-	if b != nil && b.kind == deviceBlock && b.shared == nil && !b.untouched() {
-		d.quiet()
-	}
-	switch {
-	case b == nil, b.kind != deviceBlock, b.gone, b.leaving:
+	if b == nil || b.kind != deviceBlock {
 		return handle, driver.ResultInvalidValue
-	case b.shared == nil:
-		if r := d.space.share(b); r != ok {
+	}
+	if b.shared == nil {
+		if r := cmp.Or(d.shareMemory(b), d.live(c)); r != ok {
 			return handle, r
 		}
 	}
@@ -94,20 +93,35 @@ func (d *Driver) IpcGetMemHandle(th *driver.Thread, p driver.DevicePtr) (handle 
 	return h.encode(), ok
 }
 
-// share moves the content of a block to a file, if other processes can open it. No kernel is executed.
-func (a *addressSpace) share(b *block) driver.Result {
-	f, id, r := newIPCMemory(b.size)
-	if r != ok {
-		return r
+// shareMemory moves the content of a block to a file, if other processes can open it. The driver is
+// unlocked while the file system allocates the file, and while kernels are executed. Other calls
+// may free the memory then, or share it.
+func (d *Driver) shareMemory(b *block) (r driver.Result) {
+	var f *memoryFile
+	var id ipcID
+	d.unlocked(func() { f, id, r = d.newIPCMemory(b.size) })
+	if r == ok && b.shared == nil && !b.untouched() {
+		d.quiet()
 	}
-	data := f.bytes()[:b.size:b.size]
-	if !b.untouched() {
-		copy(data, b.data)
+	unused := f
+	switch {
+	case b.gone || b.leaving:
+		r = driver.ResultInvalidValue
+	case b.shared != nil:
+		r = ok
+	case r == ok:
+		data := f.bytes()[:b.size:b.size]
+		if !b.untouched() {
+			copy(data, b.data)
+		}
+		b.data, b.shared, unused = data, &ipcMemory{file: f, id: id}, nil
+		b.defined = nil // nobody knows what other processes write
+		d.space.regions.Store(nil)
 	}
-	b.data, b.shared = data, &ipcMemory{file: f, id: id}
-	b.defined = nil // nobody knows what other processes write
-	a.regions.Store(nil)
-	return ok
+	if unused != nil {
+		d.space.closing = append(d.space.closing, unused)
+	}
+	return r
 }
 
 // IpcOpenMemHandle is cuIpcOpenMemHandle_v2. As on an H200, a context that opens memory again gets

@@ -23,6 +23,7 @@ type memPool struct {
 	access             map[*device]int32
 	file               *memoryFile // with the content, if processes share the pool
 	imported           bool        // from another process, or this one
+	growing            bool        // the file system allocates a part of the file
 }
 
 // highWater is a number of bytes, and the most that it was since the last reset.
@@ -88,12 +89,13 @@ func (q *piece) after(p *memPool, s *stream) bool {
 		(&wait{ops: []*op{s.tail}}).needs(q.op)
 }
 
-// take removes n bytes that fit from a chunk of the pool, and returns their address.
+// take removes n bytes that fit from a chunk of the pool, and returns their address. The file
+// system has allocated them if the pool has a file.
 func (p *memPool) take(d *Driver, n uint64, fits func(*piece) bool) (c *chunk, got piece) {
 	for _, c := range p.chunks {
 		for i := range c.free {
 			q := &c.free[i]
-			if q.size < n || !fits(q) || !c.allocate(q.addr+n) {
+			if q.size < n || !fits(q) || c.lacks(q.addr+n) != 0 {
 				continue
 			}
 			got := *q
@@ -139,47 +141,75 @@ func (p *memPool) merge() (merged bool) {
 // settled reports whether the free of the piece is done.
 func (q *piece) settled() bool { return (q.op == nil || q.op.done) && (q.was == nil || q.was.gone) }
 
-// reserve adds a chunk for n bytes to the pool, and reports false if there is too little memory.
-func (p *memPool) reserve(d *Driver, n uint64) bool {
+// grow makes room for n bytes in a chunk, which may be a new one, and reports false if there is too
+// little memory. The driver may be unlocked meanwhile: another call may then use the room, or
+// destroy the pool.
+func (p *memPool) grow(d *Driver, n uint64, fits func(*piece) bool) bool {
+	if p.growing {
+		for p.growing {
+			d.changed.Wait()
+		}
+		return true // perhaps there is room now
+	}
+	c, more := p.lacking(n, fits)
+	added := c == nil
+	if added {
+		if c = p.reserve(d, n); c == nil {
+			return false
+		}
+		more = c.lacks(c.addr + n)
+	}
+	there := more == 0 || c.allocate(d, more)
+	if added && !there {
+		d.space.giveBack(p, func(other *chunk) bool { return other == c })
+	}
+	p.reserved.add(0) // notes the most, which does not include a chunk that was given back
+	return there
+}
+
+// reserve adds a chunk for n bytes to the pool, or returns nil if there is too little memory.
+func (p *memPool) reserve(d *Driver, n uint64) *chunk {
 	size := max(chunkSize, (n+chunkUnit-1)/chunkUnit*chunkUnit)
 	most := (min(p.max, deviceMemory) + chunkSize - 1) / chunkSize * chunkSize
 	if size < n || p.max != 0 && (size > most || p.reserved.now > most-size) {
-		return false
+		return nil
 	}
 	if room := deviceMemory - p.dev.memory; size > room {
 		for _, other := range p.dev.pools {
 			d.space.trim(other, 0)
 		}
 		if size > deviceMemory-p.dev.memory {
-			return false
+			return nil
 		}
 	}
 	c := &chunk{pool: p, size: size}
 	there := true
 	if p.file != nil {
 		if c.offset, there = p.room(size); !there {
-			return false
+			return nil
 		}
 	}
 	if c.addr, there = d.space.place(size); !there {
-		return false
-	}
-	if !c.allocate(c.addr + n) {
-		return false
+		return nil
 	}
 	c.free = []piece{{addr: c.addr, size: size}}
 	p.chunks = append(p.chunks, c)
 	p.dev.memory += size
-	p.reserved.add(size)
-	return true
+	p.reserved.now += size
+	return c
 }
 
-// trim gives unused chunks of a pool back until no more than keep bytes are reserved. A pool that is
-// destroyed gives its file away with the last chunk.
+// trim gives unused chunks of a pool back until no more than keep bytes are reserved.
 func (a *addressSpace) trim(p *memPool, keep uint64) {
+	a.giveBack(p, func(*chunk) bool { return p.reserved.now > keep || p.imported })
+}
+
+// giveBack gives unused chunks of a pool back that are chosen. A pool that is destroyed gives its
+// file away with the last chunk.
+func (a *addressSpace) giveBack(p *memPool, choose func(*chunk) bool) {
 	before := len(p.chunks)
 	p.chunks = slices.DeleteFunc(p.chunks, func(c *chunk) bool {
-		if c.live > 0 || p.reserved.now <= keep && !p.imported {
+		if c.live > 0 || !choose(c) {
 			return false
 		}
 		if !p.imported {
@@ -220,7 +250,12 @@ func (p *memPool) allocate(d *Driver, s *stream, size uint64) (driver.DevicePtr,
 	if c == nil && p.merge() {
 		c, q = p.take(d, n, now)
 	}
-	if c == nil && p.reserve(d, n) {
+	for more := true; c == nil && more; {
+		more = p.grow(d, n, now)
+		if r := d.live(s.ctx); r != ok || p.destroyed { // by another call
+			d.space.trim(p, 0)
+			return 0, cmp.Or(r, driver.ResultInvalidValue)
+		}
 		c, q = p.take(d, n, now)
 	}
 	if c == nil && p.reuse[driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES-1] != 0 {
@@ -347,7 +382,8 @@ func (d *Driver) MemPoolCreate(th *driver.Thread, props driver.MemPoolProps) (dr
 	}
 	var f *memoryFile
 	if props.HandleTypes != driver.CU_MEM_HANDLE_TYPE_NONE {
-		if f = newMemoryFile(poolFileSize(v.ordinal), 0); f == nil {
+		d.unlocked(func() { f = d.newMemoryFile(poolFileSize(v.ordinal), 0) })
+		if f == nil {
 			return 0, driver.ResultOutOfMemory
 		}
 		if f.mapped() == nil {

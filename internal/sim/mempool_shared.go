@@ -36,18 +36,43 @@ func (c *chunk) content(addr, n uint64) []byte {
 	return c.pool.file.mapped()[at : at+n : at+n]
 }
 
-// allocate makes the file system allocate the chunk's part of the pool's file up to an address. It reports
-// false if the file system is full.
-func (c *chunk) allocate(end uint64) bool {
-	from, to := c.allocated, (end-c.addr+chunkUnit-1)/chunkUnit*chunkUnit
-	if c.pool.file == nil || to <= from {
-		return true
+// lacks returns how many bytes of the chunk's part of the pool's file the file system still has to
+// allocate, up to an address.
+func (c *chunk) lacks(end uint64) uint64 {
+	if c.pool.file == nil || end-c.addr <= c.allocated {
+		return 0
 	}
-	if !c.pool.file.allocate(c.offset+from, to-from) {
-		return false
+	return (end-c.addr+chunkUnit-1)/chunkUnit*chunkUnit - c.allocated
+}
+
+// lacking returns the chunk with a piece of n bytes that fits and lacks least of the pool's file,
+// and how much that is, or nil.
+func (p *memPool) lacking(n uint64, fits func(*piece) bool) (best *chunk, least uint64) {
+	for _, c := range p.chunks {
+		for i := range c.free {
+			q := &c.free[i]
+			if more := c.lacks(q.addr + n); more != 0 && q.size >= n && (best == nil || more < least) && fits(q) {
+				best, least = c, more
+			}
+		}
 	}
-	c.allocated = to
-	return true
+	return best, least
+}
+
+// allocate makes the file system allocate n more bytes of the chunk's part of the pool's file, and
+// reports false if it is full. The driver is unlocked meanwhile. One call at a time does this for a
+// pool, as bytes that others get must not be overwritten: see writeZeros.
+func (c *chunk) allocate(d *Driver, n uint64) (there bool) {
+	c.pool.growing = true
+	c.live++ // so that the pool keeps its file, and the chunk its part
+	d.unlocked(func() { there = c.pool.file.allocate(d, c.offset+c.allocated, n) })
+	if there {
+		c.allocated += n
+	}
+	c.live--
+	c.pool.growing = false
+	d.changed.Broadcast()
+	return there
 }
 
 // discard gives the parts of the pool's file that no chunk has back to the file system.

@@ -324,7 +324,10 @@ func (d *Driver) MemCreate(_ *driver.Thread, size uint64, prop driver.MemAllocat
 	}
 	p := &physical{dev: v, prop: prop, size: size}
 	if prop.RequestedHandleTypes&driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR != 0 {
-		if p.shared = newMemoryFile(size, size); p.shared == nil {
+		v.memory += size // no other call gets it
+		d.unlocked(func() { p.shared = d.newMemoryFile(size, size) })
+		v.memory -= size
+		if p.shared == nil {
 			return 0, driver.ResultOutOfMemory
 		}
 	}

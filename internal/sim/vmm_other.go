@@ -2,16 +2,23 @@
 
 package sim
 
-import "github.com/purecu/purecu/driver"
+import (
+	"errors"
+	"os"
+
+	"github.com/purecu/purecu/driver"
+)
 
 const canShareMemory = false
 
 // memoryFile does not exist on this platform.
 type memoryFile struct{}
 
-func newMemoryFile(uint64, uint64) *memoryFile { return nil }
+func reserveFile(*os.File, uint64, uint64) error { return errors.ErrUnsupported }
 
-func (s *memoryFile) allocate(uint64, uint64) bool { return false }
+func (d *Driver) newMemoryFile(uint64, uint64) *memoryFile { return nil }
+
+func (s *memoryFile) allocate(*Driver, uint64, uint64) bool { return false }
 
 func (s *memoryFile) discard(uint64, uint64) {}
 
@@ -33,7 +40,7 @@ func (s *memoryFile) duplicate() int { return -1 }
 
 func (s *memoryFile) close() {}
 
-func newIPCMemory(uint64) (*memoryFile, ipcID, driver.Result) {
+func (d *Driver) newIPCMemory(uint64) (*memoryFile, ipcID, driver.Result) {
 	return nil, ipcID{}, driver.ResultNotSupported
 }
 

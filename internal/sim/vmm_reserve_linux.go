@@ -12,8 +12,8 @@ const (
 	punchHole = 2 // FALLOC_FL_PUNCH_HOLE
 )
 
-// allocateFile makes the file system allocate a part of a file that has no content yet.
-func allocateFile(f *os.File, offset, n uint64) error {
+// reserveFile makes the file system allocate a part of a file that has no content yet.
+func reserveFile(f *os.File, offset, n uint64) error {
 	for n > 0 {
 		// A signal makes the call fail, and begin again. With small parts it ends.
 		part := min(n, 32<<20)

@@ -22,16 +22,17 @@ type memoryFile struct {
 	memory []byte
 }
 
-// newMemoryFile creates a file, or returns nil. The file system has allocated the first bytes, as a process
-// that accesses others gets a signal if the file system is full.
-func newMemoryFile(size, allocated uint64) *memoryFile {
+// newMemoryFile creates a file, or returns nil. The file system has allocated the first bytes, as a
+// process that accesses others gets a signal if the file system is full. The driver is not locked,
+// as this may take long.
+func (d *Driver) newMemoryFile(size, allocated uint64) *memoryFile {
 	for _, dir := range ipcDirs() {
 		f, err := os.CreateTemp(dir, "purecu-memory-")
 		if err != nil {
 			continue
 		}
 		_ = os.Remove(f.Name())
-		if f.Truncate(int64(size)) == nil && allocateFile(f, 0, allocated) == nil {
+		if f.Truncate(int64(size)) == nil && d.allocateFile(f, 0, allocated) == nil {
 			return &memoryFile{file: f, size: size}
 		}
 		_ = f.Close()
@@ -39,10 +40,13 @@ func newMemoryFile(size, allocated uint64) *memoryFile {
 	return nil
 }
 
-// allocate makes the file system allocate a part that has no content yet, and reports false if it is full.
-func (s *memoryFile) allocate(offset, n uint64) bool { return allocateFile(s.file, offset, n) == nil }
+// allocate makes the file system allocate a part that has no content yet, and reports false if it
+// is full. The driver is not locked, as this may take long.
+func (s *memoryFile) allocate(d *Driver, offset, n uint64) bool {
+	return d.allocateFile(s.file, offset, n) == nil
+}
 
-// writeZeros does what allocateFile does where a file system cannot allocate a part.
+// writeZeros does what reserveFile does where a file system cannot allocate a part.
 func writeZeros(f *os.File, offset, n uint64) error {
 	zeros := make([]byte, min(n, 1<<20))
 	for n > 0 {
@@ -134,9 +138,9 @@ func (s *memoryFile) close() {
 
 // newIPCMemory creates the file of memory that processes share, with an identifier behind the content.
 // Other processes must be able to find the file.
-func newIPCMemory(size uint64) (f *memoryFile, id ipcID, r driver.Result) {
+func (d *Driver) newIPCMemory(size uint64) (f *memoryFile, id ipcID, r driver.Result) {
 	all := rounded(size) + uint64(len(id))
-	if f = newMemoryFile(all, all); f == nil {
+	if f = d.newMemoryFile(all, all); f == nil {
 		return nil, id, driver.ResultOutOfMemory
 	}
 	info, err := f.file.Stat()
