@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ccall"
 )
@@ -284,4 +285,55 @@ func TestPoolAllocations(t *testing.T) {
 		}
 	}
 	r.ok(start.Release())
+}
+
+// quietOperations is a driver that takes operations, and does not do them, so that it allocates
+// nothing.
+type quietOperations struct{ windowsSemaphores }
+
+func (quietOperations) SignalExternalSemaphoresAsync(*driver.Thread, []driver.ExternalSemaphore,
+	[]driver.ExternalSemaphoreSignalParams, driver.Stream) driver.Result {
+	return driver.ResultSuccess
+}
+
+func (quietOperations) WaitExternalSemaphoresAsync(*driver.Thread, []driver.ExternalSemaphore,
+	[]driver.ExternalSemaphoreWaitParams, driver.Stream) driver.Result {
+	return driver.ResultSuccess
+}
+
+func (quietOperations) StreamBatchMemOp(*driver.Thread, driver.Stream, []driver.StreamBatchMemOpParams,
+	uint32) driver.Result {
+	return driver.ResultSuccess
+}
+
+// TestOperationAllocations makes streams do operations on words, and on semaphores of other APIs.
+func TestOperationAllocations(t *testing.T) {
+	var got []driver.ExternalSemaphoreHandleDesc
+	soft := quietOperations{windowsSemaphores{cusim.New().Software(), &got}}
+	drv := must(Open(WithSoftware(driver.Provide(soft))))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	defer gpu.Close()
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	x := must(gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineWin32, Handle: 3}))(t)
+	defer x.Close()
+	y := must(gpu.ImportSemaphore(ExternalSemaphoreHandle{Type: ExternalSemaphoreTimelineWin32, Handle: 4}))(t)
+	defer y.Close()
+	m := must(gpu.Alloc(8))(t)
+	defer m.Close()
+	// What the table and the driver allocate to make a context current is not what this test is
+	// about.
+	table := drv.table()
+	least := testing.AllocsPerRun(100, func() { table.StreamBatchMemOp(s.core.inContext(), s.core.raw, nil, 0) })
+	for name, f := range map[string]func() error{
+		"SignalExternal":       func() error { return s.SignalExternal(x.At(1)) },
+		"SignalExternal, four": func() error { return s.SignalExternal(x.At(1), y.At(2), x.At(3), y.At(4)) },
+		"WaitExternal":         func() error { return s.WaitExternal(x.At(1)) },
+		"WaitExternal, four":   func() error { return s.WaitExternal(x.At(1), y.At(2), x.At(3), y.At(4)) },
+		"BatchMemOps":          func() error { return s.BatchMemOps(WriteWord64(m, 1), WaitWord64(m, 1, WaitEqual)) },
+	} {
+		if n := testing.AllocsPerRun(100, func() { noErr(t, f()) }); n != least && !raceEnabled {
+			t.Errorf("%s: %v allocations, and %v of the driver", name, n, least)
+		}
+	}
 }

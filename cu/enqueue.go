@@ -61,6 +61,28 @@ type workFrame struct {
 	counted []*resource
 	args    kernelArgs
 	ex      *driver.LaunchConfig // for launches with attributes, or nil
+	ops     *operations          // for calls with several operations, or nil
+}
+
+// operations are operations on words, and on semaphores of other APIs, as the driver takes them.
+type operations struct {
+	words    []driver.StreamBatchMemOpParams
+	external externalParams
+}
+
+// mostOperations is how many operations a frame has memory for between two calls.
+const mostOperations = 16
+
+// operations returns the memory for n operations. The driver's table makes it escape, so it is kept
+// for the next call.
+func (fr *workFrame) operations(n int) *operations {
+	switch {
+	case n > mostOperations:
+		return new(operations)
+	case fr.ops == nil:
+		fr.ops = new(operations)
+	}
+	return fr.ops
 }
 
 // beginTurn begins a usual call on the stream, with its turn. If it reports false, nothing has begun.

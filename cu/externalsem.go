@@ -140,11 +140,10 @@ func (o ExternalOp) use() externalUse {
 	return externalUse{o.sem.core, o.value}
 }
 
-// externalUses returns the operations without the owners of their semaphores.
-func externalUses(ops []ExternalOp) []externalUse {
-	uses := make([]externalUse, len(ops))
-	for i, o := range ops {
-		uses[i] = o.use()
+// externalUses appends the operations without the owners of their semaphores.
+func externalUses(uses []externalUse, ops []ExternalOp) []externalUse {
+	for _, o := range ops {
+		uses = append(uses, o.use())
 	}
 	return uses
 }
@@ -182,7 +181,8 @@ func (s *Stream) external(op string, ops []ExternalOp, wait bool) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	err := s.core.externalWork(op, externalUses(ops), wait)
+	var few [4]externalUse // on the goroutine's stack
+	err := s.core.externalWork(op, externalUses(few[:0], ops), wait)
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(ops)
 	return err
@@ -202,7 +202,7 @@ func (g *Graph) AddExternalWait(ops []ExternalOp, after ...GraphNode) (GraphNode
 
 func (g *Graph) addExternal(op string, typ GraphNodeType, ops []ExternalOp, after []GraphNode) (GraphNode, error) {
 	defer runtime.KeepAlive(ops)
-	uses := externalUses(ops)
+	uses := externalUses(nil, ops)
 	return g.addWork(op, typ, after, func(c *nodeCall) error { return c.external(uses) },
 		func() races.NodeWork { return observedExternal(op, uses, typ == GraphNodeTypeExtSemasWait) })
 }
@@ -223,7 +223,7 @@ func (x *GraphExec) SetExternal(n GraphNode, ops ...ExternalOp) error {
 }
 
 func (n GraphNode) setExternal(x *GraphExec, ops []ExternalOp) error {
-	uses := externalUses(ops)
+	uses := externalUses(nil, ops)
 	signal, wait := signalNodes.set, waitNodes.set
 	if x != nil {
 		signal, wait = signalNodes.execSet, waitNodes.execSet

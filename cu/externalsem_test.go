@@ -70,6 +70,14 @@ func TestExternalTimeline(t *testing.T) {
 	if got := x.Value(); got != 3 {
 		t.Errorf("the value is %d", got)
 	}
+	var many []ExternalOp
+	for i := range uint64(mostOperations + 1) {
+		many = append(many, s.At(i+4))
+	}
+	noErr(t, errors.Join(r.s.SignalExternal(many...), r.s.WaitExternal(many...), r.s.Synchronize()))
+	if got, want := x.Value(), uint64(mostOperations+4); got != want {
+		t.Errorf("the value is %d after %d signals, want %d", got, len(many), want)
+	}
 	if s.Handle() == 0 {
 		t.Error("no handle")
 	}

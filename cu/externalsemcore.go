@@ -56,8 +56,9 @@ type externalParams struct {
 	waits   []driver.ExternalSemaphoreWaitParams
 }
 
-func newExternalParams(uses []externalUse, wait bool) *externalParams {
-	p := &externalParams{wait: wait}
+// fill makes them these operations.
+func (p *externalParams) fill(uses []externalUse, wait bool) {
+	p.wait, p.handles, p.signals, p.waits = wait, p.handles[:0], p.signals[:0], p.waits[:0]
 	for _, u := range uses {
 		p.handles = append(p.handles, u.sem.raw)
 		if wait {
@@ -70,7 +71,6 @@ func newExternalParams(uses []externalUse, wait bool) *externalParams {
 			p.signals = append(p.signals, s)
 		}
 	}
-	return p
 }
 
 // signalNode returns the operations as those of a node.
@@ -125,7 +125,8 @@ func (sc *streamCore) externalWork(op string, uses []externalUse, wait bool) err
 	if o := drv.observer(); o != nil {
 		o.WordOps(sc.observed(), externalOps(uses, wait))
 	}
-	p := newExternalParams(uses, wait)
+	p := &w.frame.operations(len(uses)).external
+	p.fill(uses, wait)
 	sc.beginLegacy()
 	var res driver.Result
 	if wait {
@@ -158,7 +159,9 @@ func (c *nodeCall) external(uses []externalUse) error {
 			return u.sem.Refused(c.op)
 		}
 	}
-	c.ctx, c.other = c.gc.ctx, newExternalParams(uses, c.use.typ == GraphNodeTypeExtSemasWait)
+	p := new(externalParams)
+	p.fill(uses, c.use.typ == GraphNodeTypeExtSemasWait)
+	c.ctx, c.other = c.gc.ctx, p
 	return nil
 }
 

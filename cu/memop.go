@@ -92,7 +92,9 @@ func (s *Stream) BatchMemOps(ops ...MemOp) error {
 	}
 	sc.observeMemOps(ops)
 	sc.beginLegacy()
-	res := sc.ctx.drv.table().StreamBatchMemOp(sc.inContext(), sc.raw, memOpParams(nil, ops), 0)
+	f := w.frame.operations(len(ops))
+	f.words = memOpParams(f.words[:0], ops)
+	res := sc.ctx.drv.table().StreamBatchMemOp(sc.inContext(), sc.raw, f.words, 0)
 	sc.endLegacy()
 	w.end()
 	runtime.KeepAlive(s)

@@ -55,7 +55,7 @@ type streamTurn struct {
 	frame workFrame
 	// event is a CUevent for WaitStream, or 0. It is set once, by any call.
 	event atomic.Uintptr
-	_     [40]byte // to the end of a cache line
+	_     [32]byte // to the end of a cache line
 }
 
 func (sc *streamCore) kind() string { return "stream" }
