@@ -15,6 +15,7 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
 )
 
 // outside returns a semaphore that another API has.
@@ -482,5 +483,33 @@ func TestExternalSemaphoreOfWindows(t *testing.T) {
 			t.Errorf("%+v is binary: %v", h, x.core.binary)
 		}
 		noErr(t, x.Close())
+	}
+}
+
+// destroyedSemaphores is a race detector that counts the semaphores that it may forget.
+type destroyedSemaphores struct {
+	races.Observer
+	n *int
+}
+
+func (d destroyedSemaphores) SemaphoreDestroyed(semaphore uint64) {
+	*d.n++
+	d.Observer.SemaphoreDestroyed(semaphore)
+}
+
+// TestExternalSemaphoreForgotten closes semaphores while races are detected.
+func TestExternalSemaphoreForgotten(t *testing.T) {
+	r := newSoft(t)
+	n := 0
+	detector := destroyedSemaphores{races.New(func(races.Race) {}), &n}
+	r.drv.changeTracers(func(l *tracers) { l.observer = detector })
+	x := r.outside(true)
+	for range 3 {
+		s := r.semaphore(x, ExternalSemaphoreTimelineFD)
+		noErr(t, r.s.SignalExternal(s.At(1)))
+		noErr(t, s.Close())
+	}
+	if n != 3 {
+		t.Errorf("the detector may forget %d semaphores, want 3", n)
 	}
 }

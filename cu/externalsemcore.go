@@ -23,6 +23,9 @@ func (x *externalSemCore) kind() string { return "external semaphore" }
 func (x *externalSemCore) handle() uintptr { return uintptr(x.raw) }
 
 func (x *externalSemCore) free(at driver.At) (string, driver.Result) {
+	if o := x.ctx.drv.observer(); o != nil {
+		o.SemaphoreDestroyed(x.id)
+	}
 	at.Context = x.ctx.raw
 	return "cuDestroyExternalSemaphore", x.ctx.drv.table().DestroyExternalSemaphore(at, x.raw)
 }

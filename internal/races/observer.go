@@ -127,6 +127,8 @@ type Observer interface {
 	// WordOps is called before the driver has operations of a stream on words, or on semaphores of other
 	// APIs.
 	WordOps(s Stream, ops []WordOp)
+	// SemaphoreDestroyed is called before a semaphore of another API is destroyed, by its number.
+	SemaphoreDestroyed(semaphore uint64)
 	// HostSignal is called before the host raises a timeline.
 	HostSignal(timeline uintptr, value uint64)
 	// HostSees is called when the host has seen the value of a timeline, or a higher one.

@@ -14,6 +14,10 @@ type semaphore struct {
 	// signalled says that a binary semaphore was signalled after the last wait for it.
 	signalled bool
 	waits     []wordWait // that no known signal has ended
+	// pending is how many operations have a step that is pending. A destroyed semaphore is
+	// forgotten when there are none.
+	pending   int
+	destroyed bool
 }
 
 // mostSignals is how many signals of a semaphore are kept. A wait for a value that is no longer kept counts
@@ -58,6 +62,35 @@ func (d *Detector) semaphore(op WordOp) *semaphore {
 		d.semaphores.list[op.Semaphore] = s
 	}
 	return s
+}
+
+// whenOrdered calls f when the step of an operation on a semaphore is no longer pending.
+func (d *Detector) whenOrdered(op WordOp, s *step, f func()) {
+	x := d.semaphore(op)
+	x.pending++
+	s.whenKnown(func() {
+		f()
+		x.pending--
+		d.forgetSemaphore(op.Semaphore, x)
+	})
+}
+
+// SemaphoreDestroyed implements [Observer].
+func (d *Detector) SemaphoreDestroyed(semaphore uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if x := d.semaphores.list[semaphore]; x != nil {
+		x.destroyed = true
+		d.forgetSemaphore(semaphore, x)
+	}
+}
+
+// forgetSemaphore forgets a semaphore that is destroyed, unless a signal or wait is still to come.
+// Pending waits that no signal ends any more do not need it.
+func (d *Detector) forgetSemaphore(semaphore uint64, x *semaphore) {
+	if x.destroyed && x.pending == 0 {
+		delete(d.semaphores.list, semaphore)
+	}
 }
 
 // awaitSignal opens the gate behind a wait after the signals that are known to end it. If there are none,

@@ -88,3 +88,41 @@ func TestSemaphoreOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestSemaphoreForgotten destroys semaphores, also one whose signal and wait are pending.
+func TestSemaphoreForgotten(t *testing.T) {
+	var found int
+	d := New(func(Race) { found++ })
+	a, b := Stream{1, 10, 0}, Stream{1, 11, 0}
+	d.NewStream(a, true, true)
+	d.NewStream(b, true, true)
+	d.NewTimeline(64, 0)
+	use := []Use{{Addr: 4096, Size: 8, Write: true}}
+	known := func(when string, want int) {
+		t.Helper()
+		if n := len(d.semaphores.list); n != want {
+			t.Errorf("%s: %d semaphores are known, want %d", when, n, want)
+		}
+	}
+	for id := range uint64(10) {
+		d.WordOps(a, []WordOp{{Semaphore: id + 1, Value: 1}})
+		waiting := Stream{1, 20 + uintptr(id), 0} // the second wait never ends
+		d.WordOps(waiting, []WordOp{{Semaphore: id + 1, Value: 1, Waits: true}, {Semaphore: id + 1, Value: 2, Waits: true}})
+		d.SemaphoreDestroyed(id + 1)
+	}
+	d.SemaphoreDestroyed(100) // one that was never used
+	known("destroyed", 0)
+
+	d.Block(a, 64, 1) // until the host goes on
+	d.Enqueue(a, "write", "", use)
+	d.WordOps(a, []WordOp{{Semaphore: 20, Value: 1}})
+	d.WordOps(b, []WordOp{{Semaphore: 20, Value: 1, Waits: true}})
+	d.Enqueue(b, "write", "", use)
+	d.SemaphoreDestroyed(20)
+	known("destroyed before its signal", 1)
+	d.HostSignal(64, 1)
+	known("signalled", 0)
+	if d.Stop(); found != 0 {
+		t.Errorf("%d races found: the signal orders the writes", found)
+	}
+}

@@ -120,14 +120,14 @@ func (d *Detector) operate(ops []WordOp, add func(after *step) *step) (last *ste
 			g := gate()
 			if op.Semaphore != 0 {
 				d.keepGate(g)
-				s.whenKnown(func() { d.awaitSignal(op, g) })
+				d.whenOrdered(op, s, func() { d.awaitSignal(op, g) })
 			} else {
 				g.unseen = true
 				s.whenKnown(func() { d.await(op, s.clock, g) })
 			}
 			last = add(g)
 		} else if op.Semaphore != 0 {
-			s.whenKnown(func() { d.signalled(op, s.clock) })
+			d.whenOrdered(op, s, func() { d.signalled(op, s.clock) })
 		} else {
 			s.whenKnown(func() { d.written(op, s) })
 		}
