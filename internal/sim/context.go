@@ -108,7 +108,7 @@ func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 }
 
 // end destroys a context after all its work. If the wait would never end, it returns an error. The
-// driver is unlocked during the wait.
+// driver is unlocked during the wait. The caller calls closeFiles at its end.
 func (d *Driver) end(op string, c *context) driver.Result {
 	c.leaving = true
 	w := &wait{op: op, handle: uintptr(c.handle), ctx: c, last: math.MaxUint64}
@@ -136,7 +136,7 @@ func (d *Driver) end(op string, c *context) driver.Result {
 	d.freeMemoryOf(c)
 	c.heap, c.workspaces = nil, nil
 	for _, m := range c.imported {
-		m.file.close()
+		d.space.closing = append(d.space.closing, m.file)
 	}
 	c.imported = nil
 	c.dev.memory -= contextMemory
@@ -190,7 +190,9 @@ func (d *Driver) DevicePrimaryCtxRelease(_ *driver.Thread, dev driver.Device) dr
 	if v.retained == 0 {
 		return driver.ResultInvalidContext
 	}
-	return d.release("cuDevicePrimaryCtxRelease", v)
+	r = d.release("cuDevicePrimaryCtxRelease", v)
+	d.closeFiles()
+	return r
 }
 
 // active reports whether the device has a primary context.
@@ -210,6 +212,7 @@ func (d *Driver) DevicePrimaryCtxReset(_ *driver.Thread, dev driver.Device) driv
 		}
 	}
 	v.flags = 0
+	d.closeFiles()
 	return ok
 }
 
@@ -335,6 +338,7 @@ func (d *Driver) CtxDestroy(th *driver.Thread, ctx driver.Context) driver.Result
 		t.stack = t.stack[:len(t.stack)-1]
 	}
 	d.objects.remove(uintptr(c.handle))
+	d.closeFiles()
 	return ok
 }
 

@@ -16,9 +16,9 @@ import (
 type Driver struct {
 	driver.Unimplemented // the functions that it lacks: docs/software-functions.md
 
-	// mu is not locked while a file system allocates memory that processes share, which may take
-	// long: see unlocked. It is locked while closeFiles gives such memory back, as no chunk may get
-	// a part of a pool's file that is given back at that moment.
+	// mu is not locked while a file system allocates or frees memory that processes share, which
+	// may take long: see unlocked. But it is while memPool.discard gives parts of a pool's file
+	// back, as a chunk that gets such a part meanwhile would lose its content.
 	mu sync.Mutex
 
 	machine
@@ -40,8 +40,9 @@ type Driver struct {
 	// readClock and print are functions for each launch of a kernel in PTX.
 	readClock func() int64
 	print     func(text []byte, failed bool)
-	// allocateFile is reserveFile, which tests replace.
+	// allocateFile is reserveFile, and closeFile closes a file. Tests replace them.
 	allocateFile func(f *os.File, offset, n uint64) error
+	closeFile    func(f *memoryFile)
 	// ids are the last assigned numbers, by kind.
 	ids struct{ context, stream, event, capture, thread, split, launch, condition uint64 }
 	// conditions are those of all graphs.
@@ -89,7 +90,8 @@ func New(opts ...Option) *Driver {
 	d.changed = sync.NewCond(&d.mu)
 	d.noThread.anyThread = true
 	d.clock.init()
-	d.readClock, d.print, d.allocateFile = d.clock.now, d.printer.print, reserveFile
+	d.readClock, d.print = d.clock.now, d.printer.print
+	d.allocateFile, d.closeFile = reserveFile, (*memoryFile).close
 	d.engine.d = d
 	Devices(1)(d)
 	for _, o := range opts {

@@ -140,6 +140,8 @@ func (d *Driver) DestroyExternalMemory(th *driver.Thread, h driver.ExternalMemor
 	}
 	d.objects.remove(uintptr(h))
 	m.ctx.forgetImport(m)
-	m.file.close()
-	return d.lost
+	d.space.closing = append(d.space.closing, m.file)
+	r = d.lost
+	d.closeFiles()
+	return r
 }

@@ -268,6 +268,7 @@ func (d *Driver) GreenCtxDestroy(_ *driver.Thread, h driver.GreenCtx) driver.Res
 		}
 	}
 	d.objects.remove(uintptr(h))
+	d.closeFiles()
 	return r
 }
 

@@ -336,7 +336,7 @@ func (a *addressSpace) place(size uint64) (addr uint64, there bool) {
 	return addr, true
 }
 
-// freeMemoryOf frees all memory of a context.
+// freeMemoryOf frees all memory of a context. The caller calls closeFiles.
 func (d *Driver) freeMemoryOf(c *context) {
 	for _, b := range d.space.forgetAll(func(b *block) bool { return b.ctx == c }) {
 		if b.kind == poolBlock && !b.leaving {
@@ -353,7 +353,6 @@ func (d *Driver) freeMemoryOf(c *context) {
 		}
 		c.dev.trimGraphs()
 	}
-	d.closeFiles()
 }
 
 // MemGetInfo is cuMemGetInfo_v2.

@@ -413,9 +413,9 @@ func (d *Driver) MemPoolDestroy(th *driver.Thread, h driver.MemoryPool) driver.R
 	}
 	p.destroyed = true
 	d.space.trim(p, 0)
-	d.closeFiles()
 	p.dev.pools = slices.DeleteFunc(p.dev.pools, func(other *memPool) bool { return other == p })
 	d.objects.remove(uintptr(h))
+	d.closeFiles()
 	return ok
 }
 

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"os"
 	"sync"
@@ -231,5 +232,93 @@ func TestPoolGrowsForMany(t *testing.T) {
 		wg.Wait()
 		r.must(r.CtxSynchronize(r.th))
 		r.must(r.MemPoolDestroy(r.th, h))
+	}
+}
+
+// TestClosedUnlocked makes calls that close files of memory.
+func TestClosedUnlocked(t *testing.T) {
+	const shared = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+	create := func(r *lab) driver.MemGenericAllocationHandle {
+		h, res := r.MemCreate(r.th, granularity, deviceProp(shared), 0)
+		r.must(res)
+		return h
+	}
+	export := func(r *lab) driver.DevicePtr {
+		p, res := r.MemAlloc(r.th, 64)
+		r.must(res)
+		_, res = r.IpcGetMemHandle(r.th, p)
+		r.must(res)
+		return p
+	}
+	imported := func(r *lab) driver.ExternalMemory {
+		p, fd := r.exportFile()
+		m, res := r.importMem(driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, fd, granularity, 0)
+		r.must(res)
+		r.must(r.MemRelease(r.th, p))
+		return m
+	}
+	for name, c := range map[string]struct {
+		prepare func(r *lab) (call func() driver.Result)
+		want    int // files that are closed
+	}{
+		"cuMemRelease": {func(r *lab) func() driver.Result {
+			h := create(r)
+			return func() driver.Result { return r.MemRelease(r.th, h) }
+		}, 1},
+		"cuMemUnmap": {func(r *lab) func() driver.Result {
+			h, p := create(r), r.addresses(granularity)
+			r.must(r.MemMap(r.th, p, granularity, 0, h, 0))
+			r.must(r.MemRelease(r.th, h))
+			return func() driver.Result { return r.MemUnmap(r.th, p, granularity) }
+		}, 1},
+		"cuMemFree": {func(r *lab) func() driver.Result {
+			p := export(r)
+			return func() driver.Result { return r.MemFree(r.th, p) }
+		}, 1},
+		"cuMemFreeAsync": {func(r *lab) func() driver.Result {
+			p := export(r)
+			return func() driver.Result {
+				return cmp.Or(r.MemFreeAsync(r.th, p, driver.CU_STREAM_LEGACY),
+					r.StreamSynchronize(r.th, driver.CU_STREAM_LEGACY), r.StreamQuery(r.th, driver.CU_STREAM_LEGACY))
+			}
+		}, 1},
+		"cuMemPoolDestroy": {func(r *lab) func() driver.Result {
+			p := r.sharedPool(0, 0)
+			return func() driver.Result { return r.MemPoolDestroy(r.th, p) }
+		}, 1},
+		"cuDestroyExternalMemory": {func(r *lab) func() driver.Result {
+			m := imported(r)
+			return func() driver.Result { return r.DestroyExternalMemory(r.th, m) }
+		}, 1},
+		"cuCtxDestroy": {func(r *lab) func() driver.Result {
+			own, res := r.CtxCreate(r.th, nil, 0, 0)
+			r.must(res)
+			export(r)
+			imported(r)
+			return func() driver.Result { return r.CtxDestroy(r.th, own) }
+		}, 2},
+		"cuDevicePrimaryCtxReset": {func(r *lab) func() driver.Result {
+			export(r)
+			return func() driver.Result { return r.DevicePrimaryCtxReset(nil, 0) }
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t)
+			files, closed := openFiles(t), 0
+			call := c.prepare(r)
+			r.closeFile = func(f *memoryFile) {
+				if r.mu.TryLock() {
+					closed++
+					r.mu.Unlock()
+				}
+				f.close()
+			}
+			r.must(call())
+			r.closeFile = (*memoryFile).close
+			if closed != c.want || openFiles(t) != files {
+				t.Errorf("%d files were closed while the driver was unlocked, want %d; %d more are open", closed, c.want,
+					openFiles(t)-files)
+			}
+		})
 	}
 }

@@ -54,8 +54,9 @@ func (a *addressSpace) drop(p *physical) {
 	}
 }
 
-// closeFiles closes the files of memory that does not exist any more, and gives parts of the files of
-// pools back. A kernel that is executed at present may access such memory.
+// closeFiles closes the files of memory that does not exist any more, and gives parts of the files
+// of pools back. A kernel that is executed at present may access such memory. The driver is
+// unlocked while files are closed: a call does this at its beginning or at its end.
 func (d *Driver) closeFiles() {
 	a := &d.space
 	if len(a.closing)+len(a.shrunk) == 0 || d.engine.executing > 0 {
@@ -64,10 +65,15 @@ func (d *Driver) closeFiles() {
 	for _, p := range a.shrunk {
 		p.discard()
 	}
-	for _, f := range a.closing {
-		f.close()
-	}
+	files := a.closing
 	a.closing, a.shrunk = nil, nil
+	if len(files) > 0 {
+		d.unlocked(func() {
+			for _, f := range files {
+				d.closeFile(f)
+			}
+		})
+	}
 }
 
 // mapping is physical memory at an address: that of its block.
