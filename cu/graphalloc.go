@@ -30,8 +30,8 @@ const (
 // # Limits
 //
 // The driver refuses to clone a graph with such nodes, to make it a child graph, to remove its nodes
-// and edges, and to instantiate it while an executable graph of it is open. The errors match
-// [ResultNotSupported].
+// and edges, and to instantiate it while an executable graph of it is open, or one that
+// [GraphExec.Update] has given its work. The errors match [ResultNotSupported].
 func (g *Graph) AddAlloc(size uint64, after ...GraphNode) (GraphNode, *DeviceMem, error) {
 	gc, err := g.enter(addAllocOp)
 	if err != nil {

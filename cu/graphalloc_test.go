@@ -248,3 +248,43 @@ func TestGraphMemStats(t *testing.T) {
 		t.Errorf("%+v in the end", s)
 	}
 }
+
+// TestGPUGraphAllocUpdate updates an executable graph with another graph that allocates: its launches
+// allocate the memory of that graph.
+func TestGPUGraphAllocUpdate(t *testing.T) {
+	gpu := gpuContext(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer s.Close()
+	a, b := newAllocGraph(t, gpu), newAllocGraph(t, gpu)
+	x := must(a.g.Instantiate())(t)
+	defer x.Close()
+	noErr(t, x.Launch(s))
+	noErr(t, s.Synchronize())
+	a.check(t)
+	if err := x.Update(b.g); !errors.Is(err, errAllocated) || !strings.Contains(err.Error(), "GraphExec.Take") {
+		t.Errorf("an update while memory is left: %v", err)
+	}
+	noErr(t, x.Update(a.g)) // it may change nothing
+	left := must(x.Take(a.m))(t)
+	noErr(t, left.Close())
+	noErr(t, gpu.Synchronize())
+	noErr(t, x.Update(b.g))
+	noErr(t, x.Launch(s))
+	noErr(t, s.Synchronize())
+	b.check(t)
+	if _, err := x.Take(a.m); !errors.Is(err, ResultInvalidValue) {
+		t.Errorf("memory of the first graph: %v", err)
+	}
+	taken := must(x.Take(b.m))(t)
+	got := make([]byte, 4)
+	noErr(t, taken.CopyTo(got))
+	if string(got) != "****" {
+		t.Errorf("the memory has %q", got)
+	}
+	if _, err := b.g.Instantiate(); !errors.Is(err, ResultNotSupported) {
+		t.Errorf("another executable graph of the same graph: %v", err)
+	}
+	noErr(t, taken.Close())
+	noErr(t, gpu.Synchronize())
+	noErr(t, x.Launch(s)) // what it leaves is freed with the executable graph
+}

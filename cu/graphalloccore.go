@@ -129,6 +129,30 @@ func (xc *execCore) mayAllocate(op string) error {
 	return nil
 }
 
+// mayReplace returns an error if an update would make the executable graph allocate other memory while
+// the last launch has left some that the program has not taken. The caller holds the lock.
+func (xc *execCore) mayReplace(op string, next []graphAlloc) error {
+	for _, a := range xc.allocs {
+		if a.allocated && !slices.ContainsFunc(next, func(n graphAlloc) bool { return n.mem == a.mem }) {
+			return &Error{Op: op, Result: ResultInvalidValue, Handle: uintptr(xc.raw), Err: errAllocated,
+				Detail: "the other graph does not allocate it: call GraphExec.Take, and close the memory, before the update"}
+		}
+	}
+	return nil
+}
+
+// setAllocs notes what launches allocate from now on. The caller holds the lock.
+func (xc *execCore) setAllocs(next []graphAlloc) {
+	for i := range next {
+		if a := xc.alloc(next[i].mem); a != nil {
+			next[i].allocated = a.allocated
+		}
+	}
+	if xc.allocs = next; len(next) > 0 {
+		xc.atEnd = xc.freeAllocs
+	}
+}
+
 // errAllocated is wrapped by the error of a launch that would allocate memory again.
 var errAllocated = errors.New("memory that the last launch has allocated was not freed")
 

@@ -78,10 +78,8 @@ func (gc *graphCore) executable(raw driver.GraphExec, flags InstantiateFlags) *G
 	xc, objects := &execCore{raw: raw, graph: gc, removed: maps.Clone(gc.removed), edits: gc.edits}, new(objectSet)
 	objects.copyAll(gc.objects)
 	xc.objects.Store(objects)
-	xc.allocs, xc.autoFree = gc.objects.unfreed(), flags&InstantiateAutoFree != 0
-	if len(xc.allocs) > 0 {
-		xc.atEnd = xc.freeAllocs
-	}
+	xc.setAllocs(gc.objects.unfreed())
+	xc.autoFree = flags&InstantiateAutoFree != 0
 	xc.usedStreams = new(streamSet) // the objects that the graph uses are released when its launches are done
 	x := &GraphExec{core: xc}
 	x.cleanup = owned(x, &xc.resource, xc, gc.ctx)
@@ -234,6 +232,9 @@ func (x *GraphExec) on(f workFunction, s *Stream) error {
 // graph. Launches that are already enqueued do not change (cuGraphExecUpdate_v2, CUDA 12.0; else
 // cuGraphExecUpdate).
 //
+// If nodes allocate memory, later launches allocate that of the other graph, and [GraphExec.Take]
+// returns it. Memory that the last launch has left must be taken before such an update.
+//
 // If the graphs differ in more than that, the error matches [ResultGraphExecUpdateFailure] and wraps
 // a [*GraphUpdateError], which names the difference. Nothing changes then.
 func (x *GraphExec) Update(g *Graph) error {
@@ -263,6 +264,10 @@ func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
 	if err := gc.notBody(op); err != nil {
 		return nil, err
 	}
+	allocs := gc.objects.unfreed()
+	if err := xc.mayReplace(op, allocs); err != nil {
+		return nil, err
+	}
 	// The new objects are added before the old ones are released, because most are in both sets.
 	fresh := new(objectSet)
 	if gc == xc.graph && gc.edits == xc.edits {
@@ -288,6 +293,7 @@ func (x *GraphExec) update(op string, g *Graph) (unused *objectSet, err error) {
 		o.Instantiate(uintptr(xc.raw), uintptr(gc.raw))
 	}
 	old := xc.objects.Swap(fresh)
+	xc.setAllocs(allocs)
 	if xc.exposed.Load() { // Handle sets exposed before it loads objects
 		fresh.exposed()
 	}
