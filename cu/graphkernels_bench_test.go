@@ -1,0 +1,87 @@
+package cu
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
+)
+
+// idleSet is a driver that does nothing to replace the work of a kernel node. But it reads some memory of
+// its own for each node, because a GPU's driver takes room in the processor's caches.
+type idleSet struct {
+	driver.Software
+	own      []byte
+	each, at int
+	sum      byte
+}
+
+func (d *idleSet) GraphExecKernelNodeSetParams(*driver.Thread, driver.GraphExec, driver.GraphNode,
+	*driver.KernelNodeParams) driver.Result {
+	if d.at+d.each > len(d.own) {
+		d.at = 0
+	}
+	end := d.at + d.each
+	for ; d.at < end; d.at += 64 {
+		d.sum += d.own[d.at]
+	}
+	return driver.ResultSuccess
+}
+
+// BenchmarkSetKernels measures what SetKernel and SetKernels themselves cost for a node: the difference
+// to the table.
+func BenchmarkSetKernels(b *testing.B) {
+	for _, c := range []struct {
+		name  string
+		nodes int
+		each  int
+	}{{"32 nodes", 32, 0}, {"64 nodes", 64, 0}, {"32 nodes, small caches", 32, 4 << 10}} {
+		sim := &idleSet{Software: cusim.New().Software(), own: make([]byte, c.nodes*c.each), each: c.each}
+		drv := must(Open(WithSoftware(driver.Provide(sim))))(b)
+		gpu := must(must(drv.Device(0))(b).PrimaryContext())(b)
+		mod, m := must(gpu.LoadModule([]byte(spinPTX)))(b), must(gpu.Alloc(16))(b)
+		add := must(mod.Function("add"))(b)
+		g := must(gpu.NewGraph())(b)
+		updates := make([]KernelUpdate, c.nodes)
+		raws, params := make([]driver.GraphNode, c.nodes), make([]*driver.KernelNodeParams, c.nodes)
+		results := make([]driver.Result, c.nodes)
+		for i := range updates {
+			u := KernelUpdate{Kernel: add, Config: fourThreads, Args: []Arg{Ptr(m), U32(4), F32(1)}}
+			u.Node = must(g.AddKernel(add, u.Config, u.Args))(b)
+			updates[i], raws[i], params[i] = u, u.Node.raw, new(driver.KernelNodeParams)
+		}
+		x := must(g.Instantiate())(b)
+		run := func(name string, f func() error) {
+			b.Run(c.name+"/"+name, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := f(); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*c.nodes), "ns/node")
+			})
+		}
+		run("table", func() error {
+			at := driver.At{Context: driver.Context(gpu.Handle())}
+			if res := drv.table().GraphExecKernelNodeSetParamsAll(at, x.core.raw, raws, params, results); res != 0 {
+				return res
+			}
+			return nil
+		})
+		run("SetKernels", func() error { return x.SetKernels(updates...) })
+		run("SetKernel", func() error {
+			for i := range updates {
+				u := &updates[i]
+				if err := x.SetKernel(u.Node, u.Kernel, u.Config, u.Args...); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err := errors.Join(x.Close(), g.Close(), m.Close(), mod.Close(), gpu.Close(), drv.Close()); err != nil {
+			b.Error(err)
+		}
+	}
+}
