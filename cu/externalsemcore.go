@@ -158,7 +158,7 @@ func (c *nodeCall) external(uses []externalUse) error {
 		return err
 	}
 	for _, u := range uses {
-		if !c.keep(&u.sem.resource, u.sem) {
+		if !keep(c, &u.sem.resource, u.sem) {
 			return u.sem.Refused(c.op)
 		}
 	}

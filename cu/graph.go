@@ -326,8 +326,11 @@ func (n GraphNode) setEvent(e *Event, to *eventSetter) (before []holder, err err
 		return nil, err
 	}
 	u := objects.nodes[n.raw]
-	u.typ = typ
-	before = objects.replace(n.raw, u, []holder{sl}, nil)
+	if u == nil { // of a captured node
+		u = &nodeUse{typ: typ}
+		objects.know(n.raw, u)
+	}
+	before = objects.replace(u, []holder{sl}, nil)
 	if typ == GraphNodeTypeEventRecord {
 		objects.records(sl)
 	}

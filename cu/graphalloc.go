@@ -61,7 +61,7 @@ func (g *Graph) AddAlloc(size uint64, after ...GraphNode) (GraphNode, *DeviceMem
 		return GraphNode{}, nil, err
 	}
 	m := newDeviceMem(gc.ctx, newGraphMem(p.Dptr, size, gc.objects))
-	gc.objects.replace(n, nodeUse{typ: GraphNodeTypeMemAlloc}, []holder{m.core}, nil)
+	gc.objects.knowNew(n, GraphNodeTypeMemAlloc, m.core)
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.AddNode(uintptr(gc.raw), uintptr(n), graphNodes(deps), m.core.observedNode(addAllocOp))
 	}
@@ -100,7 +100,7 @@ func (g *Graph) AddFree(m *DeviceMem, after ...GraphNode) (GraphNode, error) {
 	if !gc.added(n, res) {
 		return GraphNode{}, err
 	}
-	gc.objects.replace(n, nodeUse{typ: GraphNodeTypeMemFree}, []holder{m.core}, nil)
+	gc.objects.knowNew(n, GraphNodeTypeMemFree, m.core)
 	gc.objects.frees(m.core)
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.AddNode(uintptr(gc.raw), uintptr(n), graphNodes(deps), m.core.observedNode(addFreeOp))

@@ -91,7 +91,7 @@ func (g *Graph) addEvent(
 		if !gc.added(n, res) {
 			return n, res, nil
 		}
-		gc.objects.replace(n, nodeUse{typ: typ}, []holder{sl}, nil)
+		gc.objects.knowNew(n, typ, sl)
 		if typ == GraphNodeTypeEventRecord {
 			gc.objects.records(sl)
 		}

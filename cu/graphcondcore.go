@@ -110,8 +110,10 @@ func (gc *graphCore) inBodies(n driver.GraphNode) (all []driver.GraphNode, err e
 // forget notes that a node was removed. dropped gets the objects that only the node has used, after
 // those that it has.
 func (gc *graphCore) forget(n driver.GraphNode, dropped []holder) []holder {
-	dropped = gc.objects.replace(n, gc.objects.nodes[n], nil, dropped)
-	delete(gc.objects.nodes, n)
+	if u := gc.objects.nodes[n]; u != nil {
+		dropped = gc.objects.replace(u, nil, dropped)
+		delete(gc.objects.nodes, n)
+	}
 	for _, b := range gc.bodies[n] {
 		b.destroyed.Store(true)
 	}

@@ -132,7 +132,7 @@ func (g *Graph) AddChildGraph(child *Graph, after ...GraphNode) (GraphNode, erro
 	if !gc.added(raw, res) {
 		return GraphNode{}, err
 	}
-	gc.objects.replace(raw, nodeUse{typ: GraphNodeTypeGraph}, child.core.objects.list(), nil)
+	gc.objects.knowNew(raw, GraphNodeTypeGraph, child.core.objects.list()...)
 	gc.objects.recordsAll(child.core.objects)
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.AddNode(uintptr(gc.raw), uintptr(raw), graphNodes(deps), races.NodeWork{Graph: uintptr(child.core.raw)})
@@ -178,7 +178,7 @@ func (n GraphNode) SetChildGraph(child *Graph) error {
 	if !happened(res) {
 		return err
 	}
-	c.dropped = gc.objects.replace(n.raw, c.use, child.core.objects.list(), c.dropped)
+	c.dropped = gc.objects.replace(c.use, child.core.objects.list(), c.dropped)
 	gc.objects.recordsAll(child.core.objects)
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.SetNode(uintptr(gc.raw), uintptr(n.raw), races.NodeWork{Graph: uintptr(child.core.raw)})
@@ -228,7 +228,7 @@ func (x *GraphExec) SetChildGraph(n GraphNode, child *Graph) error {
 		return err
 	}
 	set := xc.objects.Load()
-	c.dropped = set.replace(n.raw, c.use, child.core.objects.list(), c.dropped)
+	c.dropped = set.replace(c.use, child.core.objects.list(), c.dropped)
 	set.recordsAll(child.core.objects)
 	if o := gc.ctx.drv.observer(); o != nil {
 		o.SetNode(uintptr(xc.raw), uintptr(n.raw), races.NodeWork{Graph: uintptr(child.core.raw)})

@@ -1,11 +1,15 @@
 package cu
 
 import (
+	"encoding/binary"
 	"errors"
+	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
 )
 
 // kernelsBench is a graph of kernels one after the other, each of which adds a number to four floats.
@@ -72,6 +76,8 @@ func TestSetKernelsRefused(t *testing.T) {
 	other := must(b.gpu.NewGraph())(t)
 	defer other.Close()
 	foreign := must(other.AddKernel(b.add, fourThreads, []Arg{Ptr(b.mem), U32(4), F32(1)}))(t)
+	removed := must(b.nodes[0].Graph().AddKernel(b.add, fourThreads, []Arg{Ptr(b.mem), U32(4), F32(1)}))(t)
+	b.ok(removed.Remove())
 	closed := must(b.gpu.Alloc(16))(t)
 	b.ok(closed.Close())
 	good := b.update(0, 7)
@@ -88,6 +94,7 @@ func TestSetKernelsRefused(t *testing.T) {
 		{"no node", with(func(u *KernelUpdate) { u.Node = GraphNode{} }), ErrNil},
 		{"no kernel", with(func(u *KernelUpdate) { u.Kernel = nil }), ErrNil},
 		{"node of another graph", with(func(u *KernelUpdate) { u.Node = foreign }), ResultInvalidValue},
+		{"removed node", with(func(u *KernelUpdate) { u.Node = removed }), ErrClosed},
 		{"node that sets memory", with(func(u *KernelUpdate) { u.Node = b.set }), ResultInvalidValue},
 		{"no arguments", with(func(u *KernelUpdate) { u.Args = nil }), ResultInvalidValue},
 		{"closed memory", with(func(u *KernelUpdate) { u.Args[0] = Ptr(closed) }), ErrClosed},
@@ -138,8 +145,12 @@ func TestSetKernelsObjects(t *testing.T) {
 		second := must(g.AddKernel(add, fourThreads, to(GraphNode{}, mem[0]).Args, first))(t)
 		x := must(g.Instantiate())(t)
 		r.ok(x.SetKernels(to(first, mem[1]), to(second, mem[2])))
+		r.ok(x.SetKernels(to(first, mem[0]), to(first, mem[1]))) // at the end as before
+		r.ok(x.SetKernels(to(first, mem[1]), to(first, mem[2]))) // at the end as the other node
+		r.ok(x.SetKernels(to(second, mem[1])))
 		r.ok(errors.Join(g.Close(), mem[0].Close(), mem[1].Close(), mem[2].Close()))
 		memory(2)
+		r.ok(errors.Join(x.Launch(r.s), r.s.Synchronize()))
 		r.ok(x.Close())
 		memory(0)
 	}
@@ -161,4 +172,112 @@ func TestSetKernelsOfBody(t *testing.T) {
 	b.ok(x.SetKernels(update(own, 10), update(inner, 20), update(own, 30)))
 	b.runs("nodes of a graph and of a body", x, 50)
 	b.ok(errors.Join(b.s.Synchronize(), x.Close(), g.Close()))
+}
+
+// TestGPUSetKernelsOrder replaces the work of nodes in many orders, by arguments in and outside of Arg, and by other
+// memory. Between the calls the executable graph is updated, and a node is removed.
+func TestGPUSetKernelsOrder(t *testing.T) {
+	const n = 8
+	b := newKernelsBench(t, n)
+	values, random := make([]float32, n), rand.New(rand.NewPCG(1, 2))
+	for i := range values {
+		values[i] = 1
+	}
+	for round := range 30 {
+		var list []KernelUpdate
+		for _, i := range random.Perm(2 * n)[:n+n/2] {
+			i %= n
+			u, v := b.update(i, float32(round+i)), float32(round+i)
+			switch random.IntN(3) {
+			case 0:
+				u.Args[2] = Value(v)
+			case 1:
+				u.Args[0], v = Ptr(b.other), 0
+			}
+			values[i], list = v, append(list, u)
+		}
+		b.ok(b.x.SetKernels(list...))
+		if round%10 == 9 { // the nodes of the graph have the first arguments
+			if round == 19 {
+				b.ok(must(b.nodes[0].Graph().AddKernel(b.add, fourThreads, b.update(0, 1).Args))(t).Remove())
+			}
+			b.ok(b.x.Update(b.nodes[0].Graph()))
+			for i := range values {
+				values[i] = 1
+			}
+		}
+		sum := float32(0)
+		for _, v := range values {
+			sum += v
+		}
+		b.runs("nodes in any order", b.x, sum)
+	}
+}
+
+// contextOfSet is a software driver that notes in which context it replaces the work of each node.
+type contextOfSet struct {
+	driver.Software
+	in map[driver.GraphNode]driver.Context
+}
+
+func (d *contextOfSet) GraphExecKernelNodeSetParams(th *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+	p *driver.KernelNodeParams) (res driver.Result) {
+	if d.in[n], res = d.Software.CtxGetCurrent(th); res != driver.ResultSuccess {
+		return res
+	}
+	return d.Software.GraphExecKernelNodeSetParams(th, x, n, p)
+}
+
+// TestSetKernelsContexts replaces the arguments of kernels of two GPUs that are nodes of one graph.
+func TestSetKernelsContexts(t *testing.T) {
+	soft := cusim.New(cusim.Devices(2))
+	sim := &contextOfSet{soft.Software(), make(map[driver.GraphNode]driver.Context)}
+	drv := must(Open(WithSoftware(driver.Provide(sim))))(t)
+	var gpus []*Context
+	var mods []*Module
+	var mem []*DeviceMem
+	var add []*Function
+	for i := range 2 {
+		gpu := must(must(drv.Device(i))(t).PrimaryContext())(t)
+		m := must(gpu.LoadModule([]byte(spinPTX)))(t)
+		gpus, mods, add = append(gpus, gpu), append(mods, m), append(add, must(m.Function("add"))(t))
+	}
+	g, s := must(gpus[0].NewGraph())(t), must(gpus[0].NewStream(0))(t)
+	var updates []KernelUpdate
+	for i := range 4 {
+		m := must(gpus[i/2].Alloc(16))(t)
+		n := must(g.AddKernel(add[i/2], fourThreads, []Arg{Ptr(m), U32(4), F32(0)}))(t)
+		u := KernelUpdate{n, add[i/2], fourThreads, []Arg{Ptr(m), U32(4), F32(float32(i + 1))}}
+		mem, updates = append(mem, m), append(updates, u)
+	}
+	x := must(g.Instantiate())(t)
+	for _, order := range [...][4]int{{0, 1, 2, 3}, {0, 2, 1, 3}} {
+		list := make([]KernelUpdate, len(order))
+		for i, j := range order {
+			list[i] = updates[j]
+			noErr(t, mem[j].Memset(0))
+		}
+		clear(sim.in)
+		noErr(t, x.SetKernels(list...))
+		noErr(t, errors.Join(x.Launch(s), s.Synchronize()))
+		for i, m := range mem {
+			got := make([]byte, 16)
+			noErr(t, m.CopyTo(got))
+			if v := math.Float32frombits(binary.LittleEndian.Uint32(got)); v != float32(i+1) {
+				t.Errorf("order %v: kernel %d has added %v", order, i, v)
+			}
+			if in := uintptr(sim.in[updates[i].Node.raw]); in != gpus[i/2].Handle() {
+				t.Errorf("order %v: node %d is replaced in context %#x, want %#x", order, i, in, gpus[i/2].Handle())
+			}
+		}
+	}
+	noErr(t, errors.Join(x.Close(), g.Close(), s.Close()))
+	for _, m := range mem {
+		noErr(t, m.Close())
+	}
+	for i := range gpus {
+		noErr(t, errors.Join(mods[i].Close(), gpus[i].Close()))
+	}
+	noErr(t, drv.Close())
+	soft.Check(t)
 }

@@ -19,7 +19,8 @@ func (g *Graph) AddKernel(k *Function, cfg LaunchConfig, args []Arg, after ...Gr
 		return GraphNode{}, errNil(op, "function")
 	}
 	defer runtime.KeepAlive(k)
-	n, err := g.addWork(op, GraphNodeTypeKernel, after, func(c *nodeCall) error { return k.nodeWork(c, &cfg, args) },
+	n, err := g.addWork(op, GraphNodeTypeKernel, after,
+		func(c *nodeCall) error { return k.nodeWork(c, &c.kernel, &cfg, args) },
 		func() races.NodeWork { return k.observed(args) })
 	if err != nil {
 		err = k.explain(err, &cfg)
@@ -108,7 +109,7 @@ func (g *Graph) addWork(op string, typ GraphNodeType, after []GraphNode, work fu
 	if err != nil {
 		return GraphNode{}, err
 	}
-	c.use.typ = typ
+	c.use = &nodeUse{typ: typ}
 	if err = gc.mayHave(op, typ); err == nil {
 		err = work(c)
 	}
@@ -291,7 +292,7 @@ func (n GraphNode) setKernel(x *GraphExec, op string, k *Function, cfg *LaunchCo
 	if err != nil {
 		return err
 	}
-	if err = k.nodeWork(c, cfg, args); err == nil {
+	if err = k.nodeWork(c, &c.kernel, cfg, args); err == nil {
 		err = c.set()
 	}
 	if err == nil && c.gc.ctx.drv.observer() != nil {
@@ -368,34 +369,40 @@ func (f *Function) observed(args []Arg) races.NodeWork {
 	return races.NodeWork{Detail: "kernel " + f.name, Uses: used(args)}
 }
 
-// nodeWork makes a node run the kernel.
-func (f *Function) nodeWork(c *nodeCall, cfg *LaunchConfig, args []Arg) error {
+// nodeWork makes a node run the kernel. p gets the parameters for the driver.
+func (f *Function) nodeWork(c *nodeCall, p *driver.KernelNodeParams, cfg *LaunchConfig, args []Arg) error {
 	mc := f.mod.core
 	if mc.ctx.drv != c.gc.ctx.drv {
 		return mixed(c.op, "kernel", mc.ctx, "graph", c.gc.ctx)
 	}
-	if !c.keep(&mc.resource, mc) {
+	if !keep(c, &mc.resource, mc) {
 		return mc.Refused(c.op)
 	}
 	if err := f.check(cfg, args); err != nil {
 		return c.rename(err)
 	}
-	c.args.grow(len(args))
+	first := c.used
+	c.used += len(args)
+	c.args.grow(c.used) // those before keep the arrays that they refer to
+	values := c.args.values[first:c.used]
 	for i := range args {
 		a := &args[i]
-		m := a.mem.current()
-		if m != nil && (m.ctx != mc.ctx && !mc.ctx.canAccess(m) || !c.keep(&m.resource, m)) {
-			return c.rename(f.badMemory(cfg, i, mc.ctx, m))
-		}
-		if err := c.args.set(i, a); err != nil {
-			return c.rename(f.badArg(cfg, i, err))
+		values[i] = a.bits
+		if m := a.mem.current(); m != nil {
+			if m.ctx != mc.ctx && !mc.ctx.canAccess(m) || !keep(c, &m.resource, m) {
+				return c.rename(f.badMemory(cfg, i, mc.ctx, m))
+			}
+		} else if a.ref != nil {
+			if err := c.args.set(first+i, a); err != nil {
+				return c.rename(f.badArg(cfg, i, err))
+			}
 		}
 	}
 	g, b := cfg.Grid.normalize(), cfg.Block.normalize()
-	c.ctx, c.kernel = mc.ctx, c.args.node(f.raw)
-	c.kernel.GridDimX, c.kernel.GridDimY, c.kernel.GridDimZ = g.X, g.Y, g.Z
-	c.kernel.BlockDimX, c.kernel.BlockDimY, c.kernel.BlockDimZ = b.X, b.Y, b.Z
-	c.kernel.SharedMemBytes = cfg.SharedMem
+	c.ctx, p.Func, p.KernelParams = mc.ctx, f.raw, c.args.from(first)
+	p.GridDimX, p.GridDimY, p.GridDimZ = g.X, g.Y, g.Z
+	p.BlockDimX, p.BlockDimY, p.BlockDimZ = b.X, b.Y, b.Z
+	p.SharedMemBytes = cfg.SharedMem
 	if c.node != 0 && cfg.Flags&LaunchCooperative != 0 {
 		if err := f.fitsTogether(c, cfg); err != nil {
 			return err

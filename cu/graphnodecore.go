@@ -14,7 +14,7 @@ import (
 //
 //	c := gc.nodeCall(type)     Takes the memory for the call from a pool.
 //	c.xc, c.use, ...           The caller has entered the graph, and for c.xc the executable graph.
-//	c.keep(object)             For each object that the work uses.
+//	keep(c, object)            For each object that the work uses.
 //	c.add(deps), c.set()       Calls the driver. If it succeeds, the graph keeps the objects.
 //	c.end()                    Without a lock: objects may be destroyed, which calls tracers.
 
@@ -24,7 +24,7 @@ type nodeCall struct {
 	xc   *execCore // nil unless the work is replaced in an executable graph
 	op   string
 	node driver.GraphNode
-	use  nodeUse // what is known about the node
+	use  *nodeUse // what is known about the node
 	// ctx is the context of the work.
 	ctx *contextCore
 	// cooperative says that the node's kernel has to be launched cooperatively from now on, and attrs
@@ -45,6 +45,7 @@ type nodeCall struct {
 	batch  []driver.StreamBatchMemOpParams
 	other  otherWork
 	args   kernelArgs // of kernel
+	used   int        // how many of args this call, and those before it in a kernelBatch, use
 
 	// objects are those that the work uses. acquired are those on which the call itself has a call
 	// in flight, and dropped those that the graph used before and does not use any more.
@@ -98,8 +99,8 @@ func (c *nodeCall) finish() {
 	if c.args.borrowed {
 		c.args.restore()
 	}
-	c.gc, c.xc, c.ctx, c.host, c.node, c.use, c.cooperative = nil, nil, nil, nil, 0, nodeUse{}, false
-	c.attrs, c.done, c.partly, c.other = nil, false, "", nil
+	c.gc, c.xc, c.ctx, c.host, c.node, c.use, c.cooperative = nil, nil, nil, nil, 0, nil, false
+	c.attrs, c.done, c.partly, c.other, c.used = nil, false, "", nil, 0
 	c.objects = c.objects[:0]
 }
 
@@ -135,24 +136,29 @@ func (c *nodeCall) objectSet() *objectSet {
 func (c *nodeCall) find(n driver.GraphNode) (err error) {
 	c.node = n
 	set := c.objectSet()
-	u, known := set.nodes[n]
-	if !known {
-		u, known = c.gc.objects.nodes[n]
-		u = nodeUse{typ: u.typ, cooperative: u.first, first: u.first, attrs: u.firstAttrs, firstAttrs: u.firstAttrs}
+	if c.use = set.nodes[n]; c.use != nil {
+		return nil
 	}
-	if !known {
+	u := c.gc.objects.nodes[n]
+	if u == nil {
 		if u, err = c.gc.askUse(n); err != nil {
 			return err
 		}
 		c.gc.objects.know(n, u)
+	}
+	if c.xc != nil {
+		u = &nodeUse{typ: u.typ, cooperative: u.first, first: u.first, attrs: u.firstAttrs, firstAttrs: u.firstAttrs}
+		set.know(n, u)
 	}
 	c.use = u
 	return nil
 }
 
 // askUse asks the driver about a node.
-func (gc *graphCore) askUse(n driver.GraphNode) (u nodeUse, err error) {
-	if u.typ, err = gc.typeOf(n); err != nil || u.typ != GraphNodeTypeKernel {
+func (gc *graphCore) askUse(n driver.GraphNode) (*nodeUse, error) {
+	typ, err := gc.typeOf(n)
+	u := &nodeUse{typ: typ}
+	if err != nil || typ != GraphNodeTypeKernel {
 		return u, err
 	}
 	v, res := gc.ctx.drv.table().GraphKernelNodeGetAttribute(driver.At{Context: gc.ctx.raw}, n,
@@ -175,9 +181,15 @@ func (c *nodeCall) is(types ...GraphNodeType) error {
 		strings.Join(names, " or ")))
 }
 
-// keep makes the work use an object. It reports false if the object is closed.
-func (c *nodeCall) keep(r *resource, h holder) bool {
-	if i := len(c.objects); i < len(c.use.objects) && c.use.objects[i] == h { // the graph keeps it
+// keep makes the work use an object. It reports false if the object is closed. It is generic because
+// the runtime compares interfaces more slowly.
+func keep[H comparableHolder](c *nodeCall, r *resource, h H) bool {
+	same := false
+	if i := len(c.objects); i < len(c.use.objects) {
+		before, ok := c.use.objects[i].(H)
+		same = ok && before == h
+	}
+	if same { // the graph keeps it
 		if r.Closed() {
 			return false
 		}
@@ -203,7 +215,7 @@ func (c *nodeCall) keepRegions(d, r *region) error {
 		if err := sp.check(c.op); err != nil {
 			return err
 		}
-		if m := sp.mem; !c.keep(&m.resource, m) {
+		if m := sp.mem; !keep(c, &m.resource, m) {
 			return m.Refused(c.op)
 		}
 		if d == r {
@@ -353,11 +365,10 @@ func (c *nodeCall) add(deps []driver.GraphNode, seen func() races.NodeWork) erro
 			return err
 		}
 	}
-	u := nodeUse{typ: c.use.typ, cooperative: c.cooperative, first: c.cooperative, attrs: c.attrs, firstAttrs: c.attrs}
-	if c.attrs != nil { // replace notes it only with objects
-		c.gc.objects.know(c.node, u)
-	}
-	c.dropped = c.gc.objects.replace(c.node, u, c.objects, c.dropped)
+	u := c.use
+	u.cooperative, u.first, u.attrs, u.firstAttrs = c.cooperative, c.cooperative, c.attrs, c.attrs
+	c.gc.objects.know(c.node, u)
+	c.dropped = c.gc.objects.replace(u, c.objects, c.dropped)
 	if o := c.gc.ctx.drv.observer(); o != nil {
 		o.AddNode(uintptr(g), uintptr(c.node), graphNodes(deps), c.seen(seen))
 	}
@@ -413,21 +424,21 @@ func (c *nodeCall) resetAttributes() driver.Result {
 
 // setFlags says whether the node has to launch its kernel cooperatively, and with which attributes.
 func (c *nodeCall) setFlags(cooperative bool, attrs *LaunchAttributes) error {
-	c.cooperative, c.attrs = cooperative, attrs
+	c.cooperative = cooperative
 	switch {
 	case attrs != nil && attrs.onlyLaunches != "":
 		return invalid(c.op, "a node of a graph cannot have "+attrs.onlyLaunches+": capture a launch with it instead")
 	case c.xc == nil:
+		c.attrs = attrs
 		return nil
 	case cooperative != c.use.cooperative:
 		return invalid(c.op, "an executable graph cannot change whether a node launches its kernel cooperatively: "+
 			"change the node of the graph, and call Update")
-	case attrs == nil: // the node keeps its own
-		c.attrs = c.use.attrs
-	case !attrs.equal(c.use.attrs):
+	case attrs != nil && !attrs.equal(c.use.attrs):
 		return invalid(c.op, "an executable graph cannot change the attributes of a node: leave Attributes nil to "+
 			"keep them, or change the node of the graph, and instantiate it again")
 	}
+	c.attrs = c.use.attrs // the node keeps its own
 	return nil
 }
 
@@ -471,13 +482,9 @@ func (c *nodeCall) finishSet(res driver.Result) (err error) {
 	if !c.done {
 		return err
 	}
-	set := c.objectSet()
-	if c.use.cooperative != c.cooperative || c.use.attrs != c.attrs {
-		c.use.cooperative, c.use.attrs = c.cooperative, c.attrs
-		set.know(c.node, c.use)
-	}
+	c.use.cooperative, c.use.attrs = c.cooperative, c.attrs
 	if len(c.acquired) != 0 || len(c.objects) != len(c.use.objects) { // else they are those of before
-		c.dropped = set.replace(c.node, c.use, c.objects, c.dropped)
+		c.dropped = c.objectSet().replace(c.use, c.objects, c.dropped)
 	}
 	return err
 }

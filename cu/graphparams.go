@@ -195,7 +195,7 @@ func (n GraphNode) HostFunc() (func(), error) {
 			p, res := t.GraphHostNodeGetParams(at, n.raw)
 			objects := n.graph.core.objects
 			for _, known := range [...]func() []holder{
-				func() []holder { return objects.nodes[n.raw].objects },
+				func() []holder { return objects.nodes[n.raw].objects }, // beginSet has found the node
 				objects.list, // of a captured node
 			} {
 				for _, h := range known() {

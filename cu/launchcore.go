@@ -88,10 +88,8 @@ func (k *kernelArgs) params(n int) driver.KernelParams {
 	return driver.KernelParams{Ptrs: k.ptrs[:n], Sizes: k.sizes[:n]}
 }
 
-// node returns the parameters of a node that runs a kernel with these arguments.
-func (k *kernelArgs) node(f driver.Function) driver.KernelNodeParams {
-	return driver.KernelNodeParams{Func: f, KernelParams: unsafe.Pointer(unsafe.SliceData(k.ptrs))}
-}
+// from returns the arguments from the i-th one on for the parameters of a node.
+func (k *kernelArgs) from(i int) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(k.ptrs[i:])) }
 
 // argBytes copies the values of a kernel's arguments. p is the address of an array of their addresses.
 func argBytes(p unsafe.Pointer, sizes []uint64) [][]byte {

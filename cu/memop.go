@@ -156,7 +156,7 @@ func (c *nodeCall) memOps(ops []MemOp) error {
 		return err
 	}
 	for i := range ops {
-		if m := ops[i].r.mem; !c.keep(&m.resource, m) {
+		if m := ops[i].r.mem; !keep(c, &m.resource, m) {
 			return m.Refused(c.op)
 		}
 	}

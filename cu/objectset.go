@@ -15,49 +15,67 @@ type holder interface {
 	leave()
 }
 
+// comparableHolder is a type of holders.
+type comparableHolder interface {
+	comparable
+	holder
+}
+
 // objectSet is the set of objects that a graph uses.
 type objectSet struct {
 	mu   lock.Mutex[lock.ObjectSet]
 	held map[holder]int // how often each was added
 	// nodes is what is known about nodes. The lock of the graph, or of the executable graph, guards it.
-	nodes map[driver.GraphNode]nodeUse
+	nodes map[driver.GraphNode]*nodeUse
 	// allocs has the memory that nodes allocate, and whether a node frees it. mu guards it.
 	allocs map[*memCore]bool
 	// unlaunched are recorded slots that represent earlier records until the first launch.
 	unlaunched []*slot
 }
 
-// nodeUse is what is known about a node. It is a value, and shares objects with the same node of
-// graphs and executable graphs that were made from one another.
+// nodeUse is what is known about a node. Each graph and executable graph has its own. Its array of
+// objects may be that of the same node of another one that was made from it.
 type nodeUse struct {
-	typ GraphNodeType
+	node driver.GraphNode
+	typ  GraphNodeType
 	// cooperative says that the node launches its kernel cooperatively, and attrs are the attributes
 	// that this package has set.
 	cooperative bool
-	attrs       *LaunchAttributes
 	// first is cooperative as it was before the first change. Executable graphs that know nothing
 	// about the node were made before that.
 	first bool
-	// firstAttrs is the same for attrs.
+	// own says that no other nodeUse has the array of objects.
+	own bool
+	// place is the node's place in the last kernelBatch that it was added to.
+	place uint8
+	attrs *LaunchAttributes
+	// firstAttrs is first for attrs.
 	firstAttrs *LaunchAttributes
 	// objects are those that the node uses, one by one, each of which was added for the node. They are
 	// not known for a captured node until its work is replaced: then they stay as long as the set.
 	objects []holder
-	// own says that no other nodeUse has the array of objects.
-	own bool
+	// next is a node that came after this one in a kernelBatch, of the same graph, or nil.
+	next *nodeUse
 }
 
 // know notes what is known about a node.
-func (set *objectSet) know(n driver.GraphNode, u nodeUse) {
+func (set *objectSet) know(n driver.GraphNode, u *nodeUse) {
 	if set.nodes == nil {
-		set.nodes = make(map[driver.GraphNode]nodeUse)
+		set.nodes = make(map[driver.GraphNode]*nodeUse)
 	}
-	set.nodes[n] = u
+	u.node, set.nodes[n] = n, u
+}
+
+// knowNew notes a new node, and adds its objects.
+func (set *objectSet) knowNew(n driver.GraphNode, typ GraphNodeType, objects ...holder) {
+	u := &nodeUse{typ: typ}
+	set.know(n, u)
+	set.replace(u, objects, nil)
 }
 
 // replace replaces the objects of a node. dropped gets the objects, after those that it has, that
 // nothing else in the graph uses: the caller must end the calls in flight on them.
-func (set *objectSet) replace(n driver.GraphNode, u nodeUse, objects, dropped []holder) []holder {
+func (set *objectSet) replace(u *nodeUse, objects, dropped []holder) []holder {
 	if slices.Equal(u.objects, objects) {
 		return dropped
 	}
@@ -73,7 +91,6 @@ func (set *objectSet) replace(n driver.GraphNode, u nodeUse, objects, dropped []
 		u.objects, u.own = make([]holder, 0, len(objects)), true
 	}
 	u.objects = append(u.objects[:0], objects...)
-	set.know(n, u)
 	return dropped
 }
 
@@ -180,10 +197,11 @@ func (set *objectSet) copyAll(other *objectSet) {
 		h.Retain() // the other set has a call in flight on it
 	}
 	set.held, set.unlaunched = maps.Clone(other.held), slices.Clone(other.unlaunched)
+	uses := make([]nodeUse, 0, len(other.nodes))
 	for n, u := range other.nodes {
 		u.own = false
-		other.nodes[n] = u
-		set.know(n, u)
+		uses = append(uses, *u)
+		set.know(n, &uses[len(uses)-1])
 	}
 }
 
