@@ -121,8 +121,11 @@ func (d *Driver) DeviceGetUUID(_ *driver.Thread, dev driver.Device) (driver.UUID
 	if _, r := d.aboutDevice("cuDeviceGetUuid", dev); r != ok {
 		return driver.UUID{}, r
 	}
-	return driver.UUID{0xc5, 0x51, 0x40, 15: byte(dev)}, ok
+	return uuid(dev), ok
 }
+
+// uuid returns the UUID of a device.
+func uuid(dev driver.Device) driver.UUID { return driver.UUID{0xc5, 0x51, 0x40, 15: byte(dev)} }
 
 // DeviceGetUUIDV1 is cuDeviceGetUuid.
 func (d *Driver) DeviceGetUUIDV1(th *driver.Thread, dev driver.Device) (driver.UUID, driver.Result) {

@@ -68,7 +68,10 @@ F(cuLogsDumpToMemory, unsigned *at, char *b, uint64_t *n, unsigned f) AS(cuLogsD
 	(unsigned *, char *, uint64_t *, unsigned), (at, b, n, f))
 F(cuCheckpointProcessGetState, int p, int *s) AS(cuCheckpointProcessGetState, (int, int *), (p, s))
 F(cuCheckpointProcessLock, int p, void *a) AS(cuCheckpointProcessLock, (int, void *), (p, a))
+F(cuCheckpointProcessCheckpoint, int p, void *a) AS(cuCheckpointProcessCheckpoint, (int, void *), (p, a))
+F(cuCheckpointProcessRestore, int p, void *a) AS(cuCheckpointProcessRestore, (int, void *), (p, a))
 F(cuCheckpointProcessUnlock, int p, void *a) AS(cuCheckpointProcessUnlock, (int, void *), (p, a))
+F(cuDeviceGetUuid_v2, void *id, int d) AS(cuDeviceGetUuid_v2, (void *, int), (id, d))
 F(cuDeviceGetCount, int *n) AS(cuDeviceGetCount, (int *), (n))
 F(cuDeviceGet, int *d, int n) AS(cuDeviceGet, (int *, int), (d, n))
 F(cuDeviceGetName, char *s, int n, int d) AS(cuDeviceGetName, (char *, int, int), (s, n, d))
@@ -1224,6 +1227,12 @@ static void processes(void)
 	uint64_t n = sizeof text;
 	int state = -1;
 	uint64_t args[8] = {1000};
+	char pair[2][16] = {{0}};
+	struct {
+		void *pairs;
+		unsigned count;
+		char reserved[52];
+	} restore = {pair, 1, {0}};
 	OK(cuInit(0));
 	OK(cuLogsCurrent(&at, 0));
 	CHECK(at == 0);
@@ -1240,6 +1249,11 @@ static void processes(void)
 	OK(cuCheckpointProcessGetState(4711, &state));
 	CHECK(state == 1);
 	WANT(401, cuCheckpointProcessLock(4711, NULL));
+	OK(cuCheckpointProcessCheckpoint(4711, NULL));
+	OK(cuDeviceGetUuid_v2(pair[0], 0));
+	WANT(1, cuCheckpointProcessRestore(4711, &restore)); // the new GPU's UUID is zero
+	memcpy(pair[1], pair[0], sizeof pair[0]);
+	OK(cuCheckpointProcessRestore(4711, &restore));
 	OK(cuCheckpointProcessUnlock(4711, NULL));
 	WANT(801, cuCheckpointProcessLock(getpid(), NULL));
 }
