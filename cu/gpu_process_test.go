@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestGPUCheckpoint takes a process off the GPU and puts it back, and looks whether its memory and its
-// events are as they were.
+// TestGPUCheckpoint takes a process off the GPU and puts it back, also with a mapping of its GPUs, and
+// looks whether its memory and its events are as they were.
 func TestGPUCheckpoint(t *testing.T) {
 	const inner = "PURECU_TEST_CHECKPOINT"
 	if os.Getenv(inner) != "" {
@@ -52,16 +52,27 @@ func TestGPUCheckpoint(t *testing.T) {
 	if tid, err := p.RestoreThread(); err != nil || tid <= 0 {
 		t.Errorf("RestoreThread: %d, %v", tid, err)
 	}
-	for _, step := range []struct {
+	type step struct {
 		name string
 		make func(context.Context) error
 		want ProcessState
-	}{
+	}
+	steps := []step{
 		{"Lock", p.Lock, ProcessLocked},
 		{"Checkpoint", p.Checkpoint, ProcessCheckpointed},
 		{"Restore", p.Restore, ProcessLocked},
 		{"Unlock", p.Unlock, ProcessRunning},
-	} {
+	}
+	if version := must(drv.Version())(t); version >= 13000 {
+		same := make(map[UUID]UUID) // all GPUs, each on itself
+		for _, dev := range must(drv.Devices())(t) {
+			id := must(dev.UUID())(t)
+			same[id] = id
+		}
+		again := func(ctx context.Context) error { return p.RestoreOn(ctx, same) }
+		steps = append(steps, steps[0], steps[1], step{"RestoreOn", again, ProcessLocked}, steps[3])
+	}
+	for _, step := range steps {
 		begin := time.Now()
 		if err := step.make(ctx); err != nil {
 			cmd.Process.Kill()

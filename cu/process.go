@@ -1,10 +1,14 @@
 package cu
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/purecu/purecu/driver"
@@ -37,8 +41,8 @@ func (s ProcessState) String() string {
 // Process is another process that uses CUDA, which this one can checkpoint: take it off its devices,
 // and put it back later (CUDA 12.8, Linux). It is a value, and is safe for concurrent use.
 //
-// A checkpoint is Lock and Checkpoint; Restore and Unlock undo it. In between the process still runs,
-// and its calls of CUDA block.
+// A checkpoint is Lock and Checkpoint; Restore, or RestoreOn with other devices, and Unlock undo it.
+// In between the process still runs, and its calls of CUDA block.
 type Process struct {
 	drv *Driver
 	pid int
@@ -125,11 +129,56 @@ func (p Process) Checkpoint(ctx context.Context) error {
 
 // Restore gives the process its devices and its device memory back
 // (cuCheckpointProcessRestore). The process must be ProcessCheckpointed, and is ProcessLocked then.
-// ctx is as for [Process.Checkpoint].
+// ctx is as for [Process.Checkpoint]. [Process.RestoreOn] gives it other devices.
 func (p Process) Restore(ctx context.Context) error {
 	return p.call(ctx, "cuCheckpointProcessRestore", func(t *driver.Table, pid int32) driver.Result {
 		return t.CheckpointProcessRestore(driver.At{}, pid, nil)
 	})
+}
+
+// RestoreOn is [Process.Restore] on other GPUs (CUDA 13.0). For the UUID of each GPU that the process
+// was checkpointed on, gpus has the UUID of the GPU on which it continues: see [Device.UUID]. A GPU on
+// which it stays is mapped to itself.
+//
+// NVIDIA documents that gpus must have every GPU of the checkpoint, also if only one changes, and that
+// a new GPU needs the same type of chip as the old one, and enough memory. Otherwise the driver returns
+// an error, such as [ResultInvalidValue].
+func (p Process) RestoreOn(ctx context.Context, gpus map[UUID]UUID) error {
+	const op = "cuCheckpointProcessRestore"
+	if err := p.check(op); err != nil {
+		return err
+	}
+	pairs, err := p.pairs(op, gpus)
+	if err != nil {
+		return err
+	}
+	args := &driver.CheckpointRestoreArgs{GpuPairs: &pairs[0], GpuPairsCount: uint32(len(pairs))}
+	return p.call(ctx, op, func(t *driver.Table, pid int32) driver.Result {
+		return t.CheckpointProcessRestore(driver.At{}, pid, args)
+	})
+}
+
+// pairs returns the pairs of GPUs for the driver, in the order of the old ones.
+func (p Process) pairs(op string, gpus map[UUID]UUID) ([]driver.CheckpointGpuPair, error) {
+	const since = 13000 // older drivers do not know the arguments
+	if v := p.drv.table().Version(); v < since {
+		return nil, &Error{Op: op, Result: ResultNotSupported, Err: errors.ErrUnsupported, Detail: fmt.Sprintf(
+			"process %d: RestoreOn needs a driver for CUDA %v, and this one is for CUDA %v: update the driver, or "+
+				"use Restore, which needs the same GPUs", p.pid, Version(since), Version(v))}
+	}
+	if len(gpus) == 0 {
+		return nil, invalid(op, fmt.Sprintf(
+			"process %d: no GPU is mapped: map every GPU of the process, or use Restore", p.pid))
+	}
+	var pairs []driver.CheckpointGpuPair
+	for _, old := range slices.SortedFunc(maps.Keys(gpus), func(a, b UUID) int { return bytes.Compare(a[:], b[:]) }) {
+		if old == (UUID{}) || gpus[old] == (UUID{}) {
+			return nil, invalid(op, fmt.Sprintf("process %d: %v is mapped to %v, and no GPU has a UUID of zeros: "+
+				"check the error of Device.UUID", p.pid, old, gpus[old]))
+		}
+		pairs = append(pairs, driver.CheckpointGpuPair{OldUuid: driver.UUID(old), NewUuid: driver.UUID(gpus[old])})
+	}
+	return pairs, nil
 }
 
 // Unlock lets the process's calls of CUDA continue (cuCheckpointProcessUnlock). The process must be

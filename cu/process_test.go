@@ -153,6 +153,87 @@ func TestProcessErrors(t *testing.T) {
 	}
 }
 
+// TestProcessRestoreOn restores a process on other GPUs.
+func TestProcessRestoreOn(t *testing.T) {
+	drv := must(Open(WithSoftware(cusim.New(cusim.Devices(2)))))(t)
+	a, b := must(must(drv.Device(0))(t).UUID())(t), must(must(drv.Device(1))(t).UUID())(t)
+	p := drv.Process(4711)
+	swapped, same := map[UUID]UUID{a: b, b: a}, map[UUID]UUID{a: a, b: b}
+	if err := p.RestoreOn(t.Context(), swapped); !errors.Is(err, ResultIllegalState) {
+		t.Errorf("while it runs: %v", err)
+	}
+	for _, err := range []error{p.Lock(t.Context()), p.Checkpoint(t.Context())} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var none context.Context
+	ended, cause := ended()
+	const zeros, missing = "check the error of Device.UUID", "map every GPU that the process"
+	for name, tt := range map[string]struct {
+		err, is error
+		says    string
+	}{
+		"no process":    {Process{}.RestoreOn(t.Context(), same), ErrNil, "the process is nil"},
+		"no context":    {p.RestoreOn(none, same), ErrNil, ""},
+		"an ended one":  {p.RestoreOn(ended, same), cause, "the driver was not called"},
+		"no map":        {p.RestoreOn(t.Context(), nil), errInvalid, "or use Restore"},
+		"no GPU":        {p.RestoreOn(t.Context(), map[UUID]UUID{}), errInvalid, "map every GPU of the process"},
+		"a zero old":    {p.RestoreOn(t.Context(), map[UUID]UUID{{}: a, b: b}), errInvalid, zeros},
+		"a zero new":    {p.RestoreOn(t.Context(), map[UUID]UUID{a: {}, b: b}), errInvalid, a.String() + " is mapped to "},
+		"one of two":    {p.RestoreOn(t.Context(), map[UUID]UUID{a: b}), ResultInvalidValue, missing},
+		"two to one":    {p.RestoreOn(t.Context(), map[UUID]UUID{a: b, b: b}), ResultInvalidValue, "each to another one"},
+		"an absent one": {p.RestoreOn(t.Context(), map[UUID]UUID{a: {9}, b: b}), ResultInvalidValue, "of the same chip"},
+	} {
+		if !errors.Is(tt.err, tt.is) || !strings.Contains(tt.err.Error(), tt.says) {
+			t.Errorf("%s: %v", name, tt.err)
+		}
+	}
+	for _, gpus := range []map[UUID]UUID{swapped, same} {
+		if s := must(p.State())(t); s != ProcessCheckpointed {
+			t.Fatalf("it is %v", s)
+		}
+		if err := p.RestoreOn(t.Context(), gpus); err != nil {
+			t.Fatal(err)
+		}
+		if s := must(p.State())(t); s != ProcessLocked {
+			t.Fatalf("it is %v", s)
+		}
+		if err := p.Checkpoint(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestProcessRestoreOnOld checks that no driver before CUDA 13.0 is called, as it knows no pairs of GPUs.
+func TestProcessRestoreOnOld(t *testing.T) {
+	for _, version := range []int{12060, 12080, 12090} {
+		old := &restoreCount{Software: cusim.New(cusim.Version(version)).Software()}
+		p := must(Open(WithSoftware(driver.Provide(old))))(t).Process(4711)
+		err := p.RestoreOn(t.Context(), map[UUID]UUID{{1}: {1}})
+		if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, ResultNotSupported) ||
+			!strings.Contains(err.Error(), "needs a driver for CUDA 13.0, and this one is for CUDA "+
+				Version(version).String()) {
+			t.Errorf("CUDA %d: %v", version, err)
+		}
+		if old.calls != 0 {
+			t.Errorf("CUDA %d: the driver was called", version)
+		}
+	}
+}
+
+// restoreCount is a driver that counts restorations.
+type restoreCount struct {
+	driver.Software
+	calls int
+}
+
+func (d *restoreCount) CheckpointProcessRestore(th *driver.Thread, pid int32,
+	args *driver.CheckpointRestoreArgs) driver.Result {
+	d.calls++
+	return d.Software.CheckpointProcessRestore(th, pid, args)
+}
+
 // slowLock is a driver in virtual time that takes a time to lock a process. Its clock counts the timers that are made,
 // and lets their time pass.
 type slowLock struct {

@@ -95,6 +95,9 @@ var ofCalls = [...]struct {
 		"cuCheckpointProcessUnlock",
 	}, "the process is in another state: lock, checkpoint, restore and unlock it in this order; " +
 		"Process.State says how far it is"},
+	{driver.ResultInvalidValue, []string{"cuCheckpointProcessRestore"},
+		"the process does not exist, or the GPUs do not fit: map every GPU that the process was checkpointed on " +
+			"(Device.UUID), each to another one, of the same chip (Device.Name) and with enough memory"},
 	{driver.ResultIllegalState, []string{"cuStreamEndCapture"},
 		"other code has ended the capture: let Capture end the captures that it begins"},
 	{
