@@ -257,6 +257,11 @@ type ManagedInfo struct {
 }
 
 // ManagedInfo returns the advice about managed memory (cuMemRangeGetAttribute, CUDA 12.2).
+//
+// The answer is sure for one page, or from the beginning of an allocation. Otherwise driver 580 may
+// leave pages out: if m begins inside of pages with the same advice, the driver looks at as many pages
+// less behind them. And it does not always note a prefetch or advice for all pages of a part that had
+// different advice before.
 func (c *Context) ManagedInfo(m Memory) (i ManagedInfo, err error) {
 	err = c.useManaged("cuMemRangeGetAttribute", m, func(core *contextCore, r *region) (failed driver.Result) {
 		get := func(attribute int32, n int) []int32 {
