@@ -3,6 +3,7 @@ package cu
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -287,4 +288,24 @@ func TestGPUGraphAllocUpdate(t *testing.T) {
 	noErr(t, taken.Close())
 	noErr(t, gpu.Synchronize())
 	noErr(t, x.Launch(s)) // what it leaves is freed with the executable graph
+}
+
+// TestGraphAllocUpdateRace launches an executable graph that allocates while it is updated: see the race detector.
+func TestGraphAllocUpdateRace(t *testing.T) {
+	r := newSoft(t)
+	a := newAllocGraph(t, r.gpu)
+	x := must(a.g.InstantiateWithFlags(InstantiateAutoFree))(t)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range 10 {
+			if err := x.Update(a.g); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 10 {
+		r.ok(x.Launch(r.s))
+	}
+	wg.Wait()
+	r.ok(errors.Join(r.s.Synchronize(), x.Close()))
 }

@@ -148,9 +148,7 @@ func (xc *execCore) setAllocs(next []graphAlloc) {
 			next[i].allocated = a.allocated
 		}
 	}
-	if xc.allocs = next; len(next) > 0 {
-		xc.atEnd = xc.freeAllocs
-	}
+	xc.allocs = next
 }
 
 // errAllocated is wrapped by the error of a launch that would allocate memory again.

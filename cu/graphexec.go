@@ -78,8 +78,10 @@ func (gc *graphCore) executable(raw driver.GraphExec, flags InstantiateFlags) *G
 	xc, objects := &execCore{raw: raw, graph: gc, removed: maps.Clone(gc.removed), edits: gc.edits}, new(objectSet)
 	objects.copyAll(gc.objects)
 	xc.objects.Store(objects)
-	xc.setAllocs(gc.objects.unfreed())
-	xc.autoFree = flags&InstantiateAutoFree != 0
+	xc.allocs, xc.autoFree = gc.objects.unfreed(), flags&InstantiateAutoFree != 0
+	if len(xc.allocs) > 0 {
+		xc.atEnd = xc.freeAllocs
+	}
 	xc.usedStreams = new(streamSet) // the objects that the graph uses are released when its launches are done
 	x := &GraphExec{core: xc}
 	x.cleanup = owned(x, &xc.resource, xc, gc.ctx)

@@ -28,7 +28,8 @@ type execCore struct {
 	// frees what the launch before has allocated. mu guards allocs.
 	allocs   []graphAlloc
 	autoFree bool
-	// atEnd is freeAllocs if there are allocs. Programs that instantiate no graph do not link it.
+	// atEnd is freeAllocs if there are allocs. It never changes, as an update is only with a graph that has
+	// as many. Launches read it without a lock. Programs that instantiate no graph do not link freeAllocs.
 	atEnd func()
 	// delayed has the objects that only earlier launches use. delayedMu guards it.
 	delayedMu lock.Mutex[lock.Delayed]
