@@ -180,7 +180,7 @@ func (xc *execCore) freeAllocs() {
 			continue
 		}
 		mc, ctx := a.core(), a.mem.ctx
-		ctx.hold() // cannot fail: the executable graph is a user of the context
+		ctx.hold() // cannot fail: the executable graph keeps the nodes' memory, a user of the context
 		mc.resource.ctx, mc.self, mc.usedStreams = ctx, mc, new(streamSet)
 		mc.usedOnAll(xc.usedStreams)
 		mc.Close()

@@ -124,7 +124,7 @@ func (c *nodeCall) leaveAll() {
 	clear(acquired)
 }
 
-// set returns the objects of the graph, or of the executable graph.
+// objectSet returns the objects of the graph, or of the executable graph.
 func (c *nodeCall) objectSet() *objectSet {
 	if c.xc != nil {
 		return c.xc.objects.Load()
@@ -271,9 +271,9 @@ func (c *nodeCall) fillOf(d *region, value, size uint32) error {
 	return c.notEmpty(d.size == 0)
 }
 
-// notMixed returns an error if an executable graph may set other words of managed memory than it should. An H100 and an
-// H200 (driver 580) mix the bits of both bytes from the second launch on, if there are less than 16 bytes, and the node
-// was instantiated with memory that is not managed.
+// notMixed returns an error if an executable graph may set other words of managed memory than it
+// should. An H100 and an H200 (driver 580) mix the bits of both bytes from the second launch on, if
+// there are fewer than 16 bytes, and the node was instantiated with memory that is not managed.
 func (c *nodeCall) notMixed(d *region, value uint32) error {
 	switch d.mem.is {
 	case managedMemory, managedVariable, wrappedManaged:

@@ -54,7 +54,7 @@ type nodeUse struct {
 	// objects are those that the node uses, one by one, each of which was added for the node. They are
 	// not known for a captured node until its work is replaced: then they stay as long as the set.
 	objects []holder
-	// next is a node that came after this one in a kernelBatch, of the same graph, or nil.
+	// next is a node of the same set that came after this one in a kernelBatch, or nil.
 	next *nodeUse
 }
 

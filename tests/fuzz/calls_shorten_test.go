@@ -41,8 +41,9 @@ func init() {
 	flag.Var(&fuzzWithout, "fuzz.without", "the `numbers` of the calls that TestCalls leaves out of each sequence")
 }
 
-// shorten leaves out as many calls of a failed sequence as it can while two drivers still differ in the same way, and logs
-// the others. As later calls choose among what earlier ones have created, a call that is left out may change them.
+// shorten leaves out as many calls of a failed sequence as it can while two drivers still differ in
+// the same way, and logs the others. Later calls choose among what earlier ones have created, so a
+// call that is left out may change them.
 func shorten(t *testing.T, pair [2]*caller, failure callFailure) {
 	kind, _, _ := strings.Cut(failure.Kind, " after ") // any call may follow what changes memory
 	made, text := pair[1].made(), failure.Text

@@ -350,7 +350,8 @@ func otherMemory(pair [2]*caller) string {
 			at++
 		}
 		end := min(at+32, len(a[i]))
-		return fmt.Sprintf("block %d differs at %d: %s has %x, and %s %x", i, at, pair[0].name, a[i][at:end], pair[1].name, b[i][at:end])
+		return fmt.Sprintf("block %d differs at %d: %s has %x, and %s %x", i, at,
+			pair[0].name, a[i][at:end], pair[1].name, b[i][at:end])
 	}
 	return ""
 }
