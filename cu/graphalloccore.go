@@ -135,7 +135,8 @@ func (xc *execCore) mayReplace(op string, next []graphAlloc) error {
 	for _, a := range xc.allocs {
 		if a.allocated && !slices.ContainsFunc(next, func(n graphAlloc) bool { return n.mem == a.mem }) {
 			return &Error{Op: op, Result: ResultInvalidValue, Handle: uintptr(xc.raw), Err: errAllocated,
-				Detail: "the other graph does not allocate it: call GraphExec.Take, and close the memory, before the update"}
+				Detail: "the other graph does not allocate it: call GraphExec.Take, and close the memory, " +
+					"before the update"}
 		}
 	}
 	return nil

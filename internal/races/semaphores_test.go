@@ -107,7 +107,8 @@ func TestSemaphoreForgotten(t *testing.T) {
 	for id := range uint64(10) {
 		d.WordOps(a, []WordOp{{Semaphore: id + 1, Value: 1}})
 		waiting := Stream{1, 20 + uintptr(id), 0} // the second wait never ends
-		d.WordOps(waiting, []WordOp{{Semaphore: id + 1, Value: 1, Waits: true}, {Semaphore: id + 1, Value: 2, Waits: true}})
+		d.WordOps(waiting, []WordOp{{Semaphore: id + 1, Value: 1, Waits: true},
+			{Semaphore: id + 1, Value: 2, Waits: true}})
 		d.SemaphoreDestroyed(id + 1)
 	}
 	d.SemaphoreDestroyed(100) // one that was never used

@@ -72,8 +72,8 @@ func foundAddresses() []found {
 					from, to driver.DevicePtr // pages
 					where    int32
 				}
-				const device, host, numa, current = driver.CU_MEM_LOCATION_TYPE_DEVICE, driver.CU_MEM_LOCATION_TYPE_HOST,
-					driver.CU_MEM_LOCATION_TYPE_HOST_NUMA, driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
+				const device, host = driver.CU_MEM_LOCATION_TYPE_DEVICE, driver.CU_MEM_LOCATION_TYPE_HOST
+				const numa, current = driver.CU_MEM_LOCATION_TYPE_HOST_NUMA, driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
 				for _, k := range []struct {
 					name     string
 					moves    []move

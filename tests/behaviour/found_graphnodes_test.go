@@ -380,7 +380,8 @@ func foundGraphNodes() []found {
 			_, ctx := c.setup()
 			n := newNodes(c, ctx)
 			var res driver.Result
-			n.exec, res = c.GraphInstantiateWithFlags(c.at, n.graph, driver.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
+			n.exec, res = c.GraphInstantiateWithFlags(c.at, n.graph,
+				driver.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
 			c.must("cuGraphInstantiateWithFlags", res)
 			for _, priority := range []int32{0, -1} {
 				v := new(driver.LaunchAttributeValue)

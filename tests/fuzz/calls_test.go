@@ -489,7 +489,8 @@ func sequence(pair [2]*caller, seed uint64, count tally) error {
 		}
 		if n%10 == 9 {
 			if text := otherMemory(pair); text != "" {
-				return &difference{kind: "memory after " + name, text: fmt.Sprintf("after call %d, %s: %s", n, name, text)}
+				return &difference{kind: "memory after " + name,
+					text: fmt.Sprintf("after call %d, %s: %s", n, name, text)}
 			}
 		}
 	}

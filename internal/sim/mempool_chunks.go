@@ -1,0 +1,196 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// This file has the parts of the memory of pools, and which allocation gets which of them.
+
+// chunk is memory that a pool has reserved.
+type chunk struct {
+	pool       *memPool
+	addr, size uint64
+	offset     uint64 // in the file of the pool
+	allocated  uint64 // bytes from the beginning on that the file system has allocated
+	live       int    // number of blocks that are not freed
+	free       []piece
+}
+
+// piece is a part of a chunk that can be allocated.
+type piece struct {
+	addr, size uint64
+	s          *stream // that has freed it, or nil
+	op         *op     // the free, or nil
+	was        *block  // that was there, or nil
+}
+
+// after reports whether work that a stream does next comes after the free of the piece.
+func (q *piece) after(p *memPool, s *stream) bool {
+	switch {
+	case q.op == nil || q.s == s:
+		return true
+	case q.op.done:
+		return p.reuse[driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC-1] != 0
+	case s.idle():
+		return false
+	}
+	return p.reuse[driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES-1] != 0 &&
+		(&wait{ops: []*op{s.tail}}).needs(q.op)
+}
+
+// take removes n bytes that fit from a chunk of the pool, and returns their address. The file
+// system has allocated them if the pool has a file.
+func (p *memPool) take(d *Driver, n uint64, fits func(*piece) bool) (c *chunk, got piece) {
+	for _, c := range p.chunks {
+		for i := range c.free {
+			q := &c.free[i]
+			if q.size < n || !fits(q) || c.lacks(q.addr+n) != 0 {
+				continue
+			}
+			got := *q
+			if got.was != nil {
+				d.space.forget(got.was)
+			}
+			if q.addr, q.size = q.addr+n, q.size-n; q.size == 0 {
+				c.free = slices.Delete(c.free, i, i+1)
+			}
+			return c, got
+		}
+	}
+	return nil, piece{}
+}
+
+// merge makes one piece of free pieces that follow each other. Otherwise allocations of different sizes
+// would divide a chunk more and more. It reports whether there were such pieces.
+func (p *memPool) merge() (merged bool) {
+	opportunistic := p.reuse[driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC-1] != 0
+	for _, c := range p.chunks {
+		slices.SortFunc(c.free, func(a, b piece) int { return cmp.Compare(a.addr, b.addr) })
+		kept := c.free[:0]
+		for _, q := range c.free {
+			if len(kept) > 0 {
+				last := &kept[len(kept)-1]
+				if last.addr+last.size == q.addr && last.settled() && q.settled() && (last.s == q.s || opportunistic) {
+					merged = true
+					last.size, last.op, last.was = last.size+q.size, cmp.Or(last.op, q.op), nil
+					if last.s != q.s { // any stream may use it, also if this is forbidden later
+						last.s, last.op = nil, nil
+					}
+					continue
+				}
+			}
+			kept = append(kept, q)
+		}
+		clear(c.free[len(kept):])
+		c.free = kept
+	}
+	return merged
+}
+
+// settled reports whether the free of the piece is done.
+func (q *piece) settled() bool { return (q.op == nil || q.op.done) && (q.was == nil || q.was.gone) }
+
+// grow makes room for n bytes in a chunk, which may be a new one, and reports false if there is too
+// little memory. The driver may be unlocked meanwhile: another call may then use the room, or
+// destroy the pool.
+func (p *memPool) grow(d *Driver, n uint64, fits func(*piece) bool) bool {
+	if p.growing {
+		for p.growing {
+			d.changed.Wait()
+		}
+		return true // perhaps there is room now
+	}
+	c, more := p.lacking(n, fits)
+	added := c == nil
+	if added {
+		if c = p.reserve(d, n); c == nil {
+			return false
+		}
+		more = c.lacks(c.addr + n)
+	}
+	there := more == 0 || c.allocate(d, more)
+	if added && !there {
+		d.space.giveBack(p, func(other *chunk) bool { return other == c })
+	}
+	p.reserved.add(0) // notes the most, which does not include a chunk that was given back
+	return there
+}
+
+// reserve adds a chunk for n bytes to the pool, or returns nil if there is too little memory.
+func (p *memPool) reserve(d *Driver, n uint64) *chunk {
+	size := max(chunkSize, (n+chunkUnit-1)/chunkUnit*chunkUnit)
+	most := (min(p.max, deviceMemory) + chunkSize - 1) / chunkSize * chunkSize
+	if size < n || p.max != 0 && (size > most || p.reserved.now > most-size) {
+		return nil
+	}
+	if room := deviceMemory - p.dev.memory; size > room {
+		for _, other := range p.dev.pools {
+			d.space.trim(other, 0)
+		}
+		if size > deviceMemory-p.dev.memory {
+			return nil
+		}
+	}
+	c := &chunk{pool: p, size: size}
+	there := true
+	if p.file != nil {
+		if c.offset, there = p.room(size); !there {
+			return nil
+		}
+	}
+	if c.addr, there = d.space.place(size); !there {
+		return nil
+	}
+	c.free = []piece{{addr: c.addr, size: size}}
+	p.chunks = append(p.chunks, c)
+	p.dev.memory += size
+	p.reserved.now += size
+	return c
+}
+
+// trim gives unused chunks of a pool back until no more than keep bytes are reserved.
+func (a *addressSpace) trim(p *memPool, keep uint64) {
+	a.giveBack(p, func(*chunk) bool { return p.reserved.now > keep || p.imported })
+}
+
+// giveBack gives unused chunks of a pool back that are chosen. A pool that is destroyed gives its
+// file away with the last chunk.
+func (a *addressSpace) giveBack(p *memPool, choose func(*chunk) bool) {
+	before := len(p.chunks)
+	p.chunks = slices.DeleteFunc(p.chunks, func(c *chunk) bool {
+		if c.live > 0 || !choose(c) {
+			return false
+		}
+		if !p.imported {
+			p.dev.memory -= c.size
+			p.reserved.now -= c.size
+		}
+		return true
+	})
+	switch {
+	case p.file == nil:
+	case p.destroyed && len(p.chunks) == 0:
+		a.closing = append(a.closing, p.file)
+		p.file = nil
+	case len(p.chunks) < before && !p.imported && !slices.Contains(a.shrunk, p):
+		a.shrunk = append(a.shrunk, p)
+	}
+}
+
+// freed adds a block to the free pieces of its chunk, when a call makes a stream free it by an
+// operation, or when it is freed at once.
+func (b *block) freed(s *stream, o *op) {
+	q := piece{addr: b.addr, size: rounded(b.size), s: s, op: o, was: b}
+	b.chunk.free = slices.Insert(b.chunk.free, 0, q) // it is preferred to memory that was never used
+}
+
+// unused is called when the free of a pool's block is done.
+func (a *addressSpace) unused(b *block) {
+	c, p := b.chunk, b.chunk.pool
+	if c.live--; c.live == 0 && p.destroyed {
+		a.trim(p, 0)
+	}
+}
