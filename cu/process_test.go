@@ -170,6 +170,7 @@ func TestProcessRestoreOn(t *testing.T) {
 	var none context.Context
 	ended, cause := ended()
 	const zeros, missing = "check the error of Device.UUID", "map every GPU that the process"
+	on := func(gpus map[UUID]UUID) error { return p.RestoreOn(t.Context(), gpus) }
 	for name, tt := range map[string]struct {
 		err, is error
 		says    string
@@ -177,13 +178,13 @@ func TestProcessRestoreOn(t *testing.T) {
 		"no process":    {Process{}.RestoreOn(t.Context(), same), ErrNil, "the process is nil"},
 		"no context":    {p.RestoreOn(none, same), ErrNil, ""},
 		"an ended one":  {p.RestoreOn(ended, same), cause, "the driver was not called"},
-		"no map":        {p.RestoreOn(t.Context(), nil), errInvalid, "or use Restore"},
-		"no GPU":        {p.RestoreOn(t.Context(), map[UUID]UUID{}), errInvalid, "map every GPU of the process"},
-		"a zero old":    {p.RestoreOn(t.Context(), map[UUID]UUID{{}: a, b: b}), errInvalid, zeros},
-		"a zero new":    {p.RestoreOn(t.Context(), map[UUID]UUID{a: {}, b: b}), errInvalid, a.String() + " is mapped to "},
-		"one of two":    {p.RestoreOn(t.Context(), map[UUID]UUID{a: b}), ResultInvalidValue, missing},
-		"two to one":    {p.RestoreOn(t.Context(), map[UUID]UUID{a: b, b: b}), ResultInvalidValue, "each to another one"},
-		"an absent one": {p.RestoreOn(t.Context(), map[UUID]UUID{a: {9}, b: b}), ResultInvalidValue, "of the same chip"},
+		"no map":        {on(nil), errInvalid, "or use Restore"},
+		"no GPU":        {on(map[UUID]UUID{}), errInvalid, "map every GPU of the process"},
+		"a zero old":    {on(map[UUID]UUID{{}: a, b: b}), errInvalid, zeros},
+		"a zero new":    {on(map[UUID]UUID{a: {}, b: b}), errInvalid, a.String() + " is mapped to "},
+		"one of two":    {on(map[UUID]UUID{a: b}), ResultInvalidValue, missing},
+		"two to one":    {on(map[UUID]UUID{a: b, b: b}), ResultInvalidValue, "each to another one"},
+		"an absent one": {on(map[UUID]UUID{a: {9}, b: b}), ResultInvalidValue, "of the same chip"},
 	} {
 		if !errors.Is(tt.err, tt.is) || !strings.Contains(tt.err.Error(), tt.says) {
 			t.Errorf("%s: %v", name, tt.err)

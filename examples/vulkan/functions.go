@@ -39,7 +39,7 @@ type (
 		EnumeratePhysicalDevices          func(instance uintptr, count *uint32, devices []uintptr) result
 		GetPhysicalDeviceProperties2      func(physical uintptr, p *physicalDeviceProperties2)
 		GetPhysicalDeviceMemoryProperties func(physical uintptr, p *physicalDeviceMemoryProperties)
-		CreateDevice                      func(physical uintptr, i *deviceCreateInfo, a allocator, device *uintptr) result
+		CreateDevice                      func(physical uintptr, i *deviceCreateInfo, a allocator, d *uintptr) result
 		GetDeviceProcAddr                 func(device uintptr, name string) uintptr
 	}
 

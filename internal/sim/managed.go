@@ -48,9 +48,10 @@ func (b *block) at(off uint64) int {
 	return slices.IndexFunc(b.advice, func(a advised) bool { return off < a.to })
 }
 
-// walk calls a function for parts of the block's advice that a range of pages has, and for how much of the range is
-// left then. The function returns the length of the part. As on an H200, the next part is the one that is this much
-// further, even if the range begins inside of the part. So parts may be left out.
+// walk calls a function for parts of the block's advice that a range of pages has, and for how much
+// of the range is left then. The function returns the length of the part. As on an H100 and an H200,
+// the next part is the one that is this much further, even if the range begins inside of the part.
+// So parts may be left out.
 func (s span) walk(do func(off, left uint64) (length uint64)) {
 	off, end := s.off/page*page, (s.off+s.n+page-1)/page*page
 	s.cut(0)
@@ -59,8 +60,9 @@ func (s span) walk(do func(off, left uint64) (length uint64)) {
 	}
 }
 
-// advise changes the advice about the pages of a range. As on an H200, a part that is not the first one changes from
-// its beginning, and neighbours with the same advice become one part, whose length decides which part is next.
+// advise changes the advice about the pages of a range. As on an H100 and an H200, a part that is
+// not the first one changes from its beginning, and neighbours with the same advice become one part,
+// whose length decides which part is next.
 func (s span) advise(change func(*advice)) {
 	first := true
 	s.walk(func(off, left uint64) uint64 {

@@ -316,8 +316,8 @@ func TestClosedUnlocked(t *testing.T) {
 			r.must(call())
 			r.closeFile = (*memoryFile).close
 			if closed != c.want || openFiles(t) != files {
-				t.Errorf("%d files were closed while the driver was unlocked, want %d; %d more are open", closed, c.want,
-					openFiles(t)-files)
+				t.Errorf("%d files were closed while the driver was unlocked, want %d; %d more are open",
+					closed, c.want, openFiles(t)-files)
 			}
 		})
 	}

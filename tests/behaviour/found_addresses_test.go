@@ -73,7 +73,8 @@ func foundAddresses() []found {
 					where    int32
 				}
 				const device, host = driver.CU_MEM_LOCATION_TYPE_DEVICE, driver.CU_MEM_LOCATION_TYPE_HOST
-				const numa, current = driver.CU_MEM_LOCATION_TYPE_HOST_NUMA, driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
+				const numa = driver.CU_MEM_LOCATION_TYPE_HOST_NUMA
+				const current = driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
 				for _, k := range []struct {
 					name     string
 					moves    []move

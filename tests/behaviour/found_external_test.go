@@ -66,7 +66,7 @@ func (x *outside) mapping(m driver.ExternalMemory) driver.DevicePtr {
 func foundExternal() []found {
 	const opaque = driver.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
 	return []found{
-		{famVirtual, "external-memory-import", "a descriptor that is closed after a failed import, or twice", func(c *raw) {
+		{famVirtual, "external-memory-import", "a file that is closed after a failed import, or twice", func(c *raw) {
 			x := c.outside()
 			open := func() driver.Result { // whether the driver has closed the descriptor
 				fd, err := descriptor.Duplicate(x.fd)

@@ -1,0 +1,49 @@
+package sim
+
+import "github.com/purecu/purecu/driver"
+
+// This file has physical memory that processes share.
+
+// MemExportToShareableHandle is cuMemExportToShareableHandle. The handle is the descriptor of a file
+// with the content.
+func (d *Driver) MemExportToShareableHandle(_ *driver.Thread, h driver.MemGenericAllocationHandle, handleType int32,
+	flags uint64) (s driver.ShareableHandle, r driver.Result) {
+	defer d.mu.Unlock()
+	p, r := d.aboutPhysical("cuMemExportToShareableHandle", h)
+	switch {
+	case r != ok:
+		return s, r
+	case p.shared == nil || p.imported || handleType != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0:
+		return s, driver.ResultInvalidValue
+	}
+	fd := p.shared.duplicate()
+	if fd < 0 {
+		return s, driver.ResultOperatingSystem
+	}
+	s[0] = uint64(uint32(fd))
+	return s, ok
+}
+
+// MemImportFromShareableHandle is cuMemImportFromShareableHandle.
+func (d *Driver) MemImportFromShareableHandle(_ *driver.Thread, fd driver.HostPtr,
+	handleType int32) (driver.MemGenericAllocationHandle, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin("cuMemImportFromShareableHandle"); r != ok {
+		return 0, r
+	}
+	switch handleType {
+	case driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
+	case driver.CU_MEM_HANDLE_TYPE_WIN32:
+		return 0, driver.ResultNotSupported
+	default:
+		return 0, driver.ResultInvalidValue
+	}
+	s, size := openMemoryFile(int(int32(fd)))
+	if s == nil {
+		return 0, driver.ResultUnknown
+	}
+	v := d.devices[0] // the file does not say
+	return d.addPhysical(&physical{dev: v, size: size, shared: s, imported: true, prop: driver.MemAllocationProp{
+		Type:     driver.CU_MEM_ALLOCATION_TYPE_PINNED,
+		Location: driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: int32(v.ordinal)}}}), ok
+}
