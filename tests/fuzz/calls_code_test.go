@@ -37,6 +37,7 @@ var images = []string{
 	// Kernels with parameters, and a variable that one of them changes.
 	ptxHead + `.visible .global .align 4 .u32 counter = 7;
 .visible .global .align 8 .b8 table[24];
+.visible .global .attribute(.managed) .align 4 .u32 everywhere = 9;
 .visible .entry count(.param .u64 p)
 {
 	.reg .u64 %a;

@@ -57,12 +57,27 @@ var callTopics = func() []callTopic {
 		memOpsTopic,
 		batchesTopic,
 		codeTopic,
+		codeTopic,
 		memory,
 		graphs,
 		nodesTopic,
 		memOpsTopic,
 		batchesTopic,
 		graphs,
+		copiesTopic,
+		copiesTopic,
+		eventsTopic,
+		eventsTopic,
+		capturesTopic,
+		eventNodesTopic,
+		eventNodesTopic,
+		objectsTopic,
+		launchesTopic,
+		launchesTopic,
+		contextsTopic,
+		contextsTopic,
+		devicePoolsTopic,
+		greenTopic,
 	}
 }()
 
@@ -257,56 +272,21 @@ var copyCalls = []randomCall{
 		if n > left {
 			n = left // the driver may write behind the end of an allocation
 		}
-		v := uint8(c.IntN(256))
 		c.say("%x of %v, %d", c.offset(at), c.blocks[i], n)
-		if c.IntN(2) == 0 {
-			return answers(c.MemsetD8Async(c.at, at, v, n, c.anyStream()))
-		}
-		return answers(c.MemsetD8(c.at, at, v, n))
+		return answers(c.MemsetD8(c.at, at, uint8(c.IntN(256)), n))
 	})},
-	{"cuMemsetD16", with(func(c *caller, i int) []uint64 {
-		at, left := c.place(c.blocks[i])
-		n := c.Uint64N(left/2 + 1)
-		c.say("%x of %v, %d", c.offset(at), c.blocks[i], n)
-		return answers(c.MemsetD16Async(c.at, at, uint16(c.IntN(1<<16)), n, c.anyStream()))
-	})},
-	{"cuMemsetD32", with(func(c *caller, i int) []uint64 {
-		at, left := c.place(c.blocks[i])
-		n := c.Uint64N(left/4 + 1)
-		c.say("%x of %v, %d", c.offset(at), c.blocks[i], n)
-		return answers(c.MemsetD32Async(c.at, at, c.Uint32(), n, c.anyStream()))
-	})},
-	{"cuMemsetD2D8", with(func(c *caller, i int) []uint64 {
-		at, left := c.place(c.blocks[i])
-		w, h := c.Uint64N(65), c.Uint64N(5)
-		pitch := w + c.Uint64N(20)
-		if c.IntN(6) == 0 {
-			pitch = w / 2
-		}
-		if max(pitch, w)*h > left {
-			return noOperands
-		}
-		c.say("%x of %v, %d × %d, %d", c.offset(at), c.blocks[i], w, h, pitch)
-		return answers(c.MemsetD2D8Async(c.at, at, pitch, 7, w, h, c.anyStream()))
-	})},
-	{"cuMemcpyDtoD", with(func(c *caller, i int) []uint64 {
-		from, m := c.place(c.blocks[i])
-		to, n := c.place(c.blocks[c.IntN(len(c.blocks))])
-		k := c.Uint64N(min(m, n) + 1)
-		if from < to+driver.DevicePtr(k) && to < from+driver.DevicePtr(k) {
-			return noOperands // what an overlapping copy does is not defined
-		}
-		c.say("%x to %x, %d", c.offset(from), c.offset(to), k)
-		switch c.IntN(4) {
-		case 0:
-			return answers(c.MemcpyDtoD(c.at, to, from, k))
-		case 1:
-			return answers(c.MemcpyDtoDAsync(c.at, to, from, k, c.anyStream()))
-		case 2:
-			return answers(c.Memcpy(c.at, to, from, k))
-		}
-		return answers(c.MemcpyAsync(c.at, to, from, k, c.anyStream()))
-	})},
+	elements("cuMemsetD16", 2, func(c *caller, at driver.DevicePtr, v uint32, n uint64) driver.Result {
+		return c.MemsetD16(c.at, at, uint16(v), n)
+	}),
+	elements("cuMemsetD32", 4, func(c *caller, at driver.DevicePtr, v uint32, n uint64) driver.Result {
+		return c.MemsetD32(c.at, at, v, n)
+	}),
+	rows("cuMemsetD2D8", 1, func(c *caller, at driver.DevicePtr, p uint64, v uint32, w, h uint64) driver.Result {
+		return c.MemsetD2D8(c.at, at, p, uint8(v), w, h)
+	}),
+	between("cuMemcpyDtoD", func(c *caller, to, from driver.DevicePtr, n uint64) driver.Result {
+		return c.MemcpyDtoD(c.at, to, from, n)
+	}),
 	{"cuMemcpyHtoD", with(func(c *caller, i int) []uint64 {
 		at, left := c.place(c.blocks[i])
 		b := make([]byte, min(c.Uint64N(left+1), 5000))
@@ -316,40 +296,7 @@ var copyCalls = []randomCall{
 		c.say("%x of %v, %d", c.offset(at), c.blocks[i], len(b))
 		return answers(c.MemcpyHtoD(c.at, at, b))
 	})},
-	{"cuMemcpy2D", with(func(c *caller, i int) []uint64 {
-		from, to := c.blocks[i], c.blocks[c.IntN(len(c.blocks))]
-		if from.at == to.at {
-			return noOperands
-		}
-		cp := driver.Memcpy2D{SrcXInBytes: c.Uint64N(20), SrcY: c.Uint64N(3), DstXInBytes: c.Uint64N(20), DstY: c.Uint64N(3),
-			WidthInBytes: c.Uint64N(40), Height: c.Uint64N(4), SrcPitch: c.Uint64N(100), DstPitch: c.Uint64N(100)}
-		cp.SrcMemoryType, cp.DstMemoryType = one[int32](c, 2, 4, 2, 4, 1, 9), one[int32](c, 2, 4, 2, 4, 1)
-		cp.SrcDevice, cp.DstDevice = from.at, to.at
-		if cp.SrcMemoryType == 1 {
-			if from.kind != ofHost {
-				return noOperands
-			}
-			cp.SrcHost = driver.HostPtr(from.at)
-		}
-		if cp.DstMemoryType == 1 {
-			if to.kind != ofHost {
-				return noOperands
-			}
-			cp.DstHost = driver.HostPtr(to.at)
-		}
-		most := func(x, y, pitch uint64) uint64 { return (y+cp.Height)*max(pitch, x+cp.WidthInBytes) + x }
-		if most(cp.SrcXInBytes, cp.SrcY, cp.SrcPitch) > from.size || most(cp.DstXInBytes, cp.DstY, cp.DstPitch) > to.size {
-			return noOperands
-		}
-		c.say("%+v", cp)
-		switch c.IntN(3) {
-		case 0:
-			return answers(c.Memcpy2D(c.at, cp))
-		case 1:
-			return answers(c.Memcpy2DUnaligned(c.at, cp))
-		}
-		return answers(c.Memcpy2DAsync(c.at, cp, c.anyStream()))
-	})},
+	planes("cuMemcpy2D", func(c *caller, p driver.Memcpy2D) driver.Result { return c.Memcpy2D(c.at, p) }),
 }
 
 var poolCalls = []randomCall{
@@ -754,8 +701,9 @@ var virtualTopic = callTopic{
 		}},
 		virtualCalls[0],
 	},
-	slices.Concat(virtualCalls, virtualCalls[4:], externalCalls, externalCalls, named(virtualCalls, "cuMemMap", "cuMemMap", "cuMemSetAccess",
-		"cuMemRelease",
+	slices.Concat(virtualCalls, virtualCalls[4:], externalCalls, externalCalls, externalCalls, named(virtualCalls, "cuMemMap", "cuMemMap", "cuMemSetAccess",
+		"cuMemAddressFree", "cuMemAddressFree",
+		"cuMemRelease", "cuMemRelease", "cuMemAddressReserve", "cuMemCreate",
 		"cuMemGetAllocationPropertiesFromHandle")),
 }
 

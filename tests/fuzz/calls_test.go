@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -48,6 +49,10 @@ type caller struct {
 	setc       driver.Function  // of condPTX
 	own        []byte           // the program's own memory, aligned to pages
 	signal     driver.DevicePtr // words that nothing changes
+	count      driver.Callback  // adds 1 to calls
+	calls      *atomic.Int64    // of this sequence
+	quiet      driver.Callback  // does nothing
+	dir        string           // of files with images
 	poison     driver.Result    // of all work, after the last call
 
 	*rand.Rand                 // of the current call
@@ -75,6 +80,9 @@ type handles struct {
 	links     []callLink
 	linked    []byte // what the linker made last
 	events    []driver.Event
+	objects   []callObject
+	modules   []driver.Module
+	greens    []callGreen
 	alive     []any // what the driver may read until the end
 }
 
@@ -101,6 +109,7 @@ type callGraph struct {
 	nodes      []callNode
 	conditions []callCondition
 	allocates  bool
+	objects    map[driver.UserObject]uint32 // how many references the graph has of each
 }
 
 type callNode struct {
@@ -190,6 +199,18 @@ func (c *caller) open() error {
 	if r = c.MemcpyHtoD(c.at, c.signal, words); r != ok {
 		return fmt.Errorf("cuMemcpyHtoD: %v", r)
 	}
+	calls := new(atomic.Int64)
+	var err error
+	if c.count, err = c.NewCallback(func() { calls.Add(1) }); err != nil {
+		return err
+	}
+	if c.quiet, err = c.NewCallback(func() {}); err != nil {
+		return err
+	}
+	c.calls = calls
+	if err := c.writeFiles(); err != nil {
+		return err
+	}
 	const page = 4096
 	b := make([]byte, 17*page)
 	skip := -int(uintptr(unsafe.Pointer(&b[0]))) & (page - 1)
@@ -200,6 +221,7 @@ func (c *caller) open() error {
 // close ends what open began.
 func (c *caller) close() error {
 	errs := []error{
+		os.RemoveAll(c.dir),
 		errorOf("cuMemFree", c.MemFree(c.at, c.signal)),
 		errorOf("cuModuleUnload", c.ModuleUnload(c.at, c.module)),
 		errorOf("cuModuleUnload", c.ModuleUnload(c.at, c.conditions)),
@@ -211,6 +233,8 @@ func (c *caller) close() error {
 			errs = append(errs, fmt.Errorf("left: %v", n))
 		}
 	}
+	c.count.Drop()
+	c.quiet.Drop()
 	c.at.Thread.Abandon()
 	return errors.Join(errs...)
 }
@@ -401,11 +425,23 @@ func (c *caller) end() error {
 	for _, g := range c.graphs {
 		must("cuGraphDestroy", c.GraphDestroy(c.at, g.graph))
 	}
+	for _, o := range c.objects {
+		must("cuUserObjectRelease", c.UserObjectRelease(c.at, o.object, o.references))
+	}
 	for _, e := range c.events {
 		must("cuEventDestroy", c.EventDestroy(c.at, e))
 	}
 	for _, l := range c.links {
 		must("cuLinkDestroy", c.LinkDestroy(c.at, l.state))
+	}
+	for _, m := range c.modules {
+		must("cuModuleUnload", c.ModuleUnload(c.at, m))
+	}
+	for _, g := range c.greens {
+		for _, s := range g.streams {
+			must("cuStreamDestroy", c.StreamDestroy(c.at, s))
+		}
+		must("cuGreenCtxDestroy", c.GreenCtxDestroy(c.at, g.ctx))
 	}
 	for _, l := range c.libraries {
 		must("cuLibraryUnload", c.LibraryUnload(c.at, l.lib))
@@ -439,6 +475,7 @@ func (c *caller) end() error {
 		must("cuMemPoolDestroy", c.MemPoolDestroy(c.at, p))
 	}
 	must("cuCtxSynchronize", c.wait())
+	c.calls.Store(0)
 	for _, f := range c.fns {
 		c.FuncSetAttribute(c.at, f, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 48<<10)
 		c.FuncSetAttribute(c.at, f, driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, -1)
@@ -673,7 +710,7 @@ func report(t *testing.T, topic string, r callResults) {
 		return
 	}
 	t.Log(r.Counts)
-	if r.Done >= 500 { // otherwise there are too few calls
+	if r.Done >= 1000 { // otherwise there are too few calls
 		for _, err := range r.Counts.wrong() {
 			t.Error(err)
 		}

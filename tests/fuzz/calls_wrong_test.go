@@ -1,6 +1,7 @@
 package fuzz
 
 import (
+	"maps"
 	"runtime"
 	"slices"
 	"testing"
@@ -444,11 +445,13 @@ func (w wrongRetain) MemRetainAllocationHandle(th *driver.Thread,
 }
 
 // wrongSequences are enough to find each of the faults.
-const wrongSequences = 1000
+const wrongSequences = 3000
 
 // TestWrongCalls checks that random calls find faults of a driver.
 func TestWrongCalls(t *testing.T) {
-	for name, wrap := range wrongCalls {
+	all := maps.Clone(wrongCalls)
+	maps.Copy(all, moreWrongCalls)
+	for name, wrap := range all {
 		t.Run(name, func(t *testing.T) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
