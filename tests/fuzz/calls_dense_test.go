@@ -25,16 +25,22 @@ var denseTopics = map[string]callTopic{
 }
 
 var fuzzTopic = flag.String("fuzz.topic", "", "the one `topic` of all sequences of TestCalls: "+
-	strings.Join(slices.Sorted(maps.Keys(denseTopics)), " or "))
+	strings.Join(slices.Concat(slices.Sorted(maps.Keys(denseTopics)), slices.Sorted(maps.Keys(callTopics))), ", "))
 
-// topicsOf returns the topics of sequences: one dense topic, or all others if the name is empty.
-func topicsOf(t *testing.T, name string) []callTopic {
+// topicsOf returns the topics of one sequence after the other: the one with this name, or those of
+// callTopics if the name is empty.
+func topicsOf(t *testing.T, name string) (topics []callTopic) {
 	if name == "" {
-		return callTopics
+		for _, name := range shares {
+			topics = append(topics, callTopics[name])
+		}
+		return topics
 	}
-	dense, is := denseTopics[name]
-	if !is {
-		t.Fatalf("-fuzz.topic=%s: there is no such topic", name)
+	for _, m := range []map[string]callTopic{callTopics, denseTopics} {
+		if topic, is := m[name]; is {
+			return []callTopic{topic}
+		}
 	}
-	return []callTopic{dense}
+	t.Fatalf("-fuzz.topic=%s: there is no such topic", name)
+	return nil
 }

@@ -25,8 +25,8 @@ var large = randomCall{"cuMemAlloc", func(c *caller) []uint64 {
 	return c.keep(ofDevice, p, n, r)
 }}
 
-// callTopics are the topics of sequences. Those with many functions are there several times.
-var callTopics = func() []callTopic {
+// callTopics are the topics of sequences by their names. All functions are in them.
+var callTopics = func() map[string]callTopic {
 	// In a graph of many nodes few edges are left to add, and the parameters of few copies can change.
 	rare := slices.Concat(named(graphCalls, "cuGraphAddChildGraphNode", "cuGraphAddDependencies",
 		"cuGraphRemoveDependencies",
@@ -34,52 +34,44 @@ var callTopics = func() []callTopic {
 		named(nodeCalls,
 			"cuGraphMemcpyNodeSetParams", "cuGraphExecMemcpyNodeSetParams", "cuGraphExecMemcpyNodeSetParams",
 			"cuGraphExecKernelNodeSetParams", "cuGraphExecMemsetNodeSetParams"))
-	graphs := callTopic{slices.Concat([]randomCall{large, large, large, memoryCalls[2], memoryCalls[3],
-		graphCalls[0]},
-		graphCalls[4:7], named(graphCalls, "cuGraphInstantiateWithFlags")), slices.Concat(graphCalls, nodeCalls,
-		nodeCalls, nodeCalls[2:13],
-		graphCalls[4:7], graphCalls[6:7], rare, rare, named(graphCalls, "cuGraphInstantiateWithFlags",
-			"cuGraphLaunch"), memoryCalls[:1], updateCalls)}
-	memory := callTopic{[]randomCall{memoryCalls[0], memoryCalls[2], memoryCalls[3]},
-		slices.Concat(memoryCalls, copyCalls, copyCalls[6:7], memOpCalls[4:6],
-			named(memoryCalls, "cuMemAdvise", "cuMemPrefetchAsync", "cuMemRangeGetAttribute"))}
-	return []callTopic{
-		memory,
-		{[]randomCall{poolCalls[0], poolCalls[0], attributeCalls[0]}, slices.Concat(poolCalls, poolCalls[2:3],
+	return map[string]callTopic{
+		"memory": {[]randomCall{memoryCalls[0], memoryCalls[2], memoryCalls[3]},
+			slices.Concat(memoryCalls, copyCalls, copyCalls[6:7], memOpCalls[4:6],
+				named(memoryCalls, "cuMemAdvise", "cuMemPrefetchAsync", "cuMemRangeGetAttribute"))},
+		"pools": {[]randomCall{poolCalls[0], poolCalls[0], attributeCalls[0]}, slices.Concat(poolCalls, poolCalls[2:3],
 			poolCalls[:2], memoryCalls[5:9])},
-		virtualTopic,
-		graphs,
-		{[]randomCall{memoryCalls[0], memoryCalls[0], attributeCalls[0]}, slices.Concat(attributeCalls,
+		"virtual": virtualTopic,
+		"graphs": {slices.Concat([]randomCall{large, large, large, memoryCalls[2], memoryCalls[3],
+			graphCalls[0]},
+			graphCalls[4:7], named(graphCalls, "cuGraphInstantiateWithFlags")), slices.Concat(graphCalls, nodeCalls,
+			nodeCalls, nodeCalls[2:13],
+			graphCalls[4:7], graphCalls[6:7], rare, rare, named(graphCalls, "cuGraphInstantiateWithFlags",
+				"cuGraphLaunch"), memoryCalls[:1], updateCalls)},
+		"attributes": {[]randomCall{memoryCalls[0], memoryCalls[0], attributeCalls[0]}, slices.Concat(attributeCalls,
 			memoryCalls[:1])},
-		codeTopic,
-		nodesTopic,
-		edgesTopic,
-		memOpsTopic,
-		batchesTopic,
-		codeTopic,
-		codeTopic,
-		memory,
-		graphs,
-		nodesTopic,
-		memOpsTopic,
-		batchesTopic,
-		graphs,
-		copiesTopic,
-		copiesTopic,
-		eventsTopic,
-		eventsTopic,
-		capturesTopic,
-		eventNodesTopic,
-		eventNodesTopic,
-		objectsTopic,
-		launchesTopic,
-		launchesTopic,
-		contextsTopic,
-		contextsTopic,
-		devicePoolsTopic,
-		greenTopic,
+		"code":        codeTopic,
+		"nodes":       nodesTopic,
+		"edges":       edgesTopic,
+		"memops":      memOpsTopic,
+		"batches":     batchesTopic,
+		"copies":      copiesTopic,
+		"events":      eventsTopic,
+		"captures":    capturesTopic,
+		"eventnodes":  eventNodesTopic,
+		"objects":     objectsTopic,
+		"launches":    launchesTopic,
+		"contexts":    contextsTopic,
+		"devicepools": devicePoolsTopic,
+		"green":       greenTopic,
 	}
 }()
+
+// shares are the topics of one sequence after the other. Those with many functions are there several times.
+var shares = []string{
+	"memory", "pools", "virtual", "graphs", "attributes", "code", "nodes", "edges", "memops", "batches", "code", "code",
+	"memory", "graphs", "nodes", "memops", "batches", "graphs", "copies", "copies", "events", "events", "captures",
+	"eventnodes", "eventnodes", "objects", "launches", "launches", "contexts", "contexts", "devicepools", "green",
+}
 
 // with returns a call that uses a block.
 func with(f func(c *caller, i int) []uint64) func(c *caller) []uint64 {
@@ -701,8 +693,8 @@ var virtualTopic = callTopic{
 		}},
 		virtualCalls[0],
 	},
-	slices.Concat(virtualCalls, virtualCalls[4:], externalCalls, externalCalls, externalCalls, named(virtualCalls, "cuMemMap", "cuMemMap", "cuMemSetAccess",
-		"cuMemAddressFree", "cuMemAddressFree",
+	slices.Concat(virtualCalls, virtualCalls[4:], externalCalls, externalCalls, externalCalls, named(virtualCalls,
+		"cuMemMap", "cuMemMap", "cuMemSetAccess", "cuMemAddressFree", "cuMemAddressFree",
 		"cuMemRelease", "cuMemRelease", "cuMemAddressReserve", "cuMemCreate",
 		"cuMemGetAllocationPropertiesFromHandle")),
 }

@@ -11,49 +11,55 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// wrongCalls are drivers with a fault each.
-var wrongCalls = map[string]func(driver.Software) driver.Software{
-	"a size":         func(s driver.Software) driver.Software { return wrongRange{s} },
-	"a result":       func(s driver.Software) driver.Software { return wrongAttribute{s} },
-	"a memset":       func(s driver.Software) driver.Software { return wrongMemset{s} },
-	"a node":         func(s driver.Software) driver.Software { return wrongNode{s} },
-	"virtual memory": func(s driver.Software) driver.Software { return wrongMap{s} },
+// wrongDriver is a driver with a fault, and the topic of sequences that find it.
+type wrongDriver struct {
+	topic string
+	wrap  func(driver.Software) driver.Software
+}
 
-	"the size of a library's variable":        func(s driver.Software) driver.Software { return wrongGlobal{s} },
-	"a library that is loaded with an error":  func(s driver.Software) driver.Software { return wrongLoad{s} },
-	"the names of kernels":                    func(s driver.Software) driver.Software { return wrongNames{s} },
-	"the list of kernels":                     func(s driver.Software) driver.Software { return wrongList{s} },
-	"a parameter of a kernel":                 func(s driver.Software) driver.Software { return wrongParam{s} },
-	"an attribute of a kernel":                func(s driver.Software) driver.Software { return wrongKernel{s} },
-	"a linker that accepts everything":        func(s driver.Software) driver.Software { return wrongInput{s} },
-	"the image of a linker":                   func(s driver.Software) driver.Software { return wrongImage{s} },
-	"an edge that loses its data":             func(s driver.Software) driver.Software { return wrongEdge{s} },
-	"the removal of an edge of a kind alone":  func(s driver.Software) driver.Software { return wrongRemoval{s} },
-	"edges that are listed without data":      func(s driver.Software) driver.Software { return wrongEdges{s} },
-	"the nodes before a node":                 func(s driver.Software) driver.Software { return wrongBefore{s} },
-	"a memset node of any type":               func(s driver.Software) driver.Software { return wrongNewNode{s} },
-	"a node's new parameters":                 func(s driver.Software) driver.Software { return wrongParams{s} },
-	"new parameters in an executable graph":   func(s driver.Software) driver.Software { return wrongExecParams{s} },
-	"the value of a condition":                func(s driver.Software) driver.Software { return wrongCondition{s} },
-	"the bodies of a conditional node":        func(s driver.Software) driver.Software { return wrongBodies{s} },
-	"the reason of a failed update":           func(s driver.Software) driver.Software { return wrongUpdate{s} },
-	"the node that a failed update names":     func(s driver.Software) driver.Software { return wrongNamed{s} },
-	"the node that a newer update names":      func(s driver.Software) driver.Software { return wrongNamedV2{s} },
-	"a batch that loses an operation":         func(s driver.Software) driver.Software { return wrongBatch{s} },
-	"flags of a wait":                         func(s driver.Software) driver.Software { return wrongWait{s} },
-	"a word of 64 bits":                       func(s driver.Software) driver.Software { return wrongWord{s} },
-	"operations of a node":                    func(s driver.Software) driver.Software { return wrongOps{s} },
-	"operations of an executable graph":       func(s driver.Software) driver.Software { return wrongExecOps{s} },
-	"the index of a copy that is refused":     func(s driver.Software) driver.Software { return wrongIndex{s} },
-	"a batch that makes no copy if one fails": func(s driver.Software) driver.Software { return wrongCopies{s} },
-	"a box without its last row":              func(s driver.Software) driver.Software { return wrongBox{s} },
-	"the place of a prefetch":                 func(s driver.Software) driver.Software { return wrongPlace{s} },
-	"a discard of any memory":                 func(s driver.Software) driver.Software { return wrongDiscard{s} },
-	"a discard with wrong places":             func(s driver.Software) driver.Software { return wrongDiscardTo{s} },
-	"an attribute of a list":                  func(s driver.Software) driver.Software { return wrongPointer{s} },
-	"attributes that are not copied":          func(s driver.Software) driver.Software { return wrongStream{s} },
-	"a context for some multiprocessors":      func(s driver.Software) driver.Software { return wrongAffinity{s} },
-	"the reference of a mapping":              func(s driver.Software) driver.Software { return wrongRetain{s} },
+// wrongCalls are drivers with a fault each.
+var wrongCalls = map[string]wrongDriver{
+	"a size":         {"memory", func(s driver.Software) driver.Software { return wrongRange{s} }},
+	"a result":       {"attributes", func(s driver.Software) driver.Software { return wrongAttribute{s} }},
+	"a memset":       {"copies", func(s driver.Software) driver.Software { return wrongMemset{s} }},
+	"a node":         {"graphs", func(s driver.Software) driver.Software { return wrongNode{s} }},
+	"virtual memory": {"virtual", func(s driver.Software) driver.Software { return wrongMap{s} }},
+
+	"the size of a library's variable":        {"code", func(s driver.Software) driver.Software { return wrongGlobal{s} }},
+	"a library that is loaded with an error":  {"code", func(s driver.Software) driver.Software { return wrongLoad{s} }},
+	"the names of kernels":                    {"code", func(s driver.Software) driver.Software { return wrongNames{s} }},
+	"the list of kernels":                     {"code", func(s driver.Software) driver.Software { return wrongList{s} }},
+	"a parameter of a kernel":                 {"code", func(s driver.Software) driver.Software { return wrongParam{s} }},
+	"an attribute of a kernel":                {"code", func(s driver.Software) driver.Software { return wrongKernel{s} }},
+	"a linker that accepts everything":        {"code", func(s driver.Software) driver.Software { return wrongInput{s} }},
+	"the image of a linker":                   {"code", func(s driver.Software) driver.Software { return wrongImage{s} }},
+	"an edge that loses its data":             {"edges", func(s driver.Software) driver.Software { return wrongEdge{s} }},
+	"the removal of an edge of a kind alone":  {"edges", func(s driver.Software) driver.Software { return wrongRemoval{s} }},
+	"edges that are listed without data":      {"edges", func(s driver.Software) driver.Software { return wrongEdges{s} }},
+	"the nodes before a node":                 {"edges", func(s driver.Software) driver.Software { return wrongBefore{s} }},
+	"a memset node of any type":               {"nodes", func(s driver.Software) driver.Software { return wrongNewNode{s} }},
+	"a node's new parameters":                 {"nodes", func(s driver.Software) driver.Software { return wrongParams{s} }},
+	"new parameters in an executable graph":   {"nodes", func(s driver.Software) driver.Software { return wrongExecParams{s} }},
+	"the value of a condition":                {"nodes", func(s driver.Software) driver.Software { return wrongCondition{s} }},
+	"the bodies of a conditional node":        {"nodes", func(s driver.Software) driver.Software { return wrongBodies{s} }},
+	"the reason of a failed update":           {"edges", func(s driver.Software) driver.Software { return wrongUpdate{s} }},
+	"the node that a failed update names":     {"edges", func(s driver.Software) driver.Software { return wrongNamed{s} }},
+	"the node that a newer update names":      {"edges", func(s driver.Software) driver.Software { return wrongNamedV2{s} }},
+	"a batch that loses an operation":         {"memops", func(s driver.Software) driver.Software { return wrongBatch{s} }},
+	"flags of a wait":                         {"memops", func(s driver.Software) driver.Software { return wrongWait{s} }},
+	"a word of 64 bits":                       {"memops", func(s driver.Software) driver.Software { return wrongWord{s} }},
+	"operations of a node":                    {"memops", func(s driver.Software) driver.Software { return wrongOps{s} }},
+	"operations of an executable graph":       {"memops", func(s driver.Software) driver.Software { return wrongExecOps{s} }},
+	"the index of a copy that is refused":     {"batches", func(s driver.Software) driver.Software { return wrongIndex{s} }},
+	"a batch that makes no copy if one fails": {"batches", func(s driver.Software) driver.Software { return wrongCopies{s} }},
+	"a box without its last row":              {"batches", func(s driver.Software) driver.Software { return wrongBox{s} }},
+	"the place of a prefetch":                 {"batches", func(s driver.Software) driver.Software { return wrongPlace{s} }},
+	"a discard of any memory":                 {"batches", func(s driver.Software) driver.Software { return wrongDiscard{s} }},
+	"a discard with wrong places":             {"batches", func(s driver.Software) driver.Software { return wrongDiscardTo{s} }},
+	"an attribute of a list":                  {"batches", func(s driver.Software) driver.Software { return wrongPointer{s} }},
+	"attributes that are not copied":          {"attributes", func(s driver.Software) driver.Software { return wrongStream{s} }},
+	"a context for some multiprocessors":      {"attributes", func(s driver.Software) driver.Software { return wrongAffinity{s} }},
+	"the reference of a mapping":              {"virtual", func(s driver.Software) driver.Software { return wrongRetain{s} }},
 }
 
 type wrongRange struct{ driver.Software }
@@ -444,23 +450,24 @@ func (w wrongRetain) MemRetainAllocationHandle(th *driver.Thread,
 	return h, r
 }
 
-// wrongSequences are enough to find each of the faults.
-const wrongSequences = 3000
+// wrongSequences are enough to find each of the faults. TestCalls makes about 30 sequences of a topic
+// of 1,000, so it finds most of the faults each time.
+const wrongSequences = 300
 
 // TestWrongCalls checks that random calls find faults of a driver.
 func TestWrongCalls(t *testing.T) {
 	all := maps.Clone(wrongCalls)
 	maps.Copy(all, moreWrongCalls)
-	for name, wrap := range all {
+	for name, wrong := range all {
 		t.Run(name, func(t *testing.T) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			good := softCaller("good", true)
 			sim := cusim.New(cusim.VirtualTime())
-			bad := &caller{Table: driver.NewSoftware(wrap(sim.Software())), name: "wrong", soft: sim, virtual: true}
+			bad := &caller{Table: driver.NewSoftware(wrong.wrap(sim.Software())), name: "wrong", soft: sim, virtual: true}
 			pair := [2]*caller{good, bad}
 			for _, c := range pair {
-				c.topics = callTopics
+				c.topics = topicsOf(t, wrong.topic)
 				if err := c.open(); err != nil {
 					t.Fatal(err)
 				}

@@ -5,18 +5,18 @@ import (
 )
 
 // moreWrongCalls are drivers with a fault each, in functions of events, captures, launches, contexts and pools.
-var moreWrongCalls = map[string]func(driver.Software) driver.Software{
-	"rows of words":                        func(s driver.Software) driver.Software { return wrongRows{s} },
-	"a copy to the host":                   func(s driver.Software) driver.Software { return wrongHost{s} },
-	"a capture that begins at the root":    func(s driver.Software) driver.Software { return wrongBegin{s} },
-	"dependencies that are always added":   func(s driver.Software) driver.Software { return wrongDependencies{s} },
-	"a function of the host, called twice": func(s driver.Software) driver.Software { return wrongTwice{s} },
-	"the event of a node":                  func(s driver.Software) driver.Software { return wrongNodeEvent{s} },
-	"a cluster of any size":                func(s driver.Software) driver.Software { return wrongCluster{s} },
-	"the size of a managed variable":       func(s driver.Software) driver.Software { return wrongManaged{s} },
-	"the pool of a device":                 func(s driver.Software) driver.Software { return wrongPool{s} },
-	"parts of the multiprocessors":         func(s driver.Software) driver.Software { return wrongSplit{s} },
-	"references of a graph":                func(s driver.Software) driver.Software { return wrongReferences{s} },
+var moreWrongCalls = map[string]wrongDriver{
+	"rows of words":                        {"copies", func(s driver.Software) driver.Software { return wrongRows{s} }},
+	"a copy to the host":                   {"copies", func(s driver.Software) driver.Software { return wrongHost{s} }},
+	"a capture that begins at the root":    {"captures", func(s driver.Software) driver.Software { return wrongBegin{s} }},
+	"dependencies that are always added":   {"captures", func(s driver.Software) driver.Software { return wrongDependencies{s} }},
+	"a function of the host, called twice": {"eventnodes", func(s driver.Software) driver.Software { return wrongTwice{s} }},
+	"the event of a node":                  {"eventnodes", func(s driver.Software) driver.Software { return wrongNodeEvent{s} }},
+	"a cluster of any size":                {"launches", func(s driver.Software) driver.Software { return wrongCluster{s} }},
+	"the size of a managed variable":       {"launches", func(s driver.Software) driver.Software { return wrongManaged{s} }},
+	"the pool of a device":                 {"devicepools", func(s driver.Software) driver.Software { return wrongPool{s} }},
+	"parts of the multiprocessors":         {"green", func(s driver.Software) driver.Software { return wrongSplit{s} }},
+	"references of a graph":                {"objects", func(s driver.Software) driver.Software { return wrongReferences{s} }},
 }
 
 type wrongRows struct{ driver.Software }
