@@ -24,23 +24,25 @@ var denseTopics = map[string]callTopic{
 	},
 }
 
-var fuzzTopic = flag.String("fuzz.topic", "", "the one `topic` of all sequences of TestCalls: "+
+var fuzzTopic = flag.String("fuzz.topic", "", "the `topics` of all sequences of TestCalls: "+
 	strings.Join(slices.Concat(slices.Sorted(maps.Keys(denseTopics)), slices.Sorted(maps.Keys(callTopics))), ", "))
 
-// topicsOf returns the topics of one sequence after the other: the one with this name, or those of
-// callTopics if the name is empty.
-func topicsOf(t *testing.T, name string) (topics []callTopic) {
-	if name == "" {
-		for _, name := range shares {
-			topics = append(topics, callTopics[name])
-		}
-		return topics
+// topicsOf returns the topics of one sequence after the other: those with these names, or those of
+// callTopics if there are no names.
+func topicsOf(t *testing.T, names string) (list []callTopic) {
+	each := shares
+	if names != "" {
+		each = strings.Split(names, ",")
 	}
-	for _, m := range []map[string]callTopic{callTopics, denseTopics} {
-		if topic, is := m[name]; is {
-			return []callTopic{topic}
+	for _, name := range each {
+		topic, is := callTopics[name]
+		if !is {
+			topic, is = denseTopics[name]
 		}
+		if !is {
+			t.Fatalf("-fuzz.topic=%s: there is no topic %q", names, name)
+		}
+		list = append(list, topic)
 	}
-	t.Fatalf("-fuzz.topic=%s: there is no such topic", name)
-	return nil
+	return list
 }

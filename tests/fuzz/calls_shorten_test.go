@@ -35,9 +35,23 @@ func (n *numbers) Set(text string) error {
 	return nil
 }
 
-var fuzzWithout numbers
+// words are a flag's value: one,two.
+type words []string
+
+func (w words) String() string { return strings.Join(w, ",") }
+
+func (w *words) Set(text string) error {
+	*w = strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
+	return nil
+}
+
+var (
+	fuzzWithout numbers
+	fuzzAvoid   words
+)
 
 func init() {
+	flag.Var(&fuzzAvoid, "fuzz.avoid", "the `functions` that TestCalls does not call: cuCtxSetLimit,cuLinkCreate")
 	flag.Var(&fuzzWithout, "fuzz.without", "the `numbers` of the calls that TestCalls leaves out of each sequence")
 }
 
@@ -85,13 +99,13 @@ func reopen(t *testing.T, pair [2]*caller) {
 	for _, c := range pair {
 		c.end() // some of it fails
 		c.close()
-		topics := c.topics
+		topics, loud := c.topics, c.loud
 		if c.soft != nil {
 			*c = *softCaller(c.name, c.virtual)
 		} else {
 			*c = caller{Table: c.Table, name: c.name}
 		}
-		c.topics = topics
+		c.topics, c.loud = topics, loud
 		if err := c.open(); err != nil {
 			t.Fatal(err)
 		}

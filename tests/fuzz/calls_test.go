@@ -3,18 +3,14 @@ package fuzz
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,7 +18,6 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/loader"
 )
 
 // This file makes random calls of functions that need no held streams: memory, pools, virtual memory,
@@ -41,6 +36,7 @@ type caller struct {
 	topics     []callTopic
 	soft       *cusim.Driver
 	virtual    bool
+	loud       bool // write calls to the standard error output before they are made
 	at         driver.At
 	ctx        driver.Context
 	module     driver.Module
@@ -249,6 +245,9 @@ func errorOf(what string, r driver.Result) error {
 // say notes the arguments of the call that follows.
 func (c *caller) say(format string, args ...any) {
 	fmt.Fprintf(&c.log, format, args...)
+	if c.loud {
+		fmt.Fprintf(os.Stderr, format, args...)
+	}
 }
 
 // one returns one of the values.
@@ -392,7 +391,10 @@ func (c *caller) step(seed uint64, n int) (name string, answer []uint64) {
 			k = topic.calls[c.IntN(len(topic.calls))]
 		}
 		c.say("%2d %s(", n, k.name)
-		if answer = k.call(c); !slices.Equal(answer, noOperands) {
+		if answer = noOperands; !slices.Contains(fuzzAvoid, functionOf(k.name)) {
+			answer = k.call(c)
+		}
+		if !slices.Equal(answer, noOperands) {
 			break
 		}
 		c.say(") left out\n")
@@ -553,7 +555,7 @@ func softCaller(name string, virtual bool) *caller {
 // software driver and NVIDIA's.
 func TestCalls(t *testing.T) {
 	if path := os.Getenv(callsEnv); path != "" { // this is one of the processes of callsOnGPU
-		callsOfBatch(t, path)
+		callsOfBatch(t, path, besideGPU(t))
 		return
 	}
 	topics := []string{*fuzzTopic}
@@ -571,7 +573,7 @@ func TestCalls(t *testing.T) {
 					n /= 5
 				}
 				pair := [2]*caller{softCaller("virtual", true), softCaller("real", false)}
-				report(t, topic, runCalls(t, topic, pair, firstSeed(), n))
+				report(t, topic, runCalls(t, topic, pair, firstSeed(), n, func(uint64) {}))
 			})
 		}
 	})
@@ -580,7 +582,7 @@ func TestCalls(t *testing.T) {
 	}
 	t.Run("gpu", func(t *testing.T) {
 		if *fuzzSeed != 0 {
-			report(t, *fuzzTopic, runCalls(t, *fuzzTopic, besideGPU(t), *fuzzSeed, 1))
+			report(t, *fuzzTopic, runCalls(t, *fuzzTopic, besideGPU(t), *fuzzSeed, 1, func(uint64) {}))
 			return
 		}
 		report(t, *fuzzTopic, callsOnGPU(t, *fuzzFrom, count()))
@@ -593,19 +595,6 @@ func firstSeed() uint64 {
 		return *fuzzSeed
 	}
 	return *fuzzFrom
-}
-
-// besideGPU returns callers of a software driver and of NVIDIA's.
-func besideGPU(t *testing.T) [2]*caller {
-	path := os.Getenv("PURECU_TEST_GPU")
-	if path == "1" {
-		path = "" // the system's
-	}
-	lib, err := loader.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return [2]*caller{softCaller("virtual", true), {Table: driver.New(lib), name: "gpu"}}
 }
 
 // callResults are the results of sequences.
@@ -640,10 +629,16 @@ func (r *callResults) kinds() map[string][]uint64 {
 
 // runCalls makes n sequences. It ends before that if there are differences of as many kinds as can be explained, if its
 // time is over, or if work has failed. If a driver is NVIDIA's, a failure also ends it: what the sequence leaves is not
-// known then.
-func runCalls(t *testing.T, topic string, pair [2]*caller, from uint64, n int) callResults {
+// known then. It calls begin before each sequence.
+func runCalls(t *testing.T, topic string, pair [2]*caller, from uint64, n int, begin func(seed uint64)) callResults {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	pair[1].loud = *fuzzLoud
+	for _, f := range fuzzAvoid {
+		if !slices.Contains(allFunctions(), f) {
+			t.Fatalf("-fuzz.avoid: %s is not called", f)
+		}
+	}
 	for _, c := range pair {
 		c.topics = topicsOf(t, topic)
 		if err := c.open(); err != nil {
@@ -659,6 +654,7 @@ func runCalls(t *testing.T, topic string, pair [2]*caller, from uint64, n int) c
 			fmt.Fprintf(os.Stderr, "%s: seed %d hangs\n", t.Name(), seed)
 			os.Exit(2)
 		})
+		begin(seed)
 		err := sequence(pair, seed, results.Counts)
 		hanging.Stop()
 		results.Done++
@@ -692,7 +688,7 @@ func runCalls(t *testing.T, topic string, pair [2]*caller, from uint64, n int) c
 	return results
 }
 
-// report reports the first failure of each kind, and, unless they have one topic, whether there were enough calls.
+// report reports the first failure of each kind, and, unless only some are made, whether there were enough calls.
 func report(t *testing.T, topic string, r callResults) {
 	reported := make(map[string]bool)
 	for _, f := range r.Failures {
@@ -706,7 +702,7 @@ func report(t *testing.T, topic string, r callResults) {
 		t.Logf("%d times: %s, seeds %d", len(kinds[kind]), kind, kinds[kind])
 	}
 	t.Logf("%d sequences, %d differences; to go on from here: -fuzz.from=%d", r.Done, len(r.Failures), r.Next)
-	if topic != "" {
+	if topic != "" || len(fuzzAvoid) > 0 {
 		return
 	}
 	t.Log(r.Counts)
@@ -715,85 +711,4 @@ func report(t *testing.T, topic string, r callResults) {
 			t.Error(err)
 		}
 	}
-}
-
-const (
-	// callsEnv names the file for the results of a process that callsOnGPU starts from its own binary.
-	callsEnv = "PURECU_FUZZ_CALLS"
-	// callsBatch is how many sequences a process makes at most.
-	callsBatch = 1000
-)
-
-// callsOfBatch makes the sequences of a batch on a software driver and NVIDIA's, and writes the results to a file.
-func callsOfBatch(t *testing.T, path string) {
-	b, err := json.Marshal(runCalls(t, *fuzzTopic, besideGPU(t), *fuzzFrom, count()))
-	if err == nil {
-		err = os.WriteFile(path, b, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// callsOnGPU makes n sequences in several processes. One that has no context any more because its work has failed, or
-// that has found a difference, ends, and another one goes on. A batch that has begun is made to its end.
-func callsOnGPU(t *testing.T, from uint64, n int) callResults {
-	results := callResults{Counts: make(tally)}
-	dir := t.TempDir()
-	begun, next, end := time.Now(), from, from+uint64(n)
-	var mu sync.Mutex
-	take := func() (first, last uint64, more bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		if next == end || len(results.kinds()) >= *fuzzMost || *fuzzFor > 0 && time.Since(begun) >= *fuzzFor {
-			return 0, 0, false
-		}
-		first = next
-		part := (end - next) / uint64(2**fuzzProcesses) // the last ones are small, so that all end at the same time
-		next = min(next+min(max(part, 100), callsBatch), end)
-		return first, next, true
-	}
-	var wg sync.WaitGroup
-	for range *fuzzProcesses {
-		wg.Go(func() {
-			for {
-				first, last, more := take()
-				if !more {
-					return
-				}
-				for first < last {
-					part, err := callsInProcess(t, dir, first, int(last-first))
-					mu.Lock()
-					results.add(part)
-					mu.Unlock()
-					if err != nil {
-						t.Errorf("seeds %d to %d: %v", first, last-1, err)
-						break
-					}
-					first = part.Next
-				}
-			}
-		})
-	}
-	wg.Wait()
-	results.Next = next
-	slices.SortFunc(results.Failures, func(a, b callFailure) int { return cmp.Compare(a.Seed, b.Seed) })
-	return results
-}
-
-// callsInProcess makes sequences in a process of its own.
-func callsInProcess(t *testing.T, dir string, from uint64, n int) (r callResults, err error) {
-	path := filepath.Join(dir, fmt.Sprint(from))
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCalls$", fmt.Sprint("-fuzz.from=", from),
-		fmt.Sprint("-fuzz.n=", n), "-fuzz.topic="+*fuzzTopic)
-	cmd.Env = append(os.Environ(), callsEnv+"="+path, "CUDA_DEVICE_MAX_CONNECTIONS=16") // as for TestPoisoned
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return r, fmt.Errorf("%w:\n%s", err, out)
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return r, err
-	}
-	return r, json.Unmarshal(b, &r)
 }

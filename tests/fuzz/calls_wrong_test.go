@@ -11,55 +11,57 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
+type soft = driver.Software
+
 // wrongDriver is a driver with a fault, and the topic of sequences that find it.
 type wrongDriver struct {
 	topic string
-	wrap  func(driver.Software) driver.Software
+	wrap  func(soft) soft
 }
 
 // wrongCalls are drivers with a fault each.
 var wrongCalls = map[string]wrongDriver{
-	"a size":         {"memory", func(s driver.Software) driver.Software { return wrongRange{s} }},
-	"a result":       {"attributes", func(s driver.Software) driver.Software { return wrongAttribute{s} }},
-	"a memset":       {"copies", func(s driver.Software) driver.Software { return wrongMemset{s} }},
-	"a node":         {"graphs", func(s driver.Software) driver.Software { return wrongNode{s} }},
-	"virtual memory": {"virtual", func(s driver.Software) driver.Software { return wrongMap{s} }},
+	"a size":         {"memory", func(s soft) soft { return wrongRange{s} }},
+	"a result":       {"attributes", func(s soft) soft { return wrongAttribute{s} }},
+	"a memset":       {"copies", func(s soft) soft { return wrongMemset{s} }},
+	"a node":         {"graphs", func(s soft) soft { return wrongNode{s} }},
+	"virtual memory": {"virtual", func(s soft) soft { return wrongMap{s} }},
 
-	"the size of a library's variable":        {"code", func(s driver.Software) driver.Software { return wrongGlobal{s} }},
-	"a library that is loaded with an error":  {"code", func(s driver.Software) driver.Software { return wrongLoad{s} }},
-	"the names of kernels":                    {"code", func(s driver.Software) driver.Software { return wrongNames{s} }},
-	"the list of kernels":                     {"code", func(s driver.Software) driver.Software { return wrongList{s} }},
-	"a parameter of a kernel":                 {"code", func(s driver.Software) driver.Software { return wrongParam{s} }},
-	"an attribute of a kernel":                {"code", func(s driver.Software) driver.Software { return wrongKernel{s} }},
-	"a linker that accepts everything":        {"code", func(s driver.Software) driver.Software { return wrongInput{s} }},
-	"the image of a linker":                   {"code", func(s driver.Software) driver.Software { return wrongImage{s} }},
-	"an edge that loses its data":             {"edges", func(s driver.Software) driver.Software { return wrongEdge{s} }},
-	"the removal of an edge of a kind alone":  {"edges", func(s driver.Software) driver.Software { return wrongRemoval{s} }},
-	"edges that are listed without data":      {"edges", func(s driver.Software) driver.Software { return wrongEdges{s} }},
-	"the nodes before a node":                 {"edges", func(s driver.Software) driver.Software { return wrongBefore{s} }},
-	"a memset node of any type":               {"nodes", func(s driver.Software) driver.Software { return wrongNewNode{s} }},
-	"a node's new parameters":                 {"nodes", func(s driver.Software) driver.Software { return wrongParams{s} }},
-	"new parameters in an executable graph":   {"nodes", func(s driver.Software) driver.Software { return wrongExecParams{s} }},
-	"the value of a condition":                {"nodes", func(s driver.Software) driver.Software { return wrongCondition{s} }},
-	"the bodies of a conditional node":        {"nodes", func(s driver.Software) driver.Software { return wrongBodies{s} }},
-	"the reason of a failed update":           {"edges", func(s driver.Software) driver.Software { return wrongUpdate{s} }},
-	"the node that a failed update names":     {"edges", func(s driver.Software) driver.Software { return wrongNamed{s} }},
-	"the node that a newer update names":      {"edges", func(s driver.Software) driver.Software { return wrongNamedV2{s} }},
-	"a batch that loses an operation":         {"memops", func(s driver.Software) driver.Software { return wrongBatch{s} }},
-	"flags of a wait":                         {"memops", func(s driver.Software) driver.Software { return wrongWait{s} }},
-	"a word of 64 bits":                       {"memops", func(s driver.Software) driver.Software { return wrongWord{s} }},
-	"operations of a node":                    {"memops", func(s driver.Software) driver.Software { return wrongOps{s} }},
-	"operations of an executable graph":       {"memops", func(s driver.Software) driver.Software { return wrongExecOps{s} }},
-	"the index of a copy that is refused":     {"batches", func(s driver.Software) driver.Software { return wrongIndex{s} }},
-	"a batch that makes no copy if one fails": {"batches", func(s driver.Software) driver.Software { return wrongCopies{s} }},
-	"a box without its last row":              {"batches", func(s driver.Software) driver.Software { return wrongBox{s} }},
-	"the place of a prefetch":                 {"batches", func(s driver.Software) driver.Software { return wrongPlace{s} }},
-	"a discard of any memory":                 {"batches", func(s driver.Software) driver.Software { return wrongDiscard{s} }},
-	"a discard with wrong places":             {"batches", func(s driver.Software) driver.Software { return wrongDiscardTo{s} }},
-	"an attribute of a list":                  {"batches", func(s driver.Software) driver.Software { return wrongPointer{s} }},
-	"attributes that are not copied":          {"attributes", func(s driver.Software) driver.Software { return wrongStream{s} }},
-	"a context for some multiprocessors":      {"attributes", func(s driver.Software) driver.Software { return wrongAffinity{s} }},
-	"the reference of a mapping":              {"virtual", func(s driver.Software) driver.Software { return wrongRetain{s} }},
+	"the size of a library's variable":        {"code", func(s soft) soft { return wrongGlobal{s} }},
+	"a library that is loaded with an error":  {"code", func(s soft) soft { return wrongLoad{s} }},
+	"the names of kernels":                    {"code", func(s soft) soft { return wrongNames{s} }},
+	"the list of kernels":                     {"code", func(s soft) soft { return wrongList{s} }},
+	"a parameter of a kernel":                 {"code", func(s soft) soft { return wrongParam{s} }},
+	"an attribute of a kernel":                {"code", func(s soft) soft { return wrongKernel{s} }},
+	"a linker that accepts everything":        {"code", func(s soft) soft { return wrongInput{s} }},
+	"the image of a linker":                   {"code", func(s soft) soft { return wrongImage{s} }},
+	"an edge that loses its data":             {"edges", func(s soft) soft { return wrongEdge{s} }},
+	"the removal of an edge of a kind alone":  {"edges", func(s soft) soft { return wrongRemoval{s} }},
+	"edges that are listed without data":      {"edges", func(s soft) soft { return wrongEdges{s} }},
+	"the nodes before a node":                 {"edges", func(s soft) soft { return wrongBefore{s} }},
+	"a memset node of any type":               {"nodes", func(s soft) soft { return wrongNewNode{s} }},
+	"a node's new parameters":                 {"nodes", func(s soft) soft { return wrongParams{s} }},
+	"new parameters in an executable graph":   {"nodes", func(s soft) soft { return wrongExecParams{s} }},
+	"the value of a condition":                {"nodes", func(s soft) soft { return wrongCondition{s} }},
+	"the bodies of a conditional node":        {"nodes", func(s soft) soft { return wrongBodies{s} }},
+	"the reason of a failed update":           {"edges", func(s soft) soft { return wrongUpdate{s} }},
+	"the node that a failed update names":     {"edges", func(s soft) soft { return wrongNamed{s} }},
+	"the node that a newer update names":      {"edges", func(s soft) soft { return wrongNamedV2{s} }},
+	"a batch that loses an operation":         {"memops", func(s soft) soft { return wrongBatch{s} }},
+	"flags of a wait":                         {"memops", func(s soft) soft { return wrongWait{s} }},
+	"a word of 64 bits":                       {"memops", func(s soft) soft { return wrongWord{s} }},
+	"operations of a node":                    {"memops", func(s soft) soft { return wrongOps{s} }},
+	"operations of an executable graph":       {"memops", func(s soft) soft { return wrongExecOps{s} }},
+	"the index of a copy that is refused":     {"batches", func(s soft) soft { return wrongIndex{s} }},
+	"a batch that makes no copy if one fails": {"batches", func(s soft) soft { return wrongCopies{s} }},
+	"a box without its last row":              {"batches", func(s soft) soft { return wrongBox{s} }},
+	"the place of a prefetch":                 {"batches", func(s soft) soft { return wrongPlace{s} }},
+	"a discard of any memory":                 {"batches", func(s soft) soft { return wrongDiscard{s} }},
+	"a discard with wrong places":             {"batches", func(s soft) soft { return wrongDiscardTo{s} }},
+	"an attribute of a list":                  {"batches", func(s soft) soft { return wrongPointer{s} }},
+	"attributes that are not copied":          {"attributes", func(s soft) soft { return wrongStream{s} }},
+	"a context for some multiprocessors":      {"attributes", func(s soft) soft { return wrongAffinity{s} }},
+	"the reference of a mapping":              {"virtual", func(s soft) soft { return wrongRetain{s} }},
 }
 
 type wrongRange struct{ driver.Software }

@@ -6,17 +6,17 @@ import (
 
 // moreWrongCalls are drivers with a fault each, in functions of events, captures, launches, contexts and pools.
 var moreWrongCalls = map[string]wrongDriver{
-	"rows of words":                        {"copies", func(s driver.Software) driver.Software { return wrongRows{s} }},
-	"a copy to the host":                   {"copies", func(s driver.Software) driver.Software { return wrongHost{s} }},
-	"a capture that begins at the root":    {"captures", func(s driver.Software) driver.Software { return wrongBegin{s} }},
-	"dependencies that are always added":   {"captures", func(s driver.Software) driver.Software { return wrongDependencies{s} }},
-	"a function of the host, called twice": {"eventnodes", func(s driver.Software) driver.Software { return wrongTwice{s} }},
-	"the event of a node":                  {"eventnodes", func(s driver.Software) driver.Software { return wrongNodeEvent{s} }},
-	"a cluster of any size":                {"launches", func(s driver.Software) driver.Software { return wrongCluster{s} }},
-	"the size of a managed variable":       {"launches", func(s driver.Software) driver.Software { return wrongManaged{s} }},
-	"the pool of a device":                 {"devicepools", func(s driver.Software) driver.Software { return wrongPool{s} }},
-	"parts of the multiprocessors":         {"green", func(s driver.Software) driver.Software { return wrongSplit{s} }},
-	"references of a graph":                {"objects", func(s driver.Software) driver.Software { return wrongReferences{s} }},
+	"rows of words":                        {"copies", func(s soft) soft { return wrongRows{s} }},
+	"a copy to the host":                   {"copies", func(s soft) soft { return wrongHost{s} }},
+	"a capture that begins at the root":    {"captures", func(s soft) soft { return wrongBegin{s} }},
+	"dependencies that are always added":   {"captures", func(s soft) soft { return wrongDependencies{s} }},
+	"a function of the host, called twice": {"eventnodes", func(s soft) soft { return wrongTwice{s} }},
+	"the event of a node":                  {"eventnodes", func(s soft) soft { return wrongNodeEvent{s} }},
+	"a cluster of any size":                {"launches", func(s soft) soft { return wrongCluster{s} }},
+	"the size of a managed variable":       {"launches", func(s soft) soft { return wrongManaged{s} }},
+	"the pool of a device":                 {"devicepools", func(s soft) soft { return wrongPool{s} }},
+	"parts of the multiprocessors":         {"green", func(s soft) soft { return wrongSplit{s} }},
+	"references of a graph":                {"objects", func(s soft) soft { return wrongReferences{s} }},
 }
 
 type wrongRows struct{ driver.Software }
