@@ -11,7 +11,8 @@ import (
 )
 
 // These are the least that random calls need, in percent: the calls of a function, those of a group of
-// functions, and the calls of a function that succeed.
+// functions, and the calls of a function that succeed. A sequence needs many calls of some functions,
+// and there are some 300, so that a function cannot have as much as a group.
 const (
 	leastOfFunction = 0.05
 	leastOfGroup    = 0.5

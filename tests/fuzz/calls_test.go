@@ -20,10 +20,9 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// This file makes random calls of functions that need no held streams: memory, pools, virtual memory,
-// copies, graphs and their nodes, and attributes. Unlike a program, such a sequence has no model: two
-// drivers have to give the same answers, and the same contents of memory. After each call all work is
-// waited for. The handles are valid, and the numbers need not be.
+// This file makes random calls of functions about callTopics, without held streams. Unlike a program,
+// such a sequence has no model: two drivers have to give the same answers, and the same contents of
+// memory. After each call all work is waited for. The handles are valid, and the numbers need not be.
 
 // callCount is the number of calls of a sequence.
 const callCount = 60
