@@ -17328,6 +17328,9 @@ func (t *Table) DevSmResourceSplit(at At, result []DevResource, input DevResourc
 		res = ResultInvalidValue
 		return
 	}
+	if at.NoWait {
+		t.mayWait(symDevSmResourceSplit)
+	}
 	if t.soft != nil {
 		if t.version < 13010 {
 			res = missing(symDevSmResourceSplit)
@@ -17366,7 +17369,7 @@ func (t *Table) DevSmResourceSplit(at At, result []DevResource, input DevResourc
 	})
 	f.input = unsafe.Pointer(&f.a2)
 	f.remainder = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Setup, unsafe.Pointer(f))
+	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
 	return f.v0, res
 }
 

@@ -605,7 +605,7 @@ const symbolTable = "" +
 	"\x00DestroyExternalMemory\x84\xa0" + // cuDestroyExternalMemory, 10.0, hot
 	"\x0fSemaphore\x84\xa0" + // cuDestroyExternalSemaphore, 10.0, blocking
 	"\x02vResourceGenerateDesc\x84\xc4" + // cuDevResourceGenerateDesc, 12.4, setup
-	"\x03SmResourceSplit\x84\xd1" + // cuDevSmResourceSplit, 13.1, setup, unverified
+	"\x03SmResourceSplit\x84\xd1" + // cuDevSmResourceSplit, 13.1, blocking, unverified
 	"\x12ByCount\x84\xc4" + // cuDevSmResourceSplitByCount, 12.4, setup
 	"\x03iceCanAccessPeer\x84\x40" + // cuDeviceCanAccessPeer, 4.0, setup
 	"\x07omputeCapability\x84\x20" + // cuDeviceComputeCapability, 2.0, blocking
@@ -1235,7 +1235,7 @@ const maxSymbolName = 50
 
 // symbolClasses has a digit for each symbol: its ccall.Class.
 const symbolClasses = "" +
-	"22222222222221111112222222220000222100121211111121111111211222211200002010220101" +
+	"22222222222221111112222222220000222100121211111121111111211222211202002010220101" +
 	"21221022002200002222000211002111111111112122121211112222112001111111221111111111" +
 	"11111111111111111122221111121122221121211222222111111111111112222221222111121121" +
 	"12222222222222021211102000001221222221212211111111121112212211221111222222222222" +

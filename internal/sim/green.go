@@ -30,13 +30,18 @@ type share struct {
 	count uint32
 	split uint64 // the number of its split, from 1, or 0 if it may still be split
 	index uint64 // its index in the split
+	sets  uint32 // of how many multiprocessors it consists, for a part of cuDevSmResourceSplit
+	left  bool   // it is what cuDevSmResourceSplit has left, which may be split by that function
 }
 
 // resource returns the share as a CUdevResource. The words for the driver contain the other fields.
 func (s share) resource() (r driver.DevResource) {
 	if s.count > 0 {
 		r.SetSMCount(s.count)
-		r[1], r[2], r[3] = uint64(s.dev), s.split, s.index
+		r[1], r[2], r[3], r[4] = uint64(s.dev), s.split, s.index, uint64(s.sets)
+		if s.left {
+			r[5] = 1
+		}
 	}
 	return r
 }
@@ -47,7 +52,7 @@ func shareOf(r *driver.DevResource) (share, driver.Result) {
 	if n == 0 {
 		return share{}, driver.ResultInvalidResourceType
 	}
-	return share{dev: int(r[1]), count: n, split: r[2], index: r[3]}, ok
+	return share{dev: int(r[1]), count: n, split: r[2], index: r[3], sets: uint32(r[4]), left: r[5] != 0}, ok
 }
 
 // The sizes of shares of an H200, unless a flag allows others.
@@ -138,7 +143,8 @@ func (d *Driver) DevSmResourceSplitByCount(_ *driver.Thread, result []driver.Dev
 }
 
 // DevResourceGenerateDesc is cuDevResourceGenerateDesc. Several shares have to be parts of the same
-// split. At most one resource is a configuration of work queues.
+// split, with sets of the same size, except for what the split has left. At most one resource is a
+// configuration of work queues.
 func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.DevResource) (driver.DevResourceDesc, driver.Result) {
 	defer d.mu.Unlock()
 	r := d.begin("cuDevResourceGenerateDesc")
@@ -167,8 +173,10 @@ func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.De
 			all = s
 		case s.dev != all.dev, s.split == 0, s.split != all.split, slices.Contains(seen, s.index):
 			r = driver.ResultInvalidResourceConfiguration
+		case s.sets != 0 && all.sets != 0 && s.sets != all.sets:
+			r = driver.ResultInvalidResourceConfiguration
 		default:
-			all.count += s.count
+			all.count, all.sets = all.count+s.count, max(all.sets, s.sets)
 		}
 		seen = append(seen, s.index)
 	}
@@ -178,8 +186,7 @@ func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.De
 	case len(seen) == 0, queues != nil && int(queues.Device) != all.dev:
 		return 0, driver.ResultInvalidResourceConfiguration
 	}
-	all.split, all.index = 0, 0
-	desc := &resourceDescriptor{all, workQueuesOf(all.dev)}
+	desc := &resourceDescriptor{share{dev: all.dev, count: all.count}, workQueuesOf(all.dev)}
 	if queues != nil {
 		desc.queues = *queues
 	}

@@ -117,10 +117,13 @@ type numberedCall struct {
 }
 
 // newLibrary decides what every exported function does. A function without a typed call makes the
-// call of another interface of the same function, if both prototypes have the same arguments.
+// call of another interface of the same function, if both prototypes have the same arguments. The
+// library has no function that no header has confirmed.
 func newLibrary(m *manifest, calls *callPlan, plan *libraryPlan, implemented map[string]bool) *library {
 	lib := &library{m: m.confirmed(), plan: plan}
-	usable := func(c *call) bool { return implemented[c.method] && (!c.isVague() || plan.sized[c.fact.export] != "") }
+	usable := func(c *call) bool {
+		return implemented[c.method] && !c.fact.unverified && (!c.isVague() || plan.sized[c.fact.export] != "")
+	}
 	number := func(c *call, own bool) int {
 		i := slices.IndexFunc(lib.calls, func(n numberedCall) bool { return n.call == c && n.own == own })
 		if i < 0 {

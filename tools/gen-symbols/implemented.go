@@ -46,9 +46,11 @@ func implementedMethods(dir string) (map[string]bool, error) {
 // emitImplemented writes the page that says which functions the software driver has.
 func emitImplemented(plan *callPlan, implemented, byHand map[string]bool) string {
 	var b strings.Builder
-	var has, inC, lacks []string
+	var has, inGo, inC, lacks []string
 	for _, c := range plan.calls {
 		switch {
+		case implemented[c.method] && c.fact.unverified: // the library in C does not have it
+			inGo = append(inGo, c.fact.export)
 		case implemented[c.method]:
 			has = append(has, c.fact.export)
 		case byHand[c.fact.export]:
@@ -59,14 +61,15 @@ func emitImplemented(plan *callPlan, implemented, byHand map[string]bool) string
 	}
 	fmt.Fprintf(&b, "<!-- Written by gen-symbols library; do not edit. -->\n# Functions of the software driver\n\n"+
 		"The [software driver](testing.md) has %d of the driver's functions, older interfaces included. "+
-		"The library in C has\n%d more, which it makes of others. The other %d return CUDA_ERROR_NOT_SUPPORTED (801), "+
-		"and in "+
-		"Go those %d do, too:\nthere the error also matches `errors.ErrUnsupported`.\n",
-		len(has), len(inC), len(lacks), len(inC))
+		"In Go it has %d more,\nwhich are newer than CUDA 13.0. "+
+		"The library in C has %d more, which it makes of others. The other %d return\n"+
+		"CUDA_ERROR_NOT_SUPPORTED (801), and in Go those %d do, too: "+
+		"there the error also matches `errors.ErrUnsupported`.\n",
+		len(has), len(inGo), len(inC), len(lacks), len(inC))
 	for _, part := range []struct {
 		title string
 		names []string
-	}{{"What it has", has}, {"What it has in C only", inC}, {"What it lacks", lacks}} {
+	}{{"What it has", has}, {"What it has in Go only", inGo}, {"What it has in C only", inC}, {"What it lacks", lacks}} {
 		fmt.Fprintf(&b, "\n## %s\n\n", part.title)
 		line := ""
 		for i, name := range part.names {
