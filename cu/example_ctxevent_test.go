@@ -60,6 +60,31 @@ func ExampleContext_NewEventFromEGLSync() {
 	// Output: true true
 }
 
+// A small part for urgent work, all others for the rest, and what a stream has of them.
+func ExampleSMResource_SplitGroups() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New(cusim.Version(13010))))) // or the GPU's driver, from CUDA 13.1
+	dev := must(drv.Device(0))
+	gpu := must(dev.PrimaryContext())
+	defer gpu.Close()
+	parts, _, err := must(dev.SMResource()).SplitGroups(
+		cu.SMGroup{Count: 16, Coscheduled: 4}, // for clusters of four blocks
+		cu.SMGroup{Coscheduled: 2, Backfill: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	urgent, bulk := must(gpu.NewGreenContext(parts[0])), must(gpu.NewGreenContext(parts[1]))
+	defer urgent.Close()
+	defer bulk.Close()
+	for _, g := range []*cu.GreenContext{urgent, bulk} {
+		s := must(g.NewStream(0))
+		defer s.Close()
+		fmt.Println("a stream with", must(s.SMResource()).Count(), "multiprocessors")
+	}
+	// Output:
+	// a stream with 16 multiprocessors
+	// a stream with 116 multiprocessors
+}
+
 // A green context whose work does not wait in the work queues of others.
 func ExampleContext_NewGreenContextQueues() {
 	drv := must(cu.Open(cu.WithSoftware(cusim.New(cusim.Version(13010))))) // or the GPU's driver, from CUDA 13.1

@@ -13,7 +13,8 @@ import (
 type SMResource struct {
 	dev  *Device
 	raw  driver.DevResource
-	part bool // a result of Split
+	part bool // a result of Split or SplitGroups
+	left bool // what SplitGroups has left
 	// of is the green context whose multiprocessors these are, nil for the device's.
 	of *greenCore
 }
@@ -43,16 +44,13 @@ func (r SMResource) Device() *Device { return r.dev }
 // on an H200 to a multiple of 8.
 //
 // A part cannot be split again. The multiprocessors of a green context that is made of a part can:
-// see [GreenContext.SMResource].
+// see [GreenContext.SMResource]. [SMResource.SplitGroups] makes parts of several sizes.
 func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err error) {
 	const op = "cuDevSmResourceSplitByCount"
-	switch {
-	case r.dev == nil || r.Count() == 0:
-		return nil, rest, mistake(op, ErrNil, 0, "there are no multiprocessors: pass those of dev.SMResource")
-	case r.part:
-		return nil, rest, &Error{Op: op, Result: ResultInvalidResourceConfiguration, Err: errInvalid,
-			Detail: "a part of a split cannot be split: split the SMResource of a green context that is made of it"}
-	case least < 0 || least > r.Count():
+	if err := r.checkSplit(op, !r.part); err != nil {
+		return nil, rest, err
+	}
+	if least < 0 || least > r.Count() {
 		return nil, rest, invalid(op,
 			fmt.Sprintf("%d multiprocessors cannot be split into parts of at least %d", r.Count(), least))
 	}
@@ -80,6 +78,24 @@ func (r SMResource) Split(least int) (parts []SMResource, rest SMResource, err e
 		rest = SMResource{dev: r.dev, raw: left, part: true, of: r.of}
 	}
 	return parts, rest, nil
+}
+
+// checkSplit returns an error if there are no multiprocessors, or they cannot be split.
+func (r SMResource) checkSplit(op string, can bool) error {
+	switch {
+	case r.dev == nil || r.Count() == 0:
+		return mistake(op, ErrNil, 0, "there are no multiprocessors: pass those of dev.SMResource")
+	case !can:
+		return badSplit(op,
+			"a part of a split cannot be split: split the SMResource of a green context that is made of it")
+	}
+	return nil
+}
+
+// badSplit returns the error for a split that the driver would refuse with
+// CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION.
+func badSplit(op, detail string) error {
+	return &Error{Op: op, Result: ResultInvalidResourceConfiguration, Err: errInvalid, Detail: detail}
 }
 
 // enter begins a call on the green context whose multiprocessors these are, if any: it must not be
@@ -110,9 +126,9 @@ type GreenContext struct {
 
 // NewGreenContext creates a green context with these multiprocessors (cuDevResourceGenerateDesc,
 // cuGreenCtxCreate, CUDA 12.4; its streams need 12.5). Several arguments have to be parts of one
-// split. The Context has to be one of [Device.PrimaryContext]. Green contexts that overlap share
-// the common multiprocessors. It may wait for the GPU: see docs/blocking.md.
-// [Context.NewGreenContextQueues] also chooses work queues.
+// split, with the same Coscheduled if it was by [SMResource.SplitGroups]. The Context has to be one
+// of [Device.PrimaryContext]. Green contexts that overlap share the common multiprocessors. It may
+// wait for the GPU: see docs/blocking.md. [Context.NewGreenContextQueues] also chooses work queues.
 //
 // Create few of them, and keep them: driver 580 (CUDA 13.0) does not free all of a green context's
 // memory. Of each one that was destroyed it keeps 4 MB of device memory and 1.7 MB of host memory.

@@ -98,6 +98,9 @@ var ofCalls = [...]struct {
 	{driver.ResultInvalidValue, []string{"cuCheckpointProcessRestore"},
 		"the process does not exist, or the GPUs do not fit: map every GPU that the process was checkpointed on " +
 			"(Device.UUID), each to another one, of the same chip (Device.Name) and with enough memory"},
+	{driver.ResultInvalidResourceConfiguration, []string{"cuDevSmResourceSplit"},
+		"the GPU has no such groups of multiprocessors: ask for fewer of them, for a Count of 0, for a smaller " +
+			"Coscheduled, or for Backfill"},
 	{driver.ResultIllegalState, []string{"cuStreamEndCapture"},
 		"other code has ended the capture: let Capture end the captures that it begins"},
 	{

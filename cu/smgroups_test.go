@@ -1,0 +1,255 @@
+package cu
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/purecu/purecu/cusim"
+)
+
+// counts returns how many multiprocessors there are.
+func counts(sms []SMResource) (n []int) {
+	for _, r := range sms {
+		n = append(n, r.Count())
+	}
+	return n
+}
+
+// TestSMGroups splits multiprocessors into groups, and refuses what no GPU allows.
+func TestSMGroups(t *testing.T) {
+	r := newSoft(t, cusim.Version(13010))
+	dev := r.gpu.Device()
+	all := must(dev.SMResource())(t)
+	parts, rest, err := all.SplitGroups(SMGroup{Count: 48, PreferredCoscheduled: 16}, SMGroup{Count: 30, Backfill: true},
+		SMGroup{Coscheduled: 16})
+	r.ok(err)
+	if got := counts(append(parts, rest)); !slices.Equal(got, []int{48, 30, 48, 6}) {
+		t.Fatalf("the parts and the rest have %d multiprocessors", got)
+	}
+	if parts[0].Device() != dev || rest.Device() != dev {
+		t.Error("the parts are of another device")
+	}
+	g := must(r.gpu.NewGreenContext(parts[0], parts[1], rest))(t)
+	if n := must(g.SMResource())(t).Count(); n != 84 {
+		t.Errorf("the green context has %d multiprocessors", n)
+	}
+	_, err = r.gpu.NewGreenContext(parts[0], parts[2]) // with sets of different sizes
+	r.is(err, ResultInvalidResourceConfiguration)
+
+	// The rest can be split into groups again, and a part through its green context.
+	again, none, err := rest.SplitGroups(SMGroup{Coscheduled: 2, Backfill: true})
+	r.ok(err)
+	if !slices.Equal(counts(again), []int{6}) || none.Count() != 0 || none.Device() != nil {
+		t.Errorf("the rest became %d, and %d are left", counts(again), none.Count())
+	}
+	its := must(g.SMResource())(t)
+	half, _, err := its.SplitGroups(SMGroup{Count: 40})
+	r.ok(err)
+	if half[0].Count() != 40 {
+		t.Errorf("the part has %d multiprocessors", half[0].Count())
+	}
+	_, _, err = rest.Split(2)
+	r.is(err, ResultInvalidResourceConfiguration)
+	_, left, err := all.Split(16)
+	r.ok(err)
+	for name, part := range map[string]SMResource{
+		"a part": parts[0], "a part of the rest": again[0], "what Split has left": left,
+	} {
+		_, _, err := part.SplitGroups(SMGroup{})
+		if !errors.Is(err, ResultInvalidResourceConfiguration) || !errors.Is(err, errInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	r.ok(g.Close())
+	_, _, err = its.SplitGroups(SMGroup{})
+	r.is(err, ErrClosed)
+	_, err = r.gpu.NewGreenContext(half[0])
+	r.is(err, ErrClosed)
+	_, _, err = SMResource{}.SplitGroups(SMGroup{})
+	r.is(err, ErrNil)
+
+	r.sim.Inject(cusim.Fault{Function: "cuDevSmResourceSplit", Code: int(ResultOutOfMemory)})
+	_, _, err = all.SplitGroups(SMGroup{})
+	r.is(err, ResultOutOfMemory)
+	r.sim.ClearFaults()
+	_, _, err = all.SplitGroups(SMGroup{Coscheduled: 64}) // only the driver knows the largest size
+	r.is(err, ResultInvalidValue)
+	if errors.Is(err, errInvalid) {
+		t.Errorf("%v was found before the call", err)
+	}
+	_, _, err = all.SplitGroups(SMGroup{Count: 128}, SMGroup{}) // no set is left
+	r.is(err, ResultInvalidResourceConfiguration)
+	if errors.Is(err, errInvalid) || !strings.Contains(err.Error(), "Backfill") {
+		t.Errorf("%v does not come from the driver, or does not say what to do", err)
+	}
+}
+
+// TestSMGroupMistakes passes wrong groups. The driver is not asked.
+func TestSMGroupMistakes(t *testing.T) {
+	r := newSoft(t, cusim.Version(13010))
+	all := must(r.gpu.Device().SMResource())(t)
+	r.sim.Inject(cusim.Fault{Function: "cuDevSmResourceSplit", Code: int(ResultUnknown)})
+	for _, c := range []struct {
+		groups []SMGroup
+		want   Result
+		text   string
+	}{
+		{nil, ResultInvalidValue, "there are no groups"},
+		{[]SMGroup{{Count: -2}}, ResultInvalidValue, "SMGroup 1 of 1: Count is -2"},
+		{[]SMGroup{{}, {Count: 7, Backfill: true}}, ResultInvalidValue,
+			"SMGroup 2 of 2: Count is 7, and has to be an even number of at most 132"},
+		{[]SMGroup{{Count: 134}}, ResultInvalidValue, "Count is 134"},
+		{[]SMGroup{{Count: math.MaxInt}}, ResultInvalidValue, "Count is"},
+		{[]SMGroup{{Coscheduled: -2}}, ResultInvalidValue, "Coscheduled is -2"},
+		{[]SMGroup{{Coscheduled: 5}}, ResultInvalidValue, "Coscheduled is 5"},
+		{[]SMGroup{{Coscheduled: 1 << 32}}, ResultInvalidValue, "Coscheduled is"},
+		{[]SMGroup{{PreferredCoscheduled: -4}}, ResultInvalidValue, "PreferredCoscheduled is -4"},
+		{[]SMGroup{{PreferredCoscheduled: 3}}, ResultInvalidValue, "PreferredCoscheduled is 3"},
+		{[]SMGroup{{PreferredCoscheduled: 1 << 32}}, ResultInvalidValue, "PreferredCoscheduled is"},
+		{[]SMGroup{{Coscheduled: 4, PreferredCoscheduled: 6}}, ResultInvalidValue, "a multiple of Coscheduled"},
+		{[]SMGroup{{Count: 12, Coscheduled: 8}}, ResultInvalidValue, "a multiple of Coscheduled, 8, without Backfill"},
+		{[]SMGroup{{Count: 4, Coscheduled: 8, Backfill: true}}, ResultInvalidValue, "at least Coscheduled, 8"},
+		{[]SMGroup{{Count: 72}, {Count: 72}, {}}, ResultInvalidResourceConfiguration,
+			"the first 2 groups have 144 multiprocessors, and there are 132"},
+		{[]SMGroup{{Backfill: true}, {}}, ResultInvalidResourceConfiguration,
+			"SMGroup 1 of 2 has all that is left: make it the last one"},
+	} {
+		_, _, err := all.SplitGroups(c.groups...)
+		if !errors.Is(err, c.want) || !errors.Is(err, errInvalid) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%+v: %v", c.groups, err)
+		}
+	}
+}
+
+// TestStreamSMResource asks streams where their kernels run.
+func TestStreamSMResource(t *testing.T) {
+	r := newSoft(t, cusim.Version(13010))
+	dev := r.gpu.Device()
+	parts, _, err := must(dev.SMResource())(t).SplitGroups(SMGroup{Count: 32})
+	r.ok(err)
+	g := must(r.gpu.NewGreenContext(parts[0]))(t)
+	s := must(g.NewStream(0))(t)
+	legacy := must(r.gpu.LegacyStream())(t)
+	shared := must(r.gpu.PoolStream(0))(t)
+	for _, c := range []struct {
+		s    *Stream
+		want int
+	}{{s, 32}, {r.stream(), 132}, {legacy, 132}, {shared, 132}} {
+		if its := must(c.s.SMResource())(t); its.Count() != c.want || its.Device() != dev {
+			t.Errorf("%d multiprocessors of %v, want %d", its.Count(), its.Device(), c.want)
+		}
+	}
+	r.ok(r.gpu.Do(func(th *Thread) error {
+		own, err := th.DefaultStream()
+		if err != nil {
+			return err
+		}
+		its, err := own.SMResource()
+		if its.Count() != 132 {
+			t.Errorf("the thread's stream has %d multiprocessors", its.Count())
+		}
+		return errors.Join(err, own.Close())
+	}))
+	its := must(s.SMResource())(t)
+	half := must(r.gpu.NewGreenContext(must2(its.SplitGroups(SMGroup{Count: 16}))(t)...))(t)
+	r.ok(half.Close())
+	r.ok(g.Close()) // the stream keeps it
+	late := must(s.SMResource())(t)
+	if late.Count() != 32 {
+		t.Errorf("%d multiprocessors after Close, want 32", late.Count())
+	}
+	for _, sms := range []SMResource{its, late} {
+		_, _, err := sms.SplitGroups(SMGroup{})
+		r.is(err, ErrClosed)
+		_, err = r.gpu.NewGreenContext(sms)
+		r.is(err, ErrClosed)
+	}
+	r.sim.Inject(cusim.Fault{Function: "cuStreamGetDevResource", Code: int(ResultOutOfMemory)})
+	_, err = s.SMResource()
+	r.is(err, ResultOutOfMemory)
+	r.sim.ClearFaults()
+	r.ok(s.Close())
+	_, err = s.SMResource()
+	r.is(err, ErrClosed)
+	_, err = (*Stream)(nil).SMResource()
+	r.is(err, ErrNil)
+}
+
+// must2 is must for a function that returns a rest, too.
+func must2[T, R any](v T, _ R, err error) func(testing.TB) T { return must(v, err) }
+
+// TestSMGroupsMissing uses older drivers.
+func TestSMGroupsMissing(t *testing.T) {
+	r := newSoft(t, cusim.Version(13000))
+	_, _, err := must(r.gpu.Device().SMResource())(t).SplitGroups(SMGroup{Count: 8})
+	for symbol, err := range map[string]error{
+		"cuDevSmResourceSplit": err, "cuStreamGetDevResource": second2(r.stream().SMResource()),
+	} {
+		noSMGroups(t, err, symbol, 13000)
+	}
+}
+
+// noSMGroups checks the error of a driver that is too old.
+func noSMGroups(t *testing.T, err error, symbol string, have int) {
+	t.Helper()
+	m := (*MissingError)(nil)
+	if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, ResultNotSupported) || !errors.As(err, &m) ||
+		m.Symbol != symbol || m.Since != 13010 || m.Driver != have {
+		t.Errorf("%v does not say what is missing", err)
+	}
+}
+
+// TestGPUSMGroups splits multiprocessors into groups, if the driver knows them.
+func TestGPUSMGroups(t *testing.T) {
+	gpu := gpuContext(t)
+	if v := must(gpu.Device().Driver().Version())(t); v < 13010 {
+		_, _, err := must(gpu.Device().SMResource())(t).SplitGroups(SMGroup{Count: 8})
+		noSMGroups(t, err, "cuDevSmResourceSplit", int(v))
+		s := must(gpu.NewStream(StreamNonBlocking))(t)
+		defer closeIt(t, s)
+		noSMGroups(t, second2(s.SMResource()), "cuStreamGetDevResource", int(v))
+		return
+	}
+	useSMGroups(t, gpu)
+}
+
+// TestUseSMGroups does what TestGPUSMGroups does on a newer driver.
+func TestUseSMGroups(t *testing.T) { useSMGroups(t, newSoft(t, cusim.Version(13010)).gpu) }
+
+// useSMGroups makes splits that each GPU allows, and green contexts of the parts.
+func useSMGroups(t *testing.T, gpu *Context) {
+	all := must(gpu.Device().SMResource())(t)
+	ten := SMGroup{Count: 10, Coscheduled: 2}
+	parts, rest, err := all.SplitGroups(ten, SMGroup{Coscheduled: 2, Backfill: true})
+	got := counts(append(parts, rest))
+	if err != nil || len(parts) != 2 || got[0] != 10 || got[0]+got[1]+got[2] != all.Count() {
+		t.Fatalf("the parts and the rest have %d multiprocessors: %v", got, err)
+	}
+	for _, part := range parts {
+		g := must(gpu.NewGreenContext(part))(t)
+		s := must(g.NewStream(0))(t)
+		if n := must(s.SMResource())(t).Count(); n != part.Count() {
+			t.Errorf("a stream has %d multiprocessors, want %d", n, part.Count())
+		}
+		if err := s.Synchronize(); err != nil {
+			t.Error(err)
+		}
+		closeIt(t, s)
+		closeIt(t, g)
+	}
+	_, rest, err = all.SplitGroups(ten)
+	if err != nil || rest.Count() != all.Count()-10 {
+		t.Fatalf("%d are left: %v", rest.Count(), err)
+	}
+	if again, _, err := rest.SplitGroups(ten); err != nil || again[0].Count() != 10 {
+		t.Errorf("the rest became %d: %v", counts(again), err)
+	}
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	defer closeIt(t, s)
+	if n := must(s.SMResource())(t).Count(); n != all.Count() {
+		t.Errorf("a stream of the primary context has %d multiprocessors, want %d", n, all.Count())
+	}
+}
