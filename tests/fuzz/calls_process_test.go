@@ -70,16 +70,19 @@ func callsOfBatch(t *testing.T, path string, pair [2]*caller) {
 }
 
 // callsOnGPU makes n sequences in several processes. One that has no context any more because its work has failed, or
-// that has found a difference, ends, and another one goes on. A batch that has begun is made to its end.
+// that has found a difference, ends, and another one goes on. If the time is over, the results go on from the first
+// sequence that was not made, although later ones may have been.
 func callsOnGPU(t *testing.T, from uint64, n int) callResults {
 	results := callResults{Counts: make(tally)}
 	dir := t.TempDir()
 	begun, next, end := time.Now(), from, from+uint64(n)
+	over := func() bool { return *fuzzFor > 0 && time.Since(begun) >= *fuzzFor }
+	left := end // the first sequence of a batch that was not made
 	var mu sync.Mutex
 	take := func() (first, last uint64, more bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		if next == end || len(results.kinds()) >= *fuzzMost || *fuzzFor > 0 && time.Since(begun) >= *fuzzFor {
+		if next == end || len(results.kinds()) >= *fuzzMost || over() {
 			return 0, 0, false
 		}
 		first = next
@@ -95,31 +98,41 @@ func callsOnGPU(t *testing.T, from uint64, n int) callResults {
 				if !more {
 					return
 				}
-				for first < last {
-					part, err := callsInProcess(t, dir, *fuzzTopic, first, int(last-first))
+				for first < last && !over() {
+					var more []string
+					if *fuzzFor > 0 {
+						more = append(more, fmt.Sprint("-fuzz.for=", max(*fuzzFor-time.Since(begun), time.Millisecond)))
+					}
+					part, err := callsInProcess(t, dir, *fuzzTopic, first, int(last-first), more...)
 					mu.Lock()
 					results.add(part)
 					mu.Unlock()
 					if err != nil {
 						t.Errorf("seeds %d to %d: %v", first, last-1, err)
+						first = last
 						break
 					}
 					first = part.Next
+				}
+				if first < last {
+					mu.Lock()
+					left = min(left, first)
+					mu.Unlock()
 				}
 			}
 		})
 	}
 	wg.Wait()
-	results.Next = next
+	results.Next = min(next, left)
 	slices.SortFunc(results.Failures, func(a, b callFailure) int { return cmp.Compare(a.Seed, b.Seed) })
 	return results
 }
 
 // callsInProcess makes sequences in a process of its own. If the process ends before the results are
 // written, the sequence that had begun counts as a failure, and other processes go on after it.
-func callsInProcess(t *testing.T, dir, topic string, from uint64, n int) (r callResults, err error) {
+func callsInProcess(t *testing.T, dir, topic string, from uint64, n int, more ...string) (r callResults, err error) {
 	path := filepath.Join(dir, fmt.Sprint(from))
-	out, err := callsProcess(t, path, topic, from, n)
+	out, err := callsProcess(t, path, topic, from, n, more...)
 	if err == nil {
 		b, err := os.ReadFile(path)
 		if err != nil {
