@@ -4,6 +4,7 @@
 //	gcc -O1 -o blocking tests/gpu/blocking.c -ldl -lpthread
 //	./blocking >blocking.tsv      # everything, a few minutes
 //	./blocking cuMemFree          # only the cases with this in their names
+//	./blocking -missing blocking.tsv # only the cases that have no row in this file
 //	./blocking -list
 //
 // The cases are in blocking_cases.h. Each runs in a process of its own: it prepares, holds a stream with
@@ -27,6 +28,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,7 +49,8 @@ enum flags {
 	BARE = 16,       // a context in which nothing was done yet: nothing else is called while the call waits
 	CONNECTIONS = 32, // CUDA_DEVICE_MAX_CONNECTIONS=32
 	QUIET = 64,       // the context ends: no calls in it meanwhile, only in another one
-	NEIGHBOR = 128    // another process that has a context, and shares nothing
+	NEIGHBOR = 128,   // another process that has a context, and shares nothing
+	POOL = 256        // another process that shares a pool and memory of it
 };
 struct test {
 	int place; // in the table
@@ -304,13 +308,45 @@ static void say(const char *format, ...) {
 	answer(text, "-");
 }
 
-// The other process, which has an event and memory to share, if it is a HELPER.
+// The other process, which has something to share if it is a HELPER, or if the case needs a POOL.
 static int from_helper = -1;
 static pid_t helper;
 
+// What it shares: an event, memory, and memory of a pool, whose file comes beside them.
+enum { SHARED_EVENT, SHARED_MEM, SHARED_POOL_MEM, SHARED };
+static int pool_file = -1;
+
+// share_pool makes a pool and memory of it.
+static void share_pool(Ipc *mem) {
+	PoolProps props = {1, 1, {1, dev}, NULL, 0, {0}};
+	H pool, stream = new_stream(STREAM_NON_BLOCKING);
+	D at;
+	ok(cuMemPoolCreate(&pool, &props));
+	ok(cuMemPoolExportToShareableHandle(&pool_file, pool, 1, 0));
+	ok(cuMemAllocFromPoolAsync(&at, 1 << 20, pool, stream));
+	ok(cuStreamSynchronize(stream));
+	ok(cuMemPoolExportPointer(mem, at));
+}
+
+// message is what the processes send: the handles, and the file if there is one.
+struct message {
+	struct iovec text;
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} file;
+	struct msghdr head;
+};
+static struct msghdr *message(struct message *m, Ipc handles[SHARED]) {
+	m->text = (struct iovec){handles, SHARED * sizeof *handles};
+	m->head = (struct msghdr){.msg_iov = &m->text, .msg_iovlen = 1, .msg_control = m->file.bytes,
+	                          .msg_controllen = sizeof m->file.bytes};
+	return &m->head;
+}
+
 static void start_helper(void) {
 	int up[2], down[2];
-	if (pipe(up) || pipe(down))
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, up) || pipe(down))
 		skip("pipe: %s", strerror(errno));
 	if ((helper = fork()) != 0) {
 		close(up[1]), close(down[0]);
@@ -321,24 +357,36 @@ static void start_helper(void) {
 	open("/dev/null", O_WRONLY);
 	load();
 	ok(cuInit(0)), ok(cuDeviceGet(&dev, 0)), ok(cuDevicePrimaryCtxRetain(&ctx, dev)), ok(cuCtxSetCurrent(ctx));
-	Ipc handles[2] = {0};
+	Ipc handles[SHARED] = {0};
+	struct message m;
 	if (the_case->flags & HELPER) {
 		H event = new_event(EVENT_INTERPROCESS);
 		ok(cuEventRecord(event, NULL));
-		ok(cuIpcGetEventHandle(&handles[0], event));
-		if (cuIpcGetMemHandle(&handles[1], new_mem(2 << 20)))
-			memset(&handles[1], 0, sizeof handles[1]);
+		ok(cuIpcGetEventHandle(&handles[SHARED_EVENT], event));
+		if (cuIpcGetMemHandle(&handles[SHARED_MEM], new_mem(2 << 20)))
+			memset(&handles[SHARED_MEM], 0, sizeof *handles);
 	}
-	if (write(up[1], handles, sizeof handles) != sizeof handles || read(down[0], handles, 1))
+	message(&m, handles);
+	if (the_case->flags & POOL) {
+		share_pool(&handles[SHARED_POOL_MEM]);
+		m.file.head = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+		memcpy(CMSG_DATA(&m.file.head), &pool_file, sizeof pool_file);
+	} else {
+		m.head.msg_controllen = 0;
+	}
+	if (sendmsg(up[1], &m.head, 0) != sizeof handles || read(down[0], handles, 1))
 		_exit(1);
 	_exit(0);
 }
 
 // shared waits for what the other process shares.
-static void shared(Ipc handles[2]) {
+static void shared(Ipc handles[SHARED]) {
 	struct pollfd p = {from_helper, POLLIN, 0};
-	if (poll(&p, 1, 30000) != 1 || read(from_helper, handles, 2 * sizeof *handles) != 2 * sizeof *handles)
+	struct message m;
+	if (poll(&p, 1, 30000) != 1 || recvmsg(from_helper, message(&m, handles), 0) != SHARED * sizeof *handles)
 		skip("the other process cannot share an event and memory");
+	if (CMSG_FIRSTHDR(&m.head))
+		memcpy(&pool_file, CMSG_DATA(CMSG_FIRSTHDR(&m.head)), sizeof pool_file);
 }
 
 #include "blocking_cases.h"
@@ -415,7 +463,7 @@ static int run_child(int place, enum mode m) {
 		return 2;
 	mode = m;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (the_case->flags & (HELPER | NEIGHBOR))
+	if (the_case->flags & (HELPER | NEIGHBOR | POOL))
 		start_helper();
 	load();
 	pthread_t worker;
@@ -537,15 +585,31 @@ static int by_place(const void *a, const void *b) {
 	return ((const struct test *)a)->place - ((const struct test *)b)->place;
 }
 
+// has_row reports whether a table has a row of this name.
+static int has_row(const char *table, const char *name) {
+	static char line[10000];
+	int found = 0;
+	FILE *f = fopen(table, "r");
+	if (!f) {
+		perror(table);
+		exit(1);
+	}
+	while (!found && fgets(line, sizeof line, f))
+		found = strcspn(line, "\t") == strlen(name) && !strncmp(line, name, strlen(name));
+	fclose(f);
+	return found;
+}
+
 int main(int argc, char **argv) {
 	static struct job jobs[sizeof tests / sizeof *tests];
 	int n = 0, printed = 0, status;
 	qsort(tests, (size_t)num_tests, sizeof *tests, by_place);
 	if (argc == 4 && !strcmp(argv[1], "-case"))
 		return run_child(atoi(argv[2]), (enum mode)atoi(argv[3]));
+	const char *table = argc == 3 && !strcmp(argv[1], "-missing") ? argv[2] : NULL;
 	for (int i = 0; i < num_tests; i++) {
-		int wanted = argc == 1;
-		for (int k = 1; k < argc; k++)
+		int wanted = argc == 1 || (table && !has_row(table, tests[i].name));
+		for (int k = 1; k < argc && !table; k++)
 			wanted |= strstr(tests[i].name, argv[k]) != NULL || !strcmp(argv[k], "-list");
 		if (wanted)
 			jobs[n].test = &tests[i], jobs[n++].state[PLAIN] = 1;

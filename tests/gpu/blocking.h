@@ -138,6 +138,24 @@ typedef struct {
 	U flags, reserved[16];
 } ExternalSem; // a CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC
 typedef struct {
+	unsigned long long value, sci, key;
+	U rest[12], flags, reserved[16];
+} ExternalSignal; // a CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS
+typedef struct {
+	unsigned long long value, sci, key;
+	U timeout, rest[11], flags, reserved[16];
+} ExternalWait; // a CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS
+typedef struct {
+	H *semaphores;
+	const ExternalSignal *signals;
+	U count;
+} SignalNodeParams; // a CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
+typedef struct {
+	H *semaphores;
+	const ExternalWait *waits;
+	U count;
+} WaitNodeParams; // a CUDA_EXT_SEM_WAIT_NODE_PARAMS
+typedef struct {
 	PoolProps pool;
 	const Access *access;
 	size_t accesses, size;
@@ -291,6 +309,7 @@ typedef struct {
 	F(cuGraphMemsetNodeGetParams, "cuGraphMemsetNodeGetParams", (H, SetParams *))                                  \
 	F(cuGraphHostNodeGetParams, "cuGraphHostNodeGetParams", (H, HostParams *))                                     \
 	F(cuGraphChildGraphNodeGetGraph, "cuGraphChildGraphNodeGetGraph", (H, H *))                                    \
+	F(cuGraphExecGetFlags, "cuGraphExecGetFlags", (H, unsigned long long *))                                       \
 	F(cuGraphExecUpdate_v2, "cuGraphExecUpdate_v2", (H, H, UpdateInfo *))                                          \
 	F(cuGraphMemcpyNodeSetParams, "cuGraphMemcpyNodeSetParams", (H, const CopyParams *))                           \
 	F(cuGraphMemsetNodeSetParams, "cuGraphMemsetNodeSetParams", (H, const SetParams *))                            \
@@ -420,6 +439,26 @@ typedef struct {
 	F(cuDestroyExternalMemory, "cuDestroyExternalMemory", (H))                                                     \
 	F(cuImportExternalSemaphore, "cuImportExternalSemaphore", (H *, const ExternalSem *))                          \
 	F(cuDestroyExternalSemaphore, "cuDestroyExternalSemaphore", (H))                                               \
+	F(cuSignalExternalSemaphoresAsync, "cuSignalExternalSemaphoresAsync",                                          \
+	  (const H *, const ExternalSignal *, U, H))                                                                   \
+	F(cuWaitExternalSemaphoresAsync, "cuWaitExternalSemaphoresAsync",                                              \
+	  (const H *, const ExternalWait *, U, H))                                                                     \
+	F(cuGraphAddExternalSemaphoresSignalNode, "cuGraphAddExternalSemaphoresSignalNode",                            \
+	  (H *, H, const H *, size_t, const SignalNodeParams *))                                                       \
+	F(cuGraphAddExternalSemaphoresWaitNode, "cuGraphAddExternalSemaphoresWaitNode",                                \
+	  (H *, H, const H *, size_t, const WaitNodeParams *))                                                         \
+	F(cuGraphExternalSemaphoresSignalNodeGetParams, "cuGraphExternalSemaphoresSignalNodeGetParams",                \
+	  (H, SignalNodeParams *))                                                                                     \
+	F(cuGraphExternalSemaphoresWaitNodeGetParams, "cuGraphExternalSemaphoresWaitNodeGetParams",                    \
+	  (H, WaitNodeParams *))                                                                                       \
+	F(cuGraphExternalSemaphoresSignalNodeSetParams, "cuGraphExternalSemaphoresSignalNodeSetParams",                \
+	  (H, const SignalNodeParams *))                                                                               \
+	F(cuGraphExternalSemaphoresWaitNodeSetParams, "cuGraphExternalSemaphoresWaitNodeSetParams",                    \
+	  (H, const WaitNodeParams *))                                                                                 \
+	F(cuGraphExecExternalSemaphoresSignalNodeSetParams, "cuGraphExecExternalSemaphoresSignalNodeSetParams",        \
+	  (H, H, const SignalNodeParams *))                                                                            \
+	F(cuGraphExecExternalSemaphoresWaitNodeSetParams, "cuGraphExecExternalSemaphoresWaitNodeSetParams",            \
+	  (H, H, const WaitNodeParams *))                                                                              \
 	F(cuModuleLoadData, "cuModuleLoadData", (H *, const void *))                                                   \
 	F(cuModuleLoadDataEx, "cuModuleLoadDataEx", (H *, const void *, U, int *, void **))                            \
 	F(cuModuleUnload, "cuModuleUnload", (H))                                                                       \
@@ -435,6 +474,7 @@ typedef struct {
 	F(cuLibraryGetManaged, "cuLibraryGetManaged", (D *, size_t *, H, const char *))                                \
 	F(cuKernelGetParamInfo, "cuKernelGetParamInfo", (H, size_t, size_t *, size_t *))                               \
 	F(cuKernelGetFunction, "cuKernelGetFunction", (H *, H))                                                        \
+	F(cuKernelGetLibrary, "cuKernelGetLibrary", (H *, H))                                                          \
 	F(cuKernelGetName, "cuKernelGetName", (const char **, H))                                                      \
 	F(cuKernelGetAttribute, "cuKernelGetAttribute", (int *, int, H, int))                                          \
 	F(cuKernelSetAttribute, "cuKernelSetAttribute", (int, int, H, int))                                            \

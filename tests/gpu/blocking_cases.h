@@ -53,7 +53,7 @@ static size_t z1, z2;
 static char buf[4096];
 static float ms;
 static const char *text;
-static Ipc ipc[2];
+static Ipc ipc[SHARED];
 
 static D dev_ptr(void *p) {
 	D at;

@@ -171,6 +171,8 @@ ROW(exec_set_child2, "cuGraphExecChildGraphNodeSetParams, runs on the held strea
 ROW(exec_disable, "cuGraphNodeSetEnabled", 0, EXEC, cuGraphNodeSetEnabled(h2, hs[0], 0))
 ROW(exec_disable2, "cuGraphNodeSetEnabled, runs on the held stream", 0, RUNNING, cuGraphNodeSetEnabled(h2, hs[0], 0))
 ROW(exec_enabled, "cuGraphNodeGetEnabled", 0, EXEC, cuGraphNodeGetEnabled(h2, hs[0], &(U){0}))
+ROW(exec_flags, "cuGraphExecGetFlags", 0, h = executable(kernel_graph()), cuGraphExecGetFlags(h, &l1))
+ROW(exec_flags2, "cuGraphExecGetFlags, runs on the held stream", 0, RUNNING, cuGraphExecGetFlags(h2, &l1))
 ROW(instantiate_params, "cuGraphInstantiateWithParams, a kernel", 0, h = kernel_graph(),
     cuGraphInstantiateWithParams(&h2, h, &(InstantiateParams){0}))
 ROW(instantiate_priority, "cuGraphInstantiateWithParams, a kernel, node priorities", 0, h = kernel_graph(),
@@ -302,8 +304,8 @@ ROW(graph_destroy_running, "cuGraphDestroy, its executable runs on the held stre
 
 // Other processes.
 ROW(ipc_event_get, "cuIpcGetEventHandle", 0, h = new_event(EVENT_INTERPROCESS), cuIpcGetEventHandle(ipc, h))
-ROW(ipc_event_open, "cuIpcOpenEventHandle", HELPER, shared(ipc), cuIpcOpenEventHandle(&h, ipc[0]))
-#define OPENED shared(ipc); ok(cuIpcOpenEventHandle(&h, ipc[0]))
+ROW(ipc_event_open, "cuIpcOpenEventHandle", HELPER, shared(ipc), cuIpcOpenEventHandle(&h, ipc[SHARED_EVENT]))
+#define OPENED shared(ipc); ok(cuIpcOpenEventHandle(&h, ipc[SHARED_EVENT]))
 ROW(ipc_event_record, "cuEventRecord, opened event, free stream", HELPER, OPENED, cuEventRecord(h, idle))
 ROW(ipc_event_query, "cuEventQuery, opened event", HELPER, OPENED, cuEventQuery(h))
 ROW(ipc_event_wait, "cuStreamWaitEvent, opened event, free stream", HELPER, OPENED, cuStreamWaitEvent(idle, h, 0))
@@ -311,9 +313,9 @@ ROW(ipc_event_destroy, "cuEventDestroy, opened event", HELPER, OPENED, cuEventDe
 ROW(ipc_event_destroy2, "cuEventDestroy, opened event, pending", HELPER,
     OPENED; hold(); ok(cuEventRecord(h, held)), cuEventDestroy(h))
 ROW(ipc_mem_get, "cuIpcGetMemHandle", 0, d = new_mem(2 << 20), cuIpcGetMemHandle(ipc, d))
-ROW(ipc_mem_open, "cuIpcOpenMemHandle", HELPER, shared(ipc), cuIpcOpenMemHandle(&d, ipc[1], 1))
+ROW(ipc_mem_open, "cuIpcOpenMemHandle", HELPER, shared(ipc), cuIpcOpenMemHandle(&d, ipc[SHARED_MEM], 1))
 ROW(ipc_mem_close, "cuIpcCloseMemHandle", HELPER,
-    shared(ipc); ok(cuIpcOpenMemHandle(&d, ipc[1], 1)), cuIpcCloseMemHandle(d))
+    shared(ipc); ok(cuIpcOpenMemHandle(&d, ipc[SHARED_MEM], 1)), cuIpcCloseMemHandle(d))
 ROW(ipc_mem_free, "cuMemFree of memory with a handle", 0,
     d = new_mem(2 << 20); ok(cuIpcGetMemHandle(ipc, d)), cuMemFree(d))
 
@@ -403,3 +405,5 @@ CASE(back_alloc, "MiB free after cuMemFreeAsync of 1 GiB from cuMemAlloc, idle s
 CASE(back_destroy, "MiB free after cuMemFreeAsync of 1 GiB from cuMemAlloc, idle stream: cuStreamDestroy", ALONE) {
 	comes_back(6);
 }
+
+#include "blocking_external.h"

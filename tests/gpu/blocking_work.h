@@ -245,8 +245,18 @@ ROW(pool_set_less, "cuMemPoolSetAttribute, threshold, less", 0,
     h = new_pool(0); KEEPS(h); ok(cuMemFreeAsync(new_pooled(h, idle), idle)); ok(cuStreamSynchronize(idle)),
     cuMemPoolSetAttribute(h, 4, &(unsigned long long){0}))
 ROW(pool_get_access, "cuMemPoolGetAccess", 0, h = new_pool(0), cuMemPoolGetAccess(&i1, h, &(Location){1, dev}))
-ROW(pool_set_access, "cuMemPoolSetAccess", 0,
-    second_device(); h = new_pool(0); new_pooled(h, idle), cuMemPoolSetAccess(h, &(Access){{1, 1}, 3}, 1))
+#define ACCESS(device, flags) cuMemPoolSetAccess(h, &(Access){{1, device}, flags}, 1)
+ROW(pool_set_access, "cuMemPoolSetAccess, of its own device", 0, h = new_pool(0); new_pooled(h, idle), ACCESS(dev, 3))
+ROW(pool_set_access_held, "cuMemPoolSetAccess, of its own device, memory in use", 0,
+    h = new_pool(0); d = new_pooled(h, held); hold(); ok(cuMemsetD8Async(d, 1, 64, held)), ACCESS(dev, 3))
+ROW(pool_set_access_far, "cuMemPoolSetAccess, of another device", 0,
+    second_device(); h = new_pool(0); new_pooled(h, idle), ACCESS(1, 3))
+ROW(pool_set_access_used, "cuMemPoolSetAccess, of another device, memory in use", 0,
+    second_device(); h = new_pool(0); d = new_pooled(h, held); hold(); ok(cuMemsetD8Async(d, 1, 64, held)),
+    ACCESS(1, 3))
+ROW(pool_set_access_none, "cuMemPoolSetAccess, of another device, none any more, memory in use", 0,
+    second_device(); h = new_pool(0); ok(ACCESS(1, 3)); d = new_pooled(h, held); hold();
+    ok(cuMemsetD8Async(d, 1, 64, held)), ACCESS(1, 0))
 ROW(pool_alloc, "cuMemAllocFromPoolAsync, free stream, the first", 0,
     h = new_pool(0), cuMemAllocFromPoolAsync(&d, 1 << 20, h, idle))
 ROW(pool_alloc_held, "cuMemAllocFromPoolAsync, held stream", 0,
@@ -282,22 +292,72 @@ ROW(pool_free_sync, "cuMemFree of memory of a pool that the held stream uses", 0
     d = new_pooled(new_pool(0), held); hold(); ok(cuMemsetD8Async(d, 1, 64, held)), cuMemFree(d))
 ROW(pool_export, "cuMemPoolExportToShareableHandle", 0,
     h = new_pool(1), cuMemPoolExportToShareableHandle(&i1, h, 1, 0))
-static H opened_pool(void) { // the program's own, by its file
-	H own = new_pool(1), other;
-	int fd;
-	d = new_pooled(own, idle);
-	ok(cuMemPoolExportPointer(ipc, d));
-	ok(cuMemPoolExportToShareableHandle(&fd, own, 1, 0));
-	ok(cuMemPoolImportFromShareableHandle(&other, (void *)(uintptr_t)fd, 1, 0));
-	return other;
+// own_pool is a pool that was exported, own_pool_mem memory of it, and opened_pool the same pool by its file.
+static int own_pool_file;
+static H own_pool(void) {
+	H p = new_pool(1);
+	ok(cuMemPoolExportToShareableHandle(&own_pool_file, p, 1, 0));
+	return p;
+}
+static D own_pool_mem(void) {
+	D at = new_pooled(own_pool(), idle);
+	ok(cuStreamSynchronize(idle));
+	return at;
+}
+static H imported(int file) {
+	H p;
+	ok(cuMemPoolImportFromShareableHandle(&p, (void *)(uintptr_t)file, 1, 0));
+	return p;
+}
+static H opened_pool(void) {
+	ok(cuMemPoolExportPointer(&ipc[SHARED_POOL_MEM], own_pool_mem()));
+	return imported(own_pool_file);
+}
+// shared_pool is the other process's pool, and shared_mem memory of it.
+static H shared_pool(void) {
+	shared(ipc);
+	return imported(pool_file);
+}
+static D shared_mem(void) {
+	D at;
+	h = shared_pool();
+	ok(cuMemPoolImportPointer(&at, h, &ipc[SHARED_POOL_MEM]));
+	return at;
 }
 CASE(pool_import, "cuMemPoolImportFromShareableHandle", 0) {
-	h = new_pool(1);
-	ok(cuMemPoolExportToShareableHandle(&i1, h, 1, 0));
-	CALL(cuMemPoolImportFromShareableHandle(&h2, (void *)(uintptr_t)i1, 1, 0));
+	own_pool();
+	CALL(cuMemPoolImportFromShareableHandle(&h, (void *)(uintptr_t)own_pool_file, 1, 0));
 }
-ROW(pool_import_pointer, "cuMemPoolImportPointer", 0, h = opened_pool(), cuMemPoolImportPointer(&d, h, ipc))
-ROW(pool_export_pointer, "cuMemPoolExportPointer", 0, d = new_pooled(new_pool(1), idle), cuMemPoolExportPointer(ipc, d))
+CASE(pool_import_other, "cuMemPoolImportFromShareableHandle, of another process", POOL) {
+	shared(ipc);
+	CALL(cuMemPoolImportFromShareableHandle(&h, (void *)(uintptr_t)pool_file, 1, 0));
+}
+ROW(pool_export_pointer, "cuMemPoolExportPointer, a pool that was not exported", 0,
+    d = new_pooled(new_pool(1), idle), cuMemPoolExportPointer(ipc, d))
+ROW(pool_export_pointer2, "cuMemPoolExportPointer, a pool that was exported", 0, d = own_pool_mem(),
+    cuMemPoolExportPointer(ipc, d))
+ROW(pool_export_pointer3, "cuMemPoolExportPointer, memory in use", 0,
+    d = own_pool_mem(); hold(); ok(cuMemsetD8Async(d, 1, 64, held)), cuMemPoolExportPointer(ipc, d))
+ROW(pool_import_pointer, "cuMemPoolImportPointer, of this process", 0, h = opened_pool(),
+    cuMemPoolImportPointer(&d, h, &ipc[SHARED_POOL_MEM]))
+ROW(pool_import_pointer2, "cuMemPoolImportPointer, of another process", POOL, h = shared_pool(),
+    cuMemPoolImportPointer(&d, h, &ipc[SHARED_POOL_MEM]))
+ROW(pool_import_pointer3, "cuMemPoolImportPointer, of another process, not the first", POOL, shared_mem(),
+    cuMemPoolImportPointer(&d, h, &ipc[SHARED_POOL_MEM]))
+ROW(pool_import_access, "cuMemPoolSetAccess, of its own device, an imported pool", POOL, shared_mem(), ACCESS(dev, 3))
+ROW(pool_import_get, "cuMemPoolGetAccess, an imported pool", POOL, h = shared_pool(),
+    cuMemPoolGetAccess(&i1, h, &(Location){1, dev}))
+ROW(pool_import_free, "cuMemFreeAsync of memory of an imported pool, free stream", POOL, d = shared_mem(),
+    cuMemFreeAsync(d, idle))
+ROW(pool_import_free_held, "cuMemFreeAsync of memory of an imported pool, held stream that uses it", POOL,
+    d = shared_mem(); hold(); ok(cuMemsetD8Async(d, 1, 64, held)), cuMemFreeAsync(d, held))
+ROW(pool_import_free_sync, "cuMemFree of memory of an imported pool that the held stream uses", POOL,
+    d = shared_mem(); hold(); ok(cuMemsetD8Async(d, 1, 64, held)), cuMemFree(d))
+ROW(pool_import_destroy, "cuMemPoolDestroy, an imported pool", POOL, h = shared_pool(), cuMemPoolDestroy(h))
+ROW(pool_import_destroy_used, "cuMemPoolDestroy, an imported pool, with memory", POOL, shared_mem(),
+    cuMemPoolDestroy(h))
+ROW(pool_import_destroy_held, "cuMemPoolDestroy, an imported pool, with a free on the held stream", POOL,
+    d = shared_mem(); hold(); ok(cuMemsetD8Async(d, 1, 64, held)); ok(cuMemFreeAsync(d, held)), cuMemPoolDestroy(h))
 ROW(reset_l2, "cuCtxResetPersistingL2Cache", 0, , cuCtxResetPersistingL2Cache())
 ROW(profile, "cuProfilerStart", 0, , cuProfilerStart())
 ROW(profile_end, "cuProfilerStop", 0, ok(cuProfilerStart()), cuProfilerStop())
@@ -642,6 +702,7 @@ ROW(kernel_function, "cuKernelGetFunction, the first of the context", 0, h = ker
     cuKernelGetFunction(&h2, h))
 ROW(kernel_function2, "cuKernelGetFunction, not the first", 0,
     h = kernel_of(load_library(ptx), "small"); ok(cuKernelGetFunction(&h2, h)), cuKernelGetFunction(&h2, h))
+ROW(kernel_library, "cuKernelGetLibrary", 0, h = kernel_of(load_library(ptx), "small"), cuKernelGetLibrary(&h2, h))
 ROW(kernel_name, "cuKernelGetName", 0, h = kernel_of(load_library(ptx), "small"), cuKernelGetName(&text, h))
 ROW(kernel_attribute, "cuKernelGetAttribute", 0, h = kernel_of(load_library(ptx), "small"),
     cuKernelGetAttribute(&i1, 0, h, dev))
