@@ -28,11 +28,15 @@ const mostStreams = 130
 const heldUp = 5 * time.Second
 
 func TestGPUBackgroundHoldsNobody(t *testing.T) {
+	if isExporter(t) {
+		return
+	}
 	step := 1
 	if testing.Short() {
 		step = 11
 	}
-	made, _ := backgroundHoldsNobody(t, gpuContext(t), step)
+	x := startExporter(t, "TestGPUBackgroundHoldsNobody")
+	made, _ := backgroundHoldsNobody(t, gpuContext(t), x, step)
 	t.Logf("abandoned were %v", made)
 }
 
@@ -41,6 +45,7 @@ func TestGPUBackgroundHoldsNobody(t *testing.T) {
 func TestBackgroundHoldsNobody(t *testing.T) {
 	var mu sync.Mutex
 	abandoned := make(map[string]int)
+	x := startExporter(t, "TestGPUBackgroundHoldsNobody", gpuEnv+"=") // of a software driver
 	drv := must(Open(WithSoftware(cusim.New()), neverWait, WithLeakHook(func(l Leak) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -49,7 +54,7 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 		}
 	})))(t)
 	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
-	made, memories := backgroundHoldsNobody(t, gpu, 11)
+	made, memories := backgroundHoldsNobody(t, gpu, x, 11)
 	eventually(func() bool {
 		runtime.GC()
 		mu.Lock()
@@ -67,7 +72,10 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 	for is := range memoryKinds {
 		switch k := memoryKind(is); k {
 		case 0, pinnedMemory, graphMemory: // objects makes pinned memory; graphMemory has no address of its own
-		case ipcMemory: // it needs another process: see TestIPCMemClosed
+		case ipcMemory:
+			if !memories[k] && x != nil {
+				t.Error("no memory of another process is abandoned")
+			}
 		default:
 			if !memories[k] && (k != externalMemory || runtime.GOOS != "windows") {
 				t.Errorf("no %s (kind %d) is abandoned", memoryKinds[k].name, k)
@@ -113,8 +121,9 @@ func TestBackgroundHoldsNobody(t *testing.T) {
 // without being made, and waits for no stream that is non-blocking. It cannot be captured: the held stream is, then,
 // which enqueues nothing; and no stream is abandoned. Of two streams, the other one is captured, too. From the fourth
 // stream on, it is held with each step's, and where the driver itself waits. It returns how many objects of each kind
-// were abandoned, and the kinds of memory that the held stream used.
-func backgroundHoldsNobody(t *testing.T, gpu *Context, step int) (made map[string]int, memories map[memoryKind]bool) {
+// were abandoned, and the kinds of memory that the held stream used. Objects of other processes come from an exporter,
+// unless it is nil.
+func backgroundHoldsNobody(t *testing.T, gpu *Context, x *exporter, step int) (made map[string]int, memories map[memoryKind]bool) {
 	legacy := must(gpu.LegacyStream())(t)
 	defer legacy.Close()
 	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
@@ -143,6 +152,7 @@ func backgroundHoldsNobody(t *testing.T, gpu *Context, step int) (made map[strin
 		b := &besideHeld{
 			t:         t,
 			gpu:       gpu,
+			exporter:  x,
 			streams:   n,
 			held:      held,
 			other:     other,
@@ -166,7 +176,8 @@ func backgroundHoldsNobody(t *testing.T, gpu *Context, step int) (made map[strin
 type besideHeld struct {
 	t                      *testing.T
 	gpu                    *Context
-	streams                int // that the program made
+	exporter               *exporter // or nil
+	streams                int       // that the program made
 	held, other, capturing *Stream
 	spin                   *Function
 	took                   map[string][]time.Duration
@@ -320,10 +331,10 @@ func (b *besideHeld) objects(contexts bool) (forget func() error) {
 		b.made["context"]++
 		b.made["event"]++
 	}
-	useMemory, useCode, useOthers := b.memory(s), b.code(s), b.others(contexts)
+	useMemory, useCode, useOthers, useExported := b.memory(s), b.code(s), b.others(contexts), b.exported()
 	return func() error {
 		err := errors.Join(e.Record(s), b.held.Memset(used, 1), b.held.Copy(mem, host.Span(0, 16)),
-			tl.Signal(b.held, 1), x.Launch(b.held), e.Record(b.held), useMemory(), useCode(), useOthers())
+			tl.Signal(b.held, 1), x.Launch(b.held), e.Record(b.held), useMemory(), useCode(), useOthers(), useExported())
 		runtime.KeepAlive(mod)
 		runtime.KeepAlive(another)
 		return err
@@ -372,6 +383,7 @@ func (b *besideHeld) memory(s *Stream) (use func() error) {
 	if m != nil {
 		list = append(list, m)
 	}
+	useSemaphore := b.signals(s, x)
 	list = append(list, b.variables()...)
 	list = append(list, b.wrapped()...)
 	if m := b.taken(s); m != nil {
@@ -387,8 +399,7 @@ func (b *besideHeld) memory(s *Stream) (use func() error) {
 			errs = append(errs, b.held.Memset(m, 1))
 		}
 		runtime.KeepAlive(keep)
-		runtime.KeepAlive(x)
-		return errors.Join(errs...)
+		return errors.Join(append(errs, useSemaphore())...)
 	}
 }
 
@@ -438,8 +449,7 @@ func (b *besideHeld) taken(s *Stream) *DeviceMem {
 	return must(x.Take(m))(b.t)
 }
 
-// external imports memory and a semaphore of another API. Drivers take a file of memory for both. The
-// semaphore is not used, as it is none.
+// external imports memory and a semaphore of another API. Drivers take a file of memory for both.
 func (b *besideHeld) external() (m *DeviceMem, x *ExternalSemaphore) {
 	p, err := b.gpu.NewPhysicalMem(1, PhysicalOptions{Shareable: true})
 	if b.missing("physical memory", err) {
@@ -452,6 +462,58 @@ func (b *besideHeld) external() (m *DeviceMem, x *ExternalSemaphore) {
 	b.missing("external semaphore", err)
 	b.ok(f.Close())
 	return m, x
+}
+
+// exported opens memory, an event, and a pool with memory of another process, and shares an event with it. It returns a
+// function that uses them.
+func (b *besideHeld) exported() (use func() error) {
+	if b.exporter == nil {
+		return func() error { return nil }
+	}
+	theirs := b.exporter.next()
+	defer theirs.pool.Close()
+	m := must(b.gpu.OpenIPCMem(theirs.mem))(b.t)
+	p := must(b.gpu.ImportMemPool(theirs.pool.Fd()))(b.t)
+	pooled := must(p.Open(theirs.poolMem))(b.t)
+	opened := must(b.gpu.OpenIPCEvent(theirs.event))(b.t)
+	own := must(b.gpu.NewEvent(EventInterprocess | EventDisableTiming))(b.t)
+	must(own.IPCHandle(b.t.Context()))(b.t)
+	for _, kind := range []string{"memory of another process", "memory pool", "device memory", "event", "event"} {
+		b.made[kind]++
+	}
+	b.memories[m.core.is] = true
+	return func() error {
+		err := errors.Join(b.held.Memset(m, 1), b.held.Memset(pooled, 1), opened.Record(b.held), own.Record(b.held))
+		runtime.KeepAlive(p)
+		return err
+	}
+}
+
+// signals makes a graph that signals a semaphore and waits for it. It returns a function that launches the graph, and
+// does the same, on the software driver. Elsewhere the semaphore is none, and nothing uses it: examples/vulkan has such
+// a test with a semaphore of Vulkan.
+func (b *besideHeld) signals(s *Stream, x *ExternalSemaphore) (use func() error) {
+	g := must(b.gpu.NewGraph())(b.t)
+	b.made["graph"]++
+	if x == nil {
+		return func() error { return nil }
+	}
+	n := must(g.AddExternalSignal([]ExternalOp{x.At(0)}))(b.t)
+	must(g.AddExternalWait([]ExternalOp{x.At(0)}, n))(b.t)
+	e := must(g.Instantiate())(b.t)
+	b.made["executable graph"]++
+	software := b.gpu.Device().Driver().String() == "the software driver"
+	if software {
+		b.ok(e.Launch(s))
+	}
+	return func() (err error) {
+		if software {
+			err = errors.Join(e.Launch(b.held), b.held.SignalExternal(x.At(0)), b.held.WaitExternal(x.At(0)))
+		}
+		runtime.KeepAlive(g)
+		runtime.KeepAlive(e)
+		return err
+	}
 }
 
 // code makes a library, and graphs of newer nodes, and returns a function that launches them.

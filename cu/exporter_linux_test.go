@@ -1,0 +1,110 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const exporterEnv = "PURECU_TEST_EXPORTER"
+
+// An exporter is another process, which makes what only another process can open. It keeps all of it until
+// this process ends the connection.
+type exporter struct {
+	t    *testing.T
+	conn int // a socket
+}
+
+// exportedHandles is what the other process has made.
+type exportedHandles struct {
+	mem     IPCMemHandle
+	event   IPCEventHandle
+	poolMem PoolMemHandle
+	pool    *os.File
+}
+
+// exportedLen is the length of the handles in exportedHandles.
+const exportedLen = len(exportedHandles{}.mem) + len(exportedHandles{}.event) + len(exportedHandles{}.poolMem)
+
+// startExporter starts the process, which runs a test that calls isExporter. Start it before a context is opened: then it
+// ends after the test has closed the context.
+func startExporter(t *testing.T, test string, env ...string) *exporter {
+	t.Helper()
+	fds := must(syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0))(t)
+	there := os.NewFile(uintptr(fds[1]), "exporter")
+	args := append(strings.Fields(os.Getenv("PURECU_TEST_EXEC")), os.Args[0], "-test.run=^"+test+"$", "-test.v")
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env, cmd.ExtraFiles = append(append(os.Environ(), exporterEnv+"=1"), env...), []*os.File{there}
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Start()
+	there.Close()
+	if err != nil {
+		syscall.Close(fds[0])
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		syscall.Close(fds[0])
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the exporting process: %v\n%s", err, out.String())
+		}
+	})
+	return &exporter{t, fds[0]}
+}
+
+// next asks for more.
+func (x *exporter) next() (e exportedHandles) {
+	x.t.Helper()
+	b, oob := make([]byte, exportedLen), make([]byte, syscall.CmsgSpace(4))
+	noErr(x.t, syscall.Sendto(x.conn, []byte{0}, 0, nil))
+	n, oobn, _, _, err := syscall.Recvmsg(x.conn, b, oob, syscall.MSG_CMSG_CLOEXEC)
+	if err != nil || n != len(b) {
+		x.t.Fatalf("the exporting process has sent %d bytes: %v", n, err)
+	}
+	rest := b[copy(e.mem[:], b):]
+	copy(e.poolMem[:], rest[copy(e.event[:], rest):])
+	messages := must(syscall.ParseSocketControlMessage(oob[:oobn]))(x.t)
+	e.pool = os.NewFile(uintptr(must(syscall.ParseUnixRights(&messages[0]))(x.t)[0]), "pool")
+	return e
+}
+
+// isExporter reports whether this is the other process, and if so, does what it is for.
+func isExporter(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(exporterEnv) == "" {
+		return false
+	}
+	const conn = 3
+	gpu := gpuContext(t)
+	s := must(gpu.NewStream(StreamNonBlocking))(t)
+	for {
+		n, _, err := syscall.Recvfrom(conn, make([]byte, 1), 0)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if n <= 0 {
+			fmt.Println("the connection has ended:", err)
+			break
+		}
+		m := must(gpu.Alloc(1 << 12))(t)
+		defer m.Close()
+		e := must(gpu.NewEvent(EventInterprocess | EventDisableTiming))(t)
+		defer e.Close()
+		p := must(gpu.NewMemPool(MemPoolOptions{Shareable: true}))(t)
+		defer p.Close()
+		pooled := must(p.Alloc(s, 1<<12))(t)
+		defer pooled.Close()
+		noErr(t, errors.Join(e.Record(s), s.Synchronize()))
+		f := must(p.Export())(t)
+		mem, event, poolMem := must(m.IPCHandle())(t), must(e.IPCHandle(t.Context()))(t), must(pooled.PoolHandle())(t)
+		b := append(append(mem[:], event[:]...), poolMem[:]...)
+		noErr(t, syscall.Sendmsg(conn, b, syscall.UnixRights(int(f.Fd())), nil, 0))
+		noErr(t, f.Close())
+	}
+	noErr(t, s.Close())
+	return true
+}
