@@ -15,7 +15,6 @@ const exporterEnv = "PURECU_TEST_EXPORTER"
 // An exporter is another process, which makes what only another process can open. It keeps all of it until
 // this process ends the connection.
 type exporter struct {
-	t    *testing.T
 	conn int // a socket
 }
 
@@ -53,22 +52,23 @@ func startExporter(t *testing.T, test string, env ...string) *exporter {
 			t.Errorf("the exporting process: %v\n%s", err, out.String())
 		}
 	})
-	return &exporter{t, fds[0]}
+	return &exporter{fds[0]}
 }
 
 // next asks for more.
-func (x *exporter) next() (e exportedHandles) {
-	x.t.Helper()
+func (x *exporter) next(t *testing.T) (e exportedHandles) {
+	t.Helper()
 	b, oob := make([]byte, exportedLen), make([]byte, syscall.CmsgSpace(4))
-	noErr(x.t, syscall.Sendto(x.conn, []byte{0}, 0, nil))
+	noErr(t, syscall.Sendto(x.conn, []byte{0}, 0, nil))
 	n, oobn, _, _, err := syscall.Recvmsg(x.conn, b, oob, syscall.MSG_CMSG_CLOEXEC)
 	if err != nil || n != len(b) {
-		x.t.Fatalf("the exporting process has sent %d bytes: %v", n, err)
+		t.Fatalf("the exporting process has sent %d bytes: %v", n, err)
 	}
 	rest := b[copy(e.mem[:], b):]
 	copy(e.poolMem[:], rest[copy(e.event[:], rest):])
-	messages := must(syscall.ParseSocketControlMessage(oob[:oobn]))(x.t)
-	e.pool = os.NewFile(uintptr(must(syscall.ParseUnixRights(&messages[0]))(x.t)[0]), "pool")
+	messages := must(syscall.ParseSocketControlMessage(oob[:oobn]))(t)
+	e.pool = os.NewFile(uintptr(must(syscall.ParseUnixRights(&messages[0]))(t)[0]), "pool")
+	t.Cleanup(func() { e.pool.Close() })
 	return e
 }
 

@@ -18,5 +18,5 @@ type exportedHandles struct {
 }
 
 func startExporter(*testing.T, string, ...string) *exporter { return nil }
-func (*exporter) next() exportedHandles                     { panic("there is no exporter") }
+func (*exporter) next(*testing.T) exportedHandles           { panic("there is no exporter") }
 func isExporter(*testing.T) bool                            { return false }

@@ -470,7 +470,7 @@ func (b *besideHeld) exported() (use func() error) {
 	if b.exporter == nil {
 		return func() error { return nil }
 	}
-	theirs := b.exporter.next()
+	theirs := b.exporter.next(b.t)
 	defer theirs.pool.Close()
 	m := must(b.gpu.OpenIPCMem(theirs.mem))(b.t)
 	p := must(b.gpu.ImportMemPool(theirs.pool.Fd()))(b.t)

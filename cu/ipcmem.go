@@ -101,17 +101,21 @@ func (c *Context) OpenIPCMem(h IPCMemHandle) (*DeviceMem, error) {
 	default:
 		return nil, core.callError(op, 0, res)
 	}
-	mc := &memCore{is: ipcMemory, raw: raw, end: func(at driver.At) (string, driver.Result) {
+	mc := &memCore{is: ipcMemory, raw: raw, opened: true}
+	mc.end = func(at driver.At) (string, driver.Result) {
+		mc.observeFree()
 		return "cuIpcCloseMemHandle", t.IpcCloseMemHandle(at, raw)
-	}}
+	}
 	m := newDeviceMem(core, mc)
-	if _, mc.size, res = t.MemGetAddressRange(at, raw); res != driver.ResultSuccess {
+	_, mc.size, res = t.MemGetAddressRange(at, raw)
+	mc.capacity = mc.size
+	observeOpened(mc, h)
+	if res != driver.ResultSuccess {
 		m.cleanup.Stop()
 		mc.close()
 		mc.destroyLate(false) // a close here might wait for the GPU
 		return nil, core.callError("cuMemGetAddressRange", uintptr(raw), res)
 	}
-	mc.capacity = mc.size
 	return m, nil
 }
 

@@ -98,6 +98,8 @@ type memCore struct {
 	// ofGraph says that the launch of a graph has allocated the memory, which is treated as memory of
 	// a pool: see GraphExec.Take.
 	ofGraph bool
+	// opened says that another process's handle names the memory: see observeOpened.
+	opened bool
 	// held is the memory that was taken of a node's memory, or that an executable graph has left there,
 	// or nil.
 	held atomic.Pointer[memCore]

@@ -106,5 +106,11 @@ func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
 		return nil, pc.ctx.callError(op, uintptr(pc.raw), res)
 	}
 	pc.Retain()
-	return newDeviceMem(pc.ctx, &memCore{is: pooledMemory, raw: raw, size: size, capacity: size, pool: pc}), nil
+	mc := &memCore{is: pooledMemory, raw: raw, size: size, capacity: size, pool: pc, opened: true}
+	m := newDeviceMem(pc.ctx, mc)
+	observeOpened(mc, struct {
+		pool driver.MemoryPool
+		h    PoolMemHandle
+	}{pc.raw, h})
+	return m, nil
 }

@@ -153,9 +153,10 @@ func (w *work) observeUses(op string, uses []races.Use) {
 	}
 }
 
-// observeAllocation is called before the program gets memory.
+// observeAllocation is called before the program gets memory. Memory that a handle names has
+// observeOpened instead.
 func (mc *memCore) observeAllocation() {
-	if mc.end != nil { // other memory may have the same address
+	if mc.opened || mc.is == wrappedMemory || mc.is == wrappedManaged { // other memory may have the address
 		return
 	}
 	if o := mc.ctx.drv.observer(); o != nil && mc.module == nil && !mc.ofGraph {
@@ -163,6 +164,18 @@ func (mc *memCore) observeAllocation() {
 		if mc.is != graphMemory { // its graph is locked
 			o.Report()
 		}
+	}
+}
+
+// openedSeed makes numbers of what names memory.
+var openedSeed = maphash.MakeSeed()
+
+// observeOpened is called before the program gets memory that a handle names. Equal names are of the
+// same memory, which may have one address or several.
+func observeOpened[N comparable](mc *memCore, name N) {
+	if o := mc.ctx.drv.observer(); o != nil {
+		o.Opened(mc.kind(), uint64(mc.raw), mc.size, maphash.Comparable(openedSeed, name))
+		o.Report()
 	}
 }
 

@@ -35,7 +35,11 @@ import (
 // # What it does not see
 //
 // It sees neither uses of memory nor orders by other code, by raw driver calls or by kernels that raise
-// a timeline; nor memory that a kernel reaches in another way than by its arguments. Waits for events of
+// a timeline; nor memory that a kernel reaches in another way than by its arguments. It knows both
+// addresses of physical memory that is mapped twice, and of memory that is opened twice by
+// [Context.OpenIPCMem] or by one pool's [MemPool.Open]. It does not know that a file is of memory
+// that has another address here: of a pool ([Context.ImportMemPool]), of physical memory
+// ([Context.ImportPhysicalMem]), or of memory of another API ([Context.ImportMem]). Waits for events of
 // other processes count as waits for all of this process. A wait for a semaphore that another API
 // signals counts as a wait for everything that was signalled to other APIs before. Green contexts
 // count as their whole context.

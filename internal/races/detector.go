@@ -425,10 +425,26 @@ func (d *Detector) Mapped(what string, addr, size, physical uint64) {
 	stack := callers()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.forgetWords(addr, size)
-	a := &allocation{what: what, addr: addr, size: size, stack: stack, physical: physical}
+	d.mapped(&allocation{what: what, addr: addr, size: size, stack: stack, physical: physical})
+}
+
+func (d *Detector) mapped(a *allocation) {
+	d.forgetWords(a.addr, a.size)
 	d.memory.allocate(d, a)
 	d.memory.mapped(a)
+}
+
+// Opened implements [Observer].
+func (d *Detector) Opened(what string, addr, size, physical uint64) {
+	stack := callers()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a := d.memory.holding(addr, false)
+	if a != nil && a.addr == addr && a.freed == nil && a.openings > 0 && a.physical == physical {
+		a.openings++
+		return
+	}
+	d.mapped(&allocation{what: what, addr: addr, size: size, stack: stack, physical: physical, openings: 1})
 }
 
 // Freed implements [Observer].
@@ -436,7 +452,11 @@ func (d *Detector) Freed(addr uint64, onHost bool) {
 	stack := callers()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if a := d.memory.holding(addr, onHost); a != nil && a.addr == addr && a.freed == nil {
+	switch a := d.memory.holding(addr, onHost); {
+	case a == nil, a.addr != addr, a.freed != nil:
+	case a.openings > 1:
+		a.openings--
+	default:
 		d.memory.free(a, stack)
 	}
 }

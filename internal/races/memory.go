@@ -41,6 +41,7 @@ type allocation struct {
 	stack      []uintptr
 	freed      []uintptr // where it was freed, or nil
 	physical   uint64    // the number of the physical memory that is mapped there, or 0
+	openings   int       // how many there are of memory that a handle names
 }
 
 // compare compares the beginning of the allocation with an address.

@@ -155,7 +155,9 @@ type Observer interface {
 	// Mapped is Allocated for physical memory, whose number is not 0, at an address of a device. It may be
 	// mapped at other addresses, too.
 	Mapped(what string, addr, size, physical uint64)
-	// Freed is called before the driver gets memory back.
+	// Opened is Mapped for memory that a handle names. Several openings may have one address.
+	Opened(what string, addr, size, physical uint64)
+	// Freed is called before the driver gets memory back, and before the end of an opening.
 	Freed(addr uint64, onHost bool)
 
 	// BeginCapture is called after the beginning of a capture. graph is 0, or the graph that the

@@ -281,6 +281,89 @@ func TestOtherKinds(t *testing.T) {
 	}
 }
 
+// TestOpened opens memory that handles name. Openings count: after the last one, other memory may be there.
+func TestOpened(t *testing.T) {
+	a, b := Stream{Context: 1, Handle: 0x10}, Stream{Context: 1, Handle: 0x20}
+	write := func(d *Detector, s Stream, addr uint64) {
+		d.Enqueue(s, "work", "", []Use{{Addr: addr, Size: 8, Write: true}})
+	}
+	number := []Use{{Addr: 0x104, Address: true, As: "argument 1"}}
+	for _, tt := range []struct {
+		name string
+		run  func(d *Detector)
+		want int
+	}{
+		{"one address", func(d *Detector) {
+			d.Opened("memory", 0x100, 16, 7)
+			write(d, a, 0x100)
+			d.Opened("memory", 0x100, 16, 7)
+			write(d, b, 0x104)
+		}, 1},
+		{"one address, after the end of one opening", func(d *Detector) {
+			d.Opened("memory", 0x100, 16, 7)
+			d.Opened("memory", 0x100, 16, 7)
+			write(d, a, 0x100)
+			d.Freed(0x100, false)
+			d.Opened("memory", 0x100, 16, 7)
+			write(d, b, 0x104)
+			d.Freed(0x100, false)
+			d.Enqueue(b, "cuLaunchKernel", "kernel k", number) // it is not freed
+		}, 1},
+		{"other memory at the address", func(d *Detector) {
+			d.Opened("memory", 0x100, 16, 7)
+			write(d, a, 0x100)
+			d.Freed(0x100, false)
+			d.Opened("memory", 0x100, 16, 8)
+			write(d, b, 0x100)
+		}, 0},
+		{"other memory whose end was not seen", func(d *Detector) {
+			d.Opened("memory", 0x100, 16, 7)
+			write(d, a, 0x100)
+			d.Opened("memory", 0x100, 16, 8)
+			write(d, b, 0x100)
+		}, 0},
+		{"after memory of another kind", func(d *Detector) {
+			d.Allocated("device memory", 0x100, 16, false)
+			write(d, a, 0x100)
+			d.Freed(0x100, false)
+			d.Opened("memory", 0x100, 16, 7)
+			write(d, b, 0x100)
+			d.Enqueue(b, "cuLaunchKernel", "kernel k", number)
+		}, 0},
+		{"after the end", func(d *Detector) {
+			d.Opened("memory", 0x100, 16, 7)
+			d.Opened("memory", 0x100, 16, 7)
+			d.Freed(0x100, false)
+			d.Freed(0x100, false)
+			d.Enqueue(b, "cuLaunchKernel", "kernel k", number)
+		}, 1},
+		{"two addresses", func(d *Detector) {
+			d.Opened("memory", 0x100, 16, 7)
+			write(d, a, 0x100)
+			d.Opened("memory", 0x200, 16, 7)
+			write(d, b, 0x208) // other bytes
+			write(d, b, 0x200)
+		}, 1},
+		{"two addresses, after the end of one", func(d *Detector) {
+			d.Opened("memory", 0x100, 16, 7)
+			write(d, a, 0x100)
+			d.Freed(0x100, false)
+			d.Opened("memory", 0x200, 16, 7)
+			write(d, b, 0x200)
+		}, 0},
+	} {
+		n := 0
+		d := New(func(Race) { n++ })
+		d.NewStream(a, true, true)
+		d.NewStream(b, true, true)
+		tt.run(d)
+		d.Stop()
+		if n != tt.want {
+			t.Errorf("%s: %d races, want %d", tt.name, n, tt.want)
+		}
+	}
+}
+
 // TestReusedHandles creates objects whose handles other objects had before.
 func TestReusedHandles(t *testing.T) {
 	a, b := Stream{Context: 1, Handle: 0x10}, Stream{Context: 1, Handle: 0x20}

@@ -1,0 +1,137 @@
+package cu
+
+import (
+	"errors"
+	"maps"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/purecu/purecu/internal/races"
+)
+
+// openers open memory of another process twice. The contexts may be those of two devices.
+var openers = []struct {
+	name string
+	open func(t *testing.T, x *exporter, first, second *Context) (m, again *DeviceMem)
+}{
+	{"IPCMem", func(t *testing.T, x *exporter, first, second *Context) (m, again *DeviceMem) {
+		h := x.next(t).mem
+		return must(first.OpenIPCMem(h))(t), must(second.OpenIPCMem(h))(t)
+	}},
+	{"Pool", func(t *testing.T, x *exporter, first, second *Context) (m, again *DeviceMem) {
+		theirs := x.next(t)
+		p := must(first.ImportMemPool(theirs.pool.Fd()))(t)
+		t.Cleanup(func() { p.Close() })
+		m = must(p.Open(theirs.poolMem))(t)
+		again, err := p.Open(theirs.poolMem)
+		if err != nil && first.Device().Driver().String() != "the software driver" {
+			noErr(t, m.Close())
+			t.Skip("the driver opens such memory once: ", err)
+		}
+		return m, must(again, err)(t)
+	}},
+}
+
+// TestGPUOpenedRaces uses memory of another process by two openings, which have the same address or two. It is the same
+// memory.
+func TestGPUOpenedRaces(t *testing.T) {
+	if isExporter(t) {
+		return
+	}
+	x := startExporter(t, t.Name())
+	gpu := gpuContext(t)
+	t.Run("Context", func(t *testing.T) { openedRaces(t, x, gpu, gpu) })
+	if n := must(gpu.Device().Driver().DeviceCount())(t); n > 1 {
+		second := must(must(gpu.Device().Driver().Device(1))(t).PrimaryContext())(t)
+		defer second.Close()
+		t.Run("Devices", func(t *testing.T) { openedRaces(t, x, gpu, second) })
+	}
+}
+
+func openedRaces(t *testing.T, x *exporter, first, second *Context) {
+	for _, o := range openers {
+		if first != second && o.name == "Pool" {
+			continue // the memory has one address on all devices
+		}
+		for want, name := range []string{"Ordered", "Race"} {
+			t.Run(o.name+"/"+name, func(t *testing.T) {
+				found := 0
+				stop := must(first.Device().Driver().DetectRaces(func(r Race) {
+					found++
+					t.Log(r.Summary())
+				}))(t)
+				defer stop()
+				m, again := o.open(t, x, first, second)
+				a, b := must(first.NewStream(StreamNonBlocking))(t), must(second.NewStream(StreamNonBlocking))(t)
+				noErr(t, a.Memset(m.Span(0, 8), 1))
+				if want == 0 {
+					noErr(t, b.WaitStream(a))
+				}
+				noErr(t, b.Memset(again.Span(4, 8), 1))
+				if found != want {
+					t.Errorf("%d races, want %d: the addresses are %#x and %#x", found, want, m.Handle(), again.Handle())
+				}
+				stop()
+				noErr(t, errors.Join(a.Synchronize(), b.Synchronize(), m.Close(), again.Close(), a.Close(), b.Close()))
+			})
+		}
+	}
+}
+
+// placed is a race detector that counts the calls about where memory is.
+type placed struct {
+	races.Observer
+	mu    *sync.Mutex
+	calls map[string]int
+}
+
+func (d placed) note(call string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls[call]++
+}
+
+func (d placed) Allocated(what string, addr, size uint64, onHost bool) {
+	d.note("Allocated " + what)
+	d.Observer.Allocated(what, addr, size, onHost)
+}
+
+func (d placed) Opened(what string, addr, size, physical uint64) {
+	d.note("Opened " + what)
+	d.Observer.Opened(what, addr, size, physical)
+}
+
+func (d placed) Freed(addr uint64, onHost bool) {
+	d.note("Freed")
+	d.Observer.Freed(addr, onHost)
+}
+
+// TestOpenedForgotten closes memory that this process has not allocated. The detector forgets its uses, as other memory
+// may get the address.
+func TestOpenedForgotten(t *testing.T) {
+	x := startExporter(t, "TestGPUOpenedRaces", gpuEnv+"=")
+	r := newSoft(t)
+	f, size := exported(t, r.gpu)
+	d := placed{races.New(func(races.Race) {}), new(sync.Mutex), make(map[string]int)}
+	r.drv.changeTracers(func(l *tracers) { l.observer = d })
+	for _, o := range openers {
+		m, again := o.open(t, x, r.gpu, r.gpu)
+		noErr(t, r.s.Memset(m, 1))
+		noErr(t, errors.Join(m.Close(), again.Close()))
+	}
+	noErr(t, must(r.gpu.ImportMem(opaque(f), size))(t).Close())
+	want := map[string]int{
+		"Opened memory of another process": 2, "Opened device memory": 2, "Allocated external memory": 1, "Freed": 5,
+	}
+	var got map[string]int
+	if !eventually(func() bool { // memory of a pool is freed in the background
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		got = maps.Clone(d.calls)
+		return maps.Equal(got, want)
+	}) {
+		t.Errorf("the detector was told (-want +got):\n%s", cmp.Diff(want, got))
+	}
+}
