@@ -5328,9 +5328,6 @@ func (t *Table) MemPoolDestroy(at At, pool MemoryPool) (res Result) {
 
 // MemPoolExportPointer calls cuMemPoolExportPointer, which exists since CUDA 11.2.
 func (t *Table) MemPoolExportPointer(at At, ptr DevicePtr) (shareDataOut MemPoolPtrExportData, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemPoolExportPointer)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symMemPoolExportPointer)
@@ -5357,7 +5354,12 @@ func (t *Table) MemPoolExportPointer(at At, ptr DevicePtr) (shareDataOut MemPool
 		v0           MemPoolPtrExportData
 	}{fn: fn, ptr: uintptr(ptr)}
 	f.shareDataOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -5528,9 +5530,6 @@ func (t *Table) MemPoolImportFromShareableHandle(at At, handle HostPtr, handleTy
 
 // MemPoolImportPointer calls cuMemPoolImportPointer, which exists since CUDA 11.2.
 func (t *Table) MemPoolImportPointer(at At, pool MemoryPool, shareData MemPoolPtrExportData) (ptrOut DevicePtr, res Result) {
-	if at.NoWait {
-		t.mayWait(symMemPoolImportPointer)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symMemPoolImportPointer)
@@ -5560,15 +5559,17 @@ func (t *Table) MemPoolImportPointer(at At, pool MemoryPool, shareData MemPoolPt
 	}{fn: fn, pool: uintptr(pool), a2: shareData}
 	f.ptrOut = unsafe.Pointer(&f.v0)
 	f.shareData = unsafe.Pointer(&f.a2)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
 // MemPoolSetAccess calls cuMemPoolSetAccess, which exists since CUDA 11.2.
 func (t *Table) MemPoolSetAccess(at At, pool MemoryPool, mapArg []MemAccessDesc) (res Result) {
-	if at.NoWait {
-		t.mayWait(symMemPoolSetAccess)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symMemPoolSetAccess)
@@ -5598,7 +5599,13 @@ func (t *Table) MemPoolSetAccess(at At, pool MemoryPool, mapArg []MemAccessDesc)
 		mapArg: unsafe.Pointer(unsafe.SliceData(mapArg)),
 		count:  uintptr(len(mapArg)),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // MemPoolSetAttribute calls cuMemPoolSetAttribute, which exists since CUDA 11.2.
@@ -7411,9 +7418,6 @@ func (t *Table) GraphAddDependenciesV2(at At, hGraph Graph, from []GraphNode, to
 
 // GraphAddExternalSemaphoresSignalNode calls cuGraphAddExternalSemaphoresSignalNode, which exists since CUDA 11.2.
 func (t *Table) GraphAddExternalSemaphoresSignalNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams ExtSemSignalNodeParams) (phGraphNode GraphNode, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphAddExternalSemaphoresSignalNode)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symGraphAddExternalSemaphoresSignalNode)
@@ -7451,15 +7455,17 @@ func (t *Table) GraphAddExternalSemaphoresSignalNode(at At, hGraph Graph, depend
 	}
 	f.phGraphNode = unsafe.Pointer(&f.v0)
 	f.nodeParams = unsafe.Pointer(&f.a4)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
 // GraphAddExternalSemaphoresWaitNode calls cuGraphAddExternalSemaphoresWaitNode, which exists since CUDA 11.2.
 func (t *Table) GraphAddExternalSemaphoresWaitNode(at At, hGraph Graph, dependencies []GraphNode, nodeParams ExtSemWaitNodeParams) (phGraphNode GraphNode, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphAddExternalSemaphoresWaitNode)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symGraphAddExternalSemaphoresWaitNode)
@@ -7497,7 +7503,12 @@ func (t *Table) GraphAddExternalSemaphoresWaitNode(at At, hGraph Graph, dependen
 	}
 	f.phGraphNode = unsafe.Pointer(&f.v0)
 	f.nodeParams = unsafe.Pointer(&f.a4)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -8142,9 +8153,6 @@ func (t *Table) GraphExecChildGraphNodeSetParams(at At, hGraphExec GraphExec, hN
 
 // GraphExecExternalSemaphoresSignalNodeSetParams calls cuGraphExecExternalSemaphoresSignalNodeSetParams, which exists since CUDA 11.2.
 func (t *Table) GraphExecExternalSemaphoresSignalNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams ExtSemSignalNodeParams) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphExecExternalSemaphoresSignalNodeSetParams)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symGraphExecExternalSemaphoresSignalNodeSetParams)
@@ -8171,14 +8179,17 @@ func (t *Table) GraphExecExternalSemaphoresSignalNodeSetParams(at At, hGraphExec
 		a2         ExtSemSignalNodeParams
 	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), a2: nodeParams}
 	f.nodeParams = unsafe.Pointer(&f.a2)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphExecExternalSemaphoresWaitNodeSetParams calls cuGraphExecExternalSemaphoresWaitNodeSetParams, which exists since CUDA 11.2.
 func (t *Table) GraphExecExternalSemaphoresWaitNodeSetParams(at At, hGraphExec GraphExec, hNode GraphNode, nodeParams ExtSemWaitNodeParams) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphExecExternalSemaphoresWaitNodeSetParams)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symGraphExecExternalSemaphoresWaitNodeSetParams)
@@ -8205,14 +8216,17 @@ func (t *Table) GraphExecExternalSemaphoresWaitNodeSetParams(at At, hGraphExec G
 		a2         ExtSemWaitNodeParams
 	}{fn: fn, hGraphExec: uintptr(hGraphExec), hNode: uintptr(hNode), a2: nodeParams}
 	f.nodeParams = unsafe.Pointer(&f.a2)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphExecGetFlags calls cuGraphExecGetFlags, which exists since CUDA 12.0.
 func (t *Table) GraphExecGetFlags(at At, hGraphExec GraphExec) (flags uint64, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphExecGetFlags)
-	}
 	if t.soft != nil {
 		if t.version < 12000 {
 			res = missing(symGraphExecGetFlags)
@@ -8239,7 +8253,12 @@ func (t *Table) GraphExecGetFlags(at At, hGraphExec GraphExec) (flags uint64, re
 		v0         uint64
 	}{fn: fn, hGraphExec: uintptr(hGraphExec)}
 	f.flags = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -8502,9 +8521,6 @@ func (t *Table) GraphExecUpdateV2(at At, hGraphExec GraphExec, hGraph Graph) (re
 
 // GraphExternalSemaphoresSignalNodeGetParams calls cuGraphExternalSemaphoresSignalNodeGetParams, which exists since CUDA 11.2.
 func (t *Table) GraphExternalSemaphoresSignalNodeGetParams(at At, hNode GraphNode) (paramsOut ExtSemSignalNodeParams, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphExternalSemaphoresSignalNodeGetParams)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symGraphExternalSemaphoresSignalNodeGetParams)
@@ -8531,15 +8547,12 @@ func (t *Table) GraphExternalSemaphoresSignalNodeGetParams(at At, hNode GraphNod
 		v0        ExtSemSignalNodeParams
 	}{fn: fn, hNode: uintptr(hNode)})
 	f.paramsOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+	res = t.call6(at, ccall.Hot, unsafe.Pointer(f))
 	return f.v0, res
 }
 
 // GraphExternalSemaphoresSignalNodeSetParams calls cuGraphExternalSemaphoresSignalNodeSetParams, which exists since CUDA 11.2.
 func (t *Table) GraphExternalSemaphoresSignalNodeSetParams(at At, hNode GraphNode, nodeParams ExtSemSignalNodeParams) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphExternalSemaphoresSignalNodeSetParams)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symGraphExternalSemaphoresSignalNodeSetParams)
@@ -8565,14 +8578,17 @@ func (t *Table) GraphExternalSemaphoresSignalNodeSetParams(at At, hNode GraphNod
 		a1         ExtSemSignalNodeParams
 	}{fn: fn, hNode: uintptr(hNode), a1: nodeParams}
 	f.nodeParams = unsafe.Pointer(&f.a1)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphExternalSemaphoresWaitNodeGetParams calls cuGraphExternalSemaphoresWaitNodeGetParams, which exists since CUDA 11.2.
 func (t *Table) GraphExternalSemaphoresWaitNodeGetParams(at At, hNode GraphNode) (paramsOut ExtSemWaitNodeParams, res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphExternalSemaphoresWaitNodeGetParams)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symGraphExternalSemaphoresWaitNodeGetParams)
@@ -8599,15 +8615,12 @@ func (t *Table) GraphExternalSemaphoresWaitNodeGetParams(at At, hNode GraphNode)
 		v0        ExtSemWaitNodeParams
 	}{fn: fn, hNode: uintptr(hNode)})
 	f.paramsOut = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(f))
+	res = t.call6(at, ccall.Hot, unsafe.Pointer(f))
 	return f.v0, res
 }
 
 // GraphExternalSemaphoresWaitNodeSetParams calls cuGraphExternalSemaphoresWaitNodeSetParams, which exists since CUDA 11.2.
 func (t *Table) GraphExternalSemaphoresWaitNodeSetParams(at At, hNode GraphNode, nodeParams ExtSemWaitNodeParams) (res Result) {
-	if at.NoWait {
-		t.mayWait(symGraphExternalSemaphoresWaitNodeSetParams)
-	}
 	if t.soft != nil {
 		if t.version < 11020 {
 			res = missing(symGraphExternalSemaphoresWaitNodeSetParams)
@@ -8633,7 +8646,13 @@ func (t *Table) GraphExternalSemaphoresWaitNodeSetParams(at At, hNode GraphNode,
 		a1         ExtSemWaitNodeParams
 	}{fn: fn, hNode: uintptr(hNode), a1: nodeParams}
 	f.nodeParams = unsafe.Pointer(&f.a1)
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // GraphGetEdgesV2 calls cuGraphGetEdges_v2, which exists since CUDA 12.3.
@@ -11253,9 +11272,6 @@ func (t *Table) KernelGetFunction(at At, kernel Kernel) (pFunc Function, res Res
 
 // KernelGetLibrary calls cuKernelGetLibrary, which exists since CUDA 12.5.
 func (t *Table) KernelGetLibrary(at At, kernel Kernel) (pLib LibraryHandle, res Result) {
-	if at.NoWait {
-		t.mayWait(symKernelGetLibrary)
-	}
 	if t.soft != nil {
 		if t.version < 12050 {
 			res = missing(symKernelGetLibrary)
@@ -11282,7 +11298,12 @@ func (t *Table) KernelGetLibrary(at At, kernel Kernel) (pLib LibraryHandle, res 
 		v0     LibraryHandle
 	}{fn: fn, kernel: uintptr(kernel)}
 	f.pLib = unsafe.Pointer(&f.v0)
-	res = t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
 	return f.v0, res
 }
 
@@ -14867,9 +14888,6 @@ func (t *Table) SignalExternalSemaphoresAsync(at At, extSemArray []ExternalSemap
 		res = ResultInvalidValue
 		return
 	}
-	if at.NoWait {
-		t.mayWait(symSignalExternalSemaphoresAsync)
-	}
 	if t.soft != nil {
 		var th *Thread
 		if th, res = t.enter(at); res != ResultSuccess {
@@ -14897,7 +14915,13 @@ func (t *Table) SignalExternalSemaphoresAsync(at At, extSemArray []ExternalSemap
 		numExtSems:  uintptr(len(extSemArray)),
 		stream:      uintptr(stream),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // WaitExternalSemaphoresAsync calls cuWaitExternalSemaphoresAsync, which exists since CUDA 10.0.
@@ -14905,9 +14929,6 @@ func (t *Table) WaitExternalSemaphoresAsync(at At, extSemArray []ExternalSemapho
 	if len(paramsArray) != len(extSemArray) {
 		res = ResultInvalidValue
 		return
-	}
-	if at.NoWait {
-		t.mayWait(symWaitExternalSemaphoresAsync)
 	}
 	if t.soft != nil {
 		var th *Thread
@@ -14936,7 +14957,13 @@ func (t *Table) WaitExternalSemaphoresAsync(at At, extSemArray []ExternalSemapho
 		numExtSems:  uintptr(len(extSemArray)),
 		stream:      uintptr(stream),
 	}
-	return t.call6(at, ccall.Blocking, unsafe.Pointer(&f))
+	if at.plain() {
+		ccall.Call6(unsafe.Pointer(&f), ccall.Hot, at.Thread.cc())
+		res = Result(int32(f.r))
+	} else {
+		res = t.scoped6(at, ccall.Hot, unsafe.Pointer(&f))
+	}
+	return res
 }
 
 // Array3DCreate calls cuArray3DCreate_v2, which exists since CUDA 3.2.

@@ -686,8 +686,8 @@ const symbolTable = "" +
 	"\x08EmptyNode\x84\xa0" + // cuGraphAddEmptyNode, 10.0, hot
 	"\x09ventRecordNode\x84\xb1" + // cuGraphAddEventRecordNode, 11.1, hot
 	"\x0dWaitNode\x84\xb1" + // cuGraphAddEventWaitNode, 11.1, hot
-	"\x09xternalSemaphoresSignalNode\x84\xb2" + // cuGraphAddExternalSemaphoresSignalNode, 11.2, blocking
-	"\x1aWaitNode\x84\xb2" + // cuGraphAddExternalSemaphoresWaitNode, 11.2, blocking
+	"\x09xternalSemaphoresSignalNode\x84\xb2" + // cuGraphAddExternalSemaphoresSignalNode, 11.2, hot
+	"\x1aWaitNode\x84\xb2" + // cuGraphAddExternalSemaphoresWaitNode, 11.2, hot
 	"\x08HostNode\x84\xa0" + // cuGraphAddHostNode, 10.0, hot
 	"\x08KernelNode\x80\xa0" + // cuGraphAddKernelNode, 10.0, hot
 	"\x12_v2\x84\xc0" + // cuGraphAddKernelNode_v2, 12.0, hot
@@ -716,9 +716,9 @@ const symbolTable = "" +
 	"\x09Destroy\x84\xa0" + // cuGraphExecDestroy, 10.0, hot
 	"\x00GraphExecEventRecordNodeSetEvent\x84\xb1" + // cuGraphExecEventRecordNodeSetEvent, 11.1, hot
 	"\x0eWaitNodeSetEvent\x84\xb1" + // cuGraphExecEventWaitNodeSetEvent, 11.1, hot
-	"\x0axternalSemaphoresSignalNodeSetParams\x84\xb2" + // cuGraphExecExternalSemaphoresSignalNodeSetParams, 11.2, blocking
-	"\x1bWaitNodeSetParams\x84\xb2" + // cuGraphExecExternalSemaphoresWaitNodeSetParams, 11.2, blocking
-	"\x09GetFlags\x84\xc0" + // cuGraphExecGetFlags, 12.0, blocking
+	"\x0axternalSemaphoresSignalNodeSetParams\x84\xb2" + // cuGraphExecExternalSemaphoresSignalNodeSetParams, 11.2, hot
+	"\x1bWaitNodeSetParams\x84\xb2" + // cuGraphExecExternalSemaphoresWaitNodeSetParams, 11.2, hot
+	"\x09GetFlags\x84\xc0" + // cuGraphExecGetFlags, 12.0, hot
 	"\x0cId\x84\xd1" + // cuGraphExecGetId, 13.1, blocking, unverified
 	"\x09HostNodeSetParams\x84\xa2" + // cuGraphExecHostNodeSetParams, 10.2, hot
 	"\x09KernelNodeSetParams\x80\xa1" + // cuGraphExecKernelNodeSetParams, 10.1, hot
@@ -728,10 +728,10 @@ const symbolTable = "" +
 	"\x09NodeSetParams\x84\xc2" + // cuGraphExecNodeSetParams, 12.2, blocking
 	"\x09Update\x80\xa2" + // cuGraphExecUpdate, 10.2, hot
 	"\x0f_v2\x84\xc0" + // cuGraphExecUpdate_v2, 12.0, hot
-	"\x07ternalSemaphoresSignalNodeGetParams\x84\xb2" + // cuGraphExternalSemaphoresSignalNodeGetParams, 11.2, blocking
-	"\x21SetParams\x84\xb2" + // cuGraphExternalSemaphoresSignalNodeSetParams, 11.2, blocking
-	"\x00GraphExternalSemaphoresWaitNodeGetParams\x84\xb2" + // cuGraphExternalSemaphoresWaitNodeGetParams, 11.2, blocking
-	"\x1fSetParams\x84\xb2" + // cuGraphExternalSemaphoresWaitNodeSetParams, 11.2, blocking
+	"\x07ternalSemaphoresSignalNodeGetParams\x84\xb2" + // cuGraphExternalSemaphoresSignalNodeGetParams, 11.2, hot
+	"\x21SetParams\x84\xb2" + // cuGraphExternalSemaphoresSignalNodeSetParams, 11.2, hot
+	"\x00GraphExternalSemaphoresWaitNodeGetParams\x84\xb2" + // cuGraphExternalSemaphoresWaitNodeGetParams, 11.2, hot
+	"\x1fSetParams\x84\xb2" + // cuGraphExternalSemaphoresWaitNodeSetParams, 11.2, hot
 	"\x05GetEdges\x80\xa0" + // cuGraphGetEdges, 10.0, hot
 	"\x0d_v2\x84\xc3" + // cuGraphGetEdges_v2, 12.3, hot
 	"\x08Id\x84\xd1" + // cuGraphGetId, 13.1, blocking, unverified
@@ -808,7 +808,7 @@ const symbolTable = "" +
 	"\x10_v2\x84\xb0" + // cuIpcOpenMemHandle_v2, 11.0, setup
 	"\x00KernelGetAttribute\x84\xc0" + // cuKernelGetAttribute, 12.0, hot
 	"\x09Function\x84\xc0" + // cuKernelGetFunction, 12.0, blocking
-	"\x09Library\x84\xc5" + // cuKernelGetLibrary, 12.5, blocking
+	"\x09Library\x84\xc5" + // cuKernelGetLibrary, 12.5, hot
 	"\x09Name\x84\xc3" + // cuKernelGetName, 12.3, hot
 	"\x00KernelGetParamCount\x84\xd2" + // cuKernelGetParamCount, 13.2, blocking, unverified
 	"\x0eInfo\x84\xc4" + // cuKernelGetParamInfo, 12.4, blocking
@@ -915,13 +915,13 @@ const symbolTable = "" +
 	"\x10_ptsz\x85\xb1" + // cuMemMapArrayAsync_ptsz, 11.1, blocking
 	"\x03PoolCreate\x84\xb2" + // cuMemPoolCreate, 11.2, hot
 	"\x07Destroy\x84\xb2" + // cuMemPoolDestroy, 11.2, setup
-	"\x07ExportPointer\x84\xb2" + // cuMemPoolExportPointer, 11.2, blocking
+	"\x07ExportPointer\x84\xb2" + // cuMemPoolExportPointer, 11.2, hot
 	"\x0dToShareableHandle\x84\xb2" + // cuMemPoolExportToShareableHandle, 11.2, hot
 	"\x07GetAccess\x84\xb2" + // cuMemPoolGetAccess, 11.2, hot
 	"\x0bttribute\x84\xb2" + // cuMemPoolGetAttribute, 11.2, hot
 	"\x07ImportFromShareableHandle\x84\xb2" + // cuMemPoolImportFromShareableHandle, 11.2, hot
-	"\x0dPointer\x84\xb2" + // cuMemPoolImportPointer, 11.2, blocking
-	"\x07SetAccess\x84\xb2" + // cuMemPoolSetAccess, 11.2, blocking
+	"\x0dPointer\x84\xb2" + // cuMemPoolImportPointer, 11.2, hot
+	"\x07SetAccess\x84\xb2" + // cuMemPoolSetAccess, 11.2, hot
 	"\x00MemPoolSetAttribute\x84\xb2" + // cuMemPoolSetAttribute, 11.2, hot
 	"\x07TrimTo\x84\xb2" + // cuMemPoolTrimTo, 11.2, hot
 	"\x04refetchAsync\x80\x80" + // cuMemPrefetchAsync, 8.0, blocking
@@ -1088,8 +1088,8 @@ const symbolTable = "" +
 	"\x07SetAttribute\x84\x60" + // cuPointerSetAttribute, 6.0, blocking
 	"\x01rofilerStart\x84\x40" + // cuProfilerStart, 4.0, blocking
 	"\x0aop\x84\x40" + // cuProfilerStop, 4.0, blocking
-	"\x00SignalExternalSemaphoresAsync\x84\xa0" + // cuSignalExternalSemaphoresAsync, 10.0, blocking
-	"\x1d_ptsz\x85\xa0" + // cuSignalExternalSemaphoresAsync_ptsz, 10.0, blocking
+	"\x00SignalExternalSemaphoresAsync\x84\xa0" + // cuSignalExternalSemaphoresAsync, 10.0, hot
+	"\x1d_ptsz\x85\xa0" + // cuSignalExternalSemaphoresAsync_ptsz, 10.0, hot
 	"\x01treamAddCallback\x84\x50" + // cuStreamAddCallback, 5.0, hot
 	"\x11_ptsz\x85\x70" + // cuStreamAddCallback_ptsz, 7.0, hot
 	"\x07ttachMemAsync\x84\x60" + // cuStreamAttachMemAsync, 6.0, hot
@@ -1220,8 +1220,8 @@ const symbolTable = "" +
 	"\x00UserObjectCreate\x84\xb3" + // cuUserObjectCreate, 11.3, blocking
 	"\x0aRelease\x84\xb3" + // cuUserObjectRelease, 11.3, blocking
 	"\x0ctain\x84\xb3" + // cuUserObjectRetain, 11.3, blocking
-	"\x00WaitExternalSemaphoresAsync\x84\xa0" + // cuWaitExternalSemaphoresAsync, 10.0, blocking
-	"\x1b_ptsz\x85\xa0" // cuWaitExternalSemaphoresAsync_ptsz, 10.0, blocking
+	"\x00WaitExternalSemaphoresAsync\x84\xa0" + // cuWaitExternalSemaphoresAsync, 10.0, hot
+	"\x1b_ptsz\x85\xa0" // cuWaitExternalSemaphoresAsync_ptsz, 10.0, hot
 
 // symbolBlocks are the places of the rows whose names are whole.
 var symbolBlocks = [...]uint16{
@@ -1236,14 +1236,14 @@ const maxSymbolName = 50
 // symbolClasses has a digit for each symbol: its ccall.Class.
 const symbolClasses = "" +
 	"22222222222221111112222222220000222100121211111121111111211222211202002010220101" +
-	"21221022002200002222000211002111111111112122121211112222112001111111221111111111" +
-	"11111111111111111122221111121122221121211222222111111111111112222221222111121121" +
-	"12222222222222021211102000001221222221212211111111121112212211221111222222222222" +
-	"12122001111111221111220112202112201100221122111111200221021111221122222212000202" +
+	"21221022002200002222000211002111111111112122121211112222112001111111111111111111" +
+	"11111111111111111111121111121111111121211222222111111111111112222221222111121121" +
+	"12222222222222021211102000001211222221212211111111121112212211221111222222222222" +
+	"12122001111111221111220112202112201100221122111111200221011111111122222212000202" +
 	"21112222221111111222222222222222222222222222222111222111222222222111222112222222" +
-	"22222222112221122211222112222222212112222222222222222112212222222112222211111111" +
+	"22222222112221122211222112222222212112222222222222222112212222222112221111111111" +
 	"12211111221122111221111111111111221111211111111112211111111111111111111112222222" +
-	"22222222222222222222222222222222222222122222"
+	"22222222222222222222222222222222222222122211"
 
 // symbolBase returns the names in C that are not like the exported name, without cu.
 func symbolBase(s Symbol) string {
