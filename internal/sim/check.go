@@ -74,14 +74,16 @@ func (d *Driver) Census() map[string]int {
 			}
 		}
 	}
+	pools := slices.Clone(d.pools)
 	for _, dev := range d.devices {
-		for _, p := range dev.pools {
-			if p.created {
-				n[poolKind.String()]++
-			}
-		}
+		pools = append(pools, dev.pools...)
 		if live := len(dev.contexts); live != 0 {
 			n["context"] += live
+		}
+	}
+	for _, p := range pools {
+		if p.created {
+			n[poolKind.String()]++
 		}
 	}
 	d.space.census(n)

@@ -26,6 +26,7 @@ type Driver struct {
 	engine     engine
 	objects    objects
 	space      addressSpace
+	pools      []*memPool // of no device
 	captures   []*capture // the captures in progress
 	noThread   thread     // the thread of calls without a pinned thread; it has no state
 	misuses    []Misuse

@@ -378,20 +378,24 @@ func (m kernelMemory) Region(addr uint64) (base uint64, data []byte, writable bo
 	// The list is made when it has been missed about as often as it is long.
 	if a.missed++; a.missed > len(a.blocks)/8 {
 		a.missed = 0
-		a.listRegions(len(m.d.devices) == 1)
+		a.listRegions(m.d.devices)
 	}
 	return b.addr, data, b.allows(m.ctx.dev, readWrite)
 }
 
 // listRegions makes the list of all blocks.
-func (a *addressSpace) listRegions(alone bool) {
+func (a *addressSpace) listRegions(devices []*device) {
 	made := make([]region, 0, len(a.blocks))
 	for _, b := range a.blocks {
 		if b.asleep {
 			continue
 		}
 		r := region{base: b.addr, size: b.size}
-		if b.data != nil && b.mapping == nil && (b.kind.visible() || alone) {
+		everywhere := b.kind.visible() || len(devices) == 1
+		if b.kind == pinnedPoolBlock {
+			everywhere = !slices.ContainsFunc(devices, func(v *device) bool { return !b.chunk.pool.reaches(v) })
+		}
+		if b.data != nil && b.mapping == nil && everywhere {
 			r.data = b.bytes()
 		}
 		made = append(made, r)

@@ -30,11 +30,12 @@ func (a *graphAlloc) frees() bool { return slices.Contains(a.freers, a.owner) }
 // and exists while it is allocated.
 func (d *Driver) allocWork(g *graph, c *context, p driver.MemAllocNodeParams) (*work, driver.Result) {
 	props := &p.PoolProps
+	managed := props.AllocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED // at a device it is the device's memory
 	switch {
 	case c == nil:
 		return nil, driver.ResultInvalidContext
-	case p.Bytesize == 0, props.AllocType != driver.CU_MEM_ALLOCATION_TYPE_PINNED,
-		props.Location.Type == driver.CU_MEM_LOCATION_TYPE_INVALID,
+	case p.Bytesize == 0, props.AllocType != driver.CU_MEM_ALLOCATION_TYPE_PINNED && !managed,
+		props.Location.Type == driver.CU_MEM_LOCATION_TYPE_INVALID && !managed,
 		p.AccessDescCount > 0 && p.AccessDescs == nil, p.AccessDescCount > uint64(len(d.devices)):
 		return nil, driver.ResultInvalidValue
 	case props.Location.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE, props.HandleTypes != 0:
@@ -249,10 +250,14 @@ func (d *Driver) freeGraphMemory(b *block, s *stream) driver.Result {
 }
 
 // captureAlloc adds a node that allocates to the capture of a stream.
-func (d *Driver) captureAlloc(s *stream, size uint64) (driver.DevicePtr, driver.Result) {
+func (d *Driver) captureAlloc(s *stream, pool *memPool, size uint64) (driver.DevicePtr, driver.Result) {
 	switch {
 	case s.capture.invalidated:
 		return 0, driver.ResultStreamCaptureInvalidated
+	case pool.kind == managedPoolBlock && pool.location.Type == driver.CU_MEM_LOCATION_TYPE_INVALID: // as on an H200
+		return 0, driver.ResultInvalidValue
+	case pool.dev == nil:
+		return 0, driver.ResultNotSupported
 	case size == 0:
 		return 0, ok
 	}

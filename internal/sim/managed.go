@@ -108,7 +108,7 @@ func (s span) asked() (list []advised) {
 // managed returns a range of managed memory.
 func (d *Driver) managed(p driver.DevicePtr, n uint64) (span, driver.Result) {
 	s, r := d.space.span(uint64(p), n)
-	if r == ok && (n == 0 || s.kind != managedBlock) {
+	if r == ok && (n == 0 || !s.kind.managed()) {
 		r = driver.ResultInvalidValue
 	}
 	return s, r
@@ -186,8 +186,11 @@ func (d *Driver) MemAdvise(th *driver.Thread, p driver.DevicePtr, n uint64, what
 		return ok
 	}
 	s, r := d.managed(p, n)
-	if r != ok {
+	switch {
+	case r != ok:
 		return r
+	case s.kind == managedPoolBlock: // as on an H200
+		return driver.ResultNotSupported
 	}
 	s.advise(func(a *advice) {
 		switch what {
@@ -286,6 +289,18 @@ func (d *Driver) MemRangeGetAttribute(th *driver.Thread, data []byte, attribute 
 	default:
 		return driver.ResultInvalidValue
 	}
+	if s.kind == managedPoolBlock { // an H200 knows more about places of the host here
+		switch attribute {
+		case driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
+			values = poolPlace(all.preferred.ID, all.hasPreferred)
+		case driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
+			if values[0] = all.prefetch.Type; !all.loaded {
+				values[0] = driver.CU_MEM_LOCATION_TYPE_INVALID
+			}
+		case driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
+			values = poolPlace(all.prefetch.ID, all.loaded)
+		}
+	}
 	for i := range len(data) / 4 {
 		v := int32(driver.CU_DEVICE_INVALID)
 		if i < len(values) {
@@ -305,6 +320,14 @@ func legacyPlace(l driver.MemLocation, set bool) int32 {
 		return l.ID
 	}
 	return driver.CU_DEVICE_CPU
+}
+
+// poolPlace returns the number of a location of memory of a pool.
+func poolPlace(id int32, set bool) []int32 {
+	if !set {
+		return []int32{driver.CU_DEVICE_INVALID}
+	}
+	return []int32{id}
 }
 
 // placePart returns the type or the number of a location. All locations on the host are one.

@@ -13,17 +13,19 @@ import (
 type blockKind uint8
 
 const (
-	deviceBlock     blockKind = iota // of cuMemAlloc
-	poolBlock                        // of a pool
-	graphBlock                       // of a node of a graph
-	moduleBlock                      // a variable of a module
-	mappedBlock                      // physical memory that is mapped
-	ipcBlock                         // memory of another process, of cuIpcOpenMemHandle
-	externalBlock                    // memory of another API, of cuExternalMemoryGetMappedBuffer
-	managedBlock                     // of cuMemAllocManaged
-	pinnedBlock                      // of cuMemHostAlloc
-	registeredBlock                  // memory of other code, pinned by cuMemHostRegister
-	pageableBlock                    // memory of other code, not registered
+	deviceBlock      blockKind = iota // of cuMemAlloc
+	poolBlock                         // of a pool of device memory
+	graphBlock                        // of a node of a graph
+	moduleBlock                       // a variable of a module
+	mappedBlock                       // physical memory that is mapped
+	ipcBlock                          // memory of another process, of cuIpcOpenMemHandle
+	externalBlock                     // memory of another API, of cuExternalMemoryGetMappedBuffer
+	managedBlock                      // of cuMemAllocManaged
+	managedPoolBlock                  // of a pool of managed memory
+	pinnedBlock                       // of cuMemHostAlloc
+	pinnedPoolBlock                   // of a pool of pinned memory
+	registeredBlock                   // memory of other code, pinned by cuMemHostRegister
+	pageableBlock                     // memory of other code, not registered
 )
 
 // onHost reports whether it is memory of the host.
@@ -31,6 +33,13 @@ func (k blockKind) onHost() bool { return k >= pinnedBlock }
 
 // visible reports whether the host can access the memory.
 func (k blockKind) visible() bool { return k >= managedBlock }
+
+// managed reports whether it is managed memory, and pooled whether it is of a pool.
+func (k blockKind) managed() bool { return k == managedBlock || k == managedPoolBlock }
+
+func (k blockKind) pooled() bool {
+	return k == poolBlock || k == managedPoolBlock || k == pinnedPoolBlock
+}
 
 // foreign reports whether the memory belongs to other code, which could unmap it.
 func (k blockKind) foreign() bool { return k >= registeredBlock }
@@ -193,7 +202,7 @@ func (a *addressSpace) remove(b *block) {
 		b.data = nil
 	}
 	switch b.kind {
-	case poolBlock:
+	case poolBlock, managedPoolBlock, pinnedPoolBlock:
 		a.unused(b)
 	case mappedBlock:
 		a.drop(b.mapping.physical)
@@ -219,7 +228,7 @@ const mostFreed = 128
 // noteFreed remembers a block that is freed.
 func (a *addressSpace) noteFreed(b *block) {
 	f := freedBlock{addr: b.addr, size: b.size}
-	if b.kind != poolBlock && b.kind != graphBlock {
+	if !b.kind.pooled() && b.kind != graphBlock {
 		pcs := make([]uintptr, 12)
 		f.by = pcs[:runtime.Callers(3, pcs)]
 	}
@@ -290,11 +299,11 @@ func (a *addressSpace) census(n map[string]int) {
 			if b.alloc.allocated {
 				n["device memory"]++
 			}
-		case managedBlock:
+		case managedBlock, managedPoolBlock:
 			if !b.variable {
 				n["managed memory"]++
 			}
-		case pinnedBlock, registeredBlock:
+		case pinnedBlock, pinnedPoolBlock, registeredBlock:
 			n["host memory"]++
 		}
 	}
@@ -339,7 +348,7 @@ func (a *addressSpace) place(size uint64) (addr uint64, there bool) {
 // freeMemoryOf frees all memory of a context. The caller calls closeFiles.
 func (d *Driver) freeMemoryOf(c *context) {
 	for _, b := range d.space.forgetAll(func(b *block) bool { return b.ctx == c }) {
-		if b.kind == poolBlock && !b.leaving {
+		if b.kind.pooled() && !b.leaving {
 			b.freed(nil, nil)
 		}
 		if b.kind == graphBlock {
@@ -388,7 +397,7 @@ func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind,
 	c, b := t.current(), d.space.of(addr, k)
 	if k == deviceBlock {
 		if b == nil {
-			b = d.space.of(addr, poolBlock, managedBlock, graphBlock, externalBlock)
+			b = d.space.of(addr, poolBlock, managedPoolBlock, pinnedPoolBlock, managedBlock, graphBlock, externalBlock)
 			if b != nil && b.variable {
 				b = nil
 			}
@@ -450,7 +459,7 @@ func (d *Driver) free(op string, b *block) driver.Result {
 		return d.freeGraphMemory(b, nil)
 	}
 	b.leaving = true
-	if b.kind == poolBlock {
+	if b.kind.pooled() {
 		b.freed(nil, nil)
 		d.space.remove(b)
 		return ok
@@ -523,7 +532,7 @@ func (d *Driver) aboutHost(op string, th *driver.Thread, p driver.HostPtr) (*blo
 		return nil, r
 	}
 	b := d.space.at(uint64(p))
-	if b == nil || !b.kind.onHost() || b.leaving {
+	if b == nil || !b.kind.onHost() || b.kind == pinnedPoolBlock || b.leaving {
 		return nil, driver.ResultInvalidValue
 	}
 	return b, ok
@@ -569,6 +578,8 @@ func (d *Driver) MemHostRegister(th *driver.Thread, p driver.HostPtr, size uint6
 	case r != ok:
 		return r
 	case p == 0 || size == 0 || addr+size < addr || addr+size > deviceBase || flags&^uint32(known) != 0:
+		return driver.ResultInvalidValue
+	case d.space.at(addr) != nil && d.space.at(addr).kind.pooled(): // as on an H200
 		return driver.ResultInvalidValue
 	case d.space.taken(addr, size):
 		return driver.ResultHostMemoryAlreadyRegistered

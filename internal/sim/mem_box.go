@@ -61,6 +61,11 @@ func (c corner) sized(e extent) (corner, bool) {
 
 // box returns the memory at one end of a copy. Arrays are not supported.
 func (d *Driver) box(c corner, e extent) (box, driver.Result) {
+	return d.boxIn(c, e, d.space.span)
+}
+
+// boxIn is box with the function that returns the memory of a range of the device.
+func (d *Driver) boxIn(c corner, e extent, onDevice func(addr, n uint64) (span, driver.Result)) (box, driver.Result) {
 	height := c.height
 	c, fit := c.sized(e)
 	if !fit {
@@ -85,12 +90,12 @@ func (d *Driver) box(c corner, e extent) (box, driver.Result) {
 	case driver.CU_MEMORYTYPE_HOST, driver.CU_MEMORYTYPE_UNIFIED:
 		b.span, r = d.space.hostSpan(driver.HostPtr(addr), n)
 	case driver.CU_MEMORYTYPE_DEVICE:
-		b.span, r = d.space.span(addr, n)
+		b.span, r = onDevice(addr, n)
 	default:
 		return box{}, driver.ResultInvalidValue
 	}
 	// In memory of pools rows may begin anywhere, as for an H200.
-	if r == ok && c.pitch < c.x+e.width && b.block.kind != poolBlock {
+	if r == ok && c.pitch < c.x+e.width && !b.block.kind.pooled() {
 		return box{}, driver.ResultInvalidValue
 	}
 	return b, r
@@ -278,7 +283,7 @@ func (d *Driver) rectangle(p driver.DevicePtr, pitch, size uint64, e *extent) (b
 	if e.width *= size; e.height == 1 {
 		pitch = max(pitch, e.width)
 	}
-	return d.box(corner{kind: driver.CU_MEMORYTYPE_DEVICE, dev: p, pitch: pitch}, *e)
+	return d.boxIn(corner{kind: driver.CU_MEMORYTYPE_DEVICE, dev: p, pitch: pitch}, *e, d.space.part)
 }
 
 // MemsetD2D8Async is cuMemsetD2D8Async.

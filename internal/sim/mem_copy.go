@@ -17,8 +17,18 @@ type span struct {
 // bytes returns the content.
 func (s span) bytes() []byte { return s.block.bytes()[s.off : s.off+s.n] }
 
-// span returns the memory of a range.
+// span returns the memory of a range of the device. As on an H200, memory of pools of pinned memory
+// is memory of the host only, although kernels and sets may use it.
 func (a *addressSpace) span(addr, n uint64) (span, driver.Result) {
+	s, r := a.part(addr, n)
+	if r == ok && s.kind == pinnedPoolBlock {
+		return span{}, driver.ResultInvalidValue
+	}
+	return s, r
+}
+
+// part returns the memory of a range.
+func (a *addressSpace) part(addr, n uint64) (span, driver.Result) {
 	b := a.at(addr)
 	if b != nil && b.kind == mappedBlock && n > b.end()-addr {
 		return a.across(addr, n)
@@ -43,7 +53,7 @@ func (a *addressSpace) target(addr, n uint64) (span, driver.Result) {
 func (a *addressSpace) hostSpan(p driver.HostPtr, n uint64) (span, driver.Result) {
 	addr := uint64(p)
 	if a.at(addr) != nil {
-		return a.span(addr, n)
+		return a.part(addr, n)
 	}
 	if p == 0 || addr+n < addr || addr+n > deviceBase || a.taken(addr, n) {
 		return span{}, driver.ResultInvalidValue
@@ -384,7 +394,10 @@ func (d *Driver) pattern(dst driver.DevicePtr, value []byte, n uint64) (span, fu
 	if uint64(dst)%size != 0 || n > 1<<62/size {
 		return span{}, nil, driver.ResultInvalidValue
 	}
-	to, r := d.space.target(uint64(dst), n*size)
+	to, r := d.space.part(uint64(dst), n*size)
+	if r == ok && !to.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+		r = driver.ResultInvalidValue
+	}
 	if r != ok {
 		return span{}, nil, r
 	}
@@ -425,8 +438,10 @@ func (c *context) reaches(b *block) bool {
 	if b.kind == mappedBlock {
 		return b.allows(c.dev, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
 	}
-	return b.kind.visible() || b.ctx.dev == c.dev || c.peers[b.ctx] || b.kind == poolBlock &&
-		b.chunk.pool.reaches(c.dev)
+	if b.kind.pooled() && b.chunk.pool.reaches(c.dev) {
+		return true
+	}
+	return b.kind != pinnedPoolBlock && (b.kind.visible() || b.ctx.dev == c.dev || c.peers[b.ctx])
 }
 
 // memsetAsync enqueues the setting of memory.

@@ -11,7 +11,7 @@ func (d *Driver) word(p driver.DevicePtr, size uint64) (span, driver.Result) {
 	}
 	s, r := d.space.span(uint64(p), size)
 	// as an H200's driver answers
-	if r == ok && (s.kind == managedBlock || s.kind == poolBlock || s.kind == graphBlock) {
+	if r == ok && (s.kind.managed() || s.kind.pooled() || s.kind == graphBlock) {
 		r = driver.ResultInvalidValue
 	}
 	return s, r

@@ -7,11 +7,15 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// memPool is a pool of device memory. It reserves chunks, from which streams allocate blocks. A
-// block that a stream frees can serve an allocation that comes after the free.
+// memPool is a pool of memory of a device, of pinned memory, or of managed memory. It reserves
+// chunks, from which streams allocate blocks. A block that a stream frees can serve an allocation
+// that comes after the free.
 type memPool struct {
 	handle driver.MemoryPool
-	dev    *device
+	kind   blockKind // of its blocks
+	dev    *device   // or nil if the location is no device
+	// location is the preferred location of managed memory.
+	location driver.MemLocation
 	// created says that the program has created the pool, and destroyed that it has destroyed it.
 	// The memory stays valid until it is freed.
 	created, destroyed bool
@@ -21,6 +25,7 @@ type memPool struct {
 	reserved, used     highWater
 	chunks             []*chunk
 	access             map[*device]int32
+	hostAccess         int32       // that was set for managed memory
 	file               *memoryFile // with the content, if processes share the pool
 	imported           bool        // from another process, or this one
 	growing            bool        // the file system allocates a part of the file
@@ -36,7 +41,8 @@ func (w *highWater) add(by uint64) {
 }
 
 const (
-	// chunkSize is the least size of a chunk, and chunkUnit the unit of the sizes, in bytes.
+	// chunkSize is the unit of the sizes of chunks, and chunkUnit that of the parts of the files of
+	// pools that the file system allocates, in bytes.
 	chunkSize = 32 << 20
 	chunkUnit = 2 << 20
 )
@@ -44,24 +50,35 @@ const (
 // defaultPool returns the default pool of a device.
 func (d *Driver) defaultPool(v *device) *memPool {
 	if v.pool == nil {
-		v.pool = d.newPool(v)
+		v.pool = d.newPool(poolBlock, v)
 		v.currentPool = v.pool
 	}
 	return v.pool
 }
 
-func (d *Driver) newPool(v *device) *memPool {
-	p := &memPool{dev: v, reuse: [3]int32{1, 1, 1}}
+func (d *Driver) newPool(kind blockKind, v *device) *memPool {
+	p := &memPool{kind: kind, dev: v, reuse: [3]int32{1, 1, 1}}
 	p.handle = driver.MemoryPool(d.objects.add(poolKind, p))
-	v.pools = append(v.pools, p)
+	list := d.listOf(p)
+	*list = append(*list, p)
 	return p
+}
+
+// listOf returns the list with a pool.
+func (d *Driver) listOf(p *memPool) *[]*memPool {
+	if p.dev == nil {
+		return &d.pools
+	}
+	return &p.dev.pools
 }
 
 // synchronized is called when the program has waited for work on a device. Pools then give memory
 // back that they do not use, and that exceeds their thresholds.
 func (d *Driver) synchronized(v *device) {
-	for _, p := range v.pools {
-		d.space.trim(p, p.threshold)
+	for _, pools := range [][]*memPool{v.pools, d.pools} {
+		for _, p := range pools {
+			d.space.trim(p, p.threshold)
+		}
 	}
 }
 
@@ -71,8 +88,10 @@ func (p *memPool) allocate(d *Driver, s *stream, size uint64) (driver.DevicePtr,
 	switch {
 	case size == 0: // as on an H200
 		return 0, ok
-	case n < size, p.imported:
+	case p.imported:
 		return 0, driver.ResultInvalidValue
+	case n < size:
+		return 0, driver.ResultOutOfMemory
 	}
 	now := func(q *piece) bool { return q.after(p, s) }
 	c, q := p.take(d, n, now)
@@ -95,7 +114,14 @@ func (p *memPool) allocate(d *Driver, s *stream, size uint64) (driver.DevicePtr,
 	if c == nil {
 		return 0, driver.ResultOutOfMemory
 	}
-	b := &block{addr: q.addr, size: size, kind: poolBlock, ctx: s.ctx, chunk: c, data: c.content(q.addr, size)}
+	b := &block{addr: q.addr, size: size, kind: p.kind, ctx: s.ctx, chunk: c, data: c.content(q.addr, size)}
+	if b.kind == managedPoolBlock {
+		b.syncMemops = true // as on an H200
+		if p.location.Type != driver.CU_MEM_LOCATION_TYPE_INVALID {
+			b.advice = []advised{{to: (size + page - 1) / page * page,
+				advice: advice{preferred: numbered(p.location), hasPreferred: true}}}
+		}
+	}
 	c.live++
 	p.used.add(size)
 	d.space.add(b)
@@ -164,38 +190,42 @@ func (d *Driver) DeviceSetMemPool(th *driver.Thread, dev driver.Device, h driver
 		return r
 	case p.dev != v, p.imported:
 		return driver.ResultInvalidValue
+	case p.kind == managedPoolBlock: // has no effect on an H200
+		return ok
 	}
 	d.defaultPool(v)
 	v.currentPool = p
 	return ok
 }
 
-// MemPoolCreate is cuMemPoolCreate. Pools on the host or of managed memory are not supported, and
-// processes share pools by files only.
+// MemPoolCreate is cuMemPoolCreate. Processes share pools of device memory only, by files.
 func (d *Driver) MemPoolCreate(th *driver.Thread, props driver.MemPoolProps) (driver.MemoryPool, driver.Result) {
 	defer d.mu.Unlock()
 	if r := d.beginPools("cuMemPoolCreate", th); r != ok {
 		return 0, r
 	}
-	if props.AllocType != driver.CU_MEM_ALLOCATION_TYPE_PINNED &&
-		props.AllocType != driver.CU_MEM_ALLOCATION_TYPE_MANAGED {
+	managed := props.AllocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED
+	l, shared := props.Location, props.HandleTypes != driver.CU_MEM_HANDLE_TYPE_NONE
+	v, r := d.place(l)
+	switch {
+	case props.AllocType != driver.CU_MEM_ALLOCATION_TYPE_PINNED && !managed,
+		managed && (shared || props.MaxSize != 0 || props.Usage != 0), props.Reserved != [53]uint8{}:
 		return 0, driver.ResultInvalidValue
-	}
-	v, r := d.place(props.Location)
-	switch h := props.HandleTypes; {
-	case props.AllocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED && h != driver.CU_MEM_HANDLE_TYPE_NONE:
+	case d.version < 13000 && (managed || l.Type == driver.CU_MEM_LOCATION_TYPE_HOST): // too old
 		return 0, driver.ResultInvalidValue
-	case r != ok, props.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT,
-		h != driver.CU_MEM_HANDLE_TYPE_NONE && props.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST,
-		h != driver.CU_MEM_HANDLE_TYPE_NONE && h != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
-			h != driver.CU_MEM_HANDLE_TYPE_FABRIC:
+	case managed && l.Type == driver.CU_MEM_LOCATION_TYPE_INVALID: // no preferred location
+	case managed && l.Type > driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+		return 0, driver.ResultNotSupported
+	case r != ok, !managed && l.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT,
+		shared && l.Type == driver.CU_MEM_LOCATION_TYPE_HOST,
+		shared && props.HandleTypes != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
+			props.HandleTypes != driver.CU_MEM_HANDLE_TYPE_FABRIC:
 		return 0, driver.ResultInvalidValue
-	case v == nil, props.AllocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED, h == driver.CU_MEM_HANDLE_TYPE_FABRIC,
-		h != driver.CU_MEM_HANDLE_TYPE_NONE && !canShareMemory:
+	case shared && (v == nil || !canShareMemory || props.HandleTypes == driver.CU_MEM_HANDLE_TYPE_FABRIC):
 		return 0, driver.ResultNotSupported
 	}
 	var f *memoryFile
-	if props.HandleTypes != driver.CU_MEM_HANDLE_TYPE_NONE {
+	if shared {
 		d.unlocked(func() { f = d.newMemoryFile(poolFileSize(v.ordinal), 0) })
 		if f == nil {
 			return 0, driver.ResultOutOfMemory
@@ -205,9 +235,18 @@ func (d *Driver) MemPoolCreate(th *driver.Thread, props driver.MemPoolProps) (dr
 			return 0, driver.ResultOutOfMemory
 		}
 	}
-	d.defaultPool(v)
-	p := d.newPool(v)
-	p.created, p.max, p.file = true, props.MaxSize, f
+	kind := poolBlock
+	switch {
+	case managed:
+		kind = managedPoolBlock
+	case v == nil:
+		kind = pinnedPoolBlock
+	}
+	if v != nil {
+		d.defaultPool(v)
+	}
+	p := d.newPool(kind, v)
+	p.created, p.max, p.file, p.location = true, props.MaxSize, f, l
 	return p.handle, ok
 }
 
@@ -222,12 +261,13 @@ func (d *Driver) MemPoolDestroy(th *driver.Thread, h driver.MemoryPool) driver.R
 	case !p.created:
 		return driver.ResultInvalidValue
 	}
-	if p.dev.currentPool == p {
+	if p.dev != nil && p.dev.currentPool == p {
 		p.dev.currentPool = p.dev.pool
 	}
 	p.destroyed = true
 	d.space.trim(p, 0)
-	p.dev.pools = slices.DeleteFunc(p.dev.pools, func(other *memPool) bool { return other == p })
+	list := d.listOf(p)
+	*list = slices.DeleteFunc(*list, func(other *memPool) bool { return other == p })
 	d.objects.remove(uintptr(h))
 	d.closeFiles()
 	return ok
@@ -317,47 +357,86 @@ func (d *Driver) MemPoolGetAccess(th *driver.Thread, h driver.MemoryPool, l driv
 	}
 	v, r := d.located(l)
 	switch {
-	case l.Type == driver.CU_MEM_LOCATION_TYPE_HOST, l.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA:
-		return driver.CU_MEM_ACCESS_FLAGS_PROT_NONE, ok
+	case onHostOf(l) && p.kind == pinnedPoolBlock:
+		return driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE, ok
+	case onHostOf(l):
+		return p.hostAccess, ok
 	case r != ok:
 		return 0, driver.ResultInvalidValue
-	case v == p.dev:
+	case v == p.dev && p.kind == poolBlock:
 		return driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE, ok
 	}
 	return p.access[v], ok
+}
+
+// onHostOf reports whether a location is memory of the host, whatever its number.
+func onHostOf(l driver.MemLocation) bool {
+	return l.Type == driver.CU_MEM_LOCATION_TYPE_HOST || l.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA
 }
 
 // MemPoolSetAccess is cuMemPoolSetAccess.
 func (d *Driver) MemPoolSetAccess(th *driver.Thread, h driver.MemoryPool, list []driver.MemAccessDesc) driver.Result {
 	defer d.mu.Unlock()
 	p, r := d.aboutPool("cuMemPoolSetAccess", th, h)
-	if r != ok {
+	switch {
+	case r != ok:
 		return r
+	case list == nil:
+		return driver.ResultInvalidValue
 	}
-	devs := make([]*device, len(list))
-	for i, a := range list {
-		v, r := d.located(a.Location)
-		all := a.Flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-		switch {
-		case r != ok:
+	for _, a := range list {
+		if r := d.canSetAccess(p, a); r != ok {
 			return r
-		case !all && (v == p.dev || a.Flags != driver.CU_MEM_ACCESS_FLAGS_PROT_NONE):
-			return driver.ResultInvalidValue
 		}
-		devs[i] = v
 	}
 	if p.access == nil {
 		p.access = make(map[*device]int32)
 	}
-	for i, v := range devs {
-		p.access[v] = list[i].Flags
+	for _, a := range list {
+		if v, r := d.located(a.Location); r == ok {
+			p.access[v] = a.Flags
+		} else {
+			p.hostAccess = a.Flags
+		}
+	}
+	d.space.regions.Store(nil)
+	return ok
+}
+
+// canSetAccess checks an access to the memory of a pool. What can access the memory of each pool of
+// the kind can be allowed, and not be forbidden.
+func (d *Driver) canSetAccess(p *memPool, a driver.MemAccessDesc) driver.Result {
+	v, r := d.located(a.Location)
+	none := a.Flags == driver.CU_MEM_ACCESS_FLAGS_PROT_NONE
+	switch {
+	case a.Flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READ,
+		p.kind == poolBlock && a.Location.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE,
+		p.kind == pinnedPoolBlock && onHostOf(a.Location) && none:
+		return driver.ResultNotSupported
+	case r != ok && !onHostOf(a.Location):
+		return r
+	case !none && a.Flags != driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE:
+		return driver.ResultInvalidValue
+	case p.kind == poolBlock && v == p.dev && none:
+		return driver.ResultInvalidDevice
 	}
 	return ok
 }
 
 // reaches reports whether a device can access the pool's memory.
 func (p *memPool) reaches(v *device) bool {
-	return p.dev == v || p.access[v] == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+	return p.kind == managedPoolBlock || p.kind == poolBlock && p.dev == v ||
+		p.access[v] == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+}
+
+// reachedBySome reports whether a device can access the pool's memory.
+func (p *memPool) reachedBySome() bool {
+	for v := range p.access {
+		if p.reaches(v) {
+			return true
+		}
+	}
+	return p.kind != pinnedPoolBlock
 }
 
 // allocateOn allocates memory of a pool, or of the device's current pool if h is 0.
@@ -376,7 +455,7 @@ func (d *Driver) allocateOn(name string, th *driver.Thread, size uint64, h *driv
 		}
 	}
 	if s.capture != nil {
-		return d.captureAlloc(s, size)
+		return d.captureAlloc(s, p, size)
 	}
 	if r := d.forbidden(t, nil); r != ok {
 		return 0, r
@@ -402,7 +481,7 @@ func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.St
 	if r != ok || p == 0 {
 		return r
 	}
-	b := d.space.of(uint64(p), deviceBlock, poolBlock, graphBlock)
+	b := d.space.of(uint64(p), deviceBlock, poolBlock, managedPoolBlock, pinnedPoolBlock, graphBlock)
 	switch {
 	case b == nil && d.space.of(uint64(p), managedBlock, externalBlock) != nil: // as on an H200
 		return driver.ResultNotSupported
@@ -418,7 +497,7 @@ func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.St
 	}
 	b.leaving = true
 	o := &op{effect: func() { d.space.remove(b) }}
-	if b.kind == poolBlock {
+	if b.kind.pooled() {
 		b.chunk.pool.used.now -= b.size // cuMemFree does not subtract it
 		b.freed(s, o)
 	}

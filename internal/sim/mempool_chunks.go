@@ -14,6 +14,7 @@ type chunk struct {
 	pool       *memPool
 	addr, size uint64
 	offset     uint64 // in the file of the pool
+	data       []byte // the content, if it is memory of the host
 	allocated  uint64 // bytes from the beginning on that the file system has allocated
 	live       int    // number of blocks that are not freed
 	free       []piece
@@ -121,10 +122,13 @@ func (p *memPool) grow(d *Driver, n uint64, fits func(*piece) bool) bool {
 
 // reserve adds a chunk for n bytes to the pool, or returns nil if there is too little memory.
 func (p *memPool) reserve(d *Driver, n uint64) *chunk {
-	size := max(chunkSize, (n+chunkUnit-1)/chunkUnit*chunkUnit)
+	size := (n + chunkSize - 1) / chunkSize * chunkSize
 	most := (min(p.max, deviceMemory) + chunkSize - 1) / chunkSize * chunkSize
 	if size < n || p.max != 0 && (size > most || p.reserved.now > most-size) {
 		return nil
+	}
+	if p.kind.visible() {
+		return p.reserveOnHost(d, size)
 	}
 	if room := deviceMemory - p.dev.memory; size > room {
 		for _, other := range p.dev.pools {
@@ -144,10 +148,28 @@ func (p *memPool) reserve(d *Driver, n uint64) *chunk {
 	if c.addr, there = d.space.place(size); !there {
 		return nil
 	}
-	c.free = []piece{{addr: c.addr, size: size}}
-	p.chunks = append(p.chunks, c)
 	p.dev.memory += size
-	p.reserved.now += size
+	return p.added(c)
+}
+
+// reserveOnHost is reserve for memory that the host can access.
+func (p *memPool) reserveOnHost(d *Driver, size uint64) *chunk {
+	if size > mostPinned-d.space.pinned {
+		return nil
+	}
+	data, addr := d.space.pages(size)
+	if data == nil {
+		return nil
+	}
+	d.space.pinned += size
+	return p.added(&chunk{pool: p, addr: addr, size: size, data: data})
+}
+
+// added adds a chunk to the pool.
+func (p *memPool) added(c *chunk) *chunk {
+	c.free = []piece{{addr: c.addr, size: c.size}}
+	p.chunks = append(p.chunks, c)
+	p.reserved.now += c.size
 	return c
 }
 
@@ -164,10 +186,18 @@ func (a *addressSpace) giveBack(p *memPool, choose func(*chunk) bool) {
 		if c.live > 0 || !choose(c) {
 			return false
 		}
-		if !p.imported {
+		switch {
+		case p.imported:
+			return true
+		case p.kind.visible():
+			a.pinned -= c.size
+			if a.free != nil {
+				a.free(c.data)
+			}
+		default:
 			p.dev.memory -= c.size
-			p.reserved.now -= c.size
 		}
+		p.reserved.now -= c.size
 		return true
 	})
 	switch {

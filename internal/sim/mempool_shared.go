@@ -27,8 +27,12 @@ func (p *memPool) room(size uint64) (offset uint64, there bool) {
 	return offset, size <= poolFileSize(p.dev.ordinal)-offset
 }
 
-// content returns the content of n bytes at an address in the chunk, or nil for a pool that is not shared.
+// content returns the content of n bytes at an address in the chunk, or nil for device memory of a
+// pool that is not shared.
 func (c *chunk) content(addr, n uint64) []byte {
+	if c.data != nil {
+		return c.data[addr-c.addr:][:n:n]
+	}
 	if c.pool.file == nil {
 		return nil
 	}
@@ -137,7 +141,7 @@ func (d *Driver) MemPoolImportFromShareableHandle(th *driver.Thread, fd driver.H
 			return 0, driver.ResultOutOfMemory
 		}
 		d.defaultPool(v)
-		p := d.newPool(v)
+		p := d.newPool(poolBlock, v)
 		p.created, p.imported, p.file = true, true, f
 		return p.handle, ok
 	}

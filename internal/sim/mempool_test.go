@@ -27,9 +27,8 @@ func TestPoolResults(t *testing.T) {
 	r.must(res)
 	def, res := r.DeviceGetDefaultMemPool(r.th, 0)
 	r.must(res)
-	shared, managed := poolProps(0), poolProps(0)
-	shared.HandleTypes, managed.AllocType = driver.CU_MEM_HANDLE_TYPE_FABRIC,
-		driver.CU_MEM_ALLOCATION_TYPE_MANAGED
+	shared := poolProps(0)
+	shared.HandleTypes = driver.CU_MEM_HANDLE_TYPE_FABRIC
 	host := driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST}
 	access := func(dev, flags int32) driver.Result {
 		return r.MemPoolSetAccess(r.th, p, []driver.MemAccessDesc{{Location: poolProps(dev).Location, Flags: flags}})
@@ -38,7 +37,6 @@ func TestPoolResults(t *testing.T) {
 	for name, c := range map[string]struct{ got, want driver.Result }{
 		"a pool of no device":      {second(r.MemPoolCreate(r.th, poolProps(9))), invalid},
 		"a pool for a fabric":      {second(r.MemPoolCreate(r.th, shared)), driver.ResultNotSupported},
-		"a managed pool":           {second(r.MemPoolCreate(r.th, managed)), driver.ResultNotSupported},
 		"destroy the default pool": {r.MemPoolDestroy(r.th, def), invalid},
 		"destroy nothing":          {r.MemPoolDestroy(r.th, 0), invalid},
 		"an unknown attribute":     {second(r.MemPoolGetAttribute(r.th, p, 99)), invalid},
@@ -49,8 +47,8 @@ func TestPoolResults(t *testing.T) {
 			invalid},
 		"set a mark to 0":             {r.MemPoolSetAttribute(r.th, p, driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0), ok},
 		"access of the host":          {second(r.MemPoolGetAccess(r.th, p, host)), ok},
-		"no access of its own device": {access(0, driver.CU_MEM_ACCESS_FLAGS_PROT_NONE), invalid},
-		"read access":                 {access(1, driver.CU_MEM_ACCESS_FLAGS_PROT_READ), invalid},
+		"no access of its own device": {access(0, driver.CU_MEM_ACCESS_FLAGS_PROT_NONE), driver.ResultInvalidDevice},
+		"read access":                 {access(1, driver.CU_MEM_ACCESS_FLAGS_PROT_READ), driver.ResultNotSupported},
 		"access of no device": {access(9, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE),
 			driver.ResultInvalidDevice},
 		"the pool of another device": {r.DeviceSetMemPool(r.th, 1, p), invalid},

@@ -17,7 +17,8 @@ func (d *Driver) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (driv
 		return 0, 0, r
 	}
 	b := d.space.known(p)
-	if b == nil || !b.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READ) {
+	if b == nil || !b.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READ) ||
+		b.kind == pinnedPoolBlock && !b.chunk.pool.reachedBySome() {
 		return 0, 0, driver.ResultNotFound
 	}
 	return driver.DevicePtr(b.addr), b.size, ok
@@ -71,8 +72,13 @@ func (d *Driver) attributeOf(th *driver.Thread, b *block, attribute int32, addr 
 	switch {
 	case b.mapping != nil:
 		return d.mappedAttribute(b, dev, attribute, addr)
-	case attribute == driver.CU_POINTER_ATTRIBUTE_ACCESS_FLAGS && b.kind == poolBlock && !b.chunk.pool.reaches(dev):
+	case attribute == driver.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR && b.kind == pinnedPoolBlock:
+		return b.addr - b.chunk.addr, ok // as on an H200
+	case !b.kind.pooled() || b.chunk.pool.reaches(dev):
+	case attribute == driver.CU_POINTER_ATTRIBUTE_ACCESS_FLAGS && b.kind == poolBlock:
 		return driver.CU_MEM_ACCESS_FLAGS_PROT_NONE, ok
+	case attribute == driver.CU_POINTER_ATTRIBUTE_DEVICE_POINTER && b.kind == pinnedPoolBlock:
+		return 0, driver.ResultInvalidValue
 	}
 	return b.attribute(attribute, addr)
 }
@@ -108,7 +114,7 @@ func (b *block) attribute(attribute int32, addr uint64) (v uint64, r driver.Resu
 	}
 	switch attribute {
 	case driver.CU_POINTER_ATTRIBUTE_CONTEXT:
-		if b.kind == poolBlock || b.kind == graphBlock {
+		if b.kind.pooled() || b.kind == graphBlock {
 			return 0, ok
 		}
 		return uint64(b.ctx.handle), ok
@@ -126,7 +132,7 @@ func (b *block) attribute(attribute int32, addr uint64) (v uint64, r driver.Resu
 	case driver.CU_POINTER_ATTRIBUTE_BUFFER_ID, driver.CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
 		return b.id, ok
 	case driver.CU_POINTER_ATTRIBUTE_IS_MANAGED:
-		return flag(b.kind == managedBlock)
+		return flag(b.kind.managed())
 	case driver.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 		return uint64(b.ctx.dev.ordinal), ok
 	case driver.CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
@@ -140,7 +146,7 @@ func (b *block) attribute(attribute int32, addr uint64) (v uint64, r driver.Resu
 	case driver.CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
 		return driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE, ok
 	case driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		if b.kind == poolBlock {
+		if b.kind.pooled() {
 			return uint64(b.chunk.pool.handle), ok
 		}
 		return 0, ok
