@@ -327,6 +327,10 @@ func (sc *streamCore) checkMemory(f workFunction, d, r *region) error {
 				return mixed(op, "memory", sp.mem.ctx, "stream", sc.ctx)
 			}
 		}
+		if d == r && d.mem.ctx != sc.ctx && !d.mem.accessibleIn(sc.ctx) { // it is set
+			return mistake(op, ErrDeviceMismatch, d.mem.handle(), fmt.Sprintf(
+				"device %d cannot access the memory's pool: allow it by MemPool.SetAccess", sc.ctx.dev))
+		}
 	}
 	if d.mem == r.mem && d.mem.onHost() && d.mem.raw == 0 {
 		return mistake(op, errUnmapped, d.mem.handle(), "allocate it with HostDeviceMap")

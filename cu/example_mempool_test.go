@@ -54,6 +54,37 @@ func ExampleMemPool() {
 	// kept: true
 }
 
+// Buffers of pinned memory are allocated and freed in the order of a stream.
+func ExampleMemPool_AllocHost() {
+	drv := must(cu.Open(cu.WithSoftware(cusim.New())))
+	defer drv.Close()
+	gpu := must(must(drv.Device(0)).PrimaryContext())
+	defer gpu.Close()
+	s := must(gpu.NewStream(cu.StreamNonBlocking))
+	defer s.Close()
+	mem := must(gpu.Alloc(4))
+	defer mem.Close()
+
+	pool := must(gpu.NewMemPool(cu.MemPoolOptions{Kind: cu.MemPoolPinned}))
+	defer pool.Close()
+	check(pool.SetReleaseThreshold(math.MaxUint64))
+	for i := range 3 {
+		host := must(pool.AllocHost(s, 4))
+		check(s.Memset(mem, byte(i))) // or a kernel that computes a result
+		check(s.Copy(host, mem))
+		check(s.Synchronize())
+		check(host.View(func(b []byte) error {
+			fmt.Println(b)
+			return nil
+		}))
+		check(host.Close()) // the next allocation uses the memory again
+	}
+	// Output:
+	// [0 0 0 0]
+	// [1 1 1 1]
+	// [2 2 2 2]
+}
+
 // A rectangle of an image is copied from the device.
 func ExampleStream_Copy2D() {
 	drv := must(cu.Open(cu.WithSoftware(cusim.New())))

@@ -373,6 +373,13 @@ func (b *besideHeld) memory(s *Stream) (use func() error) {
 		b.missing("device memory", err)
 		list, keep = append(list, m), append(keep, p)
 	}
+	for name, kind := range hostKinds {
+		if p, err := b.gpu.NewMemPool(MemPoolOptions{Kind: kind}); !b.missing("memory pool", err) {
+			m, err := p.AllocHost(s, 1<<12)
+			b.missing(name, err)
+			list, keep = append(list, m), append(keep, p)
+		}
+	}
 	if m, err := b.gpu.Reserve(1 << 30); !b.missing("virtual memory", err) {
 		p, err := b.gpu.NewPhysicalMem(1, PhysicalOptions{})
 		b.missing("physical memory", err)

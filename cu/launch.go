@@ -328,7 +328,11 @@ func (f *Function) badMemory(cfg *LaunchConfig, i int, c *contextCore, mc *memCo
 	default:
 		e.Detail += " is memory of another context, which the kernel may be unable to access: " +
 			"allocate it in the kernel's context"
-		if err == ErrDeviceMismatch {
+		switch {
+		case err != ErrDeviceMismatch:
+		case mc.pooled():
+			e.Detail += ", or allow the access by MemPool.SetAccess"
+		default:
 			e.Detail += ", or enable peer access"
 		}
 	}

@@ -102,8 +102,8 @@ func argBytes(p unsafe.Pointer, sizes []uint64) [][]byte {
 
 // canAccess reports whether kernels of the context can access memory of another context.
 func (c *contextCore) canAccess(mc *memCore) bool {
-	return mc.ctx.drv == c.drv && (mc.everywhere() || c.reaches(mc.ctx) || mc.poolReaches(c.dev) ||
-		mc.virt != nil && mc.virt.reaches(c.dev))
+	return mc.ctx.drv == c.drv && (mc.accessibleIn(c) || mc.poolReaches(c.dev) ||
+		mc.is != pooledPinned && c.reaches(mc.ctx) || mc.virt != nil && mc.virt.reaches(c.dev))
 }
 
 // grow makes room for n arguments.

@@ -131,17 +131,12 @@ func (c *Context) AllocManaged(size uint64, flags AttachFlags) (*HostMem, error)
 	case flags != AttachGlobal && flags != AttachHost:
 		return nil, invalid(op, "the flags are "+flags.String()+": use AttachGlobal or AttachHost")
 	}
-	t, at := core.drv.table(), driver.At{Context: core.raw}
-	can, res := t.DeviceGetAttribute(at, driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, core.dev)
-	switch {
-	case res != driver.ResultSuccess:
-		return nil, core.callError("cuDeviceGetAttribute", 0, res)
-	case can == 0:
-		return nil, &Error{Op: op, Result: ResultNotSupported, Err: errNotConcurrent,
-			Detail: "use AllocHost, and copy the memory"}
+	if err := core.canManage(op, "use AllocHost, and copy the memory"); err != nil {
+		return nil, err
 	}
+	t, at := core.drv.table(), driver.At{Context: core.raw}
 	var raw driver.DevicePtr
-	res = core.allocate(func() (res driver.Result) {
+	res := core.allocate(func() (res driver.Result) {
 		raw, res = t.MemAllocManaged(at, size, uint32(flags))
 		return res
 	})
@@ -152,6 +147,19 @@ func (c *Context) AllocManaged(size uint64, flags AttachFlags) (*HostMem, error)
 	m := &HostMem{core: mc}
 	m.cleanup = newMemory(m, core, mc)
 	return m, nil
+}
+
+// canManage returns an error if the host cannot access managed memory at any time.
+func (c *contextCore) canManage(op, instead string) error {
+	can, res := c.drv.table().DeviceGetAttribute(driver.At{Context: c.raw},
+		driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, c.dev)
+	switch {
+	case res != driver.ResultSuccess:
+		return c.callError("cuDeviceGetAttribute", 0, res)
+	case can == 0:
+		return &Error{Op: op, Result: ResultNotSupported, Err: errNotConcurrent, Detail: instead}
+	}
+	return nil
 }
 
 // errNotConcurrent is wrapped by the error for a device on which the host cannot access managed
@@ -180,6 +188,10 @@ func (s *Stream) Prefetch(m Memory, to MemLocation) error {
 func (s *Stream) Attach(m *HostMem, flags AttachFlags) error {
 	if flags != AttachGlobal && flags != AttachHost && flags != AttachSingle {
 		return invalid(workAttach.op(), "the flags are "+flags.String()+": use one of AttachFlags")
+	}
+	if m != nil && m.core != nil && m.core.is == pooledManaged {
+		return invalid(workAttach.op(), "the memory is of a pool, which streams of all devices may access: "+
+			"use memory of Context.AllocManaged")
 	}
 	return s.onManaged(workAttach, m, func(sc *streamCore, r *region) driver.Result {
 		return sc.ctx.drv.table().StreamAttachMemAsync(sc.inContext(), sc.raw, r.addr(), 0, uint32(flags))
@@ -235,9 +247,14 @@ func (c *Context) useManaged(op string, m Memory, call func(*contextCore, *regio
 }
 
 // Advise says how managed memory will be used (cuMemAdvise, CUDA 12.2). It concerns the pages of
-// the memory. The place matters for a preferred location, and for who accesses the memory.
+// the memory. The place matters for a preferred location, and for who accesses the memory. The
+// driver takes no advice about memory of pools: see [MemPoolOptions].
 func (c *Context) Advise(m Memory, advice MemAdvice, at MemLocation) error {
 	const op = "cuMemAdvise"
+	if r := regionOf(m); r.valid() && r.mem.is == pooledManaged {
+		return invalid(op, "the memory is of a pool, about which the driver takes no advice: "+
+			"set MemPoolOptions.Location, or use memory of Context.AllocManaged")
+	}
 	return c.useManaged(op, m, func(core *contextCore, r *region) driver.Result {
 		if at == (MemLocation{}) && !advice.located() { // the driver checks it all the same
 			at = MemLocation{Type: LocationDevice, ID: int(core.dev)}

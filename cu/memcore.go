@@ -21,6 +21,8 @@ const (
 	pinnedMemory                       // allocated by cuMemHostAlloc
 	moduleVariable                     // owned by its module
 	pooledMemory                       // allocated by cuMemAllocAsync or cuMemAllocFromPoolAsync
+	pooledPinned                       // the same, of a pool of pinned memory
+	pooledManaged                      // the same, of a pool of managed memory
 	managedMemory                      // allocated by cuMemAllocManaged
 	managedVariable                    // of a library, owned by a module of the library
 	registeredMemory                   // the program's own, registered by cuMemHostRegister
@@ -36,7 +38,7 @@ const (
 var memoryKinds = [...]struct {
 	name string
 	// onHost says that the memory is host memory, at memCore.host. Streams of every context may use
-	// it.
+	// it. Kernels and sets may need the access to a pool: see memCore.accessibleIn.
 	onHost bool
 	// freeWaits says that freeing the memory waits for all work in the context: see deferredList. Only
 	// such memory may serve another allocation.
@@ -52,6 +54,8 @@ var memoryKinds = [...]struct {
 	moduleVariable:   {name: "device memory"},
 	managedVariable:  {name: "managed memory"},
 	pooledMemory:     {name: "device memory", tracked: true},
+	pooledPinned:     {name: "host memory", onHost: true, tracked: true},
+	pooledManaged:    {name: "managed memory", tracked: true, everywhere: true},
 	registeredMemory: {name: "host memory", onHost: true, freeWaits: true, tracked: true},
 	graphMemory:      {name: "memory of a graph"},
 	managedMemory:    {name: "managed memory", freeWaits: true, tracked: true, everywhere: true},
@@ -147,6 +151,17 @@ func (mc *memCore) everywhere() bool {
 	return memoryKinds[mc.is].onHost || memoryKinds[mc.is].everywhere
 }
 
+// pooled reports whether the memory is of a pool, and freed in the order of a stream.
+func (mc *memCore) pooled() bool {
+	return mc.is == pooledMemory || mc.is == pooledPinned || mc.is == pooledManaged
+}
+
+// accessibleIn reports whether kernels and sets in another context of the driver can access memory
+// that copies may use everywhere.
+func (mc *memCore) accessibleIn(c *contextCore) bool {
+	return mc.everywhere() && (mc.is != pooledPinned || mc.poolReaches(c.dev))
+}
+
 func (mc *memCore) handle() uintptr {
 	if mc.onHost() {
 		return uintptr(mc.host)
@@ -167,7 +182,7 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	case registeredMemory:
 		mc.observeFree()
 		return "cuMemHostUnregister", t.MemHostUnregister(at, mc.host)
-	case pooledMemory: // it was deferred: see destroyIdle
+	case pooledMemory, pooledPinned, pooledManaged: // it was deferred: see destroyIdle
 		mc.observeFree()
 		defer mc.leavePool()
 		return "cuMemFree", t.MemFree(at, mc.raw)
@@ -189,7 +204,7 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 
 // managed reports whether the memory is managed.
 func (mc *memCore) managed() bool {
-	return mc.is == managedMemory || mc.is == managedVariable || mc.is == wrappedManaged
+	return mc.is == managedMemory || mc.is == managedVariable || mc.is == wrappedManaged || mc.is == pooledManaged
 }
 
 // usedOn notes that work which uses the memory is about to be enqueued on a stream. Calls are in

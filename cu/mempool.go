@@ -8,18 +8,26 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// MemPool is a pool of device memory (CUmemoryPool). It reserves memory, and streams allocate from
-// it and free to it without waiting for the GPU. It is safe for concurrent use.
+// MemPool is a pool of memory of the device, or of pinned or managed memory (CUmemoryPool). It
+// reserves memory, and streams allocate from it and free to it without waiting for the GPU. It is
+// safe for concurrent use.
 type MemPool struct {
 	_       noCopy
 	core    *memPoolCore
 	cleanup runtime.Cleanup
 }
 
-// MemPoolOptions are the options of [Context.NewMemPool]. The zero value is a pool of this process,
-// without a limit.
+// MemPoolOptions are the options of [Context.NewMemPool]. The zero value is a pool of device
+// memory, for this process, without a limit.
 type MemPoolOptions struct {
+	// Kind is the kind of memory.
+	Kind MemPoolKind
+	// Location is where the memory is. For pinned memory it is LocationHost, which the zero value
+	// means, too, or LocationHostNUMA with a node. For managed memory it is the preferred location,
+	// or the zero value for none. Device memory is on the context's device: leave it zero.
+	Location MemLocation
 	// MaxSize is the most memory that the pool reserves, in bytes, or 0 for no limit (CUDA 12.2).
+	// Managed memory has no limit.
 	MaxSize uint64
 	// Shareable makes a pool that [MemPool.Export] can share with other processes on Linux.
 	Shareable bool
@@ -27,9 +35,10 @@ type MemPoolOptions struct {
 
 // MemPoolStats are the amounts of memory of a pool, in bytes.
 type MemPoolStats struct {
-	// Reserved is what the pool has of the device's memory, and Used what is allocated. Memory that
-	// a stream is going to free does not count as used. Abandoned memory that a freeing call frees
-	// does count afterwards, with NVIDIA's driver of CUDA 13.0: the pool can use it again.
+	// Reserved is what the pool has of the device's or the host's memory, and Used what is
+	// allocated. Memory that a stream is going to free does not count as used. Abandoned memory
+	// that a freeing call frees does count afterwards, with NVIDIA's driver of CUDA 13.0: the pool
+	// can use it again.
 	Reserved, Used uint64
 	// ReservedHigh and UsedHigh are the highest values since [MemPool.ResetHigh].
 	ReservedHigh, UsedHigh uint64
@@ -57,8 +66,8 @@ func (r MemPoolReuse) String() string {
 }
 
 // newMemPool returns the pool with a handle, within a call on the context.
-func newMemPool(c *contextCore, raw driver.MemoryPool, foreign bool) *MemPool {
-	p := &MemPool{core: &memPoolCore{raw: raw, foreign: foreign}}
+func newMemPool(c *contextCore, raw driver.MemoryPool, memory memoryKind, foreign bool) *MemPool {
+	p := &MemPool{core: &memPoolCore{raw: raw, memory: memory, foreign: foreign}}
 	p.cleanup = owned(p, &p.core.resource, p.core, c)
 	if !foreign {
 		c.drv.pools.Store(raw, p.core)
@@ -66,8 +75,8 @@ func newMemPool(c *contextCore, raw driver.MemoryPool, foreign bool) *MemPool {
 	return p
 }
 
-// NewMemPool creates a pool of memory on the context's device (cuMemPoolCreate, CUDA 11.2). Streams
-// of the context allocate from it.
+// NewMemPool creates a pool of memory (cuMemPoolCreate, CUDA 11.2; pinned and managed memory CUDA
+// 13.0). Streams of the context allocate from it. The context's device can access the memory.
 func (c *Context) NewMemPool(o MemPoolOptions) (*MemPool, error) {
 	const op = "cuMemPoolCreate"
 	core, err := c.enter(op)
@@ -75,19 +84,21 @@ func (c *Context) NewMemPool(o MemPoolOptions) (*MemPool, error) {
 		return nil, err
 	}
 	defer c.leave()
-	props := driver.MemPoolProps{
-		AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
-		Location:  driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: int32(core.dev)},
-		MaxSize:   o.MaxSize,
-	}
-	if o.Shareable {
-		props.HandleTypes = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+	props, err := o.props(op, core)
+	if err != nil {
+		return nil, err
 	}
 	raw, res := core.drv.table().MemPoolCreate(driver.At{Context: core.raw}, props)
 	if res != driver.ResultSuccess {
-		return nil, core.callError(op, 0, res)
+		return nil, core.failPool(op, props, res)
 	}
-	return newMemPool(core, raw, false), nil
+	p := newMemPool(core, raw, o.Kind.memory(), false)
+	if o.Kind == MemPoolPinned { // no device can access a new one
+		if err := p.SetAccess(c.Device(), true); err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
+	}
+	return p, nil
 }
 
 // DefaultMemPool returns the default pool of the context's device (cuDeviceGetDefaultMemPool, CUDA
@@ -130,14 +141,14 @@ func (c *Context) devicePool(op string,
 			return nil, err
 		}
 	}
-	p := newMemPool(core, raw, true)
+	p := newMemPool(core, raw, pooledMemory, true)
 	p.core.of = of
 	return p, nil
 }
 
 // SetMemPool makes [Stream.Alloc] allocate from the pool, in all contexts of the context's device,
-// or from the default pool if p is nil (cuDeviceSetMemPool, CUDA 11.2). The end of the pool ends
-// this.
+// or from the default pool if p is nil (cuDeviceSetMemPool, CUDA 11.2). The pool must be of device
+// memory. The end of the pool ends this.
 func (c *Context) SetMemPool(p *MemPool) error {
 	const op = "cuDeviceSetMemPool"
 	core, err := c.enter(op)
@@ -158,6 +169,9 @@ func (c *Context) SetMemPool(p *MemPool) error {
 		defer p.leave()
 		if pc.ctx.drv != core.drv || pc.ctx.dev != core.dev {
 			return mixed(op, "pool", pc.ctx, "context", core)
+		}
+		if err := pc.notOnDevice(op, "pass a pool of device memory"); err != nil {
+			return err
 		}
 		raw = pc.raw
 	}
@@ -313,11 +327,14 @@ func (p *MemPool) Trim(keep uint64) error {
 
 // SetAccess allows kernels on another device to access the pool's memory, or ends that
 // (cuMemPoolSetAccess). Kernels that use the memory after the end fail, which poisons their
-// context.
+// context. Managed memory is for all devices, and needs no access.
 func (p *MemPool) SetAccess(peer *Device, allow bool) error {
 	const op = "cuMemPoolSetAccess"
 	if !peer.valid() {
 		return errNil(op, "device")
+	}
+	if p != nil && p.core != nil && p.core.memory == pooledManaged {
+		return invalid(op, "managed memory is for all devices, whose access does not change: do not set it")
 	}
 	desc := driver.MemAccessDesc{Location: deviceLocation(peer.raw)}
 	if allow {
@@ -345,7 +362,8 @@ func (p *MemPool) Access(dev *Device) (can bool, err error) {
 	}
 	err = p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
 		flags, res := t.MemPoolGetAccess(at, raw, deviceLocation(dev.raw))
-		can = flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+		// The driver (580) says no for managed memory, which is for all devices.
+		can = flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE || p.core.memory == pooledManaged
 		return res
 	})
 	return can, err
@@ -365,6 +383,9 @@ func (p *MemPool) Alloc(s *Stream, size uint64) (*DeviceMem, error) {
 		return nil, err
 	}
 	defer p.leave()
+	if err := pc.notOnDevice(op, "use AllocHost"); err != nil {
+		return nil, err
+	}
 	if s != nil && s.core != nil && s.core.ctx != pc.ctx {
 		return nil, mixed(op, "pool", pc.ctx, "stream", s.core.ctx)
 	}
@@ -461,7 +482,7 @@ func (s *Stream) Free(m *DeviceMem) error {
 		return m.Close()
 	case m.core.is == graphMemory:
 		return m.core.Refused(op)
-	case m.core.is != pooledMemory:
+	case !m.core.pooled():
 		return invalid(op, "the memory is not of a pool: use its Close")
 	}
 	m.core.freeOn.CompareAndSwap(nil, sc)

@@ -5,7 +5,7 @@ import (
 	"github.com/purecu/purecu/internal/races"
 )
 
-// This file has the pools of device memory, and the protocol by which their memory is freed.
+// This file has the pools of memory, and the protocol by which their memory is freed.
 //
 // Other memory is freed by calls that wait for the GPU. Memory of a pool is freed by work on a
 // stream, which must come after all other work that uses the memory. The stream is the one that the
@@ -15,11 +15,12 @@ import (
 // it frees the memory on a wake-up stream, which has nothing to do. If there is none, the memory is
 // deferred, and the next freeing call frees it by cuMemFree.
 
-// memPoolCore is a pool of memory. Each piece of memory that was allocated by MemPool.Alloc is a
-// call in flight on it.
+// memPoolCore is a pool of memory. Each piece of memory that was allocated by MemPool.Alloc or
+// AllocHost is a call in flight on it.
 type memPoolCore struct {
 	raw driver.MemoryPool
 	resource
+	memory memoryKind // the kind of its memory
 	// foreign says that the pool belongs to the device, to other code, or to another core, which is
 	// of.
 	foreign bool
@@ -60,7 +61,7 @@ type poolAccess struct {
 
 // poolReaches reports whether kernels on a device can access the memory because its pool allows it.
 func (mc *memCore) poolReaches(dev driver.Device) bool {
-	if mc.is != pooledMemory {
+	if !mc.pooled() {
 		return false
 	}
 	key := poolAccess{dev: dev}
@@ -90,14 +91,15 @@ func (c *contextCore) legacyStream() *streamCore {
 }
 
 // allocOnce allocates from a pool, or from the device's current one if p is nil. In a capture it calls
-// captured with memory that the graph keeps afterwards. foreign says that other code captures the
-// stream. The caller has a call in flight on the stream.
+// captured with memory that the graph keeps afterwards. refused says that other code captures the
+// stream, or that captured is nil in a capture. The caller has a call in flight on the stream.
 func (sc *streamCore) allocOnce(size uint64, p *memPoolCore, captured func(*memCore)) (raw driver.DevicePtr,
-	res driver.Result, foreign bool) {
+	res driver.Result, refused bool) {
 	at := sc.inContext()
 	c := sc.beginWork()
 	defer sc.endWork()
-	if c == nil && (sc.foreign || sc.exposed.Load()) && sc.captureActive() {
+	if c != nil && captured == nil ||
+		c == nil && (sc.foreign || sc.exposed.Load()) && sc.captureActive() {
 		return 0, driver.ResultSuccess, true
 	}
 	sc.beginLegacy()

@@ -49,7 +49,7 @@ func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 	if res != driver.ResultSuccess {
 		return nil, core.callError(op, 0, res)
 	}
-	return newMemPool(core, raw, false), nil
+	return newMemPool(core, raw, pooledMemory, false), nil
 }
 
 // PoolMemHandle names memory of a shareable pool to other processes: the bytes of a

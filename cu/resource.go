@@ -109,7 +109,7 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 	if !last {
 		return nil
 	}
-	if mc, ok := r.self.(*memCore); ok && mc.is == pooledMemory {
+	if mc, ok := r.self.(*memCore); ok && mc.pooled() {
 		return mc.closeOrdered()
 	}
 	late := true
@@ -193,7 +193,7 @@ func (r *resource) destroyLate(abandoned bool) {
 	}
 	destroy := func() {
 		l.Err = r.usedStreams.waitLong(drv.table().Clock())
-		if mc, ok := r.self.(*memCore); ok && mc.is == pooledMemory && l.Err == nil {
+		if mc, ok := r.self.(*memCore); ok && mc.pooled() && l.Err == nil {
 			mc.destroyIdle(l)
 			return
 		}

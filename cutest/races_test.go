@@ -310,6 +310,8 @@ var raceTests = []struct {
 		p.do(p.a.Memset(m, 1))
 		p.do(m.Close())
 	}, 1},
+	{"allocation of pinned memory from a pool", func(p *scene) { p.hostPool(cu.MemPoolPinned) }, 3},
+	{"allocation of managed memory from a pool", func(p *scene) { p.hostPool(cu.MemPoolManaged) }, 3},
 	{"both directions", func(p *scene) { // the second write must not overtake the read
 		p.fill(p.a)
 		p.order(func() error { return p.b.WaitStream(p.a) })
@@ -913,6 +915,26 @@ func newScene(t testing.TB, drv *cu.Driver, without int) *scene {
 		}
 	})
 	return p
+}
+
+// hostPool uses memory of a pool on two streams, and on the host.
+func (p *scene) hostPool(k cu.MemPoolKind) {
+	pool := get[*cu.MemPool](p)(p.gpu.NewMemPool(cu.MemPoolOptions{Kind: k}))
+	defer pool.Close()
+	m := get[*cu.HostMem](p)(pool.AllocHost(p.a, 64))
+	p.order(p.a.Synchronize)
+	p.do(m.View(func(b []byte) error { b[0] = 1; return nil }))
+	p.do(p.a.Memset(m, 2))
+	p.order(func() error { return p.b.WaitStream(p.a) })
+	p.do(p.b.Copy(p.n.Span(0, 64), m))
+	p.do(p.b.Memset(m.Span(0, 8), 3))
+	p.order(p.b.Synchronize)
+	_, err := m.ReadAt(make([]byte, 8), 0)
+	p.do(err)
+	p.do(m.Close()) // behind the work on both streams
+	m = get[*cu.HostMem](p)(pool.AllocHost(p.a, 64))
+	p.do(p.a.Memset(m, 1))
+	p.do(m.Close())
 }
 
 // TestRaces runs correct programs, in which no race is found, and the same programs without one of

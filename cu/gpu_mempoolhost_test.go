@@ -1,0 +1,141 @@
+package cu
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// TestGPUHostPools uses pools of pinned and of managed memory on a real GPU: see gpu_test.go.
+func TestGPUHostPools(t *testing.T) {
+	gpu := gpuContext(t)
+	dev, host, node := gpu.Device().Location(), MemLocation{Type: LocationHost}, MemLocation{LocationHostNUMA, 0}
+	mod := must(gpu.LoadModule([]byte(spinPTX)))(t)
+	defer mod.Close()
+	add := must(mod.Function("add"))(t)
+	for name, o := range map[string]MemPoolOptions{
+		"pinned":                 {Kind: MemPoolPinned},
+		"pinned, of a node":      {Kind: MemPoolPinned, Location: node},
+		"managed":                {Kind: MemPoolManaged},
+		"managed, at the device": {Kind: MemPoolManaged, Location: dev},
+		"managed, at the host":   {Kind: MemPoolManaged, Location: host},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := gpu.NewMemPool(o)
+			if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, ResultNotSupported) {
+				t.Skip(err)
+			}
+			noErr(t, err)
+			defer func() { noErr(t, p.Close()) }()
+			a, b := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+			defer a.Close()
+			defer b.Close()
+			const n = 1 << 20
+			first := must(p.AllocHost(a, 512))(t)
+			m := must(p.AllocHost(a, n))(t)
+			noErr(t, a.Memset(m, 0))
+			noErr(t, a.Synchronize())
+			noErr(t, View(m, func(v []float32) error { v[1] = 3; return nil }))
+			noErr(t, add.Launch(a, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 32}}, Ptr(m), U32(32), F32(1)))
+			x := must(gpu.Alloc(n))(t)
+			noErr(t, a.Copy(x, m))
+			noErr(t, a.Copy(m.Span(n/2, n/2), x.Span(0, n/2)))
+			pinned := must(gpu.AllocHost(n, 0))(t)
+			noErr(t, a.Copy(pinned, x))
+			noErr(t, a.CopyAll([]MemCopy{{x.Span(0, 4), m.Span(8, 4)}, {m.Span(16, 4), x.Span(4, 4)}}))
+			noErr(t, a.Synchronize())
+			noErr(t, View(m, func(v []float32) error {
+				if v[0] != 1 || v[1] != 4 || v[32] != 0 || v[n/8] != 1 || v[n/8+1] != 4 || v[4] != 4 {
+					t.Errorf("the values are %v and %v", v[:6], v[n/8:n/8+2])
+				}
+				return nil
+			}))
+			info := must(gpu.PointerInfo(uint64(m.Handle()) + 8))(t)
+			t.Logf("%+v", info)
+			if info.Managed != (o.Kind == MemPoolManaged) || (info.Type == MemoryHost) != (o.Kind == MemPoolPinned) ||
+				info.DevicePointer != uint64(m.Handle())+8 || info.HostPointer != uint64(m.Handle())+8 ||
+				info.Pool != p.Handle() || info.Start != uint64(m.Handle()) || info.Size != n {
+				t.Errorf("PointerInfo = %+v", info)
+			}
+			if can := must(p.Access(gpu.Device()))(t); !can {
+				t.Error("the device cannot access the memory")
+			}
+			if st := must(p.Stats())(t); st.Used != n+512 || st.Reserved < n {
+				t.Errorf("Stats = %+v", st)
+			}
+			noErr(t, first.Close())
+			if o.Kind == MemPoolManaged {
+				if i := must(gpu.ManagedInfo(m))(t); i.Preferred != o.Location {
+					t.Errorf("%+v", i)
+				}
+				noErr(t, a.Prefetch(m, dev))
+				noErr(t, a.Synchronize())
+				if i := must(gpu.ManagedInfo(m))(t); i.LastPrefetch != dev || i.Preferred != o.Location {
+					t.Errorf("after a prefetch: %+v", i)
+				}
+				noErr(t, a.Discard(m))
+				noErr(t, a.Synchronize())
+			}
+
+			// A copy of pinned memory does not wait for its stream. One of managed memory may.
+			held := newGate(t, gpu)
+			held.hold(t, b)
+			done := make(chan error, 1)
+			go func() { done <- b.Copy(x, m) }()
+			select {
+			case err := <-done:
+				noErr(t, err)
+				held.open()
+			case <-time.After(3 * time.Second):
+				if t.Log("a copy from the memory waits for its stream"); o.Kind == MemPoolPinned {
+					t.Error("a copy of pinned memory waits")
+				}
+				held.open()
+				noErr(t, <-done)
+			}
+			noErr(t, errors.Join(b.Synchronize(), x.Close(), pinned.Close()))
+
+			// Close does not wait for a stream that is held. The memory is freed behind its work.
+			noErr(t, p.SetReleaseThreshold(1<<40))
+			g := newGate(t, gpu)
+			g.hold(t, b)
+			noErr(t, b.Memset(m, 5))
+			begin := time.Now()
+			noErr(t, m.Close())
+			if d := time.Since(begin); d > time.Second {
+				t.Errorf("Close took %v", d)
+			}
+			again := must(p.AllocHost(a, n))(t)
+			noErr(t, a.Memset(again, 9))
+			g.open()
+			noErr(t, errors.Join(a.Synchronize(), b.Synchronize()))
+			noErr(t, again.View(func(v []byte) error {
+				if v[0] != 9 || v[n-1] != 9 {
+					t.Errorf("the memory is %d … %d", v[0], v[n-1])
+				}
+				return nil
+			}))
+
+			// A capture refuses allocations, and goes on. Its graph uses memory of the pool.
+			graph, err := a.Capture(CaptureGlobal, func() error {
+				if _, err := p.AllocHost(a, n); !errors.Is(err, errors.ErrUnsupported) {
+					t.Errorf("an allocation in a capture: %v", err)
+				}
+				return errors.Join(a.Memset(again, 3), a.Memset(again.Span(0, 1), 4))
+			})
+			noErr(t, err)
+			exec := must(graph.Instantiate())(t)
+			noErr(t, exec.Launch(a))
+			noErr(t, a.Synchronize())
+			got := make([]byte, 2)
+			if _, err := again.ReadAt(got, 0); err != nil || got[0] != 4 || got[1] != 3 {
+				t.Errorf("after the graph: %v, %v", got, err)
+			}
+			noErr(t, errors.Join(exec.Close(), graph.Close(), again.Close(), a.Synchronize()))
+			noErr(t, p.Trim(0))
+			if st := must(p.Stats())(t); st.Used != 0 || st.Reserved != 0 {
+				t.Errorf("after all frees: %+v", st)
+			}
+		})
+	}
+}

@@ -1,0 +1,170 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/remedy"
+)
+
+// This file has the pools of memory that the host can access: pinned and managed memory.
+
+// MemPoolKind is the kind of memory of a [MemPool].
+type MemPoolKind uint8
+
+const (
+	// MemPoolDevice is memory of the context's device, for [MemPool.Alloc]. It is the zero value.
+	MemPoolDevice MemPoolKind = iota
+	// MemPoolPinned is pinned memory of the host, for [MemPool.AllocHost] (CUDA 13.0).
+	MemPoolPinned
+	// MemPoolManaged is managed memory, for [MemPool.AllocHost] (CUDA 13.0).
+	MemPoolManaged
+)
+
+// String returns the kind in words.
+func (k MemPoolKind) String() string {
+	return nameOf([]enumName{{int32(MemPoolDevice), "device memory"}, {int32(MemPoolPinned), "pinned memory"},
+		{int32(MemPoolManaged), "managed memory"}}, int32(k))
+}
+
+// memory returns the kind of the memory of a pool.
+func (k MemPoolKind) memory() memoryKind {
+	switch k {
+	case MemPoolPinned:
+		return pooledPinned
+	case MemPoolManaged:
+		return pooledManaged
+	}
+	return pooledMemory
+}
+
+// props returns the properties of a pool for the driver.
+func (o *MemPoolOptions) props(op string, c *contextCore) (driver.MemPoolProps, error) {
+	p := driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED, MaxSize: o.MaxSize}
+	switch {
+	case o.Shareable && o.Kind != MemPoolDevice:
+		return p, invalid(op, "processes share pools of device memory only, and this one is of "+o.Kind.String())
+	case o.Shareable:
+		p.HandleTypes = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+	}
+	switch o.Kind {
+	case MemPoolDevice:
+		if o.Location != (MemLocation{}) {
+			return p, invalid(op, "the memory is of the context's device, and not of the "+o.Location.String()+
+				": leave Location zero, or choose a Kind")
+		}
+		p.Location = deviceLocation(c.dev)
+	case MemPoolPinned:
+		switch p.Location = o.Location.raw(); o.Location.Type {
+		case 0:
+			p.Location.Type = driver.CU_MEM_LOCATION_TYPE_HOST
+		case LocationHost, LocationHostNUMA:
+		default:
+			return p, invalid(op, "pinned memory cannot be of the "+o.Location.String()+
+				": leave Location zero, or use LocationHost or LocationHostNUMA")
+		}
+	case MemPoolManaged:
+		if o.MaxSize != 0 {
+			return p, invalid(op, "the driver limits no pool of managed memory: leave MaxSize 0")
+		}
+		p.AllocType, p.Location = driver.CU_MEM_ALLOCATION_TYPE_MANAGED, o.Location.raw()
+		if err := c.canManage(op, "use a pool of pinned memory"); err != nil {
+			return p, err
+		}
+	default:
+		return p, invalid(op, fmt.Sprintf("unknown kind of memory %d: see MemPoolKind", o.Kind))
+	}
+	return p, nil
+}
+
+// withHostPools is the first CUDA version with pools of managed memory, and of pinned memory that
+// is of no NUMA node.
+const withHostPools = 13000
+
+// failPool returns the error for a pool that the driver has not created, which may be too old for
+// it.
+func (c *contextCore) failPool(op string, p driver.MemPoolProps, res driver.Result) error {
+	symbol := "CU_MEM_ALLOCATION_TYPE_MANAGED"
+	if p.AllocType == driver.CU_MEM_ALLOCATION_TYPE_PINNED {
+		symbol = "CU_MEM_LOCATION_TYPE_HOST"
+	}
+	v := c.drv.table().Version()
+	switch old := res == driver.ResultInvalidValue || res == driver.ResultNotSupported; {
+	case !old || v >= withHostPools:
+	case p.AllocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED, p.Location.Type == driver.CU_MEM_LOCATION_TYPE_HOST:
+		m := &driver.MissingError{Symbol: "cuMemPoolCreate with " + symbol, Since: withHostPools, Driver: v,
+			Software: c.drv.table().Software()}
+		return &Error{Op: op, Result: ResultNotSupported, Err: m, Detail: remedy.OfMissing(m)}
+	}
+	return c.callError(op, 0, res)
+}
+
+// AllocHost allocates size bytes of a pool of pinned or of managed memory in the order of the
+// stream, and returns at once (cuMemAllocFromPoolAsync, CUDA 13.0). The pool must be of the
+// stream's context. Work that is enqueued on the stream later can use the memory. The content is
+// undefined. Other streams, and the host by [HostMem.View] and [HostMem.ReadAt], must come after
+// the allocation: see [Stream.WaitStream] and [Stream.Synchronize]. Close frees the memory as that
+// of [Stream.Alloc]: in the order of the stream, and without waiting. AllocHost may wait for the
+// GPU if memory is short: see docs/blocking.md.
+//
+// Kernels and sets can access pinned memory on the device of the pool's context, and on the devices
+// that [MemPool.SetAccess] has allowed; copies on all devices. Managed memory is for all devices.
+// It has the preferred location of the pool, which [Context.Advise] cannot change.
+// [Stream.Prefetch] moves it.
+//
+// Graphs cannot allocate this memory: in a capture the error matches [errors.ErrUnsupported], and
+// the capture continues.
+func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
+	const op = "cuMemAllocFromPoolAsync"
+	pc, err := p.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer p.leave()
+	if pc.memory == pooledMemory {
+		return nil, invalid(op, "the pool is of device memory: use Alloc, or set MemPoolOptions.Kind for the pool")
+	}
+	if s != nil && s.core != nil && s.core.ctx != pc.ctx {
+		return nil, mixed(op, "pool", pc.ctx, "stream", s.core.ctx)
+	}
+	sc, err := s.enter(op)
+	if err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	if size == 0 || size > 1<<62 {
+		return nil, invalid(op, fmt.Sprintf("the size is %d bytes: ask for at least 1 and at most 1<<62", size))
+	}
+	var raw driver.DevicePtr
+	refused := false
+	res := sc.ctx.allocate(func() (res driver.Result) {
+		raw, res, refused = sc.allocOnce(size, pc, nil)
+		return res
+	})
+	switch {
+	case refused:
+		return nil, &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: uintptr(sc.raw), Err: errGraphHost,
+			Detail: "allocate before the capture, and close the memory after the last launch of the graph"}
+	case res != driver.ResultSuccess:
+		return nil, sc.ctx.failAlloc(op, size, res)
+	}
+	mc := &memCore{is: pc.memory, raw: raw, host: driver.HostPtr(raw), size: size, capacity: size, pool: pc}
+	pc.Retain()
+	m := &HostMem{core: mc}
+	m.cleanup = newMemory(m, sc.ctx, mc)
+	mc.resource.usedOn(sc)
+	mc.observeOrder(op, sc)
+	return m, nil
+}
+
+// errGraphHost is wrapped by the error for an allocation that would become a node of a graph.
+var errGraphHost = fmt.Errorf("graphs cannot allocate pinned or managed memory: %w", errors.ErrUnsupported)
+
+// notOnDevice returns an error if the pool is not of device memory.
+func (p *memPoolCore) notOnDevice(op, instead string) error {
+	if p.memory == pooledMemory {
+		return nil
+	}
+	return invalid(op, "the pool is of "+memoryKinds[p.memory].name+", not of device memory: "+instead)
+}
