@@ -29,8 +29,8 @@ type exportedHandles struct {
 // exportedLen is the length of the handles in exportedHandles.
 const exportedLen = len(exportedHandles{}.mem) + len(exportedHandles{}.event) + len(exportedHandles{}.poolMem)
 
-// startExporter starts the process, which runs a test that calls isExporter. Start it before a context is opened: then it
-// ends after the test has closed the context.
+// startExporter starts the process, which runs a test that calls isExporter. Start it before a
+// context is opened: then it ends after the test has closed the context.
 func startExporter(t *testing.T, test string, env ...string) *exporter {
 	t.Helper()
 	fds := must(syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0))(t)

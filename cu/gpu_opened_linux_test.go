@@ -71,7 +71,8 @@ func openedRaces(t *testing.T, x *exporter, first, second *Context) {
 				}
 				noErr(t, b.Memset(again.Span(4, 8), 1))
 				if found != want {
-					t.Errorf("%d races, want %d: the addresses are %#x and %#x", found, want, m.Handle(), again.Handle())
+					t.Errorf("%d races, want %d: the addresses are %#x and %#x", found, want, m.Handle(),
+						again.Handle())
 				}
 				stop()
 				noErr(t, errors.Join(a.Synchronize(), b.Synchronize(), m.Close(), again.Close(), a.Close(), b.Close()))

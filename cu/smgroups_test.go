@@ -23,8 +23,8 @@ func TestSMGroups(t *testing.T) {
 	r := newSoft(t, cusim.Version(13010))
 	dev := r.gpu.Device()
 	all := must(dev.SMResource())(t)
-	parts, rest, err := all.SplitGroups(SMGroup{Count: 48, PreferredCoscheduled: 16}, SMGroup{Count: 30, Backfill: true},
-		SMGroup{Coscheduled: 16})
+	parts, rest, err := all.SplitGroups(SMGroup{Count: 48, PreferredCoscheduled: 16},
+		SMGroup{Count: 30, Backfill: true}, SMGroup{Coscheduled: 16})
 	r.ok(err)
 	if got := counts(append(parts, rest)); !slices.Equal(got, []int{48, 30, 48, 6}) {
 		t.Fatalf("the parts and the rest have %d multiprocessors", got)

@@ -40,7 +40,8 @@ func TestHostPoolCreate(t *testing.T) {
 		{pinnedType, onNode, 0, 0, ok}, {pinnedType, onNode, 1, 0, invalid}, {pinnedType, onNode, -1, 0, invalid},
 		{pinnedType, onNode, 1, 1, invalid},
 		{managedType, nowhere, 0, 0, ok}, {managedType, nowhere, 7, 0, ok}, {managedType, nowhere, 0, 1, invalid},
-		{managedType, onDevice, 0, 0, ok}, {managedType, onDevice, 7, 0, invalid}, {managedType, onDevice, 0, 8, invalid},
+		{managedType, onDevice, 0, 0, ok}, {managedType, onDevice, 7, 0, invalid},
+		{managedType, onDevice, 0, 8, invalid},
 		{managedType, onHost, -1, 0, ok}, {managedType, onNode, 0, 0, ok}, {managedType, onNode, 1, 0, invalid},
 		{managedType, onThisNode, 7, 0, ok}, {managedType, 5, 0, 0, unsupported}, {managedType, 5, 0, 1, invalid},
 	} {

@@ -76,7 +76,8 @@ typedef struct {
 	U handle;
 } VkFileInfo;
 
-static void *(*vkGetInstanceProcAddr)(H instance, const char *name), *(*vkGetDeviceProcAddr)(H device, const char *name);
+static void *(*vkGetInstanceProcAddr)(H instance, const char *name);
+static void *(*vkGetDeviceProcAddr)(H device, const char *name);
 static void *in_vulkan(void *(*find)(H, const char *), H object, const char *name) {
 	void *f = find(object, name);
 	if (!f)

@@ -69,7 +69,8 @@ func emitImplemented(plan *callPlan, implemented, byHand map[string]bool) string
 	for _, part := range []struct {
 		title string
 		names []string
-	}{{"What it has", has}, {"What it has in Go only", inGo}, {"What it has in C only", inC}, {"What it lacks", lacks}} {
+	}{{"What it has", has}, {"What it has in Go only", inGo}, {"What it has in C only", inC},
+		{"What it lacks", lacks}} {
 		fmt.Fprintf(&b, "\n## %s\n\n", part.title)
 		line := ""
 		for i, name := range part.names {
