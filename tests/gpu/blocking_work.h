@@ -492,6 +492,13 @@ static D new_managed(void) {
 	ok(cuMemAllocManaged(&at, 1 << 20, 1));
 	return at;
 }
+// new_managed_at_host returns managed memory that is at the host, and prefers to be there.
+static D new_managed_at_host(void) {
+	D at = new_managed();
+	ok(cuMemAdvise(at, 1 << 20, 3, (Location){2, 0}));
+	memset((void *)at, 1, 1 << 20);
+	return at;
+}
 ROW(managed_alloc, "cuMemAllocManaged, the first", 0, , cuMemAllocManaged(&d, 1 << 20, 1))
 ROW(managed_alloc2, "cuMemAllocManaged, not the first", 0, new_managed(), cuMemAllocManaged(&d, 1 << 20, 1))
 ROW(managed_free, "cuMemFree of managed memory", 0, d = new_managed(), cuMemFree(d))
@@ -615,6 +622,24 @@ ROW(dtoh_async_pinned, "cuMemcpyDtoHAsync, pinned, free stream", 0, PINNED, cuMe
 ROW(dtoh_held, "cuMemcpyDtoHAsync, pageable, 64 bytes, held stream", 0, PAGES, cuMemcpyDtoHAsync(h, d, 64, held))
 ROW(dtoh_held_pinned, "cuMemcpyDtoHAsync, pinned, held stream", 0, PINNED, cuMemcpyDtoHAsync(h, d, BIG, held))
 ROW(dtod_async, "cuMemcpyDtoDAsync, free stream", 0, COPY, cuMemcpyDtoDAsync(d, d2, BIG, idle))
+#define MANAGED (d = new_mem(1 << 20), d2 = new_managed())
+#define AT_HOST (d = new_mem(1 << 20), d2 = new_managed_at_host())
+ROW(from_managed, "cuMemcpyDtoDAsync, from managed memory, held stream", 0,
+    MANAGED, cuMemcpyDtoDAsync(d, d2, 1 << 20, held))
+ROW(from_host, "cuMemcpyDtoDAsync, from managed memory at the host, free stream", 0,
+    AT_HOST, cuMemcpyDtoDAsync(d, d2, 1 << 20, idle))
+ROW(from_host_held, "cuMemcpyDtoDAsync, from managed memory at the host, held stream", 0,
+    AT_HOST, cuMemcpyDtoDAsync(d, d2, 1 << 20, held))
+ROW(to_host_held, "cuMemcpyDtoDAsync, to managed memory at the host, held stream", 0,
+    AT_HOST, cuMemcpyDtoDAsync(d2, d, 1 << 20, held))
+ROW(from_host_short, "cuMemcpyDtoDAsync, 64 bytes from managed memory at the host, held stream", 0,
+    AT_HOST, cuMemcpyDtoDAsync(d, d2, 64, held))
+ROW(htod_managed, "cuMemcpyHtoDAsync, from managed memory, held stream", 0,
+    MANAGED, cuMemcpyHtoDAsync(d, (H)d2, 1 << 20, held))
+ROW(set_host_held, "cuMemsetD8Async, managed memory at the host, held stream", 0,
+    AT_HOST, cuMemsetD8Async(d2, 1, 1 << 20, held))
+ROW(copies_host, "cuMemcpyBatchAsync, from managed memory at the host, held stream", 0,
+    AT_HOST; several(d, d2, 1 << 14), cuMemcpyBatchAsync(pieces, others, lengths, 64, &in_order, firsts, 1, held))
 ROW(peer_same, "cuMemcpyPeer, both of the same context", 0, COPY, cuMemcpyPeer(d, ctx, d2, ctx, BIG))
 ROW(peer_far, "cuMemcpyPeer, to another device", 0,
     h = far_context(); in(h); d = new_mem(BIG); in(ctx); d2 = new_mem(BIG), cuMemcpyPeer(d, h, d2, ctx, BIG))
