@@ -80,7 +80,7 @@ func foundBehaviours() []found {
 	return slices.Concat(foundEvents(), foundCaptures(), foundContexts(), foundIPC(), foundGraphs(), foundGraphNodes(),
 		foundGraphEdges(), foundUserObjects(), foundGraphConds(), foundGraphAllocs(), foundOthers(), foundSticky(),
 		foundVirtual(), foundBatches(), foundLibraries(), foundAddresses(), foundGraphRows(),
-		foundFunctions(), foundExternal())
+		foundFunctions(), foundExternal(), foundArguments())
 }
 
 // foundCases returns the cases of the suite.
