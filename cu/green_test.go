@@ -63,6 +63,8 @@ func TestSMResources(t *testing.T) {
 	}
 	r.ok(g.Close())
 
+	others, _, err := all.Split(20)
+	r.ok(err)
 	beside := must(dev.NewContext(ContextDefault))(t)
 	defer beside.Close()
 	strange := newSoft(t)
@@ -78,7 +80,7 @@ func TestSMResources(t *testing.T) {
 		{"another device", r.gpu, []SMResource{must(must(r.drv.Device(1))(t).SMResource())(t)}, ErrDeviceMismatch},
 		{"a context that is not primary", beside, []SMResource{all}, ErrContextMismatch},
 		{"no context", nil, []SMResource{all}, ErrNil},
-		{"a part twice", r.gpu, []SMResource{parts[0], parts[0]}, ResultInvalidResourceConfiguration},
+		{"parts of two splits", r.gpu, []SMResource{parts[0], others[1]}, ResultInvalidResourceConfiguration},
 	} {
 		g, err := c.gpu.NewGreenContext(c.sms...)
 		if g != nil || !errors.Is(err, c.want) {

@@ -105,11 +105,13 @@ func (d *Driver) DeviceGetDevResource(_ *driver.Thread, dev driver.Device, typ i
 	return d.devResource(typ, share{dev: v.ordinal, count: multiprocessors}, workQueuesOf(v.ordinal))
 }
 
-// DevSmResourceSplitByCount is cuDevSmResourceSplitByCount.
+// DevSmResourceSplitByCount is cuDevSmResourceSplitByCount. Flags that CUDA does not define change
+// nothing: an H200 ignores 4, and was not asked about others.
 func (d *Driver) DevSmResourceSplitByCount(_ *driver.Thread, result []driver.DevResource, input driver.DevResource, flags, least uint32) (n uint32, rest driver.DevResource, r driver.Result) {
 	defer d.mu.Unlock()
+	room := uint32(len(result)) // a split that fails leaves the number as it is
 	if r := d.begin("cuDevSmResourceSplitByCount"); r != ok {
-		return 0, rest, r
+		return room, rest, r
 	}
 	whole, r := shareOf(&input)
 	step := uint32(shareStep)
@@ -118,22 +120,20 @@ func (d *Driver) DevSmResourceSplitByCount(_ *driver.Thread, result []driver.Dev
 	}
 	switch {
 	case r != ok:
-		return 0, rest, r
-	case flags == driver.CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE: // not modelled
-		return 0, rest, driver.ResultNotSupported
-	case flags&^uint32(driver.CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING) != 0, least > whole.count:
-		return 0, rest, driver.ResultInvalidValue
-	case whole.split != 0: // a part can be split only through a green context
-		return 0, rest, driver.ResultInvalidResourceConfiguration
+		return room, rest, r
+	case flags&driver.CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE != 0: // not modelled
+		return room, rest, driver.ResultNotSupported
+	case whole.split != 0, least > whole.count: // a part can be split only through a green context
+		return room, rest, driver.ResultInvalidResourceConfiguration
 	}
 	size := max((least+step-1)/step*step, step)
 	if n = whole.count / size; n == 0 {
-		return 0, rest, driver.ResultInvalidResourceConfiguration
+		return room, rest, driver.ResultInvalidResourceConfiguration
 	}
 	if result == nil {
 		return n, rest, ok
 	}
-	n = min(n, uint32(len(result)))
+	n = min(n, room)
 	d.ids.split++
 	for i := range n {
 		result[i] = share{dev: whole.dev, count: size, split: d.ids.split, index: uint64(i)}.resource()
@@ -143,8 +143,9 @@ func (d *Driver) DevSmResourceSplitByCount(_ *driver.Thread, result []driver.Dev
 }
 
 // DevResourceGenerateDesc is cuDevResourceGenerateDesc. Several shares have to be parts of the same
-// split, with sets of the same size, except for what the split has left. At most one resource is a
-// configuration of work queues.
+// split, with sets of the same size, except for what the split has left. A part may be there twice,
+// and counts once: an H200 accepts that, but was not asked how many multiprocessors it gives. At most
+// one resource is a configuration of work queues.
 func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.DevResource) (driver.DevResourceDesc, driver.Result) {
 	defer d.mu.Unlock()
 	r := d.begin("cuDevResourceGenerateDesc")
@@ -171,11 +172,11 @@ func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.De
 		case r != ok:
 		case len(seen) == 0:
 			all = s
-		case s.dev != all.dev, s.split == 0, s.split != all.split, slices.Contains(seen, s.index):
+		case s.dev != all.dev, s.split == 0, s.split != all.split:
 			r = driver.ResultInvalidResourceConfiguration
 		case s.sets != 0 && all.sets != 0 && s.sets != all.sets:
 			r = driver.ResultInvalidResourceConfiguration
-		default:
+		case !slices.Contains(seen, s.index):
 			all.count, all.sets = all.count+s.count, max(all.sets, s.sets)
 		}
 		seen = append(seen, s.index)

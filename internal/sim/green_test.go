@@ -79,10 +79,10 @@ func TestShares(t *testing.T) {
 		want         driver.Result
 	}{
 		{"nothing", driver.DevResource{}, 0, 8, driver.ResultInvalidResourceType},
-		{"too many", all, 0, 133, driver.ResultInvalidValue},
+		{"too many", all, 0, 133, driver.ResultInvalidResourceConfiguration},
 		{"more than fit the steps", all, 0, 131, driver.ResultInvalidResourceConfiguration},
-		{"unknown flags", all, 4, 8, driver.ResultInvalidValue},
 		{"large clusters", all, 2, 8, driver.ResultNotSupported},
+		{"large clusters, and any multiprocessors", all, 3, 8, driver.ResultNotSupported},
 	} {
 		_, _, r := d.DevSmResourceSplitByCount(nil, nil, c.input, c.flags, c.least)
 		want(c.what, c.want, r)
@@ -104,7 +104,6 @@ func TestShares(t *testing.T) {
 		{"not multiprocessors", []driver.DevResource{{}}, driver.ResultInvalidResourceType},
 		{"all", []driver.DevResource{all}, ok},
 		{"parts of a split", []driver.DevResource{parts[0], rest, parts[1]}, ok},
-		{"a part twice", []driver.DevResource{parts[0], parts[0]}, driver.ResultInvalidResourceConfiguration},
 		{"parts of two splits", []driver.DevResource{parts[0], others[1]}, driver.ResultInvalidResourceConfiguration},
 		{"two devices", []driver.DevResource{all, far}, driver.ResultInvalidResourceConfiguration},
 	} {
@@ -142,6 +141,63 @@ func TestShares(t *testing.T) {
 	want("none", driver.ResultInvalidContext, d.GreenCtxDestroy(nil, 0))
 	if n := len(d.Misuses()); n != 1 {
 		t.Errorf("misuses: %v", d.Misuses())
+	}
+}
+
+// TestSharesOfH200 splits multiprocessors as an H200 does (driver 580, 2026-11-28).
+func TestSharesOfH200(t *testing.T) {
+	const bad = driver.ResultInvalidResourceConfiguration
+	r := newLab(t)
+	all, res := r.DeviceGetDevResource(r.th, 0, driver.CU_DEV_RESOURCE_TYPE_SM)
+	r.must(res)
+	for _, c := range []struct {
+		room         int
+		least, flags uint32
+		want         driver.Result
+		sizes        []uint32 // of the parts, and of what is left
+	}{
+		{1, 0, 0, ok, []uint32{8, 124}},
+		{2, 8, 0, ok, []uint32{8, 8, 116}},
+		{2, 16, 0, ok, []uint32{16, 16, 100}},
+		{4, 32, 0, ok, []uint32{32, 32, 32, 32, 4}},
+		{1, 1, 1, ok, []uint32{2, 130}},
+		{2, 1, 1, ok, []uint32{2, 2, 128}},
+		{3, 16, 1, ok, []uint32{16, 16, 16, 84}},
+		{1, 1, 4, ok, []uint32{8, 124}}, // no such flag is defined
+		{2, 16, 4, ok, []uint32{16, 16, 100}},
+		{4, 1000, 0, bad, []uint32{0, 0, 0, 0, 0}},
+		{3, 1000, 1, bad, []uint32{0, 0, 0, 0}},
+		{2, 1000, 4, bad, []uint32{0, 0, 0}},
+	} {
+		parts := make([]driver.DevResource, c.room)
+		n, rest, res := r.DevSmResourceSplitByCount(r.th, parts, all, c.flags, c.least)
+		if sizes := smCounts(append(parts, rest)...); res != c.want || int(n) != c.room || !slices.Equal(sizes, c.sizes) {
+			t.Errorf("%d parts of %d, flags %d: %v, %d parts, sizes %d, want %v, %d", c.room, c.least, c.flags, res, n,
+				sizes, c.want, c.sizes)
+		}
+	}
+
+	parts := make([]driver.DevResource, 3)
+	_, _, res = r.DevSmResourceSplitByCount(r.th, parts, all, 0, 16)
+	r.must(res)
+	for _, of := range [][]driver.DevResource{{parts[0], parts[0]}, append(parts, parts[0])} {
+		_, res := r.DevResourceGenerateDesc(r.th, of)
+		r.want("a descriptor with a part that is there twice", ok, res)
+	}
+	desc, res := r.DevResourceGenerateDesc(r.th, parts[:1])
+	r.must(res)
+	for _, c := range []struct {
+		dev   driver.Device
+		flags uint32
+		want  driver.Result
+	}{
+		{0, 0, driver.ResultInvalidValue},
+		{0, 2, driver.ResultInvalidValue},
+		{99, 1, driver.ResultInvalidDevice},
+		{99, 2, driver.ResultInvalidDevice},
+	} {
+		_, res := r.GreenCtxCreate(r.th, desc, c.dev, c.flags)
+		r.want("a green context", c.want, res)
 	}
 }
 

@@ -166,7 +166,10 @@ func (d *Driver) DeviceGetDefaultMemPool(_ *driver.Thread, dev driver.Device) (d
 func (d *Driver) DeviceGetMemPool(_ *driver.Thread, dev driver.Device) (driver.MemoryPool, driver.Result) {
 	defer d.mu.Unlock()
 	v, r := d.aboutDevice("cuDeviceGetMemPool", dev)
-	if r != ok {
+	switch {
+	case r == driver.ResultInvalidDevice: // as on an H200, unlike cuDeviceGetDefaultMemPool
+		return 0, driver.ResultInvalidValue
+	case r != ok:
 		return 0, r
 	}
 	d.defaultPool(v)

@@ -7,11 +7,7 @@ func (d *Driver) MemGetMemPool(th *driver.Thread, l driver.MemLocation, kind int
 	if r := devicePool(l, kind); r != ok {
 		return 0, d.refuse("cuMemGetMemPool", r)
 	}
-	p, r := d.DeviceGetMemPool(th, driver.Device(l.ID))
-	if r == driver.ResultInvalidDevice {
-		r = driver.ResultInvalidValue
-	}
-	return p, r
+	return d.DeviceGetMemPool(th, driver.Device(l.ID))
 }
 
 // MemGetDefaultMemPool is cuMemGetDefaultMemPool, for the memory of devices.

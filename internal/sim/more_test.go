@@ -253,6 +253,20 @@ func TestOtherCopies(t *testing.T) {
 	r.must(r.MemFree(r.th, m))
 }
 
+// TestPoolOfNoDevice asks for the pools of a device that does not exist, as random calls asked an H200 (driver 580,
+// 2026-11-28).
+func TestPoolOfNoDevice(t *testing.T) {
+	r := newLab(t)
+	const pinned = driver.CU_MEM_ALLOCATION_TYPE_PINNED
+	far := driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: 99}
+	_, res := r.DeviceGetMemPool(r.th, 99)
+	r.want("cuDeviceGetMemPool", driver.ResultInvalidValue, res)
+	_, res = r.DeviceGetDefaultMemPool(r.th, 99)
+	r.want("cuDeviceGetDefaultMemPool", driver.ResultInvalidDevice, res)
+	_, res = r.MemGetMemPool(r.th, far, pinned)
+	r.want("cuMemGetMemPool", driver.ResultInvalidValue, res)
+}
+
 // TestAdviceAboutParts has what is answered about a range of which only a part has advice, as on an H200: if the
 // part that it begins in is as long as the range, nothing else counts. Advice about NUMA nodes has no effect. More is
 // in tests/behaviour, case advice-of-pages.
