@@ -53,7 +53,9 @@ var contextCalls = []randomCall{
 	}},
 	{"cuCtxGetFlags", func(c *caller) []uint64 {
 		flags, r := c.CtxGetFlags(c.at)
-		return answers(r, uint64(flags))
+		// An H200 had set this flag in all processes that had instantiated graphs with kernels, and in no other.
+		// Whether a launch or the kernel node alone is enough is not known.
+		return answers(r, uint64(flags&^driver.CU_CTX_LMEM_RESIZE_TO_MAX))
 	}},
 	{"cuCtxGetApiVersion", func(c *caller) []uint64 {
 		_, r := c.CtxGetApiVersion(c.at, c.ctx)

@@ -270,10 +270,12 @@ var graphCalls = []randomCall{
 		return g.add(n, driver.CU_GRAPH_NODE_TYPE_MEMCPY, r)
 	})},
 	{"cuGraphAddChildGraphNode", withGraph(func(c *caller, g *callGraph) []uint64 {
-		inner := c.graphs[c.IntN(len(c.graphs))]
+		k := c.IntN(len(c.graphs))
+		inner := c.graphs[k]
 		if len(inner.nodes) > 8 || inner.graph == g.graph {
 			return noOperands
 		}
+		c.say("graph %d", k)
 		n, r := c.GraphAddChildGraphNode(c.at, g.graph, g.before(), inner.graph)
 		return g.add(n, driver.CU_GRAPH_NODE_TYPE_GRAPH, r)
 	})},

@@ -416,6 +416,17 @@ func (c *caller) made() string {
 	return b.String()
 }
 
+// tried returns the call with this number, and those that were left out before it.
+func (c *caller) tried(n int) string {
+	var b strings.Builder
+	for line := range strings.Lines(c.log.String()) {
+		if strings.HasPrefix(line, fmt.Sprintf("%2d ", n)) {
+			fmt.Fprintf(&b, "\t%s", line)
+		}
+	}
+	return b.String()
+}
+
 // end destroys what the sequence has created.
 func (c *caller) end() error {
 	var errs []error
@@ -506,10 +517,17 @@ func sequence(pair [2]*caller, seed uint64, count tally) error {
 	}
 	for n := range callCount {
 		name, a := "", noOperands
-		b := a
+		other, b := name, a
 		if !slices.Contains(fuzzWithout, n) {
 			name, a = pair[0].step(seed, n)
-			_, b = pair[1].step(seed, n)
+			other, b = pair[1].step(seed, n)
+		}
+		if name != other { // the driver of one caller had made it leave out another call
+			return &difference{
+				kind: fmt.Sprintf("%s, or %s", name, other),
+				text: fmt.Sprintf("call %d: %s makes\n%s\tand %s\n%s", n, pair[0].name, pair[0].tried(n), pair[1].name,
+					pair[1].tried(n)),
+			}
 		}
 		if !slices.Equal(a, b) {
 			lines := strings.Split(strings.TrimSpace(pair[1].log.String()), "\n")
