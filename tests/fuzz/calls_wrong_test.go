@@ -1,6 +1,7 @@
 package fuzz
 
 import (
+	"errors"
 	"maps"
 	"runtime"
 	"slices"
@@ -483,5 +484,23 @@ func TestWrongCalls(t *testing.T) {
 			}
 			t.Error("the fault was not found")
 		})
+	}
+}
+
+// TestOtherCall has two callers that make different calls with the same answers.
+func TestOtherCall(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	pair := [2]*caller{softCaller("one", true), softCaller("other", true)}
+	for i, name := range []string{"cuCtxSynchronize", "cuCtxResetPersistingL2Cache"} {
+		pair[i].topics = []callTopic{{calls: named(contextCalls, name)}}
+		if err := pair[i].open(); err != nil {
+			t.Fatal(err)
+		}
+		defer pair[i].close()
+	}
+	d, is := errors.AsType[*difference](sequence(pair, 1, make(tally)))
+	if !is || d.kind != "cuCtxSynchronize, or cuCtxResetPersistingL2Cache" {
+		t.Errorf("the difference is %+v", d)
 	}
 }
