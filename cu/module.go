@@ -319,7 +319,7 @@ func (f *Function) MaxActiveBlocks(threads int, sharedMem uint64) (int, error) {
 // SuggestBlockSize returns the number of threads per block with which the kernel reaches the best
 // occupancy, and the smallest number of blocks that does so (cuOccupancyMaxPotentialBlockSize).
 // Each block has sharedMem bytes of dynamic shared memory. limit is the maximum number of threads;
-// 0 is no limit.
+// 0 is no limit. If no block has so much shared memory, both results are 0.
 func (f *Function) SuggestBlockSize(sharedMem uint64, limit int) (blocks, threads int, err error) {
 	const op = "cuOccupancyMaxPotentialBlockSize"
 	if int(int32(limit)) != limit || limit < 0 {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
@@ -60,15 +61,22 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	case f.module.ctx != s.ctx:
 		return driver.ResultInvalidHandle
 	}
-	if r := d.launchAttributes(name, s, c, &o); r != ok {
-		return r
-	}
 	grid, block := Dim3{c.GridX, c.GridY, c.GridZ}, Dim3{c.BlockX, c.BlockY, c.BlockZ}
 	if block == (Dim3{1, 1, 1}) && f.blockSize != (Dim3{}) { // the kernel's text says it
 		block = f.blockSize
 	}
-	if r = f.fits(grid, block, c.SharedMemBytes); r == ok {
+	// An H200 checks in this order. Attributes that it refuses leave a capture valid.
+	if r = f.fitsThreads(block); r == ok {
+		if r := d.launchAttributes(name, s, c, &o); r != ok {
+			return r
+		}
+		r = fitsDevice(grid)
+	}
+	if r == ok {
 		r = f.fitsTogether(grid, block, c.SharedMemBytes, o)
+	}
+	if r == ok {
+		r = f.fitsShared(c.SharedMemBytes)
 	}
 	if r != ok {
 		if s.capture != nil {
@@ -128,27 +136,41 @@ func (d *Driver) kernelWork(h driver.Function, f *function, l *Launch) *work {
 		}}
 }
 
-// fits checks the dimensions of a launch.
+// fits checks the dimensions and the shared memory of a launch.
 func (f *function) fits(grid, block Dim3, shared uint32) driver.Result {
-	most := attributes
-	for _, n := range []struct {
-		n     uint32
-		limit int32
-	}{
-		{grid.X, driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X},
-		{grid.Y, driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y},
-		{grid.Z, driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z},
-		{block.X, driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X},
-		{block.Y, driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y},
-		{block.Z, driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z},
-	} {
-		if n.n == 0 || n.n > uint32(most[n.limit]) {
-			return driver.ResultInvalidValue
+	return cmp.Or(fitsDevice(grid), f.fitsThreads(block), f.fitsShared(shared))
+}
+
+// fitsDevice checks the size of a grid.
+func fitsDevice(grid Dim3) driver.Result {
+	if !grid.within(driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X) {
+		return driver.ResultInvalidValue
+	}
+	return ok
+}
+
+// within reports whether the dimensions are not 0, and at most an attribute of the device and the two after it.
+func (d Dim3) within(most int32) bool {
+	for i, n := range [...]uint32{d.X, d.Y, d.Z} {
+		if n == 0 || n > uint32(attributes[most+int32(i)]) {
+			return false
 		}
 	}
-	if block.count() > uint64(most[driver.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]) ||
-		block.count() > uint64(f.maxThreads) || f.blockSize != (Dim3{}) && f.blockSize != block ||
-		shared > uint32(f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]) {
+	return true
+}
+
+// fitsThreads checks the size of a block.
+func (f *function) fitsThreads(block Dim3) driver.Result {
+	if !block.within(driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X) || block.count() > mostInBlock ||
+		block.count() > uint64(f.maxThreads) || f.blockSize != (Dim3{}) && f.blockSize != block {
+		return driver.ResultInvalidValue
+	}
+	return ok
+}
+
+// fitsShared checks the dynamic shared memory of a block.
+func (f *function) fitsShared(dynamic uint32) driver.Result {
+	if dynamic > uint32(f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]) {
 		return driver.ResultInvalidValue
 	}
 	return ok

@@ -39,6 +39,7 @@ type function struct {
 	program    *program  // nil before it is needed
 	loaded     bool      // by cuFuncLoad or a launch
 	maxRank    int32     // the largest number of blocks of a cluster, or 0
+	cache      int32     // of cuFuncSetCacheConfig
 	// own has the attributes that cuFuncSetAttribute has set: those of the library's kernel do not
 	// replace them.
 	own map[int32]bool

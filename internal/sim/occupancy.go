@@ -82,7 +82,8 @@ func (d *Driver) aboutOccupancy(name string, h driver.Function, c *driver.Launch
 	if r != ok {
 		return nil, 0, o, r
 	}
-	if f.fits(grid, block, c.SharedMemBytes) != ok {
+	if !grid.within(driver.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X) ||
+		!block.within(driver.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X) {
 		return f, 0, o, ok
 	}
 	return f, uint32(f.active(int32(block.count()), uint64(c.SharedMemBytes))), o, ok
@@ -100,18 +101,22 @@ func (d *Driver) OccupancyMaxActiveClusters(_ *driver.Thread, h driver.Function,
 	if none := (Dim3{}); r != ok || size == none {
 		return 0, r
 	}
-	n := size.count()
-	if !(Dim3{c.GridX, c.GridY, c.GridZ}).divisibleBy(size) || n > f.mostOfCluster() {
+	if !f.divides(size, &c) {
 		return 0, driver.ResultInvalidClusterSize
 	}
 	blocks = min(blocks, mostBlocksOfClusters)
-	clusters := uint32(0)
+	n, clusters := size.count(), uint32(0)
 	for _, group := range clusterGroups {
 		if n <= uint64(group) { // each block can have a multiprocessor of its own
 			clusters += group * blocks / uint32(n)
 		}
 	}
 	return int32(clusters), ok
+}
+
+// divides reports whether clusters of a size can make up the grid of a configuration.
+func (f *function) divides(size Dim3, c *driver.LaunchConfig) bool {
+	return Dim3{c.GridX, c.GridY, c.GridZ}.divisibleBy(size) && size.count() <= f.mostOfCluster()
 }
 
 // mostOfCluster returns the number of blocks above which the occupancy of clusters is an error. With
@@ -131,15 +136,21 @@ func (f *function) mostOfCluster() uint64 {
 func (d *Driver) OccupancyMaxPotentialClusterSize(_ *driver.Thread, h driver.Function,
 	c driver.LaunchConfig) (int32, driver.Result) {
 	defer d.mu.Unlock()
-	f, blocks, _, r := d.aboutOccupancy("cuOccupancyMaxPotentialClusterSize", h, &c)
-	if r != ok || blocks == 0 {
+	f, blocks, o, r := d.aboutOccupancy("cuOccupancyMaxPotentialClusterSize", h, &c)
+	switch none := (Dim3{}); {
+	case r != ok:
 		return 0, r
+	case o.cluster != none && !f.divides(o.cluster, &c):
+		return 0, driver.ResultInvalidClusterSize
+	case blocks == 0:
+		return 0, ok
 	}
 	return int32(f.largestCluster()), ok
 }
 
 // OccupancyAvailableDynamicSMemPerBlock is cuOccupancyAvailableDynamicSMemPerBlock. As an H200 does,
-// it does not subtract what the system uses for each block.
+// it does not subtract what the system uses for each block, and one block may have all of the memory, whatever
+// the kernel prefers.
 func (d *Driver) OccupancyAvailableDynamicSMemPerBlock(th *driver.Thread, h driver.Function, blocks,
 	threads int32) (uint64, driver.Result) {
 	defer d.mu.Unlock()
@@ -147,12 +158,15 @@ func (d *Driver) OccupancyAvailableDynamicSMemPerBlock(th *driver.Thread, h driv
 	if r != ok {
 		return 0, r
 	}
-	if blocks < 1 || threads < 1 || threads > 1024 ||
-		blocks > min(mostBlocks, mostThreads/((threads+warp-1)/warp*warp)) {
+	if blocks < 1 || threads < 1 || blocks > f.active(threads, 0) {
 		return 0, driver.ResultInvalidValue
 	}
+	all := int32(sharedMemory)
+	if blocks > 1 {
+		all = int32(f.carveOut(1))
+	}
 	const unit = 128
-	n, static := sharedMemory/blocks/unit*unit, f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]
+	n, static := all/blocks/unit*unit, f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]
 	if n < static {
 		return 0, driver.ResultInvalidValue
 	}
@@ -189,24 +203,30 @@ func (d *Driver) FuncLoad(_ *driver.Thread, h driver.Function) driver.Result {
 	return r
 }
 
-// FuncSetCacheConfig is cuFuncSetCacheConfig, which has no effect.
+// FuncSetCacheConfig is cuFuncSetCacheConfig, which changes the occupancy.
 func (d *Driver) FuncSetCacheConfig(_ *driver.Thread, h driver.Function, config int32) driver.Result {
-	return d.config("cuFuncSetCacheConfig", h, config, driver.CU_FUNC_CACHE_PREFER_EQUAL)
+	defer d.mu.Unlock()
+	f, r := d.configured("cuFuncSetCacheConfig", h, config, driver.CU_FUNC_CACHE_PREFER_EQUAL)
+	if r == ok {
+		f.cache = config
+	}
+	return r
 }
 
 // FuncSetSharedMemConfig is cuFuncSetSharedMemConfig, which has no effect.
 func (d *Driver) FuncSetSharedMemConfig(_ *driver.Thread, h driver.Function, config int32) driver.Result {
-	return d.config("cuFuncSetSharedMemConfig", h, config, driver.CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE)
+	defer d.mu.Unlock()
+	_, r := d.configured("cuFuncSetSharedMemConfig", h, config, driver.CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE)
+	return r
 }
 
-// config checks a configuration of a kernel.
-func (d *Driver) config(name string, h driver.Function, config, most int32) driver.Result {
-	defer d.mu.Unlock()
-	_, r := d.aboutFunction(name, h)
+// configured begins a call with a kernel and a configuration for it.
+func (d *Driver) configured(name string, h driver.Function, config, most int32) (*function, driver.Result) {
+	f, r := d.aboutFunction(name, h)
 	if r == ok && (config < 0 || config > most) {
 		r = driver.ResultInvalidValue
 	}
-	return r
+	return f, r
 }
 
 // OccupancyMaxActiveBlocksPerMultiprocessorWithFlags is the function of this name. The flag has no effect, as no
@@ -242,7 +262,7 @@ func (f *function) active(threads int32, dynamic uint64) int32 {
 // carveOut returns how much of a multiprocessor's memory is shared memory, in bytes, for blocks that
 // need some: the least that is as much as the kernel prefers.
 func (f *function) carveOut(least uint64) uint64 {
-	percent := f.attributes[driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT]
+	percent := f.preferred()
 	if percent < 0 {
 		return sharedMemory
 	}
@@ -253,6 +273,21 @@ func (f *function) carveOut(least uint64) uint64 {
 		}
 	}
 	return sharedMemory
+}
+
+// preferred returns how much of a multiprocessor's memory the kernel prefers as shared memory, in percent,
+// or a negative number for as much as possible. An attribute overrides cuFuncSetCacheConfig.
+func (f *function) preferred() int32 {
+	percent := f.attributes[driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT]
+	switch {
+	case percent >= 0:
+		return percent
+	case f.cache == driver.CU_FUNC_CACHE_PREFER_L1:
+		return 0
+	case f.cache == driver.CU_FUNC_CACHE_PREFER_EQUAL:
+		return 50 // an H200 was not asked whether it is as much
+	}
+	return -1
 }
 
 // OccupancyMaxActiveBlocksPerMultiprocessor is
@@ -271,7 +306,7 @@ func (d *Driver) OccupancyMaxActiveBlocksPerMultiprocessor(th *driver.Thread, h 
 }
 
 // OccupancyMaxPotentialBlockSize is cuOccupancyMaxPotentialBlockSize. It calls no function for the
-// shared memory of a block.
+// shared memory of a block. If no block fits, both results are 0.
 func (d *Driver) OccupancyMaxPotentialBlockSize(th *driver.Thread, h driver.Function, sizes uintptr, dynamic uint64,
 	limit int32) (grid, block int32, r driver.Result) {
 	defer d.mu.Unlock()
@@ -291,9 +326,6 @@ func (d *Driver) OccupancyMaxPotentialBlockSize(th *driver.Thread, h driver.Func
 		if n := f.active(threads, dynamic); n*threads > best {
 			best, grid, block = n*threads, n*multiprocessors, threads
 		}
-	}
-	if best == 0 {
-		return 0, 0, driver.ResultInvalidValue
 	}
 	return grid, block, ok
 }

@@ -280,3 +280,146 @@ func TestOccupancyOfBlocks(t *testing.T) {
 		}
 	}
 }
+
+// TestOccupancyAsOnH200 compares results about kernels that prefer some memory as shared memory, and about blocks and
+// clusters that do not fit. Source: H200, driver 580, 2026-11-28.
+func TestOccupancyAsOnH200(t *testing.T) {
+	const (
+		none, shared, l1, equal = driver.CU_FUNC_CACHE_PREFER_NONE, driver.CU_FUNC_CACHE_PREFER_SHARED,
+			driver.CU_FUNC_CACHE_PREFER_L1, driver.CU_FUNC_CACHE_PREFER_EQUAL
+		dimension = driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+	)
+	r := newLab(t)
+	m := r.load(header + ".entry any() { ret; } .entry m256() .maxntid 256, 1, 1 { ret; }")
+	fns := make(map[string]driver.Function)
+	for _, name := range []string{"any", "m256"} {
+		f, res := r.ModuleGetFunction(r.th, m, name)
+		r.must(res)
+		fns[name] = f
+	}
+	prefer := func(kernel string, config, percent int32) driver.Function {
+		f := fns[kernel]
+		r.must(r.FuncSetCacheConfig(r.th, f, config))
+		r.must(r.FuncSetAttribute(r.th, f, driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, percent))
+		return f
+	}
+	for _, tt := range []struct {
+		kernel          string
+		config, percent int32
+		threads         int32
+		shared          uint64
+		want            int32
+	}{
+		{"any", none, -1, 257, 48 << 10, 4}, {"any", none, 0, 33, 1000, 4}, {"any", none, 0, 32, 48 << 10, 1},
+		{"any", none, 50, 256, 48 << 10, 2}, {"any", none, 50, 1, 1000, 32}, {"m256", none, 100, 257, 48 << 10, 4},
+		{"any", l1, -1, 257, 1000, 4}, {"m256", shared, -1, 257, 48 << 10, 4}, {"m256", l1, -1, 1024, 0, 2},
+		{"any", equal, -1, 256, 1000, 8}, {"m256", none, -1, 1024, 300 << 10, 0},
+	} {
+		f := prefer(tt.kernel, tt.config, tt.percent)
+		n, res := r.OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(r.th, f, tt.threads, tt.shared, 0)
+		if n != tt.want || res != ok {
+			t.Errorf("%+v: %d blocks, %v", tt, n, res)
+		}
+	}
+	if n, _ := r.OccupancyMaxActiveBlocksPerMultiprocessor(r.th, prefer("any", equal, -1), 257, 48<<10); n == 4 {
+		t.Error("with a preference for equal parts, as many blocks fit as with one for shared memory")
+	}
+	for _, tt := range []struct {
+		kernel          string
+		config, percent int32
+		shared          uint64
+		limit           int32
+		blocks, threads int32 // of a multiprocessor, and of a block
+	}{
+		{"any", none, -1, 48 << 10, 0, 2, 1024}, {"any", l1, -1, 48 << 10, 2000, 1, 1024},
+		{"any", equal, 0, 48 << 10, 32, 1, 32}, {"any", none, 0, 1000, 0, 2, 1024}, {"m256", l1, -1, 0, 2000, 8, 256},
+		{"m256", none, -1, 300 << 10, 100, 0, 0},
+	} {
+		f := prefer(tt.kernel, tt.config, tt.percent)
+		grid, threads, res := r.OccupancyMaxPotentialBlockSize(r.th, f, 0, tt.shared, tt.limit)
+		if grid != tt.blocks*multiprocessors || threads != tt.threads || res != ok {
+			t.Errorf("%+v: %d blocks of %d threads, %v", tt, grid, threads, res)
+		}
+	}
+	for _, tt := range []struct {
+		config, percent int32
+		blocks, threads int32
+		want            uint64
+	}{
+		{none, -1, 8, 64, 0x7200}, {none, 50, 8, 32, 0x4200}, {l1, -1, 1, 32, 48 << 10},
+		{equal, -1, 2, 64, 48 << 10},
+	} {
+		n, res := r.OccupancyAvailableDynamicSMemPerBlock(r.th, prefer("any", tt.config, tt.percent), tt.blocks, tt.threads)
+		if n != tt.want || res != ok {
+			t.Errorf("%+v: %#x bytes, %v", tt, n, res)
+		}
+	}
+	for _, tt := range []struct {
+		kernel string
+		config driver.LaunchConfig
+		want   int32
+		res    driver.Result
+	}{
+		{"any", clusters(3, 2, 257, 0), 0, driver.ResultInvalidClusterSize},
+		{"m256", clusters(4, 1, 64, 0), 0, driver.ResultInvalidClusterSize},
+		{"any", clusters(16, 4, 64, 0), 0, driver.ResultInvalidClusterSize},
+		{"any", clusters(16, 2, 1025, 0), 0, driver.ResultInvalidClusterSize},
+		{"any", *config(0, 1, []driver.LaunchAttribute{words(dimension, 0, 1, 1)}), 0, driver.ResultInvalidClusterSize},
+		{"m256", clusters(2, 0, 64, 0), 0, driver.ResultInvalidValue},
+		{"any", clusters(1, 2, 1025, 0), 0, ok}, {"any", clusters(2, 4, 64, 0), 8, ok},
+		{"m256", clusters(0, 4, 257, 100), 8, ok}, {"m256", clusters(0, 1, 257, 300<<10), 0, ok},
+	} {
+		n, res := r.OccupancyMaxPotentialClusterSize(r.th, prefer(tt.kernel, none, -1), tt.config)
+		if n != tt.want || res != tt.res {
+			t.Errorf("%s, %d blocks of %d threads: clusters of %d, %v; want %d, %v", tt.kernel, tt.config.GridX,
+				tt.config.BlockX, n, res, tt.want, tt.res)
+		}
+	}
+}
+
+// TestOrderOfLaunchChecks makes launches with several mistakes. Source: H200, driver 580, 2026-11-28.
+func TestOrderOfLaunchChecks(t *testing.T) {
+	const (
+		dimension, cooperative = driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+		badCluster, tooLarge   = driver.ResultInvalidClusterSize, driver.ResultCooperativeLaunchTooLarge
+		invalid                = driver.ResultInvalidValue
+	)
+	r := newLab(t)
+	m := r.load(header + ".entry any() { ret; } .entry m256() .maxntid 256, 1, 1 { ret; }")
+	for _, tt := range []struct {
+		name                string
+		grid, block, shared uint32
+		attribute           driver.LaunchAttribute
+		want                driver.Result
+	}{
+		{"any", 1, 64, 300 << 10, words(cooperative, 1), tooLarge},
+		{"any", 2, 32, 300 << 10, words(cooperative, 1), tooLarge},
+		{"any", 1 << 20, 64, 0, words(cooperative, 1), tooLarge},
+		{"any", 0, 64, 300 << 10, words(cooperative, 1), invalid},
+		{"any", 1 << 20, 1025, 0, words(cooperative, 1), invalid},
+		{"any", 4, 64, 300 << 10, words(dimension, 3, 1, 1), badCluster},
+		{"any", 4, 1, 300 << 10, words(dimension, 0, 1, 1), badCluster},
+		{"any", 0, 64, 0, words(dimension, 0, 1, 1), badCluster},
+		{"any", 0, 64, 0, words(dimension, 16, 1, 1), invalid},
+		{"m256", 1, 1025, 100, words(dimension, 0, 1, 1), invalid},
+		{"m256", 1, 257, 300 << 10, words(dimension, 0, 1, 1), invalid},
+		{"m256", 2, 1025, 0, words(dimension, 4, 1, 1), invalid},
+	} {
+		f, res := r.ModuleGetFunction(r.th, m, tt.name)
+		r.must(res)
+		c := config(0, tt.grid, []driver.LaunchAttribute{tt.attribute})
+		c.BlockX, c.SharedMemBytes = tt.block, tt.shared
+		if res := r.LaunchKernelEx(r.th, c, f, driver.KernelParams{}); res != tt.want {
+			t.Errorf("%s, %d blocks of %d threads, %d bytes, attribute %d %v: %v, want %v", tt.name, tt.grid, tt.block,
+				tt.shared, tt.attribute.ID, tt.attribute.Value[:4], res, tt.want)
+		}
+		if tt.attribute.ID != cooperative {
+			continue
+		}
+		if res := r.LaunchCooperativeKernel(r.th, f, tt.grid, 1, 1, tt.block, 1, 1, tt.shared, 0,
+			driver.KernelParams{}); res != tt.want {
+			t.Errorf("%s, %d blocks of %d threads, %d bytes, cooperative: %v, want %v", tt.name, tt.grid, tt.block,
+				tt.shared, res, tt.want)
+		}
+	}
+}
