@@ -556,16 +556,24 @@ var attributeCalls = []randomCall{
 	{"cuFuncSetAttribute", func(c *caller) []uint64 {
 		attr, v := one[int32](c, 8, 9, 8, 9, 0, 3), one[int32](c, 0, -1, 50, 100, 101, 48<<10, 200<<10, 400<<10)
 		c.say("%d %d", attr, v)
-		return answers(c.FuncSetAttribute(c.at, c.fns[c.IntN(2)], attr, v))
+		i, carves := c.function(), attr == driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+		if carves && c.prefers[i].config != 0 { // which of the two counts is unknown
+			return noOperands
+		}
+		r := c.FuncSetAttribute(c.at, c.fns[i], attr, v)
+		if carves && r == ok {
+			c.prefers[i] = preference{carved: v >= 0, percent: v}
+		}
+		return answers(r)
 	}},
 	{"cuFuncGetParamInfo", func(c *caller) []uint64 {
-		off, n, r := c.FuncGetParamInfo(c.at, c.fns[c.IntN(2)], uint64(c.IntN(4)))
+		off, n, r := c.FuncGetParamInfo(c.at, c.fns[c.function()], uint64(c.IntN(4)))
 		return answers(r, off, n)
 	}},
 	{"cuOccupancyMaxActiveBlocksPerMultiprocessor", func(c *caller) []uint64 {
 		n, shared := one[int32](c, 1, 32, 33, 256, 257, 1024, 2000, 0, -1), one[uint64](c, 0, 0, 1000, 48<<10, 100<<10, 300<<10)
 		c.say("%d %d", n, shared)
-		k, r := c.OccupancyMaxActiveBlocksPerMultiprocessor(c.at, c.fns[c.IntN(2)], n, shared)
+		k, r := c.OccupancyMaxActiveBlocksPerMultiprocessor(c.at, c.fns[c.function()], n, shared)
 		return answers(r, uint64(k))
 	}},
 	{"cuLaunchKernel", with(func(c *caller, i int) []uint64 {

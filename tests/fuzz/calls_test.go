@@ -78,7 +78,8 @@ type handles struct {
 	objects   []callObject
 	modules   []driver.Module
 	greens    []callGreen
-	alive     []any // what the driver may read until the end
+	prefers   [2]preference // of the kernels
+	alive     []any         // what the driver may read until the end
 }
 
 type blockKind int
@@ -491,6 +492,7 @@ func (c *caller) end() error {
 	for _, f := range c.fns {
 		c.FuncSetAttribute(c.at, f, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 48<<10)
 		c.FuncSetAttribute(c.at, f, driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, -1)
+		c.FuncSetCacheConfig(c.at, f, driver.CU_FUNC_CACHE_PREFER_NONE)
 	}
 	c.handles = handles{}
 	return errors.Join(errs...)
