@@ -104,6 +104,10 @@ type memCore struct {
 	ofGraph bool
 	// opened says that another process's handle names the memory: see observeOpened.
 	opened bool
+	// opening is not nil if the memory is of an imported pool.
+	opening *openedMemory
+	// left says that leaveOpening was called.
+	left bool
 	// held is the memory that was taken of a node's memory, or that an executable graph has left there,
 	// or nil.
 	held atomic.Pointer[memCore]
@@ -185,7 +189,7 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	case pooledMemory, pooledPinned, pooledManaged: // it was deferred: see destroyIdle
 		mc.observeFree()
 		defer mc.leavePool()
-		return "cuMemFree", t.MemFree(at, mc.raw)
+		return "cuMemFree", mc.freePooled(func() driver.Result { return t.MemFree(at, mc.raw) })
 	case virtualMemory:
 		return mc.virt.free(at)
 	case ipcMemory, externalMemory, wrappedMemory, wrappedManaged:

@@ -486,6 +486,9 @@ func (s *Stream) Free(m *DeviceMem) error {
 		return invalid(op, "the memory is not of a pool: use its Close")
 	}
 	m.core.freeOn.CompareAndSwap(nil, sc)
+	if m.core.opening != nil { // another opening of the memory may be the one that frees it
+		m.core.usedOn(sc)
+	}
 	return m.Close()
 }
 

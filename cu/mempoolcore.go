@@ -153,6 +153,10 @@ type orderedFree struct {
 // closeOrdered frees closed memory of a pool in the order of a stream, and returns at once. No call
 // on the memory is in flight. If this is not possible now, the memory is freed later.
 func (mc *memCore) closeOrdered() error {
+	if !mc.leaveOpening() {
+		mc.endOpening()
+		return nil
+	}
 	f := orderedFree{mc: mc}
 	late := true
 	defer func() {
@@ -279,7 +283,7 @@ func (f *orderedFree) enqueue() (res driver.Result, enqueued bool) {
 		}
 	}
 	f.mc.observeFreeOn(sc)
-	return t.MemFreeAsync(at, f.mc.raw, sc.raw), true
+	return f.mc.freePooled(func() driver.Result { return t.MemFreeAsync(at, f.mc.raw, sc.raw) }), true
 }
 
 // destroyIdle frees memory of a pool in the background, when all work that uses it is done. l is
@@ -295,7 +299,7 @@ func (mc *memCore) destroyIdle(l Leak) {
 	}
 	defer ctx.endHold()
 	mc.observeFree()
-	res := ctx.drv.table().MemFreeAsync(background(), mc.raw, up.raw)
+	res := mc.freePooled(func() driver.Result { return ctx.drv.table().MemFreeAsync(background(), mc.raw, up.raw) })
 	up.Return()
 	mc.freed.Store(true)
 	mc.leavePool()

@@ -88,6 +88,9 @@ func (m *DeviceMem) PoolHandle() (h PoolMemHandle, err error) {
 // [Context.ImportMemPool] has returned (cuMemPoolImportPointer, CUDA 11.2). Close of the DeviceMem
 // ends the access, as if it were memory of this process. A handle that was changed on the way may
 // crash the process.
+//
+// Each call returns a new DeviceMem. Those of one handle may have the same address: the memory is
+// freed in this process after the last of them was closed, and after the work of all of them.
 func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
 	const op = "cuMemPoolImportPointer"
 	size := binary.LittleEndian.Uint64(h[64:])
@@ -100,17 +103,11 @@ func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
 		return nil, err
 	}
 	defer p.leave()
-	raw, res := pc.ctx.drv.table().MemPoolImportPointer(driver.At{Context: pc.ctx.raw}, pc.raw,
-		driver.MemPoolPtrExportData(h[:64]))
-	if res != driver.ResultSuccess {
+	mc := &memCore{is: pooledMemory, size: size, capacity: size, pool: pc, opened: true}
+	mc.ctx = pc.ctx
+	if res := pc.ctx.drv.openings.open(mc, driver.MemPoolPtrExportData(h[:64])); res != driver.ResultSuccess {
 		return nil, pc.ctx.callError(op, uintptr(pc.raw), res)
 	}
 	pc.Retain()
-	mc := &memCore{is: pooledMemory, raw: raw, size: size, capacity: size, pool: pc, opened: true}
-	m := newDeviceMem(pc.ctx, mc)
-	observeOpened(mc, struct {
-		pool driver.MemoryPool
-		h    PoolMemHandle
-	}{pc.raw, h})
-	return m, nil
+	return newDeviceMem(pc.ctx, mc), nil
 }

@@ -188,8 +188,16 @@ func (mc *memCore) observeOrder(op string, sc *streamCore) {
 	}
 }
 
-// observeFree is called before the driver gets the memory back.
+// observeFree is called before the driver gets the memory back. Memory of an imported pool has
+// leaveOpening instead.
 func (mc *memCore) observeFree() {
+	if mc.opening == nil {
+		mc.observeGone()
+	}
+}
+
+// observeGone is called before the program's use of the memory ends.
+func (mc *memCore) observeGone() {
 	if o := mc.ctx.drv.observer(); o != nil && !mc.ofGraph {
 		o.Freed(uint64(mc.handle()), mc.onHost())
 	}

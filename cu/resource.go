@@ -185,6 +185,11 @@ func (r *resource) usedOn(sc *streamCore) (noted bool) {
 // GPU, the resource is deferred.
 func (r *resource) destroyLate(abandoned bool) {
 	drv, l := r.ctx.drv, Leak{Kind: r.self.kind(), Handle: r.self.handle(), Abandoned: abandoned}
+	if mc, ok := r.self.(*memCore); ok && !mc.leaveOpening() {
+		mc.endOpening()
+		drv.leak(l)
+		return
+	}
 	if r.freeWaits {
 		drv.leak(l)
 		r.ctx.addDeferred(r)

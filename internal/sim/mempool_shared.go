@@ -168,7 +168,21 @@ func (d *Driver) MemPoolExportPointer(th *driver.Thread,
 	return data, ok
 }
 
-// MemPoolImportPointer is cuMemPoolImportPointer. The memory is a chunk of its own.
+// opened returns the memory of an imported pool that is open at a part of the pool's file, or nil.
+func (p *memPool) opened(all *addressSpace, offset, size uint64) *block {
+	for _, c := range p.chunks {
+		if c.offset != offset || c.live == 0 {
+			continue
+		}
+		if b := all.of(c.addr, poolBlock); b != nil && b.chunk == c && b.size == size && !b.leaving {
+			return b
+		}
+	}
+	return nil
+}
+
+// MemPoolImportPointer is cuMemPoolImportPointer. The memory is a chunk of its own. Memory that is open
+// keeps its address, and the openings do not count: the first free ends them all.
 func (d *Driver) MemPoolImportPointer(th *driver.Thread, h driver.MemoryPool,
 	data driver.MemPoolPtrExportData) (driver.DevicePtr, driver.Result) {
 	defer d.mu.Unlock()
@@ -183,6 +197,9 @@ func (d *Driver) MemPoolImportPointer(th *driver.Thread, h driver.MemoryPool,
 	offset, size, end := v[1], v[2], poolFileSize(p.dev.ordinal)
 	if !p.imported || v[0] != poolMemory || size == 0 || offset%alignment != 0 || size > end || offset > end-size {
 		return 0, driver.ResultInvalidValue
+	}
+	if b := p.opened(&d.space, offset, size); b != nil {
+		return driver.DevicePtr(b.addr), ok
 	}
 	c := d.thread(th).current()
 	if c == nil || c.dev != p.dev {

@@ -100,6 +100,41 @@ func TestSharedPool(t *testing.T) {
 	}
 }
 
+// TestSharedPoolOpenedTwice opens memory of an imported pool twice. As on an H200, the address is the same, and the
+// first free ends both openings.
+func TestSharedPoolOpenedTwice(t *testing.T) {
+	here, there := newLab(t), newLab(t)
+	p, s := here.sharedPool(0, 0), here.newStream()
+	q, other := there.imported(here.exported(p)), there.newStream()
+	var data [2]driver.MemPoolPtrExportData
+	for i := range data {
+		m, res := here.MemAllocFromPoolAsync(here.th, 64, p, s)
+		here.must(res)
+		data[i], res = here.MemPoolExportPointer(here.th, m)
+		here.must(res)
+	}
+	open := func(i int) driver.DevicePtr {
+		m, res := there.MemPoolImportPointer(there.th, q, data[i])
+		there.must(res)
+		return m
+	}
+	a, b := open(0), open(1)
+	if again := open(0); again != a || a == b {
+		t.Errorf("the memory is at %#x and %#x; other memory at %#x", a, again, b)
+	}
+	used, res := there.MemPoolGetAttribute(there.th, q, driver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+	if there.must(res); used != 128 {
+		t.Errorf("%d bytes are used, want 128", used)
+	}
+	there.must(there.MemFreeAsync(there.th, a, other))
+	there.want("the second free", driver.ResultInvalidValue, there.MemFreeAsync(there.th, a, other))
+	there.must(there.MemsetD8(there.th, open(0), 1, 64))
+	there.must(there.MemFree(there.th, b))
+	there.must(there.MemsetD8(there.th, open(1), 1, 64))
+	there.must(there.MemPoolDestroy(there.th, q))
+	here.must(here.MemPoolDestroy(here.th, p))
+}
+
 // TestSharedPoolRoom reserves and gives back memory of a pool again and again: the parts of its file are used again.
 func TestSharedPoolRoom(t *testing.T) {
 	r := newLab(t)

@@ -1,0 +1,279 @@
+package cu
+
+import (
+	"bytes"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/driver"
+)
+
+// importing is a driver that calls functions of the test after it has opened memory of a pool, and before it
+// frees memory.
+type importing struct {
+	driver.Software
+	opened, frees *atomic.Pointer[func()]
+	imports       *atomic.Int32
+}
+
+func (d importing) MemPoolImportPointer(th *driver.Thread, p driver.MemoryPool,
+	data driver.MemPoolPtrExportData) (driver.DevicePtr, driver.Result) {
+	defer d.imports.Add(1)
+	raw, res := d.Software.MemPoolImportPointer(th, p, data)
+	if f := d.opened.Swap(nil); f != nil {
+		(*f)()
+	}
+	return raw, res
+}
+
+func (d importing) MemFreeAsync(th *driver.Thread, raw driver.DevicePtr, s driver.Stream) driver.Result {
+	if f := d.frees.Swap(nil); f != nil {
+		(*f)()
+	}
+	return d.Software.MemFreeAsync(th, raw, s)
+}
+
+// openedRig is memory of a pool, and an imported pool that opens it.
+type openedRig struct {
+	*testing.T
+	importing
+	sim  *cusim.Driver
+	gpu  *Context
+	a, b *Stream
+	p, q *MemPool
+	m    *DeviceMem
+	h    PoolMemHandle
+}
+
+func newOpenedRig(t *testing.T) *openedRig {
+	t.Helper()
+	r := &openedRig{T: t, sim: cusim.New()}
+	r.importing = importing{r.sim.Software(), new(atomic.Pointer[func()]), new(atomic.Pointer[func()]), new(atomic.Int32)}
+	drv := must(Open(WithSoftware(driver.Provide(r.importing)), neverWait))(t)
+	r.gpu = must(must(drv.Device(0))(t).PrimaryContext())(t)
+	r.a, r.b = must(r.gpu.NewStream(StreamNonBlocking))(t), must(r.gpu.NewStream(StreamNonBlocking))(t)
+	p, err := r.gpu.NewMemPool(MemPoolOptions{Shareable: true})
+	if errors.Is(err, ResultNotSupported) { // on Windows
+		t.Skip(err)
+	}
+	noErr(t, err)
+	r.p, r.m = p, must(p.Alloc(r.a, 64))(t)
+	f := must(p.Export())(t)
+	r.h, r.q = must(r.m.PoolHandle())(t), must(r.gpu.ImportMemPool(f.Fd()))(t)
+	noErr(t, errors.Join(f.Close(), r.a.Synchronize()))
+	t.Cleanup(func() {
+		noErr(t, errors.Join(r.m.Close(), r.p.Close(), r.q.Close(), r.a.Close(), r.b.Close(), r.gpu.Close()))
+		if !eventually(func() bool { drv.Close(); return len(r.sim.Census()) == 0 }) {
+			r.sim.Check(t)
+		}
+	})
+	return r
+}
+
+func (r *openedRig) open() *DeviceMem {
+	r.Helper()
+	return must(r.q.Open(r.h))(r.T)
+}
+
+// there reports whether the memory is open in the driver.
+func (r *openedRig) there() bool { return r.sim.Census()["device memory"] == 2 }
+
+// works uses opened memory.
+func (r *openedRig) works(m *DeviceMem, v byte) {
+	r.Helper()
+	got := make([]byte, 64)
+	noErr(r.T, errors.Join(m.Memset(v), r.gpu.Synchronize(), r.m.CopyTo(got)))
+	if !bytes.Equal(got, bytes.Repeat([]byte{v}, 64)) {
+		r.Errorf("the memory has %d", got)
+	}
+}
+
+// freedSoon reports whether the driver frees the memory within the time that a goroutine of the library may take.
+func (r *openedRig) freedSoon() bool {
+	for range 20 {
+		if !r.there() {
+			return true
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return false
+}
+
+// ends waits until the memory is freed in the driver.
+func (r *openedRig) ends() {
+	r.Helper()
+	if !eventually(func() bool { r.sim.Finish(); return !r.there() }) {
+		r.Error("the memory is not freed")
+	}
+}
+
+// TestPoolOpenedTwice opens memory twice and closes one opening, in each order. The other one still works, and the last
+// close frees the memory after the work of both.
+func TestPoolOpenedTwice(t *testing.T) {
+	for name, end := range map[string]func(r *openedRig, m *DeviceMem, s *Stream) error{
+		"Close":           func(_ *openedRig, m *DeviceMem, _ *Stream) error { return m.Close() },
+		"Free":            func(_ *openedRig, m *DeviceMem, s *Stream) error { return s.Free(m) },
+		"closed streams":  func(_ *openedRig, m *DeviceMem, s *Stream) error { return errors.Join(s.Close(), m.Close()) },
+		"call in flight":  func(_ *openedRig, m *DeviceMem, _ *Stream) error { return closedDuringCall(m) },
+		"abandoned first": func(_ *openedRig, m *DeviceMem, _ *Stream) error { m.cleanup.Stop(); m.core.forgotten(); return nil },
+	} {
+		for i := range 2 {
+			t.Run(name, func(t *testing.T) {
+				r := newOpenedRig(t)
+				list := []*DeviceMem{r.open(), r.open()}
+				if list[0].Handle() != list[1].Handle() {
+					t.Errorf("the memory is at %#x and %#x", list[0].Handle(), list[1].Handle())
+				}
+				first, last := list[i], list[1-i]
+				noErr(t, r.a.Memset(first, 1))
+				r.sim.Hold(r.a.Handle())
+				held := r.a.Handle()
+				noErr(t, errors.Join(r.a.Memset(first, 2), end(r, first, r.a)))
+				if !errors.Is(first.Memset(1), ErrClosed) {
+					t.Error("the closed memory can be used")
+				}
+				noErr(t, errors.Join(r.b.Memset(last, 3), r.b.Synchronize(), last.Close()))
+				if !r.there() && !r.a.core.Closed() { // else it is no longer held
+					t.Error("the memory is freed before the work of the other opening is done")
+				}
+				r.sim.Release(held)
+				r.ends()
+				again := r.open()
+				r.works(again, 4)
+				noErr(t, again.Close())
+				r.ends()
+			})
+		}
+	}
+}
+
+// closedDuringCall closes memory while a call uses it.
+func closedDuringCall(m *DeviceMem) error {
+	if err := m.core.Enter(m.core, "test"); err != nil {
+		return err
+	}
+	defer m.core.leave()
+	return m.Close()
+}
+
+// TestPoolOpenedAgain opens memory again while a closed opening waits for its work.
+func TestPoolOpenedAgain(t *testing.T) {
+	r := newOpenedRig(t)
+	m := r.open()
+	addr := m.Handle()
+	r.sim.Hold(r.a.Handle())
+	noErr(t, errors.Join(r.a.Memset(m, 1), closedDuringCall(m)))
+	again := r.open()
+	if again.Handle() != addr {
+		t.Errorf("the memory is at %#x and %#x", addr, again.Handle())
+	}
+	r.sim.Release(r.a.Handle())
+	if !eventually(m.core.freed.Load) {
+		t.Fatal("the first opening does not end")
+	}
+	r.works(again, 2)
+	noErr(t, again.Close())
+	r.ends()
+}
+
+// TestPoolClosedDuringOpen closes the memory while it is being opened. It is freed only if it is not open afterwards.
+func TestPoolClosedDuringOpen(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		r := newOpenedRig(t)
+		m := r.open()
+		noErr(t, r.a.Memset(m, 1))
+		end := func() {
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+			if !r.there() {
+				t.Error("the memory is freed while it is being opened")
+			}
+		}
+		r.opened.Store(&end)
+		if fails {
+			r.sim.Hold(r.a.Handle())
+			noErr(t, r.a.Memset(m, 2))
+			r.sim.Inject(cusim.Fault{Function: "cuMemPoolImportPointer", Code: int(ResultOutOfMemory)})
+			if _, err := r.q.Open(r.h); !errors.Is(err, ResultOutOfMemory) {
+				t.Errorf("Open = %v", err)
+			}
+			if r.freedSoon() {
+				t.Error("the memory is freed before its work is done")
+			}
+			r.sim.Release(r.a.Handle())
+		} else {
+			again := r.open()
+			r.works(again, 2)
+			noErr(t, again.Close())
+		}
+		r.ends()
+	}
+}
+
+// TestPoolOpenedDuringFree opens memory while the driver frees it. The address that the driver returns may be valid or not.
+func TestPoolOpenedDuringFree(t *testing.T) {
+	r := newOpenedRig(t)
+	m := r.open()
+	noErr(t, r.a.Memset(m, 1))
+	r.imports.Store(0)
+	asked := make(chan struct{})
+	var again *DeviceMem
+	var wg sync.WaitGroup
+	opens := func() {
+		tell := func() { close(asked) }
+		r.opened.Store(&tell)
+		wg.Go(func() { again = r.open() })
+		<-asked // the driver has returned the address of the memory that is about to be freed
+	}
+	r.frees.Store(&opens)
+	noErr(t, m.Close())
+	wg.Wait()
+	if n := r.imports.Load(); n != 2 {
+		t.Errorf("the driver has opened the memory %d times, want 2", n)
+	}
+	r.works(again, 2)
+	noErr(t, again.Close())
+	r.ends()
+}
+
+// TestPoolOpenedStorm opens, uses and closes memory on many streams at once.
+func TestPoolOpenedStorm(t *testing.T) {
+	r := newOpenedRig(t)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			s, err := r.gpu.NewStream(StreamNonBlocking)
+			for i := 0; i < 100 && err == nil; i++ {
+				var m *DeviceMem
+				if m, err = r.q.Open(r.h); err == nil {
+					err = s.Memset(m, byte(i))
+				}
+				switch {
+				case err != nil:
+				case i%3 == 0:
+					err = closedDuringCall(m)
+				default:
+					err = m.Close()
+				}
+			}
+			if err := errors.Join(err, s.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	r.ends()
+	if !eventually(func() bool {
+		o := &r.gpu.own.core.drv.openings
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return len(o.at) == 0 && o.begun == 0 && len(o.unfreed) == 0 && len(o.freeing) == 0
+	}) {
+		t.Error("memory is open")
+	}
+}
