@@ -276,7 +276,8 @@ func (d *Driver) StreamBeginCapture(th *driver.Thread, h driver.Stream, mode int
 }
 
 // StreamBeginCaptureToGraph is cuStreamBeginCaptureToGraph: what is captured becomes
-// part of a graph that there is already, after some of its nodes. Edges cannot have data.
+// part of a graph that there is already, after some of its nodes. Their edges can only be full
+// dependencies.
 func (d *Driver) StreamBeginCaptureToGraph(th *driver.Thread, h driver.Stream, gh driver.Graph, deps []driver.GraphNode,
 	edges []driver.GraphEdgeData, mode int32) driver.Result {
 	const name = "cuStreamBeginCaptureToGraph"
@@ -285,7 +286,7 @@ func (d *Driver) StreamBeginCaptureToGraph(th *driver.Thread, h driver.Stream, g
 		switch {
 		case gh == 0:
 			return nil, nil, driver.ResultInvalidValue
-		case len(edges) > 0:
+		case slices.ContainsFunc(edges, func(e driver.GraphEdgeData) bool { return !isFull(e) }):
 			return nil, nil, driver.ResultNotSupported
 		}
 		g, r := find[graph](d, name, graphKind, uintptr(gh))

@@ -34,6 +34,40 @@ func TestCapturedGraphStays(t *testing.T) {
 	r.must(r.GraphDestroy(r.th, g))
 }
 
+// TestCaptureAfterNodes begins a capture after nodes of a graph, with and without data of edges. As on an H200, data
+// may say that the next node depends on all of the nodes' work.
+func TestCaptureAfterNodes(t *testing.T) {
+	full := make([]driver.GraphEdgeData, 2)
+	other := []driver.GraphEdgeData{{}, {Type: driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC}}
+	for _, tt := range []struct {
+		data []driver.GraphEdgeData
+		want driver.Result
+	}{{nil, ok}, {full, ok}, {other, driver.ResultNotSupported}} {
+		r := newLab(t)
+		s, p := r.newStream(), r.alloc("a")
+		g, res := r.GraphCreate(r.th, 0)
+		r.must(res)
+		var nodes []driver.GraphNode
+		for range 2 {
+			n, res := r.GraphAddEmptyNode(r.th, g, nil)
+			r.must(res)
+			nodes = append(nodes, n)
+		}
+		res = r.StreamBeginCaptureToGraph(r.th, s, g, nodes, tt.data, driver.CU_STREAM_CAPTURE_MODE_GLOBAL)
+		r.want("begin", tt.want, res)
+		if res == ok {
+			r.must(r.MemsetD8Async(r.th, p, 'b', 1, s))
+			r.must(r.MemsetD8Async(r.th, p, 'c', 1, s))
+			_, res = r.StreamEndCapture(r.th, s)
+			r.must(res)
+			if n, res := r.GraphGetEdges(r.th, g, nil, nil); res != ok || n != 3 {
+				t.Errorf("%d edges, %v; want 3", n, res)
+			}
+		}
+		r.must(r.GraphDestroy(r.th, g))
+	}
+}
+
 // TestCapturedChildStays destroys a child graph in all ways during a capture into it.
 func TestCapturedChildStays(t *testing.T) {
 	for _, finished := range []bool{true, false} {
