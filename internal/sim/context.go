@@ -489,6 +489,11 @@ func (d *Driver) CtxSetLimit(th *driver.Thread, limit int32, value uint64) drive
 		}
 		const least, unit, most = 4 << 20, 64 << 10, 17_681_179_680
 		value = min((max(min(value, most), least)+unit-1)/unit*unit, most)
+	case driver.CU_LIMIT_PRINTF_FIFO_SIZE:
+		// An H200 keeps its default and twice that, and not 1024 bytes. How it rounds is not known.
+		const unit = 64 << 10
+		value = min(value, deviceMemory)
+		value = max(value+unit-1, unit) / unit * unit
 	case driver.CU_LIMIT_SHMEM_SIZE, driver.CU_LIMIT_CIG_ENABLED: // of contexts with graphics in CUDA
 		return driver.ResultNotPermitted
 	case driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY:

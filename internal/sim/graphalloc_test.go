@@ -191,6 +191,16 @@ func TestGraphAllocLimits(t *testing.T) {
 	r.must(res)
 	_, res = r.GraphAddChildGraphNode(r.th, other, nil, g)
 	r.want("a child graph", notSupported, res)
+	inner, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	child, res := r.GraphAddChildGraphNode(r.th, other, nil, inner)
+	r.must(res)
+	y := r.instance(other, 0)
+	r.want("a child graph of an executable graph", driver.ResultGraphExecUpdateFailure,
+		r.GraphExecChildGraphNodeSetParams(r.th, y, child, g))
+	r.must(r.GraphLaunch(r.th, y, s))
+	r.must(r.GraphExecDestroy(r.th, y))
+	r.must(r.GraphDestroy(r.th, inner))
 	for i, n := range nodes {
 		r.want("removing a node", notSupported, r.GraphDestroyNode(r.th, n))
 		want := invalidValue

@@ -269,8 +269,9 @@ func (d *Driver) hostWork(f driver.Callback) *work {
 		make: func() *op { return d.hostOp(f) }}
 }
 
-// childParams returns the work of a node that runs a copy of a graph.
-func (d *Driver) childParams(name string, h driver.Graph) func() (*work, driver.Result) {
+// childParams returns the work of a node that runs a copy of a graph. allocating is the result for a graph that
+// allocates memory.
+func (d *Driver) childParams(name string, h driver.Graph, allocating driver.Result) func() (*work, driver.Result) {
 	return func() (*work, driver.Result) {
 		if h == 0 {
 			return nil, driver.ResultInvalidValue
@@ -279,7 +280,10 @@ func (d *Driver) childParams(name string, h driver.Graph) func() (*work, driver.
 		if r != ok {
 			return nil, driver.ResultInvalidValue
 		}
-		if g.allocates() || d.isConditional(g) {
+		switch {
+		case g.allocates():
+			return nil, allocating
+		case d.isConditional(g):
 			return nil, driver.ResultNotSupported
 		}
 		w := &work{node: childNode, childOf: g}
@@ -441,7 +445,7 @@ func (d *Driver) GraphAddChildGraphNode(_ *driver.Thread, g driver.Graph, deps [
 	child driver.Graph) (driver.GraphNode, driver.Result) {
 	const name = "cuGraphAddChildGraphNode"
 	defer d.mu.Unlock()
-	return d.addNode(name, g, deps, d.childParams(name, child))
+	return d.addNode(name, g, deps, d.childParams(name, child, driver.ResultNotSupported))
 }
 
 // GraphExecChildGraphNodeSetParams is cuGraphExecChildGraphNodeSetParams.
@@ -449,7 +453,7 @@ func (d *Driver) GraphExecChildGraphNodeSetParams(_ *driver.Thread, x driver.Gra
 	child driver.Graph) driver.Result {
 	const name = "cuGraphExecChildGraphNodeSetParams"
 	defer d.mu.Unlock()
-	return d.changeExec(name, x, n, childNode, d.childParams(name, child))
+	return d.changeExec(name, x, n, childNode, d.childParams(name, child, driver.ResultGraphExecUpdateFailure))
 }
 
 // GraphNodeSetEnabled is cuGraphNodeSetEnabled. Only kernels, copies and memsets can be disabled.

@@ -177,6 +177,20 @@ func TestExecuteWithoutWorkspace(t *testing.T) {
 	r.MemFree(r.th, p)
 }
 
+// TestPrintfLimit sets the size of the buffer for printf. As an H200 does, it is not kept if it is small.
+func TestPrintfLimit(t *testing.T) {
+	r := newLab(t)
+	const limit = driver.CU_LIMIT_PRINTF_FIFO_SIZE
+	old, res := r.CtxGetLimit(r.th, limit)
+	r.must(res)
+	for _, n := range []uint64{old, 2 * old, 0, 1024} {
+		r.must(r.CtxSetLimit(r.th, limit, n))
+		if got, _ := r.CtxGetLimit(r.th, limit); got < n || (got == n) != (n >= old) {
+			t.Errorf("after %d the limit is %d", n, got)
+		}
+	}
+}
+
 // TestHeapLimit sets the size of the heap before and after a kernel that allocates, and allocates more
 // in the heap than a cooperative grid leaves.
 func TestHeapLimit(t *testing.T) {
