@@ -181,6 +181,7 @@ func TestHostPoolMemory(t *testing.T) {
 			"flags":               {second(r.MemHostGetFlags(r.th, driver.HostPtr(m))), invalid},
 			"attach":              {r.StreamAttachMemAsync(r.th, s, m, 0, driver.CU_MEM_ATTACH_GLOBAL), invalid},
 			"export":              {second(r.MemPoolExportPointer(r.th, m)), invalid},
+			"import":              {second(r.MemPoolImportPointer(r.th, p, driver.MemPoolPtrExportData{})), invalid},
 		} {
 			if c.got != c.want {
 				t.Errorf("%s: %v", what, c.got)

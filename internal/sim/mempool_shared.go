@@ -187,15 +187,18 @@ func (d *Driver) MemPoolImportPointer(th *driver.Thread, h driver.MemoryPool,
 	data driver.MemPoolPtrExportData) (driver.DevicePtr, driver.Result) {
 	defer d.mu.Unlock()
 	p, r := d.aboutPool("cuMemPoolImportPointer", th, h)
-	if r != ok {
+	switch {
+	case r != ok:
 		return 0, r
+	case !p.imported: // it may be of no device
+		return 0, driver.ResultInvalidValue
 	}
 	var v [3]uint64
 	for i := range v {
 		v[i] = binary.LittleEndian.Uint64(data[8*i:])
 	}
 	offset, size, end := v[1], v[2], poolFileSize(p.dev.ordinal)
-	if !p.imported || v[0] != poolMemory || size == 0 || offset%alignment != 0 || size > end || offset > end-size {
+	if v[0] != poolMemory || size == 0 || offset%alignment != 0 || size > end || offset > end-size {
 		return 0, driver.ResultInvalidValue
 	}
 	if b := p.opened(&d.space, offset, size); b != nil {
