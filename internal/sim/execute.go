@@ -292,7 +292,7 @@ func (d *Driver) reportFault(f *vm.Fault) {
 				fmt.Fprintf(&b, "; this was in memory of %d bytes at %#x, which is freed", old.size, old.addr)
 				freed = old.by
 			}
-			b.WriteString(d.nearest(f.Address))
+			b.WriteString(d.nearest(f.Address, f.Size))
 		}
 	}
 	if f.Reason != "" {
@@ -304,8 +304,8 @@ func (d *Driver) reportFault(f *vm.Fault) {
 	}
 }
 
-// nearest describes the memory nearest to an address.
-func (d *Driver) nearest(addr uint64) string {
+// nearest describes the memory nearest to an access of n bytes.
+func (d *Driver) nearest(addr, n uint64) string {
 	switch addr &^ (vm.WindowSize - 1) {
 	case vm.SharedWindow:
 		return ", in shared memory"
@@ -323,6 +323,8 @@ func (d *Driver) nearest(addr uint64) string {
 	}
 	if i < len(d.space.blocks) {
 		switch b := d.space.blocks[i]; {
+		case b.addr <= addr && n <= b.end()-addr: // the device has no such access, or the memory is not allocated now
+			text = fmt.Sprintf("; the memory of %d bytes at %#x does not allow the access", b.size, b.addr)
 		case b.addr <= addr:
 			text = fmt.Sprintf("; the memory of %d bytes at %#x ends within the access", b.size, b.addr)
 		case b.addr-addr < least:

@@ -2,6 +2,8 @@ package sim
 
 import (
 	"encoding/binary"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/purecu/purecu/driver"
@@ -212,7 +214,7 @@ func TestHostPoolMemory(t *testing.T) {
 }
 
 // TestHostPoolCopies copies from and to pinned memory of a pool, which is memory of the host, with
-// and without access of the device. Sets and kernels need the access.
+// and without access of the device. Sets need the access, and kernels in TestHostPoolKernels.
 func TestHostPoolCopies(t *testing.T) {
 	const invalid, n = driver.ResultInvalidValue, 64
 	r := newLab(t)
@@ -269,6 +271,37 @@ func TestHostPoolCopies(t *testing.T) {
 	r.must(r.MemFreeAsync(r.th, next, s))
 	r.must(r.MemFree(r.th, x))
 	r.must(r.MemPoolDestroy(r.th, p))
+}
+
+// TestHostPoolKernels writes to pinned memory of a pool with a kernel, which needs access of its
+// own device. The report of the fault says that the access is missing.
+func TestHostPoolKernels(t *testing.T) {
+	for _, allowed := range []int32{-1, 0, 1} {
+		r := newLab(t, Devices(2))
+		s, p := r.newStream(), r.hostPool(pinnedType, onHost)
+		m, res := r.MemAllocFromPoolAsync(r.th, 16, p, s)
+		r.must(res)
+		if allowed >= 0 {
+			access := driver.MemAccessDesc{Location: poolProps(allowed).Location,
+				Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}
+			r.must(r.MemPoolSetAccess(r.th, p, []driver.MemAccessDesc{access}))
+		}
+		f := r.ptxFile("warps", "writes")
+		if allowed == 0 {
+			r.want("with access", ok, r.launchGrid(f, 1, 1, 2, 1, 0, m))
+			r.must(r.MemFree(r.th, m))
+			r.must(r.MemPoolDestroy(r.th, p))
+			continue
+		}
+		r.want("without access", driver.ResultIllegalAddress, r.launchGrid(f, 1, 1, 2, 1, 0, m))
+		want := fmt.Sprintf("; the memory of 16 bytes at %#x does not allow the access", m)
+		if report := r.Misuses()[0].What; !strings.Contains(report, want) {
+			t.Errorf("access of device %d: the report %q does not contain %q", allowed, report, want)
+		}
+		r.takeMisuses()
+		r.MemFree(r.th, m) // returns the fault, and frees the memory
+		r.must(r.MemPoolDestroy(r.th, p))
+	}
 }
 
 // TestHostPoolPlaces asks where managed memory of pools is, and should be.
