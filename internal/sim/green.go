@@ -30,7 +30,7 @@ type share struct {
 	count uint32
 	split uint64 // the number of its split, from 1, or 0 if it may still be split
 	index uint64 // its index in the split
-	sets  uint32 // of how many multiprocessors it consists, for a part of cuDevSmResourceSplit
+	sets  uint32 // how many multiprocessors each of its sets has, for a part of cuDevSmResourceSplit
 	left  bool   // it is what cuDevSmResourceSplit has left, which may be split by that function
 }
 

@@ -171,7 +171,8 @@ func TestSharesOfH200(t *testing.T) {
 	} {
 		parts := make([]driver.DevResource, c.room)
 		n, rest, res := r.DevSmResourceSplitByCount(r.th, parts, all, c.flags, c.least)
-		if sizes := smCounts(append(parts, rest)...); res != c.want || int(n) != c.room || !slices.Equal(sizes, c.sizes) {
+		sizes := smCounts(append(parts, rest)...)
+		if res != c.want || int(n) != c.room || !slices.Equal(sizes, c.sizes) {
 			t.Errorf("%d parts of %d, flags %d: %v, %d parts, sizes %d, want %v, %d", c.room, c.least, c.flags, res, n,
 				sizes, c.want, c.sizes)
 		}
@@ -579,7 +580,8 @@ func TestStreamShare(t *testing.T) {
 			t.Errorf("stream %#x has %d multiprocessors, %v, want %d", h, its.SMCount(), res, want)
 		}
 	}
-	for _, typ := range []int32{0, driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG, driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE} {
+	for _, typ := range []int32{0, driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG,
+		driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE} {
 		_, res := r.StreamGetDevResource(r.th, s, typ)
 		r.want("another resource", driver.ResultInvalidResourceType, res)
 	}

@@ -11,7 +11,8 @@ const mostSets = 32
 
 // DevSmResourceSplit is cuDevSmResourceSplit, as NVIDIA's documentation describes it: no driver was
 // asked. In this model any multiprocessors can be a set, so more splits succeed than on a GPU.
-func (d *Driver) DevSmResourceSplit(_ *driver.Thread, result []driver.DevResource, input driver.DevResource, flags uint32, groups []driver.DevSmResourceGroupParams) (rest driver.DevResource, r driver.Result) {
+func (d *Driver) DevSmResourceSplit(_ *driver.Thread, result []driver.DevResource, input driver.DevResource,
+	flags uint32, groups []driver.DevSmResourceGroupParams) (rest driver.DevResource, r driver.Result) {
 	defer d.mu.Unlock()
 	if r := d.begin("cuDevSmResourceSplit"); r != ok {
 		return rest, r
@@ -53,8 +54,8 @@ func (d *Driver) DevSmResourceSplit(_ *driver.Thread, result []driver.DevResourc
 	return part.resource(), ok
 }
 
-// fill checks what a group asks for, and replaces the fields that are 0. The group is of a share of
-// whole multiprocessors, of which some are left.
+// fill checks what a group asks for, and replaces the fields that are 0. The share has whole
+// multiprocessors, of which the groups before this one have left some.
 func fill(p *driver.DevSmResourceGroupParams, whole, left uint32) driver.Result {
 	backfill := p.Flags == driver.CU_DEV_SM_RESOURCE_GROUP_BACKFILL
 	if p.CoscheduledSmCount == 0 {
@@ -82,7 +83,8 @@ func fill(p *driver.DevSmResourceGroupParams, whole, left uint32) driver.Result 
 
 // StreamGetDevResource is cuStreamGetDevResource, which is about multiprocessors only. It answers
 // during captures as cuStreamGetDevice does on an H200: no driver was asked.
-func (d *Driver) StreamGetDevResource(th *driver.Thread, h driver.Stream, typ int32) (driver.DevResource, driver.Result) {
+func (d *Driver) StreamGetDevResource(th *driver.Thread, h driver.Stream,
+	typ int32) (driver.DevResource, driver.Result) {
 	defer d.mu.Unlock()
 	s, t, r := d.onStream("cuStreamGetDevResource", th, h)
 	if r == ok {

@@ -279,10 +279,10 @@ func (a *addressSpace) pages(size uint64) (data []byte, addr uint64) {
 	return data, addressOf(data)
 }
 
-// PinnedMemory sets the allocator for cuMemHostAlloc, instead of Go's heap. It is for programs in
-// which C code has the addresses, and may keep them after a free. alloc returns zeroed memory
-// outside of Go's heap that begins at a page, or nil, and free frees it. Neither may call the
-// driver. Memory that the program does not free is never freed.
+// PinnedMemory sets the allocator for pinned and managed memory, also of pools, instead of Go's
+// heap. It is for programs in which C code has the addresses, and may keep them after a free. alloc
+// returns zeroed memory outside of Go's heap that begins at a page, or nil, and free frees it.
+// Neither may call the driver. Memory that the program does not free is never freed.
 func PinnedMemory(alloc func(size uint64) []byte, free func(memory []byte)) Option {
 	return func(d *Driver) { d.space.alloc, d.space.free = alloc, free }
 }

@@ -34,10 +34,11 @@ func (d *Driver) MemSetMemPool(th *driver.Thread, l driver.MemLocation, kind int
 	return d.DeviceSetMemPool(th, driver.Device(l.ID), p)
 }
 
-// devicePool checks that a call is about the pools of a device: there are no others.
+// devicePool checks that a call is about the pools of a device: only a device has a default pool and
+// a current one here.
 func devicePool(l driver.MemLocation, kind int32) driver.Result {
 	switch {
-	case kind != driver.CU_MEM_ALLOCATION_TYPE_PINNED && kind != 2: // 2 is managed memory
+	case kind != driver.CU_MEM_ALLOCATION_TYPE_PINNED && kind != driver.CU_MEM_ALLOCATION_TYPE_MANAGED:
 		return driver.ResultInvalidValue
 	case l.Type == driver.CU_MEM_LOCATION_TYPE_INVALID && kind == driver.CU_MEM_ALLOCATION_TYPE_PINNED:
 		return driver.ResultInvalidValue

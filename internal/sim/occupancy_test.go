@@ -349,7 +349,8 @@ func TestOccupancyAsOnH200(t *testing.T) {
 		{none, -1, 8, 64, 0x7200}, {none, 50, 8, 32, 0x4200}, {l1, -1, 1, 32, 48 << 10},
 		{equal, -1, 2, 64, 48 << 10},
 	} {
-		n, res := r.OccupancyAvailableDynamicSMemPerBlock(r.th, prefer("any", tt.config, tt.percent), tt.blocks, tt.threads)
+		f := prefer("any", tt.config, tt.percent)
+		n, res := r.OccupancyAvailableDynamicSMemPerBlock(r.th, f, tt.blocks, tt.threads)
 		if n != tt.want || res != ok {
 			t.Errorf("%+v: %#x bytes, %v", tt, n, res)
 		}

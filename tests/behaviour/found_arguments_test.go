@@ -38,7 +38,8 @@ func foundArguments() []found {
 			for flags := range uint32(4) {
 				step := fmt.Sprint("flags", flags)
 				c.res(step, c.StreamUpdateCaptureDependenciesV2(c.at, s, list, nil, flags))
-				c.res(step+"-data", c.StreamUpdateCaptureDependenciesV2(c.at, s, list, make([]driver.GraphEdgeData, 2), flags))
+				data := make([]driver.GraphEdgeData, 2)
+				c.res(step+"-data", c.StreamUpdateCaptureDependenciesV2(c.at, s, list, data, flags))
 				c.status(step+"-status", s)
 			}
 			c.res("end", c.end(s))
@@ -111,7 +112,8 @@ func foundArguments() []found {
 		{famAddress, "pool-access-arguments", "access of a pool that the driver refuses", func(c *raw) {
 			dev, _ := c.setup()
 			here := driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: int32(dev)}
-			p, res := c.MemPoolCreate(c.at, driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED, Location: here})
+			p, res := c.MemPoolCreate(c.at, driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
+				Location: here})
 			c.must("cuMemPoolCreate", res)
 			access := func(step string, l driver.MemLocation, flags int32) {
 				c.res(step, c.MemPoolSetAccess(c.at, p, []driver.MemAccessDesc{{Location: l, Flags: flags}}))
@@ -188,8 +190,12 @@ func foundArguments() []found {
 		call func(c *raw, dev driver.Device, e driver.Event) driver.Result
 	}{
 		{"query", func(c *raw, _ driver.Device, e driver.Event) driver.Result { return c.query(e) }},
-		{"synchronize", func(c *raw, _ driver.Device, e driver.Event) driver.Result { return c.EventSynchronize(c.at, e) }},
-		{"wait", func(c *raw, _ driver.Device, e driver.Event) driver.Result { return c.wait(c.stream(nonBlocking), e) }},
+		{"synchronize", func(c *raw, _ driver.Device, e driver.Event) driver.Result {
+			return c.EventSynchronize(c.at, e)
+		}},
+		{"wait", func(c *raw, _ driver.Device, e driver.Event) driver.Result {
+			return c.wait(c.stream(nonBlocking), e)
+		}},
 		{"green-wait", func(c *raw, dev driver.Device, e driver.Event) driver.Result {
 			other, _ := c.green(dev)
 			return c.GreenCtxWaitEvent(c.at, other, e)

@@ -192,13 +192,15 @@ var asyncCalls = []randomCall{
 var memoryAttributeCalls = []randomCall{
 	{"cuStreamAttachMemAsync", withManaged(func(c *caller, i int) []uint64 {
 		b := c.blocks[i]
-		n, flags := one(c, 0, 0, b.size, b.size, b.size/2), one[uint32](c, 1, 1, 2, 4, 4, 3, 8) // an H200's driver crashes at 0
+		// An H200's driver crashes if the flags are 0.
+		n, flags := one(c, 0, 0, b.size, b.size, b.size/2), one[uint32](c, 1, 1, 2, 4, 4, 3, 8)
 		c.say("%v, %d, %d", b, n, flags)
 		r := c.StreamAttachMemAsync(c.at, c.anyStream(), b.at, n, flags)
 		if r != ok {
 			return answers(r)
 		}
-		return answers(r, uint64(c.wait()), uint64(c.StreamAttachMemAsync(c.at, 0, b.at, 0, driver.CU_MEM_ATTACH_GLOBAL)))
+		return answers(r, uint64(c.wait()),
+			uint64(c.StreamAttachMemAsync(c.at, 0, b.at, 0, driver.CU_MEM_ATTACH_GLOBAL)))
 	})},
 	{"cuPointerSetAttribute", with(func(c *caller, i int) []uint64 {
 		const sync = driver.CU_POINTER_ATTRIBUTE_SYNC_MEMOPS

@@ -144,7 +144,8 @@ var hostNodeCalls = []randomCall{
 			return noOperands
 		}
 		c.say("a clone")
-		return answers(c.GraphExecChildGraphNodeSetParams(c.at, x.exec, n.node, clone), uint64(c.GraphDestroy(c.at, clone)))
+		return answers(c.GraphExecChildGraphNodeSetParams(c.at, x.exec, n.node, clone),
+			uint64(c.GraphDestroy(c.at, clone)))
 	})},
 	{"cuGraphGetRootNodes", withGraph(func(c *caller, g *callGraph) []uint64 {
 		list := make([]driver.GraphNode, 1+c.IntN(40))
@@ -176,7 +177,8 @@ var hostNodeCalls = []randomCall{
 		if len(c.execs) > 2 {
 			return noOperands
 		}
-		p := driver.GraphInstantiateParams{Flags: one[uint64](c, 0, 0, driver.CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD, 1, 8, 64)}
+		p := driver.GraphInstantiateParams{
+			Flags: one[uint64](c, 0, 0, driver.CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD, 1, 8, 64)}
 		c.say("%d", p.Flags)
 		if p.Flags == driver.CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD {
 			p.HUploadStream = c.anyStream()
@@ -357,9 +359,9 @@ var (
 			graphCalls[0], graphCalls[0]}, eventNodeCalls[:2], hostNodeCalls[:1], graphCalls[4:5],
 			named(graphCalls, "cuGraphAddChildGraphNode", "cuGraphInstantiateWithFlags")),
 		slices.Concat(eventNodeCalls, eventNodeCalls, hostNodeCalls, hostNodeCalls[1:], hostNodeCalls[9:],
-			hostNodeCalls[5:6], hostNodeCalls[5:6], named(graphCalls, "cuGraphAddKernelNode", "cuGraphAddChildGraphNode",
-				"cuGraphAddChildGraphNode", "cuGraphCreate", "cuGraphDestroy", "cuGraphInstantiateWithFlags",
-				"cuGraphExecDestroy"), named(nodeCalls, "cuGraphKernelNodeSetAttribute")),
+			hostNodeCalls[5:6], hostNodeCalls[5:6], named(graphCalls, "cuGraphAddKernelNode",
+				"cuGraphAddChildGraphNode", "cuGraphAddChildGraphNode", "cuGraphCreate", "cuGraphDestroy",
+				"cuGraphInstantiateWithFlags", "cuGraphExecDestroy"), named(nodeCalls, "cuGraphKernelNodeSetAttribute")),
 	}
 	objectsTopic = callTopic{
 		slices.Concat(objectCalls[:1], objectCalls[:1], graphCalls[:1], objectCalls[6:7], objectCalls[3:4]),

@@ -296,7 +296,7 @@ var poolCalls = []randomCall{
 		if len(c.pools) > 2 {
 			return noOperands
 		}
-		// The software driver has neither managed nor shared pools.
+		// These calls create no managed pools, and none that processes share by files.
 		p := driver.MemPoolProps{AllocType: one[int32](c, 1, 1, 1, 1, 0, 3), HandleTypes: one[int32](c, 0, 0, 0, 2, 64),
 			Location: driver.MemLocation{Type: one[int32](c, 1, 1, 1, 0), ID: one[int32](c, 0, 0, 0, 9)}, MaxSize: one[uint64](c, 0, 0, 1<<20)}
 		c.say("%+v", p)

@@ -467,7 +467,8 @@ func TestWrongCalls(t *testing.T) {
 			defer runtime.UnlockOSThread()
 			good := softCaller("good", true)
 			sim := cusim.New(cusim.VirtualTime())
-			bad := &caller{Table: driver.NewSoftware(wrong.wrap(sim.Software())), name: "wrong", soft: sim, virtual: true}
+			bad := &caller{Table: driver.NewSoftware(wrong.wrap(sim.Software())), name: "wrong", soft: sim,
+				virtual: true}
 			pair := [2]*caller{good, bad}
 			for _, c := range pair {
 				c.topics = topicsOf(t, wrong.topic)
