@@ -88,6 +88,9 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 		return 0, &wrongNode{wrong.handle, driver.CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED},
 			driver.ResultInvalidValue
 	}
+	if setsUnreached(g.nodes) { // as on an H200
+		return 0, nil, driver.ResultInvalidValue
+	}
 	var cycle *node
 	if x.nodes, x.copies, cycle = g.sorted(); cycle == nil {
 		cycle = copyBodies(x.copies)
@@ -106,6 +109,20 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 	d.retainForExec(x)
 	x.handle = driver.GraphExec(d.objects.add(graphExecKind, x))
 	return x.handle, nil, ok
+}
+
+// setsUnreached reports whether a node, also of a child graph or a body, sets pinned memory of a pool to
+// which its device has no access. A capture takes such a set.
+func setsUnreached(nodes []*node) bool {
+	return slices.ContainsFunc(nodes, func(n *node) bool {
+		w := n.current()
+		if w.cond != nil && slices.ContainsFunc(w.cond.bodies, func(b *graph) bool { return setsUnreached(b.nodes) }) {
+			return true
+		}
+		return setsUnreached(w.child) || w.node == memsetNode && slices.ContainsFunc(w.blocks, func(b *block) bool {
+			return b.kind == pinnedPoolBlock && !w.ctx.reaches(b)
+		})
+	})
 }
 
 // isTaken reports whether there is already what a graph can have once. As on an H200, that is an executable

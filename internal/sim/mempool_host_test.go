@@ -383,6 +383,52 @@ func TestHostPoolGraphs(t *testing.T) {
 	}
 }
 
+// TestHostPoolSetsInGraphs captures a set of pinned memory, and instantiates the graph, also as a child
+// of another one. Without access of the device the capture goes on, and the graph is refused.
+func TestHostPoolSetsInGraphs(t *testing.T) {
+	r := newLab(t)
+	s, p := r.newStream(), r.hostPool(pinnedType, onHost)
+	m, res := r.MemAllocFromPoolAsync(r.th, 64, p, s)
+	r.must(res)
+	r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+	r.must(r.MemsetD8Async(r.th, m, 7, 64, s))
+	g, res := r.StreamEndCapture(r.th, s)
+	r.must(res)
+	parent, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	_, res = r.GraphAddChildGraphNode(r.th, parent, nil, g)
+	r.must(res)
+	for _, c := range []struct {
+		flags int32
+		want  driver.Result
+	}{
+		{driver.CU_MEM_ACCESS_FLAGS_PROT_NONE, driver.ResultInvalidValue},
+		{driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE, ok},
+	} {
+		r.must(r.MemPoolSetAccess(r.th, p, []driver.MemAccessDesc{{Location: poolProps(0).Location, Flags: c.flags}}))
+		for name, h := range map[string]driver.Graph{"the graph": g, "its parent": parent} {
+			x, res := r.GraphInstantiateWithFlags(r.th, h, 0)
+			if res != c.want {
+				t.Errorf("%s, with access %d: %v, want %v", name, c.flags, res, c.want)
+			}
+			if res != ok {
+				continue
+			}
+			foreignBytes(driver.HostPtr(m), 64)[63] = 0
+			r.must(r.GraphLaunch(r.th, x, s))
+			r.must(r.StreamSynchronize(r.th, s))
+			if b := foreignBytes(driver.HostPtr(m), 64); b[63] != 7 {
+				t.Errorf("%s sets %d", name, b[63])
+			}
+			r.must(r.GraphExecDestroy(r.th, x))
+		}
+	}
+	r.must(r.GraphDestroy(r.th, parent))
+	r.must(r.GraphDestroy(r.th, g))
+	r.must(r.MemFreeAsync(r.th, m, s))
+	r.must(r.MemPoolDestroy(r.th, p))
+}
+
 // TestHostPoolPages has an allocator of pinned memory: a chunk of a pool is allocated and freed
 // once.
 func TestHostPoolPages(t *testing.T) {
