@@ -361,7 +361,8 @@ var (
 		slices.Concat(eventNodeCalls, eventNodeCalls, hostNodeCalls, hostNodeCalls[1:], hostNodeCalls[9:],
 			hostNodeCalls[5:6], hostNodeCalls[5:6], named(graphCalls, "cuGraphAddKernelNode",
 				"cuGraphAddChildGraphNode", "cuGraphAddChildGraphNode", "cuGraphCreate", "cuGraphDestroy",
-				"cuGraphInstantiateWithFlags", "cuGraphExecDestroy"), named(nodeCalls, "cuGraphKernelNodeSetAttribute")),
+				"cuGraphInstantiateWithFlags", "cuGraphExecDestroy"),
+			named(nodeCalls, "cuGraphKernelNodeSetAttribute")),
 	}
 	objectsTopic = callTopic{
 		slices.Concat(objectCalls[:1], objectCalls[:1], graphCalls[:1], objectCalls[6:7], objectCalls[3:4]),
