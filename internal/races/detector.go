@@ -444,6 +444,9 @@ func (d *Detector) Opened(what string, addr, size, physical uint64) {
 		a.openings++
 		return
 	}
+	if size == 0 {
+		return // the driver did not tell the size, and nothing uses the memory
+	}
 	d.mapped(&allocation{what: what, addr: addr, size: size, stack: stack, physical: physical, openings: 1})
 }
 

@@ -272,6 +272,9 @@ func (m *memory) allocate(d *Detector, a *allocation) {
 	for behind < len(*all) && (*all)[behind].addr < to {
 		behind++
 	}
+	// The end of memory that is replaced was perhaps not seen.
+	replaced := (*all)[i:behind]
+	m.mappings = slices.DeleteFunc(m.mappings, func(b *allocation) bool { return slices.Contains(replaced, b) })
 	*all = slices.Replace(*all, i, behind, a)
 }
 

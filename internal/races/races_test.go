@@ -351,6 +351,28 @@ func TestOpened(t *testing.T) {
 			d.Opened("memory", 0x200, 16, 7)
 			write(d, b, 0x200)
 		}, 0},
+		{"other memory at the address, and the first at another one", func(d *Detector) {
+			d.Opened("memory", 0x100, 16, 7)
+			d.Opened("memory", 0x100, 16, 8) // the end of the first was not seen
+			write(d, a, 0x100)
+			d.Opened("memory", 0x200, 16, 7)
+			write(d, b, 0x200)
+		}, 0},
+		{"memory of another kind at one of two addresses", func(d *Detector) {
+			d.Opened("memory", 0x100, 16, 7)
+			d.Opened("memory", 0x200, 16, 7)
+			d.Allocated("device memory", 0x100, 16, false)
+			write(d, a, 0x100)
+			write(d, b, 0x200)
+		}, 0},
+		{"two addresses, after an opening whose size was not known", func(d *Detector) {
+			d.Opened("memory", 0x100, 0, 7)
+			d.Freed(0x100, false)
+			d.Opened("memory", 0x200, 16, 7)
+			write(d, a, 0x200)
+			d.Opened("memory", 0x300, 16, 7)
+			write(d, b, 0x300)
+		}, 1},
 	} {
 		n := 0
 		d := New(func(Race) { n++ })
