@@ -44,15 +44,16 @@ func (o *MemPoolOptions) props(op string, c *contextCore) (driver.MemPoolProps, 
 	p := driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED, MaxSize: o.MaxSize}
 	switch {
 	case o.Shareable && o.Kind != MemPoolDevice:
-		return p, invalid(op, "processes share pools of device memory only, and this one is of "+o.Kind.String())
+		return p, invalid(op, "processes share pools of device memory only, and this one is of "+o.Kind.String()+
+			": leave Shareable false, or Kind zero")
 	case o.Shareable:
 		p.HandleTypes = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 	}
 	switch o.Kind {
 	case MemPoolDevice:
 		if o.Location != (MemLocation{}) {
-			return p, invalid(op, "the memory is of the context's device, and not of the "+o.Location.String()+
-				": leave Location zero, or choose a Kind")
+			return p, invalid(op, "Location is "+o.Location.String()+", and device memory is always of the context's "+
+				"device: leave Location zero, or choose another Kind")
 		}
 		p.Location = deviceLocation(c.dev)
 	case MemPoolPinned:
@@ -61,8 +62,8 @@ func (o *MemPoolOptions) props(op string, c *contextCore) (driver.MemPoolProps, 
 			p.Location.Type = driver.CU_MEM_LOCATION_TYPE_HOST
 		case LocationHost, LocationHostNUMA:
 		default:
-			return p, invalid(op, "pinned memory cannot be of the "+o.Location.String()+
-				": leave Location zero, or use LocationHost or LocationHostNUMA")
+			return p, invalid(op, "Location is "+o.Location.String()+", where no pool has pinned memory: "+
+				"leave Location zero, or use LocationHost or LocationHostNUMA")
 		}
 	case MemPoolManaged:
 		if o.MaxSize != 0 {

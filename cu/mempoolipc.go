@@ -19,6 +19,9 @@ func (p *MemPool) Export() (*os.File, error) {
 		return nil, err
 	}
 	defer p.leave()
+	if err := pc.notOnDevice(op, "share a pool of device memory"); err != nil {
+		return nil, err
+	}
 	h, res := pc.ctx.drv.table().MemPoolExportToShareableHandle(driver.At{Context: pc.ctx.raw}, pc.raw,
 		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
 	f, res := exportedFile("CUmemoryPool", h, res)

@@ -98,6 +98,11 @@ var ofCalls = [...]struct {
 	{driver.ResultInvalidValue, []string{"cuCheckpointProcessRestore"},
 		"the process does not exist, or the GPUs do not fit: map every GPU that the process was checkpointed on " +
 			"(Device.UUID), each to another one, of the same chip (Device.Name) and with enough memory"},
+	{driver.ResultInvalidValue, []string{"cuMemPoolCreate"},
+		"the driver refuses the options: in MemPoolOptions, choose a device or a NUMA node that exists as Location, " +
+			"and a MaxSize that the memory has"},
+	{driver.ResultInvalidValue, []string{"cuMemPoolExportToShareableHandle"},
+		"the pool is of this process only: create it with MemPoolOptions.Shareable"},
 	{driver.ResultInvalidResourceConfiguration, []string{"cuDevSmResourceSplit"},
 		"the GPU has no such groups of multiprocessors: ask for fewer of them, for a Count of 0, for a smaller " +
 			"Coscheduled, or for Backfill"},
