@@ -101,8 +101,8 @@ func copyFunction(d, r *region) workFunction {
 }
 
 // Memset enqueues the setting of each byte of the memory (cuMemsetD8Async). The memory must be of
-// the stream's context, or host memory. It waits while the stream's queue is full: see
-// docs/blocking.md.
+// the stream's context, or host or managed memory. Pinned memory of a pool may need
+// [MemPool.SetAccess]. It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset(dst Memory, value byte) error {
 	d := regionOf(dst)
 	done, err := s.memsetFast(workSet8, &d, uint32(value))
@@ -157,8 +157,8 @@ func (drv *driverCore) set(f workFunction, at driver.At, d *region, value uint32
 }
 
 // Memset32 enqueues the setting of each 32-bit word of the memory (cuMemsetD32Async). The address
-// and the size must be multiples of four bytes. The memory must be of the stream's context, or host
-// memory. It waits while the stream's queue is full: see docs/blocking.md.
+// and the size must be multiples of four bytes. Otherwise it is like [Stream.Memset]. It waits while
+// the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset32(dst Memory, value uint32) error {
 	d := regionOf(dst)
 	if err := d.whole(workSet32, 4); err != nil {

@@ -12,8 +12,8 @@ import (
 
 const exporterEnv = "PURECU_TEST_EXPORTER"
 
-// An exporter is another process, which makes what only another process can open. It keeps all of it until
-// this process ends the connection.
+// An exporter is another process, which makes what only another process can open. It keeps all of it
+// until this process ends the connection.
 type exporter struct {
 	conn int // a socket
 }

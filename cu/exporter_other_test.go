@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// An exporter would be another process that makes what only another process can open. Only Linux has one.
+// An exporter would be another process that makes what only another process can open. Only Linux
+// has one.
 type exporter struct{}
 
 type exportedHandles struct {

@@ -126,8 +126,8 @@ func (b *besideHeld) external() (m *DeviceMem, x *ExternalSemaphore) {
 	return m, x
 }
 
-// exported opens memory, an event, and a pool with memory of another process, and shares an event with it. It returns a
-// function that uses them.
+// exported opens memory, an event, and a pool with memory of another process, and shares an event
+// with it. It returns a function that uses them.
 func (b *besideHeld) exported() (use func() error) {
 	if b.exporter == nil {
 		return func() error { return nil }
@@ -151,9 +151,9 @@ func (b *besideHeld) exported() (use func() error) {
 	}
 }
 
-// signals makes a graph that signals a semaphore and waits for it. It returns a function that launches the graph, and
-// does the same, on the software driver. Elsewhere the semaphore is none, and nothing uses it: examples/vulkan has such
-// a test with a semaphore of Vulkan.
+// signals makes a graph that signals a semaphore and waits for it. On the software driver it returns a
+// function that launches the graph, and does the same on a stream. Elsewhere the imported file is not
+// of a semaphore, and nothing uses it: examples/vulkan has such a test with a semaphore of Vulkan.
 func (b *besideHeld) signals(s *Stream, x *ExternalSemaphore) (use func() error) {
 	g := must(b.gpu.NewGraph())(b.t)
 	b.made["graph"]++

@@ -29,8 +29,8 @@ var openers = []struct {
 	}},
 }
 
-// TestGPUOpenedRaces uses memory of another process by two openings, which have the same address or two. It is the same
-// memory.
+// TestGPUOpenedRaces uses memory of another process by two openings, which have one address or two.
+// It is the same memory.
 func TestGPUOpenedRaces(t *testing.T) {
 	if isExporter(t) {
 		return
@@ -127,8 +127,8 @@ func (d placed) Freed(addr uint64, onHost bool) {
 	d.Observer.Freed(addr, onHost)
 }
 
-// TestOpenedForgotten closes memory that this process has not allocated. The detector forgets its uses, as other memory
-// may get the address.
+// TestOpenedForgotten closes memory that this process has not allocated. The detector forgets its
+// uses, as other memory may get the address.
 func TestOpenedForgotten(t *testing.T) {
 	x := startExporter(t, "TestGPUOpenedRaces", gpuEnv+"=")
 	r := newSoft(t)

@@ -38,7 +38,7 @@ const (
 var memoryKinds = [...]struct {
 	name string
 	// onHost says that the memory is host memory, at memCore.host. Streams of every context may use
-	// it. Kernels and sets may need the access to a pool: see memCore.accessibleIn.
+	// it. Kernels and sets may need access to its pool: see memCore.accessibleIn.
 	onHost bool
 	// freeWaits says that freeing the memory waits for all work in the context: see deferredList. Only
 	// such memory may serve another allocation.

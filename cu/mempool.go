@@ -22,9 +22,9 @@ type MemPool struct {
 type MemPoolOptions struct {
 	// Kind is the kind of memory.
 	Kind MemPoolKind
-	// Location is where the memory is. For pinned memory it is LocationHost, which the zero value
-	// means, too, or LocationHostNUMA with a node. For managed memory it is the preferred location,
-	// or the zero value for none. Device memory is on the context's device: leave it zero.
+	// Location is where the memory is. For pinned memory it is LocationHost or the zero value, which
+	// mean the same, or LocationHostNUMA with a node. For managed memory it is the preferred
+	// location, or the zero value for none. Device memory is on the context's device: leave it zero.
 	Location MemLocation
 	// MaxSize is the most memory that the pool reserves, in bytes, or 0 for no limit (CUDA 12.2).
 	// Managed memory has no limit.

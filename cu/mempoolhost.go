@@ -105,13 +105,13 @@ func (c *contextCore) failPool(op string, p driver.MemPoolProps, res driver.Resu
 // stream, and returns at once (cuMemAllocFromPoolAsync, CUDA 13.0). The pool must be of the
 // stream's context. Work that is enqueued on the stream later can use the memory. The content is
 // undefined. Other streams, and the host by [HostMem.View] and [HostMem.ReadAt], must come after
-// the allocation: see [Stream.WaitStream] and [Stream.Synchronize]. Close frees the memory as that
-// of [Stream.Alloc]: in the order of the stream, and without waiting. AllocHost may wait for the
-// GPU if memory is short: see docs/blocking.md.
+// the allocation: see [Stream.WaitStream] and [Stream.Synchronize]. Close frees the memory as it
+// frees memory of [Stream.Alloc]: in the order of the stream, and without waiting. AllocHost may
+// wait for the GPU if memory is short: see docs/blocking.md.
 //
 // Kernels and sets can access pinned memory on the device of the pool's context, and on the devices
-// that [MemPool.SetAccess] has allowed; copies on all devices. Managed memory is for all devices.
-// It has the preferred location of the pool, which [Context.Advise] cannot change.
+// that [MemPool.SetAccess] has allowed. Copies can access it on all devices. Managed memory is for
+// all devices. It has the preferred location of the pool, which [Context.Advise] cannot change.
 // [Stream.Prefetch] moves it.
 //
 // Graphs cannot allocate this memory: in a capture the error matches [errors.ErrUnsupported], and

@@ -86,7 +86,7 @@ func (c *contextCore) pointerInfo(op string, addr uint64) (i PointerInfo, access
 	}
 	i = PointerInfo{Type: MemoryType(v[0]), Managed: v[1] != 0, Context: uintptr(v[2]), DevicePointer: v[3],
 		HostPointer: v[4], BufferID: v[5], Start: v[7], Size: v[8], Pool: uintptr(v[9])}
-	// For pinned memory of a pool driver 580 says how far it is from the beginning of the pool's
+	// For pinned memory of a pool, driver 580 says how far it is from the beginning of the pool's
 	// memory.
 	if i.Type == MemoryHost && i.Pool != 0 {
 		i.Start = 0
