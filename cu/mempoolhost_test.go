@@ -152,6 +152,49 @@ func TestHostPoolReuse(t *testing.T) {
 	}
 }
 
+// TestHostPoolViewed closes memory and its pool while the host uses the memory: both exist until then.
+func TestHostPoolViewed(t *testing.T) {
+	r := newSoft(t)
+	for name, kind := range hostKinds {
+		p := r.hostPool(kind)
+		m := must(p.AllocHost(r.s, 64))(t)
+		noErr(t, r.s.Synchronize())
+		noErr(t, m.View(func(b []byte) error {
+			err := errors.Join(m.Close(), p.Close(), r.gpu.Synchronize()) // which frees what is deferred
+			b[0] = 1
+			if n := r.sim.Census(); n[name] != 1 || n["memory pool"] != 1 {
+				t.Errorf("%s: during View there are %v", name, n)
+			}
+			return err
+		}))
+		if !eventually(func() bool { r.sim.Finish(); return r.sim.Census()["memory pool"] == 0 }) {
+			t.Errorf("%s: after View there are %v", name, r.sim.Census())
+		}
+	}
+}
+
+// TestHostPoolWithoutWakeUp frees abandoned memory where the library has no stream of its own.
+func TestHostPoolWithoutWakeUp(t *testing.T) {
+	for name, kind := range hostKinds {
+		r := newSoft(t)
+		p := r.hostPool(kind)
+		for up, ok := r.gpu.own.core.takeWakeUp(); ok; up, ok = r.gpu.own.core.takeWakeUp() {
+			defer up.Return()
+		}
+		func() { must(p.AllocHost(r.s, 64))(t) }()
+		if !eventually(func() bool { runtime.GC(); return r.drv.Stats().DeferredObjects > 0 }) {
+			t.Fatalf("%s is not deferred", name)
+		}
+		if n := r.sim.Census()[name]; n != 1 {
+			t.Errorf("there are %d pieces of %s before the free, want 1", n, name)
+		}
+		noErr(t, errors.Join(r.gpu.Synchronize(), p.Close()))
+		if n := r.sim.Census(); n[name] != 0 || n["memory pool"] != 0 {
+			t.Errorf("%s: after the free there are %v", name, n)
+		}
+	}
+}
+
 // TestHostPoolManaged moves and discards memory of pools of managed memory, and asks about it.
 func TestHostPoolManaged(t *testing.T) {
 	r := newSoft(t)
