@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 )
 
 // Pools of memory on a real GPU: see gpu_test.go.
@@ -123,11 +122,7 @@ func TestGPUPoolFree(t *testing.T) {
 	noErr(t, b.Memset(m, 5))
 	g.hold(t, b)
 	noErr(t, b.Copy(host, m))
-	begin := time.Now()
-	noErr(t, m.Close())
-	if d := time.Since(begin); d > time.Second {
-		t.Errorf("Close took %v", d)
-	}
+	noErr(t, m.Close()) // it would wait for ever if it waited for the copy
 	other := must(p.Alloc(a, n))(t) // the same memory, behind the copy
 	noErr(t, a.Memset(other, 9))
 	g.open()

@@ -100,11 +100,7 @@ func TestGPUHostPools(t *testing.T) {
 			g := newGate(t, gpu)
 			g.hold(t, b)
 			noErr(t, b.Memset(m, 5))
-			begin := time.Now()
-			noErr(t, m.Close())
-			if d := time.Since(begin); d > time.Second {
-				t.Errorf("Close took %v", d)
-			}
+			noErr(t, m.Close()) // it would wait for ever if it waited for the work
 			again := must(p.AllocHost(a, n))(t)
 			noErr(t, a.Memset(again, 9))
 			g.open()
