@@ -919,6 +919,7 @@ func newScene(t testing.TB, drv *cu.Driver, without int) *scene {
 
 // hostPool uses memory of a pool on two streams, and on the host.
 func (p *scene) hostPool(k cu.MemPoolKind) {
+	p.onHost()
 	pool := get[*cu.MemPool](p)(p.gpu.NewMemPool(cu.MemPoolOptions{Kind: k}))
 	defer pool.Close()
 	m := get[*cu.HostMem](p)(pool.AllocHost(p.a, 64))

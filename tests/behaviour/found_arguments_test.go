@@ -78,9 +78,7 @@ func foundArguments() []found {
 			child, res := c.GraphAddChildGraphNode(c.at, outer.graph, nil, n.graph)
 			c.must("cuGraphAddChildGraphNode", res)
 			x := c.exec(outer.graph)
-			c.dare("replace", func() driver.Result {
-				return c.GraphExecChildGraphNodeSetParams(c.at, x, child, outer.graph)
-			})
+			c.res("replace", c.GraphExecChildGraphNodeSetParams(c.at, x, child, outer.graph))
 		}},
 		{famAddress, "attach-arguments", "attaching managed memory with other flags than the driver documents", func(c *raw) {
 			c.setup()
