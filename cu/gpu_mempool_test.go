@@ -122,7 +122,7 @@ func TestGPUPoolFree(t *testing.T) {
 	noErr(t, b.Memset(m, 5))
 	g.hold(t, b)
 	noErr(t, b.Copy(host, m))
-	noErr(t, m.Close()) // it would wait for ever if it waited for the copy
+	noErr(t, m.Close())             // it would wait for ever if it waited for the copy
 	other := must(p.Alloc(a, n))(t) // the same memory, behind the copy
 	noErr(t, a.Memset(other, 9))
 	g.open()

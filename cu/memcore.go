@@ -105,7 +105,7 @@ type memCore struct {
 	// opened says that another process's handle names the memory: see observeOpened.
 	opened bool
 	// opening is not nil if the memory is of an imported pool.
-	opening *openedMemory
+	opening *countedOpening
 	// left says that leaveOpening was called.
 	left bool
 	// held is the memory that was taken of a node's memory, or that an executable graph has left there,
@@ -126,6 +126,35 @@ type virtual interface {
 	reaches(dev driver.Device) bool
 	close(cleanup runtime.Cleanup) error
 	free(at driver.At) (op string, res driver.Result)
+}
+
+// countedOpening has what to do with one of several openings of the same memory: see openings. It has
+// functions, so that a program that opens no memory of pools does not contain them.
+type countedOpening struct {
+	// leave is called when no call on closed memory is in flight. It reports whether the caller has to
+	// free the memory. Otherwise another opening of the memory does that.
+	leave func() (last bool)
+	// beginFree is called before the driver frees the memory. If may is false, it must not, as there
+	// is another opening. Else end is called afterwards.
+	beginFree func() (end func(), may bool)
+}
+
+// leaveOpening is leave of the memory's opening. Other memory is always freed.
+func (mc *memCore) leaveOpening() (last bool) { return mc.opening == nil || mc.opening.leave() }
+
+// beginFree is beginFree of the memory's opening. Other memory may always be freed.
+func (mc *memCore) beginFree() (end func(), may bool) {
+	if mc.opening == nil {
+		return func() {}, true
+	}
+	return mc.opening.beginFree()
+}
+
+// endOpening ends the use of memory that another opening frees.
+func (mc *memCore) endOpening() {
+	defer mc.ctx.endHold()
+	mc.freed.Store(true)
+	mc.leavePool()
 }
 
 // current returns the memory that work uses, which may be other virtual memory.
@@ -189,7 +218,12 @@ func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	case pooledMemory, pooledPinned, pooledManaged: // it was deferred: see destroyIdle
 		mc.observeFree()
 		defer mc.leavePool()
-		return "cuMemFree", mc.freePooled(func() driver.Result { return t.MemFree(at, mc.raw) })
+		end, may := mc.beginFree()
+		if !may {
+			return "cuMemFree", driver.ResultSuccess
+		}
+		defer end()
+		return "cuMemFree", t.MemFree(at, mc.raw)
 	case virtualMemory:
 		return mc.virt.free(at)
 	case ipcMemory, externalMemory, wrappedMemory, wrappedManaged:

@@ -283,7 +283,12 @@ func (f *orderedFree) enqueue() (res driver.Result, enqueued bool) {
 		}
 	}
 	f.mc.observeFreeOn(sc)
-	return f.mc.freePooled(func() driver.Result { return t.MemFreeAsync(at, f.mc.raw, sc.raw) }), true
+	end, may := f.mc.beginFree()
+	if !may {
+		return driver.ResultSuccess, true
+	}
+	defer end()
+	return t.MemFreeAsync(at, f.mc.raw, sc.raw), true
 }
 
 // destroyIdle frees memory of a pool in the background, when all work that uses it is done. l is
@@ -299,7 +304,12 @@ func (mc *memCore) destroyIdle(l Leak) {
 	}
 	defer ctx.endHold()
 	mc.observeFree()
-	res := mc.freePooled(func() driver.Result { return ctx.drv.table().MemFreeAsync(background(), mc.raw, up.raw) })
+	res := driver.ResultSuccess
+	end, may := mc.beginFree()
+	if may {
+		res = ctx.drv.table().MemFreeAsync(background(), mc.raw, up.raw)
+	}
+	end()
 	up.Return()
 	mc.freed.Store(true)
 	mc.leavePool()

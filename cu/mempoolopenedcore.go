@@ -80,7 +80,7 @@ func (o *openings) tryOpen(mc *memCore, data driver.MemPoolPtrExportData) (freed
 		o.at[raw] = x
 	}
 	x.open++
-	x.last, mc.opening = nil, x
+	x.last, mc.opening = nil, x.count(mc)
 	return nil, res
 }
 
@@ -115,20 +115,23 @@ func (o *openings) tried() {
 // rest returns new memory that is to free the opening.
 func (x *openedMemory) rest() *memCore {
 	mc := &memCore{is: pooledMemory, raw: x.raw, size: x.size, capacity: x.size, pool: x.pool, opened: true,
-		opening: x, left: true}
+		left: true}
+	mc.opening = x.count(mc)
 	mc.usedStreams = new(streamSet)
 	mc.usedStreams.noteAll(&x.used)
 	x.last = mc
 	return mc
 }
 
-// leaveOpening is called when no call on closed memory is in flight. It reports whether the caller has to
-// free the memory. Otherwise another opening of the memory does that.
-func (mc *memCore) leaveOpening() (last bool) {
-	x := mc.opening
-	if x == nil {
-		return true
+// count returns what to do with memory that is an opening.
+func (x *openedMemory) count(mc *memCore) *countedOpening {
+	return &countedOpening{
+		leave:     func() (last bool) { return x.leave(mc) },
+		beginFree: func() (end func(), may bool) { return x.beginFree(mc) },
 	}
+}
+
+func (x *openedMemory) leave(mc *memCore) (last bool) {
 	if !mc.left {
 		mc.observeGone()
 	}
@@ -146,24 +149,11 @@ func (mc *memCore) leaveOpening() (last bool) {
 	return x.last == mc
 }
 
-// endOpening ends the use of memory that another opening frees.
-func (mc *memCore) endOpening() {
-	defer mc.ctx.endHold()
-	mc.freed.Store(true)
-	mc.leavePool()
-}
-
-// freePooled makes a call of the driver that frees memory of a pool, unless there is another opening of
-// the memory.
-func (mc *memCore) freePooled(call func() driver.Result) driver.Result {
-	x := mc.opening
-	if x == nil {
-		return call()
-	}
+func (x *openedMemory) beginFree(mc *memCore) (end func(), may bool) {
 	o := &mc.ctx.drv.openings
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	if x.last != mc || o.begun != 0 {
-		defer o.mu.Unlock()
 		if x.last == mc {
 			x.last = nil
 			if x.pool == nil {
@@ -171,7 +161,7 @@ func (mc *memCore) freePooled(call func() driver.Result) driver.Result {
 				o.unfreed = append(o.unfreed, x)
 			}
 		}
-		return driver.ResultSuccess
+		return func() {}, false
 	}
 	delete(o.at, x.raw)
 	freed := make(chan struct{})
@@ -179,12 +169,10 @@ func (mc *memCore) freePooled(call func() driver.Result) driver.Result {
 		o.freeing = make(map[driver.DevicePtr]chan struct{})
 	}
 	o.freeing[x.raw] = freed
-	o.mu.Unlock()
-	defer func() {
+	return func() {
 		o.mu.Lock()
 		delete(o.freeing, x.raw)
 		o.mu.Unlock()
 		close(freed)
-	}()
-	return call()
+	}, true
 }
