@@ -52,7 +52,8 @@ type openedRig struct {
 func newOpenedRig(t *testing.T) *openedRig {
 	t.Helper()
 	r := &openedRig{T: t, sim: cusim.New()}
-	r.importing = importing{r.sim.Software(), new(atomic.Pointer[func()]), new(atomic.Pointer[func()]), new(atomic.Int32)}
+	r.importing = importing{r.sim.Software(), new(atomic.Pointer[func()]), new(atomic.Pointer[func()]),
+		new(atomic.Int32)}
 	drv := must(Open(WithSoftware(driver.Provide(r.importing)), neverWait))(t)
 	r.gpu = must(must(drv.Device(0))(t).PrimaryContext())(t)
 	r.a, r.b = must(r.gpu.NewStream(StreamNonBlocking))(t), must(r.gpu.NewStream(StreamNonBlocking))(t)
@@ -115,11 +116,17 @@ func (r *openedRig) ends() {
 // close frees the memory after the work of both.
 func TestPoolOpenedTwice(t *testing.T) {
 	for name, end := range map[string]func(r *openedRig, m *DeviceMem, s *Stream) error{
-		"Close":           func(_ *openedRig, m *DeviceMem, _ *Stream) error { return m.Close() },
-		"Free":            func(_ *openedRig, m *DeviceMem, s *Stream) error { return s.Free(m) },
-		"closed streams":  func(_ *openedRig, m *DeviceMem, s *Stream) error { return errors.Join(s.Close(), m.Close()) },
-		"call in flight":  func(_ *openedRig, m *DeviceMem, _ *Stream) error { return closedDuringCall(m) },
-		"abandoned first": func(_ *openedRig, m *DeviceMem, _ *Stream) error { m.cleanup.Stop(); m.core.forgotten(); return nil },
+		"Close": func(_ *openedRig, m *DeviceMem, _ *Stream) error { return m.Close() },
+		"Free":  func(_ *openedRig, m *DeviceMem, s *Stream) error { return s.Free(m) },
+		"closed streams": func(_ *openedRig, m *DeviceMem, s *Stream) error {
+			return errors.Join(s.Close(), m.Close())
+		},
+		"call in flight": func(_ *openedRig, m *DeviceMem, _ *Stream) error { return closedDuringCall(m) },
+		"abandoned first": func(_ *openedRig, m *DeviceMem, _ *Stream) error {
+			m.cleanup.Stop()
+			m.core.forgotten()
+			return nil
+		},
 	} {
 		for i := range 2 {
 			t.Run(name, func(t *testing.T) {
@@ -215,7 +222,8 @@ func TestPoolClosedDuringOpen(t *testing.T) {
 	}
 }
 
-// TestPoolOpenedDuringFree opens memory while the driver frees it. The address that the driver returns may be valid or not.
+// TestPoolOpenedDuringFree opens memory while the driver frees it. The address that the driver
+// returns may be valid or not.
 func TestPoolOpenedDuringFree(t *testing.T) {
 	r := newOpenedRig(t)
 	m := r.open()
