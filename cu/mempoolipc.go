@@ -93,7 +93,8 @@ func (m *DeviceMem) PoolHandle() (h PoolMemHandle, err error) {
 // crash the process.
 //
 // Each call returns a new DeviceMem. Those of one handle may have the same address: the memory is
-// freed in this process after the last of them was closed, and after the work of all of them.
+// freed in this process after the last of them was closed, and after the work of all of them. If it is
+// being freed, Open waits until it is, and opens it again.
 func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
 	const op = "cuMemPoolImportPointer"
 	size := binary.LittleEndian.Uint64(h[64:])

@@ -24,73 +24,77 @@ func foundArguments() []found {
 			}
 			c.res("destroy", c.GraphDestroy(c.at, g))
 		}},
-		{famGraph, "captured-dependencies-with-data", "flags and lists of data for what the next captured node depends on", func(c *raw) {
-			c.setup()
-			s, p := c.stream(nonBlocking), c.memory()
-			c.begin(s, capRelaxed)
-			c.must("cuMemsetD8Async", c.set(p, s))
-			c.must("cuMemsetD8Async", c.set(p, s))
-			_, _, g, _, _, _, res := c.StreamGetCaptureInfoV3(c.at, s)
-			c.must("cuStreamGetCaptureInfo", res)
-			list := make([]driver.GraphNode, 2)
-			_, res = c.GraphGetNodes(c.at, g, list)
-			c.must("cuGraphGetNodes", res)
-			for flags := range uint32(4) {
-				step := fmt.Sprint("flags", flags)
-				c.res(step, c.StreamUpdateCaptureDependenciesV2(c.at, s, list, nil, flags))
-				data := make([]driver.GraphEdgeData, 2)
-				c.res(step+"-data", c.StreamUpdateCaptureDependenciesV2(c.at, s, list, data, flags))
-				c.status(step+"-status", s)
-			}
-			c.res("end", c.end(s))
-		}},
-		{famGraph, "child-graphs-replaced", "which graphs can replace a child graph of an executable graph", func(c *raw) {
-			_, ctx := c.setup()
-			n, outer := newNodes(c, ctx), newNodes(c, ctx)
-			child, res := c.GraphAddChildGraphNode(c.at, outer.graph, nil, n.graph)
-			c.must("cuGraphAddChildGraphNode", res)
-			x := c.exec(outer.graph)
-			inner, res := c.GraphChildGraphNodeGetGraph(c.at, child)
-			c.must("cuGraphChildGraphNodeGetGraph", res)
-			replace := func(step string, g driver.Graph) {
-				c.res(step, c.GraphExecChildGraphNodeSetParams(c.at, x, child, g))
-			}
-			clone, res := c.GraphClone(c.at, inner)
-			c.must("cuGraphClone", res)
-			replace("the-child-itself", inner)
-			replace("a-clone", clone)
-			c.res("destroy-the-clone", c.GraphDestroy(c.at, clone))
-			empty, res := c.GraphCreate(c.at, 0)
-			c.must("cuGraphCreate", res)
-			replace("an-empty-graph", empty)
-			whole, res := c.GraphClone(c.at, outer.graph)
-			c.must("cuGraphClone", res)
-			replace("a-clone-of-the-whole", whole)
-			g, _, _ := c.allocates(ctx, true)
-			replace("a-graph-that-allocates", g)
-			s := c.stream(nonBlocking)
-			c.run(x, s)
-			c.finish(s)
-		}},
-		{famGraph, "child-graph-replaced-by-the-whole", "replacing a child graph of an executable graph by the graph that it was made of", func(c *raw) {
-			_, ctx := c.setup()
-			n, outer := newNodes(c, ctx), newNodes(c, ctx)
-			child, res := c.GraphAddChildGraphNode(c.at, outer.graph, nil, n.graph)
-			c.must("cuGraphAddChildGraphNode", res)
-			x := c.exec(outer.graph)
-			c.res("replace", c.GraphExecChildGraphNodeSetParams(c.at, x, child, outer.graph))
-		}},
-		{famAddress, "attach-arguments", "attaching managed memory with other flags than the driver documents", func(c *raw) {
-			c.setup()
-			s := c.stream(nonBlocking)
-			p, res := c.MemAllocManaged(c.at, 4096, driver.CU_MEM_ATTACH_GLOBAL)
-			c.must("cuMemAllocManaged", res)
-			for _, flags := range []uint32{driver.CU_MEM_ATTACH_GLOBAL, driver.CU_MEM_ATTACH_SINGLE, 3, 8} {
-				c.res(fmt.Sprint("flags", flags), c.StreamAttachMemAsync(c.at, s, p, 0, flags))
-			}
-			c.res("single-null", c.StreamAttachMemAsync(c.at, 0, p, 0, driver.CU_MEM_ATTACH_SINGLE))
-			c.dare("no-flags", func() driver.Result { return c.StreamAttachMemAsync(c.at, s, p, 0, 0) })
-		}},
+		{famGraph, "captured-dependencies-with-data",
+			"flags and lists of data for what the next captured node depends on", func(c *raw) {
+				c.setup()
+				s, p := c.stream(nonBlocking), c.memory()
+				c.begin(s, capRelaxed)
+				c.must("cuMemsetD8Async", c.set(p, s))
+				c.must("cuMemsetD8Async", c.set(p, s))
+				_, _, g, _, _, _, res := c.StreamGetCaptureInfoV3(c.at, s)
+				c.must("cuStreamGetCaptureInfo", res)
+				list := make([]driver.GraphNode, 2)
+				_, res = c.GraphGetNodes(c.at, g, list)
+				c.must("cuGraphGetNodes", res)
+				for flags := range uint32(4) {
+					step := fmt.Sprint("flags", flags)
+					c.res(step, c.StreamUpdateCaptureDependenciesV2(c.at, s, list, nil, flags))
+					data := make([]driver.GraphEdgeData, 2)
+					c.res(step+"-data", c.StreamUpdateCaptureDependenciesV2(c.at, s, list, data, flags))
+					c.status(step+"-status", s)
+				}
+				c.res("end", c.end(s))
+			}},
+		{famGraph, "child-graphs-replaced",
+			"which graphs can replace a child graph of an executable graph", func(c *raw) {
+				_, ctx := c.setup()
+				n, outer := newNodes(c, ctx), newNodes(c, ctx)
+				child, res := c.GraphAddChildGraphNode(c.at, outer.graph, nil, n.graph)
+				c.must("cuGraphAddChildGraphNode", res)
+				x := c.exec(outer.graph)
+				inner, res := c.GraphChildGraphNodeGetGraph(c.at, child)
+				c.must("cuGraphChildGraphNodeGetGraph", res)
+				replace := func(step string, g driver.Graph) {
+					c.res(step, c.GraphExecChildGraphNodeSetParams(c.at, x, child, g))
+				}
+				clone, res := c.GraphClone(c.at, inner)
+				c.must("cuGraphClone", res)
+				replace("the-child-itself", inner)
+				replace("a-clone", clone)
+				c.res("destroy-the-clone", c.GraphDestroy(c.at, clone))
+				empty, res := c.GraphCreate(c.at, 0)
+				c.must("cuGraphCreate", res)
+				replace("an-empty-graph", empty)
+				whole, res := c.GraphClone(c.at, outer.graph)
+				c.must("cuGraphClone", res)
+				replace("a-clone-of-the-whole", whole)
+				g, _, _ := c.allocates(ctx, true)
+				replace("a-graph-that-allocates", g)
+				s := c.stream(nonBlocking)
+				c.run(x, s)
+				c.finish(s)
+			}},
+		{famGraph, "child-graph-replaced-by-the-whole",
+			"replacing a child graph of an executable graph by the graph that it was made of", func(c *raw) {
+				_, ctx := c.setup()
+				n, outer := newNodes(c, ctx), newNodes(c, ctx)
+				child, res := c.GraphAddChildGraphNode(c.at, outer.graph, nil, n.graph)
+				c.must("cuGraphAddChildGraphNode", res)
+				x := c.exec(outer.graph)
+				c.res("replace", c.GraphExecChildGraphNodeSetParams(c.at, x, child, outer.graph))
+			}},
+		{famAddress, "attach-arguments",
+			"attaching managed memory with other flags than the driver documents", func(c *raw) {
+				c.setup()
+				s := c.stream(nonBlocking)
+				p, res := c.MemAllocManaged(c.at, 4096, driver.CU_MEM_ATTACH_GLOBAL)
+				c.must("cuMemAllocManaged", res)
+				for _, flags := range []uint32{driver.CU_MEM_ATTACH_GLOBAL, driver.CU_MEM_ATTACH_SINGLE, 3, 8} {
+					c.res(fmt.Sprint("flags", flags), c.StreamAttachMemAsync(c.at, s, p, 0, flags))
+				}
+				c.res("single-null", c.StreamAttachMemAsync(c.at, 0, p, 0, driver.CU_MEM_ATTACH_SINGLE))
+				c.dare("no-flags", func() driver.Result { return c.StreamAttachMemAsync(c.at, s, p, 0, 0) })
+			}},
 		{famContext, "limits", "limits that the driver refuses, or sets to other values", func(c *raw) {
 			c.setup()
 			for _, limit := range []int32{driver.CU_LIMIT_STACK_SIZE, driver.CU_LIMIT_PRINTF_FIFO_SIZE,
