@@ -292,13 +292,19 @@ func (d *Driver) MemRangeGetAttribute(th *driver.Thread, data []byte, attribute 
 	if s.kind == managedPoolBlock { // an H200 knows more about places of the host here
 		switch attribute {
 		case driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
-			values = poolPlace(all.preferred.ID, all.hasPreferred)
+			if values[0] = all.preferred.ID; !all.hasPreferred {
+				values[0] = driver.CU_DEVICE_INVALID
+			}
 		case driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
 			if values[0] = all.prefetch.Type; !all.loaded {
 				values[0] = driver.CU_MEM_LOCATION_TYPE_INVALID
 			}
 		case driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
-			values = poolPlace(all.prefetch.ID, all.loaded)
+			if values[0] = all.prefetch.ID; !all.loaded {
+				values[0] = driver.CU_DEVICE_INVALID
+			} else if all.prefetch.Type == driver.CU_MEM_LOCATION_TYPE_HOST {
+				values[0] = driver.CU_DEVICE_CPU
+			}
 		}
 	}
 	for i := range len(data) / 4 {
@@ -320,14 +326,6 @@ func legacyPlace(l driver.MemLocation, set bool) int32 {
 		return l.ID
 	}
 	return driver.CU_DEVICE_CPU
-}
-
-// poolPlace returns the number of a location of memory of a pool.
-func poolPlace(id int32, set bool) []int32 {
-	if !set {
-		return []int32{driver.CU_DEVICE_INVALID}
-	}
-	return []int32{id}
 }
 
 // placePart returns the type or the number of a location. All locations on the host are one.

@@ -59,6 +59,7 @@ const (
 	famAddress  family = "addresses"
 	famBatches  family = "copies and moves in one call"
 	famLibrary  family = "libraries"
+	famPool     family = "pools of memory of the host"
 )
 
 // A found is a behaviour that is not documented, with the mistakes that users avoid if they know it.
@@ -80,7 +81,7 @@ func foundBehaviours() []found {
 	return slices.Concat(foundEvents(), foundCaptures(), foundContexts(), foundIPC(), foundGraphs(), foundGraphNodes(),
 		foundGraphEdges(), foundUserObjects(), foundGraphConds(), foundGraphAllocs(), foundOthers(), foundSticky(),
 		foundVirtual(), foundBatches(), foundLibraries(), foundAddresses(), foundGraphRows(),
-		foundFunctions(), foundExternal(), foundArguments())
+		foundFunctions(), foundExternal(), foundArguments(), foundPools())
 }
 
 // foundCases returns the cases of the suite.
