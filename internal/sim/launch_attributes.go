@@ -116,11 +116,8 @@ func (d Dim3) ofBlocks() driver.Result {
 	return ok
 }
 
-// fitsTogether checks that the blocks that have to run at the same time can do so.
+// fitsTogether checks that the blocks that have to run at the same time can do so. An H200 checks the clusters first.
 func (f *function) fitsTogether(grid, block Dim3, shared uint32, o launchOptions) driver.Result {
-	if o.cooperative && grid.count() > uint64(f.active(int32(block.count()), uint64(shared)))*multiprocessors {
-		return driver.ResultCooperativeLaunchTooLarge
-	}
 	cluster, r := f.clusterOf(o.cluster)
 	if r != ok {
 		return r
@@ -133,6 +130,8 @@ func (f *function) fitsTogether(grid, block Dim3, shared uint32, o launchOptions
 	case cluster != none && (cluster.count() > most || !grid.divisibleBy(cluster)),
 		o.preferred != none && (cluster == none || !o.preferred.divisibleBy(cluster)):
 		return driver.ResultInvalidClusterSize
+	case o.cooperative && grid.count() > uint64(f.active(int32(block.count()), uint64(shared)))*multiprocessors:
+		return driver.ResultCooperativeLaunchTooLarge
 	}
 	return ok
 }

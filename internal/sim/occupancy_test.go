@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/purecu/purecu/driver"
@@ -421,6 +422,18 @@ func TestOrderOfLaunchChecks(t *testing.T) {
 			driver.KernelParams{}); res != tt.want {
 			t.Errorf("%s, %d blocks of %d threads, %d bytes, cooperative: %v, want %v", tt.name, tt.grid, tt.block,
 				tt.shared, res, tt.want)
+		}
+	}
+	// The clusters do not divide the grid, and the grid is too large to be cooperative.
+	for _, tt := range []struct{ grid, cluster uint32 }{{1, 2}, {1, 4}, {2, 4}} {
+		f, res := r.ModuleGetFunction(r.th, m, "any")
+		r.must(res)
+		both := []driver.LaunchAttribute{words(cooperative, 1), words(dimension, tt.cluster, 1, 1)}
+		for range 2 {
+			c := config(0, tt.grid, both)
+			c.SharedMemBytes = 300 << 10
+			r.want("cooperative with clusters", badCluster, r.LaunchKernelEx(r.th, c, f, driver.KernelParams{}))
+			slices.Reverse(both)
 		}
 	}
 }
