@@ -431,6 +431,19 @@ func (d *Driver) CtxGetId(th *driver.Thread, ctx driver.Context) (uint64, driver
 // mostFetched is the largest granularity of fetches to the L2 cache, in bytes.
 const mostFetched = 128
 
+// What limits can be, in bytes. An H200 (driver 580.159.04) takes a stack of 100,000 bytes and refuses
+// one of 1 MiB. The largest stack is not known: 512 KiB is the local memory of a thread in CUDA's
+// documentation. Whether another device has another least buffer for printf, or another heap, is not
+// known either.
+const (
+	mostStack               = 512 << 10
+	leastPrintf, mostPrintf = 512 << 10, 2 << 30
+	leastHeap, mostHeap     = 4 << 20, 17_681_179_680
+)
+
+// inUnits rounds a size up to a multiple of a unit.
+func inUnits(size, unit uint64) uint64 { return (size + unit - 1) / unit * unit }
+
 // limits are those of an H200.
 func limits() map[int32]uint64 {
 	return map[int32]uint64{
@@ -483,17 +496,18 @@ func (d *Driver) CtxSetLimit(th *driver.Thread, limit int32, value uint64) drive
 		return driver.ResultUnsupportedLimit
 	}
 	switch limit {
+	case driver.CU_LIMIT_STACK_SIZE:
+		if value > mostStack {
+			return driver.ResultInvalidValue
+		}
+		value = inUnits(value, 16)
+	case driver.CU_LIMIT_PRINTF_FIFO_SIZE:
+		value = inUnits(min(max(value, leastPrintf), mostPrintf), 256)
 	case driver.CU_LIMIT_MALLOC_HEAP_SIZE:
 		if c.heap != nil { // a kernel may have memory there
 			return driver.ResultInvalidValue
 		}
-		const least, unit, most = 4 << 20, 64 << 10, 17_681_179_680
-		value = min((max(min(value, most), least)+unit-1)/unit*unit, most)
-	case driver.CU_LIMIT_PRINTF_FIFO_SIZE:
-		// An H200 keeps its default and twice that, and not 1024 bytes. How it rounds is not known.
-		const unit = 64 << 10
-		value = min(value, deviceMemory)
-		value = max(value+unit-1, unit) / unit * unit
+		value = min(inUnits(min(max(value, leastHeap), mostHeap), 64<<10), mostHeap)
 	case driver.CU_LIMIT_SHMEM_SIZE, driver.CU_LIMIT_CIG_ENABLED: // of contexts with graphics in CUDA
 		return driver.ResultNotPermitted
 	case driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
@@ -505,7 +519,7 @@ func (d *Driver) CtxSetLimit(th *driver.Thread, limit int32, value uint64) drive
 		if value > most {
 			return driver.ResultInvalidValue
 		}
-		value = (value + most/10 - 1) / (most / 10) * (most / 10)
+		value = inUnits(value, most/10)
 	}
 	if c.limits == nil {
 		c.limits = make(map[int32]uint64)

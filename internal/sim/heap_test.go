@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -177,16 +178,44 @@ func TestExecuteWithoutWorkspace(t *testing.T) {
 	r.MemFree(r.th, p)
 }
 
-// TestPrintfLimit sets the size of the buffer for printf. As an H200 does, it is not kept if it is small.
-func TestPrintfLimit(t *testing.T) {
+// TestLimits sets limits, and compares what they are then with an H200 (driver 580, 2026-11-28).
+func TestLimits(t *testing.T) {
+	const stack, printf, heap, depth = driver.CU_LIMIT_STACK_SIZE, driver.CU_LIMIT_PRINTF_FIFO_SIZE,
+		driver.CU_LIMIT_MALLOC_HEAP_SIZE, driver.CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH
 	r := newLab(t)
-	const limit = driver.CU_LIMIT_PRINTF_FIFO_SIZE
-	old, res := r.CtxGetLimit(r.th, limit)
-	r.must(res)
-	for _, n := range []uint64{old, 2 * old, 0, 1024} {
-		r.must(r.CtxSetLimit(r.th, limit, n))
-		if got, _ := r.CtxGetLimit(r.th, limit); got < n || (got == n) != (n >= old) {
-			t.Errorf("after %d the limit is %d", n, got)
+	for limit, want := range map[int32]map[uint64]uint64{
+		stack: {0: 0, 1: 16, 1024: 1024, 4096: 4096, 65535: 65536, 65536: 65536, 65537: 65552, 100_000: 100_000},
+		printf: {0: 512 << 10, 1: 512 << 10, 65537: 512 << 10, 100_000: 512 << 10, 1 << 20: 1 << 20,
+			1<<20 + 1: 1<<20 + 256, 2 << 20: 2 << 20, 8650751: 8650752, 8650753: 8651008, 1 << 30: 1 << 30,
+			1 << 40: 2 << 30},
+		heap: {0: 4 << 20, 1: 4 << 20, 1000: 4 << 20, 65537: 4 << 20, 2 << 20: 4 << 20, 8650751: 8650752,
+			8650753: 8716288, 12345678: 12386304, 16 << 20: 16 << 20, 1 << 30: 1 << 30, 1 << 40: 17681179680},
+	} {
+		old, res := r.CtxGetLimit(r.th, limit)
+		r.must(res)
+		for v, want := range want {
+			r.must(r.CtxSetLimit(r.th, limit, v))
+			if got, res := r.CtxGetLimit(r.th, limit); got != want || res != ok {
+				t.Errorf("limit %d: after %d it is %d, %v; want %d", limit, v, got, res, want)
+			}
+		}
+		r.must(r.CtxSetLimit(r.th, limit, old))
+	}
+	for _, v := range []uint64{1 << 20, 1<<20 + 1, 8650753, 1 << 30, 1 << 40} {
+		r.want("a large stack", driver.ResultInvalidValue, r.CtxSetLimit(r.th, stack, v))
+		if got, _ := r.CtxGetLimit(r.th, stack); got != 1024 {
+			t.Errorf("a stack of %d bytes that is refused makes the limit %d", v, got)
+		}
+	}
+	for _, v := range []uint64{0, 1, 1024, 1 << 40} {
+		r.want("the depth", driver.ResultUnsupportedLimit, r.CtxSetLimit(r.th, depth, v))
+	}
+	// The largest numbers do not overflow.
+	r.want("the largest stack", driver.ResultInvalidValue, r.CtxSetLimit(r.th, stack, math.MaxUint64))
+	for limit, want := range map[int32]uint64{printf: 2 << 30, heap: 17681179680} {
+		r.must(r.CtxSetLimit(r.th, limit, math.MaxUint64))
+		if got, _ := r.CtxGetLimit(r.th, limit); got != want {
+			t.Errorf("the most of limit %d is %d", limit, got)
 		}
 	}
 }
@@ -199,12 +228,6 @@ func TestHeapLimit(t *testing.T) {
 	set := func(n uint64, want driver.Result) {
 		t.Helper()
 		r.want("the limit", want, r.CtxSetLimit(r.th, limit, n))
-	}
-	for n, want := range map[uint64]uint64{0: 4 << 20, 1000: 4 << 20, 16 << 20: 16 << 20, 12345678: 12386304, 1 << 40: 17681179680} {
-		set(n, ok)
-		if got, _ := r.CtxGetLimit(r.th, limit); got != want {
-			t.Errorf("after %d the limit is %d, want %d", n, got, want)
-		}
 	}
 	m := r.load(heapPTX + `.visible .entry most(.param .u64 to) {
 	.reg .b64 a, p; .reg .pred q; ld.param.u64 a, [to];
