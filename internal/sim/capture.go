@@ -276,26 +276,44 @@ func (d *Driver) StreamBeginCapture(th *driver.Thread, h driver.Stream, mode int
 }
 
 // StreamBeginCaptureToGraph is cuStreamBeginCaptureToGraph: what is captured becomes
-// part of a graph that there is already, after some of its nodes. Their edges can only be full
-// dependencies.
+// part of a graph that there is already, after some of its nodes.
 func (d *Driver) StreamBeginCaptureToGraph(th *driver.Thread, h driver.Stream, gh driver.Graph, deps []driver.GraphNode,
 	edges []driver.GraphEdgeData, mode int32) driver.Result {
 	const name = "cuStreamBeginCaptureToGraph"
 	defer d.mu.Unlock()
 	return d.beginCapture(name, th, h, mode, func() (*graph, []*node, driver.Result) {
-		switch {
-		case gh == 0:
+		if gh == 0 {
 			return nil, nil, driver.ResultInvalidValue
-		case slices.ContainsFunc(edges, func(e driver.GraphEdgeData) bool { return !isFull(e) }):
-			return nil, nil, driver.ResultNotSupported
 		}
 		g, r := find[graph](d, name, graphKind, uintptr(gh))
 		if r != ok {
 			return nil, nil, driver.ResultInvalidValue
 		}
 		after, r := d.nodesOf(name, g, deps)
+		if r == ok {
+			r = toCaptured(after, edges)
+		}
 		return g, after, r
 	})
+}
+
+// toCaptured checks the data of edges from nodes to the next one of a capture. Data that edges from such
+// nodes cannot have is invalid, as an H200 said of empty nodes when a capture began. Whether it
+// accepts other edges from kernels than full dependencies is not known. This driver does not.
+func toCaptured(from []*node, data []driver.GraphEdgeData) driver.Result {
+	if data != nil && len(data) != len(from) {
+		return driver.ResultInvalidValue
+	}
+	r := ok
+	for i, e := range data {
+		switch {
+		case !from[i].begins(e):
+			return driver.ResultInvalidValue
+		case !isFull(e):
+			r = driver.ResultNotSupported
+		}
+	}
+	return r
 }
 
 // beginCapture begins a capture into a graph, after some of its nodes.
@@ -473,8 +491,8 @@ func (d *Driver) StreamUpdateCaptureDependencies(th *driver.Thread, h driver.Str
 	return d.StreamUpdateCaptureDependenciesV2(th, h, deps, nil, flags)
 }
 
-// StreamUpdateCaptureDependenciesV2 is cuStreamUpdateCaptureDependencies_v2. The edges cannot have data.
-// As on an H200, the same node may be given twice.
+// StreamUpdateCaptureDependenciesV2 is cuStreamUpdateCaptureDependencies_v2. As on an H200, the same node
+// may be given twice.
 func (d *Driver) StreamUpdateCaptureDependenciesV2(th *driver.Thread, h driver.Stream, deps []driver.GraphNode,
 	data []driver.GraphEdgeData, flags uint32) driver.Result {
 	const name = "cuStreamUpdateCaptureDependencies"
@@ -489,7 +507,7 @@ func (d *Driver) StreamUpdateCaptureDependenciesV2(th *driver.Thread, h driver.S
 		return driver.ResultIllegalState
 	case c.invalidated:
 		return driver.ResultStreamCaptureInvalidated
-	case flags > driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES, data != nil && len(data) != len(deps):
+	case flags > driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES:
 		return driver.ResultInvalidValue
 	}
 	var nodes []*node
@@ -500,8 +518,8 @@ func (d *Driver) StreamUpdateCaptureDependenciesV2(th *driver.Thread, h driver.S
 		}
 		nodes = append(nodes, n...)
 	}
-	if slices.ContainsFunc(data, func(e driver.GraphEdgeData) bool { return !isFull(e) }) {
-		return driver.ResultNotSupported
+	if r := toCaptured(nodes, data); r != ok {
+		return r
 	}
 	if flags == driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES {
 		s.deps = nil

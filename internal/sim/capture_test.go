@@ -34,15 +34,30 @@ func TestCapturedGraphStays(t *testing.T) {
 	r.must(r.GraphDestroy(r.th, g))
 }
 
-// TestCaptureAfterNodes begins a capture after nodes of a graph, with and without data of edges. As on an H200, data
-// may say that the next node depends on all of the nodes' work.
+// TestCaptureAfterNodes begins a capture after nodes of a graph, with and without data of edges. As on an H200 (driver
+// 580), data may say that the next node depends on all of the nodes' work, and an edge from an empty node has no other.
 func TestCaptureAfterNodes(t *testing.T) {
-	full := make([]driver.GraphEdgeData, 2)
-	other := []driver.GraphEdgeData{{}, {Type: driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC}}
+	type data = []driver.GraphEdgeData
+	full := driver.GraphEdgeData{}
 	for _, tt := range []struct {
-		data []driver.GraphEdgeData
+		data data
 		want driver.Result
-	}{{nil, ok}, {full, ok}, {other, driver.ResultNotSupported}} {
+	}{
+		{nil, ok},
+		{data{full, full}, ok},
+		{data{full, {ToPort: 1}}, invalidValue},
+		{data{full, {FromPort: 1}}, invalidValue},
+		{data{full, {FromPort: 1, ToPort: 1}}, invalidValue},
+		{data{full, {FromPort: 2}}, invalidValue},
+		{data{full, {FromPort: 2, ToPort: 1}}, invalidValue},
+		{data{full, {Type: 1}}, invalidValue},
+		{data{full, {ToPort: 1, Type: 1}}, invalidValue},
+		{data{full, {FromPort: 1, Type: 1}}, invalidValue},
+		{data{full, {FromPort: 1, ToPort: 1, Type: 1}}, invalidValue},
+		{data{full, {FromPort: 2, Type: 1}}, invalidValue},
+		{data{full, {FromPort: 2, ToPort: 1, Type: 1}}, invalidValue},
+		{data{full}, invalidValue}, // for one of two nodes
+	} {
 		r := newLab(t)
 		s, p := r.newStream(), r.alloc("a")
 		g, res := r.GraphCreate(r.th, 0)
@@ -220,8 +235,14 @@ func TestUpdateCaptureDependenciesResults(t *testing.T) {
 	r.want("a node of another graph", invalidValue, r.StreamUpdateCaptureDependencies(r.th, s, nodes{n}, 0))
 	r.want("too little data", invalidValue, r.StreamUpdateCaptureDependenciesV2(r.th, s, nodes{own},
 		[]driver.GraphEdgeData{}, 0))
-	r.want("an edge with data", notSupported, r.StreamUpdateCaptureDependenciesV2(r.th, s, nodes{own},
-		[]driver.GraphEdgeData{{FromPort: 2}}, 0))
+	order := []driver.GraphEdgeData{launchOrder}
+	r.want("an edge that an empty node cannot have", invalidValue,
+		r.StreamUpdateCaptureDependenciesV2(r.th, s, nodes{own}, order, 0))
+	k, res := r.GraphAddKernelNode(r.th, g, nil, &driver.KernelNodeParams{Func: r.kernel("k", ""),
+		GridDimX: 1, GridDimY: 1, GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1})
+	r.must(res)
+	r.want("an edge that is no full dependency", notSupported,
+		r.StreamUpdateCaptureDependenciesV2(r.th, s, nodes{k}, order, 0))
 	r.must(r.StreamUpdateCaptureDependencies(r.th, s, nodes{own, own}, 0))
 	if _, _, _, _, _, n, res := r.StreamGetCaptureInfoV3(r.th, s); res != ok || n != 1 {
 		t.Errorf("a node that is given twice is %d dependencies, %v", n, res)

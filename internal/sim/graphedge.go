@@ -65,24 +65,25 @@ func (n *node) mayOverlap() {
 
 // valid reports whether nodes can have the edge.
 func (e edge) valid() bool {
-	kernels, plain := e.from.work.node == kernelNode, e.data
+	toKernel := e.to.work.node == kernelNode
+	return e.from.begins(e.data) && (toKernel || e.data.Type != driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
+}
+
+// begins reports whether an edge with this data can begin at the node.
+func (n *node) begins(data driver.GraphEdgeData) bool {
+	plain := data
 	plain.FromPort, plain.Type = 0, 0
-	if !isFull(plain) {
+	kernel, programmatic := n.work.node == kernelNode, data.Type == driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+	typed := programmatic || data.Type == driver.CU_GRAPH_DEPENDENCY_TYPE_DEFAULT
+	switch {
+	case !isFull(plain) || !typed:
 		return false
+	case data.FromPort == driver.CU_GRAPH_KERNEL_NODE_PORT_DEFAULT:
+		return !programmatic
+	case data.FromPort == driver.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC:
+		return programmatic && kernel
 	}
-	programmatic := e.data.Type == driver.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
-	if programmatic {
-		kernels = kernels && e.to.work.node == kernelNode
-	}
-	switch e.data.FromPort {
-	case driver.CU_GRAPH_KERNEL_NODE_PORT_DEFAULT:
-		return e.data.Type == driver.CU_GRAPH_DEPENDENCY_TYPE_DEFAULT
-	case driver.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC:
-		return programmatic && kernels
-	case driver.CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER:
-		return (programmatic || e.data.Type == driver.CU_GRAPH_DEPENDENCY_TYPE_DEFAULT) && kernels
-	}
-	return false
+	return data.FromPort == driver.CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER && kernel
 }
 
 // launchOrder lets a node begin when the one before has begun. All other edges are full dependencies
