@@ -59,6 +59,34 @@ func TestDescriptorsAreNotInherited(t *testing.T) {
 	r.must(r.MemRelease(r.th, h))
 }
 
+// TestPhysicalImportedTwice imports memory from a descriptor twice. As an H200 (driver 580) does in another process,
+// each import has a handle of its own, with a reference of its own.
+func TestPhysicalImportedTwice(t *testing.T) {
+	r := newLab(t)
+	const typ = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+	h, res := r.MemCreate(r.th, granularity, deviceProp(typ), 0)
+	r.must(res)
+	fd, res := r.MemExportToShareableHandle(r.th, h, typ, 0)
+	r.must(res)
+	f := os.NewFile(uintptr(fd[0]), "exported")
+	defer f.Close()
+	var in [2]driver.MemGenericAllocationHandle
+	for i := range in {
+		in[i], res = r.MemImportFromShareableHandle(r.th, driver.HostPtr(f.Fd()), typ)
+		r.must(res)
+	}
+	if in[0] == in[1] {
+		t.Error("both imports have the same handle")
+	}
+	r.must(r.MemRelease(r.th, in[0]))
+	r.must(r.MemRelease(r.th, in[1]))
+	r.want("release once more", invalidValue, r.MemRelease(r.th, in[1]))
+	if n := r.takeMisuses(); n != 1 {
+		t.Errorf("%d misuses, not 1", n)
+	}
+	r.must(r.MemRelease(r.th, h))
+}
+
 // allocated returns how many bytes of a file the file system has allocated.
 func (s *memoryFile) allocated(t *testing.T) uint64 {
 	t.Helper()
