@@ -42,6 +42,22 @@ func putBack(name string, values []int32, get func(c *caller) (int32, driver.Res
 func cacheConfig(c *caller) (int32, driver.Result)  { return c.CtxGetCacheConfig(c.at) }
 func sharedConfig(c *caller) (int32, driver.Result) { return c.CtxGetSharedMemConfig(c.at) }
 
+// limitValue returns a value for a limit. The largest stack is not known: it is between 100,000 bytes and 1 MiB. Large
+// values that a driver takes would take the memory of the other processes that make calls.
+func (c *caller) limitValue(limit int32, old uint64) uint64 {
+	switch limit {
+	case driver.CU_LIMIT_STACK_SIZE:
+		return one(c, old, 2*old, 0, 1, old-1, old+1, 4096, 1<<20, 1<<30, 1<<40)
+	case driver.CU_LIMIT_PRINTF_FIFO_SIZE:
+		return one(c, old, 2*old, 0, 1024, 512<<10, 1<<20, 1<<20+1, old-1, old+1)
+	case driver.CU_LIMIT_MALLOC_HEAP_SIZE:
+		return one(c, old, 2*old, 0, 1024, 4<<20, old-1, old+1, 12345678)
+	case driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
+		return one(c, old, 2*old, 1024)
+	}
+	return 1024
+}
+
 var contextCalls = []randomCall{
 	{"cuCtxGetCurrent", func(c *caller) []uint64 {
 		ctx, r := c.CtxGetCurrent(c.at)
@@ -91,16 +107,18 @@ var contextCalls = []randomCall{
 		return answers(r, uint64(q), uint64(c.CtxSetCurrent(c.at, c.ctx)))
 	}},
 	{"cuCtxSetLimit", func(c *caller) []uint64 {
-		limit := one[int32](c, driver.CU_LIMIT_STACK_SIZE, driver.CU_LIMIT_PRINTF_FIFO_SIZE,
-			driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 99, -1)
+		limit := one[int32](c, driver.CU_LIMIT_STACK_SIZE, driver.CU_LIMIT_STACK_SIZE, driver.CU_LIMIT_PRINTF_FIFO_SIZE,
+			driver.CU_LIMIT_PRINTF_FIFO_SIZE, driver.CU_LIMIT_MALLOC_HEAP_SIZE, driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY,
+			driver.CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH, 99, -1)
 		old, r := c.CtxGetLimit(c.at, limit)
-		v := one(c, old, old, old, 2*old)
+		v := c.limitValue(limit, old)
 		c.say("%d, %d instead of %d", limit, v, old)
 		if r != ok {
-			return answers(c.CtxSetLimit(c.at, limit, 1024))
+			return answers(r, uint64(c.CtxSetLimit(c.at, limit, v)))
 		}
 		r = c.CtxSetLimit(c.at, limit, v)
-		return answers(r, uint64(c.CtxSetLimit(c.at, limit, old)))
+		now, q := c.CtxGetLimit(c.at, limit)
+		return answers(r, uint64(q), now, uint64(c.CtxSetLimit(c.at, limit, old)))
 	}},
 	putBack("cuCtxSetCacheConfig", []int32{0, 1, 2, 3, 4, -1}, cacheConfig, func(c *caller, v int32) driver.Result {
 		return c.CtxSetCacheConfig(c.at, v)

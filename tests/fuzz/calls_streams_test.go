@@ -278,6 +278,9 @@ var captureCalls = []randomCall{
 		var data []driver.GraphEdgeData
 		if c.IntN(2) == 0 {
 			data = make([]driver.GraphEdgeData, len(k.known))
+			if i := some(c, data); i >= 0 && c.IntN(3) == 0 { // it is refused, unless all is 0
+				data[i] = driver.GraphEdgeData{FromPort: uint8(c.IntN(3)), ToPort: uint8(c.IntN(2)), Type: uint8(c.IntN(2))}
+			}
 		}
 		k.mode = one(c, k.mode, k.mode, k.mode, k.mode, 3, -1)
 		c.say(", in fact %d, after %d, data %v", k.mode, len(k.known), data)
@@ -315,7 +318,7 @@ var captureCalls = []randomCall{
 		flags := one[uint32](c, 0, 0, 1, 1, 1, 2)
 		list := c.someNodes(k)
 		var data []driver.GraphEdgeData
-		if c.IntN(2) == 0 {
+		if c.IntN(2) == 0 { // what an H200 answers about other data is not known
 			data = make([]driver.GraphEdgeData, len(list))
 		}
 		c.say(" flags %d, data %v", flags, data)
