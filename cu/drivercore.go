@@ -43,6 +43,7 @@ type driverCore struct {
 	libraries deferredLibraries
 	// poolAccess has a value for each poolAccess that the program has allowed.
 	poolAccess sync.Map
+	imports    imports
 	openings   openings
 	waiting
 	slabs slab.Pool[contextKey]

@@ -27,6 +27,16 @@ var openers = []struct {
 		t.Cleanup(func() { p.Close() })
 		return must(p.Open(theirs.poolMem))(t), must(p.Open(theirs.poolMem))(t)
 	}},
+	{"Imports", func(t *testing.T, x *exporter, first, second *Context) (m, again *DeviceMem) {
+		theirs := x.next(t)
+		var list [2]*DeviceMem
+		for i := range list {
+			p := must(first.ImportMemPool(theirs.pool.Fd()))(t)
+			defer p.Close() // which destroys the pool when its memory is closed
+			list[i] = must(p.Open(theirs.poolMem))(t)
+		}
+		return list[0], list[1]
+	}},
 }
 
 // TestGPUOpenedRaces uses memory of another process by two openings, which have one address or two.
@@ -47,7 +57,7 @@ func TestGPUOpenedRaces(t *testing.T) {
 
 func openedRaces(t *testing.T, x *exporter, first, second *Context) {
 	for _, o := range openers {
-		if first != second && o.name == "Pool" {
+		if first != second && o.name != "IPCMem" {
 			continue // the memory has one address on all devices
 		}
 		for want, name := range []string{"Ordered", "Race"} {
@@ -97,6 +107,19 @@ func TestGPUOpenedTwice(t *testing.T) {
 			noErr(t, errors.Join(b.Memset(again, 3), again.Close(), gpu.Synchronize(), a.Close(), b.Close()))
 		})
 	}
+	t.Run("Closed import", func(t *testing.T) {
+		theirs := x.next(t)
+		p, again := must(gpu.ImportMemPool(theirs.pool.Fd()))(t), must(gpu.ImportMemPool(theirs.pool.Fd()))(t)
+		if p.Handle() != again.Handle() {
+			t.Logf("the pool has the handles %#x and %#x", p.Handle(), again.Handle())
+		}
+		noErr(t, p.Close())
+		m := must(again.Open(theirs.poolMem))(t)
+		noErr(t, errors.Join(m.Memset(7), m.Close(), again.Close()))
+		third := must(gpu.ImportMemPool(theirs.pool.Fd()))(t)
+		m = must(third.Open(theirs.poolMem))(t)
+		noErr(t, errors.Join(m.Memset(8), gpu.Synchronize(), m.Close(), third.Close()))
+	})
 }
 
 // placed is a race detector that counts the calls about where memory is.
@@ -142,7 +165,7 @@ func TestOpenedForgotten(t *testing.T) {
 	}
 	noErr(t, must(r.gpu.ImportMem(opaque(f), size))(t).Close())
 	want := map[string]int{
-		"Opened memory of another process": 2, "Opened device memory": 2, "Allocated external memory": 1, "Freed": 5,
+		"Opened memory of another process": 2, "Opened device memory": 4, "Allocated external memory": 1, "Freed": 7,
 	}
 	var got map[string]int
 	if !eventually(func() bool { // memory of a pool is freed in the background

@@ -69,9 +69,6 @@ func (r MemPoolReuse) String() string {
 func newMemPool(c *contextCore, raw driver.MemoryPool, memory memoryKind, foreign bool) *MemPool {
 	p := &MemPool{core: &memPoolCore{raw: raw, memory: memory, foreign: foreign}}
 	p.cleanup = owned(p, &p.core.resource, p.core, c)
-	if !foreign {
-		c.drv.pools.Store(raw, p.core)
-	}
 	return p
 }
 
@@ -93,6 +90,7 @@ func (c *Context) NewMemPool(o MemPoolOptions) (*MemPool, error) {
 		return nil, core.failPool(op, props, res)
 	}
 	p := newMemPool(core, raw, o.Kind.memory(), false)
+	core.drv.pools.Store(raw, p.core)
 	if o.Kind == MemPoolPinned { // no device can access a new one
 		if err := p.SetAccess(c.Device(), true); err != nil {
 			return nil, errors.Join(err, p.Close())

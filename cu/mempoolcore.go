@@ -25,6 +25,9 @@ type memPoolCore struct {
 	// of.
 	foreign bool
 	of      *memPoolCore
+	// leaveImports is imports.leave if the pool is imported, else nil. It is a field, so that a program
+	// that imports no pools does not contain the function.
+	leaveImports func(driver.MemoryPool) (end func())
 }
 
 func (p *memPoolCore) kind() string { return "memory pool" }
@@ -37,6 +40,13 @@ func (p *memPoolCore) free(at driver.At) (string, driver.Result) {
 			p.of.leave()
 		}
 		return "", driver.ResultSuccess
+	}
+	if p.leaveImports != nil {
+		end := p.leaveImports(p.raw)
+		if end == nil {
+			return "", driver.ResultSuccess
+		}
+		defer end()
 	}
 	defer func() {
 		if known, _ := p.ctx.drv.pools.Load(p.raw); known == any(p) {

@@ -36,6 +36,10 @@ func (p *MemPool) Export() (*os.File, error) {
 // [MemPool.Export] has returned there. It stays the caller's, who may close it afterwards. Streams
 // cannot allocate from the pool: [MemPool.Open] gives access to memory that the other process has
 // allocated.
+//
+// Each call returns a new MemPool. Those of one pool may have the same handle: this process's use of
+// the pool ends when the last of them and all their memory are closed. If it is ending, the call
+// waits until it has, and imports the pool again.
 func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 	const op = importPoolOp
 	core, err := c.enter(op)
@@ -47,12 +51,16 @@ func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 		return nil, err
 	}
 	at := driver.At{Context: core.raw}
-	raw, res := core.drv.table().MemPoolImportFromShareableHandle(at, driver.HostPtr(fd),
-		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+	raw, res := core.drv.imports.get(func() (driver.MemoryPool, driver.Result) {
+		return core.drv.table().MemPoolImportFromShareableHandle(at, driver.HostPtr(fd),
+			driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+	})
 	if res != driver.ResultSuccess {
 		return nil, core.callError(op, 0, res)
 	}
-	return newMemPool(core, raw, pooledMemory, false), nil
+	p := newMemPool(core, raw, pooledMemory, false)
+	p.core.leaveImports = core.drv.imports.leave
+	return p, nil
 }
 
 // PoolMemHandle names memory of a shareable pool to other processes: the bytes of a

@@ -3,6 +3,7 @@ package cu
 import (
 	"bytes"
 	"errors"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,12 +13,33 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// importing is a driver that calls functions of the test after it has opened memory of a pool, and before it
-// frees memory.
+// importing is a driver that calls functions of the test after it has opened memory of a pool or imported a
+// pool, and before it frees memory or destroys a pool.
 type importing struct {
 	driver.Software
-	opened, frees *atomic.Pointer[func()]
-	imports       *atomic.Int32
+	opened, frees, imported, destroys *atomic.Pointer[func()]
+	imports                           *atomic.Int32 // of memory
+}
+
+func newImporting(d driver.Software) importing {
+	p := func() *atomic.Pointer[func()] { return new(atomic.Pointer[func()]) }
+	return importing{d, p(), p(), p(), p(), new(atomic.Int32)}
+}
+
+func (d importing) MemPoolImportFromShareableHandle(th *driver.Thread, h driver.HostPtr, handleType int32,
+	flags uint64) (driver.MemoryPool, driver.Result) {
+	raw, res := d.Software.MemPoolImportFromShareableHandle(th, h, handleType, flags)
+	if f := d.imported.Swap(nil); f != nil {
+		(*f)()
+	}
+	return raw, res
+}
+
+func (d importing) MemPoolDestroy(th *driver.Thread, p driver.MemoryPool) driver.Result {
+	if f := d.destroys.Swap(nil); f != nil {
+		(*f)()
+	}
+	return d.Software.MemPoolDestroy(th, p)
 }
 
 func (d importing) MemPoolImportPointer(th *driver.Thread, p driver.MemoryPool,
@@ -46,14 +68,14 @@ type openedRig struct {
 	a, b *Stream
 	p, q *MemPool
 	m    *DeviceMem
+	f    *os.File // of the pool
 	h    PoolMemHandle
 }
 
 func newOpenedRig(t *testing.T) *openedRig {
 	t.Helper()
 	r := &openedRig{T: t, sim: cusim.New()}
-	r.importing = importing{r.sim.Software(), new(atomic.Pointer[func()]), new(atomic.Pointer[func()]),
-		new(atomic.Int32)}
+	r.importing = newImporting(r.sim.Software())
 	drv := must(Open(WithSoftware(driver.Provide(r.importing)), neverWait))(t)
 	r.gpu = must(must(drv.Device(0))(t).PrimaryContext())(t)
 	r.a, r.b = must(r.gpu.NewStream(StreamNonBlocking))(t), must(r.gpu.NewStream(StreamNonBlocking))(t)
@@ -63,11 +85,11 @@ func newOpenedRig(t *testing.T) *openedRig {
 	}
 	noErr(t, err)
 	r.p, r.m = p, must(p.Alloc(r.a, 64))(t)
-	f := must(p.Export())(t)
-	r.h, r.q = must(r.m.PoolHandle())(t), must(r.gpu.ImportMemPool(f.Fd()))(t)
-	noErr(t, errors.Join(f.Close(), r.a.Synchronize()))
+	r.f = must(p.Export())(t)
+	r.h, r.q = must(r.m.PoolHandle())(t), must(r.gpu.ImportMemPool(r.f.Fd()))(t)
+	noErr(t, r.a.Synchronize())
 	t.Cleanup(func() {
-		noErr(t, errors.Join(r.m.Close(), r.p.Close(), r.q.Close(), r.a.Close(), r.b.Close(), r.gpu.Close()))
+		noErr(t, errors.Join(r.f.Close(), r.m.Close(), r.p.Close(), r.q.Close(), r.a.Close(), r.b.Close(), r.gpu.Close()))
 		if !eventually(func() bool { drv.Close(); return len(r.sim.Census()) == 0 }) {
 			r.sim.Check(t)
 		}
@@ -79,6 +101,14 @@ func (r *openedRig) open() *DeviceMem {
 	r.Helper()
 	return must(r.q.Open(r.h))(r.T)
 }
+
+func (r *openedRig) again() *MemPool {
+	r.Helper()
+	return must(r.gpu.ImportMemPool(r.f.Fd()))(r.T)
+}
+
+// pools returns the number of pools that there are in the driver, of which one is not imported.
+func (r *openedRig) pools() int { return r.sim.Census()["memory pool"] }
 
 // there reports whether the memory is open in the driver.
 func (r *openedRig) there() bool { return r.sim.Census()["device memory"] == 2 }
@@ -104,10 +134,18 @@ func (r *openedRig) freedSoon() bool {
 	return false
 }
 
+// finish ends all work, and frees deferred memory: without a wake-up stream that is free, memory is deferred until the
+// next call that frees memory.
+func (r *openedRig) finish() {
+	r.Helper()
+	r.sim.Finish()
+	noErr(r.T, must(r.gpu.Alloc(1))(r.T).Close())
+}
+
 // ends waits until the memory is freed in the driver.
 func (r *openedRig) ends() {
 	r.Helper()
-	if !eventually(func() bool { r.sim.Finish(); return !r.there() }) {
+	if !eventually(func() bool { r.finish(); return !r.there() }) {
 		r.Error("the memory is not freed")
 	}
 }
@@ -187,7 +225,8 @@ func TestPoolOpenedAgain(t *testing.T) {
 	r.ends()
 }
 
-// TestPoolClosedDuringOpen closes the memory while it is being opened. It is freed only if it is not open afterwards.
+// TestPoolClosedDuringOpen closes the memory after the driver has returned its address to another opening. If the
+// memory is freed then, the opening asks again.
 func TestPoolClosedDuringOpen(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		r := newOpenedRig(t)
@@ -197,9 +236,7 @@ func TestPoolClosedDuringOpen(t *testing.T) {
 			if err := m.Close(); err != nil {
 				t.Error(err)
 			}
-			if !r.there() {
-				t.Error("the memory is freed while it is being opened")
-			}
+			r.imports.Store(0)
 		}
 		r.opened.Store(&end)
 		if fails {
@@ -215,6 +252,9 @@ func TestPoolClosedDuringOpen(t *testing.T) {
 			r.sim.Release(r.a.Handle())
 		} else {
 			again := r.open()
+			if n := r.imports.Load(); n != 2 { // the first of them called end
+				t.Errorf("the driver has opened the memory %d times, want 2", n)
+			}
 			r.works(again, 2)
 			noErr(t, again.Close())
 		}
@@ -280,8 +320,133 @@ func TestPoolOpenedStorm(t *testing.T) {
 		o := &r.gpu.own.core.drv.openings
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		return len(o.at) == 0 && o.begun == 0 && len(o.unfreed) == 0 && len(o.freeing) == 0
+		return len(o.at) == 0 && o.asking == 0 && len(o.ends) == 0
 	}) {
 		t.Error("memory is open")
 	}
+}
+
+// TestPoolImportedTwice imports a pool twice, and closes one import, in each order. The other one still works, also if
+// the closed one is kept by its memory.
+func TestPoolImportedTwice(t *testing.T) {
+	for name, end := range map[string]func(p *MemPool) error{
+		"Close": (*MemPool).Close,
+		"abandoned": func(p *MemPool) error {
+			p.cleanup.Stop()
+			p.core.forgotten()
+			return nil
+		},
+	} {
+		for i := range 2 {
+			t.Run(name, func(t *testing.T) {
+				r := newOpenedRig(t)
+				second := must(must(r.gpu.Device().Driver().Device(0))(t).NewContext(0))(t)
+				list := []*MemPool{r.q, must(second.ImportMemPool(r.f.Fd()))(t)}
+				if list[0].Handle() != list[1].Handle() {
+					t.Errorf("the pool has the handles %#x and %#x", list[0].Handle(), list[1].Handle())
+				}
+				first, last := list[i], list[1-i]
+				streams := []*Stream{r.a, must(second.NewStream(StreamNonBlocking))(t)}
+				m := must(first.Open(r.h))(t)
+				noErr(t, errors.Join(streams[i].Memset(m, 3), end(first)))
+				r.works(m, 1)
+				again := must(last.Open(r.h))(t)
+				if m.Handle() != again.Handle() {
+					t.Errorf("the memory is at %#x and %#x", m.Handle(), again.Handle())
+				}
+				noErr(t, m.Close())
+				r.works(again, 2)
+				noErr(t, errors.Join(streams[1-i].Memset(again, 3), again.Close()))
+				r.ends()
+				if n := r.pools(); n != 2 {
+					t.Errorf("there are %d pools, want 2", n)
+				}
+				noErr(t, last.Close())
+				if !eventually(func() bool { return r.pools() == 1 }) {
+					t.Errorf("there are %d pools, want 1", r.pools())
+				}
+				noErr(t, errors.Join(streams[1].Close(), second.Close()))
+				r.q = r.again()
+			})
+		}
+	}
+}
+
+// TestPoolDestroyedDuringImport destroys the pool after the driver has returned its handle to another import, or
+// imports it while it is being destroyed.
+func TestPoolDestroyedDuringImport(t *testing.T) {
+	t.Run("destroyed", func(t *testing.T) {
+		r := newOpenedRig(t)
+		end := func() {
+			if err := r.q.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		r.imported.Store(&end)
+		r.q = r.again()
+		m := r.open()
+		r.works(m, 1)
+		noErr(t, m.Close())
+		r.ends()
+	})
+	t.Run("imported", func(t *testing.T) {
+		r := newOpenedRig(t)
+		asked := make(chan struct{})
+		var again *MemPool
+		var wg sync.WaitGroup
+		imports := func() {
+			tell := func() { close(asked) }
+			r.imported.Store(&tell)
+			wg.Go(func() { again = r.again() })
+			<-asked // the driver has returned the handle of the pool that is about to be destroyed
+		}
+		r.destroys.Store(&imports)
+		noErr(t, r.q.Close())
+		wg.Wait()
+		r.q = again
+		m := r.open()
+		r.works(m, 1)
+		noErr(t, m.Close())
+		r.ends()
+	})
+}
+
+// TestPoolImportedStorm imports, uses and closes one pool on many goroutines at once.
+func TestPoolImportedStorm(t *testing.T) {
+	r := newOpenedRig(t)
+	noErr(t, r.q.Close())
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			s := must(r.gpu.NewStream(StreamNonBlocking))(t)
+			defer s.Close()
+			for i := range 100 {
+				p, err := r.gpu.ImportMemPool(r.f.Fd())
+				if err == nil && i%2 == 0 {
+					var m *DeviceMem
+					if m, err = p.Open(r.h); err == nil {
+						err = errors.Join(s.Memset(m, byte(i)), m.Close())
+					}
+				}
+				if err == nil {
+					err = p.Close()
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if !eventually(func() bool {
+		r.finish()
+		o := &r.gpu.own.core.drv.imports
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return len(o.at) == 0 && o.asking == 0 && len(o.ends) == 0 && r.pools() == 1
+	}) {
+		t.Error("a pool is imported")
+	}
+	r.q = r.again()
 }

@@ -261,7 +261,7 @@ func (d *Driver) MemPoolDestroy(th *driver.Thread, h driver.MemoryPool) driver.R
 	switch {
 	case r != ok:
 		return r
-	case !p.created:
+	case !p.created, p.imported && p.isOpen(&d.space):
 		return driver.ResultInvalidValue
 	}
 	if p.dev != nil && p.dev.currentPool == p {

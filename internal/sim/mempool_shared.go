@@ -121,7 +121,8 @@ func (d *Driver) MemPoolExportToShareableHandle(th *driver.Thread, h driver.Memo
 	return s, ok
 }
 
-// MemPoolImportFromShareableHandle is cuMemPoolImportFromShareableHandle.
+// MemPoolImportFromShareableHandle is cuMemPoolImportFromShareableHandle. A pool that is imported already
+// keeps its handle, and the imports do not count: cuMemPoolDestroy ends them all.
 func (d *Driver) MemPoolImportFromShareableHandle(th *driver.Thread, fd driver.HostPtr, handleType int32,
 	_ uint64) (driver.MemoryPool, driver.Result) {
 	defer d.mu.Unlock()
@@ -131,10 +132,15 @@ func (d *Driver) MemPoolImportFromShareableHandle(th *driver.Thread, fd driver.H
 	if handleType != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR {
 		return 0, driver.ResultNotSupported
 	}
+	id, _ := fileOf(int32(fd))
 	for i, v := range d.devices {
 		f := openFile(int(int32(fd)), poolFileSize(i))
 		if f == nil {
 			continue
+		}
+		if p := v.importedPool(id); p != nil {
+			f.close()
+			return p.handle, ok
 		}
 		if f.mapped() == nil {
 			f.close()
@@ -146,6 +152,29 @@ func (d *Driver) MemPoolImportFromShareableHandle(th *driver.Thread, fd driver.H
 		return p.handle, ok
 	}
 	return 0, driver.ResultUnknown
+}
+
+// importedPool returns the imported pool of a file, or nil.
+func (v *device) importedPool(id fileID) *memPool {
+	for _, p := range v.pools {
+		if !p.imported {
+			continue
+		}
+		if of, open := fileOf(p.file.descriptor()); open && of == id {
+			return p
+		}
+	}
+	return nil
+}
+
+// isOpen reports whether memory of an imported pool is open, and no free of it was enqueued.
+func (p *memPool) isOpen(all *addressSpace) bool {
+	for _, c := range p.chunks {
+		if b := all.of(c.addr, poolBlock); c.live != 0 && b != nil && b.chunk == c && !b.leaving {
+			return true
+		}
+	}
+	return false
 }
 
 // poolMemory marks the data that stands for memory of a pool.

@@ -131,6 +131,9 @@ func TestSharedPoolOpenedTwice(t *testing.T) {
 	there.must(there.MemsetD8(there.th, open(0), 1, 64))
 	there.must(there.MemFree(there.th, b))
 	there.must(there.MemsetD8(there.th, open(1), 1, 64))
+	for i := range data {
+		there.must(there.MemFree(there.th, open(i)))
+	}
 	there.must(there.MemPoolDestroy(there.th, q))
 	here.must(here.MemPoolDestroy(here.th, p))
 }
@@ -172,6 +175,47 @@ func TestSharedPoolEnds(t *testing.T) {
 		if got, there := p.room(size); got != want || there != (size <= chunkSize) {
 			t.Errorf("%#x bytes: %#x, %v; want %#x", size, got, there, want)
 		}
+	}
+}
+
+// TestSharedPoolTwice imports a pool twice, with the results of an H200: both have one handle, and one call
+// destroys it.
+func TestSharedPoolTwice(t *testing.T) {
+	const invalid = driver.ResultInvalidValue
+	here, there := newLab(t, Devices(2)), newLab(t, Devices(2))
+	p := here.sharedPool(1, 0)
+	s := here.newStream()
+	m, res := here.MemAllocFromPoolAsync(here.th, 64, p, s)
+	here.must(res)
+	data, res := here.MemPoolExportPointer(here.th, m)
+	here.must(res)
+	q, again := there.imported(here.exported(p)), there.imported(here.exported(p))
+	p2 := here.sharedPool(1, 0)
+	other := there.imported(here.exported(p2))
+	if q != again || q == other {
+		t.Errorf("the pool has the handles %#x and %#x, another pool %#x", q, again, other)
+	}
+	open, res := there.MemPoolImportPointer(there.th, q, data)
+	there.must(res)
+	twice, res := there.MemPoolImportPointer(there.th, again, data)
+	there.must(res)
+	if open != twice {
+		t.Errorf("the memory is at %#x and %#x", open, twice)
+	}
+	there.want("destroy with open memory", invalid, there.MemPoolDestroy(there.th, q))
+	there.must(there.MemFreeAsync(there.th, open, there.newStream()))
+	there.must(there.MemPoolDestroy(there.th, q))
+	_, res = there.MemPoolGetAttribute(there.th, again, driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+	there.want("attribute of a destroyed pool", invalid, res)
+	there.want("destroy again", invalid, there.MemPoolDestroy(there.th, again))
+	there.takeMisuses()
+	q = there.imported(here.exported(p)) // a new one
+	here.must(here.MemFreeAsync(here.th, m, s))
+	for _, p := range []driver.MemoryPool{p, p2} {
+		here.must(here.MemPoolDestroy(here.th, p))
+	}
+	for _, p := range []driver.MemoryPool{q, other} {
+		there.must(there.MemPoolDestroy(there.th, p))
 	}
 }
 
