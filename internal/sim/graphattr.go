@@ -34,6 +34,9 @@ func (a kernelAttributes) with(id int32, v driver.LaunchAttributeValue) kernelAt
 	return all
 }
 
+// differ reports whether an attribute was set to another value. As on an H200, 1 and 2 differ, although both mean yes.
+func (a kernelAttributes) differ(b kernelAttributes, id int32) bool { return a[id] != b[id] }
+
 // options returns the options of launches with these attributes.
 func (a kernelAttributes) options() (o launchOptions) {
 	v := a[driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE]

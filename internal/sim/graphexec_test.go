@@ -218,6 +218,40 @@ func TestUpdateCooperative(t *testing.T) {
 	r.must(r.GraphDestroy(r.th, g))
 }
 
+// TestChildCooperative gives a node of an executable graph a child graph with the same nodes and another
+// cooperation, which an H200 refuses. Other attributes may change.
+func TestChildCooperative(t *testing.T) {
+	r := newLab(t)
+	child, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	kernel, res := r.GraphAddKernelNode(r.th, child, nil, &driver.KernelNodeParams{Func: r.kernel("k", ""), GridDimX: 1,
+		GridDimY: 1, GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1})
+	r.must(res)
+	g, res := r.GraphCreate(r.th, 0)
+	r.must(res)
+	n, res := r.GraphAddChildGraphNode(r.th, g, nil, child)
+	r.must(res)
+	x := r.instance(g, 0)
+	for _, tt := range []struct {
+		attribute driver.LaunchAttribute
+		want      driver.Result
+	}{
+		{words(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, 1), ok},
+		{words(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 2), driver.ResultGraphExecUpdateFailure},
+		{words(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1), driver.ResultGraphExecUpdateFailure},
+		{words(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE), ok},
+	} {
+		a := tt.attribute
+		r.must(r.GraphKernelNodeSetAttribute(r.th, kernel, a.ID, &a.Value))
+		if res := r.GraphExecChildGraphNodeSetParams(r.th, x, n, child); res != tt.want {
+			t.Errorf("attribute %d = %d: %v, want %v", a.ID, a.Value[0], res, tt.want)
+		}
+	}
+	r.must(r.GraphExecDestroy(r.th, x))
+	r.must(r.GraphDestroy(r.th, g))
+	r.must(r.GraphDestroy(r.th, child))
+}
+
 // TestUpdateRows updates copies of several rows, which must be the same rows, as on an H200. What
 // changes one node of an executable graph may not even change the addresses.
 func TestUpdateRows(t *testing.T) {

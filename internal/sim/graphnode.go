@@ -109,10 +109,12 @@ func (w *work) sameRows(other *work) bool {
 	return true
 }
 
-// alike reports whether two child graphs have the same nodes and edges.
+// alike reports whether two child graphs have the same nodes and edges. As on an H200, the cooperation of
+// kernels must be the same, too.
 func alike(a, b []*node) bool {
 	return slices.EqualFunc(a, b, func(m, n *node) bool {
 		return m.work.node == n.work.node && alike(m.work.child, n.work.child) &&
+			!m.work.attributes.differ(n.work.attributes, driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE) &&
 			slices.EqualFunc(m.dependencies, n.dependencies, func(x, y *node) bool {
 				return slices.Index(a, x) == slices.Index(b, y) && m.data[x] == n.data[y]
 			})

@@ -195,15 +195,14 @@ func (u *graphUpdate) pair(p nodePair) *driver.GraphExecUpdateResultInfo {
 	if wrong := child.compare(a.childShape, b.childShape); wrong != nil {
 		return wrong
 	}
-	changed := func(attribute int32) bool { return a.attributes[attribute] != b.attributes[attribute] }
 	switch {
 	case a.node == memsetNode && u.space.freedByGraph(a.sets.Dst) != u.space.freedByGraph(b.sets.Dst):
 		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR, p.its, nil)
 	case !a.batch.sameShape(b.batch), !a.semaphores.sameNumber(b.semaphores), !a.sameRows(b),
 		b.node == memcpyNode && a.memoryTypes != b.memoryTypes:
 		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, p.its, nil)
-	case changed(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE),
-		u.priorities && changed(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY):
+	case a.attributes.differ(b.attributes, driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE),
+		u.priorities && a.attributes.differ(b.attributes, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY):
 		return failedUpdate(driver.CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED, p.its, nil)
 	case b.cond != nil && (a.cond.kind != b.cond.kind || a.cond.number != b.cond.number ||
 		len(a.cond.shapes) != len(b.cond.bodies)):
