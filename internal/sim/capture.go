@@ -18,7 +18,7 @@ type capture struct {
 	events      []*event // whose newest record is part of it
 	graph       *graph
 	invalidated bool
-	lost        []*node // the ends of streams that were destroyed
+	lost        []edge // from the ends of streams that were destroyed
 	// taken is set when the capture ends without an error, so that the program gets the graph.
 	taken bool
 }
@@ -91,7 +91,7 @@ func (d *Driver) submit(s *stream, w *work) driver.Result {
 	}
 	w.ctx = s.ctx
 	n := c.graph.add(w, s.deps)
-	s.deps = []*node{n}
+	s.deps = []edge{{from: n}}
 	return ok
 }
 
@@ -272,7 +272,7 @@ func (g *graph) within(whole *graph) bool {
 // StreamBeginCapture is cuStreamBeginCapture_v2.
 func (d *Driver) StreamBeginCapture(th *driver.Thread, h driver.Stream, mode int32) driver.Result {
 	defer d.mu.Unlock()
-	return d.beginCapture("cuStreamBeginCapture", th, h, mode, func() (*graph, []*node, driver.Result) { return d.newGraph(), nil, ok })
+	return d.beginCapture("cuStreamBeginCapture", th, h, mode, func() (*graph, []edge, driver.Result) { return d.newGraph(), nil, ok })
 }
 
 // StreamBeginCaptureToGraph is cuStreamBeginCaptureToGraph: what is captured becomes
@@ -281,7 +281,7 @@ func (d *Driver) StreamBeginCaptureToGraph(th *driver.Thread, h driver.Stream, g
 	edges []driver.GraphEdgeData, mode int32) driver.Result {
 	const name = "cuStreamBeginCaptureToGraph"
 	defer d.mu.Unlock()
-	return d.beginCapture(name, th, h, mode, func() (*graph, []*node, driver.Result) {
+	return d.beginCapture(name, th, h, mode, func() (*graph, []edge, driver.Result) {
 		if gh == 0 {
 			return nil, nil, driver.ResultInvalidValue
 		}
@@ -289,35 +289,30 @@ func (d *Driver) StreamBeginCaptureToGraph(th *driver.Thread, h driver.Stream, g
 		if r != ok {
 			return nil, nil, driver.ResultInvalidValue
 		}
-		after, r := d.nodesOf(name, g, deps)
-		if r == ok {
-			r = toCaptured(after, edges)
+		nodes, r := d.nodesOf(name, g, deps)
+		if r != ok {
+			return nil, nil, r
 		}
+		after, r := toCaptured(nodes, edges)
 		return g, after, r
 	})
 }
 
-// toCaptured checks the data of edges from nodes to the next one of a capture. Data that edges from such
-// nodes cannot have is invalid, as an H200 said of empty nodes when a capture began. Whether it
-// accepts other edges from kernels than full dependencies is not known. This driver does not.
-func toCaptured(from []*node, data []driver.GraphEdgeData) driver.Result {
+// toCaptured returns edges from nodes to the next one of a capture. As on an H200, data that edges from such nodes
+// cannot have is invalid, and the next node need not be one to which such an edge can go elsewhere.
+func toCaptured(from []*node, data []driver.GraphEdgeData) ([]edge, driver.Result) {
 	if data != nil && len(data) != len(from) {
-		return driver.ResultInvalidValue
+		return nil, driver.ResultInvalidValue
 	}
-	r := ok
-	for i, e := range data {
-		switch {
-		case !from[i].begins(e):
-			return driver.ResultInvalidValue
-		case !isFull(e):
-			r = driver.ResultNotSupported
-		}
+	edges := edgesAfter(from, data)
+	if slices.ContainsFunc(edges, func(e edge) bool { return !e.from.begins(e.data) }) {
+		return nil, driver.ResultInvalidValue
 	}
-	return r
+	return edges, ok
 }
 
 // beginCapture begins a capture into a graph, after some of its nodes.
-func (d *Driver) beginCapture(name string, th *driver.Thread, h driver.Stream, mode int32, into func() (*graph, []*node, driver.Result)) driver.Result {
+func (d *Driver) beginCapture(name string, th *driver.Thread, h driver.Stream, mode int32, into func() (*graph, []edge, driver.Result)) driver.Result {
 	s, t, r := d.askStream(name, th, h)
 	switch {
 	case r != ok && r != driver.ResultInvalidContext && !r.Sticky():
@@ -381,18 +376,18 @@ func (c *capture) joined() bool {
 	before := make(map[*node]bool)
 	list := slices.Clone(c.origin.deps)
 	for len(list) > 0 {
-		n := list[len(list)-1]
+		n := list[len(list)-1].from
 		list = list[:len(list)-1]
 		if !before[n] {
 			before[n] = true
-			list = append(list, n.dependencies...)
+			list = append(list, n.edgesTo()...)
 		}
 	}
 	ends := slices.Clone(c.lost)
 	for _, s := range c.streams {
 		ends = append(ends, s.deps...)
 	}
-	return !slices.ContainsFunc(ends, func(n *node) bool { return !before[n] })
+	return !slices.ContainsFunc(ends, func(e edge) bool { return !before[e.from] })
 }
 
 // captureStatus returns what a stream's capture is like.
@@ -438,17 +433,14 @@ type told struct {
 	data  []driver.GraphEdgeData
 }
 
-// tell returns the dependencies of the next node of the stream's capture. The edges have no data.
+// tell returns the dependencies of the next node of the stream's capture, and the data of the edges.
 func (s *stream) tell() (deps, data driver.HostPtr) {
 	t := &s.told
-	t.nodes = t.nodes[:0]
-	for _, n := range s.deps {
-		t.nodes = append(t.nodes, n.handle)
+	t.nodes, t.data = t.nodes[:0], t.data[:0]
+	for _, e := range s.deps {
+		t.nodes, t.data = append(t.nodes, e.from.handle), append(t.data, e.data)
 	}
-	if len(t.data) < len(t.nodes) {
-		t.data = make([]driver.GraphEdgeData, len(t.nodes))
-	}
-	return arrayOf(t.nodes), arrayOf(t.data[:len(t.nodes)])
+	return arrayOf(t.nodes), arrayOf(t.data)
 }
 
 // StreamGetCaptureInfoV2 is cuStreamGetCaptureInfo_v2.
@@ -518,21 +510,22 @@ func (d *Driver) StreamUpdateCaptureDependenciesV2(th *driver.Thread, h driver.S
 		}
 		nodes = append(nodes, n...)
 	}
-	if r := toCaptured(nodes, data); r != ok {
+	edges, r := toCaptured(nodes, data)
+	if r != ok {
 		return r
 	}
 	if flags == driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES {
 		s.deps = nil
 	}
-	s.dependOn(nodes)
+	s.dependOn(edges)
 	return ok
 }
 
-// dependOn adds dependencies of the next node of the stream's capture.
-func (s *stream) dependOn(nodes []*node) {
-	for _, n := range nodes {
-		if !slices.Contains(s.deps, n) {
-			s.deps = append(s.deps, n)
+// dependOn adds edges to the next node of the stream's capture. Of two from the same node, the first one counts.
+func (s *stream) dependOn(edges []edge) {
+	for _, e := range edges {
+		if !slices.ContainsFunc(s.deps, func(other edge) bool { return other.from == e.from }) {
+			s.deps = append(s.deps, e)
 		}
 	}
 }

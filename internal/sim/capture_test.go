@@ -83,6 +83,71 @@ func TestCaptureAfterNodes(t *testing.T) {
 	}
 }
 
+// TestCaptureEdgeData captures work after a kernel, with data of the edge, and compares the edges with those of an H200
+// (driver 580). It permits data of an edge to a memset that cuGraphAddDependencies refuses.
+func TestCaptureEdgeData(t *testing.T) {
+	type (
+		data  = driver.GraphEdgeData
+		edges = []data
+		nodes = []driver.GraphNode
+	)
+	const relaxed = driver.CU_STREAM_CAPTURE_MODE_RELAXED
+	for _, tt := range []struct {
+		data   data
+		kernel bool // else a memset is captured
+	}{
+		{data{FromPort: 1, Type: 1}, true},
+		{data{FromPort: 2}, true},
+		{data{FromPort: 2, Type: 1}, true},
+		{data{FromPort: 1, Type: 1}, false},
+		{data{FromPort: 2}, false},
+	} {
+		for _, update := range []bool{false, true} {
+			r := newLab(t)
+			s, f, p := r.newStream(), r.fn("k", ""), r.alloc("a")
+			g, res := r.GraphCreate(r.th, 0)
+			r.must(res)
+			k, res := r.GraphAddKernelNode(r.th, g, nil, &driver.KernelNodeParams{Func: f, GridDimX: 1, GridDimY: 1,
+				GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1})
+			r.must(res)
+			if update {
+				r.must(r.StreamBeginCaptureToGraph(r.th, s, g, nil, nil, relaxed))
+				res = r.StreamUpdateCaptureDependenciesV2(r.th, s, nodes{k}, edges{tt.data},
+					driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+			} else {
+				res = r.StreamBeginCaptureToGraph(r.th, s, g, nodes{k}, edges{tt.data}, relaxed)
+			}
+			r.must(res)
+			_, _, _, _, told, n, res := r.StreamGetCaptureInfoV3(r.th, s)
+			if b := foreignBytes(told, 8); res != ok || n != 1 || b[0] != tt.data.FromPort || b[2] != tt.data.Type {
+				t.Errorf("%v: %d edges to the next node with data %d, %v", tt.data, n, b, res)
+			}
+			if tt.kernel {
+				r.must(r.launchOn(s, f, 1, driver.KernelParams{}))
+			} else {
+				r.must(r.MemsetD8Async(r.th, p, 'b', 1, s))
+			}
+			r.must(r.MemsetD8Async(r.th, p, 'c', 1, s))
+			_, res = r.StreamEndCapture(r.th, s)
+			r.must(res)
+			from, to, have := make(nodes, 3), make(nodes, 3), make(edges, 3)
+			_, res = r.GraphGetEdgesV2(r.th, g, from, to, have)
+			r.must(res)
+			if !slices.Equal(have, edges{tt.data, {}, {}}) || from[0] != k || from[1] != to[0] {
+				t.Errorf("%v: the edges are %v, from %#x to %#x", tt.data, have, from, to)
+			}
+			x := r.instance(g, 0)
+			r.must(r.GraphLaunch(r.th, x, s))
+			r.must(r.StreamSynchronize(r.th, s))
+			if got := r.read(p, 1); got != "c" {
+				t.Errorf("%v: the graph has written %q", tt.data, got)
+			}
+			r.must(r.GraphExecDestroy(r.th, x))
+			r.must(r.GraphDestroy(r.th, g))
+		}
+	}
+}
+
 // TestCapturedChildStays destroys a child graph in all ways during a capture into it.
 func TestCapturedChildStays(t *testing.T) {
 	for _, finished := range []bool{true, false} {
@@ -241,8 +306,8 @@ func TestUpdateCaptureDependenciesResults(t *testing.T) {
 	k, res := r.GraphAddKernelNode(r.th, g, nil, &driver.KernelNodeParams{Func: r.kernel("k", ""),
 		GridDimX: 1, GridDimY: 1, GridDimZ: 1, BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1})
 	r.must(res)
-	r.want("an edge that is no full dependency", notSupported,
-		r.StreamUpdateCaptureDependenciesV2(r.th, s, nodes{k}, order, 0))
+	r.want("an edge that no node can have", invalidValue, r.StreamUpdateCaptureDependenciesV2(r.th, s, nodes{k},
+		[]driver.GraphEdgeData{{FromPort: 1}}, 0))
 	r.must(r.StreamUpdateCaptureDependencies(r.th, s, nodes{own, own}, 0))
 	if _, _, _, _, _, n, res := r.StreamGetCaptureInfoV3(r.th, s); res != ok || n != 1 {
 		t.Errorf("a node that is given twice is %d dependencies, %v", n, res)

@@ -44,7 +44,7 @@ type event struct {
 	point  point
 
 	capture *capture // the capture that contains the newest record
-	deps    []*node  // the nodes that it stands for there
+	deps    []edge   // what it stands for there: edges to the next node
 
 	ipc    *ipcEvent // the state that processes share, or nil
 	orphan bool      // it was opened after the shared event was gone

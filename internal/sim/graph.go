@@ -106,13 +106,13 @@ type exec struct {
 
 func (d *Driver) newGraph() *graph { return &graph{d: d} }
 
-// add adds a node.
-func (g *graph) add(w *work, after []*node) *node {
+// add adds a node to which there are these edges.
+func (g *graph) add(w *work, after []edge) *node {
 	n := &node{graph: g, work: *w, number: g.added}
 	n.handle = driver.GraphNode(g.d.objects.add(nodeKind, n))
 	g.nodes, g.sinks = append(g.nodes, n), append(g.sinks, n)
-	for _, b := range after {
-		g.addEdge(edge{from: b, to: n})
+	for _, e := range after {
+		g.addEdge(edge{e.from, n, e.data})
 	}
 	g.added++
 	return n
@@ -317,22 +317,20 @@ func (d *Driver) addNodeTo(name string, h driver.Graph, deps []driver.GraphNode,
 		return 0, r
 	}
 	n := &node{work: work{node: k}, graph: g}
-	for i := range data {
-		if !(edge{after[i], n, data[i]}).valid() {
+	edges := edgesAfter(after, data)
+	for _, e := range edges {
+		if e.to = n; !e.valid() {
 			return 0, driver.ResultInvalidValue
 		}
 	}
 	made, r := w(g)
 	if r == driver.ResultOutOfMemory { // an H200 adds the node, and removes it
-		g.remove(g.add(&n.work, after))
+		g.remove(g.add(&n.work, edges))
 	}
 	if r != ok {
 		return 0, r
 	}
-	n = g.add(made, after)
-	for i := range data {
-		n.setData(after[i], data[i])
-	}
+	n = g.add(made, edges)
 	d.adopt(n)
 	return n.handle, ok
 }

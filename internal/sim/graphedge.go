@@ -13,6 +13,17 @@ type edge struct {
 	data     driver.GraphEdgeData
 }
 
+// edgesAfter returns edges from nodes to one that is not there yet. Without data, they are full dependencies.
+func edgesAfter(nodes []*node, data []driver.GraphEdgeData) []edge {
+	edges := make([]edge, len(nodes))
+	for i, n := range nodes {
+		if edges[i].from = n; data != nil {
+			edges[i].data = data[i]
+		}
+	}
+	return edges
+}
+
 // isFull reports whether an edge with this data is a full dependency.
 func isFull(e driver.GraphEdgeData) bool { return e == driver.GraphEdgeData{} }
 

@@ -104,7 +104,7 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	f.loaded = true
 	r = d.submit(s, w)
 	if r == ok && o.programmatic && s.capture != nil {
-		s.deps[0].mayOverlap()
+		s.deps[0].from.mayOverlap()
 	}
 	for _, e := range o.events {
 		if r == ok {

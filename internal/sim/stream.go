@@ -31,7 +31,7 @@ type stream struct {
 	attributes kernelAttributes // those that were set, but for the priority
 
 	capture *capture // the capture in progress, or nil
-	deps    []*node  // the dependencies of the next node of the capture
+	deps    []edge   // the edges to the next node of the capture, which is not there yet
 	told    told     // of deps
 }
 
