@@ -82,6 +82,14 @@ func (w *work) takeAttributes(old *work) driver.Result {
 	if (!o.cooperative && o.cluster == Dim3{}) {
 		return ok
 	}
+	return w.fits(o)
+}
+
+// fits checks the kernel of a node with these options.
+func (w *work) fits(o launchOptions) driver.Result {
+	if r := w.kernel.fitsClusters(w.grid, o); r != ok {
+		return r
+	}
 	return w.kernel.fitsTogether(w.grid, w.block, w.shared, o)
 }
 
@@ -116,7 +124,7 @@ func (d *Driver) GraphKernelNodeSetAttribute(_ *driver.Thread, h driver.GraphNod
 	if id == driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE || id == driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION {
 		w := n.work
 		w.attributes = w.attributes.with(id, *v)
-		if r := w.kernel.fitsTogether(w.grid, w.block, w.shared, w.attributes.options()); r != ok {
+		if r := w.fits(w.attributes.options()); r != ok {
 			return r
 		}
 	}

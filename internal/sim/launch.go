@@ -65,12 +65,19 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	if block == (Dim3{1, 1, 1}) && f.blockSize != (Dim3{}) { // the kernel's text says it
 		block = f.blockSize
 	}
-	// An H200 checks in this order. Attributes that it refuses leave a capture valid.
+	// An H200 checks in this order, and the shared memory earlier if it captures. Attributes that it refuses leave a
+	// capture valid.
 	if r = f.fitsThreads(block); r == ok {
 		if r := d.launchAttributes(name, s, c, &o); r != ok {
 			return r
 		}
 		r = fitsDevice(grid)
+	}
+	if r == ok {
+		r = f.fitsClusters(grid, o)
+	}
+	if r == ok && s.capture != nil {
+		r = f.fitsShared(c.SharedMemBytes)
 	}
 	if r == ok {
 		r = f.fitsTogether(grid, block, c.SharedMemBytes, o)

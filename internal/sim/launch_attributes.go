@@ -116,21 +116,43 @@ func (d Dim3) ofBlocks() driver.Result {
 	return ok
 }
 
-// fitsTogether checks that the blocks that have to run at the same time can do so. An H200 checks the clusters first.
-func (f *function) fitsTogether(grid, block Dim3, shared uint32, o launchOptions) driver.Result {
+// fitsClusters checks the clusters of a launch.
+func (f *function) fitsClusters(grid Dim3, o launchOptions) driver.Result {
 	cluster, r := f.clusterOf(o.cluster)
-	if r != ok {
-		return r
+	if none := (Dim3{}); r == ok && cluster != none && !f.canHave(cluster, grid) {
+		r = driver.ResultInvalidClusterSize
 	}
+	return r
+}
+
+// canHave reports whether clusters of a size can make up the grid of a launch.
+func (f *function) canHave(cluster, grid Dim3) bool {
 	most := f.largestCluster()
 	if f.maxRank > 0 {
 		most = min(most, uint64(f.maxRank))
 	}
-	switch none := (Dim3{}); {
-	case cluster != none && (cluster.count() > most || !grid.divisibleBy(cluster)),
-		o.preferred != none && (cluster == none || !o.preferred.divisibleBy(cluster)):
+	return cluster.count() <= most && grid.divisibleBy(cluster)
+}
+
+// fitsTogether checks that the blocks that have to run at the same time can do so. The clusters are those of
+// [function.fitsClusters].
+func (f *function) fitsTogether(grid, block Dim3, shared uint32, o launchOptions) driver.Result {
+	cluster, _ := f.clusterOf(o.cluster)
+	none := Dim3{}
+	switch {
+	case o.preferred != none && (cluster == none || !o.preferred.divisibleBy(cluster)):
 		return driver.ResultInvalidClusterSize
-	case o.cooperative && grid.count() > uint64(f.active(int32(block.count()), uint64(shared)))*multiprocessors:
+	case !o.cooperative:
+		return ok
+	case o.preferred != none:
+		return driver.ResultNotSupported
+	}
+	blocks := uint64(f.active(int32(block.count()), uint64(shared)))
+	most := blocks * multiprocessors
+	if cluster != none {
+		most = activeClusters(cluster.count(), blocks) * cluster.count()
+	}
+	if grid.count() > most {
 		return driver.ResultCooperativeLaunchTooLarge
 	}
 	return ok

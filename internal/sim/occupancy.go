@@ -6,7 +6,7 @@ import (
 
 // clusterGroups are the numbers of multiprocessors in the groups of an H200 of which a cluster can
 // use one. They follow from the results of cuOccupancyMaxActiveClusters. Other H200s may have others.
-var clusterGroups = []uint32{18, 18, 16, 16, 16, 16, 16, 8, 2, 2, 2, 2}
+var clusterGroups = []uint64{18, 18, 16, 16, 16, 16, 16, 8, 2, 2, 2, 2}
 
 // mostBlocksOfClusters is the largest number of blocks of clusters on a multiprocessor.
 const mostBlocksOfClusters = 8
@@ -104,14 +104,19 @@ func (d *Driver) OccupancyMaxActiveClusters(_ *driver.Thread, h driver.Function,
 	if !f.divides(size, &c) {
 		return 0, driver.ResultInvalidClusterSize
 	}
+	return int32(activeClusters(size.count(), uint64(blocks))), ok
+}
+
+// activeClusters returns how many clusters of a number of blocks the device can run at the same time, if a
+// multiprocessor can run a number of the kernel's blocks.
+func activeClusters(size, blocks uint64) (clusters uint64) {
 	blocks = min(blocks, mostBlocksOfClusters)
-	n, clusters := size.count(), uint32(0)
 	for _, group := range clusterGroups {
-		if n <= uint64(group) { // each block can have a multiprocessor of its own
-			clusters += group * blocks / uint32(n)
+		if size <= group { // each block can have a multiprocessor of its own
+			clusters += group * blocks / size
 		}
 	}
-	return int32(clusters), ok
+	return clusters
 }
 
 // divides reports whether clusters of a size can make up the grid of a configuration.

@@ -437,3 +437,116 @@ func TestOrderOfLaunchChecks(t *testing.T) {
 		}
 	}
 }
+
+// TestCooperativeClusters makes cooperative launches with clusters. One block of them fits on a multiprocessor. Source:
+// H200, driver 580, 2026-11-28, which was asked about captures and nodes only with 128 blocks in clusters of 8.
+func TestCooperativeClusters(t *testing.T) {
+	const (
+		dimension, cooperative = driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+		tooLarge               = driver.ResultCooperativeLaunchTooLarge
+		all                    = 232448 // bytes
+	)
+	r := newLab(t)
+	f, s := r.kernel("k", ""), r.newStream()
+	r.must(r.FuncSetAttribute(r.th, f, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, all))
+	r.must(r.FuncSetAttribute(r.th, f, driver.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1))
+	for _, tt := range []struct {
+		grid, cluster uint32
+		want          driver.Result
+	}{
+		{132, 0, ok}, {133, 0, tooLarge}, {132, 1, ok}, {132, 2, ok}, {132, 4, tooLarge}, {124, 4, tooLarge},
+		{128, 8, tooLarge}, {120, 8, ok}, {136, 8, tooLarge}, {128, 16, tooLarge}, {112, 16, ok},
+	} {
+		both := []driver.LaunchAttribute{words(cooperative, 1)}
+		if tt.cluster != 0 {
+			both = append(both, words(dimension, tt.cluster, 1, 1))
+		}
+		c := config(s, tt.grid, both)
+		c.SharedMemBytes = all
+		if res := r.LaunchKernelEx(r.th, c, f, driver.KernelParams{}); res != tt.want {
+			t.Errorf("%d blocks in clusters of %d: %v, want %v", tt.grid, tt.cluster, res, tt.want)
+		}
+		r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+		if res := r.LaunchKernelEx(r.th, c, f, driver.KernelParams{}); res != tt.want {
+			t.Errorf("%d captured blocks in clusters of %d: %v, want %v", tt.grid, tt.cluster, res, tt.want)
+		}
+		g, res := r.StreamEndCapture(r.th, s)
+		if tt.want == ok {
+			r.must(res)
+			r.must(r.GraphDestroy(r.th, g))
+		} else {
+			r.want("end", driver.ResultStreamCaptureInvalidated, res)
+		}
+		if tt.grid > multiprocessors { // too large without clusters, too
+			continue
+		}
+		// The last attribute of a node is the one that does not fit.
+		g, res = r.GraphCreate(r.th, 0)
+		r.must(res)
+		for range both {
+			n, res := r.GraphAddKernelNode(r.th, g, nil, &driver.KernelNodeParams{Func: f, GridDimX: tt.grid, GridDimY: 1,
+				GridDimZ: 1, BlockDimX: 32, BlockDimY: 1, BlockDimZ: 1, SharedMemBytes: all})
+			r.must(res)
+			for i, a := range both {
+				want := ok
+				if i == len(both)-1 {
+					want = tt.want
+				}
+				if res := r.GraphKernelNodeSetAttribute(r.th, n, a.ID, &a.Value); res != want {
+					t.Errorf("attribute %d of a node of %d blocks in clusters of %d: %v, want %v", a.ID, tt.grid,
+						tt.cluster, res, want)
+				}
+			}
+			slices.Reverse(both)
+		}
+		r.must(r.GraphDestroy(r.th, g))
+	}
+}
+
+// TestCooperativeChecks makes cooperative launches with several mistakes. An H200 answers in another way if it captures.
+// Source: H200, driver 580, 2026-11-28.
+func TestCooperativeChecks(t *testing.T) {
+	const (
+		badCluster, tooLarge = driver.ResultInvalidClusterSize, driver.ResultCooperativeLaunchTooLarge
+		invalid, preferred   = driver.ResultInvalidValue, driver.CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION
+		dimension            = driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+		captured, now        = true, false
+	)
+	r := newLab(t)
+	f := r.kernel("k", "")
+	for _, tt := range []struct {
+		captured     bool
+		grid, shared uint32
+		list         []driver.LaunchAttribute
+		want         driver.Result
+	}{
+		{now, 4, 300 << 10, nil, tooLarge},
+		{captured, 4, 300 << 10, nil, invalid},
+		{now, 4, 300 << 10, []driver.LaunchAttribute{words(dimension, 2, 1, 1)}, tooLarge},
+		{captured, 4, 300 << 10, []driver.LaunchAttribute{words(dimension, 2, 1, 1)}, invalid},
+		{captured, 4, 300 << 10, []driver.LaunchAttribute{words(dimension, 3, 1, 1)}, badCluster},
+		{captured, 0, 0, []driver.LaunchAttribute{words(dimension, 3, 1, 1)}, invalid},
+		{captured, 1 << 20, 0, []driver.LaunchAttribute{words(dimension, 3, 1, 1)}, badCluster},
+		{now, 4, 300 << 10, []driver.LaunchAttribute{words(preferred, 2, 1, 1)}, badCluster},
+		{captured, 4, 300 << 10, []driver.LaunchAttribute{words(preferred, 2, 1, 1)}, invalid},
+		{now, 4, 300 << 10, []driver.LaunchAttribute{words(dimension, 2, 1, 1), words(preferred, 3, 1, 1)}, badCluster},
+		{now, 4, 300 << 10, []driver.LaunchAttribute{words(dimension, 2, 1, 1), words(preferred, 4, 1, 1)}, notSupported},
+		{now, 4, 48<<10 + 1, []driver.LaunchAttribute{words(dimension, 2, 1, 1)}, tooLarge},
+		{now, 4, 48 << 10, []driver.LaunchAttribute{words(dimension, 2, 1, 1)}, ok},
+	} {
+		s := r.newStream()
+		c := config(s, tt.grid, append(tt.list, words(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1)))
+		c.SharedMemBytes = tt.shared
+		if tt.captured {
+			r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+		}
+		if res := r.LaunchKernelEx(r.th, c, f, driver.KernelParams{}); res != tt.want {
+			t.Errorf("captured: %t, %d blocks, %d bytes, %d more attributes: %v, want %v", tt.captured, tt.grid, tt.shared,
+				len(tt.list), res, tt.want)
+		}
+		if tt.captured {
+			_, res := r.StreamEndCapture(r.th, s)
+			r.want("end", driver.ResultStreamCaptureInvalidated, res)
+		}
+	}
+}
