@@ -139,6 +139,10 @@ func (d *Driver) kernelParams(name string, th *driver.Thread,
 		if r := f.fits(grid, block, p.SharedMemBytes); r != ok {
 			return nil, r
 		}
+		// Attributes of the node can come later, but they cannot change clusters that the kernel requires.
+		if c := f.required(); c.count() > 0 && !f.canHave(c, grid) {
+			return nil, driver.ResultInvalidClusterSize
+		}
 		if p.KernelParams == nil && p.Extra == nil && len(f.params) > 0 {
 			return nil, driver.ResultInvalidValue
 		}

@@ -133,7 +133,17 @@ func TestRequiredClusters(t *testing.T) {
 			t.Errorf("%s in clusters of %d, %d blocks: %v, want %v", tt.kernel, tt.cluster, tt.grid, res, tt.want)
 		}
 	}
+	g, res := r.GraphCreate(r.th, 0)
+	r.must(res)
 	f, _ := r.ModuleGetFunction(r.th, m, "k1")
+	p := driver.KernelNodeParams{Func: f, GridDimX: 4, GridDimY: 1, GridDimZ: 1, BlockDimX: 32, BlockDimY: 1,
+		BlockDimZ: 1}
+	_, res = r.GraphAddKernelNode(r.th, g, nil, &p)
+	r.must(res)
+	p.GridDimX = 3
+	_, res = r.GraphAddKernelNode(r.th, g, nil, &p)
+	r.want("a node of 3 blocks", driver.ResultInvalidClusterSize, res) // as on an H200, driver 580
+	r.must(r.GraphDestroy(r.th, g))
 	n, res := r.OccupancyMaxActiveClusters(r.th, f, clusters(0, 64, 32, 0))
 	if n != 528 || res != ok {
 		t.Errorf("%d clusters, %v", n, res)
