@@ -431,12 +431,10 @@ func (d *Driver) CtxGetId(th *driver.Thread, ctx driver.Context) (uint64, driver
 // mostFetched is the largest granularity of fetches to the L2 cache, in bytes.
 const mostFetched = 128
 
-// What limits can be, in bytes. An H200 (driver 580.159.04) takes a stack of 100,000 bytes and refuses
-// one of 1 MiB. The largest stack is not known: 512 KiB is the local memory of a thread in CUDA's
-// documentation. Whether another device has another least buffer for printf, or another heap, is not
-// known either.
+// What limits can be, in bytes, on an H200 (driver 580.159.04). Whether another device has another largest stack,
+// another least buffer for printf, or another heap, is not known.
 const (
-	mostStack               = 512 << 10
+	mostStack               = 523_712
 	leastPrintf, mostPrintf = 512 << 10, 2 << 30
 	leastHeap, mostHeap     = 4 << 20, 17_681_179_680
 )
@@ -497,10 +495,7 @@ func (d *Driver) CtxSetLimit(th *driver.Thread, limit int32, value uint64) drive
 	}
 	switch limit {
 	case driver.CU_LIMIT_STACK_SIZE:
-		if value > mostStack {
-			return driver.ResultInvalidValue
-		}
-		value = inUnits(value, 16)
+		return c.setStack(value)
 	case driver.CU_LIMIT_PRINTF_FIFO_SIZE:
 		value = inUnits(min(max(value, leastPrintf), mostPrintf), 256)
 	case driver.CU_LIMIT_MALLOC_HEAP_SIZE:
@@ -521,10 +516,38 @@ func (d *Driver) CtxSetLimit(th *driver.Thread, limit int32, value uint64) drive
 		}
 		value = inUnits(value, most/10)
 	}
+	c.setLimit(limit, value)
+	return ok
+}
+
+// setLimit makes a limit a value that it can have.
+func (c *context) setLimit(limit int32, value uint64) {
 	if c.limits == nil {
 		c.limits = make(map[int32]uint64)
 	}
 	c.limits[limit] = value
+}
+
+// setStack sets the size of the stack of a thread. As on an H200, a value that needs another size becomes that size,
+// which is a multiple of 16 bytes, and other values stay what they are. All threads that can run at the same time must
+// have a stack in the device's memory. An H200 with 70 GiB of free memory refused stacks that need 85 GiB. How much it
+// needs beside the stacks is not known.
+func (c *context) setStack(value uint64) driver.Result {
+	const unit, threads = 16, mostThreads * multiprocessors
+	if value > mostStack {
+		return driver.ResultInvalidValue
+	}
+	old, set := c.limits[driver.CU_LIMIT_STACK_SIZE]
+	if !set {
+		old = limits()[driver.CU_LIMIT_STACK_SIZE]
+	}
+	if size := inUnits(value, unit); size != inUnits(old, unit) {
+		if size > old && size*threads > deviceMemory-c.dev.memory {
+			return driver.ResultOutOfMemory
+		}
+		value = size
+	}
+	c.setLimit(driver.CU_LIMIT_STACK_SIZE, value)
 	return ok
 }
 

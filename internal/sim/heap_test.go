@@ -184,7 +184,6 @@ func TestLimits(t *testing.T) {
 		driver.CU_LIMIT_MALLOC_HEAP_SIZE, driver.CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH
 	r := newLab(t)
 	for limit, want := range map[int32]map[uint64]uint64{
-		stack: {0: 0, 1: 16, 1024: 1024, 4096: 4096, 65535: 65536, 65536: 65536, 65537: 65552, 100_000: 100_000},
 		printf: {0: 512 << 10, 1: 512 << 10, 65537: 512 << 10, 100_000: 512 << 10, 1 << 20: 1 << 20,
 			1<<20 + 1: 1<<20 + 256, 2 << 20: 2 << 20, 8650751: 8650752, 8650753: 8651008, 1 << 30: 1 << 30,
 			1 << 40: 2 << 30},
@@ -201,7 +200,20 @@ func TestLimits(t *testing.T) {
 		}
 		r.must(r.CtxSetLimit(r.th, limit, old))
 	}
-	for _, v := range []uint64{1 << 20, 1<<20 + 1, 8650753, 1 << 30, 1 << 40} {
+	for _, tt := range [][2]uint64{{1023, 1023}, {1024, 1024}, {0, 0}, {1, 16}, {1024, 1024}, {4096, 4096},
+		{65535, 65536}, {65536, 65536}, {65537, 65552}, {100_000, 100_000}, {523_712, 523_712}, {1024, 1024}} {
+		r.must(r.CtxSetLimit(r.th, stack, tt[0]))
+		if got, res := r.CtxGetLimit(r.th, stack); got != tt[1] || res != ok {
+			t.Errorf("after %d the stack is %d, %v; want %d", tt[0], got, res, tt[1])
+		}
+	}
+	free, _, res := r.MemGetInfo(r.th)
+	r.must(res)
+	half, res := r.MemAlloc(r.th, free/2)
+	r.must(res)
+	r.want("more stacks than memory", driver.ResultOutOfMemory, r.CtxSetLimit(r.th, stack, 337_136))
+	r.must(r.MemFree(r.th, half))
+	for _, v := range []uint64{523_713, 523_728, 1 << 20, 1<<20 + 1, 8650753, 1 << 30, 1 << 40} {
 		r.want("a large stack", driver.ResultInvalidValue, r.CtxSetLimit(r.th, stack, v))
 		if got, _ := r.CtxGetLimit(r.th, stack); got != 1024 {
 			t.Errorf("a stack of %d bytes that is refused makes the limit %d", v, got)

@@ -42,8 +42,8 @@ func putBack(name string, values []int32, get func(c *caller) (int32, driver.Res
 func cacheConfig(c *caller) (int32, driver.Result)  { return c.CtxGetCacheConfig(c.at) }
 func sharedConfig(c *caller) (int32, driver.Result) { return c.CtxGetSharedMemConfig(c.at) }
 
-// limitValue returns a value for a limit. The largest stack is not known: it is between 100,000 bytes and 1 MiB. Large
-// values that a driver takes would take the memory of the other processes that make calls.
+// limitValue returns a value for a limit. Large values that a driver takes would take the memory of the other processes
+// that make calls.
 func (c *caller) limitValue(limit int32, old uint64) uint64 {
 	switch limit {
 	case driver.CU_LIMIT_STACK_SIZE:
