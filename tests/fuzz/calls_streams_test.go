@@ -260,6 +260,19 @@ func (c *caller) someNodes(k *oneCapture) []driver.GraphNode {
 	return list
 }
 
+// capturedData returns data of edges to the next node of a capture, or nil. One of them may have data that is not 0, which
+// is refused for an edge from a node that is no kernel.
+func (c *caller) capturedData(n int) []driver.GraphEdgeData {
+	if c.IntN(2) != 0 {
+		return nil
+	}
+	data := make([]driver.GraphEdgeData, n)
+	if i := some(c, data); i >= 0 && c.IntN(3) == 0 {
+		data[i] = driver.GraphEdgeData{FromPort: uint8(c.IntN(3)), ToPort: uint8(c.IntN(2)), Type: uint8(c.IntN(2))}
+	}
+	return data
+}
+
 var captureCalls = []randomCall{
 	inCapture("cuStreamBeginCapture_v2", true, func(c *caller, k *oneCapture) driver.Result {
 		k.mode = one(c, k.mode, k.mode, k.mode, k.mode, 3, -1)
@@ -275,13 +288,7 @@ var captureCalls = []randomCall{
 			n, _ := c.GraphAddEmptyNode(c.at, k.graph, nil)
 			k.known = append(k.known, n)
 		}
-		var data []driver.GraphEdgeData
-		if c.IntN(2) == 0 {
-			data = make([]driver.GraphEdgeData, len(k.known))
-			if i := some(c, data); i >= 0 && c.IntN(3) == 0 { // it is refused, unless all is 0
-				data[i] = driver.GraphEdgeData{FromPort: uint8(c.IntN(3)), ToPort: uint8(c.IntN(2)), Type: uint8(c.IntN(2))}
-			}
-		}
+		data := c.capturedData(len(k.known))
 		k.mode = one(c, k.mode, k.mode, k.mode, k.mode, 3, -1)
 		c.say(", in fact %d, after %d, data %v", k.mode, len(k.known), data)
 		return c.StreamBeginCaptureToGraph(c.at, k.stream, k.graph, k.known, data, k.mode)
@@ -317,10 +324,7 @@ var captureCalls = []randomCall{
 	inCapture("cuStreamUpdateCaptureDependencies_v2", false, plainly, func(c *caller, k *oneCapture) []uint64 {
 		flags := one[uint32](c, 0, 0, 1, 1, 1, 2)
 		list := c.someNodes(k)
-		var data []driver.GraphEdgeData
-		if c.IntN(2) == 0 { // what an H200 answers about other data is not known
-			data = make([]driver.GraphEdgeData, len(list))
-		}
+		data := c.capturedData(len(list))
 		c.say(" flags %d, data %v", flags, data)
 		return append(answers(c.StreamUpdateCaptureDependenciesV2(c.at, k.stream, list, data, flags)),
 			c.info(k.stream)...)
