@@ -126,8 +126,11 @@ func (d *Driver) copyBox(name string, th *driver.Thread, to, from corner, e exte
 		return r
 	}
 	dst, src, r := d.boxes(to, from, e)
-	if r != ok {
+	switch {
+	case r != ok:
 		return r
+	case len(peers) == 0 && !s.ctx.copies(dst.block, src.block):
+		return driver.ResultInvalidValue
 	}
 	return d.enqueueBox(name, s, dst, src, e)
 }

@@ -63,7 +63,7 @@ func (d *Driver) setBoxNow(name string, th *driver.Thread, p driver.DevicePtr, p
 		return driver.ResultInvalidValue
 	}
 	row := slices.Repeat(value, int(width))
-	return d.copyNow(name, c, b.kind.onHost(), func() {
+	return d.runNow(name, c, b.kind.onHost(), func() {
 		to := b.bytes()
 		b.rows(e, func(off uint64) { b.defined.Set(b.off+off, uint64(copy(to[off:], row))) })
 	}, b.span)
@@ -134,5 +134,8 @@ func (d *Driver) copyBoxNow(name string, th *driver.Thread, to, from corner, e e
 		return r
 	}
 	wait := dst.kind.onHost() || src.kind.onHost()
-	return d.copyNow(name, c, wait, func() { e.transfer(dst, src) }, dst.span, src.span)
+	if len(peers) == 0 && !c.copies(dst.block, src.block) {
+		return driver.ResultInvalidValue
+	}
+	return d.runNow(name, c, wait, func() { e.transfer(dst, src) }, dst.span, src.span)
 }

@@ -123,8 +123,16 @@ func transfer(dst, src span) {
 	}
 }
 
-// enqueueCopy enqueues a copy.
+// enqueueCopy enqueues a copy, if the stream's device has the access that it needs.
 func (d *Driver) enqueueCopy(name string, s *stream, dst, src span) driver.Result {
+	if dst.n != 0 && !s.ctx.copies(dst.block, src.block) {
+		return driver.ResultInvalidValue
+	}
+	return d.enqueuePeerCopy(name, s, dst, src)
+}
+
+// enqueuePeerCopy is enqueueCopy for a copy between devices, which needs no access.
+func (d *Driver) enqueuePeerCopy(name string, s *stream, dst, src span) driver.Result {
 	if dst.n == 0 {
 		return ok
 	}
@@ -176,10 +184,18 @@ func (s span) synchronous() bool {
 	return s.syncMemops || slices.ContainsFunc(s.parts, span.synchronous)
 }
 
-// copyNow makes a copy on the legacy default stream. It waits for it with wait set, or if memory has
-// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. The copy takes no time in the model, as with virtual time the call could
-// not return otherwise.
-func (d *Driver) copyNow(name string, c *context, wait bool, f func(), spans ...span) driver.Result {
+// copyNow is runNow for a copy, if the context's device has the access that it needs.
+func (d *Driver) copyNow(name string, c *context, wait bool, f func(), dst, src span) driver.Result {
+	if !c.copies(dst.block, src.block) {
+		return driver.ResultInvalidValue
+	}
+	return d.runNow(name, c, wait, f, dst, src)
+}
+
+// runNow accesses memory on the legacy default stream. It waits for that with wait set, or if memory has
+// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. The access takes no time in the model, as with virtual time the call
+// could not return otherwise.
+func (d *Driver) runNow(name string, c *context, wait bool, f func(), spans ...span) driver.Result {
 	o := d.access(&op{}, f, spans...)
 	d.engine.enqueue(c.legacy, o)
 	if !wait && !slices.ContainsFunc(spans, span.synchronous) {
@@ -297,7 +313,7 @@ func (d *Driver) MemcpyPeer(th *driver.Thread, dst driver.DevicePtr, dstCtx driv
 	if r != ok {
 		return r
 	}
-	return d.copyNow("cuMemcpyPeer", c, false, func() { transfer(to, from) }, to, from)
+	return d.runNow("cuMemcpyPeer", c, false, func() { transfer(to, from) }, to, from)
 }
 
 // peers checks the contexts of a copy between devices. As for an H200, they may be missing.
@@ -385,7 +401,7 @@ func (d *Driver) MemcpyPeerAsync(th *driver.Thread, dst driver.DevicePtr, dstCtx
 	if r := d.uncaptured(s); r != ok { // even within one context
 		return r
 	}
-	return d.enqueueCopy(name, s, to, from)
+	return d.enqueuePeerCopy(name, s, to, from)
 }
 
 // pattern returns the memory of a memset, and the function that sets it.
@@ -429,19 +445,31 @@ func (d *Driver) memset(op string, th *driver.Thread, dst driver.DevicePtr, valu
 	if !c.reaches(to.block) {
 		return driver.ResultInvalidValue
 	}
-	return d.copyNow(op, c, to.kind.onHost(), set, to)
+	return d.runNow(op, c, to.kind.onHost(), set, to)
 }
 
-// reaches reports whether the context's device can set memory, which may belong to another device.
-// A copy does not need this.
+// reaches reports whether the context's device can set memory, which may belong to another device. Access
+// between contexts does not include memory of pools.
 func (c *context) reaches(b *block) bool {
-	if b.kind == mappedBlock {
+	switch {
+	case b.kind == mappedBlock:
 		return b.allows(c.dev, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+	case b.kind.pooled():
+		return b.chunk.pool.reaches(c.dev)
 	}
-	if b.kind.pooled() && b.chunk.pool.reaches(c.dev) {
-		return true
+	return b.kind.visible() || b.ctx.dev == c.dev || c.peers[b.ctx]
+}
+
+// copies reports whether the context's device can copy memory, which may belong to another device. Only
+// memory of a device's pool and mapped memory need access.
+func (c *context) copies(dst, src *block) bool {
+	for _, b := range []*block{dst, src} {
+		if b.kind == poolBlock && !b.chunk.pool.reaches(c.dev) {
+			return false
+		}
 	}
-	return b.kind != pinnedPoolBlock && (b.kind.visible() || b.ctx.dev == c.dev || c.peers[b.ctx])
+	return dst.allows(c.dev, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE) &&
+		src.allows(c.dev, driver.CU_MEM_ACCESS_FLAGS_PROT_READ)
 }
 
 // memsetAsync enqueues the setting of memory.

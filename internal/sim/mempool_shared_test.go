@@ -44,6 +44,10 @@ func TestSharedPool(t *testing.T) {
 	here, there := newLab(t, Devices(2)), newLab(t, Devices(2))
 	const n = 1000
 	for _, dev := range []int32{0, 1} {
+		for _, r := range []*lab{here, there} { // no other device can access the memory
+			r.must(r.CtxSetCurrent(r.th, r.primary(driver.Device(dev))))
+			t.Cleanup(func() { r.must(r.DevicePrimaryCtxRelease(r.th, driver.Device(dev))) })
+		}
 		p := here.sharedPool(dev, 0)
 		s := here.newStream()
 		var memory [3]driver.DevicePtr

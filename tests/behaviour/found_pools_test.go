@@ -161,6 +161,113 @@ func foundPools() []found {
 				c.must("cuMemFreeAsync", c.MemFreeAsync(c.at, m.p, s))
 			}
 		}},
+		{famPool, "pool-of-another-device", "expecting that peer access includes memory of pools", func(c *raw) {
+			c.devices(2)
+			_, ctx0 := c.primary(0)
+			dev1, ctx1 := c.primary(1)
+			c.current(ctx0)
+			s0 := c.stream(nonBlocking)
+			pool, res := c.MemPoolCreate(c.at, driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
+				Location: driver.MemLocation{Type: device}})
+			c.must("cuMemPoolCreate", res)
+			p, res := c.MemAllocFromPoolAsync(c.at, 4096, pool, s0)
+			c.must("cuMemAllocFromPoolAsync", res)
+			c.finish(s0)
+			own := c.memory()
+			other := c.inside(ctx1)
+			s, q := other.stream(nonBlocking), other.memory()
+			c.current(ctx1)
+			l := driver.MemLocation{Type: device, ID: int32(dev1)}
+			try := func(step string) {
+				c.res(step+"-set", c.MemsetD8(c.at, p, 1, 16))
+				c.res(step+"-set-async", c.set(p, s))
+				c.res(step+"-copy", c.MemcpyDtoDAsync(c.at, q, p, 16, s))
+				c.res(step+"-copy-back", c.MemcpyDtoDAsync(c.at, p, q, 16, s))
+				c.res(step+"-read", c.MemcpyDtoH(c.at, make([]byte, 16), p))
+				c.res(step+"-own", c.MemsetD8(c.at, own, 1, 16))
+				flags, res := c.MemPoolGetAccess(c.at, pool, l)
+				c.res(step+"-access", res)
+				c.val(step+"-access-flags", flags)
+				c.finish(s)
+			}
+			access := func(step string, flags int32) {
+				c.res(step, c.MemPoolSetAccess(c.at, pool, []driver.MemAccessDesc{{Location: l, Flags: flags}}))
+			}
+			try("new")
+			c.res("enable", c.CtxEnablePeerAccess(c.at, ctx0, 0))
+			try("peer")
+			access("allow", 3)
+			try("allowed")
+			access("disallow", 0)
+			try("disallowed")
+			access("allow-again", 3)
+			c.res("disable", c.CtxDisablePeerAccess(c.at, ctx0))
+			try("not-peer")
+			c.current(ctx0)
+			c.must("cuMemFreeAsync", c.MemFreeAsync(c.at, p, s0))
+		}},
+		{famPool, "copies-between-devices", "expecting that any copy reaches memory of pools, and mapped memory", func(c *raw) {
+			c.devices(2)
+			_, ctx0 := c.primary(0)
+			_, ctx1 := c.primary(1)
+			c.current(ctx0)
+			s0, q0 := c.stream(nonBlocking), c.memory()
+			other := c.inside(ctx1)
+			s1, q1 := other.stream(nonBlocking), other.memory()
+			pool, res := c.MemPoolCreate(c.at, driver.MemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED,
+				Location: driver.MemLocation{Type: device}})
+			c.must("cuMemPoolCreate", res)
+			pooled, res := c.MemAllocFromPoolAsync(c.at, 4096, pool, s0)
+			c.must("cuMemAllocFromPoolAsync", res)
+			c.finish(s0)
+			v := c.ranged()
+			c.must("cuMemSetAccess", v.access(0, 1, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
+			host, res := c.MemHostAlloc(c.at, 64, driver.CU_MEMHOSTALLOC_PORTABLE)
+			c.must("cuMemHostAlloc", res)
+			copies := func(step string, p driver.DevicePtr, ctx driver.Context, s driver.Stream, q driver.DevicePtr) {
+				qCtx := ctx1
+				if q == q0 {
+					qCtx = ctx0
+				}
+				ends := []struct {
+					name           string
+					to, from       driver.DevicePtr
+					toCtx, fromCtx driver.Context
+				}{{"read", q, p, qCtx, ctx0}, {"write", p, q, ctx0, qCtx}}
+				for _, e := range ends {
+					name := step + "-" + e.name
+					c.current(ctx)
+					c.res(name, c.MemcpyDtoD(c.at, e.to, e.from, 16))
+					c.res(name+"-async", c.MemcpyDtoDAsync(c.at, e.to, e.from, 16, s))
+					c.res(name+"-any", c.MemcpyAsync(c.at, e.to, e.from, 16, s))
+					c.res(name+"-peer", c.MemcpyPeer(c.at, e.to, e.toCtx, e.from, e.fromCtx, 16))
+					c.res(name+"-peer-async", c.MemcpyPeerAsync(c.at, e.to, e.toCtx, e.from, e.fromCtx, 16, s))
+					c.begin(s, capRelaxed)
+					c.res(name+"-captured", c.MemcpyDtoDAsync(c.at, e.to, e.from, 16, s))
+					g, res := c.StreamEndCapture(c.at, s)
+					if c.res(name+"-end", res); res == 0 {
+						x, res := c.GraphInstantiateWithFlags(c.at, g, 0)
+						if c.res(name+"-instantiate", res); res == 0 {
+							c.res(name+"-launch", c.GraphLaunch(c.at, x, s))
+						}
+					}
+					c.finish(s)
+				}
+				c.res(step+"-dtoh", c.MemcpyDtoH(c.at, make([]byte, 16), p))
+				c.res(step+"-htod", c.MemcpyHtoD(c.at, p, make([]byte, 16)))
+				c.res(step+"-dtoh-async", c.MemcpyDtoHAsync(c.at, host, p, 16, s))
+				c.finish(s)
+			}
+			for _, kind := range []struct {
+				name string
+				p    driver.DevicePtr
+			}{{"pool", pooled}, {"mapped", v.p}} {
+				copies(kind.name+"-here", kind.p, ctx0, s0, q0)
+				copies(kind.name+"-here-to-there", kind.p, ctx0, s0, q1)
+				copies(kind.name+"-there", kind.p, ctx1, s1, q1)
+				copies(kind.name+"-there-to-here", kind.p, ctx1, s1, q0)
+			}
+		}},
 		{famPool, "captures-of-pools", "a capture that allocates memory of a pool of the host", func(c *raw) {
 			c.setup()
 			s := c.stream(nonBlocking)
