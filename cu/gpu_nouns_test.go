@@ -570,12 +570,36 @@ func TestGPUPeers(t *testing.T) {
 	m := must(gpu.LoadModule([]byte(spinPTX)))(t)
 	defer m.Close()
 	add := must(m.Function("add"))(t)
-	launch := func() error {
-		return add.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 16}}, Ptr(b), U32(16), F32(0))
+	uses := func(mem Memory) error {
+		return add.Launch(s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 16}}, Ptr(mem), U32(16), F32(0))
 	}
+	launch := func() error { return uses(b) }
 	if err := launch(); !errors.Is(err, ErrDeviceMismatch) {
 		t.Errorf("without access: %v", err)
 	}
+	// Copies need no access. Access between contexts does not include memory of pools and virtual memory.
+	p := must(far.NewMemPool(MemPoolOptions{}))(t)
+	pooled := must(p.Alloc(other, 64))(t)
+	virtual := must(far.Reserve(64))(t)
+	noErr(t, errors.Join(virtual.Grow(64), other.Memset(pooled, 5), other.Memset(virtual.Span(0, 64), 5)))
+	noErr(t, errors.Join(s.WaitStream(other), gpu.EnablePeerAccess(far)))
+	for name, m := range map[string]struct {
+		mem   Memory
+		allow func() error
+	}{
+		"MemPool":    {pooled, func() error { return p.SetAccess(devs[0], true) }},
+		"VirtualMem": {virtual.Span(0, 64), func() error { return virtual.SetAccess(devs[0], AccessReadWrite) }},
+	} {
+		noErr(t, errors.Join(s.Copy(a, m.mem), s.Synchronize(), a.CopyTo(got)))
+		if !bytes.Equal(got, bytes.Repeat([]byte{5}, 64)) {
+			t.Errorf("%s: the copy is %v", name, got)
+		}
+		if err := uses(m.mem); !errors.Is(err, ErrDeviceMismatch) || !strings.Contains(err.Error(), name+".SetAccess") {
+			t.Errorf("%s without access: %v", name, err)
+		}
+		noErr(t, errors.Join(m.allow(), uses(m.mem)))
+	}
+	noErr(t, errors.Join(s.Synchronize(), gpu.DisablePeerAccess(far), pooled.Close(), virtual.Close(), p.Close()))
 	for _, err := range []error{gpu.EnablePeerAccess(far), gpu.EnablePeerAccess(far), launch(), s.Synchronize(),
 		gpu.DisablePeerAccess(far), gpu.DisablePeerAccess(far)} {
 		if err != nil {

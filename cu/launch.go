@@ -332,6 +332,9 @@ func (f *Function) badMemory(cfg *LaunchConfig, i int, c *contextCore, mc *memCo
 		case err != ErrDeviceMismatch:
 		case mc.pooled():
 			e.Detail += ", or allow the access by MemPool.SetAccess"
+		case mc.virt != nil:
+			e.Detail += ", or allow the access by VirtualMem.SetAccess"
+		case mc.is == graphMemory:
 		default:
 			e.Detail += ", or enable peer access"
 		}

@@ -100,10 +100,18 @@ func argBytes(p unsafe.Pointer, sizes []uint64) [][]byte {
 	return args
 }
 
-// canAccess reports whether kernels of the context can access memory of another context.
+// canAccess reports whether kernels of the context can access memory of another context. Peer access does
+// not include memory of pools, memory of graphs, and virtual memory.
 func (c *contextCore) canAccess(mc *memCore) bool {
-	return mc.ctx.drv == c.drv && (mc.accessibleIn(c) || mc.poolReaches(c.dev) ||
-		mc.is != pooledPinned && c.reaches(mc.ctx) || mc.virt != nil && mc.virt.reaches(c.dev))
+	switch {
+	case mc.ctx.drv != c.drv:
+		return false
+	case mc.virt != nil:
+		return mc.virt.reaches(c.dev)
+	case mc.pooled():
+		return mc.accessibleIn(c) || mc.poolReaches(c.dev)
+	}
+	return mc.accessibleIn(c) || mc.is != graphMemory && c.reaches(mc.ctx)
 }
 
 // grow makes room for n arguments.
