@@ -108,7 +108,7 @@ var contextCalls = []randomCall{
 	}},
 	{"cuCtxSetLimit", func(c *caller) []uint64 {
 		limit := one[int32](c, driver.CU_LIMIT_STACK_SIZE, driver.CU_LIMIT_STACK_SIZE, driver.CU_LIMIT_PRINTF_FIFO_SIZE,
-			driver.CU_LIMIT_PRINTF_FIFO_SIZE, driver.CU_LIMIT_MALLOC_HEAP_SIZE, driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY,
+			driver.CU_LIMIT_MALLOC_HEAP_SIZE, driver.CU_LIMIT_MAX_L2_FETCH_GRANULARITY,
 			driver.CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH, 99, -1)
 		old, r := c.CtxGetLimit(c.at, limit)
 		v := c.limitValue(limit, old)
