@@ -12,8 +12,7 @@ import (
 // be host memory. The stream must be of the context of the device memory, or of either context if
 // the memory is of two. A copy between two devices needs no peer access. Memory that is closed
 // before the copy is done stays allocated until then. It waits while the stream's queue is full:
-// see docs/blocking.md. On an H200 a copy from managed memory that prefers the host also waited for
-// the earlier work on the stream.
+// see docs/blocking.md.
 func (s *Stream) Copy(dst, src Memory) error {
 	d, r := regionOf(dst), regionOf(src)
 	done, err := s.copyFast(&d, &r)

@@ -367,6 +367,7 @@ typedef struct {
 	F(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *, D, size_t, H))                                           \
 	F(cuMemcpyDtoD, "cuMemcpyDtoD_v2", (D, D, size_t))                                                             \
 	F(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", (D, D, size_t, H))                                                \
+	F(cuMemcpyAsync, "cuMemcpyAsync", (D, D, size_t, H))                                                           \
 	F(cuMemcpyPeer, "cuMemcpyPeer", (D, H, D, H, size_t))                                                          \
 	F(cuMemcpyPeerAsync, "cuMemcpyPeerAsync", (D, H, D, H, size_t, H))                                             \
 	F(cuMemsetD8, "cuMemsetD8_v2", (D, unsigned char, size_t))                                                     \

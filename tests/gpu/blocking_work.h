@@ -634,7 +634,6 @@ ROW(to_host_held, "cuMemcpyDtoDAsync, to managed memory at the host, held stream
     AT_HOST, cuMemcpyDtoDAsync(d2, d, 1 << 20, held))
 ROW(from_host_short, "cuMemcpyDtoDAsync, 64 bytes from managed memory at the host, held stream", 0,
     AT_HOST, cuMemcpyDtoDAsync(d, d2, 64, held))
-// A pool's managed memory that prefers the host was seen to wait if nothing had used it before the stream was held.
 static D new_pooled_at_host(void) {
 	PoolProps props = {2, 0, {2, 0}, NULL, 0, {0}};
 	H p;
@@ -644,18 +643,16 @@ static D new_pooled_at_host(void) {
 	return at;
 }
 #define POOLED_AT_HOST (d = new_mem(1 << 20), d2 = new_pooled_at_host())
-ROW(from_pool_new, "cuMemcpyDtoDAsync, from a pool's managed memory at the host, new, held stream", 0,
-    POOLED_AT_HOST, cuMemcpyDtoDAsync(d, d2, 1 << 20, held))
 ROW(from_pool, "cuMemcpyDtoDAsync, from a pool's managed memory at the host, held stream", 0,
-    POOLED_AT_HOST; memset((void *)d2, 1, 1 << 20), cuMemcpyDtoDAsync(d, d2, 1 << 20, held))
+    POOLED_AT_HOST, cuMemcpyDtoDAsync(d, d2, 1 << 20, held))
 ROW(from_pool_set, "cuMemcpyDtoDAsync, from a pool's managed memory at the host, set before, held stream", 0,
     POOLED_AT_HOST; hold(); ok(cuMemsetD8Async(d2, 1, 1 << 20, held)), cuMemcpyDtoDAsync(d, d2, 1 << 20, held))
-ROW(to_pool_new, "cuMemcpyDtoDAsync, to a pool's managed memory at the host, new, held stream", 0,
-    POOLED_AT_HOST, cuMemcpyDtoDAsync(d2, d, 1 << 20, held))
-ROW(from_host_new, "cuMemcpyDtoDAsync, from managed memory at the host, new, held stream", 0,
-    MANAGED; ok(cuMemAdvise(d2, 1 << 20, 3, (Location){2, 0})), cuMemcpyDtoDAsync(d, d2, 1 << 20, held))
-ROW(from_host_set, "cuMemcpyDtoDAsync, from managed memory at the host, set before, held stream", 0,
-    AT_HOST; hold(); ok(cuMemsetD8Async(d2, 1, 1 << 20, held)), cuMemcpyDtoDAsync(d, d2, 1 << 20, held))
+ROW(any_from_pool, "cuMemcpyAsync, from a pool's managed memory at the host, held stream", 0,
+    POOLED_AT_HOST, cuMemcpyAsync(d, d2, 1 << 20, held))
+ROW(any_from_host, "cuMemcpyAsync, from managed memory at the host, held stream", 0,
+    AT_HOST, cuMemcpyAsync(d, d2, 1 << 20, held))
+ROW(any_to_pool, "cuMemcpyAsync, to a pool's managed memory at the host, held stream", 0,
+    POOLED_AT_HOST, cuMemcpyAsync(d2, d, 1 << 20, held))
 ROW(htod_managed, "cuMemcpyHtoDAsync, from managed memory, held stream", 0,
     MANAGED, cuMemcpyHtoDAsync(d, (H)d2, 1 << 20, held))
 ROW(set_host_held, "cuMemsetD8Async, managed memory at the host, held stream", 0,
