@@ -63,7 +63,9 @@ func TestSMResources(t *testing.T) {
 	}
 	r.ok(g.Close())
 
-	others, _, err := all.Split(20)
+	inner := must(r.gpu.NewGreenContext(parts[1]))(t)
+	defer inner.Close()
+	within, _, err := must(inner.SMResource())(t).Split(8)
 	r.ok(err)
 	beside := must(dev.NewContext(ContextDefault))(t)
 	defer beside.Close()
@@ -80,7 +82,8 @@ func TestSMResources(t *testing.T) {
 		{"another device", r.gpu, []SMResource{must(must(r.drv.Device(1))(t).SMResource())(t)}, ErrDeviceMismatch},
 		{"a context that is not primary", beside, []SMResource{all}, ErrContextMismatch},
 		{"no context", nil, []SMResource{all}, ErrNil},
-		{"parts of two splits", r.gpu, []SMResource{parts[0], others[1]}, ResultInvalidResourceConfiguration},
+		{"a part of a green context, and one of the device", r.gpu, []SMResource{within[0], parts[0]},
+			ResultInvalidResourceConfiguration},
 	} {
 		g, err := c.gpu.NewGreenContext(c.sms...)
 		if g != nil || !errors.Is(err, c.want) {

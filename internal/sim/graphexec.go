@@ -104,11 +104,28 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 	}
 	x.shape = g.shape.of(x.copies)
 	g.execs++
+	noteKernels(x.nodes)
 	x.countAllocating(g)
 	x.own = maps.Clone(g.references)
 	d.retainForExec(x)
 	x.handle = driver.GraphExec(d.objects.add(graphExecKind, x))
 	return x.handle, nil, ok
+}
+
+// noteKernels notes in the contexts of kernels, also of child graphs and bodies, that an executable graph has
+// them. On an H200 the context's flags tell it from then on.
+func noteKernels(nodes []*node) {
+	for _, n := range nodes {
+		if n.work.kernel != nil {
+			n.work.kernel.module.ctx.flags |= driver.CU_CTX_LMEM_RESIZE_TO_MAX
+		}
+		noteKernels(n.work.child)
+		if c := n.work.cond; c != nil {
+			for _, b := range c.bodies {
+				noteKernels(b.nodes)
+			}
+		}
+	}
 }
 
 // setsUnreached reports whether a node, also of a child graph or a body, sets pinned memory of a pool to

@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"slices"
-
 	"github.com/purecu/purecu/driver"
 )
 
@@ -32,6 +30,7 @@ type share struct {
 	index uint64 // its index in the split
 	sets  uint32 // how many multiprocessors each of its sets has, for a part of cuDevSmResourceSplit
 	left  bool   // it is what cuDevSmResourceSplit has left, which may be split by that function
+	green uint64 // the number of the green context of which it is a part, or 0
 }
 
 // resource returns the share as a CUdevResource. The words for the driver contain the other fields.
@@ -39,8 +38,9 @@ func (s share) resource() (r driver.DevResource) {
 	if s.count > 0 {
 		r.SetSMCount(s.count)
 		r[1], r[2], r[3], r[4] = uint64(s.dev), s.split, s.index, uint64(s.sets)
+		r[5] = s.green << 1
 		if s.left {
-			r[5] = 1
+			r[5] |= 1
 		}
 	}
 	return r
@@ -52,7 +52,8 @@ func shareOf(r *driver.DevResource) (share, driver.Result) {
 	if n == 0 {
 		return share{}, driver.ResultInvalidResourceType
 	}
-	return share{dev: int(r[1]), count: n, split: r[2], index: r[3], sets: uint32(r[4]), left: r[5] != 0}, ok
+	return share{dev: int(r[1]), count: n, split: r[2], index: r[3], sets: uint32(r[4]), left: r[5]&1 != 0,
+		green: r[5] >> 1}, ok
 }
 
 // The sizes of shares of an H200, unless a flag allows others.
@@ -105,14 +106,17 @@ func (d *Driver) DeviceGetDevResource(_ *driver.Thread, dev driver.Device, typ i
 	return d.devResource(typ, share{dev: v.ordinal, count: multiprocessors}, workQueuesOf(v.ordinal))
 }
 
-// DevSmResourceSplitByCount is cuDevSmResourceSplitByCount. Flags that CUDA does not define change
-// nothing: an H200 ignores 4, and was not asked about others.
+// DevSmResourceSplitByCount is cuDevSmResourceSplitByCount. As on an H200, parts that are large enough for
+// the largest clusters have the usual sizes, and flags that CUDA does not define change nothing. How
+// many parts a GPU has room for depends on where its multiprocessors are: an H200 gave 15 parts of 8.
 func (d *Driver) DevSmResourceSplitByCount(_ *driver.Thread, result []driver.DevResource, input driver.DevResource, flags, least uint32) (n uint32, rest driver.DevResource, r driver.Result) {
 	defer d.mu.Unlock()
 	room := uint32(len(result)) // a split that fails leaves the number as it is
 	if r := d.begin("cuDevSmResourceSplitByCount"); r != ok {
 		return room, rest, r
 	}
+	const both = driver.CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |
+		driver.CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE
 	whole, r := shareOf(&input)
 	step := uint32(shareStep)
 	if flags&driver.CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING != 0 {
@@ -121,31 +125,33 @@ func (d *Driver) DevSmResourceSplitByCount(_ *driver.Thread, result []driver.Dev
 	switch {
 	case r != ok:
 		return room, rest, r
-	case flags&driver.CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE != 0: // not modelled
-		return room, rest, driver.ResultNotSupported
+	case flags&both == both:
+		return room, rest, driver.ResultInvalidValue
 	case whole.split != 0, least > whole.count: // a part can be split only through a green context
 		return room, rest, driver.ResultInvalidResourceConfiguration
 	}
-	size := max((least+step-1)/step*step, step)
-	if n = whole.count / size; n == 0 {
-		return room, rest, driver.ResultInvalidResourceConfiguration
-	}
-	if result == nil {
+	size := min(max((least+step-1)/step*step, step), whole.count)
+	if n = whole.count / size; result == nil {
 		return n, rest, ok
 	}
 	n = min(n, room)
 	d.ids.split++
 	for i := range n {
-		result[i] = share{dev: whole.dev, count: size, split: d.ids.split, index: uint64(i)}.resource()
+		result[i] = whole.part(size, d.ids.split, uint64(i)).resource()
 	}
-	rest = share{dev: whole.dev, count: whole.count - n*size, split: d.ids.split, index: uint64(n)}.resource()
+	rest = whole.part(whole.count-n*size, d.ids.split, uint64(n)).resource()
 	return n, rest, ok
 }
 
-// DevResourceGenerateDesc is cuDevResourceGenerateDesc. Several shares have to be parts of the same
-// split, with sets of the same size, except for what the split has left. A part may be there twice,
-// and counts once: an H200 accepts that, but was not asked how many multiprocessors it gives. At most
-// one resource is a configuration of work queues.
+// part returns a part of the share.
+func (s share) part(count uint32, split, index uint64) share {
+	return share{dev: s.dev, count: count, split: split, index: index, green: s.green}
+}
+
+// DevResourceGenerateDesc is cuDevResourceGenerateDesc. Several shares must have sets of the same size,
+// except for what a split has left, and come from the same green context, or from none. They may be
+// parts of several splits, and a part may be there twice: as on an H200, the numbers of multiprocessors
+// are added, up to those of the device. At most one resource is a configuration of work queues.
 func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.DevResource) (driver.DevResourceDesc, driver.Result) {
 	defer d.mu.Unlock()
 	r := d.begin("cuDevResourceGenerateDesc")
@@ -154,7 +160,6 @@ func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.De
 	}
 	var all share
 	var queues *workQueues
-	var seen []uint64
 	for i := range resources {
 		if r != ok {
 			break
@@ -170,21 +175,18 @@ func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.De
 		s, r = shareOf(&resources[i])
 		switch {
 		case r != ok:
-		case len(seen) == 0:
+		case all.count == 0:
 			all = s
-		case s.dev != all.dev, s.split == 0, s.split != all.split:
+		case s.dev != all.dev, s.green != all.green, s.sets != 0 && all.sets != 0 && s.sets != all.sets:
 			r = driver.ResultInvalidResourceConfiguration
-		case s.sets != 0 && all.sets != 0 && s.sets != all.sets:
-			r = driver.ResultInvalidResourceConfiguration
-		case !slices.Contains(seen, s.index):
-			all.count, all.sets = all.count+s.count, max(all.sets, s.sets)
+		default:
+			all.count, all.sets = min(all.count+s.count, multiprocessors), max(all.sets, s.sets)
 		}
-		seen = append(seen, s.index)
 	}
 	switch {
 	case r != ok:
 		return 0, r
-	case len(seen) == 0, queues != nil && int(queues.Device) != all.dev:
+	case all.count == 0, queues != nil && int(queues.Device) != all.dev:
 		return 0, driver.ResultInvalidResourceConfiguration
 	}
 	desc := &resourceDescriptor{share{dev: all.dev, count: all.count}, workQueuesOf(all.dev)}
@@ -202,10 +204,13 @@ func (d *Driver) GreenCtxCreate(_ *driver.Thread, desc driver.DevResourceDesc, d
 	switch {
 	case r != ok:
 		return 0, r
-	case flags != driver.CU_GREEN_CTX_DEFAULT_STREAM, desc == 0:
+	case flags != driver.CU_GREEN_CTX_DEFAULT_STREAM:
 		return 0, driver.ResultInvalidValue
 	}
-	its, r := find[resourceDescriptor](d, name, descriptorKind, uintptr(desc))
+	its := &resourceDescriptor{share{dev: v.ordinal, count: multiprocessors}, workQueuesOf(v.ordinal)}
+	if desc != 0 { // else an H200 takes the whole device
+		its, r = find[resourceDescriptor](d, name, descriptorKind, uintptr(desc))
+	}
 	switch {
 	case r != ok:
 		return 0, driver.ResultInvalidValue
@@ -219,6 +224,7 @@ func (d *Driver) GreenCtxCreate(_ *driver.Thread, desc driver.DevResourceDesc, d
 	}
 	d.ids.context++
 	g := &greenContext{id: d.ids.context, ctx: v.primary, share: its.share, queues: its.queues, lane: v.primary.aside()}
+	g.share.green = g.id
 	g.handle = driver.GreenCtx(d.objects.add(greenKind, g))
 	return g.handle, ok
 }

@@ -80,9 +80,9 @@ func TestShares(t *testing.T) {
 	}{
 		{"nothing", driver.DevResource{}, 0, 8, driver.ResultInvalidResourceType},
 		{"too many", all, 0, 133, driver.ResultInvalidResourceConfiguration},
-		{"more than fit the steps", all, 0, 131, driver.ResultInvalidResourceConfiguration},
-		{"large clusters", all, 2, 8, driver.ResultNotSupported},
-		{"large clusters, and any multiprocessors", all, 3, 8, driver.ResultNotSupported},
+		{"more than fit the steps", all, 0, 131, ok},
+		{"large clusters", all, 2, 8, ok},
+		{"large clusters, and any multiprocessors", all, 3, 8, driver.ResultInvalidValue},
 	} {
 		_, _, r := d.DevSmResourceSplitByCount(nil, nil, c.input, c.flags, c.least)
 		want(c.what, c.want, r)
@@ -104,7 +104,7 @@ func TestShares(t *testing.T) {
 		{"not multiprocessors", []driver.DevResource{{}}, driver.ResultInvalidResourceType},
 		{"all", []driver.DevResource{all}, ok},
 		{"parts of a split", []driver.DevResource{parts[0], rest, parts[1]}, ok},
-		{"parts of two splits", []driver.DevResource{parts[0], others[1]}, driver.ResultInvalidResourceConfiguration},
+		{"parts of two splits", []driver.DevResource{parts[0], others[1]}, ok},
 		{"two devices", []driver.DevResource{all, far}, driver.ResultInvalidResourceConfiguration},
 	} {
 		_, r := d.DevResourceGenerateDesc(nil, c.of)
@@ -115,8 +115,18 @@ func TestShares(t *testing.T) {
 	want("a descriptor", ok, r)
 	_, r = d.GreenCtxCreate(nil, desc, 0, 0)
 	want("without its flag", driver.ResultInvalidValue, r)
-	_, r = d.GreenCtxCreate(nil, 0, 0, driver.CU_GREEN_CTX_DEFAULT_STREAM)
-	want("without a descriptor", driver.ResultInvalidValue, r)
+	unlimited, r := d.GreenCtxCreate(nil, 0, 0, driver.CU_GREEN_CTX_DEFAULT_STREAM)
+	want("without a descriptor", ok, r)
+	whole, r := d.GreenCtxGetDevResource(nil, unlimited, sm)
+	want("its share", ok, r)
+	if n := whole.SMCount(); n != multiprocessors {
+		t.Errorf("without a descriptor the green context has %d multiprocessors", n)
+	}
+	want("destroy", ok, d.GreenCtxDestroy(nil, unlimited))
+	_, _, r = d.DevSmResourceSplitByCount(nil, others, whole, 0, 16)
+	want("a split of a green context's", ok, r)
+	_, r = d.DevResourceGenerateDesc(nil, []driver.DevResource{others[0], parts[0]})
+	want("a descriptor of parts of a green context and of the device", driver.ResultInvalidResourceConfiguration, r)
 	_, r = d.GreenCtxCreate(nil, desc, 1, driver.CU_GREEN_CTX_DEFAULT_STREAM)
 	want("of another device", driver.ResultInvalidDevice, r)
 	g, r := d.GreenCtxCreate(nil, desc, 0, driver.CU_GREEN_CTX_DEFAULT_STREAM)
@@ -548,8 +558,8 @@ func TestSMGroups(t *testing.T) {
 	if left, r := d.DevSmResourceSplit(nil, again, rest, 0, []group{{SmCount: 80}}); r != ok || left.SMCount() != 4 {
 		t.Errorf("the rest: %v, and %d are left", r, left.SMCount())
 	}
-	if _, r := d.DevResourceGenerateDesc(nil, []driver.DevResource{parts[0], again[0]}); r != bad {
-		t.Errorf("a descriptor of parts of two splits: %v", r)
+	if _, r := d.DevResourceGenerateDesc(nil, []driver.DevResource{parts[2], again[0]}); r != bad {
+		t.Errorf("a descriptor of parts of two splits, with sets of other sizes: %v", r)
 	}
 	if _, r := d.DevSmResourceSplit(nil, nil, parts[0], 0, []group{{}}); r != bad {
 		t.Errorf("a part: %v", r)

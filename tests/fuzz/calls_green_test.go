@@ -20,9 +20,8 @@ func (c *caller) split(least uint32) (parts []driver.DevResource, rest driver.De
 	if r != ok {
 		return nil, rest, r
 	}
-	// CUDA defines 2, too, whose parts the software driver does not have. Nothing is known about other flags than 4.
 	parts = make([]driver.DevResource, 1+c.IntN(4))
-	flags := one[uint32](c, 0, 0, 0, 1, 4)
+	flags := one[uint32](c, 0, 0, 0, 1, 2, 3, 4, 8)
 	c.say("%d parts of %d, %d", len(parts), least, flags)
 	n, rest, r := c.DevSmResourceSplitByCount(c.at, parts, all, flags, least)
 	return parts[:min(n, uint32(len(parts)))], rest, r
@@ -66,7 +65,7 @@ var greenCalls = []randomCall{
 		return multiprocessors(r, d)
 	}},
 	{"cuDevSmResourceSplitByCount", func(c *caller) []uint64 {
-		parts, rest, r := c.split(one(c, c.partSize(), c.partSize(), c.partSize(), 1000))
+		parts, rest, r := c.split(one(c, c.partSize(), c.partSize(), c.partSize(), 131, 132, 1000))
 		answer := multiprocessors(r, append(parts, rest)...)
 		return append(answer, uint64(len(parts))) // a split that fails leaves the number as it was
 	}},
@@ -75,8 +74,6 @@ var greenCalls = []randomCall{
 		if r != ok {
 			return answers(r)
 		}
-		// How many multiprocessors a descriptor has in which a part is there twice is not known, so no green context
-		// is made of it.
 		if c.IntN(6) == 0 {
 			parts = append(parts, parts[0])
 		}
@@ -92,17 +89,23 @@ var greenCalls = []randomCall{
 		if r != ok {
 			return answers(r)
 		}
-		desc, r := c.DevResourceGenerateDesc(c.at, parts[:1])
+		parts = parts[:1]
+		if c.IntN(6) == 0 {
+			parts = append(parts, parts[0])
+		}
+		desc, r := c.DevResourceGenerateDesc(c.at, parts)
 		if r != ok {
 			return answers(r)
 		}
 		flags := one[uint32](c, 1, 1, 1, 2)
 		c.say(", flags %d ", flags)
 		g, r := c.GreenCtxCreate(c.at, desc, c.anyDevice(), flags)
-		if r == ok {
-			c.greens = append(c.greens, callGreen{ctx: g})
+		if r != ok {
+			return answers(r)
 		}
-		return answers(r)
+		c.greens = append(c.greens, callGreen{ctx: g})
+		d, q := c.GreenCtxGetDevResource(c.at, g, driver.CU_DEV_RESOURCE_TYPE_SM)
+		return append(answers(r), multiprocessors(q, d)...)
 	}},
 	{"cuGreenCtxDestroy", func(c *caller) []uint64 {
 		i := some(c, c.greens)
