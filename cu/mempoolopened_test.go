@@ -89,7 +89,8 @@ func newOpenedRig(t *testing.T) *openedRig {
 	r.h, r.q = must(r.m.PoolHandle())(t), must(r.gpu.ImportMemPool(r.f.Fd()))(t)
 	noErr(t, r.a.Synchronize())
 	t.Cleanup(func() {
-		noErr(t, errors.Join(r.f.Close(), r.m.Close(), r.p.Close(), r.q.Close(), r.a.Close(), r.b.Close(), r.gpu.Close()))
+		noErr(t, errors.Join(r.f.Close(), r.m.Close(), r.p.Close(), r.q.Close()))
+		noErr(t, errors.Join(r.a.Close(), r.b.Close(), r.gpu.Close()))
 		if !eventually(func() bool { drv.Close(); return len(r.sim.Census()) == 0 }) {
 			r.sim.Check(t)
 		}

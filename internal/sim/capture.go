@@ -272,7 +272,9 @@ func (g *graph) within(whole *graph) bool {
 // StreamBeginCapture is cuStreamBeginCapture_v2.
 func (d *Driver) StreamBeginCapture(th *driver.Thread, h driver.Stream, mode int32) driver.Result {
 	defer d.mu.Unlock()
-	return d.beginCapture("cuStreamBeginCapture", th, h, mode, func() (*graph, []edge, driver.Result) { return d.newGraph(), nil, ok })
+	return d.beginCapture("cuStreamBeginCapture", th, h, mode, func() (*graph, []edge, driver.Result) {
+		return d.newGraph(), nil, ok
+	})
 }
 
 // StreamBeginCaptureToGraph is cuStreamBeginCaptureToGraph: what is captured becomes
@@ -312,7 +314,8 @@ func toCaptured(from []*node, data []driver.GraphEdgeData) ([]edge, driver.Resul
 }
 
 // beginCapture begins a capture into a graph, after some of its nodes.
-func (d *Driver) beginCapture(name string, th *driver.Thread, h driver.Stream, mode int32, into func() (*graph, []edge, driver.Result)) driver.Result {
+func (d *Driver) beginCapture(name string, th *driver.Thread, h driver.Stream, mode int32,
+	into func() (*graph, []edge, driver.Result)) driver.Result {
 	s, t, r := d.askStream(name, th, h)
 	switch {
 	case r != ok && r != driver.ResultInvalidContext && !r.Sticky():

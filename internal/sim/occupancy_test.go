@@ -494,8 +494,8 @@ func TestCooperativeClusters(t *testing.T) {
 		g, res = r.GraphCreate(r.th, 0)
 		r.must(res)
 		for range both {
-			n, res := r.GraphAddKernelNode(r.th, g, nil, &driver.KernelNodeParams{Func: f, GridDimX: tt.grid, GridDimY: 1,
-				GridDimZ: 1, BlockDimX: 32, BlockDimY: 1, BlockDimZ: 1, SharedMemBytes: all})
+			n, res := r.GraphAddKernelNode(r.th, g, nil, &driver.KernelNodeParams{Func: f, GridDimX: tt.grid,
+				GridDimY: 1, GridDimZ: 1, BlockDimX: 32, BlockDimY: 1, BlockDimZ: 1, SharedMemBytes: all})
 			r.must(res)
 			for i, a := range both {
 				want := ok
@@ -513,7 +513,8 @@ func TestCooperativeClusters(t *testing.T) {
 	}
 }
 
-// TestCooperativeChecks makes cooperative launches with several mistakes. An H200 answers in another way if it captures.
+// TestCooperativeChecks makes cooperative launches with several mistakes. An H200 answers in another way if it
+// captures.
 // Source: H200, driver 580, 2026-11-28.
 func TestCooperativeChecks(t *testing.T) {
 	const (
@@ -540,7 +541,8 @@ func TestCooperativeChecks(t *testing.T) {
 		{now, 4, 300 << 10, []driver.LaunchAttribute{words(preferred, 2, 1, 1)}, badCluster},
 		{captured, 4, 300 << 10, []driver.LaunchAttribute{words(preferred, 2, 1, 1)}, invalid},
 		{now, 4, 300 << 10, []driver.LaunchAttribute{words(dimension, 2, 1, 1), words(preferred, 3, 1, 1)}, badCluster},
-		{now, 4, 300 << 10, []driver.LaunchAttribute{words(dimension, 2, 1, 1), words(preferred, 4, 1, 1)}, notSupported},
+		{now, 4, 300 << 10, []driver.LaunchAttribute{words(dimension, 2, 1, 1), words(preferred, 4, 1, 1)},
+			notSupported},
 		{now, 4, 48<<10 + 1, []driver.LaunchAttribute{words(dimension, 2, 1, 1)}, tooLarge},
 		{now, 4, 48 << 10, []driver.LaunchAttribute{words(dimension, 2, 1, 1)}, ok},
 	} {
@@ -551,8 +553,8 @@ func TestCooperativeChecks(t *testing.T) {
 			r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
 		}
 		if res := r.LaunchKernelEx(r.th, c, f, driver.KernelParams{}); res != tt.want {
-			t.Errorf("captured: %t, %d blocks, %d bytes, %d more attributes: %v, want %v", tt.captured, tt.grid, tt.shared,
-				len(tt.list), res, tt.want)
+			t.Errorf("captured: %t, %d blocks, %d bytes, %d more attributes: %v, want %v", tt.captured, tt.grid,
+				tt.shared, len(tt.list), res, tt.want)
 		}
 		if tt.captured {
 			_, res := r.StreamEndCapture(r.th, s)

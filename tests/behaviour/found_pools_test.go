@@ -68,7 +68,8 @@ func foundPools() []found {
 						}
 						create("", 0, 0)
 						create("-limited", 0, 1<<20)
-						if location == host || alloc == driver.CU_MEM_ALLOCATION_TYPE_MANAGED { // which no driver shares
+						// No driver shares these.
+						if location == host || alloc == driver.CU_MEM_ALLOCATION_TYPE_MANAGED {
 							create("-shared", 1, 0)
 						}
 					}
@@ -95,7 +96,7 @@ func foundPools() []found {
 				}
 			}
 		}},
-		{famPool, "addresses-of-pools", "memory of a pool of the host that is taken for memory of a device", func(c *raw) {
+		{famPool, "addresses-of-pools", "memory of a pool of the host that is taken for a device's", func(c *raw) {
 			_, ctx := c.setup()
 			s := c.stream(nonBlocking)
 			for _, m := range c.hostPooled(s) {
@@ -206,7 +207,7 @@ func foundPools() []found {
 			c.current(ctx0)
 			c.must("cuMemFreeAsync", c.MemFreeAsync(c.at, p, s0))
 		}},
-		{famPool, "copies-between-devices", "expecting that any copy reaches memory of pools, and mapped memory", func(c *raw) {
+		{famPool, "copies-between-devices", "expecting that any copy reaches pools' and mapped memory", func(c *raw) {
 			c.devices(2)
 			_, ctx0 := c.primary(0)
 			_, ctx1 := c.primary(1)

@@ -260,8 +260,8 @@ func (c *caller) someNodes(k *oneCapture) []driver.GraphNode {
 	return list
 }
 
-// capturedData returns data of edges to the next node of a capture, or nil. One of them may have data that is not 0, which
-// is refused for an edge from a node that is no kernel.
+// capturedData returns data of edges to the next node of a capture, or nil. One of them may have data that is not 0,
+// which is refused for an edge from a node that is no kernel.
 func (c *caller) capturedData(n int) []driver.GraphEdgeData {
 	if c.IntN(2) != 0 {
 		return nil
