@@ -67,7 +67,8 @@ func (d *Driver) CtxGetCacheConfig(th *driver.Thread) (int32, driver.Result) {
 	return c.cacheConfig, ok
 }
 
-// CtxSetCacheConfig is cuCtxSetCacheConfig. It has no effect but on cuCtxGetCacheConfig.
+// CtxSetCacheConfig is cuCtxSetCacheConfig. It changes the occupancy of kernels without a configuration
+// of their own.
 func (d *Driver) CtxSetCacheConfig(th *driver.Thread, config int32) driver.Result {
 	defer d.mu.Unlock()
 	c, r := d.changing("cuCtxSetCacheConfig", th)

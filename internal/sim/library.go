@@ -29,8 +29,9 @@ type libraryKernel struct {
 	entry   *ptxEntry
 	first   map[int32]int32 // the attributes as the code has them
 	err     error           // why it cannot be executed
-	// attributes has those that were set, by device.
+	// attributes has those that were set, by device, and caches the configurations of the cache.
 	attributes map[*device]map[int32]int32
+	caches     map[*device]int32
 }
 
 // LibraryLoadData is cuLibraryLoadData. As with NVIDIA's driver, the image may be anything.
@@ -216,6 +217,7 @@ func (d *Driver) moduleOf(l *library, c *context) (*module, driver.Result) {
 		for a, v := range k.attributes[c.dev] {
 			m.functions[k.entry.name].attributes[a] = v
 		}
+		m.functions[k.entry.name].cache = k.caches[c.dev]
 	}
 	return m, ok
 }
@@ -459,15 +461,28 @@ func (d *Driver) KernelSetAttribute(_ *driver.Thread, attribute, value int32, h 
 	return ok
 }
 
-// KernelSetCacheConfig is cuKernelSetCacheConfig, which has no effect.
+// KernelSetCacheConfig is cuKernelSetCacheConfig. It also counts for the kernel's functions. Whether it
+// overrides an earlier cuFuncSetCacheConfig is not known: here it does.
 func (d *Driver) KernelSetCacheConfig(_ *driver.Thread, h driver.Kernel, config int32,
 	dev driver.Device) driver.Result {
 	defer d.mu.Unlock()
-	_, _, _, r := d.onDevice("cuKernelSetCacheConfig", h, dev)
-	if r == ok && (config < 0 || config > driver.CU_FUNC_CACHE_PREFER_EQUAL) {
-		r = driver.ResultInvalidValue
+	k, v, _, r := d.onDevice("cuKernelSetCacheConfig", h, dev)
+	switch {
+	case r != ok:
+		return r
+	case config < 0 || config > driver.CU_FUNC_CACHE_PREFER_EQUAL:
+		return driver.ResultInvalidValue
 	}
-	return r
+	if k.caches == nil {
+		k.caches = make(map[*device]int32)
+	}
+	k.caches[v] = config
+	for c, m := range k.library.modules {
+		if c.dev == v {
+			m.functions[k.entry.name].cache = config
+		}
+	}
+	return ok
 }
 
 // LibraryGetUnifiedFunction is cuLibraryGetUnifiedFunction. No kernel in PTX is a unified function.

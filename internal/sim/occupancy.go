@@ -142,10 +142,14 @@ func (d *Driver) OccupancyMaxPotentialClusterSize(_ *driver.Thread, h driver.Fun
 	c driver.LaunchConfig) (int32, driver.Result) {
 	defer d.mu.Unlock()
 	f, blocks, o, r := d.aboutOccupancy("cuOccupancyMaxPotentialClusterSize", h, &c)
+	size := Dim3{}
+	if r == ok {
+		size, r = f.clusterOf(o.cluster)
+	}
 	switch none := (Dim3{}); {
 	case r != ok:
 		return 0, r
-	case o.cluster != none && !f.divides(o.cluster, &c):
+	case size != none && !f.divides(size, &c):
 		return 0, driver.ResultInvalidClusterSize
 	case blocks == 0:
 		return 0, ok
@@ -281,16 +285,21 @@ func (f *function) carveOut(least uint64) uint64 {
 }
 
 // preferred returns how much of a multiprocessor's memory the kernel prefers as shared memory, in percent,
-// or a negative number for as much as possible. An attribute overrides cuFuncSetCacheConfig.
+// or a negative number for as much as possible. An attribute overrides cuFuncSetCacheConfig and
+// cuKernelSetCacheConfig, which override cuCtxSetCacheConfig.
 func (f *function) preferred() int32 {
-	percent := f.attributes[driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT]
-	switch {
-	case percent >= 0:
+	if percent := f.attributes[driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT]; percent >= 0 {
 		return percent
-	case f.cache == driver.CU_FUNC_CACHE_PREFER_L1:
+	}
+	cache := f.cache
+	if cache == driver.CU_FUNC_CACHE_PREFER_NONE {
+		cache = f.module.ctx.cacheConfig
+	}
+	switch cache {
+	case driver.CU_FUNC_CACHE_PREFER_L1:
 		return 0
-	case f.cache == driver.CU_FUNC_CACHE_PREFER_EQUAL:
-		return 50 // an H200 was not asked whether it is as much
+	case driver.CU_FUNC_CACHE_PREFER_EQUAL:
+		return 50
 	}
 	return -1
 }

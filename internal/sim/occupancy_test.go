@@ -148,6 +148,24 @@ func TestRequiredClusters(t *testing.T) {
 	if n != 528 || res != ok {
 		t.Errorf("%d clusters, %v", n, res)
 	}
+	for _, tt := range []struct { // as on an H200, driver 580
+		kernel        string
+		cluster, grid uint32
+		want          int32 // 0 stands for an error
+	}{
+		{"k1", 0, 3, 0}, {"k1", 0, 4, 8}, {"k1", 2, 3, 0}, {"k1", 4, 8, 0}, {"k2", 0, 8, 0}, {"k2", 2, 8, 8},
+		{"k2", 2, 3, 0}, {"k3", 0, 8, 8}, {"k3", 4, 8, 8}, {"k3", 8, 8, 0},
+	} {
+		f, _ := r.ModuleGetFunction(r.th, m, tt.kernel)
+		want := ok
+		if tt.want == 0 {
+			want = driver.ResultInvalidClusterSize
+		}
+		n, res := r.OccupancyMaxPotentialClusterSize(r.th, f, clusters(tt.cluster, tt.grid, 32, 0))
+		if n != tt.want || res != want {
+			t.Errorf("%+v: %d, %v", tt, n, res)
+		}
+	}
 	f, _ = r.ModuleGetFunction(r.th, m, "k3")
 	r.must(r.FuncSetAttribute(r.th, f, driver.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 2))
 	_, res = r.OccupancyMaxActiveClusters(r.th, f, clusters(0, 64, 32, 0))
