@@ -2,9 +2,9 @@ package cu
 
 import "github.com/purecu/purecu/driver"
 
-// This file counts the imports of pools, and the openings of their memory. The driver does not count
-// either: all imports of a pool have one handle, all openings of memory have one address, and one call
-// ends them all.
+// This file counts the imports of pools, and the openings of their memory. All imports of a pool have
+// one handle, and all openings of memory have one address. One call ends all openings, and perhaps also
+// all imports: no driver has shown whether it counts those.
 //
 // The pool is destroyed by the MemPool that is closed last. The memory is freed by the DeviceMem that is
 // closed last, after the work of all. That may be long after its Close. If the memory is opened again

@@ -5,13 +5,13 @@ import (
 	"github.com/purecu/purecu/internal/lock"
 )
 
-// uncounted counts the uses of objects that the driver returns more than once without counting: it
-// returns the same handle, and the first call that ends the object ends it for all. X is what is known
-// of the uses of one object.
+// uncounted counts the uses of objects for which the driver returns the same handle again, and may not
+// count: the first call that ends the object may end it for all. X is what is known of the uses of one
+// object.
 //
 // The driver is called without a lock. So an object may end after the driver has returned its handle,
-// and before the use is counted. Then the handle may name nothing, or another object. As the driver
-// does not count, the caller may simply ask again, when the call that ends the object has returned.
+// and before the use is counted. Then the handle may name nothing, or another object. So the caller
+// asks again when the call that ends the object has returned.
 type uncounted[X any] struct {
 	mu lock.Mutex[lock.Uncounted]
 	// at has the objects that are in use, by their handles.

@@ -121,8 +121,9 @@ func (d *Driver) MemPoolExportToShareableHandle(th *driver.Thread, h driver.Memo
 	return s, ok
 }
 
-// MemPoolImportFromShareableHandle is cuMemPoolImportFromShareableHandle. A pool that is imported already
-// keeps its handle, and the imports do not count: cuMemPoolDestroy ends them all.
+// MemPoolImportFromShareableHandle is cuMemPoolImportFromShareableHandle. As on an H200, a pool that is
+// imported already keeps its handle. Whether the imports count there is not known. Here they do not, so
+// that a program that ends one import too early gets an error: cuMemPoolDestroy ends them all.
 func (d *Driver) MemPoolImportFromShareableHandle(th *driver.Thread, fd driver.HostPtr, handleType int32,
 	_ uint64) (driver.MemoryPool, driver.Result) {
 	defer d.mu.Unlock()

@@ -182,8 +182,7 @@ func TestSharedPoolEnds(t *testing.T) {
 	}
 }
 
-// TestSharedPoolTwice imports a pool twice, with the results of an H200: both have one handle, and one call
-// destroys it.
+// TestSharedPoolTwice imports a pool twice. As on an H200, both have one handle. One call destroys it here.
 func TestSharedPoolTwice(t *testing.T) {
 	const invalid = driver.ResultInvalidValue
 	here, there := newLab(t, Devices(2)), newLab(t, Devices(2))
