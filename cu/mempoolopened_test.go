@@ -264,30 +264,37 @@ func TestPoolClosedDuringOpen(t *testing.T) {
 }
 
 // TestPoolOpenedDuringFree opens memory while the driver frees it. The address that the driver
-// returns may be valid or not.
+// returns may be valid or not. The opening goes on at once, or when Close has returned.
 func TestPoolOpenedDuringFree(t *testing.T) {
-	r := newOpenedRig(t)
-	m := r.open()
-	noErr(t, r.a.Memset(m, 1))
-	r.imports.Store(0)
-	asked := make(chan struct{})
-	var again *DeviceMem
-	var wg sync.WaitGroup
-	opens := func() {
-		tell := func() { close(asked) }
-		r.opened.Store(&tell)
-		wg.Go(func() { again = r.open() })
-		<-asked // the driver has returned the address of the memory that is about to be freed
+	for _, waits := range []bool{false, true} {
+		r := newOpenedRig(t)
+		m := r.open()
+		noErr(t, r.a.Memset(m, 1))
+		r.imports.Store(0)
+		asked, closed := make(chan struct{}), make(chan struct{})
+		var again *DeviceMem
+		var wg sync.WaitGroup
+		opens := func() {
+			tell := func() {
+				if close(asked); waits {
+					<-closed
+				}
+			}
+			r.opened.Store(&tell)
+			wg.Go(func() { again = r.open() })
+			<-asked // the driver has returned the address of the memory that is about to be freed
+		}
+		r.frees.Store(&opens)
+		noErr(t, m.Close())
+		close(closed)
+		wg.Wait()
+		if n := r.imports.Load(); n != 2 {
+			t.Errorf("the driver has opened the memory %d times, want 2", n)
+		}
+		r.works(again, 2)
+		noErr(t, again.Close())
+		r.ends()
 	}
-	r.frees.Store(&opens)
-	noErr(t, m.Close())
-	wg.Wait()
-	if n := r.imports.Load(); n != 2 {
-		t.Errorf("the driver has opened the memory %d times, want 2", n)
-	}
-	r.works(again, 2)
-	noErr(t, again.Close())
-	r.ends()
 }
 
 // TestPoolOpenedStorm opens, uses and closes memory on many streams at once.
@@ -390,26 +397,33 @@ func TestPoolDestroyedDuringImport(t *testing.T) {
 		noErr(t, m.Close())
 		r.ends()
 	})
-	t.Run("imported", func(t *testing.T) {
-		r := newOpenedRig(t)
-		asked := make(chan struct{})
-		var again *MemPool
-		var wg sync.WaitGroup
-		imports := func() {
-			tell := func() { close(asked) }
-			r.imported.Store(&tell)
-			wg.Go(func() { again = r.again() })
-			<-asked // the driver has returned the handle of the pool that is about to be destroyed
-		}
-		r.destroys.Store(&imports)
-		noErr(t, r.q.Close())
-		wg.Wait()
-		r.q = again
-		m := r.open()
-		r.works(m, 1)
-		noErr(t, m.Close())
-		r.ends()
-	})
+	for name, waits := range map[string]bool{"imported": false, "imported, and counted after Close": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newOpenedRig(t)
+			asked, closed := make(chan struct{}), make(chan struct{})
+			var again *MemPool
+			var wg sync.WaitGroup
+			imports := func() {
+				tell := func() {
+					if close(asked); waits {
+						<-closed
+					}
+				}
+				r.imported.Store(&tell)
+				wg.Go(func() { again = r.again() })
+				<-asked // the driver has returned the handle of the pool that is about to be destroyed
+			}
+			r.destroys.Store(&imports)
+			noErr(t, r.q.Close())
+			close(closed)
+			wg.Wait()
+			r.q = again
+			m := r.open()
+			r.works(m, 1)
+			noErr(t, m.Close())
+			r.ends()
+		})
+	}
 }
 
 // TestPoolImportedStorm imports, uses and closes one pool on many goroutines at once.
