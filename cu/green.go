@@ -126,8 +126,9 @@ type GreenContext struct {
 
 // NewGreenContext creates a green context with these multiprocessors (cuDevResourceGenerateDesc,
 // cuGreenCtxCreate, CUDA 12.4; its streams need 12.5). Several arguments have to be parts of one
-// split, with the same Coscheduled if it was by [SMResource.SplitGroups]. Driver 580 accepts parts of
-// several splits, and adds their numbers, also of parts that overlap. The Context has to be one
+// split, with the same Coscheduled if it was by [SMResource.SplitGroups]. Driver 580 does not check
+// that: of parts of several splits the green context gets the sum of their numbers, even if they
+// overlap. The Context has to be one
 // of [Device.PrimaryContext]. Green contexts that overlap share the common multiprocessors. It may
 // wait for the GPU: see docs/blocking.md. [Context.NewGreenContextQueues] also chooses work queues.
 //

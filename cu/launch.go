@@ -334,7 +334,7 @@ func (f *Function) badMemory(cfg *LaunchConfig, i int, c *contextCore, mc *memCo
 			e.Detail += ", or allow the access by MemPool.SetAccess"
 		case mc.virt != nil:
 			e.Detail += ", or allow the access by VirtualMem.SetAccess"
-		case mc.is == graphMemory:
+		case mc.is == graphMemory: // no call allows the access
 		default:
 			e.Detail += ", or enable peer access"
 		}

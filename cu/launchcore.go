@@ -101,7 +101,7 @@ func argBytes(p unsafe.Pointer, sizes []uint64) [][]byte {
 }
 
 // canAccess reports whether kernels of the context can access memory of another context. Peer access does
-// not include memory of pools, memory of graphs, and virtual memory.
+// not include memory of pools, memory of graphs, or virtual memory.
 func (c *contextCore) canAccess(mc *memCore) bool {
 	switch {
 	case mc.ctx.drv != c.drv:

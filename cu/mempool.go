@@ -324,9 +324,9 @@ func (p *MemPool) Trim(keep uint64) error {
 }
 
 // SetAccess allows kernels on another device to access the pool's memory, or ends that
-// (cuMemPoolSetAccess). [Context.EnablePeerAccess] does not allow it. Kernels that use the memory
-// after the end fail, which poisons their context. Managed memory is for all devices, and needs no
-// access.
+// (cuMemPoolSetAccess). [Context.EnablePeerAccess] does not allow it. A launch does not find out
+// whether other code has allowed it: call SetAccess also then. Kernels that use the memory after the
+// end fail, which poisons their context. Managed memory is for all devices, and needs no access.
 func (p *MemPool) SetAccess(peer *Device, allow bool) error {
 	const op = "cuMemPoolSetAccess"
 	if !peer.valid() {

@@ -37,9 +37,9 @@ func (p *MemPool) Export() (*os.File, error) {
 // cannot allocate from the pool: [MemPool.Open] gives access to memory that the other process has
 // allocated.
 //
-// Each call returns a new MemPool. Those of one pool may have the same handle: this process's use of
-// the pool ends when the last of them and all their memory are closed. If it is ending, the call
-// waits until it has, and imports the pool again.
+// Each call returns a new MemPool. Those of one pool may have the same handle: the pool is destroyed
+// in this process, once, when the last of them and all their memory are closed. If it is being
+// destroyed, the call waits until it is, and imports the pool again.
 func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 	const op = importPoolOp
 	core, err := c.enter(op)

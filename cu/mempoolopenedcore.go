@@ -92,7 +92,7 @@ func (x *openedMemory) beginFree(mc *memCore) (end func(), may bool) {
 	o := &mc.ctx.drv.openings
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if x.last != mc {
+	if x.last != mc || o.at[uint64(mc.raw)] != x {
 		return func() {}, false
 	}
 	return o.beginEnd(uint64(mc.raw)), true

@@ -5,9 +5,10 @@ import (
 )
 
 // EnablePeerAccess allows kernels of this context to access the memory of another device's context
-// (cuCtxEnablePeerAccess). It does not allow the reverse. Copies between devices do not need it. It
-// does not include memory of pools, which [MemPool.SetAccess] allows, and virtual memory, which
-// [VirtualMem.SetAccess] allows. If access is already enabled, the call does nothing.
+// (cuCtxEnablePeerAccess). It does not allow the reverse. Copies between devices do not need it. The
+// access does not include memory of pools (see [MemPool.SetAccess]), virtual memory (see
+// [VirtualMem.SetAccess]), and memory that graphs allocate. If access is already enabled, the call
+// does nothing.
 func (c *Context) EnablePeerAccess(peer *Context) error {
 	return c.setPeerAccess("cuCtxEnablePeerAccess", peer, true)
 }

@@ -18,8 +18,8 @@ type uncounted[X any] struct {
 	at map[uint64]*X
 	// asking is the number of calls in progress that may return a handle.
 	asking int
-	// ended is the number of calls that have ended objects and returned. ends has the others, and, while
-	// asking is not 0, those that have returned.
+	// ended is the number of calls that have ended objects and returned. ends has the newest ending of
+	// each handle. One that has returned stays there until no call is asking.
 	ended uint64
 	ends  map[uint64]*ending
 }

@@ -254,7 +254,7 @@ func (d *Driver) MemPoolCreate(th *driver.Thread, props driver.MemPoolProps) (dr
 }
 
 // MemPoolDestroy is cuMemPoolDestroy. It does not wait: the pool's memory stays valid until it is
-// freed.
+// freed. As on an H200, an imported pool must have no open memory.
 func (d *Driver) MemPoolDestroy(th *driver.Thread, h driver.MemoryPool) driver.Result {
 	defer d.mu.Unlock()
 	p, r := d.aboutPool("cuMemPoolDestroy", th, h)
