@@ -4,62 +4,80 @@ package ptx
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 )
 
-// Kernels finds the kernels of a PTX text and the sizes of their parameters in
-// bytes, for drivers that cannot tell them. A kernel whose parameters it does not
-// understand is left out. Comments may stand anywhere; the driver has compiled the
-// text, so that what looks like a kernel is one.
-func Kernels(image []byte) map[string][]uint64 {
+// Param is a parameter of a kernel.
+type Param struct {
+	Name string
+	Type string // such as ".u32"
+	Size uint64 // in bytes
+	Kind Kind
+}
+
+// Kind says what a parameter is.
+type Kind uint8
+
+// The kinds of parameters. A signed integer, an unsigned one, and a pointer are the same.
+const (
+	Bits    Kind = iota // anything of the size
+	Integer             // an integer, or a pointer
+	Float               // a float of 32 or 64 bits
+)
+
+// Kernels finds the kernels of a PTX text and their parameters, which drivers tell
+// in part. A kernel whose parameters it does not understand is left out. Comments
+// may stand anywhere; the driver has compiled the text, so that what looks like a
+// kernel is one.
+func Kernels(image []byte) map[string][]Param {
 	text, _, _ := bytes.Cut(image, []byte{0})
-	tokens := tokenize(string(text))
-	kernels := make(map[string][]uint64)
-	for i := 0; i+1 < len(tokens); i++ {
-		if tokens[i] != ".entry" {
+	kernels := make(map[string][]Param)
+	s := scanner(string(text))
+	for t := s.next(); t != ""; {
+		if t != ".entry" {
+			t = s.next()
 			continue
 		}
-		name := tokens[i+1]
-		i += 2
-		if i >= len(tokens) || tokens[i] != "(" { // no list: no parameters
+		name := strings.Clone(s.next()) // what is returned must not keep the text
+		if name == "" {
+			break
+		}
+		if t = s.next(); t != "(" { // no list: no parameters
 			kernels[name] = nil
-			i--
 			continue
 		}
-		end := i
-		for end < len(tokens) && tokens[end] != ")" {
-			end++
+		var list []string
+		for t = s.next(); t != ")" && t != ""; t = s.next() {
+			list = append(list, t)
 		}
-		if sizes, ok := paramSizes(tokens[i+1 : end]); ok && end < len(tokens) {
-			kernels[name] = sizes
+		if params, ok := paramsOf(list); ok && t != "" {
+			kernels[name] = params
 		}
-		i = end
 	}
 	return kernels
 }
 
-// paramSizes returns the sizes of the parameters between the parentheses.
-func paramSizes(tokens []string) (sizes []uint64, ok bool) {
+// paramsOf returns the parameters between the parentheses.
+func paramsOf(tokens []string) (params []Param, ok bool) {
 	for len(tokens) > 0 {
-		n := slices.Index(tokens, ",")
-		if n < 0 {
-			n = len(tokens)
+		n := 0
+		for n < len(tokens) && tokens[n] != "," {
+			n++
 		}
-		size, ok := paramSize(tokens[:n])
+		p, ok := paramOf(tokens[:n])
 		if !ok {
 			return nil, false
 		}
-		sizes = append(sizes, size)
+		params = append(params, p)
 		tokens = tokens[min(n+1, len(tokens)):]
 	}
-	return sizes, true
+	return params, true
 }
 
-// paramSize returns the size of one parameter: ".param", perhaps ".align" and a
+// paramOf returns one parameter: ".param", perhaps ".align" and a
 // number, a type, perhaps ".ptr" with a space and an alignment, a name, and a
 // length if it is an array. It understands nothing else.
-func paramSize(tokens []string) (size uint64, ok bool) {
+func paramOf(tokens []string) (p Param, ok bool) {
 	next := func() (t string) {
 		if len(tokens) > 0 {
 			t, tokens = tokens[0], tokens[1:]
@@ -81,11 +99,18 @@ func paramSize(tokens []string) (size uint64, ok bool) {
 		return ok
 	}
 	if next() != ".param" || !align() {
-		return 0, false
+		return p, false
 	}
-	size, ok = types[next()]
+	p.Type = strings.Clone(next())
+	p.Size, ok = types[p.Type]
 	if !ok || !align() { // some put it behind the type
-		return 0, false
+		return p, false
+	}
+	switch {
+	case strings.HasPrefix(p.Type, ".u"), strings.HasPrefix(p.Type, ".s") && !strings.HasSuffix(p.Type, "ref"):
+		p.Kind = Integer
+	case p.Type == ".f32", p.Type == ".f64":
+		p.Kind = Float
 	}
 	if peek() == ".ptr" {
 		next()
@@ -94,21 +119,21 @@ func paramSize(tokens []string) (size uint64, ok bool) {
 			next()
 		}
 		if !align() {
-			return 0, false
+			return p, false
 		}
 	}
-	if name := next(); name == "" || strings.IndexByte(".[](){},;:\"0123456789", name[0]) >= 0 {
-		return 0, false
+	if p.Name = strings.Clone(next()); p.Name == "" || strings.IndexByte(".[](){},;:\"0123456789", p.Name[0]) >= 0 {
+		return p, false
 	}
 	if peek() == "[" {
 		next()
 		count, ok := number(next())
 		if !ok || count == 0 || next() != "]" {
-			return 0, false
+			return p, false
 		}
-		size *= count
+		p.Size, p.Kind = p.Size*count, Bits
 	}
-	return size, len(tokens) == 0
+	return p, len(tokens) == 0
 }
 
 // types are the sizes of PTX's types in bytes.
@@ -138,29 +163,40 @@ func number(s string) (uint64, bool) {
 	return n, s != ""
 }
 
-// tokenize splits a text at spaces, comments and punctuation, which are tokens of
-// their own. Strings, which only debug sections have, are skipped.
-func tokenize(text string) (tokens []string) {
+// scanner is the rest of a text, which next splits at spaces, comments and
+// punctuation, which are tokens of their own. Strings, which only debug sections
+// have, are skipped.
+type scanner string
+
+// next returns the next token, or "" at the end.
+func (s *scanner) next() string {
+	text := string(*s)
 	for text != "" {
+		n := 0
 		switch c := text[0]; {
 		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
 			text = text[1:]
+			continue
 		case strings.HasPrefix(text, "//"):
 			_, text, _ = strings.Cut(text, "\n")
+			continue
 		case strings.HasPrefix(text, "/*"):
 			_, text, _ = strings.Cut(text[2:], "*/")
+			continue
 		case c == '"':
 			_, text, _ = strings.Cut(text[1:], `"`)
+			continue
 		case strings.IndexByte("()[]{},;:", c) >= 0:
-			tokens, text = append(tokens, text[:1]), text[1:]
+			n = 1
 		default:
-			n := strings.IndexAny(text, " \t\n\r()[]{},;:\"/")
-			if n < 0 {
+			if n = strings.IndexAny(text, " \t\n\r()[]{},;:\"/"); n < 0 {
 				n = len(text)
 			}
 			n = max(n, 1) // a "/" that begins no comment
-			tokens, text = append(tokens, text[:n]), text[n:]
 		}
+		*s = scanner(text[n:])
+		return text[:n]
 	}
-	return tokens
+	*s = ""
+	return ""
 }

@@ -1,6 +1,7 @@
 package ptx
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,14 +24,14 @@ const sample = `
 .maxntid 1, 1, 1
 { ret; }
 .weak .entry wide(.param .align 8 .b8 wide_param_0[24]){ret;}
-.entry cusim_spin { ret; }
+.entry spin { ret; }
 .func (.param .b32 r) helper(.param .b64 x) { ret; }
 .file 1 "a .entry file(.param .u32 x)"
 `
 
 func TestKernels(t *testing.T) {
 	for text, want := range map[string]map[string][]uint64{
-		sample:                             {"noop": nil, "axpy": {8, 4, 8}, "wide": {24}, "cusim_spin": nil},
+		sample:                             {"noop": nil, "axpy": {8, 4, 8}, "wide": {24}, "spin": nil},
 		"":                                 {},
 		".entry":                           {},
 		".entry k":                         {"k": nil},
@@ -61,9 +62,34 @@ func TestKernels(t *testing.T) {
 		".entry a(.param .u64 x)\x00.entry b()":         {"a": {8}},
 		".entry a/.entry b":                             {"a": nil, "b": nil},
 	} {
-		if diff := cmp.Diff(want, Kernels([]byte(text))); diff != "" {
+		got := make(map[string][]uint64)
+		for name, params := range Kernels([]byte(text)) {
+			got[name] = nil
+			for _, p := range params {
+				got[name] = append(got[name], p.Size)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", text, diff)
 		}
+	}
+}
+
+// TestKinds finds out what parameters are.
+func TestKinds(t *testing.T) {
+	for typ, want := range map[string]Kind{
+		".u8": Integer, ".s16": Integer, ".u32": Integer, ".s32": Integer, ".u64": Integer, ".s64": Integer,
+		".u64 .ptr .global .align 8": Integer, ".f32": Float, ".f64": Float,
+		".b8": Bits, ".b32": Bits, ".b64": Bits, ".b128": Bits, ".f16": Bits, ".bf16": Bits, ".f16x2": Bits, ".tf32": Bits,
+		".texref": Bits, ".samplerref": Bits, ".surfref": Bits,
+	} {
+		p := Kernels([]byte(".entry k(.param " + typ + " some)"))["k"]
+		if len(p) != 1 || p[0].Kind != want || p[0].Name != "some" || !strings.HasPrefix(typ, p[0].Type) || p[0].Type == "" {
+			t.Errorf("%s: %+v, want %d", typ, p, want)
+		}
+	}
+	if p := Kernels([]byte(".entry k(.param .align 4 .f32 some[1])"))["k"]; len(p) != 1 || p[0].Kind != Bits {
+		t.Errorf("an array: %+v", p)
 	}
 }
 
@@ -74,13 +100,13 @@ func FuzzKernels(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		for name, sizes := range Kernels(text) {
+		for name, params := range Kernels(text) {
 			if name == "" {
 				t.Error("a kernel without a name")
 			}
-			for _, n := range sizes {
-				if n == 0 || n > 16<<20 {
-					t.Errorf("a parameter of %d bytes", n)
+			for _, p := range params {
+				if p.Size == 0 || p.Size > 16<<20 {
+					t.Errorf("a parameter of %d bytes", p.Size)
 				}
 			}
 		}

@@ -31,16 +31,16 @@ type kernelOf struct {
 }
 
 // Region returns the memory at an address.
-func (m *kernelOf) Region(addr uint64) (uint64, []byte, bool) {
+func (m *kernelOf) Region(addr uint64, _ bool) (uint64, []byte, bool) {
 	for base, data := range m.memory {
 		if addr-base < uint64(len(data)) {
-			return base, data, true
+			return base, data, false
 		}
 	}
 	return 0, nil, false
 }
 
-const imageAt, constantsAt = 1 << 32, 1 << 33
+const imageAt = 1 << 32
 
 // translated returns the program, ready to be executed.
 func (p *program) translated(lines []string) (*kernelOf, error) {
@@ -53,10 +53,11 @@ func (p *program) translated(lines []string) (*kernelOf, error) {
 		return nil, err
 	}
 	m := &kernelOf{program: p, kernel: k, image: p.image(), memory: map[uint64][]byte{
-		imageAt: vm.BytesOf(make([]uint64, imageSize/8)), constantsAt: vm.BytesOf(make([]uint64, 8))}}
+		imageAt: vm.BytesOf(make([]uint64, imageSize/8))}}
+	constants := make([]byte, mod.Constants)
 	for _, v := range mod.Text.Vars {
 		for i, value := range v.Init {
-			binary.LittleEndian.PutUint32(m.memory[constantsAt][4*i:], uint32(value.Number.Bits))
+			binary.LittleEndian.PutUint32(constants[4*i:], uint32(value.Number.Bits))
 		}
 	}
 	params := vm.BytesOf(make([]uint64, 11))[:80]
@@ -64,13 +65,7 @@ func (p *program) translated(lines []string) (*kernelOf, error) {
 	copy(params[16:], p.given())
 	m.launch = vm.Launch{Grid: [3]uint32{1, 1, 1}, Cluster: [3]uint32{1, 1, 1},
 		Block: [3]uint32{p.family.threads, 1, 1}, Params: params, Memory: m,
-		Clock: func() int64 { return 1 }, Virtual: true, Workers: 1, Resident: 1}
-	for _, c := range k.Constants {
-		if c.Symbol != "" {
-			c.Value += constantsAt
-		}
-		m.launch.Constants = append(m.launch.Constants, c)
-	}
+		Clock: func() int64 { return 1 }, Virtual: true, Workers: 1, Resident: 1, Constants: k.Constants, Const: constants}
 	return m, nil
 }
 

@@ -66,6 +66,29 @@ func TestCalls(t *testing.T) {
 				ld.local.u32 a, [keep]; add.u32 r, r, a; ld.local.u32 a, [keep+4]; add.u32 r, r, a;
 				ld.local.u32 a, [keep+8]; add.u32 r, r, a; ld.local.u32 a, [keep+12]; add.u32 r, r, a; ret; }`,
 			func(n uint32) uint32 { return n + 1 + 5 + 1 + 2 + 3 + 4 }},
+		{"ignored results", `.func (.param .u64 q) one(.param .u32 n) { .reg .u32 m; .reg .u64 w; ld.param.u32 m, [n]; add.u32 m, m, 1;
+				cvt.u64.u32 w, m; st.param.u64 [q], w; ret; }
+			.func (.reg .u32 r, .reg .u32 q) two(.reg .u32 n) { add.u32 r, n, 1; add.u32 q, n, 2; ret; }
+			.extern .func (.param .b64 p) malloc(.param .b64 n);
+			.func (.reg .u32 r) sum(.reg .u32 n) { .reg .u64 f, v; .reg .u32 m; .param .b32 x; .param .b64 z;
+				st.param.b32 [x], n; call (_, r), two, (n); call (m, _), two, (n); call (_, _), two, (7); add.u32 r, r, m;
+				call (z), one, (x); call (_), one, (x); call (_), malloc, (z); ld.param.u64 v, [z]; cvt.u32.u64 n, v;
+				add.u32 r, r, n; mov.u64 f, one; a: .callprototype (.param .b64 _) _ (.param .b32 _); b: .calltargets one;
+				call (_), f, (x), b; call (_), f, (x), a; call (z), f, (x), a; ld.param.u64 v, [z]; cvt.u32.u64 n, v;
+				add.u32 r, r, n; ret; }`,
+			func(n uint32) uint32 { return 4*n + 5 }},
+		{"any number of arguments", `.func (.param .u32 r) any(.param .u32 n, .param .align 8 .b8 more[]) {
+				.reg .u32 s, c, v; .reg .u64 a; .reg .pred p; ld.param.u32 c, [n]; mov.u32 s, 0; mov.u64 a, more;
+				next: setp.eq.u32 p, c, 0; @p bra end; ld.param.u32 v, [a]; add.u32 s, s, v; add.u64 a, a, 4; sub.u32 c, c, 1;
+				bra next; end: st.param.u32 [r], s; ret; }
+			.func (.reg .u32 r) sum(.reg .u32 n) { .reg .u64 f; .reg .u32 s; .param .b32 x; .param .b32 y;
+				.param .align 8 .b8 few[8]; .param .align 8 .b8 many[32]; st.param.u32 [x], 0; call (y), any, (x);
+				ld.param.u32 r, [y]; st.param.u32 [x], 2; st.param.v2.u32 [few], {n, 5}; call (y), any, (x, few);
+				ld.param.u32 s, [y]; add.u32 r, r, s; st.param.u32 [x], 8; st.param.v4.u32 [many], {n, n, n, n};
+				st.param.v4.u32 [many+16], {n, n, n, 1}; call (y), any, (x, many); ld.param.u32 s, [y]; add.u32 r, r, s;
+				mov.u64 f, any; a: .callprototype (.param .b32 _) _ (.param .b32 _, .param .align 8 .b8 _[]);
+				call (y), f, (x, many), a; ld.param.u32 s, [y]; add.u32 r, r, s; ret; }`,
+			func(n uint32) uint32 { return n + 5 + 2*(7*n+1) }},
 		{"names with numbers", `.func (.param .u32 r) minus(.param .u32 n, .param .u32 m) {
 				.reg .u32 a, b; ld.param.u32 a, [n]; ld.param.u32 b, [m]; sub.u32 a, a, b; st.param.u32 [r], a; ret; }
 			.func (.reg .u32 r) sum(.reg .u32 n) { .param .b32 y; .param .b32 x<2>;

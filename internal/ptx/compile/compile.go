@@ -30,6 +30,9 @@ type Module struct {
 	kernels map[string]*syntax.Function
 	known   map[string]*variant // instructions by their texts
 
+	// Constants is the size of the constant memory in bytes.
+	Constants uint64
+
 	functions []*syntax.Function // of the whole text
 	graph     *callGraph
 }
@@ -37,7 +40,8 @@ type Module struct {
 // variant is an instruction of the table with its modifiers.
 type variant struct {
 	isa.Variant
-	run vm.Func
+	run             vm.Func
+	version, target int32 // the first ones of PTX that have it
 }
 
 // symbol is what a name stands for.
@@ -79,7 +83,11 @@ func Parse(text string) (*Module, error) {
 		}
 		switch old := c.names[v.Name]; {
 		case old == nil, old.v.Extern && !v.Extern:
-			c.names[v.Name] = &symbol{v: v, space: v.Space, module: true}
+			s := &symbol{v: v, space: v.Space, module: true}
+			if c.names[v.Name] = s; v.Space == syntax.Const && !v.Extern {
+				s.offset = align(c.Constants, v.Align)
+				c.Constants = s.offset + v.Size()
+			}
 		case !v.Extern && !old.v.Extern:
 			return nil, twice(v.Pos, v.Name)
 		}
@@ -127,7 +135,8 @@ func (m *Module) find(op string) *variant {
 	v, seen := m.known[op]
 	if !seen {
 		if found, run, is := isa.Find(op); is {
-			v = &variant{found, run}
+			v = &variant{Variant: found, run: run}
+			v.version, v.target = isa.Since(found.String())
 		}
 		m.known[op] = v
 	}
@@ -408,7 +417,7 @@ func (t *translator) declare(scope map[string]*symbol, v *syntax.Var) *Error {
 		scope[v.Name] = t.register(v)
 		return nil
 	case v.Global != nil:
-		scope[v.Name] = &symbol{v: v.Global, space: v.Space, module: true}
+		scope[v.Name] = t.names[v.Global.Name]
 		return nil
 	case v.Space == syntax.Global, v.Space == syntax.Const, len(v.Init) > 0:
 		return &Error{Pos: v.Pos, What: fmt.Sprintf("variable %s in a function (%s)", v.Name, v.Space)}

@@ -2,147 +2,11 @@ package compile
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/purecu/purecu/internal/ptx/isa"
 	"github.com/purecu/purecu/internal/ptx/syntax"
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
-
-// callGraph says which functions may call which ones. A call by an address is one of nil, which calls all
-// functions whose address is used.
-type callGraph struct {
-	calls     map[*syntax.Function][]*syntax.Function
-	taken     []*syntax.Function        // functions whose address is used, in the order of the text
-	cycles    map[*syntax.Function]int  // functions that may call each other have the same number
-	recursive map[*syntax.Function]bool // functions that may call themselves, also through others
-	allocates map[*syntax.Function]bool // functions that allocate memory on the stack
-}
-
-// newGraph reads all bodies and initial values of a text.
-func (m *Module) newGraph() *callGraph {
-	g := &callGraph{calls: make(map[*syntax.Function][]*syntax.Function),
-		cycles: make(map[*syntax.Function]int), recursive: make(map[*syntax.Function]bool),
-		allocates: make(map[*syntax.Function]bool)}
-	taken := make(map[*syntax.Function]bool)
-	for _, s := range m.names {
-		if s.v == nil {
-			continue
-		}
-		for _, value := range s.v.Init {
-			if of := m.names[value.Symbol]; of != nil && of.function != nil {
-				taken[of.function] = true
-			}
-		}
-	}
-	for _, f := range m.functions {
-		m.callsOf(g, f, f.Body, taken)
-	}
-	for _, f := range m.functions {
-		if taken[f] && f.HasBody && !f.Kernel {
-			g.taken = append(g.taken, f)
-		}
-	}
-	g.calls[nil] = g.taken
-	g.findCycles(m.functions)
-	return g
-}
-
-// callsOf notes what statements of a function call.
-func (m *Module) callsOf(g *callGraph, f *syntax.Function, list []syntax.Statement, taken map[*syntax.Function]bool) {
-	var uses func(list []syntax.Operand)
-	uses = func(list []syntax.Operand) {
-		for _, o := range list {
-			if s := m.names[o.Name]; s != nil && s.function != nil && o.Name != "" {
-				taken[s.function] = true
-			}
-			uses(o.Parts)
-		}
-	}
-	for _, s := range list {
-		if s.Block != nil {
-			m.callsOf(g, f, s.Block, taken)
-		}
-		if s.Inst == nil {
-			continue
-		}
-		operands := s.Inst.Operands
-		if strings.HasPrefix(s.Inst.Op, "alloca.") {
-			g.allocates[f] = true
-		}
-		if s.Inst.Op == "call" || strings.HasPrefix(s.Inst.Op, "call.") {
-			if len(operands) > 0 && operands[0].Kind == syntax.List {
-				operands = operands[1:]
-			}
-			if len(operands) == 0 {
-				continue
-			}
-			if s := m.names[operands[0].Name]; s != nil && s.function != nil {
-				g.calls[f] = append(g.calls[f], s.function)
-			} else {
-				g.calls[f] = append(g.calls[f], nil)
-			}
-			continue
-		}
-		uses(operands)
-	}
-}
-
-// findCycles finds the functions that may call each other: the strongly connected components of the graph,
-// in one pass (Tarjan's algorithm).
-func (g *callGraph) findCycles(functions []*syntax.Function) {
-	index := make(map[*syntax.Function]int, len(functions))
-	var open []*syntax.Function
-	var visit func(f *syntax.Function) (lowest int)
-	visit = func(f *syntax.Function) (lowest int) {
-		own, begin := len(index)+1, len(open)
-		index[f], lowest = own, own
-		open = append(open, f)
-		for _, callee := range g.calls[f] {
-			switch {
-			case callee == f:
-				g.recursive[f] = true
-			case index[callee] == 0:
-				lowest = min(lowest, visit(callee))
-			case g.cycles[callee] == 0: // it is open
-				lowest = min(lowest, index[callee])
-			}
-		}
-		if lowest < own {
-			return lowest
-		}
-		for _, member := range open[begin:] {
-			g.cycles[member] = own
-			g.recursive[member] = g.recursive[member] || len(open)-begin > 1
-		}
-		open = open[:begin]
-		return lowest
-	}
-	for _, f := range functions {
-		if index[f] == 0 {
-			visit(f)
-		}
-	}
-}
-
-// pointers reports whether a kernel may call functions by their addresses.
-func (g *callGraph) pointers(kernel *syntax.Function) bool {
-	seen := map[*syntax.Function]bool{kernel: true}
-	for list := []*syntax.Function{kernel}; len(list) > 0; {
-		f := list[len(list)-1]
-		list = list[:len(list)-1]
-		for _, callee := range g.calls[f] {
-			if callee == nil {
-				return true
-			}
-			if !seen[callee] {
-				seen[callee] = true
-				list = append(list, callee)
-			}
-		}
-	}
-	return false
-}
 
 // FunctionAddress returns the value of a pointer to a function of the text, or false if there is no
 // such function. It is the same in all kernels of the text.
@@ -157,6 +21,15 @@ func (m *Module) FunctionAddress(name string) (uint64, bool) {
 		}
 	}
 	return 0, false
+}
+
+// ConstantAddress returns where a variable of the text is in its constant memory, or false if there is no such variable.
+func (m *Module) ConstantAddress(name string) (uint64, bool) {
+	s := m.names[name]
+	if s == nil || s.space != syntax.Const || s.v.Extern {
+		return 0, false
+	}
+	return s.offset, true
 }
 
 // stackSize is the size of a thread's stack for functions that may call themselves, in bytes.
@@ -361,13 +234,14 @@ func (t *translator) call(o vm.Op) *Error {
 	if err != nil {
 		return err
 	}
-	if len(c.args) != len(callee.params) || len(c.results) != len(callee.results) {
+	missing := len(callee.params) - len(c.args)
+	if missing != 0 && (missing != 1 || callee.Variadic() == nil) || len(c.results) != len(callee.results) {
 		return t.unsupported("the number of arguments")
 	}
 	t.beforeCall(&c, callee.Function)
 	var in []vm.Copy
-	for i, formal := range callee.params {
-		if in, err = t.argument(c.guard, c.args[i], formal, t.frameOf(callee), in); err != nil {
+	for i, actual := range c.args {
+		if in, err = t.argument(c.guard, actual, callee.params[i], t.frameOf(callee), in); err != nil {
 			return err
 		}
 	}
@@ -383,7 +257,7 @@ func (t *translator) answers(c *calling, callee *function) *Error {
 	var out []vm.Copy
 	var moves []vm.Op
 	for i, formal := range callee.results {
-		if c.results[i].Name == "_" && formal.space == syntax.Reg { // nobody wants it
+		if ignored(c.results[i]) {
 			continue
 		}
 		actual := t.lookup(c.results[i].Name)
@@ -409,6 +283,9 @@ func (t *translator) answers(c *calling, callee *function) *Error {
 	t.afterCall(c)
 	return nil
 }
+
+// ignored reports whether nobody wants a result.
+func ignored(o syntax.Operand) bool { return o.Kind == syntax.Name && o.Name == "_" }
 
 // answerIn emits a move of a result that is a register, and returns a second one to where it belongs. It
 // comes after the registers are restored, which may contain the register of the result.
@@ -490,11 +367,11 @@ func (t *translator) callTo(c calling) *Error {
 		return err
 	}
 	t.beforeCall(&c, t.graph.taken...)
-	in, err := t.transfers(c.args, t.args, true)
+	in, err := t.transfers(c.args, nil, t.args, true)
 	if err != nil {
 		return err
 	}
-	out, err := t.transfers(c.results, t.answer, false)
+	out, err := t.transfers(c.results, t.prototype(c.table), t.answer, false)
 	if err != nil {
 		return err
 	}
@@ -507,12 +384,31 @@ func (t *translator) callTo(c calling) *Error {
 	return nil
 }
 
+// prototype returns the results of the functions that a prototype or a list of functions describes.
+func (t *translator) prototype(table string) []*syntax.Var {
+	s := t.lookup(table)
+	if s == nil || s.table == nil {
+		return nil
+	}
+	for _, name := range s.table.Names {
+		if f := t.names[name]; f != nil && f.function != nil {
+			return f.function.Results
+		}
+	}
+	return s.table.Results
+}
+
 // transfers returns the copies of arguments or results of a call by an address. What no function takes or
-// returns is left out: the prototype may be longer.
-func (t *translator) transfers(list []syntax.Operand, place passed, in bool) (copies []vm.Copy, err *Error) {
+// returns is left out: the prototype may be longer. The formal parameters say how long ignored results are.
+func (t *translator) transfers(list []syntax.Operand, formal []*syntax.Var, place passed, in bool) (copies []vm.Copy,
+	err *Error) {
 	var actual []*symbol
 	var vars []*syntax.Var
-	for _, o := range list {
+	for i, o := range list {
+		if ignored(o) && i < len(formal) {
+			actual, vars = append(actual, nil), append(vars, formal[i])
+			continue
+		}
 		s := t.lookup(o.Name)
 		if o.Kind != syntax.Name || s == nil || s.space != syntax.Param || t.ownParam(s) {
 			return nil, t.unsupported("the form of an argument")
@@ -521,6 +417,9 @@ func (t *translator) transfers(list []syntax.Operand, place passed, in bool) (co
 	}
 	offsets, _ := layout(vars)
 	for i, s := range actual {
+		if s == nil {
+			continue
+		}
 		size := min(s.v.Size(), place.size-min(offsets[i], place.size))
 		if size == 0 {
 			continue
@@ -590,9 +489,10 @@ func (t *translator) argument(guard int32, have syntax.Operand, formal *symbol, 
 		t.emit(vm.Op{Run: isa.Move, D: formal.column, A: a, Guard: guard}, t.inst.Pos, t.inst.Op)
 		return list, err
 	}
-	if actual == nil || actual.space != syntax.Param || actual.v.Size() != formal.v.Size() || t.ownParam(actual) {
+	if actual == nil || actual.space != syntax.Param || actual.v.Size() != formal.v.Size() && !formal.v.Open ||
+		t.ownParam(actual) {
 		return nil, t.unsupported("the form of an argument")
 	}
 	return append(list, vm.Copy{To: uint32(formal.offset), ToBase: base, From: uint32(actual.offset),
-		FromBase: t.base(actual), Size: uint32(formal.v.Size())}), nil
+		FromBase: t.base(actual), Size: uint32(actual.v.Size())}), nil
 }

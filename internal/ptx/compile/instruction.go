@@ -19,9 +19,59 @@ var missing = []string{
 	"vmin2", "vmin4", "vset", "vset2", "vset4", "vshl", "vshr", "vsub", "vsub2", "vsub4", "wgmma", "wmma",
 }
 
-// mostUnrounded is the last version of PTX in which mad.f32 may be without a rounding mode. It is mad.rn.f32
-// then.
-const mostUnrounded = 31
+// The last versions of PTX in which mad.f32 may be without a rounding mode, which is .rn then, in which wmma is without
+// .aligned, and in which its results in floats may be limited.
+const (
+	mostUnrounded = 31
+	mostUnaligned = 62
+	mostLimited   = 64
+)
+
+// form returns the instruction of the table for a text, or nil.
+func (t *translator) form(op string) *variant {
+	if v := t.find(op); v != nil {
+		return v
+	}
+	if rest, is := strings.CutPrefix(op, "mad."); is && t.Text.Version <= mostUnrounded && strings.HasSuffix(op, ".f32") {
+		return t.find("mad.rn." + rest)
+	}
+	if strings.HasPrefix(op, "wmma.") {
+		return t.find(strings.Replace(op, ".sync.", ".sync.aligned.", 1))
+	}
+	return nil
+}
+
+// available returns an error if the text's version or target does not have an instruction.
+func (t *translator) available(v *variant) *Error {
+	version, target := v.version, v.target
+	if v.Name == "wmma" {
+		aligned := strings.Contains(t.inst.Op, ".aligned")
+		switch {
+		case t.Text.Version <= mostUnaligned && aligned:
+			return t.unsupported("with .aligned before version 6.3 of PTX")
+		case t.Text.Version > mostUnaligned && !aligned:
+			return t.unsupported("without .aligned")
+		case t.Text.Version > mostLimited && v.Has("satfinite") && v.Get("ct")[0] == 'f':
+			return t.unsupported("with .satfinite for floats after version 6.4 of PTX")
+		case !aligned && strings.Contains(t.inst.Op, ".m16n16k16"):
+			version = 60
+		case !aligned:
+			version = 61
+		}
+	}
+	return t.since(version, target)
+}
+
+// since returns an error if the text's version or target is before one that it needs.
+func (t *translator) since(version, target int32) *Error {
+	switch {
+	case t.Text.Version < version:
+		return t.unsupported(fmt.Sprintf("it needs version %d.%d of PTX", version/10, version%10))
+	case t.Text.Target < target:
+		return t.unsupported(fmt.Sprintf("it needs the target sm_%d", target))
+	}
+	return nil
+}
 
 // The alignments of memory that is allocated on the stack.
 const (
@@ -37,17 +87,16 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 		in = &one
 	}
 	t.inst = in
-	v := t.find(in.Op)
-	if rest, is := strings.CutPrefix(in.Op, "mad."); v == nil && is && t.Text.Version <= mostUnrounded &&
-		strings.HasSuffix(in.Op, ".f32") {
-		v = t.find("mad.rn." + rest)
-	}
+	v := t.form(in.Op)
 	if v == nil {
 		if name, _, _ := strings.Cut(in.Op, "."); !isa.Has(name) && !slices.Contains(missing, name) {
 			return t.unsupported("there is no instruction with this name")
 		}
 		err := t.unsupported("")
 		err.Unknown = true
+		return err
+	}
+	if err := t.available(v); err != nil {
 		return err
 	}
 	o := vm.Op{Run: v.run, Kind: v.Kind}
@@ -233,6 +282,8 @@ func (t *translator) restricted(v *variant, w isa.Operand, have syntax.Operand) 
 		return t.unsupported("a constant")
 	case constant && (v.Name == "bfe" || v.Name == "bfi") && v.Type(w) == "b32" && w.Type == "b32" && n > 255:
 		return t.unsupported("a position or length above 255")
+	case w.Role == 'd' && v.Name == "mbarrier" && v.Get("space") == "shared::cluster" && have.Name != "_":
+		return t.unsupported("the result of a barrier of another block")
 	case v.Name == "alloca" && w.Role == 'i' && (n&(n-1) != 0 || n == 0 || n > mostAligned):
 		return t.unsupported(fmt.Sprintf("an alignment of %d", n))
 	case constant && v.Special == "barrier" && w.Role == 'a' && n > 15:
@@ -503,6 +554,10 @@ func (t *translator) move(v *variant, o vm.Op) (done bool, err *Error) {
 
 // moveElements translates a mov from one vector to another. All elements are read before one is written.
 func (t *translator) moveElements(o vm.Op, to, from syntax.Operand, n int, typ string) *Error {
+	if from.Kind == syntax.Name && n == 4 && special(from.Name+".x") != vm.NoSpecial {
+		from = syntax.Operand{Kind: syntax.Vector, Parts: []syntax.Operand{{Name: from.Name + ".x"},
+			{Name: from.Name + ".y"}, {Name: from.Name + ".z"}, {Name: from.Name + ".w"}}}
+	}
 	if to.Kind != syntax.Vector || from.Kind != syntax.Vector || len(to.Parts) != n || len(from.Parts) != n {
 		return t.unsupported("the form of a vector")
 	}

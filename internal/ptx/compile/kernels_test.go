@@ -29,7 +29,9 @@ type scene struct {
 	mem     memory
 	next    uint64 // the next unused address
 	vars    map[string]uint64
-	heap    *heap
+	// constants is the constant memory.
+	constants []byte
+	heap      *heap
 
 	mu      sync.Mutex
 	printed strings.Builder
@@ -97,12 +99,19 @@ func newScene(text string) (*scene, error) {
 	s := &scene{text: text, module: m, buffers: make(map[string]*buffer), mem: make(memory), next: 1 << 32,
 		vars: make(map[string]uint64), heap: &heap{size: 1 << 20, live: make(map[uint64]uint64)}}
 	s.mem[heapBase] = vm.BytesOf(make([]uint64, 1<<17))
+	s.constants = make([]byte, m.Constants)
+	memoryOf := make(map[string][]byte)
 	for name, v := range m.names {
-		if v.v != nil && (v.space == syntax.Global || v.space == syntax.Const) {
+		at, constant := m.ConstantAddress(name)
+		switch {
+		case constant:
+			s.vars[name], memoryOf[name] = vm.ConstWindow+at, s.constants[at:]
+		case v.v != nil && v.space == syntax.Global:
 			s.vars[name], _ = s.allocate(max(v.v.Size(), 1))
+			memoryOf[name] = s.mem[s.vars[name]]
 		}
 	}
-	for name, at := range s.vars {
+	for name := range s.vars {
 		v := m.names[name].v
 		size := syntax.TypeSize(v.Type)
 		for i, value := range v.Init {
@@ -118,7 +127,7 @@ func newScene(text string) (*scene, error) {
 				bits = math.Float64bits(value.Number.Float())
 			}
 			word := binary.LittleEndian.AppendUint64(nil, bits)
-			copy(s.mem[at][uint64(i)*size:][:size], word)
+			copy(memoryOf[name][uint64(i)*size:][:size], word)
 		}
 	}
 	return s, nil
@@ -326,7 +335,7 @@ func (s *scene) launch(words []string) error {
 		constants = append(constants, c)
 	}
 	l := &vm.Launch{Kernel: k, Grid: dims[0], Block: dims[1], Dynamic: uint32(shared), Params: padded[:len(params)],
-		Constants: constants, Memory: s.mem, Heap: s.heap, Workers: 2, Resident: 64,
+		Constants: constants, Const: s.constants, Memory: s.mem, Heap: s.heap, Workers: 2, Resident: 64,
 		Clock: func() int64 { return 1 }, Virtual: true, Print: func(text []byte, failed bool) {
 			s.mu.Lock()
 			defer s.mu.Unlock()

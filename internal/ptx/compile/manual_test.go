@@ -60,11 +60,102 @@ var manual = []bodyOf{
 	{"mov.b32 r1,0xbf800000; cvt.rn.relu.tf32.f32 r9,r1;", 0},
 	// All elements of the matrix are the same.
 	{"mov.b32 r1,0x12341234; movmatrix.sync.aligned.m8n8.trans.b16 r9,r1;", 0x12341234},
+	// Sums of four products, which are rounded at each step.
+	{"mov.b64 d1,0x3ff0000000000001; mov.b64 d2,0x3ff8000000000003; mov.b64 d3,0; " +
+		"mma.sync.aligned.m8n8k4.row.col.rn.f64.f64.f64.f64 {d3,_},{d1},{d2},{d3,d3}; mov.b64 {r1,_},d3; mov.b64 d3,0; " +
+		"neg.f64 d1,d1; mma.sync.aligned.m8n8k4.row.col.rn.f64.f64.f64.f64 {d3,_},{d1},{d2},{d3,d3}; mov.b64 {r2,_},d3; " +
+		"shl.b32 r2,r2,16; xor.b32 r9,r1,r2;", 0x50005},
+	{"mov.b64 d1,0x3ff0000000000001; mov.b64 d2,0x3ff8000000000003; mov.b64 d3,0; " +
+		"mma.sync.aligned.m8n8k4.row.col.rz.f64.f64.f64.f64 {d3,_},{d1},{d2},{d3,d3}; mov.b64 {r1,_},d3; mov.b64 d3,0; " +
+		"neg.f64 d1,d1; mma.sync.aligned.m8n8k4.row.col.rz.f64.f64.f64.f64 {d3,_},{d1},{d2},{d3,d3}; mov.b64 {r2,_},d3; " +
+		"shl.b32 r2,r2,16; xor.b32 r9,r1,r2;", 0x40004},
+	{"mov.b64 d1,0x3ff0000000000001; mov.b64 d2,0x3ff8000000000003; mov.b64 d3,0; " +
+		"mma.sync.aligned.m8n8k4.row.col.rm.f64.f64.f64.f64 {d3,_},{d1},{d2},{d3,d3}; mov.b64 {r1,_},d3; mov.b64 d3,0; " +
+		"neg.f64 d1,d1; mma.sync.aligned.m8n8k4.row.col.rm.f64.f64.f64.f64 {d3,_},{d1},{d2},{d3,d3}; mov.b64 {r2,_},d3; " +
+		"shl.b32 r2,r2,16; xor.b32 r9,r1,r2;", 0x60004},
+	{"mov.b64 d1,0x3ff0000000000001; mov.b64 d2,0x3ff8000000000003; mov.b64 d3,0; " +
+		"mma.sync.aligned.m8n8k4.row.col.rp.f64.f64.f64.f64 {d3,_},{d1},{d2},{d3,d3}; mov.b64 {r1,_},d3; mov.b64 d3,0; " +
+		"neg.f64 d1,d1; mma.sync.aligned.m8n8k4.row.col.rp.f64.f64.f64.f64 {d3,_},{d1},{d2},{d3,d3}; mov.b64 {r2,_},d3; " +
+		"shl.b32 r2,r2,16; xor.b32 r9,r1,r2;", 0x40006},
+	// A fragment of small elements is a word of memory.
+	{".shared .align 16 .b32 s[64]; .reg .b32 at; mov.u32 r1,%laneid; mov.u32 at,s; mad.lo.u32 at,r1,4,at; " +
+		"st.shared.u32 [at],r1; mul.wide.u32 d1,r1,4; add.u64 d1,d1,d0; st.global.u32 [d1],r1; bar.sync 0; " +
+		"wmma.load.a.sync.aligned.row.m8n8k32.s4 {r2},[d0]; " +
+		"sub.u32 r9,r2,r1; bar.sync 0;", 0},
+	{".shared .align 16 .b32 s[64]; .reg .b32 at; mov.u32 r1,%laneid; mov.u32 at,s; mad.lo.u32 at,r1,4,at; " +
+		"st.shared.u32 [at],r1; mul.wide.u32 d1,r1,4; add.u64 d1,d1,d0; st.global.u32 [d1],r1; bar.sync 0; " +
+		"wmma.load.a.sync.aligned.row.m8n8k32.shared.s4 {r2},[s]; " +
+		"sub.u32 r9,r2,r1; bar.sync 0;", 0},
+	{".shared .align 16 .b32 s[64]; .reg .b32 at; mov.u32 r1,%laneid; mov.u32 at,s; mad.lo.u32 at,r1,4,at; " +
+		"st.shared.u32 [at],r1; mul.wide.u32 d1,r1,4; add.u64 d1,d1,d0; st.global.u32 [d1],r1; bar.sync 0; " +
+		"wmma.load.a.sync.aligned.row.m8n8k32.shared::cta.s4 {r2},[s]; " +
+		"sub.u32 r9,r2,r1; bar.sync 0;", 0},
+	{".shared .align 16 .b32 s[64]; .reg .b32 at; mov.u32 r1,%laneid; mov.u32 at,s; mad.lo.u32 at,r1,4,at; " +
+		"st.shared.u32 [at],r1; mul.wide.u32 d1,r1,4; add.u64 d1,d1,d0; st.global.u32 [d1],r1; bar.sync 0; " +
+		"wmma.load.b.sync.aligned.col.m8n8k32.s4 {r2},[d0]; " +
+		"sub.u32 r9,r2,r1; bar.sync 0;", 0},
+	{".shared .align 16 .b32 s[64]; .reg .b32 at; mov.u32 r1,%laneid; mov.u32 at,s; mad.lo.u32 at,r1,4,at; " +
+		"st.shared.u32 [at],r1; mul.wide.u32 d1,r1,4; add.u64 d1,d1,d0; st.global.u32 [d1],r1; bar.sync 0; " +
+		"wmma.load.b.sync.aligned.col.m8n8k32.shared.s4 {r2},[s]; " +
+		"sub.u32 r9,r2,r1; bar.sync 0;", 0},
+	{".shared .align 16 .b32 s[64]; .reg .b32 at; mov.u32 r1,%laneid; mov.u32 at,s; mad.lo.u32 at,r1,4,at; " +
+		"st.shared.u32 [at],r1; mul.wide.u32 d1,r1,4; add.u64 d1,d1,d0; st.global.u32 [d1],r1; bar.sync 0; " +
+		"wmma.load.b.sync.aligned.col.m8n8k32.shared::cta.s4 {r2},[s]; " +
+		"sub.u32 r9,r2,r1; bar.sync 0;", 0},
+	{".shared .align 16 .b32 s[64]; .reg .b32 at; mov.u32 r1,%laneid; mov.u32 at,s; mad.lo.u32 at,r1,4,at; " +
+		"st.shared.u32 [at],r1; mul.wide.u32 d1,r1,4; add.u64 d1,d1,d0; st.global.u32 [d1],r1; bar.sync 0; " +
+		"wmma.load.a.sync.aligned.row.m8n8k128.b1 {r2},[d0]; " +
+		"sub.u32 r9,r2,r1; bar.sync 0;", 0},
+	{".shared .align 16 .b32 s[64]; .reg .b32 at; mov.u32 r1,%laneid; mov.u32 at,s; mad.lo.u32 at,r1,4,at; " +
+		"st.shared.u32 [at],r1; mul.wide.u32 d1,r1,4; add.u64 d1,d1,d0; st.global.u32 [d1],r1; bar.sync 0; " +
+		"wmma.load.a.sync.aligned.row.m8n8k128.shared.b1 {r2},[s]; " +
+		"sub.u32 r9,r2,r1; bar.sync 0;", 0},
+	{".shared .align 16 .b32 s[64]; .reg .b32 at; mov.u32 r1,%laneid; mov.u32 at,s; mad.lo.u32 at,r1,4,at; " +
+		"st.shared.u32 [at],r1; mul.wide.u32 d1,r1,4; add.u64 d1,d1,d0; st.global.u32 [d1],r1; bar.sync 0; " +
+		"wmma.load.a.sync.aligned.row.m8n8k128.shared::cta.b1 {r2},[s]; " +
+		"sub.u32 r9,r2,r1; bar.sync 0;", 0},
+	{".shared .align 16 .b32 s[64]; .reg .b32 at; mov.u32 r1,%laneid; mov.u32 at,s; mad.lo.u32 at,r1,4,at; " +
+		"st.shared.u32 [at],r1; mul.wide.u32 d1,r1,4; add.u64 d1,d1,d0; st.global.u32 [d1],r1; bar.sync 0; " +
+		"wmma.load.b.sync.aligned.col.m8n8k128.b1 {r2},[d0]; " +
+		"sub.u32 r9,r2,r1; bar.sync 0;", 0},
+	{".shared .align 16 .b32 s[64]; .reg .b32 at; mov.u32 r1,%laneid; mov.u32 at,s; mad.lo.u32 at,r1,4,at; " +
+		"st.shared.u32 [at],r1; mul.wide.u32 d1,r1,4; add.u64 d1,d1,d0; st.global.u32 [d1],r1; bar.sync 0; " +
+		"wmma.load.b.sync.aligned.col.m8n8k128.shared.b1 {r2},[s]; " +
+		"sub.u32 r9,r2,r1; bar.sync 0;", 0},
+	{".shared .align 16 .b32 s[64]; .reg .b32 at; mov.u32 r1,%laneid; mov.u32 at,s; mad.lo.u32 at,r1,4,at; " +
+		"st.shared.u32 [at],r1; mul.wide.u32 d1,r1,4; add.u64 d1,d1,d0; st.global.u32 [d1],r1; bar.sync 0; " +
+		"wmma.load.b.sync.aligned.col.m8n8k128.shared::cta.b1 {r2},[s]; " +
+		"sub.u32 r9,r2,r1; bar.sync 0;", 0},
+	{".shared .align 16 .b32 s[64]; .reg .b32 at; mov.u32 r1,%laneid; mov.u32 at,s; mad.lo.u32 at,r1,8,at; " +
+		"shl.b32 r2,r1,1; add.u32 r3,r2,1; mul.wide.u32 d1,r1,8; add.u64 d1,d1,d0; st.global.v2.u32 [d1],{r2,r3}; bar.sync 0; " +
+		"wmma.load.c.sync.aligned.row.m8n8k32.s32 {r4,r5},[d0]; sub.u32 r4,r4,r2; sub.u32 r9,r5,r3; or.b32 r9,r9,r4; " +
+		"bar.sync 0;", 0},
+	{".shared .align 16 .b32 s[64]; .reg .b32 at; mov.u32 r1,%laneid; mov.u32 at,s; mad.lo.u32 at,r1,8,at; " +
+		"shl.b32 r2,r1,1; add.u32 r3,r2,1; mul.wide.u32 d1,r1,8; add.u64 d1,d1,d0; " +
+		"wmma.store.d.sync.aligned.row.m8n8k128.s32 [d0],{r2,r3}; bar.sync 0; ld.global.v2.u32 {r4,r5},[d1]; " +
+		"sub.u32 r4,r4,r2; sub.u32 r9,r5,r3; or.b32 r9,r9,r4; bar.sync 0;", 0},
+	{".shared .align 16 .b32 s[64]; .reg .b32 at; mov.u32 r1,%laneid; mov.u32 at,s; mad.lo.u32 at,r1,8,at; " +
+		"shl.b32 r2,r1,1; add.u32 r3,r2,1; st.shared.v2.u32 [at],{r2,r3}; bar.sync 0; " +
+		"wmma.load.c.sync.aligned.row.m8n8k32.shared.s32 {r4,r5},[s]; sub.u32 r4,r4,r2; sub.u32 r9,r5,r3; or.b32 r9,r9,r4;", 0},
+	{".shared .align 16 .b32 s[64]; .reg .b32 at; mov.u32 r1,%laneid; mov.u32 at,s; mad.lo.u32 at,r1,8,at; " +
+		"shl.b32 r2,r1,1; add.u32 r3,r2,1; " +
+		"wmma.store.d.sync.aligned.row.m8n8k128.shared.s32 [s],{r2,r3}; bar.sync 0; ld.shared.v2.u32 {r4,r5},[at]; " +
+		"sub.u32 r4,r4,r2; sub.u32 r9,r5,r3; or.b32 r9,r9,r4;", 0},
+	{".shared .align 16 .b32 s[64]; .reg .b32 at; mov.u32 r1,%laneid; mov.u32 at,s; mad.lo.u32 at,r1,8,at; " +
+		"shl.b32 r2,r1,1; add.u32 r3,r2,1; st.shared.v2.u32 [at],{r2,r3}; bar.sync 0; " +
+		"wmma.load.c.sync.aligned.row.m8n8k32.shared::cta.s32 {r4,r5},[s]; sub.u32 r4,r4,r2; sub.u32 r9,r5,r3; or.b32 r9,r9,r4;", 0},
+	{".shared .align 16 .b32 s[64]; .reg .b32 at; mov.u32 r1,%laneid; mov.u32 at,s; mad.lo.u32 at,r1,8,at; " +
+		"shl.b32 r2,r1,1; add.u32 r3,r2,1; " +
+		"wmma.store.d.sync.aligned.row.m8n8k128.shared::cta.s32 [s],{r2,r3}; bar.sync 0; ld.shared.v2.u32 {r4,r5},[at]; " +
+		"sub.u32 r4,r4,r2; sub.u32 r9,r5,r3; or.b32 r9,r9,r4;", 0},
 	// About caches.
 	{"discard.global.L2 [d0],128; applypriority.global.L2::evict_normal [d0],128; mov.u32 r9,5;", 5},
 	{`.shared .b32 s[64]; .reg .b64 at,policy; .reg .b32 to; createpolicy.fractional.L2::evict_first.b64 policy;
 		mul.wide.u32 at,r0,4; add.u64 at,at,d0; st.global.u32 [at],7; mov.u32 to,s; shl.b32 r1,r0,2; add.u32 to,to,r1;
 		cp.async.ca.shared.global.L2::cache_hint [to],[at],4,policy; cp.async.wait_all; ld.shared.u32 r9,[to];`, 7},
+	// Positions and sizes have a fourth element.
+	{"mov.u32 r1,%tid.w; mov.u32 r2,%ntid.w; or.b32 r1,r1,r2; mov.u32 r2,%ctaid.w; or.b32 r1,r1,r2; mov.u32 r9,%nctaid.w; " +
+		"or.b32 r9,r9,r1; mov.u32 r1,%clusterid.w; or.b32 r9,r9,r1;", 0},
 	// A vector is read before one of its elements is written.
 	{".reg .v2 .b32 v; mov.v2.b32 v,{3,5}; mov.v2.b32 v,{v.y,v.x}; shl.b32 r9,v.x,4; or.b32 r9,r9,v.y;", 0x53},
 	// The time is that of the launch, or later.

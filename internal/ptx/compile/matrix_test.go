@@ -98,13 +98,14 @@ func TestProducts(t *testing.T) {
 	}
 }
 
-// products multiply matrices of small integers with all variants of mma.
+// products multiply matrices of small integers with all variants of mma, and those of wmma.mma that are like it. They
+// leave out those whose matrices belong to eight lanes.
 func products() (list []*example) {
 	for _, row := range isa.All() {
-		if row.Name != "mma" {
-			continue
-		}
 		for _, v := range row.Variants() {
+			if !v.Has("dt") || v.Has("al") || v.Name != "mma" && v.Name != "wmma" {
+				break
+			}
 			var m, n, k int
 			fmt.Sscanf(v.Get("shape"), "m%dn%dk%d", &m, &n, &k)
 			kinds := [4]string{v.Get("dt"), v.T(), v.Get("u"), v.Get("ct")}
@@ -271,7 +272,11 @@ func fragment(v isa.Variant, space, layout string) *example {
 	if kinds[0] == "f64" {
 		wide = "b64"
 	}
-	b.WriteString(textHeader + ".entry k(.param .u64 in) { .reg ." + wide +
+	header := textHeader
+	if v.Has("satfinite") && kinds[3][0] == 'f' { // newer texts do not have it
+		header = ".version 6.4 .target sm_70 .address_size 64\n"
+	}
+	b.WriteString(header + ".entry k(.param .u64 in) { .reg ." + wide +
 		" d<8>, a<8>, b<8>, c<8>; .reg .b64 p, q, o; " +
 		".reg .b32 w, t; .reg .pred P; mov.u32 t, %tid.x;\n")
 	shared := strings.HasPrefix(space, ".shared")

@@ -149,6 +149,14 @@ func special(name string) vm.Special {
 	case "%envreg2":
 		return vm.Env2
 	}
+	if vector, index, is := strings.Cut(name, "."); is && special(vector+".x") != vm.NoSpecial {
+		switch index { // an element of a position or a size
+		case "w", "a":
+			return vm.Zero
+		case "r", "g", "b":
+			return special(vector + "." + string("xyz"[strings.Index("rgb", index)]))
+		}
+	}
 	if n, is := numbered(name, "%envreg"); is && n < 32 {
 		return vm.Zero
 	}
@@ -212,19 +220,28 @@ func (t *translator) source(o syntax.Operand, typ string, wider bool) (int32, *E
 	case s.function != nil && size == 8 && o.Number.Bits == 0 && !s.function.Kernel:
 		address, _ := t.FunctionAddress(o.Name)
 		return t.constant(vm.Constant{Value: address}), nil
-	case s.v != nil && s.space != syntax.Reg && (size == 8 || size == 4 && s.space != syntax.Global &&
-		s.space != syntax.Const):
+	case s.v != nil && s.space != syntax.Reg && (size == 8 || size == 4 && s.space != syntax.Global) && t.takesAddresses():
 		return t.address(s, o.Number.Bits)
 	}
 	return 0, t.unsupported(fmt.Sprintf("operand %s", o.Name))
 }
 
+// takesAddresses reports whether NVIDIA's compiler allows variables as operands: mov and cvta take their addresses, and
+// calls pass parameters.
+func (t *translator) takesAddresses() bool {
+	name, _, _ := strings.Cut(t.inst.Op, ".")
+	return name == "mov" || name == "cvta" || name == "call"
+}
+
 // special returns the column of a special register.
 func (t *translator) special(name string, size uint64) (int32, *Error) {
+	if err := t.since(isa.Since(name)); err != nil {
+		return 0, err
+	}
 	reads := t.find(t.inst.Op)
 	allowed := reads != nil && readsSpecials(reads)
 	if s := special(name); s != vm.NoSpecial {
-		if !allowed || size == 8 && !wide(name) {
+		if !allowed || size == 2 && s >= vm.ClusterX && reads.Name == "mov" || size == 8 && !wide(name) {
 			return 0, t.unsupported("special register " + name)
 		}
 		t.k.Clusters = t.k.Clusters || s >= vm.ClusterX
@@ -302,8 +319,10 @@ func (t *translator) address(s *symbol, offset uint64) (int32, *Error) {
 		t.dynamic = append(t.dynamic, len(t.k.Constants))
 		t.k.Constants = append(t.k.Constants, vm.Constant{Column: column, Value: vm.SharedBegin + offset})
 		return column, nil
-	case s.module && (s.space == syntax.Global || s.space == syntax.Const) && !s.v.Extern:
+	case s.module && s.space == syntax.Global && !s.v.Extern:
 		return t.constant(vm.Constant{Value: offset, Symbol: s.v.Name}), nil
+	case s.module && s.space == syntax.Const && !s.v.Extern:
+		return t.constant(vm.Constant{Value: s.offset + offset}), nil
 	case s.module:
 		return 0, t.unsupported(fmt.Sprintf("variable %s (%s)", s.v.Name, s.space))
 	}
@@ -331,6 +350,15 @@ func (t *translator) predicate(o syntax.Operand) (int32, *Error) {
 		return falsehood + 1, nil
 	}
 	s := t.lookup(o.Name)
+	if s == nil && o.Name == "%is_explicit_cluster" && (t.inst.Op == "mov.pred" || t.inst.Guard == o.Name) {
+		if err := t.since(isa.Since(o.Name)); err != nil {
+			return 0, err
+		}
+		s = &symbol{v: &syntax.Var{Type: "pred"}, space: syntax.Reg, column: int32(t.k.Predicates)}
+		t.k.Predicates++
+		t.emit(vm.Op{Run: t.find("setp.ne.u32").run, D: s.column, A: t.specialColumn(vm.ExplicitCluster),
+			B: t.constant(vm.Constant{})}, t.inst.Pos, t.inst.Op)
+	}
 	if o.Kind != syntax.Name || s == nil || s.space != syntax.Reg || s.v.Type != "pred" || s.elements != nil {
 		return 0, t.unsupported(fmt.Sprintf("operand %s is no predicate", o.Name))
 	}
@@ -411,11 +439,14 @@ func (t *translator) vector(o *vm.Op, operand syntax.Operand, typ string, single
 }
 
 // memory sets the address of an access, and returns the variable that it names, or nil.
-func (t *translator) memory(o *vm.Op, operand syntax.Operand) (s *symbol, err *Error) {
+func (t *translator) memory(v *variant, o *vm.Op, operand syntax.Operand) (s *symbol, err *Error) {
 	if operand.Kind != syntax.Address || operand.Parts != nil {
 		return nil, t.unsupported("the form of an address")
 	}
 	if operand.Name == "" {
+		if v.Get("space") != "local" {
+			return nil, t.unsupported("a number as an address that is not in local memory")
+		}
 		o.A = t.constant(vm.Constant{Value: operand.Number.Bits})
 		return nil, nil
 	}
@@ -447,7 +478,7 @@ func (v *variant) infers(space syntax.Space) bool {
 
 // access translates the address of a load or store, and chooses its function by the state space.
 func (t *translator) access(v *variant, o *vm.Op, operand syntax.Operand) *Error {
-	s, err := t.memory(o, operand)
+	s, err := t.memory(v, o, operand)
 	if err != nil {
 		return err
 	}
@@ -460,7 +491,7 @@ func (t *translator) access(v *variant, o *vm.Op, operand syntax.Operand) *Error
 	shared := strings.HasPrefix(space, "shared")
 	switch {
 	case s == nil || s.space == syntax.Reg:
-		if s != nil && s.size != 8 && (s.size != 4 || !shared && space != "local") {
+		if s != nil && s.size != 8 && (s.size != 4 || !shared && space != "local" && space != "const") {
 			return t.unsupported("an address of 32 bits")
 		}
 		switch {

@@ -21,10 +21,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // memory is memory with one region for each slice.
 type memory map[uint64][]byte
 
-func (m memory) Region(addr uint64) (uint64, []byte, bool) {
+func (m memory) Region(addr uint64, _ bool) (uint64, []byte, bool) {
 	for base, data := range m {
 		if addr-base < uint64(len(data)) {
-			return base, data, true
+			return base, data, false
 		}
 	}
 	return 0, nil, false
@@ -99,7 +99,7 @@ func (e *example) check(t *testing.T) {
 	}
 }
 
-const textHeader = ".version 8.0 .target sm_90a .address_size 64\n"
+const textHeader = ".version 8.7 .target sm_90a .address_size 64\n"
 
 // recorded returns the lines of the results that an H200 has computed (driver 580, CUDA 13.0).
 func recorded(t *testing.T) [][]string {

@@ -63,6 +63,11 @@ func (t *translator) system(f *system, c calling) *Error {
 		t.emit(o, t.inst.Pos, t.inst.Op)
 		return nil
 	}
+	if ignored(c.results[0]) {
+		o.D = t.column()
+		t.emit(o, t.inst.Pos, t.inst.Op)
+		return nil
+	}
 	s := t.lookup(c.results[0].Name)
 	if s == nil || s.v == nil || s.elements != nil || s.v.Size() != syntax.TypeSize(f.result) ||
 		s.space != syntax.Param && s.space != syntax.Reg || t.ownParam(s) {

@@ -42,7 +42,8 @@ loaded, and the error names the line, the column and the instruction ([kernels](
 
 Those in brackets may be absent; a bar separates alternatives. Not all combinations exist. The last modifier is the last
 one here; the others may stand in any order. ` + "`vote` and `shfl` without `.sync`" + ` are for targets before sm_70 or
-texts before version 6.4.
+texts before version 6.4, ` + "`wmma` with `.satfinite`" + ` for floats is for texts up to version 6.4, and texts before version 6.3
+have ` + "`wmma` without `.aligned`" + `. What a text's version or target does not have is refused, as NVIDIA's compiler does.
 
 | instruction | modifiers |
 |---|---|
@@ -66,21 +67,23 @@ texts before version 6.4.
 	b.WriteString(`
 ## Special registers
 
-` + "`%tid` `%ntid` `%ctaid` `%nctaid` (each with `.x` `.y` `.z`), `%laneid` `%warpid` `%nwarpid` `%smid` `%nsmid`\n" +
+` + "`%tid` `%ntid` `%ctaid` `%nctaid` (each with `.x` `.y` `.z` `.w`), `%laneid` `%warpid` `%nwarpid` `%smid` `%nsmid`\n" +
 		"`%gridid` `%lanemask_eq` `%lanemask_le` `%lanemask_lt` `%lanemask_ge` `%lanemask_gt` `%dynamic_smem_size` `%clock`\n" +
-		"`%clock_hi` `%clock64` `%globaltimer` `%globaltimer_lo` `%globaltimer_hi`,\n`%clusterid` `%nclusterid` `%cluster_ctaid` `%cluster_nctaid` (each with `.x` `.y` `.z`), `%cluster_ctarank`\n" +
+		"`%clock_hi` `%clock64` `%globaltimer` `%globaltimer_lo` `%globaltimer_hi`,\n`%clusterid` `%nclusterid` `%cluster_ctaid` `%cluster_nctaid` (each with `.x` `.y` `.z` `.w`), `%cluster_ctarank`\n" +
 		"`%cluster_nctarank` `%envreg0` to `%envreg31` `%reserved_smem_offset_begin` (`end` `cap` `0` `1`)\n" +
-		"`%total_smem_size` `%aggr_smem_size` `%current_graph_exec` `%pm0` to `%pm7` `%pm0_64` to `%pm7_64`" + `
+		"`%is_explicit_cluster` `%total_smem_size` `%aggr_smem_size` `%current_graph_exec` `%pm0` to `%pm7` `%pm0_64` to `%pm7_64`" + `
 
 ## What else is executed
 
 - Variables in global, constant, shared (static and dynamic) and local memory. Parameters may be structures.
 - Vectors of two or four registers, and their elements.
 - Functions, with parameters in ` + "`.param` or `.reg`" + `, and with variables in global or constant memory. They may
-  call themselves, and they may be called by their addresses, if all their parameters are in ` + "`.param`" + `.
+  call themselves, and they may be called by their addresses, if all their parameters are in ` + "`.param`" + `. Their last
+  parameter may be an array without a length, and calls may ignore results.
 - ` + "`vprintf`" + `, whose text goes to the standard output or where cusim.Output says; ` + "`malloc` and `free`" + `;
   ` + "`cudaGraphSetConditional`" + `, in kernels of graphs.
 - ` + "`__assertfail`" + `, which writes to the standard error, and ends the kernel with CUDA_ERROR_ASSERT (710).
+- Addresses of 32 bits in shared, local and constant memory.
 - Cooperative grids, and clusters of blocks with their shared memory.
 - The condition code of ` + "`sub.cc`" + ` is 0 if it borrows, so that ` + "`addc`" + ` adds 0 then.
 - Memory that ` + "`alloca`" + ` takes: 16 KiB for each thread, with calls of functions that call themselves.

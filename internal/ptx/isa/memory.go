@@ -102,20 +102,24 @@ func spaceOf(v Variant) vm.Space {
 		return vm.LocalSpace
 	case "param", "param::entry", "param::func":
 		return vm.ParamSpace
+	case "const":
+		return vm.ConstSpace
 	}
 	return vm.GenericSpace
 }
 
 // loadOf returns the function of a load.
 func loadOf(v Variant) vm.Func {
-	generic := v.Get("space") == "" || v.Get("space") == "global" || v.Get("space") == "const"
+	generic := v.Get("space") == "" || v.Get("space") == "global"
 	single, ordered := !v.Has("vec"), v.Has("order")
 	switch cop := v.Get("cop"); {
 	case cop == "wb" || cop == "wt", v.Has("nc") && (cop == "lu" || cop == "cv"), !evicts(v):
 		return nil
 	}
-	space := spaceOf(v)
+	space, same := spaceOf(v), v.Get("space") == "const" || strings.HasPrefix(v.Get("space"), "param")
 	switch size := sizeOf(v.T()); {
+	case same && single:
+		return signedLoad(v, loadSame(size, space))
 	case ordered && size >= 32:
 		return atomicLoad(v.T(), space)
 	case ordered:
@@ -153,6 +157,18 @@ func evicts(v Variant) bool {
 	}
 	s := v.Get("space")
 	return (s == "" || s == "global") && !(v.Has("l1") && v.Has("cop"))
+}
+
+func loadSame(size int, space vm.Space) vm.Func {
+	switch size {
+	case 8:
+		return vm.LoadSame[uint8](space)
+	case 16:
+		return vm.LoadSame[uint16](space)
+	case 32:
+		return vm.LoadSame[uint32](space)
+	}
+	return vm.LoadSame[uint64](space)
 }
 
 func loadSized(size int, space vm.Space) vm.Func {
@@ -291,4 +307,24 @@ func change(p unsafe.Pointer, word int, size uint64, f func(old uint64) uint64) 
 		return vm.Update16(p, f)
 	}
 	return vm.Update(p, size, f)
+}
+
+// moveElement moves an element between memory and a part of a register.
+func moveElement(p unsafe.Pointer, place *uint64, size, shift uint64, load bool) {
+	switch {
+	case load && size == 1:
+		*place |= uint64(*(*uint8)(p)) << shift
+	case load && size == 2:
+		*place |= uint64(*(*uint16)(p)) << shift
+	case load && size == 8:
+		*place = *(*uint64)(p)
+	case load:
+		*place = uint64(*(*uint32)(p))
+	case size == 8:
+		*(*uint64)(p) = *place
+	case size == 2:
+		*(*uint16)(p) = uint16(*place >> shift)
+	default:
+		*(*uint32)(p) = uint32(*place)
+	}
 }

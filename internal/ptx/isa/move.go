@@ -40,14 +40,14 @@ func moveRows() []*Instruction {
 		{Name: "isspacep", Modifiers: "space=global|const|shared|shared::cta|shared::cluster|local|param",
 			Operands: "P a:u64",
 			Make: func(v Variant) vm.Func {
-				window := windowOf(v.Get("space"))
-				if v.Get("space") == "const" {
-					return nil
-				}
+				space, window := v.Get("space"), windowOf(v.Get("space"))
 				is := test(func(a, _ uint64) bool {
-					in := a &^ (vm.WindowSize - 1)
-					if window == 0 {
-						return in != vm.SharedWindow && in != vm.LocalWindow // parameters are in global memory
+					in, constant := a&^(vm.WindowSize-1), a-vm.ConstWindow < vm.ConstSize
+					switch space {
+					case "global": // parameters are there, too
+						return in != vm.SharedWindow && in != vm.LocalWindow && !constant
+					case "const":
+						return constant
 					}
 					return in == window
 				})
@@ -129,6 +129,8 @@ func windowOf(space string) uint64 {
 		return vm.LocalWindow
 	case "param", "param::entry":
 		return vm.ParamWindow
+	case "const":
+		return vm.ConstWindow
 	}
 	return 0
 }

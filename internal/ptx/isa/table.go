@@ -221,12 +221,15 @@ func (row *Instruction) match(words []string) ([]string, bool) {
 // write red.add.global.relaxed.gpu.f64, and .ftz before the rounding mode.
 func (row *Instruction) matchAny(words []string) ([]string, bool) {
 	end := len(row.slots) - 1
+	if row.Name == "mma" || row.Name == "wmma" { // nothing has a place of its own
+		end = -1
+	}
 	values := make([]string, len(row.slots))
 	rest := slices.Clone(words)
 	for i, s := range row.slots {
 		at := slices.IndexFunc(rest, func(word string) bool { return slices.Contains(s.choices, word) })
 		switch {
-		case at >= 0 && (i == end) == (at == len(rest)-1):
+		case at >= 0 && (end < 0 || (i == end) == (at == len(rest)-1)):
 			values[i] = rest[at]
 			rest = slices.Delete(rest, at, at+1)
 		case i == end || !s.optional:

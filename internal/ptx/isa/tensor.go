@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"strings"
 	"sync"
 	"unsafe"
@@ -14,7 +15,7 @@ import (
 // tensorRows are the instructions about matrices whose elements a warp shares.
 func tensorRows() []*Instruction {
 	const shared = "space?=shared|shared::cta "
-	return []*Instruction{
+	return slices.Concat([]*Instruction{
 		{Name: "ldmatrix", Modifiers: "sync aligned m8n8 count=x1|x2|x4 trans? " + shared + "t=b16",
 			Operands: "0:b32 m", Kind: vm.Sync, Special: "whole", Make: func(v Variant) vm.Func { return moveMatrix(v, true) },
 			Lengths: func(v Variant) []int { return []int{int(v.Get("count")[1] - '0')} }},
@@ -30,31 +31,18 @@ func tensorRows() []*Instruction {
 		mmaRow("m8n8k16|m16n8k16|m16n8k32 row col satfinite? dt=s32 t=s8|u8 u=s8|u8 ct=s32", "b32", mma),
 		mmaRow("m16n8k8|m16n8k16 row col dt=f64 t=f64 u=f64 ct=f64", "b64", mma),
 		mmaRow("m16n8k32 row col dt=f16|f32 t=e4m3|e5m2 u=e4m3|e5m2 ct=f16|f32", "b32", mma),
+		mmaRow("m16n8k16 row col dt=f16|f32 t=e4m3|e5m2 u=e4m3|e5m2 ct=f16|f32", "b32", mma),
+		mmaRow("m8n8k4|m16n8k4|m16n8k8|m16n8k16 row col rnd=rn|rz|rm|rp dt=f64 t=f64 u=f64 ct=f64", "b64", mma),
 		mmaRow("m8n8k32|m16n8k32|m16n8k64 row col satfinite? dt=s32 t=s4|u4 u=s4|u4 ct=s32", "b32", mma),
 		mmaRow("m8n8k128|m16n8k128|m16n8k256 row col dt=s32 t=b1 u=b1 ct=s32 op=xor|and popc", "b32", mmaBits),
-		loadRow("a|b", "m16n16k8", "t=tf32", "b32"),
-		loadRow("c", "m16n16k8", "t=f32", "b32"),
-		loadRow("a|b|c", "m8n8k4", "t=f64", "b64"),
-		storeRow("m16n16k8", "t=f32", "b32"),
-		storeRow("m8n8k4", "t=f64", "b64"),
-		wmmaRow("m16n16k8 dt=f32 t=tf32 u=tf32 ct=f32", "b32"),
-		wmmaRow("m8n8k4 dt=f64 t=f64 u=f64 ct=f64", "b64"),
-		loadRow("a|b|c", "m16n16k16|m8n32k16|m32n8k16", "t=f16|bf16|s8|u8|f32|s32", "b32"),
-		storeRow("m16n16k16|m8n32k16|m32n8k16", "t=f16|f32|s32", "b32"),
-		wmmaRow("m16n16k16|m8n32k16|m32n8k16 dt=f16|f32 ct=f16|f32", "b32"),
-		wmmaRow("m16n16k16|m8n32k16|m32n8k16 dt=f32 t=bf16 u=bf16 ct=f32", "b32"),
-		wmmaRow("m16n16k16|m8n32k16|m32n8k16 dt=s32 t=s8|u8 u=s8|u8 ct=s32 satfinite?", "b32"),
-	}
+		productRow("mma", "sync aligned shape=m8n8k4 al=row|col bl=row|col dt=f16|f32 t=f16 u=f16 ct=f16|f32", "b32",
+			mmaOfQuads, quadLengths),
+	}, fragmentRows())
 }
 
 // mmaRow is a row of mma with these shapes and types, whose elements are in registers of one size.
 func mmaRow(modifiers, register string, make func(Variant) vm.Func) *Instruction {
 	return productRow("mma", "sync aligned shape="+modifiers, register, make, mmaLengths)
-}
-
-// wmmaRow is a row of wmma.mma.
-func wmmaRow(modifiers, register string) *Instruction {
-	return productRow("wmma", "mma sync aligned al=row|col bl=row|col shape="+modifiers, register, wmma, wmmaLengths)
 }
 
 // productRow is a row about the product of two matrices, to which a third one is added.
@@ -63,23 +51,6 @@ func productRow(name, modifiers, register string, make func(Variant) vm.Func,
 	return &Instruction{Name: name, Modifiers: modifiers,
 		Operands: fmt.Sprintf("0:%s 1:%[1]s 2:%[1]s 3:%[1]s", register), Kind: vm.Sync, Special: "whole", Make: make,
 		Lengths: lengths}
-}
-
-// inMemory describes where wmma.load and wmma.store find a matrix, and how it lies there.
-const inMemory = " sync aligned layout=row|col shape=%s space?=global|shared|shared::cta %s"
-
-// loadRow is a row of wmma.load.
-func loadRow(matrices, shapes, types, register string) *Instruction {
-	return &Instruction{Name: "wmma", Modifiers: "load which=" + matrices + fmt.Sprintf(inMemory, shapes, types),
-		Operands: "0:" + register + " m b:b32", Kind: vm.Sync, Special: "whole", Make: loadFragment,
-		Lengths: loadLengths}
-}
-
-// storeRow is a row of wmma.store.
-func storeRow(shapes, types, register string) *Instruction {
-	return &Instruction{Name: "wmma", Modifiers: "store which=d" + fmt.Sprintf(inMemory, shapes, types),
-		Operands: "m 1:" + register + " b:b32", Kind: vm.Sync, Special: "whole", Make: storeFragment,
-		Lengths: storeLengths}
 }
 
 // transpose returns the function of movmatrix. Each lane has two elements of a row.
@@ -222,7 +193,8 @@ func element(t string) func(register uint64, i int) float64 {
 	return func(r uint64, _ int) float64 { return float64(int32(r)) }
 }
 
-// rounded returns the bits of a result of a type. Integers wrap, or are limited.
+// rounded returns the bits of a result of a type. Integers wrap, or are limited. Floats that are limited are rounded to
+// zero, so that the largest finite ones do not become infinite.
 func rounded(t string, limited bool) func(v float64) uint64 {
 	switch t {
 	case "f64":
@@ -235,29 +207,47 @@ func rounded(t string, limited bool) func(v float64) uint64 {
 			return uint64(uint32(int64(v)))
 		}
 	}
-	f := formatOf(t)
+	f, mode := formatOf(t), rn
+	if limited {
+		mode = rz
+	}
 	return func(v float64) uint64 {
-		if v != v {
-			return f.nan
+		if v == v {
+			return f.convert(math.Float64bits(v), f64, mode)
 		}
-		return f.convert(math.Float64bits(v), f64, rn)
+		return f.nan
 	}
 }
 
-// product adds the product of matrices to a matrix. The elements of each sum are added in their order.
-func product(d, a, b []float64, m, n, k int, fused bool) {
+// product adds the product of matrices to a matrix. The elements of each sum are added in their order: by add, or if
+// it is nil, exactly where 64 bits are enough.
+func product(d, a, b []float64, m, n, k int, add func(s, a, b float64) float64) {
 	for i := range m {
 		for j := range n {
 			s := d[i*n+j]
 			for x := range k {
-				if fused {
-					s = math.FMA(a[i*k+x], b[x*n+j], s)
+				if add != nil {
+					s = add(s, a[i*k+x], b[x*n+j])
 				} else {
 					s += a[i*k+x] * b[x*n+j]
 				}
 			}
 			d[i*n+j] = s
 		}
+	}
+}
+
+// adder returns how the products of a variant are added: those of 64 bits are rounded at each step.
+func adder(v Variant) func(s, a, b float64) float64 {
+	mode := modeOf(v.Get("rnd"))
+	switch {
+	case v.T() != "f64":
+		return nil
+	case mode == rn:
+		return func(s, a, b float64) float64 { return math.FMA(a, b, s) }
+	}
+	return func(s, a, b float64) float64 {
+		return math.Float64frombits(f64.fma(math.Float64bits(a), math.Float64bits(b), math.Float64bits(s), mode))
 	}
 }
 
@@ -308,7 +298,7 @@ func mma(v Variant) vm.Func {
 	m, n, k := shapeOf(v.Get("shape"))
 	ea, ec, ed := elements(v.T()), elements(v.Get("ct")), elements(v.Get("dt"))
 	at, bt, ct := element(v.T()), element(v.Get("u")), element(v.Get("ct"))
-	result, fused := rounded(v.Get("dt"), v.Has("satfinite")), v.T() == "f64"
+	result, add := rounded(v.Get("dt"), v.Has("satfinite")), adder(v)
 	tall := m / 8
 	return func(w *vm.Warp, o *vm.Op) {
 		var a [16 * 64]float64
@@ -330,7 +320,7 @@ func mma(v Variant) vm.Func {
 				d[(g+i/2*8)*n+t*2+i%2] = ct(w.R[o.X.Lists[3][i/ec]][lane], i%ec)
 			}
 		}
-		product(d[:], a[:], b[:], m, n, k, fused)
+		product(d[:], a[:], b[:], m, n, k, add)
 		for lane := range vm.Lanes {
 			for i := range m * n / 32 {
 				v := result(d[(lane/4+i/2*8)*n+lane%4*2+i%2])
@@ -345,154 +335,64 @@ func mma(v Variant) vm.Func {
 	}
 }
 
-// fragment describes how the lanes share a matrix of wmma, which the manual leaves open. Here each lane
-// has elements that follow each other in a row, and then the same again if there are more registers.
-type fragment struct {
-	rows, columns int
-	registers     int
-	each          int // the different elements of a lane
-	packed        int // the elements of a register
-}
-
-// fragmentOf returns the fragment of the operand a, b, c or d.
-func fragmentOf(v Variant, which string) fragment {
-	m, n, k := shapeOf(v.Get("shape"))
-	t := v.T()
-	switch {
-	case which == "c" && v.Get("ct") != "":
-		t = v.Get("ct")
-	case which == "d" && v.Get("dt") != "":
-		t = v.Get("dt")
-	case t == "":
-		t = "f16"
-	}
-	f := fragment{rows: m, columns: n, packed: elements(t)}
-	switch which {
-	case "a":
-		f.columns = k
-	case "b":
-		f.rows = k
-	}
-	f.each = f.rows * f.columns / vm.Lanes
-	f.registers = f.each / f.packed
-	if (which == "a" || which == "b") && t == "f16" {
-		f.registers = 8
-	}
-	return f
-}
-
-func wmmaLengths(v Variant) []int {
-	return []int{fragmentOf(v, "d").registers, fragmentOf(v, "a").registers, fragmentOf(v, "b").registers,
-		fragmentOf(v, "c").registers}
-}
-
-func loadFragment(v Variant) vm.Func { return moveFragment(v, true) }
-
-func loadLengths(v Variant) []int { return []int{fragmentOf(v, v.Get("which")).registers} }
-
-func storeFragment(v Variant) vm.Func { return moveFragment(v, false) }
-
-func storeLengths(v Variant) []int { return []int{0, fragmentOf(v, "d").registers} }
-
-// moveFragment returns the function of wmma.load and wmma.store.
-func moveFragment(v Variant, load bool) vm.Func {
-	which, t := v.Get("which"), v.T()
-	accumulates := which == "c" || which == "d"
-	if accumulates != (t == "f16" || t == "f32" || t == "s32") && t != "f16" && t != "f64" {
+// mmaOfQuads returns the function of the product of the first matrices of halves: two groups of four lanes that
+// are 16 lanes apart multiply matrices of their own.
+func mmaOfQuads(v Variant) vm.Func {
+	if v.Get("ct") == "f32" && v.Get("dt") == "f16" {
 		return nil
 	}
-	f, space, byColumns := fragmentOf(v, which), spaceOf(v), v.Get("layout") == "col"
-	size := uint64(4 / f.packed)
-	if t == "f64" {
-		size = 8
-	}
+	byColumns, bByColumns := v.Get("al") == "col", v.Get("bl") == "col"
+	half, ct, result := element("f16"), element(v.Get("ct")), rounded(v.Get("dt"), false)
+	ec, ed := elements(v.Get("ct")), elements(v.Get("dt"))
 	return func(w *vm.Warp, o *vm.Op) {
-		list := o.X.Lists[0]
-		if !load {
-			list = o.X.Lists[1]
-		}
-		a, stride := w.R[o.A], w.R[o.B]
-		for lane := range vm.Lanes {
-			for i := range len(list) * f.packed {
-				at := lane*f.each + i%f.each
-				r, c := at/f.columns, at%f.columns
-				if byColumns {
-					r, c = c, r
-				}
-				off := (uint64(r)*uint64(uint32(stride[lane])) + uint64(c)) * size
-				p := space(w, o, lane, a[lane]+uint64(o.Imm)+off, size, !load)
-				if p == nil {
-					return
-				}
-				place, shift := &w.R[list[i/f.packed]][lane], uint64(i%f.packed)*8*size
-				if load && shift == 0 {
-					*place = 0
-				}
-				moveElement(p, place, size, shift, load)
-			}
-		}
-	}
-}
-
-// moveElement moves an element between memory and a part of a register.
-func moveElement(p unsafe.Pointer, place *uint64, size, shift uint64, load bool) {
-	switch {
-	case load && size == 1:
-		*place |= uint64(*(*uint8)(p)) << shift
-	case load && size == 2:
-		*place |= uint64(*(*uint16)(p)) << shift
-	case load && size == 8:
-		*place = *(*uint64)(p)
-	case load:
-		*place = uint64(*(*uint32)(p))
-	case size == 8:
-		*(*uint64)(p) = *place
-	case size == 2:
-		*(*uint16)(p) = uint16(*place >> shift)
-	default:
-		*(*uint32)(p) = uint32(*place)
-	}
-}
-
-// wmma returns the function of wmma.mma.
-func wmma(v Variant) vm.Func {
-	if v.T() != v.Get("u") {
-		return nil
-	}
-	m, n, k := shapeOf(v.Get("shape"))
-	types := [4]string{v.Get("dt"), v.T(), v.Get("u"), v.Get("ct")}
-	for i := range types {
-		if types[i] == "" {
-			types[i] = "f16"
-		}
-	}
-	var fragments [4]fragment
-	var parts [4]func(register uint64, i int) float64
-	for i, which := range []string{"d", "a", "b", "c"} {
-		fragments[i], parts[i] = fragmentOf(v, which), element(types[i])
-	}
-	result := rounded(types[0], v.Has("satfinite"))
-	return func(w *vm.Warp, o *vm.Op) {
-		var all [4][512]float64
-		for x := 1; x < 4; x++ {
-			f := fragments[x]
-			for lane := range vm.Lanes {
-				for i := range f.each {
-					all[x][lane*f.each+i] = parts[x](w.R[o.X.Lists[x][i/f.packed]][lane], i%f.packed)
+		for quad := range 4 {
+			var a, b [8 * 4]float64
+			var d [8 * 8]float64
+			lanes := func(f func(lane, i, own int)) { // own is the number of the lane among the eight
+				for own := range 8 {
+					for i := range 8 {
+						f(4*quad+own%4+own/4*16, i, own)
+					}
 				}
 			}
-		}
-		product(all[3][:], all[1][:], all[2][:], m, n, k, types[1] == "f64")
-		f := fragments[0]
-		for lane := range vm.Lanes {
-			for i := range f.each {
-				v, place := result(all[3][lane*f.each+i]), &w.R[o.X.Lists[0][i/f.packed]][lane]
-				if i%f.packed == 0 {
-					*place = v
+			lanes(func(lane, i, own int) {
+				if i < 4 {
+					va := half(w.R[o.X.Lists[1][i/2]][lane], i%2)
+					vb := half(w.R[o.X.Lists[2][i/2]][lane], i%2)
+					if byColumns {
+						a[(own/4*4+i)*4+own%4] = va
+					} else {
+						a[own*4+i] = va
+					}
+					if bByColumns {
+						b[i*8+own] = vb
+					} else {
+						b[own%4*8+own/4*4+i] = vb
+					}
+				}
+				d[inQuad(ec, own, i)] = ct(w.R[o.X.Lists[3][i/ec]][lane], i%ec)
+			})
+			product(d[:], a[:], b[:], 8, 8, 4, nil)
+			lanes(func(lane, i, own int) {
+				place, bits := &w.R[o.X.Lists[0][i/ed]][lane], result(d[inQuad(ed, own, i)])
+				if i%ed == 0 {
+					*place = bits
 				} else {
-					*place |= v << (16 * (i % f.packed))
+					*place |= bits << 16
 				}
-			}
+			})
 		}
 	}
+}
+
+func quadLengths(v Variant) []int {
+	return []int{8 / elements(v.Get("dt")), 2, 2, 8 / elements(v.Get("ct"))}
+}
+
+// inQuad returns the place of an element of the sums of eight lanes, of which a register has one or two.
+func inQuad(packed, own, i int) int {
+	if packed == 2 {
+		return own*8 + i
+	}
+	return (own/4*4+own&1+i&2)*8 + i&4 + own&2 + i&1
 }

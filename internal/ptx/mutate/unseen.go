@@ -18,6 +18,7 @@ var unseen = []struct{ entry, what, why string }{
 		"without .sat the bits are the same, and with it not both types exist"},
 	{`^cvt rnd=rni.* u=f16`, `^sat=`, "the result is limited without .sat, too"},
 	{`^wmma load`, `^t=.* the other sign$`, "the bits that are loaded do not depend on the sign"},
+	{`^wmma (load|store) .*m8n8k32\|m8n8k128`, `^shape=`, "the sums of both shapes are the same"},
 	{`^wmma mma`, `^[ab]l=`, "the layout is about memory, and the registers do not depend on it"},
 	{`^(st|red) async `, `^space=`, "the address is one of shared memory in any case"},
 	{`^cp reduce .*op=and`, `^t=b64 has half the width$`, "both halves are changed in the same way"},

@@ -75,6 +75,9 @@ func (p *parser) statement(list []Statement) ([]Statement, *Error) {
 		return nil, err
 	}
 	if p.tok.text == ":" && inst.Guard == "" {
+		if !nameable(op) {
+			return nil, &Error{t.pos, fmt.Sprintf("%q is no name of a label", op)}
+		}
 		p.advance()
 		return p.labelled(list, t.pos, op)
 	}
@@ -125,7 +128,7 @@ func (p *parser) labelled(list []Statement, pos Pos, name string) (_ []Statement
 	case ".callprototype":
 		p.advance()
 		if p.tok.text == "(" {
-			if t.Results, err = p.params(); err != nil {
+			if t.Results, err = p.results(); err != nil {
 				return nil, err
 			}
 		}

@@ -131,6 +131,20 @@ func (p *parser) name() (string, *Error) {
 	return t, nil
 }
 
+// newName consumes a name that is declared.
+func (p *parser) newName() (string, *Error) {
+	if !nameable(p.tok.text) {
+		return "", p.unexpected("a name")
+	}
+	return p.name()
+}
+
+// nameable reports whether a word may be a name. A dot separates a vector from its element, and an instruction from its
+// modifiers; a % may only begin a name; and _ is the result that nobody wants.
+func nameable(word string) bool {
+	return word != "_" && !strings.Contains(word, ".") && strings.LastIndexByte(word, '%') <= 0
+}
+
 // skipUntil consumes everything up to a mark, and the mark.
 func (p *parser) skipUntil(mark string) *Error {
 	for p.tok.text != mark {
@@ -168,8 +182,10 @@ const mostGlobal = 30
 
 // alias reads the names behind .alias.
 func (p *parser) alias(pos Pos) *Error {
-	name := p.tok.text
-	p.advance()
+	name, err := p.newName()
+	if err != nil {
+		return err
+	}
 	if err := p.expect(","); err != nil {
 		return err
 	}
@@ -196,10 +212,7 @@ func (p *parser) declaration() *Error {
 	case ".file":
 		return p.file()
 	case ".section":
-		if err := p.skipUntil("{"); err != nil {
-			return err
-		}
-		return p.skipUntil("}")
+		return p.section()
 	case ".pragma":
 		return p.skipUntil(";")
 	case ".alias":
@@ -258,12 +271,12 @@ func (p *parser) function(t token, linkage string) (err *Error) {
 		}
 	}
 	if p.tok.text == "(" && !f.Kernel {
-		if f.Results, err = p.params(); err != nil {
+		if f.Results, err = p.results(); err != nil {
 			return err
 		}
 	}
 	f.linked = linked{linkage, p.tok.at}
-	if f.Name, err = p.name(); err != nil {
+	if f.Name, err = p.newName(); err != nil {
 		return err
 	}
 	if p.tok.text == "(" {

@@ -114,7 +114,7 @@ func (s *scanner) skip() *Error {
 			s.at++
 			s.line++
 			s.lineBegin = s.at
-		case c == ' ' || c == '\t' || c == '\r':
+		case c == ' ' || c == '\t' || c == '\f' || c == '\r':
 			s.at++
 		case strings.HasPrefix(s.text[s.at:], "//"), strings.HasPrefix(s.text[s.at:], "@@DWARF"): // of old debuggers
 			n := strings.IndexByte(s.text[s.at:], '\n')

@@ -120,6 +120,15 @@ type Function struct {
 	Directives []Directive
 }
 
+// Variadic returns the last parameter if it is an array without a length, which gets arguments of any number and
+// size, or nil.
+func (f *Function) Variadic() *Var {
+	if n := len(f.Params); n > 0 && f.Params[n-1].Open {
+		return f.Params[n-1]
+	}
+	return nil
+}
+
 // Directive is a directive about a function, with its numbers.
 type Directive struct {
 	Pos

@@ -19,14 +19,38 @@ func (p *parser) params() (list []*Var, err *Error) {
 		}
 		p.advance()
 		v, err := p.declared(space, pos)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
+		case v.Range > 0:
+			return nil, &Error{pos, "one parameter cannot be several: " + v.Name}
+		case v.Space == Param && (v.Vector > 1 || v.Type == "pred" || v.Type == "f16x2"):
+			return nil, &Error{pos, fmt.Sprintf("parameter %s is a vector, or has the type %s", v.Name, v.Type)}
+		case v.Open && p.m.Version < leastOpen:
+			return nil, &Error{pos, "a parameter has no length before version 6.0 of PTX"}
+		case v.Open && (v.Space != Param || len(v.Dims) > 1 || p.tok.text != ")"):
+			return nil, &Error{pos, "only the last parameter may have no length, and it is in .param"}
 		}
 		if list = append(list, v); !p.take(",") {
 			break
 		}
 	}
 	return list, p.expect(")")
+}
+
+// leastOpen is the first version of PTX in which the last parameter of a function may be an array without a length.
+const leastOpen = 60
+
+// results reads the parameters for the results of a function. Several are registers.
+func (p *parser) results() ([]*Var, *Error) {
+	pos := p.tok.pos
+	list, err := p.params()
+	for _, v := range list {
+		if err == nil && (v.Open || len(list) > 1 && v.Space != Reg) {
+			err = &Error{pos, "several results that are not registers, or one without a length"}
+		}
+	}
+	return list, err
 }
 
 // variables reads the rest of a declaration of variables or registers, after its state space.
@@ -125,7 +149,10 @@ const mostSize = 1 << 40
 // declarator reads a name, dimensions, and an initial value.
 func (p *parser) declarator(v *Var) (err *Error) {
 	v.linked.at = p.tok.at
-	if v.Name, err = p.name(); err != nil {
+	if v.Space == Param && p.tok.text == "_" { // of a prototype
+		v.Name = "_"
+		p.advance()
+	} else if v.Name, err = p.newName(); err != nil {
 		return err
 	}
 	if p.tok.text == "<" {

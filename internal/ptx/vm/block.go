@@ -18,7 +18,10 @@ type block struct {
 	memory []byte
 	bars   [16]barrier
 	live   int // the threads that have not exited
-	turn   int // how many instructions it executes until it is suspended
+	// own are the values of the special registers of the last block, unless it is fresh: see placesOf.
+	own   [4]uint32
+	fresh bool
+	turn  int // how many instructions it executes until it is suspended
 
 	cluster      *cluster // or nil
 	clusterIndex [3]uint32
@@ -172,7 +175,7 @@ func (b *block) execute(wk *worker, budget int) (outcome, *Fault) {
 			budget -= int(w.count - before)
 			moved = moved || w.count != before
 			waiting = waiting || w.clusterWaits
-			if b.run.stop.Load() {
+			if b.run.stop.stopped() {
 				return paused, nil
 			}
 		}
@@ -193,6 +196,8 @@ func (b *block) execute(wk *worker, budget int) (outcome, *Fault) {
 	return paused, nil
 }
 
+const endless = "all threads of the block wait for each other; on a GPU this never ends"
+
 // deadlock returns the fault for threads that wait for each other. It says whether it is about threads
 // that wait for others of the block, and not for the cluster.
 func (b *block) deadlock() (f *Fault, other bool) {
@@ -202,8 +207,7 @@ func (b *block) deadlock() (f *Fault, other bool) {
 				continue
 			}
 			other = g.state != atCluster
-			f = &Fault{Code: LaunchFailed, Reason: "all threads of the block wait for each other; on a GPU this " +
-				"never ends"}
+			f = &Fault{Code: LaunchFailed, Reason: endless}
 			if w.pc = g.pc; g.state == atBarrier || g.state == atCluster {
 				w.pc--
 			}
@@ -212,12 +216,12 @@ func (b *block) deadlock() (f *Fault, other bool) {
 		}
 	}
 	if f == nil {
-		f = &Fault{Code: LaunchFailed}
+		f = &Fault{Code: LaunchFailed, Reason: endless}
 	}
 	return f, other
 }
 
-// where returns the place of a thread that has not exited.
+// where returns the place of a thread that has not exited. It is empty if all have.
 func (b *block) where() *Fault {
 	for _, w := range b.warps {
 		pc, lanes := w.pc, w.mask
@@ -228,5 +232,5 @@ func (b *block) where() *Fault {
 			return w.elsewhere(pc, w.index*Lanes+bits.TrailingZeros32(lanes))
 		}
 	}
-	return nil
+	return new(Fault)
 }

@@ -1,7 +1,7 @@
 package vm
 
 import (
-	"cmp"
+	"fmt"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -15,6 +15,7 @@ type Launch struct {
 	Cluster [3]uint32 // the blocks of a cluster, or zeros: each block is a cluster of its own, without a size
 	Dynamic uint32    // the size of the dynamic shared memory of a block, in bytes
 	Params  []byte
+	Const   []byte // the constant memory of the module
 	// Constants are the values of Kernel.Constants, in which the addresses of variables are known.
 	Constants []Constant
 	Memory    Memory
@@ -39,15 +40,19 @@ type Launch struct {
 }
 
 // Stop ends a launch.
-type Stop struct{ stopped atomic.Bool }
+type Stop struct{ why atomic.Pointer[Fault] }
 
-// Stop makes the launch end soon. Blocks that have not ended do not continue.
-func (s *Stop) Stop() { s.stopped.Store(true) }
+// Stop makes the launch end soon. Blocks that have not ended do not continue. If there are any, why is the
+// fault of the launch, with a place that they have reached. Only the first call has an effect.
+func (s *Stop) Stop(why *Fault) { s.why.CompareAndSwap(nil, why) }
+
+// stopped reports whether the launch has to end.
+func (s *Stop) stopped() bool { return s.why.Load() != nil }
 
 // run is a launch that is executed.
 type run struct {
 	*Launch
-	stop     *atomic.Bool
+	stop     *Stop
 	blocks   uint64 // of the grid
 	resident int
 
@@ -58,12 +63,12 @@ type run struct {
 	idle      []*block  // blocks that have ended, whose memory others can have
 	first     [1]*block // where idle begins
 	fresh     bool      // the next block is one that has not begun
-	fault     *Fault
 	done      Work
 	cluster   *cluster // of the block that has begun last
 
-	spare *spare                 // of an earlier launch, or nil
-	last  atomic.Pointer[worker] // one that has ended
+	spare  *spare                 // of an earlier launch, or nil
+	places [4]int32               // see placesOf
+	last   atomic.Pointer[worker] // one that has ended
 
 	kinds    []access // of the instructions, if there are checks
 	findings findings
@@ -71,8 +76,8 @@ type run struct {
 
 // worker is a goroutine that executes blocks.
 type worker struct {
-	cache [cacheSize]segment
-	fence atomic.Uint32
+	loads, stores [cacheSize]segment
+	fence         atomic.Uint32
 	// The memory that was checked last.
 	base, size uint64
 	defined    *Defined
@@ -89,16 +94,16 @@ const (
 type Work struct {
 	Instructions uint64 // of all warps
 	Waited       int64  // how much later it was for the last warp that looked at a virtual clock
+	Ended        uint64 // how many blocks have run to their end
 	// Findings are what the checks of the launch have found.
 	Findings []*Fault
-	// Stopped is where a thread was when the launch was stopped, or nil.
-	Stopped *Fault
 }
 
-// Execute executes a launch, and returns what was done, and the first fault or nil. It returns when no
-// goroutine of the launch runs any more.
+// Execute executes a launch, and returns what was done, and the first fault. There is a fault unless all
+// blocks of the grid have run to their end. Execute returns when no goroutine of the launch runs any more.
 func (l *Launch) Execute(stop *Stop) (Work, *Fault) {
-	r := &run{Launch: l, stop: &stop.stopped, blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])}
+	r := &run{Launch: l, stop: stop, blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2]),
+		places: l.Kernel.placesOf()}
 	workers := int(min(uint64(max(l.Workers, 1)), r.blocks, max(mostMemory/l.blockMemory(), 1)))
 	r.resident, r.idle = l.residents(workers), r.first[:0]
 	if l.Checks == nil {
@@ -115,9 +120,37 @@ func (l *Launch) Execute(stop *Stop) (Work, *Fault) {
 	}
 	r.work()
 	others.Wait()
-	r.keep()
+	for _, b := range r.suspended { // they were stopped
+		r.count(b)
+	}
 	r.done.Findings = r.findings.all()
-	return r.done, r.fault
+	if r.done.Ended != r.blocks {
+		return r.done, r.cut()
+	}
+	r.keep()
+	return r.done, nil
+}
+
+// cut returns the fault of a launch of which not all blocks have run to their end: that of a block, or else
+// why the launch was stopped, with the place of a thread that has not exited.
+func (r *run) cut() *Fault {
+	why := r.stop.why.Load()
+	switch {
+	case why == nil:
+		why = &Fault{Code: LaunchFailed, Reason: "the executor has lost blocks"}
+	case why.Kernel != "":
+		return why
+	}
+	if len(r.suspended) == 0 && r.next < r.blocks {
+		r.suspended = append(r.suspended, r.begin(r.next))
+	}
+	f := &Fault{}
+	if len(r.suspended) > 0 {
+		f = r.suspended[0].where()
+	}
+	f.Code, f.Kernel = why.Code, r.Kernel.Name
+	f.Reason = fmt.Sprintf("%s; %d of %d blocks have run to their end", why.Reason, r.done.Ended, r.blocks)
+	return f
 }
 
 // mostMemory is how much memory the blocks that have begun may take, unless the grid is cooperative or
@@ -154,10 +187,7 @@ func (r *run) work() {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if problem := recover(); problem != nil {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.fault = cmp.Or(r.fault, r.broken(b, problem))
-			r.stop.Store(true)
+			r.stop.Stop(r.broken(b, problem))
 		}
 	}()
 	for {
@@ -165,7 +195,8 @@ func (r *run) work() {
 			r.last.Store(wk)
 			return
 		}
-		clear(wk.cache[:])
+		clear(wk.loads[:])
+		clear(wk.stores[:])
 		how, fault := b.execute(wk, b.turn)
 		b.turn = laterTurn
 		r.put(b, how, fault)
@@ -178,10 +209,7 @@ func (r *run) broken(b *block, problem any) *Fault {
 	if at, is := problem.(interface{ Addr() uintptr }); is {
 		f.Access, f.Address = true, uint64(at.Addr())
 	} else {
-		f.Code, f.Reason = LaunchFailed, "the executor failed"
-		if err, is := problem.(error); is {
-			f.Reason += ": " + err.Error()
-		}
+		f.Code, f.Reason = LaunchFailed, fmt.Sprintf("the executor failed: %v", problem)
 	}
 	if b != nil {
 		f.Block = b.index
@@ -194,7 +222,7 @@ func (r *run) take() *block {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.stop.Load():
+	case r.stop.stopped():
 		return nil
 	case r.next < r.blocks && r.begun < r.resident && (len(r.suspended) == 0 || r.fresh):
 		r.fresh = false // the next block is a suspended one
@@ -217,10 +245,8 @@ func (r *run) put(b *block, how outcome, fault *Fault) {
 	defer r.mu.Unlock()
 	switch how {
 	case ends:
-		for _, w := range b.warps {
-			r.done.Instructions += w.count
-			r.done.Waited = max(r.done.Waited, w.waited)
-		}
+		r.done.Ended++
+		r.count(b)
 		if c := b.cluster; c == nil {
 			r.begun--
 			r.idle = append(r.idle, b)
@@ -229,13 +255,18 @@ func (r *run) put(b *block, how outcome, fault *Fault) {
 			r.idle = append(r.idle, c.blocks...)
 		}
 	case fails:
-		r.fault = cmp.Or(r.fault, fault)
-		r.stop.Store(true)
+		r.count(b)
+		r.stop.Stop(fault)
 	default:
 		r.suspended = append(r.suspended, b)
-		if r.stop.Load() && r.done.Stopped == nil {
-			r.done.Stopped = b.where()
-		}
+	}
+}
+
+// count adds what a block has done.
+func (r *run) count(b *block) {
+	for _, w := range b.warps {
+		r.done.Instructions += w.count
+		r.done.Waited = max(r.done.Waited, w.waited)
 	}
 }
 
@@ -255,6 +286,7 @@ func (r *run) begin(n uint64) *block {
 	}
 	b.bars = [16]barrier{}
 	threads := int(r.Block[0] * r.Block[1] * r.Block[2])
+	own := [4]uint32{b.index[0], b.index[1], b.index[2], uint32(n % multiprocessors)}
 	b.live, b.turn = threads, firstTurn
 	for i, w := range b.warps {
 		w.pc, w.mask, w.groups, w.exited, w.spins, w.hold, w.count, w.waited = 0, Full, w.groups[:0], 0, 0, 0, 0, 0
@@ -275,13 +307,20 @@ func (r *run) begin(n uint64) *block {
 				}
 			}
 		}
-		for i, s := range [...]Special{CtaidX, CtaidY, CtaidZ, SMID} {
-			if c, used := r.Kernel.Specials[s]; used {
-				w.fill(c, uint64([...]uint32{b.index[0], b.index[1], b.index[2], uint32(n % multiprocessors)}[i]))
+		for i, c := range r.places {
+			if c != 0 && (b.fresh || own[i] != b.own[i]) {
+				w.fill(c, uint64(own[i]))
 			}
 		}
 	}
+	b.own, b.fresh = own, false
 	return b
+}
+
+// placesOf returns the columns of the special registers that differ between blocks, or 0 for those that the kernel does
+// not use.
+func (k *Kernel) placesOf() [4]int32 {
+	return [4]int32{k.Specials[CtaidX], k.Specials[CtaidY], k.Specials[CtaidZ], k.Specials[SMID]}
 }
 
 // multiprocessors is how many multiprocessors the device seems to have.
@@ -309,7 +348,7 @@ const mostSpare = 1 << 18
 // keep leaves a block and a worker for the next launch, so that a small one allocates little.
 func (r *run) keep() {
 	wk := r.last.Load()
-	if r.Checks != nil || r.fault != nil || len(r.idle) == 0 || wk == nil || r.blockMemory() > mostSpare {
+	if r.Checks != nil || len(r.idle) == 0 || wk == nil || r.blockMemory() > mostSpare {
 		return
 	}
 	b := r.idle[0]
@@ -342,7 +381,7 @@ func (r *run) worker() *worker {
 func (r *run) newBlock() *block {
 	if s := r.spare; s != nil && s.block != nil && s.size == r.Block && s.shared == r.Dynamic {
 		b := s.block
-		b.run, s.block = r, nil
+		b.run, b.fresh, s.block = r, true, nil
 		for _, w := range b.warps {
 			r.prepare(w)
 		}
@@ -350,7 +389,7 @@ func (r *run) newBlock() *block {
 	}
 	k := r.Kernel
 	threads := int(r.Block[0] * r.Block[1] * r.Block[2])
-	b := &block{run: r, warps: make([]*Warp, (threads+Lanes-1)/Lanes)}
+	b := &block{run: r, fresh: true, warps: make([]*Warp, (threads+Lanes-1)/Lanes)}
 	words := make([]uint64, (uint64(k.Shared)+uint64(r.Dynamic)+15)/8)
 	b.memory = BytesOf(words)[:uint64(k.Shared)+uint64(r.Dynamic)]
 	b.whole = segmentOf(SharedBegin, b.memory)
@@ -441,6 +480,10 @@ func (w *Warp) uniform(s Special) uint64 {
 		return SharedBegin
 	case ReservedOne:
 		return SharedBegin / 2
+	case ExplicitCluster:
+		if w.Clustered() {
+			return 1
+		}
 	}
 	return 0
 }

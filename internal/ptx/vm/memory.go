@@ -7,9 +7,10 @@ import (
 
 // Memory is the memory of the devices and the host. It is used by several goroutines at once.
 type Memory interface {
-	// Region returns the memory that contains an address: its first address, its content, which must
-	// not move, and whether it may be written. It returns nil if there is none.
-	Region(addr uint64) (base uint64, data []byte, writable bool)
+	// Region returns memory that contains an address: its first address, and its content, which must not
+	// move. It is only for reads, or also for writes. It returns nil if there is none, and whether that is
+	// because the machine has no memory left.
+	Region(addr uint64, write bool) (base uint64, data []byte, full bool)
 }
 
 // columnSize is the size of a register of all lanes.
@@ -70,7 +71,7 @@ func (w *Warp) find(o *Op, lane int, addr, n uint64, write bool) *segment {
 		w.accessFault(Misaligned, lane, addr, n, write)
 		return nil
 	}
-	s, checked := &w.worker.cache[placeOf(o)], w.block.checks != nil
+	s, checked := w.cached(o, write), w.block.checks != nil
 	if checked { // it is not remembered, as each access is checked
 		s = &w.own
 	}
@@ -86,21 +87,24 @@ func (w *Warp) find(o *Op, lane int, addr, n uint64, write bool) *segment {
 	case LocalWindow: // it belongs to this warp only
 		s = &w.own
 		*s = segmentOf(LocalWindow, w.local)
-	case ParamWindow: // it is only read, and not remembered, as an instruction that writes could find it
+	case ParamWindow:
+		if *s = (segment{}); !write {
+			*s = segmentOf(ParamWindow, w.block.run.Params)
+		}
+	case ConstWindow: // is not remembered
 		if s = &w.own; write {
 			*s = segment{}
 		} else {
-			*s = segmentOf(ParamWindow, w.block.run.Params)
+			*s = segmentOf(ConstWindow, w.block.run.Const)
 		}
 	default:
-		base, data, writable := w.block.run.Memory.Region(addr)
-		if !writable { // it is not remembered, as an instruction that writes could find it
-			s = &w.own
-			if write {
-				data = nil
-			}
+		base, data, full := w.block.run.Memory.Region(addr, write)
+		if *s = segmentOf(base, data); full {
+			*s = segment{}
+			w.accessFault(LaunchFailed, lane, addr, n, write)
+			w.Fault.Reason = "the machine has no memory left for what it writes"
+			return nil
 		}
-		*s = segmentOf(base, data)
 	}
 	switch {
 	case owner == nil:
@@ -115,7 +119,7 @@ func (w *Warp) find(o *Op, lane int, addr, n uint64, write bool) *segment {
 		switch addr &^ (WindowSize - 1) {
 		case SharedWindow:
 			w.checkShared(owner, lane, addr&(1<<rankShift-1), n, w.kind(write))
-		case LocalWindow, ParamWindow:
+		case LocalWindow, ParamWindow, ConstWindow:
 		default:
 			w.checkGlobal(lane, addr, n, write)
 		}
@@ -125,13 +129,17 @@ func (w *Warp) find(o *Op, lane int, addr, n uint64, write bool) *segment {
 	return s
 }
 
-// cacheSize is how many segments a worker remembers.
+// cacheSize is how many segments a worker remembers for each kind of access.
 const cacheSize = 64
 
 // cached returns the segment that an instruction used before. It may be of another block's shared
-// memory only if the caches were not cleared since.
-func (w *Warp) cached(o *Op) *segment {
-	return &w.worker.cache[placeOf(o)]
+// memory only if the caches were not cleared since. What is only read may be memory that must not be
+// written, or that the machine has not provided yet, so writes have segments of their own.
+func (w *Warp) cached(o *Op, write bool) *segment {
+	if write {
+		return &w.worker.stores[placeOf(o)]
+	}
+	return &w.worker.loads[placeOf(o)]
 }
 
 // Aligned reports whether an address is a multiple of a size. Otherwise there is a fault.
@@ -175,7 +183,7 @@ type Word interface {
 //go:norace
 func Load[T Word](w *Warp, o *Op) {
 	d, a, off, n := &w.R[o.D], &w.R[o.A], uint64(o.Imm), uint64(unsafe.Sizeof(T(0)))
-	s := *w.cached(o)
+	s := *w.cached(o, false)
 	if w.Active == Full {
 		for i := range d {
 			addr := a[i] + off
@@ -210,7 +218,7 @@ func Load[T Word](w *Warp, o *Op) {
 //go:norace
 func Store[T Word](w *Warp, o *Op) {
 	b, a, off, n := &w.R[o.B], &w.R[o.A], uint64(o.Imm), uint64(unsafe.Sizeof(T(0)))
-	s := *w.cached(o)
+	s := *w.cached(o, true)
 	if w.Active == Full {
 		for i := range b {
 			addr := a[i] + off
@@ -293,7 +301,7 @@ func StoreShared[T Word](w *Warp, o *Op) {
 
 // Pointer returns where an access of a lane is, or nil after a fault.
 func (w *Warp) Pointer(o *Op, lane int, addr, n uint64, write bool) unsafe.Pointer {
-	s := w.cached(o)
+	s := w.cached(o, write)
 	if !s.has(addr, n) || addr&(n-1) != 0 {
 		if s = w.find(o, lane, addr, n, write); s == nil {
 			return nil
@@ -383,6 +391,34 @@ func LocalSpace(w *Warp, _ *Op, lane int, addr, n uint64, write bool) unsafe.Poi
 // ParamSpace is the [Space] of the parameters of the kernel, which are only read.
 func ParamSpace(w *Warp, _ *Op, lane int, addr, n uint64, _ bool) unsafe.Pointer {
 	return w.ParamPointer(lane, addr, n)
+}
+
+// ConstSpace is the [Space] of the constant memory of the module, which is only read.
+func ConstSpace(w *Warp, _ *Op, lane int, addr, n uint64, _ bool) unsafe.Pointer {
+	s := segmentOf(0, w.block.run.Const)
+	return w.within(&s, lane, addr, n, false)
+}
+
+// LoadSame returns a function that loads a word from a state space that is the same for all lanes, of which they mostly
+// read the same word. It is read once then.
+func LoadSame[T Word](space Space) Func {
+	return func(w *Warp, o *Op) { loadSame[T](w, o, space) }
+}
+
+//go:norace
+func loadSame[T Word](w *Warp, o *Op, space Space) {
+	a, differs := &w.R[o.A], uint64(0)
+	for i := range a {
+		differs |= a[i] ^ a[0]
+	}
+	if w.Active != Full || differs != 0 || o.X != nil {
+		loadFrom[T](w, o, space)
+		return
+	}
+	p := space(w, o, 0, a[0]+uint64(o.Imm), uint64(unsafe.Sizeof(T(0))), false)
+	if p != nil {
+		w.fill(o.D, uint64(*(*T)(p)))
+	}
 }
 
 // LoadFrom returns a function that loads a word, or a vector of words, from a state space.

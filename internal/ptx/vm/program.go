@@ -126,6 +126,7 @@ const (
 	ReservedOne // a place in it
 	TotalShared
 	AggregateShared
+	ExplicitCluster // 1 if the launch says how large clusters are
 	ClusterX
 	ClusterY
 	ClusterZ
@@ -171,14 +172,18 @@ type Kernel struct {
 	spare atomic.Pointer[spare]
 }
 
-// The windows of the generic address space in which a block's shared memory, a warp's local memory,
-// and the parameters of a kernel are. No memory of a device or of the host has such an address.
+// The windows of the generic address space in which a block's shared memory, a warp's local memory, the parameters
+// of a kernel, and the constant memory of its module are. No memory of a device or of the host has such an address.
 const (
 	SharedWindow uint64 = 0x1000_0000_0000_0000
 	LocalWindow  uint64 = 0x2000_0000_0000_0000
 	ParamWindow  uint64 = 0x3000_0000_0000_0000
+	ConstWindow  uint64 = 0x4000_0000_0000_0000
 	WindowSize   uint64 = 0x0001_0000_0000_0000
 )
+
+// ConstSize is the size of the window of constant memory, as on an H200.
+const ConstSize = 1 << 16
 
 // SharedBegin is the address of the first byte of static shared memory, as on an H200.
 const SharedBegin = 1024

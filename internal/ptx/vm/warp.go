@@ -86,13 +86,17 @@ func (w *Warp) Truth(p int32) uint32 {
 // SetPredicate sets a predicate in the active lanes.
 func (w *Warp) SetPredicate(p int32, v uint32) { w.P[p] = w.P[p]&^w.Active | v&w.Active }
 
-// lookTime is how much a virtual clock advances when a warp looks at it, in nanoseconds.
-const lookTime = 1000
+// lookTime is how much a virtual clock advances at least when a warp looks at it, in nanoseconds. A warp that
+// has waited long advances it by a part of that time, 1/longTime, so that it waits for an hour in a few thousand looks.
+const (
+	lookTime = 1000
+	longTime = 1000
+)
 
 // Time returns the time of the device in nanoseconds.
 func (w *Warp) Time() int64 {
 	if w.block.run.Virtual {
-		w.waited += lookTime
+		w.waited += max(lookTime, w.waited/longTime)
 	}
 	return w.block.run.Clock() + w.waited
 }
