@@ -1,11 +1,14 @@
 package cusim
 
 import (
+	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/sim"
+	"github.com/purecu/purecu/internal/sim/environment"
 )
 
 // Driver is a software driver. It is safe for concurrent use, and need not be closed.
@@ -50,6 +53,32 @@ func DeviceAttribute(which, value int) Option { return with(sim.DeviceAttribute(
 // Version sets the CUDA version that the driver supports, in the driver's notation: 12080 is 12.8.
 // Newer functions are missing. The default is 13000.
 func Version(v int) Option { return with(sim.Version(v)) }
+
+// VisibleDevices hides devices as the environment variable CUDA_VISIBLE_DEVICES does on an H200. list has the
+// indices of devices, or their UUIDs or the beginnings of these, with commas between them. The program sees
+// these devices only, in this order. An entry that names no device ends the list, as an entry for a MIG device
+// does. If there is no device then, cuInit returns CUDA_ERROR_NO_DEVICE (100), and if one is there twice,
+// CUDA_ERROR_INVALID_DEVICE (101).
+func VisibleDevices(list string) Option { return with(sim.VisibleDevices(list)) }
+
+// Environment returns the option that the environment variables of a process ask for: CUDA_VISIBLE_DEVICES,
+// CUDA_DEVICE_ORDER, and those that begin with CUSIM_ (docs/testing.md). environ is a list as os.Environ
+// returns it. What the variables make the driver say is written to the standard error. The error is for a
+// variable with this prefix that does not exist, and for a value that cannot be understood.
+//
+// [New] does not read the environment, so that a program that chooses its options gets what it asks for.
+// Package cusim/auto, cuprobe and the library for C do.
+func Environment(environ []string) (Option, error) {
+	opts, err := environment.Options(func() []string { return environ }, os.Stderr)
+	if err != nil {
+		return nil, fmt.Errorf("cusim: %w", err)
+	}
+	return func(d *Driver) {
+		for _, o := range opts {
+			o(d.sim)
+		}
+	}, nil
+}
 
 // Output sets where the text goes that kernels in PTX print. The default is the standard output, and the
 // standard error for assertions that fail. nil discards it. Kernels of several streams may print at

@@ -6,10 +6,9 @@ import (
 	"github.com/purecu/purecu/internal/sim"
 )
 
-// Kernel is an implementation of a kernel in Go. Modules contain the names and the parameters of
-// kernels, and [WithKernel] sets their implementation. The zero Kernel takes 5 µs and does nothing.
-// The PTX of a kernel without an implementation is executed. A module with PTX that cannot be
-// executed is not loaded, unless there is a [RefuseUnknownKernels] or [OnUnknownKernel].
+// Kernel is an implementation of a kernel in Go, which takes the place of its PTX: see [WithKernel]. The
+// zero Kernel takes 5 µs and does nothing. The PTX of all other kernels is executed. A module with PTX that
+// cannot be executed is not loaded, unless there is a [RefuseUnknownKernels] or [OnUnknownKernel].
 type Kernel struct {
 	// Time returns the duration of a launch before it runs. It must depend only on the arguments.
 	// nil means 5 µs.
@@ -20,20 +19,9 @@ type Kernel struct {
 	Run func(l *Launch)
 }
 
-// WithKernel sets the implementation of all kernels with a name, in all modules. The driver has
-// implementations for these:
-//
-//	cusim_spin(u64 ns)                                        keeps the stream busy
-//	cusim_illegal_address()                                   has a fault: 700
-//	cusim_assert()                                            fails an assertion: 710
-//	cusim_misaligned()                                        has a misaligned address: 716
-//	cusim_trap()                                              ends itself: 719
-//	cusim_fill_u32(u64 dst, u32 value, u32 n)                 dst[i] = value
-//	cusim_add_f32(u64 dst, u64 x, u64 y, u32 n)               dst[i] = x[i] + y[i]
-//	cusim_axpy_f32(u64 y, u64 x, f32 a, u32 n)                y[i] += a * x[i]
-//
-// The kernels that fail do so after 1 ms. The kernels with a parameter n process as many elements
-// as the launch has threads, but no more than n.
+// WithKernel sets the implementation of all kernels with a name, in all modules. Modules have the names and
+// the parameters of kernels. The PTX of these kernels is not executed: [Driver.GoLaunches] counts their
+// launches, and the compiler's verbose log of a module names them.
 func WithKernel(name string, k Kernel) Option {
 	var inner sim.Kernel
 	if k.Time != nil {
@@ -92,8 +80,9 @@ func CheckKernels(c Checks) Option { return with(sim.CheckKernels(sim.Checks(c),
 
 // KernelLimit ends a kernel in PTX that is executed for longer than a time, by the machine's clock. As on a
 // GPU that limits the time of kernels, no context can be used afterwards: the result is
-// CUDA_ERROR_LAUNCH_TIMEOUT (702). [Driver.Misuses] says where the kernel was. Without the option, or with
-// 0 or less, a kernel may take any time.
+// CUDA_ERROR_LAUNCH_TIMEOUT (702). [Driver.Misuses] says where the kernel was, and how many of its blocks
+// have run to their end. A launch is successful only if all have. Without the option, or with 0 or less, a
+// kernel may take any time.
 func KernelLimit(limit time.Duration) Option { return with(sim.KernelLimit(limit)) }
 
 // Dim3 is a number of blocks or threads in three dimensions.
@@ -142,9 +131,9 @@ func (l *Launch) F32(i int) float32 { return l.sim.F32(i) }
 // F64 returns argument i, a 64-bit float.
 func (l *Launch) F64(i int) float64 { return l.sim.F64(i) }
 
-// Mem returns the memory from the address in argument i to the end of its allocation. If the
-// address is invalid, the device has a fault, and Mem returns nil. The slice is valid only during
-// Run.
+// Mem returns the memory from the address in argument i to the end of its allocation. The device has a
+// fault, and Mem returns nil, if the address is invalid, or the machine has no memory for all of this.
+// The slice is valid only during Run.
 func (l *Launch) Mem(i int) []byte { return l.sim.Mem(i) }
 
 // Global returns the memory of a variable of the kernel's module. If there is no such variable, the

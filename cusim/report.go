@@ -90,6 +90,11 @@ func (d *Driver) Check(t TB) {
 }
 
 // Instructions returns how many instructions the warps of all launches of a kernel in PTX have
-// executed, on all devices. A kernel with a Go function has none. The number is the same in each run,
-// unless threads wait for each other or for the program. Tests may call it at any time.
+// executed, on all devices. A kernel with a Go function, and one that only returns, has none. The number
+// is the same in each run, unless threads wait for each other or for the program. Tests may call it at
+// any time.
 func (d *Driver) Instructions(kernel string) uint64 { return d.sim.Instructions(kernel) }
+
+// GoLaunches returns how many launches of a kernel have run a Go function of [WithKernel] in place of its
+// PTX, on all devices. Tests may call it at any time.
+func (d *Driver) GoLaunches(kernel string) uint64 { return d.sim.GoLaunches(kernel) }

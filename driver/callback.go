@@ -4,7 +4,8 @@ import "github.com/purecu/purecu/internal/ccall"
 
 // NewCallback returns a callback for this driver that calls f. Each call runs on a new goroutine,
 // and returns to the driver after f has returned. The callback is valid until Drop. After Drop the
-// driver may still call it, without an effect. The error matches errors.ErrUnsupported.
+// driver may still call it, without an effect. The error matches errors.ErrUnsupported, unless
+// the process lacks a file descriptor for it.
 //
 // Go code must not be given to cuLogsRegisterCallback: the driver calls it in any call that fails, on
 // the thread of the call, and Go may then move the stack that has the call's arguments.

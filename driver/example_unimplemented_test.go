@@ -72,7 +72,7 @@ func ExampleUnimplemented() {
 	// pending
 	// complete
 	// true true
-	// cu: cuMemAlloc: the software driver has no cuMemAlloc_v2; do not use the function, or use NVIDIA's driver
+	// cu: cuMemAlloc(0x1): the software driver has no cuMemAlloc_v2; do not use the function, or use NVIDIA's driver
 }
 
 func must[T any](v T, err error) T {

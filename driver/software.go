@@ -1,7 +1,10 @@
 package driver
 
+import "errors"
+
 // Provider provides a software driver to cu.WithSoftware. A driver whose method Software returns
-// the driver itself is its own provider.
+// the driver itself is its own provider. If the driver has a method Closed(), each cu.Driver that uses
+// it calls that when the program closes it.
 type Provider interface {
 	// Software returns the driver.
 	Software() Software
@@ -16,6 +19,18 @@ type provided struct{ driver Software }
 
 // Software returns the driver.
 func (p provided) Software() Software { return p.driver }
+
+// Failed returns a provider that has no driver. cu.Open returns err, which says why.
+func Failed(err error) Provider { return failed{err} }
+
+// failed is the result of Failed.
+type failed struct{ err error }
+
+// Software returns nil.
+func (failed) Software() Software { return nil }
+
+// ErrNilProvider is the error of [Table.UseProvider] for a provider that is nil, or whose driver is.
+var ErrNilProvider = errors.New("the software driver is nil")
 
 // Unimplemented is a software driver whose functions all return [NotImplemented]. Package cu turns
 // this into an error that matches [errors.ErrUnsupported] and CUDA_ERROR_NOT_SUPPORTED (801). A

@@ -76,22 +76,25 @@ func (t *Table) UseSoftware(s Software) {
 	}
 }
 
-// UseProvider makes a new Table call a provider's software driver, as UseSoftware does. It reports
-// false, and does nothing, if the provider or its driver is nil.
-func (t *Table) UseProvider(p Provider) bool {
+// UseProvider makes a new Table call a provider's software driver, as UseSoftware does. The error, after which
+// the Table is as before, is [ErrNilProvider], or that of [Failed].
+func (t *Table) UseProvider(p Provider) error {
 	isNil := func(v any) bool {
 		r := reflect.ValueOf(v)
 		return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
 	}
+	if f, is := p.(failed); is && f.err != nil {
+		return f.err
+	}
 	if isNil(p) {
-		return false
+		return ErrNilProvider
 	}
 	s := p.Software()
 	if isNil(s) {
-		return false
+		return ErrNilProvider
 	}
 	t.UseSoftware(s)
-	return true
+	return nil
 }
 
 // software returns the software driver, which there is.
@@ -131,6 +134,17 @@ func (t *Table) CheckWait(e Event) Result {
 		return t.software().CheckWait(e)
 	}
 	return ResultSuccess
+}
+
+// Closed tells a software driver that the program has closed the cu.Driver that calls this Table, if the driver has
+// a method Closed.
+func (t *Table) Closed() {
+	if t.soft == nil {
+		return
+	}
+	if c, is := t.software().(interface{ Closed() }); is {
+		c.Closed()
+	}
 }
 
 // Resolve returns the address of a symbol. The error is a *MissingError, unless the lookup itself

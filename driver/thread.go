@@ -8,10 +8,25 @@ import "github.com/purecu/purecu/internal/ccall"
 type Thread struct {
 	pin *ccall.Thread // nil for a temporary Thread of a software driver
 
-	// Local is the thread's state in a software driver, which sets it.
+	// Local is the thread's state in a software driver, which sets it. If it is a [LocalState], it is told when the
+	// Thread is not used any more.
 	Local any
 
 	mode int32 // the capture mode that a scope replaced
+}
+
+// LocalState is a value of [Thread.Local] that learns when the Thread has ended.
+type LocalState interface {
+	// End is called once, when no call is made on the Thread any more. A later Thread has a state of its own.
+	End()
+}
+
+// end ends the state that a software driver has of the thread.
+func (th *Thread) end() {
+	if s, ok := th.Local.(LocalState); ok {
+		th.Local = nil
+		s.End()
+	}
 }
 
 // cc returns the thread that an engine calls from, or nil for any.
@@ -45,12 +60,14 @@ func (th *Thread) Number() int {
 // Unpin releases the thread. The goroutine that called Pin must call it, after it has restored the
 // thread's state. Further calls do nothing.
 func (th *Thread) Unpin() {
+	th.end()
 	th.pin.Unpin()
 }
 
 // Abandon ends the use of a thread whose state could not be restored. No other goroutine will run
 // on it.
 func (th *Thread) Abandon() {
+	th.end()
 	th.pin.Abandon()
 }
 
@@ -116,6 +133,9 @@ func (t *Table) enter(at At) (*Thread, Result) {
 func (t *Table) leave(at At, th *Thread, res Result) Result {
 	if at.plain() {
 		return res
+	}
+	if at.Thread == nil {
+		defer th.end()
 	}
 	if at.Context != 0 || (at.Pop && res == ResultSuccess) {
 		if _, r := t.software().CtxPopCurrent(th); res == ResultSuccess && r != ResultSuccess {

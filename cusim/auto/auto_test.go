@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"os/exec"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
 	_ "github.com/purecu/purecu/cusim/auto"
 )
 
@@ -41,6 +44,115 @@ func TestSoft(t *testing.T) {
 	}
 	if handles[0] == 0 || handles[0] != handles[1] {
 		t.Errorf("the primary contexts are %#x", handles)
+	}
+}
+
+// TestEnvironment configures the driver by environment variables, in a process for each case.
+func TestEnvironment(t *testing.T) {
+	const second = "GPU-d6514000-0000-0000-0000-000000000001"
+	for _, c := range []struct {
+		env  string // separated by spaces
+		want string // a part of what the process prints
+	}{
+		{"", "CUDA 13.0: 0000:3B:00.0\n"},
+		{"CUSIM_DEVICES=3", "CUDA 13.0: 0000:3B:00.0 0000:3C:00.0 0000:3D:00.0\n"},
+		{"CUSIM_DRIVER_VERSION=12.4", "CUDA 12.4: 0000:3B:00.0\n"},
+		{"CUSIM_DEVICES=3 CUDA_VISIBLE_DEVICES=2,0", "CUDA 13.0: 0000:3D:00.0 0000:3B:00.0\n"},
+		{"CUSIM_DEVICES=3 CUDA_VISIBLE_DEVICES=" + second, "CUDA 13.0: 0000:3C:00.0\n"},
+		{"CUSIM_DEVICES=3 CUDA_VISIBLE_DEVICES=", "cu: cuInit: no CUDA device"},
+		{"CUSIM_DEVICES=0", "CUSIM_DEVICES"},
+		{"CUSIM_FAULTS=cuDeviceGetCount+=46", "CUDA_ERROR_DEVICE_UNAVAILABLE"},
+		{"CUSIM_FAULT_RATE=cuDeviceGetCount:1=999", "CUDA_ERROR_UNKNOWN"},
+		{"CUSIM_DEVICE=3", "cu: Open: cusim: the software driver has no environment variable CUSIM_DEVICE: did you mean CUSIM_DEVICES?\n"},
+		{"CUSIM_DEVICES=three", "CUSIM_DEVICES=three: this is no number"},
+		{"CUSIM_REPORT=1", "cusim: not closed: 1 × context\n"},
+		{"CUSIM_REPORT=0", "CUDA 13.0: 0000:3B:00.0\n"},
+		{"PURECU_TEST_EXPLICIT=1 CUSIM_DEVICES=3 CUSIM_TYPO=1 CUDA_VISIBLE_DEVICES=", "CUDA 13.0: 0000:3B:00.0\n"},
+	} {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestChild$")
+		cmd.Env = append([]string{"PURECU_TEST_CHILD=1", "PURECU_DRIVER=soft"}, strings.Fields(c.env)...)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), c.want) {
+			t.Errorf("%q: %v\n%s", c.env, err, out)
+		}
+		if strings.Contains(c.env, "REPORT=0") && strings.Contains(string(out), "not closed") {
+			t.Errorf("%q:\n%s", c.env, out)
+		}
+	}
+}
+
+// TestNoDriver checks that a program that imports the package is told of it where there is no driver, unless it
+// has chosen one itself.
+func TestNoDriver(t *testing.T) {
+	const told = "to find the cause, run: go run github.com/purecu/purecu/cmd/cuprobe doctor; " +
+		"to run without a GPU, set PURECU_DRIVER=soft"
+	t.Setenv("CUDA_DRIVER_LIBRARY", "/nonexistent/libcuda.so.1")
+	for variable, opts := range map[string][]cu.Option{
+		"": nil, "cuda": nil, "/nonexistent/other": nil, "soft": {cu.WithLibrary("/nonexistent/third")},
+	} {
+		t.Setenv("PURECU_DRIVER", variable)
+		_, err := cu.Open(opts...)
+		if !errors.Is(err, cu.ErrNoDriver) || strings.HasSuffix(err.Error(), told) != (opts == nil) {
+			t.Errorf("%q: %v", variable, err)
+		}
+	}
+}
+
+// TestChild is a program that lists the devices, and leaves a context open.
+func TestChild(t *testing.T) {
+	if os.Getenv("PURECU_TEST_CHILD") == "" {
+		t.Skip("TestEnvironment runs it")
+	}
+	var opts []cu.Option
+	if os.Getenv("PURECU_TEST_EXPLICIT") != "" {
+		opts = append(opts, cu.WithSoftware(cusim.New()))
+	}
+	if err := list(opts...); err != nil {
+		fmt.Println(err)
+	}
+}
+
+func list(opts ...cu.Option) error {
+	drv, err := cu.Open(opts...)
+	if err != nil {
+		return err
+	}
+	defer drv.Close()
+	version, err := drv.Version()
+	if err != nil {
+		return err
+	}
+	devices, err := drv.Devices()
+	if err != nil {
+		return err
+	}
+	said := fmt.Sprintf("CUDA %v:", version)
+	for _, dev := range devices {
+		bus, err := dev.PCIBusID()
+		if err != nil {
+			return err
+		}
+		said += " " + bus
+	}
+	fmt.Println(said)
+	_, err = devices[0].PrimaryContext()
+	return err
+}
+
+// TestRepaired opens the driver again after the environment has been corrected.
+func TestRepaired(t *testing.T) {
+	t.Setenv("PURECU_DRIVER", "soft")
+	t.Setenv("CUSIM_TYPO", "1") // has no effect if another test has opened the driver
+	if drv, err := cu.Open(); err == nil {
+		drv.Close()
+	}
+	os.Unsetenv("CUSIM_TYPO")
+	drv, err := cu.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := drv.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

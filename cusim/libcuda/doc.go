@@ -1,28 +1,42 @@
 // Command libcuda is the software driver as a shared library, libcuda.so.1. It is for programs that
 // are not written in Go, and for tests of code that loads the library.
 //
-//	go run github.com/purecu/purecu/cusim/libcuda/build -o DIR
+//	go run github.com/purecu/purecu/cusim/libcuda/build [-version 12.4] -o DIR
 //
 // writes DIR/libcuda.so.1 and DIR/libcusim.so, which belong together. It has to be run in purecu's
 // own module, or in a module whose go.mod requires purecu. It needs a C compiler, and Linux on
 // amd64 or arm64 with glibc. A program finds the libraries through LD_LIBRARY_PATH, or by their
-// path. Functions that the driver does not have return CUDA_ERROR_NOT_SUPPORTED (801). build -list
-// lists them. The library exports a variable, cusim_simulated, which NVIDIA's library does not
-// have.
+// path. Functions that the driver does not have return CUDA_ERROR_NOT_SUPPORTED (801). The first
+// function of a process that returns this is named on standard error. build -list lists the
+// functions. The library exports a variable, cusim_simulated, which NVIDIA's library does not have.
 //
 // libcuda.so.1 is written in C. It loads libcusim.so, the driver with its Go runtime, at the first
 // cuInit. So before cuInit a process may load the library, ask for its version and its functions,
 // and fork. As with NVIDIA's driver, a child of a process that has called cuInit cannot use the
 // driver: its calls return CUDA_ERROR_NOT_INITIALIZED (3).
 //
-// Environment variables configure the driver. The first cuInit reads them, including changes that
-// the process itself has made. The version is read when it is first needed, and CUSIM_REPORT at the
-// end of the process.
+// If the process may have too few threads, file descriptors or too little memory, cuInit says so on
+// standard error, and returns CUDA_ERROR_OPERATING_SYSTEM (304) or CUDA_ERROR_OUT_OF_MEMORY (2). The
+// limits may be raised, and cuInit called again. It needs ten threads, and 1.4 GiB of addresses.
 //
+// The library exports what NVIDIA's library of CUDA 13.0 exports, or that of the version that build
+// was told.
+//
+// Environment variables configure the driver. The first cuInit reads them, including changes that
+// the process itself has made. The version is read when it is first needed. As with NVIDIA's
+// library, CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are read by each cuInit until one succeeds.
+//
+//	CUDA_VISIBLE_DEVICES  the devices that the process sees: see cusim.VisibleDevices.
+//	CUDA_DEVICE_ORDER     PCI_BUS_ID or FASTEST_FIRST, which are the same here; with any
+//	                      other value cuInit returns CUDA_ERROR_INVALID_DEVICE (101).
 //	CUSIM_DEVICES         the number of devices; 1 if it is not set. With 0, cuInit
 //	                      returns CUDA_ERROR_NO_DEVICE (100).
-//	CUSIM_DRIVER_VERSION  the version of CUDA, as 12.8 or 12080; 13.0 if it is not set.
-//	                      Newer functions return CUDA_ERROR_NOT_SUPPORTED.
+//	CUSIM_DRIVER_VERSION  the version of CUDA, as 12.8 or 12080; if it is not set, that
+//	                      which the library was built for, which is also the newest.
+//	                      Newer functions return CUDA_ERROR_NOT_SUPPORTED. dlsym finds
+//	                      them all the same, and newer interfaces of a function, such as
+//	                      cuEventElapsedTime_v2, work, as programs take them where they
+//	                      are. In a library that was built for the version they are not.
 //	CUSIM_FAULTS          calls that fail, separated by commas: FUNCTION[@N][+]=CODE,
 //	                      the Nth call, the first if that is not said; with + all after
 //	                      it too. FUNCTION[@N][+]~TIME makes it take its time, as in
@@ -39,11 +53,11 @@
 //	                      written to standard error.
 //	CUSIM_KERNEL_LIMIT    how long a kernel in PTX may be executed, as in 10s. The result
 //	                      of one that takes longer is CUDA_ERROR_LAUNCH_TIMEOUT (702).
-//	CUSIM_REPORT          if it is set, the misuses and the objects that are still open
-//	                      are written to standard error when the process ends.
+//	CUSIM_REPORT          with 1, the misuses and the objects that are still open are
+//	                      written to standard error when the process ends.
 //
-// If one of these cannot be understood, cuInit says so on standard error and returns
-// CUDA_ERROR_UNKNOWN (999).
+// If one of these cannot be understood, or there is another variable that begins with CUSIM_, cuInit
+// says so on standard error and returns CUDA_ERROR_UNKNOWN (999).
 //
 // Some functions call other functions of the driver: cuModuleLoad calls cuModuleLoadData, and
 // functions of the per-thread default stream, such as cuMemsetD8_v2_ptds, call cuMemsetD8Async.

@@ -3,8 +3,15 @@
 package main
 
 /*
+#define _GNU_SOURCE
+#cgo LDFLAGS: -Wl,--wrap=pthread_create
+#cgo LDFLAGS: -Wl,--wrap=pthread_attr_init
+#cgo LDFLAGS: -Wl,--wrap=x_cgo_sys_thread_create
 #include <stdint.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+#include "needs.h"
 
 static void cusim_call_host(uintptr_t f, uintptr_t data) { ((void (*)(void *))f)((void *)data); }
 
@@ -12,14 +19,17 @@ static void cusim_call_stream(uintptr_t f, uintptr_t stream, int status, uintptr
 {
 	((void (*)(void *, int, void *))f)((void *)stream, status, (void *)data);
 }
+
+static uint64_t cusim_call_size(uintptr_t f, int threads) { return ((size_t (*)(int))f)(threads); }
 */
 import "C"
 
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/cgo"
-	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/purecu/purecu/driver"
@@ -29,43 +39,54 @@ import (
 // theLibrary is the library behind the C functions. It is set before all other calls.
 var theLibrary *library
 
-// getenv returns the present value of an environment variable. The Go runtime knows only the values
-// from the start of the process.
-func getenv(name string) string {
-	n := C.CString(name)
-	defer C.free(unsafe.Pointer(n))
-	return C.GoString(C.getenv(n))
-}
-
-// mapMemory returns memory that Go does not manage, as C code may keep its address after it was
-// freed.
-func mapMemory(size uint64) []byte {
-	b, err := syscall.Mmap(-1, 0, int(size), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
-	if err != nil {
+// environ returns the present environment. The Go runtime knows only that of the start of the process.
+func environ() (list []string) {
+	if C.environ == nil {
 		return nil
 	}
-	return b
+	for p := C.environ; *p != nil; p = (**C.char)(unsafe.Add(unsafe.Pointer(p), unsafe.Sizeof(*p))) {
+		list = append(list, C.GoString(*p))
+	}
+	return list
 }
 
-// unmapMemory unmaps memory of mapMemory. It cannot fail, as the memory is mapped.
-func unmapMemory(b []byte) { _ = syscall.Munmap(b) }
+// heapRoom is how much memory the Go heap has from the beginning, in bytes. When the process may have
+// no more, calls that free something still need some.
+const heapRoom = 32 << 20
 
-// cusimStart creates the driver. It is called once, before all other functions.
+// settle makes the Go runtime take what it needs later, and would end the process without.
+func settle() {
+	// A number that was set does not change with the number of processors.
+	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), int(C.cusim_processors())))
+	C.cusim_release()
+	time.AfterFunc(time.Hour, func() {}).Stop() // opens what timers need
+	runtime.KeepAlive(make([]byte, heapRoom))
+	runtime.GC() // the heap keeps the room
+}
+
+// cusimStart creates the driver, for the version of CUDA that the library was built for. It is called once,
+// before all other functions.
 //
 //export cusimStart
-func cusimStart() C.int {
-	opts, err := options(getenv)
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "cusim: %v\n", err)
-		return C.int(driver.ResultUnknown)
-	}
-	opts = append(opts, sim.PinnedMemory(mapMemory, unmapMemory), sim.OnUnknownKernel(func(name string, why error) {
+func cusimStart(newest C.int) C.int {
+	settle()
+	unknown := func(name string, why error) {
 		const says = "cusim: kernel %q is unknown: its launches do nothing, or fail with " +
 			"CUSIM_UNKNOWN_KERNELS=refuse; " +
 			"its PTX cannot be executed: %v\n"
 		fmt.Fprintf(os.Stderr, says, name, why)
-	}))
-	l := newLibrary(sim.New(opts...))
+	}
+	d, err := configured(int(newest), environ, os.Stderr, sim.OnUnknownKernel(unknown),
+		sim.HostThreads(func() bool { return C.cusim_host_begin() != 0 }, func() { C.cusim_host_end() }),
+		sim.Room(func(n uint64) bool { return C.cusim_room(C.uint64_t(n)) != 0 }),
+		sim.BlockSizes(func(f uintptr, threads int32) uint64 {
+			return uint64(C.cusim_call_size(C.uintptr_t(f), C.int(threads)))
+		}))
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "cusim: %v\n", err)
+		return C.int(driver.ResultUnknown)
+	}
+	l := newLibrary(d)
 	l.callHost = func(f, data uintptr) { C.cusim_call_host(C.uintptr_t(f), C.uintptr_t(data)) }
 	l.callStream = func(f, stream uintptr, status driver.Result, data uintptr) {
 		C.cusim_call_stream(C.uintptr_t(f), C.uintptr_t(stream), C.int(status), C.uintptr_t(data))
@@ -91,10 +112,13 @@ func cusimThreadEnd(id C.uintptr_t) {
 	h.Delete()
 }
 
-// cusimCall makes a call.
+// cusimMake makes a call, unless the process is short of memory, and the call may need some.
 //
-//export cusimCall
-func cusimCall(id C.uintptr_t, number C.uint32_t, words *C.uint64_t) C.int {
+//export cusimMake
+func cusimMake(id C.uintptr_t, number C.uint32_t, scarce C.int, words *C.uint64_t) C.int {
+	if scarce != 0 && !ends(uint32(number)) {
+		return C.int(driver.ResultOutOfMemory)
+	}
 	th := cgo.Handle(id).Value().(*driver.Thread)
 	return C.int(theLibrary.call(th, uint32(number), (*[maxWords]uint64)(unsafe.Pointer(words))))
 }
@@ -107,7 +131,8 @@ func cusimFault(_ C.uintptr_t, function *C.char) C.int {
 	return C.int(theLibrary.d.MeetFault(C.GoString(function)))
 }
 
-// cusimReport writes the misuses and the open objects to standard error.
+// cusimReport ends the driver at the end of the process, if there is a report to write. Objects were destroyed in
+// C code, of which there is no stack.
 //
 //export cusimReport
-func cusimReport() { theLibrary.report(os.Stderr) }
+func cusimReport() { theLibrary.d.End(false) }

@@ -4,16 +4,17 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/sim"
+	"github.com/purecu/purecu/internal/sim/environment"
 )
 
 // library is the driver with the interface that the C code needs.
@@ -40,6 +41,21 @@ func newLibrary(d *sim.Driver) *library {
 	return &library{d: d, texts: make(map[string]uintptr)}
 }
 
+// configured returns a driver with the options that the environment asks for, and others. newest is the
+// version of the library, and the newest that the driver can have.
+func configured(newest int, environ func() []string, stderr io.Writer, others ...sim.Option) (*sim.Driver, error) {
+	opts, err := environment.Options(environ, stderr)
+	if err != nil {
+		return nil, err
+	}
+	d := sim.New(slices.Concat([]sim.Option{sim.Version(newest)}, opts, others)...)
+	if v, _ := d.DriverGetVersion(nil); int(v) > newest {
+		return nil, fmt.Errorf("CUSIM_DRIVER_VERSION is %v, and the library was built for CUDA %v", driver.Version(v),
+			driver.Version(newest))
+	}
+	return d, nil
+}
+
 // init is cuInit.
 func (l *library) init(flags uint64) driver.Result {
 	r := l.d.Init(nil, uint32(flags))
@@ -56,6 +72,25 @@ func (l *library) refuse(r driver.Result) driver.Result {
 	}
 	return r
 }
+
+// refuseIn is refuse for a call that needs a current context.
+func (l *library) refuseIn(th *driver.Thread) driver.Result {
+	if _, r := l.d.CtxGetDevice(th); r != driver.ResultSuccess {
+		return r
+	}
+	return driver.ResultInvalidValue
+}
+
+// ends reports whether a call ends something, or only asks: such calls are made while memory is short.
+func ends(number uint32) bool {
+	return int(number) < len(callNames) && slices.ContainsFunc(endings[:], func(verb string) bool {
+		return strings.Contains(callNames[number], verb)
+	})
+}
+
+// endings are the verbs of the functions that end something, or ask.
+var endings = [...]string{"Destroy", "End", "Free", "Get", "Logs", "Pop", "Query", "Release", "Synchronize", "Unload",
+	"Unmap", "Unregister"}
 
 // text returns the address of a C string that is never freed.
 func (l *library) text(s string) uintptr {
@@ -85,22 +120,6 @@ func (l *library) streamCallback(stream, f, data uint64) driver.Callback {
 	return driver.Callback{GoStatus: func(status driver.Result) {
 		l.callStream(uintptr(f), uintptr(stream), status, uintptr(data))
 	}}
-}
-
-// report writes the misuses and the open objects. It does not say where an object was destroyed, as
-// this was in C code.
-func (l *library) report(w io.Writer) {
-	for _, m := range l.d.Misuses() {
-		fmt.Fprintf(w, "cusim: misuse: %s(%#x): %s", m.Op, m.Handle, m.What)
-		if m.Count > 1 {
-			fmt.Fprintf(w, " (%d times)", m.Count)
-		}
-		fmt.Fprintln(w)
-	}
-	census := l.d.Census()
-	for _, k := range slices.Sorted(maps.Keys(census)) {
-		fmt.Fprintf(w, "cusim: not closed: %d × %s\n", census[k], k)
-	}
 }
 
 // pointer returns the pointer in a word.
@@ -134,6 +153,14 @@ func offer[T any](r driver.Result, p *T, v T) driver.Result {
 		*p = v
 	}
 	return r
+}
+
+// offerCaptured is offer for what is stored only if the stream is being captured.
+func offerCaptured[T any](r driver.Result, p *T, status int32, v T) driver.Result {
+	if status == driver.CU_STREAM_CAPTURE_STATUS_NONE {
+		return r
+	}
+	return offer(r, p, v)
 }
 
 // require is store for functions in which an H100 returns another error for a nil p.

@@ -2,11 +2,14 @@ package main
 
 import (
 	"encoding/binary"
+	"fmt"
+	"io"
 	"syscall"
 	"testing"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/sim"
+	"github.com/purecu/purecu/internal/sim/environment"
 )
 
 // TestFaultNames makes every call with a fault for its name. All arguments but one are addresses.
@@ -18,12 +21,12 @@ func TestFaultNames(t *testing.T) {
 	}
 	defer syscall.Munmap(memory)
 	for number, name := range callNames {
-		base, err := parseFunction(name)
+		opts, err := environment.Options(fixed([]string{fmt.Sprintf("CUSIM_FAULTS=%s+=%d", name, code)}), io.Discard)
 		if err != nil {
 			t.Error(err)
 			continue
 		}
-		l := newLibrary(sim.New(sim.Faults(sim.Fault{Function: base, Every: true, Code: int(code)})))
+		l := newLibrary(sim.New(opts...))
 		l.copyText = func(string) uintptr { return 0 }
 		met := false
 		for null := 0; null < maxWords && !met; null++ {

@@ -61,8 +61,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return r
 	case 9: // cuDeviceTotalMem_v2
 		p0 := pointer[uint64](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
 		v0, r := l.d.DeviceTotalMem(th, driver.Device(a[1]))
-		r = store(r, p0, v0)
+		r = offerAlways(r, p0, v0)
 		return r
 	case 10: // cuDeviceCanAccessPeer
 		p0 := pointer[int32](&a[0])
@@ -71,6 +74,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return r
 	case 11: // cuDeviceGetP2PAttribute
 		p0 := pointer[int32](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
 		v0, r := l.d.DeviceGetP2PAttribute(th, int32(a[1]), driver.Device(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
@@ -88,10 +94,16 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return l.d.DevicePrimaryCtxReset(th, driver.Device(a[0]))
 	case 15: // cuDevicePrimaryCtxGetState
 		p1 := pointer[uint32](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
 		p2 := pointer[int32](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
 		v1, v2, r := l.d.DevicePrimaryCtxGetState(th, driver.Device(a[0]))
-		r = offer(r, p1, v1)
-		r = offer(r, p2, v2)
+		r = store(r, p1, v1)
+		r = store(r, p2, v2)
 		return r
 	case 16: // cuDevicePrimaryCtxSetFlags_v2
 		return l.d.DevicePrimaryCtxSetFlags(th, driver.Device(a[0]), uint32(a[1]))
@@ -129,11 +141,17 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return l.d.CtxSetCurrent(th, driver.Context(a[0]))
 	case 24: // cuCtxGetDevice
 		p0 := pointer[driver.Device](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
 		v0, r := l.d.CtxGetDevice(th)
 		r = store(r, p0, v0)
 		return r
 	case 25: // cuCtxGetFlags
 		p0 := pointer[uint32](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
 		v0, r := l.d.CtxGetFlags(th)
 		r = store(r, p0, v0)
 		return r
@@ -233,12 +251,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		v0, r := l.d.GreenCtxStreamCreate(th, driver.GreenCtx(a[1]), uint32(a[2]), int32(a[3]))
-		r = store(r, p0, v0)
+		r = offerAlways(r, p0, v0)
 		return r
 	case 46: // cuEventCreate
 		p0 := pointer[driver.Event](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseIn(th)
 		}
 		v0, r := l.d.EventCreate(th, uint32(a[1]))
 		r = store(r, p0, v0)
@@ -269,7 +287,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		v0, r := l.d.StreamCreate(th, uint32(a[1]))
-		r = store(r, p0, v0)
+		r = offerAlways(r, p0, v0)
 		return r
 	case 55: // cuStreamCreateWithPriority
 		p0 := pointer[driver.Stream](&a[0])
@@ -277,7 +295,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		v0, r := l.d.StreamCreateWithPriority(th, uint32(a[1]), int32(a[2]))
-		r = store(r, p0, v0)
+		r = offerAlways(r, p0, v0)
 		return r
 	case 56: // cuStreamDestroy_v2
 		return l.d.StreamDestroy(th, driver.Stream(a[0]))
@@ -338,11 +356,8 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return l.d.StreamBeginCaptureToGraph(th, driver.Stream(a[0]), driver.Graph(a[1]), p2, p3, int32(a[5]))
 	case 73: // cuStreamEndCapture
 		p1 := pointer[driver.Graph](&a[1])
-		if p1 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
 		v1, r := l.d.StreamEndCapture(th, driver.Stream(a[0]))
-		r = store(r, p1, v1)
+		r = offerAlways(r, p1, v1)
 		return r
 	case 74: // cuStreamIsCapturing
 		p1 := pointer[int32](&a[1])
@@ -357,10 +372,10 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		p5 := pointer[uint64](&a[5])
 		v1, v2, v3, v4, v5, r := l.d.StreamGetCaptureInfoV2(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
-		r = offer(r, p2, v2)
-		r = offer(r, p3, v3)
-		r = offer(r, p4, v4)
-		r = offer(r, p5, v5)
+		r = offerCaptured(r, p2, v1, v2)
+		r = offerCaptured(r, p3, v1, v3)
+		r = offerCaptured(r, p4, v1, v4)
+		r = offerCaptured(r, p5, v1, v5)
 		return r
 	case 76: // cuStreamGetCaptureInfo_v3
 		p1 := pointer[int32](&a[1])
@@ -371,11 +386,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		p6 := pointer[uint64](&a[6])
 		v1, v2, v3, v4, v5, v6, r := l.d.StreamGetCaptureInfoV3(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
-		r = offer(r, p2, v2)
-		r = offer(r, p3, v3)
-		r = offer(r, p4, v4)
-		r = offer(r, p5, v5)
-		r = offer(r, p6, v6)
+		r = offerCaptured(r, p2, v1, v2)
+		r = offerCaptured(r, p3, v1, v3)
+		r = offerCaptured(r, p4, v1, v4)
+		r = offerCaptured(r, p5, v1, v5)
+		r = offerCaptured(r, p6, v1, v6)
 		return r
 	case 77: // cuThreadExchangeStreamCaptureMode
 		p0 := pointer[int32](&a[0])
@@ -522,6 +537,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return l.d.GraphExecDestroy(th, driver.GraphExec(a[0]))
 	case 98: // cuIpcGetEventHandle
 		p0 := pointer[driver.IPCEventHandle](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
 		v0, r := l.d.IpcGetEventHandle(th, driver.Event(a[1]))
 		r = store(r, p0, v0)
 		return r
@@ -539,6 +557,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return r
 	case 100: // cuIpcGetMemHandle
 		p0 := pointer[driver.IPCMemHandle](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
 		v0, r := l.d.IpcGetMemHandle(th, driver.DevicePtr(a[1]))
 		r = store(r, p0, v0)
 		return r
@@ -560,8 +581,8 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[uint64](&a[1])
 		v0, v1, r := l.d.MemGetInfo(th)
-		r = store(r, p0, v0)
-		r = store(r, p1, v1)
+		r = offerAlways(r, p0, v0)
+		r = offerAlways(r, p1, v1)
 		return r
 	case 104: // cuMemAlloc_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
@@ -569,7 +590,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		v0, r := l.d.MemAlloc(th, a[1])
-		r = store(r, p0, v0)
+		r = offerAlways(r, p0, v0)
 		return r
 	case 105: // cuMemFree_v2
 		return l.d.MemFree(th, driver.DevicePtr(a[0]))
@@ -579,7 +600,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		v0, r := l.d.MemAllocAsync(th, a[1], driver.Stream(a[2]))
-		r = store(r, p0, v0)
+		r = offerAlways(r, p0, v0)
 		return r
 	case 107: // cuMemFreeAsync
 		return l.d.MemFreeAsync(th, driver.DevicePtr(a[0]), driver.Stream(a[1]))
@@ -589,14 +610,17 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		v0, r := l.d.MemHostAlloc(th, a[1], uint32(a[2]))
-		r = store(r, p0, v0)
+		r = offerAlways(r, p0, v0)
 		return r
 	case 109: // cuMemFreeHost
 		return l.d.MemFreeHost(th, driver.HostPtr(a[0]))
 	case 110: // cuMemHostGetDevicePointer_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
 		v0, r := l.d.MemHostGetDevicePointer(th, driver.HostPtr(a[1]), uint32(a[2]))
-		r = store(r, p0, v0)
+		r = offerAlways(r, p0, v0)
 		return r
 	case 111: // cuMemHostGetFlags
 		p0 := pointer[uint32](&a[0])
@@ -762,7 +786,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		v0, r := l.d.MemAllocFromPoolAsync(th, a[1], driver.MemoryPool(a[2]), driver.Stream(a[3]))
-		r = store(r, p0, v0)
+		r = offerAlways(r, p0, v0)
 		return r
 	case 147: // cuMemGetDefaultMemPool
 		p0 := pointer[driver.MemoryPool](&a[0])
@@ -872,7 +896,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		v0, r := l.d.MemAllocManaged(th, a[1], uint32(a[2]))
-		r = store(r, p0, v0)
+		r = offerAlways(r, p0, v0)
 		return r
 	case 164: // cuMemDiscardAndPrefetchBatchAsync
 		p0, there := slice[driver.DevicePtr](&a[0], uint64(uint64(a[2])))
@@ -906,8 +930,8 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		v0, v1, r := l.d.MemGetAddressRange(th, driver.DevicePtr(a[2]))
-		r = offer(r, p0, v0)
-		r = offer(r, p1, v1)
+		r = offerAlways(r, p0, v0)
+		r = offerAlways(r, p1, v1)
 		return r
 	case 167: // cuMemPrefetchAsync_v2
 		p2 := pointer[driver.MemLocation](&a[2])
@@ -983,7 +1007,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		v0, r := l.d.MemAllocHost(th, a[1])
-		r = store(r, p0, v0)
+		r = offerAlways(r, p0, v0)
 		return r
 	case 177: // cuMemAllocPitch_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
@@ -995,8 +1019,8 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		v0, v1, r := l.d.MemAllocPitch(th, a[2], a[3], uint32(a[4]))
-		r = store(r, p0, v0)
-		r = store(r, p1, v1)
+		r = offerAlways(r, p0, v0)
+		r = offerAlways(r, p1, v1)
 		return r
 	case 178: // cuMemcpy
 		return l.d.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
@@ -1725,7 +1749,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		}
 		return l.d.StreamBatchMemOp(th, driver.Stream(a[0]), p2, uint32(a[3]))
 	case 280: // cuStreamBatchMemOp
-		p2, there := slice[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
+		p2, there := sliceIfAny[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
@@ -2143,7 +2167,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return l.d.DeviceGetHostAtomicCapabilities(th, p0, p1, driver.Device(a[3]))
 	case 342: // cuDeviceGetLuid
 		p0 := pointer[[8]byte](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
 		p1 := pointer[uint32](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
 		v0, v1, r := l.d.DeviceGetLuid(th, driver.Device(a[2]))
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
@@ -2720,22 +2750,4 @@ var callNames = [...]string{
 	"cuMemsetD2D8",
 	"cuMemsetD32",
 	"cuMemsetD8",
-}
-
-// madeNames are those of the functions that C makes of others, where they differ.
-var madeNames = [...]string{
-	"cuCtxAttach",
-	"cuCtxDetach",
-	"cuDeviceComputeCapability",
-	"cuFuncSetBlockShape",
-	"cuFuncSetSharedSize",
-	"cuGraphInstantiate",
-	"cuLaunch",
-	"cuLaunchGrid",
-	"cuLaunchGridAsync",
-	"cuOccupancyMaxPotentialBlockSizeWithFlags",
-	"cuParamSetSize",
-	"cuParamSetf",
-	"cuParamSeti",
-	"cuParamSetv",
 }

@@ -29,7 +29,7 @@ func TestEndThread(t *testing.T) {
 	}
 
 	th := r.otherThread()
-	f := r.kernel("cusim_spin", ".param .u64 ns")
+	f := r.kernel("spin", ".param .u64 ns")
 	r.must(r.LaunchKernel(th, f, 1, 1, 1, 1, 1, 1, 0, driver.CU_STREAM_PER_THREAD, params(uint64(time.Second))))
 	r.EndThread(th)
 	r.want("the legacy stream, behind the work of the thread", driver.ResultNotReady, r.record())
@@ -59,7 +59,7 @@ func (r *lab) record() driver.Result {
 // arguments.
 func TestKernelParamsArray(t *testing.T) {
 	r := newLab(t)
-	f := r.kernel("cusim_fill_u32", ".param .u64 dst, .param .u32 value, .param .u32 n")
+	f := r.kernel("fill", ".param .u64 dst, .param .u32 value, .param .u32 n")
 	p, res := r.MemAlloc(r.th, 8)
 	r.must(res)
 	value, n := uint32(0x01020304), uint32(2)

@@ -83,7 +83,11 @@ func (w *work) op() *op {
 func (d *Driver) submit(s *stream, w *work) driver.Result {
 	c := s.capture
 	if c == nil {
-		d.engine.enqueue(s, w.op())
+		o := w.op()
+		if !o.canProvide() {
+			return driver.ResultOutOfMemory
+		}
+		d.engine.enqueue(s, o)
 		return ok
 	}
 	if c.invalidated {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -54,53 +55,129 @@ func (d *Driver) Finish() {
 // Census returns the number of objects that were created and not destroyed, by kind. After the loss
 // of the device the result is empty, as a program then cannot destroy anything.
 func (d *Driver) Census() map[string]int {
+	n := make(map[string]int)
+	for kind := range d.open {
+		n[kind]++
+	}
+	return n
+}
+
+// open yields the kind and the stack of the creation of each object that the program has to destroy.
+func (d *Driver) open(yield func(kind string, created []uintptr) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.engine.catchUp()
-	n := make(map[string]int)
 	if d.unreachable {
-		return n
-	}
-	for _, k := range []kind{streamKind, eventKind, moduleKind, graphKind, graphExecKind, greenKind,
-		physicalKind, libraryKind, linkKind, externalMemoryKind, externalSemaphoreKind, userObjectKind} {
-		if live := d.objects.live[k]; live != 0 {
-			n[k.String()] = live
-		}
+		return
 	}
 	for i := range d.objects.places {
-		if p := &d.objects.places[i]; p.orphan() {
-			if n[p.kind.String()]--; n[p.kind.String()] == 0 {
-				delete(n, p.kind.String())
-			}
+		if p := &d.objects.places[i]; p.open() && !yield(p.kind.String(), p.created) {
+			return
 		}
 	}
-	pools := slices.Clone(d.pools)
-	for _, dev := range d.devices {
-		pools = append(pools, dev.pools...)
-		if live := len(dev.contexts); live != 0 {
-			n["context"] += live
-		}
+	d.space.open(yield)
+}
+
+// open reports whether the place has an object that the program has to destroy.
+func (p *place) open() bool {
+	switch o := p.object.(type) {
+	case *context:
+		return !o.destroyed
+	case *module:
+		return !o.ctx.destroyed
+	case *stream:
+		return !o.ctx.destroyed
+	case *event:
+		return !o.ctx.destroyed
+	case *externalMemory:
+		return !o.ctx.destroyed
+	case *importedSemaphore:
+		return !o.ctx.destroyed
+	case *memPool:
+		return o.created
 	}
-	for _, p := range pools {
-		if p.created {
-			n[poolKind.String()]++
-		}
+	switch p.kind {
+	case graphKind, graphExecKind, greenKind, physicalKind, libraryKind, linkKind, userObjectKind:
+		return p.object != nil
 	}
-	d.space.census(n)
-	return n
+	return false
+}
+
+// Report makes the driver write a report to w when it ends: see End.
+func Report(w io.Writer) Option { return func(d *Driver) { d.report = w } }
+
+// Closed is called when a program closes the driver. The last one of those that have opened it ends the driver.
+func (d *Driver) Closed() {
+	d.mu.Lock()
+	d.opens--
+	last := d.opens == 0
+	d.mu.Unlock()
+	if last {
+		d.End(true)
+	}
+}
+
+// End writes the misuses and the objects that are still open, if Report has asked for that. stacks says
+// whether it writes where objects were destroyed, which is in Go code only.
+func (d *Driver) End(stacks bool) {
+	if d.report == nil {
+		return
+	}
+	for _, m := range d.Misuses() {
+		if m.Count > 1 {
+			m.What += fmt.Sprintf(" (%d times)", m.Count)
+		}
+		if !stacks {
+			m.Destroyed = ""
+		}
+		fmt.Fprintf(d.report, "cusim: misuse: %s\n", strings.TrimSuffix(m.String(), "\n"))
+	}
+	census := d.Census()
+	for _, k := range slices.Sorted(maps.Keys(census)) {
+		fmt.Fprintf(d.report, "cusim: not closed: %d × %s\n", census[k], k)
+	}
 }
 
 // Check reports the objects that were not destroyed, and the misuses, as errors of a test.
 func (d *Driver) Check(t TB) {
 	t.Helper()
-	if n := d.Census(); len(n) > 0 {
-		var left []string
-		for _, k := range slices.Sorted(maps.Keys(n)) {
-			left = append(left, fmt.Sprintf("%d × %s", n[k], k))
-		}
-		t.Errorf("cusim: not closed at the end of the test: %s", strings.Join(left, ", "))
+	if left := d.leftOpen(); left != "" {
+		t.Errorf("cusim: not closed at the end of the test: %s", left)
 	}
 	for _, m := range d.Misuses() {
 		t.Errorf("cusim: misuse: %v", m)
 	}
 }
+
+// mostPlaces is how many places in the program leftOpen names.
+const mostPlaces = 20
+
+// leftOpen says which objects of the program are open, and where they were created.
+func (d *Driver) leftOpen() string {
+	kinds, places := map[string]int{}, map[string]int{}
+	for kind, created := range d.open {
+		if kind == streamKind.String() && strings.Contains(frames(created), ownStreams) {
+			continue // its context is open, too
+		}
+		where := frames(created, "github.com/purecu/purecu/cu.", "testing.")
+		kinds[kind]++
+		places[kind+", created here:\n"+where]++
+	}
+	list := func(of map[string]int, sep string) string {
+		var s []string
+		for _, k := range slices.Sorted(maps.Keys(of)) {
+			s = append(s, fmt.Sprintf("%d × %s", of[k], k))
+		}
+		if n := len(s) - mostPlaces; n > 0 {
+			s = append(s[:mostPlaces], fmt.Sprintf("and at %d more places", n))
+		}
+		return strings.Join(s, sep)
+	}
+	if len(kinds) == 0 {
+		return ""
+	}
+	return list(kinds, ", ") + "\n" + list(places, "")
+}
+
+// ownStreams is the function in which package cu creates streams of its own.
+const ownStreams = "purecu/cu.(*contextCore).addWakeUp\n"

@@ -52,8 +52,8 @@ func (d *Driver) restores(args *driver.CheckpointRestoreArgs) bool {
 	if len(pairs) != len(d.devices) {
 		return false
 	}
-	for i := range d.devices {
-		id := uuid(driver.Device(i))
+	for _, v := range d.devices {
+		id := v.uuid()
 		if !slices.ContainsFunc(pairs, func(p driver.CheckpointGpuPair) bool { return p.OldUuid == id }) ||
 			!slices.ContainsFunc(pairs, func(p driver.CheckpointGpuPair) bool { return p.NewUuid == id }) {
 			return false

@@ -9,7 +9,7 @@ import (
 // TestCheckpointRestoreArgs restores processes with and without pairs of GPUs.
 func TestCheckpointRestoreArgs(t *testing.T) {
 	const pid = 4711
-	a, b, other := uuid(0), uuid(1), driver.UUID{1}
+	a, b, other := newDevice(0).uuid(), newDevice(1).uuid(), driver.UUID{1}
 	given := func(uuids ...driver.UUID) *driver.CheckpointRestoreArgs {
 		var pairs []driver.CheckpointGpuPair
 		for i := 0; i < len(uuids); i += 2 {

@@ -76,6 +76,9 @@ func (d *Driver) inContext(op string, th *driver.Thread) (*context, *thread, dri
 func (d *Driver) of(op string, c *context, h uintptr, k kind) driver.Result {
 	if c.destroyed {
 		d.misuse(op, h, "the "+k.String()+"'s context was destroyed", nil)
+		if k == eventKind && c.primary && c.dev.active() { // another context has its handle, as on an H200
+			return driver.ResultInvalidContext
+		}
 		return driver.ResultContextIsDestroyed
 	}
 	return d.lost
@@ -92,7 +95,7 @@ func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 		// A new primary context has the handle of the old one.
 		c.handle = dev.primary.handle
 		_, p := d.objects.find(uintptr(c.handle))
-		p.object = c
+		p.object, p.created = c, stack()
 	} else {
 		c.handle = driver.Context(d.objects.add(contextKind, c))
 	}
@@ -108,7 +111,7 @@ func (d *Driver) newContext(dev *device, flags uint32, primary bool) *context {
 }
 
 // end destroys a context after all its work. If the wait would never end, it returns an error. The
-// driver is unlocked during the wait. The caller calls closeFiles at its end.
+// driver is unlocked during the wait. The caller calls reclaim at its end.
 func (d *Driver) end(op string, c *context) driver.Result {
 	c.leaving = true
 	w := &wait{op: op, handle: uintptr(c.handle), ctx: c, last: math.MaxUint64}
@@ -191,7 +194,7 @@ func (d *Driver) DevicePrimaryCtxRelease(_ *driver.Thread, dev driver.Device) dr
 		return driver.ResultInvalidContext
 	}
 	r = d.release("cuDevicePrimaryCtxRelease", v)
-	d.closeFiles()
+	d.reclaim()
 	return r
 }
 
@@ -212,7 +215,7 @@ func (d *Driver) DevicePrimaryCtxReset(_ *driver.Thread, dev driver.Device) driv
 		}
 	}
 	v.flags = 0
-	d.closeFiles()
+	d.reclaim()
 	return ok
 }
 
@@ -337,8 +340,10 @@ func (d *Driver) CtxDestroy(th *driver.Thread, ctx driver.Context) driver.Result
 	if current && t.current() == c {
 		t.stack = t.stack[:len(t.stack)-1]
 	}
-	d.objects.remove(uintptr(c.handle))
-	d.closeFiles()
+	if d.lost == ok { // after a sticky error, an H200 still knows the handle
+		d.objects.remove(uintptr(c.handle))
+	}
+	d.reclaim()
 	return ok
 }
 
@@ -356,7 +361,7 @@ func (d *Driver) CtxGetDevice(th *driver.Thread) (driver.Device, driver.Result) 
 func (d *Driver) CtxGetFlags(th *driver.Thread) (uint32, driver.Result) {
 	defer d.mu.Unlock()
 	c, _, r := d.inContext("cuCtxGetFlags", th)
-	if r != ok && (c == nil || !r.Sticky()) { // an H200 returns the flags even after a sticky error
+	if c == nil { // an H200 returns the flags even after a sticky error, and of a context that was destroyed
 		return 0, r
 	}
 	if c.primary {
@@ -402,10 +407,15 @@ func (d *Driver) CtxGetStreamPriorityRange(th *driver.Thread) (int32, int32, dri
 }
 
 // CtxGetApiVersion is cuCtxGetApiVersion.
-func (d *Driver) CtxGetApiVersion(_ *driver.Thread, ctx driver.Context) (uint32, driver.Result) {
+func (d *Driver) CtxGetApiVersion(th *driver.Thread, ctx driver.Context) (version uint32, r driver.Result) {
+	const name, first = "cuCtxGetApiVersion", 3020
 	defer d.mu.Unlock()
-	_, r := d.aboutContext("cuCtxGetApiVersion", ctx)
-	return 3020, r
+	if ctx == 0 { // the current one
+		_, _, r = d.inContext(name, th)
+		return first, r
+	}
+	_, r = d.aboutContext(name, ctx)
+	return first, r
 }
 
 // CtxGetId is cuCtxGetId.
@@ -469,6 +479,9 @@ func (d *Driver) CtxEnablePeerAccess(th *driver.Thread, peer driver.Context, fla
 func (d *Driver) CtxDisablePeerAccess(th *driver.Thread, peer driver.Context) driver.Result {
 	defer d.mu.Unlock()
 	c, p, r := d.peer("cuCtxDisablePeerAccess", th, peer)
+	if r == ok {
+		r = d.forbidden(d.thread(th), nil)
+	}
 	switch {
 	case r != ok:
 		return r

@@ -14,13 +14,10 @@ func (d *Driver) ProfilerStop(th *driver.Thread) driver.Result {
 	return d.profile("cuProfilerStop", th)
 }
 
-// profile is for both functions. What NVIDIA's driver returns without a current context is unknown.
+// profile is for both functions.
 func (d *Driver) profile(op string, th *driver.Thread) driver.Result {
 	defer d.mu.Unlock()
 	_, r := d.changing(op, th)
-	if r == driver.ResultInvalidContext {
-		return ok
-	}
 	return r
 }
 

@@ -9,7 +9,10 @@ import (
 
 // device is a GPU.
 type device struct {
-	ordinal  int
+	// index is the device's place on the machine, which decides on its UUID and its PCI bus ID. ordinal is
+	// its number in this process.
+	index, ordinal int
+
 	primary  *context
 	retained int
 	flags    uint32 // flags of the primary context
@@ -30,7 +33,7 @@ const (
 	greatestPriority = -5
 )
 
-func newDevice(ordinal int) *device { return &device{ordinal: ordinal} }
+func newDevice(index int) *device { return &device{index: index, ordinal: index} }
 
 // DeviceAttribute is cusim.DeviceAttribute.
 func DeviceAttribute(which, value int) Option {
@@ -43,13 +46,13 @@ func DeviceAttribute(which, value int) Option {
 }
 
 // attribute returns an attribute of a device.
-func (d *Driver) attribute(ordinal int, a int32) int32 {
+func (d *Driver) attribute(of *device, a int32) int32 {
 	if v, set := d.attributes[a]; set {
 		return v
 	}
 	switch {
 	case a == driver.CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-		return int32(0x3b + ordinal)
+		return int32(of.bus())
 	case missing[a]:
 		return 0
 	case !canShareMemory && (a == driver.CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES ||
@@ -118,29 +121,29 @@ func (d *Driver) DeviceGetName(_ *driver.Thread, name []byte, dev driver.Device)
 // DeviceGetUUID is cuDeviceGetUuid_v2.
 func (d *Driver) DeviceGetUUID(_ *driver.Thread, dev driver.Device) (driver.UUID, driver.Result) {
 	defer d.mu.Unlock()
-	if _, r := d.aboutDevice("cuDeviceGetUuid", dev); r != ok {
+	v, r := d.aboutDevice("cuDeviceGetUuid", dev)
+	if r != ok {
 		return driver.UUID{}, r
 	}
-	return uuid(dev), ok
+	return v.uuid(), ok
 }
-
-// uuid returns the UUID of a device.
-func uuid(dev driver.Device) driver.UUID { return driver.UUID{0xc5, 0x51, 0x40, 15: byte(dev)} }
 
 // DeviceGetUUIDV1 is cuDeviceGetUuid.
 func (d *Driver) DeviceGetUUIDV1(th *driver.Thread, dev driver.Device) (driver.UUID, driver.Result) {
 	return d.DeviceGetUUID(th, dev)
 }
 
-func pciBusID(ordinal int) string { return fmt.Sprintf("0000:%02X:00.0", 0x3b+ordinal) }
+// bus returns the number of the device's PCI bus.
+func (v *device) bus() int { return 0x3b + v.index }
 
 // DeviceGetPCIBusId is cuDeviceGetPCIBusId.
 func (d *Driver) DeviceGetPCIBusId(_ *driver.Thread, id []byte, dev driver.Device) driver.Result {
 	defer d.mu.Unlock()
-	if _, r := d.aboutDevice("cuDeviceGetPCIBusId", dev); r != ok {
+	v, r := d.aboutDevice("cuDeviceGetPCIBusId", dev)
+	if r != ok {
 		return r
 	}
-	return setText(id, pciBusID(int(dev)))
+	return setText(id, fmt.Sprintf("0000:%02X:00.0", v.bus()))
 }
 
 // DeviceGetByPCIBusId is cuDeviceGetByPCIBusId.
@@ -159,22 +162,27 @@ func (d *Driver) DeviceGetByPCIBusId(_ *driver.Thread, id string) (driver.Device
 			}
 		}
 	}
-	if domain != 0 || slot != 0 || function != 0 || bus < 0x3b || bus >= 0x3b+len(d.devices) {
-		return 0, driver.ResultInvalidDevice
+	if domain == 0 && slot == 0 && function == 0 {
+		for _, v := range d.devices {
+			if v.bus() == bus {
+				return driver.Device(v.ordinal), ok
+			}
+		}
 	}
-	return driver.Device(bus - 0x3b), ok
+	return 0, driver.ResultInvalidDevice
 }
 
 // DeviceGetAttribute is cuDeviceGetAttribute.
 func (d *Driver) DeviceGetAttribute(_ *driver.Thread, which int32, dev driver.Device) (int32, driver.Result) {
 	defer d.mu.Unlock()
-	if _, r := d.aboutDevice("cuDeviceGetAttribute", dev); r != ok {
+	v, r := d.aboutDevice("cuDeviceGetAttribute", dev)
+	if r != ok {
 		return 0, r
 	}
 	if which <= 0 || which >= driver.CU_DEVICE_ATTRIBUTE_MAX {
 		return 0, driver.ResultInvalidValue
 	}
-	return d.attribute(int(dev), which), ok
+	return d.attribute(v, which), ok
 }
 
 // DeviceTotalMem is cuDeviceTotalMem_v2.

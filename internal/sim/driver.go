@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"runtime"
@@ -30,6 +31,7 @@ type Driver struct {
 	captures   []*capture // the captures in progress
 	noThread   thread     // the thread of calls without a pinned thread; it has no state
 	misuses    []Misuse
+	report     io.Writer // nil without Report
 	log        errorLog
 	printer    printer
 	semaphores map[fileID]*ExternalSemaphore
@@ -38,24 +40,36 @@ type Driver struct {
 	kernelTable
 	failures
 	waiting
+	hostThreads hostThreads
+	blockSizes  func(f uintptr, threads int32) uint64
+	room        func(n uint64) bool // nil if memory has no limit
 	// readClock and print are functions for each launch of a kernel in PTX.
 	readClock func() int64
 	print     func(text []byte, failed bool)
 	// allocateFile is reserveFile, and closeFile closes a file. Tests replace them.
 	allocateFile func(f *os.File, offset, n uint64) error
 	closeFile    func(f *memoryFile)
+	// beforeMove is called without the driver's lock before many bytes are moved. It does nothing, except in
+	// tests.
+	beforeMove func()
 	// ids are the last assigned numbers, by kind.
 	ids struct{ context, stream, event, capture, thread, split, launch, condition uint64 }
 	// conditions are those of all graphs.
 	conditions map[driver.GraphConditionalHandle]*condition
+	// descriptors are those of parts of devices, by their content.
+	descriptors map[resourceDescriptor]driver.DevResourceDesc
 }
 
 // machine contains the devices and the properties of the driver.
 type machine struct {
 	version    int32
-	ready      bool // cuInit was called
-	devices    []*device
-	attributes map[int32]int32 // the attributes that DeviceAttribute has set
+	ready      bool                                           // cuInit was called
+	opens      int                                            // successful calls of cuInit, less those of Closed
+	installed  []*device                                      // those of the machine
+	devices    []*device                                      // those of them that the program sees, by their ordinals
+	lookup     func(variable string) (value string, set bool) // nil: there are no variables
+	disordered bool                                           // cuInit has read an order that does not exist
+	attributes map[int32]int32                                // the attributes that DeviceAttribute has set
 }
 
 var _ driver.Software = (*Driver)(nil)
@@ -66,10 +80,11 @@ type Option func(*Driver)
 // Devices is cusim.Devices.
 func Devices(n int) Option {
 	return func(d *Driver) {
-		d.devices = nil
+		d.installed = nil
 		for i := range n {
-			d.devices = append(d.devices, newDevice(i))
+			d.installed = append(d.installed, newDevice(i))
 		}
+		d.devices = d.installed
 	}
 }
 
@@ -85,14 +100,14 @@ func VirtualTime() Option {
 
 // New is cusim.New.
 func New(opts ...Option) *Driver {
-	d := &Driver{machine: machine{version: 13000}, kernelTable: kernelTable{kernels: builtinKernels(),
-		instructions: make(map[string]uint64), settling: mostSettling},
+	d := &Driver{machine: machine{version: 13000}, kernelTable: kernelTable{kernels: make(map[string]Kernel),
+		instructions: make(map[string]uint64), goLaunches: make(map[string]uint64), settling: mostSettling},
 		failures: failures{faults: make(map[string]*fault)}}
 	d.changed = sync.NewCond(&d.mu)
 	d.noThread.anyThread = true
 	d.clock.init()
-	d.readClock, d.print = d.clock.now, d.printer.print
-	d.allocateFile, d.closeFile = reserveFile, (*memoryFile).close
+	d.readClock, d.print = d.clock.now, d.output
+	d.allocateFile, d.closeFile, d.beforeMove = reserveFile, (*memoryFile).close, func() {}
 	d.engine.d = d
 	Devices(1)(d)
 	for _, o := range opts {
@@ -131,6 +146,7 @@ func (d *Driver) Advance(by time.Duration) {
 	target = max(target, d.clock.virtualNow())
 	d.clock.set(target)
 	d.engine.advance(target)
+	d.engine.settleMoves()
 	d.moved()
 }
 
@@ -159,6 +175,8 @@ func (m Misuse) String() string {
 func (d *Driver) Misuses() []Misuse {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.reclaim()
+	d.checkAllStale()
 	return append([]Misuse(nil), d.misuses...)
 }
 
@@ -210,7 +228,7 @@ func (d *Driver) begin(op string) driver.Result {
 		return driver.ResultNotInitialized
 	}
 	d.engine.catchUp()
-	d.closeFiles()
+	d.reclaim()
 	d.space.building = false
 	return ok
 }
@@ -230,13 +248,16 @@ func (d *Driver) Init(_ *driver.Thread, flags uint32) driver.Result {
 	if r := d.fault("cuInit"); r != ok {
 		return r
 	}
-	switch {
-	case flags != 0:
+	if flags != 0 {
 		return driver.ResultInvalidValue
-	case len(d.devices) == 0:
-		return driver.ResultNoDevice
+	}
+	if !d.ready {
+		if r := d.see(); r != ok {
+			return r
+		}
 	}
 	d.ready = true
+	d.opens++
 	return ok
 }
 

@@ -11,7 +11,7 @@ import (
 
 // raw returns a driver with a thread in its primary context, without checks at the end.
 func raw(t *testing.T, opts ...Option) *lab {
-	r := &lab{Driver: New(opts...), t: t, th: new(driver.Thread)}
+	r := &lab{Driver: New(append(goKernels(), opts...)...), t: t, th: new(driver.Thread)}
 	r.must(r.Init(nil, 0))
 	r.ctx = r.primary(0)
 	r.must(r.CtxSetCurrent(r.th, r.ctx))
@@ -45,7 +45,7 @@ func within(t *testing.T, d time.Duration, what string, f func()) bool {
 func TestSpinForever(t *testing.T) {
 	r := raw(t)
 	s, _ := r.StreamCreate(r.th, 1)
-	f := r.fn("cusim_spin", ".param .u64 ns")
+	f := r.fn("spin", ".param .u64 ns")
 	r.must(r.launchOn(s, f, 1, params(^uint64(0))))
 	r.want("query", driver.ResultNotReady, r.StreamQuery(r.th, s))
 }
@@ -176,7 +176,7 @@ func TestInvalidatedCapturesLeaveNothing(t *testing.T) {
 		r.EventQuery(r.th, e)
 		r.StreamEndCapture(r.th, s)
 	}
-	if n := r.objects.live[nodeKind]; n != 0 {
+	if n := r.objects.count(nodeKind); n != 0 {
 		t.Errorf("%d nodes live, census %v", n, r.Census())
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"slices"
 	"time"
+
+	"github.com/purecu/purecu/driver"
 )
 
 // engine executes the work on streams. It has no goroutine. The next call of the driver completes
@@ -11,12 +13,15 @@ import (
 // is visible outside of the driver.
 type engine struct {
 	d         *Driver
-	running   opHeap // operations with a time, by the time of their completion
-	polled    []*op  // operations that wait for a value in memory
-	outside   []*op  // operations that goroutines execute
-	executing int    // goroutines that execute kernels in PTX
-	work      []*op  // operations that have become ready
-	busy      bool   // run is active
+	running   opHeap   // operations with a time, by the time of their completion
+	polled    []*op    // operations that wait for a value in memory
+	outside   []*op    // operations that goroutines execute
+	executing int      // goroutines that execute kernels in PTX, or move bytes
+	moving    int      // those of executing that move bytes
+	starts    uint64   // how many of executing have ever begun
+	active    []uint64 // the numbers of executing, in their order
+	work      []*op    // operations that have become ready
+	busy      bool     // run is active
 	timer     *time.Timer
 	due       int64 // when the timer fires, if it is armed
 	armed     bool
@@ -37,6 +42,15 @@ type op struct {
 	outside   bool        // a goroutine that begin has started completes it
 	execution *execution  // of a kernel in PTX, or nil
 	dropped   func()      // called if it will never run; may be nil
+
+	// The next ones are for operations that move bytes: see access.
+
+	provide func() bool   // reports whether the machine has memory for what is written; may be nil
+	apart   func() bool   // makes a goroutine move the bytes, instead of effect, if it returns true; may be nil
+	moving  bool          // the goroutine is active
+	staged  *content      // has the bytes of a copy, or nil
+	waited  bool          // a call waits, and returns result if there was too little memory
+	result  driver.Result // ok, or that there was too little memory
 
 	done bool
 	at   int64 // the time of its completion
@@ -134,6 +148,9 @@ func (e *engine) start(o *op) {
 
 // complete completes an operation at its time.
 func (e *engine) complete(o *op) {
+	if o.apart != nil && e.d.lost == ok && o.apart() {
+		return // the operation completes later
+	}
 	o.done = true
 	o.s.ctx.pending.remove(o)
 	if o.effect != nil && e.d.lost == ok {
@@ -150,7 +167,11 @@ func (e *engine) over(o *op) {
 			e.work = append(e.work, n)
 		}
 	}
-	o.next, o.begin, o.effect, o.ready, o.dropped = nil, nil, nil, nil, nil
+	o.next, o.begin, o.effect, o.ready, o.dropped, o.provide, o.apart = nil, nil, nil, nil, nil, nil, nil
+	if o.staged != nil {
+		e.d.space.retire(o.staged)
+		o.staged = nil
+	}
 	if len(e.d.waits) > 0 {
 		e.d.changed.Broadcast()
 	}
@@ -165,6 +186,20 @@ func (e *engine) finish(o *op) {
 	e.complete(o)
 	e.run()
 	e.arm() // a following operation may be visible
+}
+
+// begins notes that a goroutine begins to use memory without the driver's lock, and returns its number.
+func (e *engine) begins() uint64 {
+	e.executing++
+	e.starts++
+	e.active = append(e.active, e.starts)
+	return e.starts
+}
+
+// ends notes that the goroutine with a number does not use memory any more.
+func (e *engine) ends(number uint64) {
+	e.executing--
+	e.active = slices.DeleteFunc(e.active, func(n uint64) bool { return n == number })
 }
 
 // remove removes an operation from those that goroutines execute.

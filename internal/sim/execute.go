@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/purecu/purecu/driver"
@@ -39,12 +38,12 @@ func (f *function) translated() *program {
 	}
 	for _, c := range p.kernel.Constants {
 		if c.Symbol != "" {
-			b := f.module.variables[c.Symbol]
-			if b == nil {
+			v, there := f.module.variables[c.Symbol]
+			if !there {
 				p.err = fmt.Errorf("variable %s is missing", c.Symbol)
 				break
 			}
-			c.Value += b.addr
+			c.Value += v.addr()
 		}
 		p.constants = append(p.constants, c)
 	}
@@ -56,28 +55,14 @@ type execution struct {
 	vm.Stop
 	kernel string
 	begun  time.Time // by the machine's clock
+	number uint64    // see engine.begins
 	fault  *vm.Fault
 	late   bool // the virtual time does not wait for it any more
 	ended  bool // by Finish
-	// pastLimit says that the kernel was stopped because of KernelLimit.
-	pastLimit atomic.Bool
 }
 
 // KernelLimit is cusim.KernelLimit.
 func KernelLimit(limit time.Duration) Option { return func(d *Driver) { d.kernelLimit = limit } }
-
-// limitFault returns the error of a kernel that was stopped because of KernelLimit, or nil. at is where
-// one of its threads was.
-func (d *Driver) limitFault(x *execution, at *vm.Fault) *vm.Fault {
-	if at == nil || !x.pastLimit.Load() {
-		return nil
-	}
-	f := *at
-	f.Code, f.Access = int(driver.ResultLaunchTimeout), false
-	f.Reason = fmt.Sprintf("it was executed for longer than %v, as cusim.KernelLimit or CUSIM_KERNEL_LIMIT says",
-		d.kernelLimit)
-	return &f
-}
 
 // The model of the time of a kernel, for virtual time: so much for its launch, and a nanosecond for
 // each instruction of a warp, as if each multiprocessor executed one at a time. In addition it takes
@@ -95,7 +80,9 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 		vm.Launch
 	}{op: op{outside: true, visible: true}, execution: execution{kernel: l.Name}}
 	o, x, launch := &made.op, &made.execution, &made.Launch
-	o.execution, o.dropped = x, x.Stop.Stop
+	o.execution, o.dropped = x, func() {
+		x.Stop.Stop(&vm.Fault{Code: vm.LaunchFailed, Reason: "it was stopped after an error"})
+	}
 	o.begin = func() {
 		p, c := f.translated(), f.module.ctx
 		*launch = vm.Launch{
@@ -108,6 +95,15 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 			Virtual:  d.clock.virtual,
 			Print:    d.print,
 			Checks:   d.checksOf(),
+		}
+		if b := f.module.constants; b != nil {
+			m, begin := b.memory()
+			if launch.Const = m.contiguous(begin, b.size); launch.Const == nil {
+				d.reportFault(&vm.Fault{Code: vm.LaunchFailed, Kernel: l.Name,
+					Reason: "the machine has no memory left for the variables in constant memory"})
+				d.poison(driver.ResultLaunchFailed)
+				return
+			}
 		}
 		if l.clustered {
 			launch.Cluster = [3]uint32{l.Cluster.X, l.Cluster.Y, l.Cluster.Z}
@@ -129,21 +125,18 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 		d.ids.launch++
 		launch.ID = d.ids.launch
 		x.begun = time.Now()
-		d.engine.executing++
-		var timer *time.Timer
-		if d.kernelLimit > 0 {
-			timer = time.AfterFunc(d.kernelLimit, func() {
-				x.pastLimit.Store(true)
-				x.Stop.Stop()
-			})
-		}
+		x.number = d.engine.begins()
 		go func() {
+			var timer *time.Timer
+			if d.kernelLimit > 0 {
+				timer = time.AfterFunc(d.kernelLimit, func() {
+					x.Stop.Stop(&vm.Fault{Code: int(driver.ResultLaunchTimeout), Reason: fmt.Sprintf("it was executed "+
+						"for longer than %v, as cusim.KernelLimit or CUSIM_KERNEL_LIMIT says", d.kernelLimit)})
+				})
+			}
 			work, fault := launch.Execute(&x.Stop)
 			if timer != nil {
 				timer.Stop()
-			}
-			if fault == nil {
-				fault = d.limitFault(x, work.Stopped)
 			}
 			found := d.describeFound(work.Findings)
 			d.mu.Lock()
@@ -155,7 +148,7 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 			for _, text := range found {
 				d.misuse("cuLaunchKernel", 0, text, nil)
 			}
-			d.reportEnded(x, work.Stopped)
+			d.reportEnded(x)
 			d.instructions[l.Name] += work.Instructions
 			d.executed(o, work, l.Grid.count())
 		}()
@@ -176,6 +169,13 @@ func (d *Driver) Instructions(kernel string) uint64 {
 	return d.instructions[kernel]
 }
 
+// GoLaunches is cusim.Driver.GoLaunches.
+func (d *Driver) GoLaunches(kernel string) uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.goLaunches[kernel]
+}
+
 // packed returns the arguments as they are in the memory of parameters.
 func (l *Launch) packed(f *function) []byte {
 	data := newBytes(max(uint64(f.program.kernel.Params), 8))
@@ -189,7 +189,7 @@ func (l *Launch) packed(f *function) []byte {
 // program enqueues at once is still accepted.
 func (d *Driver) executed(o *op, work vm.Work, blocks uint64) {
 	e := &d.engine
-	e.executing--
+	e.ends(o.execution.number)
 	defer d.changed.Broadcast()
 	if o.done {
 		return // it was dropped
@@ -229,24 +229,32 @@ func (d *Driver) settle(forLate time.Duration) {
 			return o.execution != nil && o.execution.late == late
 		})
 	}
-	for _, w := range []struct {
-		most time.Duration
-		late bool
-	}{{d.settling, false}, {forLate, true}} {
-		if w.most == 0 || !executes(w.late) {
-			continue
+	for {
+		for _, w := range []struct {
+			most time.Duration
+			late bool
+		}{{d.settling, false}, {forLate, true}} {
+			if w.most == 0 || !executes(w.late) {
+				continue
+			}
+			over := false
+			timer := time.AfterFunc(w.most, func() {
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				over = true
+				d.changed.Broadcast()
+			})
+			for executes(w.late) && !over {
+				d.changed.Wait()
+			}
+			timer.Stop()
 		}
-		over := false
-		timer := time.AfterFunc(w.most, func() {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			over = true
-			d.changed.Broadcast()
-		})
-		for executes(w.late) && !over {
+		if d.engine.moving == 0 {
+			break
+		}
+		for d.engine.moving > 0 { // kernels may follow
 			d.changed.Wait()
 		}
-		timer.Stop()
 	}
 	for _, o := range d.engine.outside {
 		if o.execution != nil {
@@ -264,14 +272,17 @@ func (d *Driver) quiet() {
 }
 
 // reportEnded reports a kernel that Finish has ended.
-func (d *Driver) reportEnded(x *execution, at *vm.Fault) {
-	if !x.ended || at == nil {
+func (d *Driver) reportEnded(x *execution) {
+	if !x.ended || x.fault == nil {
 		return
 	}
+	at := ""
+	if x.fault.Instruction != "" {
+		at = ". Then it was at " + faultPlace(x.fault)
+	}
 	d.misuse("cuLaunchKernel", 0, fmt.Sprintf("kernel %q has not ended for %v, and was ended, as nothing else is "+
-		"left to do: "+
-		"it may wait for memory that the program has to write. Then it was at %s", x.kernel,
-		time.Since(x.begun).Round(time.Millisecond), faultPlace(at)), nil)
+		"left to do: it may wait for memory that the program has to write%s", x.kernel,
+		time.Since(x.begun).Round(time.Millisecond), at), nil)
 }
 
 // reportFault explains a fault in the log. A wrong access is also a misuse, as a panic of a kernel in
@@ -333,90 +344,4 @@ func (d *Driver) nearest(addr, n uint64) string {
 		}
 	}
 	return text
-}
-
-// region is a block of memory as kernels see it. It has no data if the driver has to be asked.
-type region struct {
-	base, size uint64
-	data       []byte
-}
-
-// regions is a list of all blocks, which is made anew after a change.
-type regions = atomic.Pointer[[]region]
-
-// kernelMemory is the memory for kernels in PTX of a context.
-type kernelMemory struct {
-	d   *Driver
-	ctx *context
-}
-
-// kernelMemory returns the memory for kernels of the context. The driver is locked.
-func (c *context) kernelMemory(d *Driver) vm.Memory {
-	if c.memory == nil {
-		c.memory = kernelMemory{d, c}
-	}
-	return c.memory
-}
-
-// Region implements vm.Memory. It takes the driver's lock only after a change of the blocks, and for
-// memory that not all contexts may access.
-func (m kernelMemory) Region(addr uint64) (base uint64, data []byte, writable bool) {
-	a := &m.d.space
-	if list := a.regions.Load(); list != nil {
-		if r := findRegion(*list, addr); r == nil {
-			return 0, nil, false
-		} else if r.data != nil {
-			return r.base, r.data, true
-		}
-	}
-	m.d.mu.Lock()
-	defer m.d.mu.Unlock()
-	const read, readWrite = driver.CU_MEM_ACCESS_FLAGS_PROT_READ, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-	b := a.at(addr)
-	if b == nil || b.asleep || b.kind != mappedBlock && !m.ctx.reaches(b) || !b.allows(m.ctx.dev, read) {
-		return 0, nil, false
-	}
-	data = b.bytes()
-	// The list is made when it has been missed about as often as it is long.
-	if a.missed++; a.missed > len(a.blocks)/8 {
-		a.missed = 0
-		a.listRegions(m.d.devices)
-	}
-	return b.addr, data, b.allows(m.ctx.dev, readWrite)
-}
-
-// listRegions makes the list of all blocks.
-func (a *addressSpace) listRegions(devices []*device) {
-	made := make([]region, 0, len(a.blocks))
-	for _, b := range a.blocks {
-		if b.asleep {
-			continue
-		}
-		r := region{base: b.addr, size: b.size}
-		everywhere := b.kind.visible() || len(devices) == 1
-		if b.kind == pinnedPoolBlock {
-			everywhere = !slices.ContainsFunc(devices, func(v *device) bool { return !b.chunk.pool.reaches(v) })
-		}
-		if b.data != nil && b.mapping == nil && everywhere {
-			r.data = b.bytes()
-		}
-		made = append(made, r)
-	}
-	a.regions.Store(&made)
-}
-
-// findRegion returns the region that contains an address, or nil.
-func findRegion(list []region, addr uint64) *region {
-	low, high := 0, len(list)
-	for low < high {
-		if middle := (low + high) / 2; list[middle].base+list[middle].size <= addr {
-			low = middle + 1
-		} else {
-			high = middle
-		}
-	}
-	if low < len(list) && list[low].base <= addr {
-		return &list[low]
-	}
-	return nil
 }

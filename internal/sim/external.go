@@ -71,9 +71,9 @@ func (d *Driver) ImportExternalMemory(th *driver.Thread,
 	if !isMemoryFile(size) {
 		return 0, driver.ResultUnknown
 	}
-	f := openFile(int(fd), size)
-	if f == nil {
-		return 0, driver.ResultOutOfMemory
+	f, err := openFile(int(fd), size)
+	if err != nil {
+		return 0, d.lacks("cuImportExternalMemory", err, 0, driver.ResultOutOfMemory)
 	}
 	descriptor.Close(fd)
 	m := &externalMemory{ctx: c, file: f, size: min(size, desc.Size), dedicated: dedicated}
@@ -105,12 +105,13 @@ func (d *Driver) ExternalMemoryGetMappedBuffer(_ *driver.Thread, h driver.Extern
 		m.dedicated && desc.Offset != 0, desc.Reserved != [16]uint32{}:
 		return 0, driver.ResultInvalidValue
 	}
-	f := m.file.again()
-	if f == nil || f.mapped() == nil {
-		if f != nil {
-			f.close()
-		}
-		return 0, driver.ResultOutOfMemory
+	f, err := m.file.again()
+	if err != nil {
+		return 0, d.lacks(name, err, 0, driver.ResultOutOfMemory)
+	}
+	if err := f.mapMemory(); err != nil {
+		f.close()
+		return 0, d.lacks(name, err, 0, driver.ResultOutOfMemory)
 	}
 	page := desc.Offset % granularity // the address has it, too
 	addr, there := d.space.reserve(page+desc.Size, granularity)
@@ -120,7 +121,7 @@ func (d *Driver) ExternalMemoryGetMappedBuffer(_ *driver.Thread, h driver.Extern
 	}
 	end := desc.Offset + desc.Size
 	d.space.add(&block{addr: addr + page, size: desc.Size, kind: externalBlock, ctx: m.ctx,
-		data: f.bytes()[desc.Offset:end:end], shared: &ipcMemory{file: f}})
+		mem: contentOf(f.mapped()[desc.Offset:end:end]), shared: &ipcMemory{file: f}})
 	return driver.DevicePtr(addr + page), ok
 }
 
@@ -142,6 +143,6 @@ func (d *Driver) DestroyExternalMemory(th *driver.Thread, h driver.ExternalMemor
 	m.ctx.forgetImport(m)
 	d.space.closing = append(d.space.closing, m.file)
 	r = d.lost
-	d.closeFiles()
+	d.reclaim()
 	return r
 }

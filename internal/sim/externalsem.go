@@ -3,6 +3,7 @@ package sim
 import (
 	gocontext "context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 
@@ -30,9 +31,9 @@ func (d *Driver) NewExternalSemaphore(timeline bool) (*ExternalSemaphore, error)
 	if !canShareMemory {
 		return nil, errors.ErrUnsupported
 	}
-	f := d.newMemoryFile(0, 0)
-	if f == nil {
-		return nil, errors.New("no file can be created in /dev/shm or the directory for temporary files")
+	f, err := d.newMemoryFile(0, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cusim: %s: %w", shortage(err, 0), err)
 	}
 	id, _ := fileOf(f.descriptor())
 	x := &ExternalSemaphore{d: d, timeline: timeline, changed: make(chan struct{}), file: f, id: id}
@@ -52,9 +53,9 @@ func (x *ExternalSemaphore) File() (*os.File, error) {
 	if x.file == nil {
 		return nil, os.ErrClosed
 	}
-	fd := x.file.duplicate()
-	if fd < 0 {
-		return nil, errors.New("the file cannot be duplicated")
+	fd, err := x.file.duplicate()
+	if err != nil {
+		return nil, fmt.Errorf("cusim: %s: %w", shortage(err, 0), err)
 	}
 	return os.NewFile(uintptr(fd), "semaphore"), nil
 }

@@ -182,3 +182,93 @@ func TestPoison(t *testing.T) {
 	r.want("another one", driver.ResultIllegalAddress, r.CtxSynchronize(th))
 	r.must(r.DevicePrimaryCtxRelease(nil, 1))
 }
+
+// TestDestroyAfterFault destroys a context with a sticky error, and goes on with its handle. The results are those
+// of an H200.
+func TestDestroyAfterFault(t *testing.T) {
+	const poison, gone = driver.ResultIllegalAddress, driver.ResultContextIsDestroyed
+	r := newLab(t)
+	t.Cleanup(func() { r.takeMisuses() })
+	c, res := r.CtxCreateV2(r.th, 0, 0)
+	r.must(res)
+	r.must(r.launchOn(0, r.kernel("fault", ""), 1, driver.KernelParams{}))
+	r.want("cuCtxSynchronize", poison, r.CtxSynchronize(r.th))
+	_, res = r.EventCreate(r.th, 0)
+	r.want("cuEventCreate", poison, res)
+	_, res = r.CtxCreateV2(r.th, 0, 0)
+	r.want("cuCtxCreate", poison, res)
+	r.must(r.CtxDestroy(r.th, c))
+	r.must(r.CtxSetCurrent(r.th, c))
+	_, res = r.EventCreate(r.th, 0)
+	r.want("cuEventCreate", gone, res)
+}
+
+// TestEventOfOldContext queries an event after its primary context was reset, and after another one exists. The
+// results are those of an H200.
+func TestEventOfOldContext(t *testing.T) {
+	r := newLab(t)
+	t.Cleanup(func() { r.takeMisuses() })
+	e, res := r.EventCreate(r.th, 0)
+	r.must(res)
+	r.must(r.DevicePrimaryCtxReset(nil, 0))
+	r.want("cuEventQuery", driver.ResultContextIsDestroyed, r.EventQuery(r.th, e))
+	_, res = r.DevicePrimaryCtxRetain(nil, 0)
+	r.must(res)
+	r.want("cuEventQuery", driver.ResultInvalidContext, r.EventQuery(r.th, e))
+	r.must(r.DevicePrimaryCtxRelease(nil, 0))
+}
+
+// TestResetAfterFault resets the primary context after a sticky error, and goes on with its handle. The results
+// are those of an H200, and the same each time.
+func TestResetAfterFault(t *testing.T) {
+	const poison, gone, none = driver.ResultIllegalAddress, driver.ResultContextIsDestroyed, driver.ResultInvalidContext
+	uses := func(r *lab, what string, want, flags, device driver.Result) {
+		t.Helper()
+		_, res := r.EventCreate(r.th, 0)
+		r.want(what+": cuEventCreate", want, res)
+		_, res = r.StreamCreate(r.th, 0)
+		r.want(what+": cuStreamCreate", want, res)
+		_, res = r.MemAlloc(r.th, 64)
+		r.want(what+": cuMemAlloc", want, res)
+		r.want(what+": cuCtxSynchronize", want, r.CtxSynchronize(r.th))
+		_, res = r.CtxGetApiVersion(r.th, 0)
+		r.want(what+": cuCtxGetApiVersion of NULL", want, res)
+		_, res = r.CtxGetFlags(r.th)
+		r.want(what+": cuCtxGetFlags", flags, res)
+		_, res = r.CtxGetDevice(r.th)
+		r.want(what+": cuCtxGetDevice", device, res)
+	}
+	for _, synchronized := range []bool{true, false} {
+		r := newLab(t)
+		t.Cleanup(func() { r.takeMisuses() })
+		e, res := r.EventCreate(r.th, 0)
+		r.must(res)
+		r.must(r.launchOn(0, r.kernel("fault", ""), 1, driver.KernelParams{}))
+		if synchronized {
+			r.want("cuCtxSynchronize", poison, r.CtxSynchronize(r.th))
+		}
+		r.must(r.DevicePrimaryCtxReset(nil, 0))
+		uses(r, "after the reset", gone, ok, ok)
+		c, res := r.DevicePrimaryCtxRetain(nil, 0)
+		if res != poison || c != 0 {
+			t.Errorf("cuDevicePrimaryCtxRetain: %v, %#x", res, c)
+		}
+		if _, active, _ := r.DevicePrimaryCtxGetState(nil, 0); active != 0 {
+			t.Error("the context is active")
+		}
+		r.must(r.CtxSetCurrent(r.th, r.ctx))
+		uses(r, "with the old handle", gone, ok, ok)
+		r.want("cuEventQuery", gone, r.EventQuery(r.th, e))
+		r.must(r.CtxSetCurrent(r.th, c))
+		uses(r, "with NULL", none, none, none)
+		r.must(r.CtxPushCurrent(r.th, r.ctx))
+		if now, _ := r.CtxGetCurrent(r.th); now != r.ctx {
+			t.Errorf("%#x is current", now)
+		}
+		r.must(r.DevicePrimaryCtxReset(nil, 0))
+		_, res = r.DevicePrimaryCtxRetain(nil, 0)
+		r.want("cuDevicePrimaryCtxRetain", poison, res)
+		_, res = r.CtxCreateV2(r.th, 0, 0)
+		r.want("cuCtxCreate", poison, res)
+	}
+}

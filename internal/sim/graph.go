@@ -237,14 +237,14 @@ func (d *Driver) GraphClone(_ *driver.Thread, h driver.Graph) (driver.Graph, dri
 	if g.allocates() || d.isConditional(g) {
 		return 0, driver.ResultNotSupported
 	}
-	c := d.copyOf(g.shape, g.references)
+	c := d.copyOf(graphKind, g.shape, g.references)
 	c.of = g
 	g.copies++
 	return c.handle, ok
 }
 
-// copyOf returns a graph of copies of nodes, with references to user objects.
-func (d *Driver) copyOf(s shape, r references) *graph {
+// copyOf returns a graph of a kind, of copies of nodes, with references to user objects.
+func (d *Driver) copyOf(k kind, s shape, r references) *graph {
 	c := d.newGraph()
 	c.references = r.retained()
 	copies := make(map[*node]*node)
@@ -259,7 +259,7 @@ func (d *Driver) copyOf(s shape, r references) *graph {
 		copies[n].follow(n, copies)
 	}
 	c.sinks, c.added = copiesOf(s.sinks, copies), s.added
-	c.handle = driver.Graph(d.objects.add(graphKind, c))
+	c.handle = driver.Graph(d.objects.add(k, c))
 	return c
 }
 
@@ -432,8 +432,11 @@ func (d *Driver) GraphGetNodes(_ *driver.Thread, h driver.Graph, nodes []driver.
 	if r != ok {
 		return 0, r
 	}
-	if nodes == nil {
+	switch {
+	case nodes == nil:
 		return uint64(len(g.nodes)), ok
+	case len(nodes) == 0:
+		return 0, driver.ResultInvalidValue
 	}
 	n := 0
 	for i := range nodes {

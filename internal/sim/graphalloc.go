@@ -32,8 +32,6 @@ func (d *Driver) allocWork(g *graph, c *context, p driver.MemAllocNodeParams) (*
 	props := &p.PoolProps
 	managed := props.AllocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED // at a device it is the device's memory
 	switch {
-	case c == nil:
-		return nil, driver.ResultInvalidContext
 	case p.Bytesize == 0, props.AllocType != driver.CU_MEM_ALLOCATION_TYPE_PINNED && !managed,
 		props.Location.Type == driver.CU_MEM_LOCATION_TYPE_INVALID && !managed,
 		p.AccessDescCount > 0 && p.AccessDescs == nil, p.AccessDescCount > uint64(len(d.devices)):
@@ -41,8 +39,14 @@ func (d *Driver) allocWork(g *graph, c *context, p driver.MemAllocNodeParams) (*
 	case props.Location.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE, props.HandleTypes != 0:
 		return nil, driver.ResultNotSupported
 	}
-	if _, r := d.device(driver.Device(props.Location.ID)); r != ok {
+	v, r := d.device(driver.Device(props.Location.ID))
+	switch {
+	case r != ok:
 		return nil, driver.ResultInvalidValue
+	case c == nil && v.active(): // as for an H200, no context need be current
+		c = v.primary
+	case c == nil:
+		return nil, driver.ResultInvalidContext
 	}
 	access := slices.Clone(elements(p.AccessDescs, p.AccessDescCount))
 	for _, a := range access {
@@ -61,7 +65,8 @@ func (d *Driver) allocWork(g *graph, c *context, p driver.MemAllocNodeParams) (*
 	if !there {
 		return nil, driver.ResultOutOfMemory
 	}
-	b := &block{addr: addr, size: p.Bytesize, kind: graphBlock, ctx: c, asleep: true}
+	b := &block{addr: addr, size: p.Bytesize, kind: graphBlock, ctx: c, asleep: true,
+		mem: newContent(&d.space.budget, p.Bytesize)}
 	a := &graphAlloc{block: b, owner: g, access: access, refs: 1}
 	b.alloc = a
 	p.Dptr, p.AccessDescs = driver.DevicePtr(b.addr), nil

@@ -166,6 +166,10 @@ func (d *Driver) GraphKernelNodeCopyAttributes(_ *driver.Thread, dst, src driver
 	if !is || from.work.node != kernelNode || d.lost != ok {
 		return driver.ResultInvalidValue
 	}
-	to.work.attributes = from.work.attributes
+	changed := to.work
+	if changed.takeAttributes(&from.work) != ok {
+		return driver.ResultInvalidValue
+	}
+	to.work.attributes = changed.attributes
 	return ok
 }

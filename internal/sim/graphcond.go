@@ -132,7 +132,7 @@ func (d *Driver) condWork(name string, th *driver.Thread, g *graph,
 	cond := &conditional{handle: p.Handle, kind: p.Type, number: of.number}
 	for range p.Size {
 		b := d.newGraph()
-		b.handle = driver.Graph(d.objects.add(bodyKind, b))
+		b.handle = driver.Graph(d.objects.add(partKind, b))
 		cond.bodies, cond.handles = append(cond.bodies, b), append(cond.handles, b.handle)
 	}
 	p.PhGraphOut = &cond.handles[0]

@@ -124,7 +124,7 @@ func listEdges(edges []edge, from, to []driver.GraphNode, data []driver.GraphEdg
 	switch {
 	case from == nil && to == nil && data == nil:
 		return uint64(len(edges)), ok
-	case from == nil && to == nil:
+	case from == nil && to == nil, max(len(from), len(to)) == 0:
 		return 0, driver.ResultInvalidValue
 	}
 	n := min(len(edges), max(len(from), len(to)))

@@ -297,6 +297,9 @@ func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.St
 	if len(x.nodes) == 0 {
 		return ok // an empty graph is not even a barrier
 	}
+	if !canProvide(x.nodes) {
+		return driver.ResultOutOfMemory
+	}
 	if r := x.begins(); r != ok {
 		return r
 	}
@@ -305,6 +308,16 @@ func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.St
 	x.newest = &op{}
 	d.engine.enqueue(s, x.newest, d.runNodes(s.ctx, x.nodes, begin, x.values)...)
 	return ok
+}
+
+// canProvide makes the machine provide the memory that copies and sets of nodes are known to write, also in
+// child graphs, or reports false.
+func canProvide(nodes []*node) bool {
+	return !slices.ContainsFunc(nodes, func(n *node) bool {
+		w := n.work
+		return !n.disabled && (!canProvide(w.child) ||
+			(w.node == memcpyNode || w.node == memsetNode) && !w.op().canProvide())
+	})
 }
 
 // runNodes enqueues the operations of nodes after another one, and returns them. Each node is on its

@@ -30,6 +30,9 @@ func (d *Driver) GraphGetRootNodes(_ *driver.Thread, h driver.Graph, to []driver
 		return 0, r
 	}
 	roots := slices.DeleteFunc(slices.Clone(g.nodes), func(n *node) bool { return len(n.dependencies) > 0 })
+	if to != nil && len(to) == 0 {
+		return 0, driver.ResultInvalidValue
+	}
 	return list(roots, to), ok
 }
 
@@ -136,7 +139,7 @@ func (d *Driver) GraphChildGraphNodeGetGraph(_ *driver.Thread, h driver.GraphNod
 		return 0, r
 	}
 	if n.child == nil {
-		n.child = d.copyOf(n.work.childShape, n.work.childReferences)
+		n.child = d.copyOf(partKind, n.work.childShape, n.work.childReferences)
 		n.child.owner = n
 		d.releaseAll(n.references)
 		n.references = nil

@@ -219,7 +219,7 @@ func (d *Driver) copyParams(name string, p *driver.Memcpy3D, in *context) (*work
 		ctx: in, node: memcpyNode, copies: &c, memoryTypes: [2]int32{c.DstMemoryType, c.SrcMemoryType},
 		blocks: []*block{dst.block, src.block}, manyRows: c.Height > 1 || c.Depth > 1,
 		make: func() *op {
-			return d.access(&op{duration: took}, func() { e.transfer(dst, src) }, dst.span, src.span)
+			return d.access(&op{duration: took}, e.copying(dst, src), dst.span, src.span)
 		},
 	}, ok
 }
@@ -237,7 +237,7 @@ func (d *Driver) setParams(p *driver.MemsetNodeParams, in *context) (*work, driv
 	}
 	w := &work{ctx: in, node: memsetNode, manyRows: p.Height > 1, sets: new(*p)}
 	var spans []span
-	var sets []func()
+	var sets []movement
 	for y := range p.Height {
 		to, set, r := d.pattern(p.Dst+driver.DevicePtr(y*p.Pitch), value, p.Width)
 		if r == ok && w.ctx == nil {
@@ -249,13 +249,12 @@ func (d *Driver) setParams(p *driver.MemsetNodeParams, in *context) (*work, driv
 		spans, sets, w.blocks = append(spans, to), append(sets, set), []*block{to.block}
 	}
 	took := duration(p.Width*size*p.Height, spans[0].kind)
-	w.make = func() *op {
-		return d.access(&op{duration: took}, func() {
-			for _, set := range sets {
-				set()
-			}
-		}, spans...)
+	if first := spans[0]; spans[len(spans)-1].block == first.block { // as are all rows between
+		first.n = first.size - first.off
+		spans, sets = []span{first}, []movement{
+			extent{p.Width * size, p.Height, 1}.setting(box{span: first, pitch: p.Pitch}, value)}
 	}
+	w.make = func() *op { return d.access(&op{duration: took}, together(sets), spans...) }
 	return w, ok
 }
 

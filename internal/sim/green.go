@@ -78,7 +78,7 @@ func workQueuesOf(dev int) workQueues {
 // number for NVIDIA's driver, changes nothing.
 const connections = 8
 
-// resourceDescriptor is a CUdevResourceDesc. It is never destroyed.
+// resourceDescriptor is a CUdevResourceDesc. CUDA has no function that destroys one, so those with the same content are one.
 type resourceDescriptor struct {
 	share
 	queues workQueues
@@ -129,6 +129,9 @@ func (d *Driver) DevSmResourceSplitByCount(_ *driver.Thread, result []driver.Dev
 		return room, rest, driver.ResultInvalidValue
 	case whole.split != 0, least > whole.count: // a part can be split only through a green context
 		return room, rest, driver.ResultInvalidResourceConfiguration
+	}
+	if result != nil && room == 0 {
+		return room, rest, driver.ResultInvalidValue
 	}
 	size := min(max((least+step-1)/step*step, step), whole.count)
 	if n = whole.count / size; result == nil {
@@ -189,11 +192,19 @@ func (d *Driver) DevResourceGenerateDesc(_ *driver.Thread, resources []driver.De
 	case all.count == 0, queues != nil && int(queues.Device) != all.dev:
 		return 0, driver.ResultInvalidResourceConfiguration
 	}
-	desc := &resourceDescriptor{share{dev: all.dev, count: all.count}, workQueuesOf(all.dev)}
+	desc := resourceDescriptor{share{dev: all.dev, count: all.count}, workQueuesOf(all.dev)}
 	if queues != nil {
 		desc.queues = *queues
 	}
-	return driver.DevResourceDesc(d.objects.add(descriptorKind, desc)), ok
+	h := d.descriptors[desc]
+	if h == 0 {
+		if d.descriptors == nil {
+			d.descriptors = make(map[resourceDescriptor]driver.DevResourceDesc)
+		}
+		h = driver.DevResourceDesc(d.objects.add(descriptorKind, &desc))
+		d.descriptors[desc] = h
+	}
+	return h, ok
 }
 
 // GreenCtxCreate is cuGreenCtxCreate.
@@ -282,7 +293,7 @@ func (d *Driver) GreenCtxDestroy(_ *driver.Thread, h driver.GreenCtx) driver.Res
 		}
 	}
 	d.objects.remove(uintptr(h))
-	d.closeFiles()
+	d.reclaim()
 	return r
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"io"
 	"math/bits"
 	"os"
@@ -46,9 +47,6 @@ func (h *kernelHeap) Alloc(size uint64) uint64 {
 	if h.block == nil {
 		h.d.mu.Lock()
 		b, r := h.d.newDeviceBlock(h.ctx, h.size, moduleBlock)
-		if r == ok {
-			b.bytes() // makes them, while no kernel looks
-		}
 		h.d.mu.Unlock()
 		if r != ok {
 			return 0
@@ -100,7 +98,7 @@ func (d *Driver) workspace(c *context) uint64 {
 	at := c.workspaces[n]
 	c.workspaces = c.workspaces[:n]
 	b := d.space.at(at)
-	clear(b.bytes()[at-b.addr:][:workspaceSize])
+	span{b, 0, b.size}.clear(at-b.addr, workspaceSize)
 	return at
 }
 
@@ -120,17 +118,35 @@ func Output(w io.Writer) Option {
 	}
 }
 
-// print writes what a kernel prints. Kernels call it without the driver's lock.
-func (p *printer) print(text []byte, failed bool) {
+// output writes what a kernel prints. Kernels call it without the driver's lock. The writer is called on a
+// goroutine of its own, as one of a test may end it (testing.T.FailNow): the kernel goes on.
+func (d *Driver) output(text []byte, failed bool) {
+	p := &d.printer
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := p.out
 	switch {
-	case w != nil:
+	case p.out != nil:
 	case failed:
-		w = os.Stderr
+		_, _ = os.Stderr.Write(text) // there is nobody to tell about an error
+		return
 	default:
-		w = os.Stdout
+		_, _ = os.Stdout.Write(text)
+		return
 	}
-	_, _ = w.Write(text) // there is nobody to tell about an error
+	written, problem := make(chan struct{}), any("the writer ended its goroutine")
+	go func() {
+		defer close(written)
+		defer func() {
+			if e := recover(); e != nil {
+				problem = e
+			}
+		}()
+		_, err := p.out.Write(text)
+		problem = err
+	}()
+	if <-written; problem != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.misuse("cusim.Output", 0, fmt.Sprintf("what a kernel has printed is lost: %v", problem), nil)
+	}
 }

@@ -2,8 +2,10 @@ package sim
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -59,6 +61,33 @@ func TestExecuteHeap(t *testing.T) {
 	}
 }
 
+// lostOutput is a writer that does not write.
+type lostOutput func() error
+
+func (f lostOutput) Write([]byte) (int, error) { return 0, f() }
+
+// TestExecuteOutputLost executes a kernel whose output cannot be written. The kernel runs to its end, and a
+// report says that the output is lost.
+func TestExecuteOutputLost(t *testing.T) {
+	for want, f := range map[string]lostOutput{
+		"the disk is full":               func() error { return errors.New("the disk is full") },
+		"broken":                         func() error { panic("broken") },
+		"the writer ended its goroutine": func() error { runtime.Goexit(); return nil },
+	} {
+		r := newLab(t, Output(f))
+		m, p := r.load(heapPTX), r.alloc(strings.Repeat("\x00", 8))
+		for _, name := range []string{"keep", "show"} {
+			f, res := r.ModuleGetFunction(r.th, m, name)
+			r.must(res)
+			r.must(r.launchGrid(f, 1, 1, 1, 1, 0, p))
+		}
+		if list := r.Misuses(); len(list) != 1 || list[0].What != "what a kernel has printed is lost: "+want {
+			t.Errorf("%s: the report is %v", want, list)
+		}
+		r.takeMisuses()
+	}
+}
+
 // TestExecuteAssert executes a kernel with an assertion that fails.
 func TestExecuteAssert(t *testing.T) {
 	var out bytes.Buffer
@@ -77,7 +106,7 @@ func TestExecuteAssert(t *testing.T) {
 // one whose blocks are in clusters.
 func TestExecuteTogether(t *testing.T) {
 	r := newLab(t)
-	m := r.load(strings.Replace(header, "sm_50", "sm_90", 1) + `
+	m := r.load(strings.Replace(header, "sm_70", "sm_90", 1) + `
 .visible .entry grid(.param .u64 to) {
 	.reg .b64 w, h, o; .reg .b32 a, b, n; .reg .pred p;
 	mov.u32 a, %envreg2; mov.u32 b, %envreg1; mov.b64 w, {a, b}; mov.u32 n, %nctaid.x;

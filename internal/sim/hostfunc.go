@@ -2,6 +2,7 @@ package sim
 
 import (
 	"runtime"
+	"slices"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -45,10 +46,44 @@ func (d *Driver) host() *hostCall {
 	return d.hosts[driver.CurrentThread()]
 }
 
+// hostThreads are the threads that host functions may block.
+type hostThreads struct {
+	begin func() bool // takes one, if there is one; nil if there always is
+	end   func()      // gives one back
+	next  []func()    // functions that wait for a thread
+}
+
+// HostThreads is for programs whose threads are limited. A host function begins when begin returns true.
+// Afterwards end is called. If begin returns false, the function begins when another one has ended.
+func HostThreads(begin func() bool, end func()) Option {
+	return func(d *Driver) { d.hostThreads.begin, d.hostThreads.end = begin, end }
+}
+
+// start starts a goroutine that may block a thread.
+func (t *hostThreads) start(f func()) {
+	if t.begin != nil && !t.begin() {
+		t.next = append(t.next, f)
+		return
+	}
+	go f()
+}
+
+// ended ends the use of a thread, which the next function gets.
+func (t *hostThreads) ended() {
+	switch {
+	case len(t.next) > 0:
+		f := t.next[0]
+		t.next = slices.Delete(t.next, 0, 1)
+		go f()
+	case t.end != nil:
+		t.end()
+	}
+}
+
 // call calls a host function on a new goroutine, and then after, with the driver locked.
 func (d *Driver) call(f driver.Callback, status driver.Result, h *hostCall, after func()) {
 	h.apart = f.Apart
-	go func() {
+	d.hostThreads.start(func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		thread := driver.CurrentThread()
@@ -64,6 +99,7 @@ func (d *Driver) call(f driver.Callback, status driver.Result, h *hostCall, afte
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			delete(d.hosts, thread)
+			d.hostThreads.ended()
 			after()
 		}()
 		if f.GoStatus != nil {
@@ -71,7 +107,7 @@ func (d *Driver) call(f driver.Callback, status driver.Result, h *hostCall, afte
 		} else {
 			f.Go()
 		}
-	}()
+	})
 }
 
 // hostOp returns an operation that calls a host function on a new goroutine. The stream continues

@@ -385,3 +385,52 @@ func TestHostFuncEndlessInTurn(t *testing.T) {
 	}
 	r.must(r.CtxSynchronize(r.th))
 }
+
+// TestHostThreads has threads for two host functions. More of them wait, in the order in which their streams reached
+// them, also if a function ends its goroutine.
+func TestHostThreads(t *testing.T) {
+	for name := range calls(nil) {
+		t.Run(name, func(t *testing.T) {
+			const most, streams = 2, 9
+			free := most // guarded by the driver's lock
+			r := newLab(t, HostThreads(func() bool {
+				there := free > 0
+				if there {
+					free--
+				}
+				return there
+			}, func() { free++ }))
+			var running, ran, over atomic.Int32
+			begun, leave := make(chan bool, streams), make(chan bool)
+			list := make([]driver.Stream, streams)
+			for i := range list {
+				list[i] = r.newStream()
+				r.must(calls(r)[name](list[i], driver.Callback{Go: func() {
+					if running.Add(1) > most {
+						over.Add(1)
+					}
+					begun <- true
+					<-leave
+					running.Add(-1)
+					if ran.Add(1)%2 == 0 {
+						runtime.Goexit()
+					}
+				}}))
+			}
+			for range most {
+				<-begun
+			}
+			r.want("a stream whose function waits", driver.ResultNotReady, r.StreamQuery(r.th, list[streams-1]))
+			close(leave)
+			for _, s := range list {
+				r.must(r.StreamSynchronize(r.th, s))
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if ran.Load() != streams || over.Load() != 0 || free != most || len(r.hostThreads.next) != 0 {
+				t.Errorf("%d ran, %d of them with more than %d others; %d threads are free, and %d functions wait",
+					ran.Load(), over.Load(), most-1, free, len(r.hostThreads.next))
+			}
+		})
+	}
+}

@@ -382,22 +382,27 @@ func (d *Driver) share(e *event, f *ipcFile, index int) {
 
 // IpcGetEventHandle is cuIpcGetEventHandle. An event of another process has no handle in this
 // process.
-func (d *Driver) IpcGetEventHandle(_ *driver.Thread, h driver.Event) (handle driver.IPCEventHandle, r driver.Result) {
+func (d *Driver) IpcGetEventHandle(th *driver.Thread, h driver.Event) (handle driver.IPCEventHandle, r driver.Result) {
 	const name = "cuIpcGetEventHandle"
 	defer d.mu.Unlock()
 	if r := d.begin(name); r != ok {
 		return handle, r
 	}
+	if h == 0 {
+		return handle, driver.ResultInvalidValue
+	}
 	e, r := d.event(name, h)
 	switch {
 	case r != ok:
 		return handle, r
+	case d.thread(th).current() == nil:
+		return handle, driver.ResultInvalidContext
 	case e.flags&driver.CU_EVENT_INTERPROCESS == 0, e.orphan, e.ipc != nil && !e.ipc.file.mine:
 		return handle, driver.ResultInvalidHandle
 	}
 	if e.ipc == nil {
 		if err := d.export(e); err != nil {
-			return handle, ipcResult(err)
+			return handle, d.ipcResult(name, err)
 		}
 	}
 	v := e.ipc
@@ -408,12 +413,13 @@ func (d *Driver) IpcGetEventHandle(_ *driver.Thread, h driver.Event) (handle dri
 	return made.encode(), ok
 }
 
-// ipcResult returns the result for a file that could not be mapped.
-func ipcResult(err error) driver.Result {
+// ipcResult returns the result for a file that could not be created, opened or mapped.
+func (d *Driver) ipcResult(op string, err error) driver.Result {
 	if errors.Is(err, errors.ErrUnsupported) {
 		return driver.ResultNotSupported
 	}
-	return driver.ResultMapFailed
+	const size = 16 << 10 // of an ipcPage
+	return d.lacks(op, err, size, driver.ResultMapFailed)
 }
 
 // gone reports whether a file could not be mapped because it no longer exists.
@@ -424,8 +430,9 @@ func gone(err error) bool { return errors.Is(err, errNoIPCFile) || errors.Is(err
 // process has ended. Such an event is complete and shared with no other process. Events that were
 // opened before continue to work.
 func (d *Driver) IpcOpenEventHandle(th *driver.Thread, handle driver.IPCEventHandle) (driver.Event, driver.Result) {
+	const name = "cuIpcOpenEventHandle"
 	defer d.mu.Unlock()
-	c, _, r := d.inContext("cuIpcOpenEventHandle", th)
+	c, _, r := d.inContext(name, th)
 	if r != ok {
 		return 0, r
 	}
@@ -441,7 +448,7 @@ func (d *Driver) IpcOpenEventHandle(th *driver.Thread, handle driver.IPCEventHan
 		var err error
 		f, err = openIPCFile(&h)
 		if err != nil && !gone(err) {
-			return 0, ipcResult(err)
+			return 0, d.ipcResult(name, err)
 		}
 	}
 	e := d.newEvent(c, driver.CU_EVENT_INTERPROCESS|driver.CU_EVENT_DISABLE_TIMING)
@@ -453,6 +460,6 @@ func (d *Driver) IpcOpenEventHandle(th *driver.Thread, handle driver.IPCEventHan
 		f.close()
 	}
 	e.orphan = true
-	d.misuse("cuIpcOpenEventHandle", uintptr(e.handle), "the event that was to be opened is gone: it was destroyed, or its process has ended", nil)
+	d.misuse(name, uintptr(e.handle), "the event that was to be opened is gone: it was destroyed, or its process has ended", nil)
 	return e.handle, ok
 }

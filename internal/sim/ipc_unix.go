@@ -3,30 +3,20 @@
 package sim
 
 import (
-	"crypto/rand"
-	"encoding/hex"
-	"errors"
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
-	"slices"
-	"strings"
 	"syscall"
 	"unsafe"
 )
 
-// A file of slots is in a directory in memory if there is one. Where other processes can open it
-// through the process that has created it (/proc), it has no name, and ends with the last process
-// that has it open. Elsewhere it has a name, which the driver that has created it removes with its
-// last event. While that process lives it holds a lock on the file. A file without a lock is
-// abandoned: it is not opened, and the next process that creates a file removes it.
+// Where other processes can open a file of slots through the process that has created it (/proc), it
+// has no name, and ends with the last process that has it open. Elsewhere it has a name, which the
+// driver that has created it removes with its last event: see files_unix.go.
 
-const (
-	ipcPageSize = int(unsafe.Sizeof(ipcPage{}))
-	ipcPrefix   = "purecu-ipc-"
-)
+const ipcPageSize = int(unsafe.Sizeof(ipcPage{}))
 
 // ipcMapping is a mapped file. It does not refer to its ipcFile, so that the garbage collector can
 // find an abandoned ipcFile.
@@ -79,54 +69,55 @@ func mapIPC(file *os.File) (*ipcFile, error) {
 
 // newIPCFile creates a file of slots. It has a name if named is set, or if other processes cannot
 // find it otherwise.
-func newIPCFile(named bool) (*ipcFile, error) {
-	var errs []error
-	for _, dir := range slices.Repeat(ipcDirs(), 2) { // another process may sweep the file at once
-		f, err := newIPCFileIn(dir, named)
-		if err == nil {
-			return f, nil
-		}
-		errs = append(errs, err)
-	}
-	return nil, errors.Join(errs...)
+func newIPCFile(named bool) (f *ipcFile, err error) {
+	err = inSharedDirs(func(dir string) (err error) {
+		f, err = newIPCFileIn(dir, named)
+		return err
+	})
+	return f, err
 }
 
-// ipcDirs returns the directories that files of slots may be in, the best one first.
-func ipcDirs() []string { return []string{"/dev/shm", os.TempDir()} }
-
 func newIPCFileIn(dir string, named bool) (f *ipcFile, err error) {
-	sweepIPC(dir)
-	var id ipcID
-	_, _ = rand.Read(id[:]) // never fails
-	path := ipcPath(dir, id)
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err := limited(uint64(ipcPageSize)); err != nil {
+		return nil, err
+	}
+	if !named {
+		file, err := createUnnamed(dir, ipcPrefix)
+		if err != nil {
+			return nil, err
+		}
+		if info, err := file.Stat(); err == nil && sameFile(ipcProcPath(os.Getpid(), int32(file.Fd())), info) {
+			return fillIPCFile(file, "", newNumber())
+		}
+		_ = file.Close()
+	}
+	id := newNumber()
+	path := filePath(dir, ipcPrefix, id)
+	file, locked, err := createNamed(path)
 	if err != nil {
 		return nil, err
 	}
+	if f, err = fillIPCFile(file, path, id); err != nil {
+		_ = os.Remove(path)
+		return nil, err
+	}
+	if info, err := file.Stat(); locked != nil || err != nil || !sameFile(path, info) { // it was swept
+		f.close()
+		return nil, cmp.Or(locked, err, error(&os.PathError{Op: "stat", Path: path, Err: fs.ErrNotExist}))
+	}
+	return f, nil
+}
+
+// fillIPCFile maps a new file, which it closes if it fails.
+func fillIPCFile(file *os.File, path string, id ipcID) (f *ipcFile, err error) {
 	defer func() {
 		if err != nil {
-			_ = os.Remove(path)
 			_ = file.Close()
 		}
 	}()
-	// The lock fails if another process sweeps the file at this moment.
-	locked := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	// Write all bytes, so that a lack of space is an error now, and not a fault later.
 	if _, err = file.Write(make([]byte, ipcPageSize)); err != nil {
 		return nil, err
-	}
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case !named && sameFile(ipcProcPath(os.Getpid(), int32(file.Fd())), info):
-		_ = os.Remove(path) // it may have been swept
-		path = ""
-	case locked != nil:
-		return nil, &os.PathError{Op: "flock", Path: path, Err: locked}
-	case !sameFile(path, info):
-		return nil, &os.PathError{Op: "stat", Path: path, Err: fs.ErrNotExist} // it was swept
 	}
 	if f, err = mapIPC(file); err != nil {
 		return nil, err
@@ -136,49 +127,8 @@ func newIPCFileIn(dir string, named bool) (f *ipcFile, err error) {
 	return f, nil
 }
 
-func ipcPath(dir string, id ipcID) string {
-	return filepath.Join(dir, ipcPrefix+hex.EncodeToString(id[:]))
-}
-
 // ipcProcPath returns the path of a file that a process has open, in /proc.
 func ipcProcPath(pid int, fd int32) string { return fmt.Sprintf("/proc/%d/fd/%d", pid, fd) }
-
-// sameFile reports whether a path names the file with this info.
-func sameFile(path string, info os.FileInfo) bool {
-	other, err := os.Stat(path)
-	return err == nil && os.SameFile(other, info)
-}
-
-// sweepIPC removes files of processes that have ended without removing them.
-func sweepIPC(dir string) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return // then no file can be created here either
-	}
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), ipcPrefix) || !e.Type().IsRegular() {
-			continue
-		}
-		path := filepath.Join(dir, e.Name())
-		if file, err := openNamed(path); err == nil {
-			if abandoned(file) {
-				_ = os.Remove(path)
-			}
-			_ = file.Close()
-		}
-	}
-}
-
-// openNamed opens a file in a directory in which others may write. It does not follow links, and
-// does not block.
-func openNamed(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-}
-
-// abandoned reports whether the process that has created a file with a name has ended.
-func abandoned(file *os.File) bool {
-	return syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil
-}
 
 // openIPCFile maps the file of slots of another process.
 func openIPCFile(h *ipcHandle) (*ipcFile, error) {
@@ -219,13 +169,17 @@ func findIPCFile(h *ipcHandle) (*os.File, error) {
 		}
 		return os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
 	}
-	for _, dir := range ipcDirs() {
-		if file, err := openNamed(ipcPath(dir, h.file)); err == nil {
-			if !abandoned(file) {
-				return file, nil
-			}
-			_ = file.Close()
+	for _, dir := range sharedDirs() {
+		file, err := openNamed(filePath(dir, ipcPrefix, h.file))
+		switch {
+		case lacksDescriptor(err):
+			return nil, err
+		case err != nil:
+			continue
+		case !abandoned(file):
+			return file, nil
 		}
+		_ = file.Close()
 	}
 	return nil, errNoIPCFile
 }

@@ -462,11 +462,11 @@ func ipcDeath(t *testing.T, r *rig, p *ipcProcess, named bool) {
 	p.on("record", theirPending, s, ok)
 	p.on("query", theirPending, 0, driver.ResultNotReady)
 	left := func() (n int) {
-		for _, dir := range ipcDirs() {
-			sweepIPC(dir)
+		for _, dir := range sharedDirs() {
+			sweep(dir)
 			var h ipcHandle
 			h.decode(doneHandle)
-			if _, err := os.Stat(ipcPath(dir, h.file)); err == nil {
+			if _, err := os.Stat(filePath(dir, ipcPrefix, h.file)); err == nil {
 				n++
 			}
 		}
@@ -969,18 +969,103 @@ func TestIPCSweep(t *testing.T) {
 	dead.close()
 	target := filepath.Join(t.TempDir(), "target")
 	folder, link, other := filepath.Join(dir, ipcPrefix+"folder"), filepath.Join(dir, ipcPrefix+"link"), filepath.Join(dir, "other")
-	if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(other, nil, 0o600), os.WriteFile(target, nil, 0o600), os.Symlink(target, link)); err != nil {
+	// A process was killed before it has removed the name of a file of memory.
+	memory := filepath.Join(dir, memoryPrefix+"1234")
+	if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(other, nil, 0o600), os.WriteFile(target, nil, 0o600),
+		os.Symlink(target, link), os.WriteFile(memory, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	paths := []string{live.path, path, folder, link, other, target}
-	sweepIPC(dir)
+	paths := []string{live.path, path, folder, link, other, target, memory}
+	sweep(dir)
 	var there []bool
 	for _, path := range paths {
 		_, err := os.Lstat(path)
 		there = append(there, err == nil)
 	}
-	if diff := cmp.Diff([]bool{true, false, true, true, true, true}, there); diff != "" {
+	if diff := cmp.Diff([]bool{true, false, true, true, true, true, false}, there); diff != "" {
 		t.Errorf("existing files of %q (-want +got):\n%s", paths, diff)
+	}
+}
+
+// TestFilesOfTheKilled kills a process while it creates files that processes share. The next use leaves none of them,
+// in any folder.
+func TestFilesOfTheKilled(t *testing.T) {
+	const env = "PURECU_TEST_KILLED"
+	dir := os.Getenv(env)
+	if dir != "" {
+		for {
+			if f, err := createUnnamed(dir, memoryPrefix); err == nil {
+				f.Close()
+			}
+			path := filePath(dir, ipcPrefix, newNumber())
+			if f, _, err := createNamed(path); err == nil {
+				os.Remove(path)
+				f.Close()
+			}
+		}
+	}
+	dir = t.TempDir()
+	for range 20 {
+		c := osexec.Command(os.Args[0], "-test.run=^TestFilesOfTheKilled$")
+		c.Env = append(os.Environ(), env+"="+dir)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+		c.Process.Kill()
+		c.Wait()
+	}
+	if err := os.WriteFile(filepath.Join(dir, memoryPrefix+"old"), nil, 0o600); err != nil { // of an older version
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", dir)
+	r := newLab(t)
+	h, res := r.MemCreate(r.th, granularity, deviceProp(driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), 0)
+	r.must(res)
+	r.must(r.MemRelease(r.th, h))
+	if left, err := os.ReadDir(dir); len(left) != 0 || err != nil {
+		t.Errorf("there are %v, %v", left, err)
+	}
+}
+
+// TestNoDescriptorIsNoDeath opens the event of a process that lives, without a free descriptor. The event must not
+// count as one whose process has ended, which is complete.
+func TestNoDescriptorIsNoDeath(t *testing.T) {
+	const env = "PURECU_TEST_NO_DESCRIPTOR"
+	if os.Getenv(env) == "" {
+		c := osexec.Command(os.Args[0], "-test.run=^TestNoDescriptorIsNoDeath$")
+		c.Env = append(os.Environ(), env+"=1")
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	r := newRig(t)
+	time.AfterFunc(time.Hour, func() {}).Stop() // the runtime needs descriptors for timers
+	for _, named := range []bool{false, true} {
+		e, h := r.export(named)
+		var old syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
+			t.Fatal(err)
+		}
+		none := old
+		none.Cur = 3
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
+			t.Fatal(err)
+		}
+		stranger := newRig(t)
+		_, res := stranger.tab.IpcOpenEventHandle(stranger.in, foreign(t, h))
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
+			t.Fatal(err)
+		}
+		if res != driver.ResultMapFailed {
+			t.Errorf("named %t: %v", named, res)
+		}
+		if len(stranger.d.log.lines) == 0 || !strings.Contains(stranger.d.log.lines[0], "[cusim][E]") ||
+			!strings.Contains(stranger.d.log.lines[0], "ulimit -n") {
+			t.Errorf("named %t: the log says %q", named, stranger.d.log.lines)
+		}
+		r.destroy(e)
 	}
 }
 

@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"os"
 
 	"github.com/purecu/purecu/driver"
@@ -15,9 +16,10 @@ import (
 
 // ipcMemory is memory that processes share.
 type ipcMemory struct {
-	file  *memoryFile
-	id    ipcID // of the file
-	opens int   // how often this process has opened it, if it is memory of another process
+	file    *memoryFile
+	id      ipcID  // of the file
+	opens   int    // how often this process has opened it, if it is memory of another process
+	charged uint64 // of the budget, for the file
 }
 
 const ipcMemMagic = 0x6d65_7563_6572_7570 // "purecuem" in memory
@@ -72,9 +74,13 @@ func (h *ipcMemHandle) decode(b driver.IPCMemHandle) bool {
 // waits until no kernel is executed, as the content of the memory may move, unless nothing has used
 // the memory.
 func (d *Driver) IpcGetMemHandle(th *driver.Thread, p driver.DevicePtr) (handle driver.IPCMemHandle, r driver.Result) {
+	const name = "cuIpcGetMemHandle"
 	defer d.mu.Unlock()
-	c, _, r := d.inContext("cuIpcGetMemHandle", th)
-	if r != ok {
+	c, _, r := d.inContext(name, th)
+	switch {
+	case r == driver.ResultInvalidContext && p == 0:
+		return handle, driver.ResultInvalidValue
+	case r != ok:
 		return handle, r
 	}
 	b := d.space.known(p)
@@ -82,7 +88,7 @@ func (d *Driver) IpcGetMemHandle(th *driver.Thread, p driver.DevicePtr) (handle 
 		return handle, driver.ResultInvalidValue
 	}
 	if b.shared == nil {
-		if r := cmp.Or(d.shareMemory(b), d.live(c)); r != ok {
+		if r := cmp.Or(d.shareMemory(name, b), d.live(c)); r != ok {
 			return handle, r
 		}
 	}
@@ -96,11 +102,22 @@ func (d *Driver) IpcGetMemHandle(th *driver.Thread, p driver.DevicePtr) (handle 
 // shareMemory moves the content of a block to a file, if other processes can open it. The driver is
 // unlocked while the file system allocates the file, and while kernels are executed. Other calls
 // may free the memory then, or share it.
-func (d *Driver) shareMemory(b *block) (r driver.Result) {
+func (d *Driver) shareMemory(op string, b *block) (r driver.Result) {
 	var f *memoryFile
 	var id ipcID
-	d.unlocked(func() { f, id, r = d.newIPCMemory(b.size) })
-	if r == ok && b.shared == nil && !b.untouched() {
+	size := rounded(b.size)
+	if !d.space.budget.take(size) { // the file system is memory of the machine, as a rule
+		return driver.ResultOutOfMemory
+	}
+	var err error
+	d.unlocked(func() { f, id, err = d.newIPCMemory(b.size) })
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		r = driver.ResultNotSupported
+	case err != nil:
+		r = d.lacks(op, err, b.size, driver.ResultOutOfMemory)
+	}
+	if r == ok && b.shared == nil && (d.engine.moving > 0 || !b.mem.freeze()) {
 		d.quiet()
 	}
 	unused := f
@@ -110,14 +127,16 @@ func (d *Driver) shareMemory(b *block) (r driver.Result) {
 	case b.shared != nil:
 		r = ok
 	case r == ok:
-		data := f.bytes()[:b.size:b.size]
-		if !b.untouched() {
-			copy(data, b.data)
-		}
-		b.data, b.shared, unused = data, &ipcMemory{file: f, id: id}, nil
+		old := span{b, 0, b.size}
+		copied := span{&block{size: b.size, mem: contentOf(f.mapped()[:b.size:b.size])}, 0, b.size}
+		copied.copyFrom(0, old, 0, b.size)
+		d.space.retire(b.mem)
+		b.mem, b.shared, unused = copied.mem, &ipcMemory{file: f, id: id, charged: size}, nil
+		size = 0
 		b.defined = nil // nobody knows what other processes write
 		d.space.regions.Store(nil)
 	}
+	d.space.budget.give(size)
 	if unused != nil {
 		d.space.closing = append(d.space.closing, unused)
 	}
@@ -128,8 +147,9 @@ func (d *Driver) shareMemory(b *block) (r driver.Result) {
 // the same address, and no other context of the device can open it meanwhile.
 func (d *Driver) IpcOpenMemHandle(th *driver.Thread, handle driver.IPCMemHandle,
 	flags uint32) (driver.DevicePtr, driver.Result) {
+	const name = "cuIpcOpenMemHandle"
 	defer d.mu.Unlock()
-	c, _, r := d.inContext("cuIpcOpenMemHandle", th)
+	c, _, r := d.inContext(name, th)
 	var h ipcMemHandle
 	switch {
 	case r != ok:
@@ -151,8 +171,11 @@ func (d *Driver) IpcOpenMemHandle(th *driver.Thread, handle driver.IPCMemHandle,
 			return 0, driver.ResultInvalidHandle
 		}
 	}
-	f := openIPCMemory(&h)
-	if f == nil {
+	f, err := openIPCMemory(&h)
+	switch {
+	case lacksMachine(err):
+		return 0, d.lacks(name, err, h.size, driver.ResultMapFailed)
+	case err != nil:
 		return 0, driver.ResultInvalidValue
 	}
 	addr, there := d.space.place(h.size)
@@ -160,7 +183,7 @@ func (d *Driver) IpcOpenMemHandle(th *driver.Thread, handle driver.IPCMemHandle,
 		f.close()
 		return 0, driver.ResultOutOfMemory
 	}
-	d.space.add(&block{addr: addr, size: h.size, kind: ipcBlock, ctx: c, data: f.bytes()[:h.size:h.size],
+	d.space.add(&block{addr: addr, size: h.size, kind: ipcBlock, ctx: c, mem: contentOf(f.mapped()[:h.size:h.size]),
 		shared: &ipcMemory{file: f, id: h.file, opens: 1}})
 	return driver.DevicePtr(addr), ok
 }

@@ -57,8 +57,8 @@ func (d *Driver) definedAt(addr uint64) (base, size uint64, _ *vm.Defined) {
 	return addr, 1, nil
 }
 
-// written notes that the memory was written, for the checks of kernels.
-func (s span) written() { s.defined.Set(s.off, s.n) }
+// written notes that bytes were written, for the checks of kernels.
+func (s span) written(off, n uint64) { s.defined.Set(s.off+off, n) }
 
 // describeFound returns texts about what the checks of a launch have found, with which it calls the
 // function of CheckKernels. The driver is not locked.

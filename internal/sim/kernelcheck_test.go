@@ -47,7 +47,7 @@ func TestCheckMemory(t *testing.T) {
 			r.must(r.StreamWriteValue64(r.th, 0, p+56, 5, 0))
 		}, ""},
 		"kernel in Go": {func(r *lab, p driver.DevicePtr) {
-			f := r.kernel("cusim_fill_u32", ".param .u64 dst, .param .u32 value, .param .u32 n")
+			f := r.kernel("fill", ".param .u64 dst, .param .u32 value, .param .u32 n")
 			r.must(r.launchOn(0, f, 16, params(p, uint32(7), uint32(16))))
 		}, ""},
 		"kernel": {func(r *lab, p driver.DevicePtr) {

@@ -22,6 +22,7 @@ type kernelTable struct {
 	kernels      map[string]Kernel
 	unknown      unknownKernels
 	instructions map[string]uint64 // of warps, by the name of the kernel
+	goLaunches   map[string]uint64 // launches of functions in Go, by the name of the kernel
 	settling     time.Duration     // mostSettling, except in tests
 	checks       Checks            // of kernels in PTX
 	kernelLimit  time.Duration     // after which a kernel in PTX is ended, or 0
@@ -49,7 +50,7 @@ type Launch struct {
 	d      *Driver
 	module *module
 	args   [][]byte
-	stores []func() // see mapped
+	stores []func() bool // see mapped
 	code   driver.Result
 
 	cooperative bool
@@ -84,9 +85,12 @@ func (l *Launch) F32(i int) float32 { return math.Float32frombits(l.U32(i)) }
 // F64 returns argument i, a 64-bit float.
 func (l *Launch) F64(i int) float64 { return math.Float64frombits(l.U64(i)) }
 
-// Mem returns the memory from the address in argument i to the end of its allocation. If the
-// address is invalid, the device has a fault, and Mem returns nil.
-func (l *Launch) Mem(i int) []byte {
+// Mem returns the memory from the address in argument i to the end of its allocation. The device has a
+// fault, and Mem returns nil, if the address is invalid, or the machine has no memory for all of this.
+func (l *Launch) Mem(i int) []byte { return l.memory(i, math.MaxUint64) }
+
+// memory is Mem for no more than a number of bytes.
+func (l *Launch) memory(i int, most uint64) []byte {
 	addr := l.U64(i)
 	b := l.d.space.at(addr)
 	if b != nil && b.kind == mappedBlock {
@@ -97,18 +101,36 @@ func (l *Launch) Mem(i int) []byte {
 		return nil
 	}
 	b.defined.Set(addr-b.addr, b.size) // it may write everything
-	return b.bytes()[addr-b.addr:]
+	return l.contiguous(b, addr-b.addr, most)
+}
+
+// contiguous returns a block's memory at an offset, no more than a number of bytes.
+func (l *Launch) contiguous(b *block, off, most uint64) []byte {
+	m, begin := b.memory()
+	n := min(most, b.size-off)
+	data := m.contiguous(begin+off, n)
+	if data == nil {
+		l.lacks(n)
+	}
+	return data
+}
+
+// lacks makes the launch fail, as the machine has no memory for the kernel.
+func (l *Launch) lacks(n uint64) {
+	l.d.explain("", fmt.Sprintf("kernel %q, a Go function, asks for %d bytes of memory, and the machine has too "+
+		"little memory, or the process too few addresses", l.Name, n), driver.ResultLaunchFailed)
+	l.Fault(int(driver.ResultLaunchFailed))
 }
 
 // Global returns the memory of a variable of the kernel's module. If there is no such variable, the
 // device has a fault, and Global returns nil.
 func (l *Launch) Global(name string) []byte {
-	b := l.module.variables[name]
-	if b == nil {
+	v, there := l.module.variables[name]
+	if !there {
 		l.Fault(int(driver.ResultIllegalAddress))
 		return nil
 	}
-	return b.bytes()
+	return l.contiguous(v.block, v.at, v.size)
 }
 
 // Fault makes the launch fail with a code. Only the first call has an effect.
@@ -158,58 +180,6 @@ func (l *Launch) guard(f func()) {
 // kernelTime is the duration of a kernel without a Time.
 const kernelTime = 5 * time.Microsecond
 
-// builtinKernels returns the kernels that the driver implements.
-func builtinKernels() map[string]Kernel {
-	return map[string]Kernel{
-		"cusim_spin": {
-			Time: func(l *Launch) time.Duration { return time.Duration(min(l.U64(0), math.MaxInt64)) },
-		},
-		"cusim_illegal_address": fails(driver.ResultIllegalAddress),
-		"cusim_assert":          fails(driver.ResultAssert),
-		"cusim_misaligned":      fails(driver.ResultMisalignedAddress),
-		"cusim_trap":            fails(driver.ResultLaunchFailed),
-		"cusim_fill_u32": {Run: func(l *Launch) {
-			each(l, 2, func(i int, m [][]byte) { binary.LittleEndian.PutUint32(m[0][i:], l.U32(1)) }, 0)
-		}},
-		"cusim_add_f32": {Run: func(l *Launch) {
-			each(l, 3, func(i int, m [][]byte) { putF32(m[0][i:], f32(m[1][i:])+f32(m[2][i:])) }, 0, 1, 2)
-		}},
-		"cusim_axpy_f32": {Run: func(l *Launch) {
-			a := l.F32(2)
-			each(l, 3, func(i int, m [][]byte) { putF32(m[0][i:], f32(m[0][i:])+float32(a*f32(m[1][i:]))) }, 0, 1)
-		}},
-	}
-}
-
 // faultTime is the duration of a kernel with a fault. A GPU reports a fault some time after the
 // launch, so that work that a program enqueues at once is still accepted.
 const faultTime = time.Millisecond
-
-// fails returns a kernel that has a fault.
-func fails(code driver.Result) Kernel {
-	return Kernel{
-		Time: func(*Launch) time.Duration { return faultTime },
-		Run:  func(l *Launch) { l.Fault(int(code)) },
-	}
-}
-
-// each calls f for each thread of a launch that has an element, with the offset of the element in
-// bytes and the memory of the arguments in args. The argument with the index count is the number of
-// elements.
-func each(l *Launch, count int, f func(at int, m [][]byte), args ...int) {
-	n := int(min(uint64(l.U32(count)), l.Threads()))
-	var m [][]byte
-	for _, i := range args {
-		m = append(m, l.Mem(i))
-	}
-	if l.code != ok {
-		return
-	}
-	for i := range n {
-		f(4*i, m)
-	}
-}
-
-func f32(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
-
-func putF32(b []byte, v float32) { binary.LittleEndian.PutUint32(b, math.Float32bits(v)) }

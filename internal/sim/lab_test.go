@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"testing"
 	"time"
 	"unsafe"
@@ -20,19 +21,44 @@ type lab struct {
 	ctx driver.Context
 }
 
+// goKernels returns options with kernels in Go: k does nothing, spin takes the time of its argument in
+// nanoseconds, fill sets 32-bit words (the memory, the value, and how many), and fault makes a wrong access.
+func goKernels() []Option {
+	return []Option{WithKernel("k", Kernel{}),
+		WithKernel("fault", Kernel{
+			Time: func(*Launch) time.Duration { return faultTime },
+			Run:  func(l *Launch) { l.Fault(int(driver.ResultIllegalAddress)) },
+		}),
+		WithKernel("spin", Kernel{Time: func(l *Launch) time.Duration {
+			return time.Duration(min(l.U64(0), math.MaxInt64))
+		}}),
+		WithKernel("fill", Kernel{Run: func(l *Launch) {
+			for m := l.Mem(0)[:4*l.U32(2)]; len(m) > 0; m = m[4:] {
+				copy(m, l.Bytes(1))
+			}
+		}})}
+}
+
 // newLab returns a lab. At the end of the test there must be no open objects, and no misuses but
 // those that the test has taken.
 func newLab(t *testing.T, opts ...Option) *lab {
 	t.Helper()
-	r := &lab{Driver: New(append([]Option{WithKernel("k", Kernel{})}, opts...)...), t: t, th: new(driver.Thread)}
+	r := &lab{Driver: New(append(goKernels(), opts...)...), t: t, th: new(driver.Thread)}
 	r.must(r.Init(nil, 0))
 	r.ctx = r.primary(0)
 	r.must(r.CtxSetCurrent(r.th, r.ctx))
 	t.Cleanup(func() {
 		r.DevicePrimaryCtxRelease(nil, 0)
 		r.Check(t)
-		if n := r.space.pinned + r.devices[0].memory; n != 0 || len(r.space.blocks) != 0 {
+		if n := r.space.pinned + r.space.managed + r.devices[0].memory; n != 0 || len(r.space.blocks) != 0 {
 			t.Errorf("%d bytes and %d blocks are left", n, len(r.space.blocks))
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.quiet()
+		r.reclaim()
+		if n := r.space.budget.used; n != 0 {
+			t.Errorf("%d bytes of the machine are still in use", n)
 		}
 	})
 	return r
@@ -171,7 +197,7 @@ func sliceAddress(b []byte) uint64 {
 // spin launches a kernel that takes d.
 func (r *lab) spin(s driver.Stream, d time.Duration) {
 	r.t.Helper()
-	f := r.kernel("cusim_spin", ".param .u64 ns")
+	f := r.kernel("spin", ".param .u64 ns")
 	r.must(r.launchOn(s, f, 1, params(uint64(d))))
 }
 
@@ -191,4 +217,14 @@ func (r *lab) blocked(n int) {
 }
 
 // header is the beginning of a PTX text.
-const header = ".version 7.0\n.target sm_50\n.address_size 64\n"
+const header = ".version 7.8\n.target sm_70\n.address_size 64\n"
+
+// count returns how many objects of a kind there are.
+func (t *objects) count(k kind) (n int) {
+	for i := range t.places {
+		if p := &t.places[i]; p.object != nil && p.kind == k {
+			n++
+		}
+	}
+	return n
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
 // LaunchKernel is cuLaunchKernel.
@@ -125,18 +126,28 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 func (d *Driver) kernelWork(h driver.Function, f *function, l *Launch) *work {
 	return &work{node: kernelNode, kernel: f, function: h, args: l.args, grid: l.Grid, block: l.Block, shared: l.SharedMem,
 		makeKernel: func(w *work) *op {
-			if f.module.unloaded {
-				d.misuse("cuGraphLaunch", uintptr(h), "the graph runs a kernel of a module that was unloaded", nil)
-				return &op{}
-			}
 			each := *l
 			each.values = w.values
 			if each.Cluster == (Dim3{}) { // it is a node
+				if f.module.unloaded { // as on an H200
+					return &op{effect: func() {
+						d.reportFault(&vm.Fault{Code: vm.IllegalAddress, Kernel: f.name,
+							Reason: "the graph runs a kernel of a module that was unloaded"})
+						d.poison(driver.ResultIllegalAddress)
+					}}
+				}
 				o := w.attributes.options()
-				each.Cluster, each.clustered = f.blocksOf(o.cluster)
+				if each.Cluster, each.clustered = f.blocksOf(o.cluster); !l.Grid.divisibleBy(each.Cluster) {
+					// The kernel has required clusters since the node was made. All blocks run, as in a graph that an
+					// H200 has instantiated before.
+					each.Cluster, each.clustered = Dim3{1, 1, 1}, false
+				}
 				each.cooperative = o.cooperative
 			}
-			if _, written := d.kernels[f.name]; !written && !f.idle && f.translated().err == nil {
+			switch _, written := d.kernels[f.name]; {
+			case written:
+				d.goLaunches[f.name]++
+			case !f.idle && f.translated().err == nil:
 				return d.executionOf(f, &each)
 			}
 			return d.kernelOp(&each)
@@ -262,9 +273,13 @@ func (d *Driver) kernelOp(l *Launch) *op {
 			l.guard(func() { k.Run(l) })
 		}
 		for _, store := range l.stores {
-			store()
+			if !store() {
+				l.Fault(int(driver.ResultLaunchFailed))
+			}
 		}
 		if l.code != ok {
+			d.explain("", fmt.Sprintf("kernel %q, whose PTX a function in Go replaces, ends with %s", l.Name,
+				l.code.Name()), l.code)
 			d.poison(l.code)
 		}
 	}

@@ -150,7 +150,7 @@ func TestLaunchEvents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newLab(t, VirtualTime())
-			f, s := r.kernel("cusim_spin", ".param .u64 ns"), r.newStream()
+			f, s := r.kernel("spin", ".param .u64 ns"), r.newStream()
 			event := func(flags uint32) driver.Event {
 				e, res := r.EventCreate(r.th, flags)
 				r.must(res)

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"encoding/binary"
 	"math"
 	"strings"
 	"testing"
@@ -160,46 +159,37 @@ func TestKernelTime(t *testing.T) {
 	r.want("a kernel that takes less than nothing", ok, r.StreamQuery(r.th, s))
 	r.spin(s, time.Hour)
 	r.Advance(time.Hour - 1)
-	r.want("cusim_spin", driver.ResultNotReady, r.StreamQuery(r.th, s))
+	r.want("spin", driver.ResultNotReady, r.StreamQuery(r.th, s))
 	r.Advance(1)
-	r.want("cusim_spin", ok, r.StreamQuery(r.th, s))
+	r.want("spin", ok, r.StreamQuery(r.th, s))
 }
 
-// TestBuiltinKernels runs the kernels that the driver implements.
-func TestBuiltinKernels(t *testing.T) {
-	floats := func(v ...float32) string {
-		var b []byte
-		for _, v := range v {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-		}
-		return string(b)
-	}
-	for _, tt := range []struct {
-		name, params string
-		args         func(p, x, y driver.DevicePtr) driver.KernelParams
-		threads      uint32
-		want         string
-	}{
-		{"cusim_fill_u32", ".param .u64 dst, .param .u32 value, .param .u32 n",
-			func(p, _, _ driver.DevicePtr) driver.KernelParams { return params(p, uint32(0x64636261), uint32(2)) }, 32,
-			"abcdabcd" + floats(3)},
-		{"cusim_fill_u32", ".param .u64 dst, .param .u32 value, .param .u32 n",
-			func(p, _, _ driver.DevicePtr) driver.KernelParams { return params(p, uint32(0x64636261), uint32(3)) }, 1,
-			"abcd" + floats(2, 3)},
-		{"cusim_add_f32", ".param .u64 dst, .param .u64 x, .param .u64 y, .param .u32 n",
-			func(p, x, y driver.DevicePtr) driver.KernelParams { return params(p, x, y, uint32(3)) }, 32, floats(11, 22, 33)},
-		{"cusim_axpy_f32", ".param .u64 y, .param .u64 x, .param .f32 a, .param .u32 n",
-			func(p, x, _ driver.DevicePtr) driver.KernelParams { return params(p, x, float32(0.5), uint32(3)) }, 32, floats(6, 12, 18)},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			r := newLab(t)
-			p, x, y := r.alloc(floats(1, 2, 3)), r.alloc(floats(10, 20, 30)), r.alloc(floats(1, 2, 3))
-			r.must(r.launchOn(0, r.kernel(tt.name, tt.params), tt.threads, tt.args(p, x, y)))
-			r.must(r.CtxSynchronize(r.th))
-			if diff := cmp.Diff(tt.want, r.read(p, 12)); diff != "" {
-				t.Errorf("memory (-want +got):\n%s", diff)
+// TestGoKernels launches kernels by names that package cusim once had in Go. Their PTX is executed, unless an option
+// has a function for the name.
+func TestGoKernels(t *testing.T) {
+	for _, name := range []string{"cusim_spin", "cusim_fill_u32", "cusim_add_f32", "cusim_axpy_f32", "cusim_trap", "k"} {
+		for _, written := range []bool{false, true} {
+			var opts []Option
+			if written {
+				opts = append(opts, WithKernel(name, Kernel{}))
 			}
-		})
+			r := &lab{Driver: New(opts...), t: t, th: new(driver.Thread)}
+			r.must(r.Init(nil, 0))
+			r.must(r.CtxSetCurrent(r.th, r.primary(0)))
+			p := r.alloc("\x00\x00\x00\x00")
+			f, res := r.ModuleGetFunction(r.th, r.load(header+".visible .entry "+name+
+				"(.param .u64 p) { .reg .b64 a; ld.param.u64 a, [p]; st.global.u32 [a], 7; ret; }"), name)
+			r.must(res)
+			r.must(r.launchGrid(f, 1, 1, 1, 1, 0, p))
+			got := []uint64{uint64(r.wordsAt(p, 1)[0]), r.Instructions(name), r.GoLaunches(name)}
+			want := []uint64{7, 4, 0}
+			if written {
+				want = []uint64{0, 0, 1}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s, with a function %v: word, instructions and launches of functions (-want +got):\n%s", name, written, diff)
+			}
+		}
 	}
 }
 
@@ -212,7 +202,6 @@ func TestKernelFaults(t *testing.T) {
 		want   driver.Result
 		misuse string // part of the text
 	}{
-		{"cusim_illegal_address", builtinKernels()["cusim_illegal_address"], 0, driver.ResultIllegalAddress, ""},
 		{"fault", Kernel{Run: func(l *Launch) { l.Fault(719); l.Fault(700) }}, 0, driver.ResultLaunchFailed, ""},
 		{"nowhere", Kernel{Run: func(l *Launch) { l.Mem(0) }}, 64, driver.ResultIllegalAddress, ""},
 		{"over the end", Kernel{Run: func(l *Launch) { l.Mem(0)[4] = 1 }}, 0, driver.ResultIllegalAddress, "index out of range"},
@@ -239,20 +228,6 @@ func TestKernelFaults(t *testing.T) {
 			}
 			r.takeMisuses()
 		})
-	}
-}
-
-// TestKernelOnForeignMemory runs a kernel on registered memory that is not mapped.
-func TestKernelOnForeignMemory(t *testing.T) {
-	const nowhere = driver.HostPtr(1 << 15)
-	r := newLab(t, WithKernel("k", Kernel{Run: func(l *Launch) { l.Mem(0)[0] = 1 }}))
-	s := r.newStream()
-	r.must(r.MemHostRegister(r.th, nowhere, page, 0))
-	r.must(r.launchOn(s, r.kernel("k", ".param .u64 p"), 1, params(uint64(nowhere))))
-	r.want("synchronize", driver.ResultIllegalAddress, r.StreamSynchronize(r.th, s))
-	r.want("unregister", driver.ResultIllegalAddress, r.MemHostUnregister(r.th, nowhere))
-	if n := r.takeMisuses(); n != 1 {
-		t.Errorf("%d misuses", n)
 	}
 }
 

@@ -52,13 +52,16 @@ func (d *Driver) LibraryLoadFromFile(_ *driver.Thread, path string, options []ui
 	libraryOptions []int32, libraryValues []uintptr) (driver.LibraryHandle, driver.Result) {
 	image, err := codeimage.Read(path)
 	defer d.mu.Unlock()
-	switch r := d.begin("cuLibraryLoadFromFile"); {
+	const name = "cuLibraryLoadFromFile"
+	switch r := d.begin(name); {
 	case r != ok:
 		return 0, r
 	case path == "":
 		return 0, driver.ResultInvalidValue
 	case errors.Is(err, fs.ErrNotExist):
 		return 0, driver.ResultFileNotFound
+	case lacksDescriptor(err):
+		return 0, d.lacks(name, err, 0, driver.ResultOutOfMemory)
 	case err != nil:
 		return 0, driver.ResultOutOfMemory
 	case len(image) == 0:
@@ -81,7 +84,11 @@ func (d *Driver) loadLibrary(image []byte, options []uint32, values []uintptr, l
 		l.code = code
 		problem = l.addKernels(d)
 	}
-	if problem != nil {
+	switch {
+	case problem == nil:
+	case problem.code == driver.ResultOutOfMemory: // it may be loaded later
+		return 0, problem.code
+	default:
 		l.problem, log.Error = problem.code, problem.text
 	}
 	if i := slices.Index(options, driver.CU_JIT_LOG_VERBOSE); i >= 0 && uint32(values[i]) != 0 {
@@ -253,14 +260,14 @@ func (d *Driver) LibraryGetGlobal(th *driver.Thread, h driver.LibraryHandle,
 	if r != ok {
 		return 0, 0, r
 	}
-	b := m.variables[name]
+	v, there := m.variables[name]
 	switch {
-	case b == nil && m.functions[name] != nil:
+	case !there && m.functions[name] != nil:
 		return 0, 0, driver.ResultInvalidValue
-	case b == nil:
+	case !there:
 		return 0, 0, driver.ResultNotFound
 	}
-	return driver.DevicePtr(b.addr), b.size, ok
+	return driver.DevicePtr(v.addr()), v.size, ok
 }
 
 // LibraryGetKernel is cuLibraryGetKernel.
@@ -361,11 +368,14 @@ func (d *Driver) aboutFunctionOrKernel(op string, th *driver.Thread, h driver.Fu
 	if r := d.begin(op); r != ok {
 		return nil, r
 	}
+	c := d.thread(th).current()
+	if c == nil {
+		return nil, driver.ResultInvalidContext
+	}
 	k := d.kernelOf(h)
 	if k == nil {
 		return d.function(op, h)
 	}
-	c := d.thread(th).current()
 	if r := d.live(c); r != ok {
 		return nil, r
 	}

@@ -59,7 +59,7 @@ func (d *Driver) CtxGetLimit(th *driver.Thread, limit int32) (uint64, driver.Res
 // CtxSetLimit is cuCtxSetLimit.
 func (d *Driver) CtxSetLimit(th *driver.Thread, limit int32, value uint64) driver.Result {
 	defer d.mu.Unlock()
-	c, _, r := d.inContext("cuCtxSetLimit", th)
+	c, r := d.changing("cuCtxSetLimit", th)
 	if r != ok {
 		return r
 	}

@@ -93,12 +93,15 @@ func (d *Driver) LinkAddFile(_ *driver.Thread, h driver.LinkState, typ int32, pa
 	values []uintptr) driver.Result {
 	data, err := os.ReadFile(path)
 	defer d.mu.Unlock()
-	l, r := d.aboutLink("cuLinkAddFile", h)
+	const name = "cuLinkAddFile"
+	l, r := d.aboutLink(name, h)
 	switch {
 	case r != ok:
 		return r
 	case errors.Is(err, fs.ErrNotExist):
 		return driver.ResultFileNotFound
+	case lacksDescriptor(err):
+		return d.lacks(name, err, 0, driver.ResultOutOfMemory)
 	case err != nil:
 		return driver.ResultInvalidValue
 	}

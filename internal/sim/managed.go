@@ -231,7 +231,7 @@ func (d *Driver) MemPrefetchAsync(th *driver.Thread, p driver.DevicePtr, n uint6
 		return driver.ResultInvalidValue
 	}
 	m.advise(func(a *advice) { a.prefetch, a.loaded = numbered(l), true })
-	d.engine.enqueue(s, d.access(&op{duration: duration(n, pinnedBlock)}, func() {}, m))
+	d.engine.enqueue(s, d.access(&op{duration: duration(n, pinnedBlock)}, small(func() bool { return true }), m))
 	return ok
 }
 

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"cmp"
-	"runtime"
 	"slices"
 
 	"github.com/purecu/purecu/driver"
@@ -55,9 +54,9 @@ type block struct {
 	parts      []span    // of a block that stands for neighbours: see addressSpace.across
 	advice     []advised // about managed memory, in the order of the offsets; nil if there is none
 	id         uint64    // differs from those of all other blocks
-	// data is the content. Memory of a device has no data before its first use, so that large
-	// unused blocks cost nothing.
-	data []byte
+	created    []uintptr // the stack of the creation
+	mem        *content  // has what the block contains, from the offset begin on; nil if it has a mapping or parts
+	begin      uint64
 	// syncMemops is CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
 	syncMemops bool
 	// defined says which bytes were written, or is nil if no check of kernels needs it.
@@ -72,26 +71,18 @@ type block struct {
 	shared   *ipcMemory  // of memory that processes share, or nil
 }
 
-// bytes returns the content.
-func (b *block) bytes() []byte {
+// memory returns the content that the block is a part of, and where it begins there. A block that stands
+// for neighbours has none.
+func (b *block) memory() (*content, uint64) {
 	if b.mapping != nil {
-		return b.mapping.physical.bytes()
+		return b.mapping.physical.mem, 0
 	}
-	if b.data == nil {
-		b.data = newBytes(b.size)
-	}
-	return b.data[:b.size]
+	return b.mem, b.begin
 }
 
-// untouched reports whether the block has no data yet, so that all of its bytes are zero.
-func (b *block) untouched() bool {
-	switch {
-	case b.mapping != nil:
-		return b.mapping.physical.data == nil && b.mapping.physical.shared == nil
-	case b.parts != nil:
-		return !slices.ContainsFunc(b.parts, func(s span) bool { return !s.untouched() })
-	}
-	return b.data == nil
+// owns reports whether the block is all that uses its content.
+func (b *block) owns() bool {
+	return b.mem != nil && b.shared == nil && (b.chunk == nil || b.chunk.mem == nil)
 }
 
 // end returns the address after the block.
@@ -99,11 +90,11 @@ func (b *block) end() uint64 { return b.addr + b.size }
 
 // addressSpace is the unified address space of the devices and the host.
 type addressSpace struct {
-	blocks []*block // sorted by address
-	ranges []*addressRange
-	next   uint64 // the first unused address of the devices
-	pinned uint64 // size of the pinned and managed memory, in bytes
-	ids    uint64 // the last assigned id
+	blocks          []*block // sorted by address
+	ranges          []*addressRange
+	next            uint64 // the first unused address of the devices
+	pinned, managed uint64 // sizes of the pinned and of the managed memory, in bytes
+	ids             uint64 // the last assigned id
 	// regions is what kernels in PTX see of the blocks, or nil after a change.
 	regions regions
 	missed  int // how often kernels asked without the list
@@ -113,12 +104,12 @@ type addressSpace struct {
 	// allocated now: see graphAlloc.
 	building bool
 
-	closing []*memoryFile // see closeFiles
-	shrunk  []*memPool    // pools that processes share, and that have given chunks back: see closeFiles
-
-	// The functions of PinnedMemory, or nil for Go's heap.
-	alloc func(size uint64) []byte
-	free  func(memory []byte)
+	budget    budget
+	closing   []*memoryFile // see reclaim
+	retired   []retired     // see reclaim
+	stale     []stale       // in the order in which they were freed
+	staleSize uint64
+	shrunk    []*memPool // pools that processes share, and that have given chunks back: see reclaim
 }
 
 const (
@@ -132,8 +123,10 @@ const (
 	alignment = 512
 	// page is the alignment of pinned memory, in bytes.
 	page = 4096
-	// mostPinned is the largest size of all pinned memory, in bytes.
-	mostPinned = 1 << 35
+	// mostPinned is the largest size of all pinned memory, and mostManaged that of all managed memory, in
+	// bytes. Both are more than most machines have: see content.
+	mostPinned  = 1 << 35
+	mostManaged = 1 << 38
 	// contextMemory is the size of the device memory that a context uses for itself, in bytes. It
 	// was measured on an H100 (driver 580.159.04, CUDA 13.0) with one context that had two streams,
 	// a module and 64 bytes of memory. Other versions of the driver use other sizes.
@@ -186,7 +179,7 @@ func (a *addressSpace) add(b *block) {
 	a.blocks = slices.Insert(a.blocks, i, b)
 	a.regions.Store(nil)
 	a.ids++
-	b.id = a.ids
+	b.id, b.created = a.ids, stack()
 }
 
 // remove removes a block. Enqueued work that uses the block fails when it is done: see access.
@@ -199,7 +192,14 @@ func (a *addressSpace) remove(b *block) {
 	a.noteFreed(b)
 	if b.shared != nil {
 		a.closing = append(a.closing, b.shared.file)
-		b.data = nil
+		a.budget.give(b.shared.charged)
+	}
+	if b.owns() {
+		if b.kind == pinnedBlock || b.kind == managedBlock {
+			f := a.freed[len(a.freed)-1]
+			b.mem.freed = &f
+		}
+		a.retire(b.mem)
 	}
 	switch b.kind {
 	case poolBlock, managedPoolBlock, pinnedPoolBlock:
@@ -209,11 +209,48 @@ func (a *addressSpace) remove(b *block) {
 	case deviceBlock, moduleBlock:
 		b.ctx.dev.memory -= rounded(b.size)
 	case pinnedBlock, managedBlock:
-		a.pinned -= b.size
-		if a.free != nil {
-			a.free(b.data)
-		}
+		*a.onHost(b.kind) -= b.size
 	}
+}
+
+// onHost returns the size of the memory of a kind that the host can access.
+func (a *addressSpace) onHost(k blockKind) *uint64 {
+	if k.managed() {
+		return &a.managed
+	}
+	return &a.pinned
+}
+
+// newHostContent returns a content with addresses of the host, and the first of them, or nil if there is
+// too much such memory, or the process has too few addresses.
+func (a *addressSpace) newHostContent(k blockKind, size uint64) (*content, uint64) {
+	most := uint64(mostPinned)
+	if k.managed() {
+		most = mostManaged
+	}
+	used := a.onHost(k)
+	if size > most-*used {
+		return nil, 0
+	}
+	m := newContent(&a.budget, size)
+	addr := m.place()
+	if addr == 0 {
+		return nil, 0
+	}
+	*used += size
+	return m, addr
+}
+
+// retire gives a content back when no kernel and no copy uses it any more: see reclaim.
+func (a *addressSpace) retire(c *content) {
+	a.retired = append(a.retired, retired{content: c})
+}
+
+// retired is a content that is given back when what had begun before a number has ended. The number is 0
+// until reclaim looks.
+type retired struct {
+	*content
+	before uint64
 }
 
 // freedBlock is memory that was freed.
@@ -229,8 +266,7 @@ const mostFreed = 128
 func (a *addressSpace) noteFreed(b *block) {
 	f := freedBlock{addr: b.addr, size: b.size}
 	if !b.kind.pooled() && b.kind != graphBlock {
-		pcs := make([]uintptr, 12)
-		f.by = pcs[:runtime.Callers(3, pcs)]
+		f.by = stack()
 	}
 	if len(a.freed) == mostFreed {
 		a.freed = slices.Delete(a.freed, 0, mostFreed/2)
@@ -270,46 +306,39 @@ func (a *addressSpace) forgetAll(choose func(*block) bool) (chosen []*block) {
 	return chosen
 }
 
-// pages returns zeroed memory that begins at a page, and its address, or nil if there is no memory.
-func (a *addressSpace) pages(size uint64) (data []byte, addr uint64) {
-	if a.alloc == nil {
-		return newPages(size)
-	}
-	data = a.alloc(size)
-	return data, addressOf(data)
-}
-
-// PinnedMemory sets the allocator for pinned and managed memory, also of pools, instead of Go's
-// heap. It is for programs in which C code has the addresses, and may keep them after a free. alloc
-// returns zeroed memory outside of Go's heap that begins at a page, or nil, and free frees it.
-// Neither may call the driver. Memory that the program does not free is never freed.
-func PinnedMemory(alloc func(size uint64) []byte, free func(memory []byte)) Option {
-	return func(d *Driver) { d.space.alloc, d.space.free = alloc, free }
-}
-
-// census counts the blocks that the program has to free.
-func (a *addressSpace) census(n map[string]int) {
+// open yields the kinds and the creations of what the program has to free, until yield returns false.
+func (a *addressSpace) open(yield func(kind string, created []uintptr) bool) {
 	for _, b := range a.blocks {
-		switch b.kind {
-		case deviceBlock, poolBlock, ipcBlock:
-			n["device memory"]++
-		case mappedBlock, externalBlock:
-			n["mapping"]++
-		case graphBlock:
-			if b.alloc.allocated {
-				n["device memory"]++
-			}
-		case managedBlock, managedPoolBlock:
-			if !b.variable {
-				n["managed memory"]++
-			}
-		case pinnedBlock, pinnedPoolBlock, registeredBlock:
-			n["host memory"]++
+		if kind := b.opened(); kind != "" && !yield(kind, b.created) {
+			return
 		}
 	}
-	if len(a.ranges) > 0 {
-		n["address range"] = len(a.ranges)
+	for _, r := range a.ranges {
+		if !yield("address range", r.created) {
+			return
+		}
 	}
+}
+
+// opened returns the kind of memory that the program has to free, or "".
+func (b *block) opened() string {
+	switch b.kind {
+	case deviceBlock, poolBlock, ipcBlock:
+		return "device memory"
+	case mappedBlock, externalBlock:
+		return "mapping"
+	case graphBlock:
+		if b.alloc.allocated {
+			return "device memory"
+		}
+	case managedBlock, managedPoolBlock:
+		if !b.variable {
+			return "managed memory"
+		}
+	case pinnedBlock, pinnedPoolBlock, registeredBlock:
+		return "host memory"
+	}
+	return ""
 }
 
 // rounded returns the size of device memory that a block uses.
@@ -326,7 +355,8 @@ func (d *Driver) newDeviceBlock(c *context, size uint64, k blockKind) (*block, d
 	if !there {
 		return nil, driver.ResultOutOfMemory
 	}
-	b := &block{addr: addr, size: size, kind: k, ctx: c, defined: d.newDefined(k, size)}
+	b := &block{addr: addr, size: size, kind: k, ctx: c, defined: d.newDefined(k, size),
+		mem: newContent(&d.space.budget, size)}
 	c.dev.memory += rounded(size)
 	d.space.add(b)
 	return b, ok
@@ -345,7 +375,7 @@ func (a *addressSpace) place(size uint64) (addr uint64, there bool) {
 	return addr, true
 }
 
-// freeMemoryOf frees all memory of a context. The caller calls closeFiles.
+// freeMemoryOf frees all memory of a context. The caller calls reclaim.
 func (d *Driver) freeMemoryOf(c *context) {
 	for _, b := range d.space.forgetAll(func(b *block) bool { return b.ctx == c }) {
 		if b.kind.pooled() && !b.leaving {
@@ -411,9 +441,11 @@ func (d *Driver) freeing(op string, th *driver.Thread, addr uint64, k blockKind,
 		}
 		return none
 	}
-	r := d.live(c)
-	if r != ok && (c == nil || r != d.lost) {
-		return r
+	r := d.lost
+	if c != nil { // it needs no current context
+		if r = d.live(c); r != d.lost {
+			return r
+		}
 	}
 	switch {
 	case b != nil:
@@ -462,6 +494,7 @@ func (d *Driver) free(op string, b *block) driver.Result {
 	if b.kind.pooled() {
 		b.freed(nil, nil)
 		d.space.remove(b)
+		d.reclaim()
 		return ok
 	}
 	r := d.drain(op, uintptr(b.addr), b.ctx)
@@ -470,12 +503,12 @@ func (d *Driver) free(op string, b *block) driver.Result {
 		return r
 	}
 	d.space.remove(b)
-	d.closeFiles()
+	d.reclaim()
 	return r
 }
 
-// MemHostAlloc is cuMemHostAlloc. Without [PinnedMemory] the memory is on Go's heap, where it does
-// not move, and the driver refers to it until it is freed. It has the same address on the device.
+// MemHostAlloc is cuMemHostAlloc. The memory is outside of Go's heap, as C code may keep the address after
+// a free. It has the same address on the device.
 func (d *Driver) MemHostAlloc(th *driver.Thread, size uint64, flags uint32) (driver.HostPtr, driver.Result) {
 	return d.allocHost("cuMemHostAlloc", th, size, flags)
 }
@@ -503,15 +536,11 @@ func (d *Driver) allocHost(name string, th *driver.Thread, size uint64, flags ui
 
 // addPages allocates host memory that the device can access.
 func (d *Driver) addPages(c *context, kind blockKind, size uint64, flags uint32) (addr uint64, r driver.Result) {
-	if size > mostPinned-d.space.pinned {
+	m, addr := d.space.newHostContent(kind, size)
+	if m == nil {
 		return 0, driver.ResultOutOfMemory
 	}
-	data, addr := d.space.pages(size)
-	if data == nil {
-		return 0, driver.ResultOutOfMemory
-	}
-	d.space.pinned += size
-	d.space.add(&block{addr: addr, size: size, kind: kind, ctx: c, flags: flags, data: data})
+	d.space.add(&block{addr: addr, size: size, kind: kind, ctx: c, flags: flags, mem: m})
 	return addr, ok
 }
 
@@ -564,35 +593,4 @@ func (d *Driver) MemHostGetFlags(th *driver.Thread, p driver.HostPtr) (uint32, d
 		kept = driver.CU_MEMHOSTREGISTER_PORTABLE
 	}
 	return b.flags&kept | driver.CU_MEMHOSTALLOC_DEVICEMAP, ok
-}
-
-// MemHostRegister is cuMemHostRegister_v2. The memory must not move, and must stay valid until the
-// end of its registration.
-func (d *Driver) MemHostRegister(th *driver.Thread, p driver.HostPtr, size uint64, flags uint32) driver.Result {
-	const known = driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP |
-		driver.CU_MEMHOSTREGISTER_IOMEMORY | driver.CU_MEMHOSTREGISTER_READ_ONLY
-	addr := uint64(p)
-	defer d.mu.Unlock()
-	c, r := d.changing("cuMemHostRegister", th)
-	switch {
-	case r != ok:
-		return r
-	case p == 0 || size == 0 || addr+size < addr || addr+size > deviceBase || flags&^uint32(known) != 0:
-		return driver.ResultInvalidValue
-	case d.space.at(addr) != nil && d.space.at(addr).kind.pooled(): // as on an H200
-		return driver.ResultInvalidValue
-	case d.space.taken(addr, size):
-		return driver.ResultHostMemoryAlreadyRegistered
-	case flags&driver.CU_MEMHOSTREGISTER_IOMEMORY != 0: // the memory is not that of a device
-		return driver.ResultInvalidValue
-	}
-	d.space.add(&block{addr: addr, size: size, kind: registeredBlock, ctx: c, flags: flags, data: foreignBytes(p, size)})
-	return ok
-}
-
-// MemHostUnregister is cuMemHostUnregister. It waits for all work in the context
-// of the registration.
-func (d *Driver) MemHostUnregister(th *driver.Thread, p driver.HostPtr) driver.Result {
-	defer d.mu.Unlock()
-	return d.freeing("cuMemHostUnregister", th, uint64(p), registeredBlock, driver.ResultHostMemoryNotRegistered)
 }

@@ -21,7 +21,8 @@ func refusedOn(h driver.Stream, r driver.Result) uint64 {
 func (d *Driver) onBatchStream(name string, th *driver.Thread, h driver.Stream) (*stream, driver.Result) {
 	s, _, r := d.askStream(name, th, h)
 	switch {
-	case (h == 0 || h == driver.CU_STREAM_LEGACY) && d.thread(th).current() != nil: // also if the context is poisoned
+	case (h == 0 || h == driver.CU_STREAM_LEGACY) &&
+		(d.thread(th).current() != nil || r == driver.ResultInvalidContext): // also if the context is poisoned
 		r = driver.ResultInvalidValue
 	case r != ok:
 	case s.capture != nil:
@@ -212,11 +213,11 @@ func (d *Driver) moveAll(name string, th *driver.Thread, addrs []driver.DevicePt
 			// Unlike cuMemPrefetchAsync on an H200, this keeps the number of a host.
 			m.advise(func(a *advice) { a.prefetch, a.loaded = places[at], true })
 		}
-		effect := func() {}
+		what := small(func() bool { return true })
 		if discard {
-			effect = func() { clear(m.bytes()) }
+			what = extent{m.n, 1, 1}.setting(box{span: m}, []byte{0})
 		}
-		d.engine.enqueue(s, d.access(&op{duration: duration(m.n, pinnedBlock)}, effect, m))
+		d.engine.enqueue(s, d.access(&op{duration: duration(m.n, pinnedBlock)}, what, m))
 	}
 	return ok
 }

@@ -1,10 +1,10 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"math/bits"
-	"slices"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -101,15 +101,6 @@ func (d *Driver) boxIn(c corner, e extent, onDevice func(addr, n uint64) (span, 
 	return b, r
 }
 
-// rows calls f with the place of each row of a box.
-func (b box) rows(e extent, f func(off uint64)) {
-	for z := range e.depth {
-		for y := range e.height {
-			f(z*b.plane + y*b.pitch)
-		}
-	}
-}
-
 // copyBox enqueues the copy of a box. A copy between devices has their contexts. As with other such
 // copies, no capture takes it, even if the contexts are the same.
 func (d *Driver) copyBox(name string, th *driver.Thread, to, from corner, e extent, h driver.Stream,
@@ -159,25 +150,67 @@ func (d *Driver) boxes(to, from corner, e extent) (dst, src box, r driver.Result
 
 // enqueueBox enqueues the copy of a box.
 func (d *Driver) enqueueBox(name string, s *stream, dst, src box, e extent) driver.Result {
-	if s.capture == nil && src.kind == pageableBlock {
-		n := e.width * e.height * e.depth // not what is between the rows, which may be much more
-		copied := span{&block{size: n, kind: pinnedBlock, data: newBytes(n)}, 0, n}
-		staged := box{copied, e.width, e.width * e.height, e.height}
-		if !touch(func() { e.transfer(staged, src) }) {
-			return driver.ResultInvalidValue
+	pageable := s.capture == nil && (dst.kind == pageableBlock || src.kind == pageableBlock)
+	var staged *content
+	if pageable && src.kind == pageableBlock {
+		copied, r := d.stage(e, src)
+		switch {
+		case r != ok:
+			return r
+		case d.lost != ok, s.ctx.destroyed, dst.gone, dst.leaving, s.capture != nil: // by another call
+			d.space.retire(copied.mem)
+			if s.capture == nil {
+				return cmp.Or(d.lost, d.live(s.ctx), driver.ResultInvalidValue)
+			}
+			pageable = false
+		default:
+			src, staged = copied, copied.mem
 		}
-		src = staged
 	}
 	var done *op
 	r := d.submit(s, s.copyWork(dst, src, e, func() *op {
 		time := duration(e.width*e.height*e.depth, dst.kind, src.kind)
-		done = d.access(&op{duration: time}, func() { e.transfer(dst, src) }, dst.span, src.span)
+		done = d.access(&op{duration: time, staged: staged}, e.copying(dst, src), dst.span, src.span)
 		return done
 	}))
-	if r == ok && s.capture == nil && dst.kind == pageableBlock {
+	switch {
+	case r != ok && staged != nil:
+		d.space.retire(staged)
+	case r == ok && pageable && dst.kind == pageableBlock:
 		return d.await(name, done)
 	}
 	return r
+}
+
+// stage copies a box of memory that the program may change after the call. The driver is unlocked while
+// many bytes are copied.
+func (d *Driver) stage(e extent, src box) (staged box, r driver.Result) {
+	n := e.width * e.height * e.depth
+	mem := newContent(&d.space.budget, n)
+	staged = box{span{&block{size: n, kind: pinnedBlock, mem: mem}, 0, n}, e.width, e.width * e.height, e.height}
+	r = driver.ResultOutOfMemory
+	if mem.provide(0, n) {
+		move := func() {
+			if !touch(func() { e.copying(staged, src).run() }) {
+				r = driver.ResultInvalidValue
+				return
+			}
+			r = ok
+		}
+		if n > mostLocked {
+			begin := d.beforeMove
+			d.unlocked(func() {
+				begin()
+				move()
+			})
+		} else {
+			move()
+		}
+	}
+	if r != ok {
+		mem.release()
+	}
+	return staged, r
 }
 
 // copyWork returns the work of a copy. If the stream is captured, it has what a node that was added has.
@@ -220,21 +253,6 @@ func (s *stream) setWork(to *block, p driver.DevicePtr, pitch uint64, value []by
 	return w
 }
 
-// transfer copies the rows of a box.
-func (e extent) transfer(dst, src box) {
-	if dst.untouched() && src.untouched() && dst.defined == nil {
-		return
-	}
-	to, from := dst.bytes(), src.bytes()
-	for z := range e.depth {
-		for y := range e.height {
-			at, other := z*dst.plane+y*dst.pitch, z*src.plane+y*src.pitch
-			copy(to[at:at+e.width], from[other:])
-			dst.defined.Copy(dst.off+at, src.defined, src.off+other, e.width)
-		}
-	}
-}
-
 // Memcpy2DAsync is cuMemcpy2DAsync_v2.
 func (d *Driver) Memcpy2DAsync(th *driver.Thread, c driver.Memcpy2D, h driver.Stream) driver.Result {
 	return d.copyBox("cuMemcpy2DAsync", th,
@@ -268,12 +286,8 @@ func (d *Driver) setBox(name string, th *driver.Thread, p driver.DevicePtr, pitc
 	case s.capture == nil && !s.ctx.reaches(b.block):
 		return driver.ResultInvalidValue
 	}
-	row := slices.Repeat(value, int(width))
 	return d.submit(s, s.setWork(b.block, p, pitch, value, width, height, func() *op {
-		return d.access(&op{duration: duration(e.width*e.height, b.kind)}, func() {
-			to := b.bytes()
-			b.rows(e, func(off uint64) { b.defined.Set(b.off+off, uint64(copy(to[off:], row))) })
-		}, b.span)
+		return d.access(&op{duration: duration(e.width*e.height, b.kind)}, e.setting(b, value), b.span)
 	}))
 }
 

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"encoding/binary"
-	"slices"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -62,11 +61,7 @@ func (d *Driver) setBoxNow(name string, th *driver.Thread, p driver.DevicePtr, p
 	case !c.reaches(b.block):
 		return driver.ResultInvalidValue
 	}
-	row := slices.Repeat(value, int(width))
-	return d.runNow(name, c, b.kind.onHost(), func() {
-		to := b.bytes()
-		b.rows(e, func(off uint64) { b.defined.Set(b.off+off, uint64(copy(to[off:], row))) })
-	}, b.span)
+	return d.runNow(name, c, b.kind.onHost(), e.setting(b, value), b.span)
 }
 
 // Memcpy2D is cuMemcpy2D_v2.
@@ -137,5 +132,5 @@ func (d *Driver) copyBoxNow(name string, th *driver.Thread, to, from corner, e e
 	if len(peers) == 0 && !c.copies(dst.block, src.block) {
 		return driver.ResultInvalidValue
 	}
-	return d.runNow(name, c, wait, func() { e.transfer(dst, src) }, dst.span, src.span)
+	return d.runNow(name, c, wait, e.copying(dst, src), dst.span, src.span)
 }

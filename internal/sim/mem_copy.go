@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 	"time"
@@ -13,9 +14,6 @@ type span struct {
 	*block
 	off, n uint64
 }
-
-// bytes returns the content.
-func (s span) bytes() []byte { return s.block.bytes()[s.off : s.off+s.n] }
 
 // span returns the memory of a range of the device. As on an H200, memory of pools of pinned memory
 // is memory of the host only, although kernels and sets may use it.
@@ -65,7 +63,7 @@ func (a *addressSpace) hostSpan(p driver.HostPtr, n uint64) (span, driver.Result
 // unmapped.
 func pageable(b []byte) span {
 	n := uint64(len(b))
-	return span{&block{size: n, kind: pageableBlock, data: b}, 0, n}
+	return span{&block{size: n, kind: pageableBlock, mem: contentOf(b)}, 0, n}
 }
 
 // The model of copy times: a fixed part, and the bytes per nanosecond between the host and a
@@ -86,43 +84,6 @@ func duration(n uint64, hosts ...blockKind) int64 {
 	return copyTime + int64(n/bandwidth)
 }
 
-// access makes an operation access memory. f is called when it completes, if all of the memory
-// still exists. Otherwise the device has a fault, for example if a graph uses memory that was
-// freed.
-func (d *Driver) access(o *op, f func(), spans ...span) *op {
-	spans, f = joined(spans, f)
-	o.effect = func() {
-		foreign := false
-		for _, s := range spans {
-			if s.gone || s.asleep || !s.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READ) {
-				d.poison(driver.ResultIllegalAddress)
-				return
-			}
-			foreign = foreign || s.kind.foreign()
-		}
-		if !foreign {
-			f()
-		} else if !touch(f) {
-			d.poison(driver.ResultIllegalAddress)
-		}
-	}
-	for _, s := range spans {
-		o.visible = o.visible || s.kind.visible() || s.shared != nil
-	}
-	return o
-}
-
-// transfer copies bytes. Memory that was never written is zero, and gets no data for the copy.
-func transfer(dst, src span) {
-	dst.defined.Copy(dst.off, src.defined, src.off, dst.n)
-	switch {
-	case !src.untouched():
-		copy(dst.bytes(), src.bytes())
-	case !dst.untouched():
-		clear(dst.bytes())
-	}
-}
-
 // enqueueCopy enqueues a copy, if the stream's device has the access that it needs.
 func (d *Driver) enqueueCopy(name string, s *stream, dst, src span) driver.Result {
 	if dst.n != 0 && !s.ctx.copies(dst.block, src.block) {
@@ -136,25 +97,7 @@ func (d *Driver) enqueuePeerCopy(name string, s *stream, dst, src span) driver.R
 	if dst.n == 0 {
 		return ok
 	}
-	pageable := s.capture == nil && (dst.kind == pageableBlock || src.kind == pageableBlock)
-	if pageable && src.kind == pageableBlock {
-		// Copy the source now, as the program may change it after the call.
-		staged := newBytes(src.n)
-		if !touch(func() { copy(staged, src.bytes()) }) {
-			return driver.ResultInvalidValue
-		}
-		src = span{&block{size: src.n, kind: pinnedBlock, data: staged}, 0, src.n}
-	}
-	var done *op
-	row := extent{dst.n, 1, 1}
-	r := d.submit(s, s.copyWork(box{dst, dst.n, dst.n, 1}, box{src, src.n, src.n, 1}, row, func() *op {
-		done = d.access(&op{duration: duration(dst.n, dst.kind, src.kind)}, func() { transfer(dst, src) }, dst, src)
-		return done
-	}))
-	if r == ok && pageable && dst.kind == pageableBlock {
-		return d.await(name, done)
-	}
-	return r
+	return d.enqueueBox(name, s, box{dst, dst.n, dst.n, 1}, box{src, src.n, src.n, 1}, extent{dst.n, 1, 1})
 }
 
 // await waits for an operation. If the wait would never end, it drops the operation's effect. The
@@ -162,19 +105,17 @@ func (d *Driver) enqueuePeerCopy(name string, s *stream, dst, src span) driver.R
 func (d *Driver) await(name string, o *op) driver.Result {
 	r := d.wait(&wait{op: name, ops: []*op{o}})
 	if !o.done {
-		o.effect = nil
+		o.effect, o.apart = nil, nil
 	}
 	return r
 }
 
-// now begins a synchronous copy on the legacy default stream.
+// now begins a synchronous copy on the legacy default stream. As for an H200, only captures of blocking streams
+// of the context matter.
 func (d *Driver) now(op string, th *driver.Thread) (*context, driver.Result) {
-	c, t, r := d.inContext(op, th)
+	c, _, r := d.inContext(op, th)
 	if r == ok {
 		r = d.legacyFree(c)
-	}
-	if r == ok {
-		r = d.forbidden(t, nil)
 	}
 	return c, r
 }
@@ -185,23 +126,30 @@ func (s span) synchronous() bool {
 }
 
 // copyNow is runNow for a copy, if the context's device has the access that it needs.
-func (d *Driver) copyNow(name string, c *context, wait bool, f func(), dst, src span) driver.Result {
+func (d *Driver) copyNow(name string, c *context, wait bool, m movement, dst, src span) driver.Result {
 	if !c.copies(dst.block, src.block) {
 		return driver.ResultInvalidValue
 	}
-	return d.runNow(name, c, wait, f, dst, src)
+	return d.runNow(name, c, wait, m, dst, src)
 }
 
 // runNow accesses memory on the legacy default stream. It waits for that with wait set, or if memory has
 // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. The access takes no time in the model, as with virtual time the call
 // could not return otherwise.
-func (d *Driver) runNow(name string, c *context, wait bool, f func(), spans ...span) driver.Result {
-	o := d.access(&op{}, f, spans...)
+func (d *Driver) runNow(name string, c *context, wait bool, m movement, spans ...span) driver.Result {
+	wait = wait || slices.ContainsFunc(spans, span.synchronous)
+	o := d.access(&op{waited: wait}, m, spans...)
+	if !o.canProvide() {
+		return driver.ResultOutOfMemory
+	}
 	d.engine.enqueue(c.legacy, o)
-	if !wait && !slices.ContainsFunc(spans, span.synchronous) {
+	if !wait {
+		for o.moving { // as if it had taken no time
+			d.changed.Wait()
+		}
 		return d.lost
 	}
-	return d.await(name, o)
+	return cmp.Or(d.await(name, o), o.result)
 }
 
 // MemcpyHtoD is cuMemcpyHtoD_v2. It takes no time, but waits for earlier work of the stream.
@@ -216,7 +164,7 @@ func (d *Driver) MemcpyHtoD(th *driver.Thread, dst driver.DevicePtr, src []byte)
 		return r
 	}
 	from := pageable(src)
-	return d.copyNow("cuMemcpyHtoD", c, true, func() { transfer(to, from) }, to, from)
+	return d.copyNow("cuMemcpyHtoD", c, true, copyOf(to, from), to, from)
 }
 
 // MemcpyDtoH is cuMemcpyDtoH_v2. It takes no time, but waits for earlier work of the stream.
@@ -231,7 +179,10 @@ func (d *Driver) MemcpyDtoH(th *driver.Thread, dst []byte, src driver.DevicePtr)
 		return r
 	}
 	to := pageable(dst)
-	return d.copyNow("cuMemcpyDtoH", c, true, func() { transfer(to, from) }, to, from)
+	if b := d.space.at(addressOf(dst)); b != nil && b.readOnly() {
+		return driver.ResultInvalidValue
+	}
+	return d.copyNow("cuMemcpyDtoH", c, true, copyOf(to, from), to, from)
 }
 
 // spans returns the memory of both ends of a copy.
@@ -256,7 +207,7 @@ func (d *Driver) MemcpyDtoD(th *driver.Thread, dst, src driver.DevicePtr, n uint
 	if r != ok {
 		return r
 	}
-	return d.copyNow("cuMemcpyDtoD", c, false, func() { transfer(to, from) }, to, from)
+	return d.copyNow("cuMemcpyDtoD", c, false, copyOf(to, from), to, from)
 }
 
 // anywhere returns the memory of both ends of a copy between addresses of the device or of the host.
@@ -280,7 +231,7 @@ func (d *Driver) Memcpy(th *driver.Thread, dst, src driver.DevicePtr, n uint64) 
 		return r
 	}
 	wait := to.kind == pageableBlock || from.kind == pageableBlock
-	return d.copyNow(name, c, wait, func() { transfer(to, from) }, to, from)
+	return d.copyNow(name, c, wait, copyOf(to, from), to, from)
 }
 
 // MemcpyAsync is cuMemcpyAsync.
@@ -313,7 +264,7 @@ func (d *Driver) MemcpyPeer(th *driver.Thread, dst driver.DevicePtr, dstCtx driv
 	if r != ok {
 		return r
 	}
-	return d.runNow("cuMemcpyPeer", c, false, func() { transfer(to, from) }, to, from)
+	return d.runNow("cuMemcpyPeer", c, false, copyOf(to, from), to, from)
 }
 
 // peers checks the contexts of a copy between devices. As for an H200, they may be missing.
@@ -404,30 +355,20 @@ func (d *Driver) MemcpyPeerAsync(th *driver.Thread, dst driver.DevicePtr, dstCtx
 	return d.enqueuePeerCopy(name, s, to, from)
 }
 
-// pattern returns the memory of a memset, and the function that sets it.
-func (d *Driver) pattern(dst driver.DevicePtr, value []byte, n uint64) (span, func(), driver.Result) {
+// pattern returns the memory of a memset, and what sets it.
+func (d *Driver) pattern(dst driver.DevicePtr, value []byte, n uint64) (span, movement, driver.Result) {
 	size := uint64(len(value))
 	if uint64(dst)%size != 0 || n > 1<<62/size {
-		return span{}, nil, driver.ResultInvalidValue
+		return span{}, movement{}, driver.ResultInvalidValue
 	}
 	to, r := d.space.part(uint64(dst), n*size)
 	if r == ok && !to.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
 		r = driver.ResultInvalidValue
 	}
 	if r != ok {
-		return span{}, nil, r
+		return span{}, movement{}, r
 	}
-	zero := !slices.ContainsFunc(value, func(b byte) bool { return b != 0 })
-	return to, func() {
-		to.written()
-		if zero && to.untouched() {
-			return
-		}
-		b := to.bytes()
-		for done := copy(b, value); done < len(b); done *= 2 {
-			copy(b[done:], b[:done])
-		}
-	}, ok
+	return to, extent{to.n, 1, 1}.setting(box{span: to}, value), ok
 }
 
 // memset sets memory on the legacy default stream. It waits for the operation only if it is memory

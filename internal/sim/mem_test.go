@@ -531,8 +531,8 @@ func TestUnusedMemory(t *testing.T) {
 		t.Errorf("it has %q", got)
 	}
 	for _, b := range r.space.blocks {
-		if b.kind == deviceBlock && b.data != nil {
-			t.Errorf("%d bytes were made for nothing", len(b.data))
+		if b.kind == deviceBlock && !b.mem.untouched() {
+			t.Errorf("%d bytes were made for nothing", b.size)
 		}
 	}
 	for _, p := range p {
@@ -597,6 +597,7 @@ func TestMemoryOfContext(t *testing.T) {
 func TestMemoryInCapture(t *testing.T) {
 	const unsupported, invalidated = driver.ResultStreamCaptureUnsupported, driver.ResultStreamCaptureInvalidated
 	b := make([]byte, 1)
+	now := []string{"HtoD", "DtoH", "DtoD", "memset"} // a capture of a non-blocking stream allows them, as on an H200
 	for name, call := range map[string]func(r *lab, th *driver.Thread, p driver.DevicePtr, host driver.HostPtr) driver.Result{
 		"alloc": func(r *lab, th *driver.Thread, _ driver.DevicePtr, _ driver.HostPtr) driver.Result {
 			p, res := r.MemAlloc(th, 1)
@@ -653,6 +654,9 @@ func TestMemoryInCapture(t *testing.T) {
 				r.must(r.StreamBeginCapture(r.th, s, tt.mode))
 				_, res := r.ThreadExchangeStreamCaptureMode(th, tt.other)
 				r.must(res)
+				if slices.Contains(now, name) {
+					tt.call, tt.end = ok, ok
+				}
 				r.want(name, tt.call, call(r, th, p, host))
 				g, res := r.StreamEndCapture(r.th, s)
 				r.want("end", tt.end, res)
@@ -740,13 +744,6 @@ func TestForeignMemory(t *testing.T) {
 		r := newLab(t)
 		r.want("a copy to it", driver.ResultIllegalAddress, r.MemcpyDtoHAsync(r.th, nowhere, r.alloc("abc"), 3, r.newStream()))
 	})
-	t.Run("registered", func(t *testing.T) {
-		r := newLab(t)
-		s := r.newStream()
-		r.must(r.MemHostRegister(r.th, nowhere, page, 0))
-		r.must(r.MemcpyHtoDAsync(r.th, r.alloc("abc"), nowhere, 3, s))
-		r.want("a copy from it", driver.ResultIllegalAddress, r.StreamSynchronize(r.th, s))
-	})
 	t.Run("awaited in a graph", func(t *testing.T) {
 		r := newLab(t)
 		s, p := r.newStream(), r.alloc("\x00\x00\x00\x00")
@@ -761,13 +758,6 @@ func TestForeignMemory(t *testing.T) {
 		r.want("the wait", driver.ResultIllegalAddress, r.StreamSynchronize(r.th, s))
 		r.must(r.GraphExecDestroy(r.th, x))
 		r.must(r.GraphDestroy(r.th, g))
-	})
-	t.Run("awaited", func(t *testing.T) {
-		r := newLab(t)
-		s := r.newStream()
-		r.must(r.MemHostRegister(r.th, nowhere, page, 0))
-		r.must(r.StreamWaitValue32(r.th, s, driver.DevicePtr(nowhere), 1, 0))
-		r.want("the wait", driver.ResultIllegalAddress, r.StreamSynchronize(r.th, s))
 	})
 }
 
@@ -837,48 +827,6 @@ func TestAddresses(t *testing.T) {
 	a.remove(blocks[2])
 	if a.at(220) != nil || len(a.blocks) != 2 || a.at(320) != blocks[0] {
 		t.Errorf("after a removal there are %d", len(a.blocks))
-	}
-}
-
-// TestPinnedMemory allocates pinned memory with other functions. All of it is freed with them, even
-// if its context is destroyed.
-func TestPinnedMemory(t *testing.T) {
-	given := map[uint64][]byte{}
-	r := newLab(t, PinnedMemory(func(size uint64) []byte {
-		if size > page {
-			return nil
-		}
-		b, addr := newPages(size)
-		given[addr] = b
-		return b
-	}, func(b []byte) {
-		if len(given[addressOf(b)]) != len(b) {
-			t.Errorf("%d bytes come back that were not given", len(b))
-		}
-		delete(given, addressOf(b))
-	}))
-	_, res := r.MemHostAlloc(r.th, page+1, 0)
-	r.want("no memory there", driver.ResultOutOfMemory, res)
-	p, res := r.MemHostAlloc(r.th, 8, 0)
-	r.must(res)
-	if len(given[uint64(p)]) != 8 {
-		t.Fatal("the memory is not what was given")
-	}
-	r.must(r.MemsetD8(r.th, driver.DevicePtr(p), 7, 8))
-	if b := given[uint64(p)]; b[0] != 7 || b[7] != 7 {
-		t.Errorf("the memory holds %v", b)
-	}
-	r.must(r.MemFreeHost(r.th, p))
-	if len(given) != 0 {
-		t.Error("freed memory was not released")
-	}
-
-	if _, res := r.MemHostAlloc(r.th, 8, 0); res != ok {
-		t.Fatal(res)
-	}
-	r.must(r.DevicePrimaryCtxReset(nil, 0))
-	if len(given) != 0 {
-		t.Error("memory of a reset context was not released")
 	}
 }
 

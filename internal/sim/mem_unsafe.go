@@ -14,14 +14,6 @@ func newBytes(size uint64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), size)
 }
 
-// newPages returns zeroed memory that begins at a page, and its address.
-func newPages(size uint64) (data []byte, addr uint64) {
-	data = make([]byte, size+page-1)
-	skip := -addressOf(data) & (page - 1)
-	data = data[skip : skip+size : skip+size]
-	return data, addressOf(data)
-}
-
 // addressOf returns the address of memory that does not move.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
@@ -38,6 +30,9 @@ func foreignBytes(p driver.HostPtr, n uint64) []byte {
 	// A conversion through a pointer, as the address is a number.
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
 }
+
+// foreignWord returns a word of memory of other code. Only touch may read and write it.
+func foreignWord(p driver.HostPtr) *uint32 { return *(**uint32)(unsafe.Pointer(&p)) }
 
 // touch calls f, which accesses memory of other code, and reports whether the memory was mapped.
 func touch(f func()) (there bool) {

@@ -66,7 +66,7 @@ func (d *Driver) waitWork(p driver.DevicePtr, size uint64, flags uint32,
 	}
 	w, r := d.word(p, size)
 	return &work{node: batchMemOpNode, make: func() *op {
-		o := d.access(&op{}, func() { passes(w.bytes()) }, w)
+		o := d.access(&op{}, small(func() bool { return passes(w.word()) || true }), w)
 		o.ready = func() bool { return d.look(w, passes) }
 		return o
 	}}, r
@@ -79,9 +79,9 @@ func (d *Driver) look(w span, passes func([]byte) bool) (yes bool) {
 	case w.gone || w.asleep:
 		return true
 	case !w.kind.foreign():
-		return passes(w.bytes())
+		return passes(w.word())
 	}
-	return !touch(func() { yes = passes(w.bytes()) }) || yes
+	return !touch(func() { yes = passes(w.word()) }) || yes
 }
 
 // writeValue makes a stream write a word.
@@ -105,10 +105,18 @@ func (d *Driver) writeValue(name string, th *driver.Thread, h driver.Stream, p d
 func (d *Driver) writeWork(p driver.DevicePtr, size uint64, write func([]byte)) (*work, driver.Result) {
 	w, r := d.word(p, size)
 	return &work{node: batchMemOpNode, make: func() *op {
-		return d.access(&op{}, func() {
-			write(w.bytes())
-			w.written()
-		}, w)
+		return d.access(&op{}, movement{ready: func() bool { return w.provide(0, w.n) }, run: func() bool {
+			if !w.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE) { // as on an H200
+				d.poison(driver.ResultLaunchFailed)
+				return true
+			}
+			if !w.provide(0, w.n) {
+				return false
+			}
+			write(w.word())
+			w.written(0, w.n)
+			return true
+		}}, w)
 	}}, r
 }
 

@@ -115,7 +115,9 @@ func TestWaitValueOfProgram(t *testing.T) {
 // TestValueOfRegistered makes streams write and wait for a word in registered memory.
 func TestValueOfRegistered(t *testing.T) {
 	r := newLab(t)
-	b, addr := newPages(page)
+	b, mapping := mapPages(page)
+	defer unmapPages(mapping)
+	addr := addressOf(b)
 	word := (*atomic.Uint64)(unsafe.Pointer(&b[0]))
 	word.Store(1)
 	r.must(r.MemHostRegister(r.th, driver.HostPtr(addr), page, driver.CU_MEMHOSTREGISTER_PORTABLE|driver.CU_MEMHOSTREGISTER_DEVICEMAP))

@@ -29,6 +29,7 @@ type memPool struct {
 	file               *memoryFile // with the content, if processes share the pool
 	imported           bool        // from another process, or this one
 	growing            bool        // the file system allocates a part of the file
+	lack               error       // why the file of the pool could not grow, of the newest attempt
 }
 
 // highWater is a number of bytes, and the most that it was since the last reset.
@@ -114,7 +115,8 @@ func (p *memPool) allocate(d *Driver, s *stream, size uint64) (driver.DevicePtr,
 	if c == nil {
 		return 0, driver.ResultOutOfMemory
 	}
-	b := &block{addr: q.addr, size: size, kind: p.kind, ctx: s.ctx, chunk: c, data: c.content(q.addr, size)}
+	b := &block{addr: q.addr, size: size, kind: p.kind, ctx: s.ctx, chunk: c}
+	c.hold(b, &d.space.budget)
 	if b.kind == managedPoolBlock {
 		b.syncMemops = true // as on an H200
 		if p.location.Type != driver.CU_MEM_LOCATION_TYPE_INVALID {
@@ -180,12 +182,16 @@ func (d *Driver) DeviceGetMemPool(_ *driver.Thread, dev driver.Device) (driver.M
 func (d *Driver) DeviceSetMemPool(th *driver.Thread, dev driver.Device, h driver.MemoryPool) driver.Result {
 	const name = "cuDeviceSetMemPool"
 	defer d.mu.Unlock()
-	v, r := d.aboutDevice(name, dev)
+	r := d.begin(name)
 	if r == ok {
 		r = d.forbidden(d.thread(th), nil)
 	}
 	if r != ok {
 		return r
+	}
+	v, r := d.device(dev)
+	if r != ok { // as on an H200
+		return driver.ResultInvalidValue
 	}
 	p, r := d.poolOf(name, h)
 	switch {
@@ -229,13 +235,15 @@ func (d *Driver) MemPoolCreate(th *driver.Thread, props driver.MemPoolProps) (dr
 	}
 	var f *memoryFile
 	if shared {
-		d.unlocked(func() { f = d.newMemoryFile(poolFileSize(v.ordinal), 0) })
-		if f == nil {
-			return 0, driver.ResultOutOfMemory
+		var err error
+		d.unlocked(func() { f, err = d.newMemoryFile(poolFileSize(v.index), 0) })
+		if err == nil {
+			if err = f.mapMemory(); err != nil {
+				f.close()
+			}
 		}
-		if f.mapped() == nil {
-			f.close()
-			return 0, driver.ResultOutOfMemory
+		if err != nil {
+			return 0, d.lacks("cuMemPoolCreate", err, 0, driver.ResultOutOfMemory)
 		}
 	}
 	kind := poolBlock
@@ -272,7 +280,7 @@ func (d *Driver) MemPoolDestroy(th *driver.Thread, h driver.MemoryPool) driver.R
 	list := d.listOf(p)
 	*list = slices.DeleteFunc(*list, func(other *memPool) bool { return other == p })
 	d.objects.remove(uintptr(h))
-	d.closeFiles()
+	d.reclaim()
 	return ok
 }
 
@@ -339,7 +347,7 @@ func (d *Driver) MemPoolTrimTo(th *driver.Thread, h driver.MemoryPool, keep uint
 		return r
 	}
 	d.space.trim(p, keep)
-	d.closeFiles()
+	d.reclaim()
 	return ok
 }
 
@@ -463,7 +471,12 @@ func (d *Driver) allocateOn(name string, th *driver.Thread, size uint64, h *driv
 	if r := d.forbidden(t, nil); r != ok {
 		return 0, r
 	}
-	return p.allocate(d, s, size)
+	p.lack = nil
+	addr, r := p.allocate(d, s, size)
+	if r == driver.ResultOutOfMemory && p.lack != nil {
+		d.lacks(name, p.lack, size, r)
+	}
+	return addr, r
 }
 
 // MemAllocAsync is cuMemAllocAsync. It returns the address at once.

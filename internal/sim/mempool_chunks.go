@@ -13,10 +13,10 @@ import (
 type chunk struct {
 	pool       *memPool
 	addr, size uint64
-	offset     uint64 // in the file of the pool
-	data       []byte // the content, if it is memory of the host
-	allocated  uint64 // bytes from the beginning on that the file system has allocated
-	live       int    // number of blocks that are not freed
+	offset     uint64   // in the file of the pool
+	mem        *content // if it is memory of the host
+	allocated  uint64   // bytes from the beginning on that the file system has allocated
+	live       int      // number of blocks that are not freed
 	free       []piece
 }
 
@@ -154,15 +154,11 @@ func (p *memPool) reserve(d *Driver, n uint64) *chunk {
 
 // reserveOnHost is reserve for memory that the host can access.
 func (p *memPool) reserveOnHost(d *Driver, size uint64) *chunk {
-	if size > mostPinned-d.space.pinned {
+	m, addr := d.space.newHostContent(p.kind, size)
+	if m == nil {
 		return nil
 	}
-	data, addr := d.space.pages(size)
-	if data == nil {
-		return nil
-	}
-	d.space.pinned += size
-	return p.added(&chunk{pool: p, addr: addr, size: size, data: data})
+	return p.added(&chunk{pool: p, addr: addr, size: size, mem: m})
 }
 
 // added adds a chunk to the pool.
@@ -190,12 +186,11 @@ func (a *addressSpace) giveBack(p *memPool, choose func(*chunk) bool) {
 		case p.imported:
 			return true
 		case p.kind.visible():
-			a.pinned -= c.size
-			if a.free != nil {
-				a.free(c.data)
-			}
+			*a.onHost(p.kind) -= c.size
+			a.retire(c.mem)
 		default:
 			p.dev.memory -= c.size
+			a.budget.give(c.allocated)
 		}
 		p.reserved.now -= c.size
 		return true

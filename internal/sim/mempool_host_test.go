@@ -432,35 +432,30 @@ func TestHostPoolSetsInGraphs(t *testing.T) {
 	r.must(r.MemPoolDestroy(r.th, p))
 }
 
-// TestHostPoolPages has an allocator of pinned memory: a chunk of a pool is allocated and freed
-// once.
+// TestHostPoolPages allocates and frees chunks of a pool of pinned memory: each once.
 func TestHostPoolPages(t *testing.T) {
-	there := 0
-	r := newLab(t, PinnedMemory(func(size uint64) []byte {
-		there++
-		data, _ := newPages(size)
-		return data
-	}, func([]byte) { there-- }))
+	r := newLab(t)
+	there := func() uint64 { return r.space.pinned / chunkSize }
 	s := r.newStream()
 	p := r.hostPool(pinnedType, onHost)
 	for range 3 {
 		m, res := r.MemAllocFromPoolAsync(r.th, 64, p, s)
 		r.must(res)
-		if there != 1 {
-			t.Errorf("%d chunks are allocated", there)
+		if there() != 1 {
+			t.Errorf("%d chunks are allocated", there())
 		}
 		r.must(r.MemFreeAsync(r.th, m, s))
 	}
 	m, res := r.MemAllocFromPoolAsync(r.th, 64, p, s)
 	r.must(res)
 	r.must(r.MemPoolDestroy(r.th, p))
-	if there != 1 {
-		t.Errorf("%d chunks are there while memory of a destroyed pool is", there)
+	if there() != 1 {
+		t.Errorf("%d chunks are there while memory of a destroyed pool is", there())
 	}
 	r.must(r.MemFreeAsync(r.th, m, s))
 	r.must(r.StreamSynchronize(r.th, s))
-	if there != 0 {
-		t.Errorf("%d chunks are not freed", there)
+	if there() != 0 {
+		t.Errorf("%d chunks are not freed", there())
 	}
 	p = r.hostPool(pinnedType, onHost)
 	for _, n := range []uint64{1 << 40, 1<<64 - 1} {

@@ -12,8 +12,8 @@ import (
 // that it is a pool's, and of which device: it is larger than that of physical memory can be.
 
 // poolFileSize returns the size of the file of a pool of a device.
-func poolFileSize(ordinal int) uint64 {
-	return (deviceMemory/granularity + 2 + uint64(ordinal)) * granularity
+func poolFileSize(index int) uint64 {
+	return (deviceMemory/granularity + 2 + uint64(index)) * granularity
 }
 
 // room returns a part of the pool's file that no chunk has.
@@ -24,20 +24,21 @@ func (p *memPool) room(size uint64) (offset uint64, there bool) {
 		}
 		offset = c.offset + c.size
 	}
-	return offset, size <= poolFileSize(p.dev.ordinal)-offset
+	return offset, size <= poolFileSize(p.dev.index)-offset
 }
 
-// content returns the content of n bytes at an address in the chunk, or nil for device memory of a
-// pool that is not shared.
-func (c *chunk) content(addr, n uint64) []byte {
-	if c.data != nil {
-		return c.data[addr-c.addr:][:n:n]
+// hold gives a block of the chunk its content: a part of the chunk's, or of the pool's file. Device memory
+// of a pool that is not shared has a content for each block.
+func (c *chunk) hold(b *block, all *budget) {
+	switch {
+	case c.mem != nil:
+		b.mem, b.begin = c.mem, b.addr-c.addr
+	case c.pool.file != nil:
+		at := c.offset + b.addr - c.addr
+		b.mem = contentOf(c.pool.file.mapped()[at : at+b.size : at+b.size])
+	default:
+		b.mem = newContent(all, b.size)
 	}
-	if c.pool.file == nil {
-		return nil
-	}
-	at := c.offset + addr - c.addr
-	return c.pool.file.mapped()[at : at+n : at+n]
 }
 
 // lacks returns how many bytes of the chunk's part of the pool's file the file system still has to
@@ -69,9 +70,15 @@ func (p *memPool) lacking(n uint64, fits func(*piece) bool) (best *chunk, least 
 func (c *chunk) allocate(d *Driver, n uint64) (there bool) {
 	c.pool.growing = true
 	c.live++ // so that the pool keeps its file, and the chunk its part
-	d.unlocked(func() { there = c.pool.file.allocate(d, c.offset+c.allocated, n) })
-	if there {
-		c.allocated += n
+	if d.space.budget.take(n) {
+		var err error
+		d.unlocked(func() { err = c.pool.file.allocate(d, c.offset+c.allocated, n) })
+		c.pool.lack = err
+		if there = err == nil; there {
+			c.allocated += n
+		} else {
+			d.space.budget.give(n)
+		}
 	}
 	c.live--
 	c.pool.growing = false
@@ -91,7 +98,7 @@ func (p *memPool) discard() {
 		}
 		end = c.offset + c.size
 	}
-	if all := poolFileSize(p.dev.ordinal); end < all {
+	if all := poolFileSize(p.dev.index); end < all {
 		p.file.discard(end, all-end)
 	}
 }
@@ -113,9 +120,9 @@ func (d *Driver) MemPoolExportToShareableHandle(th *driver.Thread, h driver.Memo
 	case p.file == nil || p.imported || handleType != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0:
 		return s, driver.ResultInvalidValue
 	}
-	fd := p.file.duplicate()
-	if fd < 0 {
-		return s, driver.ResultOperatingSystem
+	fd, err := p.file.duplicate()
+	if err != nil {
+		return s, d.lacks("cuMemPoolExportToShareableHandle", err, 0, driver.ResultOutOfMemory)
 	}
 	s[0] = uint64(uint32(fd))
 	return s, ok
@@ -127,25 +134,29 @@ func (d *Driver) MemPoolExportToShareableHandle(th *driver.Thread, h driver.Memo
 func (d *Driver) MemPoolImportFromShareableHandle(th *driver.Thread, fd driver.HostPtr, handleType int32,
 	_ uint64) (driver.MemoryPool, driver.Result) {
 	defer d.mu.Unlock()
-	if r := d.beginPools("cuMemPoolImportFromShareableHandle", th); r != ok {
+	const name = "cuMemPoolImportFromShareableHandle"
+	if r := d.beginPools(name, th); r != ok {
 		return 0, r
 	}
 	if handleType != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR {
 		return 0, driver.ResultNotSupported
 	}
 	id, _ := fileOf(int32(fd))
-	for i, v := range d.devices {
-		f := openFile(int(int32(fd)), poolFileSize(i))
-		if f == nil {
+	size := sizeOfFile(int(int32(fd)))
+	for _, v := range d.devices {
+		if size != poolFileSize(v.index) {
 			continue
 		}
 		if p := v.importedPool(id); p != nil {
-			f.close()
 			return p.handle, ok
 		}
-		if f.mapped() == nil {
+		f, err := openFile(int(int32(fd)), size)
+		if err != nil {
+			return 0, d.lacks(name, err, 0, driver.ResultOutOfMemory)
+		}
+		if err := f.mapMemory(); err != nil {
 			f.close()
-			return 0, driver.ResultOutOfMemory
+			return 0, d.lacks(name, err, 0, driver.ResultOutOfMemory)
 		}
 		d.defaultPool(v)
 		p := d.newPool(poolBlock, v)
@@ -227,7 +238,7 @@ func (d *Driver) MemPoolImportPointer(th *driver.Thread, h driver.MemoryPool,
 	for i := range v {
 		v[i] = binary.LittleEndian.Uint64(data[8*i:])
 	}
-	offset, size, end := v[1], v[2], poolFileSize(p.dev.ordinal)
+	offset, size, end := v[1], v[2], poolFileSize(p.dev.index)
 	if v[0] != poolMemory || size == 0 || offset%alignment != 0 || size > end || offset > end-size {
 		return 0, driver.ResultInvalidValue
 	}
@@ -243,7 +254,8 @@ func (d *Driver) MemPoolImportPointer(th *driver.Thread, h driver.MemoryPool,
 		return 0, driver.ResultOutOfMemory
 	}
 	k := &chunk{pool: p, addr: addr, size: rounded(size), offset: offset, live: 1}
-	b := &block{addr: addr, size: size, kind: poolBlock, ctx: c, chunk: k, data: k.content(addr, size)}
+	b := &block{addr: addr, size: size, kind: poolBlock, ctx: c, chunk: k}
+	k.hold(b, &d.space.budget)
 	p.chunks = append(p.chunks, k)
 	p.used.add(size)
 	d.space.add(b)

@@ -19,7 +19,8 @@ type module struct {
 	handle    driver.Module
 	ctx       *context
 	functions map[string]*function
-	variables map[string]*block
+	variables map[string]variable
+	constants *block // the variables in constant memory, or nil
 	unloaded  bool
 	code      *compile.Module
 	library   *library // or nil
@@ -164,9 +165,11 @@ func (d *Driver) resources(name string, attributes map[int32]int32, idle bool, e
 	line := fmt.Sprintf("cusim: kernel %s: %d registers, %d bytes of shared memory", name, registersEach,
 		attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES])
 	switch _, written := d.kernels[name]; {
-	case !written && idle:
+	case written:
+		line += "; a function in Go takes the place of its PTX: see WithKernel"
+	case idle:
 		line += "; it does nothing"
-	case !written && err != nil:
+	case err != nil:
 		line += fmt.Sprintf("; it does nothing, as its PTX cannot be executed (%v), and it has no implementation in "+
 			"Go: see WithKernel", err)
 	}
@@ -175,7 +178,7 @@ func (d *Driver) resources(name string, attributes map[int32]int32, idle bool, e
 
 // newModule makes a module of a context, for a library if it is not nil. The error may have no text.
 func (d *Driver) newModule(c *context, code *ptxCode, l *library) (*module, *ptxError) {
-	m := &module{ctx: c, functions: make(map[string]*function), variables: make(map[string]*block), code: code.text,
+	m := &module{ctx: c, functions: make(map[string]*function), variables: make(map[string]variable), code: code.text,
 		library: l}
 	problem := m.define(d, code)
 	if problem == nil {
@@ -191,19 +194,30 @@ func (d *Driver) newModule(c *context, code *ptxCode, l *library) (*module, *ptx
 
 // define makes the variables and the kernels of a module.
 func (m *module) define(d *Driver, code *ptxCode) *ptxError {
+	if size := code.text.Constants; size > 0 {
+		b, r := d.newDeviceBlock(m.ctx, size, moduleBlock)
+		if r != ok {
+			return &ptxError{code: r}
+		}
+		m.constants = b
+	}
 	shared := make(map[string]bool) // variables of the library that have a value
 	for _, v := range code.variables {
 		if v.Managed && m.library != nil {
 			if b := m.library.managed[v.Name]; b != nil && !b.gone {
-				m.variables[v.Name], shared[v.Name] = b, true
+				m.variables[v.Name], shared[v.Name] = variable{b, 0, b.size}, true
 				continue
 			}
+		}
+		if at, constant := code.text.ConstantAddress(v.Name); constant {
+			m.variables[v.Name] = variable{m.constants, at, v.Size()}
+			continue
 		}
 		b, r := m.newVariable(d, v)
 		if r != ok {
 			return &ptxError{code: r}
 		}
-		m.variables[v.Name] = b
+		m.variables[v.Name] = variable{b, 0, b.size}
 	}
 	for _, v := range code.variables {
 		if shared[v.Name] {
@@ -249,6 +263,15 @@ func (code *ptxCode) attributes(e *ptxEntry) map[int32]int32 {
 	}
 }
 
+// mostEach is about how much memory of Go's heap one byte of PTX needs while it is compiled.
+const mostEach = 48
+
+// Room is for programs whose memory is limited. The function reports whether there is room for a number of
+// bytes.
+func Room(room func(n uint64) bool) Option {
+	return func(d *Driver) { d.room = room }
+}
+
 // compile compiles an image. The driver is locked, but not meanwhile, as a large text takes a while.
 func (d *Driver) compile(image []byte) (*ptxCode, *ptxError) {
 	d.mu.Unlock()
@@ -256,6 +279,10 @@ func (d *Driver) compile(image []byte) (*ptxCode, *ptxError) {
 	text, message, r := textOf(image)
 	if r != ok {
 		return nil, &ptxError{r, message}
+	}
+	if d.room != nil && !d.room(uint64(len(text))*mostEach) {
+		return nil, &ptxError{driver.ResultOutOfMemory, fmt.Sprintf("the process may have too little memory for %d bytes "+
+			"of PTX: raise its limits (ulimit -v, ulimit -d)", len(text))}
 	}
 	code, problem := parsePTX(text, d.version)
 	if problem != nil {
@@ -273,8 +300,6 @@ func (d *Driver) compile(image []byte) (*ptxCode, *ptxError) {
 
 // textOf returns the PTX in an image, and otherwise a message and a result.
 func textOf(image []byte) (text []byte, message string, _ driver.Result) {
-	text, _, _ = bytes.Cut(image, []byte{0})
-	text = bytes.TrimLeft(text, " \t\r\n")
 	switch {
 	case bytes.HasPrefix(image, []byte("\x7fELF")): // a cubin
 		return nil, "cusim: fatal: the image has code for a GPU, which cannot be run without one: load PTX, or a fatbin " +
@@ -290,11 +315,39 @@ func textOf(image []byte) (text []byte, message string, _ driver.Result) {
 			return nil, "cusim: fatal: " + err.Error(), driver.ResultInvalidImage
 		}
 		return text, "", ok
-	case !bytes.HasPrefix(text, []byte(".")) && !bytes.HasPrefix(text, []byte("//")) && !bytes.HasPrefix(text, []byte("/*")):
-		return nil, "cusim: fatal: the image is neither a text in PTX nor code for a GPU", driver.ResultInvalidImage
+	case !beginsPTX(image):
+		return nil, "cusim: fatal: the image is neither a text in PTX nor code for a GPU: PTX begins with .version",
+			driver.ResultInvalidImage
 	}
 	return image, "", ok
 }
+
+// beginsPTX reports whether a text begins as PTX does. As for an H200, that is .version after white space and
+// comments.
+func beginsPTX(text []byte) bool {
+	text, _, _ = bytes.Cut(text, []byte{0})
+	for {
+		text = bytes.TrimLeft(text, " \t\n\v\f\r")
+		end := ""
+		switch {
+		case bytes.HasPrefix(text, []byte("//")):
+			end = "\n"
+		case bytes.HasPrefix(text, []byte("/*")):
+			end = "*/"
+		default:
+			return bytes.HasPrefix(text, []byte(".version"))
+		}
+		_, text, _ = bytes.Cut(text[2:], []byte(end))
+	}
+}
+
+// variable is a variable of a module: where it is in a block.
+type variable struct {
+	block    *block
+	at, size uint64
+}
+
+func (v variable) addr() uint64 { return v.block.addr + v.at }
 
 // newVariable makes the memory of a variable. All modules of a library have the same managed variables.
 func (m *module) newVariable(d *Driver, v *syntax.Var) (*block, driver.Result) {
@@ -318,10 +371,13 @@ func (m *module) newVariable(d *Driver, v *syntax.Var) (*block, driver.Result) {
 
 // freeVariables frees the variables of the module, but not those of its library.
 func (m *module) freeVariables(d *Driver) {
-	for _, b := range m.variables {
-		if b.kind != managedBlock || m.library == nil {
-			d.space.remove(b)
+	for _, v := range m.variables {
+		if v.block != m.constants && (v.block.kind != managedBlock || m.library == nil) {
+			d.space.remove(v.block)
 		}
+	}
+	if m.constants != nil {
+		d.space.remove(m.constants)
 	}
 }
 
@@ -430,8 +486,11 @@ func (d *Driver) ModuleLoad(th *driver.Thread, path string) (driver.Module, driv
 	image, err := codeimage.Read(path)
 	defer d.mu.Unlock()
 	if err != nil {
-		if r := d.begin("cuModuleLoad"); r != ok {
+		switch r := d.begin("cuModuleLoad"); {
+		case r != ok:
 			return 0, r
+		case lacksDescriptor(err):
+			return 0, d.lacks("cuModuleLoad", err, 0, driver.ResultOutOfMemory)
 		}
 		return 0, driver.ResultFileNotFound
 	}
@@ -454,12 +513,12 @@ func (d *Driver) ModuleGetGlobal(_ *driver.Thread, h driver.Module,
 	if r != ok {
 		return 0, 0, r
 	}
-	b := m.variables[name]
+	v, there := m.variables[name]
 	switch {
-	case name == "", b == nil && m.functions[name] != nil:
+	case name == "", !there && m.functions[name] != nil:
 		return 0, 0, driver.ResultInvalidValue
-	case b == nil:
+	case !there:
 		return 0, 0, driver.ResultNotFound
 	}
-	return driver.DevicePtr(b.addr), b.size, ok
+	return driver.DevicePtr(v.addr()), v.size, ok
 }

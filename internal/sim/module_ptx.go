@@ -10,6 +10,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/compile"
 	"github.com/purecu/purecu/internal/ptx/syntax"
+	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
 // ptxCode is what a driver has to know of a PTX text.
@@ -211,7 +212,8 @@ func (m *module) content(code *ptxCode, v *syntax.Var) *ptxError {
 	if len(v.Init) == 0 {
 		return nil
 	}
-	memory, size := m.variables[v.Name].bytes(), syntax.TypeSize(v.Type)
+	to, size := m.variables[v.Name], syntax.TypeSize(v.Type)
+	memory := span{to.block, to.at, to.size}
 	var word [8]byte
 	for _, e := range v.Init {
 		n, problem := m.value(code, v, e)
@@ -219,7 +221,9 @@ func (m *module) content(code *ptxCode, v *syntax.Var) *ptxError {
 			return problem
 		}
 		binary.LittleEndian.PutUint64(word[:], n)
-		copy(memory[e.Index*size:][:size], word[:])
+		if !memory.put(uint64(e.Index)*uint64(size), word[:size]) {
+			return &ptxError{code: driver.ResultOutOfMemory}
+		}
 	}
 	return nil
 }
@@ -230,8 +234,14 @@ func (m *module) value(code *ptxCode, v *syntax.Var, e syntax.Value) (uint64, *p
 	switch {
 	case e.Symbol != "":
 		address, known := code.text.FunctionAddress(e.Symbol)
-		if b := m.variables[e.Symbol]; b != nil {
-			address, known = b.addr, true
+		if other, there := m.variables[e.Symbol]; there {
+			address, known = other.addr(), true
+		}
+		if at, constant := code.text.ConstantAddress(e.Symbol); constant {
+			address = at
+			if e.Generic {
+				address += vm.ConstWindow
+			}
 		}
 		if !known {
 			return 0, fatal(e.Pos, "%s, whose address is a value of %s, is not defined in this text", e.Symbol, v.Name)

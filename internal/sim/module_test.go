@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
 // TestModuleImages loads valid and invalid images.
@@ -42,9 +43,19 @@ func TestModuleImages(t *testing.T) {
 		{"comments", "// one\n/* two\n */" + header + "// three", ok, ""},
 		{"several targets", ".version 7.0 .target sm_80, debug .address_size 64", ok, ""},
 		{"a target with a letter", ".version 8.0 .target sm_90a", ok, ""},
-		{"unknown directive", ".entyr oops", invalidPTX, `line 1, column 1: fatal: ".entyr" stands where ".version" is expected`},
+		{"unknown directive", ".entyr oops", invalidImage, "PTX begins with .version"},
 		{"unknown directive behind the header", header + ".entyr oops", invalidPTX, `line 4, column 1: fatal: ".entyr" begins no declaration`},
-		{"no version", ".target sm_50 .visible .entry k() { ret; }", invalidPTX, `line 1, column 1: fatal: ".target" stands where ".version" is expected`},
+		{"no version", ".target sm_50 .visible .entry k() { ret; }", invalidImage, "neither"},
+		{"a version after the target", ".target sm_50 " + header, invalidImage, "neither"},
+		{"a comment alone", "// one", invalidImage, "neither"},
+		{"an open comment", "/* " + header, invalidImage, "neither"},
+		{"a version in a comment", "// .version 7.0\n.target sm_50", invalidImage, "neither"},
+		{"half a directive", ".versio 7.0", invalidImage, "neither"},
+		{"a longer directive", ".versionx 7.0", invalidPTX, "version"},
+		{"a byte order mark", "\ufeff" + header, invalidImage, "neither"},
+		{"a vertical tab", "\v" + header, invalidPTX, ""},
+		{"a form feed", "\f" + header, ok, ""},
+		{"a line for a preprocessor", "#line 1\n" + header, invalidImage, "neither"},
 		{"a target is expected", ".version 7.0\n.visible .entry k() { ret; }", invalidPTX, `line 2, column 1: fatal: ".visible" stands where ".target" is expected`},
 		{"no number", ".version seven", invalidPTX, "a version is expected"},
 		{"no architecture", ".version 7.0 .target debug", invalidPTX, "the target is no architecture"},
@@ -206,7 +217,7 @@ func TestInitialAddresses(t *testing.T) {
 	for i := range words {
 		words[i] = binary.LittleEndian.Uint64(got[8*i:])
 	}
-	if diff := cmp.Diff([]uint64{at("x") + 4, at("y"), at("v") - 1, 16}, words); diff != "" {
+	if diff := cmp.Diff([]uint64{at("x") + 4, vm.ConstWindow, at("v") - 1, 16}, words); diff != "" {
 		t.Errorf("v (-want +got):\n%s", diff)
 	}
 	want := binary.LittleEndian.AppendUint64(nil, at("x"))
@@ -330,7 +341,7 @@ func TestAttributes(t *testing.T) {
 		driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:                 24,
 		driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:                 17,
 		driver.CU_FUNC_ATTRIBUTE_NUM_REGS:                         16,
-		driver.CU_FUNC_ATTRIBUTE_PTX_VERSION:                      50,
+		driver.CU_FUNC_ATTRIBUTE_PTX_VERSION:                      70,
 		driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION:                   90,
 		driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:    47 << 10,
 		driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: -1,
@@ -418,10 +429,10 @@ func TestLogs(t *testing.T) {
 		image, info, error string
 		size               int
 	}{
-		{header + ".entry cusim_spin(.param .u64 n) { ret; } .entry m() { .shared .u32 s; }", "cusim: kernel cusim_spin: 16 registers, 0 bytes of shared memory\n" +
-			"cusim: kernel m: 16 registers, 4 bytes of shared memory; it does nothing", "", 300},
-		{".entyr", "", `cusim: line 1, column 1: fatal: ".entyr" stands where ".version" is expected`, 100},
-		{".entyr", "", "cusim: li", 10},
+		{header + ".entry spin(.param .u64 n) { ret; } .entry m() { .shared .u32 s; }", "cusim: kernel m: 16 registers, 4 bytes of shared memory; it does nothing\n" +
+			"cusim: kernel spin: 16 registers, 0 bytes of shared memory; a function in Go takes the place of its PTX: see WithKernel", "", 300},
+		{".version x", "", `cusim: line 1, column 10: fatal: "x" stands where a version is expected`, 100},
+		{".version x", "", "cusim: li", 10},
 	} {
 		info, problem := make([]byte, 300), make([]byte, 300)
 		options := []uint32{driver.CU_JIT_LOG_VERBOSE, driver.CU_JIT_INFO_LOG_BUFFER, driver.CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
@@ -613,4 +624,24 @@ func TestModuleFunctions(t *testing.T) {
 		}
 	}
 	r.takeMisuses()
+}
+
+// TestNoRoom loads PTX while the process may have too little memory to compile it.
+func TestNoRoom(t *testing.T) {
+	most := uint64(mostEach * 1000)
+	r := newLab(t, Room(func(n uint64) bool { return n <= most }))
+	small := header + ".entry k2() { ret; }"
+	r.load(small)
+	large := []byte(small + strings.Repeat("\n", 1000) + "\x00")
+	if _, log, res := r.ModuleLoadLog(r.th, large, nil); res != driver.ResultOutOfMemory ||
+		!strings.Contains(log.Error, "ulimit -v") {
+		t.Errorf("%v, %q", res, log.Error)
+	}
+	if _, res := r.LibraryLoadData(r.th, large, nil, nil, nil, nil); res != driver.ResultOutOfMemory {
+		t.Errorf("a library: %v", res)
+	}
+	most *= 100
+	m, _, res := r.ModuleLoadLog(r.th, large, nil)
+	r.must(res)
+	r.must(r.ModuleUnload(r.th, m))
 }

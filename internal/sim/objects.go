@@ -2,6 +2,7 @@ package sim
 
 import (
 	"runtime"
+	"slices"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -23,20 +24,19 @@ const (
 	descriptorKind
 	poolKind
 	physicalKind
-	bodyKind
+	partKind // a graph that a node owns, or a graph that is lost: nobody can destroy it
 	libraryKind
 	kernelKind
 	linkKind
 	externalMemoryKind
 	externalSemaphoreKind
 	userObjectKind
-	kindCount
 )
 
 // String returns the name of the kind.
 func (k kind) String() string {
 	return [...]string{"nothing", "context", "stream", "event", "module", "function", "graph", "executable graph", "graph node", "green context",
-		"resource descriptor", "memory pool", "physical memory", "body of a conditional node", "library", "kernel",
+		"resource descriptor", "memory pool", "physical memory", "graph of a node", "library", "kernel",
 		"linker", "external memory", "external semaphore", "user object"}[k]
 }
 
@@ -46,7 +46,6 @@ func (k kind) String() string {
 type objects struct {
 	places []place
 	free   []uint32
-	live   [kindCount]int
 }
 
 // place is an entry of the table.
@@ -54,24 +53,8 @@ type place struct {
 	object    any
 	kind      kind
 	uses      uint16
+	created   []uintptr // the stack of the creation
 	destroyed []uintptr // the stack of the destruction
-}
-
-// orphan reports whether the place has an object whose context was destroyed.
-func (p *place) orphan() bool {
-	switch o := p.object.(type) {
-	case *module:
-		return o.ctx.destroyed
-	case *stream:
-		return o.ctx.destroyed
-	case *event:
-		return o.ctx.destroyed
-	case *externalMemory:
-		return o.ctx.destroyed
-	case *importedSemaphore:
-		return o.ctx.destroyed
-	}
-	return false
 }
 
 // Handles look like addresses, so that they are not mistaken for other numbers.
@@ -91,10 +74,15 @@ func (t *objects) add(k kind, object any) uintptr {
 		i = uint32(len(t.places) - 1)
 	}
 	p := &t.places[i]
-	p.object, p.kind, p.destroyed = object, k, nil
+	p.object, p.kind, p.created, p.destroyed = object, k, stack(), nil
 	p.uses++
-	t.live[k]++
 	return handleBase | uintptr(p.uses&0xff)<<36 | uintptr(i)<<handleShift
+}
+
+// stack returns the program counters of the callers.
+func stack() []uintptr {
+	var pcs [24]uintptr
+	return slices.Clone(pcs[:runtime.Callers(3, pcs[:])])
 }
 
 // find returns the object of a handle and its place, or nil.
@@ -113,19 +101,14 @@ func (t *objects) find(h uintptr) (object any, p *place) {
 // lose lets a graph not count as open any more.
 func (t *objects) lose(h uintptr) {
 	if _, p := t.find(h); p != nil && p.kind == graphKind {
-		t.live[graphKind]--
-		p.kind = bodyKind
-		t.live[bodyKind]++
+		p.kind = partKind
 	}
 }
 
 // remove removes an object.
 func (t *objects) remove(h uintptr) {
 	_, p := t.find(h)
-	t.live[p.kind]--
-	pcs := make([]uintptr, 12)
-	p.destroyed = pcs[:runtime.Callers(3, pcs)]
-	p.object = nil
+	p.object, p.created, p.destroyed = nil, nil, stack()
 	t.free = append(t.free, uint32(h&(1<<36-1)>>handleShift))
 }
 

@@ -319,8 +319,15 @@ func (d *Driver) OccupancyMaxActiveBlocksPerMultiprocessor(th *driver.Thread, h 
 	return f.active(threads, dynamic), ok
 }
 
-// OccupancyMaxPotentialBlockSize is cuOccupancyMaxPotentialBlockSize. It calls no function for the
-// shared memory of a block. If no block fits, both results are 0.
+// BlockSizes sets the function that calls a C function for the shared memory of a block with a number of
+// threads.
+func BlockSizes(call func(f uintptr, threads int32) uint64) Option {
+	return func(d *Driver) { d.blockSizes = call }
+}
+
+// OccupancyMaxPotentialBlockSize is cuOccupancyMaxPotentialBlockSize. The C function sizes, if it is not 0,
+// returns the dynamic shared memory for each size of a block. It is called while the driver is unlocked, as
+// it may call the driver. If no block fits, both results are 0.
 func (d *Driver) OccupancyMaxPotentialBlockSize(th *driver.Thread, h driver.Function, sizes uintptr, dynamic uint64,
 	limit int32) (grid, block int32, r driver.Result) {
 	defer d.mu.Unlock()
@@ -330,13 +337,16 @@ func (d *Driver) OccupancyMaxPotentialBlockSize(th *driver.Thread, h driver.Func
 		return 0, 0, r
 	case limit < 0:
 		return 0, 0, driver.ResultInvalidValue
-	case sizes != 0:
+	case sizes != 0 && d.blockSizes == nil:
 		return 0, 0, driver.ResultNotSupported
 	case limit == 0 || limit > f.maxThreads:
 		limit = f.maxThreads
 	}
 	best := int32(0) // the largest number of threads of a multiprocessor so far
 	for threads := limit; threads > 0; threads = (threads - 1) / warp * warp {
+		if sizes != 0 {
+			d.unlocked(func() { dynamic = d.blockSizes(sizes, threads) })
+		}
 		if n := f.active(threads, dynamic); n*threads > best {
 			best, grid, block = n*threads, n*multiprocessors, threads
 		}

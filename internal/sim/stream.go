@@ -398,5 +398,6 @@ func (d *Driver) Release(h uintptr) {
 	if s, _ := find[stream](d, "Release", streamKind, h); s != nil {
 		d.engine.catchUp()
 		d.engine.release(s)
+		d.engine.settleMoves()
 	}
 }

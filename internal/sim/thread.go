@@ -4,6 +4,7 @@ import "github.com/purecu/purecu/driver"
 
 // thread is the driver's state of a thread.
 type thread struct {
+	d     *Driver
 	id    uint64
 	stack []namedContext
 	mode  int32 // the capture mode
@@ -42,7 +43,7 @@ func (d *Driver) thread(th *driver.Thread) *thread {
 	t, is := th.Local.(*thread)
 	if !is {
 		d.ids.thread++
-		t = &thread{id: d.ids.thread, anyThread: th.Number() == 0}
+		t = &thread{d: d, id: d.ids.thread, anyThread: th.Number() == 0}
 		th.Local = t
 	}
 	return t
@@ -53,17 +54,37 @@ func (d *Driver) thread(th *driver.Thread) *thread {
 func (d *Driver) EndThread(th *driver.Thread) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for c, s := range d.thread(th).own {
+	t := d.thread(th)
+	for _, s := range t.own {
+		if s.capture != nil && s.capture.invalidated {
+			d.misuse("the end of a thread", uintptr(driver.CU_STREAM_PER_THREAD),
+				"a capture of its default stream has failed, and was not ended", nil)
+		}
+	}
+	t.forgetStreams()
+	th.Local = nil
+}
+
+// End is called when a goroutine does not hold the thread any more: see driver.LocalState. The operating system's thread
+// may live on, but the next goroutine that holds it has another state.
+func (t *thread) End() {
+	if t.own == nil { // only the goroutine of the thread, and the end of a context, change it
+		return
+	}
+	t.d.mu.Lock()
+	defer t.d.mu.Unlock()
+	t.forgetStreams()
+}
+
+// forgetStreams removes the thread's default streams.
+func (t *thread) forgetStreams() {
+	for c, s := range t.own {
 		if s.capture != nil {
-			if s.capture.invalidated {
-				d.misuse("the end of a thread", uintptr(driver.CU_STREAM_PER_THREAD),
-					"a capture of its default stream has failed, and was not ended", nil)
-			}
-			d.abandon(s)
+			t.d.abandon(s)
 		}
 		c.forget(s)
 	}
-	th.Local = nil
+	t.own = nil
 }
 
 // top returns the thread's current context. A destroyed context stays current until another context
@@ -96,7 +117,7 @@ func (d *Driver) CtxPushCurrent(th *driver.Thread, ctx driver.Context) driver.Re
 	if r != ok {
 		return r
 	}
-	if c.destroyed {
+	if c.destroyed && !c.primary {
 		return driver.ResultContextIsDestroyed
 	}
 	if t := d.thread(th); th != nil {
@@ -141,7 +162,7 @@ func (d *Driver) CtxSetCurrent(th *driver.Thread, ctx driver.Context) driver.Res
 		if c, r = d.aboutNamed("cuCtxSetCurrent", ctx); r != ok {
 			return r
 		}
-		if c.destroyed && !c.primary {
+		if c.destroyed && !c.primary && d.lost == ok {
 			return driver.ResultContextIsDestroyed
 		}
 	} else if r := d.begin("cuCtxSetCurrent"); r != ok {

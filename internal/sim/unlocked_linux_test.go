@@ -51,7 +51,7 @@ func (r *lab) used() uint64 {
 // TestCreateUnlocked makes calls while another one allocates physical memory.
 func TestCreateUnlocked(t *testing.T) {
 	const large = mostFree/2/granularity*granularity + granularity // two are too large
-	r := newLab(t)
+	r := newLab(t, BackedMemory(deviceMemory))
 	before := r.used()
 	create := func() (driver.MemGenericAllocationHandle, driver.Result) {
 		return r.MemCreate(r.th, large, deviceProp(driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), 0)

@@ -31,7 +31,7 @@ func (r *userObjects) object(number int, count uint32) driver.UserObject {
 func (r *userObjects) exists(when string) {
 	r.t.Helper()
 	r.mu.Lock()
-	n := r.objects.live[userObjectKind]
+	n := r.objects.count(userObjectKind)
 	r.mu.Unlock()
 	if n == 0 {
 		r.t.Errorf("%s: the object is gone", when)

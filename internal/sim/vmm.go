@@ -12,7 +12,10 @@ import (
 const granularity = 2 << 20
 
 // addressRange is a range of addresses that the program has reserved.
-type addressRange struct{ addr, size uint64 }
+type addressRange struct {
+	addr, size uint64
+	created    []uintptr // the stack of the creation
+}
 
 // physical is memory of a device that has no address. It exists until the program has released all
 // handles, and has unmapped it everywhere.
@@ -23,22 +26,11 @@ type physical struct {
 	size    uint64
 	handles int // that are not released
 	uses    int // handles and mappings
-	data    []byte
+	mem     *content
 	shared  *memoryFile // the file with the content, if other processes may get it
+	charged uint64      // of the budget, for the file
 	// imported says that the memory is of another physical, perhaps of another process.
 	imported bool
-}
-
-// bytes returns the content.
-func (p *physical) bytes() []byte {
-	switch {
-	case p.data != nil:
-	case p.shared != nil:
-		p.data = p.shared.bytes()
-	default:
-		p.data = newBytes(p.size)
-	}
-	return p.data
 }
 
 // drop ends a use.
@@ -52,23 +44,48 @@ func (a *addressSpace) drop(p *physical) {
 	if p.shared != nil {
 		a.closing = append(a.closing, p.shared)
 	}
+	a.retire(p.mem)
+	a.budget.give(p.charged)
 }
 
-// closeFiles closes the files of memory that does not exist any more, and gives parts of the files
-// of pools back. A kernel that is executed at present may access such memory. The driver is
-// unlocked while files are closed: a call does this at its beginning or at its end.
-func (d *Driver) closeFiles() {
-	a := &d.space
-	if len(a.closing)+len(a.shrunk) == 0 || d.engine.executing > 0 {
-		return
+// reclaim gives memory back that does not exist any more: contents, files, and parts of the files of
+// pools. What is executed at present without the driver's lock, a kernel or a copy, may access such
+// memory. Contents wait for what had begun when they were retired, and the others, which are rare, until
+// nothing is executed. The driver is unlocked while memory is unmapped and files are closed, as this may
+// take long: a call does this at its beginning or at its end.
+func (d *Driver) reclaim() {
+	a, e := &d.space, &d.engine
+	var files []*memoryFile
+	if e.executing == 0 {
+		for _, p := range a.shrunk {
+			p.discard()
+		}
+		files, a.closing, a.shrunk = a.closing, nil, nil
 	}
-	for _, p := range a.shrunk {
-		p.discard()
+	for i := range a.retired {
+		if r := &a.retired[i]; r.before == 0 {
+			r.before = e.starts
+		}
 	}
-	files := a.closing
-	a.closing, a.shrunk = nil, nil
-	if len(files) > 0 {
+	var mapped []*content
+	a.retired = slices.DeleteFunc(a.retired, func(r retired) bool {
+		switch {
+		case len(e.active) > 0 && r.before >= e.active[0]:
+			return false
+		case r.freed != nil:
+			mapped = append(mapped, d.age(r.content)...)
+		case r.mapped():
+			mapped = append(mapped, r.content)
+		default:
+			r.release()
+		}
+		return true
+	})
+	if len(files)+len(mapped) > 0 {
 		d.unlocked(func() {
+			for _, c := range mapped {
+				c.release()
+			}
 			for _, f := range files {
 				d.closeFile(f)
 			}
@@ -89,11 +106,19 @@ func (b *block) allows(v *device, flags int32) bool {
 			return false
 		}
 	}
-	return b.mapping == nil || b.mapping.access[v]&flags == flags
+	if b.mapping == nil {
+		return !b.readOnly() || flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READ
+	}
+	return b.mapping.access[v]&flags == flags
+}
+
+// readOnly reports whether the memory was registered for reading.
+func (b *block) readOnly() bool {
+	return b.kind == registeredBlock && b.flags&driver.CU_MEMHOSTREGISTER_READ_ONLY != 0
 }
 
 // allowed reports whether some device may access the memory. Memory that is not mapped may be
-// accessed.
+// accessed, unless it was registered for reading.
 func (b *block) allowed(flags int32) bool {
 	for _, s := range b.parts {
 		if !s.allowed(flags) {
@@ -101,7 +126,7 @@ func (b *block) allowed(flags int32) bool {
 		}
 	}
 	if b.mapping == nil {
-		return true
+		return !b.readOnly() || flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READ
 	}
 	for _, f := range b.mapping.access {
 		if f&flags == flags {
@@ -144,35 +169,45 @@ func (a *addressSpace) across(addr, n uint64) (span, driver.Result) {
 }
 
 // gather fills a block that stands for neighbours with their content, and returns a function that
-// stores what has changed since then.
-func (b *block) gather() (store func()) {
-	if b.parts == nil {
-		return func() {}
+// stores what has changed since then. It reports false if the machine has too little memory.
+func (b *block) gather(all *budget) (store func() bool, there bool) {
+	b.mem = newContent(all, b.size)
+	was := newContent(all, b.size)
+	release := func() {
+		b.mem.release()
+		was.release()
 	}
-	b.data = nil
-	if b.untouched() {
-		b.data = newBytes(b.size)
-	} else {
-		for _, s := range b.parts {
-			b.data = append(b.data, s.bytes()...)
-		}
+	is, before := b.mem.contiguous(0, b.size), was.contiguous(0, b.size)
+	if is == nil || before == nil {
+		release()
+		return nil, false
 	}
-	before := slices.Clone(b.data)
-	return func() {
-		at := uint64(0)
-		for _, s := range b.parts {
-			was, is := before[at:at+s.n], b.data[at:at+s.n]
-			if at += s.n; bytes.Equal(was, is) {
+	parts := span{b, 0, b.size}
+	span{&block{size: b.size, mem: b.mem}, 0, b.size}.copyFrom(0, parts, 0, b.size)
+	copy(before, is)
+	return func() bool {
+		defer release()
+		const step = 4 << 10
+		for at := uint64(0); at < b.size; {
+			switch end := min(at+step, b.size); {
+			case bytes.Equal(is[at:end], before[at:end]):
+				at = end
+				continue
+			case is[at] == before[at]:
+				at++
 				continue
 			}
-			to := s.bytes()
-			for i, v := range is {
-				if v != was[i] {
-					to[i] = v
-				}
+			end := at + 1
+			for end < b.size && is[end] != before[end] {
+				end++
 			}
+			if !parts.put(at, is[at:end]) {
+				return false
+			}
+			at = end
 		}
-	}
+		return true
+	}, true
 }
 
 // mapped returns the memory from an address in a mapping up to the next address that is not mapped,
@@ -195,29 +230,13 @@ func (l *Launch) mapped(addr uint64) *block {
 	if len(s.parts) == 1 {
 		return s.parts[0].block
 	}
-	l.stores = append(l.stores, s.gather())
+	store, there := s.gather(&l.d.space.budget)
+	if !there {
+		l.lacks(s.n)
+		return nil
+	}
+	l.stores = append(l.stores, store)
 	return s.block
-}
-
-// joined returns the spans with the parts of those that stand for neighbours, and a function that
-// calls f with the content of these.
-func joined(spans []span, f func()) (all []span, with func()) {
-	for _, s := range spans {
-		all = append(all, s.parts...)
-	}
-	if all == nil {
-		return spans, f
-	}
-	return append(all, spans...), func() {
-		stores := make([]func(), len(spans))
-		for i, s := range spans {
-			stores[i] = s.gather()
-		}
-		f()
-		for _, store := range stores {
-			store()
-		}
-	}
 }
 
 // described checks the properties of physical memory, and returns its device. This driver has no
@@ -280,7 +299,7 @@ func (d *Driver) MemAddressReserve(_ *driver.Thread, size, alignment uint64, hin
 	if !there {
 		return 0, driver.ResultOutOfMemory
 	}
-	d.space.ranges = append(d.space.ranges, &addressRange{addr, size})
+	d.space.ranges = append(d.space.ranges, &addressRange{addr, size, stack()})
 	return driver.DevicePtr(addr), ok
 }
 
@@ -303,7 +322,7 @@ func (d *Driver) MemAddressFree(_ *driver.Thread, p driver.DevicePtr, size uint6
 	if r := d.begin("cuMemAddressFree"); r != ok {
 		return r
 	}
-	i := slices.IndexFunc(d.space.ranges, func(g *addressRange) bool { return *g == addressRange{uint64(p), size} })
+	i := slices.IndexFunc(d.space.ranges, func(g *addressRange) bool { return g.addr == uint64(p) && g.size == size })
 	if i < 0 || d.space.taken(uint64(p), size) {
 		return driver.ResultInvalidValue
 	}
@@ -330,12 +349,18 @@ func (d *Driver) MemCreate(_ *driver.Thread, size uint64, prop driver.MemAllocat
 	}
 	p := &physical{dev: v, prop: prop, size: size}
 	if prop.RequestedHandleTypes&driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR != 0 {
-		v.memory += size // no other call gets it
-		d.unlocked(func() { p.shared = d.newMemoryFile(size, size) })
-		v.memory -= size
-		if p.shared == nil {
+		var err error
+		if !d.space.budget.take(size) { // the file system is memory of the machine, as a rule
 			return 0, driver.ResultOutOfMemory
 		}
+		v.memory += size // no other call gets it
+		d.unlocked(func() { p.shared, err = d.newMemoryFile(size, size) })
+		v.memory -= size
+		if err != nil {
+			d.space.budget.give(size)
+			return 0, d.lacks("cuMemCreate", err, size, driver.ResultOutOfMemory)
+		}
+		p.charged = size
 	}
 	return d.addPhysical(p), ok
 }
@@ -343,6 +368,9 @@ func (d *Driver) MemCreate(_ *driver.Thread, size uint64, prop driver.MemAllocat
 func (d *Driver) addPhysical(p *physical) driver.MemGenericAllocationHandle {
 	if !p.imported {
 		p.dev.memory += p.size
+	}
+	if p.mem = newContent(&d.space.budget, p.size); p.shared != nil {
+		p.mem = &content{size: p.size, open: p.shared.mapped}
 	}
 	p.handle, p.handles, p.uses = d.objects.add(physicalKind, p), 1, 1
 	return driver.MemGenericAllocationHandle(p.handle)
@@ -372,7 +400,7 @@ func (d *Driver) MemRelease(_ *driver.Thread, h driver.MemGenericAllocationHandl
 		p.handle = 0
 	}
 	d.space.drop(p)
-	d.closeFiles()
+	d.reclaim()
 	return ok
 }
 
@@ -491,7 +519,7 @@ func (d *Driver) MemUnmap(_ *driver.Thread, p driver.DevicePtr, size uint64) dri
 	for _, b := range list {
 		d.space.remove(b)
 	}
-	d.closeFiles()
+	d.reclaim()
 	return ok
 }
 

@@ -16,9 +16,9 @@ func (d *Driver) MemExportToShareableHandle(_ *driver.Thread, h driver.MemGeneri
 	case p.shared == nil || p.imported || handleType != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0:
 		return s, driver.ResultInvalidValue
 	}
-	fd := p.shared.duplicate()
-	if fd < 0 {
-		return s, driver.ResultOperatingSystem
+	fd, err := p.shared.duplicate()
+	if err != nil {
+		return s, d.lacks("cuMemExportToShareableHandle", err, 0, driver.ResultOutOfMemory)
 	}
 	s[0] = uint64(uint32(fd))
 	return s, ok
@@ -27,8 +27,9 @@ func (d *Driver) MemExportToShareableHandle(_ *driver.Thread, h driver.MemGeneri
 // MemImportFromShareableHandle is cuMemImportFromShareableHandle.
 func (d *Driver) MemImportFromShareableHandle(_ *driver.Thread, fd driver.HostPtr,
 	handleType int32) (driver.MemGenericAllocationHandle, driver.Result) {
+	const name = "cuMemImportFromShareableHandle"
 	defer d.mu.Unlock()
-	if r := d.begin("cuMemImportFromShareableHandle"); r != ok {
+	if r := d.begin(name); r != ok {
 		return 0, r
 	}
 	switch handleType {
@@ -38,9 +39,13 @@ func (d *Driver) MemImportFromShareableHandle(_ *driver.Thread, fd driver.HostPt
 	default:
 		return 0, driver.ResultInvalidValue
 	}
-	s, size := openMemoryFile(int(int32(fd)))
-	if s == nil {
+	size := sizeOfFile(int(int32(fd)))
+	if !isMemoryFile(size) {
 		return 0, driver.ResultUnknown
+	}
+	s, err := openFile(int(int32(fd)), size)
+	if err != nil {
+		return 0, d.lacks(name, err, size, driver.ResultOutOfMemory)
 	}
 	v := d.devices[0] // the file does not say
 	return d.addPhysical(&physical{dev: v, size: size, shared: s, imported: true, prop: driver.MemAllocationProp{

@@ -3,11 +3,10 @@
 package sim
 
 import (
-	"crypto/rand"
+	"errors"
 	"os"
 	"syscall"
 
-	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/descriptor"
 )
 
@@ -18,32 +17,43 @@ const canShareMemory = true
 // memory by mapping it.
 type memoryFile struct {
 	file   *os.File
+	dir    string // "" if another memoryFile has created it
 	size   uint64
 	memory []byte
 }
 
-// newMemoryFile creates a file, or returns nil. The file system has allocated the first bytes, as a
-// process that accesses others gets a signal if the file system is full. The driver is not locked,
-// as this may take long.
-func (d *Driver) newMemoryFile(size, allocated uint64) *memoryFile {
-	for _, dir := range ipcDirs() {
-		f, err := os.CreateTemp(dir, "purecu-memory-")
+// newMemoryFile creates a file. The file system has allocated the first bytes, as a process that
+// accesses others gets a signal if the file system is full. The driver is not locked, as this may take
+// long.
+func (d *Driver) newMemoryFile(size, allocated uint64) (s *memoryFile, err error) {
+	err = inSharedDirs(func(dir string) error {
+		if err := limited(size); err != nil {
+			return err
+		}
+		f, err := createUnnamed(dir, memoryPrefix)
 		if err != nil {
-			continue
+			return err
 		}
-		_ = os.Remove(f.Name())
-		if f.Truncate(int64(size)) == nil && d.allocateFile(f, 0, allocated) == nil {
-			return &memoryFile{file: f, size: size}
+		if err = f.Truncate(int64(size)); err == nil {
+			err = d.allocateFile(f, 0, allocated)
 		}
-		_ = f.Close()
-	}
-	return nil
+		if err != nil {
+			_ = f.Close()
+			return err
+		}
+		s = &memoryFile{file: f, dir: dir, size: size}
+		return nil
+	})
+	return s, err
 }
 
-// allocate makes the file system allocate a part that has no content yet, and reports false if it
-// is full. The driver is not locked, as this may take long.
-func (s *memoryFile) allocate(d *Driver, offset, n uint64) bool {
-	return d.allocateFile(s.file, offset, n) == nil
+// allocate makes the file system allocate a part that has no content yet. The driver is not locked, as
+// this may take long.
+func (s *memoryFile) allocate(d *Driver, offset, n uint64) error {
+	if err := d.allocateFile(s.file, offset, n); err != nil {
+		return &growError{s.dir, underlying(err)}
+	}
+	return nil
 }
 
 // writeZeros does what reserveFile does where a file system cannot allocate a part.
@@ -59,15 +69,6 @@ func writeZeros(f *os.File, offset, n uint64) error {
 	return nil
 }
 
-// openMemoryFile returns the physical memory of a file that another memoryFile has created, or nil.
-func openMemoryFile(fd int) (*memoryFile, uint64) {
-	size := sizeOfFile(fd)
-	if !isMemoryFile(size) {
-		return nil, 0
-	}
-	return openFile(fd, size), size
-}
-
 // sizeOfFile returns the size of a file that a memoryFile has created, or 0.
 func sizeOfFile(fd int) uint64 {
 	var st syscall.Stat_t
@@ -77,16 +78,13 @@ func sizeOfFile(fd int) uint64 {
 	return uint64(st.Size)
 }
 
-// openFile returns the memory of a file that another memoryFile has created, and that has a size, or nil.
-func openFile(fd int, size uint64) *memoryFile {
-	if sizeOfFile(fd) != size {
-		return nil
-	}
+// openFile returns the memory of a file that another memoryFile has created, and that has a size.
+func openFile(fd int, size uint64) (*memoryFile, error) {
 	own, err := descriptor.Duplicate(int32(fd))
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	return &memoryFile{file: os.NewFile(uintptr(own), "memory"), size: size}
+	return &memoryFile{file: os.NewFile(uintptr(own), "memory"), size: size}, nil
 }
 
 // fileOf identifies the file of a descriptor, or returns false if none is open.
@@ -99,34 +97,29 @@ func fileOf(fd int32) (id fileID, open bool) {
 }
 
 // again is openFile for the same file.
-func (s *memoryFile) again() *memoryFile { return openFile(int(s.file.Fd()), s.size) }
+func (s *memoryFile) again() (*memoryFile, error) { return openFile(int(s.file.Fd()), s.size) }
 
 // mapped returns the content, or nil if it cannot be mapped.
 func (s *memoryFile) mapped() []byte {
-	if s.memory == nil {
-		m, err := syscall.Mmap(int(s.file.Fd()), 0, int(s.size), syscall.PROT_READ|syscall.PROT_WRITE,
-			syscall.MAP_SHARED)
-		if err != nil {
-			return nil
-		}
-		s.memory = m
-	}
+	_ = s.mapMemory()
 	return s.memory
 }
 
-// bytes returns the content. It is not shared if it cannot be mapped.
-func (s *memoryFile) bytes() []byte {
-	if m := s.mapped(); m != nil {
-		return m
+// mapMemory maps the content.
+func (s *memoryFile) mapMemory() error {
+	if s.memory != nil {
+		return nil
 	}
-	return newBytes(s.size)
+	m, err := syscall.Mmap(int(s.file.Fd()), 0, int(s.size), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return os.NewSyscallError("mmap", err)
+	}
+	s.memory = m
+	return nil
 }
 
-// duplicate returns a new descriptor, or -1.
-func (s *memoryFile) duplicate() int {
-	fd, _ := descriptor.Duplicate(s.descriptor())
-	return int(fd)
-}
+// duplicate returns a new descriptor.
+func (s *memoryFile) duplicate() (int32, error) { return descriptor.Duplicate(s.descriptor()) }
 
 // close ends the use of the memory by this process.
 func (s *memoryFile) close() {
@@ -138,23 +131,29 @@ func (s *memoryFile) close() {
 
 // newIPCMemory creates the file of memory that processes share, with an identifier behind the content.
 // Other processes must be able to find the file.
-func (d *Driver) newIPCMemory(size uint64) (f *memoryFile, id ipcID, r driver.Result) {
+func (d *Driver) newIPCMemory(size uint64) (f *memoryFile, id ipcID, err error) {
 	all := rounded(size) + uint64(len(id))
-	if f = d.newMemoryFile(all, all); f == nil {
-		return nil, id, driver.ResultOutOfMemory
+	if f, err = d.newMemoryFile(all, all); err != nil {
+		return nil, id, err
 	}
 	info, err := f.file.Stat()
-	if err != nil || !sameFile(ipcProcPath(os.Getpid(), f.descriptor()), info) || f.mapped() == nil {
-		f.close()
-		return nil, id, driver.ResultNotSupported
+	if err == nil && !sameFile(ipcProcPath(os.Getpid(), f.descriptor()), info) {
+		err = errors.ErrUnsupported // there is no /proc
 	}
-	_, _ = rand.Read(id[:]) // never fails
+	if err == nil {
+		err = f.mapMemory()
+	}
+	if err != nil {
+		f.close()
+		return nil, id, err
+	}
+	id = newNumber()
 	copy(f.memory[f.size-uint64(len(id)):], id[:])
-	return f, id, ok
+	return f, id, nil
 }
 
-// openIPCMemory opens the file of another process's memory, or returns nil.
-func openIPCMemory(h *ipcMemHandle) *memoryFile {
+// openIPCMemory opens the file of another process's memory.
+func openIPCMemory(h *ipcMemHandle) (*memoryFile, error) {
 	path, size := ipcProcPath(int(h.pid), h.fd), rounded(h.size)+uint64(len(h.file))
 	fits := func(info os.FileInfo, err error) bool {
 		return err == nil && info.Mode().IsRegular() && info.Size() == int64(size)
@@ -162,18 +161,23 @@ func openIPCMemory(h *ipcMemHandle) *memoryFile {
 	// The number may belong to another process by now, and the descriptor to any file. Do not open it
 	// without a check, as opening a device can have effects.
 	if !fits(os.Stat(path)) {
-		return nil
+		return nil, errNoIPCFile
 	}
 	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	f := &memoryFile{file: file, size: size}
-	if !fits(file.Stat()) || f.mapped() == nil || ipcID(f.memory[size-uint64(len(h.file)):]) != h.file {
-		f.close()
-		return nil
+	if !fits(file.Stat()) {
+		err = errNoIPCFile
+	} else if err = f.mapMemory(); err == nil && ipcID(f.memory[size-uint64(len(h.file)):]) != h.file {
+		err = errNoIPCFile
 	}
-	return f
+	if err != nil {
+		f.close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // descriptor returns the number by which other processes find the file.

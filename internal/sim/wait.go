@@ -49,13 +49,36 @@ func (w *wait) needs(o *op) bool {
 		switch {
 		case o.done || seen[o]:
 			continue
-		case w.ctx != nil && o.s.ctx == w.ctx && o.number <= w.last, w.ctx == nil && slices.Contains(w.ops, o):
+		case w.awaits(o):
 			return true
 		}
 		seen[o] = true
 		list = append(list, o.next...)
 	}
 	return false
+}
+
+// behind adds to found the operations that have to complete after an operation before the call can return, and reports
+// whether the call waits for the operation. How long they take is not known before they begin.
+func (w *wait) behind(o *op, found map[*op]bool) bool {
+	if is, known := found[o]; known {
+		return is
+	}
+	is := w.awaits(o)
+	found[o] = is
+	for _, n := range o.next {
+		is = w.behind(n, found) || is
+	}
+	found[o] = is
+	return is
+}
+
+// awaits reports whether the call waits for the operation itself.
+func (w *wait) awaits(o *op) bool {
+	if w.ctx != nil {
+		return o.s.ctx == w.ctx && o.number <= w.last
+	}
+	return slices.Contains(w.ops, o)
 }
 
 // wait waits until w is over, or until a sticky error, which it returns. A wait that would never
@@ -211,15 +234,27 @@ func (d *Driver) obstacles(w *wait, b *Blocked) {
 		}
 	}
 	if d.clock.virtual {
-		last := int64(-1)
+		last, running := int64(-1), 0
+		found := map[*op]bool{}
 		for _, o := range d.engine.running {
-			if w.needs(o) {
-				last = max(last, o.at)
+			if w.behind(o, found) {
+				last, running = max(last, o.at), running+1
 			}
 		}
 		if last >= 0 {
-			because("the virtual time stands still, and work ends with Advance(%v), or Finish",
-				time.Duration(max(last-d.clock.now(), 0)))
+			more := -running
+			for _, is := range found {
+				if is {
+					more++
+				}
+			}
+			now := time.Duration(max(last-d.clock.now(), 0))
+			if more == 0 {
+				because("the virtual time stands still, and work ends with Advance(%v), or Finish", now)
+			} else {
+				because("the virtual time stands still: Advance(%v) ends the work that runs now, and work that has not begun "+
+					"comes behind it (%d operations): advance further, or use Finish, which ends all", now, more)
+			}
 		}
 	}
 	for _, o := range d.engine.polled {
@@ -229,7 +264,7 @@ func (d *Driver) obstacles(w *wait, b *Blocked) {
 	}
 	for _, o := range d.engine.outside {
 		switch {
-		case !w.needs(o):
+		case !w.needs(o), o.moving: // a move ends by itself
 		case o.execution == nil:
 			because("stream %#x calls a host function that has not returned", uintptr(o.s.handle))
 		case time.Since(o.execution.begun) > mostSettling:
@@ -238,8 +273,8 @@ func (d *Driver) obstacles(w *wait, b *Blocked) {
 	}
 }
 
-// frames returns the callers outside of the driver, innermost first.
-func frames(pcs []uintptr) string {
+// frames returns the callers outside of the driver, innermost first, without functions whose names begin as one of without.
+func frames(pcs []uintptr, without ...string) string {
 	var b strings.Builder
 	for f, more := runtime.CallersFrames(pcs), true; more; {
 		var frame runtime.Frame
@@ -247,7 +282,8 @@ func frames(pcs []uintptr) string {
 		inside := func(what string) bool { return strings.Contains(frame.Function, what) }
 		if frame.Function == "" || inside("purecu/internal/sim.(*Driver).") ||
 			strings.HasPrefix(frame.Function, "github.com/purecu/purecu/driver.") ||
-			strings.HasPrefix(frame.Function, "runtime.") {
+			strings.HasPrefix(frame.Function, "runtime.") ||
+			slices.ContainsFunc(without, func(p string) bool { return strings.HasPrefix(frame.Function, p) }) {
 			continue
 		}
 		fmt.Fprintf(&b, "\t%s\n\t\t%s:%d\n", frame.Function, frame.File, frame.Line)

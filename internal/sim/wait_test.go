@@ -25,10 +25,16 @@ func TestBlocked(t *testing.T) {
 			return func() { r.Release(uintptr(s)) }
 		}, true, "stream {s} is held, and goes on with Release({s}), or Finish"},
 		"virtual": {[]Option{VirtualTime()}, func(r *lab, s driver.Stream) func() {
-			r.spin(s, time.Second)
 			r.spin(s, time.Hour)
 			return func() { r.Advance(2 * time.Hour) }
-		}, false, "the virtual time stands still, and work ends with Advance(1s), or Finish"},
+		}, false, "the virtual time stands still, and work ends with Advance(1h0m0s), or Finish"},
+		"virtual, with more work": {[]Option{VirtualTime()}, func(r *lab, s driver.Stream) func() {
+			r.spin(s, time.Second)
+			r.spin(s, time.Hour)
+			r.spin(s, time.Hour)
+			return func() { r.Advance(3 * time.Hour) }
+		}, false, "the virtual time stands still: Advance(1s) ends the work that runs now, and work that has not begun comes " +
+			"behind it (2 operations): advance further, or use Finish, which ends all"},
 		"host function": {nil, func(r *lab, s driver.Stream) func() {
 			leave := make(chan bool)
 			r.must(r.LaunchHostFunc(r.th, s, driver.Callback{Go: func() { <-leave }}))

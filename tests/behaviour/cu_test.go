@@ -191,7 +191,7 @@ func (c *viaCu) kernel(gpu *cu.Context, ptx []byte, name string) func(*cu.Stream
 
 // spinner returns a function that keeps a stream busy. It has already run the kernel once.
 func (c *viaCu) spinner(gpu *cu.Context) func(*cu.Stream, time.Duration) {
-	launch := c.kernel(gpu, spinPTX, "cusim_spin")
+	launch := c.kernel(gpu, spinPTX, "spin")
 	spin := func(s *cu.Stream, d time.Duration) { launch(s, cu.U64(uint64(d))) }
 	s := c.stream(gpu)
 	spin(s, time.Microsecond)
@@ -391,7 +391,7 @@ func cuSticky(c *viaCu) {
 	gpu := c.context()
 	s := c.stream(gpu)
 	e, f := c.recorded(gpu, s), c.event(gpu, cu.EventDefault)
-	bad := c.kernel(gpu, illegalAddressPTX, "cusim_illegal_address")
+	bad := c.kernel(gpu, illegalAddressPTX, "illegal_address")
 	c.spinner(gpu)(s, hold)
 	bad(s)
 	c.err("record-after-bad", f.Record(s))

@@ -295,7 +295,7 @@ func foundIPC() []found {
 			c.dare("launch", func() driver.Result { return c.GraphLaunch(c.at, x, elsewhere) })
 		})},
 		{famIPC, "ipc-exporter-fails", "an importer that waits for a process whose context is lost, without an error", exporting(nil, func(c *raw, e driver.Event, s driver.Stream) {
-			f := c.kernel(illegalAddressPTX, "cusim_illegal_address")
+			f := c.kernel(illegalAddressPTX, "illegal_address")
 			g := c.gate()
 			g.hold(s)
 			c.launch(s, f, driver.KernelParams{})

@@ -377,7 +377,7 @@ func foundOthers() []found {
 		{famSticky, "harmless-errors", "assuming that an error is fatal: these errors change nothing", func(c *raw) {
 			c.setup()
 			s, p := c.stream(nonBlocking), c.memory()
-			f := c.kernel(spinPTX, "cusim_spin")
+			f := c.kernel(spinPTX, "spin")
 			ns := uint64(1000)
 			args := driver.KernelParams{Ptrs: []unsafe.Pointer{unsafe.Pointer(&ns)}, Sizes: []uint32{8}}
 			c.res("block-too-large", c.LaunchKernel(c.at, f, 1, 1, 1, 2048, 1, 1, 0, s, args))
@@ -396,7 +396,7 @@ func foundOthers() []found {
 			e := c.ended(timed, innocent)
 			g := c.gate()
 			sp := c.spinner()
-			k := sp.c.kernel(illegalAddressPTX, "cusim_illegal_address")
+			k := sp.c.kernel(illegalAddressPTX, "illegal_address")
 			g.hold(bad)
 			c.launch(bad, k, driver.KernelParams{})
 			c.res("query-before", c.EventQuery(c.at, e))
@@ -412,7 +412,7 @@ func foundOthers() []found {
 			c.setup()
 			bad := c.stream(nonBlocking)
 			sp := c.spinner()
-			k := sp.c.kernel(illegalAddressPTX, "cusim_illegal_address")
+			k := sp.c.kernel(illegalAddressPTX, "illegal_address")
 			held, _ := c.held(nonBlocking)
 			e := c.recorded(held)
 			c.launch(bad, k, driver.KernelParams{})

@@ -13,15 +13,15 @@ import (
 var assertPTX []byte
 
 // trapPTX is a kernel that ends with a trap. Software drivers know these kernels by name.
-const trapPTX = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry cusim_trap()\n{\n\ttrap;\n}\n"
+const trapPTX = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry traps()\n{\n\ttrap;\n}\n"
 
-const misalignedPTX = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry cusim_misaligned(.param .u64 p)\n{\n" +
+const misalignedPTX = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry misaligned(.param .u64 p)\n{\n" +
 	"\t.reg .u64 %p;\n\t.reg .u32 %v;\n\tld.param.u64 %p, [p];\n\tmov.u32 %v, 1;\n\tst.global.u32 [%p], %v;\n\tret;\n}\n"
 
 // illegal makes a stream write to an illegal address when a gate is opened.
 func (c *raw) illegal(s driver.Stream) *gate {
 	g := c.gate()
-	f := c.kernel(illegalAddressPTX, "cusim_illegal_address")
+	f := c.kernel(illegalAddressPTX, "illegal_address")
 	g.hold(s)
 	c.launch(s, f, driver.KernelParams{})
 	return g
@@ -30,12 +30,12 @@ func (c *raw) illegal(s driver.Stream) *gate {
 // trap makes a kernel trap. misaligned makes a kernel write to an address that is not a multiple of
 // the word.
 func (c *raw) trap(s driver.Stream) {
-	c.launch(s, c.kernel([]byte(trapPTX), "cusim_trap"), driver.KernelParams{})
+	c.launch(s, c.kernel([]byte(trapPTX), "traps"), driver.KernelParams{})
 }
 
 func (c *raw) misaligned(s driver.Stream) {
 	p := uint64(c.memory()) + 1
-	c.launch(s, c.kernel([]byte(misalignedPTX), "cusim_misaligned"),
+	c.launch(s, c.kernel([]byte(misalignedPTX), "misaligned"),
 		driver.KernelParams{Ptrs: []unsafe.Pointer{unsafe.Pointer(ccall.Heap(&p))}, Sizes: []uint32{8}})
 }
 
@@ -273,7 +273,7 @@ func foundSticky() []found {
 			dev, _ := c.setup()
 			s := c.stream(nonBlocking)
 			e := c.ended(timed, s)
-			c.launch(s, c.kernel(assertPTX, "cusim_assert"), driver.KernelParams{})
+			c.launch(s, c.kernel(assertPTX, "assert_fails"), driver.KernelParams{})
 			c.res("sync", c.StreamSynchronize(c.at, s))
 			c.res("query", c.query(e))
 			c.res("create", c.newEvent())
@@ -284,7 +284,7 @@ func foundSticky() []found {
 		{famSticky, "first-error-stays", "reporting the last of several errors instead of the first, which is the cause", func(c *raw) {
 			c.setup()
 			s, t := c.stream(nonBlocking), c.stream(nonBlocking)
-			trap := c.kernel([]byte(trapPTX), "cusim_trap")
+			trap := c.kernel([]byte(trapPTX), "traps")
 			bad, g := c.illegal(s), c.gate()
 			g.hold(t)
 			c.launch(t, trap, driver.KernelParams{})
@@ -348,7 +348,7 @@ func foundSticky() []found {
 			c.setup()
 			s, e := c.stream(nonBlocking), c.event(timed)
 			before := c.ended(timed, s)
-			f := c.kernel(illegalAddressPTX, "cusim_illegal_address")
+			f := c.kernel(illegalAddressPTX, "illegal_address")
 			gr := c.captured(s, func() {
 				c.launch(s, f, driver.KernelParams{})
 				c.external(e, s)
@@ -385,7 +385,7 @@ func foundSticky() []found {
 		fails("trap", "assuming that the error of a trap affects only its device, or all devices", func(c *raw, s driver.Stream) { c.trap(s) }),
 		fails("misaligned", "the same with a misaligned address", func(c *raw, s driver.Stream) { c.misaligned(s) }),
 		fails("assert", "the same with an assertion", func(c *raw, s driver.Stream) {
-			c.launch(s, c.kernel(assertPTX, "cusim_assert"), driver.KernelParams{})
+			c.launch(s, c.kernel(assertPTX, "assert_fails"), driver.KernelParams{})
 		}),
 		{famSticky, "cluster-of-one", "writing to the shared memory of a cluster in a launch without clusters", func(c *raw) {
 			c.setup()

@@ -321,7 +321,7 @@ type spinner struct {
 // spinner loads the spinning kernel into the current context, and runs it once. The first launch
 // may load the kernel, which takes time and would disturb a capture.
 func (c *raw) spinner() spinner {
-	sp := spinner{c, c.kernel(spinPTX, "cusim_spin")}
+	sp := spinner{c, c.kernel(spinPTX, "spin")}
 	s := c.stream(nonBlocking)
 	sp.spin(s, time.Microsecond)
 	c.finish(s)
@@ -345,7 +345,7 @@ func lasted(ms float32, d time.Duration, since time.Time) bool {
 // poison enqueues a kernel that writes to an illegal address, after a kernel that spins. No call
 // can return the error before the spinning kernel has ended.
 func (sp spinner) poison(s driver.Stream) {
-	bad := sp.c.kernel(illegalAddressPTX, "cusim_illegal_address")
+	bad := sp.c.kernel(illegalAddressPTX, "illegal_address")
 	sp.spin(s, hold)
 	sp.c.launch(s, bad, driver.KernelParams{})
 }

@@ -95,7 +95,7 @@ func print16(l *lab) {
 		}
 		fmt.Fprintf(os.Stdout, "\n%s%s\n", answerMark, what)
 	}
-	f := l.function("testdata/print.ptx", "cusim_print")
+	f := l.function("testdata/print.ptx", "print_text")
 	s, e := l.stream(nonBlocking), l.event(untimed)
 	for _, name := range flushers() {
 		tell("launched " + name)

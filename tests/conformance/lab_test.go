@@ -469,7 +469,7 @@ func (l *lab) function(file, name string) driver.Function {
 // once, because loading the kernel takes time.
 func (l *lab) spinner() func(s driver.Stream, d time.Duration) {
 	l.t.Helper()
-	f := l.function("../behaviour/testdata/spin.ptx", "cusim_spin")
+	f := l.function("../behaviour/testdata/spin.ptx", "spin")
 	spin := func(s driver.Stream, d time.Duration) {
 		l.t.Helper()
 		ns := uint64(d)

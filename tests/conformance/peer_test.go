@@ -122,7 +122,7 @@ func others() []function {
 			return l.inDestroyedContext(func(at driver.At, _ driver.Event) driver.Result { return l.CtxSynchronize(at) })
 		}},
 		plain("a kernel that writes to an illegal address", func(l *lab, at driver.At, a args) driver.Result {
-			f := l.function("../behaviour/testdata/illegal_address.ptx", "cusim_illegal_address")
+			f := l.function("../behaviour/testdata/illegal_address.ptx", "illegal_address")
 			l.must(l.LaunchKernel(at, f, 1, 1, 1, 1, 1, 1, 0, a.Stream, driver.KernelParams{}))
 			return l.StreamSynchronize(at, a.Stream)
 		}),

@@ -52,7 +52,7 @@ func (n *nouns) loadSpin() func(s *cu.Stream, d time.Duration) error {
 	image := get(os.ReadFile("../behaviour/testdata/spin.ptx"))(n)
 	mod := get(n.gpu.LoadModule(image))(n)
 	n.closes(mod)
-	f := get(mod.Function("cusim_spin"))(n)
+	f := get(mod.Function("spin"))(n)
 	spin := func(s *cu.Stream, d time.Duration) error {
 		return f.Launch(s, cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}, cu.U64(uint64(d)))
 	}

@@ -17,6 +17,7 @@ const ptxHead = ".version 7.0\n.target sm_70\n.address_size 64\n"
 const (
 	firstInput  = ptxHead + ".visible .entry first_input() { ret; }\n\x00"
 	secondInput = ptxHead + ".visible .entry second_input() { ret; }\n\x00"
+	thirdInput  = ptxHead + ".visible .entry third_input() { ret; }\n"
 	variables   = ptxHead + ".visible .global .align 4 .u32 variable = 1;\n" +
 		".visible .global .attribute(.managed) .align 4 .u32 everywhere = 7;\n" +
 		".visible .entry " + kernelName + "(.param .u64 p) { ret; }\n\x00"

@@ -78,7 +78,7 @@ func child() int {
 func openDriver(name string) (*base, error) {
 	if name == "cusim" {
 		sim := cusim.New(cusim.VirtualTime())
-		return open(driver.NewSoftware(sim.Software()), func() { sim.Advance(time.Millisecond) }, 1)
+		return open(driver.NewSoftware(sim.Software()), func() { sim.Advance(10 * time.Millisecond) }, 1)
 	}
 	if name == "1" {
 		name = ""

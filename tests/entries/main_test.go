@@ -8,6 +8,12 @@
 // pools or libraries, are made in few scenes, with the objects that they need. These are some 96,000
 // calls, and each one is made in a scene of its own.
 //
+// TestStates asks something else: what each function of the driver returns without a current context, with the context
+// of another device, with and without a capture, and for each argument that is NULL, 0, too large, or no handle of an
+// existing object. It derives these states from testdata/functions.tsv, which says how to call each function, and calls
+// drivers in C, as only C has NULL. testdata/h200-cuda13.0-states.tsv has the answers of two H200s, as far as there was
+// time to record them; -entries.missing records the others.
+//
 // testdata/h200-cuda13.0.tsv has the answers of an H200. The software driver must give the same
 // answers. With PURECU_TEST_GPU ("1", or a path of the library), NVIDIA's driver must do so, too.
 //
@@ -28,6 +34,9 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv(sceneEnv) != "" {
 		os.Exit(child())
+	}
+	if os.Getenv(stateEnv) != "" {
+		os.Exit(stateChild())
 	}
 	goleak.VerifyTestMain(m)
 }

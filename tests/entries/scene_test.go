@@ -543,9 +543,8 @@ var onHost = driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_HOST}
 // kernelName is the name of an empty kernel.
 const kernelName = "nothing"
 
-// poisonName is the name of a kernel that writes to an illegal address. The software driver knows
-// the name.
-const poisonName = "cusim_illegal_address"
+// poisonName is the name of a kernel that writes to an illegal address.
+const poisonName = "illegal_address"
 
 func image() []byte {
 	return []byte(`.version 6.0

@@ -610,7 +610,7 @@ func (mc *machine) call(at driver.At, st step, w want) (a answer, err error) {
 const illegalAddress = `.version 6.0
 .target sm_50
 .address_size 64
-.visible .entry cusim_illegal_address()
+.visible .entry illegal_address()
 {
 	.reg .u64 %p;
 	mov.u64 %p, 16;
@@ -632,7 +632,7 @@ func (mc *machine) poison(at driver.At) error {
 	if r != ok {
 		return fmt.Errorf("cuModuleLoadData: %v", r)
 	}
-	f, r := mc.ModuleGetFunction(at, m, "cusim_illegal_address")
+	f, r := mc.ModuleGetFunction(at, m, "illegal_address")
 	if r != ok {
 		return fmt.Errorf("cuModuleGetFunction: %v", r)
 	}
@@ -644,7 +644,7 @@ func (mc *machine) poison(at driver.At) error {
 		return fmt.Errorf("cuLaunchKernel: %v", r)
 	}
 	if mc.virtual {
-		mc.settle()
+		mc.soft.Advance(10 * time.Millisecond) // the kernel is executed, and its error is known a millisecond later
 	}
 	if r := mc.StreamSynchronize(at, s); r != driver.ResultIllegalAddress {
 		return fmt.Errorf("cuStreamSynchronize: %v", r)

@@ -5,3 +5,5 @@ package softlib
 import "errors"
 
 func end(string) error { return errors.ErrUnsupported }
+
+func lacks(string) error { return errors.ErrUnsupported }

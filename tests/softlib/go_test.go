@@ -35,7 +35,8 @@ func child(t *testing.T, what string, env ...string) {
 }
 
 func runChild(what string) {
-	does := map[string]func(string) error{"use": use, "collect": collect, "end": end, "find": find, "compare": compare}
+	does := map[string]func(string) error{"use": use, "collect": collect, "end": end, "find": find, "compare": compare,
+		"lacks": lacks}
 	f := does[what]
 	if f == nil {
 		f = func(string) error { return fmt.Errorf("there is no child %q", what) }

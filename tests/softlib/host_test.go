@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -66,11 +67,22 @@ func TestHost(t *testing.T) {
 		t.Run(tt.scenario, func(t *testing.T) {
 			t.Parallel()
 			said := run(t, tt.env, append([]string{program, lib}, strings.Fields(tt.scenario)...)...)
-			if said != "" {
+			if said = withoutMissing(said); said != "" {
 				t.Errorf("it was not asked to say anything:\n%s", said)
 			}
 		})
 	}
+}
+
+// missing begins the line about the first function that returns CUDA_ERROR_NOT_SUPPORTED, up to its name.
+var missing = regexp.MustCompile(`(?m)^cusim: (cu\w+) returns CUDA_ERROR_NOT_SUPPORTED \(801\): .*\n`)
+
+// withoutMissing removes this line, of which there is one.
+func withoutMissing(said string) string {
+	if at := missing.FindStringIndex(said); at != nil {
+		return said[:at[0]] + said[at[1]:]
+	}
+	return said
 }
 
 // TestLoad runs the C program that loads and launches a kernel in all ways.
@@ -88,12 +100,16 @@ func TestHostTold(t *testing.T) {
 		want          []string
 	}{
 		{"misuse", "CUSIM_REPORT=1", []string{"misuse: cuEventDestroy(0x", "misuse: cuEventQuery(0x", "the event was destroyed\n", "1 × context", "1 × event"}},
+		{"lazy", "CUSIM_DEVICES=1", []string{"cusim: cuArrayDestroy returns CUDA_ERROR_NOT_SUPPORTED (801): "}},
+		{"configured", "CUSIM_DRIVER_VERSION=11.8\nCUSIM_DEVICES=3\nCUSIM_FAULTS=cuMemAlloc@2=2",
+			[]string{"cusim: cuStreamGetId returns CUDA_ERROR_NOT_SUPPORTED (801): "}},
+		{"no-init 801", "CUSIM_FAULTS=cuInit+=801", []string{"cusim: cuInit returns CUDA_ERROR_NOT_SUPPORTED (801): "}},
 		{"no-init 999", "CUSIM_DEVICES=many", []string{"CUSIM_DEVICES=many: "}},
 		{"no-init 999", "CUSIM_DRIVER_VERSION=9.2", []string{"CUSIM_DRIVER_VERSION=9.2: "}},
 		{"no-init 999", "CUSIM_FAULTS=cuMemAlloc", []string{"CUSIM_FAULTS=cuMemAlloc: "}},
 		{"no-init 999", "CUSIM_FAULTS=cuMemAloc=2", []string{"CUSIM_FAULTS=cuMemAloc=2: ", `there is no function "cuMemAloc"`}},
 	} {
-		said := run(t, []string{tt.env}, append([]string{program, lib}, strings.Fields(tt.scenario)...)...)
+		said := run(t, strings.Split(tt.env, "\n"), append([]string{program, lib}, strings.Fields(tt.scenario)...)...)
 		for _, want := range tt.want {
 			if !strings.Contains(said, want) {
 				t.Errorf("%s with %s does not say %q:\n%s", tt.scenario, tt.env, want, said)
@@ -129,7 +145,7 @@ func TestLaunches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stdout, said := output(t, nil, python(t), filepath.Join("testdata", name+".py"), library(t))
 			// The library says once, for each kernel, that the kernel does nothing.
-			for line := range strings.Lines(said) {
+			for line := range strings.Lines(withoutMissing(said)) {
 				if !strings.HasPrefix(line, "cusim: kernel ") || !strings.Contains(line, " is unknown: ") {
 					t.Errorf("on standard error: %s", line)
 				}

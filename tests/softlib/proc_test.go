@@ -173,11 +173,17 @@ func exported(path string) (names []string, err error) {
 
 // TestExports checks that the library exports exactly the names that build -list prints.
 func TestExports(t *testing.T) {
-	got, err := exported(library(t))
+	checkExports(t, library(t))
+}
+
+// checkExports compares the exports of a library with what build -list prints, with the same flags.
+func checkExports(t *testing.T, path string, flags ...string) {
+	t.Helper()
+	got, err := exported(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "run", "./cusim/libcuda/build", "-list")
+	cmd := exec.Command("go", append([]string{"run", "./cusim/libcuda/build", "-list"}, flags...)...)
 	cmd.Dir = moduleRoot
 	out, err := cmd.Output()
 	if err != nil {
@@ -193,5 +199,38 @@ func TestExports(t *testing.T) {
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("exports (-listed +exported):\n%s", diff)
+	}
+}
+
+// TestVersion builds the library for CUDA 12.4. A program finds what NVIDIA's library of that version has. If
+// only a variable says 12.4, newer interfaces of a function are found, and work.
+func TestVersion(t *testing.T) {
+	newest := library(t)
+	program := host(t)
+	dir := t.TempDir()
+	cmd := exec.Command("go", "run", "./cusim/libcuda/build", "-version", "12.4", "-o", dir)
+	cmd.Dir = moduleRoot
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("there is no go command to build the library with")
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	older := filepath.Join(dir, "libcuda.so.1")
+	checkExports(t, older, "-version", "12.4")
+	for _, tt := range []struct {
+		path, variable, scenario, said string
+	}{
+		{older, "", "version 12040 absent", ""},
+		{older, "12.4", "version 12040 absent", ""},
+		{older, "12.2", "version 12020 absent", ""},
+		{newest, "12.4", "version 12040 works", ""},
+		{newest, "", "version 13000 works", ""},
+		{older, "12.8", "no-init 999", "cusim: CUSIM_DRIVER_VERSION is 12.8, and the library was built for CUDA 12.4\n"},
+	} {
+		env := []string{"CUSIM_DRIVER_VERSION=" + tt.variable}
+		if said := run(t, env, append([]string{program, tt.path}, strings.Fields(tt.scenario)...)...); said != tt.said {
+			t.Errorf("%s, CUSIM_DRIVER_VERSION=%s: %q, want %q", tt.path, tt.variable, said, tt.said)
+		}
 	}
 }

@@ -173,6 +173,7 @@ events, such as RecordAll, behave as the methods.
 `)
 	fmt.Fprintf(&b, "Measured on: %s. Rows about another device were measured on two of them. The program is tests/gpu/blocking.c; `tests/gpu/run` FOLDER `blocking` repeats it. "+
 		"The host holds a stream, and each call is made on another thread.\n\n", machine)
+	b.WriteString(example)
 	groups := writeMethods(&b, methods)
 	b.WriteString(`
 A stream's queue is full after about a thousand unfinished launches, copies, sets, writes of values or timed records.
@@ -197,6 +198,40 @@ Calls in other contexts continue, with these exceptions:
 	writeFunctions(&b, rows, groups)
 	return b.Bytes(), nil
 }
+
+// example is the section with a program that waits for itself. A test of package cu runs it.
+const example = "## A program that stops itself\n" + `
+This program never ends, with any driver. Close frees the memory by a call that waits for all work of the context. The
+work of the stream waits for the timeline, and only the goroutine that is blocked in Close would raise it.
+
+<!-- ExampleTimeline_Block_stopsItself -->
+` + "```go" + `
+drv, _ := cu.Open(cu.WithSoftware(cusim.New())) // or the GPU's, by cu.Open()
+dev, _ := drv.Device(0)
+gpu, _ := dev.PrimaryContext()
+s, _ := gpu.NewStream(cu.StreamNonBlocking)
+x, _ := gpu.Alloc(64)
+y, _ := gpu.Alloc(64)
+tl, _ := gpu.NewTimeline(0)
+
+tl.Block(s, 1) // the work of s continues when the counter is 1
+s.Memset(x, 0)
+y.Close() // waits for the work of s, so it never returns
+tl.Set(1)
+` + "```" + `
+
+Set the timeline before the call that waits, or on another goroutine. Until then call none of the methods in the table
+below. Memory of Stream.Alloc does not have this problem, because its Close does not wait. The software driver reports
+such a call with the stack of the goroutine: cutest logs it, and cusim.Driver.Blocked returns it.
+
+` + "```text" + `
+cuMemFree(0x…) has waited for 2s: stream 0x… waits for a value in memory, such as a timeline's
+called from
+main.main
+	/src/main.go:42
+` + "```" + `
+
+`
 
 // freeing is the section about the methods that free deferred objects.
 const freeing = `

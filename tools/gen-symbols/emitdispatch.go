@@ -24,19 +24,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		lib.emitCase(&b, c)
 	}
 	b.WriteString("}\nreturn driver.ResultNotSupported\n}\n\n")
-	var names []string
 	b.WriteString("// callNames are the functions' names without versions, by the number of the call.\nvar callNames = [...]string{\n")
 	for _, c := range lib.calls {
-		names = append(names, unversioned(c.fact.export))
 		fmt.Fprintf(&b, "%q,\n", unversioned(c.fact.export))
-	}
-	b.WriteString("}\n\n// madeNames are those of the functions that C makes of others, where they differ.\nvar madeNames = [...]string{\n")
-	for _, s := range lib.stubs {
-		name := unversioned(s.fact.export)
-		if s.byHand && !lib.plan.static[s.fact.export] && !slices.Contains(names, name) {
-			names = append(names, name)
-			fmt.Fprintf(&b, "%q,\n", name)
-		}
 	}
 	b.WriteString("}\n")
 	imports := "import \"github.com/purecu/purecu/driver\"\n"
@@ -44,6 +34,29 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		imports = "import (\n\"unsafe\"\n\n\"github.com/purecu/purecu/driver\"\n)\n"
 	}
 	return imports + b.String()
+}
+
+// emitFallible writes the names of the functions that can have a fault: those that the driver has, and those
+// that C makes of them.
+func (lib *library) emitFallible() string {
+	var names []string
+	for _, c := range lib.calls {
+		names = append(names, unversioned(c.fact.export))
+	}
+	for _, s := range lib.stubs {
+		if s.byHand && !lib.plan.static[s.fact.export] {
+			names = append(names, unversioned(s.fact.export))
+		}
+	}
+	slices.Sort(names)
+	var b strings.Builder
+	b.WriteString("// fallible returns the names, without versions, of the functions that can have a fault.\n" +
+		"func fallible() []string {\nreturn []string{\n")
+	for _, name := range slices.Compact(names) {
+		fmt.Fprintf(&b, "%q,\n", name)
+	}
+	b.WriteString("}\n}\n")
+	return b.String()
 }
 
 // unversioned returns the name of an export without its version and without the suffix of
@@ -97,18 +110,26 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 			}
 			fmt.Fprintf(b, "%s := pointer[%s](&%s)\n", name, driverType(p.typ), word)
 			store := cmp.Or(lib.plan.stores[c.fact.export][p.c.name], "store")
-			if p.role != roleOut || c.makesSomething() && store != "offer" {
+			null := lib.plan.nulls[c.fact.export][p.c.name]
+			switch {
+			case null == late:
+				fmt.Fprintf(b, "if %s == nil {\nreturn l.refuseIn(th)\n}\n", name)
+			case p.role != roleOut || c.makesSomething() && null != allowed || null == needed:
 				refuse(name + " == nil")
 			}
 			if p.role == roleInOut {
 				args = append(args, "*"+name)
 			}
 			results = append(results, fmt.Sprintf("v%d", i))
-			stores = append(stores, fmt.Sprintf("r = %s(r, %s, v%d)\n", store, name, i))
+			value := fmt.Sprintf("v%d", i)
+			if store == "offerCaptured" { // the first result is the status
+				value = results[0] + ", " + value
+			}
+			stores = append(stores, fmt.Sprintf("r = %s(r, %s, %s)\n", store, name, value))
 		case roleBuf, roleSame:
 			elem := driverType(strings.TrimPrefix(p.typ, "[]"))
 			slicer := c.slicer(p)
-			if p.opt {
+			if p.opt || lib.plan.nulls[c.fact.export][p.c.name] == allowed {
 				slicer = "sliceIfAny"
 			}
 			fmt.Fprintf(b, "%s, there := %s[%s](&%s, %s)\n", name, slicer, elem, word, c.lengthOf(p))
@@ -163,7 +184,7 @@ func (lib *library) emitIn(b *strings.Builder, c numberedCall, p *callParam, nam
 	case formFloat:
 		return "math.Float32frombits(uint32(" + word + "))"
 	case formText:
-		if lib.plan.stores[c.fact.export][p.c.name] == "offer" { // NULL is allowed
+		if lib.plan.nulls[c.fact.export][p.c.name] == allowed {
 			return "textIfAny(&" + word + ")"
 		}
 		fmt.Fprintf(b, "%s, there := text(&%s)\nif !there"+refuse, name, word)

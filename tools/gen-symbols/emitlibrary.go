@@ -13,6 +13,7 @@ type libraryPlan struct {
 	byHand  map[string]bool              // exports that are written in C
 	static  map[string]bool              // exports in byHand that never call the driver
 	stores  map[string]map[string]string // by export and parameter, the function that stores the value
+	nulls   map[string]map[string]string // by export and parameter, what becomes of NULL
 	handle  map[string]string            // by export, the parameter that must not be 0
 	sized   map[string]string            // by export, the function and the parameter that say how long a value is
 	exports []funcFact                   // functions outside the manifest, with unknown parameters
@@ -22,14 +23,19 @@ type libraryPlan struct {
 const notAsked = "-"
 
 // storeFunctions are the functions that store a value, by the keyword of its parameter in the file.
-var storeFunctions = map[string]string{"optional": "offer", "told": "offerAlways", "required": "require"}
+var storeFunctions = map[string]string{"optional": "offer", "told": "offerAlways", "required": "require",
+	"captured": "offerCaptured"}
+
+// These say what becomes of NULL: it is allowed, or refused before the driver is asked, or the same but after a look
+// for the current context.
+const allowed, needed, late = "optional", "needed", "late"
 
 // parseLibrary reads the file for the C library.
 func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
 	var errs errorList
 	plan := &libraryPlan{
 		byHand: map[string]bool{}, static: map[string]bool{}, handle: map[string]string{}, sized: map[string]string{},
-		stores: map[string]map[string]string{},
+		stores: map[string]map[string]string{}, nulls: map[string]map[string]string{},
 	}
 	facts := map[string]funcFact{}
 	for _, f := range m.funcs {
@@ -68,12 +74,19 @@ func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
 			}
 			plan.byHand[fact.export] = true
 			plan.static[fact.export] = r.fields[0] == "static"
-		case "optional", "told", "required":
-			if hasParam() {
-				if plan.stores[fact.export] == nil {
-					plan.stores[fact.export] = map[string]string{}
-				}
-				plan.stores[fact.export][r.field(2)] = storeFunctions[r.fields[0]]
+		case "optional", "told", "required", "needed", "late", "captured":
+			if !hasParam() {
+				break
+			}
+			if plan.stores[fact.export] == nil {
+				plan.stores[fact.export], plan.nulls[fact.export] = map[string]string{}, map[string]string{}
+			}
+			switch r.fields[0] {
+			case allowed, needed, late:
+				plan.nulls[fact.export][r.field(2)] = r.fields[0]
+			}
+			if store := storeFunctions[r.fields[0]]; store != "" {
+				plan.stores[fact.export][r.field(2)] = store
 			}
 		case "sized":
 			r.want(3)
@@ -195,10 +208,11 @@ func emitLibrary(m *manifest, calls, libcuda source, manifestName string,
 		"docs/software-functions.md":          []byte(emitImplemented(callPlan, implemented, plan.byHand)),
 	}
 	for name, body := range map[string]string{
-		"cusim/libcuda/zcall.go":       lib.emitDispatch(),
-		"cusim/libcuda/build/zlist.go": lib.emitList(),
+		"cusim/libcuda/zcall.go":                "package main\n\n" + lib.emitDispatch(),
+		"cusim/libcuda/build/zlist.go":          "package main\n\n" + lib.emitList(),
+		"internal/sim/environment/zfallible.go": "package environment\n\n" + lib.emitFallible(),
 	} {
-		data, err := format.Source([]byte(from + "package main\n\n" + body))
+		data, err := format.Source([]byte(from + body))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -320,7 +334,7 @@ func (lib *library) emitStubs() string {
 				fmt.Fprintf(&b, "\tuint64_t a[] = {%s};\n", strings.Join(s.words(), ", "))
 				args = "a"
 			}
-			fmt.Fprintf(&b, "\treturn cusim_call(%d, %d, %s);\n", s.number, s.fact.version, args)
+			fmt.Fprintf(&b, "\treturn cusim_call(%d, %d, %s);\n", s.number, lib.since(s.fact), args)
 		}
 		b.WriteString("}\n\n")
 	}
@@ -345,6 +359,18 @@ func (lib *library) emitStubs() string {
 	}
 	b.WriteString("\t{0, NULL, NULL},\n};\n")
 	return b.String()
+}
+
+// since returns the version that introduced a function, with whatever interface: a program may take a newer
+// interface because the library exports it, whatever the version that the library was told to have.
+func (lib *library) since(f funcFact) int {
+	since := f.version
+	for _, s := range lib.stubs {
+		if s.fact.ask == f.ask && f.ask != notAsked {
+			since = min(since, s.fact.version)
+		}
+	}
+	return since
 }
 
 // isWord reports whether values of a type are numbers of 64 bits.
@@ -381,7 +407,7 @@ func (lib *library) emitList() string {
 	var b strings.Builder
 	b.WriteString("// functions are all that the library exports.\nvar functions = []function{\n")
 	for _, s := range lib.stubs {
-		fmt.Fprintf(&b, "{%q, %v},\n", s.fact.export, s.implemented())
+		fmt.Fprintf(&b, "{%q, %d, %v},\n", s.fact.export, s.fact.version, s.implemented())
 	}
 	b.WriteString("}\n")
 	return b.String()

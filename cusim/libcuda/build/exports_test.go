@@ -1,76 +1,42 @@
 package main
 
 import (
-	"debug/elf"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // isDebugger reports whether a name belongs to the interface for cuda-gdb, which is not part of the
 // driver API.
 func isDebugger(name string) bool { return strings.HasPrefix(name, "cudbg") }
 
-// TestExports checks that the library exports all names of NVIDIA's libraries: of those that
-// PURECU_TEST_LIBCUDA lists (tests/libcuda/fetch), and of driver 580, whose names are in testdata.
-// Missing names belong in tools/gen-symbols/libcuda.tsv.
+// TestExports checks that the library of a version exports exactly what NVIDIA's drivers of that version do,
+// whose names are in testdata. Missing names belong in tools/gen-symbols/libcuda.tsv.
 func TestExports(t *testing.T) {
-	ours := map[string]bool{}
-	for _, f := range functions {
-		ours[f.name] = true
-	}
-	for _, path := range filepath.SplitList(os.Getenv("PURECU_TEST_LIBCUDA")) {
-		holds(t, path, ours, exported(t, path))
-	}
-	const list = "testdata/exports-580.txt"
-	text, err := os.ReadFile(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := strings.Fields(string(text))
-	holds(t, list, ours, names)
-	for name := range ours {
-		if !slices.Contains(names, name) {
-			t.Errorf("the driver 580 does not export %s", name)
+	for file, version := range map[string]string{
+		"exports-535.txt": "12.2", "exports-550.txt": "12.4", "exports-580.txt": "13.0",
+	} {
+		text, err := os.ReadFile(filepath.Join("testdata", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := parseVersion(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := strings.Fields(string(text))
+		want = slices.DeleteFunc(want, isDebugger)
+		var ours []string
+		for _, f := range exports(v) {
+			ours = append(ours, f.name)
+		}
+		if diff := cmp.Diff(want, ours, cmpopts.SortSlices(strings.Compare)); diff != "" {
+			t.Errorf("CUDA %s (-driver +ours):\n%s", version, diff)
 		}
 	}
-}
-
-// holds reports the names of a driver that are missing.
-func holds(t *testing.T, driver string, ours map[string]bool, names []string) {
-	t.Helper()
-	n := 0
-	for _, name := range names {
-		if isDebugger(name) {
-			continue
-		}
-		if n++; !ours[name] {
-			t.Errorf("%s exports %s, which is missing here", driver, name)
-		}
-	}
-	if n < 500 {
-		t.Errorf("%s exports only %d functions", driver, n)
-	}
-}
-
-// exported returns the names that a library defines.
-func exported(t *testing.T, path string) (names []string) {
-	t.Helper()
-	f, err := elf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	symbols, err := f.DynamicSymbols()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range symbols {
-		if s.Section != elf.SHN_UNDEF {
-			names = append(names, s.Name)
-		}
-	}
-	return names
 }

@@ -1,7 +1,10 @@
 // Command build builds the software driver as libcuda.so.1: see the command in the parent folder.
 //
 //	go run github.com/purecu/purecu/cusim/libcuda/build -o DIR
+//	go run github.com/purecu/purecu/cusim/libcuda/build -version 12.4 -o DIR
 //	go run github.com/purecu/purecu/cusim/libcuda/build -list
+//
+// With -version the library is that of an older CUDA: it exports what NVIDIA's library of that version exports.
 //
 // It has to be run in purecu's own module, or in a module whose go.mod requires purecu, because the
 // driver is built from there. It needs a C compiler: $CC, cc, gcc or clang. For another
@@ -28,6 +31,7 @@ var stub embed.FS
 // function is an exported function.
 type function struct {
 	name        string
+	since       int // the version that introduced it
 	implemented bool
 }
 
@@ -58,6 +62,11 @@ func run(args []string, stdout, stderr io.Writer) error {
 	dir := flags.String("o", "", "directory to write the libraries to")
 	arch := flags.String("arch", runtime.GOARCH, "architecture to build for: amd64 or arm64")
 	listed := flags.Bool("list", false, "list the functions, and whether the driver has them")
+	version := newest
+	flags.Func("version", "`VERSION` of CUDA to build for, such as 12.4 (default 13.0)", func(s string) (err error) {
+		version, err = parseVersion(s)
+		return err
+	})
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -68,17 +77,54 @@ func run(args []string, stdout, stderr io.Writer) error {
 		return errors.New("-o names the directory to write the libraries to; -list lists the functions")
 	}
 	if *listed {
-		list(stdout)
+		list(stdout, version)
 	}
 	if *dir == "" {
 		return nil
 	}
-	return build(*dir, *arch)
+	return build(*dir, *arch, version)
 }
 
-// list writes the functions.
-func list(w io.Writer) {
-	have := 0
+// The versions of CUDA that the library can be built for.
+const (
+	oldest = 11000
+	newest = 13000
+)
+
+// parseVersion parses a version such as 12.4, and returns it as 12040.
+func parseVersion(s string) (int, error) {
+	var major, minor int
+	if n, _ := fmt.Sscanf(s, "%d.%d", &major, &minor); n == 2 && s == fmt.Sprintf("%d.%d", major, minor) && minor < 10 {
+		if v := 1000*major + 10*minor; v >= oldest && v <= newest {
+			return v, nil
+		}
+	}
+	return 0, errors.New("name a version from 11.0 to 13.0, such as 12.4")
+}
+
+// exports returns the functions that the library of a version exports.
+func exports(version int) (list []function) {
+	for _, f := range functions {
+		if f.since <= version {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// exportScript returns a version script for the linker, which makes a library export these functions, and the
+// mark.
+func exportScript(list []function) []byte {
+	s := "{\nglobal:\n\t" + mark + ";\n"
+	for _, f := range list {
+		s += "\t" + f.name + ";\n"
+	}
+	return []byte(s + "local:\n\t*;\n};\n")
+}
+
+// list writes the functions of a version.
+func list(w io.Writer, version int) {
+	have, functions := 0, exports(version)
 	for _, f := range functions {
 		what := "CUDA_ERROR_NOT_SUPPORTED"
 		if f.implemented {
@@ -92,7 +138,7 @@ func list(w io.Writer) {
 }
 
 // build writes the libraries.
-func build(dir, arch string) error {
+func build(dir, arch string, version int) error {
 	if runtime.GOOS != "linux" || !slices.Contains([]string{"amd64", "arm64"}, arch) {
 		return fmt.Errorf("the library is for Linux on amd64 and arm64, not for %s/%s", runtime.GOOS, arch)
 	}
@@ -130,9 +176,14 @@ func build(dir, arch string) error {
 	if err != nil {
 		return err
 	}
+	script := filepath.Join(source, "exports.map")
+	if err := os.WriteFile(script, exportScript(exports(version)), 0o666); err != nil {
+		return err
+	}
 	layer := filepath.Join(source, layerFile)
 	args := append(cc, "-std=gnu11", "-O2", "-Wall", "-fPIC", "-fvisibility=hidden", "-pthread", "-shared",
-		"-Wl,-soname,"+layerFile, "-Wl,-z,nodelete,-z,relro", "-Wl,-Bsymbolic", "-o", layer)
+		fmt.Sprintf("-DCUSIM_VERSION=%d", version), "-Wl,-soname,"+layerFile, "-Wl,-z,nodelete,-z,relro",
+		"-Wl,-Bsymbolic", "-Wl,--version-script="+script, "-o", layer)
 	args = append(append(args, files...), "-ldl")
 	if err := command(nil, args[0], args[1:]...); err != nil {
 		return err

@@ -37,7 +37,7 @@ static volatile int recorded; // whether what is behind a function on the host w
 
 #define HEADER ".version 6.0\n.target sm_50\n.address_size 64\n"
 
-static const char image[] = HEADER ".visible .entry cusim_illegal_address()\n{\n\t.reg .u64 %p;\n\t.reg .u32 %v;\n"
+static const char image[] = HEADER ".visible .entry illegal_address()\n{\n\t.reg .u64 %p;\n\t.reg .u32 %v;\n"
 	"\tmov.u64 %p, 16;\n\tmov.u32 %v, 1;\n\tst.global.u32 [%p], %v;\n\tret;\n}\n"
 	".visible .entry nobody_knows_it()\n{\n\t.reg .b64 %t;\n\t.reg .b32 %r;\n\ttxq.width.b32 %r, [%t];\n\tret;\n}\n"
 	".visible .entry nobody_knows_that()\n{\n\t.reg .b64 %t;\n\t.reg .b32 %r;\n\ttxq.width.b32 %r, [%t];\n\tret;\n}\n";
@@ -116,7 +116,7 @@ static void inside(void *unused)
 // hostfunc makes calls in a host function. Their events are pending until it returns.
 static int hostfunc(void)
 {
-	kernel = function("cusim_illegal_address");
+	kernel = function("illegal_address");
 	if (call(inside) || record(pending, busy))
 		return 1;
 	recorded = 1;
@@ -129,7 +129,7 @@ static int sticky(void)
 	handle e, old, none = NULL;
 	say("elapsed-nilout", CALL(cuEventElapsedTime, (float *, handle, handle), (NULL, pending, doomed)));
 	say("elapsed_v2-nilout", CALL(cuEventElapsedTime_v2, (float *, handle, handle), (NULL, pending, doomed)));
-	if (launch(function("cusim_illegal_address"), s))
+	if (launch(function("illegal_address"), s))
 		return 1;
 	say("record-after-bad", record(pending, s));
 	say("sync", synchronize(pending));

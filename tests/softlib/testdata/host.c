@@ -217,8 +217,14 @@ static int launch(handle f, unsigned threads, handle s, void **params)
 
 static const char ptx[] =
 	".version 6.0\n.target sm_50\n.address_size 64\n"
-	".visible .entry cusim_spin(.param .u64 ns) { ret; }\n"
-	".visible .entry cusim_fill_u32(.param .u64 dst, .param .u32 value, .param .u32 n) { ret; }\n";
+	".visible .entry spin(.param .u64 ns) {\n"
+	".reg .u64 limit, begin, now; .reg .pred more;\n"
+	"ld.param.u64 limit, [ns]; mov.u64 begin, %globaltimer;\n"
+	"again: mov.u64 now, %globaltimer; sub.u64 now, now, begin; setp.lt.u64 more, now, limit; @more bra again; ret; }\n"
+	".visible .entry fill_u32(.param .u64 dst, .param .u32 value, .param .u32 n) {\n"
+	".reg .u64 p; .reg .u32 i, v, most; .reg .pred out;\n"
+	"mov.u32 i, %tid.x; ld.param.u32 most, [n]; setp.ge.u32 out, i, most; @out ret;\n"
+	"ld.param.u64 p, [dst]; mad.wide.u32 p, i, 4, p; ld.param.u32 v, [value]; st.global.u32 [p], v; ret; }\n";
 
 static handle setup(void)
 {
@@ -289,7 +295,7 @@ static void work(void)
 	OK(cuModuleLoadData(&m, ptx));
 	OK(cuMemAlloc_v2(&p, sizeof buf));
 	OK(cuMemsetD32_v2(p, 7, n));
-	OK(cuModuleGetFunction(&f, m, "cusim_spin"));
+	OK(cuModuleGetFunction(&f, m, "spin"));
 	OK(cuEventRecord(start, s));
 	address gate = hold(s);
 	OK(launch(f, 1, s, spin));
@@ -307,7 +313,7 @@ static void work(void)
 	OK(cuEventSynchronize(end));
 	OK(cuEventElapsedTime_v2(&ms, start, end));
 	CHECK(ms >= 0);
-	OK(cuModuleGetFunction(&f, m, "cusim_fill_u32"));
+	OK(cuModuleGetFunction(&f, m, "fill_u32"));
 	OK(cuMemcpyDtoH_v2(buf, p, sizeof buf));
 	CHECK(buf[0] == 7 && buf[63] == 7);
 	n = 63;
@@ -368,8 +374,8 @@ static void lazy(void)
 	CHECK(maps("libcusim.so"));
 	WANT(801, cuArrayDestroy(NULL));
 	WANT(801, cuGLInit());
-	OK(cuProfilerStart());
-	OK(cuProfilerStop());
+	WANT(201, cuProfilerStart());
+	WANT(201, cuProfilerStop());
 }
 
 // reap waits for a child, which has to end well.
@@ -806,8 +812,8 @@ static void nulls(void)
 	WANT(400, cuEventElapsedTime_v2(NULL, e, e));
 	OK(cuModuleLoadData(&m, ptx));
 	WANT(1, cuModuleGetFunction(&f, m, NULL));
-	WANT(1, cuModuleGetFunction(NULL, m, "cusim_spin"));
-	OK(cuModuleGetFunction(&f, m, "cusim_spin"));
+	WANT(1, cuModuleGetFunction(NULL, m, "spin"));
+	OK(cuModuleGetFunction(&f, m, "spin"));
 	WANT(1, cuFuncGetName(NULL, f));
 	WANT(1, launch(f, 1, s, NULL));
 	WANT(1, cuDeviceGetName(NULL, 8, 0));
@@ -815,7 +821,7 @@ static void nulls(void)
 	WANT(1, cuDeviceGetName(name, -1, 0));
 	OK(cuDeviceGetName(name, sizeof name, 0));
 	CHECK(!strcmp(name, "Simulat"));
-	WANT(1, cuStreamEndCapture(s, NULL));
+	WANT(401, cuStreamEndCapture(s, NULL));
 
 	// Host to host, in a capture.
 	OK(cuStreamBeginCapture(s));
@@ -883,7 +889,7 @@ static void nodes(void)
 	address p;
 	OK(cuStreamCreate(&s, 1));
 	OK(cuModuleLoadData(&m, ptx));
-	OK(cuModuleGetFunction(&f, m, "cusim_fill_u32"));
+	OK(cuModuleGetFunction(&f, m, "fill_u32"));
 	OK(cuMemAlloc_v2(&p, 64));
 	OK(cuMemAllocHost_v2(&out, 64));
 	unsigned value = 42, count4 = 4;
@@ -1039,10 +1045,10 @@ static void more(void)
 	OK(cuModuleLoad(&m, path));
 	unlink(path);
 	close(fd);
-	OK(cuModuleGetFunction(&f, m, "cusim_spin"));
+	OK(cuModuleGetFunction(&f, m, "spin"));
 	OK(cuFuncGetName(&name, f));
 	OK(cuFuncGetName(&again, f));
-	CHECK(!strcmp(name, "cusim_spin") && name == again);
+	CHECK(!strcmp(name, "spin") && name == again);
 
 	struct { unsigned grid[3], block[3], shared; handle stream; void *attributes; unsigned n; } config = {{1, 1, 1}, {32, 1, 1}, 0, NULL, NULL, 0};
 	OK(cuStreamCreate(&s, 1));
@@ -1086,7 +1092,7 @@ static void more(void)
 	values[1] = (void *)sizeof log;
 	values[3] = (void *)sizeof info;
 	OK(cuModuleLoadDataEx(&m, ptx, 5, options, values));
-	CHECK(strstr(info, "cusim_spin"));
+	CHECK(strstr(info, "spin"));
 	WANT(209, cuModuleLoadData(&m, "\x7f" "ELF"));
 	WANT(200, cuModuleLoadData(&m, ""));
 }
@@ -1303,7 +1309,7 @@ static void stale(void)
 	address p;
 	pthread_t t;
 	OK(cuModuleLoadData(&m, ptx));
-	OK(cuModuleGetFunction(&f, m, "cusim_spin"));
+	OK(cuModuleGetFunction(&f, m, "spin"));
 	OK(cuMemAlloc_v2(&p, 16));
 	for (int i = 0; i < n; i++)
 		OK(cuMemAllocHost_v2(&gone[i], size));
@@ -1318,7 +1324,36 @@ static void stale(void)
 		WANT(1, cuMemcpyHtoD_v2(p, gone[i % n], 32)); // too much: it is not read
 	}
 	OK(pthread_join(t, NULL));
-	CHECK(!strcmp(name, "cusim_spin"));
+	CHECK(!strcmp(name, "spin"));
+}
+
+// version takes newer interfaces of functions if they are there, as programs do.
+static void version(int want, int absent)
+{
+	int v, device = -1;
+	handle ctx, a, b;
+	float ms = -1;
+	void *f;
+	OK(cuDriverGetVersion(&v));
+	CHECK(v == want);
+	ctx = setup();
+	CHECK(absent == !dlsym(library, "cuEventElapsedTime_v2"));
+	CHECK(absent == !dlsym(library, "cuCtxGetDevice_v2"));
+	CHECK(absent == !dlsym(library, "cuCheckpointProcessLock"));
+	CHECK(dlsym(library, "cusim_simulated") != NULL);
+	OK(cuGetProcAddress_v2("cuEventElapsedTime", &f, 13000, 0, NULL));
+	CHECK(f == dlsym(library, want < 12080 ? "cuEventElapsedTime" : "cuEventElapsedTime_v2"));
+	if (absent)
+		return;
+	OK(cuCtxGetDevice_v2(&device, ctx));
+	CHECK(device == 0);
+	OK(cuEventCreate(&a, 0));
+	OK(cuEventCreate(&b, 0));
+	OK(cuEventRecord(a, NULL));
+	OK(cuEventRecord(b, NULL));
+	OK(cuEventSynchronize(b));
+	OK(cuEventElapsedTime_v2(&ms, a, b));
+	CHECK(ms >= 0);
 }
 
 static void no_init(int want)
@@ -1346,7 +1381,7 @@ static void faults(void)
 	OK(cuStreamBeginCapture(s));
 	OK(cuStreamEndCapture(s, &g));
 	OK(cuModuleLoadData(&m, ptx));
-	OK(cuModuleGetFunction(&f, m, "cusim_spin"));
+	OK(cuModuleGetFunction(&f, m, "spin"));
 	for (int twice = 0; twice < 2; twice++) {
 		int first = twice ? 0 : 46;
 		WANT(first, cuDeviceComputeCapability(&a, &b, 0));
@@ -1380,6 +1415,10 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(argv[2], "no-init")) {
 		no_init(atoi(argv[3]));
+		return 0;
+	}
+	if (!strcmp(argv[2], "version")) {
+		version(atoi(argv[3]), !strcmp(argv[4], "absent"));
 		return 0;
 	}
 	for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)

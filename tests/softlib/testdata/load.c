@@ -140,6 +140,53 @@ static void launch(handle f, int library_kernel)
 	OK(cuGraphDestroy, graph);
 }
 
+// The callback of an occupancy: what it returns, and what it was called with.
+static handle asked;
+static size_t each, constant;
+static int asks, largest, smallest;
+
+static size_t shared_of(int threads)
+{
+	int value = 0;
+	OK(cuFuncGetAttribute, &value, 0, asked); // calls of the driver are allowed
+	CHECK(threads > 0 && threads <= value && (!asks || threads < smallest));
+	if (!asks++)
+		largest = threads;
+	smallest = threads;
+	return constant + each * threads;
+}
+
+// occupancy asks for the best size of a block, with and without a function for its shared memory.
+static void occupancy(handle f)
+{
+	asked = f;
+	each = 0;
+	for (constant = 0; constant <= 256 << 10; constant += 5000)
+		for (int limit = 0; limit <= 1024; limit += 100) {
+			int grid = -1, block = -1, want_grid = -1, want_block = -1;
+			OK(cuOccupancyMaxPotentialBlockSize, &want_grid, &want_block, f, NULL, constant, limit);
+			asks = 0;
+			OK(cuOccupancyMaxPotentialBlockSize, &grid, &block, f, shared_of, (size_t)7, limit);
+			CHECK(grid == want_grid && block == want_block && asks > 0 && largest == (limit ? limit : 1024));
+			asks = 0;
+			OK(cuOccupancyMaxPotentialBlockSizeWithFlags, &grid, &block, f, shared_of, (size_t)7, limit, 1);
+			CHECK(grid == want_grid && block == want_block);
+		}
+	// With 64 bytes for each thread, a block of more than 768 threads does not fit into 48 KiB.
+	int grid = -1, block = -1, active = -1, best = 0, best_block = 0;
+	constant = asks = 0;
+	each = 64;
+	OK(cuOccupancyMaxPotentialBlockSize, &grid, &block, f, shared_of, (size_t)0, 0);
+	for (int threads = 1024; threads > 0; threads -= 32) {
+		OK(cuOccupancyMaxActiveBlocksPerMultiprocessor, &active, f, threads, each * threads);
+		if (active * threads > best) {
+			best = active * threads;
+			best_block = threads;
+		}
+	}
+	CHECK(block == best_block && block < 1024 && grid > 0);
+}
+
 // use uses a module.
 static void use(handle m)
 {
@@ -157,6 +204,7 @@ static void use(handle m)
 	CHECK(blocks == 2);
 	OK(cuOccupancyMaxPotentialBlockSize, &blocks, &threads_of_block, f, NULL, (size_t)0, 0);
 	CHECK(blocks > 0 && threads_of_block == 1024);
+	occupancy(f);
 	OK(cuFuncLoad, f);
 	launch(f, 0);
 	OK(cuModuleUnload, m);

@@ -5,6 +5,8 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -12,14 +14,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 // cusim_simulated says that this is not NVIDIA's library, which does not export it.
 __attribute__((visibility("default"))) const int cusim_simulated = 1;
 
-// The functions that the driver exports: see export.go.
-static int (*driver_start)(void);
+// The functions that the driver exports: see export.go and needs.c.
+static int (*driver_begin)(void);
+static int (*driver_start)(int version);
 static uintptr_t (*driver_thread)(void);
 static void (*driver_thread_end)(uintptr_t);
 static int (*driver_call)(uintptr_t thread, uint32_t number, uint64_t *words);
@@ -27,11 +31,12 @@ static int (*driver_fault)(uintptr_t thread, const char *function);
 static void (*driver_report)(void);
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
-static atomic_int loaded;  // the driver's Go runtime is loaded in this process
+static atomic_int loaded;  // the driver's Go runtime runs in this process
 static atomic_int running; // and the driver can be called
 static atomic_int ready;   // and cuInit has succeeded
 static atomic_int forked;  // the driver is loaded in the parent process only
 static pthread_key_t thread_key;
+static int have_key;
 static int go_key = -1; // the key of the Go runtime's value for each thread
 static char driver_path[4096];
 
@@ -39,7 +44,26 @@ static int is_running(void) { return atomic_load_explicit(&running, memory_order
 
 int cusim_initialized(void) { return atomic_load_explicit(&ready, memory_order_acquire); }
 
-int cusim_refuse(int result) { return cusim_initialized() ? result : CUDA_ERROR_NOT_INITIALIZED; }
+// noted writes the name of the first function that returns NOT_SUPPORTED: a program may take this for work that is
+// done.
+static int noted(const char *function, int result)
+{
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+	if (result == CUDA_ERROR_NOT_SUPPORTED && !atomic_flag_test_and_set(&said))
+		fprintf(stderr, "cusim: %s returns CUDA_ERROR_NOT_SUPPORTED (801): the software driver lacks it, or what the "
+			"arguments ask for; later ones are not reported\n", function);
+	return result;
+}
+
+int cusim_refuse_in(const char *function, int result)
+{
+	return cusim_initialized() ? noted(function, result) : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+// CUSIM_VERSION is the version of CUDA that the library was built for: it exports what NVIDIA's exports.
+#ifndef CUSIM_VERSION
+#define CUSIM_VERSION CUSIM_NEWEST
+#endif
 
 // driver_version returns the version that the driver supports. The driver itself reports invalid
 // values.
@@ -51,7 +75,7 @@ static int driver_version(void)
 		return version;
 	const char *s = getenv("CUSIM_DRIVER_VERSION");
 	if (!s || !*s)
-		version = CUSIM_NEWEST;
+		version = CUSIM_VERSION;
 	else if (sscanf(s, "%d.%d", &major, &minor) == 2)
 		version = major * 1000 + minor * 10;
 	else
@@ -82,21 +106,23 @@ static int calling_thread(uintptr_t *thread)
 	pthread_sigmask(SIG_SETMASK, &blocked, &mask);
 	*thread = driver_thread();
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	if (!*thread)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (!pthread_setspecific(thread_key, (void *)*thread))
 		return CUDA_SUCCESS;
 	driver_thread_end(*thread); // it would not be released at the end of the thread
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-int cusim_call(uint32_t number, int since, uint64_t *words)
+int cusim_call_in(const char *function, uint32_t number, int since, uint64_t *words)
 {
 	uintptr_t thread;
 	if (!is_running())
 		return CUDA_ERROR_NOT_INITIALIZED;
 	if (since > 11000 && since > driver_version())
-		return CUDA_ERROR_NOT_SUPPORTED;
+		return noted(function, CUDA_ERROR_NOT_SUPPORTED);
 	int result = calling_thread(&thread);
-	return result ? result : driver_call(thread, number, words);
+	return result ? result : noted(function, driver_call(thread, number, words));
 }
 
 int cusim_begin(const char *function)
@@ -105,7 +131,7 @@ int cusim_begin(const char *function)
 	if (!cusim_initialized())
 		return CUDA_ERROR_NOT_INITIALIZED;
 	int result = calling_thread(&thread);
-	return result ? result : driver_fault(thread, function);
+	return result ? result : noted(function, driver_fault(thread, function));
 }
 
 static void thread_end(void *thread)
@@ -146,7 +172,7 @@ __attribute__((constructor)) static void library_loaded(void)
 		}
 		free(path);
 	}
-	pthread_key_create(&thread_key, thread_end);
+	have_key = !pthread_key_create(&thread_key, thread_end);
 	pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
@@ -189,15 +215,20 @@ static void restore_action(int sig, const struct kernel_action *action)
 
 // send_again sends SIGURG to all threads if there is a handler for it. A signal that the driver's
 // handler has received is lost, and a Go runtime that sent it would wait forever. Additional
-// signals have no effect on such a handler.
-static void send_again(void)
+// signals have no effect on such a handler. It closes the directory of the threads, which is open.
+static void send_again(int directory)
 {
 	struct sigaction action;
-	if (sigaction(SIGURG, NULL, &action) || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN)
+	DIR *threads = fdopendir(directory);
+	if (!threads) {
+		if (directory >= 0)
+			close(directory);
 		return;
-	DIR *threads = opendir("/proc/self/task");
-	if (!threads)
+	}
+	if (sigaction(SIGURG, NULL, &action) || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
+		closedir(threads);
 		return;
+	}
 	for (struct dirent *d; (d = readdir(threads));) {
 		long id = atol(d->d_name);
 		if (id > 0)
@@ -206,16 +237,38 @@ static void send_again(void)
 	closedir(threads);
 }
 
-// load_driver loads the driver, and returns its handle.
-static void *load_driver(void)
+// failed_load returns the result of a load that has failed.
+static int failed_load(void)
 {
+	const char *why = dlerror();
+	int result = CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, fd = open(driver_path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+		result = CUDA_ERROR_OPERATING_SYSTEM;
+	else if (fd >= 0) {
+		const size_t most = 64 << 20; // larger than the file
+		void *p = mmap(NULL, most, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (p == MAP_FAILED)
+			result = CUDA_ERROR_OUT_OF_MEMORY;
+		else
+			munmap(p, most);
+		close(fd);
+	}
+	fprintf(stderr, "cusim: the driver behind libcuda.so.1 cannot be loaded: %s\n", why);
+	return result;
+}
+
+// load_driver loads the driver, whose Go runtime does not run yet. A driver that was loaded before stays.
+static int load_driver(void)
+{
+	if (driver_report)
+		return CUDA_SUCCESS;
 	void *driver = dlopen(driver_path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-	if (driver && (driver_start = dlsym(driver, "cusimStart")) && (driver_thread = dlsym(driver, "cusimThread")) &&
-	    (driver_thread_end = dlsym(driver, "cusimThreadEnd")) && (driver_call = dlsym(driver, "cusimCall")) &&
-	    (driver_fault = dlsym(driver, "cusimFault")) && (driver_report = dlsym(driver, "cusimReport")))
-		return driver;
-	fprintf(stderr, "cusim: the driver behind libcuda.so.1 cannot be loaded: %s\n", dlerror());
-	return NULL;
+	if (driver && (driver_begin = dlsym(driver, "cusimBegin")) && (driver_start = dlsym(driver, "cusimStart")) &&
+	    (driver_thread = dlsym(driver, "cusimEnter")) && (driver_thread_end = dlsym(driver, "cusimThreadEnd")) &&
+	    (driver_call = dlsym(driver, "cusimCall")) && (driver_fault = dlsym(driver, "cusimFault")) &&
+	    (driver_report = dlsym(driver, "cusimReport")))
+		return CUDA_SUCCESS;
+	return failed_load();
 }
 
 // first_call makes the first call of the driver, and finds the key of the Go runtime's value for
@@ -225,7 +278,7 @@ static int first_call(void)
 	static char set[PTHREAD_KEYS_MAX];
 	for (int k = 0; k < PTHREAD_KEYS_MAX; k++)
 		set[k] = pthread_getspecific(k) != NULL;
-	int result = driver_start();
+	int result = driver_start(CUSIM_VERSION);
 	for (int k = 0; k < PTHREAD_KEYS_MAX; k++)
 		if (!set[k] && pthread_getspecific(k))
 			go_key = k;
@@ -233,17 +286,21 @@ static int first_call(void)
 }
 
 // start starts the driver. The threads of its Go runtime block all signals but faults, so that the
-// program's threads handle them.
-static int start(void)
+// program's threads handle them. If it sets again, another call may have another result.
+static int start(int *again)
 {
 	struct kernel_action saved[NBORROWED];
 	sigset_t blocked, mask;
+	int threads = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC); // later there may be no descriptor
 	all_but_faults(&blocked);
 	for (int i = 0; i < NBORROWED; i++)
 		kernel_sigaction(borrowed[i], NULL, &saved[i]);
 	pthread_sigmask(SIG_SETMASK, &blocked, &mask);
-	int result = CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
-	if (load_driver()) {
+	int result = load_driver();
+	if (!result)
+		result = driver_begin();
+	*again = result != CUDA_SUCCESS;
+	if (!result) {
 		loaded = 1;
 		result = first_call();
 	}
@@ -251,13 +308,15 @@ static int start(void)
 		restore_action(borrowed[i], &saved[i]);
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	if (loaded)
-		send_again();
+		send_again(threads);
+	else if (threads >= 0)
+		close(threads);
 	return result;
 }
 
 int cuInit(unsigned int flags)
 {
-	static int failed; // the start of the driver has failed
+	static int failed; // the start of the driver has failed, and does not become possible
 	uint64_t words[] = {flags};
 	if (forked)
 		return CUDA_ERROR_NOT_INITIALIZED;
@@ -265,9 +324,14 @@ int cuInit(unsigned int flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!is_running()) {
 		pthread_mutex_lock(&starting);
-		if (!is_running() && !failed && !(failed = start()))
-			atomic_store_explicit(&running, 1, memory_order_release);
-		int result = failed;
+		int result = have_key ? failed : CUDA_ERROR_OPERATING_SYSTEM, again = 0;
+		if (!is_running() && !result) {
+			result = start(&again);
+			if (!result)
+				atomic_store_explicit(&running, 1, memory_order_release);
+			else if (!again)
+				failed = result;
+		}
 		pthread_mutex_unlock(&starting);
 		if (result)
 			return result;

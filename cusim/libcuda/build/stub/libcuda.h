@@ -23,9 +23,10 @@ extern const struct cusim_result cusim_results[];
 // cusim_initialized reports whether cuInit has succeeded.
 int cusim_initialized(void);
 
-// cusim_call makes a call of the driver by its number, for a function that exists since the given
-// version of CUDA.
-int cusim_call(uint32_t number, int since, uint64_t *words);
+// cusim_call makes a call of the driver by its number, for a function that exists, with whatever
+// interface, since the given version of CUDA.
+#define cusim_call(number, since, words) cusim_call_in(__func__, number, since, words)
+int cusim_call_in(const char *function, uint32_t number, int since, uint64_t *words);
 
 // cusim_begin begins a call of a function that is implemented with other functions. It returns the
 // result of a fault for its name without a version, the error before cuInit, or success.
@@ -33,7 +34,8 @@ int cusim_begin(const char *function);
 
 // cusim_refuse returns the result of a function that does not call the driver: the error before
 // cuInit, or else the given result.
-int cusim_refuse(int result);
+#define cusim_refuse(result) cusim_refuse_in(__func__, result)
+int cusim_refuse_in(const char *function, int result);
 
 // cusim_bits returns the bits of a floating-point argument.
 static inline uint32_t cusim_bits(float value)

@@ -9,7 +9,7 @@ int cuDeviceComputeCapability(void *major, void *minor, int dev)
 	enum { MAJOR = 75, MINOR = 76 }; // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
 	int result = cusim_begin("cuDeviceComputeCapability");
 	if (!result)
-		result = cuDeviceGetAttribute(major, MAJOR, dev);
+		result = major && minor ? cuDeviceGetAttribute(major, MAJOR, dev) : CUDA_ERROR_INVALID_VALUE;
 	return result ? result : cuDeviceGetAttribute(minor, MINOR, dev);
 }
 
@@ -83,10 +83,12 @@ static int no_green(int result, void *pGreenCtx)
 
 int cuStreamGetCtx_v2(void *hStream, void *pCtx, void *pGreenCtx)
 {
-	return no_green(cuStreamGetCtx(hStream, pCtx), pGreenCtx);
+	void *ctx; // pCtx may be NULL
+	return no_green(cuStreamGetCtx(hStream, pCtx ? pCtx : &ctx), pGreenCtx);
 }
 
 int cuStreamGetCtx_v2_ptsz(void *hStream, void *pCtx, void *pGreenCtx)
 {
-	return no_green(cuStreamGetCtx_ptsz(hStream, pCtx), pGreenCtx);
+	void *ctx;
+	return no_green(cuStreamGetCtx_ptsz(hStream, pCtx ? pCtx : &ctx), pGreenCtx);
 }

@@ -149,11 +149,13 @@ int cuCtxAttach(void *pctx, unsigned int flags)
 	void *ctx = NULL;
 	int result = cusim_begin("cuCtxAttach");
 	if (!result)
-		result = pctx && !flags ? cuCtxGetCurrent(&ctx) : CUDA_ERROR_INVALID_VALUE;
+		result = cuCtxGetCurrent(&ctx);
 	if (result)
 		return result;
 	if (!ctx)
 		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!pctx || flags)
+		return CUDA_ERROR_INVALID_VALUE;
 	struct user *u = malloc(sizeof *u);
 	if (!u)
 		return CUDA_ERROR_OUT_OF_MEMORY;

@@ -164,19 +164,19 @@ int cuCtxCreate(void *pctx, unsigned int flags, int dev)
 int cuCtxCreate_v2(void *pctx, unsigned int flags, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pctx, (uint32_t)flags, (uint32_t)dev};
-	return cusim_call(18, 3020, a);
+	return cusim_call(18, 2000, a);
 }
 
 int cuCtxCreate_v3(void *pctx, void *paramsArray, int numParams, unsigned int flags, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pctx, (uintptr_t)paramsArray, (uint32_t)numParams, (uint32_t)flags, (uint32_t)dev};
-	return cusim_call(329, 11040, a);
+	return cusim_call(329, 2000, a);
 }
 
 int cuCtxCreate_v4(void *pctx, void *ctxCreateParams, unsigned int flags, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pctx, (uintptr_t)ctxCreateParams, (uint32_t)flags, (uint32_t)dev};
-	return cusim_call(17, 12050, a);
+	return cusim_call(17, 2000, a);
 }
 
 int cuCtxDestroy(void *ctx)
@@ -188,7 +188,7 @@ int cuCtxDestroy(void *ctx)
 int cuCtxDestroy_v2(void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)ctx};
-	return cusim_call(19, 4000, a);
+	return cusim_call(19, 2000, a);
 }
 
 int cuCtxDisablePeerAccess(void *peerContext)
@@ -284,7 +284,7 @@ int cuCtxPopCurrent(void *pctx)
 int cuCtxPopCurrent_v2(void *pctx)
 {
 	uint64_t a[] = {(uintptr_t)pctx};
-	return cusim_call(21, 4000, a);
+	return cusim_call(21, 2000, a);
 }
 
 int cuCtxPushCurrent(void *ctx)
@@ -296,7 +296,7 @@ int cuCtxPushCurrent(void *ctx)
 int cuCtxPushCurrent_v2(void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)ctx};
-	return cusim_call(20, 4000, a);
+	return cusim_call(20, 2000, a);
 }
 
 int cuCtxRecordEvent(void *hCtx, void *hEvent)
@@ -504,7 +504,7 @@ int cuDeviceGetUuid(void *uuid, int dev)
 int cuDeviceGetUuid_v2(void *uuid, int dev)
 {
 	uint64_t a[] = {(uintptr_t)uuid, (uint32_t)dev};
-	return cusim_call(5, 11040, a);
+	return cusim_call(5, 9020, a);
 }
 
 int cuDeviceGraphMemTrim(int device)
@@ -528,7 +528,7 @@ int cuDevicePrimaryCtxRelease(int dev)
 int cuDevicePrimaryCtxRelease_v2(int dev)
 {
 	uint64_t a[] = {(uint32_t)dev};
-	return cusim_call(13, 11000, a);
+	return cusim_call(13, 7000, a);
 }
 
 int cuDevicePrimaryCtxReset(int dev)
@@ -540,7 +540,7 @@ int cuDevicePrimaryCtxReset(int dev)
 int cuDevicePrimaryCtxReset_v2(int dev)
 {
 	uint64_t a[] = {(uint32_t)dev};
-	return cusim_call(14, 11000, a);
+	return cusim_call(14, 7000, a);
 }
 
 int cuDevicePrimaryCtxRetain(void *pctx, int dev)
@@ -558,7 +558,7 @@ int cuDevicePrimaryCtxSetFlags(int dev, unsigned int flags)
 int cuDevicePrimaryCtxSetFlags_v2(int dev, unsigned int flags)
 {
 	uint64_t a[] = {(uint32_t)dev, (uint32_t)flags};
-	return cusim_call(16, 11000, a);
+	return cusim_call(16, 7000, a);
 }
 
 int cuDeviceRegisterAsyncNotification(int device, void *callbackFunc, void *userData, void *callback)
@@ -592,7 +592,7 @@ int cuDeviceTotalMem(void *bytes, int dev)
 int cuDeviceTotalMem_v2(void *bytes, int dev)
 {
 	uint64_t a[] = {(uintptr_t)bytes, (uint32_t)dev};
-	return cusim_call(9, 3020, a);
+	return cusim_call(9, 2000, a);
 }
 
 int cuDeviceUnregisterAsyncNotification(int device, void *callback)
@@ -669,7 +669,7 @@ int cuEventDestroy_v2(void *hEvent)
 	if (!hEvent && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)hEvent};
-	return cusim_call(47, 4000, a);
+	return cusim_call(47, 2000, a);
 }
 
 int cuEventElapsedTime(void *pMilliseconds, void *hStart, void *hEnd)
@@ -685,7 +685,7 @@ int cuEventElapsedTime_v2(void *pMilliseconds, void *hStart, void *hEnd)
 	if (!hStart && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)pMilliseconds, (uintptr_t)hStart, (uintptr_t)hEnd};
-	return cusim_call(53, 12080, a);
+	return cusim_call(53, 2000, a);
 }
 
 int cuEventQuery(void *hEvent)
@@ -717,7 +717,7 @@ int cuEventRecordWithFlags_ptsz(void *hEvent, void *hStream, unsigned int flags)
 int cuEventRecord_ptsz(void *hEvent, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hEvent, cusim_own(hStream)};
-	return cusim_call(48, 7000, a);
+	return cusim_call(48, 2000, a);
 }
 
 int cuEventSynchronize(void *hEvent)
@@ -911,7 +911,7 @@ int cuGraphAddDependencies(void *hGraph, void *from, void *to, size_t numDepende
 int cuGraphAddDependencies_v2(void *hGraph, void *from, void *to, void *edgeData, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)edgeData, numDependencies};
-	return cusim_call(202, 12030, a);
+	return cusim_call(202, 10000, a);
 }
 
 int cuGraphAddEmptyNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies)
@@ -959,7 +959,7 @@ int cuGraphAddKernelNode(void *phGraphNode, void *hGraph, void *dependencies, si
 int cuGraphAddKernelNode_v2(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(206, 12000, a);
+	return cusim_call(206, 10000, a);
 }
 
 int cuGraphAddMemAllocNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
@@ -995,7 +995,7 @@ int cuGraphAddNode(void *phGraphNode, void *hGraph, void *dependencies, size_t n
 int cuGraphAddNode_v2(void *phGraphNode, void *hGraph, void *dependencies, void *dependencyData, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, (uintptr_t)dependencyData, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(212, 12030, a);
+	return cusim_call(212, 12020, a);
 }
 
 int cuGraphBatchMemOpNodeGetParams(void *hNode, void *nodeParams_out)
@@ -1141,7 +1141,7 @@ int cuGraphExecKernelNodeSetParams(void *hGraphExec, void *hNode, void *nodePara
 int cuGraphExecKernelNodeSetParams_v2(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(225, 12000, a);
+	return cusim_call(225, 10010, a);
 }
 
 int cuGraphExecMemcpyNodeSetParams(void *hGraphExec, void *hNode, void *copyParams, void *ctx)
@@ -1171,7 +1171,7 @@ int cuGraphExecUpdate(void *hGraphExec, void *hGraph, void *hErrorNode_out, void
 int cuGraphExecUpdate_v2(void *hGraphExec, void *hGraph, void *resultInfo)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hGraph, (uintptr_t)resultInfo};
-	return cusim_call(230, 12000, a);
+	return cusim_call(230, 10020, a);
 }
 
 int cuGraphExternalSemaphoresSignalNodeGetParams(void *hNode, void *params_out)
@@ -1207,7 +1207,7 @@ int cuGraphGetEdges(void *hGraph, void *from, void *to, void *numEdges)
 int cuGraphGetEdges_v2(void *hGraph, void *from, void *to, void *edgeData, void *numEdges)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)edgeData, (uintptr_t)numEdges};
-	return cusim_call(235, 12030, a);
+	return cusim_call(235, 10000, a);
 }
 
 int cuGraphGetNodes(void *hGraph, void *nodes, void *numNodes)
@@ -1283,7 +1283,7 @@ int cuGraphKernelNodeGetParams(void *hNode, void *nodeParams)
 int cuGraphKernelNodeGetParams_v2(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(242, 12000, a);
+	return cusim_call(242, 10000, a);
 }
 
 int cuGraphKernelNodeSetAttribute(void *hNode, int attr, void *value)
@@ -1301,7 +1301,7 @@ int cuGraphKernelNodeSetParams(void *hNode, void *nodeParams)
 int cuGraphKernelNodeSetParams_v2(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(245, 12000, a);
+	return cusim_call(245, 10000, a);
 }
 
 int cuGraphLaunch(void *hGraphExec, void *hStream)
@@ -1367,7 +1367,7 @@ int cuGraphNodeGetDependencies(void *hNode, void *dependencies, void *numDepende
 int cuGraphNodeGetDependencies_v2(void *hNode, void *dependencies, void *edgeData, void *numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dependencies, (uintptr_t)edgeData, (uintptr_t)numDependencies};
-	return cusim_call(255, 12030, a);
+	return cusim_call(255, 10000, a);
 }
 
 int cuGraphNodeGetDependentNodes(void *hNode, void *dependentNodes, void *numDependentNodes)
@@ -1379,7 +1379,7 @@ int cuGraphNodeGetDependentNodes(void *hNode, void *dependentNodes, void *numDep
 int cuGraphNodeGetDependentNodes_v2(void *hNode, void *dependentNodes, void *edgeData, void *numDependentNodes)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dependentNodes, (uintptr_t)edgeData, (uintptr_t)numDependentNodes};
-	return cusim_call(257, 12030, a);
+	return cusim_call(257, 10000, a);
 }
 
 int cuGraphNodeGetEnabled(void *hGraphExec, void *hNode, void *isEnabled)
@@ -1421,7 +1421,7 @@ int cuGraphRemoveDependencies(void *hGraph, void *from, void *to, size_t numDepe
 int cuGraphRemoveDependencies_v2(void *hGraph, void *from, void *to, void *edgeData, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)edgeData, numDependencies};
-	return cusim_call(263, 12030, a);
+	return cusim_call(263, 10000, a);
 }
 
 int cuGraphRetainUserObject(void *graph, void *object, unsigned int count, unsigned int flags)
@@ -1643,7 +1643,7 @@ int cuIpcOpenMemHandle(void *pdptr, struct cusim_words8 handle, unsigned int Fla
 int cuIpcOpenMemHandle_v2(void *pdptr, struct cusim_words8 handle, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pdptr, (uintptr_t)&handle, (uint32_t)Flags};
-	return cusim_call(101, 11000, a);
+	return cusim_call(101, 4010, a);
 }
 
 int cuKernelGetAttribute(void *pi, int attrib, void *kernel, int dev)
@@ -1741,7 +1741,7 @@ int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, cusim_own(hStream), (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(137, 7000, a);
+	return cusim_call(137, 4000, a);
 }
 
 int cuLibraryEnumerateKernels(void *kernels, unsigned int numKernels, void *lib)
@@ -1813,7 +1813,7 @@ int cuLinkAddData(void *state, int type, void *data, size_t size, void *name, un
 int cuLinkAddData_v2(void *state, int type, void *data, size_t size, void *name, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)state, (uint32_t)type, (uintptr_t)data, size, (uintptr_t)name, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(306, 6050, a);
+	return cusim_call(306, 5050, a);
 }
 
 int cuLinkAddFile(void *state, int type, void *path, unsigned int numOptions, void *options, void *optionValues)
@@ -1825,7 +1825,7 @@ int cuLinkAddFile(void *state, int type, void *path, unsigned int numOptions, vo
 int cuLinkAddFile_v2(void *state, int type, void *path, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)state, (uint32_t)type, (uintptr_t)path, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(307, 6050, a);
+	return cusim_call(307, 5050, a);
 }
 
 int cuLinkComplete(void *state, void *cubinOut, void *sizeOut)
@@ -1843,7 +1843,7 @@ int cuLinkCreate(unsigned int numOptions, void *options, void *optionValues, voi
 int cuLinkCreate_v2(unsigned int numOptions, void *options, void *optionValues, void *stateOut)
 {
 	uint64_t a[] = {(uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues, (uintptr_t)stateOut};
-	return cusim_call(309, 6050, a);
+	return cusim_call(309, 5050, a);
 }
 
 int cuLinkDestroy(void *state)
@@ -1905,7 +1905,7 @@ int cuMemAdvise(unsigned long long devPtr, size_t count, int advice, int device)
 int cuMemAdvise_v2(unsigned long long devPtr, size_t count, int advice, struct cusim_words1 location)
 {
 	uint64_t a[] = {devPtr, count, (uint32_t)advice, (uintptr_t)&location};
-	return cusim_call(161, 12020, a);
+	return cusim_call(161, 8000, a);
 }
 
 int cuMemAlloc(void *dptr, unsigned int bytesize)
@@ -1949,7 +1949,7 @@ int cuMemAllocHost(void *pp, unsigned int bytesize)
 int cuMemAllocHost_v2(void *pp, size_t bytesize)
 {
 	uint64_t a[] = {(uintptr_t)pp, bytesize};
-	return cusim_call(176, 3020, a);
+	return cusim_call(176, 2000, a);
 }
 
 int cuMemAllocManaged(void *dptr, size_t bytesize, unsigned int flags)
@@ -1971,13 +1971,13 @@ int cuMemAllocPitch(void *dptr, void *pPitch, unsigned int WidthInBytes, unsigne
 int cuMemAllocPitch_v2(void *dptr, void *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)pPitch, WidthInBytes, Height, (uint32_t)ElementSizeBytes};
-	return cusim_call(177, 3020, a);
+	return cusim_call(177, 2000, a);
 }
 
 int cuMemAlloc_v2(void *dptr, size_t bytesize)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize};
-	return cusim_call(104, 3020, a);
+	return cusim_call(104, 2000, a);
 }
 
 int cuMemBatchDecompressAsync(void *paramsArray, size_t count, unsigned int flags, void *errorIndex, void *stream)
@@ -2063,7 +2063,7 @@ int cuMemFreeHost(void *p)
 int cuMemFree_v2(unsigned long long dptr)
 {
 	uint64_t a[] = {dptr};
-	return cusim_call(105, 3020, a);
+	return cusim_call(105, 2000, a);
 }
 
 int cuMemGetAccess(void *flags, void *location, unsigned long long ptr)
@@ -2083,7 +2083,7 @@ int cuMemGetAddressRange(void *pbase, void *psize, unsigned int dptr)
 int cuMemGetAddressRange_v2(void *pbase, void *psize, unsigned long long dptr)
 {
 	uint64_t a[] = {(uintptr_t)pbase, (uintptr_t)psize, dptr};
-	return cusim_call(166, 3020, a);
+	return cusim_call(166, 2000, a);
 }
 
 int cuMemGetAllocationGranularity(void *granularity, void *prop, int option)
@@ -2134,7 +2134,7 @@ int cuMemGetInfo(void *free, void *total)
 int cuMemGetInfo_v2(void *free, void *total)
 {
 	uint64_t a[] = {(uintptr_t)free, (uintptr_t)total};
-	return cusim_call(103, 3020, a);
+	return cusim_call(103, 2000, a);
 }
 
 int cuMemGetMemPool(void *pool, void *location, int type)
@@ -2160,7 +2160,7 @@ int cuMemHostGetDevicePointer(void *pdptr, void *p, unsigned int Flags)
 int cuMemHostGetDevicePointer_v2(void *pdptr, void *p, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pdptr, (uintptr_t)p, (uint32_t)Flags};
-	return cusim_call(110, 3020, a);
+	return cusim_call(110, 2020, a);
 }
 
 int cuMemHostGetFlags(void *pFlags, void *p)
@@ -2178,7 +2178,7 @@ int cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 int cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)p, bytesize, (uint32_t)Flags};
-	return cusim_call(112, 6050, a);
+	return cusim_call(112, 4000, a);
 }
 
 int cuMemHostUnregister(void *p)
@@ -2296,13 +2296,13 @@ int cuMemPrefetchAsync_ptsz(unsigned long long devPtr, size_t count, int dstDevi
 int cuMemPrefetchAsync_v2(unsigned long long devPtr, size_t count, struct cusim_words1 location, unsigned int flags, void *hStream)
 {
 	uint64_t a[] = {devPtr, count, (uintptr_t)&location, (uint32_t)flags, (uintptr_t)hStream};
-	return cusim_call(167, 12020, a);
+	return cusim_call(167, 8000, a);
 }
 
 int cuMemPrefetchAsync_v2_ptsz(unsigned long long devPtr, size_t count, struct cusim_words1 location, unsigned int flags, void *hStream)
 {
 	uint64_t a[] = {devPtr, count, (uintptr_t)&location, (uint32_t)flags, cusim_own(hStream)};
-	return cusim_call(167, 12020, a);
+	return cusim_call(167, 8000, a);
 }
 
 int cuMemPrefetchBatchAsync(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
@@ -2381,13 +2381,13 @@ int cuMemcpy2DAsync(void *pCopy, void *hStream)
 int cuMemcpy2DAsync_v2(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, (uintptr_t)hStream};
-	return cusim_call(180, 3020, a);
+	return cusim_call(180, 2000, a);
 }
 
 int cuMemcpy2DAsync_v2_ptsz(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, cusim_own(hStream)};
-	return cusim_call(180, 7000, a);
+	return cusim_call(180, 2000, a);
 }
 
 int cuMemcpy2DUnaligned(void *pCopy)
@@ -2399,25 +2399,25 @@ int cuMemcpy2DUnaligned(void *pCopy)
 int cuMemcpy2DUnaligned_v2(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(181, 3020, a);
+	return cusim_call(181, 2000, a);
 }
 
 int cuMemcpy2DUnaligned_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(364, 7000, a);
+	return cusim_call(364, 2000, a);
 }
 
 int cuMemcpy2D_v2(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(179, 3020, a);
+	return cusim_call(179, 2000, a);
 }
 
 int cuMemcpy2D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(365, 7000, a);
+	return cusim_call(365, 2000, a);
 }
 
 int cuMemcpy3D(void *pCopy)
@@ -2436,13 +2436,13 @@ int cuMemcpy3DAsync(void *pCopy, void *hStream)
 int cuMemcpy3DAsync_v2(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, (uintptr_t)hStream};
-	return cusim_call(183, 3020, a);
+	return cusim_call(183, 2000, a);
 }
 
 int cuMemcpy3DAsync_v2_ptsz(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, cusim_own(hStream)};
-	return cusim_call(183, 7000, a);
+	return cusim_call(183, 2000, a);
 }
 
 int cuMemcpy3DBatchAsync(size_t numOps, void *opList, void *failIdx, unsigned long long flags, void *hStream)
@@ -2460,13 +2460,13 @@ int cuMemcpy3DBatchAsync_ptsz(size_t numOps, void *opList, void *failIdx, unsign
 int cuMemcpy3DBatchAsync_v2(size_t numOps, void *opList, unsigned long long flags, void *hStream)
 {
 	uint64_t a[] = {numOps, (uintptr_t)opList, flags, (uintptr_t)hStream};
-	return cusim_call(184, 13000, a);
+	return cusim_call(184, 12080, a);
 }
 
 int cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, void *opList, unsigned long long flags, void *hStream)
 {
 	uint64_t a[] = {numOps, (uintptr_t)opList, flags, cusim_own(hStream)};
-	return cusim_call(184, 13000, a);
+	return cusim_call(184, 12080, a);
 }
 
 int cuMemcpy3DPeer(void *pCopy)
@@ -2484,25 +2484,25 @@ int cuMemcpy3DPeerAsync(void *pCopy, void *hStream)
 int cuMemcpy3DPeerAsync_ptsz(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, cusim_own(hStream)};
-	return cusim_call(187, 7000, a);
+	return cusim_call(187, 4000, a);
 }
 
 int cuMemcpy3DPeer_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(366, 7000, a);
+	return cusim_call(366, 4000, a);
 }
 
 int cuMemcpy3D_v2(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(182, 3020, a);
+	return cusim_call(182, 2000, a);
 }
 
 int cuMemcpy3D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(367, 7000, a);
+	return cusim_call(367, 2000, a);
 }
 
 int cuMemcpyAsync(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
@@ -2514,7 +2514,7 @@ int cuMemcpyAsync(unsigned long long dst, unsigned long long src, size_t ByteCou
 int cuMemcpyAsync_ptsz(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dst, src, ByteCount, cusim_own(hStream)};
-	return cusim_call(188, 7000, a);
+	return cusim_call(188, 4000, a);
 }
 
 int cuMemcpyAtoA(void *dstArray, unsigned int dstOffset, void *srcArray, unsigned int srcOffset, unsigned int ByteCount)
@@ -2646,13 +2646,13 @@ int cuMemcpyBatchAsync_ptsz(void *dsts, void *srcs, void *sizes, size_t count, v
 int cuMemcpyBatchAsync_v2(void *dsts, void *srcs, void *sizes, size_t count, void *attrs, void *attrsIdxs, size_t numAttrs, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dsts, (uintptr_t)srcs, (uintptr_t)sizes, count, (uintptr_t)attrs, (uintptr_t)attrsIdxs, numAttrs, (uintptr_t)hStream};
-	return cusim_call(189, 13000, a);
+	return cusim_call(189, 12080, a);
 }
 
 int cuMemcpyBatchAsync_v2_ptsz(void *dsts, void *srcs, void *sizes, size_t count, void *attrs, void *attrsIdxs, size_t numAttrs, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dsts, (uintptr_t)srcs, (uintptr_t)sizes, count, (uintptr_t)attrs, (uintptr_t)attrsIdxs, numAttrs, cusim_own(hStream)};
-	return cusim_call(189, 13000, a);
+	return cusim_call(189, 12080, a);
 }
 
 int cuMemcpyDtoA(void *dstArray, unsigned int dstOffset, unsigned int srcDevice, unsigned int ByteCount)
@@ -2702,25 +2702,25 @@ int cuMemcpyDtoDAsync(unsigned int dstDevice, unsigned int srcDevice, unsigned i
 int cuMemcpyDtoDAsync_v2(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount, (uintptr_t)hStream};
-	return cusim_call(119, 3020, a);
+	return cusim_call(119, 3000, a);
 }
 
 int cuMemcpyDtoDAsync_v2_ptsz(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount, cusim_own(hStream)};
-	return cusim_call(119, 7000, a);
+	return cusim_call(119, 3000, a);
 }
 
 int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(118, 3020, a);
+	return cusim_call(118, 2000, a);
 }
 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(368, 7000, a);
+	return cusim_call(368, 2000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -2743,25 +2743,25 @@ int cuMemcpyDtoHAsync(void *dstHost, unsigned int srcDevice, unsigned int ByteCo
 int cuMemcpyDtoHAsync_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount, (uintptr_t)hStream};
-	return cusim_call(117, 3020, a);
+	return cusim_call(117, 2000, a);
 }
 
 int cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount, cusim_own(hStream)};
-	return cusim_call(117, 7000, a);
+	return cusim_call(117, 2000, a);
 }
 
 int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(115, 3020, a);
+	return cusim_call(115, 2000, a);
 }
 
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(369, 7000, a);
+	return cusim_call(369, 2000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -2841,25 +2841,25 @@ int cuMemcpyHtoDAsync(unsigned int dstDevice, void *srcHost, unsigned int ByteCo
 int cuMemcpyHtoDAsync_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount, (uintptr_t)hStream};
-	return cusim_call(116, 3020, a);
+	return cusim_call(116, 2000, a);
 }
 
 int cuMemcpyHtoDAsync_v2_ptsz(unsigned long long dstDevice, void *srcHost, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount, cusim_own(hStream)};
-	return cusim_call(116, 7000, a);
+	return cusim_call(116, 2000, a);
 }
 
 int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(114, 3020, a);
+	return cusim_call(114, 2000, a);
 }
 
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(370, 7000, a);
+	return cusim_call(370, 2000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
@@ -2877,19 +2877,19 @@ int cuMemcpyPeerAsync(unsigned long long dstDevice, void *dstContext, unsigned l
 int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount, cusim_own(hStream)};
-	return cusim_call(121, 7000, a);
+	return cusim_call(121, 4000, a);
 }
 
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(371, 7000, a);
+	return cusim_call(371, 4000, a);
 }
 
 int cuMemcpy_ptds(unsigned long long dst, unsigned long long src, size_t ByteCount)
 {
 	uint64_t a[] = {dst, src, ByteCount};
-	return cusim_call(372, 7000, a);
+	return cusim_call(372, 4000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -2909,19 +2909,19 @@ int cuMemsetD16Async(unsigned long long dstDevice, unsigned short us, size_t N, 
 int cuMemsetD16Async_ptsz(unsigned long long dstDevice, unsigned short us, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N, cusim_own(hStream)};
-	return cusim_call(192, 7000, a);
+	return cusim_call(192, 3020, a);
 }
 
 int cuMemsetD16_v2(unsigned long long dstDevice, unsigned short us, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N};
-	return cusim_call(191, 3020, a);
+	return cusim_call(191, 2000, a);
 }
 
 int cuMemsetD16_v2_ptds(unsigned long long dstDevice, unsigned short us, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N};
-	return cusim_call(373, 7000, a);
+	return cusim_call(373, 2000, a);
 }
 
 int cuMemsetD2D16(unsigned int dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
@@ -2943,19 +2943,19 @@ int cuMemsetD2D16Async(unsigned long long dstDevice, size_t dstPitch, unsigned s
 int cuMemsetD2D16Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height, cusim_own(hStream)};
-	return cusim_call(194, 7000, a);
+	return cusim_call(194, 3020, a);
 }
 
 int cuMemsetD2D16_v2(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height};
-	return cusim_call(193, 3020, a);
+	return cusim_call(193, 2000, a);
 }
 
 int cuMemsetD2D16_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height};
-	return cusim_call(374, 7000, a);
+	return cusim_call(374, 2000, a);
 }
 
 int cuMemsetD2D32(unsigned int dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
@@ -2977,19 +2977,19 @@ int cuMemsetD2D32Async(unsigned long long dstDevice, size_t dstPitch, unsigned i
 int cuMemsetD2D32Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height, cusim_own(hStream)};
-	return cusim_call(196, 7000, a);
+	return cusim_call(196, 3020, a);
 }
 
 int cuMemsetD2D32_v2(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height};
-	return cusim_call(195, 3020, a);
+	return cusim_call(195, 2000, a);
 }
 
 int cuMemsetD2D32_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height};
-	return cusim_call(375, 7000, a);
+	return cusim_call(375, 2000, a);
 }
 
 int cuMemsetD2D8(unsigned int dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
@@ -3011,19 +3011,19 @@ int cuMemsetD2D8Async(unsigned long long dstDevice, size_t dstPitch, unsigned ch
 int cuMemsetD2D8Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height, cusim_own(hStream)};
-	return cusim_call(198, 7000, a);
+	return cusim_call(198, 3020, a);
 }
 
 int cuMemsetD2D8_v2(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height};
-	return cusim_call(197, 3020, a);
+	return cusim_call(197, 2000, a);
 }
 
 int cuMemsetD2D8_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height};
-	return cusim_call(376, 7000, a);
+	return cusim_call(376, 2000, a);
 }
 
 int cuMemsetD32(unsigned int dstDevice, unsigned int ui, unsigned int N)
@@ -3043,19 +3043,19 @@ int cuMemsetD32Async(unsigned long long dstDevice, unsigned int ui, size_t N, vo
 int cuMemsetD32Async_ptsz(unsigned long long dstDevice, unsigned int ui, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N, cusim_own(hStream)};
-	return cusim_call(125, 7000, a);
+	return cusim_call(125, 3020, a);
 }
 
 int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(123, 3020, a);
+	return cusim_call(123, 2000, a);
 }
 
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(377, 7000, a);
+	return cusim_call(377, 2000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3075,19 +3075,19 @@ int cuMemsetD8Async(unsigned long long dstDevice, unsigned char uc, size_t N, vo
 int cuMemsetD8Async_ptsz(unsigned long long dstDevice, unsigned char uc, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N, cusim_own(hStream)};
-	return cusim_call(124, 7000, a);
+	return cusim_call(124, 3020, a);
 }
 
 int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(122, 3020, a);
+	return cusim_call(122, 2000, a);
 }
 
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(378, 7000, a);
+	return cusim_call(378, 2000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)
@@ -3157,7 +3157,7 @@ int cuModuleGetGlobal(void *dptr, void *bytes, void *hmod, void *name)
 int cuModuleGetGlobal_v2(void *dptr, void *bytes, void *hmod, void *name)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)bytes, (uintptr_t)hmod, (uintptr_t)name};
-	return cusim_call(130, 3020, a);
+	return cusim_call(130, 2000, a);
 }
 
 int cuModuleGetLoadingMode(void *mode)
@@ -3362,7 +3362,7 @@ int cuStreamAddCallback(void *hStream, void *callback, void *userData, unsigned 
 int cuStreamAddCallback_ptsz(void *hStream, void *callback, void *userData, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)callback, (uintptr_t)userData, (uint32_t)flags};
-	return cusim_call(69, 7000, a);
+	return cusim_call(69, 5000, a);
 }
 
 int cuStreamAttachMemAsync(void *hStream, unsigned long long dptr, size_t length, unsigned int flags)
@@ -3374,7 +3374,7 @@ int cuStreamAttachMemAsync(void *hStream, unsigned long long dptr, size_t length
 int cuStreamAttachMemAsync_ptsz(void *hStream, unsigned long long dptr, size_t length, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(hStream), dptr, length, (uint32_t)flags};
-	return cusim_call(175, 7000, a);
+	return cusim_call(175, 6000, a);
 }
 
 int cuStreamBatchMemOp(void *stream, unsigned int count, void *paramArray, unsigned int flags)
@@ -3392,13 +3392,13 @@ int cuStreamBatchMemOp_ptsz(void *stream, unsigned int count, void *paramArray, 
 int cuStreamBatchMemOp_v2(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
-	return cusim_call(279, 11070, a);
+	return cusim_call(279, 8000, a);
 }
 
 int cuStreamBatchMemOp_v2_ptsz(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
-	return cusim_call(280, 11070, a);
+	return cusim_call(280, 8000, a);
 }
 
 int cuStreamBeginCaptureToGraph(void *hStream, void *hGraph, void *dependencies, void *dependencyData, size_t numDependencies, int mode)
@@ -3416,13 +3416,13 @@ int cuStreamBeginCaptureToGraph_ptsz(void *hStream, void *hGraph, void *dependen
 int cuStreamBeginCapture_v2(void *hStream, int mode)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uint32_t)mode};
-	return cusim_call(71, 10010, a);
+	return cusim_call(71, 10000, a);
 }
 
 int cuStreamBeginCapture_v2_ptsz(void *hStream, int mode)
 {
 	uint64_t a[] = {cusim_own(hStream), (uint32_t)mode};
-	return cusim_call(71, 10010, a);
+	return cusim_call(71, 10000, a);
 }
 
 int cuStreamCopyAttributes(void *dst, void *src)
@@ -3460,7 +3460,7 @@ int cuStreamDestroy_v2(void *hStream)
 	if (!hStream && !cusim_initialized())
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t a[] = {(uintptr_t)hStream};
-	return cusim_call(56, 4000, a);
+	return cusim_call(56, 2000, a);
 }
 
 int cuStreamEndCapture(void *hStream, void *phGraph)
@@ -3490,25 +3490,25 @@ int cuStreamGetAttribute_ptsz(void *hStream, int attr, void *value_out)
 int cuStreamGetCaptureInfo_v2(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *numDependencies_out)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)numDependencies_out};
-	return cusim_call(75, 11030, a);
+	return cusim_call(75, 10010, a);
 }
 
 int cuStreamGetCaptureInfo_v2_ptsz(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *numDependencies_out)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)numDependencies_out};
-	return cusim_call(75, 11030, a);
+	return cusim_call(75, 10010, a);
 }
 
 int cuStreamGetCaptureInfo_v3(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *edgeData_out, void *numDependencies_out)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)edgeData_out, (uintptr_t)numDependencies_out};
-	return cusim_call(76, 12030, a);
+	return cusim_call(76, 10010, a);
 }
 
 int cuStreamGetCaptureInfo_v3_ptsz(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *edgeData_out, void *numDependencies_out)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)captureStatus_out, (uintptr_t)id_out, (uintptr_t)graph_out, (uintptr_t)dependencies_out, (uintptr_t)edgeData_out, (uintptr_t)numDependencies_out};
-	return cusim_call(76, 12030, a);
+	return cusim_call(76, 10010, a);
 }
 
 int cuStreamGetCtx(void *hStream, void *pctx)
@@ -3544,7 +3544,7 @@ int cuStreamGetFlags(void *hStream, void *flags)
 int cuStreamGetFlags_ptsz(void *hStream, void *flags)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)flags};
-	return cusim_call(61, 7000, a);
+	return cusim_call(61, 5050, a);
 }
 
 int cuStreamGetGreenCtx(void *hStream, void *phCtx)
@@ -3574,7 +3574,7 @@ int cuStreamGetPriority(void *hStream, void *priority)
 int cuStreamGetPriority_ptsz(void *hStream, void *priority)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)priority};
-	return cusim_call(62, 7000, a);
+	return cusim_call(62, 5050, a);
 }
 
 int cuStreamIsCapturing(void *hStream, void *captureStatus)
@@ -3598,7 +3598,7 @@ int cuStreamQuery(void *hStream)
 int cuStreamQuery_ptsz(void *hStream)
 {
 	uint64_t a[] = {cusim_own(hStream)};
-	return cusim_call(57, 7000, a);
+	return cusim_call(57, 2000, a);
 }
 
 int cuStreamSetAttribute(void *hStream, int attr, void *value)
@@ -3622,7 +3622,7 @@ int cuStreamSynchronize(void *hStream)
 int cuStreamSynchronize_ptsz(void *hStream)
 {
 	uint64_t a[] = {cusim_own(hStream)};
-	return cusim_call(58, 7000, a);
+	return cusim_call(58, 2000, a);
 }
 
 int cuStreamUpdateCaptureDependencies(void *hStream, void *dependencies, size_t numDependencies, unsigned int flags)
@@ -3640,13 +3640,13 @@ int cuStreamUpdateCaptureDependencies_ptsz(void *hStream, void *dependencies, si
 int cuStreamUpdateCaptureDependencies_v2(void *hStream, void *dependencies, void *dependencyData, size_t numDependencies, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)dependencies, (uintptr_t)dependencyData, numDependencies, (uint32_t)flags};
-	return cusim_call(266, 12030, a);
+	return cusim_call(266, 11030, a);
 }
 
 int cuStreamUpdateCaptureDependencies_v2_ptsz(void *hStream, void *dependencies, void *dependencyData, size_t numDependencies, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)dependencies, (uintptr_t)dependencyData, numDependencies, (uint32_t)flags};
-	return cusim_call(266, 12030, a);
+	return cusim_call(266, 11030, a);
 }
 
 int cuStreamWaitEvent(void *hStream, void *hEvent, unsigned int Flags)
@@ -3658,7 +3658,7 @@ int cuStreamWaitEvent(void *hStream, void *hEvent, unsigned int Flags)
 int cuStreamWaitEvent_ptsz(void *hStream, void *hEvent, unsigned int Flags)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)hEvent, (uint32_t)Flags};
-	return cusim_call(59, 7000, a);
+	return cusim_call(59, 3020, a);
 }
 
 int cuStreamWaitValue32(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
@@ -3676,13 +3676,13 @@ int cuStreamWaitValue32_ptsz(void *stream, unsigned long long addr, uint32_t val
 int cuStreamWaitValue32_v2(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(65, 11070, a);
+	return cusim_call(65, 8000, a);
 }
 
 int cuStreamWaitValue32_v2_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(285, 11070, a);
+	return cusim_call(285, 8000, a);
 }
 
 int cuStreamWaitValue64(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
@@ -3700,13 +3700,13 @@ int cuStreamWaitValue64_ptsz(void *stream, unsigned long long addr, uint64_t val
 int cuStreamWaitValue64_v2(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, value, (uint32_t)flags};
-	return cusim_call(66, 11070, a);
+	return cusim_call(66, 9000, a);
 }
 
 int cuStreamWaitValue64_v2_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(286, 11070, a);
+	return cusim_call(286, 9000, a);
 }
 
 int cuStreamWriteValue32(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
@@ -3724,13 +3724,13 @@ int cuStreamWriteValue32_ptsz(void *stream, unsigned long long addr, uint32_t va
 int cuStreamWriteValue32_v2(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(67, 11070, a);
+	return cusim_call(67, 8000, a);
 }
 
 int cuStreamWriteValue32_v2_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(287, 11070, a);
+	return cusim_call(287, 8000, a);
 }
 
 int cuStreamWriteValue64(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
@@ -3748,13 +3748,13 @@ int cuStreamWriteValue64_ptsz(void *stream, unsigned long long addr, uint64_t va
 int cuStreamWriteValue64_v2(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, value, (uint32_t)flags};
-	return cusim_call(68, 11070, a);
+	return cusim_call(68, 9000, a);
 }
 
 int cuStreamWriteValue64_v2_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(288, 11070, a);
+	return cusim_call(288, 9000, a);
 }
 
 int cuSurfObjectCreate(void *pSurfObject, void *pResDesc)

@@ -1,6 +1,8 @@
-package main
+package environment
 
 import (
+	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -12,11 +14,22 @@ import (
 // configured returns the driver for an environment.
 func configured(t *testing.T, env map[string]string) *sim.Driver {
 	t.Helper()
-	opts, err := options(func(name string) string { return env[name] })
+	opts, err := Options(fixed(listed(env)), t.Output())
 	if err != nil {
 		t.Fatalf("%v: %v", env, err)
 	}
 	return sim.New(opts...)
+}
+
+// fixed returns a function that returns an environment.
+func fixed(environ []string) func() []string { return func() []string { return environ } }
+
+// listed returns variables in the form of os.Environ.
+func listed(env map[string]string) (list []string) {
+	for name, value := range env {
+		list = append(list, name+"="+value)
+	}
+	return list
 }
 
 func TestOptions(t *testing.T) {
@@ -135,22 +148,143 @@ func TestOptionsMalformed(t *testing.T) {
 		{"CUSIM_UNKNOWN_KERNELS", "allow", "refuse is the only value"},
 		{"CUSIM_KERNEL_LIMIT", "10", "no time, such as 10s"},
 		{"CUSIM_KERNEL_LIMIT", "-1s", "no time, such as 10s"},
+		{"CUSIM_FAULTS", "cuMemAloc=2", "did you mean cuMemAlloc?"},
+		{"CUSIM_CHECK", "memory,race", `"race" is none of`},
+		{"CUSIM_SEED", "odd", "no number"},
+		{"CUSIM_REPORT", "maybe", "write 1"},
 		{"CUSIM_FAULT_RATE", "0.5", "no code"},
 		{"CUSIM_FAULT_RATE", "2=3", `"2" is no probability`},
 		{"CUSIM_FAULT_RATE", "NaN=2", `"NaN" is no probability`},
 		{"CUSIM_FAULT_RATE", "x:0.5=3", `no function "x"`},
 	} {
-		_, err := options(func(name string) string {
-			if name == tt.variable {
-				return tt.value
-			}
-			return ""
-		})
+		_, err := Options(fixed([]string{tt.variable + "=" + tt.value}), io.Discard)
 		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), tt.variable+"=") {
 			t.Errorf("%s=%s: %v; want %q", tt.variable, tt.value, err, tt.want)
 		}
 	}
-	if _, err := parseRate("0.5=3", "odd"); err == nil || !strings.Contains(err.Error(), "CUSIM_SEED=odd") {
-		t.Errorf("a seed that is none: %v", err)
+}
+
+// TestNames checks the error for names that no variable has. Names of other programs are none of them.
+func TestNames(t *testing.T) {
+	const others = "there are CUSIM_DEVICES, CUSIM_DRIVER_VERSION, CUSIM_FAULTS, "
+	for name, want := range map[string]string{
+		"CUSIM_DEVICE":         "did you mean CUSIM_DEVICES?",
+		"CUSIM_DEIVCES":        "did you mean CUSIM_DEVICES?",
+		"cusim_devices":        "did you mean CUSIM_DEVICES?",
+		"CUSIM_DRIVER_VERISON": "did you mean CUSIM_DRIVER_VERSION?",
+		"CUSIM_VERSION":        "did you mean CUSIM_DRIVER_VERSION?",
+		"CUSIM_LIMIT":          "did you mean CUSIM_KERNEL_LIMIT?",
+		"CUSIM_FAULT":          "did you mean CUSIM_FAULTS or CUSIM_FAULT_RATE?",
+		"CUSIM_NOTHING":        others,
+		"CUSIM_":               others,
+		"CUSIMULATE":           "",
+		"CUSIM":                "",
+		"CUDA_VISIBLE_DEVICE":  "",
+		"":                     "",
+	} {
+		if runtime.GOOS == "windows" && name == "cusim_devices" {
+			continue
+		}
+		_, err := Options(fixed([]string{"HOME=/", name + "=1"}), io.Discard)
+		switch {
+		case want == "" && err != nil, want != "" && err == nil:
+			t.Errorf("%s: %v", name, err)
+		case err != nil && (!strings.Contains(err.Error(), " "+name) || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v; want %q", name, err, want)
+		}
+	}
+	_, first := Options(fixed([]string{"CUSIM_B=1", "CUSIM_A=1", "CUSIM_C="}), io.Discard)
+	if first == nil || !strings.Contains(first.Error(), "CUSIM_A:") {
+		t.Errorf("of several names: %v", first)
+	}
+}
+
+// TestOrder checks that the last of several values counts, and that all devices are there before some are
+// hidden.
+func TestOrder(t *testing.T) {
+	opts, err := Options(fixed([]string{"CUDA_VISIBLE_DEVICES=2,0", "CUSIM_DEVICES=1", "CUSIM_DEVICES=3"}), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := sim.New(opts...)
+	if r := d.Init(nil, 0); r != 0 {
+		t.Fatal(r)
+	}
+	if n, r := d.DeviceGetCount(nil); n != 2 || r != 0 {
+		t.Errorf("%d devices, %v", n, r)
+	}
+	if dev, r := d.DeviceGetByPCIBusId(nil, "0000:3D:00.0"); dev != 0 || r != 0 {
+		t.Errorf("the third device is %d, %v", dev, r)
+	}
+}
+
+// TestLookup changes the environment between calls of cuInit, which an H200 reads until one succeeds.
+func TestLookup(t *testing.T) {
+	var environ []string
+	opts, err := Options(func() []string { return environ }, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := sim.New(append(opts, sim.Devices(2))...)
+	for _, step := range []struct {
+		environ string
+		flags   uint32
+		want    driver.Result
+		count   int32
+	}{
+		{"CUDA_VISIBLE_DEVICES=1", 1, driver.ResultInvalidValue, 0},
+		{"CUDA_VISIBLE_DEVICES=", 0, driver.ResultNoDevice, 0},
+		{"CUDA_VISIBLE_DEVICES=9", 0, driver.ResultNoDevice, 0},
+		{"CUDA_VISIBLE_DEVICES=0,0", 0, driver.ResultInvalidDevice, 0},
+		{"CUDA_VISIBLE_DEVICES=1 CUDA_DEVICE_ORDER=PCI_BUS_ID", 0, 0, 1},
+		{"", 0, 0, 1},
+		{"CUDA_VISIBLE_DEVICES=", 0, 0, 1},
+		{"CUDA_DEVICE_ORDER=x", 0, 0, 1},
+	} {
+		environ = strings.Fields(step.environ)
+		if r := d.Init(nil, step.flags); r != step.want {
+			t.Errorf("%q: cuInit returns %v, want %v", step.environ, r, step.want)
+		}
+		n, r := d.DeviceGetCount(nil)
+		if n != step.count || (r == 0) != (step.count != 0) {
+			t.Errorf("%q: %d devices, %v", step.environ, n, r)
+		}
+	}
+	disordered := sim.New(opts...)
+	for _, e := range []string{"CUDA_DEVICE_ORDER=", ""} { // the first answer stays
+		environ = strings.Fields(e)
+		if r := disordered.Init(nil, 0); r != driver.ResultInvalidDevice {
+			t.Errorf("%q: cuInit returns %v", e, r)
+		}
+	}
+	if dev, r := d.DeviceGetByPCIBusId(nil, "0000:3C:00.0"); dev != 0 || r != 0 {
+		t.Errorf("the second device is %d, %v", dev, r)
+	}
+	if _, r := d.DeviceGetByPCIBusId(nil, "0000:3B:00.0"); r != driver.ResultInvalidDevice {
+		t.Errorf("the hidden device: %v", r)
+	}
+}
+
+// TestReport checks that the driver writes a report when the last program that has opened it has closed it.
+func TestReport(t *testing.T) {
+	for value, want := range map[string]string{"1": "cusim: not closed: 1 × context\n", "0": "", "": ""} {
+		var said strings.Builder
+		opts, err := Options(fixed([]string{"CUSIM_REPORT=" + value}), &said)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := sim.New(opts...)
+		for range 2 {
+			d.Init(nil, 0)
+		}
+		if _, r := d.DevicePrimaryCtxRetain(nil, 0); r != 0 {
+			t.Fatal(r)
+		}
+		if d.Closed(); said.Len() != 0 {
+			t.Errorf("%q: before the last: %s", value, said.String())
+		}
+		if d.Closed(); said.String() != want {
+			t.Errorf("%q: %q, want %q", value, said.String(), want)
+		}
 	}
 }

@@ -1,0 +1,270 @@
+// Package environment reads the environment variables that configure the software driver. Go programs and
+// the library for C have the same ones.
+package environment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/purecu/purecu/internal/sim"
+	"github.com/purecu/purecu/internal/suggest"
+)
+
+const (
+	prefix = "CUSIM_"
+	seed   = prefix + "SEED"
+)
+
+// variable is an environment variable that configures the driver.
+type variable struct {
+	name string
+	// parse returns the option for a value, or nil if there is none.
+	parse func(value string) (sim.Option, error)
+}
+
+// reader reads variables.
+type reader struct {
+	values map[string]string
+	errors io.Writer // gets what variables make the driver say
+}
+
+// variables returns all variables, in the order in which their options are used.
+func (r *reader) variables() []variable {
+	return []variable{
+		{prefix + "DEVICES", parseDevices},
+		{prefix + "DRIVER_VERSION", parseVersion},
+		{prefix + "FAULTS", parseFaults},
+		{prefix + "FAULT_RATE", r.parseRate},
+		{seed, parseSeed},
+		{prefix + "UNKNOWN_KERNELS", parseUnknown},
+		{prefix + "CHECK", r.parseChecks},
+		{prefix + "KERNEL_LIMIT", parseLimit},
+		{prefix + "REPORT", r.parseReport},
+	}
+}
+
+// Options returns the options that an environment asks for. environ is a function such as os.Environ. It is
+// called here for the variables with the prefix, and by cuInit for those of NVIDIA's driver. stderr gets the mistakes of kernels and the report, if variables ask
+// for them. A name with the prefix that no variable has is an error, as is a value that cannot be understood.
+func Options(environ func() []string, stderr io.Writer) ([]sim.Option, error) {
+	r := &reader{values: valuesOf(environ()), errors: stderr}
+	all := r.variables()
+	if err := r.checkNames(all); err != nil {
+		return nil, err
+	}
+	var list []sim.Option
+	for _, v := range all {
+		value := r.values[v.name]
+		if value == "" {
+			continue
+		}
+		o, err := v.parse(value)
+		if err != nil {
+			return nil, fmt.Errorf("%s=%s: %w", v.name, value, err)
+		}
+		if o != nil {
+			list = append(list, o)
+		}
+	}
+	return append(list, sim.Lookup(func(name string) (string, bool) {
+		value, set := valuesOf(environ())[name]
+		return value, set
+	})), nil
+}
+
+// valuesOf returns the values of variables by their names. Of several the last one counts.
+func valuesOf(environ []string) map[string]string {
+	values := map[string]string{}
+	for _, v := range environ {
+		name, value, _ := strings.Cut(v, "=")
+		if runtime.GOOS == "windows" { // the case of names does not count there
+			name = strings.ToUpper(name)
+		}
+		values[name] = value
+	}
+	return values
+}
+
+// checkNames returns an error for a name that only looks like one of the variables.
+func (r *reader) checkNames(all []variable) error {
+	var names, short []string
+	known := map[string]bool{}
+	for _, v := range all {
+		names, short = append(names, v.name), append(short, v.name[len(prefix):])
+		known[v.name] = true
+	}
+	var wrong string // the first one, so that the error is the same each time
+	for name := range r.values {
+		if strings.HasPrefix(strings.ToUpper(name), prefix) && !known[name] && (wrong == "" || name < wrong) {
+			wrong = name
+		}
+	}
+	if wrong == "" {
+		return nil
+	}
+	near := suggest.Nearest(strings.ToUpper(wrong)[len(prefix):], short)
+	if len(near) == 0 {
+		return fmt.Errorf("the software driver has no environment variable %s: there are %s", wrong, strings.Join(names, ", "))
+	}
+	return fmt.Errorf("the software driver has no environment variable %s: did you mean %s%s?", wrong, prefix,
+		strings.Join(near, " or "+prefix))
+}
+
+// mostDevices is the largest number of devices.
+const mostDevices = 64
+
+func parseDevices(s string) (sim.Option, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > mostDevices {
+		return nil, fmt.Errorf("this is no number from 0 to %d", mostDevices)
+	}
+	return sim.Devices(n), nil
+}
+
+// parseVersion parses a version such as 12.8 or 12080. The library for C parses it in the same way.
+func parseVersion(s string) (sim.Option, error) {
+	major, minor, dotted := strings.Cut(s, ".")
+	v, err := strconv.Atoi(major)
+	if dotted && err == nil {
+		var m int
+		m, err = strconv.Atoi(minor)
+		if m < 0 || m > 9 {
+			err = strconv.ErrRange
+		}
+		v = v*1000 + m*10
+	}
+	if err != nil || v < 11000 || v > 13000 {
+		return nil, errors.New("this is no version from 11.0 to 13.0, such as 12.8")
+	}
+	return sim.Version(v), nil
+}
+
+func parseUnknown(s string) (sim.Option, error) {
+	if s != "refuse" {
+		return nil, errors.New("refuse is the only value")
+	}
+	return sim.RefuseUnknownKernels(), nil
+}
+
+// parseChecks parses the checks of kernels. What they find is written at once.
+func (r *reader) parseChecks(s string) (sim.Option, error) {
+	c, err := sim.ParseChecks(s)
+	return sim.CheckKernels(c, func(text string) { fmt.Fprintf(r.errors, "cusim: %s\n", text) }), err
+}
+
+func parseLimit(s string) (sim.Option, error) {
+	limit, err := time.ParseDuration(s)
+	if err != nil || limit <= 0 {
+		return nil, errors.New("this is no time, such as 10s")
+	}
+	return sim.KernelLimit(limit), nil
+}
+
+func (r *reader) parseReport(s string) (sim.Option, error) {
+	wanted, err := strconv.ParseBool(s)
+	if err != nil {
+		return nil, errors.New("write 1 for a report, or 0 for none")
+	}
+	if !wanted {
+		return nil, nil
+	}
+	return sim.Report(r.errors), nil
+}
+
+func parseFaults(s string) (sim.Option, error) {
+	var faults []sim.Fault
+	for one := range strings.SplitSeq(s, ",") {
+		f, err := parseFault(strings.TrimSpace(one))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", one, err)
+		}
+		faults = append(faults, f)
+	}
+	return sim.Faults(faults...), nil
+}
+
+func parseFault(s string) (f sim.Fault, err error) {
+	at := strings.IndexAny(s, "=~")
+	if at < 0 {
+		return f, errors.New("there is neither = and a code, nor ~ and a time")
+	}
+	name, value := s[:at], s[at+1:]
+	if s[at] == '=' {
+		if f.Code, err = parseCode(value); err != nil {
+			return f, err
+		}
+	} else if f.Slow, err = time.ParseDuration(value); err != nil || f.Slow < 0 {
+		return f, fmt.Errorf("%q is no time, such as 5ms", value)
+	}
+	name, f.Every = strings.CutSuffix(name, "+")
+	name, nth, counted := strings.Cut(name, "@")
+	if counted {
+		if f.Nth, err = strconv.Atoi(nth); err != nil || f.Nth < 1 {
+			return f, fmt.Errorf("%q is no number of a call, which counts from 1", nth)
+		}
+	}
+	f.Function, err = parseFunction(name)
+	return f, err
+}
+
+// parseFunction parses the name of a function that can have a fault, or * for all.
+func parseFunction(name string) (string, error) {
+	if name == "*" {
+		return "", nil
+	}
+	base := name
+	if b, version, found := strings.Cut(name, "_v"); found && strings.Trim(version, "0123456789") == "" {
+		base = b
+	}
+	names := fallible()
+	for _, known := range names {
+		if base == known {
+			return base, nil
+		}
+	}
+	return "", fmt.Errorf("there is no function %q that the driver has and that can fail%s", name, suggest.Text(base, names))
+}
+
+func parseCode(s string) (int, error) {
+	code, err := strconv.Atoi(s)
+	if err != nil || code < 1 {
+		return 0, fmt.Errorf("%q is no code of an error", s)
+	}
+	return code, nil
+}
+
+func (r *reader) parseRate(s string) (sim.Option, error) {
+	random := uint64(1)
+	if v := r.values[seed]; v != "" {
+		random, _ = strconv.ParseUint(v, 10, 64) // parseSeed reports a mistake
+	}
+	rate, value, _ := strings.Cut(s, "=")
+	code, err := parseCode(value)
+	if err != nil {
+		return nil, err
+	}
+	var functions []string
+	if name, p, named := strings.Cut(rate, ":"); named {
+		if name, err = parseFunction(name); err != nil {
+			return nil, err
+		}
+		rate, functions = p, []string{name}
+	}
+	p, err := strconv.ParseFloat(rate, 64)
+	if err != nil || !(p >= 0 && p <= 1) { // also for NaN
+		return nil, fmt.Errorf("%q is no probability", rate)
+	}
+	return sim.FaultRate(random, p, code, functions...), nil
+}
+
+func parseSeed(s string) (sim.Option, error) {
+	if _, err := strconv.ParseUint(s, 10, 64); err != nil {
+		return nil, errors.New("this is no number from 0")
+	}
+	return nil, nil // parseRate uses it
+}

@@ -1,0 +1,396 @@
+package sim
+
+import (
+	"math/bits"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+const (
+	// granule is the unit in which the machine provides memory for a content, in bytes. It is the size of
+	// a huge page, which the machine may provide for a single byte.
+	granule = 2 << 20
+	// heapContent is the largest size of a content on Go's heap, in bytes. It is provided as a whole.
+	heapContent = 64 << 10
+)
+
+// content is what memory contains. The machine provides memory for it, granule by granule, when the
+// driver or a kernel writes there. Until then it is zero. Its methods are safe for concurrent use, but
+// for release.
+type content struct {
+	size    uint64
+	budget  *budget       // or nil if others have provided the memory
+	open    func() []byte // returns memory that others have provided, or nil if it cannot; may be nil
+	layout  atomic.Pointer[layout]
+	mu      sync.Mutex  // is held while the layout changes
+	charged uint64      // bytes that the budget has given
+	gone    bool        // release was called
+	freed   *freedBlock // of the block of the host that had the content, or nil
+}
+
+// layout says where a content is.
+type layout struct {
+	// whole is the content in one piece. If the process has too few addresses for that, it is nil, and
+	// each granule is in a place of its own.
+	whole  []byte
+	pieces []atomic.Pointer[byte]
+	// mappings are those of whole or of pieces. They end with the layout, by cleanups, if nobody releases the
+	// content, as a driver need not be closed.
+	mappings [][]byte
+	cleanups []runtime.Cleanup
+	there    []atomic.Uint64 // a bit for each granule that the machine provides, or nil if it provides all
+	missing  atomic.Int64    // how many granules it does not provide
+	granules uint64
+	host     bool // code of the host may have written anywhere
+}
+
+// newContent returns a content that nothing has written. It costs nothing.
+func newContent(b *budget, size uint64) *content { return &content{size: size, budget: b} }
+
+// contentOf returns the content of memory that others have provided.
+func contentOf(memory []byte) *content {
+	c := &content{size: uint64(len(memory))}
+	c.layout.Store(&layout{whole: memory})
+	return c
+}
+
+// untouched reports whether nothing was written, so that all bytes are zero.
+func (c *content) untouched() bool { return c.layout.Load() == nil && c.open == nil }
+
+// lay returns where the content is, or nil if that cannot be anywhere.
+func (c *content) lay() *layout {
+	if l := c.layout.Load(); l != nil {
+		return l
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.layout.Load()
+	if l != nil || c.gone {
+		return l
+	}
+	switch {
+	case c.open != nil:
+		l = &layout{whole: c.open()}
+		if l.whole == nil {
+			return nil
+		}
+	case c.size <= heapContent:
+		if !canMap(c.size) || !c.budget.take(c.size) {
+			return nil
+		}
+		c.charged = c.size
+		l = &layout{whole: newBytes(c.size)}
+	default:
+		l = c.reserve()
+		if l.whole == nil {
+			l.pieces = make([]atomic.Pointer[byte], l.granules)
+		}
+	}
+	c.layout.Store(l)
+	return l
+}
+
+// place gives the content addresses of the host, and returns the first, or 0 if there are none.
+func (c *content) place() uint64 {
+	l := c.reserve()
+	if l.whole == nil {
+		return 0
+	}
+	l.host = true
+	c.layout.Store(l)
+	return addressOf(l.whole)
+}
+
+// reserve returns the layout of a content that the machine provides nothing of. It has no place if there
+// are too few addresses.
+func (c *content) reserve() *layout {
+	n := (c.size + granule - 1) / granule
+	l := &layout{granules: n, there: make([]atomic.Uint64, (n+63)/64)}
+	l.missing.Store(int64(n))
+	whole, m := mapPages(c.size)
+	if l.whole = whole; m != nil {
+		l.hold(m)
+	}
+	return l
+}
+
+// hold notes a mapping of the layout.
+func (l *layout) hold(m []byte) {
+	l.mappings = append(l.mappings, m)
+	l.cleanups = append(l.cleanups, runtime.AddCleanup(l, unmapPages, m))
+}
+
+// all reports whether the machine provides the whole content, in one piece.
+func (l *layout) all() bool { return l.whole != nil && (l.there == nil || l.missing.Load() == 0) }
+
+// has reports whether the machine provides a granule.
+func (l *layout) has(i uint64) bool { return l.there[i/64].Load()>>(i%64)&1 != 0 }
+
+// run returns the end of the granules from i up to n that are all provided, or all are not.
+func (l *layout) run(i, n uint64) uint64 {
+	same := uint64(0)
+	if l.has(i) {
+		same = ^same
+	}
+	for i < n {
+		more := uint64(bits.TrailingZeros64((l.there[i/64].Load() ^ same) >> (i % 64)))
+		if more < 64-i%64 {
+			return min(i+more, n)
+		}
+		i += 64 - i%64
+	}
+	return n
+}
+
+// before returns the first of the granules up to i that are all provided.
+func (l *layout) before(i uint64) uint64 {
+	for i > 0 {
+		word := ^l.there[(i-1)/64].Load() << (63 - (i-1)%64)
+		same := uint64(bits.LeadingZeros64(word))
+		if have := (i-1)%64 + 1; same < have {
+			return i - same
+		}
+		i -= (i-1)%64 + 1
+	}
+	return 0
+}
+
+// sizeOf returns the size of a granule.
+func (c *content) sizeOf(i uint64) uint64 { return min(granule, c.size-i*granule) }
+
+// lacks returns how many bytes the machine has to provide before n bytes at an offset can be written.
+func (c *content) lacks(off, n uint64) (bytes uint64) {
+	l := c.layout.Load()
+	switch {
+	case n == 0 || l != nil && l.all():
+		return 0
+	case l == nil && c.size <= heapContent:
+		return c.size
+	}
+	for i := off / granule; i <= (off+n-1)/granule; i++ {
+		if l == nil || !l.has(i) {
+			bytes += c.sizeOf(i)
+		}
+	}
+	return bytes
+}
+
+// provide makes the machine provide memory for n bytes at an offset, which are written next. It reports
+// false if there is too little; then it has changed nothing, unless the process has too few addresses.
+func (c *content) provide(off, n uint64) bool {
+	l := c.lay()
+	switch {
+	case l == nil:
+		return false
+	case n == 0 || l.all():
+		return true
+	}
+	if c.lacks(off, n) == 0 {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	need := c.lacks(off, n)
+	if !c.budget.take(need) {
+		return false
+	}
+	for i := off / granule; i <= (off+n-1)/granule; i++ {
+		if l.has(i) {
+			continue
+		}
+		if l.whole == nil {
+			_, m := mapPages(c.sizeOf(i))
+			if m == nil {
+				c.budget.give(need)
+				return false
+			}
+			l.hold(m)
+			l.pieces[i].Store(unsafe.SliceData(m))
+		}
+		l.there[i/64].Or(1 << (i % 64))
+		l.missing.Add(-1)
+		c.charged += c.sizeOf(i)
+		need -= c.sizeOf(i)
+	}
+	return true
+}
+
+// piece returns a granule that the machine provides.
+func (l *layout) piece(i, size uint64) []byte {
+	if l.whole != nil {
+		return l.whole[i*granule : i*granule+size]
+	}
+	return unsafe.Slice(l.pieces[i].Load(), size)
+}
+
+// part returns the first of n bytes at an offset: how many are in one piece, and these, or nil if nothing
+// was written there.
+func (c *content) part(off, n uint64) (data []byte, length uint64) {
+	l := c.layout.Load()
+	if l == nil && c.open != nil {
+		l = c.lay()
+	}
+	switch {
+	case l == nil:
+		return nil, n
+	case l.all(), l.host:
+		return l.whole[off : off+n], n
+	}
+	i := off / granule
+	end := l.run(i, (off+n-1)/granule+1)
+	if l.pieces != nil && l.has(i) {
+		end = i + 1
+	}
+	length = min(n, end*granule-off)
+	switch {
+	case !l.has(i):
+		return nil, length
+	case l.whole != nil:
+		return l.whole[off : off+length], length
+	}
+	return l.piece(i, c.sizeOf(i))[off-i*granule:][:length], length
+}
+
+// clear makes n bytes zero. It needs no memory of the machine: what nothing has written is zero.
+//
+//go:norace
+func (c *content) clear(off, n uint64) {
+	for n > 0 {
+		data, length := c.part(off, n)
+		if l := c.layout.Load(); l != nil && l.host && !l.all() {
+			i := off / granule
+			length = min(n, l.run(i, (off+n-1)/granule+1)*granule-off)
+			if data = data[:length]; !l.has(i) {
+				discardPages(data)
+				data = nil
+			}
+		}
+		clear(data)
+		off, n = off+length, n-length
+	}
+}
+
+// window returns memory around an offset for accesses without the driver's lock, and where it begins. It
+// returns nil if the machine has too little memory. All windows of a byte are the same memory, so that
+// reads see later writes. So the machine also provides memory for reads, if the content is not in one
+// piece.
+func (c *content) window(off uint64, write bool) (begin uint64, data []byte) {
+	l := c.lay()
+	switch {
+	case l == nil:
+		return 0, nil
+	case l.all(), l.whole != nil && !write:
+		return 0, l.whole
+	case !c.provide(off, 1):
+		return 0, nil
+	}
+	i := off / granule
+	if l.whole == nil {
+		return i * granule, l.piece(i, c.sizeOf(i))
+	}
+	begin = l.before(i) * granule
+	return begin, l.whole[begin:min(l.run(i, l.granules)*granule, c.size)]
+}
+
+// contiguous returns n bytes at an offset for writes, or nil if the machine has too little memory, or the
+// process too few addresses.
+func (c *content) contiguous(off, n uint64) []byte {
+	if !c.provide(off, n) {
+		return nil
+	}
+	if data, length := c.part(off, n); length == n {
+		return data
+	}
+	return nil
+}
+
+// freeze ends the use of a content that nothing has written, or reports false. Then the content is as if it
+// were released.
+func (c *content) freeze() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone = c.gone || c.untouched()
+	return c.gone
+}
+
+// released reports whether the content was given back.
+func (c *content) released() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gone
+}
+
+// mapped reports whether release takes long.
+func (c *content) mapped() bool {
+	l := c.layout.Load()
+	return l != nil && l.granules > 0
+}
+
+// release gives the memory back. Nothing may use the content any more.
+func (c *content) release() {
+	c.mu.Lock()
+	c.gone = true
+	l := c.layout.Swap(nil)
+	c.mu.Unlock()
+	if l == nil {
+		return
+	}
+	for i, m := range l.mappings {
+		l.cleanups[i].Stop()
+		unmapPages(m)
+	}
+	if c.budget != nil {
+		c.budget.give(c.charged)
+	}
+}
+
+// budget is how much memory of the machine the driver may use.
+type budget struct {
+	// most is the largest number of bytes, if it is not 0. Otherwise it is what the machine has.
+	most uint64
+
+	mu   sync.Mutex
+	used uint64
+	left uint64 // can be taken without another look at the machine
+}
+
+// budgetStep is how much can be taken without another look at the machine, in bytes.
+const budgetStep = 64 << 20
+
+// BackedMemory limits how much memory the driver uses for what programs write to memory of devices and
+// the host.
+func BackedMemory(most uint64) Option { return func(d *Driver) { d.space.budget.most = most } }
+
+// take takes a number of bytes, or reports false.
+func (b *budget) take(n uint64) bool {
+	if n == 0 {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n > b.left {
+		room := uint64(0)
+		if b.most == 0 {
+			// A program that needs little has it also when the machine is short of memory.
+			room = max(machineRoom(b.used), budgetStep-min(budgetStep, b.used))
+		} else if b.used < b.most {
+			room = b.most - b.used
+		}
+		if n > room {
+			return false
+		}
+		b.left = max(n, min(room, budgetStep))
+	}
+	b.left -= n
+	b.used += n
+	return true
+}
+
+// give gives bytes back.
+func (b *budget) give(n uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+}

@@ -1,0 +1,153 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// limitEnv is set in the processes that TestAddressLimits starts: to the resource and its limit.
+const limitEnv = "PURECU_TEST_LIMIT"
+
+// TestAddressLimits uses memory in processes with limits for their addresses, until there is no more. Calls then return
+// a result; Go's runtime would end the process.
+func TestAddressLimits(t *testing.T) {
+	if v := os.Getenv(limitEnv); v != "" {
+		var resource int
+		var limit uint64
+		if _, err := fmt.Sscan(v, &resource, &limit); err != nil {
+			t.Fatal(err)
+		}
+		underLimit(t, resource, limit)
+		return
+	}
+	if raceEnabled {
+		t.Skip("the race detector needs more addresses")
+	}
+	for resource, limit := range map[int]uint64{syscall.RLIMIT_AS: 5 << 29, syscall.RLIMIT_DATA: 1 << 30} {
+		c := osexec.Command(os.Args[0], "-test.run=^TestAddressLimits$", "-test.v")
+		c.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d", limitEnv, resource, limit))
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Errorf("resource %d, %d bytes: %v\n%s", resource, limit, err, out)
+		}
+	}
+}
+
+func underLimit(t *testing.T, resource int, limit uint64) {
+	l := syscall.Rlimit{Cur: limit, Max: limit}
+	if err := syscall.Setrlimit(resource, &l); err != nil {
+		t.Fatal(err)
+	}
+	const full = driver.ResultOutOfMemory
+	r := newLab(t)
+	s := r.newStream()
+	store, res := r.ModuleGetFunction(r.th, r.load(storeText), "store")
+	r.must(res)
+	const size = mostFree / 10 * 8
+	p, res := r.MemAlloc(r.th, size)
+	r.must(res)
+	r.must(r.MemcpyHtoD(r.th, p+size-4, []byte("abcd")))
+	r.must(r.MemsetD8Async(r.th, p+5<<30, 'x', 100, s))
+	r.must(r.launchOn(s, store, 1, params(p+7<<30, uint32('y'))))
+	r.must(r.StreamSynchronize(r.th, s))
+	if got := r.read(p+size-8, 8) + r.read(p+5<<30-1, 2) + r.read(p+7<<30, 4); got != "\x00\x00\x00\x00abcd\x00xy\x00\x00\x00" {
+		t.Errorf("the memory has %q", got)
+	}
+	_, res = r.MemAllocManaged(r.th, 8<<30, driver.CU_MEM_ATTACH_GLOBAL)
+	r.want("managed memory", full, res) // has addresses of the process
+	m, res := r.MemAllocManaged(r.th, 64<<20, driver.CU_MEM_ATTACH_GLOBAL)
+	r.must(res)
+	r.must(r.MemsetD8(r.th, m, 1, 64<<20))
+
+	// All that is left, in several ways.
+	const part = 64 << 20
+	fill := func(what string, write func(off driver.DevicePtr) driver.Result) {
+		t.Helper()
+		n := 0
+		for off := driver.DevicePtr(0); ; off += part {
+			if res := write(off); res != ok {
+				r.want(what, full, res)
+				break
+			}
+			if n++; n > int(limit/part) {
+				t.Fatalf("%s: the limit has no effect", what)
+			}
+		}
+		t.Logf("%s: %d times", what, n)
+		r.must(r.StreamSynchronize(r.th, s))
+	}
+	fill("a set", func(off driver.DevicePtr) driver.Result { return r.MemsetD8Async(r.th, p+off, 1, part, s) })
+	fill("a copy", func(off driver.DevicePtr) driver.Result { return r.MemcpyDtoDAsync(r.th, p+10<<30+off, m, part, s) })
+	var list []driver.DevicePtr
+	fill("small memory", func(driver.DevicePtr) driver.Result {
+		for range part / heapContent {
+			q, res := r.MemAlloc(r.th, heapContent)
+			r.must(res)
+			list = append(list, q)
+			if res := r.MemsetD8(r.th, q, 1, heapContent); res != ok {
+				return res
+			}
+		}
+		return ok
+	})
+	fill("pinned memory", func(driver.DevicePtr) driver.Result {
+		q, res := r.MemHostAlloc(r.th, part, 0)
+		if res == ok {
+			t.Cleanup(func() { r.MemFreeHost(r.th, q) })
+		}
+		return res
+	})
+	if got := r.read(p, 1) + r.read(p+size-4, 4); got != "\x01abcd" {
+		t.Errorf("in the end the memory has %q", got)
+	}
+	for _, q := range append(list, p, m) {
+		r.must(r.MemFree(r.th, q))
+	}
+}
+
+// TestMachineRoom reads the limits of control groups of both versions, and of containers.
+func TestMachineRoom(t *testing.T) {
+	const total, margin = 8 << 30, 256 << 20
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  uint64
+	}{
+		"nothing is known": {nil, math.MaxUint64},
+		"the machine": {map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemFree: 5 kB\nMemAvailable: 4194304 kB\n"},
+			4<<30 - margin},
+		"version 2": {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "8589934592\n",
+			"sys/fs/cgroup/a/memory.current": "2147483648\n", "sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 1073741824\n",
+			"sys/fs/cgroup/a/b/memory.max": "max\n"}, total - 1<<30 - margin},
+		"version 2, in a container": {map[string]string{"proc/self/cgroup": "0::/of/the/host\n",
+			"sys/fs/cgroup/memory.max": "8589934592\n", "sys/fs/cgroup/memory.current": "0\n"}, total - margin},
+		"version 1": {map[string]string{"proc/self/cgroup": "4:cpu,memory:/a\n1:name=systemd:/\n0::/\n",
+			"sys/fs/cgroup/memory/a/memory.limit_in_bytes": "8589934592\n",
+			"sys/fs/cgroup/memory/a/memory.usage_in_bytes": "1073741824\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes":   "9223372036854771712\n"}, total - 1<<30 - margin},
+		"less than the margin": {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "33554432\n",
+			"sys/fs/cgroup/memory.current": "1000\n"}, 0},
+	} {
+		root := t.TempDir()
+		for path, text := range c.files {
+			path = filepath.Join(root, path)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := hostMachine(root).room(0); got != c.want {
+			t.Errorf("%s: there is room for %d bytes, not %d", name, got, c.want)
+		}
+	}
+	if got, less := hostMachine("/").room(0), hostMachine("/").room(1<<30); got <= margin || less > got {
+		t.Errorf("this machine has room for %d bytes, and for %d with 1 GiB in use", got, less)
+	}
+}

@@ -1,0 +1,267 @@
+package sim
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// slowMoves makes all moves of many bytes wait until goOn is called. begun waits until one has begun.
+func (r *lab) slowMoves() (begun, goOn func()) {
+	r.t.Helper()
+	first, wait := make(chan struct{}, 100), make(chan struct{})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.beforeMove = func() {
+		first <- struct{}{}
+		<-wait
+	}
+	return func() {
+		for range 10_000 {
+			select {
+			case <-first:
+				return
+			case <-time.After(time.Millisecond):
+				_ = r.Census() // any call begins the work that is due
+			}
+		}
+		r.t.Error("no bytes are moved")
+	}, func() { close(wait) }
+}
+
+// TestMovesUnlocked makes calls while another one moves many bytes.
+func TestMovesUnlocked(t *testing.T) {
+	const n = 1 << 20
+	for name, enqueue := range map[string]func(r *lab, p driver.DevicePtr, s driver.Stream) driver.Result{
+		"a set": func(r *lab, p driver.DevicePtr, s driver.Stream) driver.Result {
+			return r.MemsetD8Async(r.th, p, 'x', n, s)
+		},
+		"a set of words": func(r *lab, p driver.DevicePtr, s driver.Stream) driver.Result {
+			return r.MemsetD32Async(r.th, p, 0x78787878, n/4, s)
+		},
+		"a set of rows": func(r *lab, p driver.DevicePtr, s driver.Stream) driver.Result {
+			return r.MemsetD2D8Async(r.th, p, 1024, 'x', 1024, n/1024, s)
+		},
+		"a set that waits": func(r *lab, p driver.DevicePtr, _ driver.Stream) driver.Result {
+			return r.MemsetD8(r.th, p, 'x', n)
+		},
+		"a copy from the host": func(r *lab, p driver.DevicePtr, _ driver.Stream) driver.Result {
+			return r.MemcpyHtoD(r.th, p, bytes.Repeat([]byte{'x'}, n))
+		},
+		"a copy of memory that is not pinned": func(r *lab, p driver.DevicePtr, s driver.Stream) driver.Result {
+			b := bytes.Repeat([]byte{'x'}, n)
+			res := r.MemcpyHtoDAsync(r.th, p, driver.HostPtr(sliceAddress(b)), n, s)
+			clear(b) // the copy has taken what was there
+			return res
+		},
+		"a copy of rows": func(r *lab, p driver.DevicePtr, s driver.Stream) driver.Result {
+			r.must(r.MemsetD8(r.th, p+n, 'x', 8<<10))
+			return r.Memcpy2DAsync(r.th, driver.Memcpy2D{DstMemoryType: driver.CU_MEMORYTYPE_DEVICE, DstDevice: p,
+				DstPitch: 1024, SrcMemoryType: driver.CU_MEMORYTYPE_DEVICE, SrcDevice: p + n, SrcPitch: 1024,
+				WidthInBytes: 1000, Height: n / 1024}, s)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t)
+			th := r.otherThread()
+			s, other := r.newStream(), r.newStream()
+			p, res := r.MemAlloc(r.th, 2*n)
+			r.must(res)
+			small := r.alloc("small")
+			begun, goOn := r.slowMoves()
+			done := make(chan driver.Result)
+			go func() { done <- enqueue(r, p, s) }()
+			begun()
+			r.want("the query of another stream", ok, r.StreamQuery(th, other))
+			r.must(r.MemsetD8Async(th, small, 'S', 1, other))
+			r.must(r.StreamSynchronize(th, other))
+			q, res := r.MemAlloc(th, 64)
+			r.must(res)
+			_, _, res = r.MemGetInfo(th)
+			r.must(res)
+			r.spin(other, time.Microsecond)
+			r.must(r.StreamSynchronize(th, other))
+			free := make(chan driver.Result)
+			go func() { free <- r.MemFree(th, q) }() // waits for all work of the context
+			goOn()
+			r.must(<-done)
+			r.must(<-free)
+			r.must(r.CtxSynchronize(r.th))
+			if got := r.read(small, 5); got != "Small" {
+				t.Errorf("the other memory has %q", got)
+			}
+			if got := r.read(p, 1000) + r.read(p+8<<10-24-1000, 1000); name != "a copy of rows" &&
+				got != string(bytes.Repeat([]byte{'x'}, 2000)) || got[:1000] != string(bytes.Repeat([]byte{'x'}, 1000)) {
+				t.Errorf("the memory has %q", got)
+			}
+			r.must(r.MemFree(r.th, p))
+		})
+	}
+}
+
+// TestMoveOfMemoryThatEnds moves bytes of memory that ends meanwhile: it is unmapped, its pool is gone, its context is
+// destroyed, or there is a sticky error.
+func TestMoveOfMemoryThatEnds(t *testing.T) {
+	const n = 4 << 20
+	t.Run("unmapped", func(t *testing.T) {
+		r := newLab(t)
+		s, p := r.newStream(), r.addresses(n)
+		h := r.physical(n)
+		r.must(r.MemMap(r.th, p, n, 0, h, 0))
+		r.must(r.MemRelease(r.th, h))
+		r.must(r.access(p, n, driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
+		begun, goOn := r.slowMoves()
+		r.must(r.MemsetD8Async(r.th, p, 1, n, s))
+		begun()
+		r.must(r.MemUnmap(r.th, p, n))
+		if r.space.budget.used == 0 {
+			t.Error("the memory is given back while it is used")
+		}
+		goOn()
+		r.must(r.StreamSynchronize(r.th, s))
+	})
+	t.Run("a pool", func(t *testing.T) {
+		r := newLab(t)
+		s := r.newStream()
+		p, res := r.MemAllocAsync(r.th, n, s)
+		r.must(res)
+		begun, goOn := r.slowMoves()
+		r.must(r.MemsetD8Async(r.th, p, 1, n, s))
+		begun()
+		r.must(r.MemFree(r.th, p)) // does not wait
+		q, res := r.MemAllocAsync(r.th, n, r.newStream())
+		r.must(res)
+		goOn()
+		r.must(r.StreamSynchronize(r.th, s))
+		if got := r.read(q, 1); got != "\x00" {
+			t.Errorf("other memory has %q", got)
+		}
+		r.must(r.MemFree(r.th, q))
+	})
+	for name, end := range map[string]func(r *lab, c driver.Context){
+		"a sticky error": func(r *lab, _ driver.Context) { r.Poison(int(driver.ResultLaunchFailed)) },
+		"the context":    func(r *lab, c driver.Context) { r.must(r.CtxDestroy(new(driver.Thread), c)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t)
+			c, res := r.CtxCreate(r.th, nil, 0, 0)
+			r.must(res)
+			s, res := r.StreamCreate(r.th, 0)
+			r.must(res)
+			p, res := r.MemAlloc(r.th, n)
+			r.must(res)
+			begun, goOn := r.slowMoves()
+			r.must(r.MemsetD8Async(r.th, p, 1, n, s))
+			begun()
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				end(r, c)
+			}()
+			goOn()
+			<-ended
+			if name == "a sticky error" {
+				r.want("a wait", driver.ResultLaunchFailed, r.CtxSynchronize(r.th))
+				r.must(r.CtxDestroy(r.th, c))
+			}
+			if n := r.backed(); n != 0 {
+				t.Errorf("%d bytes are in use", n)
+			}
+		})
+	}
+}
+
+// TestMovesInVirtualTime moves many bytes in virtual time: after Advance, all is moved that has to be.
+func TestMovesInVirtualTime(t *testing.T) {
+	r := newLab(t, VirtualTime())
+	const n = 1 << 20
+	s := r.newStream()
+	p, res := r.MemAlloc(r.th, n)
+	r.must(res)
+	b, host := r.pinned(string(make([]byte, n)))
+	r.mu.Lock()
+	r.beforeMove = func() { time.Sleep(10 * time.Millisecond) }
+	r.mu.Unlock()
+	begin := r.clock.now()
+	r.must(r.MemsetD8Async(r.th, p, 'a', n, s))
+	r.must(r.MemcpyDtoHAsync(r.th, host, p, n, s))
+	r.Advance(time.Duration(duration(n, deviceBlock)))
+	r.want("before the copy", driver.ResultNotReady, r.StreamQuery(r.th, s))
+	if b[0] != 0 {
+		t.Error("the copy is made too early")
+	}
+	r.Advance(time.Duration(duration(n, pinnedBlock)) - 1)
+	r.want("shortly before its end", driver.ResultNotReady, r.StreamQuery(r.th, s))
+	r.Advance(1)
+	r.must(r.StreamQuery(r.th, s))
+	if b[0] != 'a' || b[n-1] != 'a' {
+		t.Errorf("the copy has %q and %q", b[0], b[n-1])
+	}
+	if took := r.clock.now() - begin; took != duration(n, deviceBlock)+duration(n, pinnedBlock) {
+		t.Errorf("it took %v", time.Duration(took))
+	}
+	r.must(r.MemsetD8(r.th, p, 'b', n)) // takes no time
+	r.must(r.StreamQuery(r.th, driver.CU_STREAM_LEGACY))
+	r.Hold(uintptr(s))
+	r.must(r.MemsetD8Async(r.th, p, 'c', n, s))
+	r.Finish()
+	r.must(r.StreamQuery(r.th, s))
+	if got := r.read(p, 1); got != "c" {
+		t.Errorf("at the end it has %q", got)
+	}
+	r.must(r.MemFree(r.th, p))
+}
+
+// TestFinishMoves ends the work of a stream by the clock of the machine: a kernel behind a slow copy ends by itself.
+func TestFinishMoves(t *testing.T) {
+	r := newLab(t)
+	f, res := r.ModuleGetFunction(r.th, r.load(storeText), "store")
+	r.must(res)
+	s := r.newStream()
+	p, res := r.MemAlloc(r.th, 1<<20)
+	r.must(res)
+	begun, goOn := r.slowMoves()
+	r.must(r.MemsetD8Async(r.th, p, 1, 1<<20, s))
+	r.must(r.launchOn(s, f, 1, params(p, uint32(7))))
+	begun()
+	time.AfterFunc(100*time.Millisecond, goOn)
+	r.Finish()
+	r.must(r.StreamSynchronize(r.th, s))
+	if got := r.read(p, 5); got != "\x07\x00\x00\x00\x01" {
+		t.Errorf("the memory has %q", got)
+	}
+	r.must(r.MemFree(r.th, p))
+}
+
+// TestReclaimBesideKernel frees memory again and again while a kernel that began before is executed, and
+// another that began later. What is retired waits only for the first.
+func TestReclaimBesideKernel(t *testing.T) {
+	r := newLab(t, BackedMemory(64<<20))
+	r.mu.Lock()
+	first := r.engine.begins()
+	r.mu.Unlock()
+	s := r.newStream()
+	churn := func() {
+		p, res := r.MemAllocAsync(r.th, 16<<20, s)
+		r.must(res)
+		r.must(r.MemsetD8(r.th, p, 1, 16<<20))
+		r.must(r.MemFree(r.th, p))
+	}
+	churn()
+	churn()
+	r.mu.Lock()
+	second := r.engine.begins()
+	r.engine.ends(first)
+	r.mu.Unlock()
+	churn()
+	churn()
+	r.must(r.StreamQuery(r.th, s))
+	if n := r.space.budget.used; n != 32<<20 {
+		t.Errorf("%d bytes are in use", n)
+	}
+	r.mu.Lock()
+	r.engine.ends(second)
+	r.mu.Unlock()
+}

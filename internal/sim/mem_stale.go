@@ -1,0 +1,68 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Memory of the host that the program has freed stays mapped for a while, filled with a byte. So a program that keeps a
+// slice of it reads that byte, and a write is a misuse, instead of a fault, or of a change of other memory.
+const (
+	staleByte = 0xdb
+	// Larger memory is unmapped at once.
+	mostStale    = 256 << 10
+	mostStaleAll = 4 << 20
+)
+
+// stale is freed memory of the host that is still mapped.
+type stale struct {
+	memory *content
+	freed  freedBlock
+}
+
+// age keeps a content that a block of the host had, and returns those that are unmapped now.
+func (d *Driver) age(c *content) (unmap []*content) {
+	a := &d.space
+	if c.size > mostStale || !c.provide(0, c.size) {
+		return []*content{c}
+	}
+	b, _ := c.part(0, c.size)
+	fillStale(b)
+	c.budget.give(c.charged) // it is too little to count
+	c.charged = 0
+	a.stale = append(a.stale, stale{c, *c.freed})
+	a.staleSize += c.size
+	for a.staleSize > mostStaleAll {
+		d.checkStale(a.stale[0])
+		unmap = append(unmap, a.stale[0].memory)
+		a.staleSize -= a.stale[0].memory.size
+		a.stale = a.stale[1:]
+	}
+	return unmap
+}
+
+// fillStale fills freed memory.
+func fillStale(b []byte) {
+	for i := range b {
+		b[i] = staleByte
+	}
+}
+
+// checkAllStale looks for writes to freed memory.
+func (d *Driver) checkAllStale() {
+	for _, s := range d.space.stale {
+		d.checkStale(s)
+	}
+}
+
+// checkStale looks for a write to freed memory, and reports it once.
+func (d *Driver) checkStale(s stale) {
+	b, _ := s.memory.part(0, s.memory.size)
+	at := slices.IndexFunc(b, func(v byte) bool { return v != staleByte })
+	if at < 0 {
+		return
+	}
+	fillStale(b)
+	d.misuse("cuMemFreeHost", uintptr(s.freed.addr), fmt.Sprintf("the program has written to byte %d of pinned or managed "+
+		"memory after it was freed: it has kept a slice of it, such as that of HostMem.View", at), s.freed.by)
+}

@@ -1,0 +1,100 @@
+package softlib
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestShortage takes something from a C program before or after cuInit. The library must return results,
+// and never end the process.
+func TestShortage(t *testing.T) {
+	lib, program := library(t), compiled(t, "shortage")
+	openFolder(t, lib)
+	for _, tt := range []struct {
+		what string
+		init string // the result of cuInit when this is taken before, or more than one
+		says string // what is said on standard error then
+		may  string // other results that later calls may have, as "function result"
+	}{
+		{what: "nothing 0", init: "0"},
+		// Threads. More of them are wanted later, for host functions, which have to wait for one another.
+		{what: "processes 3", init: "304", says: "ulimit -u"},
+		{what: "threads 0", init: "304", says: "ulimit -u"},
+		{what: "threads 2", init: "304", says: "ulimit -u"},
+		{what: "threads 5", init: "304", says: "ulimit -u"},
+		{what: "threads 9", init: "304", says: "ulimit -u"},
+		{what: "threads 10", init: "0"},
+		{what: "threads 14", init: "0"},
+		{what: "clone3 1", init: "304", says: "seccomp"},
+		{what: "clone 1", init: "304", says: "seccomp"},
+		{what: "clone 11", init: "304", says: "ulimit -u"},
+		// Memory.
+		{what: "address 30", init: "2", says: "cannot be loaded", may: `\w+ 2`},
+		{what: "address 100", init: "2|304", says: "ulimit -", may: `\w+ 2`},
+		{what: "address 800", init: "2", says: "ulimit -v", may: `\w+ 2`},
+		{what: "address 1300", init: "2", says: "ulimit -v", may: `\w+ 2`},
+		{what: "address 1600", init: "0|2", may: `\w+ 2`},
+		{what: "address 2000", init: "0|2", may: `\w+ 2`},
+		{what: "address 4096", init: "0", may: `\w+ 2`},
+		{what: "data 10", init: "2|304", says: "ulimit -", may: `\w+ 2`},
+		{what: "data 200", init: "2", says: "ulimit -d", may: `\w+ 2`},
+		{what: "data 400", init: "0|2", may: `\w+ 2`},
+		{what: "filesize 4", init: "0", may: `cuIpcGetMemHandle 2|cuIpcGetEventHandle 205|cuMemPoolCreate 2|cuMemCreate 2`},
+		// Descriptors. Only some calls need some later.
+		{what: "descriptors 0", init: "304", says: "Too many open files",
+			may: `cuIpcGetMemHandle 2|cuIpcGetEventHandle 205|cuMemPoolCreate 2|cuMemCreate 2`},
+		{what: "descriptors 1", init: "304", says: "Too many open files",
+			may: `cuIpcGetMemHandle 2|cuIpcGetEventHandle 205|cuMemPoolCreate 2|cuMemCreate 2`},
+		{what: "descriptors 2", init: "304", says: "ulimit -n"},
+		{what: "descriptors 4", init: "0"},
+		{what: "epoll 1", init: "304", says: "seccomp"},
+		{what: "eventfd 24", init: "304", says: "ulimit -n"},
+		// Stacks.
+		{what: "stack 16", init: "0"},
+		{what: "thread 16", init: "0"},
+	} {
+		for _, when := range []string{"before", "after"} {
+			t.Run(when+" "+tt.what, func(t *testing.T) {
+				t.Parallel()
+				stdout, stderr := output(t, nil, append([]string{program, lib, when}, strings.Fields(tt.what)...)...)
+				if at := strings.Index(stdout, "cannot "); at >= 0 {
+					t.Skip(stdout[at:])
+				}
+				init, rest, _ := strings.Cut(stdout, "\n")
+				want := tt.init
+				if when == "after" {
+					want = "0"
+				}
+				if !regexp.MustCompile(`^cuInit (` + want + `)$`).MatchString(init) {
+					t.Errorf("%s, want %s:\n%s", init, want, stderr)
+				}
+				if when == "before" && !strings.Contains(stderr, tt.says) {
+					t.Errorf("it does not say %q:\n%s", tt.says, stderr)
+				}
+				results := "0"
+				if strings.HasPrefix(tt.what, "address") || strings.HasPrefix(tt.what, "data") {
+					results = "0|719" // a kernel has found no memory for what it writes
+				}
+				other := regexp.MustCompile(`^(\w+ (` + results + `)|cuInit \d+|` + tt.may + `)$`)
+				for line := range strings.Lines(rest) {
+					if !other.MatchString(strings.TrimSpace(line)) {
+						t.Error(line)
+					}
+				}
+			})
+		}
+	}
+}
+
+// openFolder lets every user read the files in a folder, and those that contain it.
+func openFolder(t *testing.T, path string) {
+	t.Helper()
+	for dir := filepath.Dir(path); strings.HasPrefix(dir, os.TempDir()) && dir != os.TempDir(); dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
