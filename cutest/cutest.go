@@ -3,7 +3,7 @@
 // the machine's GPU.
 //
 //	func TestPipeline(t *testing.T) {
-//		drv := cutest.Driver(t)
+//		gpu := cutest.Context(t)
 //		…
 //	}
 package cutest
@@ -41,6 +41,27 @@ func Driver(t testing.TB, opts ...cusim.Option) *cu.Driver {
 		t.Fatalf("cutest: %s asks for a GPU: %v", Environment, err)
 	}
 	return drv
+}
+
+// Context returns the primary context of device 0 of a driver of its own, which is that of [Driver]. It is closed at the
+// end of the test, after what the test has closed by defer.
+func Context(t testing.TB, opts ...cusim.Option) *cu.Context {
+	t.Helper()
+	drv := Driver(t, opts...)
+	dev, err := drv.Device(0)
+	if err != nil {
+		t.Fatalf("cutest: %v", err)
+	}
+	gpu, err := dev.PrimaryContext()
+	if err != nil {
+		t.Fatalf("cutest: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := gpu.Close(); err != nil {
+			t.Errorf("cutest: %v", err)
+		}
+	})
+	return gpu
 }
 
 // Soft returns a software driver for the test, opened with cu, and the same driver as a

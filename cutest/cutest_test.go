@@ -109,16 +109,53 @@ func TestDriver(t *testing.T) {
 	}
 }
 
-// TestCensus leaves objects open. One of the streams is a wake-up stream of the library.
-func TestCensus(t *testing.T) {
+// TestContext uses a context like a user's test does.
+func TestContext(t *testing.T) {
+	gpu := cutest.Context(t)
+	m := must(gpu.Alloc(64))
+	defer m.Close()
+	if err := m.Memset(1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestContextInUse leaves memory of the context open.
+func TestContextInUse(t *testing.T) {
+	var keep *cu.DeviceMem
+	if said := run(t, func(t testing.TB) { keep = must(cutest.Context(t, cusim.Devices(1)).Alloc(64)) }); !strings.HasPrefix(said,
+		"cusim: not closed at the end of the test: 1 × context, 1 × device memory\n") {
+		t.Errorf("with open memory it said %q", said)
+	}
+	runtime.KeepAlive(keep)
+}
+
+// TestLeftOpen leaves objects open. The streams of the library itself are not reported.
+func TestLeftOpen(t *testing.T) {
 	var keep []any // keeps the objects from being collected
 	said := run(t, func(t testing.TB) {
 		drv, _ := cutest.Soft(t)
 		gpu := must(must(drv.Device(0)).PrimaryContext())
-		keep = append(keep, gpu, must(gpu.NewStream(0)), must(gpu.NewEvent(0)), must(gpu.Alloc(64)), must(gpu.AllocHost(64, 0)))
+		keep = append(keep, gpu, must(gpu.NewEvent(0)), must(gpu.Alloc(64)), must(gpu.AllocHost(64, 0)))
+		for range 2 {
+			keep = append(keep, must(gpu.NewStream(0)))
+		}
+		keep = append(keep, must(gpu.NewStream(0)))
+		mod := must(gpu.LoadModule([]byte(".version 6.0 .target sm_50 .address_size 64 .entry k() { ret; }")))
+		keep = append(keep, mod, must(gpu.NewGraph()), must(gpu.Reserve(1<<21)), must(gpu.NewMemPool(cu.MemPoolOptions{})))
 	})
-	if want := "cusim: not closed at the end of the test: 1 × context, 1 × device memory, 1 × event, 1 × host memory, 2 × stream"; said != want {
+	want := "cusim: not closed at the end of the test: 1 × address range, 1 × context, 1 × device memory, 1 × event, 1 × graph, " +
+		"1 × host memory, 1 × memory pool, 1 × module, 3 × stream\n"
+	if !strings.HasPrefix(said, want) {
 		t.Errorf("it said %q, want %q", said, want)
+	}
+	for _, what := range strings.Split(strings.TrimPrefix(said, want), ", created here:\n")[1:] {
+		if !strings.Contains(what, "cutest_test.TestLeftOpen") || strings.Contains(what, "purecu/cu.") {
+			t.Errorf("it does not say where, or too much: %s", what)
+		}
+	}
+	if n := strings.Count(said, " × stream, created here:"); n != 2 || !strings.Contains(said, "\n2 × stream, created") &&
+		!strings.HasPrefix(said, "2 × stream, created") {
+		t.Errorf("%d places of streams: %s", n, said)
 	}
 	runtime.KeepAlive(keep)
 }
@@ -157,7 +194,7 @@ func TestCloseWhilePending(t *testing.T) {
 
 // TestVirtualTime waits for a thousand seconds of virtual time.
 func TestVirtualTime(t *testing.T) {
-	drv, sim := cutest.Soft(t, cusim.VirtualTime())
+	drv, sim := cutest.Soft(t, cusim.VirtualTime(), spins)
 	gpu := must(must(drv.Device(0)).PrimaryContext())
 	defer gpu.Close()
 	s := must(gpu.NewStream(cu.StreamNonBlocking))
@@ -165,9 +202,9 @@ func TestVirtualTime(t *testing.T) {
 	start, stop := must(gpu.NewEvent(0)), must(gpu.NewEvent(0))
 	defer start.Close()
 	defer stop.Close()
-	m := must(gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.address_size 64\n.entry cusim_spin(.param .u64 ns) { ret; }")))
+	m := must(gpu.LoadModule([]byte(spinPTX)))
 	defer m.Close()
-	spin := must(m.Function("cusim_spin"))
+	spin := must(m.Function("spin"))
 	for _, err := range []error{
 		start.Record(s),
 		spin.Launch(s, cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}, cu.U64(uint64(1000*time.Second))),

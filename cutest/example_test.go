@@ -28,7 +28,7 @@ func Example() {
 
 // Virtual time does not advance until the test advances it, so that pending work stays pending.
 func Example_virtualTime() {
-	sim := cusim.New(cusim.VirtualTime())
+	sim := cusim.New(cusim.VirtualTime(), spins)
 	gpu, done := software(sim)
 	defer done()
 	s := try(gpu.NewStream(cu.StreamNonBlocking))
@@ -186,10 +186,28 @@ func software(sim *cusim.Driver) (gpu *cu.Context, done func()) {
 	return gpu, func() { check(gpu.Close()) }
 }
 
+// spins is a driver's option: the kernel spin takes exactly the time of its argument.
+var spins = cusim.WithKernel("spin", cusim.Kernel{Time: func(l *cusim.Launch) time.Duration {
+	return time.Duration(l.U64(0))
+}})
+
+const spinPTX = `.version 6.0 .target sm_50 .address_size 64
+.entry spin(.param .u64 ns) {
+	.reg .u64 limit, begin, now; .reg .pred more;
+	ld.param.u64 limit, [ns];
+	mov.u64 begin, %globaltimer;
+again:
+	mov.u64 now, %globaltimer;
+	sub.u64 now, now, begin;
+	setp.lt.u64 more, now, limit;
+	@more bra again;
+	ret;
+}`
+
 // spin enqueues a kernel that takes d.
 func spin(gpu *cu.Context, s *cu.Stream, d time.Duration) {
-	mod := try(gpu.LoadModule([]byte(".version 6.0 .target sm_50 .address_size 64 .entry cusim_spin(.param .u64 ns) { ret; }")))
-	check(try(mod.Function("cusim_spin")).Launch(s, cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}, cu.U64(uint64(d))))
+	mod := try(gpu.LoadModule([]byte(spinPTX)))
+	check(try(mod.Function("spin")).Launch(s, cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}, cu.U64(uint64(d))))
 }
 
 func try[T any](v T, err error) T {

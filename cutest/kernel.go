@@ -34,6 +34,9 @@ type KernelCase struct {
 func CompareKernel(t testing.TB, c KernelCase) (instructions uint64) {
 	t.Helper()
 	ofPTX, sim := c.launch(t, c.Options...)
+	if sim.GoLaunches(c.Name) > 0 {
+		t.Errorf("cutest: kernel %s: its PTX was not executed: an option has a Go function for it", c.Name)
+	}
 	ofGo, _ := c.launch(t, cusim.WithKernel(c.Name, c.Go))
 	for i := range ofPTX {
 		if !ofPTX[i].IsValid() {

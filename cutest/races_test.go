@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,7 +27,6 @@ type scene struct {
 	m, n *cu.DeviceMem
 	h    *cu.HostMem
 	k    *cu.Function
-	busy *cu.Function // runs for as many nanoseconds as its argument says
 	// without is the number of the dependency that is left out, and deps counts them.
 	without, deps int
 	host          bool          // see onHost
@@ -89,9 +89,21 @@ func (p *scene) timeline() *cu.Timeline {
 	return tl
 }
 
-// spin keeps a stream busy for 100 ms, in which the host uses memory before the stream does. A host function that runs
-// earlier puts the two in order, and a [cu.Timeline] that holds the stream does, too.
-func (p *scene) spin(s *cu.Stream) { p.do(p.busy.Launch(s, grid, cu.U64(1e8))) }
+// goOn lets so much time pass that all work is done, although the program does not wait for it.
+func (p *scene) goOn() { time.Sleep(20 * time.Millisecond) }
+
+// told uses memory on the host behind a copy on a stream. tell makes a ticket tell the program of the copy's end.
+func (p *scene) told(tell func(t *cu.Ticket, done chan error)) {
+	p.onHost()
+	done := make(chan error, 1)
+	p.do(p.a.Copy(p.h, p.m))
+	e := p.event()
+	p.do(e.Record(p.a))
+	tell(get[*cu.Ticket](p)(e.Ticket()), done)
+	p.order(func() error { return <-done })
+	p.goOn()
+	p.do(p.fetch())
+}
 
 func (p *scene) exec(g *cu.Graph) *cu.GraphExec {
 	x := get[*cu.GraphExec](p)(g.Instantiate())
@@ -470,20 +482,77 @@ var raceTests = []struct {
 	{"HostFunc, then the host", func(p *scene) {
 		p.onHost()
 		done := make(chan struct{})
-		p.spin(p.a)
 		p.do(p.a.Copy(p.h, p.m))
 		p.do(p.a.HostFunc(func() { close(done) }))
 		p.order(func() error { <-done; return nil })
+		p.goOn()
 		p.do(p.fetch())
+	}, 1},
+	{"HostFunc without an effect", func(p *scene) {
+		p.onHost()
+		p.do(p.a.Memset(p.h, 1))
+		p.do(p.a.HostFunc(func() {}))
+		p.order(p.a.Synchronize)
+		p.goOn()
+		p.do(p.h.View(func([]byte) error { return nil }))
+	}, 1},
+	{"HostFunc without an effect, and a wait for another stream", func(p *scene) {
+		p.fill(p.a)
+		p.do(p.a.HostFunc(func() {}))
+		p.order(func() error { return p.b.WaitStream(p.a) })
+		p.do(p.b.Synchronize())
+		p.goOn()
+		p.read(p.b)
+	}, 1},
+	{"HostFunc before a copy on another stream", func(p *scene) {
+		p.onHost()
+		done := make(chan struct{})
+		p.do(p.b.HostFunc(func() { p.h.WriteAt([]byte{1}, 0); close(done) }))
+		p.order(func() error { <-done; return nil })
+		p.goOn()
+		p.do(p.a.Copy(p.m, p.h))
+		p.do(p.a.Wait(bg))
+		p.do(p.b.Wait(bg))
+	}, 1},
+	{"HostFunc that raises a timeline", func(p *scene) {
+		p.onHost()
+		tl := p.timeline()
+		p.do(p.a.Copy(p.h, p.m))
+		p.do(p.a.HostFunc(func() { tl.Set(1) }))
+		p.order(func() error { return tl.Wait(bg, 1) })
+		p.goOn()
+		p.do(p.fetch())
+	}, 1},
+	{"HostFunc, another goroutine is told", func(p *scene) {
+		p.onHost()
+		p.do(p.a.Copy(p.h, p.m))
+		var told sync.WaitGroup
+		told.Add(1)
+		p.do(p.a.HostFunc(told.Done))
+		read := make(chan error)
+		go func() {
+			p.order(func() error { told.Wait(); return nil })
+			p.goOn()
+			read <- p.fetch()
+		}()
+		p.do(<-read)
+	}, 1},
+	{"Ticket.Done that is not received", func(p *scene) {
+		p.told(func(t *cu.Ticket, done chan error) {
+			go func() { <-t.Done(); done <- t.Err() }()
+		})
+	}, 1},
+	{"Ticket.Notify", func(p *scene) {
+		p.told(func(t *cu.Ticket, done chan error) {
+			t.Notify(func(err error) { done <- err })
+		})
 	}, 1},
 	{"HostFunc, then another stream", func(p *scene) {
 		p.onHost()
-		tl := p.timeline()
-		p.do(tl.Block(p.a, 1)) // so that the function runs after the copy is enqueued
 		p.do(p.a.HostFunc(func() { p.h.WriteAt([]byte{1}, 0) }))
 		p.order(func() error { return p.b.WaitStream(p.a) })
+		p.goOn()
 		p.do(p.b.Copy(p.m, p.h))
-		p.do(tl.Set(1))
 		p.do(p.a.Wait(bg))
 		p.do(p.b.Wait(bg))
 	}, 1},
@@ -698,7 +767,6 @@ var raceTests = []struct {
 		n := get[cu.GraphNode](p)(g.AddHostFunc(func() {}, get[cu.GraphNode](p)(g.AddCopy(p.h, p.m))))
 		x := p.exec(g)
 		p.do(x.SetHostFunc(n, func() { done <- struct{}{} }))
-		p.spin(p.a)
 		p.do(x.Launch(p.a))
 		p.order(func() error { <-done; return nil })
 		p.do(p.fetch())
@@ -749,7 +817,6 @@ var raceTests = []struct {
 		p.onHost()
 		g, done := p.graph(), make(chan struct{}, 1)
 		get[cu.GraphNode](p)(g.AddHostFunc(func() { done <- struct{}{} }, get[cu.GraphNode](p)(g.AddCopy(p.h, p.m))))
-		p.spin(p.a)
 		p.do(p.exec(g).Launch(p.a))
 		p.order(func() error { <-done; return nil })
 		p.do(p.fetch())
@@ -904,10 +971,8 @@ func newScene(t testing.TB, drv *cu.Driver, without int) *scene {
 	p.w = get[*cu.DeviceMem](p)(p.gpu.Alloc(64))
 	p.do(errors.Join(p.w.Memset(0), p.gpu.Synchronize()))
 	mod := get[*cu.Module](p)(p.gpu.LoadModule([]byte(".version 6.0\n.target sm_50\n.address_size 64\n" +
-		".visible .entry use(.param .u64 p, .param .u64 q) { ret; }\n" +
-		".visible .entry cusim_spin(.param .u64 ns) { ret; }")))
+		".visible .entry use(.param .u64 p, .param .u64 q) { ret; }\n")))
 	p.k = get[*cu.Function](p)(mod.Function("use"))
-	p.busy = get[*cu.Function](p)(mod.Function("cusim_spin"))
 	t.Cleanup(func() {
 		p.do(p.gpu.Synchronize())
 		for _, c := range []interface{ Close() error }{p.w, p.h, p.n, p.m, mod, p.b, p.a, p.gpu} {
@@ -1023,6 +1088,48 @@ var orderedPrograms = map[string]func(*scene){
 		p.do(x.Launch(p.a))
 		p.fill(p.b)
 		p.do(p.b.BatchMemOps(cu.WriteWord32(p.word(8), 2)))
+	},
+	"a mutex of the host and of a host function": func(p *scene) {
+		var mu sync.Mutex
+		write := func() {
+			mu.Lock()
+			defer mu.Unlock()
+			p.h.WriteAt([]byte{1}, 0)
+		}
+		p.do(p.a.HostFunc(write))
+		p.do(p.b.Copy(p.m, p.n))
+		p.do(p.b.Synchronize())
+		write()
+		p.do(p.a.Wait(bg))
+	},
+	"a host function that waits for the program": func(p *scene) {
+		ready, done := make(chan struct{}), make(chan struct{})
+		p.do(p.a.HostFunc(func() {
+			<-ready
+			p.h.WriteAt([]byte{1}, 0)
+			close(done)
+		}))
+		p.do(p.a.Copy(p.m, p.h))
+		close(ready)
+		<-done
+		p.do(p.a.Wait(bg))
+	},
+	"a channel that has room, and other work meanwhile": func(p *scene) {
+		done := make(chan error, 1)
+		p.do(p.a.Copy(p.h, p.m))
+		p.do(p.a.HostFunc(func() { done <- nil }))
+		p.goOn()
+		p.do(<-done)
+		p.do(p.fetch())
+	},
+	"a flag": func(p *scene) {
+		var done atomic.Bool
+		p.do(p.a.Copy(p.h, p.m))
+		p.do(p.a.HostFunc(func() { done.Store(true) }))
+		for !done.Load() {
+			time.Sleep(time.Millisecond)
+		}
+		p.do(p.fetch())
 	},
 	"one stream": func(p *scene) { p.fill(p.a); p.read(p.a); p.fill(p.a) },
 	"two reads": func(p *scene) {

@@ -61,9 +61,6 @@ type lanes struct {
 	ended []*lane
 }
 
-// hostLane is the number of the host's lane.
-const hostLane = 0
-
 // take returns a lane. host is the host's clock.
 func (l *lanes) take(host clock) *lane {
 	for i, e := range l.ended {

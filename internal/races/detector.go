@@ -12,7 +12,8 @@ import (
 type Detector struct {
 	mu       lock.Mutex[lock.Races]
 	report   func(Race) // nil after Stop
-	host     clock      // what the host knows
+	caller              // the host, but during a call by a function that knows less
+	apart    apart
 	lanes    lanes
 	memory   memory
 	streams  map[Stream]*stream
@@ -26,12 +27,15 @@ type Detector struct {
 	found
 	made     uint64 // how many steps there were
 	numbered int    // how many streams have a number
+	// impatience is how often hold has ended because its time ran out.
+	impatience int
 }
 
 // New returns a detector that calls report for each race.
 func New(report func(Race)) *Detector {
 	return &Detector{
 		report:   report,
+		caller:   caller{own: &lane{}},
 		streams:  map[Stream]*stream{},
 		contexts: map[uintptr]*context{},
 		events:   map[uintptr]*event{},
@@ -164,8 +168,7 @@ func (d *Detector) enqueue(s *stream, w *work, deps ...*step) *step {
 
 // NewStream implements [Observer].
 func (d *Detector) NewStream(key Stream, nonBlocking, fresh bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	if fresh {
 		d.forget(key)
 	}
@@ -178,8 +181,7 @@ func (d *Detector) NewStream(key Stream, nonBlocking, fresh bool) {
 
 // EndThread implements [Observer].
 func (d *Detector) EndThread(key Stream) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	s := d.streams[key]
 	if s == nil {
 		return
@@ -196,8 +198,7 @@ func (d *Detector) EndThread(key Stream) {
 
 // StreamDestroyed implements [Observer].
 func (d *Detector) StreamDestroyed(key Stream) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	d.forget(key)
 }
 
@@ -224,8 +225,7 @@ func (d *Detector) forget(key Stream) {
 // Enqueue implements [Observer].
 func (d *Detector) Enqueue(key Stream, call, detail string, uses []Use) {
 	stack := callers()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	s := d.stream(key)
 	w := &work{call: call, detail: detail, uses: uses, stack: stack, stream: s}
 	if s.capture != nil {
@@ -237,8 +237,7 @@ func (d *Detector) Enqueue(key Stream, call, detail string, uses []Use) {
 
 // Record implements [Observer].
 func (d *Detector) Record(key Stream, raw uintptr, kind EventKind) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	s := d.stream(key)
 	switch {
 	case s.capture == nil:
@@ -268,8 +267,7 @@ func (d *Detector) setEvent(raw uintptr, e *event) {
 
 // RecordFailed implements [Observer].
 func (d *Detector) RecordFailed(raw uintptr) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	if e := d.events[raw]; e != nil && e.before != nil {
 		d.events[raw] = e.before
 	} else {
@@ -279,8 +277,7 @@ func (d *Detector) RecordFailed(raw uintptr) {
 
 // RecordContext implements [Observer].
 func (d *Detector) RecordContext(ctx, raw uintptr, kind EventKind) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	c := d.context(ctx)
 	d.recorded(raw, kind, c.recorded.add(d, c.tails()...))
 }
@@ -309,8 +306,7 @@ func (d *Detector) before(raw uintptr, kind EventKind) []*step {
 
 // Wait implements [Observer].
 func (d *Detector) Wait(key Stream, raw uintptr, kind EventKind) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	s, e := d.stream(key), d.events[raw]
 	switch {
 	case kind == ExternalEvent && s.capture != nil:
@@ -324,8 +320,7 @@ func (d *Detector) Wait(key Stream, raw uintptr, kind EventKind) {
 
 // WaitContext implements [Observer].
 func (d *Detector) WaitContext(ctx, raw uintptr, kind EventKind) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	c := d.context(ctx)
 	all := c.awaited.add(d, d.before(raw, kind)...)
 	for s := range c.streams {
@@ -335,15 +330,13 @@ func (d *Detector) WaitContext(ctx, raw uintptr, kind EventKind) {
 
 // EventDestroyed implements [Observer].
 func (d *Detector) EventDestroyed(raw uintptr) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	delete(d.events, raw)
 }
 
 // EventDone implements [Observer].
 func (d *Detector) EventDone(raw uintptr, kind EventKind) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	for _, s := range d.before(raw, kind) {
 		d.learn(s)
 	}
@@ -351,8 +344,7 @@ func (d *Detector) EventDone(raw uintptr, kind EventKind) {
 
 // StreamDone implements [Observer].
 func (d *Detector) StreamDone(key Stream) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	s := d.stream(key)
 	if s == s.context.legacy {
 		d.learn(d.enqueue(s, nil)) // the driver waits for the blocking streams
@@ -363,8 +355,7 @@ func (d *Detector) StreamDone(key Stream) {
 
 // ContextDone implements [Observer].
 func (d *Detector) ContextDone(ctx uintptr) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	for _, s := range d.context(ctx).tails() {
 		d.learn(s)
 	}
@@ -373,18 +364,14 @@ func (d *Detector) ContextDone(ctx uintptr) {
 // HostUse implements [Observer].
 func (d *Detector) HostUse(call string, u Use) {
 	stack := callers()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	d.hostUse(&work{call: call, uses: []Use{u}, stack: stack})
 }
 
 // hostUse adds a step of the host.
 func (d *Detector) hostUse(w *work) *step {
-	d.made++
-	n := d.host.of(hostLane) + 1
-	d.host = d.host.with(hostLane, n)
-	s := &step{lane: &lane{id: hostLane}, n: n, clock: d.host, work: w, made: d.made}
-	d.memory.use(d, s)
+	s := d.add(d.own, w)
+	d.host = s.clock
 	return s
 }
 
@@ -394,16 +381,14 @@ type View struct{ step *step }
 // BeginView implements [Observer].
 func (d *Detector) BeginView(call string, u Use) View {
 	stack := callers()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	return View{d.hostUse(&work{call: call, uses: []Use{u}, stack: stack})}
 }
 
 // EndView implements [Observer]. The writes count as made at the beginning: work that was enqueued
 // meanwhile may use what was written before.
 func (d *Detector) EndView(v View, written []Use) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	w := *v.step.work
 	w.uses = written
 	s := *v.step
@@ -414,8 +399,7 @@ func (d *Detector) EndView(v View, written []Use) {
 // Allocated implements [Observer].
 func (d *Detector) Allocated(what string, addr, size uint64, onHost bool) {
 	stack := callers()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	d.forgetWords(addr, size)
 	d.memory.allocate(d, &allocation{what: what, addr: addr, size: size, onHost: onHost, stack: stack})
 }
@@ -423,8 +407,7 @@ func (d *Detector) Allocated(what string, addr, size uint64, onHost bool) {
 // Mapped implements [Observer].
 func (d *Detector) Mapped(what string, addr, size, physical uint64) {
 	stack := callers()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	d.mapped(&allocation{what: what, addr: addr, size: size, stack: stack, physical: physical})
 }
 
@@ -437,8 +420,7 @@ func (d *Detector) mapped(a *allocation) {
 // Opened implements [Observer].
 func (d *Detector) Opened(what string, addr, size, physical uint64) {
 	stack := callers()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	a := d.memory.holding(addr, false)
 	if a != nil && a.addr == addr && a.freed == nil && a.openings > 0 && a.physical == physical {
 		a.openings++
@@ -453,8 +435,7 @@ func (d *Detector) Opened(what string, addr, size, physical uint64) {
 // Freed implements [Observer].
 func (d *Detector) Freed(addr uint64, onHost bool) {
 	stack := callers()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	switch a := d.memory.holding(addr, onHost); {
 	case a == nil, a.addr != addr, a.freed != nil:
 	case a.openings > 1:
@@ -483,8 +464,7 @@ func (d *Detector) Report() {
 // Stop reports what was found, and then nothing any more.
 func (d *Detector) Stop() {
 	d.Report()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	d.report = nil
 }
 

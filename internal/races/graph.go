@@ -108,8 +108,7 @@ func (d *Detector) graph(raw uintptr) *graph {
 
 // BeginCapture implements [Observer].
 func (d *Detector) BeginCapture(key Stream, into uintptr, after []uintptr) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	s, g := d.stream(key), new(graph)
 	if into != 0 {
 		g = d.graph(into)
@@ -119,8 +118,7 @@ func (d *Detector) BeginCapture(key Stream, into uintptr, after []uintptr) {
 
 // EndCapture implements [Observer].
 func (d *Detector) EndCapture(key Stream, raw uintptr) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	s := d.stream(key)
 	c := s.capture
 	if c == nil {
@@ -138,8 +136,7 @@ func (d *Detector) EndCapture(key Stream, raw uintptr) {
 
 // NewGraph implements [Observer].
 func (d *Detector) NewGraph(raw, from uintptr) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	g := new(graph)
 	if of := d.described[from]; from != 0 && of != nil {
 		g.nodes, _ = copied(of.nodes)
@@ -152,8 +149,7 @@ func (d *Detector) NewGraph(raw, from uintptr) {
 // ChildGraph implements [Observer]. If it is not known which node it is, the graph gets what orders other
 // work of all nodes, and none of the work: so the detector finds fewer races, but none that does not exist.
 func (d *Detector) ChildGraph(raw, of, handle uintptr) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	parent, g := d.graph(of), new(graph)
 	if n := exactly(parent.byHandle, handle); n != nil {
 		g.nodes, _ = copied(n.child)
@@ -199,8 +195,7 @@ func forgetHandles(nodes []*node) {
 // AddNode implements [Observer].
 func (d *Detector) AddNode(raw, handle uintptr, after []uintptr, w NodeWork) {
 	stack := callers()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	g := d.graph(raw)
 	n := &node{deps: g.find(after)}
 	d.does(n, w, stack)
@@ -264,8 +259,7 @@ func (g *graph) sort() {
 
 // EnableNode implements [Observer].
 func (d *Detector) EnableNode(raw, handle uintptr, enabled bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	x := d.executable[raw]
 	if x == nil {
 		return
@@ -282,8 +276,7 @@ func (d *Detector) EnableNode(raw, handle uintptr, enabled bool) {
 
 // RemoveNode implements [Observer].
 func (d *Detector) RemoveNode(raw, handle uintptr) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	g := d.graph(raw)
 	g.edits++
 	n := exactly(g.byHandle, handle)
@@ -303,8 +296,7 @@ func (d *Detector) RemoveNode(raw, handle uintptr) {
 
 // AddEdge implements [Observer].
 func (d *Detector) AddEdge(raw, from, to uintptr, begins bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	g := d.graph(raw)
 	g.edits++
 	a, b := exactly(g.byHandle, from), exactly(g.byHandle, to)
@@ -326,8 +318,7 @@ func (d *Detector) AddEdge(raw, from, to uintptr, begins bool) {
 
 // RemoveEdge implements [Observer].
 func (d *Detector) RemoveEdge(raw, from, to uintptr) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	g := d.graph(raw)
 	g.edits++
 	a, b := exactly(g.byHandle, from), exactly(g.byHandle, to)
@@ -340,8 +331,7 @@ func (d *Detector) RemoveEdge(raw, from, to uintptr) {
 
 // LastNodes implements [Observer].
 func (d *Detector) LastNodes(raw uintptr, handles []uintptr) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	g := d.graph(raw)
 	last := g.last
 	if len(handles) == 0 || len(last) == 0 {
@@ -365,8 +355,7 @@ func (d *Detector) LastNodes(raw uintptr, handles []uintptr) {
 // SetNode implements [Observer].
 func (d *Detector) SetNode(raw, handle uintptr, w NodeWork) {
 	stack := callers()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	x := d.executable[raw]
 	if x != nil {
 		switch n := exactly(x.byHandle, handle); {

@@ -86,8 +86,7 @@ func (x *exec) addUnknown(n *node) {
 
 // Instantiate implements [Observer].
 func (d *Detector) Instantiate(raw, of uintptr) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	g := d.graph(of)
 	x := &exec{byHandle: map[uintptr]*node{}, unsure: g.unsure, of: g, edits: g.edits}
 	// The launches after an update come after those before it, and so may have their lanes.
@@ -165,8 +164,7 @@ func (x *exec) keepDisabled(old *exec, nodes []*node) {
 // Launch implements [Observer].
 func (d *Detector) Launch(key Stream, raw uintptr) {
 	stack := callers()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	s, x := d.stream(key), d.executable[raw]
 	if x == nil {
 		return
@@ -225,8 +223,7 @@ func (d *Detector) Launch(key Stream, raw uintptr) {
 
 // LaunchFailed implements [Observer].
 func (d *Detector) LaunchFailed(raw uintptr) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	x := d.executable[raw]
 	if x == nil || x.latest == nil {
 		return
@@ -253,8 +250,7 @@ func (d *Detector) LaunchFailed(raw uintptr) {
 
 // ExecDone implements [Observer].
 func (d *Detector) ExecDone(raw uintptr) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	if x := d.executable[raw]; x != nil {
 		d.learn(x.tail)
 	}
@@ -262,8 +258,7 @@ func (d *Detector) ExecDone(raw uintptr) {
 
 // GraphDestroyed implements [Observer].
 func (d *Detector) GraphDestroyed(raw uintptr) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	if g := d.described[raw]; g != nil {
 		for _, n := range g.nodes {
 			d.forgetBodies(n)
@@ -285,8 +280,7 @@ func (d *Detector) forgetBodies(n *node) {
 
 // ExecDestroyed implements [Observer].
 func (d *Detector) ExecDestroyed(raw uintptr) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	d.endExec(raw)
 }
 

@@ -162,7 +162,9 @@ func (m *memory) endsAt(addr uint64, onHost bool) bool {
 
 // check looks for races in a segment, unless d is nil, and notes the access there.
 func (m *memory) check(d *Detector, s *step, seg *segment, a *access) {
-	ordered := func(b *access) bool { return s.clock.of(b.lane) >= b.n || b.by.launch != nil && b.by.launch.failed }
+	ordered := func(b *access) bool {
+		return s.clock.of(b.lane) >= b.n || b.by.launch != nil && b.by.launch.failed || b.by.byHost() && s.work.byHost()
+	}
 	if s.late {
 		// Work that was enqueued meanwhile comes after it.
 		before := ordered

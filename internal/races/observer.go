@@ -77,7 +77,7 @@ type NodeWork struct {
 // a method is called when the driver has made the call with success.
 //
 // A method never waits, and calls nothing of the program. So it may be called while locks are held.
-// Report calls the program.
+// Report calls the program. Hold and HostFuncBegins wait.
 type Observer interface {
 	// NewStream is called before the program gets a stream. fresh says that the stream was created
 	// now; otherwise it may have work already.
@@ -97,7 +97,8 @@ type Observer interface {
 	NewHostFunc() (f uint64)
 	// EnqueueHostFunc is called before the driver has the function.
 	EnqueueHostFunc(s Stream, f uint64)
-	// HostFuncBegins and HostFuncEnds are called by the goroutine of each call.
+	// HostFuncBegins and HostFuncEnds are called by the goroutine of each call, which holds no lock.
+	// HostFuncBegins waits like Hold, but not if the program waits for what the stream does afterwards.
 	HostFuncBegins(f uint64)
 	HostFuncEnds(f uint64)
 	// HostFuncDropped is called if the driver did not take the function, or will not call it any more.
@@ -140,6 +141,15 @@ type Observer interface {
 	StreamDone(s Stream)
 	// ContextDone is called when the program learns that all work in a context is done.
 	ContextDone(ctx uintptr)
+
+	// EventNeeded, StreamNeeded and ContextNeeded are called before the program waits for what the methods above
+	// will tell, and when the program has asked, and it is not done.
+	EventNeeded(event uintptr, kind EventKind)
+	StreamNeeded(s Stream)
+	ContextNeeded(ctx uintptr)
+	// Hold is called before the library tells the program something that the program may receive in a way that the
+	// detector does not see. It waits until no goroutine of the program goes on without that. The caller holds no lock.
+	Hold()
 
 	// ExecDone is called when the program learns that the launches of an executable graph are done.
 	ExecDone(exec uintptr)

@@ -453,6 +453,7 @@ func TestBounded(t *testing.T) {
 		d.Enqueue(s, "work", "", []Use{{Addr: 0x100 + uint64(i%32), Size: 32, Write: true}})
 		f := d.NewHostFunc()
 		d.EnqueueHostFunc(s, f)
+		d.StreamNeeded(s)
 		d.HostFuncBegins(f)
 		d.HostFuncEnds(f)
 		d.Record(s, handle, PlainEvent)

@@ -77,8 +77,7 @@ func (d *Detector) whenOrdered(op WordOp, s *step, f func()) {
 
 // SemaphoreDestroyed implements [Observer].
 func (d *Detector) SemaphoreDestroyed(semaphore uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	if x := d.semaphores.list[semaphore]; x != nil {
 		x.destroyed = true
 		d.forgetSemaphore(semaphore, x)

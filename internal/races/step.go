@@ -16,6 +16,7 @@ type step struct {
 	// unseen says that what opens the gate may be work that the detector does not know: a kernel that
 	// writes a word. outside says that it may be another API.
 	unseen, outside bool
+	needed          bool // the program waits for the gate, or for a step behind it
 	// then is called when the step is no longer pending, or is nil.
 	then func()
 }
@@ -31,6 +32,9 @@ type work struct {
 	// failed says that the driver has refused the launch.
 	failed bool
 }
+
+// byHost reports whether the host does the work. All goroutines are one host: how they order what they do is not known.
+func (w *work) byHost() bool { return w.stream == nil && w.launch == nil }
 
 // after adds a dependency. deps may contain nil.
 func (s *step) after(deps ...*step) {

@@ -38,8 +38,7 @@ const maxReached = 256
 
 // NewTimeline implements [Observer].
 func (d *Detector) NewTimeline(raw uintptr, value uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	d.timelines[raw] = &timeline{known: true, values: []reached{{value, d.host}}}
 }
 
@@ -101,8 +100,7 @@ func (d *Detector) reaching(t *timeline, value uint64) *step {
 
 // Signal implements [Observer].
 func (d *Detector) Signal(key Stream, raw uintptr, value uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	s, t := d.stream(key), d.timeline(raw)
 	if s.capture != nil {
 		s.node(&node{timeline: t, value: value, signals: true})
@@ -122,8 +120,7 @@ func (d *Detector) signal(s *step, t *timeline, value uint64) {
 
 // Block implements [Observer].
 func (d *Detector) Block(key Stream, raw uintptr, value uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	s, t := d.stream(key), d.timeline(raw)
 	if s.capture != nil {
 		s.node(&node{timeline: t, value: value})
@@ -134,8 +131,7 @@ func (d *Detector) Block(key Stream, raw uintptr, value uint64) {
 
 // BlockFailed implements [Observer].
 func (d *Detector) BlockFailed(key Stream) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	if s := d.stream(key); s.tail != nil && s.capture == nil {
 		for _, g := range slices.Clone(s.tail.waits) {
 			if g.lane == nil {
@@ -147,15 +143,13 @@ func (d *Detector) BlockFailed(key Stream) {
 
 // HostSignal implements [Observer].
 func (d *Detector) HostSignal(raw uintptr, value uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	d.raise(d.timeline(raw), value, d.host)
 }
 
 // HostSees implements [Observer].
 func (d *Detector) HostSees(raw uintptr, value uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	t := d.timeline(raw)
 	for _, r := range t.values {
 		if int64(r.value-value) >= 0 {
@@ -182,8 +176,7 @@ type hostCall struct {
 
 // NewHostFunc implements [Observer].
 func (d *Detector) NewHostFunc() uint64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	d.functions++
 	d.hostFuncs[d.functions] = new(hostFunc)
 	return d.functions
@@ -191,8 +184,7 @@ func (d *Detector) NewHostFunc() uint64 {
 
 // EnqueueHostFunc implements [Observer].
 func (d *Detector) EnqueueHostFunc(key Stream, f uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	s := d.stream(key)
 	if s.capture != nil {
 		if h := d.hostFuncs[f]; h != nil {
@@ -216,21 +208,33 @@ func (d *Detector) call(f uint64, before *step, launch *work) *step {
 
 // HostFuncBegins implements [Observer].
 func (d *Detector) HostFuncBegins(f uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if h := d.hostFuncs[f]; h != nil && len(h.waiting) > 0 {
-		// The first call whose work is not pending, if there is one: launches may run in another order.
-		i := max(0, slices.IndexFunc(h.waiting, func(c hostCall) bool { return c.before.pending == 0 }))
-		c := h.waiting[i]
-		h.waiting, h.running = slices.Delete(h.waiting, i, i+1), append(h.running, c)
-		d.learn(c.before)
+	c, before, ok := d.begin(f)
+	if !ok {
+		return
 	}
+	d.hold(c.after)
+	defer d.enter()()
+	d.beginApart(before, c.before)
+	d.learn(c.before)
+}
+
+// begin moves a call of a function to those that are running. It also returns what the host knows.
+func (d *Detector) begin(f uint64) (c hostCall, host clock, ok bool) {
+	defer d.enter()()
+	h := d.hostFuncs[f]
+	if h == nil || len(h.waiting) == 0 {
+		return c, nil, false
+	}
+	// The first call whose work is not pending, if there is one: launches may run in another order.
+	i := max(0, slices.IndexFunc(h.waiting, func(c hostCall) bool { return c.before.pending == 0 }))
+	c = h.waiting[i]
+	h.waiting, h.running = slices.Delete(h.waiting, i, i+1), append(h.running, c)
+	return c, d.host, true
 }
 
 // HostFuncEnds implements [Observer].
 func (d *Detector) HostFuncEnds(f uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	if h := d.hostFuncs[f]; h != nil && len(h.running) > 0 {
 		c := h.running[0]
 		h.running = h.running[1:]
@@ -239,12 +243,12 @@ func (d *Detector) HostFuncEnds(f uint64) {
 		}
 		d.open(c.after, d.host)
 	}
+	d.endApart()
 }
 
 // HostFuncDropped implements [Observer].
 func (d *Detector) HostFuncDropped(f uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	if h := d.hostFuncs[f]; h != nil {
 		delete(d.hostFuncs, f)
 		for _, c := range append(h.waiting, h.running...) {

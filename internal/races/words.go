@@ -101,8 +101,7 @@ func (d *Detector) word(op WordOp) *word {
 
 // WordOps implements [Observer].
 func (d *Detector) WordOps(key Stream, ops []WordOp) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.enter()()
 	s := d.stream(key)
 	if s.capture != nil {
 		s.node(&node{words: slices.Clone(ops)})
