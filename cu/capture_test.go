@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -301,7 +302,7 @@ func TestCaptureEnds(t *testing.T) {
 	// Its own error, and the end's.
 	_, err = r.s.Capture(CaptureGlobal, func() error { invalidate(); return mine })
 	r.is(err, mine, ResultStreamCaptureInvalidated)
-	if !strings.HasPrefix(err.Error(), "mine\n") || errors.Is(err, ResultStreamCaptureUnsupported) {
+	if !strings.HasPrefix(err.Error(), "mine\n") || !errors.Is(err, ResultStreamCaptureUnsupported) {
 		t.Errorf("the error is %v", err)
 	}
 
@@ -434,6 +435,67 @@ func TestBlame(t *testing.T) {
 	if errors.Is(err, errInvalidated) {
 		t.Errorf("what was refused afterwards is blamed: %v", err)
 	}
+}
+
+// TestBlameOtherGoroutine lets a call of another goroutine invalidate captures, whose functions return
+// nothing, the error that they got because of it, the call's own error, or another one.
+func TestBlameOtherGoroutine(t *testing.T) {
+	r := newSoft(t)
+	done := r.event(0)
+	r.ok(done.Record(r.other))
+	calls := []struct {
+		op      string
+		culprit Result
+		make    func(captured *Stream) error
+	}{
+		{"cuStreamSynchronize", ResultStreamCaptureUnsupported, (*Stream).Synchronize},
+		{"cuStreamQuery", ResultStreamCaptureUnsupported, func(s *Stream) error { _, err := s.Query(); return err }},
+		{"cuStreamWaitEvent", ResultStreamCaptureIsolation, func(s *Stream) error { return s.WaitEvent(done) }},
+	}
+	elsewhere := func(f func() error) (err error) {
+		within := make(chan struct{})
+		go func() { defer close(within); err = f() }()
+		<-within
+		return err
+	}
+	other := errors.New("an error of the program")
+	for _, c := range calls {
+		for what, returned := range map[string]func(its, mine error) error{
+			"nothing":           func(_, _ error) error { return nil },
+			"its own error":     func(_, mine error) error { return mine },
+			"its text":          func(_, mine error) error { return errors.New(mine.Error()) },
+			"another error":     func(_, _ error) error { return other },
+			"the call's error":  func(its, _ error) error { return its },
+			"the error wrapped": func(its, mine error) error { return fmt.Errorf("%w, %w", mine, its) },
+		} {
+			_, err := r.s.Capture(CaptureRelaxed, func() error {
+				its := elsewhere(func() error { return c.make(r.s) })
+				r.is(its, c.culprit)
+				mine := r.work(r.s)
+				r.is(mine, ResultStreamCaptureInvalidated)
+				return returned(its, mine)
+			})
+			r.is(err, ResultStreamCaptureInvalidated, c.culprit)
+			text := err.Error()
+			for part, want := range map[string]int{"cu: " + c.op: 1, "error says": 1} {
+				if n := strings.Count(text, part); n > want || n == 0 && part != "error says" {
+					t.Errorf("%s, and the function returns %s: %q is there %d times: %s", c.op, what, part, n, text)
+				}
+			}
+		}
+	}
+
+	// The driver cannot be asked about a thread's default stream on another thread.
+	r.ok(r.gpu.Do(func(th *Thread) error {
+		s := must(th.DefaultStream())(t)
+		_, err := s.Capture(CaptureRelaxed, func() error {
+			r.ok(done.Record(s))
+			r.is(elsewhere(func() error { _, err := done.Query(); return err }), ResultCapturedEvent)
+			return r.work(s)
+		})
+		r.is(err, ResultStreamCaptureInvalidated, ResultCapturedEvent, errPerhapsInvalidated)
+		return nil
+	}))
 }
 
 // TestGraphKeeps closes everything that a graph uses, before the graph, and before a

@@ -141,7 +141,7 @@ func (sc *streamCore) capture(call captureCall, f func() error) (g driver.Graph,
 			}
 		}()
 		if res := sc.endCapture(at, c); res != driver.ResultSuccess {
-			err = errors.Join(err, c.endError(sc, res, err == nil))
+			err = errors.Join(err, c.endError(sc, res, err))
 		}
 		if g, done = c.graph, returned && err == nil; !done {
 			g = 0
@@ -163,9 +163,16 @@ type capture struct {
 	ending  bool
 	// graph is the graph that the end of the capture has returned, or 0.
 	graph driver.Graph
-	// first is the error of the first call that invalidated the capture, if that call is known.
-	first atomic.Pointer[Error]
-	over  atomic.Bool
+	// first is the error of the first call that invalidated the capture, if that call is known. guess is
+	// the newest error of a call that may have done so, from a thread on which the driver cannot be asked.
+	first, guess atomic.Pointer[notedError]
+	over         atomic.Bool
+}
+
+// notedError is an error, and a copy of it for others: the call that returns it may still add to its text.
+type notedError struct {
+	is   *Error
+	copy Error
 }
 
 // active reports whether c is a capture that is not over. c may be nil.
@@ -299,38 +306,65 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) driver.Result {
 	return res
 }
 
-// endError returns the error for the end of a capture that the driver answered with res. If explain
-// is set, the error names the call that invalidated the capture, if that call is known.
-func (c *capture) endError(sc *streamCore, res driver.Result, explain bool) error {
+// endError returns the error for the end of a capture that the driver answered with res, where the
+// captured function has returned err. It names the call that invalidated the capture, if that call is
+// known. It does not repeat the call's error if err is that error, or wraps it.
+func (c *capture) endError(sc *streamCore, res driver.Result, err error) error {
 	e := sc.ctx.callError(endCaptureOp, uintptr(sc.raw), res)
-	if explain && res == driver.ResultStreamCaptureInvalidated && e.Err == nil {
-		if first := c.first.Load(); first != nil {
-			e.Err = fmt.Errorf("%w: %w", errInvalidated, first)
-			e.Detail = "make that call before or after the capture"
-		}
+	if res != driver.ResultStreamCaptureInvalidated || e.Err != nil {
+		return e
+	}
+	cause, first := errInvalidated, c.first.Load()
+	if first == nil {
+		cause, first = errPerhapsInvalidated, c.guess.Load()
+	}
+	switch {
+	case first == nil: // it was a call of other code
+	case errors.Is(err, first.is):
+		e.Detail = "the captured function has returned that call's error"
+	default:
+		e.Err, e.Detail = fmt.Errorf("%w: %w", cause, &first.copy), "make that call before or after the capture"
 	}
 	return e
 }
 
 const endCaptureOp = "cuStreamEndCapture"
 
-// errInvalidated is wrapped by the error of a capture that a known call has invalidated.
-var errInvalidated = errors.New("a call has invalidated the capture")
+// These are wrapped by the error of a capture that a call of this package has, or may have, invalidated.
+var (
+	errInvalidated        = errors.New("a call has invalidated the capture")
+	errPerhapsInvalidated = errors.New("a call on another thread may have invalidated the capture")
+)
 
 // noteInvalidating stores e, the error of a call that the program made, in the captures that the
 // call has invalidated. Calls of other code are not observed: if such a call invalidated a capture
 // just before, e is stored although its call is not the cause.
 func (d *driverCore) noteInvalidating(e *Error) {
-	if d.capturing.Load() == 0 || e.Result < ResultStreamCaptureUnsupported || e.Result > ResultCapturedEvent ||
-		e.Result == ResultStreamCaptureInvalidated || e.Op == endCaptureOp {
+	if d.capturing.Load() == 0 || !e.invalidates() {
 		return
 	}
+	noted := &notedError{e, *e}
 	for c, sc := range d.captures.all() {
-		if c.first.Load() == nil && sc.captureInvalidated() {
-			c.first.CompareAndSwap(nil, e)
+		switch {
+		case c.first.Load() != nil:
+		case sc.at.Thread != nil && !sc.at.Thread.Here():
+			c.guess.Store(noted)
+		case sc.captureInvalidated():
+			c.first.CompareAndSwap(nil, noted)
 		}
 		sc.leave()
 	}
+}
+
+// invalidates reports whether a call with this error can have invalidated a capture.
+func (e *Error) invalidates() bool {
+	switch e.Result {
+	case ResultStreamCaptureInvalidated: // it was invalidated before
+		return false
+	case ResultInvalidValue: // an event of another capture that has ended, or WaitExternal outside of captures
+		return e.Op == "cuStreamWaitEvent"
+	}
+	return e.Result >= ResultStreamCaptureUnsupported && e.Result <= ResultCapturedEvent && e.Op != endCaptureOp
 }
 
 // all returns the captures that have not ended, each with the stream that was captured first. The
@@ -346,12 +380,8 @@ func (c *captures) all() map[*capture]*streamCore {
 	return all
 }
 
-// captureInvalidated reports whether the stream's capture is invalidated. It reports false if the
-// driver cannot be asked on this thread.
+// captureInvalidated reports whether the stream's capture is invalidated.
 func (sc *streamCore) captureInvalidated() bool {
-	if sc.at.Thread != nil && !sc.at.Thread.Here() {
-		return false
-	}
 	status, res := sc.ctx.drv.table().StreamIsCapturing(sc.at, sc.raw)
 	return res == driver.ResultSuccess && status == driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
 }

@@ -14,7 +14,7 @@ import (
 // before the copy is done stays allocated until then. It waits while the stream's queue is full:
 // see docs/blocking.md.
 func (s *Stream) Copy(dst, src Memory) error {
-	d, r := regionOf(dst), regionOf(src)
+	d, r := targetOf(dst), regionOf(src)
 	done, err := s.copyFast(&d, &r)
 	if !done {
 		err = s.copyRegions(&d, &r)
@@ -59,8 +59,8 @@ func (s *Stream) copyRegions(d, r *region) error {
 	f := copyFunction(d, r)
 	switch {
 	case f == 0:
-		return invalid(workCopyOnDevice.op(), "both are host memory: use Go's copy on the slices of View")
-	case d.valid() && r.valid() && r.size > d.size:
+		return betweenHost("Stream.Copy", d, r)
+	case d.usable() && r.usable() && r.size > d.size:
 		return invalid(f.op(), fmt.Sprintf("%d bytes do not fit into %d", r.size, d.size))
 	}
 	w, err := s.beginMemory(f, d, r)
@@ -103,7 +103,7 @@ func copyFunction(d, r *region) workFunction {
 // the stream's context, or host or managed memory. Pinned memory of a pool may need
 // [MemPool.SetAccess]. It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset(dst Memory, value byte) error {
-	d := regionOf(dst)
+	d := targetOf(dst)
 	done, err := s.memsetFast(workSet8, &d, uint32(value))
 	if !done {
 		err = s.memset(workSet8, &d, uint32(value))
@@ -159,7 +159,7 @@ func (drv *driverCore) set(f workFunction, at driver.At, d *region, value uint32
 // and the size must be multiples of four bytes. Otherwise it is like [Stream.Memset]. It waits while
 // the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset32(dst Memory, value uint32) error {
-	d := regionOf(dst)
+	d := targetOf(dst)
 	if err := d.whole(workSet32, 4); err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (s *Stream) Memset32(dst Memory, value uint32) error {
 // Memset16 is [Stream.Memset32] for words of 16 bits (cuMemsetD16Async). The address and the size must
 // be even. It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Memset16(dst Memory, value uint16) error {
-	d := regionOf(dst)
+	d := targetOf(dst)
 	defer runtime.KeepAlive(dst)
 	if err := d.whole(workSet16, 2); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (s *Stream) Memset16(dst Memory, value uint16) error {
 
 // whole returns an error unless the region consists of words of size bytes.
 func (r *region) whole(f workFunction, size uint64) error {
-	if r.valid() && (uint64(r.addr())%size != 0 || r.size%size != 0) {
+	if r.usable() && (uint64(r.addr())%size != 0 || r.size%size != 0) {
 		return invalid(f.op(), fmt.Sprintf("%d bytes at the address %#x are not whole words: "+
 			"address and size must be multiples of %d", r.size, uint64(r.addr()), size))
 	}
@@ -209,7 +209,7 @@ func (s *Stream) beginMemory(f workFunction, d, r *region) (w work, err error) {
 	}
 	for _, sp := range [...]*region{d, r} {
 		if sp.mem != nil && sp.mem.ctx.drv != s.core.ctx.drv {
-			return w, mixed(op, "memory", sp.mem.ctx, "stream", s.core.ctx)
+			return w, mixed(op, sp.mem.handle(), "memory", sp.mem.ctx, "stream", s.core.ctx)
 		}
 	}
 	sc := s.core

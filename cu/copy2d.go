@@ -71,7 +71,7 @@ func (c *Context) AllocPitch(width, height uint64, element int) (m *DeviceMem, p
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, 0, core.failAlloc(op, size, res)
+		return nil, 0, core.outOfMemory(core.failAlloc(op, 0, size, res))
 	}
 	size = pitch * height
 	return newDeviceMem(core, &memCore{is: deviceMemory, raw: raw, size: size, capacity: size}), pitch, nil
@@ -81,7 +81,7 @@ func (c *Context) AllocPitch(width, height uint64, element int) (m *DeviceMem, p
 // and stream are as for [Stream.Copy], and both ends are of the stream's context or on the host.
 // The ends must not overlap. It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Copy2D(dst, src Rows, width, height uint64) error {
-	d, r := planesOf(Planes{Rows: dst}), planesOf(Planes{Rows: src})
+	d, r := targetPlanes(Planes{Rows: dst}), planesOf(Planes{Rows: src})
 	defer runtime.KeepAlive(src.Mem)
 	defer runtime.KeepAlive(dst.Mem)
 	return s.copyPlanes(workCopy2D, &d, &r, extent{width, height, 1})
@@ -90,7 +90,7 @@ func (s *Stream) Copy2D(dst, src Rows, width, height uint64) error {
 // Copy3D enqueues a copy of a box: of depth planes of height rows of width bytes (cuMemcpy3DAsync).
 // It is like [Stream.Copy2D]. It waits while the stream's queue is full: see docs/blocking.md.
 func (s *Stream) Copy3D(dst, src Planes, width, height, depth uint64) error {
-	d, r := planesOf(dst), planesOf(src)
+	d, r := targetPlanes(dst), planesOf(src)
 	defer runtime.KeepAlive(src.Mem)
 	defer runtime.KeepAlive(dst.Mem)
 	return s.copyPlanes(workCopy3D, &d, &r, extent{width, height, depth})
@@ -99,13 +99,14 @@ func (s *Stream) Copy3D(dst, src Planes, width, height, depth uint64) error {
 func (s *Stream) copyPlanes(f workFunction, d, r *planes, e extent) error {
 	op := f.op()
 	if d.mem != nil && r.mem != nil && d.mem.onHost() && r.mem.onHost() {
-		return invalid(op, "both are host memory: use Go's copy on the slices of View")
+		return betweenHost(op, &d.region, &r.region)
 	}
-	if err := d.fit(op, e); err != nil {
-		return err
+	unfit := d.fit(op, e)
+	if err := r.fit(op, e); unfit == nil {
+		unfit = err
 	}
-	if err := r.fit(op, e); err != nil {
-		return err
+	if unfit != nil && d.usable() && r.usable() { // else beginMemory says what is wrong
+		return unfit
 	}
 	w, err := s.beginMemory(f, &d.region, &r.region)
 	if err != nil {
@@ -169,7 +170,7 @@ func (r Rows) whole(op string, size, width uint64) error {
 
 func (p *planes) whole(op string, size, width uint64) error {
 	switch {
-	case p.valid() && (uint64(p.addr())%size != 0 || p.pitch%size != 0):
+	case p.usable() && (uint64(p.addr())%size != 0 || p.pitch%size != 0):
 		return invalid(op, fmt.Sprintf("rows at the address %#x, with a pitch of %d bytes: "+
 			"address and pitch must be multiples of %d", uint64(p.addr()), p.pitch, size))
 	case width > math.MaxUint32:
@@ -180,7 +181,7 @@ func (p *planes) whole(op string, size, width uint64) error {
 
 // setRows enqueues the setting of a rectangle.
 func (s *Stream) setRows(f workFunction, dst Rows, e extent, set func(*streamCore, *planes) driver.Result) error {
-	d := planesOf(Planes{Rows: dst})
+	d := targetPlanes(Planes{Rows: dst})
 	defer runtime.KeepAlive(dst.Mem)
 	if err := d.fit(f.op(), e); err != nil {
 		return err
@@ -233,6 +234,9 @@ type planes struct {
 
 func planesOf(p Planes) planes { return planes{regionOf(p.Mem), p.Pitch, p.Height} }
 
+// targetPlanes is planesOf for planes that work writes.
+func targetPlanes(p Planes) planes { return planes{targetOf(p.Mem), p.Pitch, p.Height} }
+
 // fit replaces a pitch and a height of 0, and returns an error unless a box lies within the region.
 func (p *planes) fit(op string, e extent) error {
 	if p.pitch == 0 {
@@ -241,7 +245,7 @@ func (p *planes) fit(op string, e extent) error {
 	if p.height == 0 {
 		p.height = e.height
 	}
-	if !p.valid() || e.empty() {
+	if !p.usable() || e.empty() {
 		return nil // beginMemory finds the mistake
 	}
 	if p.pitch < e.width || p.height < e.height {

@@ -27,7 +27,7 @@ func (s *Stream) CopyAll(copies []MemCopy) error {
 	b := copyBatch{f: workCopyAll, one: func(i int) error { return s.Copy(copies[i].Dst, copies[i].Src) }}
 	b.reserve(len(copies))
 	for i := range copies {
-		d, r := regionOf(copies[i].Dst), regionOf(copies[i].Src)
+		d, r := targetOf(copies[i].Dst), regionOf(copies[i].Src)
 		b.add(planes{d, 0, 1}, planes{r, 0, 1}, extent{r.size, 1, 1})
 	}
 	defer runtime.KeepAlive(copies)
@@ -56,7 +56,7 @@ func (s *Stream) Copy3DAll(copies []BoxCopy) error {
 	b.reserve(len(copies))
 	for i := range copies {
 		c := &copies[i]
-		b.add(planesOf(c.Dst), planesOf(c.Src), extent{c.Width, c.Height, c.Depth})
+		b.add(targetPlanes(c.Dst), planesOf(c.Src), extent{c.Width, c.Height, c.Depth})
 	}
 	defer runtime.KeepAlive(copies)
 	return b.enqueue(s, func(sc *streamCore) driver.Result {

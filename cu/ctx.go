@@ -378,6 +378,7 @@ func (c *Context) Synchronize() error {
 		return err
 	}
 	defer c.leave()
+	core.observeNeeded()
 	place := core.captureGate.Whole.BeginLong(core.drv.table().Clock())
 	res := core.drv.table().CtxSynchronize(driver.At{Context: core.raw})
 	core.captureGate.Whole.EndLong(place)

@@ -77,6 +77,7 @@ type contextStreams struct {
 func (o *contextOwner) closeAbandoned() {
 	if first, last := o.Close(); first {
 		o.core.owners.Add(-1) // waits of the context continue
+		o.core.drv.collector.abandoned(0)
 		o.core.drv.leak(Leak{Kind: "context", Handle: uintptr(o.core.raw), Abandoned: true})
 		if last {
 			o.core.endHold()

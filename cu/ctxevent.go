@@ -59,7 +59,7 @@ func (c *Context) enterWith(op string, e *Event) (*contextCore, *eventOwner, err
 	}
 	o := e.load()
 	if c != nil && c.own != nil && o != nil && o.core.ctx.drv != c.own.core.drv {
-		return nil, nil, mixed(op, "event", o.core.ctx, "context", c.own.core)
+		return nil, nil, mixed(op, o.core.handle(), "event", o.core.ctx, "context", c.own.core)
 	}
 	core, err := c.enter(op)
 	return core, o, err

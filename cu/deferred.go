@@ -53,7 +53,7 @@ func (r *resource) retryLater(err error) (again bool) {
 		return false
 	}
 	r.ctx.deferred.Locked(func() {
-		if !errors.Is(err, errBusy) { // errBusy is temporary, so it does not count as an attempt
+		if !errors.Is(err, errBusy) && !refusedInHostFunc(err) { // these are temporary, and do not count as attempts
 			r.tries++
 		}
 		again = r.tries < maxTries
@@ -107,23 +107,36 @@ func (c *contextCore) freeDeferred() {
 			continue
 		}
 		if done, ok := c.deferred.Claim(r); ok {
-			c.freeClaimed(r, err)
+			freed := c.freeClaimed(r, err)
 			done()
-			r.unmark()
+			if freed {
+				r.unmark()
+			}
 		}
 	}
 }
 
 // freeClaimed frees a claimed object. If err is set, the end of the object's work cannot be
-// observed: then the object is kept. It calls no tracer.
-func (c *contextCore) freeClaimed(r *resource, err error) {
+// observed: then the object is kept. It calls no tracer. It reports false in a host function in which
+// the driver refuses to free the object, which is deferred again.
+func (c *contextCore) freeClaimed(r *resource, err error) bool {
 	if err == nil {
 		err = r.free(driver.At{Relaxed: true})
 	} else {
 		err = r.keep(err)
 	}
+	if refusedInHostFunc(err) {
+		r.freed.Store(false)
+		c.addDeferred(r)
+		return false
+	}
 	c.drv.leak(Leak{Kind: r.self.kind(), Handle: r.self.handle(), Err: err})
+	return true
 }
+
+// refusedInHostFunc reports whether a software driver has refused a wait that would never end, because a host
+// function makes it that the wait is for.
+func refusedInHostFunc(err error) bool { return errors.Is(err, ResultNotPermitted) }
 
 // everyDevice is what freeDeferred frees all deferred objects for.
 const everyDevice driver.Device = -1
@@ -149,18 +162,7 @@ func (d *driverCore) freeDeferred(dev driver.Device) {
 	d.libraries.WaitFreed()
 }
 
-// allocate makes a call that allocates. If there is too little memory, it frees the deferred
-// objects of the device, for which it waits, and makes the call again.
+// allocate is driverCore.allocate for the device of the context.
 func (c *contextCore) allocate(call func() driver.Result) driver.Result {
 	return c.drv.allocate(c.dev, call)
-}
-
-// allocate is contextCore.allocate for callers without a context.
-func (d *driverCore) allocate(dev driver.Device, call func() driver.Result) driver.Result {
-	res := call()
-	if res == driver.ResultOutOfMemory {
-		d.freeDeferred(dev)
-		res = call()
-	}
-	return res
 }

@@ -295,7 +295,7 @@ func (dev *Device) checkPeer(op string, peer *Device) error {
 	}
 	if dev.drv != peer.drv {
 		return mistake(op, ErrDriverMismatch, 0, fmt.Sprintf(
-			"one device belongs to %v, the other to %v: open one driver and share it", dev.drv, peer.drv))
+			"one device belongs to %s, the other to %s: open one driver and share it", dev.drv.which(), peer.drv.which()))
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, core.failAlloc(op, size, res)
+		return nil, core.outOfMemory(core.failAlloc(op, 0, size, res))
 	}
 	return newDeviceMem(core, &memCore{is: deviceMemory, raw: raw, size: size, capacity: size}), nil
 }

@@ -7,9 +7,11 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/clock"
+	"github.com/purecu/purecu/internal/initresult"
 	"github.com/purecu/purecu/internal/remedy"
 	"github.com/purecu/purecu/loader"
 )
@@ -20,6 +22,7 @@ type Driver struct {
 	driverCore
 	// devices are the Devices that calls have returned. The mutex of driverCore guards them.
 	devices map[driver.Device]*Device
+	closed  atomic.Bool
 }
 
 // Option changes how [Open] finds and uses a driver.
@@ -27,15 +30,19 @@ type Option func(*options)
 
 type options struct {
 	path     string
-	software func(*driver.TableState) bool // makes the table call a software driver; nil without WithSoftware
+	software func(*driver.TableState) error // makes the table call a software driver; nil without WithSoftware
 	hook     func(Leak)
 	// minVersion is the oldest driver version that Open accepts, as in Driver.Version.
 	minVersion int
 	onWait     func(function string) // for tests: see driver.Table.OnWait
 }
 
-// driverVariable names the environment variable that chooses a driver where the program does not.
-const driverVariable = "PURECU_DRIVER"
+// driverVariable names the environment variable that chooses a driver where the program does not, and softDriver
+// is its value for the driver of package cusim/auto.
+const (
+	driverVariable = "PURECU_DRIVER"
+	softDriver     = "soft"
+)
 
 // useVariable applies the environment variable PURECU_DRIVER to options that name no driver.
 func (o *options) useVariable() error {
@@ -46,7 +53,7 @@ func (o *options) useVariable() error {
 		o.software = use
 	case strings.ContainsAny(v, `/\`):
 		o.path = v
-	case v == "soft":
+	case v == softDriver:
 		return invalid("Open", driverVariable+" is soft, and the program has no software driver: "+
 			`import _ "github.com/purecu/purecu/cusim/auto" in its main package, or unset the variable`)
 	default:
@@ -74,7 +81,7 @@ func WithMinVersion(major, minor int) Option {
 // nil, Open fails with an error that matches [ErrNil].
 func WithSoftware(p driver.Provider) Option {
 	return func(o *options) {
-		o.software = func(s *driver.TableState) bool { return (*driver.Table)(s).UseProvider(p) }
+		o.software = func(s *driver.TableState) error { return (*driver.Table)(s).UseProvider(p) }
 	}
 }
 
@@ -103,6 +110,7 @@ func Open(opts ...Option) (*Driver, error) {
 			f(&o)
 		}
 	}
+	instead := o.instead()
 	if err := o.useVariable(); err != nil {
 		return nil, err
 	}
@@ -118,22 +126,28 @@ func Open(opts ...Option) (*Driver, error) {
 	d.nodeCalls.New = func() any { return new(nodeCall) }
 	d.table().OnWait(o.onWait)
 	if o.software != nil {
-		if !o.software(&d.calls) {
+		switch err := o.software(&d.calls); {
+		case errors.Is(err, driver.ErrNilProvider):
 			return nil, mistake("Open", ErrNil, 0,
 				"the software driver is nil: pass the result of cusim.New, or do not use WithSoftware")
+		case err != nil:
+			return nil, &Error{Op: "Open", Result: ResultInvalidValue, Err: err}
 		}
 		d.name = "the software driver"
 	} else {
 		lib, err := loader.Open(o.path)
 		if err != nil {
-			return nil, noDriver(err)
+			e := noDriver(err)
+			e.Detail += instead
+			return nil, e
 		}
 		d.table().Use(lib)
-		d.name = lib.Name()
+		d.name, d.simulated = lib.Name(), lib.Simulated()
 	}
 	switch res := d.table().Init(driver.At{}, 0); res {
 	case driver.ResultSuccess:
 		if v := d.table().Version(); v < o.minVersion {
+			d.table().Closed()
 			return nil, &Error{Op: "Open", Result: ResultNotSupported, Err: errors.ErrUnsupported, Detail: fmt.Sprintf(
 				"the driver supports CUDA %s, and the program needs %s: install a newer NVIDIA driver",
 				driver.Version(v), driver.Version(o.minVersion))}
@@ -146,12 +160,31 @@ func Open(opts ...Option) (*Driver, error) {
 		d.log.begin(d.table())
 		return d, nil
 	case driver.ResultNoDevice:
-		return nil, &Error{Op: "cuInit", Result: res, Err: ErrNoDevice, Detail: fmt.Sprintf(
-			"%s loads, but finds no GPU: check that nvidia-smi lists one, %sand that CUDA_VISIBLE_DEVICES does not hide it",
-			d.name, checkFiles())}
+		e := d.resultError("cuInit", 0, res)
+		e.Err, e.Detail = ErrNoDevice, d.noDevice(instead)
+		return nil, e
 	default:
 		return nil, d.resultError("cuInit", 0, res)
 	}
+}
+
+// instead returns what a program that finds no driver or no device can do, or "". A program that chooses a driver
+// does not read the variable.
+func (o *options) instead() string {
+	if o.path != "" || o.software != nil || driver.Registered(softDriver) == nil {
+		return ""
+	}
+	return "; to run without a GPU, set " + driverVariable + "=" + softDriver
+}
+
+// noDevice returns the remedy for a driver that finds no device.
+func (d *Driver) noDevice(instead string) string {
+	if d.table().Software() {
+		return "the software driver has no device: ask for some with cusim.Devices or the environment variable " +
+			"CUSIM_DEVICES, and check that CUDA_VISIBLE_DEVICES does not hide them"
+	}
+	return fmt.Sprintf("%s loads, but finds no GPU: check that nvidia-smi lists one, %sand that CUDA_VISIBLE_DEVICES "+
+		"does not hide it; to find the cause, run: %s", d.name, checkFiles(), initresult.Doctor) + instead
 }
 
 // checkFiles returns a further thing to check on systems with device files.
@@ -163,8 +196,8 @@ func checkFiles() string {
 }
 
 // noDriver returns the error of Open for an error of the loader.
-func noDriver(err error) error {
-	detail := "cuprobe doctor looks for the cause"
+func noDriver(err error) *Error {
+	detail := "to find the cause, run: " + initresult.Doctor
 	if errors.Is(err, errors.ErrUnsupported) { // there is no driver for this platform
 		detail = "run the program on Linux or Windows, or on the software driver: cu.Open(cu.WithSoftware(cusim.New()))"
 	}
@@ -186,6 +219,9 @@ func (d *Driver) Close() error {
 	if d.open() {
 		d.freeDeferred(everyDevice)
 		d.unmapSlabs()
+		if !d.closed.Swap(true) {
+			d.table().Closed()
+		}
 	}
 	return nil
 }
@@ -298,7 +334,7 @@ func (d *Driver) Proc(name string) (Proc, error) {
 		return Proc{}, &Error{Op: name, Result: ResultNotFound, Err: m, Detail: remedy.OfMissing(m)}
 	}
 	if _, err := d.table().Resolve(sym); err != nil {
-		e := &Error{Op: name, Result: ResultOperatingSystem, Err: err, Detail: Remedy(ResultOperatingSystem)}
+		e := &Error{Op: name, Result: ResultOperatingSystem, Err: err, Detail: d.remedy(name, ResultOperatingSystem)}
 		if m := (*driver.MissingError)(nil); errors.As(err, &m) { // else the lookup itself failed
 			e.Result, e.Detail = ResultNotSupported, remedy.OfMissing(m)
 		}
@@ -331,7 +367,9 @@ func (p Proc) Call(args ...uintptr) (Result, error) {
 		err := p.drv.resultError(p.sym.Info().Export, 0, res)
 		return ResultInvalidValue, err
 	}
-	return Result(int32(r)), nil
+	result := Result(int32(r))
+	p.drv.noteInvalidating(&Error{Op: p.sym.Info().Base, Result: result})
+	return result, nil
 }
 
 // AddTracer registers t for all operations until remove is called. Other tracers stay registered. A

@@ -28,7 +28,9 @@ type driverCore struct {
 	calls     driver.TableState
 
 	name string
-	hook func(Leak)
+	// simulated says that the library is purecu's software driver.
+	simulated bool
+	hook      func(Leak)
 
 	driverContexts
 	framePools
@@ -45,6 +47,7 @@ type driverCore struct {
 	poolAccess sync.Map
 	imports    imports
 	openings   openings
+	collector  collector
 	waiting
 	slabs slab.Pool[contextKey]
 	log   driverLog

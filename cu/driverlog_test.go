@@ -31,6 +31,9 @@ func TestParseLog(t *testing.T) {
 			[]logEntry{{op: "cuA", code: 1, text: "one; two"}}},
 		{"two threads", "[t][1][CUDA][E] of one\n[t][2][CUDA][E] of two\n[t][1][CUDA][E] Returning 1 (X) from cuOne\n[t][2][CUDA][E] Returning 2 (Y) from cuTwo\n",
 			[]logEntry{{op: "cuOne", code: 1, text: "of one"}, {op: "cuTwo", code: 2, text: "of two"}}},
+		{"what the machine lacks", "[t][1][cusim][E] no files\n[t][1][cusim][E] Returning 2 (X) from cuA\n" + old +
+			" buffer cannot be NULL\n",
+			[]logEntry{{op: "cuA", code: 2, text: "no files", whole: true}, {text: "buffer cannot be NULL"}}},
 		{"no function", old + " something\n", []logEntry{{text: "something"}}},
 		{"a warning in brackets", "[t][1][CUDA][W] [x] y\n", []logEntry{{text: "[x] y"}}},
 		{"other lines", "logs were lost\n[\n[a\n[a]\n\n", nil},
@@ -178,12 +181,12 @@ func TestDriverLogIsBounded(t *testing.T) {
 	for i := range 200 {
 		l.kept = append(l.kept, logEntry{op: fmt.Sprint("cu", i)})
 	}
-	if got := l.take("cuOther", 1, true); got != "" || len(l.kept) != 200 {
-		t.Errorf("%q, %d", got, len(l.kept))
+	if got := l.take("cuOther", 1, true); got.text != "" || len(l.kept) != 200 {
+		t.Errorf("%q, %d", got.text, len(l.kept))
 	}
 	l.kept = append(l.kept, logEntry{text: "anything"})
-	if got := l.take("cuOther", 1, true); got != "the driver's log ends with this, perhaps about another call: anything" {
-		t.Error(got)
+	if got := l.take("cuOther", 1, true); got.text != "the driver's log ends with this, perhaps about another call: anything" {
+		t.Error(got.text)
 	}
 	drv, err := Open(WithSoftware(cusim.New(cusim.Version(12080),
 		cusim.Faults(cusim.Fault{Function: "cuDeviceGetCount", Code: 999, Log: "unseen"}))))

@@ -31,8 +31,13 @@ type logEntry struct {
 	op   string        // "" if the log does not name the function
 	code driver.Result // 0 if the log does not have it
 	text string
-	read time.Time
+	// whole says that the text is the software driver's own, about what the machine lacks, and has the remedy.
+	whole bool
+	read  time.Time
 }
+
+// ownSource is the source of the software driver's lines about what the machine lacks.
+const ownSource = "cusim"
 
 const (
 	logSize   = 25600 + 1 // NVIDIA's driver keeps this many bytes; a NUL follows
@@ -50,17 +55,26 @@ func (l *driverLog) begin(t *driver.Table) {
 	l.exists, l.at = res == driver.ResultSuccess, at
 }
 
-// said returns what the driver's log says about an error, or "".
-func (d *driverCore) said(op string, res driver.Result) string {
+// addSaid adds what the driver's log says about an error of a call that the driver answered with res.
+func (d *driverCore) addSaid(e *Error, op string, res driver.Result) {
+	if k := d.said(op, res); k.whole {
+		e.Detail = k.text
+	} else {
+		e.Detail = join(e.Detail, k.text)
+	}
+}
+
+// said returns what the driver's log says about an error.
+func (d *driverCore) said(op string, res driver.Result) (none logEntry) {
 	switch res {
 	case driver.ResultOperatingSystem, driver.ResultDeinitialized:
-		return "" // the next call could wait for a thread, or find no driver
+		return none // the next call could wait for a thread, or find no driver
 	}
 	l := &d.log
 	for range maxReads {
 		from, buffer, ok := l.beginRead()
 		if !ok || res < 0 {
-			return ""
+			return none
 		}
 		at, n, r := d.table().LogsDumpToMemory(driver.At{}, from, buffer, 0)
 		var entries []logEntry
@@ -69,11 +83,11 @@ func (d *driverCore) said(op string, res driver.Result) string {
 		} else {
 			at = from
 		}
-		if text, done := l.endRead(from, at, buffer, entries, d.table().Clock().Now(), op, res); done {
-			return text
+		if k, done := l.endRead(from, at, buffer, entries, d.table().Clock().Now(), op, res); done {
+			return k
 		}
 	}
-	return ""
+	return none
 }
 
 // beginRead returns from where the log is to be read, and a buffer. It reports false if there is no log.
@@ -94,7 +108,7 @@ func (l *driverLog) beginRead() (from uint32, buffer []byte, ok bool) {
 // goroutine has read from the first place meanwhile, it drops the entries, which that goroutine has
 // kept. Then done is false if the text may be in a later line.
 func (l *driverLog) endRead(from, at uint32, buffer []byte, entries []logEntry, now time.Time,
-	op string, res driver.Result) (text string, done bool) {
+	op string, res driver.Result) (k logEntry, done bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.buffer = buffer
@@ -106,13 +120,13 @@ func (l *driverLog) endRead(from, at uint32, buffer []byte, entries []logEntry, 
 		}
 		l.at, l.kept = at, l.kept[max(0, len(l.kept)-keptLines):]
 	}
-	text = l.take(op, res, done)
-	return text, done || text != ""
+	k = l.take(op, res, done)
+	return k, done || k.text != ""
 }
 
 // take returns the text about the newest error of a function, or else, if unnamed is set, the newest one
 // that names no function, and forgets it.
-func (l *driverLog) take(op string, res driver.Result, unnamed bool) string {
+func (l *driverLog) take(op string, res driver.Result, unnamed bool) (none logEntry) {
 	for _, want := range []struct{ op, text string }{
 		{op, "the driver's log says: "},
 		{"", "the driver's log ends with this, perhaps about another call: "},
@@ -123,14 +137,18 @@ func (l *driverLog) take(op string, res driver.Result, unnamed bool) string {
 		for i := len(l.kept) - 1; i >= 0; i-- {
 			if k := l.kept[i]; k.op == want.op && (k.code == 0 || k.code == res) {
 				l.kept = slices.Delete(l.kept, i, i+1)
-				if k.text == "" {
-					return "" // only that the call returned res
+				switch {
+				case k.text == "": // only that the call returned res
+				case k.whole:
+					k.text = shorten(k.text)
+				default:
+					k.text = want.text + shorten(k.text)
 				}
-				return want.text + shorten(k.text)
+				return k
 			}
 		}
 	}
-	return ""
+	return none
 }
 
 // shorten leaves the middle of a long text out.
@@ -153,6 +171,7 @@ func shorten(text string) string {
 // "Returning 1 (CUDA_ERROR_INVALID_VALUE) from cuMemAlloc". Other lines are left out.
 func parseLog(log string) (entries []logEntry) {
 	open := make(map[string]string) // the messages of each thread's current call
+	whole := make(map[string]bool)
 	var threads []string
 	for line := range strings.Lines(log) {
 		var fields []string
@@ -174,12 +193,12 @@ func parseLog(log string) (entries []logEntry) {
 		code, op, returning := parseReturning(message)
 		switch {
 		case returning:
-			entries = append(entries, logEntry{op: op, code: code, text: open[thread]})
-			open[thread] = ""
+			entries = append(entries, logEntry{op: op, code: code, text: open[thread], whole: whole[thread]})
+			open[thread], whole[thread] = "", false
 		case len(fields) > 4:
 			entries = append(entries, logEntry{op: baseName(fields[4]), text: message})
 		default:
-			open[thread] = join(open[thread], message)
+			open[thread], whole[thread] = join(open[thread], message), fields[2] == ownSource
 		}
 	}
 	for _, thread := range threads {

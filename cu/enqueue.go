@@ -317,14 +317,14 @@ func (sc *streamCore) checkMemory(f workFunction, d, r *region) error {
 	op := f.op()
 	if f == workCopyPeer {
 		if d.mem.ctx != sc.ctx && r.mem.ctx != sc.ctx {
-			return mistake(op, mismatch(d.mem.ctx, sc.ctx), uintptr(sc.raw), fmt.Sprintf(
+			return mistake(op, mismatch(d.mem.ctx, sc.ctx), d.mem.handle(), fmt.Sprintf(
 				"the memory is on devices %d and %d, the stream on device %d: use a stream of either memory's context",
 				d.mem.ctx.dev, r.mem.ctx.dev, sc.ctx.dev))
 		}
 	} else {
 		for _, sp := range [...]*region{d, r} {
 			if !sp.mem.everywhere() && sp.mem.ctx != sc.ctx {
-				return mixed(op, "memory", sp.mem.ctx, "stream", sc.ctx)
+				return mixed(op, sp.mem.handle(), "memory", sp.mem.ctx, "stream", sc.ctx)
 			}
 		}
 		if d == r && d.mem.ctx != sc.ctx && !d.mem.accessibleIn(sc.ctx) { // it is set

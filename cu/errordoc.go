@@ -57,6 +57,14 @@ func (e *Error) Doc() string {
 	return docs
 }
 
-// Remedy returns the remedy for a result, in one or two sentences. It is "" for success and for a
-// code that this package does not know.
+// Remedy returns the remedy for a result of most calls, in one or two sentences. It is "" for success and
+// for a code that this package does not know. [Error.Remedy] knows the call.
 func Remedy(r Result) string { return remedy.Of(r) }
+
+// Remedy returns the remedy for the result of the call. Detail contains it, unless it has something better.
+func (e *Error) Remedy() string {
+	if e == nil {
+		return ""
+	}
+	return remedy.OfCall(e.Op, e.Result, e.software)
+}

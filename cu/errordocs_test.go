@@ -1,6 +1,7 @@
 package cu_test
 
 import (
+	stdcmp "cmp"
 	"context"
 	"errors"
 	"flag"
@@ -42,7 +43,7 @@ var sections = []section{
 		"ErrNoDriver", cu.ErrNoDriver,
 		"No driver library could be loaded. The error wraps a `*loader.LoadError`, which lists every candidate with its own reason. On a platform for which NVIDIA ships no driver, " +
 			"such as macOS, it also matches `errors.ErrUnsupported`.",
-		"Run `cuprobe doctor`: it looks for the cause and names one fix. On a machine without an NVIDIA GPU there is nothing to load: check for this error, and continue without a GPU. " +
+		"Run `cuprobe doctor`: it looks for the cause and names one fix. On a machine without an NVIDIA GPU there is nothing to load: check for this error, and continue without a GPU. A program that imports package `cusim/auto` runs on the software driver with `PURECU_DRIVER=soft`. " +
 			"A static program (`-tags cu_static`) also needs glibc, which scratch and Alpine images lack: there a candidate's problem is `loader.NoGlibc`. It is `loader.GlibcFailed` if glibc does not start, for example because files, memory or threads are limited.",
 		func(r *cu.Rig) error {
 			_, err := cu.Open(cu.WithLibrary("/nowhere/libcuda.so.1"))
@@ -587,6 +588,7 @@ In the examples ` + "`drv`, `gpu` and `s`" + ` are an open driver, a device's pr
 		}
 		text := strings.TrimRight(r.Text(), ".")
 		fmt.Fprintf(&b, "\n## %s\n\n%d, `cu.%s`: %s.%s\n\n**What to do.** %s.\n", r.Name(), code, goName(t, code), text, sticky, cu.Remedy(r))
+		b.WriteString(remediesOfCalls(t, code))
 		if i := slices.IndexFunc(sections, func(s section) bool { return s.is == error(r) }); i >= 0 {
 			write(i)
 		}
@@ -605,6 +607,38 @@ In the examples ` + "`drv`, `gpu` and `s`" + ` are an open driver, a device's pr
 	if diff := cmp.Diff(b.String(), string(have)); diff != "" {
 		t.Errorf("docs/errors.md is not up to date: go test ./cu -run ErrorDocs -update (-want +got):\n%s", diff)
 	}
+}
+
+// remediesOfCalls returns the remedies for a result of some functions of NVIDIA's driver, as a list.
+func remediesOfCalls(t *testing.T, code int) string {
+	table, err := os.ReadFile(filepath.Join("..", "internal", "remedy", "remedies.txt"))
+	if err != nil {
+		t.Skipf("the source is not here: %v", err)
+	}
+	var b strings.Builder
+	groups := map[string]string{}
+	for line := range strings.Lines(string(table)) {
+		head, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		if name, members, isGroup := strings.Cut(head, " = "); isGroup {
+			groups[name] = members
+			continue
+		}
+		results, functions, _ := strings.Cut(head, "/")
+		if functions == "" || !slices.Contains(strings.Fields(results), strconv.Itoa(code)) || strings.HasPrefix(results, "software") {
+			continue
+		}
+		var names []string
+		for f := range strings.FieldsSeq(functions) {
+			for name := range strings.FieldsSeq(stdcmp.Or(groups[f], f)) {
+				names = append(names, "`"+name+"`")
+			}
+		}
+		fmt.Fprintf(&b, "- %s: %s.\n", strings.Join(names, ", "), text)
+	}
+	if b.Len() != 0 {
+		return "\nThe messages of these functions say something else:\n\n" + b.String()
+	}
+	return ""
 }
 
 // documented returns the error in the tree of err that is explained there.

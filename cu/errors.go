@@ -71,11 +71,13 @@ var (
 
 // Error is a failed operation.
 type Error struct {
-	// Op is the C function that failed, or would have been called.
+	// Op is the C function that failed, or would have been called. It is the method of this package if
+	// there is no such function, as for Open.
 	Op string
 	// Result is the result that the driver returned, or would have returned.
 	Result Result
-	// Handle is the driver's handle of the operation's object, or 0.
+	// Handle is the driver's handle of the operation's object, or 0. For an allocation this is the
+	// context, the stream or the graph that allocates.
 	Handle uintptr
 	// Detail says what is wrong with the arguments, what to do, or where the error may come from.
 	// Nearly every call may report an error of work that was enqueued earlier. If the result can be
@@ -85,6 +87,8 @@ type Error struct {
 	// Err is the mistake, if it was found before the call of the driver, or another cause. It may
 	// be nil.
 	Err error
+
+	software bool // the driver is a software driver
 }
 
 // Error returns the operation, the handle, the cause and the remedy. [Error.Doc] returns the place
@@ -160,20 +164,29 @@ func mismatch(a, b *contextCore) error {
 	return ErrContextMismatch
 }
 
-// mixed returns the error for using objects of two different contexts together.
-func mixed(op string, aKind string, a *contextCore, bKind string, b *contextCore) error {
-	switch err := mismatch(a, b); err {
+// mixed returns the error for using objects of two different contexts together. handle is that of the
+// first one.
+func mixed(op string, handle uintptr, aKind string, a *contextCore, bKind string, b *contextCore) error {
+	err := mismatch(a, b)
+	var detail string
+	switch err {
 	case ErrDriverMismatch:
-		return mistake(op, err, 0, fmt.Sprintf("the %s belongs to %s, the %s to %s: open one driver and share it",
-			aKind, a.drv.name, bKind, b.drv.name))
+		detail = fmt.Sprintf("the %s belongs to %s, the %s to %s: open one driver and share it",
+			aKind, a.drv.which(), bKind, b.drv.which())
 	case ErrDeviceMismatch:
-		return mistake(op, err, 0, fmt.Sprintf("the %s is on device %d, the %s on device %d: create both on one device",
-			aKind, a.dev, bKind, b.dev))
+		detail = fmt.Sprintf("the %s is on device %d, the %s on device %d: create both on one device",
+			aKind, a.dev, bKind, b.dev)
+	default:
+		detail = fmt.Sprintf(
+			"the %s is of context %#x, the %s of context %#x, both on device %d: create both in one context",
+			aKind, a.raw, bKind, b.raw, a.dev)
 	}
-	return mistake(op, ErrContextMismatch, 0, fmt.Sprintf(
-		"the %s is of context %#x, the %s of context %#x, both on device %d: create both in one context",
-		aKind, a.raw, bKind, b.raw, a.dev))
+	return mistake(op, err, handle, detail)
 }
+
+// which returns the name of the driver's library and the address of its Driver, which tells it apart
+// from others of the same library.
+func (d *driverCore) which() string { return fmt.Sprintf("%s (the *cu.Driver %p)", d.name, d) }
 
 // resultError returns the error for a call that the driver answered with res. res is not success.
 // It is for calls that concern no context.
@@ -184,9 +197,18 @@ func (d *driverCore) resultError(op string, handle uintptr, res driver.Result) *
 		return e
 	}
 	e := d.silentError(op, handle, res)
-	e.Detail = join(e.Detail, d.said(op, res))
+	d.addSaid(e, op, res)
+	d.noteInvalidating(e)
 	return e
 }
+
+// remedy returns what to do about the result of a C function.
+func (d *driverCore) remedy(op string, res Result) string {
+	return remedy.OfCall(op, res, d.software())
+}
+
+// software reports whether the driver needs no GPU: it is in Go, or purecu's library in C.
+func (d *driverCore) software() bool { return d.simulated || d.table().Software() }
 
 // happened reports whether the driver has done what a call is for, also if a step after that has failed.
 func happened(res driver.Result) bool {
@@ -197,14 +219,14 @@ func happened(res driver.Result) bool {
 // silentError is resultError without the driver's log, and without results of steps that follow a
 // success.
 func (d *driverCore) silentError(op string, handle uintptr, res driver.Result) *Error {
-	e := &Error{Op: op, Result: res, Handle: handle}
+	e := &Error{Op: op, Result: res, Handle: handle, software: d.software()}
 	if m := d.table().Missing(res); m != nil {
 		e.Result, e.Err, e.Detail = ResultNotSupported, m, remedy.OfMissing(m)
 		return e
 	}
 	if res.Sticky() {
 		e.Err = ErrContextPoisoned
-		e.Detail = join(Remedy(e.Result), poisonedDetail)
+		e.Detail = join(d.remedy(op, e.Result), poisonedDetail)
 		return e
 	}
 	if first := d.losses.note(op, e.Result, false); first != nil {
@@ -218,7 +240,7 @@ func (d *driverCore) silentError(op string, handle uintptr, res driver.Result) *
 		}
 	}
 	if e.Detail == "" {
-		e.Detail = remedy.OfCall(op, e.Result)
+		e.Detail = d.remedy(op, e.Result)
 	}
 	return e
 }
@@ -243,19 +265,22 @@ func (c *contextCore) backgroundError(op string, handle uintptr, res driver.Resu
 	if res < 0 {
 		return e
 	}
-	defer func() { e.Detail = join(e.Detail, c.drv.said(op, res)) }()
+	defer c.drv.addSaid(e, op, res)
 	c.note(op, res)
 	switch p, lost := c.poison.Load(), c.loss.Load(); {
 	case p != nil:
 		e.Err = ErrContextPoisoned
-		e.Detail = fmt.Sprintf("%s was the first to report it, for work that was enqueued earlier; %s",
-			p.op, join(Remedy(p.res), poisonedDetail))
+		e.Detail = p.op + " was the first to report it, for work that was enqueued earlier"
+		if p.op == op || !destroys(op) { // a program closes many objects then
+			e.Detail = join(e.Detail, join(c.drv.remedy(p.op, p.res), poisonedDetail))
+		}
 		if p.res != e.Result {
 			e.Detail = join(e.Detail, "the first error was "+p.res.Error())
 		}
 	case lost != nil && isLoss(e.Result):
 		e.setLost(lost)
-	case e.Result == ResultInvalidContext: // the call made the context current, so the context was destroyed
+	case e.Result == ResultInvalidContext && e.Detail == Remedy(e.Result):
+		// The call made the context current, so the context was destroyed.
 		e.Detail = Remedy(ResultContextIsDestroyed)
 	case asynchronous(res) && !importsHandle(op):
 		e.Detail = join("the error may come from work that was enqueued earlier", e.Detail)

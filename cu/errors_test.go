@@ -51,29 +51,29 @@ func TestMistakes(t *testing.T) {
 		{"record on a zero Stream", func() error { return e.Record(new(Stream)) }, ErrNil, ResultInvalidHandle,
 			"cu: cuEventRecord: nil object; the stream is nil: check the error of the call that should have made it"},
 		{"record, drivers", func() error { return e.Record(foreignStream) }, ErrDriverMismatch, ResultInvalidHandle,
-			"cu: cuEventRecord: objects of different drivers; the event belongs to LIB, the stream to LIB: open one driver and share it"},
+			"cu: cuEventRecord(H): objects of different drivers; the event belongs to LIB (the *cu.Driver H), the stream to LIB (the *cu.Driver H): open one driver and share it"},
 		{"record, closed and drivers", func() error { return closed.Record(foreignStream) }, ErrDriverMismatch, ResultInvalidHandle,
-			"cu: cuEventRecord: objects of different drivers; the event belongs to LIB, the stream to LIB: open one driver and share it"},
+			"cu: cuEventRecord(H): objects of different drivers; the event belongs to LIB (the *cu.Driver H), the stream to LIB (the *cu.Driver H): open one driver and share it"},
 		{"record, devices", func() error { return e.Record(farStream) }, ErrDeviceMismatch, ResultInvalidHandle,
-			"cu: cuEventRecord: objects of different devices; the event is on device 0, the stream on device 1: create both on one device"},
+			"cu: cuEventRecord(H): objects of different devices; the event is on device 0, the stream on device 1: create both on one device"},
 		{"record, closed and devices", func() error { return closed.Record(farStream) }, ErrClosed, ResultInvalidHandle,
 			"cu: cuEventRecord(H): already closed; the event was closed before the call: close it after its last use"},
 		{"record, flags", func() error { return e.RecordWithFlags(r.s, 8) }, errInvalid, ResultInvalidValue,
 			"cu: cuEventRecordWithFlags: invalid argument; unknown record flags 0x8: see RecordFlags"},
 		{"wait, drivers", func() error { return r.s.WaitEvent(foreignEvent) }, ErrDriverMismatch, ResultInvalidHandle,
-			"cu: cuStreamWaitEvent: objects of different drivers; the event belongs to LIB, the stream to LIB: open one driver and share it"},
+			"cu: cuStreamWaitEvent(H): objects of different drivers; the event belongs to LIB (the *cu.Driver H), the stream to LIB (the *cu.Driver H): open one driver and share it"},
 		{"since, drivers", func() error { return since(e, foreignEvent) }, ErrDriverMismatch, ResultInvalidHandle,
-			"cu: cuEventElapsedTime: objects of different drivers; the start event belongs to LIB, the event to LIB: open one driver and share it"},
+			"cu: cuEventElapsedTime(H): objects of different drivers; the start event belongs to LIB (the *cu.Driver H), the stop event to LIB (the *cu.Driver H): open one driver and share it"},
 		{"since, devices", func() error { return since(e, farEvent) }, ErrDeviceMismatch, ResultInvalidHandle,
-			"cu: cuEventElapsedTime: objects of different devices; the start event is on device 1, the event on device 0: create both on one device"},
+			"cu: cuEventElapsedTime(H): objects of different devices; the start event is on device 1, the stop event on device 0: create both on one device"},
 		{"since, untimed", func() error { return since(e, untimed) }, ErrNotTimed, ResultInvalidHandle,
-			"cu: cuEventElapsedTime(H): event records no time; create it with gpu.NewEvent(cu.EventDefault): the zero Event and events with EventDisableTiming record no time"},
+			"cu: cuEventElapsedTime(H): event records no time; start event: create it with gpu.NewEvent(cu.EventDefault): the zero Event and events with EventDisableTiming record no time"},
 		{"since, unrecorded", func() error { return since(unrecorded, e) }, ErrNotRecorded, ResultInvalidHandle,
-			"cu: cuEventElapsedTime(H): event was not recorded; record both events before asking for the time between them"},
+			"cu: cuEventElapsedTime(H): event was not recorded; stop event: record both events before asking for the time between them"},
 		{"since, untimed and unrecorded", func() error { return since(unrecorded, untimed) }, ErrNotTimed, ResultInvalidHandle,
-			"cu: cuEventElapsedTime(H): event records no time; create it with gpu.NewEvent(cu.EventDefault): the zero Event and events with EventDisableTiming record no time"},
+			"cu: cuEventElapsedTime(H): event records no time; start event: create it with gpu.NewEvent(cu.EventDefault): the zero Event and events with EventDisableTiming record no time"},
 		{"since, closed and untimed", func() error { return since(closed, untimed) }, ErrClosed, ResultInvalidHandle,
-			"cu: cuEventElapsedTime(H): already closed; the event was closed before the call: close it after its last use"},
+			"cu: cuEventElapsedTime(H): already closed; stop event: the event was closed before the call: close it after its last use"},
 		{"event flags", func() error { _, err := r.gpu.NewEvent(9); return err }, errInvalid, ResultInvalidValue,
 			"cu: cuEventCreate: invalid argument; unknown event flags EventBlockingSync|0x8: see EventFlags"},
 		{"interprocess and timed", func() error { _, err := r.gpu.NewEvent(EventInterprocess); return err }, errInvalid, ResultInvalidValue,
@@ -89,9 +89,9 @@ func TestMistakes(t *testing.T) {
 		{"half an image", func() error { _, err := r.gpu.LoadModule([]byte("\x7fELF")); return err }, errInvalid, ResultInvalidValue,
 			"cu: cuModuleLoadDataEx: invalid argument; the image is a truncated cubin: it has 4 bytes, and needs 64"},
 		{"launch, drivers", func() error { return axpy.Launch(foreignStream, one) }, ErrDriverMismatch, ResultInvalidHandle,
-			"cu: cuLaunchKernel: objects of different drivers; the kernel belongs to LIB, the stream to LIB: open one driver and share it"},
+			"cu: cuLaunchKernel(H): objects of different drivers; the kernel belongs to LIB (the *cu.Driver H), the stream to LIB (the *cu.Driver H): open one driver and share it"},
 		{"launch, devices", func() error { return axpy.Launch(farStream, one) }, ErrDeviceMismatch, ResultInvalidHandle,
-			"cu: cuLaunchKernel: objects of different devices; the kernel is on device 0, the stream on device 1: create both on one device"},
+			"cu: cuLaunchKernel(H): objects of different devices; the kernel is on device 0, the stream on device 1: create both on one device"},
 		{"launch, shape", func() error { return axpy.Launch(r.s, LaunchConfig{}) }, errInvalid, ResultInvalidValue,
 			"cu: cuLaunchKernel(H): invalid argument; kernel axpy: Grid.X and Block.X must be at least 1"},
 		{"launch, number", func() error { return axpy.Launch(r.s, one, U32(1)) }, errInvalid, ResultInvalidValue,
@@ -103,7 +103,7 @@ func TestMistakes(t *testing.T) {
 		{"launch, nil memory", func() error { return axpy.Launch(r.s, one, Ptr(nil), U32(1), U64(1)) }, ErrNil, ResultInvalidValue,
 			"cu: cuLaunchKernel(H): nil object; kernel axpy: argument 0 is nil memory: check the error of the call that should have made it"},
 		{"launch, another driver's memory", func() error { return axpy.Launch(r.s, one, Ptr(foreignMem), U32(1), U64(1)) }, ErrDriverMismatch, ResultInvalidValue,
-			"cu: cuLaunchKernel(H): objects of different drivers; kernel axpy: argument 0 is memory of LIB, and the kernel is of LIB: open one driver and share it"},
+			"cu: cuLaunchKernel(H): objects of different drivers; kernel axpy: argument 0 is memory of LIB (the *cu.Driver H), and the kernel is of LIB (the *cu.Driver H): open one driver and share it"},
 		{"launch, another device's memory", func() error { return axpy.Launch(r.s, one, Ptr(farMem), U32(1), U64(1)) }, ErrDeviceMismatch, ResultInvalidValue,
 			"cu: cuLaunchKernel(H): objects of different devices; kernel axpy: argument 0 is memory of another context, which the kernel may be unable to access: allocate it in the kernel's context, or enable peer access"},
 		{"launch, pointers", func() error { return axpy.Launch(r.s, one, Value(&e), U32(1), U64(1)) }, errInvalid, ResultInvalidValue,
@@ -254,7 +254,7 @@ func TestDriverErrors(t *testing.T) {
 		code Result
 		want string
 	}{
-		{ResultInvalidValue, "cu: cuStreamQuery(H): CUDA_ERROR_INVALID_VALUE (1): invalid argument; check the arguments: the message names the wrong argument if the error was found before the driver call"},
+		{ResultInvalidValue, "cu: cuStreamQuery(H): CUDA_ERROR_INVALID_VALUE (1): invalid argument; check the arguments: another value is out of range, or an object does not fit the others"},
 		{ResultLaunchOutOfResources, "cu: cuStreamQuery(H): CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701): too many resources requested for launch; the error may come from work that was enqueued earlier; " +
 			"the block has too many threads for the registers or shared memory that the kernel needs: ask SuggestBlockSize"},
 		{ResultStreamCaptureUnsupported, "cu: cuStreamQuery(H): CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900): operation not permitted when stream is capturing; " +
@@ -353,7 +353,7 @@ func TestFunctionParameters(t *testing.T) {
 		}
 	}
 	r.ok(r.gpu.Err())
-	if fn := must(m.Function("axpy"))(t); !fn.known || !slices.Equal(fn.params, []uint64{8, 4, 8}) {
+	if fn := must(m.Function("axpy"))(t); !fn.known || !slices.Equal(fn.params, []kernelParam{{8, anyArg}, {4, anyArg}, {8, anyArg}}) {
 		t.Errorf("parameters %v, known %v", fn.params, fn.known)
 	}
 	r.fail("cuFuncGetParamInfo", 2, ResultIllegalAddress)
@@ -379,7 +379,7 @@ func TestNoDriverForPlatform(t *testing.T) {
 		"darwin/arm64": "cu: Open: no CUDA driver: loader: NVIDIA ships no CUDA driver for darwin/arm64; " +
 			"run the program on Linux or Windows, or on the software driver: cu.Open(cu.WithSoftware(cusim.New()))",
 		"linux/amd64": "cu: Open: no CUDA driver: loader: no CUDA driver library could be loaded\n\tlibcuda.so.1 (here): not found; " +
-			"cuprobe doctor looks for the cause",
+			"to find the cause, run: go run github.com/purecu/purecu/cmd/cuprobe doctor",
 	} {
 		le := &loader.LoadError{Platform: platform}
 		unsupported := platform == "darwin/arm64"

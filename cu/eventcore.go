@@ -85,6 +85,14 @@ func (c *eventCore) externalArgs(op string, a recordArgs) (string, recordArgs, e
 	return op, a, nil
 }
 
+// handle returns the CUevent, or the first one that the event had if it is closed.
+func (c *eventCore) handle() uintptr {
+	if sl := c.slot.Load(); sl != nil {
+		return sl.handle()
+	}
+	return c.first.handle()
+}
+
 // mismatch returns the error for a record on a stream of another context. Different drivers come
 // first, then a closed object, then different contexts.
 func (c *eventCore) mismatch(op string, sc *streamCore) error {
@@ -99,7 +107,7 @@ func (c *eventCore) ofAnotherContext(op, kind string, ctx *contextCore) error {
 	if c.ctx.drv == ctx.drv && c.slot.Load() == nil {
 		return errClosed(op, "event", uintptr(c.first.raw))
 	}
-	return mixed(op, "event", c.ctx, kind, ctx)
+	return mixed(op, c.handle(), "event", c.ctx, kind, ctx)
 }
 
 // traceQuery calls the tracers of a query, which may panic, and ends the call on the slot.

@@ -54,38 +54,39 @@ func (e *Event) Since(start *Event) (time.Duration, Status, error) {
 // enterInterval begins a call on two events, if the time between their records can be measured. It
 // checks in this order: driver, closed, context, timing, record.
 func enterInterval(op string, start, stop *Event) (iv interval, err error) {
-	if start == nil || stop == nil {
-		return iv, errNil(op, "event")
+	switch {
+	case start == nil:
+		return iv, errNil(op, "start event")
+	case stop == nil:
+		return iv, errNil(op, "stop event")
 	}
 	iv.start, iv.stop = start.load(), stop.load()
 	a, b := iv.start, iv.stop
 	if a != nil && b != nil && a.core.ctx.drv != b.core.ctx.drv {
-		return iv, mixed(op, "start event", a.core.ctx, "event", b.core.ctx)
+		return iv, mixed(op, a.core.handle(), "start event", a.core.ctx, "stop event", b.core.ctx)
 	}
 	if a != nil {
 		if iv.startSlot, err = a.core.enter(op); err != nil {
-			return iv, err
+			return iv, ofStart(err)
 		}
 	}
 	if b != nil {
 		if iv.stopSlot, err = b.core.enter(op); err != nil {
 			iv.leave()
-			return iv, err
+			return iv, ofStop(err)
 		}
 	}
 	switch {
 	case a != nil && b != nil && a.core.ctx != b.core.ctx:
-		err = mixed(op, "start event", a.core.ctx, "event", b.core.ctx)
+		err = mixed(op, a.core.handle(), "start event", a.core.ctx, "stop event", b.core.ctx)
 	case start.flags(a)&EventDisableTiming != 0:
-		err = errUntimed(op, iv.startSlot.handle())
+		err = ofStart(errUntimed(op, iv.startSlot.handle()))
 	case stop.flags(b)&EventDisableTiming != 0:
-		err = errUntimed(op, iv.stopSlot.handle())
-	case a == nil || b == nil:
-		err = errUnrecorded(op, 0)
-	case !iv.startSlot.timed():
-		err = errUnrecorded(op, uintptr(iv.startSlot.raw))
-	case !iv.stopSlot.timed():
-		err = errUnrecorded(op, uintptr(iv.stopSlot.raw))
+		err = ofStop(errUntimed(op, iv.stopSlot.handle()))
+	case a == nil || !iv.startSlot.timed():
+		err = ofStart(errUnrecorded(op, iv.startSlot.handle()))
+	case b == nil || !iv.stopSlot.timed():
+		err = ofStop(errUnrecorded(op, iv.stopSlot.handle()))
 	}
 	if err != nil {
 		iv.leave()

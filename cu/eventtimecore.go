@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"fmt"
 	"math"
 	"runtime"
 	"time"
@@ -56,7 +57,7 @@ func (c *eventCore) sinceFast(op string, start *eventCore) (d time.Duration, st 
 		st, done = Pending, true
 	default:
 		if drv.table().Missing(res) == nil { // else before CUDA 12.8
-			err, done = c.ctx.callError(op, uintptr(to.raw), res), true
+			err, done = timeError(op, from, to, res), true
 		}
 	}
 	to.leave()
@@ -92,13 +93,13 @@ func measure(op string, start, stop *slot) (time.Duration, Status, error) {
 		return 0, Pending, nil
 	case driver.ResultInvalidHandle:
 		if !started {
-			return 0, StatusUnknown, errUnrecorded(op, uintptr(start.raw))
+			return 0, StatusUnknown, ofStart(errUnrecorded(op, uintptr(start.raw)))
 		}
 		if !stopped {
-			return 0, StatusUnknown, errUnrecorded(op, uintptr(stop.raw))
+			return 0, StatusUnknown, ofStop(errUnrecorded(op, uintptr(stop.raw)))
 		}
 	}
-	return 0, StatusUnknown, stop.core.ctx.callError(op, uintptr(stop.raw), res)
+	return 0, StatusUnknown, timeError(op, start, stop, res)
 }
 
 // wholeTime is how long after a record of a whole context the GPU may not have stored the record's
@@ -135,4 +136,25 @@ func (d *driverCore) elapsed(start, stop driver.Event) (float32, driver.Result) 
 
 func errUnrecorded(op string, h uintptr) error {
 	return mistake(op, ErrNotRecorded, h, "record both events before asking for the time between them")
+}
+
+// ofStart and ofStop make an error of one of two events say which one it is.
+func ofStart(err error) error { return ofEvent("start event: ", err) }
+func ofStop(err error) error  { return ofEvent("stop event: ", err) }
+
+func ofEvent(which string, err error) error {
+	if e, ok := err.(*Error); ok {
+		e.Detail = which + e.Detail
+	}
+	return err
+}
+
+// timeError returns the error of the driver for the time between two records. Its handle is that of the
+// stop event.
+func timeError(op string, start, stop *slot, res driver.Result) error {
+	e := stop.core.ctx.callError(op, uintptr(stop.raw), res)
+	if e.Err == nil {
+		e.Detail = join(fmt.Sprintf("start event %#x", start.raw), e.Detail)
+	}
+	return e
 }

@@ -23,7 +23,7 @@ func Example_comingFromC() {
 	defer s.Close()
 	mod := must(gpu.LoadModuleFile("spin.ptx"))
 	defer mod.Close()
-	spin := must(mod.Function("cusim_spin"))
+	spin := must(mod.Function("spin"))
 	start, stop := must(gpu.NewEvent(cu.EventDefault)), must(gpu.NewEvent(cu.EventDefault))
 	defer start.Close()
 	defer stop.Close()

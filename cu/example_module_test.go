@@ -19,7 +19,7 @@ func ExampleContext_LoadModule() {
 		log.Fatal(err)
 	}
 	defer mod.Close()
-	spin, err := mod.Function("cusim_spin")
+	spin, err := mod.Function("spin")
 	if err != nil {
 		log.Fatal(err)
 	}

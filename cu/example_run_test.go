@@ -40,7 +40,7 @@ var ptx = []byte(`.version 6.0
 .target sm_50
 .address_size 64
 .visible .global .align 8 .u64 counter;
-.visible .entry cusim_spin(.param .u64 ns)
+.visible .entry spin(.param .u64 ns)
 {
 	.reg .u64 %limit, %begin, %now;
 	.reg .pred %more;
@@ -76,7 +76,7 @@ again:
 	st.global.f32 [%p], %v;
 	ret;
 }
-.visible .entry cusim_add_f32(.param .u64 dst, .param .u64 x, .param .u64 y, .param .u32 n)
+.visible .entry add_f32(.param .u64 dst, .param .u64 x, .param .u64 y, .param .u32 n)
 {
 	.reg .u64 %to, %left, %right;
 	.reg .u32 %i, %count;
@@ -122,7 +122,7 @@ var programs = map[string]program{
 	"Context_Err":                   {run: ExampleContext_Err},
 	"Context_ID":                    {run: ExampleContext_ID, prints: "true\n"},
 	"Context_LegacyStream":          {run: ExampleContext_LegacyStream, prints: "complete\n"},
-	"Context_LoadModule":            {run: ExampleContext_LoadModule, prints: "cusim_spin\n"},
+	"Context_LoadModule":            {run: ExampleContext_LoadModule, prints: "spin\n"},
 	"Context_LoadModuleFile":        {run: ExampleContext_LoadModuleFile},
 	"Context_MemInfo":               {run: ExampleContext_MemInfo, prints: "8 of 16 GiB are free\n"},
 	"Context_NewEvent":              {run: ExampleContext_NewEvent, prints: "EventDefault\nEventDisableTiming\n"},
@@ -259,7 +259,11 @@ func TestExamplesListed(t *testing.T) {
 		files = append(files, f)
 	}
 	rest := maps.Clone(programs)
+	const endless = "Timeline_Block_stopsItself" // TestStopsItself makes its calls
 	for _, e := range doc.Examples(files...) {
+		if e.Name == endless {
+			continue
+		}
 		_, listed := rest[e.Name]
 		if delete(rest, e.Name); listed == (e.Output != "" || e.EmptyOutput) {
 			t.Errorf("Example%s: go test runs those that say what they print, the table programs has the others; listed: %v", e.Name, listed)
@@ -374,11 +378,11 @@ func prepare(t *testing.T, d *cu.Driver) {
 	mod, err := gpu.LoadModule(ptx)
 	fail(err)
 	t.Cleanup(func() { fail(mod.Close()) })
-	spin, err = mod.Function("cusim_spin")
+	spin, err = mod.Function("spin")
 	fail(err)
 	scale, err = mod.Function("axpy")
 	fail(err)
-	add, err = mod.Function("cusim_add_f32")
+	add, err = mod.Function("add_f32")
 	fail(err)
 	x, err = gpu.Alloc(4096)
 	fail(err)

@@ -74,3 +74,20 @@ func ExampleTimeline() {
 	// 5 pong
 	// 7 done
 }
+
+// A program that stops itself: the call that waits for the stream keeps the goroutine from letting the
+// stream go on. See docs/blocking.md.
+func ExampleTimeline_Block_stopsItself() {
+	drv, _ := cu.Open(cu.WithSoftware(cusim.New())) // or the GPU's, by cu.Open()
+	dev, _ := drv.Device(0)
+	gpu, _ := dev.PrimaryContext()
+	s, _ := gpu.NewStream(cu.StreamNonBlocking)
+	x, _ := gpu.Alloc(64)
+	y, _ := gpu.Alloc(64)
+	tl, _ := gpu.NewTimeline(0)
+
+	tl.Block(s, 1) // the work of s continues when the counter is 1
+	s.Memset(x, 0)
+	y.Close() // waits for the work of s, so it never returns
+	tl.Set(1)
+}

@@ -43,7 +43,7 @@ func checkExternal(op string, uses []externalUse, ctx *contextCore, what string)
 		case u.sem == nil:
 			return mistake(op, ErrNil, 0, fmt.Sprintf("operation %d has no semaphore: see ExternalSemaphore.At", i))
 		case u.sem.ctx != ctx: // a driver refuses streams of other contexts
-			return mixed(op, "external semaphore", u.sem.ctx, what, ctx)
+			return mixed(op, u.sem.handle(), "external semaphore", u.sem.ctx, what, ctx)
 		case u.sem.Closed():
 			return u.sem.Refused(op)
 		}

@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"strings"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
@@ -69,6 +70,16 @@ const (
 	lostDetail     = "the driver has lost the device: start the process again; " +
 		"if that does not help, see dmesg for Xid messages, and reset or drain the GPU"
 )
+
+// destroys reports whether a C function ends the use of an object.
+func destroys(op string) bool {
+	for _, what := range []string{"Destroy", "Free", "Unload", "Unmap", "Release", "Close", "Unregister"} {
+		if strings.Contains(op, what) {
+			return true
+		}
+	}
+	return false
+}
 
 // setLost makes e say that the device is lost, and which error reported that first.
 func (e *Error) setLost(first *firstError) {

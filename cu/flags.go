@@ -203,11 +203,15 @@ const (
 	// HostWriteCombined makes host writes and GPU reads over PCIe fast, and host reads very slow:
 	// CU_MEMHOSTALLOC_WRITECOMBINED.
 	HostWriteCombined HostFlags = driver.CU_MEMHOSTALLOC_WRITECOMBINED
+	// HostReadOnly registers memory that the program may not write, such as that of a file that is
+	// mapped for reading ([Context.RegisterHost]): CU_MEMHOSTREGISTER_READ_ONLY.
+	HostReadOnly HostFlags = driver.CU_MEMHOSTREGISTER_READ_ONLY
 )
 
 // String lists the flags by name.
 func (f HostFlags) String() string {
-	return flagNames(uint32(f), "HostDefault", []string{"HostPortable", "HostDeviceMap", "HostWriteCombined"})
+	return flagNames(uint32(f), "HostDefault",
+		[]string{"HostPortable", "HostDeviceMap", "HostWriteCombined", "HostReadOnly"})
 }
 
 // LaunchFlags say how a kernel is launched.

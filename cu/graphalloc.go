@@ -32,21 +32,37 @@ const (
 // The driver refuses to clone a graph with such nodes, to make it a child graph, to remove its nodes
 // and edges, and to instantiate it while an executable graph of it is open, or one that
 // [GraphExec.Update] has given its work. The errors match [ResultNotSupported].
-func (g *Graph) AddAlloc(size uint64, after ...GraphNode) (GraphNode, *DeviceMem, error) {
+func (g *Graph) AddAlloc(size uint64, after ...GraphNode) (n GraphNode, m *DeviceMem, err error) {
+	if g == nil || g.core == nil {
+		return n, nil, errNil(addAllocOp, "graph")
+	}
+	ctx := g.core.ctx
+	res := ctx.allocate(func() (res driver.Result) {
+		n, m, res, err = g.addAlloc(size, after)
+		return res
+	})
+	if res == driver.ResultOutOfMemory {
+		err = ctx.outOfMemory(ctx.failAlloc(addAllocOp, g.core.handle(), size, res))
+	}
+	return n, m, err
+}
+
+// addAlloc is AddAlloc without a second attempt. The result is the driver's, if it was called.
+func (g *Graph) addAlloc(size uint64, after []GraphNode) (_ GraphNode, _ *DeviceMem, res driver.Result, err error) {
 	gc, err := g.enter(addAllocOp)
 	if err != nil {
-		return GraphNode{}, nil, err
+		return GraphNode{}, nil, 0, err
 	}
 	defer g.leave()
 	if size == 0 {
-		return GraphNode{}, nil, invalid(addAllocOp, "the size is 0 bytes: ask for at least one")
+		return GraphNode{}, nil, 0, invalid(addAllocOp, "the size is 0 bytes: ask for at least one")
 	}
 	if err := gc.mayHave(addAllocOp, GraphNodeTypeMemAlloc); err != nil {
-		return GraphNode{}, nil, err
+		return GraphNode{}, nil, 0, err
 	}
 	deps, err := g.dependencies(addAllocOp, after)
 	if err != nil {
-		return GraphNode{}, nil, err
+		return GraphNode{}, nil, 0, err
 	}
 	t := gc.ctx.drv.table()
 	n, p, res := t.GraphAddMemAllocNode(driver.At{Context: gc.ctx.raw}, gc.raw, deps, driver.MemAllocNodeParams{
@@ -55,10 +71,10 @@ func (g *Graph) AddAlloc(size uint64, after ...GraphNode) (GraphNode, *DeviceMem
 		Bytesize: size,
 	})
 	if res != driver.ResultSuccess {
-		err = gc.ctx.failAlloc(addAllocOp, size, res)
+		err = gc.ctx.callError(addAllocOp, gc.handle(), res)
 	}
 	if !gc.added(n, res) {
-		return GraphNode{}, nil, err
+		return GraphNode{}, nil, res, err
 	}
 	m := newDeviceMem(gc.ctx, newGraphMem(p.Dptr, size, gc.objects))
 	gc.objects.knowNew(n, GraphNodeTypeMemAlloc, m.core)
@@ -67,9 +83,9 @@ func (g *Graph) AddAlloc(size uint64, after ...GraphNode) (GraphNode, *DeviceMem
 	}
 	if err != nil {
 		m.Close() // nobody gets it
-		return GraphNode{}, nil, err
+		return GraphNode{}, nil, res, err
 	}
-	return g.node(n), m, nil
+	return g.node(n), m, res, nil
 }
 
 // AddFree adds a node that frees memory which [Graph.AddAlloc], or [Stream.Alloc] in a capture, has

@@ -25,7 +25,7 @@ func (e *Event) enterNode(op string, ctx *contextCore, typ GraphNodeType) (*slot
 		}
 	}
 	if o.core.ctx.drv != ctx.drv {
-		return nil, nil, mixed(op, "event", o.core.ctx, "graph", ctx)
+		return nil, nil, mixed(op, o.core.handle(), "event", o.core.ctx, "graph", ctx)
 	}
 	enter := o.core.enterForeign
 	if typ == GraphNodeTypeEventRecord {
@@ -165,7 +165,7 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 	defer g.leave()
 	defer g.closeDestroyed()
 	if gc.ctx.drv != sc.ctx.drv {
-		return nil, mixed(beginToGraphOp, "graph", gc.ctx, "stream", sc.ctx)
+		return nil, mixed(beginToGraphOp, gc.handle(), "graph", gc.ctx, "stream", sc.ctx)
 	}
 	deps, err := g.dependencies(beginToGraphOp, after)
 	if err != nil {
@@ -188,10 +188,10 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 	return g.nodesOf(last), nil
 }
 
-// closeDestroyed closes the graph if the driver has destroyed it. The caller has a call in flight on
-// the graph.
+// closeDestroyed closes the graph, or the graph that a body is part of, if the driver has destroyed it. The caller has a
+// call in flight on the graph.
 func (g *Graph) closeDestroyed() {
 	if g.core.destroyed.Load() {
-		g.Close()
+		g.outermost().Close()
 	}
 }

@@ -23,7 +23,7 @@ func (g *Graph) AddCopy3D(dst, src Planes, width, height, depth uint64, after ..
 }
 
 func (g *Graph) addPlanes(dst, src Planes, e extent, after []GraphNode) (GraphNode, error) {
-	d, r := planesOf(dst), planesOf(src)
+	d, r := targetPlanes(dst), planesOf(src)
 	defer runtime.KeepAlive(src.Mem)
 	defer runtime.KeepAlive(dst.Mem)
 	return g.addWork(copyNodes.add, GraphNodeTypeMemcpy, after,
@@ -51,7 +51,7 @@ func (g *Graph) AddMemset2D16(dst Rows, value uint16, width, height uint64, afte
 }
 
 func (g *Graph) addRows(dst Rows, f *rowsFill, after []GraphNode) (GraphNode, error) {
-	d := planesOf(Planes{Rows: dst})
+	d := targetPlanes(Planes{Rows: dst})
 	defer runtime.KeepAlive(dst.Mem)
 	return g.addWork(fillNodes.add, GraphNodeTypeMemset, after,
 		func(c *nodeCall) error { return c.fillRows(&d, f) },
@@ -118,7 +118,7 @@ func (x *GraphExec) setRows(n GraphNode, dst Rows, f rowsFill) error {
 }
 
 func (n GraphNode) setPlanes(dst, src Planes, e extent) error {
-	d, r := planesOf(dst), planesOf(src)
+	d, r := targetPlanes(dst), planesOf(src)
 	c, err := n.beginSet(nil, copyNodes.set, GraphNodeTypeMemcpy)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (n GraphNode) setPlanes(dst, src Planes, e extent) error {
 }
 
 func (n GraphNode) setRows(x *GraphExec, op string, dst Rows, f rowsFill) error {
-	d := planesOf(Planes{Rows: dst})
+	d := targetPlanes(Planes{Rows: dst})
 	c, err := n.beginSet(x, op, GraphNodeTypeMemset)
 	if err != nil {
 		return err
@@ -159,9 +159,9 @@ func (c *nodeCall) copyPlanes(d, r *planes, e extent) error {
 	}
 	switch {
 	case d.mem.onHost() && r.mem.onHost():
-		return invalid(c.op, "both are host memory: use Go's copy on the slices of View")
+		return betweenHost(c.op, &d.region, &r.region)
 	case d.mem.ctx != r.mem.ctx && !d.mem.everywhere() && !r.mem.everywhere():
-		return mixed(c.op, "destination", d.mem.ctx, "source", r.mem.ctx)
+		return mixed(c.op, d.mem.handle(), "destination", d.mem.ctx, "source", r.mem.ctx)
 	}
 	if err := d.fit(c.op, e); err != nil {
 		return err

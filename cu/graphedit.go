@@ -246,7 +246,7 @@ func (g *Graph) enterWith(child *Graph, op string) (*graphCore, error) {
 	case g.core == child.core:
 		return nil, invalid(op, "a graph cannot be part of itself: pass a clone")
 	case g.core.ctx.drv != child.core.ctx.drv:
-		return nil, mixed(op, "graph", g.core.ctx, "child graph", child.core.ctx)
+		return nil, mixed(op, g.core.handle(), "graph", g.core.ctx, "child graph", child.core.ctx)
 	}
 	if err := g.core.Enter(g.core, op); err != nil {
 		return nil, err

@@ -189,7 +189,7 @@ func (x *GraphExec) on(f workFunction, s *Stream) error {
 		return errNil(op, "stream")
 	}
 	if x.core.ctx.drv != s.core.ctx.drv {
-		return mixed(op, "executable graph", x.core.ctx, "stream", s.core.ctx)
+		return mixed(op, x.core.handle(), "executable graph", x.core.ctx, "stream", s.core.ctx)
 	}
 	sc, xc := s.core, x.core
 	w, err := sc.enqueueUnlocked(op)
@@ -242,7 +242,7 @@ func (x *GraphExec) on(f workFunction, s *Stream) error {
 func (x *GraphExec) Update(g *Graph) error {
 	const op = "cuGraphExecUpdate"
 	if x != nil && x.core != nil && g != nil && g.core != nil && x.core.ctx.drv != g.core.ctx.drv {
-		return mixed(op, "executable graph", x.core.ctx, "graph", g.core.ctx)
+		return mixed(op, x.core.handle(), "executable graph", x.core.ctx, "graph", g.core.ctx)
 	}
 	old, err := x.update(op, g)
 	if old != nil {

@@ -41,7 +41,7 @@ func (f *Function) explain(err error, cfg *LaunchConfig) error {
 // AddCopy adds a node that copies src to the beginning of dst, and that comes after other nodes; see
 // [Stream.Copy] (cuGraphAddMemcpyNode). An empty copy is an empty node.
 func (g *Graph) AddCopy(dst, src Memory, after ...GraphNode) (GraphNode, error) {
-	d, r := regionOf(dst), regionOf(src)
+	d, r := targetOf(dst), regionOf(src)
 	defer runtime.KeepAlive(src)
 	defer runtime.KeepAlive(dst)
 	return g.addWork(copyNodes.add, GraphNodeTypeMemcpy, after, func(c *nodeCall) error { return c.copyOf(&d, &r) },
@@ -66,7 +66,7 @@ func (g *Graph) AddMemset16(dst Memory, value uint16, after ...GraphNode) (Graph
 }
 
 func (g *Graph) addFill(dst Memory, value, size uint32, after []GraphNode) (GraphNode, error) {
-	d := regionOf(dst)
+	d := targetOf(dst)
 	defer runtime.KeepAlive(dst)
 	return g.addWork(fillNodes.add, GraphNodeTypeMemset, after,
 		func(c *nodeCall) error { return c.fillOf(&d, value, size) },
@@ -308,7 +308,7 @@ func (n GraphNode) setKernel(x *GraphExec, op string, k *Function, cfg *LaunchCo
 }
 
 func (n GraphNode) setCopy(x *GraphExec, op string, dst, src Memory) error {
-	d, r := regionOf(dst), regionOf(src)
+	d, r := targetOf(dst), regionOf(src)
 	c, err := n.beginSet(x, op, GraphNodeTypeMemcpy)
 	if err != nil {
 		return err
@@ -326,7 +326,7 @@ func (n GraphNode) setCopy(x *GraphExec, op string, dst, src Memory) error {
 }
 
 func (n GraphNode) setFill(x *GraphExec, op string, dst Memory, value, size uint32) error {
-	d := regionOf(dst)
+	d := targetOf(dst)
 	c, err := n.beginSet(x, op, GraphNodeTypeMemset)
 	if err != nil {
 		return err
@@ -373,7 +373,7 @@ func (f *Function) observed(args []Arg) races.NodeWork {
 func (f *Function) nodeWork(c *nodeCall, p *driver.KernelNodeParams, cfg *LaunchConfig, args []Arg) error {
 	mc := f.mod.core
 	if mc.ctx.drv != c.gc.ctx.drv {
-		return mixed(c.op, "kernel", mc.ctx, "graph", c.gc.ctx)
+		return mixed(c.op, uintptr(f.raw), "kernel", mc.ctx, "graph", c.gc.ctx)
 	}
 	if !keep(c, &mc.resource, mc) {
 		return mc.Refused(c.op)

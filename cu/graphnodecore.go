@@ -210,7 +210,7 @@ func (c *nodeCall) keepRegions(d, r *region) error {
 			return err
 		}
 		if sp.mem.ctx.drv != c.gc.ctx.drv {
-			return mixed(c.op, "memory", sp.mem.ctx, "graph", c.gc.ctx)
+			return mixed(c.op, sp.mem.handle(), "memory", sp.mem.ctx, "graph", c.gc.ctx)
 		}
 		if err := sp.check(c.op); err != nil {
 			return err
@@ -232,7 +232,7 @@ func (c *nodeCall) copyOf(d, r *region) error {
 	}
 	switch {
 	case d.mem.onHost() && r.mem.onHost():
-		return invalid(c.op, "both are host memory: use Go's copy on the slices of View")
+		return betweenHost(c.op, d, r)
 	case r.size > d.size:
 		return invalid(c.op, fmt.Sprintf("%d bytes do not fit into %d", r.size, d.size))
 	}
@@ -304,7 +304,7 @@ func (c *nodeCall) notEmpty(empty bool) error {
 func (c *nodeCall) hostFunc(f func()) (number uint64, err error) {
 	h, number, err := c.gc.ctx.drv.nodeFunc(f)
 	if err != nil {
-		return 0, &Error{Op: c.op, Result: ResultNotSupported, Handle: uintptr(c.gc.raw), Err: err}
+		return 0, errUnnamed(c.op, uintptr(c.gc.raw), err)
 	}
 	c.acquired, c.objects = append(c.acquired, h), append(c.objects, h)
 	c.host, c.ctx = h, c.gc.ctx

@@ -166,10 +166,10 @@ func newGreenContext(core *contextCore, sms []SMResource, others ...driver.DevRe
 			return nil, mistake(op, ErrNil, 0,
 				fmt.Sprintf("SMResource %d of %d has no multiprocessors: check the results of Split", i+1, len(sms)))
 		case &r.dev.drv.driverCore != d:
-			return nil, mistake(op, ErrDriverMismatch, 0,
+			return nil, mistake(op, ErrDriverMismatch, uintptr(core.raw),
 				"the multiprocessors are of a device of another driver: open one driver and share it")
 		case r.dev.raw != core.dev:
-			return nil, mistake(op, ErrDeviceMismatch, 0,
+			return nil, mistake(op, ErrDeviceMismatch, uintptr(core.raw),
 				fmt.Sprintf("the multiprocessors are of device %d, and the context is of device %d: "+
 					"pass multiprocessors of the context's device", r.dev.raw, core.dev))
 		}
@@ -310,7 +310,7 @@ func (g *GreenContext) enterWith(op string, e *Event) (*greenCore, *eventOwner, 
 	}
 	o := e.load()
 	if g != nil && g.core != nil && o != nil && o.core.ctx.drv != g.core.ctx.drv {
-		return nil, nil, mixed(op, "event", o.core.ctx, "green context", g.core.ctx)
+		return nil, nil, mixed(op, o.core.handle(), "event", o.core.ctx, "green context", g.core.ctx)
 	}
 	gc, err := g.enter(op)
 	if err != nil {

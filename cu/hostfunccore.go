@@ -1,6 +1,8 @@
 package cu
 
 import (
+	"errors"
+
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/handle"
 	"github.com/purecu/purecu/internal/lock"
@@ -26,7 +28,7 @@ func (sc *streamCore) hostFunc(f func()) error {
 	}
 	if err := h.name(ctx.drv.table(), call); err != nil {
 		sc.endWork()
-		return &Error{Op: hostFuncOp, Result: ResultNotSupported, Handle: uintptr(sc.raw), Err: err}
+		return errUnnamed(hostFuncOp, uintptr(sc.raw), err)
 	}
 	defer h.leave()
 	c.keep(h, sc)
@@ -55,6 +57,16 @@ func (sc *streamCore) hostFunc(f func()) error {
 		o.HostFuncDropped(number)
 	}
 	return ctx.callError(hostFuncOp, uintptr(sc.raw), res)
+}
+
+// errUnnamed returns the error for a function that C cannot call.
+func errUnnamed(op string, handle uintptr, err error) error {
+	e := &Error{Op: op, Result: ResultNotSupported, Handle: handle, Err: err}
+	if !errors.Is(err, errors.ErrUnsupported) {
+		e.Result = ResultOperatingSystem
+		e.Detail = "C calls Go through a file descriptor: close files, or raise the limit of the process (ulimit -n)"
+	}
+	return e
 }
 
 // nodeFunc returns a function that graphs can call any number of times, with a call in flight, and

@@ -43,7 +43,7 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 			return res
 		})
 		if res != driver.ResultSuccess {
-			return nil, core.failAlloc(op, size, res)
+			return nil, core.failAlloc(op, 0, size, res)
 		}
 		// If the device cannot access the memory, copies still work.
 		if raw, res := t.MemHostGetDevicePointer(at, mc.host, 0); res == driver.ResultSuccess {
@@ -57,7 +57,12 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 
 // RegisterHost pins the program's own memory, so that the GPU copies from and to it and kernels can
 // access it (cuMemHostRegister). Until Close, b must stay mapped, and GPUs use it: the program must
-// order its own accesses. flags are HostPortable and HostDeviceMap. [HostMem.View] returns b.
+// order its own accesses. flags are HostPortable, HostDeviceMap and HostReadOnly. [HostMem.View]
+// returns b.
+//
+// Memory that the program may not write, such as that of a file that is mapped for reading, needs
+// HostReadOnly. Copies, memsets and other work that would write it are refused then, and so is
+// [HostMem.WriteAt]. Kernels are not checked: they must only read it.
 //
 // The driver pins whole pages. So use memory that begins and ends at a page, such as that of
 // [syscall.Mmap], rather than small slices of Go's heap.
@@ -71,14 +76,15 @@ func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 	switch {
 	case len(b) == 0:
 		return nil, invalid(op, "there are no bytes to register")
-	case flags&^(HostPortable|HostDeviceMap) != 0:
-		return nil, invalid(op, "the flags are "+flags.String()+": use HostPortable and HostDeviceMap")
+	case flags&^(HostPortable|HostDeviceMap|HostReadOnly) != 0:
+		return nil, invalid(op, "the flags are "+flags.String()+": use HostPortable, HostDeviceMap and HostReadOnly")
 	}
 	t, at := core.drv.table(), driver.At{Context: core.raw}
 	mc := &memCore{is: registeredMemory, flags: flags, own: b}
 	mc.host, mc.size, mc.capacity = hostAddress(b), uint64(len(b)), uint64(len(b))
-	if res := t.MemHostRegister(at, mc.host, mc.size, uint32(flags)); res != driver.ResultSuccess {
-		return nil, core.callError(op, mc.handle(), res)
+	res := core.allocate(func() driver.Result { return t.MemHostRegister(at, mc.host, mc.size, uint32(flags)) })
+	if res != driver.ResultSuccess {
+		return nil, core.failAlloc(op, mc.handle(), mc.size, res)
 	}
 	if raw, res := t.MemHostGetDevicePointer(at, mc.host, 0); res == driver.ResultSuccess {
 		mc.raw = raw
@@ -170,6 +176,9 @@ func (m *HostMem) WriteAt(src []byte, off int64) (int, error) {
 	err := m.use(op, func(b []byte) error {
 		if err := m.core.fits(op, len(src), off); err != nil {
 			return err
+		}
+		if m.core.flags&HostReadOnly != 0 {
+			return m.core.readOnly(op)
 		}
 		m.core.observeHostUse(op, off, len(src), true)
 		copy(b[off:], src)

@@ -27,22 +27,22 @@ type LaunchConfig struct {
 }
 
 // I32 passes a 32-bit signed integer.
-func I32(v int32) Arg { return Arg{bits: uint64(uint32(v)), size: 4} }
+func I32(v int32) Arg { return Arg{bits: uint64(uint32(v)), size: 4, kind: integerArg} }
 
 // U32 passes a 32-bit unsigned integer.
-func U32(v uint32) Arg { return Arg{bits: uint64(v), size: 4} }
+func U32(v uint32) Arg { return Arg{bits: uint64(v), size: 4, kind: integerArg} }
 
 // I64 passes a 64-bit signed integer.
-func I64(v int64) Arg { return Arg{bits: uint64(v), size: 8} }
+func I64(v int64) Arg { return Arg{bits: uint64(v), size: 8, kind: integerArg} }
 
 // U64 passes a 64-bit unsigned integer.
-func U64(v uint64) Arg { return Arg{bits: v, size: 8} }
+func U64(v uint64) Arg { return Arg{bits: v, size: 8, kind: integerArg} }
 
 // F32 passes a 32-bit float.
-func F32(v float32) Arg { return Arg{bits: uint64(math.Float32bits(v)), size: 4} }
+func F32(v float32) Arg { return Arg{bits: uint64(math.Float32bits(v)), size: 4, kind: floatArg} }
 
 // F64 passes a 64-bit float.
-func F64(v float64) Arg { return Arg{bits: math.Float64bits(v), size: 8} }
+func F64(v float64) Arg { return Arg{bits: math.Float64bits(v), size: 8, kind: floatArg} }
 
 // ConstPtr is [Ptr] for memory that the kernel only reads. The driver makes no difference between
 // the two, but [Driver.DetectRaces] does: kernels on two streams may read the same memory.
@@ -67,11 +67,11 @@ func Ptr(m Memory) Arg {
 	if r.err != nil {
 		return Arg{ref: argError{r.err}}
 	}
-	return Arg{bits: uint64(r.addr()), size: 8, mem: s.mem, ref: s.owner, extent: r.size}
+	return Arg{bits: uint64(r.addr()), size: 8, kind: integerArg, mem: s.mem, ref: s.owner, extent: r.size}
 }
 
 // Value passes the bytes of a value whose type contains no Go pointers. The kernel's type must have
-// the same layout.
+// the same layout. A struct or an array may be passed for anything of its size.
 func Value[T any](v T) Arg {
 	t := reflect.TypeFor[T]()
 	if !plain(t, true) {
@@ -80,7 +80,18 @@ func Value[T any](v T) Arg {
 	n := t.Size()
 	data := make([]byte, max(n, 1))
 	copy(data, bytesAt(&v, uint64(n)))
-	return Arg{ref: &data[0], size: uint32(n)}
+	return Arg{ref: &data[0], size: uint32(n), kind: kindOf(t)}
+}
+
+// kindOf returns the kind of values of a type.
+func kindOf(t reflect.Type) argKind {
+	switch k := t.Kind(); {
+	case k == reflect.Float32 || k == reflect.Float64:
+		return floatArg
+	case k <= reflect.Uintptr: // also a bool
+		return integerArg
+	}
+	return anyArg
 }
 
 // Launch enqueues the kernel on a stream (cuLaunchKernel). It returns when the kernel is enqueued,
@@ -89,7 +100,9 @@ func Value[T any](v T) Arg {
 //
 // The number and sizes of the arguments are checked if [Function.Params] reports them: the driver
 // (CUDA 12.4), or else the PTX of the module, has them. Otherwise wrong arguments make the driver
-// read invalid memory, which this package cannot detect.
+// read invalid memory, which this package cannot detect. If the module is PTX, or a fatbin with it, a float
+// for an integer or a pointer, and the other way round, is a mistake, too. An integer may be passed for a
+// pointer; signed and unsigned integers are the same.
 func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	return f.launchOn(s, &cfg, args, nil)
 }
@@ -108,7 +121,7 @@ func (f *Function) launchOn(s *Stream, cfg *LaunchConfig, args []Arg, prepared *
 	}
 	sc := s.core
 	if ctx := f.mod.core.ctx; ctx.drv != sc.ctx.drv {
-		return mixed(op, "kernel", ctx, "stream", sc.ctx)
+		return mixed(op, uintptr(f.raw), "kernel", ctx, "stream", sc.ctx)
 	}
 	if sc.ctx.drv.tracers.Load() != nil {
 		return f.launchTraced(s, cfg, args, prepared)
@@ -138,7 +151,7 @@ func (f *Function) launchFast(s *Stream, cfg *LaunchConfig, args []Arg, prepared
 	} else if usual = usual && len(args) <= len(values.values); usual {
 		for i := range args {
 			a := &args[i]
-			if f.known && uint64(a.size) != f.params[i] || a.mem == nil && a.ref != nil ||
+			if f.known && !f.params[i].fits(a) || a.mem == nil && a.ref != nil ||
 				a.mem != nil && !sc.keepsMemory(a.mem) {
 				usual = false
 				break
@@ -298,7 +311,7 @@ func (f *Function) useAll(w *work, cfg *LaunchConfig, args []Arg,
 func (f *Function) useModule(w *work, cfg *LaunchConfig) error {
 	switch mc := f.mod.core; {
 	case mc.ctx != w.sc.ctx && !mc.Closed():
-		return mixed(cfg.op(), "kernel", mc.ctx, "stream", w.sc.ctx)
+		return mixed(cfg.op(), uintptr(f.raw), "kernel", mc.ctx, "stream", w.sc.ctx)
 	case mc.ctx != w.sc.ctx, !w.kept(&mc.resource) && !w.use(&mc.resource, mc):
 		return mc.Refused(cfg.op())
 	}
@@ -321,8 +334,8 @@ func (f *Function) badMemory(cfg *LaunchConfig, i int, c *contextCore, mc *memCo
 	e := f.badArg(cfg, i, err)
 	switch err {
 	case ErrDriverMismatch:
-		e.Detail += fmt.Sprintf(" is memory of %v, and the kernel is of %v: open one driver and share it",
-			mc.ctx.drv.name, c.drv.name)
+		e.Detail += fmt.Sprintf(" is memory of %s, and the kernel is of %s: open one driver and share it",
+			mc.ctx.drv.which(), c.drv.which())
 	case ErrClosed:
 		e.Detail += " is closed memory: close memory after its last use"
 	default:
@@ -364,12 +377,39 @@ func (f *Function) check(cfg *LaunchConfig, args []Arg) error {
 		return f.refuse(cfg, fmt.Sprintf(" takes %d arguments, not %d", len(f.params), len(args)))
 	}
 	for i := range args {
-		if a := &args[i]; uint64(a.size) != f.params[i] && a.err() == nil {
-			return f.refuse(cfg, fmt.Sprintf(": argument %d has %d bytes, and the kernel's parameter has %d",
-				i, a.size, f.params[i]))
+		if a := &args[i]; !f.params[i].fits(a) && a.err() == nil {
+			return f.refuse(cfg, f.misfit(i, a))
 		}
 	}
 	return nil
+}
+
+// misfit says why an argument does not fit its parameter.
+func (f *Function) misfit(i int, a *Arg) string {
+	p, name, typ := f.params[i], "", ""
+	if f.text != nil {
+		name, typ = f.text[i].Name+" ", f.text[i].Type
+	}
+	if a.size != p.size {
+		return fmt.Sprintf(": argument %d has %d bytes, and the kernel's parameter %shas %d", i, a.size, name, p.size)
+	}
+	is, pass := "an integer", "cu.F32"
+	switch {
+	case a.mem != nil:
+		is = "an address"
+	case a.kind == floatArg:
+		is = "a float"
+	}
+	switch {
+	case p.takes == floatArg && p.size == 8:
+		pass = "cu.F64"
+	case p.takes == floatArg:
+	case p.size == 8:
+		pass = "cu.Ptr for memory, or cu.U64 or cu.I64 for a number"
+	default:
+		pass = "cu.U32 or cu.I32"
+	}
+	return fmt.Sprintf(": argument %d is %s, and the kernel's parameter %sis %s: pass %s", i, is, name, typ, pass)
 }
 
 // checkConfig returns the mistake in the configuration of a launch, or nil.

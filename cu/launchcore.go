@@ -17,11 +17,31 @@ type Arg struct {
 	// if the value does not fit into bits, or the argument's error.
 	ref  any
 	size uint32
+	kind argKind
 	// readOnly says that the kernel only reads mem, and extent how many bytes of it the kernel may
 	// use. The race detector needs both.
 	readOnly bool
 	extent   uint64
 }
+
+// argKind says what an argument is, or what a parameter of a kernel takes. Signed and unsigned integers, and
+// addresses, are the same.
+type argKind uint8
+
+const (
+	integerArg argKind = 1 << iota
+	floatArg           // of 32 or 64 bits
+	anyArg     = integerArg | floatArg
+)
+
+// kernelParam is a parameter of a kernel.
+type kernelParam struct {
+	size  uint32 // in bytes
+	takes argKind
+}
+
+// fits reports whether the parameter takes an argument.
+func (p kernelParam) fits(a *Arg) bool { return a.size == p.size && a.kind&p.takes != 0 }
 
 // bytes returns the address of a value that does not fit into bits, or nil.
 func (a *Arg) bytes() *byte {

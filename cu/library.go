@@ -35,7 +35,7 @@ func (d *Driver) LoadLibrary(image []byte, opts ...JITOption) (*Library, error) 
 	if res != driver.ResultSuccess {
 		return nil, compiled(d.resultError(op, 0, res), jit.Log())
 	}
-	lc := &libraryCore{drv: &d.driverCore, raw: raw, ptx: d.textFor(image), jit: jit}
+	lc := &libraryCore{drv: &d.driverCore, raw: raw, kernels: kernelsOf(image), jit: jit}
 	l := &Library{core: lc}
 	l.cleanup = runtime.AddCleanup(l, (*libraryCore).forgotten, lc)
 	return l, nil
@@ -123,7 +123,7 @@ func (l *Library) module(op string, c *Context) (*Module, error) {
 	if res != driver.ResultSuccess {
 		return nil, lc.compiled(core.callError("cuLibraryGetModule", uintptr(lc.raw), res))
 	}
-	mc := &moduleCore{raw: raw, ptx: lc.ptx}
+	mc := &moduleCore{raw: raw, kernels: lc.kernels}
 	mc.usedStreams = new(streamSet)
 	lc.adopt(mc, core)
 	m := &Module{core: mc, lib: l}
@@ -177,11 +177,21 @@ func (l *Library) Kernel(name string) (*Kernel, error) {
 	raw, res := lc.drv.table().LibraryGetKernel(driver.At{}, lc.raw, name)
 	switch {
 	case res == driver.ResultNotFound:
-		return nil, &Error{Op: op, Result: res, Handle: uintptr(lc.raw), Detail: noName("library", "kernel", name)}
+		return nil, &Error{Op: op, Result: res, Handle: uintptr(lc.raw),
+			Detail: noName("library", kernelKind, name) + listed(name, l.names())}
 	case res != driver.ResultSuccess:
 		return nil, lc.compiled(lc.drv.resultError(op, uintptr(lc.raw), res))
 	}
 	return &Kernel{l, raw, name}, nil
+}
+
+// names returns the names of the library's kernels, or nothing if they are not known.
+func (l *Library) names() (names []string) {
+	kernels, _ := l.Kernels() // fails before CUDA 12.4
+	for _, k := range kernels {
+		names = append(names, k.name)
+	}
+	return names
 }
 
 // Kernels returns all kernels of the library, in no particular order (cuLibraryEnumerateKernels, CUDA
@@ -290,7 +300,7 @@ func (k *Kernel) attribute(op string, dev *Device, a FunctionAttribute, call fun
 	case !dev.valid():
 		return errNil(op, "device")
 	case &dev.drv.driverCore != k.lib.core.drv:
-		return mistake(op, ErrDriverMismatch, 0,
+		return mistake(op, ErrDriverMismatch, uintptr(k.raw),
 			"the device and the library are of two drivers: open one driver and share it")
 	case a < 0:
 		return a.unknown(op)

@@ -14,9 +14,9 @@ import (
 // use, is deferred: the next freeing call in any context of the driver unloads it.
 type libraryCore struct {
 	handle.Refs
-	drv *driverCore
-	raw driver.LibraryHandle
-	ptx []byte // see moduleCore
+	drv     *driverCore
+	raw     driver.LibraryHandle
+	kernels kernelTexts // see moduleCore
 	// jit has the compiler's logs, to which the driver may write until the library is unloaded.
 	jit *driver.JITBuffers
 	// modules has the open *moduleCores of the library, each with a call in flight for it.
@@ -95,6 +95,7 @@ func (lc *libraryCore) forgotten() {
 		lc.Last(true)
 	}
 	if first {
+		lc.drv.collector.abandoned(0)
 		lc.drv.leak(Leak{Kind: "library", Handle: uintptr(lc.raw), Abandoned: true})
 	}
 }

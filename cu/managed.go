@@ -141,7 +141,7 @@ func (c *Context) AllocManaged(size uint64, flags AttachFlags) (*HostMem, error)
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, core.failAlloc(op, size, res)
+		return nil, core.failAlloc(op, 0, size, res)
 	}
 	mc := &memCore{is: managedMemory, raw: raw, host: driver.HostPtr(raw), size: size, capacity: size}
 	m := &HostMem{core: mc}
@@ -189,7 +189,7 @@ func (s *Stream) Attach(m *HostMem, flags AttachFlags) error {
 	if flags != AttachGlobal && flags != AttachHost && flags != AttachSingle {
 		return invalid(workAttach.op(), "the flags are "+flags.String()+": use one of AttachFlags")
 	}
-	if m != nil && m.core != nil && m.core.is == pooledManaged {
+	if m != nil && m.core != nil && m.core.is == pooledManaged && !m.core.Closed() {
 		return invalid(workAttach.op(), "the memory is of a pool, which streams of all devices may access: "+
 			"use memory of Context.AllocManaged")
 	}
@@ -202,7 +202,7 @@ func (s *Stream) Attach(m *HostMem, flags AttachFlags) error {
 func (s *Stream) onManaged(f workFunction, m Memory, call func(*streamCore, *region) driver.Result) error {
 	r := regionOf(m)
 	defer runtime.KeepAlive(m)
-	if r.valid() && (!r.mem.managed() || r.size == 0) {
+	if r.usable() && (!r.mem.managed() || r.size == 0) {
 		return notManaged(f.op())
 	}
 	w, err := s.beginMemory(f, &r, &r)
@@ -232,7 +232,7 @@ func (c *Context) useManaged(op string, m Memory, call func(*contextCore, *regio
 	case err != nil:
 		return err
 	case r.mem.ctx.drv != core.drv:
-		return mixed(op, "memory", r.mem.ctx, "context", core)
+		return mixed(op, r.mem.handle(), "memory", r.mem.ctx, "context", core)
 	case !r.mem.managed() || r.size == 0:
 		return notManaged(op)
 	}
@@ -251,7 +251,7 @@ func (c *Context) useManaged(op string, m Memory, call func(*contextCore, *regio
 // driver takes no advice about memory of pools: see [MemPoolOptions].
 func (c *Context) Advise(m Memory, advice MemAdvice, at MemLocation) error {
 	const op = "cuMemAdvise"
-	if r := regionOf(m); r.valid() && r.mem.is == pooledManaged {
+	if r := regionOf(m); r.usable() && r.mem.is == pooledManaged {
 		return invalid(op, "the memory is of a pool, about which the driver takes no advice: "+
 			"set MemPoolOptions.Location, or use memory of Context.AllocManaged")
 	}

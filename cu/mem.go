@@ -88,6 +88,15 @@ func regionOf(m Memory) region {
 	return region{err: errEmbedded}
 }
 
+// targetOf is regionOf for memory that work writes.
+func targetOf(m Memory) region {
+	r := regionOf(m)
+	if r.valid() && r.mem.flags&HostReadOnly != 0 {
+		r.err = errReadOnly
+	}
+	return r
+}
+
 // spanOf returns the span of a Memory, which may be nil. It asks for the type as regionOf does, because
 // the method of a nil *Span, and of a type that embeds nothing, would panic.
 func spanOf(m Memory) Span {

@@ -119,6 +119,8 @@ type memCore struct {
 // virtual is a *generation. It is an interface, so that a program that maps no memory does not
 // contain it.
 type virtual interface {
+	// memoryBytes returns how much memory is mapped.
+	memoryBytes() uint64
 	// current returns the memory that new work uses, and length its size in bytes.
 	current() *memCore
 	length() uint64
@@ -305,11 +307,26 @@ func (mc *memCore) usedOnAll(set *streamSet) {
 	}
 }
 
-// failAlloc returns the error of callError, with the size if there is too little memory.
-func (c *contextCore) failAlloc(op string, size uint64, res driver.Result) error {
-	e := c.callError(op, 0, res)
+// memoryBytes returns how much memory is freed with mc.
+func (mc *memCore) memoryBytes() uint64 {
+	switch mc.is {
+	case moduleVariable, managedVariable, graphMemory, ipcMemory, wrappedMemory, wrappedManaged, externalMemory:
+		return 0
+	case virtualMemory:
+		return mc.virt.memoryBytes()
+	}
+	return mc.capacity
+}
+
+// failAlloc returns the error of callError, with the size if there is too little memory. A handle of 0
+// stands for the context.
+func (c *contextCore) failAlloc(op string, handle uintptr, size uint64, res driver.Result) *Error {
+	if handle == 0 {
+		handle = uintptr(c.raw)
+	}
+	e := c.callError(op, handle, res)
 	if res == driver.ResultOutOfMemory {
-		e.Detail = join(fmt.Sprintf("%d bytes were requested", size), e.Detail)
+		e.Detail = join(join(fmt.Sprintf("%d bytes were requested", size), c.drv.collector.said()), e.Detail)
 	}
 	return e
 }
@@ -325,6 +342,10 @@ type region struct {
 // valid reports whether the region lies within some memory.
 func (r *region) valid() bool { return r.mem != nil && r.err == nil }
 
+// usable is valid for memory that is open. Only the size of such a region is compared with others: that
+// the memory is closed is said first.
+func (r *region) usable() bool { return r.valid() && !r.mem.Closed() }
+
 // addr returns the region's address for the device.
 func (r *region) addr() driver.DevicePtr { return r.mem.raw + driver.DevicePtr(r.off) }
 
@@ -336,14 +357,27 @@ func (r *region) check(op string) error {
 	if err := r.missing(op); err != nil {
 		return err
 	}
-	if r.err != nil {
-		return &Error{Op: op, Result: ResultInvalidValue, Err: r.err,
-			Detail: "choose a span that lies within the memory, and is mapped if the memory is virtual"}
-	}
 	if r.mem.Closed() {
 		return r.mem.Refused(op)
 	}
+	if r.err == errReadOnly {
+		return r.mem.readOnly(op)
+	}
+	if r.err != nil {
+		return &Error{Op: op, Result: ResultInvalidValue, Handle: r.mem.handle(), Err: r.err,
+			Detail: "choose a span that lies within the memory, and is mapped if the memory is virtual"}
+	}
 	return nil
+}
+
+// betweenHost returns the error for a copy from host memory to host memory.
+func betweenHost(op string, d, r *region) error {
+	for _, sp := range [...]*region{d, r} {
+		if err := sp.check(op); err != nil {
+			return err
+		}
+	}
+	return invalid(op, "both are host memory: use Go's copy on the slices of View")
 }
 
 // mapped returns an error if bytes of virtual memory are not mapped.
@@ -363,6 +397,15 @@ func (r *region) missing(op string) error {
 		return errNil(op, "memory")
 	}
 	return nil
+}
+
+// errReadOnly is wrapped by the error of a call that would write memory of HostReadOnly.
+var errReadOnly = fmt.Errorf("%w: the memory was registered with HostReadOnly", errInvalid)
+
+// readOnly returns the error of a call that would write the memory.
+func (mc *memCore) readOnly(op string) error {
+	return &Error{Op: op, Result: ResultInvalidValue, Handle: mc.handle(), Err: errReadOnly,
+		Detail: "write to other memory, or register memory that the program may write without HostReadOnly"}
 }
 
 // errEmbedded is wrapped by the error for a type that implements Memory by embedding.

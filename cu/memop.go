@@ -38,12 +38,12 @@ const (
 // WriteWord32 writes a word of 4 bytes, after all earlier writes of the stream
 // (CU_STREAM_MEM_OP_WRITE_VALUE_32).
 func WriteWord32(m Memory, v uint32) MemOp {
-	return MemOp{driver.CU_STREAM_MEM_OP_WRITE_VALUE_32, m, regionOf(m), uint64(v), 0}
+	return MemOp{driver.CU_STREAM_MEM_OP_WRITE_VALUE_32, m, targetOf(m), uint64(v), 0}
 }
 
 // WriteWord64 is [WriteWord32] for 8 bytes (CU_STREAM_MEM_OP_WRITE_VALUE_64).
 func WriteWord64(m Memory, v uint64) MemOp {
-	return MemOp{driver.CU_STREAM_MEM_OP_WRITE_VALUE_64, m, regionOf(m), v, 0}
+	return MemOp{driver.CU_STREAM_MEM_OP_WRITE_VALUE_64, m, targetOf(m), v, 0}
 }
 
 // WaitWord32 waits until a word of 4 bytes has a value. If it never has, the stream hangs, and whatever
@@ -195,7 +195,7 @@ func checkMemOps(op string, ops []MemOp, ctx *contextCore, what string) error {
 		}
 		m := o.r.mem
 		if m.ctx.drv != ctx.drv || !m.everywhere() && m.ctx != ctx {
-			return mixed(op, "memory", m.ctx, what, ctx)
+			return mixed(op, m.handle(), "memory", m.ctx, what, ctx)
 		}
 		if err := o.r.check(op); err != nil {
 			return err

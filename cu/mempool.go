@@ -90,6 +90,7 @@ func (c *Context) NewMemPool(o MemPoolOptions) (*MemPool, error) {
 		return nil, core.failPool(op, props, res)
 	}
 	p := newMemPool(core, raw, o.Kind.memory(), false)
+	p.core.most = o.MaxSize
 	core.drv.pools.Store(raw, p.core)
 	if o.Kind == MemPoolPinned { // no device can access a new one
 		if err := p.SetAccess(c.Device(), true); err != nil {
@@ -166,7 +167,7 @@ func (c *Context) SetMemPool(p *MemPool) error {
 		}
 		defer p.leave()
 		if pc.ctx.drv != core.drv || pc.ctx.dev != core.dev {
-			return mixed(op, "pool", pc.ctx, "context", core)
+			return mixed(op, pc.handle(), "pool", pc.ctx, "context", core)
 		}
 		if err := pc.notOnDevice(op, "pass a pool of device memory"); err != nil {
 			return err
@@ -386,7 +387,7 @@ func (p *MemPool) Alloc(s *Stream, size uint64) (*DeviceMem, error) {
 		return nil, err
 	}
 	if s != nil && s.core != nil && s.core.ctx != pc.ctx {
-		return nil, mixed(op, "pool", pc.ctx, "stream", s.core.ctx)
+		return nil, mixed(op, pc.handle(), "pool", pc.ctx, "stream", s.core.ctx)
 	}
 	return s.alloc(op, size, pc)
 }
@@ -437,7 +438,7 @@ func (s *Stream) alloc(op string, size uint64, p *memPoolCore) (*DeviceMem, erro
 	case foreign:
 		return nil, errPoolCaptured(op, uintptr(sc.raw))
 	case res != driver.ResultSuccess:
-		return nil, sc.ctx.failAlloc(op, size, res)
+		return nil, sc.failPoolAlloc(op, size, res, p)
 	case m != nil:
 		m.core.observeOrder(op, sc)
 		return m, nil
@@ -468,7 +469,7 @@ func (s *Stream) Free(m *DeviceMem) error {
 	case m == nil || m.core == nil:
 		return errNil(op, "device memory")
 	case m.core.ctx != sc.ctx:
-		return mixed(op, "memory", m.core.ctx, "stream", sc.ctx)
+		return mixed(op, m.core.handle(), "memory", m.core.ctx, "stream", sc.ctx)
 	}
 	captured, foreign, err := sc.freeCaptured(op, m.core)
 	switch {

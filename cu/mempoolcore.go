@@ -1,6 +1,8 @@
 package cu
 
 import (
+	"fmt"
+
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/races"
 )
@@ -21,6 +23,7 @@ type memPoolCore struct {
 	raw driver.MemoryPool
 	resource
 	memory memoryKind // the kind of its memory
+	most   uint64     // what MemPoolOptions.MaxSize says, or 0
 	// foreign says that the pool belongs to the device, to other code, or to another core, which is
 	// of.
 	foreign bool
@@ -60,6 +63,84 @@ func (p *memPoolCore) free(at driver.At) (string, driver.Result) {
 		return true
 	})
 	return "cuMemPoolDestroy", p.ctx.drv.table().MemPoolDestroy(at, p.raw)
+}
+
+// amount returns two attributes of a pool. It fails before CUDA 11.3.
+func (c *contextCore) amount(raw driver.MemoryPool) (reserved, used uint64, ok bool) {
+	t, at := c.drv.table(), driver.At{Context: c.raw, Relaxed: true} // the question invalidates no capture
+	reserved, res := t.MemPoolGetAttribute(at, raw, driver.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+	if res == driver.ResultSuccess {
+		used, res = t.MemPoolGetAttribute(at, raw, driver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+	}
+	return reserved, used, res == driver.ResultSuccess
+}
+
+// keptByPools returns how much memory pools of the context's device keep that nobody uses, except for
+// one of the pools.
+func (c *contextCore) keptByPools(except driver.MemoryPool) (kept uint64) {
+	add := func(raw driver.MemoryPool) {
+		if raw != except {
+			if reserved, used, ok := c.amount(raw); ok && reserved > used {
+				kept += reserved - used
+			}
+		}
+	}
+	c.drv.pools.Range(func(_, known any) bool {
+		p := known.(*memPoolCore)
+		if p.memory == pooledMemory && p.ctx.dev == c.dev && p.Acquire(p) {
+			add(p.raw)
+			p.leave()
+		}
+		return true
+	})
+	at := driver.At{Context: c.raw, Relaxed: true}
+	if raw, res := c.drv.table().DeviceGetDefaultMemPool(at, c.dev); res == driver.ResultSuccess {
+		add(raw)
+	}
+	return kept
+}
+
+// outOfMemory adds to the error of an allocation of device memory what pools keep, if it failed for lack
+// of memory.
+func (c *contextCore) outOfMemory(e *Error) error { return c.outOfMemoryBeside(e, 0) }
+
+func (c *contextCore) outOfMemoryBeside(e *Error, except driver.MemoryPool) error {
+	if e.Result == ResultOutOfMemory && e.Err == nil {
+		if kept := c.keptByPools(except); kept != 0 {
+			e.Detail = join(fmt.Sprintf("memory pools keep %d bytes that nobody uses: MemPool.Trim frees them", kept), e.Detail)
+		}
+	}
+	return e
+}
+
+// failPoolAlloc returns the error for an allocation from a pool, or from the device's current pool if p
+// is nil. It says whether the pool's own limit is the reason.
+func (sc *streamCore) failPoolAlloc(op string, size uint64, res driver.Result, p *memPoolCore) error {
+	c := sc.ctx
+	e := c.failAlloc(op, uintptr(sc.raw), size, res)
+	if res != driver.ResultOutOfMemory || e.Err != nil {
+		return e
+	}
+	if p == nil {
+		at := driver.At{Context: c.raw, Relaxed: true}
+		if raw, res := c.drv.table().DeviceGetMemPool(at, c.dev); res == driver.ResultSuccess {
+			known, _ := c.drv.pools.Load(raw)
+			p, _ = known.(*memPoolCore)
+		}
+		if p == nil || !p.Acquire(p) {
+			return c.outOfMemory(e)
+		}
+		defer p.leave()
+	}
+	if _, used, ok := c.amount(p.raw); ok && p.most != 0 && (size > p.most || used > p.most-size) {
+		e.Detail = fmt.Sprintf("%d bytes were requested, and %d of at most %d are used (MemPoolOptions.MaxSize): free "+
+			"memory of the pool, or create a larger one", size, used, p.most)
+		return e
+	}
+	if p.memory != pooledMemory {
+		return e
+	}
+	return c.outOfMemoryBeside(e, p.raw)
 }
 
 // poolAccess is a key of driverCore.poolAccess, which has the devices that the program has allowed

@@ -127,7 +127,7 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 		return nil, invalid(op, "the pool is of device memory: use Alloc, or set MemPoolOptions.Kind for the pool")
 	}
 	if s != nil && s.core != nil && s.core.ctx != pc.ctx {
-		return nil, mixed(op, "pool", pc.ctx, "stream", s.core.ctx)
+		return nil, mixed(op, pc.handle(), "pool", pc.ctx, "stream", s.core.ctx)
 	}
 	sc, err := s.enter(op)
 	if err != nil {
@@ -148,7 +148,7 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 		return nil, &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: uintptr(sc.raw), Err: errGraphHost,
 			Detail: "allocate before the capture, and close the memory after the last launch of the graph"}
 	case res != driver.ResultSuccess:
-		return nil, sc.ctx.failAlloc(op, size, res)
+		return nil, sc.failPoolAlloc(op, size, res, pc)
 	}
 	mc := &memCore{is: pc.memory, raw: raw, host: driver.HostPtr(raw), size: size, capacity: size, pool: pc}
 	pc.Retain()

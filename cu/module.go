@@ -3,7 +3,9 @@ package cu
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"runtime"
+	"slices"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/codeimage"
@@ -82,11 +84,16 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	// PTX is text that ends with a NUL. The binary formats have a size in their header, so the
 	// additional byte does not matter.
 	image = append(bytes.Clone(image), 0)
-	raw, log, res := core.drv.table().ModuleLoadJIT(driver.At{Context: core.raw}, image, rawOptions(opts))
+	var raw driver.Module
+	var log driver.JITLog
+	res := core.allocate(func() (res driver.Result) {
+		raw, log, res = core.drv.table().ModuleLoadJIT(driver.At{Context: core.raw}, image, rawOptions(opts))
+		return res
+	})
 	if res != driver.ResultSuccess {
 		return nil, compiled(core.callError(op, 0, res), log)
 	}
-	mc := &moduleCore{raw: raw, ptx: core.drv.textFor(image)}
+	mc := &moduleCore{raw: raw, kernels: kernelsOf(image)}
 	mc.freeWaits, mc.usedStreams = true, new(streamSet)
 	m := &Module{core: mc, log: log.Info}
 	m.cleanup = owned(m, &mc.resource, mc, core)
@@ -174,9 +181,10 @@ type Function struct {
 	mod  *Module
 	raw  driver.Function
 	name string
-	// params are the sizes of the parameters in bytes. known says that params is valid.
-	params []uint64
+	// params are the parameters. known says that params is valid. text is what the PTX says of them, or nil.
+	params []kernelParam
 	known  bool
+	text   []ptx.Param
 }
 
 // Function returns the kernel with this name (cuModuleGetFunction).
@@ -202,7 +210,7 @@ func (m *Module) find(op, name string,
 	at := driver.At{Context: mc.ctx.raw}
 	raw, res := call(mc.ctx.drv.table(), at)
 	if res != driver.ResultSuccess {
-		return nil, mc.notFound(op, "kernel", name, res)
+		return nil, mc.notFound(op, kernelKind, name, res)
 	}
 	f := &Function{mod: m, raw: raw, name: name}
 	if err := f.findParams(at); err != nil {
@@ -215,26 +223,50 @@ func (m *Module) find(op, name string,
 // reports more parameters.
 const maxParamBytes = 32764
 
-// findParams finds the sizes of the kernel's parameters: from the driver, or else from the PTX.
+// findParams finds the kernel's parameters: their number and sizes from the driver, or else from the PTX, and
+// what they take from the PTX.
 func (f *Function) findParams(at driver.At) error {
 	const op = "cuFuncGetParamInfo"
-	ctx := f.mod.core.ctx
+	mc := f.mod.core
 	for i := range uint64(maxParamBytes + 1) {
-		_, size, res := ctx.drv.table().FuncGetParamInfo(at, f.raw, i)
+		_, size, res := mc.ctx.drv.table().FuncGetParamInfo(at, f.raw, i)
 		switch {
 		case res == driver.ResultInvalidValue: // i is the number of parameters
 			f.known = true
+			f.readText()
 			return nil
-		case ctx.drv.table().Missing(res) != nil: // before CUDA 12.4
-			f.params, f.known = ptx.Kernels(f.mod.core.ptx)[f.name]
+		case mc.ctx.drv.table().Missing(res) != nil: // before CUDA 12.4
+			var list []ptx.Param
+			list, f.known = mc.kernels()[f.name]
+			for _, p := range list {
+				f.params = append(f.params, kernelParam{uint32(p.Size), anyArg})
+			}
+			f.readText()
 			return nil
 		case res != driver.ResultSuccess:
-			return ctx.callError(op, uintptr(f.raw), res)
+			return mc.ctx.callError(op, uintptr(f.raw), res)
 		}
-		f.params = append(f.params, size)
+		f.params = append(f.params, kernelParam{uint32(min(size, math.MaxUint32)), anyArg})
 	}
 	return &Error{Op: op, Result: ResultUnknown, Handle: uintptr(f.raw),
 		Detail: "the driver lists more parameters than a kernel can have"}
+}
+
+// readText notes what the parameters take, if the PTX says it.
+func (f *Function) readText() {
+	list := f.mod.core.kernels()[f.name]
+	if !slices.EqualFunc(list, f.params, func(p ptx.Param, q kernelParam) bool { return p.Size == uint64(q.size) }) {
+		return // it is another kernel
+	}
+	f.text = list
+	for i, p := range list {
+		switch p.Kind {
+		case ptx.Integer:
+			f.params[i].takes = integerArg
+		case ptx.Float:
+			f.params[i].takes = floatArg
+		}
+	}
 }
 
 // Name returns the kernel's name, "" for nil.
@@ -246,12 +278,15 @@ func (f *Function) Name() string {
 }
 
 // Params returns the sizes of the kernel's parameters in bytes. known is false if the driver is
-// older than CUDA 12.4 and the module is not PTX. Then the arguments of launches are not checked.
+// older than CUDA 12.4 and there is no PTX in the module. Then the arguments of launches are not checked.
 func (f *Function) Params() (sizes []uint64, known bool) {
 	if f == nil {
 		return nil, false
 	}
-	return append([]uint64(nil), f.params...), f.known
+	for _, p := range f.params {
+		sizes = append(sizes, uint64(p.size))
+	}
+	return sizes, f.known
 }
 
 // Handle returns the CUfunction, for code that calls the driver without this package. It is valid

@@ -113,7 +113,7 @@ const axpyPTX = `
 .maxntid 1, 1, 1
 { ret; }
 .weak .entry wide(.param .align 8 .b8 wide_param_0[24]){ret;}
-.entry cusim_spin { ret; }
+.entry spin { ret; }
 .func (.param .b32 r) helper(.param .b64 x) { ret; }
 .file 1 "a .entry file(.param .u32 x)"
 `

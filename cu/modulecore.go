@@ -2,17 +2,22 @@ package cu
 
 import (
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/codeimage"
+	"github.com/purecu/purecu/internal/ptx"
 )
 
 type moduleCore struct {
 	resource
 	raw driver.Module
-	// ptx is the text of the module if the driver cannot report the parameters of its kernels.
-	ptx []byte
+	// kernels returns what the module's PTX says of its kernels.
+	kernels kernelTexts
 	// library owns the module, with a call in flight for it, or is nil.
 	library *libraryCore
 }
@@ -39,25 +44,82 @@ func compiled(e *Error, log driver.JITLog) *Error {
 	return e
 }
 
-// textFor returns the image if parameters of kernels have to be found in it: it is PTX, and the driver
-// may lack cuFuncGetParamInfo. The version of a software driver does not tell which functions it has.
-func (d *driverCore) textFor(image []byte) []byte {
-	if codeimage.IsPTX(image) && (d.table().Software() || !d.has("cuFuncGetParamInfo")) {
-		return image
+// kernelTexts returns what PTX says of kernels: their parameters, by the names of the kernels.
+type kernelTexts func() map[string][]ptx.Param
+
+// kernelsOf returns what the PTX in an image, also in a fatbin, says of its kernels.
+// The text is read when it is first needed, and not kept afterwards.
+func kernelsOf(image []byte) kernelTexts {
+	if codeimage.IsCubin(image) {
+		image = nil
 	}
-	return nil
+	return sync.OnceValue(func() map[string][]ptx.Param {
+		if text, err := codeimage.PTX(image, math.MaxUint32); err == nil {
+			return ptx.Kernels(text)
+		} else if codeimage.IsPTX(image) {
+			return ptx.Kernels(image)
+		}
+		return nil
+	})
 }
 
 // notFound returns the error of a failed look-up of a name.
 func (mc *moduleCore) notFound(op, what, name string, res driver.Result) error {
-	if res == driver.ResultNotFound {
-		return &Error{Op: op, Result: res, Handle: uintptr(mc.raw), Detail: noName("module", what, name)}
+	if res != driver.ResultNotFound {
+		return mc.ctx.callError(op, uintptr(mc.raw), res)
 	}
-	return mc.ctx.callError(op, uintptr(mc.raw), res)
+	detail := noName("module", what, name)
+	if what == kernelKind {
+		detail += listed(name, mc.kernelNames())
+	}
+	return &Error{Op: op, Result: res, Handle: uintptr(mc.raw), Detail: detail}
 }
 
 // noName says that code has nothing with a name.
 func noName(in, what, name string) string {
 	return fmt.Sprintf("the %s has no %s named %q: C++ names are mangled unless they are declared extern \"C\"",
 		in, what, name)
+}
+
+const kernelKind = "kernel"
+
+// kernelNames returns the names of the module's kernels, or nothing if they are not known.
+func (mc *moduleCore) kernelNames() (names []string) {
+	at, t := driver.At{Context: mc.ctx.raw, Relaxed: true}, mc.ctx.drv.table()
+	n, res := t.ModuleGetFunctionCount(at, mc.raw)
+	if res != driver.ResultSuccess { // before CUDA 12.4
+		return slices.Collect(maps.Keys(mc.kernels()))
+	}
+	all := make([]driver.Function, n)
+	if t.ModuleEnumerateFunctions(at, all, mc.raw) == driver.ResultSuccess {
+		for _, f := range all {
+			if name, res := t.FuncGetName(at, f); res == driver.ResultSuccess {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// listed continues an error about an unknown name with the names that there are. Those that contain the
+// name come first, as mangled names do. It names a few, because code may have thousands of kernels.
+func listed(unknown string, names []string) string {
+	const most = 6
+	if len(names) == 0 {
+		return ""
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if x, y := strings.Contains(a, unknown), strings.Contains(b, unknown); x != y {
+			if x {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	more := ""
+	if len(names) > most {
+		more = fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return "; there are " + strings.Join(names[:min(most, len(names))], ", ") + more
 }

@@ -90,10 +90,47 @@ func (sl *slot) observeDone() {
 	}
 }
 
+// observeNeeded is called before the program waits for the slot's record.
+func (sl *slot) observeNeeded() {
+	o := sl.drv.observer()
+	if o == nil {
+		return
+	}
+	o.EventNeeded(uintptr(sl.raw), sl.eventKind(false))
+	if sl.hasPrior() {
+		o.EventNeeded(uintptr(sl.prior.raw), sl.eventKind(false))
+	}
+}
+
+// observeQuery is called with the driver's answer to the program's query.
+func (sl *slot) observeQuery(res driver.Result) {
+	switch res {
+	case driver.ResultSuccess:
+		sl.observeDone()
+	case driver.ResultNotReady:
+		sl.observeNeeded()
+	}
+}
+
 // observeDone is called when the program learns that the stream's work is done.
 func (sc *streamCore) observeDone() {
 	if o := sc.ctx.drv.observer(); o != nil {
 		o.StreamDone(sc.observed())
+	}
+}
+
+// observeNeeded is called before the program waits for the stream's work.
+func (sc *streamCore) observeNeeded() {
+	if o := sc.ctx.drv.observer(); o != nil {
+		o.StreamNeeded(sc.observed())
+	}
+}
+
+// observeNeeded is called before the program waits for all work in the context, or for a part of it that the detector
+// does not know.
+func (c *contextCore) observeNeeded() {
+	if o := c.drv.observer(); o != nil {
+		o.ContextNeeded(uintptr(c.raw))
 	}
 }
 
@@ -261,7 +298,7 @@ func (d *driverCore) observeHostFunc(f func()) (func(), uint64) {
 	}
 	n := o.NewHostFunc()
 	return func() {
-		o.HostFuncBegins(n)
+		o.HostFuncBegins(n) // waits
 		defer o.Report()
 		defer o.HostFuncEnds(n)
 		f()

@@ -31,7 +31,7 @@ func (c *Context) setPeerAccess(op string, peer *Context, on bool) error {
 	}
 	defer peer.leave()
 	if pc.drv != core.drv {
-		return mixed(op, "context", core, "peer", pc)
+		return mixed(op, uintptr(core.raw), "context", core, "peer", pc)
 	}
 	t, at := core.drv.table(), driver.At{Context: core.raw}
 	var res, already driver.Result

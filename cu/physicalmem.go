@@ -106,7 +106,7 @@ func (c *Context) NewPhysicalMem(size uint64, o PhysicalOptions) (*PhysicalMem, 
 	size = roundUp(size, unit)
 	raw, res := core.createPhysical(size, &prop)
 	if res != driver.ResultSuccess {
-		return nil, core.failAlloc(op, size, res)
+		return nil, core.outOfMemory(core.failAlloc(op, 0, size, res))
 	}
 	return newPhysicalMem(core, raw, core.drv.physical.Add(1), size), nil
 }

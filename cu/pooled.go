@@ -245,7 +245,7 @@ func (p Pooled) Block(s *Stream) error {
 	}
 	defer p.leave(sl)
 	if sl.drv != s.core.ctx.drv {
-		return mixed(op, "event", sl.core.ctx, "stream", s.core.ctx)
+		return mixed(op, sl.handle(), "event", sl.core.ctx, "stream", s.core.ctx)
 	}
 	sc, err := s.enter(op)
 	if err != nil {
@@ -265,25 +265,25 @@ func (p Pooled) Since(start Pooled) (time.Duration, Status, error) {
 	const op = "cuEventElapsedTime"
 	first, startRecorded, err := start.enter(op)
 	if err != nil {
-		return 0, StatusUnknown, err
+		return 0, StatusUnknown, ofStart(err)
 	}
 	defer start.leave(first)
 	last, recorded, err := p.enter(op)
 	if err != nil {
-		return 0, StatusUnknown, err
+		return 0, StatusUnknown, ofStop(err)
 	}
 	defer p.leave(last)
 	switch {
 	case first.core.ctx != last.core.ctx:
-		err = mixed(op, "start event", first.core.ctx, "event", last.core.ctx)
+		err = mixed(op, first.handle(), "start event", first.core.ctx, "stop event", last.core.ctx)
 	case first.core.flags&EventDisableTiming != 0:
-		err = mistake(op, ErrNotTimed, uintptr(first.raw), pooledUntimed)
+		err = ofStart(mistake(op, ErrNotTimed, uintptr(first.raw), pooledUntimed))
 	case last.core.flags&EventDisableTiming != 0:
-		err = mistake(op, ErrNotTimed, uintptr(last.raw), pooledUntimed)
+		err = ofStop(mistake(op, ErrNotTimed, uintptr(last.raw), pooledUntimed))
 	case !startRecorded:
-		err = errUnrecorded(op, uintptr(first.raw))
+		err = ofStart(errUnrecorded(op, uintptr(first.raw)))
 	case !recorded:
-		err = errUnrecorded(op, uintptr(last.raw))
+		err = ofStop(errUnrecorded(op, uintptr(last.raw)))
 	}
 	if err != nil {
 		return 0, StatusUnknown, err

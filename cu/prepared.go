@@ -51,6 +51,9 @@ func (f *Function) Prepare(cfg LaunchConfig, args ...Arg) (*PreparedLaunch, erro
 
 // prepareArgs checks arguments, and copies them. It does not check memory.
 func (f *Function) prepareArgs(cfg *LaunchConfig, args []Arg) (*preparedArgs, error) {
+	if mc := f.mod.core; mc.Closed() {
+		return nil, mc.Refused(cfg.op())
+	}
 	if err := f.check(cfg, args); err != nil {
 		return nil, err
 	}

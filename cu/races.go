@@ -28,7 +28,9 @@ import (
 // Two uses are in order if they are on one stream, or if records, waits, timelines, words of memory
 // ([Stream.BatchMemOps]), semaphores of other APIs ([Stream.WaitExternal]), host functions, graphs or the
 // default streams' rules order them, or if a call of this package has told the program that the first
-// is done, before the second was enqueued.
+// is done, before the second was enqueued. A host function, [Ticket.Done] and [Ticket.Notify] are held
+// until no goroutine of the program goes on without them, or for a second, so that the detector sees whether the
+// program has waited for them.
 // How fast the GPU is does not matter: a race is found even if the work is always done in time. All
 // goroutines count as one: what one has learned, all know.
 //

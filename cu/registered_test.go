@@ -3,6 +3,7 @@ package cu
 import (
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 	"unsafe"
 )
@@ -84,5 +85,59 @@ func TestRegisteredAbandoned(t *testing.T) {
 		}
 	}) {
 		t.Error("the memory is never collected")
+	}
+}
+
+// TestRegisterReadOnly checks that nothing writes memory that is registered for reading.
+func TestRegisterReadOnly(t *testing.T) {
+	r := newSoft(t)
+	b := pages(8192)
+	b[0] = 7
+	h := must(r.gpu.RegisterHost(b, HostReadOnly|HostPortable))(t)
+	defer h.Close()
+	m := must(r.gpu.Alloc(8192))(t)
+	defer m.Close()
+	g := must(r.gpu.NewGraph())(t)
+	defer g.Close()
+	refused := func(what string, err error) {
+		t.Helper()
+		var e *Error
+		if !errors.Is(err, errReadOnly) || !errors.Is(err, ResultInvalidValue) || !errors.As(err, &e) ||
+			e.Handle != h.Handle() || !strings.Contains(e.Detail, "HostReadOnly") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	rows := Rows{Mem: h.Span(0, 4096), Pitch: 64}
+	from := Rows{Mem: m, Pitch: 64}
+	refused("Copy", r.s.Copy(h, m))
+	refused("Copy to a span", r.s.Copy(h.Span(16, 16), m.Span(0, 16)))
+	refused("Memset", r.s.Memset(h, 1))
+	refused("Memset16", r.s.Memset16(h, 1))
+	refused("Memset32", r.s.Memset32(h, 1))
+	refused("Copy2D", r.s.Copy2D(rows, from, 16, 2))
+	refused("Copy3D", r.s.Copy3D(Planes{rows, 2}, Planes{from, 2}, 16, 2, 1))
+	refused("Memset2D", r.s.Memset2D(rows, 1, 16, 2))
+	refused("Memset2D16", r.s.Memset2D16(rows, 1, 8, 2))
+	refused("Memset2D32", r.s.Memset2D32(rows, 1, 4, 2))
+	refused("a memory operation", r.s.BatchMemOps(WriteWord32(h, 1)))
+	refused("a memory operation of 8 bytes", r.s.BatchMemOps(WriteWord64(h, 1)))
+	_, err := g.AddCopy(h, m)
+	refused("AddCopy", err)
+	_, err = g.AddMemset(h, 1)
+	refused("AddMemset", err)
+	_, err = h.WriteAt([]byte{1}, 0)
+	refused("WriteAt", err)
+	var batch *BatchError
+	if err := r.s.CopyAll([]MemCopy{{Dst: m, Src: h}, {Dst: h, Src: m}}); !errors.As(err, &batch) || batch.Errs[0] != nil {
+		t.Errorf("CopyAll: %v", err)
+	} else {
+		refused("CopyAll", batch.Errs[1])
+	}
+	noErr(t, r.s.Copy(m, h)) // reading is allowed
+	noErr(t, r.s.Synchronize())
+	got := make([]byte, 8192)
+	noErr(t, m.CopyTo(got))
+	if got[0] != 7 {
+		t.Errorf("the copy is %d", got[0])
 	}
 }

@@ -118,7 +118,11 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 			r.destroyLate(false)
 		}
 	}()
-	if r.usedStreams.wait() != nil {
+	r.ctx.observeNeeded()
+	if err := r.usedStreams.wait(); err != nil {
+		if refusedInHostFunc(err) {
+			return r.refusedClose(err)
+		}
 		return nil
 	}
 	late = false
@@ -130,15 +134,36 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 	}
 	defer r.ctx.releaseLate()
 	err := r.free(driver.At{Relaxed: true})
-	if err == nil {
+	switch {
+	case err == nil:
 		r.ctx.observeDone() // the driver has waited for all work in the context
+	case refusedInHostFunc(err):
+		r.freed.Store(false)
+		r.ctx.addDeferred(r)
+		return r.refusedClose(err)
 	}
 	return err
 }
 
+// refusedClose is the error of Close in a host function for which Close would have to wait. The object is closed, and
+// destroyed later.
+func (r *resource) refusedClose(err error) error {
+	return &Error{Op: "Close", Result: ResultNotPermitted, Handle: r.self.handle(), Err: err,
+		Detail: "a host function waits for work that begins only after the function returns: close the " +
+			r.self.kind() + " on another goroutine; it is destroyed when its work is done"}
+}
+
 // forgotten closes a resource whose owner is abandoned. An object that is part of it may be in use.
 func (r *resource) forgotten() {
-	switch first, last := r.close(); {
+	first, last := r.close()
+	if first {
+		size := uint64(0)
+		if m, ok := r.self.(interface{ memoryBytes() uint64 }); ok {
+			size = m.memoryBytes()
+		}
+		r.ctx.drv.collector.abandoned(size)
+	}
+	switch {
 	case last:
 		r.destroyLate(true)
 	case first:
@@ -210,7 +235,11 @@ func (r *resource) destroyLate(abandoned bool) {
 		drv.leak(l)
 	}
 	if r.usedStreams != nil {
-		go destroy()
+		drv.collector.ending.Add(1)
+		go func() {
+			defer drv.collector.ending.Add(-1)
+			destroy()
+		}()
 	} else {
 		destroy()
 	}

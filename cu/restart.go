@@ -38,7 +38,7 @@ func (c *Context) Err() error {
 	core := c.own.core
 	if p := core.poison.Load(); p != nil {
 		return &Error{Op: p.op, Result: p.res, Handle: uintptr(core.raw), Err: ErrContextPoisoned,
-			Detail: join(Remedy(p.res), poisonedDetail)}
+			Detail: join(core.drv.remedy(p.op, p.res), poisonedDetail)}
 	}
 	if p := core.loss.Load(); p != nil {
 		return &Error{Op: p.op, Result: p.res, Handle: uintptr(core.raw), Err: ErrDeviceLost, Detail: lostDetail}

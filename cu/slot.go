@@ -138,9 +138,8 @@ func (sl *slot) queryFirst(at driver.At) (t tracedCall, res driver.Result) {
 	}
 	g := sl.Gen()
 	t = sl.drv.trace(TraceEventQuery, sl.raw, 0)
-	if res = sl.drv.table().EventQuery(at, sl.raw); res == driver.ResultSuccess {
-		sl.observeDone()
-	}
+	res = sl.drv.table().EventQuery(at, sl.raw)
+	sl.observeQuery(res)
 	sl.remember(g, res)
 	return t, res
 }
@@ -156,6 +155,7 @@ func (sl *slot) synchronize(at driver.At) driver.Result {
 		}
 	}
 	t := sl.drv.trace(TraceEventSynchronize, sl.raw, 0)
+	sl.observeNeeded()
 	g := sl.Gen()
 	res := sl.drv.table().EventSynchronize(at, sl.raw)
 	if res == driver.ResultSuccess {

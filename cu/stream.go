@@ -299,8 +299,11 @@ func (s *Stream) Query() (Status, error) {
 	sc.beginLegacy()
 	res := sc.ctx.drv.table().StreamQuery(sc.at, sc.raw)
 	sc.endLegacy()
-	if res == driver.ResultSuccess {
+	switch res {
+	case driver.ResultSuccess:
 		sc.observeDone()
+	case driver.ResultNotReady:
+		sc.observeNeeded()
 	}
 	s.leaveTraced(t, TraceStreamQuery, res)
 	switch res {
@@ -323,6 +326,7 @@ func (s *Stream) Synchronize() error {
 		return err
 	}
 	defer s.leave()
+	sc.observeNeeded()
 	t := sc.ctx.drv.trace(TraceStreamSynchronize, 0, sc.raw)
 	res := sc.synchronize()
 	t.done(TraceStreamSynchronize, 0, sc.raw, res)

@@ -170,7 +170,7 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	}
 	defer from.leave()
 	if fc.ctx != sc.ctx {
-		return mixed(copyStreamOp, "stream", sc.ctx, "other stream", fc.ctx)
+		return mixed(copyStreamOp, sc.handle(), "stream", sc.ctx, "other stream", fc.ctx)
 	}
 	if fc.at.Thread != sc.at.Thread && fc.at.Thread != nil && sc.at.Thread != nil {
 		return fc.checkThread(copyStreamOp)

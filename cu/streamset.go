@@ -201,9 +201,18 @@ func (c *contextCore) unlessPoisoned(err error) error {
 	return err
 }
 
-// awaitEvent polls until an event of the library is complete.
+// awaitEvent polls until an event of the library is complete. A software driver refuses the wait, with
+// ResultNotPermitted, in a host function that comes before the event.
 func (c *contextCore) awaitEvent(e driver.Event) error {
-	return c.pollUntil("cuEventQuery", func() driver.Result { return c.queryEvent(e) })
+	return c.pollUntil("cuEventQuery", func() driver.Result {
+		res := c.queryEvent(e)
+		if res == driver.ResultNotReady {
+			if refused := c.drv.table().CheckWait(e); refused != driver.ResultSuccess {
+				return refused
+			}
+		}
+		return res
+	})
 }
 
 // pollUntil polls until query returns a result other than ResultNotReady. In a poisoned context it

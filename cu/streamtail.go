@@ -189,7 +189,16 @@ func (c *contextCore) waitTail(sc *streamCore) error {
 	if t.err != nil {
 		return fmt.Errorf("%w: %v", errNoTail, t.err) // %v hides an errBusy, because the error is final
 	}
-	if err := c.pollUntil("cuEventQuery", func() driver.Result { return t.query() }); err != nil {
+	err := c.pollUntil("cuEventQuery", func() driver.Result {
+		res := t.query()
+		if res == driver.ResultNotReady {
+			if refused := c.drv.table().CheckWait(t.event); refused != driver.ResultSuccess { // see awaitEvent
+				return refused
+			}
+		}
+		return res
+	})
+	if err != nil {
 		return err
 	}
 	if t.Closed() {

@@ -46,7 +46,7 @@ func (s *Stream) WaitEventWithFlags(e *Event, flags WaitFlags) error {
 	}
 	o := e.load()
 	if o != nil && o.core.ctx.drv != s.core.ctx.drv {
-		return mixed(op, "event", o.core.ctx, "stream", s.core.ctx)
+		return mixed(op, o.core.handle(), "event", o.core.ctx, "stream", s.core.ctx)
 	}
 	sc, err := s.enter(op)
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *Stream) WaitStream(other *Stream) error {
 		return errNil(op, "other stream")
 	}
 	if s.core.ctx.drv != other.core.ctx.drv {
-		return mixed(op, "stream", s.core.ctx, "other stream", other.core.ctx)
+		return mixed(op, s.core.handle(), "stream", s.core.ctx, "other stream", other.core.ctx)
 	}
 	sc, err := s.enter(op)
 	if err != nil {

@@ -57,24 +57,33 @@ func (tc *ticketCore) settle(err error) error {
 		return r.err
 	}
 	tc.result.Store(&ticketResult{err, now})
-	sub, call := tc.sub, tc.call
-	if err == nil && (tc.done != nil || call != nil) {
-		tc.slot.observeDone() // the program may learn it by the channel, or by a call
-	}
+	sub, done, call := tc.sub, tc.done, tc.call
 	tc.sub, tc.call = nil, nil
-	if tc.done != nil {
-		close(tc.done)
-	}
 	tc.mu.Unlock()
-	for _, f := range call {
-		go f(err)
-	}
 	if sub != nil {
 		tc.slot.drv.watch.Cancel(sub)
 	}
-	if _, last := tc.Close(); last {
-		tc.Last(false)
+	tell := func() {
+		if done != nil {
+			close(done)
+		}
+		for _, f := range call {
+			go f(err)
+		}
+		if _, last := tc.Close(); last {
+			tc.Last(false)
+		}
 	}
+	o := tc.slot.drv.observer()
+	if o == nil || err != nil || done == nil && call == nil {
+		tell()
+		return err
+	}
+	go func() { // the race detector does not see when the program receives from the channel
+		o.Hold()
+		tc.slot.observeDone()
+		tell()
+	}()
 	return err
 }
 

@@ -128,7 +128,7 @@ func (t *Timeline) enqueue(op string, s *Stream, value uint64, flags uint32,
 	case s == nil || s.core == nil:
 		return errNil(op, "stream")
 	case t.core.ctx.drv != s.core.ctx.drv:
-		return mixed(op, "timeline", t.core.ctx, "stream", s.core.ctx)
+		return mixed(op, t.core.handle(), "timeline", t.core.ctx, "stream", s.core.ctx)
 	}
 	sc, err := s.enter(op)
 	if err != nil {
@@ -252,6 +252,7 @@ func (t *Timeline) Wait(ctx context.Context, value uint64) error {
 		return err
 	}
 	defer t.leave()
+	tc.ctx.observeNeeded()
 	err = tc.wait(ctx, value)
 	if err == nil {
 		tc.observeValue(value)

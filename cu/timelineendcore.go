@@ -171,6 +171,7 @@ func (tc *timelineCore) closeAbandoned() {
 	first, last := tc.Close()
 	if first {
 		tc.ctx.cells.countTimelines(-1, 1)
+		tc.ctx.drv.collector.abandoned(0)
 		tc.ctx.drv.leak(Leak{Kind: tc.kind(), Handle: tc.handle(), Abandoned: true})
 	}
 	if last {

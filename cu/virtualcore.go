@@ -138,6 +138,14 @@ func (g *generation) covers(off, size uint64) bool {
 	return size == 0
 }
 
+// memoryBytes returns how much memory is mapped.
+func (g *generation) memoryBytes() (n uint64) {
+	for _, p := range g.of.list() {
+		n += p.size
+	}
+	return n
+}
+
 // room returns the number of bytes from an offset to the next mapping, or to the end of the range.
 func (v *virtualCore) room(off uint64) uint64 {
 	for _, p := range v.list() {
@@ -466,6 +474,8 @@ type physicalCore struct {
 }
 
 func (p *physicalCore) kind() string { return "physical memory" }
+
+func (p *physicalCore) memoryBytes() uint64 { return p.size }
 
 func (p *physicalCore) handle() uintptr { return uintptr(p.raw) }
 

@@ -38,8 +38,10 @@ func (a MemAccess) String() string {
 
 // Reserve reserves a range of addresses for at least capacity bytes, and maps no memory
 // (cuMemAddressReserve, CUDA 10.2). The capacity is rounded up to a multiple of [Context.Granularity].
-// Addresses cost nothing: ask for as many as the memory may ever need. Streams of the context can
-// use the memory, and those of other devices after [VirtualMem.SetAccess].
+// Addresses take no memory, so ask for as many as the memory may need. They are limited all the same: a
+// driver may refuse 32 GiB, for example where ulimit -v limits the process, and the error matches
+// [ResultOutOfMemory]. Streams of the context can use the memory, and those of other devices after
+// [VirtualMem.SetAccess].
 func (c *Context) Reserve(capacity uint64) (*VirtualMem, error) {
 	const op = "cuMemAddressReserve"
 	core, err := c.enter(op)
@@ -57,8 +59,12 @@ func (c *Context) Reserve(capacity uint64) (*VirtualMem, error) {
 		return nil, core.callError("cuMemGetAllocationGranularity", 0, res)
 	}
 	v.size = roundUp(capacity, v.unit)
-	if v.raw, res = core.drv.table().MemAddressReserve(driver.At{}, v.size, 0, 0, 0); res != driver.ResultSuccess {
-		return nil, core.failAlloc(op, v.size, res)
+	res = core.allocate(func() (res driver.Result) {
+		v.raw, res = core.drv.table().MemAddressReserve(driver.At{}, v.size, 0, 0, 0)
+		return res
+	})
+	if res != driver.ResultSuccess {
+		return nil, core.failAlloc(op, 0, v.size, res)
 	}
 	v.access = []driver.MemAccessDesc{{Location: prop.Location, Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}}
 	first := v.newGeneration()
@@ -147,7 +153,7 @@ func (m *VirtualMem) Grow(n uint64) error {
 		}
 		raw, res := v.ctx.createPhysical(size, &prop)
 		if res != driver.ResultSuccess {
-			return v.ctx.failAlloc(op, size, res)
+			return v.ctx.outOfMemory(v.ctx.failAlloc(op, uintptr(v.raw), size, res))
 		}
 		err := v.mapAt(raw, v.ctx.drv.physical.Add(1), have, size, true)
 		v.ctx.drv.table().MemRelease(driver.At{}, raw) // the mapping keeps the memory
@@ -220,7 +226,7 @@ func (m *VirtualMem) Map(off uint64, p *PhysicalMem) error {
 	defer p.leave()
 	switch {
 	case pc.ctx.drv != v.ctx.drv:
-		return mixed(op, "physical memory", pc.ctx, "virtual memory", v.ctx)
+		return mixed(op, pc.handle(), "physical memory", pc.ctx, "virtual memory", v.ctx)
 	case off > v.size || pc.size > v.size-off:
 		return invalid(op, fmt.Sprintf("%d bytes at %d exceed the capacity of %d", pc.size, off, v.size))
 	case off%v.unit != 0:
@@ -246,7 +252,8 @@ func (m *VirtualMem) SetAccess(dev *Device, a MemAccess) error {
 	case !dev.valid():
 		return errNil(op, "device")
 	case &dev.drv.driverCore != v.ctx.drv:
-		return mistake(op, ErrDriverMismatch, 0, "the device is of another driver than the memory")
+		return mistake(op, ErrDriverMismatch, uintptr(v.raw),
+			"the device is of another driver than the memory: open one driver and share it")
 	case a != AccessNone && a != AccessRead && a != AccessReadWrite:
 		return invalid(op, "unknown access "+a.String()+": see MemAccess")
 	}

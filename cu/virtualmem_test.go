@@ -108,9 +108,15 @@ const putPTX = `.version 7.0
 func TestVirtualMemKernel(t *testing.T) {
 	r := newSoft(t)
 	mod := must(r.gpu.LoadModule([]byte(".version 7.0\n.target sm_70\n.address_size 64\n" +
-		".visible .entry cusim_axpy_f32(.param .u64 y, .param .u64 x, .param .f32 a, .param .u32 n) { ret; }\n")))(t)
+		".visible .entry axpy_f32(.param .u64 y, .param .u64 x, .param .f32 a) {\n" +
+		"\t.reg .u32 %i; .reg .u64 %y, %x; .reg .f32 %a, %u, %v;\n" +
+		"\tmov.u32 %i, %tid.x;\n" +
+		"\tld.param.u64 %y, [y]; mad.wide.u32 %y, %i, 4, %y; ld.global.f32 %u, [%y];\n" +
+		"\tld.param.u64 %x, [x]; mad.wide.u32 %x, %i, 4, %x; ld.global.f32 %v, [%x];\n" +
+		"\tld.param.f32 %a, [a]; fma.rn.f32 %u, %a, %v, %u; st.global.f32 [%y], %u;\n" +
+		"\tret;\n}\n")))(t)
 	defer mod.Close()
-	axpy := must(mod.Function("cusim_axpy_f32"))(t)
+	axpy := must(mod.Function("axpy_f32"))(t)
 	m := r.reserve(8 * mib)
 	noErr(t, m.Grow(2*mib))
 	noErr(t, m.Grow(4*mib))
@@ -121,7 +127,7 @@ func TestVirtualMemKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: n}}
-	noErr(t, axpy.Launch(r.s, cfg, Ptr(m.Span(at, 12)), Ptr(m), F32(2), U32(n)))
+	noErr(t, axpy.Launch(r.s, cfg, Ptr(m.Span(at, 12)), Ptr(m), F32(2)))
 	noErr(t, r.s.Synchronize())
 	got := make([]float32, n)
 	if _, err := m.Mem().ReadAt(bytesAt(&got[0], 12), int64(at)); err != nil {
@@ -137,7 +143,7 @@ func TestVirtualMemKernel(t *testing.T) {
 	if _, err := m.Mem().ReadAt(word, int64(at)+4); err != nil || word[0] != 77 {
 		t.Errorf("the kernel has written %d, %v", word, err)
 	}
-	p := must(axpy.Prepare(cfg, Ptr(m.Span(at, 12)), Ptr(m), F32(2), U32(n)))(t)
+	p := must(axpy.Prepare(cfg, Ptr(m.Span(at, 12)), Ptr(m), F32(2)))(t)
 	noErr(t, p.Launch(r.s))
 	noErr(t, m.Grow(6*mib))
 	noErr(t, m.Shrink(4*mib)) // another generation

@@ -95,6 +95,7 @@ func watchAll(list []awaited, to *watch.Waiter) {
 	for i := range list {
 		if a := &list[i]; a.slot != nil {
 			to.Join(&a.sub)
+			a.slot.observeNeeded()
 			a.slot.addSub(&a.sub, nil)
 			a.watched = true
 			// A context that was closed meanwhile may not have ended this wait.

@@ -52,6 +52,7 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 			Detail: "a host function waits for work that begins only after the function returns: " +
 				"return, and wait on another goroutine"}
 	}
+	sl.observeNeeded()
 	s := watch.NewSingle()
 	sl.addSub(&s.Sub, stream)
 	// A context that was closed meanwhile may not have ended this wait.

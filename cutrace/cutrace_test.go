@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ptx = `.version 6.0 .target sm_50 .address_size 64
-	.entry cusim_spin(.param .u64 ns) { ret; }`
+	.entry spin(.param .u64 ns) { ret; }`
 
 var one = cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
 
@@ -44,12 +44,13 @@ type rig struct {
 func newRig(t *testing.T, opts Options) *rig {
 	t.Helper()
 	r := &rig{T: t}
-	r.drv, r.sim = cutest.Soft(t, cusim.VirtualTime(), cusim.Devices(2))
+	r.drv, r.sim = cutest.Soft(t, cusim.VirtualTime(), cusim.Devices(2), cusim.WithKernel("spin", cusim.Kernel{
+		Time: func(l *cusim.Launch) time.Duration { return time.Duration(l.U64(0)) }}))
 	r.gpu = must(must(r.drv.Device(0))(r).PrimaryContext())(r)
 	t.Cleanup(func() { r.gpu.Close() })
 	mod := must(r.gpu.LoadModule([]byte(ptx)))(r)
 	t.Cleanup(func() { r.sim.Finish(); mod.Close() })
-	r.spin = must(mod.Function("cusim_spin"))(r)
+	r.spin = must(mod.Function("spin"))(r)
 	for _, s := range []**cu.Stream{&r.s, &r.other} {
 		*s = must(r.gpu.NewStream(cu.StreamNonBlocking))(r)
 		t.Cleanup(func() { (*s).Close() })

@@ -298,8 +298,7 @@ func (m *machine) diagnose(path string) *Report {
 			Name: lib.Name(), Source: lib.Source(), Path: lib.Path(), Version: lib.Version(),
 			Release: releaseOf(lib.Path()),
 		}
-		_, err := lib.Symbol(simulatedMark)
-		r.Library.Simulated = err == nil
+		r.Library.Simulated = lib.Simulated()
 	}
 	for _, c := range tried {
 		f := CandidateFacts{Name: c.Name, Source: c.Source, Path: c.Path, Problem: c.Problem, Element: m.elementOf(c)}
@@ -315,7 +314,8 @@ func (m *machine) diagnose(path string) *Report {
 
 // AddInit adds the result of cuInit to the report, and draws the conclusions again.
 func (r *Report) AddInit(code int32) {
-	r.Init = &InitResult{Code: code, Name: initMeaning(code).name}
+	name, _ := initMeaning(code)
+	r.Init = &InitResult{Code: code, Name: name}
 	r.Findings = r.judge()
 }
 
@@ -337,8 +337,11 @@ func (r *Report) Verdict() Finding {
 	}
 }
 
-// simulatedMark is a symbol that only the software driver exports.
-const simulatedMark = "cusim_simulated"
+// Simulated reports whether the library is purecu's software driver, which needs no GPU.
+func (l *Library) Simulated() bool {
+	_, err := l.Symbol("cusim_simulated") // only the software driver exports it
+	return err == nil
+}
 
 // releaseOf returns the version of the driver in the file name of a library, such as
 // libcuda.so.580.95.05, or "".

@@ -18,7 +18,8 @@ func (r *Report) judge() []Finding {
 	j.named()
 	if j.Library != nil && j.Library.Simulated { // it does not depend on the machine
 		if j.failed() {
-			why := initMeaning(j.Init.Code).text + "; the driver is simulated, and does what its environment says"
+			_, meaning := initMeaning(j.Init.Code)
+			why := meaning + "; the driver is simulated, and does what its environment says"
 			j.add(Fault, "cuInit failed with "+j.Init.String(), why, "env | grep CUSIM_")
 		}
 		return j.list

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/purecu/purecu/internal/initresult"
 )
 
 // This file judges what cuInit returned, and the variable that hides GPUs from it.
@@ -73,107 +75,61 @@ func (j *judge) init() {
 	if j.Init == nil || j.Init.Code == 0 {
 		return
 	}
-	m := initMeaning(j.Init.Code)
+	_, meaning := initMeaning(j.Init.Code)
 	title := "cuInit failed with " + j.Init.String()
-	detail, fix := m.text, j.initFix()
+	detail, fix := meaning, j.initFix()
 	if i := slices.IndexFunc(j.list, func(f Finding) bool { return f.Severity == Fault }); i >= 0 {
-		detail, fix = m.text+"; most likely because "+j.list[i].Title, j.list[i].Fix
+		detail, fix = meaning+"; most likely because "+j.list[i].Title, j.list[i].Fix
 	}
 	j.add(Fault, title, detail, fix)
 }
 
-// meaning is the name and the meaning of a result of cuInit.
-type meaning struct{ name, text string }
-
-// These results of cuInit say something about the machine.
-const (
-	initNotInitialized    = 3
-	initStub              = stubLibrary
-	initDeviceUnavailable = 46
-	initNoDevice          = 100
-	initInvalidDevice     = 101
-	initNotSupported      = 801
-	initNotReady          = 802
-	initMismatch          = 803
-	initNoCompat          = 804
-	initUnknown           = 999
-)
-
-// initMeaning returns what a result of cuInit means.
-func initMeaning(code int32) meaning {
-	switch code {
-	case 0:
-		return meaning{"CUDA_SUCCESS", ""}
-	case initNotInitialized:
-		return meaning{"CUDA_ERROR_NOT_INITIALIZED",
-			"the driver could not set up a GPU: its device files or its memory are not accessible, or the process was " +
-				"forked from one that uses CUDA"}
-	case initStub:
-		return meaning{"CUDA_ERROR_STUB_LIBRARY", "the library is the CUDA toolkit's stub, which is for linking only"}
-	case initDeviceUnavailable:
-		return meaning{"CUDA_ERROR_DEVICE_UNAVAILABLE",
-			"the GPU is in a mode in which only one process, or none, may use it"}
-	case initNoDevice:
-		return meaning{"CUDA_ERROR_NO_DEVICE", "the driver sees no GPU that it may use"}
-	case initInvalidDevice:
-		return meaning{"CUDA_ERROR_INVALID_DEVICE",
-			"one of the GPUs that the driver was given to use is not one for it: by CUDA_VISIBLE_DEVICES, or because " +
-				"of the mode that it is in"}
-	case initNotSupported:
-		return meaning{"CUDA_ERROR_NOT_SUPPORTED",
-			"the library does not support this GPU or this system: it may be another kind's, such as a server's on a " +
-				"Jetson"}
-	case initNotReady:
-		return meaning{"CUDA_ERROR_SYSTEM_NOT_READY",
-			"the GPUs are connected by NVSwitch, and the service that sets it up, the fabric manager, is not running " +
-				"or not done; or, in confidential computing, the GPUs have not been set ready"}
-	case initMismatch:
-		return meaning{"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
-			"the versions of the library and of the kernel's module do not match"}
-	case initNoCompat:
-		return meaning{"CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
-			"the library is newer than the kernel's module, and forward compatibility is for data center GPUs only"}
-	case initUnknown:
-		return meaning{"CUDA_ERROR_UNKNOWN", "the driver does not say; often nvidia-uvm is not loaded, or does not " +
-			"work any more after the machine has slept"}
+// initMeaning returns the name of a result of cuInit, and what it means.
+func initMeaning(code int32) (name, text string) {
+	name, text = initresult.Of(code)
+	switch {
+	case code == 0:
+		name = "CUDA_SUCCESS"
+	case text == "":
+		text = "this package does not know the code"
 	}
-	return meaning{"", "this package does not know the code"}
+	return name, text
 }
 
 // initFix returns the remedy if cuInit failed and no fault explains it.
 func (j *judge) initFix() string {
 	if j.windows() {
 		switch {
-		case j.Init.Code == initDeviceUnavailable:
+		case j.Init.Code == initresult.DeviceUnavailable:
 			return "nvidia-smi # shows who uses the GPU"
-		case j.Init.Code == initInvalidDevice && j.Environment["CUDA_VISIBLE_DEVICES"] != "":
+		case j.Init.Code == initresult.InvalidDevice && j.Environment["CUDA_VISIBLE_DEVICES"] != "":
 			return j.show()
 		}
 		return "restart Windows; if that does not help, install NVIDIA's driver for Windows again"
 	}
 	switch j.Init.Code {
-	case initStub:
+	case initresult.StubLibrary:
 		return j.discard()
-	case initDeviceUnavailable:
+	case initresult.DeviceUnavailable:
 		return j.onHost("nvidia-smi # shows who uses the GPU; to let several use it at a time: sudo nvidia-smi " +
 			"--compute-mode=DEFAULT")
-	case initInvalidDevice:
+	case initresult.InvalidDevice:
 		if j.Environment["CUDA_VISIBLE_DEVICES"] != "" {
 			return j.show()
 		}
-	case initNotReady:
+	case initresult.NotReady:
 		return j.onHost("sudo systemctl enable --now nvidia-fabricmanager")
-	case initMismatch:
+	case initresult.Mismatch:
 		if j.Container != "" {
 			return j.restart()
 		}
 		return reboot
-	case initNoCompat:
+	case initresult.NoCompat:
 		if j.compatible() {
 			return j.discard()
 		}
 		return j.onHost(reboot)
-	case initUnknown:
+	case initresult.Unknown:
 		return j.onHost("end all that uses the GPU, then: sudo modprobe -r nvidia-uvm && sudo modprobe nvidia-uvm")
 	}
 	return j.onHost(kernelLog)

@@ -102,7 +102,7 @@ func TestWindowsFixes(t *testing.T) {
 			check(&Report{Platform: "windows/amd64", NamedBy: by, Candidates: []CandidateFacts{{Name: name, Problem: problem, Error: "it is so"}}})
 		}
 	}
-	for _, code := range []int32{initNotInitialized, initStub, initDeviceUnavailable, initNoDevice, initInvalidDevice, initNotSupported, initNotReady, initMismatch, initNoCompat, initUnknown, 77} {
+	for _, code := range []int32{2, 3, 34, 46, 100, 101, 304, 500, 801, 802, 803, 804, 999, 77} {
 		for _, visible := range []string{"", "-1", "0,0"} {
 			r := &Report{Platform: "windows/amd64", Candidates: []CandidateFacts{{Name: name, Path: name}}, Library: &LibraryFacts{Name: name, Path: name},
 				Environment: map[string]string{}, Init: &InitResult{Code: code}}

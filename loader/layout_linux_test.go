@@ -2,6 +2,7 @@ package loader
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"runtime"
 	"slices"
@@ -74,6 +75,23 @@ func TestLayouts(t *testing.T) {
 			name:  "NixOS",
 			parts: []part{installed("/nix/store/abc-nvidia-x11/lib"), link("/run/opengl-driver/lib/libcuda.so.1", "/nix/store/abc-nvidia-x11/lib/libcuda.so.1")},
 			want:  in("/run/opengl-driver/lib"), taken: "/nix/store/abc-nvidia-x11/lib/libcuda.so." + release,
+		},
+		{name: "a snap", parts: []part{installed("/var/lib/snapd/lib/gl")}, want: in("/var/lib/snapd/lib/gl"), taken: "/var/lib/snapd/lib/gl/libcuda.so." + release},
+		{
+			name: "a snap with other folders",
+			parts: []part{
+				with("SNAP_LIBRARY_PATH", "relative::/var/lib/snapd/lib/gl/:/snap/gpu/lib/:/var/lib/snapd/void"), installed("/snap/gpu/lib"),
+				library("/relative/libcuda.so.1", real),
+			},
+			want: in("/snap/gpu/lib"), taken: "/snap/gpu/lib/libcuda.so." + release,
+		},
+		{
+			name: "the GPU operator on Ubuntu", parts: []part{installed("/run/nvidia/driver" + debianLib)},
+			want: in("/run/nvidia/driver" + debianLib), taken: "/run/nvidia/driver" + debianLib + "/libcuda.so." + release,
+		},
+		{
+			name: "the GPU operator on Red Hat", parts: []part{installed("/run/nvidia/driver/usr/lib64")},
+			want: in("/run/nvidia/driver/usr/lib64"), taken: "/run/nvidia/driver/usr/lib64/libcuda.so." + release,
 		},
 		{
 			name: "Jetson, by the system's loader",
@@ -396,7 +414,9 @@ func TestLoadErrorGlibcFailed(t *testing.T) {
 		ccall.ErrNoThread:                  "more processes and threads",
 		syscall.EPERM:                      "seccomp",
 		syscall.ENOSYS:                     "seccomp",
-		errors.New("it is broken"):         "install glibc again",
+		fmt.Errorf("%w: glibc cannot create one: %w", ccall.ErrNoThread, syscall.EPERM):  "refuses clone3",
+		fmt.Errorf("%w: glibc cannot create one: %w", ccall.ErrNoThread, syscall.EAGAIN): "more processes and threads",
+		errors.New("it is broken"): "install glibc again",
 	} {
 		f := newFixture(t, library("/usr/lib64/libcuda.so.1", text), glibcFailed(cause))
 		_, tried := f.machine().open(cudaDriver(), "")

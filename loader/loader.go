@@ -22,6 +22,7 @@ import (
 	"strings"
 
 	"github.com/purecu/purecu/internal/ccall"
+	"github.com/purecu/purecu/internal/initresult"
 )
 
 // Environment is the name of the environment variable that names the library to load. The value is
@@ -191,8 +192,9 @@ func (e *LoadError) Unwrap() []error {
 // names. Otherwise Open searches, and takes the first library that is a driver:
 //
 //   - On Linux, Open tries libcuda.so.1 and libcuda.so where the system's loader finds them. Then
-//     it tries libcuda.so.1 in the folders of distributions, WSL, container runtimes, NixOS and
-//     Jetson, and in those of the CUDA toolkit's packages for forward compatibility. Open never
+//     it tries libcuda.so.1 in the folders of snaps (SNAP_LIBRARY_PATH), distributions, WSL,
+//     container runtimes, NixOS, the GPU operator for Kubernetes and Jetson, and in those of the
+//     CUDA toolkit's packages for forward compatibility. Open never
 //     searches the working directory, even if LD_LIBRARY_PATH contains it. The system's loader
 //     finds the libraries that the driver itself needs, and obeys LD_LIBRARY_PATH.
 //   - On Windows, Open tries nvcuda.dll in the system folder.
@@ -243,7 +245,7 @@ func verifyDriver(lib ccall.Library) (l *Library, addr uintptr, problem Problem,
 		return l, addr, Refused, err
 	}
 	switch code := int32(r); {
-	case code == stubLibrary:
+	case code == initresult.StubLibrary:
 		return l, addr, Stub, fmt.Errorf("it is the CUDA toolkit's stub, which is for linking only (cuDriverGetVersion returned %d): "+
 			"remove the toolkit's stubs folder from the search path and install the NVIDIA driver", code)
 	case code != 0:
@@ -261,9 +263,6 @@ func verifyDriver(lib ccall.Library) (l *Library, addr uintptr, problem Problem,
 	l.getProc = p // or 0
 	return l, addr, "", nil
 }
-
-// stubLibrary is CUDA_ERROR_STUB_LIBRARY.
-const stubLibrary = 34
 
 // Name returns the name by which the library was loaded; see [Candidate].
 func (l *Library) Name() string { return l.taken.Name }

@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/purecu/purecu/internal/initresult"
 )
 
 // This file has the remedies. A remedy is a command for a shell, with # before explanations. It is
@@ -134,7 +136,7 @@ func (j *judge) discard() string {
 	switch {
 	case j.Library == nil:
 		return j.obtain()
-	case j.Init != nil && j.Init.Code == initStub:
+	case j.Init != nil && j.Init.Code == initresult.StubLibrary:
 		return j.withoutStub(j.Library.Path)
 	}
 	return j.remove(j.Library.Path)

@@ -280,7 +280,11 @@ func (c *Candidate) remedy() string {
 		return "allow the process more open files: see ulimit -n"
 	case is(syscall.ENOMEM):
 		return "give the process more memory: see ulimit -v, and the container's limit"
-	case is(syscall.EAGAIN, ccall.ErrNoThread):
+	case is(syscall.EPERM, syscall.EACCES) && is(ccall.ErrNoThread):
+		return "a filter of system calls (seccomp) refuses clone3, with which glibc creates threads, so raising limits " +
+			"does not help; allow clone3 in the profile of the container or service, let it answer ENOSYS, so that " +
+			"glibc uses clone, or update the container runtime"
+	case is(syscall.EAGAIN), is(ccall.ErrNoThread) && !is(syscall.ENOSYS):
 		return "allow more processes and threads, and memory for them: see ulimit -u, ulimit -v, and the container's limits"
 	case is(syscall.EPERM, syscall.EACCES, syscall.ENOSYS):
 		return "check what restricts the process: a seccomp profile may forbid new processes and threads, and a noexec mount may forbid mapping glibc's files"

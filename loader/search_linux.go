@@ -41,6 +41,9 @@ func places(arch string) []place {
 		{"/usr/local/nvidia/lib64", "container runtimes, as on GKE"},
 		{"/usr/local/nvidia/lib", "container runtimes"},
 		{"/run/opengl-driver/lib", "NixOS"},
+		{snapFolder, "snaps"},
+		{operatorRoot + debian, "the GPU operator's container of Debian or Ubuntu"},
+		{operatorRoot + "/usr/lib64", "the GPU operator's container of Red Hat or SUSE"},
 	}
 	jetson := arch == "arm64"
 	if jetson {
@@ -51,6 +54,28 @@ func places(arch string) []place {
 	list = append(list, place{"/usr/local/cuda/compat", "the CUDA toolkit's forward compatibility"})
 	if jetson {
 		list = append(list, place{"/usr/local/cuda/compat_orin", "the CUDA toolkit's forward compatibility for Jetson Orin"})
+	}
+	return list
+}
+
+const (
+	// snapFolder is where snapd shows the machine's driver to programs in snaps.
+	snapFolder = "/var/lib/snapd/lib/gl"
+	// operatorRoot is the root of the container in which NVIDIA's GPU operator for Kubernetes has installed the
+	// driver.
+	operatorRoot = "/run/nvidia/driver"
+)
+
+// snapFolders returns the folders in which snapd says that a snap finds the machine's driver. Those that places
+// has are left out.
+func (s *system) snapFolders() (list []place) {
+	if s.elevated() {
+		return nil
+	}
+	for _, folder := range splitSearchPath(s.getenv("SNAP_LIBRARY_PATH")) {
+		if path.IsAbs(folder) && path.Clean(folder) != snapFolder {
+			list = append(list, place{path.Clean(folder), "environment variable SNAP_LIBRARY_PATH"})
+		}
 	}
 	return list
 }
@@ -78,7 +103,7 @@ func (s *system) systemChoices(p *product) []choice {
 	if p.toolkit {
 		return append(list, p.folders(s, p.names)...)
 	}
-	for _, at := range places(runtime.GOARCH) {
+	for _, at := range append(s.snapFolders(), places(runtime.GOARCH)...) {
 		if p.kind == "" || !strings.HasPrefix(at.folder, "/usr/local/cuda/") { // it has only libcuda
 			list = append(list, choice{Candidate: Candidate{Name: at.folder + "/" + p.names[0], Source: at.kind}})
 		}

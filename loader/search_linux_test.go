@@ -166,16 +166,19 @@ func TestPlaces(t *testing.T) {
 	}{
 		{"amd64", []string{
 			"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
-			"/run/opengl-driver/lib", "/usr/local/cuda/compat",
+			"/run/opengl-driver/lib", "/var/lib/snapd/lib/gl", "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
+			"/run/nvidia/driver/usr/lib64", "/usr/local/cuda/compat",
 		}},
 		{"arm64", []string{
 			"/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
-			"/run/opengl-driver/lib", "/usr/lib/aarch64-linux-gnu/tegra", "/usr/lib/aarch64-linux-gnu/nvidia",
+			"/run/opengl-driver/lib", "/var/lib/snapd/lib/gl", "/run/nvidia/driver/usr/lib/aarch64-linux-gnu",
+			"/run/nvidia/driver/usr/lib64", "/usr/lib/aarch64-linux-gnu/tegra", "/usr/lib/aarch64-linux-gnu/nvidia",
 			"/usr/local/cuda/compat", "/usr/local/cuda/compat_orin",
 		}},
 		{"ppc64le", []string{
 			"/usr/lib/powerpc64le-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
-			"/run/opengl-driver/lib", "/usr/local/cuda/compat",
+			"/run/opengl-driver/lib", "/var/lib/snapd/lib/gl", "/run/nvidia/driver/usr/lib/powerpc64le-linux-gnu",
+			"/run/nvidia/driver/usr/lib64", "/usr/local/cuda/compat",
 		}},
 	} {
 		var got []string

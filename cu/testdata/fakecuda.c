@@ -1734,8 +1734,8 @@ static const struct kernel {
 	{"noop", 0, {0}},
 	{"axpy", 3, {8, 4, 8}},
 	{"wide", 1, {24}},
-	{"cusim_spin", 1, {8}},
-	{"cusim_add_f32", 4, {8, 8, 8, 4}},
+	{"spin", 1, {8}},
+	{"add_f32", 4, {8, 8, 8, 4}},
 };
 
 static struct {

@@ -17,6 +17,9 @@ var funcs struct {
 	mu    sync.Mutex
 	last  Func
 	named map[Func]func()
+
+	making     sync.Mutex // is locked while the trampoline is made, and before mu
+	trampoline uintptr    // after the first call of Trampoline that succeeds
 }
 
 // NewFunc registers a function until Drop.
@@ -76,24 +79,27 @@ func Funcs() int {
 }
 
 // Trampoline returns the address of a C function that calls the [Func] with the number in its
-// argument. The C function may be called on any thread. The error matches errors.ErrUnsupported,
-// and is the same for each call.
-func Trampoline() (uintptr, error) { return trampoline() }
+// argument. The C function may be called on any thread. It is the same for each call. The error is
+// that of a system call, if the process lacks a file descriptor: a later call may succeed. Otherwise it
+// matches errors.ErrUnsupported.
+func Trampoline() (addr uintptr, err error) {
+	funcs.making.Lock()
+	defer funcs.making.Unlock()
+	if funcs.trampoline == 0 {
+		funcs.trampoline, err = newTrampoline()
+	}
+	return funcs.trampoline, err
+}
 
-// trampoline creates the function at its first call. A process can create 2,000 of them, and none
-// is ever freed.
-var trampoline = sync.OnceValues(func() (addr uintptr, err error) {
+// newTrampoline creates the C function. A process can create 2,000 of them, and none is ever freed.
+func newTrampoline() (addr uintptr, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			addr, err = 0, fmt.Errorf("%w: C cannot call Go in this process: %v", errors.ErrUnsupported, p)
 		}
 	}()
-	addr, err = newCallback(func(n uintptr) uintptr {
+	return newCallback(func(n uintptr) uintptr {
 		Func(n).Call()
 		return 0
 	})
-	if err != nil {
-		return 0, fmt.Errorf("%w: C cannot call Go in this process: %w", errors.ErrUnsupported, err)
-	}
-	return addr, nil
-})
+}

@@ -3,7 +3,6 @@
 package ccall
 
 import (
-	"errors"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -44,8 +43,8 @@ func newCallback(f func(uintptr) uintptr) (uintptr, error) {
 	funcs.mu.Lock()
 	defer funcs.mu.Unlock()
 	notifier := NewNotifier()
-	if !notifier.open() { // never closed
-		return 0, errors.New("there is no eventfd")
+	if err := notifier.open(); err != nil { // never closed
+		return 0, err
 	}
 	host.call, host.notifier, hostFD = f, notifier, uintptr(notifier.fd)
 	serveFuncs(len(funcs.named))

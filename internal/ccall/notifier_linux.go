@@ -71,26 +71,26 @@ func NewNotifier() *Notifier {
 	return b
 }
 
-// open opens the descriptor if necessary. It reports false if the system has no descriptor left.
-func (b *Notifier) open() bool {
+// open opens the descriptor if necessary. It returns an error if the system has none left.
+func (b *Notifier) open() error {
 	if b.file != nil {
-		return true
+		return nil
 	}
 	// With CLOEXEC, so that processes that this process starts do not get the descriptor.
 	fd, _, e := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, efdCloexec|efdNonblock, 0)
 	if e != 0 {
-		return false
+		return os.NewSyscallError("eventfd", e)
 	}
 	f := os.NewFile(fd, "eventfd")
-	if f.SetReadDeadline(time.Time{}) != nil { // the runtime's poller does not support it
+	if err := f.SetReadDeadline(time.Time{}); err != nil { // the runtime's poller does not support it
 		f.Close()
-		return false
+		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.file, b.fd = f, int64(fd)
 	b.lead(b.fd)
-	return true
+	return nil
 }
 
 // lead sets the descriptor of both gates, -1 for none.
@@ -105,7 +105,7 @@ func (b *Notifier) lead(fd int64) {
 // on any thread, and only writes to a descriptor, if there is one. fn is 0 on platforms without
 // such a function. ok is false there, and also if the system has no descriptor or memory left.
 func (b *Notifier) Callback() (fn, arg uintptr, ok bool) {
-	if !b.open() {
+	if b.open() != nil {
 		return notifyABI0, 0, false
 	}
 	if b.c == nil {
@@ -169,7 +169,7 @@ const short = 2 * time.Millisecond
 
 // Wait returns after a notification since the last Wait returned, or after d. It may return early.
 func (b *Notifier) Wait(d time.Duration) {
-	open := b.open()
+	open := b.open() == nil
 	if b.notifications() == b.seen {
 		switch {
 		case !open:

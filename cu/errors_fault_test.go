@@ -1,0 +1,305 @@
+package cu
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/purecu/purecu/cusim"
+)
+
+// TestIntervalErrors makes each of two events the one at fault, in all ways.
+func TestIntervalErrors(t *testing.T) {
+	r := newSoft(t)
+	good, closed, recordedClosed := r.event(0), must(r.gpu.NewEvent(0))(t), must(r.gpu.NewEvent(0))(t)
+	r.ok(good.Record(r.s))
+	r.ok(recordedClosed.Record(r.s))
+	r.ok(closed.Close())
+	r.ok(recordedClosed.Close())
+	var zero Event
+	pool := must(r.gpu.EventPool())(t)
+	defer pool.Close()
+	acquire := func(flags EventFlags) Pooled {
+		p := must(pool.Acquire(flags))(t)
+		t.Cleanup(func() { p.Release() })
+		return p
+	}
+	pooled := acquire(EventDefault)
+	r.ok(pooled.Record(r.s))
+	released := must(pool.Acquire(EventDefault))(t)
+	released.Release()
+	for what, bad := range map[string]*Event{
+		"nil": nil, "closed": closed, "closed after a record": recordedClosed, "never used": &zero,
+		"untimed": r.event(EventDisableTiming), "not recorded": r.event(0),
+	} {
+		for which, events := range map[string][2]*Event{"start event": {bad, good}, "stop event": {good, bad}} {
+			_, err := Elapsed(t.Context(), events[0], events[1])
+			_, _, since := events[1].Since(events[0])
+			for _, err := range []error{err, since} {
+				if err == nil || strings.Count(err.Error(), which) != 1 || strings.Contains(err.Error(), "start") && which != "start event" {
+					t.Errorf("%s, the %s: %v", what, which, err)
+				}
+			}
+		}
+	}
+	for what, bad := range map[string]Pooled{
+		"released": released, "untimed": acquire(EventDisableTiming), "not recorded": acquire(EventDefault),
+	} {
+		_, _, start := pooled.Since(bad)
+		_, _, stop := bad.Since(pooled)
+		if !strings.Contains(fmt.Sprint(start), "start event") || !strings.Contains(fmt.Sprint(stop), "stop event") {
+			t.Errorf("pooled, %s: %v, %v", what, start, stop)
+		}
+	}
+}
+
+// TestTwoDrivers mixes objects of two drivers with one name, which the errors must tell apart.
+func TestTwoDrivers(t *testing.T) {
+	r := newSoft(t)
+	drv := must(Open(WithSoftware(cusim.New())))(t)
+	dev := must(drv.Device(0))(t)
+	gpu := must(dev.PrimaryContext())(t)
+	defer gpu.Close()
+	its := must(gpu.NewEvent(0))(t)
+	defer its.Close()
+	mem, mine := must(gpu.Alloc(8))(t), must(r.gpu.Alloc(8))(t)
+	defer mem.Close()
+	defer mine.Close()
+	other := must(gpu.NewStream(0))(t)
+	defer other.Close()
+	_, peer := must(r.drv.Device(0))(t).CanAccessPeer(dev)
+	_, _, since := r.event(0).Since(its)
+	kernel := must(r.mod.Function("spin"))(t)
+	for what, err := range map[string]error{
+		"record": its.Record(r.s), "wait": r.s.WaitEvent(its), "copy": r.s.Copy(mem, mine), "set": r.s.Memset(mem, 1),
+		"peer": peer, "interval": since, "streams": r.s.WaitStream(other),
+		"launch": kernel.Launch(r.s, oneThread, Ptr(mem)), "launch there": kernel.Launch(other, oneThread, U64(1)),
+	} {
+		r.is(err, ErrDriverMismatch)
+		for _, d := range []*Driver{r.drv, drv} {
+			if which := fmt.Sprintf("%p", d); strings.Count(err.Error(), which) != 1 {
+				t.Errorf("%s: %s is not there once: %v", what, which, err)
+			}
+		}
+	}
+}
+
+// TestClosedFirst uses closed memory in calls that are wrong in other ways, too: that it is closed is said.
+func TestClosedFirst(t *testing.T) {
+	r := newSoft(t)
+	small, big := must(r.gpu.Alloc(15))(t), must(r.gpu.Alloc(1024))(t)
+	host, pinned := must(r.gpu.AllocHost(16, 0))(t), must(r.gpu.AllocHost(8, 0))(t)
+	man := must(r.gpu.AllocManaged(16, AttachGlobal))(t)
+	virt := must(r.gpu.Reserve(1 << 21))(t)
+	mod := must(r.gpu.LoadModule([]byte(spinPTX)))(t)
+	kernel := must(mod.Function("spin"))(t)
+	defer big.Close()
+	defer pinned.Close()
+	graph := must(r.gpu.NewGraph())(t)
+	defer graph.Close()
+	r.ok(errors.Join(small.Close(), host.Close(), man.Close(), virt.Close(), mod.Close()))
+	node := func(_ GraphNode, err error) error { return err }
+	_, prepare := kernel.Prepare(oneThread)
+	for what, err := range map[string]error{
+		"copy to it":          r.s.Copy(small, big),
+		"copy behind its end": r.s.Copy(small.Span(10, 10), big),
+		"copy from it":        r.s.Copy(small, host),
+		"copy of hosts":       r.s.Copy(pinned, host),
+		"rows":                r.s.Copy2D(Rows{small, 0}, Rows{big, 0}, 64, 64),
+		"planes":              r.s.Copy3D(Planes{Rows{small, 0}, 0}, Planes{Rows{big, 0}, 0}, 64, 64, 2),
+		"rows of hosts":       r.s.Copy2D(Rows{pinned, 0}, Rows{host, 0}, 64, 64),
+		"batch":               r.s.CopyAll([]MemCopy{{small, big}, {pinned, host}}),
+		"words":               r.s.Memset32(small, 1),
+		"halves":              r.s.Memset16(small, 1),
+		"rows of words":       r.s.Memset2D32(Rows{small, 3}, 1, 32, 3),
+		"behind the end":      small.CopyFrom(make([]byte, 99)),
+		"reading behind it":   small.CopyTo(make([]byte, 99)),
+		"virtual":             r.s.Memset(virt, 1),
+		"a part of virtual":   r.s.Memset(virt.Span(1<<21, 5), 1),
+		"prefetch":            r.s.Prefetch(small, MemLocation{Type: LocationHost}),
+		"prefetch of nothing": r.s.Prefetch(man.Span(0, 0), MemLocation{Type: LocationHost}),
+		"attach":              r.s.Attach(man, AttachGlobal),
+		"advice":              r.gpu.Advise(man.Span(0, 0), AdviseReadMostly, MemLocation{}),
+		"word":                r.s.BatchMemOps(WriteWord64(small, 1)),
+		"node that copies":    node(graph.AddCopy(small, big)),
+		"node of hosts":       node(graph.AddCopy(pinned, host)),
+		"node of rows":        node(graph.AddCopy2D(Rows{small, 0}, Rows{big, 0}, 64, 64)),
+		"node that sets":      node(graph.AddMemset32(small, 1)),
+		"node that launches":  node(graph.AddKernel(kernel, oneThread, nil)),
+		"launch":              kernel.Launch(r.s, oneThread),
+		"prepared launch":     prepare,
+	} {
+		r.is(err, ErrClosed)
+		if err != nil && strings.Contains(err.Error(), "fit") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestErrorHandles checks that errors name an object where there is one, and the method where no C
+// function fits.
+func TestErrorHandles(t *testing.T) {
+	r := newSoft(t)
+	other := must(must(r.drv.Device(1))(t).PrimaryContext())(t)
+	defer other.Close()
+	its, mem := must(other.NewEvent(0))(t), must(other.Alloc(8))(t)
+	defer its.Close()
+	defer mem.Close()
+	host := must(r.gpu.AllocHost(8, 0))(t)
+	defer host.Close()
+	_, alloc := r.gpu.Alloc(1 << 50)
+	_, _, pitch := r.gpu.AllocPitch(1<<30, 1<<30, 4)
+	_, pinned := r.gpu.AllocHost(1<<60, 0)
+	_, managed := r.gpu.AllocManaged(1<<60, AttachGlobal)
+	_, physical := r.gpu.NewPhysicalMem(1<<50, PhysicalOptions{})
+	_, reserve := r.gpu.Reserve(1 << 60)
+	_, pooled := r.s.Alloc(1 << 50)
+	for err, want := range map[error]struct {
+		op     string
+		handle uintptr
+	}{
+		its.Record(r.s):      {"cuEventRecord", its.Handle()},
+		r.s.Memset(mem, 1):   {"cuMemsetD8Async", uintptr(mem.Handle())},
+		r.s.Copy(host, mem):  {"cuMemcpyDtoHAsync", uintptr(mem.Handle())},
+		r.s.Copy(host, host): {"Stream.Copy", 0},
+		alloc:                {"cuMemAlloc", r.gpu.Handle()},
+		pitch:                {"cuMemAllocPitch", r.gpu.Handle()},
+		pinned:               {"cuMemHostAlloc", r.gpu.Handle()},
+		managed:              {"cuMemAllocManaged", r.gpu.Handle()},
+		physical:             {"cuMemCreate", r.gpu.Handle()},
+		reserve:              {"cuMemAddressReserve", r.gpu.Handle()},
+		pooled:               {"cuMemAllocAsync", r.s.Handle()},
+	} {
+		var e *Error
+		if !errors.As(err, &e) || e.Op != want.op || e.Handle != want.handle {
+			t.Errorf("%v, want %s(%#x)", err, want.op, want.handle)
+		}
+	}
+}
+
+// TestUnknownKernel asks for kernels that do not exist, of drivers with and without the functions that
+// list kernels.
+func TestUnknownKernel(t *testing.T) {
+	var text strings.Builder
+	text.WriteString(".version 7.0\n.target sm_70\n.address_size 64\n")
+	for _, name := range []string{"_Z3addPfS_", "a", "b", "c", "d", "e", "f", "g", "zz"} {
+		fmt.Fprintf(&text, ".visible .entry %s() { ret; }\n", name)
+	}
+	for _, version := range []int{13000, 12030} {
+		r := newSoft(t, cusim.Version(version))
+		m := must(r.gpu.LoadModule([]byte(text.String())))(t)
+		defer m.Close()
+		_, err := m.Function("add")
+		r.is(err, ResultNotFound)
+		if want := "; there are _Z3addPfS_, a, b, c, d, e and 3 more"; err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%d: %v, want %s", version, err, want)
+		}
+		if _, err := r.mod.Function("nosuch"); err == nil || !strings.HasSuffix(err.Error(), "; there are add, bad, spin") {
+			t.Errorf("%d: %v", version, err)
+		}
+		if _, err := m.Global("nosuch"); err == nil || strings.Contains(err.Error(), "there are") {
+			t.Errorf("%d: %v", version, err)
+		}
+		lib := must(r.drv.LoadLibrary([]byte(text.String())))(t)
+		defer lib.Close()
+		if _, err := lib.Kernel("zzz"); err == nil || version > 12040 != strings.HasSuffix(err.Error(), "there are _Z3addPfS_, a, b, c, d, e and 3 more") {
+			t.Errorf("%d: %v", version, err)
+		}
+	}
+}
+
+// TestStopsItself runs the program of docs/blocking.md that waits for itself, and compares the page with
+// the report of the software driver.
+func TestStopsItself(t *testing.T) {
+	page, err := os.ReadFile("../docs/blocking.md")
+	if err != nil {
+		t.Skipf("the page is not here: %v", err)
+	}
+	r := newSoft(t)
+	tl := must(r.gpu.NewTimeline(0))(t)
+	defer tl.Close()
+	x, y := must(r.gpu.Alloc(64))(t), must(r.gpu.Alloc(64))(t)
+	defer x.Close()
+	r.ok(tl.Block(r.s, 1))
+	r.ok(r.s.Memset(x, 0))
+	closed := make(chan error, 1)
+	go func() { closed <- y.Close() }()
+	var report string
+	if !eventually(func() bool {
+		for _, b := range r.sim.Blocked() {
+			report = b.String()
+		}
+		return report != ""
+	}) {
+		t.Error("nothing is blocked")
+	}
+	report = regexp.MustCompile(`0x[0-9a-f]+`).ReplaceAllString(report, "0x…")
+	report = regexp.MustCompile(`waited for \S+:`).ReplaceAllString(report, "waited for 2s:")
+	line, stack, _ := strings.Cut(report, "\n")
+	if !strings.Contains(string(page), line+"\ncalled from\n") || !strings.Contains(stack, "TestStopsItself") {
+		t.Errorf("the report is %s", report)
+	}
+	r.ok(tl.Set(1))
+	r.ok(<-closed)
+}
+
+// TestLackOfMemory allocates too much in all ways: the error says what helps there.
+func TestLackOfMemory(t *testing.T) {
+	r := newSoft(t)
+	pool := must(r.gpu.NewMemPool(MemPoolOptions{}))(t)
+	limited := must(r.gpu.NewMemPool(MemPoolOptions{MaxSize: 64 << 20}))(t)
+	defer pool.Close()
+	defer limited.Close()
+	alloc := func() (*DeviceMem, error) { return r.gpu.Alloc(1 << 50) }
+	physical := func() error { _, err := r.gpu.NewPhysicalMem(1<<50, PhysicalOptions{}); return err }
+	is := func(what string, err error, want, not string) {
+		t.Helper()
+		r.is(err, ResultOutOfMemory)
+		if text := fmt.Sprint(err); !strings.Contains(text, want) || not != "" && strings.Contains(text, not) ||
+			strings.Contains(text, "nvidia-smi") {
+			t.Errorf("%s: %s", what, text)
+		}
+	}
+	_, err := alloc()
+	is("no pool keeps anything", err, "close memory", "MemPool.Trim")
+	is("physical", physical(), "ulimit -n", "MemPool.Trim")
+
+	r.ok(pool.SetReleaseThreshold(1 << 40))
+	m := must(pool.Alloc(r.s, 1<<20))(t)
+	_, err = alloc()
+	if stats := must(pool.Stats())(t); stats.Reserved == stats.Used {
+		is("the pool is in use", err, "close memory", "MemPool.Trim")
+	}
+	r.ok(m.Close())
+	r.ok(r.s.Synchronize())
+	stats := must(pool.Stats())(t)
+	want := fmt.Sprintf("memory pools keep %d bytes that nobody uses: MemPool.Trim frees them", stats.Reserved-stats.Used)
+	_, err = alloc()
+	is("the pool keeps memory", err, want, "")
+	is("physical, beside the pool", physical(), want, "")
+	_, err = pool.Alloc(r.s, 1<<50)
+	is("of the pool itself", err, "free memory of the pool", "MemPool.Trim")
+	_, err = r.s.Capture(CaptureThreadLocal, func() error {
+		_, err := r.gpu.Alloc(1 << 50) // refused, and the question what pools keep is not
+		r.is(err, ResultStreamCaptureUnsupported)
+		return nil
+	})
+	r.is(err, ResultStreamCaptureInvalidated)
+	r.ok(pool.Trim(0))
+	_, err = alloc()
+	is("the pool was trimmed", err, "close memory", "MemPool.Trim")
+
+	part := must(limited.Alloc(r.s, 48<<20))(t)
+	_, err = limited.Alloc(r.s, 32<<20)
+	is("over MaxSize", err, "33554432 bytes were requested, and 50331648 of at most 67108864 are used (MemPoolOptions.MaxSize)", "")
+	r.ok(r.gpu.SetMemPool(limited))
+	_, err = r.s.Alloc(32 << 20)
+	is("over MaxSize of the current pool", err, "MemPoolOptions.MaxSize", "")
+	r.ok(part.Close())
+
+	_, err = r.gpu.Reserve(1 << 60)
+	is("addresses", err, "addresses", "close memory")
+}

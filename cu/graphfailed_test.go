@@ -1,0 +1,292 @@
+package cu
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// failedScene is a graph into which a capture fails, and what the program has of it.
+type failedScene struct {
+	t     *testing.T
+	gpu   *Context
+	s     *Stream
+	into  *Graph
+	nodes []GraphNode // of child graphs and with bodies
+	// held are closed or abandoned, in any order.
+	held []io.Closer
+	// kept are references that cannot be closed.
+	kept []any
+}
+
+func (f *failedScene) ok(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// hold returns a new graph that the program holds.
+func (f *failedScene) hold(g *Graph, err error) *Graph {
+	f.t.Helper()
+	f.ok(err)
+	f.held = append(f.held, g)
+	return g
+}
+
+// addChild adds a child graph that has a child graph itself.
+func (f *failedScene) addChild(g *Graph) {
+	child := f.hold(f.gpu.NewGraph())
+	_, err := child.AddChildGraph(f.hold(f.gpu.NewGraph()))
+	f.ok(err)
+	n, err := g.AddChildGraph(child)
+	f.ok(err)
+	f.nodes = append(f.nodes, n)
+}
+
+// addBody adds a conditional node, and returns its body.
+func (f *failedScene) addBody(g *Graph) *Graph {
+	c, err := g.NewConditionAt(0)
+	f.ok(err)
+	n, body, err := g.AddIf(c)
+	f.ok(err)
+	f.nodes = append(f.nodes, n)
+	return body
+}
+
+// parent returns a graph with a child graph.
+func (f *failedScene) parent() *Graph {
+	g := f.hold(f.gpu.NewGraph())
+	f.addChild(g)
+	return g
+}
+
+// failedInto are the kinds of graphs. The driver makes no clone of those of conditions.
+var failedInto = []struct {
+	name       string
+	conditions bool
+	make       func(f *failedScene) *Graph
+}{
+	{"graph", false, (*failedScene).parent},
+	{"clone", false, func(f *failedScene) *Graph { return f.hold(f.parent().Clone()) }},
+	{"copy of a child graph", false, func(f *failedScene) *Graph { f.parent(); return f.hold(f.nodes[0].ChildGraph()) }},
+	{"graph with a body", true, func(f *failedScene) *Graph {
+		g := f.parent()
+		f.addChild(f.addBody(g))
+		return g
+	}},
+	{"body", true, func(f *failedScene) *Graph { return f.addBody(f.parent()) }},
+	{"body of a body", true, func(f *failedScene) *Graph { return f.addBody(f.addBody(f.parent())) }},
+	{"body with parts", true, func(f *failedScene) *Graph {
+		g := f.parent()
+		f.addChild(f.addBody(g))
+		body := f.addBody(g)
+		f.addChild(body)
+		f.addChild(f.addBody(body))
+		return body
+	}},
+}
+
+// failedHolds are references that the program takes before the capture.
+var failedHolds = []struct {
+	name string
+	take func(f *failedScene, conditions bool)
+}{
+	{"nodes", func(f *failedScene, _ bool) {
+		nodes, err := f.into.Nodes()
+		f.ok(err)
+		f.kept = append(f.kept, nodes, f.nodes)
+	}},
+	{"child graphs", func(f *failedScene, _ bool) {
+		for _, n := range f.nodes {
+			if typ, err := n.Type(); err != nil || typ != GraphNodeTypeGraph {
+				continue
+			}
+			nodes, err := f.hold(n.ChildGraph()).Nodes()
+			f.ok(err)
+			f.hold(nodes[0].ChildGraph())
+		}
+	}},
+	{"bodies", func(f *failedScene, _ bool) {
+		f.kept = append(f.kept, f.into)
+		for _, n := range f.nodes {
+			if bodies, err := n.Bodies(); err == nil {
+				f.kept = append(f.kept, bodies)
+			}
+		}
+	}},
+	{"a clone", func(f *failedScene, conditions bool) {
+		if !conditions {
+			f.hold(f.into.Clone())
+		}
+	}},
+	{"an executable graph", func(f *failedScene, _ bool) {
+		x, err := f.into.outermost().Instantiate()
+		f.ok(err)
+		f.held = append(f.held, x)
+		f.ok(errors.Join(x.Launch(f.s), f.s.Synchronize()))
+	}},
+}
+
+// failures are the ways in which a capture fails. The last two destroy no graph.
+var failures = []struct {
+	name    string
+	capture func(f *failedScene, other *Stream, work func() error)
+}{
+	{"a call is refused", func(f *failedScene, _ *Stream, work func() error) {
+		_, err := f.into.Capture(f.s, CaptureThreadLocal, func() error { f.gpu.Alloc(1 << 20); return work() })
+		f.fails(err, ResultStreamCaptureInvalidated)
+	}},
+	{"a refused call is returned", func(f *failedScene, _ *Stream, work func() error) {
+		_, err := f.into.Capture(f.s, CaptureGlobal, func() error {
+			err := work()
+			_, refused := f.gpu.Alloc(1 << 20)
+			return errors.Join(err, refused)
+		})
+		f.fails(err, ResultStreamCaptureUnsupported)
+	}},
+	{"a stream is not joined", func(f *failedScene, other *Stream, work func() error) {
+		_, err := f.into.Capture(f.s, CaptureRelaxed, func() error {
+			return errors.Join(work(), other.WaitStream(f.s), other.HostFunc(func() {}))
+		})
+		f.fails(err, ResultStreamCaptureUnjoined)
+	}},
+	{"the function ends its goroutine", func(f *failedScene, _ *Stream, work func() error) {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			f.into.Capture(f.s, CaptureThreadLocal, func() error {
+				work()
+				f.s.Synchronize()
+				runtime.Goexit()
+				return nil
+			})
+		}()
+		<-ended
+	}},
+	{"only the function fails", func(f *failedScene, _ *Stream, work func() error) {
+		_, err := f.into.Capture(f.s, CaptureRelaxed, func() error { return errors.Join(work(), io.EOF) })
+		f.fails(err, io.EOF)
+	}},
+	{"the capture does not begin", func(f *failedScene, _ *Stream, work func() error) {
+		f.hold(f.s.Capture(CaptureRelaxed, func() error {
+			_, err := f.into.Capture(f.s, CaptureRelaxed, work)
+			f.fails(err, ResultIllegalState)
+			return nil
+		}))
+	}},
+}
+
+func (f *failedScene) fails(err, want error) {
+	f.t.Helper()
+	if !errors.Is(err, want) {
+		f.t.Fatalf("the capture: %v, want %v", err, want)
+	}
+}
+
+// fail lets a capture fail while the program has some of failedHolds, and closes or abandons everything in any order.
+// done is called after everything was closed.
+func (f *failedScene) fail(into, failure, holds int, abandon bool, rnd *rand.Rand, other *Stream, done func()) {
+	f.into = failedInto[into].make(f)
+	for i, h := range failedHolds {
+		if holds>>i&1 != 0 {
+			h.take(f, failedInto[into].conditions)
+		}
+	}
+	mem, err := f.gpu.Alloc(64)
+	f.ok(err)
+	failures[failure].capture(f, other, func() error { return errors.Join(f.s.Memset(mem, 1), mem.Close()) })
+	f.ok(mem.Close())
+	rnd.Shuffle(len(f.held), func(i, k int) { f.held[i], f.held[k] = f.held[k], f.held[i] })
+	for _, o := range f.held {
+		if !abandon || rnd.IntN(3) == 0 {
+			f.ok(o.Close())
+		}
+	}
+	if !abandon {
+		f.ok(f.gpu.Synchronize())
+		done() // while the program has the nodes and the bodies
+	}
+	runtime.KeepAlive(f)
+}
+
+// failedCaptures lets captures fail in all ways, into all kinds of graphs, with all references. After each one that
+// ends with everything closed census must be as before, and in the end after everything was abandoned.
+func failedCaptures(t *testing.T, gpu *Context, census func() map[string]int, freed func(func() bool) bool) {
+	s, other := must(gpu.NewStream(StreamNonBlocking))(t), must(gpu.NewStream(StreamNonBlocking))(t)
+	defer func() {
+		if err := errors.Join(s.Close(), other.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for into := range failedInto {
+		for failure := range failures {
+			t.Run(failedInto[into].name+"/"+failures[failure].name, func(t *testing.T) {
+				before := census()
+				as := func() bool { return maps.Equal(before, census()) }
+				all := 1 << len(failedHolds)
+				for i := range fewer(all) {
+					holds := i * 11 % all
+					for _, abandon := range []bool{false, true} {
+						f := &failedScene{t: t, gpu: gpu, s: s}
+						f.fail(into, failure, holds, abandon, rnd, other, func() {
+							if !as() && !freed(as) {
+								t.Fatalf("with the references %05b (-before +after):\n%s", holds, cmp.Diff(before, census()))
+							}
+						})
+					}
+				}
+				if !freed(as) {
+					t.Errorf("after everything was abandoned (-before +after):\n%s", cmp.Diff(before, census()))
+				}
+			})
+		}
+	}
+}
+
+// TestFailedCaptures asks the software driver what is left.
+func TestFailedCaptures(t *testing.T) {
+	r := newSoft(t)
+	census := func() map[string]int {
+		n := r.sim.Census()
+		maps.DeleteFunc(n, func(kind string, _ int) bool { return kind == "event" || kind == "stream" }) // the library has some
+		return n
+	}
+	failedCaptures(t, r.gpu, census, func(condition func() bool) bool {
+		return eventually(func() bool { r.ok(r.gpu.Synchronize()); return condition() })
+	})
+}
+
+// TestFailedBodyCapture makes sure that a graph is closed when a capture into a body of it has failed: memory that only
+// the graph used is freed while the program still has the graph.
+func TestFailedBodyCapture(t *testing.T) {
+	r := newSoft(t)
+	f := &failedScene{t: t, gpu: r.gpu, s: r.s}
+	mem := must(r.gpu.Alloc(64))(t)
+	g := f.parent()
+	must(g.AddMemset(mem, 1))(t)
+	body := f.addBody(f.addBody(g))
+	r.ok(mem.Close())
+	_, err := body.Capture(r.s, CaptureGlobal, func() error { return r.s.Synchronize() })
+	r.is(err, ResultStreamCaptureUnsupported)
+	r.ok(r.gpu.Synchronize())
+	if n := r.sim.Census()["device memory"]; n != 0 {
+		t.Errorf("%d pieces of memory are left", n)
+	}
+	_, err = g.Nodes()
+	r.is(err, ErrClosed)
+	for _, o := range f.held {
+		r.ok(o.Close())
+	}
+}
+
+// TestGPUFailedCaptures makes sure that NVIDIA's driver survives the same. It does not tell which graphs it has.
+func TestGPUFailedCaptures(t *testing.T) {
+	failedCaptures(t, gpuContext(t), func() map[string]int { return nil }, eventually)
+}
