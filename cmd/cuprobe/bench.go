@@ -255,8 +255,10 @@ func (b *bench) check(c *call, command string) error {
 // driver gets a clock of its own, which virtual time needs.
 func (b *bench) prepare(c *call) ([]*cu.Device, error) {
 	if c.software() {
-		b.sim = cusim.New(cusim.VirtualTime())
-		c.sim = b.sim
+		if err := c.simulate(cusim.VirtualTime(), modelSpin()); err != nil {
+			return nil, err
+		}
+		b.sim = c.sim
 	}
 	b.complete()
 	b.report = newBenchReport(b.sim != nil)

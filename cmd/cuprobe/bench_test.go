@@ -165,7 +165,7 @@ func benchOn(t *testing.T, sim *cusim.Driver, provider driver.Provider, b *bench
 
 // TestBenchSlow measures calls that take virtual time, and copies between two devices.
 func TestBenchSlow(t *testing.T) {
-	sim := cusim.New(cusim.VirtualTime(), cusim.Devices(2))
+	sim := cusim.New(cusim.VirtualTime(), modelSpin(), cusim.Devices(2))
 	b := &bench{sizes: []uint64{1 << 20}, samples: 6, batch: 2}
 	got := benchOn(t, sim, driver.Provide(slow{sim.Software(), sim}), b)
 	times := make(map[string]time.Duration)
@@ -212,7 +212,7 @@ func TestBenchSlow(t *testing.T) {
 
 // TestBenchBusy makes every kernel take longer than it should. The warning names the times.
 func TestBenchBusy(t *testing.T) {
-	sim := cusim.New(cusim.VirtualTime(), cusim.WithKernel("cusim_spin", cusim.Kernel{
+	sim := cusim.New(cusim.VirtualTime(), cusim.WithKernel("spin", cusim.Kernel{
 		Time: func(l *cusim.Launch) time.Duration { return time.Duration(l.U64(0)) * 3 / 2 },
 	}))
 	got := benchOn(t, sim, sim, &bench{parts: []string{partLatency}, samples: 1})
@@ -246,7 +246,7 @@ func (noPeers) DeviceCanAccessPeer(*driver.Thread, driver.Device, driver.Device)
 // TestBenchStaged checks the hint for copies between devices without peer access, and that there are
 // as many copies from each device.
 func TestBenchStaged(t *testing.T) {
-	sim := cusim.New(cusim.VirtualTime(), cusim.Devices(2))
+	sim := cusim.New(cusim.VirtualTime(), modelSpin(), cusim.Devices(2))
 	b := &bench{parts: []string{partPeer}, sizes: []uint64{1 << 20}, samples: 6, batch: 64}
 	from := make(map[driver.Context]int)
 	got := benchOn(t, sim, driver.Provide(noPeers{sim.Software(), from}), b)
@@ -425,7 +425,7 @@ func TestBenchParts(t *testing.T) {
 // TestAtOnce checks that the measured interval contains all work of both streams, whichever takes
 // longer.
 func TestAtOnce(t *testing.T) {
-	drv, sim := cutest.Soft(t, cusim.VirtualTime())
+	drv, sim := cutest.Soft(t, cusim.VirtualTime(), modelSpin())
 	dev, err := drv.Device(0)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/clock"
 )
 
@@ -38,7 +39,7 @@ func runDemo(c *call) error {
 	if c.mayReplace(err) {
 		r.instead = err
 		fmt.Fprintf(c.out, "no GPU here: %s; running on the software driver\n", whyNone(err))
-		c.driver = softDriver
+		c.driver, c.sim = softDriver, cusim.New(cusim.Output(c.printed()), modelSpin()) // the environment is for NVIDIA's driver
 		drv, dev, err = c.openDevice()
 	}
 	if err != nil {
@@ -230,11 +231,11 @@ func (r *demoReport) check() error {
 func (r *demoReport) text(w io.Writer) {
 	r.Driver.text(w)
 	r.Device.text(w)
-	compiled := "compiled"
+	compiled := "compiled from PTX"
 	if r.software {
-		compiled = "read" // the software driver has its own implementation, and executes no PTX
+		compiled = "modelled in Go, its PTX read"
 	}
-	fmt.Fprintf(w, "kernel   cusim_spin, %s from PTX in %s\n\n", compiled, digits(r.Compile, 3))
+	fmt.Fprintf(w, "kernel   spin, %s in %s\n\n", compiled, digits(r.Compile, 3))
 	links := []link{{r.Lanes[1].Spans[1].From - r.Wait, r.Lanes[1].Spans[1].From, "C waits for A's event"}}
 	for _, line := range timeline(r.width, r.Lanes, links) {
 		fmt.Fprintln(w, line)

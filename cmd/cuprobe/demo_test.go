@@ -23,7 +23,7 @@ func TestDemo(t *testing.T) {
 		got := strings.ReplaceAll(host.ReplaceAllString(r.stdout, "$1 …"), f.path, "PATH")
 		const want = `driver   PATH, CUDA 12.8
 device   0: Fake GPU 0, compute capability 9.0, 16.0 GiB
-kernel   cusim_spin, compiled from PTX in …
+kernel   spin, compiled from PTX in …
 
 ms        0           1          2           3           4          5
           |-----------|----------|-----------|-----------|----------|-----------

@@ -384,7 +384,13 @@ func (r *doctorReport) judge() {
 		r.found(r.failed(r.Checks[i]))
 	}
 	if r.Report == nil {
-		if r.Verdict.Severity != loader.Fault {
+		switch {
+		case r.Verdict.Severity == loader.Fault:
+		case r.Error != nil:
+			r.Verdict = loader.Finding{Severity: loader.Fault,
+				Title: "the software driver cannot be used: " + oneLine(r.Error.Message),
+				Fix:   "env | grep -e ^CUSIM_ -e ^CUDA_VISIBLE_DEVICES # configures it"}
+		default:
 			r.Verdict = loader.Finding{Severity: loader.Fine, Title: "the software driver works; it says nothing about a GPU"}
 		}
 		return
@@ -418,7 +424,7 @@ func (r *doctorReport) failed(c check) loader.Finding {
 		case cu.ResultInvalidValue, cu.ResultInvalidHandle, cu.ResultInvalidContext, cu.ResultNotFound, cu.ResultNotPermitted:
 			// The remedies of these results are for programs that use the driver incorrectly.
 		default:
-			f.Fix = cu.Remedy(e.Result)
+			f.Fix = e.Remedy()
 		}
 	}
 	if f.Fix == "" {

@@ -261,18 +261,18 @@ func TestDoctorFailures(t *testing.T) {
 		check  string
 		fix    string
 	}{
-		{"cuDevicePrimaryCtxRetain", cu.ResultDeviceUnavailable, 0, "context, and a kernel compiled from PTX", cu.Remedy(cu.ResultDeviceUnavailable)},
-		{"cuModuleLoadDataEx", cu.ResultJITCompilerNotFound, 0, "context, and a kernel compiled from PTX", cu.Remedy(cu.ResultJITCompilerNotFound)},
+		{"cuDevicePrimaryCtxRetain", cu.ResultDeviceUnavailable, 0, "context, and a kernel compiled from PTX", (&cu.Error{Op: "cuDevicePrimaryCtxRetain", Result: cu.ResultDeviceUnavailable}).Remedy()},
+		{"cuModuleLoadDataEx", cu.ResultJITCompilerNotFound, 0, "context, and a kernel compiled from PTX", (&cu.Error{Op: "cuModuleLoadDataEx", Result: cu.ResultJITCompilerNotFound}).Remedy()},
 		{"cuModuleGetFunction", cu.ResultNotFound, 0, "context, and a kernel compiled from PTX", "nvidia-smi -q -i 0000:3B:00.0; sudo dmesg | grep -e NVRM -e Xid"},
-		{"cuStreamCreate", cu.ResultOutOfMemory, 0, "context, and a kernel compiled from PTX", cu.Remedy(cu.ResultOutOfMemory)},
-		{"cuEventCreate", cu.ResultOutOfMemory, 0, "events around a kernel", cu.Remedy(cu.ResultOutOfMemory)},
+		{"cuStreamCreate", cu.ResultOutOfMemory, 0, "context, and a kernel compiled from PTX", (&cu.Error{Op: "cuStreamCreate", Result: cu.ResultOutOfMemory}).Remedy()},
+		{"cuEventCreate", cu.ResultOutOfMemory, 0, "events around a kernel", (&cu.Error{Op: "cuEventCreate", Result: cu.ResultOutOfMemory}).Remedy()},
 		{"cuLaunchKernel", cu.ResultNotPermitted, 0, "events around a kernel", "nvidia-smi -q -i 0000:3B:00.0; sudo dmesg | grep -e NVRM -e Xid"},
-		{"cuEventQuery", cu.ResultUnknown, 0, "events around a kernel", cu.Remedy(cu.ResultUnknown)},
-		{"cuMemHostAlloc", cu.ResultOperatingSystem, 0, "copies to the GPU and back", cu.Remedy(cu.ResultOperatingSystem)},
-		{"cuMemAlloc_v2", cu.ResultOutOfMemory, 0, "copies to the GPU and back", cu.Remedy(cu.ResultOutOfMemory)},
+		{"cuEventQuery", cu.ResultUnknown, 0, "events around a kernel", (&cu.Error{Op: "cuEventQuery", Result: cu.ResultUnknown}).Remedy()},
+		{"cuMemHostAlloc", cu.ResultOperatingSystem, 0, "copies to the GPU and back", (&cu.Error{Op: "cuMemHostAlloc", Result: cu.ResultOperatingSystem}).Remedy()},
+		{"cuMemAlloc_v2", cu.ResultOutOfMemory, 0, "copies to the GPU and back", (&cu.Error{Op: "cuMemAlloc", Result: cu.ResultOutOfMemory}).Remedy()},
 		{"cuMemcpyDtoHAsync_v2", cu.ResultInvalidValue, 0, "copies to the GPU and back", "nvidia-smi -q -i 0000:3B:00.0; sudo dmesg | grep -e NVRM -e Xid"},
 		{"cuDeviceGetName", cu.ResultInvalidValue, anyDevice, "querying the driver", "nvidia-smi -q; sudo dmesg | grep -e NVRM -e Xid"},
-		{"cuDeviceGetCount", cu.ResultUnknown, anyDevice, "querying the driver", cu.Remedy(cu.ResultUnknown)},
+		{"cuDeviceGetCount", cu.ResultUnknown, anyDevice, "querying the driver", (&cu.Error{Op: "cuDeviceGetCount", Result: cu.ResultUnknown}).Remedy()},
 	} {
 		fail := func() { f.fail(tt.call, 1, tt.code) }
 		switch tt.call {

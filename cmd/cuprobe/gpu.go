@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"time"
 
@@ -53,7 +54,9 @@ func (c *call) open() (*cu.Driver, error) {
 	}
 	if c.software() {
 		if c.sim == nil {
-			c.sim = cusim.New(cusim.Output(c.printed()))
+			if err := c.simulate(modelSpin()); err != nil {
+				return nil, err
+			}
 		}
 		opts = append(opts, cu.WithSoftware(c.sim))
 	}
@@ -65,6 +68,16 @@ func (c *call) open() (*cu.Driver, error) {
 		return nil, &cu.Error{Op: "cuDeviceGetCount", Result: cu.ResultNoDevice, Err: cu.ErrNoDevice, Detail: "it reports 0 devices, although cuInit succeeded"}
 	}
 	return drv, nil
+}
+
+// simulate creates the software driver, as the environment and then the options say.
+func (c *call) simulate(opts ...cusim.Option) error {
+	env, err := cusim.Environment(os.Environ())
+	if err != nil {
+		return usage("%v", err)
+	}
+	c.sim = cusim.New(append([]cusim.Option{env, cusim.Output(c.printed())}, opts...)...)
+	return nil
 }
 
 // printed returns where kernels print: on the standard output, as on a GPU, unless that has JSON.
@@ -127,6 +140,14 @@ type rig struct {
 	opened   []io.Closer   // in the order of opening
 }
 
+// modelSpin makes the spinning kernel of this package take exactly its time on the software driver, however
+// busy the machine is. Its PTX is not executed. Command run, whose kernels are the user's, does without it.
+func modelSpin() cusim.Option {
+	return cusim.WithKernel("spin", cusim.Kernel{Time: func(l *cusim.Launch) time.Duration {
+		return time.Duration(l.U64(0))
+	}})
+}
+
 // newRig creates a rig on a device. The caller must close it.
 func newRig(dev *cu.Device) (*rig, error) {
 	r := &rig{}
@@ -138,7 +159,7 @@ func newRig(dev *cu.Device) (*rig, error) {
 	mod, err := keep(r, func() (*cu.Module, error) { return r.gpu.LoadModule(spinPTX) })
 	if err == nil {
 		r.compiled = began.Elapsed()
-		r.spin, err = mod.Function("cusim_spin")
+		r.spin, err = mod.Function("spin")
 	}
 	if err != nil {
 		return nil, errors.Join(err, r.close())

@@ -52,6 +52,7 @@ Environment:
   %-20s  the DRIVER, unless there is -driver: cuda, soft, or the path of a library
   %-20s  load only this library; -driver PATH takes precedence
   %-20s  read by the driver: the devices that it uses, and their order
+  %-20s  configure the software driver, such as CUSIM_DEVICES=2: see docs/testing.md
   %-20s  the width of drawings; 80 if it is not set
 
 Examples:
@@ -67,7 +68,7 @@ Examples:
                                  run a kernel without a GPU
   cuprobe devices -json          list the devices for a program
   cuprobe symbols -missing       list the functions that the driver lacks
-`, driverVariable, loader.Environment, "CUDA_VISIBLE_DEVICES", "COLUMNS")
+`, driverVariable, loader.Environment, "CUDA_VISIBLE_DEVICES", "CUSIM_...", "COLUMNS")
 	return nil
 }
 

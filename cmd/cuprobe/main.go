@@ -51,6 +51,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/suggest"
 )
 
 //go:embed spin.ptx
@@ -144,7 +145,7 @@ func (c *call) run(args []string) error {
 	switch {
 	case err != nil:
 		c.json = c.json || slices.ContainsFunc(args, asksForJSON)
-		return foreignFlag(err)
+		return foreignFlag(err, top)
 	case help:
 		return c.topHelp()
 	case *version:
@@ -172,7 +173,7 @@ func (c *call) runCommand(cmd command, args []string) error {
 		help, err := parse(fs, args)
 		if err != nil {
 			c.json = c.json || slices.ContainsFunc(args, asksForJSON)
-			return usage("%v; see cuprobe %s -h", err, cmd.name)
+			return wrongFlag(err, flagNames(fs), "cuprobe "+cmd.name)
 		}
 		if help {
 			return c.commandHelp(cmd)
@@ -243,19 +244,46 @@ func usage(format string, args ...any) error {
 	return usageError(fmt.Sprintf(format, args...))
 }
 
+// wrongFlag returns the error for flags that cannot be parsed. names are the flags that there are, without
+// hyphens, and see is the command that lists them.
+func wrongFlag(err error, names []string, see string) error {
+	if name, unknown := unknownFlag(err); unknown {
+		if near := suggest.Nearest(name, names); len(near) > 0 {
+			return usage("%v: did you mean -%s? See %s -h", err, strings.Join(near, " or -"), see)
+		}
+	}
+	return usage("%v; see %s -h", err, see)
+}
+
+// unknownFlag returns the name of the flag that an error of parse is about, if the flag is unknown.
+func unknownFlag(err error) (name string, unknown bool) {
+	return strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+}
+
+// flagNames returns the names of flags.
+func flagNames(fs *flag.FlagSet) (names []string) {
+	fs.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+	return names
+}
+
 // foreignFlag returns the error for an unknown flag before the command. If a command has this flag,
 // the error says so.
-func foreignFlag(err error) error {
-	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
+func foreignFlag(err error, top *flag.FlagSet) error {
+	names := flagNames(top)
+	if name, unknown := unknownFlag(err); unknown {
 		for _, cmd := range commands() {
 			fs := newFlagSet()
 			cmd.define(fs)
 			if fs.Lookup(name) != nil {
 				return usage("-%s is a flag of cuprobe %s, and belongs after the command; see cuprobe %s -h", name, cmd.name, cmd.name)
 			}
+			if len(suggest.Nearest(name, names)) == 0 {
+				names = append(names, flagNames(fs)...)
+			}
 		}
 	}
-	return usage("%v; see cuprobe -h", err)
+	slices.Sort(names)
+	return wrongFlag(err, slices.Compact(names), "cuprobe")
 }
 
 // findCommand returns the command with a name, or an error that contains the most similar names.
@@ -268,55 +296,10 @@ func findCommand(name string) (command, error) {
 		names = append(names, cmd.name)
 	}
 	slices.Sort(names)
-	if near := nearest(name, names); len(near) > 0 {
+	if near := suggest.Nearest(name, names); len(near) > 0 {
 		return command{}, usage("there is no command %q: did you mean %s? See cuprobe -h", name, strings.Join(near, " or "))
 	}
 	return command{}, usage("there is no command %q: there are %s. See cuprobe -h", name, strings.Join(names, ", "))
-}
-
-// nearest returns the names that a mistyped name may mean: the names that begin with it, or else
-// the names with the smallest distance, which must be at most two.
-func nearest(name string, names []string) []string {
-	var near []string
-	for _, n := range names {
-		if name != "" && strings.HasPrefix(n, name) {
-			near = append(near, n)
-		}
-	}
-	for best := 1; best <= 2 && len(near) == 0; best++ {
-		for _, n := range names {
-			if distance(name, n) == best {
-				near = append(near, n)
-			}
-		}
-	}
-	return near
-}
-
-// distance returns the smallest number of insertions, deletions, replacements and swaps of
-// neighbouring bytes that change a to b.
-func distance(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			same := 1
-			if a[i-1] == b[j-1] {
-				same = 0
-			}
-			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+same)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
-			}
-		}
-	}
-	return rows[len(a)][len(b)]
 }
 
 // columns returns the width of the terminal: $COLUMNS if that is a sensible number, and otherwise

@@ -300,6 +300,13 @@ func TestUsage(t *testing.T) {
 		want string // part of the message
 	}{
 		{[]string{"-nonsense"}, "-nonsense; see cuprobe -h"},
+		{[]string{"-drivr", "soft", "devices"}, "-drivr: did you mean -driver? See cuprobe -h"},
+		{[]string{"--jsno"}, "-jsno: did you mean -json? See cuprobe -h"},
+		{[]string{"-blokc", "32", "run"}, "-blokc: did you mean -block? See cuprobe -h"},
+		{[]string{"run", "-chekc", "all"}, "-chekc: did you mean -check? See cuprobe run -h"},
+		{[]string{"bench", "-szie=1"}, "-szie: did you mean -size? See cuprobe bench -h"},
+		{[]string{"devices", "-d", "1"}, "-d: did you mean -device or -driver? See cuprobe devices -h"},
+		{[]string{"-x"}, "-x; see cuprobe -h"},
 		{[]string{"-spin", "1ms"}, "-spin is a flag of cuprobe time"},
 		{[]string{"time", "-nonsense"}, "-nonsense; see cuprobe time -h"},
 		{[]string{"nonsense"}, `no command "nonsense": there are bench, demo, devices, doctor, help, report, run, symbols, time.`},
@@ -347,40 +354,6 @@ func TestUsage(t *testing.T) {
 			if r.status != exitUsage || !strings.Contains(v.Error.Message, tt.want) || v.Error.Code != 0 {
 				t.Errorf("cuprobe %q: exit status %d\n%s", args, r.status, r.stdout)
 			}
-		}
-	}
-}
-
-func TestNearest(t *testing.T) {
-	names := []string{"demo", "devices", "doctor", "help", "symbols", "time"}
-	for _, tt := range []struct {
-		name string
-		want []string
-	}{
-		{"devices", []string{"devices"}},
-		{"dev", []string{"devices"}},
-		{"de", []string{"demo", "devices"}},
-		{"tiem", []string{"time"}},
-		{"tine", []string{"time"}},
-		{"symbol", []string{"symbols"}},
-		{"simbolss", []string{"symbols"}},
-		{"docker", []string{"doctor"}},
-		{"", nil},
-		{"nothing", nil},
-	} {
-		if diff := cmp.Diff(tt.want, nearest(tt.name, names)); diff != "" {
-			t.Errorf("nearest(%q) (-want +got):\n%s", tt.name, diff)
-		}
-	}
-	for _, tt := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"abc", "abd", 1},
-		{"abc", "ab", 1}, {"ab", "abc", 1}, {"ca", "abc", 3}, {"time", "demo", 3},
-	} {
-		if got := distance(tt.a, tt.b); got != tt.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
 		}
 	}
 }

@@ -165,25 +165,35 @@ type failure struct {
 // failure returns the JSON form of an error. If the driver cannot be opened, it examines the
 // machine for it.
 func (c *call) failure(err error) *failure {
-	f := newFailure(err, func() *loader.Report { return c.diagnose(err) })
+	f := newFailure(err, func() *loader.Report {
+		if c.software() {
+			return nil
+		}
+		return c.diagnose(err)
+	})
 	if c.instead != "" && (errors.Is(err, cu.ErrNoDriver) || errors.Is(err, cu.ErrNoDevice)) {
 		f.Message += ". " + c.instead
 	}
 	return f
 }
 
+// newFailure returns the JSON form of an error. diagnose examines the machine, and returns nil if that has
+// nothing to do with the error.
 func newFailure(err error, diagnose func() *loader.Report) *failure {
 	f := &failure{Message: err.Error()}
 	var e *cu.Error
 	if errors.As(err, &e) {
 		f.Op, f.Doc = e.Op, e.Doc()
 		if e.Result != cu.ResultSuccess { // the driver was called
-			f.Result, f.Code, f.Fix = e.Result.Name(), int(e.Result), cu.Remedy(e.Result)
+			f.Result, f.Code, f.Fix = e.Result.Name(), int(e.Result), e.Remedy()
 		}
 	}
 	if errors.Is(err, cu.ErrNoDriver) || errors.Is(err, cu.ErrNoDevice) || f.Op == opInit {
-		r := diagnose()
-		f.Message, f.Fix = explain(r, fmt.Sprintf("%s fails with %s (%d)", f.Op, f.Result, f.Code)), r.Verdict().Fix
+		if r := diagnose(); r == nil {
+			f.Fix = "" // the remedy of the result is for GPUs
+		} else {
+			f.Message, f.Fix = explain(r, fmt.Sprintf("%s fails with %s (%d)", f.Op, f.Result, f.Code)), r.Verdict().Fix
+		}
 	}
 	return f
 }

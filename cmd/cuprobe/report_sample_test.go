@@ -116,7 +116,7 @@ func sampleReport(t *testing.T, odd string, n int) *nodeReport {
 // measureSample measures devices whose calls take random times.
 func (r *nodeReport) measureSample(t *testing.T, n int) {
 	t.Helper()
-	sim := cusim.New(cusim.VirtualTime(), cusim.Devices(n))
+	sim := cusim.New(cusim.VirtualTime(), modelSpin(), cusim.Devices(n))
 	provider := driver.Provide(paced{sim.Software(), sim, new(sync.Mutex), rand.New(rand.NewPCG(1, 2))})
 	copies := &bench{samples: 5, parts: []string{partPinned, partPageable, partPeer}}
 	for n := uint64(4 << 10); n <= 16<<20; n *= 4 {

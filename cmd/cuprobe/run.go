@@ -261,16 +261,23 @@ func (r *kernelRun) run(c *call) (err error) {
 	if r.limit < 0 {
 		return usage("-limit must not be negative: it is a time, such as 10s")
 	}
-	if r.checks != 0 || r.limit != 0 {
-		c.sim = cusim.New(cusim.Output(c.printed()), cusim.CheckKernels(r.checks), cusim.KernelLimit(r.limit))
-		switch {
-		case !c.software() && r.checks != 0:
-			return usage("-check needs the software driver: add -driver soft")
-		case !c.software():
-			return usage("-limit needs the software driver: add -driver soft")
-		}
+	var opts []cusim.Option
+	if r.checks != 0 {
+		opts = append(opts, cusim.CheckKernels(r.checks))
 	}
-	if !c.software() {
+	if r.limit != 0 {
+		opts = append(opts, cusim.KernelLimit(r.limit))
+	}
+	switch {
+	case c.software():
+		if err := c.simulate(opts...); err != nil {
+			return err
+		}
+	case r.checks != 0:
+		return usage("-check needs the software driver: add -driver soft")
+	case r.limit != 0:
+		return usage("-limit needs the software driver: add -driver soft")
+	default:
 		c.instead = "To run the kernel without a GPU, add -driver soft"
 	}
 	drv, dev, err := c.openDevice()
@@ -379,6 +386,10 @@ func (r *kernelRun) launch(c *call, drv *cu.Driver, rig *rig, report *kernelRepo
 				return err
 			}
 			args[i] = cu.Ptr(a.mem)
+		case a.kind == "f32":
+			args[i] = cu.F32(math.Float32frombits(uint32(a.bits)))
+		case a.kind == "f64":
+			args[i] = cu.F64(math.Float64frombits(a.bits))
 		case kindSize(a.kind) == 4:
 			args[i] = cu.U32(uint32(a.bits))
 		default:

@@ -61,6 +61,13 @@ const scalePTX = `.version 7.0
 again:
 	bra again;
 }
+.entry spin(.param .u64 p)
+{
+	.reg .b64 %p;
+	ld.param.u64 %p, [p];
+	st.global.u32 [%p], 7;
+	ret;
+}
 `
 
 func TestRun(t *testing.T) {
@@ -119,17 +126,33 @@ func TestRun(t *testing.T) {
 		len(got.Mistakes) == 0 || !strings.Contains(got.Mistakes[0], unwritten) {
 		t.Errorf("a mistake, then a fault: exit status %d\n%s%s", faulty.status, faulty.stdout, faulty.stderr)
 	}
+	// This package has a kernel of the same name.
+	if r := run("spin", "-arg", "u32[1]"); r.status != exitOK || !strings.Contains(r.stdout, "arg 0    u32[1]: 7\n") ||
+		!strings.Contains(r.stdout, "executed 4 instructions of warps\n") {
+		t.Errorf("spin: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+	// A float for an integer, and an integer for a float.
+	for args, want := range map[[2]string]string{{"u32:2", "u32:3"}: "argument 1 is an integer", {"f32:2", "f32:3"}: "argument 2 is a float"} {
+		if r := run("scale", "-arg", "f32[3]", "-arg", args[0], "-arg", args[1]); r.status != exitFailure ||
+			!strings.Contains(r.stderr, want) {
+			t.Errorf("%v: exit status %d\n%s%s", args, r.status, r.stdout, r.stderr)
+		}
+	}
 	if r := run("endless", "-limit", "20ms"); r.status != exitFailure ||
 		!strings.Contains(r.stderr, `kernel "endless" ends with CUDA_ERROR_LAUNCH_TIMEOUT: `+
 			`thread (0, 0, 0) of block (0, 0, 0), at line 51`) {
 		t.Errorf("with a limit: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+	if r := run(append(scale("3"), "-grid", "131072", "-limit", "1us")...); r.status != exitFailure ||
+		!strings.Contains(r.stderr, " of 131072 blocks have run to their end") {
+		t.Errorf("many short blocks with a limit: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 	for _, tt := range []struct {
 		args []string
 		want string
 	}{
 		{[]string{"other"}, "CUDA_ERROR_NOT_FOUND"},
-		{[]string{"other"}, "kernels of " + path + ": endless, neighbours, scale, unwritten\n"},
+		{[]string{"other"}, "kernels of " + path + ": endless, neighbours, scale, spin, unwritten\n"},
 		{[]string{"scale", "-arg", "u32:x"}, `"x" is no number of the type u32`},
 		{[]string{"scale", "-show", "-1"}, `it says how many numbers to print, such as 16`},
 		{[]string{}, "run takes a file and the name of a kernel"},

@@ -34,7 +34,7 @@ var (
 // machine's clock and scheduler.
 const softDemo = `driver   the software driver (cusim), CUDA 13.0
 device   0: Simulated H200, compute capability 9.0, 139.8 GiB
-kernel   cusim_spin, read from PTX in …
+kernel   spin, modelled in Go, its PTX read in …
 
 ms        0           5          10          15          20         25
           |-----------|----------|-----------|-----------|----------|-----------
@@ -371,4 +371,31 @@ func TestRigCensus(t *testing.T) {
 		t.Error(err)
 	}
 	sim.Check(t)
+}
+
+// TestEnvironment configures the software driver by environment variables.
+func TestEnvironment(t *testing.T) {
+	const typo = "cusim: the software driver has no environment variable CUSIM_DEVICE: did you mean CUSIM_DEVICES?"
+	for _, tt := range []struct {
+		env    []string
+		args   string
+		status int
+		want   string // a part of what it prints
+	}{
+		{[]string{"CUSIM_DEVICES=2"}, "devices", exitOK, "GPU-d6514000-"},
+		{[]string{"CUSIM_DEVICES=3", "CUDA_VISIBLE_DEVICES=1"}, "devices", exitOK, "\n0  Simulated H200  9.0  132  1.98GHz  139.3/139.8     0000:3C:00.0"},
+		{[]string{"CUSIM_DRIVER_VERSION=12.4"}, "doctor", exitOK, "CUDA 12.4"},
+		{[]string{"CUSIM_DEVICE=2"}, "devices", exitUsage, typo},
+		{[]string{"CUSIM_DEVICE=2"}, "doctor", exitUsage, "verdict      the software driver cannot be used: " + typo},
+		{[]string{"CUSIM_DEVICE=2"}, "bench", exitUsage, typo},
+		{[]string{"CUSIM_DEVICE=2"}, "run k.ptx k", exitUsage, typo},
+		{[]string{"CUDA_VISIBLE_DEVICES="}, "devices", exitNoDevice, "check that CUDA_VISIBLE_DEVICES does not hide them"},
+		{[]string{"CUSIM_DEVICES=0"}, "doctor", exitNoDevice, "fix          env | grep"},
+		{[]string{"CUSIM_FAULTS=cuInit=46"}, "devices", exitFailure, "CUDA_ERROR_DEVICE_UNAVAILABLE"},
+	} {
+		r := program(t, append([]string{"CUDA_VISIBLE_DEVICES=0,1,2", driverVariable + "=soft"}, tt.env...), strings.Fields(tt.args)...)
+		if r.status != tt.status || !strings.Contains(r.stdout+r.stderr, tt.want) {
+			t.Errorf("%q cuprobe %s: exit status %d, want %d and %q\n%s%s", tt.env, tt.args, r.status, tt.status, tt.want, r.stdout, r.stderr)
+		}
+	}
 }

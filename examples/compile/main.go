@@ -49,7 +49,7 @@ func main() {
 	gpu := must(dev.PrimaryContext())
 	s, mod := must(gpu.NewStream(cu.StreamNonBlocking)), must(gpu.LoadModule(ptx))
 	dx, dy, dsum := must(cu.AllocFrom(gpu, x)), must(cu.AllocFrom(gpu, y)), must(cu.AllocFor[float32](gpu, n))
-	add := must(mod.Function("cusim_add_f32"))
+	add := must(mod.Function("add_f32"))
 	must(0, errors.Join(add.Launch(s, cu.Grid1D(n, 256), cu.Ptr(dsum), cu.Ptr(dx), cu.Ptr(dy), cu.U32(n)),
 		s.Synchronize(), cu.CopyTo(dsum, sum)))
 	must(0, errors.Join(dsum.Close(), dy.Close(), dx.Close(), mod.Close(), s.Close(), gpu.Close()))

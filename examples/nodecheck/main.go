@@ -42,7 +42,7 @@ func main() {
 		gpu := must(dev.RetainPrimaryContext(ctx))
 		s := must(gpu.NewStream(cu.StreamNonBlocking))
 		mod := must(gpu.LoadModule(ptx))
-		spin := must(mod.Function("cusim_spin"))
+		spin := must(mod.Function("spin"))
 		must(s.Time(ctx, func() error { return spin.Launch(s, cu.Grid1D(1, 1), cu.U64(1000)) }))
 		must(0, errors.Join(mod.Close(), s.Close(), gpu.Close())) // only the error matters
 	}

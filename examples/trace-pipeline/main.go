@@ -66,7 +66,7 @@ const (
 func pipeline(gpu *cu.Context, rec *cutrace.Recorder, pause func(time.Duration), finish func()) {
 	mod := must(gpu.LoadModule(ptx))
 	defer mod.Close()
-	spin := must(mod.Function("cusim_spin"))
+	spin := must(mod.Function("spin"))
 	one := cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}
 	in, out := must(gpu.AllocHost(batchSize, 0)), must(gpu.AllocHost(batchSize, 0))
 	defer in.Close()

@@ -21,7 +21,7 @@ func main() {
 	defer gpu.Close()
 	mod := must(gpu.LoadModule(ptx))
 	defer mod.Close()
-	spin := must(mod.Function("cusim_spin"))
+	spin := must(mod.Function("spin"))
 	load, compute := must(gpu.NewStream(cu.StreamNonBlocking)), must(gpu.NewStream(cu.StreamNonBlocking))
 	defer load.Close()
 	defer compute.Close()

@@ -27,7 +27,7 @@ func main() {
 	defer func() {
 		check(errors.Join(pinned.Close(), da.Close(), db.Close(), dc.Close(), mod.Close(), s.Close(), gpu.Close()))
 	}()
-	add := must(mod.Function("cusim_add_f32"))
+	add := must(mod.Function("add_f32"))
 	sum := must(add.Prepare(cu.Grid1D(n, 256), cu.Ptr(dc), cu.Ptr(da), cu.Ptr(db), cu.U32(n)))
 
 	check(errors.Join(sum.Launch(s), s.Synchronize(), cu.CopyTo(dc, c)))

@@ -1,11 +1,18 @@
-// An NVRTC for tests, which compiles everything to the same PTX: an empty kernel that the software driver implements.
+// An NVRTC for tests, which compiles everything to the same PTX.
 //
 // Build: cc -shared -fPIC -o libfakenvrtc.so fakenvrtc.c
 #include <string.h>
 
 static const char ptx[] =
 	".version 6.0\n.target sm_50\n.address_size 64\n"
-	".visible .entry cusim_add_f32(.param .u64 sum, .param .u64 x, .param .u64 y, .param .u32 n)\n{\n\tret;\n}\n";
+	".visible .entry add_f32(.param .u64 sum, .param .u64 x, .param .u64 y, .param .u32 n)\n{\n"
+	"\t.reg .u64 to, a, b; .reg .u32 i, block, size, most; .reg .f32 u, v; .reg .pred out;\n"
+	"\tmov.u32 i, %tid.x; mov.u32 block, %ctaid.x; mov.u32 size, %ntid.x; mad.lo.u32 i, block, size, i;\n"
+	"\tld.param.u32 most, [n]; setp.ge.u32 out, i, most; @out ret;\n"
+	"\tld.param.u64 to, [sum]; mad.wide.u32 to, i, 4, to;\n"
+	"\tld.param.u64 a, [x]; mad.wide.u32 a, i, 4, a; ld.global.f32 u, [a];\n"
+	"\tld.param.u64 b, [y]; mad.wide.u32 b, i, 4, b; ld.global.f32 v, [b];\n"
+	"\tadd.f32 u, u, v; st.global.f32 [to], u;\n\tret;\n}\n";
 static const char complaint[] = "add.cu(1): error: expected a declaration\n";
 static struct { int wrong; } program;
 enum { OK, INVALID_INPUT = 3, INVALID_PROGRAM = 4, INVALID_OPTION = 5, COMPILATION = 6 };
