@@ -14,7 +14,7 @@ const image = `
 .target sm_50
 .address_size 64
 .visible .global .align 4 .u32 counter;
-.visible .entry cusim_spin(.param .u64 ns)
+.visible .entry spin(.param .u64 ns)
 {
 	.reg .u64 %limit, %begin, %now;
 	.reg .pred %more;
@@ -38,34 +38,37 @@ var streamKinds = []string{
 
 // newStream returns a stream of any kind, or nil.
 func (r *round) newStream() *cu.Stream {
+	kind := "NewStream"
+	if n := r.rnd.IntN(8); n < len(streamKinds) && !r.without.MatchString(streamKinds[n]) {
+		kind = streamKinds[n]
+	}
+	return r.streamOf(kind)
+}
+
+// streamOf returns a stream of a kind, or nil.
+func (r *round) streamOf(kind string) *cu.Stream {
 	var s *cu.Stream
 	var err error
-	what := "NewStream"
-	switch n := r.rnd.IntN(8); {
-	case n <= 4 && r.without.MatchString(streamKinds[n]):
+	switch kind {
+	case "NewStream":
 		s, err = r.gpu.NewStream(cu.StreamNonBlocking)
-	case n == 0:
+	case "a blocking stream":
 		s, err = r.gpu.NewStream(cu.StreamDefault)
-	case n == 1:
-		what = "NewStreamPriority"
+	case "NewStreamPriority":
 		s, err = r.gpu.NewStreamPriority(cu.StreamNonBlocking, -r.rnd.IntN(3))
-	case n == 2:
-		what = "PoolStream"
+	case "PoolStream":
 		s, err = r.gpu.PoolStream(-r.rnd.IntN(2))
-	case n == 3:
-		what, r.legacy = "LegacyStream", true
+	case "LegacyStream":
+		r.legacy = true
 		s, err = r.gpu.LegacyStream()
-	case n == 4:
-		what = "GreenContext.NewStream"
+	case "GreenContext.NewStream":
 		s, err = r.greenStream()
-	default:
-		s, err = r.gpu.NewStream(cu.StreamNonBlocking)
 	}
-	if !r.ok(what, err) {
+	if !r.ok(kind, err) {
 		r.closeAll(r.objects)
 		return nil
 	}
-	r.soak.count("on a stream of " + what)
+	r.soak.count("on a stream of " + kind)
 	r.add(s)
 	r.use("Stream.Query", func() error { _, err := s.Query(); return err })
 	r.waits = append(r.waits, s.Wait)
@@ -131,11 +134,14 @@ func (r *round) trace(drv *cu.Driver) {
 	}
 }
 
-// kinds are the objects that a round creates and uses.
-var kinds = []struct {
+// kind is a kind of objects, or of work.
+type kind struct {
 	name string
 	make func(r *round)
-}{
+}
+
+// kinds are the objects that a round creates and uses.
+var kinds = []kind{
 	{"event", func(r *round) {
 		flags := []cu.EventFlags{cu.EventDefault, cu.EventDisableTiming, cu.EventBlockingSync,
 			cu.EventInterprocess | cu.EventDisableTiming, cu.EventExternal}[r.rnd.IntN(5)]
@@ -469,7 +475,7 @@ func (r *round) module() *cu.Function {
 		return nil
 	}
 	r.add(m)
-	spin, err := m.Function("cusim_spin")
+	spin, err := m.Function("spin")
 	if !r.ok("Module.Function", err) {
 		return nil
 	}

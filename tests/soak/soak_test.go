@@ -103,6 +103,7 @@ func TestSoak(t *testing.T) {
 		s.run()
 		sim.Check(t)
 	})
+	t.Run("software, bytes of an operation", func(t *testing.T) { leaves(t, uint64(time.Now().UnixNano())) })
 	if os.Getenv(cutest.Environment) == "" {
 		return
 	}

@@ -114,7 +114,7 @@ const (
 func TestWithoutDriver(t *testing.T) {
 	m := newMachine(t)
 	driver := regexp.QuoteMeta(m.driver)
-	m.want(1, nothing, `no CUDA driver: loader: no CUDA driver library could be loaded\n\t`+driver+` \(the system folder\): file does not exist; cuprobe doctor`, "hello-event.exe")
+	m.want(1, nothing, `no CUDA driver: loader: no CUDA driver library could be loaded\n\t`+driver+` \(the system folder\): file does not exist; to find the cause, run: go run github.com/purecu/purecu/cmd/cuprobe doctor`, "hello-event.exe")
 	m.want(3, nothing, `^cuprobe: no CUDA driver library could be loaded\. Tried `+driver+` .* Verdict: NVIDIA's driver is not installed\. Fix: install NVIDIA's driver for Windows\.`, "cuprobe.exe", "devices")
 	m.want(3, `(?m)^verdict +NVIDIA's driver is not installed\nfix +install NVIDIA's driver for Windows\n$`, nothing, "cuprobe.exe", "doctor")
 	m.want(0, `(?s)^no GPU here: .*software driver \(cusim\).*never an error`, nothing, "cuprobe.exe")
