@@ -254,7 +254,7 @@ func (s *slopes) measure(o operation, n int) int {
 	return steps[samples/2] / n
 }
 
-// leaves measures operations in any order for a quarter of the time of the test, or all of them with -soak.for=10m.
+// leaves measures operations in any order for a quarter of the time of the test.
 func leaves(t *testing.T, seed uint64) {
 	sim := cusim.New(cusim.Devices(2))
 	s := &slopes{soak: &soak{t: t, sim: sim, open: func() (*cu.Driver, error) { return cu.Open(cu.WithSoftware(sim)) },
