@@ -156,8 +156,10 @@ type growError struct {
 	err error
 }
 
+// Error names the folder.
 func (e *growError) Error() string { return e.dir + ": " + e.err.Error() }
 
+// Unwrap returns the error of the system.
 func (e *growError) Unwrap() error { return e.err }
 
 // shortage returns what is wrong and what to do, if a file of a size could not be created, opened or

@@ -482,8 +482,8 @@ func ipcDeath(t *testing.T, r *rig, p *ipcProcess, named bool) {
 		r.ok(res)
 		r.destroy(again)
 	}
-	stranger := newRig(t)
-	stranger.orphan(doneHandle)
+	another := newRig(t)
+	another.orphan(doneHandle)
 
 	mine := r.stream(nonBlocking)
 	r.complete(done)
@@ -1053,17 +1053,17 @@ func TestNoDescriptorIsNoDeath(t *testing.T) {
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
 			t.Fatal(err)
 		}
-		stranger := newRig(t)
-		_, res := stranger.tab.IpcOpenEventHandle(stranger.in, foreign(t, h))
+		another := newRig(t)
+		_, res := another.tab.IpcOpenEventHandle(another.in, foreign(t, h))
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
 			t.Fatal(err)
 		}
 		if res != driver.ResultMapFailed {
 			t.Errorf("named %t: %v", named, res)
 		}
-		if len(stranger.d.log.lines) == 0 || !strings.Contains(stranger.d.log.lines[0], "[cusim][E]") ||
-			!strings.Contains(stranger.d.log.lines[0], "ulimit -n") {
-			t.Errorf("named %t: the log says %q", named, stranger.d.log.lines)
+		if len(another.d.log.lines) == 0 || !strings.Contains(another.d.log.lines[0], "[cusim][E]") ||
+			!strings.Contains(another.d.log.lines[0], "ulimit -n") {
+			t.Errorf("named %t: the log says %q", named, another.d.log.lines)
 		}
 		r.destroy(e)
 	}
