@@ -179,7 +179,7 @@ func (o *options) instead() string {
 
 // noDevice returns the remedy for a driver that finds no device.
 func (d *Driver) noDevice(instead string) string {
-	if d.table().Software() {
+	if d.software() {
 		return "the software driver has no device: ask for some with cusim.Devices or the environment variable " +
 			"CUSIM_DEVICES, and check that CUDA_VISIBLE_DEVICES does not hide them"
 	}
@@ -368,7 +368,9 @@ func (p Proc) Call(args ...uintptr) (Result, error) {
 		return ResultInvalidValue, err
 	}
 	result := Result(int32(r))
-	p.drv.noteInvalidating(&Error{Op: p.sym.Info().Base, Result: result})
+	if result != ResultSuccess {
+		p.drv.noteInvalidating(&Error{Op: p.sym.Info().Base, Result: result})
+	}
 	return result, nil
 }
 

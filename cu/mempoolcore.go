@@ -122,13 +122,15 @@ func (sc *streamCore) failPoolAlloc(op string, size uint64, res driver.Result, p
 		return e
 	}
 	if p == nil {
+		var current driver.MemoryPool
 		at := driver.At{Context: c.raw, Relaxed: true}
 		if raw, res := c.drv.table().DeviceGetMemPool(at, c.dev); res == driver.ResultSuccess {
 			known, _ := c.drv.pools.Load(raw)
 			p, _ = known.(*memPoolCore)
+			current = raw
 		}
 		if p == nil || !p.Acquire(p) {
-			return c.outOfMemory(e)
+			return c.outOfMemoryBeside(e, current)
 		}
 		defer p.leave()
 	}

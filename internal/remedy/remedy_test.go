@@ -254,8 +254,12 @@ func TestInit(t *testing.T) {
 			t.Errorf("%v: %s", r, text)
 		}
 	}
-	if text := OfCall("cuInit", driver.ResultUnknown, true); !strings.Contains(text, "cusim.Faults") {
-		t.Error(text)
+	for r, want := range map[driver.Result]string{
+		driver.ResultUnknown: "CUSIM_", driver.ResultInvalidDevice: "CUDA_VISIBLE_DEVICES", driver.ResultStubLibrary: "cusim.Faults",
+	} {
+		if text := OfCall("cuInit", r, true); !strings.Contains(text, want) {
+			t.Errorf("%v, of a software driver: %s", r, text)
+		}
 	}
 }
 

@@ -125,7 +125,7 @@ var inputs = map[string]func(s *setting) unsafe.Pointer{
 	"from":          anEmptyNode,
 	"to":            anEmptyNode,
 	"allocation": func(s *setting) unsafe.Pointer {
-		n := s.lend("allocation", func() uint64 { v, _ := makers["node.alloc"](s); return v })
+		n := s.reused("allocation", func() uint64 { v, _ := makers["node.alloc"](s); return v })
 		return s.nodeArray(driver.GraphNode(n))
 	},
 	"linkedfrom":   func(s *setting) unsafe.Pointer { return s.nodeArray(driver.GraphNode(s.linked("first"))) },
@@ -167,11 +167,11 @@ func anEmptyNode(s *setting) unsafe.Pointer {
 
 // linked returns one of two nodes with an edge between them.
 func (s *setting) linked(which string) uint64 {
-	return s.lend(which, func() uint64 {
+	return s.reused(which, func() uint64 {
 		a := made[driver.GraphNode](s, "cuGraphAddEmptyNode")(s.GraphAddEmptyNode(s.at, s.ours(), nil))
 		b := made[driver.GraphNode](s, "cuGraphAddEmptyNode")(s.GraphAddEmptyNode(s.at, s.ours(), []driver.GraphNode{a}))
-		s.lent["first"], s.lent["last"] = uint64(a), uint64(b)
-		return s.lent[which]
+		s.reusable["first"], s.reusable["last"] = uint64(a), uint64(b)
+		return s.reusable[which]
 	})
 }
 

@@ -65,9 +65,9 @@ func (s *stage) home(name homeName) (*home, error) {
 type setting struct {
 	*stage
 	*home
-	lent  map[string]uint64 // objects of this call that several arguments refer to
-	after []func()          // frees what must not be left
-	errs  []error
+	reusable map[string]uint64 // objects of this call that several arguments refer to
+	after    []func()          // frees what must not be left
+	errs     []error
 }
 
 func (s *setting) must(what string, r R) {
@@ -87,12 +87,12 @@ func made[T ~uintptr | ~uint64](s *setting, what string) func(v T, r R) T {
 	}
 }
 
-// lend returns an object that several arguments of a call refer to.
-func (s *setting) lend(name string, create func() uint64) uint64 {
-	v, found := s.lent[name]
+// reused returns an object that several arguments of a call refer to.
+func (s *setting) reused(name string, create func() uint64) uint64 {
+	v, found := s.reusable[name]
 	if !found {
 		v = create()
-		s.lent[name] = v
+		s.reusable[name] = v
 	}
 	return v
 }
@@ -109,7 +109,7 @@ func (s *setting) share(name string, create func() uint64) uint64 {
 
 // ours returns the graph to which a call, or its arguments, add nodes.
 func (s *setting) ours() driver.Graph {
-	return driver.Graph(s.lend("graph", func() uint64 {
+	return driver.Graph(s.reused("graph", func() uint64 {
 		return uint64(made[driver.Graph](s, "cuGraphCreate")(s.GraphCreate(s.at, 0)))
 	}))
 }
@@ -273,8 +273,8 @@ func init() {
 		"event":       event(0),
 		"sharedevent": event(driver.CU_EVENT_INTERPROCESS | driver.CU_EVENT_DISABLE_TIMING),
 		"graph": func(s *setting) (uint64, func()) {
-			if g := s.ours(); s.lent["taken"] == 0 {
-				s.lent["taken"] = 1
+			if g := s.ours(); s.reusable["taken"] == 0 {
+				s.reusable["taken"] = 1
 				return uint64(g), func() { s.GraphDestroy(s.at, g) }
 			}
 			return graph(s)
@@ -337,7 +337,7 @@ func init() {
 		}),
 		"node.alloc": node(func(s *setting, g driver.Graph) (driver.GraphNode, R) {
 			n, p, r := s.GraphAddMemAllocNode(s.at, g, nil, s.allocParams())
-			s.lent["allocated"], s.lent["allocation"] = uint64(p.Dptr), uint64(n)
+			s.reusable["allocated"], s.reusable["allocation"] = uint64(p.Dptr), uint64(n)
 			return n, r
 		}),
 		"node.free": node(func(s *setting, g driver.Graph) (driver.GraphNode, R) {
@@ -346,7 +346,7 @@ func init() {
 			return s.GraphAddMemFreeNode(s.at, g, []driver.GraphNode{n}, p.Dptr)
 		}),
 		"allocated": func(s *setting) (uint64, func()) { // a node allocates it, which an input has added
-			return s.lend("allocated", func() uint64 { makers["node.alloc"](s); return s.lent["allocated"] }), nil
+			return s.reused("allocated", func() uint64 { makers["node.alloc"](s); return s.reusable["allocated"] }), nil
 		},
 		"user": user,
 		"owned": func(s *setting) (uint64, func()) {

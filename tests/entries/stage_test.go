@@ -117,7 +117,7 @@ func (s *stage) ask(f function, in situation, tell func(string)) (cell string, e
 	if err != nil {
 		return failed(err)
 	}
-	x := &setting{stage: s, home: h, lent: map[string]uint64{}}
+	x := &setting{stage: s, home: h, reusable: map[string]uint64{}}
 	x.must("cuCtxSetCurrent", s.CtxSetCurrent(s.at, h.ctx))
 	words, outs := x.words(f, in)
 	symbol, known := driver.FindExport(f.name)
