@@ -103,11 +103,8 @@ func Read(path string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// IsCubin reports whether an image is a cubin.
-func IsCubin(image []byte) bool { return bytes.HasPrefix(image, []byte(elfMagic)) }
-
 // IsPTX reports whether an image is neither a cubin nor a fatbin, and therefore text.
 func IsPTX(image []byte) bool {
-	return !IsCubin(image) &&
+	return !bytes.HasPrefix(image, []byte(elfMagic)) &&
 		(len(image) < 4 || binary.LittleEndian.Uint32(image) != fatbinMagic)
 }

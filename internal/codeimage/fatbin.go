@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 )
 
 // A fatbin has a header of 16 bytes, and entries, each with a header and its content.
@@ -24,6 +25,35 @@ var ErrNoPTX = errors.New("the fatbin has no PTX for this device")
 // PTX returns the text in a fatbin that a device of an architecture, such as 90, compiles: the one
 // for the newest architecture that is not newer than the device.
 func PTX(image []byte, architecture uint32) ([]byte, error) {
+	entry, err := newestEntry(image, architecture)
+	if err != nil {
+		return nil, err
+	}
+	return entryText(entry)
+}
+
+// Text returns a function that returns the PTX in an image, for the newest architecture, or nothing if there is none.
+// The function decompresses the text. Until then it keeps the text, and nothing else of a fatbin or a cubin.
+func Text(image []byte) func() []byte {
+	if IsPTX(image) {
+		return func() []byte { return image }
+	}
+	entry, err := newestEntry(image, math.MaxUint32)
+	if err != nil {
+		return func() []byte { return nil }
+	}
+	entry = bytes.Clone(entry)
+	return func() []byte {
+		text, err := entryText(entry)
+		if err != nil {
+			return nil
+		}
+		return text
+	}
+}
+
+// newestEntry returns the entry of a fatbin that has the text, with its header.
+func newestEntry(image []byte, architecture uint32) ([]byte, error) {
 	le := binary.LittleEndian
 	if len(image) < fatbinHeader || le.Uint32(image) != fatbinMagic {
 		return nil, errors.New("the image is no fatbin")
@@ -48,7 +78,7 @@ func PTX(image []byte, architecture uint32) ([]byte, error) {
 	if best == nil {
 		return nil, ErrNoPTX
 	}
-	return entryText(best)
+	return best, nil
 }
 
 // entryText returns the text of an entry.

@@ -100,6 +100,26 @@ func TestPTX(t *testing.T) {
 	}
 }
 
+// TestText reads the text of images that are overwritten before, apart from PTX, which is its own text.
+func TestText(t *testing.T) {
+	plain, newer := entryOf(kindPTX, 75, 0, []byte("plain"), 0), entryOf(kindPTX, 100, 0, []byte("newer"), 0)
+	for want, image := range map[string][]byte{
+		"newer": fatbinOf(plain, newer, entryOf(2, 90, 0, []byte("\x7fELF"), 0)),
+		"":      fatbinOf(entryOf(kindPTX, 80, flagLZ4, []byte("damaged"), 1<<10)),
+	} {
+		text := Text(image)
+		clear(image)
+		if got := strings.TrimRight(string(text()), "\x00"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	for image, want := range map[string]string{".version 7.0": ".version 7.0", "\x7fELF, a cubin": ""} {
+		if got := string(Text([]byte(image))()); got != want {
+			t.Errorf("%q: %q, want %q", image, got, want)
+		}
+	}
+}
+
 // TestLZ4 decompresses what the command lz4 has compressed, as one block in a frame.
 func TestLZ4(t *testing.T) {
 	lz4, err := exec.LookPath("lz4")

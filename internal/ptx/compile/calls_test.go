@@ -77,6 +77,28 @@ func TestCalls(t *testing.T) {
 				call (_), f, (x), b; call (_), f, (x), a; call (z), f, (x), a; ld.param.u64 v, [z]; cvt.u32.u64 n, v;
 				add.u32 r, r, n; ret; }`,
 			func(n uint32) uint32 { return 4*n + 5 }},
+		{"registers and constants for memory", `.func (.param .u32 r) minus(.param .u32 n, .param .b32 m) {
+				.reg .u32 a, b; ld.param.u32 a, [n]; ld.param.u32 b, [m]; sub.u32 a, a, b; st.param.u32 [r], a; ret; }
+			.func (.param .b64 r) zero() { .reg .b64 s; mov.b64 s, 0; st.param.b64 [r], s; ret; }
+			.func (.param .b64 r) deep(.param .b64 n) { .reg .pred p; .reg .b64 m, s, less; ld.param.b64 m, [n];
+				setp.ne.u64 p, m, 0; mov.b64 s, 0; sub.u64 less, m, 1; @p call (s), deep, (less); setp.ne.u64 p, m, 0;
+				@!p call (s), zero, (); add.u64 s, s, m; st.param.b64 [r], s; ret; }
+			.func (.param .f32 r) half(.param .f32 n) { .reg .f32 x; ld.param.f32 x, [n]; mul.f32 x, x, 0f3f000000;
+				st.param.f32 [r], x; ret; }
+			.func (.reg .u32 r) sum(.reg .u32 n) { .reg .u32 a; .reg .u64 f, w; .reg .f32 x; .reg .pred p; .param .b32 y; .param .b32 z;
+				st.param.b32 [z], n; call (r), minus, (n, 3); call (y), minus, (10, z); ld.param.b32 a, [y]; add.u32 r, r, a;
+				call (_), minus, (n, n); cvt.u64.u32 w, n; call (w), deep, (w); cvt.u32.u64 a, w; add.u32 r, r, a;
+				call (x), half, (0f41000000); cvt.rzi.u32.f32 a, x; add.u32 r, r, a;
+				mov.u64 f, minus; mov.u32 a, 100; setp.lt.u32 p, n, 4; c: .callprototype (.param .b32 _) _ (.param .b32 _, .param .b32 _);
+				t: .calltargets minus; @p call (a), f, (1000, n), c; add.u32 r, r, a; call (a), f, (n, z), t; add.u32 r, r, a;
+				call (_), f, (a, 5), c; ret; }
+			`, func(n uint32) uint32 {
+			r := n - 3 + 10 - n + n*(n+1)/2 + 4 + 100
+			if n < 4 {
+				r += 1000 - n - 100
+			}
+			return r
+		}},
 		{"any number of arguments", `.func (.param .u32 r) any(.param .u32 n, .param .align 8 .b8 more[]) {
 				.reg .u32 s, c, v; .reg .u64 a; .reg .pred p; ld.param.u32 c, [n]; mov.u32 s, 0; mov.u64 a, more;
 				next: setp.eq.u32 p, c, 0; @p bra end; ld.param.u32 v, [a]; add.u32 s, s, v; add.u64 a, a, 4; sub.u32 c, c, 1;
@@ -140,6 +162,26 @@ func TestCalls(t *testing.T) {
 			if got := uint32(results[i/2] >> (i % 2 * 32)); got != c.want(i&15) {
 				t.Errorf("%s(%d): got %d, want %d", c.name, i&15, got, c.want(i&15))
 			}
+		}
+	}
+}
+
+// TestCallForms compiles calls whose arguments and results do not fit the parameters.
+func TestCallForms(t *testing.T) {
+	const text = textHeader + `.func (.param .b32 r) f(.param .b32 n) { ret; } .func g(.param .b8 n[4]) { ret; }
+		.entry k() { .reg .b32 a; .reg .b64 d; .reg .b16 h; .reg .pred p; .reg .v2 .b16 v; mov.b32 a, 0; mov.b64 d, 0; mov.b16 h, 0; `
+	for call, right := range map[string]bool{
+		"call (a), f, (a);": true, "call (_), f, (7);": true, "call (a), f, (d);": false, "call (d), f, (a);": false,
+		"call (_), f, (h);": false, "call (h), f, (a);": false, "call (_), f, (p);": false, "call (p), f, (a);": false,
+		"call (_), f, (v);": false, "call (7), f, (a);": false, "call g, (a);": false, "call g, (7);": false,
+		"call (_), f, (_);": false,
+	} {
+		m, err := Parse(text + call + " ret; }")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = m.Kernel("k"); (err == nil) != right {
+			t.Errorf("%s: %v", call, err)
 		}
 	}
 }

@@ -2,6 +2,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,6 +36,7 @@ type Module struct {
 
 	functions []*syntax.Function // of the whole text
 	graph     *callGraph
+	checked   map[*syntax.Function]bool // the functions in which nothing is wrong, as translations have shown
 }
 
 // variant is an instruction of the table with its modifiers.
@@ -73,7 +75,7 @@ func Parse(text string) (*Module, error) {
 		return nil, err
 	}
 	c := &Module{Text: m, names: make(map[string]*symbol), kernels: make(map[string]*syntax.Function),
-		known: make(map[string]*variant)}
+		known: make(map[string]*variant), checked: make(map[*syntax.Function]bool)}
 	for _, v := range m.Vars {
 		if len(v.Init) > 0 && v.Space != syntax.Global && v.Space != syntax.Const {
 			return nil, &syntax.Error{Pos: v.Pos, Text: fmt.Sprintf("%s has an initial value in %s", v.Name, v.Space)}
@@ -150,19 +152,12 @@ func (m *Module) Kernel(name string) (k *vm.Kernel, err error) {
 	if f == nil {
 		return nil, &Error{What: fmt.Sprintf("there is no kernel %q", name)}
 	}
-	t := &translator{
-		Module:    m,
-		k:         &vm.Kernel{Name: name, Files: m.Text.Files, Predicates: falsehood + 1, Specials: make(map[vm.Special]int32)},
-		constants: make(map[vm.Constant]int32),
-		functions: make(map[*syntax.Function]*function),
-		own:       make(map[*symbol]*symbol),
-	}
-	t.k.Columns = 1 // a place for what nobody reads
-	defer func() {  // an error of the translator must not end the program
+	t := m.translator(name)
+	defer func() { // an error of the translator must not end the program
 		if problem := recover(); problem != nil {
-			e := &Error{Pos: f.Pos, What: fmt.Sprintf("the translator failed: %v", problem)}
+			e := &Error{Pos: f.Pos, What: fmt.Sprintf("this, as the translator failed: %v", problem), Unknown: true}
 			if t.inst != nil {
-				e.Pos, e.What = t.inst.Pos, t.inst.Op+": "+e.What
+				e.Pos, e.What = t.inst.Pos, fmt.Sprintf("%s, as the translator failed: %v", t.inst.Op, problem)
 			}
 			k, err = nil, e
 		}
@@ -171,6 +166,19 @@ func (m *Module) Kernel(name string) (k *vm.Kernel, err error) {
 		return nil, problem
 	}
 	return t.k, nil
+}
+
+// translator returns what translates a kernel or checks a function.
+func (m *Module) translator(name string) *translator {
+	t := &translator{
+		Module:    m,
+		k:         &vm.Kernel{Name: name, Files: m.Text.Files, Predicates: falsehood + 1, Specials: make(map[vm.Special]int32)},
+		constants: make(map[vm.Constant]int32),
+		functions: make(map[*syntax.Function]*function),
+		own:       make(map[*symbol]*symbol),
+	}
+	t.k.Columns = 1 // a place for what nobody reads
+	return t
 }
 
 // translator translates one kernel, with the functions that it calls.
@@ -194,6 +202,9 @@ type translator struct {
 	f      *function
 	scopes []map[string]*symbol
 	inst   *syntax.Inst
+
+	checking bool   // nothing is executed, and functions that are called may be in another text
+	lacking  *Error // the first instruction that the table lacks
 }
 
 // passed is a place in local memory for the arguments or results of calls by addresses.
@@ -221,28 +232,25 @@ type function struct {
 // all translates a kernel, and the functions that it needs.
 func (t *translator) all(kernel *syntax.Function) *Error {
 	t.queue = []*function{{Function: kernel}}
-	at := uint64(0)
-	for _, v := range kernel.Params {
-		at = align(at, v.Align)
-		t.queue[0].params = append(t.queue[0].params, &symbol{v: v, space: syntax.Param, offset: at})
-		at += v.Size()
-	}
+	at := t.passKernel(t.queue[0])
 	t.k.Params = uint32(at)
 	if err := t.prepare(kernel); err != nil {
 		return err
 	}
-	t.f, t.global = t.queue[0], make(map[string]*symbol)
-	for _, v := range t.Text.Vars {
-		if v.Space == syntax.Reg {
-			if err := t.declare(t.global, v); err != nil {
-				return err
-			}
-		}
+	t.f = t.queue[0]
+	if err := t.registersOfText(); err != nil {
+		return err
 	}
 	for i := 0; i < len(t.queue); i++ {
 		if err := t.function(t.queue[i]); err != nil {
 			return err
 		}
+	}
+	if t.lacking != nil {
+		return t.lacking
+	}
+	for _, f := range t.queue {
+		t.checked[f.Function] = true
 	}
 	if t.way != 0 {
 		t.k.Entries = make(map[uint64]int32)
@@ -270,6 +278,29 @@ func (t *translator) all(kernel *syntax.Function) *Error {
 	}
 	for _, i := range t.dynamic {
 		t.k.Constants[i].Value += uint64(t.k.Shared)
+	}
+	return nil
+}
+
+// passKernel makes the parameters of a kernel, and returns their size.
+func (t *translator) passKernel(f *function) (size uint64) {
+	for _, v := range f.Params {
+		size = align(size, v.Align)
+		f.params = append(f.params, &symbol{v: v, space: syntax.Param, offset: size})
+		size += v.Size()
+	}
+	return size
+}
+
+// registersOfText declares the registers outside of functions.
+func (t *translator) registersOfText() *Error {
+	t.global = make(map[string]*symbol)
+	for _, v := range t.Text.Vars {
+		if v.Space == syntax.Reg {
+			if err := t.declare(t.global, v); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -359,7 +390,10 @@ func (t *translator) block(list []syntax.Statement) *Error {
 		case s.Var != nil:
 			err = t.declare(scope, s.Var)
 		case s.Inst != nil:
-			err = t.instruction(s.Inst)
+			// The rest of the text may be wrong, which is another error.
+			if err = t.instruction(s.Inst); err != nil && err.Unknown {
+				t.lacking, err = cmp.Or(t.lacking, err), nil
+			}
 		case s.Block != nil:
 			err = t.block(s.Block)
 		}

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/purecu/purecu/internal/ptx/isa"
@@ -23,7 +24,8 @@ func (m *Module) FunctionAddress(name string) (uint64, bool) {
 	return 0, false
 }
 
-// ConstantAddress returns where a variable of the text is in its constant memory, or false if there is no such variable.
+// ConstantAddress returns where a variable of the text is in its constant memory, or false if there is no such
+// variable.
 func (m *Module) ConstantAddress(name string) (uint64, bool) {
 	s := m.names[name]
 	if s == nil || s.space != syntax.Const || s.v.Extern {
@@ -200,6 +202,7 @@ type calling struct {
 	guard         int32
 	skip          int32 // the branch around the call, or -1
 	save          *vm.Detail
+	loads         []syntax.Inst // of results in memory to registers, after the call
 }
 
 // call translates a call.
@@ -227,7 +230,7 @@ func (t *translator) call(o vm.Op) *Error {
 		return t.callTo(c)
 	case !s.function.HasBody && systemOf(c.name.Name) != nil:
 		return t.system(systemOf(c.name.Name), c)
-	case !s.function.HasBody || s.function.Kernel:
+	case !s.function.HasBody && !t.checking || s.function.Kernel:
 		return t.unsupported("of function " + c.name.Name)
 	}
 	callee, err := t.callee(s.function)
@@ -239,6 +242,9 @@ func (t *translator) call(o vm.Op) *Error {
 		return t.unsupported("the number of arguments")
 	}
 	t.beforeCall(&c, callee.Function)
+	if err := t.inMemory(&c, callee.Params, callee.Results); err != nil {
+		return err
+	}
 	var in []vm.Copy
 	for i, actual := range c.args {
 		if in, err = t.argument(c.guard, actual, callee.params[i], t.frameOf(callee), in); err != nil {
@@ -280,8 +286,7 @@ func (t *translator) answers(c *calling, callee *function) *Error {
 		t.emit(move, t.inst.Pos, t.inst.Op)
 	}
 	t.copyLocal(c.guard, out)
-	t.afterCall(c)
-	return nil
+	return t.afterCall(c)
 }
 
 // ignored reports whether nobody wants a result.
@@ -341,12 +346,18 @@ func (t *translator) restore(c *calling) {
 	}
 }
 
-// afterCall sets where a call that is not executed continues.
-func (t *translator) afterCall(c *calling) {
+// afterCall loads results from memory, and sets where a call that is not executed continues.
+func (t *translator) afterCall(c *calling) *Error {
+	for i := range c.loads {
+		if err := t.instruction(&c.loads[i]); err != nil {
+			return err
+		}
+	}
 	if c.skip >= 0 {
 		t.joinNext()
 		t.k.Code[c.skip].Target = int32(len(t.k.Code) - 1)
 	}
+	return nil
 }
 
 // copyLocal emits copies in local memory.
@@ -367,11 +378,15 @@ func (t *translator) callTo(c calling) *Error {
 		return err
 	}
 	t.beforeCall(&c, t.graph.taken...)
+	params, results := t.prototype(c.table)
+	if err := t.inMemory(&c, params, results); err != nil {
+		return err
+	}
 	in, err := t.transfers(c.args, nil, t.args, true)
 	if err != nil {
 		return err
 	}
-	out, err := t.transfers(c.results, t.prototype(c.table), t.answer, false)
+	out, err := t.transfers(c.results, results, t.answer, false)
 	if err != nil {
 		return err
 	}
@@ -380,22 +395,82 @@ func (t *translator) callTo(c calling) *Error {
 	t.joinNext()
 	t.restore(&c)
 	t.copyLocal(c.guard, out)
-	t.afterCall(&c)
-	return nil
+	return t.afterCall(&c)
 }
 
-// prototype returns the results of the functions that a prototype or a list of functions describes.
-func (t *translator) prototype(table string) []*syntax.Var {
+// prototype returns the parameters and results of the functions that a prototype or a list of functions describes.
+func (t *translator) prototype(table string) (params, results []*syntax.Var) {
 	s := t.lookup(table)
 	if s == nil || s.table == nil {
-		return nil
+		return nil, nil
 	}
 	for _, name := range s.table.Names {
 		if f := t.names[name]; f != nil && f.function != nil {
-			return f.function.Results
+			return f.function.Params, f.function.Results
 		}
 	}
-	return s.table.Results
+	return s.table.Params, s.table.Results
+}
+
+// inMemory replaces the arguments that are registers or constants, and the results that are registers, by variables
+// if the parameters of the callee are in memory. It stores the arguments.
+func (t *translator) inMemory(c *calling, params, results []*syntax.Var) *Error {
+	call := t.inst
+	defer func() { t.inst = call }()
+	at := func(o syntax.Operand) syntax.Operand {
+		return syntax.Operand{Pos: call.Pos, Kind: syntax.Address, Name: o.Name}
+	}
+	args, err := t.variables(c.args, params)
+	if err != nil {
+		return err
+	}
+	for i, o := range args {
+		if o.Name != c.args[i].Name {
+			store := &syntax.Inst{Pos: call.Pos, Op: "st.param." + params[i].Type, Source: call.Source,
+				Operands: []syntax.Operand{at(o), c.args[i]}}
+			if err := t.instruction(store); err != nil {
+				return err
+			}
+		}
+	}
+	answers, err := t.variables(c.results, results)
+	if err != nil {
+		return err
+	}
+	for i, o := range answers {
+		if o.Name != c.results[i].Name {
+			load := syntax.Inst{Pos: call.Pos, Op: "ld.param." + results[i].Type, Source: call.Source,
+				Operands: []syntax.Operand{c.results[i], at(o)}}
+			if c.skip < 0 { // the call does not change the guard
+				load.Guard, load.Negated = call.Guard, call.Negated
+			}
+			c.loads = append(c.loads, load)
+		}
+	}
+	c.args, c.results = args, answers
+	return nil
+}
+
+// variables returns a list of operands with variables in the place of registers and constants for parameters in memory.
+func (t *translator) variables(list []syntax.Operand, formal []*syntax.Var) ([]syntax.Operand, *Error) {
+	list = slices.Clone(list)
+	for i, o := range list {
+		s := t.lookup(o.Name)
+		register := o.Kind == syntax.Name && s != nil && s.space == syntax.Reg
+		if i >= len(formal) || formal[i].Space != syntax.Param || !register && o.Kind != syntax.Literal {
+			continue
+		}
+		v := *formal[i]
+		if v.Array || v.Vector > 1 || register && (s.elements != nil || s.v.Type == "pred" || s.size != v.Size()) {
+			return nil, t.unsupported("the form of an argument")
+		}
+		v.Name = fmt.Sprintf("(%s of line %d, %d)", v.Name, o.Line, o.Col) // no name of the text
+		if err := t.declare(t.scopes[len(t.scopes)-1], &v); err != nil {
+			return nil, err
+		}
+		list[i] = syntax.Operand{Pos: o.Pos, Kind: syntax.Name, Name: v.Name}
+	}
+	return list, nil
 }
 
 // transfers returns the copies of arguments or results of a call by an address. What no function takes or

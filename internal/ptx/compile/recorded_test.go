@@ -1,11 +1,8 @@
 package compile
 
 import (
-	"compress/gzip"
 	"fmt"
-	"io"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/purecu/purecu/internal/ptx/tables"
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
@@ -103,24 +101,11 @@ const textHeader = ".version 8.7 .target sm_90a .address_size 64\n"
 
 // recorded returns the lines of the results that an H200 has computed (driver 580, CUDA 13.0).
 func recorded(t *testing.T) [][]string {
-	f, err := os.Open("testdata/h200-cuda13.0.tsv.gz")
+	rows, err := tables.Read("testdata/h200-cuda13.0.tsv.gz")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lines [][]string
-	for line := range strings.Lines(string(data)) {
-		lines = append(lines, strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
-	}
-	return lines
+	return rows
 }
 
 func words(t *testing.T, list string) (w []uint64) {

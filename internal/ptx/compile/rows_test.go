@@ -9,8 +9,8 @@ import (
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
-// TestRows loads and executes the forms of all rows of the table, from which docs/ptx.md is made: each modifier and each
-// type that it lists.
+// TestRows loads and executes the forms of all rows of the table, from which docs/ptx.md is made: each modifier and
+// each type that it lists.
 func TestRows(t *testing.T) {
 	for _, row := range isa.All() {
 		if strings.HasPrefix(row.Name, "%") {

@@ -2,18 +2,16 @@ package compile
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/purecu/purecu/internal/ptx/syntax"
+	"github.com/purecu/purecu/internal/ptx/tables"
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
@@ -27,21 +25,11 @@ type recordedText struct {
 
 // recordedTexts returns the texts that were recorded.
 func recordedTexts(t *testing.T) (list []recordedText) {
-	f, err := os.Open("testdata/h200-texts.tsv.gz")
+	rows, err := tables.Read("testdata/h200-texts.tsv.gz")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(data)) {
-		parts := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+	for _, parts := range rows {
 		r := recordedText{name: parts[0], inputs: strings.Fields(parts[3]), result: parts[4]}
 		if err := json.Unmarshal([]byte(parts[1]), &r.text); err != nil {
 			t.Fatal(err)

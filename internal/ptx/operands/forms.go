@@ -111,12 +111,5 @@ func operandOf(v isa.Variant, i int, w isa.Operand, sources int) string {
 	for j := range count { // results are not addresses
 		registers = append(registers, fmt.Sprintf("b%d_%d", size, 1+(j+i%2*(7-min(count, 7)))%8))
 	}
-	text := strings.Join(registers, ",")
-	if braces {
-		text = "{" + text + "}"
-	}
-	if w.Role == 's' && w.Pair {
-		text += "|p0"
-	}
-	return text
+	return joined(w, registers, braces)
 }

@@ -4,16 +4,14 @@
 package operands
 
 import (
-	"bufio"
-	"compress/gzip"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 
 	"github.com/purecu/purecu/internal/ptx/isa"
 	"github.com/purecu/purecu/internal/ptx/syntax"
+	"github.com/purecu/purecu/internal/ptx/tables"
 )
 
 // Try is an instruction in which one operand is a register of a type or a constant. The others are
@@ -31,25 +29,15 @@ var tried = regexp.MustCompile(`[+-]\w+`)
 // instruction in each line and, for each operand, its index and what was tried, with a plus if it was
 // accepted, and a minus if not.
 func Tries(folder string) (list []Try, err error) {
-	f, err := os.Open(filepath.Join(folder, "testdata", "h200-cuda13.0.tsv.gz"))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return nil, err
-	}
-	lines := bufio.NewScanner(z)
-	for lines.Scan() {
-		op, operands, _ := strings.Cut(lines.Text(), "\t")
-		for _, tokens := range strings.Fields(operands) {
+	rows, err := tables.Read(filepath.Join(folder, "testdata", "h200-cuda13.0.tsv.gz"))
+	for _, row := range rows {
+		for _, tokens := range strings.Fields(row[1]) {
 			for _, what := range tried.FindAllString(tokens[1:], -1) {
-				list = append(list, Try{op, int(tokens[0] - '0'), what[1:], what[0] == '+'})
+				list = append(list, Try{row[0], int(tokens[0] - '0'), what[1:], what[0] == '+'})
 			}
 		}
 	}
-	return list, lines.Err()
+	return list, err
 }
 
 // head begins a kernel with registers of all types.
@@ -113,6 +101,11 @@ func (t Try) operand(v isa.Variant, i int, w isa.Operand) string {
 	if constant {
 		registers[0] = t.What
 	}
+	return joined(w, registers, braces)
+}
+
+// joined returns the text of an operand of some registers.
+func joined(w isa.Operand, registers []string, braces bool) string {
 	text := strings.Join(registers, ",")
 	if braces {
 		text = "{" + text + "}"

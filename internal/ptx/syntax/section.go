@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// The first versions of PTX in which a section for debuggers may have a label with a distance, a label of its own, and a
-// negative number or the difference of two labels.
+// The first versions of PTX in which a section for debuggers may have a label with a distance, a label of its own,
+// and a negative number or the difference of two labels.
 const (
 	leastDistance = 32
 	leastLabel    = 70

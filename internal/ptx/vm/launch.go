@@ -37,6 +37,14 @@ type Launch struct {
 	Workspace uint64
 	// Checks are the mistakes that the launch looks for, or nil.
 	Checks *Checks
+	// Room is asked for the memory of blocks, or nil if there is enough.
+	Room Room
+}
+
+// Room is memory of the machine. It is used by several goroutines, one after the other.
+type Room interface {
+	// Take takes a number of bytes, or reports false.
+	Take(n uint64) bool
 }
 
 // Stop ends a launch.
@@ -141,7 +149,7 @@ func (r *run) cut() *Fault {
 	case why.Kernel != "":
 		return why
 	}
-	if len(r.suspended) == 0 && r.next < r.blocks {
+	if len(r.suspended) == 0 && r.next < r.blocks && r.room() {
 		r.suspended = append(r.suspended, r.begin(r.next))
 	}
 	f := &Fault{}
@@ -177,6 +185,31 @@ func (l *Launch) blockMemory() uint64 {
 	}
 	return saved + l.Checks.memory(threads, uint64(k.Shared)+uint64(l.Dynamic)) + uint64(k.Shared) + uint64(l.Dynamic) +
 		warps*(uint64(k.Local)*Lanes+uint64(k.Columns)*columnSize+4096)
+}
+
+// room reports whether there is memory for the next block, and for the others of its cluster. The lock is held.
+func (r *run) room() bool {
+	_, together := r.clusters()
+	if r.next%together != 0 || uint64(len(r.idle)) >= together {
+		return true
+	}
+	return r.Room == nil || r.Room.Take((together-uint64(len(r.idle)))*r.blockMemory())
+}
+
+// lacks ends a launch for which there is too little memory, unless the blocks that have begun can end without others.
+// The lock is held.
+func (r *run) lacks() {
+	_, together := r.clusters()
+	switch {
+	case r.Workspace != 0:
+		together = r.blocks
+	case r.begun > 0:
+		r.resident = r.begun
+		return
+	}
+	reason := fmt.Sprintf("the process may have too little memory for %d blocks that are executed together, each of "+
+		"which takes %d bytes", together, r.blockMemory())
+	r.stop.Stop(&Fault{Code: LaunchFailed, Kernel: r.Kernel.Name, Reason: reason})
 }
 
 // work executes blocks until there are no more.
@@ -226,10 +259,17 @@ func (r *run) take() *block {
 		return nil
 	case r.next < r.blocks && r.begun < r.resident && (len(r.suspended) == 0 || r.fresh):
 		r.fresh = false // the next block is a suspended one
-		b := r.begin(r.next)
-		r.next++
-		r.begun++
-		return b
+		if r.room() {
+			b := r.begin(r.next)
+			r.next++
+			r.begun++
+			return b
+		}
+		if r.lacks(); r.stop.stopped() {
+			return nil
+		}
+	}
+	switch {
 	case len(r.suspended) > 0:
 		b := r.suspended[0]
 		r.suspended = r.suspended[1:]

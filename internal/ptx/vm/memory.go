@@ -91,10 +91,8 @@ func (w *Warp) find(o *Op, lane int, addr, n uint64, write bool) *segment {
 		if *s = (segment{}); !write {
 			*s = segmentOf(ParamWindow, w.block.run.Params)
 		}
-	case ConstWindow: // is not remembered
-		if s = &w.own; write {
-			*s = segment{}
-		} else {
+	case ConstWindow:
+		if *s = (segment{}); !write {
 			*s = segmentOf(ConstWindow, w.block.run.Const)
 		}
 	default:
@@ -353,6 +351,9 @@ func (w *Warp) ParamPointer(lane int, addr, n uint64) unsafe.Pointer {
 // LocalPointer is Pointer for the local memory of a thread.
 func (w *Warp) LocalPointer(lane int, addr uint32, n uint64, write bool) unsafe.Pointer {
 	size := uint64(w.block.run.Kernel.Local)
+	if at := uint64(addr); at+n <= size && at&(n-1) == 0 { // nearly always
+		return unsafe.Pointer(&w.local[uint64(lane)*size+at])
+	}
 	s := segmentOf(0, w.local[uint64(lane)*size:][:size])
 	return w.within(&s, lane, uint64(addr), n, write)
 }
