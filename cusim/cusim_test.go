@@ -28,7 +28,7 @@ const ptx = `.version 8.0
 }
 .visible .entry strange()
 {
-	unsupported.instruction;
+	wgmma.fence.sync.aligned;
 }
 `
 

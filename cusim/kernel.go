@@ -8,7 +8,7 @@ import (
 
 // Kernel is an implementation of a kernel in Go, which takes the place of its PTX: see [WithKernel]. The
 // zero Kernel takes 5 µs and does nothing. The PTX of all other kernels is executed. A module with PTX that
-// cannot be executed is not loaded, unless there is a [RefuseUnknownKernels] or [OnUnknownKernel].
+// the driver lacks is not loaded, unless there is a [RefuseUnknownKernels] or [OnUnknownKernel].
 type Kernel struct {
 	// Time returns the duration of a launch before it runs. It must depend only on the arguments.
 	// nil means 5 µs.
@@ -34,14 +34,14 @@ func WithKernel(name string, k Kernel) Option {
 }
 
 // RefuseUnknownKernels makes the driver load modules with unknown kernels: those without an
-// implementation in Go whose PTX cannot be executed. Their launches fail with
+// implementation in Go whose PTX has what the driver lacks. Their launches fail with
 // CUDA_ERROR_NOT_SUPPORTED (801), and are a [Misuse]. Without this option and [OnUnknownKernel] the
-// module is not loaded: the result is 801, or CUDA_ERROR_INVALID_PTX (218), and the log says why.
+// module is not loaded: the result is 801, and the log says why. A module with invalid PTX is never
+// loaded, as by a GPU's driver: the result is CUDA_ERROR_INVALID_PTX (218).
 func RefuseUnknownKernels() Option { return with(sim.RefuseUnknownKernels()) }
 
-// OnUnknownKernel makes the driver load modules with unknown kernels. Their launches take 5 µs and do
-// nothing, unless there is a [RefuseUnknownKernels], and are a [Misuse]. f is called at the first
-// launch of each such kernel, on the goroutine that makes the launch, and may call the driver.
+// OnUnknownKernel is [RefuseUnknownKernels] with a function that is called at the first launch of each such
+// kernel, on the goroutine that makes the launch. f may call the driver.
 func OnUnknownKernel(f func(name string)) Option {
 	return with(sim.OnUnknownKernel(func(name string, _ error) { f(name) }))
 }

@@ -338,10 +338,10 @@ func createContext(tab *Table, at At) Result {
 func TestUnimplemented(t *testing.T) {
 	var s Software = Unimplemented{}
 	tab := NewSoftware(s)
-	if tab.Clock() != (systemClock{}) || tab.CheckWait(1) != ResultSuccess {
+	if _, res := tab.BeginWait(0, 1); tab.Clock() != (systemClock{}) || res != ResultSuccess {
 		t.Error("it has a clock, or refuses a wait")
 	}
-	const noFunctions = 2 // Clock and CheckWait
+	const noFunctions = 2 // Clock and BeginWait
 	v, called := reflect.ValueOf(s), map[string]bool{}
 	for m, f := range v.Methods() {
 		var args []reflect.Value

@@ -46,8 +46,8 @@ type Unimplemented struct{}
 // Clock returns nil, which means the machine's clock.
 func (Unimplemented) Clock() Clock { return nil }
 
-// CheckWait allows all waits.
-func (Unimplemented) CheckWait(Event) Result { return ResultSuccess }
+// BeginWait allows all waits.
+func (Unimplemented) BeginWait(Context, []Event) (end func(), res Result) { return nil, ResultSuccess }
 
 // ModuleLoadLog returns [NotImplemented]. Package driver then calls ModuleLoadDataEx instead.
 func (Unimplemented) ModuleLoadLog(*Thread, []byte, []JITOption) (Module, JITLog, Result) {

@@ -3,6 +3,7 @@ package driver
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -127,13 +128,17 @@ func (t *Table) Clock() Clock { return t.clock }
 // Software reports whether the driver is a software driver.
 func (t *Table) Software() bool { return t.soft != nil }
 
-// CheckWait returns ResultSuccess, or the result with which a wait for the event must end at once.
-// A software driver may know that the wait would never end.
-func (t *Table) CheckWait(e Event) Result {
+// BeginWait comes before a wait that polls the events until one of them is complete, and without events before a wait
+// for all work in the context. It returns ResultSuccess, or the result with which the wait must end at once: a software
+// driver may know that it would never end. After a success the caller calls end when the wait has ended.
+func (t *Table) BeginWait(ctx Context, events ...Event) (end func(), res Result) {
 	if t.soft != nil {
-		return t.software().CheckWait(e)
+		end, res = t.software().BeginWait(ctx, slices.Clone(events)) // a clone, so that no other driver has to allocate
 	}
-	return ResultSuccess
+	if end == nil {
+		end = func() {}
+	}
+	return end, res
 }
 
 // Closed tells a software driver that the program has closed the cu.Driver that calls this Table, if the driver has

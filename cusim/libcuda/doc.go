@@ -45,9 +45,10 @@
 //	                      does not have, or that cannot fail, is refused.
 //	CUSIM_FAULT_RATE      P=CODE or FUNCTION:P=CODE: calls fail with the probability P.
 //	CUSIM_SEED            a number that decides which ones; 1 if it is not set.
-//	CUSIM_UNKNOWN_KERNELS with refuse, launches of kernels that the driver does not know
-//	                      return CUDA_ERROR_NOT_SUPPORTED (801). If it is not set they
-//	                      do nothing. Each kernel is named once on standard error.
+//	CUSIM_UNKNOWN_KERNELS refuse, which is what this library does anyway: launches of
+//	                      kernels whose PTX the driver does not know return
+//	                      CUDA_ERROR_NOT_SUPPORTED (801). Each kernel is named once on
+//	                      standard error. Invalid PTX is not loaded (218).
 //	CUSIM_CHECK           mistakes of kernels that are looked for: memory, races,
 //	                      barriers, several of them with commas, or all. Each one is
 //	                      written to standard error.

@@ -7,6 +7,9 @@ package main
 #cgo LDFLAGS: -Wl,--wrap=pthread_create
 #cgo LDFLAGS: -Wl,--wrap=pthread_attr_init
 #cgo LDFLAGS: -Wl,--wrap=x_cgo_sys_thread_create
+#cgo LDFLAGS: -Wl,--wrap=mmap
+#cgo LDFLAGS: -Wl,--wrap=malloc
+#cgo LDFLAGS: -Wl,--wrap=free
 #include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -71,8 +74,7 @@ func settle() {
 func cusimStart(newest C.int) C.int {
 	settle()
 	unknown := func(name string, why error) {
-		const says = "cusim: kernel %q is unknown: its launches do nothing, or fail with " +
-			"CUSIM_UNKNOWN_KERNELS=refuse; " +
+		const says = "cusim: kernel %q is unknown: its launches return CUDA_ERROR_NOT_SUPPORTED (801); " +
 			"its PTX cannot be executed: %v\n"
 		fmt.Fprintf(os.Stderr, says, name, why)
 	}
@@ -123,12 +125,11 @@ func cusimMake(id C.uintptr_t, number C.uint32_t, scarce C.int, words *C.uint64_
 	return C.int(theLibrary.call(th, uint32(number), (*[maxWords]uint64)(unsafe.Pointer(words))))
 }
 
-// cusimFault returns the result of the fault, if any, for a call of a function that C implements
-// with other functions.
+// cusimFault begins a call of a function that C implements with other functions.
 //
 //export cusimFault
-func cusimFault(_ C.uintptr_t, function *C.char) C.int {
-	return C.int(theLibrary.d.MeetFault(C.GoString(function)))
+func cusimFault(id C.uintptr_t, function *C.char) C.int {
+	return C.int(theLibrary.begin(cgo.Handle(id).Value().(*driver.Thread), C.GoString(function)))
 }
 
 // cusimReport ends the driver at the end of the process, if there is a report to write. Objects were destroyed in

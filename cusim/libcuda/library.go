@@ -7,7 +7,6 @@ import (
 	"math"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -73,24 +72,33 @@ func (l *library) refuse(r driver.Result) driver.Result {
 	return r
 }
 
-// refuseIn is refuse for a call that needs a current context.
-func (l *library) refuseIn(th *driver.Thread) driver.Result {
-	if _, r := l.d.CtxGetDevice(th); r != driver.ResultSuccess {
-		return r
+// These are what a function checks before an argument that is refused.
+const (
+	inContext  = 1 << iota // a context is current
+	uncaptured             // no capture that forbids the call is under way
+)
+
+// refuseAfter is refuse for a function that makes other checks first.
+func (l *library) refuseAfter(th *driver.Thread, function string, first uint8) driver.Result {
+	return l.d.Refuse(th, function, first&inContext != 0, first&uncaptured != 0)
+}
+
+// begin begins a call of a function that C implements with other functions: with a fault for it, and with what the
+// function checks before its arguments.
+func (l *library) begin(th *driver.Thread, function string) driver.Result {
+	r := l.d.MeetFault(function)
+	if first := firstChecks[function]; r == driver.ResultSuccess && first != 0 {
+		if r = l.refuseAfter(th, function, first); r == driver.ResultInvalidValue { // nothing but its arguments can be wrong
+			r = driver.ResultSuccess
+		}
 	}
-	return driver.ResultInvalidValue
+	return r
 }
 
 // ends reports whether a call ends something, or only asks: such calls are made while memory is short.
 func ends(number uint32) bool {
-	return int(number) < len(callNames) && slices.ContainsFunc(endings[:], func(verb string) bool {
-		return strings.Contains(callNames[number], verb)
-	})
+	return int(number) < len(callNames) && slices.Contains(endings, callNames[number])
 }
-
-// endings are the verbs of the functions that end something, or ask.
-var endings = [...]string{"Destroy", "End", "Free", "Get", "Logs", "Pop", "Query", "Release", "Synchronize", "Unload",
-	"Unmap", "Unregister"}
 
 // text returns the address of a C string that is never freed.
 func (l *library) text(s string) uintptr {
@@ -177,6 +185,21 @@ func offerAlways[T any](r driver.Result, p *T, v T) driver.Result {
 		*p = v
 	}
 	return r
+}
+
+// unset stores the zero value at p unless p is nil.
+func unset[T any](p *T) {
+	if p != nil {
+		*p = *new(T)
+	}
+}
+
+// valueAt returns the value at p, or the zero value if p is nil.
+func valueAt[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
 }
 
 // room returns the length that a word points to.

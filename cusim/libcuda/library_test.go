@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,36 @@ func numberOf(t *testing.T, name string) uint32 {
 		t.Fatalf("there is no call %s", name)
 	}
 	return uint32(n)
+}
+
+// TestEndings compares the functions that are called while memory is short with all that have the name of such a one.
+func TestEndings(t *testing.T) {
+	verbs := regexp.MustCompile(`Close|Current|Destroy|Disable|Elapsed|End|Free|Get|Is[A-Z]|Logs|Pop|Query|Re(lease|move)|` +
+		`Stop|Synchronize|Trim|Unload|Unlock|Unmap|Unregister`)
+	var doubtful []string // functions that create something, or may
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(callNames[:]))) {
+		if verbs.MatchString(name) && !slices.Contains(endings, name) {
+			doubtful = append(doubtful, name)
+		}
+	}
+	want := strings.Fields("cuDeviceGetDefaultMemPool cuExternalMemoryGetMappedBuffer cuGraphAddMemFreeNode " +
+		"cuIpcGetEventHandle cuIpcGetMemHandle cuKernelGetFunction cuLibraryGetGlobal cuLibraryGetKernel " +
+		"cuLibraryGetManaged cuLibraryGetModule cuLibraryGetUnifiedFunction cuMemGetDefaultMemPool cuMemGetMemPool " +
+		"cuModuleGetFunction cuModuleGetGlobal")
+	if !slices.Equal(doubtful, want) {
+		t.Errorf("in no list, though the names are those of functions that end something, or ask: %v\nwant %v", doubtful, want)
+	}
+	for _, name := range endings {
+		if !ends(numberOf(t, name)) {
+			t.Errorf("%s", name)
+		}
+	}
+	creates := regexp.MustCompile(`Add|Alloc(Async)?$|Create|Instantiate|Launch|Load|Register|Reserve|Retain|memcpy|memset`)
+	for _, name := range endings {
+		if creates.MatchString(name) && !verbs.MatchString(name) {
+			t.Errorf("%s creates something", name)
+		}
+	}
 }
 
 // fixed returns a function that returns an environment.

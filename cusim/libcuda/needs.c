@@ -7,7 +7,8 @@
 // - The runtime gets threads that were created before, with stacks of a size that suits it. There are as many as it may
 //   need at once. A thread that waits in a host function is not counted among these: another one takes its place.
 // - The runtime opens two descriptors for timers, at the first one. They are held until then.
-// - While the process may have no more memory, calls that need some are refused.
+// - A reserve of memory is held for the runtime, which gets a part of it when the system refuses it memory. Until there
+//   is a whole reserve again, calls that need memory are refused, and calls that free something are not.
 #define _GNU_SOURCE
 #include "needs.h"
 #include "_cgo_export.h"
@@ -18,6 +19,7 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +38,9 @@ enum { OUT_OF_MEMORY = 2, OPERATING_SYSTEM = 304 };
 int __real_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 int __real_pthread_attr_init(pthread_attr_t *);
 void __real_x_cgo_sys_thread_create(void *(*)(void *), void *);
+void *__real_mmap(void *, size_t, int, int, int, off_t);
+void *__real_malloc(size_t);
+void __real_free(void *);
 
 // __wrap_pthread_attr_init gives the runtime's threads stacks of a size that does not depend much on RLIMIT_STACK: that
 // may be too small, or as large as all memory. The runtime reads the size, too.
@@ -49,10 +54,99 @@ int __wrap_pthread_attr_init(pthread_attr_t *attr)
 	return pthread_attr_setstacksize(attr, size < least ? least : size > most ? most : size);
 }
 
+// RESERVE is how much memory is held for the runtime, which takes 64 MiB of addresses at once.
+#define RESERVE (72 * MIB)
+
+// The reserve, of which the runtime has got the beginning.
+static pthread_mutex_t reserving = PTHREAD_MUTEX_INITIALIZER;
+static char *reserve;
+static _Atomic size_t left; // how much there is
+
+// take returns n bytes of the reserve, or NULL.
+static void *take(size_t n)
+{
+	const size_t page = sysconf(_SC_PAGESIZE);
+	void *p = NULL;
+	n = (n + page - 1) / page * page;
+	pthread_mutex_lock(&reserving);
+	if (n > 0 && n <= left) {
+		p = reserve;
+		reserve += n;
+		left -= n;
+	}
+	pthread_mutex_unlock(&reserving);
+	return p;
+}
+
+// give_back gives n bytes of the reserve back to the system, or reports that there are fewer.
+static int give_back(size_t n)
+{
+	void *p = take(n);
+	return p && !munmap(p, n);
+}
+
+// is_short reports whether there is no whole reserve, and none can be had.
+static int is_short(void)
+{
+	if (left == RESERVE)
+		return 0;
+	void *p = __real_mmap(NULL, RESERVE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		return 1;
+	pthread_mutex_lock(&reserving);
+	if (left > 0)
+		munmap(reserve, left);
+	reserve = p;
+	left = RESERVE;
+	pthread_mutex_unlock(&reserving);
+	return 0;
+}
+
+// __wrap_mmap is called by the runtime, which ends the process if it does not get what it needs. A limit may have
+// become smaller than what the process has. Then the system refuses even what replaces a part of that.
+void *__wrap_mmap(void *addr, size_t n, int prot, int flags, int fd, off_t offset)
+{
+	void *p = __real_mmap(addr, n, prot, flags, fd, offset);
+	if (p != MAP_FAILED || errno != ENOMEM || !(flags & MAP_ANONYMOUS))
+		return p;
+	if (flags & MAP_FIXED) { // the runtime has reserved the addresses, and not used them
+		take(1);         // from now on memory is short
+		return !mprotect(addr, n, prot) || (give_back(n) && !mprotect(addr, n, prot)) ? addr : MAP_FAILED;
+	}
+	if (n > MIB) // the runtime wants certain addresses
+		return give_back(n) ? __real_mmap(addr, n, prot, flags, fd, offset) : MAP_FAILED;
+	return (p = take(n)) ? p : MAP_FAILED;
+}
+
+// A slot is for what the runtime asks malloc for when it starts a thread, and frees soon.
+static struct slot { _Alignas(16) char bytes[64]; } slots[64];
+static atomic_flag taken[64]; // which of them are in use
+
+// __wrap_malloc is called by the runtime for threads and strings, like __wrap_mmap.
+void *__wrap_malloc(size_t n)
+{
+	void *p = __real_malloc(n);
+	if (!p && give_back(n + 2 * MIB))
+		p = __real_malloc(n);
+	for (int i = 0; !p && n <= sizeof *slots && i < 64; i++)
+		if (!atomic_flag_test_and_set(&taken[i]))
+			return &slots[i];
+	return p;
+}
+
+void __wrap_free(void *p)
+{
+	uintptr_t at = (uintptr_t)p - (uintptr_t)slots;
+	if (at < sizeof slots)
+		atomic_flag_clear(&taken[at / sizeof *slots]);
+	else
+		__real_free(p);
+}
+
 // fits reports whether the process may have n more bytes of memory.
 static int fits(size_t n, int prot, int flags)
 {
-	void *p = mmap(NULL, n, prot, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+	void *p = __real_mmap(NULL, n, prot, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
 	return p != MAP_FAILED && !munmap(p, n);
 }
 
@@ -64,10 +158,6 @@ int cusim_room(uint64_t n)
 		return 1;
 	return fits(n, PROT_READ | PROT_WRITE, 0);
 }
-
-// is_short reports whether the process has a limit for its memory that is nearly reached. The runtime takes 64 MiB of
-// addresses at once.
-static int is_short(void) { return !cusim_room(72 * MIB); }
 
 // A spare thread waits until the runtime wants a thread.
 struct spare {
@@ -101,7 +191,7 @@ static void *spare_thread(void *p)
 	void *arg = s->arg;
 	sigset_t mask = s->mask;
 	sem_destroy(&s->wanted);
-	free(s);
+	__real_free(s);
 	if (!routine)
 		return NULL;
 	pthread_detach(pthread_self());
@@ -116,7 +206,7 @@ static int add_spare(void)
 	pthread_attr_t attr;
 	sigset_t all, mask;
 	size_t size;
-	struct spare *s = malloc(sizeof *s);
+	struct spare *s = __real_malloc(sizeof *s);
 	if (!s)
 		return ENOMEM;
 	sem_init(&s->wanted, 0, 0);
@@ -130,7 +220,7 @@ static int add_spare(void)
 	pthread_attr_destroy(&attr);
 	if (err) {
 		sem_destroy(&s->wanted);
-		free(s);
+		__real_free(s);
 		return err;
 	}
 	s->next = spares;
@@ -204,6 +294,24 @@ void cusim_host_end(void)
 	pthread_mutex_unlock(&lock);
 }
 
+// ADDRESSES and MEMORY are how many bytes the runtime needs. It uses more address space than memory.
+#define ADDRESSES (1408 * MIB)
+#define MEMORY (192 * MIB)
+
+// enough_memory reports whether the runtime can reserve its addresses and use some.
+static int enough_memory(void)
+{
+	return fits(ADDRESSES, PROT_NONE, MAP_NORESERVE) && fits(MEMORY, PROT_READ | PROT_WRITE, 0);
+}
+
+// too_little_memory says so, and returns the result.
+static int too_little_memory(void)
+{
+	fprintf(stderr, "cusim: cuInit needs %zu MiB of addresses and %zu MiB of memory: raise ulimit -v, or ulimit -d\n",
+		ADDRESSES / MIB, MEMORY / MIB);
+	return OUT_OF_MEMORY;
+}
+
 // have_threads creates the threads: one for each processor, or fewer if the system permits fewer, but at least one.
 static int have_threads(void)
 {
@@ -216,6 +324,8 @@ static int have_threads(void)
 	pthread_mutex_unlock(&lock);
 	if (processors >= 1)
 		return 0;
+	if (!enough_memory()) // for their stacks
+		return too_little_memory();
 	fprintf(stderr, "cusim: cuInit needs %d threads, and got %d: pthread_create: %s; ", OTHERS + 2, threads,
 		strerror(err));
 	if (err == EPERM)
@@ -256,19 +366,18 @@ static int have_descriptors(void)
 	return OPERATING_SYSTEM;
 }
 
-// have_memory checks that the runtime can reserve its addresses and use some. It uses more address space than memory.
+// have_memory checks that there is enough memory, and holds the reserve.
 static int have_memory(void)
 {
-	const size_t addresses = 1408 * MIB, memory = 192 * MIB;
 	const size_t arena = 128 * MIB; // what malloc reserves for a thread if it can
-	if (fits(addresses, PROT_NONE, MAP_NORESERVE) && fits(memory, PROT_READ | PROT_WRITE, 0)) {
-		if (!fits(addresses + threads * arena, PROT_NONE, MAP_NORESERVE))
+	give_back(left);
+	if (enough_memory()) {
+		if (!fits(ADDRESSES + threads * arena, PROT_NONE, MAP_NORESERVE))
 			mallopt(M_ARENA_MAX, 1);
-		return 0;
+		if (!is_short())
+			return 0;
 	}
-	fprintf(stderr, "cusim: cuInit needs %zu MiB of addresses and %zu MiB of memory: raise ulimit -v, or ulimit -d\n",
-		addresses / MIB, memory / MIB);
-	return OUT_OF_MEMORY;
+	return too_little_memory();
 }
 
 // The function that starts the runtime, and its argument: see __wrap_x_cgo_sys_thread_create.
@@ -290,18 +399,60 @@ int cusimBegin(void)
 		result = have_memory();
 	if (!result)
 		result = have_descriptors();
-	if (result)
+	if (result) {
+		give_back(left);
 		end_spares();
-	else
+	} else
 		__real_x_cgo_sys_thread_create(start_routine, start_arg);
 	return result;
 }
 
-// cusimEnter returns the identifier of the calling thread, or 0 if memory is short.
-uintptr_t cusimEnter(void) { return is_short() ? 0 : cusimThread(); }
+// MOST_ENTRIES is for how many threads the runtime gets new structures while memory is short. The structures of a
+// thread that has ended serve another one.
+enum { MOST_ENTRIES = 100 };
+
+static int entered;     // threads that have an identifier
+static int served = 1;  // the largest number of them for which there was memory
+static int unserved;    // how many more got theirs while memory was short
+
+// cusimEnter returns the identifier of the calling thread, or 0 if memory is short, and many threads have got one since
+// it is. Most of them get one, as the thread may be going to free something.
+uintptr_t cusimEnter(void)
+{
+	int short_of_memory = is_short();
+	pthread_mutex_lock(&lock);
+	if (!short_of_memory)
+		unserved = 0;
+	int there = entered < served || !short_of_memory || unserved < MOST_ENTRIES;
+	entered += there;
+	if (entered > served) {
+		served = entered;
+		unserved += short_of_memory;
+	}
+	pthread_mutex_unlock(&lock);
+	return there ? cusimThread() : 0;
+}
+
+// cusimLeave releases the identifier of a thread that ends.
+void cusimLeave(uintptr_t thread)
+{
+	cusimThreadEnd(thread);
+	pthread_mutex_lock(&lock);
+	entered--;
+	pthread_mutex_unlock(&lock);
+}
 
 // cusimCall makes a call.
 int cusimCall(uintptr_t thread, uint32_t number, uint64_t *words)
 {
 	return cusimMake(thread, number, is_short(), words);
+}
+
+// cusimFinish writes the report at the end of the process. The report needs memory.
+void cusimFinish(void)
+{
+	if (is_short())
+		fprintf(stderr, "cusim: there is no report, as the process is short of memory\n");
+	else
+		cusimReport();
 }

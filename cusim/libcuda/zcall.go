@@ -256,7 +256,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 46: // cuEventCreate
 		p0 := pointer[driver.Event](&a[0])
 		if p0 == nil {
-			return l.refuseIn(th)
+			return l.refuseAfter(th, "cuEventCreate", inContext)
 		}
 		v0, r := l.d.EventCreate(th, uint32(a[1]))
 		r = store(r, p0, v0)
@@ -507,20 +507,14 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 91: // cuGraphInstantiateWithFlags
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuGraphInstantiateWithFlags", inContext|uncaptured)
 		}
 		v0, r := l.d.GraphInstantiateWithFlags(th, driver.Graph(a[1]), a[2])
 		r = store(r, p0, v0)
 		return r
 	case 92: // cuGraphExecUpdate
 		p2 := pointer[driver.GraphNode](&a[2])
-		if p2 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
 		p3 := pointer[int32](&a[3])
-		if p3 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
 		v2, v3, r := l.d.GraphExecUpdate(th, driver.GraphExec(a[0]), driver.Graph(a[1]))
 		r = offerAlways(r, p2, v2)
 		r = offerAlways(r, p3, v3)
@@ -587,7 +581,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 104: // cuMemAlloc_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemAlloc", inContext|uncaptured)
 		}
 		v0, r := l.d.MemAlloc(th, a[1])
 		r = offerAlways(r, p0, v0)
@@ -597,7 +591,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 106: // cuMemAllocAsync
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemAllocAsync", uncaptured)
 		}
 		v0, r := l.d.MemAllocAsync(th, a[1], driver.Stream(a[2]))
 		r = offerAlways(r, p0, v0)
@@ -607,7 +601,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 108: // cuMemHostAlloc
 		p0 := pointer[driver.HostPtr](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemHostAlloc", inContext|uncaptured)
 		}
 		v0, r := l.d.MemHostAlloc(th, a[1], uint32(a[2]))
 		r = offerAlways(r, p0, v0)
@@ -617,13 +611,16 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 110: // cuMemHostGetDevicePointer_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemHostGetDevicePointer", inContext)
 		}
 		v0, r := l.d.MemHostGetDevicePointer(th, driver.HostPtr(a[1]), uint32(a[2]))
 		r = offerAlways(r, p0, v0)
 		return r
 	case 111: // cuMemHostGetFlags
 		p0 := pointer[uint32](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
 		v0, r := l.d.MemHostGetFlags(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
@@ -634,13 +631,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 114: // cuMemcpyHtoD_v2
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemcpyHtoD", inContext)
 		}
 		return l.d.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
 	case 115: // cuMemcpyDtoH_v2
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemcpyDtoH", inContext)
 		}
 		return l.d.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
 	case 116: // cuMemcpyHtoDAsync_v2
@@ -666,11 +663,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 126: // cuModuleLoadData
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuModuleLoadData", inContext)
 		}
 		p1, there := image(&a[1])
 		if !there {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuModuleLoadData", inContext)
 		}
 		v0, r := l.d.ModuleLoadData(th, p1)
 		r = store(r, p0, v0)
@@ -678,19 +675,19 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 127: // cuModuleLoadDataEx
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuModuleLoadDataEx", inContext)
 		}
 		p1, there := image(&a[1])
 		if !there {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuModuleLoadDataEx", inContext)
 		}
 		p3, there := slice[uint32](&a[3], uint64(uint32(a[2])))
 		if !there {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuModuleLoadDataEx", inContext)
 		}
 		p4, there := slice[uintptr](&a[4], uint64(uint32(a[2])))
 		if !there {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuModuleLoadDataEx", inContext)
 		}
 		v0, r := l.d.ModuleLoadDataEx(th, p1, p3, p4)
 		r = store(r, p0, v0)
@@ -714,11 +711,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
 		if !there {
+			unset(p0)
+			unset(p1)
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		v0, v1, r := l.d.ModuleGetGlobal(th, driver.Module(a[2]), p3)
-		r = offer(r, p0, v0)
-		r = offer(r, p1, v1)
+		r = offerAlways(r, p0, v0)
+		r = offerAlways(r, p1, v1)
 		return r
 	case 131: // cuFuncGetAttribute
 		p0 := pointer[int32](&a[0])
@@ -745,7 +744,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return r
 	case 136: // cuOccupancyMaxPotentialBlockSize
 		p0 := pointer[int32](&a[0])
+		if p0 == nil {
+			return l.refuseAfter(th, "cuOccupancyMaxPotentialBlockSize", inContext)
+		}
 		p1 := pointer[int32](&a[1])
+		if p1 == nil {
+			return l.refuseAfter(th, "cuOccupancyMaxPotentialBlockSize", inContext)
+		}
 		v0, v1, r := l.d.OccupancyMaxPotentialBlockSize(th, driver.Function(a[2]), uintptr(a[3]), a[4], int32(a[5]))
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
@@ -783,7 +788,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 146: // cuMemAllocFromPoolAsync
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemAllocFromPoolAsync", uncaptured)
 		}
 		v0, r := l.d.MemAllocFromPoolAsync(th, a[1], driver.MemoryPool(a[2]), driver.Stream(a[3]))
 		r = offerAlways(r, p0, v0)
@@ -809,11 +814,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 149: // cuMemPoolCreate
 		p0 := pointer[driver.MemoryPool](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemPoolCreate", uncaptured)
 		}
 		p1 := pointer[driver.MemPoolProps](&a[1])
 		if p1 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemPoolCreate", uncaptured)
 		}
 		v0, r := l.d.MemPoolCreate(th, *p1)
 		r = store(r, p0, v0)
@@ -833,7 +838,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.MemLocation](&a[2])
 		if p2 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemPoolGetAccess", uncaptured)
 		}
 		v0, r := l.d.MemPoolGetAccess(th, driver.MemoryPool(a[1]), *p2)
 		r = store(r, p0, v0)
@@ -845,7 +850,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 155: // cuMemPoolImportFromShareableHandle
 		p0 := pointer[driver.MemoryPool](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemPoolImportFromShareableHandle", uncaptured)
 		}
 		v0, r := l.d.MemPoolImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
@@ -865,7 +870,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 157: // cuMemPoolSetAccess
 		p1, there := slice[driver.MemAccessDesc](&a[1], uint64(uint64(a[2])))
 		if !there {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemPoolSetAccess", uncaptured)
 		}
 		return l.d.MemPoolSetAccess(th, driver.MemoryPool(a[0]), p1)
 	case 158: // cuMemPoolSetAttribute
@@ -879,7 +884,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 160: // cuMemSetMemPool
 		p0 := pointer[driver.MemLocation](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemSetMemPool", uncaptured)
 		}
 		return l.d.MemSetMemPool(th, *p0, int32(a[1]), driver.MemoryPool(a[2]))
 	case 161: // cuMemAdvise_v2
@@ -962,21 +967,21 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 170: // cuMemRangeGetAttribute
 		p0, there := slice[byte](&a[0], uint64(uint64(a[1])))
 		if !there {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemRangeGetAttribute", inContext)
 		}
 		return l.d.MemRangeGetAttribute(th, p0, int32(a[2]), driver.DevicePtr(a[3]), a[4])
 	case 171: // cuMemRangeGetAttributes
 		p0, there := slice[unsafe.Pointer](&a[0], uint64(uint64(a[3])))
 		if !there {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemRangeGetAttributes", inContext)
 		}
 		p1, there := slice[uint64](&a[1], uint64(uint64(a[3])))
 		if !there {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemRangeGetAttributes", inContext)
 		}
 		p2, there := slice[int32](&a[2], uint64(uint64(a[3])))
 		if !there {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemRangeGetAttributes", inContext)
 		}
 		return l.d.MemRangeGetAttributes(th, p0, p1, p2, driver.DevicePtr(a[4]), a[5])
 	case 172: // cuPointerGetAttribute
@@ -1004,19 +1009,21 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 176: // cuMemAllocHost_v2
 		p0 := pointer[driver.HostPtr](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemAllocHost", inContext|uncaptured)
 		}
 		v0, r := l.d.MemAllocHost(th, a[1])
 		r = offerAlways(r, p0, v0)
 		return r
 	case 177: // cuMemAllocPitch_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
-		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
 		p1 := pointer[uint64](&a[1])
+		if p0 == nil {
+			unset(p1)
+			return l.refuseAfter(th, "cuMemAllocPitch", inContext)
+		}
 		if p1 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			unset(p0)
+			return l.refuseAfter(th, "cuMemAllocPitch", inContext)
 		}
 		v0, v1, r := l.d.MemAllocPitch(th, a[2], a[3], uint32(a[4]))
 		r = offerAlways(r, p0, v0)
@@ -1027,7 +1034,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 179: // cuMemcpy2D_v2
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemcpy2D", inContext)
 		}
 		return l.d.Memcpy2D(th, *p0)
 	case 180: // cuMemcpy2DAsync_v2
@@ -1039,13 +1046,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 181: // cuMemcpy2DUnaligned_v2
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemcpy2DUnaligned", inContext)
 		}
 		return l.d.Memcpy2DUnaligned(th, *p0)
 	case 182: // cuMemcpy3D_v2
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemcpy3D", inContext)
 		}
 		return l.d.Memcpy3D(th, *p0)
 	case 183: // cuMemcpy3DAsync_v2
@@ -1061,11 +1068,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		}
 		return l.d.Memcpy3DBatchAsync(th, p1, a[2], driver.Stream(a[3]))
 	case 185: // cuMemcpy3DBatchAsync
+		p2 := pointer[uint64](&a[2])
 		p1, there := slice[driver.Memcpy3DBatchOp](&a[1], uint64(uint64(a[0])))
 		if !there {
+			unset(p2)
 			return l.refuse(driver.ResultInvalidValue)
 		}
-		p2 := pointer[uint64](&a[2])
 		v2, r := l.d.Memcpy3DBatchAsyncV1(th, p1, a[3], driver.Stream(a[4]))
 		r = offerAlways(r, p2, v2)
 		return r
@@ -1106,27 +1114,32 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		}
 		return l.d.MemcpyBatchAsync(th, p0, p1, p2, p4, p5, driver.Stream(a[7]))
 	case 190: // cuMemcpyBatchAsync
+		p7 := pointer[uint64](&a[7])
 		p0, there := slice[driver.DevicePtr](&a[0], uint64(uint64(a[3])))
 		if !there {
+			unset(p7)
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		p1, there := slice[driver.DevicePtr](&a[1], uint64(uint64(a[3])))
 		if !there {
+			unset(p7)
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		p2, there := slice[uint64](&a[2], uint64(uint64(a[3])))
 		if !there {
+			unset(p7)
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		p4, there := slice[driver.MemcpyAttributes](&a[4], uint64(uint64(a[6])))
 		if !there {
+			unset(p7)
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		p5, there := slice[uint64](&a[5], uint64(uint64(a[6])))
 		if !there {
+			unset(p7)
 			return l.refuse(driver.ResultInvalidValue)
 		}
-		p7 := pointer[uint64](&a[7])
 		v7, r := l.d.MemcpyBatchAsyncV1(th, p0, p1, p2, p4, p5, driver.Stream(a[8]))
 		r = offerAlways(r, p7, v7)
 		return r
@@ -1508,7 +1521,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 239: // cuGraphInstantiateWithParams
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuGraphInstantiateWithParams", inContext|uncaptured)
 		}
 		p2 := pointer[driver.GraphInstantiateParams](&a[2])
 		if p2 == nil {
@@ -1787,6 +1800,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return r
 	case 290: // cuKernelGetFunction
 		p0 := pointer[driver.Function](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
 		v0, r := l.d.KernelGetFunction(th, driver.Kernel(a[1]))
 		r = store(r, p0, v0)
 		return r
@@ -1801,10 +1817,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return r
 	case 293: // cuKernelGetParamInfo
 		p2 := pointer[uint64](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
 		p3 := pointer[uint64](&a[3])
 		v2, v3, r := l.d.KernelGetParamInfo(th, driver.Kernel(a[0]), a[1])
 		r = store(r, p2, v2)
-		r = store(r, p3, v3)
+		r = offer(r, p3, v3)
 		return r
 	case 294: // cuKernelSetAttribute
 		return l.d.KernelSetAttribute(th, int32(a[0]), int32(a[1]), driver.Kernel(a[2]), driver.Device(a[3]))
@@ -1824,8 +1843,8 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		v0, v1, r := l.d.LibraryGetGlobal(th, driver.LibraryHandle(a[2]), p3)
-		r = store(r, p0, v0)
-		r = store(r, p1, v1)
+		r = offer(r, p0, v0)
+		r = offer(r, p1, v1)
 		return r
 	case 298: // cuLibraryGetKernel
 		p0 := pointer[driver.Kernel](&a[0])
@@ -1849,11 +1868,14 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		v0, v1, r := l.d.LibraryGetManaged(th, driver.LibraryHandle(a[2]), p3)
-		r = store(r, p0, v0)
-		r = store(r, p1, v1)
+		r = offer(r, p0, v0)
+		r = offer(r, p1, v1)
 		return r
 	case 301: // cuLibraryGetModule
 		p0 := pointer[driver.Module](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
 		v0, r := l.d.LibraryGetModule(th, driver.LibraryHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
@@ -1958,25 +1980,22 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		p2 := pointer[uint64](&a[2])
-		if p2 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
 		v1, v2, r := l.d.LinkComplete(th, driver.LinkState(a[0]))
 		r = store(r, p1, v1)
-		r = store(r, p2, v2)
+		r = offer(r, p2, v2)
 		return r
 	case 309: // cuLinkCreate_v2
 		p1, there := slice[uint32](&a[1], uint64(uint32(a[0])))
 		if !there {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuLinkCreate", inContext)
 		}
 		p2, there := slice[uintptr](&a[2], uint64(uint32(a[0])))
 		if !there {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuLinkCreate", inContext)
 		}
 		p3 := pointer[driver.LinkState](&a[3])
 		if p3 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuLinkCreate", inContext)
 		}
 		v3, r := l.d.LinkCreate(th, p1, p2)
 		r = store(r, p3, v3)
@@ -2002,11 +2021,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 314: // cuModuleLoad
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuModuleLoad", inContext)
 		}
 		p1, there := text(&a[1])
 		if !there {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuModuleLoad", inContext)
 		}
 		v0, r := l.d.ModuleLoad(th, p1)
 		r = store(r, p0, v0)
@@ -2014,11 +2033,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 315: // cuModuleLoadFatBinary
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuModuleLoadFatBinary", inContext)
 		}
 		p1, there := image(&a[1])
 		if !there {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuModuleLoadFatBinary", inContext)
 		}
 		v0, r := l.d.ModuleLoadFatBinary(th, p1)
 		r = store(r, p0, v0)
@@ -2224,9 +2243,6 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return l.d.LogsDumpToFile(th, pointer[uint32](&a[0]), p1, uint32(a[2]))
 	case 354: // cuLogsDumpToMemory
 		p0 := pointer[uint32](&a[0])
-		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
-		}
 		p1, there := sliceIfAny[byte](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2235,8 +2251,8 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
-		v0, v2, r := l.d.LogsDumpToMemory(th, *p0, p1, uint32(a[3]))
-		r = store(r, p0, v0)
+		v0, v2, r := l.d.LogsDumpToMemory(th, valueAt(p0), p1, uint32(a[3]))
+		r = offer(r, p0, v0)
 		r = store(r, p2, v2)
 		return r
 	case 355: // cuDestroyExternalMemory
@@ -2255,11 +2271,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 358: // cuImportExternalMemory
 		p0 := pointer[driver.ExternalMemory](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuImportExternalMemory", inContext|uncaptured)
 		}
 		p1 := pointer[driver.ExternalMemoryHandleDesc](&a[1])
 		if p1 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuImportExternalMemory", inContext|uncaptured)
 		}
 		v0, r := l.d.ImportExternalMemory(th, *p1)
 		r = store(r, p0, v0)
@@ -2267,11 +2283,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 359: // cuImportExternalSemaphore
 		p0 := pointer[driver.ExternalSemaphore](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuImportExternalSemaphore", inContext|uncaptured)
 		}
 		p1 := pointer[driver.ExternalSemaphoreHandleDesc](&a[1])
 		if p1 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuImportExternalSemaphore", inContext|uncaptured)
 		}
 		v0, r := l.d.ImportExternalSemaphore(th, *p1)
 		r = store(r, p0, v0)
@@ -2299,7 +2315,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 362: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuGraphInstantiateWithParams", inContext|uncaptured)
 		}
 		p2 := pointer[driver.GraphInstantiateParams](&a[2])
 		if p2 == nil {
@@ -2314,13 +2330,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 364: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemcpy2DUnaligned", inContext)
 		}
 		return ownStream{l.d}.Memcpy2DUnaligned(th, *p0)
 	case 365: // cuMemcpy2D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemcpy2D", inContext)
 		}
 		return ownStream{l.d}.Memcpy2D(th, *p0)
 	case 366: // cuMemcpy3DPeer, in the order of the thread's own default stream
@@ -2332,7 +2348,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 367: // cuMemcpy3D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemcpy3D", inContext)
 		}
 		return ownStream{l.d}.Memcpy3D(th, *p0)
 	case 368: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
@@ -2340,13 +2356,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 	case 369: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemcpyDtoH", inContext)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
 	case 370: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
-			return l.refuse(driver.ResultInvalidValue)
+			return l.refuseAfter(th, "cuMemcpyHtoD", inContext)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
 	case 371: // cuMemcpyPeer, in the order of the thread's own default stream
@@ -2367,6 +2383,19 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
+}
+
+// firstChecks are the checks of functions that C implements with other functions.
+var firstChecks = map[string]uint8{
+	"cuFuncSetBlockShape": inContext,
+	"cuFuncSetSharedSize": inContext,
+	"cuLaunch":            inContext | uncaptured,
+	"cuLaunchGrid":        inContext | uncaptured,
+	"cuLaunchGridAsync":   inContext | uncaptured,
+	"cuParamSetSize":      inContext,
+	"cuParamSetf":         inContext,
+	"cuParamSeti":         inContext,
+	"cuParamSetv":         inContext,
 }
 
 // callNames are the functions' names without versions, by the number of the call.

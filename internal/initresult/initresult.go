@@ -6,6 +6,9 @@ package initresult
 // installing anything.
 const Doctor = "go run github.com/purecu/purecu/cmd/cuprobe doctor"
 
+// Settings is the command that shows what configures the software driver.
+const Settings = "env | grep -e ^CUSIM_ -e ^CUDA_VISIBLE_DEVICES -e ^CUDA_DEVICE_ORDER"
+
 // These results say something about the machine.
 const (
 	OutOfMemory       = 2
@@ -71,4 +74,24 @@ func Of(code int32) (name, text string) {
 			"work any more after the machine has slept"
 	}
 	return "", ""
+}
+
+// OfSoftware returns what a result of the software driver's cuInit means, and what to do.
+func OfSoftware(code int32) string {
+	switch code {
+	case OutOfMemory:
+		return "the process lacks memory, address space (ulimit -v), threads (ulimit -u) or descriptors (ulimit -n)"
+	case NoDevice:
+		return "the software driver has no device: ask for some with cusim.Devices or CUSIM_DEVICES, and check that " +
+			"CUDA_VISIBLE_DEVICES does not hide them"
+	case InvalidDevice:
+		return "CUDA_VISIBLE_DEVICES names a device twice, or CUDA_DEVICE_ORDER is neither PCI_BUS_ID nor FASTEST_FIRST"
+	case OperatingSystem:
+		return "the process lacks threads (ulimit -u) or descriptors (ulimit -n), or a filter of system calls (seccomp) " +
+			"forbids them"
+	case Unknown:
+		return "a variable CUSIM_… is wrong: standard error says which; or the software driver was told to return this " +
+			"result: see cusim.Faults"
+	}
+	return "the software driver was told to return this result: see cusim.Faults, and the variables CUSIM_…"
 }

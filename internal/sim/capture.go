@@ -152,6 +152,22 @@ func (d *Driver) forbidden(t *thread, c *context) driver.Result {
 	return r
 }
 
+// Refuse returns the result of a call with an argument that is refused, such as NULL in C: what the function checks
+// before it counts first. With inContext it needs a current context; with uncaptured it is forbidden while somebody
+// captures.
+func (d *Driver) Refuse(th *driver.Thread, op string, inContext, uncaptured bool) driver.Result {
+	defer d.mu.Unlock()
+	r := d.begin(op)
+	t := d.thread(th)
+	if r == ok && inContext {
+		r = d.live(t.current())
+	}
+	if r == ok && uncaptured {
+		r = d.forbidden(t, nil)
+	}
+	return cmp.Or(r, driver.ResultInvalidValue)
+}
+
 // legacyFree is for calls that are about a context's legacy default stream: not while a
 // blocking stream is being captured, for which it would have to wait.
 func (d *Driver) legacyFree(c *context) driver.Result {
@@ -264,7 +280,7 @@ func (d *Driver) inCapture(op string, g *graph, h uintptr) bool {
 // within reports whether a graph is another one or a part of it, as bodies and child graphs are.
 func (g *graph) within(whole *graph) bool {
 	for g != whole {
-		n := cmp.Or(g.parent, g.owner)
+		n := g.in()
 		if n == nil {
 			return false
 		}

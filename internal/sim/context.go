@@ -136,10 +136,10 @@ func (d *Driver) end(op string, c *context) driver.Result {
 			c.dev.contexts = append(c.dev.contexts[:i:i], c.dev.contexts[i+1:]...)
 		}
 	}
-	d.freeMemoryOf(c)
+	d.freeMemoryOf(op, c)
 	c.heap, c.workspaces = nil, nil
 	for _, m := range c.imported {
-		d.space.closing = append(d.space.closing, m.file)
+		d.space.discard(m.file, 0)
 	}
 	c.imported = nil
 	c.dev.memory -= contextMemory
@@ -190,8 +190,11 @@ func (d *Driver) DevicePrimaryCtxRelease(_ *driver.Thread, dev driver.Device) dr
 	if r != ok {
 		return r
 	}
-	if v.retained == 0 {
+	switch {
+	case v.retained == 0:
 		return driver.ResultInvalidContext
+	case v.retained == v.greens: // only green contexts use it
+		return driver.ResultNotPermitted
 	}
 	r = d.release("cuDevicePrimaryCtxRelease", v)
 	d.reclaim()
@@ -208,6 +211,9 @@ func (d *Driver) DevicePrimaryCtxReset(_ *driver.Thread, dev driver.Device) driv
 	v, r := d.aboutDevice("cuDevicePrimaryCtxReset", dev)
 	if r != ok {
 		return r
+	}
+	if v.greens > 0 {
+		return driver.ResultNotPermitted
 	}
 	if v.active() {
 		if r := d.end("cuDevicePrimaryCtxReset", v.primary); r != ok {
@@ -295,14 +301,7 @@ func (d *Driver) aboutContext(op string, ctx driver.Context) (*context, driver.R
 	if r := d.begin(op); r != ok {
 		return nil, r
 	}
-	if ctx == 0 {
-		return nil, driver.ResultInvalidContext
-	}
-	c, r := find[context](d, op, contextKind, uintptr(ctx))
-	if r != ok {
-		return nil, driver.ResultInvalidContext
-	}
-	return c, ok
+	return find[context](d, op, contextKind, uintptr(ctx))
 }
 
 // aboutNamed begins a call whose argument is a context or a green context.
@@ -316,16 +315,17 @@ func (d *Driver) aboutNamed(op string, ctx driver.Context) (namedContext, driver
 			return namedContext{g.ctx, g}, ok
 		}
 	}
-	if c, r = find[context](d, op, contextKind, uintptr(ctx)); r != ok {
-		return namedContext{}, driver.ResultInvalidContext
-	}
-	return namedContext{context: c}, ok
+	c, r = find[context](d, op, contextKind, uintptr(ctx))
+	return namedContext{context: c}, r
 }
 
 // CtxDestroy is cuCtxDestroy_v2.
 func (d *Driver) CtxDestroy(th *driver.Thread, ctx driver.Context) driver.Result {
 	defer d.mu.Unlock()
 	c, r := d.aboutContext("cuCtxDestroy", ctx)
+	if r == driver.ResultInvalidContext && ctx == 0 {
+		r = driver.ResultInvalidValue
+	}
 	if r != ok {
 		return r
 	}
@@ -414,7 +414,9 @@ func (d *Driver) CtxGetApiVersion(th *driver.Thread, ctx driver.Context) (versio
 		_, _, r = d.inContext(name, th)
 		return first, r
 	}
-	_, r = d.aboutContext(name, ctx)
+	if _, r = d.aboutContext(name, ctx); r == driver.ResultContextIsDestroyed {
+		r = driver.ResultInvalidContext
+	}
 	return first, r
 }
 
@@ -443,15 +445,10 @@ func (d *Driver) peer(op string, th *driver.Thread, peer driver.Context) (c, p *
 	if c, _, r = d.inContext(op, th); r != ok {
 		return nil, nil, r
 	}
-	if peer == 0 {
-		return nil, nil, driver.ResultInvalidContext
+	if p, r = find[context](d, op, contextKind, uintptr(peer)); r == ok && p.destroyed {
+		r = driver.ResultContextIsDestroyed
 	}
-	p, r = find[context](d, op, contextKind, uintptr(peer))
-	switch {
-	case r != ok || p.destroyed:
-		return nil, nil, driver.ResultInvalidContext
-	}
-	return c, p, ok
+	return c, p, r
 }
 
 // CtxEnablePeerAccess is cuCtxEnablePeerAccess.
@@ -467,6 +464,9 @@ func (d *Driver) CtxEnablePeerAccess(th *driver.Thread, peer driver.Context, fla
 		return driver.ResultPeerAccessUnsupported
 	case c.peers[p]:
 		return driver.ResultPeerAccessAlreadyEnabled
+	}
+	if r := d.forbidden(d.thread(th), nil); r != ok {
+		return r
 	}
 	if c.peers == nil {
 		c.peers = make(map[*context]bool)

@@ -14,7 +14,8 @@ type device struct {
 	index, ordinal int
 
 	primary  *context
-	retained int
+	retained int    // how many use the primary context: the program, and green contexts
+	greens   int    // the green contexts among them
 	flags    uint32 // flags of the primary context
 	contexts []*context
 	memory   uint64 // memory in use, in bytes

@@ -43,11 +43,14 @@ type Driver struct {
 	hostThreads hostThreads
 	blockSizes  func(f uintptr, threads int32) uint64
 	room        func(n uint64) bool // nil if memory has no limit
+	polls       bool                // Go's poller has been started: see startPoller
 	// readClock and print are functions for each launch of a kernel in PTX.
 	readClock func() int64
 	print     func(text []byte, failed bool)
-	// allocateFile is reserveFile, and closeFile closes a file. Tests replace them.
+	// allocateFile is reserveFile, punchFile gives a part of a file back, and closeFile closes a file. Tests
+	// replace them.
 	allocateFile func(f *os.File, offset, n uint64) error
+	punchFile    func(f *memoryFile, offset, n uint64) bool
 	closeFile    func(f *memoryFile)
 	// beforeMove is called without the driver's lock before many bytes are moved. It does nothing, except in
 	// tests.
@@ -107,7 +110,8 @@ func New(opts ...Option) *Driver {
 	d.noThread.anyThread = true
 	d.clock.init()
 	d.readClock, d.print = d.clock.now, d.output
-	d.allocateFile, d.closeFile, d.beforeMove = reserveFile, (*memoryFile).close, func() {}
+	d.allocateFile, d.punchFile, d.closeFile = reserveFile, (*memoryFile).punch, (*memoryFile).close
+	d.beforeMove = func() {}
 	d.engine.d = d
 	Devices(1)(d)
 	for _, o := range opts {
@@ -250,6 +254,12 @@ func (d *Driver) Init(_ *driver.Thread, flags uint32) driver.Result {
 	}
 	if flags != 0 {
 		return driver.ResultInvalidValue
+	}
+	if !d.polls {
+		if r := startPoller(); r != ok {
+			return r
+		}
+		d.polls = true
 	}
 	if !d.ready {
 		if r := d.see(); r != ok {

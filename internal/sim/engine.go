@@ -22,6 +22,7 @@ type engine struct {
 	active    []uint64 // the numbers of executing, in their order
 	work      []*op    // operations that have become ready
 	busy      bool     // run is active
+	stalled   bool     // nothing begins or completes: see stall
 	timer     *time.Timer
 	due       int64 // when the timer fires, if it is armed
 	armed     bool
@@ -99,8 +100,8 @@ func (o *op) follow(other *op) {
 
 // run begins the operations that have become ready, and completes those that take no time.
 func (e *engine) run() {
-	if e.busy {
-		return // the active run handles the new work
+	if e.busy || e.stalled {
+		return // the active run handles the new work, or stall does
 	}
 	e.busy = true
 	for len(e.work) > 0 {
@@ -236,6 +237,9 @@ func (e *engine) catchUp() {
 
 // advance completes the operations that are due at a time.
 func (e *engine) advance(now int64) {
+	if e.stalled {
+		return
+	}
 	for len(e.running) > 0 && e.running[0].at <= now {
 		e.complete(heap.Pop(&e.running).(*op))
 		e.run()
@@ -266,6 +270,9 @@ const pollEvery = 50 * time.Microsecond
 // virtual time only Advance completes operations. Then the timer is only for reading memory while a
 // call waits.
 func (e *engine) arm() {
+	if e.stalled {
+		return
+	}
 	at, any := e.next()
 	now := e.d.clock.now()
 	if e.d.clock.virtual {

@@ -322,7 +322,7 @@ func (d *Driver) CtxWaitEvent(_ *driver.Thread, ctx driver.Context, h driver.Eve
 	c, e, r := d.contextEvent("cuCtxWaitEvent", ctx, h)
 	defer d.mu.Unlock()
 	switch {
-	case c != nil && h == 0 && d.invalidateContext(c, false): // before the event is looked at
+	case c != nil && e == nil && d.invalidateContext(c, false): // before the event is looked at
 		return driver.ResultStreamCaptureUnsupported
 	case r != ok:
 		return r

@@ -59,6 +59,7 @@ type execution struct {
 	fault  *vm.Fault
 	late   bool // the virtual time does not wait for it any more
 	ended  bool // by Finish
+	room   kernelRoom
 }
 
 // KernelLimit is cusim.KernelLimit.
@@ -95,7 +96,9 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 			Virtual:  d.clock.virtual,
 			Print:    d.print,
 			Checks:   d.checksOf(),
+			Room:     &x.room,
 		}
+		x.room.budget = &d.space.budget
 		if b := f.module.constants; b != nil {
 			m, begin := b.memory()
 			if launch.Const = m.contiguous(begin, b.size); launch.Const == nil {
@@ -135,6 +138,7 @@ func (d *Driver) executionOf(f *function, l *Launch) *op {
 				})
 			}
 			work, fault := launch.Execute(&x.Stop)
+			x.room.give()
 			if timer != nil {
 				timer.Stop()
 			}
@@ -299,7 +303,7 @@ func (d *Driver) reportFault(f *vm.Fault) {
 	var freed []uintptr
 	if f.Access {
 		if f.Code == vm.IllegalAddress {
-			if old := d.space.freedAt(f.Address); old != nil && d.space.at(f.Address) == nil {
+			if old := d.space.freedAt(f.Address); old != nil && d.space.forKernels(f.Address) == nil {
 				fmt.Fprintf(&b, "; this was in memory of %d bytes at %#x, which is freed", old.size, old.addr)
 				freed = old.by
 			}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/descriptor"
 )
@@ -28,6 +29,15 @@ func external[T any](d *Driver, name string, k kind, h uintptr) (*T, driver.Resu
 		return nil, driver.ResultInvalidValue
 	}
 	return x, ok
+}
+
+// leaving begins a call that destroys an import. It is refused during a capture, before its argument is looked at.
+func leaving[T any](d *Driver, name string, th *driver.Thread, k kind, h uintptr) (*T, driver.Result) {
+	x, r := external[T](d, name, k, h)
+	if r == ok || r == driver.ResultInvalidValue {
+		r = cmp.Or(d.forbidden(d.thread(th), nil), r)
+	}
+	return x, r
 }
 
 // ImportExternalMemory is cuImportExternalMemory. If it succeeds, the file descriptor is the driver's. As
@@ -129,10 +139,7 @@ func (d *Driver) ExternalMemoryGetMappedBuffer(_ *driver.Thread, h driver.Extern
 func (d *Driver) DestroyExternalMemory(th *driver.Thread, h driver.ExternalMemory) driver.Result {
 	const name = "cuDestroyExternalMemory"
 	defer d.mu.Unlock()
-	m, r := external[externalMemory](d, name, externalMemoryKind, uintptr(h))
-	if r == ok {
-		r = d.forbidden(d.thread(th), nil)
-	}
+	m, r := leaving[externalMemory](d, name, th, externalMemoryKind, uintptr(h))
 	if r == ok && m.ctx.destroyed {
 		r = d.of(name, m.ctx, uintptr(h), externalMemoryKind)
 	}
@@ -141,7 +148,7 @@ func (d *Driver) DestroyExternalMemory(th *driver.Thread, h driver.ExternalMemor
 	}
 	d.objects.remove(uintptr(h))
 	m.ctx.forgetImport(m)
-	d.space.closing = append(d.space.closing, m.file)
+	d.space.discard(m.file, 0)
 	r = d.lost
 	d.reclaim()
 	return r

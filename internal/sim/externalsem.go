@@ -188,10 +188,7 @@ func (d *Driver) ImportExternalSemaphore(th *driver.Thread,
 func (d *Driver) DestroyExternalSemaphore(th *driver.Thread, h driver.ExternalSemaphore) driver.Result {
 	const name = "cuDestroyExternalSemaphore"
 	defer d.mu.Unlock()
-	s, r := external[importedSemaphore](d, name, externalSemaphoreKind, uintptr(h))
-	if r == ok {
-		r = d.forbidden(d.thread(th), nil)
-	}
+	s, r := leaving[importedSemaphore](d, name, th, externalSemaphoreKind, uintptr(h))
 	if r == ok && s.ctx.destroyed {
 		r = d.of(name, s.ctx, uintptr(h), externalSemaphoreKind)
 	}

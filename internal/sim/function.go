@@ -29,6 +29,15 @@ func (d *Driver) aboutFunction(op string, h driver.Function) (*function, driver.
 	return d.function(op, h)
 }
 
+// aboutGivenFunction is aboutFunction for functions in which NULL is an invalid value.
+func (d *Driver) aboutGivenFunction(op string, h driver.Function) (*function, driver.Result) {
+	f, r := d.aboutFunction(op, h)
+	if r == driver.ResultInvalidHandle && h == 0 {
+		r = driver.ResultInvalidValue
+	}
+	return f, r
+}
+
 // FuncGetAttribute is cuFuncGetAttribute.
 func (d *Driver) FuncGetAttribute(_ *driver.Thread, attribute int32, h driver.Function) (int32, driver.Result) {
 	defer d.mu.Unlock()
@@ -84,7 +93,7 @@ func settable(attributes map[int32]int32, attribute, value int32) bool {
 // FuncGetName is cuFuncGetName.
 func (d *Driver) FuncGetName(_ *driver.Thread, h driver.Function) (string, driver.Result) {
 	defer d.mu.Unlock()
-	f, r := d.aboutFunction("cuFuncGetName", h)
+	f, r := d.aboutGivenFunction("cuFuncGetName", h)
 	if r != ok {
 		return "", r
 	}
@@ -95,7 +104,7 @@ func (d *Driver) FuncGetName(_ *driver.Thread, h driver.Function) (string, drive
 func (d *Driver) FuncGetParamInfo(_ *driver.Thread, h driver.Function,
 	i uint64) (offset, size uint64, r driver.Result) {
 	defer d.mu.Unlock()
-	f, r := d.aboutFunction("cuFuncGetParamInfo", h)
+	f, r := d.aboutGivenFunction("cuFuncGetParamInfo", h)
 	switch {
 	case r != ok:
 		return 0, 0, r

@@ -152,9 +152,11 @@ func (d *Driver) graphOf(name string, h driver.Graph) (*graph, driver.Result) {
 	if r := d.begin(name); r != ok {
 		return nil, r
 	}
-	if h == 0 {
-		return nil, driver.ResultInvalidValue
-	}
+	return d.findGraph(name, h)
+}
+
+// findGraph returns a graph by its handle.
+func (d *Driver) findGraph(name string, h driver.Graph) (*graph, driver.Result) {
 	g, r := find[graph](d, name, graphKind, uintptr(h))
 	if r != ok {
 		return nil, driver.ResultInvalidValue

@@ -36,7 +36,7 @@ func (d *Driver) allocWork(g *graph, c *context, p driver.MemAllocNodeParams) (*
 		props.Location.Type == driver.CU_MEM_LOCATION_TYPE_INVALID && !managed,
 		p.AccessDescCount > 0 && p.AccessDescs == nil, p.AccessDescCount > uint64(len(d.devices)):
 		return nil, driver.ResultInvalidValue
-	case props.Location.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE, props.HandleTypes != 0:
+	case props.Location.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE, props.HandleTypes != 0, g.owner != nil:
 		return nil, driver.ResultNotSupported
 	}
 	v, r := d.device(driver.Device(props.Location.ID))
@@ -148,7 +148,7 @@ const (
 
 // take makes the device have memory for the nodes of a graph. If there is too little, other graphs give
 // back what they do not use. It reports false if that is not enough.
-func (v *device) take(g *graph) bool {
+func (a *addressSpace) take(v *device, g *graph) bool {
 	size := uint64(0)
 	for _, n := range g.nodes {
 		if n.work.node == allocNode {
@@ -159,7 +159,7 @@ func (v *device) take(g *graph) bool {
 	part := func() int { return slices.IndexFunc(v.graphs.parts, func(p graphPart) bool { return p.of == g }) }
 	i := part()
 	if size > deviceMemory-v.memory && (i < 0 || size-v.graphs.parts[i].size > deviceMemory-v.memory) {
-		v.trimGraphs()
+		a.trimGraphs(v)
 		i = part()
 	}
 	if i < 0 {
@@ -180,13 +180,20 @@ func (v *device) take(g *graph) bool {
 	return true
 }
 
-// trimGraphs gives the memory back that no allocation is in.
-func (v *device) trimGraphs() {
+// trimGraphs gives the memory back that no allocation is in, also to the machine. The caller calls reclaim.
+func (a *addressSpace) trimGraphs(v *device) {
 	v.graphs.parts = slices.DeleteFunc(v.graphs.parts, func(p graphPart) bool {
 		if slices.ContainsFunc(p.of.nodes, func(n *node) bool {
 			return n.work.node == allocNode && (n.work.alloc.allocated || !n.work.alloc.block.asleep)
 		}) {
 			return false
+		}
+		for _, n := range p.of.nodes {
+			if n.work.node == allocNode {
+				b := n.work.alloc.block
+				a.retire(b.mem)
+				b.mem = newContent(&a.budget, b.size)
+			}
 		}
 		v.memory -= p.size
 		v.graphs.used.now -= p.size
@@ -195,7 +202,7 @@ func (v *device) trimGraphs() {
 }
 
 // begins checks the memory of the nodes before a launch, and notes what the launch does.
-func (x *exec) begins() driver.Result {
+func (x *exec) begins(d *Driver) driver.Result {
 	var devices []*device
 	for _, n := range x.nodes {
 		a := n.work.alloc
@@ -210,7 +217,7 @@ func (x *exec) begins() driver.Result {
 		}
 	}
 	for _, v := range devices {
-		if !v.take(x.allocates) {
+		if !d.space.take(v, x.allocates) {
 			return driver.ResultOutOfMemory
 		}
 	}
@@ -379,6 +386,7 @@ func (d *Driver) DeviceGraphMemTrim(_ *driver.Thread, dev driver.Device) driver.
 	if r != ok {
 		return r
 	}
-	v.trimGraphs()
+	d.space.trimGraphs(v)
+	d.reclaim()
 	return ok
 }

@@ -32,7 +32,7 @@ func (d *Driver) anyWork(name string, th *driver.Thread, g *graph, p *driver.Gra
 		if u.Graph().Ownership != 0 { // the child graph cannot be moved
 			return nil, driver.ResultNotSupported
 		}
-		return d.childParams(name, u.Graph().Graph, driver.ResultNotSupported)()
+		return d.childParams(name, u.Graph().Graph, driver.ResultNotSupported, g != nil)()
 	case emptyNode:
 		if *u != (driver.GraphNodeParamsUnion{}) {
 			return nil, driver.ResultInvalidValue

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -62,22 +63,26 @@ func (v conditionValues) assign() {
 	}
 }
 
+// in returns the node that the graph is a body or the child graph of, or nil.
+func (g *graph) in() *node { return cmp.Or(g.parent, g.owner) }
+
 // outermost returns the graph that the graph is part of.
 func (g *graph) outermost() *graph {
-	for g.parent != nil {
-		g = g.parent.graph
+	for n := g.in(); n != nil; n = g.in() {
+		g = n.graph
 	}
 	return g
 }
 
-// isConditional reports whether a graph is a body, or has handles of values.
+// isConditional reports whether there are handles of values of the whole graph that a graph is part of.
 func (d *Driver) isConditional(g *graph) bool {
+	whole := g.outermost()
 	for _, c := range d.conditions {
-		if c.graph == g {
+		if c.graph == whole {
 			return true
 		}
 	}
-	return g.parent != nil
+	return false
 }
 
 // GraphConditionalHandleCreate is cuGraphConditionalHandleCreate.

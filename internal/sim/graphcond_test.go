@@ -493,3 +493,108 @@ func TestEffectsWithoutCalls(t *testing.T) {
 		})
 	}
 }
+
+// TestChildGraphs uses child graphs as graphs: as an H200, the driver clones them unless the whole graph has handles of
+// values, and makes neither executable graphs nor child graphs of new nodes of them.
+func TestChildGraphs(t *testing.T) {
+	r := newConditions(t)
+	graph := func() driver.Graph {
+		g, res := r.GraphCreate(r.th, 0)
+		r.must(res)
+		t.Cleanup(func() { r.GraphDestroy(r.th, g) })
+		return g
+	}
+	handle := func(g driver.Graph) driver.GraphConditionalHandle {
+		h, res := r.GraphConditionalHandleCreate(r.th, g, r.ctx, 1, 0)
+		r.must(res)
+		return h
+	}
+	body := func(whole, g driver.Graph) (driver.GraphNode, driver.Graph) {
+		n, bodies, res := r.add(g, handle(whole), driver.CU_GRAPH_COND_TYPE_IF, 1)
+		r.must(res)
+		return n, bodies[0]
+	}
+	child := func(g, c driver.Graph) driver.Graph {
+		n, res := r.GraphAddChildGraphNode(r.th, g, nil, c)
+		r.must(res)
+		own, res := r.GraphChildGraphNodeGetGraph(r.th, n)
+		r.must(res)
+		return own
+	}
+	ofChild := func(own driver.Graph) driver.Graph {
+		nodes := make([]driver.GraphNode, 1)
+		_, res := r.GraphGetNodes(r.th, own, nodes)
+		r.must(res)
+		own, res = r.GraphChildGraphNodeGetGraph(r.th, nodes[0])
+		r.must(res)
+		return own
+	}
+	for _, tt := range []struct {
+		what  string
+		clone driver.Result
+		make  func(whole, inner driver.Graph) driver.Graph
+	}{
+		{"a child graph", ok, child},
+		{"of a child graph", ok, func(whole, inner driver.Graph) driver.Graph {
+			outer := graph()
+			child(outer, inner)
+			return ofChild(child(whole, outer))
+		}},
+		{"with a handle", notSupported, func(whole, inner driver.Graph) driver.Graph {
+			own := child(whole, inner)
+			handle(whole)
+			return own
+		}},
+		{"with a handle of the child graph", notSupported, func(whole, inner driver.Graph) driver.Graph {
+			own := child(whole, inner)
+			handle(own)
+			_, res := r.GraphClone(r.th, whole)
+			r.want("clone of the whole", notSupported, res)
+			_, res = r.GraphInstantiateWithFlags(r.th, whole, 0)
+			r.want("executable graph of the whole", invalidValue, res)
+			return own
+		}},
+		{"beside a body", notSupported, func(whole, inner driver.Graph) driver.Graph {
+			body(whole, whole)
+			return child(whole, inner)
+		}},
+		{"beside a body that is gone", notSupported, func(whole, inner driver.Graph) driver.Graph {
+			n, _ := body(whole, whole)
+			r.must(r.GraphDestroyNode(r.th, n))
+			return child(whole, inner)
+		}},
+		{"in a body of a body", notSupported, func(whole, inner driver.Graph) driver.Graph {
+			_, b := body(whole, whole)
+			_, b = body(whole, b)
+			return child(b, inner)
+		}},
+		{"of a child graph beside a body", notSupported, func(whole, inner driver.Graph) driver.Graph {
+			outer := graph()
+			child(outer, inner)
+			own := child(whole, outer)
+			body(whole, whole)
+			return ofChild(own)
+		}},
+	} {
+		inner := graph()
+		own := tt.make(graph(), inner)
+		clone, res := r.GraphClone(r.th, own)
+		r.want(tt.what+": clone", tt.clone, res)
+		if res == ok {
+			r.must(r.GraphDestroy(r.th, clone))
+		}
+		_, res = r.GraphInstantiateWithFlags(r.th, own, 0)
+		r.want(tt.what+": executable graph", notSupported, res)
+		_, res = r.GraphAddChildGraphNode(r.th, graph(), nil, own)
+		r.want(tt.what+": child graph", notSupported, res)
+		p := driver.GraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_GRAPH}
+		p.Graph().Graph = own
+		_, _, res = r.GraphAddNode(r.th, graph(), nil, nil, p)
+		r.want(tt.what+": child graph of any node", notSupported, res)
+		_, _, res = r.GraphAddMemAllocNode(r.th, own, nil, allocParams(64))
+		r.want(tt.what+": memory", notSupported, res)
+		clone, res = r.GraphClone(r.th, inner)
+		r.want("the program's own graph", ok, res)
+		r.must(r.GraphDestroy(r.th, clone))
+	}
+}

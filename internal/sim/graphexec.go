@@ -54,14 +54,11 @@ type wrongNode struct {
 // instantiate makes an executable graph.
 func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 	flags uint64) (driver.GraphExec, *wrongNode, driver.Result) {
-	g, r := d.graphOf(name, h)
-	c := d.thread(th).current()
-	if r == ok {
-		r = d.live(c)
+	c, r := d.changing(name, th)
+	if r != ok {
+		return 0, nil, r
 	}
-	if r == ok {
-		r = d.forbidden(d.thread(th), nil)
-	}
+	g, r := d.findGraph(name, h)
 	if r != ok {
 		return 0, nil, r
 	}
@@ -81,7 +78,7 @@ func (d *Driver) instantiate(name string, th *driver.Thread, h driver.Graph,
 	if !used {
 		return 0, &wrongNode{0, driver.CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED}, driver.ResultInvalidValue
 	}
-	if g.parent != nil || g.isTaken() {
+	if g.in() != nil || g.isTaken() {
 		return 0, nil, driver.ResultNotSupported
 	}
 	if wrong := wrongInBodies(g.nodes, false); wrong != nil {
@@ -254,10 +251,7 @@ func (d *Driver) execSetEvent(name string, h driver.GraphExec, nh driver.GraphNo
 		return driver.ResultInvalidValue
 	}
 	w, r := d.eventWork(name, k, e)
-	switch {
-	case r != ok:
-		return r
-	case k == eventRecordNode && w.event.ctx != made.work.event.ctx:
+	if r != ok || k == eventRecordNode && w.event.ctx != made.work.event.ctx {
 		return driver.ResultInvalidValue
 	}
 	made.work = *w
@@ -300,7 +294,7 @@ func (d *Driver) GraphLaunch(th *driver.Thread, h driver.GraphExec, sh driver.St
 	if !canProvide(x.nodes) {
 		return driver.ResultOutOfMemory
 	}
-	if r := x.begins(); r != ok {
+	if r := x.begins(d); r != ok {
 		return r
 	}
 	begin := &op{effect: x.values.assign}
@@ -417,11 +411,11 @@ func (d *Driver) GraphExecDestroy(th *driver.Thread, h driver.GraphExec) driver.
 	if r := d.begin(name); r != ok {
 		return r
 	}
-	x, r := d.execOf(name, h)
-	if r != ok {
+	if r := d.forbidden(d.thread(th), nil); r != ok {
 		return r
 	}
-	if r := d.forbidden(d.thread(th), nil); r != ok {
+	x, r := d.execOf(name, h)
+	if r != ok {
 		return r
 	}
 	d.destroyExec(x)

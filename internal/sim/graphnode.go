@@ -174,7 +174,7 @@ func (d *Driver) functionOfNode(name string, th *driver.Thread, p *driver.Kernel
 	c := d.thread(th).current()
 	if p.Ctx != 0 {
 		if c, r = find[context](d, name, contextKind, uintptr(p.Ctx)); r != ok {
-			return nil, driver.ResultInvalidContext
+			return nil, r
 		}
 	}
 	if r := d.live(c); r != ok {
@@ -190,7 +190,7 @@ func (d *Driver) nodeContext(name string, h driver.Context) (*context, driver.Re
 	}
 	c, r := find[context](d, name, contextKind, uintptr(h))
 	if r != ok {
-		return nil, driver.ResultInvalidContext
+		return nil, r
 	}
 	return c, d.live(c)
 }
@@ -275,8 +275,10 @@ func (d *Driver) hostWork(f driver.Callback) *work {
 }
 
 // childParams returns the work of a node that runs a copy of a graph. allocating is the result for a graph that
-// allocates memory.
-func (d *Driver) childParams(name string, h driver.Graph, allocating driver.Result) func() (*work, driver.Result) {
+// allocates memory. As on an H200, a child graph of another node can be the one of a node that exists, but of no new
+// one.
+func (d *Driver) childParams(name string, h driver.Graph, allocating driver.Result,
+	isNew bool) func() (*work, driver.Result) {
 	return func() (*work, driver.Result) {
 		if h == 0 {
 			return nil, driver.ResultInvalidValue
@@ -288,7 +290,7 @@ func (d *Driver) childParams(name string, h driver.Graph, allocating driver.Resu
 		switch {
 		case g.allocates():
 			return nil, allocating
-		case d.isConditional(g):
+		case isNew && g.owner != nil, d.isConditional(g):
 			return nil, driver.ResultNotSupported
 		}
 		w := &work{node: childNode, childOf: g}
@@ -308,6 +310,17 @@ func (d *Driver) within(name string, h driver.Context,
 			return nil, r
 		}
 		return make(c)
+	}
+}
+
+// withinOrCurrent is within for functions that take the current context if none is given, and need it.
+func (d *Driver) withinOrCurrent(name string, th *driver.Thread, h driver.Context,
+	make func(*context) (*work, driver.Result)) func() (*work, driver.Result) {
+	return func() (*work, driver.Result) {
+		if h == 0 && d.thread(th).current() == nil {
+			return nil, driver.ResultInvalidValue
+		}
+		return d.within(name, h, make)()
 	}
 }
 
@@ -388,11 +401,11 @@ func (d *Driver) GraphMemcpyNodeSetParams(_ *driver.Thread, n driver.GraphNode, 
 }
 
 // GraphExecMemcpyNodeSetParams is cuGraphExecMemcpyNodeSetParams.
-func (d *Driver) GraphExecMemcpyNodeSetParams(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+func (d *Driver) GraphExecMemcpyNodeSetParams(th *driver.Thread, x driver.GraphExec, n driver.GraphNode,
 	p *driver.Memcpy3D, c driver.Context) driver.Result {
 	const name = "cuGraphExecMemcpyNodeSetParams"
 	defer d.mu.Unlock()
-	return d.changeExec(name, x, n, memcpyNode, d.within(name, c, func(c *context) (*work, driver.Result) {
+	return d.changeExec(name, x, n, memcpyNode, d.withinOrCurrent(name, th, c, func(c *context) (*work, driver.Result) {
 		return d.copyParams(name, p, c)
 	}))
 }
@@ -416,11 +429,11 @@ func (d *Driver) GraphMemsetNodeSetParams(_ *driver.Thread, n driver.GraphNode,
 }
 
 // GraphExecMemsetNodeSetParams is cuGraphExecMemsetNodeSetParams.
-func (d *Driver) GraphExecMemsetNodeSetParams(_ *driver.Thread, x driver.GraphExec, n driver.GraphNode,
+func (d *Driver) GraphExecMemsetNodeSetParams(th *driver.Thread, x driver.GraphExec, n driver.GraphNode,
 	p *driver.MemsetNodeParams, c driver.Context) driver.Result {
 	const name = "cuGraphExecMemsetNodeSetParams"
 	defer d.mu.Unlock()
-	return d.changeExec(name, x, n, memsetNode, d.within(name, c, func(c *context) (*work, driver.Result) {
+	return d.changeExec(name, x, n, memsetNode, d.withinOrCurrent(name, th, c, func(c *context) (*work, driver.Result) {
 		return d.setParams(p, c)
 	}))
 }
@@ -450,7 +463,7 @@ func (d *Driver) GraphAddChildGraphNode(_ *driver.Thread, g driver.Graph, deps [
 	child driver.Graph) (driver.GraphNode, driver.Result) {
 	const name = "cuGraphAddChildGraphNode"
 	defer d.mu.Unlock()
-	return d.addNode(name, g, deps, d.childParams(name, child, driver.ResultNotSupported))
+	return d.addNode(name, g, deps, d.childParams(name, child, driver.ResultNotSupported, true))
 }
 
 // GraphExecChildGraphNodeSetParams is cuGraphExecChildGraphNodeSetParams.
@@ -458,7 +471,7 @@ func (d *Driver) GraphExecChildGraphNodeSetParams(_ *driver.Thread, x driver.Gra
 	child driver.Graph) driver.Result {
 	const name = "cuGraphExecChildGraphNodeSetParams"
 	defer d.mu.Unlock()
-	return d.changeExec(name, x, n, childNode, d.childParams(name, child, driver.ResultGraphExecUpdateFailure))
+	return d.changeExec(name, x, n, childNode, d.childParams(name, child, driver.ResultGraphExecUpdateFailure, false))
 }
 
 // GraphNodeSetEnabled is cuGraphNodeSetEnabled. Only kernels, copies and memsets can be disabled.

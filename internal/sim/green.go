@@ -78,7 +78,8 @@ func workQueuesOf(dev int) workQueues {
 // number for NVIDIA's driver, changes nothing.
 const connections = 8
 
-// resourceDescriptor is a CUdevResourceDesc. CUDA has no function that destroys one, so those with the same content are one.
+// resourceDescriptor is a CUdevResourceDesc. CUDA has no function that destroys one, so those with the same content
+// are one.
 type resourceDescriptor struct {
 	share
 	queues workQueues
@@ -223,8 +224,8 @@ func (d *Driver) GreenCtxCreate(_ *driver.Thread, desc driver.DevResourceDesc, d
 		its, r = find[resourceDescriptor](d, name, descriptorKind, uintptr(desc))
 	}
 	switch {
-	case r != ok:
-		return 0, driver.ResultInvalidValue
+	case r != ok: // an H200 reads there which device it is for
+		return 0, driver.ResultInvalidDevice
 	case its.dev != v.ordinal:
 		return 0, driver.ResultInvalidDevice
 	case d.lost != ok:
@@ -233,6 +234,7 @@ func (d *Driver) GreenCtxCreate(_ *driver.Thread, desc driver.DevResourceDesc, d
 	if r := d.retain(v); r != ok {
 		return 0, r
 	}
+	v.greens++
 	d.ids.context++
 	g := &greenContext{id: d.ids.context, ctx: v.primary, share: its.share, queues: its.queues, lane: v.primary.aside()}
 	g.share.green = g.id
@@ -245,12 +247,9 @@ func (d *Driver) aboutGreen(op string, h driver.GreenCtx) (*greenContext, driver
 	if r := d.begin(op); r != ok {
 		return nil, r
 	}
-	if h == 0 {
-		return nil, driver.ResultInvalidContext
-	}
 	g, r := find[greenContext](d, op, greenKind, uintptr(h))
 	if r != ok {
-		return nil, driver.ResultInvalidContext
+		return nil, r
 	}
 	return g, d.live(g.ctx)
 }
@@ -287,6 +286,7 @@ func (d *Driver) GreenCtxDestroy(_ *driver.Thread, h driver.GreenCtx) driver.Res
 		g.destroyed = false
 		return waited
 	}
+	v.greens--
 	for _, s := range g.streams() {
 		if s.capture != nil && r == ok {
 			d.abandon(s)

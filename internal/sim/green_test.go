@@ -147,7 +147,7 @@ func TestShares(t *testing.T) {
 	if n := d.Census(); len(n) != 0 {
 		t.Errorf("alive are %v", n)
 	}
-	want("destroyed", driver.ResultInvalidContext, d.GreenCtxDestroy(nil, g))
+	want("destroyed", driver.ResultContextIsDestroyed, d.GreenCtxDestroy(nil, g))
 	want("none", driver.ResultInvalidContext, d.GreenCtxDestroy(nil, 0))
 	if n := len(d.Misuses()); n != 1 {
 		t.Errorf("misuses: %v", d.Misuses())
@@ -461,4 +461,24 @@ func TestResultsOfVersions(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPrimaryOfGreen resets and releases a primary context while a green context uses it. The results are those of an
+// H200.
+func TestPrimaryOfGreen(t *testing.T) {
+	r := newLab(t)
+	g, res := r.GreenCtxCreate(nil, 0, 0, driver.CU_GREEN_CTX_DEFAULT_STREAM)
+	r.must(res)
+	r.want("reset", driver.ResultNotPermitted, r.DevicePrimaryCtxReset(nil, 0))
+	r.must(r.DevicePrimaryCtxRelease(nil, 0))
+	r.want("a release of what only the green context uses", driver.ResultNotPermitted, r.DevicePrimaryCtxRelease(nil, 0))
+	_, active, res := r.DevicePrimaryCtxGetState(nil, 0)
+	if r.must(res); active != 1 {
+		t.Error("the primary context is gone")
+	}
+	r.must(r.GreenCtxDestroy(nil, g))
+	r.want("a release without a use", driver.ResultInvalidContext, r.DevicePrimaryCtxRelease(nil, 0))
+	_, res = r.DevicePrimaryCtxRetain(nil, 0)
+	r.must(res)
+	r.must(r.DevicePrimaryCtxReset(nil, 0))
 }

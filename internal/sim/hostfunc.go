@@ -20,9 +20,15 @@ func callable(f driver.Callback) driver.Result {
 
 // hostCall is a running host function.
 type hostCall struct {
-	op    *op   // the operation that completes when the function returns, or nil
-	apart bool  // the function may make all calls
-	waits *wait // a call of the function that waits, or nil
+	op    *op     // the operation that completes when the function returns, or nil
+	apart bool    // the function may make all calls
+	waits []*wait // what the function waits for, all of it
+}
+
+// begin notes a wait of the function until end is called.
+func (h *hostCall) begin(w *wait) (end func()) {
+	h.waits = append(h.waits, w)
+	return func() { h.waits = slices.DeleteFunc(h.waits, func(other *wait) bool { return other == w }) }
 }
 
 // permits reports whether the function may make a call. An H100 permits these calls:

@@ -391,12 +391,15 @@ func (d *Driver) IpcGetEventHandle(th *driver.Thread, h driver.Event) (handle dr
 	if h == 0 {
 		return handle, driver.ResultInvalidValue
 	}
+	if d.thread(th).current() == nil {
+		return handle, driver.ResultInvalidContext
+	}
 	e, r := d.event(name, h)
 	switch {
+	case e == nil:
+		return handle, driver.ResultInvalidHandle
 	case r != ok:
 		return handle, r
-	case d.thread(th).current() == nil:
-		return handle, driver.ResultInvalidContext
 	case e.flags&driver.CU_EVENT_INTERPROCESS == 0, e.orphan, e.ipc != nil && !e.ipc.file.mine:
 		return handle, driver.ResultInvalidHandle
 	}

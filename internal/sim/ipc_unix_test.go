@@ -1041,9 +1041,9 @@ func TestNoDescriptorIsNoDeath(t *testing.T) {
 		return
 	}
 	r := newRig(t)
-	time.AfterFunc(time.Hour, func() {}).Stop() // the runtime needs descriptors for timers
 	for _, named := range []bool{false, true} {
 		e, h := r.export(named)
+		another := newRig(t)
 		var old syscall.Rlimit
 		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
 			t.Fatal(err)
@@ -1053,7 +1053,6 @@ func TestNoDescriptorIsNoDeath(t *testing.T) {
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
 			t.Fatal(err)
 		}
-		another := newRig(t)
 		_, res := another.tab.IpcOpenEventHandle(another.in, foreign(t, h))
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
 			t.Fatal(err)

@@ -100,8 +100,8 @@ func (d *Driver) IpcGetMemHandle(th *driver.Thread, p driver.DevicePtr) (handle 
 }
 
 // shareMemory moves the content of a block to a file, if other processes can open it. The driver is
-// unlocked while the file system allocates the file, and while kernels are executed. Other calls
-// may free the memory then, or share it.
+// unlocked while the file system allocates the file, while kernels are executed, and while bytes are copied.
+// Other calls may free the memory then, or share it.
 func (d *Driver) shareMemory(op string, b *block) (r driver.Result) {
 	var f *memoryFile
 	var id ipcID
@@ -117,8 +117,15 @@ func (d *Driver) shareMemory(op string, b *block) (r driver.Result) {
 	case err != nil:
 		r = d.lacks(op, err, b.size, driver.ResultOutOfMemory)
 	}
-	if r == ok && b.shared == nil && (d.engine.moving > 0 || !b.mem.freeze()) {
-		d.quiet()
+	moves := func() bool { return r == ok && b.shared == nil && !b.gone && !b.leaving }
+	if moves() && (d.engine.moving > 0 || !b.mem.freeze()) {
+		if d.quiet(); moves() {
+			begin := d.beforeMove
+			defer d.engine.stall(func() {
+				begin()
+				b.mem.copyTo(f.mapped())
+			})()
+		}
 	}
 	unused := f
 	switch {
@@ -127,18 +134,16 @@ func (d *Driver) shareMemory(op string, b *block) (r driver.Result) {
 	case b.shared != nil:
 		r = ok
 	case r == ok:
-		old := span{b, 0, b.size}
-		copied := span{&block{size: b.size, mem: contentOf(f.mapped()[:b.size:b.size])}, 0, b.size}
-		copied.copyFrom(0, old, 0, b.size)
 		d.space.retire(b.mem)
-		b.mem, b.shared, unused = copied.mem, &ipcMemory{file: f, id: id, charged: size}, nil
-		size = 0
+		b.mem, b.shared, unused = contentOf(f.mapped()[:b.size:b.size]), &ipcMemory{file: f, id: id, charged: size}, nil
 		b.defined = nil // nobody knows what other processes write
 		d.space.regions.Store(nil)
 	}
-	d.space.budget.give(size)
-	if unused != nil {
-		d.space.closing = append(d.space.closing, unused)
+	switch {
+	case unused != nil:
+		d.space.discard(unused, size)
+	case f == nil:
+		d.space.budget.give(size)
 	}
 	return r
 }

@@ -50,8 +50,9 @@ type Launch struct {
 	d      *Driver
 	module *module
 	args   [][]byte
-	stores []func() bool // see mapped
 	code   driver.Result
+	// gathered has copies of memory that is mapped in several parts: see mapped.
+	gathered []gathered
 
 	cooperative bool
 	clustered   bool // the launch or the kernel has a size of clusters
@@ -87,12 +88,9 @@ func (l *Launch) F64(i int) float64 { return math.Float64frombits(l.U64(i)) }
 
 // Mem returns the memory from the address in argument i to the end of its allocation. The device has a
 // fault, and Mem returns nil, if the address is invalid, or the machine has no memory for all of this.
-func (l *Launch) Mem(i int) []byte { return l.memory(i, math.MaxUint64) }
-
-// memory is Mem for no more than a number of bytes.
-func (l *Launch) memory(i int, most uint64) []byte {
+func (l *Launch) Mem(i int) []byte {
 	addr := l.U64(i)
-	b := l.d.space.at(addr)
+	b := l.d.space.forKernels(addr)
 	if b != nil && b.kind == mappedBlock {
 		b = l.mapped(addr)
 	}
@@ -100,8 +98,8 @@ func (l *Launch) memory(i int, most uint64) []byte {
 		l.Fault(int(driver.ResultIllegalAddress))
 		return nil
 	}
-	b.defined.Set(addr-b.addr, b.size) // it may write everything
-	return l.contiguous(b, addr-b.addr, most)
+	b.defined.Set(addr-b.addr, b.size) // up to the end, as nobody knows what the function writes
+	return l.contiguous(b, addr-b.addr, math.MaxUint64)
 }
 
 // contiguous returns a block's memory at an offset, no more than a number of bytes.

@@ -144,10 +144,7 @@ func (d *Driver) kernelWork(h driver.Function, f *function, l *Launch) *work {
 				}
 				each.cooperative = o.cooperative
 			}
-			switch _, written := d.kernels[f.name]; {
-			case written:
-				d.goLaunches[f.name]++
-			case !f.idle && f.translated().err == nil:
+			if _, written := d.kernels[f.name]; !written && !f.idle && f.translated().err == nil {
 				return d.executionOf(f, &each)
 			}
 			return d.kernelOp(&each)
@@ -259,7 +256,7 @@ func (f *function) unpacked(data packed) ([][]byte, driver.Result) {
 
 // kernelOp returns the operation of a launch.
 func (d *Driver) kernelOp(l *Launch) *op {
-	k := d.kernels[l.Name]
+	k, written := d.kernels[l.Name]
 	o := &op{visible: k.Run != nil} // Run may have an effect outside of the driver
 	o.begin = func() {
 		took := kernelTime
@@ -268,14 +265,23 @@ func (d *Driver) kernelOp(l *Launch) *op {
 		}
 		o.duration = int64(took)
 	}
+	o.dropped = func() {
+		for _, g := range l.gathered {
+			g.release()
+		}
+	}
 	o.effect = func() {
 		if k.Run != nil && l.code == ok {
 			l.guard(func() { k.Run(l) })
 		}
-		for _, store := range l.stores {
-			if !store() {
+		if written {
+			d.goLaunches[l.Name]++
+		}
+		for _, g := range l.gathered {
+			if !g.store() {
 				l.Fault(int(driver.ResultLaunchFailed))
 			}
+			g.release()
 		}
 		if l.code != ok {
 			d.explain("", fmt.Sprintf("kernel %q, whose PTX a function in Go replaces, ends with %s", l.Name,

@@ -146,6 +146,8 @@ func (f *function) fitsTogether(grid, block Dim3, shared uint32, o launchOptions
 		return ok
 	case o.preferred != none:
 		return driver.ResultNotSupported
+	case int32(shared) < 0: // as on an H200
+		return driver.ResultInvalidValue
 	}
 	blocks := uint64(f.active(int32(block.count()), uint64(shared)))
 	most := blocks * multiprocessors

@@ -176,9 +176,10 @@ func (d *Driver) LibraryUnload(th *driver.Thread, h driver.LibraryHandle) driver
 		return driver.ResultInvalidHandle // another call has unloaded it
 	}
 	for _, m := range l.used() {
-		m.freeVariables(d)
+		m.freeVariables(d, op)
 	}
 	for _, b := range l.managed {
+		b.freer = op
 		d.space.remove(b)
 	}
 	for _, m := range l.modules {
@@ -188,6 +189,7 @@ func (d *Driver) LibraryUnload(th *driver.Thread, h driver.LibraryHandle) driver
 		d.objects.remove(uintptr(k.handle))
 	}
 	d.objects.remove(uintptr(h))
+	d.reclaim()
 	return ok
 }
 
@@ -405,11 +407,19 @@ func (d *Driver) kernelOf(h driver.Function) *libraryKernel {
 func (d *Driver) KernelGetParamInfo(th *driver.Thread, h driver.Kernel,
 	i uint64) (offset, size uint64, r driver.Result) {
 	defer d.mu.Unlock()
-	k, r := d.aboutKernel("cuKernelGetParamInfo", h)
+	const name = "cuKernelGetParamInfo"
+	r = d.begin(name)
+	if r == ok && h == 0 {
+		r = driver.ResultInvalidValue
+	}
+	if r == ok {
+		r = d.live(d.thread(th).current())
+	}
 	if r != ok {
 		return 0, 0, r
 	}
-	if r = d.live(d.thread(th).current()); r != ok {
+	k, r := find[libraryKernel](d, name, kernelKind, uintptr(h))
+	if r != ok {
 		return 0, 0, r
 	}
 	if i >= uint64(len(k.entry.params)) {

@@ -128,6 +128,7 @@ func (l *link) add(d *Driver, typ int32, data []byte, name string, options []uin
 		l.errors = append(l.errors, message)
 		return r
 	}
+	// What another text defines is not known yet: complete looks at the functions.
 	if _, problem := parsePTX(text, d.version); problem != nil {
 		l.errors = append(l.errors, problem.text)
 		return problem.code
@@ -187,17 +188,24 @@ func (l *link) check(d *Driver, text []byte) *ptxError {
 	if problem != nil {
 		return problem
 	}
+	if problem := d.translate(code); problem != nil {
+		return problem
+	}
 	for i := range code.entries {
 		e := &code.entries[i]
 		attributes := code.attributes(e)
-		k, err := code.text.Kernel(e.name)
-		if err == nil {
-			setShared(attributes, k)
-		} else if problem := d.unexecutable(e, err); problem != nil {
+		c := code.kernels[e.name]
+		if c == nil {
+			c = new(compiled)
+			c.kernel, c.err = code.text.Kernel(e.name)
+		}
+		if c.err == nil {
+			setShared(attributes, c.kernel)
+		} else if problem := d.unexecutable(e, c.err); problem != nil {
 			return problem
 		}
 		if l.verbose {
-			l.info = append(l.info, d.resources(e.name, attributes, e.idle, err))
+			l.info = append(l.info, d.resources(e.name, attributes, e.idle, c.err))
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -117,11 +118,15 @@ func (d *Driver) managed(p driver.DevicePtr, n uint64) (span, driver.Result) {
 // MemAllocManaged is cuMemAllocManaged.
 func (d *Driver) MemAllocManaged(th *driver.Thread, size uint64, flags uint32) (driver.DevicePtr, driver.Result) {
 	defer d.mu.Unlock()
-	c, r := d.changing("cuMemAllocManaged", th)
+	const name = "cuMemAllocManaged"
+	if size == 0 {
+		return 0, cmp.Or(d.begin(name), driver.ResultInvalidValue)
+	}
+	c, r := d.changing(name, th)
 	switch {
 	case r != ok:
 		return 0, r
-	case size == 0 || flags != driver.CU_MEM_ATTACH_GLOBAL && flags != driver.CU_MEM_ATTACH_HOST:
+	case flags != driver.CU_MEM_ATTACH_GLOBAL && flags != driver.CU_MEM_ATTACH_HOST:
 		return 0, driver.ResultInvalidValue
 	}
 	addr, r := d.addPages(c, managedBlock, size, flags)

@@ -23,16 +23,14 @@ func (r *lab) mapped(fd, pages, prot, flags int) []byte {
 
 func hostAddr(b []byte) driver.HostPtr { return driver.HostPtr(addressOf(b)) }
 
-// unmapped returns registered memory that the program has unmapped.
+// unmapped returns registered memory that nobody can access any more. It is not unmapped before the end of the test, as
+// Go's runtime may map its address then.
 func (r *lab) unmapped() driver.HostPtr {
 	r.t.Helper()
-	b, err := syscall.Mmap(-1, 0, page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	b := r.mapped(-1, 1, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	p := hostAddr(b)
 	r.must(r.MemHostRegister(r.th, p, page, 0))
-	if err := syscall.Munmap(b); err != nil {
+	if err := syscall.Mprotect(b, syscall.PROT_NONE); err != nil {
 		r.t.Fatal(err)
 	}
 	return p
@@ -145,8 +143,12 @@ func TestRegisterMappings(t *testing.T) {
 			}
 		}
 	}
-	for _, size := range []uint64{1 << 40, 1 << 62, ^uint64(0)} {
-		l.want("a size", bad, l.MemHostRegister(l.th, hostAddr(pages), size, 0))
+	for size, want := range map[uint64]driver.Result{1 << 40: driver.ResultOutOfMemory, 1 << 62: driver.ResultNotSupported,
+		^uint64(0): bad} {
+		if size == 1<<40 && machineRoom(0) >= size {
+			want = bad
+		}
+		l.want("a size", want, l.MemHostRegister(l.th, hostAddr(pages), size, 0))
 	}
 }
 

@@ -55,6 +55,7 @@ type block struct {
 	advice     []advised // about managed memory, in the order of the offsets; nil if there is none
 	id         uint64    // differs from those of all other blocks
 	created    []uintptr // the stack of the creation
+	freer      string    // the function that frees it, or ""
 	mem        *content  // has what the block contains, from the offset begin on; nil if it has a mapping or parts
 	begin      uint64
 	// syncMemops is CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
@@ -82,7 +83,7 @@ func (b *block) memory() (*content, uint64) {
 
 // owns reports whether the block is all that uses its content.
 func (b *block) owns() bool {
-	return b.mem != nil && b.shared == nil && (b.chunk == nil || b.chunk.mem == nil)
+	return b.mem != nil && b.shared == nil && b.chunk == nil
 }
 
 // end returns the address after the block.
@@ -91,6 +92,7 @@ func (b *block) end() uint64 { return b.addr + b.size }
 // addressSpace is the unified address space of the devices and the host.
 type addressSpace struct {
 	blocks          []*block // sorted by address
+	covered         []*block // see cover
 	ranges          []*addressRange
 	next            uint64 // the first unused address of the devices
 	pinned, managed uint64 // sizes of the pinned and of the managed memory, in bytes
@@ -105,9 +107,9 @@ type addressSpace struct {
 	building bool
 
 	budget    budget
-	closing   []*memoryFile // see reclaim
-	retired   []retired     // see reclaim
-	stale     []stale       // in the order in which they were freed
+	closing   []discarded // see reclaim
+	retired   []retired   // see reclaim
+	stale     []stale     // in the order in which they were freed
 	staleSize uint64
 	shrunk    []*memPool // pools that processes share, and that have given chunks back: see reclaim
 }
@@ -191,8 +193,7 @@ func (a *addressSpace) remove(b *block) {
 	a.forget(b)
 	a.noteFreed(b)
 	if b.shared != nil {
-		a.closing = append(a.closing, b.shared.file)
-		a.budget.give(b.shared.charged)
+		a.discard(b.shared.file, b.shared.charged)
 	}
 	if b.owns() {
 		if b.kind == pinnedBlock || b.kind == managedBlock {
@@ -241,51 +242,13 @@ func (a *addressSpace) newHostContent(k blockKind, size uint64) (*content, uint6
 	return m, addr
 }
 
-// retire gives a content back when no kernel and no copy uses it any more: see reclaim.
-func (a *addressSpace) retire(c *content) {
-	a.retired = append(a.retired, retired{content: c})
-}
-
-// retired is a content that is given back when what had begun before a number has ended. The number is 0
-// until reclaim looks.
-type retired struct {
-	*content
-	before uint64
-}
-
-// freedBlock is memory that was freed.
-type freedBlock struct {
-	addr, size uint64
-	by         []uintptr // the stack, or nil if the memory was freed in the order of a stream
-}
-
-// mostFreed is how many freed blocks are remembered.
-const mostFreed = 128
-
-// noteFreed remembers a block that is freed.
-func (a *addressSpace) noteFreed(b *block) {
-	f := freedBlock{addr: b.addr, size: b.size}
-	if !b.kind.pooled() && b.kind != graphBlock {
-		f.by = stack()
-	}
-	if len(a.freed) == mostFreed {
-		a.freed = slices.Delete(a.freed, 0, mostFreed/2)
-	}
-	a.freed = append(a.freed, f)
-}
-
-// freedAt returns the freed block that contained an address last, or nil.
-func (a *addressSpace) freedAt(addr uint64) *freedBlock {
-	for i := len(a.freed) - 1; i >= 0; i-- {
-		if f := &a.freed[i]; addr-f.addr < f.size {
-			return f
-		}
-	}
-	return nil
-}
-
-// forget removes a block from the list of blocks, so that others can have its addresses.
+// forget removes a block, so that others can have its addresses.
 func (a *addressSpace) forget(b *block) {
+	if i := slices.Index(a.covered, b); i >= 0 {
+		a.covered = slices.Delete(a.covered, i, i+1)
+		a.regions.Store(nil)
+		return
+	}
 	if i := a.after(b.addr); i < len(a.blocks) && a.blocks[i] == b {
 		a.blocks = slices.Delete(a.blocks, i, i+1)
 		a.regions.Store(nil)
@@ -295,13 +258,14 @@ func (a *addressSpace) forget(b *block) {
 // forgetAll is forget for all blocks that are chosen, which it returns. To forget them one by one would
 // move the others each time.
 func (a *addressSpace) forgetAll(choose func(*block) bool) (chosen []*block) {
-	a.blocks = slices.DeleteFunc(a.blocks, func(b *block) bool {
+	take := func(b *block) bool {
 		is := choose(b)
 		if is {
 			chosen = append(chosen, b)
 		}
 		return is
-	})
+	}
+	a.covered, a.blocks = slices.DeleteFunc(a.covered, take), slices.DeleteFunc(a.blocks, take)
 	a.regions.Store(nil)
 	return chosen
 }
@@ -375,8 +339,8 @@ func (a *addressSpace) place(size uint64) (addr uint64, there bool) {
 	return addr, true
 }
 
-// freeMemoryOf frees all memory of a context. The caller calls reclaim.
-func (d *Driver) freeMemoryOf(c *context) {
+// freeMemoryOf frees all memory of a context, which a function ends. The caller calls reclaim.
+func (d *Driver) freeMemoryOf(op string, c *context) {
 	for _, b := range d.space.forgetAll(func(b *block) bool { return b.ctx == c }) {
 		if b.kind.pooled() && !b.leaving {
 			b.freed(nil, nil)
@@ -384,13 +348,14 @@ func (d *Driver) freeMemoryOf(c *context) {
 		if b.kind == graphBlock {
 			b.alloc.allocated = false
 		}
+		b.freer = op
 		d.space.remove(b)
 	}
 	if len(c.dev.contexts) == 0 {
 		for _, p := range c.dev.pools {
 			d.space.trim(p, 0)
 		}
-		c.dev.trimGraphs()
+		d.space.trimGraphs(c.dev)
 	}
 }
 
@@ -490,7 +455,7 @@ func (d *Driver) free(op string, b *block) driver.Result {
 	if b.kind == graphBlock {
 		return d.freeGraphMemory(b, nil)
 	}
-	b.leaving = true
+	b.leaving, b.freer = true, op
 	if b.kind.pooled() {
 		b.freed(nil, nil)
 		d.space.remove(b)
@@ -549,8 +514,10 @@ func (d *Driver) addPages(c *context, kind blockKind, size uint64, flags uint32)
 func (d *Driver) MemFreeHost(th *driver.Thread, p driver.HostPtr) driver.Result {
 	defer d.mu.Unlock()
 	if p == 0 {
-		_, _, r := d.inContext("cuMemFreeHost", th)
-		return r
+		if r := d.begin("cuMemFreeHost"); r != ok {
+			return r
+		}
+		return cmp.Or(d.forbidden(d.thread(th), nil), d.lost)
 	}
 	return d.freeing("cuMemFreeHost", th, uint64(p), pinnedBlock, driver.ResultInvalidValue)
 }

@@ -319,11 +319,17 @@ func (d *Driver) MemsetD2D32Async(th *driver.Thread, p driver.DevicePtr, pitch u
 func (d *Driver) MemAllocPitch(th *driver.Thread, width, height uint64,
 	element uint32) (driver.DevicePtr, uint64, driver.Result) {
 	defer d.mu.Unlock()
-	c, r := d.changing("cuMemAllocPitch", th)
+	c, t, r := d.inContext("cuMemAllocPitch", th)
+	if r == ok && (width == 0 || height == 0) {
+		r = driver.ResultInvalidValue
+	}
+	if r == ok {
+		r = d.forbidden(t, nil)
+	}
 	switch {
 	case r != ok:
 		return 0, 0, r
-	case width == 0 || height == 0 || element != 4 && element != 8 && element != 16 || rounded(width) < width:
+	case element != 4 && element != 8 && element != 16 || rounded(width) < width:
 		return 0, 0, driver.ResultInvalidValue
 	}
 	pitch := rounded(width)

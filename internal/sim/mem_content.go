@@ -12,8 +12,9 @@ const (
 	// granule is the unit in which the machine provides memory for a content, in bytes. It is the size of
 	// a huge page, which the machine may provide for a single byte.
 	granule = 2 << 20
-	// heapContent is the largest size of a content on Go's heap, in bytes. It is provided as a whole.
-	heapContent = 64 << 10
+	// wholeContent is the largest size of a content that the machine provides as a whole, in bytes, unless the
+	// host can access it.
+	wholeContent = 64 << 10
 )
 
 // content is what memory contains. The machine provides memory for it, granule by granule, when the
@@ -40,6 +41,7 @@ type layout struct {
 	// content, as a driver need not be closed.
 	mappings [][]byte
 	cleanups []runtime.Cleanup
+	slab     *slab           // that has whole instead, or nil
 	there    []atomic.Uint64 // a bit for each granule that the machine provides, or nil if it provides all
 	missing  atomic.Int64    // how many granules it does not provide
 	granules uint64
@@ -76,12 +78,16 @@ func (c *content) lay() *layout {
 		if l.whole == nil {
 			return nil
 		}
-	case c.size <= heapContent:
-		if !canMap(c.size) || !c.budget.take(c.size) {
+	case c.size <= wholeContent:
+		if !c.budget.take(c.size) {
+			return nil
+		}
+		l = new(layout)
+		if l.whole, l.slab = c.budget.takeSlot(c.size); l.whole == nil {
+			c.budget.give(c.size)
 			return nil
 		}
 		c.charged = c.size
-		l = &layout{whole: newBytes(c.size)}
 	default:
 		l = c.reserve()
 		if l.whole == nil {
@@ -109,7 +115,13 @@ func (c *content) reserve() *layout {
 	n := (c.size + granule - 1) / granule
 	l := &layout{granules: n, there: make([]atomic.Uint64, (n+63)/64)}
 	l.missing.Store(int64(n))
-	whole, m := mapPages(c.size)
+	if c.size <= 1<<mostSlot {
+		if l.whole, l.slab = c.budget.takeSlot(max(c.size, page)); l.whole != nil {
+			l.whole = l.whole[:c.size:c.size]
+		}
+		return l
+	}
+	whole, m := c.budget.mapPages(c.size)
 	if l.whole = whole; m != nil {
 		l.hold(m)
 	}
@@ -166,7 +178,7 @@ func (c *content) lacks(off, n uint64) (bytes uint64) {
 	switch {
 	case n == 0 || l != nil && l.all():
 		return 0
-	case l == nil && c.size <= heapContent:
+	case l == nil && c.size <= wholeContent:
 		return c.size
 	}
 	for i := off / granule; i <= (off+n-1)/granule; i++ {
@@ -201,7 +213,7 @@ func (c *content) provide(off, n uint64) bool {
 			continue
 		}
 		if l.whole == nil {
-			_, m := mapPages(c.sizeOf(i))
+			_, m := c.budget.mapPages(c.sizeOf(i))
 			if m == nil {
 				c.budget.give(need)
 				return false
@@ -272,6 +284,15 @@ func (c *content) clear(off, n uint64) {
 	}
 }
 
+// copyTo copies the content to new memory, which is zero.
+func (c *content) copyTo(fresh []byte) {
+	for off := uint64(0); off < c.size; {
+		data, n := c.part(off, c.size-off)
+		copyBytes(fresh[off:], data)
+		off += n
+	}
+}
+
 // window returns memory around an offset for accesses without the driver's lock, and where it begins. It
 // returns nil if the machine has too little memory. All windows of a byte are the same memory, so that
 // reads see later writes. So the machine also provides memory for reads, if the content is not in one
@@ -339,7 +360,10 @@ func (c *content) release() {
 	}
 	for i, m := range l.mappings {
 		l.cleanups[i].Stop()
-		unmapPages(m)
+		c.budget.unmapPages(m)
+	}
+	if l.slab != nil {
+		c.budget.giveSlot(l.whole, l.slab)
 	}
 	if c.budget != nil {
 		c.budget.give(c.charged)
@@ -351,12 +375,18 @@ type budget struct {
 	// most is the largest number of bytes, if it is not 0. Otherwise it is what the machine has.
 	most uint64
 
+	slots    slots        // for small contents
+	mappings atomic.Int64 // how many there are
+	unasked  atomic.Int64 // what blocks of kernels have without a question, in bytes
+
 	mu   sync.Mutex
 	used uint64
 	left uint64 // can be taken without another look at the machine
 }
 
-// budgetStep is how much can be taken without another look at the machine, in bytes.
+// budgetStep is how much can be taken without another look at the machine, in bytes. A look reads a few files of
+// /proc and of control groups, in about 0.1 ms, perhaps under the driver's lock. The machine needs a hundred times
+// as long to provide so much memory.
 const budgetStep = 64 << 20
 
 // BackedMemory limits how much memory the driver uses for what programs write to memory of devices and
@@ -373,8 +403,7 @@ func (b *budget) take(n uint64) bool {
 	if n > b.left {
 		room := uint64(0)
 		if b.most == 0 {
-			// A program that needs little has it also when the machine is short of memory.
-			room = max(machineRoom(b.used), budgetStep-min(budgetStep, b.used))
+			room = machineRoom(b.used)
 		} else if b.used < b.most {
 			room = b.most - b.used
 		}

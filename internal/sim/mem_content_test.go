@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -196,6 +197,46 @@ const storeText = `.version 7.0
 	ret;
 }
 `
+
+// TestSlots takes and gives back small memory of several sizes in a random order. Each piece is zero, and no other has
+// its bytes. In the end no more than one mapping for each size is left.
+func TestSlots(t *testing.T) {
+	type piece struct {
+		memory []byte
+		of     *slab
+		value  byte
+	}
+	var b budget
+	var list []piece
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range 6000 {
+		if n := len(list); n > 0 && (i >= 4000 || rng.IntN(5) < 2) {
+			at := rng.IntN(n)
+			p := list[at]
+			if slices.ContainsFunc(p.memory, func(v byte) bool { return v != p.value }) {
+				t.Fatalf("%d bytes have changed", len(p.memory))
+			}
+			b.giveSlot(p.memory, p.of)
+			list = slices.Delete(list, at, at+1)
+			continue
+		}
+		p := piece{value: byte(i)}
+		p.memory, p.of = b.takeSlot(1 + rng.Uint64N(1<<(1+rng.IntN(mostSlot))))
+		if p.memory == nil || slices.ContainsFunc(p.memory, func(v byte) bool { return v != 0 }) {
+			t.Fatalf("%d bytes are not zero", len(p.memory))
+		}
+		for j := range p.memory {
+			p.memory[j] = p.value
+		}
+		list = append(list, p)
+	}
+	for _, p := range list {
+		b.giveSlot(p.memory, p.of)
+	}
+	if n := b.mappings.Load(); n > mostSlot-leastSlot+1 {
+		t.Errorf("%d mappings are left", n)
+	}
+}
 
 // TestSparseMemory writes to a few pages of memory that is larger than what the driver may use, by copies, sets and
 // kernels. What would need more memory than there is fails, and changes nothing.

@@ -59,6 +59,14 @@ func (a *addressSpace) hostSpan(p driver.HostPtr, n uint64) (span, driver.Result
 	return pageable(foreignBytes(p, n)), ok
 }
 
+// given returns memory that a program gives as memory of the host. As on an H200, C may give that of a device.
+func (a *addressSpace) given(b []byte) (span, driver.Result) {
+	if addr := addressOf(b); addr >= deviceBase {
+		return a.span(addr, uint64(len(b)))
+	}
+	return pageable(b), ok
+}
+
 // pageable returns memory of the host that the driver does not know. Memory of C code may even be
 // unmapped.
 func pageable(b []byte) span {
@@ -163,7 +171,10 @@ func (d *Driver) MemcpyHtoD(th *driver.Thread, dst driver.DevicePtr, src []byte)
 	if r != ok {
 		return r
 	}
-	from := pageable(src)
+	from, r := d.space.given(src)
+	if r != ok {
+		return r
+	}
 	return d.copyNow("cuMemcpyHtoD", c, true, copyOf(to, from), to, from)
 }
 
@@ -178,8 +189,8 @@ func (d *Driver) MemcpyDtoH(th *driver.Thread, dst []byte, src driver.DevicePtr)
 	if r != ok {
 		return r
 	}
-	to := pageable(dst)
-	if b := d.space.at(addressOf(dst)); b != nil && b.readOnly() {
+	to, r := d.space.given(dst)
+	if b := d.space.at(addressOf(dst)); r != ok || b != nil && b.readOnly() {
 		return driver.ResultInvalidValue
 	}
 	return d.copyNow("cuMemcpyDtoH", c, true, copyOf(to, from), to, from)
@@ -275,7 +286,7 @@ func (d *Driver) peers(name string, ctxs ...driver.Context) driver.Result {
 		}
 		c, r := find[context](d, name, contextKind, uintptr(h))
 		if r != ok {
-			return driver.ResultInvalidContext
+			return r
 		}
 		if r := d.live(c); r != ok {
 			return r

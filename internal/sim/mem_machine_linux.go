@@ -29,6 +29,15 @@ func discardPages(m []byte) {
 	clear(m[skip+whole:])
 }
 
+// mostMappings returns how many mappings the driver may have. The process can have twice as many.
+func mostMappings() int64 {
+	n, is := number("/proc/sys/vm/max_map_count")
+	if !is || n > math.MaxInt32 {
+		n = 65530
+	}
+	return int64(n / 2)
+}
+
 // processSize returns the size of all mappings of the process, and of those that it can write and does
 // not share, or zeros.
 func processSize() (all, data uint64) {
@@ -50,8 +59,8 @@ func statm() (values [7]uint64) {
 }
 
 // machineRoom returns how many more bytes the machine and the control groups of the process can provide,
-// less a margin for everything else. used is how much the driver uses, of which the machine may not have
-// provided all yet.
+// less a margin for everything else. A program that needs little has half of what is left also when that is less
+// than the margin. used is how much the driver uses, of which the machine may not have provided all yet.
 func machineRoom(used uint64) uint64 {
 	return hostMachine("/").room(used)
 }
@@ -65,8 +74,10 @@ func (m hostMachine) room(used uint64) uint64 {
 	pending := used - min(used, pages[1]-pages[2])
 	room := uint64(math.MaxUint64)
 	limit := func(total, free uint64) {
-		margin := min(max(total/32, 32<<20), 512<<20) + pending
-		room = min(room, free-min(free, margin))
+		free -= min(free, pending)
+		margin := min(max(total/32, 32<<20), 512<<20)
+		little := min(budgetStep-min(budgetStep, used), free/2)
+		room = min(room, max(free-min(free, margin), little))
 	}
 	if n := numbers(string(m)+"/proc/meminfo", " kB"); n["MemTotal:"] != 0 {
 		limit(n["MemTotal:"]<<10, n["MemAvailable:"]<<10)

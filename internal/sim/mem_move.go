@@ -337,6 +337,27 @@ func (e *engine) move(o *op, run func() driver.Result, ended func(driver.Result)
 	}()
 }
 
+// stall makes no work begin or complete, as if the devices were slow, until the caller calls resume. Nothing is
+// executed. The driver is unlocked while f moves what any work may use.
+func (e *engine) stall(f func()) (resume func()) {
+	number := e.begins()
+	e.moving++
+	e.stalled = true
+	e.d.unlocked(f)
+	return func() { e.resume(number) }
+}
+
+// resume ends a stall.
+func (e *engine) resume(number uint64) {
+	e.stalled = false
+	e.moving--
+	e.ends(number)
+	e.run()
+	e.catchUp()
+	e.arm()
+	e.d.changed.Broadcast()
+}
+
 // settleMoves waits, if time is virtual, until no bytes are moved, so that what a program sees does not depend on
 // the machine's speed. The driver is unlocked meanwhile.
 func (e *engine) settleMoves() {

@@ -76,11 +76,11 @@ func PointerAttributeSize(attribute int32) int {
 func (d *Driver) MemRangeGetAttributes(th *driver.Thread, data []unsafe.Pointer, sizes []uint64, attributes []int32,
 	p driver.DevicePtr, n uint64) driver.Result {
 	if len(attributes) == 0 || len(data) != len(attributes) || len(sizes) != len(attributes) {
-		return d.refuse("cuMemRangeGetAttributes", driver.ResultInvalidValue)
+		return d.Refuse(th, "cuMemRangeGetAttributes", true, false)
 	}
 	for i, a := range attributes {
 		if data[i] == nil || sizes[i] > 1<<20 {
-			return d.refuse("cuMemRangeGetAttributes", driver.ResultInvalidValue)
+			return d.Refuse(th, "cuMemRangeGetAttributes", true, false)
 		}
 		if r := d.MemRangeGetAttribute(th, unsafe.Slice((*byte)(data[i]), sizes[i]), a, p, n); r != ok {
 			return r

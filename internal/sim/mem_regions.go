@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"slices"
 	"sync/atomic"
 
@@ -39,9 +40,7 @@ func (c *context) kernelMemory(d *Driver) vm.Memory {
 func (m kernelMemory) Region(addr uint64, write bool) (base uint64, data []byte, full bool) {
 	a := &m.d.space
 	if list := a.regions.Load(); list != nil {
-		if r := findRegion(*list, addr); r == nil {
-			return 0, nil, false
-		} else if r.mem != nil {
+		if r := findRegion(*list, addr); r != nil && r.mem != nil {
 			if base, data, full = r.window(addr, write); data != nil || full {
 				return base, data, full
 			} // the block has another content by now, or is freed
@@ -53,7 +52,7 @@ func (m kernelMemory) Region(addr uint64, write bool) (base uint64, data []byte,
 	if write {
 		flags = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 	}
-	b := a.at(addr)
+	b := a.forKernels(addr)
 	if b == nil || b.asleep || b.kind != mappedBlock && !m.ctx.reaches(b) || !b.allows(m.ctx.dev, flags) {
 		return 0, nil, false
 	}
@@ -81,13 +80,21 @@ func (r *region) window(addr uint64, write bool) (base uint64, data []byte, full
 	return r.base + begin - r.begin, data, false
 }
 
-// listRegions makes the list of all blocks.
+// listRegions makes the list of all blocks. A kernel that does not find an address there asks for it, as the
+// end of a block that covers another one may be missing.
 func (a *addressSpace) listRegions(devices []*device) {
 	made := make([]region, 0, len(a.blocks))
-	for _, b := range a.blocks {
-		if b.asleep {
+	blocks := a.blocks
+	if len(a.covered) > 0 { // those that are covered come before those that cover them
+		blocks = slices.Concat(a.covered, blocks)
+		slices.SortStableFunc(blocks, func(a, b *block) int { return cmp.Compare(a.addr, b.addr) })
+	}
+	end := uint64(0)
+	for _, b := range blocks {
+		if b.asleep || b.addr < end {
 			continue
 		}
+		end = b.end()
 		r := region{base: b.addr, size: b.size}
 		everywhere := b.kind.visible() || len(devices) == 1
 		if b.kind == pinnedPoolBlock {

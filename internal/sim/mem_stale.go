@@ -63,6 +63,6 @@ func (d *Driver) checkStale(s stale) {
 		return
 	}
 	fillStale(b)
-	d.misuse("cuMemFreeHost", uintptr(s.freed.addr), fmt.Sprintf("the program has written to byte %d of pinned or managed "+
+	d.misuse(s.freed.freer, uintptr(s.freed.addr), fmt.Sprintf("the program has written to byte %d of pinned or managed "+
 		"memory after it was freed: it has kept a slice of it, such as that of HostMem.View", at), s.freed.by)
 }

@@ -49,10 +49,21 @@ func (d *Driver) waitValue(name string, th *driver.Thread, h driver.Stream, p dr
 		return r
 	}
 	w, r := d.waitWork(p, size, flags, passes)
+	if r == ok {
+		r = d.reachesWord(s.ctx, p)
+	}
 	if r != ok {
 		return r
 	}
 	return d.submit(s, w)
+}
+
+// reachesWord returns ok if a stream of a context can wait for a word, or write it: not in another device's memory.
+func (d *Driver) reachesWord(c *context, p driver.DevicePtr) driver.Result {
+	if b := d.space.at(uint64(p)); b != nil && !c.reaches(b) {
+		return driver.ResultInvalidValue
+	}
+	return ok
 }
 
 // waitWork returns the work that waits until a word in memory passes.
@@ -95,6 +106,9 @@ func (d *Driver) writeValue(name string, th *driver.Thread, h driver.Stream, p d
 		return driver.ResultInvalidValue
 	}
 	w, r := d.writeWork(p, size, write)
+	if r == ok {
+		r = d.reachesWord(s.ctx, p)
+	}
 	if r != ok {
 		return r
 	}

@@ -28,7 +28,8 @@ type memPool struct {
 	hostAccess         int32       // that was set for managed memory
 	file               *memoryFile // with the content, if processes share the pool
 	imported           bool        // from another process, or this one
-	growing            bool        // the file system allocates a part of the file
+	growing            bool        // the file system allocates parts of the file, or gets them back
+	unpunched          uint64      // bytes of the budget, for parts of the file that the file system gets back
 	lack               error       // why the file of the pool could not grow, of the newest attempt
 }
 
@@ -115,8 +116,7 @@ func (p *memPool) allocate(d *Driver, s *stream, size uint64) (driver.DevicePtr,
 	if c == nil {
 		return 0, driver.ResultOutOfMemory
 	}
-	b := &block{addr: q.addr, size: size, kind: p.kind, ctx: s.ctx, chunk: c}
-	c.hold(b, &d.space.budget)
+	b := &block{addr: q.addr, size: size, kind: p.kind, ctx: s.ctx, chunk: c, mem: c.mem, begin: q.addr - c.addr}
 	if b.kind == managedPoolBlock {
 		b.syncMemops = true // as on an H200
 		if p.location.Type != driver.CU_MEM_LOCATION_TYPE_INVALID {
@@ -455,6 +455,9 @@ func (d *Driver) allocateOn(name string, th *driver.Thread, size uint64, h *driv
 	on driver.Stream) (driver.DevicePtr, driver.Result) {
 	defer d.mu.Unlock()
 	s, t, r := d.onStream(name, th, on)
+	if r == ok && s.capture == nil {
+		r = d.forbidden(t, nil)
+	}
 	if r != ok {
 		return 0, r
 	}
@@ -467,9 +470,6 @@ func (d *Driver) allocateOn(name string, th *driver.Thread, size uint64, h *driv
 	}
 	if s.capture != nil {
 		return d.captureAlloc(s, p, size)
-	}
-	if r := d.forbidden(t, nil); r != ok {
-		return 0, r
 	}
 	p.lack = nil
 	addr, r := p.allocate(d, s, size)
@@ -494,6 +494,9 @@ func (d *Driver) MemAllocFromPoolAsync(th *driver.Thread, size uint64, p driver.
 func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.Stream) driver.Result {
 	defer d.mu.Unlock()
 	s, t, r := d.onStream("cuMemFreeAsync", th, h)
+	if r == ok && s.capture == nil {
+		r = d.forbidden(t, nil)
+	}
 	if r != ok || p == 0 {
 		return r
 	}
@@ -507,9 +510,6 @@ func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.St
 		return d.captureFree(s, p)
 	case b.kind == graphBlock:
 		return d.freeGraphMemory(b, s)
-	}
-	if r := d.forbidden(t, nil); r != ok {
-		return r
 	}
 	b.leaving = true
 	o := &op{effect: func() { d.space.remove(b) }}

@@ -9,14 +9,15 @@ import (
 
 // This file has the parts of the memory of pools, and which allocation gets which of them.
 
-// chunk is memory that a pool has reserved.
+// chunk is memory that a pool has reserved. Its blocks are parts of one content: work that was enqueued
+// before a free may run after the memory is allocated again.
 type chunk struct {
 	pool       *memPool
 	addr, size uint64
-	offset     uint64   // in the file of the pool
-	mem        *content // if it is memory of the host
-	allocated  uint64   // bytes from the beginning on that the file system has allocated
-	live       int      // number of blocks that are not freed
+	offset     uint64 // in the file of the pool
+	mem        *content
+	allocated  uint64 // bytes from the beginning on that the file system has allocated
+	live       int    // number of blocks that are not freed
 	free       []piece
 }
 
@@ -52,9 +53,7 @@ func (p *memPool) take(d *Driver, n uint64, fits func(*piece) bool) (c *chunk, g
 				continue
 			}
 			got := *q
-			if got.was != nil {
-				d.space.forget(got.was)
-			}
+			d.space.cover(got.was)
 			if q.addr, q.size = q.addr+n, q.size-n; q.size == 0 {
 				c.free = slices.Delete(c.free, i, i+1)
 			}
@@ -98,7 +97,7 @@ func (q *piece) settled() bool { return (q.op == nil || q.op.done) && (q.was == 
 // little memory. The driver may be unlocked meanwhile: another call may then use the room, or
 // destroy the pool.
 func (p *memPool) grow(d *Driver, n uint64, fits func(*piece) bool) bool {
-	if p.growing {
+	if p.growing { // or shrinking
 		for p.growing {
 			d.changed.Wait()
 		}
@@ -140,10 +139,13 @@ func (p *memPool) reserve(d *Driver, n uint64) *chunk {
 	}
 	c := &chunk{pool: p, size: size}
 	there := true
-	if p.file != nil {
+	if p.file == nil {
+		c.mem = newContent(&d.space.budget, size)
+	} else {
 		if c.offset, there = p.room(size); !there {
 			return nil
 		}
+		c.mem = p.part(c.offset, size)
 	}
 	if c.addr, there = d.space.place(size); !there {
 		return nil
@@ -182,24 +184,24 @@ func (a *addressSpace) giveBack(p *memPool, choose func(*chunk) bool) {
 		if c.live > 0 || !choose(c) {
 			return false
 		}
+		a.retire(c.mem)
 		switch {
 		case p.imported:
 			return true
 		case p.kind.visible():
 			*a.onHost(p.kind) -= c.size
-			a.retire(c.mem)
 		default:
 			p.dev.memory -= c.size
-			a.budget.give(c.allocated)
+			p.unpunched += c.allocated
 		}
 		p.reserved.now -= c.size
 		return true
 	})
 	switch {
 	case p.file == nil:
-	case p.destroyed && len(p.chunks) == 0:
-		a.closing = append(a.closing, p.file)
-		p.file = nil
+	case p.destroyed && len(p.chunks) == 0 && !p.growing:
+		a.discard(p.file, p.unpunched)
+		p.file, p.unpunched = nil, 0
 	case len(p.chunks) < before && !p.imported && !slices.Contains(a.shrunk, p):
 		a.shrunk = append(a.shrunk, p)
 	}
@@ -212,10 +214,17 @@ func (b *block) freed(s *stream, o *op) {
 	b.chunk.free = slices.Insert(b.chunk.free, 0, q) // it is preferred to memory that was never used
 }
 
-// unused is called when the free of a pool's block is done.
+// unused is called when the free of a pool's block is done. A chunk of a private pool without blocks needs no
+// memory of the machine, though the pool keeps it.
 func (a *addressSpace) unused(b *block) {
 	c, p := b.chunk, b.chunk.pool
-	if c.live--; c.live == 0 && p.destroyed {
+	c.live--
+	switch {
+	case c.live > 0:
+	case p.destroyed:
 		a.trim(p, 0)
+	case p.kind == poolBlock && p.file == nil:
+		a.retire(c.mem)
+		c.mem = newContent(&a.budget, c.size)
 	}
 }

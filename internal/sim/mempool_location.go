@@ -29,7 +29,7 @@ func (d *Driver) MemSetMemPool(th *driver.Thread, l driver.MemLocation, kind int
 		return d.refuse("cuMemSetMemPool", r)
 	}
 	if p == 0 {
-		return d.refuse("cuMemSetMemPool", driver.ResultInvalidValue)
+		return d.Refuse(th, "cuMemSetMemPool", false, true)
 	}
 	return d.DeviceSetMemPool(th, driver.Device(l.ID), p)
 }

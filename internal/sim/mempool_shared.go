@@ -27,18 +27,9 @@ func (p *memPool) room(size uint64) (offset uint64, there bool) {
 	return offset, size <= poolFileSize(p.dev.index)-offset
 }
 
-// hold gives a block of the chunk its content: a part of the chunk's, or of the pool's file. Device memory
-// of a pool that is not shared has a content for each block.
-func (c *chunk) hold(b *block, all *budget) {
-	switch {
-	case c.mem != nil:
-		b.mem, b.begin = c.mem, b.addr-c.addr
-	case c.pool.file != nil:
-		at := c.offset + b.addr - c.addr
-		b.mem = contentOf(c.pool.file.mapped()[at : at+b.size : at+b.size])
-	default:
-		b.mem = newContent(all, b.size)
-	}
+// part returns the content of a part of the pool's file.
+func (p *memPool) part(offset, n uint64) *content {
+	return contentOf(p.file.mapped()[offset : offset+n : offset+n])
 }
 
 // lacks returns how many bytes of the chunk's part of the pool's file the file system still has to
@@ -86,21 +77,34 @@ func (c *chunk) allocate(d *Driver, n uint64) (there bool) {
 	return there
 }
 
-// discard gives the parts of the pool's file that no chunk has back to the file system.
-func (p *memPool) discard() {
-	if p.file == nil {
-		return
-	}
+// shrink gives the parts of the pool's file that no chunk has back to the file system. The driver is unlocked
+// meanwhile. The pool does not grow then, as a new chunk could get such a part.
+func (p *memPool) shrink(d *Driver) {
+	var holes []piece
 	end := uint64(0)
 	for _, c := range p.byOffset() {
 		if c.offset > end {
-			p.file.discard(end, c.offset-end)
+			holes = append(holes, piece{addr: end, size: c.offset - end})
 		}
 		end = c.offset + c.size
 	}
 	if all := poolFileSize(p.dev.index); end < all {
-		p.file.discard(end, all-end)
+		holes = append(holes, piece{addr: end, size: all - end})
 	}
+	p.growing = true
+	file, n, punched := p.file, p.unpunched, true
+	d.unlocked(func() {
+		for _, h := range holes {
+			punched = d.punchFile(file, h.addr, h.size) && punched
+		}
+	})
+	if punched {
+		p.unpunched -= n
+		d.space.budget.give(n)
+	}
+	p.growing = false
+	d.space.giveBack(p, func(*chunk) bool { return false }) // the pool may be destroyed by now
+	d.changed.Broadcast()
 }
 
 // byOffset returns the chunks in the order in which they are in the pool's file.
@@ -140,6 +144,9 @@ func (d *Driver) MemPoolImportFromShareableHandle(th *driver.Thread, fd driver.H
 	}
 	if handleType != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR {
 		return 0, driver.ResultNotSupported
+	}
+	if fd == 0 { // NULL, in C
+		return 0, driver.ResultInvalidValue
 	}
 	id, _ := fileOf(int32(fd))
 	size := sizeOfFile(int(int32(fd)))
@@ -253,9 +260,8 @@ func (d *Driver) MemPoolImportPointer(th *driver.Thread, h driver.MemoryPool,
 	if !there {
 		return 0, driver.ResultOutOfMemory
 	}
-	k := &chunk{pool: p, addr: addr, size: rounded(size), offset: offset, live: 1}
-	b := &block{addr: addr, size: size, kind: poolBlock, ctx: c, chunk: k}
-	k.hold(b, &d.space.budget)
+	k := &chunk{pool: p, addr: addr, size: rounded(size), offset: offset, live: 1, mem: p.part(offset, size)}
+	b := &block{addr: addr, size: size, kind: poolBlock, ctx: c, chunk: k, mem: k.mem}
 	p.chunks = append(p.chunks, k)
 	p.used.add(size)
 	d.space.add(b)

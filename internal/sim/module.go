@@ -60,6 +60,7 @@ const (
 	sharedOfBlock    = 227 << 10 // the most for a block
 	sharedUnlessMore = 48 << 10  // the most for a block unless its kernel's attribute is higher
 	sharedOfSystem   = 1 << 10   // used for each block in addition
+	sharedUnit       = 128       // what a block gets is a multiple of it
 	registersEach    = 16        // the registers of each thread in this model
 	warp             = 32
 )
@@ -170,7 +171,7 @@ func (d *Driver) resources(name string, attributes map[int32]int32, idle bool, e
 	case idle:
 		line += "; it does nothing"
 	case err != nil:
-		line += fmt.Sprintf("; it does nothing, as its PTX cannot be executed (%v), and it has no implementation in "+
+		line += fmt.Sprintf("; its launches are refused, as its PTX cannot be executed (%v), and it has no implementation in "+
 			"Go: see WithKernel", err)
 	}
 	return line
@@ -185,7 +186,7 @@ func (d *Driver) newModule(c *context, code *ptxCode, l *library) (*module, *ptx
 		problem = d.executable(m, code)
 	}
 	if problem != nil {
-		m.freeVariables(d)
+		m.freeVariables(d, "cuModuleLoadDataEx")
 		return nil, problem
 	}
 	m.handle = driver.Module(d.objects.add(moduleKind, m))
@@ -266,10 +267,10 @@ func (code *ptxCode) attributes(e *ptxEntry) map[int32]int32 {
 // mostEach is about how much memory of Go's heap one byte of PTX needs while it is compiled.
 const mostEach = 48
 
-// Room is for programs whose memory is limited. The function reports whether there is room for a number of
-// bytes.
+// Room is for programs whose memory is limited, and which have started Go's poller. The function reports whether
+// there is room for a number of bytes.
 func Room(room func(n uint64) bool) Option {
-	return func(d *Driver) { d.room = room }
+	return func(d *Driver) { d.room, d.polls = room, true }
 }
 
 // compile compiles an image. The driver is locked, but not meanwhile, as a large text takes a while.
@@ -288,14 +289,40 @@ func (d *Driver) compile(image []byte) (*ptxCode, *ptxError) {
 	if problem != nil {
 		return nil, problem
 	}
-	for _, e := range code.entries {
-		if _, written := d.kernels[e.name]; !written && !e.idle { // the table does not change
-			c := new(compiled)
-			c.kernel, c.err = code.text.Kernel(e.name)
-			code.kernels[e.name] = c
-		}
+	if problem := d.translate(code); problem != nil {
+		return nil, problem
 	}
 	return code, nil
+}
+
+// translate translates the kernels of a text, except those with an implementation. It returns an error if any
+// kernel or function is wrong, as a GPU's driver checks them all.
+func (d *Driver) translate(code *ptxCode) *ptxError {
+	for i := range code.entries {
+		e := &code.entries[i]
+		if _, written := d.kernels[e.name]; written || e.idle { // the table does not change
+			continue
+		}
+		c := new(compiled)
+		c.kernel, c.err = code.text.Kernel(e.name)
+		code.kernels[e.name] = c
+		if c.err == nil {
+			continue
+		}
+		if problem := d.unexecutable(e, c.err); problem != nil && problem.code == driver.ResultInvalidPTX {
+			return problem
+		}
+	}
+	return d.checkText(code)
+}
+
+// checkText looks for mistakes in kernels and functions that were not translated.
+func (d *Driver) checkText(code *ptxCode) *ptxError {
+	written := func(kernel string) bool { _, is := d.kernels[kernel]; return is }
+	if err := code.text.Check(written); err != nil {
+		return fatal(err.Pos, "%s", err.What)
+	}
+	return nil
 }
 
 // textOf returns the PTX in an image, and otherwise a message and a result.
@@ -370,9 +397,10 @@ func (m *module) newVariable(d *Driver, v *syntax.Var) (*block, driver.Result) {
 }
 
 // freeVariables frees the variables of the module, but not those of its library.
-func (m *module) freeVariables(d *Driver) {
+func (m *module) freeVariables(d *Driver, op string) {
 	for _, v := range m.variables {
 		if v.block != m.constants && (v.block.kind != managedBlock || m.library == nil) {
+			v.block.freer = op
 			d.space.remove(v.block)
 		}
 	}
@@ -415,8 +443,9 @@ func (d *Driver) ModuleUnload(th *driver.Thread, h driver.Module) driver.Result 
 			return driver.ResultInvalidHandle // another call has unloaded it
 		}
 	}
-	m.freeVariables(d)
+	m.freeVariables(d, op)
 	d.removeModule(m)
+	d.reclaim()
 	return r
 }
 

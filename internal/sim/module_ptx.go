@@ -207,23 +207,26 @@ func (e *ptxEntry) declared(list []syntax.Statement) {
 	}
 }
 
-// content writes the initial value of a variable to its memory.
+// content writes the initial value of a variable to its memory: elements that follow each other at once, as the driver
+// is locked.
 func (m *module) content(code *ptxCode, v *syntax.Var) *ptxError {
-	if len(v.Init) == 0 {
-		return nil
-	}
 	to, size := m.variables[v.Name], syntax.TypeSize(v.Type)
 	memory := span{to.block, to.at, to.size}
-	var word [8]byte
-	for _, e := range v.Init {
+	var run []byte
+	for i, e := range v.Init {
 		n, problem := m.value(code, v, e)
 		if problem != nil {
 			return problem
 		}
-		binary.LittleEndian.PutUint64(word[:], n)
-		if !memory.put(uint64(e.Index)*uint64(size), word[:size]) {
+		run = binary.LittleEndian.AppendUint64(run, n)[:len(run)+int(size)]
+		if next := i + 1; next < len(v.Init) && v.Init[next].Index == e.Index+1 && len(run) < mostLocked {
+			continue
+		}
+		end := (uint64(e.Index) + 1) * uint64(size)
+		if !memory.put(end-uint64(len(run)), run) {
 			return &ptxError{code: driver.ResultOutOfMemory}
 		}
+		run = run[:0]
 	}
 	return nil
 }

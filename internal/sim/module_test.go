@@ -397,7 +397,7 @@ func TestOccupancy(t *testing.T) {
 		res     driver.Result
 	}{
 		{1, 0, 32, ok}, {64, 0, 32, ok}, {65, 0, 21, ok}, {256, 0, 8, ok}, {1024, 0, 2, ok}, {1025, 0, 0, ok},
-		{32, 75 << 10, 3, ok}, {32, 227 << 10, 1, ok}, {32, 227<<10 + 1, 0, ok}, {32, 1<<64 - 1, 0, ok},
+		{32, 75 << 10, 3, ok}, {32, 227 << 10, 1, ok}, {32, 227<<10 + 1, 0, ok}, {32, 1<<64 - 1, 32, ok}, {32, 1 << 31, 0, ok},
 		{0, 0, 0, driver.ResultInvalidValue}, {-1, 0, 0, driver.ResultInvalidValue},
 	} {
 		got, res := r.OccupancyMaxActiveBlocksPerMultiprocessor(r.th, f, tt.threads, tt.shared)

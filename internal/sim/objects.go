@@ -116,7 +116,7 @@ func (t *objects) remove(h uintptr) {
 // crash, unless the handle is NULL.
 func find[T any](d *Driver, op string, k kind, h uintptr) (*T, driver.Result) {
 	if h == 0 {
-		return nil, driver.ResultInvalidHandle
+		return nil, k.unknown(nil)
 	}
 	object, p := d.objects.find(h)
 	if o, is := object.(*T); is {
@@ -130,5 +130,21 @@ func find[T any](d *Driver, op string, k kind, h uintptr) (*T, driver.Result) {
 	default:
 		d.misuse(op, h, "this handle is of kind "+p.kind.String()+", not "+k.String(), nil)
 	}
-	return nil, driver.ResultInvalidHandle
+	return nil, k.unknown(p)
+}
+
+// unknown is the result for a handle that is of no object of a kind. p is the handle's place, if it was ever a handle.
+// Of streams, events and contexts, an H200 reads the context that should be there, if it does not crash, and finds that
+// it is none.
+func (k kind) unknown(p *place) driver.Result {
+	ofContext := k == contextKind || k == greenKind
+	switch {
+	case k == contextKind && p != nil && p.kind == greenKind: // what it reads there is a context, but of another type
+		return driver.ResultInvalidContext
+	case p != nil && (ofContext || k == streamKind || k == eventKind):
+		return driver.ResultContextIsDestroyed
+	case ofContext:
+		return driver.ResultInvalidContext
+	}
+	return driver.ResultInvalidHandle
 }

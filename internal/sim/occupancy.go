@@ -174,8 +174,7 @@ func (d *Driver) OccupancyAvailableDynamicSMemPerBlock(th *driver.Thread, h driv
 	if blocks > 1 {
 		all = int32(f.carveOut(1))
 	}
-	const unit = 128
-	n, static := all/blocks/unit*unit, f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]
+	n, static := all/blocks/sharedUnit*sharedUnit, f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]
 	if n < static {
 		return 0, driver.ResultInvalidValue
 	}
@@ -185,7 +184,7 @@ func (d *Driver) OccupancyAvailableDynamicSMemPerBlock(th *driver.Thread, h driv
 // FuncGetModule is cuFuncGetModule.
 func (d *Driver) FuncGetModule(_ *driver.Thread, h driver.Function) (driver.Module, driver.Result) {
 	defer d.mu.Unlock()
-	f, r := d.aboutFunction("cuFuncGetModule", h)
+	f, r := d.aboutGivenFunction("cuFuncGetModule", h)
 	if r != ok {
 		return 0, r
 	}
@@ -255,17 +254,22 @@ func (d *Driver) OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(th *driver.T
 }
 
 // active returns how many blocks with the given number of threads a multiprocessor can run at the
-// same time. As on an H200, it may be another number than the kernel's text permits.
+// same time. As on an H200, it may be another number than the kernel's text permits, and sizes of shared memory
+// have 32 bits.
 func (f *function) active(threads int32, dynamic uint64) int32 {
-	shared := dynamic + uint64(f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES])
-	if threads > mostInBlock || shared > sharedOfBlock ||
-		dynamic > uint64(f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]) &&
-			shared > sharedUnlessMore {
+	shared := uint32(dynamic) + uint32(f.attributes[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES]) + sharedOfSystem
+	shared = (shared + sharedUnit - 1) / sharedUnit * sharedUnit
+	if threads > mostInBlock || shared > sharedOfBlock+sharedOfSystem ||
+		int32(dynamic) > f.attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] &&
+			shared > sharedUnlessMore+sharedOfSystem {
 		return 0
 	}
 	threads = (threads + warp - 1) / warp * warp
-	return min(mostBlocks, mostThreads/threads, registers/(threads*registersEach),
-		int32(f.carveOut(shared+sharedOfSystem)/(shared+sharedOfSystem)))
+	blocks := min(mostBlocks, mostThreads/threads, registers/(threads*registersEach))
+	if shared > 0 {
+		blocks = min(blocks, int32(f.carveOut(uint64(shared))/uint64(shared)))
+	}
+	return blocks
 }
 
 // carveOut returns how much of a multiprocessor's memory is shared memory, in bytes, for blocks that
@@ -327,7 +331,8 @@ func BlockSizes(call func(f uintptr, threads int32) uint64) Option {
 
 // OccupancyMaxPotentialBlockSize is cuOccupancyMaxPotentialBlockSize. The C function sizes, if it is not 0,
 // returns the dynamic shared memory for each size of a block. It is called while the driver is unlocked, as
-// it may call the driver. If no block fits, both results are 0.
+// it may call the driver, and as on an H200, for no smaller blocks than those that use all threads of a
+// multiprocessor. If no block fits, both results are 0.
 func (d *Driver) OccupancyMaxPotentialBlockSize(th *driver.Thread, h driver.Function, sizes uintptr, dynamic uint64,
 	limit int32) (grid, block int32, r driver.Result) {
 	defer d.mu.Unlock()
@@ -343,7 +348,7 @@ func (d *Driver) OccupancyMaxPotentialBlockSize(th *driver.Thread, h driver.Func
 		limit = f.maxThreads
 	}
 	best := int32(0) // the largest number of threads of a multiprocessor so far
-	for threads := limit; threads > 0; threads = (threads - 1) / warp * warp {
+	for threads := limit; threads > 0 && best != mostThreads; threads = (threads - 1) / warp * warp {
 		if sizes != 0 {
 			d.unlocked(func() { dynamic = d.blockSizes(sizes, threads) })
 		}

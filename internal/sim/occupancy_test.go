@@ -200,7 +200,7 @@ func TestFunctionState(t *testing.T) {
 		r.want("shared memory", want, r.FuncSetSharedMemConfig(r.th, f, config))
 	}
 	_, res = r.FuncGetModule(r.th, 0)
-	r.want("no kernel", driver.ResultInvalidHandle, res)
+	r.want("no kernel", driver.ResultInvalidValue, res)
 }
 
 // TestNodeAttributes sets attributes of kernel nodes, and compares the results with those of an H200.

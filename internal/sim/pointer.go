@@ -13,11 +13,12 @@ func (a *addressSpace) known(p driver.DevicePtr) *block {
 // MemGetAddressRange is cuMemGetAddressRange_v2.
 func (d *Driver) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (driver.DevicePtr, uint64, driver.Result) {
 	defer d.mu.Unlock()
-	if _, _, r := d.inContext("cuMemGetAddressRange", th); r != ok {
+	c, _, r := d.inContext("cuMemGetAddressRange", th)
+	if r != ok {
 		return 0, 0, r
 	}
 	b := d.space.known(p)
-	if b == nil || !b.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READ) ||
+	if b == nil || b.kind == deviceBlock && !c.reaches(b) || !b.allowed(driver.CU_MEM_ACCESS_FLAGS_PROT_READ) ||
 		b.kind == pinnedPoolBlock && !b.chunk.pool.reachedBySome() {
 		return 0, 0, driver.ResultNotFound
 	}

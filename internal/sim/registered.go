@@ -18,12 +18,16 @@ func (d *Driver) MemHostRegister(th *driver.Thread, p driver.HostPtr, size uint6
 	switch {
 	case r != ok:
 		return r
+	case addr+size >= addr && size >= 1<<62: // as an H200
+		return driver.ResultNotSupported
 	case p == 0 || size == 0 || addr+size < addr || addr+size > deviceBase || flags&^uint32(known) != 0:
 		return driver.ResultInvalidValue
 	case d.space.at(addr) != nil && d.space.at(addr).kind.pooled(): // as on an H200
 		return driver.ResultInvalidValue
 	case d.space.taken(addr, size):
 		return driver.ResultHostMemoryAlreadyRegistered
+	case !there && size > machineRoom(0): // as on an H200, before it looks at the memory
+		return driver.ResultOutOfMemory
 	case flags&driver.CU_MEMHOSTREGISTER_IOMEMORY != 0, !there: // the memory is not that of a device
 		return driver.ResultInvalidValue
 	}

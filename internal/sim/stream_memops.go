@@ -26,6 +26,9 @@ func (d *Driver) StreamBatchMemOp(th *driver.Thread, h driver.Stream, ops []driv
 	var list []*work
 	for i := range ops {
 		w, r := d.memOp(&ops[i])
+		if r == ok && w != nil {
+			r = d.reachesWord(s.ctx, ops[i].WaitValue().Address)
+		}
 		if r != ok {
 			return r
 		}

@@ -65,8 +65,8 @@ func (d *Driver) EndThread(th *driver.Thread) {
 	th.Local = nil
 }
 
-// End is called when a goroutine does not hold the thread any more: see driver.LocalState. The operating system's thread
-// may live on, but the next goroutine that holds it has another state.
+// End is called when a goroutine does not hold the thread any more: see driver.LocalState. The operating system's
+// thread may live on, but the next goroutine that holds it has another state.
 func (t *thread) End() {
 	if t.own == nil { // only the goroutine of the thread, and the end of a context, change it
 		return

@@ -11,7 +11,7 @@ import (
 
 // unknownKernels are kernels without an implementation that were launched.
 type unknownKernels struct {
-	refused    bool
+	accepted   bool // modules with them are loaded
 	notify     func(name string, why error)
 	unreported []unknownKernel // kernels for which notify still has to be called
 	misuses    map[string]int  // the index of each kernel's misuse, or -1 if there are too many misuses
@@ -25,7 +25,7 @@ type unknownKernel struct {
 
 // RefuseUnknownKernels is cusim.RefuseUnknownKernels.
 func RefuseUnknownKernels() Option {
-	return func(d *Driver) { d.unknown.refused = true }
+	return func(d *Driver) { d.unknown.accepted = true }
 }
 
 // OnUnknownKernel is cusim.OnUnknownKernel. The function also gets to know why the kernel's PTX cannot be
@@ -54,9 +54,9 @@ func (d *Driver) executable(m *module, code *ptxCode) *ptxError {
 }
 
 // unexecutable returns the error for a kernel that cannot be executed for a reason, or nil if it has an
-// implementation, or an option says what happens at its launch.
+// implementation, or if PTX has what the driver lacks, and an option says what happens at its launch.
 func (d *Driver) unexecutable(e *ptxEntry, reason error) *ptxError {
-	if _, written := d.kernels[e.name]; written || e.idle || d.unknown.refused || d.unknown.notify != nil {
+	if _, written := d.kernels[e.name]; written || e.idle {
 		return nil
 	}
 	at, code := e.at, driver.ResultInvalidPTX
@@ -64,6 +64,9 @@ func (d *Driver) unexecutable(e *ptxEntry, reason error) *ptxError {
 	if err, is := errors.AsType[*compile.Error](reason); is {
 		if what = err.What; err.Line > 0 {
 			at = err.Pos
+		}
+		if err.Unknown && (d.unknown.accepted || d.unknown.notify != nil) {
+			return nil
 		}
 		if err.Unknown {
 			code, what = driver.ResultNotSupported, "the software driver cannot execute "+what
@@ -81,9 +84,9 @@ func setShared(attributes map[int32]int32, k *vm.Kernel) {
 	attributes[driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = max(sharedUnlessMore-shared, 0)
 }
 
-// known returns ok if a kernel can be launched. It records a misuse for a kernel without an
-// implementation, unless its PTX only returns or can be executed. There is one misuse for each name,
-// which counts the launches.
+// known returns ok if a kernel can be launched: if it has an implementation, or its PTX only returns or can be
+// executed. No other launch succeeds, as it would do nothing. It is a misuse, one for each name, which counts the
+// launches.
 func (d *Driver) known(op string, f *function) driver.Result {
 	if _, written := d.kernels[f.name]; written || f.idle {
 		return ok
@@ -100,11 +103,7 @@ func (d *Driver) known(op string, f *function) driver.Result {
 		}
 		u.misuses[f.name] = -1
 		if n := len(d.misuses); n < maxMisuses {
-			what := "kernel %q is unknown, and its launch does nothing"
-			if u.refused {
-				what = "kernel %q is unknown, and its launch is refused"
-			}
-			what += ": say what it does with WithKernel, which takes an empty Kernel if that is nothing; its PTX cannot be executed: %v"
+			const what = "kernel %q is unknown, and its launch is refused: say what it does with WithKernel, which takes an empty Kernel if that is nothing; its PTX cannot be executed: %v"
 			u.misuses[f.name] = n
 			d.misuses = append(d.misuses, Misuse{Op: op, Handle: uintptr(f.handle), Count: 1,
 				What: fmt.Sprintf(what, f.name, program.err)})
@@ -115,10 +114,7 @@ func (d *Driver) known(op string, f *function) driver.Result {
 	case i >= 0:
 		d.misuses[i].Count++
 	}
-	if u.refused {
-		return driver.ResultNotSupported
-	}
-	return ok
+	return driver.ResultNotSupported
 }
 
 // reportUnknown calls the function of OnUnknownKernel for new kernels. The driver is not locked.

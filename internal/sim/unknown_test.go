@@ -14,11 +14,9 @@ import (
 func TestUnknownKernels(t *testing.T) {
 	for name, tt := range map[string]struct {
 		opts []Option
-		want driver.Result
-		does string
 	}{
-		"ignored": {nil, ok, "does nothing"},
-		"refused": {[]Option{RefuseUnknownKernels()}, driver.ResultNotSupported, "is refused"},
+		"with a function":     {nil},
+		"with another option": {[]Option{RefuseUnknownKernels()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var told []string
@@ -34,26 +32,26 @@ func TestUnknownKernels(t *testing.T) {
 			r.must(res)
 			saxpy, other, known := r.kernel("saxpy", ""), r.kernel("other", ""), r.kernel("k", "")
 			for range 2 {
-				r.want("saxpy", tt.want, r.launchOn(s, saxpy, 1, driver.KernelParams{}))
-				r.want("other", tt.want, r.launchOn(s, other, 1, driver.KernelParams{}))
+				r.want("saxpy", driver.ResultNotSupported, r.launchOn(s, saxpy, 1, driver.KernelParams{}))
+				r.want("other", driver.ResultNotSupported, r.launchOn(s, other, 1, driver.KernelParams{}))
 				r.must(r.launchOn(s, known, 1, driver.KernelParams{}))
 				r.must(r.launchOn(s, idle, 1, params(uint64(1))))
 			}
 			r.want("the wrong grid", driver.ResultInvalidValue, r.launchOn(s, saxpy, 0, driver.KernelParams{}))
 			r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED))
-			r.want("captured", tt.want, r.launchOn(s, saxpy, 1, driver.KernelParams{}))
+			r.want("captured", driver.ResultNotSupported, r.launchOn(s, saxpy, 1, driver.KernelParams{}))
 			g, res := r.StreamEndCapture(r.th, s)
 			r.must(res)
 			r.must(r.GraphDestroy(r.th, g))
 			r.must(r.StreamSynchronize(r.th, s))
-			why := ": line 4: unsupported.instruction: there is no instruction with this name"
+			why := ": line 4: wgmma.fence.sync.aligned"
 			if diff := cmp.Diff([]string{"saxpy" + why, "other" + why}, told); diff != "" {
 				t.Errorf("it was said of (-want +got):\n%s", diff)
 			}
 			says := func(kernel string) string {
-				return "kernel \"" + kernel + "\" is unknown, and its launch " + tt.does +
-					": say what it does with WithKernel, which takes an empty Kernel if that is nothing; " +
-					"its PTX cannot be executed: line 4: unsupported.instruction: there is no instruction with this name"
+				return "kernel \"" + kernel + "\" is unknown, and its launch is refused: " +
+					"say what it does with WithKernel, which takes an empty Kernel if that is nothing; " +
+					"its PTX cannot be executed: line 4: wgmma.fence.sync.aligned"
 			}
 			want := []Misuse{
 				{Op: "cuLaunchKernel", Handle: uintptr(saxpy), What: says("saxpy"), Count: 3},
@@ -104,6 +102,56 @@ func TestUnsupported(t *testing.T) {
 			}
 			r = newLab(t, WithKernel("x", Kernel{}))
 			r.load(string(text))
+		})
+	}
+}
+
+// TestInvalidTexts loads texts that a GPU's driver refuses, whatever the options say, and texts with what only the
+// software driver lacks.
+func TestInvalidTexts(t *testing.T) {
+	const lacks = "{ .reg .b32 w; suq.width.b32 w, [0]; } "
+	const invalid, lacking, accepted = driver.ResultInvalidPTX, driver.ResultNotSupported, ok
+	for _, tt := range []struct {
+		name, text      string
+		want, permitted driver.Result // without an option, and with one that accepts what the driver lacks
+	}{
+		{"types in a kernel", ".entry x() { .reg .f32 f; .reg .b32 a; add.u32 a, f, f; ret; }", invalid, invalid},
+		{"types in a function", ".func g() { .reg .f32 f; .reg .b32 a; add.u32 a, f, f; ret; }", invalid, invalid},
+		{"the target", ".func g() { .reg .f32 f; .reg .b32 a; cvt.rn.bf16x2.f32 a, f, f; ret; }", invalid, invalid},
+		{"a parameter", ".func g(.param .b64 q) { .reg .b64 x; add.s64 x, q, 8; ret; }", invalid, invalid},
+		{"a name", ".func g() { .reg .b32 a; foo.u32 a, a; ret; }", invalid, invalid},
+		{"a special register", ".entry x() { .reg .b32 a; mov.u32 a, %tid.q; ret; }", invalid, invalid},
+		{"after what is lacking", ".entry x() { " + lacks + "bra L; ret; }", invalid, invalid},
+		{"in another kernel", ".entry a() { " + lacks + "ret; } .entry b() { bra L; ret; }", invalid, invalid},
+		{"in a function that is called", ".func g() { bra L; ret; } .entry a() { " + lacks + "call g; ret; }", invalid, invalid},
+		{"lacking in a kernel", ".entry x() { " + lacks + "ret; }", lacking, accepted},
+		{"lacking in a function", ".func g() { " + lacks + "ret; } .entry x() { call g; ret; }", lacking, accepted},
+		{"lacking, and not called", ".func g() { " + lacks + "ret; } .entry x() { exit; }", accepted, accepted},
+		{"right, and not called", ".func (.param .b32 r) g(.param .b32 x) { .reg .b32 a; ld.param.b32 a, [x]; { .param .b32 y; " +
+			"st.param.b32 [y], a; call (r), g, (y); } ret; } .func h() { ret; } .global .b64 p = h;", accepted, accepted},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text := ".version 8.0 .target sm_70 .address_size 64 " + tt.text
+			for _, opts := range [][]Option{nil, {RefuseUnknownKernels()}, {OnUnknownKernel(func(string, error) {})}} {
+				want := tt.permitted
+				if opts == nil {
+					want = tt.want
+				}
+				r := newLab(t, opts...)
+				_, log, res := r.ModuleLoadLog(r.th, []byte(text), nil)
+				if r.want("cuModuleLoadData", want, res); (res == ok) != (log.Error == "") {
+					t.Errorf("the log is %q", log.Error)
+				}
+				l, res := r.LinkCreate(r.th, nil, nil)
+				r.must(res)
+				// A text may need what another one defines: only its syntax matters before the end.
+				res = r.LinkAddData(r.th, l, driver.CU_JIT_INPUT_PTX, []byte(text+"\x00"), "t", nil, nil)
+				if res == ok {
+					_, _, res = r.LinkComplete(r.th, l)
+				}
+				r.want("cuLinkComplete", want, res)
+				r.must(r.LinkDestroy(r.th, l))
+			}
 		})
 	}
 }

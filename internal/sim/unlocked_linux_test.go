@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -127,6 +128,136 @@ func TestIPCMemUnlocked(t *testing.T) {
 	}
 	if n := openFiles(t); n != files {
 		t.Errorf("%d files are open, and %d were before", n, files)
+	}
+}
+
+// TestIPCMemCopyUnlocked makes calls while another one copies the content of memory to a file. Work that writes the
+// memory meanwhile comes afterwards.
+func TestIPCMemCopyUnlocked(t *testing.T) {
+	const n = 4<<20 + 100
+	for name, meanwhile := range map[string]func(r *lab, th *driver.Thread, p driver.DevicePtr) driver.Result{
+		"a small set": func(r *lab, th *driver.Thread, p driver.DevicePtr) driver.Result {
+			return r.MemsetD8Async(th, p, 'y', 10, driver.CU_STREAM_LEGACY)
+		},
+		"a large set": func(r *lab, th *driver.Thread, p driver.DevicePtr) driver.Result {
+			return r.MemsetD8Async(th, p, 'y', n, driver.CU_STREAM_LEGACY)
+		},
+		"a kernel": func(r *lab, th *driver.Thread, p driver.DevicePtr) driver.Result {
+			return r.launchOn(0, r.writer(), 1, params(p, uint32(10), uint32('y')))
+		},
+		"a free": func(r *lab, th *driver.Thread, p driver.DevicePtr) driver.Result { return r.MemFree(th, p) },
+		"a sticky error": func(r *lab, th *driver.Thread, p driver.DevicePtr) driver.Result {
+			r.Poison(int(driver.ResultLaunchFailed))
+			return ok
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t)
+			th := r.otherThread()
+			p, res := r.MemAlloc(r.th, n)
+			r.must(res)
+			r.must(r.MemsetD8(r.th, p, 'x', n))
+			small, other := r.alloc("small"), r.newStream()
+			begun, goOn := r.slowMoves()
+			shared := make(chan driver.Result)
+			go func() {
+				_, res := r.IpcGetMemHandle(r.th, p)
+				shared <- res
+			}()
+			begun()
+			r.want("the query of another stream", ok, r.StreamQuery(th, other))
+			r.must(meanwhile(r, th, p))
+			if name != "a sticky error" {
+				r.must(r.MemsetD8Async(th, small, 'S', 1, other))
+			}
+			goOn()
+			res = <-shared
+			switch name {
+			case "a free":
+				r.want("a handle of memory that is freed", invalidValue, res)
+			case "a sticky error":
+				r.want("a handle after a sticky error", driver.ResultLaunchFailed, res)
+			default:
+				r.must(res)
+				if got, want := r.read(p, n)[:11], "yyyyyyyyyyx"; got != want && name != "a large set" {
+					t.Errorf("the memory has %q, want %q", got, want)
+				}
+				if got := r.read(p+n-1, 1); (got == "y") != (name == "a large set") {
+					t.Errorf("the last byte is %q", got)
+				}
+			}
+			if name != "a sticky error" {
+				r.must(r.StreamSynchronize(th, other))
+				if got := r.read(small, 5); got != "Small" {
+					t.Errorf("the other memory has %q", got)
+				}
+			}
+			r.MemFree(r.th, p)
+		})
+	}
+}
+
+// TestIPCMemBesideWork asks for a handle of memory beside work that does not end by itself. Other calls go on
+// meanwhile. The call waits for a kernel only.
+func TestIPCMemBesideWork(t *testing.T) {
+	const n = 1 << 20
+	for _, c := range []struct {
+		name  string
+		begin func(r *lab, s driver.Stream, word driver.HostPtr) (end func())
+		waits bool
+	}{
+		{name: "a kernel", waits: true, begin: func(r *lab, s driver.Stream, word driver.HostPtr) func() {
+			f, res := r.ModuleGetFunction(r.th, r.load(`.version 8.0
+				.target sm_90
+				.address_size 64
+				.visible .entry waits(.param .u64 p) { .reg .b64 a; .reg .b32 n; .reg .pred q; ld.param.u64 a, [p];
+				W: ld.volatile.global.u32 n, [a]; setp.eq.u32 q, n, 0; @q bra W; ret; }`), "waits")
+			r.must(cmp.Or(res, r.launchOn(s, f, 1, params(uint64(word)))))
+			return func() { r.must(r.MemsetD32(r.otherThread(), driver.DevicePtr(word), 1, 1)) }
+		}},
+		{name: "a host function", begin: func(r *lab, s driver.Stream, _ driver.HostPtr) func() {
+			wait := make(chan struct{})
+			r.must(r.LaunchHostFunc(r.th, s, driver.Callback{Go: func() { <-wait }}))
+			return func() { close(wait) }
+		}},
+		{name: "a stream that waits for a value", begin: func(r *lab, s driver.Stream, word driver.HostPtr) func() {
+			r.must(r.StreamWaitValue32(r.th, s, driver.DevicePtr(word), 1, driver.CU_STREAM_WAIT_VALUE_EQ))
+			return func() { r.must(r.MemsetD32(r.otherThread(), driver.DevicePtr(word), 1, 1)) }
+		}},
+		{name: "a held stream", begin: func(r *lab, s driver.Stream, _ driver.HostPtr) func() {
+			r.Hold(uintptr(s))
+			r.spin(s, time.Microsecond)
+			return func() { r.Release(uintptr(s)) }
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newLab(t)
+			p, res := r.MemAlloc(r.th, n)
+			r.must(cmp.Or(res, r.MemsetD8(r.th, p, 'x', n), r.CtxSynchronize(r.th)))
+			s, other, th, small := r.newStream(), r.newStream(), r.otherThread(), r.alloc("small")
+			_, word := r.pinned("\x00\x00\x00\x00")
+			end := c.begin(r, s, word)
+			shared, in := make(chan driver.Result), r.otherThread()
+			go func() {
+				_, res := r.IpcGetMemHandle(in, p)
+				shared <- res
+			}()
+			if !c.waits {
+				r.must(<-shared)
+			}
+			r.must(r.MemsetD8Async(th, small, 'S', 1, other))
+			r.must(r.StreamSynchronize(th, other))
+			r.want("the stream of the work", driver.ResultNotReady, r.StreamQuery(th, s))
+			end()
+			if c.waits {
+				r.must(<-shared)
+			}
+			r.must(r.StreamSynchronize(r.th, s))
+			if got := r.read(p, 1) + r.read(p+n-1, 1) + r.read(small, 5); got != "xxSmall" {
+				t.Errorf("the memory has %q", got)
+			}
+			r.must(r.MemFree(r.th, p))
+		})
 	}
 }
 
@@ -318,6 +449,69 @@ func TestClosedUnlocked(t *testing.T) {
 			if closed != c.want || openFiles(t) != files {
 				t.Errorf("%d files were closed while the driver was unlocked, want %d; %d more are open",
 					closed, c.want, openFiles(t)-files)
+			}
+		})
+	}
+}
+
+// TestPoolShrinksUnlocked makes calls while a trimmed pool gives parts of its file back. What the pool gets
+// meanwhile is no such part. The budget has the memory when the file system has it.
+func TestPoolShrinksUnlocked(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile func(r *lab, h driver.MemoryPool, ended chan<- driver.Result)
+		punched   bool
+	}{
+		"an allocation": {func(r *lab, h driver.MemoryPool, ended chan<- driver.Result) {
+			th := r.otherThread()
+			go func() { // it waits
+				p, res := r.MemAllocFromPoolAsync(th, chunkSize, h, driver.CU_STREAM_LEGACY)
+				if res == ok {
+					res = cmp.Or(r.MemcpyHtoD(th, p, []byte{7}), r.MemFreeAsync(th, p, driver.CU_STREAM_LEGACY))
+				}
+				ended <- res
+			}()
+		}, true},
+		"the end of the pool": {func(r *lab, h driver.MemoryPool, ended chan<- driver.Result) {
+			ended <- r.MemPoolDestroy(r.otherThread(), h)
+		}, true},
+		"a file system that keeps all": {func(_ *lab, _ driver.MemoryPool, ended chan<- driver.Result) {
+			ended <- ok
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newLab(t)
+			h := r.sharedPool(0, 0)
+			p, res := r.MemAllocFromPoolAsync(r.th, chunkSize, h, driver.CU_STREAM_LEGACY)
+			r.must(res)
+			r.must(r.MemFreeAsync(r.th, p, driver.CU_STREAM_LEGACY))
+			r.must(r.StreamSynchronize(r.th, driver.CU_STREAM_LEGACY))
+			calls, ended := 0, make(chan driver.Result, 1)
+			r.punchFile = func(f *memoryFile, offset, n uint64) bool {
+				if calls++; calls > 1 {
+					return c.punched && f.punch(offset, n)
+				}
+				if !r.mu.TryLock() {
+					t.Error("the driver is locked while the file becomes smaller")
+					return false
+				}
+				if r.space.budget.used != chunkSize {
+					t.Errorf("%d bytes are in use", r.space.budget.used)
+				}
+				r.mu.Unlock()
+				c.meanwhile(r, h, ended)
+				return c.punched && f.punch(offset, n)
+			}
+			r.must(r.CtxSynchronize(r.th)) // the first one has trimmed the pool
+			if calls == 0 {
+				t.Fatal("the file has not become smaller")
+			}
+			r.must(<-ended)
+			r.must(r.CtxSynchronize(r.th))
+			if n := r.space.budget.used; name == "a file system that keeps all" && n != chunkSize {
+				t.Errorf("%d bytes are in use, which the file system keeps", n)
+			}
+			if name != "the end of the pool" {
+				r.must(r.MemPoolDestroy(r.th, h))
 			}
 		})
 	}

@@ -28,12 +28,15 @@ func VisibleDevices(list string) Option {
 	return Lookup(func(name string) (string, bool) { return list, name == VisibleVariable })
 }
 
-// longest is the length of the longest value that is read. H200s have read values of 2,049 bytes, and taken a
-// variable with 4,094 bytes for one that is not set. Where the limit is between these is not known.
-const longest = 4093
+// These are the lengths of the longest values that are read. An H200 takes a variable with a longer one for one that is
+// not set.
+const (
+	longestList  = 2624
+	longestOrder = 1023
+)
 
 // variable returns the value of an environment variable.
-func (d *Driver) variable(name string) (value string, set bool) {
+func (d *Driver) variable(name string, longest int) (value string, set bool) {
 	value, set = d.lookup(name)
 	return value, set && len(value) <= longest
 }
@@ -43,11 +46,11 @@ func (d *Driver) see() driver.Result {
 	d.devices = d.installed
 	if d.lookup != nil {
 		// The devices are alike, so both orders are the same.
-		order, set := d.variable(OrderVariable)
+		order, set := d.variable(OrderVariable, longestOrder)
 		if d.disordered = d.disordered || set && order != "PCI_BUS_ID" && order != "FASTEST_FIRST"; d.disordered {
 			return driver.ResultInvalidDevice
 		}
-		if list, set := d.variable(VisibleVariable); set {
+		if list, set := d.variable(VisibleVariable, longestList); set {
 			var ids []driver.UUID
 			for _, v := range d.installed {
 				ids = append(ids, v.uuid())

@@ -42,55 +42,9 @@ func (a *addressSpace) drop(p *physical) {
 		p.dev.memory -= p.size
 	}
 	if p.shared != nil {
-		a.closing = append(a.closing, p.shared)
+		a.discard(p.shared, p.charged)
 	}
 	a.retire(p.mem)
-	a.budget.give(p.charged)
-}
-
-// reclaim gives memory back that does not exist any more: contents, files, and parts of the files of
-// pools. What is executed at present without the driver's lock, a kernel or a copy, may access such
-// memory. Contents wait for what had begun when they were retired, and the others, which are rare, until
-// nothing is executed. The driver is unlocked while memory is unmapped and files are closed, as this may
-// take long: a call does this at its beginning or at its end.
-func (d *Driver) reclaim() {
-	a, e := &d.space, &d.engine
-	var files []*memoryFile
-	if e.executing == 0 {
-		for _, p := range a.shrunk {
-			p.discard()
-		}
-		files, a.closing, a.shrunk = a.closing, nil, nil
-	}
-	for i := range a.retired {
-		if r := &a.retired[i]; r.before == 0 {
-			r.before = e.starts
-		}
-	}
-	var mapped []*content
-	a.retired = slices.DeleteFunc(a.retired, func(r retired) bool {
-		switch {
-		case len(e.active) > 0 && r.before >= e.active[0]:
-			return false
-		case r.freed != nil:
-			mapped = append(mapped, d.age(r.content)...)
-		case r.mapped():
-			mapped = append(mapped, r.content)
-		default:
-			r.release()
-		}
-		return true
-	})
-	if len(files)+len(mapped) > 0 {
-		d.unlocked(func() {
-			for _, c := range mapped {
-				c.release()
-			}
-			for _, f := range files {
-				d.closeFile(f)
-			}
-		})
-	}
 }
 
 // mapping is physical memory at an address: that of its block.
@@ -168,52 +122,67 @@ func (a *addressSpace) across(addr, n uint64) (span, driver.Result) {
 	return span{whole, 0, n}, ok
 }
 
-// gather fills a block that stands for neighbours with their content, and returns a function that
-// stores what has changed since then. It reports false if the machine has too little memory.
-func (b *block) gather(all *budget) (store func() bool, there bool) {
+// gathered is a copy of neighbours in one piece, for a kernel in Go.
+type gathered struct {
+	*block
+	was *content // what the copy had in the beginning
+}
+
+// gather copies the content of a block that stands for neighbours to one piece. It reports false if the machine
+// has too little memory.
+func (b *block) gather(all *budget) (g gathered, there bool) {
 	b.mem = newContent(all, b.size)
-	was := newContent(all, b.size)
-	release := func() {
-		b.mem.release()
-		was.release()
+	g = gathered{b, newContent(all, b.size)}
+	is, was := b.mem.contiguous(0, b.size), g.was.contiguous(0, b.size)
+	if is == nil || was == nil {
+		g.release()
+		return g, false
 	}
-	is, before := b.mem.contiguous(0, b.size), was.contiguous(0, b.size)
-	if is == nil || before == nil {
-		release()
-		return nil, false
-	}
-	parts := span{b, 0, b.size}
-	span{&block{size: b.size, mem: b.mem}, 0, b.size}.copyFrom(0, parts, 0, b.size)
-	copy(before, is)
-	return func() bool {
-		defer release()
-		const step = 4 << 10
-		for at := uint64(0); at < b.size; {
-			switch end := min(at+step, b.size); {
-			case bytes.Equal(is[at:end], before[at:end]):
-				at = end
-				continue
-			case is[at] == before[at]:
-				at++
-				continue
-			}
-			end := at + 1
-			for end < b.size && is[end] != before[end] {
-				end++
-			}
-			if !parts.put(at, is[at:end]) {
-				return false
-			}
+	span{&block{size: b.size, mem: b.mem}, 0, b.size}.copyFrom(0, span{b, 0, b.size}, 0, b.size)
+	copy(was, is)
+	return g, true
+}
+
+// release gives the memory of the copy back.
+func (g gathered) release() {
+	g.mem.release()
+	g.was.release()
+}
+
+// store stores what has changed in the neighbours. It reports false if the machine has too little memory.
+func (g gathered) store() bool {
+	is, was := g.mem.contiguous(0, g.size), g.was.contiguous(0, g.size)
+	const step = 4 << 10
+	for at := uint64(0); at < g.size; {
+		switch end := min(at+step, g.size); {
+		case bytes.Equal(is[at:end], was[at:end]):
 			at = end
+			continue
+		case is[at] == was[at]:
+			at++
+			continue
 		}
-		return true
-	}, true
+		end := at + 1
+		for end < g.size && is[end] != was[end] {
+			end++
+		}
+		if !(span{g.block, 0, g.size}).put(at, is[at:end]) {
+			return false
+		}
+		at = end
+	}
+	return true
 }
 
 // mapped returns the memory from an address in a mapping up to the next address that is not mapped,
 // or that the device may not write, as one block. What a kernel writes is stored when it has run. It
 // returns nil if the device may not access the address.
 func (l *Launch) mapped(addr uint64) *block {
+	for _, g := range l.gathered {
+		if addr-g.addr < g.size {
+			return g.block
+		}
+	}
 	a, v := &l.d.space, l.module.ctx.dev
 	end := addr
 	for i := a.after(addr); i < len(a.blocks) && a.blocks[i].kind == mappedBlock && a.blocks[i].addr <= end &&
@@ -230,13 +199,13 @@ func (l *Launch) mapped(addr uint64) *block {
 	if len(s.parts) == 1 {
 		return s.parts[0].block
 	}
-	store, there := s.gather(&l.d.space.budget)
+	g, there := s.gather(&l.d.space.budget)
 	if !there {
 		l.lacks(s.n)
 		return nil
 	}
-	l.stores = append(l.stores, store)
-	return s.block
+	l.gathered = append(l.gathered, g)
+	return g.block
 }
 
 // described checks the properties of physical memory, and returns its device. This driver has no
@@ -289,7 +258,7 @@ func (d *Driver) MemAddressReserve(_ *driver.Thread, size, alignment uint64, hin
 		return 0, r
 	}
 	switch {
-	case size == 0, size%granularity != 0, alignment&(alignment-1) != 0, alignment > 1<<62, hint%granularity != 0,
+	case size == 0, size%granularity != 0, alignment&(alignment-1) != 0, alignment >= 1<<62, hint%granularity != 0,
 		flags != 0:
 		return 0, driver.ResultInvalidValue
 	case size > mostReserved || alignment > 1<<45:

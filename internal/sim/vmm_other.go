@@ -20,7 +20,7 @@ func (d *Driver) newMemoryFile(uint64, uint64) (*memoryFile, error) {
 
 func (s *memoryFile) allocate(*Driver, uint64, uint64) error { return errors.ErrUnsupported }
 
-func (s *memoryFile) discard(uint64, uint64) {}
+func (s *memoryFile) punch(uint64, uint64) bool { return false }
 
 func sizeOfFile(int) uint64 { return 0 }
 

@@ -31,7 +31,7 @@ func reserveFile(f *os.File, offset, n uint64) error {
 	return nil
 }
 
-// discard gives a part of the file back to the file system, if it can.
-func (s *memoryFile) discard(offset, n uint64) {
-	_ = syscall.Fallocate(int(s.file.Fd()), punchHole|keepSize, int64(offset), int64(n))
+// punch gives a part of the file back to the file system, or reports false.
+func (s *memoryFile) punch(offset, n uint64) bool {
+	return syscall.Fallocate(int(s.file.Fd()), punchHole|keepSize, int64(offset), int64(n)) == nil
 }

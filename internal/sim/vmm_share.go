@@ -39,6 +39,9 @@ func (d *Driver) MemImportFromShareableHandle(_ *driver.Thread, fd driver.HostPt
 	default:
 		return 0, driver.ResultInvalidValue
 	}
+	if fd == 0 { // NULL, in C
+		return 0, driver.ResultInvalidValue
+	}
 	size := sizeOfFile(int(int32(fd)))
 	if !isMemoryFile(size) {
 		return 0, driver.ResultUnknown

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -219,6 +220,45 @@ func TestVirtualMemoryAttributes(t *testing.T) {
 	} {
 		if v, res := r.PointerGetAttribute(r.th, attribute, p+2*unit); res != ok || v[0] != want {
 			t.Errorf("attribute %d: %v, %#x, not %#x", attribute, res, v[0], want)
+		}
+	}
+}
+
+// TestGathered runs a kernel in Go on memory of two mappings, which asks for the memory in its Time, and twice in its
+// Run. A launch that never runs gives back what it has asked for, and is not counted.
+func TestGathered(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		r := newLab(t, VirtualTime(), WithKernel("neighbours", Kernel{
+			Time: func(l *Launch) time.Duration { return time.Duration(l.Mem(0)[0]) + 1 },
+			Run: func(l *Launch) {
+				l.Mem(0)[unit] = 'a'
+				l.Mem(1)[1] = l.Mem(0)[unit] + 1
+			},
+		}))
+		p := r.addresses(2 * unit)
+		for i := range driver.DevicePtr(2) {
+			h := r.physical(unit)
+			r.must(r.MemMap(r.th, p+i*unit, unit, 0, h, 0))
+			r.must(r.MemRelease(r.th, h))
+		}
+		r.must(r.access(p, 2*unit, readWrite))
+		f := r.kernel("neighbours", ".param .u64 p, .param .u64 q")
+		r.must(r.launchOn(0, f, 1, params(p, p+unit)))
+		if n := r.GoLaunches("neighbours"); n != 0 {
+			t.Errorf("%d launches are counted before they run", n)
+		}
+		if lost {
+			r.Poison(int(driver.ResultLaunchFailed))
+		}
+		r.Advance(time.Second)
+		want := map[bool]uint64{false: 1, true: 0}[lost]
+		if n := r.GoLaunches("neighbours"); n != want {
+			t.Errorf("%d launches are counted, want %d", n, want)
+		}
+		if !lost {
+			if got := r.read(p+unit, 2); got != "ab" {
+				t.Errorf("the second part has %q", got)
+			}
 		}
 	}
 }

@@ -25,6 +25,7 @@ type wait struct {
 	op     string  // the C function
 	handle uintptr // the handle in its arguments, or 0
 	ops    []*op
+	any    bool // one of ops is enough
 	ctx    *context
 	last   uint64
 
@@ -43,6 +44,9 @@ func (w *wait) over() bool {
 
 // needs reports whether an operation has to complete before the call can return.
 func (w *wait) needs(o *op) bool {
+	if w.any {
+		return !slices.ContainsFunc(w.ops, func(one *op) bool { return !(&wait{ops: []*op{one}}).needs(o) })
+	}
 	seen := make(map[*op]bool)
 	for list := []*op{o}; len(list) > 0; {
 		o, list = list[len(list)-1], list[:len(list)-1]
@@ -96,8 +100,7 @@ func (d *Driver) wait(w *wait) driver.Result {
 			d.misuse(w.op, w.handle, endlessWait, nil)
 			return driver.ResultNotPermitted
 		}
-		w.host.waits = w
-		defer func() { w.host.waits = nil }()
+		defer w.host.begin(w)()
 	}
 	w.begun = time.Now()
 	d.waits = append(d.waits, w)
@@ -118,22 +121,43 @@ func (d *Driver) wait(w *wait) driver.Result {
 	return d.lost
 }
 
-// CheckWait is for package cu, which waits by polling. It returns CUDA_ERROR_NOT_PERMITTED if a
-// host function is about to wait for an event that comes after the host function itself.
-func (d *Driver) CheckWait(h driver.Event) driver.Result {
+// BeginWait is for package cu, which waits by polling. It returns CUDA_ERROR_NOT_PERMITTED if a host function is about
+// to wait for one of several events, or without events for all work in a context, and has to return before that.
+func (d *Driver) BeginWait(h driver.Context, events []driver.Event) (end func(), r driver.Result) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	host := d.host()
-	if host == nil {
-		return ok
+	if host == nil || d.lost != ok {
+		return nil, ok
 	}
 	d.engine.catchUp()
-	object, _ := d.objects.find(uintptr(h))
-	if e, is := object.(*event); !is || !d.endless(&wait{ops: []*op{e.point.op}, host: host}) {
-		return ok
+	w, waited := &wait{op: "cuEventQuery", host: host, any: len(events) > 1}, uintptr(h)
+	if len(events) == 0 {
+		object, _ := d.objects.find(uintptr(h))
+		c, is := object.(*context)
+		if !is {
+			return nil, ok
+		}
+		w.op, w.ctx, w.last = "cuCtxSynchronize", c, c.pending.numbers
 	}
-	d.misuse("cuEventQuery", uintptr(h), endlessWait, nil)
-	return driver.ResultNotPermitted
+	for _, e := range events {
+		object, _ := d.objects.find(uintptr(e))
+		e, is := object.(*event)
+		if !is || e.point.op == nil {
+			return nil, ok
+		}
+		w.ops, waited = append(w.ops, e.point.op), uintptr(events[0])
+	}
+	if d.endless(w) {
+		d.misuse(w.op, waited, endlessWait, nil)
+		return nil, driver.ResultNotPermitted
+	}
+	over := host.begin(w)
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		over()
+	}, ok
 }
 
 const endlessWait = "a host function waits for what comes after it: this would never end; let the function return, " +
@@ -151,9 +175,9 @@ func (d *Driver) endless(w *wait) bool {
 			case seen[h] || h.op == nil || !next.needs(h.op):
 			case h == w.host:
 				return true
-			case h.waits != nil:
+			default:
 				seen[h] = true
-				list = append(list, h.waits)
+				list = append(list, h.waits...)
 			}
 		}
 	}
@@ -273,7 +297,8 @@ func (d *Driver) obstacles(w *wait, b *Blocked) {
 	}
 }
 
-// frames returns the callers outside of the driver, innermost first, without functions whose names begin as one of without.
+// frames returns the callers outside of the driver, innermost first, without functions whose names begin as one of
+// without.
 func frames(pcs []uintptr, without ...string) string {
 	var b strings.Builder
 	for f, more := runtime.CallersFrames(pcs), true; more; {

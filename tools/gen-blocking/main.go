@@ -244,11 +244,15 @@ page free none.
 - Context.Synchronize, Context.LoadModule and Context.LoadModuleFile free the objects of their context.
 - Close of memory, a Module, a GreenContext or an ExternalSemaphore frees the objects of its context, unless it returns
   at once because its own object is in use.
-- Close of a Context frees the objects in all contexts of the device, and so do Context.Alloc, Context.AllocHost,
-  Device.PrimaryContext and Device.NewContext if there is too little memory.
+- Close of a Context frees the objects in all contexts of the device.
+- A call that the driver answers with result 2, because there is too little memory, frees the objects in all contexts of
+  the device, and Driver.LoadLibrary those of all devices. If that is not enough, it runs Go's garbage collector, and
+  frees what that finds. Then it tries again. This holds for all methods that allocate, register or import memory, load
+  code, create contexts, streams, graphs and pools, instantiate graphs, or raise a limit; and, outside captures, for all
+  methods that copy or set memory, launch kernels or graphs, or enqueue operations on words or managed memory.
 - Driver.Close frees the objects in all contexts.
 
-A CUDA context is abandoned if its last user has gone, and no freeing call has released it. Only the calls of the last two
+A CUDA context is abandoned if its last user has gone, and no freeing call has released it. Only the calls of the last three
 items release abandoned contexts.
 `
 

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -24,7 +25,14 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		lib.emitCase(&b, c)
 	}
 	b.WriteString("}\nreturn driver.ResultNotSupported\n}\n\n")
-	b.WriteString("// callNames are the functions' names without versions, by the number of the call.\nvar callNames = [...]string{\n")
+	b.WriteString("// firstChecks are the checks of functions that C implements with other functions.\n" +
+		"var firstChecks = map[string]uint8{\n")
+	for _, name := range slices.Sorted(maps.Keys(lib.plan.first)) {
+		if lib.plan.byHand[name] {
+			fmt.Fprintf(&b, "%q: %s,\n", unversioned(name), lib.plan.first[name])
+		}
+	}
+	b.WriteString("}\n\n// callNames are the functions' names without versions, by the number of the call.\nvar callNames = [...]string{\n")
 	for _, c := range lib.calls {
 		fmt.Fprintf(&b, "%q,\n", unversioned(c.fact.export))
 	}
@@ -85,12 +93,16 @@ func (c *call) makesSomething() bool {
 
 // emitCase writes a call with its arguments as words.
 func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
-	refuse := func(condition string) {
-		fmt.Fprintf(b, "if %s {\nreturn l.refuse(driver.ResultInvalidValue)\n}\n", condition)
+	declare := func(p *callParam, name, word string) {
+		fmt.Fprintf(b, "%s := pointer[%s](&%s)\n", name, driverType(p.typ), word)
+	}
+	for _, i := range lib.told(c) { // they are there before an argument is refused
+		declare(c.params[i], fmt.Sprintf("p%d", i), fmt.Sprintf("a[%d]", i))
 	}
 	args := []string{"th"}
 	var results, stores []string
 	for i, p := range c.params {
+		refuse := func(condition string) { fmt.Fprintf(b, "if %s"+lib.refusal(c, p), condition) }
 		word := fmt.Sprintf("a[%d]", i)
 		name := fmt.Sprintf("p%d", i)
 		switch p.role {
@@ -108,16 +120,18 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 					fmt.Sprintf("r = storePart(r, pointer[byte](&%s), v%d, %s)\n", word, i, c.sizeOf(size)))
 				break
 			}
-			fmt.Fprintf(b, "%s := pointer[%s](&%s)\n", name, driverType(p.typ), word)
+			if !slices.Contains(lib.told(c), i) {
+				declare(p, name, word)
+			}
 			store := cmp.Or(lib.plan.stores[c.fact.export][p.c.name], "store")
 			null := lib.plan.nulls[c.fact.export][p.c.name]
-			switch {
-			case null == late:
-				fmt.Fprintf(b, "if %s == nil {\nreturn l.refuseIn(th)\n}\n", name)
-			case p.role != roleOut || c.makesSomething() && null != allowed || null == needed:
+			if null != allowed && (p.role != roleOut || c.makesSomething()) || null == needed || null == early {
 				refuse(name + " == nil")
 			}
-			if p.role == roleInOut {
+			switch {
+			case p.role == roleInOut && null == allowed:
+				args = append(args, "valueAt("+name+")")
+			case p.role == roleInOut:
 				args = append(args, "*"+name)
 			}
 			results = append(results, fmt.Sprintf("v%d", i))
@@ -177,9 +191,37 @@ func (lib *library) emitCase(b *strings.Builder, c numberedCall) {
 	fmt.Fprintf(b, "%s, r := %s\n%sreturn r\n", strings.Join(results, ", "), made, strings.Join(stores, ""))
 }
 
+// told returns the indices of the parameters in which a function stores something also if it fails.
+func (lib *library) told(c numberedCall) (list []int) {
+	for i, p := range c.params {
+		if p.role == roleOut && lib.plan.stores[c.fact.export][p.c.name] == storeFunctions["told"] {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// refusal returns the block that refuses an argument, after the function's other checks that come first.
+func (lib *library) refusal(c numberedCall, refused *callParam) string {
+	var b strings.Builder
+	b.WriteString(" {\n")
+	for _, i := range lib.told(c) {
+		if c.params[i] != refused {
+			fmt.Fprintf(&b, "unset(p%d)\n", i)
+		}
+	}
+	first := lib.plan.first[c.fact.export]
+	if lib.plan.nulls[c.fact.export][refused.c.name] != early && first != "" {
+		fmt.Fprintf(&b, "return l.refuseAfter(th, %q, %s)\n}\n", unversioned(c.fact.export), first)
+	} else {
+		b.WriteString("return l.refuse(driver.ResultInvalidValue)\n}\n")
+	}
+	return b.String()
+}
+
 // emitIn writes what a parameter with role in needs, and returns the argument of the Go method.
 func (lib *library) emitIn(b *strings.Builder, c numberedCall, p *callParam, name, word string) string {
-	const refuse = " {\nreturn l.refuse(driver.ResultInvalidValue)\n}\n"
+	refuse := lib.refusal(c, p)
 	switch p.form {
 	case formFloat:
 		return "math.Float32frombits(uint32(" + word + "))"

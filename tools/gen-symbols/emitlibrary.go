@@ -14,6 +14,7 @@ type libraryPlan struct {
 	static  map[string]bool              // exports in byHand that never call the driver
 	stores  map[string]map[string]string // by export and parameter, the function that stores the value
 	nulls   map[string]map[string]string // by export and parameter, what becomes of NULL
+	first   map[string]string            // by export, what the function checks before NULL
 	handle  map[string]string            // by export, the parameter that must not be 0
 	sized   map[string]string            // by export, the function and the parameter that say how long a value is
 	exports []funcFact                   // functions outside the manifest, with unknown parameters
@@ -26,16 +27,20 @@ const notAsked = "-"
 var storeFunctions = map[string]string{"optional": "offer", "told": "offerAlways", "required": "require",
 	"captured": "offerCaptured"}
 
-// These say what becomes of NULL: it is allowed, or refused before the driver is asked, or the same but after a look
-// for the current context.
-const allowed, needed, late = "optional", "needed", "late"
+// These say what becomes of NULL: it is allowed, refused before the driver is asked, or even before the checks that
+// come first.
+const allowed, needed, early = "optional", "needed", "early"
+
+// checks are what a function can check before it refuses NULL, as arguments of refuseAfter, by the words of the file.
+var checks = map[string]string{"context": "inContext", "capture": "uncaptured",
+	"context,capture": "inContext|uncaptured"}
 
 // parseLibrary reads the file for the C library.
 func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
 	var errs errorList
 	plan := &libraryPlan{
 		byHand: map[string]bool{}, static: map[string]bool{}, handle: map[string]string{}, sized: map[string]string{},
-		stores: map[string]map[string]string{}, nulls: map[string]map[string]string{},
+		stores: map[string]map[string]string{}, nulls: map[string]map[string]string{}, first: map[string]string{},
 	}
 	facts := map[string]funcFact{}
 	for _, f := range m.funcs {
@@ -74,7 +79,7 @@ func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
 			}
 			plan.byHand[fact.export] = true
 			plan.static[fact.export] = r.fields[0] == "static"
-		case "optional", "told", "required", "needed", "late", "captured":
+		case "optional", "told", "required", "needed", "early", "captured":
 			if !hasParam() {
 				break
 			}
@@ -82,11 +87,16 @@ func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
 				plan.stores[fact.export], plan.nulls[fact.export] = map[string]string{}, map[string]string{}
 			}
 			switch r.fields[0] {
-			case allowed, needed, late:
+			case allowed, needed, early:
 				plan.nulls[fact.export][r.field(2)] = r.fields[0]
 			}
 			if store := storeFunctions[r.fields[0]]; store != "" {
 				plan.stores[fact.export][r.field(2)] = store
+			}
+		case "first":
+			r.want(3)
+			if plan.first[fact.export] = checks[r.field(2)]; plan.first[fact.export] == "" {
+				r.bad("%s cannot check %q first", fact.export, r.field(2))
 			}
 		case "sized":
 			r.want(3)

@@ -49,8 +49,9 @@ func (r *reader) variables() []variable {
 }
 
 // Options returns the options that an environment asks for. environ is a function such as os.Environ. It is
-// called here for the variables with the prefix, and by cuInit for those of NVIDIA's driver. stderr gets the mistakes of kernels and the report, if variables ask
-// for them. A name with the prefix that no variable has is an error, as is a value that cannot be understood.
+// called here for the variables with the prefix, and by cuInit for those of NVIDIA's driver. stderr gets the mistakes
+// of kernels and the report, if variables ask for them. A name with the prefix that no variable has is an error, as is
+// a value that cannot be understood.
 func Options(environ func() []string, stderr io.Writer) ([]sim.Option, error) {
 	r := &reader{values: valuesOf(environ()), errors: stderr}
 	all := r.variables()

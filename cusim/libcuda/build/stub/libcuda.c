@@ -264,9 +264,9 @@ static int load_driver(void)
 		return CUDA_SUCCESS;
 	void *driver = dlopen(driver_path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (driver && (driver_begin = dlsym(driver, "cusimBegin")) && (driver_start = dlsym(driver, "cusimStart")) &&
-	    (driver_thread = dlsym(driver, "cusimEnter")) && (driver_thread_end = dlsym(driver, "cusimThreadEnd")) &&
+	    (driver_thread = dlsym(driver, "cusimEnter")) && (driver_thread_end = dlsym(driver, "cusimLeave")) &&
 	    (driver_call = dlsym(driver, "cusimCall")) && (driver_fault = dlsym(driver, "cusimFault")) &&
-	    (driver_report = dlsym(driver, "cusimReport")))
+	    (driver_report = dlsym(driver, "cusimFinish")))
 		return CUDA_SUCCESS;
 	return failed_load();
 }

@@ -67,8 +67,10 @@ int cuFuncSetSharedSize(void *hfunc, unsigned int bytes)
 	int result = open_setup(cusim_begin("cuFuncSetSharedSize"), hfunc, &s);
 	if (result)
 		return result;
-	s->shared = bytes;
-	return close_setup(1);
+	int valid = bytes <= 227 << 10;
+	if (valid)
+		s->shared = bytes;
+	return close_setup(valid);
 }
 
 int cuParamSetSize(void *hfunc, unsigned int numbytes)
@@ -177,6 +179,9 @@ int cuCtxDetach(void *ctx)
 		return result;
 	if (!ctx || ctx != current)
 		return CUDA_ERROR_INVALID_CONTEXT;
+	result = cuCtxGetStreamPriorityRange(NULL, NULL); // whether the context still exists
+	if (result)
+		return result;
 	pthread_mutex_lock(&lock);
 	struct user **at = &users, *u;
 	while (*at && (*at)->ctx != ctx)
@@ -184,8 +189,10 @@ int cuCtxDetach(void *ctx)
 	if ((u = *at))
 		*at = u->next;
 	pthread_mutex_unlock(&lock);
-	if (!u)
-		return cuCtxDestroy_v2(ctx);
+	if (!u) {
+		result = cuCtxDestroy_v2(ctx);
+		return result == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS : result; // a primary context stays
+	}
 	free(u);
 	return CUDA_SUCCESS;
 }

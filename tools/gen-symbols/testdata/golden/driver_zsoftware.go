@@ -16,10 +16,11 @@ type Software interface {
 	// Clock returns the clock for waits and measurements, or nil for the machine's clock.
 	Clock() Clock
 
-	// CheckWait is called before a wait for an event that polls the event. It returns
-	// ResultSuccess, or the result with which the wait must end at once because the event
-	// would never complete.
-	CheckWait(e Event) (res Result)
+	// BeginWait is called before a wait for one of the events that polls them, and without events
+	// before a wait for all work in the context. It returns ResultSuccess, or the result with which
+	// the wait must end at once because it would never end. If end is not nil, it is called when
+	// the wait has ended.
+	BeginWait(ctx Context, events []Event) (end func(), res Result)
 
 	// ModuleLoadLog is ModuleLoadDataEx with the compiler's messages as a result. The options
 	// contain no addresses of buffers for them.
