@@ -43,8 +43,8 @@ func Driver(t testing.TB, opts ...cusim.Option) *cu.Driver {
 	return drv
 }
 
-// Context returns the primary context of device 0 of a driver of its own, which is that of [Driver]. It is closed at the
-// end of the test, after what the test has closed by defer.
+// Context returns the primary context of device 0 of a driver of its own, which is that of [Driver]. It is closed at
+// the end of the test, after what the test has closed by defer.
 func Context(t testing.TB, opts ...cusim.Option) *cu.Context {
 	t.Helper()
 	drv := Driver(t, opts...)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -92,17 +93,24 @@ func (p *scene) timeline() *cu.Timeline {
 // goOn lets so much time pass that all work is done, although the program does not wait for it.
 func (p *scene) goOn() { time.Sleep(20 * time.Millisecond) }
 
-// told uses memory on the host behind a copy on a stream. tell makes a ticket tell the program of the copy's end.
-func (p *scene) told(tell func(t *cu.Ticket, done chan error)) {
+// ticket uses memory on the host behind a copy on a stream. learn gets a ticket for the copy's end.
+func (p *scene) ticket(learn func(t *cu.Ticket)) {
 	p.onHost()
-	done := make(chan error, 1)
 	p.do(p.a.Copy(p.h, p.m))
 	e := p.event()
 	p.do(e.Record(p.a))
-	tell(get[*cu.Ticket](p)(e.Ticket()), done)
-	p.order(func() error { return <-done })
-	p.goOn()
+	learn(get[*cu.Ticket](p)(e.Ticket()))
 	p.do(p.fetch())
+}
+
+// told is ticket, where tell makes the ticket tell the program.
+func (p *scene) told(tell func(t *cu.Ticket, done chan error)) {
+	done := make(chan error, 1)
+	p.ticket(func(t *cu.Ticket) {
+		tell(t, done)
+		p.order(func() error { return <-done })
+		p.goOn()
+	})
 }
 
 func (p *scene) exec(g *cu.Graph) *cu.GraphExec {
@@ -147,6 +155,20 @@ var raceTests = []struct {
 		p.order(func() error { return p.b.WaitEvent(&e) })
 		p.read(p.b)
 	}, 2},
+	{"created context that is closed", func(p *scene) {
+		p.onHost()
+		another := get[*cu.Context](p)(p.gpu.Device().NewContext(cu.ContextDefault))
+		p.Cleanup(func() { another.Close() })
+		h := get[*cu.HostMem](p)(p.gpu.AllocHost(4096, cu.HostPortable|cu.HostDeviceMap))
+		p.Cleanup(func() { h.Close() })
+		s := get[*cu.Stream](p)(another.NewStream(cu.StreamNonBlocking))
+		p.do(s.Memset(h.Span(0, 16), 1))
+		p.do(s.Close())
+		p.order(another.Close) // waits for the work
+		_, err := h.ReadAt(make([]byte, 16), 0)
+		p.do(err)
+		p.goOn()
+	}, 1},
 	{"WaitStream", func(p *scene) {
 		p.fill(p.a)
 		p.order(func() error { return p.b.WaitStream(p.a) })
@@ -1122,6 +1144,30 @@ var orderedPrograms = map[string]func(*scene){
 		p.do(<-done)
 		p.do(p.fetch())
 	},
+	"a ticket that is asked": func(p *scene) {
+		p.ticket(func(t *cu.Ticket) {
+			t.Done()
+			for known := false; !known; _, known = t.CompletedAt() {
+				time.Sleep(time.Millisecond)
+			}
+		})
+	},
+	"a ticket that notifies late": func(p *scene) {
+		p.ticket(func(t *cu.Ticket) {
+			t.Notify(func(error) {})
+			p.goOn()
+			done := make(chan error)
+			t.Notify(func(err error) { done <- err })
+			p.do(<-done)
+		})
+	},
+	"a channel of a ticket that has notified": func(p *scene) {
+		p.ticket(func(t *cu.Ticket) {
+			t.Notify(func(error) {})
+			p.goOn()
+			<-t.Done()
+		})
+	},
 	"a flag": func(p *scene) {
 		var done atomic.Bool
 		p.do(p.a.Copy(p.h, p.m))
@@ -1538,6 +1584,73 @@ func TestOrderedPrograms(t *testing.T) {
 	}
 }
 
+// TestTimePasses lets time pass behind a host function for which the program does not wait.
+func TestTimePasses(t *testing.T) {
+	const pass = 30 * time.Millisecond
+	for name, wait := range map[string]func(p *scene){
+		"sleep": func(*scene) { time.Sleep(pass) },
+		"timer": func(*scene) { <-time.After(pass) },
+		"context": func(*scene) {
+			ctx, cancel := context.WithTimeout(bg, pass)
+			defer cancel()
+			<-ctx.Done()
+		},
+		"select": func(*scene) {
+			select {
+			case <-make(chan int):
+			case <-time.After(pass):
+			}
+		},
+		"goroutine": func(*scene) {
+			done := make(chan struct{})
+			go func() { time.Sleep(pass); close(done) }()
+			<-done
+		},
+		"mutex": func(*scene) {
+			var mu sync.Mutex
+			mu.Lock()
+			time.AfterFunc(pass, mu.Unlock)
+			mu.Lock()
+		},
+		"child process": func(*scene) {
+			if exec.Command("sleep", "0.01").Run() != nil { // no such program
+				time.Sleep(pass)
+			}
+		},
+		"host function of another stream": func(p *scene) {
+			done := make(chan struct{})
+			p.do(p.b.HostFunc(func() { time.Sleep(pass); close(done) }))
+			<-done
+		},
+		"host function of another stream, at once": func(p *scene) {
+			done := make(chan struct{})
+			p.do(p.b.HostFunc(func() { close(done) }))
+			<-done
+		},
+		"function of Notify": func(p *scene) {
+			e, done := p.event(), make(chan struct{})
+			p.do(e.Record(p.b))
+			get[*cu.Ticket](p)(e.Ticket()).Notify(func(error) { time.Sleep(pass); close(done) })
+			<-done
+		},
+	} {
+		said := ""
+		for range 3 { // a machine that is busy may take longer than a function is held
+			said += run(t, func(t testing.TB) {
+				p := setScene(t, -1)
+				p.do(p.a.Copy(p.n, p.m))
+				p.do(p.a.Memset(p.m, 1))
+				p.do(p.a.HostFunc(func() {}))
+				wait(p)
+				p.read(p.b)
+			})
+		}
+		if !strings.Contains(said, "nothing orders the two") {
+			t.Errorf("%s: no race is found: %q", name, said)
+		}
+	}
+}
+
 // TestUseAfterFree passes the address of freed memory as a number.
 func TestUseAfterFree(t *testing.T) {
 	said := run(t, func(t testing.TB) {
@@ -1558,7 +1671,7 @@ func TestUseOfFreedPinnedMemory(t *testing.T) {
 	said := run(t, func(t testing.TB) {
 		p := setScene(t, -1)
 		h := get[*cu.HostMem](p)(p.gpu.AllocHost(64, cu.HostDeviceMap))
-		addr := uint64(h.Handle())
+		addr := uint64(h.Handle()) + 8 // the beginning may be the end of other memory, too
 		p.do(h.Close())
 		p.do(p.k.Launch(p.a, grid, cu.Ptr(p.m), cu.U64(addr)))
 	})

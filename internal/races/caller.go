@@ -13,8 +13,8 @@ type caller struct {
 }
 
 // apart are the host functions that know less than the host, by the numbers of their goroutines: while such a function
-// was held, the host has learned something. The function has not waited for that. What the function does, the host knows
-// at once: it has waited for the function, or may have.
+// was held, the host has learned something. The function has not waited for that. What the function does, the host
+// knows at once: it has waited for the function, or may have.
 type apart map[uint64]*caller
 
 // enter locks the detector for a call, and returns the end of the call.

@@ -52,10 +52,13 @@ func (c clock) with(lane int, n uint64) clock {
 type lane struct {
 	id   int
 	last uint64 // the position of the last step
+	// used is the position of the last step whose uses of memory are noted. Nobody asks whether a step without uses,
+	// such as a record, is done.
+	used uint64
 }
 
 // lanes are the numbers of lanes. The number of a lane that has ended is used again when the host
-// knows that its steps are done: the steps of the new lane come after them.
+// knows that its steps that use memory are done: the steps of the new lane come after them.
 type lanes struct {
 	all   int
 	ended []*lane
@@ -64,7 +67,7 @@ type lanes struct {
 // take returns a lane. host is the host's clock.
 func (l *lanes) take(host clock) *lane {
 	for i, e := range l.ended {
-		if host.of(e.id) >= e.last {
+		if host.of(e.id) >= e.used {
 			l.ended[i] = l.ended[len(l.ended)-1]
 			l.ended = l.ended[:len(l.ended)-1]
 			return &lane{id: e.id, last: e.last}

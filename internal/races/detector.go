@@ -25,10 +25,9 @@ type Detector struct {
 	semaphores semaphores
 	graphs
 	found
+	holds
 	made     uint64 // how many steps there were
 	numbered int    // how many streams have a number
-	// impatience is how often hold has ended because its time ran out.
-	impatience int
 }
 
 // New returns a detector that calls report for each race.
@@ -282,8 +281,11 @@ func (d *Detector) RecordContext(ctx, raw uintptr, kind EventKind) {
 	d.recorded(raw, kind, c.recorded.add(d, c.tails()...))
 }
 
-// tails returns the last steps of the context.
+// tails returns the last steps of the context, none of one that is not known.
 func (c *context) tails() []*step {
+	if c == nil {
+		return nil
+	}
 	all := []*step{c.awaited.tail, c.blocking.tail, c.nonBlocking.tail}
 	for s := range c.streams {
 		all = append(all, s.tail)
@@ -356,9 +358,30 @@ func (d *Detector) StreamDone(key Stream) {
 // ContextDone implements [Observer].
 func (d *Detector) ContextDone(ctx uintptr) {
 	defer d.enter()()
-	for _, s := range d.context(ctx).tails() {
+	for _, s := range d.contexts[ctx].tails() {
 		d.learn(s)
 	}
+}
+
+// ContextDestroyed implements [Observer].
+func (d *Detector) ContextDestroyed(ctx uintptr) {
+	defer d.enter()()
+	c := d.contexts[ctx]
+	if c == nil {
+		return
+	}
+	for _, s := range c.tails() {
+		d.learn(s)
+	}
+	for s := range c.streams {
+		d.forget(s.key)
+	}
+	for _, q := range []*queue{&c.recorded, &c.awaited, &c.threads, &c.blocking, &c.nonBlocking} {
+		if q.lane != nil {
+			d.lanes.end(q.lane)
+		}
+	}
+	delete(d.contexts, ctx)
 }
 
 // HostUse implements [Observer].
@@ -443,6 +466,12 @@ func (d *Detector) Freed(addr uint64, onHost bool) {
 	default:
 		d.memory.free(a, stack)
 	}
+}
+
+// Unloaded implements [Observer].
+func (d *Detector) Unloaded(addr, size uint64) {
+	defer d.enter()()
+	d.memory.forget(false, addr, size)
 }
 
 // Report implements [Observer].

@@ -3,6 +3,7 @@ package races
 import (
 	"bytes"
 	"runtime"
+	"slices"
 	"time"
 )
 
@@ -12,44 +13,120 @@ import (
 
 // A function is held for patience at most: the program may poll a flag. If it is only calls of this library that may
 // go on, it is held for less time, because such a call may wait for the function in a way that the detector does not
-// know. Each time that runs out halves the times, so that they are small in all.
+// know. Each time that runs out halves the times, down to leastPatience.
+//
+// If all goroutines wait, one of them may wait for something else than the function: a timer, a file, a child process.
+// It goes on without the function if it gets the time for that, which is stillness. Each time that runs out halves it,
+// so all functions of a detector take twice that time at most.
 const (
-	patience = time.Second
-	callPart = 8 // the time for calls of this library is patience / callPart
+	patience      = time.Second
+	leastPatience = 100 * time.Millisecond
+	callPart      = 8 // the time for calls of this library is patience / callPart
+	stillness     = 100 * time.Millisecond
 	// A goroutine may wait for a moment only, such as for a lock. So it has to be seen waiting several times in a row.
 	looks = 4
 	pause = 250 * time.Microsecond
 )
 
-// Hold implements [Observer].
-func (d *Detector) Hold() { d.hold(nil) }
+// holds are what is held now. While all goroutines wait, one of them is let go at a time, so that the others are not
+// taken for what the program waits for. It is the one that was enqueued last, because a program often waits for that.
+type holds struct {
+	held  []*held
+	freed int // how many were let go
+	// impatience and stills are how often patience and stillness have run out.
+	impatience, stills int
+}
 
-// hold waits until the program does not go on without what comes next. If the program waits for steps behind the gate,
+// held is a host function, or something else, that is held.
+type held struct {
+	behind *step  // what comes after it, or nil
+	made   uint64 // later ones have higher numbers
+}
+
+// Hold implements [Observer].
+func (d *Detector) Hold() {
+	d.mu.Lock()
+	h := &held{made: d.made}
+	d.mu.Unlock()
+	d.hold(h)
+}
+
+// hold waits until the program does not go on without what is held. If the program waits for steps behind the gate,
 // that is at once. The pauses are of the machine's clock: goroutines need real time to go on, whatever the GPU's clock
 // does.
-func (d *Detector) hold(behind *step) {
-	quiet := 0
-	for begin := time.Now(); quiet < looks; time.Sleep(pause) {
-		d.mu.Lock()
-		over, least := d.report == nil || behind != nil && behind.needed, patience>>d.impatience
-		d.mu.Unlock()
-		if over {
-			return
+func (d *Detector) hold(h *held) {
+	d.mu.Lock()
+	d.held = append(d.held, h)
+	d.mu.Unlock()
+	ended := d.keep(h)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.held = slices.DeleteFunc(d.held, func(other *held) bool { return other == h })
+	d.freed++
+	switch ended {
+	case outOfPatience:
+		d.impatience++
+	case still:
+		d.stills++
+	}
+}
+
+// ending says why a hold has ended.
+type ending int
+
+const (
+	needed ending = iota
+	outOfPatience
+	still
+)
+
+// keep returns when what is held may go on.
+func (d *Detector) keep(h *held) ending {
+	begin := time.Now()
+	since, freed, quiet := begin, 0, 0
+	for ; ; time.Sleep(pause) {
+		now := d.turn(h)
+		if now.over {
+			return needed
 		}
-		limit := least
-		switch goingOn(d.dump()) {
-		case waiting:
-			quiet++
-			continue
-		case calling:
-			limit /= callPart
+		if now.freed != freed { // that may let goroutines go on
+			since, freed, quiet = time.Now(), now.freed, 0
 		}
-		if quiet = 0; time.Since(begin) > limit {
-			d.mu.Lock()
-			d.impatience++
-			d.mu.Unlock()
-			return
+		limit := now.patience
+		if now.last {
+			switch others() {
+			case waiting:
+				if quiet++; quiet >= looks && time.Since(since) >= now.stillness {
+					return still
+				}
+				continue
+			case calling:
+				limit /= callPart
+			}
+			quiet = 0
 		}
+		if time.Since(begin) > limit {
+			return outOfPatience
+		}
+	}
+}
+
+// turn is the present state of a hold.
+type turn struct {
+	over, last          bool // last: nothing that is held was enqueued later
+	freed               int
+	patience, stillness time.Duration
+}
+
+func (d *Detector) turn(h *held) turn {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return turn{
+		over:      d.report == nil || h.behind != nil && h.behind.needed,
+		last:      !slices.ContainsFunc(d.held, func(other *held) bool { return other.made > h.made }),
+		freed:     d.freed,
+		patience:  max(patience>>d.impatience, leastPatience),
+		stillness: stillness >> d.stills,
 	}
 }
 
@@ -86,18 +163,29 @@ func (d *Detector) StreamNeeded(key Stream) {
 // ContextNeeded implements [Observer].
 func (d *Detector) ContextNeeded(ctx uintptr) {
 	defer d.enter()()
-	d.need(d.context(ctx).tails()...)
+	d.need(d.contexts[ctx].tails()...)
 }
 
-// dump returns the stacks of all goroutines, the caller's first, or nil if they are too many.
-func (d *Detector) dump() []byte {
-	for size := 1 << 16; size <= 1<<21; size *= 4 {
+// maxDump is the size of the longest dump. Longer ones take too long.
+const maxDump = 1 << 20
+
+// dump returns the stacks of all goroutines, the caller's first. whole is false if they are too many.
+func dump() (stacks []byte, whole bool) {
+	for size := 1 << 16; size <= maxDump; size *= 4 {
 		buf := make([]byte, size)
 		if n := runtime.Stack(buf, true); n < size {
-			return buf[:n]
+			return buf[:n], true
 		}
 	}
-	return nil
+	return nil, false
+}
+
+// others returns what the other goroutines do. If they are too many to see, some go on.
+func others() progress {
+	if stacks, whole := dump(); whole {
+		return goingOn(stacks)
+	}
+	return running
 }
 
 // progress says what goroutines do.
@@ -121,7 +209,8 @@ func goingOn(dump []byte) progress {
 	return all
 }
 
-// doing returns what one goroutine does. This library's own goroutines wait.
+// doing returns what one goroutine does. This library's own goroutines wait, except while they call functions of the
+// program.
 func doing(g []byte) progress {
 	_, state, _ := bytes.Cut(g, []byte(" ["))
 	state, frames, _ := bytes.Cut(state, []byte("]:\n"))
@@ -131,19 +220,25 @@ func doing(g []byte) progress {
 	lines := bytes.Split(bytes.TrimSpace(frames), []byte("\n"))
 	inside := false // the call of the program that waits is one of this library
 	known := false
+	ours := true // so far all functions are this library's
 	for i := 0; i+1 < len(lines); i++ {
 		name, file := lines[i], lines[i+1]
 		if file[0] != '\t' {
 			continue // name is a file, or says that frames are left out
 		}
 		if by, made := bytes.CutPrefix(name, []byte("created by ")); made {
-			if ofLibrary(by, file) {
+			if ours && ofLibrary(by, file) {
 				return waiting
 			}
 			break
 		}
-		if !known && !ofGo(name) {
-			inside, known = ofLibrary(name, file), true
+		if ofGo(name) {
+			continue
+		}
+		if is := ofLibrary(name, file); !known {
+			inside, known, ours = is, true, is
+		} else {
+			ours = ours && is
 		}
 	}
 	switch string(state) {
@@ -170,9 +265,11 @@ func ofLibrary(name, file []byte) bool {
 	return false
 }
 
-// ofGo reports whether a function is of the parts of Go's library in which goroutines wait.
+// ofGo reports whether a function is of the parts of Go's library in which goroutines wait, or which this library's own
+// goroutines use.
 func ofGo(name []byte) bool {
-	for _, p := range []string{"runtime.", "sync.", "internal/", "time.", "context.", "syscall."} {
+	for _, p := range []string{"runtime.", "sync.", "internal/", "time.", "context.", "syscall.", "os.", "slices.",
+		"maps.", "golang.org/x/sys/"} {
 		if bytes.HasPrefix(name, []byte(p)) {
 			return true
 		}

@@ -293,8 +293,14 @@ func (m *memory) free(a *allocation, stack []uintptr) {
 	if m.holding(old.addr, old.onHost) != old {
 		return // other memory is there
 	}
-	all, list := &m.allocations[space(old.onHost)], &m.segments[space(old.onHost)]
+	all := &m.allocations[space(old.onHost)]
 	*all = slices.DeleteFunc(*all, func(a *allocation) bool { return a == old })
-	first, end := m.cut(list, old.addr), m.cut(list, old.addr+old.size)
+	m.forget(old.onHost, old.addr, old.size)
+}
+
+// forget forgets the uses of memory.
+func (m *memory) forget(onHost bool, addr, size uint64) {
+	list := &m.segments[space(onHost)]
+	first, end := m.cut(list, addr), m.cut(list, addr+size)
 	*list = slices.Delete(*list, first, end)
 }

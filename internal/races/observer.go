@@ -141,6 +141,8 @@ type Observer interface {
 	StreamDone(s Stream)
 	// ContextDone is called when the program learns that all work in a context is done.
 	ContextDone(ctx uintptr)
+	// ContextDestroyed is called when a context has been destroyed. All its work is done then.
+	ContextDestroyed(ctx uintptr)
 
 	// EventNeeded, StreamNeeded and ContextNeeded are called before the program waits for what the methods above
 	// will tell, and when the program has asked, and it is not done.
@@ -169,6 +171,8 @@ type Observer interface {
 	Opened(what string, addr, size, physical uint64)
 	// Freed is called before the driver gets memory back, and before the end of an opening.
 	Freed(addr uint64, onHost bool)
+	// Unloaded is called before a module is unloaded, for each variable that the program has used.
+	Unloaded(addr, size uint64)
 
 	// BeginCapture is called after the beginning of a capture. graph is 0, or the graph that the
 	// capture is into; after are the nodes that come before the captured work.

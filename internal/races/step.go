@@ -55,6 +55,9 @@ func (s *step) after(deps ...*step) {
 func (d *Detector) add(l *lane, w *work, deps ...*step) *step {
 	l.last++
 	d.made++
+	if w != nil {
+		l.used = l.last
+	}
 	s := &step{lane: l, n: l.last, clock: d.host, work: w, made: d.made}
 	s.after(deps...)
 	if s.pending == 0 {

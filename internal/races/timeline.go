@@ -212,7 +212,7 @@ func (d *Detector) HostFuncBegins(f uint64) {
 	if !ok {
 		return
 	}
-	d.hold(c.after)
+	d.hold(&held{behind: c.after, made: c.before.made})
 	defer d.enter()()
 	d.beginApart(before, c.before)
 	d.learn(c.before)

@@ -164,6 +164,7 @@ func (d *Detector) written(op WordOp, s *step) {
 	d.overwritten(op.Addr, uint64(op.Size), s, op.Size)
 	w := d.word(op)
 	w.note(wordWrite{true, op.Value, s.lane.id, s.n, s.clock})
+	s.lane.used = max(s.lane.used, s.n)
 	var open []*step
 	w.waits = slices.DeleteFunc(w.waits, func(a wordWait) bool {
 		passed := a.gate.pending == 0 || a.op.passes(op.Value)
