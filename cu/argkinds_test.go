@@ -59,7 +59,7 @@ func argumentKinds(t *testing.T, gpu *Context, images ...[]byte) {
 		{1, Value(float32(1)), ""},
 		{1, U32(1), "argument 1 is an integer, and the kernel's parameter factor is .f32: pass cu.F32"},
 		{1, I32(-1), "argument 1 is an integer, and"},
-		{1, F64(1), "argument 1 has 8 bytes, and the kernel's parameter factor has 4"},
+		{1, F64(1), "argument 1 has 8 bytes, and the kernel's parameter factor has 4: pass cu.F32"},
 		{2, I32(-1), ""},
 		{2, Value(struct{ f float32 }{1}), ""},
 		{2, F32(1), "argument 2 is a float, and the kernel's parameter count is .u32: pass cu.U32 or cu.I32"},
@@ -74,7 +74,7 @@ func argumentKinds(t *testing.T, gpu *Context, images ...[]byte) {
 		{7, F64(1), ""},
 		{7, Value([2]float32{}), ""},
 		{8, Value(int8(1)), ""},
-		{8, U32(1), "argument 8 has 4 bytes, and the kernel's parameter flag has 1"},
+		{8, U32(1), "argument 8 has 4 bytes, and the kernel's parameter flag has 1: pass a value of that size"},
 	} {
 		args := append([]Arg(nil), right...)
 		args[tt.i] = tt.arg

@@ -438,7 +438,8 @@ func TestBlame(t *testing.T) {
 }
 
 // TestBlameOtherGoroutine lets a call of another goroutine invalidate captures, whose functions return
-// nothing, the error that they got because of it, the call's own error, or another one.
+// nothing, the error that they got because of it, the call's own error, or another one. The end's error names the call,
+// and says what to do once.
 func TestBlameOtherGoroutine(t *testing.T) {
 	r := newSoft(t)
 	done := r.event(0)
@@ -446,11 +447,25 @@ func TestBlameOtherGoroutine(t *testing.T) {
 	calls := []struct {
 		op      string
 		culprit Result
+		remedy  string
 		make    func(captured *Stream) error
 	}{
-		{"cuStreamSynchronize", ResultStreamCaptureUnsupported, (*Stream).Synchronize},
-		{"cuStreamQuery", ResultStreamCaptureUnsupported, func(s *Stream) error { _, err := s.Query(); return err }},
-		{"cuStreamWaitEvent", ResultStreamCaptureIsolation, func(s *Stream) error { return s.WaitEvent(done) }},
+		{"cuStreamSynchronize", ResultStreamCaptureUnsupported, "call before or after the capture", (*Stream).Synchronize},
+		{"cuStreamQuery", ResultStreamCaptureUnsupported, "call before or after the capture",
+			func(s *Stream) error { _, err := s.Query(); return err }},
+		{"cuStreamWaitEvent", ResultStreamCaptureIsolation, ": record the event in the capture",
+			func(s *Stream) error { return s.WaitEvent(done) }},
+	}
+	captures := map[string]func(f func() error) error{
+		"a stream": func(f func() error) error { _, err := r.s.Capture(CaptureRelaxed, f); return err },
+		"a body": func(f func() error) error {
+			g := must(r.gpu.NewGraph())(t)
+			defer g.Close()
+			_, body, err := g.AddIf(must(g.NewCondition())(t))
+			r.ok(err)
+			_, err = body.Capture(r.s, CaptureRelaxed, f)
+			return err
+		},
 	}
 	elsewhere := func(f func() error) (err error) {
 		within := make(chan struct{})
@@ -468,18 +483,20 @@ func TestBlameOtherGoroutine(t *testing.T) {
 			"the call's error":  func(its, _ error) error { return its },
 			"the error wrapped": func(its, mine error) error { return fmt.Errorf("%w, %w", mine, its) },
 		} {
-			_, err := r.s.Capture(CaptureRelaxed, func() error {
-				its := elsewhere(func() error { return c.make(r.s) })
-				r.is(its, c.culprit)
-				mine := r.work(r.s)
-				r.is(mine, ResultStreamCaptureInvalidated)
-				return returned(its, mine)
-			})
-			r.is(err, ResultStreamCaptureInvalidated, c.culprit)
-			text := err.Error()
-			for part, want := range map[string]int{"cu: " + c.op: 1, "error says": 1} {
-				if n := strings.Count(text, part); n > want || n == 0 && part != "error says" {
-					t.Errorf("%s, and the function returns %s: %q is there %d times: %s", c.op, what, part, n, text)
+			for into, capture := range captures {
+				err := capture(func() error {
+					its := elsewhere(func() error { return c.make(r.s) })
+					r.is(its, c.culprit)
+					mine := r.work(r.s)
+					r.is(mine, ResultStreamCaptureInvalidated)
+					return returned(its, mine)
+				})
+				r.is(err, ResultStreamCaptureInvalidated, c.culprit)
+				for part, want := range map[string]int{"cu: " + c.op: 1, c.remedy: 1, "make that call": 0} {
+					if n := strings.Count(err.Error(), part); n != want {
+						t.Errorf("%s, a capture of %s, and the function returns %s: %q is there %d times: %v", c.op, into,
+							what, part, n, err)
+					}
 				}
 			}
 		}

@@ -308,7 +308,7 @@ func (sc *streamCore) endCapture(at driver.At, c *capture) driver.Result {
 
 // endError returns the error for the end of a capture that the driver answered with res, where the
 // captured function has returned err. It names the call that invalidated the capture, if that call is
-// known. It does not repeat the call's error if err is that error, or wraps it.
+// known, with that call's remedy. It does not repeat the call's error if err is that error, or wraps it.
 func (c *capture) endError(sc *streamCore, res driver.Result, err error) error {
 	e := sc.ctx.callError(endCaptureOp, uintptr(sc.raw), res)
 	if res != driver.ResultStreamCaptureInvalidated || e.Err != nil {
@@ -323,7 +323,9 @@ func (c *capture) endError(sc *streamCore, res driver.Result, err error) error {
 	case errors.Is(err, first.is):
 		e.Detail = "the captured function has returned that call's error"
 	default:
-		e.Err, e.Detail = fmt.Errorf("%w: %w", cause, &first.copy), "make that call before or after the capture"
+		if e.Err, e.Detail = fmt.Errorf("%w: %w", cause, &first.copy), ""; first.copy.Detail == "" {
+			e.Detail = "make that call before or after the capture"
+		}
 	}
 	return e
 }
@@ -348,7 +350,7 @@ func (d *driverCore) noteInvalidating(e *Error) {
 		switch {
 		case c.first.Load() != nil:
 		case sc.at.Thread != nil && !sc.at.Thread.Here():
-			c.guess.Store(noted)
+			c.guess.CompareAndSwap(nil, noted) // the first one: later ones may be its consequences
 		case sc.captureInvalidated():
 			c.first.CompareAndSwap(nil, noted)
 		}

@@ -550,8 +550,8 @@ func TestTimelineLateReaders(t *testing.T) {
 	}
 }
 
-// TestTimelineKept has the driver fail to mark the end of a stream that has used a timeline: its memory is no
-// other's, ever, and the leak hook is told.
+// TestTimelineKept has the driver fail to mark the end of a stream that has used a timeline, and to say whether the
+// stream has work: the timeline's memory is no other's, ever, and the leak hook is told.
 func TestTimelineKept(t *testing.T) {
 	r := newSoft(t)
 	s := r.stream()
@@ -562,6 +562,7 @@ func TestTimelineKept(t *testing.T) {
 		r.sim.Inject(cusim.Fault{Function: "cuEventRecord", Nth: n + 1, Code: int(ResultUnknown)})
 	}
 	r.sim.Inject(cusim.Fault{Function: "cuStreamWriteValue64", Code: int(ResultUnknown)})
+	r.sim.Inject(cusim.Fault{Function: "cuStreamQuery", Code: int(ResultUnknown)})
 	r.ok(tl.Close())
 	r.ok(s.Close())
 	r.stays("nobody knows of the work", r.gpu, 1)

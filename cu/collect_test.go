@@ -2,6 +2,7 @@ package cu
 
 import (
 	"errors"
+	"io"
 	"runtime"
 	"strings"
 	"testing"
@@ -127,18 +128,135 @@ func TestDroppedText(t *testing.T) {
 		must(r.gpu.Alloc(1 << 30))(t) // is dropped
 		_, err = r.gpu.Alloc(16 << 30)
 		r.is(err, ResultOutOfMemory)
-		for _, want := range []string{"17179869184 bytes", "abandoned", "1073741824 bytes of memory"} {
+		for _, want := range []string{"17179869184 bytes", "1073741824 bytes of abandoned memory"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("the error does not say %q: %v", want, err)
 			}
 		}
 		_, err = r.gpu.Alloc(16 << 30)
 		r.is(err, ResultOutOfMemory)
-		if !strings.Contains(err.Error(), "no abandoned") {
+		if !strings.Contains(err.Error(), "no abandoned memory") {
 			t.Errorf("the error of the second attempt: %v", err)
 		}
 		runtime.KeepAlive(held)
 		held = nil
 		r.ok(must(r.gpu.Alloc(free - 8<<30))(t).Close())
+	}
+}
+
+// TestDroppedInHostFunc makes a call in a host function that finds too little memory. It frees nothing, for which it
+// might wait, as what is freed may be in use behind the function.
+func TestDroppedInHostFunc(t *testing.T) {
+	r := newSoft(t)
+	other := must(r.gpu.NewStream(StreamNonBlocking))(t)
+	m := must(r.gpu.Alloc(64))(t)
+	var err error
+	r.ok(r.s.HostFunc(func() {
+		must(r.gpu.AllocHost(64<<20, 0))(t) // is dropped
+		r.sim.Inject(cusim.Fault{Function: "cuMemsetD8Async", Code: int(ResultOutOfMemory)})
+		err = other.Memset(m, 1)
+	}))
+	r.ok(r.s.Synchronize())
+	r.is(err, ResultOutOfMemory)
+	r.ok(other.Memset(m, 1))
+	r.ok(other.Close())
+}
+
+// TestDroppedRetry makes the driver answer each kind of call once with result 2. If the program has dropped memory, the
+// call frees it and succeeds. Otherwise, and during a capture, the error remains.
+func TestDroppedRetry(t *testing.T) {
+	r := newSoft(t)
+	mod := must(r.gpu.LoadModule([]byte(spinPTX)))(t)
+	spin := must(mod.Function("spin"))(t)
+	m, host := must(r.gpu.Alloc(4096))(t), must(r.gpu.AllocHost(4096, 0))(t)
+	managed := must(r.gpu.AllocManaged(4096, AttachGlobal))(t)
+	word := must(r.gpu.Alloc(4))(t)
+	g := must(r.gpu.NewGraph())(t)
+	must(g.AddMemset(m, 1))(t)
+	x := must(g.Instantiate())(t)
+	buf := make([]byte, 4096)
+	rows := Rows{Mem: m, Pitch: 64}
+	fail := func(_ any, err error) error { return err }
+	for _, c := range []struct {
+		function string
+		call     func() error
+		enqueues bool
+	}{
+		{"cuMemAlloc", func() error { return fail(r.gpu.Alloc(1 << 20)) }, false},
+		{"cuMemAllocManaged", func() error { return fail(r.gpu.AllocManaged(1<<20, AttachGlobal)) }, false},
+		{"cuMemHostAlloc", func() error { return fail(r.gpu.AllocHost(1<<20, 0)) }, false},
+		{"cuMemHostRegister", func() error { return fail(r.gpu.RegisterHost(make([]byte, 4096), 0)) }, false},
+		{"cuMemAllocAsync", func() error { return fail(r.s.Alloc(64)) }, false},
+		{"cuMemPoolCreate", func() error { return fail(r.gpu.NewMemPool(MemPoolOptions{})) }, false},
+		{"cuMemsetD8", func() error { return m.Memset(1) }, false},
+		{"cuMemcpyHtoD", func() error { return m.CopyFrom(buf) }, false},
+		{"cuMemcpyDtoH", func() error { return m.CopyTo(buf) }, false},
+		{"cuModuleLoadDataEx", func() error { return fail(r.gpu.LoadModule([]byte(spinPTX))) }, false},
+		{"cuModuleGetFunction", func() error { return fail(mod.Function("spin")) }, false},
+		{"cuLibraryLoadData", func() error { return fail(r.drv.LoadLibrary([]byte(spinPTX))) }, false},
+		{"cuStreamCreate", func() error { return fail(r.gpu.NewStream(StreamNonBlocking)) }, false},
+		{"cuGraphCreate", func() error { return fail(r.gpu.NewGraph()) }, false},
+		{"cuGraphInstantiateWithFlags", func() error { return fail(g.Instantiate()) }, false},
+		{"cuGraphInstantiateWithParams", func() error { return fail(g.InstantiateWithFlags(0)) }, false},
+		{"cuCtxSetLimit", func() error { return r.gpu.SetLimit(LimitStackSize, 4096) }, false},
+		{"cuGraphLaunch", func() error { return x.Launch(r.s) }, false},
+		{"cuGraphUpload", func() error { return x.Upload(r.s) }, false},
+		{"cuMemPrefetchAsync", func() error { return r.s.Prefetch(managed, MemLocation{Type: LocationHost}) }, false},
+		{"cuMemsetD8Async", func() error { return r.s.Memset(m, 1) }, true},
+		{"cuMemsetD32Async", func() error { return r.s.Memset32(m, 1) }, true},
+		{"cuMemsetD16Async", func() error { return r.s.Memset16(m, 1) }, true},
+		{"cuMemsetD2D8Async", func() error { return r.s.Memset2D(rows, 1, 8, 8) }, true},
+		{"cuMemcpyHtoDAsync", func() error { return r.s.Copy(m, host) }, true},
+		{"cuMemcpyDtoHAsync", func() error { return r.s.Copy(host, m) }, true},
+		{"cuMemcpy2DAsync", func() error { return r.s.Copy2D(rows, Rows{Mem: host, Pitch: 64}, 8, 8) }, true},
+		{"cuStreamBatchMemOp", func() error { return r.s.BatchMemOps(WriteWord32(word, 1)) }, true},
+		{"cuLaunchKernel", func() error { return spin.Launch(r.s, LaunchConfig{Grid: Dim3{X: 1}, Block: Dim3{X: 1}}, U64(0)) }, true},
+	} {
+		t.Run(c.function, func(t *testing.T) {
+			r.ok(c.call()) // from now on the stream keeps the objects: the usual calls follow
+			runtime.GC()
+			for range 2 {
+				must(r.gpu.AllocHost(64<<20, 0))(t) // is dropped
+				r.sim.Inject(cusim.Fault{Function: c.function, Code: int(ResultOutOfMemory)})
+				r.ok(c.call())
+				r.sim.ClearFaults()
+			}
+			r.sim.Inject(cusim.Fault{Function: c.function, Code: int(ResultOutOfMemory), Every: true})
+			defer r.sim.ClearFaults()
+			err := c.call()
+			r.is(err, ResultOutOfMemory)
+			if n := strings.Count(err.Error(), "the garbage collector has run"); n != 1 || strings.Contains(err.Error(), " 0 bytes") {
+				t.Errorf("the error: %v", err)
+			}
+			if !c.enqueues {
+				return
+			}
+			_, err = r.s.Capture(CaptureRelaxed, func() error {
+				if err := c.call(); err == nil || strings.Contains(err.Error(), "garbage collector") {
+					t.Errorf("during a capture: %v", err)
+				}
+				return nil
+			})
+			_ = err // whether the capture is valid is the driver's business
+		})
+	}
+	r.ok(r.s.Synchronize())
+	for _, c := range []io.Closer{x, g, word, managed, host, m, mod} {
+		r.ok(c.Close())
+	}
+}
+
+// TestDroppedGraphs drops executable graphs whose launches have allocated memory.
+func TestDroppedGraphs(t *testing.T) {
+	r := newSoft(t)
+	for i := range 300 {
+		g := must(r.gpu.NewGraph())(t)
+		_, m, err := g.AddAlloc(1 << 30)
+		r.ok(err)
+		x := must(g.Instantiate())(t)
+		if err := x.Launch(r.s); err != nil {
+			t.Fatalf("graph %d: %v", i, err)
+		}
+		must(x.Take(m))(t)
 	}
 }

@@ -10,9 +10,10 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// This file lets Go's garbage collector find abandoned memory when an allocation finds too little. The collector does
-// not know how much memory of a GPU or of the driver a small Go value stands for, so it may run too late by itself. It
-// runs in the program's own call, which may wait, and never in the background. It costs nothing while there is memory.
+// This file lets Go's garbage collector find abandoned memory when a call of the program finds too little. The
+// collector does not know how much memory of a GPU or of the driver a small Go value stands for, so it may run too
+// late by itself. It runs in the program's own call, which may wait, and never in the background. It costs nothing
+// while there is memory.
 //
 // Collecting takes time of the host, whatever clock the driver has. So all times here are of Go's own clock.
 
@@ -22,6 +23,8 @@ type collector struct {
 	found, bytes atomic.Uint64
 	// ending counts the goroutines that free abandoned memory when its work is done.
 	ending atomic.Int32
+	// hostFuncs counts the host functions that run.
+	hostFuncs atomic.Int32
 	// now is the collection that is in progress, or nil, and last the one before.
 	now, last atomic.Pointer[collection]
 }
@@ -45,14 +48,14 @@ const (
 )
 
 // collect runs the garbage collector, and waits until the abandoned objects that it has found are freed or deferred. It
-// reports whether it has found any. Goroutines that call it at a time share a collection, unless it began before.
-func (c *collector) collect() (found bool) {
+// returns the collection. Goroutines that call it at a time share a collection, unless it began before.
+func (c *collector) collect() *collection {
 	called := time.Now()
 	own := &collection{done: make(chan struct{})}
 	for !c.now.CompareAndSwap(nil, own) {
 		if other := c.now.Load(); other != nil {
 			if <-other.done; other.begun.After(called) {
-				return other.found > 0
+				return other
 			}
 		}
 	}
@@ -71,7 +74,7 @@ func (c *collector) collect() (found bool) {
 	awaitCleanups()
 	c.awaitEndings()
 	own.found, own.bytes, own.ended = c.found.Load()-found0, c.bytes.Load()-bytes0, time.Now()
-	return own.found > 0
+	return own
 }
 
 // Cleanups take microseconds each. But the program may have cleanups that wait for something, and memory of pools is
@@ -105,31 +108,85 @@ func (c *collector) abandoned(bytes uint64) {
 	c.bytes.Add(bytes)
 }
 
-// said is what the error of an allocation says after a collection.
-func (c *collector) said() string {
-	last := c.last.Load()
-	switch {
-	case last == nil:
-		return ""
-	case last.found == 0:
-		return "the garbage collector has run, and has found no abandoned object"
+// explain makes the error of a call say what the collection has found. Without a collection it changes nothing.
+func (own *collection) explain(e *Error) *Error {
+	if own == nil || e.Result != ResultOutOfMemory {
+		return e
 	}
-	return fmt.Sprintf("the garbage collector has run, and has found abandoned objects (%d, with %d bytes of memory): "+
-		"close what is not needed any more", last.found, last.bytes)
+	found := "no abandoned memory"
+	if own.bytes > 0 {
+		found = fmt.Sprintf("%d bytes of abandoned memory: close memory that is not needed any more", own.bytes)
+	}
+	e.Detail = join("the garbage collector has run, and has found "+found, e.Detail)
+	return e
 }
 
 // allocate makes a call that allocates. If there is too little memory, it frees the deferred objects of the device, for
 // which it waits, and makes the call again. If there is still too little, it does the same with memory that the program
-// has abandoned and the garbage collector has not found yet.
-func (d *driverCore) allocate(dev driver.Device, call func() driver.Result) driver.Result {
+// has abandoned and the garbage collector has not found yet. It returns the collection, or nil if there was none.
+//
+// The caller holds no lock.
+func (d *driverCore) allocate(dev driver.Device, call func() driver.Result) (driver.Result, *collection) {
 	res := call()
 	if res != driver.ResultOutOfMemory {
-		return res
+		return res, nil
 	}
-	d.freeDeferred(dev)
-	if res = call(); res == driver.ResultOutOfMemory && d.collector.collect() {
+	own := d.makeRoom(dev, func() bool { res = call(); return res == driver.ResultOutOfMemory })
+	return res, own
+}
+
+// makeRoom frees the deferred objects of a device, and then those that the garbage collector finds. After each step
+// that has freed something it calls lacks, which makes a call again and reports whether there is still too little
+// memory.
+func (d *driverCore) makeRoom(dev driver.Device, lacks func() bool) *collection {
+	found := d.collector.found.Load()
+	if d.freeDeferred(dev) && !lacks() {
+		return nil
+	}
+	own := d.collector.collect()
+	if d.collector.found.Load() != found { // by this collection, or by one that another goroutine began before
 		d.freeDeferred(dev)
-		res = call()
+		lacks()
 	}
-	return res
+	return own
+}
+
+// allocate is driverCore.allocate for the device of the context.
+func (c *contextCore) allocate(call func() driver.Result) (driver.Result, *collection) {
+	return c.drv.allocate(c.dev, call)
+}
+
+// retry is allocate for a call that does not only allocate, and that holds locks or is counted while the driver is
+// called. err is the error of the first attempt of op, and call makes a further one. A call that was refused for too
+// little memory has done nothing. There is no further one while a host function runs: the call may be made by the
+// function, and what is freed may be in use behind it.
+//
+// The caller holds no lock.
+func (c *contextCore) retry(op string, err error, call func() error) error {
+	e := lacksMemory(op, err)
+	if e == nil || c.drv.collector.hostFuncs.Load() > 0 {
+		return err
+	}
+	own := c.drv.makeRoom(c.dev, func() bool { err = call(); e = lacksMemory(op, err); return e != nil })
+	if e != nil {
+		own.explain(e)
+	}
+	return err
+}
+
+// lacksMemory returns err if it is the driver's answer to op that there is too little memory, or nil.
+func lacksMemory(op string, err error) *Error {
+	if e, ok := err.(*Error); ok && e.Op == op && e.Result == ResultOutOfMemory && e.Err == nil {
+		return e
+	}
+	return nil
+}
+
+// allocated is contextCore.allocate for a call that creates an object.
+func allocated[T any](c *contextCore, call func() (T, driver.Result)) (object T, res driver.Result, own *collection) {
+	res, own = c.allocate(func() (res driver.Result) {
+		object, res = call()
+		return res
+	})
+	return object, res, own
 }

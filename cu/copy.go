@@ -19,6 +19,11 @@ func (s *Stream) Copy(dst, src Memory) error {
 	if !done {
 		err = s.copyRegions(&d, &r)
 	}
+	if err != nil {
+		if f := copyFunction(&d, &r); f != 0 {
+			err = s.retry(f.op(), err, func() error { return s.copyRegions(&d, &r) })
+		}
+	}
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(dst)
 	runtime.KeepAlive(src)
@@ -61,7 +66,7 @@ func (s *Stream) copyRegions(d, r *region) error {
 	case f == 0:
 		return betweenHost("Stream.Copy", d, r)
 	case d.usable() && r.usable() && r.size > d.size:
-		return invalid(f.op(), fmt.Sprintf("%d bytes do not fit into %d", r.size, d.size))
+		return tooSmall(f.op(), r.size, d.size)
 	}
 	w, err := s.beginMemory(f, d, r)
 	if err != nil {
@@ -107,6 +112,9 @@ func (s *Stream) Memset(dst Memory, value byte) error {
 	done, err := s.memsetFast(workSet8, &d, uint32(value))
 	if !done {
 		err = s.memset(workSet8, &d, uint32(value))
+	}
+	if err != nil {
+		err = s.retry(workSet8.op(), err, func() error { return s.memset(workSet8, &d, uint32(value)) })
 	}
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(dst)
@@ -167,6 +175,9 @@ func (s *Stream) Memset32(dst Memory, value uint32) error {
 	if !done {
 		err = s.memset(workSet32, &d, value)
 	}
+	if err != nil {
+		err = s.retry(workSet32.op(), err, func() error { return s.memset(workSet32, &d, value) })
+	}
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(dst)
 	return err
@@ -180,15 +191,17 @@ func (s *Stream) Memset16(dst Memory, value uint16) error {
 	if err := d.whole(workSet16, 2); err != nil {
 		return err
 	}
-	w, err := s.beginMemory(workSet16, &d, &d)
-	if err != nil {
-		return err
-	}
-	sc, res := w.sc, driver.ResultSuccess
-	if d.size != 0 {
-		res = sc.ctx.drv.table().MemsetD16Async(sc.inContext(), d.addr(), value, d.size/2, sc.raw)
-	}
-	return s.endMemory(workSet16, &w, &d, &d, res)
+	return s.attempt(workSet16.op(), func() error {
+		w, err := s.beginMemory(workSet16, &d, &d)
+		if err != nil {
+			return err
+		}
+		sc, res := w.sc, driver.ResultSuccess
+		if d.size != 0 {
+			res = sc.ctx.drv.table().MemsetD16Async(sc.inContext(), d.addr(), value, d.size/2, sc.raw)
+		}
+		return s.endMemory(workSet16, &w, &d, &d, res)
+	})
 }
 
 // whole returns an error unless the region consists of words of size bytes.

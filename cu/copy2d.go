@@ -66,12 +66,12 @@ func (c *Context) AllocPitch(width, height uint64, element int) (m *DeviceMem, p
 		return nil, 0, invalid(op, fmt.Sprintf("elements of %d bytes: choose 4, 8 or 16", element))
 	}
 	var raw driver.DevicePtr
-	res := core.allocate(func() (res driver.Result) {
+	res, own := core.allocate(func() (res driver.Result) {
 		raw, pitch, res = core.drv.table().MemAllocPitch(driver.At{Context: core.raw}, width, height, uint32(element))
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, 0, core.outOfMemory(core.failAlloc(op, 0, size, res))
+		return nil, 0, core.outOfMemory(core.failAlloc(op, 0, size, res, own))
 	}
 	size = pitch * height
 	return newDeviceMem(core, &memCore{is: deviceMemory, raw: raw, size: size, capacity: size}), pitch, nil
@@ -108,6 +108,10 @@ func (s *Stream) copyPlanes(f workFunction, d, r *planes, e extent) error {
 	if unfit != nil && d.usable() && r.usable() { // else beginMemory says what is wrong
 		return unfit
 	}
+	return s.attempt(op, func() error { return s.enqueuePlanes(f, d, r, e) })
+}
+
+func (s *Stream) enqueuePlanes(f workFunction, d, r *planes, e extent) error {
 	w, err := s.beginMemory(f, &d.region, &r.region)
 	if err != nil {
 		return err
@@ -186,15 +190,17 @@ func (s *Stream) setRows(f workFunction, dst Rows, e extent, set func(*streamCor
 	if err := d.fit(f.op(), e); err != nil {
 		return err
 	}
-	w, err := s.beginMemory(f, &d.region, &d.region)
-	if err != nil {
-		return err
-	}
-	res := driver.ResultSuccess
-	if !e.empty() {
-		res = set(w.sc, &d)
-	}
-	return s.endPlanes(f, &w, &d, &d, e, res)
+	return s.attempt(f.op(), func() error {
+		w, err := s.beginMemory(f, &d.region, &d.region)
+		if err != nil {
+			return err
+		}
+		res := driver.ResultSuccess
+		if !e.empty() {
+			res = set(w.sc, &d)
+		}
+		return s.endPlanes(f, &w, &d, &d, e, res)
+	})
 }
 
 // endPlanes ends the call that beginMemory began. res is the driver's result.

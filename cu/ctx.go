@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -40,13 +41,14 @@ func (dev *Device) retain(mayWait bool) (*Context, error) {
 		return res
 	}
 	var res driver.Result
+	var own *collection
 	if mayWait {
-		res = d.allocate(dev.raw, call)
+		res, own = d.allocate(dev.raw, call)
 	} else {
 		res = call()
 	}
 	if res != driver.ResultSuccess {
-		return nil, d.resultError(op, 0, res)
+		return nil, own.explain(d.resultError(op, 0, res))
 	}
 	c, redundant, err := d.newContext(raw, dev, retained)
 	if err != nil || redundant {
@@ -98,12 +100,12 @@ func (dev *Device) createContext(flags ContextFlags,
 	}
 	d := dev.drv
 	var raw driver.Context
-	res := d.allocate(dev.raw, func() (res driver.Result) {
+	res, own := d.allocate(dev.raw, func() (res driver.Result) {
 		raw, res = create(d.table(), driver.At{Pop: true})
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, d.resultError(op, 0, res)
+		return nil, own.explain(d.resultError(op, 0, res))
 	}
 	c, _, err := d.newContext(raw, dev, created)
 	if err != nil {
@@ -232,8 +234,11 @@ func (c *Context) Close() error {
 	}
 	core := c.own.core
 	err := core.release()
-	if err == nil {
+	switch {
+	case err == nil:
 		core.observeDone()
+	case errors.Is(err, errInHostFunc):
+		return errLater("Context.Close", "context", uintptr(core.raw), err, afterFreeing)
 	}
 	core.drv.freeDeferred(core.dev)
 	return err
@@ -342,10 +347,19 @@ func (c *Context) Limit(l Limit) (uint64, error) {
 // SetLimit asks the driver for a limit of the context (cuCtxSetLimit). The driver may set another
 // value, which Limit returns. It may wait for the GPU: see docs/blocking.md.
 func (c *Context) SetLimit(l Limit, value uint64) error {
-	_, err := askContext(c, "cuCtxSetLimit", func(t *driver.Table, at driver.At) (struct{}, driver.Result) {
-		return struct{}{}, t.CtxSetLimit(at, int32(l), value)
+	const op = "cuCtxSetLimit"
+	core, err := c.enter(op)
+	if err != nil {
+		return err
+	}
+	defer c.leave()
+	res, own := core.allocate(func() driver.Result {
+		return core.drv.table().CtxSetLimit(driver.At{Context: core.raw}, int32(l), value)
 	})
-	return err
+	if res != driver.ResultSuccess {
+		return own.explain(core.callError(op, uintptr(core.raw), res))
+	}
+	return nil
 }
 
 // askContext makes a call in the context. The driver makes the context of at current for the call.

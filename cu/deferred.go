@@ -53,7 +53,7 @@ func (r *resource) retryLater(err error) (again bool) {
 		return false
 	}
 	r.ctx.deferred.Locked(func() {
-		if !errors.Is(err, errBusy) && !refusedInHostFunc(err) { // these are temporary, and do not count as attempts
+		if !errors.Is(err, errBusy) && !errors.Is(err, errInHostFunc) { // these are temporary, and do not count as attempts
 			r.tries++
 		}
 		again = r.tries < maxTries
@@ -117,15 +117,15 @@ func (c *contextCore) freeDeferred() {
 }
 
 // freeClaimed frees a claimed object. If err is set, the end of the object's work cannot be
-// observed: then the object is kept. It calls no tracer. It reports false in a host function in which
-// the driver refuses to free the object, which is deferred again.
+// observed: then the object is kept. It calls no tracer. It reports false if the driver does not permit
+// to free the object now, as in a host function. Then the object is deferred again.
 func (c *contextCore) freeClaimed(r *resource, err error) bool {
 	if err == nil {
 		err = r.free(driver.At{Relaxed: true})
 	} else {
 		err = r.keep(err)
 	}
-	if refusedInHostFunc(err) {
+	if errors.Is(err, ResultNotPermitted) { // nothing was freed
 		r.freed.Store(false)
 		c.addDeferred(r)
 		return false
@@ -134,19 +134,15 @@ func (c *contextCore) freeClaimed(r *resource, err error) bool {
 	return true
 }
 
-// refusedInHostFunc reports whether a software driver has refused a wait that would never end, because a host
-// function makes it that the wait is for.
-func refusedInHostFunc(err error) bool { return errors.Is(err, ResultNotPermitted) }
-
 // everyDevice is what freeDeferred frees all deferred objects for.
 const everyDevice driver.Device = -1
 
 // freeDeferred frees the deferred objects in all contexts of a device, or of everyDevice. It also
 // releases the abandoned contexts. It waits for the GPU: only calls that are documented to
-// wait may use it.
-func (d *driverCore) freeDeferred(dev driver.Device) {
+// wait may use it. It reports whether there were any.
+func (d *driverCore) freeDeferred(dev driver.Device) (any bool) {
 	d.watch.Settle(d.table().Clock())
-	d.freeLibraries()
+	any = d.freeLibraries()
 	d.mu.Lock()
 	var held []*contextCore
 	for _, c := range d.contexts {
@@ -160,9 +156,5 @@ func (d *driverCore) freeDeferred(dev driver.Device) {
 		held[i].deferred.WaitFreed()
 	})
 	d.libraries.WaitFreed()
-}
-
-// allocate is driverCore.allocate for the device of the context.
-func (c *contextCore) allocate(call func() driver.Result) driver.Result {
-	return c.drv.allocate(c.dev, call)
+	return any || len(held) > 0
 }

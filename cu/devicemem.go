@@ -40,12 +40,12 @@ func (c *Context) Alloc(size uint64) (*DeviceMem, error) {
 		return newDeviceMem(core, &memCore{is: deviceMemory, raw: old.raw, size: size, capacity: old.capacity}), nil
 	}
 	var raw driver.DevicePtr
-	res := core.allocate(func() (res driver.Result) {
+	res, own := core.allocate(func() (res driver.Result) {
 		raw, res = core.drv.table().MemAlloc(driver.At{Context: core.raw}, size)
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, core.outOfMemory(core.failAlloc(op, 0, size, res))
+		return nil, core.outOfMemory(core.failAlloc(op, 0, size, res, own))
 	}
 	return newDeviceMem(core, &memCore{is: deviceMemory, raw: raw, size: size, capacity: size}), nil
 }
@@ -68,7 +68,7 @@ func (m *DeviceMem) Close() error {
 	if m.core.virt != nil {
 		return m.core.virt.close(m.cleanup)
 	}
-	return m.core.closeOwned(m.cleanup)
+	return m.core.closeOwned("DeviceMem.Close", m.cleanup)
 }
 
 // Size returns the size in bytes, or 0 for nil.
@@ -191,12 +191,18 @@ func (m *DeviceMem) copy(op string, n int, off int64, f func(*memCore, driver.De
 	if memoryKinds[mc.is].tracked {
 		mc.resource.usedOn(mc.ctx.legacyStream())
 	}
-	return f(mc, mc.raw+driver.DevicePtr(off))
+	err := f(mc, mc.raw+driver.DevicePtr(off))
+	if err != nil {
+		err = mc.ctx.retry(op, err, func() error { return f(mc, mc.raw+driver.DevicePtr(off)) })
+	}
+	return err
 }
 
 // Memset sets each byte of the device memory (cuMemsetD8). It begins after the earlier work on the
 // legacy default stream and on blocking streams, and may return before the GPU has set the memory: work on a
 // non-blocking stream can read the old bytes. Use [Stream.Memset] on that stream.
+//
+// If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (m *DeviceMem) Memset(value byte) error {
 	const op = "cuMemsetD8"
 	return m.copy(op, 1, 0, func(mc *memCore, p driver.DevicePtr) error {

@@ -161,7 +161,10 @@ func Open(opts ...Option) (*Driver, error) {
 		return d, nil
 	case driver.ResultNoDevice:
 		e := d.resultError("cuInit", 0, res)
-		e.Err, e.Detail = ErrNoDevice, d.noDevice(instead)
+		e.Err = ErrNoDevice
+		if !d.software() {
+			e.Detail = d.noDevice() + instead
+		}
 		return nil, e
 	default:
 		return nil, d.resultError("cuInit", 0, res)
@@ -177,14 +180,10 @@ func (o *options) instead() string {
 	return "; to run without a GPU, set " + driverVariable + "=" + softDriver
 }
 
-// noDevice returns the remedy for a driver that finds no device.
-func (d *Driver) noDevice(instead string) string {
-	if d.software() {
-		return "the software driver has no device: ask for some with cusim.Devices or the environment variable " +
-			"CUSIM_DEVICES, and check that CUDA_VISIBLE_DEVICES does not hide them"
-	}
+// noDevice returns the remedy for a driver of NVIDIA's that finds no device.
+func (d *Driver) noDevice() string {
 	return fmt.Sprintf("%s loads, but finds no GPU: check that nvidia-smi lists one, %sand that CUDA_VISIBLE_DEVICES "+
-		"does not hide it; to find the cause, run: %s", d.name, checkFiles(), initresult.Doctor) + instead
+		"does not hide it; to find the cause, run: %s", d.name, checkFiles(), initresult.Doctor)
 }
 
 // checkFiles returns a further thing to check on systems with device files.

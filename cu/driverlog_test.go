@@ -174,6 +174,50 @@ func TestDriverLogUnlocked(t *testing.T) {
 	}
 }
 
+// ownLog is a software driver whose log speaks of what the machine lacks.
+type ownLog struct{ driver.Software }
+
+func (o *ownLog) LogsDumpToMemory(th *driver.Thread, from uint32, b []byte,
+	flags uint32) (uint32, uint64, driver.Result) {
+	at, n, res := o.Software.LogsDumpToMemory(th, from, b, flags)
+	n = uint64(copy(b, strings.ReplaceAll(string(b[:n]), "[CUDA]", "["+ownSource+"]")))
+	return at, n, res
+}
+
+// TestDriverLogOwn checks that what the software driver says about the machine replaces the remedy, and nothing else.
+func TestDriverLogOwn(t *testing.T) {
+	sim := cusim.New()
+	drv := must(Open(WithSoftware(driver.Provide(&ownLog{sim.Software()}))))(t)
+	gpu := must(must(drv.Device(0))(t).PrimaryContext())(t)
+	defer gpu.Close()
+	const text = "no files: raise ulimit -n"
+	sim.Inject(cusim.Fault{Function: "cuMemGetInfo", Every: true, Code: 2, Log: text})
+	_, _, err := gpu.MemInfo()
+	if e := (*Error)(nil); !errors.As(err, &e) || e.Detail != text {
+		t.Errorf("in a usable context: %v", err)
+	}
+	sim.Inject(cusim.Fault{Function: "cuCtxSynchronize", Code: 700})
+	if err := gpu.Synchronize(); !errors.Is(err, ErrContextPoisoned) {
+		t.Fatal(err)
+	}
+	_, _, err = gpu.MemInfo()
+	if s := fmt.Sprint(err); !strings.Contains(s, "was the first to report it") || !strings.HasSuffix(s, "; "+text) {
+		t.Errorf("in a poisoned context: %v", err)
+	}
+}
+
+// TestDriverLogOfAddAlloc makes sure that the error of an allocation that is tried several times has the log's text.
+func TestDriverLogOfAddAlloc(t *testing.T) {
+	r := newSoft(t)
+	g := must(r.gpu.NewGraph())(t)
+	defer g.Close()
+	r.sim.Inject(cusim.Fault{Function: addAllocOp, Every: true, Code: 2, Log: "no pages"})
+	_, _, err := g.AddAlloc(64)
+	if s := fmt.Sprint(err); !strings.Contains(s, "64 bytes") || !strings.HasSuffix(s, "says: no pages") {
+		t.Error(err)
+	}
+}
+
 // TestDriverLogIsBounded checks that lines that nobody gets are forgotten, and that an old driver
 // has no log.
 func TestDriverLogIsBounded(t *testing.T) {

@@ -55,9 +55,10 @@ func (l *driverLog) begin(t *driver.Table) {
 	l.exists, l.at = res == driver.ResultSuccess, at
 }
 
-// addSaid adds what the driver's log says about an error of a call that the driver answered with res.
+// addSaid adds what the driver's log says about an error of a call that the driver answered with res. What the software
+// driver says about the machine replaces the remedy for the result, but not what is known about the context.
 func (d *driverCore) addSaid(e *Error, op string, res driver.Result) {
-	if k := d.said(op, res); k.whole {
+	if k := d.said(op, res); k.whole && e.Err == nil {
 		e.Detail = k.text
 	} else {
 		e.Detail = join(e.Detail, k.text)

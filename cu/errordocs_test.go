@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/initresult"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/errors.md")
@@ -534,7 +535,7 @@ func TestErrorDocs(t *testing.T) {
 			e := documented(err, "docs/errors.md#"+anchor)
 			if e == nil || strings.Contains(text, "docs/") {
 				t.Errorf("Doc does not name the section %s, or the message does: %s", anchor, text)
-			} else if e.Detail == "" {
+			} else if e.Detail == "" && !remedied(e.Err) {
 				t.Errorf("the message does not say what to do: %s", text)
 			}
 			if r.Path != "" {
@@ -576,7 +577,10 @@ In the examples ` + "`drv`, `gpu` and `s`" + ` are an open driver, a device's pr
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n**What to do.** %s\n", s.name, s.meaning, s.remedy)
 		write(i)
 	}
-	b.WriteString("\n# The driver's results\n\nWhere there is no example, only the driver, the GPU or other code can cause the error.\n")
+	b.WriteString("\n# The driver's results\n\n" +
+		"Where there is no example, only the driver, the GPU or other code can cause the error. " +
+		"The software driver returns many of these results only where it was told to: " +
+		"see `cusim.Faults` and `cusim.Driver.LoseDevice`.\n")
 	for _, code := range resultCodes(t) {
 		r := cu.Result(code)
 		if cu.Remedy(r) == "" {
@@ -609,13 +613,15 @@ In the examples ` + "`drv`, `gpu` and `s`" + ` are an open driver, a device's pr
 	}
 }
 
-// remediesOfCalls returns the remedies for a result of some functions of NVIDIA's driver, as a list.
+// remediesOfCalls returns the remedies for a result that only some functions have, or only the software driver, as
+// lists.
 func remediesOfCalls(t *testing.T, code int) string {
 	table, err := os.ReadFile(filepath.Join("..", "internal", "remedy", "remedies.txt"))
 	if err != nil {
 		t.Skipf("the source is not here: %v", err)
 	}
-	var b strings.Builder
+	var calls, software strings.Builder
+	item := func(b *strings.Builder, functions, text string) { fmt.Fprintf(b, "- %s: %s.\n", functions, text) }
 	groups := map[string]string{}
 	for line := range strings.Lines(string(table)) {
 		head, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
@@ -623,8 +629,9 @@ func remediesOfCalls(t *testing.T, code int) string {
 			groups[name] = members
 			continue
 		}
-		results, functions, _ := strings.Cut(head, "/")
-		if functions == "" || !slices.Contains(strings.Fields(results), strconv.Itoa(code)) || strings.HasPrefix(results, "software") {
+		results, functions, some := strings.Cut(head, "/")
+		results, simulated := strings.CutPrefix(results, "software ")
+		if !slices.Contains(strings.Fields(results), strconv.Itoa(code)) {
 			continue
 		}
 		var names []string
@@ -633,12 +640,29 @@ func remediesOfCalls(t *testing.T, code int) string {
 				names = append(names, "`"+name+"`")
 			}
 		}
-		fmt.Fprintf(&b, "- %s: %s.\n", strings.Join(names, ", "), text)
+		switch of := strings.Join(names, ", "); {
+		case simulated && !strings.Contains(text, "told to"): // the page says this once
+			item(&software, stdcmp.Or(of, "all functions"), text)
+		case some && !simulated:
+			item(&calls, of, text)
+		}
 	}
-	if b.Len() != 0 {
-		return "\nThe messages of these functions say something else:\n\n" + b.String()
+	if _, meaning := initresult.Of(int32(code)); meaning != "" {
+		item(&calls, "`cuInit`", meaning)
 	}
-	return ""
+	if text := initresult.OfSoftware(int32(code)); text != initresult.OfSoftware(0) { // not for any result
+		item(&software, "`cuInit`", text)
+	}
+	text := ""
+	for _, list := range []struct{ title, items string }{
+		{"The messages of these functions say something else:", calls.String()},
+		{"The messages of the software driver say something else:", software.String()},
+	} {
+		if list.items != "" {
+			text += "\n" + list.title + "\n\n" + list.items
+		}
+	}
+	return text
 }
 
 // documented returns the error in the tree of err that is explained there.
@@ -700,3 +724,17 @@ func resultCodes(t *testing.T) []int {
 }
 
 func goName(t *testing.T, code int) string { return resultConstants(t)[code] }
+
+// remedied reports whether err wraps an error of the package that says what to do.
+func remedied(err error) bool {
+	if e, ok := err.(*cu.Error); ok && e.Detail != "" {
+		return true
+	}
+	switch u := err.(type) {
+	case interface{ Unwrap() error }:
+		return remedied(u.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(u.Unwrap(), remedied)
+	}
+	return false
+}

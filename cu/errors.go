@@ -71,8 +71,8 @@ var (
 
 // Error is a failed operation.
 type Error struct {
-	// Op is the C function that failed, or would have been called. It is the method of this package if
-	// there is no such function, as for Open.
+	// Op is the C function that failed or that the operation would have called. For an operation without a
+	// C function of its own it is a method of this package, such as Open.
 	Op string
 	// Result is the result that the driver returned, or would have returned.
 	Result Result

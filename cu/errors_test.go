@@ -83,7 +83,7 @@ func TestMistakes(t *testing.T) {
 		{"no memory", func() error { _, err := r.gpu.Alloc(0); return err }, errInvalid, ResultInvalidValue,
 			"cu: cuMemAlloc: invalid argument; the size is 0 bytes: ask for at least one"},
 		{"too much to copy", func() error { return mem.CopyFrom(make([]byte, 9)) }, errInvalid, ResultInvalidValue,
-			"cu: cuMemcpyHtoD: invalid argument; 9 bytes at 0 do not fit into 8"},
+			"cu: cuMemcpyHtoD(H): invalid argument; 9 bytes at 0 do not fit into 8: copy fewer, or allocate more memory"},
 		{"no image", func() error { _, err := r.gpu.LoadModule(nil); return err }, errInvalid, ResultInvalidValue,
 			"cu: cuModuleLoadDataEx: invalid argument; the image is empty: check how it was read or embedded"},
 		{"half an image", func() error { _, err := r.gpu.LoadModule([]byte("\x7fELF")); return err }, errInvalid, ResultInvalidValue,
@@ -97,7 +97,8 @@ func TestMistakes(t *testing.T) {
 		{"launch, number", func() error { return axpy.Launch(r.s, one, U32(1)) }, errInvalid, ResultInvalidValue,
 			"cu: cuLaunchKernel(H): invalid argument; kernel axpy takes 3 arguments, not 1"},
 		{"launch, size", func() error { return axpy.Launch(r.s, one, Ptr(mem), U64(1), U64(1)) }, errInvalid, ResultInvalidValue,
-			"cu: cuLaunchKernel(H): invalid argument; kernel axpy: argument 1 has 8 bytes, and the kernel's parameter has 4"},
+			"cu: cuLaunchKernel(H): invalid argument; kernel axpy: argument 1 has 8 bytes, and the kernel's parameter has 4: " +
+				"pass a value of that size"},
 		{"launch, freed", func() error { return axpy.Launch(r.s, one, Ptr(freed), U32(1), U64(1)) }, ErrClosed, ResultInvalidValue,
 			"cu: cuLaunchKernel(H): already closed; kernel axpy: argument 0 is closed memory: close memory after its last use"},
 		{"launch, nil memory", func() error { return axpy.Launch(r.s, one, Ptr(nil), U32(1), U64(1)) }, ErrNil, ResultInvalidValue,

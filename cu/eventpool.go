@@ -45,7 +45,7 @@ func (p *EventPool) Close() error {
 	if p == nil || p.share == nil {
 		return errNil("cuEventDestroy", "event pool")
 	}
-	return p.share.closeOwned(p.cleanup)
+	return p.share.closeOwned("EventPool.Close", p.cleanup)
 }
 
 // Acquire returns an event of the pool, or creates an event if none with these flags is free

@@ -138,7 +138,7 @@ func errUnrecorded(op string, h uintptr) error {
 	return mistake(op, ErrNotRecorded, h, "record both events before asking for the time between them")
 }
 
-// ofStart and ofStop make an error of one of two events say which one it is.
+// ofStart and ofStop make the error of a call on two events name the event that it is about.
 func ofStart(err error) error { return ofEvent("start event: ", err) }
 func ofStop(err error) error  { return ofEvent("stop event: ", err) }
 

@@ -193,7 +193,7 @@ func ExampleStream_CopyAll() {
 	fmt.Println(s.CopyAll([]cu.MemCopy{{Dst: mem, Src: host}, {Dst: mem.Span(0, 8), Src: host}}))
 	// Output:
 	// [0 16 32 48]
-	// cu: cuMemcpyBatchAsync: 1 of 2 items failed; item 1: cu: cuMemcpyHtoDAsync: invalid argument; 64 bytes do not fit into 8
+	// cu: cuMemcpyBatchAsync: 1 of 2 items failed; item 1: cu: cuMemcpyHtoDAsync: invalid argument; 64 bytes do not fit into 8: copy a Span of them, or use larger memory
 }
 
 func ExampleStream_Memset() {

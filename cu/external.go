@@ -73,6 +73,8 @@ type ExternalMemHandle struct {
 //
 // The driver does not recognize a handle of another object of its own: it also imports a semaphore's
 // file. The content of the memory is then undefined.
+//
+// If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error) {
 	const op = importMemOp
 	core, err := c.enter(op)
@@ -96,10 +98,10 @@ func (c *Context) ImportMem(h ExternalMemHandle, size uint64) (*DeviceMem, error
 		desc.Flags = driver.CUDA_EXTERNAL_MEMORY_DEDICATED
 	}
 	at, t := driver.At{Context: core.raw}, core.drv.table()
-	ext, res := t.ImportExternalMemory(at, desc)
+	ext, res, own := allocated(core, func() (driver.ExternalMemory, driver.Result) { return t.ImportExternalMemory(at, desc) })
 	passed.taken(happened(res))
 	if res != driver.ResultSuccess {
-		return nil, core.callError(op, h.Handle, res)
+		return nil, own.explain(core.callError(op, h.Handle, res))
 	}
 	raw, res := t.ExternalMemoryGetMappedBuffer(at, ext, driver.ExternalMemoryBufferDesc{Size: size})
 	if res != driver.ResultSuccess {

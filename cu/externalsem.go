@@ -118,7 +118,7 @@ func (x *ExternalSemaphore) Close() error {
 	if x == nil || x.core == nil {
 		return errNil("cuDestroyExternalSemaphore", "external semaphore")
 	}
-	return x.core.closeOwned(x.cleanup)
+	return x.core.closeOwned("ExternalSemaphore.Close", x.cleanup)
 }
 
 // ExternalOp is a signal of an [ExternalSemaphore], or a wait for it.

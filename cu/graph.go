@@ -36,6 +36,8 @@ func newGraph(ctx *contextCore, raw driver.Graph, objects *objectSet, family *gr
 }
 
 // NewGraph creates an empty graph (cuGraphCreate).
+//
+// If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (c *Context) NewGraph() (*Graph, error) {
 	const op = "cuGraphCreate"
 	core, err := c.enter(op)
@@ -43,9 +45,11 @@ func (c *Context) NewGraph() (*Graph, error) {
 		return nil, err
 	}
 	defer c.leave()
-	raw, res := core.drv.table().GraphCreate(driver.At{Context: core.raw}, 0)
+	raw, res, own := allocated(core, func() (driver.Graph, driver.Result) {
+		return core.drv.table().GraphCreate(driver.At{Context: core.raw}, 0)
+	})
 	if res != driver.ResultSuccess {
-		return nil, core.callError(op, 0, res)
+		return nil, own.explain(core.callError(op, 0, res))
 	}
 	if o := core.drv.observer(); o != nil {
 		o.NewGraph(uintptr(raw), 0)
@@ -103,7 +107,7 @@ func (g *Graph) Close() error {
 	if g.whole != nil {
 		return nil
 	}
-	return g.core.closeOwned(g.cleanup)
+	return g.core.closeOwned("Graph.Close", g.cleanup)
 }
 
 // Handle returns the CUgraph, for code that calls the driver without this package. It is valid

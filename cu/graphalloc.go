@@ -19,7 +19,8 @@ const (
 // comes after other nodes (cuGraphAddMemAllocNode, CUDA 11.4). The memory has one address for the life
 // of the graph. Only nodes of this graph can use it, and each must come after the new node, and before
 // the node that frees the memory: see [Graph.AddFree]. It may have been used before, and is not
-// cleared.
+// cleared. If there is too little memory, AddAlloc may wait for the GPU, as [Context.Alloc] does: see
+// docs/blocking.md.
 //
 // # Lifetime
 //
@@ -37,17 +38,18 @@ func (g *Graph) AddAlloc(size uint64, after ...GraphNode) (n GraphNode, m *Devic
 		return n, nil, errNil(addAllocOp, "graph")
 	}
 	ctx := g.core.ctx
-	res := ctx.allocate(func() (res driver.Result) {
+	res, own := ctx.allocate(func() (res driver.Result) {
 		n, m, res, err = g.addAlloc(size, after)
 		return res
 	})
 	if res == driver.ResultOutOfMemory {
-		err = ctx.outOfMemory(ctx.failAlloc(addAllocOp, g.core.handle(), size, res))
+		err = ctx.outOfMemory(ctx.failAlloc(addAllocOp, g.core.handle(), size, res, own))
 	}
 	return n, m, err
 }
 
-// addAlloc is AddAlloc without a second attempt. The result is the driver's, if it was called.
+// addAlloc is AddAlloc without a second attempt. The result is the driver's, if it was called. For too little memory it
+// makes no error: that would take what the driver's log says, which is for the error of the last attempt.
 func (g *Graph) addAlloc(size uint64, after []GraphNode) (_ GraphNode, _ *DeviceMem, res driver.Result, err error) {
 	gc, err := g.enter(addAllocOp)
 	if err != nil {
@@ -70,9 +72,10 @@ func (g *Graph) addAlloc(size uint64, after []GraphNode) (_ GraphNode, _ *Device
 			Location: deviceLocation(gc.ctx.dev)},
 		Bytesize: size,
 	})
-	if res != driver.ResultSuccess {
-		err = gc.ctx.callError(addAllocOp, gc.handle(), res)
+	if res == driver.ResultOutOfMemory {
+		return GraphNode{}, nil, res, nil
 	}
+	err = gc.check(addAllocOp, res)
 	if !gc.added(n, res) {
 		return GraphNode{}, nil, res, err
 	}

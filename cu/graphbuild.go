@@ -188,8 +188,8 @@ func (g *Graph) Capture(s *Stream, mode CaptureMode, f func() error, after ...Gr
 	return g.nodesOf(last), nil
 }
 
-// closeDestroyed closes the graph, or the graph that a body is part of, if the driver has destroyed it. The caller has a
-// call in flight on the graph.
+// closeDestroyed closes the graph, or the graph that a body is part of, if the driver has destroyed it. The caller
+// has a call in flight on the graph.
 func (g *Graph) closeDestroyed() {
 	if g.core.destroyed.Load() {
 		g.outermost().Close()

@@ -25,6 +25,14 @@ type GraphExec struct {
 // docs/blocking.md.
 func (g *Graph) Instantiate() (*GraphExec, error) {
 	const op = "cuGraphInstantiateWithFlags"
+	x, err := g.instantiate(op)
+	if err != nil && g != nil && g.core != nil {
+		err = g.core.ctx.retry(op, err, func() (err error) { x, err = g.instantiate(op); return err })
+	}
+	return x, err
+}
+
+func (g *Graph) instantiate(op string) (*GraphExec, error) {
 	gc, err := g.enter(op)
 	if err != nil {
 		return nil, err
@@ -44,7 +52,19 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 // node and the reason (cuGraphInstantiateWithParams, CUDA 12.0; else cuGraphInstantiateWithFlags, whose
 // error does not). It may wait for the GPU: see docs/blocking.md.
 func (g *Graph) InstantiateWithFlags(flags InstantiateFlags) (*GraphExec, error) {
-	op := "cuGraphInstantiateWithParams"
+	const op = "cuGraphInstantiateWithParams"
+	x, err := g.instantiateWith(op, flags)
+	if err != nil && g != nil && g.core != nil {
+		made := op
+		if e, ok := err.(*Error); ok {
+			made = e.Op // an older driver has only cuGraphInstantiateWithFlags
+		}
+		err = g.core.ctx.retry(made, err, func() (err error) { x, err = g.instantiateWith(op, flags); return err })
+	}
+	return x, err
+}
+
+func (g *Graph) instantiateWith(op string, flags InstantiateFlags) (*GraphExec, error) {
 	if flags&^instantiateFlags != 0 {
 		return nil, invalid(op, fmt.Sprintf("unknown flags %v: see InstantiateFlags", flags))
 	}
@@ -116,7 +136,7 @@ func (x *GraphExec) Close() error {
 	if x == nil || x.core == nil {
 		return errNil("cuGraphExecDestroy", "executable graph")
 	}
-	return x.core.closeOwned(x.cleanup)
+	return x.core.closeOwned("GraphExec.Close", x.cleanup)
 }
 
 // Handle returns the CUgraphExec, for code that calls the driver without this package. It is valid
@@ -138,10 +158,14 @@ func (x *GraphExec) Handle() uintptr {
 // It waits while the stream's queue is full: see docs/blocking.md. Other launches, uploads and
 // updates of the GraphExec then wait for the call, because CUDA requires one call at a time.
 func (x *GraphExec) Launch(s *Stream) error {
-	if done, err := x.launchFast(s); done {
-		return err
+	done, err := x.launchFast(s)
+	if !done {
+		err = x.on(workGraphLaunch, s)
 	}
-	return x.on(workGraphLaunch, s)
+	if err != nil {
+		err = s.retry(workGraphLaunch.op(), err, func() error { return x.on(workGraphLaunch, s) })
+	}
+	return err
 }
 
 // launchFast is Launch in the usual case.
@@ -174,8 +198,10 @@ func (x *GraphExec) launchFast(s *Stream) (done bool, err error) {
 
 // Upload prepares the next launch on the stream, which then begins sooner (cuGraphUpload, CUDA
 // 11.1).
+//
+// If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (x *GraphExec) Upload(s *Stream) error {
-	return x.on(workGraphUpload, s)
+	return s.attempt(workGraphUpload.op(), func() error { return x.on(workGraphUpload, s) })
 }
 
 // on calls a function of the driver that enqueues a launch or an upload on a stream. No capture

@@ -234,7 +234,7 @@ func (c *nodeCall) copyOf(d, r *region) error {
 	case d.mem.onHost() && r.mem.onHost():
 		return betweenHost(c.op, d, r)
 	case r.size > d.size:
-		return invalid(c.op, fmt.Sprintf("%d bytes do not fit into %d", r.size, d.size))
+		return tooSmall(c.op, r.size, d.size)
 	}
 	c.ctx = d.mem.ctx
 	if d.mem.onHost() {

@@ -294,7 +294,8 @@ func (n GraphNode) Freed() (addr uint64, err error) {
 }
 
 // ChildGraph returns a copy of the graph whose work a node does. Close it like other graphs
-// (cuGraphChildGraphNodeGetGraph, cuGraphClone).
+// (cuGraphChildGraphNodeGetGraph, cuGraphClone). If a graph has conditions, the driver copies no child graph in it or
+// in one of its bodies, and the error matches [ResultNotSupported].
 func (n GraphNode) ChildGraph() (*Graph, error) {
 	const op = "cuGraphChildGraphNodeGetGraph"
 	c, err := n.beginSet(nil, op, GraphNodeTypeGraph)

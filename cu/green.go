@@ -184,9 +184,11 @@ func newGreenContext(core *contextCore, sms []SMResource, others ...driver.DevRe
 		return nil, core.callError("cuDevResourceGenerateDesc", 0, res)
 	}
 	at := driver.At{Context: core.raw}
-	handle, res := d.table().GreenCtxCreate(at, desc, core.dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
+	handle, res, own := allocated(core, func() (driver.GreenCtx, driver.Result) {
+		return d.table().GreenCtxCreate(at, desc, core.dev, driver.CU_GREEN_CTX_DEFAULT_STREAM)
+	})
 	if res != driver.ResultSuccess {
-		return nil, core.callError(op, 0, res)
+		return nil, own.explain(core.callError(op, 0, res))
 	}
 	g := &GreenContext{core: &greenCore{raw: handle}}
 	g.core.freeWaits = true
@@ -214,7 +216,7 @@ func (g *GreenContext) Close() error {
 	if g == nil || g.core == nil {
 		return errNil("cuGreenCtxDestroy", "green context")
 	}
-	return g.core.closeOwned(g.cleanup)
+	return g.core.closeOwned("GreenContext.Close", g.cleanup)
 }
 
 // Handle returns the CUgreenCtx, for code that calls the driver without this package, such as
@@ -258,7 +260,7 @@ func (g *GreenContext) NewStream(priority int) (*Stream, error) {
 	}
 	defer g.leave()
 	ctx := gc.ctx
-	raw, err := ctx.createStream(op, func() (driver.Stream, driver.Result) {
+	raw, err := ctx.programStream(op, func() (driver.Stream, driver.Result) {
 		at := driver.At{Context: ctx.raw}
 		return ctx.drv.table().GreenCtxStreamCreate(at, gc.raw, uint32(StreamNonBlocking), clamp32(priority))
 	})

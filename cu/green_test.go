@@ -91,7 +91,7 @@ func TestSMResources(t *testing.T) {
 		}
 	}
 	for _, f := range []string{"cuDeviceGetDevResource", "cuDevSmResourceSplitByCount", "cuDevResourceGenerateDesc", "cuGreenCtxCreate"} {
-		r.sim.Inject(cusim.Fault{Function: f, Code: int(ResultOutOfMemory)})
+		r.sim.Inject(cusim.Fault{Function: f, Code: int(ResultOutOfMemory), Every: true})
 		_, err1 := dev.SMResource()
 		_, _, err2 := all.Split(8)
 		_, err3 := r.gpu.NewGreenContext(all)

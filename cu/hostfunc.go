@@ -15,11 +15,16 @@ package cu
 // another goroutine does the work.
 //
 // An H200's driver calls the functions of all streams of a context one after the other. A function
-// that takes long delays the others, and a function that waits for another may never return. On
-// Linux and Windows, package cusim's driver refuses waits that it recognizes as endless, with an
-// error that matches [ResultNotPermitted]. A C function that other code enqueues runs on the
-// driver's thread. There, calls that create, allocate, free or launch something, or use the current
-// context, return [ResultNotPermitted].
+// that takes long delays the others, and a function that waits for another may never return. A C
+// function that other code enqueues runs on the driver's thread. There, calls that create, allocate,
+// free or launch something, or use the current context, return [ResultNotPermitted].
+//
+// On Linux and Windows, package cusim's driver refuses each wait that would never end, with an error
+// that matches [ResultNotPermitted], also a wait whose context.Context has a deadline. It refuses
+// waits of functions for each other, too. A Close that is refused has closed the object, which is
+// destroyed later. [Timeline.Wait] is never refused, because any goroutine may raise the counter, nor
+// is [WaitAny] while one event comes from elsewhere. [Driver.Close] and allocations leave what is in
+// use.
 //
 // # When f is not called
 //

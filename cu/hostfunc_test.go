@@ -455,7 +455,7 @@ func TestHostFuncOutlives(t *testing.T) {
 			"retained": {must(must(r.drv.Device(1))(t).PrimaryContext())(t), 0},
 		} {
 			h := new(hostFunc)
-			r.ok(h.name(r.drv.table(), func() { t.Error("it was called") }))
+			r.ok(h.name(&r.drv.driverCore, func() { t.Error("it was called") }))
 			c.gpu.own.core.calls.add(h)
 			h.leave()
 			kept(t, what, 1)

@@ -2,6 +2,7 @@ package cu
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -67,4 +68,61 @@ func TestHostFuncEndless(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHostFuncsWaitForEachOther has two host functions wait for what comes after the other one. The wait that would
+// close the circle is refused, however the two wait.
+func TestHostFuncsWaitForEachOther(t *testing.T) {
+	if driver.CurrentThread() == 0 {
+		t.Skip("this platform does not tell threads apart")
+	}
+	for name, wait := range map[string]func(e *Event) error{
+		"Event.Synchronize": (*Event).Synchronize,
+		"Event.Wait":        func(e *Event) error { return e.Wait(context.Background()) },
+		"WaitAll":           func(e *Event) error { return WaitAll(context.Background(), e) },
+		"WaitAny":           func(e *Event) error { _, err := WaitAny(context.Background(), e, e); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newSoft(t)
+			first, second := r.event(0), r.event(0)
+			begin, got := make(chan bool), make(chan error, 2)
+			on := func(s *Stream, other *Event) func() {
+				return func() { <-begin; got <- wait(other) }
+			}
+			r.ok(errors.Join(r.s.HostFunc(on(r.s, second)), r.other.HostFunc(on(r.other, first)),
+				first.Record(r.s), second.Record(r.other)))
+			close(begin)
+			a, b := <-got, <-got
+			if refused := errors.Is(a, ResultNotPermitted); !refused || b != nil {
+				t.Errorf("the waits return %v and %v", a, b)
+			}
+			r.misused(1, "a host function waits for what comes after it")
+		})
+	}
+}
+
+// TestHostFuncGivesUp has a host function wait until a context.Context ends, and then another one wait for what comes
+// after the first, which is allowed: the first one waits no more.
+func TestHostFuncGivesUp(t *testing.T) {
+	r := newSoft(t)
+	first, second := r.event(0), r.event(0)
+	gaveUp, end, got := make(chan error, 1), make(chan bool), make(chan error, 1)
+	recorded := make(chan bool) // a wait for an event that has no record returns at once
+	r.ok(r.s.HostFunc(func() {
+		<-recorded
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancel()
+		gaveUp <- second.Wait(ctx)
+		<-end
+	}))
+	begin := make(chan bool)
+	r.ok(r.other.HostFunc(func() { <-begin; got <- first.Wait(context.Background()) }))
+	err := errors.Join(first.Record(r.s), second.Record(r.other))
+	close(recorded)
+	r.ok(err)
+	r.is(<-gaveUp, context.DeadlineExceeded)
+	close(begin)
+	time.Sleep(5 * time.Millisecond) // so that the other function usually waits already; the result is the same
+	close(end)
+	r.ok(<-got)
 }

@@ -26,7 +26,7 @@ func (sc *streamCore) hostFunc(f func()) error {
 			}
 		}
 	}
-	if err := h.name(ctx.drv.table(), call); err != nil {
+	if err := h.name(ctx.drv, call); err != nil {
 		sc.endWork()
 		return errUnnamed(hostFuncOp, uintptr(sc.raw), err)
 	}
@@ -77,7 +77,7 @@ func (d *driverCore) nodeFunc(f func()) (h *hostFunc, number uint64, err error) 
 	if o := d.observer(); o != nil {
 		h.dropped = func() { o.HostFuncDropped(number) }
 	}
-	return h, number, h.name(d.table(), f)
+	return h, number, h.name(d, f)
 }
 
 // hostFunc is a function with an address that the driver can call. Graphs keep it, or the context
@@ -91,10 +91,14 @@ type hostFunc struct {
 }
 
 // name gives the function an address. The caller then has a call in flight on h, which it ends.
-func (h *hostFunc) name(t *driver.Table, f func()) (err error) {
+func (h *hostFunc) name(d *driverCore, f func()) (err error) {
 	h.Retain()
 	h.Close() // the release of the last reference drops the function
-	h.callback, err = t.NewCallback(f)
+	h.callback, err = d.table().NewCallback(func() {
+		d.collector.hostFuncs.Add(1)
+		defer d.collector.hostFuncs.Add(-1)
+		f()
+	})
 	return err
 }
 

@@ -38,12 +38,12 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 	if old := core.takeMemory(pinnedMemory, flags, size); old != nil {
 		mc.raw, mc.host, mc.capacity = old.raw, old.host, old.capacity
 	} else {
-		res := core.allocate(func() (res driver.Result) {
+		res, own := core.allocate(func() (res driver.Result) {
 			mc.host, res = t.MemHostAlloc(at, size, uint32(flags))
 			return res
 		})
 		if res != driver.ResultSuccess {
-			return nil, core.failAlloc(op, 0, size, res)
+			return nil, core.failAlloc(op, 0, size, res, own)
 		}
 		// If the device cannot access the memory, copies still work.
 		if raw, res := t.MemHostGetDevicePointer(at, mc.host, 0); res == driver.ResultSuccess {
@@ -65,7 +65,8 @@ func (c *Context) AllocHost(size uint64, flags HostFlags) (*HostMem, error) {
 // [HostMem.WriteAt]. Kernels are not checked: they must only read it.
 //
 // The driver pins whole pages. So use memory that begins and ends at a page, such as that of
-// [syscall.Mmap], rather than small slices of Go's heap.
+// [syscall.Mmap], rather than small slices of Go's heap. If there is too little memory, it may wait for
+// the GPU, as [Context.AllocHost] does: see docs/blocking.md.
 func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 	const op = "cuMemHostRegister"
 	core, err := c.enter(op)
@@ -82,9 +83,9 @@ func (c *Context) RegisterHost(b []byte, flags HostFlags) (*HostMem, error) {
 	t, at := core.drv.table(), driver.At{Context: core.raw}
 	mc := &memCore{is: registeredMemory, flags: flags, own: b}
 	mc.host, mc.size, mc.capacity = hostAddress(b), uint64(len(b)), uint64(len(b))
-	res := core.allocate(func() driver.Result { return t.MemHostRegister(at, mc.host, mc.size, uint32(flags)) })
+	res, own := core.allocate(func() driver.Result { return t.MemHostRegister(at, mc.host, mc.size, uint32(flags)) })
 	if res != driver.ResultSuccess {
-		return nil, core.failAlloc(op, mc.handle(), mc.size, res)
+		return nil, core.failAlloc(op, mc.handle(), mc.size, res, own)
 	}
 	if raw, res := t.MemHostGetDevicePointer(at, mc.host, 0); res == driver.ResultSuccess {
 		mc.raw = raw
@@ -104,7 +105,7 @@ func (m *HostMem) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuMemFreeHost", "host memory")
 	}
-	return m.core.closeOwned(m.cleanup)
+	return m.core.closeOwned("HostMem.Close", m.cleanup)
 }
 
 // Size returns the size in bytes, 0 for nil.

@@ -80,6 +80,8 @@ func (mc *memCore) exportable(op string) error {
 // content of a handle is private to the driver: an H200's driver opens other memory by a handle that
 // was changed on the way. If the other process is killed, nobody reports it: use a timeout, or
 // monitor the process.
+//
+// If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (c *Context) OpenIPCMem(h IPCMemHandle) (*DeviceMem, error) {
 	const op = "cuIpcOpenMemHandle"
 	core, err := c.enter(op)
@@ -91,7 +93,9 @@ func (c *Context) OpenIPCMem(h IPCMemHandle) (*DeviceMem, error) {
 		return nil, err
 	}
 	at, t := driver.At{Context: core.raw}, core.drv.table()
-	raw, res := t.IpcOpenMemHandle(at, driver.IPCMemHandle(h), driver.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+	raw, res, own := allocated(core, func() (driver.DevicePtr, driver.Result) {
+		return t.IpcOpenMemHandle(at, driver.IPCMemHandle(h), driver.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+	})
 	switch res {
 	case driver.ResultSuccess:
 	case driver.ResultInvalidContext: // the driver's result for a handle of this process
@@ -99,7 +103,7 @@ func (c *Context) OpenIPCMem(h IPCMemHandle) (*DeviceMem, error) {
 			Detail: "the handle is of memory of this process: use that DeviceMem, " +
 				"and open the handle in another process"}
 	default:
-		return nil, core.callError(op, 0, res)
+		return nil, own.explain(core.callError(op, 0, res))
 	}
 	mc := &memCore{is: ipcMemory, raw: raw, opened: true}
 	mc.end = func(at driver.At) (string, driver.Result) {

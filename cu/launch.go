@@ -109,9 +109,18 @@ func (f *Function) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 
 // launchOn launches the kernel on a stream with args, or with prepared arguments.
 func (f *Function) launchOn(s *Stream, cfg *LaunchConfig, args []Arg, prepared *preparedArgs) error {
-	if done, err := f.launchFast(s, cfg, args, prepared); done {
-		return err
+	done, err := f.launchFast(s, cfg, args, prepared)
+	if !done {
+		err = f.launchOnce(s, cfg, args, prepared)
 	}
+	if err != nil {
+		err = s.retry(cfg.op(), err, func() error { return f.launchOnce(s, cfg, args, prepared) })
+	}
+	return err
+}
+
+// launchOnce is launchOn in all cases, with one attempt.
+func (f *Function) launchOnce(s *Stream, cfg *LaunchConfig, args []Arg, prepared *preparedArgs) error {
 	op := cfg.op()
 	if f == nil || f.mod == nil {
 		return errNil(op, "function")
@@ -391,25 +400,33 @@ func (f *Function) misfit(i int, a *Arg) string {
 		name, typ = f.text[i].Name+" ", f.text[i].Type
 	}
 	if a.size != p.size {
-		return fmt.Sprintf(": argument %d has %d bytes, and the kernel's parameter %shas %d", i, a.size, name, p.size)
+		return fmt.Sprintf(": argument %d has %d bytes, and the kernel's parameter %shas %d: pass %s", i, a.size, name,
+			p.size, p.constructor())
 	}
-	is, pass := "an integer", "cu.F32"
+	is := "an integer"
 	switch {
 	case a.mem != nil:
 		is = "an address"
 	case a.kind == floatArg:
 		is = "a float"
 	}
+	return fmt.Sprintf(": argument %d is %s, and the kernel's parameter %sis %s: pass %s", i, is, name, typ,
+		p.constructor())
+}
+
+// constructor returns what makes an argument for the parameter.
+func (p kernelParam) constructor() string {
 	switch {
 	case p.takes == floatArg && p.size == 8:
-		pass = "cu.F64"
-	case p.takes == floatArg:
-	case p.size == 8:
-		pass = "cu.Ptr for memory, or cu.U64 or cu.I64 for a number"
-	default:
-		pass = "cu.U32 or cu.I32"
+		return "cu.F64"
+	case p.takes == floatArg && p.size == 4:
+		return "cu.F32"
+	case p.takes == integerArg && p.size == 8:
+		return "cu.Ptr for memory, or cu.U64 or cu.I64 for a number"
+	case p.takes == integerArg && p.size == 4:
+		return "cu.U32 or cu.I32"
 	}
-	return fmt.Sprintf(": argument %d is %s, and the kernel's parameter %sis %s: pass %s", i, is, name, typ, pass)
+	return "a value of that size"
 }
 
 // checkConfig returns the mistake in the configuration of a launch, or nil.

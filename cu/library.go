@@ -22,6 +22,8 @@ type Library struct {
 // library is first used: the errors of [Library.Kernel] and others then contain the compiler's log.
 //
 // What [Context.LoadModule] says of images that may crash the process applies.
+//
+// If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (d *Driver) LoadLibrary(image []byte, opts ...JITOption) (*Library, error) {
 	const op = "cuLibraryLoadData"
 	if !d.open() {
@@ -31,9 +33,14 @@ func (d *Driver) LoadLibrary(image []byte, opts ...JITOption) (*Library, error) 
 		return nil, invalid(op, wrong)
 	}
 	image = append(bytes.Clone(image), 0) // see LoadModule; the driver copies it
-	raw, jit, res := d.table().LibraryLoadJIT(driver.At{}, image, rawOptions(opts))
+	var raw driver.LibraryHandle
+	var jit *driver.JITBuffers
+	res, own := d.allocate(everyDevice, func() (res driver.Result) {
+		raw, jit, res = d.table().LibraryLoadJIT(driver.At{}, image, rawOptions(opts))
+		return res
+	})
 	if res != driver.ResultSuccess {
-		return nil, compiled(d.resultError(op, 0, res), jit.Log())
+		return nil, compiled(own.explain(d.resultError(op, 0, res)), jit.Log())
 	}
 	lc := &libraryCore{drv: &d.driverCore, raw: raw, kernels: kernelsOf(image), jit: jit}
 	l := &Library{core: lc}
@@ -42,6 +49,8 @@ func (d *Driver) LoadLibrary(image []byte, opts ...JITOption) (*Library, error) 
 }
 
 // LoadLibraryFile loads GPU code from a file: see [Driver.LoadLibrary].
+//
+// If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (d *Driver) LoadLibraryFile(path string, opts ...JITOption) (*Library, error) {
 	const op = "cuLibraryLoadData"
 	if !d.open() {
@@ -119,9 +128,11 @@ func (l *Library) module(op string, c *Context) (*Module, error) {
 			"the context and the library are of two drivers: open one driver and share it")
 	}
 	core.freeDeferred()
-	raw, res := core.drv.table().LibraryGetModule(driver.At{Context: core.raw}, lc.raw)
+	raw, res, own := allocated(core, func() (driver.Module, driver.Result) {
+		return core.drv.table().LibraryGetModule(driver.At{Context: core.raw}, lc.raw)
+	})
 	if res != driver.ResultSuccess {
-		return nil, lc.compiled(core.callError("cuLibraryGetModule", uintptr(lc.raw), res))
+		return nil, lc.compiled(own.explain(core.callError("cuLibraryGetModule", uintptr(lc.raw), res)))
 	}
 	mc := &moduleCore{raw: raw, kernels: lc.kernels}
 	mc.usedStreams = new(streamSet)

@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"errors"
 	"runtime"
 	"sync"
 
@@ -23,6 +24,8 @@ type libraryCore struct {
 	modules sync.Map
 }
 
+const closeLibraryOp = "Library.Close"
+
 // deferredLibraries are the libraries that the program's next freeing call unloads.
 type deferredLibraries = deferred.List[*libraryCore, struct{}]
 
@@ -42,7 +45,7 @@ func (lc *libraryCore) adopt(mc *moduleCore, c *contextCore) {
 	mc.begin(mc, c)
 	lc.modules.Store(mc, true)
 	if lc.Closed() { // close may not have seen the module
-		mc.closeOwned(runtime.Cleanup{})
+		mc.closeOwned(closeLibraryOp, runtime.Cleanup{})
 	}
 }
 
@@ -64,10 +67,15 @@ func (lc *libraryCore) close() (err error) {
 	defer func() {
 		switch last := lc.ReleaseLast(); {
 		case last && closed:
-			if err = lc.unload(); err == nil {
+			err = lc.unload()
+			switch {
+			case err == nil:
 				for _, c := range used {
 					c.observeDone() // the driver has waited for all work in the context
 				}
+			case errors.Is(err, ResultNotPermitted):
+				lc.Last(false)
+				err = errLater(closeLibraryOp, "library", uintptr(lc.raw), err, afterFreeing)
 			}
 		case last: // a tracer panicked
 			lc.Last(false)
@@ -81,11 +89,14 @@ func (lc *libraryCore) close() (err error) {
 			used = append(used, mc.ctx)
 			mc.leave()
 		}
-		mc.closeOwned(runtime.Cleanup{})
+		var refused *Error
+		if errors.As(mc.closeOwned(closeLibraryOp, runtime.Cleanup{}), &refused) && refused.Result == ResultNotPermitted {
+			err = errLater(closeLibraryOp, "library", uintptr(lc.raw), refused.Err, afterFreeing)
+		}
 		return true
 	})
 	closed = true
-	return nil
+	return err
 }
 
 // forgotten closes a library whose owner is abandoned. Its modules have been, too.
@@ -119,11 +130,17 @@ func (lc *libraryCore) unload() error {
 
 // freeLibraries unloads the deferred libraries. It waits for the GPU: only calls that are documented
 // to wait may use it. The leak hook gets the errors.
-func (d *driverCore) freeLibraries() {
+func (d *driverCore) freeLibraries() (any bool) {
 	for _, lc := range d.libraries.All() {
 		if done, ok := d.libraries.Claim(lc); ok {
-			d.leak(Leak{Kind: "library", Handle: uintptr(lc.raw), Err: lc.unload()})
+			any = true
+			if err := lc.unload(); errors.Is(err, ResultNotPermitted) {
+				lc.Last(false)
+			} else {
+				d.leak(Leak{Kind: "library", Handle: uintptr(lc.raw), Err: err})
+			}
 			done()
 		}
 	}
+	return any
 }

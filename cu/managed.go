@@ -136,12 +136,12 @@ func (c *Context) AllocManaged(size uint64, flags AttachFlags) (*HostMem, error)
 	}
 	t, at := core.drv.table(), driver.At{Context: core.raw}
 	var raw driver.DevicePtr
-	res := core.allocate(func() (res driver.Result) {
+	res, own := core.allocate(func() (res driver.Result) {
 		raw, res = t.MemAllocManaged(at, size, uint32(flags))
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, core.failAlloc(op, 0, size, res)
+		return nil, core.failAlloc(op, 0, size, res, own)
 	}
 	mc := &memCore{is: managedMemory, raw: raw, host: driver.HostPtr(raw), size: size, capacity: size}
 	m := &HostMem{core: mc}
@@ -205,18 +205,20 @@ func (s *Stream) onManaged(f workFunction, m Memory, call func(*streamCore, *reg
 	if r.usable() && (!r.mem.managed() || r.size == 0) {
 		return notManaged(f.op())
 	}
-	w, err := s.beginMemory(f, &r, &r)
-	if err != nil {
-		return err
-	}
-	res := call(w.sc, &r)
-	w.sc.endLegacy()
-	w.end()
-	runtime.KeepAlive(s)
-	if res != driver.ResultSuccess {
-		return w.sc.ctx.callError(f.op(), uintptr(w.sc.raw), res)
-	}
-	return nil
+	return s.attempt(f.op(), func() error {
+		w, err := s.beginMemory(f, &r, &r)
+		if err != nil {
+			return err
+		}
+		res := call(w.sc, &r)
+		w.sc.endLegacy()
+		w.end()
+		runtime.KeepAlive(s)
+		if res != driver.ResultSuccess {
+			return w.sc.ctx.callError(f.op(), uintptr(w.sc.raw), res)
+		}
+		return nil
+	})
 }
 
 // useManaged makes a call about a part of managed memory.

@@ -320,13 +320,13 @@ func (mc *memCore) memoryBytes() uint64 {
 
 // failAlloc returns the error of callError, with the size if there is too little memory. A handle of 0
 // stands for the context.
-func (c *contextCore) failAlloc(op string, handle uintptr, size uint64, res driver.Result) *Error {
+func (c *contextCore) failAlloc(op string, handle uintptr, size uint64, res driver.Result, own *collection) *Error {
 	if handle == 0 {
 		handle = uintptr(c.raw)
 	}
 	e := c.callError(op, handle, res)
 	if res == driver.ResultOutOfMemory {
-		e.Detail = join(join(fmt.Sprintf("%d bytes were requested", size), c.drv.collector.said()), e.Detail)
+		e.Detail = join(fmt.Sprintf("%d bytes were requested", size), own.explain(e).Detail)
 	}
 	return e
 }
@@ -414,9 +414,15 @@ var errEmbedded = errors.New("the type embeds memory, and is not memory itself")
 // fits returns an error unless n bytes at off lie within the memory.
 func (mc *memCore) fits(op string, n int, off int64) error {
 	if off < 0 || uint64(off) > mc.size || uint64(n) > mc.size-uint64(off) {
-		return invalid(op, fmt.Sprintf("%d bytes at %d do not fit into %d", n, off, mc.size))
+		return &Error{Op: op, Result: ResultInvalidValue, Handle: mc.handle(), Err: errInvalid, Detail: fmt.Sprintf(
+			"%d bytes at %d do not fit into %d: copy fewer, or allocate more memory", n, off, mc.size)}
 	}
 	return nil
+}
+
+// tooSmall returns the error for a copy to memory that is too small.
+func tooSmall(op string, from, to uint64) error {
+	return invalid(op, fmt.Sprintf("%d bytes do not fit into %d: copy a Span of them, or use larger memory", from, to))
 }
 
 // legacyCall makes a call of the driver that the driver treats as work on the legacy default stream.

@@ -75,11 +75,16 @@ func (s *Stream) BatchMemOps(ops ...MemOp) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	sc := s.core
 	ops = currentOps(ops)
-	if err := checkMemOps(batchOp, ops, sc.ctx, "stream"); err != nil {
+	if err := checkMemOps(batchOp, ops, s.core.ctx, "stream"); err != nil {
 		return err
 	}
+	return s.attempt(batchOp, func() error { return s.enqueueOps(ops) })
+}
+
+// enqueueOps enqueues operations that were checked.
+func (s *Stream) enqueueOps(ops []MemOp) error {
+	sc := s.core
 	w, err := sc.enqueue(batchOp)
 	if err != nil {
 		return err

@@ -74,6 +74,8 @@ func newMemPool(c *contextCore, raw driver.MemoryPool, memory memoryKind, foreig
 
 // NewMemPool creates a pool of memory (cuMemPoolCreate, CUDA 11.2; pinned and managed memory CUDA
 // 13.0). Streams of the context allocate from it. The context's device can access the memory.
+//
+// If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (c *Context) NewMemPool(o MemPoolOptions) (*MemPool, error) {
 	const op = "cuMemPoolCreate"
 	core, err := c.enter(op)
@@ -85,9 +87,11 @@ func (c *Context) NewMemPool(o MemPoolOptions) (*MemPool, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, res := core.drv.table().MemPoolCreate(driver.At{Context: core.raw}, props)
+	raw, res, own := allocated(core, func() (driver.MemoryPool, driver.Result) {
+		return core.drv.table().MemPoolCreate(driver.At{Context: core.raw}, props)
+	})
 	if res != driver.ResultSuccess {
-		return nil, core.failPool(op, props, res)
+		return nil, own.explain(core.failPool(op, props, res))
 	}
 	p := newMemPool(core, raw, o.Kind.memory(), false)
 	p.core.most = o.MaxSize
@@ -203,7 +207,7 @@ func (p *MemPool) Close() error {
 	if p == nil || p.core == nil {
 		return errNil("cuMemPoolDestroy", "memory pool")
 	}
-	return p.core.closeOwned(p.cleanup)
+	return p.core.closeOwned("MemPool.Close", p.cleanup)
 }
 
 // Handle returns the CUmemoryPool, for code that calls the driver without this package. It is valid
@@ -430,15 +434,22 @@ func (s *Stream) alloc(op string, size uint64, p *memPoolCore) (*DeviceMem, erro
 	var raw driver.DevicePtr
 	var m *DeviceMem
 	foreign := false
-	res := sc.ctx.allocate(func() (res driver.Result) {
+	attempt := func() (res driver.Result) {
 		raw, res, foreign = sc.allocOnce(size, p, func(mc *memCore) { m = newDeviceMem(sc.ctx, mc) })
 		return res
-	})
+	}
+	var res driver.Result
+	var own *collection
+	if c := sc.shared.capture.Load(); c != nil && c.active() {
+		res = attempt() // a failure may have invalidated the capture, and a second result would hide the first one
+	} else {
+		res, own = sc.ctx.allocate(attempt)
+	}
 	switch {
 	case foreign:
 		return nil, errPoolCaptured(op, uintptr(sc.raw))
 	case res != driver.ResultSuccess:
-		return nil, sc.failPoolAlloc(op, size, res, p)
+		return nil, sc.failPoolAlloc(op, size, res, p, own)
 	case m != nil:
 		m.core.observeOrder(op, sc)
 		return m, nil

@@ -115,9 +115,10 @@ func (c *contextCore) outOfMemoryBeside(e *Error, except driver.MemoryPool) erro
 
 // failPoolAlloc returns the error for an allocation from a pool, or from the device's current pool if p
 // is nil. It says whether the pool's own limit is the reason.
-func (sc *streamCore) failPoolAlloc(op string, size uint64, res driver.Result, p *memPoolCore) error {
+func (sc *streamCore) failPoolAlloc(op string, size uint64, res driver.Result, p *memPoolCore,
+	own *collection) error {
 	c := sc.ctx
-	e := c.failAlloc(op, uintptr(sc.raw), size, res)
+	e := c.failAlloc(op, uintptr(sc.raw), size, res, own)
 	if res != driver.ResultOutOfMemory || e.Err != nil {
 		return e
 	}

@@ -85,7 +85,7 @@ const withHostPools = 13000
 
 // failPool returns the error for a pool that the driver has not created, which may be too old for
 // it.
-func (c *contextCore) failPool(op string, p driver.MemPoolProps, res driver.Result) error {
+func (c *contextCore) failPool(op string, p driver.MemPoolProps, res driver.Result) *Error {
 	symbol := "CU_MEM_ALLOCATION_TYPE_MANAGED"
 	if p.AllocType == driver.CU_MEM_ALLOCATION_TYPE_PINNED {
 		symbol = "CU_MEM_LOCATION_TYPE_HOST"
@@ -139,7 +139,7 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 	}
 	var raw driver.DevicePtr
 	refused := false
-	res := sc.ctx.allocate(func() (res driver.Result) {
+	res, own := sc.ctx.allocate(func() (res driver.Result) {
 		raw, res, refused = sc.allocOnce(size, pc, nil)
 		return res
 	})
@@ -148,7 +148,7 @@ func (p *MemPool) AllocHost(s *Stream, size uint64) (*HostMem, error) {
 		return nil, &Error{Op: op, Result: ResultStreamCaptureUnsupported, Handle: uintptr(sc.raw), Err: errGraphHost,
 			Detail: "allocate before the capture, and close the memory after the last launch of the graph"}
 	case res != driver.ResultSuccess:
-		return nil, sc.failPoolAlloc(op, size, res, pc)
+		return nil, sc.failPoolAlloc(op, size, res, pc, own)
 	}
 	mc := &memCore{is: pc.memory, raw: raw, host: driver.HostPtr(raw), size: size, capacity: size, pool: pc}
 	pc.Retain()

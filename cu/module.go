@@ -86,12 +86,12 @@ func (c *Context) LoadModule(image []byte, opts ...JITOption) (*Module, error) {
 	image = append(bytes.Clone(image), 0)
 	var raw driver.Module
 	var log driver.JITLog
-	res := core.allocate(func() (res driver.Result) {
+	res, own := core.allocate(func() (res driver.Result) {
 		raw, log, res = core.drv.table().ModuleLoadJIT(driver.At{Context: core.raw}, image, rawOptions(opts))
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, compiled(core.callError(op, 0, res), log)
+		return nil, compiled(own.explain(core.callError(op, 0, res)), log)
 	}
 	mc := &moduleCore{raw: raw, kernels: kernelsOf(image)}
 	mc.freeWaits, mc.usedStreams = true, new(streamSet)
@@ -115,7 +115,7 @@ func readImage[T any](op, path string, load func(image []byte) (T, error)) (load
 	image, err := codeimage.Read(path)
 	if err != nil {
 		return loaded, &Error{Op: op, Result: ResultFileNotFound, Err: err,
-			Detail: "the file with the GPU code cannot be read"}
+			Detail: "the file with the GPU code cannot be read: check its path and its permissions"}
 	}
 	loaded, err = load(image)
 	if e, ok := err.(*Error); ok {
@@ -142,7 +142,7 @@ func (m *Module) Close() error {
 	if m == nil || m.core == nil {
 		return errNil("cuModuleUnload", "module")
 	}
-	return m.core.closeOwned(m.cleanup)
+	return m.core.closeOwned("Module.Close", m.cleanup)
 }
 
 // Handle returns the CUmodule, for code that calls the driver without this package. It is valid
@@ -156,6 +156,8 @@ func (m *Module) Handle() uintptr {
 
 // Global returns the memory of a variable of the module (cuModuleGetGlobal). Close of that memory
 // frees nothing: the module owns the variable, and stays loaded until the memory is closed.
+//
+// If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (m *Module) Global(name string) (*DeviceMem, error) {
 	const op = "cuModuleGetGlobal"
 	if m == nil || m.core == nil {
@@ -166,9 +168,13 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 		return nil, err
 	}
 	defer runtime.KeepAlive(m)
-	raw, size, res := mc.ctx.drv.table().ModuleGetGlobal(driver.At{Context: mc.ctx.raw}, mc.raw, name)
+	var size uint64
+	raw, res, own := allocated(mc.ctx, func() (raw driver.DevicePtr, res driver.Result) { // it may load the module now
+		raw, size, res = mc.ctx.drv.table().ModuleGetGlobal(driver.At{Context: mc.ctx.raw}, mc.raw, name)
+		return raw, res
+	})
 	if res != driver.ResultSuccess {
-		err := mc.notFound(op, "variable", name, res)
+		err := own.explain(mc.notFound(op, "variable", name, res))
 		mc.leave()
 		return nil, err
 	}
@@ -188,6 +194,8 @@ type Function struct {
 }
 
 // Function returns the kernel with this name (cuModuleGetFunction).
+//
+// If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (m *Module) Function(name string) (*Function, error) {
 	const op = "cuModuleGetFunction"
 	if m == nil || m.core == nil {
@@ -208,9 +216,9 @@ func (m *Module) find(op, name string,
 	defer runtime.KeepAlive(m)
 	defer mc.leave()
 	at := driver.At{Context: mc.ctx.raw}
-	raw, res := call(mc.ctx.drv.table(), at)
+	raw, res, own := allocated(mc.ctx, func() (driver.Function, driver.Result) { return call(mc.ctx.drv.table(), at) })
 	if res != driver.ResultSuccess {
-		return nil, mc.notFound(op, kernelKind, name, res)
+		return nil, own.explain(mc.notFound(op, kernelKind, name, res))
 	}
 	f := &Function{mod: m, raw: raw, name: name}
 	if err := f.findParams(at); err != nil {

@@ -3,7 +3,6 @@ package cu
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +19,8 @@ type moduleCore struct {
 	kernels kernelTexts
 	// library owns the module, with a call in flight for it, or is nil.
 	library *libraryCore
+	// variables has the sizes of the variables whose uses are observed, by their addresses.
+	variables sync.Map
 }
 
 func (mc *moduleCore) kind() string { return "module" }
@@ -28,6 +29,11 @@ func (mc *moduleCore) handle() uintptr { return uintptr(mc.raw) }
 
 func (mc *moduleCore) free(at driver.At) (string, driver.Result) {
 	at.Context = mc.ctx.raw
+	if o := mc.ctx.drv.observer(); o != nil {
+		for addr, size := range mc.variables.Range {
+			o.Unloaded(uint64(addr.(driver.DevicePtr)), size.(uint64))
+		}
+	}
 	if lc := mc.library; lc != nil {
 		lc.modules.Delete(mc)
 		lc.leave()
@@ -50,21 +56,12 @@ type kernelTexts func() map[string][]ptx.Param
 // kernelsOf returns what the PTX in an image, also in a fatbin, says of its kernels.
 // The text is read when it is first needed, and not kept afterwards.
 func kernelsOf(image []byte) kernelTexts {
-	if codeimage.IsCubin(image) {
-		image = nil
-	}
-	return sync.OnceValue(func() map[string][]ptx.Param {
-		if text, err := codeimage.PTX(image, math.MaxUint32); err == nil {
-			return ptx.Kernels(text)
-		} else if codeimage.IsPTX(image) {
-			return ptx.Kernels(image)
-		}
-		return nil
-	})
+	text := codeimage.Text(image)
+	return sync.OnceValue(func() map[string][]ptx.Param { return ptx.Kernels(text()) })
 }
 
 // notFound returns the error of a failed look-up of a name.
-func (mc *moduleCore) notFound(op, what, name string, res driver.Result) error {
+func (mc *moduleCore) notFound(op, what, name string, res driver.Result) *Error {
 	if res != driver.ResultNotFound {
 		return mc.ctx.callError(op, uintptr(mc.raw), res)
 	}

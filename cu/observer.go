@@ -196,7 +196,10 @@ func (mc *memCore) observeAllocation() {
 	if mc.opened || mc.is == wrappedMemory || mc.is == wrappedManaged { // other memory may have the address
 		return
 	}
-	if o := mc.ctx.drv.observer(); o != nil && mc.module == nil && !mc.ofGraph {
+	o := mc.ctx.drv.observer()
+	if o != nil && mc.module != nil {
+		mc.module.variables.Store(mc.raw, mc.size)
+	} else if o != nil && !mc.ofGraph {
 		o.Allocated(mc.kind(), uint64(mc.handle()), mc.size, mc.onHost())
 		if mc.is != graphMemory { // its graph is locked
 			o.Report()

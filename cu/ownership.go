@@ -150,6 +150,12 @@ func (c *contextCore) release() error {
 	if !c.users.Drop() {
 		return nil
 	}
+	ended, res := c.drv.table().BeginWait(c.raw)
+	if res != driver.ResultSuccess {
+		c.abandon() // the next freeing call releases it
+		return errEndless("cuCtxSynchronize", uintptr(c.raw), res)
+	}
+	defer ended()
 	if c.beginRelease() {
 		return c.releaseCUDA(driver.At{Relaxed: true})
 	}
@@ -159,7 +165,7 @@ func (c *contextCore) release() error {
 
 // releaseLate is release, and reports an error to the leak hook.
 func (c *contextCore) releaseLate() {
-	if err := c.release(); err != nil {
+	if err := c.release(); err != nil && !errors.Is(err, errInHostFunc) {
 		c.drv.leak(Leak{Kind: "context", Handle: uintptr(c.raw), Err: err})
 	}
 }
@@ -236,6 +242,9 @@ func (c *contextCore) endClaim(at driver.At) error {
 	case created:
 		if res := d.table().CtxDestroy(at, c.raw); res != driver.ResultSuccess {
 			return c.backgroundError("cuCtxDestroy", uintptr(c.raw), res)
+		}
+		if o := d.observer(); o != nil {
+			o.ContextDestroyed(uintptr(c.raw))
 		}
 		in = slab.Place[contextKey]{}
 	}

@@ -9,6 +9,8 @@ import (
 // access does not include memory of pools (see [MemPool.SetAccess]), virtual memory (see
 // [VirtualMem.SetAccess]), and memory that graphs allocate. If access is already enabled, the call
 // does nothing.
+//
+// If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (c *Context) EnablePeerAccess(peer *Context) error {
 	return c.setPeerAccess("cuCtxEnablePeerAccess", peer, true)
 }
@@ -35,13 +37,15 @@ func (c *Context) setPeerAccess(op string, peer *Context, on bool) error {
 	}
 	t, at := core.drv.table(), driver.At{Context: core.raw}
 	var res, already driver.Result
+	var own *collection
 	if on {
-		res, already = t.CtxEnablePeerAccess(at, pc.raw, 0), driver.ResultPeerAccessAlreadyEnabled
+		res, own = core.allocate(func() driver.Result { return t.CtxEnablePeerAccess(at, pc.raw, 0) })
+		already = driver.ResultPeerAccessAlreadyEnabled
 	} else {
 		res, already = t.CtxDisablePeerAccess(at, pc.raw), driver.ResultPeerAccessNotEnabled
 	}
 	if res != driver.ResultSuccess && res != already {
-		return core.callError(op, uintptr(pc.raw), res)
+		return own.explain(core.callError(op, uintptr(pc.raw), res))
 	}
 	core.peers.set(pc, on)
 	return nil

@@ -104,9 +104,9 @@ func (c *Context) NewPhysicalMem(size uint64, o PhysicalOptions) (*PhysicalMem, 
 		return nil, core.callError("cuMemGetAllocationGranularity", 0, res)
 	}
 	size = roundUp(size, unit)
-	raw, res := core.createPhysical(size, &prop)
+	raw, res, own := core.createPhysical(size, &prop)
 	if res != driver.ResultSuccess {
-		return nil, core.outOfMemory(core.failAlloc(op, 0, size, res))
+		return nil, core.outOfMemory(core.failAlloc(op, 0, size, res, own))
 	}
 	return newPhysicalMem(core, raw, core.drv.physical.Add(1), size), nil
 }
@@ -115,6 +115,8 @@ func (c *Context) NewPhysicalMem(size uint64, o PhysicalOptions) (*PhysicalMem, 
 // (cuMemImportFromShareableHandle, CUDA 10.2). fd is the descriptor of a file that
 // [PhysicalMem.Export] has returned there. It stays the caller's, who may close it afterwards. size
 // is the size of the memory in bytes, which the file does not say: a mapping fails if it is wrong.
+//
+// If memory is short, it may wait for the GPU: see docs/blocking.md.
 func (c *Context) ImportPhysicalMem(fd uintptr, size uint64) (*PhysicalMem, error) {
 	const op = importPhysicalOp
 	core, err := c.enter(op)
@@ -125,10 +127,12 @@ func (c *Context) ImportPhysicalMem(fd uintptr, size uint64) (*PhysicalMem, erro
 	if err := checkDescriptor(op, fd); err != nil {
 		return nil, err
 	}
-	raw, res := core.drv.table().MemImportFromShareableHandle(driver.At{}, driver.HostPtr(fd),
-		driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+	raw, res, own := allocated(core, func() (driver.MemGenericAllocationHandle, driver.Result) {
+		return core.drv.table().MemImportFromShareableHandle(driver.At{}, driver.HostPtr(fd),
+			driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+	})
 	if res != driver.ResultSuccess {
-		return nil, core.callError(op, fd, res)
+		return nil, own.explain(core.callError(op, fd, res))
 	}
 	return newPhysicalMem(core, raw, core.drv.physical.Add(1), size), nil
 }
@@ -249,5 +253,5 @@ func (p *PhysicalMem) Close() error {
 	if p == nil || p.core == nil {
 		return errNil("cuMemRelease", "physical memory")
 	}
-	return p.core.closeOwned(p.cleanup)
+	return p.core.closeOwned("PhysicalMem.Close", p.cleanup)
 }

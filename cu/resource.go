@@ -1,6 +1,7 @@
 package cu
 
 import (
+	"errors"
 	"runtime"
 	"sync/atomic"
 
@@ -100,8 +101,8 @@ func (r *resource) Last(later bool) {
 }
 
 // closeOwned is the Close of the owner. It invalidates no capture. If the driver may wait in it, it
-// also frees the context's deferred objects.
-func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
+// also frees the context's deferred objects. method is the method that the program has called.
+func (r *resource) closeOwned(method string, cleanup runtime.Cleanup) error {
 	first, last := r.close()
 	if first {
 		cleanup.Stop()
@@ -120,10 +121,13 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 	}()
 	r.ctx.observeNeeded()
 	if err := r.usedStreams.wait(); err != nil {
-		if refusedInHostFunc(err) {
-			return r.refusedClose(err)
+		switch {
+		case !errors.Is(err, errInHostFunc):
+			return nil
+		case r.freeWaits:
+			return errLater(method, r.self.kind(), r.self.handle(), err, afterFreeing)
 		}
-		return nil
+		return errLater(method, r.self.kind(), r.self.handle(), err, "when its work is done")
 	}
 	late = false
 	if xc, ok := r.self.(*execCore); ok {
@@ -137,21 +141,23 @@ func (r *resource) closeOwned(cleanup runtime.Cleanup) error {
 	switch {
 	case err == nil:
 		r.ctx.observeDone() // the driver has waited for all work in the context
-	case refusedInHostFunc(err):
+	case errors.Is(err, ResultNotPermitted): // nothing was freed
 		r.freed.Store(false)
 		r.ctx.addDeferred(r)
-		return r.refusedClose(err)
+		return errLater(method, r.self.kind(), r.self.handle(), err, afterFreeing)
 	}
 	return err
 }
 
-// refusedClose is the error of Close in a host function for which Close would have to wait. The object is closed, and
-// destroyed later.
-func (r *resource) refusedClose(err error) error {
-	return &Error{Op: "Close", Result: ResultNotPermitted, Handle: r.self.handle(), Err: err,
-		Detail: "a host function waits for work that begins only after the function returns: close the " +
-			r.self.kind() + " on another goroutine; it is destroyed when its work is done"}
+// errLater is the error of a method that closes an object, if it must not wait for the object's work, or if the driver
+// refuses to destroy the object now. The object is closed, and destroyed later. err names the driver's function.
+func errLater(method, kind string, handle uintptr, err error, when string) error {
+	return &Error{Op: method, Result: ResultNotPermitted, Handle: handle, Err: err,
+		Detail: "the " + kind + " is closed, and is destroyed " + when}
 }
+
+// afterFreeing says when a deferred object is destroyed.
+const afterFreeing = "by the next call that frees such objects: see docs/blocking.md#freeing-calls"
 
 // forgotten closes a resource whose owner is abandoned. An object that is part of it may be in use.
 func (r *resource) forgotten() {

@@ -30,10 +30,15 @@ func TestPartialDriverParams(t *testing.T) {
 	}
 }
 
-// refusing is a driver that refuses all waits.
+// refusing is a driver that refuses all waits for events.
 type refusing struct{ driver.Software }
 
-func (refusing) CheckWait(driver.Event) driver.Result { return driver.ResultNotPermitted }
+func (refusing) BeginWait(_ driver.Context, events []driver.Event) (end func(), res driver.Result) {
+	if len(events) == 0 {
+		return nil, driver.ResultSuccess
+	}
+	return nil, driver.ResultNotPermitted
+}
 
 // TestRefusedWaits has the driver refuse waits, which do not count as waits then.
 func TestRefusedWaits(t *testing.T) {

@@ -13,6 +13,7 @@ type waitCounts struct {
 
 // waitCounts returns the present resources of the driver's waits.
 func (d *driverCore) waitCounts() waitCounts {
+	d.watch.Tidy()
 	s := d.watch.State()
 	c := waitCounts{waits: s.Waiters + s.Others}
 	if n := d.source.notifier.Load(); n != nil {

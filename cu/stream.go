@@ -67,7 +67,7 @@ func (c *Context) newStream(op string, flags StreamFlags,
 	if flags&^StreamNonBlocking != 0 {
 		return nil, invalid(op, "unknown stream flags "+flags.String()+": see StreamFlags")
 	}
-	raw, err := core.createStream(op,
+	raw, err := core.programStream(op,
 		func() (driver.Stream, driver.Result) { return create(core, driver.At{Context: core.raw}) })
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (s *Stream) Close() error {
 			sc.ctx.drv.watch.EndGroup(&sc.waits, func(watch.Item) error { return errStreamClosedMeanwhile(sc) })
 		}
 	}()
-	return s.core.closeOwned(s.cleanup)
+	return s.core.closeOwned("Stream.Close", s.cleanup)
 }
 
 // Handle exposes the CUstream to code that calls the driver without this package. The handle is
@@ -379,3 +379,18 @@ func (s *Stream) Time(ctx context.Context, work func() error) (time.Duration, er
 	}
 	return Elapsed(ctx, events[0], events[1])
 }
+
+// retry is contextCore.retry for a call that enqueues work on the stream. During a capture of the stream it makes no
+// further attempt: the failed one may have invalidated the capture, whose error would hide the lack of memory.
+func (s *Stream) retry(op string, err error, call func() error) error {
+	if lacksMemory(op, err) == nil {
+		return err
+	}
+	if c := s.core.shared.capture.Load(); c != nil && c.active() {
+		return err
+	}
+	return s.core.ctx.retry(op, err, call)
+}
+
+// attempt is retry with the first attempt.
+func (s *Stream) attempt(op string, call func() error) error { return s.retry(op, call(), call) }

@@ -63,7 +63,14 @@ func (sc *streamCore) kind() string { return "stream" }
 func (sc *streamCore) handle() uintptr { return uintptr(sc.raw) }
 
 func (sc *streamCore) free(at driver.At) (op string, res driver.Result) {
-	defer func() { op, res = sc.freeHandle(at) }() // also if a tracer panics
+	kept := false  // the tail destroys the CUstream
+	defer func() { // also if a tracer panics
+		sc.ctx.dropShared(sc.raw, sc.shared)
+		defer sc.endTurns()
+		if !kept {
+			op, res = sc.destroyRaw(at)
+		}
+	}()
 	switch {
 	case sc.raw == driver.CU_STREAM_LEGACY:
 		sc.ctx.captureGate.Legacy.Leave(&sc.Refs)
@@ -74,15 +81,13 @@ func (sc *streamCore) free(at driver.At) (op string, res driver.Result) {
 			sc.leaveTail()
 		}
 	case sc.at == (driver.At{}) && !sc.permanent():
-		sc.leaveTail() // for a thread's stream, [Thread.end] does this
+		kept = sc.leaveTail() // for a thread's stream, [Thread.end] does this
 	}
 	return
 }
 
-// freeHandle destroys the CUstream, unless other code owns it.
-func (sc *streamCore) freeHandle(at driver.At) (op string, res driver.Result) {
-	sc.ctx.dropShared(sc.raw, sc.shared)
-	defer sc.endTurns()
+// destroyRaw destroys the CUstream, unless other code owns it.
+func (sc *streamCore) destroyRaw(at driver.At) (op string, res driver.Result) {
 	if sc.foreign {
 		return "", driver.ResultSuccess
 	}
@@ -101,6 +106,16 @@ func (c *contextCore) createStream(op string, create func() (driver.Stream, driv
 		return 0, c.backgroundError(op, 0, res) // it invalidates no capture
 	}
 	return raw, nil
+}
+
+// programStream is createStream in a call of the program that may wait. It frees what the program has abandoned if
+// there is too little memory.
+func (c *contextCore) programStream(op string, create func() (driver.Stream, driver.Result)) (driver.Stream, error) {
+	raw, err := c.createStream(op, create)
+	if err != nil {
+		err = c.retry(op, err, func() (err error) { raw, err = c.createStream(op, create); return err })
+	}
+	return raw, err
 }
 
 // destroyStream destroys a CUstream, and calls tracers.

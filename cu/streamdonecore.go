@@ -72,19 +72,23 @@ func (sc *streamCore) idle() bool {
 		return false
 	}
 	defer leave()
-	t := sc.ctx.drv.trace(TraceStreamQuery, 0, sc.raw)
-	res, asked := sc.query()
-	if asked {
-		t.done(TraceStreamQuery, 0, sc.raw, res)
-	}
+	res, _ := sc.query()
 	if res != driver.ResultSuccess && res != driver.ResultNotReady {
 		sc.ctx.backgroundError("cuStreamQuery", uintptr(sc.raw), res) // the error may have poisoned the context
 	}
 	return res == driver.ResultSuccess || res.Sticky()
 }
 
-// query queries the stream, unless the stream may be captured.
+// query queries the stream, unless the stream may be captured, and calls tracers.
 func (sc *streamCore) query() (res driver.Result, asked bool) {
+	t := sc.ctx.drv.trace(TraceStreamQuery, 0, sc.raw)
+	if res, asked = sc.queryUntraced(); asked {
+		t.done(TraceStreamQuery, 0, sc.raw, res)
+	}
+	return res, asked
+}
+
+func (sc *streamCore) queryUntraced() (res driver.Result, asked bool) {
 	shared, drop := sc.currentShared()
 	defer drop()
 	if !shared.work.TryRLock() {

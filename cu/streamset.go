@@ -201,18 +201,31 @@ func (c *contextCore) unlessPoisoned(err error) error {
 	return err
 }
 
-// awaitEvent polls until an event of the library is complete. A software driver refuses the wait, with
-// ResultNotPermitted, in a host function that comes before the event.
+// awaitEvent polls until an event of the library is complete.
 func (c *contextCore) awaitEvent(e driver.Event) error {
-	return c.pollUntil("cuEventQuery", func() driver.Result {
-		res := c.queryEvent(e)
-		if res == driver.ResultNotReady {
-			if refused := c.drv.table().CheckWait(e); refused != driver.ResultSuccess {
-				return refused
+	return c.pollEvent(e, func() driver.Result { return c.queryEvent(e) })
+}
+
+// pollEvent is pollUntil for an event. The error wraps errInHostFunc if a software driver refuses the wait, in a host
+// function that comes before the event.
+func (c *contextCore) pollEvent(e driver.Event, query func() driver.Result) error {
+	const op = "cuEventQuery"
+	begun, ended, refused := false, func() {}, driver.ResultSuccess
+	defer func() { ended() }() // also if a tracer panics
+	err := c.pollUntil(op, func() driver.Result {
+		res := query()
+		if res == driver.ResultNotReady && !begun {
+			begun = true
+			if ended, refused = c.drv.table().BeginWait(c.raw, e); refused != driver.ResultSuccess {
+				return driver.ResultSuccess // ends the polling
 			}
 		}
 		return res
 	})
+	if refused != driver.ResultSuccess {
+		return errEndless(op, uintptr(e), refused)
+	}
+	return err
 }
 
 // pollUntil polls until query returns a result other than ResultNotReady. In a poisoned context it

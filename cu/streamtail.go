@@ -25,13 +25,16 @@ type streamEnds struct {
 	lost error
 }
 
-// tail is an event that marks the end of a destroyed stream's work. It is closed when it is known
-// to be complete. The last query in flight then returns the event to the spares.
+// tail is an event that marks the end of a destroyed stream's work. If the driver fails to make or record
+// one, the tail is the CUstream, which outlasts the Stream. A tail is closed when it is known to be
+// complete. The last query in flight then returns the event to the spares, or destroys the CUstream.
 type tail struct {
 	handle.Refs
 	ctx   *contextCore
 	err   error // why there is no event
 	event driver.Event
+	// stream is the stream that is its own tail, or nil.
+	stream *streamCore
 	// lost is the context's count of tails without an event when the stream was marked, with this
 	// tail if it has no event. The tails counted were left before the mark.
 	lost uint64
@@ -46,16 +49,35 @@ func (t *tail) query() driver.Result {
 		return driver.ResultSuccess
 	}
 	defer t.Release(t) // also if a tracer panics
-	res := t.ctx.queryEvent(t.event)
+	var res driver.Result
+	if t.stream != nil {
+		res, _ = t.stream.query()
+	} else {
+		res = t.ctx.queryEvent(t.event)
+	}
 	if res == driver.ResultSuccess {
 		t.Close()
 	}
 	return res
 }
 
-// Last returns the event to the spares after the last query. It does so at once whatever the
-// argument is: the caller of query holds no lock, and keeps the context only until query returns.
-func (t *tail) Last(bool) { t.ctx.doneWith(EventDisableTiming, t.event) }
+// Last returns the event to the spares after the last query, or destroys the CUstream. It does so at
+// once whatever the argument is: the caller of query holds no lock, and keeps the context only until
+// query returns.
+func (t *tail) Last(bool) {
+	if t.stream != nil {
+		t.stream.freeTail()
+		return
+	}
+	t.ctx.doneWith(EventDisableTiming, t.event)
+}
+
+// freeTail destroys a CUstream that was its own tail. The leak hook gets the error.
+func (sc *streamCore) freeTail() {
+	if op, res := sc.destroyRaw(background()); res != driver.ResultSuccess {
+		sc.ctx.drv.leak(Leak{Kind: sc.kind(), Handle: sc.handle(), Err: sc.ctx.backgroundError(op, sc.handle(), res)})
+	}
+}
 
 // tailed reports whether a closed stream's work has an end that is, or was, waited for.
 func (sc *streamCore) tailed() bool {
@@ -83,11 +105,12 @@ func (c *contextCore) lostWork() bool {
 }
 
 // leaveTail marks the end of the stream's work before the stream is destroyed, if an object needs
-// that. If the mark is not possible now, a permanent stream is marked later. A borrowed context is
-// an exception: its owner may destroy it as soon as all objects are closed.
-func (sc *streamCore) leaveTail() {
+// that. If the mark is not possible now, a permanent stream is marked later, and another stream of this
+// package is kept until its work is done: then leaveTail returns true, and the CUstream is destroyed later. A
+// borrowed context is an exception: its owner may destroy it as soon as all objects are closed.
+func (sc *streamCore) leaveTail() (kept bool) {
 	if !sc.leavesTail.Load() {
-		return
+		return false
 	}
 	ctx := sc.ctx
 	t := &tail{ctx: ctx, err: errNoTail} // until the mark is made: a tracer may panic
@@ -111,7 +134,8 @@ func (sc *streamCore) leaveTail() {
 		}
 	}()
 	err := mark()
-	if err != nil && sc.permanent() && !ctx.isBorrowed() {
+	lasts := !ctx.isBorrowed()
+	if err != nil && lasts && sc.permanent() {
 		now = false
 		ctx.hold() // cannot fail: the stream is a user of the context until now
 		go func() {
@@ -119,10 +143,39 @@ func (sc *streamCore) leaveTail() {
 			defer put()
 			retryUntilDone(ctx.drv.table().Clock(), mark)
 		}()
+		return false
+	}
+	for n := 1; n < 3 && err != nil && !errors.Is(err, errBusy); n++ { // another Stream cannot be marked later
+		err = mark()
+	}
+	if err == nil || errors.Is(err, errBusy) {
+		return false
+	}
+	switch res, asked := sc.query(); {
+	case res == driver.ResultSuccess:
+		now = false // there is no work left
+	case res == driver.ResultNotReady && asked && lasts && !sc.foreign:
+		now = false
+		t.err, t.stream = nil, sc
+		put()      // before the goroutine looks for it
+		ctx.hold() // cannot fail, as above
+		go ctx.endStreamTail(sc, t)
+		return true
+	}
+	return false
+}
+
+// endStreamTail waits for the end of the work of a stream that is its own tail.
+func (c *contextCore) endStreamTail(sc *streamCore, t *tail) {
+	defer c.endHold()
+	wait := func() error { return c.waitTail(sc) }
+	if err := retryUntilDone(c.drv.table().Clock(), wait); err != nil {
+		c.drv.leak(Leak{Kind: sc.kind(), Handle: sc.handle(), Err: errKept(sc.kind(), sc.handle(), err)})
 		return
 	}
-	for n := 1; n < 3 && err != nil && !errors.Is(err, errBusy); n++ { // a destroyed stream cannot be marked later
-		err = mark()
+	if _, last := t.Close(); last { // the context is poisoned
+		t.Last(false)
+		c.dropTail(sc, t)
 	}
 }
 
@@ -189,15 +242,10 @@ func (c *contextCore) waitTail(sc *streamCore) error {
 	if t.err != nil {
 		return fmt.Errorf("%w: %v", errNoTail, t.err) // %v hides an errBusy, because the error is final
 	}
-	err := c.pollUntil("cuEventQuery", func() driver.Result {
-		res := t.query()
-		if res == driver.ResultNotReady {
-			if refused := c.drv.table().CheckWait(t.event); refused != driver.ResultSuccess { // see awaitEvent
-				return refused
-			}
-		}
-		return res
-	})
+	if t.stream != nil && t.query() == driver.ResultNotReady {
+		return errBusy // a software driver could not refuse the wait in a host function
+	}
+	err := c.pollEvent(t.event, t.query)
 	if err != nil {
 		return err
 	}
@@ -222,7 +270,7 @@ func (c *contextCore) endTails(at driver.At) {
 			t.err = err
 			c.ends.mu.Unlock()
 		}
-		if !t.Closed() { // the context is poisoned, or the wait failed
+		if !t.Closed() && t.stream == nil { // the context is poisoned, or the wait failed
 			err = errors.Join(err, c.destroyEvent(t.event, at))
 		}
 		if err != nil {

@@ -206,11 +206,11 @@ func (t *Thread) end() {
 	s := t.stream
 	t.mu.Unlock()
 	if s != nil {
-		if o := s.core.ctx.drv.observer(); o != nil {
-			o.EndThread(s.core.observed())
-		}
 		s.core.leaveTail() // must run on the thread
-		s.Close()          // destroys nothing
+		if o := s.core.ctx.drv.observer(); o != nil {
+			o.EndThread(s.core.observed()) // after the mark, which would make the stream known again
+		}
+		s.Close() // destroys nothing
 		s.core.leave()
 	}
 }

@@ -63,28 +63,36 @@ func (tc *ticketCore) settle(err error) error {
 	if sub != nil {
 		tc.slot.drv.watch.Cancel(sub)
 	}
-	tell := func() {
-		if done != nil {
-			close(done)
-		}
-		for _, f := range call {
-			go f(err)
-		}
-		if _, last := tc.Close(); last {
-			tc.Last(false)
-		}
+	if done != nil {
+		close(done)
 	}
+	for _, f := range call {
+		go f(err)
+	}
+	if _, last := tc.Close(); last {
+		tc.Last(false)
+	}
+	return err
+}
+
+// completed is called when the watcher has seen that the record is complete. The race detector does not see when the
+// program asks for the result, or receives from the channel. So the program gets the result after the detector.
+func (tc *ticketCore) completed(owner *eventOwner) {
 	o := tc.slot.drv.observer()
-	if o == nil || err != nil || done == nil && call == nil {
-		tell()
-		return err
+	if o == nil {
+		tc.settle(nil)
+		return
 	}
-	go func() { // the race detector does not see when the program receives from the channel
+	if !tc.Acquire(tc) { // the slot's CUevent is not recorded again meanwhile
+		return // Wait was faster
+	}
+	go func() {
+		defer tc.Release(tc)
 		o.Hold()
 		tc.slot.observeDone()
-		tell()
+		tc.settle(nil)
+		runtime.KeepAlive(owner)
 	}()
-	return err
 }
 
 // Last releases the slot when the result is known and the last call on the ticket has ended.
@@ -114,7 +122,11 @@ func (tc *ticketCore) subscribe(owner *eventOwner, add func()) bool {
 	var sub *watch.Sub
 	if first {
 		sub = &watch.Sub{Call: func(s *watch.Sub) {
-			tc.settle(s.Err)
+			if s.Err != nil {
+				tc.settle(s.Err)
+			} else {
+				tc.completed(owner)
+			}
 			runtime.KeepAlive(owner) // keeps the event from being collected until now
 		}}
 		tc.sub = sub

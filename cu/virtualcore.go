@@ -250,8 +250,8 @@ func (v *virtualCore) endWork(op string) error {
 	if err != nil {
 		return err
 	}
-	if err := old.closeOwned(runtime.Cleanup{}); err != nil {
-		return err
+	if err := old.closeOwned("VirtualMem.SetAccess", runtime.Cleanup{}); err != nil {
+		return detailed(err, "the access does not change: set it on another goroutine, or after the function")
 	}
 	if !old.freed.Load() { // which also the generations before it are then
 		return mistake(op, errInUse, uintptr(v.raw), "end the calls, and close the graphs, that use the memory")
@@ -262,13 +262,23 @@ func (v *virtualCore) endWork(op string) error {
 // errInUse is wrapped by the error for memory whose access cannot be taken away now.
 var errInUse = errors.New("the memory is in use")
 
-// unmap ends the generation, and with it the mappings that take chooses.
-func (v *virtualCore) unmap(take func(*part) (bool, error)) error {
+// unmap ends the generation, and with it the mappings that take chooses. method is the method that the program has
+// called.
+func (v *virtualCore) unmap(method string, take func(*part) (bool, error)) error {
 	old, err := v.retire("cuMemUnmap", take)
 	if old == nil {
 		return err
 	}
-	return old.closeOwned(runtime.Cleanup{})
+	return detailed(old.closeOwned(method, runtime.Cleanup{}), "the memory is unmapped when its work is done")
+}
+
+// detailed replaces what the error of a refused wait says about the end of an object: the range is not closed.
+func detailed(err error, detail string) error {
+	var e *Error
+	if errors.Is(err, errInHostFunc) && errors.As(err, &e) {
+		e.Detail = detail
+	}
+	return err
 }
 
 // retire makes another generation the current one, and returns the old one, or nil if take chooses
@@ -342,7 +352,7 @@ func (v *virtualCore) end() *memCore {
 // close is the Close of the owner.
 func (g *generation) close(cleanup runtime.Cleanup) error {
 	if last := g.of.end(); last != nil {
-		return last.closeOwned(cleanup)
+		return last.closeOwned("VirtualMem.Close", cleanup)
 	}
 	return nil
 }
@@ -491,12 +501,12 @@ func (c *contextCore) granularity(prop *driver.MemAllocationProp, which int32) (
 
 // createPhysical allocates physical memory.
 func (c *contextCore) createPhysical(size uint64,
-	prop *driver.MemAllocationProp) (raw driver.MemGenericAllocationHandle, res driver.Result) {
-	res = c.allocate(func() (res driver.Result) {
+	prop *driver.MemAllocationProp) (raw driver.MemGenericAllocationHandle, res driver.Result, own *collection) {
+	res, own = c.allocate(func() (res driver.Result) {
 		raw, res = c.drv.table().MemCreate(driver.At{}, size, *prop, 0)
 		return res
 	})
-	return raw, res
+	return raw, res, own
 }
 
 // roundUp returns the next multiple of unit, or the largest multiple that there is.

@@ -40,7 +40,8 @@ func (a MemAccess) String() string {
 // (cuMemAddressReserve, CUDA 10.2). The capacity is rounded up to a multiple of [Context.Granularity].
 // Addresses take no memory, so ask for as many as the memory may need. They are limited all the same: a
 // driver may refuse 32 GiB, for example where ulimit -v limits the process, and the error matches
-// [ResultOutOfMemory]. Streams of the context can use the memory, and those of other devices after
+// [ResultOutOfMemory]. Before that Reserve frees what was abandoned, for which it may wait for the GPU:
+// see docs/blocking.md. Streams of the context can use the memory, and those of other devices after
 // [VirtualMem.SetAccess].
 func (c *Context) Reserve(capacity uint64) (*VirtualMem, error) {
 	const op = "cuMemAddressReserve"
@@ -59,12 +60,12 @@ func (c *Context) Reserve(capacity uint64) (*VirtualMem, error) {
 		return nil, core.callError("cuMemGetAllocationGranularity", 0, res)
 	}
 	v.size = roundUp(capacity, v.unit)
-	res = core.allocate(func() (res driver.Result) {
+	res, own := core.allocate(func() (res driver.Result) {
 		v.raw, res = core.drv.table().MemAddressReserve(driver.At{}, v.size, 0, 0, 0)
 		return res
 	})
 	if res != driver.ResultSuccess {
-		return nil, core.failAlloc(op, 0, v.size, res)
+		return nil, core.failAlloc(op, 0, v.size, res, own)
 	}
 	v.access = []driver.MemAccessDesc{{Location: prop.Location, Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}}
 	first := v.newGeneration()
@@ -151,9 +152,9 @@ func (m *VirtualMem) Grow(n uint64) error {
 		if size == 0 {
 			continue // another call has mapped memory there
 		}
-		raw, res := v.ctx.createPhysical(size, &prop)
+		raw, res, own := v.ctx.createPhysical(size, &prop)
 		if res != driver.ResultSuccess {
-			return v.ctx.outOfMemory(v.ctx.failAlloc(op, uintptr(v.raw), size, res))
+			return v.ctx.outOfMemory(v.ctx.failAlloc(op, uintptr(v.raw), size, res, own))
 		}
 		err := v.mapAt(raw, v.ctx.drv.physical.Add(1), have, size, true)
 		v.ctx.drv.table().MemRelease(driver.At{}, raw) // the mapping keeps the memory
@@ -167,7 +168,7 @@ func (m *VirtualMem) Grow(n uint64) error {
 // (cuMemUnmap). So the size may stay above n, up to the end of a mapping. It waits as
 // [VirtualMem.Unmap] does: see docs/blocking.md.
 func (m *VirtualMem) Shrink(n uint64) error {
-	return m.unmap(func(p *part) (bool, error) { return p.off >= n, nil })
+	return m.unmap("VirtualMem.Shrink", func(p *part) (bool, error) { return p.off >= n, nil })
 }
 
 // Unmap unmaps size bytes at offset off (cuMemUnmap). The range must not begin or end within a
@@ -184,7 +185,7 @@ func (m *VirtualMem) Shrink(n uint64) error {
 //
 // [Map]: VirtualMem.Map
 func (m *VirtualMem) Unmap(off, size uint64) error {
-	return m.unmap(func(p *part) (bool, error) {
+	return m.unmap("VirtualMem.Unmap", func(p *part) (bool, error) {
 		switch inside := p.off >= off && p.off-off < size; {
 		case inside && p.size <= size-(p.off-off):
 			return true, nil
@@ -197,14 +198,14 @@ func (m *VirtualMem) Unmap(off, size uint64) error {
 	})
 }
 
-func (m *VirtualMem) unmap(take func(*part) (bool, error)) error {
+func (m *VirtualMem) unmap(method string, take func(*part) (bool, error)) error {
 	v, mc, err := m.enter("cuMemUnmap")
 	if err != nil {
 		return err
 	}
 	m.leave(mc) // the generation must be able to end
 	defer runtime.KeepAlive(m.mem)
-	return v.unmap(take)
+	return v.unmap(method, take)
 }
 
 // Map maps physical memory at byte off, which must be a multiple of [Context.Granularity]

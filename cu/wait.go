@@ -90,10 +90,51 @@ func enterAll(op string, events []*Event) (list []awaited, pending int) {
 	return list, pending
 }
 
-// watchAll subscribes to the pending records.
+// beginAll tells the drivers that the caller waits for all of the pending records, and calls ended when the wait has
+// ended. A record for which a driver refuses to wait gets an error, and its outcome is given to the waiter.
+func beginAll(op string, list []awaited, to *watch.Waiter) (ended func()) {
+	var ends []func()
+	for i := range list {
+		a := &list[i]
+		if a.slot == nil {
+			continue
+		}
+		end, res := a.slot.drv.table().BeginWait(a.slot.core.ctx.raw, a.slot.raw)
+		if res != driver.ResultSuccess {
+			a.err = errEndless(op, uintptr(a.slot.raw), res)
+			to.Give()
+			continue
+		}
+		ends = append(ends, end)
+	}
+	return func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+}
+
+// beginAny tells the driver that the caller waits for one of the records, all of which are pending. A wait for events
+// of several drivers is never refused.
+func beginAny(op string, list []awaited) (ended func(), err error) {
+	drv, events := list[0].slot.drv, make([]driver.Event, len(list))
+	for i := range list {
+		if list[i].slot.drv != drv {
+			return func() {}, nil
+		}
+		events[i] = list[i].slot.raw
+	}
+	ended, res := drv.table().BeginWait(list[0].slot.core.ctx.raw, events...)
+	if res != driver.ResultSuccess {
+		return nil, errEndless(op, uintptr(events[0]), res)
+	}
+	return ended, nil
+}
+
+// watchAll subscribes to the pending records that have no error.
 func watchAll(list []awaited, to *watch.Waiter) {
 	for i := range list {
-		if a := &list[i]; a.slot != nil {
+		if a := &list[i]; a.slot != nil && a.err == nil {
 			to.Join(&a.sub)
 			a.slot.observeNeeded()
 			a.slot.addSub(&a.sub, nil)
@@ -139,8 +180,10 @@ func WaitAll(ctx context.Context, events ...*Event) error {
 	list, pending := enterAll(op, events)
 	if pending > 0 {
 		to := watch.NewWaiter(pending)
+		ended := beginAll(op, list, to)
 		watchAll(list, to)
 		to.Wait(ctx.Done())
+		ended()
 		leaveAll(list, func(sl *slot) error { return waitEnded(op, sl, nil, ctx) })
 	}
 	errs := batchErrors{op: op, items: len(events)}
@@ -167,12 +210,20 @@ func WaitAny(ctx context.Context, events ...*Event) (int, error) {
 	}
 	list, pending := enterAll(op, events)
 	wrong := slices.IndexFunc(list, func(a awaited) bool { return a.err != nil })
+	var refused error
 	if pending == len(events) {
-		to := watch.NewWaiter(1)
-		watchAll(list, to)
-		to.Wait(ctx.Done())
+		var ended func()
+		if ended, refused = beginAny(op, list); refused == nil {
+			to := watch.NewWaiter(1)
+			watchAll(list, to)
+			to.Wait(ctx.Done())
+			ended()
+		}
 	}
 	leaveAll(list, func(*slot) error { return errPending })
+	if refused != nil {
+		return 0, refused
+	}
 	if wrong >= 0 {
 		return wrong, list[wrong].err
 	}

@@ -46,12 +46,12 @@ func (sl *slot) waitFor(ctx context.Context, stream *streamCore) (final bool, er
 		}
 		return final, err
 	}
-	if res := ctxCore.drv.table().CheckWait(sl.raw); res != driver.ResultSuccess {
+	ended, res := ctxCore.drv.table().BeginWait(ctxCore.raw, sl.raw)
+	if res != driver.ResultSuccess {
 		w.Leave()
-		return false, &Error{Op: "cuEventQuery", Result: res, Handle: uintptr(sl.raw),
-			Detail: "a host function waits for work that begins only after the function returns: " +
-				"return, and wait on another goroutine"}
+		return false, errEndless("cuEventQuery", uintptr(sl.raw), res)
 	}
+	defer ended()
 	sl.observeNeeded()
 	s := watch.NewSingle()
 	sl.addSub(&s.Sub, stream)
@@ -78,6 +78,15 @@ func (sl *slot) addSub(s *watch.Sub, stream *streamCore) {
 	}
 	sl.drv.watch.Add(sl, in, s)
 }
+
+// errEndless returns the error for a wait that the driver has refused, because it would never end.
+func errEndless(op string, handle uintptr, res driver.Result) error {
+	return &Error{Op: op, Result: res, Handle: handle, Err: errInHostFunc,
+		Detail: "let the function return, and wait on another goroutine"}
+}
+
+// errInHostFunc says why a software driver refuses a wait.
+var errInHostFunc = errors.New("a host function would wait for work that begins only after the function has returned")
 
 func errClosedMeanwhile(sl *slot) error {
 	return mistake("cuEventQuery", ErrClosed, uintptr(sl.raw), "the event was closed while this call waited for it")

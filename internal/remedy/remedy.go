@@ -33,8 +33,11 @@ func Of(r driver.Result) string { return find("", r, false) }
 func OfCall(op string, r driver.Result, software bool) string {
 	op, _, _ = strings.Cut(op, "_") // the version of a symbol
 	text := find(op, r, software)
-	if op != "cuInit" || software || r == driver.ResultSuccess {
+	switch {
+	case op != "cuInit" || r == driver.ResultSuccess:
 		return text
+	case software:
+		return initresult.OfSoftware(int32(r))
 	}
 	switch _, meaning := initresult.Of(int32(r)); {
 	case only(r) && meaning != "":

@@ -230,7 +230,7 @@ func TestComplete(t *testing.T) {
 	}
 	for _, op := range append(functions(), "") {
 		for _, r := range results() {
-			if text := find(op, r, true); text == "" || hardware.MatchString(text) {
+			if text := OfCall(op, r, true); text == "" || hardware.MatchString(text) {
 				t.Errorf("%s, %v, of a software driver: %q", op, r, text)
 			}
 		}

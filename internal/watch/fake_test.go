@@ -41,6 +41,7 @@ type fakeDevice struct {
 	traced   atomic.Bool
 	trace    func(item *fakeItem)
 	closings atomic.Int32 // how often the notifier cannot be closed yet
+	closing  func()       // called by the next Close of the notifier, or nil
 	crowded  atomic.Bool
 	queries  atomic.Int64 // queries of items that had completed
 	rounds   atomic.Int64
@@ -119,7 +120,13 @@ func (n *fakeNotifier) Notified() uint64 {
 	n.seen.Store(n.d.changes.Load())
 	return n.notified.Load()
 }
-func (n *fakeNotifier) Close() bool { return n.d.closings.Add(-1) < 0 }
+func (n *fakeNotifier) Close() bool {
+	if f := n.d.closing; f != nil {
+		n.d.closing = nil
+		f()
+	}
+	return n.d.closings.Add(-1) < 0
+}
 
 func (n *fakeNotifier) Wait(t time.Duration) {
 	if t != Slow && t != Behind { // the watcher does not rely on a notification

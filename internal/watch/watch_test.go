@@ -468,6 +468,28 @@ func TestClosing(t *testing.T) {
 	d.ends(t, "a closed counter", start(func() error { return l.wait(3, nil) }), errClosed)
 }
 
+// TestTidy begins a wait while Tidy closes the notifier, which Tidy does without the lock. The watcher's goroutine then
+// begins after that.
+func TestTidy(t *testing.T) {
+	d := device(t)
+	d.w.Tidy() // there is no notifier yet
+	first, e := d.event(1, 1), d.event(1, 2)
+	wait := start(func() error { return first.wait(nil) })
+	d.waiting(t, 1)
+	d.w.Tidy() // the notifier is in use
+	d.complete(first.item.Load())
+	d.ends(t, "before", wait, nil)
+	d.await(t, "the watcher ends", func() bool { d.pass(); return d.w.State() == State{} })
+	d.closing = func() {
+		wait = start(func() error { return e.wait(nil) })
+		d.waiting(t, 1)
+	}
+	d.w.Tidy()
+	d.complete(e.item.Load())
+	d.over(t)
+	d.ends(t, "meanwhile", wait, nil)
+}
+
 // TestCounters waits for numbers of counters in memory, some of them around the highest number.
 func TestCounters(t *testing.T) {
 	for _, from := range []uint64{0, 1<<63 - 5, ^uint64(0) - 5} {

@@ -295,6 +295,31 @@ func (w *Watcher) Settle(clock driver.Clock) {
 	for w.late.Load() != 0 && b.Slept < maxSettle {
 		b.Wait()
 	}
+	w.Tidy()
+}
+
+// Tidy frees what the notifier has kept because a stream was to call it, if the stream has done so since the watcher's
+// goroutine has ended.
+func (w *Watcher) Tidy() {
+	if !w.claim() {
+		return // the goroutine closes the notifier, or there is none
+	}
+	w.notifier.Close() // without the lock, as the system is called
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.loop.running = false
+	w.wake() // for waits that were added meanwhile
+}
+
+// claim takes the place of the watcher's goroutine, if it does not run: nobody else uses the notifier then.
+func (w *Watcher) claim() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.loop.running || w.notifier == nil {
+		return false
+	}
+	w.loop.running = true
+	return true
 }
 
 // wake starts the watcher's goroutine, or wakes it so that it handles a change. The lock is held.

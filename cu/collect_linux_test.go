@@ -1,0 +1,55 @@
+package cu
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+const droppedEnv = "PURECU_TEST_DROPPED_WRITTEN"
+
+// TestDroppedWritten drops memory that it has written, in a process that may not have as much memory as it writes.
+func TestDroppedWritten(t *testing.T) {
+	if os.Getenv(droppedEnv) == "" {
+		if raceEnabled {
+			t.Skip("the race detector needs more addresses")
+		}
+		c := exec.Command(os.Args[0], "-test.run=^TestDroppedWritten$", "-test.v")
+		c.Env = append(os.Environ(), droppedEnv+"=1")
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	l := syscall.Rlimit{Cur: 5 << 29, Max: 5 << 29}
+	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &l); err != nil {
+		t.Fatal(err)
+	}
+	r := newSoft(t)
+	const size = 256 << 20
+	for name, write := range map[string]func(m *DeviceMem) error{
+		"DeviceMem.Memset": func(m *DeviceMem) error { return m.Memset(1) },
+		"DeviceMem.WriteAt": func(m *DeviceMem) error {
+			part := make([]byte, 4<<20)
+			for off := int64(0); off < size; off += int64(len(part)) {
+				if _, err := m.WriteAt(part, off); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"Stream.Memset": func(m *DeviceMem) error {
+			if err := r.s.Memset(m, 1); err != nil {
+				return err
+			}
+			return r.s.Synchronize()
+		},
+	} {
+		for i := range 24 {
+			if err := write(must(r.gpu.Alloc(size))(t)); err != nil {
+				t.Fatalf("%s, piece %d: %v", name, i, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package cu
+
+import (
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/purecu/purecu/cusim"
+)
+
+// TestUnmarkedStream closes streams and what their work uses, while the driver can create or record no event. What the
+// work uses stays until the work is done, and nothing stays for ever.
+func TestUnmarkedStream(t *testing.T) {
+	for _, function := range []string{"cuEventCreate", "cuEventRecord"} {
+		for _, kind := range []string{"created", "green", "pool", "thread"} {
+			for _, busy := range []bool{false, true} {
+				if kind == "thread" && busy {
+					continue // it cannot be asked when its thread has ended: its objects are kept
+				}
+				t.Run(fmt.Sprintf("%s/%s/busy=%v", function, kind, busy), func(t *testing.T) {
+					r := newSoft(t)
+					unmarkedStream(r, function, kind, busy)
+				})
+			}
+		}
+	}
+}
+
+func unmarkedStream(r *soft, function, kind string, busy bool) {
+	before, streams := r.sim.Census(), r.streams()
+	used := []string{"module", "executable graph", "host memory"}
+	in := func(s *Stream) []io.Closer {
+		m := must(r.gpu.LoadModule([]byte(spinPTX)))(r.t)
+		g := must(r.gpu.NewGraph())(r.t)
+		_, err := g.AddKernel(must(m.Function("spin"))(r.t), oneThread, []Arg{U64(1000)})
+		r.ok(err)
+		x := must(g.Instantiate())(r.t)
+		r.ok(g.Close())
+		h, d := must(r.gpu.AllocHost(64, 0))(r.t), must(r.gpu.Alloc(64))(r.t)
+		r.t.Cleanup(func() { d.Close() })
+		if busy {
+			r.sim.Hold(s.Handle())
+		}
+		r.ok(x.Launch(s))
+		r.ok(s.Copy(d, h))
+		if !busy {
+			r.ok(s.Synchronize())
+		}
+		r.sim.Inject(cusim.Fault{Function: function, Every: true, Code: int(ResultOutOfMemory)})
+		return []io.Closer{h, x, m}
+	}
+	end := func(s *Stream, objects []io.Closer) {
+		r.ok(s.Close())
+		for _, o := range objects {
+			go o.Close() // one that frees memory waits
+		}
+	}
+	handle := uintptr(0)
+	switch kind {
+	case "created":
+		s := must(r.gpu.NewStream(StreamNonBlocking))(r.t)
+		handle = s.Handle()
+		end(s, in(s))
+	case "green":
+		g := r.green()
+		s := must(g.NewStream(0))(r.t)
+		handle = s.Handle()
+		end(s, in(s))
+		r.ok(g.Close())
+	case "pool":
+		s := must(r.gpu.PoolStream(0))(r.t)
+		handle = s.Handle()
+		end(s, in(s))
+	case "thread":
+		var objects []io.Closer
+		r.ok(r.gpu.Do(func(t *Thread) error {
+			s := must(t.DefaultStream())(r.t)
+			objects = in(s)
+			return nil
+		}))
+		for _, o := range objects {
+			r.ok(o.Close())
+		}
+	}
+	if busy {
+		for range 100 {
+			now := r.sim.Census()
+			for _, k := range used {
+				if now[k] != before[k]+1 {
+					r.t.Fatalf("%s: there are %d, want %d: the work is not done", k, now[k], before[k]+1)
+				}
+			}
+		}
+	}
+	r.sim.ClearFaults()
+	if busy {
+		r.sim.Release(handle)
+	}
+	if !r.freed(func() bool {
+		now := r.sim.Census()
+		for _, k := range used {
+			if now[k] != before[k] {
+				return false
+			}
+		}
+		return kind == "pool" || r.streams() == streams
+	}) {
+		r.t.Errorf("left: %v, before: %v, %d streams, before %d", r.sim.Census(), before, r.streams(), streams)
+	}
+	for _, l := range r.leaks {
+		if l.Err != nil {
+			r.t.Errorf("leak: %+v", l)
+		}
+	}
+}
