@@ -3,6 +3,8 @@ package loader
 import (
 	"slices"
 	"strings"
+
+	"github.com/purecu/purecu/internal/initresult"
 )
 
 // judge returns what follows from the facts of a report. It reads nothing else, so that it can run
@@ -18,9 +20,7 @@ func (r *Report) judge() []Finding {
 	j.named()
 	if j.Library != nil && j.Library.Simulated { // it does not depend on the machine
 		if j.failed() {
-			_, meaning := initMeaning(j.Init.Code)
-			why := meaning + "; the driver is simulated, and does what its environment says"
-			j.add(Fault, "cuInit failed with "+j.Init.String(), why, "env | grep CUSIM_")
+			j.add(Fault, "cuInit failed with "+j.Init.String(), initresult.OfSoftware(j.Init.Code), initresult.Settings)
 		}
 		return j.list
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/purecu/purecu/internal/initresult"
 )
 
 // TestJudgeAnything judges random reports, even impossible ones. All findings must say what to do,
@@ -113,6 +115,22 @@ func TestWindowsFixes(t *testing.T) {
 		}
 	}
 	check(&Report{Platform: "windows/amd64", EnvironmentIgnored: true, Candidates: []CandidateFacts{{Name: name}}, Library: &LibraryFacts{Name: name}})
+}
+
+// TestSimulatedFails examines the software driver's library after cuInit has failed: nothing on the machine is at
+// fault.
+func TestSimulatedFails(t *testing.T) {
+	for code, why := range map[int32]string{
+		2: "ulimit -v", 100: "CUSIM_DEVICES", 304: "seccomp", 999: "standard error", 802: "cusim.Faults",
+	} {
+		r := &Report{Platform: "linux/amd64", Candidates: []CandidateFacts{{}}, Library: &LibraryFacts{Simulated: true}}
+		r.AddInit(code)
+		v := r.Verdict()
+		if len(r.Findings) != 1 || !strings.Contains(v.Detail, why) || v.Fix != initresult.Settings ||
+			strings.Contains(v.Detail, "nvidia") {
+			t.Errorf("%d: %+v", code, r.Findings)
+		}
+	}
 }
 
 func TestReleaseOf(t *testing.T) {

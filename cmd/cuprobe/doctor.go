@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
+	"github.com/purecu/purecu/internal/initresult"
 	"github.com/purecu/purecu/loader"
 )
 
@@ -143,7 +144,7 @@ func addInit(r *loader.Report, opened error) {
 	}
 	f := loader.Finding{Severity: loader.Fault, Title: "the driver cannot be opened", Detail: oneLine(opened.Error()), Fix: kernelLog}
 	if errors.Is(opened, cu.ErrNoDevice) { // cuInit itself has succeeded
-		f.Title, f.Fix = "the driver reports no device", "nvidia-smi -L; env | grep CUDA_VISIBLE_DEVICES"
+		f.Title, f.Fix = "the driver reports no device", "nvidia-smi -L; env | grep ^CUDA_VISIBLE_DEVICES"
 	}
 	r.Findings = slices.Insert(r.Findings, 0, f)
 }
@@ -389,7 +390,7 @@ func (r *doctorReport) judge() {
 		case r.Error != nil:
 			r.Verdict = loader.Finding{Severity: loader.Fault,
 				Title: "the software driver cannot be used: " + oneLine(r.Error.Message),
-				Fix:   "env | grep -e ^CUSIM_ -e ^CUDA_VISIBLE_DEVICES # configures it"}
+				Fix:   initresult.Settings + " # configures it"}
 		default:
 			r.Verdict = loader.Finding{Severity: loader.Fine, Title: "the software driver works; it says nothing about a GPU"}
 		}

@@ -189,9 +189,7 @@ func newFailure(err error, diagnose func() *loader.Report) *failure {
 		}
 	}
 	if errors.Is(err, cu.ErrNoDriver) || errors.Is(err, cu.ErrNoDevice) || f.Op == opInit {
-		if r := diagnose(); r == nil {
-			f.Fix = "" // the remedy of the result is for GPUs
-		} else {
+		if r := diagnose(); r != nil {
 			f.Message, f.Fix = explain(r, fmt.Sprintf("%s fails with %s (%d)", f.Op, f.Result, f.Code)), r.Verdict().Fix
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/internal/initresult"
 	"github.com/purecu/purecu/loader"
 )
 
@@ -390,7 +391,10 @@ func TestEnvironment(t *testing.T) {
 		{[]string{"CUSIM_DEVICE=2"}, "bench", exitUsage, typo},
 		{[]string{"CUSIM_DEVICE=2"}, "run k.ptx k", exitUsage, typo},
 		{[]string{"CUDA_VISIBLE_DEVICES="}, "devices", exitNoDevice, "check that CUDA_VISIBLE_DEVICES does not hide them"},
-		{[]string{"CUSIM_DEVICES=0"}, "doctor", exitNoDevice, "fix          env | grep"},
+		{[]string{"CUSIM_DEVICES=0"}, "doctor", exitNoDevice, "fix          " + initresult.Settings},
+		{[]string{"CUSIM_DEVICES=0"}, "devices -json", exitNoDevice, `"fix": "the software driver has no device: ask`},
+		{[]string{"CUSIM_DEVICES=2", "CUDA_VISIBLE_DEVICES=1,1"}, "demo -json", exitFailure,
+			`"fix": "CUDA_VISIBLE_DEVICES names a device twice`},
 		{[]string{"CUSIM_FAULTS=cuInit=46"}, "devices", exitFailure, "CUDA_ERROR_DEVICE_UNAVAILABLE"},
 	} {
 		r := program(t, append([]string{"CUDA_VISIBLE_DEVICES=0,1,2", driverVariable + "=soft"}, tt.env...), strings.Fields(tt.args)...)
