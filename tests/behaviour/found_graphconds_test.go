@@ -72,6 +72,27 @@ func foundGraphConds() []found {
 			_, _, res = add(n, body, handle(n, 1), isSwitch, 2)
 			c.res("nested", res)
 		}},
+		{famGraph, "child-graphs-beside-conditions", "child graphs as graphs, with and without conditions", func(c *raw) {
+			_, ctx := c.setup()
+			n, outer := newNodes(c, ctx), newNodes(c, ctx)
+			child, res := c.GraphAddChildGraphNode(c.at, outer.graph, nil, n.graph)
+			c.must("cuGraphAddChildGraphNode", res)
+			own, res := c.GraphChildGraphNodeGetGraph(c.at, child)
+			c.must("cuGraphChildGraphNodeGetGraph", res)
+			ask := func(step string) {
+				_, res := c.GraphClone(c.at, own)
+				c.res(step+"clone", res)
+				_, res = c.GraphInstantiateWithFlags(c.at, own, 0)
+				c.res(step+"instantiate", res)
+				_, res = c.GraphAddChildGraphNode(c.at, newNodes(c, ctx).graph, nil, own)
+				c.res(step+"as-child", res)
+			}
+			ask("")
+			handle(outer, 1)
+			ask("handle-")
+			_, res = c.GraphClone(c.at, n.graph)
+			c.res("clone-its-original", res)
+		}},
 		{famGraph, "batch-params", "batches of memory operations with parameters that make no sense", func(c *raw) {
 			_, ctx := c.setup()
 			n := newNodes(c, ctx)

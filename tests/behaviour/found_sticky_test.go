@@ -12,7 +12,7 @@ import (
 //go:embed testdata/assert.ptx
 var assertPTX []byte
 
-// trapPTX is a kernel that ends with a trap. Software drivers know these kernels by name.
+// trapPTX is a kernel that ends with a trap.
 const trapPTX = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry traps()\n{\n\ttrap;\n}\n"
 
 const misalignedPTX = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry misaligned(.param .u64 p)\n{\n" +

@@ -92,7 +92,7 @@ func TestE12Identities(t *testing.T) {
 		for range 50 {
 			l.event(untimed)
 		}
-		l.want("an event that was destroyed", driver.ResultInvalidHandle, l.EventQuery(l.at, gone))
+		l.want("an event that was destroyed", driver.ResultContextIsDestroyed, l.EventQuery(l.at, gone))
 		l.misused++
 		if m := l.sim.Misuses(); len(m) != 1 || m[0].Op != "cuEventQuery" || m[0].Handle != uintptr(gone) || m[0].Destroyed == "" {
 			l.t.Errorf("what is known of it is %v", m)
@@ -299,11 +299,15 @@ func TestE14Checks(t *testing.T) {
 		for _, f := range unit() {
 			if takesEvent(f) {
 				a := args{Event: gone, End: mark, Stream: s, Context: l.ctx}
-				misused(f.name+" of a destroyed event", driver.ResultInvalidHandle, func() driver.Result { return l.call(f.name, a).Result })
+				want := driver.ResultContextIsDestroyed
+				if f.name == "cuIpcGetEventHandle" { // it looks at the event's flags first
+					want = driver.ResultInvalidHandle
+				}
+				misused(f.name+" of a destroyed event", want, func() driver.Result { return l.call(f.name, a).Result })
 			}
 			if takesStream(f) {
 				a := args{Event: mark, Stream: goneStream}
-				misused(f.name+" on a destroyed stream", driver.ResultInvalidHandle, func() driver.Result { return l.call(f.name, a).Result })
+				misused(f.name+" on a destroyed stream", driver.ResultContextIsDestroyed, func() driver.Result { return l.call(f.name, a).Result })
 			}
 			if takesEvent(f) && f.name != "cuEventDestroy" {
 				a := args{Event: left.e, End: left.e, Stream: s, Context: l.ctx}
@@ -319,7 +323,7 @@ func TestE14Checks(t *testing.T) {
 		for _, f := range unit() {
 			if takesContext(f) {
 				a := args{Event: mark, Context: left.c}
-				misused(f.name+" of a destroyed context", driver.ResultInvalidContext, func() driver.Result { return l.call(f.name, a).Result })
+				misused(f.name+" of a destroyed context", driver.ResultContextIsDestroyed, func() driver.Result { return l.call(f.name, a).Result })
 			}
 		}
 		l.complete("an event that was not misused", mark)

@@ -114,6 +114,7 @@ func run(t *testing.T, scene int, name string, rest bool) ([][]string, error) {
 	views := len(sc.views())
 	cells := make([]string, 0, len(subjects)*views)
 	total := cap(cells)
+	unborn := 0
 	for deaths := 0; len(cells) < total; deaths++ {
 		if deaths > 40 {
 			return nil, fmt.Errorf("%v: the process has died %d times", sc, deaths)
@@ -152,7 +153,13 @@ func run(t *testing.T, scene int, name string, rest bool) ([][]string, error) {
 		switch {
 		case err == nil:
 		case begun < 0:
-			return nil, fmt.Errorf("%v: %w: %s", sc, err, errText.String())
+			// Other programs may have used up what the driver needs for a context: try again, when they may have ended.
+			if unborn++; unborn == 3 {
+				return nil, fmt.Errorf("%v: the process has made no call in %d attempts; do other programs use the GPU? %w: %s",
+					sc, unborn, err, errText.String())
+			}
+			t.Logf("%v: the process has made no call: %v: %.300s", sc, err, errText.String())
+			time.Sleep(2 * time.Second)
 		default:
 			// Results that were not flushed are lost with the process, and their calls are made
 			// again.
@@ -315,9 +322,9 @@ func TestEntries(t *testing.T) {
 		return
 	}
 	want := recorded(t)
-	t.Run("cusim", func(t *testing.T) { compare(t, want, runAll(t, "cusim", false)) })
+	t.Run("cusim", func(t *testing.T) { compare(t, want, runAll(t, "cusim", false), false) })
 	if gpu() != "" {
-		t.Run("gpu", func(t *testing.T) { compare(t, want, runAll(t, gpu(), false)) })
+		t.Run("gpu", func(t *testing.T) { compare(t, want, runAll(t, gpu(), false), true) })
 	}
 }
 
@@ -368,8 +375,14 @@ func TestWellFormed(t *testing.T) {
 	}
 }
 
+// sameButTime reports whether two answers differ at most in whether work was complete, which on a GPU depends on time.
+func sameButTime(a, b string) bool {
+	complete := strings.NewReplacer(" e600", "", "600", "0") // nothing is said of an event that is complete
+	return complete.Replace(a) == complete.Replace(b)
+}
+
 // compare compares answers with the file. There it finds no answers of calls that are unrecorded.
-func compare(t *testing.T, want, all map[string][]string) {
+func compare(t *testing.T, want, all map[string][]string, onGPU bool) {
 	type difference struct{ what, golden, got string }
 	counts := map[difference]int{}
 	examples := map[difference]string{}
@@ -396,7 +409,7 @@ func compare(t *testing.T, want, all map[string][]string) {
 			for k, got := range all[key] {
 				cells++
 				g := w[min(k, len(w)-1)]
-				if g == got {
+				if g == got || onGPU && sameButTime(g, got) {
 					continue
 				}
 				wrong++

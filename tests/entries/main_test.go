@@ -11,8 +11,9 @@
 // TestStates asks something else: what each function of the driver returns without a current context, with the context
 // of another device, with and without a capture, and for each argument that is NULL, 0, too large, or no handle of an
 // existing object. It derives these states from testdata/functions.tsv, which says how to call each function, and calls
-// drivers in C, as only C has NULL. testdata/h200-cuda13.0-states.tsv has the answers of two H200s, as far as there was
-// time to record them; -entries.missing records the others.
+// drivers in C, as only C has NULL. testdata/h200-cuda13.0-states.tsv has the answers of two H200s. The software driver
+// must give the same ones, but for those in the list otherwise, and must refuse a handle where an H200 crashed or did
+// not notice that it was none. -entries.missing records what a new function, or an interrupted recording, lacks.
 //
 // testdata/h200-cuda13.0.tsv has the answers of an H200. The software driver must give the same
 // answers. With PURECU_TEST_GPU ("1", or a path of the library), NVIDIA's driver must do so, too.
@@ -25,6 +26,7 @@
 package entries
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -38,5 +40,17 @@ func TestMain(m *testing.M) {
 	if os.Getenv(stateEnv) != "" {
 		os.Exit(stateChild())
 	}
-	goleak.VerifyTestMain(m)
+	// Processes of the tests are killed, so that they may not remove what they write.
+	dir, err := os.MkdirTemp("", "purecu-entries-")
+	if err == nil {
+		err = os.Setenv("TMPDIR", dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		os.RemoveAll(dir)
+		os.Exit(status)
+	}))
 }

@@ -119,6 +119,10 @@ func (s *stage) ask(f function, in situation, tell func(string)) (cell string, e
 	}
 	x := &setting{stage: s, home: h, reusable: map[string]uint64{}}
 	x.must("cuCtxSetCurrent", s.CtxSetCurrent(s.at, h.ctx))
+	if f.green {
+		_, destroy := makers["green"](x)
+		x.after = append(x.after, destroy)
+	}
 	words, outs := x.words(f, in)
 	symbol, known := driver.FindExport(f.name)
 	if !known {
@@ -167,8 +171,8 @@ func (s *stage) ask(f function, in situation, tell func(string)) (cell string, e
 		cell += "-"
 	}
 	tell(cell)
-	if f.ends && r == ok {
-		return cell, s.renew() != nil
+	if r == ok && (f.ends || in.change.handle() && f.destroys()) {
+		return cell, true
 	}
 	s.clear()
 	s.CtxSetCurrent(s.at, first.ctx)
@@ -193,20 +197,6 @@ func (s *stage) ask(f function, in situation, tell func(string)) (cell string, e
 		return cell + fmt.Sprintf(">%d", r), true
 	}
 	return cell, false
-}
-
-// renew makes the next calls use other contexts than before.
-func (s *stage) renew() error {
-	s.clear()
-	for dev := range driver.Device(2) {
-		for s.DevicePrimaryCtxRelease(s.at, dev) == ok {
-		}
-	}
-	if h := s.homes[second]; h != nil {
-		s.CtxDestroy(s.at, h.ctx)
-	}
-	s.homes = [homes]*home{}
-	return s.furnish()
 }
 
 // clear makes no context current. A call may have left several on the thread's stack.

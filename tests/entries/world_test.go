@@ -74,6 +74,11 @@ func open(t *driver.Table, settle func(), patience int) (*base, error) {
 	b.keep = memory
 	var stops []func()
 	for i := range b.threads {
+		if t.Software() { // threads are values there: no switch of threads for each call
+			th := new(driver.Thread)
+			b.threads[i] = func(f func(driver.At)) { f(driver.At{Thread: th}) }
+			continue
+		}
 		tasks, done := make(chan func(driver.At)), make(chan struct{})
 		go func() {
 			th := t.Pin()

@@ -10,9 +10,26 @@
 package fuzz
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain runs the tests.
+func TestMain(m *testing.M) {
+	// Processes of the tests are killed, so that they may not remove what they write.
+	dir, err := os.MkdirTemp("", "purecu-fuzz-")
+	if err == nil {
+		err = os.Setenv("TMPDIR", dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		os.RemoveAll(dir)
+		os.Exit(status)
+	}))
+}

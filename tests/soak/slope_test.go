@@ -1,7 +1,11 @@
 package soak
 
 import (
+	"cmp"
+	"io"
+	"log/slog"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"regexp"
 	"runtime"
@@ -12,6 +16,7 @@ import (
 
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
+	"github.com/purecu/purecu/cutrace"
 )
 
 // This file measures how many bytes of Go's heap an operation leaves behind, for each kind of objects, each kind of
@@ -19,12 +24,14 @@ import (
 // one are not seen. Here one thing is done many times, on one goroutine.
 
 // mostBytes is the number of bytes that an operation may leave behind.
-const mostBytes = 24
+const mostBytes = 16
 
 // slopes are the measurements of a driver.
 type slopes struct {
 	*soak
 	rnd *rand.Rand
+	// waits says that each operation waits for its stream. The detector of races keeps what is not known to be done.
+	waits bool
 	// census has the objects that the driver has between two operations.
 	census map[string]int
 }
@@ -35,6 +42,25 @@ var ends = []string{"closed", "abandoned", "failed"}
 // onStreams are the streams that operations use.
 var onStreams = append([]string{"NewStream", "Thread.DefaultStream"}, streamKinds...)
 
+// watchers are what may watch a driver, besides nothing. Each watches all calls, and knows objects by their handles.
+var watchers = map[string]func(s *slopes) (stop func()){
+	"": func(*slopes) func() { return func() {} },
+	"traced": func(s *slopes) func() {
+		rec := must(cutrace.Start(s.t.Context(), s.gpus[0], cutrace.Options{MaxCalls: 1, MaxSpans: 1}))(s.t)
+		stop := must(cutrace.Log(s.drv, slog.New(slog.DiscardHandler), cutrace.LogOptions{}))(s.t)
+		return func() {
+			stop()
+			if err := rec.Close(s.t.Context()); err != nil {
+				s.t.Error(err)
+			}
+		}
+	},
+	"races detected": func(s *slopes) func() {
+		s.waits = true
+		return must(s.drv.DetectRaces(func(race cu.Race) { s.t.Errorf("%v", race) }))(s.t)
+	},
+}
+
 // operation is what is done many times.
 type operation struct {
 	kind, stream, end string
@@ -43,12 +69,13 @@ type operation struct {
 
 func (o operation) String() string { return o.kind + ", " + o.stream + ", " + o.end }
 
-// operations returns all combinations.
+// operations returns all combinations. The first of them have each kind with each end, and each stream.
 func operations() (all []operation) {
-	for _, end := range ends {
-		for _, stream := range onStreams {
-			for _, k := range append(kinds, moreKinds...) {
-				all = append(all, operation{k.name, stream, end, k.make})
+	of := append(kinds, moreKinds...)
+	for i := range onStreams {
+		for e, end := range ends {
+			for n, k := range of {
+				all = append(all, operation{k.name, onStreams[(n+e+i)%len(onStreams)], end, k.make})
 			}
 		}
 	}
@@ -140,7 +167,10 @@ func (s *slopes) do(o operation) {
 		for _, use := range r.uses {
 			use()
 		}
-		if o.end == "closed" || s.rnd.IntN(2) == 0 {
+		if r.failing { // else work that has not failed may wait for what has
+			s.raise(slices.Concat(r.objects, r.closed))
+		}
+		if o.end == "closed" || s.waits || s.rnd.IntN(2) == 0 {
 			r.ok("Stream.Synchronize", r.stream.Synchronize())
 		}
 		slices.Reverse(r.objects)
@@ -164,8 +194,20 @@ func (s *slopes) do(o operation) {
 	}
 }
 
-// failing are functions of which a call fails in a failed operation. Functions that end something or ask for a state are
-// not among them: after these have failed, objects stay on purpose.
+// raise raises timelines over all values.
+func (s *slopes) raise(objects []io.Closer) {
+	s.sim.ClearFaults()
+	for _, o := range objects {
+		if line, ok := o.(*cu.Timeline); ok {
+			if err := line.Set(9); err != nil {
+				s.t.Error(err)
+			}
+		}
+	}
+}
+
+// failing are functions of which a call fails in a failed operation. Functions that end something or ask for a state
+// are not among them: after these have failed, objects stay on purpose.
 var failing = []string{
 	"cuCtxCreate", "cuCtxGetId", "cuDevSmResourceSplitByCount", "cuDeviceGetDevResource", "cuDevicePrimaryCtxRetain",
 	"cuEventCreate", "cuEventRecord", "cuEventRecordWithFlags", "cuGraphAddEventRecordNode", "cuGraphAddHostNode",
@@ -179,9 +221,13 @@ var failing = []string{
 }
 
 // repeat does an operation n times. In those that fail, the calls of one function fail, or the first, second or third
-// of them.
+// of them. It often runs the collector, so that more operations do not leave more objects and goroutines at a time: the
+// runtime and the software driver keep what the most of these took, such as stacks of destructions for reports.
 func (s *slopes) repeat(o operation, n int) {
-	for range n {
+	for i := range n {
+		if i%64 == 63 {
+			s.heap()
+		}
 		if o.end == "failed" && s.sim != nil {
 			s.sim.Inject(cusim.Fault{Function: failing[s.rnd.IntN(len(failing))], Nth: s.rnd.IntN(3), Every: s.rnd.IntN(2) == 0,
 				Code: int(cu.ResultOutOfMemory)})
@@ -193,32 +239,35 @@ func (s *slopes) repeat(o operation, n int) {
 	}
 }
 
-// heap returns the size of the live heap after everything of the operations has ended.
-func (s *slopes) heap() int {
-	var size int
-	for i := range 60 {
-		runtime.GC()
+// heap returns the size of the live heap after everything of the operations has ended: when it has not become smaller
+// in some collections. Cleanups run after a collection, and what they let go is found by the next one.
+func (s *slopes) heap() (least int) {
+	least = math.MaxInt
+	for i, same := 0, 0; i < 60 && same < 3; i++ {
+		time.Sleep(time.Duration(i) * time.Millisecond / 4)
 		for _, drv := range append(s.others, s.drv) {
 			if err := drv.Close(); err != nil {
 				s.t.Error(err)
 			}
 		}
 		st := s.drv.Stats()
-		if st.Waits == 0 && st.WakeUps == 0 && st.DeferredObjects == 0 && st.AbandonedContexts == 0 && st.Timelines == 0 &&
-			s.asBefore() && i > 0 {
-			break
+		over := st.Waits == 0 && st.WakeUps == 0 && st.DeferredObjects == 0 && st.AbandonedContexts == 0 &&
+			st.Timelines == 0 && s.asBefore()
+		if over {
+			s.others = nil
 		}
-		time.Sleep(time.Duration(i) * time.Millisecond / 4)
-	}
-	s.others = nil
-	clear(s.counts)
-	for range 2 {
 		runtime.GC()
 		m := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 		metrics.Read(m)
-		size = int(m[0].Value.Uint64())
+		now := int(m[0].Value.Uint64())
+		if same++; !over || now < least {
+			same = 0
+		}
+		least = min(now, least)
 	}
-	return size
+	s.others = nil
+	clear(s.counts)
+	return least
 }
 
 // asBefore reports whether the driver has the objects that it had between the operations before. What the library
@@ -237,55 +286,71 @@ func (s *slopes) asBefore() bool {
 	return maps.Equal(s.census, n)
 }
 
-// measure returns how many bytes an operation leaves behind: the median of the differences of several samples, each
-// after n operations.
-func (s *slopes) measure(o operation, n int) int {
-	const samples = 5
-	s.repeat(o, n)
-	before := s.heap()
-	var steps []int
-	for range samples {
+// first is how many operations come before the first sample. Each round has three times as many as have been done
+// before, so that a map or a slice that grows with the operations grows in each.
+const first, rounds = 16, 4
+
+// measure returns how many bytes an operation leaves behind: the least of several rounds. What remains of caches and of
+// the test does not grow in all of them. It ends after the first round in which nothing stays.
+func (s *slopes) measure(o operation) (bytes int) {
+	s.repeat(o, first)
+	before, done := s.heap(), first
+	bytes = math.MaxInt
+	for range rounds {
+		n := 3 * done
 		s.repeat(o, n)
+		done += n
 		now := s.heap()
-		steps = append(steps, now-before)
-		before = now
+		bytes = min(bytes, (now-before)/n)
+		if before = now; bytes <= mostBytes {
+			break
+		}
 	}
-	slices.Sort(steps)
-	return steps[samples/2] / n
+	return bytes
 }
 
-// leaves measures operations in any order for a quarter of the time of the test.
-func leaves(t *testing.T, seed uint64) {
+// TestSlopes measures each kind of operation, with each end and with each watcher, on some stream. Then it measures
+// the other combinations until its time is over.
+func TestSlopes(t *testing.T) {
+	if *soakSlopes == 0 {
+		t.Skip("-soak.slopes is not set")
+	}
+	seed, until := *soakSeed, time.Now().Add(*soakSlopes)
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("-soak.seed=%d", seed)
+	for _, watched := range slices.Sorted(maps.Keys(watchers)) {
+		t.Run(cmp.Or(watched, "unwatched"), func(t *testing.T) { leaves(t, watched, seed, until) })
+	}
+}
+
+func leaves(t *testing.T, watched string, seed uint64, until time.Time) {
 	sim := cusim.New(cusim.Devices(2))
 	s := &slopes{soak: &soak{t: t, sim: sim, open: func() (*cu.Driver, error) { return cu.Open(cu.WithSoftware(sim)) },
 		counts: make(map[string]int), broken: make(map[string]bool), without: regexp.MustCompile(*soakWithout)}}
 	s.rnd = rand.New(rand.NewPCG(seed, 1))
 	s.begin()
+	stop := watchers[watched](s)
 	s.heap()
-	all, until, measured := operations(), time.Now().Add(duration()/4), 0
-	s.rnd.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
-	for _, o := range all {
-		if time.Now().After(until) {
+	all, measured, only := operations(), 0, regexp.MustCompile(*soakOnly)
+	few := len(all) / len(onStreams)
+	s.rnd.Shuffle(len(all)-few, func(i, k int) { all[few+i], all[few+k] = all[few+k], all[few+i] })
+	for i, o := range all {
+		if i >= few && time.Now().After(until) {
 			break
 		}
-		if s.without.MatchString(o.String()) {
+		if s.without.MatchString(o.String()) || !only.MatchString(o.String()) {
 			continue
 		}
-		n := fewest
-		left := s.measure(o, n)
-		for ; left > mostBytes && n < most; left = s.measure(o, n) {
-			n *= 4
+		bytes := s.measure(o)
+		if bytes > mostBytes {
+			t.Errorf("%v: each operation leaves %d bytes behind", o, bytes)
 		}
-		if left > mostBytes {
-			t.Errorf("%v: each operation leaves %d bytes behind", o, left)
-		}
-		t.Logf("%6d bytes: %v", left, o)
+		t.Logf("%6d bytes: %v", bytes, o)
 		measured++
 	}
 	t.Logf("%d of %d combinations", measured, len(all))
+	stop()
 	s.end()
 }
-
-// fewest and most are how many operations come before a sample. Each attempt has four times as many as the one before:
-// what remains of caches, of maps and of the test does not grow with the number.
-const fewest, most = 50, 50 * 16

@@ -35,12 +35,11 @@ import (
 )
 
 var (
-	soakFor = flag.Duration("soak.for", 0, "how long each driver is used; 3s without it, 1s with -short")
-	// A kind of operation is known to fail: a graph that is built on a stream of a green context and fails.
-	soakSlopes = flag.Bool("soak.slopes", false, "measure also what each kind of operation leaves behind")
-
-	soakHeap = flag.Int("soak.heap", 32, "how many MB of memory are live meanwhile")
-	soakSeed = flag.Uint64("soak.seed", 0, "what decides what is done; 0 for the time")
+	soakFor    = flag.Duration("soak.for", 0, "how long each driver is used; 3s without it, 1s with -short")
+	soakSlopes = flag.Duration("soak.slopes", 0, "how long TestSlopes measures what each kind of operation leaves behind")
+	soakOnly   = flag.String("soak.only", "", "a regular expression: TestSlopes measures only operations with such names")
+	soakHeap   = flag.Int("soak.heap", 32, "how many MB of memory are live meanwhile")
+	soakSeed   = flag.Uint64("soak.seed", 0, "what decides what is done; 0 for the time")
 	// This flag helps to find the cause of a crash.
 	soakWithout = flag.String("soak.without", "^$",
 		"a regular expression: the kinds of objects and streams, uses and ends "+
@@ -106,9 +105,6 @@ func TestSoak(t *testing.T) {
 		s.run()
 		sim.Check(t)
 	})
-	if *soakSlopes {
-		t.Run("software, bytes of an operation", func(t *testing.T) { leaves(t, uint64(time.Now().UnixNano())) })
-	}
 	if os.Getenv(cutest.Environment) == "" {
 		return
 	}

@@ -28,7 +28,7 @@ func TestDoctor(t *testing.T) {
 	}{
 		{"by its path", "", []string{"-driver", lib, "doctor"}, 0, "\nverdict      the driver is simulated: 1 device of it passed every check, which says nothing about a GPU\n"},
 		{"found", "LD_LIBRARY_PATH=" + filepath.Dir(lib), []string{"doctor"}, 0, "\nverdict      the driver is simulated: 1 device"},
-		{"without a device", "CUSIM_DEVICES=0", []string{"-driver", lib, "doctor"}, 4, "the driver is simulated"},
+		{"without a device", "CUSIM_DEVICES=0", []string{"-driver", lib, "doctor"}, 4, "the software driver has no device: ask for some with"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -43,7 +43,7 @@ func TestDoctor(t *testing.T) {
 				t.Fatal(err)
 			}
 			text := string(out)
-			if status != tt.status || strings.Count(text, "simulated:")+strings.Count(text, "is simulated, ") != 1 || !strings.Contains(text, tt.says) {
+			if status != tt.status || strings.Count(text, tt.says) != 1 {
 				t.Errorf("exit status %d, and it says\n%s", status, text)
 			}
 			for _, not := range []string{"no NVIDIA GPU", "CUDA works", "nvidia-smi"} {

@@ -32,13 +32,13 @@ func TestShortage(t *testing.T) {
 		{what: "clone 1", init: "304", says: "seccomp"},
 		{what: "clone 11", init: "304", says: "ulimit -u"},
 		// Memory.
-		{what: "address 30", init: "2", says: "cannot be loaded", may: `\w+ 2`},
-		{what: "address 100", init: "2|304", says: "ulimit -", may: `\w+ 2`},
-		{what: "address 800", init: "2", says: "ulimit -v", may: `\w+ 2`},
-		{what: "address 1300", init: "2", says: "ulimit -v", may: `\w+ 2`},
-		{what: "address 1600", init: "0|2", may: `\w+ 2`},
-		{what: "address 2000", init: "0|2", may: `\w+ 2`},
-		{what: "address 4096", init: "0", may: `\w+ 2`},
+		{what: "address 30", init: "2", says: "cannot be loaded", may: `\w+ 2|cuIpcGetEventHandle 205`},
+		{what: "address 100", init: "2", says: "ulimit -v", may: `\w+ 2|cuIpcGetEventHandle 205`},
+		{what: "address 800", init: "2", says: "ulimit -v", may: `\w+ 2|cuIpcGetEventHandle 205`},
+		{what: "address 1300", init: "2", says: "ulimit -v", may: `\w+ 2|cuIpcGetEventHandle 205`},
+		{what: "address 1600", init: "0|2", may: `\w+ 2|cuIpcGetEventHandle 205`},
+		{what: "address 2000", init: "0|2", may: `\w+ 2|cuIpcGetEventHandle 205`},
+		{what: "address 4096", init: "0", may: `\w+ 2|cuIpcGetEventHandle 205`},
 		{what: "data 10", init: "2|304", says: "ulimit -", may: `\w+ 2`},
 		{what: "data 200", init: "2", says: "ulimit -d", may: `\w+ 2`},
 		{what: "data 400", init: "0|2", may: `\w+ 2`},
@@ -86,6 +86,20 @@ func TestShortage(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestExhaustion uses up the memory of a C program that uses the library. Freeing calls must succeed all the same, also
+// on threads that have not called the library before.
+func TestExhaustion(t *testing.T) {
+	lib, program := library(t), compiled(t, "exhaust")
+	for _, limit := range []string{"address 100", "address 1500", "address 2500", "address 4000", "data 100", "data 600"} {
+		t.Run(limit, func(t *testing.T) {
+			t.Parallel()
+			if stdout, stderr := output(t, nil, append([]string{program, lib}, strings.Fields(limit)...)...); stdout+stderr != "" {
+				t.Errorf("%s%s", stdout, stderr)
+			}
+		})
 	}
 }
 

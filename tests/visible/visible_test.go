@@ -159,15 +159,17 @@ func TestLong(t *testing.T) {
 			if all := seen(t, driver); len(all.UUIDs) < 2 {
 				t.Skipf("the driver has not two devices: %+v", all)
 			}
-			for length, want := range map[int]int{2049: 1, 4094: 2, 5000: 2} {
+			for length, want := range map[int]int{2049: 1, 2624: 1, 2625: 2, 5000: 2} {
 				for _, value := range []string{"1" + strings.Repeat(" ", length-1), "1," + strings.Repeat("x", length-2)} {
 					if got := seen(t, driver, variable+"="+value); got.Init != 0 || len(got.UUIDs) != want {
 						t.Errorf("a value of %d bytes: %+v", length, got)
 					}
 				}
 			}
-			if got := seen(t, driver, "CUDA_DEVICE_ORDER="+strings.Repeat("x", 5000)); got.Init != 0 || len(got.UUIDs) != 2 {
-				t.Errorf("a long order: %+v", got)
+			for length, want := range map[int]int{1023: 101, 1024: 0, 5000: 0} {
+				if got := seen(t, driver, "CUDA_DEVICE_ORDER="+strings.Repeat("x", length)); int(got.Init) != want {
+					t.Errorf("an order of %d bytes: %+v", length, got)
+				}
 			}
 		})
 	}

@@ -869,7 +869,7 @@ static void nulls(void)
 	CHECK(info.result == 2 && !info.node && !info.from);
 	OK(cuGraphExecUpdate(x, g, &node, &a));
 	CHECK(!node && a == 0);
-	WANT(1, cuGraphExecUpdate(x, g, NULL, &a));
+	OK(cuGraphExecUpdate(x, g, NULL, &a));
 	OK(cuGraphDestroy(other));
 	OK(cuGraphExecDestroy(x));
 	OK(cuGraphDestroy(g));
@@ -1202,8 +1202,8 @@ static void misuse(void)
 	OK(cuEventCreate(&kept, 0));
 	OK(cuEventCreate(&e, 0));
 	OK(cuEventDestroy_v2(e));
-	WANT(400, cuEventDestroy_v2(e));
-	WANT(400, cuEventQuery(e));
+	WANT(709, cuEventDestroy_v2(e));
+	WANT(709, cuEventQuery(e));
 }
 
 static void configured(void)
