@@ -35,8 +35,8 @@ explore: ## explore more schedules of lock-free code, and leave out each of its 
 fuzz: ## run a million random sequences of calls (minutes); TESTFLAGS=-fuzz.from=SEED goes on from there
 	CGO_ENABLED=0 go test ./tests/fuzz -run TestSequences -v -timeout 2h -fuzz.n=1000000 $(TESTFLAGS)
 
-soak: ## use, close and abandon everything for ten minutes: nothing may grow; PURECU_TEST_GPU=1 adds the GPU
-	CGO_ENABLED=0 go test ./tests/soak -v -timeout 1h -soak.for=10m -soak.heap=300 -soak.slopes $(TESTFLAGS)
+soak: ## use, close and abandon everything for half an hour: nothing may grow; PURECU_TEST_GPU=1 adds the GPU
+	CGO_ENABLED=0 go test ./tests/soak -v -timeout 1h -soak.for=10m -soak.heap=300 -soak.slopes=20m $(TESTFLAGS)
 
 ci: ## run everything that CI runs
 	@.ci/run
