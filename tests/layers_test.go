@@ -1,83 +1,98 @@
 package tests
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"go/types"
-	"path/filepath"
+	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// protocolFiles are the files of package cu that hold protocols and the values that protocols use,
-// beside the files whose names end in core.go. All other files hold the API.
-var protocolFiles = strings.Fields(`
-	batcherror.go capturegate.go capturejoin.go deferred.go enqueue.go errordoc.go errors.go eventcache.go
-	fatalerrors.go flags.go graphfamily.go lifetime.go norace.go objectset.go observer.go ownership.go record.go resource.go slot.go
-	streammark.go streamset.go streamtail.go timelinememory.go trace.go wakeups.go watchsource.go zenums.go zresult.go
-`)
-
-func isProtocol(file string) bool {
-	return strings.HasSuffix(file, "core.go") || slices.Contains(protocolFiles, file)
+// A group is a part of package cu that shall become a package of its own.
+type group struct {
+	name  string
+	uses  []string // the groups that its files may use
+	files string
 }
 
-// TestLayers checks that no protocol of package cu uses the API: whoever changes a protocol has to
-// read other protocols only.
+// groups are the parts of package cu, in the order of their use. A file that is in no list belongs to the core if its
+// name ends in core.go, and to the heart otherwise.
+var groups = []group{
+	{"core", nil, `
+		batcherror.go capturegate.go capturejoin.go deferred.go enqueue.go errordoc.go errors.go eventcache.go
+		fatalerrors.go flags.go lifetime.go norace.go objectset.go observer.go ownership.go record.go resource.go slot.go
+		streammark.go streamset.go streamtail.go timelinememory.go trace.go wakeups.go watchsource.go`},
+	{"heart", []string{"core"}, ""},
+	{"graph", []string{"core", "heart"}, `
+		capture.go graph.go graphalloc.go graphalloccore.go graphbuild.go graphcond.go graphcondcore.go graphcopy2d.go
+		graphcore.go graphedge.go graphedgecore.go graphedit.go graphexec.go graphexeccore.go graphfamily.go
+		graphkernelcore.go graphkernels.go graphnode.go graphnodecore.go graphparams.go graphupdate.go`},
+	{"memory", []string{"core", "heart"}, `
+		ipcmem.go managed.go mempool.go mempoolcore.go mempoolhost.go mempoolipc.go mempoolopenedcore.go peer.go
+		physicalmem.go pointer.go virtualcore.go virtualmem.go wrapmem.go`},
+	{"interop", []string{"core", "heart"}, `eglsync.go external.go externalsem.go externalsemcore.go`},
+	{"green", []string{"core", "heart"}, `green.go greencore.go smgroups.go workqueues.go`},
+	{"checkpoint", []string{"core", "heart"}, `process.go`},
+}
+
+// againstLayers has the uses that the groups do not allow yet. A use that is removed is removed there, too.
+const againstLayers = "testdata/against-layers.txt"
+
+// TestLayers checks what the groups of package cu use of each other: whoever changes the core reads the core only.
 func TestLayers(t *testing.T) {
-	imports, _ := loadPublic(t)
-	fset := token.NewFileSet()
-	paths, err := filepath.Glob(filepath.Join(moduleRoot, "cu", "*.go"))
+	of := map[string]group{}
+	for _, g := range groups {
+		for _, f := range strings.Fields(g.files) {
+			of[f] = g
+		}
+	}
+	found := map[string]bool{}
+	p := loadSource(t, "cu")
+	for f := range of {
+		if p.files[f] == nil {
+			t.Errorf("there is no cu/%s: remove it from groups", f)
+		}
+	}
+	groupOf := func(file string) group {
+		g, ok := of[file]
+		switch {
+		case ok:
+			return g
+		case strings.HasSuffix(file, "core.go"):
+			return groups[0]
+		}
+		return groups[1]
+	}
+	for name := range p.files {
+		for o := range p.usedIn(name) {
+			to := p.fileOf(o.Pos())
+			if a, b := groupOf(name), groupOf(to); p.files[to] != nil && a.name != b.name && !slices.Contains(a.uses, b.name) {
+				found[a.name+" "+name+" uses "+o.Name()+" of "+b.name+" "+to] = true
+			}
+		}
+	}
+	data, err := os.ReadFile(againstLayers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var files []*ast.File
-	var names []string
-	for _, p := range paths {
-		name := filepath.Base(p)
-		if strings.HasSuffix(name, "_test.go") || name == "race.go" { // norace.go declares the same
-			continue
+	known := map[string]bool{}
+	for line := range strings.Lines(string(data)) {
+		known[strings.TrimSpace(line)] = true
+	}
+	for _, use := range slices.Sorted(maps.Keys(found)) {
+		if !known[use] {
+			t.Errorf("%s: move one of the two, or let the core call it by an interface", use)
 		}
-		f, err := parser.ParseFile(fset, p, nil, parser.SkipObjectResolution)
-		if err != nil {
+	}
+	for _, use := range slices.Sorted(maps.Keys(known)) {
+		if !found[use] {
+			t.Errorf("remove from %s: %s", againstLayers, use)
+		}
+	}
+	if *update {
+		lines := strings.Join(slices.Sorted(maps.Keys(found)), "\n") + "\n"
+		if err := os.WriteFile(againstLayers, []byte(lines), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		files, names = append(files, f), append(names, name)
-	}
-	for _, p := range protocolFiles {
-		if !slices.Contains(names, p) {
-			t.Errorf("there is no cu/%s: remove it from protocolFiles", p)
-		}
-	}
-	fileOf := func(p token.Pos) string { return filepath.Base(fset.Position(p).Filename) }
-	info := types.Info{Uses: map[*ast.Ident]types.Object{}}
-	conf := types.Config{Importer: imports}
-	pkg, err := conf.Check(modulePath+"/cu", fset, files, &info)
-	if err != nil {
-		t.Fatal(err)
-	}
-	protocols, reported := 0, map[string]bool{}
-	for i, f := range files {
-		if !isProtocol(names[i]) || names[i] == "zenums.go" { // the names of all constants
-			continue
-		}
-		protocols++
-		for id := range ast.Preorder(f) {
-			id, ok := id.(*ast.Ident)
-			if !ok {
-				continue
-			}
-			o := info.Uses[id]
-			if o == nil || o.Pkg() != pkg || isProtocol(fileOf(o.Pos())) || reported[names[i]+o.Name()] {
-				continue
-			}
-			reported[names[i]+o.Name()] = true
-			t.Errorf("%v: a protocol uses %s of the API file %s: move one of them",
-				fset.Position(id.Pos()), o.Name(), fileOf(o.Pos()))
-		}
-	}
-	if protocols < 30 {
-		t.Errorf("only %d protocol files", protocols)
 	}
 }
