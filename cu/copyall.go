@@ -230,7 +230,7 @@ func (s *Stream) moveAll(f workFunction, list []MemPrefetch, one func(i int) err
 	for i := 0; fit && i < len(list); i++ {
 		r := &regions[i]
 		*r = regionOf(list[i].Mem)
-		if fit = r.valid() && r.mem.managed() && r.size != 0; fit {
+		if fit = r.valid() && r.mem.is.managed && r.size != 0; fit {
 			all.add(r, list[i].To)
 			stretches[i] = r.stretch(true)
 		}

@@ -18,13 +18,13 @@ type deferredList = deferred.List[*resource, memoryFit]
 
 // memoryFit identifies the allocations that a piece of memory can serve.
 type memoryFit struct {
-	is    memoryKind
+	is    *memoryKind
 	flags HostFlags
 	class uint64
 }
 
 // fit returns the allocations that memory of this size can serve. Their sizes are about the same.
-func fit(is memoryKind, flags HostFlags, size uint64) memoryFit {
+func fit(is *memoryKind, flags HostFlags, size uint64) memoryFit {
 	const small, large = 512, 2 << 20
 	unit := uint64(small)
 	if size > large/2 {
@@ -39,7 +39,7 @@ func (c *contextCore) addDeferred(r *resource) {
 	switch {
 	case !ok:
 		c.deferred.Add(r, 0)
-	case mc.exposed.Load() || mc.pooled() || mc.end != nil:
+	case mc.exposed.Load() || mc.is.pooled || mc.end != nil:
 		c.deferred.Add(r, mc.capacity)
 	default:
 		c.deferred.AddReusable(r, mc.capacity, mc.fit())
@@ -66,7 +66,7 @@ const maxTaken = 4
 
 // takeMemory returns deferred memory that fits and is not used by any work, or nil. It does not
 // wait for the GPU.
-func (c *contextCore) takeMemory(is memoryKind, flags HostFlags, size uint64) *memCore {
+func (c *contextCore) takeMemory(is *memoryKind, flags HostFlags, size uint64) *memCore {
 	if c.poison.Load() != nil {
 		return nil // the driver's error for the allocation tells the program why
 	}

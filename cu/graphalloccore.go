@@ -24,10 +24,17 @@ type graphAlloc struct {
 	allocated bool
 }
 
+var graphMemory = memoryKind{name: "memory of a graph", ofNode: true, others: true,
+	unshared: "the memory is a graph's: copy it to memory of Context.Alloc",
+	free: func(mc *memCore, _ driver.At) (string, driver.Result) { // nodes free it, or it is taken
+		mc.observeFree()
+		return "", driver.ResultSuccess
+	}}
+
 // newGraphMem returns memory that nodes of the graph with these objects allocate. The caller makes
 // owned and a node use it, before the lock of the graph is released, or before the capture can end.
 func newGraphMem(raw driver.DevicePtr, size uint64, of *objectSet) *memCore {
-	mc := &memCore{is: graphMemory, raw: raw, size: size, capacity: size}
+	mc := &memCore{is: &graphMemory, raw: raw, size: size, capacity: size}
 	mc.only = of
 	of.mu.Lock()
 	defer of.mu.Unlock()
@@ -44,7 +51,7 @@ func (set *objectSet) canFree(op string, mc *memCore) error {
 	freed, known := set.allocs[mc]
 	set.mu.Unlock()
 	switch {
-	case !known && mc.is == graphMemory, mc.Closed():
+	case !known && mc.is.ofNode, mc.Closed():
 		return mc.Refused(op)
 	case !known:
 		return invalid(op, "the memory is not of a node: a graph frees only memory that its nodes allocate")
@@ -165,7 +172,7 @@ func (xc *execCore) launchedAllocs() {
 // core returns a memCore for memory that the last launch has allocated. From now on it is not the
 // executable graph's.
 func (a *graphAlloc) core() *memCore {
-	mc := &memCore{is: pooledMemory, raw: a.mem.raw, size: a.mem.size, capacity: a.mem.size, ofGraph: true}
+	mc := &memCore{is: &pooledMemory, raw: a.mem.raw, size: a.mem.size, capacity: a.mem.size, ofGraph: true}
 	a.allocated = false
 	a.mem.held.Store(mc)
 	return mc

@@ -275,7 +275,7 @@ func (c *nodeCall) fillOf(d *region, value, size uint32) error {
 // should. An H100 and an H200 (driver 580) mix the bits of both bytes from the second launch on, if
 // there are fewer than 16 bytes, and the node was instantiated with memory that is not managed.
 func (c *nodeCall) notMixed(d *region, value uint32) error {
-	if !d.mem.managed() || d.size >= 16 || value>>8 == value&0xff {
+	if !d.mem.is.managed || d.size >= 16 || value>>8 == value&0xff {
 		return nil
 	}
 	return invalid(c.op, "NVIDIA's driver may mix up the bytes of fewer than 8 words of managed memory: set bytes, "+

@@ -43,28 +43,19 @@ func (m *DeviceMem) IPCHandle() (IPCMemHandle, error) {
 
 // exportable returns an error for memory that has no handle.
 func (mc *memCore) exportable(op string) error {
-	why := ""
-	switch mc.is {
-	case deviceMemory:
-		return nil
-	case ipcMemory:
+	switch {
+	case mc.is == &ipcMemory:
 		return mistake(op, ErrImported, mc.handle(),
 			"only the process that allocated it can get its handle: pass on the handle that this memory was opened by")
-	case externalMemory:
-		why = "the memory is of another API: pass on the handle that it was imported by"
-	case pooledMemory:
-		why = "the memory is of a pool: use DeviceMem.PoolHandle of memory of a shareable pool, or Context.Alloc"
-	case virtualMemory:
-		why = "the memory is virtual: use PhysicalMem.Export, or Context.Alloc"
-	case moduleVariable, managedVariable:
-		why = "the memory is a variable of a module: copy it to memory of Context.Alloc"
-	case wrappedMemory, wrappedManaged:
-		why = "other code has allocated the memory: let that code share it, or copy it to memory of Context.Alloc"
-	default:
-		why = "the memory is a graph's: copy it to memory of Context.Alloc"
+	case mc.is.unshared != "":
+		return invalid(op, mc.is.unshared)
 	}
-	return invalid(op, why)
+	return nil
 }
+
+// ipcMemory is memory of another process.
+var ipcMemory = memoryKind{name: "memory of another process", freeWaits: true, tracked: true, others: true,
+	free: (*memCore).freeByEnd}
 
 // OpenIPCMem opens memory of another process on the machine (cuIpcOpenMemHandle_v2, CUDA 11.0;
 // cuMemGetAddressRange). The DeviceMem has all bytes of the allocation that the handle is of, also if
@@ -105,7 +96,7 @@ func (c *Context) OpenIPCMem(h IPCMemHandle) (*DeviceMem, error) {
 	default:
 		return nil, own.explain(core.callError(op, 0, res))
 	}
-	mc := &memCore{is: ipcMemory, raw: raw, opened: true}
+	mc := &memCore{is: &ipcMemory, raw: raw, opened: true}
 	mc.end = func(at driver.At) (string, driver.Result) {
 		mc.observeFree()
 		return "cuIpcCloseMemHandle", t.IpcCloseMemHandle(at, raw)

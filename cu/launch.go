@@ -352,11 +352,11 @@ func (f *Function) badMemory(cfg *LaunchConfig, i int, c *contextCore, mc *memCo
 			"allocate it in the kernel's context"
 		switch {
 		case err != ErrDeviceMismatch:
-		case mc.pooled():
+		case mc.is.pooled:
 			e.Detail += ", or allow the access by MemPool.SetAccess"
 		case mc.virt != nil:
 			e.Detail += ", or allow the access by VirtualMem.SetAccess"
-		case mc.is == graphMemory: // no call allows the access
+		case mc.is.ofNode: // no call allows the access
 		default:
 			e.Detail += ", or enable peer access"
 		}

@@ -128,10 +128,10 @@ func (c *contextCore) canAccess(mc *memCore) bool {
 		return false
 	case mc.virt != nil:
 		return mc.virt.reaches(c.dev)
-	case mc.pooled():
+	case mc.is.pooled:
 		return mc.accessibleIn(c) || mc.poolReaches(c.dev)
 	}
-	return mc.accessibleIn(c) || mc.is != graphMemory && c.reaches(mc.ctx)
+	return mc.accessibleIn(c) || !mc.is.ofNode && c.reaches(mc.ctx)
 }
 
 // grow makes room for n arguments.

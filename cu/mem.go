@@ -9,7 +9,7 @@ import (
 // newMemory initializes mc, whose life ends when owner, the program's Go value, is abandoned or
 // closed.
 func newMemory[O any](owner *O, ctx *contextCore, mc *memCore) runtime.Cleanup {
-	mc.freeWaits, mc.usedStreams = memoryKinds[mc.is].freeWaits, new(streamSet)
+	mc.freeWaits, mc.usedStreams = mc.is.freeWaits, new(streamSet)
 	cleanup := owned(owner, &mc.resource, mc, ctx)
 	mc.observeAllocation()
 	return cleanup

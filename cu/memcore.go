@@ -10,67 +10,54 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// memoryKind is a kind of memory: it determines who frees the memory, and where it may be used. A
-// new kind is a row of memoryKinds, a case of memCore.free, and a file with its Go type and its
-// allocation.
-type memoryKind uint8
-
-const (
-	_                memoryKind = iota // invalid: each memCore sets its kind
-	deviceMemory                       // allocated by cuMemAlloc
-	pinnedMemory                       // allocated by cuMemHostAlloc
-	moduleVariable                     // owned by its module
-	pooledMemory                       // allocated by cuMemAllocAsync or cuMemAllocFromPoolAsync
-	pooledPinned                       // the same, of a pool of pinned memory
-	pooledManaged                      // the same, of a pool of managed memory
-	managedMemory                      // allocated by cuMemAllocManaged
-	managedVariable                    // of a library, owned by a module of the library
-	registeredMemory                   // the program's own, registered by cuMemHostRegister
-	virtualMemory                      // mapped by cuMemMap
-	graphMemory                        // allocated by nodes of a graph
-	ipcMemory                          // of another process, opened by cuIpcOpenMemHandle
-	wrappedMemory                      // allocated by other code of the process
-	wrappedManaged                     // the same, and managed
-	externalMemory                     // of another API, imported by cuImportExternalMemory
-)
-
-// memoryKinds has the properties of each kind.
-var memoryKinds = [...]struct {
+// memoryKind is a kind of memory: who frees the memory, and where it may be used. Each kind is a variable beside the
+// function that makes such memory. The core names no kind that only some programs use, so that the other programs do
+// not contain the functions of the kind.
+type memoryKind struct {
 	name string
 	// onHost says that the memory is host memory, at memCore.host. Streams of every context may use
 	// it. Kernels and sets may need access to its pool: see memCore.accessibleIn.
 	onHost bool
+	// everywhere says that streams of every context may use the memory, although it is not onHost.
+	everywhere bool
 	// freeWaits says that freeing the memory waits for all work in the context: see deferredList. Only
 	// such memory may serve another allocation.
 	freeWaits bool
 	// tracked says that freeing the memory has to wait for the streams that have used it. Otherwise
 	// the driver does that by itself for the streams of the memory's context.
 	tracked bool
-	// everywhere says that streams of every context may use the memory, although it is not onHost.
-	everywhere bool
-}{
-	deviceMemory:     {name: "device memory", freeWaits: true},
-	pinnedMemory:     {name: "host memory", onHost: true, freeWaits: true, tracked: true},
-	moduleVariable:   {name: "device memory"},
-	managedVariable:  {name: "managed memory"},
-	pooledMemory:     {name: "device memory", tracked: true},
-	pooledPinned:     {name: "host memory", onHost: true, tracked: true},
-	pooledManaged:    {name: "managed memory", tracked: true, everywhere: true},
-	registeredMemory: {name: "host memory", onHost: true, freeWaits: true, tracked: true},
-	graphMemory:      {name: "memory of a graph"},
-	managedMemory:    {name: "managed memory", freeWaits: true, tracked: true, everywhere: true},
-	virtualMemory:    {name: "virtual memory", tracked: true},
-	ipcMemory:        {name: "memory of another process", freeWaits: true, tracked: true},
-	wrappedMemory:    {name: "memory of other code", tracked: true},
-	wrappedManaged:   {name: "memory of other code", tracked: true, everywhere: true},
-	externalMemory:   {name: "external memory", freeWaits: true, tracked: true},
+	managed bool
+	// pooled says that the memory is of a pool, and freed in the order of a stream.
+	pooled bool
+	// ofNode says that a node of a graph allocates the memory: it has no address of its own.
+	ofNode bool
+	// others says that the memory is part of something else, or of somebody else, so that Close frees nothing.
+	others bool
+	// wrapped says that other memory may have the address, as other code has allocated it.
+	wrapped bool
+	// unshared says why another process cannot open the memory by an IPCMemHandle, and what to do. It is empty if
+	// that is possible.
+	unshared string
+	// free destroys the memory, as object.free does. at has the memory's context.
+	free func(mc *memCore, at driver.At) (op string, res driver.Result)
 }
+
+var deviceMemory = memoryKind{name: "device memory", freeWaits: true, free: (*memCore).freeDevice}
+
+// freeDevice frees memory by cuMemFree.
+func (mc *memCore) freeDevice(at driver.At) (string, driver.Result) {
+	mc.observeFree()
+	return "cuMemFree", mc.ctx.drv.table().MemFree(at, mc.raw)
+}
+
+// freeByEnd is the free of memory that has memCore.end.
+func (mc *memCore) freeByEnd(at driver.At) (string, driver.Result) { return mc.end(at) }
 
 // memCore is memory that the GPU can use. Its resource has its context and counts the calls in
 // flight.
 type memCore struct {
 	resource
-	is   memoryKind
+	is   *memoryKind
 	raw  driver.DevicePtr // the address for the device, 0 if the device cannot access the memory
 	host driver.HostPtr   // the address for the host, if the host can access the memory
 	// virt is what virtual memory has beyond other memory, or nil.
@@ -176,25 +163,20 @@ func (mc *memCore) length() uint64 {
 	return mc.virt.length()
 }
 
-func (mc *memCore) kind() string { return memoryKinds[mc.is].name }
+func (mc *memCore) kind() string { return mc.is.name }
 
 // onHost reports whether this is host memory.
-func (mc *memCore) onHost() bool { return memoryKinds[mc.is].onHost }
+func (mc *memCore) onHost() bool { return mc.is.onHost }
 
 // everywhere reports whether streams of every context may use the memory.
 func (mc *memCore) everywhere() bool {
-	return memoryKinds[mc.is].onHost || memoryKinds[mc.is].everywhere
-}
-
-// pooled reports whether the memory is of a pool, and freed in the order of a stream.
-func (mc *memCore) pooled() bool {
-	return mc.is == pooledMemory || mc.is == pooledPinned || mc.is == pooledManaged
+	return mc.is.onHost || mc.is.everywhere
 }
 
 // accessibleIn reports whether kernels and sets in another context of the driver can access memory
 // that copies may use everywhere.
 func (mc *memCore) accessibleIn(c *contextCore) bool {
-	return mc.everywhere() && (mc.is != pooledPinned || mc.poolReaches(c.dev))
+	return mc.everywhere() && (!mc.is.pooled || mc.is.managed || mc.poolReaches(c.dev))
 }
 
 func (mc *memCore) handle() uintptr {
@@ -206,45 +188,7 @@ func (mc *memCore) handle() uintptr {
 
 func (mc *memCore) free(at driver.At) (op string, res driver.Result) {
 	at.Context = mc.ctx.raw
-	t := mc.ctx.drv.table()
-	switch mc.is {
-	case deviceMemory, managedMemory:
-		mc.observeFree()
-		return "cuMemFree", t.MemFree(at, mc.raw)
-	case pinnedMemory:
-		mc.observeFree()
-		return "cuMemFreeHost", t.MemFreeHost(at, mc.host)
-	case registeredMemory:
-		mc.observeFree()
-		return "cuMemHostUnregister", t.MemHostUnregister(at, mc.host)
-	case pooledMemory, pooledPinned, pooledManaged: // it was deferred: see destroyIdle
-		mc.observeFree()
-		defer mc.leavePool()
-		end, may := mc.beginFree()
-		if !may {
-			return "cuMemFree", driver.ResultSuccess
-		}
-		defer end()
-		return "cuMemFree", t.MemFree(at, mc.raw)
-	case virtualMemory:
-		return mc.virt.free(at)
-	case ipcMemory, externalMemory, wrappedMemory, wrappedManaged:
-		return mc.end(at)
-	case graphMemory: // nodes free it, or it is taken
-		mc.observeFree()
-		return "", driver.ResultSuccess
-	case moduleVariable, managedVariable:
-		if mc.module.leave(); !at.NoWait {
-			mc.ctx.freeDeferred() // this frees the module if it was closed before
-		}
-		return "", driver.ResultSuccess
-	}
-	return "Close", driver.ResultNotSupported // the kind has no case here
-}
-
-// managed reports whether the memory is managed.
-func (mc *memCore) managed() bool {
-	return mc.is == managedMemory || mc.is == managedVariable || mc.is == wrappedManaged || mc.is == pooledManaged
+	return mc.is.free(mc, at)
 }
 
 // usedOn notes that work which uses the memory is about to be enqueued on a stream. Calls are in
@@ -255,7 +199,7 @@ func (mc *memCore) usedOn(sc *streamCore) (noted bool) {
 	case mc.module != nil:
 		mc.module.usedOn(sc)
 		return false
-	case memoryKinds[mc.is].tracked || sc.ctx != mc.ctx:
+	case mc.is.tracked || sc.ctx != mc.ctx:
 		return mc.resource.usedOn(sc)
 	}
 	return mc.localStreams.note(sc, false)
@@ -309,10 +253,10 @@ func (mc *memCore) usedOnAll(set *streamSet) {
 
 // memoryBytes returns how much memory is freed with mc.
 func (mc *memCore) memoryBytes() uint64 {
-	switch mc.is {
-	case moduleVariable, managedVariable, graphMemory, ipcMemory, wrappedMemory, wrappedManaged, externalMemory:
+	switch {
+	case mc.is.others:
 		return 0
-	case virtualMemory:
+	case mc.virt != nil:
 		return mc.virt.memoryBytes()
 	}
 	return mc.capacity

@@ -206,7 +206,7 @@ func checkMemOps(op string, ops []MemOp, ctx *contextCore, what string) error {
 			return err
 		}
 		switch size := o.size(); {
-		case m.managed() || m.pooled() || m.is == graphMemory:
+		case m.is.managed || m.is.pooled || m.is.ofNode:
 			return invalid(op, fmt.Sprintf("operation %d is for memory that is managed, of a pool, or of a graph, "+
 				"which the driver refuses: use memory of Context.Alloc or Context.AllocHost", i))
 		case m.raw == 0:

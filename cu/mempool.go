@@ -66,7 +66,7 @@ func (r MemPoolReuse) String() string {
 }
 
 // newMemPool returns the pool with a handle, within a call on the context.
-func newMemPool(c *contextCore, raw driver.MemoryPool, memory memoryKind, foreign bool) *MemPool {
+func newMemPool(c *contextCore, raw driver.MemoryPool, memory *memoryKind, foreign bool) *MemPool {
 	p := &MemPool{core: &memPoolCore{raw: raw, memory: memory, foreign: foreign}}
 	p.cleanup = owned(p, &p.core.resource, p.core, c)
 	return p
@@ -144,7 +144,7 @@ func (c *Context) devicePool(op string,
 			return nil, err
 		}
 	}
-	p := newMemPool(core, raw, pooledMemory, true)
+	p := newMemPool(core, raw, &pooledMemory, true)
 	p.core.of = of
 	return p, nil
 }
@@ -337,7 +337,7 @@ func (p *MemPool) SetAccess(peer *Device, allow bool) error {
 	if !peer.valid() {
 		return errNil(op, "device")
 	}
-	if p != nil && p.core != nil && p.core.memory == pooledManaged {
+	if p != nil && p.core != nil && p.core.memory == &pooledManaged {
 		return invalid(op, "managed memory is for all devices, whose access does not change: do not set it")
 	}
 	desc := driver.MemAccessDesc{Location: deviceLocation(peer.raw)}
@@ -367,7 +367,7 @@ func (p *MemPool) Access(dev *Device) (can bool, err error) {
 	err = p.call(op, func(t *driver.Table, at driver.At, raw driver.MemoryPool) driver.Result {
 		flags, res := t.MemPoolGetAccess(at, raw, deviceLocation(dev.raw))
 		// The driver (580) says no for managed memory, which is for all devices.
-		can = flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE || p.core.memory == pooledManaged
+		can = flags == driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE || p.core.memory == &pooledManaged
 		return res
 	})
 	return can, err
@@ -454,7 +454,7 @@ func (s *Stream) alloc(op string, size uint64, p *memPoolCore) (*DeviceMem, erro
 		m.core.observeOrder(op, sc)
 		return m, nil
 	}
-	mc := &memCore{is: pooledMemory, raw: raw, size: size, capacity: size, pool: p}
+	mc := &memCore{is: &pooledMemory, raw: raw, size: size, capacity: size, pool: p}
 	if p != nil {
 		p.Retain()
 	}
@@ -491,9 +491,9 @@ func (s *Stream) Free(m *DeviceMem) error {
 	case captured:
 		m.core.observeOrder(op, sc)
 		return m.Close()
-	case m.core.is == graphMemory:
+	case m.core.is.ofNode:
 		return m.core.Refused(op)
-	case !m.core.pooled():
+	case !m.core.is.pooled:
 		return invalid(op, "the memory is not of a pool: use its Close")
 	}
 	m.core.freeOn.CompareAndSwap(nil, sc)

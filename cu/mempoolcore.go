@@ -17,13 +17,29 @@ import (
 // it frees the memory on a wake-up stream, which has nothing to do. If there is none, the memory is
 // deferred, and the next freeing call frees it by cuMemFree.
 
+// pooledMemory is allocated by cuMemAllocAsync or cuMemAllocFromPoolAsync.
+var pooledMemory = memoryKind{name: "device memory", tracked: true, pooled: true, free: (*memCore).freePooled,
+	unshared: "the memory is of a pool: use DeviceMem.PoolHandle of memory of a shareable pool, or Context.Alloc"}
+
+// freePooled frees memory that was deferred: see destroyIdle.
+func (mc *memCore) freePooled(at driver.At) (string, driver.Result) {
+	mc.observeFree()
+	defer mc.leavePool()
+	end, may := mc.beginFree()
+	if !may {
+		return "cuMemFree", driver.ResultSuccess
+	}
+	defer end()
+	return "cuMemFree", mc.ctx.drv.table().MemFree(at, mc.raw)
+}
+
 // memPoolCore is a pool of memory. Each piece of memory that was allocated by MemPool.Alloc or
 // AllocHost is a call in flight on it.
 type memPoolCore struct {
 	raw driver.MemoryPool
 	resource
-	memory memoryKind // the kind of its memory
-	most   uint64     // what MemPoolOptions.MaxSize says, or 0
+	memory *memoryKind // the kind of its memory
+	most   uint64      // what MemPoolOptions.MaxSize says, or 0
 	// foreign says that the pool belongs to the device, to other code, or to another core, which is
 	// of.
 	foreign bool
@@ -87,7 +103,7 @@ func (c *contextCore) keptByPools(except driver.MemoryPool) (kept uint64) {
 	}
 	c.drv.pools.Range(func(_, known any) bool {
 		p := known.(*memPoolCore)
-		if p.memory == pooledMemory && p.ctx.dev == c.dev && p.Acquire(p) {
+		if p.memory == &pooledMemory && p.ctx.dev == c.dev && p.Acquire(p) {
 			add(p.raw)
 			p.leave()
 		}
@@ -140,7 +156,7 @@ func (sc *streamCore) failPoolAlloc(op string, size uint64, res driver.Result, p
 			"memory of the pool, or create a larger one", size, used, p.most)
 		return e
 	}
-	if p.memory != pooledMemory {
+	if p.memory != &pooledMemory {
 		return e
 	}
 	return c.outOfMemoryBeside(e, p.raw)
@@ -155,7 +171,7 @@ type poolAccess struct {
 
 // poolReaches reports whether kernels on a device can access the memory because its pool allows it.
 func (mc *memCore) poolReaches(dev driver.Device) bool {
-	if !mc.pooled() {
+	if !mc.is.pooled {
 		return false
 	}
 	key := poolAccess{dev: dev}

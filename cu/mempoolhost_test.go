@@ -221,7 +221,7 @@ func TestHostPoolManaged(t *testing.T) {
 			t.Errorf("memory of a pool is attached: %v", err)
 		}
 		w := must(r.gpu.WrapMem(uint64(m.Handle()), 64))(t)
-		if !w.core.managed() {
+		if !w.core.is.managed {
 			t.Error("wrapped memory of a pool is not managed")
 		}
 		noErr(t, errors.Join(w.Close(), m.Close(), p.Close()))

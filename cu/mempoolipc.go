@@ -58,7 +58,7 @@ func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 	if res != driver.ResultSuccess {
 		return nil, core.callError(op, 0, res)
 	}
-	p := newMemPool(core, raw, pooledMemory, false)
+	p := newMemPool(core, raw, &pooledMemory, false)
 	p.core.leaveImports = core.drv.imports.leave
 	return p, nil
 }
@@ -78,7 +78,7 @@ func (m *DeviceMem) PoolHandle() (h PoolMemHandle, err error) {
 		return h, errNil(op, "device memory")
 	}
 	mc := m.core
-	if mc.is != pooledMemory {
+	if mc.is != &pooledMemory {
 		return h, invalid(op, "the memory is not of a pool: allocate it by MemPool.Alloc of a shareable pool")
 	}
 	if err := mc.Enter(mc, op); err != nil {
@@ -115,7 +115,7 @@ func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
 		return nil, err
 	}
 	defer p.leave()
-	mc := &memCore{is: pooledMemory, size: size, capacity: size, pool: pc, opened: true}
+	mc := &memCore{is: &pooledMemory, size: size, capacity: size, pool: pc, opened: true}
 	mc.ctx = pc.ctx
 	if res := pc.ctx.drv.openings.open(mc, driver.MemPoolPtrExportData(h[:64])); res != driver.ResultSuccess {
 		return nil, pc.ctx.callError(op, uintptr(pc.raw), res)

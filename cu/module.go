@@ -179,7 +179,18 @@ func (m *Module) Global(name string) (*DeviceMem, error) {
 		return nil, err
 	}
 	// The memory now owns the call in flight.
-	return newDeviceMem(mc.ctx, &memCore{is: moduleVariable, raw: raw, size: size, module: mc}), nil
+	return newDeviceMem(mc.ctx, &memCore{is: &moduleVariable, raw: raw, size: size, module: mc}), nil
+}
+
+var moduleVariable = memoryKind{name: "device memory", others: true, free: (*memCore).freeVariable,
+	unshared: "the memory is a variable of a module: copy it to memory of Context.Alloc"}
+
+// freeVariable ends the variable's use of its module.
+func (mc *memCore) freeVariable(at driver.At) (string, driver.Result) {
+	if mc.module.leave(); !at.NoWait {
+		mc.ctx.freeDeferred() // this frees the module if it was closed before
+	}
+	return "", driver.ResultSuccess
 }
 
 // Function is a kernel of a module. It keeps the module loaded until the module is closed.

@@ -193,7 +193,7 @@ func (w *work) observeUses(op string, uses []races.Use) {
 // observeAllocation is called before the program gets memory. Memory that a handle names has
 // observeOpened instead.
 func (mc *memCore) observeAllocation() {
-	if mc.opened || mc.is == wrappedMemory || mc.is == wrappedManaged { // other memory may have the address
+	if mc.opened || mc.is.wrapped { // other memory may have the address
 		return
 	}
 	o := mc.ctx.drv.observer()
@@ -201,7 +201,7 @@ func (mc *memCore) observeAllocation() {
 		mc.module.variables.Store(mc.raw, mc.size)
 	} else if o != nil && !mc.ofGraph {
 		o.Allocated(mc.kind(), uint64(mc.handle()), mc.size, mc.onHost())
-		if mc.is != graphMemory { // its graph is locked
+		if !mc.is.ofNode { // its graph is locked
 			o.Report()
 		}
 	}

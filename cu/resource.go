@@ -110,7 +110,7 @@ func (r *resource) closeOwned(method string, cleanup runtime.Cleanup) error {
 	if !last {
 		return nil
 	}
-	if mc, ok := r.self.(*memCore); ok && mc.pooled() {
+	if mc, ok := r.self.(*memCore); ok && mc.is.pooled {
 		return mc.closeOrdered()
 	}
 	late := true
@@ -229,7 +229,7 @@ func (r *resource) destroyLate(abandoned bool) {
 	}
 	destroy := func() {
 		l.Err = r.usedStreams.waitLong(drv.table().Clock())
-		if mc, ok := r.self.(*memCore); ok && mc.pooled() && l.Err == nil {
+		if mc, ok := r.self.(*memCore); ok && mc.is.pooled && l.Err == nil {
 			mc.destroyIdle(l)
 			return
 		}

@@ -24,6 +24,10 @@ import (
 // addresses back. A generation is freed after the one before, because work of that one may use what
 // it unmaps.
 
+var virtualMemory = memoryKind{name: "virtual memory", tracked: true,
+	unshared: "the memory is virtual: use PhysicalMem.Export, or Context.Alloc",
+	free:     func(mc *memCore, at driver.At) (string, driver.Result) { return mc.virt.free(at) }}
+
 // virtualCore is a range of addresses, with the memory that is mapped there.
 type virtualCore struct {
 	ctx  *contextCore
@@ -103,7 +107,7 @@ func (g *generation) length() uint64 { return g.of.length.Load() }
 
 // newGeneration returns a new memCore. The caller is a user of the context.
 func (v *virtualCore) newGeneration() *memCore {
-	mc := &memCore{is: virtualMemory, raw: v.raw, size: v.size, virt: &generation{of: v}}
+	mc := &memCore{is: &virtualMemory, raw: v.raw, size: v.size, virt: &generation{of: v}}
 	mc.usedStreams = new(streamSet)
 	mc.begin(mc, v.ctx)
 	return mc
@@ -222,7 +226,7 @@ func (v *virtualCore) mapLocked(raw driver.MemGenericAllocationHandle, physical,
 	}
 	p := &part{off: off, size: size, physical: physical}
 	if o := v.ctx.drv.observer(); o != nil {
-		o.Mapped(memoryKinds[virtualMemory].name, uint64(addr), size, physical)
+		o.Mapped(virtualMemory.name, uint64(addr), size, physical)
 	}
 	parts := slices.Clone(v.list())
 	i, _ := slices.BinarySearchFunc(parts, off, func(p *part, off uint64) int {

@@ -62,28 +62,39 @@ const wrapMemOp = "cuPointerGetAttributes"
 // errUnknownMem is wrapped by the error for an address that the driver does not know.
 var errUnknownMem = errors.New("the driver knows no memory at the address")
 
+// The kinds of memory that other code of the process has allocated.
+var (
+	wrappedMemory = memoryKind{name: "memory of other code", tracked: true, others: true, wrapped: true,
+		free: (*memCore).freeByEnd, unshared: unsharedWrapped}
+	wrappedManaged = memoryKind{name: "memory of other code", everywhere: true, tracked: true, managed: true, others: true,
+		wrapped: true, free: (*memCore).freeByEnd, unshared: unsharedWrapped}
+)
+
+const unsharedWrapped = "other code has allocated the memory: " +
+	"let that code share it, or copy it to memory of Context.Alloc"
+
 // wrapKind returns the kind of memory that other code has allocated, or an error if the context
 // cannot use all of it.
-func (c *contextCore) wrapKind(addr, size uint64) (memoryKind, error) {
+func (c *contextCore) wrapKind(addr, size uint64) (*memoryKind, error) {
 	end, carry := bits.Add64(addr, size, 0)
 	switch {
 	case addr == 0:
-		return 0, mistake(wrapMemOp, ErrNil, 0, "the address is 0: pass a CUdeviceptr")
+		return nil, mistake(wrapMemOp, ErrNil, 0, "the address is 0: pass a CUdeviceptr")
 	case size == 0:
-		return 0, invalid(wrapMemOp, "the size is 0 bytes: ask for at least one")
+		return nil, invalid(wrapMemOp, "the size is 0 bytes: ask for at least one")
 	case carry != 0:
-		return 0, invalid(wrapMemOp, fmt.Sprintf("%d bytes at %#x are more than there are addresses", size, addr))
+		return nil, invalid(wrapMemOp, fmt.Sprintf("%d bytes at %#x are more than there are addresses", size, addr))
 	}
 	info, err := c.wrappable(addr)
 	switch {
 	case err != nil:
-		return 0, err
+		return nil, err
 	case addr < info.Start || end-info.Start > info.Size:
-		return 0, outside(size, addr, info.Start, info.Size)
+		return nil, outside(size, addr, info.Start, info.Size)
 	case info.Managed:
-		return wrappedManaged, nil
+		return &wrappedManaged, nil
 	case info.Context != 0 || info.Pool != 0:
-		return wrappedMemory, nil
+		return &wrappedMemory, nil
 	}
 	// The range of virtual memory is the reservation, in which several pieces may be mapped.
 	for at := addr; ; {
@@ -91,15 +102,15 @@ func (c *contextCore) wrapKind(addr, size uint64) (memoryKind, error) {
 		start, n, res := c.drv.table().MemGetAddressRange(driver.At{Context: c.raw}, driver.DevicePtr(at))
 		switch {
 		case res != driver.ResultSuccess:
-			return 0, c.callError(op, uintptr(at), res)
+			return nil, c.callError(op, uintptr(at), res)
 		case end-uint64(start) <= n:
-			return wrappedMemory, nil
+			return &wrappedMemory, nil
 		case uint64(start)+n <= at: // not a range that contains the address
-			return 0, outside(size, addr, uint64(start), n)
+			return nil, outside(size, addr, uint64(start), n)
 		}
 		at = uint64(start) + n
 		if _, err := c.wrappable(at); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
 }
