@@ -45,9 +45,9 @@ type driverCore struct {
 	libraries deferredLibraries
 	// poolAccess has a value for each poolAccess that the program has allowed.
 	poolAccess sync.Map
-	imports    imports
-	openings   openings
 	collector  collector
+	// states has the state of subjects that only some programs use: see stateOf.
+	states sync.Map
 	waiting
 	slabs slab.Pool[contextKey]
 	log   driverLog
@@ -57,6 +57,17 @@ type driverCore struct {
 
 // table makes the calls.
 func (d *driverCore) table() *driver.Table { return (*driver.Table)(&d.calls) }
+
+// stateOf returns the Driver's state of type S. A subject keeps what it knows of a Driver there, so that the core does not
+// name the subject.
+func stateOf[S any](d *driverCore) *S {
+	key := (*S)(nil)
+	if s, ok := d.states.Load(key); ok {
+		return s.(*S)
+	}
+	s, _ := d.states.LoadOrStore(key, new(S))
+	return s.(*S)
+}
 
 // driverContexts are the contexts that a Driver knows.
 type driverContexts struct {

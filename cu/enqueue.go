@@ -64,10 +64,10 @@ type workFrame struct {
 	ops     *operations          // for calls with several operations, or nil
 }
 
-// operations are operations on words, and on semaphores of other APIs, as the driver takes them.
+// operations are operations as the driver takes them.
 type operations struct {
-	words    []driver.StreamBatchMemOpParams
-	external externalParams
+	words []driver.StreamBatchMemOpParams
+	other any // operations of another subject
 }
 
 // mostOperations is how many operations a frame has memory for between two calls.

@@ -128,7 +128,12 @@ func (sc *streamCore) externalWork(op string, uses []externalUse, wait bool) err
 	if o := drv.observer(); o != nil {
 		o.WordOps(sc.observed(), externalOps(uses, wait))
 	}
-	p := &w.frame.operations(len(uses)).external
+	ops := w.frame.operations(len(uses))
+	p, ok := ops.other.(*externalParams)
+	if !ok {
+		p = new(externalParams)
+		ops.other = p
+	}
 	p.fill(uses, wait)
 	sc.beginLegacy()
 	var res driver.Result

@@ -16,7 +16,7 @@ type SMResource struct {
 	part bool // a result of Split or SplitGroups
 	left bool // what SplitGroups has left
 	// of is the green context whose multiprocessors these are, nil for the device's.
-	of *greenCore
+	of *resource
 }
 
 // SMResource returns all multiprocessors of the device (cuDeviceGetDevResource, CUDA 12.4).
@@ -244,7 +244,7 @@ func (g *GreenContext) SMResource() (SMResource, error) {
 	if res != driver.ResultSuccess {
 		return SMResource{}, gc.ctx.callError(op, uintptr(gc.raw), res)
 	}
-	return SMResource{dev: deviceOf(gc.ctx), raw: raw, of: gc}, nil
+	return SMResource{dev: deviceOf(gc.ctx), raw: raw, of: &gc.resource}, nil
 }
 
 // NewStream creates a stream whose kernels run on the green context's multiprocessors
@@ -269,7 +269,7 @@ func (g *GreenContext) NewStream(priority int) (*Stream, error) {
 	}
 	gc.Retain() // for the stream: a concurrent Close does not destroy the green context
 	s := newStream(ctx, raw, driver.At{}, false, StreamNonBlocking)
-	s.core.green = gc
+	s.core.green = &gc.resource
 	s.core.observeNew(StreamNonBlocking)
 	return s, nil
 }

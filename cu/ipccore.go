@@ -119,3 +119,17 @@ func errNoNode(op string, h uintptr) error {
 
 // errShared is wrapped by the error of a capture or graph with an event that processes share.
 var errShared = errors.New("an event that processes share cannot be part of a graph")
+
+// noGreen returns the error for an event that processes share. NVIDIA's driver crashes where a
+// stream of another context waits for such an event. Whether that holds for a green context is
+// untested.
+func noGreen(op string, h uintptr) error {
+	return &Error{Op: op, Result: ResultNotSupported, Handle: h, Err: errGreenShared,
+		Detail: "record it, and wait for it, on a stream of the primary context, " +
+			"and let other streams wait for that stream by WaitStream"}
+}
+
+// errGreenShared is wrapped by the error of a call with a green context and an event that processes
+// share.
+var errGreenShared = fmt.Errorf("an event that processes share cannot be used with a green context: %w",
+	errors.ErrUnsupported)

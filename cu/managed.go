@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/races"
 )
 
 // MemLocation is a place where managed memory can be. The zero value is no place.
@@ -327,4 +328,116 @@ func (c *Context) ManagedInfo(m Memory) (i ManagedInfo, err error) {
 		return ManagedInfo{}, err
 	}
 	return i, nil
+}
+
+// MemPrefetch is a part of managed memory, and the place to which it is moved.
+type MemPrefetch struct {
+	Mem Memory
+	To  MemLocation
+}
+
+// PrefetchAll enqueues the moves of managed memory, with the result of [Stream.Prefetch] for each in
+// order (cuMemPrefetchBatchAsync, CUDA 13.0). If some fail, the error is a [*BatchError], and the
+// others are enqueued. It makes one call of the driver, or one for each on drivers that are older. It
+// may wait as [Stream.Prefetch]: see docs/blocking.md.
+func (s *Stream) PrefetchAll(list []MemPrefetch) error {
+	return s.moveAll(workPrefetchAll, list, func(i int) error { return s.Prefetch(list[i].Mem, list[i].To) },
+		func(sc *streamCore, m moves) driver.Result {
+			return sc.ctx.drv.table().MemPrefetchBatchAsync(sc.inContext(), m.addrs, m.sizes, m.places, m.firsts, 0,
+				sc.raw)
+		})
+}
+
+// Discard enqueues that the content of managed memory is not needed any more, so that the driver
+// does not have to move it (cuMemDiscardBatchAsync, CUDA 13.0). Until it is written again, or
+// prefetched, reads return any values. If some fail, the error is a [*BatchError], and the others are
+// discarded. It may wait as [Stream.Prefetch]: see docs/blocking.md.
+func (s *Stream) Discard(mem ...Memory) error {
+	list := make([]MemPrefetch, len(mem))
+	for i, m := range mem {
+		list[i].Mem = m
+	}
+	return s.moveAll(workDiscard, list, nil, func(sc *streamCore, m moves) driver.Result {
+		return sc.ctx.drv.table().MemDiscardBatchAsync(sc.inContext(), m.addrs, m.sizes, 0, sc.raw)
+	})
+}
+
+// DiscardAndPrefetch is [Stream.Discard] and then [Stream.PrefetchAll]
+// (cuMemDiscardAndPrefetchBatchAsync, CUDA 13.0). The memory is then at its new place, and no content
+// was moved. It may wait as [Stream.Prefetch]: see docs/blocking.md.
+func (s *Stream) DiscardAndPrefetch(list []MemPrefetch) error {
+	return s.moveAll(workDiscardPrefetch, list, nil, func(sc *streamCore, m moves) driver.Result {
+		return sc.ctx.drv.table().MemDiscardAndPrefetchBatchAsync(sc.inContext(), m.addrs, m.sizes, m.places, m.firsts,
+			0, sc.raw)
+	})
+}
+
+// moves are the arguments of calls about several pieces of managed memory: the addresses, the sizes,
+// and the places, each from one of the pieces on.
+type moves struct {
+	addrs  []driver.DevicePtr
+	sizes  []uint64
+	places []driver.MemLocation
+	firsts []uint64
+}
+
+func (m *moves) add(r *region, to MemLocation) {
+	if at := to.raw(); len(m.places) == 0 || m.places[len(m.places)-1] != at {
+		m.places, m.firsts = append(m.places, at), append(m.firsts, uint64(len(m.addrs)))
+	}
+	m.addrs, m.sizes = append(m.addrs, r.addr()), append(m.sizes, r.size)
+}
+
+// moveAll makes a call about several pieces of managed memory. one makes it for one piece, or is nil
+// if call does that, too.
+func (s *Stream) moveAll(f workFunction, list []MemPrefetch, one func(i int) error,
+	call func(*streamCore, moves) driver.Result) error {
+	defer runtime.KeepAlive(list)
+	discards := f == workDiscard || f == workDiscardPrefetch
+	var all moves
+	regions, stretches := make([]region, len(list)), make([]stretch, len(list))
+	fit := len(list) > 1
+	for i := 0; fit && i < len(list); i++ {
+		r := &regions[i]
+		*r = regionOf(list[i].Mem)
+		if fit = r.valid() && r.mem.is.managed && r.size != 0; fit {
+			all.add(r, list[i].To)
+			stretches[i] = r.stretch(true)
+		}
+	}
+	if fit && !overlap(stretches) && s.together(f, regions,
+		func(sc *streamCore) driver.Result { return call(sc, all) }) {
+		if discards {
+			for i := range regions {
+				s.observeDiscard(f, &regions[i])
+			}
+		}
+		return nil
+	}
+	if one == nil {
+		if s != nil && s.core != nil && s.core.raw == driver.CU_STREAM_LEGACY {
+			return invalid(f.op(), "the legacy default stream cannot discard memory: use another stream")
+		}
+		one = func(i int) error {
+			r := regionOf(list[i].Mem)
+			err := s.onManaged(f, list[i].Mem, func(sc *streamCore, r *region) driver.Result {
+				var m moves
+				m.add(r, list[i].To)
+				return call(sc, m)
+			})
+			if err == nil {
+				s.observeDiscard(f, &r)
+			}
+			return err
+		}
+	}
+	return oneByOne(f, len(list), one)
+}
+
+// observeDiscard tells the race detector that the content of the region changes.
+func (s *Stream) observeDiscard(f workFunction, r *region) {
+	if o := s.core.ctx.drv.observer(); o != nil {
+		o.Enqueue(s.core.observed(), f.op(), "", []races.Use{r.used(r.size, true, "memory")})
+		o.Report()
+	}
 }

@@ -51,7 +51,7 @@ func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 		return nil, err
 	}
 	at := driver.At{Context: core.raw}
-	raw, res := core.drv.imports.get(func() (driver.MemoryPool, driver.Result) {
+	raw, res := stateOf[imports](core.drv).get(func() (driver.MemoryPool, driver.Result) {
 		return core.drv.table().MemPoolImportFromShareableHandle(at, driver.HostPtr(fd),
 			driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
 	})
@@ -59,7 +59,7 @@ func (c *Context) ImportMemPool(fd uintptr) (*MemPool, error) {
 		return nil, core.callError(op, 0, res)
 	}
 	p := newMemPool(core, raw, &pooledMemory, false)
-	p.core.leaveImports = core.drv.imports.leave
+	p.core.leaveImports = stateOf[imports](core.drv).leave
 	return p, nil
 }
 
@@ -117,7 +117,7 @@ func (p *MemPool) Open(h PoolMemHandle) (*DeviceMem, error) {
 	defer p.leave()
 	mc := &memCore{is: &pooledMemory, size: size, capacity: size, pool: pc, opened: true}
 	mc.ctx = pc.ctx
-	if res := pc.ctx.drv.openings.open(mc, driver.MemPoolPtrExportData(h[:64])); res != driver.ResultSuccess {
+	if res := stateOf[openings](pc.ctx.drv).open(mc, driver.MemPoolPtrExportData(h[:64])); res != driver.ResultSuccess {
 		return nil, pc.ctx.callError(op, uintptr(pc.raw), res)
 	}
 	pc.Retain()

@@ -325,7 +325,7 @@ func TestPoolOpenedStorm(t *testing.T) {
 	wg.Wait()
 	r.ends()
 	if !eventually(func() bool {
-		o := &r.gpu.own.core.drv.openings
+		o := stateOf[openings](r.gpu.own.core.drv)
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return len(o.at) == 0 && o.asking == 0 && len(o.ends) == 0
@@ -456,7 +456,7 @@ func TestPoolImportedStorm(t *testing.T) {
 	wg.Wait()
 	if !eventually(func() bool {
 		r.finish()
-		o := &r.gpu.own.core.drv.imports
+		o := stateOf[imports](r.gpu.own.core.drv)
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return len(o.at) == 0 && o.asking == 0 && len(o.ends) == 0 && r.pools() == 1

@@ -74,7 +74,7 @@ func (x *openedMemory) leave(mc *memCore) (last bool) {
 	if !mc.left {
 		mc.observeGone()
 	}
-	o := &mc.ctx.drv.openings
+	o := stateOf[openings](mc.ctx.drv)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !mc.left {
@@ -89,7 +89,7 @@ func (x *openedMemory) leave(mc *memCore) (last bool) {
 }
 
 func (x *openedMemory) beginFree(mc *memCore) (end func(), may bool) {
-	o := &mc.ctx.drv.openings
+	o := stateOf[openings](mc.ctx.drv)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if x.last != mc || o.at[uint64(mc.raw)] != x {

@@ -39,7 +39,7 @@ type streamCore struct {
 	// waits are the waits of goroutines in Wait.
 	waits watch.Group
 	// green is the stream's green context, which the stream keeps, or nil.
-	green *greenCore
+	green *resource
 	streamTurn
 }
 

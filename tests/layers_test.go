@@ -28,7 +28,7 @@ var groups = []group{
 		graphcore.go graphedge.go graphedgecore.go graphedit.go graphexec.go graphexeccore.go graphfamily.go
 		graphkernelcore.go graphkernels.go graphnode.go graphnodecore.go graphparams.go graphupdate.go`},
 	{"memory", []string{"core", "heart"}, `
-		ipcmem.go managed.go mempool.go mempoolcore.go mempoolhost.go mempoolipc.go mempoolopenedcore.go peer.go
+		ipcmem.go managed.go mempool.go mempoolhost.go mempoolipc.go mempoolopenedcore.go peer.go
 		physicalmem.go pointer.go virtualcore.go virtualmem.go wrapmem.go`},
 	{"interop", []string{"core", "heart"}, `eglsync.go external.go externalsem.go externalsemcore.go`},
 	{"green", []string{"core", "heart"}, `green.go greencore.go smgroups.go workqueues.go`},
