@@ -23,7 +23,7 @@ var (
 
 // costsEnv names the environment variable that names a file for the measurements behind the table. A
 // line is a peer, which is C or cu, an operation, the number of the round, and nanoseconds a call,
-// with tabs between: tools/plot-costs reads it.
+// with tabs between: tools/plot reads it.
 const costsEnv = "PURECU_COSTS_TSV"
 
 // wayKind says what makes the calls.

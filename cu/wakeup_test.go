@@ -38,7 +38,7 @@ var (
 
 // wakeEnv names the environment variable that names a file for what [BenchmarkWakeUp]
 // measures. A line is a part, a way to wait, the numbers of waiters and of streams, what
-// was measured, in which unit, and a number, with tabs between: tools/plot-wakeup reads it.
+// was measured, in which unit, and a number, with tabs between: tools/plot reads it.
 const wakeEnv = "PURECU_WAKEUP_TSV"
 
 // What takes longer than this has failed.

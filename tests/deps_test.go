@@ -311,26 +311,6 @@ func goList(t *testing.T, cmd *exec.Cmd) []listed {
 	}
 }
 
-// TestTools checks that the generators import only the standard library. Their tests may import more.
-func TestTools(t *testing.T) {
-	tree := parseModule(t, filepath.Join(moduleRoot, "tools"))
-	if len(tree.packages) == 0 {
-		t.Error("no package in tools")
-	}
-	for _, files := range tree.packages {
-		for _, f := range files {
-			if strings.HasSuffix(f.Name, "_test.go") {
-				continue
-			}
-			for _, p := range f.imports() {
-				if !isStandard(p) && !strings.HasPrefix(p, modulePath+"/tools/") {
-					t.Errorf("tools/%s imports %s: the tools import the standard library only", f.Name, p)
-				}
-			}
-		}
-	}
-}
-
 // TestLowLevel checks that only internal/ccall uses assembly and go:linkname.
 func TestLowLevel(t *testing.T) {
 	const home, guest = "internal/ccall", "internal/ccall/internal/guest"

@@ -4,7 +4,7 @@
 	costs.py torch|cuda.core [--rounds N] [--ms M]
 
 It prints lines "peer, operation, round, nanoseconds a call", with tabs between,
-like cu/costs_test.go, whose operations they are; tools/plot-costs puts them side
+like cu/costs_test.go, whose operations they are; tools/plot puts them side
 by side. What is measured is the statement that a program writes, in a loop of
 timeit, which collects no garbage meanwhile; the row "empty loop" says what that
 loop costs, and it is taken off nowhere. As in Go, a stream is held up until the
