@@ -34,7 +34,7 @@ import (
 // launchFast, copyFast, memsetFast and GraphExec.launchFast make all steps in one function, for the
 // usual call: the stream keeps all objects, nothing is captured, there is no tracer, and the
 // function needs no context. In all other cases, also for wrong arguments, they report false, and
-// the caller makes the call as above: see docs/design/hot-path.md.
+// the caller makes the call as above: see docs/design/calls.md.
 
 // usable is an object that work can use.
 type usable interface {
@@ -344,5 +344,5 @@ var errUnmapped = errors.New("the device cannot access the host memory")
 // contextFree is the first version of the driver on which the workFunctions are called without a
 // current context, on a stream with a handle of its own. TestGPUWorkWithoutContext has shown for this
 // version, on one and on two H100s, that they succeed and do the right work whatever context is
-// current: see docs/design/hot-path.md.
+// current: see docs/design/calls.md.
 const contextFree = 13000

@@ -104,7 +104,7 @@ func measure(op string, start, stop *slot) (time.Duration, Status, error) {
 
 // wholeTime is how long after a record of a whole context the GPU may not have stored the record's
 // time yet, although the event is complete. Up to 20 µs were observed: see
-// docs/design/whole-contexts.md.
+// docs/design/contexts.md.
 const wholeTime = time.Millisecond
 
 // awaitTime returns ResultSuccess if the driver knows the time of the newest record, should that be

@@ -7,7 +7,7 @@
 //
 // The package does not know timelines, nor when the work with a cell or in a context is done. It
 // calls the driver only to register memory, for which a [Context] says how, and to get its addresses.
-// It never waits for the GPU. See docs/design/timeline-memory.md.
+// It never waits for the GPU. See docs/design/waiting.md.
 package slab
 
 import (
