@@ -59,7 +59,7 @@ func rows(t *testing.T) (all []row, groups map[string]string) {
 }
 
 // returned returns the results that each function is documented to return, or was recorded to return on a
-// GPU.
+// GPU, and for the others those that most functions return.
 func returned(t *testing.T) map[string]map[driver.Result]bool {
 	t.Helper()
 	of := map[string]map[driver.Result]bool{}
@@ -107,6 +107,13 @@ func returned(t *testing.T) map[string]map[driver.Result]bool {
 	})
 	if len(of) < 400 {
 		t.Fatalf("the results of %d functions are known", len(of))
+	}
+	for _, op := range functions() {
+		if of[op] == nil {
+			for _, code := range []string{"1", "2", "3", "4", "201", "400", "709", "801", "900", "999"} {
+				add(op, code)
+			}
+		}
 	}
 	return of
 }
@@ -233,6 +240,41 @@ func TestComplete(t *testing.T) {
 			if text := OfCall(op, r, true); text == "" || hardware.MatchString(text) {
 				t.Errorf("%s, %v, of a software driver: %q", op, r, text)
 			}
+		}
+	}
+}
+
+// general has the functions for which no group has texts: what is said to all functions fits.
+const general = `cuInit cuDriverGetVersion cuGet* cuFlushGPUDirectRDMAWrites cuProfiler* cuCoredump* cuLogs* cuUserObject*
+	cuDeviceGet* cuDeviceComputeCapability cuDeviceTotalMem cuDeviceGraphMemTrim cuDeviceSetGraphMemAttribute
+	cuDevicePrimaryCtx* cuDevice*AsyncNotification cuCtxAttach cuCtxDetach cuCtxDestroy cuCtxPopCurrent cuCtxPushCurrent
+	cuCtxGet* cuCtxSet* cuCtxResetPersistingL2Cache cuThreadExchangeStreamCaptureMode cuLogicalEndpoint*
+	cuMemFree* cuMemHostGet* cuMemGetInfo cuMemGetLocationInfo cuMemGetHandleForAddressRange cuMemBatchDecompressAsync
+	cuArray* cuMipmappedArray* cuTex* cuSurf* cuTensorMap* cuPointer* cuModuleEnumerateFunctions
+	cuModuleGetFunctionCount cuModuleGetLoadingMode cuModuleUnload cuLibraryEnumerateKernels cuLibraryUnload
+	cuEventDestroy cuStreamDestroy cuStreamGet* cuStreamSetAttribute cuStreamCopyAttributes cuStreamIsCapturing
+	cuStreamQuery cuStreamSynchronize cuStreamUpdateCaptureDependencies`
+
+// TestGroups checks that somebody has decided which remedies each function gets.
+func TestGroups(t *testing.T) {
+	all, groups := rows(t)
+	known := strings.Fields(general)
+	for _, members := range groups {
+		known = append(known, members)
+	}
+	for _, r := range all {
+		known = append(known, r.functions)
+	}
+	ops := functions()
+	for _, op := range ops {
+		if !slices.ContainsFunc(known, func(list string) bool { return among(list, op, "") }) {
+			t.Errorf("remedies.txt does not know %s: add it to a group whose texts fit what it does and takes, or write lines "+
+				"for its results; if only the lines for all functions fit, add it to general in this file", op)
+		}
+	}
+	for f := range strings.FieldsSeq(general) {
+		if !slices.ContainsFunc(ops, func(op string) bool { return among(f, op, "") }) {
+			t.Errorf("general: there is no function %s", f)
 		}
 	}
 }
