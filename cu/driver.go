@@ -42,6 +42,7 @@ type options struct {
 const (
 	driverVariable = "PURECU_DRIVER"
 	softDriver     = "soft"
+	importAuto     = `import _ "github.com/purecu/purecu/cusim/auto"`
 )
 
 // useVariable applies the environment variable PURECU_DRIVER to options that name no driver.
@@ -54,8 +55,8 @@ func (o *options) useVariable() error {
 	case strings.ContainsAny(v, `/\`):
 		o.path = v
 	case v == softDriver:
-		return invalid("Open", driverVariable+" is soft, and the program has no software driver: "+
-			`import _ "github.com/purecu/purecu/cusim/auto" in its main package, or unset the variable`)
+		return invalid("Open", driverVariable+" is soft, and the program has no software driver: "+importAuto+
+			" in the main package, or unset the variable")
 	default:
 		return invalid("Open", fmt.Sprintf("%s is %q, and no such driver is registered: "+
 			"use cuda, soft, or the path of a library", driverVariable, v))
@@ -174,8 +175,11 @@ func Open(opts ...Option) (*Driver, error) {
 // instead returns what a program that finds no driver or no device can do, or "". A program that chooses a driver
 // does not read the variable.
 func (o *options) instead() string {
-	if o.path != "" || o.software != nil || driver.Registered(softDriver) == nil {
+	switch {
+	case o.path != "" || o.software != nil:
 		return ""
+	case driver.Registered(softDriver) == nil:
+		return "; to run without a GPU, " + importAuto + " in the main package, and set " + driverVariable + "=" + softDriver
 	}
 	return "; to run without a GPU, set " + driverVariable + "=" + softDriver
 }
@@ -183,7 +187,7 @@ func (o *options) instead() string {
 // noDevice returns the remedy for a driver of NVIDIA's that finds no device.
 func (d *Driver) noDevice() string {
 	return fmt.Sprintf("%s loads, but finds no GPU: check that nvidia-smi lists one, %sand that CUDA_VISIBLE_DEVICES "+
-		"does not hide it; to find the cause, run: %s", d.name, checkFiles(), initresult.Doctor)
+		"does not hide it; "+initresult.See, d.name, checkFiles())
 }
 
 // checkFiles returns a further thing to check on systems with device files.
@@ -196,9 +200,9 @@ func checkFiles() string {
 
 // noDriver returns the error of Open for an error of the loader.
 func noDriver(err error) *Error {
-	detail := "to find the cause, run: " + initresult.Doctor
+	detail := initresult.See
 	if errors.Is(err, errors.ErrUnsupported) { // there is no driver for this platform
-		detail = "run the program on Linux or Windows, or on the software driver: cu.Open(cu.WithSoftware(cusim.New()))"
+		detail = "run the program on Linux or Windows"
 	}
 	return &Error{Op: "Open", Err: fmt.Errorf("%w: %w", ErrNoDriver, err), Detail: detail}
 }

@@ -378,7 +378,7 @@ func TestFunctionParameters(t *testing.T) {
 func TestNoDriverForPlatform(t *testing.T) {
 	for platform, want := range map[string]string{
 		"darwin/arm64": "cu: Open: no CUDA driver: loader: NVIDIA ships no CUDA driver for darwin/arm64; " +
-			"run the program on Linux or Windows, or on the software driver: cu.Open(cu.WithSoftware(cusim.New()))",
+			"run the program on Linux or Windows",
 		"linux/amd64": "cu: Open: no CUDA driver: loader: no CUDA driver library could be loaded\n\tlibcuda.so.1 (here): not found; " +
 			"to find the cause, run: go run github.com/purecu/purecu/cmd/cuprobe doctor",
 	} {

@@ -25,6 +25,10 @@ func TestDriverVariable(t *testing.T) {
 		{value: "soft", is: errInvalid, says: "cusim/auto"}, // which this test does not import
 		{value: "unknown", is: errInvalid, says: `"unknown"`},
 		{value: "/nonexistent/libcuda.so.1", is: ErrNoDriver, says: "/nonexistent/libcuda.so.1"},
+		{
+			value: "/nonexistent", is: ErrNoDriver,
+			says: `; to run without a GPU, import _ "github.com/purecu/purecu/cusim/auto" in the main package, and set PURECU_DRIVER=soft`,
+		},
 		{value: `C:\nonexistent\nvcuda.dll`, is: ErrNoDriver, says: `nvcuda.dll`},
 		{
 			value: "registered by a test", opts: []Option{WithLibrary("/nonexistent/a.so")},

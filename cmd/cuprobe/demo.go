@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/cu"
-	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/internal/clock"
 )
 
@@ -39,7 +38,7 @@ func runDemo(c *call) error {
 	if c.mayReplace(err) {
 		r.instead = err
 		fmt.Fprintf(c.out, "no GPU here: %s; running on the software driver\n", whyNone(err))
-		c.driver, c.sim = softDriver, cusim.New(cusim.Output(c.printed()), modelSpin()) // the environment is for NVIDIA's driver
+		c.driver, c.named = softDriver, ""
 		drv, dev, err = c.openDevice()
 	}
 	if err != nil {

@@ -389,7 +389,7 @@ func (r *doctorReport) judge() {
 		case r.Verdict.Severity == loader.Fault:
 		case r.Error != nil:
 			r.Verdict = loader.Finding{Severity: loader.Fault,
-				Title: "the software driver cannot be used: " + oneLine(r.Error.Message),
+				Title: "the software driver cannot be used: " + oneLine(strings.TrimSuffix(r.Error.Message, "; "+initresult.See)),
 				Fix:   initresult.Settings + " # configures it"}
 		default:
 			r.Verdict = loader.Finding{Severity: loader.Fine, Title: "the software driver works; it says nothing about a GPU"}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/purecu/purecu/cu"
@@ -70,9 +72,14 @@ func (c *call) open() (*cu.Driver, error) {
 	return drv, nil
 }
 
-// simulate creates the software driver, as the environment and then the options say.
+// simulate creates the software driver, as the environment and then the options say. If it replaces NVIDIA's
+// driver, the variables of that do not count.
 func (c *call) simulate(opts ...cusim.Option) error {
-	env, err := cusim.Environment(os.Environ())
+	environ := os.Environ()
+	if c.named == "" {
+		environ = slices.DeleteFunc(environ, func(v string) bool { return strings.HasPrefix(v, "CUDA_") })
+	}
+	env, err := cusim.Environment(environ)
 	if err != nil {
 		return usage("%v", err)
 	}

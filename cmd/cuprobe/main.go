@@ -247,12 +247,15 @@ func usage(format string, args ...any) error {
 // wrongFlag returns the error for flags that cannot be parsed. names are the flags that there are, without
 // hyphens, and see is the command that lists them.
 func wrongFlag(err error, names []string, see string) error {
-	if name, unknown := unknownFlag(err); unknown {
-		if near := suggest.Nearest(name, names); len(near) > 0 {
-			return usage("%v: did you mean -%s? See %s -h", err, strings.Join(near, " or -"), see)
-		}
+	name, unknown := unknownFlag(err)
+	near := suggest.Nearest(name, names)
+	switch {
+	case !unknown:
+		return usage("%v; see %s -h", err, see)
+	case len(near) == 0:
+		return usage("%v: there are -%s. See %s -h", err, strings.Join(names, ", -"), see)
 	}
-	return usage("%v; see %s -h", err, see)
+	return usage("%v: did you mean -%s? See %s -h", err, strings.Join(near, " or -"), see)
 }
 
 // unknownFlag returns the name of the flag that an error of parse is about, if the flag is unknown.
@@ -271,19 +274,22 @@ func flagNames(fs *flag.FlagSet) (names []string) {
 func foreignFlag(err error, top *flag.FlagSet) error {
 	names := flagNames(top)
 	if name, unknown := unknownFlag(err); unknown {
+		var foreign []string
 		for _, cmd := range commands() {
 			fs := newFlagSet()
 			cmd.define(fs)
 			if fs.Lookup(name) != nil {
-				return usage("-%s is a flag of cuprobe %s, and belongs after the command; see cuprobe %s -h", name, cmd.name, cmd.name)
+				return usage("-%s is a flag of cuprobe %s, and belongs after the command; see cuprobe %s -h",
+					name, cmd.name, cmd.name)
 			}
-			if len(suggest.Nearest(name, names)) == 0 {
-				names = append(names, flagNames(fs)...)
-			}
+			foreign = append(foreign, flagNames(fs)...)
+		}
+		slices.Sort(foreign)
+		if len(suggest.Nearest(name, names)) == 0 && len(suggest.Nearest(name, foreign)) > 0 {
+			names = slices.Compact(foreign)
 		}
 	}
-	slices.Sort(names)
-	return wrongFlag(err, slices.Compact(names), "cuprobe")
+	return wrongFlag(err, names, "cuprobe")
 }
 
 // findCommand returns the command with a name, or an error that contains the most similar names.

@@ -299,16 +299,15 @@ func TestUsage(t *testing.T) {
 		args []string
 		want string // part of the message
 	}{
-		{[]string{"-nonsense"}, "-nonsense; see cuprobe -h"},
+		{[]string{"-nonsense"}, "-nonsense: there are -device, -driver, -json, -version. See cuprobe -h"},
 		{[]string{"-drivr", "soft", "devices"}, "-drivr: did you mean -driver? See cuprobe -h"},
 		{[]string{"--jsno"}, "-jsno: did you mean -json? See cuprobe -h"},
 		{[]string{"-blokc", "32", "run"}, "-blokc: did you mean -block? See cuprobe -h"},
 		{[]string{"run", "-chekc", "all"}, "-chekc: did you mean -check? See cuprobe run -h"},
 		{[]string{"bench", "-szie=1"}, "-szie: did you mean -size? See cuprobe bench -h"},
 		{[]string{"devices", "-d", "1"}, "-d: did you mean -device or -driver? See cuprobe devices -h"},
-		{[]string{"-x"}, "-x; see cuprobe -h"},
 		{[]string{"-spin", "1ms"}, "-spin is a flag of cuprobe time"},
-		{[]string{"time", "-nonsense"}, "-nonsense; see cuprobe time -h"},
+		{[]string{"time", "-nonsense"}, "-nonsense: there are -calls, -copy, -device,"},
 		{[]string{"nonsense"}, `no command "nonsense": there are bench, demo, devices, doctor, help, report, run, symbols, time.`},
 		{[]string{""}, `no command ""`},
 		{[]string{"devcies"}, "did you mean devices?"},

@@ -140,6 +140,9 @@ func program(t *testing.T, env []string, args ...string) result {
 // TestWithoutGPU checks that, without a GPU, only the demo without arguments runs on the software
 // driver, and says so first.
 func TestWithoutGPU(t *testing.T) {
+	if r := program(t, []string{"CUSIM_DEVICE=2"}); r.status != exitUsage || !strings.Contains(r.stderr, "CUSIM_DEVICES?") {
+		t.Errorf("a mistyped variable: %+v", r)
+	}
 	for _, args := range [][]string{nil, {"-driver", "auto"}} {
 		r := held(t, func() result { return program(t, nil, args...) })
 		first, rest, _ := strings.Cut(r.stdout, "\n")
@@ -395,7 +398,8 @@ func TestEnvironment(t *testing.T) {
 		{[]string{"CUSIM_DEVICES=0"}, "devices -json", exitNoDevice, `"fix": "the software driver has no device: ask`},
 		{[]string{"CUSIM_DEVICES=2", "CUDA_VISIBLE_DEVICES=1,1"}, "demo -json", exitFailure,
 			`"fix": "CUDA_VISIBLE_DEVICES names a device twice`},
-		{[]string{"CUSIM_FAULTS=cuInit=46"}, "devices", exitFailure, "CUDA_ERROR_DEVICE_UNAVAILABLE"},
+		{[]string{"CUSIM_FAULTS=cuInit=46"}, "devices", exitFailure, "only one process, or none, may use it; " + initresult.See},
+		{[]string{"CUSIM_FAULTS=cuInit=46"}, "doctor", exitFailure, "only one process, or none, may use it\nfix "},
 	} {
 		r := program(t, append([]string{"CUDA_VISIBLE_DEVICES=0,1,2", driverVariable + "=soft"}, tt.env...), strings.Fields(tt.args)...)
 		if r.status != tt.status || !strings.Contains(r.stdout+r.stderr, tt.want) {

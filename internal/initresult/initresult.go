@@ -6,6 +6,9 @@ package initresult
 // installing anything.
 const Doctor = "go run github.com/purecu/purecu/cmd/cuprobe doctor"
 
+// See is the end of errors that the doctor can explain.
+const See = "to find the cause, run: " + Doctor
+
 // Settings is the command that shows what configures the software driver.
 const Settings = "env | grep -e ^CUSIM_ -e ^CUDA_VISIBLE_DEVICES -e ^CUDA_DEVICE_ORDER"
 
@@ -93,5 +96,9 @@ func OfSoftware(code int32) string {
 		return "a variable CUSIM_… is wrong: standard error says which; or the software driver was told to return this " +
 			"result: see cusim.Faults"
 	}
-	return "the software driver was told to return this result: see cusim.Faults, and the variables CUSIM_…"
+	text := "the software driver was told to return this result: see cusim.Faults, and the variables CUSIM_…"
+	if _, meaning := Of(code); meaning != "" {
+		text += "; NVIDIA's driver returns it when " + meaning
+	}
+	return text
 }

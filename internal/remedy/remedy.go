@@ -37,7 +37,7 @@ func OfCall(op string, r driver.Result, software bool) string {
 	case op != "cuInit" || r == driver.ResultSuccess:
 		return text
 	case software:
-		return initresult.OfSoftware(int32(r))
+		return initresult.OfSoftware(int32(r)) + "; " + initresult.See
 	}
 	switch _, meaning := initresult.Of(int32(r)); {
 	case only(r) && meaning != "":
@@ -48,7 +48,7 @@ func OfCall(op string, r driver.Result, software bool) string {
 	default:
 		text = "cuInit is not known to return this result"
 	}
-	return text + "; to find the cause, run: " + initresult.Doctor
+	return text + "; " + initresult.See
 }
 
 // only reports whether cuInit alone returns a result, so that its remedy is for cuInit.

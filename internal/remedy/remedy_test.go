@@ -298,8 +298,9 @@ func TestInit(t *testing.T) {
 	}
 	for r, want := range map[driver.Result]string{
 		driver.ResultUnknown: "CUSIM_", driver.ResultInvalidDevice: "CUDA_VISIBLE_DEVICES", driver.ResultStubLibrary: "cusim.Faults",
+		driver.ResultSystemDriverMismatch: "NVIDIA's driver returns it when the versions",
 	} {
-		if text := OfCall("cuInit", r, true); !strings.Contains(text, want) {
+		if text := OfCall("cuInit", r, true); !strings.Contains(text, want) || !strings.HasSuffix(text, initresult.Doctor) {
 			t.Errorf("%v, of a software driver: %s", r, text)
 		}
 	}

@@ -3,23 +3,27 @@ package suggest
 
 import "strings"
 
-// Nearest returns the names that a mistyped name may mean: those that begin with it, or else those with
-// the smallest distance, which must be at most two and less than its length, or else those that contain it.
+// Nearest returns the names that a mistyped name may mean, in any case: those that begin with it, or else those
+// with the smallest distance, which must be at most two and less than its length, or else those that contain it,
+// or that it contains.
 func Nearest(name string, names []string) []string {
+	name = strings.ToLower(name)
 	near := those(names, func(n string) bool { return name != "" && strings.HasPrefix(n, name) })
 	for best := 1; best <= min(2, len(name)-1) && len(near) == 0; best++ {
 		near = those(names, func(n string) bool { return distance(name, n) == best })
 	}
-	if len(near) == 0 && len(name) > 2 {
-		near = those(names, func(n string) bool { return strings.Contains(n, name) })
+	if len(near) == 0 {
+		near = those(names, func(n string) bool {
+			return min(len(name), len(n)) > 2 && (strings.Contains(n, name) || strings.Contains(name, n))
+		})
 	}
 	return near
 }
 
-// those returns the names that are meant.
+// those returns the names that are meant. meant gets them in lower case.
 func those(names []string, meant func(string) bool) (list []string) {
 	for _, n := range names {
-		if meant(n) {
+		if meant(strings.ToLower(n)) {
 			list = append(list, n)
 		}
 	}

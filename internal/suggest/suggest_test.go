@@ -23,6 +23,8 @@ func TestNearest(t *testing.T) {
 		{"", nil},
 		{"nothing", nil},
 		{"ymbo", []string{"symbols"}},
+		{"all-devices", []string{"devices"}},
+		{"DOCTER", []string{"doctor"}},
 		{"o", nil},
 		{"x", nil},
 	} {

@@ -108,7 +108,7 @@ func (r *reader) checkNames(all []variable) error {
 	if wrong == "" {
 		return nil
 	}
-	near := suggest.Nearest(strings.ToUpper(wrong)[len(prefix):], short)
+	near := suggest.Nearest(wrong[len(prefix):], short)
 	if len(near) == 0 {
 		return fmt.Errorf("the software driver has no environment variable %s: there are %s", wrong, strings.Join(names, ", "))
 	}
@@ -129,20 +129,14 @@ func parseDevices(s string) (sim.Option, error) {
 
 // parseVersion parses a version such as 12.8 or 12080. The library for C parses it in the same way.
 func parseVersion(s string) (sim.Option, error) {
-	major, minor, dotted := strings.Cut(s, ".")
-	v, err := strconv.Atoi(major)
-	if dotted && err == nil {
-		var m int
-		m, err = strconv.Atoi(minor)
-		if m < 0 || m > 9 {
-			err = strconv.ErrRange
-		}
-		v = v*1000 + m*10
+	if major, minor, dotted := strings.Cut(s, "."); dotted && len(minor) == 1 {
+		s = major + "0" + minor + "0"
 	}
-	if err != nil || v < 11000 || v > 13000 {
+	v, err := strconv.ParseUint(s, 10, 32)
+	if err != nil || v < 11000 || v > 13000 || v%1000 > 90 || v%10 != 0 {
 		return nil, errors.New("this is no version from 11.0 to 13.0, such as 12.8")
 	}
-	return sim.Version(v), nil
+	return sim.Version(int(v)), nil
 }
 
 func parseUnknown(s string) (sim.Option, error) {
@@ -181,7 +175,10 @@ func parseFaults(s string) (sim.Option, error) {
 	var faults []sim.Fault
 	for one := range strings.SplitSeq(s, ",") {
 		f, err := parseFault(strings.TrimSpace(one))
-		if err != nil {
+		switch {
+		case err != nil && one == s: // the error has the value
+			return nil, err
+		case err != nil:
 			return nil, fmt.Errorf("%s: %w", one, err)
 		}
 		faults = append(faults, f)
@@ -231,10 +228,13 @@ func parseFunction(name string) (string, error) {
 	return "", fmt.Errorf("there is no function %q that the driver has and that can fail%s", name, suggest.Text(base, names))
 }
 
+// mostCode is more than any CUresult that there is.
+const mostCode = 9999
+
 func parseCode(s string) (int, error) {
 	code, err := strconv.Atoi(s)
-	if err != nil || code < 1 {
-		return 0, fmt.Errorf("%q is no code of an error", s)
+	if err != nil || code < 1 || code > mostCode {
+		return 0, fmt.Errorf("%q is no code of an error, which is a number from 1 to %d", s, mostCode)
 	}
 	return code, nil
 }
