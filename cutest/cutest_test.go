@@ -163,6 +163,21 @@ func TestLeftOpen(t *testing.T) {
 	runtime.KeepAlive(keep)
 }
 
+// TestKeptSlice writes to freed memory: the report names the place in the test that has freed it, and none in the library.
+func TestKeptSlice(t *testing.T) {
+	said := run(t, func(t testing.TB) {
+		h := must(cutest.Context(t).AllocHost(64, 0))
+		var kept []byte
+		check(h.View(func(b []byte) error { kept = b; return nil }))
+		check(h.Close())
+		kept[5] = 1
+	})
+	if !strings.Contains(said, "byte 5 of pinned") || !strings.Contains(said, "here:\n\tgithub.com/purecu/purecu/cutest_test.TestKeptSlice") ||
+		strings.Contains(said, "testing.") {
+		t.Error(said)
+	}
+}
+
 // TestAbandoned abandons objects. The leak hook of package cu reports them, and the test does not
 // fail.
 func TestAbandoned(t *testing.T) {

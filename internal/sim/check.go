@@ -149,6 +149,9 @@ func (d *Driver) Check(t TB) {
 	}
 }
 
+// inProgram returns the frames of a program that uses package cu.
+func inProgram(pcs []uintptr) string { return frames(pcs, "github.com/purecu/purecu/cu.", "testing.") }
+
 // mostPlaces is how many places in the program leftOpen names.
 const mostPlaces = 20
 
@@ -159,7 +162,7 @@ func (d *Driver) leftOpen() string {
 		if kind == streamKind.String() && strings.Contains(frames(created), ownStreams) {
 			continue // its context is open, too
 		}
-		where := frames(created, "github.com/purecu/purecu/cu.", "testing.")
+		where := inProgram(created)
 		kinds[kind]++
 		places[kind+", created here:\n"+where]++
 	}

@@ -5,7 +5,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"runtime"
 	"sync"
 	"time"
 
@@ -186,20 +185,7 @@ func (d *Driver) Misuses() []Misuse {
 
 // misuse records a call in which NVIDIA's driver may crash.
 func (d *Driver) misuse(op string, h uintptr, what string, destroyed []uintptr) {
-	m := Misuse{Op: op, Handle: h, What: what}
-	if len(destroyed) > 0 {
-		frames := runtime.CallersFrames(destroyed)
-		for {
-			f, more := frames.Next()
-			if f.Function != "" {
-				m.Destroyed += fmt.Sprintf("\t%s\n\t\t%s:%d\n", f.Function, f.File, f.Line)
-			}
-			if !more {
-				break
-			}
-		}
-	}
-	m.Count = 1
+	m := Misuse{Op: op, Handle: h, What: what, Destroyed: inProgram(destroyed), Count: 1}
 	if n := len(d.misuses); n > 0 {
 		if last := &d.misuses[n-1]; last.Op == m.Op && last.Handle == m.Handle && last.What == m.What {
 			last.Count++

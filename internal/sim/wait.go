@@ -305,7 +305,7 @@ func frames(pcs []uintptr, without ...string) string {
 		var frame runtime.Frame
 		frame, more = f.Next()
 		inside := func(what string) bool { return strings.Contains(frame.Function, what) }
-		if frame.Function == "" || inside("purecu/internal/sim.(*Driver).") ||
+		if frame.Function == "" || inside("purecu/internal/sim.(*") ||
 			strings.HasPrefix(frame.Function, "github.com/purecu/purecu/driver.") ||
 			strings.HasPrefix(frame.Function, "runtime.") ||
 			slices.ContainsFunc(without, func(p string) bool { return strings.HasPrefix(frame.Function, p) }) {
