@@ -157,7 +157,8 @@ func TestReports(t *testing.T) {
 	var unknown []string
 	b := newBench(t, cusim.RefuseUnknownKernels(),
 		cusim.OnUnknownKernel(func(name string) { unknown = append(unknown, name) }))
-	if err := must(b.mod.Function("strange"))(t).Launch(b.s, cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}); !errors.Is(
+	if err := must(b.mod.Function("strange"))(t).Launch(b.s,
+		cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}); !errors.Is(
 		err,
 		cu.ResultNotSupported,
 	) {

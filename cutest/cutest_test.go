@@ -144,10 +144,11 @@ func TestLeftOpen(t *testing.T) {
 		}
 		keep = append(keep, must(gpu.NewStream(0)))
 		mod := must(gpu.LoadModule([]byte(".version 6.0 .target sm_50 .address_size 64 .entry k() { ret; }")))
-		keep = append(keep, mod, must(gpu.NewGraph()), must(gpu.Reserve(1<<21)), must(gpu.NewMemPool(cu.MemPoolOptions{})))
+		keep = append(keep, mod, must(gpu.NewGraph()), must(gpu.Reserve(1<<21)),
+			must(gpu.NewMemPool(cu.MemPoolOptions{})))
 	})
-	want := "cusim: not closed at the end of the test: 1 × address range, 1 × context, 1 × device memory, 1 × event, 1 × graph, " +
-		"1 × host memory, 1 × memory pool, 1 × module, 3 × stream\n"
+	want := "cusim: not closed at the end of the test: 1 × address range, 1 × context, 1 × device memory, 1 × event, " +
+		"1 × graph, 1 × host memory, 1 × memory pool, 1 × module, 3 × stream\n"
 	if !strings.HasPrefix(said, want) {
 		t.Errorf("it said %q, want %q", said, want)
 	}
@@ -156,8 +157,9 @@ func TestLeftOpen(t *testing.T) {
 			t.Errorf("it does not say where, or too much: %s", what)
 		}
 	}
-	if n := strings.Count(said, " × stream, created here:"); n != 2 || !strings.Contains(said, "\n2 × stream, created") &&
-		!strings.HasPrefix(said, "2 × stream, created") {
+	if n := strings.Count(said, " × stream, created here:"); n != 2 ||
+		!strings.Contains(said, "\n2 × stream, created") &&
+			!strings.HasPrefix(said, "2 × stream, created") {
 		t.Errorf("%d places of streams: %s", n, said)
 	}
 	runtime.KeepAlive(keep)
@@ -172,7 +174,8 @@ func TestKeptSlice(t *testing.T) {
 		check(h.Close())
 		kept[5] = 1
 	})
-	if !strings.Contains(said, "byte 5 of pinned") || !strings.Contains(said, "here:\n\tgithub.com/purecu/purecu/cutest_test.TestKeptSlice") ||
+	if !strings.Contains(said, "byte 5 of pinned") ||
+		!strings.Contains(said, "here:\n\tgithub.com/purecu/purecu/cutest_test.TestKeptSlice") ||
 		strings.Contains(said, "testing.") {
 		t.Error(said)
 	}

@@ -207,7 +207,8 @@ again:
 // spin enqueues a kernel that takes d.
 func spin(gpu *cu.Context, s *cu.Stream, d time.Duration) {
 	mod := try(gpu.LoadModule([]byte(spinPTX)))
-	check(try(mod.Function("spin")).Launch(s, cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}}, cu.U64(uint64(d))))
+	check(try(mod.Function("spin")).Launch(s, cu.LaunchConfig{Grid: cu.Dim3{X: 1}, Block: cu.Dim3{X: 1}},
+		cu.U64(uint64(d))))
 }
 
 func try[T any](v T, err error) T {

@@ -310,7 +310,8 @@ var raceTests = []struct {
 		p.do(p.b.Copy2D(cu.Rows{Mem: p.n, Pitch: 8}, m.At(3, 1), 2, 1))
 	}, 1},
 	{"copies in one call", func(p *scene) {
-		p.do(p.a.CopyAll([]cu.MemCopy{{Dst: p.m.Span(0, 8), Src: p.n.Span(0, 8)}, {Dst: p.m.Span(8, 8), Src: p.n.Span(8, 8)}}))
+		p.do(p.a.CopyAll([]cu.MemCopy{{Dst: p.m.Span(0, 8), Src: p.n.Span(0, 8)},
+			{Dst: p.m.Span(8, 8), Src: p.n.Span(8, 8)}}))
 		p.order(func() error { return p.b.WaitStream(p.a) })
 		p.do(p.b.Copy3DAll([]cu.BoxCopy{
 			{Dst: cu.Planes{Rows: cu.Rows{Mem: p.n}}, Src: cu.Planes{Rows: cu.Rows{Mem: p.m}}, Width: 1, Height: 1, Depth: 1},
@@ -1076,7 +1077,8 @@ var orderedPrograms = map[string]func(*scene){
 		p.read(p.b)
 		p.fill(p.a)
 		p.do(p.a.Synchronize())
-		p.do(cu.View(p.h, func(w []uint32) error { atomic.StoreUint32(&w[0], 1); return nil })) // the stream looks at it
+		// the stream looks at it
+		p.do(cu.View(p.h, func(w []uint32) error { atomic.StoreUint32(&w[0], 1); return nil }))
 		p.do(p.b.Synchronize())
 	},
 	"a part of a word": func(p *scene) {

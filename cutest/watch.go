@@ -66,8 +66,9 @@ func (w *watch) look() {
 	// The time is counted in checks, so that a pause of the whole machine does not count.
 	switch w.quiet += lookEvery; {
 	case w.quiet >= w.endAfter:
-		w.t.Errorf("cutest: a call waited for something that only the test can do, and was ended: cutest released held streams and "+
-			"advanced virtual time. Do this in the test, before the call that waits: deferred calls, such as Close, run before t.Cleanup.\n%v", longest)
+		w.t.Errorf("cutest: a call waited for something that only the test can do, and was ended: cutest released "+
+			"held streams and advanced virtual time. Do this in the test, before the call that waits: deferred "+
+			"calls, such as Close, run before t.Cleanup.\n%v", longest)
 		w.quiet, w.reported = 0, false
 		w.sim.Finish()
 	case w.quiet >= w.reportAfter && !w.reported:

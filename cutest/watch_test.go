@@ -85,7 +85,8 @@ func TestStuckClose(t *testing.T) {
 			}
 			w.stop()
 			for what, list := range map[string][]string{"log": l.logs, "error": l.errors} {
-				if len(list) != 1 || !strings.Contains(list[0], tt.says) || !strings.Contains(list[0], "cuMemFree(0x") || !strings.Contains(list[0], "TestStuckClose") {
+				if len(list) != 1 || !strings.Contains(list[0], tt.says) ||
+					!strings.Contains(list[0], "cuMemFree(0x") || !strings.Contains(list[0], "TestStuckClose") {
 					t.Errorf("%s: %q", what, list)
 				}
 			}

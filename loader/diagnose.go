@@ -388,7 +388,8 @@ func (r *Report) String() string {
 		line("container", "%s", r.Container)
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Environment)) {
-		line("environment", "%s=%q%s", key, r.Environment[key], yes(key == Environment && r.EnvironmentIgnored, "ignored"))
+		line("environment", "%s=%q%s", key, r.Environment[key],
+			yes(key == Environment && r.EnvironmentIgnored, "ignored"))
 	}
 	for _, c := range r.Candidates {
 		label, text := "tried", c.Error

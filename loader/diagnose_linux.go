@@ -18,7 +18,8 @@ func (m *machine) gather(r *Report) {
 	r.Distribution, r.DistributionIDs = m.distribution()
 	r.WSL = strings.Contains(strings.ToLower(m.line("/proc/sys/kernel/osrelease")), "microsoft")
 	// A container does not have the first file, and may lack the device tree.
-	r.Jetson = m.exists("/etc/nv_tegra_release") || strings.Contains(m.read("/proc/device-tree/compatible"), "nvidia,tegra") ||
+	r.Jetson = m.exists("/etc/nv_tegra_release") ||
+		strings.Contains(m.read("/proc/device-tree/compatible"), "nvidia,tegra") ||
 		m.line("/sys/devices/soc0/family") == "Tegra"
 	r.OnlyMusl = m.onlyMusl()
 	r.Container = m.container()
@@ -182,7 +183,8 @@ func (m *machine) devices(r *Report) []DeviceFile {
 		names = []string{"/dev/dxg"}
 	case r.Jetson:
 		// The names of the device files depend on the release of the system.
-		for _, pattern := range []string{"/dev/nvmap", "/dev/nvhost-ctrl-gpu", "/dev/nvgpu/igpu0/ctrl", "/dev/nvidiactl", "/dev/nvidia[0-9]*"} {
+		for _, pattern := range []string{"/dev/nvmap", "/dev/nvhost-ctrl-gpu", "/dev/nvgpu/igpu0/ctrl",
+			"/dev/nvidiactl", "/dev/nvidia[0-9]*"} {
 			names = append(names, m.glob(pattern)...)
 		}
 		if len(names) == 0 {

@@ -400,7 +400,8 @@ func TestDiagnose(t *testing.T) {
 				t.Fatalf("Open: %v, %v; Diagnose: %v, %v", lib, tried, r.Library, r.Candidates)
 			}
 			for i, c := range tried {
-				if d := r.Candidates[i]; d.Name != c.Name || d.Path != c.Path || d.Problem != c.Problem || (d.Error == "") != (c.Err == nil) {
+				if d := r.Candidates[i]; d.Name != c.Name || d.Path != c.Path || d.Problem != c.Problem ||
+					(d.Error == "") != (c.Err == nil) {
 					t.Errorf("Open: %+v, Diagnose: %+v", c, d)
 				}
 			}
@@ -519,7 +520,8 @@ func TestAddInit(t *testing.T) {
 		r.AddInit(tt.code) // replaces the findings
 		v := r.Verdict()
 		if v.Title != tt.title || v.Fix != tt.fix {
-			t.Errorf("%s: verdict %q\nfix     %q\nwant    %q\nfix     %q\n%s", tt.name, v.Title, v.Fix, tt.title, tt.fix, r)
+			t.Errorf("%s: verdict %q\nfix     %q\nwant    %q\nfix     %q\n%s", tt.name, v.Title, v.Fix, tt.title,
+				tt.fix, r)
 		}
 		var more string
 		if len(r.Findings) > 1 {
@@ -539,7 +541,8 @@ func TestFacts(t *testing.T) {
 		with("LD_LIBRARY_PATH", "/opt/stubs"), library("/opt/stubs/libcuda.so.1", stub), installed(debianLib), cached(debianLib),
 		pci("nvidia", ""), nodes("nvidia0", "nvidia10", "nvidia2", "nvidiactl", "nvidia-modeset", "nvidia-caps-imex-channels"),
 		file("/sys/module/nvidia/version", "535.261.03\n"), opening("/dev/nvidiactl", syscall.EPERM),
-		file("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Fri Aug 15 00:00:00 UTC 2025\n"))
+		file("/proc/driver/nvidia/version",
+			"NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Fri Aug 15 00:00:00 UTC 2025\n"))
 	for _, name := range []string{"nvidia0", "nvidia10", "nvidia2", "nvidiactl", "nvidia-modeset"} {
 		mode("/dev/"+name, 0o640)(t, f)
 	}
@@ -625,7 +628,8 @@ func TestDiagnoseHang(t *testing.T) {
 	r := m.diagnose("")
 	// The other device files may have been opened before that, or not.
 	d := r.Devices[0]
-	if d.Path != "/dev/nvidia0" || d.Access != Broken || d.Error != "it has not ended after 29s" || d.Mode == "" || r.Library == nil ||
+	if d.Path != "/dev/nvidia0" || d.Access != Broken || d.Error != "it has not ended after 29s" || d.Mode == "" ||
+		r.Library == nil ||
 		r.Verdict().Title != "the GPU does not answer" {
 		t.Errorf("a device file that hangs:\n%s", r)
 	}
@@ -637,7 +641,8 @@ func TestDiagnoseHang(t *testing.T) {
 		return ccall.Library{}, errors.New("it was called back")
 	}
 	r = m.diagnose("")
-	if r.Library != nil || len(r.Candidates) != 1 || r.Candidates[0].Problem != Stuck || r.Verdict().Title != "libcuda.so.1 does not finish loading" ||
+	if r.Library != nil || len(r.Candidates) != 1 || r.Candidates[0].Problem != Stuck ||
+		r.Verdict().Title != "libcuda.so.1 does not finish loading" ||
 		!r.Kernel.Loaded || len(r.GPUs) != 1 || r.Devices[0].Access != Granted {
 		t.Errorf("a library that hangs:\n%s", r)
 	}
@@ -691,7 +696,8 @@ func TestLook(t *testing.T) {
 	if err := os.Mkdir(locked, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, problem, why, err := look(filepath.Join(locked, "libcuda.so.1")); problem != Unreachable || why == "" || !errors.Is(err, syscall.EACCES) {
+	if _, problem, why, err := look(filepath.Join(locked, "libcuda.so.1")); problem != Unreachable || why == "" ||
+		!errors.Is(err, syscall.EACCES) {
 		t.Errorf("in a folder that may not be searched: %q, %q, %v", problem, why, err)
 	}
 }
@@ -702,10 +708,12 @@ func TestLook(t *testing.T) {
 func TestFixesAreHarmless(t *testing.T) {
 	j := &judge{Report: &Report{Init: &InitResult{}}}
 	var fixes []string
-	for _, container := range []string{"", "docker", "podman", "kubernetes", "lxd", "incus", "lxc", "apptainer", "other"} {
+	for _, container := range []string{"", "docker", "podman", "kubernetes", "lxd", "incus", "lxc", "apptainer",
+		"other"} {
 		for _, ids := range []string{"", "debian", "ubuntu debian", "fedora", "suse", "arch", "nixos"} {
 			j.Container, j.DistributionIDs = container, strings.Fields(ids)
-			fixes = append(fixes, j.install(), j.reinstall("/lib/x"), j.remove("/lib/x"), j.withoutStub("/stubs/x"), j.withoutNouveau(), j.grant(), j.restart(), j.show(), j.createFiles())
+			fixes = append(fixes, j.install(), j.reinstall("/lib/x"), j.remove("/lib/x"), j.withoutStub("/stubs/x"),
+				j.withoutNouveau(), j.grant(), j.restart(), j.show(), j.createFiles())
 			for _, code := range []int32{3, 34, 46, 100, 101, 801, 802, 803, 804, 999} {
 				j.Init.Code = code
 				fixes = append(fixes, j.initFix())
@@ -715,10 +723,12 @@ func TestFixesAreHarmless(t *testing.T) {
 	for _, fix := range append(fixes, stopWSL) {
 		command, _, _ := strings.Cut(fix, " #")
 		first, _, _ := strings.Cut(command, " ")
-		if !slices.Contains([]string{"sudo", "docker", "podman", "apptainer", "echo", "nvidia-smi", "unset", "export"}, first) {
+		if !slices.Contains([]string{"sudo", "docker", "podman", "apptainer", "echo", "nvidia-smi", "unset", "export"},
+			first) {
 			continue // a sentence
 		}
-		for _, harm := range []string{"reboot", "shutdown", " remove", "delete", "restart", "setsebool", "compute-mode", "modprobe -r"} {
+		for _, harm := range []string{"reboot", "shutdown", " remove", "delete", "restart", "setsebool", "compute-mode",
+			"modprobe -r"} {
 			if strings.Contains(command, harm) {
 				t.Errorf("%s", fix)
 			}

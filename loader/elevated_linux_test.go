@@ -141,7 +141,8 @@ __attribute__((constructor)) static void run(void) { puts("it ran"); fflush(stdo
 `), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", filepath.Join(sub, libraryName), source).CombinedOutput(); err != nil {
+	if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", filepath.Join(sub, libraryName),
+		source).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	met := 0

@@ -102,7 +102,8 @@ func examineELF(readAt func(p []byte, off int64) (int, error), size int64) (prob
 		machine = binary.BigEndian.Uint16(h[18:])
 	}
 	if machine != ownMachine() || class != elfClass64 || data != elfLittleEndian {
-		return WrongMachine, fmt.Sprintf("it is for %s, and this program is for %s", machineName(machine, class, data), runtime.GOARCH), nil
+		return WrongMachine, fmt.Sprintf("it is for %s, and this program is for %s", machineName(machine, class, data),
+			runtime.GOARCH), nil
 	}
 	if t := order.Uint16(h[16:]); t != elfShared {
 		return NotALibrary, "it is an ELF file, but not a shared library", nil
@@ -130,7 +131,8 @@ func examineELF(readAt func(p []byte, off int64) (int, error), size int64) (prob
 		}
 		offset, length := order.Uint64(s[8:]), order.Uint64(s[32:])
 		if offset > end || length > end-offset {
-			return Truncated, fmt.Sprintf("it is truncated: a segment of %d bytes begins at %d, and the file has %d bytes", length, offset, size), nil
+			return Truncated, fmt.Sprintf("it is truncated: a segment of %d bytes begins at %d, and the file has %d "+
+				"bytes", length, offset, size), nil
 		}
 	}
 	return "", "", nil

@@ -40,8 +40,8 @@ func (j *judge) hardware() {
 	if len(j.GPUs) == 0 && j.Kernel.Loaded {
 		j.explain("the GPU is no longer on the PCI bus",
 			"the kernel has NVIDIA's module, which loads only where there is a GPU, and none of the devices in "+
-				"/sys/bus/pci/devices is one: it fell off the bus (the kernel's log has Xid 79 then), lost its power, or "+
-				"was taken out",
+				"/sys/bus/pci/devices is one: it fell off the bus (the kernel's log has Xid 79 then), lost its "+
+				"power, or was taken out",
 			j.onHost(kernelLog+" # and then switch the machine off and on again"))
 		return
 	}

@@ -30,9 +30,11 @@ func TestJudgeAnything(t *testing.T) {
 			},
 		}
 		r.EnvironmentIgnored = r.NamedBy == "" && flip()
-		for _, key := range []string{"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "LD_LIBRARY_PATH", "SLURM_JOB_ID"} {
+		for _, key := range []string{"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
+			"LD_LIBRARY_PATH", "SLURM_JOB_ID"} {
 			if flip() {
-				r.Environment[key] = one("", "0", "-1", "x", ",", " ", "all", "void", "/a:/b", ":", "'", "99999999999999999999")
+				r.Environment[key] = one("", "0", "-1", "x", ",", " ", "all", "void", "/a:/b", ":", "'",
+					"99999999999999999999")
 			}
 		}
 		for range rnd.IntN(4) {
@@ -43,13 +45,18 @@ func TestJudgeAnything(t *testing.T) {
 			})
 		}
 		if len(r.Candidates) > 0 && flip() {
-			r.Library = &LibraryFacts{Name: "libcuda.so.1", Path: one("", "/usr/local/cuda/compat/libcuda.so.1", "/usr/lib/libcuda.so.580.1.2"), Release: one("", "580.1.2")}
-			r.Candidates = append(r.Candidates, CandidateFacts{Name: "libcuda.so.1", Path: r.Library.Path, Element: one("", "/b")})
+			r.Library = &LibraryFacts{Name: "libcuda.so.1",
+				Path:    one("", "/usr/local/cuda/compat/libcuda.so.1", "/usr/lib/libcuda.so.580.1.2"),
+				Release: one("", "580.1.2")}
+			r.Candidates = append(r.Candidates, CandidateFacts{Name: "libcuda.so.1", Path: r.Library.Path,
+				Element: one("", "/b")})
 		}
 		for range rnd.IntN(3) {
-			r.GPUs = append(r.GPUs, PCIDevice{Address: "0000:01:00.0", Driver: one("", "nvidia", "nouveau", "vfio-pci")})
+			r.GPUs = append(r.GPUs, PCIDevice{Address: "0000:01:00.0",
+				Driver: one("", "nvidia", "nouveau", "vfio-pci")})
 		}
-		for _, name := range []string{"/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dxg", "/dev/nvmap"} {
+		for _, name := range []string{"/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dxg",
+			"/dev/nvmap"} {
 			if flip() {
 				r.Devices = append(r.Devices, DeviceFile{
 					Path: name, Mode: one("", "c", "crw-rw-rw-", "crw-rw----", "crw-------"), GID: rnd.IntN(2), Group: one("", "video"),
@@ -99,9 +106,11 @@ func TestWindowsFixes(t *testing.T) {
 			}
 		}
 	}
-	for _, problem := range []Problem{Absent, NotALibrary, WrongMachine, Truncated, Unreadable, Unreachable, Refused, NotADriver, Stub, Stuck, Unsafe} {
+	for _, problem := range []Problem{Absent, NotALibrary, WrongMachine, Truncated, Unreadable, Unreachable, Refused,
+		NotADriver, Stub, Stuck, Unsafe} {
 		for _, by := range []string{"", "program", "environment"} {
-			check(&Report{Platform: "windows/amd64", NamedBy: by, Candidates: []CandidateFacts{{Name: name, Problem: problem, Error: "it is so"}}})
+			check(&Report{Platform: "windows/amd64", NamedBy: by,
+				Candidates: []CandidateFacts{{Name: name, Problem: problem, Error: "it is so"}}})
 		}
 	}
 	for _, code := range []int32{2, 3, 34, 46, 100, 101, 304, 500, 801, 802, 803, 804, 999, 77} {
@@ -114,7 +123,8 @@ func TestWindowsFixes(t *testing.T) {
 			check(r)
 		}
 	}
-	check(&Report{Platform: "windows/amd64", EnvironmentIgnored: true, Candidates: []CandidateFacts{{Name: name}}, Library: &LibraryFacts{Name: name}})
+	check(&Report{Platform: "windows/amd64", EnvironmentIgnored: true, Candidates: []CandidateFacts{{Name: name}},
+		Library: &LibraryFacts{Name: name}})
 }
 
 // TestSimulatedFails examines the software driver's library after cuInit has failed: nothing on the machine is at

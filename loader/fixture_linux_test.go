@@ -252,9 +252,11 @@ func pci(drivers ...string) part {
 	}
 	for i, driver := range drivers {
 		dev := bus + "0000:0" + string(rune('1'+i)) + ":00.0"
-		parts = append(parts, file(dev+"/vendor", "0x10de\n"), file(dev+"/class", "0x030200\n"), file(dev+"/device", "0x2335\n"))
+		parts = append(parts, file(dev+"/vendor", "0x10de\n"), file(dev+"/class", "0x030200\n"),
+			file(dev+"/device", "0x2335\n"))
 		if driver != "" {
-			parts = append(parts, folder("/sys/bus/pci/drivers/"+driver), link(dev+"/driver", "/sys/bus/pci/drivers/"+driver))
+			parts = append(parts, folder("/sys/bus/pci/drivers/"+driver),
+				link(dev+"/driver", "/sys/bus/pci/drivers/"+driver))
 		}
 	}
 	return all(parts...)

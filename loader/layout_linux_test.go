@@ -341,7 +341,8 @@ func TestSearchesHere(t *testing.T) {
 				t.Errorf("%q: the system's loader was asked for %q", tt.searchPath, f.asked)
 			}
 			if where == "" {
-				if lib != nil || tried[0].Problem != Absent || tt.here != strings.Contains(tried[0].Err.Error(), "is not asked") {
+				if lib != nil || tried[0].Problem != Absent ||
+					tt.here != strings.Contains(tried[0].Err.Error(), "is not asked") {
 					t.Errorf("%q: %v, %+v", tt.searchPath, lib, tried)
 				}
 				continue
@@ -357,9 +358,11 @@ func TestSearchesHere(t *testing.T) {
 	}
 
 	// A file that would be rejected is rejected here, too, and the loader is not asked.
-	f := newFixture(t, with("LD_LIBRARY_PATH", ":/opt"), library("/opt/libcuda.so.1", foreign), library("/opt/libcuda.so", text))
+	f := newFixture(t, with("LD_LIBRARY_PATH", ":/opt"), library("/opt/libcuda.so.1", foreign),
+		library("/opt/libcuda.so", text))
 	_, tried := f.machine().open(cudaDriver(), "")
-	if diff := cmp.Diff([]string{"libcuda.so.1: wrong-machine", "libcuda.so: not-a-library"}, outcome(tried)); diff != "" || len(f.asked) > 0 {
+	if diff := cmp.Diff([]string{"libcuda.so.1: wrong-machine", "libcuda.so: not-a-library"},
+		outcome(tried)); diff != "" || len(f.asked) > 0 {
 		t.Errorf("%q was asked for (-want +got):\n%s", f.asked, diff)
 	}
 }
@@ -420,7 +423,8 @@ func TestLoadErrorGlibcFailed(t *testing.T) {
 	} {
 		f := newFixture(t, library("/usr/lib64/libcuda.so.1", text), glibcFailed(cause))
 		_, tried := f.machine().open(cudaDriver(), "")
-		if len(tried) != 1 || tried[0].Problem != GlibcFailed || !errors.Is(tried[0].Err, cause) || !strings.Contains((&LoadError{Candidates: tried}).Error(), want) {
+		if len(tried) != 1 || tried[0].Problem != GlibcFailed || !errors.Is(tried[0].Err, cause) ||
+			!strings.Contains((&LoadError{Candidates: tried}).Error(), want) {
 			t.Errorf("%v: %+v does not say %q", cause, tried, want)
 		}
 	}

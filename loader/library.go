@@ -105,11 +105,13 @@ func (k Kind) install() string {
 	case NVML:
 		return "NVML is a part of NVIDIA's driver (on Debian the package libnvidia-ml1, on Ubuntu " +
 			"libnvidia-compute-VERSION); " +
-			"a container has it if NVIDIA_DRIVER_CAPABILITIES contains utility; or set " + k.Environment() + " to its path"
+			"a container has it if NVIDIA_DRIVER_CAPABILITIES contains utility; or set " + k.Environment() +
+			" to its path"
 	case NVENC:
 		return "NVENC is a part of NVIDIA's driver (on Debian the package libnvidia-encode1, on Ubuntu " +
 			"libnvidia-encode-VERSION); " +
-			"a container has it if NVIDIA_DRIVER_CAPABILITIES contains video; or set " + k.Environment() + " to its path"
+			"a container has it if NVIDIA_DRIVER_CAPABILITIES contains video; or set " + k.Environment() +
+			" to its path"
 	case NVRTC:
 		return "install NVRTC with the CUDA toolkit (NVIDIA's package cuda-nvrtc-VERSION), or for Python with " +
 			"pip install nvidia-cuda-nvrtc; or set " + k.Environment() + " to its path"

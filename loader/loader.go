@@ -246,8 +246,9 @@ func verifyDriver(lib ccall.Library) (l *Library, addr uintptr, problem Problem,
 	}
 	switch code := int32(r); {
 	case code == initresult.StubLibrary:
-		return l, addr, Stub, fmt.Errorf("it is the CUDA toolkit's stub, which is for linking only (cuDriverGetVersion returned %d): "+
-			"remove the toolkit's stubs folder from the search path and install the NVIDIA driver", code)
+		return l, addr, Stub, fmt.Errorf("it is the CUDA toolkit's stub, which is for linking only "+
+			"(cuDriverGetVersion returned %d): remove the toolkit's stubs folder from the search path and install "+
+			"the NVIDIA driver", code)
 	case code != 0:
 		return l, addr, Refused, fmt.Errorf("cuDriverGetVersion returned %d", code)
 	}

@@ -64,7 +64,8 @@ func compile(lib, source string) error {
 	if err != nil {
 		return err
 	}
-	if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", lib, filepath.Join(testdata, source+".c")).CombinedOutput(); err != nil {
+	if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", lib,
+		filepath.Join(testdata, source+".c")).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
 	return nil
@@ -111,7 +112,8 @@ func TestOpen(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if tried := lib.Tried(); lib.Name() != path || len(tried) != 1 || tried[0].Err != nil || lib.Source() != tried[0].Source {
+				if tried := lib.Tried(); lib.Name() != path || len(tried) != 1 || tried[0].Err != nil ||
+					lib.Source() != tried[0].Source {
 					t.Errorf("it took %s (%s) after %v", lib.Name(), lib.Source(), tried)
 				}
 				return
@@ -120,7 +122,8 @@ func TestOpen(t *testing.T) {
 			if !errors.As(err, &le) || len(le.Candidates) != 1 {
 				t.Fatalf("Open: %v", err)
 			}
-			if c := le.Candidates[0]; c.Name != path || c.Problem != tt.problem || !strings.Contains(c.Err.Error(), tt.want) || !strings.Contains(err.Error(), tt.want) {
+			if c := le.Candidates[0]; c.Name != path || c.Problem != tt.problem ||
+				!strings.Contains(c.Err.Error(), tt.want) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Open: %v", err)
 			}
 		})
@@ -168,7 +171,8 @@ func TestOpenBadFiles(t *testing.T) {
 			continue
 		}
 		c := le.Candidates[0]
-		if c.Problem != tt.want || !strings.HasPrefix(c.Err.Error(), tt.path+": ") || strings.Count(err.Error(), tt.path) != 1 {
+		if c.Problem != tt.want || !strings.HasPrefix(c.Err.Error(), tt.path+": ") ||
+			strings.Count(err.Error(), tt.path) != 1 {
 			t.Errorf("Open(%s): %s, %v\n%v", tt.path, c.Problem, c.Err, err)
 		}
 		if tt.is != nil && !errors.Is(err, tt.is) {
@@ -196,7 +200,8 @@ func TestOpenUnreadable(t *testing.T) {
 		return
 	}
 	var le *LoadError
-	if lib != nil || !errors.As(err, &le) || le.Candidates[0].Problem != Unreadable || !errors.Is(err, fs.ErrPermission) {
+	if lib != nil || !errors.As(err, &le) || le.Candidates[0].Problem != Unreadable ||
+		!errors.Is(err, fs.ErrPermission) {
 		t.Errorf("Open = %v, %v", lib, err)
 	}
 }
@@ -278,7 +283,8 @@ func TestNamed(t *testing.T) {
 			continue
 		}
 		c := choices[0]
-		if refused := c.Err != nil && c.Problem == Unsafe && strings.Contains(c.Err.Error(), "absolute"); refused != tt.refused || !refused && c.Problem != "" {
+		if refused := c.Err != nil && c.Problem == Unsafe &&
+			strings.Contains(c.Err.Error(), "absolute"); refused != tt.refused || !refused && c.Problem != "" {
 			t.Errorf("%+v: %v, %v", tt, c.Problem, c.Err)
 		}
 	}
@@ -330,7 +336,8 @@ func TestLoadErrorSumsUp(t *testing.T) {
 		name := filepath.Join(root, dir, "libcuda.so.1")
 		return Candidate{Name: name, Source: "somewhere", Problem: Absent, Err: because(name, "", os.ErrNotExist)}
 	}
-	bad := Candidate{Name: filepath.Join(root, "bad"), Source: "somewhere", Problem: Truncated, Err: errors.New("truncated")}
+	bad := Candidate{Name: filepath.Join(root, "bad"), Source: "somewhere", Problem: Truncated,
+		Err: errors.New("truncated")}
 	for _, tt := range []struct {
 		candidates []Candidate
 		want       string
@@ -338,7 +345,8 @@ func TestLoadErrorSumsUp(t *testing.T) {
 		{[]Candidate{absent("a"), bad, absent("b")}, "\n\t" + bad.Name + " (somewhere): truncated\n\tnothing in " + filepath.Join(root, "a") + ", " + filepath.Join(root, "b")},
 		{[]Candidate{absent("a")}, "\n\t" + filepath.Join(root, "a", "libcuda.so.1") + " (somewhere): file does not exist"},
 	} {
-		if got := (&LoadError{Candidates: tt.candidates}).Error(); got != "loader: no CUDA driver library could be loaded"+tt.want {
+		if got := (&LoadError{Candidates: tt.candidates}).Error(); got != "loader: no CUDA driver library could be "+
+			"loaded"+tt.want {
 			t.Errorf("got %q", got)
 		}
 	}
@@ -375,7 +383,8 @@ func TestProc(t *testing.T) {
 			continue
 		}
 		if want, _ := lib.Symbol(tt.export); err != nil || p != want {
-			t.Errorf("Proc(%q, %d, %v) = %#x, %v; %s is at %#x", tt.name, tt.version, tt.perThread, p, err, tt.export, want)
+			t.Errorf("Proc(%q, %d, %v) = %#x, %v; %s is at %#x", tt.name, tt.version, tt.perThread, p, err, tt.export,
+				want)
 		}
 	}
 	if _, err := lib.Symbol("cuOther"); err == nil {

@@ -43,7 +43,8 @@ func examinePE(r io.ReaderAt, arch string) (problem Problem, why string, err err
 		return NotALibrary, "it is not a Windows library", nil
 	}
 	machine := binary.LittleEndian.Uint16(pe[4:])
-	name, ok := map[uint16]string{peMachine386: "386", peMachineARM: "arm", peMachineAMD64: "amd64", peMachineARM64: "arm64"}[machine]
+	name, ok := map[uint16]string{peMachine386: "386", peMachineARM: "arm", peMachineAMD64: "amd64",
+		peMachineARM64: "arm64"}[machine]
 	if !ok {
 		name = fmt.Sprintf("PE machine %#x", machine)
 	}

@@ -56,7 +56,8 @@ func TestPlatforms(t *testing.T) {
 		lib, tried = sys.open(cudaDriver(), named)
 		err = &LoadError{Candidates: tried, Platform: tt.platform}
 		if lib != nil || len(tried) != 1 || tried[0].Name != named || !errors.Is(err, fs.ErrNotExist) ||
-			errors.Is(err, errors.ErrUnsupported) == tt.shipped || strings.HasSuffix(err.Error(), "\n\tNVIDIA ships no CUDA driver for "+tt.platform) == tt.shipped {
+			errors.Is(err, errors.ErrUnsupported) == tt.shipped ||
+			strings.HasSuffix(err.Error(), "\n\tNVIDIA ships no CUDA driver for "+tt.platform) == tt.shipped {
 			t.Errorf("%s: %v", tt.platform, err)
 		}
 

@@ -75,8 +75,8 @@ func (j *judge) install() string {
 	case j.is("arch"):
 		return "sudo pacman -S nvidia-open" + thenReboot
 	case j.is("nixos"):
-		return `put services.xserver.videoDrivers = [ "nvidia" ]; into configuration.nix, then: sudo nixos-rebuild boot` +
-			thenReboot
+		return `put services.xserver.videoDrivers = [ "nvidia" ]; into configuration.nix, then: ` +
+			"sudo nixos-rebuild boot" + thenReboot
 	}
 	return "install NVIDIA's driver the way this distribution does it, then " + reboot
 }

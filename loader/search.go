@@ -93,7 +93,8 @@ func (s *system) named(c Candidate) choice {
 
 // isBare reports whether the system's loader searches for the name, and does not take it as a path.
 func isBare(name string) bool {
-	return strings.IndexByte(name, '/') < 0 && strings.IndexByte(name, filepath.Separator) < 0 && filepath.VolumeName(name) == ""
+	return strings.IndexByte(name, '/') < 0 && strings.IndexByte(name, filepath.Separator) < 0 &&
+		filepath.VolumeName(name) == ""
 }
 
 // splitSearchPath splits a value of LD_LIBRARY_PATH as glibc does. An empty element is the working
@@ -233,7 +234,8 @@ func (t *trial) rejects(c *choice, h hit, asFile bool) bool {
 		t.reject(c, h.info, h.problem, h.err)
 	case asFile && h.info == nil:
 		t.reject(c, nil, Absent, because(c.Name, "there is none in the folders that are known to be searched, "+
-			"and the system's loader is not asked, as LD_LIBRARY_PATH leads it to the working directory", fs.ErrNotExist))
+			"and the system's loader is not asked, as LD_LIBRARY_PATH leads it to the working directory",
+			fs.ErrNotExist))
 	default:
 		return false
 	}
@@ -281,15 +283,18 @@ func (c *Candidate) remedy() string {
 	case is(syscall.ENOMEM):
 		return "give the process more memory: see ulimit -v, and the container's limit"
 	case is(syscall.EPERM, syscall.EACCES) && is(ccall.ErrNoThread):
-		return "a filter of system calls (seccomp) refuses clone3, with which glibc creates threads, so raising limits " +
-			"does not help; allow clone3 in the profile of the container or service, let it answer ENOSYS, so that " +
+		return "a filter of system calls (seccomp) refuses clone3, with which glibc creates threads, so raising " +
+			"limits does not help; allow clone3 in the profile of the container or service, let it answer ENOSYS, so that " +
 			"glibc uses clone, or update the container runtime"
 	case is(syscall.EAGAIN), is(ccall.ErrNoThread) && !is(syscall.ENOSYS):
-		return "allow more processes and threads, and memory for them: see ulimit -u, ulimit -v, and the container's limits"
+		return "allow more processes and threads, and memory for them: see ulimit -u, ulimit -v, and the container's " +
+			"limits"
 	case is(syscall.EPERM, syscall.EACCES, syscall.ENOSYS):
-		return "check what restricts the process: a seccomp profile may forbid new processes and threads, and a noexec mount may forbid mapping glibc's files"
+		return "check what restricts the process: a seccomp profile may forbid new processes and threads, and a " +
+			"noexec mount may forbid mapping glibc's files"
 	}
-	return "start the program without PURECU_LD_SO and without variables LD_*; if that does not help, install glibc again"
+	return "start the program without PURECU_LD_SO and without variables LD_*; if that does not help, install glibc " +
+		"again"
 }
 
 // blame finds out why the system's loader failed with err. h is the file that the loader was

@@ -53,7 +53,8 @@ func places(arch string) []place {
 	}
 	list = append(list, place{"/usr/local/cuda/compat", "the CUDA toolkit's forward compatibility"})
 	if jetson {
-		list = append(list, place{"/usr/local/cuda/compat_orin", "the CUDA toolkit's forward compatibility for Jetson Orin"})
+		list = append(list, place{"/usr/local/cuda/compat_orin",
+			"the CUDA toolkit's forward compatibility for Jetson Orin"})
 	}
 	return list
 }
@@ -205,7 +206,8 @@ func (s *system) find(name string) []hit {
 // glibc-hwcaps/x86-64-v3.
 func (s *system) searchesHere() bool {
 	v := s.getenv("LD_LIBRARY_PATH")
-	return v != "" && !s.elevated() && slices.ContainsFunc(splitSearchPath(v), func(e string) bool { return !isAbsoluteElement(e) })
+	return v != "" && !s.elevated() && slices.ContainsFunc(splitSearchPath(v),
+		func(e string) bool { return !isAbsoluteElement(e) })
 }
 
 // isAbsoluteElement reports whether an element of LD_LIBRARY_PATH is an absolute path after glibc
@@ -262,7 +264,8 @@ func (s *system) hits(files []string) []hit {
 			continue
 		}
 		if !filepath.IsAbs(name) {
-			h.unsafe = because(name, "LD_LIBRARY_PATH leads to this file in the working directory, where another user may have put it", nil)
+			h.unsafe = because(name, "LD_LIBRARY_PATH leads to this file in the working directory, where another "+
+				"user may have put it", nil)
 		}
 		hits = append(hits, h)
 	}

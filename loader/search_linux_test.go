@@ -205,7 +205,8 @@ func TestExaminePipe(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := thisSystem().examine(pipe); got.problem != NotALibrary || !strings.Contains(got.err.Error(), "not a regular file") {
+	if got := thisSystem().examine(pipe); got.problem != NotALibrary ||
+		!strings.Contains(got.err.Error(), "not a regular file") {
 		t.Errorf("%q, %v", got.problem, got.err)
 	}
 }

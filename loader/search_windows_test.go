@@ -36,10 +36,12 @@ func TestNoDriver(t *testing.T) {
 	}
 	lib, err := Open("")
 	text := "loader: no CUDA driver library could be loaded\n\t" + want + " (the system folder): file does not exist"
-	if lib != nil || err == nil || err.Error() != text || !errors.Is(err, fs.ErrNotExist) || errors.Is(err, errors.ErrUnsupported) {
+	if lib != nil || err == nil || err.Error() != text || !errors.Is(err, fs.ErrNotExist) ||
+		errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("Open: %v, want %s", err, text)
 	}
-	if v := Diagnose().Verdict(); v.Severity != Fault || v.Title != "NVIDIA's driver is not installed" || v.Detail != "there is no "+want || v.Fix == "" {
+	if v := Diagnose().Verdict(); v.Severity != Fault || v.Title != "NVIDIA's driver is not installed" ||
+		v.Detail != "there is no "+want || v.Fix == "" {
 		t.Errorf("the verdict is %+v", v)
 	}
 }
@@ -84,7 +86,8 @@ func TestOpenBadDLLs(t *testing.T) {
 			t.Errorf("Open(%s) = %v, %v", tt.path, lib, err)
 			continue
 		}
-		if c := le.Candidates[0]; c.Problem != tt.want || c.Err.Error() != tt.path+": "+tt.text || strings.Count(err.Error(), tt.path) != 1 {
+		if c := le.Candidates[0]; c.Problem != tt.want || c.Err.Error() != tt.path+": "+tt.text ||
+			strings.Count(err.Error(), tt.path) != 1 {
 			t.Errorf("Open(%s): %s, %v\n%v", tt.path, c.Problem, c.Err, err)
 		}
 	}
@@ -97,7 +100,8 @@ func TestNamesOfDLLs(t *testing.T) {
 	path := cLibrary(t, "driver.dll", oldDriver)
 	t.Chdir(filepath.Dir(filepath.Dir(path)))
 	folder, file := filepath.Base(filepath.Dir(path)), filepath.Base(path)
-	for _, name := range []string{path, filepath.ToSlash(path), folder + `\` + file, folder + "/" + file, "./" + folder + "/" + file} {
+	for _, name := range []string{path, filepath.ToSlash(path), folder + `\` + file, folder + "/" + file,
+		"./" + folder + "/" + file} {
 		lib, err := Open(name)
 		if err != nil {
 			t.Errorf("Open(%s): %v", name, err)

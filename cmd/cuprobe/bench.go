@@ -117,10 +117,11 @@ func (b *bench) define(fs *flag.FlagSet) {
 		b.sizes, err = parseList(s, parseSize)
 		return err
 	})
-	fs.Func("only", "measure only the parts of the `LIST`: "+strings.Join(benchParts(), ", "), func(s string) (err error) {
-		b.parts, err = parseList(s, parsePart)
-		return err
-	})
+	fs.Func("only", "measure only the parts of the `LIST`: "+strings.Join(benchParts(), ", "),
+		func(s string) (err error) {
+			b.parts, err = parseList(s, parsePart)
+			return err
+		})
 	fs.Func("for", "measure each row for the `DURATION` (default "+b.budget.String()+")", func(s string) (err error) {
 		b.budget, err = parseBudget(s)
 		return err

@@ -173,7 +173,8 @@ func (b *bench) checkLoad(when string) error {
 		}
 		if s := summarize(took); deviation(s.P95, loadSpin) > loadDeviation {
 			b.warn(t, warnBusy, "%s the measurement, kernels of %s took up to %s (95th percentile of %d): "+
-				"something else uses the GPU, see nvidia-smi", when, shortDuration(loadSpin), duration(s.P95), s.Samples)
+				"something else uses the GPU, see nvidia-smi", when, shortDuration(loadSpin),
+				duration(s.P95), s.Samples)
 		}
 	}
 	return nil

@@ -218,8 +218,9 @@ func TestBenchBusy(t *testing.T) {
 	got := benchOn(t, sim, sim, &bench{parts: []string{partLatency}, samples: 1})
 	want := []benchWarning{}
 	for _, when := range []string{"before", "after"} {
-		want = append(want, benchWarning{0, hint{warnBusy, when + " the measurement, kernels of 1ms took up to 1.5000ms " +
-			"(95th percentile of 20): something else uses the GPU, see nvidia-smi"}})
+		want = append(want, benchWarning{0, hint{warnBusy, when +
+			" the measurement, kernels of 1ms took up to 1.5000ms (95th percentile of 20): " +
+			"something else uses the GPU, see nvidia-smi"}})
 	}
 	if diff := cmp.Diff(want, got.Warnings, cmp.AllowUnexported(benchWarning{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -277,7 +278,8 @@ func TestBenchFake(t *testing.T) {
 	documented(t, "bench", r.stdout)
 	rows := len(got.Measurements) + len(got.Skipped)
 	if r.status != exitOK || got.VirtualTime || got.Driver.CUDA != "12.8" || rows != 2*(6*2+5)+3*2 {
-		t.Errorf("exit status %d, %d rows and %d skipped\n%s", r.status, len(got.Measurements), len(got.Skipped), r.stdout)
+		t.Errorf("exit status %d, %d rows and %d skipped\n%s", r.status, len(got.Measurements), len(got.Skipped),
+			r.stdout)
 	}
 	if diff := cmp.Diff([]deviceInfo{fakeDevice(2), fakeDevice(0)}, got.Devices); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

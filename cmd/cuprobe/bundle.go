@@ -26,10 +26,11 @@ type bundle struct {
 // configure CUDA and its containers. A bundle contains no other variables.
 func bundledVariables() []string {
 	return []string{
-		"CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_PATH", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_ORDER",
-		"CUDA_DISABLE_PTX_JIT", "CUDA_DRIVER_LIBRARY", "CUDA_FORCE_PTX_JIT", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING",
-		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "LD_PRELOAD",
-		"NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_CUDA", "NVIDIA_VISIBLE_DEVICES", "SLURM_JOB_GPUS", "SLURM_JOB_ID", "SLURM_STEP_GPUS",
+		"CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_PATH", "CUDA_DEVICE_MAX_CONNECTIONS",
+		"CUDA_DEVICE_ORDER", "CUDA_DISABLE_PTX_JIT", "CUDA_DRIVER_LIBRARY", "CUDA_FORCE_PTX_JIT", "CUDA_LAUNCH_BLOCKING",
+		"CUDA_MODULE_LOADING", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_VISIBLE_DEVICES",
+		"LD_LIBRARY_PATH", "LD_PRELOAD", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_CUDA", "NVIDIA_VISIBLE_DEVICES",
+		"SLURM_JOB_GPUS", "SLURM_JOB_ID", "SLURM_STEP_GPUS",
 	}
 }
 
@@ -69,9 +70,9 @@ func (c *call) bundled(path string) string {
 
 // bundleContents describes the content of a bundle.
 func bundleContents() string {
-	return "the doctor's report (platform, container, libraries that were tried, kernel module, device files, PCI devices, " +
-		"driver, devices with UUIDs, checks, findings), the functions that the driver lacks, cuprobe's and Go's versions, and these " +
-		"environment variables if they are set: " + strings.Join(bundledVariables(), ", ") +
+	return "the doctor's report (platform, container, libraries that were tried, kernel module, device files, PCI " +
+		"devices, driver, devices with UUIDs, checks, findings), the functions that the driver lacks, cuprobe's and " +
+		"Go's versions, and these environment variables if they are set: " + strings.Join(bundledVariables(), ", ") +
 		"; home folders and user names in paths are replaced"
 }
 

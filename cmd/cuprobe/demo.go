@@ -212,7 +212,8 @@ func (r *demoReport) read(d *demoRun) error {
 	a, b, wait, c0, c, end := at[0], at[1], at[2], at[3], at[4], at[5]
 	r.Lanes = []lane{
 		{"stream 1", []span{{Name: "A", From: 0, To: a}, {Name: "B", From: a, To: b}}},
-		{"stream 2", []span{{From: wait, To: c0, Waiting: true}, {Name: "C", From: c0, To: c}, {Name: "D", From: c, To: end}}},
+		{"stream 2", []span{{From: wait, To: c0, Waiting: true}, {Name: "C", From: c0, To: c},
+			{Name: "D", From: c, To: end}}},
 	}
 	r.Wait = c0 - a
 	r.Events = max(b, end)
@@ -222,7 +223,8 @@ func (r *demoReport) read(d *demoRun) error {
 // check returns an error if the streams did not keep the order of the work.
 func (r *demoReport) check() error {
 	if r.Wait < -2*resolution { // the times of two events are rounded
-		return fmt.Errorf("kernel C began %s before kernel A ended, though its stream has to wait for A's event", duration(-r.Wait))
+		return fmt.Errorf("kernel C began %s before kernel A ended, though its stream has to wait for A's event",
+			duration(-r.Wait))
 	}
 	return nil
 }
@@ -250,11 +252,14 @@ func (r *demoReport) text(w io.Writer) {
 	switch {
 	case r.Held:
 	case r.software:
-		hint("the software driver began before everything was enqueued, so the times include time of the host: the machine is busy")
+		hint("the software driver began before everything was enqueued, so the times include time of the host: the " +
+			"machine is busy")
 	default:
-		hint("the GPU began before everything was enqueued, so the times include time of the host; is CUDA_LAUNCH_BLOCKING set?")
+		hint("the GPU began before everything was enqueued, so the times include time of the host; is " +
+			"CUDA_LAUNCH_BLOCKING set?")
 	}
 	if r.instead != nil {
-		hint("these times are a model's, not a GPU's. Verdict: " + sentence(oneLine(r.verdict)) + "For more run: cuprobe doctor")
+		hint("these times are a model's, not a GPU's. Verdict: " + sentence(oneLine(r.verdict)) +
+			"For more run: cuprobe doctor")
 	}
 }

@@ -65,7 +65,8 @@ func TestDemoJSON(t *testing.T) {
 		},
 		Wait: ms, Polls: polls{Pending: 21, Complete: 7}, Held: true, Events: 6 * ms,
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(demoReport{}), cmpopts.IgnoreFields(demoReport{}, "Compile", "Host")); diff != "" || r.status != exitOK {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(demoReport{}),
+		cmpopts.IgnoreFields(demoReport{}, "Compile", "Host")); diff != "" || r.status != exitOK {
 		t.Errorf("exit status %d (-want +got):\n%s", r.status, diff)
 	}
 	if got.Host <= 0 || got.Compile < 0 {
@@ -95,7 +96,9 @@ func TestDemoWidth(t *testing.T) {
 func TestDemoNotHeld(t *testing.T) {
 	f := newFake(t)
 	r := f.run()
-	if r.status != exitOK || !strings.Contains(oneLine(r.stdout), "hint the GPU began before everything was enqueued") || !strings.Contains(r.stdout, "polls    0 times pending") {
+	if r.status != exitOK || !strings.Contains(oneLine(r.stdout),
+		"hint the GPU began before everything was enqueued") ||
+		!strings.Contains(r.stdout, "polls    0 times pending") {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 	// Three attempts: two warm-ups, and five kernels each.
@@ -141,7 +144,8 @@ func TestFailures(t *testing.T) {
 			f.ask("fake_reset")
 			f.fail(name, nth, code)
 			r := f.run(tt.args...)
-			if r.status != exitFailure || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, code.Name()) {
+			if r.status != exitFailure || strings.Count(r.stderr, "\n") != 1 ||
+				!strings.Contains(r.stderr, code.Name()) {
 				t.Errorf("%s fails: cuprobe %q: exit status %d\n%s", name, tt.args, r.status, r.stderr)
 			}
 			f.ask("fake_reset")
@@ -158,7 +162,8 @@ func TestFailures(t *testing.T) {
 			} else {
 				decode(t, r, &v)
 			}
-			if v.Error == nil || v.Error.Op == "" || v.Error.Result != code.Name() || v.Error.Code != int(code) || v.Error.Fix == "" || r.status != exitFailure {
+			if v.Error == nil || v.Error.Op == "" || v.Error.Result != code.Name() || v.Error.Code != int(code) ||
+				v.Error.Fix == "" || r.status != exitFailure {
 				t.Errorf("%s fails: cuprobe %q -json: exit status %d\n%s", name, tt.args, r.status, r.stdout)
 			}
 		}

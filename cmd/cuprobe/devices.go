@@ -78,14 +78,16 @@ func newDeviceInfo(dev *cu.Device) (info deviceInfo, err error) {
 // optional returns err, or nil if err means that the driver or the device does not have the
 // property.
 func optional(err error) error {
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, cu.ResultNotSupported) || errors.Is(err, cu.ResultInvalidValue) {
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, cu.ResultNotSupported) ||
+		errors.Is(err, cu.ResultInvalidValue) {
 		return nil
 	}
 	return err
 }
 
 func (d deviceInfo) text(w io.Writer) {
-	fmt.Fprintf(w, "device   %d: %s, compute capability %s, %s GiB\n", d.Ordinal, d.Name, d.ComputeCapability, gibibytes(d.MemoryTotal))
+	fmt.Fprintf(w, "device   %d: %s, compute capability %s, %s GiB\n", d.Ordinal, d.Name, d.ComputeCapability,
+		gibibytes(d.MemoryTotal))
 }
 
 // devicesReport is the list of devices.
@@ -204,7 +206,8 @@ func (r *devicesReport) text(w io.Writer) {
 		if d.ClockKHz > 0 {
 			clock = fmt.Sprintf("%.2fGHz", float64(d.ClockKHz)/1e6)
 		}
-		fmt.Fprintf(tw, "%d\t%s\t%s\t%d\t%s\t%s/%s\t%s\t%s\n", d.Ordinal, d.Name, d.ComputeCapability, d.Multiprocessors, clock,
+		fmt.Fprintf(tw, "%d\t%s\t%s\t%d\t%s\t%s/%s\t%s\t%s\n", d.Ordinal, d.Name, d.ComputeCapability,
+			d.Multiprocessors, clock,
 			free, gibibytes(d.MemoryTotal), orUnknown(d.PCIBusID), orUnknown(d.UUID))
 	}
 	tw.Flush() // w keeps the error

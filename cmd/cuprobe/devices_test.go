@@ -26,7 +26,8 @@ peer access, from the device on the left
   1  yes       yes
   2  yes  yes
 `
-	if diff := cmp.Diff(want, strings.ReplaceAll(r.stdout, f.path, "PATH")); diff != "" || r.status != exitOK || r.stderr != "" {
+	if diff := cmp.Diff(want, strings.ReplaceAll(r.stdout, f.path, "PATH")); diff != "" || r.status != exitOK ||
+		r.stderr != "" {
 		t.Errorf("exit status %d, %q (-want +got):\n%s", r.status, r.stderr, diff)
 	}
 }
@@ -69,7 +70,8 @@ func TestDevicesJSON(t *testing.T) {
 	if len(got.Devices) != 1 || got.Devices[0].Ordinal != 1 || len(got.Peers) != 0 || r.status != exitOK {
 		t.Fatalf("exit status %d: %+v", r.status, got)
 	}
-	for a, v := range map[cu.DeviceAttribute]int{cu.DeviceAttributeWarpSize: 10, cu.DeviceAttributeComputeCapabilityMajor: 9} {
+	for a, v := range map[cu.DeviceAttribute]int{cu.DeviceAttributeWarpSize: 10,
+		cu.DeviceAttributeComputeCapabilityMajor: 9} {
 		if got.Devices[0].Attributes[a.String()] != v {
 			t.Errorf("%v is %d, want %d", a, got.Devices[0].Attributes[a.String()], v)
 		}
@@ -86,7 +88,8 @@ func TestDevicesPartly(t *testing.T) {
 	f := newFake(t)
 	f.fail("cuDevicePrimaryCtxRetain", 2, cu.ResultDeviceUnavailable)
 	r := f.run("devices")
-	if r.status != exitOK || !strings.Contains(r.stdout, "0.00GHz  ?/16.0") || strings.Count(r.stdout, "8.0/16.0") != 2 ||
+	if r.status != exitOK || !strings.Contains(r.stdout, "0.00GHz  ?/16.0") ||
+		strings.Count(r.stdout, "8.0/16.0") != 2 ||
 		!strings.Contains(r.stdout, "device 1: its free memory is not known: cu: cuDevicePrimaryCtxRetain: CUDA_ERROR_DEVICE_UNAVAILABLE") {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
@@ -95,7 +98,8 @@ func TestDevicesPartly(t *testing.T) {
 	var got devicesReport
 	decode(t, r, &got)
 	documented(t, "devices", r.stdout)
-	if d := got.Devices[1]; d.MemoryFree != nil || !strings.Contains(d.MemoryFreeError, "CUDA_ERROR_DEVICE_UNAVAILABLE") {
+	if d := got.Devices[1]; d.MemoryFree != nil ||
+		!strings.Contains(d.MemoryFreeError, "CUDA_ERROR_DEVICE_UNAVAILABLE") {
 		t.Errorf("%+v", d)
 	}
 
@@ -120,10 +124,12 @@ func TestNoSuchDevice(t *testing.T) {
 		r = f.run(command, "-device", "99", "-json")
 		var v struct{ Error failure }
 		decode(t, r, &v)
-		want := failure{Op: "cuDeviceGet", Result: "CUDA_ERROR_INVALID_DEVICE", Code: 101, Doc: "docs/errors.md#cuda_error_invalid_device"}
+		want := failure{Op: "cuDeviceGet", Result: "CUDA_ERROR_INVALID_DEVICE", Code: 101,
+			Doc: "docs/errors.md#cuda_error_invalid_device"}
 		got := v.Error
 		got.Message, got.Fix = "", ""
-		if diff := cmp.Diff(want, got); diff != "" || v.Error.Fix == "" || !strings.Contains(v.Error.Message, "there is no device 99") {
+		if diff := cmp.Diff(want, got); diff != "" || v.Error.Fix == "" ||
+			!strings.Contains(v.Error.Message, "there is no device 99") {
 			t.Errorf("%s: %+v", command, v)
 		}
 	}

@@ -130,7 +130,8 @@ func addInit(r *loader.Report, opened error) {
 		return
 	case errors.Is(opened, errHangs):
 		// This is more severe than all other findings.
-		f := loader.Finding{Severity: loader.Fault, Title: "the driver hangs when it is opened", Detail: oneLine(opened.Error()), Fix: kernelLog}
+		f := loader.Finding{Severity: loader.Fault, Title: "the driver hangs when it is opened",
+			Detail: oneLine(opened.Error()), Fix: kernelLog}
 		if v := r.Verdict(); v.Severity != loader.Fine {
 			f.Detail, f.Fix = f.Detail+"; most likely because "+v.Title, v.Fix
 		}
@@ -142,7 +143,8 @@ func addInit(r *loader.Report, opened error) {
 	if r.Verdict().Severity != loader.Fine {
 		return
 	}
-	f := loader.Finding{Severity: loader.Fault, Title: "the driver cannot be opened", Detail: oneLine(opened.Error()), Fix: kernelLog}
+	f := loader.Finding{Severity: loader.Fault, Title: "the driver cannot be opened", Detail: oneLine(opened.Error()),
+		Fix: kernelLog}
 	if errors.Is(opened, cu.ErrNoDevice) { // cuInit itself has succeeded
 		f.Title, f.Fix = "the driver reports no device", "nvidia-smi -L; env | grep ^CUDA_VISIBLE_DEVICES"
 	}
@@ -304,7 +306,8 @@ func (c *call) showDoctor(r *doctorReport, early, said string) error {
 // examineDriver opens the driver, looks up its functions, and checks its devices. It returns the
 // error of opening the driver.
 func (r *doctorReport) examineDriver(c *call, w *waiter) (opened error) {
-	if r.Report != nil && slices.ContainsFunc(r.Report.Candidates, func(f loader.CandidateFacts) bool { return f.Problem == loader.Stuck }) {
+	if r.Report != nil && slices.ContainsFunc(r.Report.Candidates,
+		func(f loader.CandidateFacts) bool { return f.Problem == loader.Stuck }) {
 		// Loading the library again would hang again.
 		opened = &cu.Error{Op: "Open", Err: fmt.Errorf("%w: its library does not finish loading", cu.ErrNoDriver)}
 		addInit(r.Report, opened)
@@ -332,8 +335,9 @@ func (r *doctorReport) examineDriver(c *call, w *waiter) (opened error) {
 	devs, err := c.devices(drv)
 	if c.device != anyDevice && errors.Is(err, cu.ResultInvalidDevice) {
 		r.Error = newFailure(err, func() *loader.Report { return r.Report })
-		f := loader.Finding{Severity: loader.Fault, Title: fmt.Sprintf("there is no device %d", c.device), Detail: oneLine(err.Error()),
-			Fix: "cuprobe devices # lists those that there are"}
+		f := loader.Finding{Severity: loader.Fault, Title: fmt.Sprintf("there is no device %d", c.device),
+			Detail: oneLine(err.Error()),
+			Fix:    "cuprobe devices # lists those that there are"}
 		r.found(f)
 		devs, err = nil, nil
 	}
@@ -341,7 +345,8 @@ func (r *doctorReport) examineDriver(c *call, w *waiter) (opened error) {
 		err = r.examine(c, drv, devs, w)
 	}
 	if err != nil {
-		r.Checks = append(r.Checks, check{Device: anyDevice, Name: "querying the driver", Detail: err.Error(), err: err})
+		r.Checks = append(r.Checks, check{Device: anyDevice, Name: "querying the driver", Detail: err.Error(),
+			err: err})
 	}
 	return nil
 }
@@ -359,7 +364,8 @@ func (r *doctorReport) examine(c *call, drv *cu.Driver, devs []*cu.Device, w *wa
 	r.Driver, r.Features = &info, &features
 	for _, dev := range devs {
 		// If a device hangs, queries of other devices may hang, too.
-		info, err := within(w, fmt.Sprintf("the properties of device %d", dev.Ordinal()), func() (deviceInfo, error) { return newDeviceInfo(dev) })
+		info, err := within(w, fmt.Sprintf("the properties of device %d", dev.Ordinal()),
+			func() (deviceInfo, error) { return newDeviceInfo(dev) })
 		if err != nil {
 			return err
 		}
@@ -389,10 +395,12 @@ func (r *doctorReport) judge() {
 		case r.Verdict.Severity == loader.Fault:
 		case r.Error != nil:
 			r.Verdict = loader.Finding{Severity: loader.Fault,
-				Title: "the software driver cannot be used: " + oneLine(strings.TrimSuffix(r.Error.Message, "; "+initresult.See)),
-				Fix:   initresult.Settings + " # configures it"}
+				Title: "the software driver cannot be used: " +
+					oneLine(strings.TrimSuffix(r.Error.Message, "; "+initresult.See)),
+				Fix: initresult.Settings + " # configures it"}
 		default:
-			r.Verdict = loader.Finding{Severity: loader.Fine, Title: "the software driver works; it says nothing about a GPU"}
+			r.Verdict = loader.Finding{Severity: loader.Fine,
+				Title: "the software driver works; it says nothing about a GPU"}
 		}
 		return
 	}
@@ -405,7 +413,8 @@ func (r *doctorReport) judge() {
 		return
 	}
 	if len(r.Checks) > 0 && r.Verdict.Severity == loader.Fine {
-		r.Verdict = loader.Finding{Severity: loader.Fine, Title: "CUDA works: " + count(len(r.Devices), "device") + " passed every check"}
+		r.Verdict = loader.Finding{Severity: loader.Fine, Title: "CUDA works: " + count(len(r.Devices), "device") +
+			" passed every check"}
 	}
 }
 
@@ -422,7 +431,8 @@ func (r *doctorReport) failed(c check) loader.Finding {
 	var e *cu.Error
 	if errors.As(c.err, &e) {
 		switch e.Result {
-		case cu.ResultInvalidValue, cu.ResultInvalidHandle, cu.ResultInvalidContext, cu.ResultNotFound, cu.ResultNotPermitted:
+		case cu.ResultInvalidValue, cu.ResultInvalidHandle, cu.ResultInvalidContext, cu.ResultNotFound,
+			cu.ResultNotPermitted:
 			// The remedies of these results are for programs that use the driver incorrectly.
 		default:
 			f.Fix = e.Remedy()
@@ -431,7 +441,8 @@ func (r *doctorReport) failed(c check) loader.Finding {
 	if f.Fix == "" {
 		f.Fix = "nvidia-smi -q; " + kernelLog
 		// nvidia-smi does not use CUDA's ordinals.
-		if i := slices.IndexFunc(r.Devices, func(d deviceInfo) bool { return d.Ordinal == c.Device }); i >= 0 && r.Devices[i].PCIBusID != "" {
+		if i := slices.IndexFunc(r.Devices, func(d deviceInfo) bool { return d.Ordinal == c.Device }); i >= 0 &&
+			r.Devices[i].PCIBusID != "" {
 			f.Fix = "nvidia-smi -q -i " + r.Devices[i].PCIBusID + "; " + kernelLog
 		}
 	}
@@ -488,7 +499,8 @@ func (r *doctorReport) body(w io.Writer) {
 		line("driver", "%s, CUDA %s", r.Driver.Library, r.Driver.CUDA)
 	}
 	for _, d := range r.Devices {
-		line("device", "%d: %s, %s, compute capability %s, %s GiB", d.Ordinal, d.Name, d.PCIBusID, d.ComputeCapability, gibibytes(d.MemoryTotal))
+		line("device", "%d: %s, %s, compute capability %s, %s GiB", d.Ordinal, d.Name, d.PCIBusID, d.ComputeCapability,
+			gibibytes(d.MemoryTotal))
 		r.textChecks(line, d.Ordinal)
 	}
 	r.textChecks(line, anyDevice)

@@ -136,7 +136,8 @@ func (p *deviceCheck) events() (string, error) {
 func (p *deviceCheck) memory() (_ string, err error) {
 	var mem [2]*cu.HostMem
 	for i := range mem {
-		if mem[i], err = keep(p.rig, func() (*cu.HostMem, error) { return p.rig.gpu.AllocHost(checkSize, cu.HostDefault) }); err != nil {
+		alloc := func() (*cu.HostMem, error) { return p.rig.gpu.AllocHost(checkSize, cu.HostDefault) }
+		if mem[i], err = keep(p.rig, alloc); err != nil {
 			return "", err
 		}
 	}

@@ -94,8 +94,9 @@ func TestExplain(t *testing.T) {
 				{Name: "/b/libcuda.so.1", Source: "B", Problem: loader.Stub, Error: "a\n\tstub"},
 				{Name: "/c/libcuda.so.1", Source: "C", Problem: loader.Absent, Error: "no file"},
 			}, Findings: []loader.Finding{{Severity: loader.Fault, Title: "it is a stub", Fix: "rm it"}},
-		}, "no CUDA driver library could be loaded. Tried libcuda.so.1 (the system): it is not there; /b/libcuda.so.1 (B): a stub; " +
-			"and 2 folders of other systems, which do not have it. Verdict: it is a stub. Fix: rm it. For more run: cuprobe doctor"},
+		}, "no CUDA driver library could be loaded. Tried libcuda.so.1 (the system): it is not there; " +
+			"/b/libcuda.so.1 (B): a stub; and 2 folders of other systems, which do not have it. " +
+			"Verdict: it is a stub. Fix: rm it. For more run: cuprobe doctor"},
 		{"one that was named", loader.Report{
 			Candidates: []loader.CandidateFacts{{Name: "/a", Source: "A", Problem: loader.Absent, Error: "no file"}},
 		}, "no CUDA driver library could be loaded. Tried /a (A): no file. For more run: cuprobe doctor"},
@@ -231,7 +232,8 @@ func TestDoctorJSON(t *testing.T) {
 		Verdict: loader.Finding{Severity: loader.Fine, Title: "CUDA works: 3 devices passed every check"},
 	}
 	for n := range 3 {
-		for _, name := range []string{"context, and a kernel compiled from PTX", "events around a kernel", "copies to the GPU and back", "closing everything"} {
+		for _, name := range []string{"context, and a kernel compiled from PTX", "events around a kernel",
+			"copies to the GPU and back", "closing everything"} {
 			want.Checks = append(want.Checks, check{Device: n, Name: name, Passed: true})
 		}
 	}
@@ -321,7 +323,8 @@ func TestDoctorFailures(t *testing.T) {
 // TestDoctorInit makes the driver's initialisation fail. The finding is the one of package loader.
 func TestDoctorInit(t *testing.T) {
 	f := newFake(t)
-	for code, status := range map[cu.Result]int{cu.ResultNoDevice: exitNoDevice, cu.ResultSystemNotReady: exitFailure, cu.ResultUnknown: exitFailure} {
+	for code, status := range map[cu.Result]int{cu.ResultNoDevice: exitNoDevice, cu.ResultSystemNotReady: exitFailure,
+		cu.ResultUnknown: exitFailure} {
 		f.fail("cuInit", 1, code)
 		r := f.run("doctor")
 		if r.status != status || r.stderr != "" || !endsWithVerdict(r.stdout) ||
@@ -441,7 +444,8 @@ func TestWithin(t *testing.T) {
 		quiet <- time.Time{}
 		close(hang)
 	}()
-	if v, err := within(hasty(&said, nil, quiet), "the driver", func() (int, error) { <-hang; return 7, nil }); v != 7 ||
+	if v, err := within(hasty(&said, nil, quiet), "the driver",
+		func() (int, error) { <-hang; return 7, nil }); v != 7 ||
 		err != nil {
 		t.Errorf("%d, %v", v, err)
 	}
@@ -723,7 +727,8 @@ func TestBundle(t *testing.T) {
 // TestBundledVariables checks that the bundle's description includes all environment variables of
 // the loader's report.
 func TestBundledVariables(t *testing.T) {
-	for _, name := range []string{"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "SLURM_JOB_ID"} {
+	for _, name := range []string{"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
+		"SLURM_JOB_ID"} {
 		t.Setenv(name, "0")
 	}
 	t.Setenv(loader.Environment, "/does/not/exist")

@@ -67,7 +67,8 @@ func (c *call) open() (*cu.Driver, error) {
 		return nil, err
 	}
 	if n, err := drv.DeviceCount(); err == nil && n == 0 {
-		return nil, &cu.Error{Op: "cuDeviceGetCount", Result: cu.ResultNoDevice, Err: cu.ErrNoDevice, Detail: "it reports 0 devices, although cuInit succeeded"}
+		return nil, &cu.Error{Op: "cuDeviceGetCount", Result: cu.ResultNoDevice, Err: cu.ErrNoDevice,
+			Detail: "it reports 0 devices, although cuInit succeeded"}
 	}
 	return drv, nil
 }
@@ -240,7 +241,8 @@ const (
 	pause    = time.Millisecond
 )
 
-func (p *polls) until(query func() (cu.Status, error), done func() error, now func() time.Time, sleep func(time.Duration)) error {
+func (p *polls) until(query func() (cu.Status, error), done func() error, now func() time.Time,
+	sleep func(time.Duration)) error {
 	began := now()
 	for {
 		st, err := query()

@@ -192,13 +192,14 @@ func (c *call) runCommand(cmd command, args []string) error {
 // define defines the flags of all commands. They may come before or after the command.
 func (c *call) define(fs *flag.FlagSet) {
 	fs.BoolVar(&c.json, "json", c.json, "print one JSON object instead of text")
-	fs.Func("driver", "the `DRIVER` to use: auto, cuda, soft, or the path of a library (default auto)", func(s string) error {
-		if s == "" {
-			return errors.New("name auto, cuda, soft, or a path")
-		}
-		c.driver, c.named = s, "-driver"
-		return nil
-	})
+	fs.Func("driver", "the `DRIVER` to use: auto, cuda, soft, or the path of a library (default auto)",
+		func(s string) error {
+			if s == "" {
+				return errors.New("name auto, cuda, soft, or a path")
+			}
+			c.driver, c.named = s, "-driver"
+			return nil
+		})
 	const device = "use device `N` (default 0; devices, doctor: all; bench, report: 0,1)"
 	fs.Func("device", device, func(s string) error {
 		n, err := strconv.ParseInt(s, 10, 32)
@@ -303,7 +304,8 @@ func findCommand(name string) (command, error) {
 	}
 	slices.Sort(names)
 	if near := suggest.Nearest(name, names); len(near) > 0 {
-		return command{}, usage("there is no command %q: did you mean %s? See cuprobe -h", name, strings.Join(near, " or "))
+		return command{}, usage("there is no command %q: did you mean %s? See cuprobe -h", name,
+			strings.Join(near, " or "))
 	}
 	return command{}, usage("there is no command %q: there are %s. See cuprobe -h", name, strings.Join(names, ", "))
 }

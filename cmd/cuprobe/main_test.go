@@ -112,7 +112,8 @@ func newFake(t *testing.T) *fake {
 	f.ask("fake_reset")
 	t.Cleanup(func() {
 		f.ask("fake_reset")
-		for kind, name := range []string{1: "contexts", "streams", "events", "modules", 6: "device memory", "host memory"} {
+		for kind, name := range []string{1: "contexts", "streams", "events", "modules", 6: "device memory",
+			"host memory"} {
 			if n := f.ask("fake_census", kind); name != "" && n != 0 {
 				t.Errorf("%d %s are left", n, name)
 			}
@@ -258,7 +259,8 @@ func TestHelp(t *testing.T) {
 		checkText(t, cmd.name+" -h", help.stdout)
 	}
 	checkText(t, "-h", top.stdout)
-	for _, want := range append(names, "-json", "-driver", "-device", "-version", "Exit status", loader.Environment, "CUDA_VISIBLE_DEVICES", "COLUMNS") {
+	for _, want := range append(names, "-json", "-driver", "-device", "-version", "Exit status", loader.Environment,
+		"CUDA_VISIBLE_DEVICES", "COLUMNS") {
 		if !strings.Contains(top.stdout, want) {
 			t.Errorf("cuprobe -h does not speak of %s:\n%s", want, top.stdout)
 		}
@@ -340,7 +342,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"report", "-devices", "all", "-device", "0"}, "use one of them; see cuprobe report -h"},
 	} {
 		r := probe{}.run(tt.args...)
-		if r.status != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, tt.want) || strings.Count(r.stderr, "\n") != 1 {
+		if r.status != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, tt.want) ||
+			strings.Count(r.stderr, "\n") != 1 {
 			t.Errorf("cuprobe %q: exit status %d\n%s%s", tt.args, r.status, r.stdout, r.stderr)
 		}
 		for _, args := range [][]string{append([]string{"-json"}, tt.args...), append(slices.Clone(tt.args), "-json")} {
@@ -436,7 +439,8 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
 
 func TestColumns(t *testing.T) {
-	for text, want := range map[string]int{"": 80, "80": 80, "120": 120, "40": 40, "39": 80, "-5": 80, "401": 80, "wide": 80} {
+	for text, want := range map[string]int{"": 80, "80": 80, "120": 120, "40": 40, "39": 80, "-5": 80, "401": 80,
+		"wide": 80} {
 		c := &call{env: func(string) (string, bool) { return text, true }}
 		if got := c.columns(); got != want {
 			t.Errorf("COLUMNS=%q: %d columns, want %d", text, got, want)

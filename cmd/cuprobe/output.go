@@ -207,7 +207,8 @@ func explain(r *loader.Report, what string) string {
 	case r.Library != nil:
 		fmt.Fprintf(&b, "%s is a driver for CUDA %s, and its %s. ", r.Library.Name, cu.Version(r.Library.Version), what)
 	case len(r.Candidates) > 0:
-		b.WriteString("no CUDA driver library could be loaded. Tried " + sentence(strings.Join(tried(r.Candidates), "; ")))
+		b.WriteString("no CUDA driver library could be loaded. Tried " +
+			sentence(strings.Join(tried(r.Candidates), "; ")))
 	default:
 		b.WriteString("NVIDIA ships no CUDA driver for " + sentence(r.Platform))
 	}

@@ -68,7 +68,8 @@ func TestSizes(t *testing.T) {
 			t.Errorf("parseSize(%q) = %d, %v, which is %s", tt.text, n, err, size(n))
 		}
 	}
-	for _, text := range []string{"", "0", "-1", "K", "iB", "1.5M", "65GiB", "18446744073709551615", "99999999999999999999G", "4 KiB", "4KK"} {
+	for _, text := range []string{"", "0", "-1", "K", "iB", "1.5M", "65GiB", "18446744073709551615",
+		"99999999999999999999G", "4 KiB", "4KK"} {
 		if n, err := parseSize(text); err == nil {
 			t.Errorf("parseSize(%q) = %d", text, n)
 		}
@@ -116,7 +117,8 @@ func TestControlCharactersInNames(t *testing.T) {
 }
 
 func TestCount(t *testing.T) {
-	if diff := cmp.Diff([]string{"0 folders", "1 folder", "2 folders"}, []string{count(0, "folder"), count(1, "folder"), count(2, "folder")}); diff != "" {
+	if diff := cmp.Diff([]string{"0 folders", "1 folder", "2 folders"},
+		[]string{count(0, "folder"), count(1, "folder"), count(2, "folder")}); diff != "" {
 		t.Error(diff)
 	}
 }

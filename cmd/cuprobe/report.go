@@ -167,7 +167,8 @@ func (p *reporter) measure(ctx context.Context, c *call, r *nodeReport) (opened 
 		r.Doctor.Report.Library.Simulated
 	p.bench.guard, p.bench.faulty = w, r.Doctor.faulty()
 	for _, n := range p.bench.faulty {
-		r.Missing = append(r.Missing, skipped{fmt.Sprintf("measurements of device %d", n), "the doctor finds it faulty"})
+		r.Missing = append(r.Missing, skipped{fmt.Sprintf("measurements of device %d", n),
+			"the doctor finds it faulty"})
 	}
 	for _, part := range []struct {
 		name string

@@ -209,7 +209,8 @@ func fewColours(m image.Image) image.Image {
 			often[m.At(x, y)]++
 		}
 	}
-	colours := slices.SortedFunc(maps.Keys(often), func(a, b color.Color) int { return cmp.Compare(often[b], often[a]) })
+	colours := slices.SortedFunc(maps.Keys(often),
+		func(a, b color.Color) int { return cmp.Compare(often[b], often[a]) })
 	p := image.NewPaletted(m.Bounds(), colours[:min(len(colours), 256)])
 	draw.Draw(p, p.Bounds(), m, image.Point{}, draw.Src)
 	return p

@@ -158,7 +158,8 @@ func (r *benchReport) bandwidths() []*chart {
 		}
 		return fmt.Sprintf("device %d, %s memory", m.Device, m.Memory)
 	}) {
-		c := &chart{ID: fmt.Sprintf("bandwidth-%d", len(charts)), Title: g.title, XLabel: "size of a copy", YLabel: "GB/s"}
+		c := &chart{ID: fmt.Sprintf("bandwidth-%d", len(charts)), Title: g.title, XLabel: "size of a copy",
+			YLabel: "GB/s"}
 		charts = append(charts, c)
 		var sizes []float64
 		top := 0.0
@@ -247,7 +248,8 @@ func (r *benchReport) latencies() []*chart {
 		}
 		return fmt.Sprintf("device %d, until the host knows that it is done", m.Device)
 	}) {
-		c := &chart{ID: fmt.Sprintf("latency-%d", len(charts)), Title: g.title, XLabel: "time", YLabel: "% of the samples"}
+		c := &chart{ID: fmt.Sprintf("latency-%d", len(charts)), Title: g.title, XLabel: "time",
+			YLabel: "% of the samples"}
 		charts = append(charts, c)
 		low, high := time.Duration(math.MaxInt64), time.Duration(0)
 		for _, m := range g.rows {
@@ -259,7 +261,8 @@ func (r *benchReport) latencies() []*chart {
 				name = m.Name
 			}
 			s := c.series(name)
-			s.Note = fmt.Sprintf("p50 %s, p95 %s, max %s", unitTime(m.Time.Median), unitTime(m.Time.P95), unitTime(m.Time.Max))
+			s.Note = fmt.Sprintf("p50 %s, p95 %s, max %s", unitTime(m.Time.Median), unitTime(m.Time.P95),
+				unitTime(m.Time.Max))
 			for _, q := range m.Distribution {
 				title := fmt.Sprintf("%d %%: %s", q.Percent, unitTime(q.Time))
 				s.values = append(s.values, point{float64(q.Time), float64(q.Percent), title})
@@ -272,7 +275,8 @@ func (r *benchReport) latencies() []*chart {
 		}
 		marks := timeMarks(float64(low), float64(high))
 		c.draw(marks[0], marks[len(marks)-1], 100, marks, []float64{0, 25, 50, 75, 95},
-			func(v float64) string { return unitTime(time.Duration(v)) }, func(v float64) string { return fmt.Sprint(v) })
+			func(v float64) string { return unitTime(time.Duration(v)) },
+			func(v float64) string { return fmt.Sprint(v) })
 	}
 	return charts
 }

@@ -67,8 +67,8 @@ func TestReport(t *testing.T) {
 	}
 	args := append([]string{"report", "-driver", "soft", "-o", path}, quick...)
 	r := probe{}.run(args...)
-	want := "driver       " + simulatedNote + "\nverdict      the software driver works; it says nothing about a GPU\n" +
-		"report       " + path + "\n"
+	want := "driver       " + simulatedNote +
+		"\nverdict      the software driver works; it says nothing about a GPU\nreport       " + path + "\n"
 	if diff := cmp.Diff(want, r.stdout); diff != "" || r.status != exitOK || r.stderr != "" {
 		t.Errorf("exit status %d, %q (-want +got):\n%s", r.status, r.stderr, diff)
 	}

@@ -113,7 +113,8 @@ func (l *pipeline) run(rec *cutrace.Recorder) error {
 			},
 			func() error { return l.compute.WaitStream(l.load) },
 			func() error {
-				return rec.Span(l.compute, name("kernel"), func() error { return l.rig.launch(l.compute, pipelineKernel) })
+				return rec.Span(l.compute, name("kernel"),
+					func() error { return l.rig.launch(l.compute, pipelineKernel) })
 			},
 			func() error { return l.store.WaitStream(l.compute) },
 			func() error {

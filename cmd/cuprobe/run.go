@@ -155,7 +155,8 @@ func parseRunArg(s string) (a runArg, err error) {
 		a.data = make([]byte, int(n)*size)
 		return a, nil
 	}
-	return a, errors.New("write TYPE:VALUE for a number, but not of u8, TYPE[N] for zeros, or TYPE[]:V,V,… for numbers in memory")
+	return a, errors.New("write TYPE:VALUE for a number, but not of u8, TYPE[N] for zeros, or TYPE[]:V,V,… for " +
+		"numbers in memory")
 }
 
 // parseBits parses a number of a type.
@@ -379,7 +380,8 @@ func (r *kernelRun) launch(c *call, drv *cu.Driver, rig *rig, report *kernelRepo
 		a := &r.args[i]
 		switch {
 		case a.memory:
-			if a.mem, err = keep(rig, func() (*cu.DeviceMem, error) { return rig.gpu.Alloc(uint64(len(a.data))) }); err != nil {
+			alloc := func() (*cu.DeviceMem, error) { return rig.gpu.Alloc(uint64(len(a.data))) }
+			if a.mem, err = keep(rig, alloc); err != nil {
 				return err
 			}
 			if err := a.mem.CopyFrom(a.data); err != nil {

@@ -87,7 +87,8 @@ func TestRun(t *testing.T) {
 	want := kernelReport{Driver: soft, Kernel: "scale", Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, TimeNS: got.TimeNS,
 		Instructions: got.Instructions, Mistakes: []string{},
 		Memory: []memoryText{{Arg: 0, Type: "f32[3]", Values: []string{"2", "5", "-6"}}}}
-	if diff := cmp.Diff(want, got); diff != "" || got.Instructions < 10 || got.Instructions > 20 || got.TimeNS < 0 { // some clocks are coarse
+	// some clocks are coarse
+	if diff := cmp.Diff(want, got); diff != "" || got.Instructions < 10 || got.Instructions > 20 || got.TimeNS < 0 {
 		t.Errorf("%d ns, %d instructions (-want +got):\n%s", got.TimeNS, got.Instructions, diff)
 	}
 	if r := run(append(scale("3"), "-show", "2")...); r.status != exitOK ||
@@ -132,7 +133,8 @@ func TestRun(t *testing.T) {
 		t.Errorf("spin: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 	// A float for an integer, and an integer for a float.
-	for args, want := range map[[2]string]string{{"u32:2", "u32:3"}: "argument 1 is an integer", {"f32:2", "f32:3"}: "argument 2 is a float"} {
+	for args, want := range map[[2]string]string{{"u32:2", "u32:3"}: "argument 1 is an integer",
+		{"f32:2", "f32:3"}: "argument 2 is a float"} {
 		if r := run("scale", "-arg", "f32[3]", "-arg", args[0], "-arg", args[1]); r.status != exitFailure ||
 			!strings.Contains(r.stderr, want) {
 			t.Errorf("%v: exit status %d\n%s%s", args, r.status, r.stdout, r.stderr)

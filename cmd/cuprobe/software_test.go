@@ -53,7 +53,8 @@ host     …
 // withoutClock replaces the numbers in the demo's output that differ from run to run. They are
 // never 0.
 func withoutClock(text string) string {
-	for _, part := range []string{`(?m)^(kernel .* in )[1-9].*()$`, `(?m)^(polls +)[1-9]\d*( times)`, `(?m)^(host +)\d.*s \([-+].* %\)()$`} {
+	for _, part := range []string{`(?m)^(kernel .* in )[1-9].*()$`, `(?m)^(polls +)[1-9]\d*( times)`,
+		`(?m)^(host +)\d.*s \([-+].* %\)()$`} {
 		text = regexp.MustCompile(part).ReplaceAllString(text, "${1}…${2}")
 	}
 	return text
@@ -101,7 +102,8 @@ func TestSoftDemoJSON(t *testing.T) {
 		cmpopts.IgnoreFields(demoReport{}, "Compile", "Host"), cmpopts.IgnoreFields(polls{}, "Pending"),
 		cmpopts.IgnoreFields(deviceInfo{}, "MemoryTotal"), cmpopts.IgnoreUnexported(demoReport{}),
 	}
-	if diff := cmp.Diff(want, got, opts...); diff != "" || r.status != exitOK || got.Polls.Pending == 0 || got.Device.MemoryTotal < 100<<30 {
+	if diff := cmp.Diff(want, got, opts...); diff != "" || r.status != exitOK || got.Polls.Pending == 0 ||
+		got.Device.MemoryTotal < 100<<30 {
 		t.Errorf("exit status %d, %+v, %d bytes (-want +got):\n%s", r.status, got.Polls, got.Device.MemoryTotal, diff)
 	}
 }
@@ -110,9 +112,11 @@ func TestSoftDemoJSON(t *testing.T) {
 // the software driver.
 func TestSoftDemoNotHeld(t *testing.T) {
 	var text strings.Builder
-	lanes := []lane{{"stream 1", []span{{Name: "A", To: ms}}}, {"stream 2", []span{{Waiting: true}, {Name: "C", From: ms, To: 2 * ms}}}}
+	lanes := []lane{{"stream 1", []span{{Name: "A", To: ms}}},
+		{"stream 2", []span{{Waiting: true}, {Name: "C", From: ms, To: 2 * ms}}}}
 	(&demoReport{Lanes: lanes, width: 80, software: true}).text(&text)
-	if !strings.Contains(oneLine(text.String()), "hint the software driver began before everything was enqueued") || strings.Contains(text.String(), "CUDA_LAUNCH_BLOCKING") {
+	if !strings.Contains(oneLine(text.String()), "hint the software driver began before everything was enqueued") ||
+		strings.Contains(text.String(), "CUDA_LAUNCH_BLOCKING") {
 		t.Error(text.String())
 	}
 }
@@ -140,7 +144,8 @@ func program(t *testing.T, env []string, args ...string) result {
 // TestWithoutGPU checks that, without a GPU, only the demo without arguments runs on the software
 // driver, and says so first.
 func TestWithoutGPU(t *testing.T) {
-	if r := program(t, []string{"CUSIM_DEVICE=2"}); r.status != exitUsage || !strings.Contains(r.stderr, "CUSIM_DEVICES?") {
+	if r := program(t, []string{"CUSIM_DEVICE=2"}); r.status != exitUsage ||
+		!strings.Contains(r.stderr, "CUSIM_DEVICES?") {
 		t.Errorf("a mistyped variable: %+v", r)
 	}
 	for _, args := range [][]string{nil, {"-driver", "auto"}} {
@@ -163,7 +168,8 @@ func TestWithoutGPU(t *testing.T) {
 		{"-json"}, {"demo", "-json"}, {"time", "-json"}, {"bench", "-json"}, {"devices", "-json"}, {"doctor", "-json"},
 	} {
 		r := program(t, nil, args...)
-		if r.status != exitNoDriver && r.status != exitNoDevice || strings.Contains(r.stdout+r.stderr, "software driver") {
+		if r.status != exitNoDriver && r.status != exitNoDevice ||
+			strings.Contains(r.stdout+r.stderr, "software driver") {
 			t.Errorf("cuprobe %q: exit status %d\n%s%s", args, r.status, r.stdout, r.stderr)
 		}
 		if slices.Contains(args, "-json") {
@@ -174,17 +180,20 @@ func TestWithoutGPU(t *testing.T) {
 		}
 	}
 	// The lookup of functions needs no device.
-	if r := program(t, nil, "symbols"); r.status != exitOK && r.status != exitNoDriver || strings.Contains(r.stdout+r.stderr, "software driver") {
+	if r := program(t, nil, "symbols"); r.status != exitOK && r.status != exitNoDriver ||
+		strings.Contains(r.stdout+r.stderr, "software driver") {
 		t.Errorf("cuprobe symbols: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 	// A library that the user names is not replaced.
-	if r := program(t, []string{loader.Environment + "=" + os.DevNull}); r.status != exitNoDriver || r.stdout != "" || !strings.Contains(r.stderr, os.DevNull) {
+	if r := program(t, []string{loader.Environment + "=" + os.DevNull}); r.status != exitNoDriver || r.stdout != "" ||
+		!strings.Contains(r.stderr, os.DevNull) {
 		t.Errorf("%s=%s cuprobe: exit status %d\n%s%s", loader.Environment, os.DevNull, r.status, r.stdout, r.stderr)
 	}
 }
 
 func TestMayReplace(t *testing.T) {
-	noDriver, noDevice := &cu.Error{Op: "Open", Err: cu.ErrNoDriver}, &cu.Error{Op: "cuInit", Result: cu.ResultNoDevice, Err: cu.ErrNoDevice}
+	noDriver, noDevice := &cu.Error{Op: "Open", Err: cu.ErrNoDriver}, &cu.Error{Op: "cuInit", Result: cu.ResultNoDevice,
+		Err: cu.ErrNoDevice}
 	bare := call{bare: true, driver: autoDriver, device: anyDevice}
 	for _, tt := range []struct {
 		name   string
@@ -212,7 +221,8 @@ func TestMayReplace(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
-	for err, want := range map[error]string{noDriver: "no CUDA driver could be loaded", noDevice: "the CUDA driver sees no device"} {
+	for err, want := range map[error]string{noDriver: "no CUDA driver could be loaded",
+		noDevice: "the CUDA driver sees no device"} {
 		if got := whyNone(err); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)
 		}
@@ -225,7 +235,8 @@ func TestDriverVariable(t *testing.T) {
 	if r := soft.run("devices"); r.status != exitOK || !strings.Contains(r.stdout, softName) {
 		t.Errorf("soft: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
-	if r := soft.run("devices", "-driver", "/nowhere.so"); r.status != exitNoDriver || !strings.Contains(r.stderr, "/nowhere.so") {
+	if r := soft.run("devices", "-driver", "/nowhere.so"); r.status != exitNoDriver ||
+		!strings.Contains(r.stderr, "/nowhere.so") {
 		t.Errorf("a flag: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 	wrong := probe{env: map[string]string{driverVariable: "/elsewhere.so"}}
@@ -251,7 +262,8 @@ verdict      the software driver works; it says nothing about a GPU
 	}
 
 	r = probe{}.run("doctor", "-driver", "soft", "-device", "7")
-	if r.status != exitFailure || !endsWithVerdict("\n"+r.stdout) || !strings.Contains(r.stdout, "verdict      there is no device 7\n") {
+	if r.status != exitFailure || !endsWithVerdict("\n"+r.stdout) ||
+		!strings.Contains(r.stdout, "verdict      there is no device 7\n") {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 }
@@ -269,17 +281,20 @@ func TestSoftDoctorJSON(t *testing.T) {
 		Missing: []missingSymbol{}, Devices: []deviceInfo{simulated},
 		Verdict: loader.Finding{Severity: loader.Fine, Title: "the software driver works; it says nothing about a GPU"},
 	}
-	for _, name := range []string{"context, and a kernel compiled from PTX", "events around a kernel", "copies to the GPU and back", "closing everything"} {
+	for _, name := range []string{"context, and a kernel compiled from PTX", "events around a kernel",
+		"copies to the GPU and back", "closing everything"} {
 		want.Checks = append(want.Checks, check{Name: name, Passed: true})
 	}
-	opts := []cmp.Option{cmpopts.IgnoreFields(check{}, "Detail", "Took", "err"), cmpopts.IgnoreFields(deviceInfo{}, "MemoryTotal")}
+	opts := []cmp.Option{cmpopts.IgnoreFields(check{}, "Detail", "Took", "err"),
+		cmpopts.IgnoreFields(deviceInfo{}, "MemoryTotal")}
 	if diff := cmp.Diff(want, got, opts...); diff != "" || r.status != exitOK {
 		t.Errorf("exit status %d (-want +got):\n%s", r.status, diff)
 	}
 	if r := (probe{}).run("doctor", "-driver", "soft", "-bundle", bundle); r.status != exitOK {
 		t.Errorf("-bundle: exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
-	if text, err := os.ReadFile(bundle); err != nil || !bytes.Contains(text, []byte(`"report": null`)) || !bytes.Contains(text, []byte(soft.Library)) {
+	if text, err := os.ReadFile(bundle); err != nil || !bytes.Contains(text, []byte(`"report": null`)) ||
+		!bytes.Contains(text, []byte(soft.Library)) {
 		t.Errorf("%v:\n%s", err, text)
 	}
 }
@@ -290,7 +305,8 @@ func TestSoftDoctorFails(t *testing.T) {
 	lost := &cu.Error{Op: "cuMemAlloc_v2", Result: cu.ResultOutOfMemory}
 	r := &doctorReport{Checks: []check{{Name: "one", Passed: true}, {Name: "two", Detail: lost.Error(), err: lost}}}
 	r.judge()
-	want := loader.Finding{Severity: loader.Fault, Title: "device 0 fails: two", Detail: oneLine(lost.Error()), Fix: softFix}
+	want := loader.Finding{Severity: loader.Fault, Title: "device 0 fails: two", Detail: oneLine(lost.Error()),
+		Fix: softFix}
 	if diff := cmp.Diff(want, r.Verdict); diff != "" || r.status(nil) != exitFailure {
 		t.Errorf("exit status %d (-want +got):\n%s", r.status(nil), diff)
 	}
@@ -316,7 +332,8 @@ to look up; for a list run: go doc github.com/purecu/purecu/driver.Software
 	r = probe{}.run("symbols", "-driver", "soft", "-json")
 	decode(t, r, &got)
 	documented(t, "symbols", r.stdout)
-	if diff := cmp.Diff(symbolsReport{Driver: soft, Symbols: []symbolInfo{}, Note: softNote}, got); diff != "" || r.status != exitOK {
+	if diff := cmp.Diff(symbolsReport{Driver: soft, Symbols: []symbolInfo{}, Note: softNote}, got); diff != "" ||
+		r.status != exitOK {
 		t.Errorf("exit status %d (-want +got):\n%s", r.status, diff)
 	}
 }
@@ -327,7 +344,8 @@ func TestSoftDevices(t *testing.T) {
 	decode(t, r, &got)
 	documented(t, "devices", r.stdout)
 	want := devicesReport{Driver: soft, Devices: []deviceDetail{{deviceInfo: simulated}}, Peers: []peer{}}
-	opts := []cmp.Option{cmp.AllowUnexported(deviceDetail{}), cmpopts.IgnoreFields(deviceInfo{}, "MemoryTotal"), cmpopts.IgnoreFields(deviceDetail{}, "MemoryFree")}
+	opts := []cmp.Option{cmp.AllowUnexported(deviceDetail{}), cmpopts.IgnoreFields(deviceInfo{}, "MemoryTotal"),
+		cmpopts.IgnoreFields(deviceDetail{}, "MemoryFree")}
 	if diff := cmp.Diff(want, got, opts...); diff != "" || r.status != exitOK {
 		t.Errorf("exit status %d (-want +got):\n%s", r.status, diff)
 	}
@@ -348,7 +366,8 @@ func TestSoftTime(t *testing.T) {
 			t.Errorf("a kernel of 1ms takes %v", m.Events.Median)
 		}
 	}
-	want := []string{"spin 1ms", "h2d 1MiB", "d2h 1MiB", "d2d 1MiB", "two records", "empty kernel", "launch", "record", "query", "since", "round trip"}
+	want := []string{"spin 1ms", "h2d 1MiB", "d2h 1MiB", "d2d 1MiB", "two records", "empty kernel", "launch", "record",
+		"query", "since", "round trip"}
 	if diff := cmp.Diff(want, names); diff != "" || r.status != exitOK || got.Driver != soft || len(got.Skipped) > 0 {
 		t.Errorf("exit status %d, %+v, %+v (-want +got):\n%s", r.status, got.Driver, got.Skipped, diff)
 	}
@@ -401,9 +420,11 @@ func TestEnvironment(t *testing.T) {
 		{[]string{"CUSIM_FAULTS=cuInit=46"}, "devices", exitFailure, "only one process, or none, may use it; " + initresult.See},
 		{[]string{"CUSIM_FAULTS=cuInit=46"}, "doctor", exitFailure, "only one process, or none, may use it\nfix "},
 	} {
-		r := program(t, append([]string{"CUDA_VISIBLE_DEVICES=0,1,2", driverVariable + "=soft"}, tt.env...), strings.Fields(tt.args)...)
+		r := program(t, append([]string{"CUDA_VISIBLE_DEVICES=0,1,2", driverVariable + "=soft"}, tt.env...),
+			strings.Fields(tt.args)...)
 		if r.status != tt.status || !strings.Contains(r.stdout+r.stderr, tt.want) {
-			t.Errorf("%q cuprobe %s: exit status %d, want %d and %q\n%s%s", tt.env, tt.args, r.status, tt.status, tt.want, r.stdout, r.stderr)
+			t.Errorf("%q cuprobe %s: exit status %d, want %d and %q\n%s%s", tt.env, tt.args, r.status, tt.status,
+				tt.want, r.stdout, r.stderr)
 		}
 	}
 }

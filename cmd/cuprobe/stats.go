@@ -31,7 +31,8 @@ func summarize(samples []time.Duration) stats {
 		distances[i] = max(d-m, m-d)
 	}
 	slices.Sort(distances)
-	return stats{Samples: len(sorted), Min: sorted[0], Median: m, P95: percentile(sorted, 95), Max: sorted[len(sorted)-1],
+	return stats{Samples: len(sorted), Min: sorted[0], Median: m, P95: percentile(sorted, 95),
+		Max: sorted[len(sorted)-1],
 		MAD: median(distances)}
 }
 
@@ -108,15 +109,18 @@ func advice(code string) string {
 	case hintSpread:
 		return "other work ran at the same time: repeat on an idle GPU and host, with more samples"
 	case hintDrift:
-		return "something changed meanwhile. For copies it may be the GPU's clocks (see nvidia-smi -q -d PERFORMANCE, and lock them with nvidia-smi -lgc); " +
-			"spinning kernels use the GPU's timer and do not depend on the clocks: for them it is the host, or another user of the GPU"
+		return "something changed meanwhile. For copies it may be the GPU's clocks (see nvidia-smi -q -d " +
+			"PERFORMANCE, and lock them with nvidia-smi -lgc); spinning kernels use the GPU's timer and do not " +
+			"depend on the clocks: for them it is the host, or another user of the GPU"
 	case hintResolution:
 		return "events have a resolution of half a microsecond: put several pieces of work into one interval " +
 			"(cuprobe bench: raise -batch)"
 	case hintNotHeld:
-		return "the stream could not be held until all work was enqueued, so the times include time of the host: is CUDA_LAUNCH_BLOCKING set, or is the host busy?"
+		return "the stream could not be held until all work was enqueued, so the times include time of the host: is " +
+			"CUDA_LAUNCH_BLOCKING set, or is the host busy?"
 	case hintCache:
-		return "the copies are smaller than twice the L2 cache, so this may be the speed of the cache and not of the memory: copy more"
+		return "the copies are smaller than twice the L2 cache, so this may be the speed of the cache and not of the " +
+			"memory: copy more"
 	case hintStaged:
 		return "the devices cannot access each other's memory, so these copies go through the memory of the host: " +
 			"see cuprobe devices"
@@ -165,7 +169,8 @@ func judge(kind string, samples, host []time.Duration, notHeld int) []hint {
 		add(hintFew, "%s", count(n, "sample"))
 	}
 	if s.Median < coarseMultiple*resolution && kind != kindCall {
-		add(hintResolution, "the median of %s is %.1f times the events' resolution", duration(s.Median), float64(s.Median)/float64(resolution))
+		add(hintResolution, "the median of %s is %.1f times the events' resolution", duration(s.Median),
+			float64(s.Median)/float64(resolution))
 	}
 	// Differences within the resolution get no other hint.
 	explained := func(d time.Duration) bool { return kind != kindCall && max(d, -d) <= 2*resolution }

@@ -49,8 +49,8 @@ type symbolsReport struct {
 }
 
 // softNote is the note for the software driver.
-const softNote = "the software driver is called from Go: it is not a library, and has no functions to look up; for a list run: " +
-	"go doc github.com/purecu/purecu/driver.Software"
+const softNote = "the software driver is called from Go: it is not a library, and has no functions to look up; for a " +
+	"list run: go doc github.com/purecu/purecu/driver.Software"
 
 // symbolInfo is one interface of a function.
 type symbolInfo struct {

@@ -49,7 +49,8 @@ cuMemAllocManaged  cuMemAllocManaged *    6.0  missing: the driver does not know
 `},
 	} {
 		r := f.run(append([]string{"symbols"}, tt.args...)...)
-		if diff := cmp.Diff(tt.want, strings.ReplaceAll(r.stdout, f.path, "PATH")); diff != "" || r.status != exitOK || r.stderr != "" {
+		if diff := cmp.Diff(tt.want, strings.ReplaceAll(r.stdout, f.path, "PATH")); diff != "" || r.status != exitOK ||
+			r.stderr != "" {
 			t.Errorf("%q: exit status %d, %q (-want +got):\n%s", tt.args, r.status, r.stderr, diff)
 		}
 	}

@@ -43,17 +43,20 @@ reason), interrupted, and error if there was one. The kind call has no events, a
 host is for one call.`,
 		define: func(fs *flag.FlagSet) func(*call) error {
 			p := &plan{}
-			fs.Func("spin", "measure kernels that spin for each duration of the `LIST`, such as 1ms,10ms", func(s string) (err error) {
-				p.spins, err = parseList(s, parseSpin)
-				return err
-			})
-			fs.Func("copy", "measure copies of each size of the `LIST`, such as 4KiB,16MiB (4K is 4KiB)", func(s string) (err error) {
-				p.copies, err = parseList(s, parseSize)
-				return err
-			})
+			fs.Func("spin", "measure kernels that spin for each duration of the `LIST`, such as 1ms,10ms",
+				func(s string) (err error) {
+					p.spins, err = parseList(s, parseSpin)
+					return err
+				})
+			fs.Func("copy", "measure copies of each size of the `LIST`, such as 4KiB,16MiB (4K is 4KiB)",
+				func(s string) (err error) {
+					p.copies, err = parseList(s, parseSize)
+					return err
+				})
 			fs.BoolVar(&p.calls, "calls", false, "measure the calls that launch, record, query and measure")
 			fs.BoolVar(&p.quick, "quick", false, "take about two seconds")
-			fs.Func("n", "take `N` samples of each row (default up to 50, in up to a second)", parseCount("samples", &p.samples))
+			fs.Func("n", "take `N` samples of each row (default up to 50, in up to a second)",
+				parseCount("samples", &p.samples))
 			return p.run
 		},
 	}
@@ -436,7 +439,8 @@ func heads(kind string) []string {
 	}
 	return []string{
 		fmt.Sprintf("%-14s %4s %9s %9s %9s  %9s", "", "", "events", "", "", "host"),
-		fmt.Sprintf("%-14s %4s %9s %9s %9s  %9s %9s %8s", "", "n", "min", "median", "p95", "median", "deviates", "GB/s"),
+		fmt.Sprintf("%-14s %4s %9s %9s %9s  %9s %9s %8s", "", "n", "min", "median", "p95", "median", "deviates",
+			"GB/s"),
 	}
 }
 
@@ -446,7 +450,8 @@ func (m *measurement) row() string {
 	if s == nil {
 		s = m.Host
 	}
-	line := fmt.Sprintf("%-14s %4d %9s %9s %9s", m.Name, s.Samples, duration(s.Min), duration(s.Median), duration(s.P95))
+	line := fmt.Sprintf("%-14s %4d %9s %9s %9s", m.Name, s.Samples, duration(s.Min), duration(s.Median),
+		duration(s.P95))
 	if m.Events != nil {
 		rate := ""
 		if m.Kind == kindCopy {

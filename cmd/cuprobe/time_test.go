@@ -74,7 +74,8 @@ func TestTimeJSON(t *testing.T) {
 		m.Bytes, m.Direction, m.GBPerSecond = 65536, direction, 0.065536
 		want.Measurements = append(want.Measurements, m)
 		// The fake driver has less memory.
-		want.Skipped = append(want.Skipped, skipped{direction + " 256MiB", "there is too little memory, on the device (cuMemAlloc)"})
+		want.Skipped = append(want.Skipped, skipped{direction + " 256MiB",
+			"there is too little memory, on the device (cuMemAlloc)"})
 	}
 	want.Measurements = append(want.Measurements, row("two records", "gpu"), row("empty kernel", "gpu"))
 	want.Measurements[5].Events = &stats{Samples: 2, Min: ms, Median: ms, P95: ms, Max: ms}
@@ -89,7 +90,8 @@ func TestTimeJSON(t *testing.T) {
 		t.Errorf("exit status %d (-want +got):\n%s", r.status, diff)
 	}
 	for _, m := range got.Measurements {
-		if m.Host == nil || m.Host.Samples != 2 || m.Host.Min > m.Host.Median || m.Host.Median > m.Host.P95 || m.Hints == nil {
+		if m.Host == nil || m.Host.Samples != 2 || m.Host.Min > m.Host.Median || m.Host.Median > m.Host.P95 ||
+			m.Hints == nil {
 			t.Errorf("%s: %+v, %+v", m.Name, m, m.Host)
 		}
 		if m.Kind == "spin" && (m.NotHeld != 0 || m.Deviation != deviation(m.Host.Median, m.Events.Median)) {
@@ -157,7 +159,8 @@ func TestRepeat(t *testing.T) {
 func TestTimeNotHeld(t *testing.T) {
 	f := newFake(t)
 	r := f.run("time", "-spin", "1ms", "-n", "10")
-	if r.status != exitOK || !strings.Contains(oneLine(r.stdout), "* not-held: the stream could not be held") || !strings.Contains(r.stdout, "    spin 1ms: 10 of 10 were not held\n") {
+	if r.status != exitOK || !strings.Contains(oneLine(r.stdout), "* not-held: the stream could not be held") ||
+		!strings.Contains(r.stdout, "    spin 1ms: 10 of 10 were not held\n") {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 	if n := f.ask("fake_launched", 0); n != 1+20+2*(3*attempts+9) {
@@ -187,8 +190,10 @@ func TestHold(t *testing.T) {
 			tried = append(tried, hold)
 			return hold >= tt.need, nil
 		})
-		if diff := cmp.Diff(tt.tried, tried); diff != "" || err != nil || tt.timer.hold != tt.hold || tt.timer.failures != tt.failures {
-			t.Errorf("%s: %v, then %v, %d failures, %v (-want +got):\n%s", tt.name, tried, tt.timer.hold, tt.timer.failures, err, diff)
+		if diff := cmp.Diff(tt.tried, tried); diff != "" || err != nil || tt.timer.hold != tt.hold ||
+			tt.timer.failures != tt.failures {
+			t.Errorf("%s: %v, then %v, %d failures, %v (-want +got):\n%s", tt.name, tried, tt.timer.hold,
+				tt.timer.failures, err, diff)
 		}
 	}
 	tm := holder{most: maxHold, hold: minHold}
@@ -312,7 +317,8 @@ func TestTimeInterrupted(t *testing.T) {
 	defer cancel()
 	p := probe{ctx: ctx, out: cancelAt{"spin 10us", cancel}}
 	r := p.run("-driver", f.path, "time", "-spin", "1us,10us,100us")
-	if r.status != exitFailure || r.stderr != "" || !strings.HasSuffix(r.stdout, "\ninterrupted: the rest was not measured\n") ||
+	if r.status != exitFailure || r.stderr != "" ||
+		!strings.HasSuffix(r.stdout, "\ninterrupted: the rest was not measured\n") ||
 		!strings.Contains(r.stdout, "\nspin 10us ") || strings.Contains(r.stdout, "\nspin 100us ") {
 		t.Errorf("exit status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
@@ -343,7 +349,8 @@ func TestTimeFails(t *testing.T) {
 		}
 		var got timeReport
 		decode(t, r, &got)
-		if r.status != exitFailure || len(got.Measurements) != 2 || got.Measurements[1].Events.Samples != 1 || got.Interrupted ||
+		if r.status != exitFailure || len(got.Measurements) != 2 || got.Measurements[1].Events.Samples != 1 ||
+			got.Interrupted ||
 			got.Error == nil || got.Error.Result != "CUDA_ERROR_LAUNCH_TIMEOUT" {
 			t.Errorf("exit status %d\n%s", r.status, r.stdout)
 		}
@@ -383,7 +390,8 @@ func TestInterrupt(t *testing.T) {
 		t.Error(err)
 	}
 	err = cmd.Wait()
-	if cmd.ProcessState.ExitCode() != exitFailure || stderr.Len() != 0 || !strings.HasSuffix(string(rest), "\ninterrupted: the rest was not measured\n") {
+	if cmd.ProcessState.ExitCode() != exitFailure || stderr.Len() != 0 ||
+		!strings.HasSuffix(string(rest), "\ninterrupted: the rest was not measured\n") {
 		t.Errorf("%v\n%s%s", err, rest, stderr.String())
 	}
 }

@@ -88,7 +88,8 @@ func (l *library) refuseAfter(th *driver.Thread, function string, first uint8) d
 func (l *library) begin(th *driver.Thread, function string) driver.Result {
 	r := l.d.MeetFault(function)
 	if first := firstChecks[function]; r == driver.ResultSuccess && first != 0 {
-		if r = l.refuseAfter(th, function, first); r == driver.ResultInvalidValue { // nothing but its arguments can be wrong
+		// nothing but its arguments can be wrong
+		if r = l.refuseAfter(th, function, first); r == driver.ResultInvalidValue {
 			r = driver.ResultSuccess
 		}
 	}

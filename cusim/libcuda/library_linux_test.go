@@ -15,7 +15,8 @@ import (
 // TestFaultNames makes every call with a fault for its name. All arguments but one are addresses.
 func TestFaultNames(t *testing.T) {
 	const code = driver.ResultDeviceUnavailable
-	memory, err := syscall.Mmap(-1, 0, 1<<16, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	memory, err := syscall.Mmap(-1, 0, 1<<16, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,8 @@ func TestEndings(t *testing.T) {
 		"cuLibraryGetManaged cuLibraryGetModule cuLibraryGetUnifiedFunction cuMemGetDefaultMemPool cuMemGetMemPool " +
 		"cuModuleGetFunction cuModuleGetGlobal")
 	if !slices.Equal(doubtful, want) {
-		t.Errorf("in no list, though the names are those of functions that end something, or ask: %v\nwant %v", doubtful, want)
+		t.Errorf("in no list, though the names are those of functions that end something, or ask: %v\nwant %v",
+			doubtful, want)
 	}
 	for _, name := range endings {
 		if !ends(numberOf(t, name)) {
@@ -98,7 +99,8 @@ func TestOwnStreamFaults(t *testing.T) {
 func TestNilResult(t *testing.T) {
 	l := newLibrary(sim.New())
 	l.init(0)
-	if r := l.call(new(driver.Thread), numberOf(t, "cuModuleGetFunction"), &[maxWords]uint64{1: 0x1234560}); r != driver.ResultInvalidValue {
+	if r := l.call(new(driver.Thread), numberOf(t, "cuModuleGetFunction"),
+		&[maxWords]uint64{1: 0x1234560}); r != driver.ResultInvalidValue {
 		t.Errorf("got %v", r)
 	}
 	if m := l.d.Misuses(); len(m) != 0 {
@@ -144,7 +146,8 @@ func TestParts(t *testing.T) {
 // TestImage checks how much of an image is read.
 func TestImage(t *testing.T) {
 	// They are on the heap, where they do not move.
-	images = [][]byte{[]byte("\x50\xed\x55\xba\x01\x00\x10\x00\x04\x00\x00\x00\x00\x00\x00\x00abcd, and more"), []byte(".version\x00 more"), []byte("\x7fELF more")}
+	images = [][]byte{[]byte("\x50\xed\x55\xba\x01\x00\x10\x00\x04\x00\x00\x00\x00\x00\x00\x00abcd, and more"),
+		[]byte(".version\x00 more"), []byte("\x7fELF more")}
 	fatbin, text, cubin := images[0], images[1], images[2]
 	wrapper = []uint64{0x1_466243b1, address(fatbin)}
 	for _, tt := range []struct {

@@ -87,7 +87,8 @@ func (o ownStream) Memcpy(th *driver.Thread, dst, src driver.DevicePtr, n uint64
 }
 
 // MemcpyPeer is cuMemcpyPeer on the per-thread default stream. It does not wait for the copy.
-func (o ownStream) MemcpyPeer(th *driver.Thread, dst driver.DevicePtr, dstCtx driver.Context, src driver.DevicePtr, srcCtx driver.Context, n uint64) driver.Result {
+func (o ownStream) MemcpyPeer(th *driver.Thread, dst driver.DevicePtr, dstCtx driver.Context, src driver.DevicePtr,
+	srcCtx driver.Context, n uint64) driver.Result {
 	if r := o.d.MeetFault("cuMemcpyPeer"); r != driver.ResultSuccess {
 		return r
 	}

@@ -34,11 +34,12 @@ func Of(code int32) (name, text string) {
 	switch code {
 	case OutOfMemory:
 		return "CUDA_ERROR_OUT_OF_MEMORY",
-			"the process has too little memory, address space (ulimit -v), threads (ulimit -u) or descriptors (ulimit -n)"
+			"the process has too little memory, address space (ulimit -v), threads (ulimit -u) or descriptors " +
+				"(ulimit -n)"
 	case NotInitialized:
 		return "CUDA_ERROR_NOT_INITIALIZED",
-			"the driver could not set up a GPU: its device files or its memory are not accessible, or the process was " +
-				"forked from one that uses CUDA"
+			"the driver could not set up a GPU: its device files or its memory are not accessible, or the process " +
+				"was forked from one that uses CUDA"
 	case StubLibrary:
 		return "CUDA_ERROR_STUB_LIBRARY", "the library is the CUDA toolkit's stub, which is for linking only"
 	case DeviceUnavailable:
@@ -52,12 +53,12 @@ func Of(code int32) (name, text string) {
 				"of the mode that it is in"
 	case OperatingSystem:
 		return "CUDA_ERROR_OPERATING_SYSTEM",
-			"the system's kernel refused a request: a filter of system calls (seccomp) or a security module forbids it, a " +
-				"device file (/dev/nvidia*) is missing or not accessible, or a limit is too low (ulimit -u, -v)"
+			"the system's kernel refused a request: a filter of system calls (seccomp) or a security module forbids " +
+				"it, a device file (/dev/nvidia*) is missing or not accessible, or a limit is too low (ulimit -u, -v)"
 	case NotFound:
 		return "CUDA_ERROR_NOT_FOUND",
-			"the library and other parts of the driver do not fit each other, as in a container in WSL after Windows' " +
-				"driver was updated"
+			"the library and other parts of the driver do not fit each other, as in a container in WSL after " +
+				"Windows' driver was updated"
 	case NotSupported:
 		return "CUDA_ERROR_NOT_SUPPORTED",
 			"the library does not support this GPU or this system: it may be another kind's, such as a server's on a " +
@@ -90,11 +91,11 @@ func OfSoftware(code int32) string {
 	case InvalidDevice:
 		return "CUDA_VISIBLE_DEVICES names a device twice, or CUDA_DEVICE_ORDER is neither PCI_BUS_ID nor FASTEST_FIRST"
 	case OperatingSystem:
-		return "the process lacks threads (ulimit -u) or descriptors (ulimit -n), or a filter of system calls (seccomp) " +
-			"forbids them"
+		return "the process lacks threads (ulimit -u) or descriptors (ulimit -n), or a filter of system calls " +
+			"(seccomp) forbids them"
 	case Unknown:
-		return "a variable CUSIM_… is wrong: standard error says which; or the software driver was told to return this " +
-			"result: see cusim.Faults"
+		return "a variable CUSIM_… is wrong: standard error says which; or the software driver was told to return " +
+			"this result: see cusim.Faults"
 	}
 	text := "the software driver was told to return this result: see cusim.Faults, and the variables CUSIM_…"
 	if _, meaning := Of(code); meaning != "" {

@@ -268,8 +268,9 @@ func TestGroups(t *testing.T) {
 	ops := functions()
 	for _, op := range ops {
 		if !slices.ContainsFunc(known, func(list string) bool { return among(list, op, "") }) {
-			t.Errorf("remedies.txt does not know %s: add it to a group whose texts fit what it does and takes, or write lines "+
-				"for its results; if only the lines for all functions fit, add it to general in this file", op)
+			t.Errorf("remedies.txt does not know %s: add it to a group whose texts fit what it does and takes, or "+
+				"write lines for its results; if only the lines for all functions fit, add it to general in "+
+				"this file", op)
 		}
 	}
 	for f := range strings.FieldsSeq(general) {
@@ -300,7 +301,8 @@ func TestInit(t *testing.T) {
 		driver.ResultUnknown: "CUSIM_", driver.ResultInvalidDevice: "CUDA_VISIBLE_DEVICES", driver.ResultStubLibrary: "cusim.Faults",
 		driver.ResultSystemDriverMismatch: "NVIDIA's driver returns it when the versions",
 	} {
-		if text := OfCall("cuInit", r, true); !strings.Contains(text, want) || !strings.HasSuffix(text, initresult.Doctor) {
+		if text := OfCall("cuInit", r, true); !strings.Contains(text, want) ||
+			!strings.HasSuffix(text, initresult.Doctor) {
 			t.Errorf("%v, of a software driver: %s", r, text)
 		}
 	}

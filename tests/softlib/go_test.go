@@ -135,7 +135,8 @@ func collect(path string) (err error) {
 					var e cu.Event
 					mem, err := gpu.Alloc(1 << 20) // something for the library to collect
 					if err == nil {
-						err = errors.Join(mem.CopyFrom(make([]byte, 1<<20)), e.Record(s), e.Wait(context.Background()), e.Close(), mem.Close())
+						err = errors.Join(mem.CopyFrom(make([]byte, 1<<20)), e.Record(s), e.Wait(context.Background()),
+							e.Close(), mem.Close())
 					}
 					if err != nil {
 						return errors.Join(err, s.Close())

@@ -23,7 +23,8 @@ func compiled(t *testing.T, name string) string {
 		t.Skip(why)
 	}
 	path := filepath.Join(t.TempDir(), name)
-	out, err := exec.Command(cc, "-std=gnu11", "-O1", "-Wall", "-Werror", "-pthread", "-o", path, filepath.Join("testdata", name+".c"), "-ldl").CombinedOutput()
+	out, err := exec.Command(cc, "-std=gnu11", "-O1", "-Wall", "-Werror", "-pthread", "-o", path,
+		filepath.Join("testdata", name+".c"), "-ldl").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

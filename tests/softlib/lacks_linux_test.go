@@ -163,7 +163,8 @@ func lacks(path string) (err error) {
 			problem("%s: %v", n.name, err)
 		default:
 			for _, want := range wants {
-				if n.name == growsFile && (want == "TMPDIR" || want == os.TempDir()) { // its file is in the other folder already
+				// its file is in the other folder already
+				if n.name == growsFile && (want == "TMPDIR" || want == os.TempDir()) {
 					continue
 				}
 				if !strings.Contains(err.Error(), want) {
@@ -173,7 +174,8 @@ func lacks(path string) (err error) {
 		}
 	}
 	called := make(chan bool, 1)
-	if err := s.HostFunc(func() { called <- true }); err != nil && (len(wants) != 1 || !strings.Contains(err.Error(), wants[0])) {
+	if err := s.HostFunc(func() { called <- true }); err != nil &&
+		(len(wants) != 1 || !strings.Contains(err.Error(), wants[0])) {
 		problem("HostFunc: %v", err)
 	} else if err == nil {
 		if err := s.Synchronize(); err != nil || len(called) != 1 {

@@ -144,7 +144,8 @@ func compare(path string) error {
 				asked++
 				if got != want && wrong < 20 {
 					wrong++
-					fmt.Fprintf(os.Stderr, "cuGetProcAddress(%q, %d, flags %d) = %+v (%#x), want %+v\n", name, version, flags, got, raw.addr2, want)
+					fmt.Fprintf(os.Stderr, "cuGetProcAddress(%q, %d, flags %d) = %+v (%#x), want %+v\n", name, version,
+						flags, got, raw.addr2, want)
 				}
 			}
 		}

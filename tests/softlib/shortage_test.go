@@ -93,10 +93,12 @@ func TestShortage(t *testing.T) {
 // on threads that have not called the library before.
 func TestExhaustion(t *testing.T) {
 	lib, program := library(t), compiled(t, "exhaust")
-	for _, limit := range []string{"address 100", "address 1500", "address 2500", "address 4000", "data 100", "data 600"} {
+	for _, limit := range []string{"address 100", "address 1500", "address 2500", "address 4000", "data 100",
+		"data 600"} {
 		t.Run(limit, func(t *testing.T) {
 			t.Parallel()
-			if stdout, stderr := output(t, nil, append([]string{program, lib}, strings.Fields(limit)...)...); stdout+stderr != "" {
+			if stdout, stderr := output(t, nil, append([]string{program, lib}, strings.Fields(limit)...)...); stdout+
+				stderr != "" {
 				t.Errorf("%s%s", stdout, stderr)
 			}
 		})
@@ -106,7 +108,8 @@ func TestExhaustion(t *testing.T) {
 // openFolder lets every user read the files in a folder, and those that contain it.
 func openFolder(t *testing.T, path string) {
 	t.Helper()
-	for dir := filepath.Dir(path); strings.HasPrefix(dir, os.TempDir()) && dir != os.TempDir(); dir = filepath.Dir(dir) {
+	for dir := filepath.Dir(path); strings.HasPrefix(dir, os.TempDir()) &&
+		dir != os.TempDir(); dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -171,8 +171,9 @@ objects. A program that calls none of the methods below is blocked only if other
 events, such as RecordAll, behave as the methods.
 
 `)
-	fmt.Fprintf(&b, "Measured on: %s. Rows about another device were measured on two of them. The program is tests/gpu/blocking.c; `tests/gpu/run` FOLDER `blocking` repeats it. "+
-		"The host holds a stream, and each call is made on another thread.\n\n", machine)
+	fmt.Fprintf(&b, "Measured on: %s. Rows about another device were measured on two of them. The program is "+
+		"tests/gpu/blocking.c; `tests/gpu/run` FOLDER `blocking` repeats it. The host holds a stream, and each call "+
+		"is made on another thread.\n\n", machine)
 	b.WriteString(example)
 	groups := writeMethods(&b, methods)
 	b.WriteString(`

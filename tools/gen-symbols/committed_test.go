@@ -73,7 +73,8 @@ func TestFacts(t *testing.T) {
 	} {
 		got := rows[want.export]
 		want.ret, want.params, got.params = "CUresult", nil, nil
-		if got.export != want.export || got.ask != want.ask || got.version != want.version || got.perThread != want.perThread ||
+		if got.export != want.export || got.ask != want.ask || got.version != want.version ||
+			got.perThread != want.perThread ||
 			got.base != want.base || got.class != want.class || got.current != want.current || got.dlsym != want.dlsym || got.ret != want.ret {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}
@@ -87,7 +88,8 @@ func TestFacts(t *testing.T) {
 			sticky = append(sticky, strings.TrimPrefix(r.name, "CUDA_ERROR_"))
 		}
 	}
-	if got, want := strings.Join(sticky, " "), "CONTAINED ILLEGAL_ADDRESS LAUNCH_TIMEOUT ASSERT HARDWARE_STACK_ERROR ILLEGAL_INSTRUCTION "+
+	if got, want := strings.Join(sticky,
+		" "), "CONTAINED ILLEGAL_ADDRESS LAUNCH_TIMEOUT ASSERT HARDWARE_STACK_ERROR ILLEGAL_INSTRUCTION "+
 		"MISALIGNED_ADDRESS INVALID_ADDRESS_SPACE INVALID_PC LAUNCH_FAILED TENSOR_MEMORY_LEAK EXTERNAL_DEVICE"; got != want {
 		t.Errorf("sticky are %s", got)
 	}

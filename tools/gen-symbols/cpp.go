@@ -238,7 +238,8 @@ func (p *preprocessor) expand(toks []token) []token {
 				continue
 			}
 			if len(args) != len(m.params) && (len(m.params) != 0 || len(args) != 1 || len(args[0]) != 0) {
-				p.errs.add(t.file, t.line, "macro %s: has %d parameters, got %d arguments", t.text, len(m.params), len(args))
+				p.errs.add(t.file, t.line, "macro %s: has %d parameters, got %d arguments", t.text, len(m.params),
+					len(args))
 				return out
 			}
 			work = work[:len(work)-used]

@@ -32,7 +32,8 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			fmt.Fprintf(&b, "%q: %s,\n", unversioned(name), lib.plan.first[name])
 		}
 	}
-	b.WriteString("}\n\n// callNames are the functions' names without versions, by the number of the call.\nvar callNames = [...]string{\n")
+	b.WriteString("}\n\n// callNames are the functions' names without versions, by the number of the call.\n" +
+		"var callNames = [...]string{\n")
 	for _, c := range lib.calls {
 		fmt.Fprintf(&b, "%q,\n", unversioned(c.fact.export))
 	}

@@ -28,7 +28,8 @@ func emitSymbols(m *manifest, plan *callPlan) string {
 	b.WriteString(")\n\n")
 	fmt.Fprintf(&b, "// numSymbols is how many symbols this package knows.\nconst numSymbols = %d\n\n", len(m.funcs))
 	fmt.Fprintf(&b, "// newest is the newest CUDA version that this package knows.\nconst newest = %d\n\n", m.newest)
-	fmt.Fprintf(&b, "// verified is the newest CUDA version whose header has confirmed what this package knows.\nconst verified = %d\n\n", m.version)
+	fmt.Fprintf(&b, "// verified is the newest CUDA version whose header has confirmed what this package "+
+		"knows.\nconst verified = %d\n\n", m.version)
 	emitSymbolTable(&b, m)
 	return b.String()
 }
@@ -40,7 +41,8 @@ const symbolBlock = 16
 // emitSymbolTable writes the table of all symbols, in the form that package driver's symbolReader
 // reads, and the classes of all symbols.
 func emitSymbolTable(b *strings.Builder, m *manifest) {
-	b.WriteString("// symbolTable has a row for each symbol of the driver API, sorted by the exported name. symbolReader reads it.\n")
+	b.WriteString("// symbolTable has a row for each symbol of the driver API, sorted by the exported name. " +
+		"symbolReader reads it.\n")
 	b.WriteString("const symbolTable = \"\" +\n")
 	var blocks, classes, others []string
 	before, size, longest := "", 0, 0
@@ -71,7 +73,8 @@ func emitSymbolTable(b *strings.Builder, m *manifest) {
 		before = name
 		classes = append(classes, string('0'+rune(classNumbers[f.class])))
 	}
-	b.WriteString("\n// symbolBlocks are the places of the rows whose names are whole.\nvar symbolBlocks = [...]uint16{\n")
+	b.WriteString("\n// symbolBlocks are the places of the rows whose names are whole.\n" +
+		"var symbolBlocks = [...]uint16{\n")
 	for row := range slices.Chunk(blocks, 16) {
 		b.WriteString(strings.Join(row, ", ") + ",\n")
 	}
@@ -162,9 +165,10 @@ func release(version int) string {
 // initialisms are words in names that Go spells differently.
 var initialisms = map[string]string{
 	"ARRAY3D": "Array3D", "MEMCPY2D": "Memcpy2D", "MEMCPY3D": "Memcpy3D",
-	"CDP": "CDP", "CIG": "CIG", "CUDA": "CUDA", "D3D12": "D3D12", "DMA": "DMA", "ECC": "ECC", "FIFO": "FIFO", "GPU": "GPU", "ID": "ID", "IPC": "IPC",
-	"JIT": "JIT", "MPS": "MPS", "NUMA": "NUMA", "NUMSLICES": "NumSlices", "NVLINK": "NVLink", "P2P": "P2P", "PC": "PC", "PCI": "PCI", "PTX": "PTX",
-	"RDMA": "RDMA", "RPC": "RPC", "SHMEM": "SharedMem", "TCC": "TCC", "VMM": "VMM",
+	"CDP": "CDP", "CIG": "CIG", "CUDA": "CUDA", "D3D12": "D3D12", "DMA": "DMA", "ECC": "ECC", "FIFO": "FIFO",
+	"GPU": "GPU", "ID": "ID", "IPC": "IPC", "JIT": "JIT", "MPS": "MPS", "NUMA": "NUMA", "NUMSLICES": "NumSlices", "NVLINK": "NVLink",
+	"P2P": "P2P", "PC": "PC", "PCI": "PCI", "PTX": "PTX", "RDMA": "RDMA", "RPC": "RPC", "SHMEM": "SharedMem", "TCC": "TCC",
+	"VMM": "VMM",
 }
 
 // camel converts a name: READY_OR_NOT becomes ReadyOrNot.
@@ -193,7 +197,8 @@ func writeResultComment(b *strings.Builder, r resultFact) {
 }
 
 func sortedResults(m *manifest) []resultFact {
-	return slices.SortedStableFunc(slices.Values(m.results), func(a, b resultFact) int { return cmp.Compare(a.code, b.code) })
+	return slices.SortedStableFunc(slices.Values(m.results),
+		func(a, b resultFact) int { return cmp.Compare(a.code, b.code) })
 }
 
 func emitDriverResults(m *manifest) string {
@@ -204,7 +209,8 @@ func emitDriverResults(m *manifest) string {
 		writeResultComment(&b, r)
 		fmt.Fprintf(&b, "%s Result = %d\n", resultName(r.name), r.code)
 	}
-	b.WriteString(")\n\n// resultTable has a row for each result, sorted by code. Result.facts reads it.\nconst resultTable = \"\"")
+	b.WriteString(")\n\n// resultTable has a row for each result, sorted by code. Result.facts reads it.\n" +
+		"const resultTable = \"\"")
 	var sticky []string
 	for _, r := range results {
 		if r.sticky {
@@ -338,7 +344,8 @@ func emitPublicEnums(m *manifest) string {
 			fmt.Fprintf(&b, "%s %s = driver.%s%s\n", p.typ+camel(c.name), p.typ, p.prefix+c.name,
 				unverifiedComment(c.unverified))
 		}
-		fmt.Fprintf(&b, ")\n\n// names%s holds the constants' names in lower case, sorted by value.\nvar names%[1]s = [...]enumName{\n", p.typ)
+		fmt.Fprintf(&b, ")\n\n// names%s holds the constants' names in lower case, sorted by value.\n"+
+			"var names%[1]s = [...]enumName{\n", p.typ)
 		for _, c := range rows {
 			fmt.Fprintf(&b, "{driver.%s, %q},\n", p.prefix+c.name, strings.ToLower(c.name))
 		}

@@ -195,13 +195,15 @@ func joinVersions(exports []*abi, u *unit, errs *errorList) {
 		slices.SortFunc(defs, func(a, b *abi) int { return cmp.Compare(a.version, b.version) })
 		if len(group) != len(defs) {
 			p := group[0].proto
-			errs.add(p.file, p.line, "%s has %s and %s", k.ask+k.flavour, plural(len(group), "prototype"), plural(len(defs), "typedef"))
+			errs.add(p.file, p.line, "%s has %s and %s", k.ask+k.flavour, plural(len(group), "prototype"),
+				plural(len(defs), "typedef"))
 			continue
 		}
 		for i, a := range group {
 			a.version = defs[i].version
 			if want, got := a.signature(), defs[i].signature(); want != got {
-				errs.add(defs[i].proto.file, defs[i].proto.line, "%s does not fit %s: %s, not %s", defs[i].proto.name, a.proto.name, got, want)
+				errs.add(defs[i].proto.file, defs[i].proto.line, "%s does not fit %s: %s, not %s", defs[i].proto.name,
+					a.proto.name, got, want)
 			}
 		}
 	}

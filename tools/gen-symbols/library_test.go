@@ -89,7 +89,8 @@ func TestLibraryStubs(t *testing.T) {
 			t.Errorf("the table of symbols: %s: %v, want %v", part, !want, want)
 		}
 	}
-	if header := string(files["cusim/libcuda/build/stub/zlibcuda.h"]); !strings.Contains(header, "int cuIpcOpenEventHandle(void *phEvent, struct cusim_words8 handle);") {
+	if header := string(files["cusim/libcuda/build/stub/zlibcuda.h"]); !strings.Contains(header,
+		"int cuIpcOpenEventHandle(void *phEvent, struct cusim_words8 handle);") {
 		t.Error("the header has another prototype of cuIpcOpenEventHandle")
 	}
 }
@@ -117,7 +118,8 @@ func TestLibraryMalformed(t *testing.T) {
 			t.Errorf("%q: %v; want %q", line, err, want)
 		}
 	}
-	odd := &manifest{funcs: []funcFact{{export: "cuOdd", ask: "cuOdd", ret: "CUresult", params: []paramFact{{name: "p", typ: "CUodd"}}}}}
+	odd := &manifest{funcs: []funcFact{{export: "cuOdd", ask: "cuOdd", ret: "CUresult",
+		params: []paramFact{{name: "p", typ: "CUodd"}}}}}
 	if _, err := emitLibrary(odd, source{"c", ""}, source{"l", ""}, "m", nil); err == nil ||
 		!strings.Contains(err.Error(), "cuOdd: parameter p") {
 		t.Errorf("an unknown type: %v", err)

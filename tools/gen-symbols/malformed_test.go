@@ -249,10 +249,13 @@ func TestRun(t *testing.T) {
 	if err := run(emit, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
-	if names := fileNames(t, filepath.Join(root, "driver")); names != "zcalls.go zenums.go zlayout_test.go zresult.go zsoftware.go zstructs.go zsymbols.go zunimplemented.go" {
+	if names := fileNames(t, filepath.Join(root,
+		"driver")); names != "zcalls.go zenums.go zlayout_test.go zresult.go zsoftware.go zstructs.go zsymbols.go "+
+		"zunimplemented.go" {
 		t.Errorf("emit wrote %s", names)
 	}
-	for _, args := range [][]string{nil, {"frob"}, {"emit", "more"}, {"emit", "-frob"}, {"extract"}, {"emit", "-manifest", "no such file"}} {
+	for _, args := range [][]string{nil, {"frob"}, {"emit", "more"}, {"emit", "-frob"}, {"extract"},
+		{"emit", "-manifest", "no such file"}} {
 		if err := run(args, new(bytes.Buffer)); err == nil {
 			t.Errorf("%q: no error", args)
 		}

@@ -23,7 +23,8 @@ func TestArguments(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := run([]string{"-list"}, &out, io.Discard); err != nil || !strings.Contains(out.String(), "cuEventRecord ") {
+	if err := run([]string{"-list"}, &out, io.Discard); err != nil ||
+		!strings.Contains(out.String(), "cuEventRecord ") {
 		t.Errorf("-list: %v, and %d bytes", err, out.Len())
 	}
 }
