@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestDuration(t *testing.T) {
@@ -113,12 +111,5 @@ func TestControlCharactersInNames(t *testing.T) {
 				t.Errorf("%q: %q", args, all)
 			}
 		}
-	}
-}
-
-func TestCount(t *testing.T) {
-	if diff := cmp.Diff([]string{"0 folders", "1 folder", "2 folders"},
-		[]string{count(0, "folder"), count(1, "folder"), count(2, "folder")}); diff != "" {
-		t.Error(diff)
 	}
 }

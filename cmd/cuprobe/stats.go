@@ -101,35 +101,32 @@ const (
 	hintNoTime     = "no-time"
 )
 
+// advices returns the kinds of hints, in the order in which they are explained, with the advice for each.
+func advices() []hint {
+	return []hint{
+		{hintNotHeld, "the stream could not be held until all work was enqueued, so the times include time of the " +
+			"host: is CUDA_LAUNCH_BLOCKING set, or is the host busy?"},
+		{hintFew, "the median of so few samples is inaccurate: raise -n"},
+		{hintNoTime, "the clock did not advance: in the software driver's model calls and pageable copies take no " +
+			"time"},
+		{hintResolution, "events have a resolution of half a microsecond: put several pieces of work into one " +
+			"interval (cuprobe bench: raise -batch)"},
+		{hintSpread, "other work ran at the same time: repeat on an idle GPU and host, with more samples"},
+		{hintDrift, "something changed meanwhile. For copies it may be the GPU's clocks (see nvidia-smi -q -d " +
+			"PERFORMANCE, and lock them with nvidia-smi -lgc); spinning kernels use the GPU's timer and do not " +
+			"depend on the clocks: for them it is the host, or another user of the GPU"},
+		{hintCache, "the copies are smaller than twice the L2 cache, so this may be the speed of the cache and not " +
+			"of the memory: copy more"},
+		{hintClocks, "the host noticed completed events late: is it busy, or does it have too few processors?"},
+		{hintStaged, "the devices cannot access each other's memory, so these copies go through the memory of the " +
+			"host: see cuprobe devices"},
+	}
+}
+
 // advice returns the advice for a kind of hint.
 func advice(code string) string {
-	switch code {
-	case hintFew:
-		return "the median of so few samples is inaccurate: raise -n"
-	case hintSpread:
-		return "other work ran at the same time: repeat on an idle GPU and host, with more samples"
-	case hintDrift:
-		return "something changed meanwhile. For copies it may be the GPU's clocks (see nvidia-smi -q -d " +
-			"PERFORMANCE, and lock them with nvidia-smi -lgc); spinning kernels use the GPU's timer and do not " +
-			"depend on the clocks: for them it is the host, or another user of the GPU"
-	case hintResolution:
-		return "events have a resolution of half a microsecond: put several pieces of work into one interval " +
-			"(cuprobe bench: raise -batch)"
-	case hintNotHeld:
-		return "the stream could not be held until all work was enqueued, so the times include time of the host: is " +
-			"CUDA_LAUNCH_BLOCKING set, or is the host busy?"
-	case hintCache:
-		return "the copies are smaller than twice the L2 cache, so this may be the speed of the cache and not of the " +
-			"memory: copy more"
-	case hintStaged:
-		return "the devices cannot access each other's memory, so these copies go through the memory of the host: " +
-			"see cuprobe devices"
-	case hintNoTime:
-		return "the clock did not advance: in the software driver's model calls and pageable copies take no time"
-	case hintClocks:
-		return "the host noticed completed events late: is it busy, or does it have too few processors?"
-	}
-	return ""
+	i := slices.IndexFunc(advices(), func(h hint) bool { return h.Code == code })
+	return advices()[i].Text
 }
 
 // The limits of an accurate measurement.
@@ -201,15 +198,13 @@ func explainHints[M interface {
 	hinted() (name string, hints []hint)
 }](ms []M, width int) []string {
 	var lines []string
-	for _, code := range []string{
-		hintNotHeld, hintFew, hintNoTime, hintResolution, hintSpread, hintDrift, hintCache, hintClocks, hintStaged,
-	} {
+	for _, kind := range advices() {
 		var texts []string // in the order of their first measurement
 		names := make(map[string][]string)
 		for _, m := range ms {
 			name, hints := m.hinted()
 			for _, h := range hints {
-				if h.Code != code {
+				if h.Code != kind.Code {
 					continue
 				}
 				if names[h.Text] == nil {
@@ -221,7 +216,7 @@ func explainHints[M interface {
 		if len(texts) == 0 {
 			continue
 		}
-		lines = append(lines, wrap("* "+code+": "+advice(code), "  ", width)...)
+		lines = append(lines, wrap("* "+kind.Code+": "+kind.Text, "  ", width)...)
 		for _, text := range texts {
 			lines = append(lines, wrap("    "+strings.Join(names[text], ", ")+": "+text, "      ", width)...)
 		}
