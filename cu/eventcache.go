@@ -70,10 +70,15 @@ func (c *contextCore) queryEvent(e driver.Event) driver.Result {
 	return res
 }
 
-func (c *contextCore) destroyEvent(e driver.Event, at driver.At) error {
+// observeEnd is called before a CUevent is destroyed, or has another user.
+func (c *contextCore) observeEnd(e driver.Event) {
 	if o := c.drv.observer(); o != nil {
 		o.EventDestroyed(uintptr(e))
 	}
+}
+
+func (c *contextCore) destroyEvent(e driver.Event, at driver.At) error {
+	c.observeEnd(e)
 	res := c.drv.destroying(TraceEventDestroy, e, 0, func() driver.Result { return c.drv.table().EventDestroy(at, e) })
 	if res != driver.ResultSuccess {
 		return c.backgroundError("cuEventDestroy", uintptr(e), res)
@@ -92,6 +97,7 @@ func (c *contextCore) takeEvent(flags EventFlags, at driver.At) (driver.Event, e
 
 // doneWith puts a CUevent of takeEvent into the cache, or destroys it.
 func (c *contextCore) doneWith(flags EventFlags, e driver.Event) {
+	c.observeEnd(e)
 	if c.poison.Load() == nil && c.spare.put(flags, e) {
 		return
 	}

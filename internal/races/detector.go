@@ -226,7 +226,7 @@ func (d *Detector) Enqueue(key Stream, call, detail string, uses []Use) {
 	stack := callers()
 	defer d.enter()()
 	s := d.stream(key)
-	w := &work{call: call, detail: detail, uses: uses, stack: stack, stream: s}
+	w := &work{call: call, detail: detail, uses: uses, stack: stack, on: s.name}
 	if s.capture != nil {
 		s.node(&node{work: w})
 		return
@@ -464,7 +464,7 @@ func (d *Detector) Freed(addr uint64, onHost bool) {
 	case a.openings > 1:
 		a.openings--
 	default:
-		d.memory.free(a, stack)
+		d.memory.free(d, a, stack)
 	}
 }
 

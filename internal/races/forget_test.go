@@ -2,8 +2,8 @@ package races
 
 import "testing"
 
-// TestForgets uses streams, contexts and variables that come and go. The detector keeps nothing for those that are
-// gone.
+// TestForgets uses streams, contexts, variables and memory that come and go. The detector keeps nothing for those that
+// are gone, but where the latest memory was freed, and whose kernels may still have its address.
 func TestForgets(t *testing.T) {
 	d := New(func(r Race) { t.Errorf("%v", r) })
 	const rounds = 100
@@ -17,11 +17,22 @@ func TestForgets(t *testing.T) {
 			d.Record(s, 7, PlainEvent) // the library marks the end of a stream's work when it destroys the stream
 			d.StreamDestroyed(s)
 		}
+		freed := uint64(1<<20 + 0x1000*i)
+		d.Allocated("DeviceMem", freed, 64, false)
+		last := Stream{Context: ctx, Handle: uintptr(10 + 3*i)}
+		d.Enqueue(last, "cuMemsetD8Async", "", []Use{{Addr: freed, Size: 64, Write: true}})
+		d.Enqueue(last, "cuLaunchKernel", "", []Use{{Addr: freed, Address: true}})
+		d.StreamDestroyed(last)
+		if d.Freed(freed, false); len(d.memory.segments[0]) != 2 { // of the variable, and of the address
+			t.Fatalf("%d ranges of memory are left after memory was freed", len(d.memory.segments[0]))
+		}
 		d.ContextDestroyed(ctx) // the host learns that the work is done
 		d.HostUse("read", Use{Addr: 8, Size: 3 * 8, OnHost: true})
 		d.Unloaded(variable, 8)
 		d.ContextDone(ctx)
 		d.ContextNeeded(ctx)
+		d.Allocated("DeviceMem", freed, 64, false) // the kernel is done
+		d.Freed(freed, false)
 	}
 	if n := d.lanes.all; n > 20 {
 		t.Errorf("%d lanes for %d streams, one at a time", n, 3*rounds)

@@ -173,7 +173,7 @@ func (d *Detector) Launch(key Stream, raw uintptr) {
 	if s.capture != nil {
 		return // the driver refuses it
 	}
-	launch := &work{call: "cuGraphLaunch", stack: stack, stream: s}
+	launch := &work{call: "cuGraphLaunch", stack: stack, on: s.name}
 	first := d.enqueue(s, nil, x.tail)
 	steps, all := map[*node]*step{}, []*step{first}
 	before := map[*node][]*step{} // what comes before each node

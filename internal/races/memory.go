@@ -15,7 +15,7 @@ type memory struct {
 }
 
 // maxFreed is how many freed allocations are known, for reports of their use.
-const maxFreed = 1024
+const maxFreed = 256
 
 // segment is a range of memory whose bytes have been used in the same way.
 type segment struct {
@@ -258,7 +258,7 @@ func (m *memory) allocate(d *Detector, a *allocation) {
 	first, end := m.cut(list, a.addr), m.cut(list, to)
 	for _, seg := range (*list)[first:end] {
 		for _, r := range seg.reads {
-			if r.use.Address && d.host.of(r.lane) < r.n {
+			if d.stillRead(r) {
 				d.find(Race{Kind: Reused, First: r.party(), Second: Party{Call: a.what, Stack: a.stack}, memory: a,
 					Addr: seg.from, Size: seg.to - seg.from})
 			}
@@ -280,9 +280,22 @@ func (m *memory) allocate(d *Detector, a *allocation) {
 	*all = slices.Replace(*all, i, behind, a)
 }
 
-// free notes that memory is freed. The oldest of many freed allocations is forgotten.
-func (m *memory) free(a *allocation, stack []uintptr) {
+// stillRead reports whether work that got an address as a number may still use the memory there.
+func (d *Detector) stillRead(r *access) bool { return r.use.Address && d.host.of(r.lane) < r.n }
+
+// free notes that memory is freed. Of its uses only those stay that allocate looks for. The oldest of many freed
+// allocations is forgotten.
+func (m *memory) free(d *Detector, a *allocation, stack []uintptr) {
 	a.freed = stack
+	list := &m.segments[space(a.onHost)]
+	first, end := m.cut(list, a.addr), m.cut(list, a.addr+a.size)
+	kept := slices.DeleteFunc(slices.Clone((*list)[first:end]), func(seg segment) bool {
+		return !slices.ContainsFunc(seg.reads, d.stillRead)
+	})
+	for i := range kept {
+		kept[i].write = nil
+	}
+	*list = slices.Replace(*list, first, end, kept...)
 	m.mappings = slices.DeleteFunc(m.mappings, func(b *allocation) bool { return b == a })
 	m.freed = append(m.freed, a)
 	if len(m.freed) <= maxFreed {

@@ -1,6 +1,7 @@
 package races
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
@@ -46,11 +47,11 @@ type Party struct {
 
 func (a *access) party() Party {
 	p := Party{
-		Call: a.by.call, Detail: a.by.detail, As: a.use.As, Stream: a.by.stream.label(), Write: a.use.Write,
+		Call: a.by.call, Detail: a.by.detail, As: a.use.As, Stream: cmp.Or(a.by.on, hostName), Write: a.use.Write,
 		Stack: a.by.stack,
 	}
 	if l := a.by.launch; l != nil {
-		p.Launch, p.Stream = l.stack, l.stream.label()
+		p.Launch, p.Stream = l.stack, l.on
 	}
 	return p
 }
@@ -127,14 +128,6 @@ func (p Party) subject() string {
 }
 
 const hostName = "the host"
-
-// label returns the stream's name.
-func (s *stream) label() string {
-	if s == nil {
-		return hostName
-	}
-	return s.name
-}
 
 // String returns a description of several lines, with what is missing and both stacks.
 func (r Race) String() string {

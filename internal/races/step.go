@@ -26,7 +26,7 @@ type work struct {
 	call, detail string
 	uses         []Use
 	stack        []uintptr
-	stream       *stream // nil for the host
+	on           string // the name of the stream, which may end before the work is forgotten, or "" for the host
 	// launch is the launch of the graph that work is a node of, or nil.
 	launch *work
 	// failed says that the driver has refused the launch.
@@ -34,7 +34,7 @@ type work struct {
 }
 
 // byHost reports whether the host does the work. All goroutines are one host: how they order what they do is not known.
-func (w *work) byHost() bool { return w.stream == nil && w.launch == nil }
+func (w *work) byHost() bool { return w.on == "" && w.launch == nil }
 
 // after adds a dependency. deps may contain nil.
 func (s *step) after(deps ...*step) {

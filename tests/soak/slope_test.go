@@ -288,7 +288,7 @@ func (s *slopes) asBefore() bool {
 
 // first is how many operations come before the first sample. Each round has three times as many as have been done
 // before, so that a map or a slice that grows with the operations grows in each.
-const first, rounds = 16, 4
+const first, rounds = 16, 5
 
 // measure returns how many bytes an operation leaves behind: the least of several rounds. What remains of caches and of
 // the test does not grow in all of them. It ends after the first round in which nothing stays.
